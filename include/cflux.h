@@ -1,0 +1,16 @@
+/* cflux.h: Flux for C. One include for the whole library. */
+#ifndef CFLUX_H
+#define CFLUX_H
+
+#include <cflux/base.h>
+#include <cflux/array.h>
+#include <cflux/ops.h>
+#include <cflux/grad.h>
+#include <cflux/tree.h>
+#include <cflux/nn.h>
+#include <cflux/optim.h>
+#include <cflux/data.h>
+#include <cflux/train.h>
+#include <cflux/device.h>
+
+#endif

@@ -1,0 +1,52 @@
+/* cflux/device.h: devices. The CPU is always there; "ref" is the slow, obvious float64 backend that tests
+ * compare with. */
+#ifndef CFLUX_DEVICE_H
+#define CFLUX_DEVICE_H
+
+#include <cflux/tree.h>
+
+FXI_BEGIN_C
+
+/* Loads a backend by name ("CUDA", "CPU"). FX_STATUS_DEVICE when it is not there; that is not recorded
+ * as an error, so that the same program runs without a GPU. fx_why_not says why. */
+FX_API fx_status fx_use(const char *backend);
+FX_API fx_status fx_use_all(void); /* every backend that is installed */
+FX_API const char *fx_why_not(const char *backend); /* "" when it works; static storage */
+FX_API bool fx_functional(const char *backend);
+
+typedef struct fx_dev_opts {
+    size_t fxi_size;
+    bool verbose; /* log which device was chosen and why */
+} fx_dev_opts;
+/* The best device there is: a functional GPU, else the CPU. */
+FX_API fx_device *fxi_get_device(const fx_dev_opts *opts);
+/* A device by backend name and id from 0; an unknown one is an error and gives the CPU. */
+FX_API fx_device *fx_device_get(const char *backend, int id);
+FX_API fx_device *fx_cpu_device(void);
+FX_API const char *fx_device_name(const fx_device *device); /* "CPU", "CUDA:0" */
+FX_API int fx_device_id(const fx_device *device);
+
+/* Moves every array of an object; returns the same object when all are there already. */
+FX_API void *fxi_to(fx_device *device, void *object);
+/* To the best GPU; without one returns its argument and says once why. */
+FX_API void *fxi_gpu(void *object);
+FX_API void *fxi_cpu(void *object);
+FXI_END_C
+#ifdef __cplusplus
+inline fx_device *fx_get_device(bool verbose = false)
+{
+    const fx_dev_opts o = {sizeof(fx_dev_opts), verbose};
+    return fxi_get_device(&o);
+}
+template <class T> inline T *fx_to(fx_device *d, T *x) { return static_cast<T *>(fxi_to(d, x)); }
+template <class T> inline T *fx_gpu(T *x) { return static_cast<T *>(fxi_gpu(x)); }
+template <class T> inline T *fx_cu(T *x) { return static_cast<T *>(fxi_gpu(x)); }
+template <class T> inline T *fx_cpu(T *x) { return static_cast<T *>(fxi_cpu(x)); }
+#else
+#define fx_get_device(...) fxi_get_device(&(const fx_dev_opts){.fxi_size = sizeof(fx_dev_opts), __VA_ARGS__})
+#define fx_to(device, x)   ((__typeof__(x))fxi_to((device), (x)))
+#define fx_gpu(x)          ((__typeof__(x))fxi_gpu(x))
+#define fx_cu(x)           ((__typeof__(x))fxi_gpu(x))
+#define fx_cpu(x)          ((__typeof__(x))fxi_cpu(x))
+#endif
+#endif

@@ -1,0 +1,55 @@
+/* step.h: what a plan is made of, as backends see it.
+ *
+ * A step is one kernel call. Operands are tensors: element type, sizes and element strides; the
+ * pointers a kernel gets already include view offsets. The output is always dense (column-major).
+ * Inputs of elementwise, reduce, scan, gather, scatter, matmul, concat and pad steps may have any
+ * strides, 0 and negative included; inputs of conv, pool and custom steps are dense. Only the
+ * elementwise family may have its output in the memory of an input, and then with the same strides.
+ */
+#ifndef CFLUX_STEP_H
+#define CFLUX_STEP_H
+
+#include "node.h"
+
+typedef struct fxi_tensor {
+    uint8_t dtype, ndim;
+    int64_t shape[FX_MAX_DIMS];
+    int64_t stride[FX_MAX_DIMS]; /* in elements */
+} fxi_tensor;
+
+/* A register program: what an elementwise step computes for each element. Registers 0 … nin−1 are the
+ * step's inputs; instruction k writes register nin + k; the last one is the output. */
+typedef struct fxi_instr {
+    uint8_t op;    /* an elementwise fxi_op */
+    uint8_t dtype; /* of the result */
+    uint8_t from;  /* type of the operands (comparisons, CAST) */
+    uint8_t nsrc;
+    uint8_t src[3];
+    int64_t attr; /* POWI's exponent */
+} fxi_instr;
+
+typedef struct fxi_step {
+    uint8_t op;  /* fxi_op; an elementwise step has its last instruction's */
+    uint8_t cls; /* fxi_class */
+    int32_t nin;
+    fxi_attr attr;
+    fxi_tensor out;
+    fxi_tensor *in;     /* nin of them */
+    int32_t out_value;  /* indices into the plan's values */
+    int32_t *in_value;
+    int64_t *in_offset; /* view offsets, in elements */
+    fxi_instr *program; /* elementwise steps */
+    int32_t ninstr;
+    int32_t slot;       /* RANDOM: index of its (seed, counter) pair among the run's streams */
+} fxi_step;
+
+/* One run of a plan, as a kernel sees it. */
+typedef struct fxi_run {
+    const uint64_t (*streams)[2]; /* RANDOM: seed and counter by slot */
+    char error[200];              /* a kernel that fails writes the sentence here and returns a status */
+} fxi_run;
+
+/* Runs one step. in[k] and out point at the first element (view offsets applied). */
+typedef fx_status (*fxi_kernel)(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+
+#endif
