@@ -113,6 +113,15 @@ extern "C" {
 #define fx_set(slot, x) (((void)sizeof(*(slot) = (x))), fxi_set((slot), (x)))
 #endif
 
+/* Layer state (running statistics): fx_stage gives the state array `slot` a new value, which an update
+ * within the step, or its close, computes and commits to the handle; on error it is dropped. fx_staged is
+ * the value staged so far, or slot itself. Outside a step the commit happens with the scope's close. */
+FX_API void fx_stage(fx_array *slot, fx_array *value);
+FX_API fx_array *fx_staged(fx_array *slot);
+
+/* The immortal error array of a status (not FX_OK): what failing functions return. */
+FX_API fx_array *fx_error_array(fx_status status);
+
 /* ---- what an array is ------------------------------------------------------------------------ */
 FX_API int fx_ndims(const fx_array *x);
 /* Size along axis (1 beyond the last axis, as in Julia; 0 for an error array). */

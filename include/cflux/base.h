@@ -82,6 +82,10 @@ FX_API fx_status fx_error_status(void);
  * `return fx_error_print(stderr);` ends a program. */
 FX_API int fx_error_print(FILE *out);
 
+/* Records a failure (the first one sticks) and returns `status`: for code that builds on cflux. The
+ * record's text is "op: message". */
+FX_API fx_status fx_fail(fx_status status, const char *op, const char *format, ...) FXI_PRINTF(3, 4);
+
 /* Called for every failure of any thread at the moment it is recorded, e.g. to set a breakpoint or to
  * raise in a binding. NULL removes it. */
 typedef void (*fx_error_hook)(const fx_error *error, void *user);
@@ -91,6 +95,9 @@ FX_API void fx_error_set_hook(fx_error_hook hook, void *user);
  * "[ Warning: text" to stderr. NULL silences. `level` is 0 info, 1 warning. */
 typedef void (*fx_log_hook)(int level, const char *text, void *user);
 FX_API void fx_log_set_hook(fx_log_hook hook, void *user);
+
+/* Sends one message through the log hook. */
+FX_API void fx_log(int level, const char *format, ...) FXI_PRINTF(2, 3);
 
 /* Counters of the process since start, for tests and tuning; take the difference of two readings. */
 typedef struct fx_counters {
@@ -113,6 +120,9 @@ FX_API fx_counters fx_stats(void);
 /* Seeds every random stream of the calling thread: with the same seed a program gives the same bits on
  * one machine, for any number of threads. Without a call the seed is 0. */
 FX_API void fx_seed(uint64_t seed);
+
+/* 64 random bits from the thread's stream, for host code that must be reproducible with it (shuffles). */
+FX_API uint64_t fx_rand_u64(void);
 
 /* "0.1.0", the version of the library that is linked. */
 FX_API const char *fx_version(void);

@@ -220,18 +220,18 @@ FX_API fx_array *fx_trelu_theta(fx_array *x, double theta);
  * Julia's dims does; .drop removes them. Integer sums and products are Int64, means of integers
  * Float64 (of Bool Float32). The mean of nothing is NaN, the maximum of nothing an error. */
 #define FX_AXIS(a) (1u << (unsigned)(a))
-#define FXI_AXES_(a, b, c, d, e, f, g, h, ...)                                                     \
-    ((a) | (b) | (c) | (d) | (e) | (f) | (g) | (h))
 #define FXI_AXES1(a)                   FX_AXIS(a)
 #define FXI_AXES2(a, ...)              (FX_AXIS(a) | FXI_AXES1(__VA_ARGS__))
 #define FXI_AXES3(a, ...)              (FX_AXIS(a) | FXI_AXES2(__VA_ARGS__))
 #define FXI_AXES4(a, ...)              (FX_AXIS(a) | FXI_AXES3(__VA_ARGS__))
 #define FXI_AXES5(a, ...)              (FX_AXIS(a) | FXI_AXES4(__VA_ARGS__))
 #define FXI_AXES6(a, ...)              (FX_AXIS(a) | FXI_AXES5(__VA_ARGS__))
-#define FXI_PICK7(a, b, c, d, e, f, n, ...) n
+#define FXI_AXES7(a, ...)              (FX_AXIS(a) | FXI_AXES6(__VA_ARGS__))
+#define FXI_AXES8(a, ...)              (FX_AXIS(a) | FXI_AXES7(__VA_ARGS__))
+#define FXI_PICK9TH(a, b, c, d, e, f, g, h, n, ...) n
 #define FX_AXES(...)                                                                               \
-    FXI_PICK7(__VA_ARGS__, FXI_AXES6, FXI_AXES5, FXI_AXES4, FXI_AXES3, FXI_AXES2, FXI_AXES1,       \
-              0)(__VA_ARGS__)
+    FXI_PICK9TH(__VA_ARGS__, FXI_AXES8, FXI_AXES7, FXI_AXES6, FXI_AXES5, FXI_AXES4, FXI_AXES3,     \
+                FXI_AXES2, FXI_AXES1, 0)(__VA_ARGS__)
 #define FX_ALL 0u
 
 typedef struct fx_reduce_args {
