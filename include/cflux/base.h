@@ -93,11 +93,11 @@ FX_API void fx_error_set_hook(fx_error_hook hook, void *user);
 
 /* Messages that are not errors (warnings, "running on the CPU"). The default prints
  * "[ Warning: text" to stderr. NULL silences. `level` is 0 info, 1 warning. */
-typedef void (*fx_log_hook)(int level, const char *text, void *user);
-FX_API void fx_log_set_hook(fx_log_hook hook, void *user);
+typedef void (*fx_message_hook)(int level, const char *text, void *user);
+FX_API void fx_message_set_hook(fx_message_hook hook, void *user);
 
-/* Sends one message through the log hook. */
-FX_API void fx_log(int level, const char *format, ...) FXI_PRINTF(2, 3);
+/* Sends one message through the message hook. */
+FX_API void fx_message(int level, const char *format, ...) FXI_PRINTF(2, 3);
 
 /* Counters of the process since start, for tests and tuning; take the difference of two readings. */
 typedef struct fx_counters {
