@@ -74,13 +74,16 @@ struct fxi_scope_guard {
     fxi_scope_guard(const fxi_scope_guard &) = delete;
     fxi_scope_guard &operator=(const fxi_scope_guard &) = delete;
 };
-#define FXI_OPEN(mode)                                                                             \
-    fxi_scope_guard FXI_CAT(fxi_scope_, __LINE__)(fxi_scope_open(mode, __FILE__, __LINE__))
+#define FXI_OPEN_AT(mode, file, line)                                                              \
+    fxi_scope_guard FXI_CAT(fxi_scope_, __LINE__)(fxi_scope_open(mode, file, line))
 #else
-#define FXI_OPEN(mode)                                                                             \
+#define FXI_OPEN_AT(mode, file, line)                                                              \
     const int FXI_CAT(fxi_scope_, __LINE__) __attribute__((cleanup(fxi_scope_end), unused)) =      \
-        fxi_scope_open(mode, __FILE__, __LINE__)
+        fxi_scope_open(mode, file, line)
 #endif
+#define FXI_OPEN(mode) FXI_OPEN_AT(mode, __FILE__, __LINE__)
+/* For library code: the scope of intermediates; error records keep the position of the caller's. */
+#define FXI_SCOPE FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0)
 #define FX_SCOPE FXI_OPEN(FXI_SCOPE_INHERIT)
 #define FX_STEP  FXI_OPEN(FXI_SCOPE_STEP)
 #define FX_TEST  FXI_OPEN(FXI_SCOPE_TEST)
@@ -294,6 +297,11 @@ FX_API fx_status fx_read_as(fx_array *x, fx_dtype dtype, void *dst, int64_t coun
 FX_API const void *fx_data(fx_array *x);
 /* Refills dst with src's values (same shape; converted to dst's type): dst's handle gets a new value. */
 FX_API fx_status fx_copy_into(fx_array *dst, fx_array *src);
+/* What fx_update stands on: evaluates values, promises (fx_want, fx_set, fx_stage), the guard and, unless
+ * no_sinks, pending results that read what is replaced, in one plan; then each handle holds its value. A
+ * guard (0-d Bool) that turns out false gives FX_STATUS_NONFINITE: the caller's values must then be the
+ * old ones. On error nothing changes and staged state is dropped. */
+FX_API fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, fx_array *guard, bool no_sinks);
 /* The same value on another device. Evaluates; the same object when it is already there. */
 FX_API fx_array *fx_array_to(fx_device *device, fx_array *x);
 

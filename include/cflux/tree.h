@@ -48,19 +48,22 @@ struct fx_type {
     int nfields;
     /* y = self(args…); NULL when the object is not a layer. Returns an object owned by the scope. */
     void *(*forward)(void *self, int n, void *const *args);
-    /* Writes the one-line form, "Dense(10 => 5, relu; bias=false)"; NULL: Name(fields…). */
+    /* Writes the one-line form, "Dense(10 => 5, relu; bias=false)"; NULL, or a sequence: Name(fields…). */
     void (*describe)(const void *self, fx_text *text);
     void (*finish)(void *self); /* extra clean-up before the fields are released; usually NULL */
     void *error;       /* static storage of `size` bytes: what constructors return when memory is out */
     unsigned flags;
-    int64_t layout_bytes; /* the struct's own size in Julia, for byte counts as Flux prints them */
+    /* The struct's own size in Julia, for byte counts as Flux prints them: 8 for each array, its numbers,
+     * flags and tuples of numbers, padding. 0: a struct of untyped fields, 8 bytes each. */
+    int64_t layout_bytes;
 };
 enum {
     FX_TYPE_ONE_LINE = 1,  /* always printed on one line (Flux's :noexpand) */
     FX_TYPE_SEQUENCE = 2,  /* children of its list are printed as its own lines (Chain) */
     FX_TYPE_FUNCTION = 4,  /* a function object: a leaf of every walk */
     FX_TYPE_TUPLE = 8,
-    FX_TYPE_LEAF = 16      /* opaque to walks */
+    FX_TYPE_LEAF = 16,     /* opaque to walks */
+    FX_TYPE_MUTABLE = 32   /* a mutable struct in Flux (BatchNorm, Dropout): containers hold a pointer to it */
 };
 
 /* Makes an object of the type from `init`, a struct of type->size bytes whose head is ignored: children

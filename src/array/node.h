@@ -96,6 +96,7 @@ typedef struct fxi_data {
     fxi_buffer *buffer;
     int64_t offset;
     int64_t stride[FX_MAX_DIMS];
+    void *dense; /* a dense host copy made for fx_data when the elements are not dense; atomic, set once */
 } fxi_data;
 
 typedef struct fxi_node fxi_node;
@@ -103,18 +104,20 @@ struct fxi_node {
     int64_t refs; /* atomic */
     uint8_t op, dtype, ndim;
     bool weak;        /* a literal's type: does not widen what it meets */
-    bool rebound;     /* an update replaced this value in the handle that held it */
-    bool stale;       /* rebound, and its buffer now holds the new value */
+    bool stale;       /* an update has reused its buffer for the value that replaced it */
     bool wanted;      /* fx_want */
     bool history_cut; /* inputs dropped */
+    bool used;        /* something evaluated was computed from it: not a result nobody took */
     int32_t nin;
     uint32_t owner;   /* id of the thread that made it */
-    uint32_t mark, id; /* of the walk in progress */
+    uint32_t mark, id; /* of the newest walk of the planner */
+    uint32_t sweep, sweep_id; /* of the newest reverse sweep */
     int32_t handles;   /* live handles (owner thread) */
     int32_t consumers; /* pending nodes that take it as an input (owner thread) */
     uint64_t seq;      /* order of creation within the thread: inputs before consumers */
     fx_device *device;
     fxi_data *data;    /* NULL while pending */
+    const fx_array *rebound; /* the handle in which an update replaced this value, else NULL */
     fxi_node **in;     /* inputs; points at inl when nin ≤ 3 */
     fxi_node *inl[3];
     fxi_node *prev, *next; /* the thread's list of pending results that nothing consumed (sinks) */

@@ -14,5 +14,7 @@
  * children or shared, and frees lists with their names. */
 void *fxi_object_alloc(const fx_type *type);
 extern const fx_type fxi_array_type;
+/* A new handle on the same value, evaluated and pinned: never reused in place. */
+fx_array *fxi_array_snapshot(fx_array *x);
 
 #endif

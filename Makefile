@@ -1,0 +1,99 @@
+# The front door: the same commands by hand and in CI. The work is done by CMake and CTest.
+#
+# demo and test install what is missing (scripts/setup). Recorded test data is looked for in
+# CFLUX_DATA; where it is absent the tests say what they skipped and pass.
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+ROOT        := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
+BUILD       ?= build
+JOBS        ?= $(shell nproc)
+PREFIX      ?= /usr/local
+DESTDIR     ?=
+CFLUX_DATA  ?= $(ROOT)/../shared/data
+override CFLUX_DATA := $(abspath $(CFLUX_DATA))
+export CFLUX_DATA
+
+CONFIGURE = cmake -S $(ROOT) -G "Unix Makefiles" -Wno-dev --log-level=NOTICE
+COMPILE   = cmake --build
+GCC       = -DCMAKE_C_COMPILER=gcc -DCMAKE_CXX_COMPILER=g++
+CLANG     = -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
+
+MAKEFLAGS     += --no-print-directory
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test test-all bench format check-format asan tsan clang install clean \
+        setup-demo setup-test
+
+help:
+	@echo 'make demo          build, then learn handwritten digits on the CPU'
+	@echo 'make test          build with gcc and clang, run the quick tests'
+	@echo 'make test-all      every test; again with clang and with sanitizers'
+	@echo 'make bench         build and run the benchmarks'
+	@echo 'make asan | tsan   the suite under address+undefined, the thread tests under thread sanitizer'
+	@echo 'make clang         the suite built with clang'
+	@echo 'make format        clang-format over the tree (check-format: only look)'
+	@echo 'make install       PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
+	@echo 'make clean         remove $(BUILD)/'
+	@echo 'test data: CFLUX_DATA=$(CFLUX_DATA)'
+
+setup-demo:
+	@$(ROOT)/scripts/setup demo
+setup-test:
+	@$(ROOT)/scripts/setup test
+
+# A configured tree is taken as it is, so that `make demo` after `make test` rebuilds nothing.
+$(BUILD)/Makefile:
+	@$(CONFIGURE) -B $(BUILD) -DCFLUX_TESTS=OFF
+
+demo: setup-demo $(BUILD)/Makefile
+	@$(COMPILE) $(BUILD) -j $(JOBS) --target demo
+	@$(BUILD)/examples/demo
+
+test: setup-test
+	$(CONFIGURE) -B $(BUILD) -DCFLUX_TESTS=ON
+	$(COMPILE) $(BUILD) -j $(JOBS)
+	$(CONFIGURE) -B $(BUILD)/clang $(CLANG)
+	$(COMPILE) $(BUILD)/clang -j $(JOBS) --target cflux cflux_static
+	$(ROOT)/scripts/suite $(BUILD) -j $(JOBS) -L quick
+
+test-all: setup-test
+	$(CONFIGURE) -B $(BUILD) -DCFLUX_TESTS=ON
+	$(COMPILE) $(BUILD) -j $(JOBS)
+	$(ROOT)/scripts/suite $(BUILD) -j $(JOBS)
+	$(MAKE) clang asan tsan
+
+clang: setup-test
+	$(CONFIGURE) -B $(BUILD)/clang $(CLANG)
+	$(COMPILE) $(BUILD)/clang -j $(JOBS)
+	$(ROOT)/scripts/suite $(BUILD)/clang -j $(JOBS) -L quick
+
+asan: setup-test
+	$(CONFIGURE) -B $(BUILD)/asan $(GCC) -DCFLUX_SANITIZE=address,undefined
+	$(COMPILE) $(BUILD)/asan -j $(JOBS)
+	$(ROOT)/scripts/suite $(BUILD)/asan -j $(JOBS) -L quick
+
+tsan: setup-test
+	$(CONFIGURE) -B $(BUILD)/tsan $(GCC) -DCFLUX_SANITIZE=thread
+	$(COMPILE) $(BUILD)/tsan -j $(JOBS)
+	$(ROOT)/scripts/tsan $(ROOT)/scripts/suite $(BUILD)/tsan -j $(JOBS) -L threads
+
+bench: setup-demo $(BUILD)/Makefile
+	$(COMPILE) $(BUILD) -j $(JOBS)
+	@for program in $(ROOT)/bench/*.c; do \
+	    [ -e "$$program" ] || continue; \
+	    name=$$(basename "$$program" .c); echo "== $$name"; $(BUILD)/bench/$$name; \
+	done
+
+format:
+	$(ROOT)/scripts/format
+check-format:
+	$(ROOT)/scripts/format --check
+
+install: setup-demo $(BUILD)/Makefile
+	$(CONFIGURE) -B $(BUILD) -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+	$(COMPILE) $(BUILD) -j $(JOBS) --target cflux cflux_static
+	DESTDIR=$(DESTDIR) cmake --install $(BUILD)
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
+
+clean:
+	rm -rf $(BUILD)

@@ -1,0 +1,109 @@
+/* demo.c: `make demo`: a small network learns to read handwritten digits, on whatever device there
+ * is.
+ *
+ * 1,797 images of 8×8 pixels (see data/README.md). Every fifth is kept for the test and never
+ * trained on. The file is data/digits.csv.gz of the source tree, or what CFLUX_DIGITS names.
+ */
+#include <cflux.h>
+#include <stdlib.h>
+
+#ifndef CFLUX_SOURCE_DATA_DIR
+#define CFLUX_SOURCE_DATA_DIR "data"
+#endif
+enum { SIDE = 8, PIXELS = SIDE * SIDE, DIGITS = 10, EPOCHS = 30, SHOWN = 8 };
+
+/* Images as a 64×n matrix in [0, 1] and their digits: (pixels, digit). */
+static void *read_digits(void)
+{
+    const char *path = getenv("CFLUX_DIGITS");
+    fx_array *table = fx_read_csv(path ? path : CFLUX_SOURCE_DATA_DIR "/digits.csv.gz");
+    fx_array *pixels = fx_div(fx_slice(table, 0, 0, PIXELS), 16);
+    fx_array *digit = fx_cast(fx_vec(fx_slice(table, 0, PIXELS, PIXELS + 1)), FX_DTYPE_I64);
+    return fx_tuple(pixels, digit);
+}
+
+/* The observations whose number is 4 modulo 5, or all others. */
+static void *every_fifth(void *data, bool chosen)
+{
+    const int64_t total = fx_num_obs(data);
+    int64_t n = 0, *numbers = calloc((size_t)total + 1, sizeof *numbers);
+    for (int64_t i = 0; numbers && i < total; i++)
+        if ((i % 5 == 4) == chosen)
+            numbers[n++] = i;
+    void *part = fx_get_obs(data, fx_from(FX_DTYPE_I64, numbers, n));
+    free(numbers);
+    return part;
+}
+
+static fx_array *loss(void *model, const fx_batch *b, void *user)
+{
+    (void)user;
+    return fx_logitcrossentropy(fx_call(model, b->x), fx_onehot(b->y, DIGITS));
+}
+
+/* Side by side, two characters a pixel. */
+static void draw(const float *images, const double *digits, const double *guesses)
+{
+    static const char *const ink[] = {" ", "░", "▒", "▓", "█"};
+    for (int row = 0; row < SIDE; row++) {
+        for (int k = 0; k < SHOWN; k++) {
+            for (int column = 0; column < SIDE; column++) {
+                const char *cell = ink[(int)(images[k * PIXELS + row * SIDE + column] * 4 + 0.5f)];
+                printf("%s%s", cell, cell);
+            }
+            printf("  ");
+        }
+        printf("\n");
+    }
+    for (int k = 0; k < SHOWN; k++)
+        printf("%6.0f is %.0f %-7s", digits[k], guesses[k], digits[k] == guesses[k] ? "" : "(!)");
+    printf("\n\n");
+}
+
+static void print_confusion(const double *digits, const double *guesses, int64_t n)
+{
+    int count[DIGITS][DIGITS] = {{0}};
+    for (int64_t i = 0; i < n; i++)
+        count[(int)digits[i]][(int)guesses[i]]++;
+    printf("digit   taken for\n      ");
+    for (int guess = 0; guess < DIGITS; guess++)
+        printf("%4d", guess);
+    for (int digit = 0; digit < DIGITS; digit++) {
+        printf("\n%5d ", digit);
+        for (int guess = 0; guess < DIGITS; guess++)
+            count[digit][guess] ? printf("%4d", count[digit][guess]) : printf("   ·");
+    }
+    printf("\n\n");
+}
+
+int main(void)
+{
+    fx_use_all();
+    fx_seed(1);
+    fx_device *device = fx_get_device();
+    printf("device: %s\n", fx_device_name(device));
+
+    void *data = read_digits(), *train = every_fifth(data, false), *test = every_fifth(data, true);
+    fx_chain_layer *model =
+        fx_to(device, fx_chain(fx_dense(PIXELS, 64, FX_RELU), fx_dense(64, DIGITS)));
+    fx_show(model);
+
+    void *opt = fx_setup(fx_adam(.eta = 0.003), model);
+    fx_loader *loader = fx_dataloader(train, .batchsize = 32, .shuffle = true, .device = device);
+    fx_train(loss, model, loader, opt, .epochs = EPOCHS, .progress = true, .progress_to = stdout);
+
+    fx_array *images = fx_child(test, 0), *digit = fx_child(test, 1);
+    fx_array *guess = fx_onecold(fx_call(model, fx_to(device, images)));
+    const int64_t n = fx_length(digit);
+    double *digits = calloc((size_t)n + 1, sizeof *digits),
+           *guesses = calloc((size_t)n + 1, sizeof *guesses);
+    if (digits && guesses && fx_read_as(digit, FX_DTYPE_F64, digits, n) == FX_OK &&
+        fx_read_as(guess, FX_DTYPE_F64, guesses, n) == FX_OK) {
+        draw(fx_data(images), digits, guesses);
+        print_confusion(digits, guesses, n);
+        printf("test accuracy: %.1f %%\n", 100 * fx_item(fx_mean(fx_eq(fx_cpu(guess), digit))));
+    }
+    free(digits);
+    free(guesses);
+    return fx_error_print(stderr);
+}

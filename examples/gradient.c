@@ -1,0 +1,24 @@
+/* gradient.c: the oldest program of Flux's manual: a linear predictor, its loss, and the gradient
+ * of the loss by the weights. Runs on a GPU when there is one.
+ */
+#include <cflux.h>
+
+static fx_array *predict(fx_array *W, fx_array *b, fx_array *x)
+{
+    return fx_add(fx_matmul(W, x), b);
+}
+
+int main(void)
+{
+    fx_use("CUDA"); /* using CUDA: load the backend, if it is there */
+
+    fx_array *W = fx_cu(fx_rand(2, 5)), *b = fx_cu(fx_rand(2));
+    fx_array *x = fx_cu(fx_rand(5)), *y = fx_cu(fx_rand(2));
+    fx_array *loss = fx_sum(fx_square(fx_sub(predict(W, b, x), y)));
+    fx_show(loss); /* the broadcast chain and the sum are one kernel */
+
+    fx_array *g[2];
+    fx_gradient_of(loss, (fx_array *[]){W, b}, 2, g); /* d loss / d W, d loss / d b */
+    fx_show(g[0]);
+    return fx_error_print(stderr); /* 0 when nothing failed */
+}

@@ -1,0 +1,79 @@
+/* mnist.c: a network of one hidden layer learns the 60,000 digits of MNIST and is tested on 10,000
+ * others.
+ *
+ *   mnist FOLDER [EPOCHS]
+ *
+ * FOLDER holds train-images-idx3-ubyte, train-labels-idx1-ubyte and the same two beginning with
+ * t10k, with or without .gz (http://yann.lecun.com/exdb/mnist). Images stay bytes until a batch
+ * needs them.
+ */
+#include <cflux.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static fx_array *read_file(const char *folder, const char *set, const char *kind)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s-%s-ubyte", folder, set, kind);
+    if (access(path, F_OK) != 0)
+        snprintf(path, sizeof path, "%s/%s-%s-ubyte.gz", folder, set, kind);
+    return fx_read_idx(path);
+}
+
+/* (28×28×n bytes, n digits) */
+static void *read_set(const char *folder, const char *set)
+{
+    return fx_tuple(read_file(folder, set, "images-idx3"), read_file(folder, set, "labels-idx1"));
+}
+
+static fx_array *predict(void *model, fx_array *images)
+{
+    return fx_call(model, fx_flatten(fx_div(images, 255.0)));
+}
+
+static fx_array *loss(void *model, const fx_batch *b, void *user)
+{
+    (void)user;
+    return fx_logitcrossentropy(predict(model, b->x), fx_onehot(b->y, 10));
+}
+
+static double accuracy(void *model, void *set)
+{
+    double right = 0;
+    FX_TEST;
+    fx_loader *loader = fx_dataloader(set, .batchsize = 1000);
+    for (fx_batch b = {0}; fx_next(loader, &b);) {
+        FX_SCOPE;
+        right += fx_item(fx_sum(fx_eq(fx_onecold(predict(model, b.x)), b.y)));
+    }
+    return right / (double)fx_num_obs(set);
+}
+
+int main(int argc, char **argv)
+{
+    const int epochs = argc > 2 ? atoi(argv[2]) : 5;
+    if (argc < 2 || argc > 3 || epochs < 1) {
+        fprintf(
+            stderr,
+            "usage: %s FOLDER [EPOCHS]\n"
+            "FOLDER holds MNIST: {train,t10k}-{images-idx3,labels-idx1}-ubyte, perhaps with .gz\n",
+            argv[0]);
+        return 2;
+    }
+    fx_seed(1);
+    void *train = read_set(argv[1], "train"), *test = read_set(argv[1], "t10k");
+    if (fx_error_status() != FX_OK)
+        return fx_error_print(stderr);
+
+    fx_chain_layer *model = fx_chain(fx_dense(784, 256, FX_RELU), fx_dense(256, 10));
+    fx_show(model);
+    void *opt = fx_setup(fx_adam(.eta = 1e-3), model);
+    fx_loader *loader = fx_dataloader(train, .batchsize = 64, .shuffle = true, .workers = 1);
+    fx_train(loss, model, loader, opt, .epochs = epochs, .progress = true, .progress_to = stdout);
+
+    const double right = accuracy(model, test);
+    if (fx_error_status() != FX_OK)
+        return fx_error_print(stderr);
+    printf("test accuracy: %.2f %%\n", 100 * right);
+    return 0;
+}

@@ -1,0 +1,363 @@
+/* array.c: handles: what an array is, creation from C memory and generators, reading. */
+#include "context.h"
+#include "backend.h"
+#include "host.h"
+#include "primitives.h"
+#include "random.h"
+
+#include <math.h>
+#include <string.h>
+
+const fx_type fxi_array_type = {.fxi_size = sizeof(fx_type), .name = "Array", .size = sizeof(fx_array)};
+
+/* ---- what it is ------------------------------------------------------------------------------------ */
+
+int fx_ndims(const fx_array *x) { return x && x->node ? x->node->ndim : 0; }
+
+int64_t fx_size(const fx_array *x, int axis)
+{
+    if (!x || !x->node)
+        return 0;
+    return axis >= 0 && axis < x->node->ndim ? x->node->shape[axis] : 1;
+}
+
+int64_t fx_length(const fx_array *x)
+{
+    return x && x->node ? fxi_length(x->node->ndim, x->node->shape) : 0;
+}
+
+fx_dtype fx_eltype(const fx_array *x) { return x && x->node ? (fx_dtype)x->node->dtype : FX_DTYPE_F32; }
+
+/* A pending value made of nothing but generators is on no device yet: it is computed on the device of
+ * what it meets, or on the CPU. */
+fx_device *fx_array_device(const fx_array *x)
+{
+    return x && x->node && x->node->device ? x->node->device : fx_cpu_device();
+}
+
+fx_status fx_array_status(const fx_array *x) { return x ? x->status : FX_STATUS_ARGUMENT; }
+bool fx_is_evaluated(const fx_array *x) { return x && x->node && x->node->data; }
+
+bool fx_is_error(const void *object)
+{
+    const fx_object *o = object;
+    if (!o || !o->type)
+        return true;
+    return o->type == &fxi_array_type ? ((const fx_array *)o)->status != FX_OK : o->type->error == o;
+}
+
+const char *fxi_shape_text(int ndim, const int64_t *shape, char buf[FXI_SHAPE_TEXT])
+{
+    if (ndim == 0)
+        return strcpy(buf, "scalar");
+    size_t n = 0;
+    for (int i = 0; i < ndim && n < FXI_SHAPE_TEXT; i++)
+        n += (size_t)snprintf(buf + n, FXI_SHAPE_TEXT - n, i ? "×%lld" : "%lld", (long long)shape[i]);
+    return buf;
+}
+
+/* ---- creation -------------------------------------------------------------------------------------- */
+
+/* Checks sizes from outside: count, sign, and that the bytes fit. */
+static fx_status check_dims(const char *op, fx_dtype dtype, int ndims, const int64_t *dims)
+{
+    if ((unsigned)dtype >= FX_DTYPE_COUNT)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "%d is not an element type", (int)dtype);
+    if (ndims < 0 || ndims > FX_MAX_DIMS)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "%d dimensions; at most %d are possible", ndims, FX_MAX_DIMS);
+    int64_t n = (int64_t)fx_dtype_size(dtype);
+    bool empty = false;
+    for (int i = 0; i < ndims; i++) {
+        if (dims[i] < 0)
+            return fx_fail(FX_STATUS_ARGUMENT, op, "size %lld of axis %d is negative", (long long)dims[i], i);
+        empty |= dims[i] == 0;
+    }
+    for (int i = 0; i < ndims && !empty; i++)
+        if (!fxi_mul_i64(n, dims[i], &n) || n > INT64_MAX / 16)
+            return fx_fail(FX_STATUS_ARGUMENT, op, "the sizes overflow");
+    return FX_OK;
+}
+
+static fx_array *leaf(const char *op, fx_dtype dtype, int ndims, const int64_t *dims, fxi_buffer *b)
+{
+    fxi_data *d = b ? fxi_data_new(b, 0, ndims, dims, NULL) : NULL;
+    if (!d) {
+        fx_fail(FX_STATUS_MEMORY, op, "no memory for the array");
+        return fx_error_array(FX_STATUS_MEMORY);
+    }
+    fxi_node *n =
+        fxi_node_new(fxi_here(), FXI_OP_LEAF, dtype, ndims, dims, d->buffer->device, NULL, 0, NULL);
+    if (!n) {
+        fxi_data_free(d);
+        return fx_error_array(FX_STATUS_MEMORY);
+    }
+    n->data = d;
+    return fxi_array_take(n);
+}
+
+fx_array *fxi_from(fx_dtype dtype, const void *data, int ndims, const int64_t *dims)
+{
+    const fx_status s = check_dims("from", dtype, ndims, dims);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    const size_t bytes = (size_t)fxi_length(ndims, dims) * fx_dtype_size(dtype);
+    fxi_buffer *b = fxi_buffer_new(fx_cpu_device(), bytes);
+    if (b && bytes)
+        memcpy(b->ptr, data, bytes);
+    return leaf("from", dtype, ndims, dims, b);
+}
+
+fx_array *fxi_borrow(fx_dtype dtype, const void *data, fx_release_fn release, void *user, int ndims,
+                     const int64_t *dims)
+{
+    const fx_status s = check_dims("borrow", dtype, ndims, dims);
+    fxi_buffer *b = s == FX_OK ? fxi_calloc(1, sizeof *b) : NULL;
+    if (!b) {
+        if (release)
+            release((void *)(uintptr_t)data, user);
+        if (s == FX_OK)
+            fx_fail(FX_STATUS_MEMORY, "borrow", "no memory for the array");
+        return fx_error_array(s == FX_OK ? FX_STATUS_MEMORY : s);
+    }
+    *b = (fxi_buffer){.refs = 1, .ptr = (void *)(uintptr_t)data, .device = fx_cpu_device(), .borrowed = true,
+                      .bytes = (size_t)fxi_length(ndims, dims) * fx_dtype_size(dtype), .release = release, .user = user};
+    return leaf("borrow", dtype, ndims, dims, b);
+}
+
+fx_array *fxi_from_c(fx_dtype dtype, const void *data, int ndims, const size_t *level_bytes)
+{
+    int64_t dims[FX_MAX_DIMS];
+    for (int i = 0; i < ndims; i++) { /* level i of the C array is axis ndims−1−i */
+        const size_t inner = i + 1 < ndims ? level_bytes[i + 1] : fx_dtype_size(dtype);
+        dims[ndims - 1 - i] = (int64_t)(level_bytes[i] / inner);
+    }
+    return fxi_borrow(dtype, data, NULL, NULL, ndims, dims);
+}
+
+static fxi_node *constant(fx_dtype dtype, double value)
+{
+    const fxi_attr a = {.number = value};
+    return fxi_node_new(fxi_here(), FXI_OP_CONST, dtype, 0, NULL, NULL, &a, 0, NULL);
+}
+
+fx_array *fx_scalar(double value)
+{
+    fxi_node *n = constant(FX_DTYPE_F32, value);
+    if (n)
+        n->weak = true;
+    return fxi_array_take(n);
+}
+
+fx_array *fxi_full(fx_dtype dtype, double value, int ndims, const int64_t *dims)
+{
+    const fx_status s = check_dims("full", dtype, ndims, dims);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    fx_array *x = fxi_array_take(constant(dtype, value));
+    return ndims == 0 ? x : fxi_expand(x, ndims, dims);
+}
+
+fx_array *fxi_iota(fx_dtype dtype, int axis, int ndims, const int64_t *dims)
+{
+    const fx_status s = check_dims("iota", dtype, ndims, dims);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    const fxi_attr a = {.i = {axis}};
+    return fxi_array_take(fxi_node_new(fxi_here(), FXI_OP_IOTA, dtype, ndims, dims, NULL, &a, 0, NULL));
+}
+
+fx_array *fx_range_dtype(fx_dtype dtype, double start, double step, int64_t n)
+{
+    fx_array *i = fxi_iota(dtype, 0, 1, &n);
+    if (!fxi_is_float(dtype))
+        return fx_add(fx_mul(i, (int64_t)step), (int64_t)start);
+    return fx_add(fx_mul(i, step), start);
+}
+
+fx_array *fxi_rand(fx_dtype dtype, int ndims, const int64_t *dims)
+{
+    const fx_status s = check_dims("rand", dtype, ndims, dims);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    if (!fxi_is_float(dtype)) {
+        fx_fail(FX_STATUS_DTYPE, "rand", "takes floating-point types, got %s", fx_dtype_name(dtype));
+        return fx_error_array(FX_STATUS_DTYPE);
+    }
+    fxi_attr a = {.i = {0}};
+    fxi_random_next(a.stream);
+    const fx_dtype made = dtype == FX_DTYPE_F64 ? FX_DTYPE_F64 : FX_DTYPE_F32;
+    fx_array *x =
+        fxi_array_take(fxi_node_new(fxi_here(), FXI_OP_RANDOM, made, ndims, dims, NULL, &a, 0, NULL));
+    if (made == dtype)
+        return x;
+    /* the largest value below 1 of the narrow type: rounding must not reach 1 */
+    return fx_cast(fx_min(x, dtype == FX_DTYPE_F16 ? 0x1.ffcp-1 : 0x1.fep-1), dtype);
+}
+
+fx_array *fxi_randn(fx_dtype dtype, int ndims, const int64_t *dims)
+{
+    /* Box and Muller, 1958: √(−2 ln u)·cos 2πv with u in (0, 1]. */
+    FXI_SCOPE;
+    const fx_dtype made = dtype == FX_DTYPE_F64 ? FX_DTYPE_F64 : FX_DTYPE_F32;
+    fx_array *u = fx_sub(1, fxi_rand(fxi_is_float(dtype) ? made : dtype, ndims, dims));
+    fx_array *v = fxi_rand(fxi_is_float(dtype) ? made : dtype, ndims, dims);
+    fx_array *r = fx_sqrt(fx_mul(-2, fx_log(u)));
+    return fx_keep(fx_cast(fx_mul(r, fx_cos(fx_mul(6.283185307179586, v))), dtype));
+}
+
+/* ---- reading --------------------------------------------------------------------------------------- */
+
+fx_status fx_eval(void *object)
+{
+    if (fx_is_array(object) || !object)
+        return object ? fxi_evaluate_array(object) : fx_fail(FX_STATUS_ARGUMENT, "eval", "there is no object");
+    return fxi_evaluate_object(object);
+}
+
+static fx_status ready(const char *op, fx_array *x)
+{
+    if (!x)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "there is no array");
+    if (x->status != FX_OK)
+        return x->status;
+    return fxi_evaluate_array(x);
+}
+
+static const char *elements(const fx_array *x)
+{
+    const fxi_data *d = x->node->data;
+    return (const char *)d->buffer->ptr + d->offset * (int64_t)fx_dtype_size(fx_eltype(x));
+}
+
+fx_status fx_item_get(fx_array *x, double *out_value)
+{
+    *out_value = (double)NAN;
+    const fx_status s = ready("item", x);
+    if (s != FX_OK)
+        return s;
+    char t[FXI_SHAPE_TEXT];
+    if (fx_length(x) != 1)
+        return fx_fail(FX_STATUS_SHAPE, "item", "takes an array of one element, got %s",
+                       fxi_shape_text(x->node->ndim, x->node->shape, t));
+    *out_value = fxi_host_double(x->node->dtype, elements(x));
+    return FX_OK;
+}
+
+double fx_item(fx_array *x)
+{
+    double v;
+    fx_item_get(x, &v);
+    return v;
+}
+
+double fx_at(fx_array *x, int64_t i)
+{
+    if (ready("at", x) != FX_OK)
+        return (double)NAN;
+    const fxi_node *n = x->node;
+    if (i < 0 || i >= fx_length(x)) {
+        fx_fail(FX_STATUS_ARGUMENT, "at", "index %lld is outside 0 … %lld", (long long)i, (long long)fx_length(x) - 1);
+        return (double)NAN;
+    }
+    int64_t offset = 0;
+    for (int k = 0; k < n->ndim; k++) {
+        offset += i % n->shape[k] * n->data->stride[k];
+        i /= n->shape[k];
+    }
+    return fxi_host_double(n->dtype, elements(x) + offset * (int64_t)fx_dtype_size(fx_eltype(x)));
+}
+
+fx_status fx_read_as(fx_array *x, fx_dtype dtype, void *dst, int64_t count)
+{
+    const fx_status s = ready("read", x);
+    if (s != FX_OK)
+        return s;
+    if (count != fx_length(x))
+        return fx_fail(FX_STATUS_SHAPE, "read", "the array has %lld elements, the destination %lld",
+                       (long long)fx_length(x), (long long)count);
+    const fxi_node *n = x->node;
+    fxi_host_copy(n->ndim, n->shape, n->dtype, elements(x), n->data->stride, dtype, dst);
+    return FX_OK;
+}
+
+fx_status fx_read_into(fx_array *x, void *dst, size_t bytes)
+{
+    const size_t size = (size_t)fx_length(x) * fx_dtype_size(fx_eltype(x));
+    if (!fx_is_error(x) && bytes != size)
+        return fx_fail(FX_STATUS_SHAPE, "read", "the array has %zu bytes, the destination %zu", size, bytes);
+    return fx_read_as(x, fx_eltype(x), dst, fx_length(x));
+}
+
+const void *fx_data(fx_array *x)
+{
+    if (ready("data", x) != FX_OK)
+        return NULL;
+    const fxi_node *n = x->node;
+    fxi_data *d = n->data;
+    __atomic_fetch_add(&d->buffer->pins, 1, __ATOMIC_RELAXED);
+    if (fxi_is_dense(n->ndim, n->shape, d->stride))
+        return elements(x);
+    void *dense = __atomic_load_n(&d->dense, __ATOMIC_ACQUIRE);
+    if (dense)
+        return dense;
+    dense = fxi_malloc((size_t)fx_length(x) * fx_dtype_size(fx_eltype(x)));
+    if (!dense) {
+        fx_fail(FX_STATUS_MEMORY, "data", "no memory for a dense copy");
+        return NULL;
+    }
+    fxi_host_copy(n->ndim, n->shape, n->dtype, elements(x), d->stride, n->dtype, dense);
+    void *none = NULL;
+    if (__atomic_compare_exchange_n(&d->dense, &none, dense, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return dense;
+    fxi_free(dense); /* another thread was first */
+    return none;
+}
+
+/* A new evaluated array on `device` with x's elements as dtype. */
+static fx_array *copy_to(const char *op, fx_device *device, fx_array *x, fx_dtype dtype)
+{
+    const fxi_node *n = x->node;
+    fxi_buffer *b = fxi_buffer_new(device ? device : fx_cpu_device(), (size_t)fx_length(x) * fx_dtype_size(dtype));
+    if (b)
+        fxi_host_copy(n->ndim, n->shape, n->dtype, elements(x), n->data->stride, dtype, b->ptr);
+    return leaf(op, dtype, n->ndim, n->shape, b);
+}
+
+fx_array *fx_array_to(fx_device *device, fx_array *x)
+{
+    if (fx_is_error(x) || x->node->device == device || (x->node->data && fx_array_device(x) == device))
+        return x ? x : fx_error_array(FX_STATUS_ARGUMENT);
+    const fx_status s = ready("to", x);
+    return s == FX_OK ? copy_to("to", device, x, fx_eltype(x)) : fx_error_array(s);
+}
+
+fx_status fx_copy_into(fx_array *dst, fx_array *src)
+{
+    char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
+    if (fx_is_error(dst))
+        return fx_array_status(dst);
+    const fx_status s = ready("copy_into", src);
+    if (s != FX_OK)
+        return s;
+    const fxi_node *d = dst->node, *n = src->node;
+    if (d->ndim != n->ndim || memcmp(d->shape, n->shape, (size_t)n->ndim * sizeof(int64_t)) != 0)
+        return fx_fail(FX_STATUS_SHAPE, "copy_into", "sizes differ: %s into %s", fxi_shape_text(n->ndim, n->shape, a),
+                       fxi_shape_text(d->ndim, d->shape, b));
+    fx_array *copy = copy_to("copy_into", d->device, src, (fx_dtype)d->dtype);
+    if (fx_is_error(copy))
+        return copy->status;
+    dst->node->rebound = dst;
+    fxi_array_rebind(dst, copy->node);
+    return FX_OK;
+}
+
+fx_array *fxi_array_snapshot(fx_array *x)
+{
+    if (fx_is_error(x))
+        return x;
+    const fx_status s = ready("snapshot", x);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    __atomic_fetch_add(&x->node->data->buffer->pins, 1, __ATOMIC_RELAXED);
+    return fxi_array_of(x->node);
+}

@@ -1,0 +1,9 @@
+/* backends.h: the backends that are part of the library. */
+#ifndef CFLUX_BACKENDS_H
+#define CFLUX_BACKENDS_H
+
+#include "backend.h"
+
+extern const fxi_backend fxi_cpu_backend, fxi_ref_backend;
+
+#endif

@@ -1,0 +1,344 @@
+/* context.c: the thread's context, scopes, and the life of objects.
+ *
+ * Every object is in the list of one scope, which holds one reference to it. Closing a scope gives
+ * that reference up; fx_keep moves an object one list outward. Closing works by depth: a scope whose
+ * block was left by longjmp is closed by the next one further out that closes.
+ *
+ * When a training step (or test) scope closes, promises made in it fall due (layer state, fx_set) and
+ * the history of what survives it is cut: an evaluated value that outlives its step is a constant.
+ */
+#include "context.h"
+#include "error.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Thread_local fxi_context here;
+static pthread_key_t exit_key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static uint32_t last_id;
+
+static void context_close(void *p)
+{
+    fxi_context *c = p;
+    if (c != &here || c->id == 0)
+        return;
+    fxi_scope_close(-1);
+    while (c->npromises > 0)
+        fxi_promise_drop(c, c->npromises - 1);
+    fxi_free(c->promises);
+    c->promises = NULL;
+    c->promise_capacity = 0;
+    fxi_scratch_free(c);
+    for (fxi_node *n = c->free_nodes, *next; n; n = next) {
+        next = n->next;
+        fxi_free(n);
+    }
+    for (fx_array *a = c->free_arrays, *next; a; a = next) {
+        next = (fx_array *)a->base.fxi_next;
+        fxi_free(a);
+    }
+    c->free_nodes = NULL;
+    c->free_arrays = NULL;
+    c->free_node_count = c->free_array_count = 0;
+}
+
+static void make_key(void) { pthread_key_create(&exit_key, context_close); }
+
+/* The main thread's keys are not destroyed at exit. */
+__attribute__((destructor)) static void close_at_exit(void) { context_close(&here); }
+
+static void context_init(fxi_context *c)
+{
+    pthread_once(&once, make_key);
+    pthread_setspecific(exit_key, c);
+    c->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
+    c->sinks.next = c->sinks.prev = &c->sinks;
+    c->scope = &c->scopes[0];
+}
+
+fxi_context *fxi_here(void)
+{
+    if (__builtin_expect(here.id == 0, 0))
+        context_init(&here);
+    return &here;
+}
+
+/* ---- scopes ---------------------------------------------------------------------------------------- */
+
+int fxi_scope_open(int mode, const char *file, int line)
+{
+    fxi_context *c = fxi_here();
+    const int depth = c->depth++;
+    fxi_scope *parent = c->scope;
+    fxi_scope *s = parent->depth + 1 < FXI_INLINE_SCOPES ? &c->scopes[parent->depth + 1]
+                                                         : fxi_malloc(sizeof *s);
+    if (!s || c->virtual_scopes) {
+        if (s && parent->depth + 1 >= FXI_INLINE_SCOPES)
+            fxi_free(s);
+        c->virtual_scopes++;
+        return depth;
+    }
+    *s = (fxi_scope){.below = parent->first, .parent = parent, .depth = parent->depth + 1, .mode = mode,
+                     .training = mode == FXI_SCOPE_INHERIT ? parent->training : mode == FXI_SCOPE_STEP,
+                     .seq = c->seq, .file = file ? file : parent->file, .line = file ? line : parent->line};
+    c->scope = s;
+    if (file)
+        fxi_error_where(file, line);
+    return depth;
+}
+
+static void unlink_object(fx_object *o)
+{
+    fxi_scope *s = o->fxi_scope;
+    if (o->fxi_prev)
+        o->fxi_prev->fxi_next = o->fxi_next;
+    else
+        s->first = o->fxi_next;
+    if (o->fxi_next)
+        o->fxi_next->fxi_prev = o->fxi_prev;
+    o->fxi_prev = o->fxi_next = NULL;
+    o->fxi_scope = NULL;
+}
+
+static void link_object(fxi_scope *s, fx_object *o)
+{
+    o->fxi_scope = s;
+    o->fxi_prev = NULL;
+    o->fxi_next = s->first;
+    if (s->first)
+        s->first->fxi_prev = o;
+    s->first = o;
+}
+
+/* Cuts the history of an evaluated array made since `seq`. */
+static void cut_array(const fxi_context *c, fx_object *o, uint64_t seq)
+{
+    if (o->type != &fxi_array_type)
+        return;
+    fxi_node *n = ((fx_array *)o)->node;
+    if (n && n->owner == c->id && n->seq >= seq && n->data)
+        fxi_node_cut(n);
+}
+
+static void scope_pop(fxi_context *c)
+{
+    fxi_scope *s = c->scope;
+    const bool step = s->mode != FXI_SCOPE_INHERIT;
+    if (step || s->depth == 0 || !s->training)
+        fxi_promises_due(c, s->depth);
+    else
+        for (int i = 0; i < c->npromises; i++)
+            if (c->promises[i].depth >= s->depth)
+                c->promises[i].depth = s->depth - 1;
+    while (s->first) {
+        fx_object *o = s->first;
+        unlink_object(o);
+        if (step && __atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) > 1)
+            cut_array(c, o, s->seq);
+        fx_release(o);
+    }
+    if (s->depth == 0)
+        return;
+    if (step) /* what fx_keep moved out lies at the head of the parent's list */
+        for (fx_object *o = s->parent->first; o && o != s->below; o = o->fxi_next)
+            cut_array(c, o, s->seq);
+    c->scope = s->parent;
+    if (c->scope->file != s->file || c->scope->line != s->line)
+        fxi_error_where(c->scope->file, c->scope->line);
+    if (s->depth >= FXI_INLINE_SCOPES)
+        fxi_free(s);
+}
+
+void fxi_scope_close(int depth)
+{
+    fxi_context *c = fxi_here();
+    while (c->depth > depth && (c->depth > 0 || depth < 0)) {
+        if (c->virtual_scopes > 0) {
+            c->virtual_scopes--;
+            c->depth--;
+            continue;
+        }
+        scope_pop(c);
+        if (c->depth == 0)
+            break;
+        c->depth--;
+    }
+}
+
+bool fx_training(void) { return fxi_here()->scope->training; }
+
+/* ---- objects --------------------------------------------------------------------------------------- */
+
+void *fxi_object_alloc(const fx_type *type)
+{
+    fxi_context *c = fxi_here();
+    fx_object *o;
+    if (type == &fxi_array_type && c->free_arrays) {
+        o = &c->free_arrays->base;
+        c->free_arrays = (fx_array *)o->fxi_next;
+        c->free_array_count--;
+        memset(o, 0, sizeof(fx_array));
+    } else {
+        o = fxi_calloc(1, type->size);
+    }
+    if (!o) {
+        fx_fail(FX_STATUS_MEMORY, type->name, "no memory for an object of %zu bytes", type->size);
+        return NULL;
+    }
+    o->type = type;
+    o->refs = 1;
+    link_object(c->scope, o);
+    return o;
+}
+
+void *fxi_keep(void *object)
+{
+    fxi_context *c = fxi_here();
+    fx_object *o = object;
+    if (!o || o->fxi_scope != c->scope || c->scope->depth == 0 || c->virtual_scopes)
+        return object;
+    unlink_object(o);
+    link_object(c->scope->parent, o);
+    return object;
+}
+
+void *fxi_retain(void *object)
+{
+    fx_object *o = object;
+    if (o && o->refs < FXI_IMMORTAL)
+        __atomic_fetch_add(&o->refs, 1, __ATOMIC_RELAXED);
+    return object;
+}
+
+static void release_list(fx_list *list)
+{
+    for (int64_t i = 0; i < list->n; i++) {
+        fx_release(list->items ? list->items[i] : NULL);
+        if (list->names)
+            fxi_free(list->names[i]);
+    }
+    fxi_free(list->items);
+    fxi_free(list->names);
+}
+
+static void release_fields(fx_object *o)
+{
+    for (int i = 0; i < o->type->nfields; i++) {
+        const fx_field *f = &o->type->fields[i];
+        void *at = (char *)o + f->offset;
+        if (f->kind == FX_FIELD_CHILD || f->kind == FX_FIELD_SHARED)
+            fx_release(*(void **)at);
+        else if (f->kind == FX_FIELD_LIST)
+            release_list(at);
+    }
+}
+
+enum { FREE_LIST_LIMIT = 1 << 16 };
+
+static void free_array(fx_array *x)
+{
+    fxi_context *c = fxi_here();
+    if (x->node) {
+        fxi_node *n = x->node;
+        if (__atomic_sub_fetch(&n->handles, 1, __ATOMIC_ACQ_REL) == 0 && !n->data && n->next) {
+            n->prev->next = n->next; /* a result that nobody can see is not a sink */
+            n->next->prev = n->prev;
+            n->next = n->prev = NULL;
+        }
+        fxi_node_release(n);
+    }
+#ifndef __SANITIZE_ADDRESS__
+    if (c->free_array_count < FREE_LIST_LIMIT) {
+        x->base.fxi_next = (fx_object *)c->free_arrays;
+        c->free_arrays = x;
+        c->free_array_count++;
+        return;
+    }
+#endif
+    (void)c;
+    fxi_free(x);
+}
+
+void fx_release(void *object)
+{
+    fx_object *o = object;
+    if (!o || o->refs >= FXI_IMMORTAL)
+        return;
+    if (__atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) > 1 &&
+        __atomic_sub_fetch(&o->refs, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    if (o->type == &fxi_array_type) {
+        free_array((fx_array *)o);
+        return;
+    }
+    if (o->type->finish)
+        o->type->finish(o);
+    release_fields(o);
+    fxi_free(o);
+}
+
+/* ---- promises -------------------------------------------------------------------------------------- */
+
+void fxi_promise_drop(fxi_context *c, int i)
+{
+    fxi_promise p = c->promises[i];
+    memmove(&c->promises[i], &c->promises[i + 1], (size_t)(c->npromises - i - 1) * sizeof p);
+    c->npromises--;
+    fx_release(p.slot);
+    fx_release(p.value);
+}
+
+fx_status fxi_promise_add(fxi_context *c, int kind, fx_array *slot, fx_array *value)
+{
+    for (int i = 0; slot && i < c->npromises; i++)
+        if (c->promises[i].slot == slot) {
+            fxi_promise_drop(c, i);
+            break;
+        }
+    if (c->npromises == c->promise_capacity) {
+        const int capacity = c->promise_capacity ? 2 * c->promise_capacity : 16;
+        fxi_promise *grown = fxi_realloc(c->promises, (size_t)capacity * sizeof *grown);
+        if (!grown)
+            return fx_fail(FX_STATUS_MEMORY, "stage", "no memory to remember a value");
+        c->promises = grown;
+        c->promise_capacity = capacity;
+    }
+    c->promises[c->npromises++] =
+        (fxi_promise){.kind = kind, .depth = c->scope->depth, .slot = fxi_retain(slot), .value = fxi_retain(value)};
+    return FX_OK;
+}
+
+void fxi_set(void *slot, void *object)
+{
+    void **at = slot;
+    void *old = *at;
+    *at = fxi_retain(object);
+    fx_release(old);
+    if (fx_is_array(object) && !fx_is_error(object))
+        fxi_promise_add(fxi_here(), FXI_PROMISE_SET, NULL, object);
+}
+
+fx_array *fx_want(fx_array *x)
+{
+    if (!fx_is_error(x) && !x->node->data)
+        fxi_promise_add(fxi_here(), FXI_PROMISE_WANT, NULL, x);
+    return x;
+}
+
+void fx_stage(fx_array *slot, fx_array *value)
+{
+    if (fx_is_error(slot) || fx_is_error(value))
+        return;
+    fxi_promise_add(fxi_here(), FXI_PROMISE_STAGE, slot, value);
+}
+
+fx_array *fx_staged(fx_array *slot)
+{
+    const fxi_context *c = fxi_here();
+    for (int i = 0; i < c->npromises; i++)
+        if (c->promises[i].kind == FXI_PROMISE_STAGE && c->promises[i].slot == slot)
+            return c->promises[i].value;
+    return slot;
+}

@@ -1,0 +1,126 @@
+/* context.h: what a thread knows: its open scopes, its pending results, its free lists.
+ *
+ * Scopes cannot fail to open: the first 32 are part of the context, further ones are allocated, and
+ * when memory is out for them the scope is virtual: its objects go to the nearest real one.
+ */
+#ifndef CFLUX_CONTEXT_H
+#define CFLUX_CONTEXT_H
+
+#include "object.h"
+
+typedef struct fxi_scope fxi_scope;
+struct fxi_scope {
+    fx_object *first; /* newest object first */
+    fx_object *below; /* the parent's newest object when this scope was opened */
+    fxi_scope *parent;
+    int depth; /* from 0, the root */
+    int mode;  /* FXI_SCOPE_STEP, _TEST, or _INHERIT */
+    bool training;
+    uint64_t seq; /* nodes made in this scope have this or more */
+    const char *file;
+    int line;
+};
+
+/* Work promised to the next update or step close (fx_want, fx_set, fx_stage). */
+typedef struct fxi_promise {
+    enum { FXI_PROMISE_WANT, FXI_PROMISE_SET, FXI_PROMISE_STAGE } kind;
+    int depth;       /* of the scope that must have closed before it is due */
+    fx_array *slot;  /* STAGE: the state handle, retained */
+    fx_array *value; /* retained */
+} fxi_promise;
+
+enum { FXI_INLINE_SCOPES = 32 };
+
+typedef struct fxi_context {
+    uint32_t id;   /* of the thread, from 1; 0: not initialised */
+    uint32_t mark;  /* of the newest walk */
+    uint32_t sweep; /* of the newest reverse sweep */
+    uint64_t seq;
+    int depth;     /* of scopes opened, virtual ones included */
+    int virtual_scopes;
+    bool busy; /* inside an evaluation: no implicit one may start */
+    fxi_scope *scope;
+    fxi_scope scopes[FXI_INLINE_SCOPES];
+    fxi_node sinks; /* head of the list of pending results that nothing consumed */
+    int64_t created; /* nodes made since the last evaluation */
+    fxi_promise *promises;
+    int npromises, promise_capacity;
+    fxi_node *free_nodes;
+    fx_array *free_arrays;
+    int64_t free_node_count, free_array_count;
+    struct fxi_scratch *scratch; /* the evaluator's arrays, kept between runs (eval.c) */
+} fxi_context;
+
+fxi_context *fxi_here(void); /* of the calling thread */
+
+/* Adds a promise; replaces an earlier one for the same slot. FX_STATUS_MEMORY is recorded. */
+fx_status fxi_promise_add(fxi_context *c, int kind, fx_array *slot, fx_array *value);
+void fxi_promise_drop(fxi_context *c, int i);
+
+/* ---- nodes --------------------------------------------------------------------------------------- */
+/* A node with one reference; inputs are retained. NULL when memory is out (recorded). shape has ndim sizes. */
+fxi_node *fxi_node_new(fxi_context *c, fxi_op op, fx_dtype dtype, int ndim, const int64_t *shape, fx_device *device,
+                       const fxi_attr *attr, int nin, fxi_node *const *in);
+void fxi_node_retain(fxi_node *n);
+void fxi_node_release(fxi_node *n);
+/* Gives a pending node its value: it stops being pending. Takes over data. */
+void fxi_node_settle(fxi_node *n, fxi_data *data);
+/* Drops the inputs of an evaluated node. */
+void fxi_node_cut(fxi_node *n);
+/* True when the calling thread may use n as an operand. */
+bool fxi_node_usable(const fxi_context *c, const fxi_node *n);
+
+/* A handle owned by the innermost scope; takes its own reference. fx_error_array when memory is out. */
+fx_array *fxi_array_of(fxi_node *n);
+/* Makes a handle hold another value. */
+void fxi_array_rebind(fx_array *x, fxi_node *n);
+/* As fxi_array_of, and gives up the caller's reference; n may be NULL (memory was out). */
+fx_array *fxi_array_take(fxi_node *n);
+
+/* ---- memory --------------------------------------------------------------------------------------- */
+/* A buffer with one reference; NULL when memory is out (not recorded). */
+fxi_buffer *fxi_buffer_new(fx_device *device, size_t bytes);
+void fxi_buffer_retain(fxi_buffer *b);
+void fxi_buffer_release(fxi_buffer *b);
+/* Data over a buffer, whose reference it takes; strides NULL: dense. NULL when memory is out (buffer released). */
+fxi_data *fxi_data_new(fxi_buffer *b, int64_t offset, int ndim, const int64_t *shape, const int64_t *strides);
+void fxi_data_free(fxi_data *d);
+
+static inline void fxi_dense_strides(int ndim, const int64_t *shape, int64_t *strides)
+{
+    int64_t s = 1;
+    for (int i = 0; i < ndim; i++) {
+        strides[i] = s;
+        s *= shape[i];
+    }
+}
+static inline bool fxi_is_dense(int ndim, const int64_t *shape, const int64_t *strides)
+{
+    int64_t s = 1;
+    for (int i = 0; i < ndim; i++) {
+        if (shape[i] == 0)
+            return true;
+        if (shape[i] != 1 && strides[i] != s)
+            return false;
+        s *= shape[i];
+    }
+    return true;
+}
+
+/* ---- evaluation (plan/eval.c) --------------------------------------------------------------------- */
+/* Evaluates nodes of this thread in one plan. */
+fx_status fxi_evaluate(fxi_context *c, int n, fxi_node *const *roots);
+/* The same through a handle. */
+fx_status fxi_evaluate_array(fx_array *x);
+/* Every array of an object in one plan. */
+fx_status fxi_evaluate_object(void *object);
+/* Evaluates all sinks, because too many nodes are pending. */
+void fxi_flush(fxi_context *c);
+/* Evaluates and commits the promises made at this depth or deeper; drops them on error. */
+void fxi_promises_due(fxi_context *c, int depth);
+void fxi_scratch_free(fxi_context *c);
+
+/* The number of nodes made without an evaluation after which pending results are evaluated unasked. */
+enum { FXI_PENDING_LIMIT = 20000 };
+
+#endif

@@ -1,0 +1,15 @@
+/* host.h: elements in host memory, one at a time and in bulk; for reads and moves, not for kernels. */
+#ifndef CFLUX_HOST_H
+#define CFLUX_HOST_H
+
+#include <cflux/array.h>
+
+double fxi_host_double(int dtype, const void *element);
+
+void fxi_host_put_double(int dtype, void *element, double v);
+void fxi_host_put_integer(int dtype, void *element, int64_t v);
+
+/* Copies a strided tensor to dense memory, converting (fx_cast's rules). Strides in elements. */
+void fxi_host_copy(int ndim, const int64_t *shape, int from, const void *src, const int64_t *strides, int to, void *dst);
+
+#endif

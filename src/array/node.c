@@ -1,0 +1,307 @@
+/* node.c: value nodes and the buffers behind them.
+ *
+ * Reference counts of pending nodes are touched by their own thread only and need no atomics; once a
+ * node has data it may be shared, and then counting is atomic. Freeing is iterative: a chain of a
+ * million nodes must not recurse. A pending node with a live handle and no consumer is a sink; the
+ * thread keeps all sinks in a list, so that an update finds results nobody has asked for yet.
+ */
+#include "context.h"
+#include "backend.h"
+#include "counters.h"
+
+#include <string.h>
+
+const fxi_op_info fxi_ops[FXI_OP_COUNT] = {
+#define OP(NAME, name, inputs, cls) {name, inputs, FXI_CLASS_##cls},
+#include "op.def"
+};
+
+/* ---- buffers --------------------------------------------------------------------------------------- */
+
+fxi_buffer *fxi_buffer_new(fx_device *device, size_t bytes)
+{
+    fxi_buffer *b = fxi_calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    b->ptr = device->backend->alloc(device, bytes);
+    if (!b->ptr) {
+        fxi_free(b);
+        return NULL;
+    }
+    b->refs = 1;
+    b->bytes = bytes;
+    b->device = device;
+    fxi_count_live((int64_t)bytes);
+    return b;
+}
+
+void fxi_buffer_retain(fxi_buffer *b) { __atomic_fetch_add(&b->refs, 1, __ATOMIC_RELAXED); }
+
+void fxi_buffer_release(fxi_buffer *b)
+{
+    if (__atomic_sub_fetch(&b->refs, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    if (!b->borrowed) {
+        fxi_count_live(-(int64_t)b->bytes);
+        b->device->backend->free(b->device, b->ptr);
+    } else if (b->release) {
+        b->release(b->ptr, b->user);
+    }
+    fxi_free(b);
+}
+
+fxi_data *fxi_data_new(fxi_buffer *b, int64_t offset, int ndim, const int64_t *shape,
+                       const int64_t *strides)
+{
+    fxi_data *d = fxi_calloc(1, sizeof *d);
+    if (!d) {
+        fxi_buffer_release(b);
+        return NULL;
+    }
+    d->buffer = b;
+    d->offset = offset;
+    if (strides)
+        memcpy(d->stride, strides, (size_t)ndim * sizeof *strides);
+    else
+        fxi_dense_strides(ndim, shape, d->stride);
+    return d;
+}
+
+void fxi_data_free(fxi_data *d)
+{
+    if (!d)
+        return;
+    fxi_buffer_release(d->buffer);
+    fxi_free(d->dense);
+    fxi_free(d);
+}
+
+/* ---- sinks ----------------------------------------------------------------------------------------- */
+
+static void sink_add(fxi_context *c, fxi_node *n)
+{
+    n->prev = c->sinks.prev;
+    n->next = &c->sinks;
+    n->prev->next = n;
+    c->sinks.prev = n;
+}
+
+static void sink_remove(fxi_node *n)
+{
+    if (!n->next)
+        return;
+    n->prev->next = n->next;
+    n->next->prev = n->prev;
+    n->next = n->prev = NULL;
+}
+
+/* One pending consumer fewer: an input that others no longer need is a result of its own again. */
+static void consumer_gone(fxi_context *c, fxi_node *in)
+{
+    if (in->data || in->owner != c->id)
+        return;
+    if (--in->consumers == 0 && in->handles > 0 && !in->next && !in->used)
+        sink_add(c, in);
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------------- */
+
+enum { FREE_LIST_LIMIT = 1 << 16 };
+
+static fxi_node *node_alloc(fxi_context *c)
+{
+    fxi_node *n = c->free_nodes;
+    if (!n)
+        return fxi_malloc(sizeof *n);
+    c->free_nodes = n->next;
+    c->free_node_count--;
+    return n;
+}
+
+static void node_free(fxi_context *c, fxi_node *n)
+{
+    if (n->in != n->inl)
+        fxi_free(n->in);
+    fxi_data_free(n->data);
+#ifndef __SANITIZE_ADDRESS__
+    if (c->free_node_count < FREE_LIST_LIMIT) {
+        n->next = c->free_nodes;
+        c->free_nodes = n;
+        c->free_node_count++;
+        return;
+    }
+#endif
+    (void)c;
+    fxi_free(n);
+}
+
+fxi_node *fxi_node_new(fxi_context *c, fxi_op op, fx_dtype dtype, int ndim, const int64_t *shape,
+                       fx_device *device, const fxi_attr *attr, int nin, fxi_node *const *in)
+{
+    fxi_node *n = node_alloc(c);
+    fxi_node **list = nin > 3 ? fxi_malloc((size_t)nin * sizeof *list) : NULL;
+    if (!n || (nin > 3 && !list)) {
+        fxi_free(n);
+        fxi_free(list);
+        fx_fail(FX_STATUS_MEMORY, fxi_ops[op].name, "no memory for a node");
+        return NULL;
+    }
+    memset(n, 0, offsetof(fxi_node, shape));
+    n->refs = 1;
+    n->op = (uint8_t)op;
+    n->dtype = (uint8_t)dtype;
+    n->ndim = (uint8_t)ndim;
+    n->nin = nin;
+    n->owner = c->id;
+    n->seq = c->seq++;
+    n->device = device;
+    n->in = list ? list : n->inl;
+    if (ndim > 0)
+        memcpy(n->shape, shape, (size_t)ndim * sizeof *shape);
+    if (attr)
+        n->attr = *attr;
+    else
+        memset(&n->attr, 0, sizeof n->attr);
+    for (int i = 0; i < nin; i++) {
+        n->in[i] = in[i];
+        fxi_node_retain(in[i]);
+        if (!in[i]->data && in[i]->consumers++ == 0)
+            sink_remove(in[i]);
+    }
+    c->created++;
+    fxi_count(&fxi_counters.nodes, 1);
+    return n;
+}
+
+void fxi_node_retain(fxi_node *n)
+{
+    if (n->data)
+        __atomic_fetch_add(&n->refs, 1, __ATOMIC_RELAXED);
+    else
+        n->refs++;
+}
+
+/* True when the reference given up was the last. */
+static bool drop_ref(fxi_node *n)
+{
+    if (!n->data)
+        return --n->refs == 0;
+    return __atomic_load_n(&n->refs, __ATOMIC_ACQUIRE) == 1 ||
+           __atomic_sub_fetch(&n->refs, 1, __ATOMIC_ACQ_REL) == 0;
+}
+
+/* Gives up the inputs of n; those that die are put on the list of the dying. */
+static void drop_inputs(fxi_context *c, fxi_node *n, fxi_node **dying)
+{
+    const bool pending = !n->data;
+    for (int i = 0; i < n->nin; i++) {
+        fxi_node *in = n->in[i];
+        if (pending)
+            consumer_gone(c, in);
+        if (drop_ref(in)) {
+            sink_remove(in);
+            in->next = *dying;
+            *dying = in;
+        }
+    }
+    n->nin = 0;
+}
+
+static void bury(fxi_context *c, fxi_node *dying)
+{
+    while (dying) {
+        fxi_node *n = dying;
+        dying = n->next;
+        n->next = NULL;
+        drop_inputs(c, n, &dying);
+        node_free(c, n);
+    }
+}
+
+void fxi_node_release(fxi_node *n)
+{
+    if (!drop_ref(n))
+        return;
+    sink_remove(n);
+    n->next = NULL;
+    bury(fxi_here(), n);
+}
+
+void fxi_node_settle(fxi_node *n, fxi_data *data)
+{
+    fxi_context *c = fxi_here();
+    sink_remove(n);
+    for (int i = 0; i < n->nin; i++)
+        if (!n->in[i]->data && n->in[i]->owner == c->id) {
+            n->in[i]->consumers--;
+            n->in[i]->used = true;
+        }
+    __atomic_store_n(&n->data, data, __ATOMIC_RELEASE);
+}
+
+void fxi_node_cut(fxi_node *n)
+{
+    fxi_node *dying = NULL;
+    n->history_cut = true;
+    drop_inputs(fxi_here(), n, &dying);
+    bury(fxi_here(), dying);
+}
+
+bool fxi_node_usable(const fxi_context *c, const fxi_node *n) { return n->data || n->owner == c->id; }
+
+/* ---- handles --------------------------------------------------------------------------------------- */
+
+static fx_array error_arrays[] = {
+#define ERR(s) {.base = {.type = &fxi_array_type, .refs = FXI_IMMORTAL}, .status = s}
+    ERR(FX_OK),           ERR(FX_STATUS_MEMORY),    ERR(FX_STATUS_SHAPE),       ERR(FX_STATUS_DTYPE),
+    ERR(FX_STATUS_DEVICE), ERR(FX_STATUS_ARGUMENT), ERR(FX_STATUS_STATE),       ERR(FX_STATUS_IO),
+    ERR(FX_STATUS_FORMAT), ERR(FX_STATUS_NONFINITE), ERR(FX_STATUS_UNSUPPORTED), ERR(FX_STATUS_INTERNAL),
+#undef ERR
+};
+
+fx_array *fx_error_array(fx_status status)
+{
+    const size_t i = (size_t)status;
+    return &error_arrays[i > 0 && i < sizeof error_arrays / sizeof error_arrays[0]
+                             ? i
+                             : (size_t)FX_STATUS_INTERNAL];
+}
+
+static void hold(fx_array *x, fxi_node *n)
+{
+    fxi_node_retain(n);
+    x->node = n;
+    if (n->data) {
+        __atomic_fetch_add(&n->handles, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    if (n->handles++ == 0 && n->consumers == 0 && !n->used)
+        sink_add(fxi_here(), n);
+}
+
+fx_array *fxi_array_of(fxi_node *n)
+{
+    fx_array *x = fxi_object_alloc(&fxi_array_type);
+    if (!x)
+        return fx_error_array(FX_STATUS_MEMORY);
+    hold(x, n);
+    return x;
+}
+
+fx_array *fxi_array_take(fxi_node *n)
+{
+    if (!n)
+        return fx_error_array(FX_STATUS_MEMORY);
+    fx_array *x = fxi_array_of(n);
+    fxi_node_release(n);
+    return x;
+}
+
+void fxi_array_rebind(fx_array *x, fxi_node *n)
+{
+    fxi_node *old = x->node;
+    hold(x, n);
+    if (__atomic_sub_fetch(&old->handles, 1, __ATOMIC_ACQ_REL) == 0 && !old->data)
+        sink_remove(old);
+    fxi_node_release(old);
+}

@@ -1,0 +1,290 @@
+/* reductions.c: sums, means, extremes, softmax and the index of an extreme.
+ *
+ * The one primitive is fxi_reduce, which keeps reduced axes with size 1 and converts nothing. What
+ * this file adds is one driver (`reduce`): it checks the axes, chooses the element type to compute
+ * in, applies a core, and gives the result its shape. Each operation names its domain: COUNT
+ * integers are summed as Int64; MEAN   integers become Float64, Bool Float32; REAL   integers
+ * become Float32; and in MEAN and REAL the 16-bit types compute in Float32 and are rounded once, at
+ * the end, because their sums overflow or stall (Float16 ends at 65504, BFloat16 counts to 256).
+ *
+ * Maxima that only shift an exponential are constants for gradients of every order: the result does
+ * not depend on the shift.
+ */
+#include "composites.h"
+#include "memory.h"
+
+#include <math.h>
+
+typedef enum domain { DOMAIN_SAME, DOMAIN_COUNT, DOMAIN_MEAN, DOMAIN_REAL, DOMAIN_BOOL } domain;
+
+/* Reduces the axes of mask, which stay with size 1. */
+typedef fx_array *(*core_fn)(fx_array *x, unsigned mask, const fx_reduce_args *a);
+
+/* The mask of axes to reduce; false (recorded) when an axis is not x's. */
+static bool axes_of(const char *op, const fx_array *x, unsigned dims, unsigned *out_mask)
+{
+    const int n = fx_ndims(x);
+    const unsigned all = (1u << n) - 1, beyond = dims & ~all;
+    *out_mask = dims ? dims : all;
+    if (beyond)
+        fx_fail(FX_STATUS_ARGUMENT, op, "axis %d of a %d-d array", __builtin_ctz(beyond), n);
+    return !beyond;
+}
+
+/* Number of elements that are reduced to one. */
+static int64_t extent(const fx_array *x, unsigned mask)
+{
+    int64_t n = 1;
+    for (int i = 0; i < fx_ndims(x); i++)
+        if (FXI_AXIS_IN(mask, i))
+            fxi_mul_i64(n, fx_size(x, i), &n);
+    return n;
+}
+
+/* r without the axes of mask. */
+static fx_array *without_axes(fx_array *r, int ndims, unsigned mask)
+{
+    int64_t dims[FX_MAX_DIMS];
+    int n = 0;
+    for (int i = 0; i < ndims; i++)
+        if (!FXI_AXIS_IN(mask, i))
+            dims[n++] = fx_size(r, i);
+    return fx_is_error(r) ? r : fxi_reshape(r, n, dims);
+}
+
+/* The element type to compute in. */
+static fx_dtype working_type(domain d, fx_dtype t)
+{
+    const bool half = t == FX_DTYPE_F16 || t == FX_DTYPE_BF16;
+    if (d == DOMAIN_COUNT)
+        return fxi_is_float((int)t) ? t : FX_DTYPE_I64;
+    if (d == DOMAIN_MEAN && !fxi_is_float((int)t))
+        return t == FX_DTYPE_BOOL ? FX_DTYPE_F32 : FX_DTYPE_F64;
+    if (d == DOMAIN_MEAN || d == DOMAIN_REAL)
+        return half || !fxi_is_float((int)t) ? FX_DTYPE_F32 : t;
+    return t;
+}
+
+/* x in the type to compute in; NULL (recorded) when the operation does not take x's type. */
+static fx_array *working(const char *op, domain d, fx_array *x)
+{
+    const fx_dtype t = fx_eltype(x), w = working_type(d, t);
+    if (d == DOMAIN_BOOL && t != FX_DTYPE_BOOL) {
+        fx_fail(FX_STATUS_DTYPE, op, "takes Bool, got %s", fx_dtype_name(t));
+        return NULL;
+    }
+    return w == t ? x : fx_cast(x, w);
+}
+
+/* The result in the type it is handed out in: 16-bit types come back. */
+static fx_array *handed_out(fx_array *y, domain d, fx_dtype t)
+{
+    const bool half = t == FX_DTYPE_F16 || t == FX_DTYPE_BF16;
+    return half && (d == DOMAIN_MEAN || d == DOMAIN_REAL) ? fx_cast(y, t) : y;
+}
+
+static fx_array *reduce(const char *op, const fx_reduce_args *a, domain d, core_fn core)
+{
+    unsigned mask;
+    if (fx_is_error(a->x))
+        return fxi_pass_error(op, a->x);
+    if (!axes_of(op, a->x, a->dims, &mask))
+        return fx_error_array(FX_STATUS_ARGUMENT);
+    FXI_SCOPE;
+    fx_array *x = working(op, d, a->x);
+    if (!x)
+        return fx_error_array(FX_STATUS_DTYPE);
+    fx_array *y = handed_out(core(x, mask, a), d, fx_eltype(a->x));
+    if (a->dims == 0 || a->drop)
+        y = without_axes(y, fx_ndims(a->x), mask);
+    return fx_keep(y);
+}
+
+/* ---- cores
+ * -------------------------------------------------------------------------------------------- */
+
+static fx_array *sum_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
+{
+    (void)a;
+    return fxi_reduce(FXI_SUM, x, mask, "sum");
+}
+
+static fx_array *prod_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
+{
+    (void)a;
+    return fxi_reduce(FXI_PROD, x, mask, "prod");
+}
+
+static fx_array *maximum_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
+{
+    (void)a;
+    return fxi_reduce(FXI_MAX, x, mask, "maximum");
+}
+
+static fx_array *minimum_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
+{
+    (void)a;
+    return fxi_reduce(FXI_MIN, x, mask, "minimum");
+}
+
+/* Bool has a smallest and a largest value, which the extremes of nothing are. */
+static fx_array *any_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
+{
+    (void)a;
+    return fxi_reduce(FXI_MAX, x, mask, "any");
+}
+
+static fx_array *all_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
+{
+    (void)a;
+    return fxi_reduce(FXI_MIN, x, mask, "all");
+}
+
+static fx_array *mean_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
+{
+    (void)a;
+    return fx_div(fxi_reduce(FXI_SUM, x, mask, "mean"), (double)extent(x, mask));
+}
+
+/* Two passes: the naive Σx² − (Σx)²/n loses everything when the mean is large. */
+static fx_array *var_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
+{
+    const int64_t n = extent(x, mask), correction = a->uncorrected || n == 0 ? 0 : 1;
+    fx_array *deviation = fx_sub(x, mean_core(x, mask, a));
+    fx_array *sum = fxi_reduce(FXI_SUM, fx_square(deviation), mask, "var");
+    return fx_div(sum, (double)(n - correction));
+}
+
+static fx_array *std_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
+{
+    return fxi_sqrt_or_zero(var_core(x, mask, a));
+}
+
+static fx_array *norm_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
+{
+    (void)a;
+    return fxi_sqrt_or_zero(fxi_reduce(FXI_SUM, fx_square(x), mask, "norm"));
+}
+
+/* m + log Σe^(x−m). Where the maximum m is infinite or NaN it is left out: a slice of −Inf only
+ * gives −Inf, one with +Inf gives +Inf. The logarithm of 0 is written out to keep its gradient 0.
+ */
+static fx_array *logsumexp_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
+{
+    (void)a;
+    fx_array *shift = NULL;
+    if (extent(x, mask) > 0) {
+        fx_array *m = fx_stop_gradient(fxi_reduce(FXI_MAX, x, mask, "logsumexp"));
+        shift = fx_where(fx_isfinite(m), m, 0);
+        x = fx_sub(x, shift);
+    }
+    fx_array *sum = fxi_reduce(FXI_SUM, fx_exp(x), mask, "logsumexp");
+    fx_array *zero = fx_eq(sum, 0);
+    fx_array *y = fx_where(zero, -(double)INFINITY, fx_log(fx_where(zero, 1, sum)));
+    return shift ? fx_add(y, shift) : y;
+}
+
+#define REDUCTION(symbol, name, domain, core)                                                      \
+    fx_array *symbol(const fx_reduce_args *a)                                                      \
+    {                                                                                              \
+        return reduce(name, a, domain, core);                                                      \
+    }
+REDUCTION(fxi_sum, "sum", DOMAIN_COUNT, sum_core)
+REDUCTION(fxi_prod, "prod", DOMAIN_COUNT, prod_core)
+REDUCTION(fxi_mean, "mean", DOMAIN_MEAN, mean_core)
+REDUCTION(fxi_var, "var", DOMAIN_MEAN, var_core)
+REDUCTION(fxi_std, "std", DOMAIN_MEAN, std_core)
+REDUCTION(fxi_maximum, "maximum", DOMAIN_SAME, maximum_core)
+REDUCTION(fxi_minimum, "minimum", DOMAIN_SAME, minimum_core)
+REDUCTION(fxi_any_true, "any", DOMAIN_BOOL, any_core)
+REDUCTION(fxi_all_true, "all", DOMAIN_BOOL, all_core)
+REDUCTION(fxi_norm, "norm", DOMAIN_REAL, norm_core)
+REDUCTION(fxi_logsumexp, "logsumexp", DOMAIN_REAL, logsumexp_core)
+
+/* ---- softmax
+ * -------------------------------------------------------------------------------------------- */
+
+/* x − max x. An array without elements has no maximum and needs none. */
+static fx_array *shifted(fx_array *x, unsigned mask, const char *op)
+{
+    if (fx_length(x) == 0)
+        return x;
+    return fx_sub(x, fx_stop_gradient(fxi_reduce(FXI_MAX, x, mask, op)));
+}
+
+static fx_array *softmax_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
+{
+    (void)a;
+    fx_array *e = fx_exp(shifted(x, mask, "softmax"));
+    return fx_div(e, fxi_reduce(FXI_SUM, e, mask, "softmax"));
+}
+
+static fx_array *logsoftmax_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
+{
+    (void)a;
+    fx_array *d = shifted(x, mask, "logsoftmax");
+    return fx_sub(d, fx_log(fxi_reduce(FXI_SUM, fx_exp(d), mask, "logsoftmax")));
+}
+
+/* As `reduce`, but nothing is dropped, and no axes means axis 0. */
+static fx_array *along(const char *op, const fx_reduce_args *a, core_fn core)
+{
+    const fx_reduce_args b = {
+        .fxi_size = sizeof b, .x = a->x, .dims = a->dims ? a->dims : FX_AXIS(0)};
+    return reduce(op, &b, DOMAIN_REAL, core);
+}
+
+fx_array *fxi_softmax(const fx_reduce_args *a)
+{
+    return along("softmax", a, softmax_core);
+}
+fx_array *fxi_logsoftmax(const fx_reduce_args *a)
+{
+    return along("logsoftmax", a, logsoftmax_core);
+}
+
+/* ---- index of an extreme
+ * ------------------------------------------------------------------------------ */
+
+/* The smallest index along the axis at which x is the extreme of its slice. If the slice holds a
+ * NaN the extreme is NaN, which nothing equals, and the NaNs themselves are the hits. */
+static fx_array *first_extreme(const char *op, fxi_reduce_kind kind, fx_array *x, int axis)
+{
+    int64_t dims[FX_MAX_DIMS];
+    for (int i = 0; i < fx_ndims(x); i++)
+        dims[i] = i == axis ? fx_size(x, i) : 1;
+    const int64_t n = dims[axis];
+    fx_array *hit = fx_eq(x, fxi_reduce(kind, x, FX_AXIS(axis), op));
+    if (fxi_is_float((int)fx_eltype(x)))
+        hit = fx_or(hit, fx_isnan(x));
+    fx_array *index = fxi_iota(FX_DTYPE_I64, axis, fx_ndims(x), dims);
+    return fxi_reduce(FXI_MIN, fx_where(hit, index, n), FX_AXIS(axis), op);
+}
+
+static fx_array *index_of_extreme(const char *op, fxi_reduce_kind kind, const fx_reduce_args *a)
+{
+    unsigned mask;
+    if (fx_is_error(a->x))
+        return fxi_pass_error(op, a->x);
+    if (!axes_of(op, a->x, a->dims, &mask))
+        return fx_error_array(FX_STATUS_ARGUMENT);
+    if (a->dims != 0 && (mask & (mask - 1)) != 0)
+        return fx_error_array(
+            fx_fail(FX_STATUS_ARGUMENT, op, "takes one axis, or none for the whole array"));
+    FXI_SCOPE;
+    fx_array *x = a->dims ? a->x : fx_vec(a->x);
+    const int axis = a->dims ? __builtin_ctz(mask) : 0;
+    fx_array *y = first_extreme(op, kind, x, axis);
+    if (a->dims == 0 || a->drop)
+        y = without_axes(y, fx_ndims(x), FX_AXIS(axis));
+    return fx_keep(y);
+}
+
+fx_array *fxi_argmax(const fx_reduce_args *a)
+{
+    return index_of_extreme("argmax", FXI_MAX, a);
+}
+fx_array *fxi_argmin(const fx_reduce_args *a)
+{
+    return index_of_extreme("argmin", FXI_MIN, a);
+}

@@ -1,0 +1,34 @@
+/* cpu_backend.c: the CPU as a backend: host memory and the kernels of this folder. */
+#include "backend.h"
+#include "backends.h"
+#include "cpu_kernels.h"
+#include "memory.h"
+
+#include <string.h>
+
+static void *cpu_alloc(fx_device *device, size_t bytes)
+{
+    (void)device;
+    return fxi_aligned(64, bytes);
+}
+
+static void cpu_free(fx_device *device, void *ptr)
+{
+    (void)device;
+    fxi_free(ptr);
+}
+
+static void cpu_copy(fx_device *device, void *dst, const void *src, size_t bytes)
+{
+    (void)device;
+    memcpy(dst, src, bytes);
+}
+
+static fx_status cpu_run(fx_device *device, const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+{
+    (void)device;
+    return fxi_cpu_run_step(step, in, out, run);
+}
+
+const fxi_backend fxi_cpu_backend = {.name = "CPU", .views = true, .alloc = cpu_alloc, .free = cpu_free,
+                                     .write = cpu_copy, .read = cpu_copy, .run = cpu_run};

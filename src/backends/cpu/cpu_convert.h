@@ -1,0 +1,25 @@
+/* cpu_convert.h: Float64 to 16-bit floats in one rounding.
+ *
+ * Float64 → Float32 → Float16 would round twice. Here the first step rounds "to odd": an inexact
+ * result gets an odd last bit, which keeps the information that it was inexact, so that the
+ * rounding to 16 bits (half.h) is the only one (Boldo and Melquiond, "Emulation of FMA and
+ * correctly rounded sums", 2008). It has no branches on data, so loops over it become vector code.
+ */
+#ifndef CFLUX_CPU_CONVERT_H
+#define CFLUX_CPU_CONVERT_H
+
+#include "half.h"
+
+/* The Float32 value that x rounds to when rounded to odd. */
+static inline float fxi_f64_to_odd(double x)
+{
+    const float r = (float)x;
+    const double back = (double)r;
+    const uint32_t u = fxi_bits(r);
+    /* An even neighbour: the other neighbour is odd. One step towards zero when |r| > |x|. */
+    const uint32_t step = __builtin_fabs(back) > __builtin_fabs(x) ? u - 1u : u + 1u;
+    const int inexact = back < x || back > x;
+    return fxi_float(inexact && !(u & 1u) ? step : u);
+}
+
+#endif

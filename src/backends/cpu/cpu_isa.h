@@ -1,0 +1,39 @@
+/* cpu_isa.h: the text of all inner loops, included once by each cpu_isa_*.c, which defines
+ *   FXI_ISA_NAME, FXI_ISA_LABEL   the exported table and its name for people
+ *   FXI_VECTOR_BYTES              size of a vector register
+ *   FXI_GEMM_NR                   columns of the matrix product's register tile
+ *   FXI_FMA_F32/F64(a, b, c)      a·b + c on vectors, FXI_FMA1_… on numbers; fused or not, alike
+ * Everything in here is static but the table. Functions of numbers (cpu_isa_math.h) and the matrix
+ * product (cpu_isa_gemm.h) are written with vector types; plain loops are left to the compiler,
+ * which is told by FXI_IVDEP that they carry nothing from one element to the next even when d is an
+ * input.
+ */
+#include "cpu_simd.h"
+#include "cpu_convert.h"
+#include <math.h>
+#include <float.h>
+
+#if defined(__clang__)
+/* Loops that call libm cannot be vectors; clang would complain about each. */
+#pragma clang diagnostic ignored "-Wpass-failed"
+#define FXI_IVDEP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define FXI_IVDEP _Pragma("GCC ivdep")
+#endif
+
+#include "cpu_isa_math.h"
+#include "cpu_isa_ops.h"
+#include "cpu_isa_reduce.h"
+#include "cpu_isa_gemm.h"
+
+const fxi_simd FXI_ISA_NAME = {
+    .name = FXI_ISA_LABEL,
+    .ops = tile_ops,
+    .cast = tile_casts,
+    .cast_odd = tile_odd,
+    .round = tile_round,
+    .load = tile_load,
+    .store = tile_store,
+    .reduce = tile_reducers,
+    .gemm = tile_gemm,
+};

@@ -1,0 +1,27 @@
+/* cpu_isa_avx2.c: the loops of cpu_isa.h for x86-64 with AVX2 and FMA: 32-byte vectors, a register
+ * tile of 16×6 Float32. Fused multiply-adds are asked for by name, because contraction is off. The
+ * pragmas stand before every #include so that inline functions are compiled for the same
+ * instruction set.
+ */
+#if defined(__x86_64__)
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC target("avx2,fma")
+#endif
+#include <immintrin.h>
+#define FXI_ISA_NAME          fxi_simd_avx2
+#define FXI_ISA_LABEL         "avx2"
+#define FXI_VECTOR_BYTES      32
+#define FXI_GEMM_NR           6
+#define FXI_FMA_F32(a, b, c)  ((vf)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
+#define FXI_FMA_F64(a, b, c)  ((vd)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
+#define FXI_FMA1_F32(a, b, c) __builtin_fmaf((a), (b), (c))
+#define FXI_FMA1_F64(a, b, c) __builtin_fma((a), (b), (c))
+#include "cpu_isa.h"
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#else
+#include "cpu_simd.h"
+#endif

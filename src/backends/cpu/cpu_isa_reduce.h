@@ -1,0 +1,99 @@
+/* cpu_isa_reduce.h: sums, products, maxima and minima of rows and columns; part of cpu_isa.h.
+ *
+ * A row keeps 16 running results, element i in number i mod 16, and folds them in halves at the
+ * end: the order of additions depends on the row's length only. Float32 sums and products run in
+ * double, so a sum of millions of numbers is as exact as its result. max and min keep the first NaN
+ * they meet.
+ */
+#define FXI_LANES 16
+
+/* T: element, A: accumulator, EXPR combines accumulators p and q. */
+#define FXI_REDUCER(NAME, T, A, INIT, EXPR)                                                        \
+    static inline A NAME##_op(A p, A q)                                                            \
+    {                                                                                              \
+        return (A)(EXPR);                                                                          \
+    }                                                                                              \
+    static inline A NAME##_lanes(const T *x, int64_t n, int64_t stride)                            \
+    {                                                                                              \
+        A l[FXI_LANES];                                                                            \
+        for (int j = 0; j < FXI_LANES; j++)                                                        \
+            l[j] = INIT;                                                                           \
+        int64_t i = 0;                                                                             \
+        for (; i + FXI_LANES <= n; i += FXI_LANES)                                                 \
+            for (int j = 0; j < FXI_LANES; j++)                                                    \
+                l[j] = NAME##_op(l[j], (A)x[(i + j) * stride]);                                    \
+        for (int j = 0; i < n; i++, j++)                                                           \
+            l[j] = NAME##_op(l[j], (A)x[i * stride]);                                              \
+        for (int w = FXI_LANES / 2; w; w /= 2)                                                     \
+            for (int j = 0; j < w; j++)                                                            \
+                l[j] = NAME##_op(l[j], l[j + w]);                                                  \
+        return l[0];                                                                               \
+    }                                                                                              \
+    static void NAME##_row(const void *x, int64_t n, int64_t stride, void *acc)                    \
+    {                                                                                              \
+        A *a = acc;                                                                                \
+        *a = NAME##_op(*a, stride == 1 ? NAME##_lanes(x, n, 1) : NAME##_lanes(x, n, stride));      \
+    }                                                                                              \
+    static void NAME##_col(const void *xv, int64_t n, int64_t stride, void *acc)                   \
+    {                                                                                              \
+        const T *x = xv;                                                                           \
+        A *a = acc;                                                                                \
+        if (stride == 1)                                                                           \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                a[i] = NAME##_op(a[i], (A)x[i]);                                                   \
+        else                                                                                       \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                a[i] = NAME##_op(a[i], (A)x[i * stride]);                                          \
+    }                                                                                              \
+    static void NAME##_init(void *acc, int64_t n)                                                  \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            ((A *)acc)[i] = INIT;                                                                  \
+    }                                                                                              \
+    static void NAME##_done(const void *acc, int64_t n, void *out)                                 \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            ((T *)out)[i] = (T)((const A *)acc)[i];                                                \
+    }
+
+#define FXI_FLOAT_REDUCERS(S, T)                                                                   \
+    FXI_REDUCER(rsum_##S, T, double, 0, p + q)                                                     \
+    FXI_REDUCER(rprod_##S, T, double, 1, p *q)                                                     \
+    FXI_REDUCER(rmax_##S, T, T, (T)-INFINITY, ((q > p) | (q != q)) ? q : p)                        \
+    FXI_REDUCER(rmin_##S, T, T, (T)INFINITY, ((q < p) | (q != q)) ? q : p)
+FXI_FLOAT_REDUCERS(f32, float)
+FXI_FLOAT_REDUCERS(f64, double)
+
+#define FXI_INTEGER_REDUCERS(S, T, U, LOW, HIGH)                                                   \
+    FXI_REDUCER(rsum_##S, T, U, 0, p + q)                                                          \
+    FXI_REDUCER(rprod_##S, T, U, 1, p *q)                                                          \
+    FXI_REDUCER(rmax_##S, T, T, LOW, q > p ? q : p)                                                \
+    FXI_REDUCER(rmin_##S, T, T, HIGH, q < p ? q : p)
+FXI_INTEGER_REDUCERS(i32, int32_t, uint32_t, INT32_MIN, INT32_MAX)
+FXI_INTEGER_REDUCERS(i64, int64_t, uint64_t, INT64_MIN, INT64_MAX)
+FXI_INTEGER_REDUCERS(u8, uint8_t, uint8_t, 0, UINT8_MAX)
+FXI_REDUCER(rany, uint8_t, uint8_t, 0, p | q)
+FXI_REDUCER(rall, uint8_t, uint8_t, 1, p &q)
+
+#define FXI_REDUCER_OF(NAME, A)                                                                    \
+    {                                                                                              \
+        sizeof(A), NAME##_init, NAME##_row, NAME##_col, NAME##_done                                \
+    }
+#define FXI_REDUCER_NONE                                                                           \
+    {                                                                                              \
+        0, NULL, NULL, NULL, NULL                                                                  \
+    }
+static const fxi_reducer tile_reducers[4][FXI_C_COUNT] = {
+    [FXI_SUM] = {FXI_REDUCER_OF(rsum_f32, double), FXI_REDUCER_OF(rsum_f64, double),
+                 FXI_REDUCER_OF(rsum_i32, uint32_t), FXI_REDUCER_OF(rsum_i64, uint64_t),
+                 FXI_REDUCER_OF(rsum_u8, uint8_t), FXI_REDUCER_NONE},
+    [FXI_MAX] = {FXI_REDUCER_OF(rmax_f32, float), FXI_REDUCER_OF(rmax_f64, double),
+                 FXI_REDUCER_OF(rmax_i32, int32_t), FXI_REDUCER_OF(rmax_i64, int64_t),
+                 FXI_REDUCER_OF(rmax_u8, uint8_t), FXI_REDUCER_OF(rany, uint8_t)},
+    [FXI_MIN] = {FXI_REDUCER_OF(rmin_f32, float), FXI_REDUCER_OF(rmin_f64, double),
+                 FXI_REDUCER_OF(rmin_i32, int32_t), FXI_REDUCER_OF(rmin_i64, int64_t),
+                 FXI_REDUCER_OF(rmin_u8, uint8_t), FXI_REDUCER_OF(rall, uint8_t)},
+    [FXI_PROD] = {FXI_REDUCER_OF(rprod_f32, double), FXI_REDUCER_OF(rprod_f64, double),
+                  FXI_REDUCER_OF(rprod_i32, uint32_t), FXI_REDUCER_OF(rprod_i64, uint64_t),
+                  FXI_REDUCER_OF(rprod_u8, uint8_t), FXI_REDUCER_OF(rall, uint8_t)},
+};

@@ -1,0 +1,280 @@
+/* cpu_kernels.c: which kernel runs a step, and what all kernels share.
+ *
+ * One table, made from op.def, maps the class of an op to its kernel. Kernels that sum or compare
+ * (reduce, cumsum, scatter, matmul, conv, pool) know nothing of 16-bit floats: around them the
+ * inputs are converted to dense Float32 and the result back, one rounding at the end. Elementwise
+ * steps round after every instruction and do so themselves; movement works on bytes.
+ */
+#include "cpu_simd.h"
+#include "cpu_walk.h"
+#include "memory.h"
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static fx_status run_leaf(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+{
+    (void)in, (void)out;
+    return fxi_cpu_fail(run, FX_STATUS_INTERNAL, step, "a leaf is not a step");
+}
+
+static fx_status run_custom(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+{
+    const fx_custom_op *op = step->attr.custom;
+    const size_t n = (size_t)step->nin;
+    const int64_t **dims = fxi_malloc((n + 1) * sizeof *dims);
+    int *ndims = fxi_malloc((n + 1) * sizeof *ndims);
+    fx_status status = FX_STATUS_MEMORY;
+    if (dims && ndims) {
+        for (size_t k = 0; k < n; k++) {
+            dims[k] = step->in[k].shape;
+            ndims[k] = step->in[k].ndim;
+        }
+        status = op->forward(op, step->nin, in, dims, ndims, out);
+    }
+    fxi_free(dims);
+    fxi_free(ndims);
+    if (status == FX_STATUS_MEMORY)
+        return fxi_cpu_no_memory(run, step);
+    return status ? fxi_cpu_fail(run, status, step, "%s failed", op->name) : FX_OK;
+}
+
+#define KERNEL_LEAF                                                                                \
+    {                                                                                              \
+        run_leaf, false                                                                            \
+    }
+#define KERNEL_ELEMENTWISE                                                                         \
+    {                                                                                              \
+        fxi_cpu_elementwise, false                                                                 \
+    }
+#define KERNEL_GENERATOR                                                                           \
+    {                                                                                              \
+        fxi_cpu_generate, false                                                                    \
+    }
+#define KERNEL_MOVEMENT                                                                            \
+    {                                                                                              \
+        fxi_cpu_move, false                                                                        \
+    }
+#define KERNEL_COPY                                                                                \
+    {                                                                                              \
+        fxi_cpu_join, false                                                                        \
+    }
+#define KERNEL_REDUCE                                                                              \
+    {                                                                                              \
+        fxi_cpu_reduce, true                                                                       \
+    }
+#define KERNEL_SCAN                                                                                \
+    {                                                                                              \
+        fxi_cpu_cumsum, true                                                                       \
+    }
+#define KERNEL_GATHER                                                                              \
+    {                                                                                              \
+        fxi_cpu_gather, false                                                                      \
+    }
+#define KERNEL_SCATTER                                                                             \
+    {                                                                                              \
+        fxi_cpu_scatter, true                                                                      \
+    }
+#define KERNEL_MATMUL                                                                              \
+    {                                                                                              \
+        fxi_cpu_matmul, true                                                                       \
+    }
+#define KERNEL_CONV                                                                                \
+    {                                                                                              \
+        fxi_cpu_conv, true                                                                         \
+    }
+#define KERNEL_POOL                                                                                \
+    {                                                                                              \
+        fxi_cpu_pool, true                                                                         \
+    }
+#define KERNEL_CUSTOM                                                                              \
+    {                                                                                              \
+        run_custom, false                                                                          \
+    }
+static const struct {
+    fxi_kernel run;
+    bool widen; /* 16-bit floats are converted around it */
+} kernels[FXI_OP_COUNT] = {
+#define OP(NAME, name, inputs, cls) KERNEL_##cls,
+#include "op.def"
+};
+
+static const char *const op_names[FXI_OP_COUNT] = {
+#define OP(NAME, name, inputs, cls) name,
+#include "op.def"
+};
+
+fx_status fxi_cpu_fail(fxi_run *run, fx_status status, const fxi_step *step, const char *format,
+                       ...)
+{
+    char text[160];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    snprintf(run->error, sizeof run->error, "%s: %s", op_names[step->op], text);
+    return status;
+}
+
+fx_status fxi_cpu_no_memory(fxi_run *run, const fxi_step *step)
+{
+    return fxi_cpu_fail(run, FX_STATUS_MEMORY, step, "out of memory");
+}
+
+fx_status fxi_cpu_no_dtype(fxi_run *run, const fxi_step *step, int dtype)
+{
+    return fxi_cpu_fail(run, FX_STATUS_UNSUPPORTED, step,
+                        "the CPU has no kernel for element type %d", dtype);
+}
+
+size_t fxi_cpu_size(int dtype)
+{
+    static const uint8_t sizes[FX_DTYPE_COUNT] = {4, 8, 4, 8, 1, 1, 2, 2};
+    return sizes[dtype];
+}
+
+bool fxi_cpu_is_dense(const fxi_tensor *t)
+{
+    int64_t step = 1;
+    for (int d = 0; d < t->ndim; d++) {
+        if (t->shape[d] != 1 && t->stride[d] != step)
+            return false;
+        step *= t->shape[d];
+    }
+    return true;
+}
+
+void fxi_cpu_set_dense(fxi_tensor *t)
+{
+    int64_t step = 1;
+    for (int d = 0; d < t->ndim; d++) {
+        t->stride[d] = step;
+        step *= t->shape[d];
+    }
+}
+
+/* ---- the instruction set
+ * --------------------------------------------------------------------------- */
+/* Best first; NULL where the machine lacks it. */
+static void list_simd(const fxi_simd *tables[3])
+{
+    tables[0] = tables[1] = NULL;
+    tables[2] = &fxi_simd_base;
+#if defined(__x86_64__)
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    tables[0] = avx2 && avx512 ? &fxi_simd_avx512 : NULL;
+    tables[1] = avx2 ? &fxi_simd_avx2 : NULL;
+#endif
+}
+
+/* The table called `name`, or the best one when name is NULL; NULL when there is none. */
+static const fxi_simd *find_simd(const char *name)
+{
+    const fxi_simd *tables[3];
+    list_simd(tables);
+    for (int k = 0; k < 3; k++)
+        if (tables[k] && (!name || strcmp(name, tables[k]->name) == 0))
+            return tables[k];
+    return NULL;
+}
+
+static const fxi_simd *chosen_simd; /* atomic; every thread that finds NULL finds the same table */
+
+bool fxi_cpu_simd_choose(const char *name)
+{
+    const fxi_simd *s = find_simd(name);
+    if (s)
+        __atomic_store_n(&chosen_simd, s, __ATOMIC_RELEASE);
+    return s != NULL;
+}
+
+const fxi_simd *fxi_cpu_simd(void)
+{
+    const fxi_simd *s = __atomic_load_n(&chosen_simd, __ATOMIC_ACQUIRE);
+    if (s)
+        return s;
+    const char *want = getenv("FX_CPU_ISA");
+    if (!want || !fxi_cpu_simd_choose(want))
+        fxi_cpu_simd_choose(NULL);
+    return __atomic_load_n(&chosen_simd, __ATOMIC_ACQUIRE);
+}
+
+/* ---- Float16 and BFloat16 around a Float32 kernel
+ * ---------------------------------------------------- */
+enum { WIDEN_MAX_IN = 4 };
+
+/* dst = the elements of t as Float32, densely. */
+static void widen(const fxi_tensor *t, const void *src, float *dst)
+{
+    const fxi_tile_fn load = fxi_cpu_simd()->load[t->dtype == FX_DTYPE_BF16];
+    const int64_t n = fxi_tensor_length(t);
+    uint16_t tile[FXI_TILE];
+    const void *const from[] = {tile};
+    fxi_walk w;
+    fxi_walk_init(&w, t->ndim, t->shape, t->stride);
+    for (int64_t i = 0; i < n; i += FXI_TILE) {
+        const int m = n - i < FXI_TILE ? (int)(n - i) : FXI_TILE;
+        fxi_walk_read(&w, src, sizeof *tile, tile, m);
+        load(dst + i, from, m, 0);
+    }
+}
+
+static void narrow(const float *src, int64_t n, int dtype, uint16_t *dst)
+{
+    const fxi_tile_fn store = fxi_cpu_simd()->store[dtype == FX_DTYPE_BF16];
+    for (int64_t i = 0; i < n; i += FXI_TILE) {
+        const void *const from[] = {src + i};
+        store(dst + i, from, n - i < FXI_TILE ? (int)(n - i) : FXI_TILE, 0);
+    }
+}
+
+static fx_status run_widened(fxi_kernel kernel, const fxi_step *step, const void *const *in,
+                             void *out, fxi_run *run)
+{
+    fxi_tensor tensors[WIDEN_MAX_IN];
+    const void *ptrs[WIDEN_MAX_IN] = {NULL};
+    float *scratch[WIDEN_MAX_IN + 1] = {NULL};
+    fx_status status = step->nin <= WIDEN_MAX_IN ? FX_OK : FX_STATUS_INTERNAL;
+    const size_t n_out = (size_t)fxi_tensor_length(&step->out);
+    for (int k = 0; k < step->nin && !status; k++) {
+        tensors[k] = step->in[k];
+        ptrs[k] = in[k];
+        if (!fxi_cpu_is_half(tensors[k].dtype))
+            continue;
+        scratch[k] = fxi_aligned(64, (size_t)fxi_tensor_length(&tensors[k]) * sizeof(float));
+        if (!scratch[k]) {
+            status = FX_STATUS_MEMORY;
+            break;
+        }
+        widen(&tensors[k], in[k], scratch[k]);
+        tensors[k].dtype = FX_DTYPE_F32;
+        fxi_cpu_set_dense(&tensors[k]);
+        ptrs[k] = scratch[k];
+    }
+    float **result = &scratch[WIDEN_MAX_IN];
+    if (!status && !(*result = fxi_aligned(64, n_out * sizeof(float))))
+        status = FX_STATUS_MEMORY;
+    if (status) {
+        status = status == FX_STATUS_MEMORY ? fxi_cpu_no_memory(run, step) : status;
+    } else {
+        fxi_step wide = *step;
+        wide.in = tensors;
+        wide.out.dtype = FX_DTYPE_F32;
+        status = kernel(&wide, ptrs, *result, run);
+        if (!status)
+            narrow(*result, (int64_t)n_out, step->out.dtype, out);
+    }
+    for (int k = 0; k <= WIDEN_MAX_IN; k++)
+        fxi_free(scratch[k]);
+    return status;
+}
+
+fx_status fxi_cpu_run_step(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+{
+    const fxi_kernel kernel = kernels[step->op].run;
+    if (kernels[step->op].widen && fxi_cpu_is_half(step->out.dtype))
+        return run_widened(kernel, step, in, out, run);
+    return kernel(step, in, out, run);
+}

@@ -1,0 +1,59 @@
+/* cpu_kernels.h: the CPU's kernels, as the backend and each other see them. Internal.
+ *
+ * fxi_cpu_run_step is the one entrance: it finds the kernel by the step's class and converts around
+ * kernels that have no Float16 and BFloat16 of their own (they compute in Float32). Kernels return
+ * a status; a failing one has written the sentence into run->error. No kernel keeps memory between
+ * calls, and all are deterministic: sums have a fixed order that depends on shapes only.
+ */
+#ifndef CFLUX_CPU_KERNELS_H
+#define CFLUX_CPU_KERNELS_H
+
+#include "step.h"
+
+fx_status fxi_cpu_run_step(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+
+/* Copies a tensor of any strides densely, in the order of its shape. */
+fx_status fxi_cpu_copy(const fxi_tensor *src, const void *in, void *out);
+
+fx_status fxi_cpu_elementwise(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+fx_status fxi_cpu_generate(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+fx_status fxi_cpu_move(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+fx_status fxi_cpu_join(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+fx_status fxi_cpu_reduce(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+fx_status fxi_cpu_cumsum(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+fx_status fxi_cpu_gather(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+fx_status fxi_cpu_scatter(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+fx_status fxi_cpu_matmul(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+fx_status fxi_cpu_conv(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+fx_status fxi_cpu_pool(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+
+/* Writes "op: text" into run->error and returns status. */
+fx_status fxi_cpu_fail(fxi_run *run, fx_status status, const fxi_step *step, const char *format,
+                       ...) FXI_PRINTF(4, 5);
+fx_status fxi_cpu_no_memory(fxi_run *run, const fxi_step *step);
+fx_status fxi_cpu_no_dtype(fxi_run *run, const fxi_step *step, int dtype);
+
+size_t fxi_cpu_size(int dtype); /* bytes of an element */
+static inline bool fxi_cpu_is_half(int dtype)
+{
+    return dtype == FX_DTYPE_F16 || dtype == FX_DTYPE_BF16;
+}
+static inline int64_t fxi_tensor_length(const fxi_tensor *t)
+{
+    return fxi_length(t->ndim, t->shape);
+}
+bool fxi_cpu_is_dense(const fxi_tensor *t);
+void fxi_cpu_set_dense(fxi_tensor *t); /* sets the strides of its shape */
+
+/* C (m×n) = A·B, or C += A·B: the blocked product of cpu_matmul.c for FX_DTYPE_F32 and F64. Strides
+ * are in elements, rs of rows and cs of columns; those of C are not 0. k = 0 gives zeros. */
+typedef struct fxi_gemm {
+    int64_t m, n, k;
+    const void *a, *b;
+    void *c;
+    int64_t rsa, csa, rsb, csb, rsc, csc;
+    bool accumulate;
+} fxi_gemm;
+fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *g);
+
+#endif

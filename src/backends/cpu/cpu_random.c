@@ -1,0 +1,107 @@
+/* cpu_random.c: generators: uniform random numbers and the index along an axis.
+ *
+ * Random numbers are counter-based (philox.h): an element depends on the step's seed and counter
+ * and on its index only, so any split over threads gives the same bits. 16-bit floats take as many
+ * bits as they hold below 1 (11 and 8), so that no value rounds up to 1.
+ */
+#include "cpu_kernels.h"
+#include "cpu_convert.h"
+#include "philox.h"
+#include <string.h>
+
+static void random_f32(const uint64_t stream[2], int64_t n, float *out)
+{
+    uint32_t w[4];
+    for (int64_t i = 0; i < n; i++) {
+        if (i % 4 == 0)
+            fxi_philox(stream[0], stream[1], (uint64_t)i / 4, w);
+        out[i] = fxi_uniform32(w[i % 4]);
+    }
+}
+
+static void random_f64(const uint64_t stream[2], int64_t n, double *out)
+{
+    uint32_t w[4];
+    for (int64_t i = 0; i < n; i++) {
+        if (i % 2 == 0)
+            fxi_philox(stream[0], stream[1], (uint64_t)i / 2, w);
+        out[i] = fxi_uniform64(w[2 * (i % 2)], w[2 * (i % 2) + 1]);
+    }
+}
+
+static void random_half(const uint64_t stream[2], int64_t n, int dtype, uint16_t *out)
+{
+    uint32_t w[4];
+    for (int64_t i = 0; i < n; i++) {
+        if (i % 4 == 0)
+            fxi_philox(stream[0], stream[1], (uint64_t)i / 4, w);
+        out[i] = dtype == FX_DTYPE_F16 ? fxi_f32_to_f16((float)(w[i % 4] >> 21) * 0x1p-11f)
+                                       : fxi_f32_to_bf16((float)(w[i % 4] >> 24) * 0x1p-8f);
+    }
+}
+
+static fx_status run_random(const fxi_step *step, void *out, fxi_run *run)
+{
+    const uint64_t *stream = run->streams[step->slot];
+    const int64_t n = fxi_tensor_length(&step->out);
+    const int dtype = step->out.dtype;
+    if (dtype == FX_DTYPE_F32)
+        random_f32(stream, n, out);
+    else if (dtype == FX_DTYPE_F64)
+        random_f64(stream, n, out);
+    else if (fxi_cpu_is_half(dtype))
+        random_half(stream, n, dtype, out);
+    else
+        return fxi_cpu_no_dtype(run, step, dtype);
+    return FX_OK;
+}
+
+/* The bytes of the number v in an element type. */
+static void encode(int64_t v, int dtype, void *out)
+{
+    const union {
+        float f32;
+        double f64;
+        int32_t i32;
+        int64_t i64;
+        uint8_t u8;
+        uint16_t u16;
+    } e[FX_DTYPE_COUNT] = {
+        [FX_DTYPE_F32] = {.f32 = (float)v},
+        [FX_DTYPE_F64] = {.f64 = (double)v},
+        [FX_DTYPE_I32] = {.i32 = (int32_t)v},
+        [FX_DTYPE_I64] = {.i64 = v},
+        [FX_DTYPE_U8] = {.u8 = (uint8_t)v},
+        [FX_DTYPE_BOOL] = {.u8 = v != 0},
+        [FX_DTYPE_F16] = {.u16 = fxi_f32_to_f16(fxi_f64_to_odd((double)v))},
+        [FX_DTYPE_BF16] = {.u16 = fxi_f32_to_bf16(fxi_f64_to_odd((double)v))},
+    };
+    memcpy(out, &e[dtype], fxi_cpu_size(dtype));
+}
+
+/* Writes the first inner×axis block element by element group, then repeats it. */
+static fx_status run_iota(const fxi_step *step, void *out)
+{
+    const fxi_tensor *t = &step->out;
+    const int axis = (int)step->attr.i[0];
+    const size_t size = fxi_cpu_size(t->dtype);
+    const size_t inner = (size_t)fxi_length(axis, t->shape) * size;
+    const size_t row = inner * (size_t)t->shape[axis];
+    const size_t total = (size_t)fxi_tensor_length(t) * size;
+    char *p = out;
+    for (int64_t v = 0; v < t->shape[axis] && total > 0; v++) {
+        char *start = p;
+        encode(v, t->dtype, p);
+        for (p += size; p < start + inner; p += size)
+            memcpy(p, start, size);
+    }
+    for (size_t done = row; done < total; done += row)
+        memcpy((char *)out + done, out, row);
+    return FX_OK;
+}
+
+fx_status fxi_cpu_generate(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+{
+    (void)in;
+    return step->op == FXI_OP_RANDOM ? run_random(step, out, run) : run_iota(step, out);
+}

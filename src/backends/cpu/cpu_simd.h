@@ -1,0 +1,67 @@
+/* cpu_simd.h: the inner loops that exist once per instruction set, and the choice among them.
+ *
+ * cpu_isa.h is the text of these loops; cpu_isa_{base,avx2,avx512}.c compile it for one instruction
+ * set each and export one table. fxi_cpu_simd returns the best table the machine runs, or the one
+ * that the environment variable FX_CPU_ISA names (base, avx2, avx512) when the machine has it.
+ * Within one table results depend on values only, never on an element's place in a tile.
+ */
+#ifndef CFLUX_CPU_SIMD_H
+#define CFLUX_CPU_SIMD_H
+
+#include "cpu_kernels.h"
+
+#define FXI_TILE 256 /* elements of a tile; n of a tile function never exceeds it */
+
+/* Types that loops compute in; 16-bit floats live in registers as Float32. */
+enum { FXI_C_F32, FXI_C_F64, FXI_C_I32, FXI_C_I64, FXI_C_U8, FXI_C_BOOL, FXI_C_COUNT };
+static inline int fxi_compute_type(int dtype)
+{
+    return dtype <= FX_DTYPE_BOOL ? dtype : FXI_C_F32;
+}
+
+/* d[i] = op(s[0][i], s[1][i], …); d may be one of the s. attr: POWI's exponent. */
+typedef void (*fxi_tile_fn)(void *d, const void *const *s, int n, int64_t attr);
+
+/* A reduction over one type: accumulators are of `size` bytes (double for sums of Float32). */
+typedef struct fxi_reducer {
+    size_t size;
+    void (*init)(void *acc, int64_t n);
+    void (*row)(const void *x, int64_t n, int64_t stride, void *acc); /* acc = op(acc, op over x) */
+    void (*col)(const void *x, int64_t n, int64_t stride,
+                void *acc); /* acc[i] = op(acc[i], x[i]) */
+    void (*done)(const void *acc, int64_t n, void *out);
+} fxi_reducer;
+
+/* Block sizes of the matrix product: mr×nr is the register tile. */
+typedef struct fxi_gemm_core {
+    int mr, nr;
+    void (*pack)(int width, const void *src, int64_t stride, int64_t depth_stride, int64_t count,
+                 int64_t depth, void *dst);
+    /* The mr×nr tile: t = Ap·Bp; writes the first m×n of it to c. */
+    void (*tile)(int64_t k, const void *ap, const void *bp, void *c, int64_t rsc, int64_t csc,
+                 int m, int n, bool accumulate);
+    void (*small)(
+        const fxi_gemm *g); /* unpacked; same bits as the blocked product while k is one block */
+} fxi_gemm_core;
+
+typedef struct fxi_simd {
+    const char *name;
+    const fxi_tile_fn (*ops)[FXI_C_COUNT];  /* [op][type of the operands; SELECT: of the result] */
+    const fxi_tile_fn (*cast)[FXI_C_COUNT]; /* [from][to] */
+    const fxi_tile_fn *cast_odd;            /* [from]: to Float32, rounded to odd */
+    const fxi_tile_fn *round;        /* [0] Float32 to Float16 values, [1] to BFloat16 values */
+    const fxi_tile_fn *load, *store; /* the same for 16-bit memory ↔ Float32 registers */
+    const fxi_reducer (*reduce)[FXI_C_COUNT]; /* [fxi_reduce_kind][type] */
+    const fxi_gemm_core *gemm;                /* [0] Float32, [1] Float64 */
+} fxi_simd;
+
+const fxi_simd *fxi_cpu_simd(void);
+/* Uses the table of this name from now on; false when the machine does not have it. For tests. */
+bool fxi_cpu_simd_choose(const char *name);
+
+extern const fxi_simd fxi_simd_base;
+#if defined(__x86_64__)
+extern const fxi_simd fxi_simd_avx2, fxi_simd_avx512;
+#endif
+
+#endif

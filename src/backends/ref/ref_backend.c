@@ -1,0 +1,35 @@
+/* ref_backend.c: the reference backend: host memory and one naive kernel per operation. It computes
+ * movements itself (views is false), so that it is an oracle of the planner's view arithmetic too. */
+#include "backend.h"
+#include "backends.h"
+#include "memory.h"
+#include "ref_kernels.h"
+
+#include <string.h>
+
+static void *ref_alloc(fx_device *device, size_t bytes)
+{
+    (void)device;
+    return fxi_aligned(64, bytes);
+}
+
+static void ref_free(fx_device *device, void *ptr)
+{
+    (void)device;
+    fxi_free(ptr);
+}
+
+static void ref_copy(fx_device *device, void *dst, const void *src, size_t bytes)
+{
+    (void)device;
+    memcpy(dst, src, bytes);
+}
+
+static fx_status ref_run(fx_device *device, const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+{
+    (void)device;
+    return fxi_ref_run_step(step, in, out, run);
+}
+
+const fxi_backend fxi_ref_backend = {.name = "ref", .views = false, .alloc = ref_alloc, .free = ref_free,
+                                     .write = ref_copy, .read = ref_copy, .run = ref_run};

@@ -1,0 +1,85 @@
+/* ref_index.c: gather and scatter from their definitions.
+ *
+ * gather:  y[a…, k…, b…] = x[a…, idx[k…], b…]
+ * scatter: y[a…, i, b…] = reduction over all k… with idx[k…] = i of src[a…, k…, b…], in order of k…
+ * Both check all indices first, whatever the sizes of the other axes. Scatter looks through the
+ * whole of idx for every element of y, so that each result is rounded once and its order is plain.
+ */
+#include "ref_kernels.h"
+
+static fx_status check_indices(const char *op, const fxi_tensor *t, const void *idx, int axis,
+                               int64_t size, fxi_run *run)
+{
+    int64_t index[FX_MAX_DIMS];
+    const int64_t n = fxi_ref_length(t);
+    for (int64_t k = 0; k < n; k++) {
+        fxi_ref_unravel(k, t->ndim, t->shape, index);
+        const int64_t i = fxi_ref_get(t->dtype, idx, fxi_ref_offset(t, index)).integer;
+        if (i >= 0 && i < size)
+            continue;
+        snprintf(run->error, sizeof run->error,
+                 "%s: index %lld is out of range for axis %d of size %lld", op, (long long)i, axis,
+                 (long long)size);
+        return FX_STATUS_ARGUMENT;
+    }
+    return FX_OK;
+}
+
+fx_status fxi_ref_gather(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+{
+    const fxi_tensor *x = &s->in[0], *idx = &s->in[1];
+    const int axis = (int)s->attr.i[0];
+    int64_t index[FX_MAX_DIMS], at[FX_MAX_DIMS];
+    const fx_status status = check_indices("gather", idx, in[1], axis, x->shape[axis], run);
+    if (status != FX_OK)
+        return status;
+    const int64_t n = fxi_ref_length(&s->out);
+    for (int64_t i = 0; i < n; i++) {
+        fxi_ref_unravel(i, s->out.ndim, s->out.shape, index);
+        for (int k = 0; k < axis; k++)
+            at[k] = index[k];
+        at[axis] = fxi_ref_get(idx->dtype, in[1], fxi_ref_offset(idx, index + axis)).integer;
+        for (int k = axis + 1; k < x->ndim; k++)
+            at[k] = index[k - 1 + idx->ndim];
+        fxi_ref_put(s->out.dtype, out, i, fxi_ref_get(x->dtype, in[0], fxi_ref_offset(x, at)));
+    }
+    return FX_OK;
+}
+
+/* The reduction that belongs at multi-index `index` of the output. */
+static fxi_ref_value scatter_one(const fxi_step *s, const void *const *in, const int64_t *index)
+{
+    const fxi_tensor *src = &s->in[0], *idx = &s->in[1];
+    const int kind = (int)s->attr.i[0], axis = (int)s->attr.i[1];
+    int64_t at[FX_MAX_DIMS], place[FX_MAX_DIMS];
+    fxi_ref_value y = fxi_ref_reduce_start(kind, src->dtype);
+    const int64_t n = fxi_ref_length(idx);
+    for (int64_t j = 0; j < n; j++) {
+        fxi_ref_unravel(j, idx->ndim, idx->shape, place);
+        if (fxi_ref_get(idx->dtype, in[1], fxi_ref_offset(idx, place)).integer != index[axis])
+            continue;
+        for (int k = 0; k < src->ndim; k++)
+            at[k] = k < axis               ? index[k]
+                    : k < axis + idx->ndim ? place[k - axis]
+                                           : index[k + 1 - idx->ndim];
+        const fxi_ref_value x = fxi_ref_get(src->dtype, in[0], fxi_ref_offset(src, at));
+        y = fxi_ref_reduce_next(kind, src->dtype, y, x);
+    }
+    return y;
+}
+
+fx_status fxi_ref_scatter(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+{
+    const int axis = (int)s->attr.i[1];
+    int64_t index[FX_MAX_DIMS];
+    const fx_status status =
+        check_indices("scatter", &s->in[1], in[1], axis, s->out.shape[axis], run);
+    if (status != FX_OK)
+        return status;
+    const int64_t n = fxi_ref_length(&s->out);
+    for (int64_t i = 0; i < n; i++) {
+        fxi_ref_unravel(i, s->out.ndim, s->out.shape, index);
+        fxi_ref_put(s->out.dtype, out, i, scatter_one(s, in, index));
+    }
+    return FX_OK;
+}

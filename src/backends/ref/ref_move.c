@@ -1,0 +1,142 @@
+/* ref_move.c: movement, copies and generators, by index arithmetic of their own.
+ *
+ * Other backends never see RESHAPE … STOP: the planner folds them into strides. Here each is a step
+ * that copies element by element from the attributes of its node, which checks that folding.
+ */
+#include "philox.h"
+#include "ref_kernels.h"
+
+/* Fills `at` with the multi-index in the input for output multi-index `index`. */
+typedef void (*source_fn)(const fxi_step *s, const int64_t *index, int64_t *at);
+
+static fx_status copy_from(const fxi_step *s, const void *const *in, void *out, source_fn source)
+{
+    const fxi_tensor *x = &s->in[0];
+    int64_t index[FX_MAX_DIMS], at[FX_MAX_DIMS] = {0};
+    const int64_t n = fxi_ref_length(&s->out);
+    for (int64_t i = 0; i < n; i++) {
+        fxi_ref_unravel(i, s->out.ndim, s->out.shape, index);
+        source(s, index, at);
+        fxi_ref_put(s->out.dtype, out, i, fxi_ref_get(x->dtype, in[0], fxi_ref_offset(x, at)));
+    }
+    return FX_OK;
+}
+
+/* The element at the same column-major position. STOP is the reshape to the same sizes. */
+static void reshape_source(const fxi_step *s, const int64_t *index, int64_t *at)
+{
+    int64_t linear = 0;
+    for (int k = s->out.ndim - 1; k >= 0; k--)
+        linear = linear * s->out.shape[k] + index[k];
+    fxi_ref_unravel(linear, s->in[0].ndim, s->in[0].shape, at);
+}
+
+fx_status fxi_ref_reshape(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+{
+    (void)run;
+    return copy_from(s, in, out, reshape_source);
+}
+
+static void permute_source(const fxi_step *s, const int64_t *index, int64_t *at)
+{
+    for (int k = 0; k < s->out.ndim; k++)
+        at[s->attr.i[k]] = index[k];
+}
+
+fx_status fxi_ref_permute(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+{
+    (void)run;
+    return copy_from(s, in, out, permute_source);
+}
+
+static void expand_source(const fxi_step *s, const int64_t *index, int64_t *at)
+{
+    for (int k = 0; k < s->out.ndim; k++)
+        at[k] = s->in[0].shape[k] == 1 ? 0 : index[k];
+}
+
+fx_status fxi_ref_expand(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+{
+    (void)run;
+    return copy_from(s, in, out, expand_source);
+}
+
+static void slice_source(const fxi_step *s, const int64_t *index, int64_t *at)
+{
+    for (int k = 0; k < s->out.ndim; k++)
+        at[k] = index[k];
+    at[s->attr.i[0]] = s->attr.i[1] + index[s->attr.i[0]] * s->attr.i[2];
+}
+
+fx_status fxi_ref_slice(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+{
+    (void)run;
+    return copy_from(s, in, out, slice_source);
+}
+
+fx_status fxi_ref_pad(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+{
+    const fxi_tensor *x = &s->in[0];
+    const int axis = (int)s->attr.i[0];
+    const fxi_ref_value fill = fxi_ref_get(s->in[1].dtype, in[1], 0);
+    int64_t index[FX_MAX_DIMS];
+    (void)run;
+    const int64_t n = fxi_ref_length(&s->out);
+    for (int64_t i = 0; i < n; i++) {
+        fxi_ref_unravel(i, s->out.ndim, s->out.shape, index);
+        index[axis] -= s->attr.i[1];
+        const bool inside = index[axis] >= 0 && index[axis] < x->shape[axis];
+        fxi_ref_put(s->out.dtype, out, i,
+                    inside ? fxi_ref_get(x->dtype, in[0], fxi_ref_offset(x, index)) : fill);
+    }
+    return FX_OK;
+}
+
+fx_status fxi_ref_concat(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+{
+    const int axis = (int)s->attr.i[0];
+    int64_t index[FX_MAX_DIMS];
+    (void)run;
+    const int64_t n = fxi_ref_length(&s->out);
+    for (int64_t i = 0; i < n; i++) {
+        fxi_ref_unravel(i, s->out.ndim, s->out.shape, index);
+        int piece = 0;
+        while (index[axis] >= s->in[piece].shape[axis])
+            index[axis] -= s->in[piece++].shape[axis];
+        const fxi_tensor *x = &s->in[piece];
+        fxi_ref_put(s->out.dtype, out, i,
+                    fxi_ref_get(x->dtype, in[piece], fxi_ref_offset(x, index)));
+    }
+    return FX_OK;
+}
+
+fx_status fxi_ref_iota(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+{
+    int64_t index[FX_MAX_DIMS];
+    (void)in, (void)run;
+    const int64_t n = fxi_ref_length(&s->out);
+    for (int64_t i = 0; i < n; i++) {
+        fxi_ref_unravel(i, s->out.ndim, s->out.shape, index);
+        fxi_ref_put(s->out.dtype, out, i, fxi_ref_number(s->out.dtype, index[s->attr.i[0]]));
+    }
+    return FX_OK;
+}
+
+/* Float32 element i is word i mod 4 of block i / 4, Float64 element i takes the two words of half a
+ * block: see philox.h. */
+fx_status fxi_ref_random(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+{
+    const uint64_t seed = run->streams[s->slot][0], counter = run->streams[s->slot][1];
+    const int64_t n = fxi_ref_length(&s->out);
+    const int64_t per_block = s->out.dtype == FX_DTYPE_F64 ? 2 : 4;
+    (void)in;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t word[4];
+        fxi_philox(seed, counter, (uint64_t)(i / per_block), word);
+        const int64_t k = i % per_block;
+        const double u = per_block == 2 ? fxi_uniform64(word[2 * k], word[2 * k + 1])
+                                        : (double)fxi_uniform32(word[k]);
+        fxi_ref_put(s->out.dtype, out, i, (fxi_ref_value){.real = u});
+    }
+    return FX_OK;
+}

@@ -1,0 +1,95 @@
+/* ref_reduce.c: reductions and running sums from their definitions.
+ *
+ * Every output element walks the elements that it stands for in column-major order and rounds once,
+ * at the end. Reductions of nothing: 0 for sum, 1 for prod, −Inf for max, +Inf for min (integers:
+ * the type's smallest and largest number). NaN wins over everything in max and min.
+ */
+#include <math.h>
+
+#include "ref_kernels.h"
+
+static const int64_t smallest[FX_DTYPE_COUNT] = {
+    [FX_DTYPE_I32] = INT32_MIN, [FX_DTYPE_I64] = INT64_MIN, [FX_DTYPE_U8] = 0, [FX_DTYPE_BOOL] = 0};
+static const int64_t largest[FX_DTYPE_COUNT] = {[FX_DTYPE_I32] = INT32_MAX,
+                                                [FX_DTYPE_I64] = INT64_MAX,
+                                                [FX_DTYPE_U8] = UINT8_MAX,
+                                                [FX_DTYPE_BOOL] = 1};
+
+fxi_ref_value fxi_ref_reduce_start(int kind, int dtype)
+{
+    if (kind == FXI_SUM || kind == FXI_PROD)
+        return fxi_ref_number(dtype, kind == FXI_PROD);
+    if (fxi_ref_is_real(dtype))
+        return (fxi_ref_value){.real = kind == FXI_MAX ? -INFINITY : INFINITY};
+    return (fxi_ref_value){.integer = kind == FXI_MAX ? smallest[dtype] : largest[dtype]};
+}
+
+static bool replaces(int kind, int dtype, fxi_ref_value sofar, fxi_ref_value x)
+{
+    if (!fxi_ref_is_real(dtype))
+        return kind == FXI_MAX ? x.integer > sofar.integer : x.integer < sofar.integer;
+    if (isnan(sofar.real))
+        return false;
+    return isnan(x.real) || (kind == FXI_MAX ? x.real > sofar.real : x.real < sofar.real);
+}
+
+fxi_ref_value fxi_ref_reduce_next(int kind, int dtype, fxi_ref_value sofar, fxi_ref_value x)
+{
+    if (kind == FXI_SUM)
+        return fxi_ref_sum2(dtype, sofar, x);
+    if (kind == FXI_PROD)
+        return fxi_ref_product2(dtype, sofar, x);
+    return replaces(kind, dtype, sofar, x) ? x : sofar;
+}
+
+/* The reduction of all x whose multi-index is `index` outside the mask. */
+static fxi_ref_value reduce_one(const fxi_step *s, const void *x, const int64_t *index)
+{
+    const fxi_tensor *t = &s->in[0];
+    const int kind = (int)s->attr.i[0];
+    int64_t extent[FX_MAX_DIMS], inner[FX_MAX_DIMS], at[FX_MAX_DIMS], count = 1;
+    for (int k = 0; k < t->ndim; k++) {
+        extent[k] = FXI_AXIS_IN(s->attr.i[1], k) ? t->shape[k] : 1;
+        count *= extent[k];
+    }
+    fxi_ref_value y = fxi_ref_reduce_start(kind, t->dtype);
+    for (int64_t r = 0; r < count; r++) {
+        fxi_ref_unravel(r, t->ndim, extent, inner);
+        for (int k = 0; k < t->ndim; k++)
+            at[k] = FXI_AXIS_IN(s->attr.i[1], k) ? inner[k] : index[k];
+        y = fxi_ref_reduce_next(kind, t->dtype, y, fxi_ref_get(t->dtype, x, fxi_ref_offset(t, at)));
+    }
+    return y;
+}
+
+fx_status fxi_ref_reduce(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+{
+    int64_t index[FX_MAX_DIMS];
+    (void)run;
+    const int64_t n = fxi_ref_length(&s->out);
+    for (int64_t i = 0; i < n; i++) {
+        fxi_ref_unravel(i, s->out.ndim, s->out.shape, index);
+        fxi_ref_put(s->out.dtype, out, i, reduce_one(s, in[0], index));
+    }
+    return FX_OK;
+}
+
+/* y[…, i, …] = Σ_{j ≤ i} x[…, j, …], or over j ≥ i. */
+fx_status fxi_ref_cumsum(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+{
+    const fxi_tensor *t = &s->in[0];
+    const int axis = (int)s->attr.i[0];
+    int64_t index[FX_MAX_DIMS];
+    (void)run;
+    const int64_t n = fxi_ref_length(&s->out);
+    for (int64_t i = 0; i < n; i++) {
+        fxi_ref_unravel(i, s->out.ndim, s->out.shape, index);
+        const int64_t first = s->attr.i[1] ? index[axis] : 0;
+        const int64_t last = s->attr.i[1] ? t->shape[axis] - 1 : index[axis];
+        fxi_ref_value y = fxi_ref_number(t->dtype, 0);
+        for (index[axis] = first; index[axis] <= last; index[axis]++)
+            y = fxi_ref_sum2(t->dtype, y, fxi_ref_get(t->dtype, in[0], fxi_ref_offset(t, index)));
+        fxi_ref_put(s->out.dtype, out, i, y);
+    }
+    return FX_OK;
+}

@@ -1,0 +1,136 @@
+/* error.c: error records, messages, and their hooks.
+ *
+ * One record per thread is enough: the first failure sticks, and as scopes close it simply stays,
+ * which is what "moves outward" means. Recording needs no memory, so it cannot fail.
+ */
+#include "error.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <string.h>
+
+static _Thread_local fx_error record;
+static _Thread_local const char *where_file;
+static _Thread_local int where_line;
+
+static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;
+static fx_error_hook error_hook;
+static void *error_user;
+
+static void message_to_stderr(int level, const char *text, void *user)
+{
+    (void)user;
+    fprintf(stderr, "[ %s: %s\n", level > 0 ? "Warning" : "Info", text);
+}
+static fx_message_hook message_hook = message_to_stderr;
+static void *message_user;
+
+const char *fx_status_name(fx_status status)
+{
+    static const char *const names[] = {
+        "FX_OK",           "FX_STATUS_MEMORY",    "FX_STATUS_SHAPE",       "FX_STATUS_DTYPE",
+        "FX_STATUS_DEVICE", "FX_STATUS_ARGUMENT", "FX_STATUS_STATE",       "FX_STATUS_IO",
+        "FX_STATUS_FORMAT", "FX_STATUS_NONFINITE", "FX_STATUS_UNSUPPORTED", "FX_STATUS_INTERNAL"};
+    const size_t i = (size_t)status;
+    return i < sizeof names / sizeof names[0] ? names[i] : "FX_STATUS_?";
+}
+
+void fxi_error_where(const char *file, int line)
+{
+    where_file = file;
+    where_line = line;
+}
+
+void fxi_error_put(const fx_error *error)
+{
+    if (error->status != FX_OK && record.status == FX_OK)
+        record = *error;
+}
+
+/* Cuts a text that did not fit at a UTF-8 boundary. */
+static void trim_utf8(char *text, size_t capacity)
+{
+    size_t n = strlen(text);
+    if (n + 1 < capacity)
+        return;
+    while (n > 0 && ((unsigned char)text[n - 1] & 0xC0) == 0x80)
+        n--;
+    if (n > 0 && ((unsigned char)text[n - 1] & 0x80))
+        text[n - 1] = 0;
+}
+
+fx_status fx_fail(fx_status status, const char *op, const char *format, ...)
+{
+    fx_error e = {.status = status, .file = where_file, .line = where_line};
+    snprintf(e.op, sizeof e.op, "%s", op);
+    int n = snprintf(e.message, sizeof e.message, "%s: ", op);
+    if (n < 0 || (size_t)n >= sizeof e.message)
+        n = 0;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(e.message + n, sizeof e.message - (size_t)n, format, args);
+    va_end(args);
+    trim_utf8(e.message, sizeof e.message);
+    fxi_error_put(&e);
+
+    pthread_mutex_lock(&hook_lock);
+    const fx_error_hook hook = error_hook;
+    void *user = error_user;
+    pthread_mutex_unlock(&hook_lock);
+    if (hook)
+        hook(&e, user);
+    return status;
+}
+
+fx_error fx_error_take(void)
+{
+    const fx_error e = record;
+    memset(&record, 0, sizeof record);
+    return e;
+}
+
+fx_status fx_error_status(void) { return record.status; }
+
+int fx_error_print(FILE *out)
+{
+    const fx_error e = fx_error_take();
+    if (e.status == FX_OK)
+        return 0;
+    fprintf(out, "error: %s (%s", e.message, fx_status_name(e.status));
+    if (e.file)
+        fprintf(out, ", in the scope at %s:%d", e.file, e.line);
+    fprintf(out, ")\n");
+    return 1;
+}
+
+void fx_error_set_hook(fx_error_hook hook, void *user)
+{
+    pthread_mutex_lock(&hook_lock);
+    error_hook = hook;
+    error_user = user;
+    pthread_mutex_unlock(&hook_lock);
+}
+
+void fx_message_set_hook(fx_message_hook hook, void *user)
+{
+    pthread_mutex_lock(&hook_lock);
+    message_hook = hook;
+    message_user = user;
+    pthread_mutex_unlock(&hook_lock);
+}
+
+void fx_message(int level, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    trim_utf8(text, sizeof text);
+    pthread_mutex_lock(&hook_lock);
+    const fx_message_hook hook = message_hook;
+    void *user = message_user;
+    pthread_mutex_unlock(&hook_lock);
+    if (hook)
+        hook(level, text, user);
+}

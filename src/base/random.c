@@ -1,0 +1,43 @@
+/* random.c: which counter a random operation gets.
+ *
+ * A stream is (seed, high bits naming the stream, count). The counter of a call is name << 40 | count:
+ * 2^40 calls a stream before names could collide. Operations on arrays use the pair as key and high
+ * counter of Philox (philox.h); host draws use a counter of their own with all bits set in the block
+ * number, which no array reaches.
+ */
+#include "random.h"
+#include "philox.h"
+
+#include <cflux/base.h>
+
+static _Thread_local struct {
+    uint64_t seed, name, count;
+} stream;
+
+void fx_seed(uint64_t seed)
+{
+    stream.seed = seed;
+    stream.count = 0;
+}
+
+void fxi_random_next(uint64_t out_stream[2])
+{
+    out_stream[0] = stream.seed;
+    out_stream[1] = (stream.name << 40) | stream.count++;
+}
+
+void fxi_random_name(uint64_t seed, uint64_t name)
+{
+    stream.seed = seed;
+    stream.name = name;
+    stream.count = 0;
+}
+
+uint64_t fx_rand_u64(void)
+{
+    uint64_t s[2];
+    uint32_t w[4];
+    fxi_random_next(s);
+    fxi_philox(s[0], s[1], UINT64_MAX, w);
+    return ((uint64_t)w[0] << 32) | w[1];
+}

@@ -1,0 +1,84 @@
+/* data_file.c: reading plain and gzip files through zlib.
+ *
+ * gzread returns what it could decode and reports a truncated stream only through gzerror
+ * (Z_BUF_ERROR), while a stream that does not decode gives −1: the two are told apart here so that
+ * callers can say "expected 1568 bytes, found 784" for the first. Reads are cut into pieces of at
+ * most 1 GiB because gzread counts in unsigned int.
+ */
+#include "data_file.h"
+
+#include <errno.h>
+#include <string.h>
+#include <zlib.h>
+
+enum { LARGEST_READ = 1 << 30 };
+
+fx_status fxi_data_file_open(fxi_data_file *file, const char *op, const char *path)
+{
+    *file = (fxi_data_file){.op = op, .path = path};
+    if (!path)
+        return file->status = fx_fail(FX_STATUS_ARGUMENT, op, "the path is NULL");
+    errno = 0;
+    file->gz = gzopen(path, "rb");
+    if (file->gz)
+        return FX_OK;
+    if (errno == 0 || errno == ENOMEM)
+        return file->status =
+                   fx_fail(FX_STATUS_MEMORY, op, "%s: out of memory opening the file", path);
+    return file->status = fx_fail(FX_STATUS_IO, op, "%s: %s", path, strerror(errno));
+}
+
+/* Called at once after the failing gzread: a system error is still in errno. */
+static int64_t record_failure(fxi_data_file *file)
+{
+    const int system_error = errno ? errno : EIO;
+    const long long offset = (long long)file->offset;
+    int code = Z_OK;
+    const char *reason = gzerror((gzFile)file->gz, &code);
+    if (code == Z_ERRNO)
+        file->status = fx_fail(FX_STATUS_IO, file->op, "%s: offset %lld: %s", file->path, offset,
+                               strerror(system_error));
+    else if (code == Z_MEM_ERROR)
+        file->status =
+            fx_fail(FX_STATUS_MEMORY, file->op, "%s: out of memory decompressing", file->path);
+    else
+        file->status = fx_fail(FX_STATUS_FORMAT, file->op,
+                               "%s: offset %lld: expected a gzip stream, found damage (%s)",
+                               file->path, offset, reason ? reason : "unknown");
+    return -1;
+}
+
+int64_t fxi_data_file_read(fxi_data_file *file, void *dst, size_t n)
+{
+    size_t done = 0;
+    while (done < n && !file->cut) {
+        const size_t piece = n - done < LARGEST_READ ? n - done : LARGEST_READ;
+        errno = 0;
+        const int got = gzread((gzFile)file->gz, (char *)dst + done, (unsigned)piece);
+        if (got < 0)
+            return record_failure(file);
+        done += (size_t)got;
+        file->offset += got;
+        if ((size_t)got == piece)
+            continue;
+        int code = Z_OK;
+        gzerror((gzFile)file->gz, &code);
+        if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
+            return record_failure(file);
+        file->cut = code == Z_BUF_ERROR;
+        break;
+    }
+    return (int64_t)done;
+}
+
+void fxi_data_file_close(fxi_data_file *file)
+{
+    if (file->gz)
+        gzclose((gzFile)file->gz);
+    file->gz = NULL;
+}
+
+const char *fxi_data_file_cut_note(const fxi_data_file *file)
+{
+    return file->cut ? " (the gzip stream breaks off)" : "";
+}

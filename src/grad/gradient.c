@@ -1,0 +1,330 @@
+/* gradient.c: the reverse sweep.
+ *
+ * From the result back along history (evaluated values keep their inputs until their step closes): a
+ * walk collects what leads to a wanted value, creation order gives the order of the sweep (inputs are
+ * always older than consumers), and each node's rule adds lazy contributions to its inputs'
+ * gradients. Iterative throughout; each rule runs in a scope of its own.
+ *
+ * A value that an update has replaced in the very handle asked for is an error: the gradient would be
+ * that of another value, or a silent zero.
+ */
+#include "gradient_rules.h"
+#include "primitives.h"
+
+#include <cflux/grad.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A node on the way from the result to a wanted value. */
+typedef struct entry {
+    fxi_node *node;
+    fx_array *gradient; /* retained; NULL: nothing has flowed here yet */
+    bool leads;         /* to a wanted value, or is one */
+    bool walked;        /* the walk has been here (wanted values are entered before it) */
+} entry;
+
+typedef struct sweep {
+    fxi_context *c;
+    entry *entries;
+    int32_t n, capacity;
+    struct walk_frame {
+        int32_t entry;
+        int32_t next;
+    } *stack;
+    int32_t stack_capacity;
+    struct foreign_entry {
+        const fxi_node *node;
+        int32_t entry;
+    } *foreign; /* wanted values of other threads */
+    int32_t nforeign, foreign_capacity;
+    uint32_t mark;
+    fx_status status;
+} sweep;
+
+static fx_status out_of_memory(void) { return fx_fail(FX_STATUS_MEMORY, "gradient", "no memory for the sweep"); }
+
+static bool grow(void *array, int32_t *capacity, int32_t need, size_t size)
+{
+    if (need <= *capacity)
+        return true;
+    const int32_t grown = need < 64 ? 64 : 2 * need;
+    void **at = array, *p = fxi_realloc(*at, (size_t)grown * size);
+    if (!p)
+        return false;
+    *at = p;
+    *capacity = grown;
+    return true;
+}
+
+static bool mine(const sweep *s, const fxi_node *n) { return n->owner == s->c->id; }
+
+/* The number of n's entry; −1 when it has none. Values of other threads cannot be numbered: the few that
+ * are wanted come first and are searched. */
+static int32_t number_of(const sweep *s, const fxi_node *n)
+{
+    if (mine(s, n))
+        return n->sweep == s->mark ? (int32_t)n->sweep_id : -1;
+    for (int32_t i = 0; i < s->nforeign; i++)
+        if (s->foreign[i].node == n)
+            return s->foreign[i].entry;
+    return -1;
+}
+
+static int32_t enter(sweep *s, fxi_node *n)
+{
+    if (!grow(&s->entries, &s->capacity, s->n + 1, sizeof *s->entries))
+        return -1;
+    if (!mine(s, n)) {
+        if (!grow(&s->foreign, &s->foreign_capacity, s->nforeign + 1, sizeof *s->foreign))
+            return -1;
+        s->foreign[s->nforeign].node = n;
+        s->foreign[s->nforeign++].entry = s->n;
+    } else {
+        n->sweep = s->mark;
+        n->sweep_id = (uint32_t)s->n;
+    }
+    s->entries[s->n] = (entry){.node = n};
+    return s->n++;
+}
+
+/* May gradients pass through n to its inputs? */
+static bool passes(const sweep *s, const fxi_node *n)
+{
+    return mine(s, n) && fxi_is_float(n->dtype) && n->nin > 0 && fxi_gradient_rules[n->op];
+}
+
+static bool rebound_in(const fxi_node *n, fx_array *const *x, int nx)
+{
+    for (int i = 0; n->rebound && i < nx; i++)
+        if (n->rebound == x[i])
+            return true;
+    return false;
+}
+
+/* Collects everything between root and the wanted values. */
+static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
+{
+    int32_t depth = 0;
+    int32_t first = number_of(s, root);
+    first = first < 0 ? enter(s, root) : first;
+    if (first < 0 || !grow(&s->stack, &s->stack_capacity, 1, sizeof *s->stack))
+        return out_of_memory();
+    s->stack[depth++] = (struct walk_frame){first, 0};
+    s->entries[first].walked = true;
+    while (depth > 0) {
+        struct walk_frame *f = &s->stack[depth - 1];
+        fxi_node *n = s->entries[f->entry].node;
+        if (f->next == 0 && rebound_in(n, x, nx))
+            return fx_fail(FX_STATUS_STATE, "gradient", "the loss was built before its parameters were updated; build it anew from the model as it is now");
+        if (!passes(s, n) || f->next >= n->nin) {
+            const bool leads = s->entries[f->entry].leads;
+            if (--depth > 0)
+                s->entries[s->stack[depth - 1].entry].leads |= leads;
+            continue;
+        }
+        fxi_node *in = n->in[f->next++];
+        const int32_t known = number_of(s, in);
+        if (known >= 0 && s->entries[known].walked) {
+            s->entries[f->entry].leads |= s->entries[known].leads;
+            continue;
+        }
+        if (known < 0 && !mine(s, in))
+            continue; /* another thread's value, not wanted: a constant */
+        const int32_t e = known >= 0 ? known : enter(s, in);
+        if (e < 0 || !grow(&s->stack, &s->stack_capacity, depth + 1, sizeof *s->stack))
+            return out_of_memory();
+        s->entries[e].walked = true;
+        s->stack[depth++] = (struct walk_frame){e, 0};
+    }
+    return FX_OK;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    return x->node->seq < y->node->seq ? 1 : x->node->seq > y->node->seq ? -1 : 0;
+}
+
+/* The entry of an input, or NULL when no gradient is wanted there. */
+static entry *entry_of(sweep *s, const fxi_node *n)
+{
+    const int32_t i = number_of(s, n);
+    return i >= 0 && s->entries[i].leads ? &s->entries[i] : NULL;
+}
+
+/* A contribution in the shape and type of the value it is the gradient of. */
+static fx_array *fitted(fx_array *g, const fxi_node *n)
+{
+    if (fx_is_error(g))
+        return g;
+    if (n->ndim == 0 && g->node->ndim > 0)
+        g = fxi_reshape(fxi_reduce(FXI_SUM, g, (1u << g->node->ndim) - 1, "sum"), 0, NULL);
+    return fx_cast(g, (fx_dtype)n->dtype);
+}
+
+static void contribute(sweep *s, entry *e, fx_array *g)
+{
+    g = fitted(g, e->node);
+    if (fx_is_error(g)) {
+        s->status = s->status == FX_OK ? fx_array_status(g) : s->status;
+        return;
+    }
+    fx_array *sum = e->gradient ? fx_add(e->gradient, g) : g;
+    fxi_retain(sum);
+    fx_release(e->gradient);
+    e->gradient = sum;
+}
+
+enum { INLINE_INPUTS = 8 };
+
+static void apply_rule(sweep *s, entry *e)
+{
+    FXI_SCOPE;
+    fxi_node *n = e->node;
+    fx_array *in_small[INLINE_INPUTS], *gx_small[INLINE_INPUTS] = {0};
+    bool need_small[INLINE_INPUTS];
+    const bool small = n->nin <= INLINE_INPUTS;
+    fx_array **in = small ? in_small : fxi_calloc((size_t)n->nin, sizeof *in);
+    fx_array **gx = small ? gx_small : fxi_calloc((size_t)n->nin, sizeof *gx);
+    bool *need = small ? need_small : fxi_calloc((size_t)n->nin, sizeof *need);
+    if (in && gx && need) {
+        for (int i = 0; i < n->nin; i++) {
+            in[i] = fxi_array_of(n->in[i]);
+            need[i] = entry_of(s, n->in[i]) != NULL;
+            if (fx_is_error(in[i]))
+                s->status = fx_array_status(in[i]);
+        }
+        fx_array *out = fxi_array_of(n);
+        if (s->status == FX_OK && !fx_is_error(out))
+            fxi_gradient_rules[n->op](&(fxi_rule_args){n, in, out, e->gradient, need, gx});
+        else if (s->status == FX_OK)
+            s->status = fx_array_status(out);
+        for (int i = 0; i < n->nin && s->status == FX_OK; i++)
+            if (need[i] && gx[i])
+                contribute(s, entry_of(s, n->in[i]), gx[i]);
+    } else {
+        s->status = out_of_memory();
+    }
+    if (!small) {
+        fxi_free(in);
+        fxi_free(gx);
+        fxi_free(need);
+    }
+}
+
+/* Entries were moved by sorting, or numbered otherwise by a sweep inside a custom rule. */
+static void renumber(sweep *s)
+{
+    s->mark = ++s->c->sweep;
+    s->nforeign = 0;
+    for (int32_t i = 0; i < s->n; i++) {
+        fxi_node *n = s->entries[i].node;
+        if (mine(s, n)) {
+            n->sweep = s->mark;
+            n->sweep_id = (uint32_t)i;
+        } else {
+            s->foreign[s->nforeign].node = n;
+            s->foreign[s->nforeign++].entry = i;
+        }
+    }
+}
+
+/* The wanted value's gradient: what arrived, else zeros, else (integers) nothing. */
+static fx_array *result_of(sweep *s, fx_array *x)
+{
+    const entry *e = entry_of(s, x->node);
+    if (!fxi_is_float(x->node->dtype))
+        return NULL;
+    if (e && e->gradient)
+        return fxi_array_of(e->gradient->node);
+    return fxi_full((fx_dtype)x->node->dtype, 0, x->node->ndim, x->node->shape);
+}
+
+static fx_status enter_wanted(sweep *s, fx_array *const *x, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!fxi_is_float(x[i]->node->dtype))
+            continue;
+        const int32_t known = number_of(s, x[i]->node), e = known < 0 ? enter(s, x[i]->node) : known;
+        if (e < 0)
+            return out_of_memory();
+        s->entries[e].leads = true;
+    }
+    return FX_OK;
+}
+
+static fx_status check(fx_array *y, fx_array *gy, fx_array *const *x, int n)
+{
+    if (fx_is_error(y))
+        return y ? fx_array_status(y) : fx_fail(FX_STATUS_ARGUMENT, "gradient", "there is no loss");
+    if (fx_is_error(gy))
+        return gy ? fx_array_status(gy) : fx_fail(FX_STATUS_ARGUMENT, "gradient", "there is no upstream gradient");
+    if (!fxi_is_float(y->node->dtype))
+        return fx_fail(FX_STATUS_DTYPE, "gradient", "takes a floating-point result, got %s", fx_dtype_name(fx_eltype(y)));
+    for (int i = 0; i < n; i++) {
+        if (fx_is_error(x[i]))
+            return x[i] ? fx_array_status(x[i]) : fx_fail(FX_STATUS_ARGUMENT, "gradient", "array %d is NULL", i);
+        if (!fx_is_array(x[i]))
+            return fx_fail(FX_STATUS_ARGUMENT, "gradient", "argument %d is not an array", i);
+    }
+    return FX_OK;
+}
+
+static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, int n)
+{
+    s->mark = ++s->c->sweep;
+    s->status = enter_wanted(s, x, n);
+    if (s->status == FX_OK)
+        s->status = collect(s, y->node, x, n);
+    if (s->status != FX_OK)
+        return s->status;
+    qsort(s->entries, (size_t)s->n, sizeof *s->entries, newest_first);
+    renumber(s);
+    entry *root = entry_of(s, y->node);
+    if (root)
+        contribute(s, root, gy);
+    for (int32_t i = 0; i < s->n && s->status == FX_OK; i++) {
+        const entry *e = &s->entries[i];
+        if (!e->leads || !e->gradient || !passes(s, e->node))
+            continue;
+        apply_rule(s, &s->entries[i]);
+        if (s->c->sweep != s->mark)
+            renumber(s);
+    }
+    return s->status;
+}
+
+fx_status fx_pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n, fx_array **out_gradients)
+{
+    sweep s = {.c = fxi_here()};
+    fx_status status = check(y, gy, x, n);
+    if (status == FX_OK)
+        status = run(&s, y, gy, x, n);
+    for (int i = 0; i < n; i++) {
+        out_gradients[i] = status == FX_OK ? result_of(&s, x[i]) : fx_error_array(status);
+        if (status == FX_OK && out_gradients[i] && fx_is_error(out_gradients[i]))
+            status = fx_array_status(out_gradients[i]);
+    }
+    for (int32_t i = 0; i < s.n; i++)
+        fx_release(s.entries[i].gradient);
+    fxi_free(s.entries);
+    fxi_free(s.foreign);
+    fxi_free(s.stack);
+    return status;
+}
+
+fx_status fx_gradient_of(fx_array *loss, fx_array *const *x, int n, fx_array **out_gradients)
+{
+    char t[FXI_SHAPE_TEXT];
+    fx_array *one = NULL;
+    if (!fx_is_error(loss) && fx_length(loss) != 1) {
+        fx_fail(FX_STATUS_SHAPE, "gradient", "the loss must have one element, got %s; take its mean or sum",
+                fxi_shape_text(loss->node->ndim, loss->node->shape, t));
+        one = fx_error_array(FX_STATUS_SHAPE);
+    } else if (!fx_is_error(loss)) {
+        one = fxi_full(fx_eltype(loss), 1, loss->node->ndim, loss->node->shape);
+    } else {
+        one = loss;
+    }
+    return fx_pullback(loss, one, x, n, out_gradients);
+}

@@ -1,0 +1,103 @@
+/* initialisers.c: starting values of parameters: Flux's formulas over the thread's random stream.
+ *
+ * All give Float32 and are lazy: a weight is made with the first thing that needs it. The fans are
+ * Flux's nfan: (1, n) for a vector, (columns, rows) for a matrix, and the product of the kernel's
+ * axes times the last two for convolutions. The truncated normal inverts the distribution function,
+ * as Flux does, so it needs no rejection and every element is a function of one random number. The
+ * inverse error function is M. Giles' polynomial (GPU Computing Gems, 2011), relative error below
+ * 1e-6; |t| ≤ erf(√2) stays within its central branch. Sources: Glorot, Bengio, 2010; He et al.,
+ * 2015; LeCun et al., 1998.
+ */
+#include "layer.h"
+
+typedef struct fans {
+    double in, out;
+} fans;
+
+static fans fans_of(int ndims, const int64_t *dims)
+{
+    if (ndims < 2)
+        return (fans){1, ndims == 1 ? (double)dims[0] : 1};
+    double kernel = 1;
+    for (int i = 0; i < ndims - 2; i++)
+        kernel *= (double)dims[i];
+    if (ndims == 2)
+        return (fans){(double)dims[1], (double)dims[0]};
+    return (fans){kernel * (double)dims[ndims - 2], kernel * (double)dims[ndims - 1]};
+}
+
+/* U(−bound, bound). */
+static fx_array *uniform(double bound, int ndims, const int64_t *dims)
+{
+    FXI_SCOPE;
+    return fx_keep(fx_mul(fx_sub(fxi_rand(FX_DTYPE_F32, ndims, dims), 0.5), 2 * bound));
+}
+
+static fx_array *normal(double deviation, int ndims, const int64_t *dims)
+{
+    FXI_SCOPE;
+    return fx_keep(fx_mul(fxi_randn(FX_DTYPE_F32, ndims, dims), deviation));
+}
+
+fx_array *fx_glorot_uniform(int ndims, const int64_t *dims)
+{
+    const fans f = fans_of(ndims, dims);
+    return uniform(sqrt(6 / (f.in + f.out)), ndims, dims);
+}
+
+fx_array *fx_glorot_normal(int ndims, const int64_t *dims)
+{
+    const fans f = fans_of(ndims, dims);
+    return normal(sqrt(2 / (f.in + f.out)), ndims, dims);
+}
+
+/* Gain √2, for relu. */
+fx_array *fx_kaiming_uniform(int ndims, const int64_t *dims)
+{
+    return uniform(sqrt(6 / fans_of(ndims, dims).in), ndims, dims);
+}
+
+fx_array *fx_kaiming_normal(int ndims, const int64_t *dims)
+{
+    return normal(sqrt(2 / fans_of(ndims, dims).in), ndims, dims);
+}
+
+/* erf⁻¹(t) for t² < 0.99. */
+static fx_array *erf_inverse(fx_array *t)
+{
+    static const double giles[] = {2.81022636e-08,  3.43273939e-07, -3.5233877e-06,
+                                   -4.39150654e-06, 0.00021858087,  -0.00125372503,
+                                   -0.00417768164,  0.246640727,    1.50140941};
+    fx_array *w = fx_sub(fx_neg(fx_log1p(fx_neg(fx_square(t)))), 2.5);
+    fx_array *p = fx_add(fx_mul(w, giles[0]), giles[1]);
+    for (int i = 2; i < FXI_COUNT(giles); i++)
+        p = fx_add(fx_mul(p, w), giles[i]);
+    return fx_mul(p, t);
+}
+
+static fx_array *truncated(double deviation, int ndims, const int64_t *dims)
+{
+    const double erf_of_sqrt2 = 0.95449973610364159, sqrt2 = 1.4142135623730951;
+    FXI_SCOPE;
+    fx_array *t = fx_mul(fx_sub(fxi_rand(FX_DTYPE_F32, ndims, dims), 0.5), 2 * erf_of_sqrt2);
+    fx_array *x = fx_mul(erf_inverse(t), deviation * sqrt2);
+    return fx_keep(fx_clamp(x, -2 * deviation, 2 * deviation));
+}
+
+fx_array *fx_truncated_normal(int ndims, const int64_t *dims)
+{
+    return truncated(1, ndims, dims);
+}
+fx_array *fx_lecun_normal(int ndims, const int64_t *dims)
+{
+    return truncated(sqrt(1 / fans_of(ndims, dims).in), ndims, dims);
+}
+
+fx_array *fx_zeros_init(int ndims, const int64_t *dims)
+{
+    return fxi_full(FX_DTYPE_F32, 0, ndims, dims);
+}
+fx_array *fx_ones_init(int ndims, const int64_t *dims)
+{
+    return fxi_full(FX_DTYPE_F32, 1, ndims, dims);
+}

@@ -1,0 +1,209 @@
+/* losses.c: Flux.Losses.
+ *
+ * One driver: it checks the sizes, brings ŷ and y to floating point (Bool one-hot targets take ŷ's
+ * type), smooths labels, fills in defaults, calls a core, and aggregates. A core is the formula of
+ * one observation or element; a loss is a core and a name. The forms over logits never take
+ * log(softmax) or log(σ) apart, so they hold for logits of any size. x·log y with x = 0 is 0
+ * everywhere (xlogy), so labels that do not occur cost nothing, not NaN.
+ */
+#include "layer.h"
+
+#include <float.h>
+#include <inttypes.h>
+
+typedef struct terms {
+    fx_array *pred, *target; /* floating point, of one size */
+    double epsilon, delta;
+    unsigned dims;
+} terms;
+typedef fx_array *(*core_fn)(const terms *t);
+/* How a loss smooths labels: over the classes along dims, or between two classes. */
+typedef enum smoothing { SMOOTH_NONE, SMOOTH_CLASSES, SMOOTH_BINARY } smoothing;
+
+/* ---- checks ----------------------------------------------------------------------------- */
+
+enum { SIZE_TEXT = 180 };
+
+/* Julia's text of a size: "(3, 4)", "(4,)", "()". */
+static const char *size_text(const fx_array *x, char text[SIZE_TEXT])
+{
+    const int nd = fx_ndims(x);
+    int n = snprintf(text, SIZE_TEXT, "(");
+    for (int i = 0; i < nd; i++)
+        n +=
+            snprintf(text + n, (size_t)(SIZE_TEXT - n), "%s%" PRId64, i ? ", " : "", fx_size(x, i));
+    snprintf(text + n, (size_t)(SIZE_TEXT - n), nd == 1 ? ",)" : ")");
+    return text;
+}
+
+static fx_status check_sizes(const char *name, const fx_array *pred, const fx_array *target)
+{
+    char p[SIZE_TEXT], t[SIZE_TEXT];
+    for (int i = 0; i < FX_MAX_DIMS; i++)
+        if (fx_size(pred, i) != fx_size(target, i))
+            return fx_fail(FX_STATUS_SHAPE, name,
+                           "loss function expects size(ŷ) = %s to match size(y) = %s",
+                           size_text(pred, p), size_text(target, t));
+    return FX_OK;
+}
+
+static fx_status check(const char *name, const fx_loss_args *a)
+{
+    const fx_array *const both[] = {a->pred, a->target};
+    for (int i = 0; i < 2; i++) {
+        if (!both[i])
+            return fx_fail(FX_STATUS_ARGUMENT, name,
+                           i ? "there is no target" : "there is no prediction");
+        if (fx_is_error(both[i]))
+            return fx_array_status(both[i]);
+    }
+    if (a->sum && a->none)
+        return fx_fail(FX_STATUS_ARGUMENT, name, "takes sum or none, not both");
+    if (!(a->smoothing >= 0 && a->smoothing < 1))
+        return fx_fail(FX_STATUS_ARGUMENT, name, "smoothing must lie in [0, 1), got %g",
+                       a->smoothing);
+    return check_sizes(name, a->pred, a->target);
+}
+
+/* ---- preparation ------------------------------------------------------------------------ */
+
+static bool is_float(fx_dtype t)
+{
+    return t == FX_DTYPE_F32 || t == FX_DTYPE_F64 || t == FX_DTYPE_F16 || t == FX_DTYPE_BF16;
+}
+
+static double machine_epsilon(fx_dtype t)
+{
+    return t == FX_DTYPE_F64    ? DBL_EPSILON
+           : t == FX_DTYPE_F16  ? 0x1p-10
+           : t == FX_DTYPE_BF16 ? 0x1p-7
+                                : (double)FLT_EPSILON;
+}
+
+/* Axes of mask that x has; their sizes multiplied. */
+static int64_t classes(const fx_array *x, unsigned mask)
+{
+    int64_t n = 1;
+    for (int i = 0; i < fx_ndims(x); i++)
+        if (mask >> i & 1)
+            n *= fx_size(x, i);
+    return n;
+}
+
+static fx_array *smoothed(fx_array *y, double alpha, int64_t n)
+{
+    return fx_add(fx_mul(y, 1 - alpha), alpha / (double)(n > 0 ? n : 1));
+}
+
+static terms prepare(const fx_loss_args *a, smoothing how)
+{
+    terms t = {.pred = a->pred, .target = a->target, .dims = a->dims ? a->dims : FX_AXIS(0)};
+    if (!is_float(fx_eltype(t.pred)))
+        t.pred =
+            fx_cast(t.pred, is_float(fx_eltype(t.target)) ? fx_eltype(t.target) : FX_DTYPE_F32);
+    if (!is_float(fx_eltype(t.target)))
+        t.target = fx_cast(t.target, fx_eltype(t.pred));
+    t.epsilon = fxi_or_default(a->epsilon, machine_epsilon(fx_eltype(t.pred)));
+    t.delta = fxi_or_default(a->delta, 1);
+    if (how != SMOOTH_NONE && a->smoothing > 0)
+        t.target =
+            smoothed(t.target, a->smoothing, how == SMOOTH_BINARY ? 2 : classes(t.target, t.dims));
+    return t;
+}
+
+static fx_array *loss(const char *name, const fx_loss_args *a, smoothing how, core_fn core)
+{
+    const fx_status s = check(name, a);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    FXI_SCOPE;
+    const terms t = prepare(a, how);
+    fx_array *each = core(&t);
+    return fx_keep(a->none ? each : a->sum ? fx_sum(each) : fx_mean(each));
+}
+
+/* ---- formulas --------------------------------------------------------------------------- */
+
+static fx_array *error_of(const terms *t)
+{
+    return fx_sub(t->pred, t->target);
+}
+static fx_array *total(const terms *t, fx_array *x)
+{
+    return fx_sum(x, .dims = t->dims);
+}
+
+static fx_array *squared_error(const terms *t)
+{
+    return fx_square(error_of(t));
+}
+static fx_array *absolute_error(const terms *t)
+{
+    return fx_abs(error_of(t));
+}
+static fx_array *squared_log_error(const terms *t)
+{
+    return fx_square(fx_log(fx_div(fx_add(t->pred, t->epsilon), fx_add(t->target, t->epsilon))));
+}
+
+static fx_array *huber(const terms *t)
+{
+    fx_array *e = fx_abs(error_of(t));
+    fx_array *line = fx_mul(t->delta, fx_sub(e, 0.5 * t->delta));
+    return fx_where(fx_lt(e, t->delta), fx_mul(0.5, fx_square(e)), line);
+}
+
+static fx_array *class_entropy(const terms *t)
+{
+    return fx_neg(total(t, fx_xlogy(t->target, fx_add(t->pred, t->epsilon))));
+}
+static fx_array *logit_class_entropy(const terms *t)
+{
+    return fx_neg(total(t, fx_mul(t->target, fx_logsoftmax(t->pred, .dims = t->dims))));
+}
+static fx_array *divergence(const terms *t)
+{
+    return fx_add(total(t, fx_xlogy(t->target, t->target)), class_entropy(t));
+}
+
+static fx_array *binary_entropy(const terms *t)
+{
+    fx_array *yes = fx_xlogy(t->target, fx_add(t->pred, t->epsilon));
+    fx_array *no = fx_xlogy(fx_sub(1, t->target), fx_add(fx_sub(1, t->pred), t->epsilon));
+    return fx_sub(fx_neg(yes), no);
+}
+static fx_array *logit_binary_entropy(const terms *t)
+{
+    return fx_sub(fx_mul(fx_sub(1, t->target), t->pred), fx_logsigmoid(t->pred));
+}
+
+static fx_array *poisson(const terms *t)
+{
+    return fx_sub(t->pred, fx_xlogy(t->target, t->pred));
+}
+static fx_array *hinge(const terms *t)
+{
+    return fx_max(0, fx_sub(1, fx_mul(t->pred, t->target)));
+}
+static fx_array *squared_hinge(const terms *t)
+{
+    return fx_square(hinge(t));
+}
+
+#define LOSS(name, how, core)                                                                      \
+    fx_array *fxi_##name(const fx_loss_args *a)                                                    \
+    {                                                                                              \
+        return loss(#name, a, how, core);                                                          \
+    }
+LOSS(mse, SMOOTH_NONE, squared_error)
+LOSS(mae, SMOOTH_NONE, absolute_error)
+LOSS(msle, SMOOTH_NONE, squared_log_error)
+LOSS(huber_loss, SMOOTH_NONE, huber)
+LOSS(crossentropy, SMOOTH_CLASSES, class_entropy)
+LOSS(logitcrossentropy, SMOOTH_CLASSES, logit_class_entropy)
+LOSS(binarycrossentropy, SMOOTH_BINARY, binary_entropy)
+LOSS(logitbinarycrossentropy, SMOOTH_BINARY, logit_binary_entropy)
+LOSS(kldivergence, SMOOTH_NONE, divergence)
+LOSS(poisson_loss, SMOOTH_NONE, poisson)
+LOSS(hinge_loss, SMOOTH_NONE, hinge)
+LOSS(squared_hinge_loss, SMOOTH_NONE, squared_hinge)

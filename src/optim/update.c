@@ -1,0 +1,454 @@
+/* update.c: optimiser state and the update.
+ *
+ * The state mirrors the model: named tuples where the model has children, one leaf per distinct
+ * trainable array; a tied array's leaf appears wherever the array does. The update walks state, model
+ * and gradient in lock-step, lets the rule build the new values as lazy nodes, and hands everything to
+ * fxi_commit, which computes it in one plan and rebinds the handles, or changes nothing.
+ */
+#include "memory.h"
+#include "rules.h"
+
+#include <cflux/ops.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The optimiser's memory for one array. */
+typedef struct leaf {
+    fx_object base;
+    fx_rule *rule;
+    fx_list states; /* arrays */
+    double number0, number1;
+    bool frozen;
+    int64_t item; /* its number in the update in progress; −1 between updates */
+} leaf;
+
+static const fx_field leaf_fields[] = {
+    {"rule", offsetof(leaf, rule), FX_FIELD_SHARED, false},
+    {"states", offsetof(leaf, states), FX_FIELD_LIST, false},
+    {"number0", offsetof(leaf, number0), FX_FIELD_NUMBER, false},
+    {"number1", offsetof(leaf, number1), FX_FIELD_NUMBER, false},
+    {"frozen", offsetof(leaf, frozen), FX_FIELD_FLAG, false},
+};
+static leaf leaf_error;
+static const fx_type leaf_type = {.fxi_size = sizeof(fx_type), .name = "Leaf", .size = sizeof(leaf), .fields = leaf_fields,
+                                  .nfields = (int)(sizeof leaf_fields / sizeof leaf_fields[0]), .error = &leaf_error};
+
+static fx_status no_memory(void) { return fx_fail(FX_STATUS_MEMORY, "update", "no memory"); }
+
+/* Grows *array by doubling, to hold one more than n. */
+static bool room(void *array, int64_t *capacity, int64_t n, size_t size)
+{
+    if (n < *capacity)
+        return true;
+    const int64_t grown = *capacity ? 2 * *capacity : 32;
+    void **at = array, *p = fxi_realloc(*at, (size_t)grown * size);
+    if (!p)
+        return false;
+    *at = p;
+    *capacity = grown;
+    return true;
+}
+
+/* ---- setup ----------------------------------------------------------------------------------------- */
+
+typedef struct pair {
+    const fx_array *array;
+    leaf *leaf;
+} pair;
+
+typedef struct setup {
+    fx_rule *rule;
+    pair *pairs; /* of the arrays that are trained, sorted by address once all are known */
+    int64_t n, capacity;
+    fx_status status;
+} setup;
+
+static leaf *make_leaf(fx_rule *rule, fx_array *x)
+{
+    const fxi_rule_info *info = fxi_rule_info_of(rule);
+    fx_array *states[FXI_RULE_STATES] = {0};
+    double numbers[FXI_RULE_NUMBERS] = {0};
+    info->init(rule, x, states, numbers);
+    const leaf init = {.rule = rule, .states = {info->nstates, (void **)states, NULL}, .number0 = numbers[0], .number1 = numbers[1], .item = -1};
+    return fxi_new(&leaf_type, &init);
+}
+
+static void note_array(fx_array *x, const char *path, bool trainable, void *user)
+{
+    (void)path;
+    setup *s = user;
+    if (!trainable || s->status != FX_OK)
+        return;
+    if (fx_is_error(x)) {
+        s->status = fx_array_status(x);
+        return;
+    }
+    leaf *l = make_leaf(s->rule, x);
+    if (fx_is_error(l) || !room(&s->pairs, &s->capacity, s->n, sizeof *s->pairs))
+        s->status = no_memory();
+    else
+        s->pairs[s->n++] = (pair){x, l};
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const pair *x = a, *y = b;
+    return (uintptr_t)x->array < (uintptr_t)y->array ? -1 : (uintptr_t)x->array > (uintptr_t)y->array;
+}
+
+static void *mirror(setup *s, void *x);
+
+static void *mirror_children(setup *s, void *x)
+{
+    const int64_t n = fx_count(x);
+    void **items = fxi_calloc((size_t)n + 1, sizeof *items);
+    const char **names = fxi_calloc((size_t)n + 1, sizeof *names);
+    bool named = false;
+    for (int64_t i = 0; items && names && i < n; i++) {
+        names[i] = fx_child_name(x, i);
+        named |= names[i][0] != 0;
+        items[i] = mirror(s, fx_child(x, i));
+    }
+    void *t = NULL;
+    if (items && names && s->status == FX_OK)
+        t = named ? fxi_named_tuple((int)n, names, items) : fxi_tuple((int)n, items);
+    else if (s->status == FX_OK)
+        s->status = no_memory();
+    fxi_free(items);
+    fxi_free((void *)names);
+    return t;
+}
+
+/* The state of x: a leaf, a tuple of its children's states, or the empty tuple. */
+static void *mirror(setup *s, void *x)
+{
+    if (s->status != FX_OK)
+        return NULL;
+    if (x && !fx_is_array(x) && fx_type_of(x)->nfields > 0 && !(fx_type_of(x)->flags & (FX_TYPE_FUNCTION | FX_TYPE_LEAF)))
+        return mirror_children(s, x);
+    const pair key = {x, NULL};
+    const pair *p = x && s->n ? bsearch(&key, s->pairs, (size_t)s->n, sizeof key, by_address) : NULL;
+    return p ? (void *)p->leaf : fxi_tuple(0, NULL);
+}
+
+void *fx_setup(fx_rule *rule, void *model)
+{
+    setup s = {.rule = rule};
+    if (!fxi_rule_info_of(rule))
+        return fx_error_array(fx_is_error(rule) && fx_error_status() != FX_OK
+                                  ? fx_error_status()
+                                  : fx_fail(FX_STATUS_ARGUMENT, "setup", "the first argument is not an optimiser rule"));
+    if (fx_is_error(model))
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "setup", "the model carries an error"));
+    void *state = NULL;
+    {
+        FXI_SCOPE;
+        fx_visit(model, note_array, &s);
+        if (s.status == FX_OK && s.n > 0)
+            qsort(s.pairs, (size_t)s.n, sizeof *s.pairs, by_address);
+        if (s.status == FX_OK && s.n == 0)
+            fx_message(1, "setup found no trainable parameters in this model");
+        state = fx_keep(mirror(&s, model));
+    }
+    fxi_free(s.pairs);
+    return s.status == FX_OK && state ? state : fx_error_array(s.status == FX_OK ? FX_STATUS_MEMORY : s.status);
+}
+
+/* ---- collecting what an update works on -------------------------------------------------------------- */
+
+typedef struct item {
+    leaf *leaf;
+    fx_array *x, *gradient;
+    fx_array *values[1 + FXI_RULE_STATES]; /* the new array and the new states */
+    double numbers[FXI_RULE_NUMBERS];
+} item;
+
+typedef struct items {
+    item *all;
+    int64_t n, capacity;
+    fx_status status;
+} items;
+
+static void add_item(items *s, leaf *l, fx_array *x, fx_array *g)
+{
+    if (l->frozen || !g)
+        return;
+    if (fx_is_error(x) || fx_is_error(g)) {
+        s->status = fx_is_error(x) ? fx_array_status(x) : fx_array_status(g);
+        return;
+    }
+    if (l->item >= 0) { /* a tied array: another gradient of its own is added */
+        item *it = &s->all[l->item];
+        if (it->gradient != g)
+            it->gradient = fx_add(it->gradient, g);
+        return;
+    }
+    if (!room(&s->all, &s->capacity, s->n, sizeof *s->all)) {
+        s->status = no_memory();
+        return;
+    }
+    l->item = s->n;
+    s->all[s->n++] = (item){.leaf = l, .x = x, .gradient = g};
+}
+
+static fx_status mismatch(const char *what)
+{
+    return fx_fail(FX_STATUS_ARGUMENT, "update", "the %s does not have the model's structure", what);
+}
+
+static void collect(items *s, void *state, void *x, void *g)
+{
+    if (s->status != FX_OK || !x || !g || !state)
+        return;
+    if (fx_is(state, &leaf_type)) {
+        if (!fx_is_array(x) || !fx_is_array(g))
+            s->status = mismatch(fx_is_array(x) ? "gradient" : "state");
+        else
+            add_item(s, state, x, g);
+        return;
+    }
+    if (fx_is_array(x))
+        return;
+    const int64_t n = fx_count(state);
+    if (n == 0)
+        return;
+    if (fx_count(x) != n || fx_count(g) != n) {
+        s->status = mismatch(fx_count(x) != n ? "state" : "gradient");
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        collect(s, fx_child(state, i), fx_child(x, i), fx_child(g, i));
+}
+
+static void gather_items(items *s, void *state, void *model, void *gradient)
+{
+    if (fxi_rule_info_of(state)) {
+        s->status = fx_fail(FX_STATUS_ARGUMENT, "update", "Invalid input to `update`. fx_update(state, model, gradient) needs state = fx_setup(rule, model)");
+        return;
+    }
+    void *const all[] = {state, model, gradient};
+    static const char *const names[] = {"state", "model", "gradient"};
+    for (int i = 0; i < 3; i++) {
+        if (!all[i])
+            s->status = fx_fail(FX_STATUS_ARGUMENT, "update", "the %s is NULL", names[i]);
+        else if (fx_is_error(all[i]) && fx_is_array(all[i]))
+            s->status = fx_array_status(all[i]);
+        else if (fx_is_error(all[i]))
+            s->status = fx_error_status() != FX_OK ? fx_error_status() : fx_fail(FX_STATUS_ARGUMENT, "update", "the %s carries an error", names[i]);
+        if (s->status != FX_OK)
+            return;
+    }
+    if (fx_type_of(gradient) != fx_type_of(model))
+        s->status = mismatch("gradient");
+    else
+        collect(s, state, model, gradient);
+}
+
+static void items_done(items *s)
+{
+    for (int64_t i = 0; i < s->n; i++)
+        s->all[i].leaf->item = -1;
+    fxi_free(s->all);
+}
+
+/* ---- the step ---------------------------------------------------------------------------------------- */
+
+/* Builds the new array and states of an item. */
+static fx_status apply(item *it, fx_array *ok)
+{
+    const leaf *l = it->leaf;
+    const fxi_rule_info *info = fxi_rule_info_of(l->rule);
+    const double numbers[FXI_RULE_NUMBERS] = {l->number0, l->number1};
+    it->numbers[0] = l->number0;
+    it->numbers[1] = l->number1;
+    fx_array *step = info->apply(l->rule, it->x, it->gradient, (fx_array *const *)l->states.items, numbers, it->values + 1, it->numbers);
+    it->values[0] = fx_sub(it->x, step);
+    for (int i = 0; i <= info->nstates; i++) {
+        fx_array *old = i ? l->states.items[i - 1] : it->x;
+        if (ok)
+            it->values[i] = fx_where(ok, it->values[i], old);
+        if (fx_is_error(it->values[i]))
+            return fx_array_status(it->values[i]);
+    }
+    return FX_OK;
+}
+
+static int handle_count(const items *s)
+{
+    int n = 0;
+    for (int64_t i = 0; i < s->n; i++)
+        n += 1 + (int)s->all[i].leaf->states.n;
+    return n;
+}
+
+static fx_status commit(items *s, fx_array *ok, bool no_sinks)
+{
+    const int n = handle_count(s);
+    fx_array **handles = fxi_malloc(((size_t)n + 1) * sizeof *handles), **values = fxi_malloc(((size_t)n + 1) * sizeof *values);
+    fx_status status = handles && values ? FX_OK : no_memory();
+    int m = 0;
+    for (int64_t i = 0; i < s->n && status == FX_OK; i++) {
+        const item *it = &s->all[i];
+        for (int64_t k = 0; k <= it->leaf->states.n; k++, m++) {
+            handles[m] = k ? it->leaf->states.items[k - 1] : it->x;
+            values[m] = it->values[k];
+        }
+    }
+    if (status == FX_OK)
+        status = fxi_commit(m, handles, values, ok, no_sinks);
+    for (int64_t i = 0; i < s->n && status == FX_OK; i++) {
+        s->all[i].leaf->number0 = s->all[i].numbers[0];
+        s->all[i].leaf->number1 = s->all[i].numbers[1];
+    }
+    fxi_free(handles);
+    fxi_free(values);
+    return status;
+}
+
+static fx_status update(int n, void *const *states, void *const *models, void *const *gradients, fx_array *guard, bool no_sinks)
+{
+    FXI_SCOPE;
+    items s = {0};
+    for (int i = 0; i < n && s.status == FX_OK; i++)
+        gather_items(&s, states[i], models[i], gradients[i]);
+    fx_array *ok = guard && s.status == FX_OK ? fx_all(fx_isfinite(guard)) : NULL;
+    for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)
+        s.status = apply(&s.all[i], ok);
+    if (s.status == FX_OK)
+        s.status = commit(&s, ok, no_sinks);
+    items_done(&s);
+    return s.status;
+}
+
+fx_status fxi_update(const fx_update_args *a)
+{
+    return update(1, &a->state, &a->model, &a->gradient, a->guard, a->no_sinks);
+}
+
+fx_status fx_update_all(int n, void *const *states, void *const *models, void *const *gradients)
+{
+    return update(n, states, models, gradients, NULL, false);
+}
+
+/* ---- out of place ------------------------------------------------------------------------------------ */
+
+static int by_handle(const void *a, const void *b)
+{
+    const uintptr_t x = (uintptr_t) * (void *const *)a, y = (uintptr_t) * (void *const *)b;
+    return x < y ? -1 : x > y;
+}
+
+typedef struct renewal {
+    fx_array *(*pairs)[2]; /* old handle, new value, sorted by the old */
+    size_t n;
+} renewal;
+
+static fx_array *renewed(fx_array *x, void *user)
+{
+    const renewal *r = user;
+    fx_array *const key[2] = {x, NULL};
+    fx_array *const(*p)[2] = r->n ? bsearch(key, r->pairs, r->n, sizeof *r->pairs, by_handle) : NULL;
+    return p ? (*p)[1] : x;
+}
+
+static void renew_numbers(void *old, void *new, const items *s)
+{
+    if (fx_is(old, &leaf_type) && fx_is(new, &leaf_type) && ((leaf *)old)->item >= 0 && old != new) {
+        const item *it = &s->all[((leaf *)old)->item];
+        ((leaf *)new)->number0 = it->numbers[0];
+        ((leaf *)new)->number1 = it->numbers[1];
+        ((leaf *)new)->item = -1;
+        return;
+    }
+    for (int64_t i = 0; !fx_is_array(old) && !fx_is(old, &leaf_type) && i < fx_count(old); i++)
+        renew_numbers(fx_child(old, i), fx_child(new, i), s);
+}
+
+static void *renew_both(items *s, void *state, void *model)
+{
+    renewal r = {.pairs = fxi_malloc(((size_t)handle_count(s) + 1) * sizeof *r.pairs)};
+    if (!r.pairs)
+        return fx_error_array(no_memory());
+    for (int64_t i = 0; i < s->n; i++) {
+        const item *it = &s->all[i];
+        for (int64_t k = 0; k <= it->leaf->states.n; k++, r.n++) {
+            r.pairs[r.n][0] = k ? it->leaf->states.items[k - 1] : it->x;
+            r.pairs[r.n][1] = it->values[k];
+        }
+    }
+    qsort(r.pairs, r.n, sizeof *r.pairs, by_handle);
+    void *new_state = fx_fmap_with(renewed, &r, state), *new_model = fx_fmap_with(renewed, &r, model);
+    fxi_free(r.pairs);
+    if (!fx_is_error(new_state) && !fx_is_error(new_model))
+        renew_numbers(state, new_state, s);
+    return fx_tuple(new_state, new_model);
+}
+
+void *fx_updated(void *state, void *model, void *gradient)
+{
+    FXI_SCOPE;
+    items s = {0};
+    gather_items(&s, state, model, gradient);
+    for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)
+        s.status = apply(&s.all[i], NULL);
+    void *both = s.status == FX_OK ? renew_both(&s, state, model) : fx_tuple(fx_error_array(s.status), fx_error_array(s.status));
+    items_done(&s);
+    return fx_keep(both);
+}
+
+/* ---- learning rate ------------------------------------------------------------------------------------ */
+
+typedef struct adjustment {
+    double eta;
+    fx_rule *old, *new; /* the last rule replaced: leaves of one setup share theirs */
+    fx_status status;
+    bool set;
+    bool found;
+} adjustment;
+
+static void adjust(adjustment *a, void *state)
+{
+    if (!state || a->status != FX_OK || fx_is_array(state))
+        return;
+    if (!fx_is(state, &leaf_type)) {
+        for (int64_t i = 0; i < fx_count(state); i++)
+            adjust(a, fx_child(state, i));
+        return;
+    }
+    leaf *l = state;
+    if (!a->set) {
+        a->eta = a->found ? a->eta : l->rule->eta;
+        a->found = true;
+        return;
+    }
+    if (l->rule == a->new) /* a tied leaf, seen already */
+        return;
+    if (l->rule != a->old) {
+        a->old = l->rule;
+        a->new = fxi_rule_with_eta(l->rule, a->eta);
+        if (fx_is_error(a->new)) {
+            a->status = fx_error_status() != FX_OK ? fx_error_status() : FX_STATUS_MEMORY;
+            return;
+        }
+    }
+    fx_rule *rule = fx_retain(a->new);
+    fx_release(l->rule);
+    l->rule = rule;
+}
+
+fx_status fx_adjust_eta(void *state, double eta)
+{
+    FXI_SCOPE;
+    if (!state || fxi_rule_info_of(state))
+        return fx_fail(FX_STATUS_ARGUMENT, "adjust", "takes the state from fx_setup");
+    adjustment a = {.eta = eta, .set = true};
+    adjust(&a, state);
+    return a.status;
+}
+
+double fx_eta(void *state)
+{
+    adjustment a = {.eta = 0};
+    adjust(&a, state);
+    return a.eta;
+}

@@ -1,0 +1,172 @@
+/* cache.c: plans by key. A hash finds the bucket, the whole key decides. The least recently used plan goes
+ * when there are too many or their keys take too much. With FX_TRACE=plan,miss every new plan is
+ * reported, and in what the graph differs from the most recent one of as many nodes.
+ */
+#include "plan.h"
+#include "counters.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUCKETS = 1024, MAX_PLANS = 512 };
+static const int64_t MAX_NODES = 4000000; /* over all cached plans */
+
+static struct {
+    pthread_mutex_t lock;
+    fxi_plan *bucket[BUCKETS];
+    fxi_plan *newest, *oldest;
+    int32_t count;
+    int64_t nodes;
+} cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- trace ----------------------------------------------------------------------------------------- */
+
+static bool traced(const char *what)
+{
+    static const char *trace;
+    static bool asked;
+    if (!__atomic_load_n(&asked, __ATOMIC_ACQUIRE)) {
+        __atomic_store_n(&trace, getenv("FX_TRACE"), __ATOMIC_RELAXED);
+        __atomic_store_n(&asked, true, __ATOMIC_RELEASE);
+    }
+    const char *t = __atomic_load_n(&trace, __ATOMIC_RELAXED);
+    return t && strstr(t, what);
+}
+
+static void record_text(const uint64_t *w, char *text, size_t capacity)
+{
+    const int op = (int)(w[0] & 255), ndim = (int)(w[0] >> 16 & 255), nin = (int)(w[0] >> 32);
+    const uint64_t *shape = w + 1 + (nin + 1) / 2;
+    size_t n = (size_t)snprintf(text, capacity, "%s %s", fxi_ops[op].name, fx_dtype_name((fx_dtype)(w[0] >> 8 & 255)));
+    for (int i = 0; i < ndim && n < capacity; i++)
+        n += (size_t)snprintf(text + n, capacity - n, i ? "×%lld" : " %lld", (long long)shape[i]);
+}
+
+/* Says in which node the graph first differs from the newest plan of as many nodes. */
+static void explain_miss(const fxi_graph *g)
+{
+    const fxi_plan *p = cache.newest;
+    while (p && p->nnodes != g->n)
+        p = p->older;
+    if (!p) {
+        fx_message(0, "plan miss: no plan of %d nodes yet", (int)g->n);
+        return;
+    }
+    for (int32_t i = 0; i < g->n; i++) {
+        const uint32_t a = g->record[i], a1 = i + 1 < g->n ? g->record[i + 1] : g->nkey - (uint32_t)g->noutputs - 1;
+        const uint32_t b = p->record[i], b1 = i + 1 < g->n ? p->record[i + 1] : p->nkey - (uint32_t)p->noutputs - 1;
+        if (a1 - a == b1 - b && memcmp(g->key + a, p->key + b, (a1 - a) * sizeof *g->key) == 0)
+            continue;
+        char now[160], before[160];
+        record_text(g->key + a, now, sizeof now);
+        record_text(p->key + b, before, sizeof before);
+        if (strcmp(now, before) == 0)
+            fx_message(0, "plan miss: node %d of %d (%s) differs in its attributes, inputs or layout", (int)i, (int)g->n, now);
+        else
+            fx_message(0, "plan miss: node %d of %d is %s, was %s", (int)i, (int)g->n, now, before);
+        return;
+    }
+    fx_message(0, "plan miss: the same %d nodes with other outputs, donations or device", (int)g->n);
+}
+
+/* ---- the cache ------------------------------------------------------------------------------------- */
+
+static void unlink_use(fxi_plan *p)
+{
+    if (p->newer)
+        p->newer->older = p->older;
+    else
+        cache.newest = p->older;
+    if (p->older)
+        p->older->newer = p->newer;
+    else
+        cache.oldest = p->newer;
+}
+
+static void link_newest(fxi_plan *p)
+{
+    p->newer = NULL;
+    p->older = cache.newest;
+    if (cache.newest)
+        cache.newest->newer = p;
+    cache.newest = p;
+    if (!cache.oldest)
+        cache.oldest = p;
+}
+
+static void evict(fxi_plan *p)
+{
+    fxi_plan **at = &cache.bucket[p->hash % BUCKETS];
+    while (*at != p)
+        at = &(*at)->next;
+    *at = p->next;
+    unlink_use(p);
+    cache.count--;
+    cache.nodes -= p->nnodes;
+    fxi_plan_release(p);
+}
+
+static fxi_plan *find(const fxi_graph *g)
+{
+    fxi_plan *p = cache.bucket[g->hash % BUCKETS];
+    while (p && !(p->hash == g->hash && p->nkey == g->nkey &&
+                  memcmp(p->key, g->key, (size_t)g->nkey * sizeof *g->key) == 0))
+        p = p->next;
+    if (p && p != cache.newest) {
+        unlink_use(p);
+        link_newest(p);
+    }
+    return p;
+}
+
+static void insert(fxi_plan *p)
+{
+    while (cache.oldest && (cache.count >= MAX_PLANS || cache.nodes + p->nnodes > MAX_NODES)) {
+        evict(cache.oldest);
+        fxi_count(&fxi_counters.plans_evicted, 1);
+    }
+    p->refs++;
+    p->next = cache.bucket[p->hash % BUCKETS];
+    cache.bucket[p->hash % BUCKETS] = p;
+    link_newest(p);
+    cache.count++;
+    cache.nodes += p->nnodes;
+}
+
+fxi_plan *fxi_plan_of(const fxi_graph *g)
+{
+    pthread_mutex_lock(&cache.lock);
+    fxi_plan *p = find(g);
+    if (p)
+        __atomic_fetch_add(&p->refs, 1, __ATOMIC_RELAXED);
+    else if (traced("miss"))
+        explain_miss(g);
+    pthread_mutex_unlock(&cache.lock);
+    if (p) {
+        fxi_count(&fxi_counters.plan_hits, 1);
+        return p;
+    }
+    p = fxi_plan_build(g);
+    if (!p)
+        return NULL;
+    fxi_count(&fxi_counters.plans_built, 1);
+    if (traced("plan"))
+        fx_message(0, "plan: %d nodes, %d steps, %lld bytes of arena, %d donations (%d denied)", (int)p->nnodes,
+                   (int)p->nsteps, (long long)p->arena_bytes, (int)p->donations, (int)p->donations_denied);
+    pthread_mutex_lock(&cache.lock);
+    if (!find(g)) /* another thread may have been first */
+        insert(p);
+    pthread_mutex_unlock(&cache.lock);
+    return p;
+}
+
+void fxi_plans_drop(void)
+{
+    pthread_mutex_lock(&cache.lock);
+    while (cache.oldest)
+        evict(cache.oldest);
+    pthread_mutex_unlock(&cache.lock);
+}
+
+__attribute__((destructor)) static void drop_at_exit(void) { fxi_plans_drop(); }

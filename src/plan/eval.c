@@ -1,0 +1,518 @@
+/* eval.c: evaluation: graph → plan → bind → run → results; commits of updates; promises.
+ *
+ * Everything that can fail for want of memory happens before the first step runs; results are handed
+ * to their nodes only after the last one has. So a failed evaluation leaves every array as it was.
+ */
+#include "backend.h"
+#include "counters.h"
+#include "host.h"
+#include "plan.h"
+
+#include <cflux/optim.h>
+#include <string.h>
+
+typedef struct fxi_scratch {
+    fxi_graph graph;
+    fxi_root *roots;
+    int32_t root_capacity;
+    fxi_buffer *arena; /* of the device it was last needed on */
+} fxi_scratch;
+
+/* What one run brings along. */
+typedef struct binding {
+    const fxi_plan *plan;
+    fxi_buffer **buffers; /* output buffers */
+    fxi_data **datas;     /* per output */
+    void **base;          /* per value */
+    const void **in;      /* operand pointers of one step */
+    uint64_t (*streams)[2];
+    uint64_t *constants; /* per slot, in its type */
+    fxi_node **leaves;
+} binding;
+
+static fxi_scratch *scratch_of(fxi_context *c)
+{
+    if (!c->scratch) {
+        c->scratch = fxi_calloc(1, sizeof *c->scratch);
+        if (!c->scratch)
+            fx_fail(FX_STATUS_MEMORY, "eval", "no memory for the evaluator");
+    }
+    return c->scratch;
+}
+
+void fxi_scratch_free(fxi_context *c)
+{
+    fxi_scratch *s = c->scratch;
+    if (!s)
+        return;
+    fxi_graph_free(&s->graph);
+    fxi_free(s->roots);
+    if (s->arena)
+        fxi_buffer_release(s->arena);
+    fxi_free(s);
+    c->scratch = NULL;
+}
+
+/* ---- binding --------------------------------------------------------------------------------------- */
+
+static void binding_free(binding *b)
+{
+    for (int32_t i = 0; b->buffers && i < b->plan->nbuffers; i++)
+        if (b->buffers[i])
+            fxi_buffer_release(b->buffers[i]);
+    for (int32_t i = 0; b->datas && i < b->plan->noutputs; i++)
+        fxi_data_free(b->datas[i]);
+    void *const all[] = {b->buffers, b->datas, b->base, b->in, b->streams, b->constants, b->leaves};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        fxi_free(all[i]);
+}
+
+static bool binding_alloc(binding *b, const fxi_graph *g)
+{
+    const fxi_plan *p = b->plan;
+    b->buffers = fxi_calloc((size_t)p->nbuffers + 1, sizeof *b->buffers);
+    b->datas = fxi_calloc((size_t)p->noutputs + 1, sizeof *b->datas);
+    b->base = fxi_calloc((size_t)p->nvalues + 1, sizeof *b->base);
+    b->in = fxi_calloc((size_t)p->max_inputs + 1, sizeof *b->in);
+    b->streams = fxi_calloc((size_t)g->nstreams + 1, sizeof *b->streams);
+    b->constants = fxi_calloc((size_t)p->nslots + 1, sizeof *b->constants);
+    b->leaves = fxi_calloc((size_t)(g->nleaves + g->nconsts) + 1, sizeof *b->leaves);
+    return b->buffers && b->datas && b->base && b->in && b->streams && b->constants && b->leaves;
+}
+
+/* Leaves, literals and random streams of this graph, in the plan's numbering. */
+static void bind_inputs(binding *b, const fxi_graph *g)
+{
+    fxi_node **consts = b->leaves + g->nleaves;
+    for (int32_t i = 0; i < g->n; i++) {
+        fxi_node *n = g->nodes[i];
+        if (n->data)
+            b->leaves[g->slot[i]] = n;
+        else if (n->op == FXI_OP_CONST)
+            consts[g->slot[i]] = n;
+        else if (n->op == FXI_OP_RANDOM)
+            memcpy(b->streams[g->slot[i]], n->attr.stream, sizeof b->streams[0]);
+    }
+    for (int32_t i = 0; i < b->plan->nslots; i++) {
+        const fxi_slot *s = &b->plan->slots[i];
+        const fxi_attr *a = &consts[s->constant]->attr;
+        if (a->i[2])
+            fxi_host_put_integer(s->dtype, &b->constants[i], a->i[1]);
+        else
+            fxi_host_put_double(s->dtype, &b->constants[i], a->number);
+    }
+}
+
+static fx_status no_memory(const fxi_plan *p, int64_t bytes)
+{
+    const fx_counters c = fx_stats();
+    return fx_fail(FX_STATUS_MEMORY, "eval", "no memory for %lld bytes on %s (%lld bytes live, %lld of arena)",
+                   (long long)bytes, fx_device_name(p->device), (long long)c.live_bytes, (long long)p->arena_bytes);
+}
+
+static fx_status reserve_arena(fxi_scratch *s, const fxi_plan *p)
+{
+    if (s->arena && (s->arena->device != p->device || (int64_t)s->arena->bytes < p->arena_bytes)) {
+        fxi_buffer_release(s->arena);
+        s->arena = NULL;
+    }
+    if (!s->arena && p->arena_bytes > 0)
+        s->arena = fxi_buffer_new(p->device, (size_t)p->arena_bytes);
+    return s->arena || p->arena_bytes == 0 ? FX_OK : no_memory(p, p->arena_bytes);
+}
+
+static fx_status reserve_outputs(binding *b, const fxi_graph *g)
+{
+    const fxi_plan *p = b->plan;
+    for (int32_t i = 0; i < p->nbuffers; i++) {
+        if (p->buffer_bytes[i] < 0)
+            continue;
+        b->buffers[i] = fxi_buffer_new(p->device, (size_t)p->buffer_bytes[i]);
+        if (!b->buffers[i])
+            return no_memory(p, p->buffer_bytes[i]);
+    }
+    for (int32_t k = 0; k < p->noutputs; k++) {
+        const fxi_result *r = &p->results[k];
+        const fxi_value *v = &p->values[r->value];
+        const fxi_node *n = g->nodes[g->outputs[k]];
+        fxi_buffer *buffer = v->kind == FXI_VALUE_OUTPUT ? b->buffers[v->index] : b->leaves[v->index]->data->buffer;
+        const int64_t base = v->kind == FXI_VALUE_OUTPUT ? 0 : b->leaves[v->index]->data->offset;
+        fxi_buffer_retain(buffer);
+        b->datas[k] = fxi_data_new(buffer, base + r->offset, n->ndim, n->shape, r->stride);
+        if (!b->datas[k])
+            return no_memory(p, sizeof(fxi_data));
+    }
+    return FX_OK;
+}
+
+static void bind_values(binding *b, const fxi_scratch *s)
+{
+    const fxi_plan *p = b->plan;
+    char *arena = s->arena ? s->arena->ptr : NULL;
+    for (int32_t i = 0; i < p->nvalues; i++) {
+        const fxi_value *v = &p->values[i];
+        if (v->kind == FXI_VALUE_LEAF || v->kind == FXI_VALUE_DONATED) {
+            const fxi_node *n = b->leaves[v->index];
+            b->base[i] = (char *)n->data->buffer->ptr + n->data->offset * (int64_t)fx_dtype_size((fx_dtype)n->dtype);
+        } else if (v->kind == FXI_VALUE_SLOT) {
+            b->base[i] = &b->constants[v->index];
+        } else if (v->kind == FXI_VALUE_OUTPUT) {
+            b->base[i] = b->buffers[v->index]->ptr;
+        } else {
+            b->base[i] = arena + v->offset;
+        }
+    }
+}
+
+/* ---- running --------------------------------------------------------------------------------------- */
+
+static fx_status kernel_failed(const fxi_step *s, const fxi_run *run, fx_status status)
+{
+    const char *name = fxi_ops[s->op].name, *text = run->error;
+    const size_t n = strlen(name);
+    if (strncmp(text, name, n) == 0 && text[n] == ':') /* the sentence begins with the operation already */
+        text += n + 1 + (text[n + 1] == ' ');
+    return fx_fail(status, name, "%s", *text ? text : status == FX_STATUS_MEMORY ? "no memory" : "the kernel failed");
+}
+
+static fx_status run_steps(binding *b)
+{
+    const fxi_plan *p = b->plan;
+    fxi_run run = {.streams = (const uint64_t(*)[2])b->streams};
+    for (int32_t i = 0; i < p->nsteps; i++) {
+        const fxi_step *s = &p->steps[i];
+        for (int k = 0; k < s->nin; k++)
+            b->in[k] = (const char *)b->base[s->in_value[k]] +
+                       s->in_offset[k] * (int64_t)fx_dtype_size((fx_dtype)s->in[k].dtype);
+        const fx_status status = p->device->backend->run(p->device, s, b->in, b->base[s->out_value], &run);
+        if (status != FX_OK)
+            return kernel_failed(s, &run, status);
+    }
+    fxi_count(&fxi_counters.steps_run, (uint64_t)p->nsteps);
+    fxi_count(&fxi_counters.bytes_moved, p->bytes_moved);
+    fxi_count(&fxi_counters.evals, 1);
+    fxi_count(&fxi_counters.donations, (uint64_t)p->donations);
+    return FX_OK;
+}
+
+static void hand_over(binding *b, const fxi_graph *g)
+{
+    const fxi_plan *p = b->plan;
+    for (int32_t k = 0; k < p->noutputs; k++) {
+        fxi_node *n = g->nodes[g->outputs[k]];
+        if (p->values[p->results[k].value].kind == FXI_VALUE_DONATED)
+            b->leaves[p->values[p->results[k].value].index]->stale = true;
+        n->device = p->device;
+        fxi_node_settle(n, b->datas[k]);
+        b->datas[k] = NULL;
+    }
+}
+
+/* One plan over roots on one device. */
+static fx_status run_roots(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots)
+{
+    fxi_graph *g = &s->graph;
+    fx_status status = fxi_graph_build(c, g, n, roots);
+    if (status != FX_OK || g->noutputs == 0)
+        return status;
+    fxi_plan *plan = fxi_plan_of(g);
+    if (!plan)
+        return FX_STATUS_MEMORY;
+    binding b = {.plan = plan};
+    status = binding_alloc(&b, g) ? reserve_arena(s, plan) : no_memory(plan, 0);
+    if (status == FX_OK) {
+        bind_inputs(&b, g);
+        status = reserve_outputs(&b, g);
+    }
+    if (status == FX_OK) {
+        bind_values(&b, s);
+        status = run_steps(&b);
+    }
+    if (status == FX_OK)
+        hand_over(&b, g);
+    binding_free(&b);
+    fxi_plan_release(plan);
+    return status;
+}
+
+/* Evaluates roots, device by device. */
+static fx_status run_all(fxi_context *c, int n, fxi_root *roots)
+{
+    fxi_scratch *s = scratch_of(c);
+    if (!s)
+        return FX_STATUS_MEMORY;
+    const bool nested = c->busy;
+    c->busy = true;
+    fx_status status = FX_OK;
+    for (int done = 0; done < n && status == FX_OK;) {
+        fx_device *d = roots[done].node->device;
+        int m = done;
+        for (int i = done; i < n; i++) { /* those on this device, or on none, come next */
+            fx_device *own = roots[i].node->device;
+            if (own && d && own != d)
+                continue;
+            d = d ? d : own;
+            const fxi_root r = roots[m];
+            roots[m++] = roots[i];
+            roots[i] = r;
+        }
+        status = run_roots(c, s, m - done, roots + done);
+        done = m;
+    }
+    c->busy = nested;
+    c->created = 0;
+    return status;
+}
+
+static bool push_root(fxi_scratch *s, int32_t *n, fxi_node *node, fxi_node *donor)
+{
+    if (!fxi_grow(&s->roots, &s->root_capacity, *n + 1, sizeof *s->roots))
+        return false;
+    s->roots[(*n)++] = (fxi_root){node, donor};
+    return true;
+}
+
+static fx_status no_roots(void) { return fx_fail(FX_STATUS_MEMORY, "eval", "no memory for the list of results"); }
+
+fx_status fxi_evaluate(fxi_context *c, int n, fxi_node *const *nodes)
+{
+    fxi_scratch *s = scratch_of(c);
+    if (!s)
+        return FX_STATUS_MEMORY;
+    int32_t m = 0;
+    for (int i = 0; i < n; i++)
+        if (!nodes[i]->data && !push_root(s, &m, nodes[i], NULL))
+            return no_roots();
+    return m ? run_all(c, m, s->roots) : FX_OK;
+}
+
+fx_status fxi_evaluate_array(fx_array *x)
+{
+    if (x->status != FX_OK)
+        return x->status;
+    if (x->node->data) {
+        if (x->node->stale)
+            return fx_fail(FX_STATUS_STATE, "eval", "the value was replaced by fx_update and its memory reused");
+        return FX_OK;
+    }
+    return fxi_evaluate(fxi_here(), 1, &x->node);
+}
+
+typedef struct visit_state {
+    fxi_scratch *scratch;
+    int32_t n;
+    fx_status status;
+} visit_state;
+
+static void visit_array(fx_array *x, const char *path, bool trainable, void *user)
+{
+    (void)path, (void)trainable;
+    visit_state *v = user;
+    if (x->status != FX_OK)
+        v->status = v->status == FX_OK ? x->status : v->status;
+    else if (!x->node->data && !push_root(v->scratch, &v->n, x->node, NULL))
+        v->status = no_roots();
+}
+
+fx_status fxi_evaluate_object(void *object)
+{
+    fxi_context *c = fxi_here();
+    visit_state v = {.scratch = scratch_of(c)};
+    if (!v.scratch)
+        return FX_STATUS_MEMORY;
+    fx_visit(object, visit_array, &v);
+    if (v.status != FX_OK)
+        return v.status;
+    return v.n ? run_all(c, v.n, v.scratch->roots) : FX_OK;
+}
+
+void fxi_flush(fxi_context *c)
+{
+    fxi_scratch *s = scratch_of(c);
+    int32_t n = 0;
+    c->created = 0;
+    for (fxi_node *k = c->sinks.next; s && k != &c->sinks; k = k->next)
+        if (!push_root(s, &n, k, NULL))
+            return;
+    if (s && n > 0 && run_all(c, n, s->roots) == FX_OK)
+        fxi_count(&fxi_counters.implicit_evals, 1);
+}
+
+/* ---- promises -------------------------------------------------------------------------------------- */
+
+/* A state array's handle gets its new value; the value is a constant from now on. */
+static void commit_one(fx_array *handle, fx_array *value)
+{
+    fxi_node *n = value->node;
+    if (handle && handle->node != n) {
+        handle->node->rebound = handle;
+        fxi_array_rebind(handle, n);
+    }
+    if (n->owner == fxi_here()->id)
+        fxi_node_cut(n);
+}
+
+static void settle_promises(fxi_context *c, int depth, bool commit)
+{
+    for (int i = c->npromises - 1; i >= 0; i--) {
+        fxi_promise *p = &c->promises[i];
+        if (p->depth < depth)
+            continue;
+        if (commit && p->kind != FXI_PROMISE_WANT)
+            commit_one(p->slot, p->value);
+        fxi_promise_drop(c, i);
+    }
+}
+
+void fxi_promises_due(fxi_context *c, int depth)
+{
+    fxi_scratch *s = NULL;
+    int32_t n = 0;
+    bool due = false, ok = true;
+    for (int i = 0; i < c->npromises && ok; i++) {
+        const fxi_promise *p = &c->promises[i];
+        if (p->depth < depth)
+            continue;
+        due = true;
+        s = s ? s : scratch_of(c);
+        ok = s && p->value->status == FX_OK && (p->value->node->data || push_root(s, &n, p->value->node, NULL));
+    }
+    if (!due)
+        return;
+    if (ok && n > 0)
+        ok = run_all(c, n, s->roots) == FX_OK;
+    settle_promises(c, depth, ok);
+}
+
+/* ---- commits --------------------------------------------------------------------------------------- */
+
+/* Does the pending graph behind n read a value that is about to be replaced? Those are marked with id 1;
+ * answers are kept in the nodes: 1 yes, 0 no. Iterative, as the graph may be deep. */
+static bool reads_replaced(fxi_context *c, fxi_graph *g, fxi_node *n)
+{
+    struct frame {
+        fxi_node *node;
+        int32_t next;
+    } *stack;
+    int32_t depth = 0;
+    if (!fxi_grow(&g->stack, &g->stack_capacity, 1, sizeof *stack))
+        return true;
+    stack = (struct frame *)g->stack;
+    stack[depth++] = (struct frame){n, 0};
+    while (depth > 0) {
+        struct frame *f = &stack[depth - 1];
+        fxi_node *x = f->node;
+        if (f->next == 0 && x->mark != c->mark) {
+            x->mark = c->mark;
+            x->id = 0;
+        }
+        if (x->data || x->id == 1 || f->next >= x->nin) {
+            if (--depth > 0 && x->id == 1)
+                stack[depth - 1].node->id = 1;
+            continue;
+        }
+        fxi_node *in = x->in[f->next++];
+        if (in->owner != c->id)
+            continue;
+        if (in->mark == c->mark) {
+            if (in->id == 1)
+                x->id = 1;
+            continue;
+        }
+        if (in->data)
+            continue;
+        if (!fxi_grow(&g->stack, &g->stack_capacity, depth + 1, sizeof *stack))
+            return true;
+        stack = (struct frame *)g->stack;
+        stack[depth++] = (struct frame){in, 0};
+    }
+    return n->id == 1;
+}
+
+/* Adds the pending results that nothing consumed and that read what the update replaces. */
+static bool push_sinks(fxi_context *c, fxi_scratch *s, int32_t *m, int n, fx_array *const *handles)
+{
+    c->mark++;
+    for (int i = 0; i < n; i++)
+        if (handles[i]->node->owner == c->id) {
+            handles[i]->node->mark = c->mark;
+            handles[i]->node->id = 1;
+        }
+    for (fxi_node *k = c->sinks.next; k != &c->sinks; k = k->next)
+        if (reads_replaced(c, &s->graph, k) && !push_root(s, m, k, NULL))
+            return false;
+    return true;
+}
+
+static fx_status check_commit(int n, fx_array *const *handles, fx_array *const *values)
+{
+    for (int i = 0; i < n; i++) {
+        if (fx_is_error(handles[i]) || fx_is_error(values[i]))
+            return fx_is_error(handles[i]) ? fx_array_status(handles[i]) : fx_array_status(values[i]);
+        const fxi_node *a = handles[i]->node, *b = values[i]->node;
+        if (a->ndim != b->ndim || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(int64_t)) != 0 || a->dtype != b->dtype)
+            return fx_fail(FX_STATUS_SHAPE, "update", "a new value differs from the old one in size or type");
+    }
+    return FX_OK;
+}
+
+/* Staged layer state under a guard: where the guard is false the old value stays. */
+static fx_status guard_promises(fxi_context *c, fx_array *guard)
+{
+    for (int i = 0; i < c->npromises; i++) {
+        fxi_promise *p = &c->promises[i];
+        if (p->kind != FXI_PROMISE_STAGE)
+            continue;
+        fx_array *chosen = fx_where(guard, p->value, p->slot);
+        if (fx_is_error(chosen))
+            return chosen->status;
+        fxi_retain(chosen);
+        fx_release(p->value);
+        c->promises[i].value = chosen;
+    }
+    return FX_OK;
+}
+
+static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *const *handles, fx_array *const *values,
+                              fx_array *guard, bool no_sinks, int32_t *m)
+{
+    bool ok = true;
+    for (int i = 0; i < n && ok; i++)
+        ok = values[i]->node->data || push_root(s, m, values[i]->node, handles[i]->node);
+    for (int i = 0; i < c->npromises && ok; i++) {
+        const fxi_promise *p = &c->promises[i];
+        if (p->value->status != FX_OK)
+            return p->value->status;
+        ok = p->value->node->data ||
+             push_root(s, m, p->value->node, p->kind == FXI_PROMISE_STAGE ? p->slot->node : NULL);
+    }
+    if (ok && guard && !guard->node->data)
+        ok = push_root(s, m, guard->node, NULL);
+    if (ok && !no_sinks)
+        ok = push_sinks(c, s, m, n, handles);
+    return ok ? FX_OK : no_roots();
+}
+
+fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, fx_array *guard, bool no_sinks)
+{
+    fxi_context *c = fxi_here();
+    fxi_scratch *s = scratch_of(c);
+    if (!s)
+        return FX_STATUS_MEMORY;
+    fx_status status = guard && fx_is_error(guard) ? fx_array_status(guard) : check_commit(n, handles, values);
+    if (status == FX_OK && guard)
+        status = guard_promises(c, guard);
+    int32_t m = 0;
+    if (status == FX_OK)
+        status = gather_roots(c, s, n, handles, values, guard, no_sinks, &m);
+    if (status == FX_OK && m > 0)
+        status = run_all(c, m, s->roots);
+    if (status != FX_OK) {
+        settle_promises(c, 0, false);
+        return status;
+    }
+    for (int i = 0; i < n; i++)
+        commit_one(handles[i], values[i]);
+    settle_promises(c, 0, true);
+    return guard && fx_item(guard) == 0 ? FX_STATUS_NONFINITE : FX_OK;
+}

@@ -1,0 +1,313 @@
+/* graph.c: see graph.h. The walk is iterative, and marks only nodes of the calling thread; evaluated
+ * nodes that belong to others are numbered through a small hash table, so that several threads may read
+ * one model at the same time.
+ */
+#include "graph.h"
+#include "backend.h"
+#include "counters.h"
+
+#include <string.h>
+
+typedef struct fxi_frame {
+    fxi_node *node;
+    int32_t next;
+} frame;
+
+typedef struct fxi_foreign {
+    const fxi_node *node;
+    uint32_t id;
+} foreign;
+
+bool fxi_grow(void *array, int32_t *capacity, int32_t need, size_t size)
+{
+    if (need <= *capacity)
+        return true;
+    int64_t grown = *capacity ? 2 * (int64_t)*capacity : 64;
+    if (grown < need)
+        grown = need;
+    void **at = array;
+    void *p = grown > INT32_MAX ? NULL : fxi_realloc(*at, (size_t)grown * size);
+    if (!p)
+        return false;
+    *at = p;
+    *capacity = (int32_t)grown;
+    return true;
+}
+
+void fxi_graph_free(fxi_graph *g)
+{
+    void *const all[] = {g->nodes, g->slot, g->uses, g->output, g->record, g->outputs, g->donors, g->key, g->stack, g->foreign};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        fxi_free(all[i]);
+    memset(g, 0, sizeof *g);
+}
+
+/* ---- numbering ------------------------------------------------------------------------------------- */
+
+static size_t foreign_at(const fxi_graph *g, const fxi_node *n)
+{
+    const size_t mask = (size_t)g->foreign_capacity - 1;
+    size_t i = (size_t)(((uintptr_t)n >> 4) * 0x9E3779B97F4A7C15ull >> 20) & mask;
+    while (g->foreign[i].node && g->foreign[i].node != n)
+        i = (i + 1) & mask;
+    return i;
+}
+
+static bool foreign_grow(fxi_graph *g)
+{
+    fxi_graph old = *g;
+    g->foreign_capacity = old.foreign_capacity ? 2 * old.foreign_capacity : 64;
+    g->foreign = fxi_calloc((size_t)g->foreign_capacity, sizeof *g->foreign);
+    if (!g->foreign) {
+        g->foreign = old.foreign;
+        g->foreign_capacity = old.foreign_capacity;
+        return false;
+    }
+    for (int32_t i = 0; i < old.foreign_capacity; i++)
+        if (old.foreign[i].node)
+            g->foreign[foreign_at(g, old.foreign[i].node)] = old.foreign[i];
+    fxi_free(old.foreign);
+    return true;
+}
+
+/* The number of a node that the walk has finished; −1 when it has not been seen. */
+static int64_t number_of(const fxi_context *c, const fxi_graph *g, const fxi_node *n)
+{
+    if (n->owner == c->id)
+        return n->mark == c->mark ? (int64_t)n->id : -1;
+    if (g->foreign_capacity == 0)
+        return -1;
+    const foreign *f = &g->foreign[foreign_at(g, n)];
+    return f->node ? (int64_t)f->id : -1;
+}
+
+static bool give_number(fxi_context *c, fxi_graph *g, fxi_node *n, uint32_t id)
+{
+    if (n->owner == c->id) {
+        n->mark = c->mark;
+        n->id = id;
+        return true;
+    }
+    if (2 * (g->nforeign + 1) > g->foreign_capacity && !foreign_grow(g))
+        return false;
+    g->foreign[foreign_at(g, n)] = (foreign){n, id};
+    g->nforeign++;
+    return true;
+}
+
+/* ---- records --------------------------------------------------------------------------------------- */
+
+/* Words of fxi_attr that are structure. RANDOM's stream and CONST's number are not. */
+static int attr_words(const fxi_node *n)
+{
+    static const uint8_t words[FXI_OP_COUNT] = {
+        [FXI_OP_POWI] = 1,   [FXI_OP_IOTA] = 1,    [FXI_OP_SLICE] = 3,  [FXI_OP_PAD] = 3,
+        [FXI_OP_CONCAT] = 1, [FXI_OP_REDUCE] = 2,  [FXI_OP_CUMSUM] = 2, [FXI_OP_GATHER] = 1,
+        [FXI_OP_SCATTER] = 2, [FXI_OP_MATMUL] = 2, [FXI_OP_CUSTOM] = 1,
+        [FXI_OP_CONV] = sizeof(fxi_conv_attr) / 8, [FXI_OP_POOL] = (sizeof(fxi_pool_attr) + 7) / 8};
+    return n->op == FXI_OP_PERMUTE ? n->ndim : words[n->op];
+}
+
+static bool key_room(fxi_graph *g, uint32_t words)
+{
+    int32_t capacity = (int32_t)g->key_capacity;
+    if (!fxi_grow(&g->key, &capacity, (int32_t)(g->nkey + words), sizeof *g->key))
+        return false;
+    g->key_capacity = (uint32_t)capacity;
+    return true;
+}
+
+static bool write_record(fxi_context *c, fxi_graph *g, const fxi_node *n)
+{
+    const bool leaf = n->data != NULL;
+    const int nin = leaf ? 0 : n->nin, attrs = leaf ? 0 : attr_words(n);
+    if (!key_room(g, (uint32_t)(1 + (nin + 1) / 2 + 2 * FX_MAX_DIMS + attrs)))
+        return false;
+    uint64_t *start = g->key + g->nkey, *w = start + 1;
+    uint64_t flags = 0;
+    if (leaf) {
+        const fxi_data *d = n->data;
+        const size_t size = fx_dtype_size((fx_dtype)n->dtype);
+        flags |= fxi_is_dense(n->ndim, n->shape, d->stride) ? 0 : FXI_LEAF_STRIDED;
+        flags |= d->buffer->borrowed ? FXI_LEAF_BORROWED : 0;
+        flags |= ((uintptr_t)d->buffer->ptr + (uintptr_t)d->offset * size) % 64 ? FXI_LEAF_UNALIGNED : 0;
+    }
+    start[0] = (uint64_t)(leaf ? FXI_OP_LEAF : n->op) | (uint64_t)n->dtype << 8 | (uint64_t)n->ndim << 16 | flags << 24 |
+               (uint64_t)nin << 32;
+    for (int i = 0; i < nin; i++) {
+        const uint64_t id = (uint64_t)number_of(c, g, n->in[i]);
+        g->uses[id]++;
+        if (i % 2 == 0)
+            *w++ = id;
+        else
+            w[-1] |= id << 32;
+    }
+    for (int i = 0; i < n->ndim; i++)
+        *w++ = (uint64_t)n->shape[i];
+    if (attrs)
+        memcpy(w, &n->attr, (size_t)attrs * 8);
+    w += attrs;
+    for (int i = 0; (flags & FXI_LEAF_STRIDED) && i < n->ndim; i++)
+        *w++ = (uint64_t)n->data->stride[i];
+    g->nkey = (uint32_t)(w - g->key);
+    return true;
+}
+
+static bool node_room(fxi_graph *g)
+{
+    const int32_t need = g->n + 1;
+    if (need <= g->node_capacity)
+        return true;
+    int32_t a = g->node_capacity, b = a, d = a, e = a, f = a;
+    const bool ok = fxi_grow(&g->nodes, &a, need, sizeof *g->nodes) &&
+                    fxi_grow(&g->slot, &b, need, sizeof *g->slot) &&
+                    fxi_grow(&g->uses, &d, need, sizeof *g->uses) &&
+                    fxi_grow(&g->output, &f, need, sizeof *g->output) &&
+                    fxi_grow(&g->record, &e, need, sizeof *g->record);
+    if (ok)
+        g->node_capacity = a;
+    return ok;
+}
+
+/* All inputs have numbers: n gets the next one and its record. */
+static fx_status finish_node(fxi_context *c, fxi_graph *g, fxi_node *n)
+{
+    if (!node_room(g) || !give_number(c, g, n, (uint32_t)g->n))
+        return FX_STATUS_MEMORY;
+    const int32_t id = g->n++;
+    g->nodes[id] = n;
+    g->uses[id] = 0;
+    g->output[id] = -1;
+    g->record[id] = g->nkey;
+    g->slot[id] = n->data                   ? g->nleaves++
+                  : n->op == FXI_OP_CONST  ? g->nconsts++
+                  : n->op == FXI_OP_RANDOM ? g->nstreams++
+                                           : -1;
+    return write_record(c, g, n) ? FX_OK : FX_STATUS_MEMORY;
+}
+
+/* What must not be read: a value whose buffer an update has reused, or another thread's pending one. */
+static fx_status check_node(const fxi_context *c, const fxi_node *n)
+{
+    if (n->stale)
+        return fx_fail(FX_STATUS_STATE, "eval", "a value was computed from parameters that fx_update has replaced since; "
+                                                "ask for it before the update with fx_want, or compute it anew");
+    if (!fxi_node_usable(c, n))
+        return fx_fail(FX_STATUS_STATE, "eval", "a value is still pending in another thread; fx_eval it there first");
+    return FX_OK;
+}
+
+static fx_status walk(fxi_context *c, fxi_graph *g, fxi_node *root)
+{
+    if (number_of(c, g, root) >= 0)
+        return FX_OK;
+    int32_t depth = 0;
+    if (!fxi_grow(&g->stack, &g->stack_capacity, 1, sizeof *g->stack))
+        return FX_STATUS_MEMORY;
+    g->stack[depth++] = (frame){root, 0};
+    while (depth > 0) {
+        frame *f = &g->stack[depth - 1];
+        fxi_node *n = f->node;
+        if (!n->data && f->next < n->nin) {
+            fxi_node *in = n->in[f->next++];
+            if (number_of(c, g, in) >= 0)
+                continue;
+            if (!fxi_grow(&g->stack, &g->stack_capacity, depth + 1, sizeof *g->stack))
+                return FX_STATUS_MEMORY;
+            g->stack[depth++] = (frame){in, 0};
+            continue;
+        }
+        depth--;
+        if (number_of(c, g, n) >= 0) /* reached twice before it was finished */
+            continue;
+        fx_status s = check_node(c, n);
+        if (s == FX_OK)
+            s = finish_node(c, g, n);
+        if (s != FX_OK)
+            return s;
+    }
+    return FX_OK;
+}
+
+static bool add_output(fxi_graph *g, int32_t id, int32_t donor)
+{
+    const int32_t need = g->noutputs + 1;
+    int32_t a = g->output_capacity, b = a;
+    if (need > a && !(fxi_grow(&g->outputs, &a, need, sizeof *g->outputs) && fxi_grow(&g->donors, &b, need, sizeof *g->donors)))
+        return false;
+    g->output_capacity = a;
+    g->outputs[g->noutputs] = id;
+    g->output[id] = g->noutputs;
+    g->donors[g->noutputs++] = donor;
+    return true;
+}
+
+/* May a result take over this value's buffer? Only when nothing else can see it. */
+static bool donatable(const fxi_node *n)
+{
+    const fxi_buffer *b = n->data ? n->data->buffer : NULL;
+    return b && !b->borrowed && __atomic_load_n(&b->pins, __ATOMIC_RELAXED) == 0 && b->refs == 1 && n->handles == 1 &&
+           n->data->offset == 0 && fxi_is_dense(n->ndim, n->shape, n->data->stride);
+}
+
+static bool collect_outputs(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots)
+{
+    for (int i = 0; i < n; i++) {
+        const int64_t id = number_of(c, g, roots[i].node);
+        int64_t donor = -1;
+        if (roots[i].donor) {
+            donor = donatable(roots[i].donor) ? number_of(c, g, roots[i].donor) : -1;
+            if (donor < 0)
+                fxi_count(&fxi_counters.donation_misses, 1);
+        }
+        if (!roots[i].node->data && g->output[id] < 0 && !add_output(g, (int32_t)id, (int32_t)donor))
+            return false;
+    }
+    for (int32_t i = 0; i < g->n; i++) {
+        const fxi_node *x = g->nodes[i];
+        if (!x->data && x->op != FXI_OP_CONST && x->consumers > g->uses[i] && g->output[i] < 0 &&
+            !add_output(g, i, -1))
+            return false;
+    }
+    return true;
+}
+
+static uint64_t hash_words(const uint64_t *w, uint32_t n)
+{
+    uint64_t h = 0x9E3779B97F4A7C15ull ^ n;
+    for (uint32_t i = 0; i < n; i++) {
+        h = (h ^ w[i]) * 0xFF51AFD7ED558CCDull;
+        h ^= h >> 32;
+    }
+    return h;
+}
+
+fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots)
+{
+    c->mark++;
+    g->n = g->nleaves = g->nconsts = g->nstreams = g->noutputs = 0;
+    g->nkey = 0;
+    g->device = NULL;
+    if (g->nforeign) {
+        memset(g->foreign, 0, (size_t)g->foreign_capacity * sizeof *g->foreign);
+        g->nforeign = 0;
+    }
+    fx_status s = FX_OK;
+    for (int i = 0; i < n && s == FX_OK; i++) {
+        s = walk(c, g, roots[i].node);
+        g->device = g->device ? g->device : roots[i].node->device;
+    }
+    if (s == FX_OK && !(collect_outputs(c, g, n, roots) && key_room(g, (uint32_t)g->noutputs + 1)))
+        s = FX_STATUS_MEMORY;
+    if (s == FX_STATUS_MEMORY)
+        return fx_fail(s, "eval", "no memory for a graph of %d nodes", (int)g->n);
+    if (s != FX_OK)
+        return s;
+    if (!g->device)
+        g->device = fx_cpu_device();
+    for (int32_t i = 0; i < g->noutputs; i++)
+        g->key[g->nkey++] = (uint64_t)(uint32_t)g->outputs[i] | (uint64_t)(uint32_t)g->donors[i] << 32;
+    g->key[g->nkey++] = (uint64_t)(uintptr_t)g->device;
+    g->hash = hash_words(g->key, g->nkey);
+    return FX_OK;
+}

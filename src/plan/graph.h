@@ -1,0 +1,54 @@
+/* graph.h: the pending graph behind some results, put into canonical form.
+ *
+ * Nodes are numbered in the order in which a depth-first walk from the roots finishes them, so inputs
+ * come before consumers, and written as records of 64-bit words: operation, element type, input
+ * numbers, sizes, attributes. Numbers (literals, random streams) and addresses are not part of it: they
+ * are what a plan is bound to. Equal keys mean equal plans.
+ *
+ * Record: word 0 = op | dtype << 8 | ndim << 16 | flags << 24 | nin << 32; then the input numbers, two to a
+ * word; then ndim sizes; then attributes, or for a leaf that is not dense its strides. After the records: the
+ * outputs, one word each.
+ */
+#ifndef CFLUX_GRAPH_H
+#define CFLUX_GRAPH_H
+
+#include "context.h"
+
+enum { FXI_LEAF_STRIDED = 1, FXI_LEAF_BORROWED = 2, FXI_LEAF_UNALIGNED = 4 };
+
+typedef struct fxi_graph {
+    fx_device *device;
+    fxi_node **nodes; /* n of them, inputs first */
+    int32_t *slot;    /* per node: its number among leaves, constants or streams; else −1 */
+    int32_t *uses;    /* per node: how often nodes of the graph take it */
+    int32_t *output;  /* per node: its number among the outputs, or −1 */
+    uint32_t *record; /* per node: where its record starts in key */
+    int32_t n, node_capacity;
+    int32_t nleaves, nconsts, nstreams;
+    int32_t *outputs; /* node numbers */
+    int32_t *donors;  /* per output: the node whose buffer it may take over, or −1 */
+    int32_t noutputs, output_capacity;
+    uint64_t *key;
+    uint32_t nkey, key_capacity;
+    uint64_t hash;
+    struct fxi_frame *stack;
+    int32_t stack_capacity;
+    struct fxi_foreign *foreign; /* evaluated nodes of other threads: numbers by address */
+    int32_t nforeign, foreign_capacity;
+} fxi_graph;
+
+/* A result wanted, and the value whose buffer it may take over (NULL: none). */
+typedef struct fxi_root {
+    fxi_node *node;
+    fxi_node *donor;
+} fxi_root;
+
+/* Fills g from the roots (all on one device or none). Nodes that pending nodes outside the graph still
+ * need become outputs too. FX_STATUS_MEMORY or FX_STATUS_STATE are recorded. */
+fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots);
+void fxi_graph_free(fxi_graph *g);
+
+/* Grows *array to hold `need` elements of `size` bytes. */
+bool fxi_grow(void *array, int32_t *capacity, int32_t need, size_t size);
+
+#endif

@@ -1,0 +1,80 @@
+/* plan.h: a plan: the steps that compute a graph's outputs, and where every value lives.
+ *
+ * A plan is immutable once built. What a run brings along is addressed by number: leaves, constants,
+ * streams, output buffers, and one arena for everything in between.
+ */
+#ifndef CFLUX_PLAN_H
+#define CFLUX_PLAN_H
+
+#include "graph.h"
+#include "step.h"
+
+typedef enum fxi_value_kind {
+    FXI_VALUE_LEAF,   /* index: leaf number */
+    FXI_VALUE_SLOT,   /* index: constant number */
+    FXI_VALUE_ARENA,  /* offset in the arena */
+    FXI_VALUE_OUTPUT, /* index: output buffer number */
+    FXI_VALUE_DONATED /* index: leaf number whose buffer it takes over */
+} fxi_value_kind;
+
+typedef struct fxi_value {
+    fxi_value_kind kind;
+    int32_t index;
+    int32_t first, last; /* steps between which an arena value lives */
+    int64_t offset;      /* bytes */
+    int64_t bytes;
+} fxi_value;
+
+/* A constant: the graph's constant number and the type in which it is needed. */
+typedef struct fxi_slot {
+    int32_t constant;
+    uint8_t dtype;
+} fxi_slot;
+
+/* What becomes of an output node: a view of a value. */
+typedef struct fxi_result {
+    int32_t value;
+    int64_t offset; /* elements */
+    int64_t stride[FX_MAX_DIMS];
+} fxi_result;
+
+typedef struct fxi_plan fxi_plan;
+struct fxi_plan {
+    int64_t refs; /* atomic: the cache's and the runs' */
+    fx_device *device;
+    uint64_t *key;
+    uint32_t nkey;
+    uint64_t hash;
+    uint32_t *record; /* of the nodes, to say why another graph missed */
+    int32_t nnodes;
+    fxi_step *steps;
+    int32_t nsteps, step_capacity;
+    fxi_value *values;
+    int32_t nvalues, value_capacity;
+    fxi_slot *slots;
+    int32_t nslots, slot_capacity;
+    fxi_result *results; /* per output of the graph */
+    int32_t noutputs;
+    int64_t *buffer_bytes; /* per output buffer */
+    int32_t nbuffers, buffer_capacity;
+    int64_t arena_bytes;
+    uint64_t bytes_moved;
+    int32_t max_inputs;
+    int32_t donations, donations_denied;
+    fxi_plan *next;          /* in its bucket of the cache */
+    fxi_plan *newer, *older; /* in the order of use */
+};
+
+/* Builds the plan of a graph; NULL when memory is out (recorded). */
+fxi_plan *fxi_plan_build(const fxi_graph *g);
+void fxi_plan_release(fxi_plan *p);
+
+/* The plan of a graph, from the cache or built; the caller's reference. NULL: recorded. */
+fxi_plan *fxi_plan_of(const fxi_graph *g);
+/* Drops all cached plans. */
+void fxi_plans_drop(void);
+
+/* Gives every arena value its offset (place.c). Returns false when memory is out. */
+bool fxi_plan_place(fxi_plan *p);
+
+#endif

@@ -1,0 +1,27 @@
+/* progress.h: what fx_train shows while it runs. Internal to src/train.
+ *
+ * On a terminal one line is redrawn at most ten times a second; anywhere else every epoch is one
+ * plain line, so that logs stay readable. Nothing is written but to the given stream.
+ */
+#ifndef CFLUX_PROGRESS_H
+#define CFLUX_PROGRESS_H
+
+#include <cflux/train.h>
+
+typedef struct fxi_meter {
+    FILE *out; /* NULL: silent */
+    bool terminal;
+    bool line_open;    /* the bar stands on the current line */
+    double last_drawn; /* seconds since the start of training */
+    double epoch_began;
+} fxi_meter;
+
+/* Seconds of a clock that never goes back. */
+double fxi_clock(void);
+void fxi_meter_open(fxi_meter *meter, FILE *out);
+void fxi_meter_batch(fxi_meter *meter, const fx_progress *p);
+void fxi_meter_epoch(fxi_meter *meter, const fx_progress *p);
+/* Leaves the bar's line, if one is open. */
+void fxi_meter_close(fxi_meter *meter);
+
+#endif

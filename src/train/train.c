@@ -1,0 +1,162 @@
+/* train.c: Flux.train! with the things everybody adds to it: epochs, progress, callbacks, early
+ * stop.
+ *
+ * Each step is what one would write by hand:
+ *
+ *   for (fx_batch b = {0}; fx_next(data, &b);) {
+ *       FX_STEP;
+ *       fx_array *loss = fn(model, &b, user);
+ *       fx_update(state, model, fx_gradient(loss, model), .guard = loss);
+ *   }
+ *
+ * The guard makes the update a no-op in the same plan when the loss is not finite, so "parameters
+ * as before that batch" costs neither a copy nor a second look at the loss. The loss is read once,
+ * after the update that computed it. Means are over batches, each counting the same, because the
+ * loop does not know whether a loss is a mean or a sum. Callbacks and the metric run in a scope of
+ * their own, outside the step: in inference mode, and what they make is released.
+ */
+#include "progress.h"
+
+#include <cflux/grad.h>
+#include <cflux/train.h>
+#include <math.h>
+#include <string.h>
+
+static const char *const OP = "train";
+
+typedef struct training {
+    fx_train_args a;
+    fx_progress p;
+    fxi_meter meter;
+    double began;
+    double loss_sum; /* over the epoch */
+    double best;     /* of the metric, for patience */
+    int64_t waited;  /* epochs since it */
+    bool stop;
+} training;
+
+static fx_status check_args(const fx_train_args *a)
+{
+    if (!a->loss)
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "the loss function is NULL");
+    if (!a->model || !a->data || !a->state)
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "the %s is NULL",
+                       !a->model  ? "model"
+                       : !a->data ? "data loader"
+                                  : "optimiser state");
+    if (a->epochs < 0 || a->patience < 0)
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "%s is %lld, expected at least 0",
+                       a->epochs < 0 ? "epochs" : "patience",
+                       (long long)(a->epochs < 0 ? a->epochs : a->patience));
+    if (fx_is_error(a->data))
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "the data loader carries an error");
+    return FX_OK;
+}
+
+static fx_status train_step(const fx_train_args *a, const fx_batch *batch, double *out_loss)
+{
+    FX_STEP;
+    *out_loss = NAN;
+    fx_array *loss = a->loss(a->model, batch, a->user);
+    if (!loss)
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "the loss function returned NULL");
+    const fx_status status =
+        fx_update(a->state, a->model, fx_gradient(loss, a->model), .guard = loss);
+    if (status != FX_OK && status != FX_STATUS_NONFINITE)
+        return status;
+    const fx_status read = fx_item_get(loss, out_loss);
+    return status != FX_OK ? status : read;
+}
+
+static bool call_back(training *t, fx_callback callback)
+{
+    FX_SCOPE;
+    return callback && callback(&t->p) == FX_STOP;
+}
+
+static fx_status run_batch(training *t, const fx_batch *batch)
+{
+    fx_progress *p = &t->p;
+    p->batch = batch->index + 1;
+    const fx_status status = train_step(&t->a, batch, &p->loss);
+    if (status == FX_STATUS_NONFINITE)
+        fx_fail(status, OP, "loss is %s on batch %lld of epoch %lld",
+                isnan(p->loss) ? "NaN"
+                : p->loss > 0  ? "Inf"
+                               : "-Inf",
+                (long long)p->batch, (long long)p->epoch);
+    if (status != FX_OK)
+        return status;
+    t->loss_sum += p->loss;
+    p->mean_loss = t->loss_sum / (double)p->batch;
+    p->step++;
+    p->seconds = fxi_clock() - t->began;
+    fxi_meter_batch(&t->meter, p);
+    t->stop = call_back(t, t->a.on_batch);
+    return FX_OK;
+}
+
+/* A pass that is shorter than the loader says broke off with an error, which it recorded. */
+static fx_status run_batches(training *t)
+{
+    fx_status status = FX_OK;
+    int64_t done = 0;
+    fx_batch batch = {0};
+    while (status == FX_OK && !t->stop && fx_next(t->a.data, &batch)) {
+        status = run_batch(t, &batch);
+        done++;
+    }
+    fx_batch_end(&batch);
+    if (status == FX_OK && !t->stop && done < t->p.batches)
+        status = fx_error_status() != FX_OK ? fx_error_status() : FX_STATUS_STATE;
+    return status;
+}
+
+/* NaN is no improvement, an epoch equal to the best neither. */
+static void judge(training *t)
+{
+    FX_SCOPE;
+    const double value = t->a.metric ? t->a.metric(t->a.model, t->a.user) : t->p.mean_loss;
+    const bool better = value < t->best;
+    t->best = better ? value : t->best;
+    t->waited = better ? 0 : t->waited + 1;
+    t->stop = t->stop || t->waited >= t->a.patience;
+}
+
+static fx_status run_epoch(training *t)
+{
+    t->loss_sum = 0;
+    t->p.batch = 0;
+    t->p.mean_loss = NAN;
+    const fx_status status = run_batches(t);
+    if (status != FX_OK || t->stop)
+        return status;
+    t->p.seconds = fxi_clock() - t->began;
+    fxi_meter_epoch(&t->meter, &t->p);
+    t->stop = call_back(t, t->a.on_epoch);
+    if (t->a.patience > 0)
+        judge(t);
+    return FX_OK;
+}
+
+fx_status fxi_train(const fx_train_args *given)
+{
+    training t = {.best = INFINITY, .began = fxi_clock()};
+    memcpy(&t.a, given, given->fxi_size < sizeof t.a ? given->fxi_size : sizeof t.a);
+    fx_status status = check_args(&t.a);
+    if (status != FX_OK)
+        return status;
+    t.p = (fx_progress){.epochs = t.a.epochs ? t.a.epochs : 1,
+                        .batches = fx_loader_length(t.a.data),
+                        .loss = NAN,
+                        .model = t.a.model,
+                        .state = t.a.state,
+                        .user = t.a.user};
+    fxi_meter_open(&t.meter, !t.a.progress ? NULL : t.a.progress_to ? t.a.progress_to : stderr);
+    while (status == FX_OK && !t.stop && t.p.epoch < t.p.epochs) {
+        t.p.epoch++;
+        status = run_epoch(&t);
+    }
+    fxi_meter_close(&t.meter);
+    return status;
+}

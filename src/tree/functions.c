@@ -1,0 +1,113 @@
+/* functions.c: functions as objects, and the call of a layer or function.
+ *
+ * The functions that layers take are static objects that no release frees. Their names are those
+ * that Flux prints: NNlib's gelu is gelu_tanh, its sigmoid σ, and flatten belongs to Flux. A table
+ * writes them out because a name and a symbol differ in no regular way; a function of tree.h that
+ * is missing here does not link.
+ */
+#include "object_types.h"
+
+#include <cflux/ops.h>
+
+static void *function_forward(void *self, int n, void *const *args)
+{
+    const fx_function *f = self;
+    if (n != 1)
+        fx_fail(FX_STATUS_ARGUMENT, "call", "%s takes one array, got %d arguments", f->name, n);
+    else if (!fx_is_array(args[0]))
+        fx_fail(FX_STATUS_ARGUMENT, "call", "%s takes an array, got a %s", f->name,
+                fx_type_of(args[0])->name);
+    else
+        return f->apply(args[0]);
+    return fx_error_array(FX_STATUS_ARGUMENT);
+}
+
+static fx_array *no_function(fx_array *x)
+{
+    (void)x;
+    return fx_error_array(FX_STATUS_MEMORY);
+}
+
+static fx_function function_error = {.apply = no_function, .name = "error"};
+static const fx_type function_type = {.fxi_size = sizeof(fx_type),
+                                      .name = "Function",
+                                      .size = sizeof(fx_function),
+                                      .forward = function_forward,
+                                      .error = &function_error,
+                                      .flags = FX_TYPE_FUNCTION | FX_TYPE_ONE_LINE};
+
+static fx_array *softmax(fx_array *x)
+{
+    return fx_softmax(x);
+}
+static fx_array *logsoftmax(fx_array *x)
+{
+    return fx_logsoftmax(x);
+}
+
+#define FUNCTION(symbol, function, printed)                                                        \
+    fx_function fxi_function_##symbol = {                                                          \
+        {.type = &function_type, .refs = FXI_IMMORTAL}, function, printed};
+FUNCTION(identity, fx_identity, "identity")
+FUNCTION(sigmoid, fx_sigmoid, "σ")
+FUNCTION(hardsigmoid, fx_hardsigmoid, "hardσ")
+FUNCTION(logsigmoid, fx_logsigmoid, "logσ")
+FUNCTION(tanh, fx_tanh, "tanh")
+FUNCTION(hardtanh, fx_hardtanh, "hardtanh")
+FUNCTION(relu, fx_relu, "relu")
+FUNCTION(relu6, fx_relu6, "relu6")
+FUNCTION(leakyrelu, fx_leakyrelu, "leakyrelu")
+FUNCTION(rrelu, fx_rrelu, "rrelu")
+FUNCTION(elu, fx_elu, "elu")
+FUNCTION(celu, fx_celu, "celu")
+FUNCTION(selu, fx_selu, "selu")
+FUNCTION(gelu, fx_gelu, "gelu_tanh")
+FUNCTION(gelu_sigmoid, fx_gelu_sigmoid, "gelu_sigmoid")
+FUNCTION(gelu_erf, fx_gelu_erf, "gelu_erf")
+FUNCTION(swish, fx_swish, "swish")
+FUNCTION(hardswish, fx_hardswish, "hardswish")
+FUNCTION(lisht, fx_lisht, "lisht")
+FUNCTION(softplus, fx_softplus, "softplus")
+FUNCTION(softsign, fx_softsign, "softsign")
+FUNCTION(logcosh, fx_logcosh, "logcosh")
+FUNCTION(mish, fx_mish, "mish")
+FUNCTION(tanhshrink, fx_tanhshrink, "tanhshrink")
+FUNCTION(softshrink, fx_softshrink, "softshrink")
+FUNCTION(trelu, fx_trelu, "trelu")
+FUNCTION(exp, fx_exp, "exp")
+FUNCTION(softmax, softmax, "softmax")
+FUNCTION(logsoftmax, logsoftmax, "logsoftmax")
+FUNCTION(flatten, fx_flatten, "Flux.flatten")
+#undef FUNCTION
+
+fx_function *fx_function_new(const char *name, fx_array *(*apply)(fx_array *x))
+{
+    if (!name || !apply) {
+        fx_fail(FX_STATUS_ARGUMENT, "function_new", "needs a name and a function");
+        return fxi_error_object(&function_type);
+    }
+    const fx_function init = {.apply = apply, .name = name};
+    return fxi_new(&function_type, &init);
+}
+
+void *fxi_call(void *model, int n, void *const *args)
+{
+    if (!model)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "call", "there is no model"));
+    if (fx_is_error(model))
+        return fx_error_array(fxi_object_status(model));
+    const fx_type *type = fx_type_of(model);
+    if (!type->forward)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "call", "%s is not a layer", type->name));
+    for (int i = 0; i < n; i++) {
+        if (!args[i])
+            return fx_error_array(
+                fx_fail(FX_STATUS_ARGUMENT, "call", "argument %d of %s is NULL", i, type->name));
+        if (fx_is_error(args[i]))
+            return fx_error_array(fxi_object_status(args[i]));
+    }
+    void *y = type->forward(model, n, args);
+    return y ? y
+             : fx_error_array(
+                   fx_fail(FX_STATUS_INTERNAL, "call", "%s returned nothing", type->name));
+}

@@ -1,0 +1,92 @@
+/* text.c: see text.h. Everything that is shown is built in memory first, because columns need the
+ * widths of what was written, and because a failed allocation must not leave half a model on the
+ * screen. Growth is by doubling, in bytes; widths count UTF-8 lead bytes, as Julia's length does.
+ */
+#include "text.h"
+#include "memory.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+static bool reserve(fx_text *text, size_t more)
+{
+    if (text->failed)
+        return false;
+    if (text->capacity - text->length > more)
+        return true;
+    size_t capacity = text->capacity ? text->capacity : 256;
+    while (capacity - text->length <= more)
+        capacity *= 2;
+    char *grown = fxi_realloc(text->data, capacity);
+    if (!grown) {
+        text->failed = true;
+        return false;
+    }
+    text->data = grown;
+    text->capacity = capacity;
+    return true;
+}
+
+void fx_text_add(fx_text *text, const char *format, ...)
+{
+    char small[128];
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(small, sizeof small, format, args);
+    va_end(args);
+    if (n < 0 || !reserve(text, (size_t)n))
+        return;
+    if ((size_t)n < sizeof small) {
+        memcpy(text->data + text->length, small, (size_t)n + 1);
+    } else {
+        va_start(args, format);
+        vsnprintf(text->data + text->length, (size_t)n + 1, format, args);
+        va_end(args);
+    }
+    text->length += (size_t)n;
+}
+
+void fxi_text_put(fx_text *text, const char *s)
+{
+    const size_t n = strlen(s);
+    if (!reserve(text, n))
+        return;
+    memcpy(text->data + text->length, s, n + 1);
+    text->length += n;
+}
+
+void fxi_text_pad(fx_text *text, int64_t spaces)
+{
+    if (spaces <= 0 || !reserve(text, (size_t)spaces))
+        return;
+    memset(text->data + text->length, ' ', (size_t)spaces);
+    text->length += (size_t)spaces;
+    text->data[text->length] = 0;
+}
+
+void fxi_text_cut(fx_text *text, size_t length)
+{
+    if (length >= text->length)
+        return;
+    text->length = length;
+    text->data[length] = 0;
+}
+
+void fxi_text_free(fx_text *text)
+{
+    fxi_free(text->data);
+    *text = (fx_text){0};
+}
+
+int64_t fxi_utf8_width(const char *s)
+{
+    int64_t width = 0;
+    for (; *s; s++)
+        width += ((unsigned char)*s & 0xC0) != 0x80;
+    return width;
+}
+
+int64_t fxi_text_width(const fx_text *text, size_t from)
+{
+    return from < text->length ? fxi_utf8_width(text->data + from) : 0;
+}

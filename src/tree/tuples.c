@@ -1,0 +1,157 @@
+/* tuples.c: tuples, named tuples, and access to the children of any object by number or name.
+ *
+ * A tuple is an object with one list. The children of an object are, in field order, its child
+ * fields and the items of its lists; a list without names names nothing. Numbers, flags and shared
+ * functions are no children. Children are borrowed: they live as long as the object does.
+ */
+#include "tuples.h"
+#include "object_types.h"
+
+#include <string.h>
+
+static const fx_field tuple_fields[] = {
+    {"items", offsetof(fx_tuple_object, items), FX_FIELD_LIST, false}};
+static fx_tuple_object tuple_error;
+const fx_type fxi_tuple_type = {.fxi_size = sizeof(fx_type),
+                                .name = "Tuple",
+                                .size = sizeof(fx_tuple_object),
+                                .fields = tuple_fields,
+                                .nfields = 1,
+                                .error = &tuple_error,
+                                .flags = FX_TYPE_TUPLE};
+
+/* ---- making them
+ * ----------------------------------------------------------------------------------- */
+
+static void *make(const char *op, int n, char **names, void *const *items)
+{
+    if (n < 0 || (n > 0 && !items)) {
+        fx_fail(FX_STATUS_ARGUMENT, op, "got %d items", n);
+        return fxi_error_object(&fxi_tuple_type);
+    }
+    const fx_tuple_object init = {
+        .items = {.n = n, .items = (void **)(uintptr_t)items, .names = names}};
+    return fxi_new(&fxi_tuple_type, &init);
+}
+
+void *fxi_tuple(int n, void *const *items)
+{
+    return make("tuple", n, NULL, items);
+}
+
+void *fxi_named_tuple(int n, const char *const *names, void *const *items)
+{
+    for (int i = 0; i < n; i++) {
+        bool bad = !names || !names[i] || !names[i][0];
+        for (int j = 0; j < i && !bad; j++)
+            bad = strcmp(names[i], names[j]) == 0;
+        if (!bad)
+            continue;
+        fx_fail(FX_STATUS_ARGUMENT, "named_tuple", "name %d, \"%s\", is empty or there before", i,
+                names && names[i] ? names[i] : "");
+        return fxi_error_object(&fxi_tuple_type);
+    }
+    return make("named_tuple", n, (char **)(uintptr_t)names, items);
+}
+
+void *fxi_named_pairs(int n, const void *const *names_and_objects)
+{
+    if (n < 0 || n % 2 != 0) {
+        fx_fail(FX_STATUS_ARGUMENT, "named_tuple",
+                "names and objects must alternate; got %d arguments", n);
+        return fxi_error_object(&fxi_tuple_type);
+    }
+    const size_t count = (size_t)n / 2;
+    void **both = fxi_calloc(2 * count + 1, sizeof *both);
+    if (!both) {
+        fx_fail(FX_STATUS_MEMORY, "named_tuple", "no memory for %zu names", count);
+        return fxi_error_object(&fxi_tuple_type);
+    }
+    for (size_t i = 0; i < count; i++) {
+        both[i] = (void *)(uintptr_t)names_and_objects[2 * i];
+        both[count + i] = (void *)(uintptr_t)names_and_objects[2 * i + 1];
+    }
+    void *t = fxi_named_tuple(n / 2, (const char *const *)both, both + count);
+    fxi_free(both);
+    return t;
+}
+
+/* ---- children
+ * -------------------------------------------------------------------------------------- */
+
+typedef struct child {
+    void *object;
+    const char *name;
+} child;
+
+static int64_t children_of(const void *object, const fx_field *f)
+{
+    if (f->kind == FX_FIELD_LIST)
+        return ((const fx_list *)fxi_field_at(object, f))->n;
+    return f->kind == FX_FIELD_CHILD;
+}
+
+int64_t fx_count(const void *container)
+{
+    const fx_type *type = fx_type_of(container);
+    int64_t n = 0;
+    for (int i = 0; type && i < type->nfields; i++)
+        n += children_of(container, &type->fields[i]);
+    return n;
+}
+
+static bool find(const void *object, int64_t index, child *out_child)
+{
+    const fx_type *type = fx_type_of(object);
+    for (int i = 0; type && index >= 0 && i < type->nfields; i++) {
+        const fx_field *f = &type->fields[i];
+        const int64_t n = children_of(object, f);
+        if (index >= n) {
+            index -= n;
+            continue;
+        }
+        const fx_list *list = f->kind == FX_FIELD_LIST ? fxi_field_at(object, f) : NULL;
+        const char *name = list ? (list->names ? list->names[index] : NULL) : f->name;
+        *out_child =
+            (child){list ? list->items[index] : fxi_field_child(object, f), name ? name : ""};
+        return true;
+    }
+    return false;
+}
+
+static const char *type_name(const void *object)
+{
+    const fx_type *type = fx_type_of(object);
+    return type ? type->name : "NULL";
+}
+
+void *fx_child(const void *object, int64_t i)
+{
+    child c;
+    if (find(object, i, &c))
+        return c.object;
+    if (object && fx_is_error(object))
+        return fx_error_array(fxi_object_status(object));
+    fx_fail(FX_STATUS_ARGUMENT, "child", "%s has %lld children, there is no number %lld",
+            type_name(object), (long long)fx_count(object), (long long)i);
+    return fx_error_array(FX_STATUS_ARGUMENT);
+}
+
+const char *fx_child_name(const void *object, int64_t i)
+{
+    child c;
+    return find(object, i, &c) ? c.name : "";
+}
+
+void *fx_child_named(const void *object, const char *name)
+{
+    child c;
+    for (int64_t i = 0; name && find(object, i, &c); i++)
+        if (strcmp(c.name, name) == 0)
+            return c.object;
+    if (object && fx_is_error(object))
+        return fx_error_array(fxi_object_status(object));
+    fx_fail(FX_STATUS_ARGUMENT, "child_named", "%s has no child named \"%s\"", type_name(object),
+            name ? name : "");
+    return fx_error_array(FX_STATUS_ARGUMENT);
+}

@@ -1,0 +1,9 @@
+/* tuples.h: the type of tuples and named tuples. Internal. */
+#ifndef CFLUX_TUPLES_H
+#define CFLUX_TUPLES_H
+
+#include <cflux/tree.h>
+
+extern const fx_type fxi_tuple_type;
+
+#endif

@@ -1,0 +1,151 @@
+/* conform_coverage.c: nothing is left out of the table.
+ *
+ * Every function of include/cflux/ops.h that returns an array must be named by a row (the header is
+ * read when the test runs, so that a new function fails here until it has a row), and every row of
+ * op.def, with every kind of reduction, convolution and pooling, must occur in a graph that a case
+ * or its gradient built.
+ */
+#include "conform.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node.h"
+
+enum { KINDS = 8, MOST_NODES = 4096 };
+static bool seen[FXI_OP_COUNT][KINDS];
+
+static int kind_of(const fxi_node *n)
+{
+    switch (n->op) {
+    case FXI_OP_REDUCE:
+    case FXI_OP_SCATTER:
+        return (int)n->attr.i[0];
+    case FXI_OP_CONV:
+        return n->attr.conv.kind;
+    case FXI_OP_POOL:
+        return n->attr.pool.kind;
+    default:
+        return 0;
+    }
+}
+
+void cf_mark_primitives(fx_array *x)
+{
+    static const fxi_node *stack[MOST_NODES], *done[MOST_NODES];
+    int depth = 0, count = 0;
+    if (fx_is_error(x))
+        return;
+    stack[depth++] = x->node;
+    while (depth > 0) {
+        const fxi_node *n = stack[--depth];
+        bool old = false;
+        for (int k = 0; k < count && !old; k++)
+            old = done[k] == n;
+        if (old || count == MOST_NODES)
+            continue;
+        done[count++] = n;
+        seen[n->op][kind_of(n)] = true;
+        for (int k = 0; k < n->nin && !n->history_cut && depth < MOST_NODES; k++)
+            if (n->in[k])
+                stack[depth++] = n->in[k];
+    }
+}
+
+static const char *const op_names[FXI_OP_COUNT] = {
+#define OP(NAME, name, inputs, cls) name,
+#include "op.def"
+};
+
+static int check_primitives(void)
+{
+    int missing = 0;
+    const int kinds[FXI_OP_COUNT] = {
+        [FXI_OP_REDUCE] = 4, [FXI_OP_SCATTER] = 4, [FXI_OP_CONV] = 3, [FXI_OP_POOL] = 5};
+    for (int op = FXI_OP_CONST + 1; op < FXI_OP_COUNT; op++)
+        for (int k = 0; k < (kinds[op] ? kinds[op] : 1); k++)
+            if (!seen[op][k]) {
+                printf("FAIL coverage: no case reaches the primitive %s, kind %d\n", op_names[op],
+                       k);
+                missing++;
+            }
+    return missing;
+}
+
+static bool listed(const char *list, const char *name)
+{
+    const size_t n = strlen(name);
+    for (const char *at = strstr(list, name); at; at = strstr(at + 1, name))
+        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
+            return true;
+    return false;
+}
+
+static bool has_row(const char *function)
+{
+    char own[96];
+    for (const cf_row *const *t = cf_tables; *t; t++)
+        for (const cf_row *row = *t; row->name; row++) {
+            snprintf(own, sizeof own, "fx_%s", row->name);
+            if (listed(row->covers ? row->covers : own, function))
+                return true;
+        }
+    return false;
+}
+
+/* The public name: fxi_add is behind fx_add, fxi_any_true behind fx_any. */
+static void public_name(const char *start, char *out, size_t size)
+{
+    size_t n = 0;
+    start += strncmp(start, "fxi_", 4) == 0 ? 4 : 3;
+    while (isalnum((unsigned char)start[n]) || start[n] == '_')
+        n++;
+    if (n > 5 && strncmp(start + n - 5, "_true", 5) == 0)
+        n -= 5;
+    snprintf(out, size, "fx_%.*s", (int)n, start);
+}
+
+/* The tests run in the root of the source tree; by hand the header is found from this file. */
+static FILE *open_header(void)
+{
+    char path[1024];
+    FILE *f = fopen("include/cflux/ops.h", "r");
+    if (f)
+        return f;
+    snprintf(path, sizeof path, "%s", __FILE__);
+    char *slash = strstr(path, "tests/conform/");
+    if (slash)
+        snprintf(slash, sizeof path - (size_t)(slash - path), "include/cflux/ops.h");
+    return slash ? fopen(path, "r") : NULL;
+}
+
+static int check_functions(void)
+{
+    char line[1024], name[96];
+    int missing = 0, functions = 0;
+    FILE *f = open_header();
+    while (f && fgets(line, sizeof line, f)) {
+        static const char mark[] = "FX_API fx_array *";
+        if (strncmp(line, mark, sizeof mark - 1) != 0)
+            continue;
+        public_name(line + sizeof mark - 1, name, sizeof name);
+        functions++;
+        if (has_row(name))
+            continue;
+        printf("FAIL coverage: %s of ops.h has no row in the table\n", name);
+        missing++;
+    }
+    if (f)
+        fclose(f);
+    if (functions < 130) {
+        printf("FAIL coverage: found %d functions in ops.h, expected at least 130\n", functions);
+        missing++;
+    }
+    return missing;
+}
+
+int cf_check_coverage(bool everything_ran)
+{
+    return check_functions() + (everything_ran ? check_primitives() : 0);
+}

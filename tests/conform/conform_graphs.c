@@ -1,0 +1,325 @@
+/* conform_graphs.c: random expression graphs must agree with ref, in value and in gradient.
+ *
+ * A seed fixes a graph of at most 40 nodes: elementwise operations with broadcasting, views of
+ * views, reductions, products, joins and indexing, each taking any earlier node. Choices depend on
+ * the seed and on shapes only, so the same graph is built on the device and on ref. Growing results
+ * pass through a tanh: values stay near 1 and errors do not build up. Float64 graphs are compared
+ * closely; every fourth seed also runs in Float32, where sums of errors over 40 nodes are allowed
+ * for.
+ */
+#include "conform.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAVES = 4, MOST = 40, MOST_ELEMENTS = 240 };
+
+typedef struct graph {
+    uint64_t state;
+    fx_device *device;
+    fx_array *node[MOST];
+    int n;
+} graph;
+
+/* splitmix64 (Steele, Lea, Flood, 2014). */
+static uint64_t next(graph *g)
+{
+    uint64_t z = g->state += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+static int below(graph *g, int n)
+{
+    return (int)(next(g) % (uint64_t)n);
+}
+static fx_array *pick(graph *g)
+{
+    return g->node[below(g, g->n)];
+}
+static fx_array *tame(fx_array *x)
+{
+    return fx_mul(fx_tanh(x), 1.5);
+}
+
+static int axis_of(graph *g, fx_array *x)
+{
+    return fx_ndims(x) ? below(g, fx_ndims(x)) : 0;
+}
+
+/* ---- the operations: each returns a new node, or NULL when it does not fit what was picked
+ * -------- */
+static fx_array *unary(graph *g)
+{
+    static fx_array *(*const functions[])(fx_array *) = {
+        fx_tanh, fx_sigmoid, fx_sin, fx_cos,      fx_softplus, fx_gelu, fx_swish,
+        fx_relu, fx_abs,     fx_elu, fx_softsign, fx_neg,      fx_erf,  fx_leakyrelu};
+    fx_array *x = pick(g);
+    return functions[below(g, (int)(sizeof functions / sizeof *functions))](x);
+}
+
+static bool broadcasts(fx_array *a, fx_array *b)
+{
+    const int most = fx_ndims(a) > fx_ndims(b) ? fx_ndims(a) : fx_ndims(b);
+    for (int k = 0; k < most; k++)
+        if (fx_size(a, k) != fx_size(b, k) && fx_size(a, k) != 1 && fx_size(b, k) != 1)
+            return false;
+    return true;
+}
+
+static fx_array *binary(graph *g)
+{
+    fx_array *a = pick(g), *b = pick(g);
+    if (!broadcasts(a, b))
+        b = fx_mean(b);
+    switch (below(g, 7)) {
+    case 0:
+        return fx_add(a, b);
+    case 1:
+        return fx_sub(a, b);
+    case 2:
+        return tame(fx_mul(a, b));
+    case 3:
+        return fx_max(a, fx_mul(0.7, b));
+    case 4:
+        return fx_min(a, fx_add(0.1, b));
+    case 5:
+        return tame(fx_div(a, fx_add(fx_square(b), 0.5)));
+    default:
+        return fx_where(fx_gt(a, fx_mul(0.3, b)), a, fx_sin(b));
+    }
+}
+
+static fx_array *scalar_forms(graph *g)
+{
+    fx_array *x = pick(g);
+    const double number = 0.25 + 0.125 * below(g, 9);
+    switch (below(g, 5)) {
+    case 0:
+        return fx_mul(x, number);
+    case 1:
+        return fx_sub(number, x);
+    case 2:
+        return tame(fx_pow(x, 1 + below(g, 3)));
+    case 3:
+        return fx_sqrt(fx_add(fx_square(x), number));
+    default:
+        return fx_log(fx_add(fx_exp(fx_mul(x, 0.5)), number));
+    }
+}
+
+static fx_array *product(graph *g)
+{
+    fx_array *a = pick(g), *b = pick(g);
+    if (fx_ndims(a) != 2 || fx_ndims(b) != 2)
+        return NULL;
+    if (fx_size(a, 1) != fx_size(b, 0))
+        b = fx_size(a, 1) == fx_size(b, 1) ? fx_transpose(b) : fx_transpose(a);
+    return tame(fx_matmul(a, b));
+}
+
+static fx_array *reshaped(graph *g, fx_array *x)
+{
+    const int64_t n = fx_length(x), r = 1 + below(g, 6);
+    if (n % r != 0)
+        return fx_vec(x);
+    return n % (2 * r) == 0 && below(g, 2) ? fx_reshape(x, r, 2, -1) : fx_reshape(x, r, -1);
+}
+
+static fx_array *view(graph *g)
+{
+    fx_array *x = pick(g);
+    const int axis = axis_of(g, x);
+    const int64_t n = fx_size(x, axis);
+    if (fx_ndims(x) == 0)
+        return fx_reshape(x, 1, 1);
+    switch (below(g, 6)) {
+    case 0:
+        return fx_ndims(x) >= 2 ? fx_transpose(x) : fx_unsqueeze(x, 0);
+    case 1:
+        return reshaped(g, x);
+    case 2:
+        return fx_slice(x, axis, n / 3, n);
+    case 3:
+        return fx_slice_step(x, axis, n - 1, -1, n);
+    case 4:
+        return fx_slice_step(x, axis, 0, 2, (n + 1) / 2);
+    default:
+        return fx_ndims(x) == 3 ? fx_permute(x, 2, 0, 1) : fx_unsqueeze(x, 1);
+    }
+}
+
+static fx_array *reduction(graph *g)
+{
+    fx_array *x = pick(g);
+    if (fx_ndims(x) == 0)
+        return NULL;
+    const int axis = axis_of(g, x);
+    const unsigned mask = FX_AXIS(axis);
+    switch (below(g, 8)) {
+    case 0:
+        return tame(fx_sum(x, .dims = mask));
+    case 1:
+        return fx_mean(x, .dims = mask, .drop = true);
+    case 2:
+        return fx_maximum(x, .dims = mask);
+    case 3:
+        return fx_minimum(x, .dims = mask);
+    case 4:
+        return fx_softmax(x, .dims = mask);
+    case 5:
+        return tame(fx_cumsum(x, axis));
+    case 6:
+        return fx_logsumexp(x, .dims = mask);
+    default:
+        return fx_sqrt(fx_add(fx_var(x, .dims = mask, .uncorrected = true), 0.1));
+    }
+}
+
+static fx_array *joined(graph *g)
+{
+    fx_array *x = pick(g);
+    if (fx_ndims(x) == 0)
+        return fx_stack(0, x, x);
+    const int axis = axis_of(g, x);
+    switch (below(g, 4)) {
+    case 0:
+        return fx_concat(axis, x, fx_sin(x));
+    case 1:
+        return fx_pad(x, axis, 1, 2, 0.5);
+    case 2:
+        return fx_repeat_inner(x, axis, 2);
+    default:
+        return fx_ndims(x) < 3 ? fx_stack(axis, x, fx_neg(x)) : NULL;
+    }
+}
+
+static fx_array *indexed(graph *g)
+{
+    fx_array *x = pick(g);
+    if (fx_ndims(x) == 0)
+        return NULL;
+    const int axis = axis_of(g, x);
+    const int64_t n = fx_size(x, axis), count = 4;
+    int64_t idx[4];
+    for (int k = 0; k < count; k++)
+        idx[k] = below(g, (int)n);
+    fx_array *at = fx_array_to(g->device, fxi_from(FX_DTYPE_I64, idx, 1, &count));
+    fx_array *y = fx_gather(x, at, axis);
+    return below(g, 2) ? y : tame(fx_scatter(FX_REDUCE_SUM, y, at, axis, n));
+}
+
+typedef fx_array *(*operation)(graph *g);
+/* Repeated entries are weights. */
+static const operation operations[] = {unary,  unary,        unary,     binary, binary,
+                                       binary, scalar_forms, product,   view,   view,
+                                       view,   reduction,    reduction, joined, indexed};
+
+static fx_array *leaf(graph *g, fx_dtype dtype, int k)
+{
+    static const int64_t sizes[LEAVES][2] = {{4, 5}, {5, 4}, {1, 5}, {4, 1}};
+    double v[20];
+    for (int i = 0; i < 20; i++)
+        v[i] = (double)((float)(next(g) >> 40) * 0x1p-23f - 1);
+    fx_array *x = fxi_from(FX_DTYPE_F64, v, 2, sizes[k]);
+    x = fx_array_to(g->device, dtype == FX_DTYPE_F64 ? x : fx_cast(x, dtype));
+    return x;
+}
+
+/* The nodes of a seed; the last ones are summed into the loss. */
+static fx_array *grow(graph *g, uint64_t seed, fx_dtype dtype, fx_device *device)
+{
+    g->state = seed * 0x9E3779B97F4A7C15u + 1;
+    g->device = device;
+    for (g->n = 0; g->n < LEAVES; g->n++)
+        g->node[g->n] = leaf(g, dtype, g->n);
+    const int target = 10 + below(g, MOST - 10 + 1);
+    for (int tries = 0; g->n < target && tries < 8 * MOST; tries++) {
+        fx_array *y = operations[below(g, (int)(sizeof operations / sizeof *operations))](g);
+        if (!y || (!fx_is_error(y) && (fx_length(y) > MOST_ELEMENTS || fx_ndims(y) > 4)))
+            continue;
+        if (fx_is_error(y))
+            return y;
+        g->node[g->n++] = y;
+    }
+    fx_array *loss = fx_mean(g->node[g->n - 1]);
+    for (int k = 2; k <= 4; k++)
+        loss = fx_add(loss, fx_mul(1.0 / k, fx_mean(fx_mul(g->node[g->n - k], g->node[g->n - k]))));
+    return loss;
+}
+
+/* Results: the loss, the last node, the gradient of every leaf. */
+enum { RESULTS = 2 + LEAVES };
+
+static bool run_graph(uint64_t seed, fx_dtype dtype, fx_device *device, cf_result *r)
+{
+    FX_SCOPE;
+    graph g;
+    fx_array *gradient[LEAVES];
+    fx_array *loss = grow(&g, seed, dtype, device);
+    if (fx_is_error(loss) || fx_gradient_of(loss, g.node, LEAVES, gradient) != FX_OK)
+        return false;
+    bool ok = cf_read(loss, &r[0]) && cf_read(g.node[g.n - 1], &r[1]);
+    for (int k = 0; k < LEAVES && ok; k++)
+        ok = cf_read(gradient[k], &r[2 + k]);
+    return ok;
+}
+
+static bool agrees(const cf_result *got, const cf_result *want, double limit, char *why,
+                   size_t size)
+{
+    double error = 0, scale = 0;
+    if (got->n != want->n) {
+        snprintf(why, size, "%lld elements, ref has %lld", (long long)got->n, (long long)want->n);
+        return false;
+    }
+    for (int64_t i = 0; i < got->n; i++) {
+        const double d = got->real[i] - want->real[i];
+        error += d * d;
+        scale += want->real[i] * want->real[i];
+    }
+    /* The small constant is for gradients that vanish up to rounding. */
+    if (error <= limit * (scale + 1e-4 * (double)got->n))
+        return true;
+    snprintf(why, size, "squared error %.3g of %.3g", error, scale);
+    return false;
+}
+
+static cf_outcome compare_graph(const cf_options *o, uint64_t seed, fx_dtype dtype, char *why,
+                                size_t size)
+{
+    static const char *const names[RESULTS] = {"loss",       "last node",  "gradient 0",
+                                               "gradient 1", "gradient 2", "gradient 3"};
+    cf_result got[RESULTS] = {0}, want[RESULTS] = {0};
+    cf_outcome outcome = CF_PASS;
+    if (!run_graph(seed, FX_DTYPE_F64, cf_ref_device(), want) ||
+        !run_graph(seed, dtype, o->device, got))
+        outcome = cf_error_outcome(why, size);
+    for (int k = 0; k < RESULTS && outcome == CF_PASS; k++) {
+        char text[200];
+        if (agrees(&got[k], &want[k], dtype == FX_DTYPE_F64 ? 1e-20 : 1e-8, text, sizeof text))
+            continue;
+        snprintf(why, size, "%s: %s", names[k], text);
+        outcome = CF_FAIL;
+    }
+    for (int k = 0; k < RESULTS; k++) {
+        cf_free_result(&got[k]);
+        cf_free_result(&want[k]);
+    }
+    return outcome;
+}
+
+void cf_random_graphs(const cf_options *o, cf_tally *t)
+{
+    const int most = o->full ? 2400 : 300;
+    for (int seed = 0; seed < most; seed++)
+        for (int narrow = 0; narrow <= (seed % 4 == 0); narrow++) {
+            const fx_dtype dtype = narrow ? FX_DTYPE_F32 : FX_DTYPE_F64;
+            char name[CF_NAME], why[512] = "";
+            snprintf(name, sizeof name, "conform/random.%s.seed%d@%s", cf_type_names[dtype], seed,
+                     o->device_name);
+            if (cf_selected(o, name))
+                cf_count(o, t, name, compare_graph(o, (uint64_t)seed, dtype, why, sizeof why), why);
+        }
+}

@@ -1,0 +1,217 @@
+/* conform_main.c: expands the table into cases, runs them, counts.
+ *
+ *   conform_runner [--mode test|grad|random|perf|support] [--device CPU] [--full] [-v] [filter…]
+ *
+ * Without a mode test, grad and random run. A filter is a part of a name, or a full name with its
+ * device, which then is the device. The quick run takes every operation, type, mode and variant,
+ * but not every combination; --full takes all of them. A run fails when a case fails, when a case
+ * that a backend declared as missing passes, when no kernel ran, when fewer cases ran than are
+ * known to exist (a table that silently lost its rows), and when an operation has no row.
+ */
+#include "conform.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct mode {
+    const char *name, *suffix;
+    cf_mode_fn run; /* NULL: not over the table */
+    int least, least_full;
+} mode;
+static const mode modes[] = {
+    {"test", "", cf_run_test, 5000, 35000},
+    {"grad", ".grad", cf_run_grad, 1500, 7000},
+    {"grad", ".second", cf_run_second, 250, 1800},
+    {"random", "", NULL, 300, 2500},
+};
+
+bool cf_selected(const cf_options *o, const char *name)
+{
+    for (int k = 0; k < o->nfilters; k++)
+        if (strchr(o->filters[k], '@') ? strcmp(o->filters[k], name) == 0
+                                       : strstr(name, o->filters[k]) != NULL)
+            return true;
+    return o->nfilters == 0;
+}
+
+void cf_count(const cf_options *o, cf_tally *t, const char *name, cf_outcome outcome,
+              const char *why)
+{
+    const cf_declaration *d = cf_declared(o->device_name, name);
+    if (outcome == CF_SKIP) {
+        t->skipped++;
+    } else if (d && outcome == (d->xfail ? CF_FAIL : CF_UNSUPPORTED)) {
+        *(d->xfail ? &t->xfail : &t->unsupported) += 1;
+    } else if (outcome == CF_PASS && !d) {
+        t->passed++;
+        if (o->verbose)
+            printf("ok   %s\n", name);
+    } else {
+        t->failed++;
+        printf("FAIL %s: %s\n", name, outcome == CF_PASS ? "passes, but is declared:" : why);
+        if (outcome == CF_PASS)
+            printf("     %s\n", d->reason);
+    }
+    fflush(stdout);
+}
+
+/* Which combinations a quick run takes; `nth` counts the row's shapes. */
+static bool chosen(const cf_options *o, const mode *m, const cf_case *c, int nth)
+{
+    const bool main_type = c->dtype == FX_DTYPE_F32 || c->dtype == FX_DTYPE_F64;
+    if (m->run != cf_run_test && (!main_type || (c->row->flags & CF_NO_GRAD) ||
+                                  c->variant == CF_SPECIAL || c->variant == CF_UNALIGNED))
+        return false;
+    if (m->run == cf_run_second && ((c->row->flags & CF_NO_SECOND) || c->dtype != FX_DTYPE_F64))
+        return false;
+    if ((c->variant == CF_SPECIAL && (c->row->flags & CF_NO_SPECIAL)) ||
+        (c->variant == CF_BROADCAST && (c->row->flags & CF_NO_BROADCAST)))
+        return false;
+    if (o->full)
+        return true;
+    if (c->shape.full_only)
+        return false;
+    if (m->run == cf_run_test && c->dtype == FX_DTYPE_F32)
+        return c->variant == CF_PLAIN || nth < 2;
+    if (c->dtype == FX_DTYPE_F64 && m->run != cf_run_second)
+        return c->variant == CF_PLAIN || (c->variant == CF_STRIDED && nth < 2) || nth == 0;
+    return c->variant == CF_PLAIN ? nth < 3 : nth == 0;
+}
+
+static void run_case(const cf_options *o, const mode *m, cf_case *c, cf_tally *t)
+{
+    char name[CF_NAME + 40], why[512] = "";
+    const bool plain = c->variant == CF_PLAIN;
+    snprintf(c->name, sizeof c->name, "conform/%s.%s.%s%s%s", c->row->name, cf_type_names[c->dtype],
+             c->shape.name, plain ? "" : ".", plain ? "" : cf_variant_names[c->variant]);
+    snprintf(name, sizeof name, "%s%s@%s", c->name, m->suffix, o->device_name);
+    if (!cf_selected(o, name))
+        return;
+    const cf_outcome outcome = m->run(o, c, why, sizeof why);
+    if (outcome == CF_PASS && fx_error_status() != FX_OK) {
+        cf_error_outcome(why, sizeof why);
+        cf_count(o, t, name, CF_FAIL, why);
+        return;
+    }
+    cf_count(o, t, name, outcome, why);
+}
+
+static void run_row(const cf_options *o, const mode *m, const cf_row *row, cf_tally *t)
+{
+    for (int type = 0; type < FX_DTYPE_COUNT; type++)
+        for (int s = 0; row->shapes[s] && (row->types & 1u << type); s++)
+            for (int v = 0; v < CF_VARIANTS; v++) {
+                cf_case c = {.row = row, .dtype = (fx_dtype)type, .variant = (cf_variant)v};
+                if (!cf_parse_shape(row->shapes[s], &c.shape) || c.shape.nin != row->nin) {
+                    cf_count(o, t, row->shapes[s], CF_FAIL, "malformed shape in the table");
+                    return;
+                }
+                if (chosen(o, m, &c, s))
+                    run_case(o, m, &c, t);
+            }
+}
+
+static cf_tally run_mode(const cf_options *o, const mode *m)
+{
+    cf_tally t = {0};
+    if (!m->run)
+        cf_random_graphs(o, &t);
+    else
+        for (const cf_row *const *table = cf_tables; *table; table++)
+            for (const cf_row *row = *table; row->name; row++)
+                run_row(o, m, row, &t);
+    const int least = o->full ? m->least_full : m->least;
+    if (o->nfilters == 0 && t.passed + t.xfail + t.unsupported + t.failed < least) {
+        printf("FAIL %s%s ran %d cases, at least %d exist\n", m->name, m->suffix, t.passed, least);
+        t.failed++;
+    }
+    printf("%s%s on %s: %d passed, %d failed, %d unsupported, %d known failures, %d skipped\n",
+           m->name, m->suffix, o->device_name, t.passed, t.failed, t.unsupported, t.xfail,
+           t.skipped);
+    return t;
+}
+
+static int run_tables(const cf_options *o, const char *only)
+{
+    int passed = 0, failed = 0;
+    const uint64_t before = fx_stats().steps_run;
+    for (size_t k = 0; k < sizeof modes / sizeof *modes; k++) {
+        if (only && strcmp(only, modes[k].name) != 0)
+            continue;
+        const cf_tally t = run_mode(o, &modes[k]);
+        passed += t.passed;
+        failed += t.failed;
+    }
+    if (o->nfilters == 0)
+        failed += cf_check_coverage(!only);
+    if (passed + failed == 0) {
+        printf("FAIL no case has such a name\n");
+        failed++;
+    }
+    if (fx_stats().steps_run == before) {
+        printf("FAIL no kernel ran\n");
+        failed++;
+    }
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed ? 1 : 0;
+}
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: conform_runner [--mode test|grad|random|perf|support] [--device NAME] "
+                    "[--full] [-v] [filter...]\n");
+    return 2;
+}
+
+/* "CUDA:1" → device 1 of CUDA. */
+static bool find_device(cf_options *o)
+{
+    static char backend[40];
+    int id = 0;
+    snprintf(backend, sizeof backend, "%s", o->device_name);
+    char *colon = strchr(backend, ':');
+    if (colon) {
+        *colon = '\0';
+        id = atoi(colon + 1);
+    }
+    if (strcmp(backend, "CPU") != 0 && strcmp(backend, "ref") != 0)
+        fx_use(backend);
+    o->device = fx_device_get(backend, id);
+    return fx_error_print(stderr) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    cf_options o = {.device_name = "CPU"};
+    const char *only = NULL;
+    const char *filters[64];
+    for (int k = 1; k < argc; k++) {
+        const bool more = k + 1 < argc;
+        if (strcmp(argv[k], "--mode") == 0 && more)
+            only = argv[++k];
+        else if (strcmp(argv[k], "--device") == 0 && more)
+            o.device_name = argv[++k];
+        else if (strcmp(argv[k], "--full") == 0)
+            o.full = true;
+        else if (strcmp(argv[k], "-v") == 0)
+            o.verbose = true;
+        else if (argv[k][0] != '-' && o.nfilters < 64)
+            filters[o.nfilters++] = argv[k];
+        else
+            return usage();
+    }
+    o.filters = filters;
+    for (int k = 0; k < o.nfilters; k++)
+        if (strchr(filters[k], '@')) {
+            o.device_name = strchr(filters[k], '@') + 1;
+            o.full = true; /* the name may be one of the full run's */
+        }
+    if (!find_device(&o))
+        return 1;
+    fx_message_set_hook(NULL, NULL);
+    if (only && strcmp(only, "perf") == 0)
+        return cf_perf(&o) ? 1 : 0;
+    if (only && strcmp(only, "support") == 0)
+        return cf_support(&o);
+    return run_tables(&o, only);
+}

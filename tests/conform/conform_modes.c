@@ -1,0 +1,388 @@
+/* conform_modes.c: what is done with one case: test, grad and second derivative, perf, support.
+ *
+ * test    the value on the device against ref in Float64.
+ * grad    of the loss Σ y·c, with fixed c, so that every element of y counts differently: ref's
+ *         Float64 gradient against central differences on ref, and the device's against ref's.
+ * second  the same for the loss Σ_k Σ g_k·c, g the gradients of the first loss: gradients of
+ * gradients.
+ *
+ * Where an operation is not differentiable at the point (a tie of a maximum), central differences
+ * mean nothing; the broadcast variant makes ties on purpose and is compared with ref's gradient
+ * only.
+ */
+#include "conform.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MAX_RESULTS = CF_MAX_IN };
+
+typedef struct inputs {
+    int n;
+    cf_values v[CF_MAX_IN];
+} inputs;
+
+static void free_inputs(inputs *in)
+{
+    for (int k = 0; k < in->n; k++)
+        cf_free_values(&in->v[k]);
+}
+
+static bool make_inputs(const cf_case *c, inputs *in)
+{
+    memset(in, 0, sizeof *in);
+    for (in->n = 0; in->n < c->row->nin; in->n++)
+        if (!cf_make_values(c, in->n, &in->v[in->n])) {
+            free_inputs(in);
+            return false;
+        }
+    return true;
+}
+
+/* Reals in Float64, unless the row says that its meaning depends on the type. */
+static fx_dtype ref_type(const cf_case *c, const cf_values *v)
+{
+    return cf_is_real(v->dtype) && !(c->row->flags & CF_SAME_TYPE) ? FX_DTYPE_F64 : v->dtype;
+}
+
+static void arrays(const cf_options *o, const cf_case *c, const inputs *in, bool on_ref,
+                   fx_array **x)
+{
+    for (int k = 0; k < in->n; k++)
+        x[k] = on_ref ? cf_ref_array(&in->v[k], ref_type(c, &in->v[k]))
+                      : cf_array(o->device, &in->v[k], c->variant);
+}
+
+cf_outcome cf_error_outcome(char *why, size_t size)
+{
+    const fx_error e = fx_error_take();
+    snprintf(why, size, "%s %s", fx_status_name(e.status), e.message);
+    return e.status == FX_STATUS_UNSUPPORTED ? CF_UNSUPPORTED : CF_FAIL;
+}
+
+/* Both sides begin with the same seed: random numbers agree. */
+static bool evaluate(const cf_options *o, const cf_case *c, const inputs *in, bool on_ref,
+                     cf_result *r)
+{
+    FX_SCOPE;
+    fx_array *x[CF_MAX_IN];
+    fx_seed(7);
+    arrays(o, c, in, on_ref, x);
+    fx_array *y = c->row->build(x, c->shape.param);
+    cf_mark_primitives(y);
+    return cf_read(y, r);
+}
+
+cf_outcome cf_run_test(const cf_options *o, const cf_case *c, char *why, size_t size)
+{
+    inputs in;
+    cf_result got = {0}, want = {0};
+    if (!make_inputs(c, &in)) {
+        snprintf(why, size, "out of memory");
+        return CF_FAIL;
+    }
+    cf_outcome outcome = CF_PASS;
+    if (!evaluate(o, c, &in, true, &want) || !evaluate(o, c, &in, false, &got))
+        outcome = cf_error_outcome(why, size);
+    else if (!cf_close(&got, &want, c->row->tolerance, why, size))
+        outcome = CF_FAIL;
+    cf_free_result(&got);
+    cf_free_result(&want);
+    free_inputs(&in);
+    return outcome;
+}
+
+/* ---- gradients
+ * -------------------------------------------------------------------------------------- */
+/* Σ y·c with c from a fixed sequence, on y's device and in y's type. */
+static fx_array *weighted_sum(fx_array *y, double seed)
+{
+    if (fx_is_error(y))
+        return y;
+    const int64_t n = fx_length(y);
+    int64_t dims[FX_MAX_DIMS];
+    for (int k = 0; k < fx_ndims(y); k++)
+        dims[k] = fx_size(y, k);
+    double *c = calloc((size_t)n + 1, sizeof *c);
+    if (!c)
+        return fx_error_array(FX_STATUS_MEMORY);
+    for (int64_t i = 0; i < n; i++) {
+        const double u = (double)(i + 1) * 0.7548776662466927 + seed;
+        c[i] = (double)(float)(0.5 + u - floor(u)); /* the same number in Float32 */
+    }
+    fx_array *weights = fx_cast(fxi_from(FX_DTYPE_F64, c, fx_ndims(y), dims), fx_eltype(y));
+    free(c);
+    return fx_sum(fx_mul(y, fx_array_to(fx_array_device(y), weights)));
+}
+
+static int real_inputs(const inputs *in, fx_array *const *x, fx_array **wrt)
+{
+    int n = 0;
+    for (int k = 0; k < in->n; k++)
+        if (cf_is_real(in->v[k].dtype))
+            wrt[n++] = x[k];
+    return n;
+}
+
+/* The function that is differentiated: order 1 the loss, order 2 a weighted sum of its gradients.
+ */
+static fx_array *objective(const cf_case *c, const inputs *in, fx_array *const *x, int order)
+{
+    fx_array *loss = weighted_sum(c->row->build(x, c->shape.param), 0.13);
+    if (order == 1 || fx_is_error(loss))
+        return loss;
+    fx_array *wrt[CF_MAX_IN], *g[CF_MAX_IN];
+    const int n = real_inputs(in, x, wrt);
+    if (fx_gradient_of(loss, wrt, n, g) != FX_OK)
+        return fx_error_array(fx_error_status());
+    fx_array *sum = weighted_sum(g[0], 0.41);
+    for (int k = 1; k < n; k++)
+        sum = fx_add(sum, weighted_sum(g[k], 0.41 + 0.2 * k));
+    return sum;
+}
+
+static bool gradients(const cf_options *o, const cf_case *c, const inputs *in, int order,
+                      bool on_ref, cf_result *r)
+{
+    FX_SCOPE;
+    fx_array *x[CF_MAX_IN], *wrt[CF_MAX_IN], *g[CF_MAX_IN];
+    arrays(o, c, in, on_ref, x);
+    fx_array *f = objective(c, in, x, order);
+    const int n = real_inputs(in, x, wrt);
+    if (fx_is_error(f) || fx_gradient_of(f, wrt, n, g) != FX_OK)
+        return false;
+    for (int k = 0; k < n; k++) {
+        cf_mark_primitives(g[k]);
+        if (!cf_read(g[k], &r[k]))
+            return false;
+    }
+    return true;
+}
+
+static double objective_value(const cf_options *o, const cf_case *c, const inputs *in, int order)
+{
+    FX_SCOPE;
+    fx_array *x[CF_MAX_IN];
+    arrays(o, c, in, true, x);
+    return fx_item(objective(c, in, x, order));
+}
+
+/* Central difference of fourth order: error h⁴·f⁽⁵⁾/30 and about 1e-16/h of rounding. */
+static double difference(const cf_options *o, const cf_case *c, inputs *in, int order, double *at,
+                         double h)
+{
+    const double x = *at;
+    double f[4];
+    static const double where[4] = {-2, -1, 1, 2};
+    for (int k = 0; k < 4; k++) {
+        *at = x + where[k] * h;
+        f[k] = objective_value(o, c, in, order);
+    }
+    *at = x;
+    return (8 * (f[2] - f[1]) - (f[3] - f[0])) / (12 * h);
+}
+
+static double largest(const cf_result *r)
+{
+    double m = 0;
+    for (int64_t i = 0; i < r->n; i++)
+        m = fmax(m, fabs(r->real[i]));
+    return m;
+}
+
+/* One element. A kink or jump between the four points spoils a difference: then closer ones decide.
+ */
+static bool check_difference(const cf_options *o, const cf_case *c, inputs *in, int order,
+                             double *at, double got, double scale, double *out_want)
+{
+    static const double steps[] = {2e-4, 1e-5};
+    for (int k = 0; k < 2; k++) {
+        *out_want = difference(o, c, in, order, at, steps[k] * fmax(1, fabs(*at)));
+        if (fabs(got - *out_want) <= 2e-8 * (1 + fabs(*out_want) + scale))
+            return true;
+    }
+    return false;
+}
+
+/* Some elements of every real input, spread over it. */
+static bool check_differences(const cf_options *o, const cf_case *c, inputs *in, int order,
+                              const cf_result *g, char *why, size_t size)
+{
+    const int64_t most = o->full ? 12 : 4;
+    for (int k = 0, slot = 0; k < in->n; k++) {
+        cf_values *v = &in->v[k];
+        if (!cf_is_real(v->dtype))
+            continue;
+        const int64_t tries = v->n < most ? v->n : most;
+        for (int64_t t = 0; t < tries; t++) {
+            const int64_t i = t * v->n / tries;
+            const double got = g[slot].real[i];
+            double want;
+            if (check_difference(o, c, in, order, &v->real[i], got, largest(&g[slot]), &want))
+                continue;
+            snprintf(why, size,
+                     "ref's gradient by input %d, element %lld is %.12g, differences give %.12g", k,
+                     (long long)i, got, want);
+            return false;
+        }
+        slot++;
+    }
+    return true;
+}
+
+/* Gradients of pointwise operations are held to the same pointwise limits, all others to the
+ * squared error: they contain sums. A gradient of exact operations is one of sums, too. */
+static cf_tolerance gradient_tolerance(const cf_case *c)
+{
+    return c->row->tolerance == CF_POINT ? CF_POINT : CF_NMSE;
+}
+
+static cf_outcome run_gradient(const cf_options *o, const cf_case *c, int order, char *why,
+                               size_t size)
+{
+    inputs in;
+    cf_result got[MAX_RESULTS] = {0}, want[MAX_RESULTS] = {0};
+    if (!make_inputs(c, &in)) {
+        snprintf(why, size, "out of memory");
+        return CF_FAIL;
+    }
+    cf_outcome outcome = CF_PASS;
+    if (!gradients(o, c, &in, order, true, want) || !gradients(o, c, &in, order, false, got))
+        outcome = cf_error_outcome(why, size);
+    for (int k = 0; k < MAX_RESULTS && outcome == CF_PASS; k++)
+        if (want[k].real && !cf_close(&got[k], &want[k], gradient_tolerance(c), why, size))
+            outcome = CF_FAIL;
+    if (outcome == CF_PASS && c->variant == CF_PLAIN && c->dtype == FX_DTYPE_F64 &&
+        !check_differences(o, c, &in, order, want, why, size))
+        outcome = CF_FAIL;
+    for (int k = 0; k < MAX_RESULTS; k++) {
+        cf_free_result(&got[k]);
+        cf_free_result(&want[k]);
+    }
+    free_inputs(&in);
+    return outcome;
+}
+
+cf_outcome cf_run_grad(const cf_options *o, const cf_case *c, char *why, size_t size)
+{
+    return run_gradient(o, c, 1, why, size);
+}
+
+cf_outcome cf_run_second(const cf_options *o, const cf_case *c, char *why, size_t size)
+{
+    return run_gradient(o, c, 2, why, size);
+}
+
+/* ---- perf
+ * ------------------------------------------------------------------------------------------- */
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool once(const cf_case *c, fx_array *const *x)
+{
+    FX_SCOPE;
+    return fx_eval(c->row->build(x, c->shape.param)) == FX_OK;
+}
+
+static bool time_case(const cf_options *o, const cf_case *c, const inputs *in, double *per_call,
+                      double *bytes)
+{
+    FX_SCOPE;
+    fx_array *x[CF_MAX_IN];
+    arrays(o, c, in, false, x);
+    for (int k = 0; k < in->n; k++)
+        if (fx_eval(x[k]) != FX_OK)
+            return false;
+    if (!once(c, x))
+        return false;
+    const uint64_t moved = fx_stats().bytes_moved;
+    const double start = seconds();
+    int calls = 0;
+    do {
+        if (!once(c, x))
+            return false;
+        calls++;
+    } while (calls < 3 || (seconds() - start < 0.2 && calls < 1000));
+    *per_call = (seconds() - start) / calls;
+    *bytes = (double)(fx_stats().bytes_moved - moved) / calls;
+    return true;
+}
+
+int cf_perf(const cf_options *o)
+{
+    printf("%-52s %12s %10s\n", "case", "us/call", "GB/s");
+    int failures = 0;
+    for (const cf_row *const *t = cf_tables; *t; t++)
+        for (const cf_row *row = *t; row->name; row++) {
+            cf_case c = {.row = row, .dtype = FX_DTYPE_F32};
+            char name[CF_NAME + 40], why[512];
+            inputs in;
+            double per_call = 0, bytes = 0;
+            if (!row->perf || !(row->types & CF_T(F32)) || !cf_parse_shape(row->perf, &c.shape))
+                continue;
+            snprintf(name, sizeof name, "conform/%s.f32.%s@%s", row->name, c.shape.name,
+                     o->device_name);
+            if (!cf_selected(o, name) || !make_inputs(&c, &in))
+                continue;
+            if (time_case(o, &c, &in, &per_call, &bytes)) {
+                printf("%-52s %12.1f %10.2f\n", name, per_call * 1e6, bytes / per_call * 1e-9);
+            } else {
+                cf_error_outcome(why, sizeof why);
+                printf("%-52s %s\n", name, why);
+                failures++;
+            }
+            free_inputs(&in);
+        }
+    return failures;
+}
+
+/* ---- support
+ * ---------------------------------------------------------------------------------------- */
+static bool supported(const cf_options *o, const cf_row *row, fx_dtype t, char *why, size_t size)
+{
+    cf_case c = {.row = row, .dtype = t};
+    inputs in;
+    cf_result r = {0};
+    if (!cf_parse_shape(row->shapes[0], &c.shape) || !make_inputs(&c, &in)) {
+        snprintf(why, size, "no inputs");
+        return false;
+    }
+    const bool ok = evaluate(o, &c, &in, false, &r);
+    if (!ok)
+        cf_error_outcome(why, size);
+    cf_free_result(&r);
+    free_inputs(&in);
+    return ok;
+}
+
+/* A table of operation × element type; below it the reasons of what is not there. */
+int cf_support(const cf_options *o)
+{
+    printf("%-22s", o->device_name);
+    for (int t = 0; t < FX_DTYPE_COUNT; t++)
+        printf("%6s", cf_type_names[t]);
+    printf("\n");
+    for (const cf_row *const *table = cf_tables; *table; table++)
+        for (const cf_row *row = *table; row->name; row++) {
+            char why[FX_DTYPE_COUNT][512];
+            bool ok[FX_DTYPE_COUNT];
+            if (!cf_selected(o, row->name))
+                continue;
+            printf("%-22s", row->name);
+            for (int t = 0; t < FX_DTYPE_COUNT; t++) {
+                ok[t] = supported(o, row, (fx_dtype)t, why[t], sizeof why[t]);
+                printf("%6s", ok[t] ? "yes" : row->types & 1u << t ? "MISS" : "-");
+            }
+            printf("\n");
+            for (int t = 0; t < FX_DTYPE_COUNT; t++)
+                if (!ok[t] && (o->verbose || row->types & 1u << t))
+                    printf("    %s: %s\n", cf_type_names[t], why[t]);
+        }
+    return 0;
+}

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Compiles and runs every C block of README.md and docs/, so that no page promises what is not so.
+
+The info string of a block says what it is:
+
+  ```c                a whole program when it defines main; else statements, put into one
+  ```c decl           declarations at file level; they are also seen by the blocks after it on the page
+  ```c file=PATH      an excerpt: the text stands in that file of the tree, but for white space
+  ```text output      directly after a C block: what it prints; … stands for anything
+
+Programs are compiled with the strict warnings as errors, against a temporary installation of the
+built library (so the installation is tested too), and run in the root of the tree. A non-zero exit
+status, and "error" on stderr, fail. Too few blocks fail as well: a page that lost its programs must
+not pass.
+Usage: check_docs.py --build BUILD [--cc CC] [--flags FLAGS] [--root ROOT]
+"""
+import argparse
+import glob
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from typing import Optional
+
+LEAST_RUN, LEAST_EXCERPTS = 3, 3
+WARNINGS = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
+SECONDS = 60
+HEAD = "#include <cflux.h>\n#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
+
+
+@dataclass
+class Block:
+    info: str
+    text: str
+    line: int
+    output: Optional[str] = None
+
+
+def blocks_of(page):
+    """The C blocks of a Markdown page, each with the output block that follows it directly."""
+    blocks, last = [], None
+    lines, i = page.split("\n"), 0
+    while i < len(lines):
+        m = re.match(r"^```(\S.*)$", lines[i])
+        if not m:
+            if lines[i].strip():
+                last = None
+            i += 1
+            continue
+        info, start = m.group(1).strip(), i + 1
+        i = start
+        while i < len(lines) and not lines[i].startswith("```"):
+            i += 1
+        text = "\n".join(lines[start:i])
+        if info.split()[0] == "c":
+            last = Block(info, text, start + 1)
+            blocks.append(last)
+        else:
+            if last and info.split() == ["text", "output"]:
+                last.output = text
+            last = None
+        i += 1
+    return blocks
+
+
+def matches(expected, actual):
+    """Does the text match, … standing for anything? Trailing blanks and newlines do not count."""
+    def clean(s):
+        return "\n".join(l.rstrip() for l in s.strip("\n").split("\n"))
+    pattern = ".*?".join(re.escape(part) for part in clean(expected).split("…"))
+    return re.fullmatch(pattern, clean(actual), re.S) is not None
+
+
+def contains(text, excerpt):
+    """Does `excerpt` stand in `text`? The amount of white space does not count, formatters change it."""
+    want = " ".join(excerpt.split())
+    return bool(want) and want in " ".join(text.split())
+
+
+def program(block, declarations):
+    if re.search(r"\bint\s+main\s*\(", block.text):
+        return block.text
+    body = block.text if "decl" not in block.info.split() else ""
+    shared = "\n".join(declarations)
+    return f"{HEAD}{shared}\nint main(void)\n{{\n{body}\nreturn fx_error_print(stderr);\n}}\n"
+
+
+def run_block(block, declarations, options, folder):
+    """Returns a description of what is wrong, or an empty string."""
+    source, binary = os.path.join(folder, "block.c"), os.path.join(folder, "block")
+    with open(source, "w", encoding="utf-8") as f:
+        f.write(program(block, declarations) + "\n")
+    command = ([options.cc] + WARNINGS + ["-Wno-unused-function"] + shlex.split(options.flags)
+               + ["-I", os.path.join(options.prefix, "include"), source, "-o", binary,
+                  "-L", options.libdir, f"-Wl,-rpath,{options.libdir}", "-lcflux", "-lm"])
+    built = subprocess.run(command, text=True, capture_output=True)
+    if built.returncode:
+        return "does not compile:\n" + built.stderr
+    try:
+        ran = subprocess.run([binary], cwd=options.root, text=True, capture_output=True,
+                             stdin=subprocess.DEVNULL, timeout=SECONDS * (8 if options.flags else 1))
+    except subprocess.TimeoutExpired:
+        return "does not end"
+    if ran.returncode or re.search(r"\berror\b", ran.stderr, re.I):
+        return f"exit status {ran.returncode}\n{ran.stdout}{ran.stderr}"
+    if block.output is not None and not matches(block.output, ran.stdout):
+        return f"prints\n{ran.stdout}\nand should print\n{block.output}"
+    return ""
+
+
+def install(options, folder):
+    options.prefix = os.path.join(folder, "prefix")
+    subprocess.run(["cmake", "--install", options.build, "--prefix", options.prefix], check=True,
+                   stdout=subprocess.DEVNULL)
+    found = glob.glob(os.path.join(options.prefix, "lib*", "**", "libcflux.so"), recursive=True)
+    if not found:
+        sys.exit("the installation has no libcflux.so")
+    options.libdir = os.path.dirname(found[0])
+
+
+def check_page(path, options, folder, counts):
+    errors, declarations = [], []
+    with open(path, encoding="utf-8") as f:
+        blocks = blocks_of(f.read())
+    for block in blocks:
+        where = f"{os.path.relpath(path, options.root)}:{block.line}"
+        source = re.search(r"\bfile=(\S+)", block.info)
+        if source:
+            counts["excerpts"] += 1
+            full = os.path.join(options.root, source.group(1))
+            if not os.path.exists(full):
+                errors.append(f"{where}: there is no {source.group(1)}")
+            else:
+                with open(full, encoding="utf-8") as f:
+                    if not contains(f.read(), block.text):
+                        errors.append(f"{where}: not (any more) in {source.group(1)}")
+            continue
+        if "decl" in block.info.split():
+            declarations.append(block.text)
+        counts["run"] += 1
+        wrong = run_block(block, declarations, options, folder)
+        print(f"{'FAILED' if wrong else 'ok    '} {where}")
+        if wrong:
+            errors.append(f"{where}: {wrong}")
+    return errors
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--cc", default="cc")
+    parser.add_argument("--flags", default="")
+    parser.add_argument("--root", default=os.path.join(os.path.dirname(__file__), "..", ".."))
+    options = parser.parse_args()
+    options.root = os.path.abspath(options.root)
+    pages = [os.path.join(options.root, "README.md"), os.path.join(options.root, "CONTRIBUTING.md")]
+    pages += sorted(glob.glob(os.path.join(options.root, "docs", "**", "*.md"), recursive=True))
+    counts, errors = {"run": 0, "excerpts": 0}, []
+    with tempfile.TemporaryDirectory() as folder:
+        install(options, folder)
+        for page in pages:
+            errors += check_page(page, options, folder, counts)
+    if counts["run"] < LEAST_RUN or counts["excerpts"] < LEAST_EXCERPTS:
+        errors.append(f"too few blocks: {counts}")
+    for e in errors:
+        print(e, file=sys.stderr)
+    print(f"{len(pages)} pages, {counts['run']} blocks run, {counts['excerpts']} excerpts, {len(errors)} errors")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

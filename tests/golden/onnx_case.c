@@ -1,0 +1,368 @@
+/* onnx_case.c: reads an ONNX case, runs its nodes one by one, compares its outputs.
+ *
+ * A case is a small graph: inputs, initializers, a list of nodes in order. Values are kept in a
+ * table from name to array. Every case runs as it was recorded and once more with Float32 as
+ * Float64; the results were recorded in Float32, so that the second run checks the Float64 paths to
+ * Float32's bounds only.
+ */
+#include "onnx_case.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_VALUES = 96, MAX_PATH = 1024 };
+
+typedef struct value {
+    const char *name;
+    fx_array *array;
+} value;
+
+typedef struct environment {
+    value values[MAX_VALUES];
+    int n;
+    gold_kind kind; /* the widest kind of the nodes that ran */
+} environment;
+
+/* ---- attributes
+ * ----------------------------------------------------------------------------------- */
+static const cJSON *attribute(const onnx_node *n, const char *attr)
+{
+    return cJSON_GetObjectItemCaseSensitive(n->attrs, attr);
+}
+
+bool onnx_has(const onnx_node *n, const char *attr)
+{
+    return attribute(n, attr) != NULL;
+}
+
+int64_t onnx_int(const onnx_node *n, const char *attr, int64_t otherwise)
+{
+    const cJSON *a = attribute(n, attr);
+    return cJSON_IsNumber(a) ? (int64_t)a->valuedouble : otherwise;
+}
+
+double onnx_real(const onnx_node *n, const char *attr, double otherwise)
+{
+    const cJSON *a = attribute(n, attr);
+    return cJSON_IsNumber(a) ? a->valuedouble : otherwise;
+}
+
+const char *onnx_text(const onnx_node *n, const char *attr, const char *otherwise)
+{
+    const cJSON *a = attribute(n, attr);
+    return cJSON_IsString(a) ? a->valuestring : otherwise;
+}
+
+int onnx_ints(const onnx_node *n, const char *attr, int max, int64_t *out)
+{
+    const cJSON *a = attribute(n, attr), *item;
+    if (!cJSON_IsArray(a))
+        return -1;
+    int count = 0;
+    cJSON_ArrayForEach(item, a) if (count < max) out[count++] = (int64_t)item->valuedouble;
+    return count;
+}
+
+int onnx_read_ints(fx_array *x, int max, int64_t *out)
+{
+    const int64_t count = fx_length(x);
+    if (count > max || fx_read_as(x, FX_DTYPE_I64, out, count) != FX_OK)
+        return 0;
+    return (int)count;
+}
+
+int onnx_ints_of(const onnx_node *n, int index, const char *attr, int max, int64_t *out)
+{
+    if (index < n->nin && n->in[index])
+        return onnx_read_ints(n->in[index], max, out);
+    return onnx_ints(n, attr, max, out);
+}
+
+/* TensorProto.DataType; types that cflux lacks are widened as in gold_tensor. */
+fx_dtype onnx_dtype(int64_t code)
+{
+    static const fx_dtype table[] = {
+        FX_DTYPE_COUNT, FX_DTYPE_F32, FX_DTYPE_U8,    FX_DTYPE_I32,   FX_DTYPE_I32,  FX_DTYPE_I32,
+        FX_DTYPE_I32,   FX_DTYPE_I64, FX_DTYPE_COUNT, FX_DTYPE_BOOL,  FX_DTYPE_F16,  FX_DTYPE_F64,
+        FX_DTYPE_I64,   FX_DTYPE_I64, FX_DTYPE_COUNT, FX_DTYPE_COUNT, FX_DTYPE_BF16,
+    };
+    return code > 0 && code < (int64_t)(sizeof table / sizeof *table) ? table[code]
+                                                                      : FX_DTYPE_COUNT;
+}
+
+/* ---- NumPy's view
+ * --------------------------------------------------------------------------------- */
+int np_axis(const fx_array *x, int64_t axis)
+{
+    return (int)(axis < 0 ? -axis - 1 : fx_ndims(x) - 1 - axis);
+}
+
+int64_t np_size(const fx_array *x, int64_t axis)
+{
+    return fx_size(x, np_axis(x, axis));
+}
+
+int np_shape(const fx_array *x, int64_t *dims)
+{
+    const int n = fx_ndims(x);
+    for (int i = 0; i < n; i++)
+        dims[i] = fx_size(x, n - 1 - i);
+    return n;
+}
+
+unsigned np_axes(const fx_array *x, int n, const int64_t *axes)
+{
+    unsigned mask = 0;
+    if (n <= 0)
+        return (1u << (unsigned)fx_ndims(x)) - 1u;
+    for (int i = 0; i < n; i++)
+        mask |= FX_AXIS(np_axis(x, axes[i]));
+    return mask;
+}
+
+fx_array *np_reshape(fx_array *x, int n, const int64_t *dims)
+{
+    int64_t ours[FX_MAX_DIMS + 1];
+    if (n > FX_MAX_DIMS)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "golden", "%d dimensions", n));
+    for (int i = 0; i < n; i++)
+        ours[i] = dims[n - 1 - i];
+    return fxi_reshape(x, n, ours);
+}
+
+fx_array *np_transpose(fx_array *x, int n, const int64_t *perm)
+{
+    int64_t ours[FX_MAX_DIMS + 1];
+    if (n > FX_MAX_DIMS)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "golden", "%d dimensions", n));
+    for (int i = 0; i < n; i++)
+        ours[i] = n - 1 - perm[n - 1 - i];
+    return fxi_permute(x, n, ours);
+}
+
+fx_array *np_iota(fx_dtype dtype, int64_t size, int axis, int n)
+{
+    int64_t dims[FX_MAX_DIMS];
+    for (int i = 0; i < n; i++)
+        dims[i] = i == axis ? size : 1;
+    return fxi_reshape(fx_range_dtype(dtype, 0, 1, size), n, dims);
+}
+
+fx_array *np_channels(fx_array *v, const fx_array *x)
+{
+    int64_t dims[FX_MAX_DIMS];
+    const int n = fx_ndims(x) - 1;
+    if (n < 1 || fx_is_error(x))
+        return v;
+    for (int i = 0; i < n; i++)
+        dims[i] = i == n - 1 ? fx_length(v) : 1;
+    return fxi_reshape(v, n, dims);
+}
+
+bool np_is_integer(const fx_array *x)
+{
+    const fx_dtype d = fx_eltype(x);
+    return d == FX_DTYPE_I32 || d == FX_DTYPE_I64 || d == FX_DTYPE_U8;
+}
+
+/* ---- running a graph
+ * -------------------------------------------------------------------------------- */
+static const onnx_op *find_op(const char *name)
+{
+    static const onnx_op *const tables[] = {onnx_elementwise_ops, onnx_shape_ops,  onnx_reduce_ops,
+                                            onnx_index_ops,       onnx_window_ops, onnx_train_ops};
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (const onnx_op *op = tables[t]; op->name; op++)
+            if (!strcmp(op->name, name))
+                return op;
+    return NULL;
+}
+
+static void env_set(environment *e, const char *name, fx_array *x)
+{
+    if (*name && e->n < MAX_VALUES)
+        e->values[e->n++] = (value){name, x};
+}
+
+static fx_array *env_get(const environment *e, const char *name)
+{
+    for (int i = e->n - 1; *name && i >= 0; i--)
+        if (!strcmp(e->values[i].name, name))
+            return e->values[i].array;
+    return NULL;
+}
+
+static const char *text_of(const cJSON *json, const char *field)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, field);
+    return cJSON_IsString(item) ? item->valuestring : "";
+}
+
+static const cJSON *list_of(const cJSON *json, const char *field)
+{
+    return cJSON_GetObjectItemCaseSensitive(json, field);
+}
+
+static void call_op(const onnx_op *op, onnx_node *n)
+{
+    if (op->run)
+        op->run(n);
+    else if (op->unary)
+        n->out[0] = op->unary(n->in[0]);
+    else
+        n->out[0] = op->binary(fxi_arg_array(n->in[0]), fxi_arg_array(n->in[1]));
+}
+
+static int opset_of(const cJSON *json)
+{
+    const cJSON *sets = list_of(json, "opset");
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(sets, "ai.onnx");
+    if (!item)
+        item = cJSON_GetObjectItemCaseSensitive(sets, "");
+    return cJSON_IsNumber(item) ? item->valueint : 1;
+}
+
+static bool node_inputs(gold_case *c, const environment *e, const cJSON *json, onnx_node *n)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list_of(json, "inputs"))
+    {
+        if (n->nin == ONNX_MAX_ARGS) {
+            gold_fail(c, "%s: more than %d inputs", n->op, ONNX_MAX_ARGS);
+            return false;
+        }
+        fx_array *x = env_get(e, item->valuestring);
+        if (!x && *item->valuestring) {
+            gold_fail(c, "%s: its input %s is not there", n->op, item->valuestring);
+            return false;
+        }
+        n->in[n->nin++] = x;
+    }
+    return true;
+}
+
+static void run_node(gold_case *c, environment *e, const cJSON *json, int opset)
+{
+    onnx_node n = {.op = text_of(json, "op"), .attrs = list_of(json, "attrs"), .opset = opset};
+    if (!node_inputs(c, e, json, &n))
+        return;
+    const cJSON *outputs = list_of(json, "outputs"), *item;
+    n.nout = cJSON_GetArraySize(outputs);
+    const onnx_op *op = find_op(n.op);
+    if (!op || n.nout > ONNX_MAX_ARGS) {
+        if (!gold_not_built(c, n.op, NULL))
+            gold_fail(c, "unknown operator %s", n.op);
+        return;
+    }
+    call_op(op, &n);
+    if (n.variant) {
+        if (!gold_not_built(c, n.op, n.variant))
+            gold_fail(c, "unknown form of operator %s: %s", n.op, n.variant);
+        return;
+    }
+    if (op->kind > e->kind)
+        e->kind = op->kind;
+    int i = 0;
+    cJSON_ArrayForEach(item, outputs) env_set(e, item->valuestring, n.out[i++]);
+}
+
+/* ---- cases
+ * ------------------------------------------------------------------------------------------ */
+static bool load(gold_case *c, const char *folder, const cJSON *spec, gold_tensor *t)
+{
+    char path[MAX_PATH], why[MAX_PATH + 64];
+    snprintf(path, sizeof path, "%s/%s", folder, text_of(spec, "file"));
+    if (gold_npy_read(path, t, why, sizeof why))
+        return true;
+    if (!strncmp(text_of(spec, "dtype"), "str", 3) || !strcmp(text_of(spec, "dtype"), "object"))
+        (void)gold_not_built(c, "strings", NULL);
+    if (!c->not_built)
+        gold_fail(c, "%.700s", why);
+    return false;
+}
+
+static void load_list(gold_case *c, environment *e, const char *folder, const cJSON *list,
+                      fx_dtype real)
+{
+    const cJSON *spec;
+    cJSON_ArrayForEach(spec, list)
+    {
+        gold_tensor t = {0};
+        if (c->failed || c->not_built || !load(c, folder, spec, &t))
+            return;
+        env_set(e, text_of(spec, "name"), gold_array(&t, real));
+        gold_tensor_free(&t);
+    }
+}
+
+static gold_rule rule_for(const gold_tensor *t, gold_kind kind, fx_dtype real)
+{
+    const gold_precision precision = t->dtype == FX_DTYPE_F16   ? GOLD_F16
+                                     : t->dtype == FX_DTYPE_F64 ? GOLD_F64
+                                                                : GOLD_F32;
+    return (gold_rule){kind, precision, real == FX_DTYPE_COUNT ? t->dtype : FX_DTYPE_COUNT};
+}
+
+static void check_outputs(gold_case *c, const environment *e, const char *folder, const cJSON *list,
+                          fx_dtype real)
+{
+    const cJSON *spec;
+    cJSON_ArrayForEach(spec, list)
+    {
+        gold_tensor t = {0};
+        char what[160];
+        if (c->failed || !load(c, folder, spec, &t))
+            return;
+        snprintf(what, sizeof what, "output %.60s%s", text_of(spec, "name"),
+                 real == FX_DTYPE_COUNT ? "" : " in Float64");
+        gold_compare(c, what, &t, env_get(e, text_of(spec, "name")), rule_for(&t, e->kind, real));
+        gold_tensor_free(&t);
+    }
+}
+
+static void run_once(gold_case *c, const char *folder, const cJSON *json, fx_dtype real)
+{
+    FX_TEST;
+    environment *e = gold_alloc(sizeof *e);
+    load_list(c, e, folder, list_of(json, "inputs"), real);
+    load_list(c, e, folder, list_of(json, "initializers"), real);
+    const cJSON *node;
+    cJSON_ArrayForEach(node, list_of(json, "nodes"))
+    {
+        if (!c->failed && !c->not_built)
+            run_node(c, e, node, opset_of(json));
+    }
+    if (!c->not_built)
+        check_outputs(c, e, folder, list_of(json, "outputs"), real);
+    free(e);
+    gold_check_record(c);
+}
+
+static void run_case(gold_run *run, const char *name)
+{
+    gold_case c = {0};
+    snprintf(c.name, sizeof c.name, "onnx/%s", name);
+    if (!gold_selected(run, c.name))
+        return;
+    char folder[MAX_PATH / 2], path[MAX_PATH];
+    snprintf(folder, sizeof folder, "%s/onnx/%s", gold_data(run), name);
+    snprintf(path, sizeof path, "%s/case.json", folder);
+    cJSON *json = gold_json_read(path);
+    if (!json)
+        gold_fail(&c, "%.700s: not there or not JSON", path);
+    const fx_dtype passes[] = {FX_DTYPE_COUNT, FX_DTYPE_F64};
+    for (size_t i = 0; json && i < 2 && !c.failed && !c.not_built; i++)
+        run_once(&c, folder, json, passes[i]);
+    cJSON_Delete(json);
+    gold_record(run, &c);
+}
+
+void onnx_run_all(gold_run *run)
+{
+    char path[MAX_PATH];
+    snprintf(path, sizeof path, "%s/onnx/index.json", gold_data(run));
+    cJSON *index = gold_json_read(path);
+    const cJSON *entry;
+    cJSON_ArrayForEach(entry, index) run_case(run, text_of(entry, "case"));
+    cJSON_Delete(index);
+}

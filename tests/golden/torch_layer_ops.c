@@ -1,0 +1,233 @@
+/* torch_layer_ops.c: recorded layers and normalisations of PyTorch.
+ *
+ * PyTorch's weights are out×in in C order, which is in×out here; Flux's Dense wants out×in, so they
+ * are transposed, and the gradient comes back through the transposition. Layers that cflux does not
+ * have as such are written from operations.
+ */
+#include "torch_case.h"
+
+#include <string.h>
+
+static fx_array *x_of(const torch_node *t)
+{
+    return torch_in(t, "x");
+}
+
+/* ---- dense layers
+ * ----------------------------------------------------------------------------------- */
+static void op_dense(torch_node *t)
+{
+    static const struct {
+        const char *name;
+        fx_function *act;
+    } acts[] = {
+        {"identity", FX_IDENTITY}, {"relu", FX_RELU}, {"sigmoid", FX_SIGMOID}, {"tanh", FX_TANH}};
+    fx_function *act = NULL;
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
+        if (!strcmp(acts[i].name, torch_text(t, "act", "identity")))
+            act = acts[i].act;
+    if (!act) {
+        t->variant = torch_text(t, "act", "");
+        return;
+    }
+    fx_array *b = torch_in(t, "b");
+    void *layer =
+        fx_dense(0, 0, act, .weight = fx_transpose(torch_in(t, "w")), .bias = b, .no_bias = !b);
+    torch_out(t, "y", fx_call(layer, x_of(t)));
+}
+
+static fx_array *linear(const torch_node *t, const char *w, const char *b)
+{
+    return fx_add(fx_matmul(fx_transpose(torch_in(t, w)), x_of(t)), torch_in(t, b));
+}
+static void op_maxout(torch_node *t)
+{
+    torch_out(t, "y", fx_max(linear(t, "w1", "b1"), linear(t, "w2", "b2")));
+}
+static void op_scale(torch_node *t)
+{
+    torch_out(t, "y", fx_add(fx_mul(x_of(t), torch_in(t, "s")), torch_in(t, "b")));
+}
+
+/* y[o] = Σ x1[i]·w[o,i,j]·x2[j] + b[o]; here w is j×i×o. */
+static void op_bilinear(torch_node *t)
+{
+    fx_array *x1 = torch_in(t, "x1"), *x2 = torch_in(t, "x2"), *w = torch_in(t, "w");
+    const int64_t in1 = fx_size(x1, 0), in2 = fx_size(x2, 0), out = fx_size(w, 2),
+                  batch = fx_size(x1, 1);
+    fx_array *m = fx_reshape(fx_permute(w, 1, 2, 0), in1 * out, in2);
+    fx_array *part = fx_reshape(fx_matmul(m, x2), in1, out, batch);
+    fx_array *y = fx_sum(fx_mul(part, fx_unsqueeze(x1, 1)), .dims = FX_AXES(0), .drop = true);
+    torch_out(t, "y", fx_add(y, torch_in(t, "b")));
+}
+
+static void op_embedding(torch_node *t)
+{
+    torch_out(t, "y", fx_gather(torch_in(t, "w"), torch_in(t, "i"), 1));
+}
+
+static void op_embeddingbag(torch_node *t)
+{
+    fx_array *rows = fx_gather(torch_in(t, "w"), torch_in(t, "i"), 1);
+    const char *mode = torch_text(t, "mode", "mean");
+    const fx_reduce_args args = {
+        .fxi_size = sizeof args, .x = rows, .dims = FX_AXES(1), .drop = true};
+    torch_out(t, "y",
+              !strcmp(mode, "sum")   ? fxi_sum(&args)
+              : !strcmp(mode, "max") ? fxi_maximum(&args)
+                                     : fxi_mean(&args));
+}
+
+/* Channels j + r·i + r²·c become columns and rows between the pixels. */
+static void op_pixelshuffle(torch_node *t)
+{
+    fx_array *x = x_of(t);
+    const int64_t r = (int64_t)torch_real(t, "r", 1), w = fx_size(x, 0), h = fx_size(x, 1),
+                  c = fx_size(x, 2) / (r * r), n = fx_size(x, 3);
+    x = fx_permute(fx_reshape(x, w, h, r, r, c, n), 2, 0, 3, 1, 4, 5);
+    torch_out(t, "y", fx_reshape(x, w * r, h * r, c, n));
+}
+
+/* ---- normalisation
+ * -------------------------------------------------------------------------------------- */
+static void batchnorm_forward(torch_node *t, fx_batchnorm_layer *layer)
+{
+    torch_out(t, "y", fx_call(layer, x_of(t)));
+    torch_gradients(t);
+    for (int i = 0; i < t->grad.n; i++)
+        fx_eval(t->grad.items[i].array);
+    for (int i = 0; i < t->out.n; i++)
+        if (t->out.items[i].array)
+            fx_eval(t->out.items[i].array);
+}
+
+/* Gradients are taken inside the step; the running statistics move when it closes. */
+static void batchnorm_train(torch_node *t, fx_batchnorm_layer *layer)
+{
+    FX_STEP;
+    batchnorm_forward(t, layer);
+    for (int i = 0; i < t->grad.n; i++)
+        fx_keep(t->grad.items[i].array);
+    for (int i = 0; i < t->out.n; i++)
+        if (t->out.items[i].array)
+            fx_keep(t->out.items[i].array);
+}
+
+static void op_batchnorm(torch_node *t)
+{
+    fx_array *gamma = torch_in(t, "gamma"), *beta = torch_in(t, "beta");
+    fx_batchnorm_layer *layer =
+        fx_batchnorm(fx_length(torch_in(t, "running_mean")), .no_affine = !gamma,
+                     .epsilon = torch_real(t, "eps", 0), .momentum = torch_real(t, "momentum", 0));
+    if (fx_is_error(layer))
+        return;
+    if (gamma) {
+        fx_set(&layer->gamma, gamma);
+        fx_set(&layer->beta, beta);
+    }
+    fx_set(&layer->mean, torch_in(t, "running_mean"));
+    fx_set(&layer->var, torch_in(t, "running_var"));
+    if (torch_flag(t, "train"))
+        batchnorm_train(t, layer);
+    else
+        batchnorm_forward(t, layer);
+    torch_out(t, "new_running_mean", layer->mean);
+    torch_out(t, "new_running_var", layer->var);
+}
+
+static void op_layernorm(torch_node *t)
+{
+    fx_array *gamma = torch_in(t, "gamma");
+    fx_dims size = {.n = fx_ndims(gamma)};
+    for (int i = 0; i < size.n; i++)
+        size.v[i] = fx_size(gamma, i);
+    fx_layernorm_layer *layer = fx_layernorm(size, .epsilon = torch_real(t, "eps", 0));
+    if (fx_is_error(layer))
+        return;
+    fx_set(&layer->scale, gamma);
+    fx_set(&layer->bias, torch_in(t, "beta"));
+    torch_out(t, "y", fx_call(layer, x_of(t)));
+}
+
+/* Recorded with ε² added to the variance. */
+static void op_normalise(torch_node *t)
+{
+    const double epsilon = torch_real(t, "eps", 1e-5);
+    torch_out(t, "y", fx_normalise(x_of(t), FX_AXES(0), epsilon * epsilon));
+}
+
+static void op_lp_normalise(torch_node *t)
+{
+    fx_array *x = x_of(t);
+    const unsigned dims = FX_AXIS(fx_ndims(x) - 1 - (int)torch_real(t, "dim", 1));
+    const bool p1 = torch_real(t, "p", 2) == 1;
+    torch_out(t, "y", fx_div(x, p1 ? fx_sum(fx_abs(x), .dims = dims) : fx_norm(x, .dims = dims)));
+}
+
+/* A vector of channels as 1×…×c, for the axis before the last of x. */
+static fx_array *channels(fx_array *v, const fx_array *x)
+{
+    for (int i = 0; i < fx_ndims(x) - 2; i++)
+        v = fx_unsqueeze(v, 0);
+    return v;
+}
+
+static void op_groupnorm(torch_node *t)
+{
+    fx_array *x = x_of(t);
+    int64_t dims[FX_MAX_DIMS], whole[FX_MAX_DIMS];
+    const int rank = fx_ndims(x);
+    const int64_t groups = (int64_t)torch_real(t, "groups", 1);
+    for (int i = 0; i < rank; i++)
+        dims[i] = whole[i] = fx_size(x, i);
+    dims[rank - 2] /= groups;
+    dims[rank - 1] = groups;
+    dims[rank] = whole[rank - 1];
+    fx_array *y = fx_normalise(fxi_reshape(x, rank + 1, dims), FX_AXIS(rank - 1) - 1u,
+                               torch_real(t, "eps", 1e-5));
+    y = fxi_reshape(y, rank, whole);
+    torch_out(
+        t, "y",
+        fx_add(fx_mul(y, channels(torch_in(t, "gamma"), x)), channels(torch_in(t, "beta"), x)));
+}
+
+static void op_instancenorm(torch_node *t)
+{
+    fx_array *x = x_of(t), *mean = torch_in(t, "running_mean"), *var = torch_in(t, "running_var");
+    if (torch_flag(t, "use_input_stats")) {
+        t->variant = "training";
+        return;
+    }
+    fx_array *spread = fx_sqrt(fx_add(channels(var, x), torch_real(t, "eps", 1e-5)));
+    fx_array *y = fx_div(fx_sub(x, channels(mean, x)), spread);
+    torch_out(
+        t, "y",
+        fx_add(fx_mul(y, channels(torch_in(t, "gamma"), x)), channels(torch_in(t, "beta"), x)));
+    torch_out(t, "new_running_mean", mean);
+    torch_out(t, "new_running_var", var);
+}
+
+#define RUN(Name, f)                                                                               \
+    {                                                                                              \
+        Name, GOLD_POINTWISE, f, NULL                                                              \
+    }
+#define SUM(Name, f)                                                                               \
+    {                                                                                              \
+        Name, GOLD_CONTRACTION, f, NULL                                                            \
+    }
+const torch_op torch_layer_ops[] = {
+    RUN("Embedding", op_embedding),
+    RUN("PixelShuffle", op_pixelshuffle),
+    RUN("Scale", op_scale),
+    SUM("BatchNorm", op_batchnorm),
+    SUM("Bilinear", op_bilinear),
+    SUM("Dense", op_dense),
+    SUM("EmbeddingBag", op_embeddingbag),
+    SUM("GroupNorm", op_groupnorm),
+    SUM("InstanceNorm", op_instancenorm),
+    SUM("LayerNorm", op_layernorm),
+    SUM("Maxout", op_maxout),
+    SUM("lp_normalise", op_lp_normalise),
+    SUM("normalise", op_normalise),
+    {NULL, GOLD_POINTWISE, NULL, NULL},
+};

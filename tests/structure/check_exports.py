@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""The shared library exports what the headers declare, nothing else, and needs nothing unexpected.
+
+  * Every function or object that a public header declares FX_API is defined in the library: a
+    declaration without a definition would be found by a user's linker only.
+  * Every exported symbol begins with fx_ or fxi_.
+  * Its dynamic dependencies are libc, libm, zlib and what the compiler itself adds.
+Usage: check_exports.py libcflux.so [root]
+"""
+import os
+import re
+import subprocess
+import sys
+
+LEAST = 250
+SHOWN = 20
+ALLOWED_LIBRARIES = r"(libc|libm|libz|libpthread|libgcc_s|ld-linux[\w-]*)\.so(\.\d+)*"
+
+
+def declared(root):
+    names = set()
+    for path, _, files in os.walk(os.path.join(root, "include")):
+        for name in sorted(files):
+            with open(os.path.join(path, name), encoding="utf-8") as f:
+                text = re.sub(r"/\*.*?\*/", " ", f.read(), flags=re.S)
+            # The bodies of macros declare nothing (#define lines with their continuations).
+            text = re.sub(r"(?m)^[ \t]*#(?:[^\n]*\\\n)*[^\n]*$", "", text)
+            for statement in re.findall(r"\bFX_API\b([^;{]*)[;{]", text):
+                m = re.search(r"\b(fxi?_\w+)\s*\(", statement) or re.search(r"\b(fxi?_\w+)\s*$", statement)
+                if m:
+                    names.add(m.group(1))
+    return names
+
+
+def exported(library):
+    out = subprocess.run(["nm", "-D", "--defined-only", library], check=True, text=True,
+                         capture_output=True).stdout
+    return {line.split()[-1].split("@")[0] for line in out.splitlines() if line.split()}
+
+
+def needed(library):
+    out = subprocess.run(["readelf", "-d", library], check=True, text=True, capture_output=True).stdout
+    return re.findall(r"\(NEEDED\).*\[(.+)\]", out)
+
+
+def main():
+    library = sys.argv[1]
+    root = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else
+                           os.path.join(os.path.dirname(__file__), "..", ".."))
+    want, have, errors = declared(root), exported(library), []
+    errors += [f"declared, but not in the library: {n}" for n in sorted(want - have)]
+    errors += [f"exported, but not a name of cflux: {n}" for n in sorted(have)
+               if not re.fullmatch(r"fxi?_\w+", n)]
+    errors += [f"needs {n}" for n in needed(library) if not re.fullmatch(ALLOWED_LIBRARIES, n)]
+    if len(want) < LEAST:
+        errors.append(f"found {len(want)} declarations only, expected at least {LEAST}")
+    for e in errors[:SHOWN]:
+        print(e, file=sys.stderr)
+    print(f"{len(want)} declared, {len(have)} exported, {len(errors)} errors")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+/* temp_file.c: see temp_file.h. The folder is made at first use and its files are remembered by
+ * name, so that removal deletes exactly what was written.
+ */
+#include "temp_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { MOST_FILES = 256, PATH_BYTES = 512 };
+static char folder[PATH_BYTES];
+static char *paths[MOST_FILES];
+static int npaths;
+
+static void give_up(const char *what)
+{
+    fprintf(stderr, "temporary files: ");
+    perror(what);
+    exit(2);
+}
+
+static const char *remember(const char *name)
+{
+    if (!folder[0]) {
+        const char *base = getenv("TMPDIR");
+        snprintf(folder, sizeof folder, "%s/cflux-XXXXXX", base && *base ? base : P_tmpdir);
+        if (!mkdtemp(folder))
+            give_up(folder);
+    }
+    char path[2 * PATH_BYTES];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    for (int i = 0; i < npaths; i++)
+        if (strcmp(paths[i], path) == 0)
+            return paths[i];
+    char *copy = npaths < MOST_FILES ? strdup(path) : NULL;
+    if (!copy)
+        give_up(path);
+    return paths[npaths++] = copy;
+}
+
+const char *temp_file(const char *name, const void *data, size_t n)
+{
+    const char *path = remember(name);
+    FILE *f = fopen(path, "wb");
+    if (!f || fwrite(data, 1, n, f) != n || fclose(f) != 0)
+        give_up(path);
+    return path;
+}
+
+const char *temp_text(const char *name, const char *text)
+{
+    return temp_file(name, text, strlen(text));
+}
+
+const char *temp_gzip(const char *name, const void *data, size_t n)
+{
+    const char *path = remember(name);
+    gzFile f = gzopen(path, "wb6");
+    if (!f || (n && gzwrite(f, data, (unsigned)n) != (int)n) || gzclose(f) != Z_OK)
+        give_up(path);
+    return path;
+}
+
+const char *recorded_path(const char *rest)
+{
+    static char path[1024];
+    const char *base = getenv("CFLUX_DATA");
+    if (!base || !*base)
+        return NULL;
+    snprintf(path, sizeof path, "%s/%s", base, rest);
+    return access(path, R_OK) == 0 ? path : NULL;
+}
+
+void temp_files_remove(void)
+{
+    for (int i = 0; i < npaths; i++) {
+        unlink(paths[i]);
+        free(paths[i]);
+    }
+    npaths = 0;
+    if (folder[0])
+        rmdir(folder);
+    folder[0] = 0;
+}

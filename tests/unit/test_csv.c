@@ -1,0 +1,197 @@
+/* test_csv.c: tables of numbers: values, headers, and errors with line and column. The shipped
+ * digits are checked against the class counts their authors published (optdigits.names, test set).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory.h"
+#include "temp_file.h"
+
+static void check_table(const char *path, int64_t columns, int64_t rows, const float *expected)
+{
+    FX_SCOPE;
+    fx_array *x = fx_read_csv(path);
+    if (fx_is_error(x))
+        fail_msg("%s", fx_error_take().message);
+    assert_int_equal(fx_eltype(x), FX_DTYPE_F32);
+    assert_int_equal(fx_ndims(x), 2);
+    assert_int_equal(fx_size(x, 0), columns);
+    assert_int_equal(fx_size(x, 1), rows);
+    assert_memory_equal(fx_data(x), expected, (size_t)(columns * rows) * sizeof(float));
+}
+
+static void values(void **state)
+{
+    (void)state;
+    static const float six[] = {1, 2.5f, -3, 1e-3f, 0.1f, 16777216};
+    check_table(temp_text("a.csv", "1,2.5,-3\n1e-3,.1,16777216\n"), 3, 2, six);
+    check_table(temp_text("b.csv", "1,2.5,-3\n1e-3,.1,16777216"), 3, 2, six);
+    check_table(temp_text("c.csv", "1,2.5,-3\r\n1e-3,.1,16777216\r\n"), 3, 2, six);
+    check_table(temp_text("d.csv", "\n 1 ,\t2.5, -3 \n\n1e-3,.1,16777216\n\n \n"), 3, 2, six);
+    check_table(temp_text("e.csv", "\xEF\xBB\xBF"
+                                   "1,2.5,-3\n1e-3,.1,16777216\n"),
+                3, 2, six);
+    check_table(temp_text("f.csv", "width,height\n# in metres\n1\n2.5\n-3\n"), 1, 3, six);
+    const char packed[] = "a,b,c\n1,2.5,-3\n1e-3,.1,16777216\n";
+    check_table(temp_gzip("g.csv.gz", packed, sizeof packed - 1), 3, 2, six);
+}
+
+/* Longer than the window it is read through, lines crossing its border. */
+static void long_lines(void **state)
+{
+    (void)state;
+    enum { ROWS = 7, COLUMNS = 30000 };
+    char *text = malloc((size_t)ROWS * COLUMNS * 8);
+    float *expected = malloc((size_t)ROWS * COLUMNS * sizeof *expected);
+    assert_non_null(text);
+    assert_non_null(expected);
+    size_t n = 0;
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        expected[i] = (float)(i * 3);
+        n += (size_t)sprintf(text + n, "%d%c", i * 3, i % COLUMNS == COLUMNS - 1 ? '\n' : ',');
+    }
+    check_table(temp_file("long.csv", text, n), COLUMNS, ROWS, expected);
+    free(text);
+    free(expected);
+}
+
+static void nan_and_inf(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const float *x = fx_data(fx_read_csv(temp_text("n.csv", "1,nan\ninf,-Inf\n")));
+    assert_non_null(x);
+    assert_true(x[0] == 1 && isnan(x[1]) && isinf(x[2]) && x[2] > 0 && isinf(x[3]) && x[3] < 0);
+}
+
+static void decimal_point_in_any_locale(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "nl_NL.UTF-8"};
+    const char *set = NULL;
+    for (size_t i = 0; !set && i < sizeof names / sizeof *names; i++)
+        set = setlocale(LC_NUMERIC, names[i]);
+    if (!set)
+        print_message("skipped: no locale with a decimal comma is installed\n");
+    check_table(temp_text("l.csv", "1.5,2.25\n"), 2, 1, (const float[]){1.5f, 2.25f});
+    setlocale(LC_NUMERIC, "C");
+}
+
+static void expect_refusal(const char *path, fx_status status, const char *text)
+{
+    FX_SCOPE;
+    const int64_t live = fxi_live_allocations();
+    fx_array *x = fx_read_csv(path);
+    assert_true(fx_is_error(x));
+    assert_int_equal(fx_array_status(x), status);
+    const fx_error e = fx_error_take();
+    if (!strstr(e.message, text) || (path && !strstr(e.message, path)))
+        fail_msg("\"%s\" does not say \"%s\"", e.message, text);
+    assert_int_equal(fxi_live_allocations(), live);
+}
+
+static void refuse(const char *table, const char *text)
+{
+    expect_refusal(temp_text("bad.csv", table), FX_STATUS_FORMAT, text);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    refuse("1,2\n3,x\n", "line 2, column 2: expected a number, found \"x\"");
+    refuse("1,2\n3,\n", "line 2, column 2: expected a number, found nothing");
+    refuse("a,b\n1,2\n\n,4\n", "line 4, column 1: expected a number, found nothing");
+    refuse("1,2\n3\n", "line 2: expected 2 columns as above, found 1");
+    refuse("1,2\n3,4,5\n", "line 2: expected 2 columns as above, found at least 3");
+    refuse("1,2\nx,4\n", "line 2, column 1"); /* headers stand at the top only */
+    refuse("1,2 3\n", "line 1, column 2: expected a number, found \"2 3\"");
+    refuse("1,1e99\n", "column 2: expected a number that fits Float32");
+    refuse("1,2.5mm\n", "found \"2.5mm\"");
+    refuse("", "found none");
+    refuse("only,names\n", "found none");
+    expect_refusal(temp_file("nul.csv", "1,2\0\n", 5), FX_STATUS_FORMAT, "line 1, column 2");
+    expect_refusal("/nonexistent/x.csv", FX_STATUS_IO, "/nonexistent/x.csv");
+    expect_refusal(NULL, FX_STATUS_ARGUMENT, "NULL");
+}
+
+static void broken_gzip(void **state)
+{
+    (void)state;
+    char text[4001], packed[8000];
+    for (int i = 0; i < 1000; i++)
+        snprintf(text + 4 * i, 5, "%03d\n", i * i / 4 % 1000);
+    FILE *f = fopen(temp_gzip("w.gz", text, 4000), "rb");
+    assert_non_null(f);
+    const size_t n = fread(packed, 1, sizeof packed, f);
+    fclose(f);
+    expect_refusal(temp_file("cut.gz", packed, n / 2), FX_STATUS_FORMAT, "line ");
+    expect_refusal(temp_file("cut.gz", packed, n - 1), FX_STATUS_FORMAT, "gzip");
+}
+
+static void each_allocation_fails(void **state)
+{
+    (void)state;
+    const char *path = temp_text("small.csv", "a,b\n1,2\n3,4\n");
+    bool failed = true;
+    for (int64_t nth = 0; failed; nth++) {
+        assert_in_range(nth, 0, 1000);
+        FX_SCOPE;
+        fxi_fault_set(nth);
+        fx_array *x = fx_read_csv(path);
+        fxi_fault_set(-1);
+        failed = fx_is_error(x);
+        assert_int_equal(fx_error_take().status, failed ? FX_STATUS_MEMORY : FX_OK);
+    }
+}
+
+static void digits(void **state)
+{
+    (void)state;
+    static const int counts[10] = {178, 182, 177, 183, 181, 182, 181, 179, 174, 180};
+    FX_SCOPE;
+    fx_array *table = fx_read_csv(CFLUX_SOURCE_DATA_DIR "/digits.csv.gz");
+    assert_false(fx_is_error(table));
+    assert_int_equal(fx_size(table, 0), 65);
+    assert_int_equal(fx_size(table, 1), 1797);
+    const float *x = fx_data(table);
+    int found[10] = {0};
+    for (int i = 0; i < 1797; i++, x += 65) {
+        for (int k = 0; k < 64; k++)
+            assert_true(x[k] >= 0 && x[k] <= 16 && x[k] == floorf(x[k]));
+        assert_in_range((int)x[64], 0, 9);
+        found[(int)x[64]]++;
+    }
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(found[i], counts[i]);
+}
+
+static int remove_files(void **state)
+{
+    (void)state;
+    temp_files_remove();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values),
+        cmocka_unit_test(long_lines),
+        cmocka_unit_test(nan_and_inf),
+        cmocka_unit_test(decimal_point_in_any_locale),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(broken_gzip),
+        cmocka_unit_test(each_allocation_fails),
+        cmocka_unit_test(digits),
+    };
+    return cmocka_run_group_tests(tests, NULL, remove_files);
+}

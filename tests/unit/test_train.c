@@ -1,0 +1,381 @@
+/* test_train.c: fx_train: it learns what can be computed by hand, stops where it must, leaves
+ * parameters alone when a loss is not finite, and shows its progress.
+ *
+ * The known solution is that of a noiseless linear problem, y = 2a − 3b + 1. Steps are compared
+ * with gradient descent written out in C.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { N = 40 };
+static const double TRUE_A = 2, TRUE_B = -3, TRUE_C = 1;
+
+static void fill(float x[2 * N], float y[N])
+{
+    for (int i = 0; i < N; i++) {
+        x[2 * i] = (float)(i % 7) / 3.0f - 1;
+        x[2 * i + 1] = (float)(i % 5) / 2.0f - 1;
+        y[i] = (float)(TRUE_A * (double)x[2 * i] + TRUE_B * (double)x[2 * i + 1] + TRUE_C);
+    }
+}
+
+/* The linear problem, `poison` (−1: none) being an observation whose target is `value`. */
+static fx_loader *linear(int64_t batchsize, int poison, float value)
+{
+    float x[2 * N], y[N];
+    fill(x, y);
+    if (poison >= 0)
+        y[poison] = value;
+    return fx_dataloader(fx_tuple(fx_from(FX_DTYPE_F32, x, 2, N), fx_from(FX_DTYPE_F32, y, 1, N)),
+                         .batchsize = batchsize);
+}
+
+static fx_array *squared_error(void *model, const fx_batch *b, void *user)
+{
+    (void)user;
+    return fx_mse(fx_call(model, b->x), b->y);
+}
+
+static fx_dense_layer *zero_model(void)
+{
+    return fx_dense(2, 1, .init = fx_zeros_init);
+}
+
+static void finds_the_solution(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_dense_layer *m = zero_model();
+    void *opt = fx_setup(fx_descent(.eta = 0.3), m);
+    assert_int_equal(fx_train(squared_error, m, linear(10, -1, 0), opt, .epochs = 200), FX_OK);
+    assert_float_equal(fx_at(m->weight, 0), TRUE_A, 1e-4);
+    assert_float_equal(fx_at(m->weight, 1), TRUE_B, 1e-4);
+    assert_float_equal(fx_at(m->bias, 0), TRUE_C, 1e-4);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+/* Descent by hand over the same batches, in double. */
+static void descend(double w[3], int first, int count, double eta)
+{
+    float x[2 * N], y[N];
+    double g[3] = {0};
+    fill(x, y);
+    for (int i = first; i < first + count; i++) {
+        const double a = (double)x[2 * i], b = (double)x[2 * i + 1];
+        const double e = 2.0 / count * (w[0] * a + w[1] * b + w[2] - (double)y[i]);
+        g[0] += e * a, g[1] += e * b, g[2] += e;
+    }
+    for (int k = 0; k < 3; k++)
+        w[k] -= eta * g[k];
+}
+
+typedef struct log {
+    int batches, epochs;
+    int stop_batch, stop_epoch; /* 0: never */
+    float weights[2], bias;     /* after the last finished step */
+    fx_progress last;
+    double losses;
+    const double *metrics;
+    int metric_calls;
+} log_book;
+
+static fx_flow log_batch(const fx_progress *p)
+{
+    log_book *l = p->user;
+    const fx_dense_layer *m = p->model;
+    l->batches++;
+    l->last = *p;
+    l->losses = p->batch == 1 ? p->loss : l->losses + p->loss;
+    assert_int_equal(p->step, l->batches);
+    assert_true(fabs(p->mean_loss - l->losses / (double)p->batch) <= 1e-12 * fabs(p->mean_loss));
+    assert_true(p->seconds >= 0);
+    assert_false(fx_training());
+    assert_int_equal(fx_read_into(m->weight, l->weights, sizeof l->weights), FX_OK);
+    assert_int_equal(fx_read_into(m->bias, &l->bias, sizeof l->bias), FX_OK);
+    return l->batches == l->stop_batch ? FX_STOP : FX_CONTINUE;
+}
+
+static fx_flow log_epoch(const fx_progress *p)
+{
+    log_book *l = p->user;
+    l->epochs++;
+    assert_int_equal(p->epoch, l->epochs);
+    assert_int_equal(p->batch, p->batches);
+    return l->epochs == l->stop_epoch ? FX_STOP : FX_CONTINUE;
+}
+
+static void steps_are_descent(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    log_book l = {0};
+    fx_dense_layer *m = zero_model();
+    void *opt = fx_setup(fx_descent(.eta = 0.1), m);
+    assert_int_equal(fx_train(squared_error, m, linear(16, -1, 0), opt, .epochs = 2,
+                              .on_batch = log_batch, .on_epoch = log_epoch, .user = &l),
+                     FX_OK);
+    assert_int_equal(l.batches, 6);
+    assert_int_equal(l.epochs, 2);
+    assert_int_equal(l.last.batches, 3);
+    assert_int_equal(l.last.epochs, 2);
+    assert_ptr_equal(l.last.model, m);
+    assert_ptr_equal(l.last.state, opt);
+    double w[3] = {0};
+    for (int epoch = 0; epoch < 2; epoch++) {
+        descend(w, 0, 16, 0.1);
+        descend(w, 16, 16, 0.1);
+        descend(w, 32, 8, 0.1);
+    }
+    assert_float_equal(fx_at(m->weight, 0), w[0], 1e-5);
+    assert_float_equal(fx_at(m->weight, 1), w[1], 1e-5);
+    assert_float_equal(fx_at(m->bias, 0), w[2], 1e-5);
+}
+
+static void check_nonfinite(float poison, int at, const char *expected, int good_batches)
+{
+    FX_SCOPE;
+    log_book l = {0};
+    fx_dense_layer *m = zero_model();
+    void *opt = fx_setup(fx_adam(.eta = 0.01), m);
+    assert_int_equal(fx_train(squared_error, m, linear(8, at, poison), opt, .epochs = 3,
+                              .on_batch = log_batch, .user = &l),
+                     FX_STATUS_NONFINITE);
+    const fx_error e = fx_error_take();
+    assert_int_equal(e.status, FX_STATUS_NONFINITE);
+    assert_string_equal(e.message, expected);
+    assert_int_equal(l.batches, good_batches);
+    assert_memory_equal(fx_data(m->weight), l.weights, sizeof l.weights);
+    assert_memory_equal(fx_data(m->bias), &l.bias, sizeof l.bias);
+    /* The optimiser's state is usable too: the next steps are finite. */
+    assert_int_equal(fx_train(squared_error, m, linear(8, -1, 0), opt), FX_OK);
+    assert_true(isfinite(fx_at(m->weight, 0)) && isfinite(fx_at(m->bias, 0)));
+}
+
+static void nonfinite_losses(void **state)
+{
+    (void)state;
+    check_nonfinite(NAN, 17, "train: loss is NaN on batch 3 of epoch 1", 2);
+    check_nonfinite(INFINITY, 39, "train: loss is Inf on batch 5 of epoch 1", 4);
+    check_nonfinite(NAN, 0, "train: loss is NaN on batch 1 of epoch 1", 0);
+}
+
+/* The loss turns to −Inf in the second epoch only. */
+static fx_array *loss_that_breaks(void *model, const fx_batch *b, void *user)
+{
+    int *calls = user;
+    fx_array *loss = squared_error(model, b, NULL);
+    return ++*calls == 7 ? fx_sub(loss, INFINITY) : loss;
+}
+
+static void nonfinite_in_a_later_epoch(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    int calls = 0;
+    fx_dense_layer *m = zero_model();
+    void *opt = fx_setup(fx_descent(.eta = 0.01), m);
+    assert_int_equal(
+        fx_train(loss_that_breaks, m, linear(10, -1, 0), opt, .epochs = 9, .user = &calls),
+        FX_STATUS_NONFINITE);
+    assert_string_equal(fx_error_take().message, "train: loss is -Inf on batch 3 of epoch 2");
+    assert_int_equal(calls, 7);
+}
+
+static void callbacks_stop(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_dense_layer *m = zero_model();
+    void *opt = fx_setup(fx_descent(.eta = 0.01), m);
+    log_book by_batch = {.stop_batch = 6}, by_epoch = {.stop_epoch = 2};
+    assert_int_equal(fx_train(squared_error, m, linear(10, -1, 0), opt, .epochs = 5,
+                              .on_batch = log_batch, .on_epoch = log_epoch, .user = &by_batch),
+                     FX_OK);
+    assert_int_equal(by_batch.batches, 6);
+    assert_int_equal(by_batch.epochs, 1);
+    assert_int_equal(fx_train(squared_error, m, linear(10, -1, 0), opt, .epochs = 5,
+                              .on_batch = log_batch, .on_epoch = log_epoch, .user = &by_epoch),
+                     FX_OK);
+    assert_int_equal(by_epoch.batches, 8);
+    assert_int_equal(by_epoch.epochs, 2);
+}
+
+static double scripted_metric(void *model, void *user)
+{
+    log_book *l = user;
+    assert_non_null(model);
+    return l->metrics[l->metric_calls++];
+}
+
+static void early_stop(void **state)
+{
+    (void)state;
+    static const double metrics[] = {5, 4, 4, 4.5, 3, NAN, 3.5, 7, 1};
+    FX_SCOPE;
+    fx_dense_layer *m = zero_model();
+    void *opt = fx_setup(fx_descent(.eta = 0.01), m);
+    log_book two = {.metrics = metrics}, three = {.metrics = metrics};
+    assert_int_equal(fx_train(squared_error, m, linear(10, -1, 0), opt, .epochs = 9,
+                              .on_epoch = log_epoch, .metric = scripted_metric, .patience = 2,
+                              .user = &two),
+                     FX_OK);
+    assert_int_equal(two.epochs, 4);
+    assert_int_equal(fx_train(squared_error, m, linear(10, -1, 0), opt, .epochs = 9,
+                              .on_epoch = log_epoch, .metric = scripted_metric, .patience = 3,
+                              .user = &three),
+                     FX_OK);
+    assert_int_equal(three.epochs, 8);
+
+    /* Without a metric the mean loss counts: with a learning rate of zero it never improves. */
+    log_book still = {0};
+    void *frozen = fx_setup(fx_descent(.eta = FX_ZERO), m);
+    assert_int_equal(fx_train(squared_error, m, linear(10, -1, 0), frozen, .epochs = 9,
+                              .on_epoch = log_epoch, .patience = 2, .user = &still),
+                     FX_OK);
+    assert_int_equal(still.epochs, 3);
+}
+
+static fx_array *loss_null(void *model, const fx_batch *b, void *user)
+{
+    (void)model, (void)b, (void)user;
+    return NULL;
+}
+static fx_array *loss_vector(void *model, const fx_batch *b, void *user)
+{
+    (void)user;
+    return fx_square(fx_sub(fx_call(model, b->x), b->y));
+}
+static fx_array *loss_mismatch(void *model, const fx_batch *b, void *user)
+{
+    (void)user;
+    return fx_mse(fx_call(model, fx_ones(3, 4)), b->y);
+}
+
+static void expect_failure(fx_status got, fx_status status, const char *text)
+{
+    assert_int_equal(got, status);
+    const fx_error e = fx_error_take();
+    assert_int_equal(e.status, status);
+    if (!strstr(e.message, text))
+        fail_msg("\"%s\" does not say \"%s\"", e.message, text);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_dense_layer *m = zero_model();
+    void *opt = fx_setup(fx_descent(.eta = 0.01), m);
+    fx_loader *data = linear(10, -1, 0);
+    expect_failure(fx_train(NULL, m, data, opt), FX_STATUS_ARGUMENT, "loss function is NULL");
+    expect_failure(fx_train(squared_error, NULL, data, opt), FX_STATUS_ARGUMENT, "model is NULL");
+    expect_failure(fx_train(squared_error, m, NULL, opt), FX_STATUS_ARGUMENT,
+                   "data loader is NULL");
+    expect_failure(fx_train(squared_error, m, data, NULL), FX_STATUS_ARGUMENT,
+                   "optimiser state is NULL");
+    expect_failure(fx_train(squared_error, m, data, opt, .epochs = -1), FX_STATUS_ARGUMENT,
+                   "epochs is -1");
+    expect_failure(fx_train(loss_null, m, data, opt), FX_STATUS_ARGUMENT, "returned NULL");
+    expect_failure(fx_train(loss_vector, m, data, opt), FX_STATUS_SHAPE, "");
+    expect_failure(fx_train(loss_mismatch, m, data, opt), FX_STATUS_SHAPE, "");
+    assert_true(fx_at(m->weight, 0) == 0 && fx_at(m->weight, 1) == 0 && fx_at(m->bias, 0) == 0);
+    assert_int_equal(fx_train(squared_error, m, data, opt), FX_OK);
+}
+
+static void plain_progress(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    char line[512];
+    int lines = 0;
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    fx_dense_layer *m = zero_model();
+    void *opt = fx_setup(fx_descent(.eta = 0.1), m);
+    fx_train(squared_error, m, linear(10, -1, 0), opt, .epochs = 2, .progress_to = out);
+    assert_int_equal(ftell(out), 0); /* not asked for */
+    log_book l = {0};
+    fx_train(squared_error, m, linear(10, -1, 0), opt, .epochs = 3, .progress = true,
+             .progress_to = out, .on_batch = log_batch, .user = &l);
+    rewind(out);
+    double loss = NAN;
+    while (fgets(line, sizeof line, out)) {
+        char start[32];
+        snprintf(start, sizeof start, "epoch %d/3 ", ++lines);
+        assert_memory_equal(line, start, strlen(start));
+        assert_null(strpbrk(line, "\r\033"));
+        assert_non_null(strstr(line, "batches/s"));
+        assert_non_null(strstr(line, "loss "));
+        assert_int_equal(sscanf(strstr(line, "loss "), "loss %lf", &loss), 1);
+    }
+    assert_int_equal(lines, 3);
+    assert_true(fabs(loss - l.last.mean_loss) <= 1e-3 * l.last.mean_loss);
+    fclose(out);
+}
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void bar_on_a_terminal(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
+        print_message("skipped: no pseudo-terminals here\n");
+        return;
+    }
+    FILE *terminal = fopen(ptsname(master), "w");
+    assert_non_null(terminal);
+    fx_dense_layer *m = zero_model();
+    void *opt = fx_setup(fx_descent(.eta = 0.1), m);
+    /* 20 steps: what they can print at most fits the terminal's buffer, which nobody empties yet.
+     */
+    const double began = seconds_now();
+    assert_int_equal(fx_train(squared_error, m, linear(4, -1, 0), opt, .epochs = 2,
+                              .progress = true, .progress_to = terminal),
+                     FX_OK);
+    const double seconds = seconds_now() - began;
+    fflush(terminal);
+    char text[16384];
+    const ssize_t n = read(master, text, sizeof text - 1);
+    assert_true(n > 0);
+    text[n] = 0;
+    assert_non_null(strstr(text, "\repoch 1/2 "));
+    assert_non_null(strstr(text, "100 %"));
+    assert_non_null(strstr(text, " left"));
+    assert_non_null(strstr(text, "loss "));
+    int draws = 0;
+    for (const char *p = text; (p = strstr(p, "\repoch")); p++)
+        draws++;
+    assert_true(draws >= 3 && draws <= 3 + 10 * seconds); /* first, ends of epochs, ten a second */
+    fclose(terminal);
+    close(master);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finds_the_solution), cmocka_unit_test(steps_are_descent),
+        cmocka_unit_test(nonfinite_losses),   cmocka_unit_test(nonfinite_in_a_later_epoch),
+        cmocka_unit_test(callbacks_stop),     cmocka_unit_test(early_stop),
+        cmocka_unit_test(refusals),           cmocka_unit_test(plain_progress),
+        cmocka_unit_test(bar_on_a_terminal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
