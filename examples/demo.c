@@ -10,14 +10,15 @@
 #ifndef CFLUX_SOURCE_DATA_DIR
 #define CFLUX_SOURCE_DATA_DIR "data"
 #endif
-enum { SIDE = 8, PIXELS = SIDE * SIDE, DIGITS = 10, EPOCHS = 30, SHOWN = 8 };
+enum { SIDE = 8, PIXELS = SIDE * SIDE, DIGITS = 10, EPOCHS = 12 };
+enum { SHOWN = 8, SHOWN_COLUMNS = 4 }; /* images of the test set that are drawn, evenly spread */
 
-/* Images as a 64×n matrix in [0, 1] and their digits: (pixels, digit). */
+/* Images as an 8×8×1×n array in [0, 1] and their digits: (pixels, digit). */
 static void *read_digits(void)
 {
     const char *path = getenv("CFLUX_DIGITS");
     fx_array *table = fx_read_csv(path ? path : CFLUX_SOURCE_DATA_DIR "/digits.csv.gz");
-    fx_array *pixels = fx_div(fx_slice(table, 0, 0, PIXELS), 16);
+    fx_array *pixels = fx_reshape(fx_div(fx_slice(table, 0, 0, PIXELS), 16), SIDE, SIDE, 1, -1);
     fx_array *digit = fx_cast(fx_vec(fx_slice(table, 0, PIXELS, PIXELS + 1)), FX_DTYPE_I64);
     return fx_tuple(pixels, digit);
 }
@@ -41,31 +42,39 @@ static fx_array *loss(void *model, const fx_batch *b, void *user)
     return fx_logitcrossentropy(fx_call(model, b->x), fx_onehot(b->y, DIGITS));
 }
 
-/* Side by side, two characters a pixel. */
-static void draw(const float *images, const double *digits, const double *guesses)
+/* One line of an image, two characters a pixel. */
+static void draw_line(const float *pixels)
 {
     static const char *const ink[] = {" ", "░", "▒", "▓", "█"};
-    for (int row = 0; row < SIDE; row++) {
-        for (int k = 0; k < SHOWN; k++) {
-            for (int column = 0; column < SIDE; column++) {
-                const char *cell = ink[(int)(images[k * PIXELS + row * SIDE + column] * 4 + 0.5f)];
-                printf("%s%s", cell, cell);
-            }
-            printf("  ");
-        }
-        printf("\n");
+    for (int i = 0; i < SIDE; i++) {
+        const char *cell = ink[(int)(pixels[i] * 4 + 0.5f)];
+        printf("%s%s", cell, cell);
     }
-    for (int k = 0; k < SHOWN; k++)
-        printf("%6.0f is %.0f %-7s", digits[k], guesses[k], digits[k] == guesses[k] ? "" : "(!)");
-    printf("\n\n");
+    printf("   ");
 }
 
+/* A few images of the test set, side by side, over what they are and what they are taken for. */
+static void draw(const float *images, const double *digits, const double *guesses, int64_t n)
+{
+    for (int first = 0; first < SHOWN; first += SHOWN_COLUMNS) {
+        for (int line = 0; line < SIDE; line++, printf("\n"))
+            for (int64_t k = first; k < first + SHOWN_COLUMNS; k++)
+                draw_line(images + k * n / SHOWN * PIXELS + line * SIDE);
+        for (int64_t k = first; k < first + SHOWN_COLUMNS; k++) {
+            const double digit = digits[k * n / SHOWN], guess = guesses[k * n / SHOWN];
+            printf("   a %.0f, read %.0f %-4s", digit, guess, digit == guess ? "" : "(!)");
+        }
+        printf("\n\n");
+    }
+}
+
+/* A line for each digit: how often it was read as which. */
 static void print_confusion(const double *digits, const double *guesses, int64_t n)
 {
     int count[DIGITS][DIGITS] = {{0}};
     for (int64_t i = 0; i < n; i++)
         count[(int)digits[i]][(int)guesses[i]]++;
-    printf("digit   taken for\n      ");
+    printf("digit   read as\n      ");
     for (int guess = 0; guess < DIGITS; guess++)
         printf("%4d", guess);
     for (int digit = 0; digit < DIGITS; digit++) {
@@ -85,7 +94,10 @@ int main(void)
 
     void *data = read_digits(), *train = every_fifth(data, false), *test = every_fifth(data, true);
     fx_chain_layer *model =
-        fx_to(device, fx_chain(fx_dense(PIXELS, 64, FX_RELU), fx_dense(64, DIGITS)));
+        fx_chain(fx_conv(FX_DIMS(3, 3), 1, 16, FX_RELU, .pad = FX_SAME), fx_maxpool(FX_DIMS(2, 2)),
+                 fx_conv(FX_DIMS(3, 3), 16, 32, FX_RELU, .pad = FX_SAME), fx_maxpool(FX_DIMS(2, 2)),
+                 FX_FLATTEN, fx_dense(128, DIGITS));
+    model = fx_to(device, model);
     fx_show(model);
 
     void *opt = fx_setup(fx_adam(.eta = 0.003), model);
@@ -99,7 +111,7 @@ int main(void)
            *guesses = calloc((size_t)n + 1, sizeof *guesses);
     if (digits && guesses && fx_read_as(digit, FX_DTYPE_F64, digits, n) == FX_OK &&
         fx_read_as(guess, FX_DTYPE_F64, guesses, n) == FX_OK) {
-        draw(fx_data(images), digits, guesses);
+        draw(fx_data(images), digits, guesses, n);
         print_confusion(digits, guesses, n);
         printf("test accuracy: %.1f %%\n", 100 * fx_item(fx_mean(fx_eq(fx_cpu(guess), digit))));
     }

@@ -19,6 +19,21 @@ static pthread_key_t exit_key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint32_t last_id;
 
+void fxi_pools_free(fxi_context *c)
+{
+    for (fxi_node *n = c->free_nodes, *next; n; n = next) {
+        next = n->next;
+        fxi_free(n);
+    }
+    for (fx_array *a = c->free_arrays, *next; a; a = next) {
+        next = (fx_array *)a->base.fxi_next;
+        fxi_free(a);
+    }
+    c->free_nodes = NULL;
+    c->free_arrays = NULL;
+    c->free_node_count = c->free_array_count = 0;
+}
+
 static void context_close(void *p)
 {
     fxi_context *c = p;
@@ -31,17 +46,7 @@ static void context_close(void *p)
     c->promises = NULL;
     c->promise_capacity = 0;
     fxi_scratch_free(c);
-    for (fxi_node *n = c->free_nodes, *next; n; n = next) {
-        next = n->next;
-        fxi_free(n);
-    }
-    for (fx_array *a = c->free_arrays, *next; a; a = next) {
-        next = (fx_array *)a->base.fxi_next;
-        fxi_free(a);
-    }
-    c->free_nodes = NULL;
-    c->free_arrays = NULL;
-    c->free_node_count = c->free_array_count = 0;
+    fxi_pools_free(c);
 }
 
 static void make_key(void) { pthread_key_create(&exit_key, context_close); }

@@ -119,6 +119,10 @@ void fxi_flush(fxi_context *c);
 /* Evaluates and commits the promises made at this depth or deeper; drops them on error. */
 void fxi_promises_due(fxi_context *c, int depth);
 void fxi_scratch_free(fxi_context *c);
+void fxi_pools_free(fxi_context *c);
+/* Gives back what is kept for speed: the calling thread's free lists and scratch, all cached plans. For
+ * tests that count allocations. */
+FX_API void fxi_drain(void);
 
 /* The number of nodes made without an evaluation after which pending results are evaluated unasked. */
 enum { FXI_PENDING_LIMIT = 20000 };

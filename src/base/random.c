@@ -12,16 +12,27 @@
 
 static _Thread_local struct {
     uint64_t seed, name, count;
+    bool named;
 } stream;
+
+/* A thread that nobody seeds draws from a stream of its own: two threads never repeat each other. */
+static void name_once(void)
+{
+    static uint64_t threads;
+    if (stream.named)
+        return;
+    stream.named = true;
+    stream.name = __atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED);
+}
 
 void fx_seed(uint64_t seed)
 {
-    stream.seed = seed;
-    stream.count = 0;
+    fxi_random_name(seed, 0);
 }
 
 void fxi_random_next(uint64_t out_stream[2])
 {
+    name_once();
     out_stream[0] = stream.seed;
     out_stream[1] = (stream.name << 40) | stream.count++;
 }
@@ -30,6 +41,7 @@ void fxi_random_name(uint64_t seed, uint64_t name)
 {
     stream.seed = seed;
     stream.name = name;
+    stream.named = true;
     stream.count = 0;
 }
 

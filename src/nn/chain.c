@@ -111,6 +111,10 @@ static bool names_fit(int n, const char *const *names)
 
 fx_chain_layer *fxi_chain_named(int n, const char *const *names, void *const *layers)
 {
+    for (int i = 0; i < n;
+         i++) /* a layer that failed has its record: the chain only passes it on */
+        if (layers[i] && fx_is_error(layers[i]))
+            return fxi_error_object(&chain_type);
     if (!links_fit(n, layers) || (names && !names_fit(n, names)))
         return fxi_error_object(&chain_type);
     fx_chain_layer init = {.layers = {.n = n}};

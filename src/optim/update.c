@@ -311,7 +311,7 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
     items s = {0};
     for (int i = 0; i < n && s.status == FX_OK; i++)
         gather_items(&s, states[i], models[i], gradients[i]);
-    fx_array *ok = guard && s.status == FX_OK ? fx_all(fx_isfinite(guard)) : NULL;
+    fx_array *ok = guard && s.status == FX_OK ? fx_all(fx_isfinite(fx_want(guard))) : NULL;
     for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)
         s.status = apply(&s.all[i], ok);
     if (s.status == FX_OK)

@@ -53,6 +53,17 @@ void fxi_scratch_free(fxi_context *c)
     c->scratch = NULL;
 }
 
+void fxi_drain(void)
+{
+    fxi_context *c = fxi_here();
+    fxi_scratch_free(c);
+    fxi_pools_free(c);
+    fxi_free(c->promises);
+    c->promises = NULL;
+    c->npromises = c->promise_capacity = 0;
+    fxi_plans_drop();
+}
+
 /* ---- binding --------------------------------------------------------------------------------------- */
 
 static void binding_free(binding *b)

@@ -60,6 +60,7 @@ static fx_status train_step(const fx_train_args *a, const fx_batch *batch, doubl
     fx_array *loss = a->loss(a->model, batch, a->user);
     if (!loss)
         return fx_fail(FX_STATUS_ARGUMENT, OP, "the loss function returned NULL");
+    fx_want(loss);
     const fx_status status =
         fx_update(a->state, a->model, fx_gradient(loss, a->model), .guard = loss);
     if (status != FX_OK && status != FX_STATUS_NONFINITE)

@@ -31,6 +31,7 @@ typedef enum cf_domain {
     CF_ABOVE1,        /* (1.1, 4) */
     CF_PROB,          /* (0.05, 0.95) */
     CF_HUGE,          /* ±1e12, for conversions */
+    CF_TIES,          /* few distinct numbers: −1, −0.5 … 1 */
     CF_BOOL,          /* a Bool input, whatever the case's type */
     CF_INDEX,         /* I64 or I32, from 0 to below parameter 0 */
     CF_INDEX_DISTINCT /* the same, distinct along every axis not longer than parameter 0 */
@@ -44,10 +45,11 @@ typedef enum cf_tolerance {
 
 enum {
     CF_NO_GRAD = 1, /* not differentiable, or the gradient is not the derivative (stop_gradient) */
-    CF_NO_SPECIAL = 2,   /* meaning with NaN or Inf is not fixed */
-    CF_SAME_TYPE = 4,    /* ref computes in the case's own type: conversions, random numbers */
-    CF_NO_SECOND = 8,    /* no second derivative worth asking for */
-    CF_NO_BROADCAST = 16 /* singular where all elements are equal */
+    CF_NO_SPECIAL = 2,     /* meaning with NaN or Inf is not fixed */
+    CF_SAME_TYPE = 4,      /* ref computes in the case's own type: conversions, random numbers */
+    CF_NO_SECOND = 8,      /* no second derivative worth asking for */
+    CF_NO_BROADCAST = 16,  /* singular where all elements are equal */
+    CF_NO_DIFFERENCES = 32 /* not smooth at the inputs: gradients are compared with ref's only */
 };
 
 #define CF_T(t)  (1u << (unsigned)FX_DTYPE_##t)

@@ -14,9 +14,10 @@
 REDUCTION(sum)
 REDUCTION(prod)
 REDUCTION(mean)
-REDUCTION(var) REDUCTION(std) REDUCTION(maximum) REDUCTION(minimum) REDUCTION(any) REDUCTION(all)
-    REDUCTION(norm) REDUCTION(softmax) REDUCTION(logsoftmax) REDUCTION(logsumexp) REDUCTION(
-        argmax) REDUCTION(argmin)
+REDUCTION(var)
+REDUCTION(std) REDUCTION(maximum) REDUCTION(minimum) REDUCTION(any) REDUCTION(all) REDUCTION(norm)
+    REDUCTION(softmax) REDUCTION(logsoftmax) REDUCTION(logsumexp) REDUCTION(argmax) REDUCTION(
+        argmin)
 
 /* An expression of x[0] (and x[1], x[2]) and the parameters p. */
 #define EXPR(name, value)                                                                          \
@@ -202,6 +203,12 @@ static const char *const element_scatters[] = {"rows=5x7 3x7 3x7:5,0", "columns=
     {                                                                                              \
 #name, NULL, b_##name, shapes, MATRIX ":1", 1, {CF_ANY }, types, tolerance, flags          \
     }
+/* Equal extremes share the gradient evenly; the first one is the argmax. */
+#define TIES(name, flags)                                                                          \
+    {                                                                                              \
+#name ".ties", "fx_" #name, b_##name, extrema, NULL, 1,                                    \
+            {CF_TIES }, CF_REAL, CF_EXACT, CF_NO_SECOND | CF_NO_DIFFERENCES | flags                \
+    }
 #define MOVE(name, shapes, perf)                                                                   \
     {                                                                                              \
 #name, NULL, b_##name, shapes, perf, 1, {CF_ANY }, CF_ALL, CF_EXACT, CF_NO_SECOND          \
@@ -265,6 +272,10 @@ const cf_row cf_shape_rows[] = {
     REDUCE(softmax, softmaxes, CF_REAL, CF_POINT, 0),
     REDUCE(logsoftmax, softmaxes, CF_REAL, CF_POINT, 0),
     REDUCE(logsumexp, extrema, CF_REAL, CF_POINT, 0),
+    TIES(maximum, 0),
+    TIES(minimum, 0),
+    TIES(argmax, CF_NO_GRAD),
+    TIES(argmin, CF_NO_GRAD),
     REDUCE(argmax, extrema, CF_NUM, CF_EXACT, CF_NO_GRAD),
     REDUCE(argmin, extrema, CF_NUM, CF_EXACT, CF_NO_GRAD),
     {"cumsum", NULL, b_cumsum, scans, MATRIX ":0", 1, {CF_ANY}, CF_NUM, CF_NMSE, CF_NO_SECOND},

@@ -83,7 +83,7 @@ static const range ranges[] = {
     [CF_POS] = {0.2, 3, 1, 9},       [CF_NONZERO] = {0.3, 2.3, 1, 9},
     [CF_UNIT] = {-0.95, 0.95, 0, 0}, [CF_ABOVE1] = {1.1, 4, 2, 9},
     [CF_PROB] = {0.05, 0.95, 0, 1},  [CF_HUGE] = {-1e12, 1e12, -1000000007, 1000000007},
-    [CF_BOOL] = {0, 1, 0, 1},
+    [CF_TIES] = {-1, 1, -1, 1},      [CF_BOOL] = {0, 1, 0, 1},
 };
 
 /* In [0, 1): the fractional parts of multiples of the golden ratio, started elsewhere for each
@@ -107,6 +107,8 @@ static double quantised(fx_dtype t, double v)
 static double real_value(cf_domain d, fx_dtype t, int64_t i, int input)
 {
     const double v = ranges[d].low + (ranges[d].high - ranges[d].low) * spread(i, input);
+    if (d == CF_TIES)
+        return nearbyint(2 * v) / 2;
     return quantised(t, d == CF_NONZERO && (i + input) % 2 ? -v : v);
 }
 

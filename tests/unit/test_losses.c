@@ -13,8 +13,7 @@ typedef fx_array *(*loss_fn)(const fx_loss_args *a);
 enum { CLASSES = 3, OBSERVATIONS = 4, SIZE = CLASSES * OBSERVATIONS };
 static const int64_t dims[] = {CLASSES, OBSERVATIONS};
 
-/* ---- the formulas, on one element; NaN marks those that sum over classes
- * ------------------------- */
+/* ---- the formulas, on one element; NaN marks those that sum over classes ---------------- */
 
 static double xlogy(double x, double y)
 {
@@ -139,7 +138,7 @@ static void check_row(const row *r)
                (const int64_t[]){r->per_class ? 1 : CLASSES, OBSERVATIONS});
     check_array(r->name, r->loss(&a), n, each, 1e-13, 1e-15);
     a.pred = fx_cast(a.pred, FX_DTYPE_F32), a.target = fx_cast(a.target, FX_DTYPE_F32),
-    a.none = false;
+    a.none = false, a.epsilon = eps;
     assert_int_equal(fx_eltype(r->loss(&a)), FX_DTYPE_F32);
     check_value(r->name, -3, fx_item(r->loss(&a)), total / n, 1e-5, 1e-5);
 }
@@ -251,8 +250,7 @@ static void test_extreme_logits(void **state)
     assert_true(isinf(fx_item(fx_crossentropy(sure, fx_sub(1, sure), .epsilon = FX_ZERO))));
 }
 
-/* ---- smoothing, types, errors
- * --------------------------------------------------------------------- */
+/* ---- smoothing, types, errors ----------------------------------------------------------- */
 
 static void test_smoothing(void **state)
 {

@@ -45,8 +45,7 @@ static void step(leaf *l, fx_array *dx)
     }
 }
 
-/* ---- recorded trajectories
- * ------------------------------------------------------------------------ */
+/* ---- recorded trajectories -------------------------------------------------------------- */
 
 enum { SIZE = 5, STEPS = 20 };
 
@@ -109,8 +108,7 @@ static void test_trajectories(void **state)
     }
 }
 
-/* ---- formulas
- * ------------------------------------------------------------------------------------- */
+/* ---- formulas --------------------------------------------------------------------------- */
 
 static double gradient_at(int k)
 {
@@ -147,7 +145,7 @@ static void test_adam_details(void **state)
     FX_SCOPE;
     leaf l = leaf_of(fx_adam(.eta = 0.5, .epsilon = FX_ZERO), fx_zeros(3));
     assert_true(l.numbers[0] == 0.9 && l.numbers[1] == 0.999);
-    step(&l, fx_vector(1e-6, -3, 1000));
+    step(&l, fx_vector(1e-6f, -3, 1000));
     CHECK(l.x, (3), 1e-5, -0.5, 0.5, -0.5);
     assert_true(l.numbers[0] == 0.9 * 0.9 && l.numbers[1] == 0.999 * 0.999);
     leaf still = leaf_of(fx_adam(.eta = FX_ZERO), fx_vector(1, 2));
@@ -175,8 +173,7 @@ static void test_plans_are_reused(void **state)
     assert_int_equal(fx_stats().plans_built, built);
 }
 
-/* ---- making, checking, printing
- * --------------------------------------------------------------------- */
+/* ---- making, checking, printing --------------------------------------------------------- */
 
 static void describes(void *rule, const char *text)
 {

@@ -1,0 +1,92 @@
+/* test_allocations.c: every allocation failing in turn, over a program that builds a small convolutional
+ * network, differentiates, trains, reads, prints and frees. Whatever fails: an error is recorded, the
+ * program goes on to its end, nothing leaks, and the next run without faults gives the right result.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <math.h>
+#include <string.h>
+
+#include "context.h"
+#include "memory.h"
+
+static fx_array *loss_of(void *model, const fx_batch *b, void *user)
+{
+    (void)user;
+    return fx_logitcrossentropy(fx_call(model, b->x), b->y);
+}
+
+/* Two steps by hand and one epoch by fx_train; returns the last loss. */
+static double program(void)
+{
+    FX_SCOPE;
+    fx_seed(7);
+    fx_chain_layer *model = fx_chain(fx_conv(FX_DIMS(3, 3), 1, 2, FX_RELU, .pad = FX_SAME), fx_batchnorm(2), fx_maxpool(FX_DIMS(2, 2)),
+                                     FX_FLATTEN, fx_dropout(0.25), fx_dense(8, 3), fx_layernorm(FX_DIMS(3)));
+    void *opt = fx_setup(fx_adam(.eta = 0.01), model);
+    fx_array *x = fx_rand(4, 4, 1, 6), *labels = fx_range_dtype(FX_DTYPE_I32, 0, 1, 6);
+    fx_array *y = fx_onehotbatch(fx_mod(labels, 3), 3);
+    double last = 0;
+    for (int i = 0; i < 2; i++) {
+        FX_STEP;
+        fx_array *loss = fx_logitcrossentropy(fx_call(model, x), y);
+        fx_update(opt, model, fx_gradient(loss, model), .guard = loss);
+        last = fx_item(loss);
+    }
+    fx_loader *loader = fx_dataloader(fx_tuple(x, y), .batchsize = 4, .shuffle = true, .seed = 3);
+    fx_train(loss_of, model, loader, opt, .epochs = 1);
+    char text[2048];
+    fx_show_text(model, text, sizeof text);
+    fx_show_text(fx_call(model, x), text, sizeof text);
+    void *copy = fx_snapshot(model);
+    fx_eval(copy);
+    return last;
+}
+
+static void every_allocation_fails_in_turn(void **state)
+{
+    (void)state;
+    const double right = program();
+    fx_error_print(stderr);
+    assert_true(isfinite(right));
+    assert_int_equal(fx_error_status(), FX_OK);
+    fxi_drain();
+    const int64_t before = fxi_live_allocations();
+
+    int64_t points = 0, reported = 0;
+    for (int64_t n = 0;; n++) {
+        fxi_fault_set(n);
+        const double got = program();
+        const int64_t seen = fxi_fault_seen();
+        fxi_fault_set(-1);
+        const fx_error e = fx_error_take();
+        fxi_drain();
+        if (fxi_live_allocations() != before)
+            fail_msg("fault %lld leaks %lld allocations (%s)", (long long)n, (long long)(fxi_live_allocations() - before), e.message);
+        if (seen <= n)
+            break; /* ran past the last allocation */
+        points++;
+        if (e.status == FX_STATUS_MEMORY)
+            reported++;
+        else if (e.status != FX_OK)
+            fail_msg("fault %lld is reported as %s: %s", (long long)n, fx_status_name(e.status), e.message);
+        else
+            assert_float_equal(got, right, 0.0); /* survived: then nothing may differ */
+    }
+    printf("%lld fault points, %lld reported, the others survived with the same result\n", (long long)points, (long long)reported);
+    assert_true(points >= 2000);
+    assert_true(reported >= points / 2);
+    assert_float_equal(program(), right, 0.0);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+int main(void)
+{
+    fx_message_set_hook(NULL, NULL);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_fails_in_turn)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,462 @@
+/* Elementwise programs on the CPU against libm and plain loops in double: every op, type and layout,
+ * the accuracy of the library's own functions over all of Float32, special values, integer rules,
+ * conversions, programs of many registers, in-place results and a failing allocation. */
+#include "cpu_check.h"
+
+/* Runs a program over operands. */
+static bench run_program(const fxi_instr *program, int ninstr, int nin, const operand *const *in,
+                         operand *out)
+{
+    bench b = {.step = {.op = program[ninstr - 1].op, .cls = FXI_CLASS_ELEMENTWISE, .nin = nin, .out = out->t}};
+    for (int k = 0; k < nin; k++) {
+        b.in[k] = in[k]->t;
+        b.ptr[k] = in[k]->data;
+    }
+    b.step.in = b.in;
+    b.step.program = (fxi_instr *)(uintptr_t)program;
+    b.step.ninstr = ninstr;
+    b.status = fxi_cpu_run_step(&b.step, b.ptr, out->data, &b.run);
+    check_guards(out);
+    return b;
+}
+
+static fxi_instr instruction(fxi_op op, int dtype, int from, int nsrc)
+{
+    return (fxi_instr){.op = (uint8_t)op, .dtype = (uint8_t)dtype, .from = (uint8_t)from,
+                       .nsrc = (uint8_t)nsrc, .src = {0, 1, 2}};
+}
+
+/* ---- every op over every layout ------------------------------------------------------------------------ */
+static double ref_add(double x, double y) { return x + y; }
+static double ref_sub(double x, double y) { return x - y; }
+static double ref_mul(double x, double y) { return x * y; }
+static double ref_div(double x, double y) { return x / y; }
+static double ref_fld(double x, double y) { return floor(x / y); }
+static double ref_max(double x, double y) { return isnan(x) || x > y ? x : y; }
+static double ref_min(double x, double y) { return isnan(x) || x < y ? x : y; }
+static double ref_lt(double x, double y) { return x < y; }
+static double ref_le(double x, double y) { return x <= y; }
+static double ref_eq(double x, double y) { return x == y; }
+static double ref_ne(double x, double y) { return x != y; }
+static double ref_neg(double x, double y) { return (void)y, -x; }
+static double ref_cube(double x, double y) { return (void)y, x * x * x; }
+static double ref_sigmoid(double x, double y) { return (void)y, 1 / (1 + exp(-x)); }
+#define UNARY(f)                                                                                   \
+    static double ref_##f(double x, double y) { return (void)y, f(x); }
+UNARY(exp) UNARY(expm1) UNARY(log) UNARY(log1p) UNARY(sqrt) UNARY(sin) UNARY(cos) UNARY(tanh) UNARY(erf) UNARY(floor)
+
+enum { FLOATS = 1, INTS = 2, BOOLS = 4, COMPARES = 8 };
+static const struct {
+    fxi_op op;
+    int nsrc, types;
+    double (*ref)(double, double);
+} cases[] = {
+    {FXI_OP_ADD, 2, FLOATS | INTS, ref_add},   {FXI_OP_SUB, 2, FLOATS | INTS, ref_sub},
+    {FXI_OP_MUL, 2, FLOATS | INTS | BOOLS, ref_mul}, {FXI_OP_DIV, 2, FLOATS, ref_div},
+    {FXI_OP_FLD, 2, FLOATS, ref_fld},          {FXI_OP_POW, 2, FLOATS, pow},
+    {FXI_OP_ATAN2, 2, FLOATS, atan2},          {FXI_OP_MAX, 2, FLOATS | INTS | BOOLS, ref_max},
+    {FXI_OP_MIN, 2, FLOATS | INTS | BOOLS, ref_min},
+    {FXI_OP_LT, 2, FLOATS | INTS | BOOLS | COMPARES, ref_lt},
+    {FXI_OP_LE, 2, FLOATS | INTS | BOOLS | COMPARES, ref_le},
+    {FXI_OP_EQ, 2, FLOATS | INTS | BOOLS | COMPARES, ref_eq},
+    {FXI_OP_NE, 2, FLOATS | INTS | BOOLS | COMPARES, ref_ne},
+    {FXI_OP_NEG, 1, FLOATS | INTS, ref_neg},   {FXI_OP_POWI, 1, FLOATS | INTS, ref_cube},
+    {FXI_OP_EXP, 1, FLOATS, ref_exp},          {FXI_OP_EXPM1, 1, FLOATS, ref_expm1},
+    {FXI_OP_LOG, 1, FLOATS, ref_log},          {FXI_OP_LOG1P, 1, FLOATS, ref_log1p},
+    {FXI_OP_SQRT, 1, FLOATS, ref_sqrt},        {FXI_OP_SIN, 1, FLOATS, ref_sin},
+    {FXI_OP_COS, 1, FLOATS, ref_cos},          {FXI_OP_TANH, 1, FLOATS, ref_tanh},
+    {FXI_OP_SIGMOID, 1, FLOATS, ref_sigmoid},  {FXI_OP_ERF, 1, FLOATS, ref_erf},
+    {FXI_OP_FLOOR, 1, FLOATS | INTS, ref_floor},
+};
+
+static bool takes(int types, int dtype)
+{
+    const bool integer = dtype == FX_DTYPE_I32 || dtype == FX_DTYPE_I64 || dtype == FX_DTYPE_U8;
+    return types & (dtype == FX_DTYPE_BOOL ? BOOLS : integer ? INTS : FLOATS);
+}
+
+/* UInt8 results are those of whole numbers modulo 256. */
+static double wrapped(double v, int dtype)
+{
+    return dtype == FX_DTYPE_U8 ? v - 256 * floor(v / 256) : v;
+}
+
+static void check_case(size_t c, int dtype, layout la, layout lb, int ndim, const int64_t *shape)
+{
+    const int out_type = cases[c].types & COMPARES ? FX_DTYPE_BOOL : dtype;
+    operand a = make_operand(dtype, la, ndim, shape), out = make_operand(out_type, DENSE, ndim, shape);
+    operand b = make_operand(dtype, lb, ndim, shape);
+    fxi_instr ins = instruction(cases[c].op, out_type, dtype, cases[c].nsrc);
+    ins.attr = 3;
+    assert_int_equal(run_program(&ins, 1, cases[c].nsrc, (const operand *[]){&a, &b}, &out).status, FX_OK);
+    for (int64_t i = 0; i < length_of(&out); i++) {
+        double want = wrapped(cases[c].ref(element(&a, i), element(&b, i)), dtype);
+        if (fxi_cpu_is_half(dtype) && fabs(want) > (dtype == FX_DTYPE_F16 ? 65519.0 : 3.39e38))
+            want = copysign(INFINITY, want);
+        check_close(element(&out, i), want, 4 * epsilon_of(dtype), 0);
+    }
+    drop_operand(&a), drop_operand(&b), drop_operand(&out);
+}
+
+static void every_op_type_and_layout(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++) {
+            if (!takes(cases[c].types, dtype))
+                continue;
+            for (int l = 0; l < LAYOUTS; l++) {
+                check_case(c, dtype, (layout)l, (layout)((l + 2) % LAYOUTS), SHAPE(7, 9, 11));
+                check_case(c, dtype, (layout)l, (layout)l, SHAPE(300, 2));
+            }
+            check_case(c, dtype, DENSE, DENSE, SHAPE(3, 0, 2));
+            check_case(c, dtype, DENSE, DENSE, 0, NULL);
+        }
+}
+
+static void scalars_and_select(void **state)
+{
+    (void)state;
+    for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++) {
+        operand c = make_operand(FX_DTYPE_BOOL, REVERSED, SHAPE(30, 20)), s = scalar_operand(dtype, 1);
+        operand b = make_operand(dtype, GAPS, SHAPE(30, 20)), out = make_operand(dtype, DENSE, SHAPE(30, 20));
+        const fxi_instr ins = instruction(FXI_OP_SELECT, dtype, dtype, 3);
+        assert_int_equal(run_program(&ins, 1, 3, (const operand *[]){&c, &s, &b}, &out).status, FX_OK);
+        for (int64_t i = 0; i < length_of(&out); i++)
+            assert_true(element(&out, i) == (element(&c, i) != 0 ? 1 : element(&b, i)));
+        drop_operand(&c), drop_operand(&s), drop_operand(&b), drop_operand(&out);
+    }
+}
+
+/* ---- accuracy of the library's own functions ----------------------------------------------------------- */
+/* Distance of a Float32 from the exact value, in units of the last place there. */
+static double ulps(float got, double want)
+{
+    if (isnan(want))
+        return isnan(got) ? 0 : INFINITY;
+    const float nearest = (float)want;
+    if (isinf(nearest) || isinf(got) || want == 0)
+        return got == nearest && !signbit(got) == !signbit(nearest) ? 0 : INFINITY;
+    const double unit = fabs(want) < (double)__FLT_MIN__ ? 0x1p-149 : ldexp(1, ilogb(want) - 23);
+    return fabs((double)got - want) / unit;
+}
+
+static void check_ulps(fxi_op op, double (*ref)(double, double), double most)
+{
+    enum { N = 4096 };
+    static float x[N], y[N];
+    const int64_t shape = N;
+    operand in = {.t = {.dtype = FX_DTYPE_F32, .ndim = 1, .shape = {shape}, .stride = {1}}, .data = x};
+    const fxi_instr ins = instruction(op, FX_DTYPE_F32, FX_DTYPE_F32, 1);
+    const fxi_step step = {.op = (uint8_t)op, .cls = FXI_CLASS_ELEMENTWISE, .nin = 1, .out = in.t, .in = &in.t,
+                           .program = (fxi_instr *)(uintptr_t)&ins, .ninstr = 1};
+    double worst = 0;
+    float where = 0;
+    fxi_run run;
+    uint64_t bits = 0;
+    while (bits < (UINT64_C(1) << 32)) {
+        for (int i = 0; i < N; i++, bits += 257) /* some 17 million of all Float32, every exponent */
+            x[i] = fxi_float((uint32_t)bits);
+        assert_int_equal(fxi_cpu_run_step(&step, (const void *[]){x}, y, &run), FX_OK);
+        for (int i = 0; i < N; i++) {
+            const double e = ulps(y[i], ref((double)x[i], 0));
+            if (e > worst)
+                worst = e, where = x[i];
+        }
+    }
+    print_message("%s: at most %.2f ulp (at %a)\n", op == FXI_OP_EXP ? "exp" : op == FXI_OP_LOG ? "log" : op == FXI_OP_TANH ? "tanh" : "sigmoid",
+                  worst, (double)where);
+    assert_true(worst <= most);
+}
+
+static double exact_sigmoid(double x, double y)
+{
+    (void)y;
+    return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x));
+}
+
+static void own_functions_are_accurate(void **state)
+{
+    (void)state;
+    check_ulps(FXI_OP_EXP, ref_exp, 4);
+    check_ulps(FXI_OP_LOG, ref_log, 4);
+    check_ulps(FXI_OP_TANH, ref_tanh, 4);
+    check_ulps(FXI_OP_SIGMOID, exact_sigmoid, 4);
+}
+
+static void special_values(void **state)
+{
+    (void)state;
+    static const fxi_op ops[] = {FXI_OP_EXP, FXI_OP_LOG, FXI_OP_TANH, FXI_OP_SIGMOID, FXI_OP_SQRT, FXI_OP_EXPM1, FXI_OP_LOG1P};
+    double (*const refs[])(double, double) = {ref_exp, ref_log, ref_tanh, exact_sigmoid, ref_sqrt, ref_expm1, ref_log1p};
+    const double values[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e-45, -1e-45, 1e-40, 88.72, 88.73, -87.5, -103, -104, -200, 1e30, -1e30};
+    for (int dtype = FX_DTYPE_F32; dtype <= FX_DTYPE_F64; dtype++)
+        for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+            for (int n = 1; n <= 20; n++) /* every place in a vector and the tail */
+                for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+                    operand in = make_operand(dtype, DENSE, SHAPE(n)), out = make_operand(dtype, DENSE, SHAPE(n));
+                    set_element(&in, n - 1, values[v]);
+                    const fxi_instr ins = instruction(ops[k], dtype, dtype, 1);
+                    assert_int_equal(run_program(&ins, 1, 1, (const operand *[]){&in}, &out).status, FX_OK);
+                    const double want = refs[k](element(&in, n - 1), 0), got = element(&out, n - 1);
+                    const bool f32 = dtype == FX_DTYPE_F32;
+                    if (f32)
+                        assert_true(ulps((float)got, want) <= 4);
+                    else
+                        check_close(got, want, 1e-15, 0);
+                    if (want == 0)
+                        assert_int_equal(!signbit(got), !signbit(want));
+                    drop_operand(&in), drop_operand(&out);
+                }
+}
+
+static double apply2(fxi_op op, int dtype, double x, double y, int64_t attr)
+{
+    operand a = scalar_operand(dtype, x), b = scalar_operand(dtype, y), out = scalar_operand(dtype, 0);
+    fxi_instr ins = instruction(op, dtype, dtype, op == FXI_OP_POWI || op == FXI_OP_NEG ? 1 : 2);
+    ins.attr = attr;
+    assert_int_equal(run_program(&ins, 1, ins.nsrc, (const operand *[]){&a, &b}, &out).status, FX_OK);
+    const double r = element(&out, 0);
+    drop_operand(&a), drop_operand(&b), drop_operand(&out);
+    return r;
+}
+
+static void max_and_min_propagate_nan(void **state)
+{
+    (void)state;
+    for (int dtype = FX_DTYPE_F32; dtype <= FX_DTYPE_F64; dtype++)
+        for (fxi_op op = FXI_OP_MAX; op <= FXI_OP_MIN; op++) {
+            assert_true(isnan(apply2(op, dtype, NAN, 1, 0)));
+            assert_true(isnan(apply2(op, dtype, 1, NAN, 0)));
+            assert_int_equal(!signbit(apply2(op, dtype, -0.0, 0.0, 0)), op == FXI_OP_MAX);
+            assert_int_equal(!signbit(apply2(op, dtype, 0.0, -0.0, 0)), op == FXI_OP_MAX);
+        }
+}
+
+static void integer_rules(void **state)
+{
+    (void)state;
+    const double low = -2147483648.0;
+    assert_true(apply2(FXI_OP_ADD, FX_DTYPE_I32, 2147483647.0, 1, 0) == low);
+    assert_true(apply2(FXI_OP_NEG, FX_DTYPE_I32, low, 0, 0) == low);
+    assert_true(apply2(FXI_OP_MUL, FX_DTYPE_I32, 65536, 65537, 0) == 65536);
+    assert_true(apply2(FXI_OP_FLD, FX_DTYPE_I32, low, -1, 0) == low);
+    assert_true(apply2(FXI_OP_FLD, FX_DTYPE_I64, -0x1p62 * 1, 0, 0) == 0);
+    assert_true(apply2(FXI_OP_FLD, FX_DTYPE_I32, -7, 2, 0) == -4);
+    assert_true(apply2(FXI_OP_FLD, FX_DTYPE_I32, 7, -2, 0) == -4);
+    assert_true(apply2(FXI_OP_FLD, FX_DTYPE_I32, -7, -2, 0) == 3);
+    assert_true(apply2(FXI_OP_FLD, FX_DTYPE_I32, -8, 2, 0) == -4);
+    assert_true(apply2(FXI_OP_FLD, FX_DTYPE_U8, 200, 7, 0) == 28);
+    assert_true(apply2(FXI_OP_SUB, FX_DTYPE_U8, 3, 5, 0) == 254);
+    assert_true(apply2(FXI_OP_POW, FX_DTYPE_I32, -3, 5, 0) == -243);
+    assert_true(apply2(FXI_OP_POW, FX_DTYPE_I32, 2, 31, 0) == low);
+    assert_true(apply2(FXI_OP_POW, FX_DTYPE_I32, 2, -1, 0) == 0);
+    assert_true(apply2(FXI_OP_POW, FX_DTYPE_I32, -1, -3, 0) == -1);
+    assert_true(apply2(FXI_OP_POW, FX_DTYPE_I64, 1, -3, 0) == 1);
+    assert_true(apply2(FXI_OP_POW, FX_DTYPE_I64, 0, 0, 0) == 1);
+    assert_true(apply2(FXI_OP_POWI, FX_DTYPE_I64, 3, 0, 39) == 4052555153018976267.0);
+    assert_true(apply2(FXI_OP_POWI, FX_DTYPE_F32, 0, 0, 0) == 1);
+    assert_true(apply2(FXI_OP_POWI, FX_DTYPE_F64, -2, 0, -3) == -0.125);
+    assert_true(apply2(FXI_OP_POWI, FX_DTYPE_F32, 0, 0, -1) == INFINITY);
+    assert_true(apply2(FXI_OP_POWI, FX_DTYPE_F64, 1.5, 0, 7) == pow(1.5, 7));
+}
+
+/* ---- conversions ------------------------------------------------------------------------------------------ */
+static double cast_one(int from, int to, double x)
+{
+    operand a = scalar_operand(from, x), out = scalar_operand(to, 0);
+    const fxi_instr ins = instruction(FXI_OP_CAST, to, from, 1);
+    assert_int_equal(run_program(&ins, 1, 1, (const operand *[]){&a}, &out).status, FX_OK);
+    const double r = element(&out, 0);
+    drop_operand(&a), drop_operand(&out);
+    return r;
+}
+
+static void casts_saturate_and_wrap(void **state)
+{
+    (void)state;
+    for (int from = FX_DTYPE_F32; from <= FX_DTYPE_F64; from++) {
+        assert_true(cast_one(from, FX_DTYPE_I32, 1e20) == 2147483647.0);
+        assert_true(cast_one(from, FX_DTYPE_I32, -INFINITY) == -2147483648.0);
+        assert_true(cast_one(from, FX_DTYPE_I32, NAN) == 0);
+        assert_true(cast_one(from, FX_DTYPE_I32, -2.75) == -2);
+        assert_true(cast_one(from, FX_DTYPE_I64, 1e30) == 0x1p63); /* INT64_MAX, as double */
+        assert_true(cast_one(from, FX_DTYPE_I64, -1e30) == -0x1p63);
+        assert_true(cast_one(from, FX_DTYPE_I64, NAN) == 0);
+        assert_true(cast_one(from, FX_DTYPE_I64, 0x1p40) == 0x1p40);
+        assert_true(cast_one(from, FX_DTYPE_U8, -1.5) == 0);
+        assert_true(cast_one(from, FX_DTYPE_U8, 255.9) == 255);
+        assert_true(cast_one(from, FX_DTYPE_U8, INFINITY) == 255);
+        assert_true(cast_one(from, FX_DTYPE_U8, NAN) == 0);
+        assert_true(cast_one(from, FX_DTYPE_BOOL, 0.25) == 1);
+        assert_true(cast_one(from, FX_DTYPE_BOOL, NAN) == 1);
+        assert_true(cast_one(from, FX_DTYPE_BOOL, -0.0) == 0);
+    }
+    assert_true(cast_one(FX_DTYPE_I64, FX_DTYPE_I32, 0x1p33 + 5) == 5);
+    assert_true(cast_one(FX_DTYPE_I32, FX_DTYPE_U8, -1) == 255);
+    assert_true(cast_one(FX_DTYPE_I64, FX_DTYPE_BOOL, 0x1p33) == 1);
+    assert_true(cast_one(FX_DTYPE_I32, FX_DTYPE_F32, 16777217) == 16777216);
+    assert_true(cast_one(FX_DTYPE_BOOL, FX_DTYPE_F16, 1) == 1);
+    assert_true(cast_one(FX_DTYPE_I32, FX_DTYPE_F16, 70000) == INFINITY);
+    /* Just above the middle of two Float16 (1 + 2⁻¹¹): Float32 in between would lose the 2⁻⁴⁰. */
+    assert_true(cast_one(FX_DTYPE_F64, FX_DTYPE_F16, 1 + 0x1p-11 + 0x1p-40) == 1 + 0x1p-10);
+    assert_true(cast_one(FX_DTYPE_F64, FX_DTYPE_F16, 1 + 0x1p-11) == 1);
+    assert_true(cast_one(FX_DTYPE_F64, FX_DTYPE_BF16, 1 + 0x1p-8 + 0x1p-50) == 1 + 0x1p-7);
+    assert_true(cast_one(FX_DTYPE_F64, FX_DTYPE_BF16, 1e300) == INFINITY);
+    assert_true(isnan(cast_one(FX_DTYPE_F64, FX_DTYPE_F16, NAN)));
+    assert_true(isnan(cast_one(FX_DTYPE_F32, FX_DTYPE_BF16, NAN)));
+}
+
+static void casts_between_all_types(void **state)
+{
+    (void)state;
+    for (int from = 0; from < FX_DTYPE_COUNT; from++)
+        for (int to = 0; to < FX_DTYPE_COUNT; to++)
+            for (int l = 0; l < LAYOUTS; l++) {
+                operand a = make_operand(from, (layout)l, SHAPE(33, 9)), out = make_operand(to, DENSE, SHAPE(33, 9));
+                const fxi_instr ins = instruction(FXI_OP_CAST, to, from, 1);
+                assert_int_equal(run_program(&ins, 1, 1, (const operand *[]){&a}, &out).status, FX_OK);
+                for (int64_t i = 0; i < length_of(&out); i++) {
+                    const double x = element(&a, i), whole = trunc(x);
+                    const bool from_float = from < FX_DTYPE_I32 || from >= FX_DTYPE_F16;
+                    double want = to >= FX_DTYPE_I32 && to <= FX_DTYPE_U8 ? whole : x;
+                    if (to == FX_DTYPE_U8 && whole < 0)
+                        want = from_float ? 0 : whole + 256;
+                    if (to == FX_DTYPE_BOOL)
+                        want = x != 0;
+                    assert_true(element(&out, i) == want);
+                }
+                drop_operand(&a), drop_operand(&out);
+            }
+}
+
+/* All 65,536 Float16 survive the way through Float32 registers; every Float32 between rounds to even. */
+static void halves_round_to_nearest_even(void **state)
+{
+    (void)state;
+    for (int bf = 0; bf < 2; bf++) {
+        const fxi_tile_fn load = fxi_cpu_simd()->load[bf], store = fxi_cpu_simd()->store[bf];
+        for (uint32_t h = 0; h < 0x10000; h += FXI_TILE) {
+            uint16_t in[FXI_TILE], back[FXI_TILE];
+            float wide[FXI_TILE], middle[FXI_TILE];
+            for (uint32_t k = 0; k < FXI_TILE; k++)
+                in[k] = (uint16_t)(h + k);
+            load(wide, (const void *[]){in}, FXI_TILE, 0);
+            store(back, (const void *[]){wide}, FXI_TILE, 0);
+            for (int k = 0; k < FXI_TILE; k++)
+                assert_true(isnan(wide[k]) ? isnan(bf ? fxi_bf16_to_f32(back[k]) : fxi_f16_to_f32(back[k]))
+                                           : back[k] == in[k]);
+            /* the middle of neighbours goes to the even one */
+            for (int k = 0; k + 1 < FXI_TILE; k++)
+                middle[k] = (float)(((double)wide[k] + (double)wide[k + 1]) / 2);
+            store(back, (const void *[]){middle}, FXI_TILE - 1, 0);
+            for (int k = 0; k + 1 < FXI_TILE; k++)
+                if (isfinite(wide[k]) && isfinite(wide[k + 1]))
+                    assert_int_equal(back[k], in[k] % 2 ? in[k + 1] : in[k]);
+        }
+    }
+}
+
+/* ---- programs ------------------------------------------------------------------------------------------- */
+/* A chain of n instructions r ← r·x + … that keeps many registers alive until the end. */
+static void many_registers(void **state)
+{
+    (void)state;
+    enum { INPUTS = 2, N = 60 };
+    fxi_instr p[N];
+    for (int k = 0; k < N / 2; k++) { /* register 2+k = x·y + …: kept */
+        p[k] = instruction(k % 2 ? FXI_OP_ADD : FXI_OP_MUL, FX_DTYPE_F64, FX_DTYPE_F64, 2);
+        p[k].src[1] = (uint8_t)(k ? INPUTS + k - 1 : 1);
+    }
+    for (int k = N / 2; k < N; k++) { /* sums of what was kept, newest first */
+        p[k] = instruction(FXI_OP_SUB, FX_DTYPE_F64, FX_DTYPE_F64, 2);
+        p[k].src[0] = (uint8_t)(INPUTS + k - 1);
+        p[k].src[1] = (uint8_t)(INPUTS + N - 1 - k);
+    }
+    operand x = make_operand(FX_DTYPE_F64, REVERSED, SHAPE(70, 9)), y = make_operand(FX_DTYPE_F64, GAPS, SHAPE(70, 9));
+    operand out = make_operand(FX_DTYPE_F64, DENSE, SHAPE(70, 9));
+    assert_int_equal(run_program(p, N, INPUTS, (const operand *[]){&x, &y}, &out).status, FX_OK);
+    for (int64_t i = 0; i < length_of(&out); i++) {
+        double r[INPUTS + N] = {element(&x, i), element(&y, i)};
+        for (int k = 0; k < N; k++) {
+            const double a = r[p[k].src[0]], b = r[p[k].src[1]];
+            r[INPUTS + k] = p[k].op == FXI_OP_ADD ? a + b : p[k].op == FXI_OP_MUL ? a * b : a - b;
+        }
+        assert_true(element(&out, i) == r[INPUTS + N - 1]);
+    }
+    fxi_fault_set(0);
+    bench b = run_program(p, N, INPUTS, (const operand *[]){&x, &y}, &out);
+    fxi_fault_set(-1);
+    assert_int_equal(b.status, FX_STATUS_MEMORY);
+    assert_string_equal(b.run.error, "sub: out of memory");
+    drop_operand(&x), drop_operand(&y), drop_operand(&out);
+}
+
+static void half_programs_round_every_instruction(void **state)
+{
+    (void)state;
+    for (int dtype = FX_DTYPE_F16; dtype <= FX_DTYPE_BF16; dtype++) {
+        fxi_instr p[3] = {instruction(FXI_OP_MUL, dtype, dtype, 2), instruction(FXI_OP_ADD, dtype, dtype, 2),
+                          instruction(FXI_OP_DIV, dtype, dtype, 2)};
+        p[1].src[0] = 3;
+        p[2].src[0] = 4;
+        p[2].src[1] = 2;
+        operand x = make_operand(dtype, GAPS, SHAPE(400)), y = make_operand(dtype, DENSE, SHAPE(400)), z = scalar_operand(dtype, 3);
+        operand out = make_operand(dtype, DENSE, SHAPE(400));
+        assert_int_equal(run_program(p, 3, 3, (const operand *[]){&x, &y, &z}, &out).status, FX_OK);
+        for (int64_t i = 0; i < 400; i++) {
+            uint16_t h;
+            store_element(dtype, &h, element(&x, i) * element(&y, i));
+            store_element(dtype, &h, load_element(dtype, &h) + element(&y, i));
+            store_element(dtype, &h, (double)((float)load_element(dtype, &h) / 3.0f));
+            assert_true(element(&out, i) == load_element(dtype, &h));
+        }
+        drop_operand(&x), drop_operand(&y), drop_operand(&z), drop_operand(&out);
+    }
+}
+
+static void mixed_types_in_place(void **state)
+{
+    (void)state;
+    /* out = select(x < y, cast(i), x), into the memory of x */
+    fxi_instr p[3] = {instruction(FXI_OP_LT, FX_DTYPE_BOOL, FX_DTYPE_F32, 2),
+                      instruction(FXI_OP_CAST, FX_DTYPE_F32, FX_DTYPE_I64, 1),
+                      instruction(FXI_OP_SELECT, FX_DTYPE_F32, FX_DTYPE_F32, 3)};
+    p[1].src[0] = 2;
+    p[2].src[0] = 3, p[2].src[1] = 4, p[2].src[2] = 0;
+    operand x = make_operand(FX_DTYPE_F32, DENSE, SHAPE(1000)), y = make_operand(FX_DTYPE_F32, NEGATIVE, SHAPE(1000));
+    operand i64 = make_operand(FX_DTYPE_I64, GAPS, SHAPE(1000));
+    double want[1000];
+    for (int64_t i = 0; i < 1000; i++)
+        want[i] = element(&x, i) < element(&y, i) ? element(&i64, i) : element(&x, i);
+    assert_int_equal(run_program(p, 3, 3, (const operand *[]){&x, &y, &i64}, &x).status, FX_OK);
+    for (int64_t i = 0; i < 1000; i++)
+        assert_true(element(&x, i) == want[i]);
+    drop_operand(&x), drop_operand(&y), drop_operand(&i64);
+}
+
+static void unknown_combination_is_an_error(void **state)
+{
+    (void)state;
+    operand x = make_operand(FX_DTYPE_BOOL, DENSE, SHAPE(3)), out = make_operand(FX_DTYPE_BOOL, DENSE, SHAPE(3));
+    const fxi_instr ins = instruction(FXI_OP_EXP, FX_DTYPE_BOOL, FX_DTYPE_BOOL, 1);
+    assert_int_equal(run_program(&ins, 1, 1, (const operand *[]){&x}, &out).status, FX_STATUS_UNSUPPORTED);
+    drop_operand(&x), drop_operand(&out);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_op_type_and_layout),
+    cmocka_unit_test(scalars_and_select),
+    cmocka_unit_test(own_functions_are_accurate),
+    cmocka_unit_test(special_values),
+    cmocka_unit_test(max_and_min_propagate_nan),
+    cmocka_unit_test(integer_rules),
+    cmocka_unit_test(casts_saturate_and_wrap),
+    cmocka_unit_test(casts_between_all_types),
+    cmocka_unit_test(halves_round_to_nearest_even),
+    cmocka_unit_test(many_registers),
+    cmocka_unit_test(half_programs_round_every_instruction),
+    cmocka_unit_test(mixed_types_in_place),
+    cmocka_unit_test(unknown_combination_is_an_error),
+};
+RUN_ON_EVERY_ISA(tests)
