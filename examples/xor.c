@@ -31,12 +31,16 @@ int main(void)
 
     void *opt = fx_setup(fx_adam(.eta = 0.01), model);
     fx_loader *loader = fx_dataloader(fx_tuple(noisy, target), .batchsize = 64, .shuffle = true);
-    for (int epoch = 1; epoch <= EPOCHS; epoch++)
+    for (int epoch = 1; epoch <= EPOCHS; epoch++) {
+        if (epoch == EPOCHS * 3 / 4)
+            fx_adjust_eta(
+                opt, 1e-3); /* smaller steps at the end, so that the result does not jump about */
         for (fx_batch b = {0}; fx_next(loader, &b);) {
             FX_STEP;
             fx_array *loss = fx_logitcrossentropy(fx_call(model, b.x), b.y);
             fx_update(opt, model, fx_gradient(loss, model));
         }
+    }
 
     printf("accuracy: %.1f %%\n", 100 * accuracy(model, noisy, truth));
     return fx_error_print(stderr);

@@ -60,7 +60,7 @@ typedef struct fx_dims {
  * step (dropout is active, batch norm uses and updates its statistics); FX_TEST; opens inference.
  * They must stand first in a {} block and are closed on every way out, break and return included.
  * Closing by depth makes longjmp over them harmless. The mode belongs to the thread. */
-enum { FXI_SCOPE_INHERIT = 0, FXI_SCOPE_STEP = 1, FXI_SCOPE_TEST = 2 };
+enum { FXI_SCOPE_INHERIT = 0, FXI_SCOPE_STEP = 1, FXI_SCOPE_TEST = 2, FXI_SCOPE_QUIET = 3 };
 FX_API int fxi_scope_open(int mode, const char *file, int line);
 FX_API void fxi_scope_close(int depth);
 static inline void fxi_scope_end(const int *depth) { fxi_scope_close(*depth); }
@@ -82,8 +82,9 @@ struct fxi_scope_guard {
         fxi_scope_open(mode, file, line)
 #endif
 #define FXI_OPEN(mode) FXI_OPEN_AT(mode, __FILE__, __LINE__)
-/* For library code: the scope of intermediates; error records keep the position of the caller's. */
-#define FXI_SCOPE FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0)
+/* For library code: the scope of intermediates; error records keep the position of the caller's, and what
+ * fx_set, fx_want and fx_stage promised passes on to the caller's scope. */
+#define FXI_SCOPE FXI_OPEN_AT(FXI_SCOPE_QUIET, NULL, 0)
 #define FX_SCOPE FXI_OPEN(FXI_SCOPE_INHERIT)
 #define FX_STEP  FXI_OPEN(FXI_SCOPE_STEP)
 #define FX_TEST  FXI_OPEN(FXI_SCOPE_TEST)

@@ -59,7 +59,7 @@ typedef struct fx_conv_layer {
     fx_object base;
     fx_array *weight, *bias;
     fx_function *act;
-    fx_dims stride, pad, dilation; /* per spatial axis; pad (before, after) per axis */
+    fx_dims stride, pad, dilation; /* per spatial axis; pad also (before, after) per axis, as it was given */
     int64_t groups;
 } fx_conv_layer;
 typedef struct fx_conv_layer_args {

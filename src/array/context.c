@@ -86,7 +86,7 @@ int fxi_scope_open(int mode, const char *file, int line)
         return depth;
     }
     *s = (fxi_scope){.below = parent->first, .parent = parent, .depth = parent->depth + 1, .mode = mode,
-                     .training = mode == FXI_SCOPE_INHERIT ? parent->training : mode == FXI_SCOPE_STEP,
+                     .training = mode == FXI_SCOPE_STEP || (parent->training && mode != FXI_SCOPE_TEST),
                      .seq = c->seq, .file = file ? file : parent->file, .line = file ? line : parent->line};
     c->scope = s;
     if (file)
@@ -130,8 +130,8 @@ static void cut_array(const fxi_context *c, fx_object *o, uint64_t seq)
 static void scope_pop(fxi_context *c)
 {
     fxi_scope *s = c->scope;
-    const bool step = s->mode != FXI_SCOPE_INHERIT;
-    if (step || s->depth == 0 || !s->training)
+    const bool step = s->mode == FXI_SCOPE_STEP || s->mode == FXI_SCOPE_TEST, quiet = s->mode == FXI_SCOPE_QUIET;
+    if (step || s->depth == 0 || (!s->training && !quiet))
         fxi_promises_due(c, s->depth);
     else
         for (int i = 0; i < c->npromises; i++)

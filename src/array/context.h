@@ -14,7 +14,7 @@ struct fxi_scope {
     fx_object *below; /* the parent's newest object when this scope was opened */
     fxi_scope *parent;
     int depth; /* from 0, the root */
-    int mode;  /* FXI_SCOPE_STEP, _TEST, or _INHERIT */
+    int mode;  /* FXI_SCOPE_… */
     bool training;
     uint64_t seq; /* nodes made in this scope have this or more */
     const char *file;

@@ -13,7 +13,6 @@
 #include <string.h>
 
 static void *chain_forward(void *self, int n, void *const *args);
-static void chain_describe(const void *self, fx_text *text);
 
 static const fx_field chain_fields[] = {FXI_LAYER_FIELD(fx_chain_layer, layers, LIST)};
 static fx_chain_layer chain_error;
@@ -24,7 +23,6 @@ static const fx_type chain_type = {
     .fields = chain_fields,
     .nfields = FXI_COUNT(chain_fields),
     .forward = chain_forward,
-    .describe = chain_describe,
     .error = &chain_error,
     .flags = FX_TYPE_SEQUENCE,
 };
@@ -41,32 +39,6 @@ static void *chain_forward(void *self, int n, void *const *args)
     for (int64_t i = 1; i < l->layers.n; i++)
         x = fxi_call(l->layers.items[i], 1, &x);
     return fx_keep(x);
-}
-
-/* The child's one-line form, of any length. */
-static void describe_child(void *child, fx_text *text)
-{
-    char fixed[256];
-    const size_t n = fx_summary(child, fixed, sizeof fixed);
-    char *all = n < sizeof fixed ? NULL : fxi_malloc(n + 1);
-    if (all)
-        fx_summary(child, all, n + 1);
-    fx_text_add(text, "%s", all ? all : fixed);
-    fxi_free(all);
-}
-
-static void chain_describe(const void *self, fx_text *text)
-{
-    const fx_list *list = &((const fx_chain_layer *)self)->layers;
-    fx_text_add(text, "Chain(");
-    for (int64_t i = 0; i < list->n; i++) {
-        if (i)
-            fx_text_add(text, ", ");
-        if (list->names && list->names[i])
-            fx_text_add(text, "%s = ", list->names[i]);
-        describe_child(list->items[i], text);
-    }
-    fx_text_add(text, ")");
 }
 
 /* ---- construction ----------------------------------------------------------------------- */

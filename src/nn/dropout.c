@@ -8,7 +8,7 @@
  */
 #include "layer.h"
 
-#include "shortest.h"
+#include "julia_number.h"
 
 #include <inttypes.h>
 
@@ -30,6 +30,7 @@ const fx_type fxi_dropout_type = {
     .forward = dropout_forward,
     .describe = dropout_describe,
     .error = &dropout_error,
+    .flags = FX_TYPE_MUTABLE,
     .layout_bytes = 16,
 };
 
@@ -56,12 +57,12 @@ static bool is_probability(double p)
 
 fx_array *fx_dropout_apply(fx_array *x, double p)
 {
-    char text[FXI_SHORTEST_TEXT];
+    char text[FXI_NUMBER_TEXT];
     if (fx_is_error(x))
         return fx_cast(x, FX_DTYPE_F32); /* records what is wrong with NULL, passes an error on */
     if (is_probability(p))
         return fxi_dropped(x, p, &(const fx_dims){0});
-    fx_fail(FX_STATUS_ARGUMENT, "dropout", "expects 0 ≤ p ≤ 1, got p = %s", fxi_shortest(p, text));
+    fx_fail(FX_STATUS_ARGUMENT, "dropout", "expects 0 ≤ p ≤ 1, got p = %s", fxi_float64_text(p, text));
     return fx_error_array(FX_STATUS_ARGUMENT);
 }
 
@@ -77,11 +78,11 @@ static void *dropout_forward(void *self, int n, void *const *args)
 static void dropout_describe(const void *self, fx_text *text)
 {
     const fx_dropout_layer *l = self;
-    char p[FXI_SHORTEST_TEXT];
+    char p[FXI_NUMBER_TEXT];
     fx_dims shown = l->dims;
     for (int64_t i = 0; i < shown.n; i++)
         shown.v[i]++;
-    fx_text_add(text, "Dropout(%s", fxi_shortest(l->p, p));
+    fx_text_add(text, "Dropout(%s", fxi_float64_text(l->p, p));
     if (shown.n == 1)
         fx_text_add(text, ", dims=%" PRId64, shown.v[0]);
     else if (shown.n > 1) {
@@ -95,10 +96,10 @@ static void dropout_describe(const void *self, fx_text *text)
 
 fx_dropout_layer *fxi_dropout(const fx_dropout_args *a)
 {
-    char text[FXI_SHORTEST_TEXT];
+    char text[FXI_NUMBER_TEXT];
     if (!is_probability(a->p))
         return fxi_refuse(&fxi_dropout_type, "expects 0 ≤ p ≤ 1, got p = %s",
-                          fxi_shortest(a->p, text));
+                          fxi_float64_text(a->p, text));
     bool ok = a->dims.n >= 0 && a->dims.n <= FX_MAX_DIMS;
     for (int64_t i = 0; ok && i < a->dims.n; i++)
         ok = a->dims.v[i] >= 0 && a->dims.v[i] < FX_MAX_DIMS;

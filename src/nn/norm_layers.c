@@ -148,6 +148,7 @@ const fx_type fxi_batchnorm_type = {
     .forward = batchnorm_forward,
     .describe = batchnorm_describe,
     .error = &batchnorm_error,
+    .flags = FX_TYPE_MUTABLE,
     .layout_bytes = 56,
 };
 

@@ -12,11 +12,10 @@
 
 #include <cflux/ops.h>
 
-#include "shortest.h"
+#include "julia_number.h"
 
 #include <math.h>
 #include <string.h>
-
 
 /* ---- states ----------------------------------------------------------------------------- */
 
@@ -189,7 +188,7 @@ const fxi_rule_info *fxi_rule_info_of(const fx_rule *r)
 
 static void describe_field(const fx_rule *r, const fx_field *f, fx_text *text)
 {
-    char number[FXI_SHORTEST_TEXT];
+    char number[FXI_NUMBER_TEXT];
     const char *at = (const char *)r + f->offset;
     double v;
     if (f->kind == FX_FIELD_FLAG) {
@@ -197,7 +196,7 @@ static void describe_field(const fx_rule *r, const fx_field *f, fx_text *text)
         return;
     }
     memcpy(&v, at, sizeof v);
-    fxi_shortest(v, number);
+    fxi_float64_text(v, number);
     if (strcmp(f->name, "beta1") == 0)
         fx_text_add(text, "beta=(%s", number);
     else if (strcmp(f->name, "beta2") == 0)
@@ -211,10 +210,10 @@ static void describe(const void *self, fx_text *text)
 {
     const fx_rule *r = self;
     const fx_type *type = fx_type_of(r);
-    char number[FXI_SHORTEST_TEXT];
+    char number[FXI_NUMBER_TEXT];
     fx_text_add(text, "%s(", type->name);
     if (type->nfields == 1)
-        fx_text_add(text, "%s", fxi_shortest(r->eta, number));
+        fx_text_add(text, "%s", fxi_float64_text(r->eta, number));
     for (int i = 0; i < type->nfields && type->nfields > 1; i++) {
         if (i)
             fx_text_add(text, ", ");
@@ -229,9 +228,9 @@ static fx_rule *make(const row *w, const fx_rule *init)
 {
     if (!(init->eta < 0))
         return fxi_new(&w->type, init);
-    char number[FXI_SHORTEST_TEXT];
+    char number[FXI_NUMBER_TEXT];
     fx_fail(FX_STATUS_ARGUMENT, w->type.name, "the learning rate cannot be negative: eta = %s",
-            fxi_shortest(init->eta, number));
+            fxi_float64_text(init->eta, number));
     return fxi_error_object(&w->type);
 }
 

@@ -1,6 +1,7 @@
-/* model_gradient.c: gradients of whole models: the arrays of the model, their gradients in one sweep, and
- * the model's own structure filled with them. A tied array is visited once, so its gradient is the sum
- * over its uses and stays shared; what an optimiser does not see (frozen fields, integers) gets NULL.
+/* model_gradient.c: gradients of whole models: the arrays of the model, their gradients in one
+ * sweep, and the model's own structure filled with them. A tied array is visited once, so its
+ * gradient is the sum over its uses and stays shared; what an optimiser does not see (frozen
+ * fields, integers) gets NULL.
  */
 #include "identity_map.h"
 #include "object.h"
@@ -14,7 +15,10 @@ typedef struct wanted {
     fx_status status;
 } wanted;
 
-static fx_status no_memory(void) { return fx_fail(FX_STATUS_MEMORY, "gradient", "no memory for the list of parameters"); }
+static fx_status no_memory(void)
+{
+    return fx_fail(FX_STATUS_MEMORY, "gradient", "no memory for the list of parameters");
+}
 
 static void want(fx_array *x, const char *path, bool trainable, void *user)
 {
@@ -77,7 +81,10 @@ static void *gradient(fx_array *loss, void *model, bool evaluate)
     return g;
 }
 
-void *fxi_gradient(fx_array *loss, void *model) { return gradient(loss, model, false); }
+void *fxi_gradient(fx_array *loss, void *model)
+{
+    return gradient(loss, model, false);
+}
 
 void *fx_withgradient(fx_array *loss, void *model, double *out_value)
 {

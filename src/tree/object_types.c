@@ -13,8 +13,7 @@
 #include <pthread.h>
 #include <string.h>
 
-/* ---- construction
- * ---------------------------------------------------------------------------------- */
+/* ---- construction ---------------------------------------------------------------------------- */
 
 static bool owns(const fx_field *f)
 {
@@ -98,8 +97,7 @@ void *fxi_new(const fx_type *type, const void *init)
     return object ? object : fxi_error_object(type);
 }
 
-/* ---- error objects
- * --------------------------------------------------------------------------------- */
+/* ---- error objects --------------------------------------------------------------------------- */
 
 static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -143,8 +141,7 @@ fx_status fxi_object_status(const void *object)
     return fx_error_status() == FX_OK ? FX_STATUS_MEMORY : fx_error_status();
 }
 
-/* ---- types
- * ----------------------------------------------------------------------------------------- */
+/* ---- types ----------------------------------------------------------------------------------- */
 
 const fx_type *fx_type_of(const void *object)
 {

@@ -29,8 +29,7 @@ enum {
 #define DDOTS "  ⋱  "
 #define VDOTS "⋮"
 
-/* ---- summaries
- * ------------------------------------------------------------------------------------- */
+/* ---- summaries ------------------------------------------------------------------------------- */
 
 static void put_sizes(fx_text *text, const fx_array *x)
 {
@@ -63,8 +62,7 @@ void fxi_array_summary(fx_text *text, const fx_array *x, bool brief)
         fx_text_add(text, " Array{%s, %d}", element, n);
 }
 
-/* ---- matrices
- * -------------------------------------------------------------------------------------- */
+/* ---- matrices -------------------------------------------------------------------------------- */
 
 typedef struct matrix {
     const char *data;
@@ -249,8 +247,7 @@ static void put_matrix(fx_text *text, const matrix *m)
     }
 }
 
-/* ---- more dimensions
- * ------------------------------------------------------------------------------- */
+/* ---- more dimensions ------------------------------------------------------------------------- */
 
 typedef enum slice_kind { SLICE_SHOWN, SLICE_SKIPPED, SLICE_DOTS } slice_kind;
 
@@ -329,8 +326,7 @@ static void put_slices(fx_text *text, const fxi_node *n, const matrix *m)
     } while (!text->failed && next_slice(n, index));
 }
 
-/* ---- the whole
- * ------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static matrix matrix_of(const fx_array *x)
 {

@@ -20,8 +20,7 @@
 
 enum { TOP_COLUMN = 20, NESTED_COLUMN = 39, INDENT = 2 };
 
-/* ---- the parts of an object
- * ------------------------------------------------------------------------ */
+/* ---- the parts of an object ------------------------------------------------------------------ */
 
 /* One thing that is printed: a child, an item of a list, or a plain field. */
 typedef struct part {
@@ -104,8 +103,7 @@ static bool expands(const void *object)
     return false;
 }
 
-/* ---- one line
- * -------------------------------------------------------------------------------------- */
+/* ---- one line -------------------------------------------------------------------------------- */
 
 static void put_object(fx_text *text, const void *object, int depth);
 
@@ -182,8 +180,7 @@ static void put_object(fx_text *text, const void *object, int depth)
         put_parts(text, object, depth);
 }
 
-/* ---- counting
- * -------------------------------------------------------------------------------------- */
+/* ---- counting -------------------------------------------------------------------------------- */
 
 typedef struct tally {
     int64_t arrays, parameters; /* trainable */
@@ -220,6 +217,8 @@ static void count_array(fx_array *x, const char *path, bool trainable, void *use
 {
     (void)path;
     tally *t = user;
+    if (fx_is_error(x))
+        return;
     const int64_t n = fx_length(x), bytes = n * (int64_t)fx_dtype_size(fx_eltype(x));
     *(trainable ? &t->arrays : &t->other_arrays) += 1;
     *(trainable ? &t->parameters : &t->other_parameters) += n;
@@ -263,8 +262,7 @@ static int64_t struct_bytes(const void *object, bool inlined, int depth)
     return bytes;
 }
 
-/* ---- comments
- * -------------------------------------------------------------------------------------- */
+/* ---- comments -------------------------------------------------------------------------------- */
 
 /* 51018 → 51_018 */
 static void put_count(fx_text *text, int64_t n)
@@ -306,7 +304,9 @@ static void put_state(fx_text *text, const tally *t)
 /* "# 9 parameters, plus 4 non-trainable  (all zero)" after a line of `width` characters. */
 static void put_comment(fx_text *text, void *object, int64_t indent, int64_t width)
 {
-    const tally t = object ? count_all(object, true) : (tally){0};
+    if (fx_is_error(object))
+        return;
+    const tally t = count_all(object, true);
     if (t.arrays == 0)
         return;
     const int64_t pad = (indent ? NESTED_COLUMN : TOP_COLUMN) - indent - width;
@@ -352,8 +352,7 @@ static void put_total(fx_text *text, void *object)
     put_total_bytes(text, &t, object);
 }
 
-/* ---- several lines
- * --------------------------------------------------------------------------------- */
+/* ---- several lines --------------------------------------------------------------------------- */
 
 static void put_tree(fx_text *text, const part *p, int64_t indent);
 
@@ -399,8 +398,7 @@ static void put_tree(fx_text *text, const part *p, int64_t indent)
     fxi_text_put(text, indent ? "\n" : "");
 }
 
-/* ---- entry points
- * ---------------------------------------------------------------------------------- */
+/* ---- entry points ---------------------------------------------------------------------------- */
 
 /* All values in one plan; what cannot be computed is shown as such. */
 static void write_text(fx_text *text, void *object)

@@ -20,8 +20,7 @@ const fx_type fxi_tuple_type = {.fxi_size = sizeof(fx_type),
                                 .error = &tuple_error,
                                 .flags = FX_TYPE_TUPLE};
 
-/* ---- making them
- * ----------------------------------------------------------------------------------- */
+/* ---- making them ----------------------------------------------------------------------------- */
 
 static void *make(const char *op, int n, char **names, void *const *items)
 {
@@ -76,8 +75,7 @@ void *fxi_named_pairs(int n, const void *const *names_and_objects)
     return t;
 }
 
-/* ---- children
- * -------------------------------------------------------------------------------------- */
+/* ---- children -------------------------------------------------------------------------------- */
 
 typedef struct child {
     void *object;

@@ -25,8 +25,7 @@ static fx_status too_deep(const char *op)
     return fx_fail(FX_STATUS_ARGUMENT, op, "nested more than %d levels deep", FXI_MAX_DEPTH);
 }
 
-/* ---- map
- * ------------------------------------------------------------------------------------------- */
+/* ---- map ------------------------------------------------------------------------------------- */
 
 typedef struct mapping {
     fx_map_user_fn f;
@@ -134,8 +133,7 @@ void *fxi_snapshot(void *model)
     return fx_fmap_with(snapshot, NULL, model);
 }
 
-/* ---- visit
- * ----------------------------------------------------------------------------------------- */
+/* ---- visit ----------------------------------------------------------------------------------- */
 
 typedef struct visiting {
     fx_visit_fn visit;
@@ -238,8 +236,7 @@ void fx_visit(void *x, fx_visit_fn visit, void *user)
     visit_all(x, visit, user);
 }
 
-/* ---- what visits are for
- * --------------------------------------------------------------------------- */
+/* ---- what visits are for --------------------------------------------------------------------- */
 
 typedef struct collection {
     void **items;

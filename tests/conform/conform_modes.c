@@ -62,6 +62,8 @@ cf_outcome cf_error_outcome(char *why, size_t size)
     return e.status == FX_STATUS_UNSUPPORTED ? CF_UNSUPPORTED : CF_FAIL;
 }
 
+uint64_t cf_device_kernels;
+
 /* Both sides begin with the same seed: random numbers agree. */
 static bool evaluate(const cf_options *o, const cf_case *c, const inputs *in, bool on_ref,
                      cf_result *r)
@@ -72,7 +74,10 @@ static bool evaluate(const cf_options *o, const cf_case *c, const inputs *in, bo
     arrays(o, c, in, on_ref, x);
     fx_array *y = c->row->build(x, c->shape.param);
     cf_mark_primitives(y);
-    return cf_read(y, r);
+    const uint64_t before = fx_stats().steps_run;
+    const bool ok = cf_read(y, r);
+    cf_device_kernels += on_ref ? 0 : fx_stats().steps_run - before;
+    return ok;
 }
 
 cf_outcome cf_run_test(const cf_options *o, const cf_case *c, char *why, size_t size)
@@ -151,6 +156,7 @@ static bool gradients(const cf_options *o, const cf_case *c, const inputs *in, i
     arrays(o, c, in, on_ref, x);
     fx_array *f = objective(c, in, x, order);
     const int n = real_inputs(in, x, wrt);
+    const uint64_t before = fx_stats().steps_run;
     if (fx_is_error(f) || fx_gradient_of(f, wrt, n, g) != FX_OK)
         return false;
     for (int k = 0; k < n; k++) {
@@ -158,6 +164,7 @@ static bool gradients(const cf_options *o, const cf_case *c, const inputs *in, i
         if (!cf_read(g[k], &r[k]))
             return false;
     }
+    cf_device_kernels += on_ref ? 0 : fx_stats().steps_run - before;
     return true;
 }
 

@@ -15,9 +15,11 @@ REDUCTION(sum)
 REDUCTION(prod)
 REDUCTION(mean)
 REDUCTION(var)
-REDUCTION(std) REDUCTION(maximum) REDUCTION(minimum) REDUCTION(any) REDUCTION(all) REDUCTION(norm)
-    REDUCTION(softmax) REDUCTION(logsoftmax) REDUCTION(logsumexp) REDUCTION(argmax) REDUCTION(
-        argmin)
+REDUCTION(std)
+REDUCTION(maximum)
+REDUCTION(minimum)
+REDUCTION(any) REDUCTION(all) REDUCTION(norm) REDUCTION(softmax) REDUCTION(logsoftmax) REDUCTION(
+    logsumexp) REDUCTION(argmax) REDUCTION(argmin)
 
 /* An expression of x[0] (and x[1], x[2]) and the parameters p. */
 #define EXPR(name, value)                                                                          \
@@ -26,21 +28,20 @@ REDUCTION(std) REDUCTION(maximum) REDUCTION(minimum) REDUCTION(any) REDUCTION(al
         (void)p;                                                                                   \
         return value;                                                                              \
     }
-        EXPR(cumsum, fx_cumsum(x[0], (int)p[0])) EXPR(cumsum_reverse,
-                                                      fx_cumsum_reverse(x[0], (int)p[0]))
-            EXPR(reshape, fxi_reshape(x[0], (int)p[0],
-                                      p + 1)) EXPR(permute, fxi_permute(x[0], (int)p[0], p + 1))
-                EXPR(expand, fxi_expand(x[0], (int)p[0], p + 1)) EXPR(transpose, fx_transpose(x[0]))
-                    EXPR(flatten, fx_flatten(x[0])) EXPR(vec, fx_vec(x[0])) EXPR(
-                        unsqueeze, fx_unsqueeze(x[0], (int)p[0]))
-                        EXPR(squeeze, fx_squeeze(x[0], (unsigned)p[0]))
-                            EXPR(slice, fx_slice(x[0], (int)p[0], p[1], p[2])) EXPR(
-                                slice_step,
-                                fx_slice_step(x[0], (int)p[0], p[1], p[2],
-                                              p[3])) EXPR(flip, fx_flip(x[0], (unsigned)p[0]))
-                                EXPR(pad, fx_pad(x[0], (int)p[0], p[1], p[2], (double)p[3])) EXPR(
-                                    pad_reflect,
-                                    fx_pad_reflect(x[0], (int)p[0], p[1], p[2]))
+    EXPR(cumsum, fx_cumsum(x[0], (int)p[0])) EXPR(cumsum_reverse,
+                                                  fx_cumsum_reverse(x[0], (int)p[0]))
+        EXPR(reshape, fxi_reshape(x[0], (int)p[0], p + 1)) EXPR(permute,
+                                                                fxi_permute(x[0], (int)p[0], p + 1))
+            EXPR(expand, fxi_expand(x[0], (int)p[0], p + 1)) EXPR(transpose, fx_transpose(x[0]))
+                EXPR(flatten, fx_flatten(x[0])) EXPR(vec, fx_vec(x[0])) EXPR(
+                    unsqueeze,
+                    fx_unsqueeze(x[0], (int)p[0])) EXPR(squeeze, fx_squeeze(x[0], (unsigned)p[0]))
+                    EXPR(slice, fx_slice(x[0], (int)p[0], p[1], p[2]))
+                        EXPR(slice_step,
+                             fx_slice_step(x[0], (int)p[0], p[1], p[2],
+                                           p[3])) EXPR(flip, fx_flip(x[0], (unsigned)p[0]))
+                            EXPR(pad, fx_pad(x[0], (int)p[0], p[1], p[2], (double)p[3]))
+                                EXPR(pad_reflect, fx_pad_reflect(x[0], (int)p[0], p[1], p[2]))
                                     EXPR(pad_symmetric,
                                          fx_pad_symmetric(x[0], (int)p[0], p[1], p[2]))
                                         EXPR(pad_repeat, fx_pad_repeat(x[0], (int)p[0], p[1], p[2]))
@@ -180,7 +181,7 @@ static const char *const gathers[] = {"columns=5x7 4:7,1",
                                       "none=5x7 0:7,1",
                                       "middle=3x4x5 6:4,1",
                                       "empty=0x5 3:5,1",
-                                      "+deep=3x4x5 2x2:3,0",
+                                      "deep=3x4x5 2x2:3,0",
                                       "+many=7x5 257:5,1",
                                       NULL};
 static const char *const element_gathers[] = {"rows=5x7 3x7:5,0", "columns=5x7 5x2:7,1",
@@ -189,8 +190,8 @@ static const char *const element_gathers[] = {"rows=5x7 3x7:5,0", "columns=5x7 5
 #define SCATTERS(k)                                                                                \
     {                                                                                              \
         "columns=5x4 4:7,1," k, "rows=4x5 4:3,0," k, "vector=9 9:4,0," k,                          \
-            "matrix=5x2x3 2x3:4,1," k, "none=5x0 0:3,1," k, "middle=3x6x5 6:4,1," k,               \
-            "+many=7x257 257:5,1," k, NULL                                                         \
+            "matrix=5x2x3 2x3:4,1," k, "deep=2x3x5 2x3:4,0," k, "none=5x0 0:3,1," k,               \
+            "middle=3x6x5 6:4,1," k, "+many=7x257 257:5,1," k, NULL                                \
     }
 static const char *const scatter_sum[] = SCATTERS("0"), *const scatter_max[] = SCATTERS("1"),
                          *const scatter_min[] = SCATTERS("2"),

@@ -96,7 +96,7 @@ static bounds choose_bounds(const gold_tensor *want, gold_rule rule)
 {
     if (rule.precision == GOLD_F16)
         return (bounds){1e-3, 1e-3, 0};
-    if (rule.precision == GOLD_F32)
+    if (rule.precision == GOLD_F32 || rule.kind == GOLD_SINGLE)
         return (bounds){1.3e-6, 1e-5, rule.kind == GOLD_CONTRACTION ? 1e-11 : 0};
     double largest = 0;
     for (int64_t i = 0; i < want->count; i++)

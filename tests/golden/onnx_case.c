@@ -338,6 +338,24 @@ static void run_once(gold_case *c, const char *folder, const cJSON *json, fx_dty
     gold_check_record(c);
 }
 
+/* Cases whose recorded values were computed with an attribute that the node does not carry. */
+static const struct amendment {
+    const char *name, *attr;
+    double value;
+} amendments[] = {
+    {"node__adam_multiple", "epsilon",
+     1e-2}, /* ONNX 1.12 computed it with its own ε, not the default */
+};
+
+static void amend(const char *name, const cJSON *json)
+{
+    cJSON *attrs =
+        cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(list_of(json, "nodes"), 0), "attrs");
+    for (size_t i = 0; i < sizeof amendments / sizeof *amendments; i++)
+        if (!strcmp(amendments[i].name, name) && !cJSON_HasObjectItem(attrs, amendments[i].attr))
+            cJSON_AddNumberToObject(attrs, amendments[i].attr, amendments[i].value);
+}
+
 static void run_case(gold_run *run, const char *name)
 {
     gold_case c = {0};
@@ -350,6 +368,7 @@ static void run_case(gold_run *run, const char *name)
     cJSON *json = gold_json_read(path);
     if (!json)
         gold_fail(&c, "%.700s: not there or not JSON", path);
+    amend(name, json);
     const fx_dtype passes[] = {FX_DTYPE_COUNT, FX_DTYPE_F64};
     for (size_t i = 0; json && i < 2 && !c.failed && !c.not_built; i++)
         run_once(&c, folder, json, passes[i]);

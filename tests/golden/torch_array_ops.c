@@ -281,9 +281,10 @@ static void op_adaptive_mean(torch_node *t)
     torch_out(t, "y", fx_pool_mean(x_of(t), window, .stride = stride));
 }
 
+/* Recorded of |x| + 0.1, so that no root of 0 is differentiated. */
 static void op_lpnormpool(torch_node *t)
 {
-    fx_array *x = x_of(t);
+    fx_array *x = fx_add(fx_abs(x_of(t)), 0.1);
     const fx_dims window = torch_spatial(t, "k", fx_ndims(x) - 2, 1);
     const double p = torch_real(t, "p", 2);
     double elements = 1;
@@ -335,7 +336,8 @@ const torch_op torch_array_ops[] = {
     UNARY("mish", fx_mish),
     UNARY("tanhshrink", fx_tanhshrink),
     UNARY("softshrink", fx_softshrink),
-    UNARY("hardsigmoid", fx_hardsigmoid),
+    {"hardsigmoid", GOLD_SINGLE, NULL,
+     fx_hardsigmoid}, /* PyTorch's gradient multiplies by 1.0f/6.0f */
     UNARY("logsigmoid", fx_logsigmoid),
     UNARY("hardtanh", fx_hardtanh),
     RUN("add", op_add),

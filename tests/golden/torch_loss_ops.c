@@ -43,9 +43,11 @@ static void aggregate(torch_node *t, fx_array *values)
     torch_out(t, "y", args_of(t).sum ? fx_sum(values) : fx_mean(values));
 }
 
+/* PyTorch's nll_loss of log-softmaxed predictions. */
 static void op_nll(torch_node *t)
 {
-    aggregate(t, fx_neg(fx_sum(fx_mul(torch_in(t, "y"), torch_in(t, "yhat")), .dims = FX_AXES(0))));
+    fx_array *log_prob = fx_logsoftmax(torch_in(t, "yhat"));
+    aggregate(t, fx_neg(fx_sum(fx_mul(torch_in(t, "y"), log_prob), .dims = FX_AXES(0))));
 }
 
 /* Huber's loss at δ = 1. */

@@ -22,22 +22,27 @@ static double beta_of(const torch_node *t, int i)
     return item ? item->valuedouble : 0;
 }
 
+static fx_status step(const torch_node *t, void *state, fx_array *w)
+{
+    FX_STEP;
+    fx_array *quadratic = fx_mul(0.5, fx_sum(fx_mul(w, fx_matmul(torch_in(t, "A"), w))));
+    fx_array *loss = fx_sub(quadratic, fx_sum(fx_mul(torch_in(t, "b"), w)));
+    return fx_update(state, w, fx_gradient(loss, w));
+}
+
 /* Follows the trajectory; the rows are joined into one array, as recorded. */
 static void follow(torch_node *t, fx_rule *rule)
 {
-    fx_array *w = torch_in(t, "w0"), *a = torch_in(t, "A"), *b = torch_in(t, "b");
+    fx_array *w = torch_in(t, "w0");
     const torch_array *traj = &t->out.items[0];
     const int64_t rows = traj->recorded.ndims == 2 ? traj->recorded.dims[1] : 0, n = fx_length(w);
     double *path = gold_alloc((size_t)(rows * n) * sizeof *path);
     void *state = fx_setup(rule, w);
-    for (int64_t k = 0; k < rows; k++) {
-        if (fx_read_as(w, FX_DTYPE_F64, path + k * n, n) != FX_OK)
-            break;
-        FX_STEP;
-        fx_array *quadratic = fx_mul(0.5, fx_sum(fx_mul(w, fx_matmul(a, w))));
-        fx_array *loss = fx_sub(quadratic, fx_sum(fx_mul(b, w)));
-        if (fx_update(state, w, fx_gradient(loss, w)) != FX_OK)
-            break;
+    fx_status status = FX_OK;
+    for (int64_t k = 0; k < rows && status == FX_OK; k++) {
+        status = fx_read_as(w, FX_DTYPE_F64, path + k * n, n);
+        if (status == FX_OK && k + 1 < rows)
+            status = step(t, state, w);
     }
     torch_out(t, traj->name, fx_cast(fx_from(FX_DTYPE_F64, path, n, rows), t->real));
     fx_eval(traj->array);

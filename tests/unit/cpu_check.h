@@ -1,5 +1,5 @@
-/* cpu_check.h: what the tests of CPU kernels share: operands of every layout, steps built by hand, and
- * elements read one at a time as double, so that expected values are plain loops in the tests.
+/* cpu_check.h: what the tests of CPU kernels share: operands of every layout, steps built by hand,
+ * and elements read one at a time as double, so that expected values are plain loops in the tests.
  *
  * Every test program runs its group once per instruction set that the machine has. Outputs are
  * surrounded by guard bytes.
@@ -70,14 +70,15 @@ static inline int64_t offset_of(const fxi_tensor *t, int64_t linear)
 
 static inline double element(const operand *o, int64_t linear)
 {
-    return load_element(o->t.dtype,
-                        (char *)o->data + offset_of(&o->t, linear) * (int64_t)fxi_cpu_size(o->t.dtype));
+    return load_element(o->t.dtype, (char *)o->data + offset_of(&o->t, linear) *
+                                                          (int64_t)fxi_cpu_size(o->t.dtype));
 }
 
 static inline double element4(const operand *o, int64_t i, int64_t j, int64_t k, int64_t l)
 {
     const int64_t at = i * o->t.stride[0] + (o->t.ndim > 1 ? j * o->t.stride[1] : 0) +
-                       (o->t.ndim > 2 ? k * o->t.stride[2] : 0) + (o->t.ndim > 3 ? l * o->t.stride[3] : 0);
+                       (o->t.ndim > 2 ? k * o->t.stride[2] : 0) +
+                       (o->t.ndim > 3 ? l * o->t.stride[3] : 0);
     return load_element(o->t.dtype, (char *)o->data + at * (int64_t)fxi_cpu_size(o->t.dtype));
 }
 
@@ -125,7 +126,11 @@ static inline operand make_operand(int dtype, layout l, int ndim, const int64_t 
     return o;
 }
 
-#define SHAPE(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__}
+#define SHAPE(...)                                                                                 \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[])                   \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
 
 static inline operand scalar_operand(int dtype, double v)
 {
@@ -134,12 +139,16 @@ static inline operand scalar_operand(int dtype, double v)
     return o;
 }
 
-static inline int64_t length_of(const operand *o) { return fxi_tensor_length(&o->t); }
+static inline int64_t length_of(const operand *o)
+{
+    return fxi_tensor_length(&o->t);
+}
 
 static inline void set_element(operand *o, int64_t linear, double v)
 {
     store_element(o->t.dtype,
-                  (char *)o->data + offset_of(&o->t, linear) * (int64_t)fxi_cpu_size(o->t.dtype), v);
+                  (char *)o->data + offset_of(&o->t, linear) * (int64_t)fxi_cpu_size(o->t.dtype),
+                  v);
 }
 
 static inline void check_guards(const operand *o)
@@ -165,10 +174,11 @@ typedef struct bench {
 } bench;
 
 /* Runs a step over operands; `out` must be dense. */
-static inline bench run_step(fxi_op op, fxi_class cls, fxi_attr attr, int nin, const operand *const *in,
-                             operand *out)
+static inline bench run_step(fxi_op op, fxi_class cls, fxi_attr attr, int nin,
+                             const operand *const *in, operand *out)
 {
-    bench b = {.step = {.op = (uint8_t)op, .cls = (uint8_t)cls, .nin = nin, .attr = attr, .out = out->t}};
+    bench b = {
+        .step = {.op = (uint8_t)op, .cls = (uint8_t)cls, .nin = nin, .attr = attr, .out = out->t}};
     for (int k = 0; k < nin; k++) {
         b.in[k] = in[k]->t;
         b.ptr[k] = in[k]->data;
@@ -210,6 +220,9 @@ static inline double epsilon_of(int dtype)
         }                                                                                          \
         return failed;                                                                             \
     }                                                                                              \
-    int main(void) { return run_on_every_isa(); }
+    int main(void)                                                                                 \
+    {                                                                                              \
+        return run_on_every_isa();                                                                 \
+    }
 
 #endif

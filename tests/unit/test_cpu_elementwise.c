@@ -1,13 +1,15 @@
-/* Elementwise programs on the CPU against libm and plain loops in double: every op, type and layout,
- * the accuracy of the library's own functions over all of Float32, special values, integer rules,
- * conversions, programs of many registers, in-place results and a failing allocation. */
+/* Elementwise programs on the CPU against libm and plain loops in double: every op, type and
+ * layout, the accuracy of the library's own functions over all of Float32, special values, integer
+ * rules, conversions, programs of many registers, in-place results and a failing allocation. */
 #include "cpu_check.h"
 
 /* Runs a program over operands. */
 static bench run_program(const fxi_instr *program, int ninstr, int nin, const operand *const *in,
                          operand *out)
 {
-    bench b = {.step = {.op = program[ninstr - 1].op, .cls = FXI_CLASS_ELEMENTWISE, .nin = nin, .out = out->t}};
+    bench b = {
+        .step = {
+            .op = program[ninstr - 1].op, .cls = FXI_CLASS_ELEMENTWISE, .nin = nin, .out = out->t}};
     for (int k = 0; k < nin; k++) {
         b.in[k] = in[k]->t;
         b.ptr[k] = in[k]->data;
@@ -22,28 +24,86 @@ static bench run_program(const fxi_instr *program, int ninstr, int nin, const op
 
 static fxi_instr instruction(fxi_op op, int dtype, int from, int nsrc)
 {
-    return (fxi_instr){.op = (uint8_t)op, .dtype = (uint8_t)dtype, .from = (uint8_t)from,
-                       .nsrc = (uint8_t)nsrc, .src = {0, 1, 2}};
+    return (fxi_instr){.op = (uint8_t)op,
+                       .dtype = (uint8_t)dtype,
+                       .from = (uint8_t)from,
+                       .nsrc = (uint8_t)nsrc,
+                       .src = {0, 1, 2}};
 }
 
-/* ---- every op over every layout ------------------------------------------------------------------------ */
-static double ref_add(double x, double y) { return x + y; }
-static double ref_sub(double x, double y) { return x - y; }
-static double ref_mul(double x, double y) { return x * y; }
-static double ref_div(double x, double y) { return x / y; }
-static double ref_fld(double x, double y) { return floor(x / y); }
-static double ref_max(double x, double y) { return isnan(x) || x > y ? x : y; }
-static double ref_min(double x, double y) { return isnan(x) || x < y ? x : y; }
-static double ref_lt(double x, double y) { return x < y; }
-static double ref_le(double x, double y) { return x <= y; }
-static double ref_eq(double x, double y) { return x == y; }
-static double ref_ne(double x, double y) { return x != y; }
-static double ref_neg(double x, double y) { return (void)y, -x; }
-static double ref_cube(double x, double y) { return (void)y, x * x * x; }
-static double ref_sigmoid(double x, double y) { return (void)y, 1 / (1 + exp(-x)); }
+/* ---- every op over every layout
+ * ------------------------------------------------------------------------ */
+static double ref_add(double x, double y)
+{
+    return x + y;
+}
+static double ref_sub(double x, double y)
+{
+    return x - y;
+}
+static double ref_mul(double x, double y)
+{
+    return x * y;
+}
+static double ref_div(double x, double y)
+{
+    return x / y;
+}
+static double ref_fld(double x, double y)
+{
+    return floor(x / y);
+}
+static double ref_max(double x, double y)
+{
+    return isnan(x) || x > y ? x : y;
+}
+static double ref_min(double x, double y)
+{
+    return isnan(x) || x < y ? x : y;
+}
+static double ref_lt(double x, double y)
+{
+    return x < y;
+}
+static double ref_le(double x, double y)
+{
+    return x <= y;
+}
+static double ref_eq(double x, double y)
+{
+    return x == y;
+}
+static double ref_ne(double x, double y)
+{
+    return x != y;
+}
+static double ref_neg(double x, double y)
+{
+    return (void)y, -x;
+}
+static double ref_cube(double x, double y)
+{
+    return (void)y, x * x * x;
+}
+static double ref_sigmoid(double x, double y)
+{
+    return (void)y, 1 / (1 + exp(-x));
+}
 #define UNARY(f)                                                                                   \
-    static double ref_##f(double x, double y) { return (void)y, f(x); }
-UNARY(exp) UNARY(expm1) UNARY(log) UNARY(log1p) UNARY(sqrt) UNARY(sin) UNARY(cos) UNARY(tanh) UNARY(erf) UNARY(floor)
+    static double ref_##f(double x, double y)                                                      \
+    {                                                                                              \
+        return (void)y, f(x);                                                                      \
+    }
+UNARY(exp)
+UNARY(expm1)
+UNARY(log)
+UNARY(log1p)
+UNARY(sqrt)
+UNARY(sin)
+UNARY(cos)
+UNARY(tanh)
+UNARY(erf)
+UNARY(floor)
 
 enum { FLOATS = 1, INTS = 2, BOOLS = 4, COMPARES = 8 };
 static const struct {
@@ -51,21 +111,31 @@ static const struct {
     int nsrc, types;
     double (*ref)(double, double);
 } cases[] = {
-    {FXI_OP_ADD, 2, FLOATS | INTS, ref_add},   {FXI_OP_SUB, 2, FLOATS | INTS, ref_sub},
-    {FXI_OP_MUL, 2, FLOATS | INTS | BOOLS, ref_mul}, {FXI_OP_DIV, 2, FLOATS, ref_div},
-    {FXI_OP_FLD, 2, FLOATS, ref_fld},          {FXI_OP_POW, 2, FLOATS, pow},
-    {FXI_OP_ATAN2, 2, FLOATS, atan2},          {FXI_OP_MAX, 2, FLOATS | INTS | BOOLS, ref_max},
+    {FXI_OP_ADD, 2, FLOATS | INTS, ref_add},
+    {FXI_OP_SUB, 2, FLOATS | INTS, ref_sub},
+    {FXI_OP_MUL, 2, FLOATS | INTS | BOOLS, ref_mul},
+    {FXI_OP_DIV, 2, FLOATS, ref_div},
+    {FXI_OP_FLD, 2, FLOATS, ref_fld},
+    {FXI_OP_POW, 2, FLOATS, pow},
+    {FXI_OP_ATAN2, 2, FLOATS, atan2},
+    {FXI_OP_MAX, 2, FLOATS | INTS | BOOLS, ref_max},
     {FXI_OP_MIN, 2, FLOATS | INTS | BOOLS, ref_min},
     {FXI_OP_LT, 2, FLOATS | INTS | BOOLS | COMPARES, ref_lt},
     {FXI_OP_LE, 2, FLOATS | INTS | BOOLS | COMPARES, ref_le},
     {FXI_OP_EQ, 2, FLOATS | INTS | BOOLS | COMPARES, ref_eq},
     {FXI_OP_NE, 2, FLOATS | INTS | BOOLS | COMPARES, ref_ne},
-    {FXI_OP_NEG, 1, FLOATS | INTS, ref_neg},   {FXI_OP_POWI, 1, FLOATS | INTS, ref_cube},
-    {FXI_OP_EXP, 1, FLOATS, ref_exp},          {FXI_OP_EXPM1, 1, FLOATS, ref_expm1},
-    {FXI_OP_LOG, 1, FLOATS, ref_log},          {FXI_OP_LOG1P, 1, FLOATS, ref_log1p},
-    {FXI_OP_SQRT, 1, FLOATS, ref_sqrt},        {FXI_OP_SIN, 1, FLOATS, ref_sin},
-    {FXI_OP_COS, 1, FLOATS, ref_cos},          {FXI_OP_TANH, 1, FLOATS, ref_tanh},
-    {FXI_OP_SIGMOID, 1, FLOATS, ref_sigmoid},  {FXI_OP_ERF, 1, FLOATS, ref_erf},
+    {FXI_OP_NEG, 1, FLOATS | INTS, ref_neg},
+    {FXI_OP_POWI, 1, FLOATS | INTS, ref_cube},
+    {FXI_OP_EXP, 1, FLOATS, ref_exp},
+    {FXI_OP_EXPM1, 1, FLOATS, ref_expm1},
+    {FXI_OP_LOG, 1, FLOATS, ref_log},
+    {FXI_OP_LOG1P, 1, FLOATS, ref_log1p},
+    {FXI_OP_SQRT, 1, FLOATS, ref_sqrt},
+    {FXI_OP_SIN, 1, FLOATS, ref_sin},
+    {FXI_OP_COS, 1, FLOATS, ref_cos},
+    {FXI_OP_TANH, 1, FLOATS, ref_tanh},
+    {FXI_OP_SIGMOID, 1, FLOATS, ref_sigmoid},
+    {FXI_OP_ERF, 1, FLOATS, ref_erf},
     {FXI_OP_FLOOR, 1, FLOATS | INTS, ref_floor},
 };
 
@@ -84,11 +154,13 @@ static double wrapped(double v, int dtype)
 static void check_case(size_t c, int dtype, layout la, layout lb, int ndim, const int64_t *shape)
 {
     const int out_type = cases[c].types & COMPARES ? FX_DTYPE_BOOL : dtype;
-    operand a = make_operand(dtype, la, ndim, shape), out = make_operand(out_type, DENSE, ndim, shape);
+    operand a = make_operand(dtype, la, ndim, shape),
+            out = make_operand(out_type, DENSE, ndim, shape);
     operand b = make_operand(dtype, lb, ndim, shape);
     fxi_instr ins = instruction(cases[c].op, out_type, dtype, cases[c].nsrc);
     ins.attr = 3;
-    assert_int_equal(run_program(&ins, 1, cases[c].nsrc, (const operand *[]){&a, &b}, &out).status, FX_OK);
+    assert_int_equal(run_program(&ins, 1, cases[c].nsrc, (const operand *[]){&a, &b}, &out).status,
+                     FX_OK);
     for (int64_t i = 0; i < length_of(&out); i++) {
         double want = wrapped(cases[c].ref(element(&a, i), element(&b, i)), dtype);
         if (fxi_cpu_is_half(dtype) && fabs(want) > (dtype == FX_DTYPE_F16 ? 65519.0 : 3.39e38))
@@ -118,17 +190,21 @@ static void scalars_and_select(void **state)
 {
     (void)state;
     for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++) {
-        operand c = make_operand(FX_DTYPE_BOOL, REVERSED, SHAPE(30, 20)), s = scalar_operand(dtype, 1);
-        operand b = make_operand(dtype, GAPS, SHAPE(30, 20)), out = make_operand(dtype, DENSE, SHAPE(30, 20));
+        operand c = make_operand(FX_DTYPE_BOOL, REVERSED, SHAPE(30, 20)),
+                s = scalar_operand(dtype, 1);
+        operand b = make_operand(dtype, GAPS, SHAPE(30, 20)),
+                out = make_operand(dtype, DENSE, SHAPE(30, 20));
         const fxi_instr ins = instruction(FXI_OP_SELECT, dtype, dtype, 3);
-        assert_int_equal(run_program(&ins, 1, 3, (const operand *[]){&c, &s, &b}, &out).status, FX_OK);
+        assert_int_equal(run_program(&ins, 1, 3, (const operand *[]){&c, &s, &b}, &out).status,
+                         FX_OK);
         for (int64_t i = 0; i < length_of(&out); i++)
             assert_true(element(&out, i) == (element(&c, i) != 0 ? 1 : element(&b, i)));
         drop_operand(&c), drop_operand(&s), drop_operand(&b), drop_operand(&out);
     }
 }
 
-/* ---- accuracy of the library's own functions ----------------------------------------------------------- */
+/* ---- accuracy of the library's own functions
+ * ----------------------------------------------------------- */
 /* Distance of a Float32 from the exact value, in units of the last place there. */
 static double ulps(float got, double want)
 {
@@ -146,16 +222,23 @@ static void check_ulps(fxi_op op, double (*ref)(double, double), double most)
     enum { N = 4096 };
     static float x[N], y[N];
     const int64_t shape = N;
-    operand in = {.t = {.dtype = FX_DTYPE_F32, .ndim = 1, .shape = {shape}, .stride = {1}}, .data = x};
+    operand in = {.t = {.dtype = FX_DTYPE_F32, .ndim = 1, .shape = {shape}, .stride = {1}},
+                  .data = x};
     const fxi_instr ins = instruction(op, FX_DTYPE_F32, FX_DTYPE_F32, 1);
-    const fxi_step step = {.op = (uint8_t)op, .cls = FXI_CLASS_ELEMENTWISE, .nin = 1, .out = in.t, .in = &in.t,
-                           .program = (fxi_instr *)(uintptr_t)&ins, .ninstr = 1};
+    const fxi_step step = {.op = (uint8_t)op,
+                           .cls = FXI_CLASS_ELEMENTWISE,
+                           .nin = 1,
+                           .out = in.t,
+                           .in = &in.t,
+                           .program = (fxi_instr *)(uintptr_t)&ins,
+                           .ninstr = 1};
     double worst = 0;
     float where = 0;
     fxi_run run;
     uint64_t bits = 0;
     while (bits < (UINT64_C(1) << 32)) {
-        for (int i = 0; i < N; i++, bits += 257) /* some 17 million of all Float32, every exponent */
+        for (int i = 0; i < N;
+             i++, bits += 257) /* some 17 million of all Float32, every exponent */
             x[i] = fxi_float((uint32_t)bits);
         assert_int_equal(fxi_cpu_run_step(&step, (const void *[]){x}, y, &run), FX_OK);
         for (int i = 0; i < N; i++) {
@@ -164,7 +247,11 @@ static void check_ulps(fxi_op op, double (*ref)(double, double), double most)
                 worst = e, where = x[i];
         }
     }
-    print_message("%s: at most %.2f ulp (at %a)\n", op == FXI_OP_EXP ? "exp" : op == FXI_OP_LOG ? "log" : op == FXI_OP_TANH ? "tanh" : "sigmoid",
+    print_message("%s: at most %.2f ulp (at %a)\n",
+                  op == FXI_OP_EXP    ? "exp"
+                  : op == FXI_OP_LOG  ? "log"
+                  : op == FXI_OP_TANH ? "tanh"
+                                      : "sigmoid",
                   worst, (double)where);
     assert_true(worst <= most);
 }
@@ -187,17 +274,22 @@ static void own_functions_are_accurate(void **state)
 static void special_values(void **state)
 {
     (void)state;
-    static const fxi_op ops[] = {FXI_OP_EXP, FXI_OP_LOG, FXI_OP_TANH, FXI_OP_SIGMOID, FXI_OP_SQRT, FXI_OP_EXPM1, FXI_OP_LOG1P};
-    double (*const refs[])(double, double) = {ref_exp, ref_log, ref_tanh, exact_sigmoid, ref_sqrt, ref_expm1, ref_log1p};
-    const double values[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e-45, -1e-45, 1e-40, 88.72, 88.73, -87.5, -103, -104, -200, 1e30, -1e30};
+    static const fxi_op ops[] = {FXI_OP_EXP,  FXI_OP_LOG,   FXI_OP_TANH, FXI_OP_SIGMOID,
+                                 FXI_OP_SQRT, FXI_OP_EXPM1, FXI_OP_LOG1P};
+    double (*const refs[])(double, double) = {ref_exp,  ref_log,   ref_tanh, exact_sigmoid,
+                                              ref_sqrt, ref_expm1, ref_log1p};
+    const double values[] = {0.0,   -0.0,  INFINITY, -INFINITY, NAN,  1e-45, -1e-45, 1e-40,
+                             88.72, 88.73, -87.5,    -103,      -104, -200,  1e30,   -1e30};
     for (int dtype = FX_DTYPE_F32; dtype <= FX_DTYPE_F64; dtype++)
         for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
             for (int n = 1; n <= 20; n++) /* every place in a vector and the tail */
                 for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
-                    operand in = make_operand(dtype, DENSE, SHAPE(n)), out = make_operand(dtype, DENSE, SHAPE(n));
+                    operand in = make_operand(dtype, DENSE, SHAPE(n)),
+                            out = make_operand(dtype, DENSE, SHAPE(n));
                     set_element(&in, n - 1, values[v]);
                     const fxi_instr ins = instruction(ops[k], dtype, dtype, 1);
-                    assert_int_equal(run_program(&ins, 1, 1, (const operand *[]){&in}, &out).status, FX_OK);
+                    assert_int_equal(run_program(&ins, 1, 1, (const operand *[]){&in}, &out).status,
+                                     FX_OK);
                     const double want = refs[k](element(&in, n - 1), 0), got = element(&out, n - 1);
                     const bool f32 = dtype == FX_DTYPE_F32;
                     if (f32)
@@ -212,10 +304,12 @@ static void special_values(void **state)
 
 static double apply2(fxi_op op, int dtype, double x, double y, int64_t attr)
 {
-    operand a = scalar_operand(dtype, x), b = scalar_operand(dtype, y), out = scalar_operand(dtype, 0);
+    operand a = scalar_operand(dtype, x), b = scalar_operand(dtype, y),
+            out = scalar_operand(dtype, 0);
     fxi_instr ins = instruction(op, dtype, dtype, op == FXI_OP_POWI || op == FXI_OP_NEG ? 1 : 2);
     ins.attr = attr;
-    assert_int_equal(run_program(&ins, 1, ins.nsrc, (const operand *[]){&a, &b}, &out).status, FX_OK);
+    assert_int_equal(run_program(&ins, 1, ins.nsrc, (const operand *[]){&a, &b}, &out).status,
+                     FX_OK);
     const double r = element(&out, 0);
     drop_operand(&a), drop_operand(&b), drop_operand(&out);
     return r;
@@ -261,7 +355,8 @@ static void integer_rules(void **state)
     assert_true(apply2(FXI_OP_POWI, FX_DTYPE_F64, 1.5, 0, 7) == pow(1.5, 7));
 }
 
-/* ---- conversions ------------------------------------------------------------------------------------------ */
+/* ---- conversions
+ * ------------------------------------------------------------------------------------------ */
 static double cast_one(int from, int to, double x)
 {
     operand a = scalar_operand(from, x), out = scalar_operand(to, 0);
@@ -313,9 +408,11 @@ static void casts_between_all_types(void **state)
     for (int from = 0; from < FX_DTYPE_COUNT; from++)
         for (int to = 0; to < FX_DTYPE_COUNT; to++)
             for (int l = 0; l < LAYOUTS; l++) {
-                operand a = make_operand(from, (layout)l, SHAPE(33, 9)), out = make_operand(to, DENSE, SHAPE(33, 9));
+                operand a = make_operand(from, (layout)l, SHAPE(33, 9)),
+                        out = make_operand(to, DENSE, SHAPE(33, 9));
                 const fxi_instr ins = instruction(FXI_OP_CAST, to, from, 1);
-                assert_int_equal(run_program(&ins, 1, 1, (const operand *[]){&a}, &out).status, FX_OK);
+                assert_int_equal(run_program(&ins, 1, 1, (const operand *[]){&a}, &out).status,
+                                 FX_OK);
                 for (int64_t i = 0; i < length_of(&out); i++) {
                     const double x = element(&a, i), whole = trunc(x);
                     const bool from_float = from < FX_DTYPE_I32 || from >= FX_DTYPE_F16;
@@ -330,7 +427,8 @@ static void casts_between_all_types(void **state)
             }
 }
 
-/* All 65,536 Float16 survive the way through Float32 registers; every Float32 between rounds to even. */
+/* All 65,536 Float16 survive the way through Float32 registers; every Float32 between rounds to
+ * even. */
 static void halves_round_to_nearest_even(void **state)
 {
     (void)state;
@@ -344,8 +442,9 @@ static void halves_round_to_nearest_even(void **state)
             load(wide, (const void *[]){in}, FXI_TILE, 0);
             store(back, (const void *[]){wide}, FXI_TILE, 0);
             for (int k = 0; k < FXI_TILE; k++)
-                assert_true(isnan(wide[k]) ? isnan(bf ? fxi_bf16_to_f32(back[k]) : fxi_f16_to_f32(back[k]))
-                                           : back[k] == in[k]);
+                assert_true(isnan(wide[k])
+                                ? isnan(bf ? fxi_bf16_to_f32(back[k]) : fxi_f16_to_f32(back[k]))
+                                : back[k] == in[k]);
             /* the middle of neighbours goes to the even one */
             for (int k = 0; k + 1 < FXI_TILE; k++)
                 middle[k] = (float)(((double)wide[k] + (double)wide[k + 1]) / 2);
@@ -357,7 +456,8 @@ static void halves_round_to_nearest_even(void **state)
     }
 }
 
-/* ---- programs ------------------------------------------------------------------------------------------- */
+/* ---- programs
+ * ------------------------------------------------------------------------------------------- */
 /* A chain of n instructions r ← r·x + … that keeps many registers alive until the end. */
 static void many_registers(void **state)
 {
@@ -373,7 +473,8 @@ static void many_registers(void **state)
         p[k].src[0] = (uint8_t)(INPUTS + k - 1);
         p[k].src[1] = (uint8_t)(INPUTS + N - 1 - k);
     }
-    operand x = make_operand(FX_DTYPE_F64, REVERSED, SHAPE(70, 9)), y = make_operand(FX_DTYPE_F64, GAPS, SHAPE(70, 9));
+    operand x = make_operand(FX_DTYPE_F64, REVERSED, SHAPE(70, 9)),
+            y = make_operand(FX_DTYPE_F64, GAPS, SHAPE(70, 9));
     operand out = make_operand(FX_DTYPE_F64, DENSE, SHAPE(70, 9));
     assert_int_equal(run_program(p, N, INPUTS, (const operand *[]){&x, &y}, &out).status, FX_OK);
     for (int64_t i = 0; i < length_of(&out); i++) {
@@ -396,12 +497,14 @@ static void half_programs_round_every_instruction(void **state)
 {
     (void)state;
     for (int dtype = FX_DTYPE_F16; dtype <= FX_DTYPE_BF16; dtype++) {
-        fxi_instr p[3] = {instruction(FXI_OP_MUL, dtype, dtype, 2), instruction(FXI_OP_ADD, dtype, dtype, 2),
+        fxi_instr p[3] = {instruction(FXI_OP_MUL, dtype, dtype, 2),
+                          instruction(FXI_OP_ADD, dtype, dtype, 2),
                           instruction(FXI_OP_DIV, dtype, dtype, 2)};
         p[1].src[0] = 3;
         p[2].src[0] = 4;
         p[2].src[1] = 2;
-        operand x = make_operand(dtype, GAPS, SHAPE(400)), y = make_operand(dtype, DENSE, SHAPE(400)), z = scalar_operand(dtype, 3);
+        operand x = make_operand(dtype, GAPS, SHAPE(400)),
+                y = make_operand(dtype, DENSE, SHAPE(400)), z = scalar_operand(dtype, 3);
         operand out = make_operand(dtype, DENSE, SHAPE(400));
         assert_int_equal(run_program(p, 3, 3, (const operand *[]){&x, &y, &z}, &out).status, FX_OK);
         for (int64_t i = 0; i < 400; i++) {
@@ -424,7 +527,8 @@ static void mixed_types_in_place(void **state)
                       instruction(FXI_OP_SELECT, FX_DTYPE_F32, FX_DTYPE_F32, 3)};
     p[1].src[0] = 2;
     p[2].src[0] = 3, p[2].src[1] = 4, p[2].src[2] = 0;
-    operand x = make_operand(FX_DTYPE_F32, DENSE, SHAPE(1000)), y = make_operand(FX_DTYPE_F32, NEGATIVE, SHAPE(1000));
+    operand x = make_operand(FX_DTYPE_F32, DENSE, SHAPE(1000)),
+            y = make_operand(FX_DTYPE_F32, NEGATIVE, SHAPE(1000));
     operand i64 = make_operand(FX_DTYPE_I64, GAPS, SHAPE(1000));
     double want[1000];
     for (int64_t i = 0; i < 1000; i++)
@@ -438,9 +542,11 @@ static void mixed_types_in_place(void **state)
 static void unknown_combination_is_an_error(void **state)
 {
     (void)state;
-    operand x = make_operand(FX_DTYPE_BOOL, DENSE, SHAPE(3)), out = make_operand(FX_DTYPE_BOOL, DENSE, SHAPE(3));
+    operand x = make_operand(FX_DTYPE_BOOL, DENSE, SHAPE(3)),
+            out = make_operand(FX_DTYPE_BOOL, DENSE, SHAPE(3));
     const fxi_instr ins = instruction(FXI_OP_EXP, FX_DTYPE_BOOL, FX_DTYPE_BOOL, 1);
-    assert_int_equal(run_program(&ins, 1, 1, (const operand *[]){&x}, &out).status, FX_STATUS_UNSUPPORTED);
+    assert_int_equal(run_program(&ins, 1, 1, (const operand *[]){&x}, &out).status,
+                     FX_STATUS_UNSUPPORTED);
     drop_operand(&x), drop_operand(&out);
 }
 

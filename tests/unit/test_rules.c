@@ -7,7 +7,7 @@
 
 #include "composite_check.h"
 #include "rules.h"
-#include "shortest.h"
+#include "julia_number.h"
 #include "temp_file.h"
 
 #include <stdio.h>
@@ -243,9 +243,9 @@ static void test_shortest(void **state)
         {-(double)INFINITY, "-Inf"},
         {(double)NAN, "NaN"},
     };
-    char text[FXI_SHORTEST_TEXT];
+    char text[FXI_NUMBER_TEXT];
     for (int i = 0; i < COUNT(table); i++)
-        assert_string_equal(fxi_shortest(table[i].v, text), table[i].text);
+        assert_string_equal(fxi_float64_text(table[i].v, text), table[i].text);
 }
 
 int main(void)

@@ -35,8 +35,7 @@ static void is_number(fx_dtype dtype, const void *value, fxi_number_form form, c
     assert_string_equal(fxi_number_text(dtype, value, form, buf), expected);
 }
 
-/* ---- numbers
- * ---------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static void float64_numbers(void **state)
 {
@@ -153,8 +152,7 @@ static void numbers_read_back(void **state)
     }
 }
 
-/* ---- arrays
- * ----------------------------------------------------------------------------------------- */
+/* ---- arrays ---------------------------------------------------------------------------------- */
 
 static void vectors_and_matrices(void **state)
 {

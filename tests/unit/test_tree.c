@@ -87,8 +87,7 @@ static void takes_status(fx_status status)
     assert_int_equal(fx_error_take().status, status);
 }
 
-/* ---- objects
- * ---------------------------------------------------------------------------------------- */
+/* ---- objects --------------------------------------------------------------------------------- */
 
 static void objects_own_their_children(void **state)
 {
@@ -179,8 +178,7 @@ static void error_objects_of_many_threads(void **state)
         assert_ptr_equal(result[i], fxi_error_object(fxi_type_Halver()));
 }
 
-/* ---- tuples
- * ----------------------------------------------------------------------------------------- */
+/* ---- tuples ---------------------------------------------------------------------------------- */
 
 static void tuples(void **state)
 {
@@ -232,8 +230,7 @@ static void named_tuples(void **state)
     assert_null(fx_child(d, 1));
 }
 
-/* ---- functions
- * -------------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 static fx_array *twice(fx_array *x)
 {
@@ -290,8 +287,7 @@ static void calls_that_fail(void **state)
     takes_status(FX_OK);
 }
 
-/* ---- map
- * -------------------------------------------------------------------------------------------- */
+/* ---- map ------------------------------------------------------------------------------------- */
 
 static void map_replaces_arrays(void **state)
 {
@@ -413,8 +409,7 @@ static void errors_flow_through_maps(void **state)
     assert_false(fx_is_error(p->right));
 }
 
-/* ---- visit
- * ------------------------------------------------------------------------------------------ */
+/* ---- visit ----------------------------------------------------------------------------------- */
 
 static void write_down(fx_array *x, const char *path, bool trainable, void *user)
 {
@@ -477,8 +472,7 @@ static void snapshots_stay(void **state)
     assert_ptr_not_equal(s->left, p->left);
 }
 
-/* ---- memory
- * ----------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Everything that takes memory here; true when no step failed. Nothing is evaluated. */
 static bool build_and_walk(void)

@@ -41,8 +41,7 @@ static const float_kind kinds[FX_DTYPE_COUNT] = {
     [FX_DTYPE_BF16] = {9, 6, 'f', "BFloat16(", ")", "", "InfB16", "NaNB16", "InfB16", "NaNB16"},
 };
 
-/* ---- digits
- * ---------------------------------------------------------------------------------------- */
+/* ---- digits ---------------------------------------------------------------------------------- */
 
 static void round_to(double x, int count, decimal *d)
 {
@@ -107,8 +106,7 @@ static void find_digits(fx_dtype dtype, double x, bool compact, decimal *d)
     trim(d);
 }
 
-/* ---- layout
- * ---------------------------------------------------------------------------------------- */
+/* ---- layout ---------------------------------------------------------------------------------- */
 
 static bool is_plain(const decimal *d, const float_kind *k)
 {
@@ -169,8 +167,7 @@ static void write_float(fx_dtype dtype, double x, fxi_number_form form, char *p)
         strcpy(stpcpy(p, is_plain(&d, k) ? k->after_plain : ""), k->after);
 }
 
-/* ---- any element
- * ----------------------------------------------------------------------------------- */
+/* ---- any element ----------------------------------------------------------------------------- */
 
 #define LOAD(T, at)                                                                                \
     __extension__({                                                                                \
@@ -219,4 +216,9 @@ void fxi_number_split(fx_dtype dtype, const char *number, int *out_left, int *ou
     const size_t left = kinds[dtype].digits ? strcspn(number, ".eEfF") : n;
     *out_left = (int)left;
     *out_right = (int)(n - left);
+}
+
+const char *fxi_float64_text(double v, char buf[FXI_NUMBER_TEXT])
+{
+    return fxi_number_text(FX_DTYPE_F64, &v, FXI_NUMBER_ALONE, buf);
 }

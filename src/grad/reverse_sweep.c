@@ -1,4 +1,4 @@
-/* gradient.c: the reverse sweep.
+/* reverse_sweep.c: gradients.
  *
  * From the result back along history (evaluated values keep their inputs until their step closes): a
  * walk collects what leads to a wanted value, creation order gives the order of the sweep (inputs are

@@ -1,0 +1,173 @@
+/* Convolutions on the CPU against the defining sum in double: all three kinds, one to three axes,
+ * random strides, paddings, dilations, groups and kernel directions, unused borders, 16-bit floats,
+ * failing allocations. */
+#include "cpu_check.h"
+
+typedef struct problem {
+    fxi_conv_attr a;
+    int64_t x[5], w[5], y[5]; /* spatial…, channels, batch; kernel…, in/groups, out */
+    int ndim;
+} problem;
+
+static int64_t random_in(int64_t lo, int64_t hi)
+{
+    return lo + (int64_t)(next_random() % (uint32_t)(hi - lo + 1));
+}
+
+/* A random problem; extra: the x side may be larger than the windows reach. */
+static problem random_problem(int spatial)
+{
+    problem p = {.a = {.spatial = spatial,
+                       .groups = (int32_t)random_in(1, 3),
+                       .flipped = (int32_t)random_in(0, 1)},
+                 .ndim = spatial + 2};
+    for (int d = 0; d < spatial; d++) {
+        p.w[d] = random_in(1, 4);
+        p.a.stride[d] = (int32_t)random_in(1, 3);
+        p.a.dilation[d] = (int32_t)random_in(1, 2);
+        p.a.before[d] = (int32_t)random_in(0, 3);
+        p.a.after[d] = (int32_t)random_in(0, 3);
+        const int64_t reach = (p.w[d] - 1) * p.a.dilation[d] + 1;
+        do
+            p.x[d] = random_in(1, 9);
+        while (p.x[d] + p.a.before[d] + p.a.after[d] < reach);
+        p.y[d] = (p.x[d] + p.a.before[d] + p.a.after[d] - reach) / p.a.stride[d] + 1;
+    }
+    const int64_t in = random_in(1, 4), out = random_in(1, 5);
+    p.x[spatial] = in * p.a.groups, p.y[spatial] = out * p.a.groups;
+    p.w[spatial] = in, p.w[spatial + 1] = out * p.a.groups;
+    p.x[spatial + 1] = p.y[spatial + 1] = random_in(1, 3);
+    return p;
+}
+
+/* Calls visit for every product of the defining sum: offsets in dense x, w and y. */
+static void visit_products(const problem *p, double *acc, double *size, int kind, const operand *x,
+                           const operand *w, const operand *y)
+{
+    const int s = p->a.spatial;
+    int64_t X[3] = {1, 1, 1}, K[3] = {1, 1, 1}, Y[3] = {1, 1, 1};
+    for (int d = 0; d < s; d++)
+        X[d] = p->x[d], K[d] = p->w[d], Y[d] = p->y[d];
+    const int64_t kernel = K[0] * K[1] * K[2], cin = p->w[s], cout = p->w[s + 1] / p->a.groups;
+    for (int64_t yo = 0; yo < Y[0] * Y[1] * Y[2] * p->y[s] * p->y[s + 1]; yo++) {
+        const int64_t yi[3] = {yo % Y[0], yo / Y[0] % Y[1], yo / Y[0] / Y[1] % Y[2]};
+        const int64_t o = yo / (Y[0] * Y[1] * Y[2]) % p->y[s],
+                      n = yo / (Y[0] * Y[1] * Y[2] * p->y[s]);
+        for (int64_t t = 0; t < kernel * cin; t++) {
+            const int64_t ki[3] = {t % K[0], t / K[0] % K[1], t / K[0] / K[1] % K[2]};
+            int64_t xo = 0, step = 1;
+            bool inside = true;
+            for (int d = 0; d < 3; d++) {
+                const int64_t tap = p->a.flipped ? ki[d] : K[d] - 1 - ki[d];
+                const int64_t at =
+                    d < s ? yi[d] * p->a.stride[d] - p->a.before[d] + tap * p->a.dilation[d] : 0;
+                inside = inside && at >= 0 && at < X[d];
+                xo += at * step;
+                step *= X[d];
+            }
+            if (!inside)
+                continue;
+            xo += step * (t / kernel + cin * (o / cout) + p->x[s] * n);
+            const int64_t wo = t + kernel * cin * o;
+            const int64_t to = kind == FXI_CONV_FORWARD ? yo : kind == FXI_CONV_DATA ? xo : wo;
+            const double v = kind == FXI_CONV_FORWARD ? element(x, xo) * element(w, wo)
+                             : kind == FXI_CONV_DATA  ? element(y, yo) * element(w, wo)
+                                                      : element(x, xo) * element(y, yo);
+            acc[to] += v;
+            size[to] += fabs(v);
+        }
+    }
+}
+
+static void check_problem(const problem *p, int kind, int dtype)
+{
+    operand x = make_operand(dtype, DENSE, p->ndim, p->x),
+            w = make_operand(dtype, DENSE, p->ndim, p->w);
+    operand y = make_operand(dtype, DENSE, p->ndim, p->y);
+    operand *out = kind == FXI_CONV_FORWARD ? &y : kind == FXI_CONV_DATA ? &x : &w;
+    const operand *in[] = {kind == FXI_CONV_DATA ? &y : &x, kind == FXI_CONV_WEIGHT ? &y : &w};
+    const size_t n = (size_t)length_of(out);
+    double *want = calloc(n + 1, sizeof *want), *size = calloc(n + 1, sizeof *size);
+    assert_true(want && size);
+    visit_products(p, want, size, kind, &x, &w, &y);
+    fxi_attr attr = {.conv = p->a};
+    attr.conv.kind = kind;
+    assert_int_equal(run_step(FXI_OP_CONV, FXI_CLASS_CONV, attr, 2, in, out).status, FX_OK);
+    for (size_t i = 0; i < n; i++)
+        check_close(element(out, (int64_t)i), want[i], epsilon_of(dtype),
+                    epsilon_of(dtype) * size[i]);
+    drop_operand(&x), drop_operand(&w), drop_operand(&y);
+    free(want), free(size);
+}
+
+static void random_problems(void **state)
+{
+    (void)state;
+    static const int types[] = {FX_DTYPE_F32, FX_DTYPE_F64, FX_DTYPE_F16, FX_DTYPE_BF16};
+    for (int round = 0; round < 240; round++) {
+        problem p = random_problem(1 + round % 3);
+        for (int kind = 0; kind < 3; kind++)
+            check_problem(&p, kind, types[round / 3 % 4]);
+        for (int d = 0; d < p.a.spatial;
+             d++) /* outpad: the x side has more than the windows reach */
+            p.x[d] += p.a.stride[d] - 1;
+        check_problem(&p, FXI_CONV_DATA, FX_DTYPE_F32);
+    }
+}
+
+static problem plain_2d(int64_t width, int64_t k, int64_t in, int64_t out, int64_t batch,
+                        int32_t pad)
+{
+    const int64_t y = width + 2 * pad - k + 1;
+    return (problem){.a = {.spatial = 2,
+                           .groups = 1,
+                           .stride = {1, 1},
+                           .dilation = {1, 1},
+                           .before = {pad, pad},
+                           .after = {pad, pad}},
+                     .x = {width, width, in, batch},
+                     .w = {k, k, in, out},
+                     .y = {y, y, out, batch},
+                     .ndim = 4};
+}
+
+static void usual_shapes(void **state)
+{
+    (void)state;
+    const problem ps[] = {
+        plain_2d(28, 5, 1, 6, 2, 0),  plain_2d(12, 5, 6, 16, 2, 0),
+        plain_2d(9, 1, 20, 30, 2, 0), plain_2d(32, 3, 64, 8, 1, 1) /* several chunks */,
+        plain_2d(3, 3, 2, 2, 0, 1),   plain_2d(5, 3, 0, 2, 1, 1),
+        plain_2d(5, 3, 2, 0, 1, 1),   plain_2d(1, 7, 1, 1, 1, 9)};
+    for (size_t k = 0; k < sizeof ps / sizeof *ps; k++)
+        for (int kind = 0; kind < 3; kind++)
+            for (int dtype = FX_DTYPE_F32; dtype <= FX_DTYPE_F64; dtype++)
+                check_problem(&ps[k], kind, dtype);
+}
+
+static void failing_allocations(void **state)
+{
+    (void)state;
+    const problem p = plain_2d(28, 5, 6, 16, 1, 0);
+    operand x = make_operand(FX_DTYPE_F32, DENSE, 4, p.x),
+            w = make_operand(FX_DTYPE_F32, DENSE, 4, p.w);
+    operand y = make_operand(FX_DTYPE_F32, DENSE, 4, p.y);
+    const int64_t live = fxi_live_allocations();
+    for (int64_t nth = 0; nth < 2; nth++) { /* the unfolded windows, the packed blocks */
+        fxi_fault_set(nth);
+        const bench b = run_step(FXI_OP_CONV, FXI_CLASS_CONV, (fxi_attr){.conv = p.a}, 2,
+                                 (const operand *[]){&x, &w}, &y);
+        fxi_fault_set(-1);
+        assert_int_equal(b.status, FX_STATUS_MEMORY);
+        assert_string_equal(b.run.error, "conv: out of memory");
+        assert_int_equal(fxi_live_allocations(), live);
+    }
+    drop_operand(&x), drop_operand(&w), drop_operand(&y);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(random_problems),
+    cmocka_unit_test(usual_shapes),
+    cmocka_unit_test(failing_allocations),
+};
+RUN_ON_EVERY_ISA(tests)

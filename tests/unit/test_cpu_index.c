@@ -1,0 +1,195 @@
+/* Gather and scatter on the CPU against loops over single elements: every axis, layout and type,
+ * both index types, indices of several axes, order of sums, indices out of range, failing
+ * allocations. */
+#include "cpu_check.h"
+
+static void fill_indices(operand *idx, int64_t n)
+{
+    for (int64_t k = 0; k < length_of(idx); k++)
+        set_element(idx, k, (double)(next_random() % (uint32_t)n));
+}
+
+/* Shape x[:axis] × idx × x[axis+1:] */
+static int joined_shape(const fxi_tensor *x, int axis, const fxi_tensor *idx, int64_t *shape)
+{
+    int nd = 0;
+    for (int d = 0; d < axis; d++)
+        shape[nd++] = x->shape[d];
+    for (int d = 0; d < idx->ndim; d++)
+        shape[nd++] = idx->shape[d];
+    for (int d = axis + 1; d < x->ndim; d++)
+        shape[nd++] = x->shape[d];
+    return nd;
+}
+
+typedef struct split {
+    int64_t inner, n, outer; /* n: indices */
+} split;
+
+static split split_at(const fxi_tensor *x, int axis, const operand *idx)
+{
+    return (split){fxi_length(axis, x->shape), length_of(idx),
+                   fxi_length(x->ndim - axis - 1, x->shape + axis + 1)};
+}
+
+static void check_gather(int dtype, int idx_type, layout l, int axis, int ndim,
+                         const int64_t *shape)
+{
+    int64_t joined[FX_MAX_DIMS];
+    operand x = make_operand(dtype, l, ndim, shape), idx = make_operand(idx_type, l, SHAPE(4, 3));
+    fill_indices(&idx, shape[axis]);
+    const int nd = joined_shape(&x.t, axis, &idx.t, joined);
+    operand out = make_operand(dtype, DENSE, nd, joined);
+    const fxi_attr attr = {.i = {axis}};
+    assert_int_equal(
+        run_step(FXI_OP_GATHER, FXI_CLASS_GATHER, attr, 2, (const operand *[]){&x, &idx}, &out)
+            .status,
+        FX_OK);
+    const split s = split_at(&x.t, axis, &idx);
+    for (int64_t i = 0; i < length_of(&out); i++) {
+        const int64_t inner = i % s.inner, k = i / s.inner % s.n, outer = i / s.inner / s.n;
+        const int64_t from = inner + s.inner * ((int64_t)element(&idx, k) + shape[axis] * outer);
+        assert_true(element(&out, i) == element(&x, from));
+    }
+    drop_operand(&x), drop_operand(&idx), drop_operand(&out);
+}
+
+static void gathers(void **state)
+{
+    (void)state;
+    for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
+        for (int l = 0; l < LAYOUTS; l++)
+            for (int axis = 0; axis < 3; axis++) {
+                check_gather(dtype, FX_DTYPE_I32, (layout)l, axis, SHAPE(5, 6, 7));
+                check_gather(dtype, FX_DTYPE_I64, (layout)l, axis, SHAPE(1, 9, 3));
+                check_gather(dtype, FX_DTYPE_I64, DENSE, axis,
+                             SHAPE(axis == 1 ? 0 : 2, axis == 1 ? 3 : 2, axis == 1 ? 2 : 2));
+            }
+}
+
+static double combine(int kind, double p, double q)
+{
+    return kind == FXI_SUM    ? p + q
+           : kind == FXI_PROD ? p * q
+           : kind == FXI_MAX  ? fmax(p, q)
+                              : fmin(p, q);
+}
+
+static void check_scatter(int kind, int dtype, layout l, int axis, int64_t n)
+{
+    static const double low[] = {-INFINITY, -INFINITY, -2147483648.0, -0x1p63,
+                                 0,         0,         -INFINITY,     -INFINITY};
+    static const double high[] = {INFINITY, INFINITY, 2147483647.0, 0x1p63,
+                                  255,      1,        INFINITY,     INFINITY};
+    int64_t shape[] = {4, 3, 5}, joined[FX_MAX_DIMS];
+    shape[axis] = n;
+    operand out = make_operand(dtype, DENSE, 3, shape),
+            idx = make_operand(FX_DTYPE_I64, l, SHAPE(2, 3));
+    fill_indices(&idx, n);
+    const int nd = joined_shape(&out.t, axis, &idx.t, joined);
+    operand src = make_operand(dtype, l, nd, joined);
+    const split s = split_at(&out.t, axis, &idx);
+    double want[4 * 5 * 64];
+    const double start[] = {
+        [FXI_SUM] = 0, [FXI_MAX] = low[dtype], [FXI_MIN] = high[dtype], [FXI_PROD] = 1};
+    for (int64_t i = 0; i < length_of(&out); i++)
+        want[i] = start[kind];
+    for (int64_t i = 0; i < length_of(&src); i++) {
+        if (kind == FXI_PROD)
+            set_element(&src, i, 1 + (double)(next_random() % 2));
+        const int64_t k = (int64_t)element(&idx, i / s.inner % s.n);
+        const int64_t to = i % s.inner + s.inner * (k + n * (i / s.inner / s.n));
+        want[to] = combine(kind, want[to], element(&src, i));
+        if (l == BROADCAST && kind == FXI_PROD)
+            break; /* writing changed several elements at once: only check that it runs */
+    }
+    const fxi_attr attr = {.i = {kind, axis}};
+    assert_int_equal(
+        run_step(FXI_OP_SCATTER, FXI_CLASS_SCATTER, attr, 2, (const operand *[]){&src, &idx}, &out)
+            .status,
+        FX_OK);
+    for (int64_t i = 0; i < length_of(&out) && !(l == BROADCAST && kind == FXI_PROD); i++)
+        check_close(element(&out, i), dtype == FX_DTYPE_U8 ? fmod(want[i], 256) : want[i],
+                    4 * epsilon_of(dtype), 8 * epsilon_of(dtype));
+    drop_operand(&out), drop_operand(&idx), drop_operand(&src);
+}
+
+static void scatters(void **state)
+{
+    (void)state;
+    for (int kind = FXI_SUM; kind <= FXI_PROD; kind++)
+        for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
+            for (int l = 0; l < LAYOUTS && dtype != FX_DTYPE_BOOL; l++)
+                for (int axis = 0; axis < 3; axis++) {
+                    check_scatter(kind, dtype, (layout)l, axis, 3);
+                    check_scatter(kind, dtype, (layout)l, axis, 40);
+                }
+}
+
+static void sums_are_taken_in_index_order(void **state)
+{
+    (void)state;
+    const double values[] = {1e8, 1, -1e8, 1}; /* Float32: ((1e8 + 1) − 1e8) + 1 = 1 */
+    operand src = make_operand(FX_DTYPE_F32, DENSE, SHAPE(4)),
+            idx = make_operand(FX_DTYPE_I32, DENSE, SHAPE(4));
+    operand out = make_operand(FX_DTYPE_F32, DENSE, SHAPE(2));
+    for (int k = 0; k < 4; k++)
+        set_element(&src, k, values[k]), set_element(&idx, k, 1);
+    const fxi_attr attr = {.i = {FXI_SUM, 0}};
+    run_step(FXI_OP_SCATTER, FXI_CLASS_SCATTER, attr, 2, (const operand *[]){&src, &idx}, &out);
+    assert_true(element(&out, 0) == 0 && element(&out, 1) == 1);
+    set_element(&src, 2, NAN);
+    const fxi_attr max = {.i = {FXI_MAX, 0}};
+    run_step(FXI_OP_SCATTER, FXI_CLASS_SCATTER, max, 2, (const operand *[]){&src, &idx}, &out);
+    assert_true(element(&out, 0) == -INFINITY && isnan(element(&out, 1)));
+    drop_operand(&src), drop_operand(&idx), drop_operand(&out);
+}
+
+static void indices_out_of_range(void **state)
+{
+    (void)state;
+    operand x = make_operand(FX_DTYPE_F32, DENSE, SHAPE(3, 5)),
+            idx = make_operand(FX_DTYPE_I32, DENSE, SHAPE(2));
+    operand out = make_operand(FX_DTYPE_F32, DENSE, SHAPE(3, 2));
+    const int64_t live = fxi_live_allocations();
+    set_element(&idx, 0, 4), set_element(&idx, 1, 7);
+    bench b = run_step(FXI_OP_GATHER, FXI_CLASS_GATHER, (fxi_attr){.i = {1}}, 2,
+                       (const operand *[]){&x, &idx}, &out);
+    assert_int_equal(b.status, FX_STATUS_ARGUMENT);
+    assert_string_equal(b.run.error, "gather: index 7 is out of range for axis 1 of size 5");
+    set_element(&idx, 1, -1);
+    b = run_step(FXI_OP_SCATTER, FXI_CLASS_SCATTER, (fxi_attr){.i = {FXI_SUM, 1}}, 2,
+                 (const operand *[]){&out, &idx}, &x);
+    assert_int_equal(b.status, FX_STATUS_ARGUMENT);
+    assert_string_equal(b.run.error, "scatter: index -1 is out of range for axis 1 of size 5");
+    assert_int_equal(fxi_live_allocations(), live);
+    drop_operand(&x), drop_operand(&idx), drop_operand(&out);
+}
+
+static void failing_allocations(void **state)
+{
+    (void)state;
+    operand src = make_operand(FX_DTYPE_F32, GAPS, SHAPE(3, 2)),
+            idx = make_operand(FX_DTYPE_I32, DENSE, SHAPE(2));
+    operand out = make_operand(FX_DTYPE_F32, DENSE, SHAPE(3, 5));
+    const int64_t live = fxi_live_allocations();
+    fill_indices(&idx, 5);
+    for (int64_t nth = 0; nth < 2; nth++) {
+        fxi_fault_set(nth);
+        const bench b = run_step(FXI_OP_SCATTER, FXI_CLASS_SCATTER, (fxi_attr){.i = {FXI_SUM, 1}},
+                                 2, (const operand *[]){&src, &idx}, &out);
+        fxi_fault_set(-1);
+        assert_int_equal(b.status, FX_STATUS_MEMORY);
+        assert_int_equal(fxi_live_allocations(), live);
+    }
+    drop_operand(&src), drop_operand(&idx), drop_operand(&out);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(gathers),
+    cmocka_unit_test(scatters),
+    cmocka_unit_test(sums_are_taken_in_index_order),
+    cmocka_unit_test(indices_out_of_range),
+    cmocka_unit_test(failing_allocations),
+};
+RUN_ON_EVERY_ISA(tests)

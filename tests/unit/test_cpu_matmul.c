@@ -1,0 +1,149 @@
+/* Matrix products on the CPU against the triple loop in double: sizes round every block edge, all
+ * transposes, layouts and types, batches with broadcasting, empty sizes, equal bits whatever the
+ * batch. */
+#include "cpu_check.h"
+
+static operand matrix(int dtype, layout l, int64_t rows, int64_t columns, bool transposed)
+{
+    const int64_t shape[] = {transposed ? columns : rows, transposed ? rows : columns};
+    return make_operand(dtype, l, 2, shape);
+}
+
+static double wrapped(double v, int dtype)
+{
+    return dtype == FX_DTYPE_U8 ? v - 256 * floor(v / 256) : v;
+}
+
+static void check_product(int dtype, layout la, layout lb, bool ta, bool tb, int64_t m, int64_t n,
+                          int64_t k)
+{
+    operand a = matrix(dtype, la, m, k, ta), b = matrix(dtype, lb, k, n, tb),
+            out = matrix(dtype, DENSE, m, n, false);
+    const fxi_attr attr = {.i = {ta, tb}};
+    assert_int_equal(
+        run_step(FXI_OP_MATMUL, FXI_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &b}, &out)
+            .status,
+        FX_OK);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double want = 0, size = 0;
+            for (int64_t p = 0; p < k; p++) {
+                const double x = ta ? element4(&a, p, i, 0, 0) : element4(&a, i, p, 0, 0);
+                const double y = tb ? element4(&b, j, p, 0, 0) : element4(&b, p, j, 0, 0);
+                want += x * y;
+                size += fabs(x * y);
+            }
+            const double eps = epsilon_of(dtype);
+            check_close(element4(&out, i, j, 0, 0), wrapped(want, dtype), eps, eps * size);
+        }
+    drop_operand(&a), drop_operand(&b), drop_operand(&out);
+}
+
+static void types_layouts_and_transposes(void **state)
+{
+    (void)state;
+    for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
+        for (int l = 0; l < LAYOUTS && dtype != FX_DTYPE_BOOL; l++)
+            for (int t = 0; t < 4; t++) {
+                check_product(dtype, (layout)l, (layout)((l + 1) % LAYOUTS), t & 1, t & 2, 37, 29,
+                              41);
+                check_product(dtype, (layout)l, DENSE, t & 1, t & 2, 5, 3, 4);
+            }
+}
+
+static void sizes_at_the_edges(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 2, 7, 16, 33, 130};
+    static const int64_t depths[] = {0, 1, 5, 255, 256, 257, 600};
+    for (int dtype = FX_DTYPE_F32; dtype <= FX_DTYPE_F64; dtype++)
+        for (size_t i = 0; i < 6; i++)
+            for (size_t j = 0; j < 6; j++)
+                for (size_t k = 0; k < 7; k++)
+                    check_product(dtype, DENSE, DENSE, (i + k) % 2, (j + k) % 2, sizes[i], sizes[j],
+                                  depths[k]);
+    check_product(FX_DTYPE_F32, DENSE, DENSE, false, false, 140, 1020, 20);
+    check_product(FX_DTYPE_F32, DENSE, DENSE, false, false, 10, 64, 256);
+    for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
+        if (dtype != FX_DTYPE_BOOL) {
+            check_product(dtype, DENSE, DENSE, false, false, 0, 3, 2);
+            check_product(dtype, DENSE, DENSE, false, false, 3, 0, 2);
+            check_product(dtype, DENSE, DENSE, false, false, 3, 2, 0);
+        }
+}
+
+static void check_batch(int dtype, layout l, int64_t m, int64_t n, int64_t k, const int64_t *ba,
+                        const int64_t *bb, const int64_t *batch)
+{
+    operand a = make_operand(dtype, l, SHAPE(m, k, ba[0], ba[1])),
+            b = make_operand(dtype, l, SHAPE(k, n, bb[0], bb[1]));
+    operand out = make_operand(dtype, DENSE, SHAPE(m, n, batch[0], batch[1])),
+            one = matrix(dtype, DENSE, m, n, false);
+    const fxi_attr attr = {.i = {0, 0}};
+    assert_int_equal(
+        run_step(FXI_OP_MATMUL, FXI_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &b}, &out)
+            .status,
+        FX_OK);
+    for (int64_t q = 0; q < batch[1]; q++)
+        for (int64_t p = 0; p < batch[0]; p++) {
+            /* the same item alone: the same bits */
+            operand sa = a, sb = b;
+            sa.t.ndim = sb.t.ndim = 2;
+            const int64_t size = (int64_t)fxi_cpu_size(dtype);
+            sa.data =
+                (char *)a.data + size * (p % ba[0] * a.t.stride[2] + q % ba[1] * a.t.stride[3]);
+            sb.data =
+                (char *)b.data + size * (p % bb[0] * b.t.stride[2] + q % bb[1] * b.t.stride[3]);
+            run_step(FXI_OP_MATMUL, FXI_CLASS_MATMUL, attr, 2, (const operand *[]){&sa, &sb}, &one);
+            for (int64_t i = 0; i < m * n; i++) {
+                double want = 0, magnitude = 0;
+                for (int64_t r = 0; r < k; r++) {
+                    const double v = element4(&sa, i % m, r, 0, 0) * element4(&sb, r, i / m, 0, 0);
+                    want += v, magnitude += fabs(v);
+                }
+                const double got = element(&out, i + m * n * (p + batch[0] * q));
+                check_close(got, want, epsilon_of(dtype), epsilon_of(dtype) * magnitude);
+                assert_true(got == element(&one, i));
+            }
+        }
+    drop_operand(&a), drop_operand(&b), drop_operand(&out), drop_operand(&one);
+}
+
+static void batches_broadcast(void **state)
+{
+    (void)state;
+    static const int64_t full[] = {3, 2}, first[] = {3, 1}, second[] = {1, 2}, none[] = {1, 1};
+    const int64_t *const kinds[] = {full, first, second, none};
+    for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
+        for (int l = 0; l < LAYOUTS && dtype != FX_DTYPE_BOOL && dtype != FX_DTYPE_U8; l++)
+            for (int k = 0; k < 4; k++) {
+                check_batch(dtype, (layout)l, 9, 8, 7, full, kinds[k], full);
+                check_batch(dtype, (layout)l, 40, 33, 17, kinds[k], full, full);
+            }
+}
+
+static void failing_allocations(void **state)
+{
+    (void)state;
+    const fxi_attr attr = {.i = {0, 0}};
+    operand a = matrix(FX_DTYPE_F32, DENSE, 200, 200, false),
+            b = matrix(FX_DTYPE_F32, DENSE, 200, 200, false);
+    operand out = matrix(FX_DTYPE_F32, DENSE, 200, 200, false);
+    const int64_t live = fxi_live_allocations();
+    fxi_fault_set(0);
+    const bench r =
+        run_step(FXI_OP_MATMUL, FXI_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &b}, &out);
+    fxi_fault_set(-1);
+    assert_int_equal(r.status, FX_STATUS_MEMORY);
+    assert_string_equal(r.run.error, "matmul: out of memory");
+    assert_int_equal(fxi_live_allocations(), live);
+    drop_operand(&a), drop_operand(&b), drop_operand(&out);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(types_layouts_and_transposes),
+    cmocka_unit_test(sizes_at_the_edges),
+    cmocka_unit_test(batches_broadcast),
+    cmocka_unit_test(failing_allocations),
+};
+RUN_ON_EVERY_ISA(tests)

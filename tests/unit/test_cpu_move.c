@@ -1,0 +1,157 @@
+/* Dense copies, concatenation, padding and custom steps on the CPU, element by element. */
+#include "cpu_check.h"
+
+static void check_copy(int dtype, layout l, int ndim, const int64_t *shape)
+{
+    operand x = make_operand(dtype, l, ndim, shape), out = make_operand(dtype, DENSE, ndim, shape);
+    assert_int_equal(run_step(FXI_OP_RESHAPE, FXI_CLASS_MOVEMENT, (fxi_attr){0}, 1,
+                              (const operand *[]){&x}, &out)
+                         .status,
+                     FX_OK);
+    for (int64_t i = 0; i < length_of(&out); i++)
+        assert_true(element(&out, i) == element(&x, i));
+    drop_operand(&x), drop_operand(&out);
+}
+
+static void copies_of_every_layout(void **state)
+{
+    (void)state;
+    for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
+        for (int l = 0; l < LAYOUTS; l++) {
+            check_copy(dtype, (layout)l, SHAPE(70, 33));
+            check_copy(dtype, (layout)l, SHAPE(9, 2, 40, 3));
+            check_copy(dtype, (layout)l, SHAPE(2, 3, 1, 2, 3, 2, 1, 2));
+            check_copy(dtype, (layout)l, SHAPE(3, 0));
+            check_copy(dtype, (layout)l, 0, NULL);
+        }
+}
+
+/* A permutation whose contiguous axis comes second or third: the blocked path with outer axes. */
+static void copies_of_permutations(void **state)
+{
+    (void)state;
+    static const int orders[][3] = {{1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {0, 2, 1}};
+    for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
+        for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
+            operand x = make_operand(dtype, DENSE, SHAPE(37, 40, 11)), p = x;
+            for (int d = 0; d < 3; d++) {
+                p.t.shape[d] = x.t.shape[orders[k][d]];
+                p.t.stride[d] = x.t.stride[orders[k][d]];
+            }
+            operand out = make_operand(dtype, DENSE, 3, p.t.shape);
+            assert_int_equal(fxi_cpu_copy(&p.t, p.data, out.data), FX_OK);
+            for (int64_t i = 0; i < length_of(&out); i++)
+                assert_true(element(&out, i) == element(&p, i));
+            drop_operand(&x), drop_operand(&out);
+        }
+}
+
+static void concatenations(void **state)
+{
+    (void)state;
+    for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
+        for (int axis = 0; axis < 3; axis++)
+            for (int l = 0; l < LAYOUTS; l++) {
+                int64_t shape[] = {3, 4, 5}, total[] = {3, 4, 5};
+                operand in[4];
+                const operand *ptrs[4];
+                for (int k = 0; k < 4; k++) { /* sizes 2, 0, 3, 1 along the axis */
+                    shape[axis] = (int64_t[]){2, 0, 3, 1}[k];
+                    in[k] = make_operand(dtype, (layout)((l + k) % LAYOUTS), 3, shape);
+                    ptrs[k] = &in[k];
+                }
+                total[axis] = 6;
+                operand out = make_operand(dtype, DENSE, 3, total);
+                assert_int_equal(
+                    run_step(FXI_OP_CONCAT, FXI_CLASS_COPY, (fxi_attr){.i = {axis}}, 4, ptrs, &out)
+                        .status,
+                    FX_OK);
+                for (int64_t i = 0; i < length_of(&out); i++) {
+                    int64_t at[] = {i % total[0], i / total[0] % total[1], i / total[0] / total[1]};
+                    int k = 0;
+                    while (at[axis] >= in[k].t.shape[axis])
+                        at[axis] -= in[k++].t.shape[axis];
+                    assert_true(element(&out, i) == element4(&in[k], at[0], at[1], at[2], 0));
+                }
+                for (int k = 0; k < 4; k++)
+                    drop_operand(&in[k]);
+                drop_operand(&out);
+            }
+}
+
+static void paddings(void **state)
+{
+    (void)state;
+    for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
+        for (int axis = 0; axis < 3; axis++)
+            for (int l = 0; l < LAYOUTS; l++)
+                for (int64_t n = 0; n < 4; n += 3) {
+                    int64_t shape[] = {4, 4, 4};
+                    shape[axis] = n;
+                    operand x = make_operand(dtype, n ? (layout)l : DENSE, 3, shape),
+                            v = scalar_operand(dtype, 1);
+                    shape[axis] = n + 5;
+                    operand out = make_operand(dtype, DENSE, 3, shape);
+                    const fxi_attr attr = {.i = {axis, 2, 3}};
+                    assert_int_equal(run_step(FXI_OP_PAD, FXI_CLASS_COPY, attr, 2,
+                                              (const operand *[]){&x, &v}, &out)
+                                         .status,
+                                     FX_OK);
+                    for (int64_t i = 0; i < length_of(&out); i++) {
+                        int64_t at[] = {i % shape[0], i / shape[0] % shape[1],
+                                        i / shape[0] / shape[1]};
+                        at[axis] -= 2;
+                        const bool inside = at[axis] >= 0 && at[axis] < n;
+                        assert_true(element(&out, i) ==
+                                    (inside ? element4(&x, at[0], at[1], at[2], 0) : 1));
+                    }
+                    drop_operand(&x), drop_operand(&v), drop_operand(&out);
+                }
+}
+
+static fx_status add_first(const fx_custom_op *op, int n, const void *const *in,
+                           const int64_t *const *dims, const int *ndims, void *out)
+{
+    const double *a = in[0], *b = in[1];
+    if (n != 2 || ndims[0] != 1 || ndims[1] != 2 || dims[1][1] != 2)
+        return FX_STATUS_SHAPE;
+    for (int64_t i = 0; i < dims[0][0]; i++)
+        ((double *)out)[i] = a[i] + b[i] + *(double *)op->user;
+    return FX_OK;
+}
+
+static void custom_steps(void **state)
+{
+    (void)state;
+    double ten = 10;
+    const fx_custom_op op = {
+        .fxi_size = sizeof op, .name = "add_first", .forward = add_first, .user = &ten};
+    operand a = make_operand(FX_DTYPE_F64, DENSE, SHAPE(6)),
+            b = make_operand(FX_DTYPE_F64, DENSE, SHAPE(6, 2)),
+            out = make_operand(FX_DTYPE_F64, DENSE, SHAPE(6));
+    const fxi_attr attr = {.custom = &op};
+    assert_int_equal(
+        run_step(FXI_OP_CUSTOM, FXI_CLASS_CUSTOM, attr, 2, (const operand *[]){&a, &b}, &out)
+            .status,
+        FX_OK);
+    for (int64_t i = 0; i < 6; i++)
+        assert_true(element(&out, i) == element(&a, i) + element(&b, i) + 10);
+    bench r = run_step(FXI_OP_CUSTOM, FXI_CLASS_CUSTOM, attr, 2, (const operand *[]){&b, &a}, &out);
+    assert_int_equal(r.status, FX_STATUS_SHAPE);
+    assert_string_equal(r.run.error, "custom: add_first failed");
+    for (int64_t nth = 0; nth < 2; nth++) {
+        fxi_fault_set(nth);
+        r = run_step(FXI_OP_CUSTOM, FXI_CLASS_CUSTOM, attr, 2, (const operand *[]){&a, &b}, &out);
+        fxi_fault_set(-1);
+        assert_int_equal(r.status, FX_STATUS_MEMORY);
+        assert_int_equal(fxi_live_allocations(), 0);
+    }
+    drop_operand(&a), drop_operand(&b), drop_operand(&out);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(copies_of_every_layout), cmocka_unit_test(copies_of_permutations),
+    cmocka_unit_test(concatenations),         cmocka_unit_test(paddings),
+    cmocka_unit_test(custom_steps),
+};
+RUN_ON_EVERY_ISA(tests)
