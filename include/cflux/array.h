@@ -1,9 +1,9 @@
 /* cflux/array.h: arrays, scopes, ownership, reading.
  *
- * An fx_array is a handle to an immutable value that may not have been computed yet. Operations check
- * shapes, element types and devices at once and only record a node; work happens when somebody needs
- * the numbers. The first dimension is contiguous (column-major): a C array img[N][C][H][W] is the
- * array W×H×C×N with the same bytes. Axes and indices count from 0.
+ * An fx_array is a handle to an immutable value that may not have been computed yet. Operations
+ * check shapes, element types and devices at once and only record a node; work happens when
+ * somebody needs the numbers. The first dimension is contiguous (column-major): a C array
+ * img[N][C][H][W] is the array W×H×C×N with the same bytes. Axes and indices count from 0.
  *
  * Ownership: every object a function returns belongs to the innermost open scope of the calling
  * thread and is released when that scope ends. There is always a root scope.
@@ -31,15 +31,16 @@ typedef enum fx_dtype {
 FX_API const char *fx_dtype_name(fx_dtype dtype);
 FX_API size_t fx_dtype_size(fx_dtype dtype);
 
-/* The element type of a result that combines two arrays: Julia's promotion (Int64 with Float32 gives
- * Float32, Int32 with Int64 gives Int64, Bool with anything gives the other). Float16 with BFloat16
- * gives Float32. */
+/* The element type of a result that combines two arrays: Julia's promotion (Int64 with Float32
+ * gives Float32, Int32 with Int64 gives Int64, Bool with anything gives the other). Float16 with
+ * BFloat16 gives Float32. */
 FX_API fx_dtype fx_dtype_promote(fx_dtype a, fx_dtype b);
 
 typedef struct fx_type fx_type;
 typedef struct fx_device fx_device;
 
-/* The head of every object: arrays, layers, tuples, the user's own structs. All fields are private. */
+/* The head of every object: arrays, layers, tuples, the user's own structs. All fields are private.
+ */
 typedef struct fx_object {
     const fx_type *type;
     int64_t refs;
@@ -63,7 +64,10 @@ typedef struct fx_dims {
 enum { FXI_SCOPE_INHERIT = 0, FXI_SCOPE_STEP = 1, FXI_SCOPE_TEST = 2, FXI_SCOPE_QUIET = 3 };
 FX_API int fxi_scope_open(int mode, const char *file, int line);
 FX_API void fxi_scope_close(int depth);
-static inline void fxi_scope_end(const int *depth) { fxi_scope_close(*depth); }
+static inline void fxi_scope_end(const int *depth)
+{
+    fxi_scope_close(*depth);
+}
 
 FXI_END_C
 #ifdef __cplusplus
@@ -82,12 +86,12 @@ struct fxi_scope_guard {
         fxi_scope_open(mode, file, line)
 #endif
 #define FXI_OPEN(mode) FXI_OPEN_AT(mode, __FILE__, __LINE__)
-/* For library code: the scope of intermediates; error records keep the position of the caller's, and what
- * fx_set, fx_want and fx_stage promised passes on to the caller's scope. */
+/* For library code: the scope of intermediates; error records keep the position of the caller's,
+ * and what fx_set, fx_want and fx_stage promised passes on to the caller's scope. */
 #define FXI_SCOPE FXI_OPEN_AT(FXI_SCOPE_QUIET, NULL, 0)
-#define FX_SCOPE FXI_OPEN(FXI_SCOPE_INHERIT)
-#define FX_STEP  FXI_OPEN(FXI_SCOPE_STEP)
-#define FX_TEST  FXI_OPEN(FXI_SCOPE_TEST)
+#define FX_SCOPE  FXI_OPEN(FXI_SCOPE_INHERIT)
+#define FX_STEP   FXI_OPEN(FXI_SCOPE_STEP)
+#define FX_TEST   FXI_OPEN(FXI_SCOPE_TEST)
 FXI_BEGIN_C
 
 /* True inside FX_STEP: what layers ask. */
@@ -96,20 +100,34 @@ FX_API bool fx_training(void);
 /* Hands an object of the innermost scope to the enclosing one, still pending; returns it.
  * `return fx_keep(y);` is how a function with a scope returns. Objects of outer scopes stay put. */
 FX_API void *fxi_keep(void *object);
-/* Takes a reference that outlives scopes, or gives one back. NULL is allowed; error objects ignore both. */
+/* Takes a reference that outlives scopes, or gives one back. NULL is allowed; error objects ignore
+ * both. */
 FX_API void *fxi_retain(void *object);
 FX_API void fx_release(void *object);
-/* Stores x in a variable or field: retains it, releases what was there (NULL at first). The value is
- * computed with the next fx_update, or when the step closes, and is a constant from then on (recurrent
- * state, running totals). Plain C assignment never transfers ownership. fx_set(&slot, NULL) empties it. */
+/* Stores x in a variable or field: retains it, releases what was there (NULL at first). The value
+ * is computed with the next fx_update, or when the step closes, and is a constant from then on
+ * (recurrent state, running totals). Plain C assignment never transfers ownership. fx_set(&slot,
+ * NULL) empties it. */
 FX_API void fxi_set(void *slot, void *object);
 
 #ifdef __cplusplus
 }
-template <class T> inline T *fx_keep(T *x) { return static_cast<T *>(fxi_keep(x)); }
-template <class T> inline T *fx_retain(T *x) { return static_cast<T *>(fxi_retain(x)); }
-template <class T> inline void fx_set(T **slot, T *x) { fxi_set(static_cast<void *>(slot), x); }
-template <class T> inline void fx_set(T **slot, decltype(nullptr)) { fxi_set(static_cast<void *>(slot), nullptr); }
+template <class T> inline T *fx_keep(T *x)
+{
+    return static_cast<T *>(fxi_keep(x));
+}
+template <class T> inline T *fx_retain(T *x)
+{
+    return static_cast<T *>(fxi_retain(x));
+}
+template <class T> inline void fx_set(T **slot, T *x)
+{
+    fxi_set(static_cast<void *>(slot), x);
+}
+template <class T> inline void fx_set(T **slot, decltype(nullptr))
+{
+    fxi_set(static_cast<void *>(slot), nullptr);
+}
 extern "C" {
 #else
 #define fx_keep(x)      ((__typeof__(x))fxi_keep(x))
@@ -117,9 +135,10 @@ extern "C" {
 #define fx_set(slot, x) (((void)sizeof(*(slot) = (x))), fxi_set((slot), (x)))
 #endif
 
-/* Layer state (running statistics): fx_stage gives the state array `slot` a new value, which an update
- * within the step, or its close, computes and commits to the handle; on error it is dropped. fx_staged is
- * the value staged so far, or slot itself. Outside a step the commit happens with the scope's close. */
+/* Layer state (running statistics): fx_stage gives the state array `slot` a new value, which an
+ * update within the step, or its close, computes and commits to the handle; on error it is dropped.
+ * fx_staged is the value staged so far, or slot itself. Outside a step the commit happens with the
+ * scope's close. */
 FX_API void fx_stage(fx_array *slot, fx_array *value);
 FX_API fx_array *fx_staged(fx_array *slot);
 
@@ -138,24 +157,25 @@ FX_API fx_status fx_array_status(const fx_array *x);
 FX_API bool fx_is_evaluated(const fx_array *x);
 
 /* ---- creation ----------------------------------------------------------------------------------
- * Dimensions are given as trailing numbers: fx_zeros(3, 4) is 3×4, fx_zeros() a scalar (0-d) array. */
+ * Dimensions are given as trailing numbers: fx_zeros(3, 4) is 3×4, fx_zeros() a scalar (0-d) array.
+ */
 #define FXI_LIST(...)                                                                              \
     (int)(sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1,                              \
         (const int64_t[]){0, __VA_ARGS__} + 1
 
 /* All elements equal to `value`, of element type dtype. Nothing is stored until it is needed. */
 FX_API fx_array *fxi_full(fx_dtype dtype, double value, int ndims, const int64_t *dims);
-/* Uniform in [0, 1), and standard normal: Philox4x32-10, one counter a call; the same numbers on every
- * backend (Salmon et al., 2011). Float32, Float64, Float16, BFloat16. */
+/* Uniform in [0, 1), and standard normal: Philox4x32-10, one counter a call; the same numbers on
+ * every backend (Salmon et al., 2011). Float32, Float64, Float16, BFloat16. */
 FX_API fx_array *fxi_rand(fx_dtype dtype, int ndims, const int64_t *dims);
 FX_API fx_array *fxi_randn(fx_dtype dtype, int ndims, const int64_t *dims);
 /* x[i] = start + i·step for i < n: an n-element vector of dtype. */
 FX_API fx_array *fx_range_dtype(fx_dtype dtype, double start, double step, int64_t n);
 /* Copies n = Π dims elements of type dtype from C memory. */
 FX_API fx_array *fxi_from(fx_dtype dtype, const void *data, int ndims, const int64_t *dims);
-/* Uses C memory without a copy. It must stay valid and unchanged until release(data, user) is called
- * (when the last value that reads it is gone); release may be NULL. The memory is never written. If the
- * call fails, release is called at once. */
+/* Uses C memory without a copy. It must stay valid and unchanged until release(data, user) is
+ * called (when the last value that reads it is gone); release may be NULL. The memory is never
+ * written. If the call fails, release is called at once. */
 typedef void (*fx_release_fn)(void *data, void *user);
 FX_API fx_array *fxi_borrow(fx_dtype dtype, const void *data, fx_release_fn release, void *user,
                             int ndims, const int64_t *dims);
@@ -170,9 +190,18 @@ template <class... D> inline fx_array *fx_full_dtype(fx_dtype t, double v, D... 
     const int64_t dims[] = {0, static_cast<int64_t>(d)...};
     return fxi_full(t, v, static_cast<int>(sizeof...(d)), dims + 1);
 }
-template <class... D> inline fx_array *fx_full(double v, D... d) { return fx_full_dtype(FX_DTYPE_F32, v, d...); }
-template <class... D> inline fx_array *fx_zeros(D... d) { return fx_full_dtype(FX_DTYPE_F32, 0.0, d...); }
-template <class... D> inline fx_array *fx_ones(D... d) { return fx_full_dtype(FX_DTYPE_F32, 1.0, d...); }
+template <class... D> inline fx_array *fx_full(double v, D... d)
+{
+    return fx_full_dtype(FX_DTYPE_F32, v, d...);
+}
+template <class... D> inline fx_array *fx_zeros(D... d)
+{
+    return fx_full_dtype(FX_DTYPE_F32, 0.0, d...);
+}
+template <class... D> inline fx_array *fx_ones(D... d)
+{
+    return fx_full_dtype(FX_DTYPE_F32, 1.0, d...);
+}
 template <class... D> inline fx_array *fx_rand_dtype(fx_dtype t, D... d)
 {
     const int64_t dims[] = {0, static_cast<int64_t>(d)...};
@@ -183,8 +212,14 @@ template <class... D> inline fx_array *fx_randn_dtype(fx_dtype t, D... d)
     const int64_t dims[] = {0, static_cast<int64_t>(d)...};
     return fxi_randn(t, static_cast<int>(sizeof...(d)), dims + 1);
 }
-template <class... D> inline fx_array *fx_rand(D... d) { return fx_rand_dtype(FX_DTYPE_F32, d...); }
-template <class... D> inline fx_array *fx_randn(D... d) { return fx_randn_dtype(FX_DTYPE_F32, d...); }
+template <class... D> inline fx_array *fx_rand(D... d)
+{
+    return fx_rand_dtype(FX_DTYPE_F32, d...);
+}
+template <class... D> inline fx_array *fx_randn(D... d)
+{
+    return fx_randn_dtype(FX_DTYPE_F32, d...);
+}
 template <class... D> inline fx_array *fx_from(fx_dtype t, const void *data, D... d)
 {
     const int64_t dims[] = {0, static_cast<int64_t>(d)...};
@@ -209,35 +244,51 @@ template <class... D> inline fx_dims fx_make_dims(D... d)
 }
 #define FX_DIMS(...) fx_make_dims(__VA_ARGS__)
 template <class T> struct fxi_dtype_of;
-template <> struct fxi_dtype_of<float> { static const fx_dtype value = FX_DTYPE_F32; };
-template <> struct fxi_dtype_of<double> { static const fx_dtype value = FX_DTYPE_F64; };
-template <> struct fxi_dtype_of<int32_t> { static const fx_dtype value = FX_DTYPE_I32; };
-template <> struct fxi_dtype_of<int64_t> { static const fx_dtype value = FX_DTYPE_I64; };
-template <> struct fxi_dtype_of<unsigned char> { static const fx_dtype value = FX_DTYPE_U8; };
-template <> struct fxi_dtype_of<bool> { static const fx_dtype value = FX_DTYPE_BOOL; };
+template <> struct fxi_dtype_of<float> {
+    static const fx_dtype value = FX_DTYPE_F32;
+};
+template <> struct fxi_dtype_of<double> {
+    static const fx_dtype value = FX_DTYPE_F64;
+};
+template <> struct fxi_dtype_of<int32_t> {
+    static const fx_dtype value = FX_DTYPE_I32;
+};
+template <> struct fxi_dtype_of<int64_t> {
+    static const fx_dtype value = FX_DTYPE_I64;
+};
+template <> struct fxi_dtype_of<unsigned char> {
+    static const fx_dtype value = FX_DTYPE_U8;
+};
+template <> struct fxi_dtype_of<bool> {
+    static const fx_dtype value = FX_DTYPE_BOOL;
+};
 template <class A> inline fx_array *fxi_from_c(const A &a)
 {
     typedef typename std::remove_const<typename std::remove_all_extents<A>::type>::type T;
     const int n = static_cast<int>(std::rank<A>::value);
     int64_t dims[FX_MAX_DIMS];
-    const int64_t ext[] = {static_cast<int64_t>(std::extent<A, 0>::value), static_cast<int64_t>(std::extent<A, 1>::value),
-                           static_cast<int64_t>(std::extent<A, 2>::value), static_cast<int64_t>(std::extent<A, 3>::value)};
-    static_assert(std::rank<A>::value >= 1 && std::rank<A>::value <= 4, "FX_FROM_C takes a C array of 1 to 4 dimensions");
+    const int64_t ext[] = {static_cast<int64_t>(std::extent<A, 0>::value),
+                           static_cast<int64_t>(std::extent<A, 1>::value),
+                           static_cast<int64_t>(std::extent<A, 2>::value),
+                           static_cast<int64_t>(std::extent<A, 3>::value)};
+    static_assert(std::rank<A>::value >= 1 && std::rank<A>::value <= 4,
+                  "FX_FROM_C takes a C array of 1 to 4 dimensions");
     for (int i = 0; i < n; i++)
         dims[i] = ext[n - 1 - i];
-    return fxi_borrow(fxi_dtype_of<T>::value, static_cast<const void *>(&a), nullptr, nullptr, n, dims);
+    return fxi_borrow(fxi_dtype_of<T>::value, static_cast<const void *>(&a), nullptr, nullptr, n,
+                      dims);
 }
 #define FX_FROM_C(a) fxi_from_c(a)
 #else
-#define fx_full(value, ...)               fxi_full(FX_DTYPE_F32, (value), FXI_LIST(__VA_ARGS__))
-#define fx_full_dtype(dtype, value, ...)  fxi_full((dtype), (value), FXI_LIST(__VA_ARGS__))
-#define fx_zeros(...)                     fxi_full(FX_DTYPE_F32, 0.0, FXI_LIST(__VA_ARGS__))
-#define fx_ones(...)                      fxi_full(FX_DTYPE_F32, 1.0, FXI_LIST(__VA_ARGS__))
-#define fx_rand(...)                      fxi_rand(FX_DTYPE_F32, FXI_LIST(__VA_ARGS__))
-#define fx_randn(...)                     fxi_randn(FX_DTYPE_F32, FXI_LIST(__VA_ARGS__))
-#define fx_rand_dtype(dtype, ...)         fxi_rand((dtype), FXI_LIST(__VA_ARGS__))
-#define fx_randn_dtype(dtype, ...)        fxi_randn((dtype), FXI_LIST(__VA_ARGS__))
-#define fx_from(dtype, data, ...)         fxi_from((dtype), (data), FXI_LIST(__VA_ARGS__))
+#define fx_full(value, ...)              fxi_full(FX_DTYPE_F32, (value), FXI_LIST(__VA_ARGS__))
+#define fx_full_dtype(dtype, value, ...) fxi_full((dtype), (value), FXI_LIST(__VA_ARGS__))
+#define fx_zeros(...)                    fxi_full(FX_DTYPE_F32, 0.0, FXI_LIST(__VA_ARGS__))
+#define fx_ones(...)                     fxi_full(FX_DTYPE_F32, 1.0, FXI_LIST(__VA_ARGS__))
+#define fx_rand(...)                     fxi_rand(FX_DTYPE_F32, FXI_LIST(__VA_ARGS__))
+#define fx_randn(...)                    fxi_randn(FX_DTYPE_F32, FXI_LIST(__VA_ARGS__))
+#define fx_rand_dtype(dtype, ...)        fxi_rand((dtype), FXI_LIST(__VA_ARGS__))
+#define fx_randn_dtype(dtype, ...)       fxi_randn((dtype), FXI_LIST(__VA_ARGS__))
+#define fx_from(dtype, data, ...)        fxi_from((dtype), (data), FXI_LIST(__VA_ARGS__))
 #define fx_borrow(dtype, data, fn, user, ...)                                                      \
     fxi_borrow((dtype), (data), (fn), (user), FXI_LIST(__VA_ARGS__))
 /* A Float32 vector of the listed numbers: fx_vector(1, 2, 3). */
@@ -247,17 +298,28 @@ template <class A> inline fx_array *fxi_from_c(const A &a)
 #define FX_DIMS(...)                                                                               \
     ((fx_dims){.n = (int64_t)(sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1,          \
                .v = {__VA_ARGS__}})
-/* Wraps a C array of 1 to 4 dimensions without a copy, its dimensions reversed: float W[2][5] is the
- * 5×2 array with the same bytes. It is read when the value is evaluated (see fx_borrow).
+/* Wraps a C array of 1 to 4 dimensions without a copy, its dimensions reversed: float W[2][5] is
+ * the 5×2 array with the same bytes. It is read when the value is evaluated (see fx_borrow).
  * FXI_SUB steps to the sub-array, or stays at the innermost one. */
 #define FXI_IF_SCALAR(e, yes, no)                                                                  \
-    _Generic((e), float: yes, double: yes, int32_t: yes, int64_t: yes, uint8_t: yes, bool: yes,    \
-             default: no)
-#define FXI_SUB(a)     FXI_IF_SCALAR((a)[0], (a), (a)[0])
-#define FXI_DEEPER(a)  FXI_IF_SCALAR((a)[0], 0, 1)
+    _Generic((e), float                                                                            \
+             : yes, double                                                                         \
+             : yes, int32_t                                                                        \
+             : yes, int64_t                                                                        \
+             : yes, uint8_t                                                                        \
+             : yes, bool                                                                           \
+             : yes, default                                                                        \
+             : no)
+#define FXI_SUB(a)    FXI_IF_SCALAR((a)[0], (a), (a)[0])
+#define FXI_DEEPER(a) FXI_IF_SCALAR((a)[0], 0, 1)
 #define FXI_DTYPE_C(a)                                                                             \
-    _Generic((a)[0], float: FX_DTYPE_F32, double: FX_DTYPE_F64, int32_t: FX_DTYPE_I32,             \
-             int64_t: FX_DTYPE_I64, uint8_t: FX_DTYPE_U8, bool: FX_DTYPE_BOOL)
+    _Generic((a)[0], float                                                                         \
+             : FX_DTYPE_F32, double                                                                \
+             : FX_DTYPE_F64, int32_t                                                               \
+             : FX_DTYPE_I32, int64_t                                                               \
+             : FX_DTYPE_I64, uint8_t                                                               \
+             : FX_DTYPE_U8, bool                                                                   \
+             : FX_DTYPE_BOOL)
 #define FX_FROM_C(a)                                                                               \
     fxi_from_c(FXI_DTYPE_C(FXI_SUB(FXI_SUB(FXI_SUB(a)))), (const void *)(a),                       \
                1 + FXI_DEEPER(a) + FXI_DEEPER(FXI_SUB(a)) + FXI_DEEPER(FXI_SUB(FXI_SUB(a))),       \
@@ -268,13 +330,15 @@ FX_API fx_array *fxi_from_c(fx_dtype dtype, const void *data, int ndims, const s
 #define fx_range(start, step, n) fx_range_dtype(FX_DTYPE_F32, (start), (step), (n))
 FXI_BEGIN_C
 
-/* Labels (integers from 0, any shape) → Bool array of shape (nclasses, size(labels)…): column j has its
- * one true element at labels[j]. A label outside 0 … nclasses−1 gives an all-false column; see
+/* Labels (integers from 0, any shape) → Bool array of shape (nclasses, size(labels)…): column j has
+ * its one true element at labels[j]. A label outside 0 … nclasses−1 gives an all-false column; see
  * fx_onehotbatch for the form that checks. */
 FX_API fx_array *fx_onehot(fx_array *labels, int64_t nclasses);
-/* As Flux.onehotbatch(labels, 0:nclasses-1): reads the labels and fails with "Value 9 is not in labels". */
+/* As Flux.onehotbatch(labels, 0:nclasses-1): reads the labels and fails with "Value 9 is not in
+ * labels". */
 FX_API fx_array *fx_onehotbatch(fx_array *labels, int64_t nclasses);
-/* Index (Int64, from 0) of the largest element of every column: argmax along axis 0, that axis dropped. */
+/* Index (Int64, from 0) of the largest element of every column: argmax along axis 0, that axis
+ * dropped. */
 FX_API fx_array *fx_onecold(fx_array *y);
 
 /* ---- evaluation and reading ---------------------------------------------------------------------
@@ -289,20 +353,23 @@ FX_API double fx_item(fx_array *x);
 FX_API fx_status fx_item_get(fx_array *x, double *out_value);
 /* Element at linear index i (column-major, from 0) as a double; NaN on error. */
 FX_API double fx_at(fx_array *x, int64_t i);
-/* Copies all elements, dense and column-major, in x's element type; `bytes` must be the exact size. */
+/* Copies all elements, dense and column-major, in x's element type; `bytes` must be the exact size.
+ */
 FX_API fx_status fx_read_into(fx_array *x, void *dst, size_t bytes);
 /* Copies all elements converted to `dtype`. */
 FX_API fx_status fx_read_as(fx_array *x, fx_dtype dtype, void *dst, int64_t count);
-/* Evaluates x and returns a pointer to its dense data on the host, valid while x's value lives. Pins the
- * value: it is never reused in place. NULL on error. */
+/* Evaluates x and returns a pointer to its dense data on the host, valid while x's value lives.
+ * Pins the value: it is never reused in place. NULL on error. */
 FX_API const void *fx_data(fx_array *x);
-/* Refills dst with src's values (same shape; converted to dst's type): dst's handle gets a new value. */
+/* Refills dst with src's values (same shape; converted to dst's type): dst's handle gets a new
+ * value. */
 FX_API fx_status fx_copy_into(fx_array *dst, fx_array *src);
-/* What fx_update stands on: evaluates values, promises (fx_want, fx_set, fx_stage), the guard and, unless
- * no_sinks, pending results that read what is replaced, in one plan; then each handle holds its value. A
- * guard (0-d Bool) that turns out false gives FX_STATUS_NONFINITE: the caller's values must then be the
- * old ones. On error nothing changes and staged state is dropped. */
-FX_API fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, fx_array *guard, bool no_sinks);
+/* What fx_update stands on: evaluates values, promises (fx_want, fx_set, fx_stage), the guard and,
+ * unless no_sinks, pending results that read what is replaced, in one plan; then each handle holds
+ * its value. A guard (0-d Bool) that turns out false gives FX_STATUS_NONFINITE: the caller's values
+ * must then be the old ones. On error nothing changes and staged state is dropped. */
+FX_API fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values,
+                            fx_array *guard, bool no_sinks);
 /* The same value on another device. Evaluates; the same object when it is already there. */
 FX_API fx_array *fx_array_to(fx_device *device, fx_array *x);
 

@@ -3,7 +3,8 @@
  * Errors poison values, not the program. A function that builds something never returns NULL and
  * never exits: on failure it returns an error object that flows through later calls untouched, and
  * the first failure of the thread is kept as a record until somebody takes it. Functions with an
- * effect (eval, update, copy, train) return an fx_status and leave their arguments alone on failure.
+ * effect (eval, update, copy, train) return an fx_status and leave their arguments alone on
+ * failure.
  */
 #ifndef CFLUX_BASE_H
 #define CFLUX_BASE_H
@@ -46,15 +47,15 @@ FXI_BEGIN_C
 
 typedef enum fx_status {
     FX_OK = 0,
-    FX_STATUS_MEMORY,      /* an allocation failed, on the host or a device */
-    FX_STATUS_SHAPE,       /* sizes do not fit; the message names both */
-    FX_STATUS_DTYPE,       /* an element type the operation does not take */
-    FX_STATUS_DEVICE,      /* arrays on different devices, or a device that is not there */
-    FX_STATUS_ARGUMENT,    /* an argument out of its range, or of the wrong kind */
-    FX_STATUS_STATE,       /* a value that can no longer be had: rebound parameters, other threads */
-    FX_STATUS_IO,          /* the system refused a read or write */
-    FX_STATUS_FORMAT,      /* a file that is not what it should be */
-    FX_STATUS_NONFINITE,   /* a loss of NaN or Inf */
+    FX_STATUS_MEMORY,    /* an allocation failed, on the host or a device */
+    FX_STATUS_SHAPE,     /* sizes do not fit; the message names both */
+    FX_STATUS_DTYPE,     /* an element type the operation does not take */
+    FX_STATUS_DEVICE,    /* arrays on different devices, or a device that is not there */
+    FX_STATUS_ARGUMENT,  /* an argument out of its range, or of the wrong kind */
+    FX_STATUS_STATE,     /* a value that can no longer be had: rebound parameters, other threads */
+    FX_STATUS_IO,        /* the system refused a read or write */
+    FX_STATUS_FORMAT,    /* a file that is not what it should be */
+    FX_STATUS_NONFINITE, /* a loss of NaN or Inf */
     FX_STATUS_UNSUPPORTED, /* the backend does not have it */
     FX_STATUS_INTERNAL     /* a defect of cflux: please report */
 } fx_status;
@@ -62,8 +63,9 @@ typedef enum fx_status {
 /* The name of a status as in the source, "FX_STATUS_SHAPE". Static storage. */
 FX_API const char *fx_status_name(fx_status status);
 
-/* One failure. `op` is the operation that failed first, `message` the whole sentence (it begins with
- * the operation), `file`:`line` where the scope was opened in which it happened (NULL at the root). */
+/* One failure. `op` is the operation that failed first, `message` the whole sentence (it begins
+ * with the operation), `file`:`line` where the scope was opened in which it happened (NULL at the
+ * root). */
 typedef struct fx_error {
     fx_status status;
     char op[40];
@@ -72,7 +74,8 @@ typedef struct fx_error {
     int line;
 } fx_error;
 
-/* Returns the thread's first unacknowledged record and clears it; status FX_OK when there is none. */
+/* Returns the thread's first unacknowledged record and clears it; status FX_OK when there is none.
+ */
 FX_API fx_error fx_error_take(void);
 
 /* The status of the record that fx_error_take would return; the record stays. */
@@ -84,10 +87,11 @@ FX_API int fx_error_print(FILE *out);
 
 /* Records a failure (the first one sticks) and returns `status`: for code that builds on cflux. The
  * record's text is "op: message". */
-FX_API fx_status fx_fail(fx_status status, const char *op, const char *format, ...) FXI_PRINTF(3, 4);
+FX_API fx_status fx_fail(fx_status status, const char *op, const char *format, ...)
+    FXI_PRINTF(3, 4);
 
-/* Called for every failure of any thread at the moment it is recorded, e.g. to set a breakpoint or to
- * raise in a binding. NULL removes it. */
+/* Called for every failure of any thread at the moment it is recorded, e.g. to set a breakpoint or
+ * to raise in a binding. NULL removes it. */
 typedef void (*fx_error_hook)(const fx_error *error, void *user);
 FX_API void fx_error_set_hook(fx_error_hook hook, void *user);
 
@@ -99,29 +103,32 @@ FX_API void fx_message_set_hook(fx_message_hook hook, void *user);
 /* Sends one message through the message hook. */
 FX_API void fx_message(int level, const char *format, ...) FXI_PRINTF(2, 3);
 
-/* Counters of the process since start, for tests and tuning; take the difference of two readings. */
+/* Counters of the process since start, for tests and tuning; take the difference of two readings.
+ */
 typedef struct fx_counters {
-    uint64_t nodes;             /* array nodes created */
-    uint64_t plans_built;       /* plans made because the graph was new */
-    uint64_t plan_hits;         /* evaluations that found their plan */
-    uint64_t plans_evicted;     /* plans dropped to stay under the cache's bounds */
-    uint64_t steps_run;         /* kernels started, all backends */
-    uint64_t bytes_moved;       /* bytes read and written by those kernels, counting each operand once */
-    uint64_t allocations;       /* calls of the system allocator, host and device */
-    uint64_t evals;             /* runs of a plan */
-    uint64_t implicit_evals;    /* of those: caused by the bound on pending nodes, not asked for */
-    uint64_t donations;         /* results written into the buffer of the value they replace */
-    uint64_t donation_misses;   /* replaced values whose buffer was shared, so that a new one was needed */
-    int64_t live_bytes;         /* array memory held now */
-    int64_t peak_bytes;         /* its maximum so far */
+    uint64_t nodes;         /* array nodes created */
+    uint64_t plans_built;   /* plans made because the graph was new */
+    uint64_t plan_hits;     /* evaluations that found their plan */
+    uint64_t plans_evicted; /* plans dropped to stay under the cache's bounds */
+    uint64_t steps_run;     /* kernels started, all backends */
+    uint64_t bytes_moved; /* bytes read and written by those kernels, counting each operand once */
+    uint64_t allocations; /* calls of the system allocator, host and device */
+    uint64_t evals;       /* runs of a plan */
+    uint64_t implicit_evals; /* of those: caused by the bound on pending nodes, not asked for */
+    uint64_t donations;      /* results written into the buffer of the value they replace */
+    uint64_t
+        donation_misses; /* replaced values whose buffer was shared, so that a new one was needed */
+    int64_t live_bytes;  /* array memory held now */
+    int64_t peak_bytes;  /* its maximum so far */
 } fx_counters;
 FX_API fx_counters fx_stats(void);
 
-/* Seeds every random stream of the calling thread: with the same seed a program gives the same bits on
- * one machine, for any number of threads. Without a call the seed is 0. */
+/* Seeds every random stream of the calling thread: with the same seed a program gives the same bits
+ * on one machine, for any number of threads. Without a call the seed is 0. */
 FX_API void fx_seed(uint64_t seed);
 
-/* 64 random bits from the thread's stream, for host code that must be reproducible with it (shuffles). */
+/* 64 random bits from the thread's stream, for host code that must be reproducible with it
+ * (shuffles). */
 FX_API uint64_t fx_rand_u64(void);
 
 /* "0.1.0", the version of the library that is linked. */

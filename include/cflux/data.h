@@ -1,4 +1,5 @@
-/* cflux/data.h: data sets from files, and batches from data sets. The last axis counts observations. */
+/* cflux/data.h: data sets from files, and batches from data sets. The last axis counts
+ * observations. */
 #ifndef CFLUX_DATA_H
 #define CFLUX_DATA_H
 
@@ -7,35 +8,37 @@
 FXI_BEGIN_C
 
 /* An IDX file (the format of MNIST), plain or gzip, as an array of its own element type: a file of
- * n×rows×cols becomes cols×rows×n. Types 0x08 UInt8, 0x0B widened to Int32, 0x0C Int32, 0x0D Float32,
- * 0x0E Float64 (0x09, signed bytes, are widened to Int32). Errors (FX_STATUS_IO, FX_STATUS_FORMAT) name
- * the file, the offset, what was expected and what was found; trailing bytes are an error too. */
+ * n×rows×cols becomes cols×rows×n. Types 0x08 UInt8, 0x0B widened to Int32, 0x0C Int32, 0x0D
+ * Float32, 0x0E Float64 (0x09, signed bytes, are widened to Int32). Errors (FX_STATUS_IO,
+ * FX_STATUS_FORMAT) name the file, the offset, what was expected and what was found; trailing bytes
+ * are an error too. */
 FX_API fx_array *fx_read_idx(const char *path);
 
-/* A file of numbers in columns (CSV, plain or gzip) as a Float32 matrix columns×rows, one row per line.
- * Lines whose first field is not a number are skipped at the top as a header. Fields that are missing
- * or not numbers are an error with line and column. */
+/* A file of numbers in columns (CSV, plain or gzip) as a Float32 matrix columns×rows, one row per
+ * line. Lines whose first field is not a number are skipped at the top as a header. Fields that are
+ * missing or not numbers are an error with line and column. */
 FX_API fx_array *fx_read_csv(const char *path);
 
-/* ---- DataLoader ----------------------------------------------------------------------------------- */
+/* ---- DataLoader
+ * ----------------------------------------------------------------------------------- */
 typedef struct fx_loader fx_loader;
 typedef struct fx_loader_args {
     size_t fxi_size;
-    void *data;          /* an array, a tuple or a named tuple of arrays with as many observations each */
-    int64_t batchsize;   /* default 1 */
-    bool shuffle;        /* a new order every pass */
-    uint64_t seed;       /* of the order; default: drawn from the thread's stream (fx_seed) */
-    bool drop_partial;   /* leave out a last, smaller batch (Flux's partial=false) */
-    int workers;         /* threads that prepare batches ahead of use; 0: none. The order of batches and
-                            their contents do not depend on it. */
-    fx_device *device;   /* where batches go; default: where the data is */
+    void *data; /* an array, a tuple or a named tuple of arrays with as many observations each */
+    int64_t batchsize; /* default 1 */
+    bool shuffle;      /* a new order every pass */
+    uint64_t seed;     /* of the order; default: drawn from the thread's stream (fx_seed) */
+    bool drop_partial; /* leave out a last, smaller batch (Flux's partial=false) */
+    int workers; /* threads that prepare batches ahead of use; 0: none. The order of batches and
+                    their contents do not depend on it. */
+    fx_device *device; /* where batches go; default: where the data is */
 } fx_loader_args;
 /* Fewer observations than batchsize warn and shrink the batch, as in Flux. */
 FX_API fx_loader *fxi_dataloader(const fx_loader_args *a);
 
-/* One batch. items is what the data was (array, tuple, named tuple); x and y are its first and second
- * array (y NULL when there is one). b owns its arrays until the next call or fx_batch_end. A zeroed batch
- * starts a pass; a pass ends when fx_next returns false or by fx_batch_end. */
+/* One batch. items is what the data was (array, tuple, named tuple); x and y are its first and
+ * second array (y NULL when there is one). b owns its arrays until the next call or fx_batch_end. A
+ * zeroed batch starts a pass; a pass ends when fx_next returns false or by fx_batch_end. */
 typedef struct fx_batch {
     fx_array *x, *y;
     void *items;
@@ -49,11 +52,15 @@ FX_API int64_t fx_loader_length(const fx_loader *loader); /* batches in a pass *
 FX_API int64_t fx_num_obs(void *data);
 /* Observations idx (integers) of the data, in the same structure: MLUtils.getobs. */
 FX_API void *fx_get_obs(void *data, fx_array *idx);
-/* Splits by position: the first ⌊at·n⌋ observations and the rest, as a pair; at in (0, 1). Views. */
+/* Splits by position: the first ⌊at·n⌋ observations and the rest, as a pair; at in (0, 1). Views.
+ */
 FX_API void *fx_split_obs(void *data, double at);
 FXI_END_C
 #ifdef __cplusplus
-inline fx_loader *fx_dataloader(const fx_loader_args &a) { return fxi_dataloader(&a); }
+inline fx_loader *fx_dataloader(const fx_loader_args &a)
+{
+    return fxi_dataloader(&a);
+}
 inline fx_loader *fx_dataloader(void *data, int64_t batchsize = 1, bool shuffle = false)
 {
     fx_loader_args a = {};

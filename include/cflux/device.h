@@ -1,5 +1,5 @@
-/* cflux/device.h: devices. The CPU is always there; "ref" is the slow, obvious float64 backend that tests
- * compare with. */
+/* cflux/device.h: devices. The CPU is always there; "ref" is the slow, obvious float64 backend that
+ * tests compare with. */
 #ifndef CFLUX_DEVICE_H
 #define CFLUX_DEVICE_H
 
@@ -7,10 +7,10 @@
 
 FXI_BEGIN_C
 
-/* Loads a backend by name ("CUDA", "CPU"). FX_STATUS_DEVICE when it is not there; that is not recorded
- * as an error, so that the same program runs without a GPU. fx_why_not says why. */
+/* Loads a backend by name ("CUDA", "CPU"). FX_STATUS_DEVICE when it is not there; that is not
+ * recorded as an error, so that the same program runs without a GPU. fx_why_not says why. */
 FX_API fx_status fx_use(const char *backend);
-FX_API fx_status fx_use_all(void); /* every backend that is installed */
+FX_API fx_status fx_use_all(void);                  /* every backend that is installed */
 FX_API const char *fx_why_not(const char *backend); /* "" when it works; static storage */
 FX_API bool fx_functional(const char *backend);
 
@@ -38,15 +38,28 @@ inline fx_device *fx_get_device(bool verbose = false)
     const fx_dev_opts o = {sizeof(fx_dev_opts), verbose};
     return fxi_get_device(&o);
 }
-template <class T> inline T *fx_to(fx_device *d, T *x) { return static_cast<T *>(fxi_to(d, x)); }
-template <class T> inline T *fx_gpu(T *x) { return static_cast<T *>(fxi_gpu(x)); }
-template <class T> inline T *fx_cu(T *x) { return static_cast<T *>(fxi_gpu(x)); }
-template <class T> inline T *fx_cpu(T *x) { return static_cast<T *>(fxi_cpu(x)); }
+template <class T> inline T *fx_to(fx_device *d, T *x)
+{
+    return static_cast<T *>(fxi_to(d, x));
+}
+template <class T> inline T *fx_gpu(T *x)
+{
+    return static_cast<T *>(fxi_gpu(x));
+}
+template <class T> inline T *fx_cu(T *x)
+{
+    return static_cast<T *>(fxi_gpu(x));
+}
+template <class T> inline T *fx_cpu(T *x)
+{
+    return static_cast<T *>(fxi_cpu(x));
+}
 #else
-#define fx_get_device(...) fxi_get_device(&(const fx_dev_opts){.fxi_size = sizeof(fx_dev_opts), __VA_ARGS__})
-#define fx_to(device, x)   ((__typeof__(x))fxi_to((device), (x)))
-#define fx_gpu(x)          ((__typeof__(x))fxi_gpu(x))
-#define fx_cu(x)           ((__typeof__(x))fxi_gpu(x))
-#define fx_cpu(x)          ((__typeof__(x))fxi_cpu(x))
+#define fx_get_device(...)                                                                         \
+    fxi_get_device(&(const fx_dev_opts){.fxi_size = sizeof(fx_dev_opts), __VA_ARGS__})
+#define fx_to(device, x) ((__typeof__(x))fxi_to((device), (x)))
+#define fx_gpu(x)        ((__typeof__(x))fxi_gpu(x))
+#define fx_cu(x)         ((__typeof__(x))fxi_gpu(x))
+#define fx_cpu(x)        ((__typeof__(x))fxi_cpu(x))
 #endif
 #endif

@@ -11,15 +11,18 @@
 FXI_BEGIN_C
 
 /* d loss / d model: an object of the model's own type, so that g->weight is the gradient of
- * model->weight. `loss` is a one-element floating-point array. Parameters that the loss does not reach
- * get zeros; integer arrays and fields outside `.trainable` get none (NULL). A tied array has one
- * gradient, the sum over its uses. Errors: a loss of several elements; a loss built before the
+ * model->weight. `loss` is a one-element floating-point array. Parameters that the loss does not
+ * reach get zeros; integer arrays and fields outside `.trainable` get none (NULL). A tied array has
+ * one gradient, the sum over its uses. Errors: a loss of several elements; a loss built before the
  * parameters were last updated (FX_STATUS_STATE), never silent zeros. On error the result is of the
  * model's type, filled with error arrays. Passing an array as `model` gives an array. */
 FX_API void *fxi_gradient(fx_array *loss, void *model);
 #ifdef __cplusplus
 }
-template <class T> inline T *fx_gradient(fx_array *loss, T *model) { return static_cast<T *>(fxi_gradient(loss, model)); }
+template <class T> inline T *fx_gradient(fx_array *loss, T *model)
+{
+    return static_cast<T *>(fxi_gradient(loss, model));
+}
 extern "C" {
 #else
 #define fx_gradient(loss, model) ((__typeof__(model))fxi_gradient((loss), (model)))
@@ -30,10 +33,13 @@ extern "C" {
 FX_API void *fx_withgradient(fx_array *loss, void *model, double *out_value);
 
 /* d loss / d x[i] for n plain arrays, into out_gradients (owned by the scope). */
-FX_API fx_status fx_gradient_of(fx_array *loss, fx_array *const *x, int n, fx_array **out_gradients);
+FX_API fx_status fx_gradient_of(fx_array *loss, fx_array *const *x, int n,
+                                fx_array **out_gradients);
 
-/* Vector–Jacobian product: the gradient of Σ y·gy for the given arrays; y of any shape, gy of y's. */
-FX_API fx_status fx_pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n, fx_array **out_gradients);
+/* Vector–Jacobian product: the gradient of Σ y·gy for the given arrays; y of any shape, gy of y's.
+ */
+FX_API fx_status fx_pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n,
+                             fx_array **out_gradients);
 
 FXI_END_C
 #endif

@@ -1,7 +1,8 @@
-/* cflux/optim.h: optimiser rules, their state, and the update. Formulas and defaults are Optimisers.jl's.
+/* cflux/optim.h: optimiser rules, their state, and the update. Formulas and defaults are
+ * Optimisers.jl's.
  *
- * A rule turns a gradient dx into the step dx′; the update is x ← x − dx′. The state is a tree in the
- * model's shape with one leaf per distinct trainable array: a tied array has one state, and its
+ * A rule turns a gradient dx into the step dx′; the update is x ← x − dx′. The state is a tree in
+ * the model's shape with one leaf per distinct trainable array: a tied array has one state, and its
  * gradients are summed.
  */
 #ifndef CFLUX_OPTIM_H
@@ -11,7 +12,8 @@
 
 FXI_BEGIN_C
 
-/* A negative eta is an error: "the learning rate cannot be negative". 0 means the default; FX_ZERO zero. */
+/* A negative eta is an error: "the learning rate cannot be negative". 0 means the default; FX_ZERO
+ * zero. */
 typedef struct fx_rule fx_rule;
 typedef struct fx_rule_args {
     size_t fxi_size;
@@ -25,19 +27,26 @@ typedef struct fx_rule_args {
 FX_API fx_rule *fxi_descent(const fx_rule_args *a);  /* dx′ = η·dx */
 FX_API fx_rule *fxi_momentum(const fx_rule_args *a); /* v ← ρv + η·dx; dx′ = v */
 FX_API fx_rule *fxi_nesterov(const fx_rule_args *a); /* dx′ = −ρ²v + (1+ρ)η·dx; v ← ρv − η·dx */
-FX_API fx_rule *fxi_adam(const fx_rule_args *a);     /* Kingma, Ba, 2015 */
-FX_API fx_rule *fxi_adamw(const fx_rule_args *a);    /* Loshchilov, Hutter, 2019 */
+FX_API fx_rule *fxi_adam(const fx_rule_args *a);  /* Kingma, Ba, 2015 */
+FX_API fx_rule *fxi_adamw(const fx_rule_args *a); /* Loshchilov, Hutter, 2019 */
 FXI_END_C
 #ifdef __cplusplus
 #define FXI_CXX_RULE(name)                                                                         \
-    inline fx_rule *fx_##name(const fx_rule_args &a) { return fxi_##name(&a); }                    \
+    inline fx_rule *fx_##name(const fx_rule_args &a)                                               \
+    {                                                                                              \
+        return fxi_##name(&a);                                                                     \
+    }                                                                                              \
     inline fx_rule *fx_##name(double eta = 0)                                                      \
     {                                                                                              \
         fx_rule_args a = {};                                                                       \
         a.fxi_size = sizeof a, a.eta = eta;                                                        \
         return fxi_##name(&a);                                                                     \
     }
-FXI_CXX_RULE(descent) FXI_CXX_RULE(momentum) FXI_CXX_RULE(nesterov) FXI_CXX_RULE(adam) FXI_CXX_RULE(adamw)
+FXI_CXX_RULE(descent)
+FXI_CXX_RULE(momentum)
+FXI_CXX_RULE(nesterov)
+FXI_CXX_RULE(adam)
+FXI_CXX_RULE(adamw)
 #else
 #define FXI_RULE(...)    (&(const fx_rule_args){.fxi_size = sizeof(fx_rule_args), __VA_ARGS__})
 #define fx_descent(...)  fxi_descent(FXI_RULE(__VA_ARGS__)) /* fx_descent(.eta = 0.1) */
@@ -48,8 +57,8 @@ FXI_CXX_RULE(descent) FXI_CXX_RULE(momentum) FXI_CXX_RULE(nesterov) FXI_CXX_RULE
 #endif
 FXI_BEGIN_C
 
-/* The optimiser state for a model: owned by the scope; the rule is shared. A model without trainable
- * parameters warns "setup found no trainable parameters in this model". */
+/* The optimiser state for a model: owned by the scope; the rule is shared. A model without
+ * trainable parameters warns "setup found no trainable parameters in this model". */
 FX_API void *fx_setup(fx_rule *rule, void *model);
 /* Changes the learning rate and keeps the state: adjust!(state, η). */
 FX_API fx_status fx_adjust_eta(void *state, double eta);
@@ -58,28 +67,35 @@ FX_API double fx_eta(void *state);
 typedef struct fx_update_args {
     size_t fxi_size;
     void *state, *model, *gradient;
-    fx_array *guard; /* a loss: where it is not finite, parameters, optimiser and layer state stay as they are,
-                        and the call returns FX_STATUS_NONFINITE without recording an error */
-    bool no_sinks;   /* do not evaluate other pending results along */
+    fx_array
+        *guard;    /* a loss: where it is not finite, parameters, optimiser and layer state stay as
+                      they are,    and the call returns FX_STATUS_NONFINITE without recording an error */
+    bool no_sinks; /* do not evaluate other pending results along */
 } fx_update_args;
-/* One training step: evaluates in one plan the new parameters and state, what fx_want and fx_set asked
- * for, staged layer state, and pending results that read what is replaced; then rebinds the model's
- * handles: pointers to parameters stay valid and see the new values. On error model and state are
- * untouched. */
+/* One training step: evaluates in one plan the new parameters and state, what fx_want and fx_set
+ * asked for, staged layer state, and pending results that read what is replaced; then rebinds the
+ * model's handles: pointers to parameters stay valid and see the new values. On error model and
+ * state are untouched. */
 FX_API fx_status fxi_update(const fx_update_args *a);
-/* Out of place: leaves its arguments valid and returns the pair (state′, model′) as a tuple: Optimisers.update. */
+/* Out of place: leaves its arguments valid and returns the pair (state′, model′) as a tuple:
+ * Optimisers.update. */
 FX_API void *fx_updated(void *state, void *model, void *gradient);
 /* Several (state, model, gradient) triples in one plan, as for GANs. */
-FX_API fx_status fx_update_all(int n, void *const *states, void *const *models, void *const *gradients);
+FX_API fx_status fx_update_all(int n, void *const *states, void *const *models,
+                               void *const *gradients);
 FXI_END_C
 #ifdef __cplusplus
-inline fx_status fx_update(const fx_update_args &a) { return fxi_update(&a); }
+inline fx_status fx_update(const fx_update_args &a)
+{
+    return fxi_update(&a);
+}
 inline fx_status fx_update(void *state, void *model, void *gradient)
 {
     const fx_update_args a = {sizeof(fx_update_args), state, model, gradient, nullptr, false};
     return fxi_update(&a);
 }
 #else
-#define fx_update(...) fxi_update(&(const fx_update_args){.fxi_size = sizeof(fx_update_args), .state = __VA_ARGS__})
+#define fx_update(...)                                                                             \
+    fxi_update(&(const fx_update_args){.fxi_size = sizeof(fx_update_args), .state = __VA_ARGS__})
 #endif
 #endif

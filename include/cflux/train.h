@@ -12,12 +12,12 @@ typedef fx_array *(*fx_loss_fn)(void *model, const fx_batch *batch, void *user);
 
 /* What a callback sees. */
 typedef struct fx_progress {
-    int64_t epoch, epochs; /* epoch from 1 */
-    int64_t step;          /* updates so far, all epochs */
+    int64_t epoch, epochs;  /* epoch from 1 */
+    int64_t step;           /* updates so far, all epochs */
     int64_t batch, batches; /* batch from 1 within the epoch */
-    double loss;           /* of this batch */
-    double mean_loss;      /* over the epoch so far */
-    double seconds;        /* since fx_train began */
+    double loss;            /* of this batch */
+    double mean_loss;       /* over the epoch so far */
+    double seconds;         /* since fx_train began */
     void *model, *state;
     void *user;
 } fx_progress;
@@ -30,26 +30,31 @@ typedef struct fx_train_args {
     void *model;
     fx_loader *data;
     void *state;
-    int64_t epochs;       /* default 1 */
-    bool progress;        /* a bar with rate, time left and running loss on stderr; plain lines, one per
-                             epoch, when it is not a terminal */
+    int64_t epochs; /* default 1 */
+    bool progress;  /* a bar with rate, time left and running loss on stderr; plain lines, one per
+                       epoch, when it is not a terminal */
     FILE *progress_to;    /* default stderr */
     fx_callback on_batch; /* after every update; FX_STOP ends training */
     fx_callback on_epoch; /* after every epoch */
-    int64_t patience;     /* stop when the epoch's mean loss (or .metric) has not improved for this many
-                             epochs; 0: never */
-    double (*metric)(void *model, void *user); /* to minimise, for patience; default the mean loss */
-    void *user;           /* for loss, callbacks, metric */
+    int64_t patience; /* stop when the epoch's mean loss (or .metric) has not improved for this many
+                         epochs; 0: never */
+    double (*metric)(void *model,
+                     void *user); /* to minimise, for patience; default the mean loss */
+    void *user;                   /* for loss, callbacks, metric */
 } fx_train_args;
-/* Trains. A loss that is NaN or Inf stops it: FX_STATUS_NONFINITE, "train: loss is NaN on batch 17 of
- * epoch 2", parameters and state as before that batch. Any other error stops it too, the same way.
- * Flux.train!. */
+/* Trains. A loss that is NaN or Inf stops it: FX_STATUS_NONFINITE, "train: loss is NaN on batch 17
+ * of epoch 2", parameters and state as before that batch. Any other error stops it too, the same
+ * way. Flux.train!. */
 FX_API fx_status fxi_train(const fx_train_args *a);
 FXI_END_C
 #ifdef __cplusplus
-inline fx_status fx_train(const fx_train_args &a) { return fxi_train(&a); }
+inline fx_status fx_train(const fx_train_args &a)
+{
+    return fxi_train(&a);
+}
 #else
 /* fx_train(loss_fn, model, loader, opt, .epochs = 10, .progress = true) */
-#define fx_train(...) fxi_train(&(const fx_train_args){.fxi_size = sizeof(fx_train_args), .loss = __VA_ARGS__})
+#define fx_train(...)                                                                              \
+    fxi_train(&(const fx_train_args){.fxi_size = sizeof(fx_train_args), .loss = __VA_ARGS__})
 #endif
 #endif

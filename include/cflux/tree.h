@@ -41,33 +41,37 @@ typedef struct fx_text fx_text;
 FX_API void fx_text_add(fx_text *text, const char *format, ...) FXI_PRINTF(2, 3);
 
 struct fx_type {
-    size_t fxi_size;   /* sizeof(fx_type) */
-    const char *name;  /* as Flux prints it: "Dense" */
-    size_t size;       /* sizeof of the struct */
+    size_t fxi_size;  /* sizeof(fx_type) */
+    const char *name; /* as Flux prints it: "Dense" */
+    size_t size;      /* sizeof of the struct */
     const fx_field *fields;
     int nfields;
-    /* y = self(args…); NULL when the object is not a layer. Returns an object owned by the scope. */
+    /* y = self(args…); NULL when the object is not a layer. Returns an object owned by the scope.
+     */
     void *(*forward)(void *self, int n, void *const *args);
-    /* Writes the one-line form, "Dense(10 => 5, relu; bias=false)"; NULL, or a sequence: Name(fields…). */
+    /* Writes the one-line form, "Dense(10 => 5, relu; bias=false)"; NULL, or a sequence:
+     * Name(fields…). */
     void (*describe)(const void *self, fx_text *text);
     void (*finish)(void *self); /* extra clean-up before the fields are released; usually NULL */
-    void *error;       /* static storage of `size` bytes: what constructors return when memory is out */
+    void *error; /* static storage of `size` bytes: what constructors return when memory is out */
     unsigned flags;
-    /* The struct's own size in Julia, for byte counts as Flux prints them: 8 for each array, its numbers,
-     * flags and tuples of numbers, padding. 0: a struct of untyped fields, 8 bytes each. */
+    /* The struct's own size in Julia, for byte counts as Flux prints them: 8 for each array, its
+     * numbers, flags and tuples of numbers, padding. 0: a struct of untyped fields, 8 bytes each.
+     */
     int64_t layout_bytes;
 };
 enum {
-    FX_TYPE_ONE_LINE = 1,  /* always printed on one line (Flux's :noexpand) */
-    FX_TYPE_SEQUENCE = 2,  /* children of its list are printed as its own lines (Chain) */
-    FX_TYPE_FUNCTION = 4,  /* a function object: a leaf of every walk */
+    FX_TYPE_ONE_LINE = 1, /* always printed on one line (Flux's :noexpand) */
+    FX_TYPE_SEQUENCE = 2, /* children of its list are printed as its own lines (Chain) */
+    FX_TYPE_FUNCTION = 4, /* a function object: a leaf of every walk */
     FX_TYPE_TUPLE = 8,
-    FX_TYPE_LEAF = 16,     /* opaque to walks */
-    FX_TYPE_MUTABLE = 32   /* a mutable struct in Flux (BatchNorm, Dropout): containers hold a pointer to it */
+    FX_TYPE_LEAF = 16, /* opaque to walks */
+    FX_TYPE_MUTABLE =
+        32 /* a mutable struct in Flux (BatchNorm, Dropout): containers hold a pointer to it */
 };
 
-/* Makes an object of the type from `init`, a struct of type->size bytes whose head is ignored: children
- * are retained, lists copied. Owned by the scope; on failure the type's error object. */
+/* Makes an object of the type from `init`, a struct of type->size bytes whose head is ignored:
+ * children are retained, lists copied. Owned by the scope; on failure the type's error object. */
 FX_API void *fxi_new(const fx_type *type, const void *init);
 /* The error object of a type, all of whose arrays are error arrays. */
 FX_API void *fxi_error_object(const fx_type *type);
@@ -78,30 +82,40 @@ FX_API bool fx_is_array(const void *object);
 
 /* FX_FUNCTOR(T, fields…) declares how walks see the struct T: the named fields are its children
  * (@functor T); a field not named is shared with the original. FX_LAYER(T, forward, fields…) also
- * names its forward function, void *forward(void *self, int n, void *const *args), so that fx_call and
- * fx_chain take it. Both go after the struct, at file level. The struct's first member is fx_object base. */
-#define FXI_FIELD_(T, f)         {#f, offsetof(T, f), FX_FIELD_CHILD, false},
+ * names its forward function, void *forward(void *self, int n, void *const *args), so that fx_call
+ * and fx_chain take it. Both go after the struct, at file level. The struct's first member is
+ * fx_object base. */
+#define FXI_FIELD_(T, f) {#f, offsetof(T, f), FX_FIELD_CHILD, false},
 #define FXI_FE0(T)
-#define FXI_FE1(T, a)            FXI_FIELD_(T, a)
-#define FXI_FE2(T, a, ...)       FXI_FIELD_(T, a) FXI_FE1(T, __VA_ARGS__)
-#define FXI_FE3(T, a, ...)       FXI_FIELD_(T, a) FXI_FE2(T, __VA_ARGS__)
-#define FXI_FE4(T, a, ...)       FXI_FIELD_(T, a) FXI_FE3(T, __VA_ARGS__)
-#define FXI_FE5(T, a, ...)       FXI_FIELD_(T, a) FXI_FE4(T, __VA_ARGS__)
-#define FXI_FE6(T, a, ...)       FXI_FIELD_(T, a) FXI_FE5(T, __VA_ARGS__)
-#define FXI_FE7(T, a, ...)       FXI_FIELD_(T, a) FXI_FE6(T, __VA_ARGS__)
-#define FXI_FE8(T, a, ...)       FXI_FIELD_(T, a) FXI_FE7(T, __VA_ARGS__)
+#define FXI_FE1(T, a)                             FXI_FIELD_(T, a)
+#define FXI_FE2(T, a, ...)                        FXI_FIELD_(T, a) FXI_FE1(T, __VA_ARGS__)
+#define FXI_FE3(T, a, ...)                        FXI_FIELD_(T, a) FXI_FE2(T, __VA_ARGS__)
+#define FXI_FE4(T, a, ...)                        FXI_FIELD_(T, a) FXI_FE3(T, __VA_ARGS__)
+#define FXI_FE5(T, a, ...)                        FXI_FIELD_(T, a) FXI_FE4(T, __VA_ARGS__)
+#define FXI_FE6(T, a, ...)                        FXI_FIELD_(T, a) FXI_FE5(T, __VA_ARGS__)
+#define FXI_FE7(T, a, ...)                        FXI_FIELD_(T, a) FXI_FE6(T, __VA_ARGS__)
+#define FXI_FE8(T, a, ...)                        FXI_FIELD_(T, a) FXI_FE7(T, __VA_ARGS__)
 #define FXI_PICK9(a, b, c, d, e, f, g, h, n, ...) n
 #define FXI_FIELDS_(T, ...)                                                                        \
     FXI_PICK9(__VA_ARGS__, FXI_FE8, FXI_FE7, FXI_FE6, FXI_FE5, FXI_FE4, FXI_FE3, FXI_FE2, FXI_FE1, \
-              0)(T, __VA_ARGS__)
+              0)                                                                                   \
+    (T, __VA_ARGS__)
 #define FXI_TYPE_(T, fwd, ...)                                                                     \
     static inline const fx_type *fxi_type_##T(void)                                                \
     {                                                                                              \
         static const fx_field fields[] = {FXI_FIELDS_(T, __VA_ARGS__)};                            \
         static T error;                                                                            \
-        static const fx_type type = {sizeof(fx_type), #T, sizeof(T), fields,                       \
-                                     (int)(sizeof(fields) / sizeof(fields[0])), fwd, NULL, NULL,   \
-                                     &error, 0, 0};                                                \
+        static const fx_type type = {sizeof(fx_type),                                              \
+                                     #T,                                                           \
+                                     sizeof(T),                                                    \
+                                     fields,                                                       \
+                                     (int)(sizeof(fields) / sizeof(fields[0])),                    \
+                                     fwd,                                                          \
+                                     NULL,                                                         \
+                                     NULL,                                                         \
+                                     &error,                                                       \
+                                     0,                                                            \
+                                     0};                                                           \
         return &type;                                                                              \
     }                                                                                              \
     struct fxi_eat_semicolon_##T
@@ -121,8 +135,8 @@ typedef struct fx_tuple_object {
 } fx_tuple_object;
 FX_API void *fxi_tuple(int n, void *const *items);
 FX_API void *fxi_named_tuple(int n, const char *const *names, void *const *items);
-FX_API int64_t fx_count(const void *container);          /* children of a tuple, list or layer */
-FX_API void *fx_child(const void *object, int64_t i);    /* borrowed; error array when out of range */
+FX_API int64_t fx_count(const void *container);       /* children of a tuple, list or layer */
+FX_API void *fx_child(const void *object, int64_t i); /* borrowed; error array when out of range */
 FX_API const char *fx_child_name(const void *object, int64_t i); /* "" when it has none */
 FX_API void *fx_child_named(const void *object, const char *name);
 FXI_END_C
@@ -137,7 +151,7 @@ template <class... A> inline void *fx_tuple(A *...a)
     (int)(sizeof((void *[]){NULL, __VA_ARGS__}) / sizeof(void *)) - 1,                             \
         (void *const[]){NULL, __VA_ARGS__} + 1
 /* fx_tuple(x, y) */
-#define fx_tuple(...) fxi_tuple(FXI_OBJECTS(__VA_ARGS__))
+#define fx_tuple(...)       fxi_tuple(FXI_OBJECTS(__VA_ARGS__))
 /* fx_named_tuple("x", X, "y", Y): names and objects alternate. */
 #define fx_named_tuple(...) fxi_named_pairs(FXI_PAIRS(__VA_ARGS__))
 #define FXI_PAIRS(...)                                                                             \
@@ -147,7 +161,8 @@ template <class... A> inline void *fx_tuple(A *...a)
 FXI_BEGIN_C
 FX_API void *fxi_named_pairs(int n, const void *const *names_and_objects);
 
-/* ---- functions as objects ----------------------------------------------------------------------- */
+/* ---- functions as objects -----------------------------------------------------------------------
+ */
 typedef struct fx_function {
     fx_object base;
     fx_array *(*apply)(fx_array *x);
@@ -155,13 +170,16 @@ typedef struct fx_function {
 } fx_function;
 /* FX_RELU, FX_TANH, … : activations and other functions as objects, for layers and chains. */
 #define FXI_FUNCTIONS(X)                                                                           \
-    X(IDENTITY, identity) X(SIGMOID, sigmoid) X(HARDSIGMOID, hardsigmoid) X(LOGSIGMOID, logsigmoid) \
-    X(TANH, tanh) X(HARDTANH, hardtanh) X(RELU, relu) X(RELU6, relu6) X(LEAKYRELU, leakyrelu)      \
-    X(RRELU, rrelu) X(ELU, elu) X(CELU, celu) X(SELU, selu) X(GELU, gelu)                          \
-    X(GELU_SIGMOID, gelu_sigmoid) X(GELU_ERF, gelu_erf) X(SWISH, swish) X(HARDSWISH, hardswish)    \
-    X(LISHT, lisht) X(SOFTPLUS, softplus) X(SOFTSIGN, softsign) X(LOGCOSH, logcosh) X(MISH, mish)  \
-    X(TANHSHRINK, tanhshrink) X(SOFTSHRINK, softshrink) X(TRELU, trelu) X(EXP, exp)                \
-    X(SOFTMAX, softmax) X(LOGSOFTMAX, logsoftmax) X(FLATTEN, flatten)
+    X(IDENTITY, identity)                                                                          \
+    X(SIGMOID, sigmoid) X(HARDSIGMOID, hardsigmoid) X(LOGSIGMOID, logsigmoid) X(TANH, tanh)        \
+        X(HARDTANH, hardtanh) X(RELU, relu) X(RELU6, relu6) X(LEAKYRELU, leakyrelu)                \
+            X(RRELU, rrelu) X(ELU, elu) X(CELU, celu) X(SELU, selu) X(GELU, gelu)                  \
+                X(GELU_SIGMOID, gelu_sigmoid) X(GELU_ERF, gelu_erf) X(SWISH, swish)                \
+                    X(HARDSWISH, hardswish) X(LISHT, lisht) X(SOFTPLUS, softplus)                  \
+                        X(SOFTSIGN, softsign) X(LOGCOSH, logcosh) X(MISH, mish)                    \
+                            X(TANHSHRINK, tanhshrink) X(SOFTSHRINK, softshrink) X(TRELU, trelu)    \
+                                X(EXP, exp) X(SOFTMAX, softmax) X(LOGSOFTMAX, logsoftmax)          \
+                                    X(FLATTEN, flatten)
 #define FXI_FUNCTION_DECL(NAME, name) extern FX_API fx_function fxi_function_##name;
 FXI_FUNCTIONS(FXI_FUNCTION_DECL)
 #define FX_IDENTITY     (&fxi_function_identity)
@@ -194,31 +212,40 @@ FXI_FUNCTIONS(FXI_FUNCTION_DECL)
 #define FX_SOFTMAX      (&fxi_function_softmax)
 #define FX_LOGSOFTMAX   (&fxi_function_logsoftmax)
 #define FX_FLATTEN      (&fxi_function_flatten)
-/* Any C function of one array as a layer: fx_function_new("halve", halve). Owned by the scope; the name
- * must outlive it. */
+/* Any C function of one array as a layer: fx_function_new("halve", halve). Owned by the scope; the
+ * name must outlive it. */
 FX_API fx_function *fx_function_new(const char *name, fx_array *(*apply)(fx_array *x));
 
-/* ---- the walk ------------------------------------------------------------------------------------ */
-/* A copy of x's structure in which every array is replaced by f(array); what is not a child is shared
- * with the original; an array reached twice is mapped once and stays shared. If every array maps to
- * itself the result is x. fx_mapleaves is the older name. */
+/* ---- the walk
+ * ------------------------------------------------------------------------------------ */
+/* A copy of x's structure in which every array is replaced by f(array); what is not a child is
+ * shared with the original; an array reached twice is mapped once and stays shared. If every array
+ * maps to itself the result is x. fx_mapleaves is the older name. */
 typedef fx_array *(*fx_map_fn)(fx_array *x);
 FX_API void *fxi_fmap(fx_map_fn f, void *x);
 typedef fx_array *(*fx_map_user_fn)(fx_array *x, void *user);
 FX_API void *fx_fmap_with(fx_map_user_fn f, void *user, void *x);
 #ifdef __cplusplus
 }
-template <class T> inline T *fx_fmap(fx_map_fn f, T *x) { return static_cast<T *>(fxi_fmap(f, x)); }
-template <class T> inline T *fx_mapleaves(fx_map_fn f, T *x) { return fx_fmap(f, x); }
+template <class T> inline T *fx_fmap(fx_map_fn f, T *x)
+{
+    return static_cast<T *>(fxi_fmap(f, x));
+}
+template <class T> inline T *fx_mapleaves(fx_map_fn f, T *x)
+{
+    return fx_fmap(f, x);
+}
 extern "C" {
 #else
 #define fx_fmap(f, x)      ((__typeof__(x))fxi_fmap((f), (x)))
 #define fx_mapleaves(f, x) fx_fmap((f), (x))
 #endif
-/* Calls visit for every distinct array of x, depth first in field order; `path` is "layers.0.weight". */
+/* Calls visit for every distinct array of x, depth first in field order; `path` is
+ * "layers.0.weight". */
 typedef void (*fx_visit_fn)(fx_array *x, const char *path, bool trainable, void *user);
 FX_API void fx_visit(void *x, fx_visit_fn visit, void *user);
-/* The distinct trainable arrays of a model (floating point, not frozen) as a tuple, in walk order. */
+/* The distinct trainable arrays of a model (floating point, not frozen) as a tuple, in walk order.
+ */
 FX_API void *fx_trainables(void *model);
 /* Number of trainable elements; of all elements. */
 FX_API int64_t fx_parameter_count(void *model);
@@ -227,13 +254,17 @@ FX_API int64_t fx_parameter_count(void *model);
 FX_API void *fxi_snapshot(void *model);
 #ifdef __cplusplus
 }
-template <class T> inline T *fx_snapshot(T *x) { return static_cast<T *>(fxi_snapshot(x)); }
+template <class T> inline T *fx_snapshot(T *x)
+{
+    return static_cast<T *>(fxi_snapshot(x));
+}
 extern "C" {
 #else
 #define fx_snapshot(x) ((__typeof__(x))fxi_snapshot(x))
 #endif
 
-/* y = model(x…): calls a layer or function object. Everything but a layer is an error that names it. */
+/* y = model(x…): calls a layer or function object. Everything but a layer is an error that names
+ * it. */
 FX_API void *fxi_call(void *model, int n, void *const *args);
 #ifdef __cplusplus
 }
@@ -247,12 +278,14 @@ extern "C" {
 #define fx_call(model, ...) ((fx_array *)fxi_call((model), FXI_OBJECTS(__VA_ARGS__)))
 #endif
 
-/* ---- printing --------------------------------------------------------------------------------------
- * Arrays as Julia shows them ("3×2 Matrix{Float32}:" and aligned columns), models in Flux's notation
- * and columns with true byte counts. fx_show prints to stdout with a newline at the end. */
+/* ---- printing
+ * -------------------------------------------------------------------------------------- Arrays as
+ * Julia shows them ("3×2 Matrix{Float32}:" and aligned columns), models in Flux's notation and
+ * columns with true byte counts. fx_show prints to stdout with a newline at the end. */
 FX_API void fx_show(void *object);
 FX_API void fx_show_to(FILE *out, void *object);
-/* The same text, without the last newline, into dst (always terminated); returns its full length. */
+/* The same text, without the last newline, into dst (always terminated); returns its full length.
+ */
 FX_API size_t fx_show_text(void *object, char *dst, size_t capacity);
 /* The one-line form: "Dense(2 => 3, relu)", "3×2 Matrix{Float32}". */
 FX_API size_t fx_summary(void *object, char *dst, size_t capacity);

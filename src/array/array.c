@@ -8,11 +8,16 @@
 #include <math.h>
 #include <string.h>
 
-const fx_type fxi_array_type = {.fxi_size = sizeof(fx_type), .name = "Array", .size = sizeof(fx_array)};
+const fx_type fxi_array_type = {
+    .fxi_size = sizeof(fx_type), .name = "Array", .size = sizeof(fx_array)};
 
-/* ---- what it is ------------------------------------------------------------------------------------ */
+/* ---- what it is
+ * ------------------------------------------------------------------------------------ */
 
-int fx_ndims(const fx_array *x) { return x && x->node ? x->node->ndim : 0; }
+int fx_ndims(const fx_array *x)
+{
+    return x && x->node ? x->node->ndim : 0;
+}
 
 int64_t fx_size(const fx_array *x, int axis)
 {
@@ -26,24 +31,34 @@ int64_t fx_length(const fx_array *x)
     return x && x->node ? fxi_length(x->node->ndim, x->node->shape) : 0;
 }
 
-fx_dtype fx_eltype(const fx_array *x) { return x && x->node ? (fx_dtype)x->node->dtype : FX_DTYPE_F32; }
+fx_dtype fx_eltype(const fx_array *x)
+{
+    return x && x->node ? (fx_dtype)x->node->dtype : FX_DTYPE_F32;
+}
 
-/* A pending value made of nothing but generators is on no device yet: it is computed on the device of
- * what it meets, or on the CPU. */
+/* A pending value made of nothing but generators is on no device yet: it is computed on the device
+ * of what it meets, or on the CPU. */
 fx_device *fx_array_device(const fx_array *x)
 {
     return x && x->node && x->node->device ? x->node->device : fx_cpu_device();
 }
 
-fx_status fx_array_status(const fx_array *x) { return x ? x->status : FX_STATUS_ARGUMENT; }
-bool fx_is_evaluated(const fx_array *x) { return x && x->node && x->node->data; }
+fx_status fx_array_status(const fx_array *x)
+{
+    return x ? x->status : FX_STATUS_ARGUMENT;
+}
+bool fx_is_evaluated(const fx_array *x)
+{
+    return x && x->node && x->node->data;
+}
 
 bool fx_is_error(const void *object)
 {
     const fx_object *o = object;
     if (!o || !o->type)
         return true;
-    return o->type == &fxi_array_type ? ((const fx_array *)o)->status != FX_OK : o->type->error == o;
+    return o->type == &fxi_array_type ? ((const fx_array *)o)->status != FX_OK
+                                      : o->type->error == o;
 }
 
 const char *fxi_shape_text(int ndim, const int64_t *shape, char buf[FXI_SHAPE_TEXT])
@@ -52,11 +67,13 @@ const char *fxi_shape_text(int ndim, const int64_t *shape, char buf[FXI_SHAPE_TE
         return strcpy(buf, "scalar");
     size_t n = 0;
     for (int i = 0; i < ndim && n < FXI_SHAPE_TEXT; i++)
-        n += (size_t)snprintf(buf + n, FXI_SHAPE_TEXT - n, i ? "×%lld" : "%lld", (long long)shape[i]);
+        n += (size_t)snprintf(buf + n, FXI_SHAPE_TEXT - n, i ? "×%lld" : "%lld",
+                              (long long)shape[i]);
     return buf;
 }
 
-/* ---- creation -------------------------------------------------------------------------------------- */
+/* ---- creation
+ * -------------------------------------------------------------------------------------- */
 
 /* Checks sizes from outside: count, sign, and that the bytes fit. */
 static fx_status check_dims(const char *op, fx_dtype dtype, int ndims, const int64_t *dims)
@@ -64,12 +81,14 @@ static fx_status check_dims(const char *op, fx_dtype dtype, int ndims, const int
     if ((unsigned)dtype >= FX_DTYPE_COUNT)
         return fx_fail(FX_STATUS_ARGUMENT, op, "%d is not an element type", (int)dtype);
     if (ndims < 0 || ndims > FX_MAX_DIMS)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "%d dimensions; at most %d are possible", ndims, FX_MAX_DIMS);
+        return fx_fail(FX_STATUS_ARGUMENT, op, "%d dimensions; at most %d are possible", ndims,
+                       FX_MAX_DIMS);
     int64_t n = (int64_t)fx_dtype_size(dtype);
     bool empty = false;
     for (int i = 0; i < ndims; i++) {
         if (dims[i] < 0)
-            return fx_fail(FX_STATUS_ARGUMENT, op, "size %lld of axis %d is negative", (long long)dims[i], i);
+            return fx_fail(FX_STATUS_ARGUMENT, op, "size %lld of axis %d is negative",
+                           (long long)dims[i], i);
         empty |= dims[i] == 0;
     }
     for (int i = 0; i < ndims && !empty; i++)
@@ -119,8 +138,13 @@ fx_array *fxi_borrow(fx_dtype dtype, const void *data, fx_release_fn release, vo
             fx_fail(FX_STATUS_MEMORY, "borrow", "no memory for the array");
         return fx_error_array(s == FX_OK ? FX_STATUS_MEMORY : s);
     }
-    *b = (fxi_buffer){.refs = 1, .ptr = (void *)(uintptr_t)data, .device = fx_cpu_device(), .borrowed = true,
-                      .bytes = (size_t)fxi_length(ndims, dims) * fx_dtype_size(dtype), .release = release, .user = user};
+    *b = (fxi_buffer){.refs = 1,
+                      .ptr = (void *)(uintptr_t)data,
+                      .device = fx_cpu_device(),
+                      .borrowed = true,
+                      .bytes = (size_t)fxi_length(ndims, dims) * fx_dtype_size(dtype),
+                      .release = release,
+                      .user = user};
     return leaf("borrow", dtype, ndims, dims, b);
 }
 
@@ -163,7 +187,8 @@ fx_array *fxi_iota(fx_dtype dtype, int axis, int ndims, const int64_t *dims)
     if (s != FX_OK)
         return fx_error_array(s);
     const fxi_attr a = {.i = {axis}};
-    return fxi_array_take(fxi_node_new(fxi_here(), FXI_OP_IOTA, dtype, ndims, dims, NULL, &a, 0, NULL));
+    return fxi_array_take(
+        fxi_node_new(fxi_here(), FXI_OP_IOTA, dtype, ndims, dims, NULL, &a, 0, NULL));
 }
 
 fx_array *fx_range_dtype(fx_dtype dtype, double start, double step, int64_t n)
@@ -180,14 +205,15 @@ fx_array *fxi_rand(fx_dtype dtype, int ndims, const int64_t *dims)
     if (s != FX_OK)
         return fx_error_array(s);
     if (!fxi_is_float(dtype)) {
-        fx_fail(FX_STATUS_DTYPE, "rand", "takes floating-point types, got %s", fx_dtype_name(dtype));
+        fx_fail(FX_STATUS_DTYPE, "rand", "takes floating-point types, got %s",
+                fx_dtype_name(dtype));
         return fx_error_array(FX_STATUS_DTYPE);
     }
     fxi_attr a = {.i = {0}};
     fxi_random_next(a.stream);
     const fx_dtype made = dtype == FX_DTYPE_F64 ? FX_DTYPE_F64 : FX_DTYPE_F32;
-    fx_array *x =
-        fxi_array_take(fxi_node_new(fxi_here(), FXI_OP_RANDOM, made, ndims, dims, NULL, &a, 0, NULL));
+    fx_array *x = fxi_array_take(
+        fxi_node_new(fxi_here(), FXI_OP_RANDOM, made, ndims, dims, NULL, &a, 0, NULL));
     if (made == dtype)
         return x;
     /* the largest value below 1 of the narrow type: rounding must not reach 1 */
@@ -205,12 +231,14 @@ fx_array *fxi_randn(fx_dtype dtype, int ndims, const int64_t *dims)
     return fx_keep(fx_cast(fx_mul(r, fx_cos(fx_mul(6.283185307179586, v))), dtype));
 }
 
-/* ---- reading --------------------------------------------------------------------------------------- */
+/* ---- reading
+ * --------------------------------------------------------------------------------------- */
 
 fx_status fx_eval(void *object)
 {
     if (fx_is_array(object) || !object)
-        return object ? fxi_evaluate_array(object) : fx_fail(FX_STATUS_ARGUMENT, "eval", "there is no object");
+        return object ? fxi_evaluate_array(object)
+                      : fx_fail(FX_STATUS_ARGUMENT, "eval", "there is no object");
     return fxi_evaluate_object(object);
 }
 
@@ -256,7 +284,8 @@ double fx_at(fx_array *x, int64_t i)
         return (double)NAN;
     const fxi_node *n = x->node;
     if (i < 0 || i >= fx_length(x)) {
-        fx_fail(FX_STATUS_ARGUMENT, "at", "index %lld is outside 0 … %lld", (long long)i, (long long)fx_length(x) - 1);
+        fx_fail(FX_STATUS_ARGUMENT, "at", "index %lld is outside 0 … %lld", (long long)i,
+                (long long)fx_length(x) - 1);
         return (double)NAN;
     }
     int64_t offset = 0;
@@ -284,7 +313,8 @@ fx_status fx_read_into(fx_array *x, void *dst, size_t bytes)
 {
     const size_t size = (size_t)fx_length(x) * fx_dtype_size(fx_eltype(x));
     if (!fx_is_error(x) && bytes != size)
-        return fx_fail(FX_STATUS_SHAPE, "read", "the array has %zu bytes, the destination %zu", size, bytes);
+        return fx_fail(FX_STATUS_SHAPE, "read", "the array has %zu bytes, the destination %zu",
+                       size, bytes);
     return fx_read_as(x, fx_eltype(x), dst, fx_length(x));
 }
 
@@ -307,7 +337,8 @@ const void *fx_data(fx_array *x)
     }
     fxi_host_copy(n->ndim, n->shape, n->dtype, elements(x), d->stride, n->dtype, dense);
     void *none = NULL;
-    if (__atomic_compare_exchange_n(&d->dense, &none, dense, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    if (__atomic_compare_exchange_n(&d->dense, &none, dense, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE))
         return dense;
     fxi_free(dense); /* another thread was first */
     return none;
@@ -317,7 +348,8 @@ const void *fx_data(fx_array *x)
 static fx_array *copy_to(const char *op, fx_device *device, fx_array *x, fx_dtype dtype)
 {
     const fxi_node *n = x->node;
-    fxi_buffer *b = fxi_buffer_new(device ? device : fx_cpu_device(), (size_t)fx_length(x) * fx_dtype_size(dtype));
+    fxi_buffer *b = fxi_buffer_new(device ? device : fx_cpu_device(),
+                                   (size_t)fx_length(x) * fx_dtype_size(dtype));
     if (b)
         fxi_host_copy(n->ndim, n->shape, n->dtype, elements(x), n->data->stride, dtype, b->ptr);
     return leaf(op, dtype, n->ndim, n->shape, b);
@@ -325,7 +357,8 @@ static fx_array *copy_to(const char *op, fx_device *device, fx_array *x, fx_dtyp
 
 fx_array *fx_array_to(fx_device *device, fx_array *x)
 {
-    if (fx_is_error(x) || x->node->device == device || (x->node->data && fx_array_device(x) == device))
+    if (fx_is_error(x) || x->node->device == device ||
+        (x->node->data && fx_array_device(x) == device))
         return x ? x : fx_error_array(FX_STATUS_ARGUMENT);
     const fx_status s = ready("to", x);
     return s == FX_OK ? copy_to("to", device, x, fx_eltype(x)) : fx_error_array(s);
@@ -341,8 +374,8 @@ fx_status fx_copy_into(fx_array *dst, fx_array *src)
         return s;
     const fxi_node *d = dst->node, *n = src->node;
     if (d->ndim != n->ndim || memcmp(d->shape, n->shape, (size_t)n->ndim * sizeof(int64_t)) != 0)
-        return fx_fail(FX_STATUS_SHAPE, "copy_into", "sizes differ: %s into %s", fxi_shape_text(n->ndim, n->shape, a),
-                       fxi_shape_text(d->ndim, d->shape, b));
+        return fx_fail(FX_STATUS_SHAPE, "copy_into", "sizes differ: %s into %s",
+                       fxi_shape_text(n->ndim, n->shape, a), fxi_shape_text(d->ndim, d->shape, b));
     fx_array *copy = copy_to("copy_into", d->device, src, (fx_dtype)d->dtype);
     if (fx_is_error(copy))
         return copy->status;

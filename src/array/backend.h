@@ -1,8 +1,9 @@
 /* backend.h: what a device can do for the planner and the arrays: one table a backend.
  *
- * Host memory is addressed by its pointers; a device with memory of its own moves bytes with read and
- * write. The planner asks `views`: true when kernels take strided inputs, so that reshapes, slices and
- * broadcasts cost nothing; false (ref) makes every movement a step that the backend computes itself.
+ * Host memory is addressed by its pointers; a device with memory of its own moves bytes with read
+ * and write. The planner asks `views`: true when kernels take strided inputs, so that reshapes,
+ * slices and broadcasts cost nothing; false (ref) makes every movement a step that the backend
+ * computes itself.
  */
 #ifndef CFLUX_ARRAY_BACKEND_H
 #define CFLUX_ARRAY_BACKEND_H
@@ -20,8 +21,8 @@ typedef struct fxi_backend {
     void (*write)(fx_device *device, void *dst, const void *host, size_t bytes);
     void (*read)(fx_device *device, void *host, const void *src, size_t bytes);
     /* Runs one step (step.h); on failure run->error holds the sentence. */
-    fx_status (*run)(fx_device *device, const struct fxi_step *step, const void *const *in, void *out,
-                     struct fxi_run *run);
+    fx_status (*run)(fx_device *device, const struct fxi_step *step, const void *const *in,
+                     void *out, struct fxi_run *run);
 } fxi_backend;
 
 struct fx_device {

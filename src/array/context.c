@@ -1,11 +1,12 @@
 /* context.c: the thread's context, scopes, and the life of objects.
  *
  * Every object is in the list of one scope, which holds one reference to it. Closing a scope gives
- * that reference up; fx_keep moves an object one list outward. Closing works by depth: a scope whose
- * block was left by longjmp is closed by the next one further out that closes.
+ * that reference up; fx_keep moves an object one list outward. Closing works by depth: a scope
+ * whose block was left by longjmp is closed by the next one further out that closes.
  *
- * When a training step (or test) scope closes, promises made in it fall due (layer state, fx_set) and
- * the history of what survives it is cut: an evaluated value that outlives its step is a constant.
+ * When a training step (or test) scope closes, promises made in it fall due (layer state, fx_set)
+ * and the history of what survives it is cut: an evaluated value that outlives its step is a
+ * constant.
  */
 #include "context.h"
 #include "error.h"
@@ -49,10 +50,16 @@ static void context_close(void *p)
     fxi_pools_free(c);
 }
 
-static void make_key(void) { pthread_key_create(&exit_key, context_close); }
+static void make_key(void)
+{
+    pthread_key_create(&exit_key, context_close);
+}
 
 /* The main thread's keys are not destroyed at exit. */
-__attribute__((destructor)) static void close_at_exit(void) { context_close(&here); }
+__attribute__((destructor)) static void close_at_exit(void)
+{
+    context_close(&here);
+}
 
 static void context_init(fxi_context *c)
 {
@@ -70,7 +77,8 @@ fxi_context *fxi_here(void)
     return &here;
 }
 
-/* ---- scopes ---------------------------------------------------------------------------------------- */
+/* ---- scopes
+ * ---------------------------------------------------------------------------------------- */
 
 int fxi_scope_open(int mode, const char *file, int line)
 {
@@ -85,9 +93,15 @@ int fxi_scope_open(int mode, const char *file, int line)
         c->virtual_scopes++;
         return depth;
     }
-    *s = (fxi_scope){.below = parent->first, .parent = parent, .depth = parent->depth + 1, .mode = mode,
-                     .training = mode == FXI_SCOPE_STEP || (parent->training && mode != FXI_SCOPE_TEST),
-                     .seq = c->seq, .file = file ? file : parent->file, .line = file ? line : parent->line};
+    *s = (fxi_scope){.below = parent->first,
+                     .parent = parent,
+                     .depth = parent->depth + 1,
+                     .mode = mode,
+                     .training =
+                         mode == FXI_SCOPE_STEP || (parent->training && mode != FXI_SCOPE_TEST),
+                     .seq = c->seq,
+                     .file = file ? file : parent->file,
+                     .line = file ? line : parent->line};
     c->scope = s;
     if (file)
         fxi_error_where(file, line);
@@ -130,7 +144,8 @@ static void cut_array(const fxi_context *c, fx_object *o, uint64_t seq)
 static void scope_pop(fxi_context *c)
 {
     fxi_scope *s = c->scope;
-    const bool step = s->mode == FXI_SCOPE_STEP || s->mode == FXI_SCOPE_TEST, quiet = s->mode == FXI_SCOPE_QUIET;
+    const bool step = s->mode == FXI_SCOPE_STEP || s->mode == FXI_SCOPE_TEST,
+               quiet = s->mode == FXI_SCOPE_QUIET;
     if (step || s->depth == 0 || (!s->training && !quiet))
         fxi_promises_due(c, s->depth);
     else
@@ -172,9 +187,13 @@ void fxi_scope_close(int depth)
     }
 }
 
-bool fx_training(void) { return fxi_here()->scope->training; }
+bool fx_training(void)
+{
+    return fxi_here()->scope->training;
+}
 
-/* ---- objects --------------------------------------------------------------------------------------- */
+/* ---- objects
+ * --------------------------------------------------------------------------------------- */
 
 void *fxi_object_alloc(const fx_type *type)
 {
@@ -284,7 +303,8 @@ void fx_release(void *object)
     fxi_free(o);
 }
 
-/* ---- promises -------------------------------------------------------------------------------------- */
+/* ---- promises
+ * -------------------------------------------------------------------------------------- */
 
 void fxi_promise_drop(fxi_context *c, int i)
 {
@@ -310,8 +330,10 @@ fx_status fxi_promise_add(fxi_context *c, int kind, fx_array *slot, fx_array *va
         c->promises = grown;
         c->promise_capacity = capacity;
     }
-    c->promises[c->npromises++] =
-        (fxi_promise){.kind = kind, .depth = c->scope->depth, .slot = fxi_retain(slot), .value = fxi_retain(value)};
+    c->promises[c->npromises++] = (fxi_promise){.kind = kind,
+                                                .depth = c->scope->depth,
+                                                .slot = fxi_retain(slot),
+                                                .value = fxi_retain(value)};
     return FX_OK;
 }
 

@@ -32,16 +32,16 @@ typedef struct fxi_promise {
 enum { FXI_INLINE_SCOPES = 32 };
 
 typedef struct fxi_context {
-    uint32_t id;   /* of the thread, from 1; 0: not initialised */
+    uint32_t id;    /* of the thread, from 1; 0: not initialised */
     uint32_t mark;  /* of the newest walk */
     uint32_t sweep; /* of the newest reverse sweep */
     uint64_t seq;
-    int depth;     /* of scopes opened, virtual ones included */
+    int depth; /* of scopes opened, virtual ones included */
     int virtual_scopes;
     bool busy; /* inside an evaluation: no implicit one may start */
     fxi_scope *scope;
     fxi_scope scopes[FXI_INLINE_SCOPES];
-    fxi_node sinks; /* head of the list of pending results that nothing consumed */
+    fxi_node sinks;  /* head of the list of pending results that nothing consumed */
     int64_t created; /* nodes made since the last evaluation */
     fxi_promise *promises;
     int npromises, promise_capacity;
@@ -57,10 +57,12 @@ fxi_context *fxi_here(void); /* of the calling thread */
 fx_status fxi_promise_add(fxi_context *c, int kind, fx_array *slot, fx_array *value);
 void fxi_promise_drop(fxi_context *c, int i);
 
-/* ---- nodes --------------------------------------------------------------------------------------- */
-/* A node with one reference; inputs are retained. NULL when memory is out (recorded). shape has ndim sizes. */
-fxi_node *fxi_node_new(fxi_context *c, fxi_op op, fx_dtype dtype, int ndim, const int64_t *shape, fx_device *device,
-                       const fxi_attr *attr, int nin, fxi_node *const *in);
+/* ---- nodes
+ * --------------------------------------------------------------------------------------- */
+/* A node with one reference; inputs are retained. NULL when memory is out (recorded). shape has
+ * ndim sizes. */
+fxi_node *fxi_node_new(fxi_context *c, fxi_op op, fx_dtype dtype, int ndim, const int64_t *shape,
+                       fx_device *device, const fxi_attr *attr, int nin, fxi_node *const *in);
 void fxi_node_retain(fxi_node *n);
 void fxi_node_release(fxi_node *n);
 /* Gives a pending node its value: it stops being pending. Takes over data. */
@@ -70,20 +72,24 @@ void fxi_node_cut(fxi_node *n);
 /* True when the calling thread may use n as an operand. */
 bool fxi_node_usable(const fxi_context *c, const fxi_node *n);
 
-/* A handle owned by the innermost scope; takes its own reference. fx_error_array when memory is out. */
+/* A handle owned by the innermost scope; takes its own reference. fx_error_array when memory is
+ * out. */
 fx_array *fxi_array_of(fxi_node *n);
 /* Makes a handle hold another value. */
 void fxi_array_rebind(fx_array *x, fxi_node *n);
 /* As fxi_array_of, and gives up the caller's reference; n may be NULL (memory was out). */
 fx_array *fxi_array_take(fxi_node *n);
 
-/* ---- memory --------------------------------------------------------------------------------------- */
+/* ---- memory
+ * --------------------------------------------------------------------------------------- */
 /* A buffer with one reference; NULL when memory is out (not recorded). */
 fxi_buffer *fxi_buffer_new(fx_device *device, size_t bytes);
 void fxi_buffer_retain(fxi_buffer *b);
 void fxi_buffer_release(fxi_buffer *b);
-/* Data over a buffer, whose reference it takes; strides NULL: dense. NULL when memory is out (buffer released). */
-fxi_data *fxi_data_new(fxi_buffer *b, int64_t offset, int ndim, const int64_t *shape, const int64_t *strides);
+/* Data over a buffer, whose reference it takes; strides NULL: dense. NULL when memory is out
+ * (buffer released). */
+fxi_data *fxi_data_new(fxi_buffer *b, int64_t offset, int ndim, const int64_t *shape,
+                       const int64_t *strides);
 void fxi_data_free(fxi_data *d);
 
 static inline void fxi_dense_strides(int ndim, const int64_t *shape, int64_t *strides)
@@ -107,7 +113,8 @@ static inline bool fxi_is_dense(int ndim, const int64_t *shape, const int64_t *s
     return true;
 }
 
-/* ---- evaluation (plan/eval.c) --------------------------------------------------------------------- */
+/* ---- evaluation (plan/eval.c)
+ * --------------------------------------------------------------------- */
 /* Evaluates nodes of this thread in one plan. */
 fx_status fxi_evaluate(fxi_context *c, int n, fxi_node *const *roots);
 /* The same through a handle. */
@@ -120,11 +127,12 @@ void fxi_flush(fxi_context *c);
 void fxi_promises_due(fxi_context *c, int depth);
 void fxi_scratch_free(fxi_context *c);
 void fxi_pools_free(fxi_context *c);
-/* Gives back what is kept for speed: the calling thread's free lists and scratch, all cached plans. For
- * tests that count allocations. */
+/* Gives back what is kept for speed: the calling thread's free lists and scratch, all cached plans.
+ * For tests that count allocations. */
 FX_API void fxi_drain(void);
 
-/* The number of nodes made without an evaluation after which pending results are evaluated unasked. */
+/* The number of nodes made without an evaluation after which pending results are evaluated unasked.
+ */
 enum { FXI_PENDING_LIMIT = 20000 };
 
 #endif

@@ -7,7 +7,10 @@
 #include <cflux/device.h>
 #include <string.h>
 
-static fx_array *failed(fx_status s) { return fx_error_array(s); }
+static fx_array *failed(fx_status s)
+{
+    return fx_error_array(s);
+}
 
 /* Flushes when due, and checks that x can be used. */
 static fx_status usable(const char *op, const fx_array *x)
@@ -18,11 +21,13 @@ static fx_status usable(const char *op, const fx_array *x)
     if (!x)
         return fx_fail(FX_STATUS_ARGUMENT, op, "an argument is NULL");
     if (!fx_is_array(x))
-        return fx_fail(FX_STATUS_ARGUMENT, op, "takes arrays, got %s", x->base.type ? x->base.type->name : "nothing");
+        return fx_fail(FX_STATUS_ARGUMENT, op, "takes arrays, got %s",
+                       x->base.type ? x->base.type->name : "nothing");
     if (x->status != FX_OK)
         return x->status;
     if (!fxi_node_usable(c, x->node))
-        return fx_fail(FX_STATUS_STATE, op, "an argument is still pending in another thread; fx_eval it there first");
+        return fx_fail(FX_STATUS_STATE, op,
+                       "an argument is still pending in another thread; fx_eval it there first");
     return FX_OK;
 }
 
@@ -37,18 +42,22 @@ static fx_status same_device(const char *op, const fx_array *a, const fx_array *
 {
     fx_device *x = a->node->device, *y = b->node->device;
     if (x && y && x != y)
-        return fx_fail(FX_STATUS_DEVICE, op, "arrays on two devices: %s and %s; move one with fx_to", fx_device_name(x),
+        return fx_fail(FX_STATUS_DEVICE, op,
+                       "arrays on two devices: %s and %s; move one with fx_to", fx_device_name(x),
                        fx_device_name(y));
     *out = x ? x : y;
     return FX_OK;
 }
 
-static fx_array *node1(fxi_op op, fx_array *x, fx_dtype dtype, int ndim, const int64_t *shape, const fxi_attr *attr)
+static fx_array *node1(fxi_op op, fx_array *x, fx_dtype dtype, int ndim, const int64_t *shape,
+                       const fxi_attr *attr)
 {
-    return fxi_array_take(fxi_node_new(fxi_here(), op, dtype, ndim, shape, x->node->device, attr, 1, &x->node));
+    return fxi_array_take(
+        fxi_node_new(fxi_here(), op, dtype, ndim, shape, x->node->device, attr, 1, &x->node));
 }
 
-/* ---- reductions and scans -------------------------------------------------------------------------- */
+/* ---- reductions and scans
+ * -------------------------------------------------------------------------- */
 
 fx_array *fxi_reduce(fxi_reduce_kind kind, fx_array *x, unsigned mask, const char *op)
 {
@@ -58,7 +67,8 @@ fx_array *fxi_reduce(fxi_reduce_kind kind, fx_array *x, unsigned mask, const cha
         return failed(s);
     const fxi_node *n = x->node;
     if (mask >> n->ndim) {
-        fx_fail(FX_STATUS_ARGUMENT, op, "axes beyond the %d of %s", n->ndim, fxi_shape_text(n->ndim, n->shape, t));
+        fx_fail(FX_STATUS_ARGUMENT, op, "axes beyond the %d of %s", n->ndim,
+                fxi_shape_text(n->ndim, n->shape, t));
         return failed(FX_STATUS_ARGUMENT);
     }
     int64_t shape[FX_MAX_DIMS], reduced = 1;
@@ -69,7 +79,8 @@ fx_array *fxi_reduce(fxi_reduce_kind kind, fx_array *x, unsigned mask, const cha
     }
     if ((kind == FXI_MAX || kind == FXI_MIN) && reduced == 0 && fxi_length(n->ndim, shape) > 0 &&
         n->dtype != FX_DTYPE_BOOL) {
-        fx_fail(FX_STATUS_SHAPE, op, "the %s of no elements: %s", op, fxi_shape_text(n->ndim, n->shape, t));
+        fx_fail(FX_STATUS_SHAPE, op, "the %s of no elements: %s", op,
+                fxi_shape_text(n->ndim, n->shape, t));
         return failed(FX_STATUS_SHAPE);
     }
     if (mask == 0)
@@ -93,10 +104,17 @@ static fx_array *cumulative(fx_array *x, int axis, bool reverse)
     return node1(FXI_OP_CUMSUM, x, (fx_dtype)x->node->dtype, x->node->ndim, x->node->shape, &a);
 }
 
-fx_array *fx_cumsum(fx_array *x, int axis) { return cumulative(x, axis, false); }
-fx_array *fx_cumsum_reverse(fx_array *x, int axis) { return cumulative(x, axis, true); }
+fx_array *fx_cumsum(fx_array *x, int axis)
+{
+    return cumulative(x, axis, false);
+}
+fx_array *fx_cumsum_reverse(fx_array *x, int axis)
+{
+    return cumulative(x, axis, true);
+}
 
-/* ---- indexing -------------------------------------------------------------------------------------- */
+/* ---- indexing
+ * -------------------------------------------------------------------------------------- */
 
 static fx_status check_index(const char *op, fx_array *x, fx_array *idx, int axis)
 {
@@ -106,11 +124,13 @@ static fx_status check_index(const char *op, fx_array *x, fx_array *idx, int axi
     if (s == FX_OK)
         s = axis_of(op, x, axis);
     if (s == FX_OK && (fxi_is_float(idx->node->dtype) || idx->node->dtype == FX_DTYPE_BOOL))
-        s = fx_fail(FX_STATUS_DTYPE, op, "indices must be integers, got %s", fx_dtype_name(fx_eltype(idx)));
+        s = fx_fail(FX_STATUS_DTYPE, op, "indices must be integers, got %s",
+                    fx_dtype_name(fx_eltype(idx)));
     return s;
 }
 
-static fx_array *index_node(fxi_op op, fx_array *x, fx_array *idx, int ndim, const int64_t *shape, const fxi_attr *a)
+static fx_array *index_node(fxi_op op, fx_array *x, fx_array *idx, int ndim, const int64_t *shape,
+                            const fxi_attr *a)
 {
     fx_device *device;
     if (idx->node->dtype == FX_DTYPE_U8)
@@ -121,7 +141,8 @@ static fx_array *index_node(fxi_op op, fx_array *x, fx_array *idx, int ndim, con
     if (s != FX_OK)
         return failed(s);
     fxi_node *in[] = {x->node, idx->node};
-    return fxi_array_take(fxi_node_new(fxi_here(), op, (fx_dtype)x->node->dtype, ndim, shape, device, a, 2, in));
+    return fxi_array_take(
+        fxi_node_new(fxi_here(), op, (fx_dtype)x->node->dtype, ndim, shape, device, a, 2, in));
 }
 
 fx_array *fx_gather(fx_array *x, fx_array *idx, int axis)
@@ -131,7 +152,8 @@ fx_array *fx_gather(fx_array *x, fx_array *idx, int axis)
         return failed(s);
     const fxi_node *n = x->node, *k = idx->node;
     if (n->ndim - 1 + k->ndim > FX_MAX_DIMS) {
-        fx_fail(FX_STATUS_ARGUMENT, "gather", "the result would have %d dimensions", n->ndim - 1 + k->ndim);
+        fx_fail(FX_STATUS_ARGUMENT, "gather", "the result would have %d dimensions",
+                n->ndim - 1 + k->ndim);
         return failed(FX_STATUS_ARGUMENT);
     }
     int64_t shape[FX_MAX_DIMS];
@@ -146,14 +168,16 @@ fx_array *fx_gather(fx_array *x, fx_array *idx, int axis)
     return index_node(FXI_OP_GATHER, x, idx, d, shape, &a);
 }
 
-fx_array *fxi_scatter_primitive(fxi_reduce_kind kind, fx_array *src, fx_array *idx, int axis, int64_t n)
+fx_array *fxi_scatter_primitive(fxi_reduce_kind kind, fx_array *src, fx_array *idx, int axis,
+                                int64_t n)
 {
     char t[FXI_SHAPE_TEXT], u[FXI_SHAPE_TEXT];
     fx_status s = usable("scatter", src);
     if (s == FX_OK)
         s = usable("scatter", idx);
     if (s == FX_OK && (fxi_is_float(idx->node->dtype) || idx->node->dtype == FX_DTYPE_BOOL))
-        s = fx_fail(FX_STATUS_DTYPE, "scatter", "indices must be integers, got %s", fx_dtype_name(fx_eltype(idx)));
+        s = fx_fail(FX_STATUS_DTYPE, "scatter", "indices must be integers, got %s",
+                    fx_dtype_name(fx_eltype(idx)));
     if (s != FX_OK)
         return failed(s);
     const fxi_node *x = src->node, *k = idx->node;
@@ -177,7 +201,8 @@ fx_array *fxi_scatter_primitive(fxi_reduce_kind kind, fx_array *src, fx_array *i
     return index_node(FXI_OP_SCATTER, src, idx, d, shape, &a);
 }
 
-/* ---- matrix products ------------------------------------------------------------------------------- */
+/* ---- matrix products
+ * ------------------------------------------------------------------------------- */
 
 /* Both operands in their common type, Bool as Int64. */
 static fx_status promote_pair(const char *op, fx_array **a, fx_array **b)
@@ -203,10 +228,12 @@ fx_array *fxi_matmul_node(bool ta, bool tb, fx_array *a, fx_array *b, const char
         s = same_device(op, a, b, &device);
     if (s == FX_OK && (fx_ndims(a) < 2 || fx_ndims(b) < 2))
         s = fx_fail(FX_STATUS_SHAPE, op, "takes matrices: A is %s, B is %s",
-                    fxi_shape_text(a->node->ndim, a->node->shape, t), fxi_shape_text(b->node->ndim, b->node->shape, u));
+                    fxi_shape_text(a->node->ndim, a->node->shape, t),
+                    fxi_shape_text(b->node->ndim, b->node->shape, u));
     if (s == FX_OK && fx_size(a, !ta) != fx_size(b, tb))
         s = fx_fail(FX_STATUS_SHAPE, op, "inner sizes differ: A is %s, B is %s",
-                    fxi_shape_text(a->node->ndim, a->node->shape, t), fxi_shape_text(b->node->ndim, b->node->shape, u));
+                    fxi_shape_text(a->node->ndim, a->node->shape, t),
+                    fxi_shape_text(b->node->ndim, b->node->shape, u));
     if (s == FX_OK)
         s = promote_pair(op, &a, &b);
     if (s != FX_OK)
@@ -217,15 +244,16 @@ fx_array *fxi_matmul_node(bool ta, bool tb, fx_array *a, fx_array *b, const char
         const int64_t p = fx_size(a, i), q = fx_size(b, i);
         if (p != q && p != 1 && q != 1) {
             fx_fail(FX_STATUS_SHAPE, op, "batch sizes differ: A is %s, B is %s",
-                    fxi_shape_text(a->node->ndim, a->node->shape, t), fxi_shape_text(b->node->ndim, b->node->shape, u));
+                    fxi_shape_text(a->node->ndim, a->node->shape, t),
+                    fxi_shape_text(b->node->ndim, b->node->shape, u));
             return failed(FX_STATUS_SHAPE);
         }
         shape[i] = p == 1 ? q : p;
     }
     const fxi_attr attr = {.i = {ta, tb}};
     fxi_node *in[] = {a->node, b->node};
-    return fxi_array_take(
-        fxi_node_new(fxi_here(), FXI_OP_MATMUL, (fx_dtype)a->node->dtype, ndim, shape, device, &attr, 2, in));
+    return fxi_array_take(fxi_node_new(fxi_here(), FXI_OP_MATMUL, (fx_dtype)a->node->dtype, ndim,
+                                       shape, device, &attr, 2, in));
 }
 
 fx_array *fx_matmul(fx_array *a, fx_array *b)
@@ -241,38 +269,49 @@ fx_array *fx_matmul(fx_array *a, fx_array *b)
         return fxi_matmul_node(false, false, a, b, "matmul");
     /* A vector is a column; a column times a row is the outer product. */
     const bool columns = da >= 1 && da <= 2 && db >= 1 && db <= 2;
-    if (!columns || (da == 2 && fx_size(a, 1) != fx_size(b, 0)) || (da == 1 && (db == 1 || fx_size(b, 0) != 1))) {
-        fx_fail(FX_STATUS_SHAPE, "matmul", columns ? "inner sizes differ: A is %s, B is %s" : "takes matrices and vectors: A is %s, B is %s",
+    if (!columns || (da == 2 && fx_size(a, 1) != fx_size(b, 0)) ||
+        (da == 1 && (db == 1 || fx_size(b, 0) != 1))) {
+        fx_fail(FX_STATUS_SHAPE, "matmul",
+                columns ? "inner sizes differ: A is %s, B is %s"
+                        : "takes matrices and vectors: A is %s, B is %s",
                 fxi_shape_text(da, a->node->shape, t), fxi_shape_text(db, b->node->shape, u));
         return failed(FX_STATUS_SHAPE);
     }
     FXI_SCOPE;
-    fx_array *ma = da == 2 ? a : fx_reshape(a, -1, 1), *mb = db == 2 ? b : fx_reshape(b, fx_size(b, 0), 1);
+    fx_array *ma = da == 2 ? a : fx_reshape(a, -1, 1),
+             *mb = db == 2 ? b : fx_reshape(b, fx_size(b, 0), 1);
     fx_array *y = fxi_matmul_node(false, false, ma, mb, "matmul");
     return fx_keep(db == 2 ? y : fx_reshape(y, fx_size(a, 0)));
 }
 
-fx_array *fx_batched_mul(fx_array *a, fx_array *b) { return fxi_matmul_node(false, false, a, b, "batched_mul"); }
+fx_array *fx_batched_mul(fx_array *a, fx_array *b)
+{
+    return fxi_matmul_node(false, false, a, b, "batched_mul");
+}
 
-/* ---- convolution and pooling ------------------------------------------------------------------------ */
+/* ---- convolution and pooling
+ * ------------------------------------------------------------------------ */
 
 /* One value per spatial axis from an option: none → fallback, one → all. */
-static fx_status spread(const char *op, const char *what, const fx_dims *d, int spatial, int64_t least, int32_t fallback,
-                        int32_t *out)
+static fx_status spread(const char *op, const char *what, const fx_dims *d, int spatial,
+                        int64_t least, int32_t fallback, int32_t *out)
 {
     if (d->n != 0 && d->n != 1 && d->n != spatial)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "%s has %lld numbers for %d spatial axes", what, (long long)d->n, spatial);
+        return fx_fail(FX_STATUS_ARGUMENT, op, "%s has %lld numbers for %d spatial axes", what,
+                       (long long)d->n, spatial);
     for (int i = 0; i < spatial; i++) {
         const int64_t v = d->n == 0 ? fallback : d->v[d->n == 1 ? 0 : i];
         if (v < least || v > INT32_MAX)
-            return fx_fail(FX_STATUS_ARGUMENT, op, "%s of %lld is out of range", what, (long long)v);
+            return fx_fail(FX_STATUS_ARGUMENT, op, "%s of %lld is out of range", what,
+                           (long long)v);
         out[i] = (int32_t)v;
     }
     return FX_OK;
 }
 
 /* Padding: none, one number, one per axis, or (before, after) per axis. */
-static fx_status spread_pad(const char *op, const fx_dims *d, int spatial, int32_t *before, int32_t *after)
+static fx_status spread_pad(const char *op, const fx_dims *d, int spatial, int32_t *before,
+                            int32_t *after)
 {
     if (d->n != 2 * spatial || spatial == 0) {
         const fx_status s = spread(op, "pad", d, spatial, 0, 0, before);
@@ -280,7 +319,8 @@ static fx_status spread_pad(const char *op, const fx_dims *d, int spatial, int32
         return s;
     }
     for (int i = 0; i < spatial; i++) {
-        if (d->v[2 * i] < 0 || d->v[2 * i + 1] < 0 || d->v[2 * i] > INT32_MAX || d->v[2 * i + 1] > INT32_MAX)
+        if (d->v[2 * i] < 0 || d->v[2 * i + 1] < 0 || d->v[2 * i] > INT32_MAX ||
+            d->v[2 * i + 1] > INT32_MAX)
             return fx_fail(FX_STATUS_ARGUMENT, op, "pad is negative");
         before[i] = (int32_t)d->v[2 * i];
         after[i] = (int32_t)d->v[2 * i + 1];
@@ -288,8 +328,10 @@ static fx_status spread_pad(const char *op, const fx_dims *d, int spatial, int32
     return FX_OK;
 }
 
-/* floor((n + before + after − dilation·(k−1) − 1)/stride) + 1; negative when the window does not fit. */
-static int64_t window_count(int64_t n, int64_t k, int32_t stride, int32_t before, int32_t after, int32_t dilation)
+/* floor((n + before + after − dilation·(k−1) − 1)/stride) + 1; negative when the window does not
+ * fit. */
+static int64_t window_count(int64_t n, int64_t k, int32_t stride, int32_t before, int32_t after,
+                            int32_t dilation)
 {
     const int64_t room = n + before + after - ((k - 1) * dilation + 1);
     return room < 0 ? -1 : room / stride + 1;
@@ -305,8 +347,11 @@ static fx_status conv_attr(const char *op, const fx_conv_args *a, fxi_conv_attr 
         return s;
     const int spatial = fx_ndims(a->x) - 2;
     if (spatial < 1 || spatial > 3 || fx_ndims(a->w) != fx_ndims(a->x))
-        return fx_fail(FX_STATUS_SHAPE, op, "takes 1 to 3 spatial axes, channels and batch, and a kernel of as many axes: x is %s, w is %s",
-                       fxi_shape_text(a->x->node->ndim, a->x->node->shape, t), fxi_shape_text(a->w->node->ndim, a->w->node->shape, u));
+        return fx_fail(FX_STATUS_SHAPE, op,
+                       "takes 1 to 3 spatial axes, channels and batch, and a kernel of as many "
+                       "axes: x is %s, w is %s",
+                       fxi_shape_text(a->x->node->ndim, a->x->node->shape, t),
+                       fxi_shape_text(a->w->node->ndim, a->w->node->shape, u));
     *attr = (fxi_conv_attr){.flipped = a->flipped, .spatial = spatial};
     if (a->groups < 0 || a->groups > INT32_MAX)
         return fx_fail(FX_STATUS_ARGUMENT, op, "%lld groups", (long long)a->groups);
@@ -319,7 +364,8 @@ static fx_status conv_attr(const char *op, const fx_conv_args *a, fxi_conv_attr 
     return s;
 }
 
-fx_array *fxi_conv_node(const fxi_conv_attr *attr, fx_array *a, fx_array *b, int ndim, const int64_t *shape)
+fx_array *fxi_conv_node(const fxi_conv_attr *attr, fx_array *a, fx_array *b, int ndim,
+                        const int64_t *shape)
 {
     fx_device *device;
     fx_status s = usable("conv", a);
@@ -339,7 +385,8 @@ fx_array *fxi_conv_node(const fxi_conv_attr *attr, fx_array *a, fx_array *b, int
     fxi_attr at = {.i = {0}};
     at.conv = *attr;
     fxi_node *in[] = {a->node, b->node};
-    return fxi_array_take(fxi_node_new(fxi_here(), FXI_OP_CONV, t, ndim, shape, device, &at, 2, in));
+    return fxi_array_take(
+        fxi_node_new(fxi_here(), FXI_OP_CONV, t, ndim, shape, device, &at, 2, in));
 }
 
 static fx_status conv_channels(const char *op, const fx_conv_args *a, int64_t want)
@@ -347,7 +394,8 @@ static fx_status conv_channels(const char *op, const fx_conv_args *a, int64_t wa
     char t[FXI_SHAPE_TEXT], u[FXI_SHAPE_TEXT];
     const int c = fx_ndims(a->x) - 2;
     const int64_t groups = a->groups ? a->groups : 1;
-    if (fx_size(a->x, c) == want && fx_size(a->w, c + 1) % groups == 0 && fx_size(a->x, c) % groups == 0)
+    if (fx_size(a->x, c) == want && fx_size(a->w, c + 1) % groups == 0 &&
+        fx_size(a->x, c) % groups == 0)
         return FX_OK;
     return fx_fail(FX_STATUS_SHAPE, op, "channels do not fit: x is %s, w is %s, %lld groups",
                    fxi_shape_text(a->x->node->ndim, a->x->node->shape, t),
@@ -357,7 +405,8 @@ static fx_status conv_channels(const char *op, const fx_conv_args *a, int64_t wa
 static fx_status no_room(const char *op, const fx_array *x, const int64_t *window, int spatial)
 {
     char t[FXI_SHAPE_TEXT], u[FXI_SHAPE_TEXT];
-    return fx_fail(FX_STATUS_SHAPE, op, "a window of %s does not fit into %s", fxi_shape_text(spatial, window, u),
+    return fx_fail(FX_STATUS_SHAPE, op, "a window of %s does not fit into %s",
+                   fxi_shape_text(spatial, window, u),
                    fxi_shape_text(x->node->ndim, x->node->shape, t));
 }
 
@@ -372,8 +421,8 @@ fx_array *fxi_convolve(const fx_conv_args *a)
         return failed(s);
     int64_t shape[FX_MAX_DIMS];
     for (int i = 0; i < c; i++) {
-        shape[i] = window_count(fx_size(a->x, i), fx_size(a->w, i), attr.stride[i], attr.before[i], attr.after[i],
-                                attr.dilation[i]);
+        shape[i] = window_count(fx_size(a->x, i), fx_size(a->w, i), attr.stride[i], attr.before[i],
+                                attr.after[i], attr.dilation[i]);
         if (shape[i] < 0)
             return failed(no_room("conv", a->x, a->w->node->shape, c));
     }
@@ -398,10 +447,12 @@ fx_array *fxi_convolve_transposed(const fx_conv_args *a)
         return failed(s);
     int64_t shape[FX_MAX_DIMS];
     for (int i = 0; i < c; i++) {
-        shape[i] = (fx_size(a->x, i) - 1) * attr.stride[i] + 1 + (fx_size(a->w, i) - 1) * attr.dilation[i] -
-                   attr.before[i] - attr.after[i] + extra[i];
+        shape[i] = (fx_size(a->x, i) - 1) * attr.stride[i] + 1 +
+                   (fx_size(a->w, i) - 1) * attr.dilation[i] - attr.before[i] - attr.after[i] +
+                   extra[i];
         if (shape[i] < 0 || fx_size(a->x, i) == 0) {
-            fx_fail(FX_STATUS_SHAPE, "conv_transpose", "the result of %s would have a negative size",
+            fx_fail(FX_STATUS_SHAPE, "conv_transpose",
+                    "the result of %s would have a negative size",
                     fxi_shape_text(a->x->node->ndim, a->x->node->shape, t));
             return failed(FX_STATUS_SHAPE);
         }
@@ -412,7 +463,8 @@ fx_array *fxi_convolve_transposed(const fx_conv_args *a)
     return fxi_conv_node(&attr, a->x, a->w, c + 2, shape);
 }
 
-fx_array *fxi_pool_node(const fxi_pool_attr *attr, int n, fx_array *const *in, int ndim, const int64_t *shape)
+fx_array *fxi_pool_node(const fxi_pool_attr *attr, int n, fx_array *const *in, int ndim,
+                        const int64_t *shape)
 {
     fxi_node *nodes[2];
     fx_device *device = NULL;
@@ -425,8 +477,8 @@ fx_array *fxi_pool_node(const fxi_pool_attr *attr, int n, fx_array *const *in, i
     }
     fxi_attr a = {.i = {0}};
     a.pool = *attr;
-    return fxi_array_take(
-        fxi_node_new(fxi_here(), FXI_OP_POOL, (fx_dtype)nodes[0]->dtype, ndim, shape, device, &a, n, nodes));
+    return fxi_array_take(fxi_node_new(fxi_here(), FXI_OP_POOL, (fx_dtype)nodes[0]->dtype, ndim,
+                                       shape, device, &a, n, nodes));
 }
 
 static fx_array *pool(const char *op, fxi_pool_kind kind, const fx_pool_args *a)
@@ -437,7 +489,9 @@ static fx_array *pool(const char *op, fxi_pool_kind kind, const fx_pool_args *a)
         return failed(s);
     const int c = attr.spatial = fx_ndims(a->x) - 2;
     if (c < 1 || c > 3 || a->window.n < 1) {
-        fx_fail(FX_STATUS_SHAPE, op, "takes 1 to 3 spatial axes, channels and batch, and a window; x has %d axes", c + 2);
+        fx_fail(FX_STATUS_SHAPE, op,
+                "takes 1 to 3 spatial axes, channels and batch, and a window; x has %d axes",
+                c + 2);
         return failed(FX_STATUS_SHAPE);
     }
     s = spread(op, "window", &a->window, c, 1, 1, attr.window);
@@ -453,8 +507,8 @@ static fx_array *pool(const char *op, fxi_pool_kind kind, const fx_pool_args *a)
     int64_t shape[FX_MAX_DIMS], window[3];
     for (int i = 0; i < c; i++) {
         window[i] = attr.window[i];
-        shape[i] = window_count(fx_size(a->x, i), attr.window[i], attr.stride[i], attr.before[i], attr.after[i],
-                                attr.dilation[i]);
+        shape[i] = window_count(fx_size(a->x, i), attr.window[i], attr.stride[i], attr.before[i],
+                                attr.after[i], attr.dilation[i]);
         if (shape[i] < 0)
             return failed(no_room(op, a->x, window, c));
     }
@@ -466,16 +520,26 @@ static fx_array *pool(const char *op, fxi_pool_kind kind, const fx_pool_args *a)
     return fxi_pool_node(&attr, 1, &x, c + 2, shape);
 }
 
-fx_array *fxi_pool_max(const fx_pool_args *a) { return pool("maxpool", FXI_POOL_MAX, a); }
-fx_array *fxi_pool_mean_primitive(const fx_pool_args *a) { return pool("meanpool", FXI_POOL_MEAN, a); }
+fx_array *fxi_pool_max(const fx_pool_args *a)
+{
+    return pool("maxpool", FXI_POOL_MAX, a);
+}
+fx_array *fxi_pool_mean_primitive(const fx_pool_args *a)
+{
+    return pool("meanpool", FXI_POOL_MEAN, a);
+}
 
-/* ---- custom ---------------------------------------------------------------------------------------- */
+/* ---- custom
+ * ---------------------------------------------------------------------------------------- */
 
-fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype out_dtype, fx_dims out_dims)
+fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype out_dtype,
+                    fx_dims out_dims)
 {
     const char *name = op && op->name ? op->name : "custom";
     if (!op || !op->forward || n < 0 || out_dims.n < 0 || out_dims.n > FX_MAX_DIMS) {
-        fx_fail(FX_STATUS_ARGUMENT, name, "a custom operation needs a forward function and at most %d dimensions", FX_MAX_DIMS);
+        fx_fail(FX_STATUS_ARGUMENT, name,
+                "a custom operation needs a forward function and at most %d dimensions",
+                FX_MAX_DIMS);
         return failed(FX_STATUS_ARGUMENT);
     }
     fxi_node **nodes = fxi_malloc(((size_t)n + 1) * sizeof *nodes);
@@ -489,9 +553,10 @@ fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype
     }
     fxi_attr a = {.i = {0}};
     a.custom = op;
-    fx_array *y = s == FX_OK ? fxi_array_take(fxi_node_new(fxi_here(), FXI_OP_CUSTOM, out_dtype, (int)out_dims.n,
-                                                           out_dims.v, device, &a, n, nodes))
-                             : failed(s);
+    fx_array *y =
+        s == FX_OK ? fxi_array_take(fxi_node_new(fxi_here(), FXI_OP_CUSTOM, out_dtype,
+                                                 (int)out_dims.n, out_dims.v, device, &a, n, nodes))
+                   : failed(s);
     fxi_free(nodes);
     return y;
 }

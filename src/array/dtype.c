@@ -6,16 +6,25 @@ static const struct {
     size_t size;
     int rank; /* the larger rank wins a promotion */
 } types[FX_DTYPE_COUNT] = {
-    [FX_DTYPE_BOOL] = {"Bool", 1, 0},    [FX_DTYPE_U8] = {"UInt8", 1, 1},
-    [FX_DTYPE_I32] = {"Int32", 4, 2},    [FX_DTYPE_I64] = {"Int64", 8, 3},
-    [FX_DTYPE_F16] = {"Float16", 2, 4},  [FX_DTYPE_BF16] = {"BFloat16", 2, 4},
-    [FX_DTYPE_F32] = {"Float32", 4, 5},  [FX_DTYPE_F64] = {"Float64", 8, 6},
+    [FX_DTYPE_BOOL] = {"Bool", 1, 0},   [FX_DTYPE_U8] = {"UInt8", 1, 1},
+    [FX_DTYPE_I32] = {"Int32", 4, 2},   [FX_DTYPE_I64] = {"Int64", 8, 3},
+    [FX_DTYPE_F16] = {"Float16", 2, 4}, [FX_DTYPE_BF16] = {"BFloat16", 2, 4},
+    [FX_DTYPE_F32] = {"Float32", 4, 5}, [FX_DTYPE_F64] = {"Float64", 8, 6},
 };
 
-static bool valid(fx_dtype t) { return (unsigned)t < FX_DTYPE_COUNT; }
+static bool valid(fx_dtype t)
+{
+    return (unsigned)t < FX_DTYPE_COUNT;
+}
 
-const char *fx_dtype_name(fx_dtype dtype) { return valid(dtype) ? types[dtype].name : "?"; }
-size_t fx_dtype_size(fx_dtype dtype) { return valid(dtype) ? types[dtype].size : 0; }
+const char *fx_dtype_name(fx_dtype dtype)
+{
+    return valid(dtype) ? types[dtype].name : "?";
+}
+size_t fx_dtype_size(fx_dtype dtype)
+{
+    return valid(dtype) ? types[dtype].size : 0;
+}
 
 fx_dtype fx_dtype_promote(fx_dtype a, fx_dtype b)
 {

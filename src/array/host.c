@@ -1,4 +1,5 @@
-/* host.c: see host.h. Integers travel as int64 so that none loses a bit; everything else as double. */
+/* host.c: see host.h. Integers travel as int64 so that none loses a bit; everything else as double.
+ */
 #include "host.h"
 #include "context.h"
 #include "half.h"
@@ -8,27 +9,36 @@
 
 static bool is_integer(int dtype)
 {
-    return dtype == FX_DTYPE_I32 || dtype == FX_DTYPE_I64 || dtype == FX_DTYPE_U8 || dtype == FX_DTYPE_BOOL;
+    return dtype == FX_DTYPE_I32 || dtype == FX_DTYPE_I64 || dtype == FX_DTYPE_U8 ||
+           dtype == FX_DTYPE_BOOL;
 }
 
 #define LOAD(T) (*(const T *)p)
 static int64_t get_integer(int dtype, const void *p)
 {
     switch (dtype) {
-    case FX_DTYPE_I32: return LOAD(int32_t);
-    case FX_DTYPE_I64: return LOAD(int64_t);
-    default: return LOAD(uint8_t);
+    case FX_DTYPE_I32:
+        return LOAD(int32_t);
+    case FX_DTYPE_I64:
+        return LOAD(int64_t);
+    default:
+        return LOAD(uint8_t);
     }
 }
 
 double fxi_host_double(int dtype, const void *p)
 {
     switch (dtype) {
-    case FX_DTYPE_F32: return (double)LOAD(float);
-    case FX_DTYPE_F64: return LOAD(double);
-    case FX_DTYPE_F16: return (double)fxi_f16_to_f32(LOAD(uint16_t));
-    case FX_DTYPE_BF16: return (double)fxi_bf16_to_f32(LOAD(uint16_t));
-    default: return (double)get_integer(dtype, p);
+    case FX_DTYPE_F32:
+        return (double)LOAD(float);
+    case FX_DTYPE_F64:
+        return LOAD(double);
+    case FX_DTYPE_F16:
+        return (double)fxi_f16_to_f32(LOAD(uint16_t));
+    case FX_DTYPE_BF16:
+        return (double)fxi_bf16_to_f32(LOAD(uint16_t));
+    default:
+        return (double)get_integer(dtype, p);
     }
 }
 #undef LOAD
@@ -43,25 +53,49 @@ static int64_t saturate(double v, double lo, double hi, int64_t top)
 void fxi_host_put_double(int dtype, void *p, double v)
 {
     switch (dtype) {
-    case FX_DTYPE_F32: *(float *)p = (float)v; break;
-    case FX_DTYPE_F64: *(double *)p = v; break;
-    case FX_DTYPE_F16: *(uint16_t *)p = fxi_f32_to_f16((float)v); break;
-    case FX_DTYPE_BF16: *(uint16_t *)p = fxi_f32_to_bf16((float)v); break;
-    case FX_DTYPE_I32: *(int32_t *)p = (int32_t)saturate(v, -0x1p31, 0x1p31 - 1, INT32_MAX); break;
-    case FX_DTYPE_I64: *(int64_t *)p = saturate(v, -0x1p63, 0x1p63, INT64_MAX); break;
-    case FX_DTYPE_U8: *(uint8_t *)p = (uint8_t)saturate(v, 0, 255, 255); break;
-    default: *(uint8_t *)p = v != 0;
+    case FX_DTYPE_F32:
+        *(float *)p = (float)v;
+        break;
+    case FX_DTYPE_F64:
+        *(double *)p = v;
+        break;
+    case FX_DTYPE_F16:
+        *(uint16_t *)p = fxi_f32_to_f16((float)v);
+        break;
+    case FX_DTYPE_BF16:
+        *(uint16_t *)p = fxi_f32_to_bf16((float)v);
+        break;
+    case FX_DTYPE_I32:
+        *(int32_t *)p = (int32_t)saturate(v, -0x1p31, 0x1p31 - 1, INT32_MAX);
+        break;
+    case FX_DTYPE_I64:
+        *(int64_t *)p = saturate(v, -0x1p63, 0x1p63, INT64_MAX);
+        break;
+    case FX_DTYPE_U8:
+        *(uint8_t *)p = (uint8_t)saturate(v, 0, 255, 255);
+        break;
+    default:
+        *(uint8_t *)p = v != 0;
     }
 }
 
 void fxi_host_put_integer(int dtype, void *p, int64_t v)
 {
     switch (dtype) {
-    case FX_DTYPE_I32: *(int32_t *)p = (int32_t)(uint32_t)(uint64_t)v; break;
-    case FX_DTYPE_I64: *(int64_t *)p = v; break;
-    case FX_DTYPE_U8: *(uint8_t *)p = (uint8_t)v; break;
-    case FX_DTYPE_BOOL: *(uint8_t *)p = v != 0; break;
-    default: fxi_host_put_double(dtype, p, (double)v);
+    case FX_DTYPE_I32:
+        *(int32_t *)p = (int32_t)(uint32_t)(uint64_t)v;
+        break;
+    case FX_DTYPE_I64:
+        *(int64_t *)p = v;
+        break;
+    case FX_DTYPE_U8:
+        *(uint8_t *)p = (uint8_t)v;
+        break;
+    case FX_DTYPE_BOOL:
+        *(uint8_t *)p = v != 0;
+        break;
+    default:
+        fxi_host_put_double(dtype, p, (double)v);
     }
 }
 
@@ -75,7 +109,8 @@ static void copy_element(int from, const char *src, int to, char *dst)
         fxi_host_put_double(to, dst, fxi_host_double(from, src));
 }
 
-void fxi_host_copy(int ndim, const int64_t *shape, int from, const void *src, const int64_t *strides, int to, void *dst)
+void fxi_host_copy(int ndim, const int64_t *shape, int from, const void *src,
+                   const int64_t *strides, int to, void *dst)
 {
     const int64_t n = fxi_length(ndim, shape), in = (int64_t)fx_dtype_size((fx_dtype)from),
                   out = (int64_t)fx_dtype_size((fx_dtype)to);

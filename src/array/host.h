@@ -1,4 +1,5 @@
-/* host.h: elements in host memory, one at a time and in bulk; for reads and moves, not for kernels. */
+/* host.h: elements in host memory, one at a time and in bulk; for reads and moves, not for kernels.
+ */
 #ifndef CFLUX_HOST_H
 #define CFLUX_HOST_H
 
@@ -10,6 +11,7 @@ void fxi_host_put_double(int dtype, void *element, double v);
 void fxi_host_put_integer(int dtype, void *element, int64_t v);
 
 /* Copies a strided tensor to dense memory, converting (fx_cast's rules). Strides in elements. */
-void fxi_host_copy(int ndim, const int64_t *shape, int from, const void *src, const int64_t *strides, int to, void *dst);
+void fxi_host_copy(int ndim, const int64_t *shape, int from, const void *src,
+                   const int64_t *strides, int to, void *dst);
 
 #endif

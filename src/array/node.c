@@ -1,7 +1,7 @@
 /* node.c: value nodes and the buffers behind them.
  *
- * Reference counts of pending nodes are touched by their own thread only and need no atomics; once a
- * node has data it may be shared, and then counting is atomic. Freeing is iterative: a chain of a
+ * Reference counts of pending nodes are touched by their own thread only and need no atomics; once
+ * a node has data it may be shared, and then counting is atomic. Freeing is iterative: a chain of a
  * million nodes must not recurse. A pending node with a live handle and no consumer is a sink; the
  * thread keeps all sinks in a list, so that an update finds results nobody has asked for yet.
  */
@@ -16,7 +16,8 @@ const fxi_op_info fxi_ops[FXI_OP_COUNT] = {
 #include "op.def"
 };
 
-/* ---- buffers --------------------------------------------------------------------------------------- */
+/* ---- buffers
+ * --------------------------------------------------------------------------------------- */
 
 fxi_buffer *fxi_buffer_new(fx_device *device, size_t bytes)
 {
@@ -35,7 +36,10 @@ fxi_buffer *fxi_buffer_new(fx_device *device, size_t bytes)
     return b;
 }
 
-void fxi_buffer_retain(fxi_buffer *b) { __atomic_fetch_add(&b->refs, 1, __ATOMIC_RELAXED); }
+void fxi_buffer_retain(fxi_buffer *b)
+{
+    __atomic_fetch_add(&b->refs, 1, __ATOMIC_RELAXED);
+}
 
 void fxi_buffer_release(fxi_buffer *b)
 {
@@ -76,7 +80,8 @@ void fxi_data_free(fxi_data *d)
     fxi_free(d);
 }
 
-/* ---- sinks ----------------------------------------------------------------------------------------- */
+/* ---- sinks
+ * ----------------------------------------------------------------------------------------- */
 
 static void sink_add(fxi_context *c, fxi_node *n)
 {
@@ -104,7 +109,8 @@ static void consumer_gone(fxi_context *c, fxi_node *in)
         sink_add(c, in);
 }
 
-/* ---- nodes ----------------------------------------------------------------------------------------- */
+/* ---- nodes
+ * ----------------------------------------------------------------------------------------- */
 
 enum { FREE_LIST_LIMIT = 1 << 16 };
 
@@ -247,15 +253,31 @@ void fxi_node_cut(fxi_node *n)
     bury(fxi_here(), dying);
 }
 
-bool fxi_node_usable(const fxi_context *c, const fxi_node *n) { return n->data || n->owner == c->id; }
+bool fxi_node_usable(const fxi_context *c, const fxi_node *n)
+{
+    return n->data || n->owner == c->id;
+}
 
-/* ---- handles --------------------------------------------------------------------------------------- */
+/* ---- handles
+ * --------------------------------------------------------------------------------------- */
 
 static fx_array error_arrays[] = {
-#define ERR(s) {.base = {.type = &fxi_array_type, .refs = FXI_IMMORTAL}, .status = s}
-    ERR(FX_OK),           ERR(FX_STATUS_MEMORY),    ERR(FX_STATUS_SHAPE),       ERR(FX_STATUS_DTYPE),
-    ERR(FX_STATUS_DEVICE), ERR(FX_STATUS_ARGUMENT), ERR(FX_STATUS_STATE),       ERR(FX_STATUS_IO),
-    ERR(FX_STATUS_FORMAT), ERR(FX_STATUS_NONFINITE), ERR(FX_STATUS_UNSUPPORTED), ERR(FX_STATUS_INTERNAL),
+#define ERR(s)                                                                                     \
+    {                                                                                              \
+        .base = {.type = &fxi_array_type, .refs = FXI_IMMORTAL}, .status = s                       \
+    }
+    ERR(FX_OK),
+    ERR(FX_STATUS_MEMORY),
+    ERR(FX_STATUS_SHAPE),
+    ERR(FX_STATUS_DTYPE),
+    ERR(FX_STATUS_DEVICE),
+    ERR(FX_STATUS_ARGUMENT),
+    ERR(FX_STATUS_STATE),
+    ERR(FX_STATUS_IO),
+    ERR(FX_STATUS_FORMAT),
+    ERR(FX_STATUS_NONFINITE),
+    ERR(FX_STATUS_UNSUPPORTED),
+    ERR(FX_STATUS_INTERNAL),
 #undef ERR
 };
 

@@ -1,13 +1,13 @@
 /* node.h: the value node behind an array handle.
  *
- * A node is immutable in what it means (op, inputs, attributes, shape) and gains `data` once, when it
- * is evaluated. Handles (fx_array) point to nodes; operations capture nodes, so a handle that is
- * rebound by an update does not change graphs built before. A node keeps its inputs after evaluation
- * (history) until the step that made it closes.
+ * A node is immutable in what it means (op, inputs, attributes, shape) and gains `data` once, when
+ * it is evaluated. Handles (fx_array) point to nodes; operations capture nodes, so a handle that is
+ * rebound by an update does not change graphs built before. A node keeps its inputs after
+ * evaluation (history) until the step that made it closes.
  *
- * Threads: a pending node (no data) belongs to the thread that made it, and only that thread touches
- * its private fields (mark, id, consumers, links). Evaluated nodes may be shared; other threads use
- * only op, shape, dtype, device, data and the atomic reference count.
+ * Threads: a pending node (no data) belongs to the thread that made it, and only that thread
+ * touches its private fields (mark, id, consumers, links). Evaluated nodes may be shared; other
+ * threads use only op, shape, dtype, device, data and the atomic reference count.
  */
 #ifndef CFLUX_NODE_H
 #define CFLUX_NODE_H
@@ -57,10 +57,10 @@ typedef enum fxi_pool_kind {
     FXI_POOL_MAX_PICK   /* v, x → the elements of v where x has its window's first largest */
 } fxi_pool_kind;
 
-/* Spatial axes first; x is spatial…×channels×batch, w kernel…×(in/groups)×out. In every kind the sizes of
- * the "x side" are those of x or gx, of the "y side" those of y or gy. A window position that falls
- * outside x contributes nothing. flipped: index of the kernel runs with x (cross-correlation); else
- * against it (true convolution, Flux's Conv). */
+/* Spatial axes first; x is spatial…×channels×batch, w kernel…×(in/groups)×out. In every kind the
+ * sizes of the "x side" are those of x or gx, of the "y side" those of y or gy. A window position
+ * that falls outside x contributes nothing. flipped: index of the kernel runs with x
+ * (cross-correlation); else against it (true convolution, Flux's Conv). */
 typedef struct fxi_conv_attr {
     int32_t kind, flipped, groups, spatial;
     int32_t stride[3], before[3], after[3], dilation[3];
@@ -72,8 +72,8 @@ typedef struct fxi_pool_attr {
 
 typedef union fxi_attr {
     int64_t i[8];
-    double number;       /* CONST */
-    uint64_t stream[2];  /* RANDOM: seed, counter */
+    double number;      /* CONST */
+    uint64_t stream[2]; /* RANDOM: seed, counter */
     fxi_conv_attr conv;
     fxi_pool_attr pool;
     const fx_custom_op *custom;
@@ -91,12 +91,14 @@ typedef struct fxi_buffer {
     void *user;
 } fxi_buffer;
 
-/* Where an evaluated node's elements are: element (i0, i1, …) is at buffer + (offset + Σ i_k·stride_k) elements. */
+/* Where an evaluated node's elements are: element (i0, i1, …) is at buffer + (offset + Σ
+ * i_k·stride_k) elements. */
 typedef struct fxi_data {
     fxi_buffer *buffer;
     int64_t offset;
     int64_t stride[FX_MAX_DIMS];
-    void *dense; /* a dense host copy made for fx_data when the elements are not dense; atomic, set once */
+    void *dense; /* a dense host copy made for fx_data when the elements are not dense; atomic, set
+                    once */
 } fxi_data;
 
 typedef struct fxi_node fxi_node;
@@ -109,16 +111,16 @@ struct fxi_node {
     bool history_cut; /* inputs dropped */
     bool used;        /* something evaluated was computed from it: not a result nobody took */
     int32_t nin;
-    uint32_t owner;   /* id of the thread that made it */
-    uint32_t mark, id; /* of the newest walk of the planner */
+    uint32_t owner;           /* id of the thread that made it */
+    uint32_t mark, id;        /* of the newest walk of the planner */
     uint32_t sweep, sweep_id; /* of the newest reverse sweep */
-    int32_t handles;   /* live handles (owner thread) */
-    int32_t consumers; /* pending nodes that take it as an input (owner thread) */
-    uint64_t seq;      /* order of creation within the thread: inputs before consumers */
+    int32_t handles;          /* live handles (owner thread) */
+    int32_t consumers;        /* pending nodes that take it as an input (owner thread) */
+    uint64_t seq;             /* order of creation within the thread: inputs before consumers */
     fx_device *device;
-    fxi_data *data;    /* NULL while pending */
+    fxi_data *data;          /* NULL while pending */
     const fx_array *rebound; /* the handle in which an update replaced this value, else NULL */
-    fxi_node **in;     /* inputs; points at inl when nin ≤ 3 */
+    fxi_node **in;           /* inputs; points at inl when nin ≤ 3 */
     fxi_node *inl[3];
     fxi_node *prev, *next; /* the thread's list of pending results that nothing consumed (sinks) */
     int64_t shape[FX_MAX_DIMS];

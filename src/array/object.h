@@ -9,9 +9,9 @@
 /* Static objects (error objects, function objects) have this count and are never freed. */
 #define FXI_IMMORTAL (INT64_MAX / 2)
 
-/* A zeroed object of type->size bytes with one reference, owned by the innermost scope; NULL when memory
- * is out (recorded). Releasing the last reference calls type->finish, releases the fields that are
- * children or shared, and frees lists with their names. */
+/* A zeroed object of type->size bytes with one reference, owned by the innermost scope; NULL when
+ * memory is out (recorded). Releasing the last reference calls type->finish, releases the fields
+ * that are children or shared, and frees lists with their names. */
 void *fxi_object_alloc(const fx_type *type);
 extern const fx_type fxi_array_type;
 /* A new handle on the same value, evaluated and pinned: never reused in place. */

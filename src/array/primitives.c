@@ -1,8 +1,10 @@
-/* primitives.c: the builders of elementwise and movement primitives: the shape and type rule of each op.
+/* primitives.c: the builders of elementwise and movement primitives: the shape and type rule of
+ * each op.
  *
  * A builder checks its arguments at once, converts and broadcasts operands, and records one node.
- * Operands are nodes with a reference of their own (`own`), so that every way out releases them alike.
- * A number becomes a CONST node of the type the operation computes in: it never widens an array.
+ * Operands are nodes with a reference of their own (`own`), so that every way out releases them
+ * alike. A number becomes a CONST node of the type the operation computes in: it never widens an
+ * array.
  */
 #include "context.h"
 #include "primitives.h"
@@ -10,7 +12,8 @@
 #include <cflux/device.h>
 #include <string.h>
 
-/* ---- operands -------------------------------------------------------------------------------------- */
+/* ---- operands
+ * -------------------------------------------------------------------------------------- */
 
 typedef struct operand {
     fxi_node *node; /* a reference of our own; NULL for a number not yet made */
@@ -31,11 +34,13 @@ static fx_status check_array(const char *op, const fx_array *x)
     if (!x)
         return fx_fail(FX_STATUS_ARGUMENT, op, "an argument is NULL");
     if (x->base.type != &fxi_array_type)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "takes arrays, got %s", x->base.type ? x->base.type->name : "nothing");
+        return fx_fail(FX_STATUS_ARGUMENT, op, "takes arrays, got %s",
+                       x->base.type ? x->base.type->name : "nothing");
     if (x->status != FX_OK)
         return x->status;
     if (!fxi_node_usable(fxi_here(), x->node))
-        return fx_fail(FX_STATUS_STATE, op, "an argument is still pending in another thread; fx_eval it there first");
+        return fx_fail(FX_STATUS_STATE, op,
+                       "an argument is still pending in another thread; fx_eval it there first");
     return FX_OK;
 }
 
@@ -80,7 +85,8 @@ static fx_dtype common_type(const operand *o, int first, int n)
         if (o[i].literal)
             real |= o[i].arg.kind == FXI_ARG_REAL;
         else
-            type = type < 0 ? o[i].node->dtype : (int)fx_dtype_promote((fx_dtype)type, (fx_dtype)o[i].node->dtype);
+            type = type < 0 ? o[i].node->dtype
+                            : (int)fx_dtype_promote((fx_dtype)type, (fx_dtype)o[i].node->dtype);
     }
     if (type < 0)
         return FX_DTYPE_F32;
@@ -114,8 +120,8 @@ static bool convert(operand *o, fx_dtype dtype)
         return make_literal(o, dtype);
     if (o->node->dtype == dtype)
         return true;
-    replace(o, fxi_node_new(fxi_here(), FXI_OP_CAST, dtype, o->node->ndim, o->node->shape, o->node->device, NULL, 1,
-                            &o->node));
+    replace(o, fxi_node_new(fxi_here(), FXI_OP_CAST, dtype, o->node->ndim, o->node->shape,
+                            o->node->device, NULL, 1, &o->node));
     return o->node != NULL;
 }
 
@@ -123,20 +129,23 @@ static bool convert(operand *o, fx_dtype dtype)
 static bool stretch(operand *o, int ndim, const int64_t *shape)
 {
     fxi_node *n = o->node;
-    if (n->ndim == 0 || (n->ndim == ndim && memcmp(n->shape, shape, (size_t)ndim * sizeof *shape) == 0))
+    if (n->ndim == 0 ||
+        (n->ndim == ndim && memcmp(n->shape, shape, (size_t)ndim * sizeof *shape) == 0))
         return true;
     if (n->ndim < ndim) {
         int64_t longer[FX_MAX_DIMS];
         for (int i = 0; i < ndim; i++)
             longer[i] = i < n->ndim ? n->shape[i] : 1;
-        replace(o, fxi_node_new(fxi_here(), FXI_OP_RESHAPE, (fx_dtype)n->dtype, ndim, longer, n->device, NULL, 1, &n));
+        replace(o, fxi_node_new(fxi_here(), FXI_OP_RESHAPE, (fx_dtype)n->dtype, ndim, longer,
+                                n->device, NULL, 1, &n));
         n = o->node;
         if (!n)
             return false;
         if (memcmp(longer, shape, (size_t)ndim * sizeof *shape) == 0)
             return true;
     }
-    replace(o, fxi_node_new(fxi_here(), FXI_OP_EXPAND, (fx_dtype)n->dtype, ndim, shape, n->device, NULL, 1, &n));
+    replace(o, fxi_node_new(fxi_here(), FXI_OP_EXPAND, (fx_dtype)n->dtype, ndim, shape, n->device,
+                            NULL, 1, &n));
     return o->node != NULL;
 }
 
@@ -146,7 +155,8 @@ static fx_status common_device(const char *op, const operand *o, int n, fx_devic
     for (int i = 0; i < n; i++) {
         fx_device *own = o[i].node ? o[i].node->device : NULL;
         if (own && d && own != d)
-            return fx_fail(FX_STATUS_DEVICE, op, "arrays on two devices: %s and %s; move one with fx_to",
+            return fx_fail(FX_STATUS_DEVICE, op,
+                           "arrays on two devices: %s and %s; move one with fx_to",
                            fx_device_name(d), fx_device_name(own));
         d = own ? own : d;
     }
@@ -172,7 +182,8 @@ static fx_status common_shape(const char *op, const operand *o, int n, int *out_
                 continue;
             if (from && x->shape[k] != out[k])
                 return fx_fail(FX_STATUS_SHAPE, op, "sizes do not broadcast: %s and %s",
-                               fxi_shape_text(from->ndim, from->shape, a), fxi_shape_text(x->ndim, x->shape, b));
+                               fxi_shape_text(from->ndim, from->shape, a),
+                               fxi_shape_text(x->ndim, x->shape, b));
             out[k] = x->shape[k];
             from = x;
         }
@@ -180,9 +191,10 @@ static fx_status common_shape(const char *op, const operand *o, int n, int *out_
     return FX_OK;
 }
 
-/* Records an elementwise node over operands that are resolved: operands from `first` on become `type`;
- * the result has type `result`. Releases the operands. */
-static fx_array *finish(fxi_op op, const char *name, operand *o, int first, int n, fx_dtype type, fx_dtype result)
+/* Records an elementwise node over operands that are resolved: operands from `first` on become
+ * `type`; the result has type `result`. Releases the operands. */
+static fx_array *finish(fxi_op op, const char *name, operand *o, int first, int n, fx_dtype type,
+                        fx_dtype result)
 {
     int ndim;
     int64_t shape[FX_MAX_DIMS];
@@ -209,7 +221,8 @@ static fx_array *give_up(operand *o, int n, fx_status s)
     return fx_error_array(s);
 }
 
-/* ---- elementwise, two arguments --------------------------------------------------------------------- */
+/* ---- elementwise, two arguments
+ * --------------------------------------------------------------------- */
 
 enum type_rule { KEEP, COUNT, REAL, COMPARE };
 
@@ -228,18 +241,54 @@ static fx_array *binary(fxi_op op, enum type_rule rule, fxi_arg a, fxi_arg b)
     return finish(op, name, o, 0, 2, type, rule == COMPARE ? FX_DTYPE_BOOL : type);
 }
 
-fx_array *fxi_add(fxi_arg a, fxi_arg b) { return binary(FXI_OP_ADD, COUNT, a, b); }
-fx_array *fxi_sub(fxi_arg a, fxi_arg b) { return binary(FXI_OP_SUB, COUNT, a, b); }
-fx_array *fxi_mul(fxi_arg a, fxi_arg b) { return binary(FXI_OP_MUL, KEEP, a, b); }
-fx_array *fxi_div(fxi_arg a, fxi_arg b) { return binary(FXI_OP_DIV, REAL, a, b); }
-fx_array *fxi_fld(fxi_arg a, fxi_arg b) { return binary(FXI_OP_FLD, COUNT, a, b); }
-fx_array *fxi_max(fxi_arg a, fxi_arg b) { return binary(FXI_OP_MAX, KEEP, a, b); }
-fx_array *fxi_min(fxi_arg a, fxi_arg b) { return binary(FXI_OP_MIN, KEEP, a, b); }
-fx_array *fxi_atan2(fxi_arg a, fxi_arg b) { return binary(FXI_OP_ATAN2, REAL, a, b); }
-fx_array *fxi_lt(fxi_arg a, fxi_arg b) { return binary(FXI_OP_LT, COMPARE, a, b); }
-fx_array *fxi_le(fxi_arg a, fxi_arg b) { return binary(FXI_OP_LE, COMPARE, a, b); }
-fx_array *fxi_eq(fxi_arg a, fxi_arg b) { return binary(FXI_OP_EQ, COMPARE, a, b); }
-fx_array *fxi_ne(fxi_arg a, fxi_arg b) { return binary(FXI_OP_NE, COMPARE, a, b); }
+fx_array *fxi_add(fxi_arg a, fxi_arg b)
+{
+    return binary(FXI_OP_ADD, COUNT, a, b);
+}
+fx_array *fxi_sub(fxi_arg a, fxi_arg b)
+{
+    return binary(FXI_OP_SUB, COUNT, a, b);
+}
+fx_array *fxi_mul(fxi_arg a, fxi_arg b)
+{
+    return binary(FXI_OP_MUL, KEEP, a, b);
+}
+fx_array *fxi_div(fxi_arg a, fxi_arg b)
+{
+    return binary(FXI_OP_DIV, REAL, a, b);
+}
+fx_array *fxi_fld(fxi_arg a, fxi_arg b)
+{
+    return binary(FXI_OP_FLD, COUNT, a, b);
+}
+fx_array *fxi_max(fxi_arg a, fxi_arg b)
+{
+    return binary(FXI_OP_MAX, KEEP, a, b);
+}
+fx_array *fxi_min(fxi_arg a, fxi_arg b)
+{
+    return binary(FXI_OP_MIN, KEEP, a, b);
+}
+fx_array *fxi_atan2(fxi_arg a, fxi_arg b)
+{
+    return binary(FXI_OP_ATAN2, REAL, a, b);
+}
+fx_array *fxi_lt(fxi_arg a, fxi_arg b)
+{
+    return binary(FXI_OP_LT, COMPARE, a, b);
+}
+fx_array *fxi_le(fxi_arg a, fxi_arg b)
+{
+    return binary(FXI_OP_LE, COMPARE, a, b);
+}
+fx_array *fxi_eq(fxi_arg a, fxi_arg b)
+{
+    return binary(FXI_OP_EQ, COMPARE, a, b);
+}
+fx_array *fxi_ne(fxi_arg a, fxi_arg b)
+{
+    return binary(FXI_OP_NE, COMPARE, a, b);
+}
 
 /* x^n with an integer literal n: the exponent is structure, exact for every type. */
 static fx_array *integer_power(fx_array *x, int64_t exponent)
@@ -256,8 +305,8 @@ static fx_array *integer_power(fx_array *x, int64_t exponent)
         return x;
     const fxi_attr a = {.i = {exponent}};
     const fxi_node *n = x->node;
-    return fxi_array_take(
-        fxi_node_new(c, FXI_OP_POWI, (fx_dtype)n->dtype, n->ndim, n->shape, n->device, &a, 1, &x->node));
+    return fxi_array_take(fxi_node_new(c, FXI_OP_POWI, (fx_dtype)n->dtype, n->ndim, n->shape,
+                                       n->device, &a, 1, &x->node));
 }
 
 fx_array *fxi_pow(fxi_arg a, fxi_arg b)
@@ -277,7 +326,8 @@ fx_array *fxi_where(fxi_arg c, fxi_arg a, fxi_arg b)
     return finish(FXI_OP_SELECT, "where", o, 1, 3, type, type);
 }
 
-/* ---- elementwise, one argument ---------------------------------------------------------------------- */
+/* ---- elementwise, one argument
+ * ---------------------------------------------------------------------- */
 
 static fx_array *unary(fxi_op op, enum type_rule rule, fx_array *x)
 {
@@ -294,8 +344,11 @@ static fx_array *unary(fxi_op op, enum type_rule rule, fx_array *x)
     return finish(op, name, o, 0, 1, type, type);
 }
 
-#define UNARY(name, NAME, rule) \
-    fx_array *fx_##name(fx_array *x) { return unary(FXI_OP_##NAME, rule, x); }
+#define UNARY(name, NAME, rule)                                                                    \
+    fx_array *fx_##name(fx_array *x)                                                               \
+    {                                                                                              \
+        return unary(FXI_OP_##NAME, rule, x);                                                      \
+    }
 UNARY(neg, NEG, COUNT)
 UNARY(exp, EXP, REAL)
 UNARY(expm1, EXPM1, REAL)
@@ -316,7 +369,8 @@ fx_array *fx_floor(fx_array *x)
 }
 
 /* A node over one array, of the given shape. */
-static fx_array *movement(fxi_op op, fx_array *x, int ndim, const int64_t *shape, const fxi_attr *attr)
+static fx_array *movement(fxi_op op, fx_array *x, int ndim, const int64_t *shape,
+                          const fxi_attr *attr)
 {
     fxi_node *n = x->node;
     return fxi_array_take(
@@ -335,23 +389,30 @@ fx_array *fx_cast(fx_array *x, fx_dtype dtype)
     fxi_node *n = x->node;
     if (n->dtype == dtype)
         return x;
-    return fxi_array_take(fxi_node_new(begin(), FXI_OP_CAST, dtype, n->ndim, n->shape, n->device, NULL, 1, &n));
+    return fxi_array_take(
+        fxi_node_new(begin(), FXI_OP_CAST, dtype, n->ndim, n->shape, n->device, NULL, 1, &n));
 }
 
 fx_array *fx_stop_gradient(fx_array *x)
 {
     const fx_status s = check_array("stop_gradient", x);
-    return s == FX_OK ? movement(FXI_OP_STOP, x, x->node->ndim, x->node->shape, NULL) : fx_error_array(s);
+    return s == FX_OK ? movement(FXI_OP_STOP, x, x->node->ndim, x->node->shape, NULL)
+                      : fx_error_array(s);
 }
 
-/* ---- movement -------------------------------------------------------------------------------------- */
+/* ---- movement
+ * -------------------------------------------------------------------------------------- */
 
-static fx_array *fail_array(fx_status s) { return fx_error_array(s); }
+static fx_array *fail_array(fx_status s)
+{
+    return fx_error_array(s);
+}
 
 static fx_status check_rank(const char *op, int ndims)
 {
     if (ndims < 0 || ndims > FX_MAX_DIMS)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "%d dimensions; at most %d are possible", ndims, FX_MAX_DIMS);
+        return fx_fail(FX_STATUS_ARGUMENT, op, "%d dimensions; at most %d are possible", ndims,
+                       FX_MAX_DIMS);
     return FX_OK;
 }
 
@@ -395,8 +456,8 @@ fx_array *fxi_reshape(fx_array *x, int ndims, const int64_t *dims)
     const fxi_node *n = x->node;
     int64_t shape[FX_MAX_DIMS];
     if (!infer(fxi_length(n->ndim, n->shape), ndims, dims, shape)) {
-        fx_fail(FX_STATUS_SHAPE, "reshape", "%s does not fit into %s", fxi_shape_text(n->ndim, n->shape, a),
-                fxi_shape_text(ndims, dims, b));
+        fx_fail(FX_STATUS_SHAPE, "reshape", "%s does not fit into %s",
+                fxi_shape_text(n->ndim, n->shape, a), fxi_shape_text(ndims, dims, b));
         return fail_array(FX_STATUS_SHAPE);
     }
     if (ndims == n->ndim && memcmp(shape, n->shape, (size_t)ndims * sizeof *shape) == 0)
@@ -446,8 +507,8 @@ fx_array *fxi_expand(fx_array *x, int ndims, const int64_t *dims)
         same &= longer[i] == dims[i];
     }
     if (!fits) {
-        fx_fail(FX_STATUS_SHAPE, "expand", "%s does not broadcast to %s", fxi_shape_text(n->ndim, n->shape, a),
-                fxi_shape_text(ndims, dims, b));
+        fx_fail(FX_STATUS_SHAPE, "expand", "%s does not broadcast to %s",
+                fxi_shape_text(n->ndim, n->shape, a), fxi_shape_text(ndims, dims, b));
         return fail_array(FX_STATUS_SHAPE);
     }
     if (same)
@@ -471,8 +532,9 @@ fx_array *fx_slice_step(fx_array *x, int axis, int64_t start, int64_t step, int6
     const bool overflow = __builtin_mul_overflow(step, n > 0 ? n - 1 : 0, &reach) ||
                           __builtin_add_overflow(start, reach, &last);
     if (n < 0 || overflow || (n > 0 && (start < 0 || start >= size || last < 0 || last >= size))) {
-        fx_fail(FX_STATUS_ARGUMENT, "slice", "%lld elements from %lld in steps of %lld leave axis %d of %s",
-                (long long)n, (long long)start, (long long)step, axis,
+        fx_fail(FX_STATUS_ARGUMENT, "slice",
+                "%lld elements from %lld in steps of %lld leave axis %d of %s", (long long)n,
+                (long long)start, (long long)step, axis,
                 fxi_shape_text(x->node->ndim, x->node->shape, t));
         return fail_array(FX_STATUS_ARGUMENT);
     }
@@ -488,7 +550,8 @@ fx_array *fx_slice_step(fx_array *x, int axis, int64_t start, int64_t step, int6
 fx_array *fx_slice(fx_array *x, int axis, int64_t start, int64_t stop)
 {
     if (!fx_is_error(x) && fx_is_array(x) && stop < start) {
-        fx_fail(FX_STATUS_ARGUMENT, "slice", "stop %lld lies before start %lld", (long long)stop, (long long)start);
+        fx_fail(FX_STATUS_ARGUMENT, "slice", "stop %lld lies before start %lld", (long long)stop,
+                (long long)start);
         return fail_array(FX_STATUS_ARGUMENT);
     }
     return fx_slice_step(x, axis, start, 1, stop - start);
@@ -514,18 +577,22 @@ fx_array *fx_pad(fx_array *x, int axis, int64_t before, int64_t after, double va
     int64_t shape[FX_MAX_DIMS];
     memcpy(shape, n->shape, sizeof shape);
     shape[axis] += before + after;
-    operand v = {.arg = value == (double)(int64_t)value ? fxi_arg_int((int64_t)value) : fxi_arg_real(value)};
+    operand v = {.arg = value == (double)(int64_t)value ? fxi_arg_int((int64_t)value)
+                                                        : fxi_arg_real(value)};
     if (!make_literal(&v, (fx_dtype)n->dtype))
         return fail_array(FX_STATUS_MEMORY);
     const fxi_attr a = {.i = {axis, before, after}};
     fxi_node *in[] = {x->node, v.node};
-    fxi_node *r = fxi_node_new(c, FXI_OP_PAD, (fx_dtype)n->dtype, n->ndim, shape, n->device, &a, 2, in);
+    fxi_node *r =
+        fxi_node_new(c, FXI_OP_PAD, (fx_dtype)n->dtype, n->ndim, shape, n->device, &a, 2, in);
     fxi_node_release(v.node);
     return fxi_array_take(r);
 }
 
-/* Checks that the parts of a concatenation agree in all sizes but `axis`, whose sum is the result's. */
-static fx_status concat_shape(int axis, int n, fx_array *const *x, int64_t *shape, fx_dtype *type, fx_device **device)
+/* Checks that the parts of a concatenation agree in all sizes but `axis`, whose sum is the
+ * result's. */
+static fx_status concat_shape(int axis, int n, fx_array *const *x, int64_t *shape, fx_dtype *type,
+                              fx_device **device)
 {
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
     if (n < 1)
@@ -541,8 +608,9 @@ static fx_status concat_shape(int axis, int n, fx_array *const *x, int64_t *shap
         for (int k = 0; k < p->ndim && fits; k++)
             fits = k == axis || p->shape[k] == first->shape[k];
         if (!fits)
-            return fx_fail(FX_STATUS_SHAPE, "concat", "sizes differ beside axis %d: %s and %s", axis,
-                           fxi_shape_text(first->ndim, first->shape, a), fxi_shape_text(p->ndim, p->shape, b));
+            return fx_fail(FX_STATUS_SHAPE, "concat", "sizes differ beside axis %d: %s and %s",
+                           axis, fxi_shape_text(first->ndim, first->shape, a),
+                           fxi_shape_text(p->ndim, p->shape, b));
         if (i == 0)
             memcpy(shape, first->shape, FX_MAX_DIMS * sizeof *shape);
         else
@@ -578,7 +646,8 @@ fx_array *fxi_concat(int axis, int n, fx_array *const *x)
     }
     const fxi_attr a = {.i = {axis}};
     fxi_node *r =
-        ok ? fxi_node_new(c, FXI_OP_CONCAT, type, x[0]->node->ndim, shape, device, &a, n, in) : NULL;
+        ok ? fxi_node_new(c, FXI_OP_CONCAT, type, x[0]->node->ndim, shape, device, &a, n, in)
+           : NULL;
     if (o)
         operands_release(o, n);
     fxi_free(o);

@@ -33,4 +33,7 @@ fx_counters fx_stats(void)
     return c;
 }
 
-const char *fx_version(void) { return FX_VERSION_STRING; }
+const char *fx_version(void)
+{
+    return FX_VERSION_STRING;
+}

@@ -27,10 +27,18 @@ static void *message_user;
 
 const char *fx_status_name(fx_status status)
 {
-    static const char *const names[] = {
-        "FX_OK",           "FX_STATUS_MEMORY",    "FX_STATUS_SHAPE",       "FX_STATUS_DTYPE",
-        "FX_STATUS_DEVICE", "FX_STATUS_ARGUMENT", "FX_STATUS_STATE",       "FX_STATUS_IO",
-        "FX_STATUS_FORMAT", "FX_STATUS_NONFINITE", "FX_STATUS_UNSUPPORTED", "FX_STATUS_INTERNAL"};
+    static const char *const names[] = {"FX_OK",
+                                        "FX_STATUS_MEMORY",
+                                        "FX_STATUS_SHAPE",
+                                        "FX_STATUS_DTYPE",
+                                        "FX_STATUS_DEVICE",
+                                        "FX_STATUS_ARGUMENT",
+                                        "FX_STATUS_STATE",
+                                        "FX_STATUS_IO",
+                                        "FX_STATUS_FORMAT",
+                                        "FX_STATUS_NONFINITE",
+                                        "FX_STATUS_UNSUPPORTED",
+                                        "FX_STATUS_INTERNAL"};
     const size_t i = (size_t)status;
     return i < sizeof names / sizeof names[0] ? names[i] : "FX_STATUS_?";
 }
@@ -89,7 +97,10 @@ fx_error fx_error_take(void)
     return e;
 }
 
-fx_status fx_error_status(void) { return record.status; }
+fx_status fx_error_status(void)
+{
+    return record.status;
+}
 
 int fx_error_print(FILE *out)
 {

@@ -1,5 +1,5 @@
-/* half.h: Float16 (IEEE 754 binary16) and BFloat16 to and from Float32, by bits: round to nearest even,
- * NaN stays NaN, denormals kept. */
+/* half.h: Float16 (IEEE 754 binary16) and BFloat16 to and from Float32, by bits: round to nearest
+ * even, NaN stays NaN, denormals kept. */
 #ifndef CFLUX_HALF_H
 #define CFLUX_HALF_H
 
@@ -19,7 +19,10 @@ static inline float fxi_float(uint32_t u)
     return f;
 }
 
-static inline float fxi_bf16_to_f32(uint16_t h) { return fxi_float((uint32_t)h << 16); }
+static inline float fxi_bf16_to_f32(uint16_t h)
+{
+    return fxi_float((uint32_t)h << 16);
+}
 static inline uint16_t fxi_f32_to_bf16(float f)
 {
     const uint32_t u = fxi_bits(f);

@@ -23,7 +23,10 @@ static void *counted(void *p)
     return p;
 }
 
-void *fxi_malloc(size_t bytes) { return fault() ? NULL : counted(malloc(bytes ? bytes : 1)); }
+void *fxi_malloc(size_t bytes)
+{
+    return fault() ? NULL : counted(malloc(bytes ? bytes : 1));
+}
 
 void *fxi_calloc(size_t count, size_t size)
 {
@@ -68,5 +71,11 @@ void fxi_fault_set(int64_t nth)
     __atomic_store_n(&fault_at, nth, __ATOMIC_RELAXED);
 }
 
-int64_t fxi_fault_seen(void) { return __atomic_load_n(&fault_seen, __ATOMIC_RELAXED); }
-int64_t fxi_live_allocations(void) { return __atomic_load_n(&live, __ATOMIC_RELAXED); }
+int64_t fxi_fault_seen(void)
+{
+    return __atomic_load_n(&fault_seen, __ATOMIC_RELAXED);
+}
+int64_t fxi_live_allocations(void)
+{
+    return __atomic_load_n(&live, __ATOMIC_RELAXED);
+}

@@ -16,10 +16,17 @@ void fxi_free(void *p);
 char *fxi_strdup(const char *s);
 
 /* Checked arithmetic on sizes that come from outside. Returns false on overflow. */
-static inline bool fxi_mul_size(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
-static inline bool fxi_mul_i64(int64_t a, int64_t b, int64_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool fxi_mul_size(size_t a, size_t b, size_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+static inline bool fxi_mul_i64(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
 
-/* Test hooks (exported, not part of the API): the allocation with this number from now fails (−1: none). */
+/* Test hooks (exported, not part of the API): the allocation with this number from now fails (−1:
+ * none). */
 FX_API void fxi_fault_set(int64_t nth);
 FX_API int64_t fxi_fault_seen(void); /* allocations counted since fxi_fault_set */
 FX_API int64_t fxi_live_allocations(void);

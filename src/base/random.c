@@ -1,9 +1,9 @@
 /* random.c: which counter a random operation gets.
  *
- * A stream is (seed, high bits naming the stream, count). The counter of a call is name << 40 | count:
- * 2^40 calls a stream before names could collide. Operations on arrays use the pair as key and high
- * counter of Philox (philox.h); host draws use a counter of their own with all bits set in the block
- * number, which no array reaches.
+ * A stream is (seed, high bits naming the stream, count). The counter of a call is name << 40 |
+ * count: 2^40 calls a stream before names could collide. Operations on arrays use the pair as key
+ * and high counter of Philox (philox.h); host draws use a counter of their own with all bits set in
+ * the block number, which no array reaches.
  */
 #include "random.h"
 #include "philox.h"
@@ -15,7 +15,8 @@ static _Thread_local struct {
     bool named;
 } stream;
 
-/* A thread that nobody seeds draws from a stream of its own: two threads never repeat each other. */
+/* A thread that nobody seeds draws from a stream of its own: two threads never repeat each other.
+ */
 static void name_once(void)
 {
     static uint64_t threads;

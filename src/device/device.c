@@ -1,7 +1,7 @@
 /* device.c: which devices there are, how one is chosen, and moves of whole objects.
  *
- * Two backends are built in: the CPU, and ref. The GPU backends of Flux are known by name, so that a
- * program that asks for one runs without it and can say why.
+ * Two backends are built in: the CPU, and ref. The GPU backends of Flux are known by name, so that
+ * a program that asks for one runs without it and can say why.
  */
 #include "backend.h"
 #include "backends.h"
@@ -16,7 +16,8 @@ static fx_device ref = {&fxi_ref_backend, 0, "ref"};
 static const struct known {
     const char *name;
     fx_device *device; /* NULL: no such backend in this build */
-} backends[] = {{"CPU", &cpu}, {"ref", &ref}, {"CUDA", NULL}, {"AMDGPU", NULL}, {"Metal", NULL}, {"OpenCL", NULL}};
+} backends[] = {{"CPU", &cpu},    {"ref", &ref},   {"CUDA", NULL},
+                {"AMDGPU", NULL}, {"Metal", NULL}, {"OpenCL", NULL}};
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
 
 static const struct known *find(const char *name)
@@ -27,9 +28,18 @@ static const struct known *find(const char *name)
     return NULL;
 }
 
-fx_device *fx_cpu_device(void) { return &cpu; }
-const char *fx_device_name(const fx_device *device) { return device ? device->name : "CPU"; }
-int fx_device_id(const fx_device *device) { return device ? device->id : 0; }
+fx_device *fx_cpu_device(void)
+{
+    return &cpu;
+}
+const char *fx_device_name(const fx_device *device)
+{
+    return device ? device->name : "CPU";
+}
+int fx_device_id(const fx_device *device)
+{
+    return device ? device->id : 0;
+}
 
 bool fx_functional(const char *backend)
 {
@@ -45,8 +55,14 @@ const char *fx_why_not(const char *backend)
     return k->device ? "" : "this version of cflux has no such backend yet";
 }
 
-fx_status fx_use(const char *backend) { return fx_functional(backend) ? FX_OK : FX_STATUS_DEVICE; }
-fx_status fx_use_all(void) { return FX_OK; }
+fx_status fx_use(const char *backend)
+{
+    return fx_functional(backend) ? FX_OK : FX_STATUS_DEVICE;
+}
+fx_status fx_use_all(void)
+{
+    return FX_OK;
+}
 
 fx_device *fxi_get_device(const fx_dev_opts *opts)
 {
@@ -59,25 +75,33 @@ fx_device *fx_device_get(const char *backend, int id)
 {
     const struct known *k = find(backend);
     if (!k || !k->device)
-        fx_fail(FX_STATUS_DEVICE, "device", "Unavailable backend: %s: %s", backend ? backend : "NULL", fx_why_not(backend));
+        fx_fail(FX_STATUS_DEVICE, "device", "Unavailable backend: %s: %s",
+                backend ? backend : "NULL", fx_why_not(backend));
     else if (id != 0)
         fx_fail(FX_STATUS_DEVICE, "device", "%s has 1 device, there is no id %d", backend, id);
     return k && k->device ? k->device : &cpu;
 }
 
-static fx_array *to_device(fx_array *x, void *user) { return fx_array_to(user, x); }
+static fx_array *to_device(fx_array *x, void *user)
+{
+    return fx_array_to(user, x);
+}
 
 void *fxi_to(fx_device *device, void *object)
 {
     return fx_fmap_with(to_device, device ? device : &cpu, object);
 }
 
-void *fxi_cpu(void *object) { return fxi_to(&cpu, object); }
+void *fxi_cpu(void *object)
+{
+    return fxi_to(&cpu, object);
+}
 
 static void say_once(void)
 {
-    fx_message(0, "The GPU functionality is being called but no GPU backend is loaded.\n"
-                  "Defaulting back to the CPU. (No action is required if you want to run on the CPU).");
+    fx_message(
+        0, "The GPU functionality is being called but no GPU backend is loaded.\n"
+           "Defaulting back to the CPU. (No action is required if you want to run on the CPU).");
 }
 
 void *fxi_gpu(void *object)

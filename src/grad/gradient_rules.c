@@ -1,6 +1,6 @@
-/* gradient_rules.c: gradient rules, one a primitive, written with operations of the public API: so gradients
- * have gradients. Where the derivative can be had from the output (exp, tanh, sigmoid, sqrt, division)
- * the rule uses it: the input is then dead after the forward pass.
+/* gradient_rules.c: gradient rules, one a primitive, written with operations of the public API: so
+ * gradients have gradients. Where the derivative can be had from the output (exp, tanh, sigmoid,
+ * sqrt, division) the rule uses it: the input is then dead after the forward pass.
  */
 #include "gradient_rules.h"
 #include "primitives.h"
@@ -8,10 +8,10 @@
 #include <string.h>
 
 #define RULE(name) static void gradient_##name(const fxi_rule_args *a)
-#define X  a->in[0]
-#define Y  a->in[1]
-#define G  a->gy
-#define Z  a->out
+#define X          a->in[0]
+#define Y          a->in[1]
+#define G          a->gy
+#define Z          a->out
 
 /* Views y as having x's sizes. */
 static fx_array *like(fx_array *y, const fx_array *x)
@@ -23,9 +23,13 @@ static fx_array *expand_like(fx_array *y, const fx_array *x)
     return fx_is_error(x) ? y : fxi_expand(y, x->node->ndim, x->node->shape);
 }
 
-/* ---- elementwise ----------------------------------------------------------------------------------- */
+/* ---- elementwise
+ * ----------------------------------------------------------------------------------- */
 
-RULE(add) { a->gx[0] = a->gx[1] = G; }
+RULE(add)
+{
+    a->gx[0] = a->gx[1] = G;
+}
 RULE(sub)
 {
     a->gx[0] = G;
@@ -62,8 +66,14 @@ static void share(const fxi_rule_args *a, fx_array *first_wins)
     if (a->need[1])
         a->gx[1] = fx_sub(G, g);
 }
-RULE(max) { share(a, fx_lt(Y, X)); }
-RULE(min) { share(a, fx_lt(X, Y)); }
+RULE(max)
+{
+    share(a, fx_lt(Y, X));
+}
+RULE(min)
+{
+    share(a, fx_lt(X, Y));
+}
 RULE(atan2)
 {
     fx_array *q = fx_div(G, fx_add(fx_mul(X, X), fx_mul(Y, Y)));
@@ -77,7 +87,10 @@ RULE(select)
     if (a->need[2])
         a->gx[2] = fx_where(X, 0, G);
 }
-RULE(neg) { a->gx[0] = fx_neg(G); }
+RULE(neg)
+{
+    a->gx[0] = fx_neg(G);
+}
 RULE(powi)
 {
     const int64_t n = a->node->attr.i[0];
@@ -88,26 +101,60 @@ RULE(powi)
     else if (n != 0)
         a->gx[0] = fx_mul(G, fx_mul(n, fx_pow(X, n - 1)));
 }
-RULE(exp) { a->gx[0] = fx_mul(G, Z); }
-RULE(expm1) { a->gx[0] = fx_mul(G, fx_add(Z, 1)); }
-RULE(log) { a->gx[0] = fx_div(G, X); }
-RULE(log1p) { a->gx[0] = fx_div(G, fx_add(X, 1)); }
-RULE(sqrt) { a->gx[0] = fx_div(fx_mul(0.5, G), Z); }
-RULE(sin) { a->gx[0] = fx_mul(G, fx_cos(X)); }
-RULE(cos) { a->gx[0] = fx_neg(fx_mul(G, fx_sin(X))); }
-RULE(tanh) { a->gx[0] = fx_mul(G, fx_sub(1, fx_mul(Z, Z))); }
-RULE(sigmoid) { a->gx[0] = fx_mul(G, fx_mul(Z, fx_sub(1, Z))); }
+RULE(exp)
+{
+    a->gx[0] = fx_mul(G, Z);
+}
+RULE(expm1)
+{
+    a->gx[0] = fx_mul(G, fx_add(Z, 1));
+}
+RULE(log)
+{
+    a->gx[0] = fx_div(G, X);
+}
+RULE(log1p)
+{
+    a->gx[0] = fx_div(G, fx_add(X, 1));
+}
+RULE(sqrt)
+{
+    a->gx[0] = fx_div(fx_mul(0.5, G), Z);
+}
+RULE(sin)
+{
+    a->gx[0] = fx_mul(G, fx_cos(X));
+}
+RULE(cos)
+{
+    a->gx[0] = fx_neg(fx_mul(G, fx_sin(X)));
+}
+RULE(tanh)
+{
+    a->gx[0] = fx_mul(G, fx_sub(1, fx_mul(Z, Z)));
+}
+RULE(sigmoid)
+{
+    a->gx[0] = fx_mul(G, fx_mul(Z, fx_sub(1, Z)));
+}
 /* 2/√π·e^(−x²) */
-RULE(erf) { a->gx[0] = fx_mul(G, fx_mul(1.1283791670955126, fx_exp(fx_neg(fx_mul(X, X))))); }
+RULE(erf)
+{
+    a->gx[0] = fx_mul(G, fx_mul(1.1283791670955126, fx_exp(fx_neg(fx_mul(X, X)))));
+}
 RULE(cast)
 {
     if (fxi_is_float(X->node->dtype))
         a->gx[0] = fx_cast(G, (fx_dtype)X->node->dtype);
 }
 
-/* ---- movement -------------------------------------------------------------------------------------- */
+/* ---- movement
+ * -------------------------------------------------------------------------------------- */
 
-RULE(reshape) { a->gx[0] = like(G, X); }
+RULE(reshape)
+{
+    a->gx[0] = like(G, X);
+}
 RULE(permute)
 {
     int64_t inverse[FX_MAX_DIMS];
@@ -123,8 +170,8 @@ RULE(expand)
             mask |= FX_AXIS(i);
     a->gx[0] = fxi_reduce(FXI_SUM, G, mask, "sum");
 }
-/* Puts the elements back where they came from, zeros between them: axis as (inner, n, outer); a step of k
- * is n → k×n with zeros in the new axis. */
+/* Puts the elements back where they came from, zeros between them: axis as (inner, n, outer); a
+ * step of k is n → k×n with zeros in the new axis. */
 RULE(slice)
 {
     const fxi_node *x = X->node;
@@ -138,7 +185,8 @@ RULE(slice)
     for (int i = 0; i < x->ndim; i++)
         *(i < axis ? &inner : &outer) *= i == axis ? 1 : x->shape[i];
     fx_array *g = G;
-    if (step <= 0 && n > 0) { /* a step of 0 repeats one element; builders allow it for n of one only */
+    if (step <= 0 &&
+        n > 0) { /* a step of 0 repeats one element; builders allow it for n of one only */
         g = fx_slice_step(g, axis, n - 1, -1, n);
         start += step * (n - 1);
         step = -step;
@@ -165,7 +213,8 @@ RULE(concat)
     }
 }
 
-/* ---- reductions and indexing ------------------------------------------------------------------------ */
+/* ---- reductions and indexing
+ * ------------------------------------------------------------------------ */
 
 /* The product of the others: with one zero among the factors only that one has a gradient. */
 static fx_array *product_gradient(const fxi_rule_args *a, unsigned mask)
@@ -173,7 +222,8 @@ static fx_array *product_gradient(const fxi_rule_args *a, unsigned mask)
     fx_array *zero = fx_eq(X, 0), *ones = fx_where(zero, 1, X);
     fx_array *zeros = fxi_reduce(FXI_SUM, fx_cast(zero, (fx_dtype)X->node->dtype), mask, "sum");
     fx_array *others = fxi_reduce(FXI_PROD, ones, mask, "prod");
-    fx_array *d = fx_where(zero, fx_where(fx_eq(zeros, 1), others, 0), fx_where(fx_eq(zeros, 0), fx_div(others, ones), 0));
+    fx_array *d = fx_where(zero, fx_where(fx_eq(zeros, 1), others, 0),
+                           fx_where(fx_eq(zeros, 0), fx_div(others, ones), 0));
     return fx_mul(expand_like(G, X), d);
 }
 RULE(reduce)
@@ -219,7 +269,8 @@ RULE(scatter)
     a->gx[0] = fx_div(fx_mul(g, hit), fx_max(fx_gather(count, Y, axis), 1));
 }
 
-/* ---- contractions ----------------------------------------------------------------------------------- */
+/* ---- contractions
+ * ----------------------------------------------------------------------------------- */
 
 /* Sums g over the batch axes along which x was broadcast. */
 static fx_array *unbroadcast(fx_array *g, const fx_array *x)
@@ -236,13 +287,18 @@ RULE(matmul)
 {
     const bool ta = a->node->attr.i[0], tb = a->node->attr.i[1];
     if (a->need[0])
-        a->gx[0] = unbroadcast(ta ? fxi_matmul_node(tb, true, Y, G, "matmul") : fxi_matmul_node(false, !tb, G, Y, "matmul"), X);
+        a->gx[0] = unbroadcast(ta ? fxi_matmul_node(tb, true, Y, G, "matmul")
+                                  : fxi_matmul_node(false, !tb, G, Y, "matmul"),
+                               X);
     if (a->need[1])
-        a->gx[1] = unbroadcast(tb ? fxi_matmul_node(true, ta, G, X, "matmul") : fxi_matmul_node(!ta, false, X, G, "matmul"), Y);
+        a->gx[1] = unbroadcast(tb ? fxi_matmul_node(true, ta, G, X, "matmul")
+                                  : fxi_matmul_node(!ta, false, X, G, "matmul"),
+                               Y);
 }
 
 /* The three kinds are each other's gradients. p and q in the order of the node's inputs. */
-static fx_array *conv_kind(const fxi_rule_args *a, fxi_conv_kind kind, fx_array *p, fx_array *q, const fx_array *shape)
+static fx_array *conv_kind(const fxi_rule_args *a, fxi_conv_kind kind, fx_array *p, fx_array *q,
+                           const fx_array *shape)
 {
     fxi_conv_attr attr = a->node->attr.conv;
     attr.kind = kind;
@@ -261,13 +317,16 @@ RULE(conv)
     for (int i = 0; i < 2; i++)
         if (a->need[i])
             a->gx[i] = conv_kind(a, (fxi_conv_kind)rules[a->node->attr.conv.kind][i].kind,
-                                 from[rules[a->node->attr.conv.kind][i].p], from[rules[a->node->attr.conv.kind][i].q], a->in[i]);
+                                 from[rules[a->node->attr.conv.kind][i].p],
+                                 from[rules[a->node->attr.conv.kind][i].q], a->in[i]);
 }
 RULE(pool)
 {
-    static const fxi_pool_kind adjoint[] = {
-        [FXI_POOL_MAX] = FXI_POOL_MAX_GRAD,   [FXI_POOL_MEAN] = FXI_POOL_MEAN_GRAD, [FXI_POOL_MAX_GRAD] = FXI_POOL_MAX_PICK,
-        [FXI_POOL_MEAN_GRAD] = FXI_POOL_MEAN, [FXI_POOL_MAX_PICK] = FXI_POOL_MAX_GRAD};
+    static const fxi_pool_kind adjoint[] = {[FXI_POOL_MAX] = FXI_POOL_MAX_GRAD,
+                                            [FXI_POOL_MEAN] = FXI_POOL_MEAN_GRAD,
+                                            [FXI_POOL_MAX_GRAD] = FXI_POOL_MAX_PICK,
+                                            [FXI_POOL_MEAN_GRAD] = FXI_POOL_MEAN,
+                                            [FXI_POOL_MAX_PICK] = FXI_POOL_MAX_GRAD};
     const fxi_pool_kind kind = (fxi_pool_kind)a->node->attr.pool.kind;
     fxi_pool_attr attr = a->node->attr.pool;
     attr.kind = (int32_t)adjoint[kind];
@@ -284,16 +343,22 @@ RULE(custom)
 
 /* Comparisons, FLD, FLOOR, IOTA, RANDOM and STOP pass nothing on. */
 const fxi_gradient_rule fxi_gradient_rules[FXI_OP_COUNT] = {
-    [FXI_OP_ADD] = gradient_add,         [FXI_OP_SUB] = gradient_sub,       [FXI_OP_MUL] = gradient_mul,
-    [FXI_OP_DIV] = gradient_div,         [FXI_OP_POW] = gradient_pow,       [FXI_OP_MAX] = gradient_max,
-    [FXI_OP_MIN] = gradient_min,         [FXI_OP_ATAN2] = gradient_atan2,   [FXI_OP_SELECT] = gradient_select,
-    [FXI_OP_NEG] = gradient_neg,         [FXI_OP_POWI] = gradient_powi,     [FXI_OP_EXP] = gradient_exp,
-    [FXI_OP_EXPM1] = gradient_expm1,     [FXI_OP_LOG] = gradient_log,       [FXI_OP_LOG1P] = gradient_log1p,
-    [FXI_OP_SQRT] = gradient_sqrt,       [FXI_OP_SIN] = gradient_sin,       [FXI_OP_COS] = gradient_cos,
-    [FXI_OP_TANH] = gradient_tanh,       [FXI_OP_SIGMOID] = gradient_sigmoid, [FXI_OP_ERF] = gradient_erf,
-    [FXI_OP_CAST] = gradient_cast,       [FXI_OP_RESHAPE] = gradient_reshape, [FXI_OP_PERMUTE] = gradient_permute,
-    [FXI_OP_EXPAND] = gradient_expand,   [FXI_OP_SLICE] = gradient_slice,   [FXI_OP_PAD] = gradient_pad,
-    [FXI_OP_CONCAT] = gradient_concat,   [FXI_OP_REDUCE] = gradient_reduce, [FXI_OP_CUMSUM] = gradient_cumsum,
-    [FXI_OP_GATHER] = gradient_gather,   [FXI_OP_SCATTER] = gradient_scatter, [FXI_OP_MATMUL] = gradient_matmul,
-    [FXI_OP_CONV] = gradient_conv,       [FXI_OP_POOL] = gradient_pool,     [FXI_OP_CUSTOM] = gradient_custom,
+    [FXI_OP_ADD] = gradient_add,         [FXI_OP_SUB] = gradient_sub,
+    [FXI_OP_MUL] = gradient_mul,         [FXI_OP_DIV] = gradient_div,
+    [FXI_OP_POW] = gradient_pow,         [FXI_OP_MAX] = gradient_max,
+    [FXI_OP_MIN] = gradient_min,         [FXI_OP_ATAN2] = gradient_atan2,
+    [FXI_OP_SELECT] = gradient_select,   [FXI_OP_NEG] = gradient_neg,
+    [FXI_OP_POWI] = gradient_powi,       [FXI_OP_EXP] = gradient_exp,
+    [FXI_OP_EXPM1] = gradient_expm1,     [FXI_OP_LOG] = gradient_log,
+    [FXI_OP_LOG1P] = gradient_log1p,     [FXI_OP_SQRT] = gradient_sqrt,
+    [FXI_OP_SIN] = gradient_sin,         [FXI_OP_COS] = gradient_cos,
+    [FXI_OP_TANH] = gradient_tanh,       [FXI_OP_SIGMOID] = gradient_sigmoid,
+    [FXI_OP_ERF] = gradient_erf,         [FXI_OP_CAST] = gradient_cast,
+    [FXI_OP_RESHAPE] = gradient_reshape, [FXI_OP_PERMUTE] = gradient_permute,
+    [FXI_OP_EXPAND] = gradient_expand,   [FXI_OP_SLICE] = gradient_slice,
+    [FXI_OP_PAD] = gradient_pad,         [FXI_OP_CONCAT] = gradient_concat,
+    [FXI_OP_REDUCE] = gradient_reduce,   [FXI_OP_CUMSUM] = gradient_cumsum,
+    [FXI_OP_GATHER] = gradient_gather,   [FXI_OP_SCATTER] = gradient_scatter,
+    [FXI_OP_MATMUL] = gradient_matmul,   [FXI_OP_CONV] = gradient_conv,
+    [FXI_OP_POOL] = gradient_pool,       [FXI_OP_CUSTOM] = gradient_custom,
 };

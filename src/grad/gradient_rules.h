@@ -5,8 +5,9 @@
 #include "context.h"
 
 /* What a rule works with. gx[i] starts as NULL (no gradient) and is set to the upstream gradient's
- * contribution to input i, of its shape or, for 0-d inputs of elementwise operations, of the output's
- * (the sweep sums it). Rules only fill inputs whose `need` is set; filling others is harmless. */
+ * contribution to input i, of its shape or, for 0-d inputs of elementwise operations, of the
+ * output's (the sweep sums it). Rules only fill inputs whose `need` is set; filling others is
+ * harmless. */
 typedef struct fxi_rule_args {
     const fxi_node *node;
     fx_array *const *in;

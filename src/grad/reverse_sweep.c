@@ -1,12 +1,12 @@
 /* reverse_sweep.c: gradients.
  *
- * From the result back along history (evaluated values keep their inputs until their step closes): a
- * walk collects what leads to a wanted value, creation order gives the order of the sweep (inputs are
- * always older than consumers), and each node's rule adds lazy contributions to its inputs'
+ * From the result back along history (evaluated values keep their inputs until their step closes):
+ * a walk collects what leads to a wanted value, creation order gives the order of the sweep (inputs
+ * are always older than consumers), and each node's rule adds lazy contributions to its inputs'
  * gradients. Iterative throughout; each rule runs in a scope of its own.
  *
- * A value that an update has replaced in the very handle asked for is an error: the gradient would be
- * that of another value, or a silent zero.
+ * A value that an update has replaced in the very handle asked for is an error: the gradient would
+ * be that of another value, or a silent zero.
  */
 #include "gradient_rules.h"
 #include "primitives.h"
@@ -30,18 +30,21 @@ typedef struct sweep {
     struct walk_frame {
         int32_t entry;
         int32_t next;
-    } *stack;
+    } * stack;
     int32_t stack_capacity;
     struct foreign_entry {
         const fxi_node *node;
         int32_t entry;
-    } *foreign; /* wanted values of other threads */
+    } * foreign; /* wanted values of other threads */
     int32_t nforeign, foreign_capacity;
     uint32_t mark;
     fx_status status;
 } sweep;
 
-static fx_status out_of_memory(void) { return fx_fail(FX_STATUS_MEMORY, "gradient", "no memory for the sweep"); }
+static fx_status out_of_memory(void)
+{
+    return fx_fail(FX_STATUS_MEMORY, "gradient", "no memory for the sweep");
+}
 
 static bool grow(void *array, int32_t *capacity, int32_t need, size_t size)
 {
@@ -56,10 +59,13 @@ static bool grow(void *array, int32_t *capacity, int32_t need, size_t size)
     return true;
 }
 
-static bool mine(const sweep *s, const fxi_node *n) { return n->owner == s->c->id; }
+static bool mine(const sweep *s, const fxi_node *n)
+{
+    return n->owner == s->c->id;
+}
 
-/* The number of n's entry; −1 when it has none. Values of other threads cannot be numbered: the few that
- * are wanted come first and are searched. */
+/* The number of n's entry; −1 when it has none. Values of other threads cannot be numbered: the few
+ * that are wanted come first and are searched. */
 static int32_t number_of(const sweep *s, const fxi_node *n)
 {
     if (mine(s, n))
@@ -115,7 +121,9 @@ static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
         struct walk_frame *f = &s->stack[depth - 1];
         fxi_node *n = s->entries[f->entry].node;
         if (f->next == 0 && rebound_in(n, x, nx))
-            return fx_fail(FX_STATUS_STATE, "gradient", "the loss was built before its parameters were updated; build it anew from the model as it is now");
+            return fx_fail(FX_STATUS_STATE, "gradient",
+                           "the loss was built before its parameters were updated; build it anew "
+                           "from the model as it is now");
         if (!passes(s, n) || f->next >= n->nin) {
             const bool leads = s->entries[f->entry].leads;
             if (--depth > 0)
@@ -245,7 +253,8 @@ static fx_status enter_wanted(sweep *s, fx_array *const *x, int n)
     for (int i = 0; i < n; i++) {
         if (!fxi_is_float(x[i]->node->dtype))
             continue;
-        const int32_t known = number_of(s, x[i]->node), e = known < 0 ? enter(s, x[i]->node) : known;
+        const int32_t known = number_of(s, x[i]->node),
+                      e = known < 0 ? enter(s, x[i]->node) : known;
         if (e < 0)
             return out_of_memory();
         s->entries[e].leads = true;
@@ -258,12 +267,15 @@ static fx_status check(fx_array *y, fx_array *gy, fx_array *const *x, int n)
     if (fx_is_error(y))
         return y ? fx_array_status(y) : fx_fail(FX_STATUS_ARGUMENT, "gradient", "there is no loss");
     if (fx_is_error(gy))
-        return gy ? fx_array_status(gy) : fx_fail(FX_STATUS_ARGUMENT, "gradient", "there is no upstream gradient");
+        return gy ? fx_array_status(gy)
+                  : fx_fail(FX_STATUS_ARGUMENT, "gradient", "there is no upstream gradient");
     if (!fxi_is_float(y->node->dtype))
-        return fx_fail(FX_STATUS_DTYPE, "gradient", "takes a floating-point result, got %s", fx_dtype_name(fx_eltype(y)));
+        return fx_fail(FX_STATUS_DTYPE, "gradient", "takes a floating-point result, got %s",
+                       fx_dtype_name(fx_eltype(y)));
     for (int i = 0; i < n; i++) {
         if (fx_is_error(x[i]))
-            return x[i] ? fx_array_status(x[i]) : fx_fail(FX_STATUS_ARGUMENT, "gradient", "array %d is NULL", i);
+            return x[i] ? fx_array_status(x[i])
+                        : fx_fail(FX_STATUS_ARGUMENT, "gradient", "array %d is NULL", i);
         if (!fx_is_array(x[i]))
             return fx_fail(FX_STATUS_ARGUMENT, "gradient", "argument %d is not an array", i);
     }
@@ -294,7 +306,8 @@ static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, in
     return s->status;
 }
 
-fx_status fx_pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n, fx_array **out_gradients)
+fx_status fx_pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n,
+                      fx_array **out_gradients)
 {
     sweep s = {.c = fxi_here()};
     fx_status status = check(y, gy, x, n);
@@ -318,7 +331,8 @@ fx_status fx_gradient_of(fx_array *loss, fx_array *const *x, int n, fx_array **o
     char t[FXI_SHAPE_TEXT];
     fx_array *one = NULL;
     if (!fx_is_error(loss) && fx_length(loss) != 1) {
-        fx_fail(FX_STATUS_SHAPE, "gradient", "the loss must have one element, got %s; take its mean or sum",
+        fx_fail(FX_STATUS_SHAPE, "gradient",
+                "the loss must have one element, got %s; take its mean or sum",
                 fxi_shape_text(loss->node->ndim, loss->node->shape, t));
         one = fx_error_array(FX_STATUS_SHAPE);
     } else if (!fx_is_error(loss)) {

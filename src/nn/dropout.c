@@ -62,7 +62,8 @@ fx_array *fx_dropout_apply(fx_array *x, double p)
         return fx_cast(x, FX_DTYPE_F32); /* records what is wrong with NULL, passes an error on */
     if (is_probability(p))
         return fxi_dropped(x, p, &(const fx_dims){0});
-    fx_fail(FX_STATUS_ARGUMENT, "dropout", "expects 0 ≤ p ≤ 1, got p = %s", fxi_float64_text(p, text));
+    fx_fail(FX_STATUS_ARGUMENT, "dropout", "expects 0 ≤ p ≤ 1, got p = %s",
+            fxi_float64_text(p, text));
     return fx_error_array(FX_STATUS_ARGUMENT);
 }
 

@@ -1,9 +1,10 @@
 /* update.c: optimiser state and the update.
  *
  * The state mirrors the model: named tuples where the model has children, one leaf per distinct
- * trainable array; a tied array's leaf appears wherever the array does. The update walks state, model
- * and gradient in lock-step, lets the rule build the new values as lazy nodes, and hands everything to
- * fxi_commit, which computes it in one plan and rebinds the handles, or changes nothing.
+ * trainable array; a tied array's leaf appears wherever the array does. The update walks state,
+ * model and gradient in lock-step, lets the rule build the new values as lazy nodes, and hands
+ * everything to fxi_commit, which computes it in one plan and rebinds the handles, or changes
+ * nothing.
  */
 #include "memory.h"
 #include "rules.h"
@@ -30,10 +31,17 @@ static const fx_field leaf_fields[] = {
     {"frozen", offsetof(leaf, frozen), FX_FIELD_FLAG, false},
 };
 static leaf leaf_error;
-static const fx_type leaf_type = {.fxi_size = sizeof(fx_type), .name = "Leaf", .size = sizeof(leaf), .fields = leaf_fields,
-                                  .nfields = (int)(sizeof leaf_fields / sizeof leaf_fields[0]), .error = &leaf_error};
+static const fx_type leaf_type = {.fxi_size = sizeof(fx_type),
+                                  .name = "Leaf",
+                                  .size = sizeof(leaf),
+                                  .fields = leaf_fields,
+                                  .nfields = (int)(sizeof leaf_fields / sizeof leaf_fields[0]),
+                                  .error = &leaf_error};
 
-static fx_status no_memory(void) { return fx_fail(FX_STATUS_MEMORY, "update", "no memory"); }
+static fx_status no_memory(void)
+{
+    return fx_fail(FX_STATUS_MEMORY, "update", "no memory");
+}
 
 /* Grows *array by doubling, to hold one more than n. */
 static bool room(void *array, int64_t *capacity, int64_t n, size_t size)
@@ -49,7 +57,8 @@ static bool room(void *array, int64_t *capacity, int64_t n, size_t size)
     return true;
 }
 
-/* ---- setup ----------------------------------------------------------------------------------------- */
+/* ---- setup
+ * ----------------------------------------------------------------------------------------- */
 
 typedef struct pair {
     const fx_array *array;
@@ -69,7 +78,11 @@ static leaf *make_leaf(fx_rule *rule, fx_array *x)
     fx_array *states[FXI_RULE_STATES] = {0};
     double numbers[FXI_RULE_NUMBERS] = {0};
     info->init(rule, x, states, numbers);
-    const leaf init = {.rule = rule, .states = {info->nstates, (void **)states, NULL}, .number0 = numbers[0], .number1 = numbers[1], .item = -1};
+    const leaf init = {.rule = rule,
+                       .states = {info->nstates, (void **)states, NULL},
+                       .number0 = numbers[0],
+                       .number1 = numbers[1],
+                       .item = -1};
     return fxi_new(&leaf_type, &init);
 }
 
@@ -93,7 +106,8 @@ static void note_array(fx_array *x, const char *path, bool trainable, void *user
 static int by_address(const void *a, const void *b)
 {
     const pair *x = a, *y = b;
-    return (uintptr_t)x->array < (uintptr_t)y->array ? -1 : (uintptr_t)x->array > (uintptr_t)y->array;
+    return (uintptr_t)x->array < (uintptr_t)y->array ? -1
+                                                     : (uintptr_t)x->array > (uintptr_t)y->array;
 }
 
 static void *mirror(setup *s, void *x);
@@ -124,10 +138,12 @@ static void *mirror(setup *s, void *x)
 {
     if (s->status != FX_OK)
         return NULL;
-    if (x && !fx_is_array(x) && fx_type_of(x)->nfields > 0 && !(fx_type_of(x)->flags & (FX_TYPE_FUNCTION | FX_TYPE_LEAF)))
+    if (x && !fx_is_array(x) && fx_type_of(x)->nfields > 0 &&
+        !(fx_type_of(x)->flags & (FX_TYPE_FUNCTION | FX_TYPE_LEAF)))
         return mirror_children(s, x);
     const pair key = {x, NULL};
-    const pair *p = x && s->n ? bsearch(&key, s->pairs, (size_t)s->n, sizeof key, by_address) : NULL;
+    const pair *p =
+        x && s->n ? bsearch(&key, s->pairs, (size_t)s->n, sizeof key, by_address) : NULL;
     return p ? (void *)p->leaf : fxi_tuple(0, NULL);
 }
 
@@ -137,7 +153,8 @@ void *fx_setup(fx_rule *rule, void *model)
     if (!fxi_rule_info_of(rule))
         return fx_error_array(fx_is_error(rule) && fx_error_status() != FX_OK
                                   ? fx_error_status()
-                                  : fx_fail(FX_STATUS_ARGUMENT, "setup", "the first argument is not an optimiser rule"));
+                                  : fx_fail(FX_STATUS_ARGUMENT, "setup",
+                                            "the first argument is not an optimiser rule"));
     if (fx_is_error(model))
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "setup", "the model carries an error"));
     void *state = NULL;
@@ -151,10 +168,13 @@ void *fx_setup(fx_rule *rule, void *model)
         state = fx_keep(mirror(&s, model));
     }
     fxi_free(s.pairs);
-    return s.status == FX_OK && state ? state : fx_error_array(s.status == FX_OK ? FX_STATUS_MEMORY : s.status);
+    return s.status == FX_OK && state
+               ? state
+               : fx_error_array(s.status == FX_OK ? FX_STATUS_MEMORY : s.status);
 }
 
-/* ---- collecting what an update works on -------------------------------------------------------------- */
+/* ---- collecting what an update works on
+ * -------------------------------------------------------------- */
 
 typedef struct item {
     leaf *leaf;
@@ -193,7 +213,8 @@ static void add_item(items *s, leaf *l, fx_array *x, fx_array *g)
 
 static fx_status mismatch(const char *what)
 {
-    return fx_fail(FX_STATUS_ARGUMENT, "update", "the %s does not have the model's structure", what);
+    return fx_fail(FX_STATUS_ARGUMENT, "update", "the %s does not have the model's structure",
+                   what);
 }
 
 static void collect(items *s, void *state, void *x, void *g)
@@ -223,7 +244,9 @@ static void collect(items *s, void *state, void *x, void *g)
 static void gather_items(items *s, void *state, void *model, void *gradient)
 {
     if (fxi_rule_info_of(state)) {
-        s->status = fx_fail(FX_STATUS_ARGUMENT, "update", "Invalid input to `update`. fx_update(state, model, gradient) needs state = fx_setup(rule, model)");
+        s->status = fx_fail(FX_STATUS_ARGUMENT, "update",
+                            "Invalid input to `update`. fx_update(state, model, gradient) needs "
+                            "state = fx_setup(rule, model)");
         return;
     }
     void *const all[] = {state, model, gradient};
@@ -234,7 +257,9 @@ static void gather_items(items *s, void *state, void *model, void *gradient)
         else if (fx_is_error(all[i]) && fx_is_array(all[i]))
             s->status = fx_array_status(all[i]);
         else if (fx_is_error(all[i]))
-            s->status = fx_error_status() != FX_OK ? fx_error_status() : fx_fail(FX_STATUS_ARGUMENT, "update", "the %s carries an error", names[i]);
+            s->status = fx_error_status() != FX_OK ? fx_error_status()
+                                                   : fx_fail(FX_STATUS_ARGUMENT, "update",
+                                                             "the %s carries an error", names[i]);
         if (s->status != FX_OK)
             return;
     }
@@ -251,7 +276,8 @@ static void items_done(items *s)
     fxi_free(s->all);
 }
 
-/* ---- the step ---------------------------------------------------------------------------------------- */
+/* ---- the step
+ * ---------------------------------------------------------------------------------------- */
 
 /* Builds the new array and states of an item. */
 static fx_status apply(item *it, fx_array *ok)
@@ -261,7 +287,8 @@ static fx_status apply(item *it, fx_array *ok)
     const double numbers[FXI_RULE_NUMBERS] = {l->number0, l->number1};
     it->numbers[0] = l->number0;
     it->numbers[1] = l->number1;
-    fx_array *step = info->apply(l->rule, it->x, it->gradient, (fx_array *const *)l->states.items, numbers, it->values + 1, it->numbers);
+    fx_array *step = info->apply(l->rule, it->x, it->gradient, (fx_array *const *)l->states.items,
+                                 numbers, it->values + 1, it->numbers);
     it->values[0] = fx_sub(it->x, step);
     for (int i = 0; i <= info->nstates; i++) {
         fx_array *old = i ? l->states.items[i - 1] : it->x;
@@ -284,7 +311,8 @@ static int handle_count(const items *s)
 static fx_status commit(items *s, fx_array *ok, bool no_sinks)
 {
     const int n = handle_count(s);
-    fx_array **handles = fxi_malloc(((size_t)n + 1) * sizeof *handles), **values = fxi_malloc(((size_t)n + 1) * sizeof *values);
+    fx_array **handles = fxi_malloc(((size_t)n + 1) * sizeof *handles),
+             **values = fxi_malloc(((size_t)n + 1) * sizeof *values);
     fx_status status = handles && values ? FX_OK : no_memory();
     int m = 0;
     for (int64_t i = 0; i < s->n && status == FX_OK; i++) {
@@ -305,7 +333,8 @@ static fx_status commit(items *s, fx_array *ok, bool no_sinks)
     return status;
 }
 
-static fx_status update(int n, void *const *states, void *const *models, void *const *gradients, fx_array *guard, bool no_sinks)
+static fx_status update(int n, void *const *states, void *const *models, void *const *gradients,
+                        fx_array *guard, bool no_sinks)
 {
     FXI_SCOPE;
     items s = {0};
@@ -330,7 +359,8 @@ fx_status fx_update_all(int n, void *const *states, void *const *models, void *c
     return update(n, states, models, gradients, NULL, false);
 }
 
-/* ---- out of place ------------------------------------------------------------------------------------ */
+/* ---- out of place
+ * ------------------------------------------------------------------------------------ */
 
 static int by_handle(const void *a, const void *b)
 {
@@ -347,13 +377,15 @@ static fx_array *renewed(fx_array *x, void *user)
 {
     const renewal *r = user;
     fx_array *const key[2] = {x, NULL};
-    fx_array *const(*p)[2] = r->n ? bsearch(key, r->pairs, r->n, sizeof *r->pairs, by_handle) : NULL;
+    fx_array *const(*p)[2] =
+        r->n ? bsearch(key, r->pairs, r->n, sizeof *r->pairs, by_handle) : NULL;
     return p ? (*p)[1] : x;
 }
 
 static void renew_numbers(void *old, void *new, const items *s)
 {
-    if (fx_is(old, &leaf_type) && fx_is(new, &leaf_type) && ((leaf *)old)->item >= 0 && old != new) {
+    if (fx_is(old, &leaf_type) && fx_is(new, &leaf_type) && ((leaf *)old)->item >= 0 &&
+        old != new) {
         const item *it = &s->all[((leaf *)old)->item];
         ((leaf *)new)->number0 = it->numbers[0];
         ((leaf *)new)->number1 = it->numbers[1];
@@ -377,7 +409,8 @@ static void *renew_both(items *s, void *state, void *model)
         }
     }
     qsort(r.pairs, r.n, sizeof *r.pairs, by_handle);
-    void *new_state = fx_fmap_with(renewed, &r, state), *new_model = fx_fmap_with(renewed, &r, model);
+    void *new_state = fx_fmap_with(renewed, &r, state),
+         *new_model = fx_fmap_with(renewed, &r, model);
     fxi_free(r.pairs);
     if (!fx_is_error(new_state) && !fx_is_error(new_model))
         renew_numbers(state, new_state, s);
@@ -391,12 +424,14 @@ void *fx_updated(void *state, void *model, void *gradient)
     gather_items(&s, state, model, gradient);
     for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)
         s.status = apply(&s.all[i], NULL);
-    void *both = s.status == FX_OK ? renew_both(&s, state, model) : fx_tuple(fx_error_array(s.status), fx_error_array(s.status));
+    void *both = s.status == FX_OK ? renew_both(&s, state, model)
+                                   : fx_tuple(fx_error_array(s.status), fx_error_array(s.status));
     items_done(&s);
     return fx_keep(both);
 }
 
-/* ---- learning rate ------------------------------------------------------------------------------------ */
+/* ---- learning rate
+ * ------------------------------------------------------------------------------------ */
 
 typedef struct adjustment {
     double eta;

@@ -1,6 +1,6 @@
-/* cache.c: plans by key. A hash finds the bucket, the whole key decides. The least recently used plan goes
- * when there are too many or their keys take too much. With FX_TRACE=plan,miss every new plan is
- * reported, and in what the graph differs from the most recent one of as many nodes.
+/* cache.c: plans by key. A hash finds the bucket, the whole key decides. The least recently used
+ * plan goes when there are too many or their keys take too much. With FX_TRACE=plan,miss every new
+ * plan is reported, and in what the graph differs from the most recent one of as many nodes.
  */
 #include "plan.h"
 #include "counters.h"
@@ -20,7 +20,8 @@ static struct {
     int64_t nodes;
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* ---- trace ----------------------------------------------------------------------------------------- */
+/* ---- trace
+ * ----------------------------------------------------------------------------------------- */
 
 static bool traced(const char *what)
 {
@@ -38,7 +39,8 @@ static void record_text(const uint64_t *w, char *text, size_t capacity)
 {
     const int op = (int)(w[0] & 255), ndim = (int)(w[0] >> 16 & 255), nin = (int)(w[0] >> 32);
     const uint64_t *shape = w + 1 + (nin + 1) / 2;
-    size_t n = (size_t)snprintf(text, capacity, "%s %s", fxi_ops[op].name, fx_dtype_name((fx_dtype)(w[0] >> 8 & 255)));
+    size_t n = (size_t)snprintf(text, capacity, "%s %s", fxi_ops[op].name,
+                                fx_dtype_name((fx_dtype)(w[0] >> 8 & 255)));
     for (int i = 0; i < ndim && n < capacity; i++)
         n += (size_t)snprintf(text + n, capacity - n, i ? "×%lld" : " %lld", (long long)shape[i]);
 }
@@ -54,23 +56,29 @@ static void explain_miss(const fxi_graph *g)
         return;
     }
     for (int32_t i = 0; i < g->n; i++) {
-        const uint32_t a = g->record[i], a1 = i + 1 < g->n ? g->record[i + 1] : g->nkey - (uint32_t)g->noutputs - 1;
-        const uint32_t b = p->record[i], b1 = i + 1 < g->n ? p->record[i + 1] : p->nkey - (uint32_t)p->noutputs - 1;
+        const uint32_t a = g->record[i],
+                       a1 = i + 1 < g->n ? g->record[i + 1] : g->nkey - (uint32_t)g->noutputs - 1;
+        const uint32_t b = p->record[i],
+                       b1 = i + 1 < g->n ? p->record[i + 1] : p->nkey - (uint32_t)p->noutputs - 1;
         if (a1 - a == b1 - b && memcmp(g->key + a, p->key + b, (a1 - a) * sizeof *g->key) == 0)
             continue;
         char now[160], before[160];
         record_text(g->key + a, now, sizeof now);
         record_text(p->key + b, before, sizeof before);
         if (strcmp(now, before) == 0)
-            fx_message(0, "plan miss: node %d of %d (%s) differs in its attributes, inputs or layout", (int)i, (int)g->n, now);
+            fx_message(0,
+                       "plan miss: node %d of %d (%s) differs in its attributes, inputs or layout",
+                       (int)i, (int)g->n, now);
         else
             fx_message(0, "plan miss: node %d of %d is %s, was %s", (int)i, (int)g->n, now, before);
         return;
     }
-    fx_message(0, "plan miss: the same %d nodes with other outputs, donations or device", (int)g->n);
+    fx_message(0, "plan miss: the same %d nodes with other outputs, donations or device",
+               (int)g->n);
 }
 
-/* ---- the cache ------------------------------------------------------------------------------------- */
+/* ---- the cache
+ * ------------------------------------------------------------------------------------- */
 
 static void unlink_use(fxi_plan *p)
 {
@@ -152,8 +160,9 @@ fxi_plan *fxi_plan_of(const fxi_graph *g)
         return NULL;
     fxi_count(&fxi_counters.plans_built, 1);
     if (traced("plan"))
-        fx_message(0, "plan: %d nodes, %d steps, %lld bytes of arena, %d donations (%d denied)", (int)p->nnodes,
-                   (int)p->nsteps, (long long)p->arena_bytes, (int)p->donations, (int)p->donations_denied);
+        fx_message(0, "plan: %d nodes, %d steps, %lld bytes of arena, %d donations (%d denied)",
+                   (int)p->nnodes, (int)p->nsteps, (long long)p->arena_bytes, (int)p->donations,
+                   (int)p->donations_denied);
     pthread_mutex_lock(&cache.lock);
     if (!find(g)) /* another thread may have been first */
         insert(p);
@@ -169,4 +178,7 @@ void fxi_plans_drop(void)
     pthread_mutex_unlock(&cache.lock);
 }
 
-__attribute__((destructor)) static void drop_at_exit(void) { fxi_plans_drop(); }
+__attribute__((destructor)) static void drop_at_exit(void)
+{
+    fxi_plans_drop();
+}

@@ -1,7 +1,8 @@
 /* eval.c: evaluation: graph → plan → bind → run → results; commits of updates; promises.
  *
- * Everything that can fail for want of memory happens before the first step runs; results are handed
- * to their nodes only after the last one has. So a failed evaluation leaves every array as it was.
+ * Everything that can fail for want of memory happens before the first step runs; results are
+ * handed to their nodes only after the last one has. So a failed evaluation leaves every array as
+ * it was.
  */
 #include "backend.h"
 #include "counters.h"
@@ -64,7 +65,8 @@ void fxi_drain(void)
     fxi_plans_drop();
 }
 
-/* ---- binding --------------------------------------------------------------------------------------- */
+/* ---- binding
+ * --------------------------------------------------------------------------------------- */
 
 static void binding_free(binding *b)
 {
@@ -117,8 +119,10 @@ static void bind_inputs(binding *b, const fxi_graph *g)
 static fx_status no_memory(const fxi_plan *p, int64_t bytes)
 {
     const fx_counters c = fx_stats();
-    return fx_fail(FX_STATUS_MEMORY, "eval", "no memory for %lld bytes on %s (%lld bytes live, %lld of arena)",
-                   (long long)bytes, fx_device_name(p->device), (long long)c.live_bytes, (long long)p->arena_bytes);
+    return fx_fail(FX_STATUS_MEMORY, "eval",
+                   "no memory for %lld bytes on %s (%lld bytes live, %lld of arena)",
+                   (long long)bytes, fx_device_name(p->device), (long long)c.live_bytes,
+                   (long long)p->arena_bytes);
 }
 
 static fx_status reserve_arena(fxi_scratch *s, const fxi_plan *p)
@@ -146,7 +150,8 @@ static fx_status reserve_outputs(binding *b, const fxi_graph *g)
         const fxi_result *r = &p->results[k];
         const fxi_value *v = &p->values[r->value];
         const fxi_node *n = g->nodes[g->outputs[k]];
-        fxi_buffer *buffer = v->kind == FXI_VALUE_OUTPUT ? b->buffers[v->index] : b->leaves[v->index]->data->buffer;
+        fxi_buffer *buffer =
+            v->kind == FXI_VALUE_OUTPUT ? b->buffers[v->index] : b->leaves[v->index]->data->buffer;
         const int64_t base = v->kind == FXI_VALUE_OUTPUT ? 0 : b->leaves[v->index]->data->offset;
         fxi_buffer_retain(buffer);
         b->datas[k] = fxi_data_new(buffer, base + r->offset, n->ndim, n->shape, r->stride);
@@ -164,7 +169,8 @@ static void bind_values(binding *b, const fxi_scratch *s)
         const fxi_value *v = &p->values[i];
         if (v->kind == FXI_VALUE_LEAF || v->kind == FXI_VALUE_DONATED) {
             const fxi_node *n = b->leaves[v->index];
-            b->base[i] = (char *)n->data->buffer->ptr + n->data->offset * (int64_t)fx_dtype_size((fx_dtype)n->dtype);
+            b->base[i] = (char *)n->data->buffer->ptr +
+                         n->data->offset * (int64_t)fx_dtype_size((fx_dtype)n->dtype);
         } else if (v->kind == FXI_VALUE_SLOT) {
             b->base[i] = &b->constants[v->index];
         } else if (v->kind == FXI_VALUE_OUTPUT) {
@@ -175,15 +181,20 @@ static void bind_values(binding *b, const fxi_scratch *s)
     }
 }
 
-/* ---- running --------------------------------------------------------------------------------------- */
+/* ---- running
+ * --------------------------------------------------------------------------------------- */
 
 static fx_status kernel_failed(const fxi_step *s, const fxi_run *run, fx_status status)
 {
     const char *name = fxi_ops[s->op].name, *text = run->error;
     const size_t n = strlen(name);
-    if (strncmp(text, name, n) == 0 && text[n] == ':') /* the sentence begins with the operation already */
+    if (strncmp(text, name, n) == 0 &&
+        text[n] == ':') /* the sentence begins with the operation already */
         text += n + 1 + (text[n + 1] == ' ');
-    return fx_fail(status, name, "%s", *text ? text : status == FX_STATUS_MEMORY ? "no memory" : "the kernel failed");
+    return fx_fail(status, name, "%s",
+                   *text                        ? text
+                   : status == FX_STATUS_MEMORY ? "no memory"
+                                                : "the kernel failed");
 }
 
 static fx_status run_steps(binding *b)
@@ -195,7 +206,8 @@ static fx_status run_steps(binding *b)
         for (int k = 0; k < s->nin; k++)
             b->in[k] = (const char *)b->base[s->in_value[k]] +
                        s->in_offset[k] * (int64_t)fx_dtype_size((fx_dtype)s->in[k].dtype);
-        const fx_status status = p->device->backend->run(p->device, s, b->in, b->base[s->out_value], &run);
+        const fx_status status =
+            p->device->backend->run(p->device, s, b->in, b->base[s->out_value], &run);
         if (status != FX_OK)
             return kernel_failed(s, &run, status);
     }
@@ -283,7 +295,10 @@ static bool push_root(fxi_scratch *s, int32_t *n, fxi_node *node, fxi_node *dono
     return true;
 }
 
-static fx_status no_roots(void) { return fx_fail(FX_STATUS_MEMORY, "eval", "no memory for the list of results"); }
+static fx_status no_roots(void)
+{
+    return fx_fail(FX_STATUS_MEMORY, "eval", "no memory for the list of results");
+}
 
 fx_status fxi_evaluate(fxi_context *c, int n, fxi_node *const *nodes)
 {
@@ -303,7 +318,8 @@ fx_status fxi_evaluate_array(fx_array *x)
         return x->status;
     if (x->node->data) {
         if (x->node->stale)
-            return fx_fail(FX_STATUS_STATE, "eval", "the value was replaced by fx_update and its memory reused");
+            return fx_fail(FX_STATUS_STATE, "eval",
+                           "the value was replaced by fx_update and its memory reused");
         return FX_OK;
     }
     return fxi_evaluate(fxi_here(), 1, &x->node);
@@ -349,7 +365,8 @@ void fxi_flush(fxi_context *c)
         fxi_count(&fxi_counters.implicit_evals, 1);
 }
 
-/* ---- promises -------------------------------------------------------------------------------------- */
+/* ---- promises
+ * -------------------------------------------------------------------------------------- */
 
 /* A state array's handle gets its new value; the value is a constant from now on. */
 static void commit_one(fx_array *handle, fx_array *value)
@@ -386,7 +403,8 @@ void fxi_promises_due(fxi_context *c, int depth)
             continue;
         due = true;
         s = s ? s : scratch_of(c);
-        ok = s && p->value->status == FX_OK && (p->value->node->data || push_root(s, &n, p->value->node, NULL));
+        ok = s && p->value->status == FX_OK &&
+             (p->value->node->data || push_root(s, &n, p->value->node, NULL));
     }
     if (!due)
         return;
@@ -395,16 +413,17 @@ void fxi_promises_due(fxi_context *c, int depth)
     settle_promises(c, depth, ok);
 }
 
-/* ---- commits --------------------------------------------------------------------------------------- */
+/* ---- commits
+ * --------------------------------------------------------------------------------------- */
 
-/* Does the pending graph behind n read a value that is about to be replaced? Those are marked with id 1;
- * answers are kept in the nodes: 1 yes, 0 no. Iterative, as the graph may be deep. */
+/* Does the pending graph behind n read a value that is about to be replaced? Those are marked with
+ * id 1; answers are kept in the nodes: 1 yes, 0 no. Iterative, as the graph may be deep. */
 static bool reads_replaced(fxi_context *c, fxi_graph *g, fxi_node *n)
 {
     struct frame {
         fxi_node *node;
         int32_t next;
-    } *stack;
+    } * stack;
     int32_t depth = 0;
     if (!fxi_grow(&g->stack, &g->stack_capacity, 1, sizeof *stack))
         return true;
@@ -459,10 +478,14 @@ static fx_status check_commit(int n, fx_array *const *handles, fx_array *const *
 {
     for (int i = 0; i < n; i++) {
         if (fx_is_error(handles[i]) || fx_is_error(values[i]))
-            return fx_is_error(handles[i]) ? fx_array_status(handles[i]) : fx_array_status(values[i]);
+            return fx_is_error(handles[i]) ? fx_array_status(handles[i])
+                                           : fx_array_status(values[i]);
         const fxi_node *a = handles[i]->node, *b = values[i]->node;
-        if (a->ndim != b->ndim || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(int64_t)) != 0 || a->dtype != b->dtype)
-            return fx_fail(FX_STATUS_SHAPE, "update", "a new value differs from the old one in size or type");
+        if (a->ndim != b->ndim ||
+            memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(int64_t)) != 0 ||
+            a->dtype != b->dtype)
+            return fx_fail(FX_STATUS_SHAPE, "update",
+                           "a new value differs from the old one in size or type");
     }
     return FX_OK;
 }
@@ -484,8 +507,8 @@ static fx_status guard_promises(fxi_context *c, fx_array *guard)
     return FX_OK;
 }
 
-static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *const *handles, fx_array *const *values,
-                              fx_array *guard, bool no_sinks, int32_t *m)
+static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *const *handles,
+                              fx_array *const *values, fx_array *guard, bool no_sinks, int32_t *m)
 {
     bool ok = true;
     for (int i = 0; i < n && ok; i++)
@@ -504,13 +527,15 @@ static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *c
     return ok ? FX_OK : no_roots();
 }
 
-fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, fx_array *guard, bool no_sinks)
+fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, fx_array *guard,
+                     bool no_sinks)
 {
     fxi_context *c = fxi_here();
     fxi_scratch *s = scratch_of(c);
     if (!s)
         return FX_STATUS_MEMORY;
-    fx_status status = guard && fx_is_error(guard) ? fx_array_status(guard) : check_commit(n, handles, values);
+    fx_status status =
+        guard && fx_is_error(guard) ? fx_array_status(guard) : check_commit(n, handles, values);
     if (status == FX_OK && guard)
         status = guard_promises(c, guard);
     int32_t m = 0;

@@ -1,6 +1,6 @@
-/* graph.c: see graph.h. The walk is iterative, and marks only nodes of the calling thread; evaluated
- * nodes that belong to others are numbered through a small hash table, so that several threads may read
- * one model at the same time.
+/* graph.c: see graph.h. The walk is iterative, and marks only nodes of the calling thread;
+ * evaluated nodes that belong to others are numbered through a small hash table, so that several
+ * threads may read one model at the same time.
  */
 #include "graph.h"
 #include "backend.h"
@@ -36,13 +36,15 @@ bool fxi_grow(void *array, int32_t *capacity, int32_t need, size_t size)
 
 void fxi_graph_free(fxi_graph *g)
 {
-    void *const all[] = {g->nodes, g->slot, g->uses, g->output, g->record, g->outputs, g->donors, g->key, g->stack, g->foreign};
+    void *const all[] = {g->nodes,   g->slot,   g->uses, g->output, g->record,
+                         g->outputs, g->donors, g->key,  g->stack,  g->foreign};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         fxi_free(all[i]);
     memset(g, 0, sizeof *g);
 }
 
-/* ---- numbering ------------------------------------------------------------------------------------- */
+/* ---- numbering
+ * ------------------------------------------------------------------------------------- */
 
 static size_t foreign_at(const fxi_graph *g, const fxi_node *n)
 {
@@ -95,16 +97,25 @@ static bool give_number(fxi_context *c, fxi_graph *g, fxi_node *n, uint32_t id)
     return true;
 }
 
-/* ---- records --------------------------------------------------------------------------------------- */
+/* ---- records
+ * --------------------------------------------------------------------------------------- */
 
 /* Words of fxi_attr that are structure. RANDOM's stream and CONST's number are not. */
 static int attr_words(const fxi_node *n)
 {
-    static const uint8_t words[FXI_OP_COUNT] = {
-        [FXI_OP_POWI] = 1,   [FXI_OP_IOTA] = 1,    [FXI_OP_SLICE] = 3,  [FXI_OP_PAD] = 3,
-        [FXI_OP_CONCAT] = 1, [FXI_OP_REDUCE] = 2,  [FXI_OP_CUMSUM] = 2, [FXI_OP_GATHER] = 1,
-        [FXI_OP_SCATTER] = 2, [FXI_OP_MATMUL] = 2, [FXI_OP_CUSTOM] = 1,
-        [FXI_OP_CONV] = sizeof(fxi_conv_attr) / 8, [FXI_OP_POOL] = (sizeof(fxi_pool_attr) + 7) / 8};
+    static const uint8_t words[FXI_OP_COUNT] = {[FXI_OP_POWI] = 1,
+                                                [FXI_OP_IOTA] = 1,
+                                                [FXI_OP_SLICE] = 3,
+                                                [FXI_OP_PAD] = 3,
+                                                [FXI_OP_CONCAT] = 1,
+                                                [FXI_OP_REDUCE] = 2,
+                                                [FXI_OP_CUMSUM] = 2,
+                                                [FXI_OP_GATHER] = 1,
+                                                [FXI_OP_SCATTER] = 2,
+                                                [FXI_OP_MATMUL] = 2,
+                                                [FXI_OP_CUSTOM] = 1,
+                                                [FXI_OP_CONV] = sizeof(fxi_conv_attr) / 8,
+                                                [FXI_OP_POOL] = (sizeof(fxi_pool_attr) + 7) / 8};
     return n->op == FXI_OP_PERMUTE ? n->ndim : words[n->op];
 }
 
@@ -130,10 +141,11 @@ static bool write_record(fxi_context *c, fxi_graph *g, const fxi_node *n)
         const size_t size = fx_dtype_size((fx_dtype)n->dtype);
         flags |= fxi_is_dense(n->ndim, n->shape, d->stride) ? 0 : FXI_LEAF_STRIDED;
         flags |= d->buffer->borrowed ? FXI_LEAF_BORROWED : 0;
-        flags |= ((uintptr_t)d->buffer->ptr + (uintptr_t)d->offset * size) % 64 ? FXI_LEAF_UNALIGNED : 0;
+        flags |=
+            ((uintptr_t)d->buffer->ptr + (uintptr_t)d->offset * size) % 64 ? FXI_LEAF_UNALIGNED : 0;
     }
-    start[0] = (uint64_t)(leaf ? FXI_OP_LEAF : n->op) | (uint64_t)n->dtype << 8 | (uint64_t)n->ndim << 16 | flags << 24 |
-               (uint64_t)nin << 32;
+    start[0] = (uint64_t)(leaf ? FXI_OP_LEAF : n->op) | (uint64_t)n->dtype << 8 |
+               (uint64_t)n->ndim << 16 | flags << 24 | (uint64_t)nin << 32;
     for (int i = 0; i < nin; i++) {
         const uint64_t id = (uint64_t)number_of(c, g, n->in[i]);
         g->uses[id]++;
@@ -179,21 +191,24 @@ static fx_status finish_node(fxi_context *c, fxi_graph *g, fxi_node *n)
     g->uses[id] = 0;
     g->output[id] = -1;
     g->record[id] = g->nkey;
-    g->slot[id] = n->data                   ? g->nleaves++
+    g->slot[id] = n->data                  ? g->nleaves++
                   : n->op == FXI_OP_CONST  ? g->nconsts++
                   : n->op == FXI_OP_RANDOM ? g->nstreams++
                                            : -1;
     return write_record(c, g, n) ? FX_OK : FX_STATUS_MEMORY;
 }
 
-/* What must not be read: a value whose buffer an update has reused, or another thread's pending one. */
+/* What must not be read: a value whose buffer an update has reused, or another thread's pending
+ * one. */
 static fx_status check_node(const fxi_context *c, const fxi_node *n)
 {
     if (n->stale)
-        return fx_fail(FX_STATUS_STATE, "eval", "a value was computed from parameters that fx_update has replaced since; "
-                                                "ask for it before the update with fx_want, or compute it anew");
+        return fx_fail(FX_STATUS_STATE, "eval",
+                       "a value was computed from parameters that fx_update has replaced since; "
+                       "ask for it before the update with fx_want, or compute it anew");
     if (!fxi_node_usable(c, n))
-        return fx_fail(FX_STATUS_STATE, "eval", "a value is still pending in another thread; fx_eval it there first");
+        return fx_fail(FX_STATUS_STATE, "eval",
+                       "a value is still pending in another thread; fx_eval it there first");
     return FX_OK;
 }
 
@@ -233,7 +248,8 @@ static bool add_output(fxi_graph *g, int32_t id, int32_t donor)
 {
     const int32_t need = g->noutputs + 1;
     int32_t a = g->output_capacity, b = a;
-    if (need > a && !(fxi_grow(&g->outputs, &a, need, sizeof *g->outputs) && fxi_grow(&g->donors, &b, need, sizeof *g->donors)))
+    if (need > a && !(fxi_grow(&g->outputs, &a, need, sizeof *g->outputs) &&
+                      fxi_grow(&g->donors, &b, need, sizeof *g->donors)))
         return false;
     g->output_capacity = a;
     g->outputs[g->noutputs] = id;
@@ -246,8 +262,9 @@ static bool add_output(fxi_graph *g, int32_t id, int32_t donor)
 static bool donatable(const fxi_node *n)
 {
     const fxi_buffer *b = n->data ? n->data->buffer : NULL;
-    return b && !b->borrowed && __atomic_load_n(&b->pins, __ATOMIC_RELAXED) == 0 && b->refs == 1 && n->handles == 1 &&
-           n->data->offset == 0 && fxi_is_dense(n->ndim, n->shape, n->data->stride);
+    return b && !b->borrowed && __atomic_load_n(&b->pins, __ATOMIC_RELAXED) == 0 && b->refs == 1 &&
+           n->handles == 1 && n->data->offset == 0 &&
+           fxi_is_dense(n->ndim, n->shape, n->data->stride);
 }
 
 static bool collect_outputs(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots)
@@ -260,7 +277,8 @@ static bool collect_outputs(fxi_context *c, fxi_graph *g, int n, const fxi_root 
             if (donor < 0)
                 fxi_count(&fxi_counters.donation_misses, 1);
         }
-        if (!roots[i].node->data && g->output[id] < 0 && !add_output(g, (int32_t)id, (int32_t)donor))
+        if (!roots[i].node->data && g->output[id] < 0 &&
+            !add_output(g, (int32_t)id, (int32_t)donor))
             return false;
     }
     for (int32_t i = 0; i < g->n; i++) {
@@ -306,7 +324,8 @@ fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *r
     if (!g->device)
         g->device = fx_cpu_device();
     for (int32_t i = 0; i < g->noutputs; i++)
-        g->key[g->nkey++] = (uint64_t)(uint32_t)g->outputs[i] | (uint64_t)(uint32_t)g->donors[i] << 32;
+        g->key[g->nkey++] = (uint64_t)(uint32_t)g->outputs[i] | (uint64_t)(uint32_t)g->donors[i]
+                                                                    << 32;
     g->key[g->nkey++] = (uint64_t)(uintptr_t)g->device;
     g->hash = hash_words(g->key, g->nkey);
     return FX_OK;

@@ -1,13 +1,13 @@
 /* graph.h: the pending graph behind some results, put into canonical form.
  *
- * Nodes are numbered in the order in which a depth-first walk from the roots finishes them, so inputs
- * come before consumers, and written as records of 64-bit words: operation, element type, input
- * numbers, sizes, attributes. Numbers (literals, random streams) and addresses are not part of it: they
- * are what a plan is bound to. Equal keys mean equal plans.
+ * Nodes are numbered in the order in which a depth-first walk from the roots finishes them, so
+ * inputs come before consumers, and written as records of 64-bit words: operation, element type,
+ * input numbers, sizes, attributes. Numbers (literals, random streams) and addresses are not part
+ * of it: they are what a plan is bound to. Equal keys mean equal plans.
  *
- * Record: word 0 = op | dtype << 8 | ndim << 16 | flags << 24 | nin << 32; then the input numbers, two to a
- * word; then ndim sizes; then attributes, or for a leaf that is not dense its strides. After the records: the
- * outputs, one word each.
+ * Record: word 0 = op | dtype << 8 | ndim << 16 | flags << 24 | nin << 32; then the input numbers,
+ * two to a word; then ndim sizes; then attributes, or for a leaf that is not dense its strides.
+ * After the records: the outputs, one word each.
  */
 #ifndef CFLUX_GRAPH_H
 #define CFLUX_GRAPH_H
@@ -43,8 +43,8 @@ typedef struct fxi_root {
     fxi_node *donor;
 } fxi_root;
 
-/* Fills g from the roots (all on one device or none). Nodes that pending nodes outside the graph still
- * need become outputs too. FX_STATUS_MEMORY or FX_STATUS_STATE are recorded. */
+/* Fills g from the roots (all on one device or none). Nodes that pending nodes outside the graph
+ * still need become outputs too. FX_STATUS_MEMORY or FX_STATUS_STATE are recorded. */
 fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots);
 void fxi_graph_free(fxi_graph *g);
 

@@ -1,9 +1,9 @@
 /* place.c: where in the arena the values between steps live.
  *
  * One pass over the steps with a list of free gaps, best fit: an output takes the smallest gap that
- * holds it, and a value's bytes return when its last reader has run. The output of an elementwise step
- * takes over the bytes of an input that dies there. Gaps are kept sorted and merged, so the time is
- * linear in the steps as long as gaps are few.
+ * holds it, and a value's bytes return when its last reader has run. The output of an elementwise
+ * step takes over the bytes of an input that dies there. Gaps are kept sorted and merged, so the
+ * time is linear in the steps as long as gaps are few.
  */
 #include "plan.h"
 
@@ -21,7 +21,10 @@ typedef struct arena {
     int64_t end; /* bytes in use, the arena's size so far */
 } arena;
 
-static int64_t rounded(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+static int64_t rounded(int64_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
 
 static int64_t take(arena *a, int64_t bytes)
 {
@@ -89,8 +92,9 @@ static int32_t heir(const fxi_plan *p, int32_t i)
     for (int k = 0; k < s->nin; k++) {
         const fxi_value *v = &p->values[s->in_value[k]];
         const fxi_tensor *t = &s->in[k];
-        bool fits = v->kind == FXI_VALUE_ARENA && v->last == i && v->bytes == p->values[s->out_value].bytes &&
-                    s->in_offset[k] == 0 && fxi_is_dense(t->ndim, t->shape, t->stride) && t->ndim == s->out.ndim;
+        bool fits = v->kind == FXI_VALUE_ARENA && v->last == i &&
+                    v->bytes == p->values[s->out_value].bytes && s->in_offset[k] == 0 &&
+                    fxi_is_dense(t->ndim, t->shape, t->stride) && t->ndim == s->out.ndim;
         for (int j = 0; j < s->nin && fits; j++) /* nor through another view as well */
             fits = s->in_value[j] != s->in_value[k] ||
                    (s->in_offset[j] == 0 && s->in[j].ndim == t->ndim &&
@@ -130,7 +134,8 @@ bool fxi_plan_place(fxi_plan *p)
         int32_t inherited = -1;
         if (out->kind == FXI_VALUE_ARENA) {
             inherited = heir(p, i);
-            out->offset = inherited >= 0 ? p->values[inherited].offset : take(&a, rounded(out->bytes));
+            out->offset =
+                inherited >= 0 ? p->values[inherited].offset : take(&a, rounded(out->bytes));
         }
         for (int32_t v = head[i]; v >= 0 && ok; v = next[v])
             if (v != inherited)

@@ -1,11 +1,11 @@
 /* plan.c: from a graph to steps.
  *
- * Every node gets a place: a value with an offset and strides. Movement costs nothing where strides can
- * express it (and the backend takes strides); where they cannot, a copy makes the elements dense
- * first. All other nodes are one step each. Outputs get buffers of their own; everything else goes to
- * the arena. An update's result may be written into the buffer of the value it replaces (donation)
- * when its step reads that value element by element and no later step needs the old one: such steps
- * are moved to the end.
+ * Every node gets a place: a value with an offset and strides. Movement costs nothing where strides
+ * can express it (and the backend takes strides); where they cannot, a copy makes the elements
+ * dense first. All other nodes are one step each. Outputs get buffers of their own; everything else
+ * goes to the arena. An update's result may be written into the buffer of the value it replaces
+ * (donation) when its step reads that value element by element and no later step needs the old one:
+ * such steps are moved to the end.
  */
 #include "plan.h"
 #include "backend.h"
@@ -28,7 +28,8 @@ typedef struct builder {
     bool views;
 } builder;
 
-/* The number of node `id`'s i-th input: from its record, since nodes of other threads carry none. */
+/* The number of node `id`'s i-th input: from its record, since nodes of other threads carry none.
+ */
 static int32_t input_of(const fxi_graph *g, int32_t id, int i)
 {
     return (int32_t)(g->key[g->record[id] + 1 + (uint32_t)i / 2] >> (i % 2 ? 32 : 0));
@@ -39,13 +40,15 @@ static int64_t bytes_of(const fxi_node *n)
     return fxi_length(n->ndim, n->shape) * (int64_t)fx_dtype_size((fx_dtype)n->dtype);
 }
 
-/* ---- values ---------------------------------------------------------------------------------------- */
+/* ---- values
+ * ---------------------------------------------------------------------------------------- */
 
 static int32_t add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t bytes)
 {
     if (!fxi_grow(&p->values, &p->value_capacity, p->nvalues + 1, sizeof *p->values))
         return -1;
-    p->values[p->nvalues] = (fxi_value){.kind = kind, .index = index, .first = -1, .last = -1, .bytes = bytes};
+    p->values[p->nvalues] =
+        (fxi_value){.kind = kind, .index = index, .first = -1, .last = -1, .bytes = bytes};
     return p->nvalues++;
 }
 
@@ -57,7 +60,8 @@ static int32_t add_slot(fxi_plan *p, int32_t constant, uint8_t dtype)
     return add_value(p, FXI_VALUE_SLOT, p->nslots++, 8);
 }
 
-/* ---- steps ----------------------------------------------------------------------------------------- */
+/* ---- steps
+ * ----------------------------------------------------------------------------------------- */
 
 static fxi_step *add_step(builder *b, uint8_t op, int nin, const fxi_attr *attr)
 {
@@ -144,8 +148,12 @@ static bool make_program(fxi_step *s, const fxi_node *n)
     if (!s->program)
         return false;
     s->ninstr = 1;
-    *s->program = (fxi_instr){.op = n->op, .dtype = n->dtype, .from = n->nin ? n->in[n->nin - 1]->dtype : n->dtype,
-                              .nsrc = (uint8_t)n->nin, .src = {0, 1, 2}, .attr = n->attr.i[0]};
+    *s->program = (fxi_instr){.op = n->op,
+                              .dtype = n->dtype,
+                              .from = n->nin ? n->in[n->nin - 1]->dtype : n->dtype,
+                              .nsrc = (uint8_t)n->nin,
+                              .src = {0, 1, 2},
+                              .attr = n->attr.i[0]};
     return true;
 }
 
@@ -156,7 +164,8 @@ static bool compute(builder *b, int32_t id)
     const bool dense =
         !b->views || cls == FXI_CLASS_CONV || cls == FXI_CLASS_POOL || cls == FXI_CLASS_CUSTOM;
     /* Copies come first: they are steps of their own. */
-    place inline_places[4], *in = n->nin <= 4 ? inline_places : fxi_malloc((size_t)n->nin * sizeof *in);
+    place inline_places[4],
+        *in = n->nin <= 4 ? inline_places : fxi_malloc((size_t)n->nin * sizeof *in);
     bool ok = in != NULL;
     for (int i = 0; i < n->nin && ok; i++) {
         const int32_t k = input_of(b->g, id, i);
@@ -179,11 +188,13 @@ static bool compute(builder *b, int32_t id)
     return ok;
 }
 
-/* ---- views ----------------------------------------------------------------------------------------- */
+/* ---- views
+ * ----------------------------------------------------------------------------------------- */
 
-/* Strides of a reshape without moving elements: axes are matched in groups of equal length, and a group
- * of old axes must be one regular run. */
-static bool reshape_strides(const fxi_node *from, const int64_t *old, const fxi_node *to, int64_t *stride)
+/* Strides of a reshape without moving elements: axes are matched in groups of equal length, and a
+ * group of old axes must be one regular run. */
+static bool reshape_strides(const fxi_node *from, const int64_t *old, const fxi_node *to,
+                            int64_t *stride)
 {
     if (fxi_length(to->ndim, to->shape) == 0) {
         fxi_dense_strides(to->ndim, to->shape, stride);
@@ -199,7 +210,8 @@ static bool reshape_strides(const fxi_node *from, const int64_t *old, const fxi_
             else
                 want *= to->shape[k1++];
         }
-        int64_t run = 0, next = -1; /* stride of the group's first element, and the one its next axis must have */
+        int64_t run = 0, next = -1; /* stride of the group's first element, and the one its next
+                                       axis must have */
         for (int a = i; a < i1 && a < from->ndim; a++) {
             if (from->shape[a] == 1)
                 continue;
@@ -260,7 +272,8 @@ static bool move(builder *b, int32_t id)
     return dense_place(b, in, &dense) && view(n, &dense, &b->places[id]);
 }
 
-/* ---- nodes ----------------------------------------------------------------------------------------- */
+/* ---- nodes
+ * ----------------------------------------------------------------------------------------- */
 
 static bool place_leaf(builder *b, int32_t id)
 {
@@ -291,7 +304,8 @@ static bool plan_node(builder *b, int32_t id)
     return fxi_ops[n->op].cls == FXI_CLASS_MOVEMENT ? move(b, id) : compute(b, id);
 }
 
-/* ---- outputs --------------------------------------------------------------------------------------- */
+/* ---- outputs
+ * --------------------------------------------------------------------------------------- */
 
 static bool add_buffer(fxi_plan *p, fxi_value *v)
 {
@@ -303,7 +317,8 @@ static bool add_buffer(fxi_plan *p, fxi_value *v)
     return true;
 }
 
-/* Output k gets memory that outlives the run. Constants, and views of little of a large value, are copied. */
+/* Output k gets memory that outlives the run. Constants, and views of little of a large value, are
+ * copied. */
 static bool settle_output(builder *b, int32_t k)
 {
     fxi_plan *p = b->p;
@@ -311,7 +326,8 @@ static bool settle_output(builder *b, int32_t k)
     const fxi_node *n = b->g->nodes[id];
     place at = b->places[id];
     const fxi_value_kind kind = p->values[at.value].kind;
-    if (kind == FXI_VALUE_SLOT || (kind == FXI_VALUE_ARENA && 2 * bytes_of(n) < p->values[at.value].bytes)) {
+    if (kind == FXI_VALUE_SLOT ||
+        (kind == FXI_VALUE_ARENA && 2 * bytes_of(n) < p->values[at.value].bytes)) {
         place made;
         if (!copy_dense(b, n, &at, &made))
             return false;
@@ -327,7 +343,8 @@ static bool settle_output(builder *b, int32_t k)
     return true;
 }
 
-/* ---- donation -------------------------------------------------------------------------------------- */
+/* ---- donation
+ * -------------------------------------------------------------------------------------- */
 
 /* The step that makes value v; −1 when none does. */
 static int32_t maker(const fxi_plan *p, int32_t v)
@@ -338,8 +355,8 @@ static int32_t maker(const fxi_plan *p, int32_t v)
     return -1;
 }
 
-/* Does step s read value v otherwise than element by element at the output's own positions? 0: not at
- * all, 1: aligned, 2: otherwise. */
+/* Does step s read value v otherwise than element by element at the output's own positions? 0: not
+ * at all, 1: aligned, 2: otherwise. */
 static int reads(const fxi_step *s, int32_t v)
 {
     int how = 0;
@@ -347,9 +364,10 @@ static int reads(const fxi_step *s, int32_t v)
         if (s->in_value[i] != v)
             continue;
         const fxi_tensor *t = &s->in[i];
-        const bool aligned = s->cls == FXI_CLASS_ELEMENTWISE && s->in_offset[i] == 0 && t->ndim == s->out.ndim &&
-                             fxi_is_dense(t->ndim, t->shape, t->stride) &&
-                             fx_dtype_size((fx_dtype)t->dtype) == fx_dtype_size((fx_dtype)s->out.dtype);
+        const bool aligned =
+            s->cls == FXI_CLASS_ELEMENTWISE && s->in_offset[i] == 0 && t->ndim == s->out.ndim &&
+            fxi_is_dense(t->ndim, t->shape, t->stride) &&
+            fx_dtype_size((fx_dtype)t->dtype) == fx_dtype_size((fx_dtype)s->out.dtype);
         how = aligned && how < 2 ? 1 : 2;
     }
     return how;
@@ -370,16 +388,18 @@ static int readers(const fxi_plan *p, int32_t v, int32_t m)
     return when;
 }
 
-/* Lets output k be written into its donor's buffer: the step that makes it runs last, or, when other
- * steps need the result, where it is, and then no later step may need the old value. */
+/* Lets output k be written into its donor's buffer: the step that makes it runs last, or, when
+ * other steps need the result, where it is, and then no later step may need the old value. */
 static bool try_donation(builder *b, int32_t k, donation *d)
 {
     fxi_plan *p = b->p;
     const int32_t v = p->results[k].value, leaf = b->places[b->g->donors[k]].value, m = maker(p, v);
     if (m < 0 || p->values[v].kind != FXI_VALUE_OUTPUT || p->values[leaf].kind != FXI_VALUE_LEAF ||
-        p->results[k].offset != 0 || p->values[v].bytes != p->values[leaf].bytes || reads(&p->steps[m], leaf) > 1)
+        p->results[k].offset != 0 || p->values[v].bytes != p->values[leaf].bytes ||
+        reads(&p->steps[m], leaf) > 1)
         return false;
-    for (int32_t i = 0; i < p->noutputs; i++) /* neither the old value nor the new one is wanted elsewhere */
+    for (int32_t i = 0; i < p->noutputs;
+         i++) /* neither the old value nor the new one is wanted elsewhere */
         if (i != k && (p->results[i].value == leaf || p->results[i].value == v))
             return false;
     for (int32_t i = 0; i < p->nsteps; i++)
@@ -429,7 +449,8 @@ static bool donate(builder *b)
     return ok;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------- */
+/* ---- the whole
+ * ------------------------------------------------------------------------------------- */
 
 static void note_lives(fxi_plan *p)
 {
@@ -512,7 +533,8 @@ void fxi_plan_release(fxi_plan *p)
         fxi_free(p->steps[i].in_offset);
         fxi_free(p->steps[i].program);
     }
-    void *const all[] = {p->steps, p->values, p->slots, p->results, p->buffer_bytes, p->key, p->record, p};
+    void *const all[] = {p->steps,        p->values, p->slots,  p->results,
+                         p->buffer_bytes, p->key,    p->record, p};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         fxi_free(all[i]);
 }

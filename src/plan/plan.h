@@ -1,7 +1,7 @@
 /* plan.h: a plan: the steps that compute a graph's outputs, and where every value lives.
  *
- * A plan is immutable once built. What a run brings along is addressed by number: leaves, constants,
- * streams, output buffers, and one arena for everything in between.
+ * A plan is immutable once built. What a run brings along is addressed by number: leaves,
+ * constants, streams, output buffers, and one arena for everything in between.
  */
 #ifndef CFLUX_PLAN_H
 #define CFLUX_PLAN_H

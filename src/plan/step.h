@@ -17,8 +17,8 @@ typedef struct fxi_tensor {
     int64_t stride[FX_MAX_DIMS]; /* in elements */
 } fxi_tensor;
 
-/* A register program: what an elementwise step computes for each element. Registers 0 … nin−1 are the
- * step's inputs; instruction k writes register nin + k; the last one is the output. */
+/* A register program: what an elementwise step computes for each element. Registers 0 … nin−1 are
+ * the step's inputs; instruction k writes register nin + k; the last one is the output. */
 typedef struct fxi_instr {
     uint8_t op;    /* an elementwise fxi_op */
     uint8_t dtype; /* of the result */
@@ -34,22 +34,23 @@ typedef struct fxi_step {
     int32_t nin;
     fxi_attr attr;
     fxi_tensor out;
-    fxi_tensor *in;     /* nin of them */
-    int32_t out_value;  /* indices into the plan's values */
+    fxi_tensor *in;    /* nin of them */
+    int32_t out_value; /* indices into the plan's values */
     int32_t *in_value;
     int64_t *in_offset; /* view offsets, in elements */
     fxi_instr *program; /* elementwise steps */
     int32_t ninstr;
-    int32_t slot;       /* RANDOM: index of its (seed, counter) pair among the run's streams */
+    int32_t slot; /* RANDOM: index of its (seed, counter) pair among the run's streams */
 } fxi_step;
 
 /* One run of a plan, as a kernel sees it. */
 typedef struct fxi_run {
     const uint64_t (*streams)[2]; /* RANDOM: seed and counter by slot */
-    char error[200];              /* a kernel that fails writes the sentence here and returns a status */
+    char error[200]; /* a kernel that fails writes the sentence here and returns a status */
 } fxi_run;
 
 /* Runs one step. in[k] and out point at the first element (view offsets applied). */
-typedef fx_status (*fxi_kernel)(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+typedef fx_status (*fxi_kernel)(const fxi_step *step, const void *const *in, void *out,
+                                fxi_run *run);
 
 #endif

@@ -18,8 +18,14 @@ REDUCTION(var)
 REDUCTION(std)
 REDUCTION(maximum)
 REDUCTION(minimum)
-REDUCTION(any) REDUCTION(all) REDUCTION(norm) REDUCTION(softmax) REDUCTION(logsoftmax) REDUCTION(
-    logsumexp) REDUCTION(argmax) REDUCTION(argmin)
+REDUCTION(any)
+REDUCTION(all)
+REDUCTION(norm)
+REDUCTION(softmax)
+REDUCTION(logsoftmax)
+REDUCTION(logsumexp)
+REDUCTION(argmax)
+REDUCTION(argmin)
 
 /* An expression of x[0] (and x[1], x[2]) and the parameters p. */
 #define EXPR(name, value)                                                                          \
@@ -28,54 +34,52 @@ REDUCTION(any) REDUCTION(all) REDUCTION(norm) REDUCTION(softmax) REDUCTION(logso
         (void)p;                                                                                   \
         return value;                                                                              \
     }
-    EXPR(cumsum, fx_cumsum(x[0], (int)p[0])) EXPR(cumsum_reverse,
-                                                  fx_cumsum_reverse(x[0], (int)p[0]))
-        EXPR(reshape, fxi_reshape(x[0], (int)p[0], p + 1)) EXPR(permute,
-                                                                fxi_permute(x[0], (int)p[0], p + 1))
-            EXPR(expand, fxi_expand(x[0], (int)p[0], p + 1)) EXPR(transpose, fx_transpose(x[0]))
-                EXPR(flatten, fx_flatten(x[0])) EXPR(vec, fx_vec(x[0])) EXPR(
-                    unsqueeze,
-                    fx_unsqueeze(x[0], (int)p[0])) EXPR(squeeze, fx_squeeze(x[0], (unsigned)p[0]))
-                    EXPR(slice, fx_slice(x[0], (int)p[0], p[1], p[2]))
-                        EXPR(slice_step,
-                             fx_slice_step(x[0], (int)p[0], p[1], p[2],
-                                           p[3])) EXPR(flip, fx_flip(x[0], (unsigned)p[0]))
-                            EXPR(pad, fx_pad(x[0], (int)p[0], p[1], p[2], (double)p[3]))
-                                EXPR(pad_reflect, fx_pad_reflect(x[0], (int)p[0], p[1], p[2]))
-                                    EXPR(pad_symmetric,
-                                         fx_pad_symmetric(x[0], (int)p[0], p[1], p[2]))
-                                        EXPR(pad_repeat, fx_pad_repeat(x[0], (int)p[0], p[1], p[2]))
-                                            EXPR(pad_circular,
-                                                 fx_pad_circular(x[0], (int)p[0], p[1], p[2]))
-                                                EXPR(repeat, fxi_repeat(x[0], (int)p[0], p + 1))
-                                                    EXPR(repeat_inner,
-                                                         fx_repeat_inner(x[0], (int)p[0], p[1]))
-                                                        EXPR(concat, fxi_concat((int)p[0], 3, x))
-                                                            EXPR(stack, fxi_stack((int)p[0], 3, x))
-                                                                EXPR(tril, fx_tril(x[0], p[0]))
-                                                                    EXPR(triu, fx_triu(x[0], p[0]))
-    /* Views of views: what the planner folds into one set of strides. */
-    EXPR(view_chain,
-         fx_slice_step(fx_transpose(fx_flip(fx_slice(x[0], 1, 1, 6), FX_AXES(0))), 0, 3, -2, 2))
-    /* A reshape that no strides can express, and one after it. */
-    EXPR(view_copy, fx_vec(fx_transpose(fx_reshape(fx_transpose(x[0]), 5, 7))))
-        EXPR(gather, fx_gather(x[0], x[1], (int)p[1]))
-            EXPR(gather_elements, fx_gather_elements(x[0], x[1], (int)p[1]))
-                EXPR(scatter, fx_scatter((fx_reduction)p[2], x[0], x[1], (int)p[1], p[0]))
-                    EXPR(scatter_bounded, fx_clamp(b_scatter(x, p), -100, 100))
-                        EXPR(maximum_squared, fx_square(fx_maximum(x[0], .dims = (unsigned)p[0])))
-                            EXPR(gather_squared, fx_square(fx_gather(x[0], x[1], (int)p[1])))
-                                EXPR(scatter_elements,
-                                     fx_scatter_elements(x[0], x[1], x[2], (int)p[1]))
+/* clang-format off */
+EXPR(cumsum, fx_cumsum(x[0], (int)p[0]))
+EXPR(cumsum_reverse, fx_cumsum_reverse(x[0], (int)p[0]))
+EXPR(reshape, fxi_reshape(x[0], (int)p[0], p + 1))
+EXPR(permute, fxi_permute(x[0], (int)p[0], p + 1))
+EXPR(expand, fxi_expand(x[0], (int)p[0], p + 1))
+EXPR(transpose, fx_transpose(x[0]))
+EXPR(flatten, fx_flatten(x[0]))
+EXPR(vec, fx_vec(x[0]))
+EXPR(unsqueeze, fx_unsqueeze(x[0], (int)p[0]))
+EXPR(squeeze, fx_squeeze(x[0], (unsigned)p[0]))
+EXPR(slice, fx_slice(x[0], (int)p[0], p[1], p[2]))
+EXPR(slice_step, fx_slice_step(x[0], (int)p[0], p[1], p[2], p[3]))
+EXPR(flip, fx_flip(x[0], (unsigned)p[0]))
+EXPR(pad, fx_pad(x[0], (int)p[0], p[1], p[2], (double)p[3]))
+EXPR(pad_reflect, fx_pad_reflect(x[0], (int)p[0], p[1], p[2]))
+EXPR(pad_symmetric, fx_pad_symmetric(x[0], (int)p[0], p[1], p[2]))
+EXPR(pad_repeat, fx_pad_repeat(x[0], (int)p[0], p[1], p[2]))
+EXPR(pad_circular, fx_pad_circular(x[0], (int)p[0], p[1], p[2]))
+EXPR(repeat, fxi_repeat(x[0], (int)p[0], p + 1))
+EXPR(repeat_inner, fx_repeat_inner(x[0], (int)p[0], p[1]))
+EXPR(concat, fxi_concat((int)p[0], 3, x))
+EXPR(stack, fxi_stack((int)p[0], 3, x))
+EXPR(tril, fx_tril(x[0], p[0]))
+EXPR(triu, fx_triu(x[0], p[0]))
+/* Views of views: what the planner folds into one set of strides. */
+EXPR(view_chain,
+     fx_slice_step(fx_transpose(fx_flip(fx_slice(x[0], 1, 1, 6), FX_AXES(0))), 0, 3, -2, 2))
+/* A reshape that no strides can express, and one after it. */
+EXPR(view_copy, fx_vec(fx_transpose(fx_reshape(fx_transpose(x[0]), 5, 7))))
+EXPR(gather, fx_gather(x[0], x[1], (int)p[1]))
+EXPR(gather_elements, fx_gather_elements(x[0], x[1], (int)p[1]))
+EXPR(scatter, fx_scatter((fx_reduction)p[2], x[0], x[1], (int)p[1], p[0]))
+EXPR(scatter_bounded, fx_clamp(b_scatter(x, p), -100, 100))
+EXPR(maximum_squared, fx_square(fx_maximum(x[0], .dims = (unsigned)p[0])))
+EXPR(gather_squared, fx_square(fx_gather(x[0], x[1], (int)p[1])))
+EXPR(scatter_elements, fx_scatter_elements(x[0], x[1], x[2], (int)p[1]))
+/* clang-format on */
 
 #define MATRIX "1024x1024"
-                                    static const
-    char *const reductions[] = {
-        "all=5x7:0",       "axis0=5x7:1",      "axis1=5x7:2",           "both=5x7:3",
-        "drop0=3x4x5:1,1", "drop02=3x4x5:5,1", "axis1of3=3x4x5:2",      "vector=17:1",
-        "vectorall=17:0",  "one=1:0",          "empty0=0x3:1",          "empty1=0x3:2",
-        "emptyall=0:0",    "scalar=s:0",       "+long=1031:0",          "+tall=257x3:1",
-        "+wide=3x257:2",   "+four=2x3x4x5:10", "+fourdrop=2x3x4x5:6,1", NULL};
+static const char *const reductions[] = {
+    "all=5x7:0",       "axis0=5x7:1",      "axis1=5x7:2",           "both=5x7:3",
+    "drop0=3x4x5:1,1", "drop02=3x4x5:5,1", "axis1of3=3x4x5:2",      "vector=17:1",
+    "vectorall=17:0",  "one=1:0",          "empty0=0x3:1",          "empty1=0x3:2",
+    "emptyall=0:0",    "scalar=s:0",       "+long=1031:0",          "+tall=257x3:1",
+    "+wide=3x257:2",   "+four=2x3x4x5:10", "+fourdrop=2x3x4x5:6,1", NULL};
 /* Short ones: long products leave Float32. */
 static const char *const products[] = {"all=5x7:0",       "axis0=5x7:1",      "axis1=5x7:2",
                                        "drop0=3x4x5:1,1", "vector=17:1",      "one=1:0",

@@ -1,6 +1,7 @@
-/* test_allocations.c: every allocation failing in turn, over a program that builds a small convolutional
- * network, differentiates, trains, reads, prints and frees. Whatever fails: an error is recorded, the
- * program goes on to its end, nothing leaks, and the next run without faults gives the right result.
+/* test_allocations.c: every allocation failing in turn, over a program that builds a small
+ * convolutional network, differentiates, trains, reads, prints and frees. Whatever fails: an error
+ * is recorded, the program goes on to its end, nothing leaks, and the next run without faults gives
+ * the right result.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,8 +26,9 @@ static double program(void)
 {
     FX_SCOPE;
     fx_seed(7);
-    fx_chain_layer *model = fx_chain(fx_conv(FX_DIMS(3, 3), 1, 2, FX_RELU, .pad = FX_SAME), fx_batchnorm(2), fx_maxpool(FX_DIMS(2, 2)),
-                                     FX_FLATTEN, fx_dropout(0.25), fx_dense(8, 3), fx_layernorm(FX_DIMS(3)));
+    fx_chain_layer *model = fx_chain(fx_conv(FX_DIMS(3, 3), 1, 2, FX_RELU, .pad = FX_SAME),
+                                     fx_batchnorm(2), fx_maxpool(FX_DIMS(2, 2)), FX_FLATTEN,
+                                     fx_dropout(0.25), fx_dense(8, 3), fx_layernorm(FX_DIMS(3)));
     void *opt = fx_setup(fx_adam(.eta = 0.01), model);
     fx_array *x = fx_rand(4, 4, 1, 6), *labels = fx_range_dtype(FX_DTYPE_I32, 0, 1, 6);
     fx_array *y = fx_onehotbatch(fx_mod(labels, 3), 3);
@@ -66,18 +68,21 @@ static void every_allocation_fails_in_turn(void **state)
         const fx_error e = fx_error_take();
         fxi_drain();
         if (fxi_live_allocations() != before)
-            fail_msg("fault %lld leaks %lld allocations (%s)", (long long)n, (long long)(fxi_live_allocations() - before), e.message);
+            fail_msg("fault %lld leaks %lld allocations (%s)", (long long)n,
+                     (long long)(fxi_live_allocations() - before), e.message);
         if (seen <= n)
             break; /* ran past the last allocation */
         points++;
         if (e.status == FX_STATUS_MEMORY)
             reported++;
         else if (e.status != FX_OK)
-            fail_msg("fault %lld is reported as %s: %s", (long long)n, fx_status_name(e.status), e.message);
+            fail_msg("fault %lld is reported as %s: %s", (long long)n, fx_status_name(e.status),
+                     e.message);
         else
             assert_float_equal(got, right, 0.0); /* survived: then nothing may differ */
     }
-    printf("%lld fault points, %lld reported, the others survived with the same result\n", (long long)points, (long long)reported);
+    printf("%lld fault points, %lld reported, the others survived with the same result\n",
+           (long long)points, (long long)reported);
     assert_true(points >= 2000);
     assert_true(reported >= points / 2);
     assert_float_equal(program(), right, 0.0);

@@ -75,6 +75,9 @@ typedef struct gold_run gold_run;
 bool gold_selected(const gold_run *run, const char *name);
 void gold_record(gold_run *run, const gold_case *c);
 const char *gold_data(const gold_run *run); /* the data folder */
+/* A JSON file of the data folder that lists cases; NULL when it is not there. One that is there but
+ * broken is a failure of its own. */
+cJSON *gold_index(gold_run *run, const char *path);
 
 void onnx_run_all(gold_run *run);
 void torch_run_all(gold_run *run);

@@ -157,9 +157,7 @@ static void run_entry(gold_run *run, const char *kind, const cJSON *rank, const 
 
 void nnlib_run_all(gold_run *run)
 {
-    char path[1024];
-    snprintf(path, sizeof path, "%s/flux/nnlib_conv_pool.json", gold_data(run));
-    cJSON *json = gold_json_read(path);
+    cJSON *json = gold_index(run, "flux/nnlib_conv_pool.json");
     const cJSON *kind, *rank, *entry;
     cJSON_ArrayForEach(kind, cJSON_GetObjectItemCaseSensitive(json, "facts"))
     {

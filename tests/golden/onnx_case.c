@@ -378,9 +378,7 @@ static void run_case(gold_run *run, const char *name)
 
 void onnx_run_all(gold_run *run)
 {
-    char path[MAX_PATH];
-    snprintf(path, sizeof path, "%s/onnx/index.json", gold_data(run));
-    cJSON *index = gold_json_read(path);
+    cJSON *index = gold_index(run, "onnx/index.json");
     const cJSON *entry;
     cJSON_ArrayForEach(entry, index) run_case(run, text_of(entry, "case"));
     cJSON_Delete(index);

@@ -233,9 +233,7 @@ static void run_case(gold_run *run, const cJSON *entry)
 
 void torch_run_all(gold_run *run)
 {
-    char path[MAX_PATH];
-    snprintf(path, sizeof path, "%s/torch/index.json", gold_data(run));
-    cJSON *index = gold_json_read(path);
+    cJSON *index = gold_index(run, "torch/index.json");
     const cJSON *entry;
     cJSON_ArrayForEach(entry, cJSON_GetObjectItemCaseSensitive(index, "cases"))
         run_case(run, entry);

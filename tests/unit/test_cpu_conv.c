@@ -136,7 +136,7 @@ static void usual_shapes(void **state)
     (void)state;
     const problem ps[] = {
         plain_2d(28, 5, 1, 6, 2, 0),  plain_2d(12, 5, 6, 16, 2, 0),
-        plain_2d(9, 1, 20, 30, 2, 0), plain_2d(32, 3, 64, 8, 1, 1) /* several chunks */,
+        plain_2d(9, 1, 20, 30, 2, 0), plain_2d(32, 3, 64, 2, 1, 1) /* several chunks */,
         plain_2d(3, 3, 2, 2, 0, 1),   plain_2d(5, 3, 0, 2, 1, 1),
         plain_2d(5, 3, 2, 0, 1, 1),   plain_2d(1, 7, 1, 1, 1, 9)};
     for (size_t k = 0; k < sizeof ps / sizeof *ps; k++)

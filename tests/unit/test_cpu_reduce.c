@@ -48,7 +48,7 @@ static void check_reduce(int kind, int dtype, layout l, uint32_t mask, int ndim,
     assert_true(want && size);
     if (kind == FXI_PROD) /* whole powers of two: products are exact in every type */
         for (int64_t i = 0; i < length_of(&x); i++)
-            set_element(&x, i, dtype == FX_DTYPE_BOOL ? next_random() % 2 : i % 29 ? 1 : 2);
+            set_element(&x, i, dtype == FX_DTYPE_BOOL ? next_random() % 2 : i % 601 ? 1 : 2);
     for (int64_t i = 0; i < n; i++)
         want[i] = neutral(kind, dtype);
     for (int64_t i = 0; i < length_of(&x); i++) {
@@ -67,6 +67,8 @@ static void check_reduce(int kind, int dtype, layout l, uint32_t mask, int ndim,
         FX_OK);
     for (int64_t i = 0; i < n; i++) {
         const double eps = epsilon_of(dtype);
+        if (dtype == FX_DTYPE_F16 && want[i] > 65519)
+            want[i] = INFINITY;
         if (kind == FXI_MAX || kind == FXI_MIN)
             assert_true(element(&out, i) == want[i]);
         else

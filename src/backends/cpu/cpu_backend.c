@@ -24,11 +24,17 @@ static void cpu_copy(fx_device *device, void *dst, const void *src, size_t bytes
     memcpy(dst, src, bytes);
 }
 
-static fx_status cpu_run(fx_device *device, const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+static fx_status cpu_run(fx_device *device, const fxi_step *step, const void *const *in, void *out,
+                         fxi_run *run)
 {
     (void)device;
     return fxi_cpu_run_step(step, in, out, run);
 }
 
-const fxi_backend fxi_cpu_backend = {.name = "CPU", .views = true, .alloc = cpu_alloc, .free = cpu_free,
-                                     .write = cpu_copy, .read = cpu_copy, .run = cpu_run};
+const fxi_backend fxi_cpu_backend = {.name = "CPU",
+                                     .views = true,
+                                     .alloc = cpu_alloc,
+                                     .free = cpu_free,
+                                     .write = cpu_copy,
+                                     .read = cpu_copy,
+                                     .run = cpu_run};

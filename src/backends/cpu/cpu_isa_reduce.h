@@ -1,30 +1,37 @@
 /* cpu_isa_reduce.h: sums, products, maxima and minima of rows and columns; part of cpu_isa.h.
  *
- * A row keeps 16 running results, element i in number i mod 16, and folds them in halves at the
- * end: the order of additions depends on the row's length only. Float32 sums and products run in
- * double, so a sum of millions of numbers is as exact as its result. max and min keep the first NaN
- * they meet.
+ * A row keeps several running results, element i in number i mod LANES, and folds them in halves at
+ * the end: the order of additions depends on the row's length only. Float32 sums and products run
+ * in double, so a sum of millions of numbers is as exact as its result. max and min keep the first
+ * NaN they meet. 16 lanes of additions are unrolled into registers by the compiler; comparisons it
+ * can only make into vectors as a loop, which 64 lanes stay.
  */
-#define FXI_LANES 16
+#define FXI_ADD_LANES     16
+#define FXI_COMPARE_LANES 64
 
 /* T: element, A: accumulator, EXPR combines accumulators p and q. */
-#define FXI_REDUCER(NAME, T, A, INIT, EXPR)                                                        \
+#define FXI_REDUCER(NAME, T, A, LANES, INIT, EXPR)                                                 \
     static inline A NAME##_op(A p, A q)                                                            \
     {                                                                                              \
         return (A)(EXPR);                                                                          \
     }                                                                                              \
     static inline A NAME##_lanes(const T *x, int64_t n, int64_t stride)                            \
     {                                                                                              \
-        A l[FXI_LANES];                                                                            \
-        for (int j = 0; j < FXI_LANES; j++)                                                        \
+        A one = INIT;                                                                              \
+        for (int64_t k = 0; n < 16 && k < n; k++)                                                  \
+            one = NAME##_op(one, (A)x[k * stride]);                                                \
+        if (n < 16)                                                                                \
+            return one;                                                                            \
+        A l[LANES];                                                                                \
+        for (int j = 0; j < LANES; j++)                                                            \
             l[j] = INIT;                                                                           \
         int64_t i = 0;                                                                             \
-        for (; i + FXI_LANES <= n; i += FXI_LANES)                                                 \
-            for (int j = 0; j < FXI_LANES; j++)                                                    \
+        for (; i + LANES <= n; i += LANES)                                                         \
+            for (int j = 0; j < LANES; j++)                                                        \
                 l[j] = NAME##_op(l[j], (A)x[(i + j) * stride]);                                    \
         for (int j = 0; i < n; i++, j++)                                                           \
             l[j] = NAME##_op(l[j], (A)x[i * stride]);                                              \
-        for (int w = FXI_LANES / 2; w; w /= 2)                                                     \
+        for (int w = LANES / 2; w; w /= 2)                                                         \
             for (int j = 0; j < w; j++)                                                            \
                 l[j] = NAME##_op(l[j], l[j + w]);                                                  \
         return l[0];                                                                               \
@@ -57,23 +64,23 @@
     }
 
 #define FXI_FLOAT_REDUCERS(S, T)                                                                   \
-    FXI_REDUCER(rsum_##S, T, double, 0, p + q)                                                     \
-    FXI_REDUCER(rprod_##S, T, double, 1, p *q)                                                     \
-    FXI_REDUCER(rmax_##S, T, T, (T)-INFINITY, ((q > p) | (q != q)) ? q : p)                        \
-    FXI_REDUCER(rmin_##S, T, T, (T)INFINITY, ((q < p) | (q != q)) ? q : p)
+    FXI_REDUCER(rsum_##S, T, double, FXI_ADD_LANES, 0, p + q)                                      \
+    FXI_REDUCER(rprod_##S, T, double, FXI_ADD_LANES, 1, p *q)                                      \
+    FXI_REDUCER(rmax_##S, T, T, FXI_COMPARE_LANES, (T)-INFINITY, ((q > p) | (q != q)) ? q : p)     \
+    FXI_REDUCER(rmin_##S, T, T, FXI_COMPARE_LANES, (T)INFINITY, ((q < p) | (q != q)) ? q : p)
 FXI_FLOAT_REDUCERS(f32, float)
 FXI_FLOAT_REDUCERS(f64, double)
 
 #define FXI_INTEGER_REDUCERS(S, T, U, LOW, HIGH)                                                   \
-    FXI_REDUCER(rsum_##S, T, U, 0, p + q)                                                          \
-    FXI_REDUCER(rprod_##S, T, U, 1, p *q)                                                          \
-    FXI_REDUCER(rmax_##S, T, T, LOW, q > p ? q : p)                                                \
-    FXI_REDUCER(rmin_##S, T, T, HIGH, q < p ? q : p)
+    FXI_REDUCER(rsum_##S, T, U, FXI_ADD_LANES, 0, p + q)                                           \
+    FXI_REDUCER(rprod_##S, T, U, FXI_ADD_LANES, 1, p *q)                                           \
+    FXI_REDUCER(rmax_##S, T, T, FXI_COMPARE_LANES, LOW, q > p ? q : p)                             \
+    FXI_REDUCER(rmin_##S, T, T, FXI_COMPARE_LANES, HIGH, q < p ? q : p)
 FXI_INTEGER_REDUCERS(i32, int32_t, uint32_t, INT32_MIN, INT32_MAX)
 FXI_INTEGER_REDUCERS(i64, int64_t, uint64_t, INT64_MIN, INT64_MAX)
 FXI_INTEGER_REDUCERS(u8, uint8_t, uint8_t, 0, UINT8_MAX)
-FXI_REDUCER(rany, uint8_t, uint8_t, 0, p | q)
-FXI_REDUCER(rall, uint8_t, uint8_t, 1, p &q)
+FXI_REDUCER(rany, uint8_t, uint8_t, FXI_COMPARE_LANES, 0, p | q)
+FXI_REDUCER(rall, uint8_t, uint8_t, FXI_COMPARE_LANES, 1, p &q)
 
 #define FXI_REDUCER_OF(NAME, A)                                                                    \
     {                                                                                              \

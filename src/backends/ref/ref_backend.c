@@ -1,5 +1,6 @@
 /* ref_backend.c: the reference backend: host memory and one naive kernel per operation. It computes
- * movements itself (views is false), so that it is an oracle of the planner's view arithmetic too. */
+ * movements itself (views is false), so that it is an oracle of the planner's view arithmetic too.
+ */
 #include "backend.h"
 #include "backends.h"
 #include "memory.h"
@@ -25,11 +26,17 @@ static void ref_copy(fx_device *device, void *dst, const void *src, size_t bytes
     memcpy(dst, src, bytes);
 }
 
-static fx_status ref_run(fx_device *device, const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+static fx_status ref_run(fx_device *device, const fxi_step *step, const void *const *in, void *out,
+                         fxi_run *run)
 {
     (void)device;
     return fxi_ref_run_step(step, in, out, run);
 }
 
-const fxi_backend fxi_ref_backend = {.name = "ref", .views = false, .alloc = ref_alloc, .free = ref_free,
-                                     .write = ref_copy, .read = ref_copy, .run = ref_run};
+const fxi_backend fxi_ref_backend = {.name = "ref",
+                                     .views = false,
+                                     .alloc = ref_alloc,
+                                     .free = ref_free,
+                                     .write = ref_copy,
+                                     .read = ref_copy,
+                                     .run = ref_run};
