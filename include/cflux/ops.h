@@ -169,16 +169,17 @@ FXI_CXX3(clamp)
 #define fx_atan2(y, x) fxi_atan2(FXI_ARG(y), FXI_ARG(x))
 #define fx_lt(a, b)                                                                                \
     fxi_lt(FXI_ARG(a), FXI_ARG(b)) /* comparisons give Bool; with NaN all but fx_ne are false */
-#define fx_le(a, b)       fxi_le(FXI_ARG(a), FXI_ARG(b))
-#define fx_gt(a, b)       fxi_gt(FXI_ARG(a), FXI_ARG(b))
-#define fx_ge(a, b)       fxi_ge(FXI_ARG(a), FXI_ARG(b))
-#define fx_eq(a, b)       fxi_eq(FXI_ARG(a), FXI_ARG(b))
-#define fx_ne(a, b)       fxi_ne(FXI_ARG(a), FXI_ARG(b))
-#define fx_and(a, b)      fxi_and(FXI_ARG(a), FXI_ARG(b)) /* logical, of Bool */
-#define fx_or(a, b)       fxi_or(FXI_ARG(a), FXI_ARG(b))
-#define fx_xor(a, b)      fxi_xor(FXI_ARG(a), FXI_ARG(b))
-#define fx_where(c, a, b) fxi_where(FXI_ARG(c), FXI_ARG(a), FXI_ARG(b)) /* c ? a : b, elementwise  \
-                                                                         */
+#define fx_le(a, b)  fxi_le(FXI_ARG(a), FXI_ARG(b))
+#define fx_gt(a, b)  fxi_gt(FXI_ARG(a), FXI_ARG(b))
+#define fx_ge(a, b)  fxi_ge(FXI_ARG(a), FXI_ARG(b))
+#define fx_eq(a, b)  fxi_eq(FXI_ARG(a), FXI_ARG(b))
+#define fx_ne(a, b)  fxi_ne(FXI_ARG(a), FXI_ARG(b))
+#define fx_and(a, b) fxi_and(FXI_ARG(a), FXI_ARG(b)) /* logical, of Bool */
+#define fx_or(a, b)  fxi_or(FXI_ARG(a), FXI_ARG(b))
+#define fx_xor(a, b) fxi_xor(FXI_ARG(a), FXI_ARG(b))
+#define fx_where(c, a, b)                                                                          \
+    fxi_where(FXI_ARG(c), FXI_ARG(a), FXI_ARG(b)) /* c ? a : b, elementwise                        \
+                                                   */
 #define fx_clamp(x, lo, hi)                                                                        \
     fxi_clamp(FXI_ARG(x), FXI_ARG(lo), FXI_ARG(hi))      /* min(max(x, lo), hi) */
 #define fx_xlogy(x, y) fxi_xlogy(FXI_ARG(x), FXI_ARG(y)) /* x·log(y), and 0 where x is 0 */
@@ -440,8 +441,9 @@ template <class... A> inline fx_array *fx_stack(int axis, A... a)
     {                                                                                              \
         __VA_ARGS__                                                                                \
     }
-#define fx_concat(axis, ...) fxi_concat((axis), FXI_ARRAYS(__VA_ARGS__)) /* fx_concat(0, a, b, c)  \
-                                                                          */
+#define fx_concat(axis, ...)                                                                       \
+    fxi_concat((axis), FXI_ARRAYS(__VA_ARGS__)) /* fx_concat(0, a, b, c)                           \
+                                                 */
 #define fx_stack(axis, ...) fxi_stack((axis), FXI_ARRAYS(__VA_ARGS__))
 #endif
 FXI_BEGIN_C
@@ -501,8 +503,7 @@ typedef struct fx_pool_args {
     bool exclude_pad; /* mean only: divide by the elements inside the array instead of the window */
 } fx_pool_args;
 FX_API fx_array *fxi_pool_max(const fx_pool_args *a); /* padding never wins */
-FX_API fx_array *
-fxi_pool_mean(const fx_pool_args *a); /* divides by the whole window, as NNlib.meanpool */
+FX_API fx_array *fxi_pool_mean(const fx_pool_args *a); /* divides by the whole window (NNlib) */
 
 FXI_END_C
 #ifdef __cplusplus
@@ -534,16 +535,24 @@ inline fx_array *fx_pool_mean(const fx_pool_args &a)
 FXI_BEGIN_C
 
 /* ---- an operation of one's own
- * -------------------------------------------------------------------- forward computes dense
- * column-major data on the host: inputs in[k] (shapes from the arrays passed), one output. It must
- * not call cflux. gradient (may be NULL: no gradient) builds, with cflux operations, the gradient
- * of each input from the upstream gradient gy into gx[k]; NULL entries mean none. The struct must
- * outlive the arrays made with it. */
+ * ----------------------------------------------------------------- */
+/* An operand as a forward function sees it: dense, column-major, on the host. */
+typedef struct fx_custom_operand {
+    fx_dtype dtype;
+    int ndims;
+    const int64_t *dims;
+    void *data; /* inputs must not be written */
+} fx_custom_operand;
+
+/* forward computes out from n inputs; it may return FX_STATUS_DTYPE for element types it does not
+ * take, and must not call cflux. gradient (may be NULL: no gradient) builds, with cflux operations,
+ * the gradient of each input from the upstream gradient gy into gx[k]; NULL entries mean none. The
+ * struct must outlive the arrays made with it. */
 typedef struct fx_custom_op {
     size_t fxi_size; /* sizeof(fx_custom_op) */
     const char *name;
-    fx_status (*forward)(const struct fx_custom_op *op, int n, const void *const *in,
-                         const int64_t *const *in_dims, const int *in_ndims, void *out);
+    fx_status (*forward)(const struct fx_custom_op *op, int n, const fx_custom_operand *in,
+                         const fx_custom_operand *out);
     void (*gradient)(const struct fx_custom_op *op, int n, fx_array *const *in, fx_array *out,
                      fx_array *gy, fx_array **gx);
     void *user;

@@ -4,9 +4,9 @@
  * that reference up; fx_keep moves an object one list outward. Closing works by depth: a scope
  * whose block was left by longjmp is closed by the next one further out that closes.
  *
- * When a training step (or test) scope closes, promises made in it fall due (layer state, fx_set)
- * and the history of what survives it is cut: an evaluated value that outlives its step is a
- * constant.
+ * When a training step (or a test that is not part of one) closes, promises made in it fall due
+ * (layer state, fx_set) and the history of what survives it is cut: an evaluated value that
+ * outlives its step is a constant.
  */
 #include "context.h"
 #include "error.h"
@@ -80,6 +80,21 @@ fxi_context *fxi_here(void)
 /* ---- scopes
  * ---------------------------------------------------------------------------------------- */
 
+static bool virtual_training(const fxi_context *c)
+{
+    const int top = c->virtual_scopes < 64 ? c->virtual_scopes : 64;
+    return c->virtual_training >> (top - 1) & 1;
+}
+
+/* A scope without memory: only its mode is remembered. */
+static void open_virtual(fxi_context *c, int mode)
+{
+    const bool training = mode == FXI_SCOPE_STEP || (mode != FXI_SCOPE_TEST && fx_training());
+    const int i = c->virtual_scopes++;
+    if (i < 64)
+        c->virtual_training = (c->virtual_training & ~(1ull << i)) | (uint64_t)training << i;
+}
+
 int fxi_scope_open(int mode, const char *file, int line)
 {
     fxi_context *c = fxi_here();
@@ -90,7 +105,7 @@ int fxi_scope_open(int mode, const char *file, int line)
     if (!s || c->virtual_scopes) {
         if (s && parent->depth + 1 >= FXI_INLINE_SCOPES)
             fxi_free(s);
-        c->virtual_scopes++;
+        open_virtual(c, mode);
         return depth;
     }
     *s = (fxi_scope){.below = parent->first,
@@ -144,8 +159,10 @@ static void cut_array(const fxi_context *c, fx_object *o, uint64_t seq)
 static void scope_pop(fxi_context *c)
 {
     fxi_scope *s = c->scope;
-    const bool step = s->mode == FXI_SCOPE_STEP || s->mode == FXI_SCOPE_TEST,
-               quiet = s->mode == FXI_SCOPE_QUIET;
+    /* a test inside a step: what survives it may be part of the step's loss */
+    const bool step =
+        s->mode == FXI_SCOPE_STEP || (s->mode == FXI_SCOPE_TEST && !s->parent->training);
+    const bool quiet = s->mode == FXI_SCOPE_QUIET;
     if (step || s->depth == 0 || (!s->training && !quiet))
         fxi_promises_due(c, s->depth);
     else
@@ -189,7 +206,8 @@ void fxi_scope_close(int depth)
 
 bool fx_training(void)
 {
-    return fxi_here()->scope->training;
+    const fxi_context *c = fxi_here();
+    return c->virtual_scopes ? virtual_training(c) : c->scope->training;
 }
 
 /* ---- objects

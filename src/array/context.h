@@ -38,6 +38,7 @@ typedef struct fxi_context {
     uint64_t seq;
     int depth; /* of scopes opened, virtual ones included */
     int virtual_scopes;
+    uint64_t virtual_training; /* the modes of the first 64 of them, a bit each */
     bool busy; /* inside an evaluation: no implicit one may start */
     fxi_scope *scope;
     fxi_scope scopes[FXI_INLINE_SCOPES];

@@ -53,4 +53,7 @@ typedef struct fxi_run {
 typedef fx_status (*fxi_kernel)(const fxi_step *step, const void *const *in, void *out,
                                 fxi_run *run);
 
+/* Runs a custom step: the user's function on operands in host memory. */
+fx_status fxi_run_custom(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+
 #endif

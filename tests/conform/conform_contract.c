@@ -84,20 +84,24 @@ static fx_array *b_pool_mean(fx_array *const *x, const int64_t *p)
 }
 
 /* A custom operation: y = x0·x1 + 1 of equal sizes, in Float32 or Float64. */
-static fx_status custom_forward(const fx_custom_op *op, int n, const void *const *in,
-                                const int64_t *const *in_dims, const int *in_ndims, void *out)
+static fx_status custom_forward(const fx_custom_op *op, int n, const fx_custom_operand *in,
+                                const fx_custom_operand *out)
 {
+    (void)op;
     int64_t length = 1;
     if (n != 2)
         return FX_STATUS_ARGUMENT;
-    for (int k = 0; k < in_ndims[0]; k++)
-        length *= in_dims[0][k];
-    const bool narrow = *(const fx_dtype *)op->user == FX_DTYPE_F32;
+    for (int k = 0; k < in[0].ndims; k++)
+        length *= in[0].dims[k];
+    const float *a = in[0].data, *b = in[1].data;
+    const double *c = in[0].data, *d = in[1].data;
+    if (in[0].dtype != in[1].dtype || (in[0].dtype != FX_DTYPE_F32 && in[0].dtype != FX_DTYPE_F64))
+        return FX_STATUS_DTYPE;
     for (int64_t i = 0; i < length; i++)
-        if (narrow)
-            ((float *)out)[i] = ((const float *)in[0])[i] * ((const float *)in[1])[i] + 1;
+        if (in[0].dtype == FX_DTYPE_F32)
+            ((float *)out->data)[i] = a[i] * b[i] + 1;
         else
-            ((double *)out)[i] = ((const double *)in[0])[i] * ((const double *)in[1])[i] + 1;
+            ((double *)out->data)[i] = c[i] * d[i] + 1;
     return FX_OK;
 }
 static void custom_gradient(const fx_custom_op *op, int n, fx_array *const *in, fx_array *out,
@@ -109,16 +113,13 @@ static void custom_gradient(const fx_custom_op *op, int n, fx_array *const *in, 
 }
 static fx_array *b_custom(fx_array *const *x, const int64_t *p)
 {
-    static fx_dtype types[] = {FX_DTYPE_F32, FX_DTYPE_F64};
-    static const fx_custom_op ops[] = {
-        {sizeof(fx_custom_op), "muladd1", custom_forward, custom_gradient, &types[0]},
-        {sizeof(fx_custom_op), "muladd1", custom_forward, custom_gradient, &types[1]}};
+    static const fx_custom_op op = {sizeof(fx_custom_op), "muladd1", custom_forward,
+                                    custom_gradient, NULL};
     (void)p;
-    const fx_dtype t = fx_eltype(x[0]);
     fx_dims dims = {.n = fx_ndims(x[0])};
     for (int k = 0; k < dims.n; k++)
         dims.v[k] = fx_size(x[0], k);
-    return fx_custom(&ops[t == FX_DTYPE_F64], 2, x, t, dims);
+    return fx_custom(&op, 2, x, fx_eltype(x[0]), dims);
 }
 
 static const char *const matmuls[] = {"m5n7k3=5x3 3x7",

@@ -104,7 +104,8 @@ static inline operand make_operand(int dtype, layout l, int ndim, const int64_t 
 {
     operand o = {.t = {.dtype = (uint8_t)dtype, .ndim = (uint8_t)ndim}};
     int64_t step = 1, first = 0;
-    memcpy(o.t.shape, shape, (size_t)ndim * sizeof *shape);
+    if (ndim > 0)
+        memcpy(o.t.shape, shape, (size_t)ndim * sizeof *shape);
     for (int k = 0; k < ndim; k++) {
         const int d = l == REVERSED ? ndim - 1 - k : k;
         const bool still = l == BROADCAST && d == ndim - 1 && ndim > 1;

@@ -18,27 +18,6 @@ static fx_status run_leaf(const fxi_step *step, const void *const *in, void *out
     return fxi_cpu_fail(run, FX_STATUS_INTERNAL, step, "a leaf is not a step");
 }
 
-static fx_status run_custom(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
-{
-    const fx_custom_op *op = step->attr.custom;
-    const size_t n = (size_t)step->nin;
-    const int64_t **dims = fxi_malloc((n + 1) * sizeof *dims);
-    int *ndims = fxi_malloc((n + 1) * sizeof *ndims);
-    fx_status status = FX_STATUS_MEMORY;
-    if (dims && ndims) {
-        for (size_t k = 0; k < n; k++) {
-            dims[k] = step->in[k].shape;
-            ndims[k] = step->in[k].ndim;
-        }
-        status = op->forward(op, step->nin, in, dims, ndims, out);
-    }
-    fxi_free(dims);
-    fxi_free(ndims);
-    if (status == FX_STATUS_MEMORY)
-        return fxi_cpu_no_memory(run, step);
-    return status ? fxi_cpu_fail(run, status, step, "%s failed", op->name) : FX_OK;
-}
-
 #define KERNEL_LEAF                                                                                \
     {                                                                                              \
         run_leaf, false                                                                            \
@@ -89,7 +68,7 @@ static fx_status run_custom(const fxi_step *step, const void *const *in, void *o
     }
 #define KERNEL_CUSTOM                                                                              \
     {                                                                                              \
-        run_custom, false                                                                          \
+        fxi_run_custom, false                                                                      \
     }
 static const struct {
     fxi_kernel run;

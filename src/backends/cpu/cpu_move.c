@@ -1,7 +1,7 @@
 /* cpu_move.c: walks over strided memory, dense copies, concatenation and padding.
  *
  * Movement knows element sizes only (1, 2, 4, 8 bytes), never types. A copy whose fastest input
- * axis is not the output's (a transpose) goes through blocks of 32×32, so that every cache line
+ * axis is not the output's (a transpose) goes through blocks of 16×16, so that every cache line
  * that is read is used up. Concatenation and padding see the output as inner × axis × outer: what
  * one input gives for one outer index is contiguous there, so both are reads of a walk into runs of
  * the output.
@@ -131,7 +131,7 @@ void fxi_walk_read(fxi_walk *w, const void *base, size_t size, void *dst, int64_
 
 /* ---- dense copies
  * --------------------------------------------------------------------------------------- */
-enum { BLOCK = 32 };
+enum { BLOCK = 16 };
 
 /* A ni×nj plane whose axis j is contiguous in src and whose axis i is contiguous in dst. */
 static void copy_plane(char *dst, const char *src, int64_t ni, int64_t nj, int64_t si, int64_t dj,

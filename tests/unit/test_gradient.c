@@ -1,0 +1,531 @@
+/* test_gradient.c: what fx_gradient and its relatives promise beyond the rules of single operations,
+ * which the conformance runner checks. Expected values are derivatives written out by hand.
+ */
+#include "composite_check.h"
+
+#include <cflux.h>
+
+#include "node.h"
+
+static fx_array *gradient1(fx_array *loss, fx_array *x)
+{
+    fx_array *g = NULL;
+    fx_gradient_of(loss, &x, 1, &g);
+    return g;
+}
+
+
+static int clean(void **state)
+{
+    (void)state;
+    fxi_scope_close(0);
+    fx_error_take();
+    return 0;
+}
+
+static int no_error_left(void **state)
+{
+    (void)state;
+    const fx_error e = fx_error_take();
+    if (e.status != FX_OK)
+        fail_msg("an error was left: %s", e.message);
+    return 0;
+}
+
+static void expect_error(fx_status status, const char *text)
+{
+    const fx_error e = fx_error_take();
+    if (e.status != status || !strstr(e.message, text))
+        fail_msg("got %s \"%s\", expected %s \"%s\"", fx_status_name(e.status), e.message,
+                 fx_status_name(status), text);
+}
+
+/* ---- gradients of gradients ------------------------------------------------------------------ */
+
+static void of_gradients(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const double v[] = {-1.5, 0.25, 2};
+    fx_array *x = vector64(v, 3);
+    fx_array *d = fx_pow(x, 5);
+    double factor = 1;
+    for (int k = 1; k <= 5; k++) { /* x⁵, 5x⁴, 20x³, 60x², 120x, 120 */
+        d = gradient1(fx_sum(d), x);
+        factor *= 6 - k;
+        double want[3];
+        for (int i = 0; i < 3; i++)
+            want[i] = factor * pow(v[i], 5 - k);
+        check_array("d/dx x^5", d, 3, want, 1e-13, 0);
+    }
+    d = gradient1(fx_sum(d), x);
+    CHECK(d, (3), 0, 0, 0, 0);
+    d = fx_sin(x);
+    double (*const next[])(double) = {cos, sin, cos, sin};
+    const double sign[] = {1, -1, -1, 1};
+    for (int k = 0; k < 4; k++) {
+        d = gradient1(fx_sum(d), x);
+        double want[3];
+        for (int i = 0; i < 3; i++)
+            want[i] = sign[k] * next[k](v[i]);
+        check_array("d/dx sin", d, 3, want, 1e-12, 1e-15);
+    }
+}
+
+/* A gradient penalty: d/dw |d/dx w·x²|², through a matrix product. */
+static void of_a_penalty(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const double w[] = {1, 2, 3, 4, 5, 6}; /* 2×3 */
+    fx_array *W = fx_from(FX_DTYPE_F64, w, 2, 3), *x = vector64((double[]){1, -1, 2}, 3);
+    fx_array *y = fx_sum(fx_square(fx_matmul(W, x)));
+    fx_array *gx = gradient1(y, x); /* 2WᵀWx */
+    const double Wx[] = {1 - 3 + 10, 2 - 4 + 12};
+    CHECK(gx, (3), 1e-12, 2 * (1 * Wx[0] + 2 * Wx[1]), 2 * (3 * Wx[0] + 4 * Wx[1]),
+          2 * (5 * Wx[0] + 6 * Wx[1]));
+    /* d/dx |2WᵀWx|² = 8·WᵀW·WᵀW·x */
+    fx_array *gg = gradient1(fx_sum(fx_square(gx)), x);
+    const double a[3] = {1 * Wx[0] + 2 * Wx[1], 3 * Wx[0] + 4 * Wx[1], 5 * Wx[0] + 6 * Wx[1]};
+    const double Wa[2] = {1 * a[0] + 3 * a[1] + 5 * a[2], 2 * a[0] + 4 * a[1] + 6 * a[2]};
+    CHECK(gg, (3), 1e-12, 8 * (1 * Wa[0] + 2 * Wa[1]), 8 * (3 * Wa[0] + 4 * Wa[1]),
+          8 * (5 * Wa[0] + 6 * Wa[1]));
+}
+
+/* ---- where gradients go ---------------------------------------------------------------------- */
+
+static void stop_gradient_is_a_constant(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_vector(1, 2, 3);
+    CHECK(gradient1(fx_sum(fx_mul(x, fx_stop_gradient(x))), x), (3), 0, 1, 2, 3);
+    CHECK(gradient1(fx_sum(fx_stop_gradient(fx_square(x))), x), (3), 0, 0, 0, 0);
+    CHECK(fx_stop_gradient(x), (3), 0, 1, 2, 3);
+    fx_array *s = fx_stop_gradient(x); /* itself it is an array like others */
+    CHECK(gradient1(fx_sum(fx_square(s)), s), (3), 0, 2, 4, 6);
+}
+
+static void arrays_used_twice(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_vector(1, -2, 3);
+    CHECK(gradient1(fx_sum(fx_add(fx_mul(x, x), x)), x), (3), 0, 3, -3, 7);
+    fx_array *A = fx_from(FX_DTYPE_F32, ((const float[]){1, 2, 3, 4}), 2, 2);
+    /* d Σ AA / dA = (row sums of A)ᵀ everywhere + column sums: (g Aᵀ + Aᵀ g), g of ones */
+    CHECK(gradient1(fx_sum(fx_matmul(A, A)), A), (2, 2), 0, 4 + 3, 4 + 7, 6 + 3, 6 + 7);
+    fx_array *y = x;
+    for (int i = 0; i < 60; i++) /* 2⁶⁰ paths, 60 nodes */
+        y = fx_add(y, y);
+    CHECK(gradient1(fx_sum(y), x), (3), 0, 0x1p60, 0x1p60, 0x1p60);
+    fx_array *both[2];
+    fx_gradient_of(fx_sum(fx_square(x)), (fx_array *[]){x, x}, 2, both);
+    CHECK(both[0], (3), 0, 2, -4, 6);
+    CHECK(both[1], (3), 0, 2, -4, 6);
+}
+
+static void unused_arrays_get_zeros(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_vector(1, 2), *g[4];
+    fx_array *others[] = {x, fx_ones(2, 3), fx_full_dtype(FX_DTYPE_F64, 5, 4),
+                          fx_full_dtype(FX_DTYPE_F16, 5, 1)};
+    assert_int_equal(fx_gradient_of(fx_sum(x), others, 4, g), FX_OK);
+    CHECK(g[0], (2), 0, 1, 1);
+    CHECK(g[1], (2, 3), 0, 0, 0, 0, 0, 0, 0);
+    CHECK(g[2], (4), 0, 0, 0, 0, 0);
+    CHECK(g[3], (1), 0, 0);
+    assert_int_equal(fx_eltype(g[1]), FX_DTYPE_F32);
+    assert_int_equal(fx_eltype(g[2]), FX_DTYPE_F64);
+    assert_int_equal(fx_eltype(g[3]), FX_DTYPE_F16);
+}
+
+static void integers_get_none(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_vector(1, 2), *g[3], *i = fx_range_dtype(FX_DTYPE_I32, 1, 1, 2);
+    fx_array *mask = fx_gt(x, 1.5), *all[] = {i, x, mask};
+    fx_array *loss = fx_sum(fx_where(mask, fx_mul(x, i), 0));
+    assert_int_equal(fx_gradient_of(loss, all, 3, g), FX_OK);
+    assert_null(g[0]);
+    CHECK(g[1], (2), 0, 0, 2);
+    assert_null(g[2]);
+    /* nothing flows through a round trip over integers */
+    fx_array *y = fx_cast(fx_cast(x, FX_DTYPE_I32), FX_DTYPE_F32);
+    CHECK(gradient1(fx_sum(fx_mul(y, x)), x), (2), 0, 1, 2);
+}
+
+static void intermediate_values(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *w = fx_vector(1, 2, 3), *h = fx_mul(w, 2), *y = fx_square(h), *loss = fx_sum(y);
+    fx_array *g[4];
+    assert_int_equal(fx_gradient_of(loss, (fx_array *[]){w, h, y, loss}, 4, g), FX_OK);
+    CHECK(g[0], (3), 0, 8, 16, 24);
+    CHECK(g[1], (3), 0, 4, 8, 12);
+    CHECK(g[2], (3), 0, 1, 1, 1);
+    CHECK(g[3], (), 0, 1);
+}
+
+/* The gradient has the type and the shape of what it is the gradient of, whatever it met. */
+static void types_and_shapes_fit(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *h = fx_cast(fx_vector(1, 2), FX_DTYPE_F16), *d = fx_cast(fx_vector(3, 4), FX_DTYPE_F64);
+    fx_array *column = fx_ones(2, 1), *scalar = fxi_full(FX_DTYPE_F32, 3, 0, NULL), *g[4];
+    fx_array *wide = fx_ones(2, 5);
+    fx_array *loss = fx_sum(fx_mul(fx_mul(fx_mul(h, d), fx_mul(column, wide)), scalar));
+    assert_int_equal(fx_gradient_of(loss, (fx_array *[]){h, d, column, scalar}, 4, g), FX_OK);
+    assert_int_equal(fx_eltype(g[0]), FX_DTYPE_F16);
+    assert_int_equal(fx_eltype(g[1]), FX_DTYPE_F64);
+    assert_int_equal(fx_eltype(g[2]), FX_DTYPE_F32);
+    CHECK(g[0], (2), 0, 45, 60);
+    CHECK(g[1], (2), 0, 15, 30);
+    CHECK(g[2], (2, 1), 0, 45, 120);
+    CHECK(g[3], (), 0, 55);
+}
+
+static void empty_arrays(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_zeros(0, 3), *w = fx_ones(4, 0), *g[2];
+    fx_array *loss = fx_sum(fx_square(fx_matmul(w, x)));
+    assert_int_equal(fx_gradient_of(loss, (fx_array *[]){w, x}, 2, g), FX_OK);
+    check_dims("w", g[0], 2, (int64_t[]){4, 0});
+    check_dims("x", g[1], 2, (int64_t[]){0, 3});
+    assert_int_equal(fx_eval(g[0]), FX_OK);
+    assert_int_equal(fx_eval(g[1]), FX_OK);
+    assert_float_equal(fx_item(loss), 0, 0);
+}
+
+/* ---- evaluated values ------------------------------------------------------------------------ */
+
+static void through_evaluated_values(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_vector(1, 2, 3), *h = fx_exp(x), *loss = fx_sum(fx_square(h));
+    fx_eval(h);
+    CHECK(gradient1(loss, x), (3), 1e-6, 2 * exp(2), 2 * exp(4), 2 * exp(6));
+    assert_float_equal(fx_item(loss), exp(2) + exp(4) + exp(6), 1e-3);
+    assert_true(fx_is_evaluated(loss));
+    CHECK(gradient1(loss, x), (3), 1e-6, 2 * exp(2), 2 * exp(4), 2 * exp(6));
+    fx_array *g = gradient1(loss, x);
+    fx_eval(g);
+    CHECK(gradient1(fx_sum(g), x), (3), 1e-6, 4 * exp(2), 4 * exp(4), 4 * exp(6));
+}
+
+static void withgradient_is_one_plan(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_dense_layer *m = fx_dense(0, 0, .weight = fx_from(FX_DTYPE_F32, ((float[]){1, 2}), 1, 2),
+                                 .no_bias = true);
+    fx_array *x = fx_vector(3, 5);
+    fx_eval(m);
+    double value = 0;
+    const uint64_t evals = fx_stats().evals;
+    fx_dense_layer *g = fx_withgradient(fx_sum(fx_square(fx_call(m, x))), m, &value);
+    assert_int_equal(fx_stats().evals, evals + 1);
+    assert_float_equal(value, 13 * 13, 0);
+    assert_true(fx_is_evaluated(g->weight));
+    CHECK(g->weight, (1, 2), 0, 78, 130);
+    assert_int_equal(fx_stats().evals, evals + 1);
+}
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+typedef struct Mixed {
+    fx_object base;
+    fx_array *a, *index;
+    void *inner;
+    fx_array *constant; /* not a child */
+} Mixed;
+FX_FUNCTOR(Mixed, a, index, inner);
+
+static void of_a_model_is_a_model(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_dense_layer *dense = fx_dense(2, 3, FX_TANH);
+    fx_batchnorm_layer *norm = fx_batchnorm(3);
+    Mixed *m = fx_new(Mixed, .a = fx_ones(2), .index = fx_range_dtype(FX_DTYPE_I64, 0, 1, 2),
+                      .inner = fx_chain(dense, norm), .constant = fx_ones(1));
+    FX_STEP;
+    fx_array *y = fx_call(m->inner, fx_reshape(fx_mul(m->a, 2), 2, 1));
+    fx_array *loss = fx_add(fx_sum(fx_square(m->a)), fx_mul(0, fx_sum(fx_call(dense, m->a))));
+    (void)y;
+    Mixed *g = fx_gradient(loss, m);
+    assert_ptr_equal(fx_type_of(g), fx_type_of(m));
+    CHECK(g->a, (2), 0, 2, 2);
+    assert_null(g->index); /* integers have none */
+    assert_ptr_equal(g->constant, m->constant); /* what is no child is shared */
+    fx_dense_layer *gd = fx_child(g->inner, 0);
+    fx_batchnorm_layer *gn = fx_child(g->inner, 1);
+    assert_ptr_equal(fx_type_of(g->inner), fx_type_of(m->inner));
+    assert_ptr_equal(fx_type_of(gd), fx_type_of(dense));
+    check_dims("weight", gd->weight, 2, (int64_t[]){3, 2});
+    check_dims("bias", gd->bias, 1, (int64_t[]){3});
+    CHECK(gn->gamma, (3), 0, 0, 0, 0); /* not reached */
+    assert_null(gn->mean);             /* not trained */
+    assert_null(gn->var);
+    assert_ptr_equal(gd->act, dense->act);
+    fx_error_take(); /* one value per channel is refused in training; not what this is about */
+}
+
+static void of_tuples_and_arrays(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_vector(1, 2), *y = fx_vector(3, 4);
+    void *t = fx_named_tuple("x", x, "rest", fx_tuple(y, fx_ones(1)));
+    void *g = fx_gradient(fx_sum(fx_mul(x, y)), t);
+    CHECK((fx_array *)fx_child_named(g, "x"), (2), 0, 3, 4);
+    CHECK((fx_array *)fx_child(fx_child_named(g, "rest"), 0), (2), 0, 1, 2);
+    CHECK((fx_array *)fx_child(fx_child_named(g, "rest"), 1), (1), 0, 0);
+    fx_array *gx = fx_gradient(fx_sum(fx_square(x)), x); /* an array as the model */
+    CHECK(gx, (2), 0, 2, 4);
+}
+
+static void ties_are_summed(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *w = fx_from(FX_DTYPE_F32, ((float[]){1, 2, 3, 4}), 2, 2), *x = fx_vector(1, -1);
+    fx_chain_layer *m = fx_chain(fx_dense(0, 0, .weight = w, .no_bias = true),
+                                 fx_dense(0, 0, .weight = w, .no_bias = true));
+    fx_chain_layer *g = fx_gradient(fx_sum(fx_call(m, x)), m);
+    const fx_dense_layer *g0 = fx_child(g, 0), *g1 = fx_child(g, 1);
+    assert_ptr_equal(g0->weight, g1->weight);
+    assert_ptr_not_equal(g0, g1);
+    /* s = 1ᵀW·W·x: ∂W = 1(Wx)ᵀ + (Wᵀ1)xᵀ; Wx = (−2, −2), Wᵀ1 = (3, 7) */
+    CHECK(g0->weight, (2, 2), 0, -2 + 3, -2 + 7, -2 - 3, -2 - 7);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+static void wrong_losses(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_vector(1, 2, 3), *g = NULL;
+    fx_dense_layer *m = fx_dense(3, 2), *gm;
+    assert_int_equal(fx_gradient_of(fx_square(x), &x, 1, &g), FX_STATUS_SHAPE);
+    check_error(g, FX_STATUS_SHAPE, "gradient: the loss must have one element, got 3");
+    gm = fx_gradient(fx_call(m, x), m);
+    expect_error(FX_STATUS_SHAPE, "gradient: the loss must have one element, got 2");
+    assert_ptr_equal(fx_type_of(gm), fx_type_of(m));
+    assert_int_equal(fx_array_status(gm->weight), FX_STATUS_SHAPE);
+    assert_int_equal(fx_array_status(gm->bias), FX_STATUS_SHAPE);
+
+    fx_array *count = fx_sum(fx_gt(x, 1));
+    assert_int_equal(fx_gradient_of(count, &x, 1, &g), FX_STATUS_DTYPE);
+    check_error(g, FX_STATUS_DTYPE, "gradient: takes a floating-point result, got Int64");
+
+    assert_int_equal(fx_gradient_of(NULL, &x, 1, &g), FX_STATUS_ARGUMENT);
+    check_error(g, FX_STATUS_ARGUMENT, "gradient: ");
+    fx_array *none = NULL;
+    assert_int_equal(fx_gradient_of(fx_sum(x), &none, 1, &g), FX_STATUS_ARGUMENT);
+    check_error(g, FX_STATUS_ARGUMENT, "gradient: ");
+    fx_array *not_array = (fx_array *)(void *)m;
+    assert_int_equal(fx_gradient_of(fx_sum(x), &not_array, 1, &g), FX_STATUS_ARGUMENT);
+    check_error(g, FX_STATUS_ARGUMENT, "gradient: ");
+    assert_true(fx_is_error(fx_gradient(fx_sum(x), (void *)NULL)));
+    expect_error(FX_STATUS_ARGUMENT, "gradient: ");
+    /* 1×1 is one element */
+    fx_array *one = fx_reshape(fx_sum(x), 1, 1);
+    CHECK(gradient1(one, x), (3), 0, 1, 1, 1);
+}
+
+static void losses_that_are_errors(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_dense_layer *m = fx_dense(3, 2);
+    fx_array *loss = fx_mse(fx_call(m, fx_ones(4)), fx_ones(2));
+    assert_true(fx_is_error(loss));
+    assert_int_equal(fx_error_take().status, FX_STATUS_SHAPE);
+    fx_dense_layer *g = fx_gradient(loss, m);
+    assert_ptr_equal(fx_type_of(g), fx_type_of(m));
+    assert_int_equal(fx_array_status(g->weight), FX_STATUS_SHAPE);
+    assert_int_equal(fx_error_status(), FX_OK); /* recorded once, where it happened */
+    double value = 0;
+    g = fx_withgradient(loss, m, &value);
+    assert_true(isnan(value));
+    assert_int_equal(fx_array_status(g->bias), FX_STATUS_SHAPE);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+static void expect_rebound(fx_array *loss, fx_dense_layer *m)
+{
+    fx_dense_layer *g = fx_gradient(loss, m);
+    assert_ptr_equal(fx_type_of(g), fx_type_of(m));
+    assert_int_equal(fx_array_status(g->weight), FX_STATUS_STATE);
+    expect_error(FX_STATUS_STATE, "gradient: ");
+    fx_array *gw = gradient1(loss, m->weight);
+    assert_int_equal(fx_array_status(gw), FX_STATUS_STATE);
+    expect_error(FX_STATUS_STATE, "gradient: ");
+}
+
+/* Promise 1: a gradient against a handle that was rebound after the loss was built is an error, never
+ * zeros: whether the loss was read before, was computed by the update, or is still pending, and after
+ * its step has closed as well. */
+static void against_rebound_handles(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_dense_layer *m = fx_dense(3, 1), *other = fx_dense(3, 1);
+    void *opt = fx_setup(fx_descent(), m);
+    fx_array *x = fx_ones(3), *kept;
+    {
+        FX_STEP;
+        fx_array *read = fx_sum(fx_square(fx_call(m, x))), *pending = fx_sum(fx_call(m, x));
+        fx_array *unread = fx_sum(fx_exp(fx_call(m, x)));
+        fx_array *unrelated = fx_sum(fx_square(fx_call(other, x)));
+        kept = fx_keep(fx_sum(fx_mul(fx_call(m, x), 2)));
+        fx_item(read);
+        for (int i = 0; i < 2; i++) { /* once rebound, and twice */
+            fx_array *loss = fx_sum(fx_square(fx_call(m, x)));
+            assert_int_equal(fx_update(opt, m, fx_gradient(loss, m)), FX_OK);
+            expect_rebound(loss, m);
+            expect_rebound(read, m);
+            expect_rebound(pending, m);
+            expect_rebound(unread, m);
+            expect_rebound(kept, m);
+        }
+        fx_dense_layer *g = fx_gradient(unrelated, other); /* its handles were not */
+        assert_int_equal(fx_eval(g), FX_OK);
+        fx_array *gx = gradient1(read, x);
+        check_dims("gx", gx, 1, (int64_t[]){3});
+        fx_error_take(); /* the old weight may be gone: an error then, not a number */
+    }
+    expect_rebound(kept, m);
+}
+
+static void against_handles_refilled(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_vector(1, 2), *loss = fx_sum(fx_square(x));
+    assert_int_equal(fx_copy_into(x, fx_vector(5, 6)), FX_OK);
+    fx_array *g = gradient1(loss, x);
+    check_error(g, FX_STATUS_STATE, "gradient: ");
+    assert_float_equal(fx_item(loss), 5, 0); /* the operation captured the value */
+    CHECK(gradient1(fx_sum(fx_square(x)), x), (2), 0, 10, 12);
+}
+
+/* A loss whose step has closed is a constant: asking for its gradient is an error as well. */
+static void after_the_step(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_vector(1, 2), *loss, *evaluated;
+    {
+        FX_STEP;
+        loss = fx_keep(fx_sum(fx_square(x)));
+        evaluated = fx_keep(fx_square(x));
+        fx_item(loss);
+        fx_eval(evaluated);
+    }
+    check_error(gradient1(loss, x), FX_STATUS_STATE, "gradient: ");
+    /* as part of a new loss it is the constant that it is documented to be */
+    CHECK(gradient1(fx_sum(fx_mul(evaluated, x)), x), (2), 0, 1, 4);
+}
+
+/* ---- pullback -------------------------------------------------------------------------------- */
+
+static void pullbacks(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_vector(1, 2, 3), *y = fx_square(x), *g = NULL;
+    assert_int_equal(fx_pullback(y, fx_vector(1, 10, 100), &x, 1, &g), FX_OK);
+    CHECK(g, (3), 0, 2, 40, 600);
+    fx_array *W = fx_from(FX_DTYPE_F32, ((float[]){1, 2, 3, 4, 5, 6}), 2, 3);
+    assert_int_equal(fx_pullback(fx_matmul(W, x), fx_vector(1, -1), &x, 1, &g), FX_OK);
+    CHECK(g, (3), 0, -1, -1, -1);
+    /* the upstream gradient is differentiable too: d/du Σ(u·2x) = 2x */
+    fx_array *u = fx_vector(1, 1, 1);
+    fx_pullback(y, u, &x, 1, &g);
+    CHECK(gradient1(fx_sum(g), u), (3), 0, 2, 4, 6);
+    /* its size must be the result's */
+    assert_int_equal(fx_pullback(y, fx_vector(1, 2), &x, 1, &g), FX_STATUS_SHAPE);
+    check_error(g, FX_STATUS_SHAPE, "gradient: ");
+    assert_int_equal(fx_pullback(y, fx_ones(3, 2), &x, 1, &g), FX_STATUS_SHAPE);
+    check_error(g, FX_STATUS_SHAPE, "gradient: ");
+    assert_int_equal(fx_pullback(y, fx_ones(1), &x, 1, &g), FX_STATUS_SHAPE);
+    check_error(g, FX_STATUS_SHAPE, "gradient: ");
+    assert_int_equal(fx_pullback(y, NULL, &x, 1, &g), FX_STATUS_ARGUMENT);
+    check_error(g, FX_STATUS_ARGUMENT, "gradient: ");
+}
+
+/* ---- operations of one's own ------------------------------------------------------------------ */
+
+static fx_status cube(const fx_custom_op *op, int n, const void *const *in, const int64_t *const *in_dims,
+                      const int *in_ndims, void *out)
+{
+    (void)op, (void)n, (void)in_ndims;
+    const double *x = in[0];
+    for (int64_t i = 0; i < in_dims[0][0]; i++)
+        ((double *)out)[i] = x[i] * x[i] * x[i];
+    return FX_OK;
+}
+
+static void cube_gradient(const fx_custom_op *op, int n, fx_array *const *in, fx_array *out, fx_array *gy,
+                          fx_array **gx)
+{
+    (void)op, (void)n, (void)out;
+    gx[0] = fx_mul(gy, fx_mul(3, fx_square(in[0])));
+}
+
+static void custom_operations(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const fx_custom_op with = {sizeof with, "cube", cube, cube_gradient, NULL};
+    static const fx_custom_op without = {sizeof without, "cube", cube, NULL, NULL};
+    fx_array *x = vector64((double[]){1, 2, -3}, 3);
+    fx_array *y = fx_custom(&with, 1, &x, FX_DTYPE_F64, FX_DIMS(3));
+    CHECK(y, (3), 0, 1, 8, -27);
+    fx_array *g = gradient1(fx_sum(y), x);
+    CHECK(g, (3), 0, 3, 12, 27);
+    CHECK(gradient1(fx_sum(g), x), (3), 0, 6, 12, -18);
+    y = fx_custom(&without, 1, &x, FX_DTYPE_F64, FX_DIMS(3));
+    CHECK(gradient1(fx_sum(fx_mul(y, x)), x), (3), 0, 1, 8, -27);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, clean, no_error_left)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(of_gradients),
+        TEST(of_a_penalty),
+        TEST(stop_gradient_is_a_constant),
+        TEST(arrays_used_twice),
+        TEST(unused_arrays_get_zeros),
+        TEST(integers_get_none),
+        TEST(intermediate_values),
+        TEST(types_and_shapes_fit),
+        TEST(empty_arrays),
+        TEST(through_evaluated_values),
+        TEST(withgradient_is_one_plan),
+        TEST(of_a_model_is_a_model),
+        TEST(of_tuples_and_arrays),
+        TEST(ties_are_summed),
+        TEST(wrong_losses),
+        TEST(losses_that_are_errors),
+        TEST(against_rebound_handles),
+        TEST(against_handles_refilled),
+        TEST(after_the_step),
+        TEST(pullbacks),
+        TEST(custom_operations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
