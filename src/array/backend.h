@@ -16,6 +16,7 @@ struct fxi_run;
 typedef struct fxi_backend {
     const char *name;
     bool views;
+    bool fuses; /* takes elementwise steps of several instructions and outputs */
     void *(*alloc)(fx_device *device, size_t bytes); /* 64-byte aligned; NULL when memory is out */
     void (*free)(fx_device *device, void *ptr);
     void (*write)(fx_device *device, void *dst, const void *host, size_t bytes);

@@ -35,6 +35,18 @@ static bool traced(const char *what)
     return t && strstr(t, what);
 }
 
+bool fxi_eager(void)
+{
+    static int eager = -1;
+    int e = __atomic_load_n(&eager, __ATOMIC_RELAXED);
+    if (e < 0) {
+        const char *v = getenv("FX_EAGER");
+        e = v && *v && strcmp(v, "0") != 0;
+        __atomic_store_n(&eager, e, __ATOMIC_RELAXED);
+    }
+    return e;
+}
+
 static void record_text(const uint64_t *w, char *text, size_t capacity)
 {
     const int op = (int)(w[0] & 255), ndim = (int)(w[0] >> 16 & 255), nin = (int)(w[0] >> 32);

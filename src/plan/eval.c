@@ -206,6 +206,8 @@ static fx_status run_steps(binding *b)
         for (int k = 0; k < s->nin; k++)
             b->in[k] = (const char *)b->base[s->in_value[k]] +
                        s->in_offset[k] * (int64_t)fx_dtype_size((fx_dtype)s->in[k].dtype);
+        for (int k = 0; k < s->nmore; k++)
+            run.more[k] = b->base[s->more_value[k]];
         const fx_status status =
             p->device->backend->run(p->device, s, b->in, b->base[s->out_value], &run);
         if (status != FX_OK)

@@ -137,6 +137,11 @@ bool fxi_plan_place(fxi_plan *p)
             out->offset =
                 inherited >= 0 ? p->values[inherited].offset : take(&a, rounded(out->bytes));
         }
+        for (int k = 0; k < p->steps[i].nmore; k++) {
+            fxi_value *more = &p->values[p->steps[i].more_value[k]];
+            if (more->kind == FXI_VALUE_ARENA)
+                more->offset = take(&a, rounded(more->bytes));
+        }
         for (int32_t v = head[i]; v >= 0 && ok; v = next[v])
             if (v != inherited)
                 ok = give(&a, p->values[v].offset, rounded(p->values[v].bytes));

@@ -8,6 +8,7 @@
  * such steps are moved to the end.
  */
 #include "plan.h"
+#include "group.h"
 #include "backend.h"
 #include "counters.h"
 
@@ -25,15 +26,9 @@ typedef struct builder {
     const fxi_graph *g;
     fxi_plan *p;
     place *places;
+    fxi_groups groups;
     bool views;
 } builder;
-
-/* The number of node `id`'s i-th input: from its record, since nodes of other threads carry none.
- */
-static int32_t input_of(const fxi_graph *g, int32_t id, int i)
-{
-    return (int32_t)(g->key[g->record[id] + 1 + (uint32_t)i / 2] >> (i % 2 ? 32 : 0));
-}
 
 static int64_t bytes_of(const fxi_node *n)
 {
@@ -142,19 +137,108 @@ static bool dense_place(builder *b, int32_t id, place *out)
     return true;
 }
 
-static bool make_program(fxi_step *s, const fxi_node *n)
+/* ---- elementwise groups
+ * ------------------------------------------------------------------------- */
+
+/* A group while its step is made: members oldest first, operands that are no members. */
+typedef struct group {
+    int32_t members[FXI_GROUP_INSTRUCTIONS];
+    int32_t operands[FXI_GROUP_INPUTS];
+    const fxi_node *nodes[FXI_GROUP_INPUTS]; /* of the operands */
+    int nmembers, noperands;
+} group;
+
+static int find_id(const int32_t *list, int n, int32_t id)
 {
-    s->program = fxi_calloc(1, sizeof *s->program);
+    for (int i = 0; i < n; i++)
+        if (list[i] == id)
+            return i;
+    return -1;
+}
+
+static void list_group(const builder *b, int32_t root, group *out)
+{
+    out->nmembers = out->noperands = 0;
+    for (int32_t i = root; i >= 0; i = b->groups.next[i])
+        out->nmembers++;
+    int k = out->nmembers;
+    for (int32_t i = root; i >= 0; i = b->groups.next[i])
+        out->members[--k] = i;
+    for (int m = 0; m < out->nmembers; m++) {
+        const fxi_node *n = b->g->nodes[out->members[m]];
+        for (int i = 0; i < n->nin; i++) {
+            const int32_t id = fxi_graph_input(b->g, out->members[m], i);
+            if (find_id(out->members, out->nmembers, id) >= 0 ||
+                find_id(out->operands, out->noperands, id) >= 0)
+                continue;
+            out->nodes[out->noperands] = n->in[i];
+            out->operands[out->noperands++] = id;
+        }
+    }
+}
+
+/* One instruction a member: inputs are registers 0 … noperands−1, members follow. */
+static bool make_program(const builder *b, fxi_step *s, const group *q)
+{
+    s->program = fxi_calloc((size_t)q->nmembers, sizeof *s->program);
     if (!s->program)
         return false;
-    s->ninstr = 1;
-    *s->program = (fxi_instr){.op = n->op,
-                              .dtype = n->dtype,
-                              .from = n->nin ? n->in[n->nin - 1]->dtype : n->dtype,
-                              .nsrc = (uint8_t)n->nin,
-                              .src = {0, 1, 2},
-                              .attr = n->attr.i[0]};
+    s->ninstr = q->nmembers;
+    for (int m = 0; m < q->nmembers; m++) {
+        const fxi_node *n = b->g->nodes[q->members[m]];
+        fxi_instr *ins = &s->program[m];
+        *ins = (fxi_instr){.op = n->op,
+                           .dtype = n->dtype,
+                           .from = n->nin ? n->in[n->nin - 1]->dtype : n->dtype,
+                           .nsrc = (uint8_t)n->nin,
+                           .attr = n->attr.i[0]};
+        for (int i = 0; i < n->nin; i++) {
+            const int32_t id = fxi_graph_input(b->g, q->members[m], i);
+            const int k = find_id(q->members, q->nmembers, id);
+            ins->src[i] =
+                (uint8_t)(k >= 0 ? q->noperands + k : find_id(q->operands, q->noperands, id));
+        }
+    }
     return true;
+}
+
+/* Members whose values are needed elsewhere become further outputs. */
+static bool more_outputs(builder *b, int32_t step, const group *q)
+{
+    for (int m = 0; m + 1 < q->nmembers; m++) {
+        const int32_t id = q->members[m];
+        if (!b->groups.stored[id])
+            continue;
+        const fxi_node *n = b->g->nodes[id];
+        const int32_t v = add_value(b->p, FXI_VALUE_ARENA, 0, bytes_of(n));
+        fxi_step *s = &b->p->steps[step];
+        s->more_reg[s->nmore] = (uint8_t)(q->noperands + m);
+        s->more_value[s->nmore++] = v;
+        b->places[id] = (place){.value = v, .dense = -1};
+        fxi_dense_strides(n->ndim, n->shape, b->places[id].stride);
+        if (v < 0)
+            return false;
+    }
+    return true;
+}
+
+static bool compute_group(builder *b, int32_t root)
+{
+    group q;
+    place in[FXI_GROUP_INPUTS];
+    list_group(b, root, &q);
+    for (int i = 0; i < q.noperands; i++) {
+        in[i] = b->places[q.operands[i]];
+        if (!b->views && !dense_place(b, q.operands[i], &in[i]))
+            return false;
+    }
+    fxi_step *s = add_step(b, b->g->nodes[root]->op, q.noperands, &b->g->nodes[root]->attr);
+    if (!s)
+        return false;
+    for (int i = 0; i < q.noperands; i++)
+        set_input(s, i, q.nodes[i], &in[i]);
+    return make_program(b, s, &q) && set_output(b, s, b->g->nodes[root], &b->places[root]) &&
+           more_outputs(b, b->p->nsteps - 1, &q);
 }
 
 static bool compute(builder *b, int32_t id)
@@ -168,7 +252,7 @@ static bool compute(builder *b, int32_t id)
         *in = n->nin <= 4 ? inline_places : fxi_malloc((size_t)n->nin * sizeof *in);
     bool ok = in != NULL;
     for (int i = 0; i < n->nin && ok; i++) {
-        const int32_t k = input_of(b->g, id, i);
+        const int32_t k = fxi_graph_input(b->g, id, i);
         if (dense)
             ok = dense_place(b, k, &in[i]);
         else
@@ -178,8 +262,6 @@ static bool compute(builder *b, int32_t id)
     ok = s != NULL;
     for (int i = 0; i < n->nin && ok; i++)
         set_input(s, i, n->in[i], &in[i]);
-    if (ok && cls == FXI_CLASS_ELEMENTWISE)
-        ok = make_program(s, n);
     if (ok && n->op == FXI_OP_RANDOM)
         s->slot = b->g->slot[id];
     ok = ok && set_output(b, s, n, &b->places[id]);
@@ -263,7 +345,7 @@ static bool view(const fxi_node *n, const place *from, place *to)
 static bool move(builder *b, int32_t id)
 {
     const fxi_node *n = b->g->nodes[id];
-    const int32_t in = input_of(b->g, id, 0);
+    const int32_t in = fxi_graph_input(b->g, id, 0);
     if (!b->views)
         return compute(b, id);
     if (view(n, &b->places[in], &b->places[id]))
@@ -300,7 +382,13 @@ static bool plan_node(builder *b, int32_t id)
         return place_constant(b, id, b->g->slot[id]);
     /* a converted literal is a literal: nothing is rounded twice */
     if (n->op == FXI_OP_CAST && n->in[0]->op == FXI_OP_CONST && !n->in[0]->data && n->ndim == 0)
-        return place_constant(b, id, b->g->slot[input_of(b->g, id, 0)]);
+        return place_constant(b, id, b->g->slot[fxi_graph_input(b->g, id, 0)]);
+    if (b->groups.root[id] != id) { /* computed at its root's place */
+        b->places[id] = (place){.value = -1, .dense = -1};
+        return true;
+    }
+    if (fxi_ops[n->op].cls == FXI_CLASS_ELEMENTWISE)
+        return compute_group(b, id);
     return fxi_ops[n->op].cls == FXI_CLASS_MOVEMENT ? move(b, id) : compute(b, id);
 }
 
@@ -346,12 +434,19 @@ static bool settle_output(builder *b, int32_t k)
 /* ---- donation
  * -------------------------------------------------------------------------------------- */
 
+/* The value of output k of a step; −1 is the first one. */
+static int32_t output_value(const fxi_step *s, int k)
+{
+    return k < 0 ? s->out_value : s->more_value[k];
+}
+
 /* The step that makes value v; −1 when none does. */
 static int32_t maker(const fxi_plan *p, int32_t v)
 {
     for (int32_t i = p->nsteps - 1; i >= 0; i--)
-        if (p->steps[i].out_value == v)
-            return i;
+        for (int k = -1; k < p->steps[i].nmore; k++)
+            if (output_value(&p->steps[i], k) == v)
+                return i;
     return -1;
 }
 
@@ -405,7 +500,9 @@ static bool try_donation(builder *b, int32_t k, donation *d)
     for (int32_t i = 0; i < p->nsteps; i++)
         if (i != m && d->last[i] && reads(&p->steps[i], leaf))
             return false;
-    const bool last = readers(p, v, m) == 0;
+    bool last = true;
+    for (int i = -1; i < p->steps[m].nmore && last; i++)
+        last = readers(p, output_value(&p->steps[m], i), m) == 0;
     if (!last && (readers(p, leaf, m) & 2))
         return false;
     for (int i = 0; i < p->steps[m].nin && last; i++)
@@ -456,9 +553,11 @@ static void note_lives(fxi_plan *p)
 {
     for (int32_t i = 0; i < p->nsteps; i++) {
         fxi_step *s = &p->steps[i];
-        fxi_value *v = &p->values[s->out_value];
-        v->first = v->last = i;
-        p->bytes_moved += (uint64_t)v->bytes;
+        for (int k = -1; k < s->nmore; k++) {
+            fxi_value *v = &p->values[output_value(s, k)];
+            v->first = v->last = i;
+            p->bytes_moved += (uint64_t)v->bytes;
+        }
         for (int k = 0; k < s->nin; k++) {
             p->values[s->in_value[k]].last = i;
             const fxi_tensor *t = &s->in[k];
@@ -490,7 +589,8 @@ static bool build(builder *b)
     fxi_plan *p = b->p;
     b->places = fxi_malloc(((size_t)g->n + 1) * sizeof *b->places);
     p->results = fxi_calloc((size_t)g->noutputs + 1, sizeof *p->results);
-    if (!b->places || !p->results || !keep_key(p, g))
+    if (!b->places || !p->results || !keep_key(p, g) ||
+        !fxi_group(g, g->device->backend->fuses && !fxi_eager(), &b->groups))
         return false;
     p->noutputs = g->noutputs;
     for (int32_t i = 0; i < g->n; i++)
@@ -515,6 +615,7 @@ fxi_plan *fxi_plan_build(const fxi_graph *g)
     }
     const bool ok = p && build(&b);
     fxi_free(b.places);
+    fxi_groups_free(&b.groups);
     if (ok)
         return p;
     if (p)

@@ -71,6 +71,9 @@ void fxi_plan_release(fxi_plan *p);
 
 /* The plan of a graph, from the cache or built; the caller's reference. NULL: recorded. */
 fxi_plan *fxi_plan_of(const fxi_graph *g);
+/* FX_EAGER=1: every node is a step of its own, for tests and for finding out where a number comes
+ * from. */
+bool fxi_eager(void);
 /* Drops all cached plans. */
 void fxi_plans_drop(void);
 

@@ -28,6 +28,8 @@ typedef struct fxi_instr {
     int64_t attr; /* POWI's exponent */
 } fxi_instr;
 
+enum { FXI_MORE_OUTPUTS = 3 };
+
 typedef struct fxi_step {
     uint8_t op;  /* fxi_op; an elementwise step has its last instruction's */
     uint8_t cls; /* fxi_class */
@@ -40,11 +42,16 @@ typedef struct fxi_step {
     int64_t *in_offset; /* view offsets, in elements */
     fxi_instr *program; /* elementwise steps */
     int32_t ninstr;
+    /* Further outputs of an elementwise step, of the output's shape: the registers they are. */
+    int32_t nmore;
+    uint8_t more_reg[FXI_MORE_OUTPUTS];
+    int32_t more_value[FXI_MORE_OUTPUTS];
     int32_t slot; /* RANDOM: index of its (seed, counter) pair among the run's streams */
 } fxi_step;
 
 /* One run of a plan, as a kernel sees it. */
 typedef struct fxi_run {
+    void *more[FXI_MORE_OUTPUTS]; /* where a step's further outputs go */
     const uint64_t (*streams)[2]; /* RANDOM: seed and counter by slot */
     char error[200]; /* a kernel that fails writes the sentence here and returns a status */
 } fxi_run;

@@ -33,6 +33,7 @@ static fx_status cpu_run(fx_device *device, const fxi_step *step, const void *co
 
 const fxi_backend fxi_cpu_backend = {.name = "CPU",
                                      .views = true,
+                                     .fuses = true,
                                      .alloc = cpu_alloc,
                                      .free = cpu_free,
                                      .write = cpu_copy,

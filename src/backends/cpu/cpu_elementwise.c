@@ -78,6 +78,8 @@ static void find_last_uses(machine *m)
     for (int k = 0; k < m->step->ninstr; k++)
         for (int s = 0; s < m->step->program[k].nsrc; s++)
             m->regs[m->step->program[k].src[s]].last_use = (int16_t)k;
+    for (int k = 0; k < m->step->nmore; k++) /* kept to the end of the tile */
+        m->regs[m->step->more_reg[k]].last_use = (int16_t)m->step->ninstr;
 }
 
 static void describe_inputs(machine *m, const void *const *in)
@@ -235,6 +237,21 @@ static fx_status run_tile(const machine *m, int64_t at, int n)
     return FX_OK;
 }
 
+/* Further outputs are written when the tile is done: they may overwrite the memory of an input. */
+static void store_more(const machine *m, int64_t at, int n)
+{
+    for (int k = 0; k < m->step->nmore; k++) {
+        const reg *r = &m->regs[m->step->more_reg[k]];
+        const size_t size = fxi_cpu_size(r->dtype);
+        char *to = (char *)m->run->more[k] + at * (int64_t)size;
+        const void *const from[] = {r->tile};
+        if (half(r->dtype))
+            m->simd->store[r->dtype == FX_DTYPE_BF16](to, from, n, 0);
+        else
+            memcpy(to, r->tile, (size_t)n * size);
+    }
+}
+
 static fx_status run_tiles(machine *m)
 {
     fx_status status = FX_OK;
@@ -243,6 +260,7 @@ static fx_status run_tiles(machine *m)
         const int n = m->n - at < FXI_TILE ? (int)(m->n - at) : FXI_TILE;
         load_inputs(m, at, n);
         status = run_tile(m, at, n);
+        store_more(m, at, n);
     }
     return status;
 }

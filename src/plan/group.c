@@ -1,0 +1,168 @@
+/* group.c: planner rule 1: elementwise nodes of one shape grow into groups, backwards from where
+ * their values are used. A pure function of the graph.
+ *
+ * Nodes are taken from the last to the first, so when a node's turn comes all its consumers have
+ * their groups. It joins the group of one of them when every consumer outside that group comes
+ * after the group's root: the group runs at its root's place, so whatever those need is there in
+ * time, and no cycle can arise. Inside the group the value stays in a register; if somebody outside
+ * needs it, it is one more output. Broadcasts, slices and permutations are no members: they are
+ * ways to address a group's inputs.
+ *
+ * Rejected: recomputing cheap producers in several groups; it saves a store now and then, but makes
+ * the choice depend on order. Nodes of other shapes are never members.
+ */
+#include "group.h"
+
+#include <string.h>
+
+/* What is known of a group while it grows; kept at its root. */
+typedef struct growth {
+    int32_t instructions, outputs;
+    int32_t inputs; /* upper bound: operands that are no members, counted at every use */
+    int32_t newest; /* the member added last, the end of the list */
+} growth;
+
+typedef struct grouping {
+    const fxi_graph *g;
+    fxi_groups *out;
+    growth *growth;
+    int32_t *first, *consumers; /* consumers of node i: consumers[first[i] … first[i+1]−1] */
+} grouping;
+
+int32_t fxi_graph_input(const fxi_graph *g, int32_t id, int i)
+{
+    return (int32_t)(g->key[g->record[id] + 1 + (uint32_t)i / 2] >> (i % 2 ? 32 : 0));
+}
+
+int fxi_graph_inputs(const fxi_graph *g, int32_t id)
+{
+    return g->nodes[id]->data ? 0 : g->nodes[id]->nin;
+}
+
+void fxi_groups_free(fxi_groups *groups)
+{
+    fxi_free(groups->root);
+    fxi_free(groups->stored);
+    fxi_free(groups->next);
+    memset(groups, 0, sizeof *groups);
+}
+
+static bool groupable(const fxi_node *n)
+{
+    return !n->data && fxi_ops[n->op].cls == FXI_CLASS_ELEMENTWISE;
+}
+
+static bool same_shape(const fxi_node *a, const fxi_node *b)
+{
+    return a->ndim == b->ndim && memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(int64_t)) == 0;
+}
+
+/* Consumer lists, by counting. */
+static bool list_consumers(grouping *s)
+{
+    const fxi_graph *g = s->g;
+    int64_t edges = 0;
+    for (int32_t i = 0; i < g->n; i++)
+        edges += fxi_graph_inputs(g, i);
+    s->first = fxi_calloc((size_t)g->n + 2, sizeof *s->first);
+    s->consumers = fxi_malloc(((size_t)edges + 1) * sizeof *s->consumers);
+    if (!s->first || !s->consumers)
+        return false;
+    for (int32_t i = 0; i < g->n; i++)
+        for (int k = 0; k < fxi_graph_inputs(g, i); k++)
+            s->first[fxi_graph_input(g, i, k) + 2]++;
+    for (int32_t i = 2; i < g->n + 2; i++)
+        s->first[i] += s->first[i - 1];
+    for (int32_t i = 0; i < g->n; i++)
+        for (int k = 0; k < fxi_graph_inputs(g, i); k++)
+            s->consumers[s->first[fxi_graph_input(g, i, k) + 1]++] = i;
+    return true;
+}
+
+/* Does node i have a consumer that needs its value stored, if i joins the group of `root`? −1: it
+ * cannot join, 1: yes, 0: no. */
+static int needed_outside(const grouping *s, int32_t i, int32_t root)
+{
+    int outside = s->g->output[i] >= 0;
+    for (int32_t k = s->first[i]; k < s->first[i + 1]; k++) {
+        const int32_t c = s->consumers[k];
+        if (s->out->root[c] == root)
+            continue;
+        if (c < root)
+            return -1;
+        outside = 1;
+    }
+    return outside;
+}
+
+static bool joins(const grouping *s, int32_t i, int32_t root, bool *out_stored)
+{
+    const growth *w = &s->growth[root];
+    const int outside = needed_outside(s, i, root);
+    const int operands = fxi_graph_inputs(s->g, i);
+    if (outside < 0 || !same_shape(s->g->nodes[i], s->g->nodes[root]) ||
+        w->instructions >= FXI_GROUP_INSTRUCTIONS || w->inputs + operands > FXI_GROUP_INPUTS ||
+        w->outputs + outside > FXI_GROUP_OUTPUTS)
+        return false;
+    *out_stored = outside > 0;
+    return true;
+}
+
+static void assign(grouping *s, int32_t i)
+{
+    fxi_groups *o = s->out;
+    o->root[i] = i;
+    o->stored[i] = true;
+    o->next[i] = -1;
+    s->growth[i] = (growth){1, 1, fxi_graph_inputs(s->g, i), i};
+    if (!groupable(s->g->nodes[i]))
+        return;
+    for (int32_t k = s->first[i]; k < s->first[i + 1]; k++) {
+        const int32_t root = o->root[s->consumers[k]];
+        bool stored;
+        if (!groupable(s->g->nodes[s->consumers[k]]) || !joins(s, i, root, &stored))
+            continue;
+        growth *w = &s->growth[root];
+        o->root[i] = root;
+        o->stored[i] = stored;
+        w->instructions++;
+        w->outputs += stored;
+        w->inputs += fxi_graph_inputs(s->g, i);
+        o->next[w->newest] = i;
+        w->newest = i;
+        return;
+    }
+}
+
+static void alone(const fxi_graph *g, fxi_groups *out)
+{
+    for (int32_t i = 0; i < g->n; i++) {
+        out->root[i] = i;
+        out->stored[i] = true;
+        out->next[i] = -1;
+    }
+}
+
+bool fxi_group(const fxi_graph *g, bool fuse, fxi_groups *out)
+{
+    const size_t n = (size_t)g->n + 1;
+    grouping s = {.g = g, .out = out};
+    out->root = fxi_malloc(n * sizeof *out->root);
+    out->stored = fxi_malloc(n * sizeof *out->stored);
+    out->next = fxi_malloc(n * sizeof *out->next);
+    bool ok = out->root && out->stored && out->next;
+    if (ok && !fuse)
+        alone(g, out);
+    if (ok && fuse) {
+        s.growth = fxi_malloc(n * sizeof *s.growth);
+        ok = s.growth && list_consumers(&s);
+        for (int32_t i = g->n - 1; i >= 0 && ok; i--)
+            assign(&s, i);
+    }
+    fxi_free(s.growth);
+    fxi_free(s.first);
+    fxi_free(s.consumers);
+    if (!ok)
+        fxi_groups_free(out);
+    return ok;
+}
