@@ -20,21 +20,6 @@ static pthread_key_t exit_key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint32_t last_id;
 
-void fxi_pools_free(fxi_context *c)
-{
-    for (fxi_node *n = c->free_nodes, *next; n; n = next) {
-        next = n->next;
-        fxi_free(n);
-    }
-    for (fx_array *a = c->free_arrays, *next; a; a = next) {
-        next = (fx_array *)a->base.fxi_next;
-        fxi_free(a);
-    }
-    c->free_nodes = NULL;
-    c->free_arrays = NULL;
-    c->free_node_count = c->free_array_count = 0;
-}
-
 static void context_close(void *p)
 {
     fxi_context *c = p;
@@ -47,7 +32,6 @@ static void context_close(void *p)
     c->promises = NULL;
     c->promise_capacity = 0;
     fxi_scratch_free(c);
-    fxi_pools_free(c);
 }
 
 static void make_key(void)
@@ -216,15 +200,7 @@ bool fx_training(void)
 void *fxi_object_alloc(const fx_type *type)
 {
     fxi_context *c = fxi_here();
-    fx_object *o;
-    if (type == &fxi_array_type && c->free_arrays) {
-        o = &c->free_arrays->base;
-        c->free_arrays = (fx_array *)o->fxi_next;
-        c->free_array_count--;
-        memset(o, 0, sizeof(fx_array));
-    } else {
-        o = fxi_calloc(1, type->size);
-    }
+    fx_object *o = fxi_calloc(1, type->size);
     if (!o) {
         fx_fail(FX_STATUS_MEMORY, type->name, "no memory for an object of %zu bytes", type->size);
         return NULL;
@@ -277,11 +253,8 @@ static void release_fields(fx_object *o)
     }
 }
 
-enum { FREE_LIST_LIMIT = 1 << 16 };
-
 static void free_array(fx_array *x)
 {
-    fxi_context *c = fxi_here();
     if (x->node) {
         fxi_node *n = x->node;
         if (__atomic_sub_fetch(&n->handles, 1, __ATOMIC_ACQ_REL) == 0 && !n->data && n->next) {
@@ -291,15 +264,6 @@ static void free_array(fx_array *x)
         }
         fxi_node_release(n);
     }
-#ifndef __SANITIZE_ADDRESS__
-    if (c->free_array_count < FREE_LIST_LIMIT) {
-        x->base.fxi_next = (fx_object *)c->free_arrays;
-        c->free_arrays = x;
-        c->free_array_count++;
-        return;
-    }
-#endif
-    (void)c;
     fxi_free(x);
 }
 

@@ -39,16 +39,13 @@ typedef struct fxi_context {
     int depth; /* of scopes opened, virtual ones included */
     int virtual_scopes;
     uint64_t virtual_training; /* the modes of the first 64 of them, a bit each */
-    bool busy; /* inside an evaluation: no implicit one may start */
+    bool busy;                 /* inside an evaluation: no implicit one may start */
     fxi_scope *scope;
     fxi_scope scopes[FXI_INLINE_SCOPES];
     fxi_node sinks;  /* head of the list of pending results that nothing consumed */
     int64_t created; /* nodes made since the last evaluation */
     fxi_promise *promises;
     int npromises, promise_capacity;
-    fxi_node *free_nodes;
-    fx_array *free_arrays;
-    int64_t free_node_count, free_array_count;
     struct fxi_scratch *scratch; /* the evaluator's arrays, kept between runs (eval.c) */
 } fxi_context;
 
@@ -127,9 +124,8 @@ void fxi_flush(fxi_context *c);
 /* Evaluates and commits the promises made at this depth or deeper; drops them on error. */
 void fxi_promises_due(fxi_context *c, int depth);
 void fxi_scratch_free(fxi_context *c);
-void fxi_pools_free(fxi_context *c);
-/* Gives back what is kept for speed: the calling thread's free lists and scratch, all cached plans.
- * For tests that count allocations. */
+/* Gives back what is kept for speed: the calling thread's scratch, all cached plans. For tests that
+ * count allocations. */
 FX_API void fxi_drain(void);
 
 /* The number of nodes made without an evaluation after which pending results are evaluated unasked.

@@ -112,39 +112,18 @@ static void consumer_gone(fxi_context *c, fxi_node *in)
 /* ---- nodes
  * ----------------------------------------------------------------------------------------- */
 
-enum { FREE_LIST_LIMIT = 1 << 16 };
-
-static fxi_node *node_alloc(fxi_context *c)
-{
-    fxi_node *n = c->free_nodes;
-    if (!n)
-        return fxi_malloc(sizeof *n);
-    c->free_nodes = n->next;
-    c->free_node_count--;
-    return n;
-}
-
-static void node_free(fxi_context *c, fxi_node *n)
+static void node_free(fxi_node *n)
 {
     if (n->in != n->inl)
         fxi_free(n->in);
     fxi_data_free(n->data);
-#ifndef __SANITIZE_ADDRESS__
-    if (c->free_node_count < FREE_LIST_LIMIT) {
-        n->next = c->free_nodes;
-        c->free_nodes = n;
-        c->free_node_count++;
-        return;
-    }
-#endif
-    (void)c;
     fxi_free(n);
 }
 
 fxi_node *fxi_node_new(fxi_context *c, fxi_op op, fx_dtype dtype, int ndim, const int64_t *shape,
                        fx_device *device, const fxi_attr *attr, int nin, fxi_node *const *in)
 {
-    fxi_node *n = node_alloc(c);
+    fxi_node *n = fxi_malloc(sizeof *n);
     fxi_node **list = nin > 3 ? fxi_malloc((size_t)nin * sizeof *list) : NULL;
     if (!n || (nin > 3 && !list)) {
         fxi_free(n);
@@ -220,7 +199,7 @@ static void bury(fxi_context *c, fxi_node *dying)
         dying = n->next;
         n->next = NULL;
         drop_inputs(c, n, &dying);
-        node_free(c, n);
+        node_free(n);
     }
 }
 

@@ -15,6 +15,9 @@ void *fxi_aligned(size_t alignment, size_t bytes); /* alignment a power of two; 
 void fxi_free(void *p);
 char *fxi_strdup(const char *s);
 
+/* Gives the calling thread's cached blocks back to the system. */
+void fxi_memory_trim(void);
+
 /* Checked arithmetic on sizes that come from outside. Returns false on overflow. */
 static inline bool fxi_mul_size(size_t a, size_t b, size_t *out)
 {

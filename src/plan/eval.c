@@ -58,7 +58,6 @@ void fxi_drain(void)
 {
     fxi_context *c = fxi_here();
     fxi_scratch_free(c);
-    fxi_pools_free(c);
     fxi_free(c->promises);
     c->promises = NULL;
     c->npromises = c->promise_capacity = 0;
