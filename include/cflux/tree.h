@@ -171,15 +171,15 @@ typedef struct fx_function {
 /* FX_RELU, FX_TANH, … : activations and other functions as objects, for layers and chains. */
 #define FXI_FUNCTIONS(X)                                                                           \
     X(IDENTITY, identity)                                                                          \
-    X(SIGMOID, sigmoid) X(HARDSIGMOID, hardsigmoid) X(LOGSIGMOID, logsigmoid) X(TANH, tanh)        \
-        X(HARDTANH, hardtanh) X(RELU, relu) X(RELU6, relu6) X(LEAKYRELU, leakyrelu)                \
-            X(RRELU, rrelu) X(ELU, elu) X(CELU, celu) X(SELU, selu) X(GELU, gelu)                  \
-                X(GELU_SIGMOID, gelu_sigmoid) X(GELU_ERF, gelu_erf) X(SWISH, swish)                \
-                    X(HARDSWISH, hardswish) X(LISHT, lisht) X(SOFTPLUS, softplus)                  \
-                        X(SOFTSIGN, softsign) X(LOGCOSH, logcosh) X(MISH, mish)                    \
-                            X(TANHSHRINK, tanhshrink) X(SOFTSHRINK, softshrink) X(TRELU, trelu)    \
-                                X(EXP, exp) X(SOFTMAX, softmax) X(LOGSOFTMAX, logsoftmax)          \
-                                    X(FLATTEN, flatten)
+    X(SIGMOID, sigmoid)                                                                            \
+    X(HARDSIGMOID, hardsigmoid) X(LOGSIGMOID, logsigmoid) X(TANH, tanh) X(HARDTANH, hardtanh)      \
+        X(RELU, relu) X(RELU6, relu6) X(LEAKYRELU, leakyrelu) X(RRELU, rrelu) X(ELU, elu)          \
+            X(CELU, celu) X(SELU, selu) X(GELU, gelu) X(GELU_SIGMOID, gelu_sigmoid)                \
+                X(GELU_ERF, gelu_erf) X(SWISH, swish) X(HARDSWISH, hardswish) X(LISHT, lisht)      \
+                    X(SOFTPLUS, softplus) X(SOFTSIGN, softsign) X(LOGCOSH, logcosh) X(MISH, mish)  \
+                        X(TANHSHRINK, tanhshrink) X(SOFTSHRINK, softshrink) X(TRELU, trelu)        \
+                            X(EXP, exp) X(SOFTMAX, softmax) X(LOGSOFTMAX, logsoftmax)              \
+                                X(FLATTEN, flatten)
 #define FXI_FUNCTION_DECL(NAME, name) extern FX_API fx_function fxi_function_##name;
 FXI_FUNCTIONS(FXI_FUNCTION_DECL)
 #define FX_IDENTITY     (&fxi_function_identity)
@@ -289,6 +289,12 @@ FX_API void fx_show_to(FILE *out, void *object);
 FX_API size_t fx_show_text(void *object, char *dst, size_t capacity);
 /* The one-line form: "Dense(2 => 3, relu)", "3×2 Matrix{Float32}". */
 FX_API size_t fx_summary(void *object, char *dst, size_t capacity);
+
+/* How the pending arrays of an object (an array, a model, a tuple) would be computed: one line a
+ * step, with what was fused, sizes, and the arithmetic of contractions. Nothing is computed.
+ * fx_plan_text writes the same into dst (always terminated) and returns its full length. */
+FX_API void fx_plan_show(FILE *out, void *object);
+FX_API size_t fx_plan_text(void *object, char *dst, size_t capacity);
 
 FXI_END_C
 #endif

@@ -18,7 +18,7 @@
 /* What is known of a group while it grows; kept at its root. */
 typedef struct growth {
     int32_t instructions, outputs;
-    int32_t inputs; /* upper bound: operands that are no members, counted at every use */
+    int32_t inputs; /* operands that are no members; one used by several members may count twice */
     int32_t newest; /* the member added last, the end of the list */
 } growth;
 
@@ -99,7 +99,7 @@ static bool joins(const grouping *s, int32_t i, int32_t root, bool *out_stored)
 {
     const growth *w = &s->growth[root];
     const int outside = needed_outside(s, i, root);
-    const int operands = fxi_graph_inputs(s->g, i);
+    const int operands = fxi_graph_inputs(s->g, i) - 1; /* its own are new, it is one no longer */
     if (outside < 0 || !same_shape(s->g->nodes[i], s->g->nodes[root]) ||
         w->instructions >= FXI_GROUP_INSTRUCTIONS || w->inputs + operands > FXI_GROUP_INPUTS ||
         w->outputs + outside > FXI_GROUP_OUTPUTS)
@@ -127,7 +127,7 @@ static void assign(grouping *s, int32_t i)
         o->stored[i] = stored;
         w->instructions++;
         w->outputs += stored;
-        w->inputs += fxi_graph_inputs(s->g, i);
+        w->inputs += fxi_graph_inputs(s->g, i) - 1;
         o->next[w->newest] = i;
         w->newest = i;
         return;

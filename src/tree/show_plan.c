@@ -1,0 +1,183 @@
+/* show_plan.c: a plan for a person to read: what is computed in which step, from what, how much.
+ *
+ * One line a step: its number, what it does (all instructions of an elementwise step), where its
+ * inputs come from, type and size of its outputs, and for contractions the arithmetic. Inputs are
+ * x0, x1, … (values that were there), literals c0, …, and steps by number; ′ marks a view. It is
+ * also what the planner's golden tests compare.
+ */
+#include "plan.h"
+#include "text.h"
+
+#include <cflux/device.h>
+
+#include <cflux/tree.h>
+#include <string.h>
+
+static void add_shape(fx_text *t, const fxi_tensor *x)
+{
+    fx_text_add(t, "%s", fx_dtype_name((fx_dtype)x->dtype));
+    for (int i = 0; i < x->ndim; i++)
+        fx_text_add(t, i ? "×%lld" : " %lld", (long long)x->shape[i]);
+}
+
+/* The step that makes a value, counted from 1; 0 when it was there before. */
+static int maker_of(const fxi_plan *p, int32_t value)
+{
+    for (int32_t i = 0; i < p->nsteps; i++) {
+        if (p->steps[i].out_value == value)
+            return i + 1;
+        for (int k = 0; k < p->steps[i].nmore; k++)
+            if (p->steps[i].more_value[k] == value)
+                return i + 1;
+    }
+    return 0;
+}
+
+static void add_input(fx_text *t, const fxi_plan *p, const fxi_step *s, int i)
+{
+    const fxi_value *v = &p->values[s->in_value[i]];
+    const fxi_tensor *x = &s->in[i];
+    if (v->kind == FXI_VALUE_LEAF)
+        fx_text_add(t, "x%d", (int)v->index);
+    else if (v->kind == FXI_VALUE_SLOT)
+        fx_text_add(t, "c%d", (int)v->index);
+    else
+        fx_text_add(t, "%d", maker_of(p, s->in_value[i]));
+    if (v->kind != FXI_VALUE_SLOT &&
+        !(s->in_offset[i] == 0 && fxi_is_dense(x->ndim, x->shape, x->stride)))
+        fx_text_add(t, "′"); /* seen through a view */
+}
+
+static void add_work(fx_text *t, const fxi_step *s)
+{
+    if (s->cls == FXI_CLASS_ELEMENTWISE) {
+        for (int k = 0; k < s->ninstr; k++)
+            fx_text_add(t, k ? " %s" : "%s", fxi_ops[s->program[k].op].name);
+        return;
+    }
+    static const char *const reductions[] = {"sum", "max", "min", "prod"};
+    static const char *const convs[] = {"forward", "by data", "by weight"};
+    static const char *const pools[] = {"max", "mean", "max gradient", "mean gradient", "max pick"};
+    if (s->op == FXI_OP_REDUCE)
+        fx_text_add(t, "reduce %s", reductions[s->attr.i[0]]);
+    else if (s->op == FXI_OP_CONV)
+        fx_text_add(t, "conv %s", convs[s->attr.conv.kind]);
+    else if (s->op == FXI_OP_POOL)
+        fx_text_add(t, "pool %s", pools[s->attr.pool.kind]);
+    else if (s->cls == FXI_CLASS_MOVEMENT)
+        fx_text_add(t, "copy");
+    else
+        fx_text_add(t, "%s", fxi_ops[s->op].name);
+    if (s->op == FXI_OP_MATMUL)
+        fx_text_add(t, "%s%s", s->attr.i[0] ? " Aᵀ" : "", s->attr.i[1] ? " Bᵀ" : "");
+}
+
+/* Multiplications and additions of a contraction; 0 for other steps. */
+static double flops(const fxi_step *s)
+{
+    const double out = (double)fxi_length(s->out.ndim, s->out.shape);
+    if (s->op == FXI_OP_MATMUL)
+        return 2 * out * (double)s->in[0].shape[s->attr.i[0] ? 0 : 1];
+    if (s->op != FXI_OP_CONV)
+        return 0;
+    /* every product of one forward pass: outputs × kernel × input channels of a group */
+    const fxi_tensor *y = s->attr.conv.kind == FXI_CONV_FORWARD ? &s->out
+                          : s->attr.conv.kind == FXI_CONV_DATA  ? &s->in[0]
+                                                                : &s->in[1];
+    const fxi_tensor *w = s->attr.conv.kind == FXI_CONV_WEIGHT ? &s->out : &s->in[1];
+    return 2 * (double)fxi_length(y->ndim, y->shape) * (double)fxi_length(w->ndim - 1, w->shape);
+}
+
+static void add_step(fx_text *t, const fxi_plan *p, int32_t i)
+{
+    const fxi_step *s = &p->steps[i];
+    fx_text_add(t, "%3d  ", (int)i + 1);
+    add_work(t, s);
+    fx_text_add(t, "(");
+    for (int k = 0; k < s->nin; k++) {
+        if (k)
+            fx_text_add(t, ", ");
+        add_input(t, p, s, k);
+    }
+    fx_text_add(t, ") → ");
+    add_shape(t, &s->out);
+    if (s->nmore)
+        fx_text_add(t, " and %d more", (int)s->nmore);
+    if (p->values[s->out_value].kind == FXI_VALUE_DONATED)
+        fx_text_add(t, ", in place of x%d", (int)p->values[s->out_value].index);
+    if (flops(s) > 0)
+        fx_text_add(t, ", %.3g MFLOP", flops(s) * 1e-6);
+    fx_text_add(t, "\n");
+}
+
+static void add_plan(fx_text *t, const fxi_plan *p)
+{
+    fx_text_add(t, "%d nodes in %d steps on %s, %lld bytes moved, %lld of arena\n", (int)p->nnodes,
+                (int)p->nsteps, fx_device_name(p->device), (long long)p->bytes_moved,
+                (long long)p->arena_bytes);
+    for (int32_t i = 0; i < p->nsteps; i++)
+        add_step(t, p, i);
+}
+
+/* ---- the plan of what is pending
+ * ------------------------------------------------------------------ */
+
+typedef struct pending {
+    fxi_root *roots;
+    int32_t n, capacity;
+    fx_status status;
+} pending;
+
+static void note_array(fx_array *x, const char *path, bool trainable, void *user)
+{
+    (void)path, (void)trainable;
+    pending *p = user;
+    if (x->status != FX_OK || x->node->data)
+        return;
+    if (!fxi_grow(&p->roots, &p->capacity, p->n + 1, sizeof *p->roots))
+        p->status = fx_fail(FX_STATUS_MEMORY, "plan", "no memory for the list of results");
+    else
+        p->roots[p->n++] = (fxi_root){x->node, NULL};
+}
+
+static fx_status describe(void *object, fx_text *text)
+{
+    pending p = {0};
+    fxi_graph g = {0};
+    fxi_plan *plan = NULL;
+    fx_visit(object, note_array, &p);
+    if (p.status == FX_OK && p.n > 0)
+        p.status = fxi_graph_build(fxi_here(), &g, p.n, p.roots);
+    if (p.status == FX_OK && p.n > 0) {
+        plan = fxi_plan_build(&g);
+        p.status = plan ? FX_OK : FX_STATUS_MEMORY;
+    }
+    if (plan) {
+        add_plan(text, plan);
+        fxi_plan_release(plan);
+    } else if (p.status == FX_OK) {
+        fx_text_add(text, "nothing is pending\n");
+    }
+    fxi_graph_free(&g);
+    fxi_free(p.roots);
+    return p.status;
+}
+
+size_t fx_plan_text(void *object, char *dst, size_t capacity)
+{
+    fx_text text = {0};
+    describe(object, &text);
+    if (capacity > 0)
+        snprintf(dst, capacity, "%s", text.data ? text.data : "");
+    const size_t n = text.length;
+    fxi_text_free(&text);
+    return n;
+}
+
+void fx_plan_show(FILE *out, void *object)
+{
+    fx_text text = {0};
+    if (describe(object, &text) == FX_OK && text.data)
+        fputs(text.data, out);
+    fxi_text_free(&text);
+}

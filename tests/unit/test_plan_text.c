@@ -1,0 +1,127 @@
+/* test_plan_text.c: golden tests of the planner: a graph in, its list of steps out. The expected
+ * lists follow from the rules of src/plan/group.c and src/plan/plan.c, worked out by hand.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan.h"
+
+static fx_array *leaf(int64_t m, int64_t n)
+{
+    fx_array *x = fx_rand(m, n);
+    assert_int_equal(fx_eval(x), FX_OK);
+    return x;
+}
+
+/* The step lines of the plan of x, without the first line. */
+static void expect(void *x, const char *steps)
+{
+    char text[4096];
+    assert_true(fx_plan_text(x, text, sizeof text) < sizeof text);
+    const char *first = strchr(text, '\n');
+    assert_non_null(first);
+    assert_string_equal(first + 1, steps);
+}
+
+static void chain_is_one_step(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(4, 5);
+    expect(fx_tanh(fx_add(fx_mul(x, 1.3), 0.2)), "  1  mul add tanh(x0, c0, c1) → Float32 4×5\n");
+}
+
+static void a_broadcast_is_addressing(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *W = leaf(3, 4), *b = fx_rand(3), *x = leaf(4, 5);
+    fx_eval(b);
+    expect(fx_relu(fx_add(fx_matmul(W, x), b)),
+           "  1  matmul(x0, x1) → Float32 3×5, 0.00012 MFLOP\n"
+           "  2  add le select(1, x2′, c0, c1) → Float32 3×5\n");
+}
+
+static void a_value_needed_twice_leaves_its_group(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(4, 4);
+    fx_array *e = fx_exp(x), *m = fx_matmul(e, e);
+    /* the product needs e stored; the sum comes after the product, so e stays where it is made */
+    expect(fx_add(m, e), "  1  exp(x0) → Float32 4×4\n"
+                         "  2  matmul(1, 1) → Float32 4×4, 0.000128 MFLOP\n"
+                         "  3  add(2, 1) → Float32 4×4\n");
+}
+
+static void results_of_one_group_leave_together(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(4, 4);
+    fx_array *a = fx_mul(x, 0.9), *b = fx_sub(x, a);
+    expect(fx_tuple(a, b), "  1  mul sub(x0, c0) → Float32 4×4 and 1 more\n");
+}
+
+static void transposes_and_slices_cost_nothing(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(4, 4);
+    expect(fx_exp(fx_slice(fx_transpose(x), 0, 1, 3)), "  1  exp(x0′) → Float32 2×4\n");
+}
+
+static void a_reshape_of_a_transpose_is_a_copy(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(4, 6);
+    expect(fx_exp(fx_reshape(fx_transpose(x), 24)), "  1  copy(x0′) → Float32 6×4\n"
+                                                    "  2  exp(1) → Float32 24\n");
+}
+
+static void groups_respect_their_budgets(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(2, 2), *y = x;
+    for (int i = 0; i < 100; i++)
+        y = fx_tanh(y);
+    char text[8192];
+    fx_plan_text(y, text, sizeof text);
+    int steps = 0;
+    for (const char *at = strchr(text, '\n') + 1; *at; at = strchr(at, '\n') + 1)
+        steps++;
+    assert_int_equal(steps, 2); /* 64 instructions and 36 */
+}
+
+static void what_is_there_needs_no_plan(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    char text[64];
+    fx_plan_text(leaf(2, 2), text, sizeof text);
+    assert_string_equal(text, "nothing is pending\n");
+}
+
+int main(void)
+{
+    unsetenv("FX_EAGER");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chain_is_one_step),
+        cmocka_unit_test(a_broadcast_is_addressing),
+        cmocka_unit_test(a_value_needed_twice_leaves_its_group),
+        cmocka_unit_test(results_of_one_group_leave_together),
+        cmocka_unit_test(transposes_and_slices_cost_nothing),
+        cmocka_unit_test(a_reshape_of_a_transpose_is_a_copy),
+        cmocka_unit_test(groups_respect_their_budgets),
+        cmocka_unit_test(what_is_there_needs_no_plan),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
