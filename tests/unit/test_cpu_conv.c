@@ -145,29 +145,97 @@ static void usual_shapes(void **state)
                 check_problem(&ps[k], kind, dtype);
 }
 
-static void failing_allocations(void **state)
+/* More than one block of rows, of planes, of images; strides and dilations with them. */
+static void large_shapes(void **state)
 {
     (void)state;
-    const problem p = plain_2d(28, 5, 6, 16, 1, 0);
-    operand x = make_operand(FX_DTYPE_F32, DENSE, 4, p.x),
-            w = make_operand(FX_DTYPE_F32, DENSE, 4, p.w);
+    problem planes = {.a = {.spatial = 3,
+                            .groups = 2,
+                            .stride = {1, 1, 1},
+                            .dilation = {1, 1, 2},
+                            .before = {1, 0, 2},
+                            .after = {1, 0, 2}},
+                      .x = {40, 41, 42, 4, 2},
+                      .w = {3, 1, 3, 2, 2},
+                      .y = {40, 41, 42, 2, 2},
+                      .ndim = 5};
+    problem strided = plain_2d(301, 3, 3, 2, 2, 1);
+    strided.x[1] = 150;
+    strided.a.stride[0] = 3, strided.a.stride[1] = 2;
+    strided.y[0] = 101, strided.y[1] = 75;
+    const problem ps[] = {planes, strided, plain_2d(190, 3, 4, 3, 1, 1),
+                          plain_2d(20, 3, 30, 9, 9, 1)};
+    for (size_t k = 0; k < sizeof ps / sizeof *ps; k++)
+        for (int kind = 0; kind < 3; kind++)
+            check_problem(&ps[k], kind, k % 2 ? FX_DTYPE_F64 : FX_DTYPE_F32);
+}
+
+/* An infinite element of x reaches the taps that meet it, and no others. */
+static void infinite_numbers(void **state)
+{
+    (void)state;
+    const problem p = plain_2d(9, 3, 2, 3, 5, 0);
+    operand x = make_operand(FX_DTYPE_F32, DENSE, 4, p.x);
+    operand w = make_operand(FX_DTYPE_F32, DENSE, 4, p.w);
     operand y = make_operand(FX_DTYPE_F32, DENSE, 4, p.y);
-    const int64_t live = fxi_live_allocations();
-    for (int64_t nth = 0; nth < 2; nth++) { /* the unfolded windows, the packed blocks */
-        fxi_fault_set(nth);
-        const bench b = run_step(FXI_OP_CONV, FXI_CLASS_CONV, (fxi_attr){.conv = p.a}, 2,
-                                 (const operand *[]){&x, &w}, &y);
-        fxi_fault_set(-1);
-        assert_int_equal(b.status, FX_STATUS_MEMORY);
-        assert_string_equal(b.run.error, "conv: out of memory");
-        assert_int_equal(fxi_live_allocations(), live);
-    }
+    for (int64_t i = 0; i < length_of(&y); i++)
+        ((float *)y.data)[i] = 1 + (float)(i % 3);
+    ((float *)x.data)[8] = INFINITY; /* the last column: for one column of taps only */
+    double want[54] = {0}, size[54] = {0};
+    visit_products(&p, want, size, FXI_CONV_WEIGHT, &x, &w, &y);
+    fxi_attr attr = {.conv = p.a};
+    attr.conv.kind = FXI_CONV_WEIGHT;
+    const operand *in[] = {&x, &y};
+    assert_int_equal(run_step(FXI_OP_CONV, FXI_CLASS_CONV, attr, 2, in, &w).status, FX_OK);
+    for (int64_t i = 0; i < 54; i++)
+        if (isinf(want[i]))
+            assert_true(isinf(element(&w, i)));
+        else
+            check_close(element(&w, i), want[i], 1e-6, 1e-6 * size[i]);
     drop_operand(&x), drop_operand(&w), drop_operand(&y);
 }
 
+/* Fails every allocation of one kind in turn; stride 2 takes another way for the data. */
+static void fail_each(int kind, int32_t stride)
+{
+    problem p = plain_2d(28, 5, 6, 16, 1, 0);
+    p.a.stride[0] = p.a.stride[1] = stride;
+    p.y[0] = p.y[1] = 23 / stride + 1;
+    operand x = make_operand(FX_DTYPE_F32, DENSE, 4, p.x);
+    operand w = make_operand(FX_DTYPE_F32, DENSE, 4, p.w);
+    operand y = make_operand(FX_DTYPE_F32, DENSE, 4, p.y);
+    operand *out = kind == FXI_CONV_FORWARD ? &y : kind == FXI_CONV_DATA ? &x : &w;
+    const operand *in[] = {kind == FXI_CONV_DATA ? &y : &x, kind == FXI_CONV_WEIGHT ? &y : &w};
+    fxi_attr attr = {.conv = p.a};
+    attr.conv.kind = kind;
+    const int64_t live = fxi_live_allocations();
+    int64_t nth = 0;
+    for (int status = FX_STATUS_MEMORY; status != FX_OK; nth++) {
+        fxi_fault_set(nth);
+        const bench b = run_step(FXI_OP_CONV, FXI_CLASS_CONV, attr, 2, in, out);
+        fxi_fault_set(-1);
+        status = b.status;
+        assert_int_equal(fxi_live_allocations(), live);
+        if (status != FX_OK)
+            assert_int_equal(status, FX_STATUS_MEMORY);
+        if (status != FX_OK)
+            assert_string_equal(b.run.error, "conv: out of memory");
+    }
+    assert_true(nth > 1);
+    drop_operand(&x), drop_operand(&w), drop_operand(&y);
+}
+
+static void failing_allocations(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 3; kind++)
+        for (int32_t stride = 1; stride <= 2; stride++)
+            fail_each(kind, stride);
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(random_problems),
-    cmocka_unit_test(usual_shapes),
+    cmocka_unit_test(random_problems),     cmocka_unit_test(usual_shapes),
+    cmocka_unit_test(large_shapes),        cmocka_unit_test(infinite_numbers),
     cmocka_unit_test(failing_allocations),
 };
 RUN_ON_EVERY_ISA(tests)

@@ -107,6 +107,8 @@ static void check_problem(const problem *p, int kind, int dtype, bool with_nan)
         set_element(&x, i, (double)random_in(0, 3));
         if (with_nan && next_random() % 8 == 0)
             set_element(&x, i, NAN);
+        if (with_nan && next_random() % 4 == 0)
+            set_element(&x, i, -INFINITY);
     }
     const int nin =
         kind == FXI_POOL_MAX || kind == FXI_POOL_MEAN || kind == FXI_POOL_MEAN_GRAD ? 1 : 2;
@@ -136,6 +138,26 @@ static void random_problems(void **state)
                     check_problem(&p, kind, dtype, is_float && round % 2);
             }
     }
+}
+
+/* Rows of every length that vectors cut differently, and of more than one tile; windows of 2×2 side
+ * by side, with and without a rest, and others. */
+static void long_rows(void **state)
+{
+    (void)state;
+    for (int64_t n = 1; n <= 600; n += n < 40 ? 1 : 277)
+        for (int kind = 0; kind < 5; kind++)
+            for (int rest = 0; rest < 4; rest++) {
+                problem p = {
+                    .a = {.spatial = 2, .window = {2, 2}, .stride = {2, 2}, .dilation = {1, 1}},
+                    .x = {2 * n + rest % 2, 6 + rest / 2, 2, 1},
+                    .y = {n, 3, 2, 1},
+                    .ndim = 4};
+                check_problem(&p, kind, FX_DTYPE_F32, n % 3 != 0);
+                check_problem(&p, kind, FX_DTYPE_F64, n % 3 != 0);
+                p.a.window[0] = 3, p.a.before[0] = 1;
+                check_problem(&p, kind, FX_DTYPE_F32, n % 3 != 0);
+            }
 }
 
 static void nothing_in_the_window(void **state)
@@ -176,6 +198,7 @@ static void integers_have_no_mean(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(random_problems),
+    cmocka_unit_test(long_rows),
     cmocka_unit_test(nothing_in_the_window),
     cmocka_unit_test(integers_have_no_mean),
 };

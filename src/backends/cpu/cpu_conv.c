@@ -1,4 +1,6 @@
-/* cpu_conv.c: convolution and its two gradients as matrix products over unfolded windows.
+/* cpu_conv.c: convolution and its two gradients, in general, as matrix products over unfolded
+ * windows. Most are computed directly instead (cpu_conv_direct.c); what is left are gradients by
+ * data with strides, very few windows, and weights' gradients of numbers that are not finite.
  *
  * One, two or three spatial axes are treated as three. For one image and one group let Col be the
  * matrix of windows, positions × (kernel taps × channels). Then y  = Col(x)·W          FORWARD gx =
@@ -8,6 +10,7 @@
  * without stride and padding uses x itself. Chunks, images and groups run in a fixed order: sums
  * are deterministic.
  */
+#include "cpu_conv.h"
 #include "cpu_kernels.h"
 #include "cpu_walk.h"
 #include "memory.h"
@@ -15,27 +18,13 @@
 
 enum { COL_BYTES = 1 << 20 }; /* one chunk of Col stays in the second-level cache */
 
-typedef struct geometry {
-    const fxi_conv_attr *attr;
-    int dtype;
-    size_t size;
-    int64_t x[3], k[3], y[3]; /* spatial sizes */
-    int64_t stride[3], before[3], dilation[3];
-    int64_t batch, groups;
-    int64_t cin, cout;           /* per group */
-    int64_t positions, taps, xs; /* of y, of the kernel, of x: products of the sizes */
-    int64_t depth;               /* columns of Col: taps·cin */
-    int64_t chunk;               /* positions in one Col */
-    bool direct;                 /* Col is x */
-} geometry;
-
 static void spatial_sizes(const fxi_tensor *t, int spatial, int64_t out[3])
 {
     for (int d = 0; d < 3; d++)
         out[d] = d < spatial ? t->shape[d] : 1;
 }
 
-static void read_attr(geometry *g, const fxi_conv_attr *a)
+static void read_attr(fxi_conv_geometry *g, const fxi_conv_attr *a)
 {
     for (int d = 0; d < 3; d++) {
         const bool used = d < a->spatial;
@@ -45,7 +34,7 @@ static void read_attr(geometry *g, const fxi_conv_attr *a)
     }
 }
 
-static bool covers_directly(const geometry *g)
+static bool covers_directly(const fxi_conv_geometry *g)
 {
     bool direct = g->taps == 1;
     for (int d = 0; d < 3; d++)
@@ -54,12 +43,13 @@ static bool covers_directly(const geometry *g)
 }
 
 /* x, w, y: the tensors of the x side, the kernel and the y side, whichever are inputs. */
-static geometry geometry_of(const fxi_step *step, const fxi_tensor *x, const fxi_tensor *w,
-                            const fxi_tensor *y)
+static fxi_conv_geometry geometry_of(const fxi_step *step, const fxi_tensor *x, const fxi_tensor *w,
+                                     const fxi_tensor *y)
 {
     const fxi_conv_attr *a = &step->attr.conv;
     const int s = a->spatial;
-    geometry g = {.attr = a, .dtype = step->out.dtype, .size = fxi_cpu_size(step->out.dtype)};
+    fxi_conv_geometry g = {
+        .attr = a, .dtype = step->out.dtype, .size = fxi_cpu_size(step->out.dtype)};
     spatial_sizes(x, s, g.x);
     spatial_sizes(w, s, g.k);
     spatial_sizes(y, s, g.y);
@@ -91,7 +81,7 @@ typedef struct line {
     int64_t y1, y2;
 } line;
 
-static line line_at(const geometry *g, int64_t p, int64_t end)
+static line line_at(const fxi_conv_geometry *g, int64_t p, int64_t end)
 {
     line l = {.first = p % g->y[0], .y1 = p / g->y[0] % g->y[1], .y2 = p / g->y[0] / g->y[1]};
     const int64_t left = g->y[0] - l.first;
@@ -100,7 +90,7 @@ static line line_at(const geometry *g, int64_t p, int64_t end)
 }
 
 /* The index of x along an axis for a position of y and a tap of the kernel; may lie outside. */
-static int64_t x_index(const geometry *g, int axis, int64_t y, int64_t tap)
+static int64_t x_index(const fxi_conv_geometry *g, int axis, int64_t y, int64_t tap)
 {
     const int64_t t = g->attr->flipped ? tap : g->k[axis] - 1 - tap;
     return y * g->stride[axis] - g->before[axis] + t * g->dilation[axis];
@@ -108,8 +98,8 @@ static int64_t x_index(const geometry *g, int axis, int64_t y, int64_t tap)
 
 /* Which of the line's positions have their tap inside x: [*from, *to); *start: index in x (all
  * axes) of position *from. */
-static void line_inside(const geometry *g, const line *l, const int64_t tap[3], int64_t *from,
-                        int64_t *to, int64_t *start)
+static void line_inside(const fxi_conv_geometry *g, const line *l, const int64_t tap[3],
+                        int64_t *from, int64_t *to, int64_t *start)
 {
     const int64_t x0 = x_index(g, 0, l->first, tap[0]), s = g->stride[0];
     const int64_t x1 = x_index(g, 1, l->y1, tap[1]), x2 = x_index(g, 2, l->y2, tap[2]);
@@ -124,16 +114,16 @@ static void line_inside(const geometry *g, const line *l, const int64_t tap[3], 
 }
 
 #define FOLDS(NAME, T)                                                                             \
-    static void unfold_##NAME(const geometry *g, const void *x, int64_t start, int64_t from,       \
-                              int64_t to, int64_t count, void *column)                             \
+    static void unfold_##NAME(const fxi_conv_geometry *g, const void *x, int64_t start,            \
+                              int64_t from, int64_t to, int64_t count, void *column)               \
     {                                                                                              \
         T *c = column;                                                                             \
         memset(c, 0, (size_t)from * sizeof(T));                                                    \
         fxi_copy_strided(c + from, (const T *)x + start, to - from, g->stride[0], sizeof(T));      \
         memset(c + to, 0, (size_t)(count - to) * sizeof(T));                                       \
     }                                                                                              \
-    static void fold_##NAME(const geometry *g, void *x, int64_t start, int64_t from, int64_t to,   \
-                            const void *column)                                                    \
+    static void fold_##NAME(const fxi_conv_geometry *g, void *x, int64_t start, int64_t from,      \
+                            int64_t to, const void *column)                                        \
     {                                                                                              \
         const T *c = column;                                                                       \
         T *d = (T *)x + start;                                                                     \
@@ -144,7 +134,8 @@ FOLDS(f32, float)
 FOLDS(f64, double)
 
 /* Col ↔ x for positions p … end of one image and group. Columns: taps fastest, then channels. */
-static void unfold_or_fold(const geometry *g, void *x, void *col, int64_t p, int64_t end, bool fold)
+static void unfold_or_fold(const fxi_conv_geometry *g, void *x, void *col, int64_t p, int64_t end,
+                           bool fold)
 {
     const bool wide = g->dtype == FX_DTYPE_F64;
     for (int64_t column = 0; column < g->depth; column++) {
@@ -175,10 +166,10 @@ typedef struct operands {
     bool first;     /* WEIGHT: nothing has been summed yet */
 } operands;
 
-typedef fx_status (*chunk_fn)(const geometry *g, const operands *o);
+typedef fx_status (*chunk_fn)(const fxi_conv_geometry *g, const operands *o);
 
 /* The chunk's Col for reading: x itself when the kernel covers it directly. */
-static const void *read_col(const geometry *g, const operands *o, int64_t *out_rows)
+static const void *read_col(const fxi_conv_geometry *g, const operands *o, int64_t *out_rows)
 {
     *out_rows = g->direct ? g->positions : o->end - o->p;
     if (g->direct)
@@ -187,7 +178,7 @@ static const void *read_col(const geometry *g, const operands *o, int64_t *out_r
     return o->col;
 }
 
-static fx_status chunk_forward(const geometry *g, const operands *o)
+static fx_status chunk_forward(const fxi_conv_geometry *g, const operands *o)
 {
     fxi_gemm m = {.m = o->end - o->p, .n = g->cout, .k = g->depth, .rsa = 1, .b = o->w};
     m.a = read_col(g, o, &m.csa);
@@ -199,7 +190,7 @@ static fx_status chunk_forward(const geometry *g, const operands *o)
     return fxi_cpu_gemm(g->dtype, &m);
 }
 
-static fx_status chunk_data(const geometry *g, const operands *o)
+static fx_status chunk_data(const fxi_conv_geometry *g, const operands *o)
 {
     const int64_t rows = o->end - o->p;
     const fxi_gemm m = {.m = rows,
@@ -220,7 +211,7 @@ static fx_status chunk_data(const geometry *g, const operands *o)
     return status;
 }
 
-static fx_status chunk_weight(const geometry *g, const operands *o)
+static fx_status chunk_weight(const fxi_conv_geometry *g, const operands *o)
 {
     fxi_gemm m = {.m = g->depth, .n = g->cout, .k = o->end - o->p, .csa = 1, .c = o->w};
     m.a = read_col(g, o, &m.rsa);
@@ -233,7 +224,7 @@ static fx_status chunk_weight(const geometry *g, const operands *o)
     return fxi_cpu_gemm(g->dtype, &m);
 }
 
-static fx_status run_image(const geometry *g, operands o, chunk_fn chunk)
+static fx_status run_image(const fxi_conv_geometry *g, operands o, chunk_fn chunk)
 {
     fx_status status = FX_OK;
     for (o.p = 0; o.p < g->positions && !status; o.p = o.end) {
@@ -244,7 +235,7 @@ static fx_status run_image(const geometry *g, operands o, chunk_fn chunk)
     return status;
 }
 
-static fx_status run_all(const geometry *g, operands base, chunk_fn chunk)
+static fx_status run_all(const fxi_conv_geometry *g, operands base, chunk_fn chunk)
 {
     const int64_t x = g->xs * g->cin, w = g->depth * g->cout, y = g->positions * g->cout;
     fx_status status = FX_OK;
@@ -276,17 +267,21 @@ fx_status fxi_cpu_conv(const fxi_step *step, const void *const *in, void *out, f
     char *const ptrs[] = {(char *)(uintptr_t)in[0], (char *)(uintptr_t)in[1], out};
     if (step->out.dtype != FX_DTYPE_F32 && step->out.dtype != FX_DTYPE_F64)
         return fxi_cpu_no_dtype(run, step, step->out.dtype);
-    const geometry g =
+    const fxi_conv_geometry g =
         geometry_of(step, tensors[kinds[kind].x], tensors[kinds[kind].w], tensors[kinds[kind].y]);
     if (kind != FXI_CONV_FORWARD || g.depth == 0)
         memset(out, 0, (size_t)fxi_tensor_length(&step->out) * g.size);
+    fx_status status = FX_OK;
     if (g.batch == 0 || g.positions == 0 || g.depth == 0 || g.cout == 0)
         return FX_OK;
+    if (fxi_cpu_conv_direct(&g, kind, ptrs[kinds[kind].x], ptrs[kinds[kind].w], ptrs[kinds[kind].y],
+                            &status))
+        return status ? fxi_cpu_no_memory(run, step) : FX_OK;
     operands o = {.x = ptrs[kinds[kind].x], .w = ptrs[kinds[kind].w], .y = ptrs[kinds[kind].y]};
     const bool needs_col = !g.direct || kind == FXI_CONV_DATA;
     if (needs_col && !(o.col = fxi_aligned(64, (size_t)(g.chunk * g.depth) * g.size)))
         return fxi_cpu_no_memory(run, step);
-    const fx_status status = run_all(&g, o, kinds[kind].chunk);
+    status = run_all(&g, o, kinds[kind].chunk);
     fxi_free(o.col);
     return status ? fxi_cpu_no_memory(run, step) : FX_OK;
 }

@@ -3,10 +3,12 @@
  *   FXI_VECTOR_BYTES              size of a vector register
  *   FXI_GEMM_NR                   columns of the matrix product's register tile
  *   FXI_FMA_F32/F64(a, b, c)      a·b + c on vectors, FXI_FMA1_… on numbers; fused or not, alike
- * Everything in here is static but the table. Functions of numbers (cpu_isa_math.h) and the matrix
- * product (cpu_isa_gemm.h) are written with vector types; plain loops are left to the compiler,
- * which is told by FXI_IVDEP that they carry nothing from one element to the next even when d is an
- * input.
+ *   FXI_MASK_…, FXI_LESS_…, …     optional: masks and choices in the processor's own way (see
+ *                                 cpu_isa_math.h)
+ * Everything in here is static but the table. Functions of numbers (cpu_isa_math.h,
+ * cpu_isa_wide.h) and the matrix product (cpu_isa_gemm.h) are written with vector types; plain
+ * loops are left to the compiler, which is told by FXI_IVDEP that they carry nothing from one
+ * element to the next even when d is an input.
  */
 #include "cpu_simd.h"
 #include "cpu_convert.h"
@@ -22,9 +24,12 @@
 #endif
 
 #include "cpu_isa_math.h"
+#include "cpu_isa_wide.h"
 #include "cpu_isa_ops.h"
 #include "cpu_isa_reduce.h"
 #include "cpu_isa_gemm.h"
+#include "cpu_isa_conv.h"
+#include "cpu_isa_pool.h"
 
 const fxi_simd FXI_ISA_NAME = {
     .name = FXI_ISA_LABEL,
@@ -36,4 +41,6 @@ const fxi_simd FXI_ISA_NAME = {
     .store = tile_store,
     .reduce = tile_reducers,
     .gemm = tile_gemm,
+    .conv = tile_conv,
+    .pool = tile_pool,
 };

@@ -18,6 +18,12 @@
 #define FXI_FMA_F64(a, b, c)  ((vd)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
 #define FXI_FMA1_F32(a, b, c) __builtin_fmaf((a), (b), (c))
 #define FXI_FMA1_F64(a, b, c) __builtin_fma((a), (b), (c))
+#define FXI_PICK_F32(m, a, b) ((vf)_mm256_blendv_ps((__m256)(b), (__m256)(a), (__m256)(m)))
+#define FXI_PICK_F64(m, a, b) ((vd)_mm256_blendv_pd((__m256d)(b), (__m256d)(a), (__m256d)(m)))
+#define FXI_MIN_F32(a, b)     ((vf)_mm256_min_ps((__m256)(a), (__m256)(b)))
+#define FXI_MAX_F32(a, b)     ((vf)_mm256_max_ps((__m256)(a), (__m256)(b)))
+#define FXI_MIN_F64(a, b)     ((vd)_mm256_min_pd((__m256d)(a), (__m256d)(b)))
+#define FXI_MAX_F64(a, b)     ((vd)_mm256_max_pd((__m256d)(a), (__m256d)(b)))
 #include "cpu_isa.h"
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -10,4 +10,11 @@
 #define FXI_FMA_F64(a, b, c)  ((a) * (b) + (c))
 #define FXI_FMA1_F32(a, b, c) ((a) * (b) + (c))
 #define FXI_FMA1_F64(a, b, c) ((a) * (b) + (c))
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#define FXI_MIN_F32(a, b) ((vf)_mm_min_ps((__m128)(a), (__m128)(b)))
+#define FXI_MAX_F32(a, b) ((vf)_mm_max_ps((__m128)(a), (__m128)(b)))
+#define FXI_MIN_F64(a, b) ((vd)_mm_min_pd((__m128d)(a), (__m128d)(b)))
+#define FXI_MAX_F64(a, b) ((vd)_mm_max_pd((__m128d)(a), (__m128d)(b)))
+#endif
 #include "cpu_isa.h"

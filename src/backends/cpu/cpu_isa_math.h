@@ -1,42 +1,78 @@
-/* cpu_isa_math.h: exp, log, tanh and sigmoid of Float32 vectors, part of cpu_isa.h.
+/* cpu_isa_math.h: functions of Float32 vectors, part of cpu_isa.h.
  *
- * Branch-free: both sides are computed and picked by masks. Polynomials are those of Cephes
- * (Moshier, single precision: expf, logf, tanhf); the largest errors over all Float32 values are
- * below 4 ulp (tests/unit/test_cpu_elementwise.c measures them), with NaN, Inf, denormals and −0 as
- * C has them. Rounding to an integer adds and subtracts 1.5·2²³. Scaling by 2ⁿ is done in two steps
- * so that overflow and gradual underflow happen by themselves.
+ * Branch-free: both sides are computed and picked by masks. Every function is within 4 ulp over all
+ * Float32 values, with NaN, Inf, denormals and −0 as C has them (tests/unit/test_cpu_math.c
+ * measures it for each instruction set). Polynomials of exp, log and tanh are those of Cephes
+ * (Moshier, single precision); those of expm1 and erf are minimax fits of our own (Remez exchange),
+ * each with its largest error beside it. Rounding to an integer adds and subtracts 1.5·2²³. Scaling
+ * by 2ⁿ is done in two steps so that overflow and gradual underflow happen by themselves. What
+ * needs more digits inside than Float32 has (sin, cos, pow, atan2) is in cpu_isa_wide.h.
  */
 typedef float vf __attribute__((vector_size(FXI_VECTOR_BYTES)));
 typedef double vd __attribute__((vector_size(FXI_VECTOR_BYTES)));
 typedef int32_t vi __attribute__((vector_size(FXI_VECTOR_BYTES)));
 typedef uint32_t vu __attribute__((vector_size(FXI_VECTOR_BYTES)));
-#define VF_LANES (FXI_VECTOR_BYTES / 4)
+typedef uint64_t vl __attribute__((vector_size(FXI_VECTOR_BYTES)));
+
+/* A mask says for every lane which of two values is picked; & and | combine masks. MIN is
+ * a < b ? a : b and MAX is a > b ? a : b, so that b passes when either is NaN. AVX-512 has its own
+ * registers for masks; made into vectors by gcc 12 they tie every iteration to the one before. */
+#ifndef FXI_MASK_F32
+#define FXI_MASK_F32       vi
+#define FXI_MASK_F64       vl
+#define FXI_LESS_F32(a, b) ((vi)((a) < (b)))
+#define FXI_SAME_F32(a, b) ((vi)((a) == (b)))
+#define FXI_LESS_F64(a, b) ((vl)((a) < (b)))
+#define FXI_SAME_F64(a, b) ((vl)((a) == (b)))
+#endif
+#ifndef FXI_PICK_F32
+#define FXI_PICK_F32(m, a, b) ((vf)(((vi)(a) & (m)) | ((vi)(b) & ~(m))))
+#define FXI_PICK_F64(m, a, b) ((vd)(((vl)(a) & (m)) | ((vl)(b) & ~(m))))
+#endif
+#ifndef FXI_MIN_F32
+#define FXI_MIN_F32(a, b) vf_pick(vf_less(a, b), a, b)
+#define FXI_MAX_F32(a, b) vf_pick(vf_less(b, a), a, b)
+#define FXI_MIN_F64(a, b) vd_pick(vd_less(a, b), a, b)
+#define FXI_MAX_F64(a, b) vd_pick(vd_less(b, a), a, b)
+#endif
+typedef FXI_MASK_F32 vf_mask;
+typedef FXI_MASK_F64 vd_mask;
 
 static inline vf vf_splat(float x)
 {
     return x - (vf){0};
 }
-static inline vf vf_pick(vi mask, vf a, vf b)
+static inline vf_mask vf_less(vf a, vf b)
 {
-    return (vf)(((vi)a & mask) | ((vi)b & ~mask));
+    return FXI_LESS_F32(a, b);
+}
+static inline vf_mask vf_same(vf a, vf b)
+{
+    return FXI_SAME_F32(a, b);
+}
+static inline vf vf_pick(vf_mask m, vf a, vf b)
+{
+    return FXI_PICK_F32(m, a, b);
+}
+static inline vf vf_min(vf a, vf b)
+{
+    return FXI_MIN_F32(a, b);
+}
+static inline vf vf_max(vf a, vf b)
+{
+    return FXI_MAX_F32(a, b);
 }
 static inline vf vf_abs(vf x)
 {
     return (vf)((vi)x & 0x7fffffff);
 }
+static inline vf vf_with_sign(vf x, vf sign)
+{
+    return (vf)(((vi)x & INT32_MAX) | ((vi)sign & INT32_MIN));
+}
 static inline vf vf_fma(vf a, vf b, vf c)
 {
     return FXI_FMA_F32(a, b, c);
-}
-static inline vf vf_load(const float *p)
-{
-    vf v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-static inline void vf_store(float *p, vf v)
-{
-    memcpy(p, &v, sizeof v);
 }
 
 /* c[0]·xⁿ⁻¹ + … + c[n−1] */
@@ -51,41 +87,109 @@ static inline vf vf_poly(vf x, const float *c, int n)
 #define LN2_HIGH 0.693359375f /* 10 bits: n·LN2_HIGH is exact */
 #define LN2_LOW  -2.12194440e-4f
 
+/* x = n·ln 2 + r with |r| ≤ ½ ln 2, and 2ⁿ as the product of two numbers; NaN is in r. */
+typedef struct vf_parts {
+    vf r;
+    vu scale[2];
+} vf_parts;
+
+static inline vf_parts vf_reduce(vf x, float least, float most)
+{
+    const vf magic = vf_splat(0x1.8p23f);
+    x = vf_max(vf_splat(least), vf_min(vf_splat(most), x));
+    const vf t = vf_fma(x, vf_splat(1.44269504088896341f), magic), n = t - magic;
+    const vu shifted = (vu)t - (vu)magic, half = (vu)((vi)shifted >> 1), rest = shifted - half;
+    vf r = vf_fma(n, vf_splat(-LN2_HIGH), x);
+    r = vf_fma(n, vf_splat(-LN2_LOW), r);
+    return (vf_parts){r, {(half + 127u) << 23, (rest + 127u) << 23}};
+}
+
 static inline vf vf_exp(vf x)
 {
     static const float c[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
                               4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
-    const vf magic = vf_splat(0x1.8p23f), hi = vf_splat(89.0f), lo = vf_splat(-104.0f);
-    x = vf_pick(x > hi, hi, x);
-    x = vf_pick(x < lo, lo, x); /* NaN passes both */
-    const vf t = vf_fma(x, vf_splat(1.44269504088896341f), magic), n = t - magic;
-    const vu shifted = (vu)t - (vu)magic;
-    vf r = vf_fma(n, vf_splat(-LN2_HIGH), x);
-    r = vf_fma(n, vf_splat(-LN2_LOW), r);
-    const vf y = vf_fma(vf_poly(r, c, 6), r * r, r) + 1.0f;
-    const vu half = (vu)((vi)shifted >> 1), rest = shifted - half;
-    return y * (vf)((half + 127u) << 23) * (vf)((rest + 127u) << 23);
+    const vf_parts p = vf_reduce(x, -104.0f, 89.0f);
+    const vf y = vf_fma(vf_poly(p.r, c, 6), p.r * p.r, p.r) + 1.0f;
+    return y * (vf)p.scale[0] * (vf)p.scale[1];
 }
 
-static inline vf vf_log(vf x)
+/* eˣ − 1 = 2ⁿ·((eʳ − 1) + (1 − 2⁻ⁿ)): nothing cancels, and for n = 0 the second part is 0. Below
+ * −18 the result is −1 to Float32. */
+static inline vf vf_expm1(vf x)
+{
+    static const float c[] = {0x1.a1a930p-13f, 0x1.6d7b7cp-10f, 0x1.11108ap-7f,
+                              0x1.5554a8p-5f,  0x1.555556p-3f,  0x1.000000p-1f}; /* 2⁻³¹·⁹ */
+    const vf_parts p = vf_reduce(x, -18.0f, 89.0f);
+    const vf inverse = (vf)(0x7f000000u - p.scale[0]) * (vf)(0x7f000000u - p.scale[1]);
+    const vf y = vf_fma(vf_poly(p.r, c, 6), p.r * p.r, p.r) + (1.0f - inverse);
+    return vf_with_sign(y * (vf)p.scale[0] * (vf)p.scale[1], x);
+}
+
+/* log(2ᵉ·(1 + f)) for √½ ≤ 1 + f < √2 */
+static inline vf vf_log_parts(vf e, vf f)
 {
     static const float c[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
                               -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
                               2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
-    const vi denormal = x < vf_splat(FLT_MIN);
-    const vf s = vf_pick(denormal, x * 0x1p25f, x);
-    const vf m = (vf)(((vi)s & 0x007fffff) | 0x3f000000); /* [½, 1) */
-    const vi low = m < vf_splat(0.707106781186547524f);
-    const vi exponent = (((vi)s >> 23) & 0xff) - 126 - (denormal & 25) + low; /* low is −1 or 0 */
-    const vf e = __builtin_convertvector(exponent, vf), f = vf_pick(low, m + m, m) - 1.0f,
-             z = f * f;
+    const vf z = f * f;
     vf y = f * z * vf_poly(f, c, 9);
     y = vf_fma(e, vf_splat(LN2_LOW), y);
     y = vf_fma(z, vf_splat(-0.5f), y);
-    y = vf_fma(e, vf_splat(LN2_HIGH), f + y);
-    y = vf_pick(x == vf_splat(0.0f), vf_splat(-INFINITY), y);
-    y = vf_pick(x < vf_splat(0.0f), vf_splat(NAN), y);
-    return vf_pick((x == vf_splat(INFINITY)) | (x != x), x, y);
+    return vf_fma(e, vf_splat(LN2_HIGH), f + y);
+}
+
+/* The mantissa in [½, 1) and the exponent that belongs to it, of a normal x > 0. */
+static inline vf vf_mantissa(vf x)
+{
+    return (vf)(((vi)x & 0x007fffff) | 0x3f000000);
+}
+static inline vf vf_exponent(vf x)
+{
+    return __builtin_convertvector((((vi)x >> 23) & 0xff) - 126, vf);
+}
+#define ROOT_HALF 0.707106781186547524f
+
+static inline vf vf_log(vf x)
+{
+    const vf_mask denormal = vf_less(x, vf_splat(FLT_MIN));
+    const vf s = vf_pick(denormal, x * 0x1p25f, x), m = vf_mantissa(s);
+    const vf_mask low = vf_less(m, vf_splat(ROOT_HALF));
+    vf e = vf_exponent(s);
+    e = vf_pick(denormal, e - 25.0f, e);
+    vf y = vf_log_parts(vf_pick(low, e - 1.0f, e), vf_pick(low, m + m, m) - 1.0f);
+    y = vf_pick(vf_same(x, vf_splat(0.0f)), vf_splat(-INFINITY), y);
+    y = vf_pick(vf_less(x, vf_splat(0.0f)), vf_splat(NAN), y);
+    return vf_pick(vf_less(x, vf_splat(INFINITY)), y, x); /* NaN and Inf are their own */
+}
+
+/* log(u + lost) for u = 1 + x rounded and what rounding lost, exactly: with u = 2ᵉ·(1 + f) it joins
+ * f as lost·2⁻ᵉ, so that for small x f is x itself. */
+static inline vf vf_log1p(vf x)
+{
+    const vf u = 1.0f + x, m = vf_mantissa(u), e = vf_exponent(u);
+    const vf lost = vf_pick(vf_less(vf_splat(1.0f), x), 1.0f - (u - x), x - (u - 1.0f));
+    const vf inverse = (vf)(0x7f000000 - ((vi)u & 0x7f800000)), r = lost * inverse;
+    const vf_mask low = vf_less(m, vf_splat(ROOT_HALF));
+    const vf f = (vf_pick(low, m + m, m) - 1.0f) + vf_pick(low, r, 0.5f * r);
+    vf y = vf_log_parts(vf_pick(low, e - 1.0f, e), f);
+    y = vf_pick(vf_same(x, vf_splat(-1.0f)), vf_splat(-INFINITY), y);
+    y = vf_pick(vf_less(x, vf_splat(-1.0f)), vf_splat(NAN), y);
+    return vf_with_sign(vf_pick(vf_less(x, vf_splat(INFINITY)), y, x), x);
+}
+
+/* x + x·P(x²) up to 1, from there 1 − exp(L(|x|)) with L near log(erfc), whose error counts only as
+ * much as erfc does; from 4 on the result is 1. */
+static inline vf vf_erf(vf x)
+{
+    static const float p[] = {0x1.496a30p-14f, -0x1.a3f700p-11f, 0x1.5405b2p-8f, -0x1.b7f90cp-6f,
+                              0x1.ce2cf8p-4f,  -0x1.81273ep-2f,  0x1.06eba8p-3f}; /* 2⁻²⁹·⁶ */
+    static const float l[] = {-0x1.6bd7d4p-16f, 0x1.cec5f6p-12f, -0x1.138cb8p-8f,
+                              0x1.9d0302p-6f,   -0x1.bc1514p-4f, -0x1.443566p-1f,
+                              -0x1.212c0cp+0f,  0x1.8a571ep-13f}; /* 2⁻³⁵ of 1 */
+    const vf a = vf_abs(x), b = vf_min(vf_splat(4.0f), a);
+    const vf small = vf_fma(vf_poly(x * x, p, 7), x, x);
+    const vf large = vf_with_sign(1.0f - vf_exp(vf_poly(b, l, 8)), x);
+    return vf_pick(vf_less(a, vf_splat(1.0f)), small, large);
 }
 
 static inline vf vf_tanh(vf x)
@@ -95,34 +199,13 @@ static inline vf vf_tanh(vf x)
     const vf a = vf_abs(x), z = a * a;
     const vf small = vf_fma(vf_poly(z, c, 5) * z, a, a);
     const vf large = 1.0f - 2.0f / (vf_exp(a + a) + 1.0f);
-    const vf y = vf_pick(a < vf_splat(0.625f), small, large);
-    return (vf)((vi)y | ((vi)x & INT32_MIN));
+    const vf y = vf_pick(vf_less(a, vf_splat(0.625f)), small, large);
+    return vf_with_sign(y, x);
 }
 
 /* 1/(1 + e⁻ˣ): with e = exp(−|x|) either 1/(1 + e) or e/(1 + e), so that nothing cancels. */
 static inline vf vf_sigmoid(vf x)
 {
     const vf e = vf_exp(-vf_abs(x));
-    return vf_pick(x < vf_splat(0.0f), e, vf_splat(1.0f)) / (1.0f + e);
+    return vf_pick(vf_less(x, vf_splat(0.0f)), e, vf_splat(1.0f)) / (1.0f + e);
 }
-
-/* The tail goes through a whole vector too: a number's result does not depend on its place. */
-#define FXI_VECTOR_LOOP(NAME, FN)                                                                  \
-    static void NAME(void *dv, const void *const *s, int n, int64_t attr)                          \
-    {                                                                                              \
-        (void)attr;                                                                                \
-        const float *a = s[0];                                                                     \
-        float *d = dv, t[VF_LANES] = {0};                                                          \
-        int i = 0;                                                                                 \
-        for (; i + VF_LANES <= n; i += VF_LANES)                                                   \
-            vf_store(d + i, FN(vf_load(a + i)));                                                   \
-        if (i == n)                                                                                \
-            return;                                                                                \
-        memcpy(t, a + i, (size_t)(n - i) * sizeof *t);                                             \
-        vf_store(t, FN(vf_load(t)));                                                               \
-        memcpy(d + i, t, (size_t)(n - i) * sizeof *t);                                             \
-    }
-FXI_VECTOR_LOOP(exp_f32, vf_exp)
-FXI_VECTOR_LOOP(log_f32, vf_log)
-FXI_VECTOR_LOOP(tanh_f32, vf_tanh)
-FXI_VECTOR_LOOP(sigmoid_f32, vf_sigmoid)

@@ -123,40 +123,61 @@ FXI_COMPARE_LOOPS(u8, uint8_t)
     FXI_LOOP2(mul_##S, T, T, x *y)                                                                 \
     FXI_LOOP2(div_##S, T, T, x / y)                                                                \
     FXI_LOOP2(fld_##S, T, T, floor##f(x / y))                                                      \
-    FXI_LOOP2(pow_##S, T, T, pow##f(x, y))                                                         \
-    FXI_LOOP2(atan2_##S, T, T, atan2##f(x, y))                                                     \
     FXI_LOOP2(max_##S, T, T, ((x > y) | (x != x) | ((x == y) & !NEGATIVE_##S(x))) ? x : y)         \
     FXI_LOOP2(min_##S, T, T, ((x < y) | (x != x) | ((x == y) & (int)NEGATIVE_##S(x))) ? x : y)     \
     FXI_LOOP1(neg_##S, T, T, -x)                                                                   \
-    FXI_LOOP1(expm1_##S, T, T, expm1##f(x))                                                        \
-    FXI_LOOP1(log1p_##S, T, T, log1p##f(x))                                                        \
     FXI_LOOP1(sqrt_##S, T, T, sqrt##f(x))                                                          \
-    FXI_LOOP1(sin_##S, T, T, sin##f(x))                                                            \
-    FXI_LOOP1(cos_##S, T, T, cos##f(x))                                                            \
-    FXI_LOOP1(erf_##S, T, T, erf##f(x))                                                            \
     FXI_LOOP1(floor_##S, T, T, floor##f(x))                                                        \
-    /* xᵉ of a whole tile by squaring; a negative e gives 1/x⁻ᵉ */                           \
-    static void powi_##S(void *dv, const void *const *s, int n, int64_t e)                         \
+    FXI_LOOP1(invert_##S, T, T, 1 / x)                                                             \
+    FXI_LOOP1(power0_##S, T, T, ((void)x, 1))                                                      \
+    FXI_LOOP1(power1_##S, T, T, x)                                                                 \
+    FXI_LOOP1(power2_##S, T, T, x *x)                                                              \
+    FXI_LOOP1(power3_##S, T, T, x *(x * x))                                                        \
+    FXI_LOOP1(power4_##S, T, T, (x * x) * (x * x))                                                 \
+    /* xᵏ, k > 0, of a whole tile by squaring */                                                 \
+    static void power_##S(T *d, const T *a, int n, uint64_t k)                                     \
     {                                                                                              \
-        T r[FXI_TILE], b[FXI_TILE], *d = dv;                                                       \
-        memcpy(b, s[0], (size_t)n * sizeof *b);                                                    \
+        T b[FXI_TILE];                                                                             \
+        memcpy(b, a, (size_t)n * sizeof *b);                                                       \
         for (int i = 0; i < n; i++)                                                                \
-            r[i] = 1;                                                                              \
-        for (uint64_t k = e < 0 ? 0 - (uint64_t)e : (uint64_t)e; k; k >>= 1) {                     \
+            d[i] = 1;                                                                              \
+        for (; k; k >>= 1) {                                                                       \
             for (int i = 0; k & 1 && i < n; i++)                                                   \
-                r[i] *= b[i];                                                                      \
+                d[i] *= b[i];                                                                      \
             for (int i = 0; k > 1 && i < n; i++)                                                   \
                 b[i] *= b[i];                                                                      \
         }                                                                                          \
-        for (int i = 0; i < n; i++)                                                                \
-            d[i] = e < 0 ? 1 / r[i] : r[i];                                                        \
+    }                                                                                              \
+    /* Small exponents have their own loop, with the same bits; a negative e gives 1/x⁻ᵉ. */   \
+    static void powi_##S(void *dv, const void *const *s, int n, int64_t e)                         \
+    {                                                                                              \
+        static const fxi_tile_fn small[] = {power0_##S, power1_##S, power2_##S, power3_##S,        \
+                                            power4_##S};                                           \
+        const uint64_t k = e < 0 ? 0 - (uint64_t)e : (uint64_t)e;                                  \
+        if (k < sizeof small / sizeof *small)                                                      \
+            small[k](dv, s, n, 0);                                                                 \
+        else                                                                                       \
+            power_##S(dv, s[0], n, k);                                                             \
+        const void *const power[] = {dv};                                                          \
+        if (e < 0)                                                                                 \
+            invert_##S(dv, power, n, 0);                                                           \
     }
 FXI_FLOAT_LOOPS(f32, float, f)
 FXI_FLOAT_LOOPS(f64, double, )
 FXI_LOOP1(exp_f64, double, double, exp(x))
+FXI_LOOP1(expm1_f64, double, double, expm1(x))
 FXI_LOOP1(log_f64, double, double, log(x))
+FXI_LOOP1(log1p_f64, double, double, log1p(x))
 FXI_LOOP1(tanh_f64, double, double, tanh(x))
+FXI_LOOP1(sin_f64, double, double, sin(x))
+FXI_LOOP1(cos_f64, double, double, cos(x))
+FXI_LOOP1(erf_f64, double, double, erf(x))
+FXI_LOOP2(pow_f64, double, double, pow(x, y))
+FXI_LOOP2(atan2_f64, double, double, atan2(x, y))
 FXI_LOOP1(sigmoid_f64, double, double, sigmoid1(x))
+#if FXI_VECTOR_BYTES == 16 /* two lanes in double lose against libm's table */
+FXI_LOOP2(pow_f32, float, float, powf(x, y))
+#endif
 
 /* ---- integers
  * -------------------------------------------------------------------------------------- */

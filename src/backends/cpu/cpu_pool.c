@@ -1,31 +1,28 @@
 /* cpu_pool.c: max and mean pooling, their gradients, and picking by the position of the maximum.
  *
  * One to three spatial axes are treated as three; what follows them are planes, each on its own. A
- * window is clipped to the array first, so padding never wins a maximum. The maximum is the first
- * NaN of the window, else its first largest element in column-major order; the same search serves
- * MAX, MAX_GRAD and MAX_PICK, which therefore agree on ties.
+ * window is clipped to the array first, so padding never wins a maximum. A row of windows is
+ * computed together, tap after tap in the order of a window (cpu_isa_pool.h). The maximum is the
+ * first NaN of the window, else its first largest element in column-major order; the same search
+ * serves MAX, MAX_GRAD and MAX_PICK, which therefore agree on ties. Gradients of windows that
+ * overlap are added in the order of the windows.
  */
-#include "cpu_kernels.h"
+#include "cpu_simd.h"
 #include "cpu_walk.h"
 #include <string.h>
 
 typedef struct geometry {
-    const fxi_pool_attr *attr;
+    const fxi_pool_core *core;
+    size_t size; /* of an element */
     int64_t x[3], y[3];
     int64_t window[3], stride[3], before[3], dilation[3];
     int64_t xs, ys, planes; /* elements of one plane of x and of y */
     double count;           /* elements of a whole window */
 } geometry;
 
-/* The part of a window that lies inside: taps lo … hi−1 along each axis; origin: index in x of tap
- * 0. */
-typedef struct window {
-    int64_t lo[3], hi[3], origin[3];
-} window;
-
 static geometry geometry_of(const fxi_pool_attr *a, const fxi_tensor *x, const fxi_tensor *y)
 {
-    geometry g = {.attr = a, .count = 1};
+    geometry g = {.count = 1, .size = fxi_cpu_size(x->dtype)};
     for (int d = 0; d < 3; d++) {
         const bool used = d < a->spatial;
         g.x[d] = used ? x->shape[d] : 1;
@@ -39,107 +36,164 @@ static geometry geometry_of(const fxi_pool_attr *a, const fxi_tensor *x, const f
     g.xs = fxi_length(3, g.x);
     g.ys = fxi_length(3, g.y);
     g.planes = fxi_length(x->ndim - a->spatial, x->shape + a->spatial);
+    g.core = &fxi_cpu_simd()->pool[x->dtype];
     return g;
 }
 
-static void clip(const geometry *g, int axis, int64_t position, window *w)
+/* Up to FXI_TILE neighbouring windows of one row. */
+typedef struct row {
+    int64_t n;
+    int64_t at;           /* index in the y-side plane */
+    int64_t lo[3], hi[3]; /* taps lo … hi − 1 that lie inside, axes 1 and 2 only */
+    int64_t origin[3];    /* index in x of tap 0 of the first window */
+    const void *a, *b;    /* planes of the inputs */
+    void *out;
+} row;
+
+static void clip(const geometry *g, int axis, int64_t position, row *r)
 {
     const int64_t first = position * g->stride[axis] - g->before[axis], step = g->dilation[axis];
     const int64_t lo = first < 0 ? (-first + step - 1) / step : 0;
     const int64_t inside = first >= g->x[axis] ? 0 : (g->x[axis] - 1 - first) / step + 1;
-    w->hi[axis] = inside < g->window[axis] ? inside : g->window[axis];
-    w->lo[axis] = lo < w->hi[axis] ? lo : w->hi[axis];
-    w->origin[axis] = first;
+    r->hi[axis] = inside < g->window[axis] ? inside : g->window[axis];
+    r->lo[axis] = lo < r->hi[axis] ? lo : r->hi[axis];
+    r->origin[axis] = first;
 }
 
-#define AT(g, w, i, j, k)                                                                          \
-    ((w)->origin[0] + (i) * (g)->dilation[0] +                                                     \
-     (g)->x[0] * ((w)->origin[1] + (j) * (g)->dilation[1] +                                        \
-                  (g)->x[1] * ((w)->origin[2] + (k) * (g)->dilation[2])))
-#define FOR_WINDOW(w, i, j, k)                                                                     \
-    for (int64_t k = (w)->lo[2]; k < (w)->hi[2]; k++)                                              \
-        for (int64_t j = (w)->lo[1]; j < (w)->hi[1]; j++)                                          \
-            for (int64_t i = (w)->lo[0]; i < (w)->hi[0]; i++)
-
-/* What is done at one window: a and b are planes of the inputs, out of the output; y: index in the
- * y-side plane. */
-typedef void (*window_fn)(const geometry *g, const window *w, const void *a, const void *b,
-                          int64_t y, void *out);
-
-/* LOW: what the maximum of nothing is. */
-#define MAX_WINDOWS(S, T, LOW)                                                                     \
-    /* The index in x of the window's maximum; −1 for a window wholly in the padding. */         \
-    static int64_t find_##S(const geometry *g, const window *w, const T *x)                        \
-    {                                                                                              \
-        int64_t best = -1;                                                                         \
-        T top = LOW;                                                                               \
-        FOR_WINDOW(w, i, j, k)                                                                     \
-        {                                                                                          \
-            const int64_t at = AT(g, w, i, j, k);                                                  \
-            const T v = x[at];                                                                     \
-            if (best < 0 || v > top || (v != v && top == top)) {                                   \
-                best = at;                                                                         \
-                top = v;                                                                           \
-            }                                                                                      \
-        }                                                                                          \
-        return best;                                                                               \
-    }                                                                                              \
-    static void max_##S(const geometry *g, const window *w, const void *a, const void *b,          \
-                        int64_t y, void *out)                                                      \
-    {                                                                                              \
-        (void)b;                                                                                   \
-        const int64_t at = find_##S(g, w, a);                                                      \
-        ((T *)out)[y] = at < 0 ? LOW : ((const T *)a)[at];                                         \
-    }                                                                                              \
-    static void pick_##S(const geometry *g, const window *w, const void *a, const void *b,         \
-                         int64_t y, void *out)                                                     \
-    {                                                                                              \
-        const int64_t at = find_##S(g, w, b);                                                      \
-        ((T *)out)[y] = at < 0 ? 0 : ((const T *)a)[at];                                           \
-    }
-
-#define FLOAT_WINDOWS(S, T)                                                                        \
-    MAX_WINDOWS(S, T, (T)-__builtin_inf())                                                         \
-    static void mean_##S(const geometry *g, const window *w, const void *a, const void *b,         \
-                         int64_t y, void *out)                                                     \
-    {                                                                                              \
-        (void)b;                                                                                   \
-        double sum = 0;                                                                            \
-        FOR_WINDOW(w, i, j, k) sum += (double)((const T *)a)[AT(g, w, i, j, k)];                   \
-        ((T *)out)[y] = (T)(sum / g->count);                                                       \
-    }                                                                                              \
-    static void mean_grad_##S(const geometry *g, const window *w, const void *a, const void *b,    \
-                              int64_t y, void *out)                                                \
-    {                                                                                              \
-        (void)b;                                                                                   \
-        const T share = (T)((double)((const T *)a)[y] / g->count);                                 \
-        FOR_WINDOW(w, i, j, k)((T *)out)[AT(g, w, i, j, k)] += share;                              \
-    }                                                                                              \
-    static void max_grad_##S(const geometry *g, const window *w, const void *a, const void *b,     \
-                             int64_t y, void *out)                                                 \
-    {                                                                                              \
-        const int64_t at = find_##S(g, w, b);                                                      \
-        if (at >= 0)                                                                               \
-            ((T *)out)[at] += ((const T *)a)[y];                                                   \
-    }
-FLOAT_WINDOWS(f32, float)
-FLOAT_WINDOWS(f64, double)
-MAX_WINDOWS(i32, int32_t, INT32_MIN)
-MAX_WINDOWS(i64, int64_t, INT64_MIN)
-MAX_WINDOWS(u8, uint8_t, 0)
-
-static void run_plane(const geometry *g, window_fn fn, const void *a, const void *b, void *out)
+/* The windows of the row whose tap i along axis 0 lies inside: [*from, *to). */
+static void windows_inside(const geometry *g, const row *r, int64_t i, int64_t *from, int64_t *to)
 {
-    window w;
-    int64_t at = 0;
-    for (int64_t k = 0; k < g->y[2]; k++) {
-        clip(g, 2, k, &w);
-        for (int64_t j = 0; j < g->y[1]; j++) {
-            clip(g, 1, j, &w);
-            for (int64_t i = 0; i < g->y[0]; i++) {
-                clip(g, 0, i, &w);
-                fn(g, &w, a, b, at++, out);
+    const int64_t first = r->origin[0] + i * g->dilation[0], s = g->stride[0];
+    *from = first < 0 ? (-first + s - 1) / s : 0;
+    *to = r->n;
+    if (first + (r->n - 1) * s >= g->x[0])
+        *to = first >= g->x[0] ? 0 : (g->x[0] - 1 - first) / s + 1;
+}
+
+/* Calls RUN with first, from and n for every tap of the row, axis 0 in the order of I. */
+#define FOR_TAPS(g, r, I, RUN)                                                                     \
+    for (int64_t k = (r)->lo[2]; k < (r)->hi[2]; k++)                                              \
+        for (int64_t j = (r)->lo[1]; j < (r)->hi[1]; j++)                                          \
+            for (int64_t t = 0; t < (g)->window[0]; t++) {                                         \
+                int64_t from, to;                                                                  \
+                windows_inside(g, r, I, &from, &to);                                               \
+                const int64_t n = to - from, first = tap_index(g, r, I, j, k, from);               \
+                if (n > 0)                                                                         \
+                    RUN;                                                                           \
             }
+
+static int64_t tap_index(const geometry *g, const row *r, int64_t i, int64_t j, int64_t k,
+                         int64_t window)
+{
+    const int64_t x1 = r->origin[1] + j * g->dilation[1], x2 = r->origin[2] + k * g->dilation[2];
+    return r->origin[0] + i * g->dilation[0] + window * g->stride[0] +
+           g->x[0] * (x1 + g->x[1] * x2);
+}
+
+/* ---- maxima -----------------------------------------------------------------------------------
+ */
+/* The index in x of the first tap inside for every window, −1 for windows wholly in the padding:
+ * where the maximum is unless a later tap beats it. */
+static void first_taps(const geometry *g, const row *r, int64_t *at)
+{
+    const bool any = r->lo[1] < r->hi[1] && r->lo[2] < r->hi[2];
+    const int64_t d = g->dilation[0];
+    for (int64_t w = 0; w < r->n; w++) {
+        const int64_t first = r->origin[0] + w * g->stride[0];
+        const int64_t i = first < 0 ? (-first + d - 1) / d : 0;
+        const bool inside = any && i < g->window[0] && first + i * d < g->x[0];
+        at[w] = inside ? tap_index(g, r, i, r->lo[1], r->lo[2], w) : -1;
+    }
+}
+
+/* top has room for FXI_TILE + FXI_POOL_SLACK elements, so has at, which may be NULL. */
+static void find(const geometry *g, const row *r, const void *x, void *top, int64_t *at)
+{
+    g->core->low(r->n, top);
+    if (at)
+        first_taps(g, r, at);
+    FOR_TAPS(g, r, t,
+             g->core->max(x, first, n, g->stride[0], fxi_at_out(top, from, g->size),
+                          at ? at + from : NULL))
+}
+
+static void row_max(const geometry *g, const row *r)
+{
+    _Alignas(64) char top[(FXI_TILE + FXI_POOL_SLACK) * sizeof(double)]; /* of any type */
+    find(g, r, r->a, top, NULL);
+    memcpy(fxi_at_out(r->out, r->at, g->size), top, (size_t)r->n * g->size);
+}
+
+#define PICK(S, T)                                                                                 \
+    static void row_pick_##S(const geometry *g, const row *r)                                      \
+    {                                                                                              \
+        T top[FXI_TILE + FXI_POOL_SLACK], *out = (T *)r->out + r->at;                              \
+        int64_t at[FXI_TILE + FXI_POOL_SLACK];                                                     \
+        find(g, r, r->b, top, at);                                                                 \
+        for (int64_t i = 0; i < r->n; i++)                                                         \
+            out[i] = at[i] < 0 ? 0 : ((const T *)r->a)[at[i]];                                     \
+    }
+PICK(f32, float)
+PICK(f64, double)
+PICK(i32, int32_t)
+PICK(i64, int64_t)
+PICK(u8, uint8_t)
+
+/* ---- floats -----------------------------------------------------------------------------------
+ */
+#define FLOAT_ROWS(S, T)                                                                           \
+    static void row_max_grad_##S(const geometry *g, const row *r)                                  \
+    {                                                                                              \
+        const T *gy = (const T *)r->a + r->at;                                                     \
+        T top[FXI_TILE + FXI_POOL_SLACK], *gx = r->out;                                            \
+        int64_t at[FXI_TILE + FXI_POOL_SLACK];                                                     \
+        find(g, r, r->b, top, at);                                                                 \
+        for (int64_t i = 0; i < r->n; i++)                                                         \
+            if (at[i] >= 0)                                                                        \
+                gx[at[i]] += gy[i];                                                                \
+    }                                                                                              \
+    static void row_mean_##S(const geometry *g, const row *r)                                      \
+    {                                                                                              \
+        double sum[FXI_TILE] = {0};                                                                \
+        FOR_TAPS(g, r, t, g->core->sum(r->a, first, n, g->stride[0], sum + from))                  \
+        for (int64_t i = 0; i < r->n; i++)                                                         \
+            ((T *)r->out)[r->at + i] = (T)(sum[i] / g->count);                                     \
+    }                                                                                              \
+    /* Taps backwards: an element then gets the share of an earlier window first. */               \
+    static void row_mean_grad_##S(const geometry *g, const row *r)                                 \
+    {                                                                                              \
+        const T *gy = (const T *)r->a + r->at;                                                     \
+        T share[FXI_TILE];                                                                         \
+        for (int64_t i = 0; i < r->n; i++)                                                         \
+            share[i] = (T)((double)gy[i] / g->count);                                              \
+        FOR_TAPS(g, r, g->window[0] - 1 - t,                                                       \
+                 g->core->spread(r->out, first, n, g->stride[0], share + from))                    \
+    }
+FLOAT_ROWS(f32, float)
+FLOAT_ROWS(f64, double)
+
+/* ---- the step ---------------------------------------------------------------------------------
+ */
+typedef void (*row_fn)(const geometry *g, const row *r);
+
+static void run_rows(const geometry *g, row_fn fn, row *r)
+{
+    for (int64_t i = 0; i < g->y[0]; i += r->n) {
+        r->n = g->y[0] - i < FXI_TILE ? g->y[0] - i : FXI_TILE;
+        r->origin[0] = i * g->stride[0] - g->before[0];
+        fn(g, r);
+        r->at += r->n;
+    }
+}
+
+static void run_plane(const geometry *g, row_fn fn, const void *a, const void *b, void *out)
+{
+    row r = {.a = a, .b = b, .out = out};
+    for (int64_t k = 0; k < g->y[2]; k++) {
+        clip(g, 2, k, &r);
+        for (int64_t j = 0; j < g->y[1]; j++) {
+            clip(g, 1, j, &r);
+            run_rows(g, fn, &r);
         }
     }
 }
@@ -148,17 +202,49 @@ static void run_plane(const geometry *g, window_fn fn, const void *a, const void
 static const struct {
     uint8_t x, y;
     bool adds; /* into the output, which begins as zeros */
-    window_fn fn[FX_DTYPE_COUNT];
+    row_fn fn[FX_DTYPE_COUNT];
 } kinds[] = {
-    [FXI_POOL_MAX] = {0,
-                      2,
-                      false,
-                      {max_f32, max_f64, max_i32, max_i64, max_u8, max_u8, NULL, NULL}},
-    [FXI_POOL_MEAN] = {0, 2, false, {mean_f32, mean_f64}},
-    [FXI_POOL_MAX_GRAD] = {1 /* x */, 0, true, {max_grad_f32, max_grad_f64}},
-    [FXI_POOL_MEAN_GRAD] = {2, 0, true, {mean_grad_f32, mean_grad_f64}},
-    [FXI_POOL_MAX_PICK] = {1, 2, false, {pick_f32, pick_f64, pick_i32, pick_i64, pick_u8, pick_u8}},
+    [FXI_POOL_MAX] = {0, 2, false, {row_max, row_max, row_max, row_max, row_max, row_max}},
+    [FXI_POOL_MEAN] = {0, 2, false, {row_mean_f32, row_mean_f64}},
+    [FXI_POOL_MAX_GRAD] = {1 /* x */, 0, true, {row_max_grad_f32, row_max_grad_f64}},
+    [FXI_POOL_MEAN_GRAD] = {2, 0, true, {row_mean_grad_f32, row_mean_grad_f64}},
+    [FXI_POOL_MAX_PICK] = {1,
+                           2,
+                           false,
+                           {row_pick_f32, row_pick_f64, row_pick_i32, row_pick_i64, row_pick_u8,
+                            row_pick_u8}},
 };
+
+/* Windows of 2×2 without padding, side by side, in planes of two axes. */
+static bool in_pairs(const geometry *g)
+{
+    bool pairs = g->x[2] == 1 && g->y[2] == 1 && g->window[2] == 1 && g->before[2] == 0;
+    for (int d = 0; d < 2; d++)
+        pairs = pairs && g->window[d] == 2 && g->stride[d] == 2 && g->dilation[d] == 1 &&
+                g->before[d] == 0 && 2 * g->y[d] <= g->x[d];
+    return pairs;
+}
+
+/* Where x, y and v of fxi_pool_pairs are, by kind: input 0, the last input or the output (2). */
+static const struct {
+    uint8_t x, y, v;
+} pair_operands[] = {[FXI_POOL_MAX] = {0, 2, 0},
+                     [FXI_POOL_MEAN] = {0, 2, 0},
+                     [FXI_POOL_MAX_GRAD] = {1, 0, 2},
+                     [FXI_POOL_MEAN_GRAD] = {2, 0, 2},
+                     [FXI_POOL_MAX_PICK] = {1, 2, 0}};
+
+static void run_pairs(const geometry *g, int kind, const void *a, const void *b, void *out)
+{
+    void *const operands[] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, out};
+    const fxi_pool_pairs p = {.x = operands[pair_operands[kind].x],
+                              .y = operands[pair_operands[kind].y],
+                              .v = operands[pair_operands[kind].v],
+                              .pitch = g->x[0],
+                              .n = g->y[0],
+                              .rows = g->y[1]};
+    g->core->pairs[kind](&p);
+}
 
 /* Elements of one plane of an operand: tensors of x's sizes or of y's. */
 static int64_t plane_of(const geometry *g, const fxi_tensor *t)
@@ -169,17 +255,20 @@ static int64_t plane_of(const geometry *g, const fxi_tensor *t)
 fx_status fxi_cpu_pool(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
 {
     const int kind = step->attr.pool.kind, dtype = step->out.dtype;
-    const window_fn fn = kinds[kind].fn[dtype];
-    const fxi_tensor *t[] = {&step->in[0], &step->in[step->nin - 1], &step->out};
-    const geometry g = geometry_of(&step->attr.pool, t[kinds[kind].x], t[kinds[kind].y]);
-    const size_t size = fxi_cpu_size(dtype);
+    const row_fn fn = kinds[kind].fn[dtype];
     if (!fn)
         return fxi_cpu_no_dtype(run, step, dtype);
+    const fxi_tensor *t[] = {&step->in[0], &step->in[step->nin - 1], &step->out};
+    const geometry g = geometry_of(&step->attr.pool, t[kinds[kind].x], t[kinds[kind].y]);
     if (kinds[kind].adds)
-        memset(out, 0, (size_t)fxi_tensor_length(&step->out) * size);
+        memset(out, 0, (size_t)fxi_tensor_length(&step->out) * g.size);
     const int64_t pa = plane_of(&g, t[0]), pb = plane_of(&g, t[1]), po = plane_of(&g, t[2]);
-    for (int64_t p = 0; p < g.planes; p++)
-        run_plane(&g, fn, fxi_at(in[0], p * pa, size), fxi_at(in[step->nin - 1], p * pb, size),
-                  fxi_at_out(out, p * po, size));
+    const bool pairs = in_pairs(&g) && g.core->pairs[kind];
+    for (int64_t p = 0; p < g.planes; p++) {
+        const void *a = fxi_at(in[0], p * pa, g.size);
+        const void *b = fxi_at(in[step->nin - 1], p * pb, g.size);
+        void *o = fxi_at_out(out, p * po, g.size);
+        pairs ? run_pairs(&g, kind, a, b, o) : run_plane(&g, fn, a, b, o);
+    }
     return FX_OK;
 }

@@ -44,6 +44,66 @@ typedef struct fxi_gemm_core {
         const fxi_gemm *g); /* unpacked; same bits as the blocked product while k is one block */
 } fxi_gemm_core;
 
+/* The direct convolution (cpu_conv_direct.c) for windows that begin at consecutive elements q of a
+ * scratch x:  y[q + ypitch·j] = Σ x[q + offset[k]]·w[k·n + j]  over k, j < n, q below `vectors`
+ * whole vectors; or += with accumulate. */
+typedef struct fxi_conv_forward {
+    const void *x, *w;
+    void *y;
+    const int32_t *offset;
+    int64_t k, vectors, ypitch;
+    bool accumulate;
+} fxi_conv_forward;
+
+/* w[k + wpitch·j] += Σ x[segment.x + q + offset[k]]·g[segment.g + q + gpitch·j] over the segments
+ * and q; offset goes on for weight_rows − 1 more elements that may be read. */
+typedef struct fxi_conv_segment {
+    int64_t x, g;
+} fxi_conv_segment;
+typedef struct fxi_conv_weight {
+    const void *x, *g;
+    void *w;
+    const int32_t *offset;
+    const fxi_conv_segment *segment;
+    int64_t k, segments, vectors, gpitch, wpitch;
+} fxi_conv_weight;
+
+/* d[i + dpitch·j] = s[i·stride + spitch·j], i < n, j < rows. */
+typedef struct fxi_conv_rows {
+    void *d;
+    const void *s;
+    int64_t dpitch, spitch, stride, n, rows;
+} fxi_conv_rows;
+
+typedef struct fxi_conv_core {
+    int lanes, columns, weight_rows, weight_columns;
+    void (*forward[8])(const fxi_conv_forward *p); /* [n − 1], n up to columns */
+    void (*weight[6])(const fxi_conv_weight *p);   /* [n − 1], n up to weight_columns */
+    void (*rows)(const fxi_conv_rows *p);
+    bool (*finite)(const void *x, int64_t n);
+} fxi_conv_core;
+
+/* Planes whose windows are 2×2 and lie side by side, n of them a row. By kind of pooling:
+ *   MAX and MEAN give y from x;  MAX_GRAD gives v (gx) from y (gy) and x;  MEAN_GRAD gives v from
+ * y; MAX_PICK gives y from v and x. Rows of x and v are `pitch` elements apart. What no window
+ * covers stays. */
+typedef struct fxi_pool_pairs {
+    void *x, *y, *v; /* only the written one is; the others may be NULL when unused */
+    int64_t pitch, n, rows;
+} fxi_pool_pairs;
+
+/* One tap of n neighbouring windows: the elements first, first + stride, … of a plane x. top and
+ * sum hold a value a window; at its index in x, or NULL when nobody asks. max may touch
+ * FXI_POOL_SLACK elements of top and at beyond n, without changing them. */
+enum { FXI_POOL_SLACK = 16 };
+typedef struct fxi_pool_core {
+    void (*low)(int64_t n, void *top); /* what the maximum of nothing is */
+    void (*max)(const void *x, int64_t first, int64_t n, int64_t stride, void *top, int64_t *at);
+    void (*sum)(const void *x, int64_t first, int64_t n, int64_t stride, double *sum);
+    void (*spread)(void *x, int64_t first, int64_t n, int64_t stride, const void *share); /* x += */
+    void (*pairs[5])(const fxi_pool_pairs *p); /* [fxi_pool_kind]; NULL: not for this type */
+} fxi_pool_core;
+
 typedef struct fxi_simd {
     const char *name;
     const fxi_tile_fn (*ops)[FXI_C_COUNT];  /* [op][type of the operands; SELECT: of the result] */
@@ -53,6 +113,8 @@ typedef struct fxi_simd {
     const fxi_tile_fn *load, *store; /* the same for 16-bit memory ↔ Float32 registers */
     const fxi_reducer (*reduce)[FXI_C_COUNT]; /* [fxi_reduce_kind][type] */
     const fxi_gemm_core *gemm;                /* [0] Float32, [1] Float64 */
+    const fxi_conv_core *conv;                /* [0] Float32, [1] Float64 */
+    const fxi_pool_core *pool;                /* [type] */
 } fxi_simd;
 
 const fxi_simd *fxi_cpu_simd(void);

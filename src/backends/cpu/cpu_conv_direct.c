@@ -1,0 +1,534 @@
+/* cpu_conv_direct.c: convolution without unfolding.
+ *
+ * One image's channels are copied into a scratch with the padding around them, so that a tap of all
+ * windows is a run of consecutive elements: window (i, j) begins at i + pitch·j. Strides split the
+ * scratch into phases (every stride-th element), in which neighbouring windows are neighbours
+ * again. Rows share their padding: where the right padding of a row and the left one of the next
+ * overlap, they are the same zeros, so pitch may be less than what a row of windows reads. Windows
+ * between the last of a row and the first of the next are computed too and thrown away.
+ *
+ *   FORWARD  y(q, o) = Σ x(q + offset(k))·w(k, o), k: taps and channels
+ *   DATA     the same with gy for x and the kernel turned round, for strides of 1
+ *   WEIGHT   gw(k, o) = Σ x(q + offset(k))·gy(q, o) over q and images, gy being 0 at windows that
+ *            do not exist. 0·Inf is not 0: with such numbers in x the general way is taken.
+ * Large images are taken in blocks of rows, small ones several at a time for WEIGHT. The order of
+ * every sum depends on the shapes only.
+ */
+#include "cpu_conv.h"
+#include "cpu_simd.h"
+#include "cpu_walk.h"
+#include "memory.h"
+#include <string.h>
+
+enum {
+    SCRATCH_BYTES = 384 << 10, /* of x or gy: together they stay in the second-level cache */
+    MOST_BYTES = 64 << 20,     /* beyond, the general way is taken */
+    DEPTH = 512,               /* terms of a sum between two visits of y */
+    FEW_WINDOWS = 8,
+    FEW_VECTORS = 16 /* of windows a WEIGHT tile runs over: below, adding up its lanes costs more */
+};
+
+typedef struct layout {
+    const fxi_conv_core *core;
+    size_t size;
+    int64_t in[3], out[3], k[3]; /* spatial sizes of what is read, of the windows, of the kernel */
+    int64_t stride[3], before[3];
+    int64_t dilation[3];
+    bool against;           /* the kernel's index runs against x */
+    int64_t channels;       /* read */
+    int64_t shift[3];       /* distance of the farthest tap, in elements of a phase */
+    int64_t used[3];        /* elements of a phase that windows read */
+    int64_t pitch;          /* between rows */
+    int64_t phases;         /* product of the strides */
+    int64_t rows, planes;   /* of windows in a block */
+    int64_t phase, channel; /* elements of a block's phase, between channels */
+    int64_t slack;          /* elements after the last channel that may be read */
+    int64_t windows;        /* of one plane of a block, in whole vectors */
+} layout;
+
+/* Some rows of windows: first and count along axes 1 and 2. */
+typedef struct block {
+    int64_t first1, count1, first2, count2;
+} block;
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return a <= 0 ? 0 : (a + b - 1) / b;
+}
+
+/* Elements of a phase along an axis that lie inside: [lo, hi) of used. */
+static void inside(const layout *l, int axis, int64_t phase, int64_t first, int64_t used,
+                   int64_t *lo, int64_t *hi)
+{
+    const int64_t s = l->stride[axis], before = l->before[axis] - phase - first * s;
+    *hi = min64(used, divide_up(l->in[axis] + before, s));
+    *lo = min64(divide_up(before, s), *hi);
+}
+
+static int64_t pitch_of(const layout *l)
+{
+    int64_t share = l->shift[0];
+    for (int64_t phase = 0; phase < l->stride[0]; phase++) {
+        int64_t lo, hi;
+        inside(l, 0, phase, 0, l->used[0], &lo, &hi);
+        if (lo < hi)
+            share = min64(share, min64(lo, l->used[0] - hi));
+    }
+    return l->used[0] - share;
+}
+
+static void choose_block(layout *l)
+{
+    const int64_t row = l->channels * l->phases * l->pitch * (int64_t)l->size;
+    const int64_t fit = SCRATCH_BYTES / row;
+    const int64_t rows = l->out[1] + l->shift[1];
+    l->planes = min64(l->out[2], max64(1, fit / rows - l->shift[2]));
+    l->rows = l->out[1];
+    if (rows * (1 + l->shift[2]) > fit)
+        l->rows = max64(fit / (1 + l->shift[2]) - l->shift[1], l->shift[1] + 1);
+    l->rows = min64(l->rows, l->out[1]);
+}
+
+static void finish_layout(layout *l)
+{
+    const int64_t line = 64 / (int64_t)l->size;
+    l->phases = l->stride[0] * l->stride[1] * l->stride[2];
+    for (int d = 0; d < 3; d++) {
+        l->shift[d] = (l->k[d] - 1) * l->dilation[d] / l->stride[d];
+        l->used[d] = l->out[d] + l->shift[d];
+    }
+    l->pitch = pitch_of(l);
+    choose_block(l);
+    l->phase = l->pitch * (l->rows + l->shift[1]) * (l->planes + l->shift[2]);
+    /* An odd number of cache lines: channels do not fight for the same places of a cache. */
+    l->channel = ((l->phases * l->phase + line - 1) / line | 1) * line;
+    l->slack = l->used[0] + 2 * l->core->lanes;
+    const int64_t windows = l->pitch * (l->rows - 1) + l->out[0];
+    l->windows = (windows + l->core->lanes - 1) / l->core->lanes * l->core->lanes;
+}
+
+/* Of FORWARD and WEIGHT, which read x; of DATA, which reads gy. */
+static layout layout_of(const fxi_conv_geometry *g, bool data)
+{
+    layout l = {.core = &fxi_cpu_simd()->conv[g->dtype == FX_DTYPE_F64],
+                .size = g->size,
+                .against = (g->attr->flipped != 0) == data,
+                .channels = data ? g->cout : g->cin};
+    for (int d = 0; d < 3; d++) {
+        l.in[d] = data ? g->y[d] : g->x[d];
+        l.out[d] = data ? g->x[d] : g->y[d];
+        l.k[d] = g->k[d];
+        l.stride[d] = g->stride[d];
+        l.dilation[d] = g->dilation[d];
+        l.before[d] = data ? (g->k[d] - 1) * g->dilation[d] - g->before[d] : g->before[d];
+    }
+    finish_layout(&l);
+    return l;
+}
+
+static int64_t scratch_length(const layout *l)
+{
+    return l->channels * l->channel + l->slack;
+}
+
+/* Where tap t of channel 0 lies, from where the window begins. */
+static int64_t tap_offset(const layout *l, int64_t t)
+{
+    const int64_t tap[3] = {t % l->k[0], t / l->k[0] % l->k[1], t / l->k[0] / l->k[1]};
+    int64_t phase[3], shift[3];
+    for (int d = 0; d < 3; d++) {
+        const int64_t far = (l->against ? l->k[d] - 1 - tap[d] : tap[d]) * l->dilation[d];
+        phase[d] = far % l->stride[d];
+        shift[d] = far / l->stride[d];
+    }
+    return (phase[0] + l->stride[0] * (phase[1] + l->stride[1] * phase[2])) * l->phase + shift[0] +
+           l->pitch * (shift[1] + (l->rows + l->shift[1]) * shift[2]);
+}
+
+static void fill_offsets(const layout *l, int64_t taps, int64_t extra, int32_t *offset)
+{
+    const int64_t n = taps * l->channels;
+    for (int64_t k = 0; k < n; k++)
+        offset[k] = k < taps ? (int32_t)tap_offset(l, k) : offset[k - taps] + (int32_t)l->channel;
+    for (int64_t k = n; k < n + extra; k++)
+        offset[k] = offset[n - 1];
+}
+
+/* ---- filling the scratch ----------------------------------------------------------------------
+ */
+typedef struct phase_index {
+    int64_t p[3];
+} phase_index;
+
+/* One plane of one phase; x: a channel, d: the plane in the scratch. */
+static void fill_plane(const layout *l, const block *b, phase_index ph, const char *x, int64_t x2,
+                       char *d)
+{
+    const int64_t rows = b->count1 + l->shift[1], line = l->pitch * (int64_t)l->size;
+    int64_t lo0, hi0, lo1, hi1;
+    inside(l, 0, ph.p[0], 0, l->used[0], &lo0, &hi0);
+    inside(l, 1, ph.p[1], b->first1, rows, &lo1, &hi1);
+    memset(d, 0, (size_t)(lo1 * line));
+    memset(d + hi1 * line, 0, (size_t)((rows - hi1) * line));
+    const int64_t x0 = lo0 * l->stride[0] + ph.p[0] - l->before[0];
+    const int64_t x1 = (b->first1 + lo1) * l->stride[1] + ph.p[1] - l->before[1];
+    if (lo0 < hi0 && lo1 < hi1)
+        l->core->rows(
+            &(fxi_conv_rows){.d = d + lo1 * line + lo0 * (int64_t)l->size,
+                             .s = fxi_at(x, x0 + l->in[0] * (x1 + l->in[1] * x2), l->size),
+                             .dpitch = l->pitch,
+                             .spitch = l->in[0] * l->stride[1],
+                             .stride = l->stride[0],
+                             .n = hi0 - lo0,
+                             .rows = hi1 - lo1});
+}
+
+static void fill_phase(const layout *l, const block *b, phase_index ph, const char *x, char *d)
+{
+    const int64_t rows = l->rows + l->shift[1];
+    for (int64_t j = 0; j < b->count2 + l->shift[2]; j++, d += l->pitch * rows * (int64_t)l->size) {
+        const int64_t x2 = (b->first2 + j) * l->stride[2] + ph.p[2] - l->before[2];
+        if (x2 < 0 || x2 >= l->in[2])
+            memset(d, 0, (size_t)(l->pitch * (b->count1 + l->shift[1])) * l->size);
+        else
+            fill_plane(l, b, ph, x, x2, d);
+    }
+}
+
+/* Columns of padding are zeros from the beginning and stay so. */
+static void fill(const layout *l, const block *b, const char *x, char *scratch)
+{
+    const int64_t in = fxi_length(3, l->in);
+    for (int64_t c = 0; c < l->channels; c++)
+        for (int64_t p = 0; p < l->phases; p++) {
+            const phase_index ph = {{p % l->stride[0], p / l->stride[0] % l->stride[1],
+                                     p / l->stride[0] / l->stride[1]}};
+            fill_phase(l, b, ph, fxi_at(x, c * in, l->size),
+                       fxi_at_out(scratch, c * l->channel + p * l->phase, l->size));
+        }
+}
+
+/* The block that begins at first1, first2. */
+static block block_at(const layout *l, int64_t first1, int64_t first2)
+{
+    return (block){.first1 = first1,
+                   .first2 = first2,
+                   .count1 = min64(l->rows, l->out[1] - first1),
+                   .count2 = min64(l->planes, l->out[2] - first2)};
+}
+#define FOR_BLOCKS(l, b)                                                                           \
+    for (int64_t second = 0; second < (l)->out[2]; second += (l)->planes)                          \
+        for (block b = block_at(l, 0, second); b.first1 < (l)->out[1];                             \
+             b = block_at(l, b.first1 + (l)->rows, second))
+
+static int64_t vectors_of(const layout *l, const block *b)
+{
+    return (l->pitch * (b->count1 - 1) + l->out[0] + l->core->lanes - 1) / l->core->lanes;
+}
+
+/* Where plane j of a block begins in a channel of the scratch. */
+static int64_t plane_at(const layout *l, int64_t j)
+{
+    return j * l->pitch * (l->rows + l->shift[1]);
+}
+
+/* The windows of a block that exist: between n columns of the output and their scratch. */
+static void copy_windows(const layout *l, const block *b, char *out, char *scratch, int64_t n,
+                         bool to_scratch)
+{
+    const int64_t length = fxi_length(3, l->out);
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t k = 0; k < b->count2; k++) {
+            const int64_t at = j * length + l->out[0] * (b->first1 + l->out[1] * (b->first2 + k));
+            char *o = fxi_at_out(out, at, l->size);
+            char *s = fxi_at_out(scratch, (j * l->planes + k) * l->windows, l->size);
+            l->core->rows(&(fxi_conv_rows){.d = to_scratch ? s : o,
+                                           .s = to_scratch ? o : s,
+                                           .dpitch = to_scratch ? l->pitch : l->out[0],
+                                           .spitch = to_scratch ? l->out[0] : l->pitch,
+                                           .stride = 1,
+                                           .n = l->out[0],
+                                           .rows = b->count1});
+        }
+}
+
+/* ---- forward and data -------------------------------------------------------------------------
+ */
+typedef struct sweep {
+    layout l;
+    int64_t batch, groups, columns, taps, depth;
+    int64_t tap_step, column_step; /* of the kernel: between channels read, between columns */
+    const char *in, *w;
+    char *out;
+    char *scratch, *panels, *y; /* panels: the kernel, column panel after column panel */
+    int32_t *offset;
+} sweep;
+
+/* Column panels are as alike as possible. */
+static int64_t panel_width(int64_t columns, int most, int64_t first)
+{
+    const int64_t panels = (columns - first + most - 1) / most;
+    return (columns - first + panels - 1) / panels;
+}
+
+#define PACK(S, T)                                                                                 \
+    static void pack_##S(const sweep *s, const char *w)                                            \
+    {                                                                                              \
+        T *d = (T *)(void *)s->panels;                                                             \
+        for (int64_t c = 0, n; c < s->columns; c += n) {                                           \
+            n = panel_width(s->columns, s->l.core->columns, c);                                    \
+            for (int64_t k = 0; k < s->depth; k++, d += n) {                                       \
+                const int64_t at = k % s->taps + k / s->taps * s->tap_step + c * s->column_step;   \
+                for (int64_t j = 0; j < n; j++)                                                    \
+                    d[j] = ((const T *)(const void *)w)[at + j * s->column_step];                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+PACK(f32, float)
+PACK(f64, double)
+
+static void run_panel(const sweep *s, const block *b, int64_t column, int64_t n)
+{
+    const layout *l = &s->l;
+    for (int64_t k = 0; k < s->depth; k += DEPTH)
+        for (int64_t j = 0; j < b->count2; j++)
+            l->core->forward[n - 1](
+                &(fxi_conv_forward){.x = fxi_at(s->scratch, plane_at(l, j), l->size),
+                                    .w = fxi_at(s->panels, column * s->depth + k * n, l->size),
+                                    .y = fxi_at_out(s->y, j * l->windows, l->size),
+                                    .offset = s->offset + k,
+                                    .k = min64(DEPTH, s->depth - k),
+                                    .vectors = vectors_of(l, b),
+                                    .ypitch = l->planes * l->windows,
+                                    .accumulate = k > 0});
+}
+
+static void run_image(const sweep *s, const char *in, char *out)
+{
+    const layout *l = &s->l;
+    const int64_t length = fxi_length(3, l->out);
+    FOR_BLOCKS(l, b)
+    {
+        fill(l, &b, in, s->scratch);
+        for (int64_t c = 0, n; c < s->columns; c += n) {
+            n = panel_width(s->columns, l->core->columns, c);
+            run_panel(s, &b, c, n);
+            copy_windows(l, &b, fxi_at_out(out, c * length, l->size), s->y, n, false);
+        }
+    }
+}
+
+static void run_groups(const sweep *s)
+{
+    const layout *l = &s->l;
+    const int64_t in = fxi_length(3, l->in) * l->channels;
+    const int64_t out = fxi_length(3, l->out) * s->columns, w = s->depth * s->columns;
+    for (int64_t group = 0; group < s->groups; group++) {
+        const char *kernel = fxi_at(s->w, group * w, l->size);
+        l->size == sizeof(double) ? pack_f64(s, kernel) : pack_f32(s, kernel);
+        for (int64_t n = 0; n < s->batch; n++)
+            run_image(s, fxi_at(s->in, (n * s->groups + group) * in, l->size),
+                      fxi_at_out(s->out, (n * s->groups + group) * out, l->size));
+    }
+}
+
+/* Memory of `lengths` elements each, on cache lines; the first one is zeroed. */
+static char *take_memory(size_t size, int n, const int64_t *lengths, char **out_parts)
+{
+    size_t bytes = 0, begin[4];
+    for (int i = 0; i < n; i++) {
+        begin[i] = bytes;
+        bytes += ((size_t)lengths[i] * size + 63) / 64 * 64;
+    }
+    char *memory = fxi_aligned(64, bytes);
+    for (int i = 0; memory && i < n; i++)
+        out_parts[i] = memory + begin[i];
+    if (memory)
+        memset(memory, 0, (size_t)lengths[0] * size);
+    return memory;
+}
+
+static fx_status run_sweep(const fxi_conv_geometry *g, bool data, sweep *s)
+{
+    s->batch = g->batch;
+    s->groups = g->groups;
+    s->columns = data ? g->cin : g->cout;
+    s->taps = g->taps;
+    s->depth = g->taps * s->l.channels;
+    /* The kernel is taps × cin × cout. */
+    s->tap_step = data ? g->depth : g->taps;
+    s->column_step = data ? g->taps : g->depth;
+    const int64_t lengths[] = {scratch_length(&s->l), s->depth * s->columns,
+                               s->l.core->columns * s->l.planes * s->l.windows, s->depth};
+    char *parts[4];
+    char *memory = take_memory(s->l.size, 4, lengths, parts);
+    if (!memory)
+        return FX_STATUS_MEMORY;
+    s->scratch = parts[0];
+    s->panels = parts[1];
+    s->y = parts[2];
+    s->offset = (int32_t *)(void *)parts[3];
+    fill_offsets(&s->l, s->taps, 0, s->offset);
+    run_groups(s);
+    fxi_free(memory);
+    return FX_OK;
+}
+
+/* ---- weight -----------------------------------------------------------------------------------
+ */
+typedef struct weigh {
+    layout l;
+    const fxi_conv_geometry *g;
+    const char *x, *y;
+    char *w;
+    int64_t images; /* taken together */
+    int64_t xs, ys; /* elements of one image in the scratches */
+    char *scratch, *gy;
+    int32_t *offset;
+    fxi_conv_segment *segments;
+} weigh;
+
+/* Fills the scratches with a block of n images from `first` on; false when x is not finite. */
+static bool fill_images(const weigh *w, const block *b, int64_t group, int64_t first, int64_t n)
+{
+    const layout *l = &w->l;
+    const fxi_conv_geometry *g = w->g;
+    const int64_t columns = g->cout * l->planes;
+    const int64_t used = l->pitch * (b->count1 - 1) + l->out[0];
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t at = (first + i) * g->groups + group;
+        char *gy = fxi_at_out(w->gy, i * w->ys, l->size);
+        fill(l, b, fxi_at(w->x, at * g->cin * g->xs, l->size),
+             fxi_at_out(w->scratch, i * w->xs, l->size));
+        copy_windows(l, b,
+                     fxi_at_out((char *)(uintptr_t)w->y, at * g->cout * g->positions, l->size), gy,
+                     g->cout, true);
+        /* A smaller block than the one before leaves windows behind. */
+        for (int64_t c = 0; b->count1 < l->rows && c < columns; c++)
+            memset(fxi_at_out(gy, c * l->windows + used, l->size), 0,
+                   (size_t)(l->windows - used) * l->size);
+    }
+    return l->core->finite(w->scratch, n * w->xs);
+}
+
+static void sum_images(const weigh *w, const block *b, int64_t group, int64_t n)
+{
+    const layout *l = &w->l;
+    const fxi_conv_geometry *g = w->g;
+    for (int64_t i = 0; i < n * b->count2; i++)
+        w->segments[i] =
+            (fxi_conv_segment){.x = i / b->count2 * w->xs + plane_at(l, i % b->count2),
+                               .g = i / b->count2 * w->ys + i % b->count2 * l->windows};
+    for (int64_t c = 0, m; c < g->cout; c += m) {
+        m = panel_width(g->cout, l->core->weight_columns, c);
+        l->core->weight[m - 1](
+            &(fxi_conv_weight){.x = w->scratch,
+                               .g = fxi_at(w->gy, c * l->planes * l->windows, l->size),
+                               .w = fxi_at_out(w->w, (group * g->cout + c) * g->depth, l->size),
+                               .offset = w->offset,
+                               .segment = w->segments,
+                               .k = g->depth,
+                               .segments = n * b->count2,
+                               .vectors = vectors_of(l, b),
+                               .gpitch = l->planes * l->windows,
+                               .wpitch = g->depth});
+    }
+}
+
+static bool weigh_all(const weigh *w)
+{
+    const layout *l = &w->l;
+    for (int64_t group = 0; group < w->g->groups; group++)
+        for (int64_t first = 0; first < w->g->batch; first += w->images) {
+            const int64_t n = min64(w->images, w->g->batch - first);
+            FOR_BLOCKS(l, b)
+            {
+                if (!fill_images(w, &b, group, first, n))
+                    return false;
+                sum_images(w, &b, group, n);
+            }
+        }
+    return true;
+}
+
+static int64_t gradient_length(const fxi_conv_geometry *g, const layout *l)
+{
+    return g->cout * l->planes * l->windows;
+}
+
+/* How many images are taken together. */
+static int64_t images_of(const fxi_conv_geometry *g, const layout *l)
+{
+    const int64_t one = (scratch_length(l) + gradient_length(g, l)) * (int64_t)l->size;
+    return max64(1, min64(2 * SCRATCH_BYTES / one, g->batch));
+}
+
+static fx_status run_weigh(weigh *w, bool *out_finite)
+{
+    const layout *l = &w->l;
+    const fxi_conv_geometry *g = w->g;
+    const int extra = l->core->weight_rows - 1;
+    w->xs = scratch_length(l);
+    w->ys = gradient_length(g, l);
+    w->images = images_of(g, l);
+    const int64_t lengths[] = {w->images * (w->xs + w->ys), g->depth + extra};
+    const int64_t segments[] = {w->images * l->planes};
+    char *parts[2], *segment;
+    char *memory = take_memory(l->size, 2, lengths, parts);
+    char *more = memory ? take_memory(sizeof(fxi_conv_segment), 1, segments, &segment) : NULL;
+    if (more) {
+        w->scratch = parts[0];
+        w->gy = fxi_at_out(w->scratch, w->images * w->xs, l->size);
+        w->offset = (int32_t *)(void *)parts[1];
+        w->segments = (fxi_conv_segment *)(void *)segment;
+        fill_offsets(l, g->taps, extra, w->offset);
+        *out_finite = weigh_all(w);
+    }
+    fxi_free(more);
+    fxi_free(memory);
+    return more ? FX_OK : FX_STATUS_MEMORY;
+}
+
+/* ---- the choice -------------------------------------------------------------------------------
+ */
+static bool suits(const fxi_conv_geometry *g, const layout *l, int kind)
+{
+    const bool strided = l->phases != 1;
+    const int64_t windows = l->planes * l->windows;
+    if (kind == FXI_CONV_DATA && strided)
+        return false;
+    if (kind == FXI_CONV_WEIGHT && images_of(g, l) * windows < FEW_VECTORS * l->core->lanes)
+        return false;
+    return l->out[0] * l->out[1] >= FEW_WINDOWS &&
+           scratch_length(l) * (int64_t)l->size <= MOST_BYTES &&
+           windows * max64(g->cout, l->core->columns) * (int64_t)l->size <= MOST_BYTES;
+}
+
+bool fxi_cpu_conv_direct(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
+                         fx_status *out_status)
+{
+    const bool data = kind == FXI_CONV_DATA;
+    const layout l = layout_of(g, data);
+    *out_status = FX_OK;
+    if (!suits(g, &l, kind))
+        return false;
+    if (kind != FXI_CONV_WEIGHT) {
+        sweep s = {.l = l, .in = data ? y : x, .w = w, .out = data ? x : y};
+        *out_status = run_sweep(g, data, &s);
+        return true;
+    }
+    bool finite = true;
+    weigh s = {.l = l, .g = g, .x = x, .y = y, .w = w};
+    *out_status = run_weigh(&s, &finite);
+    if (!finite)
+        memset(w, 0, (size_t)(g->depth * g->cout * g->groups) * g->size);
+    return finite;
+}

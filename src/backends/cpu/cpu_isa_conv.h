@@ -1,0 +1,217 @@
+/* cpu_isa_conv.h: the register tiles of the direct convolution; part of cpu_isa.h.
+ *
+ * The scratch x is laid out by cpu_conv_direct.c so that a tap of neighbouring windows is a run of
+ * neighbouring elements. Forward: FXI_CONV_V vectors of windows by up to FXI_CONV_N columns are
+ * summed over channels and taps in registers. Weight: FXI_CONV_R taps by up to FXI_CONV_C columns,
+ * each a vector of partial sums over the windows, which are added in a fixed order at the end. An
+ * element's sum does not depend on its place in a tile.
+ */
+#if FXI_VECTOR_BYTES == 64
+enum { FXI_CONV_V = 3, FXI_CONV_N = 8, FXI_CONV_R = 4, FXI_CONV_C = 6 };
+#elif FXI_VECTOR_BYTES == 32
+enum { FXI_CONV_V = 3, FXI_CONV_N = 4, FXI_CONV_R = 3, FXI_CONV_C = 4 };
+#else
+enum { FXI_CONV_V = 2, FXI_CONV_N = 4, FXI_CONV_R = 2, FXI_CONV_C = 4 };
+#endif
+#define FXI_INLINE static inline __attribute__((always_inline))
+typedef float f32x16b __attribute__((vector_size(16)));
+typedef double f64x16b __attribute__((vector_size(16)));
+
+#define FXI_CONV_TILES(S, T, V, H, FMA)                                                            \
+    FXI_INLINE void forward_tile_##S(const fxi_conv_forward *p, int64_t q, const int M,            \
+                                     const int N)                                                  \
+    {                                                                                              \
+        enum { L = sizeof(V) / sizeof(T) };                                                        \
+        const T *x = (const T *)p->x + q, *w = p->w;                                               \
+        V t[FXI_CONV_N][FXI_CONV_V];                                                               \
+        FXI_UNROLL                                                                                 \
+        for (int j = 0; j < N; j++)                                                                \
+            FXI_UNROLL                                                                             \
+        for (int i = 0; i < M; i++)                                                                \
+            t[j][i] = (V){0};                                                                      \
+        for (int64_t k = 0; k < p->k; k++, w += N) {                                               \
+            V a[FXI_CONV_V];                                                                       \
+            FXI_UNROLL                                                                             \
+            for (int i = 0; i < M; i++)                                                            \
+                memcpy(&a[i], x + p->offset[k] + i * L, sizeof(V));                                \
+            FXI_UNROLL                                                                             \
+            for (int j = 0; j < N; j++) {                                                          \
+                const V s = w[j] - (V){0};                                                         \
+                FXI_UNROLL                                                                         \
+                for (int i = 0; i < M; i++)                                                        \
+                    t[j][i] = FMA(a[i], s, t[j][i]);                                               \
+            }                                                                                      \
+        }                                                                                          \
+        FXI_UNROLL                                                                                 \
+        for (int j = 0; j < N; j++)                                                                \
+            FXI_UNROLL                                                                             \
+        for (int i = 0; i < M; i++) {                                                              \
+            T *y = (T *)p->y + q + j * p->ypitch + i * L;                                          \
+            V old = {0};                                                                           \
+            if (p->accumulate)                                                                     \
+                memcpy(&old, y, sizeof old);                                                       \
+            old += t[j][i];                                                                        \
+            memcpy(y, &old, sizeof old);                                                           \
+        }                                                                                          \
+    }                                                                                              \
+    FXI_INLINE void forward_tiles_##S(const fxi_conv_forward *p, const int N)                      \
+    {                                                                                              \
+        enum { L = sizeof(V) / sizeof(T) };                                                        \
+        int64_t i = 0;                                                                             \
+        for (; i + FXI_CONV_V <= p->vectors; i += FXI_CONV_V)                                      \
+            forward_tile_##S(p, i *L, FXI_CONV_V, N);                                              \
+        for (; i < p->vectors; i++)                                                                \
+            forward_tile_##S(p, i *L, 1, N);                                                       \
+    }                                                                                              \
+    FXI_INLINE T sum_of_##S(V v)                                                                   \
+    {                                                                                              \
+        H h[sizeof(V) / sizeof(H)];                                                                \
+        memcpy(h, &v, sizeof h);                                                                   \
+        FXI_UNROLL                                                                                 \
+        for (size_t n = sizeof(V) / sizeof(H) / 2; n; n /= 2)                                      \
+            for (size_t i = 0; i < n; i++)                                                         \
+                h[i] += h[i + n];                                                                  \
+        T s = h[0][0];                                                                             \
+        for (size_t i = 1; i < sizeof(H) / sizeof(T); i++)                                         \
+            s += h[0][i];                                                                          \
+        return s;                                                                                  \
+    }                                                                                              \
+    FXI_INLINE void weight_tile_##S(const fxi_conv_weight *p, int64_t row, const int N)            \
+    {                                                                                              \
+        enum { L = sizeof(V) / sizeof(T) };                                                        \
+        V t[FXI_CONV_R][FXI_CONV_C];                                                               \
+        FXI_UNROLL                                                                                 \
+        for (int r = 0; r < FXI_CONV_R; r++)                                                       \
+            FXI_UNROLL                                                                             \
+        for (int j = 0; j < N; j++)                                                                \
+            t[r][j] = (V){0};                                                                      \
+        for (int64_t s = 0; s < p->segments; s++) {                                                \
+            const T *x = (const T *)p->x + p->segment[s].x,                                        \
+                    *g = (const T *)p->g + p->segment[s].g;                                        \
+            const T *xr[FXI_CONV_R];                                                               \
+            FXI_UNROLL                                                                             \
+            for (int r = 0; r < FXI_CONV_R; r++)                                                   \
+                xr[r] = x + p->offset[row + r];                                                    \
+            for (int64_t q = 0; q < p->vectors * L; q += L) {                                      \
+                V a[FXI_CONV_R];                                                                   \
+                FXI_UNROLL                                                                         \
+                for (int r = 0; r < FXI_CONV_R; r++)                                               \
+                    memcpy(&a[r], xr[r] + q, sizeof(V));                                           \
+                FXI_UNROLL                                                                         \
+                for (int j = 0; j < N; j++) {                                                      \
+                    V b;                                                                           \
+                    memcpy(&b, g + q + j * p->gpitch, sizeof b);                                   \
+                    FXI_UNROLL                                                                     \
+                    for (int r = 0; r < FXI_CONV_R; r++)                                           \
+                        t[r][j] = FMA(a[r], b, t[r][j]);                                           \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+        FXI_UNROLL                                                                                 \
+        for (int r = 0; r < FXI_CONV_R; r++)                                                       \
+            FXI_UNROLL                                                                             \
+        for (int j = 0; j < N; j++) {                                                              \
+            const T sum = sum_of_##S(t[r][j]);                                                     \
+            if (row + r < p->k)                                                                    \
+                ((T *)p->w)[row + r + j * p->wpitch] += sum;                                       \
+        }                                                                                          \
+    }                                                                                              \
+    FXI_INLINE void weight_tiles_##S(const fxi_conv_weight *p, const int N)                        \
+    {                                                                                              \
+        for (int64_t row = 0; row < p->k; row += FXI_CONV_R)                                       \
+            weight_tile_##S(p, row, N);                                                            \
+    }                                                                                              \
+    FXI_INLINE void copy_row_##S(T *d, const T *s, int64_t n, const int L)                         \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i += L) {                                                       \
+            i = i + L > n ? n - L : i;                                                             \
+            memcpy(d + i, s + i, (size_t)L * sizeof(T));                                           \
+        }                                                                                          \
+    }                                                                                              \
+    static void rows_##S(const fxi_conv_rows *p)                                                   \
+    {                                                                                              \
+        enum { L = sizeof(V) / sizeof(T) };                                                        \
+        T *d = p->d;                                                                               \
+        const T *s = p->s;                                                                         \
+        for (int64_t j = 0; j < p->rows; j++, d += p->dpitch, s += p->spitch)                      \
+            if (p->stride != 1)                                                                    \
+                for (int64_t i = 0; i < p->n; i++)                                                 \
+                    d[i] = s[i * p->stride];                                                       \
+            else if (p->n >= L)                                                                    \
+                copy_row_##S(d, s, p->n, L);                                                       \
+            else if (p->n >= 4)                                                                    \
+                copy_row_##S(d, s, p->n, 4);                                                       \
+            else                                                                                   \
+                copy_row_##S(d, s, p->n, 1);                                                       \
+    }                                                                                              \
+    static bool finite_##S(const void *xv, int64_t n)                                              \
+    {                                                                                              \
+        enum { L = sizeof(V) / sizeof(T) };                                                        \
+        const T *x = xv;                                                                           \
+        V sum[2] = {{0}, {0}};                                                                     \
+        for (int64_t i = 0; i + 2 * L <= n; i += 2 * L) {                                          \
+            V v[2];                                                                                \
+            memcpy(v, x + i, sizeof v);                                                            \
+            sum[0] += v[0] * 0;                                                                    \
+            sum[1] += v[1] * 0;                                                                    \
+        }                                                                                          \
+        T rest = sum_of_##S(sum[0] + sum[1]);                                                      \
+        for (int64_t i = n / (2 * L) * (2 * L); i < n; i++)                                        \
+            rest += x[i] * 0;                                                                      \
+        return rest == 0;                                                                          \
+    }
+
+#define FXI_CONV_WIDTH(S, N)                                                                       \
+    static void forward_##S##_##N(const fxi_conv_forward *p)                                       \
+    {                                                                                              \
+        forward_tiles_##S(p, N);                                                                   \
+    }
+#define FXI_CONV_WIDTH_W(S, N)                                                                     \
+    static void weight_##S##_##N(const fxi_conv_weight *p)                                         \
+    {                                                                                              \
+        weight_tiles_##S(p, N);                                                                    \
+    }
+
+FXI_CONV_TILES(f32, float, vf, f32x16b, FXI_FMA_F32)
+FXI_CONV_TILES(f64, double, vd, f64x16b, FXI_FMA_F64)
+
+#define FXI_CONV_ALL(X)                                                                            \
+    X(f32, 1) X(f32, 2) X(f32, 3) X(f32, 4) X(f64, 1) X(f64, 2) X(f64, 3) X(f64, 4)
+FXI_CONV_ALL(FXI_CONV_WIDTH)
+FXI_CONV_ALL(FXI_CONV_WIDTH_W)
+#if FXI_VECTOR_BYTES == 64
+#define FXI_CONV_MORE(X) X(f32, 5) X(f32, 6) X(f64, 5) X(f64, 6)
+FXI_CONV_MORE(FXI_CONV_WIDTH)
+FXI_CONV_MORE(FXI_CONV_WIDTH_W)
+FXI_CONV_WIDTH(f32, 7)
+FXI_CONV_WIDTH(f32, 8)
+FXI_CONV_WIDTH(f64, 7)
+FXI_CONV_WIDTH(f64, 8)
+#define FXI_CONV_FORWARDS(S)                                                                       \
+    {                                                                                              \
+        forward_##S##_1, forward_##S##_2, forward_##S##_3, forward_##S##_4, forward_##S##_5,       \
+            forward_##S##_6, forward_##S##_7, forward_##S##_8                                      \
+    }
+#define FXI_CONV_WEIGHTS(S)                                                                        \
+    {                                                                                              \
+        weight_##S##_1, weight_##S##_2, weight_##S##_3, weight_##S##_4, weight_##S##_5,            \
+            weight_##S##_6                                                                         \
+    }
+#else
+#define FXI_CONV_FORWARDS(S)                                                                       \
+    {                                                                                              \
+        forward_##S##_1, forward_##S##_2, forward_##S##_3, forward_##S##_4                         \
+    }
+#define FXI_CONV_WEIGHTS(S)                                                                        \
+    {                                                                                              \
+        weight_##S##_1, weight_##S##_2, weight_##S##_3, weight_##S##_4                             \
+    }
+#endif
+
+#define FXI_CONV_CORE(S, T)                                                                        \
+    {                                                                                              \
+        .lanes = FXI_VECTOR_BYTES / sizeof(T), .columns = FXI_CONV_N, .weight_rows = FXI_CONV_R,   \
+        .weight_columns = FXI_CONV_C, .forward = FXI_CONV_FORWARDS(S),                             \
+        .weight = FXI_CONV_WEIGHTS(S), .rows = rows_##S, .finite = finite_##S                      \
+    }
+static const fxi_conv_core tile_conv[2] = {FXI_CONV_CORE(f32, float), FXI_CONV_CORE(f64, double)};

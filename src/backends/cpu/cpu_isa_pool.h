@@ -1,0 +1,203 @@
+/* cpu_isa_pool.h: one tap of a row of pooling windows; part of cpu_isa.h.
+ *
+ * Neighbouring windows lie `stride` elements apart, so that a tap of all of them is one strided
+ * run of x. Taps come in the order of the window, so that the first NaN, else the first largest
+ * element stays. Strides 1 and 2, the usual ones, are loops of their own: they become vectors.
+ */
+/* v > top also when v is the first NaN; top stays once it is NaN. Written so that gcc makes vectors
+ * of it: it does not with & and |. */
+#define FXI_BEATS(v, top) ((v) > (top) || ((v) != (v) && (top) == (top)))
+
+/* Blocks are to become vectors as loops, before the compiler thinks of unrolling them. */
+#if defined(__clang__)
+#define FXI_POOL_LOOP FXI_IVDEP
+#else
+#define FXI_POOL_LOOP _Pragma("GCC ivdep") _Pragma("GCC unroll 1")
+#endif
+
+/* The elements are gathered first and filled up with what beats nothing: no loop has a remainder.
+ */
+#define FXI_POOL_MAX(S, T, LOW)                                                                    \
+    static void pool_low_##S(int64_t n, void *top)                                                 \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            ((T *)top)[i] = LOW;                                                                   \
+    }                                                                                              \
+    static inline __attribute__((always_inline)) void pool_take_##S(const T *x, int64_t n,         \
+                                                                    int64_t stride, T *d)          \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            d[i] = x[i * stride];                                                                  \
+        for (int64_t i = n; i % FXI_POOL_SLACK; i++)                                               \
+            d[i] = LOW;                                                                            \
+    }                                                                                              \
+    static void pool_max_##S(const void *xv, int64_t first, int64_t n, int64_t stride, void *top,  \
+                             int64_t *at)                                                          \
+    {                                                                                              \
+        const T *x = (const T *)xv + first;                                                        \
+        T d[FXI_TILE], *t = top;                                                                   \
+        stride == 1   ? pool_take_##S(x, n, 1, d)                                                  \
+        : stride == 2 ? pool_take_##S(x, n, 2, d)                                                  \
+                      : pool_take_##S(x, n, stride, d);                                            \
+        for (int64_t i = 0; i < n; i += FXI_POOL_SLACK) {                                          \
+            FXI_POOL_LOOP                                                                          \
+            for (int l = 0; at && l < FXI_POOL_SLACK; l++)                                         \
+                at[i + l] = FXI_BEATS(d[i + l], t[i + l]) ? first + (i + l) * stride : at[i + l];  \
+            FXI_POOL_LOOP                                                                          \
+            for (int l = 0; l < FXI_POOL_SLACK; l++)                                               \
+                t[i + l] = FXI_BEATS(d[i + l], t[i + l]) ? d[i + l] : t[i + l];                    \
+        }                                                                                          \
+    }
+
+#define FXI_POOL_SUM(S, T)                                                                         \
+    static inline void pool_run_##S(const T *x, int64_t n, int64_t stride, double *restrict sum)   \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            sum[i] += (double)x[i * stride];                                                       \
+    }                                                                                              \
+    static void pool_sum_##S(const void *xv, int64_t first, int64_t n, int64_t stride,             \
+                             double *sum)                                                          \
+    {                                                                                              \
+        const T *x = (const T *)xv + first;                                                        \
+        stride == 1   ? pool_run_##S(x, n, 1, sum)                                                 \
+        : stride == 2 ? pool_run_##S(x, n, 2, sum)                                                 \
+                      : pool_run_##S(x, n, stride, sum);                                           \
+    }                                                                                              \
+    static inline void pool_give_##S(T *restrict x, int64_t n, int64_t stride,                     \
+                                     const T *restrict share)                                      \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            x[i * stride] += share[i];                                                             \
+    }                                                                                              \
+    static void pool_spread_##S(void *xv, int64_t first, int64_t n, int64_t stride,                \
+                                const void *share)                                                 \
+    {                                                                                              \
+        T *x = (T *)xv + first;                                                                    \
+        stride == 1   ? pool_give_##S(x, n, 1, share)                                              \
+        : stride == 2 ? pool_give_##S(x, n, 2, share)                                              \
+                      : pool_give_##S(x, n, stride, share);                                        \
+    }
+
+/* ---- windows of 2×2 side by side ----------------------------------------------------------------
+ */
+typedef int32_t i32x16b __attribute__((vector_size(16)));
+typedef int64_t i64x16b __attribute__((vector_size(16)));
+/* at: the numbers of the taps where the windows have their maxima, integers of the type's size. In
+ * vector types, because gcc turns a loop over all taps into branches. */
+#define FXI_POOL_PAIR_FIND(T, I, H, mask)                                                          \
+    enum { LANES = sizeof(H) / sizeof(T) };                                                        \
+    T e[4][16];                                                                                    \
+    mask at_vectors[16 / LANES];                                                                   \
+    if (L < LANES)                                                                                 \
+        memset(e, 0, sizeof e);                                                                    \
+    FXI_POOL_EACH(e[0][l] = x[0][2 * l]; e[1][l] = x[0][2 * l + 1];)                               \
+    FXI_POOL_EACH(e[2][l] = x[1][2 * l]; e[3][l] = x[1][2 * l + 1];)                               \
+    for (int i = 0; i < L; i += LANES) {                                                           \
+        H top, w;                                                                                  \
+        mask best = {0};                                                                           \
+        memcpy(&top, e[0] + i, sizeof top);                                                        \
+        FXI_UNROLL                                                                                 \
+        for (int k = 1; k < 4; k++) {                                                              \
+            memcpy(&w, e[k] + i, sizeof w);                                                        \
+            const mask beats = (w > top) | ((w != w) & (top == top));                              \
+            top = (H)(((mask)w & beats) | ((mask)top & ~beats));                                   \
+            best = (beats & k) | (best & ~beats);                                                  \
+        }                                                                                          \
+        at_vectors[i / LANES] = best;                                                              \
+    }                                                                                              \
+    I at[16];                                                                                      \
+    memcpy(at, at_vectors, sizeof at);
+
+#define FXI_POOL_EACH(BODY)                                                                        \
+    FXI_POOL_LOOP                                                                                  \
+    for (int l = 0; l < L; l++) {                                                                  \
+        BODY                                                                                       \
+    }
+
+/* NAME(p): BODY for a block of L windows, with x, y, v: rows of operands. */
+#define FXI_POOL_PAIRS(NAME, X, Y, V, BODY)                                                        \
+    static inline __attribute__((always_inline)) void NAME##_block(X *restrict r0, X *restrict r1, \
+                                                                   Y *restrict y, V *restrict v0,  \
+                                                                   V *restrict v1, const int L)    \
+    {                                                                                              \
+        X *const x[2] = {r0, r1};                                                                  \
+        V *const v[2] = {v0, v1};                                                                  \
+        (void)v;                                                                                   \
+        BODY                                                                                       \
+    }                                                                                              \
+    static inline __attribute__((always_inline)) void NAME##_row(X *x, Y *y, V *v, int64_t pitch,  \
+                                                                 int64_t n, const int L)           \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i += L) {                                                       \
+            i = i + L > n ? n - L : i;                                                             \
+            NAME##_block(x + 2 * i, x + pitch + 2 * i, y + i, v + 2 * i, v + pitch + 2 * i, L);    \
+        }                                                                                          \
+    }                                                                                              \
+    static void NAME(const fxi_pool_pairs *p)                                                      \
+    {                                                                                              \
+        X *x = (X *)p->x;                                                                          \
+        Y *y = (Y *)p->y;                                                                          \
+        V *v = (V *)p->v;                                                                          \
+        for (int64_t j = 0; j < p->rows; j++, x += 2 * p->pitch, y += p->n, v += 2 * p->pitch)     \
+            if (p->n >= 16)                                                                        \
+                NAME##_row(x, y, v, p->pitch, p->n, 16);                                           \
+            else if (p->n >= 8)                                                                    \
+                NAME##_row(x, y, v, p->pitch, p->n, 8);                                            \
+            else if (p->n >= 4)                                                                    \
+                NAME##_row(x, y, v, p->pitch, p->n, 4);                                            \
+            else                                                                                   \
+                NAME##_row(x, y, v, p->pitch, p->n, 1);                                            \
+    }
+
+#define FXI_POOL_FLOAT_PAIRS(S, T, I, H, mask)                                                     \
+    FXI_POOL_PAIRS(pair_max_##S, const T, T, const T,                                              \
+                   FXI_POOL_EACH(T t = x[0][2 * l]; T e = x[0][2 * l + 1];                         \
+                                 t = FXI_BEATS(e, t) ? e : t; e = x[1][2 * l];                     \
+                                 t = FXI_BEATS(e, t) ? e : t; e = x[1][2 * l + 1];                 \
+                                 y[l] = FXI_BEATS(e, t) ? e : t;))                                 \
+    FXI_POOL_PAIRS(pair_mean_##S, const T, T, const T,                                             \
+                   FXI_POOL_EACH(double sum = (double)x[0][2 * l]; sum += (double)x[0][2 * l + 1]; \
+                                 sum += (double)x[1][2 * l]; sum += (double)x[1][2 * l + 1];       \
+                                 y[l] = (T)(sum / 4);))                                            \
+    FXI_POOL_PAIRS(pair_max_grad_##S, const T, const T, T,                                         \
+                   FXI_POOL_PAIR_FIND(T, I, H, mask)                                               \
+                       FXI_POOL_EACH(const T g = y[l]; v[0][2 * l] = at[l] == 0 ? g : 0;           \
+                                     v[0][2 * l + 1] = at[l] == 1 ? g : 0;)                        \
+                           FXI_POOL_EACH(const T g = y[l]; v[1][2 * l] = at[l] == 2 ? g : 0;       \
+                                         v[1][2 * l + 1] = at[l] == 3 ? g : 0;))                   \
+    FXI_POOL_PAIRS(pair_mean_grad_##S, const T, const T, T, (void)x; FXI_POOL_EACH(                \
+                       const T share = (T)((double)y[l] / 4); v[0][2 * l] = share;                 \
+                       v[0][2 * l + 1] = share; v[1][2 * l] = share; v[1][2 * l + 1] = share;))    \
+    FXI_POOL_PAIRS(pair_pick_##S, const T, T, const T,                                             \
+                   FXI_POOL_PAIR_FIND(T, I, H, mask)                                               \
+                       FXI_POOL_EACH(const T a = at[l] & 1 ? v[0][2 * l + 1] : v[0][2 * l];        \
+                                     const T b = at[l] & 1 ? v[1][2 * l + 1] : v[1][2 * l];        \
+                                     y[l] = at[l] & 2 ? b : a;))
+
+FXI_POOL_FLOAT_PAIRS(f32, float, int32_t, f32x16b, i32x16b)
+FXI_POOL_FLOAT_PAIRS(f64, double, int64_t, f64x16b, i64x16b)
+#define FXI_POOL_PAIR_TABLE(S)                                                                     \
+    {                                                                                              \
+        [FXI_POOL_MAX] = pair_max_##S, [FXI_POOL_MEAN] = pair_mean_##S,                            \
+        [FXI_POOL_MAX_GRAD] = pair_max_grad_##S, [FXI_POOL_MEAN_GRAD] = pair_mean_grad_##S,        \
+        [FXI_POOL_MAX_PICK] = pair_pick_##S                                                        \
+    }
+
+FXI_POOL_MAX(f32, float, -__builtin_inff())
+FXI_POOL_MAX(f64, double, -__builtin_inf())
+FXI_POOL_MAX(i32, int32_t, INT32_MIN)
+FXI_POOL_MAX(i64, int64_t, INT64_MIN)
+FXI_POOL_MAX(u8, uint8_t, 0)
+FXI_POOL_SUM(f32, float)
+FXI_POOL_SUM(f64, double)
+
+static const fxi_pool_core tile_pool[FXI_C_COUNT] = {
+    [FXI_C_F32] = {pool_low_f32, pool_max_f32, pool_sum_f32, pool_spread_f32,
+                   FXI_POOL_PAIR_TABLE(f32)},
+    [FXI_C_F64] = {pool_low_f64, pool_max_f64, pool_sum_f64, pool_spread_f64,
+                   FXI_POOL_PAIR_TABLE(f64)},
+    [FXI_C_I32] = {pool_low_i32, pool_max_i32, NULL, NULL, {0}},
+    [FXI_C_I64] = {pool_low_i64, pool_max_i64, NULL, NULL, {0}},
+    [FXI_C_U8] = {pool_low_u8, pool_max_u8, NULL, NULL, {0}},
+    [FXI_C_BOOL] = {pool_low_u8, pool_max_u8, NULL, NULL, {0}},
+};
