@@ -28,7 +28,7 @@ help:
 	@echo 'make demo          build, then learn handwritten digits on the CPU'
 	@echo 'make test          build with gcc and clang, run the quick tests'
 	@echo 'make test-all      every test; again with clang and with sanitizers'
-	@echo 'make bench         build and run the benchmarks'
+	@echo 'make bench         build and run the benchmarks, next to PyTorch where it is'
 	@echo 'make asan | tsan   the suite under address+undefined, the thread tests under thread sanitizer'
 	@echo 'make clang         the suite built with clang'
 	@echo 'make format        clang-format over the tree (check-format: only look)'
@@ -77,12 +77,15 @@ tsan: setup-test
 	$(COMPILE) $(BUILD)/tsan -j $(JOBS)
 	$(ROOT)/scripts/tsan $(ROOT)/scripts/suite $(BUILD)/tsan -j $(JOBS) -L threads
 
+# BENCH_ARGS: options of bench/run.py and parts of names, e.g. BENCH_ARGS="--seconds 2 train/".
 bench: setup-demo $(BUILD)/Makefile
-	$(COMPILE) $(BUILD) -j $(JOBS)
-	@for program in $(ROOT)/bench/*.c; do \
-	    [ -e "$$program" ] || continue; \
-	    name=$$(basename "$$program" .c); echo "== $$name"; $(BUILD)/bench/$$name; \
-	done
+	$(CONFIGURE) -B $(BUILD) -DCFLUX_BENCH=ON
+	$(COMPILE) $(BUILD) -j $(JOBS) --target bench_runner
+	@if command -v python3 >/dev/null; then \
+	    python3 -B $(ROOT)/bench/run.py --runner $(BUILD)/bench/bench_runner $(BENCH_ARGS); \
+	else \
+	    $(BUILD)/bench/bench_runner; \
+	fi
 
 format:
 	$(ROOT)/scripts/format

@@ -1,0 +1,189 @@
+/* bench_arrays.c: operations over arrays: an elementwise chain, rows (softmax, cross-entropy, layer
+ * norm), reductions and the transpose of a large matrix, matrix products.
+ *
+ * Rows "…-gradient" compute the value and the gradient in one plan and ask for both, as the peer
+ * does. A transpose is a view, so its row asks for the elements of the view as one dense vector.
+ */
+#include "bench.h"
+
+/* size: of x. */
+static void open_array(bench_state *s)
+{
+    const int64_t *n = s->which->size;
+    fx_set(&s->x, fxi_randn(FX_DTYPE_F32, n[1] ? 2 : 1, n));
+    fx_set(&s->g, fxi_full(FX_DTYPE_F32, 1, n[1] ? 2 : 1, n));
+    fx_eval(fx_tuple(s->x, s->g));
+}
+
+static void value(bench_state *s)
+{
+    FX_TEST;
+    fx_eval(s->which->op(s));
+}
+
+/* The result and its product with g, back to x. */
+static void with_gradient(bench_state *s)
+{
+    FX_SCOPE;
+    fx_array *y = s->which->op(s), *gx;
+    fx_pullback(y, s->g, &s->x, 1, &gx);
+    fx_eval(fx_tuple(y, gx));
+}
+
+static fx_array *chain(bench_state *s)
+{
+    fx_array *x = s->x;
+    return fx_add(fx_mul(fx_tanh(fx_add(fx_mul(1.3, x), 0.2)), fx_sigmoid(x)),
+                  fx_exp(fx_neg(fx_mul(x, x))));
+}
+
+/* ---- rows --------------------------------------------------------------------------------------
+ */
+static fx_array *softmax(bench_state *s)
+{
+    return fx_softmax(s->x);
+}
+
+static fx_array *logsumexp(bench_state *s)
+{
+    return fx_logsumexp(s->x, .dims = FX_AXES(0));
+}
+
+static fx_array *crossentropy(bench_state *s)
+{
+    return fx_logitcrossentropy(s->x, s->y);
+}
+
+/* size: classes, batch. */
+static void open_labels(bench_state *s)
+{
+    const int64_t *n = s->which->size;
+    fx_array *pick = fx_floor(fx_mul(fx_rand(n[1]), n[0]));
+    fx_set(&s->x, fx_randn(n[0], n[1]));
+    fx_set(&s->y, fx_onehotbatch(fx_cast(pick, FX_DTYPE_I64), n[0]));
+    fx_set(&s->g, fx_ones());
+    fx_eval(fx_tuple(s->x, s->y, s->g));
+}
+
+static void open_layernorm(bench_state *s)
+{
+    open_array(s);
+    fx_set(&s->model, (void *)fx_layernorm(FX_DIMS(s->which->size[0])));
+    fx_eval(s->model);
+}
+
+static fx_array *layernorm(bench_state *s)
+{
+    return fx_call(s->model, s->x);
+}
+
+/* The gradient by x, scale and bias. */
+static void layernorm_gradient(bench_state *s)
+{
+    FX_SCOPE;
+    const fx_layernorm_layer *l = s->model;
+    fx_array *y = layernorm(s), *g[3];
+    fx_pullback(y, s->g, (fx_array *[]){s->x, l->scale, l->bias}, 3, g);
+    fx_eval(fx_tuple(y, g[0], g[1], g[2]));
+}
+
+/* ---- a large matrix: flag is the axis -----------------------------------------------------------
+ */
+static fx_array *sum(bench_state *s)
+{
+    return fx_sum(s->x, .dims = FX_AXES(s->which->flag));
+}
+
+static fx_array *maximum(bench_state *s)
+{
+    return fx_maximum(s->x, .dims = FX_AXES(s->which->flag));
+}
+
+static fx_array *variance(bench_state *s)
+{
+    return fx_var(s->x, .dims = FX_AXES(s->which->flag));
+}
+
+/* Of a transposed view no dense vector can be a view: the bytes move. */
+static fx_array *transpose(bench_state *s)
+{
+    return fx_vec(fx_transpose(s->x));
+}
+
+#define VALUE(label, open, f, ...)                                                                 \
+    {                                                                                              \
+        .name = label, .setup = open, .step = value, .op = f, .size = { __VA_ARGS__ }              \
+    }
+#define GRADIENT(label, open, f, ...)                                                              \
+    {                                                                                              \
+        .name = label "-gradient", .setup = open, .step = with_gradient, .op = f, .size = {        \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define ALONG(label, f, axis)                                                                      \
+    {                                                                                              \
+        .name = label, .setup = open_array, .step = value, .op = f, .size = {4096, 4096},          \
+        .flag = axis                                                                               \
+    }
+
+const bench_case bench_arrays[] = {
+    VALUE("chain/1e4", open_array, chain, 10000),
+    GRADIENT("chain/1e4", open_array, chain, 10000),
+    VALUE("chain/1e6", open_array, chain, 1000000),
+    GRADIENT("chain/1e6", open_array, chain, 1000000),
+    VALUE("chain/25e6", open_array, chain, 25000000),
+    GRADIENT("chain/25e6", open_array, chain, 25000000),
+    VALUE("rows/softmax-1000x1024", open_array, softmax, 1000, 1024),
+    VALUE("rows/logsumexp-1000x1024", open_array, logsumexp, 1000, 1024),
+    VALUE("rows/crossentropy-1000x1024", open_labels, crossentropy, 1000, 1024),
+    GRADIENT("rows/crossentropy-1000x1024", open_labels, crossentropy, 1000, 1024),
+    VALUE("rows/layernorm-768x8192", open_layernorm, layernorm, 768, 8192),
+    {.name = "rows/layernorm-768x8192-gradient",
+     .setup = open_layernorm,
+     .step = layernorm_gradient,
+     .size = {768, 8192}},
+    ALONG("matrix/sum-4096-contiguous", sum, 0),
+    ALONG("matrix/sum-4096-strided", sum, 1),
+    ALONG("matrix/max-4096-contiguous", maximum, 0),
+    ALONG("matrix/max-4096-strided", maximum, 1),
+    ALONG("matrix/var-4096-contiguous", variance, 0),
+    ALONG("matrix/var-4096-strided", variance, 1),
+    VALUE("matrix/transpose-4096", open_array, transpose, 4096, 4096),
+    {.name = NULL},
+};
+
+/* ---- products: size is m, n, k; flag: A is given transposed -------------------------------------
+ */
+static void open_product(bench_state *s)
+{
+    const int64_t m = s->which->size[0], n = s->which->size[1], k = s->which->size[2];
+    fx_set(&s->w, s->which->flag ? fx_randn(k, m) : fx_randn(m, k));
+    fx_set(&s->x, fx_randn(k, n));
+    fx_eval(fx_tuple(s->w, s->x));
+}
+
+static fx_array *product(bench_state *s)
+{
+    return fx_matmul(s->which->flag ? fx_transpose(s->w) : s->w, s->x);
+}
+
+#define PRODUCT(label, transposed, m, n, k)                                                        \
+    {                                                                                              \
+        .name = "matmul/" label, .setup = open_product, .step = value, .op = product,              \
+        .size = {m, n, k}, .flag = transposed                                                      \
+    }
+
+const bench_case bench_products[] = {
+    PRODUCT("2x64x3", 0, 2, 64, 3),
+    PRODUCT("64x16x1", 0, 64, 16, 1),
+    PRODUCT("1x256x16", 0, 1, 256, 16),
+    PRODUCT("10x64x256", 0, 10, 64, 256),
+    PRODUCT("256x64x784", 0, 256, 64, 784),
+    PRODUCT("64x256x784", 0, 64, 256, 784),
+    PRODUCT("784x256x64-tn", 1, 784, 256, 64),
+    PRODUCT("256x1024x784", 0, 256, 1024, 784),
+    PRODUCT("512x512x512", 0, 512, 512, 512),
+    PRODUCT("1024x768x256", 0, 1024, 768, 256),
+    PRODUCT("2048x2048x2048", 0, 2048, 2048, 2048),
+    {.name = NULL},
+};

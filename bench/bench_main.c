@@ -1,0 +1,231 @@
+/* bench_main.c: runs named cases and prints one JSON object a line.
+ *
+ *   bench_runner [--seconds S] [--commit TEXT] [part of a name…]   header, then a row for each case
+ *   bench_runner --list                                            the names
+ *   bench_runner --serve      reads names, one a line, and answers each with its row: how a peer's
+ *                             rows are measured in between ours (bench/run.py)
+ *   bench_runner --count NAME STEPS     only runs steps, for counting instructions
+ *
+ * The first line describes the run: version, commit, compiler, processor, instruction set. Medians
+ * of rows from different machines do not compare; ratios of rows from one run do.
+ */
+#include "bench.h"
+#include "context.h"
+#include "cpu_simd.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const bench_case *const tables[] = {bench_networks, bench_arrays, bench_products,
+                                           bench_overheads};
+enum { TABLES = sizeof tables / sizeof tables[0] };
+
+/* ---- output ------------------------------------------------------------------------------------
+ */
+static void print_text(const char *key, const char *text)
+{
+    printf(", \"%s\": \"", key);
+    for (; *text; text++)
+        if ((unsigned char)*text >= ' ')
+            printf(*text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+    putchar('"');
+}
+
+static void processor(char *name, size_t capacity)
+{
+    char line[300];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    snprintf(name, capacity, "unknown");
+    while (f && fgets(line, sizeof line, f)) {
+        const char *colon = strncmp(line, "model name", 10) == 0 ? strchr(line, ':') : NULL;
+        if (!colon)
+            continue;
+        snprintf(name, capacity, "%s", colon + 2);
+        name[strcspn(name, "\n")] = '\0';
+        break;
+    }
+    if (f)
+        fclose(f);
+}
+
+static void print_header(const char *commit)
+{
+    char cpu[200], date[40];
+    const time_t now = time(NULL);
+    struct tm utc;
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    processor(cpu, sizeof cpu);
+    printf("{\"row\": \"header\"");
+    print_text("program", "cflux");
+    print_text("version", fx_version());
+    print_text("commit", commit);
+    print_text("compiler", CFLUX_COMPILER);
+    print_text("build", CFLUX_BUILD_TYPE);
+    print_text("cpu", cpu);
+    print_text("isa", fxi_cpu_simd()->name);
+    print_text("date", date);
+    printf("}\n");
+    fflush(stdout);
+}
+
+static void print_row(const char *name, const bench_row *r)
+{
+    printf("{\"row\": \"case\"");
+    print_text("case", name);
+    print_text("variant", "cflux");
+    print_text("backend", "cpu");
+    printf(", \"threads\": 1, \"n\": %d, \"taken\": %d, \"median\": %.6g, \"min\": %.6g, "
+           "\"max\": %.6g",
+           r->samples, r->taken, r->median, r->min, r->max);
+    print_text("unit", r->unit);
+    printf(", \"contended\": %s}\n", r->contended ? "true" : "false");
+    fflush(stdout);
+}
+
+static void print_failure(const char *name, const char *message)
+{
+    printf("{\"row\": \"failure\"");
+    print_text("case", name);
+    print_text("message", message);
+    printf("}\n");
+    fflush(stdout);
+}
+
+/* ---- cases -------------------------------------------------------------------------------------
+ */
+static const bench_case *find(const char *name)
+{
+    for (int t = 0; t < TABLES; t++)
+        for (const bench_case *c = tables[t]; c->name; c++)
+            if (strcmp(c->name, name) == 0)
+                return c;
+    return NULL;
+}
+
+void bench_open(const bench_case *c, bench_state *s)
+{
+    FX_SCOPE;
+    fx_seed(1);
+    *s = (bench_state){.which = c};
+    c->setup(s);
+}
+
+void bench_close(bench_state *s)
+{
+    void **const all[] = {&s->model,      &s->opt,        (void **)&s->x, (void **)&s->y,
+                          (void **)&s->g, (void **)&s->w, (void **)&s->b};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        fx_set(all[i], NULL);
+    fxi_drain(); /* the next case finds the process as this one did */
+}
+
+/* Returns the number of failures: 0 or 1. */
+static int run_case(const bench_case *c)
+{
+    bench_row row = {0};
+    bool ok = true;
+    if (c->measure) {
+        ok = c->measure(c, &row);
+    } else {
+        bench_state s;
+        bench_open(c, &s);
+        if (fx_error_status() == FX_OK)
+            bench_sample(c->step, &s, &row);
+        bench_close(&s);
+    }
+    const fx_error e = fx_error_take();
+    if (ok && e.status == FX_OK)
+        print_row(c->name, &row);
+    else
+        print_failure(c->name, e.message);
+    return !(ok && e.status == FX_OK);
+}
+
+static int list(void)
+{
+    for (int t = 0; t < TABLES; t++)
+        for (const bench_case *c = tables[t]; c->name; c++)
+            puts(c->name);
+    return 0;
+}
+
+static int serve(void)
+{
+    char name[200];
+    int failures = 0;
+    while (fgets(name, sizeof name, stdin)) {
+        name[strcspn(name, "\n")] = '\0';
+        const bench_case *c = find(name);
+        if (c)
+            failures += run_case(c);
+        else
+            print_failure(name, "no case of this name");
+    }
+    return failures > 0;
+}
+
+static int count(const char *name, int64_t steps)
+{
+    const bench_case *c = find(name);
+    if (!c || !c->step) {
+        fprintf(stderr, "%s: no case with steps\n", name);
+        return 2;
+    }
+    bench_state s;
+    bench_open(c, &s);
+    for (int64_t i = 0; i < steps; i++)
+        c->step(&s);
+    bench_close(&s);
+    return fx_error_print(stderr);
+}
+
+static bool chosen(const char *name, int n, char **parts)
+{
+    for (int i = 0; i < n; i++)
+        if (strstr(name, parts[i]))
+            return true;
+    return n == 0;
+}
+
+static int run_chosen(int n, char **parts)
+{
+    int failures = 0, ran = 0;
+    for (int t = 0; t < TABLES; t++)
+        for (const bench_case *c = tables[t]; c->name; c++)
+            if (chosen(c->name, n, parts)) {
+                failures += run_case(c);
+                ran++;
+            }
+    if (ran == 0)
+        fprintf(stderr, "no case has such a name; --list shows them\n");
+    return failures > 0 || ran == 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *commit = "unknown";
+    bool serving = false;
+    int i = 1;
+    bench_program = argv[0];
+    for (; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
+        if (strcmp(argv[i], "--first-prediction") == 0)
+            return bench_first_prediction();
+        if (strcmp(argv[i], "--list") == 0)
+            return list();
+        if (strcmp(argv[i], "--count") == 0 && i + 2 < argc)
+            return count(argv[i + 1], atoll(argv[i + 2]));
+        if (strcmp(argv[i], "--serve") == 0) {
+            serving = true;
+        } else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) {
+            bench_seconds = atof(argv[++i]);
+        } else if (strcmp(argv[i], "--commit") == 0 && i + 1 < argc) {
+            commit = argv[++i];
+        } else {
+            fprintf(stderr, "unknown option %s; see the head of bench_main.c\n", argv[i]);
+            return 2;
+        }
+    }
+    print_header(commit);
+    return serving ? serve() : run_chosen(argc - i, argv + i);
+}

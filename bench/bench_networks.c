@@ -1,0 +1,103 @@
+/* bench_networks.c: training steps and forward passes of whole networks.
+ *
+ * A training step is what a program writes: forward, loss, gradient, one update with Adam; the loss
+ * is computed as well. Forward rows run under FX_TEST. Batches are fixed random arrays that lie in
+ * memory already: loading data is not part of it.
+ */
+#include "bench.h"
+
+static fx_chain_layer *xor_net(void)
+{
+    return fx_chain(fx_dense(2, 3, FX_TANH), fx_batchnorm(3), fx_dense(3, 2));
+}
+
+static fx_chain_layer *curve_net(void)
+{
+    return fx_chain(fx_dense(1, 256, FX_TANH), fx_dense(256, 1));
+}
+
+static fx_chain_layer *digit_net(void)
+{
+    return fx_chain(fx_dense(784, 256, FX_RELU), fx_dense(256, 10));
+}
+
+static fx_chain_layer *lenet(void)
+{
+    return fx_chain(fx_conv(FX_DIMS(5, 5), 1, 6, FX_RELU), fx_maxpool(FX_DIMS(2, 2)),
+                    fx_conv(FX_DIMS(5, 5), 6, 16, FX_RELU), fx_maxpool(FX_DIMS(2, 2)), FX_FLATTEN,
+                    fx_dense(256, 120, FX_RELU), fx_dense(120, 84, FX_RELU), fx_dense(84, 10));
+}
+
+/* Two convolutions, each followed by batch normalisation, and a pool. */
+static fx_chain_layer *vgg_block(int64_t in, int64_t out)
+{
+    return fx_chain(fx_conv(FX_DIMS(3, 3), in, out, .pad = FX_DIMS(1, 1)),
+                    fx_batchnorm(out, FX_RELU),
+                    fx_conv(FX_DIMS(3, 3), out, out, .pad = FX_DIMS(1, 1)),
+                    fx_batchnorm(out, FX_RELU), fx_maxpool(FX_DIMS(2, 2)));
+}
+
+static fx_chain_layer *vgg(void)
+{
+    return fx_chain(vgg_block(3, 32), vgg_block(32, 64), vgg_block(64, 128), FX_FLATTEN,
+                    fx_dense(2048, 256, FX_RELU), fx_dense(256, 10));
+}
+
+/* size: the input's; unused sizes are 0. flag: number of classes, or 0 for a regression. */
+static void open_network(bench_state *s)
+{
+    const bench_case *c = s->which;
+    int n = 0;
+    while (n < 4 && c->size[n] > 0)
+        n++;
+    const int64_t batch = c->size[n - 1];
+    fx_set(&s->x, fxi_randn(FX_DTYPE_F32, n, c->size));
+    fx_set(&s->model, (void *)c->model());
+    fx_set(&s->opt, fx_setup(fx_adam(.eta = 1e-4), s->model));
+    if (c->flag == 0) {
+        fx_set(&s->y, fx_square(s->x));
+    } else {
+        fx_array *pick = fx_floor(fx_mul(fx_rand(batch), c->flag));
+        fx_set(&s->y, fx_onehotbatch(fx_cast(pick, FX_DTYPE_I64), c->flag));
+    }
+    fx_eval(fx_tuple(s->x, s->y, s->model));
+}
+
+static void train(bench_state *s)
+{
+    FX_STEP;
+    fx_array *out = fx_call(s->model, s->x);
+    fx_array *loss = s->which->flag ? fx_logitcrossentropy(out, s->y) : fx_mse(out, s->y);
+    fx_want(loss);
+    fx_update(s->opt, s->model, fx_gradient(loss, s->model));
+}
+
+static void forward(bench_state *s)
+{
+    FX_TEST;
+    fx_eval(fx_call(s->model, s->x));
+}
+
+#define NETWORK(net, label, classes, ...)                                                          \
+    {.name = "train/" label,                                                                       \
+     .setup = open_network,                                                                        \
+     .step = train,                                                                                \
+     .model = net,                                                                                 \
+     .flag = classes,                                                                              \
+     .size = {__VA_ARGS__}},                                                                       \
+    {                                                                                              \
+        .name = "forward/" label, .setup = open_network, .step = forward, .model = net,            \
+        .flag = classes, .size = {                                                                 \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+
+const bench_case bench_networks[] = {
+    NETWORK(xor_net, "xor-2-3-bn-2-b64", 2, 2, 64),
+    NETWORK(curve_net, "mlp-1-256-1-b16", 0, 1, 16),
+    NETWORK(digit_net, "mlp-784-256-10-b64", 10, 784, 64),
+    NETWORK(digit_net, "mlp-784-256-10-b1024", 10, 784, 1024),
+    NETWORK(lenet, "lenet-b64", 10, 28, 28, 1, 64),
+    NETWORK(vgg, "vgg-bn-b64", 10, 32, 32, 3, 64),
+    {.name = NULL},
+};

@@ -1,0 +1,225 @@
+/* bench_overheads.c: what is not arithmetic: recording a graph and finding its plan, allocations in
+ * the steady state, the start of a program, the size of the library.
+ *
+ * The graph rows use internal functions, to leave out running the plan: the graph is a training
+ * step of four dense layers, with the optimiser's nodes (fx_updated). Memory of the started program
+ * is the peak that the child reads from /proc/self/status; what the parent could learn of it
+ * (ru_maxrss) begins with the parent's own.
+ */
+#include "bench.h"
+#include "graph.h"
+#include "plan.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+const char *bench_program;
+
+/* ---- the graph ---------------------------------------------------------------------------------
+ */
+enum { MAX_ROOTS = 128 };
+typedef struct root_list {
+    fxi_root at[MAX_ROOTS];
+    int n;
+} root_list;
+
+static fxi_graph graph; /* its arrays are kept between steps, as the evaluator keeps its own */
+
+static void open_graph(bench_state *s)
+{
+    fx_set(&s->x, fx_randn(2, 64));
+    fx_set(&s->y, fx_randn(2, 64));
+    fx_set(&s->model, (void *)fx_chain(fx_dense(2, 16, FX_TANH), fx_dense(16, 16, FX_TANH),
+                                       fx_dense(16, 16, FX_TANH), fx_dense(16, 2)));
+    fx_set(&s->opt, fx_setup(fx_adam(), s->model));
+    fx_eval(fx_tuple(s->x, s->y, s->model));
+}
+
+static void *record(bench_state *s)
+{
+    fx_array *loss = fx_mse(fx_call(s->model, s->x), s->y);
+    fxi_here()->created = 0; /* nothing is run here, and too many pending nodes would be */
+    return fx_updated(s->opt, s->model, fx_gradient(loss, s->model));
+}
+
+static void only_record(bench_state *s)
+{
+    FX_SCOPE;
+    record(s);
+}
+
+static void add_root(fx_array *x, const char *path, bool trainable, void *user)
+{
+    (void)path, (void)trainable;
+    root_list *l = user;
+    if (!x->node->data && l->n < MAX_ROOTS)
+        l->at[l->n++] = (fxi_root){x->node, NULL};
+}
+
+static void record_and_find(bench_state *s)
+{
+    FX_SCOPE;
+    root_list roots = {.n = 0};
+    fx_visit(record(s), add_root, &roots);
+    if (fxi_graph_build(fxi_here(), &graph, roots.n, roots.at) != FX_OK)
+        return;
+    fxi_plan *plan = fxi_plan_of(&graph);
+    if (plan)
+        fxi_plan_release(plan);
+}
+
+/* flag: find the plan too. The row is nanoseconds for each node recorded. */
+static bool measure_graph(const bench_case *c, bench_row *out)
+{
+    bench_state s;
+    void (*const step)(bench_state *) = c->flag ? record_and_find : only_record;
+    bench_open(c, &s);
+    step(&s);
+    const fx_counters before = fx_stats();
+    step(&s);
+    const fx_counters after = fx_stats();
+    const double scale = 1e3 / (double)(after.nodes - before.nodes);
+    const bool found = !c->flag || after.plan_hits == before.plan_hits + 1;
+    bench_sample(step, &s, out);
+    out->unit = "ns/node";
+    out->median *= scale, out->min *= scale, out->max *= scale;
+    bench_close(&s);
+    fxi_graph_free(&graph);
+    return found || (fx_fail(FX_STATUS_INTERNAL, c->name, "the plan was not found again"), false);
+}
+
+/* ---- allocations -------------------------------------------------------------------------------
+ */
+static const bench_case *network(const char *name)
+{
+    const bench_case *c = bench_networks;
+    while (c->name && strcmp(c->name, name) != 0)
+        c++;
+    return c;
+}
+
+/* Calls of the system allocator over `flag` steps of a network, after as many to settle. */
+static bool measure_allocations(const bench_case *c, bench_row *out)
+{
+    const bench_case *net = network(strchr(c->name, '/') + 1);
+    bench_state s;
+    double each[7];
+    bench_open(net, &s);
+    for (int64_t i = 0; i < c->flag; i++)
+        net->step(&s);
+    for (int k = 0; k < 7; k++) {
+        const uint64_t before = fx_stats().allocations;
+        for (int64_t i = 0; i < c->flag; i++)
+            net->step(&s);
+        each[k] = (double)(fx_stats().allocations - before) / (double)c->flag;
+    }
+    bench_close(&s);
+    bench_row_of(each, 7, "allocations", out);
+    return true;
+}
+
+/* ---- starting ----------------------------------------------------------------------------------
+ */
+static double peak_kib(void)
+{
+    double kib = 0;
+    char line[200];
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmHWM: %lf", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kib;
+}
+
+int bench_first_prediction(void)
+{
+    fx_chain_layer *model = fx_chain(fx_dense(784, 64, FX_RELU), fx_dense(64, 10), FX_SOFTMAX);
+    const double p = fx_at(fx_call(model, fx_ones(784, 1)), 0);
+    printf("%.9f %.0f %g\n", bench_now(), peak_kib(), p);
+    return fx_error_print(stderr);
+}
+
+/* Runs this program again; seconds to its first prediction and its memory in MiB. */
+static bool start_child(double *seconds, double *mib)
+{
+    int ends[2], status = 1;
+    pid_t child;
+    char *argv[] = {(char *)bench_program, "--first-prediction", NULL}, text[200] = "";
+    posix_spawn_file_actions_t actions;
+    if (pipe(ends) != 0)
+        return false;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+    posix_spawn_file_actions_addclose(&actions, ends[0]);
+    const double start = bench_now();
+    const bool started = posix_spawn(&child, argv[0], &actions, NULL, argv, environ) == 0;
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    ssize_t got = 0, n = 0;
+    while (started && (n = read(ends[0], text + got, sizeof text - 1 - (size_t)got)) > 0)
+        got += n;
+    close(ends[0]);
+    if (!started || waitpid(child, &status, 0) != child || status != 0 ||
+        sscanf(text, "%lf %lf", seconds, mib) != 2)
+        return false;
+    *seconds -= start;
+    *mib /= 1024;
+    return true;
+}
+
+/* flag: memory instead of time. */
+static bool measure_start(const bench_case *c, bench_row *out)
+{
+    enum { RUNS = 15 };
+    double value[RUNS], seconds, mib;
+    for (int i = 0; i < RUNS; i++) {
+        if (!start_child(&seconds, &mib))
+            return fx_fail(FX_STATUS_IO, c->name, "the child did not answer"), false;
+        value[i] = c->flag ? mib : 1e6 * seconds;
+    }
+    bench_row_of(value, RUNS, c->flag ? "MiB" : "us", out);
+    return true;
+}
+
+/* ---- size --------------------------------------------------------------------------------------
+ */
+static bool measure_size(const bench_case *c, bench_row *out)
+{
+    char path[] = P_tmpdir "/cflux-stripped-XXXXXX";
+    const int file = mkstemp(path);
+    char *argv[] = {"strip", "-o", path, CFLUX_LIBRARY_FILE, NULL};
+    pid_t child;
+    int status = 1;
+    struct stat info;
+    if (file < 0)
+        return fx_fail(FX_STATUS_IO, c->name, "no temporary file"), false;
+    close(file);
+    const bool done = posix_spawnp(&child, argv[0], NULL, NULL, argv, environ) == 0 &&
+                      waitpid(child, &status, 0) == child && status == 0 && stat(path, &info) == 0;
+    unlink(path);
+    if (!done)
+        return fx_fail(FX_STATUS_IO, c->name, "strip failed on " CFLUX_LIBRARY_FILE), false;
+    double bytes = (double)info.st_size;
+    bench_row_of(&bytes, 1, "bytes", out);
+    return true;
+}
+
+const bench_case bench_overheads[] = {
+    {.name = "graph/record", .setup = open_graph, .measure = measure_graph, .flag = 0},
+    {.name = "graph/record-key-lookup", .setup = open_graph, .measure = measure_graph, .flag = 1},
+    {.name = "allocations/train/xor-2-3-bn-2-b64", .measure = measure_allocations, .flag = 200},
+    {.name = "allocations/train/mlp-784-256-10-b64", .measure = measure_allocations, .flag = 20},
+    {.name = "allocations/train/lenet-b64", .measure = measure_allocations, .flag = 5},
+    {.name = "start/first-prediction", .measure = measure_start, .flag = 0},
+    {.name = "start/resident", .measure = measure_start, .flag = 1},
+    {.name = "size/libcflux-stripped", .measure = measure_size},
+    {.name = NULL},
+};

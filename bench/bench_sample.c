@@ -1,0 +1,102 @@
+/* bench_sample.c: samples of time that mean something on a machine that others use too.
+ *
+ * A sample repeats the step until at least MIN_SAMPLE seconds have passed, so that the clock's own
+ * cost is invisible. Samples during which our threads waited for a core for more than 1 % of the
+ * time (the kernel counts this per task) are another program's doing and are left out; when fewer
+ * than three are left the row keeps all of them, each without the time it waited (exact for one
+ * thread, but for what the others did to the caches), and says that it is contended. At least
+ * MIN_SAMPLES are taken, more while the time for the case lasts. The median is the figure to
+ * compare, the minimum says what the machine can do when left alone.
+ */
+#include "bench.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { MIN_SAMPLES = 7, MAX_SAMPLES = 400, WARM_UP = 3 };
+static const double MIN_SAMPLE = 5e-3;
+
+double bench_seconds = 0.5;
+
+double bench_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Seconds that this process's threads were runnable and had no core. 0 where it is not counted. */
+static double run_delay(void)
+{
+    double total = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *e; tasks && (e = readdir(tasks)) != NULL;) {
+        char path[300];
+        unsigned long long ran = 0, waited = 0;
+        snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", e->d_name);
+        FILE *f = e->d_name[0] == '.' ? NULL : fopen(path, "r");
+        if (f && fscanf(f, "%llu %llu", &ran, &waited) == 2)
+            total += 1e-9 * (double)waited;
+        if (f)
+            fclose(f);
+    }
+    if (tasks)
+        closedir(tasks);
+    return total;
+}
+
+static double repeat(void (*step)(bench_state *), bench_state *s, int64_t n)
+{
+    const double start = bench_now();
+    for (int64_t i = 0; i < n; i++)
+        step(s);
+    return bench_now() - start;
+}
+
+static int64_t calibrate(void (*step)(bench_state *), bench_state *s)
+{
+    int64_t n = 1;
+    repeat(step, s, WARM_UP);
+    for (double t; (t = repeat(step, s, n)) < MIN_SAMPLE;)
+        n *= t > MIN_SAMPLE / 8 ? 2 : 8;
+    return n;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void bench_row_of(double *values, int n, const char *unit, bench_row *out)
+{
+    qsort(values, (size_t)n, sizeof *values, ascending);
+    out->unit = unit;
+    out->median = n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+    out->min = values[0];
+    out->max = values[n - 1];
+    out->samples = out->taken = n;
+    out->contended = false;
+}
+
+void bench_sample(void (*step)(bench_state *), bench_state *s, bench_row *out)
+{
+    double clean[MAX_SAMPLES], ran[MAX_SAMPLES];
+    int nclean = 0, taken = 0;
+    const int64_t n = calibrate(step, s);
+    const double start = bench_now();
+    for (double spent = 0; taken < MAX_SAMPLES; spent = bench_now() - start) {
+        if ((nclean >= MIN_SAMPLES && spent >= bench_seconds) ||
+            (taken >= MIN_SAMPLES && spent >= 5 * bench_seconds + 1))
+            break;
+        const double before = run_delay(), time = repeat(step, s, n), waited = run_delay() - before;
+        ran[taken++] = 1e6 * (time - waited) / (double)n;
+        if (waited < 0.01 * time)
+            clean[nclean++] = 1e6 * time / (double)n;
+    }
+    const bool contended = nclean < 3;
+    bench_row_of(contended ? ran : clean, contended ? taken : nclean, "us", out);
+    out->taken = taken;
+    out->contended = contended;
+}

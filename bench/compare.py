@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Joins two result files case by case: medians, minima, and the ratio of the medians.
+
+A file may hold several variants of a case (peers do); the one with the best median stands for it.
+Only rows of the same unit are joined, rows of one file alone are listed below the table. A ratio
+above 1 means that B is slower (or larger) than A. A star marks a row during which other programs
+held the core, and whose waiting is subtracted.
+
+Usage: compare.py A.jsonl B.jsonl
+"""
+import json
+import sys
+
+
+def read(path):
+    """Header, and the best row for each case in the file's order."""
+    header, rows = {}, {}
+    with open(path, encoding="utf-8") as f:
+        for line in f:
+            row = json.loads(line)
+            if row["row"] == "header":
+                header = row
+            elif row["row"] == "case":
+                best = rows.get(row["case"])
+                if best is None or row["median"] < best["median"]:
+                    rows[row["case"]] = row
+    return header, rows
+
+
+def quantity(value, unit):
+    """A value with three significant digits and a unit that suits it."""
+    if unit == "us":
+        for limit, factor, name in ((1e3, 1, "µs"), (1e6, 1e-3, "ms"), (float("inf"), 1e-6, "s")):
+            if value < limit:
+                return f"{value * factor:.3g} {name}"
+    if unit == "bytes":
+        return f"{value / 1e6:.2f} MB"
+    return f"{value:.3g} {unit}"
+
+
+def shown(row, key="median"):
+    return quantity(row[key], row["unit"]) + ("*" if row.get("contended") else "")
+
+
+def name_of(header, path):
+    return f"{header.get('program', path)} {header.get('version', '')}".strip()
+
+
+def table(a, b, title_a, title_b):
+    lines = [f"| case | {title_a} | {title_b} | ratio | minima |", "|---|---:|---:|---:|---:|"]
+    for case, x in a.items():
+        y = b.get(case)
+        if y is None or y["unit"] != x["unit"]:
+            continue
+        ratio = f"{y['median'] / x['median']:.2f}" if x["median"] > 0 else "–"
+        variant = "" if y["variant"] in ("cflux", "eager") else f" ({y['variant']})"
+        lines.append(f"| {case} | {shown(x)} | {shown(y)}{variant} | {ratio} "
+                     f"| {shown(x, 'min')}, {shown(y, 'min')} |")
+    return lines
+
+
+def main():
+    if len(sys.argv) != 3:
+        print(__doc__.strip(), file=sys.stderr)
+        return 2
+    (head_a, a), (head_b, b) = read(sys.argv[1]), read(sys.argv[2])
+    print("\n".join(table(a, b, name_of(head_a, "A"), name_of(head_b, "B"))))
+    for rows, others, title in ((a, b, "A"), (b, a, "B")):
+        alone = [f"{case} {shown(row)}" for case, row in rows.items() if case not in others]
+        if alone:
+            print(f"\nonly in {title}: " + "; ".join(alone))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
