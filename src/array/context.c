@@ -32,6 +32,7 @@ static void context_close(void *p)
     c->promises = NULL;
     c->promise_capacity = 0;
     fxi_scratch_free(c);
+    fxi_count_created(c);
 }
 
 static void make_key(void)

@@ -55,6 +55,10 @@ fxi_context *fxi_here(void); /* of the calling thread */
 fx_status fxi_promise_add(fxi_context *c, int kind, fx_array *slot, fx_array *value);
 void fxi_promise_drop(fxi_context *c, int i);
 
+/* Starts counting anew, and adds what was counted to fx_stats (an atomic a node would cost more
+ * than it). */
+void fxi_count_created(fxi_context *c);
+
 /* ---- nodes
  * --------------------------------------------------------------------------------------- */
 /* A node with one reference; inputs are retained. NULL when memory is out (recorded). shape has

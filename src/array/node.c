@@ -154,8 +154,13 @@ fxi_node *fxi_node_new(fxi_context *c, fxi_op op, fx_dtype dtype, int ndim, cons
             sink_remove(in[i]);
     }
     c->created++;
-    fxi_count(&fxi_counters.nodes, 1);
     return n;
+}
+
+void fxi_count_created(fxi_context *c)
+{
+    fxi_count(&fxi_counters.nodes, (uint64_t)c->created);
+    c->created = 0;
 }
 
 void fxi_node_retain(fxi_node *n)

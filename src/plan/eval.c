@@ -284,7 +284,7 @@ static fx_status run_all(fxi_context *c, int n, fxi_root *roots)
         done = m;
     }
     c->busy = nested;
-    c->created = 0;
+    fxi_count_created(c);
     return status;
 }
 
@@ -358,7 +358,7 @@ void fxi_flush(fxi_context *c)
 {
     fxi_scratch *s = scratch_of(c);
     int32_t n = 0;
-    c->created = 0;
+    fxi_count_created(c);
     for (fxi_node *k = c->sinks.next; s && k != &c->sinks; k = k->next)
         if (!push_root(s, &n, k, NULL))
             return;
