@@ -1,9 +1,11 @@
 /* node.c: value nodes and the buffers behind them.
  *
  * Reference counts of pending nodes are touched by their own thread only and need no atomics; once
- * a node has data it may be shared, and then counting is atomic. Freeing is iterative: a chain of a
- * million nodes must not recurse. A pending node with a live handle and no consumer is a sink; the
- * thread keeps all sinks in a list, so that an update finds results nobody has asked for yet.
+ * a node has data it may be shared, and then counting is atomic. A shared node keeps pending inputs
+ * of its thread as history: whoever drops the last reference sends it home to that thread. Freeing
+ * is iterative: a chain of a million nodes must not recurse. A pending node with a live handle and
+ * no consumer is a sink; the thread keeps all sinks in a list, so that an update finds results
+ * nobody has asked for yet.
  */
 #include "context.h"
 #include "backend.h"
@@ -116,6 +118,8 @@ enum { FREE_LIST_LIMIT = 1 << 16 };
 
 static fxi_node *node_alloc(fxi_context *c)
 {
+    if (!c->free_nodes)
+        fxi_take_back(c);
     fxi_node *n = c->free_nodes;
     if (!n)
         return fxi_malloc(sizeof *n);
@@ -219,9 +223,25 @@ static void bury(fxi_context *c, fxi_node *dying)
         fxi_node *n = dying;
         dying = n->next;
         n->next = NULL;
+        const bool foreign = n->owner != c->id && n->nin > 0;
+        if (foreign && fxi_send_home(n))
+            continue;
         drop_inputs(c, n, &dying);
+        if (foreign)
+            fxi_threads_unlock();
         node_free(c, n);
     }
+}
+
+void fxi_take_back(fxi_context *c)
+{
+    if (!__atomic_load_n(&c->returned, __ATOMIC_RELAXED))
+        return;
+    fxi_threads_lock();
+    fxi_node *dying = c->returned;
+    __atomic_store_n(&c->returned, NULL, __ATOMIC_RELAXED);
+    fxi_threads_unlock();
+    bury(c, dying);
 }
 
 void fxi_node_release(fxi_node *n)
@@ -248,7 +268,6 @@ void fxi_node_settle(fxi_node *n, fxi_data *data)
 void fxi_node_cut(fxi_node *n)
 {
     fxi_node *dying = NULL;
-    n->history_cut = true;
     drop_inputs(fxi_here(), n, &dying);
     bury(fxi_here(), dying);
 }
