@@ -62,9 +62,11 @@ void fxi_drain(void)
 {
     fxi_context *c = fxi_here();
     fxi_scratch_free(c);
-    fxi_free(c->promises);
-    c->promises = NULL;
-    c->npromises = c->promise_capacity = 0;
+    if (c->npromises == 0) {
+        fxi_free(c->promises);
+        c->promises = NULL;
+        c->promise_capacity = 0;
+    }
     fxi_plans_drop();
 }
 
