@@ -180,11 +180,13 @@ static void list_group(const builder *b, int32_t root, group *out)
 /* One instruction a member: inputs are registers 0 … noperands−1, members follow. */
 static bool make_program(const builder *b, fxi_step *s, const group *q)
 {
-    s->program = fxi_calloc((size_t)q->nmembers, sizeof *s->program);
+    const int n_instr =
+        q->nmembers - (s->op == FXI_OP_REDUCE); /* the reduction is the step itself */
+    s->program = fxi_calloc((size_t)n_instr, sizeof *s->program);
     if (!s->program)
         return false;
-    s->ninstr = q->nmembers;
-    for (int m = 0; m < q->nmembers; m++) {
+    s->ninstr = n_instr;
+    for (int m = 0; m < n_instr; m++) {
         const fxi_node *n = b->g->nodes[q->members[m]];
         fxi_instr *ins = &s->program[m];
         *ins = (fxi_instr){.op = n->op,
@@ -237,6 +239,12 @@ static bool compute_group(builder *b, int32_t root)
         return false;
     for (int i = 0; i < q.noperands; i++)
         set_input(s, i, q.nodes[i], &in[i]);
+    if (s->op == FXI_OP_REDUCE) {
+        const fxi_node *x = b->g->nodes[root]->in[0];
+        s->space = (fxi_tensor){.dtype = x->dtype, .ndim = x->ndim};
+        memcpy(s->space.shape, x->shape, sizeof s->space.shape);
+        fxi_dense_strides(x->ndim, x->shape, s->space.stride);
+    }
     return make_program(b, s, &q) && set_output(b, s, b->g->nodes[root], &b->places[root]) &&
            more_outputs(b, b->p->nsteps - 1, &q);
 }
@@ -387,7 +395,7 @@ static bool plan_node(builder *b, int32_t id)
         b->places[id] = (place){.value = -1, .dense = -1};
         return true;
     }
-    if (fxi_ops[n->op].cls == FXI_CLASS_ELEMENTWISE)
+    if (fxi_ops[n->op].cls == FXI_CLASS_ELEMENTWISE || b->groups.next[id] >= 0)
         return compute_group(b, id);
     return fxi_ops[n->op].cls == FXI_CLASS_MOVEMENT ? move(b, id) : compute(b, id);
 }
