@@ -18,9 +18,10 @@ static void *read_digits(void)
 {
     const char *path = getenv("CFLUX_DIGITS");
     fx_array *table = fx_read_csv(path ? path : CFLUX_SOURCE_DATA_DIR "/digits.csv.gz");
-    fx_array *pixels = fx_reshape(fx_div(fx_slice(table, 0, 0, PIXELS), 16), SIDE, SIDE, 1, -1);
+    fx_array *pixels = fx_clamp(fx_div(fx_slice(table, 0, 0, PIXELS), 16), 0, 1);
     fx_array *digit = fx_cast(fx_vec(fx_slice(table, 0, PIXELS, PIXELS + 1)), FX_DTYPE_I64);
-    return fx_tuple(pixels, digit);
+    fx_onehotbatch(digit, DIGITS); /* refuses a digit that is none: nothing below has to ask */
+    return fx_tuple(fx_reshape(pixels, SIDE, SIDE, 1, fx_length(digit)), digit);
 }
 
 /* The observations whose number is 4 modulo 5, or all others. */
@@ -93,6 +94,8 @@ int main(void)
     printf("device: %s\n", fx_device_name(device));
 
     void *data = read_digits(), *train = every_fifth(data, false), *test = every_fifth(data, true);
+    if (fx_error_status() != FX_OK)
+        return fx_error_print(stderr);
     fx_chain_layer *model =
         fx_chain(fx_conv(FX_DIMS(3, 3), 1, 16, FX_RELU, .pad = FX_SAME), fx_maxpool(FX_DIMS(2, 2)),
                  fx_conv(FX_DIMS(3, 3), 16, 32, FX_RELU, .pad = FX_SAME), fx_maxpool(FX_DIMS(2, 2)),
@@ -102,14 +105,16 @@ int main(void)
 
     void *opt = fx_setup(fx_adam(.eta = 0.003), model);
     fx_loader *loader = fx_dataloader(train, .batchsize = 32, .shuffle = true, .device = device);
-    fx_train(loss, model, loader, opt, .epochs = EPOCHS, .progress = true, .progress_to = stdout);
+    if (fx_train(loss, model, loader, opt, .epochs = EPOCHS, .progress = true,
+                 .progress_to = stdout) != FX_OK)
+        return fx_error_print(stderr);
 
     fx_array *images = fx_child(test, 0), *digit = fx_child(test, 1);
     fx_array *guess = fx_onecold(fx_call(model, fx_to(device, images)));
     const int64_t n = fx_length(digit);
     double *digits = calloc((size_t)n + 1, sizeof *digits),
            *guesses = calloc((size_t)n + 1, sizeof *guesses);
-    if (digits && guesses && fx_read_as(digit, FX_DTYPE_F64, digits, n) == FX_OK &&
+    if (n > 0 && digits && guesses && fx_read_as(digit, FX_DTYPE_F64, digits, n) == FX_OK &&
         fx_read_as(guess, FX_DTYPE_F64, guesses, n) == FX_OK) {
         draw(fx_data(images), digits, guesses, n);
         print_confusion(digits, guesses, n);

@@ -1,8 +1,9 @@
 /* xor.c: Flux's quickstart: 1000 noisy points in the unit square, a class each, XOR of their
- * halves, and a network of two layers with batch normalisation between them.
+ * halves, and a network of two layers with batch normalisation between them. In Julia:
  *
- *   noisy = rand(Float32, 2, 1000);  truth = [xor(col[1]>0.5, col[2]>0.5) for col in
- * eachcol(noisy)] model = Chain(Dense(2 => 3, tanh), BatchNorm(3), Dense(3 => 2))
+ *   noisy = rand(Float32, 2, 1000)
+ *   truth = [xor(col[1]>0.5, col[2]>0.5) for col in eachcol(noisy)]
+ *   model = Chain(Dense(2 => 3, tanh), BatchNorm(3), Dense(3 => 2))
  *
  * The loop is written out; fx_train does the same.
  */
@@ -32,9 +33,8 @@ int main(void)
     void *opt = fx_setup(fx_adam(.eta = 0.01), model);
     fx_loader *loader = fx_dataloader(fx_tuple(noisy, target), .batchsize = 64, .shuffle = true);
     for (int epoch = 1; epoch <= EPOCHS; epoch++) {
-        if (epoch == EPOCHS * 3 / 4)
-            fx_adjust_eta(
-                opt, 1e-3); /* smaller steps at the end, so that the result does not jump about */
+        if (epoch == EPOCHS * 3 / 4) /* smaller steps at the end: the result does not jump about */
+            fx_adjust_eta(opt, 1e-3);
         for (fx_batch b = {0}; fx_next(loader, &b);) {
             FX_STEP;
             fx_array *loss = fx_logitcrossentropy(fx_call(model, b.x), b.y);

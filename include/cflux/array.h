@@ -56,8 +56,8 @@ typedef struct fx_dims {
     int64_t v[2 * FX_MAX_DIMS];
 } fx_dims;
 
-/* ---- scopes ------------------------------------------------------------------------------------
- * FX_SCOPE; opens a scope to the end of the C block and keeps the mode; FX_STEP; opens a training
+/* ---- scopes ---------------------------------------------------------------------------------- */
+/* FX_SCOPE; opens a scope to the end of the C block and keeps the mode; FX_STEP; opens a training
  * step (dropout is active, batch norm uses and updates its statistics); FX_TEST; opens inference.
  * They must stand first in a {} block and are closed on every way out, break and return included.
  * Closing by depth makes longjmp over them harmless. The mode belongs to the thread. */
@@ -79,10 +79,10 @@ struct fxi_scope_guard {
     fxi_scope_guard &operator=(const fxi_scope_guard &) = delete;
 };
 #define FXI_OPEN_AT(mode, file, line)                                                              \
-    fxi_scope_guard FXI_CAT(fxi_scope_, __LINE__)(fxi_scope_open(mode, file, line))
+    fxi_scope_guard FXI_CAT(fxi_scope_, __COUNTER__)(fxi_scope_open(mode, file, line))
 #else
 #define FXI_OPEN_AT(mode, file, line)                                                              \
-    const int FXI_CAT(fxi_scope_, __LINE__) __attribute__((cleanup(fxi_scope_end), unused)) =      \
+    const int FXI_CAT(fxi_scope_, __COUNTER__) __attribute__((cleanup(fxi_scope_end), unused)) =   \
         fxi_scope_open(mode, file, line)
 #endif
 #define FXI_OPEN(mode) FXI_OPEN_AT(mode, __FILE__, __LINE__)
@@ -156,8 +156,8 @@ FX_API bool fx_is_error(const void *object); /* does it carry an error? NULL doe
 FX_API fx_status fx_array_status(const fx_array *x);
 FX_API bool fx_is_evaluated(const fx_array *x);
 
-/* ---- creation ----------------------------------------------------------------------------------
- * Dimensions are given as trailing numbers: fx_zeros(3, 4) is 3×4, fx_zeros() a scalar (0-d) array.
+/* ---- creation -------------------------------------------------------------------------------- */
+/* Dimensions are given as trailing numbers: fx_zeros(3, 4) is 3×4, fx_zeros() a scalar (0-d) array.
  */
 #define FXI_LIST(...)                                                                              \
     (int)(sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1,                              \
@@ -341,8 +341,8 @@ FX_API fx_array *fx_onehotbatch(fx_array *labels, int64_t nclasses);
  * dropped. */
 FX_API fx_array *fx_onecold(fx_array *y);
 
-/* ---- evaluation and reading ---------------------------------------------------------------------
- * A read computes what it needs, stores it and never cuts history. */
+/* ---- evaluation and reading ------------------------------------------------------------------ */
+/* A read computes what it needs, stores it and never cuts history. */
 
 /* Evaluates every array in the object (an array, model, tuple, …) in one plan. */
 FX_API fx_status fx_eval(void *object);

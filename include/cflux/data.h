@@ -19,8 +19,7 @@ FX_API fx_array *fx_read_idx(const char *path);
  * missing or not numbers are an error with line and column. */
 FX_API fx_array *fx_read_csv(const char *path);
 
-/* ---- DataLoader
- * ----------------------------------------------------------------------------------- */
+/* ---- DataLoader ------------------------------------------------------------------------------ */
 typedef struct fx_loader fx_loader;
 typedef struct fx_loader_args {
     size_t fxi_size;

@@ -28,8 +28,8 @@ extern "C" {
 #define fx_gradient(loss, model) ((__typeof__(model))fxi_gradient((loss), (model)))
 #endif
 
-/* As fx_gradient, and evaluates loss and gradient in one plan; *out_value gets the loss. Flux's
- * withgradient. */
+/* As fx_gradient, and evaluates loss and gradient in one plan; *out_value gets the loss (NULL:
+ * nowhere). Flux's withgradient. */
 FX_API void *fx_withgradient(fx_array *loss, void *model, double *out_value);
 
 /* d loss / d x[i] for n plain arrays, into out_gradients (owned by the scope). */

@@ -15,8 +15,8 @@ FXI_BEGIN_C
 /* Tri-state of layers that behave differently in training: by the scope's mode unless forced. */
 typedef enum fx_active { FX_ACTIVE_AUTO = 0, FX_ACTIVE_ON, FX_ACTIVE_OFF } fx_active;
 
-/* ---- initialisers: Float32 arrays of the given sizes -------------------------------------------
- * fan: for out×in weights (in, out); for kernels k…×cin×cout Πk·(cin, cout). */
+/* ---- initialisers: Float32 arrays of the given sizes ----------------------------------------- */
+/* fan: for out×in weights (in, out); for kernels k…×cin×cout Πk·(cin, cout). */
 typedef fx_array *(*fx_init_fn)(int ndims, const int64_t *dims);
 FX_API fx_array *fx_glorot_uniform(int ndims, const int64_t *dims); /* U(±√(6/(fan_in+fan_out))) */
 FX_API fx_array *fx_glorot_normal(int ndims, const int64_t *dims); /* σ = √(2/(fan_in+fan_out)) */
@@ -28,9 +28,8 @@ FX_API fx_array *fx_truncated_normal(int ndims, const int64_t *dims); /* standar
 FX_API fx_array *fx_zeros_init(int ndims, const int64_t *dims);
 FX_API fx_array *fx_ones_init(int ndims, const int64_t *dims);
 
-/* ---- Dense
- * ---------------------------------------------------------------------------------------- y =
- * act(W·x .+ b), W: out×in, x: in×…, y: out×…. */
+/* ---- Dense ----------------------------------------------------------------------------------- */
+/* y = act(W·x .+ b), W: out×in, x: in×…, y: out×…. */
 typedef struct fx_dense_layer {
     fx_object base;
     fx_array *weight, *bias; /* bias NULL with .no_bias */
@@ -46,8 +45,7 @@ typedef struct fx_dense_args {
 } fx_dense_args;
 FX_API fx_dense_layer *fxi_dense(const fx_dense_args *a);
 
-/* ---- Chain: layer after layer; several inputs go to the first
- * -------------------------------------- */
+/* ---- Chain: layer after layer; several inputs go to the first -------------------------------- */
 typedef struct fx_chain_layer {
     fx_object base;
     fx_list layers;
@@ -56,9 +54,8 @@ FX_API fx_chain_layer *fxi_chain(int n, void *const *layers);
 /* names[i] may be NULL; "layers" is refused, as in Flux. */
 FX_API fx_chain_layer *fxi_chain_named(int n, const char *const *names, void *const *layers);
 
-/* ---- Conv
- * ------------------------------------------------------------------------------------------- A
- * true convolution (kernel flipped) over x: spatial…×in×batch, weight: kernel…×in/groups×out. */
+/* ---- Conv ------------------------------------------------------------------------------------ */
+/* A true convolution (kernel flipped) over x: spatial…×in×batch, weight: kernel…×in/groups×out. */
 typedef struct fx_conv_layer {
     fx_object base;
     fx_array *weight, *bias;
@@ -81,8 +78,7 @@ typedef struct fx_conv_layer_args {
 } fx_conv_layer_args;
 FX_API fx_conv_layer *fxi_conv(const fx_conv_layer_args *a);
 
-/* ---- pooling layers: window FX_DIMS(2, 2); stride defaults to the window
- * ------------------------------ */
+/* ---- pooling layers: window FX_DIMS(2, 2); stride defaults to the window --------------------- */
 typedef struct fx_pool_layer {
     fx_object base;
     fx_dims window, pad, stride;
@@ -94,8 +90,8 @@ typedef struct fx_pool_layer_args {
 FX_API fx_pool_layer *fxi_maxpool(const fx_pool_layer_args *a);
 FX_API fx_pool_layer *fxi_meanpool(const fx_pool_layer_args *a);
 
-/* ---- BatchNorm: y = act(γ·(x − μ)/√(σ² + ε) + β), channels on the axis before the last
- * ------------------ In training μ and σ² are the batch's (biased), and the running ones move: μ ←
+/* ---- BatchNorm: y = act(γ·(x − μ)/√(σ² + ε) + β), channels on the axis before the last ------- */
+/* In training μ and σ² are the batch's (biased), and the running ones move: μ ←
  * (1−m)μ + m·mean, σ² ← (1−m)σ² + m·var·n/(n−1), committed by the step's update. One value per
  * channel in training is an error. */
 typedef struct fx_batchnorm_layer {
@@ -117,8 +113,7 @@ typedef struct fx_batchnorm_args {
 } fx_batchnorm_args;
 FX_API fx_batchnorm_layer *fxi_batchnorm(const fx_batchnorm_args *a);
 
-/* ---- LayerNorm: normalises over the first axes of the given size, then γ·x + β
- * ---------------------------- */
+/* ---- LayerNorm: normalises over the first axes of the given size, then γ·x + β --------------- */
 typedef struct fx_layernorm_layer {
     fx_object base;
     fx_function *act;
@@ -135,8 +130,7 @@ typedef struct fx_layernorm_args {
 } fx_layernorm_args;
 FX_API fx_layernorm_layer *fxi_layernorm(const fx_layernorm_args *a);
 
-/* ---- Dropout: in training each element is 0 with probability p, else x/(1−p)
- * ------------------------------- */
+/* ---- Dropout: in training each element is 0 with probability p, else x/(1−p) ----------------- */
 typedef struct fx_dropout_layer {
     fx_object base;
     double p;
@@ -165,8 +159,8 @@ static inline fx_dims fxi_same_pad(void)
     return d;
 }
 
-/* ---- losses (Flux.Losses): mean over all but what the formula sums, unless .sum or .none
- * --------------------- ŷ and y must have the same size: "loss function expects size(ŷ) = (3, 4) to
+/* ---- losses (Flux.Losses): mean over all but what the formula sums, unless .sum or .none ----- */
+/* ŷ and y must have the same size: "loss function expects size(ŷ) = (3, 4) to
  * match size(y) = (4,)". */
 typedef struct fx_loss_args {
     size_t fxi_size;
@@ -195,6 +189,7 @@ FX_API fx_array *fxi_squared_hinge_loss(const fx_loss_args *a);
 FX_API fx_array *fx_normalise(fx_array *x, unsigned dims, double epsilon);
 /* Dropout as a function, always active; the mask varies along all axes. */
 FX_API fx_array *fx_dropout_apply(fx_array *x, double p);
+FX_API fx_chain_layer *fxi_chain_pairs(int n, const void *const *names_and_layers);
 
 FXI_END_C
 #ifdef __cplusplus
@@ -213,6 +208,11 @@ template <class... L> inline fx_chain_layer *fx_chain(L *...l)
 {
     void *const items[] = {nullptr, static_cast<void *>(l)...};
     return fxi_chain(static_cast<int>(sizeof...(l)), items + 1);
+}
+template <class... A> inline fx_chain_layer *fx_chain_of(A... names_and_layers)
+{
+    const void *const pairs[] = {nullptr, static_cast<const void *>(names_and_layers)...};
+    return fxi_chain_pairs(static_cast<int>(sizeof...(A)), pairs + 1);
 }
 inline fx_conv_layer *fx_conv(const fx_conv_layer_args &a)
 {
@@ -334,7 +334,4 @@ FXI_CXX_LOSS(squared_hinge_loss)
 #define fx_hinge_loss(...)              fxi_hinge_loss(FXI_LOSS(__VA_ARGS__))
 #define fx_squared_hinge_loss(...)      fxi_squared_hinge_loss(FXI_LOSS(__VA_ARGS__))
 #endif
-FXI_BEGIN_C
-FX_API fx_chain_layer *fxi_chain_pairs(int n, const void *const *names_and_layers);
-FXI_END_C
 #endif

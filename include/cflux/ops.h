@@ -89,8 +89,7 @@ template <class T> inline fxi_arg fxi_any(T x)
 #endif
 FXI_BEGIN_C
 
-/* ---- elementwise, two arguments ----------------------------------------------------------------
- */
+/* ---- elementwise, two arguments -------------------------------------------------------------- */
 FX_API fx_array *fxi_add(fxi_arg a, fxi_arg b);
 FX_API fx_array *fxi_sub(fxi_arg a, fxi_arg b);
 FX_API fx_array *fxi_mul(fxi_arg a, fxi_arg b);
@@ -186,8 +185,8 @@ FXI_CXX3(clamp)
 #endif
 FXI_BEGIN_C
 
-/* ---- elementwise, one argument ------------------------------------------------------------------
- * Functions of real numbers turn integers into Float32. */
+/* ---- elementwise, one argument --------------------------------------------------------------- */
+/* Functions of real numbers turn integers into Float32. */
 FX_API fx_array *fx_neg(fx_array *x);
 FX_API fx_array *fx_abs(fx_array *x); /* gradient sign(x), 0 at 0 */
 FX_API fx_array *fx_sign(fx_array *x);
@@ -225,8 +224,7 @@ FX_API fx_array *fx_cast(fx_array *x, fx_dtype dtype);
 /* x, as a constant for every gradient. */
 FX_API fx_array *fx_stop_gradient(fx_array *x);
 
-/* ---- activations (NNlib's definitions) ----------------------------------------------------------
- */
+/* ---- activations (NNlib's definitions) ------------------------------------------------------- */
 FX_API fx_array *fx_identity(fx_array *x);
 FX_API fx_array *fx_sigmoid(fx_array *x);     /* 1/(1+e^−x) */
 FX_API fx_array *fx_hardsigmoid(fx_array *x); /* clamp((x+3)/6, 0, 1) */
@@ -243,11 +241,12 @@ FX_API fx_array *fx_elu(fx_array *x); /* x > 0 ? x : e^x − 1 */
 FX_API fx_array *fx_elu_alpha(fx_array *x, double alpha);
 FX_API fx_array *fx_celu(fx_array *x); /* max(0,x) + min(0, α(e^(x/α) − 1)), α = 1 */
 FX_API fx_array *fx_celu_alpha(fx_array *x, double alpha);
-FX_API fx_array *fx_selu(fx_array *x);         /* Klambauer et al., 2017 */
-FX_API fx_array *fx_gelu(fx_array *x);         /* the tanh form: NNlib's gelu = gelu_tanh */
-FX_API fx_array *fx_gelu_sigmoid(fx_array *x); /* x·σ(1.702…·x), √(8/π) as in NNlib */
-FX_API fx_array *fx_gelu_erf(fx_array *x);     /* x/2·(1 + erf(x/√2)) */
-FX_API fx_array *fx_swish(fx_array *x);        /* x·σ(x) */
+FX_API fx_array *fx_selu(fx_array *x); /* Klambauer et al., 2017 */
+FX_API fx_array *fx_gelu(fx_array *x); /* the tanh form: NNlib's gelu = gelu_tanh */
+FX_API fx_array *
+fx_gelu_sigmoid(fx_array *x); /* NNlib's: gelu again, as x·σ(√(8/π)·(x + 0.044715·x³)) */
+FX_API fx_array *fx_gelu_erf(fx_array *x); /* x/2·(1 + erf(x/√2)) */
+FX_API fx_array *fx_swish(fx_array *x);    /* x·σ(x) */
 FX_API fx_array *fx_hardswish(fx_array *x);
 FX_API fx_array *fx_lisht(fx_array *x);    /* x·tanh(x) */
 FX_API fx_array *fx_softplus(fx_array *x); /* log(1 + e^x) */
@@ -260,11 +259,10 @@ FX_API fx_array *fx_softshrink_lambda(fx_array *x, double lambda);
 FX_API fx_array *fx_trelu(fx_array *x); /* x > 1 ? x : 0 */
 FX_API fx_array *fx_trelu_theta(fx_array *x, double theta);
 
-/* ---- reductions
- * ----------------------------------------------------------------------------------- fx_sum(x)
- * reduces to a 0-d array; fx_sum(x, .dims = FX_AXES(0, 2)) reduces those axes to size 1, as Julia's
- * dims does; .drop removes them. Integer sums and products are Int64, means of integers Float64 (of
- * Bool Float32). The mean of nothing is NaN, the maximum of nothing an error. */
+/* ---- reductions ------------------------------------------------------------------------------ */
+/* fx_sum(x) reduces to a 0-d array; fx_sum(x, .dims = FX_AXES(0, 2)) reduces those axes to size 1,
+ * as Julia's dims does; .drop removes them. Integer sums and products are Int64, means of integers
+ * Float64 (of Bool Float32). The mean of nothing is NaN, the maximum of nothing an error. */
 #define FX_AXIS(a)                                  (1u << (unsigned)(a))
 #define FXI_AXES1(a)                                FX_AXIS(a)
 #define FXI_AXES2(a, ...)                           (FX_AXIS(a) | FXI_AXES1(__VA_ARGS__))
@@ -361,17 +359,15 @@ FX_API fx_array *fx_cumsum(fx_array *x, int axis);
 /* From the end: y[i] = Σ_{j ≥ i} x[j]. */
 FX_API fx_array *fx_cumsum_reverse(fx_array *x, int axis);
 
-/* ---- matrix products
- * ------------------------------------------------------------------------------ A: m×k, B: k×n →
- * m×n. A vector on the right is a column (result m), on the left a row vector is written 1×k. Inner
- * sizes that differ: "matmul: inner sizes differ: A is 2×5, B is 4×3". */
+/* ---- matrix products ------------------------------------------------------------------------- */
+/* A: m×k, B: k×n → m×n. A vector on the right is a column (result m), on the left a row vector is
+ * written 1×k. Inner sizes that differ: "matmul: inner sizes differ: A is 2×5, B is 4×3". */
 FX_API fx_array *fx_matmul(fx_array *a, fx_array *b);
 /* A: m×k×batch…, B: k×n×batch… → m×n×batch…; batch sizes broadcast. NNlib.batched_mul. */
 FX_API fx_array *fx_batched_mul(fx_array *a, fx_array *b);
 
-/* ---- shape
- * ------------------------------------------------------------------------------------------ Views
- * where possible: no bytes move until somebody needs them dense. */
+/* ---- shape ----------------------------------------------------------------------------------- */
+/* Views where possible: no bytes move until somebody needs them dense. */
 /* One size may be −1: it is inferred. */
 FX_API fx_array *fxi_reshape(fx_array *x, int ndims, const int64_t *dims);
 /* y's axis i is x's axis perm[i]. */
@@ -448,9 +444,8 @@ template <class... A> inline fx_array *fx_stack(int axis, A... a)
 #endif
 FXI_BEGIN_C
 
-/* ---- indexing
- * ----------------------------------------------------------------------------------------- Indices
- * are integer arrays, from 0. Out-of-range indices are found when the value is computed:
+/* ---- indexing -------------------------------------------------------------------------------- */
+/* Indices are integer arrays, from 0. Out-of-range indices are found when the value is computed:
  * FX_STATUS_ARGUMENT naming the index and the size. */
 /* Slices of x along `axis` at idx: size x[:axis] × size idx × x[axis+1:]. NNlib.gather is axis =
  * last. */
@@ -474,9 +469,8 @@ FX_API fx_array *fx_scatter(fx_reduction reduction, fx_array *src, fx_array *idx
  * distinct. */
 FX_API fx_array *fx_scatter_elements(fx_array *x, fx_array *idx, fx_array *src, int axis);
 
-/* ---- convolution and pooling
- * ---------------------------------------------------------------------- x: spatial… × channels ×
- * batch (1 to 3 spatial axes), w: kernel… × in/groups × out. */
+/* ---- convolution and pooling ----------------------------------------------------------------- */
+/* x: spatial… × channels × batch (1 to 3 spatial axes), w: kernel… × in/groups × out. */
 typedef struct fx_conv_args {
     size_t fxi_size;
     fx_array *x, *w;
@@ -502,7 +496,7 @@ typedef struct fx_pool_args {
     fx_dims dilation; /* max only; default 1 */
     bool exclude_pad; /* mean only: divide by the elements inside the array instead of the window */
 } fx_pool_args;
-FX_API fx_array *fxi_pool_max(const fx_pool_args *a); /* padding never wins */
+FX_API fx_array *fxi_pool_max(const fx_pool_args *a);  /* padding never wins */
 FX_API fx_array *fxi_pool_mean(const fx_pool_args *a); /* divides by the whole window (NNlib) */
 
 FXI_END_C
@@ -534,8 +528,7 @@ inline fx_array *fx_pool_mean(const fx_pool_args &a)
 #endif
 FXI_BEGIN_C
 
-/* ---- an operation of one's own
- * ----------------------------------------------------------------- */
+/* ---- an operation of one's own --------------------------------------------------------------- */
 /* An operand as a forward function sees it: dense, column-major, on the host. */
 typedef struct fx_custom_operand {
     fx_dtype dtype;

@@ -67,9 +67,9 @@ FX_API double fx_eta(void *state);
 typedef struct fx_update_args {
     size_t fxi_size;
     void *state, *model, *gradient;
-    fx_array
-        *guard;    /* a loss: where it is not finite, parameters, optimiser and layer state stay as
-                      they are,    and the call returns FX_STATUS_NONFINITE without recording an error */
+    /* A loss: where it is not finite, parameters, optimiser and layer state stay as they are, and
+     * the call returns FX_STATUS_NONFINITE without recording an error. */
+    fx_array *guard;
     bool no_sinks; /* do not evaluate other pending results along */
 } fx_update_args;
 /* One training step: evaluates in one plan the new parameters and state, what fx_want and fx_set

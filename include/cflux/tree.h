@@ -139,12 +139,18 @@ FX_API int64_t fx_count(const void *container);       /* children of a tuple, li
 FX_API void *fx_child(const void *object, int64_t i); /* borrowed; error array when out of range */
 FX_API const char *fx_child_name(const void *object, int64_t i); /* "" when it has none */
 FX_API void *fx_child_named(const void *object, const char *name);
+FX_API void *fxi_named_pairs(int n, const void *const *names_and_objects);
 FXI_END_C
 #ifdef __cplusplus
 template <class... A> inline void *fx_tuple(A *...a)
 {
     void *const items[] = {nullptr, static_cast<void *>(a)...};
     return fxi_tuple(static_cast<int>(sizeof...(a)), items + 1);
+}
+template <class... A> inline void *fx_named_tuple(A... names_and_objects)
+{
+    const void *const pairs[] = {nullptr, static_cast<const void *>(names_and_objects)...};
+    return fxi_named_pairs(static_cast<int>(sizeof...(A)), pairs + 1);
 }
 #else
 #define FXI_OBJECTS(...)                                                                           \
@@ -159,27 +165,27 @@ template <class... A> inline void *fx_tuple(A *...a)
         (const void *const[]){NULL, __VA_ARGS__} + 1
 #endif
 FXI_BEGIN_C
-FX_API void *fxi_named_pairs(int n, const void *const *names_and_objects);
 
-/* ---- functions as objects -----------------------------------------------------------------------
- */
+/* ---- functions as objects -------------------------------------------------------------------- */
 typedef struct fx_function {
     fx_object base;
     fx_array *(*apply)(fx_array *x);
     const char *name; /* as Flux prints it: "relu", "flatten" */
 } fx_function;
 /* FX_RELU, FX_TANH, … : activations and other functions as objects, for layers and chains. */
+/* clang-format off */
 #define FXI_FUNCTIONS(X)                                                                           \
-    X(IDENTITY, identity)                                                                          \
-    X(SIGMOID, sigmoid)                                                                            \
-    X(HARDSIGMOID, hardsigmoid) X(LOGSIGMOID, logsigmoid) X(TANH, tanh) X(HARDTANH, hardtanh)      \
-        X(RELU, relu) X(RELU6, relu6) X(LEAKYRELU, leakyrelu) X(RRELU, rrelu) X(ELU, elu)          \
-            X(CELU, celu) X(SELU, selu) X(GELU, gelu) X(GELU_SIGMOID, gelu_sigmoid)                \
-                X(GELU_ERF, gelu_erf) X(SWISH, swish) X(HARDSWISH, hardswish) X(LISHT, lisht)      \
-                    X(SOFTPLUS, softplus) X(SOFTSIGN, softsign) X(LOGCOSH, logcosh) X(MISH, mish)  \
-                        X(TANHSHRINK, tanhshrink) X(SOFTSHRINK, softshrink) X(TRELU, trelu)        \
-                            X(EXP, exp) X(SOFTMAX, softmax) X(LOGSOFTMAX, logsoftmax)              \
-                                X(FLATTEN, flatten)
+    X(IDENTITY, identity) X(SIGMOID, sigmoid) X(HARDSIGMOID, hardsigmoid)                          \
+    X(LOGSIGMOID, logsigmoid) X(TANH, tanh) X(HARDTANH, hardtanh)                                  \
+    X(RELU, relu) X(RELU6, relu6) X(LEAKYRELU, leakyrelu)                                          \
+    X(RRELU, rrelu) X(ELU, elu) X(CELU, celu)                                                      \
+    X(SELU, selu) X(GELU, gelu) X(GELU_SIGMOID, gelu_sigmoid)                                      \
+    X(GELU_ERF, gelu_erf) X(SWISH, swish) X(HARDSWISH, hardswish)                                  \
+    X(LISHT, lisht) X(SOFTPLUS, softplus) X(SOFTSIGN, softsign)                                    \
+    X(LOGCOSH, logcosh) X(MISH, mish) X(TANHSHRINK, tanhshrink)                                    \
+    X(SOFTSHRINK, softshrink) X(TRELU, trelu) X(EXP, exp)                                          \
+    X(SOFTMAX, softmax) X(LOGSOFTMAX, logsoftmax) X(FLATTEN, flatten)
+/* clang-format on */
 #define FXI_FUNCTION_DECL(NAME, name) extern FX_API fx_function fxi_function_##name;
 FXI_FUNCTIONS(FXI_FUNCTION_DECL)
 #define FX_IDENTITY     (&fxi_function_identity)
@@ -216,8 +222,7 @@ FXI_FUNCTIONS(FXI_FUNCTION_DECL)
  * name must outlive it. */
 FX_API fx_function *fx_function_new(const char *name, fx_array *(*apply)(fx_array *x));
 
-/* ---- the walk
- * ------------------------------------------------------------------------------------ */
+/* ---- the walk -------------------------------------------------------------------------------- */
 /* A copy of x's structure in which every array is replaced by f(array); what is not a child is
  * shared with the original; an array reached twice is mapped once and stays shared. If every array
  * maps to itself the result is x. fx_mapleaves is the older name. */
@@ -278,10 +283,10 @@ extern "C" {
 #define fx_call(model, ...) ((fx_array *)fxi_call((model), FXI_OBJECTS(__VA_ARGS__)))
 #endif
 
-/* ---- printing
- * -------------------------------------------------------------------------------------- Arrays as
- * Julia shows them ("3×2 Matrix{Float32}:" and aligned columns), models in Flux's notation and
- * columns with true byte counts. fx_show prints to stdout with a newline at the end. */
+/* ---- printing -------------------------------------------------------------------------------- */
+/* Arrays as Julia shows them ("3×2 Matrix{Float32}:" and aligned columns), models in Flux's
+ * notation and columns with true byte counts. fx_show prints to stdout with a newline at the
+ * end. */
 FX_API void fx_show(void *object);
 FX_API void fx_show_to(FILE *out, void *object);
 /* The same text, without the last newline, into dst (always terminated); returns its full length.

@@ -15,8 +15,7 @@ fx_array *fx_identity(fx_array *x)
     return fx_is_error(x) ? fxi_pass_error("identity", x) : x;
 }
 
-/* ---- pieces of straight lines
- * ---------------------------------------------------------------------- */
+/* ---- pieces of straight lines ---------------------------------------------------------------- */
 
 /* x between lo and hi; gradient 0 at the bounds and beyond. Integers stay integers. */
 static fx_array *saturate(fx_array *x, int lo, int hi)
@@ -111,8 +110,7 @@ fx_array *fx_softsign(fx_array *x)
     return fx_keep(fx_div(x, fx_add(1, fx_abs(x))));
 }
 
-/* ---- exponential below zero
- * ------------------------------------------------------------------------ */
+/* ---- exponential below zero ------------------------------------------------------------------ */
 
 /* upper ? x : α(e^(x/β) − 1), where `upper` is true for all positive x. */
 static fx_array *exponential_below(fx_array *x, fx_array *upper, double alpha, double beta)
@@ -150,8 +148,7 @@ fx_array *fx_selu(fx_array *x)
     return fx_keep(fx_mul(lambda, exponential_below(x, fx_gt(x, 0), alpha, 1)));
 }
 
-/* ---- gates: x·s(x)
- * ----------------------------------------------------------------------------------- */
+/* ---- gates: x·s(x) --------------------------------------------------------------------------- */
 
 /* x/2·(1 + tanh(√(2/π)(x + 0.044715x³))) = x·σ(√(8/π)·x·(1 + 0.044715x²)), which keeps its relative
  * precision for negative x where 1 + tanh cancels. Hendrycks and Gimpel, 2016; NNlib's gelu_sigmoid
@@ -188,8 +185,7 @@ fx_array *fx_tanhshrink(fx_array *x)
     return fx_sub(x, fx_tanh(x));
 }
 
-/* ---- logarithms of sums of exponentials
- * ------------------------------------------------------------ */
+/* ---- logarithms of sums of exponentials ------------------------------------------------------ */
 
 /* max(x, 0) + log1p(e^−|x|). Both parts branch on the same comparison, so that first and second
  * derivative are right at 0 too. */

@@ -14,42 +14,48 @@ const fx_type fxi_array_type = {
 /* ---- what it is
  * ------------------------------------------------------------------------------------ */
 
+/* C turns a void * into an fx_array * silently: it may be another object. */
+static bool has_node(const fx_array *x)
+{
+    return x && x->base.type == &fxi_array_type && x->node;
+}
+
 int fx_ndims(const fx_array *x)
 {
-    return x && x->node ? x->node->ndim : 0;
+    return has_node(x) ? x->node->ndim : 0;
 }
 
 int64_t fx_size(const fx_array *x, int axis)
 {
-    if (!x || !x->node)
+    if (!has_node(x))
         return 0;
     return axis >= 0 && axis < x->node->ndim ? x->node->shape[axis] : 1;
 }
 
 int64_t fx_length(const fx_array *x)
 {
-    return x && x->node ? fxi_length(x->node->ndim, x->node->shape) : 0;
+    return has_node(x) ? fxi_length(x->node->ndim, x->node->shape) : 0;
 }
 
 fx_dtype fx_eltype(const fx_array *x)
 {
-    return x && x->node ? (fx_dtype)x->node->dtype : FX_DTYPE_F32;
+    return has_node(x) ? (fx_dtype)x->node->dtype : FX_DTYPE_F32;
 }
 
 /* A pending value made of nothing but generators is on no device yet: it is computed on the device
  * of what it meets, or on the CPU. */
 fx_device *fx_array_device(const fx_array *x)
 {
-    return x && x->node && x->node->device ? x->node->device : fx_cpu_device();
+    return has_node(x) && x->node->device ? x->node->device : fx_cpu_device();
 }
 
 fx_status fx_array_status(const fx_array *x)
 {
-    return x ? x->status : FX_STATUS_ARGUMENT;
+    return fx_is_array(x) ? x->status : FX_STATUS_ARGUMENT;
 }
 bool fx_is_evaluated(const fx_array *x)
 {
-    return x && x->node && x->node->data;
+    return has_node(x) && x->node->data;
 }
 
 bool fx_is_error(const void *object)
@@ -75,8 +81,7 @@ const char *fxi_shape_text(int ndim, const int64_t *shape, char buf[FXI_SHAPE_TE
 /* ---- creation
  * -------------------------------------------------------------------------------------- */
 
-/* Checks sizes from outside: count, sign, and that the bytes fit. */
-static fx_status check_dims(const char *op, fx_dtype dtype, int ndims, const int64_t *dims)
+fx_status fxi_check_dims(const char *op, fx_dtype dtype, int ndims, const int64_t *dims)
 {
     if ((unsigned)dtype >= FX_DTYPE_COUNT)
         return fx_fail(FX_STATUS_ARGUMENT, op, "%d is not an element type", (int)dtype);
@@ -116,10 +121,12 @@ static fx_array *leaf(const char *op, fx_dtype dtype, int ndims, const int64_t *
 
 fx_array *fxi_from(fx_dtype dtype, const void *data, int ndims, const int64_t *dims)
 {
-    const fx_status s = check_dims("from", dtype, ndims, dims);
+    const fx_status s = fxi_check_dims("from", dtype, ndims, dims);
     if (s != FX_OK)
         return fx_error_array(s);
     const size_t bytes = (size_t)fxi_length(ndims, dims) * fx_dtype_size(dtype);
+    if (bytes && !data)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "from", "the data pointer is NULL"));
     fxi_buffer *b = fxi_buffer_new(fx_cpu_device(), bytes);
     if (b && bytes)
         memcpy(b->ptr, data, bytes);
@@ -129,7 +136,12 @@ fx_array *fxi_from(fx_dtype dtype, const void *data, int ndims, const int64_t *d
 fx_array *fxi_borrow(fx_dtype dtype, const void *data, fx_release_fn release, void *user, int ndims,
                      const int64_t *dims)
 {
-    const fx_status s = check_dims("borrow", dtype, ndims, dims);
+    fx_status s = fxi_check_dims("borrow", dtype, ndims, dims);
+    if (s == FX_OK && !data && fxi_length(ndims, dims) > 0)
+        s = fx_fail(FX_STATUS_ARGUMENT, "borrow", "the data pointer is NULL");
+    if (s == FX_OK && (uintptr_t)data % fx_dtype_size(dtype) != 0)
+        s = fx_fail(FX_STATUS_ARGUMENT, "borrow", "the address is not one of a %s",
+                    fx_dtype_name(dtype));
     fxi_buffer *b = s == FX_OK ? fxi_calloc(1, sizeof *b) : NULL;
     if (!b) {
         if (release)
@@ -174,7 +186,7 @@ fx_array *fx_scalar(double value)
 
 fx_array *fxi_full(fx_dtype dtype, double value, int ndims, const int64_t *dims)
 {
-    const fx_status s = check_dims("full", dtype, ndims, dims);
+    const fx_status s = fxi_check_dims("full", dtype, ndims, dims);
     if (s != FX_OK)
         return fx_error_array(s);
     fx_array *x = fxi_array_take(constant(dtype, value));
@@ -183,7 +195,7 @@ fx_array *fxi_full(fx_dtype dtype, double value, int ndims, const int64_t *dims)
 
 fx_array *fxi_iota(fx_dtype dtype, int axis, int ndims, const int64_t *dims)
 {
-    const fx_status s = check_dims("iota", dtype, ndims, dims);
+    const fx_status s = fxi_check_dims("iota", dtype, ndims, dims);
     if (s != FX_OK)
         return fx_error_array(s);
     const fxi_attr a = {.i = {axis}};
@@ -194,17 +206,17 @@ fx_array *fxi_iota(fx_dtype dtype, int axis, int ndims, const int64_t *dims)
 fx_array *fx_range_dtype(fx_dtype dtype, double start, double step, int64_t n)
 {
     fx_array *i = fxi_iota(dtype, 0, 1, &n);
-    if (!fxi_is_float(dtype))
+    if (!fxi_is_float((int)dtype))
         return fx_add(fx_mul(i, (int64_t)step), (int64_t)start);
     return fx_add(fx_mul(i, step), start);
 }
 
 fx_array *fxi_rand(fx_dtype dtype, int ndims, const int64_t *dims)
 {
-    const fx_status s = check_dims("rand", dtype, ndims, dims);
+    const fx_status s = fxi_check_dims("rand", dtype, ndims, dims);
     if (s != FX_OK)
         return fx_error_array(s);
-    if (!fxi_is_float(dtype)) {
+    if (!fxi_is_float((int)dtype)) {
         fx_fail(FX_STATUS_DTYPE, "rand", "takes floating-point types, got %s",
                 fx_dtype_name(dtype));
         return fx_error_array(FX_STATUS_DTYPE);
@@ -225,8 +237,8 @@ fx_array *fxi_randn(fx_dtype dtype, int ndims, const int64_t *dims)
     /* Box and Muller, 1958: √(−2 ln u)·cos 2πv with u in (0, 1]. */
     FXI_SCOPE;
     const fx_dtype made = dtype == FX_DTYPE_F64 ? FX_DTYPE_F64 : FX_DTYPE_F32;
-    fx_array *u = fx_sub(1, fxi_rand(fxi_is_float(dtype) ? made : dtype, ndims, dims));
-    fx_array *v = fxi_rand(fxi_is_float(dtype) ? made : dtype, ndims, dims);
+    fx_array *u = fx_sub(1, fxi_rand(fxi_is_float((int)dtype) ? made : dtype, ndims, dims));
+    fx_array *v = fxi_rand(fxi_is_float((int)dtype) ? made : dtype, ndims, dims);
     fx_array *r = fx_sqrt(fx_mul(-2, fx_log(u)));
     return fx_keep(fx_cast(fx_mul(r, fx_cos(fx_mul(6.283185307179586, v))), dtype));
 }
@@ -246,6 +258,8 @@ static fx_status ready(const char *op, fx_array *x)
 {
     if (!x)
         return fx_fail(FX_STATUS_ARGUMENT, op, "there is no array");
+    if (x->base.type != &fxi_array_type)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "takes an array, got %s", x->base.type->name);
     if (x->status != FX_OK)
         return x->status;
     return fxi_evaluate_array(x);
@@ -301,18 +315,20 @@ fx_status fx_read_as(fx_array *x, fx_dtype dtype, void *dst, int64_t count)
     const fx_status s = ready("read", x);
     if (s != FX_OK)
         return s;
+    if (!dst && count > 0)
+        return fx_fail(FX_STATUS_ARGUMENT, "read", "the destination is NULL");
     if (count != fx_length(x))
         return fx_fail(FX_STATUS_SHAPE, "read", "the array has %lld elements, the destination %lld",
                        (long long)fx_length(x), (long long)count);
     const fxi_node *n = x->node;
-    fxi_host_copy(n->ndim, n->shape, n->dtype, elements(x), n->data->stride, dtype, dst);
+    fxi_host_copy(n->ndim, n->shape, n->dtype, elements(x), n->data->stride, (int)dtype, dst);
     return FX_OK;
 }
 
 fx_status fx_read_into(fx_array *x, void *dst, size_t bytes)
 {
     const size_t size = (size_t)fx_length(x) * fx_dtype_size(fx_eltype(x));
-    if (!fx_is_error(x) && bytes != size)
+    if (has_node(x) && bytes != size)
         return fx_fail(FX_STATUS_SHAPE, "read", "the array has %zu bytes, the destination %zu",
                        size, bytes);
     return fx_read_as(x, fx_eltype(x), dst, fx_length(x));
@@ -351,15 +367,16 @@ static fx_array *copy_to(const char *op, fx_device *device, fx_array *x, fx_dtyp
     fxi_buffer *b = fxi_buffer_new(device ? device : fx_cpu_device(),
                                    (size_t)fx_length(x) * fx_dtype_size(dtype));
     if (b)
-        fxi_host_copy(n->ndim, n->shape, n->dtype, elements(x), n->data->stride, dtype, b->ptr);
+        fxi_host_copy(n->ndim, n->shape, n->dtype, elements(x), n->data->stride, (int)dtype,
+                      b->ptr);
     return leaf(op, dtype, n->ndim, n->shape, b);
 }
 
 fx_array *fx_array_to(fx_device *device, fx_array *x)
 {
-    if (fx_is_error(x) || x->node->device == device ||
-        (x->node->data && fx_array_device(x) == device))
-        return x ? x : fx_error_array(FX_STATUS_ARGUMENT);
+    if (has_node(x) &&
+        (x->node->device == device || (x->node->data && fx_array_device(x) == device)))
+        return x;
     const fx_status s = ready("to", x);
     return s == FX_OK ? copy_to("to", device, x, fx_eltype(x)) : fx_error_array(s);
 }
@@ -367,6 +384,8 @@ fx_array *fx_array_to(fx_device *device, fx_array *x)
 fx_status fx_copy_into(fx_array *dst, fx_array *src)
 {
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
+    if (!fx_is_array(dst))
+        return fx_fail(FX_STATUS_ARGUMENT, "copy_into", "the destination is not an array");
     if (fx_is_error(dst))
         return fx_array_status(dst);
     const fx_status s = ready("copy_into", src);
@@ -379,7 +398,7 @@ fx_status fx_copy_into(fx_array *dst, fx_array *src)
     fx_array *copy = copy_to("copy_into", d->device, src, (fx_dtype)d->dtype);
     if (fx_is_error(copy))
         return copy->status;
-    dst->node->rebound = dst;
+    __atomic_store_n(&dst->node->rebound, dst, __ATOMIC_RELAXED);
     fxi_array_rebind(dst, copy->node);
     return FX_OK;
 }

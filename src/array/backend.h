@@ -27,6 +27,7 @@ typedef struct fxi_backend {
 } fxi_backend;
 
 struct fx_device {
+    fx_object base;
     const fxi_backend *backend;
     int id;
     const char *name; /* "CPU", "ref", "CUDA:0" */

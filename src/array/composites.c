@@ -13,8 +13,7 @@
 #include <cflux/tree.h>
 #include <math.h>
 
-/* ---- integers and remainders -------------------------------------------------------------------
- */
+/* ---- integers and remainders ----------------------------------------------------------------- */
 
 /* |a|; a literal stays one. */
 static fxi_arg absolute(fxi_arg a)
@@ -48,8 +47,7 @@ fx_array *fxi_rem(fxi_arg a, fxi_arg b)
     return fx_keep(fxi_sub(a, fxi_arg_array(multiple(b, truncated))));
 }
 
-/* ---- comparison and logic
- * ------------------------------------------------------------------------ */
+/* ---- comparison and logic -------------------------------------------------------------------- */
 
 fx_array *fxi_gt(fxi_arg a, fxi_arg b)
 {
@@ -119,8 +117,7 @@ fx_array *fxi_xlogy(fxi_arg x, fxi_arg y)
     return fx_keep(fxi_mul(x, fxi_arg_array(fx_log(safe))));
 }
 
-/* ---- sign and powers
- * ------------------------------------------------------------------------------ */
+/* ---- sign and powers ------------------------------------------------------------------------- */
 
 static bool is_unsigned(const fx_array *x)
 {
@@ -161,8 +158,7 @@ fx_array *fx_reciprocal(fx_array *x)
     return fx_div(1, x);
 }
 
-/* ---- trigonometry
- * --------------------------------------------------------------------------------- */
+/* ---- trigonometry ---------------------------------------------------------------------------- */
 
 fx_array *fx_tan(fx_array *x)
 {
@@ -193,8 +189,7 @@ fx_array *fx_acos(fx_array *x)
     return fx_keep(fx_atan2(cosine_of(x), x));
 }
 
-/* ---- hyperbolic functions
- * ------------------------------------------------------------------------- */
+/* ---- hyperbolic functions -------------------------------------------------------------------- */
 
 /* (expm1 x − expm1 −x)/2: the terms have opposite signs, so nothing cancels. */
 fx_array *fx_sinh(fx_array *x)
@@ -245,8 +240,7 @@ fx_array *fx_atanh(fx_array *x)
     return fx_keep(fx_mul(0.5, fx_sub(fx_log1p(x), fx_log1p(fx_neg(x)))));
 }
 
-/* ---- rounding
- * --------------------------------------------------------------------------------------- */
+/* ---- rounding -------------------------------------------------------------------------------- */
 
 static bool is_whole(const fx_array *x)
 {
@@ -282,8 +276,7 @@ fx_array *fx_trunc(fx_array *x)
     return fx_keep(fx_where(fx_lt(x, 0), fx_ceil(x), fx_floor(x)));
 }
 
-/* ---- what kind of number
- * ---------------------------------------------------------------------------- */
+/* ---- what kind of number --------------------------------------------------------------------- */
 
 fx_array *fx_isnan(fx_array *x)
 {

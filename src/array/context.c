@@ -9,6 +9,7 @@
  * outlives its step is a constant.
  */
 #include "context.h"
+#include "counters.h"
 #include "error.h"
 
 #include <pthread.h>
@@ -19,6 +20,66 @@ static _Thread_local fxi_context here;
 static pthread_key_t exit_key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint32_t last_id;
+
+/* ---- threads that are alive
+ * ---------------------------------------------------------------------------- */
+
+static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
+static fxi_context *threads;
+
+void fxi_threads_lock(void)
+{
+    pthread_mutex_lock(&threads_lock);
+}
+
+void fxi_threads_unlock(void)
+{
+    pthread_mutex_unlock(&threads_lock);
+}
+
+bool fxi_send_home(fxi_node *n)
+{
+    fxi_threads_lock();
+    fxi_context *c = threads;
+    while (c && c->id != n->owner)
+        c = c->next_thread;
+    if (!c)
+        return false;
+    n->next = c->returned;
+    __atomic_store_n(&c->returned, n, __ATOMIC_RELAXED);
+    fxi_threads_unlock();
+    return true;
+}
+
+static void thread_begins(fxi_context *c)
+{
+    fxi_threads_lock();
+    c->next_thread = threads;
+    threads = c;
+    fxi_threads_unlock();
+}
+
+/* What is still pending belongs to nobody from now on: it is touched under the lock only. */
+static void thread_ends(fxi_context *c)
+{
+    fxi_threads_lock();
+    while (c->returned) {
+        fxi_threads_unlock();
+        fxi_take_back(c);
+        fxi_threads_lock();
+    }
+    fxi_context **at = &threads;
+    while (*at && *at != c)
+        at = &(*at)->next_thread;
+    if (*at)
+        *at = c->next_thread;
+    for (fxi_node *n = c->sinks.next, *next; n != &c->sinks; n = next) {
+        next = n->next;
+        n->prev = n->next = NULL;
+    }
+    c->sinks.next = c->sinks.prev = &c->sinks;
+    fxi_threads_unlock();
+}
 
 static void context_close(void *p)
 {
@@ -32,6 +93,8 @@ static void context_close(void *p)
     c->promises = NULL;
     c->promise_capacity = 0;
     fxi_scratch_free(c);
+    fxi_count_nodes_here();
+    thread_ends(c);
 }
 
 static void make_key(void)
@@ -52,6 +115,7 @@ static void context_init(fxi_context *c)
     c->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
     c->sinks.next = c->sinks.prev = &c->sinks;
     c->scope = &c->scopes[0];
+    thread_begins(c);
 }
 
 fxi_context *fxi_here(void)
@@ -136,8 +200,10 @@ static void cut_array(const fxi_context *c, fx_object *o, uint64_t seq)
     if (o->type != &fxi_array_type)
         return;
     fxi_node *n = ((fx_array *)o)->node;
-    if (n && n->owner == c->id && n->seq >= seq && n->data)
+    if (n && n->owner == c->id && n->seq >= seq && n->data) {
+        n->history_cut |= n->nin > 0;
         fxi_node_cut(n);
+    }
 }
 
 static void scope_pop(fxi_context *c)
@@ -160,6 +226,7 @@ static void scope_pop(fxi_context *c)
             cut_array(c, o, s->seq);
         fx_release(o);
     }
+    fxi_take_back(c);
     if (s->depth == 0)
         return;
     if (step) /* what fx_keep moved out lies at the head of the parent's list */
@@ -222,10 +289,15 @@ void *fxi_keep(void *object)
     return object;
 }
 
+static bool immortal(const fx_object *o)
+{
+    return __atomic_load_n(&o->refs, __ATOMIC_RELAXED) >= FXI_IMMORTAL;
+}
+
 void *fxi_retain(void *object)
 {
     fx_object *o = object;
-    if (o && o->refs < FXI_IMMORTAL)
+    if (o && !immortal(o))
         __atomic_fetch_add(&o->refs, 1, __ATOMIC_RELAXED);
     return object;
 }
@@ -270,7 +342,7 @@ static void free_array(fx_array *x)
 void fx_release(void *object)
 {
     fx_object *o = object;
-    if (!o || o->refs >= FXI_IMMORTAL)
+    if (!o || immortal(o))
         return;
     if (__atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) > 1 &&
         __atomic_sub_fetch(&o->refs, 1, __ATOMIC_ACQ_REL) > 0)
@@ -297,7 +369,7 @@ void fxi_promise_drop(fxi_context *c, int i)
     fx_release(p.value);
 }
 
-fx_status fxi_promise_add(fxi_context *c, int kind, fx_array *slot, fx_array *value)
+fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *slot, fx_array *value)
 {
     for (int i = 0; slot && i < c->npromises; i++)
         if (c->promises[i].slot == slot) {

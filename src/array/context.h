@@ -22,8 +22,13 @@ struct fxi_scope {
 };
 
 /* Work promised to the next update or step close (fx_want, fx_set, fx_stage). */
+typedef enum fxi_promise_kind {
+    FXI_PROMISE_WANT,
+    FXI_PROMISE_SET,
+    FXI_PROMISE_STAGE
+} fxi_promise_kind;
 typedef struct fxi_promise {
-    enum { FXI_PROMISE_WANT, FXI_PROMISE_SET, FXI_PROMISE_STAGE } kind;
+    fxi_promise_kind kind;
     int depth;       /* of the scope that must have closed before it is due */
     fx_array *slot;  /* STAGE: the state handle, retained */
     fx_array *value; /* retained */
@@ -47,12 +52,14 @@ typedef struct fxi_context {
     fxi_promise *promises;
     int npromises, promise_capacity;
     struct fxi_scratch *scratch; /* the evaluator's arrays, kept between runs (eval.c) */
+    fxi_node *returned; /* dead nodes that other threads gave back, with their history (atomic) */
+    struct fxi_context *next_thread; /* list of the threads that are alive */
 } fxi_context;
 
 fxi_context *fxi_here(void); /* of the calling thread */
 
 /* Adds a promise; replaces an earlier one for the same slot. FX_STATUS_MEMORY is recorded. */
-fx_status fxi_promise_add(fxi_context *c, int kind, fx_array *slot, fx_array *value);
+fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *slot, fx_array *value);
 void fxi_promise_drop(fxi_context *c, int i);
 
 /* ---- nodes
@@ -69,6 +76,14 @@ void fxi_node_settle(fxi_node *n, fxi_data *data);
 void fxi_node_cut(fxi_node *n);
 /* True when the calling thread may use n as an operand. */
 bool fxi_node_usable(const fxi_context *c, const fxi_node *n);
+/* Frees what other threads gave back. */
+void fxi_take_back(fxi_context *c);
+/* Leaves a dead node of another thread to that thread, which may still use what it was made of. If
+ * that thread is gone: false, and fxi_threads_unlock is the caller's to call when it has freed the
+ * node. */
+bool fxi_send_home(fxi_node *n);
+void fxi_threads_lock(void);
+void fxi_threads_unlock(void);
 
 /* A handle owned by the innermost scope; takes its own reference. fx_error_array when memory is
  * out. */

@@ -34,7 +34,8 @@ static fx_status usable(const char *op, const fx_array *x)
 static fx_status axis_of(const char *op, const fx_array *x, int axis)
 {
     if (axis < 0 || axis >= x->node->ndim)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "axis %d of an array with %d", axis, x->node->ndim);
+        return fx_fail(FX_STATUS_ARGUMENT, op, "axis %d of an array with %d axes", axis,
+                       x->node->ndim);
     return FX_OK;
 }
 
@@ -376,7 +377,7 @@ fx_array *fxi_conv_node(const fxi_conv_attr *attr, fx_array *a, fx_array *b, int
     if (s != FX_OK)
         return failed(s);
     fx_dtype t = fx_dtype_promote(fx_eltype(a), fx_eltype(b));
-    if (!fxi_is_float(t))
+    if (!fxi_is_float((int)t))
         t = FX_DTYPE_F32;
     a = fx_cast(a, t);
     b = fx_cast(b, t);
@@ -483,7 +484,7 @@ fx_array *fxi_pool_node(const fxi_pool_attr *attr, int n, fx_array *const *in, i
 
 static fx_array *pool(const char *op, fxi_pool_kind kind, const fx_pool_args *a)
 {
-    fxi_pool_attr attr = {.kind = kind};
+    fxi_pool_attr attr = {.kind = (int32_t)kind};
     fx_status s = usable(op, a->x);
     if (s != FX_OK)
         return failed(s);
@@ -505,8 +506,9 @@ static fx_array *pool(const char *op, fxi_pool_kind kind, const fx_pool_args *a)
     if (s != FX_OK)
         return failed(s);
     int64_t shape[FX_MAX_DIMS], window[3];
-    for (int i = 0; i < c; i++) {
+    for (int i = 0; i < c; i++)
         window[i] = attr.window[i];
+    for (int i = 0; i < c; i++) {
         shape[i] = window_count(fx_size(a->x, i), attr.window[i], attr.stride[i], attr.before[i],
                                 attr.after[i], attr.dilation[i]);
         if (shape[i] < 0)

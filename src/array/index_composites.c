@@ -9,8 +9,7 @@
 #include "composites.h"
 #include "memory.h"
 
-/* ---- one-hot
- * ------------------------------------------------------------------------------------------- */
+/* ---- one-hot --------------------------------------------------------------------------------- */
 
 static fx_status check_labels(const char *op, const fx_array *labels, int64_t nclasses)
 {
@@ -63,8 +62,7 @@ fx_array *fx_onecold(fx_array *y)
     return fx_argmax(y, .dims = FX_AXIS(0), .drop = true);
 }
 
-/* ---- indexing by element
- * --------------------------------------------------------------------------------- */
+/* ---- indexing by element --------------------------------------------------------------------- */
 
 /* FX_OK when idx picks from x along axis: as many axes, and not longer than x beside that axis. */
 static fx_status check_elements(const char *op, const fx_array *x, const fx_array *idx, int axis)
@@ -164,8 +162,8 @@ fx_array *fx_scatter_elements(fx_array *x, fx_array *idx, fx_array *src, int axi
     return fx_keep(fx_where(hit, logical ? fx_cast(values, FX_DTYPE_BOOL) : values, x));
 }
 
-/* ---- scatter
- * ------------------------------------------------------------------------------------------------
+/* ---- scatter --------------------------------------------------------------------------------- */
+/*
  */
 
 /* Integers as in fx_mean, and 16-bit types in Float32, where sums do not stall. */
@@ -209,8 +207,7 @@ fx_array *fx_scatter(fx_reduction reduction, fx_array *src, fx_array *idx, int a
     return fxi_scatter_primitive(kinds[reduction], src, idx, axis, n);
 }
 
-/* ---- mean pooling
- * --------------------------------------------------------------------------------------------- */
+/* ---- mean pooling ---------------------------------------------------------------------------- */
 
 static bool has_padding(const fx_dims *pad)
 {

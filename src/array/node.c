@@ -1,9 +1,11 @@
 /* node.c: value nodes and the buffers behind them.
  *
  * Reference counts of pending nodes are touched by their own thread only and need no atomics; once
- * a node has data it may be shared, and then counting is atomic. Freeing is iterative: a chain of a
- * million nodes must not recurse. A pending node with a live handle and no consumer is a sink; the
- * thread keeps all sinks in a list, so that an update finds results nobody has asked for yet.
+ * a node has data it may be shared, and then counting is atomic. A shared node keeps pending inputs
+ * of its thread as history: whoever drops the last reference sends it home to that thread. Freeing
+ * is iterative: a chain of a million nodes must not recurse. A pending node with a live handle and
+ * no consumer is a sink; the thread keeps all sinks in a list, so that an update finds results
+ * nobody has asked for yet.
  */
 #include "context.h"
 #include "backend.h"
@@ -123,6 +125,8 @@ static void node_free(fxi_node *n)
 fxi_node *fxi_node_new(fxi_context *c, fxi_op op, fx_dtype dtype, int ndim, const int64_t *shape,
                        fx_device *device, const fxi_attr *attr, int nin, fxi_node *const *in)
 {
+    if (__builtin_expect(__atomic_load_n(&c->returned, __ATOMIC_RELAXED) != NULL, 0))
+        fxi_take_back(c);
     fxi_node *n = fxi_malloc(sizeof *n);
     fxi_node **list = nin > 3 ? fxi_malloc((size_t)nin * sizeof *list) : NULL;
     if (!n || (nin > 3 && !list)) {
@@ -154,7 +158,7 @@ fxi_node *fxi_node_new(fxi_context *c, fxi_op op, fx_dtype dtype, int ndim, cons
             sink_remove(in[i]);
     }
     c->created++;
-    fxi_count(&fxi_counters.nodes, 1);
+    fxi_nodes_here++;
     return n;
 }
 
@@ -198,9 +202,25 @@ static void bury(fxi_context *c, fxi_node *dying)
         fxi_node *n = dying;
         dying = n->next;
         n->next = NULL;
+        const bool foreign = n->owner != c->id && n->nin > 0;
+        if (foreign && fxi_send_home(n))
+            continue;
         drop_inputs(c, n, &dying);
+        if (foreign)
+            fxi_threads_unlock();
         node_free(n);
     }
+}
+
+void fxi_take_back(fxi_context *c)
+{
+    if (!__atomic_load_n(&c->returned, __ATOMIC_RELAXED))
+        return;
+    fxi_threads_lock();
+    fxi_node *dying = c->returned;
+    __atomic_store_n(&c->returned, NULL, __ATOMIC_RELAXED);
+    fxi_threads_unlock();
+    bury(c, dying);
 }
 
 void fxi_node_release(fxi_node *n)
@@ -227,7 +247,6 @@ void fxi_node_settle(fxi_node *n, fxi_data *data)
 void fxi_node_cut(fxi_node *n)
 {
     fxi_node *dying = NULL;
-    n->history_cut = true;
     drop_inputs(fxi_here(), n, &dying);
     bury(fxi_here(), dying);
 }

@@ -107,8 +107,8 @@ struct fxi_node {
     uint8_t op, dtype, ndim;
     bool weak;        /* a literal's type: does not widen what it meets */
     bool stale;       /* an update has reused its buffer for the value that replaced it */
-    bool wanted;      /* fx_want */
-    bool history_cut; /* inputs dropped */
+    bool wanted;      /* a loss: its value is asked for after the update that consumes it */
+    bool history_cut; /* inputs dropped when its step closed */
     bool used;        /* something evaluated was computed from it: not a result nobody took */
     int32_t nin;
     uint32_t owner;           /* id of the thread that made it */
@@ -118,9 +118,10 @@ struct fxi_node {
     int32_t consumers;        /* pending nodes that take it as an input (owner thread) */
     uint64_t seq;             /* order of creation within the thread: inputs before consumers */
     fx_device *device;
-    fxi_data *data;          /* NULL while pending */
-    const fx_array *rebound; /* the handle in which an update replaced this value, else NULL */
-    fxi_node **in;           /* inputs; points at inl when nin ≤ 3 */
+    fxi_data *data; /* NULL while pending */
+    const fx_array
+        *rebound;  /* the handle in which an update replaced this value, else NULL; atomic */
+    fxi_node **in; /* inputs; points at inl when nin ≤ 3 */
     fxi_node *inl[3];
     fxi_node *prev, *next; /* the thread's list of pending results that nothing consumed (sinks) */
     int64_t shape[FX_MAX_DIMS];

@@ -236,7 +236,7 @@ static fx_array *binary(fxi_op op, enum type_rule rule, fxi_arg a, fxi_arg b)
     fx_dtype type = common_type(o, 0, 2);
     if (rule == COUNT && type == FX_DTYPE_BOOL)
         type = FX_DTYPE_I64; /* Julia: true + true == 2 */
-    if (rule == REAL && !fxi_is_float(type))
+    if (rule == REAL && !fxi_is_float((int)type))
         type = FX_DTYPE_F32;
     return finish(op, name, o, 0, 2, type, rule == COMPARE ? FX_DTYPE_BOOL : type);
 }
@@ -339,7 +339,7 @@ static fx_array *unary(fxi_op op, enum type_rule rule, fx_array *x)
     fx_dtype type = common_type(o, 0, 1);
     if (rule == COUNT && type == FX_DTYPE_BOOL)
         type = FX_DTYPE_I64;
-    if (rule == REAL && !fxi_is_float(type))
+    if (rule == REAL && !fxi_is_float((int)type))
         type = FX_DTYPE_F32;
     return finish(op, name, o, 0, 1, type, type);
 }
@@ -419,7 +419,8 @@ static fx_status check_rank(const char *op, int ndims)
 static fx_status check_axis(const char *op, const fx_array *x, int axis)
 {
     if (axis < 0 || axis >= x->node->ndim)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "axis %d of an array with %d", axis, x->node->ndim);
+        return fx_fail(FX_STATUS_ARGUMENT, op, "axis %d of an array with %d axes", axis,
+                       x->node->ndim);
     return FX_OK;
 }
 
@@ -557,31 +558,63 @@ fx_array *fx_slice(fx_array *x, int axis, int64_t start, int64_t stop)
     return fx_slice_step(x, axis, start, 1, stop - start);
 }
 
+/* The literal that fills a padding, in x's type. */
+static bool fill_literal(operand *v, double value, fx_dtype dtype)
+{
+    const bool whole = value >= -0x1p53 && value <= 0x1p53 && value == (double)(int64_t)value;
+    v->arg = whole && !fxi_is_float((int)dtype) ? fxi_arg_int((int64_t)value) : fxi_arg_real(value);
+    return make_literal(v, dtype);
+}
+
+/* The counts left after cropping; FX_STATUS_ARGUMENT when they make no size. */
+static fx_status pad_counts(const fx_array *x, int axis, int64_t before, int64_t after,
+                            int64_t *out_size)
+{
+    char t[FXI_SHAPE_TEXT];
+    const int64_t size = x->node->shape[axis];
+    int64_t total;
+    const bool ok = before >= -size && after >= -size &&
+                    !__builtin_add_overflow(size, before, &total) &&
+                    !__builtin_add_overflow(total, after, &total) && total >= 0;
+    if (!ok)
+        return fx_fail(FX_STATUS_ARGUMENT, "pad", "%lld before and %lld after axis %d of %s",
+                       (long long)before, (long long)after, axis,
+                       fxi_shape_text(x->node->ndim, x->node->shape, t));
+    *out_size = total;
+    return FX_OK;
+}
+
 fx_array *fx_pad(fx_array *x, int axis, int64_t before, int64_t after, double value)
 {
+    int64_t size = 0;
     fx_status s = check_array("pad", x);
     if (s == FX_OK)
         s = check_axis("pad", x, axis);
+    if (s == FX_OK)
+        s = pad_counts(x, axis, before, after, &size);
     if (s != FX_OK)
         return fail_array(s);
-    const int64_t crop_before = before < 0 ? -before : 0, crop_after = after < 0 ? -after : 0;
-    if (crop_before || crop_after) {
-        x = fx_slice(x, axis, crop_before, x->node->shape[axis] - crop_after);
-        before += crop_before;
-        after += crop_after;
+    int64_t shape[FX_MAX_DIMS];
+    memcpy(shape, x->node->shape, sizeof shape);
+    shape[axis] = size;
+    s = fxi_check_dims("pad", (fx_dtype)x->node->dtype, x->node->ndim, shape);
+    if (s != FX_OK)
+        return fail_array(s);
+    if (before < 0 || after < 0) {
+        const int64_t first = before < 0 ? -before : 0,
+                      last = x->node->shape[axis] + (after < 0 ? after : 0);
+        x = last >= first ? fx_slice(x, axis, first, last) : fx_slice(x, axis, 0, 0);
+        before = before < 0 ? 0 : before;
+        after = after < 0 ? 0 : after;
     }
     if (fx_is_error(x) || (before == 0 && after == 0))
         return x;
     fxi_context *c = begin();
     const fxi_node *n = x->node;
-    int64_t shape[FX_MAX_DIMS];
-    memcpy(shape, n->shape, sizeof shape);
-    shape[axis] += before + after;
-    operand v = {.arg = value == (double)(int64_t)value ? fxi_arg_int((int64_t)value)
-                                                        : fxi_arg_real(value)};
-    if (!make_literal(&v, (fx_dtype)n->dtype))
+    operand v = {0};
+    if (!fill_literal(&v, value, (fx_dtype)n->dtype))
         return fail_array(FX_STATUS_MEMORY);
-    const fxi_attr a = {.i = {axis, before, after}};
+    const fxi_attr a = {.i = {axis, before, size - n->shape[axis] - before}};
     fxi_node *in[] = {x->node, v.node};
     fxi_node *r =
         fxi_node_new(c, FXI_OP_PAD, (fx_dtype)n->dtype, n->ndim, shape, n->device, &a, 2, in);

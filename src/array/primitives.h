@@ -15,6 +15,9 @@ static inline bool fxi_is_float(int dtype)
 enum { FXI_SHAPE_TEXT = 96 };
 const char *fxi_shape_text(int ndim, const int64_t *shape, char buf[FXI_SHAPE_TEXT]);
 
+/* Checks sizes from outside: count, sign, and that the bytes fit; records what is wrong. */
+fx_status fxi_check_dims(const char *op, fx_dtype dtype, int ndims, const int64_t *dims);
+
 /* Reduces the axes in mask, which stay with size 1; no conversion. The max or min of an empty axis
  * is an error naming op. */
 fx_array *fxi_reduce(fxi_reduce_kind kind, fx_array *x, unsigned mask, const char *op);

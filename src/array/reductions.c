@@ -100,8 +100,7 @@ static fx_array *reduce(const char *op, const fx_reduce_args *a, domain d, core_
     return fx_keep(y);
 }
 
-/* ---- cores
- * -------------------------------------------------------------------------------------------- */
+/* ---- cores ----------------------------------------------------------------------------------- */
 
 static fx_array *sum_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
 {
@@ -201,8 +200,7 @@ REDUCTION(fxi_all_true, "all", DOMAIN_BOOL, all_core)
 REDUCTION(fxi_norm, "norm", DOMAIN_REAL, norm_core)
 REDUCTION(fxi_logsumexp, "logsumexp", DOMAIN_REAL, logsumexp_core)
 
-/* ---- softmax
- * -------------------------------------------------------------------------------------------- */
+/* ---- softmax --------------------------------------------------------------------------------- */
 
 /* x − max x. An array without elements has no maximum and needs none. */
 static fx_array *shifted(fx_array *x, unsigned mask, const char *op)
@@ -243,8 +241,7 @@ fx_array *fxi_logsoftmax(const fx_reduce_args *a)
     return along("logsoftmax", a, logsoftmax_core);
 }
 
-/* ---- index of an extreme
- * ------------------------------------------------------------------------------ */
+/* ---- index of an extreme --------------------------------------------------------------------- */
 
 /* The smallest index along the axis at which x is the extreme of its slice. If the slice holds a
  * NaN the extreme is NaN, which nothing equals, and the NaNs themselves are the hits. */

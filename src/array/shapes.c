@@ -8,8 +8,7 @@
 #include "composites.h"
 #include "memory.h"
 
-/* ---- axes
- * -------------------------------------------------------------------------------------------- */
+/* ---- axes ------------------------------------------------------------------------------------ */
 
 /* "3×4", for messages. */
 static const char *text(const fx_array *x, char buf[FXI_SHAPE_TEXT])
@@ -116,8 +115,7 @@ fx_array *fx_flip(fx_array *x, unsigned axes)
     return fx_keep(x);
 }
 
-/* ---- padding with x's own elements
- * --------------------------------------------------------------------- */
+/* ---- padding with x's own elements ----------------------------------------------------------- */
 
 /* For an axis of size n: a side takes at most n − less elements; the left side starts at
  * left[0]·before + left[1]·n + left[2], the right one at right[0]·n + right[1], both with this
@@ -210,8 +208,7 @@ fx_array *fx_pad_repeat(fx_array *x, int axis, int64_t before, int64_t after)
     return fx_keep(join(axis, left, x, right));
 }
 
-/* ---- repeats
- * -------------------------------------------------------------------------------------------- */
+/* ---- repeats --------------------------------------------------------------------------------- */
 
 /* Axis `axis` count times: whole (the axis tiled) or each element. The array is seen as outer ×
  * axis × inner, so that four axes suffice whatever x has. */
@@ -264,8 +261,7 @@ fx_array *fx_repeat_inner(fx_array *x, int axis, int64_t count)
     return fx_keep(count == 1 ? x : tile("repeat_inner", x, axis, count, true));
 }
 
-/* ---- stack, triangles
- * ----------------------------------------------------------------------------------- */
+/* ---- stack, triangles ------------------------------------------------------------------------ */
 
 /* FX_OK when all arrays have the first one's shape. */
 static fx_status check_same(int n, fx_array *const *x)

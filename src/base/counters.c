@@ -2,6 +2,13 @@
 #include "counters.h"
 
 fx_counters fxi_counters;
+_Thread_local uint64_t fxi_nodes_here;
+
+void fxi_count_nodes_here(void)
+{
+    fxi_count(&fxi_counters.nodes, fxi_nodes_here);
+    fxi_nodes_here = 0;
+}
 
 void fxi_count_live(int64_t n)
 {
@@ -15,6 +22,7 @@ void fxi_count_live(int64_t n)
 fx_counters fx_stats(void)
 {
     fx_counters c;
+    fxi_count_nodes_here();
 #define LOAD(field) c.field = __atomic_load_n(&fxi_counters.field, __ATOMIC_RELAXED)
     LOAD(nodes);
     LOAD(plans_built);

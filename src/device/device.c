@@ -5,13 +5,25 @@
  */
 #include "backend.h"
 #include "backends.h"
+#include "object.h"
 
 #include <cflux/device.h>
 #include <pthread.h>
 #include <string.h>
 
-static fx_device cpu = {&fxi_cpu_backend, 0, "CPU"};
-static fx_device ref = {&fxi_ref_backend, 0, "ref"};
+static void describe(const void *self, fx_text *text)
+{
+    fx_text_add(text, "%s", ((const fx_device *)self)->name);
+}
+
+/* A device is an object as well, so that fx_show and every other function can tell what it is. */
+static const fx_type device_type = {.fxi_size = sizeof(fx_type),
+                                    .name = "Device",
+                                    .size = sizeof(fx_device),
+                                    .describe = describe,
+                                    .flags = FX_TYPE_LEAF};
+static fx_device cpu = {{.type = &device_type, .refs = FXI_IMMORTAL}, &fxi_cpu_backend, 0, "CPU"};
+static fx_device ref = {{.type = &device_type, .refs = FXI_IMMORTAL}, &fxi_ref_backend, 0, "ref"};
 
 static const struct known {
     const char *name;

@@ -301,7 +301,7 @@ static fx_array *conv_kind(const fxi_rule_args *a, fxi_conv_kind kind, fx_array 
                            const fx_array *shape)
 {
     fxi_conv_attr attr = a->node->attr.conv;
-    attr.kind = kind;
+    attr.kind = (int32_t)kind;
     return fxi_conv_node(&attr, p, q, shape->node->ndim, shape->node->shape);
 }
 RULE(conv)

@@ -101,10 +101,18 @@ static bool passes(const sweep *s, const fxi_node *n)
 
 static bool rebound_in(const fxi_node *n, fx_array *const *x, int nx)
 {
-    for (int i = 0; n->rebound && i < nx; i++)
-        if (n->rebound == x[i])
+    const fx_array *handle = __atomic_load_n(&n->rebound, __ATOMIC_RELAXED);
+    for (int i = 0; handle && i < nx; i++)
+        if (handle == x[i])
             return true;
     return false;
+}
+
+static fx_status built_before(void)
+{
+    return fx_fail(FX_STATUS_STATE, "gradient",
+                   "the loss was built before its parameters were updated; build it anew from the "
+                   "model as it is now");
 }
 
 /* Collects everything between root and the wanted values. */
@@ -121,9 +129,7 @@ static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
         struct walk_frame *f = &s->stack[depth - 1];
         fxi_node *n = s->entries[f->entry].node;
         if (f->next == 0 && rebound_in(n, x, nx))
-            return fx_fail(FX_STATUS_STATE, "gradient",
-                           "the loss was built before its parameters were updated; build it anew "
-                           "from the model as it is now");
+            return built_before();
         if (!passes(s, n) || f->next >= n->nin) {
             const bool leads = s->entries[f->entry].leads;
             if (--depth > 0)
@@ -136,8 +142,11 @@ static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
             s->entries[f->entry].leads |= s->entries[known].leads;
             continue;
         }
-        if (known < 0 && !mine(s, in))
-            continue; /* another thread's value, not wanted: a constant */
+        if (known < 0 && !mine(s, in)) { /* another thread's value, not wanted: a constant */
+            if (rebound_in(in, x, nx))
+                return built_before();
+            continue;
+        }
         const int32_t e = known >= 0 ? known : enter(s, in);
         if (e < 0 || !grow(&s->stack, &s->stack_capacity, depth + 1, sizeof *s->stack))
             return out_of_memory();
@@ -262,24 +271,41 @@ static fx_status enter_wanted(sweep *s, fx_array *const *x, int n)
     return FX_OK;
 }
 
+static bool same_shape(const fxi_node *a, const fxi_node *b)
+{
+    return a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+}
+
 static fx_status check(fx_array *y, fx_array *gy, fx_array *const *x, int n)
 {
+    char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
     if (fx_is_error(y))
         return y ? fx_array_status(y) : fx_fail(FX_STATUS_ARGUMENT, "gradient", "there is no loss");
     if (fx_is_error(gy))
         return gy ? fx_array_status(gy)
                   : fx_fail(FX_STATUS_ARGUMENT, "gradient", "there is no upstream gradient");
+    if (!same_shape(y->node, gy->node))
+        return fx_fail(FX_STATUS_SHAPE, "gradient",
+                       "the upstream gradient is %s, the result it is for %s",
+                       fxi_shape_text(gy->node->ndim, gy->node->shape, a),
+                       fxi_shape_text(y->node->ndim, y->node->shape, b));
     if (!fxi_is_float(y->node->dtype))
         return fx_fail(FX_STATUS_DTYPE, "gradient", "takes a floating-point result, got %s",
                        fx_dtype_name(fx_eltype(y)));
+    const fxi_context *c = fxi_here();
+    bool ours = fxi_node_usable(c, y->node) && fxi_node_usable(c, gy->node);
     for (int i = 0; i < n; i++) {
         if (fx_is_error(x[i]))
             return x[i] ? fx_array_status(x[i])
                         : fx_fail(FX_STATUS_ARGUMENT, "gradient", "array %d is NULL", i);
         if (!fx_is_array(x[i]))
             return fx_fail(FX_STATUS_ARGUMENT, "gradient", "argument %d is not an array", i);
+        ours &= fxi_node_usable(c, x[i]->node);
     }
-    return FX_OK;
+    return ours ? FX_OK
+                : fx_fail(FX_STATUS_STATE, "gradient",
+                          "an argument is still pending in another thread; fx_eval it there first");
 }
 
 static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, int n)
@@ -288,6 +314,10 @@ static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, in
     s->status = enter_wanted(s, x, n);
     if (s->status == FX_OK)
         s->status = collect(s, y->node, x, n);
+    if (s->status == FX_OK && y->node->history_cut && !entry_of(s, y->node))
+        s->status = fx_fail(FX_STATUS_STATE, "gradient",
+                            "the step in which the result was built has closed; since then it is a "
+                            "constant");
     if (s->status != FX_OK)
         return s->status;
     qsort(s->entries, (size_t)s->n, sizeof *s->entries, newest_first);
@@ -337,6 +367,8 @@ fx_status fx_gradient_of(fx_array *loss, fx_array *const *x, int n, fx_array **o
         one = fx_error_array(FX_STATUS_SHAPE);
     } else if (!fx_is_error(loss)) {
         one = fxi_full(fx_eltype(loss), 1, loss->node->ndim, loss->node->shape);
+        if (loss->node->owner == fxi_here()->id)
+            loss->node->wanted = true;
     } else {
         one = loss;
     }

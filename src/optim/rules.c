@@ -226,7 +226,7 @@ static void describe(const void *self, fx_text *text)
 
 static fx_rule *make(const row *w, const fx_rule *init)
 {
-    if (!(init->eta < 0))
+    if (init->eta >= 0)
         return fxi_new(&w->type, init);
     char number[FXI_NUMBER_TEXT];
     fx_fail(FX_STATUS_ARGUMENT, w->type.name, "the learning rate cannot be negative: eta = %s",

@@ -6,6 +6,7 @@
  * everything to fxi_commit, which computes it in one plan and rebinds the handles, or changes
  * nothing.
  */
+#include "julia_number.h"
 #include "memory.h"
 #include "rules.h"
 
@@ -31,11 +32,40 @@ static const fx_field leaf_fields[] = {
     {"frozen", offsetof(leaf, frozen), FX_FIELD_FLAG, false},
 };
 static leaf leaf_error;
+
+static void add_summary(fx_text *text, void *object)
+{
+    char one[256];
+    fx_summary(object, one, sizeof one);
+    fx_text_add(text, "%s", one);
+}
+
+/* Leaf(rule, (states…, (numbers…))), as Optimisers.jl prints it; the arrays by their sizes. */
+static void leaf_describe(const void *self, fx_text *text)
+{
+    const leaf *l = self;
+    const fxi_rule_info *info = fxi_rule_info_of(l->rule);
+    char a[FXI_NUMBER_TEXT], b[FXI_NUMBER_TEXT];
+    fx_text_add(text, "Leaf(");
+    add_summary(text, l->rule);
+    fx_text_add(text, l->states.n ? l->states.n > 1 || info->nnumbers ? ", (" : ", " : ", nothing");
+    for (int64_t i = 0; i < l->states.n; i++) {
+        if (i)
+            fx_text_add(text, ", ");
+        add_summary(text, l->states.items[i]);
+    }
+    if (info && info->nnumbers)
+        fx_text_add(text, ", (%s, %s))", fxi_float64_text(l->number0, a),
+                    fxi_float64_text(l->number1, b));
+    fx_text_add(text, l->frozen ? ", frozen = true)" : ")");
+}
+
 static const fx_type leaf_type = {.fxi_size = sizeof(fx_type),
                                   .name = "Leaf",
                                   .size = sizeof(leaf),
                                   .fields = leaf_fields,
                                   .nfields = (int)(sizeof leaf_fields / sizeof leaf_fields[0]),
+                                  .describe = leaf_describe,
                                   .error = &leaf_error};
 
 static fx_status no_memory(void)
@@ -189,6 +219,20 @@ typedef struct items {
     fx_status status;
 } items;
 
+/* A gradient must be its parameter's: a smaller one would be broadcast and train on nonsense. */
+static fx_status check_gradient(const fx_array *x, const fx_array *g)
+{
+    char a[128], b[128];
+    bool same = fx_ndims(x) == fx_ndims(g);
+    for (int i = 0; i < fx_ndims(x) && same; i++)
+        same = fx_size(x, i) == fx_size(g, i);
+    if (same)
+        return FX_OK;
+    fx_summary((void *)(uintptr_t)g, a, sizeof a);
+    fx_summary((void *)(uintptr_t)x, b, sizeof b);
+    return fx_fail(FX_STATUS_SHAPE, "update", "the gradient is a %s, its parameter a %s", a, b);
+}
+
 static void add_item(items *s, leaf *l, fx_array *x, fx_array *g)
 {
     if (l->frozen || !g)
@@ -197,6 +241,9 @@ static void add_item(items *s, leaf *l, fx_array *x, fx_array *g)
         s->status = fx_is_error(x) ? fx_array_status(x) : fx_array_status(g);
         return;
     }
+    s->status = check_gradient(x, g);
+    if (s->status != FX_OK)
+        return;
     if (l->item >= 0) { /* a tied array: another gradient of its own is added */
         item *it = &s->all[l->item];
         if (it->gradient != g)
@@ -228,10 +275,12 @@ static void collect(items *s, void *state, void *x, void *g)
             add_item(s, state, x, g);
         return;
     }
-    if (fx_is_array(x))
+    if (fx_is_array(state)) {
+        s->status = mismatch("state");
         return;
+    }
     const int64_t n = fx_count(state);
-    if (n == 0)
+    if (n == 0 || fx_is_array(x))
         return;
     if (fx_count(x) != n || fx_count(g) != n) {
         s->status = mismatch(fx_count(x) != n ? "state" : "gradient");
@@ -345,13 +394,17 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
         s.status = apply(&s.all[i], ok);
     if (s.status == FX_OK)
         s.status = commit(&s, ok, no_sinks);
+    if (s.status != FX_OK && s.status != FX_STATUS_NONFINITE)
+        fxi_commit(0, NULL, NULL, fx_error_array(s.status), true); /* staged state is dropped */
     items_done(&s);
     return s.status;
 }
 
-fx_status fxi_update(const fx_update_args *a)
+fx_status fxi_update(const fx_update_args *given)
 {
-    return update(1, &a->state, &a->model, &a->gradient, a->guard, a->no_sinks);
+    fx_update_args a = {0};
+    memcpy(&a, given, given->fxi_size < sizeof a ? given->fxi_size : sizeof a);
+    return update(1, &a.state, &a.model, &a.gradient, a.guard, a.no_sinks);
 }
 
 fx_status fx_update_all(int n, void *const *states, void *const *models, void *const *gradients)
@@ -451,9 +504,10 @@ static void adjust(adjustment *a, void *state)
         return;
     }
     leaf *l = state;
+    const bool first = !a->found;
+    a->found = true;
     if (!a->set) {
-        a->eta = a->found ? a->eta : l->rule->eta;
-        a->found = true;
+        a->eta = first ? l->rule->eta : a->eta;
         return;
     }
     if (l->rule == a->new) /* a tied leaf, seen already */
@@ -478,6 +532,8 @@ fx_status fx_adjust_eta(void *state, double eta)
         return fx_fail(FX_STATUS_ARGUMENT, "adjust", "takes the state from fx_setup");
     adjustment a = {.eta = eta, .set = true};
     adjust(&a, state);
+    if (a.status == FX_OK && !a.found)
+        return fx_fail(FX_STATUS_ARGUMENT, "adjust", "takes the state from fx_setup");
     return a.status;
 }
 

@@ -10,13 +10,16 @@
 #include "plan.h"
 
 #include <cflux/optim.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct fxi_scratch {
     fxi_graph graph;
     fxi_root *roots;
     int32_t root_capacity;
-    fxi_buffer *arena; /* of the device it was last needed on */
+    fxi_buffer *arena;        /* of the device it was last needed on */
+    const fxi_node **foreign; /* values of other threads that an update replaces, sorted */
+    int32_t nforeign, foreign_capacity;
 } fxi_scratch;
 
 /* What one run brings along. */
@@ -48,6 +51,7 @@ void fxi_scratch_free(fxi_context *c)
         return;
     fxi_graph_free(&s->graph);
     fxi_free(s->roots);
+    fxi_free(s->foreign);
     if (s->arena)
         fxi_buffer_release(s->arena);
     fxi_free(s);
@@ -58,9 +62,11 @@ void fxi_drain(void)
 {
     fxi_context *c = fxi_here();
     fxi_scratch_free(c);
-    fxi_free(c->promises);
-    c->promises = NULL;
-    c->npromises = c->promise_capacity = 0;
+    if (c->npromises == 0) {
+        fxi_free(c->promises);
+        c->promises = NULL;
+        c->promise_capacity = 0;
+    }
     fxi_plans_drop();
 }
 
@@ -196,6 +202,17 @@ static fx_status kernel_failed(const fxi_step *s, const fxi_run *run, fx_status 
                                                 : "the kernel failed");
 }
 
+/* Step i failed: values that were being replaced in place until then are lost. */
+static void spoil(const binding *b, int32_t i)
+{
+    const fxi_plan *p = b->plan;
+    for (int32_t k = 0; k < p->noutputs; k++) {
+        const fxi_value *v = &p->values[p->results[k].value];
+        if (v->kind == FXI_VALUE_DONATED && v->first <= i)
+            b->leaves[v->index]->stale = true;
+    }
+}
+
 static fx_status run_steps(binding *b)
 {
     const fxi_plan *p = b->plan;
@@ -209,8 +226,10 @@ static fx_status run_steps(binding *b)
             run.more[k] = b->base[s->more_value[k]];
         const fx_status status =
             p->device->backend->run(p->device, s, b->in, b->base[s->out_value], &run);
-        if (status != FX_OK)
+        if (status != FX_OK) {
+            spoil(b, i);
             return kernel_failed(s, &run, status);
+        }
     }
     fxi_count(&fxi_counters.steps_run, (uint64_t)p->nsteps);
     fxi_count(&fxi_counters.bytes_moved, p->bytes_moved);
@@ -284,6 +303,7 @@ static fx_status run_all(fxi_context *c, int n, fxi_root *roots)
         done = m;
     }
     c->busy = nested;
+    fxi_count_nodes_here();
     c->created = 0;
     return status;
 }
@@ -358,6 +378,7 @@ void fxi_flush(fxi_context *c)
 {
     fxi_scratch *s = scratch_of(c);
     int32_t n = 0;
+    fxi_count_nodes_here();
     c->created = 0;
     for (fxi_node *k = c->sinks.next; s && k != &c->sinks; k = k->next)
         if (!push_root(s, &n, k, NULL))
@@ -374,7 +395,7 @@ static void commit_one(fx_array *handle, fx_array *value)
 {
     fxi_node *n = value->node;
     if (handle && handle->node != n) {
-        handle->node->rebound = handle;
+        __atomic_store_n(&handle->node->rebound, handle, __ATOMIC_RELAXED);
         fxi_array_rebind(handle, n);
     }
     if (n->owner == fxi_here()->id)
@@ -391,6 +412,15 @@ static void settle_promises(fxi_context *c, int depth, bool commit)
             commit_one(p->slot, p->value);
         fxi_promise_drop(c, i);
     }
+}
+
+/* After an update that failed: staged state goes; what fx_want and fx_set asked for stays promised
+ * to the step's close, unless it may be what failed. */
+static void drop_promises(fxi_context *c, bool staged_only)
+{
+    for (int i = c->npromises - 1; i >= 0; i--)
+        if (!staged_only || c->promises[i].kind == FXI_PROMISE_STAGE)
+            fxi_promise_drop(c, i);
 }
 
 void fxi_promises_due(fxi_context *c, int depth)
@@ -417,10 +447,25 @@ void fxi_promises_due(fxi_context *c, int depth)
 /* ---- commits
  * --------------------------------------------------------------------------------------- */
 
+static int by_node(const void *a, const void *b)
+{
+    const uintptr_t x = (uintptr_t) * (const fxi_node *const *)a;
+    const uintptr_t y = (uintptr_t) * (const fxi_node *const *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Is n one of the values of other threads that are about to be replaced? */
+static bool foreign_replaced(const fxi_scratch *s, const fxi_node *n)
+{
+    return s->nforeign > 0 &&
+           bsearch(&n, s->foreign, (size_t)s->nforeign, sizeof *s->foreign, by_node);
+}
+
 /* Does the pending graph behind n read a value that is about to be replaced? Those are marked with
  * id 1; answers are kept in the nodes: 1 yes, 0 no. Iterative, as the graph may be deep. */
-static bool reads_replaced(fxi_context *c, fxi_graph *g, fxi_node *n)
+static bool reads_replaced(fxi_context *c, fxi_scratch *s, fxi_node *n)
 {
+    fxi_graph *g = &s->graph;
     struct frame {
         fxi_node *node;
         int32_t next;
@@ -443,8 +488,10 @@ static bool reads_replaced(fxi_context *c, fxi_graph *g, fxi_node *n)
             continue;
         }
         fxi_node *in = x->in[f->next++];
-        if (in->owner != c->id)
+        if (in->owner != c->id) {
+            x->id |= foreign_replaced(s, in);
             continue;
+        }
         if (in->mark == c->mark) {
             if (in->id == 1)
                 x->id = 1;
@@ -460,17 +507,37 @@ static bool reads_replaced(fxi_context *c, fxi_graph *g, fxi_node *n)
     return n->id == 1;
 }
 
-/* Adds the pending results that nothing consumed and that read what the update replaces. */
+static bool mark_replaced(const fxi_context *c, fxi_scratch *s, fxi_node *n)
+{
+    if (n->owner == c->id) {
+        n->mark = c->mark;
+        n->id = 1;
+        return true;
+    }
+    if (!fxi_grow(&s->foreign, &s->foreign_capacity, s->nforeign + 1, sizeof *s->foreign))
+        return false;
+    s->foreign[s->nforeign++] = n;
+    return true;
+}
+
+/* Adds the pending results that nothing consumed and that read what the update replaces: the
+ * handles' values and staged state. */
 static bool push_sinks(fxi_context *c, fxi_scratch *s, int32_t *m, int n, fx_array *const *handles)
 {
+    bool ok = true;
     c->mark++;
-    for (int i = 0; i < n; i++)
-        if (handles[i]->node->owner == c->id) {
-            handles[i]->node->mark = c->mark;
-            handles[i]->node->id = 1;
-        }
+    s->nforeign = 0;
+    for (int i = 0; i < n && ok; i++)
+        ok = mark_replaced(c, s, handles[i]->node);
+    for (int i = 0; i < c->npromises && ok; i++)
+        if (c->promises[i].kind == FXI_PROMISE_STAGE)
+            ok = mark_replaced(c, s, c->promises[i].slot->node);
+    if (!ok)
+        return false;
+    if (s->nforeign > 1)
+        qsort(s->foreign, (size_t)s->nforeign, sizeof *s->foreign, by_node);
     for (fxi_node *k = c->sinks.next; k != &c->sinks; k = k->next)
-        if (reads_replaced(c, &s->graph, k) && !push_root(s, m, k, NULL))
+        if (reads_replaced(c, s, k) && !push_root(s, m, k, NULL))
             return false;
     return true;
 }
@@ -533,19 +600,19 @@ fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, f
 {
     fxi_context *c = fxi_here();
     fxi_scratch *s = scratch_of(c);
-    if (!s)
-        return FX_STATUS_MEMORY;
-    fx_status status =
-        guard && fx_is_error(guard) ? fx_array_status(guard) : check_commit(n, handles, values);
+    fx_status status = !s                            ? FX_STATUS_MEMORY
+                       : guard && fx_is_error(guard) ? fx_array_status(guard)
+                                                     : check_commit(n, handles, values);
     if (status == FX_OK && guard)
         status = guard_promises(c, guard);
     int32_t m = 0;
     if (status == FX_OK)
         status = gather_roots(c, s, n, handles, values, guard, no_sinks, &m);
-    if (status == FX_OK && m > 0)
+    const bool launched = status == FX_OK && m > 0;
+    if (launched)
         status = run_all(c, m, s->roots);
     if (status != FX_OK) {
-        settle_promises(c, 0, false);
+        drop_promises(c, !launched);
         return status;
     }
     for (int i = 0; i < n; i++)

@@ -283,7 +283,8 @@ static bool collect_outputs(fxi_context *c, fxi_graph *g, int n, const fxi_root 
     }
     for (int32_t i = 0; i < g->n; i++) {
         const fxi_node *x = g->nodes[i];
-        if (!x->data && x->op != FXI_OP_CONST && x->consumers > g->uses[i] && g->output[i] < 0 &&
+        const bool needed = x->consumers > g->uses[i] || (x->wanted && x->handles > 0);
+        if (!x->data && x->op != FXI_OP_CONST && needed && g->output[i] < 0 &&
             !add_output(g, i, -1))
             return false;
     }

@@ -1,5 +1,5 @@
-/* group.c: planner rule 1: elementwise nodes of one shape grow into groups, backwards from where
- * their values are used. A pure function of the graph.
+/* group.c: planner rules 1 and 2: elementwise nodes of one shape grow into groups, backwards from
+ * where their values are used. A pure function of the graph.
  *
  * Nodes are taken from the last to the first, so when a node's turn comes all its consumers have
  * their groups. It joins the group of one of them when every consumer outside that group comes
@@ -20,6 +20,8 @@ typedef struct growth {
     int32_t instructions, outputs;
     int32_t inputs; /* operands that are no members; one used by several members may count twice */
     int32_t newest; /* the member added last, the end of the list */
+    int32_t most_outputs;
+    const fxi_node *space; /* a node of the shape that is iterated over */
 } growth;
 
 typedef struct grouping {
@@ -100,12 +102,31 @@ static bool joins(const grouping *s, int32_t i, int32_t root, bool *out_stored)
     const growth *w = &s->growth[root];
     const int outside = needed_outside(s, i, root);
     const int operands = fxi_graph_inputs(s->g, i) - 1; /* its own are new, it is one no longer */
-    if (outside < 0 || !same_shape(s->g->nodes[i], s->g->nodes[root]) ||
+    if (outside < 0 || !same_shape(s->g->nodes[i], w->space) ||
         w->instructions >= FXI_GROUP_INSTRUCTIONS || w->inputs + operands > FXI_GROUP_INPUTS ||
-        w->outputs + outside > FXI_GROUP_OUTPUTS)
+        w->outputs + outside > w->most_outputs)
         return false;
     *out_stored = outside > 0;
     return true;
+}
+
+/* Planner rule 2: a reduction takes its elementwise producers along when the reduced axes, sizes of
+ * 1 left out, surround the kept ones (reduced… kept… reduced…), which tiles in memory order can
+ * serve. Its only output is the reduction. */
+static bool takes_producers(const fxi_node *n)
+{
+    if (n->data || n->op != FXI_OP_REDUCE || n->dtype == FX_DTYPE_F16 || n->dtype == FX_DTYPE_BF16)
+        return false;
+    int changes = 0;
+    bool reduced = true;
+    for (int k = 0; k < n->ndim; k++) {
+        if (n->in[0]->shape[k] == 1)
+            continue;
+        const bool now = FXI_AXIS_IN(n->attr.i[1], k);
+        changes += now != reduced;
+        reduced = now;
+    }
+    return changes <= 2;
 }
 
 static void assign(grouping *s, int32_t i)
@@ -114,13 +135,19 @@ static void assign(grouping *s, int32_t i)
     o->root[i] = i;
     o->stored[i] = true;
     o->next[i] = -1;
-    s->growth[i] = (growth){1, 1, fxi_graph_inputs(s->g, i), i};
+    const fxi_node *n = s->g->nodes[i];
+    s->growth[i] = (growth){1, 1, fxi_graph_inputs(s->g, i), i, FXI_GROUP_OUTPUTS, n};
+    if (takes_producers(n)) {
+        s->growth[i].space = n->in[0];
+        s->growth[i].most_outputs = 1;
+    }
     if (!groupable(s->g->nodes[i]))
         return;
     for (int32_t k = s->first[i]; k < s->first[i + 1]; k++) {
         const int32_t root = o->root[s->consumers[k]];
         bool stored;
-        if (!groupable(s->g->nodes[s->consumers[k]]) || !joins(s, i, root, &stored))
+        const fxi_node *c = s->g->nodes[s->consumers[k]];
+        if (!(groupable(c) || takes_producers(c)) || !joins(s, i, root, &stored))
             continue;
         growth *w = &s->growth[root];
         o->root[i] = root;

@@ -180,11 +180,13 @@ static void list_group(const builder *b, int32_t root, group *out)
 /* One instruction a member: inputs are registers 0 … noperands−1, members follow. */
 static bool make_program(const builder *b, fxi_step *s, const group *q)
 {
-    s->program = fxi_calloc((size_t)q->nmembers, sizeof *s->program);
+    const int n_instr =
+        q->nmembers - (s->op == FXI_OP_REDUCE); /* the reduction is the step itself */
+    s->program = fxi_calloc((size_t)n_instr, sizeof *s->program);
     if (!s->program)
         return false;
-    s->ninstr = q->nmembers;
-    for (int m = 0; m < q->nmembers; m++) {
+    s->ninstr = n_instr;
+    for (int m = 0; m < n_instr; m++) {
         const fxi_node *n = b->g->nodes[q->members[m]];
         fxi_instr *ins = &s->program[m];
         *ins = (fxi_instr){.op = n->op,
@@ -237,6 +239,12 @@ static bool compute_group(builder *b, int32_t root)
         return false;
     for (int i = 0; i < q.noperands; i++)
         set_input(s, i, q.nodes[i], &in[i]);
+    if (s->op == FXI_OP_REDUCE) {
+        const fxi_node *x = b->g->nodes[root]->in[0];
+        s->space = (fxi_tensor){.dtype = x->dtype, .ndim = x->ndim};
+        memcpy(s->space.shape, x->shape, sizeof s->space.shape);
+        fxi_dense_strides(x->ndim, x->shape, s->space.stride);
+    }
     return make_program(b, s, &q) && set_output(b, s, b->g->nodes[root], &b->places[root]) &&
            more_outputs(b, b->p->nsteps - 1, &q);
 }
@@ -387,7 +395,7 @@ static bool plan_node(builder *b, int32_t id)
         b->places[id] = (place){.value = -1, .dense = -1};
         return true;
     }
-    if (fxi_ops[n->op].cls == FXI_CLASS_ELEMENTWISE)
+    if (fxi_ops[n->op].cls == FXI_CLASS_ELEMENTWISE || b->groups.next[id] >= 0)
         return compute_group(b, id);
     return fxi_ops[n->op].cls == FXI_CLASS_MOVEMENT ? move(b, id) : compute(b, id);
 }
@@ -405,8 +413,16 @@ static bool add_buffer(fxi_plan *p, fxi_value *v)
     return true;
 }
 
-/* Output k gets memory that outlives the run. Constants, and views of little of a large value, are
- * copied. */
+/* Is the leaf behind the movements that end in node id in borrowed memory? */
+static bool reads_borrowed(const builder *b, int32_t id)
+{
+    while (!b->g->nodes[id]->data)
+        id = fxi_graph_input(b->g, id, 0);
+    return b->g->nodes[id]->data->buffer->borrowed;
+}
+
+/* Output k gets memory that outlives the run. Constants, views of borrowed memory (which is read
+ * now or never) and views of little of a large value are copied. */
 static bool settle_output(builder *b, int32_t k)
 {
     fxi_plan *p = b->p;
@@ -414,7 +430,7 @@ static bool settle_output(builder *b, int32_t k)
     const fxi_node *n = b->g->nodes[id];
     place at = b->places[id];
     const fxi_value_kind kind = p->values[at.value].kind;
-    if (kind == FXI_VALUE_SLOT ||
+    if (kind == FXI_VALUE_SLOT || (kind == FXI_VALUE_LEAF && reads_borrowed(b, id)) ||
         (kind == FXI_VALUE_ARENA && 2 * bytes_of(n) < p->values[at.value].bytes)) {
         place made;
         if (!copy_dense(b, n, &at, &made))
@@ -471,6 +487,7 @@ static int reads(const fxi_step *s, int32_t v)
 typedef struct donation {
     bool *last;  /* steps that run after all others, because they overwrite what those read */
     bool *taken; /* leaf values that are overwritten */
+    bool *late; /* values made by steps that overwrite a leaf, or by steps that need such a value */
 } donation;
 
 /* Does another step read value v before, or at or after, step m? Bit 0 and bit 1. */
@@ -516,6 +533,29 @@ static bool try_donation(builder *b, int32_t k, donation *d)
     return true;
 }
 
+/* Steps that overwrite nothing come first: a kernel among them that fails (an index out of range,
+ * no memory) leaves all old values as they were. */
+static void order_steps(const fxi_plan *p, donation *d, fxi_step *ordered)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < p->nsteps; i++) {
+        const fxi_step *s = &p->steps[i];
+        bool late = false;
+        for (int k = 0; k < s->nin; k++)
+            late |= d->late[s->in_value[k]];
+        for (int k = -1; k < s->nmore; k++)
+            late |= p->values[output_value(s, k)].kind == FXI_VALUE_DONATED;
+        for (int k = -1; k < s->nmore; k++)
+            d->late[output_value(s, k)] = late;
+        if (!late)
+            ordered[n++] = *s;
+    }
+    for (int pass = 0; pass < 2; pass++)
+        for (int32_t i = 0; i < p->nsteps; i++)
+            if (d->late[p->steps[i].out_value] && d->last[i] == (pass == 1))
+                ordered[n++] = p->steps[i];
+}
+
 static bool donate(builder *b)
 {
     fxi_plan *p = b->p;
@@ -525,23 +565,22 @@ static bool donate(builder *b)
     if (!any)
         return true;
     donation d = {.last = fxi_calloc((size_t)p->nsteps + 1, sizeof *d.last),
-                  .taken = fxi_calloc((size_t)p->nvalues + 1, sizeof *d.taken)};
+                  .taken = fxi_calloc((size_t)p->nvalues + 1, sizeof *d.taken),
+                  .late = fxi_calloc((size_t)p->nvalues + 1, sizeof *d.late)};
     fxi_step *ordered = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *ordered);
-    const bool ok = d.last && d.taken && ordered;
+    const bool ok = d.last && d.taken && d.late && ordered;
     for (int32_t k = 0; k < p->noutputs && ok; k++)
         if (b->g->donors[k] >= 0 && !try_donation(b, k, &d))
             p->donations_denied++;
         else if (b->g->donors[k] >= 0)
             p->donations++;
-    int32_t n = 0;
-    for (int pass = 0; pass < 2 && ok; pass++)
-        for (int32_t i = 0; i < p->nsteps; i++)
-            if (d.last[i] == (pass == 1))
-                ordered[n++] = p->steps[i];
-    if (ok)
-        memcpy(p->steps, ordered, (size_t)n * sizeof *ordered);
+    if (ok) {
+        order_steps(p, &d, ordered);
+        memcpy(p->steps, ordered, (size_t)p->nsteps * sizeof *ordered);
+    }
     fxi_free(d.last);
     fxi_free(d.taken);
+    fxi_free(d.late);
     fxi_free(ordered);
     return ok;
 }

@@ -40,8 +40,11 @@ typedef struct fxi_step {
     int32_t out_value; /* indices into the plan's values */
     int32_t *in_value;
     int64_t *in_offset; /* view offsets, in elements */
-    fxi_instr *program; /* elementwise steps */
+    /* What an elementwise step computes; of a reduce step: what it reduces, over `space` (none:
+     * in[0]). */
+    fxi_instr *program;
     int32_t ninstr;
+    fxi_tensor space; /* of a reduce step with a program: the sizes that are reduced */
     /* Further outputs of an elementwise step, of the output's shape: the registers they are. */
     int32_t nmore;
     uint8_t more_reg[FXI_MORE_OUTPUTS];

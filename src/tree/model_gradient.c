@@ -89,6 +89,8 @@ void *fxi_gradient(fx_array *loss, void *model)
 void *fx_withgradient(fx_array *loss, void *model, double *out_value)
 {
     void *g = gradient(loss, model, true);
-    *out_value = fx_item(loss);
+    const double value = fx_item(loss);
+    if (out_value)
+        *out_value = value;
     return g;
 }

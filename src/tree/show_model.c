@@ -301,10 +301,18 @@ static void put_state(fx_text *text, const tally *t)
         fxi_text_put(text, "  (some Inf)");
 }
 
+/* What has a one-line form of its own and cannot be called (a data loader) has no parameters,
+ * whatever arrays it holds. */
+static bool has_parameters(const void *object)
+{
+    const fx_type *type = fx_type_of(object);
+    return type && !fx_is_error(object) && (type->forward || !type->describe);
+}
+
 /* "# 9 parameters, plus 4 non-trainable  (all zero)" after a line of `width` characters. */
 static void put_comment(fx_text *text, void *object, int64_t indent, int64_t width)
 {
-    if (fx_is_error(object))
+    if (!has_parameters(object))
         return;
     const tally t = count_all(object, true);
     if (t.arrays == 0)

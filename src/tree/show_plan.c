@@ -60,7 +60,11 @@ static void add_work(fx_text *t, const fxi_step *s)
     static const char *const pools[] = {"max", "mean", "max gradient", "mean gradient", "max pick"};
     if (s->op == FXI_OP_REDUCE)
         fx_text_add(t, "reduce %s", reductions[s->attr.i[0]]);
-    else if (s->op == FXI_OP_CONV)
+    for (int k = 0; s->op == FXI_OP_REDUCE && k < s->ninstr; k++)
+        fx_text_add(t, k ? " %s" : " of %s", fxi_ops[s->program[k].op].name);
+    if (s->op == FXI_OP_REDUCE)
+        return;
+    if (s->op == FXI_OP_CONV)
         fx_text_add(t, "conv %s", convs[s->attr.conv.kind]);
     else if (s->op == FXI_OP_POOL)
         fx_text_add(t, "pool %s", pools[s->attr.pool.kind]);

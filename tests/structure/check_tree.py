@@ -21,7 +21,7 @@ PUBLIC_ONLY = {"nn", "optim", "train", "data", "io", "dist"}
 # (folder, header): why.
 EXCEPTIONS = {}
 
-C_FILES = (".c", ".h", ".def", ".inc", ".cpp")
+C_FILES = (".c", ".h", ".def", ".inc", ".cpp", ".cc")
 SAME_NAME_ALLOWED = {"CMakeLists.txt", "README.md"}
 # Names that would end the program or write to its standard output, and those that take memory
 # behind the back of the fault tests.

@@ -422,6 +422,8 @@ static void summary(void **state)
     fx_summary(fx_dataloader(fx_named_tuple("x", make_x(4)), .batchsize = 4), text, sizeof text);
     assert_string_equal(text,
                         "1-element DataLoader(::@NamedTuple{x::Matrix{Float32}}, batchsize=4)");
+    fx_show_text(fx_dataloader(make_x(4)), text, sizeof text); /* its arrays are no parameters */
+    assert_string_equal(text, "4-element DataLoader(::Matrix{Float32})");
 }
 
 /* A walk over a loader gives a loader with mapped data and no part in the original's passes. */

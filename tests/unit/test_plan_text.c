@@ -69,6 +69,30 @@ static void results_of_one_group_leave_together(void **state)
     expect(fx_tuple(a, b), "  1  mul sub(x0, c0) → Float32 4×4 and 1 more\n");
 }
 
+static void a_reduction_takes_its_producers(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(4, 5), *y = leaf(4, 5);
+    expect(fx_sum(fx_square(fx_sub(x, y))), "  1  reduce sum of sub powi(x0, x1) → Float32 1×1\n");
+    expect(fx_maximum(fx_exp(x), .dims = FX_AXES(1)), "  1  reduce max of exp(x0) → Float32 4×1\n");
+    /* kept, reduced, kept: tiles in memory order would need accumulators all over; two steps */
+    fx_array *z = fx_rand(2, 3, 4);
+    fx_eval(z);
+    expect(fx_sum(fx_exp(z), .dims = FX_AXES(1)), "  1  exp(x0) → Float32 2×3×4\n"
+                                                  "  2  reduce sum(1) → Float32 2×1×4\n");
+}
+
+static void what_a_reduction_takes_is_not_needed_elsewhere(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(4, 5), *e = fx_exp(x);
+    expect(fx_div(e, fx_sum(e, .dims = FX_AXES(0))), "  1  exp(x0) → Float32 4×5\n"
+                                                     "  2  reduce sum(1) → Float32 1×5\n"
+                                                     "  3  div(1, 2′) → Float32 4×5\n");
+}
+
 static void transposes_and_slices_cost_nothing(void **state)
 {
     (void)state;
@@ -118,6 +142,8 @@ int main(void)
         cmocka_unit_test(a_broadcast_is_addressing),
         cmocka_unit_test(a_value_needed_twice_leaves_its_group),
         cmocka_unit_test(results_of_one_group_leave_together),
+        cmocka_unit_test(a_reduction_takes_its_producers),
+        cmocka_unit_test(what_a_reduction_takes_is_not_needed_elsewhere),
         cmocka_unit_test(transposes_and_slices_cost_nothing),
         cmocka_unit_test(a_reshape_of_a_transpose_is_a_copy),
         cmocka_unit_test(groups_respect_their_budgets),

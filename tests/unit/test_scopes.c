@@ -1,17 +1,13 @@
 /* test_scopes.c: who owns what, and when it is given back (semantics 2 and 3).
  *
  * What a scope has released is seen from outside: an array over borrowed memory calls its release
- * function when the last value that reads it is gone. Live nodes and bytes are counted over a thousand
- * steps. Expected numbers of the recurrent cell are the same recursion in double.
+ * function when the last value that reads it is gone. Live nodes and bytes are counted over a
+ * thousand steps. Expected numbers of the recurrent cell are the same recursion in double.
  */
-#include "composite_check.h"
+#include "semantics_check.h"
 
-#include <cflux.h>
 #include <pthread.h>
 #include <setjmp.h>
-
-#include "memory.h"
-#include "node.h"
 
 static int released; /* arrays of `tracked` that are gone */
 static float tracked_memory[4] = {1, 2, 3, 4};
@@ -28,28 +24,10 @@ static fx_array *tracked(void)
     return fx_borrow(FX_DTYPE_F32, tracked_memory, count_release, NULL, 4);
 }
 
-static fx_array *scalar64(double value)
-{
-    return fxi_full(FX_DTYPE_F64, value, 0, NULL);
-}
-
 static int start_counting(void **state)
 {
-    (void)state;
-    fxi_scope_close(0); /* after a test that failed */
     released = 0;
-    fx_error_take();
-    return 0;
-}
-
-static int no_error_left(void **state)
-{
-    (void)state;
-    const fx_error e = fx_error_take();
-    if (e.status != FX_OK)
-        fail_msg("an error was left: %s", e.message);
-    assert_false(fx_training());
-    return 0;
+    return clean_start(state);
 }
 
 /* ---- modes (3) ------------------------------------------------------------------------------- */
@@ -110,10 +88,10 @@ static void a_layer_reads_the_mode_when_called(void **state)
     }
     {
         FX_STEP; /* the mode at evaluation does not matter */
-        assert_float_equal(fx_item(fx_minimum(tested)), 1, 0);
+        SAME(fx_item(fx_minimum(tested)), 1);
     }
-    assert_float_equal(fx_item(fx_minimum(trained)), 0, 0);
-    assert_float_equal(fx_item(fx_maximum(trained)), 2, 0);
+    SAME(fx_item(fx_minimum(trained)), 0);
+    SAME(fx_item(fx_maximum(trained)), 2);
 }
 
 static void *mode_of_a_new_thread(void *out)
@@ -336,7 +314,8 @@ static void set_stores_and_replaces(void **state)
     assert_int_equal(released, 0);
     {
         FX_SCOPE;
-        fx_set(&slot, fx_add(tracked(), 1)); /* the old one goes, the new one is computed at the close */
+        fx_set(&slot,
+               fx_add(tracked(), 1)); /* the old one goes, the new one is computed at the close */
         assert_int_equal(released, 0 + 1);
     }
     assert_int_equal(released, 2); /* nothing reads it any more: the value is a constant */
@@ -412,7 +391,7 @@ static void set_makes_constants(void **state)
         FX_STEP;
         fx_array *y = fx_mul(w, h); /* dy/dw = h alone */
         fx_gradient_of(y, &w, 1, &g);
-        assert_float_equal(fx_item(g), 1.5, 0);
+        SAME(fx_item(g), 1.5);
     }
     fx_set(&h, NULL);
 }
@@ -426,8 +405,8 @@ FX_FUNCTOR(Cell, w, u);
 
 enum { STEPS = 1000 };
 
-/* One step of h ← tanh(w·h + u·x), by hand: in place, with the gradient of ½Σ(h − ½)² taken with the
- * old h as a constant. */
+/* One step of h ← tanh(w·h + u·x), by hand: in place, with the gradient of ½Σ(h − ½)² taken with
+ * the old h as a constant. */
 static void step_by_hand(double *w, double *u, double *h, double x, double eta)
 {
     const double new_h = tanh(*w * *h + *u * x), d = (new_h - 0.5) * (1 - new_h * new_h);
@@ -464,9 +443,9 @@ static void recurrent_state_stays_bounded(void **state)
     }
     assert_int_equal(fx_stats().live_bytes, bytes);
     assert_int_equal(fxi_live_allocations(), live);
-    assert_float_equal(fx_item(m->w), w, 1e-12);
-    assert_float_equal(fx_item(m->u), u, 1e-12);
-    assert_float_equal(fx_item(m->state), h, 1e-12);
+    NEAR(fx_item(m->w), w, 1e-12);
+    NEAR(fx_item(m->u), u, 1e-12);
+    NEAR(fx_item(m->state), h, 1e-12);
     fx_set(&m->state, NULL);
 }
 
@@ -496,7 +475,7 @@ static void running_totals_stay_bounded(void **state)
     }
     assert_int_equal(fx_stats().live_bytes, bytes);
     assert_int_equal(fxi_live_allocations(), live);
-    assert_float_equal(fx_item(total), STEPS * (STEPS - 1) / 2, 0);
+    SAME(fx_item(total), STEPS * (STEPS - 1) / 2);
     fx_set(&total, NULL);
 }
 
@@ -511,7 +490,7 @@ static void reads_do_not_cut_the_close_of_the_step_does(void **state)
         FX_STEP;
         fx_array *x = tracked();
         y = fx_retain(fx_square(x));
-        assert_float_equal(fx_at(y, 3), 16, 0);
+        SAME(fx_at(y, 3), 16);
         assert_int_equal(y->node->nin, 1);
         fx_gradient_of(fx_sum(y), &x, 1, &g);
         CHECK(g, (4), 0, 2, 4, 6, 8);
@@ -538,8 +517,8 @@ static void what_keep_moved_out_is_cut_too(void **state)
     CHECK(z, (4), 0, 2, 5, 10, 17); /* still pending then, computed from y */
 }
 
-/* Only the step that holds it cuts: neither an inner FX_SCOPE nor an inner FX_TEST, whose results may be
- * part of the step's loss. */
+/* Only the step that holds it cuts: neither an inner FX_SCOPE nor an inner FX_TEST, whose results
+ * may be part of the step's loss. */
 static void inner_scopes_do_not_cut(void **state)
 {
     (void)state;
@@ -576,7 +555,8 @@ static void a_step_cuts_only_its_own(void **state)
     CHECK(g, (3), 0, 2, 4, 6);
 }
 
-/* ---- many, and no memory (3) ------------------------------------------------------------------ */
+/* ---- many, and no memory (3) ------------------------------------------------------------------
+ */
 
 enum { DEEP = 10000 };
 
@@ -597,11 +577,11 @@ static void ten_thousand_scopes(void **state)
     FX_STEP;
     fx_array *y = nested(DEEP - 1, fx_zeros());
     assert_int_equal(released, DEEP / 100);
-    assert_float_equal(fx_item(y), DEEP, 0);
+    SAME(fx_item(y), DEEP);
 }
 
-/* Opening cannot fail: without memory for the 33rd, its objects go to the nearest scope that is there,
- * and depth and mode are as they should be. */
+/* Opening cannot fail: without memory for the 33rd, its objects go to the nearest scope that is
+ * there, and depth and mode are as they should be. */
 static void open_without_memory(int levels)
 {
     FX_STEP;
@@ -662,7 +642,8 @@ static void the_root_scope_ends_with_its_thread(void **state)
     assert_int_equal(released, 2);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, start_counting, no_error_left)
+#undef TEST
+#define TEST(f) cmocka_unit_test_setup_teardown(f, start_counting, clean_end)
 
 int main(void)
 {

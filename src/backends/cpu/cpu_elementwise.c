@@ -35,7 +35,9 @@ typedef struct machine {
     const fxi_simd *simd;
     fxi_run *run;
     char *out;
-    int64_t n;
+    fxi_tile_sink sink; /* takes the tiles instead of `out`; NULL */
+    void *user;
+    int64_t n, row; /* elements in all; tiles end at multiples of row */
     int nregs, nslots, nwalks;
     char *slots, *heap;
     fxi_walk *walks;
@@ -210,11 +212,9 @@ static fxi_tile_fn loop_of(const fxi_simd *simd, const fxi_instr *ins)
     return simd->ops[ins->op][compares ? from : to];
 }
 
-static fx_status run_tile(const machine *m, int64_t at, int n)
+static fx_status run_tile(const machine *m, int64_t at, int n, char *out)
 {
     const fxi_step *step = m->step;
-    const size_t out_size = fxi_cpu_size(step->out.dtype);
-    char *out = m->out + at * (int64_t)out_size;
     for (int k = 0; k < step->ninstr; k++) {
         const fxi_instr *ins = &step->program[k];
         const reg *r = &m->regs[step->nin + k];
@@ -254,40 +254,69 @@ static void store_more(const machine *m, int64_t at, int n)
 
 static fx_status run_tiles(machine *m)
 {
+    const int64_t size = (int64_t)fxi_cpu_size(m->step->program[m->step->ninstr - 1].dtype);
+    _Alignas(64) char tile[FXI_TILE * 8];
     fx_status status = FX_OK;
     prepare_inputs(m);
-    for (int64_t at = 0; at < m->n && !status; at += FXI_TILE) {
-        const int n = m->n - at < FXI_TILE ? (int)(m->n - at) : FXI_TILE;
+    for (int64_t at = 0; at < m->n && !status;) {
+        const int64_t left = m->row - at % m->row;
+        const int n = left < FXI_TILE ? (int)left : FXI_TILE;
+        char *out = m->sink ? tile : m->out + at * size;
         load_inputs(m, at, n);
-        status = run_tile(m, at, n);
+        status = run_tile(m, at, n, out);
         store_more(m, at, n);
+        if (m->sink && !status)
+            m->sink(m->user, tile, at, n);
+        at += n;
     }
     return status;
 }
 
-fx_status fxi_cpu_elementwise(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+static fx_status run_program(machine *m, const void *const *in)
 {
     _Alignas(64) char stack[STACK_SLOTS * SLOT_BYTES];
-    machine m;
-    memset(&m, 0, offsetof(machine, regs));
-    memset(m.busy, 0, sizeof m.busy);
-    m.step = step;
-    m.simd = fxi_cpu_simd();
-    m.run = run;
-    m.out = out;
-    m.n = fxi_tensor_length(&step->out);
-    m.nregs = step->nin + step->ninstr;
-    if (m.n == 0)
+    m->simd = fxi_cpu_simd();
+    m->nregs = m->step->nin + m->step->ninstr;
+    if (m->n == 0)
         return FX_OK;
-    if (m.nregs > MAX_REGISTERS || step->ninstr < 1)
-        return fxi_cpu_fail(run, FX_STATUS_INTERNAL, step, "a program of %d registers", m.nregs);
-    describe_inputs(&m, in);
-    describe_results(&m);
-    find_last_uses(&m);
-    assign_slots(&m);
-    fx_status status = take_memory(&m, stack, sizeof stack);
+    if (m->nregs > MAX_REGISTERS || m->step->ninstr < 1)
+        return fxi_cpu_fail(m->run, FX_STATUS_INTERNAL, m->step, "a program of %d registers",
+                            m->nregs);
+    describe_inputs(m, in);
+    describe_results(m);
+    find_last_uses(m);
+    assign_slots(m);
+    fx_status status = take_memory(m, stack, sizeof stack);
     if (!status)
-        status = run_tiles(&m);
-    fxi_free(m.heap);
+        status = run_tiles(m);
+    fxi_free(m->heap);
     return status;
+}
+
+static void machine_init(machine *m, const fxi_step *step, fxi_run *run, int64_t length)
+{
+    memset(m, 0, offsetof(machine, regs));
+    memset(m->busy, 0, sizeof m->busy);
+    m->step = step;
+    m->run = run;
+    m->n = m->row = length;
+}
+
+fx_status fxi_cpu_elementwise(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+{
+    machine m;
+    machine_init(&m, step, run, fxi_tensor_length(&step->out));
+    m.out = out;
+    return run_program(&m, in);
+}
+
+fx_status fxi_cpu_program(const fxi_step *step, const void *const *in, fxi_run *run, int64_t row,
+                          fxi_tile_sink sink, void *user)
+{
+    machine m;
+    machine_init(&m, step, run, fxi_tensor_length(&step->space));
+    m.row = row;
+    m.sink = sink;
+    m.user = user;
+    return run_program(&m, in);
 }

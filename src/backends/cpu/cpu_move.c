@@ -63,14 +63,24 @@ int64_t fxi_walk_length(const fxi_walk *w)
     return fxi_length(w->nd, w->shape);
 }
 
-#define STRIDED(NAME, T)                                                                           \
-    static void NAME(T *dst, const T *src, int64_t n, int64_t stride)                              \
+#define STRIDED(NAME, WORD)                                                                        \
+    typedef WORD __attribute__((may_alias)) NAME##_word;                                           \
+    static void NAME##_fill(NAME##_word *dst, NAME##_word value, int64_t n)                        \
     {                                                                                              \
         for (int64_t i = 0; i < n; i++)                                                            \
-            dst[i] = src[i * stride];                                                              \
+            dst[i] = value;                                                                        \
+    }                                                                                              \
+    static void NAME(NAME##_word *dst, const NAME##_word *src, int64_t n, int64_t stride)          \
+    {                                                                                              \
+        if (stride == 0 && n > 0)                                                                  \
+            NAME##_fill(dst, *src, n);                                                             \
+        else                                                                                       \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                dst[i] = src[i * stride];                                                          \
     }                                                                                              \
     /* dst[i + j·dj] = src[i·si + j] */                                                          \
-    static void NAME##_block(T *dst, const T *src, int64_t ni, int64_t nj, int64_t si, int64_t dj) \
+    static void NAME##_block(NAME##_word *dst, const NAME##_word *src, int64_t ni, int64_t nj,     \
+                             int64_t si, int64_t dj)                                               \
     {                                                                                              \
         for (int64_t j = 0; j < nj; j++)                                                           \
             for (int64_t i = 0; i < ni; i++)                                                       \

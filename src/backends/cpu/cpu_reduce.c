@@ -8,6 +8,7 @@
  */
 #include "cpu_simd.h"
 #include "cpu_walk.h"
+#include "memory.h"
 #include <string.h>
 
 typedef struct reduction {
@@ -70,8 +71,65 @@ static bool by_columns(const reduction *r)
            (r->kept.shape[0] >= 8 || r->reduced.shape[0] < 8);
 }
 
+/* ---- reductions of a program
+ * -------------------------------------------------------------------------------- */
+/* The space as reduced × kept × reduced axes (each collapsed); the planner promises that it is so.
+ */
+typedef struct tiles {
+    const fxi_reducer *op;
+    char *acc; /* one accumulator a result */
+    int64_t inner, kept;
+} tiles;
+
+static void split_space(const fxi_tensor *t, uint32_t mask, int64_t *inner, int64_t *kept)
+{
+    int k = 0;
+    *inner = *kept = 1;
+    for (; k < t->ndim && (t->shape[k] == 1 || FXI_AXIS_IN(mask, k)); k++)
+        *inner *= t->shape[k];
+    for (; k < t->ndim && (t->shape[k] == 1 || !FXI_AXIS_IN(mask, k)); k++)
+        *kept *= t->shape[k];
+}
+
+static void take_row(void *user, const void *tile, int64_t at, int n)
+{
+    const tiles *t = user;
+    t->op->row(tile, n, 1, t->acc + at / t->inner % t->kept * (int64_t)t->op->size);
+}
+
+static void take_columns(void *user, const void *tile, int64_t at, int n)
+{
+    const tiles *t = user;
+    t->op->col(tile, n, 1, t->acc + at % t->kept * (int64_t)t->op->size);
+}
+
+static fx_status reduce_program(const fxi_step *step, const void *const *in, void *out,
+                                fxi_run *run)
+{
+    tiles t = {.op = &fxi_cpu_simd()->reduce[step->attr.i[0]][fxi_compute_type(step->out.dtype)]};
+    const int64_t results = fxi_tensor_length(&step->out);
+    if (!t.op->size)
+        return fxi_cpu_no_dtype(run, step, step->out.dtype);
+    if (results == 0)
+        return FX_OK;
+    t.acc = fxi_aligned(64, (size_t)results * t.op->size);
+    if (!t.acc)
+        return fxi_cpu_no_memory(run, step);
+    split_space(&step->space, (uint32_t)step->attr.i[1], &t.inner, &t.kept);
+    t.op->init(t.acc, results);
+    const bool columns = t.inner == 1 && t.kept > 1;
+    const fx_status status = fxi_cpu_program(step, in, run, columns ? t.kept : t.inner,
+                                             columns ? take_columns : take_row, &t);
+    if (!status)
+        t.op->done(t.acc, results, out);
+    fxi_free(t.acc);
+    return status;
+}
+
 fx_status fxi_cpu_reduce(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
 {
+    if (step->ninstr > 0)
+        return reduce_program(step, in, out, run);
     const fxi_tensor *t = &step->in[0];
     const uint32_t mask = (uint32_t)step->attr.i[1];
     if (t->dtype != step->out.dtype)

@@ -1,0 +1,99 @@
+/* test_arguments.c: arguments that make no sense are refused with a sentence, and nothing changes.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <math.h>
+#include <string.h>
+
+static void refused(const void *result, fx_status status, const char *part)
+{
+    assert_true(fx_is_error(result));
+    const fx_error e = fx_error_take();
+    assert_int_equal(e.status, status);
+    if (!strstr(e.message, part))
+        fail_msg("\"%s\" does not say \"%s\"", e.message, part);
+}
+
+static void padding_that_makes_no_size(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    refused(fx_pad(fx_zeros(5), 0, INT64_MAX, INT64_MAX, 0), FX_STATUS_ARGUMENT, "axis 0 of 5");
+    refused(fx_pad(fx_ones(2), 0, INT64_MAX - 1, 0, 0), FX_STATUS_ARGUMENT, "pad");
+    refused(fx_pad(fx_ones(2), 0, INT64_MIN, 0, 0), FX_STATUS_ARGUMENT, "axis 0 of 2");
+    refused(fx_pad(fx_ones(2), 0, -2, -1, 0), FX_STATUS_ARGUMENT, "axis 0 of 2");
+    assert_int_equal(fx_length(fx_pad(fx_ones(4), 0, -3, -1, 0)), 0);
+    fx_array *y = fx_pad(fx_ones(1), 0, -1, 2, (double)-INFINITY);
+    assert_int_equal(fx_length(y), 2);
+    assert_true(isinf(fx_at(y, 0)) && fx_at(y, 1) < 0);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+static void a_gradient_of_another_shape_is_no_gradient(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *w = fx_vector(1, 2, 3, 4);
+    void *opt = fx_setup(fx_descent(.eta = 1), w);
+    assert_int_equal(fx_update(opt, w, fx_vector(1)), FX_STATUS_SHAPE);
+    const fx_error e = fx_error_take();
+    assert_non_null(strstr(e.message, "update"));
+    assert_non_null(strstr(e.message, "1-element Vector{Float32}"));
+    assert_non_null(strstr(e.message, "4-element Vector{Float32}"));
+    for (int i = 0; i < 4; i++)
+        assert_true(fx_at(w, i) == i + 1);
+}
+
+static void a_window_that_does_not_fit_is_named(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    refused(fx_pool_max(fx_zeros(5, 5, 1, 1), FX_DIMS(6, 7)), FX_STATUS_SHAPE, "window of 6×7");
+}
+
+static void null_memory_is_refused(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    refused(fx_from(FX_DTYPE_F32, NULL, 3), FX_STATUS_ARGUMENT, "NULL");
+    refused(fx_borrow(FX_DTYPE_F32, NULL, NULL, NULL, 3), FX_STATUS_ARGUMENT, "NULL");
+    assert_int_equal(fx_length(fx_from(FX_DTYPE_F32, NULL, 0)), 0);
+    fx_array *x = fx_ones(3);
+    assert_int_equal(fx_read_into(x, NULL, 12), FX_STATUS_ARGUMENT);
+    fx_error_take();
+    fx_array *g = fx_withgradient(fx_sum(fx_square(x)), x, NULL);
+    assert_true(fx_at(g, 1) == 2);
+    refused(fx_descent(.eta = (double)NAN), FX_STATUS_ARGUMENT, "learning rate");
+}
+
+static void devices_and_states_can_be_shown(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    char text[1024];
+    fx_show_text(fx_cpu_device(), text, sizeof text);
+    assert_string_equal(text, "CPU");
+    fx_array *w = fx_ones(3);
+    fx_show_text(fx_setup(fx_descent(.eta = 0.5), w), text, sizeof text);
+    assert_string_equal(text, "Leaf(Descent(0.5), nothing)");
+    fx_show_text(fx_setup(fx_adam(), w), text, sizeof text);
+    assert_string_equal(text,
+                        "Leaf(Adam(eta=0.001, beta=(0.9, 0.999), epsilon=1.0e-8), "
+                        "(3-element Vector{Float32}, 3-element Vector{Float32}, (0.9, 0.999)))");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(padding_that_makes_no_size),
+        cmocka_unit_test(a_gradient_of_another_shape_is_no_gradient),
+        cmocka_unit_test(a_window_that_does_not_fit_is_named),
+        cmocka_unit_test(null_memory_is_refused),
+        cmocka_unit_test(devices_and_states_can_be_shown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
