@@ -430,8 +430,7 @@ static void pullbacks(void **state)
     check_error(g, FX_STATUS_ARGUMENT, "gradient: ");
 }
 
-/* ---- operations of one's own ------------------------------------------------------------------
- */
+/* ---- operations of one's own ----------------------------------------------------------------- */
 
 static fx_status cube(const fx_custom_op *op, int n, const fx_custom_operand *in,
                       const fx_custom_operand *out)

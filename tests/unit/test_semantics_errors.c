@@ -142,8 +142,7 @@ static void long_messages_end_at_a_character(void **state)
     }
 }
 
-/* ---- effects ----------------------------------------------------------------------------------
- */
+/* ---- effects --------------------------------------------------------------------------------- */
 
 /* A failure somewhere else in the program does not make a healthy call fail. */
 static void effects_judge_their_own_inputs(void **state)
@@ -240,8 +239,7 @@ static void reads_of_the_wrong_size(void **state)
     expect_error(FX_STATUS_ARGUMENT, "eval: ");
 }
 
-/* ---- expected types ----------------------------------------------------------------------------
- */
+/* ---- expected types -------------------------------------------------------------------------- */
 
 static void constructors_keep_their_type(void **state)
 {
@@ -363,8 +361,7 @@ static void type_tags_are_checked(void **state)
     assert_int_equal(fx_array_status(NULL), FX_STATUS_ARGUMENT);
 }
 
-/* ---- kernels, devices --------------------------------------------------------------------------
- */
+/* ---- kernels, devices ------------------------------------------------------------------------ */
 
 /* What is found only when the value is computed goes the same way. */
 static void errors_of_kernels(void **state)
@@ -401,8 +398,7 @@ static void two_devices(void **state)
     assert_ptr_equal(d, fx_cpu_device());
 }
 
-/* ---- threads -----------------------------------------------------------------------------------
- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static void *fail_in_a_thread(void *out)
 {

@@ -128,8 +128,7 @@ static void p2_reads_store_and_keep_history(void **state)
     fclose(out);
 }
 
-/* ---- 4: what an update evaluates --------------------------------------------------------------
- */
+/* ---- 4: what an update evaluates ------------------------------------------------------------- */
 
 static void p4_one_plan_loss_and_sinks(void **state)
 {
@@ -281,8 +280,7 @@ static void p4_update_all_is_all_or_nothing(void **state)
     CHECK(a->weight, (1, 2), 0, -8.75, -14.25);
 }
 
-/* ---- 5: layer state ---------------------------------------------------------------------------
- */
+/* ---- 5: layer state -------------------------------------------------------------------------- */
 
 /* Batch norm over one channel, fed (0, 4): mean 2, var 4, corrected 8; momentum 0.1. */
 static fx_array *norm_input(void)
@@ -421,8 +419,7 @@ static double layers_by_hand(int power)
     return (double)(float)(pow(0.1f, power) + pow(0.2f, power) + pow(0.3f, power));
 }
 
-/* ---- 6: work is done once ----------------------------------------------------------------------
- */
+/* ---- 6: work is done once -------------------------------------------------------------------- */
 
 static void p6_two_results_of_one_network(void **state)
 {
@@ -474,8 +471,7 @@ static void p6_reading_first_costs_a_second_pass(void **state)
     assert_true(steps[1] >= steps[0] + LAYERS);
 }
 
-/* ---- 7: guards, memory, failures after launch ---------------------------------------------------
- */
+/* ---- 7: guards, memory, failures after launch ------------------------------------------------ */
 
 typedef struct Net {
     fx_object base;
@@ -695,8 +691,7 @@ static void p7_what_was_overwritten_is_an_error(void **state)
     CHECK(b, (2), 0, 3, 4);
 }
 
-/* ---- 8: copies ---------------------------------------------------------------------------------
- */
+/* ---- 8: copies ------------------------------------------------------------------------------- */
 
 static void p8_copy_into_refills(void **state)
 {

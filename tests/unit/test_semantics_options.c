@@ -130,8 +130,7 @@ static void p14_the_size_limits_what_is_read(void **state)
     assert_int_equal(fx_loader_length(fxi_dataloader(&l)), 5);
 }
 
-/* ---- 17: batches
- * --------------------------------------------------------------------------------- */
+/* ---- 17: batches ----------------------------------------------------------------------------- */
 
 static void p17_batches(void **state)
 {

@@ -33,8 +33,7 @@ static fx_array *input(int k)
     return fx_cos(fx_add(fx_reshape(fx_range(0, 0.37, 40), 5, 8), k));
 }
 
-/* ---- many readers ------------------------------------------------------------------------------
- */
+/* ---- many readers ---------------------------------------------------------------------------- */
 
 typedef struct reader {
     fx_chain_layer *model;
@@ -110,8 +109,7 @@ static void p16_many_threads_ask_for_data(void **state)
     }
 }
 
-/* ---- pending arrays
- * ------------------------------------------------------------------------------ */
+/* ---- pending arrays -------------------------------------------------------------------------- */
 
 typedef struct taker {
     fx_array *x;
@@ -165,8 +163,7 @@ static void p16_a_pending_array_is_refused(void **state)
     SAME(t.value, 3);
 }
 
-/* ---- snapshots
- * ------------------------------------------------------------------------------------- */
+/* ---- snapshots ------------------------------------------------------------------------------- */
 
 typedef struct shared {
     pthread_mutex_t lock;
@@ -264,8 +261,7 @@ static void p16_snapshots_while_another_updates(void **state)
     fx_set(&s.snapshot, NULL);
 }
 
-/* ---- training in several threads
- * -------------------------------------------------------------------- */
+/* ---- training in several threads ------------------------------------------------------------- */
 
 typedef struct trainer {
     uint64_t seed;
@@ -386,8 +382,7 @@ static void p16_plans_are_dropped_while_others_run(void **state)
     assert_true(fx_stats().plans_evicted > evicted);
 }
 
-/* ---- handing over
- * --------------------------------------------------------------------------------- */
+/* ---- handing over ---------------------------------------------------------------------------- */
 
 enum { QUEUE = 8, ITEMS = 2000 };
 typedef struct queue {
