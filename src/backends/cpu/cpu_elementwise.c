@@ -37,7 +37,7 @@ typedef struct machine {
     char *out;
     fxi_tile_sink sink; /* takes the tiles instead of `out`; NULL */
     void *user;
-    int64_t n, row; /* elements in all; tiles end at multiples of row */
+    int64_t n; /* elements in all */
     int nregs, nslots, nwalks;
     char *slots, *heap;
     fxi_walk *walks;
@@ -259,7 +259,7 @@ static fx_status run_tiles(machine *m)
     fx_status status = FX_OK;
     prepare_inputs(m);
     for (int64_t at = 0; at < m->n && !status;) {
-        const int64_t left = m->row - at % m->row;
+        const int64_t left = m->n - at;
         const int n = left < FXI_TILE ? (int)left : FXI_TILE;
         char *out = m->sink ? tile : m->out + at * size;
         load_inputs(m, at, n);
@@ -299,7 +299,7 @@ static void machine_init(machine *m, const fxi_step *step, fxi_run *run, int64_t
     memset(m->busy, 0, sizeof m->busy);
     m->step = step;
     m->run = run;
-    m->n = m->row = length;
+    m->n = length;
 }
 
 fx_status fxi_cpu_elementwise(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
@@ -310,12 +310,11 @@ fx_status fxi_cpu_elementwise(const fxi_step *step, const void *const *in, void 
     return run_program(&m, in);
 }
 
-fx_status fxi_cpu_program(const fxi_step *step, const void *const *in, fxi_run *run, int64_t row,
+fx_status fxi_cpu_program(const fxi_step *step, const void *const *in, fxi_run *run,
                           fxi_tile_sink sink, void *user)
 {
     machine m;
     machine_init(&m, step, run, fxi_tensor_length(&step->space));
-    m.row = row;
     m.sink = sink;
     m.user = user;
     return run_program(&m, in);

@@ -58,9 +58,8 @@ fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *g);
 
 /* Takes a tile of a program's results: elements at … at+n−1 of step->space. */
 typedef void (*fxi_tile_sink)(void *user, const void *tile, int64_t at, int n);
-/* Runs the program of a reduce step in memory order; no tile crosses a multiple of `row` elements.
- */
-fx_status fxi_cpu_program(const fxi_step *step, const void *const *in, fxi_run *run, int64_t row,
+/* Runs the program of a reduce step in memory order. */
+fx_status fxi_cpu_program(const fxi_step *step, const void *const *in, fxi_run *run,
                           fxi_tile_sink sink, void *user);
 
 #endif

@@ -77,7 +77,8 @@ static bool by_columns(const reduction *r)
  */
 typedef struct tiles {
     const fxi_reducer *op;
-    char *acc; /* one accumulator a result */
+    char *acc;   /* one accumulator a result */
+    size_t size; /* of an element */
     int64_t inner, kept;
 } tiles;
 
@@ -91,22 +92,35 @@ static void split_space(const fxi_tensor *t, uint32_t mask, int64_t *inner, int6
         *kept *= t->shape[k];
 }
 
-static void take_row(void *user, const void *tile, int64_t at, int n)
+/* Short rows come several to a tile. */
+static void take_rows(void *user, const void *tile, int64_t at, int n)
 {
     const tiles *t = user;
-    t->op->row(tile, n, 1, t->acc + at / t->inner % t->kept * (int64_t)t->op->size);
+    const char *x = tile;
+    for (int64_t done = 0, m; done < n; done += m, at += m) {
+        const int64_t left = t->inner - at % t->inner;
+        m = left < n - done ? left : n - done;
+        t->op->row(x + done * (int64_t)t->size, m, 1,
+                   t->acc + at / t->inner % t->kept * (int64_t)t->op->size);
+    }
 }
 
 static void take_columns(void *user, const void *tile, int64_t at, int n)
 {
     const tiles *t = user;
-    t->op->col(tile, n, 1, t->acc + at % t->kept * (int64_t)t->op->size);
+    const char *x = tile;
+    for (int64_t done = 0, m; done < n; done += m, at += m) {
+        const int64_t first = at % t->kept, left = t->kept - first;
+        m = left < n - done ? left : n - done;
+        t->op->col(x + done * (int64_t)t->size, m, 1, t->acc + first * (int64_t)t->op->size);
+    }
 }
 
 static fx_status reduce_program(const fxi_step *step, const void *const *in, void *out,
                                 fxi_run *run)
 {
-    tiles t = {.op = &fxi_cpu_simd()->reduce[step->attr.i[0]][fxi_compute_type(step->out.dtype)]};
+    tiles t = {.op = &fxi_cpu_simd()->reduce[step->attr.i[0]][fxi_compute_type(step->out.dtype)],
+               .size = fxi_cpu_size(step->out.dtype)};
     const int64_t results = fxi_tensor_length(&step->out);
     if (!t.op->size)
         return fxi_cpu_no_dtype(run, step, step->out.dtype);
@@ -118,8 +132,7 @@ static fx_status reduce_program(const fxi_step *step, const void *const *in, voi
     split_space(&step->space, (uint32_t)step->attr.i[1], &t.inner, &t.kept);
     t.op->init(t.acc, results);
     const bool columns = t.inner == 1 && t.kept > 1;
-    const fx_status status = fxi_cpu_program(step, in, run, columns ? t.kept : t.inner,
-                                             columns ? take_columns : take_row, &t);
+    const fx_status status = fxi_cpu_program(step, in, run, columns ? take_columns : take_rows, &t);
     if (!status)
         t.op->done(t.acc, results, out);
     fxi_free(t.acc);
