@@ -37,8 +37,7 @@ static fx_array *chain(bench_state *s)
                   fx_exp(fx_neg(fx_mul(x, x))));
 }
 
-/* ---- rows --------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 static fx_array *softmax(bench_state *s)
 {
     return fx_softmax(s->x);
@@ -87,8 +86,7 @@ static void layernorm_gradient(bench_state *s)
     fx_eval(fx_tuple(y, g[0], g[1], g[2]));
 }
 
-/* ---- a large matrix: flag is the axis -----------------------------------------------------------
- */
+/* ---- a large matrix: flag is the axis -------------------------------------------------------- */
 static fx_array *sum(bench_state *s)
 {
     return fx_sum(s->x, .dims = FX_AXES(s->which->flag));
@@ -152,8 +150,7 @@ const bench_case bench_arrays[] = {
     {.name = NULL},
 };
 
-/* ---- products: size is m, n, k; flag: A is given transposed -------------------------------------
- */
+/* ---- products: size is m, n, k; flag: A is given transposed ---------------------------------- */
 static void open_product(bench_state *s)
 {
     const int64_t m = s->which->size[0], n = s->which->size[1], k = s->which->size[2];

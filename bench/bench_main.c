@@ -21,8 +21,7 @@ static const bench_case *const tables[] = {bench_networks, bench_arrays, bench_p
                                            bench_overheads};
 enum { TABLES = sizeof tables / sizeof tables[0] };
 
-/* ---- output ------------------------------------------------------------------------------------
- */
+/* ---- output ---------------------------------------------------------------------------------- */
 static void print_text(const char *key, const char *text)
 {
     printf(", \"%s\": \"", key);
@@ -92,8 +91,7 @@ static void print_failure(const char *name, const char *message)
     fflush(stdout);
 }
 
-/* ---- cases -------------------------------------------------------------------------------------
- */
+/* ---- cases ----------------------------------------------------------------------------------- */
 static const bench_case *find(const char *name)
 {
     for (int t = 0; t < TABLES; t++)

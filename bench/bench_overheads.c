@@ -21,8 +21,7 @@
 extern char **environ;
 const char *bench_program;
 
-/* ---- the graph ---------------------------------------------------------------------------------
- */
+/* ---- the graph ------------------------------------------------------------------------------- */
 enum { MAX_ROOTS = 128 };
 typedef struct root_list {
     fxi_root at[MAX_ROOTS];
@@ -94,8 +93,7 @@ static bool measure_graph(const bench_case *c, bench_row *out)
     return found || (fx_fail(FX_STATUS_INTERNAL, c->name, "the plan was not found again"), false);
 }
 
-/* ---- allocations -------------------------------------------------------------------------------
- */
+/* ---- allocations ----------------------------------------------------------------------------- */
 static const bench_case *network(const char *name)
 {
     const bench_case *c = bench_networks;
@@ -124,8 +122,7 @@ static bool measure_allocations(const bench_case *c, bench_row *out)
     return true;
 }
 
-/* ---- starting ----------------------------------------------------------------------------------
- */
+/* ---- starting -------------------------------------------------------------------------------- */
 static double peak_kib(void)
 {
     double kib = 0;
@@ -189,8 +186,7 @@ static bool measure_start(const bench_case *c, bench_row *out)
     return true;
 }
 
-/* ---- size --------------------------------------------------------------------------------------
- */
+/* ---- size ------------------------------------------------------------------------------------ */
 static bool measure_size(const bench_case *c, bench_row *out)
 {
     char path[] = P_tmpdir "/cflux-stripped-XXXXXX";

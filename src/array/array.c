@@ -11,8 +11,7 @@
 const fx_type fxi_array_type = {
     .fxi_size = sizeof(fx_type), .name = "Array", .size = sizeof(fx_array)};
 
-/* ---- what it is
- * ------------------------------------------------------------------------------------ */
+/* ---- what it is ------------------------------------------------------------------------------ */
 
 /* C turns a void * into an fx_array * silently: it may be another object. */
 static bool has_node(const fx_array *x)
@@ -78,8 +77,7 @@ const char *fxi_shape_text(int ndim, const int64_t *shape, char buf[FXI_SHAPE_TE
     return buf;
 }
 
-/* ---- creation
- * -------------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 fx_status fxi_check_dims(const char *op, fx_dtype dtype, int ndims, const int64_t *dims)
 {
@@ -243,8 +241,7 @@ fx_array *fxi_randn(fx_dtype dtype, int ndims, const int64_t *dims)
     return fx_keep(fx_cast(fx_mul(r, fx_cos(fx_mul(6.283185307179586, v))), dtype));
 }
 
-/* ---- reading
- * --------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 fx_status fx_eval(void *object)
 {

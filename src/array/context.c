@@ -21,8 +21,7 @@ static pthread_key_t exit_key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint32_t last_id;
 
-/* ---- threads that are alive
- * ---------------------------------------------------------------------------- */
+/* ---- threads that are alive ------------------------------------------------------------------ */
 
 static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
 static fxi_context *threads;
@@ -125,8 +124,7 @@ fxi_context *fxi_here(void)
     return &here;
 }
 
-/* ---- scopes
- * ---------------------------------------------------------------------------------------- */
+/* ---- scopes ---------------------------------------------------------------------------------- */
 
 static bool virtual_training(const fxi_context *c)
 {
@@ -261,8 +259,7 @@ bool fx_training(void)
     return c->virtual_scopes ? virtual_training(c) : c->scope->training;
 }
 
-/* ---- objects
- * --------------------------------------------------------------------------------------- */
+/* ---- objects --------------------------------------------------------------------------------- */
 
 void *fxi_object_alloc(const fx_type *type)
 {
@@ -357,8 +354,7 @@ void fx_release(void *object)
     fxi_free(o);
 }
 
-/* ---- promises
- * -------------------------------------------------------------------------------------- */
+/* ---- promises -------------------------------------------------------------------------------- */
 
 void fxi_promise_drop(fxi_context *c, int i)
 {

@@ -62,8 +62,7 @@ fxi_context *fxi_here(void); /* of the calling thread */
 fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *slot, fx_array *value);
 void fxi_promise_drop(fxi_context *c, int i);
 
-/* ---- nodes
- * --------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 /* A node with one reference; inputs are retained. NULL when memory is out (recorded). shape has
  * ndim sizes. */
 fxi_node *fxi_node_new(fxi_context *c, fxi_op op, fx_dtype dtype, int ndim, const int64_t *shape,
@@ -93,8 +92,7 @@ void fxi_array_rebind(fx_array *x, fxi_node *n);
 /* As fxi_array_of, and gives up the caller's reference; n may be NULL (memory was out). */
 fx_array *fxi_array_take(fxi_node *n);
 
-/* ---- memory
- * --------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 /* A buffer with one reference; NULL when memory is out (not recorded). */
 fxi_buffer *fxi_buffer_new(fx_device *device, size_t bytes);
 void fxi_buffer_retain(fxi_buffer *b);
@@ -126,8 +124,7 @@ static inline bool fxi_is_dense(int ndim, const int64_t *shape, const int64_t *s
     return true;
 }
 
-/* ---- evaluation (plan/eval.c)
- * --------------------------------------------------------------------- */
+/* ---- evaluation (plan/eval.c) ---------------------------------------------------------------- */
 /* Evaluates nodes of this thread in one plan. */
 fx_status fxi_evaluate(fxi_context *c, int n, fxi_node *const *roots);
 /* The same through a handle. */

@@ -57,8 +57,7 @@ static fx_array *node1(fxi_op op, fx_array *x, fx_dtype dtype, int ndim, const i
         fxi_node_new(fxi_here(), op, dtype, ndim, shape, x->node->device, attr, 1, &x->node));
 }
 
-/* ---- reductions and scans
- * -------------------------------------------------------------------------- */
+/* ---- reductions and scans -------------------------------------------------------------------- */
 
 fx_array *fxi_reduce(fxi_reduce_kind kind, fx_array *x, unsigned mask, const char *op)
 {
@@ -114,8 +113,7 @@ fx_array *fx_cumsum_reverse(fx_array *x, int axis)
     return cumulative(x, axis, true);
 }
 
-/* ---- indexing
- * -------------------------------------------------------------------------------------- */
+/* ---- indexing -------------------------------------------------------------------------------- */
 
 static fx_status check_index(const char *op, fx_array *x, fx_array *idx, int axis)
 {
@@ -202,8 +200,7 @@ fx_array *fxi_scatter_primitive(fxi_reduce_kind kind, fx_array *src, fx_array *i
     return index_node(FXI_OP_SCATTER, src, idx, d, shape, &a);
 }
 
-/* ---- matrix products
- * ------------------------------------------------------------------------------- */
+/* ---- matrix products ------------------------------------------------------------------------- */
 
 /* Both operands in their common type, Bool as Int64. */
 static fx_status promote_pair(const char *op, fx_array **a, fx_array **b)
@@ -290,8 +287,7 @@ fx_array *fx_batched_mul(fx_array *a, fx_array *b)
     return fxi_matmul_node(false, false, a, b, "batched_mul");
 }
 
-/* ---- convolution and pooling
- * ------------------------------------------------------------------------ */
+/* ---- convolution and pooling ----------------------------------------------------------------- */
 
 /* One value per spatial axis from an option: none → fallback, one → all. */
 static fx_status spread(const char *op, const char *what, const fx_dims *d, int spatial,
@@ -531,8 +527,7 @@ fx_array *fxi_pool_mean_primitive(const fx_pool_args *a)
     return pool("meanpool", FXI_POOL_MEAN, a);
 }
 
-/* ---- custom
- * ---------------------------------------------------------------------------------------- */
+/* ---- custom ---------------------------------------------------------------------------------- */
 
 fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype out_dtype,
                     fx_dims out_dims)

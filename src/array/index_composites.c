@@ -163,8 +163,6 @@ fx_array *fx_scatter_elements(fx_array *x, fx_array *idx, fx_array *src, int axi
 }
 
 /* ---- scatter --------------------------------------------------------------------------------- */
-/*
- */
 
 /* Integers as in fx_mean, and 16-bit types in Float32, where sums do not stall. */
 static fx_dtype mean_type(fx_dtype t)

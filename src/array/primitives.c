@@ -12,8 +12,7 @@
 #include <cflux/device.h>
 #include <string.h>
 
-/* ---- operands
- * -------------------------------------------------------------------------------------- */
+/* ---- operands -------------------------------------------------------------------------------- */
 
 typedef struct operand {
     fxi_node *node; /* a reference of our own; NULL for a number not yet made */
@@ -221,8 +220,7 @@ static fx_array *give_up(operand *o, int n, fx_status s)
     return fx_error_array(s);
 }
 
-/* ---- elementwise, two arguments
- * --------------------------------------------------------------------- */
+/* ---- elementwise, two arguments -------------------------------------------------------------- */
 
 enum type_rule { KEEP, COUNT, REAL, COMPARE };
 
@@ -326,8 +324,7 @@ fx_array *fxi_where(fxi_arg c, fxi_arg a, fxi_arg b)
     return finish(FXI_OP_SELECT, "where", o, 1, 3, type, type);
 }
 
-/* ---- elementwise, one argument
- * ---------------------------------------------------------------------- */
+/* ---- elementwise, one argument --------------------------------------------------------------- */
 
 static fx_array *unary(fxi_op op, enum type_rule rule, fx_array *x)
 {
@@ -400,8 +397,7 @@ fx_array *fx_stop_gradient(fx_array *x)
                       : fx_error_array(s);
 }
 
-/* ---- movement
- * -------------------------------------------------------------------------------------- */
+/* ---- movement -------------------------------------------------------------------------------- */
 
 static fx_array *fail_array(fx_status s)
 {

@@ -58,8 +58,7 @@ static pthread_key_t exit_key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int64_t fault_at = -1, fault_seen;
 
-/* ---- size classes
- * ---------------------------------------------------------------------------------- */
+/* ---- size classes ---------------------------------------------------------------------------- */
 
 /* 16, 24, 32, 48, 64, 96, … bytes. */
 static size_t class_bytes(int c)
@@ -85,8 +84,7 @@ static void *base_of(header *h)
     return (char *)(h + 1) - h->offset;
 }
 
-/* ---- threads
- * --------------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static void release_lists(cache *c)
 {
@@ -147,8 +145,7 @@ void fxi_memory_trim(void)
     release_lists(my_cache());
 }
 
-/* ---- blocks
- * ---------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* True when this allocation is the one a test wants to fail. */
 static bool fault(void)
@@ -267,8 +264,7 @@ char *fxi_strdup(const char *s)
     return copy ? memcpy(copy, s, n) : NULL;
 }
 
-/* ---- tests
- * ----------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 void fxi_fault_set(int64_t nth)
 {

@@ -23,8 +23,7 @@ static fx_array *expand_like(fx_array *y, const fx_array *x)
     return fx_is_error(x) ? y : fxi_expand(y, x->node->ndim, x->node->shape);
 }
 
-/* ---- elementwise
- * ----------------------------------------------------------------------------------- */
+/* ---- elementwise ----------------------------------------------------------------------------- */
 
 RULE(add)
 {
@@ -148,8 +147,7 @@ RULE(cast)
         a->gx[0] = fx_cast(G, (fx_dtype)X->node->dtype);
 }
 
-/* ---- movement
- * -------------------------------------------------------------------------------------- */
+/* ---- movement -------------------------------------------------------------------------------- */
 
 RULE(reshape)
 {
@@ -213,8 +211,7 @@ RULE(concat)
     }
 }
 
-/* ---- reductions and indexing
- * ------------------------------------------------------------------------ */
+/* ---- reductions and indexing ----------------------------------------------------------------- */
 
 /* The product of the others: with one zero among the factors only that one has a gradient. */
 static fx_array *product_gradient(const fxi_rule_args *a, unsigned mask)
@@ -269,8 +266,7 @@ RULE(scatter)
     a->gx[0] = fx_div(fx_mul(g, hit), fx_max(fx_gather(count, Y, axis), 1));
 }
 
-/* ---- contractions
- * ----------------------------------------------------------------------------------- */
+/* ---- contractions ---------------------------------------------------------------------------- */
 
 /* Sums g over the batch axes along which x was broadcast. */
 static fx_array *unbroadcast(fx_array *g, const fx_array *x)

@@ -87,8 +87,7 @@ static bool room(void *array, int64_t *capacity, int64_t n, size_t size)
     return true;
 }
 
-/* ---- setup
- * ----------------------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 typedef struct pair {
     const fx_array *array;
@@ -203,8 +202,7 @@ void *fx_setup(fx_rule *rule, void *model)
                : fx_error_array(s.status == FX_OK ? FX_STATUS_MEMORY : s.status);
 }
 
-/* ---- collecting what an update works on
- * -------------------------------------------------------------- */
+/* ---- collecting what an update works on ------------------------------------------------------ */
 
 typedef struct item {
     leaf *leaf;
@@ -325,8 +323,7 @@ static void items_done(items *s)
     fxi_free(s->all);
 }
 
-/* ---- the step
- * ---------------------------------------------------------------------------------------- */
+/* ---- the step -------------------------------------------------------------------------------- */
 
 /* Builds the new array and states of an item. */
 static fx_status apply(item *it, fx_array *ok)
@@ -412,8 +409,7 @@ fx_status fx_update_all(int n, void *const *states, void *const *models, void *c
     return update(n, states, models, gradients, NULL, false);
 }
 
-/* ---- out of place
- * ------------------------------------------------------------------------------------ */
+/* ---- out of place ---------------------------------------------------------------------------- */
 
 static int by_handle(const void *a, const void *b)
 {
@@ -483,8 +479,7 @@ void *fx_updated(void *state, void *model, void *gradient)
     return fx_keep(both);
 }
 
-/* ---- learning rate
- * ------------------------------------------------------------------------------------ */
+/* ---- learning rate --------------------------------------------------------------------------- */
 
 typedef struct adjustment {
     double eta;

@@ -70,8 +70,7 @@ void fxi_drain(void)
     fxi_plans_drop();
 }
 
-/* ---- binding
- * --------------------------------------------------------------------------------------- */
+/* ---- binding --------------------------------------------------------------------------------- */
 
 static void binding_free(binding *b)
 {
@@ -186,8 +185,7 @@ static void bind_values(binding *b, const fxi_scratch *s)
     }
 }
 
-/* ---- running
- * --------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static fx_status kernel_failed(const fxi_step *s, const fxi_run *run, fx_status status)
 {
@@ -387,8 +385,7 @@ void fxi_flush(fxi_context *c)
         fxi_count(&fxi_counters.implicit_evals, 1);
 }
 
-/* ---- promises
- * -------------------------------------------------------------------------------------- */
+/* ---- promises -------------------------------------------------------------------------------- */
 
 /* A state array's handle gets its new value; the value is a constant from now on. */
 static void commit_one(fx_array *handle, fx_array *value)
@@ -444,8 +441,7 @@ void fxi_promises_due(fxi_context *c, int depth)
     settle_promises(c, depth, ok);
 }
 
-/* ---- commits
- * --------------------------------------------------------------------------------------- */
+/* ---- commits --------------------------------------------------------------------------------- */
 
 static int by_node(const void *a, const void *b)
 {

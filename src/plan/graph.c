@@ -43,8 +43,7 @@ void fxi_graph_free(fxi_graph *g)
     memset(g, 0, sizeof *g);
 }
 
-/* ---- numbering
- * ------------------------------------------------------------------------------------- */
+/* ---- numbering ------------------------------------------------------------------------------- */
 
 static size_t foreign_at(const fxi_graph *g, const fxi_node *n)
 {
@@ -97,8 +96,7 @@ static bool give_number(fxi_context *c, fxi_graph *g, fxi_node *n, uint32_t id)
     return true;
 }
 
-/* ---- records
- * --------------------------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------------------- */
 
 /* Words of fxi_attr that are structure. RANDOM's stream and CONST's number are not. */
 static int attr_words(const fxi_node *n)

@@ -35,8 +35,7 @@ static int64_t bytes_of(const fxi_node *n)
     return fxi_length(n->ndim, n->shape) * (int64_t)fx_dtype_size((fx_dtype)n->dtype);
 }
 
-/* ---- values
- * ---------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static int32_t add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t bytes)
 {
@@ -55,8 +54,7 @@ static int32_t add_slot(fxi_plan *p, int32_t constant, uint8_t dtype)
     return add_value(p, FXI_VALUE_SLOT, p->nslots++, 8);
 }
 
-/* ---- steps
- * ----------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static fxi_step *add_step(builder *b, uint8_t op, int nin, const fxi_attr *attr)
 {
@@ -137,8 +135,7 @@ static bool dense_place(builder *b, int32_t id, place *out)
     return true;
 }
 
-/* ---- elementwise groups
- * ------------------------------------------------------------------------- */
+/* ---- elementwise groups ---------------------------------------------------------------------- */
 
 /* A group while its step is made: members oldest first, operands that are no members. */
 typedef struct group {
@@ -278,8 +275,7 @@ static bool compute(builder *b, int32_t id)
     return ok;
 }
 
-/* ---- views
- * ----------------------------------------------------------------------------------------- */
+/* ---- views ----------------------------------------------------------------------------------- */
 
 /* Strides of a reshape without moving elements: axes are matched in groups of equal length, and a
  * group of old axes must be one regular run. */
@@ -362,8 +358,7 @@ static bool move(builder *b, int32_t id)
     return dense_place(b, in, &dense) && view(n, &dense, &b->places[id]);
 }
 
-/* ---- nodes
- * ----------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static bool place_leaf(builder *b, int32_t id)
 {
@@ -400,8 +395,7 @@ static bool plan_node(builder *b, int32_t id)
     return fxi_ops[n->op].cls == FXI_CLASS_MOVEMENT ? move(b, id) : compute(b, id);
 }
 
-/* ---- outputs
- * --------------------------------------------------------------------------------------- */
+/* ---- outputs --------------------------------------------------------------------------------- */
 
 static bool add_buffer(fxi_plan *p, fxi_value *v)
 {
@@ -447,8 +441,7 @@ static bool settle_output(builder *b, int32_t k)
     return true;
 }
 
-/* ---- donation
- * -------------------------------------------------------------------------------------- */
+/* ---- donation -------------------------------------------------------------------------------- */
 
 /* The value of output k of a step; −1 is the first one. */
 static int32_t output_value(const fxi_step *s, int k)
@@ -585,8 +578,7 @@ static bool donate(builder *b)
     return ok;
 }
 
-/* ---- the whole
- * ------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static void note_lives(fxi_plan *p)
 {

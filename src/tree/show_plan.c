@@ -123,8 +123,7 @@ static void add_plan(fx_text *t, const fxi_plan *p)
         add_step(t, p, i);
 }
 
-/* ---- the plan of what is pending
- * ------------------------------------------------------------------ */
+/* ---- the plan of what is pending ------------------------------------------------------------- */
 
 typedef struct pending {
     fxi_root *roots;

@@ -99,8 +99,7 @@ cf_outcome cf_run_test(const cf_options *o, const cf_case *c, char *why, size_t 
     return outcome;
 }
 
-/* ---- gradients
- * -------------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 /* Σ y·c with c from a fixed sequence, on y's device and in y's type. */
 static fx_array *weighted_sum(fx_array *y, double seed)
 {
@@ -283,8 +282,7 @@ cf_outcome cf_run_second(const cf_options *o, const cf_case *c, char *why, size_
     return run_gradient(o, c, 2, why, size);
 }
 
-/* ---- perf
- * ------------------------------------------------------------------------------------------- */
+/* ---- perf ------------------------------------------------------------------------------------ */
 static double seconds(void)
 {
     struct timespec t;
@@ -350,8 +348,7 @@ int cf_perf(const cf_options *o)
     return failures;
 }
 
-/* ---- support
- * ---------------------------------------------------------------------------------------- */
+/* ---- support --------------------------------------------------------------------------------- */
 static bool supported(const cf_options *o, const cf_row *row, fx_dtype t, char *why, size_t size)
 {
     cf_case c = {.row = row, .dtype = t};

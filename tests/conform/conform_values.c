@@ -27,8 +27,7 @@ fx_device *cf_ref_device(void)
     return fx_device_get("ref", 0);
 }
 
-/* ---- shapes from text -------------------------------------------------------------------------
- */
+/* ---- shapes from text ------------------------------------------------------------------------ */
 static const char *parse_sizes(const char *s, int *ndim, int64_t *dims)
 {
     *ndim = 0;
@@ -72,8 +71,7 @@ bool cf_parse_shape(const char *text, cf_shape *out)
     return *body == '\0';
 }
 
-/* ---- values
- * --------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 typedef struct range {
     double low, high;
     int64_t ilow, ihigh;
@@ -240,8 +238,7 @@ void cf_free_values(cf_values *v)
     memset(v, 0, sizeof *v);
 }
 
-/* ---- layouts
- * -------------------------------------------------------------------------------------- */
+/* ---- layouts --------------------------------------------------------------------------------- */
 /* Float16 of a value that is one, a NaN or an infinity. */
 static uint16_t bits16(double x, int fraction, int bias)
 {

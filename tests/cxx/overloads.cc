@@ -118,8 +118,7 @@ void memory_of_others()
     CHECK(released == 1);
 }
 
-/* ---- numbers or arrays ------------------------------------------------------------------------
- */
+/* ---- numbers or arrays ----------------------------------------------------------------------- */
 
 void arithmetic()
 {
@@ -202,8 +201,7 @@ void windows()
     CHECK(holds(fx_pool_max(p), {2, 4}) && holds(fx_pool_mean(p), {1.5, 3.5}));
 }
 
-/* ---- ownership --------------------------------------------------------------------------------
- */
+/* ---- ownership ------------------------------------------------------------------------------- */
 
 fx_array *doubled(fx_array *x)
 {
@@ -243,8 +241,7 @@ void ownership()
     CHECK(near(fx_item(then->weight), before) && near(fx_item(model->weight), before + 1));
 }
 
-/* ---- objects -----------------------------------------------------------------------------------
- */
+/* ---- objects --------------------------------------------------------------------------------- */
 
 struct Affine {
     fx_object base;
@@ -368,8 +365,7 @@ void losses()
     CHECK(fx_item(fx_msle(a)) == 0 && near(fx_item(fx_msle(fx_vector(0.75), fx_vector(1))), msle));
 }
 
-/* ---- training ----------------------------------------------------------------------------------
- */
+/* ---- training -------------------------------------------------------------------------------- */
 
 /* x − η·g, whatever the state: the first step of each rule with eta, from a gradient of 1. */
 double first_step(fx_rule *rule)

@@ -15,8 +15,7 @@
 #include <cflux.h>
 #include <cjson/cJSON.h>
 
-/* ---- recorded arrays ---------------------------------------------------------------------------
- */
+/* ---- recorded arrays ------------------------------------------------------------------------- */
 /* Int8, Int16 and UInt16 are read as Int32, UInt32 and UInt64 as Int64, as cflux has no such types;
  * the values are the same. Integers are in `whole`, floats in `real`; the other pointer is NULL. */
 typedef struct gold_tensor {
@@ -37,8 +36,7 @@ void gold_tensor_free(gold_tensor *t);
 fx_array *gold_array(const gold_tensor *t, fx_dtype real_dtype);
 cJSON *gold_json_read(const char *path); /* NULL when it is not there or not JSON */
 
-/* ---- one case ----------------------------------------------------------------------------------
- */
+/* ---- one case -------------------------------------------------------------------------------- */
 typedef struct gold_case {
     char name[128];        /* "onnx/node__abs": the rerun command's argument */
     const char *not_built; /* the operator's row in the table, or NULL */
@@ -69,8 +67,7 @@ typedef struct gold_rule {
 void gold_compare(gold_case *c, const char *what, const gold_tensor *want, fx_array *got,
                   gold_rule rule);
 
-/* ---- the run -----------------------------------------------------------------------------------
- */
+/* ---- the run --------------------------------------------------------------------------------- */
 typedef struct gold_run gold_run;
 bool gold_selected(const gold_run *run, const char *name);
 void gold_record(gold_run *run, const gold_case *c);

@@ -56,8 +56,7 @@ cJSON *gold_json_read(const char *path)
     return json;
 }
 
-/* ---- elements
- * ------------------------------------------------------------------------------------ */
+/* ---- elements -------------------------------------------------------------------------------- */
 static double half_value(uint16_t h)
 {
     const double sign = h & 0x8000 ? -1.0 : 1.0;
@@ -101,8 +100,7 @@ static const struct format {
     {"<u8", FX_DTYPE_I64, 8, load_u8}, {"|b1", FX_DTYPE_BOOL, 1, load_u1},
 };
 
-/* ---- the header
- * ---------------------------------------------------------------------------------- */
+/* ---- the header ------------------------------------------------------------------------------ */
 static const struct format *find_format(const char *header)
 {
     const char *at = strstr(header, "'descr':");

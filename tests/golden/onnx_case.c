@@ -23,8 +23,7 @@ typedef struct environment {
     gold_kind kind; /* the widest kind of the nodes that ran */
 } environment;
 
-/* ---- attributes
- * ----------------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 static const cJSON *attribute(const onnx_node *n, const char *attr)
 {
     return cJSON_GetObjectItemCaseSensitive(n->attrs, attr);
@@ -90,8 +89,7 @@ fx_dtype onnx_dtype(int64_t code)
                                                                       : FX_DTYPE_COUNT;
 }
 
-/* ---- NumPy's view
- * --------------------------------------------------------------------------------- */
+/* ---- NumPy's view ---------------------------------------------------------------------------- */
 int np_axis(const fx_array *x, int64_t axis)
 {
     return (int)(axis < 0 ? -axis - 1 : fx_ndims(x) - 1 - axis);
@@ -165,8 +163,7 @@ bool np_is_integer(const fx_array *x)
     return d == FX_DTYPE_I32 || d == FX_DTYPE_I64 || d == FX_DTYPE_U8;
 }
 
-/* ---- running a graph
- * -------------------------------------------------------------------------------- */
+/* ---- running a graph ------------------------------------------------------------------------- */
 static const onnx_op *find_op(const char *name)
 {
     static const onnx_op *const tables[] = {onnx_elementwise_ops, onnx_shape_ops,  onnx_reduce_ops,
@@ -266,8 +263,7 @@ static void run_node(gold_case *c, environment *e, const cJSON *json, int opset)
     cJSON_ArrayForEach(item, outputs) env_set(e, item->valuestring, n.out[i++]);
 }
 
-/* ---- cases
- * ------------------------------------------------------------------------------------------ */
+/* ---- cases ----------------------------------------------------------------------------------- */
 static bool load(gold_case *c, const char *folder, const cJSON *spec, gold_tensor *t)
 {
     char path[MAX_PATH], why[MAX_PATH + 64];

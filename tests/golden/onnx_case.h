@@ -35,8 +35,7 @@ typedef struct onnx_op {
 extern const onnx_op onnx_elementwise_ops[], onnx_shape_ops[], onnx_reduce_ops[], onnx_index_ops[],
     onnx_window_ops[], onnx_train_ops[];
 
-/* ---- attributes ---------------------------------------------------------------------------------
- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 bool onnx_has(const onnx_node *n, const char *attr);
 int64_t onnx_int(const onnx_node *n, const char *attr, int64_t otherwise);
 double onnx_real(const onnx_node *n, const char *attr, double otherwise);
@@ -49,8 +48,7 @@ int onnx_read_ints(fx_array *x, int max, int64_t *out);
 int onnx_ints_of(const onnx_node *n, int index, const char *attr, int max, int64_t *out);
 fx_dtype onnx_dtype(int64_t code);
 
-/* ---- NumPy's view of an array
- * --------------------------------------------------------------------- */
+/* ---- NumPy's view of an array ---------------------------------------------------------------- */
 int np_axis(const fx_array *x, int64_t axis); /* ours; negative axes count from the end */
 int64_t np_size(const fx_array *x, int64_t axis);
 /* Sizes in NumPy's order; returns the number of axes. */

@@ -8,8 +8,7 @@
 
 #include <string.h>
 
-/* ---- two arguments
- * -------------------------------------------------------------------------------- */
+/* ---- two arguments --------------------------------------------------------------------------- */
 static void legacy_axis(onnx_node *n)
 {
     int64_t dims[FX_MAX_DIMS];
@@ -53,8 +52,7 @@ static void op_pow(onnx_node *n)
     n->out[0] = fx_cast(fx_pow(n->in[0], n->in[1]), fx_eltype(n->in[0]));
 }
 
-/* ---- any number of arguments
- * ------------------------------------------------------------------------ */
+/* ---- any number of arguments ----------------------------------------------------------------- */
 static fx_array *fold(const onnx_node *n, fx_array *(*f)(fxi_arg, fxi_arg))
 {
     fx_array *y = n->in[0];
@@ -79,8 +77,7 @@ static void op_mean(onnx_node *n)
     n->out[0] = fx_div(fold(n, fxi_add), n->nin);
 }
 
-/* ---- with parameters
- * ----------------------------------------------------------------------------------- */
+/* ---- with parameters ------------------------------------------------------------------------- */
 static void op_clip(onnx_node *n)
 {
     fx_array *y = n->in[0];

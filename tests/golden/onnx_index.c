@@ -35,8 +35,7 @@ static void op_scatter_elements(onnx_node *n)
                                         n->in[2], axis);
 }
 
-/* ---- index tuples
- * ---------------------------------------------------------------------------------------- */
+/* ---- index tuples ---------------------------------------------------------------------------- */
 /* x as a matrix rest×lead, where lead are the first `batch + depth` NumPy axes, and the tuples of
  * `idx` (its last NumPy axis, our first) as numbers along lead. */
 typedef struct tuple_index {
@@ -106,8 +105,7 @@ static void op_scatter_nd(onnx_node *n)
     n->out[0] = np_reshape(y, np_shape(x, shape), shape);
 }
 
-/* ---- the rest
- * ---------------------------------------------------------------------------------------------- */
+/* ---- the rest -------------------------------------------------------------------------------- */
 static void op_onehot(onnx_node *n)
 {
     fx_array *idx = n->in[0];

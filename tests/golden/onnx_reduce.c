@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-/* ---- reductions
- * ------------------------------------------------------------------------------------ */
+/* ---- reductions ------------------------------------------------------------------------------ */
 static const struct reduction {
     const char *op;
     fx_array *(*before)(fx_array *);
@@ -68,8 +67,7 @@ static void op_cumsum(onnx_node *n)
     n->out[0] = reverse ? fx_cumsum_reverse(x, axis) : fx_cumsum(x, axis);
 }
 
-/* ---- softmax and its kin
- * ------------------------------------------------------------------------------ */
+/* ---- softmax and its kin --------------------------------------------------------------------- */
 static fx_array *hardmax(const fx_reduce_args *a)
 {
     const fx_reduce_args keep = {.fxi_size = sizeof keep, .x = a->x, .dims = a->dims};
@@ -110,8 +108,7 @@ static void op_hardmax(onnx_node *n)
     soft(n, hardmax);
 }
 
-/* ---- normalisation
- * ---------------------------------------------------------------------------------------- */
+/* ---- normalisation --------------------------------------------------------------------------- */
 static unsigned spatial_axes(const fx_array *x)
 {
     return FX_AXIS(fx_ndims(x) - 2) - 1u;
@@ -195,9 +192,7 @@ static void op_lrn(onnx_node *n)
     n->out[0] = fx_div(x, fx_pow(base, onnx_real(n, "beta", 0.75)));
 }
 
-/* ---- losses
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- losses ---------------------------------------------------------------------------------- */
 /* −w[t]·x[t] along the class axis, 0 where the target is to be ignored; mean: divided by Σw[t]. */
 static fx_array *nll(const onnx_node *n, fx_array *x)
 {

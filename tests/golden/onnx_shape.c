@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- reshaping
- * ------------------------------------------------------------------------------------ */
+/* ---- reshaping ------------------------------------------------------------------------------- */
 static void op_reshape(onnx_node *n)
 {
     fx_array *x = n->in[0];
@@ -120,8 +119,7 @@ static void op_space_to_depth(onnx_node *n)
     n->out[0] = np_reshape(np_transpose(np_reshape(x, 6, split), 6, perm), 4, joined);
 }
 
-/* ---- joining and cutting
- * ----------------------------------------------------------------------------- */
+/* ---- joining and cutting --------------------------------------------------------------------- */
 static void op_concat(onnx_node *n)
 {
     n->out[0] = fxi_concat(np_axis(n->in[0], onnx_int(n, "axis", 1)), n->nin, n->in);
@@ -175,8 +173,7 @@ static void op_slice(onnx_node *n)
     n->out[0] = x;
 }
 
-/* ---- padding
- * -------------------------------------------------------------------------------------------- */
+/* ---- padding --------------------------------------------------------------------------------- */
 static fx_array *pad_axis(fx_array *x, const char *mode, int axis, int64_t before, int64_t after,
                           double value)
 {
@@ -203,9 +200,7 @@ static void op_pad(onnx_node *n)
     n->out[0] = x;
 }
 
-/* ---- making
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- making ---------------------------------------------------------------------------------- */
 static void op_constant(onnx_node *n)
 {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(n->attrs, "value");
@@ -276,8 +271,7 @@ static void op_range(onnx_node *n)
     n->out[0] = fx_range_dtype(fx_eltype(n->in[0]), start, delta, count);
 }
 
-/* ---- matrix products
- * ------------------------------------------------------------------------------------------ */
+/* ---- matrix products ------------------------------------------------------------------------- */
 static void op_matmul(onnx_node *n)
 {
     fx_array *a = n->in[0], *b = n->in[1];
@@ -306,8 +300,8 @@ static void op_gemm(onnx_node *n)
     n->out[0] = y;
 }
 
-/* ---- Einstein sums
- * ------------------------------------------------------------------------------------------------
+/* ---- Einstein sums --------------------------------------------------------------------------- */
+/*
  * Each operand is brought to one axis per label (output labels first, then those summed over),
  * repeated labels by a mask on the diagonal; the operands are multiplied and the rest is summed.
  * Axes under an ellipsis get the labels '0', '1', … counted from the right. */

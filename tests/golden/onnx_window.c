@@ -101,8 +101,7 @@ static fx_array *add_bias(const onnx_node *n, fx_array *y)
     return n->nin > 2 && n->in[2] ? fx_add(y, np_channels(n->in[2], y)) : y;
 }
 
-/* ---- convolution
- * ---------------------------------------------------------------------------------------- */
+/* ---- convolution ----------------------------------------------------------------------------- */
 static void op_conv(onnx_node *n)
 {
     fx_array *x = n->in[0];
@@ -143,8 +142,7 @@ static void op_conv_transpose(onnx_node *n)
                                                    .flipped = true, .outpad = outpad));
 }
 
-/* ---- mean and norm pooling
- * ---------------------------------------------------------------------------------- */
+/* ---- mean and norm pooling ------------------------------------------------------------------- */
 static void op_averagepool(onnx_node *n)
 {
     fx_array *x = n->in[0];
@@ -195,8 +193,7 @@ static void op_global_max(onnx_node *n)
     n->out[0] = fx_maximum(n->in[0], .dims = spatial_mask(n->in[0]));
 }
 
-/* ---- max pooling
- * ---------------------------------------------------------------------------------------------- */
+/* ---- max pooling ----------------------------------------------------------------------------- */
 /* The element at `offset` within each window, for all windows: a strided slice of the padded array.
  */
 static fx_array *window_slice(fx_array *padded, const window *w, fx_array *y, const int64_t *offset)

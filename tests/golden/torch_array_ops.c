@@ -20,8 +20,7 @@ static int dim_axis(const torch_node *t, const fx_array *x)
     return dim < 0 ? -dim - 1 : fx_ndims(x) - 1 - dim;
 }
 
-/* ---- reductions along "dim"
- * ------------------------------------------------------------------------ */
+/* ---- reductions along "dim" ------------------------------------------------------------------ */
 static const struct reduction {
     const char *op;
     fx_array *(*reduce)(const fx_reduce_args *);
@@ -55,8 +54,7 @@ static void op_cumsum(torch_node *t)
     torch_out(t, "y", fx_cumsum(x_of(t), dim_axis(t, x_of(t))));
 }
 
-/* ---- two arguments
- * ------------------------------------------------------------------------------------ */
+/* ---- two arguments --------------------------------------------------------------------------- */
 static void op_matmul(torch_node *t)
 {
     torch_out(t, "y", fx_matmul(torch_in(t, "b"), torch_in(t, "a")));
@@ -94,8 +92,7 @@ static void op_cosine(torch_node *t)
     torch_out(t, "y", fx_div(fx_sum(fx_mul(a, b), .dims = dims, .drop = true), norms));
 }
 
-/* ---- indexing
- * ------------------------------------------------------------------------------------------ */
+/* ---- indexing -------------------------------------------------------------------------------- */
 static void op_gather(torch_node *t)
 {
     fx_array *x = x_of(t);
@@ -156,8 +153,7 @@ static void op_pad(torch_node *t)
     torch_out(t, "y", x);
 }
 
-/* ---- convolution
- * ---------------------------------------------------------------------------------------- */
+/* ---- convolution ----------------------------------------------------------------------------- */
 static fx_array *with_bias(const torch_node *t, fx_array *y)
 {
     fx_array *b = torch_in(t, "b");
@@ -202,8 +198,7 @@ static void op_conv_transpose(torch_node *t)
     torch_out(t, "y", with_bias(t, y));
 }
 
-/* ---- pooling
- * ---------------------------------------------------------------------------------------------- */
+/* ---- pooling --------------------------------------------------------------------------------- */
 static void op_maxpool(torch_node *t)
 {
     fx_array *x = x_of(t);
@@ -294,8 +289,7 @@ static void op_lpnormpool(torch_node *t)
     torch_out(t, "y", fx_pow(sum, 1 / p));
 }
 
-/* ---- activations
- * ------------------------------------------------------------------------------------------- */
+/* ---- activations ----------------------------------------------------------------------------- */
 static fx_array *celu_a2(fx_array *x)
 {
     return fx_celu_alpha(x, 2);

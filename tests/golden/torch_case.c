@@ -65,8 +65,7 @@ void torch_out(torch_node *t, const char *name, fx_array *x)
         a->array = x;
 }
 
-/* ---- gradients
- * --------------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 /* The upstream gradient of an output: "gy" for y, "gy_hn" for hn. */
 static fx_array *upstream(const torch_node *t, const char *output)
 {
@@ -105,8 +104,7 @@ void torch_gradients(torch_node *t)
         t->grad.items[i].array = g[i];
 }
 
-/* ---- cases
- * -------------------------------------------------------------------------------------------- */
+/* ---- cases ----------------------------------------------------------------------------------- */
 static void load_list(gold_case *c, torch_list *list, const char *folder, const cJSON *specs)
 {
     const cJSON *spec;

@@ -13,8 +13,7 @@ static fx_array *x_of(const torch_node *t)
     return torch_in(t, "x");
 }
 
-/* ---- dense layers
- * ----------------------------------------------------------------------------------- */
+/* ---- dense layers ---------------------------------------------------------------------------- */
 static void op_dense(torch_node *t)
 {
     static const struct {
@@ -88,8 +87,7 @@ static void op_pixelshuffle(torch_node *t)
     torch_out(t, "y", fx_reshape(x, w * r, h * r, c, n));
 }
 
-/* ---- normalisation
- * -------------------------------------------------------------------------------------- */
+/* ---- normalisation --------------------------------------------------------------------------- */
 static void batchnorm_forward(torch_node *t, fx_batchnorm_layer *layer)
 {
     torch_out(t, "y", fx_call(layer, x_of(t)));

@@ -4,8 +4,7 @@
  */
 #include "composite_check.h"
 
-/* ---- NNlib's definitions, in long double
- * ------------------------------------------------------------ */
+/* ---- NNlib's definitions, in long double ----------------------------------------------------- */
 
 typedef long double real;
 static real r_sigmoid(real x)

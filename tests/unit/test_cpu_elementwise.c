@@ -31,8 +31,7 @@ static fxi_instr instruction(fxi_op op, int dtype, int from, int nsrc)
                        .src = {0, 1, 2}};
 }
 
-/* ---- every op over every layout
- * ------------------------------------------------------------------------ */
+/* ---- every op over every layout -------------------------------------------------------------- */
 static double ref_add(double x, double y)
 {
     return x + y;
@@ -203,8 +202,7 @@ static void scalars_and_select(void **state)
     }
 }
 
-/* ---- rules of maxima and integers
- * ------------------------------------------------------------------------------------------ */
+/* ---- rules of maxima and integers ------------------------------------------------------------ */
 static double apply2(fxi_op op, int dtype, double x, double y, int64_t attr)
 {
     operand a = scalar_operand(dtype, x), b = scalar_operand(dtype, y),
@@ -258,8 +256,7 @@ static void integer_rules(void **state)
     assert_true(apply2(FXI_OP_POWI, FX_DTYPE_F64, 1.5, 0, 7) == pow(1.5, 7));
 }
 
-/* ---- conversions
- * ------------------------------------------------------------------------------------------ */
+/* ---- conversions ----------------------------------------------------------------------------- */
 static double cast_one(int from, int to, double x)
 {
     operand a = scalar_operand(from, x), out = scalar_operand(to, 0);
@@ -359,8 +356,7 @@ static void halves_round_to_nearest_even(void **state)
     }
 }
 
-/* ---- programs
- * ------------------------------------------------------------------------------------------- */
+/* ---- programs -------------------------------------------------------------------------------- */
 /* A chain of n instructions r ← r·x + … that keeps many registers alive until the end. */
 static void many_registers(void **state)
 {

@@ -94,8 +94,7 @@ static void apply(fxi_op op, int64_t attr, const float *a, const float *b, float
     assert_int_equal(fxi_cpu_run_step(&step, (const void *[]){a, b}, d, &run), FX_OK);
 }
 
-/* ---- accuracy
- * ----------------------------------------------------------------------------------------- */
+/* ---- accuracy -------------------------------------------------------------------------------- */
 typedef struct worst {
     double error;
     float x, y;
@@ -196,8 +195,7 @@ static void functions_of_two_are_accurate(void **state)
     }
 }
 
-/* ---- special values
- * ------------------------------------------------------------------------------------- */
+/* ---- special values -------------------------------------------------------------------------- */
 static void special_values(void **state)
 {
     (void)state;
@@ -261,8 +259,7 @@ static void small_exponents_multiply(void **state)
     }
 }
 
-/* ---- place
- * ---------------------------------------------------------------------------------------------- */
+/* ---- place ----------------------------------------------------------------------------------- */
 enum { PLACES = 700 };
 
 static void check_places(fxi_op op, const float *x, const float *y)

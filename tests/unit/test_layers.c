@@ -11,8 +11,7 @@
 
 #include <stdio.h>
 
-/* ---- helpers -----------------------------------------------------------------------------------
- */
+/* ---- helpers --------------------------------------------------------------------------------- */
 
 /* Uneven numbers in (−1, 1), the same everywhere. */
 static double number(int64_t i)
@@ -53,8 +52,7 @@ static void check_refused(void *layer, const char *text)
     fx_error_take();
 }
 
-/* ---- Dense -------------------------------------------------------------------------------------
- */
+/* ---- Dense ----------------------------------------------------------------------------------- */
 
 /* y[o, j] = act(Σ_i W[o, i]·x[i, j] + b[o]) */
 static void dense_expected(const double *w, const double *b, const double *x, int out, int in,
@@ -276,8 +274,7 @@ static void test_parameter_gradients(void **state)
                               x);
 }
 
-/* ---- Chain -------------------------------------------------------------------------------------
- */
+/* ---- Chain ----------------------------------------------------------------------------------- */
 
 static fx_array *halve(fx_array *x)
 {
@@ -330,8 +327,7 @@ static void test_chain(void **state)
         "layer Dense(4 => 1) expects size(input, 1) == 4, but got 3-element Vector{Float32}");
 }
 
-/* ---- Conv and pools -----------------------------------------------------------------------------
- */
+/* ---- Conv and pools -------------------------------------------------------------------------- */
 
 /* A true convolution in one dimension: y[o] = Σ_k x[o·stride + (K−1−k)·dilation − before]·w[k] */
 static void test_conv_values(void **state)
@@ -424,8 +420,7 @@ static void test_pools(void **state)
     check_refused(fx_meanpool(FX_DIMS(1, 1, 1, 1)), "MeanPool: takes windows of 1 to 3 axes");
 }
 
-/* ---- BatchNorm ----------------------------------------------------------------------------------
- */
+/* ---- BatchNorm ------------------------------------------------------------------------------- */
 
 enum { CHANNELS = 2, SPATIAL = 3, BATCH = 4, PER_CHANNEL = SPATIAL * BATCH };
 
@@ -587,8 +582,7 @@ static void test_normalise_far_from_zero(void **state)
     CHECK(fx_normalise(half, FX_AXES(0), 0), (2), 1e-3, -1, 1);
 }
 
-/* ---- Dropout ------------------------------------------------------------------------------------
- */
+/* ---- Dropout --------------------------------------------------------------------------------- */
 
 /* Kept elements are x/(1−p) exactly; their number is binomial: within 5 standard deviations. */
 static void test_dropout_statistics(void **state)

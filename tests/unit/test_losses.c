@@ -183,8 +183,7 @@ static void test_gradients(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
-/* ---- logits -------------------------------------------------------------------------------------
- */
+/* ---- logits ---------------------------------------------------------------------------------- */
 
 static double log_sum_exp(const double *x, int n)
 {

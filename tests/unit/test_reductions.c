@@ -192,8 +192,7 @@ static void nothing_to_reduce(void **state)
     check_error(fx_minimum(x, FX_AXES(0)), FX_STATUS_SHAPE, "minimum");
 }
 
-/* ---- gradients
- * ------------------------------------------------------------------------------------------ */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 static fx_array *sum0(fx_array *x)
 {

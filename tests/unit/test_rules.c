@@ -13,8 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- a parameter with its state ---------------------------------------------------------------
- */
+/* ---- a parameter with its state -------------------------------------------------------------- */
 
 typedef struct leaf {
     const fx_rule *rule;

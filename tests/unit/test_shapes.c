@@ -246,8 +246,7 @@ static void mean_pool_at_the_border(void **state)
     assert_int_equal(fx_error_take().status, FX_STATUS_SHAPE);
 }
 
-/* ---- gradients
- * ------------------------------------------------------------------------------------------ */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 static fx_array *transpose3(fx_array *x)
 {

@@ -72,8 +72,7 @@ static fxi_conv_geometry geometry_of(const fxi_step *step, const fxi_tensor *x, 
     return g;
 }
 
-/* ---- unfolding
- * -------------------------------------------------------------------------------------- */
+/* ---- unfolding ------------------------------------------------------------------------------- */
 /* A run of positions in one line of y: first, first + 1, … < end with the same second and third
  * index. */
 typedef struct line {
@@ -157,8 +156,7 @@ static void unfold_or_fold(const fxi_conv_geometry *g, void *x, void *col, int64
     }
 }
 
-/* ---- the three kinds: one chunk of one image and group each
- * ----------------------------------------- */
+/* ---- the three kinds: one chunk of one image and group each ---------------------------------- */
 typedef struct operands {
     char *x, *w, *y; /* at the image and group */
     char *col;

@@ -162,8 +162,7 @@ static void fill_offsets(const layout *l, int64_t taps, int64_t extra, int32_t *
         offset[k] = offset[n - 1];
 }
 
-/* ---- filling the scratch ----------------------------------------------------------------------
- */
+/* ---- filling the scratch --------------------------------------------------------------------- */
 typedef struct phase_index {
     int64_t p[3];
 } phase_index;
@@ -260,8 +259,7 @@ static void copy_windows(const layout *l, const block *b, char *out, char *scrat
         }
 }
 
-/* ---- forward and data -------------------------------------------------------------------------
- */
+/* ---- forward and data ------------------------------------------------------------------------ */
 typedef struct sweep {
     layout l;
     int64_t batch, groups, columns, taps, depth;
@@ -382,8 +380,7 @@ static fx_status run_sweep(const fxi_conv_geometry *g, bool data, sweep *s)
     return FX_OK;
 }
 
-/* ---- weight -----------------------------------------------------------------------------------
- */
+/* ---- weight ---------------------------------------------------------------------------------- */
 typedef struct weigh {
     layout l;
     const fxi_conv_geometry *g;
@@ -497,8 +494,7 @@ static fx_status run_weigh(weigh *w, bool *out_finite)
     return more ? FX_OK : FX_STATUS_MEMORY;
 }
 
-/* ---- the choice -------------------------------------------------------------------------------
- */
+/* ---- the choice ------------------------------------------------------------------------------ */
 static bool suits(const fxi_conv_geometry *g, const layout *l, int kind)
 {
     const bool strided = l->phases != 1;

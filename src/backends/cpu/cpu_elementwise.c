@@ -50,8 +50,7 @@ static bool half(int dtype)
     return fxi_cpu_is_half(dtype);
 }
 
-/* ---- registers and tiles
- * ---------------------------------------------------------------------------- */
+/* ---- registers and tiles --------------------------------------------------------------------- */
 static bool is_scalar(const fxi_tensor *t)
 {
     for (int d = 0; d < t->ndim; d++)
@@ -144,8 +143,7 @@ static fx_status take_memory(machine *m, char *stack, size_t stack_bytes)
     return FX_OK;
 }
 
-/* ---- loading
- * ------------------------------------------------------------------------------------------ */
+/* ---- loading --------------------------------------------------------------------------------- */
 static void convert_half(const machine *m, const reg *r, const void *from, int n)
 {
     const void *const s[] = {from};
@@ -199,8 +197,7 @@ static void load_inputs(machine *m, int64_t at, int n)
     }
 }
 
-/* ---- instructions
- * --------------------------------------------------------------------------------------- */
+/* ---- instructions ---------------------------------------------------------------------------- */
 /* The loop of an instruction; NULL when the op has no meaning for the type. */
 static fxi_tile_fn loop_of(const fxi_simd *simd, const fxi_instr *ins)
 {

@@ -43,8 +43,7 @@ static fx_status read_indices(const fxi_step *step, const void *in, int axis, in
     return FX_OK;
 }
 
-/* ---- gather
- * ---------------------------------------------------------------------------------------------- */
+/* ---- gather ---------------------------------------------------------------------------------- */
 /* out[k] = x[idx[k]·stride] */
 #define PICK(NAME, T)                                                                              \
     static void NAME(void *out, const void *x, const int64_t *idx, int64_t n, int64_t stride)      \
@@ -99,9 +98,7 @@ fx_status fxi_cpu_gather(const fxi_step *step, const void *const *in, void *out,
     return FX_OK;
 }
 
-/* ---- scatter
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- scatter --------------------------------------------------------------------------------- */
 /* out[i] = out[i] ⊕ src[i] over one run of the inner axes; U: the type to compute in. */
 #define MERGE(NAME, T, U, EXPR)                                                                    \
     static void NAME(void *out, const void *src, int64_t n)                                        \

@@ -30,8 +30,7 @@
         }                                                                                          \
     }
 
-/* ---- scalar helpers -----------------------------------------------------------------------------
- */
+/* ---- scalar helpers -------------------------------------------------------------------------- */
 static inline uint64_t bits_f64(double x)
 {
     uint64_t u;
@@ -90,8 +89,7 @@ static inline int64_t pow1(int64_t x, int64_t e)
     return (int64_t)r;
 }
 
-/* ---- every type
- * ---------------------------------------------------------------------------------- */
+/* ---- every type ------------------------------------------------------------------------------ */
 #define FXI_COMPARE_LOOPS(S, T)                                                                    \
     FXI_LOOP2(lt_##S, T, uint8_t, x < y)                                                           \
     FXI_LOOP2(le_##S, T, uint8_t, x <= y)                                                          \
@@ -115,8 +113,7 @@ FXI_COMPARE_LOOPS(i32, int32_t)
 FXI_COMPARE_LOOPS(i64, int64_t)
 FXI_COMPARE_LOOPS(u8, uint8_t)
 
-/* ---- floats: f is the suffix of libm's functions
- * ---------------------------------------------------- */
+/* ---- floats: f is the suffix of libm's functions --------------------------------------------- */
 #define FXI_FLOAT_LOOPS(S, T, f)                                                                   \
     FXI_LOOP2(add_##S, T, T, x + y)                                                                \
     FXI_LOOP2(sub_##S, T, T, x - y)                                                                \
@@ -179,8 +176,7 @@ FXI_LOOP1(sigmoid_f64, double, double, sigmoid1(x))
 FXI_LOOP2(pow_f32, float, float, powf(x, y))
 #endif
 
-/* ---- integers
- * -------------------------------------------------------------------------------------- */
+/* ---- integers -------------------------------------------------------------------------------- */
 #define FXI_INTEGER_LOOPS(S, T, U)                                                                 \
     FXI_LOOP2(add_##S, T, T, (U)x + (U)y)                                                          \
     FXI_LOOP2(sub_##S, T, T, (U)x - (U)y)                                                          \
@@ -244,8 +240,7 @@ static const fxi_tile_fn tile_ops[FXI_OP_COUNT][FXI_C_COUNT] = {
     [FXI_OP_FLOOR] = FXI_ROW_SIGNED(floor),
 };
 
-/* ---- conversions
- * ----------------------------------------------------------------------------------- */
+/* ---- conversions ----------------------------------------------------------------------------- */
 #define FXI_CASTS_TO(S, T, TO_F32, TO_F64, TO_I32, TO_I64, TO_U8)                                  \
     FXI_LOOP1(S##_to_f32, T, float, TO_F32)                                                        \
     FXI_LOOP1(S##_to_f64, T, double, TO_F64)                                                       \

@@ -78,8 +78,7 @@
                       : pool_give_##S(x, n, stride, share);                                        \
     }
 
-/* ---- windows of 2×2 side by side ----------------------------------------------------------------
- */
+/* ---- windows of 2×2 side by side ------------------------------------------------------------- */
 typedef int32_t i32x16b __attribute__((vector_size(16)));
 typedef int64_t i64x16b __attribute__((vector_size(16)));
 /* at: the numbers of the taps where the windows have their maxima, integers of the type's size. In

@@ -66,8 +66,7 @@ static inline vh vd_narrow(vd x)
     return __builtin_convertvector(x, vh);
 }
 
-/* ---- sin and cos --------------------------------------------------------------------------------
- */
+/* ---- sin and cos ----------------------------------------------------------------------------- */
 /* π in two parts, the first of 32 bits: its product with a multiple of ½ below 2²⁰ is exact. */
 #define PI_HIGH 0x1.921fb544p+1
 #define PI_LOW  0x1.0b4611a626331p-33
@@ -96,8 +95,7 @@ static inline vh vh_cos(vh x)
     return -vd_narrow(vd_sin_shifted(vd_wide(x), 0.5));
 }
 
-/* ---- pow ----------------------------------------------------------------------------------------
- */
+/* ---- pow ------------------------------------------------------------------------------------- */
 /* log₂ of a Float32 x ≥ 0, 2⁻⁴⁵ relative: x = 2ᵏ·m with √½ ≤ m < √2, and log₂ m is an odd function
  * of s = (m − 1)/(m + 1). */
 static inline vd vd_log2(vd x)
@@ -141,8 +139,7 @@ static inline vh vh_pow(vh xs, vh ys)
     return vd_narrow(vd_pick(vd_same(y, zero) | vd_same(x, one), one, p));
 }
 
-/* ---- atan2 --------------------------------------------------------------------------------------
- */
+/* ---- atan2 ----------------------------------------------------------------------------------- */
 static inline vd vd_with_sign(vd x, vd sign)
 {
     return (vd)(((vl)x & ~SIGN_BIT) | ((vl)sign & SIGN_BIT));
@@ -169,8 +166,7 @@ static inline vh vh_atan2(vh ys, vh xs)
     return vd_narrow(vd_with_sign(a, y));
 }
 
-/* ---- loops --------------------------------------------------------------------------------------
- */
+/* ---- loops ----------------------------------------------------------------------------------- */
 /* The tail goes through a whole vector too: a number's result does not depend on its place. V is
  * the type of the operands u and v in EXPR. */
 #define FXI_VECTOR_LOOP(NAME, V, NSRC, EXPR)                                                       \

@@ -132,8 +132,7 @@ void fxi_cpu_set_dense(fxi_tensor *t)
     }
 }
 
-/* ---- the instruction set
- * --------------------------------------------------------------------------- */
+/* ---- the instruction set --------------------------------------------------------------------- */
 /* Best first; NULL where the machine lacks it. */
 static void list_simd(const fxi_simd *tables[3])
 {
@@ -180,8 +179,7 @@ const fxi_simd *fxi_cpu_simd(void)
     return __atomic_load_n(&chosen_simd, __ATOMIC_ACQUIRE);
 }
 
-/* ---- Float16 and BFloat16 around a Float32 kernel
- * ---------------------------------------------------- */
+/* ---- Float16 and BFloat16 around a Float32 kernel -------------------------------------------- */
 enum { WIDEN_MAX_IN = 4 };
 
 /* dst = the elements of t as Float32, densely. */

@@ -130,8 +130,7 @@ fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *given)
     return gemm_packed(&g, core, size);
 }
 
-/* ---- integers
- * ----------------------------------------------------------------------------------------- */
+/* ---- integers -------------------------------------------------------------------------------- */
 /* Unsigned arithmetic: overflow wraps; C is dense there. */
 #define INTEGER_GEMM(NAME, U)                                                                      \
     static void NAME(const fxi_gemm *g)                                                            \
@@ -161,8 +160,7 @@ static fx_status gemm_any(int dtype, const fxi_gemm *g)
     return FX_OK;
 }
 
-/* ---- the step
- * ------------------------------------------------------------------------------------------- */
+/* ---- the step -------------------------------------------------------------------------------- */
 /* The walk of an operand over the output's batch axes; an axis of size 1 is repeated. */
 static fxi_walk batch_walk(const fxi_tensor *out, const fxi_tensor *t)
 {

@@ -10,8 +10,7 @@
 #include "cpu_walk.h"
 #include <string.h>
 
-/* ---- walks
- * ------------------------------------------------------------------------------------------- */
+/* ---- walks ----------------------------------------------------------------------------------- */
 static void walk_push(fxi_walk *w, int64_t n, int64_t stride)
 {
     if (n == 1)
@@ -139,8 +138,7 @@ void fxi_walk_read(fxi_walk *w, const void *base, size_t size, void *dst, int64_
     }
 }
 
-/* ---- dense copies
- * --------------------------------------------------------------------------------------- */
+/* ---- dense copies ---------------------------------------------------------------------------- */
 enum { BLOCK = 16 };
 
 /* A ni×nj plane whose axis j is contiguous in src and whose axis i is contiguous in dst. */
@@ -222,8 +220,7 @@ fx_status fxi_cpu_move(const fxi_step *step, const void *const *in, void *out, f
     return fxi_cpu_copy(&step->in[0], in[0], out);
 }
 
-/* ---- concat and pad
- * --------------------------------------------------------------------------------------- */
+/* ---- concat and pad -------------------------------------------------------------------------- */
 /* The output as inner × axis × outer, and where in it the next input goes. */
 typedef struct place {
     int64_t inner, outer, size; /* size: of the output along the axis */

@@ -90,8 +90,7 @@ static int64_t tap_index(const geometry *g, const row *r, int64_t i, int64_t j, 
            g->x[0] * (x1 + g->x[1] * x2);
 }
 
-/* ---- maxima -----------------------------------------------------------------------------------
- */
+/* ---- maxima ---------------------------------------------------------------------------------- */
 /* The index in x of the first tap inside for every window, −1 for windows wholly in the padding:
  * where the maximum is unless a later tap beats it. */
 static void first_taps(const geometry *g, const row *r, int64_t *at)
@@ -139,8 +138,7 @@ PICK(i32, int32_t)
 PICK(i64, int64_t)
 PICK(u8, uint8_t)
 
-/* ---- floats -----------------------------------------------------------------------------------
- */
+/* ---- floats ---------------------------------------------------------------------------------- */
 #define FLOAT_ROWS(S, T)                                                                           \
     static void row_max_grad_##S(const geometry *g, const row *r)                                  \
     {                                                                                              \
@@ -172,8 +170,7 @@ PICK(u8, uint8_t)
 FLOAT_ROWS(f32, float)
 FLOAT_ROWS(f64, double)
 
-/* ---- the step ---------------------------------------------------------------------------------
- */
+/* ---- the step -------------------------------------------------------------------------------- */
 typedef void (*row_fn)(const geometry *g, const row *r);
 
 static void run_rows(const geometry *g, row_fn fn, row *r)

@@ -71,8 +71,7 @@ static bool by_columns(const reduction *r)
            (r->kept.shape[0] >= 8 || r->reduced.shape[0] < 8);
 }
 
-/* ---- reductions of a program
- * -------------------------------------------------------------------------------- */
+/* ---- reductions of a program ----------------------------------------------------------------- */
 /* The space as reduced × kept × reduced axes (each collapsed); the planner promises that it is so.
  */
 typedef struct tiles {
@@ -164,8 +163,7 @@ fx_status fxi_cpu_reduce(const fxi_step *step, const void *const *in, void *out,
     return FX_OK;
 }
 
-/* ---- cumulative sums
- * -------------------------------------------------------------------------------------- */
+/* ---- cumulative sums ------------------------------------------------------------------------- */
 /* In place over inner × n: acc[i] is the running sum of element i of the inner axis. */
 #define SCAN(NAME, T, A)                                                                           \
     static void NAME(void *data, int64_t inner, int64_t n, bool from_end)                          \
