@@ -6,6 +6,7 @@
 #include "counters.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,14 +57,17 @@ static void record_text(const uint64_t *w, char *text, size_t capacity)
         n += (size_t)snprintf(text + n, capacity - n, i ? "×%lld" : " %lld", (long long)shape[i]);
 }
 
-/* Says in which node the graph first differs from the newest plan of as many nodes. */
-static void explain_miss(const fxi_graph *g)
+enum { MISS_TEXT = 512 };
+
+/* Writes in which node the graph first differs from the newest plan of as many nodes. It is said
+ * when the cache is no longer locked: a message hook may evaluate. */
+static void explain_miss(const fxi_graph *g, char text[MISS_TEXT])
 {
     const fxi_plan *p = cache.newest;
     while (p && p->nnodes != g->n)
         p = p->older;
     if (!p) {
-        fx_message(0, "plan miss: no plan of %d nodes yet", (int)g->n);
+        snprintf(text, MISS_TEXT, "plan miss: no plan of %d nodes yet", (int)g->n);
         return;
     }
     for (int32_t i = 0; i < g->n; i++) {
@@ -77,15 +81,16 @@ static void explain_miss(const fxi_graph *g)
         record_text(g->key + a, now, sizeof now);
         record_text(p->key + b, before, sizeof before);
         if (strcmp(now, before) == 0)
-            fx_message(0,
-                       "plan miss: node %d of %d (%s) differs in its attributes, inputs or layout",
-                       (int)i, (int)g->n, now);
+            snprintf(text, MISS_TEXT,
+                     "plan miss: node %d of %d (%s) differs in its attributes, inputs or layout",
+                     (int)i, (int)g->n, now);
         else
-            fx_message(0, "plan miss: node %d of %d is %s, was %s", (int)i, (int)g->n, now, before);
+            snprintf(text, MISS_TEXT, "plan miss: node %d of %d is %s, was %s", (int)i, (int)g->n,
+                     now, before);
         return;
     }
-    fx_message(0, "plan miss: the same %d nodes with other outputs, donations or device",
-               (int)g->n);
+    snprintf(text, MISS_TEXT,
+             "plan miss: the same %d nodes with other outputs, donations or device", (int)g->n);
 }
 
 /* ---- the cache ------------------------------------------------------------------------------- */
@@ -154,13 +159,16 @@ static void insert(fxi_plan *p)
 
 fxi_plan *fxi_plan_of(const fxi_graph *g)
 {
+    char miss[MISS_TEXT] = "";
     pthread_mutex_lock(&cache.lock);
     fxi_plan *p = find(g);
     if (p)
         __atomic_fetch_add(&p->refs, 1, __ATOMIC_RELAXED);
     else if (traced("miss"))
-        explain_miss(g);
+        explain_miss(g, miss);
     pthread_mutex_unlock(&cache.lock);
+    if (*miss)
+        fx_message(0, "%s", miss);
     if (p) {
         fxi_count(&fxi_counters.plan_hits, 1);
         return p;
