@@ -214,7 +214,7 @@ static void fail_each(int kind, int32_t stride)
         fxi_fault_set(nth);
         const bench b = run_step(FXI_OP_CONV, FXI_CLASS_CONV, attr, 2, in, out);
         fxi_fault_set(-1);
-        status = b.status;
+        status = (int)b.status;
         assert_int_equal(fxi_live_allocations(), live);
         if (status != FX_OK)
             assert_int_equal(status, FX_STATUS_MEMORY);
