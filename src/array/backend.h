@@ -1,7 +1,7 @@
 /* backend.h: what a device can do for the planner and the arrays: one table a backend.
  *
- * Host memory is addressed by its pointers; a device with memory of its own moves bytes with read
- * and write. The planner asks `views`: true when kernels take strided inputs, so that reshapes,
+ * Both backends that exist work in host memory, which reads and moves address directly. The planner
+ * asks `views`: true when kernels take strided inputs, so that reshapes,
  * slices and broadcasts cost nothing; false (ref) makes every movement a step that the backend
  * computes itself.
  */
@@ -19,8 +19,6 @@ typedef struct fxi_backend {
     bool fuses; /* takes elementwise steps of several instructions and outputs */
     void *(*alloc)(fx_device *device, size_t bytes); /* 64-byte aligned; NULL when memory is out */
     void (*free)(fx_device *device, void *ptr);
-    void (*write)(fx_device *device, void *dst, const void *host, size_t bytes);
-    void (*read)(fx_device *device, void *host, const void *src, size_t bytes);
     /* Runs one step (step.h); on failure run->error holds the sentence. */
     fx_status (*run)(fx_device *device, const struct fxi_step *step, const void *const *in,
                      void *out, struct fxi_run *run);

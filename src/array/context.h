@@ -1,4 +1,4 @@
-/* context.h: what a thread knows: its open scopes, its pending results, its free lists.
+/* context.h: what a thread knows: its open scopes and its pending results.
  *
  * Scopes cannot fail to open: the first 32 are part of the context, further ones are allocated, and
  * when memory is out for them the scope is virtual: its objects go to the nearest real one.
@@ -136,8 +136,8 @@ void fxi_flush(fxi_context *c);
 /* Evaluates and commits the promises made at this depth or deeper; drops them on error. */
 void fxi_promises_due(fxi_context *c, int depth);
 void fxi_scratch_free(fxi_context *c);
-/* Gives back what is kept for speed: the calling thread's scratch, all cached plans. For tests that
- * count allocations. */
+/* Gives back what is kept for speed: the calling thread's scratch and cached memory, all cached
+ * plans. For tests that count allocations. */
 FX_API void fxi_drain(void);
 
 /* The number of nodes made without an evaluation after which pending results are evaluated unasked.

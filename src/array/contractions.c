@@ -12,31 +12,11 @@ static fx_array *failed(fx_status s)
     return fx_error_array(s);
 }
 
-/* Flushes when due, and checks that x can be used. */
+/* Can x be an operand? Looks at the bound on pending work first. */
 static fx_status usable(const char *op, const fx_array *x)
 {
-    fxi_context *c = fxi_here();
-    if (c->created > FXI_PENDING_LIMIT && !c->busy)
-        fxi_flush(c);
-    if (!x)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "an argument is NULL");
-    if (!fx_is_array(x))
-        return fx_fail(FX_STATUS_ARGUMENT, op, "takes arrays, got %s",
-                       x->base.type ? x->base.type->name : "nothing");
-    if (x->status != FX_OK)
-        return x->status;
-    if (!fxi_node_usable(c, x->node))
-        return fx_fail(FX_STATUS_STATE, op,
-                       "an argument is still pending in another thread; fx_eval it there first");
-    return FX_OK;
-}
-
-static fx_status axis_of(const char *op, const fx_array *x, int axis)
-{
-    if (axis < 0 || axis >= x->node->ndim)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "axis %d of an array with %d axes", axis,
-                       x->node->ndim);
-    return FX_OK;
+    fxi_begin();
+    return fxi_check_array(op, x);
 }
 
 static fx_status same_device(const char *op, const fx_array *a, const fx_array *b, fx_device **out)
@@ -93,7 +73,7 @@ static fx_array *cumulative(fx_array *x, int axis, bool reverse)
 {
     fx_status s = usable("cumsum", x);
     if (s == FX_OK)
-        s = axis_of("cumsum", x, axis);
+        s = fxi_check_axis("cumsum", x, axis);
     if (s != FX_OK)
         return failed(s);
     if (!fxi_is_float(x->node->dtype))
@@ -121,7 +101,7 @@ static fx_status check_index(const char *op, fx_array *x, fx_array *idx, int axi
     if (s == FX_OK)
         s = usable(op, idx);
     if (s == FX_OK)
-        s = axis_of(op, x, axis);
+        s = fxi_check_axis(op, x, axis);
     if (s == FX_OK && (fxi_is_float(idx->node->dtype) || idx->node->dtype == FX_DTYPE_BOOL))
         s = fx_fail(FX_STATUS_DTYPE, op, "indices must be integers, got %s",
                     fx_dtype_name(fx_eltype(idx)));

@@ -27,8 +27,7 @@ static void operands_release(operand *o, int n)
             fxi_node_release(o[i].node);
 }
 
-/* The status of an argument that cannot be used, FX_OK otherwise. */
-static fx_status check_array(const char *op, const fx_array *x)
+fx_status fxi_check_array(const char *op, const fx_array *x)
 {
     if (!x)
         return fx_fail(FX_STATUS_ARGUMENT, op, "an argument is NULL");
@@ -43,8 +42,7 @@ static fx_status check_array(const char *op, const fx_array *x)
     return FX_OK;
 }
 
-/* Before a builder makes nodes: the bound on pending work. */
-static fxi_context *begin(void)
+fxi_context *fxi_begin(void)
 {
     fxi_context *c = fxi_here();
     if (c->created > FXI_PENDING_LIMIT && !c->busy)
@@ -54,7 +52,7 @@ static fxi_context *begin(void)
 
 static fx_status resolve(const char *op, const fxi_arg *args, int n, operand *out)
 {
-    begin();
+    fxi_begin();
     memset(out, 0, (size_t)n * sizeof *out);
     for (int i = 0; i < n; i++) {
         out[i].arg = args[i];
@@ -62,7 +60,7 @@ static fx_status resolve(const char *op, const fxi_arg *args, int n, operand *ou
         if (out[i].literal)
             continue;
         fx_array *x = args[i].u.array;
-        const fx_status s = check_array(op, x);
+        const fx_status s = fxi_check_array(op, x);
         if (s != FX_OK)
             return s;
         if (x->node->weak) {
@@ -291,10 +289,10 @@ fx_array *fxi_ne(fxi_arg a, fxi_arg b)
 /* x^n with an integer literal n: the exponent is structure, exact for every type. */
 static fx_array *integer_power(fx_array *x, int64_t exponent)
 {
-    const fx_status s = check_array("pow", x);
+    const fx_status s = fxi_check_array("pow", x);
     if (s != FX_OK)
         return fx_error_array(s);
-    fxi_context *c = begin();
+    fxi_context *c = fxi_begin();
     if (x->node->dtype == FX_DTYPE_BOOL)
         x = fx_cast(x, FX_DTYPE_I64);
     if (exponent < 0 && !fxi_is_float(x->node->dtype))
@@ -371,12 +369,12 @@ static fx_array *movement(fxi_op op, fx_array *x, int ndim, const int64_t *shape
 {
     fxi_node *n = x->node;
     return fxi_array_take(
-        fxi_node_new(begin(), op, (fx_dtype)n->dtype, ndim, shape, n->device, attr, 1, &n));
+        fxi_node_new(fxi_begin(), op, (fx_dtype)n->dtype, ndim, shape, n->device, attr, 1, &n));
 }
 
 fx_array *fx_cast(fx_array *x, fx_dtype dtype)
 {
-    const fx_status s = check_array("cast", x);
+    const fx_status s = fxi_check_array("cast", x);
     if (s != FX_OK)
         return fx_error_array(s);
     if ((unsigned)dtype >= FX_DTYPE_COUNT) {
@@ -387,12 +385,12 @@ fx_array *fx_cast(fx_array *x, fx_dtype dtype)
     if (n->dtype == dtype)
         return x;
     return fxi_array_take(
-        fxi_node_new(begin(), FXI_OP_CAST, dtype, n->ndim, n->shape, n->device, NULL, 1, &n));
+        fxi_node_new(fxi_begin(), FXI_OP_CAST, dtype, n->ndim, n->shape, n->device, NULL, 1, &n));
 }
 
 fx_array *fx_stop_gradient(fx_array *x)
 {
-    const fx_status s = check_array("stop_gradient", x);
+    const fx_status s = fxi_check_array("stop_gradient", x);
     return s == FX_OK ? movement(FXI_OP_STOP, x, x->node->ndim, x->node->shape, NULL)
                       : fx_error_array(s);
 }
@@ -412,7 +410,7 @@ static fx_status check_rank(const char *op, int ndims)
     return FX_OK;
 }
 
-static fx_status check_axis(const char *op, const fx_array *x, int axis)
+fx_status fxi_check_axis(const char *op, const fx_array *x, int axis)
 {
     if (axis < 0 || axis >= x->node->ndim)
         return fx_fail(FX_STATUS_ARGUMENT, op, "axis %d of an array with %d axes", axis,
@@ -445,7 +443,7 @@ static bool infer(int64_t length, int ndims, const int64_t *dims, int64_t *shape
 fx_array *fxi_reshape(fx_array *x, int ndims, const int64_t *dims)
 {
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
-    fx_status s = check_array("reshape", x);
+    fx_status s = fxi_check_array("reshape", x);
     if (s == FX_OK)
         s = check_rank("reshape", ndims);
     if (s != FX_OK)
@@ -464,7 +462,7 @@ fx_array *fxi_reshape(fx_array *x, int ndims, const int64_t *dims)
 
 fx_array *fxi_permute(fx_array *x, int ndims, const int64_t *perm)
 {
-    const fx_status s = check_array("permute", x);
+    const fx_status s = fxi_check_array("permute", x);
     if (s != FX_OK)
         return fail_array(s);
     const fxi_node *n = x->node;
@@ -490,7 +488,7 @@ fx_array *fxi_permute(fx_array *x, int ndims, const int64_t *perm)
 fx_array *fxi_expand(fx_array *x, int ndims, const int64_t *dims)
 {
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
-    fx_status s = check_array("expand", x);
+    fx_status s = fxi_check_array("expand", x);
     if (s == FX_OK)
         s = check_rank("expand", ndims);
     if (s != FX_OK)
@@ -519,9 +517,9 @@ fx_array *fxi_expand(fx_array *x, int ndims, const int64_t *dims)
 fx_array *fx_slice_step(fx_array *x, int axis, int64_t start, int64_t step, int64_t n)
 {
     char t[FXI_SHAPE_TEXT];
-    fx_status s = check_array("slice", x);
+    fx_status s = fxi_check_array("slice", x);
     if (s == FX_OK)
-        s = check_axis("slice", x, axis);
+        s = fxi_check_axis("slice", x, axis);
     if (s != FX_OK)
         return fail_array(s);
     const int64_t size = x->node->shape[axis];
@@ -583,9 +581,9 @@ static fx_status pad_counts(const fx_array *x, int axis, int64_t before, int64_t
 fx_array *fx_pad(fx_array *x, int axis, int64_t before, int64_t after, double value)
 {
     int64_t size = 0;
-    fx_status s = check_array("pad", x);
+    fx_status s = fxi_check_array("pad", x);
     if (s == FX_OK)
-        s = check_axis("pad", x, axis);
+        s = fxi_check_axis("pad", x, axis);
     if (s == FX_OK)
         s = pad_counts(x, axis, before, after, &size);
     if (s != FX_OK)
@@ -605,7 +603,7 @@ fx_array *fx_pad(fx_array *x, int axis, int64_t before, int64_t after, double va
     }
     if (fx_is_error(x) || (before == 0 && after == 0))
         return x;
-    fxi_context *c = begin();
+    fxi_context *c = fxi_begin();
     const fxi_node *n = x->node;
     operand v = {0};
     if (!fill_literal(&v, value, (fx_dtype)n->dtype))
@@ -627,9 +625,9 @@ static fx_status concat_shape(int axis, int n, fx_array *const *x, int64_t *shap
     if (n < 1)
         return fx_fail(FX_STATUS_ARGUMENT, "concat", "needs at least one array");
     for (int i = 0; i < n; i++) {
-        fx_status s = check_array("concat", x[i]);
+        fx_status s = fxi_check_array("concat", x[i]);
         if (s == FX_OK)
-            s = check_axis("concat", x[i], axis);
+            s = fxi_check_axis("concat", x[i], axis);
         if (s != FX_OK)
             return s;
         const fxi_node *p = x[i]->node, *first = x[0]->node;
@@ -663,7 +661,7 @@ fx_array *fxi_concat(int axis, int n, fx_array *const *x)
         return fail_array(s);
     if (n == 1)
         return x[0];
-    fxi_context *c = begin();
+    fxi_context *c = fxi_begin();
     operand *o = fxi_calloc((size_t)n, sizeof *o);
     fxi_node **in = fxi_malloc((size_t)n * sizeof *in);
     bool ok = o && in;

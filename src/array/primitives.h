@@ -3,7 +3,7 @@
 #define CFLUX_PRIMITIVES_H
 
 #include <cflux/ops.h>
-#include "node.h"
+#include "context.h"
 
 static inline bool fxi_is_float(int dtype)
 {
@@ -15,6 +15,13 @@ static inline bool fxi_is_float(int dtype)
 enum { FXI_SHAPE_TEXT = 96 };
 const char *fxi_shape_text(int ndim, const int64_t *shape, char buf[FXI_SHAPE_TEXT]);
 
+/* Before a builder makes nodes: evaluates when the bound on pending work is reached. The context.
+ */
+fxi_context *fxi_begin(void);
+/* What is wrong with an argument (recorded), or FX_OK: an error array's own status is not recorded
+ * again. */
+fx_status fxi_check_array(const char *op, const fx_array *x);
+fx_status fxi_check_axis(const char *op, const fx_array *x, int axis);
 /* Checks sizes from outside: count, sign, and that the bytes fit; records what is wrong. */
 fx_status fxi_check_dims(const char *op, fx_dtype dtype, int ndims, const int64_t *dims);
 

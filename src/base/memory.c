@@ -264,6 +264,22 @@ char *fxi_strdup(const char *s)
     return copy ? memcpy(copy, s, n) : NULL;
 }
 
+bool fxi_grow(void *array, int32_t *capacity, int32_t need, size_t size)
+{
+    if (need <= *capacity)
+        return true;
+    int64_t grown = *capacity ? 2 * (int64_t)*capacity : 64;
+    if (grown < need)
+        grown = need;
+    void **at = array;
+    void *p = grown > INT32_MAX ? NULL : fxi_realloc(*at, (size_t)grown * size);
+    if (!p)
+        return false;
+    *at = p;
+    *capacity = (int32_t)grown;
+    return true;
+}
+
 /* ---- tests ----------------------------------------------------------------------------------- */
 
 void fxi_fault_set(int64_t nth)

@@ -14,6 +14,9 @@ void *fxi_realloc(void *p, size_t bytes);
 void *fxi_aligned(size_t alignment, size_t bytes); /* alignment a power of two; freed by fxi_free */
 void fxi_free(void *p);
 char *fxi_strdup(const char *s);
+/* Grows *array (a pointer to a pointer) to hold `need` elements of `size` bytes, at least doubling
+ * it; false when memory is out, and then nothing has changed. */
+bool fxi_grow(void *array, int32_t *capacity, int32_t need, size_t size);
 
 /* Gives the calling thread's cached blocks back to the system. */
 void fxi_memory_trim(void);

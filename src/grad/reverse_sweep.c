@@ -46,19 +46,6 @@ static fx_status out_of_memory(void)
     return fx_fail(FX_STATUS_MEMORY, "gradient", "no memory for the sweep");
 }
 
-static bool grow(void *array, int32_t *capacity, int32_t need, size_t size)
-{
-    if (need <= *capacity)
-        return true;
-    const int32_t grown = need < 64 ? 64 : 2 * need;
-    void **at = array, *p = fxi_realloc(*at, (size_t)grown * size);
-    if (!p)
-        return false;
-    *at = p;
-    *capacity = grown;
-    return true;
-}
-
 static bool mine(const sweep *s, const fxi_node *n)
 {
     return n->owner == s->c->id;
@@ -78,10 +65,10 @@ static int32_t number_of(const sweep *s, const fxi_node *n)
 
 static int32_t enter(sweep *s, fxi_node *n)
 {
-    if (!grow(&s->entries, &s->capacity, s->n + 1, sizeof *s->entries))
+    if (!fxi_grow(&s->entries, &s->capacity, s->n + 1, sizeof *s->entries))
         return -1;
     if (!mine(s, n)) {
-        if (!grow(&s->foreign, &s->foreign_capacity, s->nforeign + 1, sizeof *s->foreign))
+        if (!fxi_grow(&s->foreign, &s->foreign_capacity, s->nforeign + 1, sizeof *s->foreign))
             return -1;
         s->foreign[s->nforeign].node = n;
         s->foreign[s->nforeign++].entry = s->n;
@@ -121,7 +108,7 @@ static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
     int32_t depth = 0;
     int32_t first = number_of(s, root);
     first = first < 0 ? enter(s, root) : first;
-    if (first < 0 || !grow(&s->stack, &s->stack_capacity, 1, sizeof *s->stack))
+    if (first < 0 || !fxi_grow(&s->stack, &s->stack_capacity, 1, sizeof *s->stack))
         return out_of_memory();
     s->stack[depth++] = (struct walk_frame){first, 0};
     s->entries[first].walked = true;
@@ -148,7 +135,7 @@ static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
             continue;
         }
         const int32_t e = known >= 0 ? known : enter(s, in);
-        if (e < 0 || !grow(&s->stack, &s->stack_capacity, depth + 1, sizeof *s->stack))
+        if (e < 0 || !fxi_grow(&s->stack, &s->stack_capacity, depth + 1, sizeof *s->stack))
             return out_of_memory();
         s->entries[e].walked = true;
         s->stack[depth++] = (struct walk_frame){e, 0};

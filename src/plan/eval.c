@@ -68,6 +68,7 @@ void fxi_drain(void)
         c->promise_capacity = 0;
     }
     fxi_plans_drop();
+    fxi_memory_trim();
 }
 
 /* ---- binding --------------------------------------------------------------------------------- */

@@ -18,22 +18,6 @@ typedef struct fxi_foreign {
     uint32_t id;
 } foreign;
 
-bool fxi_grow(void *array, int32_t *capacity, int32_t need, size_t size)
-{
-    if (need <= *capacity)
-        return true;
-    int64_t grown = *capacity ? 2 * (int64_t)*capacity : 64;
-    if (grown < need)
-        grown = need;
-    void **at = array;
-    void *p = grown > INT32_MAX ? NULL : fxi_realloc(*at, (size_t)grown * size);
-    if (!p)
-        return false;
-    *at = p;
-    *capacity = (int32_t)grown;
-    return true;
-}
-
 void fxi_graph_free(fxi_graph *g)
 {
     void *const all[] = {g->nodes,   g->slot,   g->uses, g->output, g->record,

@@ -48,7 +48,4 @@ typedef struct fxi_root {
 fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots);
 void fxi_graph_free(fxi_graph *g);
 
-/* Grows *array to hold `need` elements of `size` bytes. */
-bool fxi_grow(void *array, int32_t *capacity, int32_t need, size_t size);
-
 #endif

@@ -4,8 +4,6 @@
 #include "cpu_kernels.h"
 #include "memory.h"
 
-#include <string.h>
-
 static void *cpu_alloc(fx_device *device, size_t bytes)
 {
     (void)device;
@@ -16,12 +14,6 @@ static void cpu_free(fx_device *device, void *ptr)
 {
     (void)device;
     fxi_free(ptr);
-}
-
-static void cpu_copy(fx_device *device, void *dst, const void *src, size_t bytes)
-{
-    (void)device;
-    memcpy(dst, src, bytes);
 }
 
 static fx_status cpu_run(fx_device *device, const fxi_step *step, const void *const *in, void *out,
@@ -36,6 +28,4 @@ const fxi_backend fxi_cpu_backend = {.name = "CPU",
                                      .fuses = true,
                                      .alloc = cpu_alloc,
                                      .free = cpu_free,
-                                     .write = cpu_copy,
-                                     .read = cpu_copy,
                                      .run = cpu_run};

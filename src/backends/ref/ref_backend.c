@@ -6,8 +6,6 @@
 #include "memory.h"
 #include "ref_kernels.h"
 
-#include <string.h>
-
 static void *ref_alloc(fx_device *device, size_t bytes)
 {
     (void)device;
@@ -20,12 +18,6 @@ static void ref_free(fx_device *device, void *ptr)
     fxi_free(ptr);
 }
 
-static void ref_copy(fx_device *device, void *dst, const void *src, size_t bytes)
-{
-    (void)device;
-    memcpy(dst, src, bytes);
-}
-
 static fx_status ref_run(fx_device *device, const fxi_step *step, const void *const *in, void *out,
                          fxi_run *run)
 {
@@ -33,10 +25,5 @@ static fx_status ref_run(fx_device *device, const fxi_step *step, const void *co
     return fxi_ref_run_step(step, in, out, run);
 }
 
-const fxi_backend fxi_ref_backend = {.name = "ref",
-                                     .views = false,
-                                     .alloc = ref_alloc,
-                                     .free = ref_free,
-                                     .write = ref_copy,
-                                     .read = ref_copy,
-                                     .run = ref_run};
+const fxi_backend fxi_ref_backend = {
+    .name = "ref", .views = false, .alloc = ref_alloc, .free = ref_free, .run = ref_run};
