@@ -19,6 +19,12 @@ typedef struct fxi_backend {
     bool fuses; /* takes elementwise steps of several instructions and outputs */
     void *(*alloc)(fx_device *device, size_t bytes); /* 64-byte aligned; NULL when memory is out */
     void (*free)(fx_device *device, void *ptr);
+    /* Makes a step of a new plan ready: what can be decided once (loops, tiles, a library's
+     * primitive) goes to step->ready, which several threads may use at the same time and `release`
+     * frees. FX_STATUS_UNSUPPORTED: not like this; the planner asks for something simpler. NULL:
+     * there is nothing to make ready. */
+    fx_status (*prepare)(fx_device *device, struct fxi_step *step);
+    void (*release)(fx_device *device, struct fxi_step *step);
     /* Runs one step (step.h); on failure run->error holds the sentence. */
     fx_status (*run)(fx_device *device, const struct fxi_step *step, const void *const *in,
                      void *out, struct fxi_run *run);

@@ -614,6 +614,15 @@ static bool keep_key(fxi_plan *p, const fxi_graph *g)
     return true;
 }
 
+static bool prepare(fxi_plan *p)
+{
+    const fxi_backend *backend = p->device->backend;
+    bool ok = true;
+    for (int32_t i = 0; backend->prepare && i < p->nsteps && ok; i++)
+        ok = backend->prepare(p->device, &p->steps[i]) == FX_OK;
+    return ok;
+}
+
 static bool build(builder *b)
 {
     const fxi_graph *g = b->g;
@@ -630,7 +639,7 @@ static bool build(builder *b)
     for (int32_t k = 0; k < g->noutputs; k++)
         if (!settle_output(b, k))
             return false;
-    if (!donate(b))
+    if (!donate(b) || !prepare(p))
         return false;
     note_lives(p);
     return fxi_plan_place(p);
@@ -660,6 +669,8 @@ void fxi_plan_release(fxi_plan *p)
     if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     for (int32_t i = 0; i < p->nsteps; i++) {
+        if (p->steps[i].ready)
+            p->device->backend->release(p->device, &p->steps[i]);
         fxi_free(p->steps[i].in);
         fxi_free(p->steps[i].in_value);
         fxi_free(p->steps[i].in_offset);

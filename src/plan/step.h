@@ -50,6 +50,7 @@ typedef struct fxi_step {
     uint8_t more_reg[FXI_MORE_OUTPUTS];
     int32_t more_value[FXI_MORE_OUTPUTS];
     int32_t slot; /* RANDOM: index of its (seed, counter) pair among the run's streams */
+    void *ready;  /* what the backend's prepare made of it */
 } fxi_step;
 
 /* One run of a plan, as a kernel sees it. */
