@@ -1,0 +1,62 @@
+/* build.h: a plan while it is made; shared by the files of this folder. */
+#ifndef CFLUX_BUILD_H
+#define CFLUX_BUILD_H
+
+#include "plan.h"
+#include "group.h"
+
+/* Where a node's elements are while the plan is built. */
+typedef struct fxi_place {
+    int32_t value;
+    int32_t dense; /* value of a dense copy made for a kernel that needs one, or −1 */
+    int64_t offset;
+    int64_t stride[FX_MAX_DIMS];
+} fxi_place;
+
+typedef struct fxi_builder {
+    const fxi_graph *g;
+    fxi_plan *p;
+    fxi_place *places; /* per node */
+    fxi_groups groups;
+    bool views;
+} fxi_builder;
+
+static inline int64_t fxi_node_bytes(const fxi_node *n)
+{
+    return fxi_length(n->ndim, n->shape) * (int64_t)fx_dtype_size((fx_dtype)n->dtype);
+}
+
+/* The value of output k of a step; −1 is the first one. */
+static inline int32_t fxi_output_value(const fxi_step *s, int k)
+{
+    return k < 0 ? s->out_value : s->more_value[k];
+}
+
+/* All of these return −1, NULL or false when memory is out. */
+
+int32_t fxi_add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t bytes);
+int32_t fxi_add_slot(fxi_plan *p, int32_t constant, uint8_t dtype); /* a value too */
+
+/* A new step of the plan. */
+fxi_step *fxi_add_step(fxi_builder *b, uint8_t op, int nin, const fxi_attr *attr);
+/* Input i of a step: node n as it is seen at a place. */
+void fxi_set_input(fxi_step *s, int i, const fxi_node *n, const fxi_place *at);
+/* The output of the newest step: a new dense arena value in `at`. */
+bool fxi_set_output(fxi_builder *b, fxi_step *s, const fxi_node *n, fxi_place *at);
+
+/* Copies n's elements, as seen through `from`, into dense memory. */
+bool fxi_copy_dense(fxi_builder *b, const fxi_node *n, const fxi_place *from, fxi_place *to);
+/* A place of node id that is dense, made if need be. */
+bool fxi_dense_place(fxi_builder *b, int32_t id, fxi_place *out);
+
+/* The step of a group, and of any other node. */
+bool fxi_lower_group(fxi_builder *b, int32_t root);
+bool fxi_lower(fxi_builder *b, int32_t id);
+
+/* A movement node as another look at its input's place; false when only a copy can do it. */
+bool fxi_view(const fxi_node *n, const fxi_place *from, fxi_place *to);
+
+/* Lets outputs take over the buffers of the values they replace, and orders the steps for it. */
+bool fxi_donate(fxi_builder *b);
+
+#endif

@@ -1,0 +1,137 @@
+/* donate.c: an update's results take over the buffers of the values they replace.
+ *
+ * A result may be written over the old value when its step reads that value element by element and
+ * no later step needs it; steps that overwrite are moved to the end.
+ */
+#include "build.h"
+
+#include <string.h>
+
+/* The step that makes value v; −1 when none does. */
+static int32_t maker(const fxi_plan *p, int32_t v)
+{
+    for (int32_t i = p->nsteps - 1; i >= 0; i--)
+        for (int k = -1; k < p->steps[i].nmore; k++)
+            if (fxi_output_value(&p->steps[i], k) == v)
+                return i;
+    return -1;
+}
+
+/* Does step s read value v otherwise than element by element at the output's own positions? 0: not
+ * at all, 1: aligned, 2: otherwise. */
+static int reads(const fxi_step *s, int32_t v)
+{
+    int how = 0;
+    for (int i = 0; i < s->nin; i++) {
+        if (s->in_value[i] != v)
+            continue;
+        const fxi_tensor *t = &s->in[i];
+        const bool aligned =
+            s->cls == FXI_CLASS_ELEMENTWISE && s->in_offset[i] == 0 && t->ndim == s->out.ndim &&
+            fxi_is_dense(t->ndim, t->shape, t->stride) &&
+            fx_dtype_size((fx_dtype)t->dtype) == fx_dtype_size((fx_dtype)s->out.dtype);
+        how = aligned && how < 2 ? 1 : 2;
+    }
+    return how;
+}
+
+typedef struct donation {
+    bool *last;  /* steps that run after all others, because they overwrite what those read */
+    bool *taken; /* leaf values that are overwritten */
+    bool *late; /* values made by steps that overwrite a leaf, or by steps that need such a value */
+} donation;
+
+/* Does another step read value v before, or at or after, step m? Bit 0 and bit 1. */
+static int readers(const fxi_plan *p, int32_t v, int32_t m)
+{
+    int when = 0;
+    for (int32_t i = 0; i < p->nsteps; i++)
+        if (i != m && reads(&p->steps[i], v))
+            when |= i < m ? 1 : 2;
+    return when;
+}
+
+/* Lets output k be written into its donor's buffer: the step that makes it runs last, or, when
+ * other steps need the result, where it is, and then no later step may need the old value. */
+static bool try_donation(fxi_builder *b, int32_t k, donation *d)
+{
+    fxi_plan *p = b->p;
+    const int32_t v = p->results[k].value, leaf = b->places[b->g->donors[k]].value, m = maker(p, v);
+    if (m < 0 || p->values[v].kind != FXI_VALUE_OUTPUT || p->values[leaf].kind != FXI_VALUE_LEAF ||
+        p->results[k].offset != 0 || p->values[v].bytes != p->values[leaf].bytes ||
+        reads(&p->steps[m], leaf) > 1)
+        return false;
+    for (int32_t i = 0; i < p->noutputs;
+         i++) /* neither the old value nor the new one is wanted elsewhere */
+        if (i != k && (p->results[i].value == leaf || p->results[i].value == v))
+            return false;
+    for (int32_t i = 0; i < p->nsteps; i++)
+        if (i != m && d->last[i] && reads(&p->steps[i], leaf))
+            return false;
+    bool last = true;
+    for (int i = -1; i < p->steps[m].nmore && last; i++)
+        last = readers(p, fxi_output_value(&p->steps[m], i), m) == 0;
+    if (!last && (readers(p, leaf, m) & 2))
+        return false;
+    for (int i = 0; i < p->steps[m].nin && last; i++)
+        if (d->taken[p->steps[m].in_value[i]])
+            return false;
+    p->buffer_bytes[p->values[v].index] = -1; /* needs no memory */
+    p->values[v].kind = FXI_VALUE_DONATED;
+    p->values[v].index = p->values[leaf].index;
+    d->last[m] = last;
+    d->taken[leaf] = true;
+    return true;
+}
+
+/* Steps that overwrite nothing come first: a kernel among them that fails (an index out of range,
+ * no memory) leaves all old values as they were. */
+static void order_steps(const fxi_plan *p, donation *d, fxi_step *ordered)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < p->nsteps; i++) {
+        const fxi_step *s = &p->steps[i];
+        bool late = false;
+        for (int k = 0; k < s->nin; k++)
+            late |= d->late[s->in_value[k]];
+        for (int k = -1; k < s->nmore; k++)
+            late |= p->values[fxi_output_value(s, k)].kind == FXI_VALUE_DONATED;
+        for (int k = -1; k < s->nmore; k++)
+            d->late[fxi_output_value(s, k)] = late;
+        if (!late)
+            ordered[n++] = *s;
+    }
+    for (int pass = 0; pass < 2; pass++)
+        for (int32_t i = 0; i < p->nsteps; i++)
+            if (d->late[p->steps[i].out_value] && d->last[i] == (pass == 1))
+                ordered[n++] = p->steps[i];
+}
+
+bool fxi_donate(fxi_builder *b)
+{
+    fxi_plan *p = b->p;
+    bool any = false;
+    for (int32_t k = 0; k < b->g->noutputs; k++)
+        any |= b->g->donors[k] >= 0;
+    if (!any)
+        return true;
+    donation d = {.last = fxi_calloc((size_t)p->nsteps + 1, sizeof *d.last),
+                  .taken = fxi_calloc((size_t)p->nvalues + 1, sizeof *d.taken),
+                  .late = fxi_calloc((size_t)p->nvalues + 1, sizeof *d.late)};
+    fxi_step *ordered = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *ordered);
+    const bool ok = d.last && d.taken && d.late && ordered;
+    for (int32_t k = 0; k < p->noutputs && ok; k++)
+        if (b->g->donors[k] >= 0 && !try_donation(b, k, &d))
+            p->donations_denied++;
+        else if (b->g->donors[k] >= 0)
+            p->donations++;
+    if (ok) {
+        order_steps(p, &d, ordered);
+        memcpy(p->steps, ordered, (size_t)p->nsteps * sizeof *ordered);
+    }
+    fxi_free(d.last);
+    fxi_free(d.taken);
+    fxi_free(d.late);
+    fxi_free(ordered);
+    return ok;
+}

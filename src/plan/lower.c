@@ -1,0 +1,247 @@
+/* lower.c: from nodes to steps.
+ *
+ * A group of elementwise nodes, with the reduction at its end if there is one, becomes one step
+ * with a register program; any other node is a step by itself. Inputs are seen through the views
+ * that lead to them, or as a dense copy where the kernel needs one.
+ */
+#include "build.h"
+#include "backend.h"
+
+#include <string.h>
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+int32_t fxi_add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t bytes)
+{
+    if (!fxi_grow(&p->values, &p->value_capacity, p->nvalues + 1, sizeof *p->values))
+        return -1;
+    p->values[p->nvalues] =
+        (fxi_value){.kind = kind, .index = index, .first = -1, .last = -1, .bytes = bytes};
+    return p->nvalues++;
+}
+
+int32_t fxi_add_slot(fxi_plan *p, int32_t constant, uint8_t dtype)
+{
+    if (!fxi_grow(&p->slots, &p->slot_capacity, p->nslots + 1, sizeof *p->slots))
+        return -1;
+    p->slots[p->nslots] = (fxi_slot){constant, dtype};
+    return fxi_add_value(p, FXI_VALUE_SLOT, p->nslots++, 8);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+fxi_step *fxi_add_step(fxi_builder *b, uint8_t op, int nin, const fxi_attr *attr)
+{
+    fxi_plan *p = b->p;
+    if (!fxi_grow(&p->steps, &p->step_capacity, p->nsteps + 1, sizeof *p->steps))
+        return NULL;
+    fxi_step *s = &p->steps[p->nsteps];
+    memset(s, 0, sizeof *s);
+    const size_t n = (size_t)nin + 1;
+    s->in = fxi_calloc(n, sizeof *s->in);
+    s->in_value = fxi_calloc(n, sizeof *s->in_value);
+    s->in_offset = fxi_calloc(n, sizeof *s->in_offset);
+    s->op = op;
+    s->cls = (uint8_t)fxi_ops[op].cls;
+    s->nin = nin;
+    s->slot = -1;
+    if (attr)
+        s->attr = *attr;
+    p->nsteps++;
+    if (nin > p->max_inputs)
+        p->max_inputs = nin;
+    return s->in && s->in_value && s->in_offset ? s : NULL;
+}
+
+void fxi_set_input(fxi_step *s, int i, const fxi_node *n, const fxi_place *at)
+{
+    fxi_tensor *t = &s->in[i];
+    t->dtype = n->dtype;
+    t->ndim = n->ndim;
+    memcpy(t->shape, n->shape, sizeof t->shape);
+    memcpy(t->stride, at->stride, sizeof t->stride);
+    s->in_value[i] = at->value;
+    s->in_offset[i] = at->offset;
+}
+
+bool fxi_set_output(fxi_builder *b, fxi_step *s, const fxi_node *n, fxi_place *at)
+{
+    fxi_tensor *t = &s->out;
+    t->dtype = n->dtype;
+    t->ndim = n->ndim;
+    memcpy(t->shape, n->shape, sizeof t->shape);
+    fxi_dense_strides(n->ndim, n->shape, t->stride);
+    const int32_t v = fxi_add_value(b->p, FXI_VALUE_ARENA, 0, fxi_node_bytes(n));
+    *at = (fxi_place){.value = v, .dense = -1};
+    memcpy(at->stride, t->stride, sizeof at->stride);
+    s->out_value = v;
+    return v >= 0;
+}
+
+bool fxi_copy_dense(fxi_builder *b, const fxi_node *n, const fxi_place *from, fxi_place *to)
+{
+    fxi_step *s = fxi_add_step(b, FXI_OP_RESHAPE, 1, NULL);
+    if (!s)
+        return false;
+    fxi_set_input(s, 0, n, from);
+    return fxi_set_output(b, s, n, to);
+}
+
+bool fxi_dense_place(fxi_builder *b, int32_t id, fxi_place *out)
+{
+    const fxi_node *n = b->g->nodes[id];
+    fxi_place *at = &b->places[id];
+    *out = *at;
+    if (fxi_is_dense(n->ndim, n->shape, at->stride))
+        return true;
+    if (at->dense < 0) {
+        fxi_place made;
+        if (!fxi_copy_dense(b, n, at, &made))
+            return false;
+        b->places[id].dense = made.value;
+    }
+    out->value = b->places[id].dense;
+    out->offset = 0;
+    fxi_dense_strides(n->ndim, n->shape, out->stride);
+    return true;
+}
+
+/* ---- elementwise groups ---------------------------------------------------------------------- */
+
+/* A group while its step is made: members oldest first, operands that are no members. */
+typedef struct group {
+    int32_t members[FXI_GROUP_INSTRUCTIONS];
+    int32_t operands[FXI_GROUP_INPUTS];
+    const fxi_node *nodes[FXI_GROUP_INPUTS]; /* of the operands */
+    int nmembers, noperands;
+} group;
+
+static int find_id(const int32_t *list, int n, int32_t id)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i] == id)
+            return i;
+    return -1;
+}
+
+static void list_group(const fxi_builder *b, int32_t root, group *out)
+{
+    out->nmembers = out->noperands = 0;
+    for (int32_t i = root; i >= 0; i = b->groups.next[i])
+        out->nmembers++;
+    int k = out->nmembers;
+    for (int32_t i = root; i >= 0; i = b->groups.next[i])
+        out->members[--k] = i;
+    for (int m = 0; m < out->nmembers; m++) {
+        const fxi_node *n = b->g->nodes[out->members[m]];
+        for (int i = 0; i < n->nin; i++) {
+            const int32_t id = fxi_graph_input(b->g, out->members[m], i);
+            if (find_id(out->members, out->nmembers, id) >= 0 ||
+                find_id(out->operands, out->noperands, id) >= 0)
+                continue;
+            out->nodes[out->noperands] = n->in[i];
+            out->operands[out->noperands++] = id;
+        }
+    }
+}
+
+/* One instruction a member: inputs are registers 0 … noperands−1, members follow. */
+static bool make_program(const fxi_builder *b, fxi_step *s, const group *q)
+{
+    const int n_instr =
+        q->nmembers - (s->op == FXI_OP_REDUCE); /* the reduction is the step itself */
+    s->program = fxi_calloc((size_t)n_instr, sizeof *s->program);
+    if (!s->program)
+        return false;
+    s->ninstr = n_instr;
+    for (int m = 0; m < n_instr; m++) {
+        const fxi_node *n = b->g->nodes[q->members[m]];
+        fxi_instr *ins = &s->program[m];
+        *ins = (fxi_instr){.op = n->op,
+                           .dtype = n->dtype,
+                           .from = n->nin ? n->in[n->nin - 1]->dtype : n->dtype,
+                           .nsrc = (uint8_t)n->nin,
+                           .attr = n->attr.i[0]};
+        for (int i = 0; i < n->nin; i++) {
+            const int32_t id = fxi_graph_input(b->g, q->members[m], i);
+            const int k = find_id(q->members, q->nmembers, id);
+            ins->src[i] =
+                (uint8_t)(k >= 0 ? q->noperands + k : find_id(q->operands, q->noperands, id));
+        }
+    }
+    return true;
+}
+
+/* Members whose values are needed elsewhere become further outputs. */
+static bool more_outputs(fxi_builder *b, int32_t step, const group *q)
+{
+    for (int m = 0; m + 1 < q->nmembers; m++) {
+        const int32_t id = q->members[m];
+        if (!b->groups.stored[id])
+            continue;
+        const fxi_node *n = b->g->nodes[id];
+        const int32_t v = fxi_add_value(b->p, FXI_VALUE_ARENA, 0, fxi_node_bytes(n));
+        fxi_step *s = &b->p->steps[step];
+        s->more_reg[s->nmore] = (uint8_t)(q->noperands + m);
+        s->more_value[s->nmore++] = v;
+        b->places[id] = (fxi_place){.value = v, .dense = -1};
+        fxi_dense_strides(n->ndim, n->shape, b->places[id].stride);
+        if (v < 0)
+            return false;
+    }
+    return true;
+}
+
+bool fxi_lower_group(fxi_builder *b, int32_t root)
+{
+    group q;
+    fxi_place in[FXI_GROUP_INPUTS];
+    list_group(b, root, &q);
+    for (int i = 0; i < q.noperands; i++) {
+        in[i] = b->places[q.operands[i]];
+        if (!b->views && !fxi_dense_place(b, q.operands[i], &in[i]))
+            return false;
+    }
+    fxi_step *s = fxi_add_step(b, b->g->nodes[root]->op, q.noperands, &b->g->nodes[root]->attr);
+    if (!s)
+        return false;
+    for (int i = 0; i < q.noperands; i++)
+        fxi_set_input(s, i, q.nodes[i], &in[i]);
+    if (s->op == FXI_OP_REDUCE) {
+        const fxi_node *x = b->g->nodes[root]->in[0];
+        s->space = (fxi_tensor){.dtype = x->dtype, .ndim = x->ndim};
+        memcpy(s->space.shape, x->shape, sizeof s->space.shape);
+        fxi_dense_strides(x->ndim, x->shape, s->space.stride);
+    }
+    return make_program(b, s, &q) && fxi_set_output(b, s, b->g->nodes[root], &b->places[root]) &&
+           more_outputs(b, b->p->nsteps - 1, &q);
+}
+
+bool fxi_lower(fxi_builder *b, int32_t id)
+{
+    const fxi_node *n = b->g->nodes[id];
+    const fxi_class cls = fxi_ops[n->op].cls;
+    const bool dense =
+        !b->views || cls == FXI_CLASS_CONV || cls == FXI_CLASS_POOL || cls == FXI_CLASS_CUSTOM;
+    /* Copies come first: they are steps of their own. */
+    fxi_place inline_places[4],
+        *in = n->nin <= 4 ? inline_places : fxi_malloc((size_t)n->nin * sizeof *in);
+    bool ok = in != NULL;
+    for (int i = 0; i < n->nin && ok; i++) {
+        const int32_t k = fxi_graph_input(b->g, id, i);
+        if (dense)
+            ok = fxi_dense_place(b, k, &in[i]);
+        else
+            in[i] = b->places[k];
+    }
+    fxi_step *s = ok ? fxi_add_step(b, n->op, n->nin, &n->attr) : NULL;
+    ok = s != NULL;
+    for (int i = 0; i < n->nin && ok; i++)
+        fxi_set_input(s, i, n->in[i], &in[i]);
+    if (ok && n->op == FXI_OP_RANDOM)
+        s->slot = b->g->slot[id];
+    ok = ok && fxi_set_output(b, s, n, &b->places[id]);
+    if (in != inline_places)
+        fxi_free(in);
+    return ok;
+}

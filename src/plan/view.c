@@ -1,0 +1,72 @@
+/* view.c: movement as another look at the same memory: offsets and strides. */
+#include "build.h"
+
+#include <string.h>
+
+/* Strides of a reshape without moving elements: axes are matched in groups of equal length, and a
+ * group of old axes must be one regular run. */
+static bool reshape_strides(const fxi_node *from, const int64_t *old, const fxi_node *to,
+                            int64_t *stride)
+{
+    if (fxi_length(to->ndim, to->shape) == 0) {
+        fxi_dense_strides(to->ndim, to->shape, stride);
+        return true;
+    }
+    int i = 0, k = 0;
+    while (k < to->ndim) {
+        int64_t have = i < from->ndim ? from->shape[i] : 1, want = to->shape[k];
+        int i1 = i + 1, k1 = k + 1;
+        while (have != want) {
+            if (have < want)
+                have *= from->shape[i1++];
+            else
+                want *= to->shape[k1++];
+        }
+        int64_t run = 0, next = -1; /* stride of the group's first element, and the one its next
+                                       axis must have */
+        for (int a = i; a < i1 && a < from->ndim; a++) {
+            if (from->shape[a] == 1)
+                continue;
+            if (next >= 0 && old[a] != next)
+                return false;
+            if (next < 0)
+                run = old[a];
+            next = old[a] * from->shape[a];
+            if (next < 0 && a + 1 < i1) /* a reversed axis cannot be joined with others */
+                return false;
+        }
+        for (int a = k; a < k1; a++) {
+            stride[a] = run;
+            run *= to->shape[a];
+        }
+        i = i1;
+        k = k1;
+    }
+    return true;
+}
+
+bool fxi_view(const fxi_node *n, const fxi_place *from, fxi_place *to)
+{
+    const fxi_node *x = n->in[0];
+    *to = (fxi_place){.value = from->value, .dense = -1, .offset = from->offset};
+    memcpy(to->stride, from->stride, sizeof to->stride);
+    switch (n->op) {
+    case FXI_OP_RESHAPE:
+        return reshape_strides(x, from->stride, n, to->stride);
+    case FXI_OP_PERMUTE:
+        for (int i = 0; i < n->ndim; i++)
+            to->stride[i] = from->stride[n->attr.i[i]];
+        return true;
+    case FXI_OP_EXPAND:
+        for (int i = 0; i < n->ndim; i++)
+            if (n->shape[i] != x->shape[i])
+                to->stride[i] = 0;
+        return true;
+    case FXI_OP_SLICE:
+        to->offset += n->attr.i[1] * from->stride[n->attr.i[0]];
+        to->stride[n->attr.i[0]] *= n->attr.i[2];
+        return true;
+    default:
+        return true;
+    }
+}
