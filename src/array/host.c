@@ -3,6 +3,7 @@
 #include "host.h"
 #include "context.h"
 #include "half.h"
+#include "strided.h"
 
 #include <math.h>
 #include <string.h>
@@ -101,9 +102,7 @@ void fxi_host_put_integer(int dtype, void *p, int64_t v)
 
 static void copy_element(int from, const char *src, int to, char *dst)
 {
-    if (from == to)
-        memcpy(dst, src, fx_dtype_size((fx_dtype)from));
-    else if (is_integer(from))
+    if (is_integer(from))
         fxi_host_put_integer(to, dst, get_integer(from, src));
     else
         fxi_host_put_double(to, dst, fxi_host_double(from, src));
@@ -116,8 +115,8 @@ void fxi_host_copy(int ndim, const int64_t *shape, int from, const void *src,
                   out = (int64_t)fx_dtype_size((fx_dtype)to);
     if (n == 0)
         return;
-    if (from == to && fxi_is_dense(ndim, shape, strides)) {
-        memcpy(dst, src, (size_t)(n * in));
+    if (from == to) {
+        fxi_copy_elements(ndim, shape, strides, (size_t)in, src, dst);
         return;
     }
     int64_t index[FX_MAX_DIMS] = {0};

@@ -1,0 +1,332 @@
+/* strided.c: see strided.h.
+ *
+ * A copy whose fastest input axis is not the output's (a transpose) goes through squares of N×N
+ * elements in 16-byte vectors: log₂ N times, rows k and k + N/2 are interleaved to rows 2k and
+ * 2k + 1, and then the square lies on its other side. Squares are taken a cache line of output wide
+ * and as many lines high, inner loop along the output, so that every line that is read or written
+ * is used up while it is near; inside, N lines of input are used up before the next N, because the
+ * lines of a power-of-two pitch share one cache set. Outputs far beyond the cache are written past
+ * it, a line at a time: that saves reading what is overwritten, and measured on 4096×4096 Float32
+ * it is 5.5 ms instead of 22 for plain squares of elements.
+ */
+#include "strided.h"
+
+#include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+/* ---- walks ----------------------------------------------------------------------------------- */
+
+void fxi_walk_push(fxi_walk *w, int64_t n, int64_t stride)
+{
+    if (n == 1)
+        return;
+    const int last = w->nd - 1;
+    if (last >= 0 && stride == w->stride[last] * w->shape[last]) {
+        w->shape[last] *= n;
+        return;
+    }
+    w->shape[w->nd] = n;
+    w->stride[w->nd] = stride;
+    w->idx[w->nd++] = 0;
+}
+
+void fxi_walk_init(fxi_walk *w, int ndim, const int64_t *shape, const int64_t *stride)
+{
+    w->nd = 0;
+    w->offset = 0;
+    for (int d = 0; d < ndim; d++)
+        fxi_walk_push(w, shape[d], stride[d]);
+}
+
+void fxi_walk_pop(fxi_walk *w, int64_t *out_n, int64_t *out_stride)
+{
+    *out_n = *out_stride = 1;
+    if (w->nd == 0)
+        return;
+    *out_n = w->shape[0];
+    *out_stride = w->stride[0];
+    w->nd--;
+    for (int d = 0; d < w->nd; d++) {
+        w->shape[d] = w->shape[d + 1];
+        w->stride[d] = w->stride[d + 1];
+        w->idx[d] = 0;
+    }
+}
+
+void fxi_walk_seek(fxi_walk *w, int64_t element)
+{
+    w->offset = 0;
+    for (int d = 0; d < w->nd; d++) {
+        w->idx[d] = element % w->shape[d];
+        w->offset += w->idx[d] * w->stride[d];
+        element /= w->shape[d];
+    }
+}
+
+int64_t fxi_walk_length(const fxi_walk *w)
+{
+    int64_t n = 1;
+    for (int d = 0; d < w->nd; d++)
+        n *= w->shape[d];
+    return n;
+}
+
+/* ---- runs and squares, by element size ------------------------------------------------------- */
+
+enum { LINE = 64, VECTOR = 16 };
+
+/* Rows of a square are registers only when the loops over them are gone. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#define LOW1  0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH1 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#define LOW2  0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH2 4, 12, 5, 13, 6, 14, 7, 15
+#define LOW4  0, 4, 1, 5
+#define HIGH4 2, 6, 3, 7
+#define LOW8  0, 2
+#define HIGH8 1, 3
+
+/* NAME: dst[i] = src[i·stride].  NAME_plane: dst[i + j·dj] = src[i·si + j]. */
+#define STRIDED(NAME, WORD, LOW, HIGH)                                                             \
+    typedef WORD __attribute__((may_alias)) NAME##_word;                                           \
+    typedef WORD NAME##_row __attribute__((vector_size(VECTOR)));                                  \
+    enum { NAME##_n = VECTOR / sizeof(WORD) };                                                     \
+    static void NAME(void *to, const void *from, int64_t n, int64_t stride)                        \
+    {                                                                                              \
+        NAME##_word *dst = to;                                                                     \
+        const NAME##_word *src = from;                                                             \
+        if (stride == 0)                                                                           \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                dst[i] = src[0];                                                                   \
+        else                                                                                       \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                dst[i] = src[i * stride];                                                          \
+    }                                                                                              \
+    static inline void NAME##_square(NAME##_word *dst, const NAME##_word *src, int64_t si,         \
+                                     int64_t dj)                                                   \
+    {                                                                                              \
+        NAME##_row a[NAME##_n], b[NAME##_n];                                                       \
+        UNROLL for (int k = 0; k < NAME##_n; k++) memcpy(&a[k], src + k * si, VECTOR);             \
+        UNROLL for (int pass = 1; pass < NAME##_n; pass *= 2)                                      \
+        {                                                                                          \
+            UNROLL for (int k = 0; k < NAME##_n; k += 2)                                           \
+            {                                                                                      \
+                const NAME##_row low = a[k / 2], high = a[(k + NAME##_n) / 2];                     \
+                b[k] = __builtin_shufflevector(low, high, LOW);                                    \
+                b[k + 1] = __builtin_shufflevector(low, high, HIGH);                               \
+            }                                                                                      \
+            UNROLL for (int k = 0; k < NAME##_n; k++) a[k] = b[k];                                 \
+        }                                                                                          \
+        UNROLL for (int k = 0; k < NAME##_n; k++) memcpy(dst + k * dj, &a[k], VECTOR);             \
+    }                                                                                              \
+    static inline void NAME##_block(void *to, const void *from, int64_t ni, int64_t nj,            \
+                                    int64_t si, int64_t dj)                                        \
+    {                                                                                              \
+        NAME##_word *dst = to;                                                                     \
+        const NAME##_word *src = from;                                                             \
+        const int64_t wi = ni - ni % NAME##_n, wj = nj - nj % NAME##_n;                            \
+        for (int64_t i = 0; i < wi; i += NAME##_n)                                                 \
+            for (int64_t j = 0; j < wj; j += NAME##_n)                                             \
+                NAME##_square(dst + i + j * dj, src + i * si + j, si, dj);                         \
+        for (int64_t j = 0; j < nj; j++)                                                           \
+            for (int64_t i = j < wj ? wi : 0; i < ni; i++)                                         \
+                dst[i + j * dj] = src[i * si + j];                                                 \
+    }
+STRIDED(strided1, uint8_t, LOW1, HIGH1)
+STRIDED(strided2, uint16_t, LOW2, HIGH2)
+STRIDED(strided4, uint32_t, LOW4, HIGH4)
+STRIDED(strided8, uint64_t, LOW8, HIGH8)
+
+typedef void (*block_fn)(void *dst, const void *src, int64_t ni, int64_t nj, int64_t si,
+                         int64_t dj);
+static const struct {
+    void (*run)(void *dst, const void *src, int64_t n, int64_t stride);
+    block_fn block;
+} by_size[] = {[1] = {strided1, strided1_block},
+               [2] = {strided2, strided2_block},
+               [4] = {strided4, strided4_block},
+               [8] = {strided8, strided8_block}};
+
+void fxi_copy_strided(void *dst, const void *src, int64_t n, int64_t stride, size_t size)
+{
+    if (stride == 1)
+        memcpy(dst, src, (size_t)n * size);
+    else
+        by_size[size].run(dst, src, n, stride);
+}
+
+/* ---- reading a walk -------------------------------------------------------------------------- */
+
+/* Steps the outer axes after `run` elements of the first one. */
+static void walk_forward(fxi_walk *w, int64_t run)
+{
+    w->idx[0] += run;
+    w->offset += run * w->stride[0];
+    if (w->idx[0] < w->shape[0])
+        return;
+    w->offset -= w->shape[0] * w->stride[0];
+    w->idx[0] = 0;
+    for (int d = 1; d < w->nd; d++) {
+        w->offset += w->stride[d];
+        if (++w->idx[d] < w->shape[d])
+            return;
+        w->offset -= w->stride[d] * w->shape[d];
+        w->idx[d] = 0;
+    }
+}
+
+void fxi_walk_read(fxi_walk *w, const void *base, size_t size, void *dst, int64_t n)
+{
+    if (w->nd == 0 && n > 0) {
+        memcpy(dst, base, size);
+        return;
+    }
+    char *d = dst;
+    while (n > 0) {
+        const int64_t left = w->shape[0] - w->idx[0], run = left < n ? left : n;
+        fxi_copy_strided(d, fxi_at(base, w->offset, size), run, w->stride[0], size);
+        walk_forward(w, run);
+        d += run * (int64_t)size;
+        n -= run;
+    }
+}
+
+/* ---- transposes ------------------------------------------------------------------------------ */
+
+/* Writes a line past the cache. */
+static inline void stream_line(void *dst, const void *src)
+{
+#if defined(__SSE2__)
+    for (int k = 0; k < LINE / VECTOR; k++)
+        _mm_stream_si128((__m128i *)dst + k, _mm_load_si128((const __m128i *)src + k));
+#else
+    memcpy(dst, src, LINE);
+#endif
+}
+
+/* Streamed lines are ordered before whatever follows, for other threads to see. */
+static inline void stream_end(void)
+{
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+}
+
+typedef struct plane {
+    char *dst;
+    const char *src;
+    int64_t ni, nj, si, dj;
+    size_t size;
+    bool stream;
+} plane;
+
+/* nj lines, the square of a line by a line and less. */
+static void copy_lines(const plane *p, int64_t j, int64_t nj)
+{
+    _Alignas(LINE) char scratch[LINE * LINE];
+    const int64_t size = (int64_t)p->size, n = LINE / size;
+    const block_fn block = by_size[p->size].block;
+    for (int64_t i = 0; i < p->ni; i += n) {
+        const int64_t ni = p->ni - i < n ? p->ni - i : n;
+        const char *src = p->src + (i * p->si + j) * size;
+        char *dst = p->dst + (i + j * p->dj) * size;
+        if (!p->stream || ni < n) {
+            block(dst, src, ni, nj, p->si, p->dj);
+            continue;
+        }
+        block(scratch, src, n, nj, p->si, n);
+        for (int64_t k = 0; k < nj; k++)
+            stream_line(dst + k * p->dj * size, scratch + k * LINE);
+    }
+}
+
+/* The axis to pair with axis 0 in a blocked copy: the one that is contiguous in memory; 0 if none.
+ */
+static int transposed_axis(const fxi_walk *w)
+{
+    if (w->nd < 2 || w->stride[0] == 1 || w->stride[0] == 0 || w->shape[0] < 4)
+        return 0;
+    for (int d = 1; d < w->nd; d++)
+        if (w->stride[d] == 1 && w->shape[d] >= 4)
+            return d;
+    return 0;
+}
+
+/* A part is a block of lines of a plane: all planes, a block at a time each. */
+static void copy_transposed(const fxi_copy *c, const char *src, char *dst, int64_t first,
+                            int64_t last)
+{
+    const fxi_walk *w = &c->walk;
+    const int64_t lines = LINE / (int64_t)c->size, nj = w->shape[c->axis];
+    fxi_walk from = {0}, to = {0};
+    plane p = {.ni = w->shape[0], .nj = nj, .si = w->stride[0], .size = c->size};
+    int64_t step = 1;
+    for (int d = 0; d < w->nd; d++) {
+        if (d == c->axis)
+            p.dj = step;
+        else if (d != 0) {
+            fxi_walk_push(&from, w->shape[d], w->stride[d]);
+            fxi_walk_push(&to, w->shape[d], step);
+        }
+        step *= w->shape[d];
+    }
+    const bool lined_up = (uintptr_t)dst % LINE == 0 && p.dj % lines == 0;
+    p.stream = lined_up && c->length * (int64_t)c->size >= FXI_STREAM_BYTES;
+    for (int64_t k = first; k < last; k++) {
+        const int64_t j = k % c->blocks * lines;
+        if (k == first || j == 0) {
+            fxi_walk_seek(&from, k / c->blocks);
+            fxi_walk_seek(&to, k / c->blocks);
+            p.src = fxi_at(src, from.offset, c->size);
+            p.dst = fxi_at_out(dst, to.offset, c->size);
+        }
+        copy_lines(&p, j, nj - j < lines ? nj - j : lines);
+    }
+    stream_end();
+}
+
+/* ---- dense copies ---------------------------------------------------------------------------- */
+
+enum { PART = 1 << 16 }; /* elements */
+
+void fxi_copy_init(fxi_copy *c, int ndim, const int64_t *shape, const int64_t *stride, size_t size)
+{
+    c->size = size;
+    fxi_walk_init(&c->walk, ndim, shape, stride);
+    c->length = fxi_walk_length(&c->walk);
+    c->axis = c->length > 0 ? transposed_axis(&c->walk) : 0;
+    c->blocks = c->parts = (c->length + PART - 1) / PART;
+    if (c->axis) {
+        const int64_t lines = LINE / (int64_t)size, n = c->walk.shape[c->axis];
+        c->blocks = (n + lines - 1) / lines;
+        c->parts = c->blocks * (c->length / (c->walk.shape[0] * n));
+    }
+}
+
+void fxi_copy_parts(const fxi_copy *c, const void *src, void *dst, int64_t first, int64_t last)
+{
+    if (c->axis) {
+        copy_transposed(c, src, dst, first, last);
+        return;
+    }
+    fxi_walk w = c->walk;
+    const int64_t at = first * PART, end = last == c->parts ? c->length : last * PART;
+    fxi_walk_seek(&w, at);
+    fxi_walk_read(&w, src, c->size, fxi_at_out(dst, at, c->size), end - at);
+}
+
+void fxi_copy_elements(int ndim, const int64_t *shape, const int64_t *stride, size_t size,
+                       const void *src, void *dst)
+{
+    fxi_copy c;
+    fxi_copy_init(&c, ndim, shape, stride, size);
+    if (c.parts > 0)
+        fxi_copy_parts(&c, src, dst, 0, c.parts);
+}

@@ -1,0 +1,73 @@
+/* strided.h: walking over strided memory in the order of its shape (first axis fastest), and
+ * copying it densely.
+ *
+ * A walk is a multi-index over collapsed axes: axes of size 1 are dropped, and neighbours that one
+ * stride describes are merged, so that most tensors walk as one or two axes. After the last element
+ * it stands at the first again. Neither walks nor copies know element types: offsets and strides
+ * count elements, of 1, 2, 4 or 8 bytes.
+ */
+#ifndef CFLUX_STRIDED_H
+#define CFLUX_STRIDED_H
+
+#include <cflux/base.h>
+
+typedef struct fxi_walk {
+    int nd;
+    int64_t offset; /* of the current element, in elements */
+    int64_t shape[FX_MAX_DIMS], stride[FX_MAX_DIMS], idx[FX_MAX_DIMS];
+} fxi_walk;
+
+void fxi_walk_init(fxi_walk *w, int ndim, const int64_t *shape, const int64_t *stride);
+/* Adds a slower axis. */
+void fxi_walk_push(fxi_walk *w, int64_t n, int64_t stride);
+/* Takes the first axis out of the walk: its size and stride (1 and 1 when there is none). */
+void fxi_walk_pop(fxi_walk *w, int64_t *out_n, int64_t *out_stride);
+/* Goes to the element of this number. */
+void fxi_walk_seek(fxi_walk *w, int64_t element);
+int64_t fxi_walk_length(const fxi_walk *w);
+/* Copies the next n elements to dst, densely. */
+void fxi_walk_read(fxi_walk *w, const void *base, size_t size, void *dst, int64_t n);
+
+/* dst[i] = src[i·stride], i < n; stride 0 and negative included. */
+void fxi_copy_strided(void *dst, const void *src, int64_t n, int64_t stride, size_t size);
+
+/* A dense copy of a whole strided tensor, cut into `parts` that do not touch each other: threads
+ * may share them. How it is cut depends on shape and strides only. */
+typedef struct fxi_copy {
+    size_t size;    /* of an element */
+    int64_t length; /* in elements */
+    fxi_walk walk;
+    int axis; /* > 0: paired with axis 0 in square blocks, a transpose */
+    int64_t blocks, parts;
+} fxi_copy;
+void fxi_copy_init(fxi_copy *c, int ndim, const int64_t *shape, const int64_t *stride, size_t size);
+void fxi_copy_parts(const fxi_copy *c, const void *src, void *dst, int64_t first, int64_t last);
+/* All of it. */
+void fxi_copy_elements(int ndim, const int64_t *shape, const int64_t *stride, size_t size,
+                       const void *src, void *dst);
+
+/* Outputs of this many bytes are far beyond the cache: they are written past it. */
+enum { FXI_STREAM_BYTES = 8 << 20 };
+
+static inline void fxi_walk_next(fxi_walk *w)
+{
+    for (int d = 0; d < w->nd; d++) {
+        w->offset += w->stride[d];
+        if (++w->idx[d] < w->shape[d])
+            return;
+        w->offset -= w->stride[d] * w->shape[d];
+        w->idx[d] = 0;
+    }
+}
+
+static inline const void *fxi_at(const void *base, int64_t element, size_t size)
+{
+    return (const char *)base + element * (int64_t)size;
+}
+
+static inline void *fxi_at_out(void *base, int64_t element, size_t size)
+{
+    return (char *)base + element * (int64_t)size;
+}
+
+#endif
