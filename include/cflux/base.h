@@ -131,6 +131,16 @@ FX_API void fx_seed(uint64_t seed);
  * (shuffles). */
 FX_API uint64_t fx_rand_u64(void);
 
+/* How many threads the CPU works with, the calling one included: from now on, for the whole
+ * process. 1 uses no further thread; 0 is the default: the environment variable FX_NUM_THREADS,
+ * else the cores this process may use (its affinity mask and its cgroup's quota), at most 255.
+ * Results are the same bits for any number. The library starts its threads when a step is first
+ * large enough to gain by them; small steps stay on the calling thread. While several threads of a
+ * program evaluate at the same time one of them has the help of the others' cores, the rest work
+ * alone. FX_STATUS_ARGUMENT when n is negative. May be called from any thread at any time. */
+FX_API fx_status fx_set_num_threads(int n);
+FX_API int fx_num_threads(void);
+
 /* "0.1.0", the version of the library that is linked. */
 FX_API const char *fx_version(void);
 

@@ -1,0 +1,54 @@
+/* cpu_parallel.h: work of a kernel on several threads. Internal.
+ *
+ * A kernel divides its work into parts by the shapes alone, never by the number of threads, and
+ * every part writes elements of its own: so results are the same bits for any number of threads.
+ * The caller takes part; parts are handed out in ascending order, one at a time. Nothing is
+ * allocated but the scratch that is asked for. A call from within a part, or while another thread
+ * uses the pool, runs all parts in the caller. How it works: cpu_parallel.c.
+ *
+ *     const int64_t parts = fxi_cpu_parts(rows, fxi_cpu_cost(bytes, flops));
+ *     fxi_cpu_parallel(parts, body, &job);      body: fxi_cpu_range(rows, parts, part, &from, &to)
+ */
+#ifndef CFLUX_CPU_PARALLEL_H
+#define CFLUX_CPU_PARALLEL_H
+
+#include "step.h"
+
+/* Runs body(user, part) for every part below `parts`. */
+void fxi_cpu_parallel(int64_t parts, void (*body)(void *user, int64_t part), void *user);
+
+/* The same with a status: that of the lowest part that failed, its sentence in run->error, whatever
+ * the order in which they ran. Each part gets a copy of *run. Parts after a failed one may be left
+ * out. */
+fx_status fxi_cpu_parallel_run(int64_t parts,
+                               fx_status (*body)(void *user, int64_t part, fxi_run *run),
+                               void *user, fxi_run *run);
+
+/* The same with `bytes` of memory for each thread that takes part, aligned to 64; a part finds in
+ * it what some other part left. Parts themselves should take no memory: which thread runs them is
+ * chance, and a steady step must not allocate. FX_STATUS_MEMORY before anything ran, or FX_OK. */
+fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
+                                   void (*body)(void *user, int64_t part, void *scratch),
+                                   void *user);
+
+/* Nanoseconds that one thread takes for so many bytes through memory and floating point operations
+ * of a good kernel; roughly, but on every machine alike. A slow kernel states more. */
+static inline double fxi_cpu_cost(double bytes, double flops)
+{
+    return 0.06 * bytes + 0.01 * flops;
+}
+
+/* How many parts `items` pieces of work are worth that cost `cost` nanoseconds together: 1 where
+ * threads do not pay, never more than there are items. Depends on its arguments only. */
+int64_t fxi_cpu_parts(int64_t items, double cost);
+
+/* The items of a part: [*from, *to). */
+static inline void fxi_cpu_range(int64_t items, int64_t parts, int64_t part, int64_t *from,
+                                 int64_t *to)
+{
+    const int64_t each = items / parts, more = items % parts;
+    *from = part * each + (part < more ? part : more);
+    *to = *from + each + (part < more);
+}
+
+#endif

@@ -1,0 +1,366 @@
+/* The thread pool: every part runs once, whatever the number of threads; several threads do take
+ * part; nested and concurrent calls; statuses; scratch; forks; signals; when threads pay. Parts run
+ * on other threads, so they count what is wrong and the test asserts afterwards. ctest: threads */
+#include "cpu_check.h"
+#include "cpu_parallel.h"
+#include "cpu_threads.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static const int counts[] = {1, 2, 3, 5, 16};
+#define FOR_THREADS(n)                                                                             \
+    for (size_t which = 0, n = 0; which < 5 && (n = (size_t)counts[which]) > 0; which++)
+
+static void use_threads(size_t n)
+{
+    assert_int_equal(fx_set_num_threads((int)n), FX_OK);
+    assert_int_equal(fx_num_threads(), n);
+}
+
+static int back_to_default(void **state)
+{
+    (void)state;
+    return fx_set_num_threads(0) == FX_OK ? 0 : 1;
+}
+
+static void count_part(void *user, int64_t part)
+{
+    __atomic_add_fetch((int *)user + part, 1, __ATOMIC_RELAXED);
+}
+
+static int wrong_counts(const int *runs, int64_t parts, int want)
+{
+    int wrong = 0;
+    for (int64_t k = 0; k < parts; k++)
+        wrong += runs[k] != want;
+    return wrong;
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+static void every_part_runs_once(void **state)
+{
+    (void)state;
+    enum { MOST = 1000, ROUNDS = 200 };
+    static int runs[MOST];
+    FOR_THREADS(n)
+    {
+        use_threads(n);
+        for (int64_t parts = 0; parts <= MOST; parts = parts * 3 + 1) {
+            memset(runs, 0, sizeof runs);
+            for (int k = 0; k < ROUNDS; k++)
+                fxi_cpu_parallel(parts, count_part, runs);
+            assert_int_equal(wrong_counts(runs, parts, ROUNDS), 0);
+            assert_int_equal(wrong_counts(runs + parts, MOST - parts, 0), 0);
+        }
+    }
+}
+
+static void more_parts_than_a_ticket_holds(void **state)
+{
+    (void)state;
+    const int64_t parts = ((int64_t)2 << 20) + 3;
+    int *runs = calloc((size_t)parts, sizeof *runs);
+    use_threads(3);
+    fxi_cpu_parallel(parts, count_part, runs);
+    assert_int_equal(wrong_counts(runs, parts, 1), 0);
+    free(runs);
+}
+
+static int64_t milliseconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Waits until `want` parts have begun: they can only have with as many threads. */
+typedef struct meeting {
+    int begun, want, met;
+} meeting;
+
+static void meet(void *user, int64_t part)
+{
+    meeting *m = user;
+    (void)part;
+    __atomic_add_fetch(&m->begun, 1, __ATOMIC_SEQ_CST);
+    for (int64_t end = milliseconds() + 20000; milliseconds() < end; sched_yield())
+        if (__atomic_load_n(&m->begun, __ATOMIC_SEQ_CST) >= m->want) {
+            __atomic_add_fetch(&m->met, 1, __ATOMIC_SEQ_CST);
+            return;
+        }
+}
+
+static void as_many_threads_take_part_as_were_asked_for(void **state)
+{
+    (void)state;
+    for (int n = 5; n > 0; n--) {
+        meeting m = {.want = n};
+        use_threads((size_t)n);
+        fxi_cpu_parallel(n, meet, &m);
+        assert_int_equal(m.met, n);
+    }
+}
+
+/* ---- nested and concurrent calls ------------------------------------------------------------- */
+
+typedef struct nest {
+    int runs[8][8];
+    pthread_t threads[8];
+    int strangers;
+} nest;
+
+static void inner(void *user, int64_t part)
+{
+    void **both = user;
+    nest *n = both[0];
+    const int64_t *outer = both[1];
+    n->strangers += !pthread_equal(n->threads[*outer], pthread_self());
+    n->runs[*outer][part]++;
+}
+
+static void outer(void *user, int64_t part)
+{
+    nest *n = user;
+    n->threads[part] = pthread_self();
+    fxi_cpu_parallel(8, inner, (void *[]){n, &part});
+}
+
+static void a_call_within_a_part_runs_in_its_thread(void **state)
+{
+    (void)state;
+    use_threads(3);
+    nest n = {.strangers = 0};
+    fxi_cpu_parallel(8, outer, &n);
+    assert_int_equal(n.strangers, 0);
+    assert_int_equal(wrong_counts(n.runs[0], 64, 1), 0);
+}
+
+typedef struct user_thread {
+    int runs[40];
+} user_thread;
+
+static void *call_often(void *user)
+{
+    user_thread *u = user;
+    for (int k = 0; k < 300; k++)
+        fxi_cpu_parallel(40, count_part, u->runs);
+    return NULL;
+}
+
+static void threads_of_the_program_may_call_at_once(void **state)
+{
+    (void)state;
+    enum { USERS = 4 };
+    static user_thread users[USERS];
+    pthread_t threads[USERS];
+    memset(users, 0, sizeof users);
+    use_threads(3);
+    for (int k = 0; k < USERS; k++)
+        assert_int_equal(pthread_create(&threads[k], NULL, call_often, &users[k]), 0);
+    for (int k = 0; k < 100; k++)
+        fx_set_num_threads(1 + k % 4);
+    for (int k = 0; k < USERS; k++)
+        pthread_join(threads[k], NULL);
+    for (int k = 0; k < USERS; k++)
+        assert_int_equal(wrong_counts(users[k].runs, 40, 300), 0);
+}
+
+/* ---- statuses -------------------------------------------------------------------------------- */
+
+static fx_status fail_from(void *user, int64_t part, fxi_run *run)
+{
+    const int64_t *first = user;
+    if (part < *first || part % 3 == 0)
+        return FX_OK;
+    snprintf(run->error, sizeof run->error, "part %lld", (long long)part);
+    return part % 2 ? FX_STATUS_SHAPE : FX_STATUS_DTYPE;
+}
+
+static void the_lowest_part_that_fails_is_told(void **state)
+{
+    (void)state;
+    FOR_THREADS(n)
+    {
+        use_threads(n);
+        for (int64_t first = 0; first < 63; first++) {
+            const int64_t want = first % 3 ? first : first + 1;
+            char text[32];
+            fxi_run run = {.error = ""};
+            snprintf(text, sizeof text, "part %lld", (long long)want);
+            assert_int_equal(fxi_cpu_parallel_run(64, fail_from, (void *)&first, &run),
+                             want % 2 ? FX_STATUS_SHAPE : FX_STATUS_DTYPE);
+            assert_string_equal(run.error, text);
+        }
+        int64_t none = 64;
+        fxi_run run = {.error = "as before"};
+        assert_int_equal(fxi_cpu_parallel_run(64, fail_from, &none, &run), FX_OK);
+        assert_string_equal(run.error, "as before");
+    }
+}
+
+/* ---- scratch --------------------------------------------------------------------------------- */
+
+enum { SCRATCH = 5000 };
+static void use_scratch(void *user, int64_t part, void *scratch)
+{
+    char *s = scratch;
+    int *wrong = user;
+    int bad = (uintptr_t)scratch % 64 != 0;
+    memset(s, (int)part, SCRATCH);
+    sched_yield();
+    for (int k = 0; k < SCRATCH; k++)
+        bad += s[k] != (char)part;
+    __atomic_add_fetch(wrong, bad, __ATOMIC_RELAXED);
+}
+
+static void threads_have_scratch_of_their_own(void **state)
+{
+    (void)state;
+    FOR_THREADS(n)
+    {
+        int wrong = 0;
+        use_threads(n);
+        for (int k = 0; k < 20; k++)
+            assert_int_equal(fxi_cpu_parallel_scratch(40, SCRATCH, use_scratch, &wrong), FX_OK);
+        assert_int_equal(wrong, 0);
+        const int64_t live = fxi_live_allocations();
+        fxi_fault_set(0);
+        assert_int_equal(fxi_cpu_parallel_scratch(40, SCRATCH, use_scratch, &wrong),
+                         FX_STATUS_MEMORY);
+        fxi_fault_set(-1);
+        assert_int_equal(fxi_cpu_parallel_scratch(40, SCRATCH, use_scratch, &wrong), FX_OK);
+        assert_int_equal(wrong, 0);
+        assert_int_equal(fxi_live_allocations(), live);
+    }
+}
+
+/* ---- the system ------------------------------------------------------------------------------ */
+
+static void workers_take_no_signals(void *user, int64_t part)
+{
+    sigset_t mask;
+    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    ((int *)user)[part] = sigismember(&mask, SIGINT);
+    meet((meeting *)((int *)user + 2), part);
+}
+
+static void signals_are_for_the_programs_threads(void **state)
+{
+    (void)state;
+    struct {
+        int blocked[2];
+        meeting m;
+    } two = {.m = {.want = 2}};
+    use_threads(2);
+    fxi_cpu_parallel(2, workers_take_no_signals, &two);
+    assert_int_equal(two.m.met, 2);
+    assert_int_equal(two.blocked[0] + two.blocked[1], 1);
+    sigset_t mask;
+    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    assert_int_equal(sigismember(&mask, SIGINT), 0);
+}
+
+/* The sanitizer refuses threads in the child of a program that has some. */
+#if !defined(__SANITIZE_THREAD__)
+static void a_child_starts_threads_of_its_own(void **state)
+{
+    (void)state;
+    use_threads(3);
+    meeting before = {.want = 3}, after = {.want = 3};
+    fxi_cpu_parallel(3, meet, &before);
+    assert_int_equal(before.met, 3);
+    fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        int runs[40] = {0};
+        fxi_cpu_parallel(40, count_part, runs);
+        fxi_cpu_parallel(3, meet, &after);
+        _exit(wrong_counts(runs, 40, 1) == 0 && after.met == 3 ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    fxi_cpu_parallel(3, meet, &after);
+    assert_int_equal(after.met, 3);
+}
+#endif
+
+/* ---- how many -------------------------------------------------------------------------------- */
+
+static void small_work_is_one_part(void **state)
+{
+    (void)state;
+    assert_int_equal(fxi_cpu_parts(32, fxi_cpu_cost(3 * 32 * 32 * 4, 2.0 * 32 * 32 * 32)), 1);
+    assert_int_equal(fxi_cpu_parts(1, 1e9), 1);
+    assert_int_equal(fxi_cpu_parts(0, 1e9), 1);
+    assert_true(fxi_cpu_parts(1000, 1e9) > 2);
+    assert_int_equal(fxi_cpu_parts(2, 1e9), 2);
+    int64_t at = 0;
+    for (int64_t part = 0; part < 7; part++) {
+        int64_t from, to;
+        fxi_cpu_range(23, 7, part, &from, &to);
+        assert_int_equal(from, at);
+        assert_true(to - from == 3 || to - from == 4);
+        at = to;
+    }
+    assert_int_equal(at, 23);
+}
+
+static void the_number_of_threads_is_the_programs_choice(void **state)
+{
+    (void)state;
+    use_threads(7);
+    assert_int_equal(fx_set_num_threads(-1), FX_STATUS_ARGUMENT);
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+    assert_int_equal(fx_num_threads(), 7);
+    assert_int_equal(fx_set_num_threads(100000), FX_OK);
+    assert_int_equal(fx_num_threads(), FXI_THREADS_MOST);
+    assert_int_equal(setenv("FX_NUM_THREADS", "3", 1), 0);
+    assert_int_equal(fx_set_num_threads(0), FX_OK);
+    assert_int_equal(fx_num_threads(), 3);
+    unsetenv("FX_NUM_THREADS");
+    assert_int_equal(fx_set_num_threads(0), FX_OK);
+    cpu_set_t set;
+    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
+    assert_in_range(fx_num_threads(), 1, CPU_COUNT(&set));
+}
+
+static void a_cgroup_grants_whole_cores(void **state)
+{
+    (void)state;
+    assert_int_equal(fxi_cgroup_cores("max 100000"), 0);
+    assert_int_equal(fxi_cgroup_cores("200000 100000"), 2);
+    assert_int_equal(fxi_cgroup_cores("150000 100000"), 2);
+    assert_int_equal(fxi_cgroup_cores("1000 100000"), 1);
+    assert_int_equal(fxi_cgroup_cores("-1 100000"), 0);
+    assert_int_equal(fxi_cgroup_cores(""), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_part_runs_once),
+        cmocka_unit_test(more_parts_than_a_ticket_holds),
+        cmocka_unit_test(as_many_threads_take_part_as_were_asked_for),
+        cmocka_unit_test(a_call_within_a_part_runs_in_its_thread),
+        cmocka_unit_test(threads_of_the_program_may_call_at_once),
+        cmocka_unit_test(the_lowest_part_that_fails_is_told),
+        cmocka_unit_test(threads_have_scratch_of_their_own),
+        cmocka_unit_test(signals_are_for_the_programs_threads),
+#if !defined(__SANITIZE_THREAD__)
+        cmocka_unit_test(a_child_starts_threads_of_its_own),
+#endif
+        cmocka_unit_test(small_work_is_one_part),
+        cmocka_unit_test(the_number_of_threads_is_the_programs_choice),
+        cmocka_unit_test(a_cgroup_grants_whole_cores),
+    };
+    return cmocka_run_group_tests(tests, NULL, back_to_default);
+}
