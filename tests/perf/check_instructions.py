@@ -36,7 +36,7 @@ def skip(why):
 def count(runner, case, steps):
     run = subprocess.run(
         ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", runner, "--count", case, str(steps)],
-        env={**os.environ, "FX_CPU_ISA": "avx2"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "FX_CPU_ISA": "avx2", "FX_NUM_THREADS": "1"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         check=False)
     collected = re.search(r"Collected : (\d+)", run.stdout)
     if run.returncode != 0 or not collected:
