@@ -34,10 +34,6 @@ fx_array *fx_relu6(fx_array *x)
 {
     return saturate(x, 0, 6);
 }
-fx_array *fx_relu(fx_array *x)
-{
-    return fx_where(fx_le(x, 0), 0, x);
-}
 
 fx_array *fx_hardsigmoid(fx_array *x)
 {

@@ -355,6 +355,7 @@ UNARY(cos, COS, REAL)
 UNARY(tanh, TANH, REAL)
 UNARY(sigmoid, SIGMOID, REAL)
 UNARY(erf, ERF, REAL)
+UNARY(relu, RELU, KEEP)
 
 fx_array *fx_floor(fx_array *x)
 {

@@ -136,6 +136,10 @@ RULE(sigmoid)
 {
     a->gx[0] = fx_mul(G, fx_mul(Z, fx_sub(1, Z)));
 }
+RULE(relu)
+{
+    a->gx[0] = fx_where(fx_le(Z, 0), 0, G); /* Z ≤ 0 where X ≤ 0 */
+}
 /* 2/√π·e^(−x²) */
 RULE(erf)
 {
@@ -349,12 +353,13 @@ const fxi_gradient_rule fxi_gradient_rules[FXI_OP_COUNT] = {
     [FXI_OP_LOG1P] = gradient_log1p,     [FXI_OP_SQRT] = gradient_sqrt,
     [FXI_OP_SIN] = gradient_sin,         [FXI_OP_COS] = gradient_cos,
     [FXI_OP_TANH] = gradient_tanh,       [FXI_OP_SIGMOID] = gradient_sigmoid,
-    [FXI_OP_ERF] = gradient_erf,         [FXI_OP_CAST] = gradient_cast,
-    [FXI_OP_RESHAPE] = gradient_reshape, [FXI_OP_PERMUTE] = gradient_permute,
-    [FXI_OP_EXPAND] = gradient_expand,   [FXI_OP_SLICE] = gradient_slice,
-    [FXI_OP_PAD] = gradient_pad,         [FXI_OP_CONCAT] = gradient_concat,
-    [FXI_OP_REDUCE] = gradient_reduce,   [FXI_OP_CUMSUM] = gradient_cumsum,
-    [FXI_OP_GATHER] = gradient_gather,   [FXI_OP_SCATTER] = gradient_scatter,
-    [FXI_OP_MATMUL] = gradient_matmul,   [FXI_OP_CONV] = gradient_conv,
-    [FXI_OP_POOL] = gradient_pool,       [FXI_OP_CUSTOM] = gradient_custom,
+    [FXI_OP_RELU] = gradient_relu,       [FXI_OP_ERF] = gradient_erf,
+    [FXI_OP_CAST] = gradient_cast,       [FXI_OP_RESHAPE] = gradient_reshape,
+    [FXI_OP_PERMUTE] = gradient_permute, [FXI_OP_EXPAND] = gradient_expand,
+    [FXI_OP_SLICE] = gradient_slice,     [FXI_OP_PAD] = gradient_pad,
+    [FXI_OP_CONCAT] = gradient_concat,   [FXI_OP_REDUCE] = gradient_reduce,
+    [FXI_OP_CUMSUM] = gradient_cumsum,   [FXI_OP_GATHER] = gradient_gather,
+    [FXI_OP_SCATTER] = gradient_scatter, [FXI_OP_MATMUL] = gradient_matmul,
+    [FXI_OP_CONV] = gradient_conv,       [FXI_OP_POOL] = gradient_pool,
+    [FXI_OP_CUSTOM] = gradient_custom,
 };

@@ -103,6 +103,10 @@ UNARY(cos)
 UNARY(tanh)
 UNARY(erf)
 UNARY(floor)
+static double ref_relu(double x, double y)
+{
+    return (void)y, x <= 0 ? 0 : x;
+}
 
 enum { FLOATS = 1, INTS = 2, BOOLS = 4, COMPARES = 8 };
 static const struct {
@@ -135,6 +139,7 @@ static const struct {
     {FXI_OP_TANH, 1, FLOATS, ref_tanh},
     {FXI_OP_SIGMOID, 1, FLOATS, ref_sigmoid},
     {FXI_OP_ERF, 1, FLOATS, ref_erf},
+    {FXI_OP_RELU, 1, FLOATS | INTS | BOOLS, ref_relu},
     {FXI_OP_FLOOR, 1, FLOATS | INTS, ref_floor},
 };
 

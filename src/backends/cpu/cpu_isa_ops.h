@@ -95,6 +95,7 @@ static inline int64_t pow1(int64_t x, int64_t e)
     FXI_LOOP2(le_##S, T, uint8_t, x <= y)                                                          \
     FXI_LOOP2(eq_##S, T, uint8_t, x == y)                                                          \
     FXI_LOOP2(ne_##S, T, uint8_t, x != y)                                                          \
+    FXI_LOOP1(relu_##S, T, T, x <= 0 ? 0 : x)                                                      \
     static void select_##S(void *dv, const void *const *s, int n, int64_t attr)                    \
     {                                                                                              \
         (void)attr;                                                                                \
@@ -236,6 +237,7 @@ static const fxi_tile_fn tile_ops[FXI_OP_COUNT][FXI_C_COUNT] = {
     [FXI_OP_COS] = FXI_ROW_FLOAT(cos),
     [FXI_OP_TANH] = FXI_ROW_FLOAT(tanh),
     [FXI_OP_SIGMOID] = FXI_ROW_FLOAT(sigmoid),
+    [FXI_OP_RELU] = FXI_ROW_ALL(relu),
     [FXI_OP_ERF] = FXI_ROW_FLOAT(erf),
     [FXI_OP_FLOOR] = FXI_ROW_SIGNED(floor),
 };

@@ -86,6 +86,10 @@ static double floor1(double a, double b)
 {
     return (void)b, floor(a);
 }
+static double relu1(double a, double b)
+{
+    return (void)b, a <= 0 ? 0 : a;
+}
 /* Neither branch's exponential overflows. */
 static double sigmoid(double a, double b)
 {
@@ -121,6 +125,10 @@ static int64_t imin(int64_t a, int64_t b)
 static int64_t ifloor(int64_t a, int64_t b)
 {
     return (void)b, a;
+}
+static int64_t irelu(int64_t a, int64_t b)
+{
+    return (void)b, a <= 0 ? 0 : a;
 }
 static int64_t ifld(int64_t a, int64_t b)
 {
@@ -159,7 +167,8 @@ static const arithmetic table[FXI_OP_COUNT] = {
     [FXI_OP_SQRT] = {sqrt1, NULL},      [FXI_OP_SIN] = {sin1, NULL},
     [FXI_OP_COS] = {cos1, NULL},        [FXI_OP_TANH] = {tanh1, NULL},
     [FXI_OP_SIGMOID] = {sigmoid, NULL}, [FXI_OP_ERF] = {erf1, NULL},
-    [FXI_OP_FLOOR] = {floor1, ifloor},  [FXI_OP_POWI] = {pow, ipow},
+    [FXI_OP_RELU] = {relu1, irelu},     [FXI_OP_FLOOR] = {floor1, ifloor},
+    [FXI_OP_POWI] = {pow, ipow},
 };
 
 static bool less(int dtype, fxi_ref_value a, fxi_ref_value b)
