@@ -21,8 +21,8 @@ typedef struct fxi_backend {
     void (*free)(fx_device *device, void *ptr);
     /* Makes a step of a new plan ready: what can be decided once (loops, tiles, a library's
      * primitive) goes to step->ready, which several threads may use at the same time and `release`
-     * frees. FX_STATUS_UNSUPPORTED: not like this; the planner asks for something simpler. NULL:
-     * there is nothing to make ready. */
+     * frees. FX_STATUS_UNSUPPORTED: not with this epilogue; the planner
+     * asks again with less of it. NULL: there is nothing to make ready. */
     fx_status (*prepare)(fx_device *device, struct fxi_step *step);
     void (*release)(fx_device *device, struct fxi_step *step);
     /* Runs one step (step.h); on failure run->error holds the sentence. */

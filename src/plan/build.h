@@ -53,6 +53,15 @@ bool fxi_dense_place(fxi_builder *b, int32_t id, fxi_place *out);
 bool fxi_lower_group(fxi_builder *b, int32_t root);
 bool fxi_lower(fxi_builder *b, int32_t id);
 
+/* Frees what a step is made of, but not what the backend made ready. */
+void fxi_step_free(fxi_step *s);
+
+/* Gives matrix products and forward convolutions the elementwise steps that finish them. */
+bool fxi_add_epilogues(fxi_plan *p);
+/* Makes step i ready, which has an epilogue; what the backend cannot do of it becomes a step after
+ * it. The backend's status. */
+fx_status fxi_prepare_epilogue(fxi_plan *p, int32_t i);
+
 /* A movement node as another look at its input's place; false when only a copy can do it. */
 bool fxi_view(const fxi_node *n, const fxi_place *from, fxi_place *to);
 

@@ -53,6 +53,14 @@ fxi_step *fxi_add_step(fxi_builder *b, uint8_t op, int nin, const fxi_attr *attr
     return s->in && s->in_value && s->in_offset ? s : NULL;
 }
 
+void fxi_step_free(fxi_step *s)
+{
+    fxi_free(s->in);
+    fxi_free(s->in_value);
+    fxi_free(s->in_offset);
+    fxi_free(s->program);
+}
+
 void fxi_set_input(fxi_step *s, int i, const fxi_node *n, const fxi_place *at)
 {
     fxi_tensor *t = &s->in[i];

@@ -2,9 +2,9 @@
  *
  * Every node gets a place: a value with an offset and strides. Movement costs nothing where strides
  * can express it (and the backend takes strides; view.c); where they cannot, a copy makes the
- * elements dense first. What is left becomes steps (lower.c). Outputs get buffers of their own, or
- * take over those of the values they replace (donate.c); everything else goes to the arena
- * (place.c).
+ * elements dense first. What is left becomes steps (lower.c), which contractions finish
+ * (epilogue.c). Outputs get buffers of their own, or take over those of the values they replace
+ * (donate.c); everything else goes to the arena (place.c).
  */
 #include "build.h"
 #include "backend.h"
@@ -146,20 +146,21 @@ static bool keep_key(fxi_plan *p, const fxi_graph *g)
 static bool prepare(fxi_plan *p)
 {
     const fxi_backend *backend = p->device->backend;
-    bool ok = true;
-    for (int32_t i = 0; backend->prepare && i < p->nsteps && ok; i++)
-        ok = backend->prepare(p->device, &p->steps[i]) == FX_OK;
-    return ok;
+    fx_status status = FX_OK;
+    for (int32_t i = 0; backend->prepare && i < p->nsteps && status != FX_STATUS_MEMORY; i++)
+        status = fxi_has_epilogue(&p->steps[i]) ? fxi_prepare_epilogue(p, i)
+                                                : backend->prepare(p->device, &p->steps[i]);
+    return status != FX_STATUS_MEMORY; /* what is not supported fails when it runs, and says why */
 }
 
 static bool build(fxi_builder *b)
 {
     const fxi_graph *g = b->g;
     fxi_plan *p = b->p;
+    const bool fuse = g->device->backend->fuses && !fxi_eager();
     b->places = fxi_malloc(((size_t)g->n + 1) * sizeof *b->places);
     p->results = fxi_calloc((size_t)g->noutputs + 1, sizeof *p->results);
-    if (!b->places || !p->results || !keep_key(p, g) ||
-        !fxi_group(g, g->device->backend->fuses && !fxi_eager(), &b->groups))
+    if (!b->places || !p->results || !keep_key(p, g) || !fxi_group(g, fuse, &b->groups))
         return false;
     p->noutputs = g->noutputs;
     for (int32_t i = 0; i < g->n; i++)
@@ -168,7 +169,7 @@ static bool build(fxi_builder *b)
     for (int32_t k = 0; k < g->noutputs; k++)
         if (!settle_output(b, k))
             return false;
-    if (!fxi_donate(b) || !prepare(p))
+    if ((fuse && !fxi_add_epilogues(p)) || !fxi_donate(b) || !prepare(p))
         return false;
     note_lives(p);
     return fxi_plan_place(p);
@@ -200,10 +201,7 @@ void fxi_plan_release(fxi_plan *p)
     for (int32_t i = 0; i < p->nsteps; i++) {
         if (p->steps[i].ready)
             p->device->backend->release(p->device, &p->steps[i]);
-        fxi_free(p->steps[i].in);
-        fxi_free(p->steps[i].in_value);
-        fxi_free(p->steps[i].in_offset);
-        fxi_free(p->steps[i].program);
+        fxi_step_free(&p->steps[i]);
     }
     void *const all[] = {p->steps,        p->values, p->slots,  p->results,
                          p->buffer_bytes, p->key,    p->record, p};

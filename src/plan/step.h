@@ -41,7 +41,10 @@ typedef struct fxi_step {
     int32_t *in_value;
     int64_t *in_offset; /* view offsets, in elements */
     /* What an elementwise step computes; of a reduce step: what it reduces, over `space` (none:
-     * in[0]). */
+     * in[0]). Of a matmul or a forward conv step: its epilogue, what becomes of each element of the
+     * product before it is stored: register 0 is the product, 1 … nin−2 are the inputs from in[2]
+     * on, in the output's shape (stride 0: broadcast). Each instruction takes the result of the one
+     * before; it is ADD of an input, RELU, TANH or SIGMOID. */
     fxi_instr *program;
     int32_t ninstr;
     fxi_tensor space; /* of a reduce step with a program: the sizes that are reduced */
@@ -52,6 +55,11 @@ typedef struct fxi_step {
     int32_t slot; /* RANDOM: index of its (seed, counter) pair among the run's streams */
     void *ready;  /* what the backend's prepare made of it */
 } fxi_step;
+
+static inline bool fxi_has_epilogue(const fxi_step *s)
+{
+    return s->ninstr > 0 && (s->cls == FXI_CLASS_MATMUL || s->cls == FXI_CLASS_CONV);
+}
 
 /* One run of a plan, as a kernel sees it. */
 typedef struct fxi_run {

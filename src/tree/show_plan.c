@@ -74,6 +74,8 @@ static void add_work(fx_text *t, const fxi_step *s)
         fx_text_add(t, "%s", fxi_ops[s->op].name);
     if (s->op == FXI_OP_MATMUL)
         fx_text_add(t, "%s%s", s->attr.i[0] ? " Aᵀ" : "", s->attr.i[1] ? " Bᵀ" : "");
+    for (int k = 0; k < s->ninstr; k++)
+        fx_text_add(t, k ? " %s" : " then %s", fxi_ops[s->program[k].op].name);
 }
 
 /* Multiplications and additions of a contraction; 0 for other steps. */

@@ -16,6 +16,20 @@ static void cpu_free(fx_device *device, void *ptr)
     fxi_free(ptr);
 }
 
+/* Epilogues are for the types that products are computed in: 16-bit floats would round once less.
+ */
+static fx_status cpu_prepare(fx_device *device, fxi_step *step)
+{
+    (void)device;
+    const bool full = step->out.dtype == FX_DTYPE_F32 || step->out.dtype == FX_DTYPE_F64;
+    return fxi_has_epilogue(step) && !full ? FX_STATUS_UNSUPPORTED : FX_OK;
+}
+
+static void cpu_release(fx_device *device, fxi_step *step)
+{
+    (void)device, (void)step; /* nothing is made ready */
+}
+
 static fx_status cpu_run(fx_device *device, const fxi_step *step, const void *const *in, void *out,
                          fxi_run *run)
 {
@@ -28,4 +42,6 @@ const fxi_backend fxi_cpu_backend = {.name = "CPU",
                                      .fuses = true,
                                      .alloc = cpu_alloc,
                                      .free = cpu_free,
+                                     .prepare = cpu_prepare,
+                                     .release = cpu_release,
                                      .run = cpu_run};

@@ -316,3 +316,20 @@ fx_status fxi_cpu_program(const fxi_step *step, const void *const *in, fxi_run *
     m.user = user;
     return run_program(&m, in);
 }
+
+fx_status fxi_cpu_epilogue(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+{
+    enum { MOST = 8 };
+    fxi_tensor tensors[MOST];
+    const void *ptrs[MOST];
+    fxi_step program = *step;
+    program.in = tensors;
+    program.nin = step->nin - 1;
+    if (program.nin > MOST)
+        return fxi_cpu_fail(run, FX_STATUS_INTERNAL, step, "an epilogue of %d inputs", program.nin);
+    for (int k = 0; k < program.nin; k++) {
+        tensors[k] = k ? step->in[k + 1] : step->out;
+        ptrs[k] = k ? in[k + 1] : out;
+    }
+    return fxi_cpu_elementwise(&program, ptrs, out, run);
+}

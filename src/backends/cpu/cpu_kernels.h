@@ -27,6 +27,9 @@ fx_status fxi_cpu_matmul(const fxi_step *step, const void *const *in, void *out,
 fx_status fxi_cpu_conv(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
 fx_status fxi_cpu_pool(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
 
+/* Runs the epilogue of a contraction whose product is in `out`. */
+fx_status fxi_cpu_epilogue(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+
 /* Writes "op: text" into run->error and returns status. */
 fx_status fxi_cpu_fail(fxi_run *run, fx_status status, const fxi_step *step, const char *format,
                        ...) FXI_PRINTF(4, 5);

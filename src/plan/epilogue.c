@@ -1,0 +1,389 @@
+/* epilogue.c: planner rule 4: a matrix product or forward convolution does the elementwise work on
+ * its result while that is in the cache, or in the registers of a library's kernel.
+ *
+ * A pure function of the list of steps, after all other fusion. Step E, elementwise, takes the
+ * product of step M, which nobody else reads, through a chain of instructions: additions (of a bias
+ * along the output channels, a tensor of the same shape or a number) and functions that libraries
+ * know. Where the chain ends in a value that is stored, M computes and stores that value instead of
+ * the product, at E's place in the list, where all operands are there. What is left of E, if
+ * anything, reads it. Of several products that meet in E the last one is chosen; the others are
+ * operands.
+ *
+ * The chain is M's register program. A backend that cannot do all of it when its step is made ready
+ * is asked again without the last instruction, and so on; those stripped become a step of their
+ * own. An epilogue rounds after each instruction, as separate steps would.
+ */
+#include "build.h"
+#include "backend.h"
+
+#include <string.h>
+
+enum { MOST = 4 }; /* instructions of an epilogue */
+
+/* Instructions of E, first to last, that become M's epilogue. */
+typedef struct chain {
+    int32_t product; /* E's input */
+    int32_t n;
+    uint8_t instr[MOST];
+    uint8_t operand[MOST]; /* E's other input; the product itself: none */
+} chain;
+
+static bool ends_in(uint8_t op)
+{
+    return op == FXI_OP_RELU || op == FXI_OP_TANH || op == FXI_OP_SIGMOID;
+}
+
+/* The axis of output channels. */
+static int channel_axis(const fxi_step *m)
+{
+    return m->op == FXI_OP_MATMUL ? 0 : m->out.ndim - 2;
+}
+
+/* An operand t of E as one of M, whose output may be another shape of the same elements. False when
+ * it is none that epilogues know. */
+static bool translate(const fxi_step *m, const fxi_tensor *t, fxi_tensor *out)
+{
+    const int axis = channel_axis(m);
+    *out = m->out;
+    if (t->ndim > 0 && fxi_is_dense(t->ndim, t->shape, t->stride))
+        return t->dtype == m->out.dtype;
+    memset(out->stride, 0, sizeof out->stride);
+    for (int k = 0; k < t->ndim; k++)
+        if (k != axis && t->shape[k] != 1 && t->stride[k] != 0)
+            return false;
+    if (t->ndim > 0) {
+        if (t->ndim <= axis || t->shape[axis] != m->out.shape[axis] ||
+            fxi_length(axis, t->shape) != fxi_length(axis, m->out.shape))
+            return false;
+        out->stride[axis] = t->stride[axis];
+    }
+    return t->dtype == m->out.dtype;
+}
+
+/* The one instruction of E that takes register r; −1 when there is none or several. */
+static int32_t only_user(const fxi_step *e, int r)
+{
+    int32_t user = -1;
+    for (int32_t k = 0; k < e->ninstr; k++)
+        for (int s = 0; s < e->program[k].nsrc; s++) {
+            if (e->program[k].src[s] != r)
+                continue;
+            if (user >= 0)
+                return -1;
+            user = k;
+        }
+    return user;
+}
+
+/* Which of E's outputs register r is: −1 the first, 0 … a further one; −2: none. */
+static int output_of(const fxi_step *e, int r)
+{
+    for (int k = 0; k < e->nmore; k++)
+        if (e->more_reg[k] == r)
+            return k;
+    return r == e->nin + e->ninstr - 1 ? -1 : -2;
+}
+
+/* May instruction k of E, which takes register r, be in M's epilogue? */
+static bool fits(const fxi_step *m, const fxi_step *e, int32_t k, int r, uint8_t *out_operand)
+{
+    const fxi_instr *ins = &e->program[k];
+    fxi_tensor t;
+    *out_operand = (uint8_t)r;
+    if (ins->dtype != m->out.dtype || ins->from != m->out.dtype)
+        return false;
+    if (ends_in(ins->op))
+        return true;
+    if (ins->op != FXI_OP_ADD)
+        return false;
+    *out_operand = ins->src[0] == r ? ins->src[1] : ins->src[0];
+    return *out_operand < e->nin && translate(m, &e->in[*out_operand], &t);
+}
+
+/* Follows the product through E up to a value that is stored. */
+static bool find_chain(const fxi_step *m, const fxi_step *e, int32_t product, chain *out)
+{
+    const fxi_tensor *t = &e->in[product];
+    *out = (chain){.product = product};
+    if (e->in_offset[product] != 0 || t->ndim == 0 || !fxi_is_dense(t->ndim, t->shape, t->stride) ||
+        fxi_length(t->ndim, t->shape) != fxi_length(m->out.ndim, m->out.shape))
+        return false;
+    int r = product;
+    do {
+        const int32_t k = out->n < MOST ? only_user(e, r) : -1;
+        if (k < 0 || !fits(m, e, k, r, &out->operand[out->n]))
+            return false;
+        out->instr[out->n++] = (uint8_t)k;
+        r = e->nin + k;
+    } while (output_of(e, r) == -2);
+    /* the whole of E, or up to a further output of it */
+    return output_of(e, r) >= 0 || out->n == e->ninstr;
+}
+
+/* ---- moving instructions --------------------------------------------------------------------- */
+
+/* Room for n inputs more. */
+static bool more_inputs(fxi_plan *p, fxi_step *s, int n)
+{
+    const size_t room = (size_t)(s->nin + n) + 1;
+    fxi_tensor *in = fxi_realloc(s->in, room * sizeof *in);
+    s->in = in ? in : s->in;
+    int32_t *value = fxi_realloc(s->in_value, room * sizeof *value);
+    s->in_value = value ? value : s->in_value;
+    int64_t *offset = fxi_realloc(s->in_offset, room * sizeof *offset);
+    s->in_offset = offset ? offset : s->in_offset;
+    p->max_inputs = p->max_inputs > s->nin + n ? p->max_inputs : s->nin + n;
+    return in && value && offset;
+}
+
+/* M takes the chain's instructions and operands. */
+static bool extend(fxi_plan *p, fxi_step *m, const fxi_step *e, const chain *c)
+{
+    m->program = fxi_calloc((size_t)c->n, sizeof *m->program);
+    if (!m->program || !more_inputs(p, m, c->n))
+        return false;
+    uint8_t operand[MOST] = {0};
+    for (int k = 0; k < c->n; k++) {
+        const int from = c->operand[k];
+        if (e->program[c->instr[k]].nsrc < 2)
+            continue;
+        operand[k] = (uint8_t)(m->nin - 1);
+        translate(m, &e->in[from], &m->in[m->nin]);
+        m->in_value[m->nin] = e->in_value[from];
+        m->in_offset[m->nin++] = e->in_offset[from];
+    }
+    for (int k = 0; k < c->n; k++) {
+        fxi_instr *ins = &m->program[k];
+        *ins = e->program[c->instr[k]];
+        const int before = k ? c->instr[k - 1] + e->nin : c->product;
+        for (int s = 0; s < ins->nsrc; s++)
+            ins->src[s] = ins->src[s] != before ? operand[k] : k ? (uint8_t)(m->nin - 2 + k) : 0;
+    }
+    m->ninstr = c->n;
+    return true;
+}
+
+/* Removes the chain from E: what it computes becomes the input that was the product. */
+static void shorten(fxi_step *e, const chain *c, int32_t value)
+{
+    uint8_t map[UINT8_MAX + 1] = {0};
+    bool used[UINT8_MAX + 1] = {false};
+    const int end = e->nin + c->instr[c->n - 1], old = e->nin;
+    int ninstr = 0;
+    for (int32_t k = 0, next = 0; k < e->ninstr; k++) {
+        if (next < c->n && c->instr[next] == k) {
+            next++;
+            continue;
+        }
+        for (int s = 0; s < e->program[k].nsrc; s++)
+            used[e->program[k].src[s]] = true;
+        map[old + k] = (uint8_t)ninstr; /* from the first instruction on */
+        e->program[ninstr++] = e->program[k];
+    }
+    e->in_value[c->product] = value;
+    e->nin = 0;
+    for (int i = 0; i < old; i++) {
+        if (!used[i] && i != c->product)
+            continue;
+        e->in[e->nin] = e->in[i];
+        e->in_value[e->nin] = e->in_value[i];
+        e->in_offset[e->nin] = e->in_offset[i];
+        map[i] = (uint8_t)e->nin++;
+    }
+    for (int r = old; r < old + e->ninstr; r++)
+        map[r] = (uint8_t)(map[r] + e->nin);
+    map[end] = map[c->product];
+    for (int k = 0; k < ninstr; k++)
+        for (int s = 0; s < e->program[k].nsrc; s++)
+            e->program[k].src[s] = map[e->program[k].src[s]];
+    int nmore = 0;
+    for (int k = 0; k < e->nmore; k++) {
+        if (e->more_reg[k] == end)
+            continue;
+        e->more_reg[nmore] = map[e->more_reg[k]];
+        e->more_value[nmore++] = e->more_value[k];
+    }
+    e->nmore = nmore;
+    e->ninstr = ninstr;
+}
+
+/* ---- the rule -------------------------------------------------------------------------------- */
+
+typedef struct survey {
+    int32_t *maker;   /* per value: the contraction that makes it, or −1 */
+    int32_t *readers; /* per value: how many inputs of steps it is */
+    int32_t *before;  /* per step: the contraction that has moved to before it, or −1 */
+    bool *gone;       /* per step: moved, or wholly taken */
+} survey;
+
+static bool finishes(const fxi_step *s)
+{
+    return s->ninstr == 0 && (s->op == FXI_OP_MATMUL ||
+                              (s->op == FXI_OP_CONV && s->attr.conv.kind == FXI_CONV_FORWARD));
+}
+
+static bool look(const fxi_plan *p, survey *s)
+{
+    const size_t values = (size_t)p->nvalues + 1, steps = (size_t)p->nsteps + 1;
+    s->maker = fxi_malloc(values * sizeof *s->maker);
+    s->readers = fxi_calloc(values, sizeof *s->readers);
+    s->before = fxi_malloc(steps * sizeof *s->before);
+    s->gone = fxi_calloc(steps, sizeof *s->gone);
+    if (!s->maker || !s->readers || !s->before || !s->gone)
+        return false;
+    memset(s->maker, -1, values * sizeof *s->maker);
+    memset(s->before, -1, steps * sizeof *s->before);
+    for (int32_t i = 0; i < p->nsteps; i++) {
+        const fxi_step *step = &p->steps[i];
+        if (finishes(step) && p->values[step->out_value].kind == FXI_VALUE_ARENA)
+            s->maker[step->out_value] = i;
+        for (int k = 0; k < step->nin; k++)
+            s->readers[step->in_value[k]]++;
+    }
+    return true;
+}
+
+/* The newest contraction that step e may finish; −1: none. */
+static int32_t find_product(const fxi_plan *p, const survey *s, int32_t e, chain *out)
+{
+    const fxi_step *step = &p->steps[e];
+    int32_t best = -1;
+    for (int k = 0; k < step->nin && step->cls == FXI_CLASS_ELEMENTWISE; k++) {
+        const int32_t v = step->in_value[k], m = s->maker[v];
+        chain c;
+        if (m > best && !s->gone[m] && s->readers[v] == 1 &&
+            find_chain(&p->steps[m], step, k, &c)) {
+            best = m;
+            *out = c;
+        }
+    }
+    return best;
+}
+
+/* Step m takes the chain out of step e. */
+static bool fuse(fxi_plan *p, survey *s, int32_t m, int32_t e, const chain *c)
+{
+    fxi_step *from = &p->steps[e], *to = &p->steps[m];
+    if (!extend(p, to, from, c))
+        return false;
+    const int output = output_of(from, from->nin + c->instr[c->n - 1]);
+    to->out_value = output < 0 ? from->out_value : from->more_value[output];
+    s->before[e] = m;
+    s->gone[m] = true;
+    s->gone[e] = output < 0;
+    if (output >= 0)
+        shorten(from, c, to->out_value);
+    return true;
+}
+
+static bool reorder(fxi_plan *p, const survey *s)
+{
+    fxi_step *steps = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *steps);
+    int32_t n = 0;
+    if (!steps)
+        return false;
+    for (int32_t i = 0; i < p->nsteps; i++) {
+        if (s->before[i] >= 0)
+            steps[n++] = p->steps[s->before[i]];
+        if (!s->gone[i])
+            steps[n++] = p->steps[i];
+        else if (s->before[i] >= 0)
+            fxi_step_free(&p->steps[i]);
+    }
+    fxi_free(p->steps);
+    p->steps = steps;
+    p->step_capacity = p->nsteps + 1;
+    p->nsteps = n;
+    return true;
+}
+
+bool fxi_add_epilogues(fxi_plan *p)
+{
+    survey s = {0};
+    bool ok = look(p, &s), any = false;
+    for (int32_t e = 0; e < p->nsteps && ok; e++) {
+        chain c;
+        const int32_t m = find_product(p, &s, e, &c);
+        ok = m < 0 || fuse(p, &s, m, e, &c);
+        any |= m >= 0;
+    }
+    ok = ok && (!any || reorder(p, &s));
+    fxi_free(s.maker);
+    fxi_free(s.readers);
+    fxi_free(s.before);
+    fxi_free(s.gone);
+    return ok;
+}
+
+/* ---- stripping ------------------------------------------------------------------------------- */
+
+/* Step i with the first n instructions of its epilogue and the inputs they take. */
+static void trim(fxi_step *s, int32_t n)
+{
+    int nin = 2;
+    for (int32_t k = 0; k < n; k++)
+        nin += s->program[k].nsrc > 1;
+    for (int32_t k = 0; k < n; k++)
+        for (int i = 0; i < s->program[k].nsrc; i++)
+            if (s->program[k].src[i] >= s->nin - 1)
+                s->program[k].src[i] = (uint8_t)(s->program[k].src[i] - (s->nin - nin));
+    s->nin = nin;
+    s->ninstr = n;
+}
+
+/* Instructions n … of `whole` as a step of their own after step i, which they were part of. */
+static bool add_rest(fxi_plan *p, int32_t i, const fxi_step *whole, const fxi_instr *program,
+                     int32_t n)
+{
+    const int32_t count = whole->ninstr - n, v = fxi_add_value(p, FXI_VALUE_ARENA, 0, 0);
+    if (v < 0 || !fxi_grow(&p->steps, &p->step_capacity, p->nsteps + 1, sizeof *p->steps))
+        return false;
+    fxi_step *m = &p->steps[i], *e = m + 1;
+    memmove(e + 1, e, (size_t)(p->nsteps++ - i - 1) * sizeof *e);
+    *e = (fxi_step){.op = program[whole->ninstr - 1].op,
+                    .cls = FXI_CLASS_ELEMENTWISE,
+                    .nin = 1,
+                    .out = m->out,
+                    .out_value = m->out_value,
+                    .slot = -1};
+    p->values[v].bytes = p->values[m->out_value].bytes;
+    e->program = fxi_calloc((size_t)count, sizeof *e->program);
+    if (!e->program || !more_inputs(p, e, count))
+        return false;
+    e->in[0] = m->out;
+    e->in_value[0] = m->out_value = v;
+    e->in_offset[0] = 0;
+    e->nin = whole->nin - m->nin + 1;
+    for (int k = 1; k < e->nin; k++) {
+        e->in[k] = m->in[m->nin + k - 1];
+        e->in_value[k] = m->in_value[m->nin + k - 1];
+        e->in_offset[k] = m->in_offset[m->nin + k - 1];
+    }
+    for (int k = 0; k < count; k++) {
+        fxi_instr *ins = &e->program[e->ninstr++];
+        *ins = program[n + k];
+        for (int s = 0; s < ins->nsrc; s++) {
+            const int r = ins->src[s], before = n + k ? whole->nin - 2 + n + k : 0;
+            ins->src[s] = (uint8_t)(r != before ? r - (m->nin - 2) : k ? e->nin + k - 1 : 0);
+        }
+    }
+    return true;
+}
+
+fx_status fxi_prepare_epilogue(fxi_plan *p, int32_t i)
+{
+    const fxi_backend *backend = p->device->backend;
+    const fxi_step whole = p->steps[i];
+    fxi_instr program[MOST];
+    memcpy(program, whole.program, (size_t)whole.ninstr * sizeof *program);
+    int32_t n = whole.ninstr;
+    fx_status status = backend->prepare(p->device, &p->steps[i]);
+    while (status == FX_STATUS_UNSUPPORTED && n > 0) {
+        trim(&p->steps[i], --n);
+        status = backend->prepare(p->device, &p->steps[i]);
+    }
+    const bool stripped = n < whole.ninstr;
+    if (status != FX_STATUS_MEMORY && stripped && !add_rest(p, i, &whole, program, n))
+        return FX_STATUS_MEMORY;
+    return status;
+}

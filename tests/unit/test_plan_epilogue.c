@@ -1,0 +1,220 @@
+/* test_plan_epilogue.c: planner rule 4: what matrix products and convolutions take along, as plans
+ * in text, and that the numbers are those of separate steps, bit for bit. The expected plans follow
+ * from src/plan/epilogue.c, worked out by hand.
+ *
+ * A backend that refuses epilogues is the CPU's with another `prepare`.
+ */
+#include "semantics_check.h"
+
+#include <stdlib.h>
+
+#include "backend.h"
+#include "plan.h"
+
+static fx_array *leaf(fx_array *x)
+{
+    assert_int_equal(fx_eval(x), FX_OK);
+    return x;
+}
+#define RAND(...) leaf(fx_sub(fx_rand(__VA_ARGS__), 0.5F))
+
+static const char *plan_of(void *x)
+{
+    static char text[8192];
+    assert_true(fx_plan_text(x, text, sizeof text) < sizeof text);
+    const char *first = strchr(text, '\n');
+    assert_non_null(first);
+    return first + 1;
+}
+static void expect(void *x, const char *steps)
+{
+    assert_string_equal(plan_of(x), steps);
+}
+
+static void same_bits(fx_array *got, fx_array *want)
+{
+    assert_int_equal(fx_eval(fx_tuple(got, want)), FX_OK);
+    const size_t bytes = (size_t)fx_length(want) * fx_dtype_size(fx_eltype(want));
+    assert_true(bytes > 0);
+    assert_int_equal((size_t)fx_length(got) * fx_dtype_size(fx_eltype(got)), bytes);
+    assert_memory_equal(fx_data(got), fx_data(want), bytes);
+}
+
+/* ---- matrix products ------------------------------------------------------------------------- */
+
+static void bias_and_activation(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *W = RAND(37, 300), *x = RAND(300, 19), *b = RAND(37);
+    fx_array *(*const acts[])(fx_array *) = {fx_relu, fx_tanh, fx_sigmoid};
+    static const char *const names[] = {"relu", "tanh", "sigmoid"};
+    for (int k = 0; k < 3; k++) {
+        char text[200];
+        fx_array *y = acts[k](fx_add(fx_matmul(W, x), b));
+        snprintf(text, sizeof text,
+                 "  1  matmul then add %s(x0, x1, x2′) → Float32 37×19, 0.422 MFLOP\n", names[k]);
+        expect(y, text);
+        same_bits(y, acts[k](leaf(fx_add(leaf(fx_matmul(W, x)), b))));
+    }
+}
+
+/* Dense keeps further axes by a reshape between product and bias. */
+static void a_layer_over_many_axes(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_dense_layer *l = fx_dense(6, 5, FX_TANH);
+    fx_array *x = RAND(6, 3, 2);
+    fx_eval(l);
+    expect(fx_call(l, x), "  1  matmul then add tanh(x0, x1, x2′) → Float32 5×6, 0.00036 MFLOP\n");
+    fx_array *z = leaf(fx_matmul(l->weight, fx_reshape(x, 6, 6)));
+    same_bits(fx_call(l, x), fx_reshape(fx_tanh(leaf(fx_add(z, l->bias))), 5, 3, 2));
+}
+
+static void products_meet(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *W = RAND(8, 6), *U = RAND(8, 8), *x = RAND(6, 4), *h = RAND(8, 4), *b = RAND(8);
+    fx_array *next = fx_tanh(fx_add(fx_add(fx_matmul(W, x), fx_matmul(U, h)), b));
+    expect(next, "  1  matmul(x0, x1) → Float32 8×4, 0.000384 MFLOP\n"
+                 "  2  matmul then add add tanh(x2, x3, 1, x4′) → Float32 8×4, 0.000512 MFLOP\n");
+    fx_array *sum = leaf(fx_add(leaf(fx_matmul(W, x)), leaf(fx_matmul(U, h))));
+    same_bits(next, fx_tanh(leaf(fx_add(sum, b))));
+    /* the same product twice is one value read twice */
+    fx_array *p = fx_matmul(W, x);
+    expect(fx_add(p, p), "  1  matmul(x0, x1) → Float32 8×4, 0.000384 MFLOP\n"
+                         "  2  add(1) → Float32 8×4\n");
+}
+
+/* gelu's gradient needs what the bias was added to: that is what the product stores. */
+static void a_value_that_is_stored_ends_the_chain(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *W = RAND(8, 6), *x = RAND(6, 4), *b = RAND(8);
+    fx_array *z = fx_add(fx_matmul(W, x), b), *y = fx_mul(fx_sigmoid(z), 3);
+    expect(fx_tuple(y, z), "  1  matmul then add(x0, x1, x2′) → Float32 8×4, 0.000384 MFLOP\n"
+                           "  2  sigmoid mul(1, c0) → Float32 8×4\n");
+    same_bits(y, fx_mul(fx_sigmoid(leaf(fx_add(leaf(fx_matmul(W, x)), b))), 3));
+}
+
+static void others_read_the_product(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *W = RAND(8, 6), *x = RAND(6, 4), *b = RAND(8), *row = RAND(1, 4);
+    fx_array *p = fx_matmul(W, x);
+    expect(fx_tuple(fx_add(p, b), p), "  1  matmul(x0, x1) → Float32 8×4, 0.000384 MFLOP\n"
+                                      "  2  add(1, x2′) → Float32 8×4\n");
+    /* a bias along the columns, and a product seen turned round */
+    expect(fx_add(fx_matmul(W, x), row), "  1  matmul(x0, x1) → Float32 8×4, 0.000384 MFLOP\n"
+                                         "  2  add(1, x2′) → Float32 8×4\n");
+    expect(fx_tanh(fx_transpose(fx_matmul(W, x))),
+           "  1  matmul(x0, x1) → Float32 8×4, 0.000384 MFLOP\n"
+           "  2  tanh(1′) → Float32 4×8\n");
+}
+
+/* The first layer's activation is stored, its pre-activation is not: tanh's gradient is a function
+ * of the output. */
+static void a_training_step(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_chain_layer *m = fx_chain(fx_dense(6, 5, FX_TANH), fx_dense(5, 5, FX_RELU), fx_dense(5, 2));
+    fx_eval(m);
+    fx_array *x = RAND(6, 4), *y = RAND(2, 4);
+    const char *plan = plan_of(fx_gradient(fx_sum(fx_mul(fx_call(m, x), y)), m));
+    assert_non_null(strstr(plan, "matmul then add tanh("));
+    assert_non_null(strstr(plan, "matmul then add relu("));
+    assert_null(strstr(strstr(plan, "tanh(") + 1, "tanh")); /* once: not computed again */
+    assert_null(strstr(plan, "more"));                      /* and no mask is stored */
+}
+
+/* ---- convolutions ---------------------------------------------------------------------------- */
+
+static void convolution(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_conv_layer *l = fx_conv(FX_DIMS(3, 3), 2, 4, FX_RELU, .pad = FX_SAME, .bias = RAND(4));
+    fx_eval(l);
+    fx_array *x = RAND(7, 6, 2, 3);
+    expect(fx_call(l, x),
+           "  1  conv forward then add relu(x0, x1, x2′) → Float32 7×6×4×3, 0.0181 MFLOP\n");
+    fx_array *z = leaf(fx_convolve(x, l->weight, .pad = FX_DIMS(1, 1)));
+    same_bits(fx_call(l, x), fx_relu(leaf(fx_add(z, fx_reshape(l->bias, 1, 1, 4, 1)))));
+}
+
+/* ---- stripping ------------------------------------------------------------------------------- */
+
+static int most; /* instructions of an epilogue */
+static fx_status prepare_at_most(fx_device *device, fxi_step *s)
+{
+    (void)device;
+    return s->cls != FXI_CLASS_ELEMENTWISE && s->ninstr > most ? FX_STATUS_UNSUPPORTED : FX_OK;
+}
+
+static void a_backend_refuses(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const char *const plans[] = {
+        "  1  matmul(x0, x1) → Float32 8×4, 0.000384 MFLOP\n"
+        "  2  matmul(x2, x3) → Float32 8×4, 0.000512 MFLOP\n"
+        "  3  add add tanh(2, 1, x4′) → Float32 8×4\n",
+        "  1  matmul(x0, x1) → Float32 8×4, 0.000384 MFLOP\n"
+        "  2  matmul then add(x2, x3, 1) → Float32 8×4, 0.000512 MFLOP\n"
+        "  3  add tanh(2, x4′) → Float32 8×4\n",
+        "  1  matmul(x0, x1) → Float32 8×4, 0.000384 MFLOP\n"
+        "  2  matmul then add add(x2, x3, 1, x4′) → Float32 8×4, 0.000512 MFLOP\n"
+        "  3  tanh(2) → Float32 8×4\n",
+    };
+    fx_array *W = RAND(8, 6), *U = RAND(8, 8), *x = RAND(6, 4), *h = RAND(8, 4), *b = RAND(8);
+    fx_array *want = leaf(fx_tanh(fx_add(fx_add(fx_matmul(W, x), fx_matmul(U, h)), b)));
+    fx_device *cpu = fx_cpu_device();
+    const fxi_backend *own = cpu->backend;
+    fxi_backend refusing = *own;
+    refusing.prepare = prepare_at_most;
+    for (most = 0; most < 3; most++) {
+        fxi_drain();
+        cpu->backend = &refusing;
+        fx_array *y = fx_tanh(fx_add(fx_add(fx_matmul(W, x), fx_matmul(U, h)), b));
+        expect(y, plans[most]);
+        same_bits(y, want);
+        fxi_drain();
+        cpu->backend = own;
+    }
+}
+
+/* 16-bit products are rounded once more when the bias is a step of its own. */
+static void the_cpu_refuses_16_bits(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *W = leaf(fx_cast(RAND(8, 6), FX_DTYPE_BF16)),
+             *x = leaf(fx_cast(RAND(6, 4), FX_DTYPE_BF16));
+    fx_array *b = leaf(fx_cast(RAND(8), FX_DTYPE_BF16));
+    expect(fx_relu(fx_add(fx_matmul(W, x), b)),
+           "  1  matmul(x0, x1) → BFloat16 8×4, 0.000384 MFLOP\n"
+           "  2  add relu(1, x2′) → BFloat16 8×4\n");
+}
+
+int main(void)
+{
+    unsetenv("FX_EAGER");
+#define TEST(f) cmocka_unit_test_setup_teardown(f, clean_start, clean_end)
+    const struct CMUnitTest tests[] = {
+        TEST(bias_and_activation),
+        TEST(a_layer_over_many_axes),
+        TEST(products_meet),
+        TEST(a_value_that_is_stored_ends_the_chain),
+        TEST(others_read_the_product),
+        TEST(a_training_step),
+        TEST(convolution),
+        TEST(a_backend_refuses),
+        TEST(the_cpu_refuses_16_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
