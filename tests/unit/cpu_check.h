@@ -174,6 +174,16 @@ typedef struct bench {
     fx_status status;
 } bench;
 
+/* Makes a step ready, runs it once and releases it. */
+static inline fx_status run_once(fxi_step *step, const void *const *in, void *out, fxi_run *run)
+{
+    fx_status status = fxi_cpu_prepare_step(step);
+    if (!status || status == FX_STATUS_UNSUPPORTED) /* running says why */
+        status = fxi_cpu_run_step(step, in, out, run);
+    fxi_cpu_release_step(step);
+    return status;
+}
+
 /* Runs a step over operands; `out` must be dense. */
 static inline bench run_step(fxi_op op, fxi_class cls, fxi_attr attr, int nin,
                              const operand *const *in, operand *out)
@@ -185,7 +195,7 @@ static inline bench run_step(fxi_op op, fxi_class cls, fxi_attr attr, int nin,
         b.ptr[k] = in[k]->data;
     }
     b.step.in = b.in;
-    b.status = fxi_cpu_run_step(&b.step, b.ptr, out->data, &b.run);
+    b.status = run_once(&b.step, b.ptr, out->data, &b.run);
     b.step.in = NULL;
     check_guards(out);
     return b;

@@ -17,7 +17,7 @@ static bench run_program(const fxi_instr *program, int ninstr, int nin, const op
     b.step.in = b.in;
     b.step.program = (fxi_instr *)(uintptr_t)program;
     b.step.ninstr = ninstr;
-    b.status = fxi_cpu_run_step(&b.step, b.ptr, out->data, &b.run);
+    b.status = run_once(&b.step, b.ptr, out->data, &b.run);
     check_guards(out);
     return b;
 }
@@ -393,7 +393,6 @@ static void many_registers(void **state)
     bench b = run_program(p, N, INPUTS, (const operand *[]){&x, &y}, &out);
     fxi_fault_set(-1);
     assert_int_equal(b.status, FX_STATUS_MEMORY);
-    assert_string_equal(b.run.error, "sub: out of memory");
     drop_operand(&x), drop_operand(&y), drop_operand(&out);
 }
 

@@ -83,15 +83,15 @@ static void apply(fxi_op op, int64_t attr, const float *a, const float *b, float
                      .nsrc = b ? 2 : 1,
                      .src = {0, 1},
                      .attr = attr};
-    const fxi_step step = {.op = (uint8_t)op,
-                           .cls = FXI_CLASS_ELEMENTWISE,
-                           .nin = ins.nsrc,
-                           .out = t[0],
-                           .in = t,
-                           .program = &ins,
-                           .ninstr = 1};
+    fxi_step step = {.op = (uint8_t)op,
+                     .cls = FXI_CLASS_ELEMENTWISE,
+                     .nin = ins.nsrc,
+                     .out = t[0],
+                     .in = t,
+                     .program = &ins,
+                     .ninstr = 1};
     fxi_run run;
-    assert_int_equal(fxi_cpu_run_step(&step, (const void *[]){a, b}, d, &run), FX_OK);
+    assert_int_equal(run_once(&step, (const void *[]){a, b}, d, &run), FX_OK);
 }
 
 /* ---- accuracy -------------------------------------------------------------------------------- */

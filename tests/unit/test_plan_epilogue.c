@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "backend.h"
+#include "backends.h"
 #include "plan.h"
 
 static fx_array *leaf(fx_array *x)
@@ -152,8 +152,8 @@ static void convolution(void **state)
 static int most; /* instructions of an epilogue */
 static fx_status prepare_at_most(fx_device *device, fxi_step *s)
 {
-    (void)device;
-    return s->cls != FXI_CLASS_ELEMENTWISE && s->ninstr > most ? FX_STATUS_UNSUPPORTED : FX_OK;
+    return s->cls != FXI_CLASS_ELEMENTWISE && s->ninstr > most ? FX_STATUS_UNSUPPORTED
+                                                               : fxi_cpu_backend.prepare(device, s);
 }
 
 static void a_backend_refuses(void **state)

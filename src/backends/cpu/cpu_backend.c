@@ -16,18 +16,16 @@ static void cpu_free(fx_device *device, void *ptr)
     fxi_free(ptr);
 }
 
-/* Epilogues are for the types that products are computed in: 16-bit floats would round once less.
- */
 static fx_status cpu_prepare(fx_device *device, fxi_step *step)
 {
     (void)device;
-    const bool full = step->out.dtype == FX_DTYPE_F32 || step->out.dtype == FX_DTYPE_F64;
-    return fxi_has_epilogue(step) && !full ? FX_STATUS_UNSUPPORTED : FX_OK;
+    return fxi_cpu_prepare_step(step);
 }
 
 static void cpu_release(fx_device *device, fxi_step *step)
 {
-    (void)device, (void)step; /* nothing is made ready */
+    (void)device;
+    fxi_cpu_release_step(step);
 }
 
 static fx_status cpu_run(fx_device *device, const fxi_step *step, const void *const *in, void *out,

@@ -30,6 +30,33 @@
         }                                                                                          \
     }
 
+/* The same expression with one operand that is a single value, the second (_vs) or the first (_sv).
+ */
+#define FXI_LOOP2_MIXED(NAME, T, R, EXPR)                                                          \
+    FXI_LOOP2(NAME, T, R, EXPR)                                                                    \
+    static void NAME##_vs(void *dv, const void *const *s, int n, int64_t attr)                     \
+    {                                                                                              \
+        (void)attr;                                                                                \
+        const T *a = s[0], y = *(const T *)s[1];                                                   \
+        R *d = dv;                                                                                 \
+        FXI_IVDEP                                                                                  \
+        for (int i = 0; i < n; i++) {                                                              \
+            const T x = a[i];                                                                      \
+            d[i] = (R)(EXPR);                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void NAME##_sv(void *dv, const void *const *s, int n, int64_t attr)                     \
+    {                                                                                              \
+        (void)attr;                                                                                \
+        const T x = *(const T *)s[0], *b = s[1];                                                   \
+        R *d = dv;                                                                                 \
+        FXI_IVDEP                                                                                  \
+        for (int i = 0; i < n; i++) {                                                              \
+            const T y = b[i];                                                                      \
+            d[i] = (R)(EXPR);                                                                      \
+        }                                                                                          \
+    }
+
 /* ---- scalar helpers -------------------------------------------------------------------------- */
 static inline uint64_t bits_f64(double x)
 {
@@ -90,11 +117,11 @@ static inline int64_t pow1(int64_t x, int64_t e)
 }
 
 /* ---- every type ------------------------------------------------------------------------------ */
-#define FXI_COMPARE_LOOPS(S, T)                                                                    \
-    FXI_LOOP2(lt_##S, T, uint8_t, x < y)                                                           \
-    FXI_LOOP2(le_##S, T, uint8_t, x <= y)                                                          \
-    FXI_LOOP2(eq_##S, T, uint8_t, x == y)                                                          \
-    FXI_LOOP2(ne_##S, T, uint8_t, x != y)                                                          \
+#define FXI_COMPARE_LOOPS(S, T, LOOP2)                                                             \
+    LOOP2(lt_##S, T, uint8_t, x < y)                                                               \
+    LOOP2(le_##S, T, uint8_t, x <= y)                                                              \
+    LOOP2(eq_##S, T, uint8_t, x == y)                                                              \
+    LOOP2(ne_##S, T, uint8_t, x != y)                                                              \
     FXI_LOOP1(relu_##S, T, T, x <= 0 ? 0 : x)                                                      \
     static void select_##S(void *dv, const void *const *s, int n, int64_t attr)                    \
     {                                                                                              \
@@ -108,21 +135,22 @@ static inline int64_t pow1(int64_t x, int64_t e)
             d[i] = c[i] ? x : y;                                                                   \
         }                                                                                          \
     }
-FXI_COMPARE_LOOPS(f32, float)
-FXI_COMPARE_LOOPS(f64, double)
-FXI_COMPARE_LOOPS(i32, int32_t)
-FXI_COMPARE_LOOPS(i64, int64_t)
-FXI_COMPARE_LOOPS(u8, uint8_t)
+FXI_COMPARE_LOOPS(f32, float, FXI_LOOP2_MIXED)
+FXI_COMPARE_LOOPS(f64, double, FXI_LOOP2_MIXED)
+FXI_COMPARE_LOOPS(i32, int32_t, FXI_LOOP2)
+FXI_COMPARE_LOOPS(i64, int64_t, FXI_LOOP2)
+FXI_COMPARE_LOOPS(u8, uint8_t, FXI_LOOP2)
 
 /* ---- floats: f is the suffix of libm's functions --------------------------------------------- */
 #define FXI_FLOAT_LOOPS(S, T, f)                                                                   \
-    FXI_LOOP2(add_##S, T, T, x + y)                                                                \
-    FXI_LOOP2(sub_##S, T, T, x - y)                                                                \
-    FXI_LOOP2(mul_##S, T, T, x *y)                                                                 \
-    FXI_LOOP2(div_##S, T, T, x / y)                                                                \
+    FXI_LOOP2_MIXED(add_##S, T, T, x + y)                                                          \
+    FXI_LOOP2_MIXED(sub_##S, T, T, x - y)                                                          \
+    FXI_LOOP2_MIXED(mul_##S, T, T, x *y)                                                           \
+    FXI_LOOP2_MIXED(div_##S, T, T, x / y)                                                          \
     FXI_LOOP2(fld_##S, T, T, floor##f(x / y))                                                      \
-    FXI_LOOP2(max_##S, T, T, ((x > y) | (x != x) | ((x == y) & !NEGATIVE_##S(x))) ? x : y)         \
-    FXI_LOOP2(min_##S, T, T, ((x < y) | (x != x) | ((x == y) & (int)NEGATIVE_##S(x))) ? x : y)     \
+    FXI_LOOP2_MIXED(max_##S, T, T, ((x > y) | (x != x) | ((x == y) & !NEGATIVE_##S(x))) ? x : y)   \
+    FXI_LOOP2_MIXED(min_##S, T, T,                                                                 \
+                    ((x < y) | (x != x) | ((x == y) & (int)NEGATIVE_##S(x))) ? x : y)              \
     FXI_LOOP1(neg_##S, T, T, -x)                                                                   \
     FXI_LOOP1(sqrt_##S, T, T, sqrt##f(x))                                                          \
     FXI_LOOP1(floor_##S, T, T, floor##f(x))                                                        \
@@ -162,6 +190,33 @@ FXI_COMPARE_LOOPS(u8, uint8_t)
     }
 FXI_FLOAT_LOOPS(f32, float, f)
 FXI_FLOAT_LOOPS(f64, double, )
+#define FXI_SELECT_MIXED(S, T)                                                                     \
+    static void select_##S##_vs(void *dv, const void *const *s, int n, int64_t attr)               \
+    {                                                                                              \
+        (void)attr;                                                                                \
+        const uint8_t *c = s[0];                                                                   \
+        const T *a = s[1], y = *(const T *)s[2];                                                   \
+        T *d = dv;                                                                                 \
+        FXI_IVDEP                                                                                  \
+        for (int i = 0; i < n; i++) {                                                              \
+            const T x = a[i];                                                                      \
+            d[i] = c[i] ? x : y;                                                                   \
+        }                                                                                          \
+    }                                                                                              \
+    static void select_##S##_sv(void *dv, const void *const *s, int n, int64_t attr)               \
+    {                                                                                              \
+        (void)attr;                                                                                \
+        const uint8_t *c = s[0];                                                                   \
+        const T x = *(const T *)s[1], *b = s[2];                                                   \
+        T *d = dv;                                                                                 \
+        FXI_IVDEP                                                                                  \
+        for (int i = 0; i < n; i++) {                                                              \
+            const T y = b[i];                                                                      \
+            d[i] = c[i] ? x : y;                                                                   \
+        }                                                                                          \
+    }
+FXI_SELECT_MIXED(f32, float)
+FXI_SELECT_MIXED(f64, double)
 FXI_LOOP1(exp_f64, double, double, exp(x))
 FXI_LOOP1(expm1_f64, double, double, expm1(x))
 FXI_LOOP1(log_f64, double, double, log(x))
@@ -242,6 +297,22 @@ static const fxi_tile_fn tile_ops[FXI_OP_COUNT][FXI_C_COUNT] = {
     [FXI_OP_FLOOR] = FXI_ROW_SIGNED(floor),
 };
 
+#define FXI_ROW_MIXED(n)                                                                           \
+    {                                                                                              \
+        {n##_f32_vs, n##_f32_sv},                                                                  \
+        {                                                                                          \
+            n##_f64_vs, n##_f64_sv                                                                 \
+        }                                                                                          \
+    }
+static const fxi_tile_fn tile_mixed[FXI_OP_COUNT][2][2] = {
+    [FXI_OP_ADD] = FXI_ROW_MIXED(add),       [FXI_OP_SUB] = FXI_ROW_MIXED(sub),
+    [FXI_OP_MUL] = FXI_ROW_MIXED(mul),       [FXI_OP_DIV] = FXI_ROW_MIXED(div),
+    [FXI_OP_MAX] = FXI_ROW_MIXED(max),       [FXI_OP_MIN] = FXI_ROW_MIXED(min),
+    [FXI_OP_LT] = FXI_ROW_MIXED(lt),         [FXI_OP_LE] = FXI_ROW_MIXED(le),
+    [FXI_OP_EQ] = FXI_ROW_MIXED(eq),         [FXI_OP_NE] = FXI_ROW_MIXED(ne),
+    [FXI_OP_SELECT] = FXI_ROW_MIXED(select),
+};
+
 /* ---- conversions ----------------------------------------------------------------------------- */
 #define FXI_CASTS_TO(S, T, TO_F32, TO_F64, TO_I32, TO_I64, TO_U8)                                  \
     FXI_LOOP1(S##_to_f32, T, float, TO_F32)                                                        \
@@ -279,3 +350,30 @@ FXI_LOOP1(store_bf16, float, uint16_t, fxi_f32_to_bf16(x))
 static const fxi_tile_fn tile_round[2] = {round_f16, round_bf16};
 static const fxi_tile_fn tile_load[2] = {load_f16, load_bf16};
 static const fxi_tile_fn tile_store[2] = {store_f16, store_bf16};
+
+/* ---- stores past the caches ------------------------------------------------------------------ */
+#if defined(__SSE2__)
+#include <emmintrin.h>
+static void stream(void *dv, const void *sv, size_t bytes)
+{
+    char *d = dv;
+    const char *s = sv;
+    const size_t odd = (size_t)(-(uintptr_t)d % 16), head = odd < bytes ? odd : bytes;
+    memcpy(d, s, head);
+    size_t k = head;
+    for (; k + 16 <= bytes; k += 16)
+        _mm_stream_si128((__m128i *)(void *)(d + k),
+                         _mm_loadu_si128((const __m128i *)(const void *)(s + k)));
+    memcpy(d + k, s + k, bytes - k);
+}
+static void stream_end(void)
+{
+    _mm_sfence();
+}
+#else
+static void stream(void *d, const void *s, size_t bytes)
+{
+    memcpy(d, s, bytes);
+}
+static void stream_end(void) {}
+#endif

@@ -78,6 +78,30 @@ static const struct {
 #include "op.def"
 };
 
+/* Classes of steps that decide something once; the others have no step->ready. */
+static const struct {
+    fx_status (*prepare)(fxi_step *step);
+    void (*release)(fxi_step *step);
+} preparations[] = {
+    [FXI_CLASS_ELEMENTWISE] = {fxi_cpu_elementwise_prepare, fxi_cpu_program_release},
+    [FXI_CLASS_REDUCE] = {fxi_cpu_reduce_prepare, fxi_cpu_program_release},
+    [FXI_CLASS_MATMUL] = {fxi_cpu_epilogue_prepare, fxi_cpu_program_release},
+    [FXI_CLASS_CONV] = {fxi_cpu_epilogue_prepare, fxi_cpu_program_release},
+    [FXI_CLASS_CUSTOM] = {NULL, NULL},
+};
+
+fx_status fxi_cpu_prepare_step(fxi_step *step)
+{
+    return preparations[step->cls].prepare ? preparations[step->cls].prepare(step) : FX_OK;
+}
+
+void fxi_cpu_release_step(fxi_step *step)
+{
+    if (step->ready)
+        preparations[step->cls].release(step);
+    step->ready = NULL;
+}
+
 static const char *const op_names[FXI_OP_COUNT] = {
 #define OP(NAME, name, inputs, cls) name,
 #include "op.def"
@@ -254,5 +278,7 @@ fx_status fxi_cpu_run_step(const fxi_step *step, const void *const *in, void *ou
     if (kernels[step->op].widen && fxi_cpu_is_half(step->out.dtype))
         return run_widened(kernel, step, in, out, run);
     const fx_status status = kernel(step, in, out, run);
-    return fxi_has_epilogue(step) && !status ? fxi_cpu_epilogue(step, in, out, run) : status;
+    if (fxi_has_epilogue(step) && !status)
+        fxi_cpu_epilogue(step, in, out);
+    return status;
 }

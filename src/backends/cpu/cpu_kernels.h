@@ -11,6 +11,14 @@
 #include "step.h"
 
 fx_status fxi_cpu_run_step(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+/* Makes step->ready: what the step's kernel decides once (backend.h), and frees it. */
+fx_status fxi_cpu_prepare_step(fxi_step *step);
+void fxi_cpu_release_step(fxi_step *step);
+
+fx_status fxi_cpu_elementwise_prepare(fxi_step *step);
+fx_status fxi_cpu_reduce_prepare(fxi_step *step);
+fx_status fxi_cpu_epilogue_prepare(fxi_step *step);
+void fxi_cpu_program_release(fxi_step *step);
 
 /* Copies a tensor of any strides densely, in the order of its shape. */
 fx_status fxi_cpu_copy(const fxi_tensor *src, const void *in, void *out);
@@ -28,7 +36,7 @@ fx_status fxi_cpu_conv(const fxi_step *step, const void *const *in, void *out, f
 fx_status fxi_cpu_pool(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
 
 /* Runs the epilogue of a contraction whose product is in `out`. */
-fx_status fxi_cpu_epilogue(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+void fxi_cpu_epilogue(const fxi_step *step, const void *const *in, void *out);
 
 /* Writes "op: text" into run->error and returns status. */
 fx_status fxi_cpu_fail(fxi_run *run, fx_status status, const fxi_step *step, const char *format,
@@ -58,11 +66,5 @@ typedef struct fxi_gemm {
     bool accumulate;
 } fxi_gemm;
 fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *g);
-
-/* Takes a tile of a program's results: elements at … at+n−1 of step->space. */
-typedef void (*fxi_tile_sink)(void *user, const void *tile, int64_t at, int n);
-/* Runs the program of a reduce step in memory order. */
-fx_status fxi_cpu_program(const fxi_step *step, const void *const *in, fxi_run *run,
-                          fxi_tile_sink sink, void *user);
 
 #endif

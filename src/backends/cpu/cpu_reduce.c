@@ -6,6 +6,7 @@
  * ("columns"), so that memory is read in order either way. The order of additions depends on shapes
  * and strides only. Float32 accumulates in Float64. An empty reduction gives the neutral element.
  */
+#include "cpu_program.h"
 #include "cpu_simd.h"
 #include "cpu_walk.h"
 #include "memory.h"
@@ -92,10 +93,10 @@ static void split_space(const fxi_tensor *t, uint32_t mask, int64_t *inner, int6
 }
 
 /* Short rows come several to a tile. */
-static void take_rows(void *user, const void *tile, int64_t at, int n)
+static void take_rows(void *user, const void *const *shown, int64_t at, int n)
 {
     const tiles *t = user;
-    const char *x = tile;
+    const char *x = shown[0];
     for (int64_t done = 0, m; done < n; done += m, at += m) {
         const int64_t left = t->inner - at % t->inner;
         m = left < n - done ? left : n - done;
@@ -104,15 +105,29 @@ static void take_rows(void *user, const void *tile, int64_t at, int n)
     }
 }
 
-static void take_columns(void *user, const void *tile, int64_t at, int n)
+static void take_columns(void *user, const void *const *shown, int64_t at, int n)
 {
     const tiles *t = user;
-    const char *x = tile;
+    const char *x = shown[0];
     for (int64_t done = 0, m; done < n; done += m, at += m) {
         const int64_t first = at % t->kept, left = t->kept - first;
         m = left < n - done ? left : n - done;
         t->op->col(x + done * (int64_t)t->size, m, 1, t->acc + first * (int64_t)t->op->size);
     }
+}
+
+fx_status fxi_cpu_reduce_prepare(fxi_step *step)
+{
+    if (step->ninstr == 0)
+        return FX_OK;
+    const fxi_program_spec spec = {.instr = step->program,
+                                   .ninstr = step->ninstr,
+                                   .nin = step->nin,
+                                   .nout = 1,
+                                   .in = step->in,
+                                   .length = fxi_tensor_length(&step->space),
+                                   .out = {(uint8_t)(step->nin + step->ninstr - 1)}};
+    return fxi_program_make(&spec, &step->ready);
 }
 
 static fx_status reduce_program(const fxi_step *step, const void *const *in, void *out,
@@ -121,7 +136,7 @@ static fx_status reduce_program(const fxi_step *step, const void *const *in, voi
     tiles t = {.op = &fxi_cpu_simd()->reduce[step->attr.i[0]][fxi_compute_type(step->out.dtype)],
                .size = fxi_cpu_size(step->out.dtype)};
     const int64_t results = fxi_tensor_length(&step->out);
-    if (!t.op->size)
+    if (!t.op->size || !step->ready)
         return fxi_cpu_no_dtype(run, step, step->out.dtype);
     if (results == 0)
         return FX_OK;
@@ -131,11 +146,14 @@ static fx_status reduce_program(const fxi_step *step, const void *const *in, voi
     split_space(&step->space, (uint32_t)step->attr.i[1], &t.inner, &t.kept);
     t.op->init(t.acc, results);
     const bool columns = t.inner == 1 && t.kept > 1;
-    const fx_status status = fxi_cpu_program(step, in, run, columns ? take_columns : take_rows, &t);
-    if (!status)
-        t.op->done(t.acc, results, out);
+    const fxi_program_args args = {.in = in,
+                                   .to = fxi_tensor_length(&step->space),
+                                   .sink = columns ? take_columns : take_rows,
+                                   .user = &t};
+    fxi_program_run(step->ready, &args);
+    t.op->done(t.acc, results, out);
     fxi_free(t.acc);
-    return status;
+    return FX_OK;
 }
 
 fx_status fxi_cpu_reduce(const fxi_step *step, const void *const *in, void *out, fxi_run *run)

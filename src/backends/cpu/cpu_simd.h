@@ -106,11 +106,17 @@ typedef struct fxi_pool_core {
 
 typedef struct fxi_simd {
     const char *name;
-    const fxi_tile_fn (*ops)[FXI_C_COUNT];  /* [op][type of the operands; SELECT: of the result] */
+    const fxi_tile_fn (*ops)[FXI_C_COUNT]; /* [op][type of the operands; SELECT: of the result] */
+    /* [op][Float32 or Float64]: loops whose last operand ([0]) or the one before it ([1]) is one
+     * value for the whole tile; NULL where there is none. The bits are those of `ops`. */
+    const fxi_tile_fn (*mixed)[2][2];
     const fxi_tile_fn (*cast)[FXI_C_COUNT]; /* [from][to] */
     const fxi_tile_fn *cast_odd;            /* [from]: to Float32, rounded to odd */
     const fxi_tile_fn *round;        /* [0] Float32 to Float16 values, [1] to BFloat16 values */
     const fxi_tile_fn *load, *store; /* the same for 16-bit memory ↔ Float32 registers */
+    /* Copies past the caches; the last one of an array should be followed by `stream_end`. */
+    void (*stream)(void *d, const void *s, size_t bytes);
+    void (*stream_end)(void);
     const fxi_reducer (*reduce)[FXI_C_COUNT]; /* [fxi_reduce_kind][type] */
     const fxi_gemm_core *gemm;                /* [0] Float32, [1] Float64 */
     const fxi_conv_core *conv;                /* [0] Float32, [1] Float64 */

@@ -1,0 +1,627 @@
+/* cpu_program.c: the tile interpreter: makes programs and runs them.
+ *
+ * Elements are taken in memory order, 256 at a time. For each tile every instruction is one call of
+ * a loop over the whole tile (cpu_isa_ops.h), so the cost of interpreting is shared by 256 elements
+ * and intermediate results never leave the first-level cache.
+ *
+ * All that calls read and write are places, numbered: operands, then tiles of scratch, then
+ * outputs. A run is a table of the places' addresses. Dense operands and outputs move on from tile
+ * to tile; a scalar is read by loops that take one beside a vector, and spread over a tile for
+ * others; an operand that repeats after a short while (a bias) is laid out once, a tile longer than
+ * its period; any other is gathered into a tile by a walk. Tiles of results are shared by liveness.
+ * A program of so many live values that 256 elements of each would overflow the scratch memory uses
+ * shorter tiles.
+ *
+ * Float16 and BFloat16 live in tiles as Float32 values that have been rounded to 16 bits after each
+ * instruction; loading and storing them are calls like all others.
+ *
+ * An output is computed where it belongs. Only when that is the memory of an operand that a later
+ * instruction still reads is it written to a tile, and copied when the tile is done.
+ */
+#include "cpu_program.h"
+#include "cpu_simd.h"
+#include "cpu_walk.h"
+#include "memory.h"
+#include <string.h>
+
+enum {
+    MAX_REGISTERS = 256, /* src is a byte */
+    MAX_PLACES = 256,
+    MAX_SLOTS =
+        3 * FXI_PROGRAM_OPERANDS + MAX_REGISTERS, /* the most that making a program may ask for */
+    SCRATCH_BYTES = 48 * 1024,
+    LEAST_TILE = 16,
+};
+
+typedef struct call {
+    fxi_tile_fn loop;
+    int64_t attr;
+    uint8_t to, src[3];
+    int16_t n; /* once a run: elements at most */
+} call;
+
+/* An operand that is brought into a tile. */
+typedef struct load {
+    fxi_walk walk;
+    int64_t period; /* > 0: the operand repeats after so many elements and is laid out once */
+    uint8_t in, to, size;
+} load;
+
+typedef struct output {
+    uint8_t place, size;
+    uint32_t read_later; /* operands that instructions after the output's own read */
+} output;
+
+typedef struct moving {
+    uint8_t place, size;
+} moving;
+
+struct fxi_program {
+    int32_t nin, nslots, nout, tile;
+    int32_t slot_bytes; /* an odd number of cache lines: tiles do not share cache sets */
+    int32_t nfirst, ncalls, nloads, nmoving;
+    call *first, *calls; /* once a run; once a tile */
+    load *loads;
+    moving *moving; /* dense operands */
+    output out[FXI_PROGRAM_OUTPUTS];
+};
+
+static bool half(int dtype)
+{
+    return fxi_cpu_is_half(dtype);
+}
+
+/* ---- making: registers and places ------------------------------------------------------------ */
+enum { NOWHERE = -1 };
+
+/* Where a register is: as a vector, and of scalars also as a single value. */
+typedef struct reg {
+    int16_t vector, scalar; /* places */
+    int16_t slot;           /* of the vector, given back after the last use; or NOWHERE */
+    int16_t raw;            /* slot of 16-bit elements, until all operands are loaded; or NOWHERE */
+    int16_t last_use;
+    uint8_t dtype;
+} reg;
+
+typedef struct maker {
+    const fxi_program_spec *spec;
+    const fxi_simd *simd;
+    fxi_program *p;
+    int nregs;
+    reg regs[MAX_REGISTERS];
+    bool busy[MAX_SLOTS];
+} maker;
+
+static bool is_scalar(const fxi_tensor *t)
+{
+    for (int d = 0; d < t->ndim; d++)
+        if (t->shape[d] != 1 && t->stride[d] != 0)
+            return false;
+    return true;
+}
+
+static size_t register_size(int dtype)
+{
+    return half(dtype) ? sizeof(float) : fxi_cpu_size(dtype);
+}
+
+static int slot_place(const maker *m, int slot)
+{
+    return m->spec->nin + slot;
+}
+
+/* The first of `count` neighbouring tiles. */
+static int16_t take_slots(maker *m, int count)
+{
+    int k = 0;
+    for (int i = 0; i < count; i++)
+        if (m->busy[k + i]) {
+            k += i + 1;
+            i = -1;
+        }
+    for (int i = 0; i < count; i++)
+        m->busy[k + i] = true;
+    if (k + count > m->p->nslots)
+        m->p->nslots = k + count;
+    return (int16_t)k;
+}
+
+static int output_of(const maker *m, int r)
+{
+    for (int k = 0; k < m->spec->nout; k++)
+        if (m->spec->out[k] == r)
+            return k;
+    return -1;
+}
+
+static void find_last_uses(maker *m)
+{
+    const fxi_program_spec *s = m->spec;
+    for (int r = 0; r < m->nregs; r++)
+        m->regs[r] = (reg){NOWHERE, NOWHERE, NOWHERE, NOWHERE, .last_use = -1};
+    for (int k = 0; k < s->ninstr; k++)
+        for (int i = 0; i < s->instr[k].nsrc; i++)
+            m->regs[s->instr[k].src[i]].last_use = (int16_t)k;
+    for (int k = 0; k < s->nout; k++) /* kept to the end of the tile */
+        m->regs[s->out[k]].last_use = (int16_t)s->ninstr;
+}
+
+static void add_call(maker *m, fxi_tile_fn loop, int to, int from)
+{
+    m->p->calls[m->p->ncalls++] =
+        (call){.loop = loop, .to = (uint8_t)to, .src = {(uint8_t)from, 0, 0}};
+}
+
+static void add_first(maker *m, fxi_tile_fn loop, int to, int from, int n)
+{
+    m->p->first[m->p->nfirst++] =
+        (call){.loop = loop, .to = (uint8_t)to, .src = {(uint8_t)from, 0, 0}, .n = (int16_t)n};
+}
+
+#define SPLAT(BITS)                                                                                \
+    static void splat##BITS(void *dv, const void *const *s, int n, int64_t attr)                   \
+    {                                                                                              \
+        typedef uint##BITS##_t __attribute__((may_alias)) word;                                    \
+        const word value = *(const word *)s[0];                                                    \
+        word *d = dv;                                                                              \
+        (void)attr;                                                                                \
+        for (int i = 0; i < n; i++)                                                                \
+            d[i] = value;                                                                          \
+    }
+SPLAT(8)
+SPLAT(32)
+SPLAT(64)
+
+/* ---- making: operands ------------------------------------------------------------------------ */
+/* The length after which a walk repeats; 0 when that is longer than a tile. */
+static int64_t period_of(const fxi_walk *w, int tile)
+{
+    if (w->nd == 0 || w->stride[w->nd - 1] != 0)
+        return 0;
+    const int64_t n = fxi_length(w->nd - 1, w->shape);
+    return n <= tile ? n : 0;
+}
+
+/* Brings strided operand k into a tile; returns the place. */
+static int add_load(maker *m, int k)
+{
+    const fxi_tensor *t = &m->spec->in[k];
+    load *l = &m->p->loads[m->p->nloads++];
+    *l = (load){.in = (uint8_t)k, .size = (uint8_t)fxi_cpu_size(t->dtype)};
+    fxi_walk_init(&l->walk, t->ndim, t->shape, t->stride);
+    l->period = period_of(&l->walk, m->p->tile);
+    m->regs[k].slot = take_slots(m, l->period ? 2 : 1);
+    l->to = (uint8_t)slot_place(m, m->regs[k].slot);
+    if (l->period) /* stays as it is */
+        m->regs[k].slot = NOWHERE;
+    return l->to;
+}
+
+static void place_operand(maker *m, int k)
+{
+    const fxi_tensor *t = &m->spec->in[k];
+    reg *r = &m->regs[k];
+    const fxi_tile_fn widen = half(t->dtype) ? m->simd->load[t->dtype == FX_DTYPE_BF16] : NULL;
+    r->dtype = t->dtype;
+    if (is_scalar(t) && m->spec->length != 1) {
+        r->scalar = (int16_t)k;
+        if (widen) {
+            r->scalar = (int16_t)slot_place(m, take_slots(m, 1));
+            add_first(m, widen, r->scalar, k, 1);
+        }
+        return;
+    }
+    int place = k;
+    if (is_scalar(t) || fxi_cpu_is_dense(t))
+        m->p->moving[m->p->nmoving++] = (moving){(uint8_t)k, (uint8_t)fxi_cpu_size(t->dtype)};
+    else
+        place = add_load(m, k);
+    if (widen) {
+        const int16_t slot = take_slots(m, 1);
+        add_call(m, widen, slot_place(m, slot), place);
+        r->raw = r->slot;
+        r->slot = slot;
+        place = slot_place(m, slot);
+    }
+    r->vector = (int16_t)place;
+}
+
+/* ---- making: instructions -------------------------------------------------------------------- */
+/* The type in which an instruction computes: of the operands where it compares. */
+static int type_of(const fxi_instr *ins)
+{
+    const bool compares = ins->op == FXI_OP_LT || ins->op == FXI_OP_LE || ins->op == FXI_OP_EQ ||
+                          ins->op == FXI_OP_NE;
+    return fxi_compute_type(compares ? ins->from : ins->dtype);
+}
+
+/* The loop over vectors; NULL when the op has no meaning for the type. */
+static fxi_tile_fn loop_of(const fxi_simd *simd, const fxi_instr *ins)
+{
+    const int from = fxi_compute_type(ins->from);
+    if (ins->op == FXI_OP_CAST)
+        return half(ins->dtype) ? simd->cast_odd[from] : simd->cast[from][type_of(ins)];
+    return simd->ops[ins->op][type_of(ins)];
+}
+
+/* A loop for one scalar among the last two operands, if there is one and the op has it. */
+static fxi_tile_fn mixed_loop(const maker *m, const fxi_instr *ins, int *out_scalar)
+{
+    const int type = type_of(ins);
+    if (ins->nsrc < 2 || type > FXI_C_F64)
+        return NULL;
+    for (int side = 0; side < 2; side++) {
+        const int other = ins->src[ins->nsrc - 2 + side];
+        *out_scalar = ins->nsrc - 1 - side;
+        if (m->regs[ins->src[*out_scalar]].scalar != NOWHERE && m->regs[other].scalar == NOWHERE &&
+            m->simd->mixed[ins->op][type][side])
+            return m->simd->mixed[ins->op][type][side];
+    }
+    return NULL;
+}
+
+/* Spreads the scalars that instruction k takes as vectors over tiles that they keep. */
+static void spread_scalars(maker *m, int k)
+{
+    const fxi_instr *ins = &m->spec->instr[k];
+    int scalar = -1;
+    if (!mixed_loop(m, ins, &scalar))
+        scalar = -1;
+    for (int i = 0; i < ins->nsrc; i++) {
+        reg *r = &m->regs[ins->src[i]];
+        if (i == scalar || r->scalar == NOWHERE || r->vector != NOWHERE)
+            continue;
+        const size_t size = register_size(r->dtype);
+        r->vector = (int16_t)slot_place(m, take_slots(m, 1));
+        add_first(m,
+                  size == 8   ? splat64
+                  : size == 4 ? splat32
+                              : splat8,
+                  r->vector, r->scalar, FXI_TILE);
+    }
+}
+
+/* Gives back the tiles of operands that die here and whose elements have (or have not) `size`. */
+static void give_back(maker *m, int k, size_t size, bool same)
+{
+    const fxi_instr *ins = &m->spec->instr[k];
+    for (int i = 0; i < ins->nsrc; i++) {
+        reg *a = &m->regs[ins->src[i]];
+        if (a->slot < 0 || a->last_use != k || (register_size(a->dtype) == size) != same)
+            continue;
+        m->busy[a->slot] = false;
+        a->slot = NOWHERE;
+    }
+}
+
+/* A loop may work in place when its operand's elements have the result's size. */
+static void place_result(maker *m, int k, int r)
+{
+    reg *to = &m->regs[r];
+    const size_t size = register_size(to->dtype);
+    const int o = output_of(m, r);
+    give_back(m, k, size, true);
+    if (o >= 0 && !half(to->dtype)) {
+        to->vector = (int16_t)(MAX_PLACES - 1 - o); /* numbered when the tiles are counted */
+    } else {
+        to->slot = take_slots(m, 1);
+        to->vector = (int16_t)slot_place(m, to->slot);
+    }
+    give_back(m, k, size, false);
+    if (to->last_use < k && to->slot >= 0) /* a result that nothing reads */
+        m->busy[to->slot] = false;
+}
+
+static bool place_instruction(maker *m, int k)
+{
+    const fxi_instr *ins = &m->spec->instr[k];
+    const int r = m->spec->nin + k;
+    int scalar = -1;
+    call c = {.loop = mixed_loop(m, ins, &scalar), .attr = ins->attr};
+    if (!c.loop) {
+        c.loop = loop_of(m->simd, ins);
+        scalar = -1;
+    }
+    if (!c.loop)
+        return false;
+    for (int i = 0; i < ins->nsrc; i++)
+        c.src[i] =
+            (uint8_t)(i == scalar ? m->regs[ins->src[i]].scalar : m->regs[ins->src[i]].vector);
+    m->regs[r].dtype = ins->dtype;
+    place_result(m, k, r);
+    c.to = (uint8_t)m->regs[r].vector;
+    m->p->calls[m->p->ncalls++] = c;
+    if (half(ins->dtype))
+        add_call(m, m->simd->round[ins->dtype == FX_DTYPE_BF16], c.to, c.to);
+    return true;
+}
+
+/* ---- making: outputs ------------------------------------------------------------------------- */
+/* The operands that instructions after k read where they lie. */
+static uint32_t read_later(const maker *m, int k)
+{
+    uint32_t mask = 0;
+    for (int j = k + 1; j < m->spec->ninstr; j++)
+        for (int i = 0; i < m->spec->instr[j].nsrc; i++) {
+            const int r = m->spec->instr[j].src[i];
+            if (r < m->spec->nin && m->regs[r].vector == r)
+                mask |= 1u << r;
+        }
+    return mask;
+}
+
+static void place_outputs(maker *m)
+{
+    for (int o = 0; o < m->spec->nout; o++) {
+        const int r = m->spec->out[o], dtype = m->regs[r].dtype;
+        m->p->out[o] =
+            (output){.place = (uint8_t)(MAX_PLACES - 1 - o), .size = (uint8_t)fxi_cpu_size(dtype)};
+        if (half(dtype))
+            add_call(m, m->simd->store[dtype == FX_DTYPE_BF16], MAX_PLACES - 1 - o,
+                     m->regs[r].vector);
+        else
+            m->p->out[o].read_later = read_later(m, r - m->spec->nin);
+    }
+}
+
+/* Outputs follow the tiles, whose number is known by now. */
+static void number_outputs(fxi_program *p)
+{
+    const int from = MAX_PLACES - p->nout, first = p->nin + p->nslots;
+#define RENUMBER(place)                                                                            \
+    if (place >= from)                                                                             \
+        place = (uint8_t)(first + MAX_PLACES - 1 - place);
+    for (int k = 0; k < p->ncalls; k++) {
+        RENUMBER(p->calls[k].to)
+        for (int i = 0; i < 3; i++)
+            RENUMBER(p->calls[k].src[i])
+    }
+    for (int o = 0; o < p->nout; o++)
+        RENUMBER(p->out[o].place)
+#undef RENUMBER
+}
+
+/* ---- making: the whole ----------------------------------------------------------------------- */
+static size_t widest(const fxi_program_spec *s)
+{
+    size_t size = 4;
+    for (int k = 0; k < s->nin; k++)
+        size = register_size(s->in[k].dtype) > size ? register_size(s->in[k].dtype) : size;
+    for (int k = 0; k < s->ninstr; k++)
+        size = register_size(s->instr[k].dtype) > size ? register_size(s->instr[k].dtype) : size;
+    return size;
+}
+
+/* What stays in its tile from tile to tile has to be placed before anything that comes and goes. */
+static void place_operands(maker *m)
+{
+    for (int k = 0; k < m->spec->nin; k++)
+        place_operand(m, k);
+    for (int k = 0; k < m->spec->ninstr; k++)
+        spread_scalars(m, k);
+    for (int k = 0; k < m->spec->nin; k++)
+        if (m->regs[k].raw >= 0)
+            m->busy[m->regs[k].raw] = false;
+}
+
+static fx_status place_all(maker *m, int tile)
+{
+    const fxi_program_spec *s = m->spec;
+    fxi_program *p = m->p;
+    p->nslots = p->nfirst = p->ncalls = p->nloads = p->nmoving = 0;
+    p->tile = tile;
+    p->slot_bytes = (int32_t)((size_t)tile * widest(s)) + 64;
+    memset(m->busy, 0, sizeof m->busy);
+    find_last_uses(m);
+    place_operands(m);
+    for (int k = 0; k < s->ninstr; k++)
+        if (!place_instruction(m, k))
+            return FX_STATUS_UNSUPPORTED;
+    place_outputs(m);
+    return s->nin + p->nslots + s->nout <= MAX_PLACES ? FX_OK : FX_STATUS_INTERNAL;
+}
+
+static bool too_large(const fxi_program *p)
+{
+    return (int64_t)(p->nslots + p->nout) * p->slot_bytes > SCRATCH_BYTES;
+}
+
+/* One block holds the program and its lists. Every operand may need a call to spread or load it,
+ * every instruction one to round, every output one to store. */
+static fxi_program *allocate(const fxi_program_spec *s)
+{
+    const size_t nfirst = (size_t)(2 * s->nin), nin = (size_t)s->nin,
+                 ncalls = (size_t)(s->nin + 2 * s->ninstr + s->nout);
+    fxi_program *p = fxi_calloc(1, sizeof *p + (nfirst + ncalls) * sizeof(call) +
+                                       nin * (sizeof(load) + sizeof(moving)));
+    if (!p)
+        return NULL;
+    p->first = (call *)(p + 1);
+    p->calls = p->first + nfirst;
+    p->loads = (load *)(void *)(p->calls + ncalls);
+    p->moving = (moving *)(void *)(p->loads + nin);
+    p->nin = s->nin;
+    p->nout = s->nout;
+    return p;
+}
+
+fx_status fxi_program_make(const fxi_program_spec *spec, void **out_program)
+{
+    maker m = {.spec = spec, .simd = fxi_cpu_simd(), .nregs = spec->nin + spec->ninstr};
+    *out_program = NULL;
+    if (m.nregs > MAX_REGISTERS || spec->nin > FXI_PROGRAM_OPERANDS || spec->ninstr < 1)
+        return FX_STATUS_INTERNAL;
+    m.p = allocate(spec);
+    if (!m.p)
+        return FX_STATUS_MEMORY;
+    fx_status status = place_all(&m, FXI_TILE);
+    for (int tile = FXI_TILE / 2; tile >= LEAST_TILE && !status && too_large(m.p); tile /= 2)
+        status = place_all(&m, tile);
+    if (!status && too_large(m.p))
+        status = FX_STATUS_INTERNAL;
+    if (status) {
+        fxi_program_free(m.p);
+        return status;
+    }
+    number_outputs(m.p);
+    *out_program = m.p;
+    return FX_OK;
+}
+
+void fxi_program_free(fxi_program *p)
+{
+    fxi_free(p);
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+typedef struct runner {
+    const fxi_program *p;
+    const fxi_program_args *args;
+    char *scratch;
+    char *at[MAX_PLACES];
+    moving moving[FXI_PROGRAM_OUTPUTS];  /* outputs that are computed where they belong */
+    uint8_t copied[FXI_PROGRAM_OUTPUTS]; /* the others that are stored at all */
+    int nmoving, ncopied;
+} runner;
+
+/* May output o be computed where it belongs? */
+static bool computed_in_place(const runner *r, int o)
+{
+    const char *to = r->args->out[o];
+    for (uint32_t later = r->p->out[o].read_later; later; later &= later - 1)
+        if (r->args->in[__builtin_ctz(later)] == to)
+            return false;
+    return !r->args->stream;
+}
+
+static void bind_outputs(runner *r)
+{
+    const fxi_program *p = r->p;
+    for (int o = 0; o < p->nout; o++) {
+        const output *out = &p->out[o];
+        char *to = r->args->out ? r->args->out[o] : NULL;
+        if (to && computed_in_place(r, o)) {
+            r->at[out->place] = to + r->args->from * out->size;
+            r->moving[r->nmoving++] = (moving){out->place, out->size};
+            continue;
+        }
+        r->at[out->place] = r->scratch + (p->nslots + o) * p->slot_bytes;
+        if (to)
+            r->copied[r->ncopied++] = (uint8_t)o;
+    }
+}
+
+/* Lays out one period and repeats it. */
+static void lay_out(runner *r, const load *l, int64_t n)
+{
+    fxi_walk walk = l->walk;
+    const size_t need = (size_t)(l->period + n) * l->size;
+    char *to = r->at[l->to];
+    fxi_walk_read(&walk, r->args->in[l->in], l->size, to, l->period);
+    for (size_t have = (size_t)l->period * l->size; have < need;) {
+        const size_t more = have < need - have ? have : need - have;
+        memcpy(to + have, to, more);
+        have += more;
+    }
+}
+
+static void bind(runner *r, fxi_walk *walks)
+{
+    const fxi_program *p = r->p;
+    const fxi_program_args *a = r->args;
+    const int64_t total = a->to - a->from, n = total < p->tile ? total : p->tile;
+    for (int k = 0; k < p->nin; k++)
+        r->at[k] = (char *)(uintptr_t)a->in[k];
+    for (int k = 0; k < p->nmoving; k++)
+        r->at[p->moving[k].place] += a->from * p->moving[k].size;
+    for (int k = 0; k < p->nslots; k++)
+        r->at[p->nin + k] = r->scratch + k * p->slot_bytes;
+    bind_outputs(r);
+    for (int k = 0; k < p->nfirst; k++) {
+        const call *c = &p->first[k];
+        c->loop(r->at[c->to], (const void *[]){r->at[c->src[0]]}, c->n < n ? c->n : (int)n, 0);
+    }
+    for (int k = 0; k < p->nloads; k++) {
+        const load *l = &p->loads[k];
+        if (l->period) {
+            lay_out(r, l, n);
+            continue;
+        }
+        walks[k] = l->walk;
+        fxi_walk_seek(&walks[k], a->from);
+    }
+}
+
+static void load_operands(runner *r, fxi_walk *walks, int64_t at, int n)
+{
+    for (int k = 0; k < r->p->nloads; k++) {
+        const load *l = &r->p->loads[k];
+        char *slot = r->scratch + (l->to - r->p->nin) * r->p->slot_bytes;
+        if (l->period)
+            r->at[l->to] = slot + at % l->period * l->size;
+        else
+            fxi_walk_read(&walks[k], r->args->in[l->in], l->size, slot, n);
+    }
+}
+
+static void copy_outputs(const runner *r, int64_t at, int n)
+{
+    for (int k = 0; k < r->ncopied; k++) {
+        const output *out = &r->p->out[r->copied[k]];
+        char *to = (char *)r->args->out[r->copied[k]] + at * out->size;
+        const size_t bytes = (size_t)n * out->size;
+        if (r->args->stream)
+            fxi_cpu_simd()->stream(to, r->at[out->place], bytes);
+        else
+            memcpy(to, r->at[out->place], bytes);
+    }
+}
+
+static void show(const runner *r, int64_t at, int n)
+{
+    const void *tiles[FXI_PROGRAM_OUTPUTS];
+    for (int o = 0; o < r->p->nout; o++)
+        tiles[o] = r->at[r->p->out[o].place];
+    r->args->sink(r->args->user, tiles, at, n);
+}
+
+static void move_on(runner *r, const moving *list, int count, int n)
+{
+    for (int k = 0; k < count; k++)
+        r->at[list[k].place] += (int64_t)n * list[k].size;
+}
+
+static void run_tiles(runner *r, fxi_walk *walks)
+{
+    const fxi_program *p = r->p;
+    const fxi_program_args *a = r->args;
+    for (int64_t at = a->from; at < a->to;) {
+        const int n = a->to - at < p->tile ? (int)(a->to - at) : p->tile;
+        load_operands(r, walks, at, n);
+        for (const call *c = p->calls, *end = c + p->ncalls; c < end; c++) {
+            const void *const src[] = {r->at[c->src[0]], r->at[c->src[1]], r->at[c->src[2]]};
+            c->loop(r->at[c->to], src, n, c->attr);
+        }
+        copy_outputs(r, at, n);
+        if (a->sink)
+            show(r, at, n);
+        move_on(r, p->moving, p->nmoving, n);
+        move_on(r, r->moving, r->nmoving, n);
+        at += n;
+    }
+}
+
+void fxi_program_run(const fxi_program *p, const fxi_program_args *args)
+{
+    _Alignas(64) char scratch[SCRATCH_BYTES];
+    fxi_walk walks[FXI_PROGRAM_OPERANDS];
+    if (args->from >= args->to)
+        return;
+    runner r;
+    r.p = p;
+    r.args = args;
+    r.scratch = scratch;
+    r.nmoving = r.ncopied = 0;
+    bind(&r, walks);
+    run_tiles(&r, walks);
+}
