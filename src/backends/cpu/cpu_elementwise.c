@@ -5,7 +5,6 @@
  * the cache already, and stays there.
  */
 #include "cpu_program.h"
-#include "cpu_simd.h"
 #include <string.h>
 
 /* Bytes of an output from which on it bypasses the caches. */
@@ -52,9 +51,7 @@ fx_status fxi_cpu_elementwise(const fxi_step *step, const void *const *in, void 
     args.stream = args.to * (int64_t)fxi_cpu_size(step->out.dtype) >= STREAM_BYTES;
     for (int k = 0; k < outputs_of(step) && args.stream; k++)
         args.stream = !replaces_operand(step, in, outs[k]);
-    fxi_program_run(step->ready, &args);
-    if (args.stream)
-        fxi_cpu_simd()->stream_end();
+    fxi_program_run_parallel(step->ready, &args);
     return FX_OK;
 }
 
@@ -88,5 +85,5 @@ void fxi_cpu_epilogue(const fxi_step *step, const void *const *in, void *out)
         operands[k] = k ? in[k + 1] : out;
     const fxi_program_args args = {
         .in = operands, .out = &out, .to = fxi_tensor_length(&step->out)};
-    fxi_program_run(step->ready, &args);
+    fxi_program_run_parallel(step->ready, &args);
 }

@@ -19,6 +19,7 @@
  * instruction still reads is it written to a tile, and copied when the tile is done.
  */
 #include "cpu_program.h"
+#include "cpu_parallel.h"
 #include "cpu_simd.h"
 #include "cpu_walk.h"
 #include "memory.h"
@@ -64,6 +65,7 @@ struct fxi_program {
     load *loads;
     moving *moving; /* dense operands */
     output out[FXI_PROGRAM_OUTPUTS];
+    double cost; /* nanoseconds an element */
 };
 
 static bool half(int dtype)
@@ -381,6 +383,27 @@ static void number_outputs(fxi_program *p)
 #undef RENUMBER
 }
 
+/* ---- making: the cost ------------------------------------------------------------------------ */
+/* Of a function of the math library's kind; other loops load, compute and store. */
+static double loop_cost(int op, int dtype)
+{
+    const bool slow = (op >= FXI_OP_EXP && op <= FXI_OP_ERF && op != FXI_OP_SQRT) ||
+                      op == FXI_OP_POW || op == FXI_OP_ATAN2 || op == FXI_OP_FLD;
+    return (slow ? 0.4 : 0.03) * (dtype == FX_DTYPE_F64 ? (slow ? 10 : 2) : 1);
+}
+
+static double cost_of(const fxi_program_spec *s)
+{
+    double bytes = 0, loops = 0;
+    for (int k = 0; k < s->nin; k++)
+        bytes += is_scalar(&s->in[k]) ? 0 : (double)fxi_cpu_size(s->in[k].dtype);
+    for (int k = 0; k < s->nout; k++)
+        bytes += (double)fxi_cpu_size(s->instr[s->out[k] - s->nin].dtype);
+    for (int k = 0; k < s->ninstr; k++)
+        loops += loop_cost(s->instr[k].op, s->instr[k].dtype);
+    return fxi_cpu_cost(bytes, 0) + loops;
+}
+
 /* ---- making: the whole ----------------------------------------------------------------------- */
 static size_t widest(const fxi_program_spec *s)
 {
@@ -464,6 +487,7 @@ fx_status fxi_program_make(const fxi_program_spec *spec, void **out_program)
         return status;
     }
     number_outputs(m.p);
+    m.p->cost = cost_of(spec);
     *out_program = m.p;
     return FX_OK;
 }
@@ -624,4 +648,41 @@ void fxi_program_run(const fxi_program *p, const fxi_program_args *args)
     r.nmoving = r.ncopied = 0;
     bind(&r, walks);
     run_tiles(&r, walks);
+    if (args->stream)
+        fxi_cpu_simd()->stream_end();
+}
+
+double fxi_program_cost(const fxi_program *p)
+{
+    return p->cost;
+}
+
+enum { PIECE = 16 * FXI_TILE }; /* parts are whole numbers of these */
+
+typedef struct shares {
+    const fxi_program *p;
+    const fxi_program_args *args;
+    int64_t pieces, parts;
+} shares;
+
+static void run_share(void *user, int64_t part)
+{
+    const shares *s = user;
+    fxi_program_args args = *s->args;
+    int64_t from, to;
+    fxi_cpu_range(s->pieces, s->parts, part, &from, &to);
+    args.from = s->args->from + from * PIECE;
+    args.to = s->args->from + to * PIECE < s->args->to ? s->args->from + to * PIECE : s->args->to;
+    fxi_program_run(s->p, &args);
+}
+
+void fxi_program_run_parallel(const fxi_program *p, const fxi_program_args *args)
+{
+    const int64_t n = args->to - args->from;
+    shares s = {.p = p, .args = args, .pieces = (n + PIECE - 1) / PIECE};
+    s.parts = fxi_cpu_parts(s.pieces, p->cost * (double)n);
+    if (s.parts > 1)
+        fxi_cpu_parallel(s.parts, run_share, &s);
+    else
+        fxi_program_run(p, args);
 }
