@@ -183,7 +183,6 @@ static fx_status chunk_forward(const fxi_conv_geometry *g, const operands *o)
     m.rsb = 1;
     m.csb = g->depth;
     m.c = fxi_at_out(o->y, o->p, g->size);
-    m.rsc = 1;
     m.csc = g->positions;
     return fxi_cpu_gemm(g->dtype, &m);
 }
@@ -201,7 +200,6 @@ static fx_status chunk_data(const fxi_conv_geometry *g, const operands *o)
                         .rsb = g->depth,
                         .csb = 1,
                         .c = o->col,
-                        .rsc = 1,
                         .csc = rows};
     const fx_status status = fxi_cpu_gemm(g->dtype, &m);
     if (!status)
@@ -216,7 +214,6 @@ static fx_status chunk_weight(const fxi_conv_geometry *g, const operands *o)
     m.b = fxi_at(o->y, o->p, g->size);
     m.rsb = 1;
     m.csb = g->positions;
-    m.rsc = 1;
     m.csc = g->depth;
     m.accumulate = !o->first;
     return fxi_cpu_gemm(g->dtype, &m);

@@ -1,10 +1,11 @@
 /* cpu_isa.h: the text of all inner loops, included once by each cpu_isa_*.c, which defines
  *   FXI_ISA_NAME, FXI_ISA_LABEL   the exported table and its name for people
  *   FXI_VECTOR_BYTES              size of a vector register
- *   FXI_GEMM_NR                   columns of the matrix product's register tile
+ *   FXI_GEMM_NR, FXI_GEMM_STEP    columns of the matrix product's register tile, and what narrower
+ *                                 tiles' columns are multiples of
  *   FXI_FMA_F32/F64(a, b, c)      a·b + c on vectors, FXI_FMA1_… on numbers; fused or not, alike
- *   FXI_MASK_…, FXI_LESS_…, …     optional: masks and choices in the processor's own way (see
- *                                 cpu_isa_math.h)
+ *   FXI_MASK_…, FXI_PART_…, …     optional: masks and choices in the processor's own way (see
+ *                                 cpu_isa_math.h, cpu_isa_gemm.h)
  * Everything in here is static but the table. Functions of numbers (cpu_isa_math.h,
  * cpu_isa_wide.h) and the matrix product (cpu_isa_gemm.h) are written with vector types; plain
  * loops are left to the compiler, which is told by FXI_IVDEP that they carry nothing from one

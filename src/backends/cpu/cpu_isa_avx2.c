@@ -14,6 +14,7 @@
 #define FXI_ISA_LABEL         "avx2"
 #define FXI_VECTOR_BYTES      32
 #define FXI_GEMM_NR           6
+#define FXI_GEMM_STEP         2
 #define FXI_FMA_F32(a, b, c)  ((vf)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
 #define FXI_FMA_F64(a, b, c)  ((vd)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
 #define FXI_FMA1_F32(a, b, c) __builtin_fmaf((a), (b), (c))
@@ -24,6 +25,14 @@
 #define FXI_MAX_F32(a, b)     ((vf)_mm256_max_ps((__m256)(a), (__m256)(b)))
 #define FXI_MIN_F64(a, b)     ((vd)_mm256_min_pd((__m256d)(a), (__m256d)(b)))
 #define FXI_MAX_F64(a, b)     ((vd)_mm256_max_pd((__m256d)(a), (__m256d)(b)))
+typedef __m256i gemm_part_f32, gemm_part_f64;
+#define FXI_PART_F32(n)                                                                            \
+    _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
+#define FXI_PART_F64(n)             _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3))
+#define FXI_LOAD_PART_F32(m, p)     ((vf)_mm256_maskload_ps(p, m))
+#define FXI_LOAD_PART_F64(m, p)     ((vd)_mm256_maskload_pd(p, m))
+#define FXI_STORE_PART_F32(m, p, v) _mm256_maskstore_ps(p, m, (__m256)(v))
+#define FXI_STORE_PART_F64(m, p, v) _mm256_maskstore_pd(p, m, (__m256d)(v))
 #include "cpu_isa.h"
 #if defined(__clang__)
 #pragma clang attribute pop

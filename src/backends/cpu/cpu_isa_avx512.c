@@ -13,6 +13,7 @@
 #define FXI_ISA_LABEL         "avx512"
 #define FXI_VECTOR_BYTES      64
 #define FXI_GEMM_NR           12
+#define FXI_GEMM_STEP         4
 #define FXI_FMA_F32(a, b, c)  ((vf)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
 #define FXI_FMA_F64(a, b, c)  ((vd)_mm512_fmadd_pd((__m512d)(a), (__m512d)(b), (__m512d)(c)))
 #define FXI_FMA1_F32(a, b, c) __builtin_fmaf((a), (b), (c))
@@ -29,6 +30,14 @@
 #define FXI_MAX_F32(a, b)     ((vf)_mm512_max_ps((__m512)(a), (__m512)(b)))
 #define FXI_MIN_F64(a, b)     ((vd)_mm512_min_pd((__m512d)(a), (__m512d)(b)))
 #define FXI_MAX_F64(a, b)     ((vd)_mm512_max_pd((__m512d)(a), (__m512d)(b)))
+typedef __mmask16 gemm_part_f32;
+typedef __mmask8 gemm_part_f64;
+#define FXI_PART_F32(n)             ((__mmask16)((1u << (n)) - 1))
+#define FXI_PART_F64(n)             ((__mmask8)((1u << (n)) - 1))
+#define FXI_LOAD_PART_F32(m, p)     ((vf)_mm512_maskz_loadu_ps(m, p))
+#define FXI_LOAD_PART_F64(m, p)     ((vd)_mm512_maskz_loadu_pd(m, p))
+#define FXI_STORE_PART_F32(m, p, v) _mm512_mask_storeu_ps(p, m, (__m512)(v))
+#define FXI_STORE_PART_F64(m, p, v) _mm512_mask_storeu_pd(p, m, (__m512d)(v))
 #include "cpu_isa.h"
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -6,6 +6,7 @@
 #define FXI_ISA_LABEL         "base"
 #define FXI_VECTOR_BYTES      16
 #define FXI_GEMM_NR           4
+#define FXI_GEMM_STEP         2
 #define FXI_FMA_F32(a, b, c)  ((a) * (b) + (c))
 #define FXI_FMA_F64(a, b, c)  ((a) * (b) + (c))
 #define FXI_FMA1_F32(a, b, c) ((a) * (b) + (c))

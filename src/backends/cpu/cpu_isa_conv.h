@@ -13,9 +13,6 @@ enum { FXI_CONV_V = 3, FXI_CONV_N = 4, FXI_CONV_R = 3, FXI_CONV_C = 4 };
 #else
 enum { FXI_CONV_V = 2, FXI_CONV_N = 4, FXI_CONV_R = 2, FXI_CONV_C = 4 };
 #endif
-#define FXI_INLINE static inline __attribute__((always_inline))
-typedef float f32x16b __attribute__((vector_size(16)));
-typedef double f64x16b __attribute__((vector_size(16)));
 
 #define FXI_CONV_TILES(S, T, V, H, FMA)                                                            \
     FXI_INLINE void forward_tile_##S(const fxi_conv_forward *p, int64_t q, const int M,            \

@@ -1,105 +1,224 @@
 /* cpu_isa_gemm.h: packing and the register tile of the matrix product; part of cpu_isa.h.
  *
- * The tile is mr rows (two vectors) by nr columns and is summed over k in registers, one product
- * after the other. Packed panels make its operands contiguous: A in panels of mr rows, B in panels
- * of nr columns, k after k, the last panel filled up with zeros. An element's sum therefore does
- * not depend on where it lies in a block. The unpacked product for tiny sizes adds in the same
- * order.
+ * A tile is two vectors of rows by up to FXI_GEMM_NR columns, summed over k in registers, one
+ * product after the other, so that an element's sum does not depend on where in C it lies. Rows of
+ * A must be neighbours in memory; a column of A and one of C may be shorter than the tile (masks).
+ * B comes as rows whose columns are neighbours, or as columns anywhere. What does not lie like
+ * this, or not close enough together, is packed into panels: of 2·L rows of A, or as many columns
+ * of B as the tile has, k after k.
  */
-#define FXI_SMALL_ROWS 64
-
-#define FXI_GEMM(S, T, V, FMA, FMA1, MR)                                                           \
-    static void pack_##S(int width, const void *sv, int64_t stride, int64_t depth_stride,          \
-                         int64_t count, int64_t depth, void *dv)                                   \
-    {                                                                                              \
-        T *d = dv;                                                                                 \
-        for (int64_t i = 0; i < count; i += width, d += (int64_t)width * depth) {                  \
-            const int w = count - i < width ? (int)(count - i) : width;                            \
-            const T *s = (const T *)sv + i * stride;                                               \
-            if (w < width)                                                                         \
-                memset(d, 0, (size_t)((int64_t)width * depth) * sizeof(T));                        \
-            if (stride == 1 && w == MR && width == MR)                                             \
-                for (int64_t p = 0; p < depth; p++)                                                \
-                    memcpy(d + p * MR, s + p * depth_stride, MR * sizeof(T));                      \
-            else if (stride == 1)                                                                  \
-                for (int64_t p = 0; p < depth; p++)                                                \
-                    for (int r = 0; r < w; r++)                                                    \
-                        d[p * width + r] = s[p * depth_stride + r];                                \
-            else                                                                                   \
-                for (int r = 0; r < w; r++)                                                        \
-                    for (int64_t p = 0; p < depth; p++)                                            \
-                        d[p * width + r] = s[r * stride + p * depth_stride];                       \
-        }                                                                                          \
-    }                                                                                              \
-    static void tile_##S(int64_t k, const void *ap, const void *bp, void *cv, int64_t rsc,         \
-                         int64_t csc, int m, int n, bool accumulate)                               \
-    {                                                                                              \
-        const T *a = ap, *b = bp;                                                                  \
-        T *c = cv;                                                                                 \
-        V t[FXI_GEMM_NR][2];                                                                       \
-        for (int j = 0; j < FXI_GEMM_NR; j++)                                                      \
-            t[j][0] = t[j][1] = (V){0};                                                            \
-        for (int64_t p = 0; p < k; p++, a += MR, b += FXI_GEMM_NR) {                               \
-            V a0, a1;                                                                              \
-            memcpy(&a0, a, sizeof a0);                                                             \
-            memcpy(&a1, a + MR / 2, sizeof a1);                                                    \
-            FXI_UNROLL                                                                             \
-            for (int j = 0; j < FXI_GEMM_NR; j++) {                                                \
-                const V s = b[j] - (V){0};                                                         \
-                t[j][0] = FMA(a0, s, t[j][0]);                                                     \
-                t[j][1] = FMA(a1, s, t[j][1]);                                                     \
-            }                                                                                      \
-        }                                                                                          \
-        if (m == MR && n == FXI_GEMM_NR && rsc == 1) {                                             \
-            FXI_UNROLL                                                                             \
-            for (int j = 0; j < FXI_GEMM_NR; j++) {                                                \
-                V old[2] = {{0}, {0}};                                                             \
-                if (accumulate)                                                                    \
-                    memcpy(old, c + j * csc, sizeof old);                                          \
-                old[0] += t[j][0];                                                                 \
-                old[1] += t[j][1];                                                                 \
-                memcpy(c + j * csc, old, sizeof old);                                              \
-            }                                                                                      \
-            return;                                                                                \
-        }                                                                                          \
-        T flat[FXI_GEMM_NR * MR];                                                                  \
-        memcpy(flat, t, sizeof flat);                                                              \
-        for (int j = 0; j < n; j++)                                                                \
-            for (int i = 0; i < m; i++) {                                                          \
-                T *at = c + i * rsc + j * csc;                                                     \
-                *at = (accumulate ? *at : 0) + flat[j * MR + i];                                   \
-            }                                                                                      \
-    }                                                                                              \
-    static void small_##S(const fxi_gemm *g)                                                       \
-    {                                                                                              \
-        for (int64_t j = 0; j < g->n; j++)                                                         \
-            for (int64_t i0 = 0; i0 < g->m; i0 += FXI_SMALL_ROWS) {                                \
-                const int w = g->m - i0 < FXI_SMALL_ROWS ? (int)(g->m - i0) : FXI_SMALL_ROWS;      \
-                const T *a = (const T *)g->a + i0 * g->rsa, *b = (const T *)g->b + j * g->csb;     \
-                T sum[FXI_SMALL_ROWS] = {0}, *c = (T *)g->c + i0 * g->rsc + j * g->csc;            \
-                for (int64_t p = 0; p < g->k; p++, a += g->csa, b += g->rsb) {                     \
-                    const T s = *b;                                                                \
-                    if (g->rsa == 1)                                                               \
-                        for (int i = 0; i < w; i++)                                                \
-                            sum[i] = FMA1(a[i], s, sum[i]);                                        \
-                    else                                                                           \
-                        for (int i = 0; i < w; i++)                                                \
-                            sum[i] = FMA1(a[i * g->rsa], s, sum[i]);                               \
-                }                                                                                  \
-                for (int i = 0; i < w; i++)                                                        \
-                    c[i * g->rsc] = (g->accumulate ? c[i * g->rsc] : 0) + sum[i];                  \
-            }                                                                                      \
-    }
-
 #if defined(__clang__)
 #define FXI_UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define FXI_UNROLL _Pragma("GCC unroll 16")
 #endif
-FXI_GEMM(f32, float, vf, FXI_FMA_F32, FXI_FMA1_F32, (2 * FXI_VECTOR_BYTES / 4))
-FXI_GEMM(f64, double, vd, FXI_FMA_F64, FXI_FMA1_F64, (2 * FXI_VECTOR_BYTES / 8))
+/* Sums this long hide the time it takes to fetch C. */
+#define FXI_GEMM_FAR 64
+
+#define FXI_INLINE static inline __attribute__((always_inline))
+typedef float f32x16b __attribute__((vector_size(16)));
+typedef double f64x16b __attribute__((vector_size(16)));
+
+/* Parts of vectors: n elements, the others 0 or left alone. */
+#ifndef FXI_PART_F32
+typedef struct gemm_part {
+    int n;
+} gemm_part;
+#define FXI_PART_F32(count)         ((gemm_part){count})
+#define FXI_PART_F64(count)         ((gemm_part){count})
+#define FXI_LOAD_PART_F32(m, p)     load_part_f32(m, p)
+#define FXI_LOAD_PART_F64(m, p)     load_part_f64(m, p)
+#define FXI_STORE_PART_F32(m, p, v) store_part_f32(m, p, v)
+#define FXI_STORE_PART_F64(m, p, v) store_part_f64(m, p, v)
+typedef gemm_part gemm_part_f32, gemm_part_f64;
+#define FXI_GEMM_PARTS(S, T, V)                                                                    \
+    FXI_INLINE V load_part_##S(gemm_part m, const T *p)                                            \
+    {                                                                                              \
+        V v = {0};                                                                                 \
+        for (int i = 0; i < m.n; i++)                                                              \
+            v[i] = p[i];                                                                           \
+        return v;                                                                                  \
+    }                                                                                              \
+    FXI_INLINE void store_part_##S(gemm_part m, T *p, V v)                                         \
+    {                                                                                              \
+        for (int i = 0; i < m.n; i++)                                                              \
+            p[i] = v[i];                                                                           \
+    }
+FXI_GEMM_PARTS(f32, float, vf)
+FXI_GEMM_PARTS(f64, double, vd)
+#endif
+
+/* d[q + r·width] = s[r + q·stride], a square of 16-byte vectors */
+FXI_INLINE void square_f32(float *d, int width, const float *s, int64_t stride)
+{
+    f32x16b a, b, c, e;
+    memcpy(&a, s, sizeof a);
+    memcpy(&b, s + stride, sizeof b);
+    memcpy(&c, s + 2 * stride, sizeof c);
+    memcpy(&e, s + 3 * stride, sizeof e);
+    const f32x16b ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    const f32x16b ce = __builtin_shufflevector(c, e, 0, 4, 1, 5);
+    const f32x16b AB = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const f32x16b CE = __builtin_shufflevector(c, e, 2, 6, 3, 7);
+    const f32x16b out[] = {
+        __builtin_shufflevector(ab, ce, 0, 1, 4, 5), __builtin_shufflevector(ab, ce, 2, 3, 6, 7),
+        __builtin_shufflevector(AB, CE, 0, 1, 4, 5), __builtin_shufflevector(AB, CE, 2, 3, 6, 7)};
+    FXI_UNROLL
+    for (int q = 0; q < 4; q++)
+        memcpy(d + q * width, &out[q], sizeof out[q]);
+}
+FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride)
+{
+    f64x16b a, b;
+    memcpy(&a, s, sizeof a);
+    memcpy(&b, s + stride, sizeof b);
+    const f64x16b low = __builtin_shufflevector(a, b, 0, 2);
+    const f64x16b high = __builtin_shufflevector(a, b, 1, 3);
+    memcpy(d, &low, sizeof low);
+    memcpy(d + width, &high, sizeof high);
+}
+
+/* S: suffix, T, V: number and vector, H: vector of 16 bytes; NAME: F32 or F64. */
+#define FXI_GEMM(S, NAME, T, V, H)                                                                 \
+    FXI_INLINE void tile_##S(const fxi_gemm_tile *t, const int VN, const int N, const bool part,   \
+                             const bool columns)                                                   \
+    {                                                                                              \
+        enum { L = sizeof(V) / sizeof(T) };                                                        \
+        const gemm_part_##S rest = FXI_PART_##NAME(part ? t->m - (VN - 1) * L : L);                \
+        const T *a = t->a, *b[FXI_GEMM_NR];                                                        \
+        const int64_t acs = t->acs, brs = t->brs;                                                  \
+        T *const c = t->c;                                                                         \
+        V sum[FXI_GEMM_NR][2];                                                                     \
+        FXI_UNROLL                                                                                 \
+        for (int j = 0; j < N; j++) {                                                              \
+            b[j] = (const T *)t->b + (columns ? (j < t->n ? j : t->n - 1) * t->bcs : j);           \
+            sum[j][0] = sum[j][1] = (V){0};                                                        \
+        }                                                                                          \
+        if (t->k >= FXI_GEMM_FAR)                                                                  \
+            for (int j = 0; j < t->n; j++)                                                         \
+                for (int i = 0; i < VN; i++)                                                       \
+                    __builtin_prefetch(c + j * t->ccs + i * L, 1);                                 \
+        int64_t at = 0;                                                                            \
+        for (int64_t p = 0; p < t->k; p++, a += acs, at += brs) {                                  \
+            V x[2];                                                                                \
+            if (VN > 1)                                                                            \
+                memcpy(&x[0], a, sizeof(V));                                                       \
+            if (part)                                                                              \
+                x[VN - 1] = FXI_LOAD_PART_##NAME(rest, a + (VN - 1) * L);                          \
+            else                                                                                   \
+                memcpy(&x[VN - 1], a + (VN - 1) * L, sizeof(V));                                   \
+            FXI_UNROLL                                                                             \
+            for (int j = 0; j < N; j++) {                                                          \
+                const V y = (columns ? b[j][at] : b[0][at + j]) - (V){0};                          \
+                FXI_UNROLL                                                                         \
+                for (int i = 0; i < VN; i++)                                                       \
+                    sum[j][i] = FXI_FMA_##NAME(x[i], y, sum[j][i]);                                \
+            }                                                                                      \
+        }                                                                                          \
+        FXI_UNROLL                                                                                 \
+        for (int j = 0; j < N; j++) {                                                              \
+            T *to = c + j * t->ccs;                                                                \
+            if (j >= t->n)                                                                         \
+                break;                                                                             \
+            FXI_UNROLL                                                                             \
+            for (int i = 0; i < VN; i++) {                                                         \
+                const bool masked = part && i == VN - 1;                                           \
+                V old = {0};                                                                       \
+                if (t->accumulate && masked)                                                       \
+                    old = FXI_LOAD_PART_##NAME(rest, to + i * L);                                  \
+                else if (t->accumulate)                                                            \
+                    memcpy(&old, to + i * L, sizeof(V));                                           \
+                old += sum[j][i];                                                                  \
+                if (masked)                                                                        \
+                    FXI_STORE_PART_##NAME(rest, to + i * L, old);                                  \
+                else                                                                               \
+                    memcpy(to + i * L, &old, sizeof(V));                                           \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    /* d[r + p·width] = s[r·stride + p], r < count, p < depth */                                 \
+    static void pack_across_##S(T *d, int width, const T *s, int64_t stride, int count,            \
+                                int64_t depth)                                                     \
+    {                                                                                              \
+        enum { H_N = sizeof(H) / sizeof(T) };                                                      \
+        const int whole = count / H_N * H_N;                                                       \
+        int64_t p = 0;                                                                             \
+        for (; p + H_N <= depth; p += H_N, s += H_N, d += H_N * width) {                           \
+            for (int r = 0; r < whole; r += H_N)                                                   \
+                square_##S(d + r, width, s + r * stride, stride);                                  \
+            for (int r = whole; r < count; r++)                                                    \
+                for (int q = 0; q < H_N; q++)                                                      \
+                    d[r + q * width] = s[r * stride + q];                                          \
+        }                                                                                          \
+        for (; p < depth; p++, s++, d += width)                                                    \
+            for (int r = 0; r < count; r++)                                                        \
+                d[r] = s[r * stride];                                                              \
+    }                                                                                              \
+    static void pack_##S(int width, const void *sv, int64_t stride, int64_t depth_stride,          \
+                         int count, int64_t depth, void *dv)                                       \
+    {                                                                                              \
+        const T *s = sv;                                                                           \
+        T *d = dv;                                                                                 \
+        if (count < width)                                                                         \
+            memset(d, 0, (size_t)(width * depth) * sizeof(T));                                     \
+        if (depth_stride == 1 && stride != 1)                                                      \
+            pack_across_##S(d, width, s, stride, count, depth);                                    \
+        else if (stride != 1 || count < width)                                                     \
+            for (int64_t p = 0; p < depth; p++)                                                    \
+                for (int r = 0; r < count; r++)                                                    \
+                    d[p * width + r] = s[r * stride + p * depth_stride];                           \
+        else if ((size_t)width == 2 * sizeof(V) / sizeof(T))                                       \
+            for (int64_t p = 0; p < depth; p++)                                                    \
+                memcpy(d + p * width, s + p * depth_stride, 2 * sizeof(V));                        \
+        else                                                                                       \
+            for (int64_t p = 0; p < depth; p++)                                                    \
+                for (int r = 0; r < width; r += FXI_GEMM_STEP)                                     \
+                    memcpy(d + p * width + r, s + p * depth_stride + r,                            \
+                           FXI_GEMM_STEP * sizeof(T));                                             \
+    }
+
+FXI_GEMM(f32, F32, float, vf, f32x16b)
+FXI_GEMM(f64, F64, double, vd, f64x16b)
+
+#define FXI_GEMM_KINDS(S, W)                                                                       \
+    static void tile_##S##_##W##_whole(const fxi_gemm_tile *t)                                     \
+    {                                                                                              \
+        t->columns ? tile_##S(t, 2, W *FXI_GEMM_STEP, false, true)                                 \
+                   : tile_##S(t, 2, W *FXI_GEMM_STEP, false, false);                               \
+    }                                                                                              \
+    static void tile_##S##_##W##_two(const fxi_gemm_tile *t)                                       \
+    {                                                                                              \
+        t->columns ? tile_##S(t, 2, W *FXI_GEMM_STEP, true, true)                                  \
+                   : tile_##S(t, 2, W *FXI_GEMM_STEP, true, false);                                \
+    }                                                                                              \
+    static void tile_##S##_##W##_one(const fxi_gemm_tile *t)                                       \
+    {                                                                                              \
+        t->columns ? tile_##S(t, 1, W *FXI_GEMM_STEP, true, true)                                  \
+                   : tile_##S(t, 1, W *FXI_GEMM_STEP, true, false);                                \
+    }
+FXI_GEMM_KINDS(f32, 1)
+FXI_GEMM_KINDS(f32, 2)
+FXI_GEMM_KINDS(f64, 1)
+FXI_GEMM_KINDS(f64, 2)
+#define FXI_GEMM_TILES(S, W)                                                                       \
+    {                                                                                              \
+        tile_##S##_##W##_one, tile_##S##_##W##_two, tile_##S##_##W##_whole                         \
+    }
+#if FXI_GEMM_NR > 2 * FXI_GEMM_STEP
+FXI_GEMM_KINDS(f32, 3)
+FXI_GEMM_KINDS(f64, 3)
+#define FXI_GEMM_ALL(S)                                                                            \
+    {                                                                                              \
+        FXI_GEMM_TILES(S, 1), FXI_GEMM_TILES(S, 2), FXI_GEMM_TILES(S, 3)                           \
+    }
+#else
+#define FXI_GEMM_ALL(S)                                                                            \
+    {                                                                                              \
+        FXI_GEMM_TILES(S, 1), FXI_GEMM_TILES(S, 2)                                                 \
+    }
+#endif
 
 static const fxi_gemm_core tile_gemm[2] = {
-    {2 * FXI_VECTOR_BYTES / 4, FXI_GEMM_NR, pack_f32, tile_f32, small_f32},
-    {2 * FXI_VECTOR_BYTES / 8, FXI_GEMM_NR, pack_f64, tile_f64, small_f64},
+    {FXI_VECTOR_BYTES / 4, FXI_GEMM_NR, FXI_GEMM_STEP, pack_f32, FXI_GEMM_ALL(f32)},
+    {FXI_VECTOR_BYTES / 8, FXI_GEMM_NR, FXI_GEMM_STEP, pack_f64, FXI_GEMM_ALL(f64)},
 };

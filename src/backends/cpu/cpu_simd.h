@@ -32,16 +32,26 @@ typedef struct fxi_reducer {
     void (*done)(const void *acc, int64_t n, void *out);
 } fxi_reducer;
 
-/* Block sizes of the matrix product: mr×nr is the register tile. */
+/* A register tile of the matrix product: c (m×n) = A·B, or += A·B, summed over k. Rows of A and c
+ * are neighbours; columns are acs and ccs apart. `columns`: element (p, j) of B is at
+ * b[p·brs + j·bcs], else at b[p·brs + j], for as many j as the tile is wide. */
+typedef struct fxi_gemm_tile {
+    int64_t k;
+    const void *a, *b;
+    void *c;
+    int64_t acs, brs, bcs, ccs;
+    int m, n;
+    bool columns, accumulate;
+} fxi_gemm_tile;
+typedef void (*fxi_gemm_tile_fn)(const fxi_gemm_tile *t);
+
 typedef struct fxi_gemm_core {
-    int mr, nr;
-    void (*pack)(int width, const void *src, int64_t stride, int64_t depth_stride, int64_t count,
-                 int64_t depth, void *dst);
-    /* The mr×nr tile: t = Ap·Bp; writes the first m×n of it to c. */
-    void (*tile)(int64_t k, const void *ap, const void *bp, void *c, int64_t rsc, int64_t csc,
-                 int m, int n, bool accumulate);
-    void (*small)(
-        const fxi_gemm *g); /* unpacked; same bits as the blocked product while k is one block */
+    int lanes, nr, step; /* tiles are up to 2·lanes × nr; widths are multiples of step */
+    /* d[r + p·width] = s[r·stride + p·depth_stride], r < count, p < depth; 0 up to width */
+    void (*pack)(int width, const void *s, int64_t stride, int64_t depth_stride, int count,
+                 int64_t depth, void *d);
+    /* By width/step − 1; then m ≤ lanes, lanes < m, m = 2·lanes. */
+    fxi_gemm_tile_fn tile[3][3];
 } fxi_gemm_core;
 
 /* The direct convolution (cpu_conv_direct.c) for windows that begin at consecutive elements q of a
