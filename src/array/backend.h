@@ -17,6 +17,9 @@ typedef struct fxi_backend {
     const char *name;
     bool views;
     bool fuses; /* takes elementwise steps of several instructions and outputs */
+    /* Does it take a conv or pool step channels last (step.h), and rather than dense? Asked before
+     * the step is made, with the sizes filled in. NULL: never. */
+    bool (*channels_last)(fx_device *device, const struct fxi_step *step);
     void *(*alloc)(fx_device *device, size_t bytes); /* 64-byte aligned; NULL when memory is out */
     void (*free)(fx_device *device, void *ptr);
     /* Makes a step of a new plan ready: what can be decided once (loops, tiles, a library's

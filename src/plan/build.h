@@ -18,6 +18,7 @@ typedef struct fxi_builder {
     fxi_plan *p;
     fxi_place *places; /* per node */
     fxi_groups groups;
+    int32_t *last; /* per node: value of a channels-last copy, or −1 */
     bool views;
 } fxi_builder;
 
@@ -64,6 +65,21 @@ fx_status fxi_prepare_epilogue(fxi_plan *p, int32_t i);
 
 /* A movement node as another look at its input's place; false when only a copy can do it. */
 bool fxi_view(const fxi_node *n, const fxi_place *from, fxi_place *to);
+
+/* ---- layouts (layout.c) ---- */
+
+/* A conv or pool node as a step that is channels last; *out_done: whether it is one. */
+bool fxi_lower_channels_last(fxi_builder *b, int32_t id, bool *out_done);
+/* Gives those operands of an elementwise or reduce step that have its full size (`space`) one
+ * layout, by copies where they differ; *out_last: which. `ids` are the operands' nodes. */
+bool fxi_settle_layout(fxi_builder *b, const fxi_node *root, const fxi_node *space, int n,
+                       const int32_t *ids, fxi_place *in, bool *out_last);
+/* Rewrites the newest step, complete with its outputs, in the order of channels-last memory. */
+void fxi_turn_step(fxi_builder *b, fxi_step *s);
+/* Only its axes: those of all its tensors, and of what it reduces. */
+void fxi_turn_axes(fxi_step *s);
+/* The strides of an output of a step that was turned. */
+void fxi_turn_place(const fxi_node *n, fxi_place *at);
 
 /* Lets outputs take over the buffers of the values they replace, and orders the steps for it. */
 bool fxi_donate(fxi_builder *b);

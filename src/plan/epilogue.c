@@ -39,11 +39,12 @@ static int channel_axis(const fxi_step *m)
     return m->op == FXI_OP_MATMUL ? 0 : m->out.ndim - 2;
 }
 
-/* An operand t of E as one of M, whose output may be another shape of the same elements. False when
- * it is none that epilogues know. */
-static bool translate(const fxi_step *m, const fxi_tensor *t, fxi_tensor *out)
+/* An operand of E as one of M, whose output may be another shape of the same elements, or the same
+ * with its axes in another order (channels last). False when it is none that epilogues know. */
+static bool translate(const fxi_step *m, const fxi_step *e, int operand, fxi_tensor *out)
 {
-    const int axis = channel_axis(m);
+    const fxi_tensor *t = &e->in[operand];
+    const int to = channel_axis(m), axis = e->channels_last ? 0 : to;
     *out = m->out;
     if (t->ndim > 0 && fxi_is_dense(t->ndim, t->shape, t->stride))
         return t->dtype == m->out.dtype;
@@ -52,10 +53,10 @@ static bool translate(const fxi_step *m, const fxi_tensor *t, fxi_tensor *out)
         if (k != axis && t->shape[k] != 1 && t->stride[k] != 0)
             return false;
     if (t->ndim > 0) {
-        if (t->ndim <= axis || t->shape[axis] != m->out.shape[axis] ||
-            fxi_length(axis, t->shape) != fxi_length(axis, m->out.shape))
+        if (t->ndim <= axis || t->shape[axis] != m->out.shape[to] ||
+            (axis == to && fxi_length(axis, t->shape) != fxi_length(axis, m->out.shape)))
             return false;
-        out->stride[axis] = t->stride[axis];
+        out->stride[to] = t->stride[axis];
     }
     return t->dtype == m->out.dtype;
 }
@@ -97,7 +98,7 @@ static bool fits(const fxi_step *m, const fxi_step *e, int32_t k, int r, uint8_t
     if (ins->op != FXI_OP_ADD)
         return false;
     *out_operand = ins->src[0] == r ? ins->src[1] : ins->src[0];
-    return *out_operand < e->nin && translate(m, &e->in[*out_operand], &t);
+    return *out_operand < e->nin && translate(m, e, *out_operand, &t);
 }
 
 /* Follows the product through E up to a value that is stored. */
@@ -148,7 +149,7 @@ static bool extend(fxi_plan *p, fxi_step *m, const fxi_step *e, const chain *c)
         if (e->program[c->instr[k]].nsrc < 2)
             continue;
         operand[k] = (uint8_t)(m->nin - 1);
-        translate(m, &e->in[from], &m->in[m->nin]);
+        translate(m, e, from, &m->in[m->nin]);
         m->in_value[m->nin] = e->in_value[from];
         m->in_offset[m->nin++] = e->in_offset[from];
     }
@@ -367,6 +368,9 @@ static bool add_rest(fxi_plan *p, int32_t i, const fxi_step *whole, const fxi_in
             ins->src[s] = (uint8_t)(r != before ? r - (m->nin - 2) : k ? e->nin + k - 1 : 0);
         }
     }
+    p->values[v].channels_last = p->values[e->out_value].channels_last;
+    if (m->channels_last)
+        fxi_turn_axes(e);
     return true;
 }
 

@@ -210,25 +210,38 @@ bool fxi_lower_group(fxi_builder *b, int32_t root)
         if (!b->views && !fxi_dense_place(b, q.operands[i], &in[i]))
             return false;
     }
-    fxi_step *s = fxi_add_step(b, b->g->nodes[root]->op, q.noperands, &b->g->nodes[root]->attr);
+    const fxi_node *n = b->g->nodes[root], *x = n->op == FXI_OP_REDUCE ? n->in[0] : n;
+    bool last;
+    if (!fxi_settle_layout(b, n, x, q.noperands, q.operands, in, &last))
+        return false;
+    fxi_step *s = fxi_add_step(b, n->op, q.noperands, &n->attr);
     if (!s)
         return false;
     for (int i = 0; i < q.noperands; i++)
         fxi_set_input(s, i, q.nodes[i], &in[i]);
     if (s->op == FXI_OP_REDUCE) {
-        const fxi_node *x = b->g->nodes[root]->in[0];
         s->space = (fxi_tensor){.dtype = x->dtype, .ndim = x->ndim};
         memcpy(s->space.shape, x->shape, sizeof s->space.shape);
         fxi_dense_strides(x->ndim, x->shape, s->space.stride);
     }
-    return make_program(b, s, &q) && fxi_set_output(b, s, b->g->nodes[root], &b->places[root]) &&
-           more_outputs(b, b->p->nsteps - 1, &q);
+    if (!make_program(b, s, &q) || !fxi_set_output(b, s, n, &b->places[root]) ||
+        !more_outputs(b, b->p->nsteps - 1, &q))
+        return false;
+    if (last)
+        fxi_turn_step(b, s);
+    for (int m = 0; m < q.nmembers && last; m++)
+        if (b->groups.stored[q.members[m]])
+            fxi_turn_place(b->g->nodes[q.members[m]], &b->places[q.members[m]]);
+    return true;
 }
 
 bool fxi_lower(fxi_builder *b, int32_t id)
 {
     const fxi_node *n = b->g->nodes[id];
     const fxi_class cls = fxi_ops[n->op].cls;
+    bool last = false;
+    if (!fxi_lower_channels_last(b, id, &last) || last)
+        return last;
     const bool dense =
         !b->views || cls == FXI_CLASS_CONV || cls == FXI_CLASS_POOL || cls == FXI_CLASS_CUSTOM;
     /* Copies come first: they are steps of their own. */
@@ -242,6 +255,8 @@ bool fxi_lower(fxi_builder *b, int32_t id)
         else
             in[i] = b->places[k];
     }
+    const int32_t x = n->op == FXI_OP_REDUCE ? fxi_graph_input(b->g, id, 0) : -1;
+    ok = ok && (x < 0 || fxi_settle_layout(b, n, n->in[0], 1, &x, in, &last));
     fxi_step *s = ok ? fxi_add_step(b, n->op, n->nin, &n->attr) : NULL;
     ok = s != NULL;
     for (int i = 0; i < n->nin && ok; i++)
@@ -249,6 +264,10 @@ bool fxi_lower(fxi_builder *b, int32_t id)
     if (ok && n->op == FXI_OP_RANDOM)
         s->slot = b->g->slot[id];
     ok = ok && fxi_set_output(b, s, n, &b->places[id]);
+    if (ok && last) {
+        fxi_turn_step(b, s);
+        fxi_turn_place(n, &b->places[id]);
+    }
     if (in != inline_places)
         fxi_free(in);
     return ok;

@@ -90,7 +90,9 @@ static bool settle_output(fxi_builder *b, int32_t k)
     const fxi_node *n = b->g->nodes[id];
     fxi_place at = b->places[id];
     const fxi_value_kind kind = p->values[at.value].kind;
-    if (kind == FXI_VALUE_SLOT || (kind == FXI_VALUE_LEAF && reads_borrowed(b, id)) ||
+    const bool last = p->values[at.value].channels_last &&
+                      !fxi_is_dense(n->ndim, n->shape, at.stride); /* results are column-major */
+    if (kind == FXI_VALUE_SLOT || (kind == FXI_VALUE_LEAF && reads_borrowed(b, id)) || last ||
         (kind == FXI_VALUE_ARENA && 2 * fxi_node_bytes(n) < p->values[at.value].bytes)) {
         fxi_place made;
         if (!fxi_copy_dense(b, n, &at, &made))
@@ -160,8 +162,10 @@ static bool build(fxi_builder *b)
     const bool fuse = g->device->backend->fuses && !fxi_eager();
     b->places = fxi_malloc(((size_t)g->n + 1) * sizeof *b->places);
     p->results = fxi_calloc((size_t)g->noutputs + 1, sizeof *p->results);
-    if (!b->places || !p->results || !keep_key(p, g) || !fxi_group(g, fuse, &b->groups))
+    b->last = fxi_malloc(((size_t)g->n + 1) * sizeof *b->last);
+    if (!b->places || !b->last || !p->results || !keep_key(p, g) || !fxi_group(g, fuse, &b->groups))
         return false;
+    memset(b->last, -1, (size_t)g->n * sizeof *b->last);
     p->noutputs = g->noutputs;
     for (int32_t i = 0; i < g->n; i++)
         if (!plan_node(b, i))
@@ -185,6 +189,7 @@ fxi_plan *fxi_plan_build(const fxi_graph *g)
     }
     const bool ok = p && build(&b);
     fxi_free(b.places);
+    fxi_free(b.last);
     fxi_groups_free(&b.groups);
     if (ok)
         return p;

@@ -23,6 +23,7 @@ typedef struct fxi_value {
     int32_t first, last; /* steps between which an arena value lives */
     int64_t offset;      /* bytes */
     int64_t bytes;
+    bool channels_last; /* how its elements lie: see layout.c */
 } fxi_value;
 
 /* A constant: the graph's constant number and the type in which it is needed. */

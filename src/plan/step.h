@@ -1,7 +1,8 @@
 /* step.h: what a plan is made of, as backends see it.
  *
  * A step is one kernel call. Operands are tensors: element type, sizes and element strides; the
- * pointers a kernel gets already include view offsets. The output is always dense (column-major).
+ * pointers a kernel gets already include view offsets. The output is always dense (column-major),
+ * except that of a conv or pool step which the backend takes channels last (backend.h).
  * Inputs of elementwise, reduce, scan, gather, scatter, matmul, concat and pad steps may have any
  * strides, 0 and negative included; inputs of conv, pool and custom steps are dense. Only the
  * elementwise family may have its output in the memory of an input, and then with the same strides.
@@ -52,6 +53,9 @@ typedef struct fxi_step {
     int32_t nmore;
     uint8_t more_reg[FXI_MORE_OUTPUTS];
     int32_t more_value[FXI_MORE_OUTPUTS];
+    /* Of a conv or pool step: activations lie channels last, W×H×C×N with C fastest; weights are
+     * dense. Of other steps: their axes are in that order, so that the output is dense. */
+    bool channels_last;
     int32_t slot; /* RANDOM: index of its (seed, counter) pair among the run's streams */
     void *ready;  /* what the backend's prepare made of it */
 } fxi_step;

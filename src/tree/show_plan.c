@@ -13,11 +13,15 @@
 #include <cflux/tree.h>
 #include <string.h>
 
-static void add_shape(fx_text *t, const fxi_tensor *x)
+/* turned: the axes are in the order of memory, channels first (layout.c). */
+static void add_shape(fx_text *t, const fxi_tensor *x, bool turned)
 {
+    const int n = x->ndim;
     fx_text_add(t, "%s", fx_dtype_name((fx_dtype)x->dtype));
-    for (int i = 0; i < x->ndim; i++)
-        fx_text_add(t, i ? "×%lld" : " %lld", (long long)x->shape[i]);
+    for (int i = 0; i < n; i++) {
+        const int at = !turned || i == n - 1 ? i : i == n - 2 ? 0 : i + 1;
+        fx_text_add(t, i ? "×%lld" : " %lld", (long long)x->shape[at]);
+    }
 }
 
 /* The step that makes a value, counted from 1; 0 when it was there before. */
@@ -106,7 +110,10 @@ static void add_step(fx_text *t, const fxi_plan *p, int32_t i)
         add_input(t, p, s, k);
     }
     fx_text_add(t, ") → ");
-    add_shape(t, &s->out);
+    const bool window = s->op == FXI_OP_CONV || s->op == FXI_OP_POOL;
+    add_shape(t, &s->out, s->channels_last && !window);
+    if (p->values[s->out_value].channels_last)
+        fx_text_add(t, " channels last");
     if (s->nmore)
         fx_text_add(t, " and %d more", (int)s->nmore);
     if (p->values[s->out_value].kind == FXI_VALUE_DONATED)

@@ -1,0 +1,250 @@
+/* layout.c: how the elements of activations lie in memory.
+ *
+ * Every value is column-major, W×H×C×N with W fastest, except that a backend may take convolutions
+ * and pooling channels last, with C fastest: vendors' kernels are about twice as fast so. Then what
+ * such a step makes stays as it is: elementwise steps and reductions whose full-size operands lie
+ * channels last are written with their axes in that order (C, W, H, N), in which they are dense, so
+ * kernels need to know nothing. Only where the two orders meet are there copies: what enters the
+ * first such step, what a step needs dense (a reshape before a Dense layer), and the results of the
+ * plan. Nodes, attributes and places keep the logical order of axes throughout.
+ */
+#include "build.h"
+#include "backend.h"
+
+#include <string.h>
+
+/* ---- the order of axes ----------------------------------------------------------------------- */
+
+/* The axis of a tensor of n axes that is k-th in memory. */
+static int axis_at(int n, int k)
+{
+    return k == 0 ? n - 2 : k == n - 1 ? k : k - 1;
+}
+
+static void last_strides(int ndim, const int64_t *shape, int64_t *stride)
+{
+    int64_t step = 1;
+    for (int k = 0; k < ndim; k++) {
+        const int d = axis_at(ndim, k);
+        stride[d] = step;
+        step *= shape[d];
+    }
+}
+
+static bool lies_last(int ndim, const int64_t *shape, const int64_t *stride)
+{
+    int64_t expected[FX_MAX_DIMS];
+    if (ndim < 3)
+        return false;
+    last_strides(ndim, shape, expected);
+    for (int d = 0; d < ndim; d++)
+        if (shape[d] != 1 && stride[d] != expected[d])
+            return false;
+    return true;
+}
+
+/* Does node n, seen at a place, lie channels last because a step made it so? (A permuted leaf may
+ * have such strides by chance.) Not when it is dense as well. */
+static bool is_last(const fxi_builder *b, const fxi_node *n, const fxi_place *at)
+{
+    return b->p->values[at->value].channels_last && lies_last(n->ndim, n->shape, at->stride) &&
+           !fxi_is_dense(n->ndim, n->shape, at->stride);
+}
+
+static void turn_tensor(fxi_tensor *t)
+{
+    const fxi_tensor old = *t;
+    for (int k = 0; k < t->ndim; k++) {
+        t->shape[k] = old.shape[axis_at(t->ndim, k)];
+        t->stride[k] = old.stride[axis_at(t->ndim, k)];
+    }
+}
+
+static uint64_t turn_mask(int ndim, uint64_t mask)
+{
+    uint64_t turned = 0;
+    for (int k = 0; k < ndim; k++)
+        turned |= (uint64_t)FXI_AXIS_IN(mask, axis_at(ndim, k)) << k;
+    return turned;
+}
+
+void fxi_turn_place(const fxi_node *n, fxi_place *at)
+{
+    last_strides(n->ndim, n->shape, at->stride);
+}
+
+void fxi_turn_axes(fxi_step *s)
+{
+    const int n = s->out.ndim;
+    s->channels_last = true;
+    for (int i = 0; i < s->nin; i++)
+        if (s->in[i].ndim == n)
+            turn_tensor(&s->in[i]);
+    turn_tensor(&s->out);
+    fxi_dense_strides(n, s->out.shape, s->out.stride);
+    if (s->op == FXI_OP_REDUCE) {
+        s->attr.i[1] = (int64_t)turn_mask(n, (uint64_t)s->attr.i[1]);
+        turn_tensor(&s->space);
+        fxi_dense_strides(n, s->space.shape, s->space.stride);
+    }
+}
+
+void fxi_turn_step(fxi_builder *b, fxi_step *s)
+{
+    int64_t stride[FX_MAX_DIMS];
+    last_strides(s->out.ndim, s->out.shape, stride);
+    const bool differs = !fxi_is_dense(s->out.ndim, s->out.shape, stride);
+    fxi_turn_axes(s);
+    for (int k = -1; k < s->nmore; k++)
+        b->p->values[fxi_output_value(s, k)].channels_last = differs;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+/* A place of node id that is channels last, made if need be. */
+static bool last_place(fxi_builder *b, int32_t id, fxi_place *out)
+{
+    const fxi_node *n = b->g->nodes[id];
+    *out = b->places[id];
+    if (lies_last(n->ndim, n->shape, out->stride))
+        return true;
+    if (b->last[id] < 0) {
+        fxi_place made;
+        if (!fxi_copy_dense(b, n, out, &made))
+            return false;
+        fxi_turn_step(b, &b->p->steps[b->p->nsteps - 1]);
+        b->last[id] = made.value;
+    }
+    *out = (fxi_place){.value = b->last[id], .dense = -1};
+    last_strides(n->ndim, n->shape, out->stride);
+    return true;
+}
+
+/* Is the place all of a value of the size of `space`, not a broadcast? */
+static bool full_size(const fxi_node *space, const fxi_node *n, const fxi_place *at)
+{
+    if (n->ndim != space->ndim ||
+        memcmp(n->shape, space->shape, (size_t)n->ndim * sizeof *n->shape) != 0)
+        return false;
+    for (int d = 0; d < n->ndim; d++)
+        if (n->shape[d] != 1 && at->stride[d] == 0)
+            return false;
+    return true;
+}
+
+/* Kernels reduce a program's results over axes around the kept ones (group.c); in this order too?
+ */
+static bool still_reducible(const fxi_node *root)
+{
+    if (root->op != FXI_OP_REDUCE)
+        return true;
+    const fxi_node *x = root->in[0];
+    int changes = 0;
+    bool reduced = true;
+    for (int k = 0; k < x->ndim; k++) {
+        const int d = axis_at(x->ndim, k);
+        if (x->shape[d] == 1)
+            continue;
+        const bool now = FXI_AXIS_IN(root->attr.i[1], d);
+        changes += now != reduced;
+        reduced = now;
+    }
+    return changes <= 2;
+}
+
+bool fxi_settle_layout(fxi_builder *b, const fxi_node *root, const fxi_node *space, int n,
+                       const int32_t *ids, fxi_place *in, bool *out_last)
+{
+    int last = 0, dense = 0;
+    bool same_axes = true;
+    *out_last = false;
+    for (int i = 0; i < n; i++) {
+        const fxi_node *x = b->g->nodes[ids[i]];
+        same_axes = same_axes && (x->ndim == space->ndim || x->ndim == 0);
+        if (!full_size(space, x, &in[i]))
+            continue;
+        last += is_last(b, x, &in[i]);
+        dense += fxi_is_dense(x->ndim, x->shape, in[i].stride);
+    }
+    if (last == 0)
+        return true;
+    *out_last = same_axes && last >= dense && still_reducible(root);
+    for (int i = 0; i < n; i++) {
+        const fxi_node *x = b->g->nodes[ids[i]];
+        if (!full_size(space, x, &in[i]))
+            continue;
+        const bool is_dense = fxi_is_dense(x->ndim, x->shape, in[i].stride);
+        if (*out_last ? is_dense && !last_place(b, ids[i], &in[i])
+                      : is_last(b, x, &in[i]) && !fxi_dense_place(b, ids[i], &in[i]))
+            return false;
+    }
+    return true;
+}
+
+/* ---- convolution and pooling ----------------------------------------------------------------- */
+
+/* Which operand is a kernel: an input, the output (2), or none. */
+static int kernel_of(const fxi_node *n)
+{
+    return n->op != FXI_OP_CONV ? -1 : n->attr.conv.kind == FXI_CONV_WEIGHT ? 2 : 1;
+}
+
+static void describe(fxi_tensor *t, const fxi_node *n, bool last)
+{
+    *t = (fxi_tensor){.dtype = n->dtype, .ndim = n->ndim};
+    memcpy(t->shape, n->shape, sizeof t->shape);
+    if (last)
+        last_strides(n->ndim, n->shape, t->stride);
+    else
+        fxi_dense_strides(n->ndim, n->shape, t->stride);
+}
+
+/* The backend is asked about a convolution; pooling takes its inputs as they lie, if it can. */
+static bool wanted(const fxi_builder *b, int32_t id)
+{
+    const fxi_node *n = b->g->nodes[id];
+    const fxi_backend *backend = b->p->device->backend;
+    if ((n->op != FXI_OP_CONV && n->op != FXI_OP_POOL) || !backend->channels_last || fxi_eager())
+        return false;
+    bool lie = false;
+    fxi_tensor in[2];
+    for (int i = 0; i < n->nin; i++) {
+        const fxi_place *at = &b->places[fxi_graph_input(b->g, id, i)];
+        lie = lie || is_last(b, n->in[i], at);
+        describe(&in[i], n->in[i], i != kernel_of(n));
+    }
+    fxi_step s = {.op = n->op,
+                  .cls = (uint8_t)fxi_ops[n->op].cls,
+                  .nin = n->nin,
+                  .attr = n->attr,
+                  .in = in,
+                  .channels_last = true};
+    describe(&s.out, n, kernel_of(n) != 2);
+    return (n->op == FXI_OP_CONV || lie) && backend->channels_last(b->p->device, &s);
+}
+
+bool fxi_lower_channels_last(fxi_builder *b, int32_t id, bool *out_done)
+{
+    const fxi_node *n = b->g->nodes[id];
+    fxi_place in[2];
+    *out_done = wanted(b, id);
+    if (!*out_done)
+        return true;
+    for (int i = 0; i < n->nin; i++) {
+        const int32_t k = fxi_graph_input(b->g, id, i);
+        if (!(i == kernel_of(n) ? fxi_dense_place(b, k, &in[i]) : last_place(b, k, &in[i])))
+            return false;
+    }
+    fxi_step *s = fxi_add_step(b, n->op, n->nin, &n->attr);
+    if (!s || !fxi_set_output(b, s, n, &b->places[id]))
+        return false;
+    for (int i = 0; i < n->nin; i++)
+        fxi_set_input(s, i, n->in[i], &in[i]);
+    s->channels_last = true;
+    if (kernel_of(n) != 2) {
+        describe(&s->out, n, true);
+        fxi_turn_place(n, &b->places[id]);
+        b->p->values[s->out_value].channels_last = true;
+    }
+    return true;
+}
