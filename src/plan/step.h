@@ -56,8 +56,9 @@ typedef struct fxi_step {
     /* Of a conv or pool step: activations lie channels last, W×H×C×N with C fastest; weights are
      * dense. Of other steps: their axes are in that order, so that the output is dense. */
     bool channels_last;
-    int32_t slot; /* RANDOM: index of its (seed, counter) pair among the run's streams */
-    void *ready;  /* what the backend's prepare made of it */
+    int32_t slot;   /* RANDOM: index of its (seed, counter) pair among the run's streams */
+    void *ready;    /* what the backend's prepare made of it */
+    bool by_plugin; /* …or a plugin of the backend */
 } fxi_step;
 
 static inline bool fxi_has_epilogue(const fxi_step *s)

@@ -2,6 +2,7 @@
 #include "backend.h"
 #include "backends.h"
 #include "cpu_kernels.h"
+#include "cpu_plugin.h"
 #include "memory.h"
 
 static void *cpu_alloc(fx_device *device, size_t bytes)
@@ -16,28 +17,74 @@ static void cpu_free(fx_device *device, void *ptr)
     fxi_free(ptr);
 }
 
+/* Asks the plugin for the step as it is, or without its epilogue. */
+static fx_status ask_plugin(const fxi_step *step, bool bare, fxi_plugin_ready **out)
+{
+    fxi_step asked = *step;
+    if (bare) {
+        asked.nin = 2;
+        asked.ninstr = 0;
+    }
+    return fxi_cpu_plugin_prepare(&asked, out);
+}
+
+static bool plugin_takes(const fxi_step *step, bool bare)
+{
+    fxi_plugin_ready *ready = NULL;
+    if (ask_plugin(step, bare, &ready))
+        return false;
+    fxi_cpu_plugin_release(ready);
+    return true;
+}
+
+/* The plugin comes first, also where it takes less of an epilogue than our kernels. */
 static fx_status cpu_prepare(fx_device *device, fxi_step *step)
 {
     (void)device;
+    if (step->op != FXI_OP_MATMUL && step->op != FXI_OP_CONV)
+        return fxi_cpu_prepare_step(step);
+    fxi_plugin_ready *ready = NULL;
+    const fx_status status = ask_plugin(step, false, &ready);
+    if (!status) {
+        step->ready = ready;
+        step->by_plugin = true;
+    }
+    if (status != FX_STATUS_UNSUPPORTED)
+        return status;
+    if (fxi_has_epilogue(step) && plugin_takes(step, true))
+        return FX_STATUS_UNSUPPORTED;
     return fxi_cpu_prepare_step(step);
+}
+
+/* A convolution is worth it when the plugin computes it; pooling follows its input. */
+static bool cpu_channels_last(fx_device *device, const fxi_step *step)
+{
+    (void)device;
+    return step->op == FXI_OP_CONV && plugin_takes(step, true);
 }
 
 static void cpu_release(fx_device *device, fxi_step *step)
 {
     (void)device;
-    fxi_cpu_release_step(step);
+    if (step->by_plugin)
+        fxi_cpu_plugin_release(step->ready);
+    else
+        fxi_cpu_release_step(step);
 }
 
 static fx_status cpu_run(fx_device *device, const fxi_step *step, const void *const *in, void *out,
                          fxi_run *run)
 {
     (void)device;
+    if (step->by_plugin)
+        return fxi_cpu_plugin_run(step->ready, step, in, out, run);
     return fxi_cpu_run_step(step, in, out, run);
 }
 
 const fxi_backend fxi_cpu_backend = {.name = "CPU",
                                      .views = true,
                                      .fuses = true,
+                                     .channels_last = cpu_channels_last,
                                      .alloc = cpu_alloc,
                                      .free = cpu_free,
                                      .prepare = cpu_prepare,

@@ -1,0 +1,19 @@
+/* cpu_plugin.h: steps that a kernel library computes in the CPU's place. Internal. */
+#ifndef CFLUX_CPU_PLUGIN_H
+#define CFLUX_CPU_PLUGIN_H
+
+#include "plugin.h"
+
+/* Asks the plugin for the step. FX_STATUS_UNSUPPORTED when there is no plugin, or the step is too
+ * small to open one for, or the plugin declines. */
+fx_status fxi_cpu_plugin_prepare(const fxi_step *step, fxi_plugin_ready **out_ready);
+void fxi_cpu_plugin_release(fxi_plugin_ready *ready);
+fx_status fxi_cpu_plugin_run(const fxi_plugin_ready *ready, const fxi_step *step,
+                             const void *const *in, void *out, fxi_run *run);
+
+/* For tests: the plugin in use ("oneDNN"), or NULL; and the first use begins anew, as in a new
+ * process (what was opened stays open). */
+const char *fxi_cpu_plugin_name(void);
+void fxi_cpu_plugin_forget(void);
+
+#endif

@@ -1,0 +1,349 @@
+/* onednn_conv.c: convolution and its two gradients, channels last.
+ *
+ * A step is divided by images. Weights are packed once a run, in the layout the primitive asks for;
+ * a true convolution's kernel is turned round on the way, since oneDNN knows cross-correlation
+ * only. Of the gradient by weights every part makes a sum of its own, and these are added in order.
+ *
+ * Rejected: keeping packed weights from run to run. They change with every training step, and
+ * packing costs a few per cent of one convolution.
+ */
+#include "onednn.h"
+#include <string.h>
+
+enum { X, W, Y, OPERANDS };
+enum { MOST_PARTS = 32, BLOCK = 1 << 14 };
+static const double PART_WORK = 32e6;      /* multiplications and additions */
+static const double SUM_WORK = 256e6;      /* of a part that has a sum of its own */
+static const int64_t SUM_BYTES = 32 << 20; /* of all such sums */
+
+typedef struct conv {
+    fxi_onednn_ready base;
+    int kind;
+    int x_at, w_at, y_at; /* which operand is where: input 0, input 1 or the output (2) */
+    bool turned;          /* the kernel is turned round */
+    int64_t images, parts;
+    int64_t x_image, y_image; /* bytes of one image */
+    int64_t taps, size;       /* of a kernel; bytes of an element */
+    int64_t weights;          /* elements */
+    int64_t packed_bytes;
+    md x[2], y[2], any, plain, bias; /* x, y: of parts of fewer and of more images */
+    bool biased;
+    md_ref packed; /* the primitive's layout of weights */
+    fxi_primitive call[2], reorder;
+} conv;
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+static const struct {
+    uint8_t x, w, y;
+} kinds[] = {
+    [FXI_CONV_FORWARD] = {0, 1, 2}, [FXI_CONV_DATA] = {2, 1, 0}, [FXI_CONV_WEIGHT] = {0, 2, 1}};
+
+static const dnnl_format_tag_t last_tags[] = {dnnl_format_tag_undef, dnnl_nwc, dnnl_nhwc,
+                                              dnnl_ndhwc};
+static const dnnl_format_tag_t plain_tags[2][4] = {
+    {dnnl_format_tag_undef, dnnl_oiw, dnnl_oihw, dnnl_oidhw},
+    {dnnl_format_tag_undef, dnnl_goiw, dnnl_goihw, dnnl_goidhw}};
+
+/* Axes as oneDNN orders them: batch, channels, then ours backwards. */
+static void activation_dims(const fxi_tensor *t, int spatial, int64_t images, dnnl_dims_t out)
+{
+    out[0] = images;
+    out[1] = t->shape[spatial];
+    for (int d = 0; d < spatial; d++)
+        out[2 + d] = t->shape[spatial - 1 - d];
+}
+
+static int weight_dims(const fxi_tensor *w, const fxi_conv_attr *a, dnnl_dims_t out)
+{
+    const int s = a->spatial, g = a->groups > 1;
+    out[0] = a->groups;
+    out[g] = w->shape[s + 1] / a->groups;
+    out[g + 1] = w->shape[s];
+    for (int d = 0; d < s; d++)
+        out[g + 2 + d] = w->shape[s - 1 - d];
+    return s + 2 + g;
+}
+
+/* oneDNN wants to know the padding behind that the windows reach. */
+static void windows(const fxi_conv_attr *a, const fxi_tensor *x, const fxi_tensor *w,
+                    const fxi_tensor *y, conv_desc *out)
+{
+    for (int d = 0; d < a->spatial; d++) {
+        const int k = a->spatial - 1 - d;
+        const int64_t reach = (w->shape[k] - 1) * a->dilation[k] + 1;
+        out->stride[d] = a->stride[k];
+        out->dilation[d] = a->dilation[k] - 1;
+        out->before[d] = a->before[k];
+        out->after[d] = (y->shape[k] - 1) * a->stride[k] + reach - x->shape[k] - a->before[k];
+    }
+}
+
+static void divide(conv *c, double work)
+{
+    int64_t most = fxi_least(c->images, MOST_PARTS);
+    double each = PART_WORK;
+    if (c->kind == FXI_CONV_WEIGHT) {
+        most = fxi_least(most, fxi_most(1, SUM_BYTES / (c->weights * 4)));
+        each = SUM_WORK;
+    }
+    c->parts = fxi_most(1, fxi_least((int64_t)(work / each), most));
+}
+
+static int64_t first_image(const conv *c, int64_t part)
+{
+    return part * c->images / c->parts;
+}
+
+/* ---- creating -------------------------------------------------------------------------------- */
+
+static dnnl_status_t create_pd(const conv *c, const conv_desc *d, dnnl_primitive_desc_t *out)
+{
+    dnnl_primitive_attr_t attr = fxi_onednn_attr();
+    dnnl_primitive_desc_t forward = NULL;
+    dnnl_status_t s =
+        conv_forward_pd(c->kind == FXI_CONV_FORWARD ? out : &forward, fxi_onednn_engine, d, attr);
+    if (!s && c->kind == FXI_CONV_DATA)
+        s = conv_data_pd(out, fxi_onednn_engine, d, attr, forward);
+    if (!s && c->kind == FXI_CONV_WEIGHT)
+        s = conv_weight_pd(out, fxi_onednn_engine, d, attr, forward);
+    if (forward)
+        dnnl_primitive_desc_destroy(forward);
+    dnnl_primitive_attr_destroy(attr);
+    return s;
+}
+
+/* The primitive for parts of `images` images. */
+static fx_status create(conv *c, int which, int64_t images, const fxi_step *step,
+                        dnnl_data_type_t type)
+{
+    const fxi_tensor *t[] = {&step->in[0], &step->in[1], &step->out};
+    const fxi_conv_attr *a = &step->attr.conv;
+    const int s = a->spatial;
+    dnnl_dims_t dims;
+    activation_dims(t[c->x_at], s, images, dims);
+    dnnl_status_t ok = md_tag(&c->x[which], s + 2, dims, type, last_tags[s]);
+    activation_dims(t[c->y_at], s, images, dims);
+    if (!ok)
+        ok = md_tag(&c->y[which], s + 2, dims, type, last_tags[s]);
+    conv_desc d = {.x = c->x[which].ref, .w = c->any.ref, .y = c->y[which].ref};
+    if (c->biased)
+        d.bias = c->bias.ref;
+    windows(a, t[c->x_at], t[c->w_at], t[c->y_at], &d);
+    dnnl_primitive_desc_t pd = NULL;
+    if (!ok)
+        ok = create_pd(c, &d, &pd);
+    return ok ? fxi_onednn_status(ok) : fxi_primitive_create(&c->call[which], pd);
+}
+
+/* All parts must agree on how weights lie. */
+static fx_status create_packing(conv *c)
+{
+    const dnnl_query_t what =
+        c->kind == FXI_CONV_WEIGHT ? dnnl_query_diff_weights_md : dnnl_query_weights_md;
+    c->packed = dnnl_primitive_desc_query_md(c->call[0].pd, what, 0);
+    if (!dnnl_memory_desc_equal(c->packed, dnnl_primitive_desc_query_md(c->call[1].pd, what, 0)))
+        return FX_STATUS_UNSUPPORTED;
+    c->packed_bytes = ((int64_t)dnnl_memory_desc_get_size(c->packed) + 63) / 64 * 64;
+    return c->kind == FXI_CONV_WEIGHT ? fxi_reorder_create(&c->reorder, c->packed, c->plain.ref)
+                                      : fxi_reorder_create(&c->reorder, c->plain.ref, c->packed);
+}
+
+static fx_status create_all(conv *c, const fxi_step *step, dnnl_data_type_t type)
+{
+    const fxi_conv_attr *a = &step->attr.conv;
+    const fxi_tensor *w = c->kind == FXI_CONV_WEIGHT ? &step->out : &step->in[1];
+    dnnl_dims_t dims;
+    const int n = weight_dims(w, a, dims);
+    /* Sums over images keep all their digits until the last one is added. */
+    const dnnl_data_type_t sum = c->kind == FXI_CONV_WEIGHT ? dnnl_f32 : type;
+    if (md_tag(&c->any, n, dims, sum, dnnl_format_tag_any) ||
+        md_tag(&c->plain, n, dims, type, plain_tags[a->groups > 1][a->spatial]))
+        return FX_STATUS_UNSUPPORTED;
+    const dnnl_dims_t channels = {step->out.shape[a->spatial]};
+    if (c->biased && md_tag(&c->bias, 1, channels, type, dnnl_a))
+        return FX_STATUS_UNSUPPORTED;
+    const int64_t few = c->images / c->parts, more = (c->images + c->parts - 1) / c->parts;
+    fx_status status = create(c, 0, few, step, type);
+    if (!status)
+        status = create(c, 1, more, step, type);
+    return status ? status : create_packing(c);
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* to = from with the taps of every kernel in reverse. */
+static void turn(const conv *c, const void *from, void *to)
+{
+    const int64_t kernels = c->weights / c->taps, n = c->taps;
+    for (int64_t k = 0; k < kernels; k++)
+        for (int64_t t = 0; t < n; t++)
+            if (c->size == 4)
+                ((float *)to)[k * n + t] = ((const float *)from)[k * n + n - 1 - t];
+            else
+                ((uint16_t *)to)[k * n + t] = ((const uint16_t *)from)[k * n + n - 1 - t];
+}
+
+static fx_status reorder(const conv *c, md_ref from_md, const void *from, md_ref to_md, void *to)
+{
+    const fxi_onednn_arg args[] = {{DNNL_ARG_FROM, from_md, (void *)(uintptr_t)from},
+                                   {DNNL_ARG_TO, to_md, to}};
+    return fxi_primitive_run(&c->reorder, 2, args);
+}
+
+/* *out_packed is the caller's own weights, or lies in *out_memory, which the caller frees. */
+static fx_status pack(const conv *c, const void *w, void **out_memory, void **out_packed)
+{
+    const int64_t plain = (c->weights * c->size + 63) / 64 * 64;
+    *out_packed = (void *)(uintptr_t)w; /* only read */
+    *out_memory = NULL;
+    if (!c->turned && !c->reorder.call)
+        return FX_OK;
+    char *memory = fxi_onednn_host->alloc(64, (size_t)(plain + c->packed_bytes));
+    if (!memory)
+        return FX_STATUS_MEMORY;
+    *out_memory = memory;
+    if (c->turned) {
+        turn(c, w, memory);
+        *out_packed = memory;
+    }
+    if (!c->reorder.call)
+        return FX_OK;
+    const void *from = *out_packed;
+    *out_packed = memory + plain;
+    return reorder(c, c->plain.ref, from, c->packed, *out_packed);
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+typedef struct call {
+    const conv *c;
+    char *x, *w, *y; /* w: packed; of WEIGHT the sums, one after the other */
+    char *bias;
+} call;
+
+static fx_status run_part(void *user, int64_t k)
+{
+    static const int names[][OPERANDS] = {
+        [FXI_CONV_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
+        [FXI_CONV_DATA] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
+        [FXI_CONV_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST}};
+    const call *q = user;
+    const conv *c = q->c;
+    const int64_t first = first_image(c, k), images = first_image(c, k + 1) - first;
+    const int which = images > c->images / c->parts;
+    const int64_t own_sum = c->kind == FXI_CONV_WEIGHT ? k * c->packed_bytes : 0;
+    const fxi_onednn_arg args[] = {{names[c->kind][X], c->x[which].ref, q->x + first * c->x_image},
+                                   {names[c->kind][W], c->packed, q->w + own_sum},
+                                   {names[c->kind][Y], c->y[which].ref, q->y + first * c->y_image},
+                                   {DNNL_ARG_BIAS, c->bias.ref, q->bias}};
+    return fxi_primitive_run(&c->call[which], OPERANDS + c->biased, args);
+}
+
+/* Adds block k of the sums of all parts to that of the first. */
+static fx_status add_block(void *user, int64_t k)
+{
+    const call *q = user;
+    const int64_t n = q->c->packed_bytes / 4, end = fxi_least(n, (k + 1) * BLOCK);
+    float *sum = (float *)(void *)q->w;
+    for (int64_t part = 1; part < q->c->parts; part++)
+        for (int64_t i = k * BLOCK; i < end; i++)
+            sum[i] += sum[part * n + i];
+    return FX_OK;
+}
+
+static fx_status run_with_weights(const conv *c, call *q, const void *w)
+{
+    void *memory, *packed;
+    fx_status status = pack(c, w, &memory, &packed);
+    q->w = packed;
+    if (!status)
+        status = fxi_onednn_parts(c->parts, run_part, q);
+    fxi_onednn_host->free(memory);
+    return status;
+}
+
+static fx_status run_for_weights(const conv *c, call *q, void *out)
+{
+    const int64_t sums = c->parts * c->packed_bytes;
+    char *memory = fxi_onednn_host->alloc(64, (size_t)(sums + c->weights * c->size));
+    if (!memory)
+        return FX_STATUS_MEMORY;
+    q->w = memory;
+    fx_status status = fxi_onednn_parts(c->parts, run_part, q);
+    if (!status && c->parts > 1)
+        status = fxi_onednn_parts((c->packed_bytes / 4 + BLOCK - 1) / BLOCK, add_block, q);
+    void *plain = memory;
+    if (!status && c->reorder.call) {
+        plain = c->turned ? memory + sums : out;
+        status = reorder(c, c->packed, memory, c->plain.ref, plain);
+    }
+    if (!status && c->turned)
+        turn(c, plain, out);
+    else if (!status && plain != out)
+        memcpy(out, plain, (size_t)(c->weights * c->size));
+    fxi_onednn_host->free(memory);
+    return status;
+}
+
+static fx_status run(const void *self, const void *const *in, void *out)
+{
+    const conv *c = self;
+    /* Inputs are only read. */
+    void *const at[] = {(void *)(uintptr_t)in[0], (void *)(uintptr_t)in[1], out};
+    call q = {.c = c, .x = at[c->x_at], .y = at[c->y_at]};
+    if (c->biased)
+        q.bias = (char *)(uintptr_t)in[2];
+    return c->kind == FXI_CONV_WEIGHT ? run_for_weights(c, &q, out)
+                                      : run_with_weights(c, &q, in[1]);
+}
+
+static void release(void *self)
+{
+    conv *c = self;
+    md *const all[] = {&c->x[0], &c->x[1], &c->y[0], &c->y[1], &c->any, &c->plain, &c->bias};
+    fxi_primitive_free(&c->call[0]);
+    fxi_primitive_free(&c->call[1]);
+    fxi_primitive_free(&c->reorder);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        md_free(all[i]);
+}
+
+/* ---- which steps ----------------------------------------------------------------------------- */
+
+fx_status fxi_onednn_conv_prepare(const fxi_step *step, fxi_plugin_ready **out)
+{
+    const fxi_conv_attr *a = &step->attr.conv;
+    const dnnl_data_type_t type = fxi_onednn_type(step->out.dtype);
+    if (type == dnnl_data_type_undef || !step->channels_last ||
+        !fxi_onednn_epilogue(step, a->spatial))
+        return FX_STATUS_UNSUPPORTED;
+    conv *c = fxi_onednn_host->alloc(64, sizeof *c);
+    if (!c)
+        return FX_STATUS_MEMORY;
+    const fxi_tensor *t[] = {&step->in[0], &step->in[1], &step->out};
+    const fxi_tensor *x = t[kinds[a->kind].x], *w = t[kinds[a->kind].w], *y = t[kinds[a->kind].y];
+    memset(c, 0, sizeof *c);
+    c->base.run = run;
+    c->base.release = release;
+    c->kind = a->kind;
+    c->biased = step->ninstr > 0;
+    c->x_at = kinds[a->kind].x, c->w_at = kinds[a->kind].w, c->y_at = kinds[a->kind].y;
+    c->size = type == dnnl_f32 ? 4 : 2;
+    c->images = x->shape[a->spatial + 1];
+    c->x_image = fxi_length(a->spatial + 1, x->shape) * c->size;
+    c->y_image = fxi_length(a->spatial + 1, y->shape) * c->size;
+    c->taps = fxi_length(a->spatial, w->shape);
+    c->weights = fxi_length(w->ndim, w->shape);
+    c->turned = !a->flipped && c->taps > 1;
+    divide(c,
+           2 * (double)fxi_length(y->ndim, y->shape) * (double)fxi_length(w->ndim - 1, w->shape));
+    const fx_status status = create_all(c, step, type);
+    if (status) {
+        release(c);
+        fxi_onednn_host->free(c);
+        return status;
+    }
+    *out = &c->base.base;
+    return FX_OK;
+}

@@ -1,0 +1,205 @@
+/* onednn_matmul.c: matrix products, batched.
+ *
+ * oneDNN counts rows last-axis-fastest, so our column-major C = A·B is its Cᵀ = Bᵀ·Aᵀ: its source
+ * is Bᵀ, its weights are Aᵀ, and transposes are strides. The product is divided along one axis of
+ * C, the last batch axis or else the longer side, into parts of one size and a shorter last one.
+ */
+#include "onednn.h"
+#include <string.h>
+
+enum { SOURCE, WEIGHTS, RESULT, BIAS, OPERANDS };
+static const double PART_WORK = 32e6; /* multiplications and additions */
+enum { MOST_PARTS = 32, LEAST_SIDE = 64 };
+
+/* Batch axes from the last to the first, then rows and columns as oneDNN counts them. */
+typedef struct operand {
+    dnnl_dims_t dims, strides;
+    int64_t step; /* elements between the parts */
+} operand;
+
+typedef struct product {
+    fxi_onednn_ready base;
+    int n;        /* axes */
+    int operands; /* with or without a bias */
+    int64_t parts, size;
+    operand o[OPERANDS];
+    md md[2][OPERANDS]; /* of a whole part and of the last one */
+    fxi_primitive call[2];
+} product;
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+static void add_axis(operand *o, int at, int64_t dim, int64_t stride)
+{
+    o->dims[at] = dim;
+    o->strides[at] = stride;
+}
+
+/* Strides that oneDNN takes: one side dense, the other one not closer than that; axes of size 1 get
+ * strides that a dense array would have. */
+static bool settle_strides(operand *o, int n)
+{
+    const int r = n - 2, c = n - 1;
+    if (o->dims[c] == 1)
+        o->strides[c] = o->strides[r] == 1 ? fxi_most(o->dims[r], 1) : 1;
+    if (o->dims[r] == 1)
+        o->strides[r] = o->strides[c] == 1 ? fxi_most(o->dims[c], 1) : 1;
+    const int unit = o->strides[c] == 1 ? c : r, other = unit == c ? r : c;
+    int64_t span = o->strides[other] * o->dims[other];
+    bool ok = o->strides[unit] == 1 && o->strides[other] >= o->dims[unit];
+    for (int d = r - 1; d >= 0 && ok; d--) {
+        if (o->dims[d] == 1)
+            o->strides[d] = span;
+        ok = o->strides[d] >= span;
+        span = o->strides[d] * o->dims[d];
+    }
+    return ok;
+}
+
+static bool describe(product *p, const fxi_step *s)
+{
+    const fxi_tensor *t[] = {&s->in[1], &s->in[0], &s->out};
+    const int ta = s->attr.i[0] != 0, tb = s->attr.i[1] != 0;
+    const int row[] = {!tb, !ta, 1}, column[] = {tb, ta, 0};
+    p->n = s->out.ndim;
+    bool ok = p->n <= DNNL_MAX_NDIMS && fxi_onednn_epilogue(s, 0);
+    for (int i = 0; i < BIAS && ok; i++) {
+        operand *o = &p->o[i];
+        for (int d = 2; d < p->n; d++) {
+            const bool own = d < t[i]->ndim && t[i]->shape[d] != 1;
+            add_axis(o, p->n - 1 - d, own ? t[i]->shape[d] : 1, own ? t[i]->stride[d] : 0);
+        }
+        add_axis(o, p->n - 2, t[i]->shape[row[i]], t[i]->stride[row[i]]);
+        add_axis(o, p->n - 1, t[i]->shape[column[i]], t[i]->stride[column[i]]);
+        ok = settle_strides(o, p->n);
+    }
+    for (int d = 0; d < p->n; d++)
+        add_axis(&p->o[BIAS], d, d == p->n - 1 ? s->out.shape[0] : 1,
+                 d == p->n - 1 ? 1 : s->out.shape[0]);
+    p->operands = s->ninstr ? OPERANDS : BIAS;
+    return ok;
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+/* The axis along which C is divided, how many parts, and the size of a whole part. */
+static int divide(product *p, int64_t *out_whole)
+{
+    const operand *c = &p->o[RESULT];
+    const int r = p->n - 2;
+    double work = 2 * (double)p->o[SOURCE].dims[p->n - 1];
+    for (int d = 0; d < p->n; d++)
+        work *= (double)c->dims[d];
+    int axis = c->dims[r] >= c->dims[r + 1] ? r : r + 1;
+    int64_t unit = LEAST_SIDE;
+    if (p->n > 2 && c->dims[0] > 1) {
+        axis = 0;
+        unit = 1;
+    }
+    const int64_t want = fxi_most(1, fxi_least((int64_t)(work / PART_WORK), MOST_PARTS));
+    const int64_t size = (c->dims[axis] + want - 1) / want;
+    *out_whole = fxi_least(c->dims[axis], (size + unit - 1) / unit * unit);
+    p->parts = (c->dims[axis] + *out_whole - 1) / *out_whole;
+    return axis;
+}
+
+static fx_status create(product *p, int which, dnnl_data_type_t type)
+{
+    md *m = p->md[which];
+    for (int i = 0; i < p->operands; i++)
+        if (md_strides(&m[i], p->n, p->o[i].dims, type, p->o[i].strides))
+            return FX_STATUS_UNSUPPORTED;
+    dnnl_primitive_attr_t attr = fxi_onednn_attr();
+    dnnl_primitive_desc_t pd = NULL;
+    const dnnl_status_t s = matmul_pd(&pd, fxi_onednn_engine, m[SOURCE].ref, m[WEIGHTS].ref,
+                                      p->operands > BIAS ? m[BIAS].ref : NULL, m[RESULT].ref, attr);
+    dnnl_primitive_attr_destroy(attr);
+    return s ? fxi_onednn_status(s) : fxi_primitive_create(&p->call[which], pd);
+}
+
+static fx_status create_parts(product *p, dnnl_data_type_t type)
+{
+    int64_t whole;
+    const int axis = divide(p, &whole);
+    const int64_t all = p->o[RESULT].dims[axis], last = all - (p->parts - 1) * whole;
+    fx_status status = FX_OK;
+    for (int which = 0; which < 2 && !status; which++) {
+        for (int i = 0; i < OPERANDS; i++) {
+            operand *o = &p->o[i];
+            const bool own = axis == p->n - 1   ? i != SOURCE
+                             : axis == p->n - 2 ? i == SOURCE || i == RESULT
+                                                : o->dims[axis] > 1 || i == RESULT;
+            if (!own)
+                continue;
+            o->dims[axis] = which ? last : whole;
+            o->step = whole * o->strides[axis];
+        }
+        status = create(p, which, type);
+    }
+    return status;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+typedef struct call {
+    const product *p;
+    char *at[OPERANDS];
+} call;
+
+static fx_status run_part(void *user, int64_t k)
+{
+    const call *c = user;
+    const product *p = c->p;
+    const int which = k == p->parts - 1;
+    fxi_onednn_arg args[OPERANDS] = {{.which = DNNL_ARG_SRC},
+                                     {.which = DNNL_ARG_WEIGHTS},
+                                     {.which = DNNL_ARG_DST},
+                                     {.which = DNNL_ARG_BIAS}};
+    for (int i = 0; i < p->operands; i++) {
+        args[i].as = p->md[which][i].ref;
+        args[i].at = c->at[i] + k * p->o[i].step * p->size;
+    }
+    return fxi_primitive_run(&p->call[which], p->operands, args);
+}
+
+static fx_status run(const void *self, const void *const *in, void *out)
+{
+    const product *p = self;
+    /* Inputs are only read. */
+    call c = {p, {(char *)(uintptr_t)in[1], (char *)(uintptr_t)in[0], out, NULL}};
+    if (p->operands > BIAS)
+        c.at[BIAS] = (char *)(uintptr_t)in[2];
+    return fxi_onednn_parts(p->parts, run_part, &c);
+}
+
+static void release(void *self)
+{
+    product *p = self;
+    for (int which = 0; which < 2; which++) {
+        fxi_primitive_free(&p->call[which]);
+        for (int i = 0; i < OPERANDS; i++)
+            md_free(&p->md[which][i]);
+    }
+}
+
+fx_status fxi_onednn_matmul_prepare(const fxi_step *step, fxi_plugin_ready **out)
+{
+    const dnnl_data_type_t type = fxi_onednn_type(step->out.dtype);
+    if (type == dnnl_data_type_undef)
+        return FX_STATUS_UNSUPPORTED;
+    product *p = fxi_onednn_host->alloc(64, sizeof *p);
+    if (!p)
+        return FX_STATUS_MEMORY;
+    memset(p, 0, sizeof *p);
+    p->base.run = run;
+    p->base.release = release;
+    p->size = type == dnnl_f32 ? 4 : 2;
+    const fx_status status = describe(p, step) ? create_parts(p, type) : FX_STATUS_UNSUPPORTED;
+    if (status) {
+        release(p);
+        fxi_onednn_host->free(p);
+        return status;
+    }
+    *out = &p->base.base;
+    return FX_OK;
+}

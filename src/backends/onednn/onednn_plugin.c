@@ -1,0 +1,242 @@
+/* onednn_plugin.c: the table that the CPU backend finds, and what its steps share. */
+#include "onednn.h"
+#include <stdio.h>
+#include <string.h>
+
+const fxi_plugin_host *fxi_onednn_host;
+dnnl_engine_t fxi_onednn_engine;
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+/* Of whatever OpenMP library oneDNN brings along; a build of it without one lacks them. */
+extern int omp_get_max_threads(void) __attribute__((weak));
+extern void omp_set_num_threads(int n) __attribute__((weak));
+
+int fxi_onednn_enter(void)
+{
+    const int before = omp_get_max_threads && omp_set_num_threads ? omp_get_max_threads() : 1;
+    if (before > 1)
+        omp_set_num_threads(1);
+    return before;
+}
+
+void fxi_onednn_leave(int before)
+{
+    if (before > 1)
+        omp_set_num_threads(before);
+}
+
+typedef struct parts {
+    fx_status (*part)(void *user, int64_t k);
+    void *user;
+    int status; /* atomic: the first failure */
+} parts;
+
+static void run_part(void *user, int64_t k)
+{
+    parts *p = user;
+    const int status = (int)p->part(p->user, k);
+    int none = FX_OK;
+    if (status != FX_OK)
+        __atomic_compare_exchange_n(&p->status, &none, status, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED);
+}
+
+fx_status fxi_onednn_parts(int64_t n, fx_status (*part)(void *user, int64_t k), void *user)
+{
+    if (n == 1)
+        return part(user, 0);
+    parts p = {part, user, FX_OK};
+    fxi_onednn_host->parallel(n, run_part, &p);
+    return (fx_status)p.status;
+}
+
+/* ---- primitives ------------------------------------------------------------------------------ */
+
+fx_status fxi_onednn_status(dnnl_status_t s)
+{
+    return s == dnnl_success         ? FX_OK
+           : s == dnnl_out_of_memory ? FX_STATUS_MEMORY
+                                     : FX_STATUS_UNSUPPORTED;
+}
+
+dnnl_data_type_t fxi_onednn_type(int dtype)
+{
+    return dtype == FX_DTYPE_F32    ? dnnl_f32
+           : dtype == FX_DTYPE_BF16 ? dnnl_bf16
+                                    : dnnl_data_type_undef;
+}
+
+bool fxi_onednn_epilogue(const fxi_step *s, int axis)
+{
+    if (s->ninstr == 0)
+        return true;
+    if (s->ninstr > 1 || s->nin != 3 || s->program[0].op != FXI_OP_ADD ||
+        s->out.dtype != FX_DTYPE_F32 || s->in[2].dtype != FX_DTYPE_F32)
+        return false;
+    bool bias = true;
+    for (int d = 0; d < s->in[2].ndim; d++)
+        bias = bias && s->in[2].stride[d] == (d == axis && s->in[2].shape[d] != 1);
+    return bias;
+}
+
+dnnl_primitive_attr_t fxi_onednn_attr(void)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    if (dnnl_primitive_attr_create(&attr) == dnnl_success)
+        dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    return attr;
+}
+
+fx_status fxi_primitive_create(fxi_primitive *p, dnnl_primitive_desc_t pd)
+{
+    const char *name = "";
+    *p = (fxi_primitive){.pd = pd};
+    dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+    /* Products of unfolded windows are no faster than what the CPU backend does itself. */
+    const bool slow = strncmp(name, "ref", 3) == 0 || strstr(name, "gemm:jit");
+    const fx_status status =
+        slow ? FX_STATUS_UNSUPPORTED : fxi_onednn_status(dnnl_primitive_create(&p->call, pd));
+    if (status) {
+        fxi_primitive_free(p);
+        return status;
+    }
+    p->scratch_md = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    p->scratch = (int64_t)dnnl_memory_desc_get_size(p->scratch_md);
+    return FX_OK;
+}
+
+void fxi_primitive_free(fxi_primitive *p)
+{
+    if (p->call)
+        dnnl_primitive_destroy(p->call);
+    if (p->pd)
+        dnnl_primitive_desc_destroy(p->pd);
+    memset(p, 0, sizeof *p);
+}
+
+fx_status fxi_reorder_create(fxi_primitive *p, md_ref from, md_ref to)
+{
+    *p = (fxi_primitive){0};
+    if (dnnl_memory_desc_equal(from, to))
+        return FX_OK;
+    dnnl_primitive_attr_t attr = fxi_onednn_attr();
+    dnnl_primitive_desc_t pd = NULL;
+    const dnnl_status_t s = dnnl_reorder_primitive_desc_create(&pd, from, fxi_onednn_engine, to,
+                                                               fxi_onednn_engine, attr);
+    dnnl_primitive_attr_destroy(attr);
+    if (s)
+        return fxi_onednn_status(s);
+    *p = (fxi_primitive){.pd = pd};
+    const fx_status status = fxi_onednn_status(dnnl_primitive_create(&p->call, pd));
+    if (status) {
+        fxi_primitive_free(p);
+        return status;
+    }
+    p->scratch_md = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    p->scratch = (int64_t)dnnl_memory_desc_get_size(p->scratch_md);
+    return FX_OK;
+}
+
+enum { MOST_ARGS = 6 };
+
+static dnnl_status_t execute(const fxi_primitive *p, int n, const dnnl_exec_arg_t *args)
+{
+    dnnl_stream_t stream = NULL;
+    dnnl_status_t s = dnnl_stream_create(&stream, fxi_onednn_engine, dnnl_stream_default_flags);
+    if (s)
+        return s;
+    s = dnnl_primitive_execute(p->call, stream, n, args);
+    if (!s)
+        s = dnnl_stream_wait(stream);
+    dnnl_stream_destroy(stream);
+    return s;
+}
+
+fx_status fxi_primitive_run(const fxi_primitive *p, int n, const fxi_onednn_arg *args)
+{
+    dnnl_exec_arg_t list[MOST_ARGS + 1];
+    dnnl_status_t s = dnnl_success;
+    int made = 0;
+    void *scratch = p->scratch ? fxi_onednn_host->alloc(64, (size_t)p->scratch) : NULL;
+    if (p->scratch && !scratch)
+        return FX_STATUS_MEMORY;
+    const int threads = fxi_onednn_enter();
+    for (; made < n && !s; made++) {
+        list[made] = (dnnl_exec_arg_t){.arg = args[made].which};
+        s = dnnl_memory_create(&list[made].memory, args[made].as, fxi_onednn_engine, args[made].at);
+    }
+    if (!s && scratch) {
+        list[made].arg = DNNL_ARG_SCRATCHPAD;
+        s = dnnl_memory_create(&list[made].memory, p->scratch_md, fxi_onednn_engine, scratch);
+        made++;
+    }
+    if (s)
+        made--; /* the last one was not made */
+    else
+        s = execute(p, made, list);
+    for (int i = 0; i < made; i++)
+        dnnl_memory_destroy(list[i].memory);
+    fxi_onednn_leave(threads);
+    fxi_onednn_host->free(scratch);
+    const fx_status status = fxi_onednn_status(s);
+    return status == FX_STATUS_UNSUPPORTED ? FX_STATUS_INTERNAL : status;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const char *open_plugin(const fxi_plugin_host *host)
+{
+    static char text[120];
+    fxi_onednn_host = host;
+    const int major = dnnl_version()->major;
+    if (major != DNNL_VERSION_MAJOR) {
+        snprintf(text, sizeof text, "it was built for oneDNN %d, and oneDNN %d is installed",
+                 DNNL_VERSION_MAJOR, major);
+        return text;
+    }
+    const dnnl_status_t s = dnnl_engine_create(&fxi_onednn_engine, dnnl_cpu, 0);
+    if (s)
+        snprintf(text, sizeof text, "oneDNN has no engine for this processor (status %d)", (int)s);
+    return s ? text : NULL;
+}
+
+static fx_status prepare(const fxi_step *step, fxi_plugin_ready **out)
+{
+    *out = NULL;
+    const int threads = fxi_onednn_enter();
+    const fx_status status = step->op == FXI_OP_MATMUL ? fxi_onednn_matmul_prepare(step, out)
+                             : step->op == FXI_OP_CONV ? fxi_onednn_conv_prepare(step, out)
+                                                       : FX_STATUS_UNSUPPORTED;
+    fxi_onednn_leave(threads);
+    if (!status)
+        (*out)->plugin = &fxi_plugin_table;
+    return status;
+}
+
+static void release(fxi_plugin_ready *ready)
+{
+    fxi_onednn_ready *r = (fxi_onednn_ready *)ready;
+    r->release(r);
+    fxi_onednn_host->free(r);
+}
+
+static fx_status run_step(const fxi_plugin_ready *ready, const fxi_step *step,
+                          const void *const *in, void *out, fxi_run *run)
+{
+    (void)step;
+    const fxi_onednn_ready *r = (const fxi_onednn_ready *)ready;
+    const fx_status status = r->run(r, in, out);
+    if (status)
+        snprintf(run->error, sizeof run->error, "%s",
+                 status == FX_STATUS_MEMORY ? "out of memory" : "oneDNN failed");
+    return status;
+}
+
+FX_API const fxi_plugin fxi_plugin_table = {.abi = FXI_PLUGIN_ABI,
+                                            .sizes = FXI_PLUGIN_SIZES_HERE,
+                                            .name = "oneDNN",
+                                            .open = open_plugin,
+                                            .prepare = prepare,
+                                            .release = release,
+                                            .run = run_step};
