@@ -102,6 +102,23 @@ static fx_array *variance(bench_state *s)
     return fx_var(s->x, .dims = FX_AXES(s->which->flag));
 }
 
+static fx_array *argmax(bench_state *s)
+{
+    return fx_argmax(s->x, .dims = FX_AXES(s->which->flag));
+}
+
+static void open_bias(bench_state *s)
+{
+    open_array(s);
+    fx_set(&s->b, fx_randn(s->which->size[0]));
+    fx_eval(s->b);
+}
+
+static fx_array *add_bias(bench_state *s)
+{
+    return fx_add(s->x, s->b);
+}
+
 /* Of a transposed view no dense vector can be a view: the bytes move. */
 static fx_array *transpose(bench_state *s)
 {
@@ -146,6 +163,9 @@ const bench_case bench_arrays[] = {
     ALONG("matrix/max-4096-strided", maximum, 1),
     ALONG("matrix/var-4096-contiguous", variance, 0),
     ALONG("matrix/var-4096-strided", variance, 1),
+    ALONG("matrix/argmax-4096-contiguous", argmax, 0),
+    ALONG("matrix/argmax-4096-strided", argmax, 1),
+    VALUE("matrix/bias-4096", open_bias, add_bias, 4096, 4096),
     VALUE("matrix/transpose-4096", open_array, transpose, 4096, 4096),
     {.name = NULL},
 };

@@ -291,6 +291,8 @@ def cases():
         table[f"matrix/sum-4096-{label}"] = one(lambda d=d: matrix(lambda x: x.sum(d)))
         table[f"matrix/max-4096-{label}"] = one(lambda d=d: matrix(lambda x: torch.amax(x, d)))
         table[f"matrix/var-4096-{label}"] = one(lambda d=d: matrix(lambda x: x.var(d)))
+        table[f"matrix/argmax-4096-{label}"] = one(lambda d=d: matrix(lambda x: x.argmax(d)))
+    table["matrix/bias-4096"] = one(lambda: matrix(lambda x, b=torch.randn(4096): x + b))
     table["matrix/transpose-4096"] = one(lambda: matrix(lambda x: x.t().contiguous()))
     for text in ("2x64x3", "64x16x1", "1x256x16", "10x64x256", "256x64x784", "64x256x784",
                  "784x256x64-tn", "256x1024x784", "512x512x512", "1024x768x256", "2048x2048x2048"):

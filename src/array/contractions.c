@@ -57,16 +57,17 @@ fx_array *fxi_reduce(fxi_reduce_kind kind, fx_array *x, unsigned mask, const cha
         if (FXI_AXIS_IN(mask, i))
             reduced *= n->shape[i];
     }
-    if ((kind == FXI_MAX || kind == FXI_MIN) && reduced == 0 && fxi_length(n->ndim, shape) > 0 &&
-        n->dtype != FX_DTYPE_BOOL) {
+    const bool index = kind == FXI_ARGMAX || kind == FXI_ARGMIN;
+    if ((kind == FXI_MAX || kind == FXI_MIN || index) && reduced == 0 &&
+        fxi_length(n->ndim, shape) > 0 && n->dtype != FX_DTYPE_BOOL) {
         fx_fail(FX_STATUS_SHAPE, op, "the %s of no elements: %s", op,
                 fxi_shape_text(n->ndim, n->shape, t));
         return failed(FX_STATUS_SHAPE);
     }
-    if (mask == 0)
+    if (mask == 0 && kind <= FXI_PROD)
         return x;
     const fxi_attr a = {.i = {kind, mask}};
-    return node1(FXI_OP_REDUCE, x, (fx_dtype)n->dtype, n->ndim, shape, &a);
+    return node1(FXI_OP_REDUCE, x, index ? FX_DTYPE_I64 : (fx_dtype)n->dtype, n->ndim, shape, &a);
 }
 
 static fx_array *cumulative(fx_array *x, int axis, bool reverse)

@@ -43,7 +43,16 @@ typedef struct fxi_op_info {
 } fxi_op_info;
 extern const fxi_op_info fxi_ops[FXI_OP_COUNT];
 
-typedef enum fxi_reduce_kind { FXI_SUM, FXI_MAX, FXI_MIN, FXI_PROD } fxi_reduce_kind;
+typedef enum fxi_reduce_kind {
+    FXI_SUM,
+    FXI_MAX,
+    FXI_MIN,
+    FXI_PROD,
+    FXI_SQDEV,  /* Σ(x − mean x)², of floats */
+    FXI_ARGMAX, /* of one axis: the index of its first NaN, else of its first largest; Int64 */
+    FXI_ARGMIN,
+    FXI_REDUCE_KINDS
+} fxi_reduce_kind;
 typedef enum fxi_conv_kind {
     FXI_CONV_FORWARD, /* inputs x, w */
     FXI_CONV_DATA,    /* inputs gy, w: the gradient by x; the forward of a transposed convolution */

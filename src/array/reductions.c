@@ -145,13 +145,11 @@ static fx_array *mean_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
     return fx_div(fxi_reduce(FXI_SUM, x, mask, "mean"), (double)extent(x, mask));
 }
 
-/* Two passes: the naive Σx² − (Σx)²/n loses everything when the mean is large. */
+/* Not Σx² − (Σx)²/n, which loses everything when the mean is large. */
 static fx_array *var_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
 {
     const int64_t n = extent(x, mask), correction = a->uncorrected || n == 0 ? 0 : 1;
-    fx_array *deviation = fx_sub(x, mean_core(x, mask, a));
-    fx_array *sum = fxi_reduce(FXI_SUM, fx_square(deviation), mask, "var");
-    return fx_div(sum, (double)(n - correction));
+    return fx_div(fxi_reduce(FXI_SQDEV, x, mask, "var"), (double)(n - correction));
 }
 
 static fx_array *std_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
@@ -243,21 +241,6 @@ fx_array *fxi_logsoftmax(const fx_reduce_args *a)
 
 /* ---- index of an extreme --------------------------------------------------------------------- */
 
-/* The smallest index along the axis at which x is the extreme of its slice. If the slice holds a
- * NaN the extreme is NaN, which nothing equals, and the NaNs themselves are the hits. */
-static fx_array *first_extreme(const char *op, fxi_reduce_kind kind, fx_array *x, int axis)
-{
-    int64_t dims[FX_MAX_DIMS];
-    for (int i = 0; i < fx_ndims(x); i++)
-        dims[i] = i == axis ? fx_size(x, i) : 1;
-    const int64_t n = dims[axis];
-    fx_array *hit = fx_eq(x, fxi_reduce(kind, x, FX_AXIS(axis), op));
-    if (fxi_is_float((int)fx_eltype(x)))
-        hit = fx_or(hit, fx_isnan(x));
-    fx_array *index = fxi_iota(FX_DTYPE_I64, axis, fx_ndims(x), dims);
-    return fxi_reduce(FXI_MIN, fx_where(hit, index, n), FX_AXIS(axis), op);
-}
-
 static fx_array *index_of_extreme(const char *op, fxi_reduce_kind kind, const fx_reduce_args *a)
 {
     unsigned mask;
@@ -271,7 +254,10 @@ static fx_array *index_of_extreme(const char *op, fxi_reduce_kind kind, const fx
     FXI_SCOPE;
     fx_array *x = a->dims ? a->x : fx_vec(a->x);
     const int axis = a->dims ? __builtin_ctz(mask) : 0;
-    fx_array *y = first_extreme(op, kind, x, axis);
+    const fx_dtype t = fx_eltype(x); /* 16-bit types are all among Float32 */
+    if (t == FX_DTYPE_F16 || t == FX_DTYPE_BF16)
+        x = fx_cast(x, FX_DTYPE_F32);
+    fx_array *y = fxi_reduce(kind, x, FX_AXIS(axis), op);
     if (a->dims == 0 || a->drop)
         y = without_axes(y, fx_ndims(x), FX_AXIS(axis));
     return fx_keep(y);
@@ -279,9 +265,9 @@ static fx_array *index_of_extreme(const char *op, fxi_reduce_kind kind, const fx
 
 fx_array *fxi_argmax(const fx_reduce_args *a)
 {
-    return index_of_extreme("argmax", FXI_MAX, a);
+    return index_of_extreme("argmax", FXI_ARGMAX, a);
 }
 fx_array *fxi_argmin(const fx_reduce_args *a)
 {
-    return index_of_extreme("argmin", FXI_MIN, a);
+    return index_of_extreme("argmin", FXI_ARGMIN, a);
 }

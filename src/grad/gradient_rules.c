@@ -235,6 +235,11 @@ RULE(reduce)
         a->gx[0] = expand_like(G, X);
     } else if (kind == FXI_PROD) {
         a->gx[0] = product_gradient(a, mask);
+    } else if (kind == FXI_SQDEV) { /* 2·(x − mean): what the mean adds sums to 0 */
+        fx_array *sum = fxi_reduce(FXI_SUM, X, mask, "sum");
+        const int64_t nx = fx_length(X), n = fx_length(sum) ? nx / fx_length(sum) : 0;
+        fx_array *mean = fx_div(sum, (double)n);
+        a->gx[0] = fx_mul(expand_like(fx_mul(2, G), X), fx_sub(X, expand_like(mean, X)));
     } else { /* equal extremes share the gradient evenly */
         fx_array *hit = fx_cast(fx_eq(X, expand_like(Z, X)), (fx_dtype)X->node->dtype);
         fx_array *each = fx_div(G, fxi_reduce(FXI_SUM, hit, mask, "sum"));

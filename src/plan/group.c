@@ -115,7 +115,8 @@ static bool joins(const grouping *s, int32_t i, int32_t root, bool *out_stored)
  * serve. Its only output is the reduction. */
 static bool takes_producers(const fxi_node *n)
 {
-    if (n->data || n->op != FXI_OP_REDUCE || n->dtype == FX_DTYPE_F16 || n->dtype == FX_DTYPE_BF16)
+    if (n->data || n->op != FXI_OP_REDUCE || n->attr.i[0] > FXI_PROD || n->dtype == FX_DTYPE_F16 ||
+        n->dtype == FX_DTYPE_BF16)
         return false;
     int changes = 0;
     bool reduced = true;

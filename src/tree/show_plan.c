@@ -59,7 +59,8 @@ static void add_work(fx_text *t, const fxi_step *s)
             fx_text_add(t, k ? " %s" : "%s", fxi_ops[s->program[k].op].name);
         return;
     }
-    static const char *const reductions[] = {"sum", "max", "min", "prod"};
+    static const char *const reductions[] = {"sum",    "max",   "min", "prod", "squared deviations",
+                                             "argmax", "argmin"};
     static const char *const convs[] = {"forward", "by data", "by weight"};
     static const char *const pools[] = {"max", "mean", "max gradient", "mean gradient", "max pick"};
     if (s->op == FXI_OP_REDUCE)

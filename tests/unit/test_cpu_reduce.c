@@ -1,5 +1,5 @@
 /* Reductions and cumulative sums on the CPU against loops in double: every axis mask, type and
- * layout, long sums, NaN, empty axes. */
+ * layout, long sums, NaN, empty axes, numbers of threads. */
 #include "cpu_check.h"
 
 static double combine(int kind, double p, double q)
@@ -143,6 +143,189 @@ static void nan_wins(void **state)
                 }
 }
 
+/* ---- squared deviations and indices of extremes ---------------------------------------------- */
+/* Every result of a 2-d operand, from its row or column by plain loops. */
+typedef double (*expected_fn)(const double *x, int64_t n, int kind);
+
+static double deviations_of(const double *x, int64_t n, int kind)
+{
+    (void)kind;
+    long double mean = 0, sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        mean += (long double)x[i] / (long double)n;
+    for (int64_t i = 0; i < n; i++)
+        sum += ((long double)x[i] - mean) * ((long double)x[i] - mean);
+    return (double)sum;
+}
+
+static double extreme_of(const double *x, int64_t n, int kind)
+{
+    int64_t at = 0;
+    for (int64_t i = 1; i < n && !isnan(x[at]); i++)
+        if (isnan(x[i]) || (kind == FXI_ARGMAX ? x[i] > x[at] : x[i] < x[at]))
+            at = i;
+    return (double)at;
+}
+
+static void check_each(int kind, const operand *x, int axis, expected_fn expected, double rel)
+{
+    int64_t shape[2] = {x->t.shape[0], x->t.shape[1]};
+    const int64_t n = shape[axis], results = shape[!axis];
+    shape[axis] = 1;
+    operand out = make_operand(kind == FXI_SQDEV ? x->t.dtype : FX_DTYPE_I64, DENSE, 2, shape);
+    const fxi_attr attr = {.i = {kind, 1 << axis}};
+    assert_int_equal(
+        run_step(FXI_OP_REDUCE, FXI_CLASS_REDUCE, attr, 1, (const operand *[]){x}, &out).status,
+        FX_OK);
+    double *terms = malloc((size_t)(n + 1) * sizeof *terms);
+    assert_non_null(terms);
+    for (int64_t r = 0; r < results; r++) {
+        for (int64_t i = 0; i < n; i++)
+            terms[i] = axis ? element4(x, r, i, 0, 0) : element4(x, i, r, 0, 0);
+        check_close(element(&out, r), expected(terms, n, kind), rel, 1e-25);
+    }
+    free(terms);
+    drop_operand(&out);
+}
+
+static void squared_deviations(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][2] = {{1, 1}, {2, 9}, {17, 40}, {40, 17}, {600, 21}, {9, 1030}};
+    for (int dtype = FX_DTYPE_F32; dtype <= FX_DTYPE_F64; dtype++)
+        for (int l = 0; l < LAYOUTS; l++)
+            for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+                for (int axis = 0; axis < 2; axis++) {
+                    operand x = make_operand(dtype, (layout)l, 2, shapes[k]);
+                    check_each(FXI_SQDEV, &x, axis, deviations_of, 4 * epsilon_of(dtype));
+                    drop_operand(&x);
+                }
+}
+
+/* Far from zero, and with a first element that is far from all others. In pieces as well. */
+static void deviations_from_a_large_mean(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][2] = {{1000, 9}, {9, 1000}, {400000, 2}, {2, 400000}};
+    for (int dtype = FX_DTYPE_F32; dtype <= FX_DTYPE_F64; dtype++)
+        for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+            for (int outlier = 0; outlier < 2; outlier++)
+                for (int axis = 0; axis < 2; axis++) {
+                    operand x = make_operand(dtype, DENSE, 2, shapes[k]);
+                    for (int64_t i = 0; i < length_of(&x); i++)
+                        set_element(&x, i,
+                                    outlier && i == 0 ? -3e7 : 1e6 + next_random() % 64 / 8.0);
+                    check_each(FXI_SQDEV, &x, axis, deviations_of,
+                               dtype == FX_DTYPE_F32 ? 1e-6 : 1e-9);
+                    drop_operand(&x);
+                }
+}
+
+static void deviations_that_are_not_numbers(void **state)
+{
+    (void)state;
+    for (int dtype = FX_DTYPE_F32; dtype <= FX_DTYPE_F64; dtype++)
+        for (int axis = 0; axis < 2; axis++)
+            for (int64_t at = 0; at < 40; at++) {
+                operand x = make_operand(dtype, axis ? REVERSED : DENSE, SHAPE(40, 40));
+                operand out = make_operand(
+                    dtype, DENSE, 2, axis ? (const int64_t[]){40, 1} : (const int64_t[]){1, 40});
+                set_element(&x, axis ? 7 + 40 * at : at + 40 * 7, at % 2 ? NAN : INFINITY);
+                const fxi_attr attr = {.i = {FXI_SQDEV, 1 << axis}};
+                run_step(FXI_OP_REDUCE, FXI_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
+                for (int64_t i = 0; i < 40; i++)
+                    assert_true(isnan(element(&out, i)) == (i == 7));
+                drop_operand(&x), drop_operand(&out);
+            }
+}
+
+/* Squares beyond the type, of numbers within it. */
+static void deviations_that_overflow(void **state)
+{
+    (void)state;
+    static const double huge[] = {1e30, 1e300};
+    for (int dtype = FX_DTYPE_F32; dtype <= FX_DTYPE_F64; dtype++)
+        for (int axis = 0; axis < 2; axis++) {
+            operand x = make_operand(dtype, axis ? REVERSED : DENSE, SHAPE(20, 20));
+            operand out = make_operand(dtype, DENSE, 2,
+                                       axis ? (const int64_t[]){20, 1} : (const int64_t[]){1, 20});
+            set_element(&x, axis ? 20 * 3 : 3, huge[dtype]);
+            const fxi_attr attr = {.i = {FXI_SQDEV, 1 << axis}};
+            run_step(FXI_OP_REDUCE, FXI_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
+            for (int64_t i = 0; i < 20; i++)
+                assert_true((element(&out, i) == INFINITY) == (i == 0));
+            drop_operand(&x), drop_operand(&out);
+        }
+}
+
+static void indices_of_extremes(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][2] = {{1, 1},    {3, 9},    {33, 40},    {40, 33},
+                                        {5000, 9}, {9, 5000}, {2, 100000}, {100000, 2}};
+    for (int kind = FXI_ARGMAX; kind <= FXI_ARGMIN; kind++)
+        for (int dtype = 0; dtype <= FX_DTYPE_BOOL; dtype++)
+            for (int l = 0; l < LAYOUTS; l++)
+                for (size_t k = 0; k < (l == DENSE ? 8 : 4); k++)
+                    for (int axis = 0; axis < 2; axis++) {
+                        operand x = make_operand(dtype, (layout)l, 2, shapes[k]);
+                        if (dtype <= FX_DTYPE_F64)
+                            for (int64_t i = 11; i < length_of(&x); i += 977)
+                                set_element(&x, i, i % 3 ? NAN : -INFINITY);
+                        check_each(kind, &x, axis, extreme_of, 0);
+                        drop_operand(&x);
+                    }
+}
+
+/* The extreme that a row ends with, behind every block and lane; and none but the neutral element.
+ */
+static void extremes_at_every_place(void **state)
+{
+    (void)state;
+    for (int kind = FXI_ARGMAX; kind <= FXI_ARGMIN; kind++) {
+        const double far = kind == FXI_ARGMAX ? 100 : -100;
+        for (int64_t at = 0; at < 90; at++)
+            for (int axis = 0; axis < 2; axis++) {
+                operand x = make_operand(FX_DTYPE_F32, DENSE, SHAPE(90, 90));
+                set_element(&x, axis ? 5 + 90 * at : at + 90 * 5, far);
+                check_each(kind, &x, axis, extreme_of, 0);
+                for (int64_t i = 0; i < length_of(&x); i++)
+                    set_element(&x, i, kind == FXI_ARGMAX ? -INFINITY : INFINITY);
+                check_each(kind, &x, axis, extreme_of, 0);
+                drop_operand(&x);
+            }
+    }
+}
+
+/* Few results of many terms: in pieces, which are the same for any number of threads. */
+static void pieces_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][2] = {{1000000, 1}, {3, 500000}, {500000, 3}, {2000, 700}};
+    const int before = fx_num_threads();
+    for (int kind = 0; kind < FXI_REDUCE_KINDS; kind++)
+        for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+            for (uint32_t mask = 1; mask < 4; mask++) {
+                if (kind >= FXI_ARGMAX && mask == 3)
+                    continue;
+                int64_t shape[2];
+                operand x = make_operand(FX_DTYPE_F32, DENSE, 2, shapes[k]);
+                reduced_shape(&x, mask, shape);
+                operand out[2];
+                for (int t = 0; t < 2; t++) {
+                    fx_set_num_threads(t ? 3 : 1);
+                    out[t] = make_operand(kind >= FXI_ARGMAX ? FX_DTYPE_I64 : FX_DTYPE_F32, DENSE,
+                                          2, shape);
+                    const fxi_attr attr = {.i = {kind, mask}};
+                    run_step(FXI_OP_REDUCE, FXI_CLASS_REDUCE, attr, 1, (const operand *[]){&x},
+                             &out[t]);
+                }
+                assert_memory_equal(out[0].data, out[1].data, (size_t)out[0].bytes);
+                drop_operand(&out[0]), drop_operand(&out[1]), drop_operand(&x);
+            }
+    fx_set_num_threads(before);
+}
+
 static void check_cumsum(int dtype, layout l, int axis, bool from_end, int ndim,
                          const int64_t *shape)
 {
@@ -202,6 +385,13 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_mask_type_and_layout),
     cmocka_unit_test(long_sums_are_accurate),
     cmocka_unit_test(nan_wins),
+    cmocka_unit_test(squared_deviations),
+    cmocka_unit_test(deviations_from_a_large_mean),
+    cmocka_unit_test(deviations_that_are_not_numbers),
+    cmocka_unit_test(deviations_that_overflow),
+    cmocka_unit_test(indices_of_extremes),
+    cmocka_unit_test(extremes_at_every_place),
+    cmocka_unit_test(pieces_do_not_depend_on_threads),
     cmocka_unit_test(cumulative_sums),
     cmocka_unit_test(failing_allocations),
 };

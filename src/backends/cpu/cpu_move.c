@@ -5,6 +5,7 @@
  * outer index is contiguous there, so both are reads of a walk into runs of the output.
  */
 #include "cpu_kernels.h"
+#include "cpu_parallel.h"
 #include "cpu_walk.h"
 #include <string.h>
 
@@ -17,9 +18,30 @@ void fxi_walk_axes(fxi_walk *w, const fxi_tensor *t, uint32_t mask, bool in)
             fxi_walk_push(w, t->shape[d], t->stride[d]);
 }
 
+typedef struct copy_job {
+    fxi_copy copy;
+    const void *in;
+    void *out;
+    int64_t parts;
+} copy_job;
+
+static void copy_part(void *user, int64_t part)
+{
+    const copy_job *j = user;
+    int64_t first, last;
+    fxi_cpu_range(j->copy.parts, j->parts, part, &first, &last);
+    fxi_copy_parts(&j->copy, j->in, j->out, first, last);
+}
+
 fx_status fxi_cpu_copy(const fxi_tensor *src, const void *in, void *out)
 {
-    fxi_copy_elements(src->ndim, src->shape, src->stride, fxi_cpu_size(src->dtype), in, out);
+    copy_job j = {.in = in, .out = out};
+    fxi_copy_init(&j.copy, src->ndim, src->shape, src->stride, fxi_cpu_size(src->dtype));
+    if (j.copy.parts == 0)
+        return FX_OK;
+    j.parts = fxi_cpu_parts(j.copy.parts,
+                            fxi_cpu_cost(2 * (double)j.copy.length * (double)j.copy.size, 0));
+    fxi_cpu_parallel(j.parts, copy_part, &j);
     return FX_OK;
 }
 

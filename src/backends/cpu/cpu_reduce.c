@@ -2,63 +2,99 @@
  *
  * The input's axes are split into kept and reduced ones, each collapsed to a walk. When the reduced
  * axes hold the smaller stride, results are made one by one, row after row of memory; else a tile
- * of up to 256 neighbouring results is kept in accumulators while the reduced axes are walked
- * ("columns"), so that memory is read in order either way. The order of additions depends on shapes
- * and strides only. Float32 accumulates in Float64. An empty reduction gives the neutral element.
+ * of neighbouring results is kept in accumulators while the reduced axes are walked ("columns"), so
+ * that memory is read in order either way. Threads share the results, and where these are few and
+ * have many terms each, the terms too: in pieces, whose accumulators are merged in order. How all
+ * is divided depends on shapes and strides only, and so do the bits of the result. Float32
+ * accumulates in Float64. An empty reduction gives the neutral element.
  */
+#include "cpu_parallel.h"
 #include "cpu_program.h"
 #include "cpu_simd.h"
 #include "cpu_walk.h"
 #include "memory.h"
 #include <string.h>
 
+enum { COLUMNS = 512, ACCUMULATOR = 4 * sizeof(double) }; /* results of a tile; the most bytes */
+
 typedef struct reduction {
     const fxi_reducer *op;
     const void *in;
     char *out;
-    size_t size; /* of an element */
-    fxi_walk kept, reduced;
+    size_t size, out_size; /* of an element */
+    bool columns;
+    fxi_walk kept, reduced; /* without the axes below */
+    int64_t width, stride;  /* the kept axis that a tile lies along; rows: 1 */
+    int64_t terms, pitch;   /* the reduced axis that a row or column lies along */
+    int64_t outer;          /* terms of `reduced` */
+    int64_t tiles, items;   /* along `width`, in all; an item is one tile of results */
+    int64_t pieces, parts;  /* of the terms of an item; of all items */
+    char *partial;          /* accumulators by piece and item */
 } reduction;
 
-static void reduce_rows(reduction *r)
+static int64_t least(int64_t a, int64_t b)
 {
-    int64_t n, stride;
-    double acc; /* room for any accumulator */
-    const int64_t results = fxi_walk_length(&r->kept), all = fxi_walk_length(&r->reduced);
-    fxi_walk_pop(&r->reduced, &n, &stride);
-    const int64_t rows = all ? fxi_walk_length(&r->reduced) : 0;
-    for (int64_t i = 0; i < results; i++) {
-        r->op->init(&acc, 1);
-        for (int64_t k = 0; k < rows; k++) {
-            const int64_t at = r->kept.offset + r->reduced.offset;
-            r->op->row(fxi_at(r->in, at, r->size), n, stride, &acc);
-            fxi_walk_next(&r->reduced);
-        }
-        r->op->done(&acc, 1, r->out);
-        r->out += r->size;
-        fxi_walk_next(&r->kept);
+    return a < b ? a : b;
+}
+
+/* The accumulators of m results, the first at element `at`, over one piece of their terms. */
+static void accumulate(const reduction *r, int64_t at, int64_t m, int64_t piece, void *acc)
+{
+    fxi_walk w = r->reduced;
+    int64_t k0 = 0, k1 = r->outer, from = 0, to = r->terms;
+    if (r->outer >= r->pieces)
+        fxi_cpu_range(r->outer, r->pieces, piece, &k0, &k1);
+    else
+        fxi_cpu_range(r->terms, r->pieces, piece, &from, &to);
+    if (k0 > 0)
+        fxi_walk_seek(&w, k0);
+    r->op->init(acc, m);
+    for (; k0 < k1; k0++, fxi_walk_next(&w)) {
+        const void *x = fxi_at(r->in, at + w.offset + from * r->pitch, r->size);
+        if (r->columns)
+            r->op->col(x, m, r->stride, to - from, r->pitch, acc);
+        else
+            r->op->row(x, to - from, r->pitch, acc);
     }
 }
 
-static void reduce_columns(reduction *r)
+static char *partial_of(const reduction *r, int64_t piece, int64_t item)
 {
-    int64_t n, stride;
-    double acc[FXI_TILE];
-    fxi_walk_pop(&r->kept, &n, &stride);
-    const int64_t outer = n ? fxi_walk_length(&r->kept) : 0, rows = fxi_walk_length(&r->reduced);
-    for (int64_t i = 0; i < outer; i++) {
-        for (int64_t j = 0; j < n; j += FXI_TILE) {
-            const int64_t w = n - j < FXI_TILE ? n - j : FXI_TILE;
-            r->op->init(acc, w);
-            for (int64_t k = 0; k < rows; k++) {
-                const int64_t at = r->kept.offset + r->reduced.offset + j * stride;
-                r->op->col(fxi_at(r->in, at, r->size), w, stride, acc);
-                fxi_walk_next(&r->reduced);
-            }
-            r->op->done(acc, w, r->out);
-            r->out += w * (int64_t)r->size;
+    const int64_t width = least(r->width, COLUMNS);
+    return r->partial + (piece * r->items + item) * width * (int64_t)r->op->size;
+}
+
+/* Items of one part, or of one piece of them all when terms are divided too. */
+static void reduce_part(void *user, int64_t part)
+{
+    _Alignas(64) char own[COLUMNS * ACCUMULATOR];
+    const reduction *r = user;
+    const int64_t piece = part % r->pieces;
+    int64_t item, last;
+    fxi_cpu_range(r->items, r->parts, part / r->pieces, &item, &last);
+    fxi_walk kept = r->kept;
+    fxi_walk_seek(&kept, item / r->tiles);
+    for (int64_t tile = item % r->tiles; item < last; item++) {
+        const int64_t j = tile * COLUMNS, m = least(r->width - j, COLUMNS);
+        void *acc = r->partial ? partial_of(r, piece, item) : own;
+        accumulate(r, kept.offset + j * r->stride, m, piece, acc);
+        if (!r->partial)
+            r->op->done(acc, m, fxi_at_out(r->out, item / r->tiles * r->width + j, r->out_size));
+        if (++tile == r->tiles) {
+            tile = 0;
+            fxi_walk_next(&kept);
         }
-        fxi_walk_next(&r->kept);
+    }
+}
+
+static void merge_pieces(const reduction *r)
+{
+    for (int64_t item = 0; item < r->items; item++) {
+        const int64_t j = item % r->tiles * COLUMNS, m = least(r->width - j, COLUMNS);
+        void *acc = partial_of(r, 0, item);
+        for (int64_t piece = 1; piece < r->pieces; piece++)
+            r->op->merge(acc, partial_of(r, piece, item), m);
+        r->op->done(acc, m, fxi_at_out(r->out, item / r->tiles * r->width + j, r->out_size));
     }
 }
 
@@ -70,6 +106,62 @@ static bool by_columns(const reduction *r)
     const int64_t k = r->kept.stride[0], s = r->reduced.stride[0];
     return (k < 0 ? -k : k) < (s < 0 ? -s : s) &&
            (r->kept.shape[0] >= 8 || r->reduced.shape[0] < 8);
+}
+
+/* How the work is divided: by items, and by terms where there are fewer than FEW items. */
+static void divide(reduction *r)
+{
+    enum { FEW = 16 };
+    const int64_t longest = r->outer > r->terms ? r->outer : r->terms;
+    const double results = (double)(r->items * least(r->width, COLUMNS)),
+                 terms = (double)(r->outer * r->terms),
+                 cost = fxi_cpu_cost((double)r->size * results * terms, 0);
+    r->parts = fxi_cpu_parts(r->items, cost);
+    r->pieces = r->items < FEW ? least(fxi_cpu_parts(longest, cost / (double)r->items),
+                                       (2 * FEW + r->items - 1) / r->items)
+                               : 1;
+    if (r->pieces > 1)
+        r->parts = r->items;
+}
+
+static void describe(reduction *r, const fxi_tensor *t, uint32_t mask)
+{
+    r->size = fxi_cpu_size(t->dtype);
+    fxi_walk_axes(&r->kept, t, mask, false);
+    fxi_walk_axes(&r->reduced, t, mask, true);
+    r->columns = by_columns(r);
+    r->width = 1;
+    const int64_t all = fxi_walk_length(&r->reduced);
+    fxi_walk_pop(&r->reduced, &r->terms, &r->pitch);
+    if (r->columns)
+        fxi_walk_pop(&r->kept, &r->width, &r->stride);
+    r->outer = all ? fxi_walk_length(&r->reduced) : 0;
+    r->tiles = (r->width + COLUMNS - 1) / COLUMNS;
+    r->items = r->tiles * fxi_walk_length(&r->kept);
+    divide(r);
+}
+
+static fx_status reduce_tensor(const fxi_step *step, const void *in, void *out, fxi_run *run)
+{
+    const fxi_tensor *t = &step->in[0];
+    reduction r = {.op = &fxi_cpu_simd()->reduce[step->attr.i[0]][fxi_compute_type(t->dtype)],
+                   .in = in,
+                   .out = out,
+                   .out_size = fxi_cpu_size(step->out.dtype)};
+    if (!r.op->size)
+        return fxi_cpu_no_dtype(run, step, t->dtype);
+    describe(&r, t, (uint32_t)step->attr.i[1]);
+    if (r.pieces > 1) {
+        const int64_t results = r.items * least(r.width, COLUMNS);
+        r.partial = fxi_aligned(64, (size_t)(r.pieces * results) * r.op->size);
+        if (!r.partial)
+            return fxi_cpu_no_memory(run, step);
+    }
+    fxi_cpu_parallel(r.parts * r.pieces, reduce_part, &r);
+    if (r.partial)
+        merge_pieces(&r);
+    fxi_free(r.partial);
+    return FX_OK;
 }
 
 /* ---- reductions of a program ----------------------------------------------------------------- */
@@ -112,7 +204,7 @@ static void take_columns(void *user, const void *const *shown, int64_t at, int n
     for (int64_t done = 0, m; done < n; done += m, at += m) {
         const int64_t first = at % t->kept, left = t->kept - first;
         m = left < n - done ? left : n - done;
-        t->op->col(x + done * (int64_t)t->size, m, 1, t->acc + first * (int64_t)t->op->size);
+        t->op->col(x + done * (int64_t)t->size, m, 1, 1, 0, t->acc + first * (int64_t)t->op->size);
     }
 }
 
@@ -160,25 +252,10 @@ fx_status fxi_cpu_reduce(const fxi_step *step, const void *const *in, void *out,
 {
     if (step->ninstr > 0)
         return reduce_program(step, in, out, run);
-    const fxi_tensor *t = &step->in[0];
-    const uint32_t mask = (uint32_t)step->attr.i[1];
-    if (t->dtype != step->out.dtype)
+    const bool index = step->attr.i[0] == FXI_ARGMAX || step->attr.i[0] == FXI_ARGMIN;
+    if (step->out.dtype != (index ? FX_DTYPE_I64 : step->in[0].dtype))
         return fxi_cpu_fail(run, FX_STATUS_INTERNAL, step, "element types differ");
-    reduction r = {.op = &fxi_cpu_simd()->reduce[step->attr.i[0]][fxi_compute_type(t->dtype)],
-                   .in = in[0],
-                   .out = out,
-                   .size = fxi_cpu_size(t->dtype)};
-    if (!r.op->size)
-        return fxi_cpu_no_dtype(run, step, t->dtype);
-    if (fxi_tensor_length(&step->out) == 0)
-        return FX_OK;
-    fxi_walk_axes(&r.kept, t, mask, false);
-    fxi_walk_axes(&r.reduced, t, mask, true);
-    if (by_columns(&r))
-        reduce_columns(&r);
-    else
-        reduce_rows(&r);
-    return FX_OK;
+    return fxi_tensor_length(&step->out) ? reduce_tensor(step, in[0], out, run) : FX_OK;
 }
 
 /* ---- cumulative sums ------------------------------------------------------------------------- */

@@ -22,13 +22,16 @@ static inline int fxi_compute_type(int dtype)
 /* d[i] = op(s[0][i], s[1][i], …); d may be one of the s. attr: POWI's exponent. */
 typedef void (*fxi_tile_fn)(void *d, const void *const *s, int n, int64_t attr);
 
-/* A reduction over one type: accumulators are of `size` bytes (double for sums of Float32). */
+/* A reduction over one type. n accumulators take n·size bytes; what lies in them is the reducer's
+ * own (doubles for sums of Float32), so accumulators are used by the same n throughout, except
+ * those of FXI_SUM … FXI_PROD, which are an array of `size` bytes each. */
 typedef struct fxi_reducer {
     size_t size;
     void (*init)(void *acc, int64_t n);
     void (*row)(const void *x, int64_t n, int64_t stride, void *acc); /* acc = op(acc, op over x) */
-    void (*col)(const void *x, int64_t n, int64_t stride,
-                void *acc); /* acc[i] = op(acc[i], x[i]) */
+    /* acc[i] = op(acc[i], x[i·stride + k·pitch]) over k < rows, in this order */
+    void (*col)(const void *x, int64_t n, int64_t stride, int64_t rows, int64_t pitch, void *acc);
+    void (*merge)(void *acc, const void *later, int64_t n); /* acc[i] = op(acc[i], later[i]) */
     void (*done)(const void *acc, int64_t n, void *out);
 } fxi_reducer;
 

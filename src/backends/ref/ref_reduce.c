@@ -42,23 +42,63 @@ fxi_ref_value fxi_ref_reduce_next(int kind, int dtype, fxi_ref_value sofar, fxi_
     return replaces(kind, dtype, sofar, x) ? x : sofar;
 }
 
+/* The terms of one result: how many, and the elements themselves. */
+typedef struct terms {
+    const fxi_step *step;
+    const void *x;
+    const int64_t *index; /* of the result: counts outside the mask */
+    int64_t count, extent[FX_MAX_DIMS];
+} terms;
+
+static fxi_ref_value term(const terms *e, int64_t r)
+{
+    const fxi_tensor *t = &e->step->in[0];
+    int64_t inner[FX_MAX_DIMS], at[FX_MAX_DIMS];
+    fxi_ref_unravel(r, t->ndim, e->extent, inner);
+    for (int k = 0; k < t->ndim; k++)
+        at[k] = FXI_AXIS_IN(e->step->attr.i[1], k) ? inner[k] : e->index[k];
+    return fxi_ref_get(t->dtype, e->x, fxi_ref_offset(t, at));
+}
+
+/* Σ(x − mean)² in two passes. */
+static fxi_ref_value squared_deviations(const terms *e)
+{
+    double mean = 0, sum = 0;
+    for (int64_t r = 0; r < e->count; r++)
+        mean += term(e, r).real / (double)e->count;
+    for (int64_t r = 0; r < e->count; r++)
+        sum += (term(e, r).real - mean) * (term(e, r).real - mean);
+    return (fxi_ref_value){.real = sum};
+}
+
+static fxi_ref_value index_of_extreme(const terms *e, int kind, int dtype)
+{
+    fxi_ref_value best = term(e, 0), at = {.integer = 0};
+    for (int64_t r = 1; r < e->count; r++)
+        if (replaces(kind, dtype, best, term(e, r))) {
+            best = term(e, r);
+            at.integer = r;
+        }
+    return at;
+}
+
 /* The reduction of all x whose multi-index is `index` outside the mask. */
 static fxi_ref_value reduce_one(const fxi_step *s, const void *x, const int64_t *index)
 {
     const fxi_tensor *t = &s->in[0];
     const int kind = (int)s->attr.i[0];
-    int64_t extent[FX_MAX_DIMS], inner[FX_MAX_DIMS], at[FX_MAX_DIMS], count = 1;
+    terms e = {.step = s, .x = x, .index = index, .count = 1};
     for (int k = 0; k < t->ndim; k++) {
-        extent[k] = FXI_AXIS_IN(s->attr.i[1], k) ? t->shape[k] : 1;
-        count *= extent[k];
+        e.extent[k] = FXI_AXIS_IN(s->attr.i[1], k) ? t->shape[k] : 1;
+        e.count *= e.extent[k];
     }
+    if (kind == FXI_SQDEV)
+        return squared_deviations(&e);
+    if (kind == FXI_ARGMAX || kind == FXI_ARGMIN)
+        return index_of_extreme(&e, kind == FXI_ARGMAX ? FXI_MAX : FXI_MIN, t->dtype);
     fxi_ref_value y = fxi_ref_reduce_start(kind, t->dtype);
-    for (int64_t r = 0; r < count; r++) {
-        fxi_ref_unravel(r, t->ndim, extent, inner);
-        for (int k = 0; k < t->ndim; k++)
-            at[k] = FXI_AXIS_IN(s->attr.i[1], k) ? inner[k] : index[k];
-        y = fxi_ref_reduce_next(kind, t->dtype, y, fxi_ref_get(t->dtype, x, fxi_ref_offset(t, at)));
-    }
+    for (int64_t r = 0; r < e.count; r++)
+        y = fxi_ref_reduce_next(kind, t->dtype, y, term(&e, r));
     return y;
 }
 

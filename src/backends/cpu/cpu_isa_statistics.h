@@ -1,0 +1,229 @@
+/* cpu_isa_statistics.h: reductions whose accumulators are more than one number: sums of squared
+ * deviations, indices of extremes; part of cpu_isa_reduce.h.
+ */
+
+/* ---- sums of squared deviations -------------------------------------------------------------- */
+/* One pass: with p the first element, Σ(x − mean)² = Σ(x − p)² − (Σ(x − p))²/n. What cancels is at
+ * most a factor of n, because p is one of the numbers that deviate, and all is computed in double:
+ * as exact as two passes whatever the mean. A later part is added as seen from the pivot of the
+ * first. n accumulators are the number of terms so far, then n pivots, n sums and n sums of
+ * squares. */
+typedef struct deviations {
+    double *terms, *pivot, *sum, *square;
+} deviations;
+
+static inline deviations deviations_at(const void *acc, int64_t n)
+{
+    double *a = (double *)(uintptr_t)acc;
+    return (deviations){a, a + 1, a + 1 + n, a + 1 + 2 * n};
+}
+static void rdev_init(void *acc, int64_t n)
+{
+    memset(acc, 0, (size_t)(1 + 3 * n) * sizeof(double));
+}
+
+/* Σ(x − mean)²; never below 0, and Inf where only the squares overflow. */
+static inline double deviation_square(const deviations *d, int64_t i)
+{
+    const double s = d->sum[i], q = d->square[i], v = q - s * (s / *d->terms);
+    if (*d->terms == 0)
+        return 0;
+    return isinf(q) && isfinite(s) ? q : v < 0 ? 0 : v;
+}
+
+#define FXI_DEVIATIONS(NAME, T)                                                                    \
+    static void NAME##_row(const void *xv, int64_t n, int64_t stride, void *acc)                   \
+    {                                                                                              \
+        const T *x = xv;                                                                           \
+        const deviations d = deviations_at(acc, 1);                                                \
+        double s[FXI_ADD_LANES] = {0}, q[FXI_ADD_LANES] = {0};                                     \
+        int64_t i = 0;                                                                             \
+        if (*d.terms == 0 && n > 0)                                                                \
+            *d.pivot = (double)x[0];                                                               \
+        const double p = *d.pivot;                                                                 \
+        for (; stride == 1 && i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES)                          \
+            for (int j = 0; j < FXI_ADD_LANES; j++) {                                              \
+                const double v = (double)x[i + j] - p;                                             \
+                s[j] += v;                                                                         \
+                q[j] += v * v;                                                                     \
+            }                                                                                      \
+        for (int j = 0; i < n; i++, j = (j + 1) % FXI_ADD_LANES) {                                 \
+            const double v = (double)x[i * stride] - p;                                            \
+            s[j] += v;                                                                             \
+            q[j] += v * v;                                                                         \
+        }                                                                                          \
+        for (int w = FXI_ADD_LANES / 2; w; w /= 2)                                                 \
+            for (int j = 0; j < w; j++) {                                                          \
+                s[j] += s[j + w];                                                                  \
+                q[j] += q[j + w];                                                                  \
+            }                                                                                      \
+        *d.terms += (double)n;                                                                     \
+        *d.sum += s[0];                                                                            \
+        *d.square += q[0];                                                                         \
+    }                                                                                              \
+    static void NAME##_col(const void *xv, int64_t n, int64_t stride, int64_t rows, int64_t pitch, \
+                           void *acc)                                                              \
+    {                                                                                              \
+        const T *x = xv;                                                                           \
+        const deviations d = deviations_at(acc, n);                                                \
+        int64_t k = 0;                                                                             \
+        for (int64_t i = 0; *d.terms == 0 && rows > 0 && i < n; i++)                               \
+            d.pivot[i] = (double)x[i * stride];                                                    \
+        for (; stride == 1 && k + 4 <= rows; k += 4, x += 4 * pitch) {                             \
+            FXI_IVDEP                                                                              \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                const double p = d.pivot[i], e = (double)x[i] - p, f = (double)x[i + pitch] - p,   \
+                             g = (double)x[i + 2 * pitch] - p, h = (double)x[i + 3 * pitch] - p;   \
+                d.sum[i] = d.sum[i] + e + f + g + h;                                               \
+                d.square[i] = d.square[i] + e * e + f * f + g * g + h * h;                         \
+            }                                                                                      \
+        }                                                                                          \
+        for (; k < rows; k++, x += pitch)                                                          \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                const double v = (double)x[i * stride] - d.pivot[i];                               \
+                d.sum[i] += v;                                                                     \
+                d.square[i] += v * v;                                                              \
+            }                                                                                      \
+        *d.terms += (double)rows;                                                                  \
+    }                                                                                              \
+    static void NAME##_done(const void *acc, int64_t n, void *out)                                 \
+    {                                                                                              \
+        const deviations d = deviations_at(acc, n);                                                \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            ((T *)out)[i] = (T)deviation_square(&d, i);                                            \
+    }
+
+static void rdev_merge(void *acc, const void *later, int64_t n)
+{
+    const deviations a = deviations_at(acc, n), b = deviations_at(later, n);
+    const double na = *a.terms, nb = *b.terms;
+    if (na == 0)
+        memcpy(acc, later, (size_t)(1 + 3 * n) * sizeof(double));
+    for (int64_t i = 0; i < n && na > 0 && nb > 0; i++) {
+        const double shift = b.pivot[i] - a.pivot[i];
+        a.square[i] += b.square[i] + shift * (2 * b.sum[i] + nb * shift);
+        a.sum[i] += b.sum[i] + nb * shift;
+    }
+    if (na > 0)
+        *a.terms = na + nb;
+}
+FXI_DEVIATIONS(rdev_f32, float)
+FXI_DEVIATIONS(rdev_f64, double)
+
+/* ---- the index of an extreme ----------------------------------------------------------------- */
+/* Of the first NaN if there is one, else of the first element that no other exceeds. The extreme of
+ * one block of terms after the other is compared with the best so far; where that lies in its block
+ * is looked up once at the end. n accumulators are the number of terms so far, then n indices, then
+ * n of the elements there. */
+enum { FXI_EXTREME_BLOCK = 4096, FXI_EXTREME_WIDTH = 512, FXI_EXTREME_ROWS = 8 };
+#define FXI_EXTREME(NAME, REDUCER, T, EXCEEDS)                                                     \
+    static inline bool NAME##_replaces(T x, T best)                                                \
+    {                                                                                              \
+        return EXCEEDS;                                                                            \
+    }                                                                                              \
+    static void NAME##_init(void *acc, int64_t n)                                                  \
+    {                                                                                              \
+        int64_t *a = acc;                                                                          \
+        memset(a, 0, (size_t)(1 + n) * sizeof *a);                                                 \
+        REDUCER##_init(a + 1 + n, n);                                                              \
+    }                                                                                              \
+    static inline bool NAME##_alike(T x, T best)                                                   \
+    {                                                                                              \
+        return (x == best) | ((x != x) & (best != best));                                          \
+    }                                                                                              \
+    /* The first element from i on that is like `best`; there is one. */                           \
+    static int64_t NAME##_find(const T *x, int64_t i, int64_t n, int64_t stride, T best)           \
+    {                                                                                              \
+        for (; stride == 1 && i + 64 <= n; i += 64) {                                              \
+            int32_t found = 0;                                                                     \
+            for (int j = 0; j < 64; j++)                                                           \
+                found |= NAME##_alike(x[i + j], best);                                             \
+            if (found)                                                                             \
+                break;                                                                             \
+        }                                                                                          \
+        while (!NAME##_alike(x[i * stride], best))                                                 \
+            i++;                                                                                   \
+        return i;                                                                                  \
+    }                                                                                              \
+    static void NAME##_row(const void *xv, int64_t n, int64_t stride, void *acc)                   \
+    {                                                                                              \
+        const T *x = xv;                                                                           \
+        int64_t *a = acc, block = -1;                                                              \
+        T *best = (T *)(void *)(a + 2);                                                            \
+        for (int64_t i = 0; i < n; i += FXI_EXTREME_BLOCK) {                                       \
+            const int64_t m = n - i < FXI_EXTREME_BLOCK ? n - i : FXI_EXTREME_BLOCK;               \
+            const T top = stride == 1 ? REDUCER##_lanes(x + i, m, 1)                               \
+                                      : REDUCER##_lanes(x + i * stride, m, stride);                \
+            if (NAME##_replaces(top, *best)) {                                                     \
+                *best = top;                                                                       \
+                block = i;                                                                         \
+            }                                                                                      \
+        }                                                                                          \
+        if (block >= 0)                                                                            \
+            a[1] = a[0] + NAME##_find(x, block, n, stride, *best);                                 \
+        a[0] += n;                                                                                 \
+    }                                                                                              \
+    static void NAME##_tile(const T *x, int64_t w, int64_t stride, int64_t rows, int64_t pitch,    \
+                            T *best, int64_t *at, int64_t first)                                   \
+    {                                                                                              \
+        T top[FXI_EXTREME_WIDTH];                                                                  \
+        int32_t block[FXI_EXTREME_WIDTH];                                                          \
+        memset(block, -1, sizeof block);                                                           \
+        for (int64_t k = 0; k < rows; k += FXI_EXTREME_ROWS) {                                     \
+            const int64_t m = rows - k < FXI_EXTREME_ROWS ? rows - k : FXI_EXTREME_ROWS;           \
+            REDUCER##_init(top, w);                                                                \
+            REDUCER##_col(x + k * pitch, w, stride, m, pitch, top);                                \
+            FXI_IVDEP                                                                              \
+            for (int64_t i = 0; i < w; i++) {                                                      \
+                const T t = top[i], u = best[i];                                                   \
+                block[i] = NAME##_replaces(t, u) ? (int32_t)(k / FXI_EXTREME_ROWS) : block[i];     \
+                best[i] = NAME##_replaces(t, u) ? t : u;                                           \
+            }                                                                                      \
+        }                                                                                          \
+        for (int64_t i = 0; i < w; i++)                                                            \
+            if (block[i] >= 0)                                                                     \
+                at[i] = first + NAME##_find(x + i * stride, block[i] * (int64_t)FXI_EXTREME_ROWS,  \
+                                            rows, pitch, best[i]);                                 \
+    }                                                                                              \
+    static void NAME##_col(const void *xv, int64_t n, int64_t stride, int64_t rows, int64_t pitch, \
+                           void *acc)                                                              \
+    {                                                                                              \
+        int64_t *a = acc;                                                                          \
+        T *best = (T *)(void *)(a + 1 + n);                                                        \
+        for (int64_t j = 0; j < n; j += FXI_EXTREME_WIDTH)                                         \
+            NAME##_tile((const T *)xv + j * stride,                                                \
+                        n - j < FXI_EXTREME_WIDTH ? n - j : FXI_EXTREME_WIDTH, stride, rows,       \
+                        pitch, best + j, a + 1 + j, a[0]);                                         \
+        a[0] += rows;                                                                              \
+    }                                                                                              \
+    static void NAME##_merge(void *acc, const void *later, int64_t n)                              \
+    {                                                                                              \
+        int64_t *a = acc;                                                                          \
+        const int64_t *b = later;                                                                  \
+        T *best = (T *)(void *)(a + 1 + n);                                                        \
+        const T *other = (const T *)(const void *)(b + 1 + n);                                     \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            if (NAME##_replaces(other[i], best[i])) {                                              \
+                best[i] = other[i];                                                                \
+                a[1 + i] = a[0] + b[1 + i];                                                        \
+            }                                                                                      \
+        a[0] += b[0];                                                                              \
+    }
+static void extreme_done(const void *acc, int64_t n, void *out)
+{
+    memcpy(out, (const int64_t *)acc + 1, (size_t)n * sizeof(int64_t));
+}
+
+#define FXI_EXTREMES(S, T)                                                                         \
+    FXI_EXTREME(argmax_##S, rmax_##S, T, (x > best) | ((x != x) & (best == best)))                 \
+    FXI_EXTREME(argmin_##S, rmin_##S, T, (x < best) | ((x != x) & (best == best)))
+FXI_EXTREMES(f32, float)
+FXI_EXTREMES(f64, double)
+FXI_EXTREMES(i32, int32_t)
+FXI_EXTREMES(i64, int64_t)
+FXI_EXTREMES(u8, uint8_t)
+
+#define FXI_EXTREME_OF(NAME)                                                                       \
+    {                                                                                              \
+        3 * sizeof(int64_t), NAME##_init, NAME##_row, NAME##_col, NAME##_merge, extreme_done       \
+    }
