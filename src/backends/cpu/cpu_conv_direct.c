@@ -15,6 +15,7 @@
  * every sum depends on the shapes only.
  */
 #include "cpu_conv.h"
+#include "cpu_parallel.h"
 #include "cpu_simd.h"
 #include "cpu_walk.h"
 #include "memory.h"
@@ -215,18 +216,20 @@ static void fill(const layout *l, const block *b, const char *x, char *scratch)
         }
 }
 
-/* The block that begins at first1, first2. */
-static block block_at(const layout *l, int64_t first1, int64_t first2)
+static int64_t blocks_of(const layout *l)
 {
+    return divide_up(l->out[1], l->rows) * divide_up(l->out[2], l->planes);
+}
+
+static block block_at(const layout *l, int64_t number)
+{
+    const int64_t across = divide_up(l->out[1], l->rows);
+    const int64_t first1 = number % across * l->rows, first2 = number / across * l->planes;
     return (block){.first1 = first1,
                    .first2 = first2,
                    .count1 = min64(l->rows, l->out[1] - first1),
                    .count2 = min64(l->planes, l->out[2] - first2)};
 }
-#define FOR_BLOCKS(l, b)                                                                           \
-    for (int64_t second = 0; second < (l)->out[2]; second += (l)->planes)                          \
-        for (block b = block_at(l, 0, second); b.first1 < (l)->out[1];                             \
-             b = block_at(l, b.first1 + (l)->rows, second))
 
 static int64_t vectors_of(const layout *l, const block *b)
 {
@@ -260,15 +263,20 @@ static void copy_windows(const layout *l, const block *b, char *out, char *scrat
 }
 
 /* ---- forward and data ------------------------------------------------------------------------ */
+/* Units of work: a block of an image and group, and a slice of the columns where blocks are few. */
 typedef struct sweep {
     layout l;
     int64_t batch, groups, columns, taps, depth;
     int64_t tap_step, column_step; /* of the kernel: between channels read, between columns */
+    int64_t slices, units, parts;
     const char *in, *w;
     char *out;
-    char *scratch, *panels, *y; /* panels: the kernel, column panel after column panel */
+    char *panels; /* the kernel, group after group, column panel after column panel */
     int32_t *offset;
+    size_t scratch_bytes;
 } sweep;
+
+enum { ENOUGH_UNITS = 16 };
 
 /* Column panels are as alike as possible. */
 static int64_t panel_width(int64_t columns, int most, int64_t first)
@@ -278,30 +286,53 @@ static int64_t panel_width(int64_t columns, int most, int64_t first)
 }
 
 #define PACK(S, T)                                                                                 \
-    static void pack_##S(const sweep *s, const char *w)                                            \
+    static void pack_##S(const sweep *s, int64_t group)                                            \
     {                                                                                              \
-        T *d = (T *)(void *)s->panels;                                                             \
+        const T *w = (const T *)(const void *)s->w + group * s->depth * s->columns;                \
+        T *d = (T *)(void *)s->panels + group * s->depth * s->columns;                             \
         for (int64_t c = 0, n; c < s->columns; c += n) {                                           \
             n = panel_width(s->columns, s->l.core->columns, c);                                    \
             for (int64_t k = 0; k < s->depth; k++, d += n) {                                       \
                 const int64_t at = k % s->taps + k / s->taps * s->tap_step + c * s->column_step;   \
                 for (int64_t j = 0; j < n; j++)                                                    \
-                    d[j] = ((const T *)(const void *)w)[at + j * s->column_step];                  \
+                    d[j] = w[at + j * s->column_step];                                             \
             }                                                                                      \
         }                                                                                          \
     }
 PACK(f32, float)
 PACK(f64, double)
 
-static void run_panel(const sweep *s, const block *b, int64_t column, int64_t n)
+/* What a thread works in. */
+typedef struct bench {
+    int64_t ready; /* the padding of x is there */
+    char *x, *y;
+} bench;
+
+static int64_t window_length(const layout *l)
+{
+    return l->core->columns * l->planes * l->windows;
+}
+
+static bench *bench_in(const sweep *s, void *memory)
+{
+    bench *w = memory;
+    w->x = (char *)memory + 64;
+    w->y = w->x + (size_t)scratch_length(&s->l) * s->l.size;
+    if (!w->ready)
+        memset(w->x, 0, (size_t)scratch_length(&s->l) * s->l.size);
+    w->ready = 1;
+    return w;
+}
+
+static void run_panel(const sweep *s, const bench *w, const block *b, const char *panel, int64_t n)
 {
     const layout *l = &s->l;
     for (int64_t k = 0; k < s->depth; k += DEPTH)
         for (int64_t j = 0; j < b->count2; j++)
             l->core->forward[n - 1](
-                &(fxi_conv_forward){.x = fxi_at(s->scratch, plane_at(l, j), l->size),
-                                    .w = fxi_at(s->panels, column * s->depth + k * n, l->size),
-                                    .y = fxi_at_out(s->y, j * l->windows, l->size),
+                &(fxi_conv_forward){.x = fxi_at(w->x, plane_at(l, j), l->size),
+                                    .w = fxi_at(panel, k * n, l->size),
+                                    .y = fxi_at_out(w->y, j * l->windows, l->size),
                                     .offset = s->offset + k,
                                     .k = min64(DEPTH, s->depth - k),
                                     .vectors = vectors_of(l, b),
@@ -309,36 +340,37 @@ static void run_panel(const sweep *s, const block *b, int64_t column, int64_t n)
                                     .accumulate = k > 0});
 }
 
-static void run_image(const sweep *s, const char *in, char *out)
+static void run_unit(const sweep *s, int64_t unit, const bench *w)
 {
     const layout *l = &s->l;
-    const int64_t length = fxi_length(3, l->out);
-    FOR_BLOCKS(l, b)
-    {
-        fill(l, &b, in, s->scratch);
-        for (int64_t c = 0, n; c < s->columns; c += n) {
-            n = panel_width(s->columns, l->core->columns, c);
-            run_panel(s, &b, c, n);
-            copy_windows(l, &b, fxi_at_out(out, c * length, l->size), s->y, n, false);
-        }
+    const int64_t blocks = blocks_of(l), slice = unit % s->slices, at = unit / s->slices / blocks;
+    const int64_t in = fxi_length(3, l->in) * l->channels, length = fxi_length(3, l->out);
+    const block b = block_at(l, unit / s->slices % blocks);
+    char *out = fxi_at_out(s->out, at * length * s->columns, l->size);
+    const char *panels = fxi_at(s->panels, at % s->groups * s->depth * s->columns, l->size);
+    int64_t from, to;
+    fxi_cpu_range(s->columns, s->slices, slice, &from, &to);
+    fill(l, &b, fxi_at(s->in, at * in, l->size), w->x);
+    for (int64_t c = 0, n; c < to; c += n) {
+        n = panel_width(s->columns, l->core->columns, c);
+        if (c < from)
+            continue; /* a panel belongs to the slice in which it begins */
+        run_panel(s, w, &b, fxi_at(panels, c * s->depth, l->size), n);
+        copy_windows(l, &b, fxi_at_out(out, c * length, l->size), w->y, n, false);
     }
 }
 
-static void run_groups(const sweep *s)
+static void run_units(void *user, int64_t part, void *memory)
 {
-    const layout *l = &s->l;
-    const int64_t in = fxi_length(3, l->in) * l->channels;
-    const int64_t out = fxi_length(3, l->out) * s->columns, w = s->depth * s->columns;
-    for (int64_t group = 0; group < s->groups; group++) {
-        const char *kernel = fxi_at(s->w, group * w, l->size);
-        l->size == sizeof(double) ? pack_f64(s, kernel) : pack_f32(s, kernel);
-        for (int64_t n = 0; n < s->batch; n++)
-            run_image(s, fxi_at(s->in, (n * s->groups + group) * in, l->size),
-                      fxi_at_out(s->out, (n * s->groups + group) * out, l->size));
-    }
+    const sweep *s = user;
+    const bench *w = bench_in(s, memory);
+    int64_t from, to;
+    fxi_cpu_range(s->units, s->parts, part, &from, &to);
+    for (int64_t unit = from; unit < to; unit++)
+        run_unit(s, unit, w);
 }
 
-/* Memory of `lengths` elements each, on cache lines; the first one is zeroed. */
+/* Memory of `lengths` elements each, on cache lines. */
 static char *take_memory(size_t size, int n, const int64_t *lengths, char **out_parts)
 {
     size_t bytes = 0, begin[4];
@@ -349,9 +381,13 @@ static char *take_memory(size_t size, int n, const int64_t *lengths, char **out_
     char *memory = fxi_aligned(64, bytes);
     for (int i = 0; memory && i < n; i++)
         out_parts[i] = memory + begin[i];
-    if (memory)
-        memset(memory, 0, (size_t)lengths[0] * size);
     return memory;
+}
+
+static double cost_of(const fxi_conv_geometry *g)
+{
+    const double flops = 2.0 * (double)g->depth * (double)g->cout * (double)g->positions;
+    return fxi_cpu_cost(0, flops * (double)(g->batch * g->groups));
 }
 
 static fx_status run_sweep(const fxi_conv_geometry *g, bool data, sweep *s)
@@ -364,23 +400,29 @@ static fx_status run_sweep(const fxi_conv_geometry *g, bool data, sweep *s)
     /* The kernel is taps × cin × cout. */
     s->tap_step = data ? g->depth : g->taps;
     s->column_step = data ? g->taps : g->depth;
-    const int64_t lengths[] = {scratch_length(&s->l), s->depth * s->columns,
-                               s->l.core->columns * s->l.planes * s->l.windows, s->depth};
-    char *parts[4];
-    char *memory = take_memory(s->l.size, 4, lengths, parts);
+    s->units = s->batch * s->groups * blocks_of(&s->l);
+    s->slices = s->units < ENOUGH_UNITS ? divide_up(s->columns, s->l.core->columns) : 1;
+    s->units *= s->slices;
+    s->parts = fxi_cpu_parts(s->units, cost_of(g));
+    const int64_t lengths[] = {s->depth * s->columns * s->groups, s->depth};
+    char *parts[2];
+    char *memory = take_memory(s->l.size, 2, lengths, parts);
     if (!memory)
         return FX_STATUS_MEMORY;
-    s->scratch = parts[0];
-    s->panels = parts[1];
-    s->y = parts[2];
-    s->offset = (int32_t *)(void *)parts[3];
+    s->panels = parts[0];
+    s->offset = (int32_t *)(void *)parts[1];
     fill_offsets(&s->l, s->taps, 0, s->offset);
-    run_groups(s);
+    for (int64_t group = 0; group < s->groups; group++)
+        s->l.size == sizeof(double) ? pack_f64(s, group) : pack_f32(s, group);
+    const size_t bytes = 64 + (size_t)(scratch_length(&s->l) + window_length(&s->l)) * s->l.size;
+    const fx_status status = fxi_cpu_parallel_scratch(s->parts, bytes, run_units, s);
     fxi_free(memory);
-    return FX_OK;
+    return status;
 }
 
 /* ---- weight ---------------------------------------------------------------------------------- */
+/* Units of work: a block of some images that are taken together. A group's units are divided into
+ * shares, by the shapes alone; every share sums for itself, and the sums are added in order. */
 typedef struct weigh {
     layout l;
     const fxi_conv_geometry *g;
@@ -388,13 +430,23 @@ typedef struct weigh {
     char *w;
     int64_t images; /* taken together */
     int64_t xs, ys; /* elements of one image in the scratches */
-    char *scratch, *gy;
+    int64_t units, shares, parts;
+    char *sums; /* of the shares but the first, which sums in w */
     int32_t *offset;
-    fxi_conv_segment *segments;
+    bool infinite; /* atomic: some x is not finite */
 } weigh;
 
+typedef struct weigh_bench { /* what a thread works in */
+    int64_t ready;
+    char *x, *gy;
+    fxi_conv_segment *segments;
+} weigh_bench;
+
+enum { SHARE_WINDOWS = 512, MOST_SHARES = 16, SHARE_COST = 40000 /* nanoseconds of a group */ };
+
 /* Fills the scratches with a block of n images from `first` on; false when x is not finite. */
-static bool fill_images(const weigh *w, const block *b, int64_t group, int64_t first, int64_t n)
+static bool fill_images(const weigh *w, const weigh_bench *t, const block *b, int64_t group,
+                        int64_t first, int64_t n)
 {
     const layout *l = &w->l;
     const fxi_conv_geometry *g = w->g;
@@ -402,9 +454,9 @@ static bool fill_images(const weigh *w, const block *b, int64_t group, int64_t f
     const int64_t used = l->pitch * (b->count1 - 1) + l->out[0];
     for (int64_t i = 0; i < n; i++) {
         const int64_t at = (first + i) * g->groups + group;
-        char *gy = fxi_at_out(w->gy, i * w->ys, l->size);
+        char *gy = fxi_at_out(t->gy, i * w->ys, l->size);
         fill(l, b, fxi_at(w->x, at * g->cin * g->xs, l->size),
-             fxi_at_out(w->scratch, i * w->xs, l->size));
+             fxi_at_out(t->x, i * w->xs, l->size));
         copy_windows(l, b,
                      fxi_at_out((char *)(uintptr_t)w->y, at * g->cout * g->positions, l->size), gy,
                      g->cout, true);
@@ -413,47 +465,31 @@ static bool fill_images(const weigh *w, const block *b, int64_t group, int64_t f
             memset(fxi_at_out(gy, c * l->windows + used, l->size), 0,
                    (size_t)(l->windows - used) * l->size);
     }
-    return l->core->finite(w->scratch, n * w->xs);
+    return l->core->finite(t->x, n * w->xs);
 }
 
-static void sum_images(const weigh *w, const block *b, int64_t group, int64_t n)
+static void sum_images(const weigh *w, const weigh_bench *t, const block *b, char *sums, int64_t n)
 {
     const layout *l = &w->l;
     const fxi_conv_geometry *g = w->g;
     for (int64_t i = 0; i < n * b->count2; i++)
-        w->segments[i] =
+        t->segments[i] =
             (fxi_conv_segment){.x = i / b->count2 * w->xs + plane_at(l, i % b->count2),
                                .g = i / b->count2 * w->ys + i % b->count2 * l->windows};
     for (int64_t c = 0, m; c < g->cout; c += m) {
         m = panel_width(g->cout, l->core->weight_columns, c);
         l->core->weight[m - 1](
-            &(fxi_conv_weight){.x = w->scratch,
-                               .g = fxi_at(w->gy, c * l->planes * l->windows, l->size),
-                               .w = fxi_at_out(w->w, (group * g->cout + c) * g->depth, l->size),
+            &(fxi_conv_weight){.x = t->x,
+                               .g = fxi_at(t->gy, c * l->planes * l->windows, l->size),
+                               .w = fxi_at_out(sums, c * g->depth, l->size),
                                .offset = w->offset,
-                               .segment = w->segments,
+                               .segment = t->segments,
                                .k = g->depth,
                                .segments = n * b->count2,
                                .vectors = vectors_of(l, b),
                                .gpitch = l->planes * l->windows,
                                .wpitch = g->depth});
     }
-}
-
-static bool weigh_all(const weigh *w)
-{
-    const layout *l = &w->l;
-    for (int64_t group = 0; group < w->g->groups; group++)
-        for (int64_t first = 0; first < w->g->batch; first += w->images) {
-            const int64_t n = min64(w->images, w->g->batch - first);
-            FOR_BLOCKS(l, b)
-            {
-                if (!fill_images(w, &b, group, first, n))
-                    return false;
-                sum_images(w, &b, group, n);
-            }
-        }
-    return true;
 }
 
 static int64_t gradient_length(const fxi_conv_geometry *g, const layout *l)
@@ -468,30 +504,111 @@ static int64_t images_of(const fxi_conv_geometry *g, const layout *l)
     return max64(1, min64(2 * SCRATCH_BYTES / one, g->batch));
 }
 
+static size_t weigh_bench_bytes(const weigh *w)
+{
+    return 64 + (size_t)(w->images * (w->xs + w->ys)) * w->l.size +
+           (size_t)(w->images * w->l.planes) * sizeof(fxi_conv_segment);
+}
+
+static weigh_bench *weigh_bench_in(const weigh *w, void *memory)
+{
+    weigh_bench *t = memory;
+    const size_t x = (size_t)(w->images * w->xs) * w->l.size;
+    const size_t gy = (size_t)(w->images * w->ys) * w->l.size;
+    t->x = (char *)memory + 64;
+    t->gy = t->x + x;
+    t->segments = (fxi_conv_segment *)(void *)(t->gy + gy);
+    if (!t->ready)
+        memset(t->x, 0, x + gy);
+    t->ready = 1;
+    return t;
+}
+
+static int64_t kernel_length(const fxi_conv_geometry *g)
+{
+    return g->depth * g->cout;
+}
+
+/* Where a share of a group sums. */
+static char *sums_of(const weigh *w, int64_t group, int64_t share)
+{
+    const int64_t n = kernel_length(w->g);
+    return share == 0 ? fxi_at_out(w->w, group * n, w->l.size)
+                      : fxi_at_out(w->sums, (group * (w->shares - 1) + share - 1) * n, w->l.size);
+}
+
+static void weigh_share(weigh *w, const weigh_bench *t, int64_t group, int64_t share)
+{
+    const fxi_conv_geometry *g = w->g;
+    const int64_t blocks = blocks_of(&w->l);
+    char *sums = sums_of(w, group, share);
+    int64_t from, to;
+    fxi_cpu_range(w->units, w->shares, share, &from, &to);
+    if (share > 0)
+        memset(sums, 0, (size_t)kernel_length(g) * w->l.size);
+    for (int64_t unit = from; unit < to; unit++) {
+        const block b = block_at(&w->l, unit % blocks);
+        const int64_t first = unit / blocks * w->images, n = min64(w->images, g->batch - first);
+        if (!fill_images(w, t, &b, group, first, n))
+            __atomic_store_n(&w->infinite, true, __ATOMIC_RELAXED);
+        if (__atomic_load_n(&w->infinite, __ATOMIC_RELAXED))
+            return;
+        sum_images(w, t, &b, sums, n);
+    }
+}
+
+static void weigh_part(void *user, int64_t part, void *memory)
+{
+    weigh *w = user;
+    const weigh_bench *t = weigh_bench_in(w, memory);
+    int64_t from, to;
+    fxi_cpu_range(w->g->groups * w->shares, w->parts, part, &from, &to);
+    for (int64_t i = from; i < to; i++)
+        weigh_share(w, t, i / w->shares, i % w->shares);
+}
+
+#define ADD_SHARES(S, T)                                                                           \
+    static void add_shares_##S(void *user, int64_t group)                                          \
+    {                                                                                              \
+        const weigh *w = user;                                                                     \
+        T *to = (T *)(void *)sums_of(w, group, 0);                                                 \
+        for (int64_t share = 1; share < w->shares; share++) {                                      \
+            const T *from = (const T *)(const void *)sums_of(w, group, share);                     \
+            for (int64_t i = 0; i < kernel_length(w->g); i++)                                      \
+                to[i] += from[i];                                                                  \
+        }                                                                                          \
+    }
+ADD_SHARES(f32, float)
+ADD_SHARES(f64, double)
+
 static fx_status run_weigh(weigh *w, bool *out_finite)
 {
     const layout *l = &w->l;
     const fxi_conv_geometry *g = w->g;
     const int extra = l->core->weight_rows - 1;
+    const int64_t windows = g->batch * g->positions;
     w->xs = scratch_length(l);
     w->ys = gradient_length(g, l);
     w->images = images_of(g, l);
-    const int64_t lengths[] = {w->images * (w->xs + w->ys), g->depth + extra};
-    const int64_t segments[] = {w->images * l->planes};
-    char *parts[2], *segment;
+    w->units = divide_up(g->batch, w->images) * blocks_of(l);
+    w->shares = min64(min64(w->units, MOST_SHARES), max64(1, windows / SHARE_WINDOWS));
+    w->shares = cost_of(g) / (double)g->groups < SHARE_COST ? 1 : w->shares;
+    w->parts = fxi_cpu_parts(g->groups * w->shares, cost_of(g));
+    const int64_t lengths[] = {(w->shares - 1) * g->groups * kernel_length(g), g->depth + extra};
+    char *parts[2];
     char *memory = take_memory(l->size, 2, lengths, parts);
-    char *more = memory ? take_memory(sizeof(fxi_conv_segment), 1, segments, &segment) : NULL;
-    if (more) {
-        w->scratch = parts[0];
-        w->gy = fxi_at_out(w->scratch, w->images * w->xs, l->size);
-        w->offset = (int32_t *)(void *)parts[1];
-        w->segments = (fxi_conv_segment *)(void *)segment;
-        fill_offsets(l, g->taps, extra, w->offset);
-        *out_finite = weigh_all(w);
-    }
-    fxi_free(more);
+    if (!memory)
+        return FX_STATUS_MEMORY;
+    w->sums = parts[0];
+    w->offset = (int32_t *)(void *)parts[1];
+    fill_offsets(l, g->taps, extra, w->offset);
+    const fx_status status =
+        fxi_cpu_parallel_scratch(w->parts, weigh_bench_bytes(w), weigh_part, w);
+    *out_finite = !w->infinite;
+    if (status == FX_OK && *out_finite && w->shares > 1)
+        fxi_cpu_parallel(g->groups, l->size == sizeof(double) ? add_shares_f64 : add_shares_f32, w);
     fxi_free(memory);
-    return more ? FX_OK : FX_STATUS_MEMORY;
+    return status;
 }
 
 /* ---- the choice ------------------------------------------------------------------------------ */

@@ -365,6 +365,8 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
             leave_pool();
         return FX_STATUS_MEMORY;
     }
+    for (int slot = 0; slot < width; slot++)
+        memset(j.scratch + (size_t)slot * j.scratch_bytes, 0, bytes < 64 ? bytes : 64);
     run_job(&j, parts, width);
     fxi_free(j.scratch);
     return FX_OK;

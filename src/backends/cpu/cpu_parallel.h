@@ -24,9 +24,10 @@ fx_status fxi_cpu_parallel_run(int64_t parts,
                                fx_status (*body)(void *user, int64_t part, fxi_run *run),
                                void *user, fxi_run *run);
 
-/* The same with `bytes` of memory for each thread that takes part, aligned to 64; a part finds in
- * it what some other part left. Parts themselves should take no memory: which thread runs them is
- * chance, and a steady step must not allocate. FX_STATUS_MEMORY before anything ran, or FX_OK. */
+/* The same with `bytes` of memory for each thread that takes part, aligned to 64. A part finds in
+ * it what the thread's part before left; the first one finds zeros in the first 64 bytes. Parts
+ * themselves should take no memory: which thread runs them is chance, and a steady step must not
+ * allocate. FX_STATUS_MEMORY before anything ran, or FX_OK. */
 fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
                                    void (*body)(void *user, int64_t part, void *scratch),
                                    void *user);

@@ -7,6 +7,7 @@
  * serves MAX, MAX_GRAD and MAX_PICK, which therefore agree on ties. Gradients of windows that
  * overlap are added in the order of the windows.
  */
+#include "cpu_parallel.h"
 #include "cpu_simd.h"
 #include "cpu_walk.h"
 #include <string.h>
@@ -249,23 +250,59 @@ static int64_t plane_of(const geometry *g, const fxi_tensor *t)
     return g->planes ? fxi_tensor_length(t) / g->planes : 0;
 }
 
+typedef struct planes {
+    const geometry *g;
+    int kind;
+    row_fn fn;
+    bool pairs;
+    int64_t parts;
+    const char *a, *b;
+    char *out;
+    int64_t an, bn, on; /* elements of a plane */
+} planes;
+
+static void run_planes(void *user, int64_t part)
+{
+    const planes *p = user;
+    const geometry *g = p->g;
+    int64_t from, to;
+    fxi_cpu_range(g->planes, p->parts, part, &from, &to);
+    if (kinds[p->kind].adds)
+        memset(fxi_at_out(p->out, from * p->on, g->size), 0,
+               (size_t)((to - from) * p->on) * g->size);
+    for (int64_t k = from; k < to; k++) {
+        const void *a = fxi_at(p->a, k * p->an, g->size), *b = fxi_at(p->b, k * p->bn, g->size);
+        void *out = fxi_at_out(p->out, k * p->on, g->size);
+        p->pairs ? run_pairs(g, p->kind, a, b, out) : run_plane(g, p->fn, a, b, out);
+    }
+}
+
+/* A tap of a window costs about as much as moving four bytes when it is one of many. */
+static double cost_of(const geometry *g, bool pairs)
+{
+    const double taps = pairs ? 1 : g->count;
+    return (double)g->planes * (fxi_cpu_cost((double)((g->xs + g->ys) * (int64_t)g->size), 0) +
+                                0.5 * taps * (double)g->ys);
+}
+
 fx_status fxi_cpu_pool(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
 {
     const int kind = step->attr.pool.kind, dtype = step->out.dtype;
-    const row_fn fn = kinds[kind].fn[dtype];
-    if (!fn)
-        return fxi_cpu_no_dtype(run, step, dtype);
     const fxi_tensor *t[] = {&step->in[0], &step->in[step->nin - 1], &step->out};
+    if (!kinds[kind].fn[dtype])
+        return fxi_cpu_no_dtype(run, step, dtype);
     const geometry g = geometry_of(&step->attr.pool, t[kinds[kind].x], t[kinds[kind].y]);
-    if (kinds[kind].adds)
-        memset(out, 0, (size_t)fxi_tensor_length(&step->out) * g.size);
-    const int64_t pa = plane_of(&g, t[0]), pb = plane_of(&g, t[1]), po = plane_of(&g, t[2]);
-    const bool pairs = in_pairs(&g) && g.core->pairs[kind];
-    for (int64_t p = 0; p < g.planes; p++) {
-        const void *a = fxi_at(in[0], p * pa, g.size);
-        const void *b = fxi_at(in[step->nin - 1], p * pb, g.size);
-        void *o = fxi_at_out(out, p * po, g.size);
-        pairs ? run_pairs(&g, kind, a, b, o) : run_plane(&g, fn, a, b, o);
-    }
+    planes p = {.g = &g,
+                .kind = kind,
+                .fn = kinds[kind].fn[dtype],
+                .pairs = in_pairs(&g) && g.core->pairs[kind],
+                .a = in[0],
+                .b = in[step->nin - 1],
+                .out = out,
+                .an = plane_of(&g, t[0]),
+                .bn = plane_of(&g, t[1]),
+                .on = plane_of(&g, t[2])};
+    p.parts = fxi_cpu_parts(g.planes, cost_of(&g, p.pairs));
+    fxi_cpu_parallel(p.parts, run_planes, &p);
     return FX_OK;
 }

@@ -6,33 +6,36 @@
  */
 #include "cpu_kernels.h"
 #include "cpu_convert.h"
+#include "cpu_parallel.h"
 #include "philox.h"
 #include <string.h>
 
-static void random_f32(const uint64_t stream[2], int64_t n, float *out)
+/* Elements from … to − 1 into out; `from` is the first of a block of four. */
+static void random_f32(const uint64_t stream[2], int64_t from, int64_t to, float *out)
 {
     uint32_t w[4];
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = from; i < to; i++) {
         if (i % 4 == 0)
             fxi_philox(stream[0], stream[1], (uint64_t)i / 4, w);
         out[i] = fxi_uniform32(w[i % 4]);
     }
 }
 
-static void random_f64(const uint64_t stream[2], int64_t n, double *out)
+static void random_f64(const uint64_t stream[2], int64_t from, int64_t to, double *out)
 {
     uint32_t w[4];
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = from; i < to; i++) {
         if (i % 2 == 0)
             fxi_philox(stream[0], stream[1], (uint64_t)i / 2, w);
         out[i] = fxi_uniform64(w[2 * (i % 2)], w[2 * (i % 2) + 1]);
     }
 }
 
-static void random_half(const uint64_t stream[2], int64_t n, int dtype, uint16_t *out)
+static void random_half(const uint64_t stream[2], int64_t from, int64_t to, int dtype,
+                        uint16_t *out)
 {
     uint32_t w[4];
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = from; i < to; i++) {
         if (i % 4 == 0)
             fxi_philox(stream[0], stream[1], (uint64_t)i / 4, w);
         out[i] = dtype == FX_DTYPE_F16 ? fxi_f32_to_f16((float)(w[i % 4] >> 21) * 0x1p-11f)
@@ -40,19 +43,38 @@ static void random_half(const uint64_t stream[2], int64_t n, int dtype, uint16_t
     }
 }
 
+typedef struct randoms {
+    const uint64_t *stream;
+    int64_t n, parts;
+    int dtype;
+    void *out;
+} randoms;
+
+static void random_part(void *user, int64_t part)
+{
+    const randoms *r = user;
+    int64_t from, to;
+    fxi_cpu_range((r->n + 3) / 4, r->parts, part, &from, &to);
+    from *= 4;
+    to = 4 * to < r->n ? 4 * to : r->n;
+    if (r->dtype == FX_DTYPE_F32)
+        random_f32(r->stream, from, to, r->out);
+    else if (r->dtype == FX_DTYPE_F64)
+        random_f64(r->stream, from, to, r->out);
+    else
+        random_half(r->stream, from, to, r->dtype, r->out);
+}
+
 static fx_status run_random(const fxi_step *step, void *out, fxi_run *run)
 {
-    const uint64_t *stream = run->streams[step->slot];
+    static const double NANOSECONDS = 4; /* of an element */
     const int64_t n = fxi_tensor_length(&step->out);
     const int dtype = step->out.dtype;
-    if (dtype == FX_DTYPE_F32)
-        random_f32(stream, n, out);
-    else if (dtype == FX_DTYPE_F64)
-        random_f64(stream, n, out);
-    else if (fxi_cpu_is_half(dtype))
-        random_half(stream, n, dtype, out);
-    else
+    if (dtype != FX_DTYPE_F32 && dtype != FX_DTYPE_F64 && !fxi_cpu_is_half(dtype))
         return fxi_cpu_no_dtype(run, step, dtype);
+    randoms r = {.stream = run->streams[step->slot], .n = n, .dtype = dtype, .out = out};
+    r.parts = fxi_cpu_parts((n + 3) / 4, NANOSECONDS * (double)n);
+    fxi_cpu_parallel(r.parts, random_part, &r);
     return FX_OK;
 }
 

@@ -282,21 +282,44 @@ SCAN(scan_i32, int32_t, uint32_t)
 SCAN(scan_i64, int64_t, uint64_t)
 SCAN(scan_u8, uint8_t, uint8_t)
 
+typedef void (*scan_fn)(void *p, int64_t inner, int64_t n, bool reverse);
+typedef struct scans {
+    scan_fn scan;
+    char *p;
+    int64_t inner, n, count, parts; /* count: of scans */
+    size_t size;
+    bool reverse;
+} scans;
+
+static void scan_part(void *user, int64_t part)
+{
+    const scans *s = user;
+    int64_t from, to;
+    fxi_cpu_range(s->count, s->parts, part, &from, &to);
+    for (int64_t k = from; k < to; k++)
+        s->scan(fxi_at_out(s->p, k * s->inner * s->n, s->size), s->inner, s->n, s->reverse);
+}
+
 fx_status fxi_cpu_cumsum(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
 {
-    static void (*const scans[FXI_C_COUNT])(void *, int64_t, int64_t, bool) = {
-        scan_f32, scan_f64, scan_i32, scan_i64, scan_u8, NULL};
+    static const scan_fn by_type[FXI_C_COUNT] = {scan_f32, scan_f64, scan_i32,
+                                                 scan_i64, scan_u8,  NULL};
     const fxi_tensor *t = &step->out;
     const int axis = (int)step->attr.i[0];
-    const int64_t inner = fxi_length(axis, t->shape), n = t->shape[axis];
     const int64_t length = fxi_tensor_length(t);
-    char *p = out;
     if (t->dtype >= FX_DTYPE_BOOL)
         return fxi_cpu_no_dtype(run, step, t->dtype);
     const fx_status status = fxi_cpu_copy(&step->in[0], in[0], out);
-    if (status)
+    if (status || length == 0)
         return status;
-    for (int64_t done = 0; done < length; done += inner * n)
-        scans[t->dtype](p + done * (int64_t)fxi_cpu_size(t->dtype), inner, n, step->attr.i[1] != 0);
+    scans s = {.scan = by_type[t->dtype],
+               .p = out,
+               .inner = fxi_length(axis, t->shape),
+               .n = t->shape[axis],
+               .size = fxi_cpu_size(t->dtype),
+               .reverse = step->attr.i[1] != 0};
+    s.count = length / (s.inner * s.n);
+    s.parts = fxi_cpu_parts(s.count, (double)length); /* about a nanosecond an element */
+    fxi_cpu_parallel(s.parts, scan_part, &s);
     return FX_OK;
 }
