@@ -159,6 +159,7 @@ typedef cf_outcome (*cf_mode_fn)(const cf_options *o, const cf_case *c, char *wh
 cf_outcome cf_run_test(const cf_options *o, const cf_case *c, char *why, size_t size);
 cf_outcome cf_run_grad(const cf_options *o, const cf_case *c, char *why, size_t size);
 cf_outcome cf_run_second(const cf_options *o, const cf_case *c, char *why, size_t size);
+cf_outcome cf_run_threads(const cf_options *o, const cf_case *c, char *why, size_t size);
 /* Kernels that the tests on the device under test ran, ref's not counted. */
 extern uint64_t cf_device_kernels;
 /* Turns the thread's error record into an outcome and a sentence. */

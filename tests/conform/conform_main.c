@@ -1,12 +1,14 @@
 /* conform_main.c: expands the table into cases, runs them, counts.
  *
- *   conform_runner [--mode test|grad|random|perf|support] [--device CPU] [--full] [-v] [filter…]
+ *   conform_runner [--mode test|grad|random|threads|perf|support] [--device CPU] [--full] [-v]
+ * [filter…]
  *
- * Without a mode test, grad and random run. A filter is a part of a name, or a full name with its
- * device, which then is the device. The quick run takes every operation, type, mode and variant,
- * but not every combination; --full takes all of them. A run fails when a case fails, when a case
- * that a backend declared as missing passes, when no kernel ran, when fewer cases ran than are
- * known to exist (a table that silently lost its rows), and when an operation has no row.
+ * Without a mode test, grad and random run; threads compares bits for several numbers of threads. A
+ * filter is a part of a name, or a full name with its device, which then is the device. The quick
+ * run takes every operation, type, mode and variant, but not every combination; --full takes all of
+ * them. A run fails when a case fails, when a case that a backend declared as missing passes, when
+ * no kernel ran, when fewer cases ran than are known to exist (a table that silently lost its
+ * rows), and when an operation has no row.
  */
 #include "conform.h"
 
@@ -16,13 +18,15 @@
 typedef struct mode {
     const char *name, *suffix;
     cf_mode_fn run; /* NULL: not over the table */
+    bool asked;     /* runs only when asked for */
     int least, least_full;
 } mode;
 static const mode modes[] = {
-    {"test", "", cf_run_test, 5000, 35000},
-    {"grad", ".grad", cf_run_grad, 1500, 7000},
-    {"grad", ".second", cf_run_second, 250, 1800},
-    {"random", "", NULL, 300, 2500},
+    {"test", "", cf_run_test, false, 5000, 35000},
+    {"grad", ".grad", cf_run_grad, false, 1500, 7000},
+    {"grad", ".second", cf_run_second, false, 250, 1800},
+    {"random", "", NULL, false, 300, 2500},
+    {"threads", ".threads", cf_run_threads, true, 5000, 35000},
 };
 
 bool cf_selected(const cf_options *o, const char *name)
@@ -59,8 +63,9 @@ void cf_count(const cf_options *o, cf_tally *t, const char *name, cf_outcome out
 static bool chosen(const cf_options *o, const mode *m, const cf_case *c, int nth)
 {
     const bool main_type = c->dtype == FX_DTYPE_F32 || c->dtype == FX_DTYPE_F64;
-    if (m->run != cf_run_test && (!main_type || (c->row->flags & CF_NO_GRAD) ||
-                                  c->variant == CF_SPECIAL || c->variant == CF_UNALIGNED))
+    if (m->run != cf_run_test && m->run != cf_run_threads &&
+        (!main_type || (c->row->flags & CF_NO_GRAD) || c->variant == CF_SPECIAL ||
+         c->variant == CF_UNALIGNED))
         return false;
     if (m->run == cf_run_second && ((c->row->flags & CF_NO_SECOND) || c->dtype != FX_DTYPE_F64))
         return false;
@@ -71,7 +76,7 @@ static bool chosen(const cf_options *o, const mode *m, const cf_case *c, int nth
         return true;
     if (c->shape.full_only)
         return false;
-    if (m->run == cf_run_test && c->dtype == FX_DTYPE_F32)
+    if (m->run != cf_run_grad && m->run != cf_run_second && c->dtype == FX_DTYPE_F32)
         return c->variant == CF_PLAIN || nth < 2;
     if (c->dtype == FX_DTYPE_F64 && m->run != cf_run_second)
         return c->variant == CF_PLAIN || (c->variant == CF_STRIDED && nth < 2) || nth == 0;
@@ -135,7 +140,7 @@ static int run_tables(const cf_options *o, const char *only)
 {
     int passed = 0, failed = 0;
     for (size_t k = 0; k < sizeof modes / sizeof *modes; k++) {
-        if (only && strcmp(only, modes[k].name) != 0)
+        if (only ? strcmp(only, modes[k].name) != 0 : modes[k].asked)
             continue;
         const cf_tally t = run_mode(o, &modes[k]);
         passed += t.passed;
@@ -157,8 +162,9 @@ static int run_tables(const cf_options *o, const char *only)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: conform_runner [--mode test|grad|random|perf|support] [--device NAME] "
-                    "[--full] [-v] [filter...]\n");
+    fprintf(stderr,
+            "usage: conform_runner [--mode test|grad|random|threads|perf|support] [--device NAME] "
+            "[--full] [-v] [filter...]\n");
     return 2;
 }
 

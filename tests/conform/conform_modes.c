@@ -1,16 +1,20 @@
-/* conform_modes.c: what is done with one case: test, grad and second derivative, perf, support.
+/* conform_modes.c: what is done with one case: test, grad and second derivative, threads, perf,
+ * support.
  *
  * test    the value on the device against ref in Float64.
  * grad    of the loss Σ y·c, with fixed c, so that every element of y counts differently: ref's
  *         Float64 gradient against central differences on ref, and the device's against ref's.
  * second  the same for the loss Σ_k Σ g_k·c, g the gradients of the first loss: gradients of
  * gradients.
+ * threads the value, and the gradient where there is one, of any number of threads are the bits of
+ *         one thread; however small the work is.
  *
  * Where an operation is not differentiable at the point (a tie of a maximum), central differences
  * mean nothing; the broadcast variant makes ties on purpose and is compared with ref's gradient
  * only.
  */
 #include "conform.h"
+#include "cpu_parallel.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -280,6 +284,54 @@ cf_outcome cf_run_grad(const cf_options *o, const cf_case *c, char *why, size_t 
 cf_outcome cf_run_second(const cf_options *o, const cf_case *c, char *why, size_t size)
 {
     return run_gradient(o, c, 2, why, size);
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+/* The value and then the gradients by real inputs: 1 + inputs results. */
+static bool everything(const cf_options *o, const cf_case *c, const inputs *in, cf_result *r)
+{
+    const bool differentiable =
+        !(c->row->flags & CF_NO_GRAD) && (c->dtype == FX_DTYPE_F32 || c->dtype == FX_DTYPE_F64);
+    return evaluate(o, c, in, false, &r[0]) &&
+           (!differentiable || gradients(o, c, in, 1, false, r + 1));
+}
+
+static bool same_bits(const cf_result *a, const cf_result *b)
+{
+    const size_t n = (size_t)a->n * sizeof(double);
+    return a->n == b->n && !a->real == !b->real && (!a->real || memcmp(a->real, b->real, n) == 0) &&
+           (!a->integer || memcmp(a->integer, b->integer, n) == 0);
+}
+
+cf_outcome cf_run_threads(const cf_options *o, const cf_case *c, char *why, size_t size)
+{
+    static const int counts[] = {1, 2, 3, 5};
+    enum { COUNTS = sizeof counts / sizeof *counts };
+    inputs in;
+    cf_result r[COUNTS][1 + MAX_RESULTS] = {0};
+    if (!make_inputs(c, &in)) {
+        snprintf(why, size, "out of memory");
+        return CF_FAIL;
+    }
+    cf_outcome outcome = CF_PASS;
+    fxi_cpu_parts_from(0);
+    for (int k = 0; k < COUNTS && outcome == CF_PASS; k++) {
+        fx_set_num_threads(counts[k]);
+        if (!everything(o, c, &in, r[k]))
+            outcome = cf_error_outcome(why, size);
+        for (int i = 0; i <= MAX_RESULTS && outcome == CF_PASS; i++)
+            if (!same_bits(&r[0][i], &r[k][i])) {
+                snprintf(why, size, "result %d: %d threads give other bits than one", i, counts[k]);
+                outcome = CF_FAIL;
+            }
+    }
+    fxi_cpu_parts_from(FXI_PARTS_FROM);
+    fx_set_num_threads(0);
+    for (int k = 0; k < COUNTS; k++)
+        for (int i = 0; i <= MAX_RESULTS; i++)
+            cf_free_result(&r[k][i]);
+    free_inputs(&in);
+    return outcome;
 }
 
 /* ---- perf ------------------------------------------------------------------------------------ */

@@ -414,13 +414,22 @@ fx_status fxi_cpu_parallel_run(int64_t parts,
 
 /* ---- when threads pay ------------------------------------------------------------------------ */
 
-/* Below LEAST a second thread would come too late: waking one takes microseconds. Parts of GRAIN
- * hide the cost of taking one; more than MOST of them serve nobody. */
+/* Below `least` nanoseconds a second thread would come too late: waking one takes microseconds.
+ * Parts of half of it hide the cost of taking one; more than MOST_PARTS serve nobody. */
+static int64_t least = FXI_PARTS_FROM;
+enum { MOST_PARTS = 128 };
+
+void fxi_cpu_parts_from(int64_t nanoseconds)
+{
+    __atomic_store_n(&least, nanoseconds, __ATOMIC_RELAXED);
+}
+
 int64_t fxi_cpu_parts(int64_t items, double cost)
 {
-    static const double LEAST = 20000, GRAIN = 10000, MOST = 128;
-    if (items <= 1 || cost < LEAST)
+    const double from = (double)__atomic_load_n(&least, __ATOMIC_RELAXED);
+    if (items <= 1 || cost < from)
         return 1;
-    const int64_t parts = (int64_t)(cost / GRAIN < MOST ? cost / GRAIN : MOST);
+    const int64_t parts =
+        cost < MOST_PARTS * (from / 2) ? (int64_t)(cost / (from / 2)) : MOST_PARTS;
     return parts < items ? parts : items;
 }

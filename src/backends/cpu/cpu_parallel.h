@@ -42,6 +42,9 @@ static inline double fxi_cpu_cost(double bytes, double flops)
 /* How many parts `items` pieces of work are worth that cost `cost` nanoseconds together: 1 where
  * threads do not pay, never more than there are items. Depends on its arguments only. */
 int64_t fxi_cpu_parts(int64_t items, double cost);
+/* For tests: threads pay from so many nanoseconds on; 0: always, in as many parts as may be. */
+void fxi_cpu_parts_from(int64_t nanoseconds);
+enum { FXI_PARTS_FROM = 20000 };
 
 /* The items of a part: [*from, *to). */
 static inline void fxi_cpu_range(int64_t items, int64_t parts, int64_t part, int64_t *from,
