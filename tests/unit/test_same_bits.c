@@ -37,10 +37,10 @@ typedef struct network {
     int64_t size[4], classes;
 } network;
 static const network networks[] = {{"xor", xor_net, 2, {2, 64}, 2},
-                                   {"lenet", lenet, 4, {28, 28, 1, 64}, 10},
-                                   {"vgg", vgg, 4, {16, 16, 3, 40}, 10}};
+                                   {"lenet", lenet, 4, {28, 28, 1, 40}, 10},
+                                   {"vgg", vgg, 4, {16, 16, 3, 24}, 10}};
 
-enum { STEPS = 3, BYTES = 1 << 20 };
+enum { STEPS = 2, BYTES = 1 << 20 };
 typedef struct bits {
     size_t used;
     char data[BYTES];

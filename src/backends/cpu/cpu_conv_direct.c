@@ -442,7 +442,12 @@ typedef struct weigh_bench { /* what a thread works in */
     fxi_conv_segment *segments;
 } weigh_bench;
 
-enum { SHARE_WINDOWS = 512, MOST_SHARES = 16, SHARE_COST = 40000 /* nanoseconds of a group */ };
+enum {
+    SHARE_WINDOWS = 512, /* at least */
+    MOST_SHARES = 16,
+    SHARE_COST = 40000, /* nanoseconds of a group from which it is divided */
+    ENOUGH_VECTORS = 64
+};
 
 /* Fills the scratches with a block of n images from `first` on; false when x is not finite. */
 static bool fill_images(const weigh *w, const weigh_bench *t, const block *b, int64_t group,
@@ -497,11 +502,14 @@ static int64_t gradient_length(const fxi_conv_geometry *g, const layout *l)
     return g->cout * l->planes * l->windows;
 }
 
-/* How many images are taken together. */
+/* How many images are taken together: as many as the cache holds, but no more than leave a unit for
+ * every share, unless a tile would have too few vectors to add up. */
 static int64_t images_of(const fxi_conv_geometry *g, const layout *l)
 {
     const int64_t one = (scratch_length(l) + gradient_length(g, l)) * (int64_t)l->size;
-    return max64(1, min64(2 * SCRATCH_BYTES / one, g->batch));
+    const int64_t enough = divide_up(ENOUGH_VECTORS * l->core->lanes, l->planes * l->windows);
+    const int64_t images = max64(enough, divide_up(g->batch, MOST_SHARES));
+    return max64(1, min64(min64(2 * SCRATCH_BYTES / one, images), g->batch));
 }
 
 static size_t weigh_bench_bytes(const weigh *w)
