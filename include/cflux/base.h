@@ -111,15 +111,18 @@ typedef struct fx_counters {
     uint64_t plan_hits;     /* evaluations that found their plan */
     uint64_t plans_evicted; /* plans dropped to stay under the cache's bounds */
     uint64_t steps_run;     /* kernels started, all backends */
+    uint64_t fused_steps;   /* of those: steps that do the work of several nodes */
     uint64_t bytes_moved; /* bytes read and written by those kernels, counting each operand once */
+    uint64_t bytes_saved; /* what the same graphs would have moved with a step for every node, less
+                             bytes_moved */
     uint64_t allocations; /* calls of the system allocator, host and device */
     uint64_t evals;       /* runs of a plan */
-    uint64_t implicit_evals; /* of those: caused by the bound on pending nodes, not asked for */
-    uint64_t donations;      /* results written into the buffer of the value they replace */
-    uint64_t
-        donation_misses; /* replaced values whose buffer was shared, so that a new one was needed */
-    int64_t live_bytes;  /* array memory held now */
-    int64_t peak_bytes;  /* its maximum so far */
+    uint64_t implicit_evals;  /* of those: caused by the bound on pending nodes, not asked for */
+    uint64_t donations;       /* results written into the buffer of the value they replace */
+    uint64_t donation_misses; /* values replaced by an update that needed new memory;
+                                 FX_TRACE=donation says why of each */
+    int64_t live_bytes;       /* array memory held now */
+    int64_t peak_bytes;       /* its maximum so far */
 } fx_counters;
 FX_API fx_counters fx_stats(void);
 

@@ -296,8 +296,10 @@ FX_API size_t fx_show_text(void *object, char *dst, size_t capacity);
 FX_API size_t fx_summary(void *object, char *dst, size_t capacity);
 
 /* How the pending arrays of an object (an array, a model, a tuple) would be computed: one line a
- * step, with what was fused, sizes, and the arithmetic of contractions. Nothing is computed.
- * fx_plan_text writes the same into dst (always terminated) and returns its full length. */
+ * step, with what was fused, sizes, and the arithmetic of contractions; a summary before them.
+ * Nothing is computed. fx_plan_show adds the bytes each step moves, and lists what the inputs x0,
+ * x1, … and literals c0, … are. fx_plan_text writes to dst (always terminated) and returns the full
+ * length. */
 FX_API void fx_plan_show(FILE *out, void *object);
 FX_API size_t fx_plan_text(void *object, char *dst, size_t capacity);
 

@@ -29,7 +29,9 @@ fx_counters fx_stats(void)
     LOAD(plan_hits);
     LOAD(plans_evicted);
     LOAD(steps_run);
+    LOAD(fused_steps);
     LOAD(bytes_moved);
+    LOAD(bytes_saved);
     LOAD(allocations);
     LOAD(evals);
     LOAD(implicit_evals);

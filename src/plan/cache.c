@@ -4,6 +4,7 @@
  */
 #include "plan.h"
 #include "counters.h"
+#include "primitives.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@ static struct {
 
 /* ---- trace ----------------------------------------------------------------------------------- */
 
-static bool traced(const char *what)
+bool fxi_traced(const char *what)
 {
     static const char *trace;
     static bool asked;
@@ -33,6 +34,14 @@ static bool traced(const char *what)
     }
     const char *t = __atomic_load_n(&trace, __ATOMIC_RELAXED);
     return t && strstr(t, what);
+}
+
+void fxi_trace_donation(const fxi_node *n, const char *why)
+{
+    char t[FXI_SHAPE_TEXT];
+    if (fxi_traced("donation"))
+        fx_message(0, "donation miss: %s %s: %s", fx_dtype_name((fx_dtype)n->dtype),
+                   fxi_shape_text(n->ndim, n->shape, t), why);
 }
 
 bool fxi_eager(void)
@@ -164,7 +173,7 @@ fxi_plan *fxi_plan_of(const fxi_graph *g)
     fxi_plan *p = find(g);
     if (p)
         __atomic_fetch_add(&p->refs, 1, __ATOMIC_RELAXED);
-    else if (traced("miss"))
+    else if (fxi_traced("miss"))
         explain_miss(g, miss);
     pthread_mutex_unlock(&cache.lock);
     if (*miss)
@@ -177,7 +186,7 @@ fxi_plan *fxi_plan_of(const fxi_graph *g)
     if (!p)
         return NULL;
     fxi_count(&fxi_counters.plans_built, 1);
-    if (traced("plan"))
+    if (fxi_traced("plan"))
         fx_message(0, "plan: %d nodes, %d steps, %lld bytes of arena, %d donations (%d denied)",
                    (int)p->nnodes, (int)p->nsteps, (long long)p->arena_bytes, (int)p->donations,
                    (int)p->donations_denied);

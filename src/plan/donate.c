@@ -51,37 +51,45 @@ static int readers(const fxi_plan *p, int32_t v, int32_t m)
     return when;
 }
 
+/* Do steps that run after all others, or any after step m, read the old value? */
+static bool read_later(const fxi_plan *p, int32_t leaf, int32_t m, bool last, const donation *d)
+{
+    for (int32_t i = 0; i < p->nsteps; i++)
+        if (i != m && d->last[i] && reads(&p->steps[i], leaf))
+            return true;
+    return !last && (readers(p, leaf, m) & 2);
+}
+
 /* Lets output k be written into its donor's buffer: the step that makes it runs last, or, when
- * other steps need the result, where it is, and then no later step may need the old value. */
-static bool try_donation(fxi_builder *b, int32_t k, donation *d)
+ * other steps need the result, where it is, and then no later step may need the old value. Returns
+ * why not, or NULL. */
+static const char *try_donation(fxi_builder *b, int32_t k, donation *d)
 {
     fxi_plan *p = b->p;
     const int32_t v = p->results[k].value, leaf = b->places[b->g->donors[k]].value, m = maker(p, v);
-    if (m < 0 || p->values[v].kind != FXI_VALUE_OUTPUT || p->values[leaf].kind != FXI_VALUE_LEAF ||
-        p->results[k].offset != 0 || p->values[v].bytes != p->values[leaf].bytes ||
-        reads(&p->steps[m], leaf) > 1)
-        return false;
-    for (int32_t i = 0; i < p->noutputs;
-         i++) /* neither the old value nor the new one is wanted elsewhere */
+    if (m < 0 || p->values[v].kind != FXI_VALUE_OUTPUT || p->values[leaf].kind != FXI_VALUE_LEAF)
+        return "no step makes the new value";
+    if (p->results[k].offset != 0 || p->values[v].bytes != p->values[leaf].bytes)
+        return "the new value is of another size, or part of a larger one";
+    if (reads(&p->steps[m], leaf) > 1)
+        return "the step that makes the new value reads the old one out of order";
+    for (int32_t i = 0; i < p->noutputs; i++)
         if (i != k && (p->results[i].value == leaf || p->results[i].value == v))
-            return false;
-    for (int32_t i = 0; i < p->nsteps; i++)
-        if (i != m && d->last[i] && reads(&p->steps[i], leaf))
-            return false;
+            return "the old or the new value is another result too";
     bool last = true;
     for (int i = -1; i < p->steps[m].nmore && last; i++)
         last = readers(p, fxi_output_value(&p->steps[m], i), m) == 0;
-    if (!last && (readers(p, leaf, m) & 2))
-        return false;
+    if (read_later(p, leaf, m, last, d))
+        return "a later step reads the old value";
     for (int i = 0; i < p->steps[m].nin && last; i++)
         if (d->taken[p->steps[m].in_value[i]])
-            return false;
+            return "the step reads another value that is replaced";
     p->buffer_bytes[p->values[v].index] = -1; /* needs no memory */
     p->values[v].kind = FXI_VALUE_DONATED;
     p->values[v].index = p->values[leaf].index;
     d->last[m] = last;
     d->taken[leaf] = true;
-    return true;
+    return NULL;
 }
 
 /* Steps that overwrite nothing come first: a kernel among them that fails (an index out of range,
@@ -120,11 +128,15 @@ bool fxi_donate(fxi_builder *b)
                   .late = fxi_calloc((size_t)p->nvalues + 1, sizeof *d.late)};
     fxi_step *ordered = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *ordered);
     const bool ok = d.last && d.taken && d.late && ordered;
-    for (int32_t k = 0; k < p->noutputs && ok; k++)
-        if (b->g->donors[k] >= 0 && !try_donation(b, k, &d))
-            p->donations_denied++;
-        else if (b->g->donors[k] >= 0)
-            p->donations++;
+    for (int32_t k = 0; k < p->noutputs && ok; k++) {
+        if (b->g->donors[k] < 0)
+            continue;
+        const char *why = try_donation(b, k, &d);
+        if (why)
+            fxi_trace_donation(b->g->nodes[b->g->outputs[k]], why);
+        p->donations += !why;
+        p->donations_denied += why != NULL;
+    }
     if (ok) {
         order_steps(p, &d, ordered);
         memcpy(p->steps, ordered, (size_t)p->nsteps * sizeof *ordered);

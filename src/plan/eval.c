@@ -231,9 +231,12 @@ static fx_status run_steps(binding *b)
         }
     }
     fxi_count(&fxi_counters.steps_run, (uint64_t)p->nsteps);
+    fxi_count(&fxi_counters.fused_steps, (uint64_t)p->fused_steps);
     fxi_count(&fxi_counters.bytes_moved, p->bytes_moved);
+    fxi_count(&fxi_counters.bytes_saved, p->bytes_saved);
     fxi_count(&fxi_counters.evals, 1);
     fxi_count(&fxi_counters.donations, (uint64_t)p->donations);
+    fxi_count(&fxi_counters.donation_misses, (uint64_t)p->donations_denied);
     return FX_OK;
 }
 

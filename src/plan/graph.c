@@ -2,7 +2,7 @@
  * evaluated nodes that belong to others are numbered through a small hash table, so that several
  * threads may read one model at the same time.
  */
-#include "graph.h"
+#include "plan.h"
 #include "backend.h"
 #include "counters.h"
 
@@ -240,25 +240,45 @@ static bool add_output(fxi_graph *g, int32_t id, int32_t donor)
     return true;
 }
 
-/* May a result take over this value's buffer? Only when nothing else can see it. */
-static bool donatable(const fxi_node *n)
+/* Why a result may not take over this value's buffer; NULL when it may, because nothing else can
+ * see it. */
+static const char *not_donatable(const fxi_node *n, int64_t id)
 {
     const fxi_buffer *b = n->data ? n->data->buffer : NULL;
-    return b && !b->borrowed && __atomic_load_n(&b->pins, __ATOMIC_RELAXED) == 0 && b->refs == 1 &&
-           n->handles == 1 && n->data->offset == 0 &&
-           fxi_is_dense(n->ndim, n->shape, n->data->stride);
+    if (!b)
+        return "the old value is pending too";
+    if (b->borrowed)
+        return "the old value is borrowed memory";
+    if (__atomic_load_n(&b->pins, __ATOMIC_RELAXED) > 0)
+        return "the old value is pinned by fx_data or a snapshot";
+    if (n->handles != 1)
+        return "another handle holds the old value";
+    if (n->data->offset != 0 || !fxi_is_dense(n->ndim, n->shape, n->data->stride))
+        return "the old value is a view";
+    if (b->refs != 1)
+        return "a view shares the memory of the old value";
+    return id < 0 ? "the new value is not computed from the old one" : NULL;
+}
+
+/* The node whose buffer a root may take over; −1, counted and traced, when there is none. */
+static int64_t donor_of(fxi_context *c, const fxi_graph *g, const fxi_root *root)
+{
+    if (!root->donor)
+        return -1;
+    const int64_t id = number_of(c, g, root->donor);
+    const char *why = not_donatable(root->donor, id);
+    if (!why)
+        return id;
+    fxi_count(&fxi_counters.donation_misses, 1);
+    fxi_trace_donation(root->donor, why);
+    return -1;
 }
 
 static bool collect_outputs(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots)
 {
     for (int i = 0; i < n; i++) {
         const int64_t id = number_of(c, g, roots[i].node);
-        int64_t donor = -1;
-        if (roots[i].donor) {
-            donor = donatable(roots[i].donor) ? number_of(c, g, roots[i].donor) : -1;
-            if (donor < 0)
-                fxi_count(&fxi_counters.donation_misses, 1);
-        }
+        const int64_t donor = donor_of(c, g, &roots[i]);
         if (!roots[i].node->data && g->output[id] < 0 &&
             !add_output(g, (int32_t)id, (int32_t)donor))
             return false;

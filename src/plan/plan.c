@@ -118,16 +118,9 @@ static void note_lives(fxi_plan *p)
         for (int k = -1; k < s->nmore; k++) {
             fxi_value *v = &p->values[fxi_output_value(s, k)];
             v->first = v->last = i;
-            p->bytes_moved += (uint64_t)v->bytes;
         }
-        for (int k = 0; k < s->nin; k++) {
+        for (int k = 0; k < s->nin; k++)
             p->values[s->in_value[k]].last = i;
-            const fxi_tensor *t = &s->in[k];
-            int64_t n = (int64_t)fx_dtype_size((fx_dtype)t->dtype);
-            for (int a = 0; a < t->ndim; a++)
-                n *= t->stride[a] == 0 ? 1 : t->shape[a];
-            p->bytes_moved += (uint64_t)n;
-        }
     }
 }
 
@@ -176,6 +169,7 @@ static bool build(fxi_builder *b)
     if ((fuse && !fxi_add_epilogues(p)) || !fxi_donate(b) || !prepare(p))
         return false;
     note_lives(p);
+    fxi_account(p, g);
     return fxi_plan_place(p);
 }
 

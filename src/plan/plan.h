@@ -59,7 +59,8 @@ struct fxi_plan {
     int64_t *buffer_bytes; /* per output buffer */
     int32_t nbuffers, buffer_capacity;
     int64_t arena_bytes;
-    uint64_t bytes_moved;
+    uint64_t bytes_moved, bytes_saved; /* see fx_counters */
+    int32_t fused_steps;
     int32_t max_inputs;
     int32_t donations, donations_denied;
     fxi_plan *next;          /* in its bucket of the cache */
@@ -75,10 +76,21 @@ fxi_plan *fxi_plan_of(const fxi_graph *g);
 /* FX_EAGER=1: every node is a step of its own, for tests and for finding out where a number comes
  * from. */
 bool fxi_eager(void);
+/* Is `what` among the words of the environment variable FX_TRACE? */
+bool fxi_traced(const char *what);
+/* With FX_TRACE=donation: says why the new value of n did not get the memory of the old one. */
+void fxi_trace_donation(const fxi_node *n, const char *why);
 /* Drops all cached plans. */
 void fxi_plans_drop(void);
 
 /* Gives every arena value its offset (place.c). Returns false when memory is out. */
 bool fxi_plan_place(fxi_plan *p);
+
+/* Counts what the steps do (account.c). */
+void fxi_account(fxi_plan *p, const fxi_graph *g);
+/* Bytes that a step reads and writes, each operand once; the nodes of the graph that it computes.
+ */
+int64_t fxi_step_bytes(const fxi_plan *p, const fxi_step *s);
+int32_t fxi_step_nodes(const fxi_step *s);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * One line a step: its number, what it does (all instructions of an elementwise step), where its
  * inputs come from, type and size of its outputs, and for contractions the arithmetic. Inputs are
- * x0, x1, … (values that were there), literals c0, …, and steps by number; ′ marks a view. It is
- * also what the planner's golden tests compare.
+ * x0, x1, … (values that were there), literals c0, …, and steps by number; ′ marks a view. This is
+ * also what the planner's golden tests compare; fx_plan_show adds bytes and a list of the inputs.
  */
 #include "plan.h"
 #include "text.h"
@@ -99,7 +99,18 @@ static double flops(const fxi_step *s)
     return 2 * (double)fxi_length(y->ndim, y->shape) * (double)fxi_length(w->ndim - 1, w->shape);
 }
 
-static void add_step(fx_text *t, const fxi_plan *p, int32_t i)
+/* A number of bytes as people read it. */
+static void add_bytes(fx_text *t, uint64_t bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double n = (double)bytes;
+    int k = 0;
+    for (; n >= 1024 && k < 4; k++)
+        n /= 1024;
+    fx_text_add(t, k ? "%.1f %s" : "%.0f %s", n, units[k]);
+}
+
+static void add_step(fx_text *t, const fxi_plan *p, int32_t i, bool details)
 {
     const fxi_step *s = &p->steps[i];
     fx_text_add(t, "%3d  ", (int)i + 1);
@@ -121,16 +132,69 @@ static void add_step(fx_text *t, const fxi_plan *p, int32_t i)
         fx_text_add(t, ", in place of x%d", (int)p->values[s->out_value].index);
     if (flops(s) > 0)
         fx_text_add(t, ", %.3g MFLOP", flops(s) * 1e-6);
+    if (details) {
+        fx_text_add(t, ", ");
+        add_bytes(t, (uint64_t)fxi_step_bytes(p, s));
+    }
     fx_text_add(t, "\n");
 }
 
-static void add_plan(fx_text *t, const fxi_plan *p)
+static void add_summary(fx_text *t, const fxi_plan *p)
 {
-    fx_text_add(t, "%d nodes in %d steps on %s, %lld bytes moved, %lld of arena\n", (int)p->nnodes,
-                (int)p->nsteps, fx_device_name(p->device), (long long)p->bytes_moved,
-                (long long)p->arena_bytes);
+    double work = 0;
     for (int32_t i = 0; i < p->nsteps; i++)
-        add_step(t, p, i);
+        work += flops(&p->steps[i]);
+    fx_text_add(t, "%d nodes in %d steps (%d fused) on %s: ", (int)p->nnodes, (int)p->nsteps,
+                (int)p->fused_steps, fx_device_name(p->device));
+    add_bytes(t, p->bytes_moved);
+    fx_text_add(t, " moved, ");
+    add_bytes(t, p->bytes_saved);
+    fx_text_add(t, " saved, ");
+    add_bytes(t, (uint64_t)p->arena_bytes);
+    fx_text_add(t, " of arena");
+    if (work > 0)
+        fx_text_add(t, ", %.3g MFLOP", work * 1e-6);
+    fx_text_add(t, "\n");
+}
+
+/* x0, x1, …: the evaluated values that the graph reads. */
+static void add_leaves(fx_text *t, const fxi_graph *g)
+{
+    for (int32_t i = 0; i < g->n; i++) {
+        const fxi_node *n = g->nodes[i];
+        if (!n->data)
+            continue;
+        fx_text_add(t, "  x%d  %s", (int)g->slot[i], fx_dtype_name((fx_dtype)n->dtype));
+        for (int k = 0; k < n->ndim; k++)
+            fx_text_add(t, k ? "×%lld" : " %lld", (long long)n->shape[k]);
+        fx_text_add(t, n->data->buffer->borrowed ? ", borrowed\n" : "\n");
+    }
+}
+
+static void add_literals(fx_text *t, const fxi_plan *p, const fxi_graph *g)
+{
+    for (int32_t k = 0; k < p->nslots; k++)
+        for (int32_t i = 0; i < g->n; i++) {
+            const fxi_node *n = g->nodes[i];
+            if (n->data || n->op != FXI_OP_CONST || g->slot[i] != p->slots[k].constant)
+                continue;
+            const char *type = fx_dtype_name((fx_dtype)p->slots[k].dtype);
+            if (n->attr.i[2])
+                fx_text_add(t, "  c%d  %lld %s\n", (int)k, (long long)n->attr.i[1], type);
+            else
+                fx_text_add(t, "  c%d  %.9g %s\n", (int)k, n->attr.number, type);
+        }
+}
+
+static void add_plan(fx_text *t, const fxi_plan *p, const fxi_graph *g, bool details)
+{
+    add_summary(t, p);
+    for (int32_t i = 0; i < p->nsteps; i++)
+        add_step(t, p, i, details);
+    if (details) {
+        add_leaves(t, g);
+        add_literals(t, p, g);
+    }
 }
 
 /* ---- the plan of what is pending ------------------------------------------------------------- */
@@ -153,7 +217,7 @@ static void note_array(fx_array *x, const char *path, bool trainable, void *user
         p->roots[p->n++] = (fxi_root){x->node, NULL};
 }
 
-static fx_status describe(void *object, fx_text *text)
+static fx_status describe(void *object, fx_text *text, bool details)
 {
     pending p = {0};
     fxi_graph g = {0};
@@ -166,7 +230,7 @@ static fx_status describe(void *object, fx_text *text)
         p.status = plan ? FX_OK : FX_STATUS_MEMORY;
     }
     if (plan) {
-        add_plan(text, plan);
+        add_plan(text, plan, &g, details);
         fxi_plan_release(plan);
     } else if (p.status == FX_OK) {
         fx_text_add(text, "nothing is pending\n");
@@ -179,7 +243,7 @@ static fx_status describe(void *object, fx_text *text)
 size_t fx_plan_text(void *object, char *dst, size_t capacity)
 {
     fx_text text = {0};
-    describe(object, &text);
+    describe(object, &text, false);
     if (capacity > 0)
         snprintf(dst, capacity, "%s", text.data ? text.data : "");
     const size_t n = text.length;
@@ -190,7 +254,7 @@ size_t fx_plan_text(void *object, char *dst, size_t capacity)
 void fx_plan_show(FILE *out, void *object)
 {
     fx_text text = {0};
-    if (describe(object, &text) == FX_OK && text.data)
+    if (describe(object, &text, true) == FX_OK && text.data)
         fputs(text.data, out);
     fxi_text_free(&text);
 }

@@ -1,0 +1,70 @@
+/* account.c: what the steps of a plan do, counted: the one place for the counters behind fx_stats
+ * and the figures of fx_plan_show.
+ *
+ * Every operand of a step counts once, with the elements that lie in memory: a broadcast axis has
+ * one. What fusion saves is the difference to a step for every node, which would read all its
+ * inputs and write its output; views cost nothing either way.
+ */
+#include "group.h"
+#include "plan.h"
+
+static int64_t stored_bytes(const fxi_tensor *t)
+{
+    int64_t n = (int64_t)fx_dtype_size((fx_dtype)t->dtype);
+    for (int a = 0; a < t->ndim; a++)
+        n *= t->stride[a] == 0 ? 1 : t->shape[a];
+    return n;
+}
+
+int64_t fxi_step_bytes(const fxi_plan *p, const fxi_step *s)
+{
+    int64_t bytes = p->values[s->out_value].bytes;
+    for (int k = 0; k < s->nmore; k++)
+        bytes += p->values[s->more_value[k]].bytes;
+    for (int k = 0; k < s->nin; k++)
+        bytes += stored_bytes(&s->in[k]);
+    return bytes;
+}
+
+int32_t fxi_step_nodes(const fxi_step *s)
+{
+    return s->cls == FXI_CLASS_ELEMENTWISE ? s->ninstr : 1 + s->ninstr;
+}
+
+/* The bytes of node id where they lie: those of what it is a view of, if that is less. */
+static int64_t node_bytes(const fxi_graph *g, int32_t id)
+{
+    int64_t least = INT64_MAX;
+    for (;; id = fxi_graph_input(g, id, 0)) {
+        const fxi_node *n = g->nodes[id];
+        const int64_t bytes =
+            fxi_length(n->ndim, n->shape) * (int64_t)fx_dtype_size((fx_dtype)n->dtype);
+        least = bytes < least ? bytes : least;
+        if (n->data || fxi_ops[n->op].cls != FXI_CLASS_MOVEMENT)
+            return least;
+    }
+}
+
+static int64_t bytes_alone(const fxi_graph *g, int32_t id)
+{
+    const fxi_node *n = g->nodes[id];
+    if (n->data || n->op == FXI_OP_CONST || fxi_ops[n->op].cls == FXI_CLASS_MOVEMENT)
+        return 0;
+    int64_t bytes = node_bytes(g, id);
+    for (int i = 0; i < n->nin; i++)
+        bytes += node_bytes(g, fxi_graph_input(g, id, i));
+    return bytes;
+}
+
+void fxi_account(fxi_plan *p, const fxi_graph *g)
+{
+    int64_t alone = 0, moved = 0;
+    for (int32_t i = 0; i < g->n; i++)
+        alone += bytes_alone(g, i);
+    for (int32_t i = 0; i < p->nsteps; i++) {
+        moved += fxi_step_bytes(p, &p->steps[i]);
+        p->fused_steps += fxi_step_nodes(&p->steps[i]) > 1;
+    }
+    p->bytes_moved = (uint64_t)moved;
+    p->bytes_saved = alone > moved ? (uint64_t)(alone - moved) : 0;
+}
