@@ -17,6 +17,7 @@
 #include <string.h>
 
 static _Thread_local fxi_context here;
+_Thread_local fxi_context *fxi_own_context;
 static pthread_key_t exit_key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint32_t last_id;
@@ -107,21 +108,18 @@ __attribute__((destructor)) static void close_at_exit(void)
     context_close(&here);
 }
 
-static void context_init(fxi_context *c)
+fxi_context *fxi_context_new(void)
 {
+    fxi_context *c = fxi_own_context = &here;
+    if (c->id)
+        return c;
     pthread_once(&once, make_key);
     pthread_setspecific(exit_key, c);
     c->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
     c->sinks.next = c->sinks.prev = &c->sinks;
     c->scope = &c->scopes[0];
     thread_begins(c);
-}
-
-fxi_context *fxi_here(void)
-{
-    if (__builtin_expect(here.id == 0, 0))
-        context_init(&here);
-    return &here;
+    return c;
 }
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
@@ -264,11 +262,14 @@ bool fx_training(void)
 void *fxi_object_alloc(const fx_type *type)
 {
     fxi_context *c = fxi_here();
-    fx_object *o = fxi_calloc(1, type->size);
+    fx_object *o =
+        type == &fxi_array_type ? fxi_malloc(sizeof(fx_array)) : fxi_calloc(1, type->size);
     if (!o) {
         fx_fail(FX_STATUS_MEMORY, type->name, "no memory for an object of %zu bytes", type->size);
         return NULL;
     }
+    if (type == &fxi_array_type)
+        *(fx_array *)o = (fx_array){.status = FX_OK};
     o->type = type;
     o->refs = 1;
     link_object(c->scope, o);

@@ -56,7 +56,15 @@ typedef struct fxi_context {
     struct fxi_context *next_thread; /* list of the threads that are alive */
 } fxi_context;
 
-fxi_context *fxi_here(void); /* of the calling thread */
+/* The calling thread's context once it has one. A thread-local variable of a shared library is
+ * found by a call; one pointer fits into the space that every thread sets aside, and is found by an
+ * instruction. */
+extern _Thread_local __attribute__((tls_model("initial-exec"))) fxi_context *fxi_own_context;
+fxi_context *fxi_context_new(void);
+static inline fxi_context *fxi_here(void)
+{
+    return __builtin_expect(fxi_own_context != NULL, 1) ? fxi_own_context : fxi_context_new();
+}
 
 /* Adds a promise; replaces an earlier one for the same slot. FX_STATUS_MEMORY is recorded. */
 fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *slot, fx_array *value);
@@ -67,14 +75,23 @@ void fxi_promise_drop(fxi_context *c, int i);
  * ndim sizes. */
 fxi_node *fxi_node_new(fxi_context *c, fxi_op op, fx_dtype dtype, int ndim, const int64_t *shape,
                        fx_device *device, const fxi_attr *attr, int nin, fxi_node *const *in);
-void fxi_node_retain(fxi_node *n);
+static inline void fxi_node_retain(fxi_node *n)
+{
+    if (n->data)
+        __atomic_fetch_add(&n->refs, 1, __ATOMIC_RELAXED);
+    else
+        n->refs++;
+}
 void fxi_node_release(fxi_node *n);
 /* Gives a pending node its value: it stops being pending. Takes over data. */
 void fxi_node_settle(fxi_node *n, fxi_data *data);
 /* Drops the inputs of an evaluated node. */
 void fxi_node_cut(fxi_node *n);
 /* True when the calling thread may use n as an operand. */
-bool fxi_node_usable(const fxi_context *c, const fxi_node *n);
+static inline bool fxi_node_usable(const fxi_context *c, const fxi_node *n)
+{
+    return n->data || n->owner == c->id;
+}
 /* Frees what other threads gave back. */
 void fxi_take_back(fxi_context *c);
 /* Leaves a dead node of another thread to that thread, which may still use what it was made of. If
@@ -110,6 +127,15 @@ static inline void fxi_dense_strides(int ndim, const int64_t *shape, int64_t *st
         strides[i] = s;
         s *= shape[i];
     }
+}
+static inline bool fxi_same_shape(const fxi_node *a, const fxi_node *b)
+{
+    if (a->ndim != b->ndim)
+        return false;
+    for (int i = 0; i < a->ndim; i++)
+        if (a->shape[i] != b->shape[i])
+            return false;
+    return true;
 }
 static inline bool fxi_is_dense(int ndim, const int64_t *shape, const int64_t *strides)
 {

@@ -159,14 +159,6 @@ fxi_node *fxi_node_new(fxi_context *c, fxi_op op, fx_dtype dtype, int ndim, cons
     return n;
 }
 
-void fxi_node_retain(fxi_node *n)
-{
-    if (n->data)
-        __atomic_fetch_add(&n->refs, 1, __ATOMIC_RELAXED);
-    else
-        n->refs++;
-}
-
 /* True when the reference given up was the last. */
 static bool drop_ref(fxi_node *n)
 {
@@ -248,11 +240,6 @@ void fxi_node_cut(fxi_node *n)
     bury(fxi_here(), dying);
 }
 
-bool fxi_node_usable(const fxi_context *c, const fxi_node *n)
-{
-    return n->data || n->owner == c->id;
-}
-
 /* ---- handles --------------------------------------------------------------------------------- */
 
 static fx_array error_arrays[] = {
@@ -283,9 +270,9 @@ fx_array *fx_error_array(fx_status status)
                              : (size_t)FX_STATUS_INTERNAL];
 }
 
+/* Takes over a reference. */
 static void hold(fx_array *x, fxi_node *n)
 {
-    fxi_node_retain(n);
     x->node = n;
     if (n->data) {
         __atomic_fetch_add(&n->handles, 1, __ATOMIC_RELAXED);
@@ -300,6 +287,7 @@ fx_array *fxi_array_of(fxi_node *n)
     fx_array *x = fxi_object_alloc(&fxi_array_type);
     if (!x)
         return fx_error_array(FX_STATUS_MEMORY);
+    fxi_node_retain(n);
     hold(x, n);
     return x;
 }
@@ -308,14 +296,19 @@ fx_array *fxi_array_take(fxi_node *n)
 {
     if (!n)
         return fx_error_array(FX_STATUS_MEMORY);
-    fx_array *x = fxi_array_of(n);
-    fxi_node_release(n);
+    fx_array *x = fxi_object_alloc(&fxi_array_type);
+    if (!x) {
+        fxi_node_release(n);
+        return fx_error_array(FX_STATUS_MEMORY);
+    }
+    hold(x, n);
     return x;
 }
 
 void fxi_array_rebind(fx_array *x, fxi_node *n)
 {
     fxi_node *old = x->node;
+    fxi_node_retain(n);
     hold(x, n);
     if (__atomic_sub_fetch(&old->handles, 1, __ATOMIC_ACQ_REL) == 0 && !old->data)
         sink_remove(old);

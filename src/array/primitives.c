@@ -2,9 +2,8 @@
  * each op.
  *
  * A builder checks its arguments at once, converts and broadcasts operands, and records one node.
- * Operands are nodes with a reference of their own (`own`), so that every way out releases them
- * alike. A number becomes a CONST node of the type the operation computes in: it never widens an
- * array.
+ * Nodes made on the way are released alike on every way out. A number becomes a CONST node of the
+ * type the operation computes in: it never widens an array.
  */
 #include "context.h"
 #include "primitives.h"
@@ -15,15 +14,16 @@
 /* ---- operands -------------------------------------------------------------------------------- */
 
 typedef struct operand {
-    fxi_node *node; /* a reference of our own; NULL for a number not yet made */
+    fxi_node *node; /* NULL for a number not yet made */
     fxi_arg arg;
     bool literal;
+    bool made; /* here: the reference is ours; else an argument holds it */
 } operand;
 
 static void operands_release(operand *o, int n)
 {
     for (int i = 0; i < n; i++)
-        if (o[i].node)
+        if (o[i].made && o[i].node)
             fxi_node_release(o[i].node);
 }
 
@@ -50,25 +50,29 @@ fxi_context *fxi_begin(void)
     return c;
 }
 
+static inline bool usable(const fxi_context *c, const fx_array *x)
+{
+    return x && x->base.type == &fxi_array_type && x->status == FX_OK &&
+           fxi_node_usable(c, x->node);
+}
+
 static fx_status resolve(const char *op, const fxi_arg *args, int n, operand *out)
 {
-    fxi_begin();
-    memset(out, 0, (size_t)n * sizeof *out);
+    const fxi_context *c = fxi_begin();
+    for (int i = 0; i < n; i++)
+        out[i] = (operand){.arg = args[i], .literal = args[i].kind != FXI_ARG_ARRAY};
     for (int i = 0; i < n; i++) {
-        out[i].arg = args[i];
-        out[i].literal = args[i].kind != FXI_ARG_ARRAY;
         if (out[i].literal)
             continue;
         fx_array *x = args[i].u.array;
-        const fx_status s = fxi_check_array(op, x);
+        const fx_status s = usable(c, x) ? FX_OK : fxi_check_array(op, x);
         if (s != FX_OK)
             return s;
+        out[i].node = x->node;
         if (x->node->weak) {
             out[i].literal = true;
             out[i].arg = fxi_arg_real(x->node->attr.number);
         }
-        out[i].node = x->node;
-        fxi_node_retain(x->node);
     }
     return FX_OK;
 }
@@ -94,9 +98,10 @@ static fx_dtype common_type(const operand *o, int first, int n)
 
 static void replace(operand *o, fxi_node *n)
 {
-    if (o->node)
+    if (o->made && o->node)
         fxi_node_release(o->node);
     o->node = n;
+    o->made = true;
 }
 
 static bool make_literal(operand *o, fx_dtype dtype)
@@ -106,7 +111,7 @@ static bool make_literal(operand *o, fx_dtype dtype)
     a.number = real ? o->arg.u.real : (double)o->arg.u.integer;
     a.i[1] = real ? 0 : o->arg.u.integer;
     a.i[2] = !real;
-    o->node = fxi_node_new(fxi_here(), FXI_OP_CONST, dtype, 0, NULL, NULL, &a, 0, NULL);
+    replace(o, fxi_node_new(fxi_here(), FXI_OP_CONST, dtype, 0, NULL, NULL, &a, 0, NULL));
     return o->node != NULL;
 }
 
@@ -161,6 +166,20 @@ static fx_status common_device(const char *op, const operand *o, int n, fx_devic
     return FX_OK;
 }
 
+/* The node whose shape all others have, numbers left out; NULL when they differ. */
+static const fxi_node *all_alike(const operand *o, int n)
+{
+    const fxi_node *first = NULL;
+    for (int i = 0; i < n; i++) {
+        if (!o[i].node || o[i].node->ndim == 0)
+            continue;
+        if (first && !fxi_same_shape(first, o[i].node))
+            return NULL;
+        first = o[i].node;
+    }
+    return first;
+}
+
 /* Julia's broadcasting: axis k of every operand has the same size or 1. */
 static fx_status common_shape(const char *op, const operand *o, int n, int *out_ndim, int64_t *out)
 {
@@ -193,16 +212,22 @@ static fx_status common_shape(const char *op, const operand *o, int n, int *out_
 static fx_array *finish(fxi_op op, const char *name, operand *o, int first, int n, fx_dtype type,
                         fx_dtype result)
 {
-    int ndim;
-    int64_t shape[FX_MAX_DIMS];
+    int ndim = 0;
+    int64_t mixed[FX_MAX_DIMS];
     fx_device *device = NULL;
     fxi_node *in[3];
-    fx_status s = common_shape(name, o, n, &ndim, shape);
+    const fxi_node *alike = all_alike(o, n);
+    const int64_t *shape = alike ? alike->shape : mixed;
+    fx_status s = FX_OK;
+    if (alike)
+        ndim = alike->ndim;
+    else
+        s = common_shape(name, o, n, &ndim, mixed);
     if (s == FX_OK)
         s = common_device(name, o, n, &device);
     for (int i = 0; i < n && s == FX_OK; i++) {
         const fx_dtype want = i < first ? FX_DTYPE_BOOL : type;
-        if (!convert(&o[i], want) || !stretch(&o[i], ndim, shape))
+        if (!convert(&o[i], want) || !(alike || stretch(&o[i], ndim, shape)))
             s = FX_STATUS_MEMORY;
         in[i] = o[i].node;
     }
@@ -613,7 +638,7 @@ fx_array *fx_pad(fx_array *x, int axis, int64_t before, int64_t after, double va
     fxi_node *in[] = {x->node, v.node};
     fxi_node *r =
         fxi_node_new(c, FXI_OP_PAD, (fx_dtype)n->dtype, n->ndim, shape, n->device, &a, 2, in);
-    fxi_node_release(v.node);
+    operands_release(&v, 1);
     return fxi_array_take(r);
 }
 
@@ -667,7 +692,6 @@ fx_array *fxi_concat(int axis, int n, fx_array *const *x)
     fxi_node **in = fxi_malloc((size_t)n * sizeof *in);
     bool ok = o && in;
     for (int i = 0; i < n && ok; i++) {
-        fxi_node_retain(x[i]->node);
         o[i].node = x[i]->node;
         ok = convert(&o[i], type);
         in[i] = o[i].node;

@@ -37,7 +37,7 @@ typedef struct header { /* 16 bytes directly in front of what the caller gets */
     uint32_t offset;    /* from the system's block */
     uint16_t size_class, aligned;
     union {
-        size_t capacity;     /* while it is handed out */
+        size_t capacity;     /* while it is handed out, and nothing is cached */
         struct header *next; /* while it is in a list */
     } u;
 } header;
@@ -51,6 +51,9 @@ typedef struct cache {
 } cache;
 
 static _Thread_local cache here;
+/* &here once it is registered. A thread-local variable of a shared library is found by a call; this
+ * one, small enough for the space that every thread sets aside, by an instruction. */
+static _Thread_local __attribute__((tls_model("initial-exec"))) cache *mine;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cache *all;      /* of living threads */
 static int64_t retired; /* live count of threads that ended */
@@ -61,12 +64,12 @@ static int64_t fault_at = -1, fault_seen;
 /* ---- size classes ---------------------------------------------------------------------------- */
 
 /* 16, 24, 32, 48, 64, 96, … bytes. */
-static size_t class_bytes(int c)
+static inline size_t class_bytes(int c)
 {
     return (size_t)(c % 2 ? 24 : 16) << (c / 2);
 }
 
-static int class_of(size_t bytes)
+static inline int class_of(size_t bytes)
 {
     if (bytes <= 16)
         return 0;
@@ -110,6 +113,7 @@ static void close_cache(void *p)
         retired += c->live;
         c->live = 0;
         c->registered = false;
+        mine = NULL;
     }
     pthread_mutex_unlock(&lock);
 }
@@ -123,10 +127,8 @@ __attribute__((destructor(101))) static void close_at_exit(void)
     release_lists(&here);
 }
 
-static cache *my_cache(void)
+static cache *register_cache(void)
 {
-    if (__builtin_expect(here.registered, 1))
-        return &here;
     pthread_once(&once, make_key);
     pthread_setspecific(exit_key, &here);
     pthread_mutex_lock(&lock);
@@ -137,7 +139,12 @@ static cache *my_cache(void)
         all->prev = &here;
     all = &here;
     pthread_mutex_unlock(&lock);
-    return &here;
+    return mine = &here;
+}
+
+static inline cache *my_cache(void)
+{
+    return __builtin_expect(mine != NULL, 1) ? mine : register_cache();
 }
 
 void fxi_memory_trim(void)
@@ -147,13 +154,22 @@ void fxi_memory_trim(void)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* True when this allocation is the one a test wants to fail. */
-static bool fault(void)
+static size_t capacity_of(const header *h)
 {
-    if (__builtin_expect(__atomic_load_n(&fault_at, __ATOMIC_RELAXED) == -1, 1))
-        return false;
+    return CACHING ? class_bytes(h->size_class) : h->u.capacity;
+}
+
+static __attribute__((noinline)) bool counted_fault(void)
+{
     const int64_t n = __atomic_fetch_add(&fault_seen, 1, __ATOMIC_RELAXED);
     return n == __atomic_load_n(&fault_at, __ATOMIC_RELAXED);
+}
+
+/* True when this allocation is the one a test wants to fail. */
+static inline bool fault(void)
+{
+    return __builtin_expect(__atomic_load_n(&fault_at, __ATOMIC_RELAXED) != -1, 0) &&
+           counted_fault();
 }
 
 static header *from_system(int size_class, size_t bytes, size_t alignment, bool aligned)
@@ -179,26 +195,36 @@ static header *from_system(int size_class, size_t bytes, size_t alignment, bool 
     return h;
 }
 
-static void *take(size_t bytes, size_t alignment, bool aligned)
+static void *hand_out(cache *c, header *h)
 {
-    if (fault())
-        return NULL;
-    cache *c = my_cache();
+    __atomic_store_n(&c->live, c->live + 1, __ATOMIC_RELAXED);
+    return h + 1;
+}
+
+static __attribute__((noinline)) void *take_new(size_t bytes, size_t alignment, bool aligned)
+{
     const int k = class_of(bytes);
     if (k >= CLASSES)
         return NULL;
-    header *h = c->lists[aligned][k];
-    if (CACHING && h && alignment <= ALIGNED) {
-        c->lists[aligned][k] = h->u.next;
-        c->bytes -= class_bytes(k);
-    } else {
-        h = from_system(k, CACHING ? class_bytes(k) : bytes, alignment, aligned);
-    }
+    header *h = from_system(k, CACHING ? class_bytes(k) : bytes, alignment, aligned);
     if (!h)
         return NULL;
-    h->u.capacity = CACHING ? class_bytes(k) : bytes;
-    __atomic_store_n(&c->live, c->live + 1, __ATOMIC_RELAXED);
-    return h + 1;
+    h->u.capacity = bytes;
+    return hand_out(my_cache(), h);
+}
+
+static inline void *take(size_t bytes, size_t alignment, bool aligned)
+{
+    if (fault())
+        return NULL;
+    const int k = class_of(bytes);
+    cache *c = my_cache();
+    header *h = CACHING && alignment <= ALIGNED && k < CLASSES ? c->lists[aligned][k] : NULL;
+    if (!h)
+        return take_new(bytes, alignment, aligned);
+    c->lists[aligned][k] = h->u.next;
+    c->bytes -= class_bytes(k);
+    return hand_out(c, h);
 }
 
 static size_t cache_limit(void)
@@ -228,7 +254,7 @@ void *fxi_realloc(void *p, size_t bytes)
 {
     if (!p)
         return fxi_malloc(bytes);
-    const size_t old = header_of(p)->u.capacity;
+    const size_t old = capacity_of(header_of(p));
     if (bytes <= old)
         return fault() ? NULL : p;
     void *q = fxi_malloc(bytes);
@@ -247,8 +273,8 @@ void fxi_free(void *p)
     header *h = header_of(p);
     const size_t bytes = class_bytes(h->size_class);
     __atomic_store_n(&c->live, c->live - 1, __ATOMIC_RELAXED);
-    if (!CACHING || h->offset > ALIGNED ||
-        (c->bytes + bytes > CACHE_BYTES && c->bytes + bytes > cache_limit())) {
+    if (!CACHING || __builtin_expect(h->offset > ALIGNED, 0) ||
+        (__builtin_expect(c->bytes + bytes > CACHE_BYTES, 0) && c->bytes + bytes > cache_limit())) {
         free(base_of(h));
         return;
     }

@@ -50,78 +50,115 @@ static void init_moments(const fx_rule *r, fx_array *x, fx_array **states, doubl
 /* ---- steps ------------------------------------------------------------------------------ */
 
 /* dx′ = η·dx */
-static fx_array *descent(const fx_rule *r, fx_array *x, fx_array *dx, fx_array *const *states,
-                         const double *numbers, fx_array **new_states, double *new_numbers)
+static int descent_literals(const fx_rule *r, fx_dtype type, const double *numbers, double *out,
+                            double *new_numbers)
 {
-    (void)x, (void)states, (void)numbers, (void)new_states, (void)new_numbers;
-    return fx_mul(dx, r->eta);
+    (void)type, (void)numbers, (void)new_numbers;
+    out[0] = r->eta;
+    return 1;
+}
+static fx_array *descent(const fx_rule *r, fx_array *const *c, fx_array *x, fx_array *dx,
+                         fx_array *const *states, fx_array **new_states)
+{
+    (void)r, (void)x, (void)states, (void)new_states;
+    return fx_mul(dx, c[0]);
 }
 
 /* v ← ρv + η·dx; dx′ = v */
-static fx_array *momentum(const fx_rule *r, fx_array *x, fx_array *dx, fx_array *const *states,
-                          const double *numbers, fx_array **new_states, double *new_numbers)
+static int momentum_literals(const fx_rule *r, fx_dtype type, const double *numbers, double *out,
+                             double *new_numbers)
 {
-    (void)x, (void)numbers, (void)new_numbers;
+    (void)type, (void)numbers, (void)new_numbers;
+    out[0] = r->rho;
+    out[1] = r->eta;
+    return 2;
+}
+static fx_array *momentum(const fx_rule *r, fx_array *const *c, fx_array *x, fx_array *dx,
+                          fx_array *const *states, fx_array **new_states)
+{
+    (void)r, (void)x;
     FXI_SCOPE;
-    new_states[0] = fx_keep(fx_add(fx_mul(r->rho, states[0]), fx_mul(r->eta, dx)));
+    new_states[0] = fx_keep(fx_add(fx_mul(c[0], states[0]), fx_mul(c[1], dx)));
     return new_states[0];
 }
 
 /* dx′ = −ρ²v + (1+ρ)η·dx; v ← ρv − η·dx */
-static fx_array *nesterov(const fx_rule *r, fx_array *x, fx_array *dx, fx_array *const *states,
-                          const double *numbers, fx_array **new_states, double *new_numbers)
+static int nesterov_literals(const fx_rule *r, fx_dtype type, const double *numbers, double *out,
+                             double *new_numbers)
 {
-    (void)x, (void)numbers, (void)new_numbers;
+    (void)type, (void)numbers, (void)new_numbers;
+    out[0] = -(r->rho * r->rho);
+    out[1] = (1 + r->rho) * r->eta;
+    out[2] = r->rho;
+    out[3] = r->eta;
+    return 4;
+}
+static fx_array *nesterov(const fx_rule *r, fx_array *const *c, fx_array *x, fx_array *dx,
+                          fx_array *const *states, fx_array **new_states)
+{
+    (void)r, (void)x;
     FXI_SCOPE;
-    fx_array *step =
-        fx_add(fx_mul(-(r->rho * r->rho), states[0]), fx_mul((1 + r->rho) * r->eta, dx));
-    new_states[0] = fx_keep(fx_sub(fx_mul(r->rho, states[0]), fx_mul(r->eta, dx)));
+    fx_array *step = fx_add(fx_mul(c[0], states[0]), fx_mul(c[1], dx));
+    new_states[0] = fx_keep(fx_sub(fx_mul(c[2], states[0]), fx_mul(c[3], dx)));
     return fx_keep(step);
 }
 
 /* Float16 rounds 1e-8 to 0 (Optimisers.jl's _eps). */
-static double epsilon_for(const fx_rule *r, const fx_array *x)
+static double epsilon_for(const fx_rule *r, fx_dtype type)
 {
-    return r->epsilon > 0 && fx_eltype(x) == FX_DTYPE_F16 ? fmax(r->epsilon, 1e-7) : r->epsilon;
+    return r->epsilon > 0 && type == FX_DTYPE_F16 ? fmax(r->epsilon, 1e-7) : r->epsilon;
+}
+
+enum { BETA1, REST1, BETA2, REST2, CORRECTION1, CORRECTION2, EPSILON, ETA };
+static int adam_literals(const fx_rule *r, fx_dtype type, const double *numbers, double *out,
+                         double *new_numbers)
+{
+    out[BETA1] = r->beta1;
+    out[REST1] = 1 - r->beta1;
+    out[BETA2] = r->beta2;
+    out[REST2] = 1 - r->beta2;
+    out[CORRECTION1] = 1 - numbers[0];
+    out[CORRECTION2] = 1 - numbers[1];
+    out[EPSILON] = epsilon_for(r, type);
+    out[ETA] = r->eta;
+    new_numbers[0] = numbers[0] * r->beta1;
+    new_numbers[1] = numbers[1] * r->beta2;
+    return ETA + 1;
 }
 
 /* β·old + (1−β)·value */
-static fx_array *average(double beta, fx_array *old, fx_array *value)
+static fx_array *average(fx_array *beta, fx_array *rest, fx_array *old, fx_array *value)
 {
-    return fx_add(fx_mul(beta, old), fx_mul(1 - beta, value));
+    return fx_add(fx_mul(beta, old), fx_mul(rest, value));
 }
 
 /* m ← β₁m + (1−β₁)dx, v ← β₂v + (1−β₂)dx²; m/(1−β₁ᵗ) / (√(v/(1−β₂ᵗ)) + ε). Keeps the states one
  * scope up. */
-static fx_array *adam_direction(const fx_rule *r, const fx_array *x, fx_array *dx,
-                                fx_array *const *states, const double *numbers,
-                                fx_array **new_states, double *new_numbers)
+static fx_array *adam_direction(fx_array *const *c, fx_array *dx, fx_array *const *states,
+                                fx_array **new_states)
 {
-    const double power1 = numbers[0], power2 = numbers[1];
-    fx_array *m = new_states[0] = fx_keep(average(r->beta1, states[0], dx));
-    fx_array *v = new_states[1] = fx_keep(average(r->beta2, states[1], fx_square(dx)));
-    new_numbers[0] = power1 * r->beta1;
-    new_numbers[1] = power2 * r->beta2;
-    fx_array *root = fx_sqrt(fx_div(v, 1 - power2));
-    return fx_div(fx_div(m, 1 - power1), fx_add(root, epsilon_for(r, x)));
+    fx_array *m = new_states[0] = fx_keep(average(c[BETA1], c[REST1], states[0], dx));
+    fx_array *v = new_states[1] = fx_keep(average(c[BETA2], c[REST2], states[1], fx_square(dx)));
+    fx_array *root = fx_sqrt(fx_div(v, c[CORRECTION2]));
+    return fx_div(fx_div(m, c[CORRECTION1]), fx_add(root, c[EPSILON]));
 }
 
-static fx_array *adam(const fx_rule *r, fx_array *x, fx_array *dx, fx_array *const *states,
-                      const double *numbers, fx_array **new_states, double *new_numbers)
+static fx_array *adam(const fx_rule *r, fx_array *const *c, fx_array *x, fx_array *dx,
+                      fx_array *const *states, fx_array **new_states)
 {
+    (void)r, (void)x;
     FXI_SCOPE;
-    return fx_keep(
-        fx_mul(adam_direction(r, x, dx, states, numbers, new_states, new_numbers), r->eta));
+    return fx_keep(fx_mul(adam_direction(c, dx, states, new_states), c[ETA]));
 }
 
 /* η(d + λx), or η·d + λx with .no_couple */
-static fx_array *adamw(const fx_rule *r, fx_array *x, fx_array *dx, fx_array *const *states,
-                       const double *numbers, fx_array **new_states, double *new_numbers)
+static fx_array *adamw(const fx_rule *r, fx_array *const *c, fx_array *x, fx_array *dx,
+                       fx_array *const *states, fx_array **new_states)
 {
     FXI_SCOPE;
-    fx_array *d = adam_direction(r, x, dx, states, numbers, new_states, new_numbers);
+    fx_array *d = adam_direction(c, dx, states, new_states);
     fx_array *decay = fx_mul(r->lambda, x);
-    return fx_keep(r->couple ? fx_mul(r->eta, fx_add(d, decay)) : fx_add(fx_mul(r->eta, d), decay));
+    return fx_keep(r->couple ? fx_mul(c[ETA], fx_add(d, decay)) : fx_add(fx_mul(c[ETA], d), decay));
 }
 
 /* ---- the table -------------------------------------------------------------------------- */
@@ -150,7 +187,7 @@ typedef struct row {
 
 static void describe(const void *self, fx_text *text);
 static fx_rule errors[RULES];
-#define ROW(nth, text, list, nstates, nnumbers, init, apply, eta)                                  \
+#define ROW(nth, text, list, nstates, nnumbers, init, literals, apply, eta)                        \
     [nth] = {{.fxi_size = sizeof(fx_type),                                                         \
               .name = (text),                                                                      \
               .size = sizeof(fx_rule),                                                             \
@@ -159,14 +196,16 @@ static fx_rule errors[RULES];
               .describe = describe,                                                                \
               .error = &errors[nth],                                                               \
               .flags = FX_TYPE_LEAF},                                                              \
-             {(text), (nstates), (nnumbers), (init), (apply)},                                     \
+             {(text), (nstates), (nnumbers), (init), (literals), (apply)},                         \
              (eta)}
 static const row rows[RULES] = {
-    ROW(DESCENT, "Descent", descent_fields, 0, 0, init_none, descent, 0.1),
-    ROW(MOMENTUM, "Momentum", momentum_fields, 1, 0, init_velocity, momentum, 0.01),
-    ROW(NESTEROV, "Nesterov", momentum_fields, 1, 0, init_velocity, nesterov, 0.001),
-    ROW(ADAM, "Adam", adam_fields, 2, 2, init_moments, adam, 0.001),
-    ROW(ADAMW, "AdamW", adamw_fields, 2, 2, init_moments, adamw, 0.001),
+    ROW(DESCENT, "Descent", descent_fields, 0, 0, init_none, descent_literals, descent, 0.1),
+    ROW(MOMENTUM, "Momentum", momentum_fields, 1, 0, init_velocity, momentum_literals, momentum,
+        0.01),
+    ROW(NESTEROV, "Nesterov", momentum_fields, 1, 0, init_velocity, nesterov_literals, nesterov,
+        0.001),
+    ROW(ADAM, "Adam", adam_fields, 2, 2, init_moments, adam_literals, adam, 0.001),
+    ROW(ADAMW, "AdamW", adamw_fields, 2, 2, init_moments, adam_literals, adamw, 0.001),
 };
 
 static const row *row_of(const fx_rule *r)

@@ -16,7 +16,7 @@ struct fx_rule {
     bool couple;
 };
 
-enum { FXI_RULE_STATES = 2, FXI_RULE_NUMBERS = 2 }; /* the most that any rule has */
+enum { FXI_RULE_STATES = 2, FXI_RULE_NUMBERS = 2, FXI_RULE_LITERALS = 8 }; /* the most of a rule */
 
 typedef struct fxi_rule_info {
     const char *name; /* as Optimisers.jl prints it */
@@ -24,10 +24,14 @@ typedef struct fxi_rule_info {
     int nnumbers;     /* host numbers per parameter */
     /* states: zeros of x's size and type, owned by the scope (error arrays when that fails). */
     void (*init)(const fx_rule *r, fx_array *x, fx_array **states, double *numbers);
-    /* Returns dx′ of x's element type; x ← x − dx′ is the caller's. new_states and new_numbers are
-     * complete; everything is owned by the scope. new_numbers may be numbers. */
-    fx_array *(*apply)(const fx_rule *r, fx_array *x, fx_array *dx, fx_array *const *states,
-                       const double *numbers, fx_array **new_states, double *new_numbers);
+    /* The numbers that apply computes with, for a parameter of this type, and how many: parameters
+     * of one rule share the arrays made of them. Writes the next numbers. */
+    int (*literals)(const fx_rule *r, fx_dtype type, const double *numbers, double *out,
+                    double *new_numbers);
+    /* Returns dx′ of x's element type; x ← x − dx′ is the caller's. new_states is complete;
+     * everything is owned by the scope. */
+    fx_array *(*apply)(const fx_rule *r, fx_array *const *literals, fx_array *x, fx_array *dx,
+                       fx_array *const *states, fx_array **new_states);
 } fxi_rule_info;
 
 /* The row of a rule; NULL when the object is no rule, or the error object of one. */

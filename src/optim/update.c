@@ -325,16 +325,38 @@ static void items_done(items *s)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
+/* The numbers of a rule as arrays, made for the first of the items that have them in common. */
+typedef struct literals {
+    const fx_rule *rule; /* NULL: none yet */
+    fx_dtype type;
+    double before[FXI_RULE_NUMBERS], after[FXI_RULE_NUMBERS]; /* a leaf's, and its next ones */
+    fx_array *at[FXI_RULE_LITERALS];
+} literals;
+
+static void prepare_literals(literals *c, const fxi_rule_info *info, const leaf *l, fx_dtype type)
+{
+    double values[FXI_RULE_LITERALS];
+    if (c->rule == l->rule && c->type == type && c->before[0] == l->number0 &&
+        c->before[1] == l->number1)
+        return;
+    *c = (literals){.rule = l->rule,
+                    .type = type,
+                    .before = {l->number0, l->number1},
+                    .after = {l->number0, l->number1}};
+    const int n = info->literals(l->rule, type, c->before, values, c->after);
+    for (int i = 0; i < n; i++)
+        c->at[i] = fx_scalar(values[i]);
+}
+
 /* Builds the new array and states of an item. */
-static fx_status apply(item *it, fx_array *ok)
+static fx_status apply(item *it, literals *c, fx_array *ok)
 {
     const leaf *l = it->leaf;
     const fxi_rule_info *info = fxi_rule_info_of(l->rule);
-    const double numbers[FXI_RULE_NUMBERS] = {l->number0, l->number1};
-    it->numbers[0] = l->number0;
-    it->numbers[1] = l->number1;
-    fx_array *step = info->apply(l->rule, it->x, it->gradient, (fx_array *const *)l->states.items,
-                                 numbers, it->values + 1, it->numbers);
+    prepare_literals(c, info, l, fx_eltype(it->x));
+    memcpy(it->numbers, c->after, sizeof it->numbers);
+    fx_array *step = info->apply(l->rule, c->at, it->x, it->gradient,
+                                 (fx_array *const *)l->states.items, it->values + 1);
     it->values[0] = fx_sub(it->x, step);
     for (int i = 0; i <= info->nstates; i++) {
         fx_array *old = i ? l->states.items[i - 1] : it->x;
@@ -387,8 +409,9 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
     for (int i = 0; i < n && s.status == FX_OK; i++)
         gather_items(&s, states[i], models[i], gradients[i]);
     fx_array *ok = guard && s.status == FX_OK ? fx_all(fx_isfinite(fx_want(guard))) : NULL;
+    literals c = {0};
     for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)
-        s.status = apply(&s.all[i], ok);
+        s.status = apply(&s.all[i], &c, ok);
     if (s.status == FX_OK)
         s.status = commit(&s, ok, no_sinks);
     if (s.status != FX_OK && s.status != FX_STATUS_NONFINITE)
@@ -471,8 +494,9 @@ void *fx_updated(void *state, void *model, void *gradient)
     FXI_SCOPE;
     items s = {0};
     gather_items(&s, state, model, gradient);
+    literals c = {0};
     for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)
-        s.status = apply(&s.all[i], NULL);
+        s.status = apply(&s.all[i], &c, NULL);
     void *both = s.status == FX_OK ? renew_both(&s, state, model)
                                    : fx_tuple(fx_error_array(s.status), fx_error_array(s.status));
     items_done(&s);

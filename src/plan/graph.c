@@ -56,14 +56,19 @@ static bool foreign_grow(fxi_graph *g)
 }
 
 /* The number of a node that the walk has finished; −1 when it has not been seen. */
-static int64_t number_of(const fxi_context *c, const fxi_graph *g, const fxi_node *n)
+static int64_t foreign_number(const fxi_graph *g, const fxi_node *n)
 {
-    if (n->owner == c->id)
-        return n->mark == c->mark ? (int64_t)n->id : -1;
     if (g->foreign_capacity == 0)
         return -1;
     const foreign *f = &g->foreign[foreign_at(g, n)];
     return f->node ? (int64_t)f->id : -1;
+}
+
+static inline int64_t number_of(const fxi_context *c, const fxi_graph *g, const fxi_node *n)
+{
+    if (__builtin_expect(n->owner != c->id, 0))
+        return foreign_number(g, n);
+    return n->mark == c->mark ? (int64_t)n->id : -1;
 }
 
 static bool give_number(fxi_context *c, fxi_graph *g, fxi_node *n, uint32_t id)
@@ -104,31 +109,33 @@ static int attr_words(const fxi_node *n)
 static bool key_room(fxi_graph *g, uint32_t words)
 {
     int32_t capacity = (int32_t)g->key_capacity;
+    if (__builtin_expect(g->nkey + words <= g->key_capacity, 1))
+        return true;
     if (!fxi_grow(&g->key, &capacity, (int32_t)(g->nkey + words), sizeof *g->key))
         return false;
     g->key_capacity = (uint32_t)capacity;
     return true;
 }
 
-static bool write_record(fxi_context *c, fxi_graph *g, const fxi_node *n)
+static uint64_t leaf_flags(const fxi_node *n)
 {
-    const bool leaf = n->data != NULL;
-    const int nin = leaf ? 0 : n->nin, attrs = leaf ? 0 : attr_words(n);
-    if (!key_room(g, (uint32_t)(1 + (nin + 1) / 2 + 2 * FX_MAX_DIMS + attrs)))
-        return false;
-    uint64_t *start = g->key + g->nkey, *w = start + 1;
-    uint64_t flags = 0;
-    if (leaf) {
-        const fxi_data *d = n->data;
-        const size_t size = fx_dtype_size((fx_dtype)n->dtype);
-        flags |= fxi_is_dense(n->ndim, n->shape, d->stride) ? 0 : FXI_LEAF_STRIDED;
-        flags |= d->buffer->borrowed ? FXI_LEAF_BORROWED : 0;
-        flags |=
-            ((uintptr_t)d->buffer->ptr + (uintptr_t)d->offset * size) % 64 ? FXI_LEAF_UNALIGNED : 0;
-    }
-    start[0] = (uint64_t)(leaf ? FXI_OP_LEAF : n->op) | (uint64_t)n->dtype << 8 |
-               (uint64_t)n->ndim << 16 | flags << 24 | (uint64_t)nin << 32;
-    for (int i = 0; i < nin; i++) {
+    const fxi_data *d = n->data;
+    const size_t size = fx_dtype_size((fx_dtype)n->dtype);
+    const uintptr_t at = (uintptr_t)d->buffer->ptr + (uintptr_t)d->offset * size;
+    return (fxi_is_dense(n->ndim, n->shape, d->stride) ? 0 : FXI_LEAF_STRIDED) |
+           (d->buffer->borrowed ? FXI_LEAF_BORROWED : 0) | (at % 64 ? FXI_LEAF_UNALIGNED : 0);
+}
+
+static inline uint64_t *write_words(uint64_t *w, const int64_t *from, int n)
+{
+    for (int i = 0; i < n; i++)
+        *w++ = (uint64_t)from[i];
+    return w;
+}
+
+static uint64_t *write_inputs(const fxi_context *c, fxi_graph *g, const fxi_node *n, uint64_t *w)
+{
+    for (int i = 0; i < n->nin; i++) {
         const uint64_t id = (uint64_t)number_of(c, g, n->in[i]);
         g->uses[id]++;
         if (i % 2 == 0)
@@ -136,13 +143,25 @@ static bool write_record(fxi_context *c, fxi_graph *g, const fxi_node *n)
         else
             w[-1] |= id << 32;
     }
-    for (int i = 0; i < n->ndim; i++)
-        *w++ = (uint64_t)n->shape[i];
-    if (attrs)
-        memcpy(w, &n->attr, (size_t)attrs * 8);
-    w += attrs;
-    for (int i = 0; (flags & FXI_LEAF_STRIDED) && i < n->ndim; i++)
-        *w++ = (uint64_t)n->data->stride[i];
+    return w;
+}
+
+static bool write_record(const fxi_context *c, fxi_graph *g, const fxi_node *n)
+{
+    const bool leaf = n->data != NULL;
+    const int nin = leaf ? 0 : n->nin, attrs = leaf ? 0 : attr_words(n);
+    if (!key_room(g, (uint32_t)(1 + (nin + 1) / 2 + 2 * FX_MAX_DIMS + attrs)))
+        return false;
+    uint64_t *w = g->key + g->nkey;
+    const uint64_t flags = leaf ? leaf_flags(n) : 0;
+    *w++ = (uint64_t)(leaf ? FXI_OP_LEAF : n->op) | (uint64_t)n->dtype << 8 |
+           (uint64_t)n->ndim << 16 | flags << 24 | (uint64_t)nin << 32;
+    if (!leaf)
+        w = write_inputs(c, g, n, w);
+    w = write_words(w, n->shape, n->ndim);
+    w = write_words(w, (const int64_t *)&n->attr, attrs);
+    if (flags & FXI_LEAF_STRIDED)
+        w = write_words(w, n->data->stride, n->ndim);
     g->nkey = (uint32_t)(w - g->key);
     return true;
 }
@@ -194,6 +213,18 @@ static fx_status check_node(const fxi_context *c, const fxi_node *n)
     return FX_OK;
 }
 
+/* The first input of n from *next on that has no number yet; NULL when all have. */
+static fxi_node *unnumbered(const fxi_context *c, const fxi_graph *g, const fxi_node *n,
+                            int32_t *next)
+{
+    for (int32_t i = *next; i < n->nin; i++)
+        if (number_of(c, g, n->in[i]) < 0) {
+            *next = i + 1;
+            return n->in[i];
+        }
+    return NULL;
+}
+
 static fx_status walk(fxi_context *c, fxi_graph *g, fxi_node *root)
 {
     if (number_of(c, g, root) >= 0)
@@ -204,12 +235,10 @@ static fx_status walk(fxi_context *c, fxi_graph *g, fxi_node *root)
     g->stack[depth++] = (frame){root, 0};
     while (depth > 0) {
         frame *f = &g->stack[depth - 1];
-        fxi_node *n = f->node;
-        if (!n->data && f->next < n->nin) {
-            fxi_node *in = n->in[f->next++];
-            if (number_of(c, g, in) >= 0)
-                continue;
-            if (!fxi_grow(&g->stack, &g->stack_capacity, depth + 1, sizeof *g->stack))
+        fxi_node *n = f->node, *in = n->data ? NULL : unnumbered(c, g, n, &f->next);
+        if (in) {
+            if (depth == g->stack_capacity &&
+                !fxi_grow(&g->stack, &g->stack_capacity, depth + 1, sizeof *g->stack))
                 return FX_STATUS_MEMORY;
             g->stack[depth++] = (frame){in, 0};
             continue;

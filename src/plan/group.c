@@ -51,7 +51,7 @@ void fxi_groups_free(fxi_groups *groups)
 
 static bool groupable(const fxi_node *n)
 {
-    return !n->data && fxi_ops[n->op].cls == FXI_CLASS_ELEMENTWISE;
+    return !n->data && fxi_ops[n->op].cls == FXI_CLASS_ELEMENTWISE && !fxi_is_cast_literal(n);
 }
 
 static bool same_shape(const fxi_node *a, const fxi_node *b)

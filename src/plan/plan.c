@@ -49,8 +49,7 @@ static bool plan_node(fxi_builder *b, int32_t id)
         return place_leaf(b, id);
     if (n->op == FXI_OP_CONST)
         return place_constant(b, id, b->g->slot[id]);
-    /* a converted literal is a literal: nothing is rounded twice */
-    if (n->op == FXI_OP_CAST && n->in[0]->op == FXI_OP_CONST && !n->in[0]->data && n->ndim == 0)
+    if (fxi_is_cast_literal(n))
         return place_constant(b, id, b->g->slot[fxi_graph_input(b->g, id, 0)]);
     if (b->groups.root[id] != id) { /* computed at its root's place */
         b->places[id] = (fxi_place){.value = -1, .dense = -1};

@@ -34,7 +34,12 @@ static leaf leaf_of(fx_rule *rule, fx_array *x)
 static void step(leaf *l, fx_array *dx)
 {
     fx_array *next[FXI_RULE_STATES] = {NULL};
-    fx_array *change = l->info->apply(l->rule, l->x, dx, l->states, l->numbers, next, l->numbers);
+    fx_array *literals[FXI_RULE_LITERALS];
+    double values[FXI_RULE_LITERALS];
+    const int n = l->info->literals(l->rule, fx_eltype(l->x), l->numbers, values, l->numbers);
+    for (int i = 0; i < n; i++)
+        literals[i] = fx_scalar(values[i]);
+    fx_array *change = l->info->apply(l->rule, literals, l->x, dx, l->states, next);
     assert_int_equal(fx_eltype(change), fx_eltype(l->x));
     l->x = fx_sub(l->x, change);
     assert_int_equal(fx_eval(l->x), FX_OK);
