@@ -72,6 +72,43 @@ static void sizes_at_the_edges(void **state)
         }
 }
 
+/* Sizes that take every way to divide and pack: some elements against the sum in double, and the
+ * same bits from any number of threads. */
+static void large_products_in_threads(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = {{300, 1030, 2100}, {1100, 40, 700}, {40, 1300, 530},
+                                       {700, 96, 1100},   {1, 3000, 900},  {3000, 1, 900},
+                                       {97, 200, 65},     {520, 530, 70},  {10, 2000, 300}};
+    const int before = fx_num_threads();
+    for (int dtype = FX_DTYPE_F32; dtype <= FX_DTYPE_F64; dtype++)
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            const int64_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
+            const bool ta = s % 2, tb = (s + (size_t)dtype) % 2;
+            operand a = matrix(dtype, DENSE, m, k, ta), b = matrix(dtype, DENSE, k, n, tb),
+                    one = matrix(dtype, DENSE, m, n, false),
+                    more = matrix(dtype, DENSE, m, n, false);
+            const fxi_attr attr = {.i = {ta, tb}};
+            const operand *const in[] = {&a, &b};
+            fx_set_num_threads(1);
+            run_step(FXI_OP_MATMUL, FXI_CLASS_MATMUL, attr, 2, in, &one);
+            fx_set_num_threads(3);
+            run_step(FXI_OP_MATMUL, FXI_CLASS_MATMUL, attr, 2, in, &more);
+            assert_memory_equal(one.data, more.data, (size_t)(m * n) * fxi_cpu_size(dtype));
+            for (int64_t e = 0; e < m * n; e += 1 + m * n / 311) {
+                double want = 0, size = 0;
+                for (int64_t p = 0; p < k; p++) {
+                    const double v = element(&a, ta ? p + e % m * k : e % m + p * m) *
+                                     element(&b, tb ? e / m + p * n : p + e / m * k);
+                    want += v, size += fabs(v);
+                }
+                check_close(element(&one, e), want, epsilon_of(dtype), epsilon_of(dtype) * size);
+            }
+            drop_operand(&a), drop_operand(&b), drop_operand(&one), drop_operand(&more);
+        }
+    fx_set_num_threads(before);
+}
+
 static void check_batch(int dtype, layout l, int64_t m, int64_t n, int64_t k, const int64_t *ba,
                         const int64_t *bb, const int64_t *batch)
 {
@@ -141,9 +178,8 @@ static void failing_allocations(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(types_layouts_and_transposes),
-    cmocka_unit_test(sizes_at_the_edges),
-    cmocka_unit_test(batches_broadcast),
+    cmocka_unit_test(types_layouts_and_transposes), cmocka_unit_test(sizes_at_the_edges),
+    cmocka_unit_test(large_products_in_threads),    cmocka_unit_test(batches_broadcast),
     cmocka_unit_test(failing_allocations),
 };
 RUN_ON_EVERY_ISA(tests)

@@ -1,26 +1,31 @@
 /* cpu_gemm.c: the product of two matrices of Float32 or Float64.
  *
- * The scheme is Goto's ("Anatomy of high-performance matrix multiplication", 2008): for a block of
- * the sum over k, a block of B is packed into panels, then block after block of A, and a register
- * tile (cpu_isa_gemm.h) runs over them; the block of A stays in the second-level cache, a panel of
- * B in the first. An operand that lies well, or is used too rarely for a copy to pay, is read where
- * it is. Panels are packed when their first tile wants them, while others of the block are used.
+ * The scheme is Goto's ("Anatomy of high-performance matrix multiplication", 2008), turned a
+ * little: some columns of B are packed into panels for the whole sum; then blocks of rows of A and
+ * C are independent of each other, and threads share them. For a block of the sum over k a part
+ * packs its rows of A, and a register tile (cpu_isa_gemm.h) runs over them, panel of B by panel: A
+ * and C stay in the second-level cache, a panel in the first. An operand that lies well, or is used
+ * too rarely for a copy to pay, is read where it is.
  *
  * Each element is a sum over k in order, in blocks whose size depends on k alone, whatever the path
  * and the sizes of the rest: results do not depend on how a batch or C is divided.
  */
+#include "cpu_parallel.h"
 #include "cpu_simd.h"
 #include "memory.h"
 #include "strided.h"
 #include <string.h>
 
-#ifndef DEPTH
-#define DEPTH   384
-#define A_BYTES (384 << 10)
-#define B_BYTES (4 << 20)
-#endif
 enum {
-    STACK_BYTES = 16384,
+    DEPTH = 512,         /* terms of a block of the sum, at most */
+    ROWS = 128,          /* of a part, when there are enough */
+    COLUMNS = 1024,      /* taken at a time: C's part stays in the second-level cache */
+    SMALL = 100000,      /* multiplications that one thread does */
+    FEW_COLUMNS = 8,     /* panels of B up to which A, and */
+    FEW_ROWS = 8,        /* tiles of rows up to which B is read where it is */
+    PARTS = 8,           /* that threads should find */
+    B_BYTES = 8 << 20,   /* of packed B: a share of the last-level cache */
+    STACK_BYTES = 16384, /* of packed operands on the stack */
 };
 
 static int64_t min64(int64_t a, int64_t b)
@@ -30,6 +35,124 @@ static int64_t min64(int64_t a, int64_t b)
 static int64_t round_up(int64_t n, int64_t unit)
 {
     return (n + unit - 1) / unit * unit;
+}
+
+/* How a product is computed. */
+typedef struct product {
+    fxi_gemm g;
+    const fxi_gemm_core *core;
+    int64_t size, mr; /* bytes of an element; rows of a tile */
+    int64_t kc, nc;   /* terms of a block of the sum; columns taken at a time */
+    bool pack_a, pack_b;
+    int64_t row_parts, column_parts; /* of such columns */
+    int64_t parts;                   /* that pay as work for several threads; 1: none */
+    int64_t a_bytes, b_bytes;        /* of packed operands; A: of a part */
+    int64_t first, columns;          /* the columns being computed */
+    char *b;
+} product;
+
+static void *at(const void *base, int64_t element, const product *p)
+{
+    return (char *)(uintptr_t)base + element * p->size;
+}
+
+/* ---- one part -------------------------------------------------------------------------------- */
+
+/* Columns j … of the columns being computed as a tile's B, terms l … of the sum. */
+static void take_columns(const product *p, int64_t j, int64_t l, fxi_gemm_tile *t, int *out_width)
+{
+    const fxi_gemm *g = &p->g;
+    t->n = (int)min64(p->core->nr, p->columns - j);
+    *out_width = (int)round_up(t->n, p->core->step);
+    if (p->pack_b) {
+        t->b = at(p->b, j * g->k + l * *out_width, p);
+        t->brs = *out_width;
+        t->columns = false;
+    } else {
+        t->b = at(g->b, l * g->rsb + (p->first + j) * g->csb, p);
+        t->brs = g->rsb;
+        t->bcs = g->csb;
+        t->columns = g->csb != 1 || t->n < *out_width;
+    }
+}
+
+/* Rows i … of the part that begins at row `from` as a tile's A. */
+static void take_rows(const product *p, int64_t i, int64_t from, int64_t l, char *a, bool first,
+                      fxi_gemm_tile *t)
+{
+    const fxi_gemm *g = &p->g;
+    t->a = at(g->a, i * g->rsa + l * g->csa, p);
+    t->acs = g->csa;
+    if (p->pack_a) {
+        char *panel = at(a, (i - from) * t->k, p);
+        if (first)
+            p->core->pack((int)p->mr, t->a, g->rsa, g->csa, t->m, t->k, panel);
+        t->a = panel;
+        t->acs = p->mr;
+    }
+}
+
+static void range_of(int64_t n, int64_t unit, int64_t parts, int64_t part, int64_t *from,
+                     int64_t *to)
+{
+    fxi_cpu_range((n + unit - 1) / unit, parts, part, from, to);
+    *from *= unit;
+    *to = min64(*to * unit, n);
+}
+
+static void run_part(const product *p, int64_t part, char *a)
+{
+    const fxi_gemm *g = &p->g;
+    int64_t i0, i1, j0, j1;
+    range_of(g->m, p->mr, p->row_parts, part % p->row_parts, &i0, &i1);
+    range_of(p->columns, p->core->nr, p->column_parts, part / p->row_parts, &j0, &j1);
+    fxi_gemm_tile t = {.ccs = g->csc};
+    for (int64_t l = 0; l < g->k; l += p->kc) {
+        t.k = min64(p->kc, g->k - l);
+        t.accumulate = l > 0 || g->accumulate;
+        for (int64_t j = j0; j < j1; j += p->core->nr) {
+            int width;
+            take_columns(p, j, l, &t, &width);
+            const fxi_gemm_tile_fn *tiles = p->core->tile[width / p->core->step - 1];
+            for (int64_t i = i0; i < i1; i += p->mr) {
+                t.m = (int)min64(p->mr, i1 - i);
+                take_rows(p, i, i0, l, a, j == j0, &t);
+                t.c = at(g->c, i + (p->first + j) * g->csc, p);
+                tiles[t.m == p->mr ? 2 : t.m > p->core->lanes](&t);
+            }
+        }
+    }
+}
+
+static void pack_panel(const product *p, int64_t panel)
+{
+    const fxi_gemm *g = &p->g;
+    const int64_t j = panel * p->core->nr;
+    const int n = (int)min64(p->core->nr, p->columns - j);
+    p->core->pack((int)round_up(n, p->core->step), at(g->b, (p->first + j) * g->csb, p), g->csb,
+                  g->rsb, n, g->k, at(p->b, j * g->k, p));
+}
+
+/* ---- how it is computed ---------------------------------------------------------------------- */
+
+/* Parts of a few rows, of many columns; where that makes too few parts, less of either. */
+static void divide(product *p)
+{
+    p->parts = p->row_parts = p->column_parts = 1;
+    if (p->g.m <= ROWS && (double)p->g.m * (double)p->g.n * (double)p->g.k < SMALL)
+        return;
+    const int64_t tiles = (p->g.m + p->mr - 1) / p->mr;
+    const int64_t panels = (min64(p->nc, p->g.n) + p->core->nr - 1) / p->core->nr;
+    const double cost = fxi_cpu_cost(0, 2.0 * (double)p->g.m * (double)p->g.n * (double)p->g.k) *
+                        (double)p->size / sizeof(float);
+    p->parts = fxi_cpu_parts(tiles * panels, cost);
+    const int64_t want = min64(p->parts, PARTS), rows = ROWS / p->mr;
+    p->row_parts = (tiles + rows - 1) / rows;
+    if (p->row_parts < want)
+        p->row_parts = min64(want, (tiles + 1) / 2);
+    p->column_parts = min64(panels, (want + p->row_parts - 1) / p->row_parts);
+    if (p->parts > 1)
+        p->parts = p->row_parts * p->column_parts;
 }
 
 /* Cᵀ = Bᵀ·Aᵀ, for a C of one row or column. */
@@ -42,134 +165,115 @@ static void turn_round(fxi_gemm *g)
     g->csc = 1;
 }
 
-typedef struct blocks {
-    const fxi_gemm *g;
-    const fxi_gemm_core *core;
-    size_t size;
-    int64_t mr, mc, nc, kc;
-    bool pack_a, pack_b;
-    char *a, *b;
-} blocks;
-
-/* One block of the loops: rows i … of A, columns j … of B, terms l … of the sum. */
-typedef struct range {
-    int64_t i, j, l, m, n, k;
-} range;
-
-/* Columns j … of the block as the tile's B. */
-static int64_t take_columns(const blocks *p, const range *r, int64_t j, fxi_gemm_tile *t)
+static product plan(int dtype, const fxi_gemm *given)
 {
-    const fxi_gemm *g = p->g;
-    t->n = (int)min64(p->core->nr, r->n - j);
-    const int width = (int)round_up(t->n, p->core->step);
-    t->b = fxi_at(g->b, r->l * g->rsb + (r->j + j) * g->csb, p->size);
-    t->brs = g->rsb;
-    t->bcs = g->csb;
-    t->columns = g->csb != 1 || t->n < width;
-    if (p->pack_b) {
-        char *panel = p->b + j * r->k * (int64_t)p->size;
-        if (r->i == 0)
-            p->core->pack(width, t->b, g->csb, g->rsb, t->n, r->k, panel);
-        t->b = panel;
-        t->brs = width;
-        t->columns = false;
+    const fxi_gemm_core *core = &fxi_cpu_simd()->gemm[dtype == FX_DTYPE_F64];
+    product p = {
+        .g = *given, .core = core, .size = (int64_t)fxi_cpu_size(dtype), .mr = 2 * core->lanes};
+    fxi_gemm *g = &p.g;
+    if ((g->m == 1 && g->csb == 1 && g->csc == 1) || (g->n == 1 && g->csa == 1))
+        turn_round(g);
+    p.kc = g->k;
+    if (g->k > DEPTH) {
+        const int64_t blocks = (g->k + DEPTH - 1) / DEPTH;
+        p.kc = (g->k + blocks - 1) / blocks;
     }
-    return width;
+    p.pack_a = g->rsa != 1 || (g->n > FEW_COLUMNS * core->nr && g->csa > 2 * p.mr);
+    p.pack_b = g->m > (g->csb == 1 ? 2 : FEW_ROWS) * p.mr;
+    p.nc = min64(g->n, COLUMNS / core->nr * core->nr);
+    if (p.pack_b && p.nc * g->k * p.size > B_BYTES) {
+        p.nc = B_BYTES / (g->k * p.size) / core->nr * core->nr;
+        p.nc = p.nc < core->nr ? core->nr : p.nc;
+    }
+    divide(&p);
+    if (p.pack_a)
+        p.a_bytes = round_up((g->m + p.row_parts - 1) / p.row_parts + p.mr, p.mr) * p.kc * p.size;
+    p.b_bytes = p.pack_b ? round_up(min64(p.nc, g->n), core->step) * g->k * p.size : 0;
+    p.b_bytes = round_up(p.b_bytes, 64);
+    return p;
 }
 
-static void take_rows(const blocks *p, const range *r, int64_t i, bool first, fxi_gemm_tile *t)
+/* C = 0, or as it is. */
+static void no_terms(const fxi_gemm *g, int64_t size)
 {
-    const fxi_gemm *g = p->g;
-    t->m = (int)min64(p->mr, r->m - i);
-    t->a = fxi_at(g->a, (r->i + i) * g->rsa + r->l * g->csa, p->size);
-    t->acs = g->csa;
-    if (p->pack_a) {
-        char *panel = p->a + i * r->k * (int64_t)p->size;
-        if (first)
-            p->core->pack((int)p->mr, t->a, g->rsa, g->csa, t->m, r->k, panel);
-        t->a = panel;
-        t->acs = p->mr;
-    }
+    for (int64_t j = 0; j < g->n && !g->accumulate; j++)
+        memset(fxi_at_out(g->c, j * g->csc, (size_t)size), 0, (size_t)(g->m * size));
 }
 
-static void run_block(const blocks *p, const range *r)
+/* ---- running --------------------------------------------------------------------------------- */
+
+static void run_alone(product *p, char *memory)
 {
-    const fxi_gemm *g = p->g;
-    fxi_gemm_tile t = {.k = r->k, .ccs = g->csc, .accumulate = r->l > 0 || g->accumulate};
-    for (int64_t j = 0; j < r->n; j += p->core->nr) {
-        const int64_t width = take_columns(p, r, j, &t);
-        const fxi_gemm_tile_fn *tiles = p->core->tile[width / p->core->step - 1];
-        for (int64_t i = 0; i < r->m; i += p->mr) {
-            take_rows(p, r, i, j == 0, &t);
-            t.c = fxi_at_out(g->c, r->i + i + (r->j + j) * g->csc, p->size);
-            tiles[t.m == p->mr ? 2 : t.m > p->core->lanes](&t);
-        }
+    p->b = memory;
+    for (p->first = 0; p->first < p->g.n; p->first += p->nc) {
+        p->columns = min64(p->nc, p->g.n - p->first);
+        for (int64_t j = 0; p->pack_b && j * p->core->nr < p->columns; j++)
+            pack_panel(p, j);
+        for (int64_t k = 0; k < p->row_parts * p->column_parts; k++)
+            run_part(p, k, memory + p->b_bytes);
     }
 }
 
-static void run_blocks(const blocks *p)
+static void shared_panel(void *user, int64_t panel)
 {
-    const fxi_gemm *g = p->g;
-    range r;
-    for (r.j = 0; r.j < g->n; r.j += p->nc) {
-        r.n = min64(p->nc, g->n - r.j);
-        for (r.l = 0; r.l < g->k; r.l += p->kc) {
-            r.k = min64(p->kc, g->k - r.l);
-            for (r.i = 0; r.i < g->m; r.i += p->mc) {
-                r.m = min64(p->mc, g->m - r.i);
-                run_block(p, &r);
-            }
-        }
+    pack_panel(user, panel);
+}
+static void shared_part(void *user, int64_t part, void *scratch)
+{
+    run_part(user, part, scratch);
+}
+
+static fx_status run_shared(product *p)
+{
+    fx_status status = FX_OK;
+    if (p->pack_b && !(p->b = fxi_aligned(64, (size_t)p->b_bytes)))
+        return FX_STATUS_MEMORY;
+    for (p->first = 0; p->first < p->g.n && !status; p->first += p->nc) {
+        p->columns = min64(p->nc, p->g.n - p->first);
+        if (p->pack_b)
+            fxi_cpu_parallel((p->columns + p->core->nr - 1) / p->core->nr, shared_panel, p);
+        status = fxi_cpu_parallel_scratch(p->parts, (size_t)p->a_bytes, shared_part, p);
     }
+    fxi_free(p->b);
+    return status;
 }
 
-/* ---- what is packed -------------------------------------------------------------------------- */
-
-/* Lines this far apart meet in one set of the first-level cache. */
-static bool collides(int64_t stride, size_t size)
+size_t fxi_cpu_gemm_bytes(int dtype, const fxi_gemm *g)
 {
-    return stride * (int64_t)size % 1024 == 0;
+    if (g->m == 0 || g->n == 0 || g->k == 0)
+        return 0;
+    const product p = plan(dtype, g);
+    return (size_t)(p.a_bytes + p.b_bytes);
 }
 
-static void choose(blocks *p)
+static bool trivial(int dtype, const fxi_gemm *g)
 {
-    const fxi_gemm *g = p->g;
-    const int64_t size = (int64_t)p->size;
-    p->mr = 2 * p->core->lanes;
-    const int64_t cuts = (g->k + DEPTH - 1) / DEPTH;
-    p->kc = (g->k + cuts - 1) / cuts;
-    p->mc = A_BYTES / (p->kc * size) / p->mr * p->mr;
-    p->nc = B_BYTES / (p->kc * size) / p->core->nr * p->core->nr;
-    p->pack_a = g->rsa != 1 || (g->n > 4 * p->core->nr && g->csa > 2 * p->mr);
-    p->pack_b = g->csb == 1 ? g->m > 2 * p->mr : g->m > (collides(g->csb, p->size) ? 1 : 4) * p->mr;
+    if (g->k == 0)
+        no_terms(g, (int64_t)fxi_cpu_size(dtype));
+    return g->m == 0 || g->n == 0 || g->k == 0;
 }
 
-fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *given)
+void fxi_cpu_gemm_alone(int dtype, const fxi_gemm *g, void *memory)
+{
+    if (trivial(dtype, g))
+        return;
+    product p = plan(dtype, g);
+    run_alone(&p, memory);
+}
+
+fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *g)
 {
     _Alignas(64) char stack[STACK_BYTES];
-    fxi_gemm g = *given;
-    blocks p = {
-        .g = &g, .core = &fxi_cpu_simd()->gemm[dtype == FX_DTYPE_F64], .size = fxi_cpu_size(dtype)};
-    if (g.m == 0 || g.n == 0)
-        return FX_OK;
-    if (g.k == 0 && !g.accumulate)
-        for (int64_t j = 0; j < g.n; j++)
-            memset(fxi_at_out(g.c, j * g.csc, p.size), 0, (size_t)g.m * p.size);
-    if (g.k == 0)
-        return FX_OK;
-    if ((g.m == 1 && g.csb == 1 && g.csc == 1) || (g.n == 1 && g.csa == 1))
-        turn_round(&g);
-    choose(&p);
-    const int64_t a_bytes =
-        p.pack_a ? round_up(round_up(min64(p.mc, g.m), p.mr) * p.kc * (int64_t)p.size, 64) : 0;
-    const int64_t b_bytes =
-        p.pack_b ? round_up(min64(p.nc, g.n), p.core->step) * p.kc * (int64_t)p.size : 0;
     char *heap = NULL;
-    if (a_bytes + b_bytes > STACK_BYTES && !(heap = fxi_aligned(64, (size_t)(a_bytes + b_bytes))))
+    if (trivial(dtype, g))
+        return FX_OK;
+    product p = plan(dtype, g);
+    if (p.parts > 1)
+        return run_shared(&p);
+    const int64_t bytes = p.a_bytes + p.b_bytes;
+    if (bytes > STACK_BYTES && !(heap = fxi_aligned(64, (size_t)bytes)))
         return FX_STATUS_MEMORY;
-    p.a = heap ? heap : stack;
-    p.b = p.a + a_bytes;
-    run_blocks(&p);
+    run_alone(&p, heap ? heap : stack);
     fxi_free(heap);
     return FX_OK;
 }

@@ -67,5 +67,8 @@ typedef struct fxi_gemm {
     bool accumulate;
 } fxi_gemm;
 fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *g);
+/* The same in the calling thread alone, in memory of so many bytes, aligned to 64. */
+size_t fxi_cpu_gemm_bytes(int dtype, const fxi_gemm *g);
+void fxi_cpu_gemm_alone(int dtype, const fxi_gemm *g, void *memory);
 
 #endif

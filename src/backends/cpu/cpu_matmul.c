@@ -1,9 +1,9 @@
 /* cpu_matmul.c: matrix products of all types, in batches: floats through cpu_gemm.c, integers in
  * plain loops.
  */
-#include "cpu_simd.h"
+#include "cpu_kernels.h"
+#include "cpu_parallel.h"
 #include "cpu_walk.h"
-#include "memory.h"
 #include <string.h>
 
 /* ---- integers -------------------------------------------------------------------------------- */
@@ -25,16 +25,8 @@ INTEGER_GEMM(gemm_i32, uint32_t)
 INTEGER_GEMM(gemm_i64, uint64_t)
 INTEGER_GEMM(gemm_u8, uint8_t)
 
-static fx_status gemm_any(int dtype, const fxi_gemm *g)
-{
-    static void (*const integer[FX_DTYPE_COUNT])(const fxi_gemm *) = {
-        [FX_DTYPE_I32] = gemm_i32, [FX_DTYPE_I64] = gemm_i64, [FX_DTYPE_U8] = gemm_u8};
-    if (dtype == FX_DTYPE_F32 || dtype == FX_DTYPE_F64)
-        return fxi_cpu_gemm(dtype, g);
-    if (g->m > 0 && g->n > 0)
-        integer[dtype](g);
-    return FX_OK;
-}
+static void (*const integer_gemm[FX_DTYPE_COUNT])(const fxi_gemm *) = {
+    [FX_DTYPE_I32] = gemm_i32, [FX_DTYPE_I64] = gemm_i64, [FX_DTYPE_U8] = gemm_u8};
 
 /* ---- the step -------------------------------------------------------------------------------- */
 /* The walk of an operand over the output's batch axes; an axis of size 1 is repeated. */
@@ -62,23 +54,68 @@ static fxi_gemm product_of(const fxi_step *step)
                       .csc = step->out.shape[0]};
 }
 
+/* The products of a batch. */
+typedef struct batch {
+    fxi_gemm g; /* of the first */
+    int dtype;
+    int64_t n, parts;
+    fxi_walk a, b;
+} batch;
+
+static void run_range(const batch *p, int64_t from, int64_t to, void *memory)
+{
+    const size_t size = fxi_cpu_size(p->dtype);
+    fxi_walk a = p->a, b = p->b;
+    fxi_walk_seek(&a, from);
+    fxi_walk_seek(&b, from);
+    for (int64_t k = from; k < to; k++) {
+        fxi_gemm g = p->g;
+        g.a = fxi_at(g.a, a.offset, size);
+        g.b = fxi_at(g.b, b.offset, size);
+        g.c = fxi_at_out(g.c, k * g.m * g.n, size);
+        if (integer_gemm[p->dtype])
+            integer_gemm[p->dtype](&g);
+        else
+            fxi_cpu_gemm_alone(p->dtype, &g, memory);
+        fxi_walk_next(&a);
+        fxi_walk_next(&b);
+    }
+}
+
+static void run_part(void *user, int64_t part, void *memory)
+{
+    const batch *p = user;
+    int64_t from, to;
+    fxi_cpu_range(p->n, p->parts, part, &from, &to);
+    run_range(p, from, to, memory);
+}
+
+/* A product of its own is divided; those of a batch are shared out, whole. */
+static fx_status run_batch(batch *p)
+{
+    const bool is_float = !integer_gemm[p->dtype];
+    const double flops = 2.0 * (double)p->g.m * (double)p->g.n * (double)p->g.k;
+    if (is_float && p->n == 1)
+        return fxi_cpu_gemm(p->dtype, &p->g);
+    const size_t bytes = is_float ? fxi_cpu_gemm_bytes(p->dtype, &p->g) : 0;
+    p->parts = fxi_cpu_parts(p->n, fxi_cpu_cost(0, flops * (double)p->n));
+    return fxi_cpu_parallel_scratch(p->parts, bytes, run_part, p);
+}
+
 fx_status fxi_cpu_matmul(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
 {
     const int dtype = step->out.dtype;
     if (dtype > FX_DTYPE_U8)
         return fxi_cpu_no_dtype(run, step, dtype);
-    const size_t size = fxi_cpu_size(dtype);
-    fxi_gemm g = product_of(step);
-    fxi_walk wa = batch_walk(&step->out, &step->in[0]), wb = batch_walk(&step->out, &step->in[1]);
-    const int64_t batch = fxi_length(step->out.ndim - 2, step->out.shape + 2);
-    for (int64_t k = 0; k < batch; k++) {
-        g.a = fxi_at(in[0], wa.offset, size);
-        g.b = fxi_at(in[1], wb.offset, size);
-        g.c = fxi_at_out(out, k * g.m * g.n, size);
-        if (gemm_any(dtype, &g))
-            return fxi_cpu_no_memory(run, step);
-        fxi_walk_next(&wa);
-        fxi_walk_next(&wb);
-    }
-    return FX_OK;
+    batch p = {.g = product_of(step),
+               .dtype = dtype,
+               .n = fxi_length(step->out.ndim - 2, step->out.shape + 2),
+               .a = batch_walk(&step->out, &step->in[0]),
+               .b = batch_walk(&step->out, &step->in[1])};
+    p.g.a = in[0];
+    p.g.b = in[1];
+    p.g.c = out;
+    if (p.n == 0 || p.g.m == 0 || p.g.n == 0)
+        return FX_OK;
+    return run_batch(&p) ? fxi_cpu_no_memory(run, step) : FX_OK;
 }
