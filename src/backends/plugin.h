@@ -17,9 +17,11 @@ enum { FXI_PLUGIN_ABI = 1, FXI_PLUGIN_SIZES = 5 };
 typedef struct fxi_plugin_host {
     void *(*alloc)(size_t alignment, size_t bytes); /* NULL when memory is out */
     void (*free)(void *ptr);
-    /* Calls part(user, k) for all k < n, on several threads when there are; returns when all are
-     * done. */
-    void (*parallel)(int64_t n, void (*part)(void *user, int64_t k), void *user);
+    /* Calls part(user, k, scratch) for all k < n, on several threads when there are, each with
+     * `bytes` of memory; returns when all are done. FX_STATUS_MEMORY before any, or FX_OK. Parts
+     * take no memory themselves. */
+    fx_status (*parallel)(int64_t n, size_t bytes,
+                          void (*part)(void *user, int64_t k, void *scratch), void *user);
 } fxi_plugin_host;
 
 /* Exported under the name FXI_PLUGIN_SYMBOL. The first two members keep their place for ever. */

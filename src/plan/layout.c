@@ -199,7 +199,8 @@ static void describe(fxi_tensor *t, const fxi_node *n, bool last)
         fxi_dense_strides(n->ndim, n->shape, t->stride);
 }
 
-/* The backend is asked about a convolution; pooling takes its inputs as they lie, if it can. */
+/* The backend is asked about a convolution. Pooling goes by how its last input lies, if it can:
+ * that is x, also of the gradient of a maximum. */
 static bool wanted(const fxi_builder *b, int32_t id)
 {
     const fxi_node *n = b->g->nodes[id];
@@ -210,7 +211,7 @@ static bool wanted(const fxi_builder *b, int32_t id)
     fxi_tensor in[2];
     for (int i = 0; i < n->nin; i++) {
         const fxi_place *at = &b->places[fxi_graph_input(b->g, id, i)];
-        lie = lie || is_last(b, n->in[i], at);
+        lie = is_last(b, n->in[i], at);
         describe(&in[i], n->in[i], i != kernel_of(n));
     }
     fxi_step s = {.op = n->op,

@@ -184,12 +184,15 @@ static inline fx_status run_once(fxi_step *step, const void *const *in, void *ou
     return status;
 }
 
-/* Runs a step over operands; `out` must be dense. */
-static inline bench run_step(fxi_op op, fxi_class cls, fxi_attr attr, int nin,
-                             const operand *const *in, operand *out)
+static inline bench run_step_laid(fxi_op op, fxi_class cls, fxi_attr attr, int nin,
+                                  const operand *const *in, operand *out, bool channels_last)
 {
-    bench b = {
-        .step = {.op = (uint8_t)op, .cls = (uint8_t)cls, .nin = nin, .attr = attr, .out = out->t}};
+    bench b = {.step = {.op = (uint8_t)op,
+                        .cls = (uint8_t)cls,
+                        .nin = nin,
+                        .attr = attr,
+                        .out = out->t,
+                        .channels_last = channels_last}};
     for (int k = 0; k < nin; k++) {
         b.in[k] = in[k]->t;
         b.ptr[k] = in[k]->data;
@@ -199,6 +202,13 @@ static inline bench run_step(fxi_op op, fxi_class cls, fxi_attr attr, int nin,
     b.step.in = NULL;
     check_guards(out);
     return b;
+}
+
+/* Runs a step over operands; `out` must be dense. */
+static inline bench run_step(fxi_op op, fxi_class cls, fxi_attr attr, int nin,
+                             const operand *const *in, operand *out)
+{
+    return run_step_laid(op, cls, attr, nin, in, out, false);
 }
 
 /* |got − want| ≤ rel·|want| + abs, with NaN and Inf alike. */

@@ -97,12 +97,27 @@ static void expect(const problem *p, int kind, const operand *a, const operand *
     }
 }
 
-static void check_problem(const problem *p, int kind, int dtype, bool with_nan)
+/* Lets o lie channels last: channels, the spatial axes, the batch. */
+static void lay_last(operand *o)
+{
+    const int n = o->t.ndim;
+    int64_t step = o->t.shape[n - 2];
+    o->t.stride[n - 2] = 1;
+    for (int d = 0; d < n; d++)
+        if (d != n - 2) {
+            o->t.stride[d] = step;
+            step *= o->t.shape[d];
+        }
+}
+
+static void check_layout(const problem *p, int kind, int dtype, bool with_nan, bool last)
 {
     const bool grad = kind == FXI_POOL_MAX_GRAD || kind == FXI_POOL_MEAN_GRAD;
     operand x = make_operand(dtype, DENSE, p->ndim, p->x);
     operand a = make_operand(dtype, DENSE, p->ndim, grad ? p->y : p->x);
     operand out = make_operand(dtype, DENSE, p->ndim, grad ? p->x : p->y);
+    if (last)
+        lay_last(&x), lay_last(&a), lay_last(&out);
     for (int64_t i = 0; i < length_of(&x); i++) { /* few values: many ties */
         set_element(&x, i, (double)random_in(0, 3));
         if (with_nan && next_random() % 8 == 0)
@@ -118,11 +133,39 @@ static void check_problem(const problem *p, int kind, int dtype, bool with_nan)
     expect(p, kind, &a, &x, dtype, want);
     fxi_attr attr = {.pool = p->a};
     attr.pool.kind = kind;
-    assert_int_equal(run_step(FXI_OP_POOL, FXI_CLASS_POOL, attr, nin, in, &out).status, FX_OK);
+    const fx_status status =
+        run_step_laid(FXI_OP_POOL, FXI_CLASS_POOL, attr, nin, in, &out, last).status;
+    assert_int_equal(status, FX_OK);
     for (int64_t i = 0; i < length_of(&out); i++)
         check_close(element(&out, i), want[i], 8 * epsilon_of(dtype), 16 * epsilon_of(dtype));
     drop_operand(&x), drop_operand(&a), drop_operand(&out);
     free(want);
+}
+
+static void check_problem(const problem *p, int kind, int dtype, bool with_nan)
+{
+    check_layout(p, kind, dtype, with_nan, false);
+}
+
+/* Every number of channels that vectors cut differently. */
+static void channels_last(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 300; round++) {
+        problem p = random_problem(1 + round % 3);
+        const int64_t channels = round < 240 ? 1 + round % 40 : random_in(41, 200);
+        p.x[p.a.spatial] = p.y[p.a.spatial] = channels;
+        if (round % 4 == 0) /* windows that tile x */
+            for (int d = 0; d < p.a.spatial; d++) {
+                p.a.stride[d] = p.a.window[d], p.a.dilation[d] = 1;
+                p.a.before[d] = p.a.after[d] = 0;
+                p.x[d] = p.y[d] * p.a.window[d];
+            }
+        for (int kind = 0; kind < 5; kind++) {
+            check_layout(&p, kind, FX_DTYPE_F32, round % 2, true);
+            check_layout(&p, kind, FX_DTYPE_BF16, round % 2, true);
+        }
+    }
 }
 
 static void random_problems(void **state)
@@ -198,6 +241,7 @@ static void integers_have_no_mean(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(random_problems),
+    cmocka_unit_test(channels_last),
     cmocka_unit_test(long_rows),
     cmocka_unit_test(nothing_in_the_window),
     cmocka_unit_test(integers_have_no_mean),

@@ -60,7 +60,7 @@ static fx_status cpu_prepare(fx_device *device, fxi_step *step)
 static bool cpu_channels_last(fx_device *device, const fxi_step *step)
 {
     (void)device;
-    return step->op == FXI_OP_CONV && plugin_takes(step, true);
+    return step->op == FXI_OP_CONV ? plugin_takes(step, true) : fxi_cpu_pools_last(step);
 }
 
 static void cpu_release(fx_device *device, fxi_step *step)

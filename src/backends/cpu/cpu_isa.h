@@ -31,6 +31,7 @@
 #include "cpu_isa_gemm.h"
 #include "cpu_isa_conv.h"
 #include "cpu_isa_pool.h"
+#include "cpu_isa_pool_last.h"
 
 const fxi_simd FXI_ISA_NAME = {
     .name = FXI_ISA_LABEL,
@@ -47,4 +48,5 @@ const fxi_simd FXI_ISA_NAME = {
     .gemm = tile_gemm,
     .conv = tile_conv,
     .pool = tile_pool,
+    .pool_last = tile_pool_last,
 };

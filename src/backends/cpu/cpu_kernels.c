@@ -206,6 +206,13 @@ const fxi_simd *fxi_cpu_simd(void)
 /* ---- Float16 and BFloat16 around a Float32 kernel -------------------------------------------- */
 enum { WIDEN_MAX_IN = 4 };
 
+/* A channels-last tensor as the run of memory that it is. */
+static fxi_tensor flat(const fxi_tensor *t)
+{
+    return (fxi_tensor){
+        .dtype = t->dtype, .ndim = 1, .shape = {fxi_tensor_length(t)}, .stride = {1}};
+}
+
 /* dst = the elements of t as Float32, densely. */
 static void widen(const fxi_tensor *t, const void *src, float *dst)
 {
@@ -249,9 +256,11 @@ static fx_status run_widened(fxi_kernel kernel, const fxi_step *step, const void
             status = FX_STATUS_MEMORY;
             break;
         }
-        widen(&tensors[k], in[k], scratch[k]);
+        const fxi_tensor all = step->channels_last ? flat(&tensors[k]) : tensors[k];
+        widen(&all, in[k], scratch[k]);
         tensors[k].dtype = FX_DTYPE_F32;
-        fxi_cpu_set_dense(&tensors[k]);
+        if (!step->channels_last)
+            fxi_cpu_set_dense(&tensors[k]);
         ptrs[k] = scratch[k];
     }
     float **result = &scratch[WIDEN_MAX_IN];

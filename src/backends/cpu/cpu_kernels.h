@@ -35,6 +35,10 @@ fx_status fxi_cpu_matmul(const fxi_step *step, const void *const *in, void *out,
 fx_status fxi_cpu_conv(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
 fx_status fxi_cpu_pool(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
 
+/* Pooling of channels-last arrays; which steps it is for. */
+bool fxi_cpu_pools_last(const fxi_step *step);
+void fxi_cpu_pool_last(const fxi_step *step, const void *const *in, void *out);
+
 /* Runs the epilogue of a contraction whose product is in `out`. */
 void fxi_cpu_epilogue(const fxi_step *step, const void *const *in, void *out);
 

@@ -25,7 +25,7 @@ static struct {
     const fxi_plugin *plugin; /* NULL: none */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static const fxi_plugin_host host = {fxi_aligned, fxi_free, fxi_cpu_parallel};
+static const fxi_plugin_host host = {fxi_aligned, fxi_free, fxi_cpu_parallel_scratch};
 
 /* ---- opening --------------------------------------------------------------------------------- */
 

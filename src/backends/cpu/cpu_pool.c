@@ -288,6 +288,10 @@ static double cost_of(const geometry *g, bool pairs)
 fx_status fxi_cpu_pool(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
 {
     const int kind = step->attr.pool.kind, dtype = step->out.dtype;
+    if (step->channels_last) {
+        fxi_cpu_pool_last(step, in, out);
+        return FX_OK;
+    }
     const fxi_tensor *t[] = {&step->in[0], &step->in[step->nin - 1], &step->out};
     if (!kinds[kind].fn[dtype])
         return fxi_cpu_no_dtype(run, step, dtype);

@@ -117,6 +117,20 @@ typedef struct fxi_pool_core {
     void (*pairs[5])(const fxi_pool_pairs *p); /* [fxi_pool_kind]; NULL: not for this type */
 } fxi_pool_core;
 
+/* One window of a channels-last array for all its channels. x: what maxima are looked for in; y: a
+ * value a window; v: gradients of x, or what is picked from. taps of them lie inside, at `tap`,
+ * elements from x and v. By kind: MAX and MEAN give y from x; MAX_GRAD and MEAN_GRAD give v from y
+ * (and x), and add to what is there if `adds`; MAX_PICK gives y from v and x. */
+typedef struct fxi_pool_window {
+    const int64_t *tap;
+    int taps;
+    bool adds;
+    int64_t channels;
+    double count; /* elements of a whole window */
+    const float *x;
+    float *y, *v;
+} fxi_pool_window;
+
 typedef struct fxi_simd {
     const char *name;
     const fxi_tile_fn (*ops)[FXI_C_COUNT]; /* [op][type of the operands; SELECT: of the result] */
@@ -130,10 +144,11 @@ typedef struct fxi_simd {
     /* Copies past the caches; the last one of an array should be followed by `stream_end`. */
     void (*stream)(void *d, const void *s, size_t bytes);
     void (*stream_end)(void);
-    const fxi_reducer (*reduce)[FXI_C_COUNT]; /* [fxi_reduce_kind][type] */
-    const fxi_gemm_core *gemm;                /* [0] Float32, [1] Float64 */
-    const fxi_conv_core *conv;                /* [0] Float32, [1] Float64 */
-    const fxi_pool_core *pool;                /* [type] */
+    const fxi_reducer (*reduce)[FXI_C_COUNT];           /* [fxi_reduce_kind][type] */
+    const fxi_gemm_core *gemm;                          /* [0] Float32, [1] Float64 */
+    const fxi_conv_core *conv;                          /* [0] Float32, [1] Float64 */
+    const fxi_pool_core *pool;                          /* [type] */
+    void (*const *pool_last)(const fxi_pool_window *w); /* [fxi_pool_kind], Float32 */
 } fxi_simd;
 
 const fxi_simd *fxi_cpu_simd(void);

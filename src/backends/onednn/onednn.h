@@ -42,7 +42,9 @@ typedef struct fxi_onednn_arg {
     md_ref as;
     void *at;
 } fxi_onednn_arg;
-fx_status fxi_primitive_run(const fxi_primitive *p, int n, const fxi_onednn_arg *args);
+/* scratch: p->scratch bytes. */
+fx_status fxi_primitive_run(const fxi_primitive *p, int n, const fxi_onednn_arg *args,
+                            void *scratch);
 
 /* Reorders between two layouts of the same values; p->call stays NULL when they are the same. */
 fx_status fxi_reorder_create(fxi_primitive *p, md_ref from, md_ref to);
@@ -50,8 +52,10 @@ fx_status fxi_reorder_create(fxi_primitive *p, md_ref from, md_ref to);
 /* Attributes of every primitive: scratchpads are ours. */
 dnnl_primitive_attr_t fxi_onednn_attr(void);
 
-/* Runs part(user, k), which returns a status, for all k < n; the first failure, or FX_OK. */
-fx_status fxi_onednn_parts(int64_t n, fx_status (*part)(void *user, int64_t k), void *user);
+/* Runs part(user, k, scratch), which returns a status, for all k < n, with so many bytes of scratch
+ * each; some failure, or FX_OK. */
+typedef fx_status (*fxi_onednn_part)(void *user, int64_t k, void *scratch);
+fx_status fxi_onednn_parts(int64_t n, int64_t bytes, fxi_onednn_part part, void *user);
 
 fx_status fxi_onednn_conv_prepare(const fxi_step *step, fxi_plugin_ready **out);
 fx_status fxi_onednn_matmul_prepare(const fxi_step *step, fxi_plugin_ready **out);

@@ -188,7 +188,13 @@ static fx_status reorder(const conv *c, md_ref from_md, const void *from, md_ref
 {
     const fxi_onednn_arg args[] = {{DNNL_ARG_FROM, from_md, (void *)(uintptr_t)from},
                                    {DNNL_ARG_TO, to_md, to}};
-    return fxi_primitive_run(&c->reorder, 2, args);
+    void *scratch =
+        c->reorder.scratch ? fxi_onednn_host->alloc(64, (size_t)c->reorder.scratch) : NULL;
+    if (c->reorder.scratch && !scratch)
+        return FX_STATUS_MEMORY;
+    const fx_status status = fxi_primitive_run(&c->reorder, 2, args, scratch);
+    fxi_onednn_host->free(scratch);
+    return status;
 }
 
 /* *out_packed is the caller's own weights, or lies in *out_memory, which the caller frees. */
@@ -222,7 +228,7 @@ typedef struct call {
     char *bias;
 } call;
 
-static fx_status run_part(void *user, int64_t k)
+static fx_status run_part(void *user, int64_t k, void *scratch)
 {
     static const int names[][OPERANDS] = {
         [FXI_CONV_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
@@ -237,12 +243,20 @@ static fx_status run_part(void *user, int64_t k)
                                    {names[c->kind][W], c->packed, q->w + own_sum},
                                    {names[c->kind][Y], c->y[which].ref, q->y + first * c->y_image},
                                    {DNNL_ARG_BIAS, c->bias.ref, q->bias}};
-    return fxi_primitive_run(&c->call[which], OPERANDS + c->biased, args);
+    return fxi_primitive_run(&c->call[which], OPERANDS + c->biased, args, scratch);
+}
+
+static fx_status run_parts(call *q)
+{
+    const conv *c = q->c;
+    return fxi_onednn_parts(c->parts, fxi_most(c->call[0].scratch, c->call[1].scratch), run_part,
+                            q);
 }
 
 /* Adds block k of the sums of all parts to that of the first. */
-static fx_status add_block(void *user, int64_t k)
+static fx_status add_block(void *user, int64_t k, void *scratch)
 {
+    (void)scratch;
     const call *q = user;
     const int64_t n = q->c->packed_bytes / 4, end = fxi_least(n, (k + 1) * BLOCK);
     float *sum = (float *)(void *)q->w;
@@ -258,7 +272,7 @@ static fx_status run_with_weights(const conv *c, call *q, const void *w)
     fx_status status = pack(c, w, &memory, &packed);
     q->w = packed;
     if (!status)
-        status = fxi_onednn_parts(c->parts, run_part, q);
+        status = run_parts(q);
     fxi_onednn_host->free(memory);
     return status;
 }
@@ -270,9 +284,9 @@ static fx_status run_for_weights(const conv *c, call *q, void *out)
     if (!memory)
         return FX_STATUS_MEMORY;
     q->w = memory;
-    fx_status status = fxi_onednn_parts(c->parts, run_part, q);
+    fx_status status = run_parts(q);
     if (!status && c->parts > 1)
-        status = fxi_onednn_parts((c->packed_bytes / 4 + BLOCK - 1) / BLOCK, add_block, q);
+        status = fxi_onednn_parts((c->packed_bytes / 4 + BLOCK - 1) / BLOCK, 0, add_block, q);
     void *plain = memory;
     if (!status && c->reorder.call) {
         plain = c->turned ? memory + sums : out;

@@ -146,7 +146,7 @@ typedef struct call {
     char *at[OPERANDS];
 } call;
 
-static fx_status run_part(void *user, int64_t k)
+static fx_status run_part(void *user, int64_t k, void *scratch)
 {
     const call *c = user;
     const product *p = c->p;
@@ -159,7 +159,7 @@ static fx_status run_part(void *user, int64_t k)
         args[i].as = p->md[which][i].ref;
         args[i].at = c->at[i] + k * p->o[i].step * p->size;
     }
-    return fxi_primitive_run(&p->call[which], p->operands, args);
+    return fxi_primitive_run(&p->call[which], p->operands, args, scratch);
 }
 
 static fx_status run(const void *self, const void *const *in, void *out)
@@ -169,7 +169,8 @@ static fx_status run(const void *self, const void *const *in, void *out)
     call c = {p, {(char *)(uintptr_t)in[1], (char *)(uintptr_t)in[0], out, NULL}};
     if (p->operands > BIAS)
         c.at[BIAS] = (char *)(uintptr_t)in[2];
-    return fxi_onednn_parts(p->parts, run_part, &c);
+    return fxi_onednn_parts(p->parts, fxi_most(p->call[0].scratch, p->call[1].scratch), run_part,
+                            &c);
 }
 
 static void release(void *self)

@@ -27,28 +27,26 @@ void fxi_onednn_leave(int before)
 }
 
 typedef struct parts {
-    fx_status (*part)(void *user, int64_t k);
+    fxi_onednn_part part;
     void *user;
     int status; /* atomic: the first failure */
 } parts;
 
-static void run_part(void *user, int64_t k)
+static void run_part(void *user, int64_t k, void *scratch)
 {
     parts *p = user;
-    const int status = (int)p->part(p->user, k);
+    const int status = (int)p->part(p->user, k, scratch);
     int none = FX_OK;
     if (status != FX_OK)
         __atomic_compare_exchange_n(&p->status, &none, status, false, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED);
 }
 
-fx_status fxi_onednn_parts(int64_t n, fx_status (*part)(void *user, int64_t k), void *user)
+fx_status fxi_onednn_parts(int64_t n, int64_t bytes, fxi_onednn_part part, void *user)
 {
-    if (n == 1)
-        return part(user, 0);
     parts p = {part, user, FX_OK};
-    fxi_onednn_host->parallel(n, run_part, &p);
-    return (fx_status)p.status;
+    const fx_status status = fxi_onednn_host->parallel(n, (size_t)bytes, run_part, &p);
+    return status ? status : (fx_status)p.status;
 }
 
 /* ---- primitives ------------------------------------------------------------------------------ */
@@ -153,20 +151,18 @@ static dnnl_status_t execute(const fxi_primitive *p, int n, const dnnl_exec_arg_
     return s;
 }
 
-fx_status fxi_primitive_run(const fxi_primitive *p, int n, const fxi_onednn_arg *args)
+fx_status fxi_primitive_run(const fxi_primitive *p, int n, const fxi_onednn_arg *args,
+                            void *scratch)
 {
     dnnl_exec_arg_t list[MOST_ARGS + 1];
     dnnl_status_t s = dnnl_success;
     int made = 0;
-    void *scratch = p->scratch ? fxi_onednn_host->alloc(64, (size_t)p->scratch) : NULL;
-    if (p->scratch && !scratch)
-        return FX_STATUS_MEMORY;
     const int threads = fxi_onednn_enter();
     for (; made < n && !s; made++) {
         list[made] = (dnnl_exec_arg_t){.arg = args[made].which};
         s = dnnl_memory_create(&list[made].memory, args[made].as, fxi_onednn_engine, args[made].at);
     }
-    if (!s && scratch) {
+    if (!s && p->scratch) {
         list[made].arg = DNNL_ARG_SCRATCHPAD;
         s = dnnl_memory_create(&list[made].memory, p->scratch_md, fxi_onednn_engine, scratch);
         made++;
@@ -178,7 +174,6 @@ fx_status fxi_primitive_run(const fxi_primitive *p, int n, const fxi_onednn_arg 
     for (int i = 0; i < made; i++)
         dnnl_memory_destroy(list[i].memory);
     fxi_onednn_leave(threads);
-    fxi_onednn_host->free(scratch);
     const fx_status status = fxi_onednn_status(s);
     return status == FX_STATUS_UNSUPPORTED ? FX_STATUS_INTERNAL : status;
 }

@@ -1,0 +1,118 @@
+/* cpu_isa_pool_last.h: one pooling window over all channels of a channels-last array; part of
+ * cpu_isa.h.
+ *
+ * A tap is a run of channels. Taps come in the order of the window, so that the first NaN, else the
+ * first largest element stays, as in cpu_isa_pool.h.
+ */
+enum { POOL_LANES = sizeof(vf) / sizeof(float) };
+
+/* n: how many lanes there are; those beyond are 0, and are not written. */
+static inline vf pool_load(const float *p, int64_t n)
+{
+    vf v = {0};
+    if (n >= POOL_LANES)
+        memcpy(&v, p, sizeof v);
+    else
+        memcpy(&v, p, (size_t)n * sizeof *p);
+    return v;
+}
+
+static inline void pool_store(float *p, vf v, int64_t n)
+{
+    if (n >= POOL_LANES)
+        memcpy(p, &v, sizeof v);
+    else
+        memcpy(p, &v, (size_t)n * sizeof *p);
+}
+
+static inline vf_mask pool_beats(vf v, vf top)
+{
+    return (vf_mask)(vf_less(top, v) | (~vf_same(v, v) & vf_same(top, top)));
+}
+
+/* The numbers of the taps that hold the maxima of up to POOL_LANES channels from c on. */
+static inline vf pool_find(const fxi_pool_window *w, int64_t c)
+{
+    const int64_t n = w->channels - c;
+    vf best = {0}, top = pool_load(w->x + w->tap[0] + c, n);
+    for (int t = 1; t < w->taps; t++) {
+        const vf v = pool_load(w->x + w->tap[t] + c, n);
+        const vf_mask beats = pool_beats(v, top);
+        top = vf_pick(beats, v, top);
+        best = vf_pick(beats, vf_splat((float)t), best);
+    }
+    return best;
+}
+
+static void pool_last_max(const fxi_pool_window *w)
+{
+    for (int64_t c = 0; c < w->channels; c += POOL_LANES) {
+        const int64_t n = w->channels - c;
+        vf top = vf_splat(-__builtin_inff());
+        for (int t = 0; t < w->taps; t++) {
+            const vf v = pool_load(w->x + w->tap[t] + c, n);
+            top = t ? vf_pick(pool_beats(v, top), v, top) : v;
+        }
+        pool_store(w->y + c, top, n);
+    }
+}
+
+static void pool_last_max_grad(const fxi_pool_window *w)
+{
+    for (int64_t c = 0; c < w->channels && w->taps > 0; c += POOL_LANES) {
+        const int64_t n = w->channels - c;
+        const vf best = pool_find(w, c), g = pool_load(w->y + c, n);
+        for (int t = 0; t < w->taps; t++) {
+            float *to = w->v + w->tap[t] + c;
+            const vf share = vf_pick(vf_same(best, vf_splat((float)t)), g, (vf){0});
+            pool_store(to, w->adds ? pool_load(to, n) + share : share, n);
+        }
+    }
+}
+
+static void pool_last_pick(const fxi_pool_window *w)
+{
+    for (int64_t c = 0; c < w->channels; c += POOL_LANES) {
+        const int64_t n = w->channels - c;
+        vf y = {0};
+        if (w->taps > 0) {
+            const vf best = pool_find(w, c);
+            for (int t = 0; t < w->taps; t++)
+                y = vf_pick(vf_same(best, vf_splat((float)t)), pool_load(w->v + w->tap[t] + c, n),
+                            y);
+        }
+        pool_store(w->y + c, y, n);
+    }
+}
+
+static void pool_last_mean(const fxi_pool_window *w)
+{
+    enum { BLOCK = 64 };
+    for (int64_t c = 0; c < w->channels; c += BLOCK) {
+        const int64_t n = w->channels - c < BLOCK ? w->channels - c : BLOCK;
+        double sum[BLOCK] = {0};
+        for (int t = 0; t < w->taps; t++)
+            for (int64_t i = 0; i < n; i++)
+                sum[i] += (double)w->x[w->tap[t] + c + i];
+        for (int64_t i = 0; i < n; i++)
+            w->y[c + i] = (float)(sum[i] / w->count);
+    }
+}
+
+static void pool_last_mean_grad(const fxi_pool_window *w)
+{
+    for (int64_t i = 0; i < w->channels; i++) {
+        const float share = (float)((double)w->y[i] / w->count);
+        for (int t = 0; t < w->taps; t++) {
+            float *to = w->v + w->tap[t] + i;
+            *to = w->adds ? *to + share : share;
+        }
+    }
+}
+
+static void (*const tile_pool_last[])(const fxi_pool_window *w) = {
+    [FXI_POOL_MAX] = pool_last_max,
+    [FXI_POOL_MEAN] = pool_last_mean,
+    [FXI_POOL_MAX_GRAD] = pool_last_max_grad,
+    [FXI_POOL_MEAN_GRAD] = pool_last_mean_grad,
+    [FXI_POOL_MAX_PICK] = pool_last_pick};
