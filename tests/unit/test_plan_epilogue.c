@@ -147,6 +147,42 @@ static void convolution(void **state)
     same_bits(fx_call(l, x), fx_relu(leaf(fx_add(z, fx_reshape(l->bias, 1, 1, 4, 1)))));
 }
 
+/* Whole images, blocks of large ones, slices of channels, groups, three axes, unfolded windows. */
+static void convolutions_of_all_sizes(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t x[5];
+        int spatial;
+        int64_t kernel[3], out, groups;
+    } cases[] = {
+        {{9, 8, 3, 5}, 2, {3, 3}, 10, 1},
+        {{300, 210, 4, 1}, 2, {5, 5}, 12, 1},
+        {{40, 30, 8, 2}, 2, {3, 3}, 40, 2},
+        {{12, 11, 10, 2, 3}, 3, {2, 3, 2}, 9, 1},
+        {{70, 60, 50, 1, 1}, 3, {3, 3, 3}, 3, 1},
+        {{4, 4, 6, 3}, 2, {3, 3}, 7, 1},
+        {{500, 3, 4}, 1, {7}, 5, 1},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        FX_SCOPE;
+        const int s = cases[k].spatial;
+        int64_t w[5], b[5] = {1, 1, 1, 1, 1};
+        memcpy(w, cases[k].kernel, sizeof cases[k].kernel);
+        w[s] = cases[k].x[s] / cases[k].groups;
+        w[s + 1] = b[s] = cases[k].out;
+        fx_array *x = leaf(fx_sub(fxi_rand(FX_DTYPE_F32, s + 2, cases[k].x), 0.5));
+        fx_array *W = leaf(fx_sub(fxi_rand(FX_DTYPE_F32, s + 2, w), 0.5));
+        fx_array *bias = leaf(fxi_rand(FX_DTYPE_F32, s + 2, b));
+        fx_array *z = fx_convolve(x, W, .groups = cases[k].groups);
+        fx_array *y = fx_tanh(fx_add(fx_add(z, bias), 0.25));
+        assert_non_null(strstr(plan_of(y), "conv forward then add add tanh("));
+        fx_eval(y);
+        z = leaf(fx_convolve(x, W, .groups = cases[k].groups));
+        same_bits(y, fx_tanh(leaf(fx_add(leaf(fx_add(z, bias)), 0.25))));
+    }
+}
+
 /* ---- stripping ------------------------------------------------------------------------------- */
 
 static int most; /* instructions of an epilogue */
@@ -213,6 +249,7 @@ int main(void)
         TEST(others_read_the_product),
         TEST(a_training_step),
         TEST(convolution),
+        TEST(convolutions_of_all_sizes),
         TEST(a_backend_refuses),
         TEST(the_cpu_refuses_16_bits),
     };

@@ -262,13 +262,16 @@ fx_status fxi_cpu_conv(const fxi_step *step, const void *const *in, void *out, f
     char *const ptrs[] = {(char *)(uintptr_t)in[0], (char *)(uintptr_t)in[1], out};
     if (step->out.dtype != FX_DTYPE_F32 && step->out.dtype != FX_DTYPE_F64)
         return fxi_cpu_no_dtype(run, step, step->out.dtype);
-    const fxi_conv_geometry g =
+    fxi_conv_geometry g =
         geometry_of(step, tensors[kinds[kind].x], tensors[kinds[kind].w], tensors[kinds[kind].y]);
+    g.finish = (fxi_finish){step, in, out};
     if (kind != FXI_CONV_FORWARD || g.depth == 0)
         memset(out, 0, (size_t)fxi_tensor_length(&step->out) * g.size);
     fx_status status = FX_OK;
-    if (g.batch == 0 || g.positions == 0 || g.depth == 0 || g.cout == 0)
+    if (g.batch == 0 || g.positions == 0 || g.depth == 0 || g.cout == 0) {
+        fxi_cpu_finish(&g.finish);
         return FX_OK;
+    }
     if (fxi_cpu_conv_direct(&g, kind, ptrs[kinds[kind].x], ptrs[kinds[kind].w], ptrs[kinds[kind].y],
                             &status))
         return status ? fxi_cpu_no_memory(run, step) : FX_OK;
@@ -278,5 +281,8 @@ fx_status fxi_cpu_conv(const fxi_step *step, const void *const *in, void *out, f
         return fxi_cpu_no_memory(run, step);
     status = run_all(&g, o, kinds[kind].chunk);
     fxi_free(o.col);
-    return status ? fxi_cpu_no_memory(run, step) : FX_OK;
+    if (status)
+        return fxi_cpu_no_memory(run, step);
+    fxi_cpu_finish(&g.finish);
+    return FX_OK;
 }

@@ -2,7 +2,7 @@
 #ifndef CFLUX_CPU_CONV_H
 #define CFLUX_CPU_CONV_H
 
-#include "step.h"
+#include "cpu_kernels.h"
 
 /* Sizes of the x side, the kernel and the y side; one and two spatial axes are filled up with 1. */
 typedef struct fxi_conv_geometry {
@@ -17,6 +17,7 @@ typedef struct fxi_conv_geometry {
     int64_t depth;               /* taps·cin */
     int64_t chunk;               /* positions unfolded at a time */
     bool direct;                 /* unfolded windows are x itself */
+    fxi_finish finish;           /* of FORWARD */
 } fxi_conv_geometry;
 
 /* Computes the kind directly and returns true, with FX_OK or FX_STATUS_MEMORY in *out_status; or

@@ -271,7 +271,8 @@ typedef struct sweep {
     int64_t slices, units, parts;
     const char *in, *w;
     char *out;
-    char *panels; /* the kernel, group after group, column panel after column panel */
+    char *panels;             /* the kernel, group after group, column panel after column panel */
+    const fxi_finish *finish; /* NULL: none */
     int32_t *offset;
     size_t scratch_bytes;
 } sweep;
@@ -340,6 +341,21 @@ static void run_panel(const sweep *s, const bench *w, const block *b, const char
                                     .accumulate = k > 0});
 }
 
+/* The epilogue of n columns of a block, which are in the cache; `first`: where the first begins. */
+static void finish_panel(const sweep *s, const block *b, int64_t first, int64_t n)
+{
+    const int64_t *out = s->l.out, length = fxi_length(3, out);
+    if (b->count1 * b->count2 == out[1] * out[2]) {
+        fxi_cpu_finish_range(s->finish, first, first + n * length);
+        return;
+    }
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t k = 0; k < b->count2; k++) {
+            const int64_t at = first + j * length + out[0] * (b->first1 + out[1] * (b->first2 + k));
+            fxi_cpu_finish_range(s->finish, at, at + out[0] * b->count1);
+        }
+}
+
 static void run_unit(const sweep *s, int64_t unit, const bench *w)
 {
     const layout *l = &s->l;
@@ -357,6 +373,8 @@ static void run_unit(const sweep *s, int64_t unit, const bench *w)
             continue; /* a panel belongs to the slice in which it begins */
         run_panel(s, w, &b, fxi_at(panels, c * s->depth, l->size), n);
         copy_windows(l, &b, fxi_at_out(out, c * length, l->size), w->y, n, false);
+        if (s->finish)
+            finish_panel(s, &b, (at * s->columns + c) * length, n);
     }
 }
 
@@ -403,6 +421,7 @@ static fx_status run_sweep(const fxi_conv_geometry *g, bool data, sweep *s)
     s->units = s->batch * s->groups * blocks_of(&s->l);
     s->slices = s->units < ENOUGH_UNITS ? divide_up(s->columns, s->l.core->columns) : 1;
     s->units *= s->slices;
+    s->finish = !data && fxi_has_epilogue(g->finish.step) ? &g->finish : NULL;
     s->parts = fxi_cpu_parts(s->units, cost_of(g));
     const int64_t lengths[] = {s->depth * s->columns * s->groups, s->depth};
     char *parts[2];

@@ -56,8 +56,7 @@ fx_status fxi_cpu_elementwise(const fxi_step *step, const void *const *in, void 
 }
 
 /* ---- epilogues of contractions --------------------------------------------------------------- */
-/* The product, which is in the output already, and the inputs from in[2] on. Epilogues are for the
- * types that products are computed in: 16-bit floats would round once less. */
+/* They are for the types that products are computed in: 16-bit floats would round once less. */
 fx_status fxi_cpu_epilogue_prepare(fxi_step *step)
 {
     fxi_tensor in[FXI_PROGRAM_OPERANDS];
@@ -78,12 +77,25 @@ fx_status fxi_cpu_epilogue_prepare(fxi_step *step)
     return fxi_program_make(&spec, &step->ready);
 }
 
-void fxi_cpu_epilogue(const fxi_step *step, const void *const *in, void *out)
+/* Operands of the program: the product, and the inputs from in[2] on. */
+static void finish(const fxi_finish *f, int64_t from, int64_t to,
+                   void (*run)(const fxi_program *p, const fxi_program_args *args))
 {
     const void *operands[FXI_PROGRAM_OPERANDS];
-    for (int k = 0; k < step->nin - 1; k++)
-        operands[k] = k ? in[k + 1] : out;
-    const fxi_program_args args = {
-        .in = operands, .out = &out, .to = fxi_tensor_length(&step->out)};
-    fxi_program_run_parallel(step->ready, &args);
+    if (!fxi_has_epilogue(f->step))
+        return;
+    for (int k = 0; k < f->step->nin - 1; k++)
+        operands[k] = k ? f->in[k + 1] : f->out;
+    void *out = f->out;
+    run(f->step->ready, &(fxi_program_args){.in = operands, .out = &out, .from = from, .to = to});
+}
+
+void fxi_cpu_finish(const fxi_finish *f)
+{
+    finish(f, 0, fxi_tensor_length(&f->step->out), fxi_program_run_parallel);
+}
+
+void fxi_cpu_finish_range(const fxi_finish *f, int64_t from, int64_t to)
+{
+    finish(f, from, to, fxi_program_run);
 }

@@ -286,8 +286,5 @@ fx_status fxi_cpu_run_step(const fxi_step *step, const void *const *in, void *ou
     const fxi_kernel kernel = kernels[step->op].run;
     if (kernels[step->op].widen && fxi_cpu_is_half(step->out.dtype))
         return run_widened(kernel, step, in, out, run);
-    const fx_status status = kernel(step, in, out, run);
-    if (fxi_has_epilogue(step) && !status)
-        fxi_cpu_epilogue(step, in, out);
-    return status;
+    return kernel(step, in, out, run);
 }

@@ -39,8 +39,15 @@ fx_status fxi_cpu_pool(const fxi_step *step, const void *const *in, void *out, f
 bool fxi_cpu_pools_last(const fxi_step *step);
 void fxi_cpu_pool_last(const fxi_step *step, const void *const *in, void *out);
 
-/* Runs the epilogue of a contraction whose product is in `out`. */
-void fxi_cpu_epilogue(const fxi_step *step, const void *const *in, void *out);
+/* The end of a contraction whose product is in `out`: its epilogue, if it has one. */
+typedef struct fxi_finish {
+    const fxi_step *step;
+    const void *const *in;
+    void *out;
+} fxi_finish;
+void fxi_cpu_finish(const fxi_finish *f);
+/* The same for elements from … to−1, in the calling thread. */
+void fxi_cpu_finish_range(const fxi_finish *f, int64_t from, int64_t to);
 
 /* Writes "op: text" into run->error and returns status. */
 fx_status fxi_cpu_fail(fxi_run *run, fx_status status, const fxi_step *step, const char *format,

@@ -117,5 +117,8 @@ fx_status fxi_cpu_matmul(const fxi_step *step, const void *const *in, void *out,
     p.g.c = out;
     if (p.n == 0 || p.g.m == 0 || p.g.n == 0)
         return FX_OK;
-    return run_batch(&p) ? fxi_cpu_no_memory(run, step) : FX_OK;
+    if (run_batch(&p))
+        return fxi_cpu_no_memory(run, step);
+    fxi_cpu_finish(&(fxi_finish){step, in, out});
+    return FX_OK;
 }
