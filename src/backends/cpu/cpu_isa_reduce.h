@@ -95,6 +95,55 @@
 FXI_FLOAT_REDUCERS(f32, float)
 FXI_FLOAT_REDUCERS(f64, double)
 
+/* Extremes of whole vectors of a row, four at a time; the last ones may overlap others. A row with
+ * a NaN is left to the loops above. */
+#define FXI_EXTREME_ROW(NAME, T, V)                                                                \
+    static bool NAME##_vectors(const T *x, int64_t n, T *extreme)                                  \
+    {                                                                                              \
+        enum { L = FXI_VECTOR_BYTES / sizeof(T), ALL = 4 * L };                                    \
+        T lanes[L], clean[L];                                                                      \
+        V m[4], v[4];                                                                              \
+        memcpy(m, x, sizeof m);                                                                    \
+        V##_mask ok = V##_same(m[0], m[0]);                                                        \
+        for (int j = 1; j < 4; j++)                                                                \
+            ok &= V##_same(m[j], m[j]);                                                            \
+        for (int64_t i = ALL; i < n; i += ALL) {                                                   \
+            memcpy(v, x + (i < n - ALL ? i : n - ALL), sizeof v);                                  \
+            for (int j = 0; j < 4; j++) {                                                          \
+                m[j] = NAME##_vector(v[j], m[j]);                                                  \
+                ok &= V##_same(v[j], v[j]);                                                        \
+            }                                                                                      \
+        }                                                                                          \
+        m[0] = NAME##_vector(NAME##_vector(m[0], m[1]), NAME##_vector(m[2], m[3]));                \
+        memcpy(lanes, m, sizeof lanes);                                                            \
+        const V one = V##_pick(ok, V##_splat(1), V##_splat(0));                                    \
+        memcpy(clean, &one, sizeof clean);                                                         \
+        for (int w = L / 2; w; w /= 2)                                                             \
+            for (int j = 0; j < w; j++) {                                                          \
+                lanes[j] = NAME##_op(lanes[j], lanes[j + w]);                                      \
+                clean[j] *= clean[j + w];                                                          \
+            }                                                                                      \
+        *extreme = lanes[0];                                                                       \
+        return clean[0] != 0;                                                                      \
+    }                                                                                              \
+    static void NAME##_fast_row(const void *x, int64_t n, int64_t stride, void *acc)               \
+    {                                                                                              \
+        T *a = acc, extreme;                                                                       \
+        if (stride == 1 && n >= (int64_t)(4 * FXI_VECTOR_BYTES / sizeof(T)) &&                     \
+            NAME##_vectors(x, n, &extreme))                                                        \
+            *a = NAME##_op(*a, extreme);                                                           \
+        else                                                                                       \
+            NAME##_row(x, n, stride, acc);                                                         \
+    }
+#define rmax_f32_vector vf_max
+#define rmin_f32_vector vf_min
+#define rmax_f64_vector vd_max
+#define rmin_f64_vector vd_min
+FXI_EXTREME_ROW(rmax_f32, float, vf)
+FXI_EXTREME_ROW(rmin_f32, float, vf)
+FXI_EXTREME_ROW(rmax_f64, double, vd)
+FXI_EXTREME_ROW(rmin_f64, double, vd)
+
 #define FXI_INTEGER_REDUCERS(S, T, U, LOW, HIGH)                                                   \
     FXI_REDUCER(rsum_##S, T, U, FXI_ADD_LANES, 0, p + q)                                           \
     FXI_REDUCER(rprod_##S, T, U, FXI_ADD_LANES, 1, p *q)                                           \
@@ -112,6 +161,10 @@ FXI_REDUCER(rall, uint8_t, uint8_t, FXI_COMPARE_LANES, 1, p &q)
     {                                                                                              \
         sizeof(A), NAME##_init, NAME##_row, NAME##_col, NAME##_merge, NAME##_done                  \
     }
+#define FXI_FAST_OF(NAME, T)                                                                       \
+    {                                                                                              \
+        sizeof(T), NAME##_init, NAME##_fast_row, NAME##_col, NAME##_merge, NAME##_done             \
+    }
 #define FXI_REDUCER_NONE                                                                           \
     {                                                                                              \
         0, NULL, NULL, NULL, NULL, NULL                                                            \
@@ -120,10 +173,10 @@ static const fxi_reducer tile_reducers[FXI_REDUCE_KINDS][FXI_C_COUNT] = {
     [FXI_SUM] = {FXI_REDUCER_OF(rsum_f32, double), FXI_REDUCER_OF(rsum_f64, double),
                  FXI_REDUCER_OF(rsum_i32, uint32_t), FXI_REDUCER_OF(rsum_i64, uint64_t),
                  FXI_REDUCER_OF(rsum_u8, uint8_t), FXI_REDUCER_NONE},
-    [FXI_MAX] = {FXI_REDUCER_OF(rmax_f32, float), FXI_REDUCER_OF(rmax_f64, double),
+    [FXI_MAX] = {FXI_FAST_OF(rmax_f32, float), FXI_FAST_OF(rmax_f64, double),
                  FXI_REDUCER_OF(rmax_i32, int32_t), FXI_REDUCER_OF(rmax_i64, int64_t),
                  FXI_REDUCER_OF(rmax_u8, uint8_t), FXI_REDUCER_OF(rany, uint8_t)},
-    [FXI_MIN] = {FXI_REDUCER_OF(rmin_f32, float), FXI_REDUCER_OF(rmin_f64, double),
+    [FXI_MIN] = {FXI_FAST_OF(rmin_f32, float), FXI_FAST_OF(rmin_f64, double),
                  FXI_REDUCER_OF(rmin_i32, int32_t), FXI_REDUCER_OF(rmin_i64, int64_t),
                  FXI_REDUCER_OF(rmin_u8, uint8_t), FXI_REDUCER_OF(rall, uint8_t)},
     [FXI_PROD] = {FXI_REDUCER_OF(rprod_f32, double), FXI_REDUCER_OF(rprod_f64, double),
