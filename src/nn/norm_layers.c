@@ -1,12 +1,13 @@
 /* norm_layers.c: BatchNorm, LayerNorm and the function they share, fx_normalise.
  *
- * All compute x − μ once and use it for the variance and the result: the variance of a batch far
- * from zero keeps its digits, and no node is made twice. 16-bit inputs are normalised in Float32.
- * Running statistics are staged, never assigned: an update of the step, or its close, computes and
- * commits them (after an error they are dropped), and the gradient does not see them. Two calls in
- * one step stage on top of each other; inference reads the handles. An empty batch leaves them
- * alone: its mean is NaN, and one NaN would stay in them for good. Source: Ioffe, Szegedy, 2015; Ba
- * et al., 2016; Flux's normalise.jl (ε added to the variance, 0.16.11).
+ * Mean and variance are two reductions that do not wait for each other; the variance of a batch far
+ * from zero keeps its digits (FXI_SQDEV), and what x − μ adds to its gradient is known to be 0.
+ * 16-bit inputs are normalised in Float32. Running statistics are staged, never assigned: an update
+ * of the step, or its close, computes and commits them (after an error they are dropped), and the
+ * gradient does not see them. Two calls in one step stage on top of each other; inference reads the
+ * handles. An empty batch leaves them alone: its mean is NaN, and one NaN would stay in them for
+ * good. Source: Ioffe, Szegedy, 2015; Ba et al., 2016; Flux's normalise.jl (ε added to the
+ * variance, 0.16.11).
  */
 #include "layer.h"
 
@@ -43,7 +44,7 @@ fx_array *fx_normalise(fx_array *x, unsigned dims, double epsilon)
         return fx_cast(x, FX_DTYPE_F32); /* records what is wrong with NULL, passes an error on */
     fx_array *w = working(x);
     fx_array *centred = fx_sub(w, fx_mean(w, .dims = dims));
-    fx_array *variance = fx_mean(fx_square(centred), .dims = dims);
+    fx_array *variance = fx_var(w, .dims = dims, .uncorrected = true);
     fx_array *y = fx_div(centred, fx_sqrt(fx_add(variance, epsilon)));
     return fx_keep(is_half(fx_eltype(x)) ? fx_cast(y, fx_eltype(x)) : y);
 }
@@ -188,7 +189,7 @@ static void moments(const fx_batchnorm_layer *l, batch *b, fx_array **centred, f
     const unsigned all = (1u << (unsigned)b->ndims) - 1, axes = all & ~FX_AXIS(b->channel_axis);
     fx_array *mean = fx_mean(b->x, .dims = axes);
     *centred = fx_sub(b->x, mean);
-    *variance = fx_mean(fx_square(*centred), .dims = axes);
+    *variance = fx_var(b->x, .dims = axes, .uncorrected = true);
     if (!b->training || !l->mean || b->per_channel == 0)
         return;
     const double n = (double)b->per_channel;
