@@ -27,6 +27,7 @@ typedef enum fxi_class {
     FXI_CLASS_MOVEMENT,
     FXI_CLASS_COPY,
     FXI_CLASS_REDUCE,
+    FXI_CLASS_ROW, /* a step of several operations, of no single one (plan/row.c) */
     FXI_CLASS_SCAN,
     FXI_CLASS_GATHER,
     FXI_CLASS_SCATTER,

@@ -28,7 +28,7 @@ int64_t fxi_step_bytes(const fxi_plan *p, const fxi_step *s)
 
 int32_t fxi_step_nodes(const fxi_step *s)
 {
-    return s->cls == FXI_CLASS_ELEMENTWISE ? s->ninstr : 1 + s->ninstr;
+    return s->cls == FXI_CLASS_ELEMENTWISE || s->cls == FXI_CLASS_ROW ? s->ninstr : 1 + s->ninstr;
 }
 
 /* The bytes of node id where they lie: those of what it is a view of, if that is less. */

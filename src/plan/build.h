@@ -33,6 +33,15 @@ static inline int32_t fxi_output_value(const fxi_step *s, int k)
     return k < 0 ? s->out_value : s->more_value[k];
 }
 
+/* The place of id in a list of n, or −1. */
+static inline int fxi_find_id(const int32_t *list, int n, int32_t id)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i] == id)
+            return i;
+    return -1;
+}
+
 /* All of these return −1, NULL or false when memory is out. */
 
 int32_t fxi_add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t bytes);
@@ -50,8 +59,9 @@ bool fxi_copy_dense(fxi_builder *b, const fxi_node *n, const fxi_place *from, fx
 /* A place of node id that is dense, made if need be. */
 bool fxi_dense_place(fxi_builder *b, int32_t id, fxi_place *out);
 
-/* The step of a group, and of any other node. */
+/* The step of a group, of a row step's members, and of any other node. */
 bool fxi_lower_group(fxi_builder *b, int32_t root);
+bool fxi_lower_row(fxi_builder *b, int32_t root);
 bool fxi_lower(fxi_builder *b, int32_t id);
 
 /* Frees what a step is made of, but not what the backend made ready. */

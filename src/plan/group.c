@@ -1,5 +1,6 @@
 /* group.c: planner rules 1 and 2: elementwise nodes of one shape grow into groups, backwards from
- * where their values are used. A pure function of the graph.
+ * where their values are used. A pure function of the graph. Row steps (rule 3, row.c) are found
+ * first; their members are not available here.
  *
  * Nodes are taken from the last to the first, so when a node's turn comes all its consumers have
  * their groups. It joins the group of one of them when every consumer outside that group comes
@@ -28,6 +29,7 @@ typedef struct grouping {
     const fxi_graph *g;
     fxi_groups *out;
     growth *growth;
+    int32_t *at;                /* per node: its place in the order of computation */
     int32_t *first, *consumers; /* consumers of node i: consumers[first[i] … first[i+1]−1] */
 } grouping;
 
@@ -46,6 +48,7 @@ void fxi_groups_free(fxi_groups *groups)
     fxi_free(groups->root);
     fxi_free(groups->stored);
     fxi_free(groups->next);
+    fxi_rows_free(&groups->rows);
     memset(groups, 0, sizeof *groups);
 }
 
@@ -90,7 +93,7 @@ static int needed_outside(const grouping *s, int32_t i, int32_t root)
         const int32_t c = s->consumers[k];
         if (s->out->root[c] == root)
             continue;
-        if (c < root)
+        if (s->at[c] < s->at[root])
             return -1;
         outside = 1;
     }
@@ -133,6 +136,8 @@ static bool takes_producers(const fxi_node *n)
 static void assign(grouping *s, int32_t i)
 {
     fxi_groups *o = s->out;
+    if (o->rows.row[i] >= 0)
+        return;
     o->root[i] = i;
     o->stored[i] = true;
     o->next[i] = -1;
@@ -148,7 +153,8 @@ static void assign(grouping *s, int32_t i)
         const int32_t root = o->root[s->consumers[k]];
         bool stored;
         const fxi_node *c = s->g->nodes[s->consumers[k]];
-        if (!(groupable(c) || takes_producers(c)) || !joins(s, i, root, &stored))
+        if (s->out->rows.row[s->consumers[k]] >= 0 || !(groupable(c) || takes_producers(c)) ||
+            !joins(s, i, root, &stored))
             continue;
         growth *w = &s->growth[root];
         o->root[i] = root;
@@ -159,6 +165,38 @@ static void assign(grouping *s, int32_t i)
         o->next[w->newest] = i;
         w->newest = i;
         return;
+    }
+}
+
+/* The nearest node behind aliases of a row step. */
+static int32_t behind(const fxi_groups *o, const fxi_graph *g, int32_t id)
+{
+    while (o->rows.row[id] >= 0 && o->rows.kind[id] == FXI_ROW_ALIAS)
+        id = fxi_graph_input(g, id, 0);
+    return id;
+}
+
+/* Members of a row step are computed at the place of the last one; what outside needs is stored. */
+static void assign_rows(const fxi_graph *g, fxi_groups *o)
+{
+    const int32_t *row = o->rows.row, *order = o->rows.order;
+    for (int32_t at = g->n - 1; at >= 0; at--) {
+        const int32_t i = order[at], after = at + 1 < g->n ? order[at + 1] : -1,
+                      before = at > 0 ? order[at - 1] : -1;
+        if (row[i] < 0)
+            continue;
+        o->root[i] = after >= 0 && row[after] == row[i] ? o->root[after] : i;
+        o->next[i] = before >= 0 && row[before] == row[i] ? before : -1;
+        o->stored[i] = false;
+    }
+    for (int32_t i = 0; i < g->n; i++) {
+        for (int k = 0; k < fxi_graph_inputs(g, i); k++) {
+            const int32_t x = fxi_graph_input(g, i, k);
+            if (row[x] >= 0 && row[x] != row[i])
+                o->stored[behind(o, g, x)] = true;
+        }
+        if (row[i] >= 0 && g->output[i] >= 0)
+            o->stored[behind(o, g, i)] = true;
     }
 }
 
@@ -178,16 +216,22 @@ bool fxi_group(const fxi_graph *g, bool fuse, fxi_groups *out)
     out->root = fxi_malloc(n * sizeof *out->root);
     out->stored = fxi_malloc(n * sizeof *out->stored);
     out->next = fxi_malloc(n * sizeof *out->next);
-    bool ok = out->root && out->stored && out->next;
+    bool ok = out->root && out->stored && out->next && fxi_rows_find(g, fuse, &out->rows);
     if (ok && !fuse)
         alone(g, out);
     if (ok && fuse) {
         s.growth = fxi_malloc(n * sizeof *s.growth);
-        ok = s.growth && list_consumers(&s);
-        for (int32_t i = g->n - 1; i >= 0 && ok; i--)
-            assign(&s, i);
+        s.at = fxi_malloc(n * sizeof *s.at);
+        ok = s.growth && s.at && list_consumers(&s);
+        if (ok)
+            assign_rows(g, out);
+        for (int32_t k = 0; k < g->n && ok; k++)
+            s.at[out->rows.order[k]] = k;
+        for (int32_t k = g->n - 1; k >= 0 && ok; k--)
+            assign(&s, out->rows.order[k]);
     }
     fxi_free(s.growth);
+    fxi_free(s.at);
     fxi_free(s.first);
     fxi_free(s.consumers);
     if (!ok)

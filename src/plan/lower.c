@@ -124,14 +124,6 @@ typedef struct group {
     int nmembers, noperands;
 } group;
 
-static int find_id(const int32_t *list, int n, int32_t id)
-{
-    for (int i = 0; i < n; i++)
-        if (list[i] == id)
-            return i;
-    return -1;
-}
-
 static void list_group(const fxi_builder *b, int32_t root, group *out)
 {
     out->nmembers = out->noperands = 0;
@@ -144,8 +136,8 @@ static void list_group(const fxi_builder *b, int32_t root, group *out)
         const fxi_node *n = b->g->nodes[out->members[m]];
         for (int i = 0; i < n->nin; i++) {
             const int32_t id = fxi_graph_input(b->g, out->members[m], i);
-            if (find_id(out->members, out->nmembers, id) >= 0 ||
-                find_id(out->operands, out->noperands, id) >= 0)
+            if (fxi_find_id(out->members, out->nmembers, id) >= 0 ||
+                fxi_find_id(out->operands, out->noperands, id) >= 0)
                 continue;
             out->nodes[out->noperands] = n->in[i];
             out->operands[out->noperands++] = id;
@@ -172,9 +164,9 @@ static bool make_program(const fxi_builder *b, fxi_step *s, const group *q)
                            .attr = n->attr.i[0]};
         for (int i = 0; i < n->nin; i++) {
             const int32_t id = fxi_graph_input(b->g, q->members[m], i);
-            const int k = find_id(q->members, q->nmembers, id);
+            const int k = fxi_find_id(q->members, q->nmembers, id);
             ins->src[i] =
-                (uint8_t)(k >= 0 ? q->noperands + k : find_id(q->operands, q->noperands, id));
+                (uint8_t)(k >= 0 ? q->noperands + k : fxi_find_id(q->operands, q->noperands, id));
         }
     }
     return true;

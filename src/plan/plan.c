@@ -55,6 +55,8 @@ static bool plan_node(fxi_builder *b, int32_t id)
         b->places[id] = (fxi_place){.value = -1, .dense = -1};
         return true;
     }
+    if (b->groups.rows.row[id] >= 0)
+        return fxi_lower_row(b, id);
     if (fxi_ops[n->op].cls == FXI_CLASS_ELEMENTWISE || b->groups.next[id] >= 0)
         return fxi_lower_group(b, id);
     return fxi_ops[n->op].cls == FXI_CLASS_MOVEMENT ? move(b, id) : fxi_lower(b, id);
@@ -159,8 +161,8 @@ static bool build(fxi_builder *b)
         return false;
     memset(b->last, -1, (size_t)g->n * sizeof *b->last);
     p->noutputs = g->noutputs;
-    for (int32_t i = 0; i < g->n; i++)
-        if (!plan_node(b, i))
+    for (int32_t k = 0; k < g->n; k++)
+        if (!plan_node(b, b->groups.rows.order[k]))
             return false;
     for (int32_t k = 0; k < g->noutputs; k++)
         if (!settle_output(b, k))

@@ -26,10 +26,21 @@ typedef struct fxi_instr {
     uint8_t from;  /* type of the operands (comparisons, CAST) */
     uint8_t nsrc;
     uint8_t src[3];
-    int64_t attr; /* POWI's exponent */
+    bool row;     /* in a row step: one value a row */
+    uint8_t pass; /* in a row step */
+    int64_t attr; /* POWI's exponent; a reduction's kind */
 } fxi_instr;
 
-enum { FXI_MORE_OUTPUTS = 3 };
+/* A row step (cls FXI_CLASS_ROW, op REDUCE) computes over the rows of `space`: the elements along
+ * its first `row_axes` axes, which are contiguous. Its instructions come in the order of execution.
+ * An instruction with `row` false has a value for every element; one with `row` true has one value
+ * a row, which instructions on elements see at every element of the row. A REDUCE turns the first
+ * kind into the second: its result is known when pass `pass` over the row is complete. Instructions
+ * on values of the row have the number of the pass before which they are to be computed, the last
+ * ones that of the pass after the last. Outputs have the shape of space, or that with rows reduced
+ * to 1. */
+
+enum { FXI_MORE_OUTPUTS = 7 };
 
 typedef struct fxi_step {
     uint8_t op;  /* fxi_op; an elementwise step has its last instruction's */
@@ -48,8 +59,12 @@ typedef struct fxi_step {
      * before; it is ADD of an input, RELU, TANH or SIGMOID. */
     fxi_instr *program;
     int32_t ninstr;
-    fxi_tensor space; /* of a reduce step with a program: the sizes that are reduced */
-    /* Further outputs of an elementwise step, of the output's shape: the registers they are. */
+    fxi_tensor
+        space; /* of a reduce step with a program, of a row step: the sizes that are reduced */
+    int32_t row_axes; /* of a row step */
+    uint8_t out_reg;  /* of a row step: the register that is the output */
+    /* Further outputs of an elementwise step, of the output's shape, or of a row step: the
+     * registers they are. */
     int32_t nmore;
     uint8_t more_reg[FXI_MORE_OUTPUTS];
     int32_t more_value[FXI_MORE_OUTPUTS];

@@ -52,15 +52,41 @@ static void add_input(fx_text *t, const fxi_plan *p, const fxi_step *s, int i)
         fx_text_add(t, "′"); /* seen through a view */
 }
 
+static const char *const reductions[] = {"sum",    "max",   "min", "prod", "squared deviations",
+                                         "argmax", "argmin"};
+
+/* Passes are separated by |; what is computed of values of the row is in parentheses. */
+static void add_passes(fx_text *t, const fxi_step *s)
+{
+    int pass = 0;
+    bool inside = false;
+    fx_text_add(t, "row");
+    for (int k = 0; k < s->ninstr; k++) {
+        const fxi_instr *ins = &s->program[k];
+        const bool value = ins->row && ins->op != FXI_OP_REDUCE;
+        if (inside && (!value || ins->pass != pass))
+            fx_text_add(t, ")");
+        if (ins->pass != pass)
+            fx_text_add(t, " |");
+        fx_text_add(t, value && (!inside || ins->pass != pass) ? " (%s" : " %s",
+                    ins->op == FXI_OP_REDUCE ? reductions[ins->attr] : fxi_ops[ins->op].name);
+        inside = value;
+        pass = ins->pass;
+    }
+    fx_text_add(t, inside ? ")" : "");
+}
+
 static void add_work(fx_text *t, const fxi_step *s)
 {
+    if (s->cls == FXI_CLASS_ROW) {
+        add_passes(t, s);
+        return;
+    }
     if (s->cls == FXI_CLASS_ELEMENTWISE) {
         for (int k = 0; k < s->ninstr; k++)
             fx_text_add(t, k ? " %s" : "%s", fxi_ops[s->program[k].op].name);
         return;
     }
-    static const char *const reductions[] = {"sum",    "max",   "min", "prod", "squared deviations",
-                                             "argmax", "argmin"};
     static const char *const convs[] = {"forward", "by data", "by weight"};
     static const char *const pools[] = {"max", "mean", "max gradient", "mean gradient", "max pick"};
     if (s->op == FXI_OP_REDUCE)
@@ -110,6 +136,20 @@ static void add_bytes(fx_text *t, uint64_t bytes)
     fx_text_add(t, k ? "%.1f %s" : "%.0f %s", n, units[k]);
 }
 
+/* Further outputs of a row step have shapes of their own. */
+static void add_row_outputs(fx_text *t, const fxi_step *s)
+{
+    for (int k = 0; k < s->nmore; k++) {
+        const fxi_instr *ins = &s->program[s->more_reg[k] - s->nin];
+        fxi_tensor x = s->space;
+        x.dtype = ins->dtype;
+        for (int a = 0; a < s->row_axes && ins->row; a++)
+            x.shape[a] = 1;
+        fx_text_add(t, ", ");
+        add_shape(t, &x, false);
+    }
+}
+
 static void add_step(fx_text *t, const fxi_plan *p, int32_t i, bool details)
 {
     const fxi_step *s = &p->steps[i];
@@ -126,7 +166,9 @@ static void add_step(fx_text *t, const fxi_plan *p, int32_t i, bool details)
     add_shape(t, &s->out, s->channels_last && !window);
     if (p->values[s->out_value].channels_last)
         fx_text_add(t, " channels last");
-    if (s->nmore)
+    if (s->cls == FXI_CLASS_ROW)
+        add_row_outputs(t, s);
+    else if (s->nmore)
         fx_text_add(t, " and %d more", (int)s->nmore);
     if (p->values[s->out_value].kind == FXI_VALUE_DONATED)
         fx_text_add(t, ", in place of x%d", (int)p->values[s->out_value].index);

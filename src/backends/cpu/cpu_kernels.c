@@ -85,6 +85,7 @@ static const struct {
 } preparations[] = {
     [FXI_CLASS_ELEMENTWISE] = {fxi_cpu_elementwise_prepare, fxi_cpu_program_release},
     [FXI_CLASS_REDUCE] = {fxi_cpu_reduce_prepare, fxi_cpu_program_release},
+    [FXI_CLASS_ROW] = {fxi_cpu_row_prepare, fxi_cpu_row_release},
     [FXI_CLASS_MATMUL] = {fxi_cpu_epilogue_prepare, fxi_cpu_program_release},
     [FXI_CLASS_CONV] = {fxi_cpu_epilogue_prepare, fxi_cpu_program_release},
     [FXI_CLASS_CUSTOM] = {NULL, NULL},
@@ -283,6 +284,8 @@ static fx_status run_widened(fxi_kernel kernel, const fxi_step *step, const void
 
 fx_status fxi_cpu_run_step(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
 {
+    if (step->cls == FXI_CLASS_ROW)
+        return fxi_cpu_row(step, in, out, run);
     const fxi_kernel kernel = kernels[step->op].run;
     if (kernels[step->op].widen && fxi_cpu_is_half(step->out.dtype))
         return run_widened(kernel, step, in, out, run);

@@ -11,14 +11,14 @@
 #include "step.h"
 
 fx_status fxi_cpu_run_step(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-/* Makes step->ready: what the step's kernel decides once (backend.h), and frees it. */
-fx_status fxi_cpu_prepare_step(fxi_step *step);
-void fxi_cpu_release_step(fxi_step *step);
-
 fx_status fxi_cpu_elementwise_prepare(fxi_step *step);
 fx_status fxi_cpu_reduce_prepare(fxi_step *step);
 fx_status fxi_cpu_epilogue_prepare(fxi_step *step);
 void fxi_cpu_program_release(fxi_step *step);
+
+/* Makes step->ready: what the step's kernel decides once (backend.h), and frees it. */
+fx_status fxi_cpu_prepare_step(fxi_step *step);
+void fxi_cpu_release_step(fxi_step *step);
 
 /* Copies a tensor of any strides densely, in the order of its shape. */
 fx_status fxi_cpu_copy(const fxi_tensor *src, const void *in, void *out);
@@ -28,6 +28,9 @@ fx_status fxi_cpu_generate(const fxi_step *step, const void *const *in, void *ou
 fx_status fxi_cpu_move(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
 fx_status fxi_cpu_join(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
 fx_status fxi_cpu_reduce(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+fx_status fxi_cpu_row(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+fx_status fxi_cpu_row_prepare(fxi_step *step);
+void fxi_cpu_row_release(fxi_step *step);
 fx_status fxi_cpu_cumsum(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
 fx_status fxi_cpu_gather(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
 fx_status fxi_cpu_scatter(const fxi_step *step, const void *const *in, void *out, fxi_run *run);

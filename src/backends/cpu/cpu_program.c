@@ -237,8 +237,7 @@ static int type_of(const fxi_instr *ins)
     return fxi_compute_type(compares ? ins->from : ins->dtype);
 }
 
-/* The loop over vectors; NULL when the op has no meaning for the type. */
-static fxi_tile_fn loop_of(const fxi_simd *simd, const fxi_instr *ins)
+fxi_tile_fn fxi_cpu_loop(const fxi_simd *simd, const fxi_instr *ins)
 {
     const int from = fxi_compute_type(ins->from);
     if (ins->op == FXI_OP_CAST)
@@ -246,20 +245,28 @@ static fxi_tile_fn loop_of(const fxi_simd *simd, const fxi_instr *ins)
     return simd->ops[ins->op][type_of(ins)];
 }
 
-/* A loop for one scalar among the last two operands, if there is one and the op has it. */
-static fxi_tile_fn mixed_loop(const maker *m, const fxi_instr *ins, int *out_scalar)
+fxi_tile_fn fxi_cpu_mixed_loop(const fxi_simd *simd, const fxi_instr *ins, unsigned scalars,
+                               int *out_scalar)
 {
     const int type = type_of(ins);
     if (ins->nsrc < 2 || type > FXI_C_F64)
         return NULL;
     for (int side = 0; side < 2; side++) {
-        const int other = ins->src[ins->nsrc - 2 + side];
+        const int other = ins->nsrc - 2 + side;
         *out_scalar = ins->nsrc - 1 - side;
-        if (m->regs[ins->src[*out_scalar]].scalar != NOWHERE && m->regs[other].scalar == NOWHERE &&
-            m->simd->mixed[ins->op][type][side])
-            return m->simd->mixed[ins->op][type][side];
+        if ((scalars >> *out_scalar & 1) && !(scalars >> other & 1) &&
+            simd->mixed[ins->op][type][side])
+            return simd->mixed[ins->op][type][side];
     }
     return NULL;
+}
+
+static fxi_tile_fn mixed_loop(const maker *m, const fxi_instr *ins, int *out_scalar)
+{
+    unsigned scalars = 0;
+    for (int i = 0; i < ins->nsrc; i++)
+        scalars |= (unsigned)(m->regs[ins->src[i]].scalar != NOWHERE) << i;
+    return fxi_cpu_mixed_loop(m->simd, ins, scalars, out_scalar);
 }
 
 /* Spreads the scalars that instruction k takes as vectors over tiles that they keep. */
@@ -321,7 +328,7 @@ static bool place_instruction(maker *m, int k)
     int scalar = -1;
     call c = {.loop = mixed_loop(m, ins, &scalar), .attr = ins->attr};
     if (!c.loop) {
-        c.loop = loop_of(m->simd, ins);
+        c.loop = fxi_cpu_loop(m->simd, ins);
         scalar = -1;
     }
     if (!c.loop)

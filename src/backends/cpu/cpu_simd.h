@@ -152,6 +152,15 @@ typedef struct fxi_simd {
 } fxi_simd;
 
 const fxi_simd *fxi_cpu_simd(void);
+
+/* The loop of an elementwise instruction over vectors; NULL when the op has no meaning for the
+ * type. */
+fxi_tile_fn fxi_cpu_loop(const fxi_simd *simd, const fxi_instr *ins);
+/* A loop for one number among the last two operands, given which operands are numbers (bits);
+ * NULL when none of the two is, or both are, or the op has no such loop. */
+fxi_tile_fn fxi_cpu_mixed_loop(const fxi_simd *simd, const fxi_instr *ins, unsigned scalars,
+                               int *out_scalar);
+
 /* Uses the table of this name from now on; false when the machine does not have it. For tests. */
 bool fxi_cpu_simd_choose(const char *name);
 

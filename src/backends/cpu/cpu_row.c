@@ -1,0 +1,272 @@
+/* cpu_row.c: row steps: several passes over a row while it stays in the cache.
+ *
+ * A block of rows, with what is kept of it between passes, fits in the first-level cache; what is
+ * computed of values of rows is one call for a block. In a pass every instruction is one call of a
+ * loop over a tile (cpu_isa_ops.h), as in the tile interpreter, and a reduction adds the tile to
+ * the accumulators of its rows. How rows are divided depends on shapes only and rows depend on
+ * themselves only: any number of threads gives the same bits.
+ */
+#include "cpu_parallel.h"
+#include "cpu_row.h"
+#include <string.h>
+
+enum { SHORT_ROW = 16, MAX_LOADS = 32, MAX_MOVERS = 128 };
+
+/* The rows of one part, on one thread. */
+typedef struct runner {
+    const fxi_row_plan *p;
+    const void *const *in;
+    void *const *out;
+    char *scratch;
+    char *at[FXI_ROW_PLACES];
+    char *start[MAX_MOVERS]; /* where the movers were at the start of the block */
+    fxi_walk walks[MAX_LOADS];
+} runner;
+
+/* ---- values of rows at their elements -------------------------------------------------------- */
+
+/* Rows are filled to whole vectors: what is too much is overwritten by the next row, and there is
+ * room behind the last. */
+#define SPREAD(BITS, LANES)                                                                        \
+    static void spread##BITS(void *dv, const void *sv, int rows, int64_t n)                        \
+    {                                                                                              \
+        typedef uint##BITS##_t __attribute__((may_alias)) word;                                    \
+        const word *s = sv;                                                                        \
+        word *d = dv;                                                                              \
+        for (int r = 0; r < rows; r++, d += n)                                                     \
+            for (int64_t i = 0; i < n; i += LANES)                                                 \
+                for (int j = 0; j < LANES; j++)                                                    \
+                    d[i + j] = s[r];                                                               \
+    }
+SPREAD(8, 16)
+SPREAD(32, 16)
+SPREAD(64, 8)
+
+/* d[i + r·n] = s[r], i < n, r < rows */
+static void spread(const runner *r, const fxi_row_link *l, int64_t first, int rows, int64_t n)
+{
+    const char *from = r->at[l->from] + first * l->size;
+    char *to = r->at[l->to];
+    if (l->size == 4)
+        spread32(to, from, rows, n);
+    else if (l->size == 8)
+        spread64(to, from, rows, n);
+    else
+        spread8(to, from, rows, n);
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+static void load(runner *r, int k, int64_t rows)
+{
+    const fxi_row_load *l = &r->p->loads[k];
+    const size_t size = fxi_cpu_size(l->dtype);
+    char *to = r->at[l->to];
+    int64_t left = l->extent == FXI_ROW_ONE      ? 1
+                   : l->extent == FXI_ROW_VALUES ? rows
+                                                 : rows * r->p->inner;
+    if (!fxi_cpu_is_half(l->dtype)) {
+        fxi_walk_read(&r->walks[k], r->in[l->in], size, to, left);
+        return;
+    }
+    const fxi_tile_fn widen = fxi_cpu_simd()->load[l->dtype == FX_DTYPE_BF16];
+    for (int64_t n; left > 0; left -= n, to += (size_t)n * sizeof(float)) {
+        uint16_t halves[FXI_TILE];
+        const void *const from[] = {halves};
+        n = left < FXI_TILE ? left : FXI_TILE;
+        fxi_walk_read(&r->walks[k], r->in[l->in], size, halves, n);
+        widen(to, from, (int)n, 0);
+    }
+}
+
+/* ---- a tile ---------------------------------------------------------------------------------- */
+
+/* Elements of `rows` rows from row `first` of the block on, n in all. */
+typedef struct tile {
+    int64_t first;
+    int rows, n;
+    bool begins, ends; /* a row */
+} tile;
+
+/* A tile that holds the rest of its row, or whole rows, completes the reduction. */
+static void reduce(const runner *r, const fxi_row_call *c, const tile *t)
+{
+    const fxi_reducer *op = c->reducer;
+    const char *x = r->at[c->src[0]];
+    char *acc = r->at[c->to], *to = r->at[c->src[1]] + t->first * c->size;
+    const int64_t n = t->n / t->rows;
+    if (t->rows > 1 && n < SHORT_ROW) {
+        op->init(acc, t->rows);
+        op->col(x, t->rows, n, n, 1, acc);
+        op->done(acc, t->rows, to);
+        return;
+    }
+    for (int k = 0; k < t->rows; k++, x += n * c->in_size, to += c->size) {
+        if (t->begins)
+            op->init(acc, 1);
+        op->row(x, n, 1, acc);
+        if (t->ends)
+            op->done(acc, 1, to);
+    }
+}
+
+static void run_calls(const runner *r, int32_t from, int32_t to, const tile *t)
+{
+    for (const fxi_row_call *c = r->p->calls + from, *end = r->p->calls + to; c < end; c++) {
+        const void *const src[] = {r->at[c->src[0]], r->at[c->src[1]], r->at[c->src[2]]};
+        if (c->loop)
+            c->loop(r->at[c->to], src, t->n, c->attr);
+        else
+            reduce(r, c, t);
+    }
+}
+
+/* ---- a pass over a block --------------------------------------------------------------------- */
+
+/* A row begins, or several whole ones. */
+static void begin_row(runner *r, int pass, const tile *t)
+{
+    const fxi_row_plan *p = r->p;
+    const int64_t n = p->tile_rows ? p->inner : t->n;
+    for (int k = pass > 0 ? p->passes[pass - 1].spreads : 0; k < p->passes[pass].spreads; k++)
+        spread(r, &p->spreads[k], t->first, t->rows, n);
+    for (int k = 0; k < p->ncolumns; k++)
+        r->at[p->columns[k].to] = r->at[p->columns[k].from];
+    for (int k = 0; k < p->nones; k++)
+        r->at[p->ones[k].to] = r->at[p->ones[k].from] + t->first * p->ones[k].size;
+}
+
+static void move_on(runner *r, int n)
+{
+    const fxi_row_plan *p = r->p;
+    for (int k = 0; k < p->nmovers; k++)
+        r->at[p->movers[k].to] += (int64_t)n * p->movers[k].size;
+    for (int k = 0; k < p->ncolumns; k++)
+        r->at[p->columns[k].to] += (int64_t)n * p->columns[k].size;
+}
+
+static void run_elements(runner *r, int pass, int64_t rows)
+{
+    const fxi_row_plan *p = r->p;
+    const fxi_row_pass *q = &p->passes[pass];
+    const int64_t total = rows * p->inner;
+    for (int k = 0; k < p->nmovers; k++)
+        r->at[p->movers[k].to] = r->start[k];
+    for (int64_t done = 0; done < total;) {
+        const int64_t left = p->tile_rows ? total - done : p->inner - done % p->inner;
+        tile t = {.first = done / p->inner, .rows = 1, .n = left < p->tile ? (int)left : p->tile};
+        t.begins = done % p->inner == 0;
+        t.ends = p->tile_rows || t.n == left;
+        if (p->tile_rows)
+            t.rows = (int)(t.n / p->inner);
+        if (t.begins)
+            begin_row(r, pass, &t);
+        run_calls(r, q->elements, q->last, &t);
+        move_on(r, t.n);
+        done += t.n;
+    }
+}
+
+static void run_pass(runner *r, int pass, int64_t rows)
+{
+    const fxi_row_pass *q = &r->p->passes[pass];
+    run_calls(r, q->first, q->elements, &(tile){.n = (int)rows});
+    if (q->elements < q->last)
+        run_elements(r, pass, rows);
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+static void run_block(runner *r, int64_t first, int64_t rows)
+{
+    const fxi_row_plan *p = r->p;
+    for (int k = 0; k < p->nin; k++)
+        r->at[k] = (char *)(uintptr_t)r->in[k] + first * p->offset[k];
+    for (int k = 0; k < p->nout; k++)
+        r->at[p->nin + k] = (char *)r->out[k] + first * p->offset[p->nin + k];
+    for (int k = p->nin + p->nout; k < p->nplaces; k++)
+        r->at[k] = r->scratch + p->offset[k];
+    for (int k = 0; k < p->nmovers; k++)
+        r->start[k] = r->at[p->movers[k].to];
+    for (int k = 0; k < p->nloads; k++)
+        if (p->loads[k].extent != FXI_ROW_ONE)
+            load(r, k, rows);
+    for (int k = 0; k < p->npasses; k++)
+        run_pass(r, k, rows);
+    run_calls(r, p->passes[p->npasses - 1].last, p->ncalls, &(tile){.n = (int)rows});
+}
+
+/* What is the same for all blocks. */
+static void begin_part(runner *r, int64_t first)
+{
+    const fxi_row_plan *p = r->p;
+    for (int k = 0; k < p->nin; k++)
+        r->at[k] = (char *)(uintptr_t)r->in[k];
+    for (int k = p->nin + p->nout; k < p->nplaces; k++)
+        r->at[k] = r->scratch + p->offset[k];
+    for (int k = 0; k < p->nloads; k++) {
+        const uint8_t extent = p->loads[k].extent;
+        r->walks[k] = p->loads[k].walk;
+        if (extent == FXI_ROW_ONE)
+            load(r, k, 1);
+        else
+            fxi_walk_seek(&r->walks[k], extent == FXI_ROW_VALUES ? first : first * p->inner);
+    }
+    for (int k = 0; k < p->nsplats; k++)
+        spread(r, &p->splats[k], 0, 1, p->tile > p->block ? p->tile : p->block);
+    for (int k = 0; k < p->nlaid; k++)
+        for (int64_t row = 0; row < p->tile_rows; row++)
+            memcpy(r->at[p->laid[k].to] + row * p->inner * p->laid[k].size, r->at[p->laid[k].from],
+                   (size_t)p->inner * p->laid[k].size);
+}
+
+typedef struct job {
+    const fxi_row_plan *p;
+    const void *const *in;
+    void *const *out;
+    int64_t blocks, parts;
+} job;
+
+static void run_part(void *user, int64_t part, void *scratch)
+{
+    const job *j = user;
+    const fxi_row_plan *p = j->p;
+    int64_t from, to;
+    runner r;
+    r.p = p;
+    r.in = j->in;
+    r.out = j->out;
+    r.scratch = scratch;
+    fxi_cpu_range(j->blocks, j->parts, part, &from, &to);
+    begin_part(&r, from * p->block);
+    for (int64_t row = from * p->block; from < to; from++, row += p->block)
+        run_block(&r, row, p->rows - row < p->block ? p->rows - row : p->block);
+}
+
+fx_status fxi_cpu_row(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+{
+    const fxi_row_plan *p = step->ready;
+    if (!p)
+        return fxi_cpu_no_dtype(run, step, step->out.dtype);
+    void *outs[1 + FXI_MORE_OUTPUTS] = {out};
+    for (int k = 0; k < step->nmore; k++)
+        outs[1 + k] = run->more[k];
+    job j = {.p = p, .in = in, .out = outs, .blocks = (p->rows + p->block - 1) / p->block};
+    j.parts = fxi_cpu_parts(j.blocks, p->cost);
+    if (fxi_cpu_parallel_scratch(j.parts, (size_t)p->scratch, run_part, &j))
+        return fxi_cpu_no_memory(run, step);
+    return FX_OK;
+}
+
+fx_status fxi_cpu_row_prepare(fxi_step *step)
+{
+    fxi_row_plan *p;
+    const fx_status status = fxi_row_plan_make(step, &p);
+    step->ready = p;
+    return status;
+}
+
+void fxi_cpu_row_release(fxi_step *step)
+{
+    fxi_row_plan_free(step->ready);
+}

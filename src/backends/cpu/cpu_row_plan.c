@@ -1,0 +1,525 @@
+/* cpu_row_plan.c: prepares row steps.
+ *
+ * Operands are read where they lie when they are dense, or one dense row for all rows, or one value
+ * a row, or one number; others are gathered for a block at a time. What an instruction makes of
+ * elements is computed in its output's memory if it has one, else in scratch: of a tile when it is
+ * used in one pass only, of a block when later passes need it. Scratch is shared by liveness, that
+ * of blocks among elements of one size, which lie at the same places. A value of the row that
+ * elements take is read as one number where tiles are parts of rows and the op has such a loop;
+ * else it is spread over a tile.
+ */
+#include "cpu_parallel.h"
+#include "cpu_row.h"
+#include "memory.h"
+#include <string.h>
+
+enum {
+    NOWHERE = -1,
+    MAX_REGISTERS = 128,
+    MAX_CALLS = 4 * MAX_REGISTERS,
+    BLOCK_ROWS = 64,
+    BLOCK_BYTES = 24 << 10 /* of a block's elements in all places: they stay in the first cache */
+};
+
+/* What a place holds. */
+typedef enum room {
+    ROOM_NONE,
+    ROOM_TILE,   /* from one instruction to another */
+    ROOM_FILLED, /* a tile too, filled before the first instruction */
+    ROOM_BLOCK,
+    ROOM_ROWS,
+    ROOM_SUMS /* accumulators of a tile's rows */
+} room;
+
+/* Where a register is: elements, values of a block's rows, or one number. */
+typedef struct reg {
+    int16_t elements, values, one;
+    int16_t spread, spread_pass; /* a row's value as elements, filled in this pass */
+    int16_t last_use, last_pass;
+    uint8_t dtype;
+    bool row; /* one value a row */
+} reg;
+
+typedef struct maker {
+    const fxi_step *step;
+    const fxi_simd *simd;
+    fxi_row_plan *p;
+    int nregs, pass, nspreads;
+    size_t width, accumulator; /* of the widest register, and one of a reduction; bytes */
+    reg regs[MAX_REGISTERS];
+    uint8_t room[FXI_ROW_PLACES], size[FXI_ROW_PLACES]; /* size: of a block's elements, else 0 */
+    bool busy[FXI_ROW_PLACES];
+    fx_status status;
+} maker;
+
+static bool half(int dtype)
+{
+    return fxi_cpu_is_half(dtype);
+}
+
+static size_t register_size(int dtype)
+{
+    return half(dtype) ? sizeof(float) : fxi_cpu_size(dtype);
+}
+
+/* ---- places and calls ------------------------------------------------------------------------ */
+
+/* A place of scratch that is free, or a new one. */
+static int16_t take_sized(maker *m, room kind, size_t size)
+{
+    int k = m->step->nin + m->p->nout;
+    while (k < m->p->nplaces && (m->busy[k] || m->room[k] != kind || m->size[k] != size))
+        k++;
+    if (k == FXI_ROW_PLACES) {
+        m->status = FX_STATUS_INTERNAL;
+        return 0;
+    }
+    m->room[k] = (uint8_t)kind;
+    m->size[k] = (uint8_t)size;
+    m->busy[k] = true;
+    return (int16_t)k;
+}
+
+static int16_t take(maker *m, room kind)
+{
+    const int16_t k = take_sized(m, kind, 0);
+    m->p->nplaces = k >= m->p->nplaces ? k + 1 : m->p->nplaces;
+    return k;
+}
+
+/* Elements that are there for a whole block move on with the tiles. */
+static int16_t take_block(maker *m, int dtype)
+{
+    const uint8_t size = (uint8_t)register_size(dtype);
+    const int16_t k = take_sized(m, ROOM_BLOCK, size);
+    if (k < m->p->nplaces)
+        return k;
+    m->p->nplaces = k + 1;
+    m->p->movers[m->p->nmovers++] = (fxi_row_link){k, k, size};
+    return k;
+}
+
+static fxi_row_call *add_call(maker *m, fxi_tile_fn loop, int to, int from)
+{
+    fxi_row_call *c = &m->p->calls[m->p->ncalls++];
+    *c = (fxi_row_call){.loop = loop, .to = (int16_t)to, .src = {(int16_t)from, 0, 0}};
+    return c;
+}
+
+static int place_of_output(const maker *m, int r)
+{
+    if (m->step->out_reg == r)
+        return m->step->nin;
+    for (int k = 0; k < m->step->nmore; k++)
+        if (m->step->more_reg[k] == r)
+            return m->step->nin + 1 + k;
+    return NOWHERE;
+}
+
+static void find_last_uses(maker *m)
+{
+    const fxi_step *s = m->step;
+    for (int k = 0; k < s->ninstr; k++) {
+        const fxi_instr *ins = &s->program[k];
+        for (int i = 0; i < ins->nsrc; i++) {
+            m->regs[ins->src[i]].last_use = (int16_t)k;
+            m->regs[ins->src[i]].last_pass = ins->pass;
+        }
+        m->width = register_size(ins->dtype) > m->width ? register_size(ins->dtype) : m->width;
+    }
+}
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+static bool is_scalar(const fxi_tensor *t)
+{
+    for (int d = 0; d < t->ndim; d++)
+        if (t->shape[d] != 1 && t->stride[d] != 0)
+            return false;
+    return true;
+}
+
+/* Axes first … first+n−1 of a tensor on their own. */
+static fxi_tensor axes_of(const fxi_tensor *t, int first, int n)
+{
+    fxi_tensor part = {.dtype = t->dtype, .ndim = (uint8_t)n};
+    memcpy(part.shape, t->shape + first, (size_t)n * sizeof *part.shape);
+    memcpy(part.stride, t->stride + first, (size_t)n * sizeof *part.stride);
+    return part;
+}
+
+static int16_t load_operand(maker *m, int k, const fxi_tensor *t, fxi_row_extent extent)
+{
+    fxi_row_load *l = &m->p->loads[m->p->nloads++];
+    *l = (fxi_row_load){.in = (int16_t)k, .dtype = t->dtype, .extent = (uint8_t)extent};
+    fxi_walk_init(&l->walk, t->ndim, t->shape, t->stride);
+    l->to = extent == FXI_ROW_ELEMENTS ? take_block(m, t->dtype) : take(m, ROOM_ROWS);
+    return l->to;
+}
+
+static void place_row_operand(maker *m, int k, const fxi_tensor *outer)
+{
+    m->regs[k].row = true;
+    if (half(outer->dtype) || !fxi_cpu_is_dense(outer)) {
+        m->regs[k].values = load_operand(m, k, outer, FXI_ROW_VALUES);
+        return;
+    }
+    m->regs[k].values = (int16_t)k;
+    m->p->offset[k] = (int64_t)fxi_cpu_size(outer->dtype);
+}
+
+/* One dense row for all rows. */
+static void place_column_operand(maker *m, int k, uint8_t size)
+{
+    fxi_row_plan *p = m->p;
+    if (p->tile_rows) {
+        const int16_t to = take(m, ROOM_FILLED);
+        p->laid[p->nlaid++] = (fxi_row_link){(int16_t)k, to, size};
+        m->regs[k].elements = to;
+        return;
+    }
+    const int16_t to = take(m, ROOM_NONE);
+    p->columns[p->ncolumns++] = (fxi_row_link){(int16_t)k, to, size};
+    m->regs[k].elements = to;
+}
+
+static void place_operand(maker *m, int k)
+{
+    const fxi_tensor *t = &m->step->in[k];
+    const int axes = m->step->row_axes;
+    const uint8_t size = (uint8_t)fxi_cpu_size(t->dtype);
+    m->regs[k].dtype = t->dtype;
+    m->width = register_size(t->dtype) > m->width ? register_size(t->dtype) : m->width;
+    if (is_scalar(t)) {
+        m->regs[k].row = true;
+        const fxi_tensor one = {.dtype = t->dtype};
+        m->regs[k].one = half(t->dtype) ? load_operand(m, k, &one, FXI_ROW_ONE) : (int16_t)k;
+        return;
+    }
+    const fxi_tensor inner = axes_of(t, 0, axes), outer = axes_of(t, axes, t->ndim - axes);
+    if (is_scalar(&inner)) {
+        place_row_operand(m, k, &outer);
+    } else if (half(t->dtype) ||
+               !(fxi_cpu_is_dense(t) || (fxi_cpu_is_dense(&inner) && is_scalar(&outer)))) {
+        m->regs[k].elements = load_operand(m, k, t, FXI_ROW_ELEMENTS);
+    } else if (fxi_cpu_is_dense(t)) {
+        m->regs[k].elements = (int16_t)k;
+        m->p->offset[k] = m->p->inner * size;
+        m->p->movers[m->p->nmovers++] = (fxi_row_link){(int16_t)k, (int16_t)k, size};
+    } else {
+        place_column_operand(m, k, size);
+    }
+}
+
+/* ---- registers as instructions see them ------------------------------------------------------ */
+
+/* One number in every element of a tile, which serves as the values of rows as well. */
+static int16_t splat_of(maker *m, int r)
+{
+    reg *a = &m->regs[r];
+    if (a->spread == NOWHERE) {
+        a->spread = take(m, ROOM_FILLED);
+        m->p->splats[m->p->nsplats++] =
+            (fxi_row_link){a->one, a->spread, (uint8_t)register_size(a->dtype)};
+    }
+    return a->spread;
+}
+
+static bool is_one(const reg *a)
+{
+    return a->values == NOWHERE && a->one != NOWHERE;
+}
+
+static int16_t values_of(maker *m, int r)
+{
+    return is_one(&m->regs[r]) ? splat_of(m, r) : m->regs[r].values;
+}
+
+static int16_t elements_of(maker *m, int r)
+{
+    reg *a = &m->regs[r];
+    if (!a->row)
+        return a->elements;
+    if (is_one(a))
+        return splat_of(m, r);
+    if (a->spread == NOWHERE)
+        a->spread = take(m, ROOM_FILLED);
+    if (a->spread_pass != m->pass)
+        m->p->spreads[m->nspreads++] =
+            (fxi_row_link){a->values, a->spread, (uint8_t)register_size(a->dtype)};
+    a->spread_pass = (int16_t)m->pass;
+    return a->spread;
+}
+
+/* The number of the current row. */
+static int16_t one_of(maker *m, int r)
+{
+    reg *a = &m->regs[r];
+    if (a->one == NOWHERE) {
+        a->one = take(m, ROOM_NONE);
+        m->p->ones[m->p->nones++] =
+            (fxi_row_link){a->values, a->one, (uint8_t)register_size(a->dtype)};
+    }
+    return a->one;
+}
+
+/* ---- instructions ---------------------------------------------------------------------------- */
+
+static void round_result(maker *m, const fxi_instr *ins, int place)
+{
+    if (half(ins->dtype))
+        add_call(m, m->simd->round[ins->dtype == FX_DTYPE_BF16], place, place);
+}
+
+/* On values of rows. */
+static void add_row_call(maker *m, int k)
+{
+    const fxi_instr *ins = &m->step->program[k];
+    reg *to = &m->regs[m->step->nin + k];
+    const int out = place_of_output(m, m->step->nin + k);
+    int16_t src[3] = {0, 0, 0};
+    for (int i = 0; i < ins->nsrc; i++)
+        src[i] = values_of(m, ins->src[i]);
+    to->values = out >= 0 && !half(ins->dtype) ? (int16_t)out : take(m, ROOM_ROWS);
+    fxi_row_call *c = add_call(m, fxi_cpu_loop(m->simd, ins), to->values, 0);
+    c->attr = ins->attr;
+    memcpy(c->src, src, sizeof c->src);
+    round_result(m, ins, to->values);
+}
+
+static void add_reduction(maker *m, int k)
+{
+    const fxi_instr *ins = &m->step->program[k];
+    reg *to = &m->regs[m->step->nin + k];
+    const int out = place_of_output(m, m->step->nin + k);
+    const int16_t from = elements_of(m, ins->src[0]);
+    to->values = out >= 0 ? (int16_t)out : take(m, ROOM_ROWS);
+    fxi_row_call *c = add_call(m, NULL, take(m, ROOM_SUMS), from);
+    c->reducer = &m->simd->reduce[ins->attr][fxi_compute_type(ins->from)];
+    c->src[1] = to->values;
+    c->in_size = (uint8_t)fxi_cpu_size(ins->from);
+    c->size = (uint8_t)fxi_cpu_size(ins->dtype);
+    m->accumulator = c->reducer->size > m->accumulator ? c->reducer->size : m->accumulator;
+}
+
+/* Gives back the tiles of operands that die here and whose elements have (or have not) `size`. */
+static void give_back(maker *m, int k, size_t size, bool same)
+{
+    const fxi_instr *ins = &m->step->program[k];
+    for (int i = 0; i < ins->nsrc; i++) {
+        const reg *a = &m->regs[ins->src[i]];
+        if (!a->row && m->room[a->elements] != ROOM_NONE && ins->src[i] >= m->step->nin &&
+            a->last_use == k && (register_size(a->dtype) == size) == same)
+            m->busy[a->elements] = false;
+    }
+}
+
+/* A loop may work in place when its operand's elements have the result's size. */
+static void place_elements(maker *m, int k)
+{
+    const int r = m->step->nin + k, out = place_of_output(m, r);
+    reg *to = &m->regs[r];
+    const size_t size = register_size(to->dtype);
+    give_back(m, k, size, true);
+    if (out >= 0 && !half(to->dtype))
+        to->elements = (int16_t)out;
+    else if (to->last_pass > m->pass)
+        to->elements = take_block(m, to->dtype);
+    else
+        to->elements = take(m, ROOM_TILE);
+    give_back(m, k, size, false);
+}
+
+/* A loop that takes one operand as a number, if there is one for the instruction: of several rows
+ * in a tile each has its own. */
+static fxi_tile_fn mixed_loop(const maker *m, const fxi_instr *ins, int *out_scalar)
+{
+    unsigned scalars = 0;
+    for (int i = 0; i < ins->nsrc; i++) {
+        const reg *a = &m->regs[ins->src[i]];
+        scalars |= (unsigned)(a->row && (is_one(a) || !m->p->tile_rows)) << i;
+    }
+    return fxi_cpu_mixed_loop(m->simd, ins, scalars, out_scalar);
+}
+
+static void add_element_call(maker *m, int k)
+{
+    const fxi_instr *ins = &m->step->program[k];
+    const int out = place_of_output(m, m->step->nin + k);
+    int16_t src[3] = {0, 0, 0};
+    int scalar;
+    fxi_tile_fn loop = mixed_loop(m, ins, &scalar);
+    for (int i = 0; i < ins->nsrc; i++)
+        src[i] = loop && i == scalar ? one_of(m, ins->src[i]) : elements_of(m, ins->src[i]);
+    place_elements(m, k);
+    const reg *to = &m->regs[m->step->nin + k];
+    fxi_row_call *c = add_call(m, loop ? loop : fxi_cpu_loop(m->simd, ins), to->elements, 0);
+    c->attr = ins->attr;
+    memcpy(c->src, src, sizeof c->src);
+    round_result(m, ins, to->elements);
+    if (out >= 0 && half(ins->dtype))
+        add_call(m, m->simd->store[ins->dtype == FX_DTYPE_BF16], out, to->elements);
+}
+
+static void add_instruction(maker *m, int k)
+{
+    const fxi_instr *ins = &m->step->program[k];
+    reg *to = &m->regs[m->step->nin + k];
+    to->dtype = ins->dtype;
+    to->row = ins->row;
+    if (ins->op == FXI_OP_REDUCE) {
+        add_reduction(m, k);
+        return;
+    }
+    if (!fxi_cpu_loop(m->simd, ins))
+        m->status = FX_STATUS_UNSUPPORTED;
+    else if (ins->row)
+        add_row_call(m, k);
+    else
+        add_element_call(m, k);
+}
+
+static void add_passes(maker *m)
+{
+    const fxi_step *s = m->step;
+    fxi_row_plan *p = m->p;
+    for (int k = 0; k < s->ninstr; m->pass++) {
+        fxi_row_pass *pass = &p->passes[m->pass];
+        pass->first = p->ncalls;
+        for (; k < s->ninstr && s->program[k].pass == m->pass && s->program[k].row &&
+               s->program[k].op != FXI_OP_REDUCE;
+             k++)
+            add_instruction(m, k);
+        pass->elements = p->ncalls;
+        for (; k < s->ninstr && s->program[k].pass == m->pass; k++)
+            add_instruction(m, k);
+        pass->last = p->ncalls;
+        pass->spreads = m->nspreads;
+    }
+    p->npasses = m->pass;
+}
+
+/* 16-bit values of rows are stored when the block is done. */
+static void store_rows(maker *m)
+{
+    for (int r = m->step->nin; r < m->nregs; r++) {
+        const reg *a = &m->regs[r];
+        const int out = place_of_output(m, r);
+        if (out >= 0 && a->row && half(a->dtype))
+            add_call(m, m->simd->store[a->dtype == FX_DTYPE_BF16], out, a->values);
+    }
+}
+
+static void place_outputs(maker *m)
+{
+    fxi_row_plan *p = m->p;
+    for (int k = 0; k < m->step->ninstr; k++) {
+        const fxi_instr *ins = &m->step->program[k];
+        const int out = place_of_output(m, m->step->nin + k);
+        const uint8_t size = (uint8_t)fxi_cpu_size(ins->dtype);
+        if (out < 0)
+            continue;
+        p->offset[out] = ins->row ? size : p->inner * size;
+        if (!ins->row)
+            p->movers[p->nmovers++] = (fxi_row_link){(int16_t)out, (int16_t)out, size};
+    }
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* How rows are divided. */
+static void divide(fxi_row_plan *p)
+{
+    int64_t bytes = 1;
+    for (int k = 0; k < p->nmovers; k++)
+        bytes += p->inner * p->movers[k].size;
+    const int64_t unit = p->tile_rows ? p->tile_rows : 1, fit = BLOCK_BYTES / bytes;
+    p->block = fit < BLOCK_ROWS ? fit : BLOCK_ROWS;
+    p->block = p->block < unit ? unit : p->block / unit * unit;
+    p->block = p->block < p->rows ? p->block : p->rows;
+    p->cost = fxi_cpu_cost((double)bytes * (double)p->rows,
+                           4.0 * (double)p->ncalls * (double)(p->inner * p->rows));
+}
+
+/* Places start an odd number of cache lines apart: they do not share cache sets. */
+static void lay_out(maker *m)
+{
+    fxi_row_plan *p = m->p;
+    const int64_t tile = p->tile > p->block ? p->tile : p->block, width = (int64_t)m->width;
+    const int64_t rooms[] = {[ROOM_NONE] = 0,
+                             [ROOM_TILE] = tile * width,
+                             [ROOM_FILLED] = tile * width,
+                             [ROOM_BLOCK] = p->block * p->inner * width,
+                             [ROOM_ROWS] = p->block * 8,
+                             [ROOM_SUMS] =
+                                 (int64_t)m->accumulator * (p->tile_rows ? p->tile_rows : 1)};
+    for (int k = p->nin + p->nout; k < p->nplaces; k++) {
+        p->offset[k] = p->scratch;
+        if (m->room[k] != ROOM_NONE)
+            p->scratch += (rooms[m->room[k]] + 127) / 128 * 128 + 64;
+    }
+}
+
+static fxi_row_plan *allocate(const fxi_step *s)
+{
+    const size_t links = (size_t)(s->nin + s->ninstr + FXI_ROW_PLACES);
+    const size_t calls = 3 * (size_t)s->ninstr + 8;
+    fxi_row_plan *p =
+        fxi_calloc(1, sizeof *p + FXI_ROW_PLACES * sizeof *p->offset + calls * sizeof *p->calls +
+                          (size_t)s->nin * sizeof *p->loads + 6 * links * sizeof(fxi_row_link));
+    if (!p)
+        return NULL;
+    p->offset = (int64_t *)(p + 1);
+    p->calls = (fxi_row_call *)(void *)(p->offset + FXI_ROW_PLACES);
+    p->loads = (fxi_row_load *)(void *)(p->calls + calls);
+    fxi_row_link *next = (fxi_row_link *)(void *)(p->loads + s->nin);
+    fxi_row_link **const lists[] = {&p->splats,  &p->laid, &p->movers,
+                                    &p->columns, &p->ones, &p->spreads};
+    for (int k = 0; k < 6; k++, next += links)
+        *lists[k] = next;
+    p->nin = s->nin;
+    p->nout = 1 + s->nmore;
+    p->nplaces = p->nin + p->nout;
+    return p;
+}
+
+fx_status fxi_row_plan_make(const fxi_step *step, fxi_row_plan **out_plan)
+{
+    maker m = {.step = step,
+               .simd = fxi_cpu_simd(),
+               .nregs = step->nin + step->ninstr,
+               .width = 4,
+               .status = FX_OK};
+    *out_plan = NULL;
+    if (m.nregs > MAX_REGISTERS)
+        return FX_STATUS_INTERNAL;
+    fxi_row_plan *p = m.p = allocate(step);
+    if (!p)
+        return FX_STATUS_MEMORY;
+    p->inner = fxi_length(step->row_axes, step->space.shape);
+    p->rows = fxi_length(step->space.ndim - step->row_axes, step->space.shape + step->row_axes);
+    p->tile_rows = p->inner <= FXI_ROW_TILE / 2 ? (int32_t)(FXI_ROW_TILE / p->inner) : 0;
+    p->tile = p->tile_rows ? (int32_t)(p->tile_rows * p->inner) : FXI_ROW_TILE;
+    for (int r = 0; r < m.nregs; r++)
+        m.regs[r] = (reg){
+            NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE, .last_use = NOWHERE, .last_pass = NOWHERE};
+    find_last_uses(&m);
+    for (int k = 0; k < step->nin; k++)
+        place_operand(&m, k);
+    place_outputs(&m);
+    add_passes(&m);
+    store_rows(&m);
+    if (m.status) {
+        fxi_row_plan_free(p);
+        return m.status;
+    }
+    divide(p);
+    lay_out(&m);
+    *out_plan = p;
+    return FX_OK;
+}
+
+void fxi_row_plan_free(fxi_row_plan *p)
+{
+    fxi_free(p);
+}

@@ -1,0 +1,242 @@
+/* lower_row.c: from the members of a row step to its program.
+ *
+ * Instructions are ordered by pass: first what is computed of the row's values before it, then what
+ * is computed of its elements. What has only values of the row as operands, and is needed inside
+ * only, is itself one value a row. Aliases are other names of the registers behind them, and so are
+ * members that compute what another one computes: gradients ask again for sums of the row that the
+ * values needed.
+ */
+#include "build.h"
+
+#include <string.h>
+
+typedef struct row_group {
+    const fxi_builder *b;
+    int32_t members[FXI_ROW_MEMBERS]; /* in the order of execution */
+    bool row[FXI_ROW_MEMBERS];        /* one value a row */
+    int32_t aliases[FXI_ROW_MEMBERS];
+    int32_t twins[FXI_ROW_MEMBERS],
+        originals[FXI_ROW_MEMBERS]; /* a twin is computed as the original */
+    int32_t operands[FXI_ROW_INPUTS];
+    const fxi_node *nodes[FXI_ROW_INPUTS]; /* of the operands */
+    int nmembers, naliases, ntwins, noperands;
+} row_group;
+
+/* The node whose value input k of a member is. */
+static int32_t input_of(const row_group *q, int32_t id, int k)
+{
+    const fxi_rows *r = &q->b->groups.rows;
+    const int32_t row = r->row[id];
+    id = fxi_graph_input(q->b->g, id, k);
+    while (r->row[id] == row && r->kind[id] == FXI_ROW_ALIAS)
+        id = fxi_graph_input(q->b->g, id, 0);
+    const int twin = fxi_find_id(q->twins, q->ntwins, id);
+    return twin >= 0 ? q->originals[twin] : id;
+}
+
+static bool is_member(const row_group *q, int32_t id)
+{
+    return q->b->groups.rows.row[id] == q->b->groups.rows.row[q->members[0]];
+}
+
+static bool same_value(const row_group *q, int32_t a, int32_t b)
+{
+    const fxi_node *x = q->b->g->nodes[a], *y = q->b->g->nodes[b];
+    if (x->op != y->op || x->dtype != y->dtype || x->nin != y->nin || x->ndim != y->ndim ||
+        memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape) != 0 ||
+        memcmp(&x->attr, &y->attr, sizeof x->attr) != 0)
+        return false;
+    for (int k = 0; k < x->nin; k++)
+        if (input_of(q, a, k) != input_of(q, b, k))
+            return false;
+    return true;
+}
+
+/* An alias, a twin or a member of its own. */
+static void list_member(row_group *q, int32_t id)
+{
+    if (q->b->groups.rows.kind[id] == FXI_ROW_ALIAS) {
+        q->aliases[q->naliases++] = id;
+        return;
+    }
+    for (int m = 0; m < q->nmembers && !q->b->groups.stored[id]; m++)
+        if (same_value(q, id, q->members[m])) {
+            q->twins[q->ntwins] = id;
+            q->originals[q->ntwins++] = q->members[m];
+            return;
+        }
+    q->members[q->nmembers++] = id;
+}
+
+/* Oldest first. */
+static void list_members(row_group *q, int32_t root)
+{
+    int32_t newest_first[FXI_ROW_MEMBERS];
+    int n = 0;
+    for (int32_t i = root; i >= 0; i = q->b->groups.next[i])
+        newest_first[n++] = i;
+    while (n-- > 0)
+        list_member(q, newest_first[n]);
+}
+
+static void list_operands(row_group *q)
+{
+    for (int m = 0; m < q->nmembers; m++) {
+        const int32_t id = q->members[m];
+        for (int k = 0; k < fxi_graph_inputs(q->b->g, id); k++) {
+            const int32_t x = input_of(q, id, k);
+            if (is_member(q, x) || fxi_find_id(q->operands, q->noperands, x) >= 0)
+                continue;
+            q->nodes[q->noperands] = q->b->g->nodes[x];
+            q->operands[q->noperands++] = x;
+        }
+    }
+}
+
+/* Is the value of input k the same for all elements of a row? */
+static bool one_a_row(const row_group *q, int32_t id, int k)
+{
+    const int32_t x = input_of(q, id, k);
+    if (is_member(q, x))
+        return q->row[fxi_find_id(q->members, q->nmembers, x)];
+    return q->b->g->nodes[x]->ndim == 0;
+}
+
+static void find_row_values(row_group *q)
+{
+    for (int m = 0; m < q->nmembers; m++) {
+        const int32_t id = q->members[m];
+        q->row[m] = q->b->groups.rows.kind[id] != FXI_ROW_FULL;
+        if (q->row[m] || q->b->groups.stored[id])
+            continue;
+        q->row[m] = true;
+        for (int k = 0; k < fxi_graph_inputs(q->b->g, id); k++)
+            q->row[m] &= one_a_row(q, id, k);
+    }
+}
+
+/* Before which others is member m executed? Reductions belong to what is computed of elements. */
+static int stage(const row_group *q, int m)
+{
+    const fxi_rows *r = &q->b->groups.rows;
+    const int32_t id = q->members[m];
+    return 2 * r->level[id] + !(q->row[m] && r->kind[id] != FXI_ROW_REDUCE);
+}
+
+/* Stable, by stage. */
+static void order_members(row_group *q)
+{
+    for (int i = 1; i < q->nmembers; i++)
+        for (int k = i; k > 0 && stage(q, k) < stage(q, k - 1); k--) {
+            const int32_t id = q->members[k];
+            const bool row = q->row[k];
+            q->members[k] = q->members[k - 1];
+            q->row[k] = q->row[k - 1];
+            q->members[k - 1] = id;
+            q->row[k - 1] = row;
+        }
+}
+
+static uint8_t reg_of(const row_group *q, int32_t id)
+{
+    const int k = fxi_find_id(q->operands, q->noperands, id);
+    return (uint8_t)(k >= 0 ? k : q->noperands + fxi_find_id(q->members, q->nmembers, id));
+}
+
+static bool make_program(const row_group *q, fxi_step *s)
+{
+    s->program = fxi_calloc((size_t)q->nmembers, sizeof *s->program);
+    if (!s->program)
+        return false;
+    s->ninstr = q->nmembers;
+    for (int m = 0; m < q->nmembers; m++) {
+        const int32_t id = q->members[m];
+        const fxi_node *n = q->b->g->nodes[id];
+        fxi_instr *ins = &s->program[m];
+        *ins = (fxi_instr){.op = n->op,
+                           .dtype = n->dtype,
+                           .from = n->in[n->nin - 1]->dtype,
+                           .nsrc = (uint8_t)n->nin,
+                           .row = q->row[m],
+                           .pass = q->b->groups.rows.level[id],
+                           .attr = n->attr.i[0]};
+        for (int i = 0; i < n->nin; i++)
+            ins->src[i] = reg_of(q, input_of(q, id, i));
+    }
+    return true;
+}
+
+static void set_space(fxi_step *s, const fxi_node *reduction)
+{
+    const fxi_node *x = reduction->in[0];
+    s->space = (fxi_tensor){.dtype = x->dtype, .ndim = x->ndim};
+    memcpy(s->space.shape, x->shape, sizeof s->space.shape);
+    fxi_dense_strides(x->ndim, x->shape, s->space.stride);
+    for (int k = 0; k < x->ndim; k++)
+        if (x->shape[k] != reduction->shape[k])
+            s->row_axes = k + 1;
+}
+
+/* The last stored member is the output, one of the whole shape if there is any; the others are
+ * further outputs. */
+static bool set_outputs(fxi_builder *b, int32_t step, const row_group *q)
+{
+    int first = -1;
+    for (int m = 0; m < q->nmembers; m++)
+        if (b->groups.stored[q->members[m]] && (first < 0 || !q->row[m] || q->row[first]))
+            first = m;
+    for (int m = 0; m < q->nmembers; m++) {
+        const int32_t id = q->members[m];
+        const fxi_node *n = b->g->nodes[id];
+        fxi_step *s = &b->p->steps[step];
+        if (!b->groups.stored[id])
+            continue;
+        if (m == first) {
+            s->out_reg = (uint8_t)(q->noperands + m);
+            if (!fxi_set_output(b, s, n, &b->places[id]))
+                return false;
+            continue;
+        }
+        const int32_t v = fxi_add_value(b->p, FXI_VALUE_ARENA, 0, fxi_node_bytes(n));
+        s->more_reg[s->nmore] = (uint8_t)(q->noperands + m);
+        s->more_value[s->nmore++] = v;
+        b->places[id] = (fxi_place){.value = v, .dense = -1};
+        fxi_dense_strides(n->ndim, n->shape, b->places[id].stride);
+        if (v < 0)
+            return false;
+    }
+    return true;
+}
+
+/* Aliases are views for those outside. */
+static void place_aliases(fxi_builder *b, const row_group *q)
+{
+    for (int k = 0; k < q->naliases; k++) {
+        const int32_t id = q->aliases[k], x = fxi_graph_input(b->g, id, 0);
+        if (b->places[x].value >= 0)
+            fxi_view(b->g->nodes[id], &b->places[x], &b->places[id]);
+    }
+}
+
+bool fxi_lower_row(fxi_builder *b, int32_t root)
+{
+    row_group q = {.b = b};
+    list_members(&q, root);
+    list_operands(&q);
+    find_row_values(&q);
+    order_members(&q);
+    fxi_attr none = {{0}};
+    fxi_step *s = fxi_add_step(b, FXI_OP_REDUCE, q.noperands, &none);
+    if (!s)
+        return false;
+    s->cls = FXI_CLASS_ROW;
+    for (int i = 0; i < q.noperands; i++)
+        fxi_set_input(s, i, q.nodes[i], &b->places[q.operands[i]]);
+    for (int m = 0; m < q.nmembers; m++)
+        if (b->groups.rows.kind[q.members[m]] == FXI_ROW_REDUCE)
+            set_space(s, b->g->nodes[q.members[m]]);
+    if (!make_program(&q, s) || !set_outputs(b, b->p->nsteps - 1, &q))
+        return false;
+    place_aliases(b, &q);
+    return true;
+}

@@ -1,0 +1,217 @@
+/* test_plan_row.c: planner rule 3: what is computed row by row, as plans in text. The expected
+ * plans follow from src/plan/row.c, worked out by hand: passes are separated by |, values of the
+ * row are in parentheses.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan.h"
+
+static fx_array *leaf(int64_t m, int64_t n)
+{
+    fx_array *x = fx_rand(m, n);
+    assert_int_equal(fx_eval(x), FX_OK);
+    return x;
+}
+
+/* The step lines of the plan of x, without the first line. */
+static const char *plan_of(void *x)
+{
+    static char text[8192];
+    assert_true(fx_plan_text(x, text, sizeof text) < sizeof text);
+    const char *first = strchr(text, '\n');
+    assert_non_null(first);
+    return first + 1;
+}
+static void expect(void *x, const char *steps)
+{
+    assert_string_equal(plan_of(x), steps);
+}
+
+/* A loss and its gradient by x, in one plan. */
+static void *with_gradient(fx_array *loss, fx_array *x)
+{
+    fx_array *g;
+    assert_int_equal(fx_gradient_of(loss, &x, 1, &g), FX_OK);
+    return fx_tuple(loss, g);
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static void softmax_is_one_step(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(100, 64);
+    expect(fx_softmax(x), "  1  row max | sub exp sum | div(x0) → Float32 100×64\n");
+    expect(fx_logsoftmax(x), "  1  row max | sub exp sum | (log) sub(x0) → Float32 100×64\n");
+}
+
+static void values_of_rows_are_outputs(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(100, 64);
+    expect(fx_logsumexp(x, .dims = FX_AXIS(0)),
+           "  1  row max | (neg max add lt select) sub exp sum | (eq select log select add)"
+           "(x0, c0, c1, c2, c3, c5, c4) → Float32 1×64\n");
+}
+
+static void norms_are_one_step(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(100, 64), *scale = leaf(100, 1), *bias = leaf(100, 1);
+    expect(fx_div(x, fx_norm(x, .dims = FX_AXIS(0))),
+           "  1  row powi sum | (eq select sqrt select) div(x0, c0, c2, c1) → Float32 100×64\n");
+    expect(fx_div(x, fx_sqrt(fx_add(fx_mean(fx_square(x), .dims = FX_AXIS(0)), 1e-5))),
+           "  1  row powi sum | (div add sqrt) div(x0, c0, c1) → Float32 100×64\n");
+    expect(fx_add(fx_mul(scale, fx_normalise(x, FX_AXIS(0), 1e-5)), bias),
+           "  1  row sum squared deviations | (div div add sqrt) sub div mul add"
+           "(x1, c0, c1, c2, x0′, x2′) → Float32 100×64\n");
+}
+
+/* The mean over the rows is a step of its own. */
+static void crossentropy_is_one_step(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(100, 64), *y = leaf(100, 64);
+    expect(fx_logitcrossentropy(x, y),
+           "  1  row max | sub exp sum | (log) sub mul sum | (neg)(x1, x0) → Float32 1×64\n"
+           "  2  reduce sum(1) → Float32 1×1\n"
+           "  3  div(2, c0) → Float32 1×1\n");
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* The loss, which is computed before the gradient but is not part of it, is an output of the same
+ * step. */
+static void crossentropy_and_gradient_are_one_step(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(100, 64), *y = leaf(100, 64);
+    expect(with_gradient(fx_logitcrossentropy(x, y), x),
+           "  1  div(c1, c0) → Float32 1×1\n"
+           "  2  row (neg) max mul neg sum | sub exp sum | (log div) sub mul sum mul add | (neg)"
+           "(x1, x0, 1′) → Float32 100×64, Float32 1×64\n"
+           "  3  reduce sum(2) → Float32 1×1\n"
+           "  4  div(3, c0) → Float32 1×1\n");
+}
+
+/* The upstream gradient is y. */
+static fx_array *pullback(fx_array *value, fx_array *y, fx_array *x)
+{
+    fx_array *g;
+    assert_int_equal(fx_pullback(value, y, &x, 1, &g), FX_OK);
+    return g;
+}
+
+static void gradients_are_one_step(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(100, 64), *y = leaf(100, 64);
+    expect(pullback(fx_softmax(x), y, x),
+           "  1  row max | sub exp sum | div div mul neg sum | add mul(x1, x0) → Float32 100×64\n");
+    expect(
+        pullback(fx_div(x, fx_norm(x, .dims = FX_AXIS(0))), y, x),
+        "  1  row powi sum mul | (eq select sqrt select) div div mul neg sum | "
+        "(select mul div select) mul add(x1, c0, c2, c1, x0, c5, c4, c3, c6) → Float32 100×64\n");
+}
+
+/* Those of scale and bias are reductions over the batch. */
+static void layer_norm_gradient(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(100, 64), *y = leaf(100, 64), *scale = leaf(100, 1), *bias = leaf(100, 1);
+    fx_array *of[] = {x, scale, bias}, *g[3];
+    fx_array *z = fx_add(fx_mul(scale, fx_normalise(x, FX_AXIS(0), 1e-5)), bias);
+    assert_int_equal(fx_pullback(z, y, of, 3, g), FX_OK);
+    expect(
+        fx_tuple(z, g[0], g[1], g[2]),
+        "  1  row sum squared deviations mul | (div div add sqrt div) sub div mul add div mul neg "
+        "sum sub neg sum mul | (mul div div mul div) mul add add"
+        "(x1, c0, c1, c2, x0′, x2′, x3, c4, c3, c5) → Float32 100×64, Float32 100×64, "
+        "Float32 100×64\n"
+        "  2  reduce sum(1) → Float32 100×1\n"
+        "  3  reduce sum(x3) → Float32 100×1\n");
+}
+
+/* ---- what is no row step --------------------------------------------------------------------- */
+
+/* What needs the softmax through a product cannot be in its step: that would be a cycle. */
+static void cycles_are_kept_out(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(100, 64), *W = leaf(100, 100);
+    fx_array *s = fx_softmax(x);
+    expect(fx_softmax(fx_add(s, fx_matmul(W, s))),
+           "  1  row max | sub exp sum | div(x0) → Float32 100×64\n"
+           "  2  matmul(x1, 1) → Float32 100×64, 1.28 MFLOP\n"
+           "  3  row add max | sub exp sum | div(1, 2) → Float32 100×64\n");
+}
+
+static void rows_are_contiguous_and_short(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(100, 64), *cube = fx_rand(3, 4, 5), *large = leaf(20000, 3);
+    fx_eval(cube);
+    expect(fx_softmax(cube, .dims = FX_AXES(0, 1)),
+           "  1  row max | sub exp sum | div(x0) → Float32 3×4×5\n");
+    assert_null(strstr(plan_of(fx_softmax(x, .dims = FX_AXIS(1))), "row"));
+    assert_null(strstr(plan_of(fx_softmax(cube, .dims = FX_AXIS(1))), "row"));
+    assert_null(strstr(plan_of(fx_softmax(cube, .dims = FX_AXIS(2))), "row"));
+    assert_null(strstr(plan_of(fx_softmax(large)), "row"));
+}
+
+/* A reduction that nothing is combined with is left to rule 2. */
+static void a_reduction_alone_is_none(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(100, 64);
+    expect(fx_mean(fx_square(x), .dims = FX_AXIS(0)), "  1  reduce sum of powi(x0) → Float32 1×64\n"
+                                                      "  2  div(1, c0) → Float32 1×64\n");
+}
+
+/* Values of rows that others see as elements are views of an output. */
+static void expanded_values_are_views(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = leaf(4, 6), *W = leaf(5, 4);
+    fx_array *m = fx_maximum(x, .dims = FX_AXIS(0)), *wide = fx_expand(m, 4, 6);
+    expect(fx_tuple(fx_sub(x, wide), fx_matmul(W, wide)),
+           "  1  row max | sub(x0) → Float32 4×6, Float32 1×6\n"
+           "  2  matmul(x1, 1′) → Float32 5×6, 0.00024 MFLOP\n");
+}
+
+int main(void)
+{
+    unsetenv("FX_EAGER");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(softmax_is_one_step),
+        cmocka_unit_test(values_of_rows_are_outputs),
+        cmocka_unit_test(norms_are_one_step),
+        cmocka_unit_test(crossentropy_is_one_step),
+        cmocka_unit_test(crossentropy_and_gradient_are_one_step),
+        cmocka_unit_test(gradients_are_one_step),
+        cmocka_unit_test(layer_norm_gradient),
+        cmocka_unit_test(cycles_are_kept_out),
+        cmocka_unit_test(rows_are_contiguous_and_short),
+        cmocka_unit_test(a_reduction_alone_is_none),
+        cmocka_unit_test(expanded_values_are_views),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
