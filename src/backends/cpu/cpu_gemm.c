@@ -19,12 +19,12 @@
 enum {
     DEPTH = 512,         /* terms of a block of the sum, at most */
     ROWS = 128,          /* of a part, when there are enough */
-    COLUMNS = 1024,      /* taken at a time: C's part stays in the second-level cache */
+    COLUMNS = 1536,      /* taken at a time: C's part stays in the second-level cache */
     SMALL = 100000,      /* multiplications that one thread does */
     FEW_COLUMNS = 8,     /* panels of B up to which A, and */
     FEW_ROWS = 8,        /* tiles of rows up to which B is read where it is */
     PARTS = 8,           /* that threads should find */
-    B_BYTES = 8 << 20,   /* of packed B: a share of the last-level cache */
+    B_BYTES = 12 << 20,  /* of packed B: a share of the last-level cache */
     STACK_BYTES = 16384, /* of packed operands on the stack */
 };
 
@@ -155,6 +155,19 @@ static void divide(product *p)
         p->parts = p->row_parts * p->column_parts;
 }
 
+/* Columns are taken in portions of one size. */
+static int64_t columns_at_a_time(const product *p)
+{
+    const int64_t n = p->g.n, column = p->g.k * p->size;
+    int64_t most = COLUMNS;
+    if (p->pack_b && most * column > B_BYTES)
+        most = B_BYTES / column > p->core->nr ? B_BYTES / column : p->core->nr;
+    if (n <= most)
+        return n;
+    const int64_t portions = (n + most - 1) / most;
+    return round_up((n + portions - 1) / portions, p->core->nr);
+}
+
 /* Cᵀ = Bᵀ·Aᵀ, for a C of one row or column. */
 static void turn_round(fxi_gemm *g)
 {
@@ -180,11 +193,7 @@ static product plan(int dtype, const fxi_gemm *given)
     }
     p.pack_a = g->rsa != 1 || (g->n > FEW_COLUMNS * core->nr && g->csa > 2 * p.mr);
     p.pack_b = g->m > (g->csb == 1 ? 2 : FEW_ROWS) * p.mr;
-    p.nc = min64(g->n, COLUMNS / core->nr * core->nr);
-    if (p.pack_b && p.nc * g->k * p.size > B_BYTES) {
-        p.nc = B_BYTES / (g->k * p.size) / core->nr * core->nr;
-        p.nc = p.nc < core->nr ? core->nr : p.nc;
-    }
+    p.nc = columns_at_a_time(&p);
     divide(&p);
     if (p.pack_a)
         p.a_bytes = round_up((g->m + p.row_parts - 1) / p.row_parts + p.mr, p.mr) * p.kc * p.size;
