@@ -162,6 +162,12 @@ void fxi_copy_strided(void *dst, const void *src, int64_t n, int64_t stride, siz
         by_size[size].run(dst, src, n, stride);
 }
 
+void fxi_transpose(void *dst, const void *src, int64_t ni, int64_t nj, int64_t si, int64_t dj,
+                   size_t size)
+{
+    by_size[size].block(dst, src, ni, nj, si, dj);
+}
+
 /* ---- reading a walk -------------------------------------------------------------------------- */
 
 /* Steps the outer axes after `run` elements of the first one. */

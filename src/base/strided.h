@@ -31,6 +31,10 @@ void fxi_walk_read(fxi_walk *w, const void *base, size_t size, void *dst, int64_
 /* dst[i] = src[i·stride], i < n; stride 0 and negative included. */
 void fxi_copy_strided(void *dst, const void *src, int64_t n, int64_t stride, size_t size);
 
+/* dst[i + j·dj] = src[i·si + j], i < ni, j < nj. */
+void fxi_transpose(void *dst, const void *src, int64_t ni, int64_t nj, int64_t si, int64_t dj,
+                   size_t size);
+
 /* A dense copy of a whole strided tensor, cut into `parts` that do not touch each other: threads
  * may share them. How it is cut depends on shape and strides only. */
 typedef struct fxi_copy {

@@ -170,6 +170,46 @@ static void large_shapes(void **state)
             check_problem(&ps[k], kind, k % 2 ? FX_DTYPE_F64 : FX_DTYPE_F32);
 }
 
+/* Many channels: small images together, blocks of rows and of planes, strides whose phases have
+ * taps or none, a channel for each group. */
+static void many_channels(void **state)
+{
+    (void)state;
+    problem planes = {.a = {.spatial = 3,
+                            .groups = 1,
+                            .stride = {1, 2, 1},
+                            .dilation = {1, 1, 2},
+                            .before = {1, 0, 2},
+                            .after = {0, 1, 2}},
+                      .x = {15, 14, 13, 17, 2},
+                      .w = {2, 2, 2, 17, 19},
+                      .y = {15, 7, 15, 19, 2},
+                      .ndim = 5};
+    problem strided = plain_2d(41, 3, 18, 20, 1, 1);
+    strided.a.stride[0] = strided.a.stride[1] = 2;
+    strided.y[0] = strided.y[1] = 21;
+    problem gaps = plain_2d(22, 1, 20, 33, 2, 0);
+    gaps.a.stride[0] = 3, gaps.a.stride[1] = 2;
+    gaps.y[0] = 8, gaps.y[1] = 11;
+    problem each = plain_2d(14, 3, 24, 24, 3, 1);
+    each.a.groups = 24, each.w[2] = 1;
+    problem each_strided = each;
+    each_strided.a.stride[0] = each_strided.a.stride[1] = 2;
+    each_strided.y[0] = each_strided.y[1] = 7;
+    const problem ps[] = {planes,
+                          strided,
+                          gaps,
+                          each,
+                          each_strided,
+                          plain_2d(30, 1, 17, 40, 2, 0),
+                          plain_2d(4, 3, 20, 50, 21, 1),
+                          plain_2d(2, 3, 33, 16, 9, 1),
+                          plain_2d(33, 3, 16, 17, 2, 1)};
+    for (size_t k = 0; k < sizeof ps / sizeof *ps; k++)
+        for (int kind = 0; kind < 3; kind++)
+            check_problem(&ps[k], kind, k % 2 ? FX_DTYPE_F64 : FX_DTYPE_F32);
+}
+
 /* An infinite element of x reaches the taps that meet it, and no others. */
 static void infinite_numbers(void **state)
 {
@@ -195,10 +235,10 @@ static void infinite_numbers(void **state)
     drop_operand(&x), drop_operand(&w), drop_operand(&y);
 }
 
-/* Fails every allocation of one kind in turn; stride 2 takes another way for the data. */
-static void fail_each(int kind, int32_t stride)
+/* Fails every allocation of one kind in turn; many channels take another way than few. */
+static void fail_each(int kind, int32_t stride, int64_t channels)
 {
-    problem p = plain_2d(28, 5, 6, 16, 1, 0);
+    problem p = plain_2d(28, 5, channels, channels, 1, 0);
     p.a.stride[0] = p.a.stride[1] = stride;
     p.y[0] = p.y[1] = 23 / stride + 1;
     operand x = make_operand(FX_DTYPE_F32, DENSE, 4, p.x);
@@ -230,12 +270,13 @@ static void failing_allocations(void **state)
     (void)state;
     for (int kind = 0; kind < 3; kind++)
         for (int32_t stride = 1; stride <= 2; stride++)
-            fail_each(kind, stride);
+            for (int64_t channels = 6; channels <= 16; channels += 10)
+                fail_each(kind, stride, channels);
 }
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(random_problems),     cmocka_unit_test(usual_shapes),
     cmocka_unit_test(large_shapes),        cmocka_unit_test(infinite_numbers),
-    cmocka_unit_test(failing_allocations),
+    cmocka_unit_test(failing_allocations), cmocka_unit_test(many_channels),
 };
 RUN_ON_EVERY_ISA(tests)

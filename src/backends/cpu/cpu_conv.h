@@ -15,15 +15,17 @@ typedef struct fxi_conv_geometry {
     int64_t cin, cout;           /* per group */
     int64_t positions, taps, xs; /* of y, of the kernel, of x: products of the sizes */
     int64_t depth;               /* taps·cin */
-    int64_t chunk;               /* positions unfolded at a time */
-    bool direct;                 /* unfolded windows are x itself */
     fxi_finish finish;           /* of FORWARD */
 } fxi_conv_geometry;
 
-/* Computes the kind directly and returns true, with FX_OK or FX_STATUS_MEMORY in *out_status; or
- * returns false when that is not the way for it. Of x, w and y one is the output; that of WEIGHT is
- * zeros before, and is zeros again after false. */
+/* Computes the kind with vectors along the windows and returns true, with FX_OK or FX_STATUS_MEMORY
+ * in *out_status; or returns false when that is not the way for it. Of x, w and y one is the
+ * output; that of WEIGHT is zeros before, and is zeros again after false. */
 bool fxi_cpu_conv_direct(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
                          fx_status *out_status);
+
+/* Computes any kind with vectors along the output's channels. Where no window reaches, the output
+ * of DATA is left as it is. FX_OK or FX_STATUS_MEMORY. */
+fx_status fxi_cpu_conv_gather(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y);
 
 #endif

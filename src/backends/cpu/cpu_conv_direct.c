@@ -1,4 +1,4 @@
-/* cpu_conv_direct.c: convolution without unfolding.
+/* cpu_conv_direct.c: convolution with vectors along the windows.
  *
  * One image's channels are copied into a scratch with the padding around them, so that a tap of all
  * windows is a run of consecutive elements: window (i, j) begins at i + pitch·j. Strides split the
@@ -10,7 +10,7 @@
  *   FORWARD  y(q, o) = Σ x(q + offset(k))·w(k, o), k: taps and channels
  *   DATA     the same with gy for x and the kernel turned round, for strides of 1
  *   WEIGHT   gw(k, o) = Σ x(q + offset(k))·gy(q, o) over q and images, gy being 0 at windows that
- *            do not exist. 0·Inf is not 0: with such numbers in x the general way is taken.
+ *            do not exist. 0·Inf is not 0: with such numbers in x the other way is taken.
  * Large images are taken in blocks of rows, small ones several at a time for WEIGHT. The order of
  * every sum depends on the shapes only.
  */
@@ -23,9 +23,10 @@
 
 enum {
     SCRATCH_BYTES = 384 << 10, /* of x or gy: together they stay in the second-level cache */
-    MOST_BYTES = 64 << 20,     /* beyond, the general way is taken */
+    MOST_BYTES = 64 << 20,     /* beyond, the other way is taken */
     DEPTH = 512,               /* terms of a sum between two visits of y */
     FEW_WINDOWS = 8,
+    TRANSPOSING = 16, /* terms of a sum that take as long as transposing it */
     FEW_VECTORS = 16 /* of windows a WEIGHT tile runs over: below, adding up its lanes costs more */
 };
 
@@ -639,15 +640,31 @@ static fx_status run_weigh(weigh *w, bool *out_finite)
 }
 
 /* ---- the choice ------------------------------------------------------------------------------ */
+/* How much of the vectors along the output's channels would be filled, and how much of their time
+ * would go into sums rather than transposing results: 1 is all. */
+static double channels_pay(const fxi_conv_geometry *g, const layout *l, int kind)
+{
+    const int64_t columns = kind == FXI_CONV_DATA ? g->cin : g->cout;
+    const int64_t filled = divide_up(columns, l->core->lanes) * l->core->lanes;
+    const double depth = (double)(kind == FXI_CONV_DATA ? g->taps * g->cout : g->depth);
+    return (double)columns / (double)filled * depth / (depth + TRANSPOSING);
+}
+
+/* How much of the vectors along windows is filled with windows that exist. */
+static double windows_pay(const layout *l)
+{
+    return (double)(l->out[0] * l->rows) / (double)l->windows;
+}
+
 static bool suits(const fxi_conv_geometry *g, const layout *l, int kind)
 {
-    const bool strided = l->phases != 1;
     const int64_t windows = l->planes * l->windows;
-    if (kind == FXI_CONV_DATA && strided)
+    if (kind == FXI_CONV_DATA && l->phases != 1)
         return false;
     if (kind == FXI_CONV_WEIGHT && images_of(g, l) * windows < FEW_VECTORS * l->core->lanes)
         return false;
-    return l->out[0] * l->out[1] >= FEW_WINDOWS &&
+    return channels_pay(g, l, kind) < 0.8 * windows_pay(l) &&
+           l->out[0] * l->out[1] >= FEW_WINDOWS &&
            scratch_length(l) * (int64_t)l->size <= MOST_BYTES &&
            windows * max64(g->cout, l->core->columns) * (int64_t)l->size <= MOST_BYTES;
 }

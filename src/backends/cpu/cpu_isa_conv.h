@@ -3,15 +3,37 @@
  * The scratch x is laid out by cpu_conv_direct.c so that a tap of neighbouring windows is a run of
  * neighbouring elements. Forward: FXI_CONV_V vectors of windows by up to FXI_CONV_N columns are
  * summed over channels and taps in registers. Weight: FXI_CONV_R taps by up to FXI_CONV_C columns,
- * each a vector of partial sums over the windows, which are added in a fixed order at the end. An
- * element's sum does not depend on its place in a tile.
+ * each a vector of partial sums over the windows, which are added in a fixed order at the end.
+ * Gather: FXI_GATHER_Q numbers, each from a place of its own, by up to FXI_GATHER_V vectors of
+ * columns. An element's sum does not depend on its place in a tile.
  */
 #if FXI_VECTOR_BYTES == 64
-enum { FXI_CONV_V = 3, FXI_CONV_N = 8, FXI_CONV_R = 4, FXI_CONV_C = 6 };
+enum {
+    FXI_CONV_V = 3,
+    FXI_CONV_N = 8,
+    FXI_CONV_R = 4,
+    FXI_CONV_C = 6,
+    FXI_GATHER_Q = 8,
+    FXI_GATHER_V = 3
+};
 #elif FXI_VECTOR_BYTES == 32
-enum { FXI_CONV_V = 3, FXI_CONV_N = 4, FXI_CONV_R = 3, FXI_CONV_C = 4 };
+enum {
+    FXI_CONV_V = 3,
+    FXI_CONV_N = 4,
+    FXI_CONV_R = 3,
+    FXI_CONV_C = 4,
+    FXI_GATHER_Q = 6,
+    FXI_GATHER_V = 2
+};
 #else
-enum { FXI_CONV_V = 2, FXI_CONV_N = 4, FXI_CONV_R = 2, FXI_CONV_C = 4 };
+enum {
+    FXI_CONV_V = 2,
+    FXI_CONV_N = 4,
+    FXI_CONV_R = 2,
+    FXI_CONV_C = 4,
+    FXI_GATHER_Q = 6,
+    FXI_GATHER_V = 2
+};
 #endif
 
 #define FXI_CONV_TILES(S, T, V, H, FMA)                                                            \
@@ -118,6 +140,50 @@ enum { FXI_CONV_V = 2, FXI_CONV_N = 4, FXI_CONV_R = 2, FXI_CONV_C = 4 };
         for (int64_t row = 0; row < p->k; row += FXI_CONV_R)                                       \
             weight_tile_##S(p, row, N);                                                            \
     }                                                                                              \
+    FXI_INLINE void gather_tile_##S(const fxi_conv_gather *p, int64_t i, const int N)              \
+    {                                                                                              \
+        enum { L = sizeof(V) / sizeof(T) };                                                        \
+        const T *x[FXI_GATHER_Q], *b = p->b;                                                       \
+        V t[FXI_GATHER_Q][FXI_GATHER_V];                                                           \
+        T *y = (T *)p->y + i * N * L;                                                              \
+        FXI_UNROLL                                                                                 \
+        for (int r = 0; r < FXI_GATHER_Q; r++)                                                     \
+            x[r] = (const T *)p->x + p->row[i + r];                                                \
+        FXI_UNROLL                                                                                 \
+        for (int r = 0; r < FXI_GATHER_Q; r++)                                                     \
+            FXI_UNROLL                                                                             \
+        for (int v = 0; v < N; v++)                                                                \
+            t[r][v] = (V){0};                                                                      \
+        for (int64_t k = 0; k < p->sums; k++, b += N * L) {                                        \
+            const int64_t at = p->sum[k];                                                          \
+            V c[FXI_GATHER_V];                                                                     \
+            FXI_UNROLL                                                                             \
+            for (int v = 0; v < N; v++)                                                            \
+                memcpy(&c[v], b + v * L, sizeof(V));                                               \
+            FXI_UNROLL                                                                             \
+            for (int r = 0; r < FXI_GATHER_Q; r++) {                                               \
+                const V s = x[r][at] - (V){0};                                                     \
+                FXI_UNROLL                                                                         \
+                for (int v = 0; v < N; v++)                                                        \
+                    t[r][v] = FMA(s, c[v], t[r][v]);                                               \
+            }                                                                                      \
+        }                                                                                          \
+        FXI_UNROLL                                                                                 \
+        for (int r = 0; r < FXI_GATHER_Q; r++)                                                     \
+            FXI_UNROLL                                                                             \
+        for (int v = 0; v < N; v++) {                                                              \
+            V old = {0};                                                                           \
+            if (p->accumulate)                                                                     \
+                memcpy(&old, y + (r * N + v) * L, sizeof old);                                     \
+            old += t[r][v];                                                                        \
+            memcpy(y + (r * N + v) * L, &old, sizeof old);                                         \
+        }                                                                                          \
+    }                                                                                              \
+    FXI_INLINE void gather_tiles_##S(const fxi_conv_gather *p, const int N)                        \
+    {                                                                                              \
+        for (int64_t i = 0; i < p->rows; i += FXI_GATHER_Q)                                        \
+            gather_tile_##S(p, i, N);                                                              \
+    }                                                                                              \
     FXI_INLINE void copy_row_##S(T *d, const T *s, int64_t n, const int L)                         \
     {                                                                                              \
         for (int64_t i = 0; i < n; i += L) {                                                       \
@@ -168,6 +234,11 @@ enum { FXI_CONV_V = 2, FXI_CONV_N = 4, FXI_CONV_R = 2, FXI_CONV_C = 4 };
     {                                                                                              \
         weight_tiles_##S(p, N);                                                                    \
     }
+#define FXI_GATHER_WIDTH(S, N)                                                                     \
+    static void gather_##S##_##N(const fxi_conv_gather *p)                                         \
+    {                                                                                              \
+        gather_tiles_##S(p, N);                                                                    \
+    }
 
 FXI_CONV_TILES(f32, float, vf, f32x16b, FXI_FMA_F32)
 FXI_CONV_TILES(f64, double, vd, f64x16b, FXI_FMA_F64)
@@ -176,6 +247,10 @@ FXI_CONV_TILES(f64, double, vd, f64x16b, FXI_FMA_F64)
     X(f32, 1) X(f32, 2) X(f32, 3) X(f32, 4) X(f64, 1) X(f64, 2) X(f64, 3) X(f64, 4)
 FXI_CONV_ALL(FXI_CONV_WIDTH)
 FXI_CONV_ALL(FXI_CONV_WIDTH_W)
+FXI_GATHER_WIDTH(f32, 1)
+FXI_GATHER_WIDTH(f32, 2)
+FXI_GATHER_WIDTH(f64, 1)
+FXI_GATHER_WIDTH(f64, 2)
 #if FXI_VECTOR_BYTES == 64
 #define FXI_CONV_MORE(X) X(f32, 5) X(f32, 6) X(f64, 5) X(f64, 6)
 FXI_CONV_MORE(FXI_CONV_WIDTH)
@@ -184,6 +259,12 @@ FXI_CONV_WIDTH(f32, 7)
 FXI_CONV_WIDTH(f32, 8)
 FXI_CONV_WIDTH(f64, 7)
 FXI_CONV_WIDTH(f64, 8)
+FXI_GATHER_WIDTH(f32, 3)
+FXI_GATHER_WIDTH(f64, 3)
+#define FXI_CONV_GATHERS(S)                                                                        \
+    {                                                                                              \
+        gather_##S##_1, gather_##S##_2, gather_##S##_3                                             \
+    }
 #define FXI_CONV_FORWARDS(S)                                                                       \
     {                                                                                              \
         forward_##S##_1, forward_##S##_2, forward_##S##_3, forward_##S##_4, forward_##S##_5,       \
@@ -195,6 +276,10 @@ FXI_CONV_WIDTH(f64, 8)
             weight_##S##_6                                                                         \
     }
 #else
+#define FXI_CONV_GATHERS(S)                                                                        \
+    {                                                                                              \
+        gather_##S##_1, gather_##S##_2                                                             \
+    }
 #define FXI_CONV_FORWARDS(S)                                                                       \
     {                                                                                              \
         forward_##S##_1, forward_##S##_2, forward_##S##_3, forward_##S##_4                         \
@@ -208,7 +293,8 @@ FXI_CONV_WIDTH(f64, 8)
 #define FXI_CONV_CORE(S, T)                                                                        \
     {                                                                                              \
         .lanes = FXI_VECTOR_BYTES / sizeof(T), .columns = FXI_CONV_N, .weight_rows = FXI_CONV_R,   \
-        .weight_columns = FXI_CONV_C, .forward = FXI_CONV_FORWARDS(S),                             \
+        .weight_columns = FXI_CONV_C, .gather_rows = FXI_GATHER_Q, .gather_vectors = FXI_GATHER_V, \
+        .gather = FXI_CONV_GATHERS(S), .forward = FXI_CONV_FORWARDS(S),                            \
         .weight = FXI_CONV_WEIGHTS(S), .rows = rows_##S, .finite = finite_##S                      \
     }
 static const fxi_conv_core tile_conv[2] = {FXI_CONV_CORE(f32, float), FXI_CONV_CORE(f64, double)};

@@ -81,6 +81,18 @@ typedef struct fxi_conv_weight {
     int64_t k, segments, vectors, gpitch, wpitch;
 } fxi_conv_weight;
 
+/* The same sums with vectors along the columns (cpu_conv_gather.c), for elements of x anywhere:
+ *   y[i·columns + j] = Σ x[row[i] + sum[k]]·b[k·columns + j]   over k < sums; or += with accumulate
+ * for j below `columns`, which are the whole vectors that the function is for. Rows are computed
+ * gather_rows at a time: up to the next multiple of it there are elements of row and y. */
+typedef struct fxi_conv_gather {
+    const void *x, *b;
+    void *y;
+    const int32_t *row, *sum;
+    int64_t rows, sums;
+    bool accumulate;
+} fxi_conv_gather;
+
 /* d[i + dpitch·j] = s[i·stride + spitch·j], i < n, j < rows. */
 typedef struct fxi_conv_rows {
     void *d;
@@ -89,7 +101,8 @@ typedef struct fxi_conv_rows {
 } fxi_conv_rows;
 
 typedef struct fxi_conv_core {
-    int lanes, columns, weight_rows, weight_columns;
+    int lanes, columns, weight_rows, weight_columns, gather_rows, gather_vectors;
+    void (*gather[3])(const fxi_conv_gather *p);   /* [n − 1], n vectors, up to gather_vectors */
     void (*forward[8])(const fxi_conv_forward *p); /* [n − 1], n up to columns */
     void (*weight[6])(const fxi_conv_weight *p);   /* [n − 1], n up to weight_columns */
     void (*rows)(const fxi_conv_rows *p);

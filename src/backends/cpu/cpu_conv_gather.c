@@ -1,0 +1,684 @@
+/* cpu_conv_gather.c: convolution with vectors along the output's channels.
+ *
+ * Where images are small, windows fill vectors badly; channels do not. One kernel serves the three
+ * kinds: a matrix product whose left matrix is never made, its elements being x[row + sum] of a
+ * scratch that holds some images with their padding:
+ *
+ *   FORWARD  y(q, o) = Σ x(window q + tap k)·w(k, o)     rows: windows, sums: taps and channels
+ *   DATA     the same over gy. With strides, positions of x whose remainder by the stride is the
+ *            same are a convolution of gy with those taps that reach them: one phase after another
+ *   WEIGHT   gw(k, o) = Σ x(tap k + window q)·gy(q, o)   rows: taps and channels, sums: windows
+ *
+ * The right matrix lies in panels of one to three vectors; the result, too, and is transposed into
+ * its place. A unit of work is a block of rows of one image, or some small images. Weights are
+ * summed by shares of the units, whose number the shapes decide; the shares are added in order.
+ */
+#include "cpu_conv.h"
+#include "cpu_parallel.h"
+#include "cpu_simd.h"
+#include "cpu_walk.h"
+#include "memory.h"
+#include <string.h>
+
+enum {
+    SCRATCH_BYTES = 384 << 10, /* of images: they stay in the second-level cache */
+    DEPTH = 128,               /* sums between two visits of a result */
+    BLOCK_WINDOWS = 256,       /* at most, unless one row has more */
+    FEW_WINDOWS = 64,          /* of a unit, at least, where images are small */
+    WEIGHT_WINDOWS = 256,      /* the same for WEIGHT, which sums over them */
+    SHARE_WINDOWS = 1024,
+    MOST_SHARES = 8,
+    ENOUGH_UNITS = 16,
+    FEW_COLUMNS = 8, /* written at a time: columns of a power of two share places in the cache */
+    HEAD = 64
+};
+
+typedef struct axis {
+    int64_t in;            /* size of what is read */
+    int64_t windows, step; /* how many windows, and how far apart */
+    int64_t before;        /* padding in front of the first one's first tap; may be negative */
+    int64_t taps;          /* that count */
+    int32_t *at, *tap;     /* where they lie, and their index in the kernel */
+    int64_t last;          /* the largest `at` */
+} axis;
+
+/* How windows read x or gy. */
+typedef struct reading {
+    const fxi_conv_core *core;
+    size_t size;
+    axis axes[3];
+    int64_t channels, taps, sums;
+    int64_t rows, planes;   /* of windows in a block: along axis 1, and along axis 2 */
+    int64_t across, blocks; /* blocks of an image: along axis 1, and all */
+    int64_t windows;        /* of a full block */
+    int64_t images;         /* taken together; 1 where an image has several blocks */
+    int64_t extent[3];      /* of a block in the scratch */
+    int64_t channel, image; /* elements between channels and between images of the scratch */
+    int32_t *sum;           /* offset of every tap of every channel */
+} reading;
+
+/* Columns in panels of whole vectors, as alike as possible. */
+typedef struct columns {
+    int64_t n, vectors, panels;
+} columns;
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return a <= 0 ? 0 : (a + b - 1) / b;
+}
+static int64_t round_up(int64_t a, int64_t b)
+{
+    return divide_up(a, b) * b;
+}
+
+/* ---- columns --------------------------------------------------------------------------------- */
+
+static columns columns_of(const fxi_conv_core *core, int64_t n)
+{
+    const int64_t vectors = divide_up(n, core->lanes);
+    return (columns){n, vectors, divide_up(vectors, core->gather_vectors)};
+}
+
+/* A panel's first column and its width in whole vectors; the columns in it that exist. */
+static int64_t panel_at(const fxi_conv_core *core, const columns *c, int64_t panel,
+                        int64_t *out_width, int64_t *out_columns)
+{
+    int64_t from, to;
+    fxi_cpu_range(c->vectors, c->panels, panel, &from, &to);
+    *out_width = (to - from) * core->lanes;
+    *out_columns = min64(c->n, to * core->lanes) - from * core->lanes;
+    return from * core->lanes;
+}
+
+/* ---- how windows read ------------------------------------------------------------------------ */
+
+/* FORWARD and WEIGHT: window i reads x at i·step − before + at. */
+static void read_x(const fxi_conv_geometry *g, int d, axis *a)
+{
+    a->in = g->x[d];
+    a->windows = g->y[d];
+    a->step = g->stride[d];
+    a->before = g->before[d];
+    a->taps = g->k[d];
+    a->last = (g->k[d] - 1) * g->dilation[d];
+    for (int64_t t = 0; t < g->k[d]; t++) {
+        a->tap[t] = (int32_t)t;
+        a->at[t] = (int32_t)((g->attr->flipped ? t : g->k[d] - 1 - t) * g->dilation[d]);
+    }
+}
+
+/* DATA: the positions phase, phase + stride, … of x: windows of gy, next to each other. */
+static void read_gy(const fxi_conv_geometry *g, int d, int64_t phase, axis *a)
+{
+    const int64_t s = g->stride[d];
+    int64_t low = INT64_MAX, high = INT64_MIN;
+    a->in = g->y[d];
+    a->windows = divide_up(g->x[d] - phase, s);
+    a->step = 1;
+    a->taps = 0;
+    for (int64_t t = 0; t < g->k[d]; t++) {
+        const int64_t far = (g->attr->flipped ? t : g->k[d] - 1 - t) * g->dilation[d];
+        if ((phase + g->before[d] - far) % s != 0)
+            continue;
+        const int64_t at = (phase + g->before[d] - far) / s;
+        a->tap[a->taps] = (int32_t)t;
+        a->at[a->taps++] = (int32_t)at;
+        low = min64(low, at);
+        high = max64(high, at);
+    }
+    for (int64_t t = 0; t < a->taps; t++)
+        a->at[t] -= (int32_t)low;
+    a->before = -low;
+    a->last = high - low;
+}
+
+/* Blocks, images, and where everything lies in the scratch. windows: how many a unit should have
+ * at least. False when a scratch would be too long for its offsets. */
+static bool lay_out(reading *r, int64_t batch, int64_t windows)
+{
+    const axis *a = r->axes;
+    const int64_t line = 64 / (int64_t)r->size;
+    r->extent[0] = (a[0].windows - 1) * a[0].step + a[0].last + 1;
+    r->rows = a[1].windows;
+    r->planes = min64(a[2].windows, max64(1, BLOCK_WINDOWS / (a[0].windows * a[1].windows)));
+    if (r->planes == 1) {
+        const int64_t row = r->channels * r->extent[0] * (a[2].last + 1) * (int64_t)r->size;
+        const int64_t rows = min64(BLOCK_WINDOWS / a[0].windows,
+                                   (SCRATCH_BYTES / row - a[1].last - 1) / a[1].step + 1);
+        r->rows = divide_up(r->rows, divide_up(r->rows, max64(rows, 1)));
+    }
+    r->across = divide_up(a[1].windows, r->rows);
+    r->blocks = r->across * divide_up(a[2].windows, r->planes);
+    r->windows = a[0].windows * r->rows * r->planes;
+    r->extent[1] = (r->rows - 1) * a[1].step + a[1].last + 1;
+    r->extent[2] = (r->planes - 1) * a[2].step + a[2].last + 1;
+    /* An odd number of cache lines: channels do not fight for the same places of a cache. */
+    r->channel = (divide_up(fxi_length(3, r->extent), line) | 1) * line;
+    r->image = r->channel * r->channels;
+    const int64_t fit = 2 * SCRATCH_BYTES / (r->image * (int64_t)r->size);
+    r->images = r->blocks > 1 ? 1 : min64(divide_up(windows, r->windows), fit);
+    r->images = max64(1, min64(r->images, batch));
+    r->taps = a[0].taps * a[1].taps * a[2].taps;
+    r->sums = r->taps * r->channels;
+    return r->image * r->images <= INT32_MAX;
+}
+
+static void list_sums(const reading *r)
+{
+    const axis *a = r->axes;
+    int32_t *sum = r->sum;
+    for (int64_t c = 0; c < r->channels; c++)
+        for (int64_t k = 0; k < a[2].taps; k++)
+            for (int64_t j = 0; j < a[1].taps; j++)
+                for (int64_t i = 0; i < a[0].taps; i++)
+                    *sum++ = (int32_t)(c * r->channel + a[0].at[i] +
+                                       r->extent[0] * (a[1].at[j] + r->extent[1] * a[2].at[k]));
+}
+
+/* Which images, and rows and planes of their windows, a unit of a group is. */
+typedef struct unit {
+    int64_t first, images, row, rows, plane, planes;
+    int64_t windows; /* of one image */
+} unit;
+
+static int64_t units_of(const reading *r, int64_t batch)
+{
+    return divide_up(batch, r->images) * r->blocks;
+}
+
+static unit unit_at(const reading *r, int64_t batch, int64_t number)
+{
+    const int64_t block = number % r->blocks;
+    unit u = {.first = number / r->blocks * r->images,
+              .row = block % r->across * r->rows,
+              .plane = block / r->across * r->planes};
+    u.images = min64(r->images, batch - u.first);
+    u.rows = min64(r->rows, r->axes[1].windows - u.row);
+    u.planes = min64(r->planes, r->axes[2].windows - u.plane);
+    u.windows = r->axes[0].windows * u.rows * u.planes;
+    return u;
+}
+
+/* Its windows in the scratch; the list ends with copies of the last. */
+static int64_t list_windows(const reading *r, const unit *u, int32_t *list)
+{
+    const axis *a = r->axes;
+    int64_t count = 0;
+    for (int64_t m = 0; m < u->images; m++)
+        for (int64_t k = 0; k < u->planes; k++)
+            for (int64_t j = 0; j < u->rows; j++)
+                for (int64_t i = 0; i < a[0].windows; i++)
+                    list[count++] =
+                        (int32_t)(m * r->image + i * a[0].step +
+                                  r->extent[0] * (j * a[1].step + r->extent[1] * k * a[2].step));
+    for (int64_t k = count; k % r->core->gather_rows != 0; k++)
+        list[k] = list[count - 1];
+    return count;
+}
+
+/* ---- filling the scratch --------------------------------------------------------------------- */
+
+static void clip(const axis *a, int64_t first, int64_t extent, int64_t *lo, int64_t *hi)
+{
+    *lo = min64(max64(0, -first), extent);
+    *hi = max64(*lo, min64(extent, a->in - first));
+}
+
+/* The unit's rows and planes of one image. Columns of padding are zeros from the beginning and stay
+ * so. */
+static void fill(const reading *r, const unit *u, const char *x, char *scratch)
+{
+    const axis *a = r->axes;
+    const int64_t in = a[0].in * a[1].in, line = r->extent[0] * (int64_t)r->size;
+    const int64_t rows = (u->rows - 1) * a[1].step + a[1].last + 1;
+    const int64_t planes = (u->planes - 1) * a[2].step + a[2].last + 1;
+    const int64_t x1 = u->row * a[1].step - a[1].before, x2 = u->plane * a[2].step - a[2].before;
+    int64_t lo0, hi0, lo1, hi1, lo2, hi2;
+    clip(&a[0], -a[0].before, r->extent[0], &lo0, &hi0);
+    clip(&a[1], x1, rows, &lo1, &hi1);
+    clip(&a[2], x2, planes, &lo2, &hi2);
+    for (int64_t c = 0; c < r->channels; c++)
+        for (int64_t e = 0; e < planes; e++) {
+            char *d =
+                fxi_at_out(scratch, c * r->channel + e * r->extent[0] * r->extent[1], r->size);
+            const bool inside = e >= lo2 && e < hi2 && lo0 < hi0;
+            const int64_t lo = inside ? lo1 : rows, hi = inside ? hi1 : rows;
+            const int64_t from = c * in * a[2].in + (x2 + e) * in + (x1 + lo) * a[0].in;
+            memset(d, 0, (size_t)(lo * line));
+            memset(d + hi * line, 0, (size_t)((rows - hi) * line));
+            if (lo < hi)
+                r->core->rows(&(fxi_conv_rows){.d = d + lo * line + lo0 * (int64_t)r->size,
+                                               .s = fxi_at(x, from + lo0 - a[0].before, r->size),
+                                               .dpitch = r->extent[0],
+                                               .spitch = a[0].in,
+                                               .stride = 1,
+                                               .n = hi0 - lo0,
+                                               .rows = hi - lo});
+        }
+}
+
+/* Memory that a thread works in. */
+typedef struct place {
+    int64_t ready; /* the padding is there */
+    char *x, *panel;
+    int32_t *list;
+} place;
+
+static size_t place_bytes(const reading *r, size_t panel)
+{
+    const int64_t windows = r->images * r->windows + r->core->gather_rows;
+    return HEAD + (size_t)(r->images * r->image) * r->size + panel +
+           (size_t)windows * sizeof(int32_t);
+}
+
+static place *place_in(const reading *r, size_t panel, void *memory)
+{
+    const size_t x = (size_t)(r->images * r->image) * r->size;
+    place *p = memory;
+    p->x = (char *)memory + HEAD;
+    p->panel = p->x + x;
+    p->list = (int32_t *)(void *)(p->panel + panel);
+    if (!p->ready)
+        memset(p->x, 0, x + panel);
+    p->ready = 1;
+    return p;
+}
+
+static void fill_unit(const reading *r, const fxi_conv_geometry *g, const unit *u, int64_t group,
+                      const char *in, char *scratch)
+{
+    const int64_t image = r->axes[0].in * r->axes[1].in * r->axes[2].in * r->channels;
+    for (int64_t m = 0; m < u->images; m++)
+        fill(r, u, fxi_at(in, ((u->first + m) * g->groups + group) * image, r->size),
+             fxi_at_out(scratch, m * r->image, r->size));
+}
+
+/* ---- forward and data ------------------------------------------------------------------------ */
+
+typedef struct sweep {
+    reading r;
+    const fxi_conv_geometry *g;
+    columns columns;
+    int64_t phase[3], stride[3],
+        out[3];                    /* window (i, …) is element phase + stride·i of the output */
+    int64_t tap_step, column_step; /* of the kernel: between channels read, between columns */
+    int64_t tasks, slices, parts;  /* a slice is a range of panels, where units are few */
+    size_t panel_bytes;
+    const char *in, *w;
+    char *result;
+    char *panels;
+    const fxi_finish *finish; /* NULL: none */
+} sweep;
+
+static int64_t packed_length(const sweep *s)
+{
+    return s->columns.vectors * s->r.core->lanes * s->r.sums;
+}
+
+static int64_t tap_index(const sweep *s, int64_t t)
+{
+    const axis *a = s->r.axes;
+    const int64_t i = t % a[0].taps, j = t / a[0].taps % a[1].taps, k = t / a[0].taps / a[1].taps;
+    return a[0].tap[i] + s->g->k[0] * (a[1].tap[j] + s->g->k[1] * a[2].tap[k]);
+}
+
+/* One panel of the kernel of one group; a tap at a time unless all taps count. */
+static void pack_panel(void *user, int64_t number)
+{
+    const sweep *s = user;
+    const reading *r = &s->r;
+    const int64_t group = number / s->columns.panels, panel = number % s->columns.panels;
+    int64_t width, n;
+    const int64_t first = panel_at(r->core, &s->columns, panel, &width, &n);
+    const int64_t whole = r->taps == s->g->taps ? r->taps : 1;
+    const char *w =
+        fxi_at(s->w, group * s->g->depth * s->g->cout + first * s->column_step, r->size);
+    char *d = fxi_at_out(s->panels, group * packed_length(s) + first * r->sums, r->size);
+    if (n < width)
+        memset(d, 0, (size_t)(width * r->sums) * r->size);
+    for (int64_t c = 0; c < r->channels; c++)
+        for (int64_t t = 0; t < r->taps; t += whole)
+            fxi_transpose(fxi_at_out(d, (c * r->taps + t) * width, r->size),
+                          fxi_at(w, c * s->tap_step + (whole > 1 ? 0 : tap_index(s, t)), r->size),
+                          n, whole, s->column_step, width, r->size);
+}
+
+/* n columns of one image's windows from a panel of the result into the output. */
+static void put_windows(const sweep *s, const unit *u, const char *y, int64_t width, char *out,
+                        int64_t n)
+{
+    const reading *r = &s->r;
+    const int64_t *o = s->out, length = fxi_length(3, o), line = r->axes[0].windows;
+    if (s->stride[0] * s->stride[1] * s->stride[2] == 1) {
+        for (int64_t c = 0; c < n; c += FEW_COLUMNS)
+            fxi_transpose(fxi_at_out(out, c * length + o[0] * (u->row + o[1] * u->plane), r->size),
+                          fxi_at(y, c, r->size), u->windows, min64(FEW_COLUMNS, n - c), width,
+                          length, r->size);
+        return;
+    }
+    for (int64_t k = 0; k < u->planes; k++)
+        for (int64_t j = 0; j < u->rows; j++) {
+            const int64_t second = s->phase[1] + (u->row + j) * s->stride[1];
+            const int64_t third = s->phase[2] + (u->plane + k) * s->stride[2];
+            const int64_t at = s->phase[0] + o[0] * (second + o[1] * third);
+            const char *row = fxi_at(y, (k * u->rows + j) * line * width, r->size);
+            for (int64_t c = 0; c < n; c++)
+                for (int64_t i = 0; i < line; i++)
+                    memcpy(fxi_at_out(out, c * length + at + i * s->stride[0], r->size),
+                           fxi_at(row, i * width + c, r->size), r->size);
+        }
+}
+
+/* The epilogue of those columns, which are in the cache; out: the element where the first begins.
+ */
+static void finish_windows(const sweep *s, const unit *u, int64_t out, int64_t n)
+{
+    const int64_t length = fxi_length(3, s->out);
+    if (u->windows == length)
+        fxi_cpu_finish_range(s->finish, out, out + n * length);
+    for (int64_t c = 0; c < n && u->windows < length; c++) {
+        const int64_t at = out + c * length + s->out[0] * (u->row + s->out[1] * u->plane);
+        fxi_cpu_finish_range(s->finish, at, at + u->windows);
+    }
+}
+
+static void run_panel(const sweep *s, const place *p, const char *panel, int64_t width,
+                      int64_t windows)
+{
+    const reading *r = &s->r;
+    for (int64_t k = 0; k < r->sums; k += DEPTH)
+        r->core->gather[width / r->core->lanes - 1](
+            &(fxi_conv_gather){.x = p->x,
+                               .b = fxi_at(panel, k * width, r->size),
+                               .y = p->panel,
+                               .row = p->list,
+                               .sum = r->sum + k,
+                               .rows = windows,
+                               .sums = min64(DEPTH, r->sums - k),
+                               .accumulate = k > 0});
+}
+
+/* A slice of the columns of one unit of one group. */
+static void run_task(const sweep *s, const place *p, int64_t task)
+{
+    const reading *r = &s->r;
+    const fxi_conv_geometry *g = s->g;
+    const int64_t group = task / s->slices % g->groups, length = fxi_length(3, s->out);
+    const unit u = unit_at(r, g->batch, task / s->slices / g->groups);
+    const int64_t windows = list_windows(r, &u, p->list);
+    int64_t from, to;
+    fxi_cpu_range(s->columns.panels, s->slices, task % s->slices, &from, &to);
+    fill_unit(r, g, &u, group, s->in, p->x);
+    for (int64_t panel = from; panel < to; panel++) {
+        int64_t width, n;
+        const int64_t first = panel_at(r->core, &s->columns, panel, &width, &n);
+        run_panel(s, p, fxi_at(s->panels, group * packed_length(s) + first * r->sums, r->size),
+                  width, windows);
+        for (int64_t m = 0; m < u.images; m++) {
+            const int64_t image = (u.first + m) * g->groups + group;
+            const int64_t out = (image * s->columns.n + first) * length;
+            put_windows(s, &u, fxi_at(p->panel, m * u.windows * width, r->size), width,
+                        fxi_at_out(s->result, out, r->size), n);
+            if (s->finish)
+                finish_windows(s, &u, out, n);
+        }
+    }
+}
+
+static void run_tasks(void *user, int64_t part, void *memory)
+{
+    const sweep *s = user;
+    const place *p = place_in(&s->r, s->panel_bytes, memory);
+    int64_t from, to;
+    fxi_cpu_range(s->tasks, s->parts, part, &from, &to);
+    for (int64_t task = from; task < to; task++)
+        run_task(s, p, task);
+}
+
+static fx_status run_phase(sweep *s)
+{
+    reading *r = &s->r;
+    const fxi_conv_geometry *g = s->g;
+    if (!lay_out(r, g->batch, FEW_WINDOWS))
+        return FX_STATUS_MEMORY;
+    const int64_t units = units_of(r, g->batch) * g->groups;
+    const int64_t width = r->core->lanes * r->core->gather_vectors;
+    const int64_t windows = round_up(r->images * r->windows, r->core->gather_rows);
+    const double flops = 2.0 * (double)(r->sums * s->columns.n) * (double)(g->batch * g->groups) *
+                         (double)(r->axes[0].windows * r->axes[1].windows * r->axes[2].windows);
+    const size_t packed = ((size_t)(packed_length(s) * g->groups) * r->size + 63) / 64 * 64;
+    s->panel_bytes = (size_t)(windows * width) * r->size;
+    s->slices = units < ENOUGH_UNITS ? s->columns.panels : 1;
+    s->tasks = units * s->slices;
+    s->parts = fxi_cpu_parts(s->tasks, fxi_cpu_cost(0, flops));
+    s->panels = fxi_aligned(64, packed + (size_t)r->sums * sizeof(int32_t));
+    if (!s->panels)
+        return FX_STATUS_MEMORY;
+    r->sum = (int32_t *)(void *)(s->panels + packed);
+    list_sums(r);
+    if (s->parts > 1)
+        fxi_cpu_parallel(g->groups * s->columns.panels, pack_panel, s);
+    else
+        for (int64_t k = 0; k < g->groups * s->columns.panels; k++)
+            pack_panel(s, k);
+    const fx_status status =
+        fxi_cpu_parallel_scratch(s->parts, place_bytes(r, s->panel_bytes), run_tasks, s);
+    fxi_free(s->panels);
+    return status;
+}
+
+static fx_status run_forward(sweep *s)
+{
+    const fxi_conv_geometry *g = s->g;
+    s->r.channels = g->cin;
+    s->columns = columns_of(s->r.core, g->cout);
+    s->tap_step = g->taps; /* the kernel is taps × cin × cout */
+    s->column_step = g->depth;
+    s->finish = fxi_has_epilogue(g->finish.step) ? &g->finish : NULL;
+    for (int d = 0; d < 3; d++) {
+        read_x(g, d, &s->r.axes[d]);
+        s->stride[d] = 1;
+        s->out[d] = g->y[d];
+    }
+    return run_phase(s);
+}
+
+/* Positions that no window reaches stay the zeros they are. */
+static fx_status run_data(sweep *s)
+{
+    const fxi_conv_geometry *g = s->g;
+    const int64_t phases = g->stride[0] * g->stride[1] * g->stride[2];
+    fx_status status = FX_OK;
+    s->r.channels = g->cout;
+    s->columns = columns_of(s->r.core, g->cin);
+    s->tap_step = g->depth;
+    s->column_step = g->taps;
+    for (int64_t p = 0; p < phases && !status; p++) {
+        bool any = true;
+        int64_t rest = p;
+        for (int d = 0; d < 3; d++) {
+            s->stride[d] = g->stride[d];
+            s->out[d] = g->x[d];
+            s->phase[d] = rest % g->stride[d];
+            rest /= g->stride[d];
+            read_gy(g, d, s->phase[d], &s->r.axes[d]);
+            any = any && s->r.axes[d].taps > 0 && s->r.axes[d].windows > 0;
+        }
+        status = any ? run_phase(s) : FX_OK;
+    }
+    return status;
+}
+
+/* ---- weight ---------------------------------------------------------------------------------- */
+
+typedef struct weigh {
+    reading r;
+    const fxi_conv_geometry *g;
+    columns columns;
+    const char *x, *gy;
+    char *w;
+    int64_t units, shares, parts;
+    int64_t depth; /* rows of the result, in whole tiles */
+    size_t panel_bytes;
+    char *sums; /* of group after group, share after share, panel after panel */
+} weigh;
+
+static int64_t sums_length(const weigh *w)
+{
+    return w->depth * w->columns.vectors * w->r.core->lanes;
+}
+
+static char *sums_of(const weigh *w, int64_t group, int64_t share, int64_t column)
+{
+    return fxi_at_out(w->sums, (group * w->shares + share) * sums_length(w) + column * w->depth,
+                      w->r.size);
+}
+
+/* The unit's windows of gy in panel order: windows × width. */
+static void pack_gy(const weigh *w, const unit *u, int64_t group, int64_t first, int64_t width,
+                    int64_t n, char *panel)
+{
+    const reading *r = &w->r;
+    const fxi_conv_geometry *g = w->g;
+    const int64_t row = r->axes[0].windows * (u->row + r->axes[1].windows * u->plane);
+    for (int64_t m = 0; m < u->images; m++) {
+        const int64_t image = (u->first + m) * g->groups + group;
+        const int64_t at = (image * g->cout + first) * g->positions + row;
+        fxi_transpose(fxi_at_out(panel, m * u->windows * width, r->size),
+                      fxi_at(w->gy, at, r->size), n, u->windows, g->positions, width, r->size);
+    }
+}
+
+static void weigh_share(const weigh *w, const place *p, int64_t group, int64_t share)
+{
+    const reading *r = &w->r;
+    int64_t from, to;
+    fxi_cpu_range(w->units, w->shares, share, &from, &to);
+    for (int64_t k = from; k < to; k++) {
+        const unit u = unit_at(r, w->g->batch, k);
+        const int64_t windows = list_windows(r, &u, p->list);
+        fill_unit(r, w->g, &u, group, w->x, p->x);
+        for (int64_t panel = 0; panel < w->columns.panels; panel++) {
+            int64_t width, n;
+            const int64_t first = panel_at(r->core, &w->columns, panel, &width, &n);
+            pack_gy(w, &u, group, first, width, n, p->panel);
+            r->core->gather[width / r->core->lanes - 1](
+                &(fxi_conv_gather){.x = p->x,
+                                   .b = p->panel,
+                                   .y = sums_of(w, group, share, first),
+                                   .row = r->sum,
+                                   .sum = p->list,
+                                   .rows = r->sums,
+                                   .sums = windows,
+                                   .accumulate = k > from});
+        }
+    }
+}
+
+static void weigh_part(void *user, int64_t part, void *memory)
+{
+    const weigh *w = user;
+    const place *p = place_in(&w->r, w->panel_bytes, memory);
+    int64_t from, to;
+    fxi_cpu_range(w->g->groups * w->shares, w->parts, part, &from, &to);
+    for (int64_t k = from; k < to; k++)
+        weigh_share(w, p, k / w->shares, k % w->shares);
+}
+
+#define ADD(S, T)                                                                                  \
+    static void add_##S(void *to, const void *from, int64_t n)                                     \
+    {                                                                                              \
+        T *d = to;                                                                                 \
+        const T *s = from;                                                                         \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            d[i] += s[i];                                                                          \
+    }
+ADD(f32, float)
+ADD(f64, double)
+
+/* Adds up one panel of one group and puts it into the kernel. */
+static void put_panel(void *user, int64_t number)
+{
+    const weigh *w = user;
+    const reading *r = &w->r;
+    const int64_t group = number / w->columns.panels;
+    int64_t width, n;
+    const int64_t first = panel_at(r->core, &w->columns, number % w->columns.panels, &width, &n);
+    char *sums = sums_of(w, group, 0, first);
+    for (int64_t share = 1; share < w->shares; share++)
+        (r->size == sizeof(double) ? add_f64 : add_f32)(sums, sums_of(w, group, share, first),
+                                                        r->sums * width);
+    fxi_transpose(fxi_at_out(w->w, (group * w->g->cout + first) * w->g->depth, r->size), sums,
+                  r->sums, n, width, w->g->depth, r->size);
+}
+
+static fx_status run_weight(weigh *w)
+{
+    reading *r = &w->r;
+    const fxi_conv_geometry *g = w->g;
+    r->channels = g->cin;
+    w->columns = columns_of(r->core, g->cout);
+    for (int d = 0; d < 3; d++)
+        read_x(g, d, &r->axes[d]);
+    if (!lay_out(r, g->batch, WEIGHT_WINDOWS))
+        return FX_STATUS_MEMORY;
+    const int64_t width = r->core->lanes * r->core->gather_vectors;
+    const double flops = 2.0 * (double)(g->depth * g->cout) * (double)(g->batch * g->positions);
+    w->depth = round_up(r->sums, r->core->gather_rows);
+    w->units = units_of(r, g->batch);
+    w->shares = min64(min64(w->units, MOST_SHARES), g->batch * g->positions / SHARE_WINDOWS);
+    w->shares = max64(w->shares, 1);
+    w->parts = fxi_cpu_parts(g->groups * w->shares, fxi_cpu_cost(0, flops * (double)g->groups));
+    w->panel_bytes = (size_t)(r->images * r->windows * width) * r->size;
+    const size_t sums = (size_t)(g->groups * w->shares * sums_length(w)) * r->size;
+    w->sums = fxi_aligned(64, sums + (size_t)w->depth * sizeof(int32_t));
+    if (!w->sums)
+        return FX_STATUS_MEMORY;
+    r->sum = (int32_t *)(void *)(w->sums + sums);
+    list_sums(r);
+    for (int64_t k = r->sums; k < w->depth; k++)
+        r->sum[k] = r->sum[r->sums - 1];
+    const fx_status status =
+        fxi_cpu_parallel_scratch(w->parts, place_bytes(r, w->panel_bytes), weigh_part, w);
+    for (int64_t k = 0; k < g->groups * w->columns.panels && !status && w->parts == 1; k++)
+        put_panel(w, k);
+    if (status == FX_OK && w->parts > 1)
+        fxi_cpu_parallel(g->groups * w->columns.panels, put_panel, w);
+    fxi_free(w->sums);
+    return status;
+}
+
+/* ---- the three kinds ------------------------------------------------------------------------- */
+
+fx_status fxi_cpu_conv_gather(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y)
+{
+    const reading r = {.core = &fxi_cpu_simd()->conv[g->dtype == FX_DTYPE_F64], .size = g->size};
+    const int64_t taps = g->k[0] + g->k[1] + g->k[2];
+    int32_t *lists = fxi_malloc(2 * (size_t)taps * sizeof *lists);
+    if (!lists)
+        return FX_STATUS_MEMORY;
+    sweep s = {.r = r,
+               .g = g,
+               .w = w,
+               .in = kind == FXI_CONV_DATA ? y : x,
+               .result = kind == FXI_CONV_DATA ? x : y};
+    weigh v = {.r = r, .g = g, .x = x, .gy = y, .w = w};
+    axis *axes = kind == FXI_CONV_WEIGHT ? v.r.axes : s.r.axes;
+    for (int64_t d = 0, at = 0; d < 3; at += 2 * g->k[d++]) {
+        axes[d].at = lists + at;
+        axes[d].tap = lists + at + g->k[d];
+    }
+    const fx_status status = kind == FXI_CONV_WEIGHT    ? run_weight(&v)
+                             : kind == FXI_CONV_FORWARD ? run_forward(&s)
+                                                        : run_data(&s);
+    fxi_free(lists);
+    return status;
+}
