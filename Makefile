@@ -21,7 +21,7 @@ CLANG     = -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
 MAKEFLAGS     += --no-print-directory
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all bench format check-format asan tsan clang install clean \
+.PHONY: help demo test test-all bench format check-format asan tsan clang arm install clean \
         setup-demo setup-test
 
 help:
@@ -31,6 +31,7 @@ help:
 	@echo 'make bench         build and run the benchmarks, next to PyTorch where it is'
 	@echo 'make asan | tsan   the suite under address+undefined, the thread tests under thread sanitizer'
 	@echo 'make clang         the suite built with clang'
+	@echo 'make arm           cross-compiled for 64-bit ARM, the quick tests under qemu'
 	@echo 'make format        clang-format over the tree (check-format: only look)'
 	@echo 'make install       PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make clean         remove $(BUILD)/'
@@ -60,7 +61,7 @@ test-all: setup-test
 	$(CONFIGURE) -B $(BUILD) -DCFLUX_TESTS=ON
 	$(COMPILE) $(BUILD) -j $(JOBS)
 	$(ROOT)/scripts/suite $(BUILD) -j $(JOBS)
-	$(MAKE) clang asan tsan
+	$(MAKE) clang asan tsan arm
 
 clang: setup-test
 	$(CONFIGURE) -B $(BUILD)/clang $(CLANG)
@@ -76,6 +77,9 @@ tsan: setup-test
 	$(CONFIGURE) -B $(BUILD)/tsan $(GCC) -DCFLUX_SANITIZE=thread
 	$(COMPILE) $(BUILD)/tsan -j $(JOBS)
 	$(ROOT)/scripts/tsan $(ROOT)/scripts/suite $(BUILD)/tsan -j $(JOBS) -L threads
+
+arm: setup-test
+	$(ROOT)/scripts/arm $(BUILD)/arm $(JOBS)
 
 # BENCH_ARGS: options of bench/run.py and parts of names, e.g. BENCH_ARGS="--seconds 2 train/".
 bench: setup-demo $(BUILD)/Makefile

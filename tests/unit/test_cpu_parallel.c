@@ -1,6 +1,7 @@
 /* The thread pool: every part runs once, whatever the number of threads; several threads do take
  * part; nested and concurrent calls; statuses; scratch; forks; signals; when threads pay. Parts run
- * on other threads, so they count what is wrong and the test asserts afterwards. ctest: threads */
+ * on other threads, so they count what is wrong and the test asserts afterwards.
+ * ctest: threads native */
 #include "cpu_check.h"
 #include "cpu_parallel.h"
 #include "cpu_threads.h"

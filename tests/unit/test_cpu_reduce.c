@@ -206,7 +206,7 @@ static void squared_deviations(void **state)
 static void deviations_from_a_large_mean(void **state)
 {
     (void)state;
-    static const int64_t shapes[][2] = {{1000, 9}, {9, 1000}, {400000, 2}, {2, 400000}};
+    static const int64_t shapes[][2] = {{1000, 9}, {9, 1000}, {100000, 2}, {2, 100000}};
     for (int dtype = FX_DTYPE_F32; dtype <= FX_DTYPE_F64; dtype++)
         for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
             for (int outlier = 0; outlier < 2; outlier++)
@@ -266,7 +266,7 @@ static void indices_of_extremes(void **state)
     for (int kind = FXI_ARGMAX; kind <= FXI_ARGMIN; kind++)
         for (int dtype = 0; dtype <= FX_DTYPE_BOOL; dtype++)
             for (int l = 0; l < LAYOUTS; l++)
-                for (size_t k = 0; k < (l == DENSE ? 8 : 4); k++)
+                for (size_t k = 0; k < (l == DENSE && dtype % 4 == 0 ? 8 : 4); k++)
                     for (int axis = 0; axis < 2; axis++) {
                         operand x = make_operand(dtype, (layout)l, 2, shapes[k]);
                         if (dtype <= FX_DTYPE_F64)

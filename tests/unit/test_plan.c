@@ -1,5 +1,5 @@
 /* test_plan.c: the plan cache and what it counts, donation in the steady state, and graphs of a
- * million nodes. ctest: serial timeout=300
+ * million nodes. ctest: serial native timeout=300
  *
  * The trace is read in a child process, because FX_TRACE is looked at once. Addresses are those of
  * the memory behind arrays; fx_data would pin it.

@@ -228,9 +228,6 @@ FXI_LOOP1(erf_f64, double, double, erf(x))
 FXI_LOOP2(pow_f64, double, double, pow(x, y))
 FXI_LOOP2(atan2_f64, double, double, atan2(x, y))
 FXI_LOOP1(sigmoid_f64, double, double, sigmoid1(x))
-#if FXI_VECTOR_BYTES == 16 /* two lanes in double lose against libm's table */
-FXI_LOOP2(pow_f32, float, float, powf(x, y))
-#endif
 
 /* ---- integers -------------------------------------------------------------------------------- */
 #define FXI_INTEGER_LOOPS(S, T, U)                                                                 \

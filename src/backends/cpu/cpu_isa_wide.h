@@ -206,9 +206,7 @@ FXI_VECTOR_LOOP(erf_f32, vf, 1, vf_erf(u))
 FXI_VECTOR_LOOP(near_sin, vh, 1, vh_sin(u))
 FXI_VECTOR_LOOP(near_cos, vh, 1, vh_cos(u))
 FXI_VECTOR_LOOP(atan2_f32, vh, 2, vh_atan2(u, v))
-#if FXI_VECTOR_BYTES > 16
 FXI_VECTOR_LOOP(pow_f32, vh, 2, vh_pow(u, v))
-#endif
 
 static inline bool any_far(const float *a, int n)
 {
