@@ -47,13 +47,18 @@ FXI_CXX_RULE(momentum)
 FXI_CXX_RULE(nesterov)
 FXI_CXX_RULE(adam)
 FXI_CXX_RULE(adamw)
+inline fx_status fx_adjust(void *state, const fx_rule_args &given)
+{
+    return fxi_adjust(state, &given);
+}
 #else
-#define FXI_RULE(...)    (&(const fx_rule_args){.fxi_size = sizeof(fx_rule_args), __VA_ARGS__})
-#define fx_descent(...)  fxi_descent(FXI_RULE(__VA_ARGS__)) /* fx_descent(.eta = 0.1) */
-#define fx_momentum(...) fxi_momentum(FXI_RULE(__VA_ARGS__))
-#define fx_nesterov(...) fxi_nesterov(FXI_RULE(__VA_ARGS__))
-#define fx_adam(...)     fxi_adam(FXI_RULE(__VA_ARGS__))
-#define fx_adamw(...)    fxi_adamw(FXI_RULE(__VA_ARGS__))
+#define FXI_RULE(...)         (&(const fx_rule_args){.fxi_size = sizeof(fx_rule_args), __VA_ARGS__})
+#define fx_descent(...)       fxi_descent(FXI_RULE(__VA_ARGS__)) /* fx_descent(.eta = 0.1) */
+#define fx_momentum(...)      fxi_momentum(FXI_RULE(__VA_ARGS__))
+#define fx_nesterov(...)      fxi_nesterov(FXI_RULE(__VA_ARGS__))
+#define fx_adam(...)          fxi_adam(FXI_RULE(__VA_ARGS__))
+#define fx_adamw(...)         fxi_adamw(FXI_RULE(__VA_ARGS__))
+#define fx_adjust(state, ...) fxi_adjust((state), FXI_RULE(__VA_ARGS__))
 #endif
 FXI_BEGIN_C
 
@@ -63,6 +68,13 @@ FX_API void *fx_setup(fx_rule *rule, void *model);
 /* Changes the learning rate and keeps the state: adjust!(state, η). */
 FX_API fx_status fx_adjust_eta(void *state, double eta);
 FX_API double fx_eta(void *state);
+/* fx_adjust(state, .eta = …, .beta1 = …): adjust!(state; …). What is not given, or what a rule does
+ * not have, stays; so do moments and powers. */
+FX_API fx_status fxi_adjust(void *state, const fx_rule_args *given);
+/* Arrays below this state, or this branch of it (fx_child, fx_child_named), are not updated until
+ * thawed: freeze!, thaw!. A model instead of a state is an error. */
+FX_API fx_status fx_freeze(void *state);
+FX_API fx_status fx_thaw(void *state);
 
 typedef struct fx_update_args {
     size_t fxi_size;

@@ -19,7 +19,10 @@ typedef enum fx_field_kind {
     FX_FIELD_NUMBER,    /* double */
     FX_FIELD_INTEGER,   /* int64_t */
     FX_FIELD_FLAG,      /* bool */
-    FX_FIELD_DIMS       /* fx_dims */
+    FX_FIELD_DIMS,      /* fx_dims */
+    FX_FIELD_INT,       /* int */
+    FX_FIELD_FLOAT,     /* float */
+    FX_FIELD_STRING     /* const char *; must outlive the object; NULL allowed */
 } fx_field_kind;
 
 typedef struct fx_field {
@@ -59,6 +62,12 @@ struct fx_type {
      * numbers, flags and tuples of numbers, padding. 0: a struct of untyped fields, 8 bytes each.
      */
     int64_t layout_bytes;
+    /* The fields that optimisers see, by name: "weight bias"; NULL: all that are not frozen. Moves,
+     * maps, printing and files see every field. */
+    const char *trainable;
+    /* Called by maps on a copy that has got new children, to make again what depends on them;
+     * returns the copy, or another object to take its place. NULL: the copy is good as it is. */
+    void *(*rebuild)(void *copy);
 };
 enum {
     FX_TYPE_ONE_LINE = 1, /* always printed on one line (Flux's :noexpand) */
@@ -67,7 +76,8 @@ enum {
     FX_TYPE_TUPLE = 8,
     FX_TYPE_LEAF = 16, /* opaque to walks */
     FX_TYPE_MUTABLE =
-        32 /* a mutable struct in Flux (BatchNorm, Dropout): containers hold a pointer to it */
+        32, /* a mutable struct in Flux (BatchNorm, Dropout): containers hold a pointer to it */
+    FX_TYPE_WIDE = 64 /* keeps its arrays in Float32 when a model goes to 16 bits (BatchNorm) */
 };
 
 /* Makes an object of the type from `init`, a struct of type->size bytes whose head is ignored:
@@ -80,47 +90,95 @@ FX_API const fx_type *fx_type_of(const void *object);
 FX_API bool fx_is(const void *object, const fx_type *type);
 FX_API bool fx_is_array(const void *object);
 
-/* FX_FUNCTOR(T, fields…) declares how walks see the struct T: the named fields are its children
- * (@functor T); a field not named is shared with the original. FX_LAYER(T, forward, fields…) also
- * names its forward function, void *forward(void *self, int n, void *const *args), so that fx_call
- * and fx_chain take it. Both go after the struct, at file level. The struct's first member is
- * fx_object base. */
-#define FXI_FIELD_(T, f) {#f, offsetof(T, f), FX_FIELD_CHILD, false},
-#define FXI_FE0(T)
-#define FXI_FE1(T, a)                             FXI_FIELD_(T, a)
-#define FXI_FE2(T, a, ...)                        FXI_FIELD_(T, a) FXI_FE1(T, __VA_ARGS__)
-#define FXI_FE3(T, a, ...)                        FXI_FIELD_(T, a) FXI_FE2(T, __VA_ARGS__)
-#define FXI_FE4(T, a, ...)                        FXI_FIELD_(T, a) FXI_FE3(T, __VA_ARGS__)
-#define FXI_FE5(T, a, ...)                        FXI_FIELD_(T, a) FXI_FE4(T, __VA_ARGS__)
-#define FXI_FE6(T, a, ...)                        FXI_FIELD_(T, a) FXI_FE5(T, __VA_ARGS__)
-#define FXI_FE7(T, a, ...)                        FXI_FIELD_(T, a) FXI_FE6(T, __VA_ARGS__)
-#define FXI_FE8(T, a, ...)                        FXI_FIELD_(T, a) FXI_FE7(T, __VA_ARGS__)
-#define FXI_PICK9(a, b, c, d, e, f, g, h, n, ...) n
+/* How walks see a struct of the user's. The struct's first member is fx_object base; the macros go
+ * after it, at file level.
+ *   FX_FUNCTOR(T, fields…)         the named fields are its children (@functor T): arrays, objects,
+ *                                  lists of them (fx_list), and numbers, flags, strings, functions,
+ *                                  which stay as they are. A field not named is shared with the
+ *                                  original.
+ *   FX_LAYER(T, forward, fields…)  also names its forward function, void *forward(void *self,
+ *                                  int n, void *const *args), so that fx_call and fx_chain take it.
+ *   FX_STRUCT(T, fields…)          fields for printing only: every walk passes it by unchanged.
+ *   FX_OBJECT(T, (fields…), …)     everything: further members of fx_type by name, e.g. .forward =
+ * f, .trainable = "weight", .rebuild = r (C only; in C++ fill an fx_type by hand). */
+#ifdef __cplusplus
+}
+template <class F> struct fxi_kind {
+    static_assert(sizeof(F) == sizeof(void *), "a field is an array, an object or a number");
+    static constexpr fx_field_kind of = FX_FIELD_CHILD;
+};
+#define FXI_CXX_KIND(F, K)                                                                         \
+    template <> struct fxi_kind<F> {                                                               \
+        static constexpr fx_field_kind of = K;                                                     \
+    };
+FXI_CXX_KIND(fx_list, FX_FIELD_LIST)
+FXI_CXX_KIND(fx_dims, FX_FIELD_DIMS)
+FXI_CXX_KIND(double, FX_FIELD_NUMBER)
+FXI_CXX_KIND(float, FX_FIELD_FLOAT)
+FXI_CXX_KIND(int64_t, FX_FIELD_INTEGER)
+FXI_CXX_KIND(int, FX_FIELD_INT)
+FXI_CXX_KIND(bool, FX_FIELD_FLAG)
+FXI_CXX_KIND(const char *, FX_FIELD_STRING)
+extern "C" {
+#define FXI_KIND_(T, f) fxi_kind<decltype(T::f)>::of
+#else
+/* clang-format off */
+#define FXI_KIND_OF_(x)                                                                            \
+    _Generic((x), fx_list: FX_FIELD_LIST, fx_dims: FX_FIELD_DIMS, double: FX_FIELD_NUMBER,         \
+             float: FX_FIELD_FLOAT, int64_t: FX_FIELD_INTEGER, int: FX_FIELD_INT,                  \
+             bool: FX_FIELD_FLAG, char *: FX_FIELD_STRING, const char *: FX_FIELD_STRING,          \
+             default: FX_FIELD_CHILD)
+/* clang-format on */
+/* Does not compile for a field that is neither a pointer nor one of those. */
+#define FXI_KIND_(T, f)                                                                            \
+    ((fx_field_kind)((size_t)FXI_KIND_OF_(((T *)0)->f) *                                           \
+                     sizeof(char[FXI_KIND_OF_(((T *)0)->f) != FX_FIELD_CHILD ||                    \
+                                         sizeof(((T *)0)->f) == sizeof(void *)                     \
+                                     ? 1                                                           \
+                                     : -1])))
+#endif
+#define FXI_FIELD_(T, f)                                       {#f, offsetof(T, f), FXI_KIND_(T, f), false},
+#define FXI_FE1(T, a)                                          FXI_FIELD_(T, a)
+#define FXI_FE2(T, a, ...)                                     FXI_FIELD_(T, a) FXI_FE1(T, __VA_ARGS__)
+#define FXI_FE3(T, a, ...)                                     FXI_FIELD_(T, a) FXI_FE2(T, __VA_ARGS__)
+#define FXI_FE4(T, a, ...)                                     FXI_FIELD_(T, a) FXI_FE3(T, __VA_ARGS__)
+#define FXI_FE5(T, a, ...)                                     FXI_FIELD_(T, a) FXI_FE4(T, __VA_ARGS__)
+#define FXI_FE6(T, a, ...)                                     FXI_FIELD_(T, a) FXI_FE5(T, __VA_ARGS__)
+#define FXI_FE7(T, a, ...)                                     FXI_FIELD_(T, a) FXI_FE6(T, __VA_ARGS__)
+#define FXI_FE8(T, a, ...)                                     FXI_FIELD_(T, a) FXI_FE7(T, __VA_ARGS__)
+#define FXI_FE9(T, a, ...)                                     FXI_FIELD_(T, a) FXI_FE8(T, __VA_ARGS__)
+#define FXI_FE10(T, a, ...)                                    FXI_FIELD_(T, a) FXI_FE9(T, __VA_ARGS__)
+#define FXI_FE11(T, a, ...)                                    FXI_FIELD_(T, a) FXI_FE10(T, __VA_ARGS__)
+#define FXI_FE12(T, a, ...)                                    FXI_FIELD_(T, a) FXI_FE11(T, __VA_ARGS__)
+#define FXI_PICK13(a, b, c, d, e, f, g, h, i, j, k, l, n, ...) n
 #define FXI_FIELDS_(T, ...)                                                                        \
-    FXI_PICK9(__VA_ARGS__, FXI_FE8, FXI_FE7, FXI_FE6, FXI_FE5, FXI_FE4, FXI_FE3, FXI_FE2, FXI_FE1, \
-              0)                                                                                   \
+    FXI_PICK13(__VA_ARGS__, FXI_FE12, FXI_FE11, FXI_FE10, FXI_FE9, FXI_FE8, FXI_FE7, FXI_FE6,      \
+               FXI_FE5, FXI_FE4, FXI_FE3, FXI_FE2, FXI_FE1, 0)                                     \
     (T, __VA_ARGS__)
-#define FXI_TYPE_(T, fwd, ...)                                                                     \
+#define FXI_DESCRIBED_(T, FIELDS, ...)                                                             \
     static inline const fx_type *fxi_type_##T(void)                                                \
     {                                                                                              \
-        static const fx_field fields[] = {FXI_FIELDS_(T, __VA_ARGS__)};                            \
-        static T error;                                                                            \
-        static const fx_type type = {sizeof(fx_type),                                              \
-                                     #T,                                                           \
-                                     sizeof(T),                                                    \
-                                     fields,                                                       \
-                                     (int)(sizeof(fields) / sizeof(fields[0])),                    \
-                                     fwd,                                                          \
-                                     NULL,                                                         \
-                                     NULL,                                                         \
-                                     &error,                                                       \
-                                     0,                                                            \
-                                     0};                                                           \
+        static const fx_field fields[] = {FIELDS};                                                 \
+        enum { fxi_nfields = sizeof(fields) / sizeof(fields[0]) };                                 \
+        static T error; /* what constructors return when memory is out */                          \
+        static const fx_type type = {__VA_ARGS__};                                                 \
         return &type;                                                                              \
     }                                                                                              \
     struct fxi_eat_semicolon_##T
-#define FX_FUNCTOR(T, ...)        FXI_TYPE_(T, NULL, __VA_ARGS__)
-#define FX_LAYER(T, forward, ...) FXI_TYPE_(T, forward, __VA_ARGS__)
+#define FXI_TYPE_(T, fwd, flags, ...)                                                              \
+    FXI_DESCRIBED_(T, FXI_FIELDS_(T, __VA_ARGS__), sizeof(fx_type), #T, sizeof(T), fields,         \
+                   fxi_nfields, fwd, NULL, NULL, &error, flags, 0, NULL, NULL)
+#define FX_FUNCTOR(T, ...)        FXI_TYPE_(T, NULL, 0, __VA_ARGS__)
+#define FX_LAYER(T, forward, ...) FXI_TYPE_(T, forward, 0, __VA_ARGS__)
+#define FX_STRUCT(T, ...)         FXI_TYPE_(T, NULL, FX_TYPE_LEAF, __VA_ARGS__)
+#ifndef __cplusplus
+#define FXI_BARE_(...)         __VA_ARGS__
+#define FXI_FIELDS_OF_(T, ...) FXI_FIELDS_(T, __VA_ARGS__)
+#define FX_OBJECT(T, fields_in_parentheses, ...)                                                   \
+    FXI_DESCRIBED_(T, FXI_FIELDS_OF_(T, FXI_BARE_ fields_in_parentheses),                          \
+                   .fxi_size = sizeof(fx_type), .name = #T, .size = sizeof(T), .fields = fields,   \
+                   .nfields = fxi_nfields, .error = &error, __VA_ARGS__)
+#endif
 #ifndef __cplusplus
 /* fx_new(ActorCritic, .actor = fx_ones(2, 2), …): an object of a declared type. */
 #define fx_new(T, ...) ((T *)fxi_new(fxi_type_##T(), &(const T){.base = {0}, __VA_ARGS__}))
@@ -245,6 +303,21 @@ extern "C" {
 #define fx_fmap(f, x)      ((__typeof__(x))fxi_fmap((f), (x)))
 #define fx_mapleaves(f, x) fx_fmap((f), (x))
 #endif
+/* What a walk sees of an object: its children as a named tuple (items of lists included; a tuple
+ * for what has no names, the empty one for arrays, functions and leaves); fx_rebuild makes an
+ * object like x from such a tuple: Functors.functor(x) gives this pair. Objects of the scope. */
+FX_API void *fx_functor(void *x);
+FX_API void *fxi_rebuild(void *x, void *children);
+#ifdef __cplusplus
+}
+template <class T> inline T *fx_rebuild(T *x, void *children)
+{
+    return static_cast<T *>(fxi_rebuild(x, children));
+}
+extern "C" {
+#else
+#define fx_rebuild(x, children) ((__typeof__(x))fxi_rebuild((x), (children)))
+#endif
 /* Calls visit for every distinct array of x, depth first in field order; `path` is
  * "layers.0.weight". */
 typedef void (*fx_visit_fn)(fx_array *x, const char *path, bool trainable, void *user);
@@ -254,6 +327,46 @@ FX_API void fx_visit(void *x, fx_visit_fn visit, void *user);
 FX_API void *fx_trainables(void *model);
 /* Number of trainable elements; of all elements. */
 FX_API int64_t fx_parameter_count(void *model);
+/* The distinct trainable arrays of a model one after the other as a vector (trainable fields only,
+ * a tied array once), in the type that holds them all; fx_restructure makes a model like `model`
+ * from such a vector, each array in its own type again: Optimisers.destructure gives this pair.
+ * Both are differentiable. Another length is an error: "Rebuild expected a vector of length n, got
+ * m". */
+FX_API fx_array *fx_destructure(void *model);
+FX_API void *fxi_restructure(void *model, fx_array *flat);
+/* The arrays of a model as nested tuples with its field names (functions and what holds no arrays
+ * are the empty tuple): Flux.state. The arrays are those of the model, not copies. */
+FX_API void *fx_state(void *model);
+/* Copies every array of src, a model or a state of the same structure, into dst's arrays, whose
+ * handles stay valid: Flux.loadmodel!. Element types are dst's. A missing bias takes zeros. Where
+ * structures or sizes differ dst is unchanged: "Tried to load size (a) array into size (b)". */
+FX_API fx_status fx_loadmodel(void *dst, void *src);
+/* A model with its floating-point arrays in another type; integers and Bool stay, and so do the
+ * arrays of BatchNorm where the type has 16 bits (running statistics would lose what they add). */
+FX_API void *fxi_in_precision(fx_dtype type, void *model);
+#ifdef __cplusplus
+}
+template <class T> inline T *fx_restructure(T *model, fx_array *flat)
+{
+    return static_cast<T *>(fxi_restructure(model, flat));
+}
+#define FXI_CXX_PRECISION(name, type)                                                              \
+    template <class T> inline T *name(T *x)                                                        \
+    {                                                                                              \
+        return static_cast<T *>(fxi_in_precision(type, x));                                        \
+    }
+FXI_CXX_PRECISION(fx_f16, FX_DTYPE_F16)
+FXI_CXX_PRECISION(fx_bf16, FX_DTYPE_BF16)
+FXI_CXX_PRECISION(fx_f32, FX_DTYPE_F32)
+FXI_CXX_PRECISION(fx_f64, FX_DTYPE_F64)
+extern "C" {
+#else
+#define fx_restructure(model, flat) ((__typeof__(model))fxi_restructure((model), (flat)))
+#define fx_f16(x)                   ((__typeof__(x))fxi_in_precision(FX_DTYPE_F16, (x)))
+#define fx_bf16(x)                  ((__typeof__(x))fxi_in_precision(FX_DTYPE_BF16, (x)))
+#define fx_f32(x)                   ((__typeof__(x))fxi_in_precision(FX_DTYPE_F32, (x)))
+#define fx_f64(x)                   ((__typeof__(x))fxi_in_precision(FX_DTYPE_F64, (x)))
+#endif
 /* A model as it is now: new handles for the same values, which later updates do not touch and never
  * reuse in place: what readers in other threads hold. */
 FX_API void *fxi_snapshot(void *model);

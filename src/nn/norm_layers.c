@@ -149,7 +149,7 @@ const fx_type fxi_batchnorm_type = {
     .forward = batchnorm_forward,
     .describe = batchnorm_describe,
     .error = &batchnorm_error,
-    .flags = FX_TYPE_MUTABLE,
+    .flags = FX_TYPE_MUTABLE | FX_TYPE_WIDE,
     .layout_bytes = 56,
 };
 

@@ -291,7 +291,15 @@ static fx_rule *rule(const row *w, const fx_rule_args *a)
     return make(w, &init);
 }
 
-fx_rule *fxi_rule_with_eta(const fx_rule *r, double eta)
+static bool has_field(const fx_type *type, const char *name)
+{
+    for (int i = 0; i < type->nfields; i++)
+        if (strcmp(type->fields[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+fx_rule *fxi_rule_with(const fx_rule *r, const fx_rule_args *given)
 {
     const row *w = row_of(r);
     if (!w || r == w->type.error) {
@@ -299,7 +307,16 @@ fx_rule *fxi_rule_with_eta(const fx_rule *r, double eta)
         return fxi_error_object(&rows[DESCENT].type);
     }
     fx_rule init = *r;
-    init.eta = eta;
+    const struct {
+        const char *name;
+        double value, *field;
+    } numbers[] = {
+        {"eta", given->eta, &init.eta},          {"rho", given->rho, &init.rho},
+        {"beta1", given->beta1, &init.beta1},    {"beta2", given->beta2, &init.beta2},
+        {"lambda", given->lambda, &init.lambda}, {"epsilon", given->epsilon, &init.epsilon}};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (has_field(&w->type, numbers[i].name))
+            *numbers[i].field = or_default(numbers[i].value, *numbers[i].field);
     return make(w, &init);
 }
 

@@ -37,8 +37,8 @@ typedef struct fxi_rule_info {
 /* The row of a rule; NULL when the object is no rule, or the error object of one. */
 const fxi_rule_info *fxi_rule_info_of(const fx_rule *r);
 
-/* r with another learning rate: a new rule of the same kind (the error object for a negative one).
- */
-fx_rule *fxi_rule_with_eta(const fx_rule *r, double eta);
+/* r with those of the numbers that are given and that it has: a new rule of the same kind (the
+ * error object for a negative learning rate). */
+fx_rule *fxi_rule_with(const fx_rule *r, const fx_rule_args *given);
 
 #endif

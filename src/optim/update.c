@@ -11,6 +11,7 @@
 #include "rules.h"
 
 #include <cflux/ops.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -503,37 +504,44 @@ void *fx_updated(void *state, void *model, void *gradient)
     return fx_keep(both);
 }
 
-/* ---- learning rate --------------------------------------------------------------------------- */
+/* ---- adjusting a state ----------------------------------------------------------------------- */
+
+/* Calls f for every leaf of a state; a tied one comes as often as its array. False when there is
+ * none: it is not what fx_setup returned. */
+static bool each_leaf(void *state, void (*f)(leaf *l, void *user), void *user)
+{
+    if (!state || fx_is_array(state))
+        return false;
+    if (fx_is(state, &leaf_type)) {
+        f(state, user);
+        return true;
+    }
+    bool any = false;
+    for (int64_t i = 0; i < fx_count(state); i++)
+        any |= each_leaf(fx_child(state, i), f, user);
+    return any;
+}
+
+static fx_status not_a_state(const char *op)
+{
+    return fx_fail(FX_STATUS_ARGUMENT, op,
+                   "`%s` must not be applied to a model, only to the state tree from fx_setup", op);
+}
 
 typedef struct adjustment {
-    double eta;
+    fx_rule_args given;
     fx_rule *old, *new; /* the last rule replaced: leaves of one setup share theirs */
     fx_status status;
-    bool set;
-    bool found;
 } adjustment;
 
-static void adjust(adjustment *a, void *state)
+static void adjust(leaf *l, void *user)
 {
-    if (!state || a->status != FX_OK || fx_is_array(state))
-        return;
-    if (!fx_is(state, &leaf_type)) {
-        for (int64_t i = 0; i < fx_count(state); i++)
-            adjust(a, fx_child(state, i));
-        return;
-    }
-    leaf *l = state;
-    const bool first = !a->found;
-    a->found = true;
-    if (!a->set) {
-        a->eta = first ? l->rule->eta : a->eta;
-        return;
-    }
-    if (l->rule == a->new) /* a tied leaf, seen already */
+    adjustment *a = user;
+    if (a->status != FX_OK || l->rule == a->new) /* a tied leaf, seen already */
         return;
     if (l->rule != a->old) {
         a->old = l->rule;
-        a->new = fxi_rule_with_eta(l->rule, a->eta);
+        a->new = fxi_rule_with(l->rule, &a->given);
         if (fx_is_error(a->new)) {
             a->status = fx_error_status() != FX_OK ? fx_error_status() : FX_STATUS_MEMORY;
             return;
@@ -544,21 +552,46 @@ static void adjust(adjustment *a, void *state)
     l->rule = rule;
 }
 
-fx_status fx_adjust_eta(void *state, double eta)
+fx_status fxi_adjust(void *state, const fx_rule_args *given)
 {
     FXI_SCOPE;
-    if (!state || fxi_rule_info_of(state))
-        return fx_fail(FX_STATUS_ARGUMENT, "adjust", "takes the state from fx_setup");
-    adjustment a = {.eta = eta, .set = true};
-    adjust(&a, state);
-    if (a.status == FX_OK && !a.found)
-        return fx_fail(FX_STATUS_ARGUMENT, "adjust", "takes the state from fx_setup");
-    return a.status;
+    adjustment a = {.status = FX_OK};
+    memcpy(&a.given, given, given->fxi_size < sizeof a.given ? given->fxi_size : sizeof a.given);
+    return each_leaf(state, adjust, &a) ? a.status : not_a_state("adjust");
+}
+
+fx_status fx_adjust_eta(void *state, double eta)
+{
+    const fx_rule_args given = {.fxi_size = sizeof given, .eta = eta != 0 ? eta : FX_ZERO};
+    return fxi_adjust(state, &given);
+}
+
+static void take_eta(leaf *l, void *user)
+{
+    double *eta = user;
+    *eta = isnan(*eta) ? l->rule->eta : *eta;
 }
 
 double fx_eta(void *state)
 {
-    adjustment a = {.eta = 0};
-    adjust(&a, state);
-    return a.eta;
+    double eta = NAN;
+    each_leaf(state, take_eta, &eta);
+    return isnan(eta) ? 0 : eta;
+}
+
+static void set_frozen(leaf *l, void *user)
+{
+    l->frozen = *(const bool *)user;
+}
+
+fx_status fx_freeze(void *state)
+{
+    bool frozen = true;
+    return each_leaf(state, set_frozen, &frozen) ? FX_OK : not_a_state("freeze");
+}
+
+fx_status fx_thaw(void *state)
+{
+    bool frozen = false;
+    return each_leaf(state, set_frozen, &frozen) ? FX_OK : not_a_state("thaw");
 }

@@ -156,6 +156,21 @@ static bool same_type(const fx_type *a, const fx_type *b)
            (a->size == b->size && a->nfields == b->nfields && strcmp(a->name, b->name) == 0);
 }
 
+/* Is `name` one of the words of a list? */
+static bool listed(const char *list, const char *name)
+{
+    const size_t n = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)); at += n)
+        if ((at == list || strchr(" ,", at[-1])) && strchr(" ,", at[n]))
+            return true;
+    return false;
+}
+
+bool fxi_field_frozen(const fx_type *type, const fx_field *field)
+{
+    return field->frozen || (type->trainable && !listed(type->trainable, field->name));
+}
+
 bool fx_is(const void *object, const fx_type *type)
 {
     const fx_type *own = fx_type_of(object);

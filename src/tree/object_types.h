@@ -24,6 +24,9 @@ static inline void *fxi_field_child(const void *object, const fx_field *field)
     return *(void **)fxi_field_at(object, field);
 }
 
+/* Is the field one that optimisers do not see? */
+bool fxi_field_frozen(const fx_type *type, const fx_field *field);
+
 /* Nested deeper than this is an error, which a cycle made by hand is too. */
 enum { FXI_MAX_DEPTH = 1000 };
 

@@ -58,7 +58,7 @@ static bool next_part(parts *p, part *out)
     for (; type && p->field < type->nfields; p->field++, p->item = 0) {
         const fx_field *f = &type->fields[p->field];
         const fx_list *list = list_of(p->object, f);
-        if ((f->frozen && !p->frozen) || (list && p->item >= list->n))
+        if ((!p->frozen && fxi_field_frozen(type, f)) || (list && p->item >= list->n))
             continue;
         *out = (part){.field = f, .at = fxi_field_at(p->object, f)};
         out->is_object = list || f->kind == FX_FIELD_CHILD || f->kind == FX_FIELD_SHARED;
@@ -115,6 +115,18 @@ static void put_dims(fx_text *text, const fx_dims *d)
     fxi_text_put(text, d->n == 1 ? ",)" : ")");
 }
 
+static void put_string(fx_text *text, const char *s)
+{
+    if (!s) {
+        fxi_text_put(text, "nothing");
+        return;
+    }
+    fxi_text_put(text, "\"");
+    for (; *s; s++)
+        fx_text_add(text, *s == '"' || *s == '\\' || *s == '$' ? "\\%c" : "%c", *s);
+    fxi_text_put(text, "\"");
+}
+
 static void put_field(fx_text *text, const part *p)
 {
     char buf[FXI_NUMBER_TEXT];
@@ -130,6 +142,15 @@ static void put_field(fx_text *text, const part *p)
         break;
     case FX_FIELD_DIMS:
         put_dims(text, p->at);
+        break;
+    case FX_FIELD_INT:
+        fx_text_add(text, "%d", *(const int *)p->at);
+        break;
+    case FX_FIELD_FLOAT:
+        fxi_text_put(text, fxi_number_text(FX_DTYPE_F32, p->at, FXI_NUMBER_ALONE, buf));
+        break;
+    case FX_FIELD_STRING:
+        put_string(text, *(const char *const *)p->at);
         break;
     default:
         break;

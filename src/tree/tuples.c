@@ -78,7 +78,7 @@ void *fxi_named_pairs(int n, const void *const *names_and_objects)
 /* ---- children -------------------------------------------------------------------------------- */
 
 typedef struct child {
-    void *object;
+    void **slot; /* where the pointer to it lies */
     const char *name;
 } child;
 
@@ -111,10 +111,20 @@ static bool find(const void *object, int64_t index, child *out_child)
         const fx_list *list = f->kind == FX_FIELD_LIST ? fxi_field_at(object, f) : NULL;
         const char *name = list ? (list->names ? list->names[index] : NULL) : f->name;
         *out_child =
-            (child){list ? list->items[index] : fxi_field_child(object, f), name ? name : ""};
+            (child){list ? &list->items[index] : fxi_field_at(object, f), name ? name : ""};
         return true;
     }
     return false;
+}
+
+void fxi_child_set(void *object, int64_t i, void *value)
+{
+    child c;
+    if (!find(object, i, &c) || *c.slot == value)
+        return;
+    void *old = *c.slot;
+    *c.slot = fxi_retain(value);
+    fx_release(old);
 }
 
 static const char *type_name(const void *object)
@@ -127,7 +137,7 @@ void *fx_child(const void *object, int64_t i)
 {
     child c;
     if (find(object, i, &c))
-        return c.object;
+        return *c.slot;
     if (object && fx_is_error(object))
         return fx_error_array(fxi_object_status(object));
     fx_fail(FX_STATUS_ARGUMENT, "child", "%s has %lld children, there is no number %lld",
@@ -146,7 +156,7 @@ void *fx_child_named(const void *object, const char *name)
     child c;
     for (int64_t i = 0; name && find(object, i, &c); i++)
         if (strcmp(c.name, name) == 0)
-            return c.object;
+            return *c.slot;
     if (object && fx_is_error(object))
         return fx_error_array(fxi_object_status(object));
     fx_fail(FX_STATUS_ARGUMENT, "child_named", "%s has no child named \"%s\"", type_name(object),

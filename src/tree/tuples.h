@@ -6,4 +6,7 @@
 
 extern const fx_type fxi_tuple_type;
 
+/* Makes `value` child i of an object that nobody else uses yet. */
+void fxi_child_set(void *object, int64_t i, void *value);
+
 #endif

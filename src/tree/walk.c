@@ -80,6 +80,8 @@ static void *map_object(mapping *m, void *x, int depth)
     if (!changed || m->failed)
         return x;
     void *y = fxi_object_copy(type, x, mapped, m);
+    if (y && type->rebuild)
+        y = type->rebuild(y);
     m->failed |= !y;
     return y;
 }
@@ -176,7 +178,7 @@ static void visit_list(visiting *v, const fx_list *list, bool frozen, int depth)
 
 static void visit_field(visiting *v, void *x, const fx_field *f, bool frozen, int depth)
 {
-    frozen |= f->frozen;
+    frozen |= fxi_field_frozen(fx_type_of(x), f);
     if (f->kind == FX_FIELD_CHILD)
         visit_step(v, fxi_field_child(x, f), f->name, 0, frozen, depth);
     if (f->kind != FX_FIELD_LIST)
