@@ -47,10 +47,6 @@ FXI_CXX_RULE(momentum)
 FXI_CXX_RULE(nesterov)
 FXI_CXX_RULE(adam)
 FXI_CXX_RULE(adamw)
-inline fx_status fx_adjust(void *state, const fx_rule_args &given)
-{
-    return fxi_adjust(state, &given);
-}
 #else
 #define FXI_RULE(...)         (&(const fx_rule_args){.fxi_size = sizeof(fx_rule_args), __VA_ARGS__})
 #define fx_descent(...)       fxi_descent(FXI_RULE(__VA_ARGS__)) /* fx_descent(.eta = 0.1) */
@@ -97,6 +93,10 @@ FX_API fx_status fx_update_all(int n, void *const *states, void *const *models,
                                void *const *gradients);
 FXI_END_C
 #ifdef __cplusplus
+inline fx_status fx_adjust(void *state, const fx_rule_args &given)
+{
+    return fxi_adjust(state, &given);
+}
 inline fx_status fx_update(const fx_update_args &a)
 {
     return fxi_update(&a);

@@ -312,7 +312,7 @@ static void loadmodel_with_and_without_bias(void **state)
     assert_int_equal(fx_loadmodel(with, none), FX_OK);
     VALUES(with->weight, 3, 3, 3, 3);
     VALUES(with->bias, 0, 0);
-    with->weight = fx_keep(fx_ones(2, 2));
+    assert_int_equal(fx_copy_into(with->weight, fx_ones(2, 2)), FX_OK);
     assert_int_equal(fx_loadmodel(none, with), FX_OK);
     VALUES(none->weight, 1, 1, 1, 1);
     takes(FX_OK, NULL);

@@ -210,13 +210,17 @@ static void test_making(void **state)
     assert_null(fxi_rule_info_of(bad));
     assert_null(fxi_rule_info_of(NULL));
     assert_null(fxi_rule_info_of((fx_rule *)(void *)fx_ones(2)));
-    fx_rule *r = fx_adam(.beta1 = 0.5), *slow = fxi_rule_with_eta(r, 1e-4);
+    fx_rule *r = fx_adam(.beta1 = 0.5),
+            *slow = fxi_rule_with(
+                r, &(const fx_rule_args){.fxi_size = sizeof(fx_rule_args), .eta = 1e-4});
     assert_true(slow->eta == 1e-4 && slow->beta1 == 0.5 && r->eta == 0.001);
     assert_ptr_equal(fxi_rule_info_of(slow), fxi_rule_info_of(r));
     assert_string_equal(fxi_rule_info_of(r)->name, "Adam");
-    assert_null(fxi_rule_info_of(fxi_rule_with_eta(r, -1)));
+    assert_null(fxi_rule_info_of(
+        fxi_rule_with(r, &(const fx_rule_args){.fxi_size = sizeof(fx_rule_args), .eta = -1})));
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
-    assert_null(fxi_rule_info_of(fxi_rule_with_eta(bad, 1)));
+    assert_null(fxi_rule_info_of(
+        fxi_rule_with(bad, &(const fx_rule_args){.fxi_size = sizeof(fx_rule_args), .eta = 1})));
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
 }
 
