@@ -262,57 +262,27 @@ fx_status fx_loadmodel(void *dst, void *src)
 
 /* ---- precision ------------------------------------------------------------------------------- */
 
-typedef struct precision {
-    fx_dtype type;
-    fxi_identity_map wide; /* arrays that stay when the type has 16 bits */
-    bool failed;
-} precision;
-
-static void keep_wide(fx_array *x, const char *path, bool trainable, void *user)
-{
-    (void)path, (void)trainable;
-    precision *p = user;
-    p->failed |= !fxi_identity_put(&p->wide, x, x);
-}
-
-static void find_wide(precision *p, void *x, int depth)
-{
-    if (!x || fx_is_array(x) || fx_is_error(x) || depth > FXI_MAX_DEPTH)
-        return;
-    if (fx_type_of(x)->flags & FX_TYPE_WIDE) {
-        fx_visit(x, keep_wide, p);
-        return;
-    }
-    for (int64_t i = 0; i < fx_count(x); i++)
-        find_wide(p, fx_child(x, i), depth + 1);
-}
+static const bool real[FX_DTYPE_COUNT] = {
+    [FX_DTYPE_F32] = true, [FX_DTYPE_F64] = true, [FX_DTYPE_F16] = true, [FX_DTYPE_BF16] = true};
 
 static fx_array *in_precision(fx_array *x, void *user)
 {
-    static const bool real[FX_DTYPE_COUNT] = {[FX_DTYPE_F32] = true,
-                                              [FX_DTYPE_F64] = true,
-                                              [FX_DTYPE_F16] = true,
-                                              [FX_DTYPE_BF16] = true};
-    const precision *p = user;
-    void *found;
-    if (fx_is_error(x) || !real[fx_eltype(x)] || fx_eltype(x) == p->type)
-        return x;
-    if (!fxi_identity_get(&p->wide, x, &found))
-        return fx_cast(x, p->type);
-    return fx_eltype(x) == FX_DTYPE_F64 ? fx_cast(x, FX_DTYPE_F32) : x;
+    return fx_is_error(x) || !real[fx_eltype(x)] ? x : fx_cast(x, *(const fx_dtype *)user);
+}
+
+/* In 16 bits some objects stay in Float32. */
+static void *wide_in_precision(void *object, void *user)
+{
+    fx_dtype wide = FX_DTYPE_F32;
+    (void)user;
+    return fx_type_of(object)->flags & FX_TYPE_WIDE ? fx_fmap_with(in_precision, &wide, object)
+                                                    : NULL;
 }
 
 void *fxi_in_precision(fx_dtype type, void *model)
 {
     if (!model)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "precision", "there is no model"));
-    precision p = {.type = type};
-    if (fx_dtype_size(type) == 2)
-        find_wide(&p, model, 0);
-    if (p.failed)
-        fx_fail(FX_STATUS_MEMORY, "precision", "no memory to remember what stays");
-    void *y =
-        p.failed ? fxi_error_object(fx_type_of(model)) : fx_fmap_with(in_precision, &p, model);
-    fxi_identity_free(&p.wide);
-    return y;
+    return fxi_fmap_objects(in_precision, fx_dtype_size(type) == 2 ? wide_in_precision : NULL,
+                            &type, model);
 }

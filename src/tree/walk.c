@@ -29,6 +29,7 @@ static fx_status too_deep(const char *op)
 
 typedef struct mapping {
     fx_map_user_fn f;
+    fxi_object_fn object; /* NULL: the walk enters every object */
     void *user;
     fxi_identity_map seen;
     bool failed;
@@ -97,21 +98,28 @@ static bool map_child(mapping *m, void *x, int depth)
     void *y;
     if (fxi_identity_get(&m->seen, x, &y))
         return y != x;
-    y = array ? m->f(x, m->user) : map_object(m, x, depth);
+    y = !array && m->object ? m->object(x, m->user) : NULL;
+    if (!y)
+        y = array ? m->f(x, m->user) : map_object(m, x, depth);
     became(m, x, y);
     return y != x;
 }
 
-void *fx_fmap_with(fx_map_user_fn f, void *user, void *x)
+void *fxi_fmap_objects(fx_map_user_fn f, fxi_object_fn object, void *user, void *x)
 {
     if (!f || !x)
         return fx_error_array(
             fx_fail(FX_STATUS_ARGUMENT, "fmap", "there is no %s", f ? "object" : "function"));
-    mapping m = {.f = f, .user = user};
+    mapping m = {.f = f, .object = object, .user = user};
     map_child(&m, x, 0);
     void *y = mapped(&m, x);
     fxi_identity_free(&m.seen);
     return m.failed ? fxi_error_object(fx_type_of(x)) : y;
+}
+
+void *fx_fmap_with(fx_map_user_fn f, void *user, void *x)
+{
+    return fxi_fmap_objects(f, NULL, user, x);
 }
 
 static fx_array *without_user(fx_array *x, void *user)
