@@ -54,8 +54,18 @@ FX_API void *fx_get_obs(void *data, fx_array *idx);
 /* Splits by position: the first ⌊at·n⌋ observations and the rest, as a pair; at in (0, 1). Views.
  */
 FX_API void *fx_split_obs(void *data, double at);
+/* Data of which every observation (and every batch of a loader) is f of what it was, made when it
+ * is asked for: MLUtils.mapobs. f takes what fx_get_obs gives, or, being a function of arrays such
+ * as fx_gpu, is applied to each of its arrays. f runs in the thread that asks. */
+typedef void *(*fx_obs_fn)(void *observations, void *user);
+FX_API void *fx_mapobs_with(fx_obs_fn f, void *user, void *data);
+FX_API void *fxi_mapobs(fx_map_fn f, void *data);
 FXI_END_C
 #ifdef __cplusplus
+inline void *fx_mapobs(fx_map_fn f, void *data)
+{
+    return fxi_mapobs(f, data);
+}
 inline fx_loader *fx_dataloader(const fx_loader_args &a)
 {
     return fxi_dataloader(&a);
@@ -67,6 +77,7 @@ inline fx_loader *fx_dataloader(void *data, int64_t batchsize = 1, bool shuffle 
     return fxi_dataloader(&a);
 }
 #else
+#define fx_mapobs(f, data) fxi_mapobs((f), (data))
 #define fx_dataloader(...)                                                                         \
     fxi_dataloader(&(const fx_loader_args){.fxi_size = sizeof(fx_loader_args), .data = __VA_ARGS__})
 #endif

@@ -68,6 +68,9 @@ struct fx_type {
     /* Called by maps on a copy that has got new children, to make again what depends on them;
      * returns the copy, or another object to take its place. NULL: the copy is good as it is. */
     void *(*rebuild)(void *copy);
+    /* What a move to a device makes of the object, instead of moving its children (a data loader
+     * moves its batches, when they are made). NULL: the children move. */
+    void *(*move)(void *self, fx_device *device);
 };
 enum {
     FX_TYPE_ONE_LINE = 1, /* always printed on one line (Flux's :noexpand) */
@@ -167,7 +170,7 @@ extern "C" {
     struct fxi_eat_semicolon_##T
 #define FXI_TYPE_(T, fwd, flags, ...)                                                              \
     FXI_DESCRIBED_(T, FXI_FIELDS_(T, __VA_ARGS__), sizeof(fx_type), #T, sizeof(T), fields,         \
-                   fxi_nfields, fwd, NULL, NULL, &error, flags, 0, NULL, NULL)
+                   fxi_nfields, fwd, NULL, NULL, &error, flags, 0, NULL, NULL, NULL)
 #define FX_FUNCTOR(T, ...)        FXI_TYPE_(T, NULL, 0, __VA_ARGS__)
 #define FX_LAYER(T, forward, ...) FXI_TYPE_(T, forward, 0, __VA_ARGS__)
 #define FX_STRUCT(T, ...)         FXI_TYPE_(T, NULL, FX_TYPE_LEAF, __VA_ARGS__)
@@ -288,6 +291,10 @@ typedef fx_array *(*fx_map_fn)(fx_array *x);
 FX_API void *fxi_fmap(fx_map_fn f, void *x);
 typedef fx_array *(*fx_map_user_fn)(fx_array *x, void *user);
 FX_API void *fx_fmap_with(fx_map_user_fn f, void *user, void *x);
+/* The same, but `object` sees every object before the walk enters it and may say what it becomes
+ * (itself to leave it out: Functors' exclude); NULL: the walk goes on inside. */
+typedef void *(*fx_object_fn)(void *object, void *user);
+FX_API void *fx_fmap_objects(fx_map_user_fn f, fx_object_fn object, void *user, void *x);
 #ifdef __cplusplus
 }
 template <class T> inline T *fx_fmap(fx_map_fn f, T *x)

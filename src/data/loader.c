@@ -87,7 +87,7 @@ static void describe(const void *self, fx_text *text)
     const fx_loader *l = self;
     fx_text_add(text, "%lld-element DataLoader(::", (long long)fx_loader_length(l));
     if (l->data)
-        describe_data(l->data, text);
+        describe_data(fxi_obs_plain(l->data), text);
     if (l->shuffle)
         fx_text_add(text, ", shuffle=true");
     if (l->batchsize != 1)
@@ -107,6 +107,8 @@ static void finish(void *self)
         end_running(r);
 }
 
+static void *move(void *self, fx_device *device);
+
 static const fx_field fields[] = {{"data", offsetof(fx_loader, data), FX_FIELD_CHILD, false}};
 static fx_loader error_loader;
 static const fx_type loader_type = {
@@ -119,7 +121,19 @@ static const fx_type loader_type = {
     .finish = finish,
     .error = &error_loader,
     .flags = FX_TYPE_ONE_LINE,
+    .move = move,
 };
+
+/* A loader of the same batches in the same order, on the device: gpu(loader). The data stay. */
+static void *move(void *self, fx_device *device)
+{
+    const fx_loader *l = self;
+    if (l->device == device)
+        return self;
+    fx_loader moved = *l;
+    moved.device = device;
+    return fxi_new(&loader_type, &moved);
+}
 
 static fx_status check_args(const fx_loader_args *a, int64_t *out_n)
 {
@@ -263,7 +277,7 @@ static fx_status take_snapshot(running *r)
     fx_status status = fx_eval(r->loader->data);
     if (status != FX_OK)
         return status;
-    void *copy = fx_to(fx_cpu_device(), fx_snapshot(r->loader->data));
+    void *copy = fx_to(fx_cpu_device(), fx_snapshot(fxi_obs_plain(r->loader->data)));
     status = fxi_obs_check(OP, copy, &n, &r->narrays);
     if (status != FX_OK)
         return status;
@@ -344,6 +358,15 @@ static fx_array *batch_array(const running *r, int i, int64_t count)
     return fx_array_to(to ? to : fx_array_device(fxi_obs_array(r->loader->data, i)), x);
 }
 
+/* The i-th array of a batch; a function of mapobs may have made anything of it. */
+static fx_array *array_of(void *items, int64_t i)
+{
+    if (fx_is_array(items))
+        return i == 0 ? items : NULL;
+    void *x = i < fx_count(items) ? fx_child(items, i) : NULL;
+    return x && fx_is_array(x) ? x : NULL;
+}
+
 static bool hand_over(running *r, fx_batch *batch)
 {
     FX_SCOPE;
@@ -354,11 +377,13 @@ static bool hand_over(running *r, fx_batch *batch)
         good = good && !fx_is_error(r->arrays[i]);
     }
     void *items = good ? fxi_obs_rebuild(r->data, r->narrays, r->arrays) : NULL;
-    if (!items || fx_is_error(items))
+    if (items && !fx_is_error(items))
+        items = fxi_obs_apply(r->loader->data, items);
+    if (!items || fx_is_error(items) || fx_eval(items) != FX_OK)
         return false;
     batch->items = r->items = fx_retain(items);
-    batch->x = r->arrays[0];
-    batch->y = r->narrays > 1 ? r->arrays[1] : NULL;
+    batch->x = array_of(items, 0);
+    batch->y = array_of(items, 1);
     batch->index = r->next_batch++;
     batch->fxi_pass = r;
     link_pass(r);

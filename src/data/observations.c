@@ -18,8 +18,78 @@ static bool is_tuple(const void *data)
     return type && (type->flags & FX_TYPE_TUPLE);
 }
 
+/* ---- mapobs ---------------------------------------------------------------------------------- */
+
+typedef struct mapped {
+    fx_object base;
+    void *data;
+    fx_obs_fn f;
+    void *user;
+    fx_map_fn each; /* instead of f: of every array */
+} mapped;
+
+static void describe(const void *self, fx_text *text)
+{
+    char inner[300];
+    fx_summary(((const mapped *)self)->data, inner, sizeof inner);
+    fx_text_add(text, "mapobs(f, %s)", inner);
+}
+
+static const fx_field mapped_fields[] = {{"data", offsetof(mapped, data), FX_FIELD_CHILD, false}};
+static mapped mapped_error;
+static const fx_type mapped_type = {.fxi_size = sizeof(fx_type),
+                                    .name = "MappedData",
+                                    .size = sizeof(mapped),
+                                    .fields = mapped_fields,
+                                    .nfields = 1,
+                                    .describe = describe,
+                                    .error = &mapped_error,
+                                    .flags = FX_TYPE_ONE_LINE};
+
+static void *make_mapped(const mapped *init)
+{
+    int64_t n;
+    int arrays;
+    if (!init->f && !init->each)
+        fx_fail(FX_STATUS_ARGUMENT, "mapobs", "there is no function");
+    else if (fxi_obs_check("mapobs", init->data, &n, &arrays) == FX_OK)
+        return fxi_new(&mapped_type, init);
+    return fxi_error_object(&mapped_type);
+}
+
+void *fx_mapobs_with(fx_obs_fn f, void *user, void *data)
+{
+    return make_mapped(&(const mapped){.f = f, .user = user, .data = data});
+}
+
+void *fxi_mapobs(fx_map_fn f, void *data)
+{
+    return make_mapped(&(const mapped){.each = f, .data = data});
+}
+
+void *fxi_obs_plain(void *data)
+{
+    while (fx_is(data, &mapped_type) && data != &mapped_error)
+        data = ((mapped *)data)->data;
+    return data;
+}
+
+void *fxi_obs_apply(void *data, void *observations)
+{
+    if (!fx_is(data, &mapped_type))
+        return observations;
+    const mapped *m = data;
+    void *inner = fxi_obs_apply(m->data, observations);
+    void *y = m->f ? m->f(inner, m->user) : fxi_fmap(m->each, inner);
+    return y ? y
+             : fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "mapobs", "the function gave nothing"));
+}
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
 fx_array *fxi_obs_array(void *data, int i)
 {
+    data = fxi_obs_plain(data);
     return fx_is_array(data) ? data : fx_child(data, i);
 }
 
@@ -57,6 +127,7 @@ fx_status fxi_obs_check(const char *op, void *data, int64_t *out_n, int *out_arr
 {
     *out_n = 0;
     *out_arrays = 0;
+    data = fxi_obs_plain(data);
     if (!data)
         return fx_fail(FX_STATUS_ARGUMENT, op, "the data is NULL");
     if (!fx_is_array(data) && !is_tuple(data))
@@ -150,7 +221,18 @@ void *fx_get_obs(void *data, fx_array *idx)
     s.failed = fxi_obs_check("get_obs", data, &n, &arrays);
     if (s.failed == FX_OK && !idx)
         s.failed = fx_fail(FX_STATUS_ARGUMENT, "get_obs", "the indices are NULL");
-    return select_all(data, &s);
+    void *plain = select_all(fxi_obs_plain(data), &s);
+    return s.failed == FX_OK ? fxi_obs_apply(data, plain) : plain;
+}
+
+/* The same functions around another data set. */
+static void *mapped_like(void *data, void *plain)
+{
+    if (!fx_is(data, &mapped_type))
+        return plain;
+    mapped init = *(mapped *)data;
+    init.data = mapped_like(init.data, plain);
+    return make_mapped(&init);
 }
 
 void *fx_split_obs(void *data, double at)
@@ -164,5 +246,10 @@ void *fx_split_obs(void *data, double at)
     const int64_t cut = failed == FX_OK ? (int64_t)floor(at * (double)n) : 0;
     const selection parts[] = {{.stop = cut, .failed = failed},
                                {.start = cut, .stop = n, .failed = failed}};
-    return fxi_tuple(2, (void *[]){select_all(data, &parts[0]), select_all(data, &parts[1])});
+    void *both[2];
+    for (int i = 0; i < 2; i++) {
+        both[i] = select_all(fxi_obs_plain(data), &parts[i]);
+        both[i] = failed == FX_OK ? mapped_like(data, both[i]) : both[i];
+    }
+    return fxi_tuple(2, both);
 }

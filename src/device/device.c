@@ -99,9 +99,15 @@ static fx_array *to_device(fx_array *x, void *user)
     return fx_array_to(user, x);
 }
 
+static void *move_object(void *object, void *user)
+{
+    const fx_type *type = fx_type_of(object);
+    return type->move ? type->move(object, user) : NULL;
+}
+
 void *fxi_to(fx_device *device, void *object)
 {
-    return fx_fmap_with(to_device, device ? device : &cpu, object);
+    return fx_fmap_objects(to_device, move_object, device ? device : &cpu, object);
 }
 
 void *fxi_cpu(void *object)

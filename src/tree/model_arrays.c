@@ -283,6 +283,6 @@ void *fxi_in_precision(fx_dtype type, void *model)
 {
     if (!model)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "precision", "there is no model"));
-    return fxi_fmap_objects(in_precision, fx_dtype_size(type) == 2 ? wide_in_precision : NULL,
-                            &type, model);
+    return fx_fmap_objects(in_precision, fx_dtype_size(type) == 2 ? wide_in_precision : NULL, &type,
+                           model);
 }

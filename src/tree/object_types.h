@@ -12,11 +12,6 @@ typedef void *(*fxi_child_fn)(void *user, void *child);
  * (recorded). */
 void *fxi_object_copy(const fx_type *type, const void *init, fxi_child_fn child, void *user);
 
-/* As fx_fmap_with, but `object` sees every object first and may say what it becomes; NULL: the walk
- * enters it. */
-typedef void *(*fxi_object_fn)(void *object, void *user);
-void *fxi_fmap_objects(fx_map_user_fn f, fxi_object_fn object, void *user, void *x);
-
 /* The status an object carries: of an error array its own, of an error object that of its arrays.
  */
 fx_status fxi_object_status(const void *object);

@@ -29,7 +29,7 @@ static fx_status too_deep(const char *op)
 
 typedef struct mapping {
     fx_map_user_fn f;
-    fxi_object_fn object; /* NULL: the walk enters every object */
+    fx_object_fn object; /* NULL: the walk enters every object */
     void *user;
     fxi_identity_map seen;
     bool failed;
@@ -105,7 +105,7 @@ static bool map_child(mapping *m, void *x, int depth)
     return y != x;
 }
 
-void *fxi_fmap_objects(fx_map_user_fn f, fxi_object_fn object, void *user, void *x)
+void *fx_fmap_objects(fx_map_user_fn f, fx_object_fn object, void *user, void *x)
 {
     if (!f || !x)
         return fx_error_array(
@@ -119,7 +119,7 @@ void *fxi_fmap_objects(fx_map_user_fn f, fxi_object_fn object, void *user, void 
 
 void *fx_fmap_with(fx_map_user_fn f, void *user, void *x)
 {
-    return fxi_fmap_objects(f, NULL, user, x);
+    return fx_fmap_objects(f, NULL, user, x);
 }
 
 static fx_array *without_user(fx_array *x, void *user)

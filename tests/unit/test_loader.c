@@ -530,9 +530,97 @@ static void each_allocation_fails(void **state)
     }
 }
 
+/* ---- mapobs and devices ---------------------------------------------------------------------- */
+
+static fx_array *doubled(fx_array *x)
+{
+    return fx_mul(x, 2);
+}
+
+static void *first_only(void *observations, void *user)
+{
+    ++*(int *)user;
+    return fx_child(observations, 0);
+}
+
+static void mapped_data(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const int64_t n = 7;
+    int calls = 0;
+    void *plain = make_data(TUPLE, n), *twice = fx_mapobs(doubled, plain);
+    assert_int_equal(fx_num_obs(twice), n);
+    fx_array *idx = fx_from(FX_DTYPE_I64, ((const int64_t[]){4, 1}), 2);
+    void *obs = fx_get_obs(twice, idx);
+    assert_int_equal(fx_item(fx_slice(fx_child(obs, 1), 0, 0, 1)), 8);
+    assert_int_equal(fx_item(fx_slice(fx_child(obs, 1), 0, 1, 2)), 2);
+    void *again = fx_mapobs_with(first_only, &calls, twice); /* of what was doubled */
+    assert_int_equal(fx_item(fx_slice(fx_vec(fx_get_obs(again, idx)), 0, 0, 1)), 800);
+    assert_int_equal(calls, 1);
+    void *halves = fx_split_obs(twice, 0.5);
+    assert_int_equal(fx_num_obs(fx_child(halves, 0)), 3);
+    assert_int_equal(fx_num_obs(fx_child(halves, 1)), 4);
+    obs = fx_get_obs(fx_child(halves, 1), fx_from(FX_DTYPE_I64, ((const int64_t[]){0}), 1));
+    assert_int_equal(fx_item(fx_child(obs, 1)), 6);
+    int batches = 0;
+    fx_loader *l = fx_dataloader(twice, .batchsize = 3),
+              *one = fx_dataloader(again, .batchsize = 3);
+    for (fx_batch b = {0}; fx_next(l, &b); batches++)
+        for (int64_t i = 0; i < b.size; i++) {
+            assert_int_equal(fx_item(fx_slice(b.y, 0, i, i + 1)), 2 * (3 * b.index + i));
+            assert_int_equal(fx_item(fx_slice(fx_vec(b.x), 0, ROWS * i, ROWS * i + 1)),
+                             200 * (3 * b.index + i));
+        }
+    for (fx_batch b = {0}; fx_next(one, &b); batches++) {
+        assert_true(fx_is_array(b.items));
+        assert_null(b.y);
+        assert_int_equal(fx_size(b.x, 1), b.size);
+    }
+    assert_int_equal(batches, 6);
+    assert_int_equal(fx_error_take().status, FX_OK);
+    char text[200];
+    fx_summary(twice, text, sizeof text);
+    assert_memory_equal(text, "mapobs(f, (", 11);
+    assert_true(fx_is_error(fx_mapobs(NULL, plain)));
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+    assert_true(fx_is_error(fx_mapobs(doubled, fx_tuple())));
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+}
+
+/* A moved loader moves its batches, in the same order; the data and the original stay. */
+static void moved_loader(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_device *other = fx_device_get("ref", 0);
+    void *data = make_data(TUPLE, 10);
+    fx_loader *l = fx_dataloader(data, .batchsize = 4, .shuffle = true, .seed = 3);
+    fx_loader *m = fx_to(other, l), *n = fx_child(fx_to(other, fx_tuple(l)), 0);
+    assert_ptr_not_equal(m, l);
+    assert_ptr_equal(fx_to(other, m), m);
+    assert_ptr_equal(fx_array_device(fx_child(data, 0)), fx_cpu_device());
+    fx_batch a = {0}, b = {0}, c = {0};
+    int64_t seen = 0;
+    while (fx_next(l, &a) && fx_next(m, &b) && fx_next(n, &c)) {
+        assert_ptr_equal(fx_array_device(a.x), fx_cpu_device());
+        assert_ptr_equal(fx_array_device(b.x), other);
+        assert_ptr_equal(fx_array_device(c.y), other);
+        assert_int_equal(fx_item(fx_all(fx_eq(a.y, fx_cpu(b.y)))), 1);
+        assert_int_equal(fx_item(fx_all(fx_eq(a.x, fx_cpu(c.x)))), 1);
+        seen += a.size;
+    }
+    fx_batch_end(&b);
+    fx_batch_end(&c);
+    assert_int_equal(seen, 10);
+    assert_int_equal(fx_error_take().status, FX_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mapped_data),
+        cmocka_unit_test(moved_loader),
         cmocka_unit_test(all_combinations),
         cmocka_unit_test(seeds),
         cmocka_unit_test(shuffle_is_uniform),
