@@ -13,24 +13,45 @@ FX_API fx_status fx_use(const char *backend);
 FX_API fx_status fx_use_all(void);                  /* every backend that is installed */
 FX_API const char *fx_why_not(const char *backend); /* "" when it works; static storage */
 FX_API bool fx_functional(const char *backend);
+/* The backends that may be preferred, in the order in which fx_get_device tries them: "CUDA",
+ * "AMDGPU", "Metal", "OpenCL", "CPU"; NULL at the end. */
+FX_API const char *const *fx_supported_devices(void);
+
+/* The preferred backend: gpu_backend in table [Flux] of LocalPreferences.toml (as Flux's own
+ * preference) in the folder CFLUX_PROJECT, or the current one; "" when there is none. The file is
+ * read once. */
+FX_API const char *fx_gpu_backend(void);
+/* Writes the preference and keeps everything else in the file; takes effect when the program is
+ * started again. FX_STATUS_FORMAT, naming the line, when the file is corrupt; it is then left as it
+ * is. */
+FX_API fx_status fx_gpu_backend_set(const char *backend);
 
 typedef struct fx_dev_opts {
     size_t fxi_size;
     bool verbose; /* log which device was chosen and why */
 } fx_dev_opts;
-/* The best device there is: a functional GPU, else the CPU. */
+/* The preferred backend's first device; where it is not loaded or does not work (a warning says
+ * so), or there is no preference: the first of CUDA, AMDGPU, Metal, OpenCL that is loaded and
+ * works; else the CPU. */
 FX_API fx_device *fxi_get_device(const fx_dev_opts *opts);
 /* A device by backend name and id from 0; an unknown one is an error and gives the CPU. */
 FX_API fx_device *fx_device_get(const char *backend, int id);
 FX_API fx_device *fx_cpu_device(void);
 FX_API const char *fx_device_name(const fx_device *device); /* "CPU", "CUDA:0" */
 FX_API int fx_device_id(const fx_device *device);
+FX_API int fx_device_count(const char *backend); /* 0 when it is not loaded or does not work */
 
 /* Moves every array of an object; returns the same object when all are there already. */
 FX_API void *fxi_to(fx_device *device, void *object);
-/* To the best GPU; without one returns its argument and says once why. */
+/* To the preferred or first GPU; without one returns its argument and says once why. Float64
+ * becomes Float32 on the way to an accelerator. */
 FX_API void *fxi_gpu(void *object);
 FX_API void *fxi_cpu(void *object);
+#ifndef __cplusplus
+FX_API fx_array *(fx_cu)(fx_array *x); /* as functions, for fx_fmap and fx_mapobs */
+FX_API fx_array *(fx_gpu)(fx_array *x);
+FX_API fx_array *(fx_cpu)(fx_array *x);
+#endif
 FXI_END_C
 #ifdef __cplusplus
 inline fx_device *fx_get_device(bool verbose = false)

@@ -375,7 +375,9 @@ fx_array *fx_array_to(fx_device *device, fx_array *x)
         (x->node->device == device || (x->node->data && fx_array_device(x) == device)))
         return x;
     const fx_status s = ready("to", x);
-    return s == FX_OK ? copy_to("to", device, x, fx_eltype(x)) : fx_error_array(s);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    return fx_array_device(x) == device ? x : copy_to("to", device, x, fx_eltype(x));
 }
 
 fx_status fx_copy_into(fx_array *dst, fx_array *src)

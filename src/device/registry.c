@@ -1,0 +1,106 @@
+/* registry.c: the backends of this process and their devices.
+ *
+ * Two are built in: the CPU, and ref, the slow and obvious one that tests compare with. Flux's GPU
+ * backends and OpenCL are known by name from the start, so that a program that asks for one runs
+ * without it and can say why. Entries and devices are never moved or freed: arrays point to them.
+ */
+#include "registry.h"
+#include "backends.h"
+#include "memory.h"
+#include "object.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *const fxi_backend_order[] = {"CUDA", "AMDGPU", "Metal", "OpenCL", "CPU", NULL};
+
+const char *fxi_backend_list(void)
+{
+    return "(\"CUDA\", \"AMDGPU\", \"Metal\", \"OpenCL\", \"CPU\")";
+}
+
+static void describe(const void *self, fx_text *text)
+{
+    fx_text_add(text, "%s", ((const fx_device *)self)->name);
+}
+
+/* A device is an object as well, so that fx_show and every other function can tell what it is. */
+static const fx_type device_type = {.fxi_size = sizeof(fx_type),
+                                    .name = "Device",
+                                    .size = sizeof(fx_device),
+                                    .describe = describe,
+                                    .flags = FX_TYPE_LEAF};
+static fx_device cpu = {{.type = &device_type, .refs = FXI_IMMORTAL}, &fxi_cpu_backend, 0, "CPU"};
+static fx_device ref = {{.type = &device_type, .refs = FXI_IMMORTAL}, &fxi_ref_backend, 0, "ref"};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of writers */
+static int entries = 6;                                  /* atomic */
+static fxi_registered registry[FXI_BACKENDS_MOST] = {
+    {"CPU", &fxi_cpu_backend, &cpu, 1, ""},
+    {"ref", &fxi_ref_backend, &ref, 1, ""},
+    {"CUDA", NULL, NULL, 0, "this version of cflux has no such backend yet"},
+    {"AMDGPU", NULL, NULL, 0, "this version of cflux has no such backend yet"},
+    {"Metal", NULL, NULL, 0, "this version of cflux has no such backend yet"},
+    {"OpenCL", NULL, NULL, 0, "this version of cflux has no such backend yet"},
+};
+
+fx_device *fx_cpu_device(void)
+{
+    return &cpu;
+}
+
+fxi_registered *fxi_registered_find(const char *name)
+{
+    const int n = __atomic_load_n(&entries, __ATOMIC_ACQUIRE);
+    for (int i = 0; name && i < n; i++)
+        if (strcmp(registry[i].name, name) == 0)
+            return &registry[i];
+    return NULL;
+}
+
+/* "CUDA:0" and so on, never freed. */
+static fx_device *make_devices(const fxi_backend *backend, int n)
+{
+    const size_t each = strlen(backend->name) + 8;
+    fx_device *devices = fxi_calloc((size_t)n, sizeof *devices + each);
+    char *names = devices ? (char *)(devices + n) : NULL;
+    for (int i = 0; devices && i < n; i++, names += each) {
+        snprintf(names, each, "%s:%d", backend->name, i);
+        devices[i] = (fx_device){{.type = &device_type, .refs = FXI_IMMORTAL}, backend, i, names};
+    }
+    return devices;
+}
+
+static fx_status add(const fxi_backend *backend, int devices, const char *why)
+{
+    fxi_registered *r = fxi_registered_find(backend->name);
+    if (fxi_loaded(r))
+        return FX_OK;
+    if (!r && entries == FXI_BACKENDS_MOST)
+        return fx_fail(FX_STATUS_DEVICE, "use", "%s is one backend too many: there are %d",
+                       backend->name, (int)FXI_BACKENDS_MOST);
+    fx_device *made = devices > 0 ? make_devices(backend, devices) : NULL;
+    if (devices > 0 && !made)
+        return fx_fail(FX_STATUS_MEMORY, "use", "no memory for the devices of %s", backend->name);
+    const bool known = r != NULL;
+    r = known ? r : &registry[entries];
+    r->name = backend->name;
+    r->devices = made;
+    r->count = devices;
+    snprintf(r->why, sizeof r->why, "%s", why ? why : "");
+    __atomic_store_n(&r->backend, backend, __ATOMIC_RELEASE);
+    if (!known)
+        __atomic_store_n(&entries, entries + 1, __ATOMIC_RELEASE);
+    return FX_OK;
+}
+
+fx_status fxi_backend_register(const fxi_backend *backend, int devices, const char *why)
+{
+    if (!backend || !backend->name || devices < 0 || devices > FXI_DEVICES_MOST)
+        return fx_fail(FX_STATUS_ARGUMENT, "use", "a backend with %d devices", devices);
+    pthread_mutex_lock(&lock);
+    const fx_status status = add(backend, devices, why);
+    pthread_mutex_unlock(&lock);
+    return status;
+}

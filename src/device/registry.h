@@ -1,0 +1,41 @@
+/* registry.h: the backends of this process and their devices. Internal. */
+#ifndef CFLUX_REGISTRY_H
+#define CFLUX_REGISTRY_H
+
+#include "backend.h"
+
+enum { FXI_BACKENDS_MOST = 16, FXI_DEVICES_MOST = 64 };
+
+typedef struct fxi_registered {
+    const char *name;           /* "CUDA" */
+    const fxi_backend *backend; /* NULL: not loaded */
+    fx_device *devices;         /* `count` of them; none: loaded, but not functional */
+    int count;
+    char why[256]; /* why it is not loaded or not functional; "" when it works */
+} fxi_registered;
+
+/* The backends that users may prefer, in the order in which they are tried; NULL at the end. */
+extern const char *const fxi_backend_order[];
+/* "("CUDA", "AMDGPU", …)", for messages. */
+const char *fxi_backend_list(void);
+
+/* NULL: nobody knows the name. An entry stays where it is. */
+fxi_registered *fxi_registered_find(const char *name);
+static inline bool fxi_loaded(const fxi_registered *r)
+{
+    return r && __atomic_load_n(&r->backend, __ATOMIC_ACQUIRE);
+}
+static inline bool fxi_works(const fxi_registered *r)
+{
+    return fxi_loaded(r) && r->count > 0;
+}
+
+/* Makes a backend known with so many devices (0: it is there but does not work, for the reason
+ * `why`). A backend of that name that is loaded already stays. Exported for plugins and tests. */
+FX_API fx_status fxi_backend_register(const fxi_backend *backend, int devices, const char *why);
+
+/* Where fx_gpu moves to: the preferred backend's first device (the CPU if that is the preference),
+ * else the first GPU that works. NULL, said once, when there is none. */
+fx_device *fxi_gpu_device(void);
+
+#endif

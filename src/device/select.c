@@ -1,0 +1,202 @@
+/* select.c: which device a program uses: Flux's order, preferences and messages (Flux 0.14).
+ *
+ * A preference is what the project's file says, or nothing. It is followed when its backend is
+ * loaded and works; else a warning says why it is not, and the first backend of the list that is
+ * loaded and works is taken. The last of the list is the CPU, which always works. Where Flux speaks
+ * of packages and Julia sessions the messages speak of fx_use and of this program.
+ */
+#include "preferences.h"
+#include "registry.h"
+
+#include <cflux/device.h>
+#include <pthread.h>
+#include <string.h>
+
+/* ---- backends -------------------------------------------------------------------------------- */
+
+static bool is_preferable(const char *name)
+{
+    for (int i = 0; fxi_backend_order[i]; i++)
+        if (strcmp(fxi_backend_order[i], name) == 0)
+            return true;
+    return false;
+}
+
+const char *const *fx_supported_devices(void)
+{
+    return fxi_backend_order;
+}
+
+bool fx_functional(const char *backend)
+{
+    return fxi_works(fxi_registered_find(backend));
+}
+
+const char *fx_why_not(const char *backend)
+{
+    const fxi_registered *r = fxi_registered_find(backend);
+    return r ? r->why
+             : "there is no backend of that name; known are CUDA, AMDGPU, Metal, OpenCL, CPU";
+}
+
+fx_status fx_use(const char *backend)
+{
+    return fx_functional(backend) ? FX_OK : FX_STATUS_DEVICE;
+}
+
+fx_status fx_use_all(void)
+{
+    return FX_OK;
+}
+
+/* ---- the preference -------------------------------------------------------------------------- */
+
+const char *fx_gpu_backend(void)
+{
+    return fxi_preferred_backend();
+}
+
+fx_status fx_gpu_backend_set(const char *backend)
+{
+    if (!backend || !is_preferable(backend))
+        return fx_fail(FX_STATUS_ARGUMENT, "gpu_backend_set",
+                       "Unsupported GPU backend: %s.\nSupported backends are: %s.",
+                       backend ? backend : "NULL", fxi_backend_list());
+    if (strcmp(backend, fxi_preferred_backend()) == 0) {
+        fx_message(0, "GPU backend is already set to: %s.\nNo need to do anything else.", backend);
+        return FX_OK;
+    }
+    const fx_status status = fxi_preference_store(backend);
+    if (status == FX_OK)
+        fx_message(0,
+                   "New GPU backend set: %s.\nRestart your program for this change to take effect!",
+                   backend);
+    return status;
+}
+
+/* The device of the preference; NULL when there is none to follow, and then it has been said why.
+ */
+static fx_device *preferred(bool verbose)
+{
+    static bool warned; /* as Flux's maxlog = 1 */
+    const char *name = fxi_preferred_backend();
+    if (!*name)
+        return NULL;
+    if (!is_preferable(name)) {
+        if (!__atomic_test_and_set(&warned, __ATOMIC_RELAXED))
+            fx_message(1,
+                       "`gpu_backend` preference is set to %s, which is not allowed.\n"
+                       "Defaulting to automatic device selection.",
+                       name);
+        return NULL;
+    }
+    if (verbose)
+        fx_message(0, "Using backend set in preferences: %s.", name);
+    const fxi_registered *r = fxi_registered_find(name);
+    if (!fxi_loaded(r))
+        fx_message(1,
+                   "Trying to use backend: %s but it is not loaded.\n"
+                   "Please call fx_use(\"%s\") and this function again to respect the preferences "
+                   "backend.",
+                   name, name);
+    else if (!fxi_works(r))
+        fx_message(
+            1,
+            "Backend: %s from the set preferences is not functional. Defaulting to automatic "
+            "device selection.",
+            name);
+    return fxi_works(r) ? &r->devices[0] : NULL;
+}
+
+static fx_device *automatic(bool verbose)
+{
+    const fxi_registered *r = NULL;
+    for (int i = 0; fxi_backend_order[i] && !fxi_works(r); i++)
+        r = fxi_registered_find(fxi_backend_order[i]);
+    if (verbose)
+        fx_message(0, "Using backend: %s.", r->name);
+    return &r->devices[0];
+}
+
+fx_device *fxi_get_device(const fx_dev_opts *given)
+{
+    fx_dev_opts opts = {0};
+    memcpy(&opts, given, given->fxi_size < sizeof opts ? given->fxi_size : sizeof opts);
+    fx_device *device = preferred(opts.verbose);
+    return device ? device : automatic(opts.verbose);
+}
+
+/* ---- one device ------------------------------------------------------------------------------ */
+
+fx_device *fx_device_get(const char *backend, int id)
+{
+    const fxi_registered *r = fxi_registered_find(backend);
+    if (!r)
+        fx_fail(FX_STATUS_DEVICE, "device", "Unsupported backend: %s. Supported backends are %s.",
+                backend ? backend : "NULL", fxi_backend_list());
+    else if (!fxi_works(r))
+        fx_fail(FX_STATUS_DEVICE, "device", "Unavailable backend: %s: %s.%s%s%s", r->name, r->why,
+                fxi_loaded(r) ? "" : " Try loading it with fx_use(\"", fxi_loaded(r) ? "" : r->name,
+                fxi_loaded(r) ? "" : "\")");
+    else if (id < 0 || id >= r->count)
+        fx_fail(FX_STATUS_DEVICE, "device", "%s has %d device%s, there is no id %d", r->name,
+                r->count, r->count == 1 ? "" : "s", id);
+    else
+        return &r->devices[id];
+    return fx_cpu_device();
+}
+
+int fx_device_count(const char *backend)
+{
+    const fxi_registered *r = fxi_registered_find(backend);
+    return fxi_works(r) ? r->count : 0;
+}
+
+const char *fx_device_name(const fx_device *device)
+{
+    return device ? device->name : "CPU";
+}
+
+int fx_device_id(const fx_device *device)
+{
+    return device ? device->id : 0;
+}
+
+/* ---- the GPU --------------------------------------------------------------------------------- */
+
+static const char *no_gpu_text; /* of the one message; set under pthread_once */
+
+static void say_no_gpu(void)
+{
+    fx_message(0, "%s", no_gpu_text);
+}
+
+static void once(const char *text)
+{
+    static pthread_once_t said = PTHREAD_ONCE_INIT;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    no_gpu_text = text;
+    pthread_once(&said, say_no_gpu);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Where fx_gpu moves to; the CPU when it is the preference; NULL when there is no GPU. */
+fx_device *fxi_gpu_device(void)
+{
+    const char *name = fxi_preferred_backend();
+    const fxi_registered *r = *name && is_preferable(name) ? fxi_registered_find(name) : NULL;
+    for (int i = 0; !r && fxi_backend_order[i]; i++) {
+        const fxi_registered *next = fxi_registered_find(fxi_backend_order[i]);
+        r = fxi_works(next) && next->devices != fx_cpu_device() ? next : NULL;
+    }
+    if (fxi_works(r))
+        return &r->devices[0];
+    once(
+        !r || !fxi_loaded(r)
+            ? "The GPU functionality is being called but no GPU backend is loaded.\n"
+              "Defaulting back to the CPU. (No action is required if you want to run on the CPU)."
+            : "The GPU functionality is being called but its backend is not functional.\n"
+              "Defaulting back to the CPU. (No action is required if you want to run on the CPU).");
+    return NULL;
+}

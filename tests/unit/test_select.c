@@ -1,0 +1,297 @@
+/* Which device is chosen: Flux 0.14's order, preferences and messages; the preference file. The
+ * backends are the CPU's under other names: what is tested is the choice. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends.h"
+#include "preferences.h"
+#include "registry.h"
+#include "temp_file.h"
+
+static char said[2000];
+static int said_level, messages;
+
+static void listen(int level, const char *text, void *user)
+{
+    (void)user;
+    said_level = level;
+    messages++;
+    snprintf(said, sizeof said, "%s", text);
+}
+
+static char project[200], file[300];
+
+/* A project with this preference file (NULL: none). */
+static void prefer(const char *text)
+{
+    unlink(file);
+    if (text) {
+        FILE *f = fopen(file, "w");
+        assert_non_null(f);
+        assert_true(fputs(text, f) >= 0);
+        assert_int_equal(fclose(f), 0);
+    }
+    fxi_preferences_forget();
+    messages = 0;
+    *said = 0;
+}
+
+static void file_is(const char *expected)
+{
+    char got[1000];
+    FILE *f = fopen(file, "r");
+    assert_non_null(f);
+    got[fread(got, 1, sizeof got - 1, f)] = 0;
+    fclose(f);
+    assert_string_equal(got, expected);
+}
+
+static void says(int level, const char *text)
+{
+    assert_int_equal(said_level, level);
+    assert_string_equal(said, text);
+}
+
+static fxi_backend fakes[4];
+
+/* A backend that computes as the CPU does. */
+static void add_fake(int i, const char *name, int devices, const char *why)
+{
+    fakes[i] = fxi_cpu_backend;
+    fakes[i].name = name;
+    assert_int_equal(fxi_backend_register(&fakes[i], devices, why), FX_OK);
+}
+
+static const char *chosen(void)
+{
+    return fx_device_name(fx_get_device(.verbose = true));
+}
+
+/* ---- without any backend --------------------------------------------------------------------- */
+
+static void nothing_is_loaded(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    prefer(NULL);
+    assert_string_equal(fx_gpu_backend(), "");
+    assert_string_equal(chosen(), "CPU");
+    says(0, "Using backend: CPU.");
+    assert_int_equal(messages, 1);
+    assert_false(fx_functional("CUDA"));
+    assert_true(fx_functional("CPU"));
+    assert_true(strlen(fx_why_not("CUDA")) > 0);
+    assert_string_equal(fx_why_not("CPU"), "");
+    assert_int_equal(fx_use("CUDA"), FX_STATUS_DEVICE);
+    assert_int_equal(fx_error_take().status, FX_OK); /* that is no error */
+    static const char *const order[] = {"CUDA", "AMDGPU", "Metal", "OpenCL", "CPU"};
+    for (int i = 0; i < 5; i++)
+        assert_string_equal(fx_supported_devices()[i], order[i]);
+    assert_null(fx_supported_devices()[5]);
+    messages = 0;
+    fx_array *x = fx_ones(2);
+    assert_ptr_equal(fx_gpu(x), x);
+    assert_ptr_equal(fx_fmap(fx_cu, x), x);
+    assert_int_equal(messages, 1); /* once */
+    assert_non_null(strstr(said, "Defaulting back to the CPU"));
+    fx_device_get("CUDA", 0);
+    fx_error e = fx_error_take();
+    assert_int_equal(e.status, FX_STATUS_DEVICE);
+    assert_non_null(strstr(e.message, "Unavailable backend: CUDA"));
+    assert_non_null(strstr(e.message, "fx_use(\"CUDA\")"));
+    fx_device_get("Quantum", 0);
+    e = fx_error_take();
+    assert_non_null(strstr(e.message, "Unsupported backend: Quantum. Supported backends are "
+                                      "(\"CUDA\", \"AMDGPU\", \"Metal\", \"OpenCL\", \"CPU\")."));
+}
+
+static void preferences_that_cannot_be_followed(void **state)
+{
+    (void)state;
+    prefer("[Flux]\ngpu_backend = \"CUDA\"\n");
+    assert_string_equal(fx_gpu_backend(), "CUDA");
+    assert_string_equal(fx_device_name(fx_get_device()), "CPU");
+    says(1, "Trying to use backend: CUDA but it is not loaded.\nPlease call fx_use(\"CUDA\") and "
+            "this function again to respect the preferences backend.");
+    assert_int_equal(messages, 1);
+    prefer("[Flux]\ngpu_backend = \"Abacus\"\n");
+    assert_string_equal(fx_device_name(fx_get_device()), "CPU");
+    says(1, "`gpu_backend` preference is set to Abacus, which is not allowed.\nDefaulting to "
+            "automatic device selection.");
+    messages = 0;
+    fx_get_device();
+    assert_int_equal(messages, 0); /* once */
+    prefer("[Flux]\ngpu_backend = CUDA\n");
+    assert_string_equal(fx_device_name(fx_get_device()), "CPU");
+    assert_int_equal(said_level, 1);
+    assert_non_null(strstr(said, "LocalPreferences.toml, line 2: "));
+    assert_int_equal(fx_gpu_backend_set("CUDA"), FX_STATUS_FORMAT);
+    const fx_error e = fx_error_take();
+    assert_non_null(strstr(e.message, "line 2"));
+    file_is("[Flux]\ngpu_backend = CUDA\n"); /* left as it is */
+}
+
+/* ---- setting it ------------------------------------------------------------------------------ */
+
+static void setting_the_preference(void **state)
+{
+    (void)state;
+    prefer("# mine\n[Other]\nx = 1\n");
+    assert_int_equal(chmod(file, 0640), 0);
+    assert_int_equal(fx_gpu_backend_set("AMDGPU"), FX_OK);
+    says(0, "New GPU backend set: AMDGPU.\nRestart your program for this change to take effect!");
+    file_is("# mine\n[Other]\nx = 1\n\n[Flux]\ngpu_backend = \"AMDGPU\"\n");
+    assert_string_equal(fx_gpu_backend(), ""); /* the program keeps its own */
+    struct stat st;
+    assert_int_equal(stat(file, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0640);
+    fxi_preferences_forget(); /* a restart */
+    assert_string_equal(fx_gpu_backend(), "AMDGPU");
+    assert_int_equal(fx_gpu_backend_set("AMDGPU"), FX_OK);
+    says(0, "GPU backend is already set to: AMDGPU.\nNo need to do anything else.");
+    assert_int_equal(fx_gpu_backend_set("CPU"), FX_OK);
+    file_is("# mine\n[Other]\nx = 1\n\n[Flux]\ngpu_backend = \"CPU\"\n");
+    assert_int_equal(fx_gpu_backend_set("Abacus"), FX_STATUS_ARGUMENT);
+    const fx_error e = fx_error_take();
+    assert_non_null(strstr(e.message, "Unsupported GPU backend: Abacus.\nSupported backends are: "
+                                      "(\"CUDA\", \"AMDGPU\", \"Metal\", \"OpenCL\", \"CPU\")."));
+    assert_int_equal(fx_gpu_backend_set(NULL), FX_STATUS_ARGUMENT);
+    fx_error_take();
+    prefer(NULL); /* no file: one is made */
+    assert_int_equal(fx_gpu_backend_set("Metal"), FX_OK);
+    file_is("[Flux]\ngpu_backend = \"Metal\"\n");
+    char other[300];
+    snprintf(other, sizeof other, "%s/JuliaLocalPreferences.toml", project);
+    FILE *f = fopen(other, "w"); /* goes before, as in Preferences.jl */
+    assert_non_null(f);
+    fputs("Flux.gpu_backend = \"CPU\"\n", f);
+    fclose(f);
+    fxi_preferences_forget();
+    assert_string_equal(fx_gpu_backend(), "CPU");
+    unlink(other);
+    setenv("CFLUX_PROJECT", "/nonexistent/folder", 1);
+    fxi_preferences_forget();
+    assert_int_equal(fx_gpu_backend_set("CUDA"), FX_STATUS_IO);
+    fx_error_take();
+    setenv("CFLUX_PROJECT", project, 1);
+}
+
+/* ---- with backends --------------------------------------------------------------------------- */
+
+static void order_of_choice(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    prefer(NULL);
+    add_fake(0, "Metal", 1, NULL);
+    assert_string_equal(chosen(), "Metal:0");
+    says(0, "Using backend: Metal.");
+    add_fake(1, "CUDA", 0, "the driver is too old");
+    assert_string_equal(chosen(), "Metal:0"); /* CUDA is there and does not work */
+    assert_string_equal(fx_why_not("CUDA"), "the driver is too old");
+    assert_false(fx_functional("CUDA"));
+    add_fake(2, "AMDGPU", 3, NULL);
+    assert_string_equal(chosen(), "AMDGPU:0");
+    prefer("[Flux]\ngpu_backend = \"Metal\"\n");
+    assert_string_equal(chosen(), "Metal:0");
+    says(0, "Using backend set in preferences: Metal.");
+    assert_int_equal(messages, 1);
+    prefer("[Flux]\ngpu_backend = \"CUDA\"\n");
+    assert_string_equal(fx_device_name(fx_get_device()), "AMDGPU:0");
+    says(1, "Backend: CUDA from the set preferences is not functional. Defaulting to automatic "
+            "device selection.");
+    prefer("[Flux]\ngpu_backend = \"CPU\"\n");
+    assert_string_equal(fx_device_name(fx_get_device()), "CPU");
+    fx_array *x = fx_ones(2);
+    assert_ptr_equal(fx_gpu(x), x); /* gpu acts as cpu */
+}
+
+static void devices_by_number(void **state)
+{
+    (void)state;
+    prefer(NULL);
+    assert_int_equal(fx_device_count("AMDGPU"), 3);
+    assert_int_equal(fx_device_count("CUDA"), 0);
+    fx_device *d = fx_device_get("AMDGPU", 2);
+    assert_string_equal(fx_device_name(d), "AMDGPU:2");
+    assert_int_equal(fx_device_id(d), 2);
+    assert_ptr_equal(fx_device_get("AMDGPU", 3), fx_cpu_device());
+    fx_error e = fx_error_take();
+    assert_non_null(strstr(e.message, "AMDGPU has 3 devices, there is no id 3"));
+    fx_device_get("AMDGPU", -1);
+    e = fx_error_take();
+    assert_non_null(strstr(e.message, "there is no id -1"));
+    fx_device_get("CUDA", 0);
+    e = fx_error_take();
+    assert_non_null(strstr(e.message, "Unavailable backend: CUDA: the driver is too old."));
+    char text[100];
+    fx_summary(d, text, sizeof text);
+    assert_string_equal(text, "AMDGPU:2");
+}
+
+static void moving_to_the_gpu(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    prefer("[Flux]\ngpu_backend = \"AMDGPU\"\n");
+    fx_array *wide = fx_full_dtype(FX_DTYPE_F64, 0.5, 2), *half = fx_full_dtype(FX_DTYPE_F16, 1, 2),
+             *index = fxi_full(FX_DTYPE_I64, 3, 1, (const int64_t[]){1});
+    fx_array *moved = fx_gpu(wide);
+    assert_string_equal(fx_device_name(fx_array_device(moved)), "AMDGPU:0");
+    assert_int_equal(fx_eltype(moved), FX_DTYPE_F32);
+    assert_int_equal(fx_eltype(fx_cu(half)), FX_DTYPE_F16);
+    assert_int_equal(fx_eltype(fx_gpu(index)), FX_DTYPE_I64);
+    assert_int_equal(fx_eltype(fx_cpu(moved)), FX_DTYPE_F32); /* never back */
+    assert_int_equal(fx_eltype(fx_to(fx_device_get("AMDGPU", 1), wide)), FX_DTYPE_F64);
+    assert_ptr_equal(fx_gpu(moved), moved);
+    fx_array *second = fx_to(fx_device_get("AMDGPU", 1), moved);
+    assert_string_equal(fx_device_name(fx_array_device(second)), "AMDGPU:1");
+    assert_int_equal(fx_item(fx_sum(second)), 1);
+    fx_chain_layer *m = fx_gpu(fx_chain(fx_dense(2, 3), fx_batchnorm(3)));
+    fx_dense_layer *d = fx_child(m, 0);
+    assert_string_equal(fx_device_name(fx_array_device(d->weight)), "AMDGPU:0");
+    void *opt = fx_setup(fx_adam(), m);
+    {
+        FX_STEP;
+        fx_array *loss = fx_mean(fx_call(m, fx_gpu(fx_ones(2, 4))));
+        assert_int_equal(fx_update(opt, m, fx_gradient(loss, m)), FX_OK);
+    }
+    assert_string_equal(fx_device_name(fx_array_device(d->weight)), "AMDGPU:0");
+    void *here = fx_cpu(opt);
+    assert_ptr_not_equal(here, opt); /* its moments were where the weights are */
+    fx_array *bad = fx_add(moved, second);
+    assert_true(fx_is_error(bad));
+    const fx_error e = fx_error_take();
+    assert_int_equal(e.status, FX_STATUS_DEVICE);
+    assert_non_null(strstr(e.message, "AMDGPU:0"));
+    assert_non_null(strstr(e.message, "AMDGPU:1"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_loaded),
+        cmocka_unit_test(preferences_that_cannot_be_followed),
+        cmocka_unit_test(setting_the_preference),
+        cmocka_unit_test(order_of_choice),
+        cmocka_unit_test(devices_by_number),
+        cmocka_unit_test(moving_to_the_gpu),
+    };
+    snprintf(file, sizeof file, "%s", temp_text("LocalPreferences.toml", ""));
+    snprintf(project, sizeof project, "%.*s", (int)(strrchr(file, '/') - file), file);
+    setenv("CFLUX_PROJECT", project, 1);
+    fx_message_set_hook(listen, NULL);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    temp_files_remove();
+    return failed;
+}
