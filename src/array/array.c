@@ -1,6 +1,7 @@
 /* array.c: handles: what an array is, creation from C memory and generators, reading. */
 #include "context.h"
 #include "backend.h"
+#include "elements.h"
 #include "host.h"
 #include "primitives.h"
 #include "random.h"
@@ -262,12 +263,6 @@ static fx_status ready(const char *op, fx_array *x)
     return fxi_evaluate_array(x);
 }
 
-static const char *elements(const fx_array *x)
-{
-    const fxi_data *d = x->node->data;
-    return (const char *)d->buffer->ptr + d->offset * (int64_t)fx_dtype_size(fx_eltype(x));
-}
-
 fx_status fx_item_get(fx_array *x, double *out_value)
 {
     *out_value = (double)NAN;
@@ -278,8 +273,7 @@ fx_status fx_item_get(fx_array *x, double *out_value)
     if (fx_length(x) != 1)
         return fx_fail(FX_STATUS_SHAPE, "item", "takes an array of one element, got %s",
                        fxi_shape_text(x->node->ndim, x->node->shape, t));
-    *out_value = fxi_host_double(x->node->dtype, elements(x));
-    return FX_OK;
+    return fxi_element_get("item", x, 0, out_value);
 }
 
 double fx_item(fx_array *x)
@@ -304,7 +298,10 @@ double fx_at(fx_array *x, int64_t i)
         offset += i % n->shape[k] * n->data->stride[k];
         i /= n->shape[k];
     }
-    return fxi_host_double(n->dtype, elements(x) + offset * (int64_t)fx_dtype_size(fx_eltype(x)));
+    double v = (double)NAN;
+    if (fxi_scalar_allowed("at", x))
+        fxi_element_get("at", x, offset, &v);
+    return v;
 }
 
 fx_status fx_read_as(fx_array *x, fx_dtype dtype, void *dst, int64_t count)
@@ -317,9 +314,7 @@ fx_status fx_read_as(fx_array *x, fx_dtype dtype, void *dst, int64_t count)
     if (count != fx_length(x))
         return fx_fail(FX_STATUS_SHAPE, "read", "the array has %lld elements, the destination %lld",
                        (long long)fx_length(x), (long long)count);
-    const fxi_node *n = x->node;
-    fxi_host_copy(n->ndim, n->shape, n->dtype, elements(x), n->data->stride, (int)dtype, dst);
-    return FX_OK;
+    return fxi_elements_copy("read", x, dtype, dst);
 }
 
 fx_status fx_read_into(fx_array *x, void *dst, size_t bytes)
@@ -338,8 +333,8 @@ const void *fx_data(fx_array *x)
     const fxi_node *n = x->node;
     fxi_data *d = n->data;
     __atomic_fetch_add(&d->buffer->pins, 1, __ATOMIC_RELAXED);
-    if (fxi_is_dense(n->ndim, n->shape, d->stride))
-        return elements(x);
+    if (fxi_is_dense(n->ndim, n->shape, d->stride) && fxi_on_host(x))
+        return fxi_elements_here(x);
     void *dense = __atomic_load_n(&d->dense, __ATOMIC_ACQUIRE);
     if (dense)
         return dense;
@@ -348,7 +343,10 @@ const void *fx_data(fx_array *x)
         fx_fail(FX_STATUS_MEMORY, "data", "no memory for a dense copy");
         return NULL;
     }
-    fxi_host_copy(n->ndim, n->shape, n->dtype, elements(x), d->stride, n->dtype, dense);
+    if (fxi_elements_copy("data", x, fx_eltype(x), dense) != FX_OK) {
+        fxi_free(dense);
+        return NULL;
+    }
     void *none = NULL;
     if (__atomic_compare_exchange_n(&d->dense, &none, dense, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
@@ -363,9 +361,11 @@ static fx_array *copy_to(const char *op, fx_device *device, fx_array *x, fx_dtyp
     const fxi_node *n = x->node;
     fxi_buffer *b = fxi_buffer_new(device ? device : fx_cpu_device(),
                                    (size_t)fx_length(x) * fx_dtype_size(dtype));
-    if (b)
-        fxi_host_copy(n->ndim, n->shape, n->dtype, elements(x), n->data->stride, (int)dtype,
-                      b->ptr);
+    const fx_status s = b ? fxi_elements_move(op, x, dtype, b) : FX_OK;
+    if (s != FX_OK) {
+        fxi_buffer_release(b);
+        return fx_error_array(s);
+    }
     return leaf(op, dtype, n->ndim, n->shape, b);
 }
 

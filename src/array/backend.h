@@ -22,6 +22,14 @@ typedef struct fxi_backend {
     bool (*channels_last)(fx_device *device, const struct fxi_step *step);
     void *(*alloc)(fx_device *device, size_t bytes); /* 64-byte aligned; NULL when memory is out */
     void (*free)(fx_device *device, void *ptr);
+    /* Memory that the host cannot address: addresses are the backend's own, and the library does
+     * nothing with them but add offsets. How bytes get there, back, and from one device of the
+     * backend to another; a failure is recorded with its reason (fx_fail). All NULL: the memory is
+     * the host's. */
+    fx_status (*write)(fx_device *device, void *to, const void *from, size_t bytes);
+    fx_status (*read)(fx_device *device, void *to, const void *from, size_t bytes);
+    fx_status (*copy)(fx_device *to_device, void *to, fx_device *from_device, const void *from,
+                      size_t bytes); /* NULL: by way of the host */
     /* Makes a step of a new plan ready: what can be decided once (loops, tiles, a library's
      * primitive) goes to step->ready, which several threads may use at the same time and `release`
      * frees. FX_STATUS_UNSUPPORTED: not with this epilogue; the planner

@@ -9,6 +9,7 @@
  * Matrix{Float32}"), and a scalar (0-d) array prints as the number it holds.
  */
 #include "show_array.h"
+#include "elements.h"
 #include "julia_number.h"
 
 #include <cflux/device.h>
@@ -328,11 +329,11 @@ static void put_slices(fx_text *text, const fxi_node *n, const matrix *m)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static matrix matrix_of(const fx_array *x)
+static matrix matrix_of(const fx_array *x, const char *elements)
 {
     const fxi_node *n = x->node;
     const int64_t size = (int64_t)fx_dtype_size(fx_eltype(x));
-    return (matrix){.data = fxi_array_elements(x),
+    return (matrix){.data = elements,
                     .dtype = fx_eltype(x),
                     .form = fx_size(x, 1) > 1 ? FXI_NUMBER_MATRIX : FXI_NUMBER_VECTOR,
                     .rows = n->shape[0],
@@ -341,17 +342,16 @@ static matrix matrix_of(const fx_array *x)
                     .column_stride = n->ndim > 1 ? n->data->stride[1] * size : 0};
 }
 
-static void put_elements(fx_text *text, const fx_array *x)
+static void put_elements(fx_text *text, const fx_array *x, const char *elements)
 {
     char buf[FXI_NUMBER_TEXT];
     if (fx_ndims(x) == 0) {
-        fxi_text_put(text,
-                     fxi_number_text(fx_eltype(x), fxi_array_elements(x), FXI_NUMBER_ALONE, buf));
+        fxi_text_put(text, fxi_number_text(fx_eltype(x), elements, FXI_NUMBER_ALONE, buf));
         return;
     }
     fxi_array_summary(text, x, false);
     fxi_text_put(text, ":\n");
-    const matrix m = matrix_of(x);
+    const matrix m = matrix_of(x, elements);
     if (fx_ndims(x) <= 2)
         put_matrix(text, &m);
     else
@@ -360,13 +360,17 @@ static void put_elements(fx_text *text, const fx_array *x)
 
 void fxi_array_show(fx_text *text, fx_array *x)
 {
-    const fx_status status = fx_is_error(x) ? fx_array_status(x) : fx_eval(x);
+    fx_status status = fx_is_error(x) ? fx_array_status(x) : fx_eval(x);
+    fxi_elements e = {0};
+    if (status == FX_OK)
+        status = fxi_elements_open("show", x, &e);
     if (status != FX_OK)
         fx_text_add(text, "error array (%s)", fx_status_name(status));
     else if (fx_length(x) > 0)
-        put_elements(text, x);
+        put_elements(text, x, e.at);
     else if (fx_ndims(x) == 1 && fx_array_device(x) == fx_cpu_device())
         fx_text_add(text, "%s[]", fx_dtype_name(fx_eltype(x)));
     else
         fxi_array_summary(text, x, false);
+    fxi_elements_close(&e);
 }

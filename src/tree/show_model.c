@@ -10,6 +10,7 @@
  * Where Flux counts a tied array twice among the non-trainable ones, this counts it once.
  */
 #include "julia_number.h"
+#include "elements.h"
 #include "host.h"
 #include "object_types.h"
 #include "show_array.h"
@@ -218,7 +219,10 @@ static void scan_values(const fx_array *x, tally *t)
     const fxi_node *n = x->node;
     const int64_t size = (int64_t)fx_dtype_size(fx_eltype(x)), count = fx_length(x);
     int64_t index[FX_MAX_DIMS] = {0};
-    const char *p = fxi_array_elements(x);
+    fxi_elements e;
+    if (fxi_elements_open("show", x, &e) != FX_OK)
+        return;
+    const char *p = e.at;
     for (int64_t i = 0; i < count; i++) {
         const double v = fxi_host_double(n->dtype, p);
         t->nonzero |= v != 0;
@@ -232,6 +236,7 @@ static void scan_values(const fx_array *x, tally *t)
             index[k] = 0;
         }
     }
+    fxi_elements_close(&e);
 }
 
 static void count_array(fx_array *x, const char *path, bool trainable, void *user)

@@ -1,0 +1,138 @@
+/* elements.c: see elements.h. */
+#include "elements.h"
+#include "host.h"
+#include "memory.h"
+
+#include <cflux/device.h>
+
+static fx_status no_memory(const char *op, size_t bytes)
+{
+    return fx_fail(FX_STATUS_MEMORY, op, "no memory for %zu bytes", bytes);
+}
+
+/* The elements that x spans, relative to its first one: [*low, *high]. */
+static void span(const fxi_node *n, int64_t *low, int64_t *high)
+{
+    *low = *high = 0;
+    for (int k = 0; k < n->ndim; k++) {
+        const int64_t reach = (n->shape[k] - 1) * n->data->stride[k];
+        *(reach < 0 ? low : high) += reach;
+    }
+}
+
+fx_status fxi_elements_open(const char *op, const fx_array *x, fxi_elements *out)
+{
+    *out = (fxi_elements){.at = fxi_elements_here(x)};
+    if (fxi_on_host(x) || fx_length(x) == 0)
+        return FX_OK;
+    int64_t low, high;
+    span(x->node, &low, &high);
+    const int64_t size = (int64_t)fx_dtype_size(fx_eltype(x));
+    const size_t bytes = (size_t)((high - low + 1) * size);
+    fx_device *device = x->node->data->buffer->device;
+    out->copy = fxi_malloc(bytes);
+    if (!out->copy)
+        return no_memory(op, bytes);
+    const fx_status s = device->backend->read(device, out->copy, out->at + low * size, bytes);
+    out->at = out->copy - low * size;
+    if (s != FX_OK)
+        fxi_elements_close(out);
+    return s;
+}
+
+void fxi_elements_close(fxi_elements *e)
+{
+    fxi_free(e->copy);
+    e->copy = NULL;
+}
+
+fx_status fxi_element_get(const char *op, const fx_array *x, int64_t offset, double *out)
+{
+    (void)op;
+    const size_t size = fx_dtype_size(fx_eltype(x));
+    const char *at = fxi_elements_here(x) + offset * (int64_t)size;
+    fx_device *device = x->node->data->buffer->device;
+    uint64_t element;
+    if (!fxi_on_host(x)) {
+        const fx_status s = device->backend->read(device, &element, at, size);
+        if (s != FX_OK)
+            return s;
+        at = (const char *)&element;
+    }
+    *out = fxi_host_double(x->node->dtype, at);
+    return FX_OK;
+}
+
+fx_status fxi_elements_copy(const char *op, const fx_array *x, fx_dtype dtype, void *dst)
+{
+    fxi_elements e;
+    const fxi_node *n = x->node;
+    const fx_status s = fxi_elements_open(op, x, &e);
+    if (s != FX_OK)
+        return s;
+    fxi_host_copy(n->ndim, n->shape, n->dtype, e.at, n->data->stride, (int)dtype, dst);
+    fxi_elements_close(&e);
+    return FX_OK;
+}
+
+/* From one device of a backend to another, without a conversion, in one piece. */
+static bool direct(const fx_array *x, fx_dtype dtype, const fxi_buffer *to)
+{
+    const fxi_node *n = x->node;
+    return n->data->buffer->device->backend == to->device->backend && to->device->backend->copy &&
+           fx_eltype(x) == dtype && fxi_is_dense(n->ndim, n->shape, n->data->stride);
+}
+
+fx_status fxi_elements_move(const char *op, const fx_array *x, fx_dtype dtype, fxi_buffer *to)
+{
+    const fxi_backend *backend = to->device->backend;
+    const size_t bytes = (size_t)fx_length(x) * fx_dtype_size(dtype);
+    const bool as_it_is = fx_eltype(x) == dtype && fxi_on_host(x) &&
+                          fxi_is_dense(x->node->ndim, x->node->shape, x->node->data->stride);
+    if (bytes == 0)
+        return FX_OK;
+    if (!backend->write)
+        return fxi_elements_copy(op, x, dtype, to->ptr);
+    if (direct(x, dtype, to))
+        return backend->copy(to->device, to->ptr, x->node->data->buffer->device,
+                             fxi_elements_here(x), bytes);
+    if (as_it_is)
+        return backend->write(to->device, to->ptr, fxi_elements_here(x), bytes);
+    void *host = fxi_malloc(bytes);
+    if (!host)
+        return no_memory(op, bytes);
+    fx_status s = fxi_elements_copy(op, x, dtype, host);
+    if (s == FX_OK)
+        s = backend->write(to->device, to->ptr, host, bytes);
+    fxi_free(host);
+    return s;
+}
+
+/* ---- one by one ------------------------------------------------------------------------------ */
+
+static int scalars; /* atomic; 0: with a warning, once; 1: allowed; −1: an error */
+
+void fx_allowscalar(bool allow)
+{
+    __atomic_store_n(&scalars, allow ? 1 : -1, __ATOMIC_RELAXED);
+}
+
+bool fxi_scalar_allowed(const char *op, const fx_array *x)
+{
+    static bool warned;
+    static const char advice[] = "Such reads copy one element at a time and are slow. Use "
+                                 "operations on whole arrays, or move "
+                                 "the array to the host with fx_cpu";
+    const int rule = __atomic_load_n(&scalars, __ATOMIC_RELAXED);
+    if (fxi_on_host(x) || rule > 0)
+        return true;
+    if (rule < 0)
+        fx_fail(FX_STATUS_STATE, op,
+                "Scalar indexing of an array on %s is disallowed. %s; "
+                "fx_allowscalar(true) permits it",
+                fx_device_name(fx_array_device(x)), advice);
+    else if (!__atomic_test_and_set(&warned, __ATOMIC_RELAXED))
+        fx_message(1, "Performing scalar indexing of an array on %s.\n%s.",
+                   fx_device_name(fx_array_device(x)), advice);
+    return rule == 0;
+}
