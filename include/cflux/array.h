@@ -372,6 +372,9 @@ FX_API fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *va
                             fx_array *guard, bool no_sinks);
 /* The same value on another device. Evaluates; the same object when it is already there. */
 FX_API fx_array *fx_array_to(fx_device *device, fx_array *x);
+/* Frees the memory of an evaluated array now; reading it, or a view of it, is an error from then on
+ * (what an iterator that frees eagerly does to its last batch). */
+FX_API void fxi_array_give_up(fx_array *x);
 
 FXI_END_C
 #endif

@@ -54,6 +54,11 @@ FX_API void *fx_get_obs(void *data, fx_array *idx);
 /* Splits by position: the first ⌊at·n⌋ observations and the rest, as a pair; at in (0, 1). Views.
  */
 FX_API void *fx_split_obs(void *data, double at);
+/* The batches of a loader on the GPU that fx_gpu would choose (on the CPU without one), in their
+ * own element types, each freed as soon as the next is taken: CUDA.CuIterator, for data that do not
+ * fit twice. Reading an array of an earlier batch is an error. Batches must be arrays, tuples or
+ * named tuples of arrays. */
+FX_API fx_loader *fx_cu_iterator(fx_loader *loader);
 /* Data of which every observation (and every batch of a loader) is f of what it was, made when it
  * is asked for: MLUtils.mapobs. f takes what fx_get_obs gives, or, being a function of arrays such
  * as fx_gpu, is applied to each of its arrays. f runs in the thread that asks. */

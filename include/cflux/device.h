@@ -52,6 +52,9 @@ FX_API fx_array *(fx_cu)(fx_array *x); /* as functions, for fx_fmap and fx_mapob
 FX_API fx_array *(fx_gpu)(fx_array *x);
 FX_API fx_array *(fx_cpu)(fx_array *x);
 #endif
+/* Where fx_gpu moves to: the preferred backend's first device, else the first GPU that works, else
+ * the CPU (said once). */
+FX_API fx_device *fx_gpu_device(void);
 /* Reading single elements of an array on an accelerator (fx_at) warns once by default: each is a
  * copy. false makes it an error, true silent: CUDA.allowscalar. */
 FX_API void fx_allowscalar(bool allow);

@@ -380,6 +380,12 @@ fx_array *fx_array_to(fx_device *device, fx_array *x)
     return fx_array_device(x) == device ? x : copy_to("to", device, x, fx_eltype(x));
 }
 
+void fxi_array_give_up(fx_array *x)
+{
+    if (has_node(x) && x->node->data)
+        fxi_buffer_give_up(x->node->data->buffer);
+}
+
 fx_status fx_copy_into(fx_array *dst, fx_array *src)
 {
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];

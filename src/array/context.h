@@ -114,6 +114,11 @@ fx_array *fxi_array_take(fxi_node *n);
 fxi_buffer *fxi_buffer_new(fx_device *device, size_t bytes);
 void fxi_buffer_retain(fxi_buffer *b);
 void fxi_buffer_release(fxi_buffer *b);
+/* Frees the memory while others may still hold the buffer: what reads it from now on is an error.
+ */
+void fxi_buffer_give_up(fxi_buffer *b);
+/* Does the node's value lie in memory that was given up? Records it in the name of op. */
+bool fxi_node_given_up(const char *op, const fxi_node *n);
 /* Data over a buffer, whose reference it takes; strides NULL: dense. NULL when memory is out
  * (buffer released). */
 fxi_data *fxi_data_new(fxi_buffer *b, int64_t offset, int ndim, const int64_t *shape,

@@ -42,9 +42,9 @@ void fxi_buffer_retain(fxi_buffer *b)
     __atomic_fetch_add(&b->refs, 1, __ATOMIC_RELAXED);
 }
 
-void fxi_buffer_release(fxi_buffer *b)
+void fxi_buffer_give_up(fxi_buffer *b)
 {
-    if (__atomic_sub_fetch(&b->refs, 1, __ATOMIC_ACQ_REL) > 0)
+    if (b->freed)
         return;
     if (!b->borrowed) {
         fxi_count_live(-(int64_t)b->bytes);
@@ -52,6 +52,23 @@ void fxi_buffer_release(fxi_buffer *b)
     } else if (b->release) {
         b->release(b->ptr, b->user);
     }
+    b->freed = true;
+}
+
+bool fxi_node_given_up(const char *op, const fxi_node *n)
+{
+    if (!n->data || !n->data->buffer->freed)
+        return false;
+    fx_fail(FX_STATUS_STATE, op,
+            "the array was freed when the iterator it came from went on to the next batch");
+    return true;
+}
+
+void fxi_buffer_release(fxi_buffer *b)
+{
+    if (__atomic_sub_fetch(&b->refs, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    fxi_buffer_give_up(b);
     fxi_free(b);
 }
 

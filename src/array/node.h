@@ -96,6 +96,7 @@ typedef struct fxi_buffer {
     size_t bytes;
     fx_device *device;
     bool borrowed;         /* the user's: never written, never reused */
+    bool freed;            /* given up while handles were left: they may not be read any more */
     int64_t pins;          /* atomic; > 0: never reused in place (fx_data, snapshots) */
     fx_release_fn release; /* borrowed memory's */
     void *user;

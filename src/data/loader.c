@@ -48,6 +48,7 @@ struct fx_loader {
     void *data;
     int64_t n, batchsize, workers;
     bool shuffle, drop_partial;
+    bool eager; /* a batch's memory is freed when the next is taken, whoever holds its arrays */
     uint64_t seed, passes;
     fx_device *device;
 };
@@ -175,6 +176,18 @@ fx_loader *fxi_dataloader(const fx_loader_args *given)
     return fxi_new(&loader_type, &init);
 }
 
+fx_loader *fx_cu_iterator(fx_loader *loader)
+{
+    if (!fx_is(loader, &loader_type) || loader == &error_loader) {
+        fx_fail(FX_STATUS_ARGUMENT, "cu_iterator", "takes a DataLoader");
+        return fxi_error_object(&loader_type);
+    }
+    fx_loader eager = *loader;
+    eager.device = fx_gpu_device();
+    eager.eager = true;
+    return fxi_new(&loader_type, &eager);
+}
+
 int64_t fx_loader_length(const fx_loader *l)
 {
     if (!l || fx_is_error(l) || l->batchsize < 1)
@@ -243,11 +256,29 @@ static void link_pass(running *r)
     pthread_mutex_unlock(&running_lock);
 }
 
+/* The i-th array of a batch; a function of mapobs may have made anything of it. */
+static fx_array *array_of(void *items, int64_t i)
+{
+    if (fx_is_array(items))
+        return i == 0 ? items : NULL;
+    void *x = i < fx_count(items) ? fx_child(items, i) : NULL;
+    return x && fx_is_array(x) ? x : NULL;
+}
+
+/* Ends the batch that was handed out before. */
+static void drop_items(running *r)
+{
+    for (int64_t i = 0; r->items && r->loader->eager && array_of(r->items, i); i++)
+        fxi_array_give_up(array_of(r->items, i));
+    fx_release(r->items);
+    r->items = NULL;
+}
+
 /* Of a pass that is not in the list. */
 static void end_running(running *r)
 {
     fxi_pass_stop(r->pass);
-    fx_release(r->items);
+    drop_items(r);
     fx_release(r->data);
     fxi_free(r->sources);
     fxi_free(r->blocks);
@@ -358,13 +389,17 @@ static fx_array *batch_array(const running *r, int i, int64_t count)
     return fx_array_to(to ? to : fx_array_device(fxi_obs_array(r->loader->data, i)), x);
 }
 
-/* The i-th array of a batch; a function of mapobs may have made anything of it. */
-static fx_array *array_of(void *items, int64_t i)
+/* What an eager loader hands out must be its own to free. */
+static bool flat(void *items)
 {
-    if (fx_is_array(items))
-        return i == 0 ? items : NULL;
-    void *x = i < fx_count(items) ? fx_child(items, i) : NULL;
-    return x && fx_is_array(x) ? x : NULL;
+    int64_t n = 0;
+    while (array_of(items, n))
+        n++;
+    if (fx_is_array(items) || n == fx_count(items))
+        return true;
+    fx_fail(FX_STATUS_ARGUMENT, "cu_iterator",
+            "a batch must be an array, a tuple or a named tuple of arrays");
+    return false;
 }
 
 static bool hand_over(running *r, fx_batch *batch)
@@ -379,7 +414,8 @@ static bool hand_over(running *r, fx_batch *batch)
     void *items = good ? fxi_obs_rebuild(r->data, r->narrays, r->arrays) : NULL;
     if (items && !fx_is_error(items))
         items = fxi_obs_apply(r->loader->data, items);
-    if (!items || fx_is_error(items) || fx_eval(items) != FX_OK)
+    if (!items || fx_is_error(items) || fx_eval(items) != FX_OK ||
+        (r->loader->eager && !flat(items)))
         return false;
     batch->items = r->items = fx_retain(items);
     batch->x = array_of(items, 0);
@@ -419,8 +455,7 @@ bool fx_next(fx_loader *loader, fx_batch *batch)
     memset(batch, 0, sizeof *batch);
     if (!r)
         return false;
-    fx_release(r->items);
-    r->items = NULL;
+    drop_items(r);
     if (next_batch(r, batch))
         return true;
     end_running(r);

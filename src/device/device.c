@@ -7,6 +7,7 @@
 
 #include <cflux/device.h>
 #include <cflux/ops.h>
+#include <string.h>
 
 static fx_array *to_device(fx_array *x, void *user)
 {
@@ -41,8 +42,10 @@ static fx_array *to_gpu(fx_array *x, void *user)
 
 void *fxi_gpu(void *object)
 {
-    fx_device *device = fxi_gpu_device();
-    return device ? fx_fmap_objects(to_gpu, move_object, device, object) : object;
+    fx_device *device = fx_gpu_device();
+    if (device != fx_cpu_device())
+        return fx_fmap_objects(to_gpu, move_object, device, object);
+    return strcmp(fx_gpu_backend(), "CPU") == 0 ? fxi_cpu(object) : object;
 }
 
 fx_array *(fx_cu)(fx_array *x)

@@ -34,8 +34,4 @@ static inline bool fxi_works(const fxi_registered *r)
  * `why`). A backend of that name that is loaded already stays. Exported for plugins and tests. */
 FX_API fx_status fxi_backend_register(const fxi_backend *backend, int devices, const char *why);
 
-/* Where fx_gpu moves to: the preferred backend's first device (the CPU if that is the preference),
- * else the first GPU that works. NULL, said once, when there is none. */
-fx_device *fxi_gpu_device(void);
-
 #endif

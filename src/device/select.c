@@ -181,8 +181,7 @@ static void once(const char *text)
     pthread_mutex_unlock(&lock);
 }
 
-/* Where fx_gpu moves to; the CPU when it is the preference; NULL when there is no GPU. */
-fx_device *fxi_gpu_device(void)
+fx_device *fx_gpu_device(void)
 {
     const char *name = fxi_preferred_backend();
     const fxi_registered *r = *name && is_preferable(name) ? fxi_registered_find(name) : NULL;
@@ -198,5 +197,5 @@ fx_device *fxi_gpu_device(void)
               "Defaulting back to the CPU. (No action is required if you want to run on the CPU)."
             : "The GPU functionality is being called but its backend is not functional.\n"
               "Defaulting back to the CPU. (No action is required if you want to run on the CPU).");
-    return NULL;
+    return fx_cpu_device();
 }

@@ -340,6 +340,8 @@ fx_status fxi_evaluate_array(fx_array *x)
     if (x->status != FX_OK)
         return x->status;
     if (x->node->data) {
+        if (fxi_node_given_up("eval", x->node))
+            return FX_STATUS_STATE;
         if (x->node->stale)
             return fx_fail(FX_STATUS_STATE, "eval",
                            "the value was replaced by fx_update and its memory reused");

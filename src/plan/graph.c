@@ -203,6 +203,8 @@ static fx_status finish_node(fxi_context *c, fxi_graph *g, fxi_node *n)
  * one. */
 static fx_status check_node(const fxi_context *c, const fxi_node *n)
 {
+    if (fxi_node_given_up("eval", n))
+        return FX_STATUS_STATE;
     if (n->stale)
         return fx_fail(FX_STATUS_STATE, "eval",
                        "a value was computed from parameters that fx_update has replaced since; "

@@ -254,7 +254,7 @@ static void count_array(fx_array *x, const char *path, bool trainable, void *use
         t->device = fx_array_device(x);
     else if (t->device != fx_array_device(x))
         t->device = NULL;
-    if (trainable && t->scan && fx_is_evaluated(x))
+    if (trainable && t->scan && fx_is_evaluated(x) && !x->node->data->buffer->freed)
         scan_values(x, t);
     else
         t->nonzero = true;

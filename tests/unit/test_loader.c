@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include <cflux.h>
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -616,9 +617,50 @@ static void moved_loader(void **state)
     assert_int_equal(fx_error_take().status, FX_OK);
 }
 
+/* Batches are freed when the next one is taken, also when somebody still holds them. */
+static void eager_iterator(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *data = make_data(TUPLE, 7);
+    fx_loader *it = fx_cu_iterator(fx_dataloader(data, .batchsize = 3));
+    fx_array *held = NULL, *kept = NULL, *pending = NULL;
+    int64_t seen = 0, first = 0;
+    for (fx_batch b = {0}; fx_next(it, &b);) {
+        assert_int_equal(fx_eltype(b.y), FX_DTYPE_I64);
+        assert_int_equal(fx_item(fx_slice(b.y, 0, 0, 1)), seen);
+        seen += b.size;
+        if (held) {
+            assert_true(isnan(fx_at(held, 0)));
+            const fx_error e = fx_error_take();
+            assert_int_equal(e.status, FX_STATUS_STATE);
+            assert_non_null(strstr(e.message, "freed when the iterator"));
+            assert_true(fx_at(kept, 0) == 100.0 * (double)first); /* a copy of its own stays */
+            assert_int_equal(fx_eval(pending), FX_STATUS_STATE);
+            assert_int_equal(fx_error_take().status, FX_STATUS_STATE);
+            assert_null(fx_data(held));
+            assert_int_equal(fx_error_take().status, FX_STATUS_STATE);
+            fx_release(held);
+        }
+        held = fx_retain(b.x);
+        kept = fx_add(fx_slice(held, 1, 0, 1), 0);
+        first = seen - b.size;
+        assert_int_equal(fx_eval(kept), FX_OK);
+        pending = fx_mul(held, 2);
+    }
+    assert_int_equal(seen, 7);
+    assert_int_equal(fx_eval(pending), FX_STATUS_STATE); /* the last one is freed too */
+    assert_int_equal(fx_error_take().status, FX_STATUS_STATE);
+    fx_release(held);
+    assert_int_equal(fx_item(fx_slice(fx_child(data, 1), 0, 6, 7)), 6); /* the data are not */
+    assert_true(fx_is_error(fx_cu_iterator(NULL)));
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(eager_iterator),
         cmocka_unit_test(mapped_data),
         cmocka_unit_test(moved_loader),
         cmocka_unit_test(all_combinations),
