@@ -34,7 +34,9 @@ typedef enum fxi_class {
     FXI_CLASS_MATMUL,
     FXI_CLASS_CONV,
     FXI_CLASS_POOL,
-    FXI_CLASS_CUSTOM
+    FXI_CLASS_CUSTOM,
+    FXI_CLASS_FOREACH /* of steps only: elementwise programs over several tensors (planner rule 5)
+                       */
 } fxi_class;
 
 typedef struct fxi_op_info {

@@ -18,9 +18,9 @@ static int64_t stored_bytes(const fxi_tensor *t)
 
 int64_t fxi_step_bytes(const fxi_plan *p, const fxi_step *s)
 {
-    int64_t bytes = p->values[s->out_value].bytes;
-    for (int k = 0; k < s->nmore; k++)
-        bytes += p->values[s->more_value[k]].bytes;
+    int64_t bytes = 0;
+    for (int32_t k = 0; k < fxi_step_outputs(s); k++)
+        bytes += p->values[fxi_step_output(s, k)].bytes;
     for (int k = 0; k < s->nin; k++)
         bytes += stored_bytes(&s->in[k]);
     return bytes;
@@ -28,6 +28,8 @@ int64_t fxi_step_bytes(const fxi_plan *p, const fxi_step *s)
 
 int32_t fxi_step_nodes(const fxi_step *s)
 {
+    if (s->segments)
+        return s->nsegments * s->ninstr;
     return s->cls == FXI_CLASS_ELEMENTWISE || s->cls == FXI_CLASS_ROW ? s->ninstr : 1 + s->ninstr;
 }
 

@@ -91,6 +91,9 @@ void fxi_turn_axes(fxi_step *s);
 /* The strides of an output of a step that was turned. */
 void fxi_turn_place(const fxi_node *n, fxi_place *at);
 
+/* Merges steps of one program over different tensors (planner rule 5). */
+bool fxi_merge_foreach(fxi_plan *p);
+
 /* Lets outputs take over the buffers of the values they replace, and orders the steps for it. */
 bool fxi_donate(fxi_builder *b);
 

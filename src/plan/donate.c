@@ -36,8 +36,8 @@ static int reads(const fxi_step *s, int32_t v)
 }
 
 typedef struct donation {
-    bool *last;  /* steps that run after all others, because they overwrite what those read */
-    bool *taken; /* leaf values that are overwritten */
+    bool *last;     /* steps that run after all others, because they overwrite what those read */
+    int32_t *taken; /* per leaf value: the step that overwrites it, from 1; 0: none */
     bool *late; /* values made by steps that overwrite a leaf, or by steps that need such a value */
 } donation;
 
@@ -81,14 +81,16 @@ static const char *try_donation(fxi_builder *b, int32_t k, donation *d)
         last = readers(p, fxi_output_value(&p->steps[m], i), m) == 0;
     if (read_later(p, leaf, m, last, d))
         return "a later step reads the old value";
-    for (int i = 0; i < p->steps[m].nin && last; i++)
-        if (d->taken[p->steps[m].in_value[i]])
+    for (int i = 0; i < p->steps[m].nin && last; i++) {
+        const int32_t by = d->taken[p->steps[m].in_value[i]];
+        if (by && by != m + 1)
             return "the step reads another value that is replaced";
+    }
     p->buffer_bytes[p->values[v].index] = -1; /* needs no memory */
     p->values[v].kind = FXI_VALUE_DONATED;
     p->values[v].index = p->values[leaf].index;
     d->last[m] = last;
-    d->taken[leaf] = true;
+    d->taken[leaf] = m + 1;
     return NULL;
 }
 

@@ -29,6 +29,7 @@ typedef struct binding {
     fxi_data **datas;     /* per output */
     void **base;          /* per value */
     const void **in;      /* operand pointers of one step */
+    void **out;           /* output pointers of a foreach step */
     uint64_t (*streams)[2];
     uint64_t *constants; /* per slot, in its type */
     fxi_node **leaves;
@@ -80,7 +81,8 @@ static void binding_free(binding *b)
             fxi_buffer_release(b->buffers[i]);
     for (int32_t i = 0; b->datas && i < b->plan->noutputs; i++)
         fxi_data_free(b->datas[i]);
-    void *const all[] = {b->buffers, b->datas, b->base, b->in, b->streams, b->constants, b->leaves};
+    void *const all[] = {b->buffers, b->datas,   b->base,      b->in,
+                         b->out,     b->streams, b->constants, b->leaves};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         fxi_free(all[i]);
 }
@@ -92,10 +94,12 @@ static bool binding_alloc(binding *b, const fxi_graph *g)
     b->datas = fxi_calloc((size_t)p->noutputs + 1, sizeof *b->datas);
     b->base = fxi_calloc((size_t)p->nvalues + 1, sizeof *b->base);
     b->in = fxi_calloc((size_t)p->max_inputs + 1, sizeof *b->in);
+    b->out = fxi_calloc((size_t)p->max_outputs + 1, sizeof *b->out);
     b->streams = fxi_calloc((size_t)g->nstreams + 1, sizeof *b->streams);
     b->constants = fxi_calloc((size_t)p->nslots + 1, sizeof *b->constants);
     b->leaves = fxi_calloc((size_t)(g->nleaves + g->nconsts) + 1, sizeof *b->leaves);
-    return b->buffers && b->datas && b->base && b->in && b->streams && b->constants && b->leaves;
+    return b->buffers && b->datas && b->base && b->in && b->out && b->streams && b->constants &&
+           b->leaves;
 }
 
 /* Leaves, literals and random streams of this graph, in the plan's numbering. */
@@ -215,7 +219,7 @@ static void spoil(const binding *b, int32_t i)
 static fx_status run_steps(binding *b)
 {
     const fxi_plan *p = b->plan;
-    fxi_run run = {.streams = (const uint64_t(*)[2])b->streams};
+    fxi_run run = {.outputs = b->out, .streams = (const uint64_t(*)[2])b->streams};
     for (int32_t i = 0; i < p->nsteps; i++) {
         const fxi_step *s = &p->steps[i];
         for (int k = 0; k < s->nin; k++)
@@ -223,6 +227,8 @@ static fx_status run_steps(binding *b)
                        s->in_offset[k] * (int64_t)fx_dtype_size((fx_dtype)s->in[k].dtype);
         for (int k = 0; k < s->nmore; k++)
             run.more[k] = b->base[s->more_value[k]];
+        for (int32_t k = 0; s->segments && k < fxi_step_outputs(s); k++)
+            b->out[k] = b->base[fxi_step_output(s, k)];
         const fx_status status =
             p->device->backend->run(p->device, s, b->in, b->base[s->out_value], &run);
         if (status != FX_OK) {

@@ -59,6 +59,7 @@ void fxi_step_free(fxi_step *s)
     fxi_free(s->in_value);
     fxi_free(s->in_offset);
     fxi_free(s->program);
+    fxi_free(s->segments);
 }
 
 void fxi_set_input(fxi_step *s, int i, const fxi_node *n, const fxi_place *at)

@@ -130,15 +130,15 @@ bool fxi_plan_place(fxi_plan *p)
     arena a = {0};
     bool ok = deaths(p, &head, &next);
     for (int32_t i = 0; i < p->nsteps && ok; i++) {
-        fxi_value *out = &p->values[p->steps[i].out_value];
+        fxi_value *out = &p->values[fxi_step_output(&p->steps[i], 0)];
         int32_t inherited = -1;
         if (out->kind == FXI_VALUE_ARENA) {
             inherited = heir(p, i);
             out->offset =
                 inherited >= 0 ? p->values[inherited].offset : take(&a, rounded(out->bytes));
         }
-        for (int k = 0; k < p->steps[i].nmore; k++) {
-            fxi_value *more = &p->values[p->steps[i].more_value[k]];
+        for (int32_t k = 1; k < fxi_step_outputs(&p->steps[i]); k++) {
+            fxi_value *more = &p->values[fxi_step_output(&p->steps[i], k)];
             if (more->kind == FXI_VALUE_ARENA)
                 more->offset = take(&a, rounded(more->bytes));
         }

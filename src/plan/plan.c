@@ -116,8 +116,8 @@ static void note_lives(fxi_plan *p)
 {
     for (int32_t i = 0; i < p->nsteps; i++) {
         fxi_step *s = &p->steps[i];
-        for (int k = -1; k < s->nmore; k++) {
-            fxi_value *v = &p->values[fxi_output_value(s, k)];
+        for (int32_t k = 0; k < fxi_step_outputs(s); k++) {
+            fxi_value *v = &p->values[fxi_step_output(s, k)];
             v->first = v->last = i;
         }
         for (int k = 0; k < s->nin; k++)
@@ -167,7 +167,8 @@ static bool build(fxi_builder *b)
     for (int32_t k = 0; k < g->noutputs; k++)
         if (!settle_output(b, k))
             return false;
-    if ((fuse && !fxi_add_epilogues(p)) || !fxi_donate(b) || !prepare(p))
+    if ((fuse && !fxi_add_epilogues(p)) || !fxi_donate(b) || (fuse && !fxi_merge_foreach(p)) ||
+        !prepare(p))
         return false;
     note_lives(p);
     fxi_account(p, g);

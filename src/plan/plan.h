@@ -61,7 +61,7 @@ struct fxi_plan {
     int64_t arena_bytes;
     uint64_t bytes_moved, bytes_saved; /* see fx_counters */
     int32_t fused_steps;
-    int32_t max_inputs;
+    int32_t max_inputs, max_outputs; /* of a step; outputs counted for foreach steps only */
     int32_t donations, donations_denied;
     fxi_plan *next;          /* in its bucket of the cache */
     fxi_plan *newer, *older; /* in the order of use */

@@ -42,6 +42,12 @@ typedef struct fxi_instr {
 
 enum { FXI_MORE_OUTPUTS = 7 };
 
+/* One of the tensors that a foreach step's program runs over. */
+typedef struct fxi_segment {
+    int64_t length;
+    int32_t value[1 + FXI_MORE_OUTPUTS]; /* of its outputs, as of a step's */
+} fxi_segment;
+
 typedef struct fxi_step {
     uint8_t op;  /* fxi_op; an elementwise step has its last instruction's */
     uint8_t cls; /* fxi_class */
@@ -71,10 +77,27 @@ typedef struct fxi_step {
     /* Of a conv or pool step: activations lie channels last, W×H×C×N with C fastest; weights are
      * dense. Of other steps: their axes are in that order, so that the output is dense. */
     bool channels_last;
+    /* Of a foreach step: an elementwise step's program over each segment. Segment s has the inputs
+     * from s·nin/nsegments on: dense and as long as the segment, or single values, alike in all
+     * segments. `out` is that of the newest one. NULL: no foreach step. */
+    fxi_segment *segments;
+    int32_t nsegments;
     int32_t slot;   /* RANDOM: index of its (seed, counter) pair among the run's streams */
     void *ready;    /* what the backend's prepare made of it */
     bool by_plugin; /* …or a plugin of the backend */
 } fxi_step;
+
+/* All outputs of a step, counted through its segments; values by number. */
+static inline int32_t fxi_step_outputs(const fxi_step *s)
+{
+    return (s->segments ? s->nsegments : 1) * (1 + s->nmore);
+}
+static inline int32_t fxi_step_output(const fxi_step *s, int32_t k)
+{
+    if (s->segments)
+        return s->segments[k / (1 + s->nmore)].value[k % (1 + s->nmore)];
+    return k == 0 ? s->out_value : s->more_value[k - 1];
+}
 
 static inline bool fxi_has_epilogue(const fxi_step *s)
 {
@@ -84,6 +107,7 @@ static inline bool fxi_has_epilogue(const fxi_step *s)
 /* One run of a plan, as a kernel sees it. */
 typedef struct fxi_run {
     void *more[FXI_MORE_OUTPUTS]; /* where a step's further outputs go */
+    void *const *outputs;         /* of a foreach step: all of them, segment by segment */
     const uint64_t (*streams)[2]; /* RANDOM: seed and counter by slot */
     char error[200]; /* a kernel that fails writes the sentence here and returns a status */
 } fxi_run;

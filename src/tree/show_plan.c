@@ -28,10 +28,8 @@ static void add_shape(fx_text *t, const fxi_tensor *x, bool turned)
 static int maker_of(const fxi_plan *p, int32_t value)
 {
     for (int32_t i = 0; i < p->nsteps; i++) {
-        if (p->steps[i].out_value == value)
-            return i + 1;
-        for (int k = 0; k < p->steps[i].nmore; k++)
-            if (p->steps[i].more_value[k] == value)
+        for (int32_t k = 0; k < fxi_step_outputs(&p->steps[i]); k++)
+            if (fxi_step_output(&p->steps[i], k) == value)
                 return i + 1;
     }
     return 0;
@@ -82,7 +80,9 @@ static void add_work(fx_text *t, const fxi_step *s)
         add_passes(t, s);
         return;
     }
-    if (s->cls == FXI_CLASS_ELEMENTWISE) {
+    if (s->segments)
+        fx_text_add(t, "foreach of %d: ", (int)s->nsegments);
+    if (s->cls == FXI_CLASS_ELEMENTWISE || s->segments) {
         for (int k = 0; k < s->ninstr; k++)
             fx_text_add(t, k ? " %s" : "%s", fxi_ops[s->program[k].op].name);
         return;
@@ -150,18 +150,23 @@ static void add_row_outputs(fx_text *t, const fxi_step *s)
     }
 }
 
-static void add_step(fx_text *t, const fxi_plan *p, int32_t i, bool details)
+/* Types and lengths of a foreach step's outputs. */
+static void add_segments(fx_text *t, const fxi_plan *p, const fxi_step *s)
 {
-    const fxi_step *s = &p->steps[i];
-    fx_text_add(t, "%3d  ", (int)i + 1);
-    add_work(t, s);
-    fx_text_add(t, "(");
-    for (int k = 0; k < s->nin; k++) {
-        if (k)
-            fx_text_add(t, ", ");
-        add_input(t, p, s, k);
-    }
-    fx_text_add(t, ") → ");
+    fx_text_add(t, "%s", fx_dtype_name((fx_dtype)s->out.dtype));
+    for (int32_t k = 0; k < s->nsegments; k++)
+        fx_text_add(t, "%s %lld", k ? "," : "", (long long)s->segments[k].length);
+    if (s->nmore)
+        fx_text_add(t, " and %d more each", (int)s->nmore);
+    int32_t in_place = 0;
+    for (int32_t k = 0; k < fxi_step_outputs(s); k++)
+        in_place += p->values[fxi_step_output(s, k)].kind == FXI_VALUE_DONATED;
+    if (in_place)
+        fx_text_add(t, ", %d in place", (int)in_place);
+}
+
+static void add_outputs(fx_text *t, const fxi_plan *p, const fxi_step *s)
+{
     const bool window = s->op == FXI_OP_CONV || s->op == FXI_OP_POOL;
     add_shape(t, &s->out, s->channels_last && !window);
     if (p->values[s->out_value].channels_last)
@@ -172,6 +177,24 @@ static void add_step(fx_text *t, const fxi_plan *p, int32_t i, bool details)
         fx_text_add(t, " and %d more", (int)s->nmore);
     if (p->values[s->out_value].kind == FXI_VALUE_DONATED)
         fx_text_add(t, ", in place of x%d", (int)p->values[s->out_value].index);
+}
+
+static void add_step(fx_text *t, const fxi_plan *p, int32_t i, bool details)
+{
+    const fxi_step *s = &p->steps[i];
+    fx_text_add(t, "%3d  ", (int)i + 1);
+    add_work(t, s);
+    fx_text_add(t, "(");
+    for (int k = 0; k < s->nin; k++) {
+        if (k) /* segments stand apart */
+            fx_text_add(t, s->segments && k % (s->nin / s->nsegments) == 0 ? "; " : ", ");
+        add_input(t, p, s, k);
+    }
+    fx_text_add(t, ") → ");
+    if (s->segments)
+        add_segments(t, p, s);
+    else
+        add_outputs(t, p, s);
     if (flops(s) > 0)
         fx_text_add(t, ", %.3g MFLOP", flops(s) * 1e-6);
     if (details) {

@@ -89,6 +89,7 @@ static const struct {
     [FXI_CLASS_MATMUL] = {fxi_cpu_epilogue_prepare, fxi_cpu_program_release},
     [FXI_CLASS_CONV] = {fxi_cpu_epilogue_prepare, fxi_cpu_program_release},
     [FXI_CLASS_CUSTOM] = {NULL, NULL},
+    [FXI_CLASS_FOREACH] = {fxi_cpu_foreach_prepare, fxi_cpu_program_release},
 };
 
 fx_status fxi_cpu_prepare_step(fxi_step *step)
@@ -286,7 +287,7 @@ fx_status fxi_cpu_run_step(const fxi_step *step, const void *const *in, void *ou
 {
     if (step->cls == FXI_CLASS_ROW)
         return fxi_cpu_row(step, in, out, run);
-    const fxi_kernel kernel = kernels[step->op].run;
+    const fxi_kernel kernel = step->segments ? fxi_cpu_foreach : kernels[step->op].run;
     if (kernels[step->op].widen && fxi_cpu_is_half(step->out.dtype))
         return run_widened(kernel, step, in, out, run);
     return kernel(step, in, out, run);

@@ -12,6 +12,7 @@
 
 fx_status fxi_cpu_run_step(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
 fx_status fxi_cpu_elementwise_prepare(fxi_step *step);
+fx_status fxi_cpu_foreach_prepare(fxi_step *step);
 fx_status fxi_cpu_reduce_prepare(fxi_step *step);
 fx_status fxi_cpu_epilogue_prepare(fxi_step *step);
 void fxi_cpu_program_release(fxi_step *step);
@@ -24,6 +25,7 @@ void fxi_cpu_release_step(fxi_step *step);
 fx_status fxi_cpu_copy(const fxi_tensor *src, const void *in, void *out);
 
 fx_status fxi_cpu_elementwise(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+fx_status fxi_cpu_foreach(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
 fx_status fxi_cpu_generate(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
 fx_status fxi_cpu_move(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
 fx_status fxi_cpu_join(const fxi_step *step, const void *const *in, void *out, fxi_run *run);

@@ -1,0 +1,88 @@
+/* cpu_foreach.c: one program over a table of segments: an optimiser over all parameters.
+ *
+ * Segments run one after another; where threads pay, their elements are divided into pieces of one
+ * size, counted through all segments, so that one large parameter does not keep the others waiting.
+ */
+#include "cpu_parallel.h"
+#include "cpu_program.h"
+#include "cpu_simd.h"
+
+enum { PIECE = 16 * FXI_TILE };
+
+/* The program is made for the longest segment: in one of a single element dense operands and single
+ * values look alike. */
+fx_status fxi_cpu_foreach_prepare(fxi_step *step)
+{
+    const int nin = step->nin / step->nsegments;
+    int32_t longest = 0;
+    for (int32_t s = 1; s < step->nsegments; s++)
+        if (step->segments[s].length > step->segments[longest].length)
+            longest = s;
+    fxi_program_spec spec = {.instr = step->program,
+                             .ninstr = step->ninstr,
+                             .nin = nin,
+                             .nout = 1 + step->nmore,
+                             .in = step->in + longest * nin,
+                             .length = step->segments[longest].length,
+                             .out = {(uint8_t)(nin + step->ninstr - 1)}};
+    for (int k = 0; k < step->nmore; k++)
+        spec.out[1 + k] = step->more_reg[k];
+    return fxi_program_make(&spec, &step->ready);
+}
+
+typedef struct job {
+    const fxi_step *step;
+    const void *const *in;
+    void *const *out;
+    int64_t pieces, parts;
+} job;
+
+static int64_t pieces_of(const fxi_segment *s)
+{
+    return (s->length + PIECE - 1) / PIECE;
+}
+
+static void run_segment(const job *j, int32_t s, int64_t from, int64_t to)
+{
+    const fxi_step *step = j->step;
+    const fxi_program_args args = {.in = j->in + s * (step->nin / step->nsegments),
+                                   .out = j->out + s * (1 + step->nmore),
+                                   .from = from,
+                                   .to = to};
+    fxi_program_run(step->ready, &args);
+}
+
+static void run_part(void *user, int64_t part)
+{
+    const job *j = user;
+    int64_t from, to, first = 0; /* the segment's first piece */
+    fxi_cpu_range(j->pieces, j->parts, part, &from, &to);
+    for (int32_t s = 0; s < j->step->nsegments && first < to; s++) {
+        const fxi_segment *g = &j->step->segments[s];
+        const int64_t n = pieces_of(g), a = from > first ? from - first : 0,
+                      b = to - first < n ? to - first : n;
+        if (a < b)
+            run_segment(j, s, a * PIECE, b * PIECE < g->length ? b * PIECE : g->length);
+        first += n;
+    }
+}
+
+fx_status fxi_cpu_foreach(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+{
+    (void)out;
+    if (!step->ready)
+        return fxi_cpu_no_dtype(run, step, step->out.dtype);
+    job j = {.step = step, .in = in, .out = run->outputs};
+    int64_t length = 0;
+    for (int32_t s = 0; s < step->nsegments; s++) {
+        length += step->segments[s].length;
+        j.pieces += pieces_of(&step->segments[s]);
+    }
+    j.parts = fxi_cpu_parts(j.pieces, fxi_program_cost(step->ready) * (double)length);
+    if (j.parts > 1)
+        fxi_cpu_parallel(j.parts, run_part, &j);
+    else
+        for (int32_t s = 0; s < step->nsegments; s++)
+            run_segment(&j, s, 0, step->segments[s].length);
+    return FX_OK;
+}
