@@ -81,10 +81,12 @@ static void large_products_in_threads(void **state)
                                        {700, 96, 1100},   {1, 3000, 900},  {3000, 1, 900},
                                        {97, 200, 65},     {520, 530, 70},  {10, 2000, 300}};
     const int before = fx_num_threads();
-    for (int dtype = FX_DTYPE_F32; dtype <= FX_DTYPE_F64; dtype++)
+    static const int types[] = {FX_DTYPE_F32, FX_DTYPE_F64, FX_DTYPE_F16, FX_DTYPE_BF16};
+    for (int type = 0; type < 4; type++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            const int dtype = types[type];
             const int64_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
-            const bool ta = s % 2, tb = (s + (size_t)dtype) % 2;
+            const bool ta = s % 2, tb = (s + (size_t)type) % 2;
             operand a = matrix(dtype, DENSE, m, k, ta), b = matrix(dtype, DENSE, k, n, tb),
                     one = matrix(dtype, DENSE, m, n, false),
                     more = matrix(dtype, DENSE, m, n, false);

@@ -1,4 +1,4 @@
-/* cpu_gemm.c: the product of two matrices of Float32 or Float64.
+/* cpu_gemm.c: the product of two matrices of floats.
  *
  * The scheme is Goto's ("Anatomy of high-performance matrix multiplication", 2008), turned a
  * little: some columns of B are packed into panels for the whole sum; then blocks of rows of A and
@@ -9,6 +9,9 @@
  *
  * Each element is a sum over k in order, in blocks whose size depends on k alone, whatever the path
  * and the sizes of the rest: results do not depend on how a batch or C is divided.
+ *
+ * 16-bit operands become Float32 as they are packed, and a part's C is rounded when its sums are
+ * complete.
  */
 #include "cpu_parallel.h"
 #include "cpu_simd.h"
@@ -41,19 +44,73 @@ static int64_t round_up(int64_t n, int64_t unit)
 typedef struct product {
     fxi_gemm g;
     const fxi_gemm_core *core;
-    int64_t size, mr; /* bytes of an element; rows of a tile */
-    int64_t kc, nc;   /* terms of a block of the sum; columns taken at a time */
+    int64_t size, mr;        /* bytes of an element in panels and sums; rows of a tile */
+    int64_t stored;          /* bytes of an element in memory */
+    fxi_tile_fn load, store; /* between the two where they differ, else NULL */
+    int64_t kc, nc;          /* terms of a block of the sum; columns taken at a time */
     bool pack_a, pack_b;
     int64_t row_parts, column_parts; /* of such columns */
     int64_t parts;                   /* that pay as work for several threads; 1: none */
-    int64_t a_bytes, b_bytes;        /* of packed operands; A: of a part */
+    int64_t a_bytes, b_bytes;        /* of packed operands; A: of a part, */
+    int64_t c_bytes;                 /* whose sums take so much where they are not C itself */
     int64_t first, columns;          /* the columns being computed */
     char *b;
 } product;
 
-static void *at(const void *base, int64_t element, const product *p)
+/* Elements of panels and sums; of the operands and C. */
+static void *at(void *base, int64_t element, const product *p)
 {
-    return (char *)(uintptr_t)base + element * p->size;
+    return (char *)base + element * p->size;
+}
+static void *stored_at(const void *base, int64_t element, const product *p)
+{
+    return (char *)(uintptr_t)base + element * p->stored;
+}
+
+/* ---- panels ---------------------------------------------------------------------------------- */
+
+enum { CHUNK = 128, WIDEST = 32 };
+
+static void pack_halves(const product *p, int width, const uint16_t *s, int64_t stride,
+                        int64_t depth_stride, int count, int64_t depth, float *d)
+{
+    float rows[WIDEST * CHUNK];
+    uint16_t run[CHUNK];
+    const void *from = run;
+    if (stride == 1) {
+        for (int64_t q = 0; q < depth; q++, d += width) {
+            from = s + q * depth_stride;
+            p->load(d, &from, count, 0);
+            memset(d + count, 0, (size_t)(width - count) * sizeof *d);
+        }
+        return;
+    }
+    for (int64_t q = 0; q < depth; q += CHUNK) {
+        const int64_t n = min64(CHUNK, depth - q);
+        for (int r = 0; r < count; r++) {
+            fxi_copy_strided(run, s + r * stride + q * depth_stride, n, depth_stride, sizeof *run);
+            p->load(rows + r * CHUNK, &from, (int)n, 0);
+        }
+        p->core->pack(width, rows, CHUNK, 1, count, n, d + q * width);
+    }
+}
+
+static void pack(const product *p, int width, const void *s, int64_t stride, int64_t depth_stride,
+                 int count, int64_t depth, void *d)
+{
+    if (p->load)
+        pack_halves(p, width, s, stride, depth_stride, count, depth, d);
+    else
+        p->core->pack(width, s, stride, depth_stride, count, depth, d);
+}
+
+static void pack_panel(const product *p, int64_t panel)
+{
+    const fxi_gemm *g = &p->g;
+    const int64_t j = panel * p->core->nr;
+    const int n = (int)min64(p->core->nr, p->columns - j);
+    pack(p, (int)round_up(n, p->core->step), stored_at(g->b, (p->first + j) * g->csb, p), g->csb,
+         g->rsb, n, g->k, at(p->b, j * g->k, p));
 }
 
 /* ---- one part -------------------------------------------------------------------------------- */
@@ -69,7 +126,7 @@ static void take_columns(const product *p, int64_t j, int64_t l, fxi_gemm_tile *
         t->brs = *out_width;
         t->columns = false;
     } else {
-        t->b = at(g->b, l * g->rsb + (p->first + j) * g->csb, p);
+        t->b = stored_at(g->b, l * g->rsb + (p->first + j) * g->csb, p);
         t->brs = g->rsb;
         t->bcs = g->csb;
         t->columns = g->csb != 1 || t->n < *out_width;
@@ -81,12 +138,12 @@ static void take_rows(const product *p, int64_t i, int64_t from, int64_t l, char
                       fxi_gemm_tile *t)
 {
     const fxi_gemm *g = &p->g;
-    t->a = at(g->a, i * g->rsa + l * g->csa, p);
+    t->a = stored_at(g->a, i * g->rsa + l * g->csa, p);
     t->acs = g->csa;
     if (p->pack_a) {
         char *panel = at(a, (i - from) * t->k, p);
         if (first)
-            p->core->pack((int)p->mr, t->a, g->rsa, g->csa, t->m, t->k, panel);
+            pack(p, (int)p->mr, t->a, g->rsa, g->csa, t->m, t->k, panel);
         t->a = panel;
         t->acs = p->mr;
     }
@@ -100,13 +157,27 @@ static void range_of(int64_t n, int64_t unit, int64_t parts, int64_t part, int64
     *to = min64(*to * unit, n);
 }
 
+/* Sums of m×n, densely, to where they belong. */
+static void store_sums(const product *p, const float *sums, int64_t m, int64_t n, char *c)
+{
+    const bool whole = m == p->g.csc; /* one run */
+    const int64_t run = whole ? m * n : m;
+    for (int64_t j = 0; j < (whole ? 1 : n); j++)
+        for (int64_t i = 0; i < run; i += FXI_TILE) {
+            const void *const from[] = {sums + j * m + i};
+            p->store(stored_at(c, i + j * p->g.csc, p), from, (int)min64(FXI_TILE, run - i), 0);
+        }
+}
+
 static void run_part(const product *p, int64_t part, char *a)
 {
     const fxi_gemm *g = &p->g;
     int64_t i0, i1, j0, j1;
     range_of(g->m, p->mr, p->row_parts, part % p->row_parts, &i0, &i1);
     range_of(p->columns, p->core->nr, p->column_parts, part / p->row_parts, &j0, &j1);
-    fxi_gemm_tile t = {.ccs = g->csc};
+    char *c = stored_at(g->c, i0 + (p->first + j0) * g->csc, p),
+         *sums = p->load ? a + p->a_bytes : c;
+    fxi_gemm_tile t = {.ccs = p->load ? i1 - i0 : g->csc};
     for (int64_t l = 0; l < g->k; l += p->kc) {
         t.k = min64(p->kc, g->k - l);
         t.accumulate = l > 0 || g->accumulate;
@@ -117,20 +188,13 @@ static void run_part(const product *p, int64_t part, char *a)
             for (int64_t i = i0; i < i1; i += p->mr) {
                 t.m = (int)min64(p->mr, i1 - i);
                 take_rows(p, i, i0, l, a, j == j0, &t);
-                t.c = at(g->c, i + (p->first + j) * g->csc, p);
+                t.c = at(sums, i - i0 + (j - j0) * t.ccs, p);
                 tiles[t.m == p->mr ? 2 : t.m > p->core->lanes](&t);
             }
         }
     }
-}
-
-static void pack_panel(const product *p, int64_t panel)
-{
-    const fxi_gemm *g = &p->g;
-    const int64_t j = panel * p->core->nr;
-    const int n = (int)min64(p->core->nr, p->columns - j);
-    p->core->pack((int)round_up(n, p->core->step), at(g->b, (p->first + j) * g->csb, p), g->csb,
-                  g->rsb, n, g->k, at(p->b, j * g->k, p));
+    if (p->load)
+        store_sums(p, (const float *)(const void *)sums, i1 - i0, j1 - j0, c);
 }
 
 /* ---- how it is computed ---------------------------------------------------------------------- */
@@ -178,12 +242,30 @@ static void turn_round(fxi_gemm *g)
     g->csc = 1;
 }
 
+static void count_bytes(product *p)
+{
+    const int64_t rows = round_up((p->g.m + p->row_parts - 1) / p->row_parts + p->mr, p->mr);
+    const int64_t columns = min64(p->nc, p->g.n), each = columns / p->column_parts + p->core->nr;
+    if (p->pack_a)
+        p->a_bytes = round_up(rows * p->kc * p->size, 64);
+    if (p->pack_b)
+        p->b_bytes = round_up(round_up(columns, p->core->step) * p->g.k * p->size, 64);
+    if (p->load)
+        p->c_bytes = rows * round_up(each, p->core->nr) * p->size;
+}
+
 static product plan(int dtype, const fxi_gemm *given)
 {
-    const fxi_gemm_core *core = &fxi_cpu_simd()->gemm[dtype == FX_DTYPE_F64];
-    product p = {
-        .g = *given, .core = core, .size = (int64_t)fxi_cpu_size(dtype), .mr = 2 * core->lanes};
+    const fxi_simd *simd = fxi_cpu_simd();
+    const fxi_gemm_core *core = &simd->gemm[dtype == FX_DTYPE_F64];
+    product p = {.g = *given, .core = core, .mr = 2 * core->lanes};
     fxi_gemm *g = &p.g;
+    p.stored = p.size = (int64_t)fxi_cpu_size(dtype);
+    if (fxi_cpu_is_half(dtype)) {
+        p.size = sizeof(float);
+        p.load = simd->load[dtype == FX_DTYPE_BF16];
+        p.store = simd->store[dtype == FX_DTYPE_BF16];
+    }
     if ((g->m == 1 && g->csb == 1 && g->csc == 1) || (g->n == 1 && g->csa == 1))
         turn_round(g);
     p.kc = g->k;
@@ -191,14 +273,11 @@ static product plan(int dtype, const fxi_gemm *given)
         const int64_t blocks = (g->k + DEPTH - 1) / DEPTH;
         p.kc = (g->k + blocks - 1) / blocks;
     }
-    p.pack_a = g->rsa != 1 || (g->n > FEW_COLUMNS * core->nr && g->csa > 2 * p.mr);
-    p.pack_b = g->m > (g->csb == 1 ? 2 : FEW_ROWS) * p.mr;
+    p.pack_a = p.load || g->rsa != 1 || (g->n > FEW_COLUMNS * core->nr && g->csa > 2 * p.mr);
+    p.pack_b = p.load || g->m > (g->csb == 1 ? 2 : FEW_ROWS) * p.mr;
     p.nc = columns_at_a_time(&p);
     divide(&p);
-    if (p.pack_a)
-        p.a_bytes = round_up((g->m + p.row_parts - 1) / p.row_parts + p.mr, p.mr) * p.kc * p.size;
-    p.b_bytes = p.pack_b ? round_up(min64(p.nc, g->n), core->step) * g->k * p.size : 0;
-    p.b_bytes = round_up(p.b_bytes, 64);
+    count_bytes(&p);
     return p;
 }
 
@@ -241,7 +320,8 @@ static fx_status run_shared(product *p)
         p->columns = min64(p->nc, p->g.n - p->first);
         if (p->pack_b)
             fxi_cpu_parallel((p->columns + p->core->nr - 1) / p->core->nr, shared_panel, p);
-        status = fxi_cpu_parallel_scratch(p->parts, (size_t)p->a_bytes, shared_part, p);
+        status =
+            fxi_cpu_parallel_scratch(p->parts, (size_t)(p->a_bytes + p->c_bytes), shared_part, p);
     }
     fxi_free(p->b);
     return status;
@@ -252,7 +332,7 @@ size_t fxi_cpu_gemm_bytes(int dtype, const fxi_gemm *g)
     if (g->m == 0 || g->n == 0 || g->k == 0)
         return 0;
     const product p = plan(dtype, g);
-    return (size_t)(p.a_bytes + p.b_bytes);
+    return (size_t)(p.a_bytes + p.b_bytes + p.c_bytes);
 }
 
 static bool trivial(int dtype, const fxi_gemm *g)
@@ -279,7 +359,7 @@ fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *g)
     product p = plan(dtype, g);
     if (p.parts > 1)
         return run_shared(&p);
-    const int64_t bytes = p.a_bytes + p.b_bytes;
+    const int64_t bytes = p.a_bytes + p.b_bytes + p.c_bytes;
     if (bytes > STACK_BYTES && !(heap = fxi_aligned(64, (size_t)bytes)))
         return FX_STATUS_MEMORY;
     run_alone(&p, heap ? heap : stack);

@@ -1,7 +1,7 @@
 /* cpu_kernels.c: which kernel runs a step, and what all kernels share.
  *
  * One table, made from op.def, maps the class of an op to its kernel. Kernels that sum or compare
- * (reduce, cumsum, scatter, matmul, conv, pool) know nothing of 16-bit floats: around them the
+ * (reduce, cumsum, scatter, conv, pool) know nothing of 16-bit floats: around them the
  * inputs are converted to dense Float32 and the result back, one rounding at the end. Elementwise
  * steps round after every instruction and do so themselves; movement works on bytes.
  */
@@ -56,7 +56,7 @@ static fx_status run_leaf(const fxi_step *step, const void *const *in, void *out
     }
 #define KERNEL_MATMUL                                                                              \
     {                                                                                              \
-        fxi_cpu_matmul, true                                                                       \
+        fxi_cpu_matmul, false                                                                      \
     }
 #define KERNEL_CONV                                                                                \
     {                                                                                              \

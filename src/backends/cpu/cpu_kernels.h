@@ -72,8 +72,9 @@ static inline int64_t fxi_tensor_length(const fxi_tensor *t)
 bool fxi_cpu_is_dense(const fxi_tensor *t);
 void fxi_cpu_set_dense(fxi_tensor *t); /* sets the strides of its shape */
 
-/* C (m×n) = A·B, or C += A·B: the blocked product of cpu_gemm.c for FX_DTYPE_F32 and F64. Strides
- * are in elements, rs of rows and cs of columns; the rows of C are neighbours. k = 0 gives zeros.
+/* C (m×n) = A·B, or C += A·B: the blocked product of cpu_gemm.c for floats (16 bits: no +=).
+ * Strides are in elements, rs of rows and cs of columns; the rows of C are neighbours. k = 0 gives
+ * zeros.
  */
 typedef struct fxi_gemm {
     int64_t m, n, k;

@@ -105,7 +105,7 @@ static fx_status run_batch(batch *p)
 fx_status fxi_cpu_matmul(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
 {
     const int dtype = step->out.dtype;
-    if (dtype > FX_DTYPE_U8)
+    if (dtype == FX_DTYPE_BOOL)
         return fxi_cpu_no_dtype(run, step, dtype);
     batch p = {.g = product_of(step),
                .dtype = dtype,
