@@ -163,7 +163,7 @@ FXI_COMPARE_LOOPS(u8, uint8_t, FXI_LOOP2)
     /* xᵏ, k > 0, of a whole tile by squaring */                                                 \
     static void power_##S(T *d, const T *a, int n, uint64_t k)                                     \
     {                                                                                              \
-        T b[FXI_TILE];                                                                             \
+        T b[FXI_TILE_MOST];                                                                        \
         memcpy(b, a, (size_t)n * sizeof *b);                                                       \
         for (int i = 0; i < n; i++)                                                                \
             d[i] = 1;                                                                              \

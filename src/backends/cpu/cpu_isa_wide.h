@@ -220,7 +220,7 @@ static inline bool any_far(const float *a, int n)
 #define FXI_ANGLE_LOOP(NAME, NEAR, LIBM)                                                           \
     static void NAME(void *dv, const void *const *s, int n, int64_t attr)                          \
     {                                                                                              \
-        float *d = dv, x[FXI_TILE];                                                                \
+        float *d = dv, x[FXI_TILE_MOST];                                                           \
         const bool far = any_far(s[0], n);                                                         \
         if (far)                                                                                   \
             memcpy(x, s[0], (size_t)n * sizeof *x);                                                \

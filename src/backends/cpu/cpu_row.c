@@ -241,6 +241,8 @@ static void run_part(void *user, int64_t part, void *scratch)
     begin_part(&r, from * p->block);
     for (int64_t row = from * p->block; from < to; from++, row += p->block)
         run_block(&r, row, p->rows - row < p->block ? p->rows - row : p->block);
+    if (p->streams)
+        fxi_cpu_simd()->stream_end();
 }
 
 fx_status fxi_cpu_row(const fxi_step *step, const void *const *in, void *out, fxi_run *run)

@@ -1,7 +1,7 @@
 /* cpu_row.h: a row step, prepared: which loops are called on what, and how rows are divided.
  *
  * Rows are taken in blocks, and in a pass the elements of a block in tiles: parts of a row of at
- * most 256 elements or, when rows are short, several whole rows. All that calls read and write are
+ * most 1024 elements or, when rows are short, several whole rows. All that calls read and write are
  * places: operands, outputs, then scratch; a table of addresses by place is the state of a run.
  */
 #ifndef CFLUX_CPU_ROW_H
@@ -39,7 +39,7 @@ typedef struct fxi_row_pass {
     int32_t first, elements, last, spreads;
 } fxi_row_pass;
 
-enum { FXI_ROW_TILE = FXI_TILE, FXI_ROW_PASSES_MOST = 16, FXI_ROW_PLACES = 512 };
+enum { FXI_ROW_PASSES_MOST = 16, FXI_ROW_PLACES = 512 };
 
 typedef struct fxi_row_plan {
     int64_t inner, rows; /* elements of a row, rows */
@@ -49,6 +49,7 @@ typedef struct fxi_row_plan {
     int32_t nin, nout, nplaces, npasses;
     int32_t nsplats, nlaid, nloads, nmovers, ncolumns, nones;
     int64_t scratch;     /* bytes */
+    bool streams;        /* stores go past the caches */
     double cost;         /* fxi_cpu_cost */
     int64_t *offset;     /* per place: of operands and outputs the bytes from row to row, of scratch
                             where it is */

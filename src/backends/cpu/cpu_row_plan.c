@@ -18,7 +18,8 @@ enum {
     MAX_REGISTERS = 128,
     MAX_CALLS = 4 * MAX_REGISTERS,
     BLOCK_ROWS = 64,
-    BLOCK_BYTES = 24 << 10 /* of a block's elements in all places: they stay in the first cache */
+    BLOCK_BYTES = 24 << 10, /* of a block's elements in all places: they stay in the first cache */
+    TILE_BYTES = 32 << 10   /* of a tile's */
 };
 
 /* What a place holds. */
@@ -314,6 +315,21 @@ static void give_back(maker *m, int k, size_t size, bool same)
     }
 }
 
+static void stream_tile(void *d, const void *const *s, int n, int64_t size)
+{
+    fxi_cpu_simd()->stream(d, s[0], (size_t)n * (size_t)size);
+}
+
+/* How a register is stored that is not computed where it belongs: 16-bit elements, and outputs far
+ * beyond the cache. NULL: it is. */
+static fxi_tile_fn store_of(const maker *m, int dtype)
+{
+    if (half(dtype))
+        return m->simd->store[dtype == FX_DTYPE_BF16];
+    const int64_t bytes = m->p->inner * m->p->rows * (int64_t)fxi_cpu_size(dtype);
+    return bytes >= FXI_STREAM_BYTES ? stream_tile : NULL;
+}
+
 /* A loop may work in place when its operand's elements have the result's size. */
 static void place_elements(maker *m, int k)
 {
@@ -321,7 +337,7 @@ static void place_elements(maker *m, int k)
     reg *to = &m->regs[r];
     const size_t size = register_size(to->dtype);
     give_back(m, k, size, true);
-    if (out >= 0 && !half(to->dtype))
+    if (out >= 0 && !store_of(m, to->dtype))
         to->elements = (int16_t)out;
     else if (to->last_pass > m->pass)
         to->elements = take_block(m, to->dtype);
@@ -357,8 +373,11 @@ static void add_element_call(maker *m, int k)
     c->attr = ins->attr;
     memcpy(c->src, src, sizeof c->src);
     round_result(m, ins, to->elements);
-    if (out >= 0 && half(ins->dtype))
-        add_call(m, m->simd->store[ins->dtype == FX_DTYPE_BF16], out, to->elements);
+    const fxi_tile_fn store = store_of(m, ins->dtype);
+    if (out < 0 || !store)
+        return;
+    add_call(m, store, out, to->elements)->attr = (int64_t)fxi_cpu_size(ins->dtype);
+    m->p->streams |= store == stream_tile;
 }
 
 static void add_instruction(maker *m, int k)
@@ -427,12 +446,28 @@ static void place_outputs(maker *m)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* How rows are divided. */
-static void divide(fxi_row_plan *p)
+/* A tile of part of a row: as large as the first cache allows with all that it needs there, for
+ * each call costs time of its own and reductions end with a fold; tiles of a row are about equal.
+ */
+static int32_t part_of_row(const maker *m)
 {
+    int64_t tile = FXI_TILE_MOST, places = m->p->nmovers;
+    for (int k = m->p->nin + m->p->nout; k < m->p->nplaces; k++)
+        places += m->room[k] == ROOM_TILE || m->room[k] == ROOM_FILLED;
+    while (tile > FXI_TILE && tile * places * (int64_t)m->width > TILE_BYTES)
+        tile /= 2;
+    const int64_t parts = (m->p->inner + tile - 1) / tile, each = (m->p->inner + parts - 1) / parts;
+    return (int32_t)((each + 15) / 16 * 16);
+}
+
+/* How rows are divided. */
+static void divide(maker *m)
+{
+    fxi_row_plan *p = m->p;
     int64_t bytes = 1;
     for (int k = 0; k < p->nmovers; k++)
         bytes += p->inner * p->movers[k].size;
+    p->tile = p->tile_rows ? (int32_t)(p->tile_rows * p->inner) : part_of_row(m);
     const int64_t unit = p->tile_rows ? p->tile_rows : 1, fit = BLOCK_BYTES / bytes;
     p->block = fit < BLOCK_ROWS ? fit : BLOCK_ROWS;
     p->block = p->block < unit ? unit : p->block / unit * unit;
@@ -498,8 +533,7 @@ fx_status fxi_row_plan_make(const fxi_step *step, fxi_row_plan **out_plan)
         return FX_STATUS_MEMORY;
     p->inner = fxi_length(step->row_axes, step->space.shape);
     p->rows = fxi_length(step->space.ndim - step->row_axes, step->space.shape + step->row_axes);
-    p->tile_rows = p->inner <= FXI_ROW_TILE / 2 ? (int32_t)(FXI_ROW_TILE / p->inner) : 0;
-    p->tile = p->tile_rows ? (int32_t)(p->tile_rows * p->inner) : FXI_ROW_TILE;
+    p->tile_rows = p->inner <= FXI_TILE / 2 ? (int32_t)(FXI_TILE / p->inner) : 0;
     for (int r = 0; r < m.nregs; r++)
         m.regs[r] = (reg){
             NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE, .last_use = NOWHERE, .last_pass = NOWHERE};
@@ -513,7 +547,7 @@ fx_status fxi_row_plan_make(const fxi_step *step, fxi_row_plan **out_plan)
         fxi_row_plan_free(p);
         return m.status;
     }
-    divide(p);
+    divide(&m);
     lay_out(&m);
     *out_plan = p;
     return FX_OK;

@@ -10,7 +10,8 @@
 
 #include "cpu_kernels.h"
 
-#define FXI_TILE 256 /* elements of a tile; n of a tile function never exceeds it */
+#define FXI_TILE      256  /* elements of a tile */
+#define FXI_TILE_MOST 1024 /* n of a tile function never exceeds it */
 
 /* Types that loops compute in; 16-bit floats live in registers as Float32. */
 enum { FXI_C_F32, FXI_C_F64, FXI_C_I32, FXI_C_I64, FXI_C_U8, FXI_C_BOOL, FXI_C_COUNT };
