@@ -1,7 +1,8 @@
 /* conform_graphs.c: random expression graphs must agree with ref, in value and in gradient.
  *
  * A seed fixes a graph of at most 40 nodes: elementwise operations with broadcasting, views of
- * views, reductions, products, joins and indexing, each taking any earlier node. Choices depend on
+ * views, reductions, patterns of rows (softmax, norms, losses and what combines a row with sums of
+ * it), products, joins and indexing, each taking any earlier node. Choices depend on
  * the seed and on shapes only, so the same graph is built on the device and on ref. Growing results
  * pass through a tanh: values stay near 1 and errors do not build up. Float64 graphs are compared
  * closely; every fourth seed also runs in Float32, where sums of errors over 40 nodes are allowed
@@ -177,6 +178,41 @@ static fx_array *reduction(graph *g)
     }
 }
 
+/* Values of a slice combined with the slice: what becomes one step of several passes where the
+ * slice is contiguous, in its value and its gradient. */
+static fx_array *row_pattern(graph *g)
+{
+    fx_array *x = pick(g), *y = pick(g);
+    if (fx_ndims(x) == 0)
+        return NULL;
+    const bool whole = below(g, 8) == 0;
+    const unsigned mask = whole              ? (1u << fx_ndims(x)) - 1
+                          : below(g, 4) == 0 ? FX_AXIS(axis_of(g, x))
+                                             : FX_AXIS(0);
+    if (!broadcasts(x, y) || fx_length(y) > fx_length(x) || fx_ndims(y) != fx_ndims(x))
+        y = fx_sin(x);
+    switch (below(g, 9)) {
+    case 0:
+        return fx_logsoftmax(x, .dims = mask);
+    case 1:
+        return fx_normalise(x, mask, 0.1);
+    case 2:
+        return fx_add(fx_mul(y, fx_normalise(x, mask, 0.1)), 0.5);
+    case 3:
+        return fx_div(x, fx_sqrt(fx_add(fx_mean(fx_square(x), .dims = mask), 0.1)));
+    case 4:
+        return fx_div(x, fx_add(fx_norm(fx_add(x, 0.01), .dims = mask), 0.1));
+    case 5:
+        return fx_neg(fx_sum(fx_mul(fx_sigmoid(y), fx_logsoftmax(x, .dims = mask)), .dims = mask));
+    case 6:
+        return fx_sub(x, fx_logsumexp(fx_add(x, y), .dims = mask));
+    case 7:
+        return tame(fx_mul(fx_sub(x, fx_mean(y, .dims = mask)), fx_sum(x, .dims = mask)));
+    default:
+        return fx_mul(fx_softmax(x, .dims = mask), fx_maximum(y, .dims = mask));
+    }
+}
+
 static fx_array *joined(graph *g)
 {
     fx_array *x = pick(g);
@@ -212,9 +248,9 @@ static fx_array *indexed(graph *g)
 
 typedef fx_array *(*operation)(graph *g);
 /* Repeated entries are weights. */
-static const operation operations[] = {unary,  unary,        unary,     binary, binary,
-                                       binary, scalar_forms, product,   view,   view,
-                                       view,   reduction,    reduction, joined, indexed};
+static const operation operations[] = {
+    unary, unary, unary,     binary,    binary,      binary,      scalar_forms, product, view,
+    view,  view,  reduction, reduction, row_pattern, row_pattern, joined,       indexed};
 
 static fx_array *leaf(graph *g, fx_dtype dtype, int k)
 {

@@ -1,0 +1,306 @@
+/* test_cpu_row.c: row steps on the CPU against plain loops in double: rows of every length around
+ * the sizes of tiles, operands of every layout and type, numbers that are not finite, outputs of
+ * both shapes, several threads. That the graphs become one row step is asserted from their plans.
+ *
+ * Every test runs once per instruction set that the machine has.
+ */
+#include "cpu_check.h"
+
+#include <cflux.h>
+
+#include "context.h"
+
+/* Evaluates an array or a tuple in one row step. */
+static void compute(void *x)
+{
+    static char text[4096];
+    fx_plan_text(x, text, sizeof text);
+    if (!strstr(text, "\n  1  row ") || strstr(text, "\n  2  "))
+        fail_msg("not one row step:\n%s", text);
+    assert_int_equal(fx_eval(x), FX_OK);
+}
+
+/* The elements of an evaluated array as double. */
+static double *elements(fx_array *x)
+{
+    double *v = malloc((size_t)fx_length(x) * sizeof *v);
+    assert_non_null(v);
+    assert_int_equal(fx_read_as(x, FX_DTYPE_F64, v, fx_length(x)), FX_OK);
+    return v;
+}
+
+typedef enum arrangement {
+    PLAIN,
+    TURNED,
+    SPACED,
+    BACKWARDS,
+    ONE_ROW,
+    ONE_A_ROW,
+    KINDS
+} arrangement;
+
+/* m×n elements between −3 and 3 that lie in memory in this way. */
+static fx_array *operand_of(fx_dtype t, arrangement how, int64_t m, int64_t n)
+{
+    static uint64_t state = 1;
+    const int64_t dims[] = {how == TURNED      ? n
+                            : how == SPACED    ? 2 * m
+                            : how == ONE_A_ROW ? 1
+                                               : m,
+                            how == TURNED    ? m
+                            : how == ONE_ROW ? 1
+                                             : n};
+    const int64_t length = dims[0] * dims[1];
+    double *v = malloc((size_t)length * sizeof *v);
+    assert_non_null(v);
+    for (int64_t i = 0; i < length; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        v[i] = (double)(state >> 40) * 0x6p-24 - 3;
+    }
+    fx_array *x = fx_cast(fxi_from(FX_DTYPE_F64, v, 2, dims), t);
+    free(v);
+    assert_int_equal(fx_eval(x), FX_OK);
+    return how == TURNED      ? fx_transpose(x)
+           : how == SPACED    ? fx_slice_step(x, 0, 1, 2, m)
+           : how == BACKWARDS ? fx_slice_step(x, 0, m - 1, -1, m)
+           : how == PLAIN     ? x
+                              : fx_expand(x, m, n);
+}
+
+static void near(double got, double want, double epsilon, const char *what, int64_t m, int64_t n,
+                 int64_t i)
+{
+    if (isnan(want) ? isnan(got) : got == want || fabs(got - want) <= epsilon * (1 + fabs(want)))
+        return;
+    fail_msg("%s of %lld×%lld, element %lld: %.9g, expected %.9g", what, (long long)m, (long long)n,
+             (long long)i, got, want);
+}
+
+/* ---- expected values ------------------------------------------------------------------------- */
+
+static void softmax_of(const double *x, int64_t m, double *y)
+{
+    double most = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < m; i++)
+        most = x[i] > most ? x[i] : most;
+    for (int64_t i = 0; i < m; i++)
+        sum += exp(x[i] - most);
+    for (int64_t i = 0; i < m; i++)
+        y[i] = exp(x[i] - most) / sum;
+}
+
+static void normalised(const double *x, int64_t m, double *y)
+{
+    long double sum = 0, squares = 0;
+    for (int64_t i = 0; i < m; i++)
+        sum += (long double)x[i];
+    const long double mean = sum / (long double)m;
+    for (int64_t i = 0; i < m; i++)
+        squares += ((long double)x[i] - mean) * ((long double)x[i] - mean);
+    for (int64_t i = 0; i < m; i++)
+        y[i] = (double)(((long double)x[i] - mean) / sqrtl(squares / (long double)m + 1));
+}
+
+static void check_rows(fx_array *got, fx_array *in,
+                       void (*expected)(const double *, int64_t, double *), double epsilon,
+                       const char *what)
+{
+    const int64_t m = fx_size(in, 0), n = fx_length(in) / m;
+    double *x = elements(in), *y = elements(got), *want = malloc((size_t)m * sizeof *want);
+    assert_non_null(want);
+    for (int64_t r = 0; r < n; r++) {
+        expected(x + r * m, m, want);
+        for (int64_t i = 0; i < m; i++)
+            near(y[r * m + i], want[i], epsilon, what, m, n, r * m + i);
+    }
+    free(x);
+    free(y);
+    free(want);
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+static void every_length(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = {2,   3,   10,  15,  16,  17,   63,   100,  128, 129,
+                                      255, 256, 257, 300, 768, 1024, 1025, 3000, 8192};
+    static const int64_t rows[] = {1, 2, 25, 26, 64, 65, 129};
+    fxi_drain(); /* plans of another instruction set */
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+            FX_SCOPE;
+            const int64_t m = lengths[i], n = m > 1000 && rows[k] > 30 ? 5 : rows[k];
+            const fx_dtype t = k % 2 ? FX_DTYPE_F64 : FX_DTYPE_F32;
+            const double epsilon = 16 * epsilon_of((int)t);
+            fx_array *x = operand_of(t, PLAIN, m, n);
+            fx_array *y = fx_softmax(x), *z = fx_normalise(x, FX_AXIS(0), 1);
+            compute(y);
+            compute(z);
+            check_rows(y, x, softmax_of, epsilon, "softmax");
+            check_rows(z, x, normalised, epsilon, "normalise");
+        }
+}
+
+static void every_layout_and_type(void **state)
+{
+    (void)state;
+    static const fx_dtype types[] = {FX_DTYPE_F32, FX_DTYPE_F64, FX_DTYPE_F16, FX_DTYPE_BF16};
+    static const int64_t sizes[][2] = {{2, 67}, {10, 64}, {100, 70}, {300, 5}, {2500, 3}};
+    fxi_drain();
+    for (int how = 0; how < KINDS; how++)
+        for (int k = 0; k < 4; k++)
+            for (int i = 0; i < 5; i++) {
+                FX_SCOPE;
+                fx_array *x = operand_of(types[k], (arrangement)how, sizes[i][0], sizes[i][1]);
+                fx_array *y = fx_softmax(x), *z = fx_normalise(x, FX_AXIS(0), 1);
+                compute(y);
+                compute(z);
+                assert_int_equal(fx_eltype(y), types[k]);
+                check_rows(y, x, softmax_of, 16 * epsilon_of((int)types[k]), "softmax");
+                check_rows(z, x, normalised, 16 * epsilon_of((int)types[k]), "normalise");
+            }
+}
+
+/* y = (s·x + b) / Σ(s·x + b), s one row for all, b one value a row, both strided or not; the sum is
+ * an output, too. */
+static void several_operands_and_outputs(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][2] = {{3, 50}, {20, 30}, {130, 40}, {2000, 7}};
+    fxi_drain();
+    for (int how = 0; how < KINDS; how++)
+        for (int i = 0; i < 4; i++) {
+            FX_SCOPE;
+            const int64_t m = sizes[i][0], n = sizes[i][1];
+            fx_array *x = operand_of(FX_DTYPE_F32, (arrangement)how, m, n);
+            fx_array *s = operand_of(FX_DTYPE_F32, PLAIN, m, 1);
+            fx_array *b = fx_add(operand_of(FX_DTYPE_F32, how % 2 ? SPACED : PLAIN, 1, n), 20);
+            assert_int_equal(fx_eval(b), FX_OK);
+            fx_array *t = fx_add(fx_mul(s, x), b), *sum = fx_sum(t, .dims = FX_AXIS(0));
+            fx_array *y = fx_div(t, sum), *root = fx_sqrt(sum);
+            compute(fx_tuple(y, sum, root));
+            double *xs = elements(x), *ss = elements(s), *bs = elements(b), *ys = elements(y),
+                   *sums = elements(sum), *roots = elements(root);
+            for (int64_t r = 0; r < n; r++) {
+                double total = 0;
+                for (int64_t k = 0; k < m; k++)
+                    total += ss[k] * xs[r * m + k] + bs[r];
+                near(sums[r], total, 1e-5, "sum", m, n, r);
+                near(roots[r], sqrt(total), 1e-5, "root", m, n, r);
+                for (int64_t k = 0; k < m; k++)
+                    near(ys[r * m + k], (ss[k] * xs[r * m + k] + bs[r]) / total, 1e-5, "share", m,
+                         n, r * m + k);
+            }
+            double *const all[] = {xs, ss, bs, ys, sums, roots};
+            for (int k = 0; k < 6; k++)
+                free(all[k]);
+        }
+}
+
+/* How often the largest number occurs: comparisons, Bool and Int64 in one step. */
+static void integers(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][2] = {{2, 40}, {30, 20}, {200, 9}, {1500, 3}};
+    fxi_drain();
+    for (int i = 0; i < 4; i++) {
+        FX_SCOPE;
+        const int64_t m = sizes[i][0], n = sizes[i][1];
+        fx_array *x = fx_cast(operand_of(FX_DTYPE_F32, PLAIN, m, n), FX_DTYPE_I32);
+        assert_int_equal(fx_eval(x), FX_OK);
+        fx_array *hit = fx_eq(x, fx_maximum(x, .dims = FX_AXIS(0)));
+        fx_array *count = fx_sum(hit, .dims = FX_AXIS(0));
+        compute(fx_tuple(count, hit));
+        double *v = elements(x), *c = elements(count), *h = elements(hit);
+        for (int64_t r = 0; r < n; r++) {
+            double most = v[r * m], times = 0;
+            for (int64_t k = 0; k < m; k++)
+                most = v[r * m + k] > most ? v[r * m + k] : most;
+            for (int64_t k = 0; k < m; k++) {
+                times += v[r * m + k] == most;
+                assert_true(h[r * m + k] == (v[r * m + k] == most));
+            }
+            assert_true(c[r] == times);
+        }
+        free(v);
+        free(c);
+        free(h);
+    }
+}
+
+/* NaN and Inf stay in their row. */
+static void not_finite(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = {3, 20, 150, 1100};
+    fxi_drain();
+    for (int i = 0; i < 4; i++) {
+        FX_SCOPE;
+        const int64_t m = lengths[i], n = 5, dims[] = {m, n};
+        float *v = malloc((size_t)(m * n) * sizeof *v);
+        assert_non_null(v);
+        for (int64_t k = 0; k < m * n; k++)
+            v[k] = (float)(k % 7);
+        v[m + m / 2] = NAN;
+        v[2 * m + m - 1] = INFINITY;
+        for (int64_t k = 0; k < m; k++)
+            v[3 * m + k] = -INFINITY;
+        fx_array *x = fxi_from(FX_DTYPE_F32, v, 2, dims);
+        assert_int_equal(fx_eval(x), FX_OK);
+        fx_array *y = fx_logsumexp(x, .dims = FX_AXIS(0)), *z = fx_softmax(x);
+        compute(y);
+        compute(z);
+        double *got = elements(y), *soft = elements(z), *want = malloc((size_t)m * sizeof *want),
+               *row = malloc((size_t)m * sizeof *row);
+        assert_non_null(want);
+        assert_non_null(row);
+        assert_true(isnan(got[1]) && got[2] == (double)INFINITY && got[3] == -(double)INFINITY);
+        for (int64_t r = 0; r < n; r += 4) {
+            double sum = 0;
+            for (int64_t k = 0; k < m; k++) {
+                row[k] = (double)v[r * m + k];
+                sum += exp(row[k]);
+            }
+            softmax_of(row, m, want);
+            near(got[r], log(sum), 1e-6, "logsumexp", m, n, r);
+            for (int64_t k = 0; k < m; k++)
+                near(soft[r * m + k], want[k], 1e-6, "softmax", m, n, k);
+        }
+        for (int64_t k = 0; k < m; k++)
+            assert_true(isnan(soft[m + k]) && isnan(soft[3 * m + k]));
+        free(v);
+        free(got);
+        free(soft);
+        free(want);
+        free(row);
+    }
+}
+
+/* An output that is written past the cache, by one thread and by three. */
+static void large_and_on_threads(void **state)
+{
+    (void)state;
+    const int before = fx_num_threads();
+    fxi_drain();
+    FX_SCOPE;
+    fx_array *x = operand_of(FX_DTYPE_F32, PLAIN, 1000, 2200), *y[2];
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(fx_set_num_threads(k ? 3 : 1), FX_OK);
+        y[k] = fx_softmax(x);
+        compute(y[k]);
+    }
+    assert_int_equal(fx_set_num_threads(before), FX_OK);
+    check_rows(y[0], x, softmax_of, 1e-6, "softmax");
+    assert_memory_equal(fx_data(y[0]), fx_data(y[1]), 1000 * 2200 * sizeof(float));
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_length),
+    cmocka_unit_test(every_layout_and_type),
+    cmocka_unit_test(several_operands_and_outputs),
+    cmocka_unit_test(integers),
+    cmocka_unit_test(not_finite),
+    cmocka_unit_test(large_and_on_threads),
+};
+RUN_ON_EVERY_ISA(tests)
