@@ -84,6 +84,8 @@ bool fxi_lower_channels_last(fxi_builder *b, int32_t id, bool *out_done);
  * layout, by copies where they differ; *out_last: which. `ids` are the operands' nodes. */
 bool fxi_settle_layout(fxi_builder *b, const fxi_node *root, const fxi_node *space, int n,
                        const int32_t *ids, fxi_place *in, bool *out_last);
+/* Node id as it is seen, but dense where it lies channels last. */
+bool fxi_plain_place(fxi_builder *b, int32_t id, fxi_place *out);
 /* Rewrites the newest step, complete with its outputs, in the order of channels-last memory. */
 void fxi_turn_step(fxi_builder *b, fxi_step *s);
 /* Only its axes: those of all its tensors, and of what it reduces. */

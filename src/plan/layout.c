@@ -120,6 +120,12 @@ static bool last_place(fxi_builder *b, int32_t id, fxi_place *out)
     return true;
 }
 
+bool fxi_plain_place(fxi_builder *b, int32_t id, fxi_place *out)
+{
+    *out = b->places[id];
+    return !is_last(b, b->g->nodes[id], out) || fxi_dense_place(b, id, out);
+}
+
 /* Is the place all of a value of the size of `space`, not a broadcast? */
 static bool full_size(const fxi_node *space, const fxi_node *n, const fxi_place *at)
 {

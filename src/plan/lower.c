@@ -233,8 +233,9 @@ bool fxi_lower(fxi_builder *b, int32_t id)
     const fxi_node *n = b->g->nodes[id];
     const fxi_class cls = fxi_ops[n->op].cls;
     bool last = false;
-    if (!fxi_lower_channels_last(b, id, &last) || last)
-        return last;
+    const bool lowered = fxi_lower_channels_last(b, id, &last);
+    if (!lowered || last)
+        return lowered;
     const bool dense =
         !b->views || cls == FXI_CLASS_CONV || cls == FXI_CLASS_POOL || cls == FXI_CLASS_CUSTOM;
     /* Copies come first: they are steps of their own. */

@@ -226,12 +226,18 @@ bool fxi_lower_row(fxi_builder *b, int32_t root)
     find_row_values(&q);
     order_members(&q);
     fxi_attr none = {{0}};
+    fxi_place in;
+    for (int i = 0; i < q.noperands; i++) /* copies come first: they are steps of their own */
+        if (!fxi_plain_place(b, q.operands[i], &in))
+            return false;
     fxi_step *s = fxi_add_step(b, FXI_OP_REDUCE, q.noperands, &none);
     if (!s)
         return false;
     s->cls = FXI_CLASS_ROW;
-    for (int i = 0; i < q.noperands; i++)
-        fxi_set_input(s, i, q.nodes[i], &b->places[q.operands[i]]);
+    for (int i = 0; i < q.noperands; i++) {
+        fxi_plain_place(b, q.operands[i], &in);
+        fxi_set_input(s, i, q.nodes[i], &in);
+    }
     for (int m = 0; m < q.nmembers; m++)
         if (b->groups.rows.kind[q.members[m]] == FXI_ROW_REDUCE)
             set_space(s, b->g->nodes[q.members[m]]);

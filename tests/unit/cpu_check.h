@@ -166,6 +166,19 @@ static inline void drop_operand(operand *o)
     free(o->memory);
 }
 
+/* Lets o lie channels last: channels, the spatial axes, the batch. */
+static inline void lay_last(operand *o)
+{
+    const int n = o->t.ndim;
+    int64_t step = o->t.shape[n - 2];
+    o->t.stride[n - 2] = 1;
+    for (int d = 0; d < n; d++)
+        if (d != n - 2) {
+            o->t.stride[d] = step;
+            step *= o->t.shape[d];
+        }
+}
+
 typedef struct bench {
     fxi_step step;
     fxi_tensor in[8];

@@ -2,6 +2,7 @@
  * random strides, paddings, dilations, groups and kernel directions, unused borders, 16-bit floats,
  * failing allocations. */
 #include "cpu_check.h"
+#include "cpu_plugin.h"
 
 typedef struct problem {
     fxi_conv_attr a;
@@ -274,9 +275,162 @@ static void failing_allocations(void **state)
                 fail_each(kind, stride, channels);
 }
 
+/* ---- through the plugin ---------------------------------------------------------------------- */
+
+/* Once: the CPU's own instruction sets are nothing to it. */
+static bool plugin_there(void)
+{
+    if (strcmp(fxi_cpu_simd()->name, "base") != 0)
+        return false;
+    setenv("FX_ONEDNN", "all", 1);
+    setenv("FX_PLUGIN_PATH", CFLUX_BUILD_DIR, 1);
+    if (fxi_cpu_plugin_name())
+        return true;
+    print_message("skipped: the oneDNN plugin is not built\n");
+    return false;
+}
+
+/* Runs a step that the plugin may decline; true when it did not. Every allocation fails in turn
+ * first, if `failing`. */
+static bool run_plugin(fxi_attr attr, const operand *a, const operand *b, operand *out,
+                       const operand *bias, bool failing)
+{
+    fxi_instr add = {.op = FXI_OP_ADD, .dtype = out->t.dtype, .from = out->t.dtype, .nsrc = 2};
+    add.src[1] = 1;
+    fxi_tensor in[3] = {a->t, b->t};
+    const void *at[] = {a->data, b->data, bias ? bias->data : NULL};
+    fxi_step step = {.op = FXI_OP_CONV,
+                     .cls = FXI_CLASS_CONV,
+                     .nin = 2,
+                     .in = in,
+                     .out = out->t,
+                     .attr = attr,
+                     .channels_last = true};
+    if (bias) {
+        in[2] = out->t;
+        memset(in[2].stride, 0, sizeof in[2].stride);
+        in[2].stride[attr.conv.spatial] = in[2].shape[attr.conv.spatial] > 1;
+        step.nin = 3;
+        step.program = &add;
+        step.ninstr = 1;
+    }
+    const int64_t live = fxi_live_allocations();
+    fxi_run run = {0};
+    fx_status status = FX_STATUS_MEMORY;
+    for (int64_t nth = failing ? 0 : -1; status == FX_STATUS_MEMORY; nth++) {
+        fxi_plugin_ready *ready = NULL;
+        fxi_fault_set(nth);
+        status = fxi_cpu_plugin_prepare(&step, &ready);
+        if (!status) {
+            status = fxi_cpu_plugin_run(ready, &step, at, out->data, &run);
+            fxi_cpu_plugin_release(ready);
+        }
+        fxi_fault_set(-1);
+        assert_int_equal(fxi_live_allocations(), live);
+    }
+    assert_true(status == FX_OK || status == FX_STATUS_UNSUPPORTED);
+    check_guards(out);
+    return status == FX_OK;
+}
+
+static bool check_plugin(const problem *p, int kind, int dtype, bool biased, bool failing)
+{
+    operand x = make_operand(dtype, DENSE, p->ndim, p->x),
+            w = make_operand(dtype, DENSE, p->ndim, p->w);
+    operand y = make_operand(dtype, DENSE, p->ndim, p->y);
+    operand bias = make_operand(dtype, DENSE, 1, &p->y[p->a.spatial]);
+    lay_last(&x), lay_last(&y);
+    operand *out = kind == FXI_CONV_FORWARD ? &y : kind == FXI_CONV_DATA ? &x : &w;
+    const size_t n = (size_t)length_of(out);
+    double *want = calloc(n + 1, sizeof *want), *size = calloc(n + 1, sizeof *size);
+    assert_true(want && size);
+    visit_products(p, want, size, kind, &x, &w, &y);
+    fxi_attr attr = {.conv = p->a};
+    attr.conv.kind = kind;
+    const int64_t inner = fxi_length(p->a.spatial, p->y);
+    for (size_t i = 0; i < n && biased; i++)
+        want[i] += element(&bias, (int64_t)i / inner % p->y[p->a.spatial]);
+    const bool ran =
+        run_plugin(attr, kind == FXI_CONV_DATA ? &y : &x, kind == FXI_CONV_WEIGHT ? &y : &w, out,
+                   biased ? &bias : NULL, failing);
+    for (size_t i = 0; i < n && ran; i++)
+        check_close(element(out, (int64_t)i), want[i], epsilon_of(dtype),
+                    4 * epsilon_of(FX_DTYPE_F32) * size[i] + epsilon_of(FX_DTYPE_F32));
+    drop_operand(&x), drop_operand(&w), drop_operand(&y), drop_operand(&bias);
+    free(want), free(size);
+    return ran;
+}
+
+static void plugin_problems(void **state)
+{
+    (void)state;
+    int ran = 0, all = 0;
+    if (!plugin_there())
+        return;
+    for (int round = 0; round < 60; round++) {
+        problem p = random_problem(1 + round % 3);
+        const int64_t in = random_in(1, 40), out = random_in(1, 40);
+        const int g = p.a.groups, s = p.a.spatial;
+        p.w[s] = in, p.w[s + 1] = out * g;
+        p.x[s] = in * g, p.y[s] = out * g;
+        for (int kind = 0; kind < 3; kind++) {
+            ran += check_plugin(&p, kind, round % 4 ? FX_DTYPE_F32 : FX_DTYPE_BF16, false, false);
+            all++;
+        }
+        check_plugin(&p, FXI_CONV_FORWARD, FX_DTYPE_F32, true, false);
+    }
+    print_message("the plugin took %d of %d problems\n", ran, all);
+    assert_true(ran >= all / 4);
+}
+
+/* Several parts, of two sizes; more than the 16 channels of a vector and not a multiple of it. */
+static void plugin_parts(void **state)
+{
+    (void)state;
+    if (!plugin_there())
+        return;
+    const problem p = plain_2d(32, 3, 20, 33, 7, 1);
+    for (int kind = 0; kind < 3; kind++) {
+        assert_true(check_plugin(&p, kind, FX_DTYPE_F32, false, true));
+        assert_true(check_plugin(&p, kind, FX_DTYPE_BF16, false, false));
+    }
+    assert_true(check_plugin(&p, FXI_CONV_FORWARD, FX_DTYPE_F32, true, true));
+}
+
+/* NaN and Inf in one channel of one pixel reach the windows over it, and nothing else. */
+static void plugin_odd_numbers(void **state)
+{
+    (void)state;
+    if (!plugin_there())
+        return;
+    for (int64_t channels = 3; channels <= 35; channels += 16) {
+        const problem p = plain_2d(9, 3, channels, 20, 2, 1);
+        operand x = make_operand(FX_DTYPE_F32, DENSE, 4, p.x);
+        operand w = make_operand(FX_DTYPE_F32, DENSE, 4, p.w);
+        operand y = make_operand(FX_DTYPE_F32, DENSE, 4, p.y);
+        lay_last(&x), lay_last(&y);
+        for (int64_t i = 0; i < length_of(&w); i++)
+            set_element(&w, i, 1);
+        set_element(&x, 4 + 9 * 4, INFINITY);
+        set_element(&x, 8 + 9 * 8 + 81 * channels, NAN);
+        fxi_attr attr = {.conv = p.a};
+        assert_true(run_plugin(attr, &x, &w, &y, NULL, false));
+        for (int64_t i = 0; i < length_of(&y); i++) {
+            const int64_t c = i % 9, r = i / 9 % 9, image = i / (81 * 20);
+            const bool inf = image == 0 && labs(c - 4) <= 1 && labs(r - 4) <= 1;
+            const bool nan = image == 1 && c >= 7 && r >= 7;
+            const double v = element(&y, i);
+            assert_true(inf ? v == INFINITY : nan ? isnan(v) : isfinite(v));
+        }
+        drop_operand(&x), drop_operand(&w), drop_operand(&y);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(random_problems),     cmocka_unit_test(usual_shapes),
     cmocka_unit_test(large_shapes),        cmocka_unit_test(infinite_numbers),
     cmocka_unit_test(failing_allocations), cmocka_unit_test(many_channels),
+    cmocka_unit_test(plugin_problems),     cmocka_unit_test(plugin_parts),
+    cmocka_unit_test(plugin_odd_numbers),
 };
 RUN_ON_EVERY_ISA(tests)

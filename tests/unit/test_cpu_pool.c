@@ -97,19 +97,6 @@ static void expect(const problem *p, int kind, const operand *a, const operand *
     }
 }
 
-/* Lets o lie channels last: channels, the spatial axes, the batch. */
-static void lay_last(operand *o)
-{
-    const int n = o->t.ndim;
-    int64_t step = o->t.shape[n - 2];
-    o->t.stride[n - 2] = 1;
-    for (int d = 0; d < n; d++)
-        if (d != n - 2) {
-            o->t.stride[d] = step;
-            step *= o->t.shape[d];
-        }
-}
-
 static void check_layout(const problem *p, int kind, int dtype, bool with_nan, bool last)
 {
     const bool grad = kind == FXI_POOL_MAX_GRAD || kind == FXI_POOL_MEAN_GRAD;

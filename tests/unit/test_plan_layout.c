@@ -124,6 +124,19 @@ static void nothing_changes_without_a_wish(void **state)
     expect(fx_exp(p), "  1  exp(x0′) → Float32 4×8×8×2\n");
 }
 
+/* A row step reads rows of memory: layer normalisation over positions gets a dense copy. */
+static void row_steps_are_dense(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = image(8, 8, 4, 2), *w = image(3, 3, 4, 16);
+    fx_array *y = fx_softmax(fx_convolve(x, w), .dims = FX_AXES(0, 1));
+    const char *text = plan_of(y);
+    assert_int_equal(count(text, "copy(", ""), 2);
+    assert_int_equal(count(text, "copy(2′) → Float32 6×6×16×2", ""), 1);
+    assert_int_equal(count(text, "copy(2′) → Float32 6×6×16×2 channels last", ""), 0);
+}
+
 /* Loss and gradients of a model. */
 static char *training_plan(void *model, fx_array *x)
 {
@@ -209,6 +222,7 @@ int main(void)
         cmocka_unit_test(a_convolution_and_what_follows_it),
         cmocka_unit_test(operands_of_one_step_lie_alike),
         cmocka_unit_test(nothing_changes_without_a_wish),
+        cmocka_unit_test(row_steps_are_dense),
         cmocka_unit_test(lenet),
         cmocka_unit_test(vgg_has_three_copies),
     };

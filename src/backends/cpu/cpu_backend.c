@@ -28,13 +28,14 @@ static fx_status ask_plugin(const fxi_step *step, bool bare, fxi_plugin_ready **
     return fxi_cpu_plugin_prepare(&asked, out);
 }
 
+/* Also when it would but for want of memory, which is found out again. */
 static bool plugin_takes(const fxi_step *step, bool bare)
 {
     fxi_plugin_ready *ready = NULL;
-    if (ask_plugin(step, bare, &ready))
-        return false;
-    fxi_cpu_plugin_release(ready);
-    return true;
+    const fx_status status = ask_plugin(step, bare, &ready);
+    if (!status)
+        fxi_cpu_plugin_release(ready);
+    return status != FX_STATUS_UNSUPPORTED;
 }
 
 /* The plugin comes first, also where it takes less of an epilogue than our kernels. */

@@ -26,7 +26,7 @@ typedef struct conv {
     int64_t taps, size;       /* of a kernel; bytes of an element */
     int64_t weights;          /* elements */
     int64_t packed_bytes;
-    md x[2], y[2], any, plain, bias; /* x, y: of parts of fewer and of more images */
+    md x[2], y[2], any, sum, plain, bias; /* x, y: of parts of fewer and of more images */
     bool biased;
     md_ref packed; /* the primitive's layout of weights */
     fxi_primitive call[2], reorder;
@@ -97,14 +97,16 @@ static int64_t first_image(const conv *c, int64_t part)
 
 /* ---- creating -------------------------------------------------------------------------------- */
 
-static dnnl_status_t create_pd(const conv *c, const conv_desc *d, dnnl_primitive_desc_t *out)
+static dnnl_status_t create_pd(const conv *c, const conv_desc *given, dnnl_primitive_desc_t *out)
 {
+    conv_desc desc = *given, *d = &desc;
     dnnl_primitive_attr_t attr = fxi_onednn_attr();
     dnnl_primitive_desc_t forward = NULL;
     dnnl_status_t s =
         conv_forward_pd(c->kind == FXI_CONV_FORWARD ? out : &forward, fxi_onednn_engine, d, attr);
     if (!s && c->kind == FXI_CONV_DATA)
         s = conv_data_pd(out, fxi_onednn_engine, d, attr, forward);
+    desc.w = c->sum.ref;
     if (!s && c->kind == FXI_CONV_WEIGHT)
         s = conv_weight_pd(out, fxi_onednn_engine, d, attr, forward);
     if (forward)
@@ -156,8 +158,8 @@ static fx_status create_all(conv *c, const fxi_step *step, dnnl_data_type_t type
     dnnl_dims_t dims;
     const int n = weight_dims(w, a, dims);
     /* Sums over images keep all their digits until the last one is added. */
-    const dnnl_data_type_t sum = c->kind == FXI_CONV_WEIGHT ? dnnl_f32 : type;
-    if (md_tag(&c->any, n, dims, sum, dnnl_format_tag_any) ||
+    if (md_tag(&c->any, n, dims, type, dnnl_format_tag_any) ||
+        md_tag(&c->sum, n, dims, dnnl_f32, dnnl_format_tag_any) ||
         md_tag(&c->plain, n, dims, type, plain_tags[a->groups > 1][a->spatial]))
         return FX_STATUS_UNSUPPORTED;
     const dnnl_dims_t channels = {step->out.shape[a->spatial]};
@@ -315,7 +317,8 @@ static fx_status run(const void *self, const void *const *in, void *out)
 static void release(void *self)
 {
     conv *c = self;
-    md *const all[] = {&c->x[0], &c->x[1], &c->y[0], &c->y[1], &c->any, &c->plain, &c->bias};
+    md *const all[] = {&c->x[0], &c->x[1], &c->y[0],  &c->y[1],
+                       &c->any,  &c->sum,  &c->plain, &c->bias};
     fxi_primitive_free(&c->call[0]);
     fxi_primitive_free(&c->call[1]);
     fxi_primitive_free(&c->reorder);

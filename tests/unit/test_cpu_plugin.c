@@ -1,0 +1,160 @@
+/* test_cpu_plugin.c: finding, checking and opening the plugin, with fakes (fake_plugin.c) of which
+ * each has something wrong: the right results come from the CPU's own kernels then, and one message
+ * says what is the matter. And one with which all is well. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu_plugin.h"
+#include "plan.h"
+
+static char messages[2000];
+
+static void note(int level, const char *text, void *user)
+{
+    (void)level, (void)user;
+    const size_t n = strlen(messages);
+    snprintf(messages + n, sizeof messages - n, "%s\n", text);
+}
+
+/* As a new process that finds this plugin. NULL: none in FX_PLUGIN_PATH. */
+static void begin(const char *variant, const char *wish)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s:%s/tests/plugins/%s", CFLUX_BUILD_DIR "/nowhere",
+             CFLUX_BUILD_DIR, variant ? variant : "none");
+    setenv("FX_PLUGIN_PATH", path, 1);
+    unsetenv("FAKE_STATUS");
+    unsetenv("FX_ONEDNN");
+    if (wish)
+        setenv("FX_ONEDNN", wish, 1);
+    messages[0] = '\0';
+    fx_message_set_hook(note, NULL);
+    fxi_cpu_plugin_forget();
+    fxi_plans_drop();
+}
+
+static int end(void **state)
+{
+    (void)state;
+    fx_message_set_hook(NULL, NULL);
+    fxi_plans_drop(); /* steps go back to the plugin that made them */
+    return 0;
+}
+
+/* Element 0 of a product of n×n matrices of ones, plus one; 42 + 1 when a fake made it. */
+static double product(int64_t n)
+{
+    FX_SCOPE;
+    fx_array *a = fx_ones(n, n), *b = fx_ones(n), *y = fx_add(fx_matmul(a, a), b);
+    fx_eval(fx_tuple(a, b));
+    double first = 0;
+    if (fx_item_get(fx_slice(fx_slice(y, 0, 0, 1), 1, 0, 1), &first) != FX_OK)
+        return -1;
+    return first;
+}
+
+/* The image of ones under a convolution large enough for a plugin. */
+static double convolution(void)
+{
+    FX_SCOPE;
+    fx_array *x = fx_ones(32, 32, 16, 4), *w = fx_ones(3, 3, 16, 16), *y = fx_convolve(x, w);
+    fx_eval(fx_tuple(x, w));
+    return fx_item(fx_maximum(y));
+}
+
+static void what_is_wrong_is_said_once(void **state)
+{
+    (void)state;
+    static const char *const wrong[][2] = {
+        {"other_abi", "it was built for another version of cflux"},
+        {"other_sizes", "it was built with other options than this cflux"},
+        {"fails_open", "it does not feel like it"},
+        {"no_table", "fxi_plugin_table"},
+        {"needs_library", "libfake_library.so"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        begin(wrong[i][0], "all");
+        assert_true(product(5) == 6);
+        assert_true(product(7) == 8); /* another plan */
+        assert_null(fxi_cpu_plugin_name());
+        const char *said = strstr(messages, "the plugin ");
+        assert_non_null(said);
+        assert_non_null(strstr(said, wrong[i][0]));
+        assert_non_null(strstr(said, wrong[i][1]));
+        assert_null(strstr(said + 1, "the plugin "));
+    }
+}
+
+static void without_one_all_is_quiet(void **state)
+{
+    (void)state;
+    begin(NULL, "all");
+    assert_true(product(5) == 6);
+    assert_true(convolution() == 144);
+    assert_string_equal(messages, "");
+}
+
+static void a_good_one_computes(void **state)
+{
+    (void)state;
+    begin("works", "all");
+    assert_true(product(5) == 43); /* its product, and our own addition of what it does not take */
+    assert_string_equal(fxi_cpu_plugin_name(), "fake");
+    assert_true(convolution() == 144); /* which it declines */
+    assert_string_equal(messages, "");
+}
+
+static void one_can_do_without(void **state)
+{
+    (void)state;
+    begin("works", "0");
+    assert_true(product(5) == 6);
+    assert_true(convolution() == 144);
+}
+
+/* A library is not opened for little: this one would complain. */
+static void small_steps_open_nothing(void **state)
+{
+    (void)state;
+    begin("fails_open", NULL);
+    assert_true(product(64) == 65);
+    assert_string_equal(messages, "");
+    assert_true(convolution() == 144);
+    assert_non_null(strstr(messages, "it does not feel like it"));
+}
+
+static void its_failures_are_errors(void **state)
+{
+    (void)state;
+    begin("works", "all");
+    setenv("FAKE_STATUS", "prepare", 1);
+    assert_true(product(5) == -1);
+    assert_int_equal(fx_error_take().status, FX_STATUS_MEMORY);
+    setenv("FAKE_STATUS", "run", 1);
+    assert_true(product(5) == -1);
+    const fx_error e = fx_error_take();
+    assert_int_equal(e.status, FX_STATUS_INTERNAL);
+    assert_string_equal(e.message, "matmul: not today");
+    unsetenv("FAKE_STATUS");
+    assert_true(product(5) == 43);
+}
+
+int main(void)
+{
+    unsetenv("FX_EAGER");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(what_is_wrong_is_said_once, end),
+        cmocka_unit_test_teardown(without_one_all_is_quiet, end),
+        cmocka_unit_test_teardown(a_good_one_computes, end),
+        cmocka_unit_test_teardown(one_can_do_without, end),
+        cmocka_unit_test_teardown(small_steps_open_nothing, end),
+        cmocka_unit_test_teardown(its_failures_are_errors, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
