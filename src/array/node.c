@@ -159,8 +159,8 @@ fxi_node *fxi_node_new(fxi_context *c, fxi_op op, fx_dtype dtype, int ndim, cons
     n->seq = c->seq++;
     n->device = device;
     n->in = list ? list : n->inl;
-    if (ndim > 0)
-        memcpy(n->shape, shape, (size_t)ndim * sizeof *shape);
+    for (int i = 0; i < ndim; i++)
+        n->shape[i] = shape[i];
     if (attr)
         n->attr = *attr;
     else

@@ -247,10 +247,47 @@ static fx_array *give_up(operand *o, int n, fx_status s)
 
 enum type_rule { KEEP, COUNT, REAL, COMPARE };
 
+/* The usual case needs no rules: floating-point operands of one type, shape and device, or one of
+ * them a number. NULL: not that. */
+static fx_array *plain_binary(fxi_op op, enum type_rule rule, const fxi_arg *args)
+{
+    fxi_context *c = fxi_begin();
+    fxi_node *in[2] = {NULL, NULL}, *main = NULL;
+    for (int i = 0; i < 2; i++) {
+        if (args[i].kind != FXI_ARG_ARRAY)
+            continue;
+        const fx_array *x = args[i].u.array;
+        if (!usable(c, x))
+            return NULL;
+        in[i] = x->node;
+        main = main && main->ndim > 0 ? main : in[i];
+    }
+    if (!main || main->weak || !fxi_is_float(main->dtype))
+        return NULL;
+    for (int i = 0; i < 2; i++)
+        if (in[i] &&
+            (in[i]->dtype != main->dtype || (in[i]->device && in[i]->device != main->device) ||
+             (in[i]->ndim > 0 && !fxi_same_shape(in[i], main))))
+            return NULL;
+    operand number = {.arg = args[in[0] ? 1 : 0]};
+    if (!in[0] || !in[1]) {
+        if (!make_literal(&number, (fx_dtype)main->dtype))
+            return fx_error_array(FX_STATUS_MEMORY);
+        in[in[0] ? 1 : 0] = number.node;
+    }
+    fxi_node *node = fxi_node_new(c, op, rule == COMPARE ? FX_DTYPE_BOOL : (fx_dtype)main->dtype,
+                                  main->ndim, main->shape, main->device, NULL, 2, in);
+    operands_release(&number, 1);
+    return fxi_array_take(node);
+}
+
 static fx_array *binary(fxi_op op, enum type_rule rule, fxi_arg a, fxi_arg b)
 {
     const char *name = fxi_ops[op].name;
     operand o[2];
+    fx_array *plain = plain_binary(op, rule, (fxi_arg[]){a, b});
+    if (plain)
+        return plain;
     const fx_status s = resolve(name, (fxi_arg[]){a, b}, 2, o);
     if (s != FX_OK)
         return give_up(o, 2, s);

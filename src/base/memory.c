@@ -66,7 +66,7 @@ static int64_t fault_at = -1, fault_seen;
 /* 16, 24, 32, 48, 64, 96, … bytes. */
 static inline size_t class_bytes(int c)
 {
-    return (size_t)(c % 2 ? 24 : 16) << (c / 2);
+    return (size_t)(c % 2 ? 24 : 16) << ((unsigned)c / 2);
 }
 
 static inline int class_of(size_t bytes)

@@ -8,10 +8,10 @@
 #include <string.h>
 
 #define RULE(name) static void gradient_##name(const fxi_rule_args *a)
-#define X          a->in[0]
-#define Y          a->in[1]
+#define X          fxi_rule_in(a, 0)
+#define Y          fxi_rule_in(a, 1)
 #define G          a->gy
-#define Z          a->out
+#define Z          fxi_rule_out(a)
 
 /* Views y as having x's sizes. */
 static fx_array *like(fx_array *y, const fx_array *x)
@@ -147,8 +147,8 @@ RULE(erf)
 }
 RULE(cast)
 {
-    if (fxi_is_float(X->node->dtype))
-        a->gx[0] = fx_cast(G, (fx_dtype)X->node->dtype);
+    if (fxi_is_float(a->node->in[0]->dtype))
+        a->gx[0] = fx_cast(G, (fx_dtype)a->node->in[0]->dtype);
 }
 
 /* ---- movement -------------------------------------------------------------------------------- */
@@ -168,7 +168,7 @@ RULE(expand)
 {
     unsigned mask = 0;
     for (int i = 0; i < a->node->ndim; i++)
-        if (X->node->shape[i] != a->node->shape[i])
+        if (a->node->in[0]->shape[i] != a->node->shape[i])
             mask |= FX_AXIS(i);
     a->gx[0] = fxi_reduce(FXI_SUM, G, mask, "sum");
 }
@@ -176,7 +176,7 @@ RULE(expand)
  * step of k is n → k×n with zeros in the new axis. */
 RULE(slice)
 {
-    const fxi_node *x = X->node;
+    const fxi_node *x = a->node->in[0];
     const int axis = (int)a->node->attr.i[0];
     int64_t start = a->node->attr.i[1], step = a->node->attr.i[2], inner = 1, outer = 1;
     const int64_t n = a->node->shape[axis], size = x->shape[axis];
@@ -201,14 +201,14 @@ RULE(pad)
 {
     const int axis = (int)a->node->attr.i[0];
     const int64_t before = a->node->attr.i[1];
-    a->gx[0] = fx_slice(G, axis, before, before + X->node->shape[axis]);
+    a->gx[0] = fx_slice(G, axis, before, before + a->node->in[0]->shape[axis]);
 }
 RULE(concat)
 {
     const int axis = (int)a->node->attr.i[0];
     int64_t at = 0;
     for (int i = 0; i < a->node->nin; i++) {
-        const int64_t n = a->in[i]->node->shape[axis];
+        const int64_t n = a->node->in[i]->shape[axis];
         if (a->need[i])
             a->gx[i] = fx_slice(G, axis, at, at + n);
         at += n;
@@ -221,7 +221,8 @@ RULE(concat)
 static fx_array *product_gradient(const fxi_rule_args *a, unsigned mask)
 {
     fx_array *zero = fx_eq(X, 0), *ones = fx_where(zero, 1, X);
-    fx_array *zeros = fxi_reduce(FXI_SUM, fx_cast(zero, (fx_dtype)X->node->dtype), mask, "sum");
+    fx_array *zeros =
+        fxi_reduce(FXI_SUM, fx_cast(zero, (fx_dtype)a->node->in[0]->dtype), mask, "sum");
     fx_array *others = fxi_reduce(FXI_PROD, ones, mask, "prod");
     fx_array *d = fx_where(zero, fx_where(fx_eq(zeros, 1), others, 0),
                            fx_where(fx_eq(zeros, 0), fx_div(others, ones), 0));
@@ -241,7 +242,7 @@ RULE(reduce)
         fx_array *mean = fx_div(sum, (double)n);
         a->gx[0] = fx_mul(expand_like(fx_mul(2, G), X), fx_sub(X, expand_like(mean, X)));
     } else { /* equal extremes share the gradient evenly */
-        fx_array *hit = fx_cast(fx_eq(X, expand_like(Z, X)), (fx_dtype)X->node->dtype);
+        fx_array *hit = fx_cast(fx_eq(X, expand_like(Z, X)), (fx_dtype)a->node->in[0]->dtype);
         fx_array *each = fx_div(G, fxi_reduce(FXI_SUM, hit, mask, "sum"));
         a->gx[0] = fx_mul(hit, expand_like(each, X));
     }
@@ -254,7 +255,7 @@ RULE(cumsum)
 RULE(gather)
 {
     const int axis = (int)a->node->attr.i[0];
-    a->gx[0] = fxi_scatter_primitive(FXI_SUM, G, Y, axis, X->node->shape[axis]);
+    a->gx[0] = fxi_scatter_primitive(FXI_SUM, G, Y, axis, a->node->in[0]->shape[axis]);
 }
 RULE(scatter)
 {
@@ -270,7 +271,7 @@ RULE(scatter)
         a->gx[0] = fx_div(fx_mul(g, z), X);
         return;
     }
-    fx_array *hit = fx_cast(fx_eq(X, z), (fx_dtype)X->node->dtype);
+    fx_array *hit = fx_cast(fx_eq(X, z), (fx_dtype)a->node->in[0]->dtype);
     fx_array *count = fxi_scatter_primitive(FXI_SUM, hit, Y, axis, a->node->shape[axis]);
     a->gx[0] = fx_div(fx_mul(g, hit), fx_max(fx_gather(count, Y, axis), 1));
 }
@@ -303,11 +304,11 @@ RULE(matmul)
 
 /* The three kinds are each other's gradients. p and q in the order of the node's inputs. */
 static fx_array *conv_kind(const fxi_rule_args *a, fxi_conv_kind kind, fx_array *p, fx_array *q,
-                           const fx_array *shape)
+                           const fxi_node *shape)
 {
     fxi_conv_attr attr = a->node->attr.conv;
     attr.kind = (int32_t)kind;
-    return fxi_conv_node(&attr, p, q, shape->node->ndim, shape->node->shape);
+    return fxi_conv_node(&attr, p, q, shape->ndim, shape->shape);
 }
 RULE(conv)
 {
@@ -323,7 +324,7 @@ RULE(conv)
         if (a->need[i])
             a->gx[i] = conv_kind(a, (fxi_conv_kind)rules[a->node->attr.conv.kind][i].kind,
                                  from[rules[a->node->attr.conv.kind][i].p],
-                                 from[rules[a->node->attr.conv.kind][i].q], a->in[i]);
+                                 from[rules[a->node->attr.conv.kind][i].q], a->node->in[i]);
 }
 RULE(pool)
 {
@@ -336,14 +337,19 @@ RULE(pool)
     fxi_pool_attr attr = a->node->attr.pool;
     attr.kind = (int32_t)adjoint[kind];
     const bool selects = kind != FXI_POOL_MEAN && kind != FXI_POOL_MEAN_GRAD;
-    fx_array *const in[] = {G, kind == FXI_POOL_MAX ? X : Y};
-    a->gx[0] = fxi_pool_node(&attr, selects ? 2 : 1, in, X->node->ndim, X->node->shape);
+    fx_array *const in[] = {G, !selects ? NULL : kind == FXI_POOL_MAX ? X : Y};
+    a->gx[0] =
+        fxi_pool_node(&attr, selects ? 2 : 1, in, a->node->in[0]->ndim, a->node->in[0]->shape);
 }
 RULE(custom)
 {
     const fx_custom_op *op = a->node->attr.custom;
-    if (op->gradient)
-        op->gradient(op, a->node->nin, a->in, a->out, a->gy, a->gx);
+    fx_array *out = Z;
+    bool ok = op->gradient && !fx_is_error(out);
+    for (int i = 0; i < a->node->nin && ok; i++)
+        ok = !fx_is_error(fxi_rule_in(a, i));
+    if (ok)
+        op->gradient(op, a->node->nin, a->in, out, a->gy, a->gx);
 }
 
 /* Comparisons, FLD, FLOOR, IOTA, RANDOM and STOP pass nothing on. */

@@ -1,9 +1,9 @@
 /* reverse_sweep.c: gradients.
  *
  * From the result back along history (evaluated values keep their inputs until their step closes):
- * a walk collects what leads to a wanted value, creation order gives the order of the sweep (inputs
- * are always older than consumers), and each node's rule adds lazy contributions to its inputs'
- * gradients. Iterative throughout; each rule runs in a scope of its own.
+ * a walk collects what leads to a wanted value. It finishes inputs before consumers, so the sweep
+ * goes in the reverse order, and each node's rule adds lazy contributions to its inputs' gradients.
+ * Iterative throughout; each rule runs in a scope of its own.
  *
  * A value that an update has replaced in the very handle asked for is an error: the gradient would
  * be that of another value, or a silent zero.
@@ -27,6 +27,8 @@ typedef struct sweep {
     fxi_context *c;
     entry *entries;
     int32_t n, capacity;
+    int32_t *order; /* entries as the walk finished them */
+    int32_t norder, order_capacity;
     struct walk_frame {
         int32_t entry;
         int32_t next;
@@ -102,6 +104,15 @@ static fx_status built_before(void)
                    "model as it is now");
 }
 
+static bool finish(sweep *s, int32_t e)
+{
+    if (s->norder == s->order_capacity &&
+        !fxi_grow(&s->order, &s->order_capacity, s->norder + 1, sizeof *s->order))
+        return false;
+    s->order[s->norder++] = e;
+    return true;
+}
+
 /* Collects everything between root and the wanted values. */
 static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
 {
@@ -119,6 +130,8 @@ static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
             return built_before();
         if (!passes(s, n) || f->next >= n->nin) {
             const bool leads = s->entries[f->entry].leads;
+            if (!finish(s, f->entry))
+                return out_of_memory();
             if (--depth > 0)
                 s->entries[s->stack[depth - 1].entry].leads |= leads;
             continue;
@@ -141,12 +154,6 @@ static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
         s->stack[depth++] = (struct walk_frame){e, 0};
     }
     return FX_OK;
-}
-
-static int newest_first(const void *a, const void *b)
-{
-    const entry *x = a, *y = b;
-    return x->node->seq < y->node->seq ? 1 : x->node->seq > y->node->seq ? -1 : 0;
 }
 
 /* The entry of an input, or NULL when no gradient is wanted there. */
@@ -185,24 +192,21 @@ static void apply_rule(sweep *s, entry *e)
 {
     FXI_SCOPE;
     fxi_node *n = e->node;
-    fx_array *in_small[INLINE_INPUTS], *gx_small[INLINE_INPUTS] = {0};
+    fx_array *in_small[INLINE_INPUTS] = {0}, *gx_small[INLINE_INPUTS] = {0};
     bool need_small[INLINE_INPUTS];
     const bool small = n->nin <= INLINE_INPUTS;
     fx_array **in = small ? in_small : fxi_calloc((size_t)n->nin, sizeof *in);
     fx_array **gx = small ? gx_small : fxi_calloc((size_t)n->nin, sizeof *gx);
     bool *need = small ? need_small : fxi_calloc((size_t)n->nin, sizeof *need);
     if (in && gx && need) {
-        for (int i = 0; i < n->nin; i++) {
-            in[i] = fxi_array_of(n->in[i]);
+        fx_array *out = NULL;
+        for (int i = 0; i < n->nin; i++)
             need[i] = entry_of(s, n->in[i]) != NULL;
-            if (fx_is_error(in[i]))
-                s->status = fx_array_status(in[i]);
-        }
-        fx_array *out = fxi_array_of(n);
-        if (s->status == FX_OK && !fx_is_error(out))
-            fxi_gradient_rules[n->op](&(fxi_rule_args){n, in, out, e->gradient, need, gx});
-        else if (s->status == FX_OK)
-            s->status = fx_array_status(out);
+        fxi_gradient_rules[n->op](&(fxi_rule_args){n, in, &out, e->gradient, need, gx});
+        bool made = !out || !fx_is_error(out); /* all handles that the rule asked for */
+        for (int i = 0; i < n->nin; i++)
+            made &= !in[i] || !fx_is_error(in[i]);
+        s->status = made ? s->status : FX_STATUS_MEMORY;
         for (int i = 0; i < n->nin && s->status == FX_OK; i++)
             if (need[i] && gx[i])
                 contribute(s, entry_of(s, n->in[i]), gx[i]);
@@ -216,7 +220,7 @@ static void apply_rule(sweep *s, entry *e)
     }
 }
 
-/* Entries were moved by sorting, or numbered otherwise by a sweep inside a custom rule. */
+/* A sweep inside a custom rule has numbered the entries otherwise. */
 static void renumber(sweep *s)
 {
     s->mark = ++s->c->sweep;
@@ -307,16 +311,14 @@ static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, in
                             "constant");
     if (s->status != FX_OK)
         return s->status;
-    qsort(s->entries, (size_t)s->n, sizeof *s->entries, newest_first);
-    renumber(s);
     entry *root = entry_of(s, y->node);
     if (root)
         contribute(s, root, gy);
-    for (int32_t i = 0; i < s->n && s->status == FX_OK; i++) {
-        const entry *e = &s->entries[i];
+    for (int32_t i = s->norder - 1; i >= 0 && s->status == FX_OK; i--) {
+        entry *e = &s->entries[s->order[i]];
         if (!e->leads || !e->gradient || !passes(s, e->node))
             continue;
-        apply_rule(s, &s->entries[i]);
+        apply_rule(s, e);
         if (s->c->sweep != s->mark)
             renumber(s);
     }
@@ -338,6 +340,7 @@ fx_status fx_pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n,
     for (int32_t i = 0; i < s.n; i++)
         fx_release(s.entries[i].gradient);
     fxi_free(s.entries);
+    fxi_free(s.order);
     fxi_free(s.foreign);
     fxi_free(s.stack);
     return status;

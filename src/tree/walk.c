@@ -169,11 +169,12 @@ static void visit_step(visiting *v, void *x, const char *name, int64_t index, bo
                        int depth)
 {
     const size_t length = v->path.length;
-    const char *dot = length ? "." : "";
+    if (length)
+        fxi_text_put(&v->path, ".");
     if (name)
-        fx_text_add(&v->path, "%s%s", dot, name);
+        fxi_text_put(&v->path, name);
     else
-        fx_text_add(&v->path, "%s%lld", dot, (long long)index);
+        fx_text_add(&v->path, "%lld", (long long)index);
     visit_any(v, x, frozen, depth);
     fxi_text_cut(&v->path, length);
 }
