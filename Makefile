@@ -54,7 +54,7 @@ test: setup-test
 	$(CONFIGURE) -B $(BUILD) -DCFLUX_TESTS=ON
 	$(COMPILE) $(BUILD) -j $(JOBS)
 	$(CONFIGURE) -B $(BUILD)/clang $(CLANG)
-	$(COMPILE) $(BUILD)/clang -j $(JOBS) --target cflux cflux_static
+	$(COMPILE) $(BUILD)/clang -j $(JOBS) --target libraries
 	$(ROOT)/scripts/suite $(BUILD) -j $(JOBS) -L quick
 
 test-all: setup-test
@@ -98,7 +98,7 @@ check-format:
 
 install: setup-demo $(BUILD)/Makefile
 	$(CONFIGURE) -B $(BUILD) -DCMAKE_INSTALL_PREFIX=$(PREFIX)
-	$(COMPILE) $(BUILD) -j $(JOBS) --target cflux cflux_static
+	$(COMPILE) $(BUILD) -j $(JOBS) --target libraries
 	DESTDIR=$(DESTDIR) cmake --install $(BUILD)
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 

@@ -6,11 +6,14 @@
  *                             rows are measured in between ours (bench/run.py)
  *   bench_runner --count NAME STEPS     only runs steps, for counting instructions
  *
+ * The plugin of the build folder is used where it is built; with --no-onednn before the other
+ * options it is not.
  * The first line describes the run: version, commit, compiler, processor, instruction set. Medians
  * of rows from different machines do not compare; ratios of rows from one run do.
  */
 #include "bench.h"
 #include "context.h"
+#include "cpu_plugin.h"
 #include "cpu_simd.h"
 
 #include <stdlib.h>
@@ -73,7 +76,7 @@ static void print_row(const char *name, const bench_row *r)
     printf("{\"row\": \"case\"");
     print_text("case", name);
     print_text("variant", "cflux");
-    print_text("backend", "cpu");
+    print_text("backend", fxi_cpu_plugin_name(false) ? "cpu+oneDNN" : "cpu");
     printf(", \"threads\": 1, \"n\": %d, \"taken\": %d, \"median\": %.6g, \"min\": %.6g, "
            "\"max\": %.6g",
            r->samples, r->taken, r->median, r->min, r->max);
@@ -171,6 +174,7 @@ static int count(const char *name, int64_t steps)
         return 2;
     }
     bench_state s;
+    setenv("FX_ONEDNN", "0", 1); /* our own instructions */
     bench_open(c, &s);
     for (int64_t i = 0; i < steps; i++)
         c->step(&s);
@@ -206,6 +210,7 @@ int main(int argc, char **argv)
     bool serving = false;
     int i = 1;
     bench_program = argv[0];
+    setenv("FX_PLUGIN_PATH", CFLUX_BUILD_DIR, 0);
     for (; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
         if (strcmp(argv[i], "--first-prediction") == 0)
             return bench_first_prediction();
@@ -213,7 +218,9 @@ int main(int argc, char **argv)
             return list();
         if (strcmp(argv[i], "--count") == 0 && i + 2 < argc)
             return count(argv[i + 1], atoll(argv[i + 2]));
-        if (strcmp(argv[i], "--serve") == 0) {
+        if (strcmp(argv[i], "--no-onednn") == 0) {
+            setenv("FX_ONEDNN", "0", 1);
+        } else if (strcmp(argv[i], "--serve") == 0) {
             serving = true;
         } else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) {
             bench_seconds = atof(argv[++i]);

@@ -125,7 +125,8 @@ def write(server, out, kind):
 def start(args):
     """Ours, and the peers that are installed."""
     seconds = ["--serve", "--seconds", str(args.seconds)]
-    ours = Server("cflux", [args.runner, "--commit", args.commit or commit(), *seconds])
+    plain = ["--no-onednn"] if args.no_onednn else []
+    ours = Server("cflux", [args.runner, "--commit", args.commit or commit(), *plain, *seconds])
     python, script = python_with_torch(), os.path.join(HERE, "peer_torch.py")
     if not python:
         print("no python3 here imports torch: no peer", file=sys.stderr)
@@ -142,6 +143,7 @@ def main():
     parser.add_argument("--out", default=os.path.join(HERE, "results"))
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--threads", type=int, default=1, help="of the peer")
+    parser.add_argument("--no-onednn", action="store_true", help="ours without the plugin")
     parser.add_argument("--commit", help="of the runner's library; default: this tree's")
     parser.add_argument("part", nargs="*")
     args = parser.parse_args()
@@ -158,7 +160,7 @@ def main():
         print(table_line(case, mine, [p.measure(case) for p in peers]), flush=True)
     print("\nA ratio above 1: PyTorch takes that many times as long. *: other programs held the core; waiting is subtracted.")
     os.makedirs(args.out, exist_ok=True)
-    kinds = [(ours, "cpu")] + list(zip(peers, ("torch", "torch-tuned")))
+    kinds = [(ours, "cpu-own" if args.no_onednn else "cpu")] + list(zip(peers, ("torch", "torch-tuned")))
     for server, kind in kinds:
         print("rows: " + os.path.relpath(write(server, args.out, kind)))
     return max(server.close() for server, _ in kinds)

@@ -1,5 +1,10 @@
 /* cflux/device.h: devices. The CPU is always there; "ref" is the slow, obvious float64 backend that
- * tests compare with. */
+ * tests compare with.
+ *
+ * Large convolutions, and matrix products of BFloat16, go through oneDNN where its plugin is
+ * installed (libcflux-onednn.so). It is looked for in the folders of the environment variable
+ * FX_PLUGIN_PATH, beside the library, in a folder cflux there, and where it was installed; it is
+ * opened when a computation is first large enough to repay that. FX_ONEDNN=0 does without. */
 #ifndef CFLUX_DEVICE_H
 #define CFLUX_DEVICE_H
 

@@ -284,7 +284,7 @@ static bool plugin_there(void)
         return false;
     setenv("FX_ONEDNN", "all", 1);
     setenv("FX_PLUGIN_PATH", CFLUX_BUILD_DIR, 1);
-    if (fxi_cpu_plugin_name())
+    if (fxi_cpu_plugin_name(true))
         return true;
     print_message("skipped: the oneDNN plugin is not built\n");
     return false;

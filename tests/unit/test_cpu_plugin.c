@@ -82,7 +82,7 @@ static void what_is_wrong_is_said_once(void **state)
         begin(wrong[i][0], "all");
         assert_true(product(5) == 6);
         assert_true(product(7) == 8); /* another plan */
-        assert_null(fxi_cpu_plugin_name());
+        assert_null(fxi_cpu_plugin_name(false));
         const char *said = strstr(messages, "the plugin ");
         assert_non_null(said);
         assert_non_null(strstr(said, wrong[i][0]));
@@ -105,7 +105,7 @@ static void a_good_one_computes(void **state)
     (void)state;
     begin("works", "all");
     assert_true(product(5) == 43); /* its product, and our own addition of what it does not take */
-    assert_string_equal(fxi_cpu_plugin_name(), "fake");
+    assert_string_equal(fxi_cpu_plugin_name(false), "fake");
     assert_true(convolution() == 144); /* which it declines */
     assert_string_equal(messages, "");
 }

@@ -97,9 +97,10 @@ static const fxi_plugin *plugin(void)
     return state.plugin;
 }
 
-const char *fxi_cpu_plugin_name(void)
+const char *fxi_cpu_plugin_name(bool open)
 {
-    const fxi_plugin *p = plugin();
+    const bool asked = __atomic_load_n(&state.asked, __ATOMIC_ACQUIRE);
+    const fxi_plugin *p = asked || open ? plugin() : NULL;
     return p ? p->name : NULL;
 }
 

@@ -11,9 +11,9 @@ void fxi_cpu_plugin_release(fxi_plugin_ready *ready);
 fx_status fxi_cpu_plugin_run(const fxi_plugin_ready *ready, const fxi_step *step,
                              const void *const *in, void *out, fxi_run *run);
 
-/* For tests: the plugin in use ("oneDNN"), or NULL; and the first use begins anew, as in a new
- * process (what was opened stays open). */
-const char *fxi_cpu_plugin_name(void);
+/* The plugin in use ("oneDNN"), or NULL; open: opens it now if it is there. */
+const char *fxi_cpu_plugin_name(bool open);
+/* For tests: the first use begins anew, as in a new process (what was opened stays open). */
 void fxi_cpu_plugin_forget(void);
 
 #endif
