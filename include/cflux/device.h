@@ -46,6 +46,14 @@ FX_API const char *fx_device_name(const fx_device *device); /* "CPU", "CUDA:0" *
 FX_API int fx_device_id(const fx_device *device);
 FX_API int fx_device_count(const char *backend); /* 0 when it is not loaded or does not work */
 
+/* The most bytes of arrays and work space that may live on a device; 0, the default, is no limit.
+ * An evaluation that would need more first gives back what is kept for speed, then fails with
+ * FX_STATUS_MEMORY, and every array stays as it was. What lives already is not touched. */
+FX_API void fx_set_memory_limit(fx_device *device, int64_t bytes);
+/* Gives back what is kept for speed: the calling thread's cached memory and work space, and plans
+ * that no evaluation uses. The next evaluations take their time again. */
+FX_API void fx_reclaim(void);
+
 /* Moves every array of an object; returns the same object when all are there already. */
 FX_API void *fxi_to(fx_device *device, void *object);
 /* To the preferred or first GPU; without one returns its argument and says once why. Float64

@@ -46,6 +46,8 @@ struct fx_device {
     const fxi_backend *backend;
     int id;
     const char *name; /* "CPU", "ref", "CUDA:0" */
+    int64_t live;     /* bytes of its buffers; atomic */
+    int64_t limit;    /* the most of them; 0: as many as there are; atomic */
 };
 
 #endif

@@ -25,8 +25,12 @@ fxi_buffer *fxi_buffer_new(fx_device *device, size_t bytes)
     fxi_buffer *b = fxi_calloc(1, sizeof *b);
     if (!b)
         return NULL;
-    b->ptr = device->backend->alloc(device, bytes);
+    const int64_t live = __atomic_add_fetch(&device->live, (int64_t)bytes, __ATOMIC_RELAXED),
+                  limit = __atomic_load_n(&device->limit, __ATOMIC_RELAXED);
+    if (limit == 0 || live <= limit)
+        b->ptr = device->backend->alloc(device, bytes);
     if (!b->ptr) {
+        __atomic_sub_fetch(&device->live, (int64_t)bytes, __ATOMIC_RELAXED);
         fxi_free(b);
         return NULL;
     }
@@ -48,6 +52,7 @@ void fxi_buffer_give_up(fxi_buffer *b)
         return;
     if (!b->borrowed) {
         fxi_count_live(-(int64_t)b->bytes);
+        __atomic_sub_fetch(&b->device->live, (int64_t)b->bytes, __ATOMIC_RELAXED);
         b->device->backend->free(b->device, b->ptr);
     } else if (b->release) {
         b->release(b->ptr, b->user);

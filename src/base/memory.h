@@ -20,6 +20,7 @@ bool fxi_grow(void *array, int32_t *capacity, int32_t need, size_t size);
 
 /* Gives the calling thread's cached blocks back to the system. */
 void fxi_memory_trim(void);
+size_t fxi_memory_cached(void); /* their bytes */
 
 /* Checked arithmetic on sizes that come from outside. Returns false on overflow. */
 static inline bool fxi_mul_size(size_t a, size_t b, size_t *out)

@@ -31,8 +31,12 @@ static const fx_type device_type = {.fxi_size = sizeof(fx_type),
                                     .size = sizeof(fx_device),
                                     .describe = describe,
                                     .flags = FX_TYPE_LEAF};
-static fx_device cpu = {{.type = &device_type, .refs = FXI_IMMORTAL}, &fxi_cpu_backend, 0, "CPU"};
-static fx_device ref = {{.type = &device_type, .refs = FXI_IMMORTAL}, &fxi_ref_backend, 0, "ref"};
+static fx_device cpu = {.base = {.type = &device_type, .refs = FXI_IMMORTAL},
+                        .backend = &fxi_cpu_backend,
+                        .name = "CPU"};
+static fx_device ref = {.base = {.type = &device_type, .refs = FXI_IMMORTAL},
+                        .backend = &fxi_ref_backend,
+                        .name = "ref"};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of writers */
 static int entries = 6;                                  /* atomic */
@@ -48,6 +52,11 @@ static fxi_registered registry[FXI_BACKENDS_MOST] = {
 fx_device *fx_cpu_device(void)
 {
     return &cpu;
+}
+
+void fx_set_memory_limit(fx_device *device, int64_t bytes)
+{
+    __atomic_store_n(&(device ? device : &cpu)->limit, bytes > 0 ? bytes : 0, __ATOMIC_RELAXED);
 }
 
 fxi_registered *fxi_registered_find(const char *name)
@@ -67,7 +76,10 @@ static fx_device *make_devices(const fxi_backend *backend, int n)
     char *names = devices ? (char *)(devices + n) : NULL;
     for (int i = 0; devices && i < n; i++, names += each) {
         snprintf(names, each, "%s:%d", backend->name, i);
-        devices[i] = (fx_device){{.type = &device_type, .refs = FXI_IMMORTAL}, backend, i, names};
+        devices[i] = (fx_device){.base = {.type = &device_type, .refs = FXI_IMMORTAL},
+                                 .backend = backend,
+                                 .id = i,
+                                 .name = names};
     }
     return devices;
 }

@@ -205,6 +205,21 @@ void fxi_plans_drop(void)
     pthread_mutex_unlock(&cache.lock);
 }
 
+void fxi_plans_drop_idle(void)
+{
+    uint64_t evicted = 0;
+    pthread_mutex_lock(&cache.lock);
+    for (fxi_plan *p = cache.oldest, *newer; p; p = newer) {
+        newer = p->newer;
+        if (__atomic_load_n(&p->refs, __ATOMIC_ACQUIRE) > 1)
+            continue;
+        evict(p);
+        evicted++;
+    }
+    pthread_mutex_unlock(&cache.lock);
+    fxi_count(&fxi_counters.plans_evicted, evicted);
+}
+
 __attribute__((destructor)) static void drop_at_exit(void)
 {
     fxi_plans_drop();

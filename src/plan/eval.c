@@ -10,6 +10,7 @@
 #include "plan.h"
 
 #include <cflux/optim.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,16 +126,23 @@ static void bind_inputs(binding *b, const fxi_graph *g)
     }
 }
 
-static fx_status no_memory(const fxi_plan *p, int64_t bytes)
+static fx_status no_memory(const fxi_scratch *s, const fxi_plan *p, int64_t bytes)
 {
-    const fx_counters c = fx_stats();
+    const long long live = __atomic_load_n(&p->device->live, __ATOMIC_RELAXED),
+                    limit = __atomic_load_n(&p->device->limit, __ATOMIC_RELAXED);
+    char most[48] = "";
+    if (limit)
+        snprintf(most, sizeof most, " of at most %lld", limit);
     return fx_fail(FX_STATUS_MEMORY, "eval",
-                   "no memory for %lld bytes on %s (%lld bytes live, %lld of arena)",
-                   (long long)bytes, fx_device_name(p->device), (long long)c.live_bytes,
-                   (long long)p->arena_bytes);
+                   "no memory for %lld bytes on %s (%lld bytes live%s, %lld of them arena, which "
+                   "needs %lld; %lld cached)",
+                   (long long)bytes, fx_device_name(p->device), live, most,
+                   (long long)(s->arena ? s->arena->bytes : 0), (long long)p->arena_bytes,
+                   (long long)fxi_memory_cached());
 }
 
-static fx_status reserve_arena(fxi_scratch *s, const fxi_plan *p)
+/* Each returns how many bytes could not be had; 0: all is there. */
+static int64_t reserve_arena(fxi_scratch *s, const fxi_plan *p)
 {
     if (s->arena && (s->arena->device != p->device || (int64_t)s->arena->bytes < p->arena_bytes)) {
         fxi_buffer_release(s->arena);
@@ -142,10 +150,10 @@ static fx_status reserve_arena(fxi_scratch *s, const fxi_plan *p)
     }
     if (!s->arena && p->arena_bytes > 0)
         s->arena = fxi_buffer_new(p->device, (size_t)p->arena_bytes);
-    return s->arena || p->arena_bytes == 0 ? FX_OK : no_memory(p, p->arena_bytes);
+    return s->arena ? 0 : p->arena_bytes;
 }
 
-static fx_status reserve_outputs(binding *b, const fxi_graph *g)
+static int64_t reserve_outputs(binding *b, const fxi_graph *g)
 {
     const fxi_plan *p = b->plan;
     for (int32_t i = 0; i < p->nbuffers; i++) {
@@ -153,7 +161,7 @@ static fx_status reserve_outputs(binding *b, const fxi_graph *g)
             continue;
         b->buffers[i] = fxi_buffer_new(p->device, (size_t)p->buffer_bytes[i]);
         if (!b->buffers[i])
-            return no_memory(p, p->buffer_bytes[i]);
+            return p->buffer_bytes[i] > 0 ? p->buffer_bytes[i] : 1;
     }
     for (int32_t k = 0; k < p->noutputs; k++) {
         const fxi_result *r = &p->results[k];
@@ -165,9 +173,50 @@ static fx_status reserve_outputs(binding *b, const fxi_graph *g)
         fxi_buffer_retain(buffer);
         b->datas[k] = fxi_data_new(buffer, base + r->offset, n->ndim, n->shape, r->stride);
         if (!b->datas[k])
-            return no_memory(p, sizeof(fxi_data));
+            return sizeof(fxi_data);
     }
-    return FX_OK;
+    return 0;
+}
+
+static int64_t reserve(binding *b, fxi_scratch *s, const fxi_graph *g)
+{
+    if (!binding_alloc(b, g))
+        return sizeof *b;
+    bind_inputs(b, g);
+    const int64_t missing = reserve_arena(s, b->plan);
+    return missing ? missing : reserve_outputs(b, g);
+}
+
+static void reclaim(fxi_scratch *s)
+{
+    if (s && s->arena)
+        fxi_buffer_release(s->arena);
+    if (s)
+        s->arena = NULL;
+    fxi_plans_drop_idle();
+    fxi_memory_trim();
+}
+
+void fx_reclaim(void)
+{
+    fxi_context *c = fxi_here();
+    if (!c->busy)
+        reclaim(c->scratch);
+}
+
+/* All the memory that a run needs. Where there is not enough, what is kept for speed is given back,
+ * and one more try is made. */
+static fx_status reserve_all(binding *b, fxi_scratch *s, const fxi_graph *g)
+{
+    const fxi_plan *p = b->plan;
+    int64_t missing = reserve(b, s, g);
+    if (missing) {
+        binding_free(b);
+        *b = (binding){.plan = p};
+        reclaim(s);
+        missing = reserve(b, s, g);
+    }
+    return missing ? no_memory(s, p, missing) : FX_OK;
 }
 
 static void bind_values(binding *b, const fxi_scratch *s)
@@ -270,11 +319,7 @@ static fx_status run_roots(fxi_context *c, fxi_scratch *s, int n, const fxi_root
     if (!plan)
         return FX_STATUS_MEMORY;
     binding b = {.plan = plan};
-    status = binding_alloc(&b, g) ? reserve_arena(s, plan) : no_memory(plan, 0);
-    if (status == FX_OK) {
-        bind_inputs(&b, g);
-        status = reserve_outputs(&b, g);
-    }
+    status = reserve_all(&b, s, g);
     if (status == FX_OK) {
         bind_values(&b, s);
         status = run_steps(&b);

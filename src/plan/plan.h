@@ -80,8 +80,9 @@ bool fxi_eager(void);
 bool fxi_traced(const char *what);
 /* With FX_TRACE=donation: says why the new value of n did not get the memory of the old one. */
 void fxi_trace_donation(const fxi_node *n, const char *why);
-/* Drops all cached plans. */
+/* Drops all cached plans; only those that no run uses, which count as evicted. */
 void fxi_plans_drop(void);
+void fxi_plans_drop_idle(void);
 
 /* Gives every arena value its offset (place.c). Returns false when memory is out. */
 bool fxi_plan_place(fxi_plan *p);

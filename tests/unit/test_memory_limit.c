@@ -1,0 +1,172 @@
+/* test_memory_limit.c: a limit of device memory: what is kept for speed goes first, then the
+ * evaluation fails with the numbers, and nothing is lost. The same where the system refuses.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend.h"
+#include "context.h"
+#include "memory.h"
+
+enum { N = 512, BYTES = N * N * 4 }; /* a matrix: 1 MiB */
+
+static fx_array *ones(void)
+{
+    fx_array *x = fx_full(1, N, N);
+    assert_int_equal(fx_eval(x), FX_OK);
+    return x;
+}
+
+/* Work space of two matrices, a result of one number: the row sums of products of products. */
+static fx_array *needs_an_arena(fx_array *x)
+{
+    return fx_sum(fx_matmul(fx_matmul(fx_matmul(x, x), x), x));
+}
+
+static int64_t live(void)
+{
+    return fx_cpu_device()->live;
+}
+
+static void live_bytes_are_counted(void **state)
+{
+    (void)state;
+    fxi_drain();
+    const int64_t before = live();
+    {
+        FX_SCOPE;
+        ones();
+        assert_int_equal(live() - before, BYTES);
+    }
+    assert_int_equal(live(), before);
+}
+
+static void beyond_the_limit(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fxi_drain();
+    fx_array *x = ones(), *y = fx_add(x, 1);
+    fx_set_memory_limit(fx_cpu_device(), live() + BYTES - 1);
+    assert_int_equal(fx_eval(y), FX_STATUS_MEMORY);
+    const fx_error e = fx_error_take();
+    char want[160];
+    snprintf(want, sizeof want, "no memory for %d bytes on CPU (%lld bytes live of at most %lld",
+             (int)BYTES, (long long)live(), (long long)live() + BYTES - 1);
+    assert_non_null(strstr(e.message, want));
+    assert_true(fx_at(x, 0) == 1); /* what was there is there */
+    fx_set_memory_limit(fx_cpu_device(), live() + BYTES);
+    assert_int_equal(fx_eval(y), FX_OK); /* the same array, now that there is room */
+    fx_set_memory_limit(fx_cpu_device(), 0);
+    assert_true(fx_at(y, 3) == 2);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+/* The work space of an earlier evaluation, and plans that no one uses, make room. */
+static void what_is_kept_for_speed_goes_first(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fxi_drain();
+    fx_array *x = ones();
+    const int64_t before = live();
+    assert_true(fx_item(needs_an_arena(x)) == (double)N * N * N * N * N);
+    const int64_t arena = live() - before;
+    assert_true(arena >= 2 * BYTES);
+    const uint64_t evicted = fx_stats().plans_evicted;
+    fx_set_memory_limit(fx_cpu_device(), before + arena);
+    fx_array *y = fx_add(x, 1);
+    assert_int_equal(fx_eval(y), FX_OK); /* arena and result together are too much */
+    assert_int_equal(fx_error_status(), FX_OK);
+    assert_true(live() - before < BYTES + 100); /* y and the number */
+    assert_true(fx_stats().plans_evicted > evicted);
+    assert_int_equal(fx_eval(needs_an_arena(x)), FX_STATUS_MEMORY); /* y is in its way now */
+    fx_error_take();
+    fx_set_memory_limit(fx_cpu_device(), 0);
+    assert_true(fx_item(needs_an_arena(x)) == (double)N * N * N * N * N);
+}
+
+static void reclaim_gives_back(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fxi_drain();
+    fx_array *x = ones();
+    const int64_t before = live();
+    fx_eval(needs_an_arena(x));
+    assert_true(live() - before > BYTES);
+    fx_reclaim();
+    assert_true(live() - before < 100);
+    assert_int_equal(fxi_memory_cached(), 0);
+    assert_true(fx_at(x, 1) == 1);
+}
+
+/* Any one allocation of an evaluation fails: it is survived by giving back, or reported, and then
+ * the next try has the result. */
+static void allocations_that_fail(void **state)
+{
+    (void)state;
+    int survived = 0, reported = 0;
+    for (int64_t n = 0;; n++) {
+        FX_SCOPE;
+        fxi_drain();
+        fx_array *x = fx_full(2, 8, 8), *y = fx_mul(fx_matmul(x, x), 3);
+        fxi_fault_set(n);
+        const fx_status status = fx_eval(y);
+        const bool past = fxi_fault_seen() <= n;
+        fxi_fault_set(-1);
+        survived += status == FX_OK && !past;
+        reported += status == FX_STATUS_MEMORY;
+        assert_true(status == FX_OK || status == FX_STATUS_MEMORY);
+        assert_int_equal(fx_error_take().status, status);
+        assert_int_equal(fx_eval(y), FX_OK);
+        assert_true(fx_at(y, 63) == 96);
+        if (past)
+            break;
+    }
+    assert_true(survived >= 8);
+    assert_true(reported >= 8);
+}
+
+/* Blocks of sizes that are not used any more leave the cache for one that is. */
+static void the_cache_follows_use(void **state)
+{
+    (void)state;
+    enum { MIB = 1 << 20, OLD = 8 };
+    void *old[OLD];
+    fxi_drain();
+    for (int k = 0; k < OLD; k++)
+        assert_non_null(old[k] = fxi_aligned(64, 8 * MIB));
+    for (int k = 0; k < OLD; k++)
+        fxi_free(old[k]);
+    if (fxi_memory_cached() == 0) /* nothing is, under a sanitizer */
+        return;
+    assert_int_equal(fxi_memory_cached(), 64 * MIB);
+    fxi_free(fxi_aligned(64, 32 * MIB));
+    assert_int_equal(fxi_memory_cached(), 64 * MIB);
+    const uint64_t before = fx_stats().allocations;
+    fxi_free(fxi_aligned(64, 32 * MIB));
+    assert_int_equal(fx_stats().allocations, before);
+    fxi_free(fxi_aligned(64, 100 * MIB)); /* more than the cache may hold */
+    assert_int_equal(fxi_memory_cached(), 64 * MIB);
+    fxi_drain();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(live_bytes_are_counted),
+        cmocka_unit_test(beyond_the_limit),
+        cmocka_unit_test(what_is_kept_for_speed_goes_first),
+        cmocka_unit_test(reclaim_gives_back),
+        cmocka_unit_test(allocations_that_fail),
+        cmocka_unit_test(the_cache_follows_use),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
