@@ -1,10 +1,12 @@
 /* cpu_parallel.c: the thread pool.
  *
- * A job is announced by one atomic word, the ticket: how many of its parts nobody has taken, how
- * many threads may join and have joined, and the job's number. Who wants a part lowers the ticket
- * by a compare-and-swap. It succeeds only while the job still has such a part, and then the caller
- * cannot be gone; so a thread that was asleep or preempted in between harms nothing, and the caller
- * waits for parts that were begun, never for a thread that was not scheduled.
+ * A job's parts are dealt out in ranges of neighbours, one for each thread that may take part: so
+ * the same thread meets the same memory step after step, and finds it in its own cache. A range is
+ * one atomic word. Its owner takes parts from the front; who has none left takes them from the ends
+ * of others' ranges. A part is taken by a compare-and-swap, which succeeds only while the job still
+ * has that part, and then the caller cannot be gone; so a thread that was asleep or preempted in
+ * between harms nothing, and the caller waits for parts that were begun, never for a thread that
+ * was not scheduled.
  *
  * Who finds nothing to do looks again for SPIN nanoseconds and then sleeps. Both sides do: a worker
  * for the next job, the caller for the last parts. Sleeping soon matters on a machine that has
@@ -23,32 +25,24 @@
 #include <string.h>
 #include <time.h>
 
-enum { SPIN = 5000, PAUSES = 16 }; /* nanoseconds; looks between two readings of the clock */
+enum { SPIN = 20000, PAUSES = 16 }; /* nanoseconds; looks between two readings of the clock */
 
-/* ---- the ticket ------------------------------------------------------------------------------ */
+/* ---- ranges of parts ------------------------------------------------------------------------- */
 
-enum { LEFT_BITS = 20, COUNT_BITS = 8 };
-#define LEFT_MOST   ((UINT64_C(1) << LEFT_BITS) - 1)
-#define COUNT_MOST  ((UINT64_C(1) << COUNT_BITS) - 1)
-#define JOINED_ONE  (UINT64_C(1) << LEFT_BITS)
-#define WIDTH_SHIFT (LEFT_BITS + COUNT_BITS)
-#define JOB_SHIFT   (LEFT_BITS + 2 * COUNT_BITS)
+/* The job's number (24 bits), the first part of the range (20), the first after it (20). */
+enum { PART_BITS = 20, MOST_PARTS = (1 << PART_BITS) - 1 };
 
-static int64_t left_of(uint64_t t)
+static uint64_t range_of(uint64_t number, int64_t from, int64_t to)
 {
-    return (int64_t)(t & LEFT_MOST);
+    return number << 2 * PART_BITS | (uint64_t)from << PART_BITS | (uint64_t)to;
 }
-static int joined_of(uint64_t t)
+static int64_t from_of(uint64_t range)
 {
-    return (int)(t >> LEFT_BITS & COUNT_MOST);
+    return (int64_t)(range >> PART_BITS & MOST_PARTS);
 }
-static int width_of(uint64_t t)
+static int64_t to_of(uint64_t range)
 {
-    return (int)(t >> WIDTH_SHIFT & COUNT_MOST);
-}
-static uint64_t job_of(uint64_t t)
-{
-    return t >> JOB_SHIFT;
+    return (int64_t)(range & MOST_PARTS);
 }
 
 /* ---- the pool -------------------------------------------------------------------------------- */
@@ -56,7 +50,7 @@ static uint64_t job_of(uint64_t t)
 typedef struct job {
     void (*run)(const struct job *j, int64_t part, int slot);
     void *user;
-    int64_t first; /* of the parts on the ticket */
+    int64_t first; /* what part 0 of the ranges is */
     union {
         void (*plain)(void *user, int64_t part);
         void (*scratch)(void *user, int64_t part, void *scratch);
@@ -67,28 +61,29 @@ typedef struct job {
     struct failure *failure;
 } job;
 
+/* Seat 0 is the caller's, seat k worker k's; a slot is the number of a seat. */
+typedef struct seat {
+    _Alignas(64) uint64_t range; /* atomic */
+    bool asleep;                 /* atomic */
+    pthread_cond_t more;
+    pthread_t thread;
+} seat;
+
 static struct {
-    _Alignas(64) uint64_t ticket; /* atomic, as what follows up to `lock` */
-    _Alignas(64) int64_t done;    /* parts of this job that workers have finished */
+    _Alignas(64) uint64_t number; /* of the job; atomic, as what follows up to `lock` */
+    int width;                    /* slots that may take part in it */
     const job *job;
-    bool busy;  /* somebody holds the pool */
-    bool quit;  /* workers, end */
-    bool waits; /* the caller sleeps until parts are finished */
-    int asleep; /* workers */
+    bool busy;                 /* somebody holds the pool */
+    bool quit;                 /* workers, end */
+    bool waits;                /* the caller sleeps until parts are finished */
+    _Alignas(64) int64_t done; /* parts of this job that workers have finished */
     pthread_mutex_t lock;
-    pthread_cond_t more, finished;
+    pthread_cond_t finished;
     /* Of who holds the pool: */
     int workers, wanted; /* threads that run; how many there were to be */
     bool fork_handled;
-    pthread_t threads[FXI_THREADS_MOST];
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
-          .more = PTHREAD_COND_INITIALIZER,
-          .finished = PTHREAD_COND_INITIALIZER};
-
-static uint64_t ticket_now(void)
-{
-    return __atomic_load_n(&pool.ticket, __ATOMIC_SEQ_CST);
-}
+    seat seats[FXI_THREADS_MOST];
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .finished = PTHREAD_COND_INITIALIZER};
 
 static int64_t nanoseconds(void)
 {
@@ -106,13 +101,13 @@ static void pause_a_little(void)
 #endif
 }
 
-/* Looks for SPIN nanoseconds whether ready(expected) holds; the answer. */
-static bool spin_until(bool (*ready)(int64_t expected), int64_t expected)
+/* Looks for SPIN nanoseconds whether ready(of, than) holds; the answer. */
+static bool spin_until(bool (*ready)(int of, uint64_t than), int of, uint64_t than)
 {
     const int64_t end = nanoseconds() + SPIN;
     do
         for (int k = 0; k < PAUSES; k++) {
-            if (ready(expected))
+            if (ready(of, than))
                 return true;
             pause_a_little();
         }
@@ -122,48 +117,47 @@ static bool spin_until(bool (*ready)(int64_t expected), int64_t expected)
 
 /* ---- taking parts ---------------------------------------------------------------------------- */
 
-typedef struct member { /* of a job: who takes its parts */
-    uint64_t job;
-    int slot; /* 0: the caller */
-} member;
-
-static bool may_join(uint64_t ticket)
+/* Takes a part from the front of the range, or from its end; −1: there is none. A slot beyond the
+ * job's width takes none: it has no scratch. */
+static int64_t take_from(uint64_t *range, int me, bool front)
 {
-    return left_of(ticket) > 0 && joined_of(ticket) < width_of(ticket);
+    uint64_t r = __atomic_load_n(range, __ATOMIC_SEQ_CST), left;
+    do {
+        if (from_of(r) >= to_of(r) || me >= __atomic_load_n(&pool.width, __ATOMIC_SEQ_CST))
+            return -1;
+        left = front ? r + (UINT64_C(1) << PART_BITS) : r - 1;
+    } while (
+        !__atomic_compare_exchange_n(range, &r, left, true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+    return front ? from_of(r) : to_of(left);
 }
 
-/* Takes a part of the job on the ticket: its number counted from the end, or 0. A worker that is no
- * member joins. */
-static int64_t take(member *m)
+static int64_t take(int me)
 {
-    uint64_t t = ticket_now(), next;
-    do {
-        const bool member_already = m->job == job_of(t);
-        if (member_already ? left_of(t) == 0 : !may_join(t))
-            return 0;
-        next = t - 1 + (member_already ? 0 : JOINED_ONE);
-    } while (!__atomic_compare_exchange_n(&pool.ticket, &t, next, true, __ATOMIC_SEQ_CST,
-                                          __ATOMIC_SEQ_CST));
-    if (m->job != job_of(t))
-        *m = (member){job_of(t), joined_of(t)};
-    return left_of(t);
+    int64_t part = take_from(&pool.seats[me].range, me, true);
+    const int width = __atomic_load_n(&pool.width, __ATOMIC_SEQ_CST);
+    for (int k = 1; k < width && part < 0; k++)
+        part = take_from(&pool.seats[(me + k) % width].range, me, false);
+    return part;
 }
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-static bool worker_ready(int64_t unused)
+/* Is there another job than this one, for worker `me`? */
+static bool worker_ready(int me, uint64_t number)
 {
-    (void)unused;
-    return may_join(ticket_now()) || __atomic_load_n(&pool.quit, __ATOMIC_SEQ_CST);
+    return (__atomic_load_n(&pool.number, __ATOMIC_SEQ_CST) != number &&
+            me < __atomic_load_n(&pool.width, __ATOMIC_SEQ_CST)) ||
+           __atomic_load_n(&pool.quit, __ATOMIC_SEQ_CST);
 }
 
-static void worker_sleep(void)
+static void worker_sleep(int me, uint64_t number)
 {
+    seat *s = &pool.seats[me];
     pthread_mutex_lock(&pool.lock);
-    __atomic_add_fetch(&pool.asleep, 1, __ATOMIC_SEQ_CST);
-    while (!worker_ready(0))
-        pthread_cond_wait(&pool.more, &pool.lock);
-    __atomic_sub_fetch(&pool.asleep, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&s->asleep, true, __ATOMIC_SEQ_CST);
+    while (!worker_ready(me, number))
+        pthread_cond_wait(&s->more, &pool.lock);
+    __atomic_store_n(&s->asleep, false, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&pool.lock);
 }
 
@@ -177,29 +171,32 @@ static void finish_part(void)
     pthread_mutex_unlock(&pool.lock);
 }
 
-static void *worker_main(void *unused)
+static void *worker_main(void *own_seat)
 {
-    member m = {0};
+    const int me = (int)((seat *)own_seat - pool.seats);
     while (!__atomic_load_n(&pool.quit, __ATOMIC_SEQ_CST)) {
-        for (int64_t left; (left = take(&m)) > 0; finish_part()) {
+        const uint64_t number = __atomic_load_n(&pool.number, __ATOMIC_SEQ_CST);
+        for (int64_t part; (part = take(me)) >= 0; finish_part()) {
             const job *j = __atomic_load_n(&pool.job, __ATOMIC_SEQ_CST);
-            j->run(j, -left, m.slot);
+            j->run(j, part, me);
         }
-        m = (member){0};
-        if (!spin_until(worker_ready, 0))
-            worker_sleep();
+        if (!spin_until(worker_ready, me, number))
+            worker_sleep(me, number);
     }
-    return unused;
+    return NULL;
 }
 
 static void stop_workers(void)
 {
     pthread_mutex_lock(&pool.lock);
     __atomic_store_n(&pool.quit, true, __ATOMIC_SEQ_CST);
-    pthread_cond_broadcast(&pool.more);
+    for (int k = 1; k <= pool.workers; k++)
+        pthread_cond_signal(&pool.seats[k].more);
     pthread_mutex_unlock(&pool.lock);
-    for (int k = 0; k < pool.workers; k++)
-        pthread_join(pool.threads[k], NULL);
+    for (int k = 1; k <= pool.workers; k++) {
+        pthread_join(pool.seats[k].thread, NULL);
+        pthread_cond_destroy(&pool.seats[k].more);
+    }
     pool.workers = pool.wanted = 0;
     __atomic_store_n(&pool.quit, false, __ATOMIC_SEQ_CST);
 }
@@ -207,11 +204,22 @@ static void stop_workers(void)
 /* In the child of a fork the workers are gone, whatever they held. */
 static void forget_workers(void)
 {
-    pool.workers = pool.wanted = pool.asleep = 0;
+    for (int k = 1; k <= pool.workers; k++)
+        pool.seats[k].asleep = false;
+    pool.workers = pool.wanted = 0;
     pool.busy = pool.quit = pool.waits = false;
     pthread_mutex_init(&pool.lock, NULL);
-    pthread_cond_init(&pool.more, NULL);
     pthread_cond_init(&pool.finished, NULL);
+}
+
+static bool start_worker(seat *s)
+{
+    if (pthread_cond_init(&s->more, NULL) != 0)
+        return false;
+    if (pthread_create(&s->thread, NULL, worker_main, s) == 0)
+        return true;
+    pthread_cond_destroy(&s->more);
+    return false;
 }
 
 /* Brings the workers to `wanted`; where the system refuses a thread there are fewer. Signals are
@@ -226,8 +234,7 @@ static void set_workers(int wanted)
     pool.fork_handled = true;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (pool.workers < wanted &&
-           pthread_create(&pool.threads[pool.workers], NULL, worker_main, NULL) == 0)
+    while (pool.workers < wanted && start_worker(&pool.seats[pool.workers + 1]))
         pool.workers++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pool.wanted = wanted;
@@ -269,51 +276,54 @@ static int gather(int64_t parts)
     return parts <= pool.workers ? (int)parts : pool.workers + 1;
 }
 
-static bool caller_ready(int64_t expected)
+static bool caller_ready(int unused, uint64_t done)
 {
-    return __atomic_load_n(&pool.done, __ATOMIC_SEQ_CST) == expected;
+    (void)unused;
+    return __atomic_load_n(&pool.done, __ATOMIC_SEQ_CST) == (int64_t)done;
 }
 
-static void await(int64_t done)
+static void await(uint64_t done)
 {
-    if (caller_ready(done) || spin_until(caller_ready, done))
+    if (caller_ready(0, done) || spin_until(caller_ready, 0, done))
         return;
     pthread_mutex_lock(&pool.lock);
     __atomic_store_n(&pool.waits, true, __ATOMIC_SEQ_CST);
-    while (!caller_ready(done))
+    while (!caller_ready(0, done))
         pthread_cond_wait(&pool.finished, &pool.lock);
     __atomic_store_n(&pool.waits, false, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&pool.lock);
 }
 
-static void wake(int workers)
+static void wake(int width)
 {
-    const int asleep = __atomic_load_n(&pool.asleep, __ATOMIC_SEQ_CST);
-    if (asleep == 0)
-        return;
-    pthread_mutex_lock(&pool.lock);
-    for (int k = 0; k < workers && k < asleep; k++)
-        pthread_cond_signal(&pool.more);
-    pthread_mutex_unlock(&pool.lock);
+    for (int k = 1; k < width; k++) {
+        if (!__atomic_load_n(&pool.seats[k].asleep, __ATOMIC_SEQ_CST))
+            continue;
+        pthread_mutex_lock(&pool.lock);
+        pthread_cond_signal(&pool.seats[k].more);
+        pthread_mutex_unlock(&pool.lock);
+    }
 }
 
-/* Parts first … first + parts − 1; a run gets them counted from the end, as negative numbers. */
+/* Parts first … first + parts − 1. */
 static void share(job *j, int64_t first, int64_t parts, int width)
 {
-    const uint64_t number = (job_of(ticket_now()) + 1) & (UINT64_MAX >> JOB_SHIFT);
-    member m = {number ? number : 1, 0}; /* 0 is nobody's job */
-    j->first = first + parts;
+    const uint64_t number = __atomic_load_n(&pool.number, __ATOMIC_SEQ_CST) + 1;
+    j->first = first;
     __atomic_store_n(&pool.done, 0, __ATOMIC_SEQ_CST);
     __atomic_store_n(&pool.job, j, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&pool.ticket,
-                     m.job << JOB_SHIFT | (uint64_t)width << WIDTH_SHIFT | JOINED_ONE |
-                         (uint64_t)parts,
-                     __ATOMIC_SEQ_CST);
-    wake(width - 1);
-    int64_t mine = 0;
-    for (int64_t left; (left = take(&m)) > 0; mine++)
-        j->run(j, -left, 0);
-    await(parts - mine);
+    __atomic_store_n(&pool.width, width, __ATOMIC_SEQ_CST);
+    for (int k = 0; k < width; k++) {
+        int64_t from, to;
+        fxi_cpu_range(parts, width, k, &from, &to);
+        __atomic_store_n(&pool.seats[k].range, range_of(number, from, to), __ATOMIC_SEQ_CST);
+    }
+    __atomic_store_n(&pool.number, number, __ATOMIC_SEQ_CST);
+    wake(width);
+    uint64_t mine = 0;
+    for (int64_t part; (part = take(0)) >= 0; mine++)
+        j->run(j, part, 0);
+    await((uint64_t)parts - mine);
 }
 
 /* Runs the parts and leaves the pool. */
@@ -323,9 +333,8 @@ static void run_job(job *j, int64_t parts, int width)
         j->run(j, part, 0);
     if (width == 1)
         return;
-    for (int64_t first = 0; first < parts; first += (int64_t)LEFT_MOST)
-        share(j, first, parts - first < (int64_t)LEFT_MOST ? parts - first : (int64_t)LEFT_MOST,
-              width);
+    for (int64_t first = 0; first < parts; first += MOST_PARTS)
+        share(j, first, parts - first < MOST_PARTS ? parts - first : MOST_PARTS, width);
     leave_pool();
 }
 
@@ -415,9 +424,9 @@ fx_status fxi_cpu_parallel_run(int64_t parts,
 /* ---- when threads pay ------------------------------------------------------------------------ */
 
 /* Below `least` nanoseconds a second thread would come too late: waking one takes microseconds.
- * Parts of half of it hide the cost of taking one; more than MOST_PARTS serve nobody. */
+ * Parts of half of it hide the cost of taking one; more than USEFUL_PARTS serve nobody. */
 static int64_t least = FXI_PARTS_FROM;
-enum { MOST_PARTS = 128 };
+enum { USEFUL_PARTS = 128 };
 
 void fxi_cpu_parts_from(int64_t nanoseconds)
 {
@@ -430,6 +439,6 @@ int64_t fxi_cpu_parts(int64_t items, double cost)
     if (items <= 1 || cost < from)
         return 1;
     const int64_t parts =
-        cost < MOST_PARTS * (from / 2) ? (int64_t)(cost / (from / 2)) : MOST_PARTS;
+        cost < USEFUL_PARTS * (from / 2) ? (int64_t)(cost / (from / 2)) : USEFUL_PARTS;
     return parts < items ? parts : items;
 }

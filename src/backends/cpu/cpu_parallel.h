@@ -2,9 +2,9 @@
  *
  * A kernel divides its work into parts by the shapes alone, never by the number of threads, and
  * every part writes elements of its own: so results are the same bits for any number of threads.
- * The caller takes part; parts are handed out in ascending order, one at a time. Nothing is
- * allocated but the scratch that is asked for. A call from within a part, or while another thread
- * uses the pool, runs all parts in the caller. How it works: cpu_parallel.c.
+ * The caller takes part; each thread takes a range of neighbouring parts and then helps others.
+ * Nothing is allocated but the scratch that is asked for. A call from within a part, or while
+ * another thread uses the pool, runs all parts in the caller. How it works: cpu_parallel.c.
  *
  *     const int64_t parts = fxi_cpu_parts(rows, fxi_cpu_cost(bytes, flops));
  *     fxi_cpu_parallel(parts, body, &job);      body: fxi_cpu_range(rows, parts, part, &from, &to)
