@@ -22,7 +22,7 @@
 enum {
     DEPTH = 512,         /* terms of a block of the sum, at most */
     ROWS = 128,          /* of a part, when there are enough */
-    COLUMNS = 1536,      /* taken at a time: C's part stays in the second-level cache */
+    COLUMNS = 768,       /* taken at a time: C's part stays in the second-level cache */
     SMALL = 100000,      /* multiplications that one thread does */
     FEW_COLUMNS = 8,     /* panels of B up to which A, and */
     FEW_ROWS = 8,        /* tiles of rows up to which B is read where it is */
