@@ -46,6 +46,9 @@ struct bench_case {
 /* Tables, each ended by a case without a name. */
 extern const bench_case bench_networks[], bench_arrays[], bench_products[], bench_overheads[];
 
+/* The products as calls of a BLAS library (bench_blas.c); NULL when it cannot be loaded. */
+const bench_case *bench_blas_open(const char *library);
+
 extern double bench_seconds;      /* time to spend on a case */
 extern const char *bench_program; /* the path of this executable */
 

@@ -1,9 +1,11 @@
 /* bench_main.c: runs named cases and prints one JSON object a line.
  *
- *   bench_runner [--seconds S] [--commit TEXT] [part of a name…]   header, then a row for each case
+ *   bench_runner [--seconds S] [--threads N] [--commit TEXT] [part of a name…]
+ *                             header, then a row for each case; on one thread unless told otherwise
  *   bench_runner --list                                            the names
  *   bench_runner --serve      reads names, one a line, and answers each with its row: how a peer's
  *                             rows are measured in between ours (bench/run.py)
+ *   bench_runner --blas LIBRARY …       the products of a BLAS library instead, as a peer
  *   bench_runner --count NAME STEPS     only runs steps, for counting instructions
  *
  * The plugin of the build folder is used where it is built; with --no-onednn before the other
@@ -20,9 +22,11 @@
 #include <string.h>
 #include <time.h>
 
-static const bench_case *const tables[] = {bench_networks, bench_arrays, bench_products,
-                                           bench_overheads};
+static const bench_case *tables[] = {bench_networks, bench_arrays, bench_products, bench_overheads};
 enum { TABLES = sizeof tables / sizeof tables[0] };
+static const char *program = "cflux";
+static bool is_peer;
+static int threads = 1;
 
 /* ---- output ---------------------------------------------------------------------------------- */
 static void print_text(const char *key, const char *text)
@@ -59,7 +63,7 @@ static void print_header(const char *commit)
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     processor(cpu, sizeof cpu);
     printf("{\"row\": \"header\"");
-    print_text("program", "cflux");
+    print_text("program", program);
     print_text("version", fx_version());
     print_text("commit", commit);
     print_text("compiler", CFLUX_COMPILER);
@@ -75,11 +79,11 @@ static void print_row(const char *name, const bench_row *r)
 {
     printf("{\"row\": \"case\"");
     print_text("case", name);
-    print_text("variant", "cflux");
+    print_text("variant", program);
     print_text("backend", fxi_cpu_plugin_name(false) ? "cpu+oneDNN" : "cpu");
-    printf(", \"threads\": 1, \"n\": %d, \"taken\": %d, \"median\": %.6g, \"min\": %.6g, "
+    printf(", \"threads\": %d, \"n\": %d, \"taken\": %d, \"median\": %.6g, \"min\": %.6g, "
            "\"max\": %.6g",
-           r->samples, r->taken, r->median, r->min, r->max);
+           threads, r->samples, r->taken, r->median, r->min, r->max);
     print_text("unit", r->unit);
     printf(", \"contended\": %s}\n", r->contended ? "true" : "false");
     fflush(stdout);
@@ -160,8 +164,11 @@ static int serve(void)
         const bench_case *c = find(name);
         if (c)
             failures += run_case(c);
-        else
+        else if (!is_peer)
             print_failure(name, "no case of this name");
+        if (is_peer)
+            puts("{\"row\": \"end\"}");
+        fflush(stdout);
     }
     return failures > 0;
 }
@@ -180,6 +187,18 @@ static int count(const char *name, int64_t steps)
         c->step(&s);
     bench_close(&s);
     return fx_error_print(stderr);
+}
+
+/* Instead of our cases those of the library. */
+static bool become_peer(const char *library)
+{
+    static const bench_case none[] = {{.name = NULL}};
+    tables[0] = bench_blas_open(library);
+    for (int t = 1; t < TABLES; t++)
+        tables[t] = none;
+    is_peer = true;
+    program = "BLAS";
+    return tables[0] != NULL;
 }
 
 static bool chosen(const char *name, int n, char **parts)
@@ -224,6 +243,13 @@ int main(int argc, char **argv)
             serving = true;
         } else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) {
             bench_seconds = atof(argv[++i]);
+        } else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
+            threads = atoi(argv[++i]);
+        } else if (strcmp(argv[i], "--blas") == 0 && i + 1 < argc) {
+            if (!become_peer(argv[++i])) {
+                fprintf(stderr, "%s: no BLAS library\n", argv[i]);
+                return 2;
+            }
         } else if (strcmp(argv[i], "--commit") == 0 && i + 1 < argc) {
             commit = argv[++i];
         } else {
@@ -231,6 +257,8 @@ int main(int argc, char **argv)
             return 2;
         }
     }
+    if (fx_set_num_threads(threads))
+        return 2;
     print_header(commit);
     return serving ? serve() : run_chosen(argc - i, argv + i);
 }

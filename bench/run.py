@@ -4,8 +4,8 @@
 Programs stay alive and answer one case after the other, so that the same disturbance of the machine
 hits both. PyTorch takes part when some python3 here can import it, twice: as it comes, and tuned
 (the widest instruction set in its own kernels and in OpenBLAS, which old versions do not detect on
-new processors; malloc that keeps its memory, with huge pages). The table compares with the better
-of the two. A row during which other programs held the core is measured again, twice at most.
+new processors; malloc that keeps its memory, with huge pages). OpenBLAS itself, where it is
+installed, answers the matrix products. The table compares with the best of them. A row during which other programs held the core is measured again, twice at most.
 
 Usage: run.py --runner PATH [--out FOLDER] [--seconds S] [--threads N] [--commit C] [part of a name…]
 """
@@ -122,19 +122,34 @@ def write(server, out, kind):
     return path
 
 
+BLAS = ["libopenblas.so.0", "libopenblas.so"]
+
+
+def blas_peer(args, seconds):
+    """OpenBLAS itself, tuned like PyTorch's."""
+    for library in BLAS:
+        command = [args.runner, "--blas", library]
+        if subprocess.run([*command, "--list"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                          check=False).returncode == 0:
+            return [Server("OpenBLAS", [*command, *seconds],
+                           {"OMP_NUM_THREADS": str(args.threads), **tuned_environment()})]
+    return []
+
+
 def start(args):
     """Ours, and the peers that are installed."""
-    seconds = ["--serve", "--seconds", str(args.seconds)]
+    seconds = ["--serve", "--seconds", str(args.seconds), "--threads", str(args.threads)]
     plain = ["--no-onednn"] if args.no_onednn else []
     ours = Server("cflux", [args.runner, "--commit", args.commit or commit(), *plain, *seconds])
     python, script = python_with_torch(), os.path.join(HERE, "peer_torch.py")
     if not python:
-        print("no python3 here imports torch: no peer", file=sys.stderr)
-        return ours, []
-    command = [python, script, "--threads", str(args.threads), *seconds]
+        print("no python3 here imports torch", file=sys.stderr)
+        return ours, blas_peer(args, seconds)
+    command = [python, script, *seconds]
     threads = {"OMP_NUM_THREADS": str(args.threads)}
     return ours, [Server("PyTorch", command, threads),
-                  Server("PyTorch tuned", command, {**threads, **tuned_environment()})]
+                  Server("PyTorch tuned", command, {**threads, **tuned_environment()}),
+                  *blas_peer(args, seconds)]
 
 
 def main():
@@ -142,7 +157,7 @@ def main():
     parser.add_argument("--runner", required=True)
     parser.add_argument("--out", default=os.path.join(HERE, "results"))
     parser.add_argument("--seconds", type=float, default=0.5)
-    parser.add_argument("--threads", type=int, default=1, help="of the peer")
+    parser.add_argument("--threads", type=int, default=1, help="on all sides")
     parser.add_argument("--no-onednn", action="store_true", help="ours without the plugin")
     parser.add_argument("--commit", help="of the runner's library; default: this tree's")
     parser.add_argument("part", nargs="*")
@@ -154,13 +169,14 @@ def main():
         head = server.rows[0]
         print(", ".join(str(head[k]) for k in ("program", "version", "commit", "compiler", "cpu", "isa", "blas")
                         if k in head), flush=True)
-    print("\n| case | cflux | PyTorch | ratio |\n|---|---:|---:|---:|", flush=True)
+    print("\n| case | cflux | best peer | ratio |\n|---|---:|---:|---:|", flush=True)
     for case in names:
         mine = ours.measure(case)
         print(table_line(case, mine, [p.measure(case) for p in peers]), flush=True)
-    print("\nA ratio above 1: PyTorch takes that many times as long. *: other programs held the core; waiting is subtracted.")
+    print("\nA ratio above 1: the peer takes that many times as long. *: other programs held the core; waiting is subtracted.")
     os.makedirs(args.out, exist_ok=True)
-    kinds = [(ours, "cpu-own" if args.no_onednn else "cpu")] + list(zip(peers, ("torch", "torch-tuned")))
+    kinds = [(ours, "cpu-own" if args.no_onednn else "cpu")]
+    kinds += [(p, p.name.replace("PyTorch", "torch").replace(" ", "-").lower()) for p in peers]
     for server, kind in kinds:
         print("rows: " + os.path.relpath(write(server, args.out, kind)))
     return max(server.close() for server, _ in kinds)
