@@ -1,5 +1,6 @@
 /* bench_overheads.c: what is not arithmetic: recording a graph and finding its plan, allocations in
- * the steady state, the start of a program, the size of the library.
+ * the steady state, two threads where other programs want the cores, the start of a program, the
+ * size of the library.
  *
  * The graph rows use internal functions, to leave out running the plan: the graph is a training
  * step of four dense layers, with the optimiser's nodes (fx_updated). Memory of the started program
@@ -11,6 +12,7 @@
 #include "plan.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,6 +189,59 @@ static bool measure_start(const bench_case *c, bench_row *out)
 }
 
 /* ---- size ------------------------------------------------------------------------------------ */
+/* ---- contention ------------------------------------------------------------------------------ */
+/* A process for every core that does nothing but spin; they end with the measurement. */
+enum { MAX_SPINNERS = 64 };
+
+static int start_spinners(pid_t *spinners)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int n = 0;
+    for (; n < MAX_SPINNERS && n < cores; n++) {
+        spinners[n] = fork();
+        if (spinners[n] < 0)
+            break;
+        for (volatile uint64_t k = 0; spinners[n] == 0; k = k + 1)
+            if (getppid() == 1)
+                _exit(0);
+    }
+    return n;
+}
+
+/* The time of a step on two threads by that on one, while others spin on all cores. */
+static bool measure_contention(const bench_case *c, bench_row *out)
+{
+    enum { ROUNDS = 15, STEPS = 40 };
+    double ratios[ROUNDS];
+    pid_t spinners[MAX_SPINNERS];
+    const int before = fx_num_threads();
+    bench_state s;
+    const bench_case *net = network(strchr(c->name, '/') + 1);
+    bench_open(net, &s);
+    for (int k = 0; k < 3; k++)
+        net->step(&s);
+    const int n = start_spinners(spinners);
+    for (int round = 0; round < ROUNDS; round++) {
+        double took[2];
+        for (int threads = 1; threads <= 2; threads++) {
+            fx_set_num_threads(threads);
+            const double began = bench_now();
+            for (int k = 0; k < STEPS; k++)
+                net->step(&s);
+            took[threads - 1] = bench_now() - began;
+        }
+        ratios[round] = took[1] / took[0];
+    }
+    for (int k = 0; k < n; k++) {
+        kill(spinners[k], SIGKILL);
+        waitpid(spinners[k], NULL, 0);
+    }
+    bench_close(&s);
+    fx_set_num_threads(before);
+    bench_row_of(ratios, ROUNDS, "times", out);
+    return n > 0;
+}
+
 static bool measure_size(const bench_case *c, bench_row *out)
 {
     char path[] = P_tmpdir "/cflux-stripped-XXXXXX";
@@ -214,6 +269,7 @@ const bench_case bench_overheads[] = {
     {.name = "allocations/train/xor-2-3-bn-2-b64", .measure = measure_allocations, .flag = 200},
     {.name = "allocations/train/mlp-784-256-10-b64", .measure = measure_allocations, .flag = 20},
     {.name = "allocations/train/lenet-b64", .measure = measure_allocations, .flag = 5},
+    {.name = "contention/train/lenet-b64", .measure = measure_contention},
     {.name = "start/first-prediction", .measure = measure_start, .flag = 0},
     {.name = "start/resident", .measure = measure_start, .flag = 1},
     {.name = "size/libcflux-stripped", .measure = measure_size},

@@ -11,6 +11,7 @@ Usage: run.py --runner PATH [--out FOLDER] [--seconds S] [--threads N] [--commit
 """
 import argparse
 import datetime
+import glob
 import json
 import os
 import subprocess
@@ -146,10 +147,16 @@ def start(args):
         print("no python3 here imports torch", file=sys.stderr)
         return ours, blas_peer(args, seconds)
     command = [python, script, *seconds]
-    threads = {"OMP_NUM_THREADS": str(args.threads)}
+    threads = {"OMP_NUM_THREADS": str(args.threads), "LD_LIBRARY_PATH": openmp_blas()}
     return ours, [Server("PyTorch", command, threads),
                   Server("PyTorch tuned", command, {**threads, **tuned_environment()}),
                   *blas_peer(args, seconds)]
+
+
+def openmp_blas():
+    """Finds OpenBLAS built for OpenMP first: threads of the other build fight with PyTorch's own."""
+    folders = glob.glob("/usr/lib/*/openblas-openmp") + [os.environ.get("LD_LIBRARY_PATH", "")]
+    return ":".join(filter(None, folders))
 
 
 def main():
