@@ -21,6 +21,8 @@ typedef struct entry {
     fx_array *gradient; /* retained; NULL: nothing has flowed here yet */
     bool leads;         /* to a wanted value, or is one */
     bool walked;        /* the walk has been here (wanted values are entered before it) */
+    fx_array **pads;    /* contributions that are zero but for a piece along one axis; retained */
+    int32_t npads, pad_capacity;
 } entry;
 
 typedef struct sweep {
@@ -173,6 +175,85 @@ static fx_array *fitted(fx_array *g, const fxi_node *n)
     return fx_cast(g, (fx_dtype)n->dtype);
 }
 
+static void add(entry *e, fx_array *g)
+{
+    fx_array *sum = e->gradient ? fx_add(e->gradient, g) : g;
+    fxi_retain(sum);
+    fx_release(e->gradient);
+    e->gradient = sum;
+}
+
+/* ---- contributions of slices ----------------------------------------------------------------- */
+/* The gradient of a slice is a pad with zeros. Pads of one axis wait until the gradient is needed;
+ * those that do not overlap are then one concatenation: n slices of one array cost what the array
+ * costs, not n times that. */
+
+static bool zero_pad(const fx_array *g, const entry *e)
+{
+    const fxi_node *n = g->node;
+    return n->op == FXI_OP_PAD && !n->data && n->in[1]->op == FXI_OP_CONST &&
+           !n->in[1]->attr.i[2] && n->in[1]->attr.number == 0 &&
+           (e->npads == 0 || e->pads[0]->node->attr.i[0] == n->attr.i[0]);
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const int64_t i = (*(fx_array *const *)a)->node->attr.i[1],
+                  j = (*(fx_array *const *)b)->node->attr.i[1];
+    return (i > j) - (i < j);
+}
+
+/* Zeros of e's shape with another size along the axis. */
+static fx_array *gap(const entry *e, int axis, int64_t size)
+{
+    int64_t shape[FX_MAX_DIMS];
+    memcpy(shape, e->node->shape, sizeof shape);
+    shape[axis] = size;
+    return fxi_full((fx_dtype)e->node->dtype, 0, e->node->ndim, shape);
+}
+
+/* Takes pads that do not overlap out of the sorted list; the array that they make together. */
+static fx_array *join_pads(entry *e, fx_array **pieces)
+{
+    const int axis = (int)e->pads[0]->node->attr.i[0];
+    int32_t left = 0, n = 0, taken = 0;
+    int64_t at = 0;
+    fx_array *last = NULL;
+    for (int32_t i = 0; i < e->npads; i++) {
+        const fxi_node *pad = e->pads[i]->node;
+        if (pad->attr.i[1] < at) {
+            e->pads[left++] = e->pads[i];
+            continue;
+        }
+        if (pad->attr.i[1] > at)
+            pieces[n++] = gap(e, axis, pad->attr.i[1] - at);
+        pieces[n++] = fxi_array_of(pad->in[0]);
+        at = pad->attr.i[1] + pad->in[0]->shape[axis];
+        last = fxi_array_of(e->pads[i]->node);
+        fx_release(e->pads[i]);
+        taken++;
+    }
+    if (at < e->node->shape[axis])
+        pieces[n++] = gap(e, axis, e->node->shape[axis] - at);
+    e->npads = left;
+    return taken == 1 ? last : fxi_concat(axis, n, pieces);
+}
+
+static fx_status add_pads(entry *e)
+{
+    if (e->npads == 0)
+        return FX_OK;
+    FXI_SCOPE;
+    fx_array **pieces = fxi_malloc((2 * (size_t)e->npads + 1) * sizeof *pieces);
+    if (!pieces)
+        return out_of_memory();
+    qsort(e->pads, (size_t)e->npads, sizeof *e->pads, by_start);
+    while (e->npads > 0)
+        add(e, join_pads(e, pieces));
+    fxi_free(pieces);
+    return fx_array_status(e->gradient);
+}
+
 static void contribute(sweep *s, entry *e, fx_array *g)
 {
     g = fitted(g, e->node);
@@ -180,10 +261,14 @@ static void contribute(sweep *s, entry *e, fx_array *g)
         s->status = s->status == FX_OK ? fx_array_status(g) : s->status;
         return;
     }
-    fx_array *sum = e->gradient ? fx_add(e->gradient, g) : g;
-    fxi_retain(sum);
-    fx_release(e->gradient);
-    e->gradient = sum;
+    if (!zero_pad(g, e)) {
+        add(e, g);
+    } else if (fxi_grow(&e->pads, &e->pad_capacity, e->npads + 1, sizeof *e->pads)) {
+        fxi_retain(g);
+        e->pads[e->npads++] = g;
+    } else {
+        s->status = out_of_memory();
+    }
 }
 
 enum { INLINE_INPUTS = 8 };
@@ -240,9 +325,11 @@ static void renumber(sweep *s)
 /* The wanted value's gradient: what arrived, else zeros, else (integers) nothing. */
 static fx_array *result_of(sweep *s, fx_array *x)
 {
-    const entry *e = entry_of(s, x->node);
+    entry *e = entry_of(s, x->node);
     if (!fxi_is_float(x->node->dtype))
         return NULL;
+    if (e && add_pads(e) != FX_OK)
+        return fx_error_array(FX_STATUS_MEMORY);
     if (e && e->gradient)
         return fxi_array_of(e->gradient->node);
     return fxi_full((fx_dtype)x->node->dtype, 0, x->node->ndim, x->node->shape);
@@ -316,7 +403,8 @@ static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, in
         contribute(s, root, gy);
     for (int32_t i = s->norder - 1; i >= 0 && s->status == FX_OK; i--) {
         entry *e = &s->entries[s->order[i]];
-        if (!e->leads || !e->gradient || !passes(s, e->node))
+        s->status = add_pads(e);
+        if (s->status != FX_OK || !e->leads || !e->gradient || !passes(s, e->node))
             continue;
         apply_rule(s, e);
         if (s->c->sweep != s->mark)
@@ -337,8 +425,12 @@ fx_status fx_pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n,
         if (status == FX_OK && out_gradients[i] && fx_is_error(out_gradients[i]))
             status = fx_array_status(out_gradients[i]);
     }
-    for (int32_t i = 0; i < s.n; i++)
+    for (int32_t i = 0; i < s.n; i++) {
         fx_release(s.entries[i].gradient);
+        for (int32_t k = 0; k < s.entries[i].npads; k++)
+            fx_release(s.entries[i].pads[k]);
+        fxi_free(s.entries[i].pads);
+    }
     fxi_free(s.entries);
     fxi_free(s.order);
     fxi_free(s.foreign);

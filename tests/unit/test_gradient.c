@@ -466,6 +466,61 @@ static void custom_operations(void **state)
     CHECK(gradient1(fx_sum(fx_mul(y, x)), x), (3), 0, 1, 8, -27);
 }
 
+/* ---- gradients of slices --------------------------------------------------------------------- */
+/* Pieces of x with weights, some overlapping, some leaving gaps, in any order, and x itself: the
+ * gradient is the sum of the weights wherever a piece lies. */
+static void slices_that_overlap_and_leave_gaps(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t from, to;
+        double weight;
+    } pieces[] = {{4, 6, 2}, {0, 2, 3}, {5, 9, 5}, {2, 3, 7}, {4, 6, 11}, {6, 6, 13}};
+    enum { PIECES = sizeof pieces / sizeof *pieces };
+    for (int axis = 0; axis < 2; axis++)
+        for (int plain = 0; plain < 2; plain++)
+            for (int n = 0; n <= PIECES; n++) {
+                FX_SCOPE;
+                fx_array *x = axis ? fx_full(1, 3, 10) : fx_full(1, 10, 3), *g;
+                fx_eval(x);
+                fx_array *loss = plain ? fx_sum(fx_mul(x, 17)) : fx_mul(0, fx_sum(x));
+                double want[10];
+                for (int i = 0; i < 10; i++)
+                    want[i] = plain ? 17 : 0;
+                for (int k = 0; k < n; k++) {
+                    fx_array *piece = fx_slice(x, axis, pieces[k].from, pieces[k].to);
+                    loss = fx_add(loss, fx_sum(fx_mul(piece, pieces[k].weight)));
+                    for (int64_t i = pieces[k].from; i < pieces[k].to; i++)
+                        want[i] += pieces[k].weight;
+                }
+                assert_int_equal(fx_gradient_of(loss, &x, 1, &g), FX_OK);
+                assert_int_equal(fx_size(g, axis), 10);
+                for (int64_t i = 0; i < 30; i++)
+                    assert_true(fx_at(g, i) == want[axis ? i / 3 : i % 10]);
+            }
+}
+
+/* Bytes that the gradient of `n` slices moves, of an array that they divide. */
+static double bytes_of_slices(int64_t n)
+{
+    FX_SCOPE;
+    fx_array *x = fx_full(2, n, 16), *loss = fx_zeros(), *g;
+    fx_eval(x);
+    for (int64_t k = 0; k < n; k++)
+        loss = fx_add(loss, fx_sum(fx_square(fx_slice(x, 0, k, k + 1))));
+    assert_int_equal(fx_gradient_of(loss, &x, 1, &g), FX_OK);
+    const uint64_t before = fx_stats().bytes_moved;
+    assert_int_equal(fx_eval(g), FX_OK);
+    assert_true(fx_at(g, 5) == 4);
+    return (double)(fx_stats().bytes_moved - before);
+}
+
+static void many_slices_cost_what_the_array_costs(void **state)
+{
+    (void)state;
+    assert_true(bytes_of_slices(400) < 5 * bytes_of_slices(100));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -490,6 +545,8 @@ int main(void)
         TEST(after_the_step),
         TEST(pullbacks),
         TEST(custom_operations),
+        TEST(slices_that_overlap_and_leave_gaps),
+        TEST(many_slices_cost_what_the_array_costs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
