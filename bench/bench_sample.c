@@ -3,8 +3,9 @@
  * A sample repeats the step until at least MIN_SAMPLE seconds have passed, so that the clock's own
  * cost is invisible. Samples during which our threads waited for a core for more than 1 % of the
  * time (the kernel counts this per task) are another program's doing and are left out; when fewer
- * than three are left the row keeps all of them, and says that it is contended; on one thread each
- * without the time it waited (exact, but for what the others did to the caches). At least
+ * than three are left the row keeps all of them and says that it is contended: on one thread each
+ * without the time it waited (exact but for what the others did to the caches), on several as it
+ * is, because they wait at the same time. At least
  * MIN_SAMPLES are taken, more while the time for the case lasts. The median is the figure to
  * compare, the minimum says what the machine can do when left alone.
  */
@@ -91,7 +92,7 @@ void bench_sample(void (*step)(bench_state *), bench_state *s, bench_row *out)
             (taken >= MIN_SAMPLES && spent >= 5 * bench_seconds + 1))
             break;
         const double before = run_delay(), time = repeat(step, s, n), waited = run_delay() - before;
-        ran[taken++] = 1e6 * (fx_num_threads() == 1 ? time - waited : time) / (double)n;
+        ran[taken++] = 1e6 * (fx_num_threads() > 1 ? time : time - waited) / (double)n;
         if (waited < 0.01 * time)
             clean[nclean++] = 1e6 * time / (double)n;
     }
