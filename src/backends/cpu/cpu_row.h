@@ -39,7 +39,7 @@ typedef struct fxi_row_pass {
     int32_t first, elements, last, spreads;
 } fxi_row_pass;
 
-enum { FXI_ROW_PASSES_MOST = 16, FXI_ROW_PLACES = 512 };
+enum { FXI_ROW_PASSES_MOST = 8, FXI_ROW_PLACES = 512 };
 
 typedef struct fxi_row_plan {
     int64_t inner, rows; /* elements of a row, rows */

@@ -16,7 +16,6 @@
 enum {
     NOWHERE = -1,
     MAX_REGISTERS = 128,
-    MAX_CALLS = 4 * MAX_REGISTERS,
     BLOCK_ROWS = 64,
     BLOCK_BYTES = 24 << 10, /* of a block's elements in all places: they stay in the first cache */
     TILE_BYTES = 32 << 10   /* of a tile's */
@@ -495,13 +494,16 @@ static void lay_out(maker *m)
     }
 }
 
+/* One block holds the plan and its lists. A register may have to be spread in every pass, and be in
+ * each of the other lists once. */
 static fxi_row_plan *allocate(const fxi_step *s)
 {
-    const size_t links = (size_t)(s->nin + s->ninstr + FXI_ROW_PLACES);
+    const size_t links = (size_t)(s->nin + s->ninstr + 1 + s->nmore);
     const size_t calls = 3 * (size_t)s->ninstr + 8;
     fxi_row_plan *p =
         fxi_calloc(1, sizeof *p + FXI_ROW_PLACES * sizeof *p->offset + calls * sizeof *p->calls +
-                          (size_t)s->nin * sizeof *p->loads + 6 * links * sizeof(fxi_row_link));
+                          (size_t)s->nin * sizeof *p->loads +
+                          (5 + FXI_ROW_PASSES_MOST) * links * sizeof(fxi_row_link));
     if (!p)
         return NULL;
     p->offset = (int64_t *)(p + 1);
