@@ -164,13 +164,20 @@ RULE(permute)
         inverse[a->node->attr.i[i]] = i;
     a->gx[0] = fxi_permute(G, a->node->ndim, inverse);
 }
+/* Σ g over the axes of mask. A negation is left to the sums, which are fewer: the same numbers. */
+static fx_array *summed(fx_array *g, unsigned mask)
+{
+    if (fx_is_error(g) || g->node->data || g->node->op != FXI_OP_NEG)
+        return fxi_reduce(FXI_SUM, g, mask, "sum");
+    return fx_neg(fxi_reduce(FXI_SUM, fxi_array_of(g->node->in[0]), mask, "sum"));
+}
 RULE(expand)
 {
     unsigned mask = 0;
     for (int i = 0; i < a->node->ndim; i++)
         if (a->node->in[0]->shape[i] != a->node->shape[i])
             mask |= FX_AXIS(i);
-    a->gx[0] = fxi_reduce(FXI_SUM, G, mask, "sum");
+    a->gx[0] = summed(G, mask);
 }
 /* Puts the elements back where they came from, zeros between them: axis as (inner, n, outer); a
  * step of k is n → k×n with zeros in the new axis. */
