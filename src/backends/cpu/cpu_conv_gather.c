@@ -134,6 +134,8 @@ static void read_gy(const fxi_conv_geometry *g, int d, int64_t phase, axis *a)
         low = min64(low, at);
         high = max64(high, at);
     }
+    if (a->taps == 0) /* a stride beyond the kernel: nothing reaches this phase */
+        low = high = 0;
     for (int64_t t = 0; t < a->taps; t++)
         a->at[t] -= (int32_t)low;
     a->before = -low;
