@@ -72,8 +72,15 @@ static inline size_t class_bytes(int c)
 
 static inline int class_of(size_t bytes)
 {
-    if (bytes <= 16)
-        return 0;
+#define TIMES4(c) c, c, c, c
+    static const uint8_t small[] = {
+        /* by words of 8 bytes, rounded up */
+        0,         0,         0,         1,          2,          3,          3,         4,
+        4,         TIMES4(5), TIMES4(6), TIMES4(7),  TIMES4(7),  TIMES4(8),  TIMES4(8), TIMES4(9),
+        TIMES4(9), TIMES4(9), TIMES4(9), TIMES4(10), TIMES4(10), TIMES4(10), TIMES4(10)};
+#undef TIMES4
+    if (__builtin_expect(bytes <= 512, 1))
+        return small[(bytes + 7) / 8];
     const int octave =
         63 - __builtin_clzll((unsigned long long)(bytes - 1)); /* 2^octave < bytes ≤ 2^(octave+1) */
     return 2 * (octave - 4) + (bytes > ((size_t)3 << (octave - 1)) ? 2 : 1);
