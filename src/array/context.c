@@ -13,10 +13,10 @@
 #include "error.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-static _Thread_local fxi_context here;
 _Thread_local fxi_context *fxi_own_context;
 static pthread_key_t exit_key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -84,8 +84,6 @@ static void thread_ends(fxi_context *c)
 static void context_close(void *p)
 {
     fxi_context *c = p;
-    if (c != &here || c->id == 0)
-        return;
     fxi_scope_close(-1);
     while (c->npromises > 0)
         fxi_promise_drop(c, c->npromises - 1);
@@ -95,6 +93,8 @@ static void context_close(void *p)
     fxi_scratch_free(c);
     fxi_count_nodes_here();
     thread_ends(c);
+    fxi_own_context = NULL;
+    fxi_free(c);
 }
 
 static void make_key(void)
@@ -105,14 +105,20 @@ static void make_key(void)
 /* The main thread's keys are not destroyed at exit. */
 __attribute__((destructor)) static void close_at_exit(void)
 {
-    context_close(&here);
+    if (fxi_own_context)
+        context_close(fxi_own_context);
 }
 
+/* Without memory for it the thread waits: the C library ends the process when it has none for a
+ * thread's variables. */
 fxi_context *fxi_context_new(void)
 {
-    fxi_context *c = fxi_own_context = &here;
-    if (c->id)
-        return c;
+    fxi_context *c = fxi_calloc(1, sizeof *c);
+    while (!c) {
+        sched_yield();
+        c = fxi_calloc(1, sizeof *c);
+    }
+    fxi_own_context = c;
     pthread_once(&once, make_key);
     pthread_setspecific(exit_key, c);
     c->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);

@@ -57,8 +57,9 @@ typedef struct fxi_context {
 } fxi_context;
 
 /* The calling thread's context once it has one. A thread-local variable of a shared library is
- * found by a call; one pointer fits into the space that every thread sets aside, and is found by an
- * instruction. */
+ * found by a call, or, with this model, by an instruction; then all of the library's together must
+ * fit into the little space that threads keep for libraries loaded late. So what is large is
+ * pointed at. */
 extern _Thread_local __attribute__((tls_model("initial-exec"))) fxi_context *fxi_own_context;
 fxi_context *fxi_context_new(void);
 static inline fxi_context *fxi_here(void)

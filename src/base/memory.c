@@ -15,6 +15,7 @@
 #include "counters.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -47,13 +48,10 @@ typedef struct cache {
     header *lists[2][CLASSES];
     size_t bytes;
     int64_t live; /* blocks handed out less blocks taken back by this thread */
-    bool registered;
     struct cache *next, *prev;
 } cache;
 
-static _Thread_local cache here;
-/* &here once it is registered. A thread-local variable of a shared library is found by a call; this
- * one, small enough for the space that every thread sets aside, by an instruction. */
+/* The thread's, made when it is first needed (for the storage model see context.h). */
 static _Thread_local __attribute__((tls_model("initial-exec"))) cache *mine;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cache *all;      /* of living threads */
@@ -114,16 +112,13 @@ static void close_cache(void *p)
     cache *c = p;
     release_lists(c);
     pthread_mutex_lock(&lock);
-    if (c->registered) {
-        *(c->prev ? &c->prev->next : &all) = c->next;
-        if (c->next)
-            c->next->prev = c->prev;
-        retired += c->live;
-        c->live = 0;
-        c->registered = false;
-        mine = NULL;
-    }
+    *(c->prev ? &c->prev->next : &all) = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    retired += c->live;
     pthread_mutex_unlock(&lock);
+    mine = NULL;
+    free(c);
 }
 
 static void make_key(void)
@@ -132,22 +127,27 @@ static void make_key(void)
 }
 __attribute__((destructor(101))) static void close_at_exit(void)
 {
-    release_lists(&here);
+    if (mine)
+        release_lists(mine);
 }
 
+/* Waits for the memory it needs, as a thread's context does (context.c). */
 static cache *register_cache(void)
 {
+    cache *c = calloc(1, sizeof *c);
+    while (!c) {
+        sched_yield();
+        c = calloc(1, sizeof *c);
+    }
     pthread_once(&once, make_key);
-    pthread_setspecific(exit_key, &here);
+    pthread_setspecific(exit_key, c);
     pthread_mutex_lock(&lock);
-    here.registered = true;
-    here.prev = NULL;
-    here.next = all;
+    c->next = all;
     if (all)
-        all->prev = &here;
-    all = &here;
+        all->prev = c;
+    all = c;
     pthread_mutex_unlock(&lock);
-    return mine = &here;
+    return mine = c;
 }
 
 static inline cache *my_cache(void)
