@@ -292,6 +292,65 @@ static void a_child_starts_threads_of_its_own(void **state)
     fxi_cpu_parallel(3, meet, &after);
     assert_int_equal(after.met, 3);
 }
+
+/* Another thread is in the middle of a job when the process forks: its parts are not the child's.
+ */
+typedef struct stay {
+    int begun, run;
+    bool go;
+} stay;
+
+static void stay_until_told(void *user, int64_t part)
+{
+    stay *s = user;
+    (void)part;
+    __atomic_add_fetch(&s->begun, 1, __ATOMIC_SEQ_CST);
+    for (int64_t end = milliseconds() + 20000; milliseconds() < end; sched_yield())
+        if (__atomic_load_n(&s->go, __ATOMIC_SEQ_CST))
+            break;
+    __atomic_add_fetch(&s->run, 1, __ATOMIC_SEQ_CST);
+}
+
+static void *have_a_long_job(void *user)
+{
+    fxi_cpu_parallel(30, stay_until_told, user);
+    return NULL;
+}
+
+static void a_child_has_nothing_of_a_job_in_progress(void **state)
+{
+    (void)state;
+    stay s = {0};
+    pthread_t thread;
+    use_threads(3);
+    assert_int_equal(pthread_create(&thread, NULL, have_a_long_job, &s), 0);
+    for (int64_t end = milliseconds() + 20000; milliseconds() < end; sched_yield())
+        if (__atomic_load_n(&s.begun, __ATOMIC_SEQ_CST) == 3)
+            break;
+    assert_int_equal(s.begun, 3);
+    fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        int wrong = 0;
+        s.go = true;
+        fx_set_num_threads(40); /* the first ones run before the last ones are there */
+        for (int round = 0; round < 20; round++) {
+            int runs[40] = {0};
+            meeting m = {.want = 3};
+            fxi_cpu_parallel(3, meet, &m);
+            fxi_cpu_parallel(40, count_part, runs);
+            wrong += m.met != 3 || wrong_counts(runs, 40, 1) != 0;
+        }
+        _exit(wrong == 0 && s.begun == 3 && s.run == 0 ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    __atomic_store_n(&s.go, true, __ATOMIC_SEQ_CST);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(s.run, 30);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
 #endif
 
 /* ---- how many -------------------------------------------------------------------------------- */
@@ -358,6 +417,7 @@ int main(void)
         cmocka_unit_test(signals_are_for_the_programs_threads),
 #if !defined(__SANITIZE_THREAD__)
         cmocka_unit_test(a_child_starts_threads_of_its_own),
+        cmocka_unit_test(a_child_has_nothing_of_a_job_in_progress),
 #endif
         cmocka_unit_test(small_work_is_one_part),
         cmocka_unit_test(the_number_of_threads_is_the_programs_choice),

@@ -201,11 +201,14 @@ static void stop_workers(void)
     __atomic_store_n(&pool.quit, false, __ATOMIC_SEQ_CST);
 }
 
-/* In the child of a fork the workers are gone, whatever they held. */
+/* In the child of a fork the workers are gone, whatever they held; and so is the job that another
+ * thread may have been running: nobody may take its parts. */
 static void forget_workers(void)
 {
-    for (int k = 1; k <= pool.workers; k++)
+    for (int k = 0; k <= pool.workers; k++) {
         pool.seats[k].asleep = false;
+        pool.seats[k].range = 0;
+    }
     pool.workers = pool.wanted = 0;
     pool.busy = pool.quit = pool.waits = false;
     pthread_mutex_init(&pool.lock, NULL);
