@@ -263,6 +263,7 @@ static void contribute(sweep *s, entry *e, fx_array *g)
     }
     if (!zero_pad(g, e)) {
         add(e, g);
+        s->status = fx_array_status(e->gradient);
     } else if (fxi_grow(&e->pads, &e->pad_capacity, e->npads + 1, sizeof *e->pads)) {
         fxi_retain(g);
         e->pads[e->npads++] = g;

@@ -49,6 +49,31 @@ static double program(void)
     return last;
 }
 
+/* The two contributions to a wanted value are added: that too may fail. */
+static void a_sum_of_gradients_fails(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_vector(1, 2, 3), *g = NULL;
+    assert_int_equal(fx_eval(x), FX_OK);
+    int failed = 0, done = 0;
+    for (int64_t n = 0; n < 200 && done < 3; n++) {
+        FX_SCOPE;
+        fx_array *loss = fx_sum(fx_add(fx_mul(x, x), fx_sin(x)));
+        fxi_fault_set(n);
+        const fx_status status = fx_gradient_of(loss, &x, 1, &g);
+        fxi_fault_set(-1);
+        failed += status == FX_STATUS_MEMORY;
+        done += status == FX_OK;
+        assert_true(status == FX_OK || status == FX_STATUS_MEMORY);
+        assert_int_equal(fx_is_error(g), status != FX_OK);
+        fx_error_take();
+        if (status == FX_OK)
+            assert_true(fabs(fx_at(g, 1) - (4 + cos(2))) < 1e-6);
+    }
+    assert_true(failed > 5 && done == 3);
+}
+
 static void every_allocation_fails_in_turn(void **state)
 {
     (void)state;
@@ -92,6 +117,7 @@ static void every_allocation_fails_in_turn(void **state)
 int main(void)
 {
     fx_message_set_hook(NULL, NULL);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_fails_in_turn)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_fails_in_turn),
+                                       cmocka_unit_test(a_sum_of_gradients_fails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
