@@ -211,6 +211,18 @@ static void many_channels(void **state)
             check_problem(&ps[k], kind, k % 2 ? FX_DTYPE_F64 : FX_DTYPE_F32);
 }
 
+/* Images of every length, also odd: what lies behind them in a scratch is aligned all the same. */
+static void images_of_odd_lengths(void **state)
+{
+    (void)state;
+    for (int64_t width = 3; width < 19; width++)
+        for (int64_t channels = 1; channels <= 3; channels += 2) {
+            const problem p = plain_2d(width, 3, channels, 2, 1, 0);
+            for (int kind = 0; kind < 3; kind++)
+                check_problem(&p, kind, FX_DTYPE_F32);
+        }
+}
+
 /* An infinite element of x reaches the taps that meet it, and no others. */
 static void infinite_numbers(void **state)
 {
@@ -427,10 +439,10 @@ static void plugin_odd_numbers(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(random_problems),     cmocka_unit_test(usual_shapes),
-    cmocka_unit_test(large_shapes),        cmocka_unit_test(infinite_numbers),
-    cmocka_unit_test(failing_allocations), cmocka_unit_test(many_channels),
-    cmocka_unit_test(plugin_problems),     cmocka_unit_test(plugin_parts),
-    cmocka_unit_test(plugin_odd_numbers),
+    cmocka_unit_test(random_problems),  cmocka_unit_test(usual_shapes),
+    cmocka_unit_test(large_shapes),     cmocka_unit_test(images_of_odd_lengths),
+    cmocka_unit_test(infinite_numbers), cmocka_unit_test(failing_allocations),
+    cmocka_unit_test(many_channels),    cmocka_unit_test(plugin_problems),
+    cmocka_unit_test(plugin_parts),     cmocka_unit_test(plugin_odd_numbers),
 };
 RUN_ON_EVERY_ISA(tests)

@@ -532,10 +532,17 @@ static int64_t images_of(const fxi_conv_geometry *g, const layout *l)
     return max64(1, min64(min64(2 * SCRATCH_BYTES / one, images), g->batch));
 }
 
+/* Where the segments lie: after the scratches, which may end in the middle of their alignment. */
+static size_t segments_at(const weigh *w)
+{
+    const size_t align = _Alignof(fxi_conv_segment),
+                 end = 64 + (size_t)(w->images * (w->xs + w->ys)) * w->l.size;
+    return (end + align - 1) / align * align;
+}
+
 static size_t weigh_bench_bytes(const weigh *w)
 {
-    return 64 + (size_t)(w->images * (w->xs + w->ys)) * w->l.size +
-           (size_t)(w->images * w->l.planes) * sizeof(fxi_conv_segment);
+    return segments_at(w) + (size_t)(w->images * w->l.planes) * sizeof(fxi_conv_segment);
 }
 
 static weigh_bench *weigh_bench_in(const weigh *w, void *memory)
@@ -545,7 +552,7 @@ static weigh_bench *weigh_bench_in(const weigh *w, void *memory)
     const size_t gy = (size_t)(w->images * w->ys) * w->l.size;
     t->x = (char *)memory + 64;
     t->gy = t->x + x;
-    t->segments = (fxi_conv_segment *)(void *)(t->gy + gy);
+    t->segments = (fxi_conv_segment *)(void *)((char *)memory + segments_at(w));
     if (!t->ready)
         memset(t->x, 0, x + gy);
     t->ready = 1;
