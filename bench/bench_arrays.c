@@ -119,6 +119,30 @@ static fx_array *add_bias(bench_state *s)
     return fx_add(s->x, s->b);
 }
 
+/* ---- rows of a table, as an embedding takes them: size is rows' length, table, rows taken -----
+ */
+static void open_table(bench_state *s)
+{
+    const int64_t *n = s->which->size;
+    fx_set(&s->w, fx_randn(n[0], n[1]));
+    fx_set(&s->x, fx_cast(fx_floor(fx_mul(fx_rand(n[2]), n[1])), FX_DTYPE_I64));
+    fx_set(&s->g, fx_ones(n[0], n[2]));
+    fx_eval(fx_tuple(s->w, s->x, s->g));
+}
+
+static fx_array *embedding(bench_state *s)
+{
+    return fx_gather(s->w, s->x, 1);
+}
+
+static void embedding_gradient(bench_state *s)
+{
+    FX_SCOPE;
+    fx_array *y = embedding(s), *gw;
+    fx_pullback(y, s->g, &s->w, 1, &gw);
+    fx_eval(fx_tuple(y, gw));
+}
+
 /* Of a transposed view no dense vector can be a view: the bytes move. */
 static fx_array *transpose(bench_state *s)
 {
@@ -167,6 +191,11 @@ const bench_case bench_arrays[] = {
     ALONG("matrix/argmax-4096-strided", argmax, 1),
     VALUE("matrix/bias-4096", open_bias, add_bias, 4096, 4096),
     VALUE("matrix/transpose-4096", open_array, transpose, 4096, 4096),
+    VALUE("embedding/128x30000-8192", open_table, embedding, 128, 30000, 8192),
+    {.name = "embedding/128x30000-8192-gradient",
+     .setup = open_table,
+     .step = embedding_gradient,
+     .size = {128, 30000, 8192}},
     {.name = NULL},
 };
 

@@ -255,6 +255,19 @@ def product(m, n, k, transposed):
     return value((lambda: torch.matmul(x, w.t())) if transposed else (lambda: torch.matmul(x, w)))
 
 
+def embedding(gradient):
+    w = torch.randn(30000, 128, requires_grad=gradient)
+    index = torch.randint(30000, (8192,))
+    g = torch.ones(8192, 128)
+    if not gradient:
+        return value(lambda: F.embedding(index, w))
+
+    def step():
+        y = F.embedding(index, w)
+        return y, torch.autograd.grad(y, w, g)
+    return step
+
+
 # ---- starting ----------------------------------------------------------------------------------------
 
 def start(want_memory):
@@ -294,6 +307,8 @@ def cases():
         table[f"matrix/argmax-4096-{label}"] = one(lambda d=d: matrix(lambda x: x.argmax(d)))
     table["matrix/bias-4096"] = one(lambda: matrix(lambda x, b=torch.randn(4096): x + b))
     table["matrix/transpose-4096"] = one(lambda: matrix(lambda x: x.t().contiguous()))
+    for suffix, g in (("", False), ("-gradient", True)):
+        table[f"embedding/128x30000-8192{suffix}"] = one(lambda g=g: embedding(g))
     for text in ("2x64x3", "64x16x1", "1x256x16", "10x64x256", "256x64x784", "64x256x784",
                  "784x256x64-tn", "256x1024x784", "512x512x512", "1024x768x256", "2048x2048x2048"):
         m, n, k = (int(v) for v in text.split("-")[0].split("x"))

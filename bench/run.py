@@ -115,7 +115,8 @@ def table_line(case, ours, peers):
     return f"| {case} | {compare.shown(own)} | {compare.shown(other)} ({other['variant']}{tuned}) | {ratio} |"
 
 
-def write(server, out, kind):
+def write(server, out, kind, threads):
+    kind += f"-t{threads}" if threads > 1 else ""
     path = os.path.join(out, f"{datetime.date.today().isoformat()}-{kind}.jsonl")
     with open(path, "w", encoding="utf-8") as f:
         for row in server.rows:
@@ -185,7 +186,7 @@ def main():
     kinds = [(ours, "cpu-own" if args.no_onednn else "cpu")]
     kinds += [(p, p.name.replace("PyTorch", "torch").replace(" ", "-").lower()) for p in peers]
     for server, kind in kinds:
-        print("rows: " + os.path.relpath(write(server, args.out, kind)))
+        print("rows: " + os.path.relpath(write(server, args.out, kind, args.threads)))
     return max(server.close() for server, _ in kinds)
 
 

@@ -1,11 +1,14 @@
-/* cpu_index.c: gather and scatter along one axis.
+/* cpu_index.c: gather and scatter along one axis, on several threads.
  *
  * gather:  y[…, i…, …] = x[…, idx[i…], …]    the axis is replaced by the axes of idx
- * scatter: y[…, idx[i…], …] ⊕= src[…, i…, …]  in the order of the indices, so sums are
- * deterministic Indices are read once into dense Int64 and checked there: nothing is written when
- * one is out of range. Both see their arrays as inner × axis × outer. x may have any strides; a src
- * that is not dense is copied first.
+ * scatter: y[…, idx[i…], …] ⊕= src[…, i…, …]  in the order of the indices
+ *
+ * Indices are read once into dense Int64 and checked there: nothing is written when one is out of
+ * range. Both see their arrays as inner × axis × outer. x may have any strides; a src that is not
+ * dense is copied first. Threads share the rows that a gather makes; of a scatter they share the
+ * inner axes, each for all indices in their order, so sums do not depend on how many there are.
  */
+#include "cpu_parallel.h"
 #include "cpu_simd.h"
 #include "cpu_walk.h"
 #include "memory.h"
@@ -64,25 +67,59 @@ static void pick(void *out, const void *x, const int64_t *idx, int64_t n, int64_
     picks[size](out, x, idx, n, stride);
 }
 
+typedef struct gathering {
+    const fxi_tensor *x;
+    int axis;
+    const void *in;
+    const int64_t *idx;
+    int64_t n, parts; /* indices; parts of n times the outer axes */
+    size_t size;
+    char *out;
+    fxi_walk inner, outer;
+} gathering;
+
+/* Rows from … to−1 of those that are made: index k of outer position o is row o·n + k. */
+static void gather_part(void *user, int64_t part)
+{
+    const gathering *g = user;
+    fxi_walk inner = g->inner, outer = g->outer;
+    const int64_t run = fxi_walk_length(&inner), stride = g->x->stride[g->axis];
+    int64_t from, to;
+    fxi_cpu_range(g->n * fxi_walk_length(&outer), g->parts, part, &from, &to);
+    for (int64_t o = 0; o < from / g->n; o++)
+        fxi_walk_next(&outer);
+    char *out = g->out + from * run * (int64_t)g->size;
+    for (int64_t first = from % g->n, m; from < to; from += m, first = 0, fxi_walk_next(&outer)) {
+        const void *base = fxi_at(g->in, outer.offset, g->size);
+        const int64_t *idx = g->idx + first;
+        m = g->n - first < to - from ? g->n - first : to - from;
+        if (run == 1)
+            pick(out, base, idx, m, stride, g->size);
+        for (int64_t k = 0; run > 1 && k < m; k++)
+            fxi_walk_read(&inner, fxi_at(base, idx[k] * stride, g->size), g->size,
+                          out + k * run * (int64_t)g->size, run);
+        out += m * run * (int64_t)g->size;
+    }
+}
+
 static void gather(const fxi_tensor *x, int axis, const void *in, const int64_t *idx, int64_t n,
                    char *out)
 {
-    const size_t size = fxi_cpu_size(x->dtype);
-    const int64_t stride = x->stride[axis];
-    fxi_walk inner, outer;
-    fxi_walk_init(&inner, axis, x->shape, x->stride);
-    fxi_walk_init(&outer, x->ndim - axis - 1, x->shape + axis + 1, x->stride + axis + 1);
-    const int64_t run = fxi_walk_length(&inner), rows = fxi_walk_length(&outer);
-    for (int64_t o = 0; o < rows && run > 0; o++, fxi_walk_next(&outer)) {
-        const void *base = fxi_at(in, outer.offset, size);
-        if (run == 1) {
-            pick(out, base, idx, n, stride, size);
-            out += n * (int64_t)size;
-            continue;
-        }
-        for (int64_t k = 0; k < n; k++, out += run * (int64_t)size)
-            fxi_walk_read(&inner, fxi_at(base, idx[k] * stride, size), size, out, run);
-    }
+    gathering g = {.x = x,
+                   .axis = axis,
+                   .in = in,
+                   .idx = idx,
+                   .n = n,
+                   .size = fxi_cpu_size(x->dtype),
+                   .out = out};
+    fxi_walk_init(&g.inner, axis, x->shape, x->stride);
+    fxi_walk_init(&g.outer, x->ndim - axis - 1, x->shape + axis + 1, x->stride + axis + 1);
+    const int64_t run = fxi_walk_length(&g.inner), rows = n * fxi_walk_length(&g.outer);
+    if (run == 0 || rows == 0)
+        return;
+    const double bytes = 2 * (double)rows * (double)run * (double)g.size;
+    g.parts = fxi_cpu_parts(rows, fxi_cpu_cost(bytes, 0));
+    fxi_cpu_parallel(g.parts, gather_part, &g);
 }
 
 fx_status fxi_cpu_gather(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
@@ -129,29 +166,62 @@ typedef void (*merge_fn)(void *, const void *, int64_t);
 static const merge_fn merges[4][FXI_C_COUNT] = {
     [FXI_SUM] = ROW(sum), [FXI_MAX] = ROW(max), [FXI_MIN] = ROW(min), [FXI_PROD] = ROW(prod)};
 
-/* The neutral element everywhere: what an empty reduction of the kind and type gives. */
-static void fill_neutral(int kind, const fxi_tensor *t, char *out)
+/* The neutral element: what an empty reduction of the kind and type gives. */
+static void neutral(int kind, int dtype, char value[8])
 {
-    const fxi_reducer *r = &fxi_cpu_simd()->reduce[kind][t->dtype];
-    const size_t size = fxi_cpu_size(t->dtype);
+    const fxi_reducer *r = &fxi_cpu_simd()->reduce[kind][dtype];
     double acc;
-    char value[8];
     r->init(&acc, 1);
     r->done(&acc, 1, value);
-    fxi_copy_strided(out, value, fxi_tensor_length(t), 0, size);
 }
+
+typedef struct scattering {
+    const fxi_step *step;
+    const char *src;
+    const int64_t *idx;
+    int64_t n, inner, outer, parts; /* parts: of the inner axes */
+    char neutral[8];
+    char *out;
+} scattering;
+
+static void scatter_part(void *user, int64_t part)
+{
+    const scattering *s = user;
+    const fxi_tensor *t = &s->step->out;
+    const merge_fn merge = merges[s->step->attr.i[0]][t->dtype];
+    const int64_t size = (int64_t)fxi_cpu_size(t->dtype), along = t->shape[s->step->attr.i[1]];
+    int64_t from, to;
+    fxi_cpu_range(s->inner, s->parts, part, &from, &to);
+    const int64_t m = s->parts == 1 ? s->inner * along * s->outer : to - from;
+    for (int64_t row = 0; row < (s->parts == 1 ? 1 : along * s->outer); row++)
+        fxi_copy_strided(s->out + (row * s->inner + from) * size, s->neutral, m, 0, (size_t)size);
+    for (int64_t o = 0; o < s->outer; o++)
+        for (int64_t k = 0; k < s->n; k++)
+            merge(s->out + ((o * along + s->idx[k]) * s->inner + from) * size,
+                  s->src + ((o * s->n + k) * s->inner + from) * size, to - from);
+}
+
+/* Pieces of the inner axes of at least this many bytes keep whole cache lines to one thread. */
+enum { SCATTER_PIECE = 256 };
 
 static void scatter(const fxi_step *step, const char *src, const int64_t *idx, int64_t n, char *out)
 {
     const fxi_tensor *t = &step->out;
     const int axis = (int)step->attr.i[1];
     const int64_t size = (int64_t)fxi_cpu_size(t->dtype);
-    const int64_t inner = fxi_length(axis, t->shape);
-    const int64_t outer = fxi_length(t->ndim - axis - 1, t->shape + axis + 1);
-    const merge_fn merge = merges[step->attr.i[0]][t->dtype];
-    for (int64_t o = 0; o < outer; o++)
-        for (int64_t k = 0; k < n; k++, src += inner * size)
-            merge(out + (o * t->shape[axis] + idx[k]) * inner * size, src, inner);
+    scattering s = {.step = step,
+                    .src = src,
+                    .idx = idx,
+                    .n = n,
+                    .inner = fxi_length(axis, t->shape),
+                    .outer = fxi_length(t->ndim - axis - 1, t->shape + axis + 1),
+                    .out = out};
+    const double bytes =
+        (double)s.inner * (double)s.outer * (double)size * ((double)t->shape[axis] + 3 * (double)n);
+    const int64_t pieces = s.inner * size / SCATTER_PIECE;
+    s.parts = fxi_cpu_parts(pieces > 0 ? pieces : 1, fxi_cpu_cost(bytes, 0));
+    neutral((int)step->attr.i[0], t->dtype, s.neutral);
+    fxi_cpu_parallel(s.parts, scatter_part, &s);
 }
 
 fx_status fxi_cpu_scatter(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
@@ -169,10 +239,8 @@ fx_status fxi_cpu_scatter(const fxi_step *step, const void *const *in, void *out
         copy = fxi_aligned(64, (size_t)fxi_tensor_length(src) * fxi_cpu_size(src->dtype));
         status = copy ? fxi_cpu_copy(src, in[0], copy) : fxi_cpu_no_memory(run, step);
     }
-    if (!status) {
-        fill_neutral((int)step->attr.i[0], &step->out, out);
+    if (!status)
         scatter(step, copy ? copy : in[0], idx, fxi_tensor_length(&step->in[1]), out);
-    }
     fxi_free(copy);
     fxi_free(idx);
     return status;
