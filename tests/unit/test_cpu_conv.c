@@ -379,6 +379,18 @@ static void plugin_problems(void **state)
     int ran = 0, all = 0;
     if (!plugin_there())
         return;
+    /* A window that reaches past the padding: a sum over scratch that nobody wrote, once. */
+    const problem reach = {.ndim = 3,
+                           .x = {2, 16, 1},
+                           .w = {3, 16, 18},
+                           .y = {1, 18, 1},
+                           .a = {.groups = 1,
+                                 .spatial = 1,
+                                 .stride = {3},
+                                 .before = {1},
+                                 .after = {2},
+                                 .dilation = {1}}};
+    assert_true(check_plugin(&reach, FXI_CONV_WEIGHT, FX_DTYPE_BF16, false, false));
     for (int round = 0; round < 60; round++) {
         problem p = random_problem(1 + round % 3);
         const int64_t in = random_in(1, 40), out = random_in(1, 40);
