@@ -122,7 +122,8 @@ static void inner(void *user, int64_t part)
     void **both = user;
     nest *n = both[0];
     const int64_t *outer = both[1];
-    n->strangers += !pthread_equal(n->threads[*outer], pthread_self());
+    if (!pthread_equal(n->threads[*outer], pthread_self()))
+        __atomic_add_fetch(&n->strangers, 1, __ATOMIC_RELAXED);
     n->runs[*outer][part]++;
 }
 
