@@ -126,11 +126,13 @@ static double work(const fxi_step *s)
     return 2 * (double)fxi_tensor_length(y) * (double)fxi_length(w->ndim - 1, w->shape);
 }
 
-/* With few channels the vectors of a channels-last kernel are mostly empty, and ours is as fast. */
+/* With few channels the vectors of a channels-last kernel are mostly empty, and ours is faster: it
+ * wants 16 on both sides, or many on the output's (the first layer of a deep network). */
 static bool wide(const fxi_step *s)
 {
     const fxi_tensor *w = s->attr.conv.kind == FXI_CONV_WEIGHT ? &s->out : &s->in[1];
-    return w->shape[s->attr.conv.spatial + 1] >= 16;
+    const int64_t in = w->shape[s->attr.conv.spatial], out = w->shape[s->attr.conv.spatial + 1];
+    return out >= (in >= 16 ? 16 : 32);
 }
 
 /* Is a step worth opening a library for? A plan runs many times; below these sizes the time to gain
