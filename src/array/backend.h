@@ -1,9 +1,9 @@
 /* backend.h: what a device can do for the planner and the arrays: one table a backend.
  *
- * Both backends that exist work in host memory, which reads and moves address directly. The planner
- * asks `views`: true when kernels take strided inputs, so that reshapes,
- * slices and broadcasts cost nothing; false (ref) makes every movement a step that the backend
- * computes itself.
+ * The planner asks `views`: true when kernels take strided inputs, so that reshapes, slices and
+ * broadcasts cost nothing; false (ref) makes every movement a step that the backend computes
+ * itself. The CPU and ref work in host memory, which reads and moves address directly; a backend
+ * with memory of its own has `read` and `write`.
  */
 #ifndef CFLUX_ARRAY_BACKEND_H
 #define CFLUX_ARRAY_BACKEND_H
