@@ -1,6 +1,6 @@
 /* array.c: handles: what an array is, creation from C memory and generators, reading. */
 #include "context.h"
-#include "backend.h"
+#include <cflux/backend.h>
 #include "elements.h"
 #include "host.h"
 #include "primitives.h"
@@ -109,7 +109,7 @@ static fx_array *leaf(const char *op, fx_dtype dtype, int ndims, const int64_t *
         return fx_error_array(FX_STATUS_MEMORY);
     }
     fxi_node *n =
-        fxi_node_new(fxi_here(), FXI_OP_LEAF, dtype, ndims, dims, d->buffer->device, NULL, 0, NULL);
+        fxi_node_new(fxi_here(), FX_OP_LEAF, dtype, ndims, dims, d->buffer->device, NULL, 0, NULL);
     if (!n) {
         fxi_data_free(d);
         return fx_error_array(FX_STATUS_MEMORY);
@@ -171,8 +171,8 @@ fx_array *fxi_from_c(fx_dtype dtype, const void *data, int ndims, const size_t *
 
 static fxi_node *constant(fx_dtype dtype, double value)
 {
-    const fxi_attr a = {.number = value};
-    return fxi_node_new(fxi_here(), FXI_OP_CONST, dtype, 0, NULL, NULL, &a, 0, NULL);
+    const fx_attr a = {.number = value};
+    return fxi_node_new(fxi_here(), FX_OP_CONST, dtype, 0, NULL, NULL, &a, 0, NULL);
 }
 
 fx_array *fx_scalar(double value)
@@ -197,9 +197,9 @@ fx_array *fxi_iota(fx_dtype dtype, int axis, int ndims, const int64_t *dims)
     const fx_status s = fxi_check_dims("iota", dtype, ndims, dims);
     if (s != FX_OK)
         return fx_error_array(s);
-    const fxi_attr a = {.i = {axis}};
+    const fx_attr a = {.i = {axis}};
     return fxi_array_take(
-        fxi_node_new(fxi_here(), FXI_OP_IOTA, dtype, ndims, dims, NULL, &a, 0, NULL));
+        fxi_node_new(fxi_here(), FX_OP_IOTA, dtype, ndims, dims, NULL, &a, 0, NULL));
 }
 
 fx_array *fx_range_dtype(fx_dtype dtype, double start, double step, int64_t n)
@@ -220,11 +220,11 @@ fx_array *fxi_rand(fx_dtype dtype, int ndims, const int64_t *dims)
                 fx_dtype_name(dtype));
         return fx_error_array(FX_STATUS_DTYPE);
     }
-    fxi_attr a = {.i = {0}};
+    fx_attr a = {.i = {0}};
     fxi_random_next(a.stream);
     const fx_dtype made = dtype == FX_DTYPE_F64 ? FX_DTYPE_F64 : FX_DTYPE_F32;
     fx_array *x = fxi_array_take(
-        fxi_node_new(fxi_here(), FXI_OP_RANDOM, made, ndims, dims, NULL, &a, 0, NULL));
+        fxi_node_new(fxi_here(), FX_OP_RANDOM, made, ndims, dims, NULL, &a, 0, NULL));
     if (made == dtype)
         return x;
     /* the largest value below 1 of the narrow type: rounding must not reach 1 */

@@ -2,8 +2,8 @@
 #ifndef CFLUX_BACKENDS_H
 #define CFLUX_BACKENDS_H
 
-#include "backend.h"
+#include <cflux/backend.h>
 
-extern const fxi_backend fxi_cpu_backend, fxi_ref_backend;
+extern const fx_backend fxi_cpu_backend, fxi_ref_backend;
 
 #endif

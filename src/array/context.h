@@ -74,8 +74,8 @@ void fxi_promise_drop(fxi_context *c, int i);
 /* ---- nodes ----------------------------------------------------------------------------------- */
 /* A node with one reference; inputs are retained. NULL when memory is out (recorded). shape has
  * ndim sizes. */
-fxi_node *fxi_node_new(fxi_context *c, fxi_op op, fx_dtype dtype, int ndim, const int64_t *shape,
-                       fx_device *device, const fxi_attr *attr, int nin, fxi_node *const *in);
+fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const int64_t *shape,
+                       fx_device *device, const fx_attr *attr, int nin, fxi_node *const *in);
 static inline void fxi_node_retain(fxi_node *n)
 {
     if (n->data)

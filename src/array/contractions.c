@@ -30,8 +30,8 @@ static fx_status same_device(const char *op, const fx_array *a, const fx_array *
     return FX_OK;
 }
 
-static fx_array *node1(fxi_op op, fx_array *x, fx_dtype dtype, int ndim, const int64_t *shape,
-                       const fxi_attr *attr)
+static fx_array *node1(fx_op op, fx_array *x, fx_dtype dtype, int ndim, const int64_t *shape,
+                       const fx_attr *attr)
 {
     return fxi_array_take(
         fxi_node_new(fxi_here(), op, dtype, ndim, shape, x->node->device, attr, 1, &x->node));
@@ -39,7 +39,7 @@ static fx_array *node1(fxi_op op, fx_array *x, fx_dtype dtype, int ndim, const i
 
 /* ---- reductions and scans -------------------------------------------------------------------- */
 
-fx_array *fxi_reduce(fxi_reduce_kind kind, fx_array *x, unsigned mask, const char *op)
+fx_array *fxi_reduce(fx_fold kind, fx_array *x, unsigned mask, const char *op)
 {
     char t[FXI_SHAPE_TEXT];
     const fx_status s = usable(op, x);
@@ -57,17 +57,17 @@ fx_array *fxi_reduce(fxi_reduce_kind kind, fx_array *x, unsigned mask, const cha
         if (FXI_AXIS_IN(mask, i))
             reduced *= n->shape[i];
     }
-    const bool index = kind == FXI_ARGMAX || kind == FXI_ARGMIN;
-    if ((kind == FXI_MAX || kind == FXI_MIN || index) && reduced == 0 &&
+    const bool index = kind == FX_FOLD_ARGMAX || kind == FX_FOLD_ARGMIN;
+    if ((kind == FX_FOLD_MAX || kind == FX_FOLD_MIN || index) && reduced == 0 &&
         fxi_length(n->ndim, shape) > 0 && n->dtype != FX_DTYPE_BOOL) {
         fx_fail(FX_STATUS_SHAPE, op, "the %s of no elements: %s", op,
                 fxi_shape_text(n->ndim, n->shape, t));
         return failed(FX_STATUS_SHAPE);
     }
-    if (mask == 0 && kind <= FXI_PROD)
+    if (mask == 0 && kind <= FX_FOLD_PROD)
         return x;
-    const fxi_attr a = {.i = {kind, mask}};
-    return node1(FXI_OP_REDUCE, x, index ? FX_DTYPE_I64 : (fx_dtype)n->dtype, n->ndim, shape, &a);
+    const fx_attr a = {.i = {kind, mask}};
+    return node1(FX_OP_REDUCE, x, index ? FX_DTYPE_I64 : (fx_dtype)n->dtype, n->ndim, shape, &a);
 }
 
 static fx_array *cumulative(fx_array *x, int axis, bool reverse)
@@ -81,8 +81,8 @@ static fx_array *cumulative(fx_array *x, int axis, bool reverse)
         x = fx_cast(x, FX_DTYPE_I64);
     if (fx_is_error(x))
         return x;
-    const fxi_attr a = {.i = {axis, reverse}};
-    return node1(FXI_OP_CUMSUM, x, (fx_dtype)x->node->dtype, x->node->ndim, x->node->shape, &a);
+    const fx_attr a = {.i = {axis, reverse}};
+    return node1(FX_OP_CUMSUM, x, (fx_dtype)x->node->dtype, x->node->ndim, x->node->shape, &a);
 }
 
 fx_array *fx_cumsum(fx_array *x, int axis)
@@ -109,8 +109,8 @@ static fx_status check_index(const char *op, fx_array *x, fx_array *idx, int axi
     return s;
 }
 
-static fx_array *index_node(fxi_op op, fx_array *x, fx_array *idx, int ndim, const int64_t *shape,
-                            const fxi_attr *a)
+static fx_array *index_node(fx_op op, fx_array *x, fx_array *idx, int ndim, const int64_t *shape,
+                            const fx_attr *a)
 {
     fx_device *device;
     if (idx->node->dtype == FX_DTYPE_U8)
@@ -144,12 +144,11 @@ fx_array *fx_gather(fx_array *x, fx_array *idx, int axis)
         shape[d++] = k->shape[i];
     for (int i = axis + 1; i < n->ndim; i++)
         shape[d++] = n->shape[i];
-    const fxi_attr a = {.i = {axis}};
-    return index_node(FXI_OP_GATHER, x, idx, d, shape, &a);
+    const fx_attr a = {.i = {axis}};
+    return index_node(FX_OP_GATHER, x, idx, d, shape, &a);
 }
 
-fx_array *fxi_scatter_primitive(fxi_reduce_kind kind, fx_array *src, fx_array *idx, int axis,
-                                int64_t n)
+fx_array *fxi_scatter_primitive(fx_fold kind, fx_array *src, fx_array *idx, int axis, int64_t n)
 {
     char t[FXI_SHAPE_TEXT], u[FXI_SHAPE_TEXT];
     fx_status s = usable("scatter", src);
@@ -177,8 +176,8 @@ fx_array *fxi_scatter_primitive(fxi_reduce_kind kind, fx_array *src, fx_array *i
     shape[d++] = n;
     for (int i = axis + k->ndim; i < x->ndim; i++)
         shape[d++] = x->shape[i];
-    const fxi_attr a = {.i = {kind, axis}};
-    return index_node(FXI_OP_SCATTER, src, idx, d, shape, &a);
+    const fx_attr a = {.i = {kind, axis}};
+    return index_node(FX_OP_SCATTER, src, idx, d, shape, &a);
 }
 
 /* ---- matrix products ------------------------------------------------------------------------- */
@@ -229,9 +228,9 @@ fx_array *fxi_matmul_node(bool ta, bool tb, fx_array *a, fx_array *b, const char
         }
         shape[i] = p == 1 ? q : p;
     }
-    const fxi_attr attr = {.i = {ta, tb}};
+    const fx_attr attr = {.i = {ta, tb}};
     fxi_node *in[] = {a->node, b->node};
-    return fxi_array_take(fxi_node_new(fxi_here(), FXI_OP_MATMUL, (fx_dtype)a->node->dtype, ndim,
+    return fxi_array_take(fxi_node_new(fxi_here(), FX_OP_MATMUL, (fx_dtype)a->node->dtype, ndim,
                                        shape, device, &attr, 2, in));
 }
 
@@ -315,7 +314,7 @@ static int64_t window_count(int64_t n, int64_t k, int32_t stride, int32_t before
     return room < 0 ? -1 : room / stride + 1;
 }
 
-static fx_status conv_attr(const char *op, const fx_conv_args *a, fxi_conv_attr *attr)
+static fx_status conv_attr(const char *op, const fx_conv_args *a, fx_conv_attr *attr)
 {
     char t[FXI_SHAPE_TEXT], u[FXI_SHAPE_TEXT];
     fx_status s = usable(op, a->x);
@@ -330,7 +329,7 @@ static fx_status conv_attr(const char *op, const fx_conv_args *a, fxi_conv_attr 
                        "axes: x is %s, w is %s",
                        fxi_shape_text(a->x->node->ndim, a->x->node->shape, t),
                        fxi_shape_text(a->w->node->ndim, a->w->node->shape, u));
-    *attr = (fxi_conv_attr){.flipped = a->flipped, .spatial = spatial};
+    *attr = (fx_conv_attr){.flipped = a->flipped, .spatial = spatial};
     if (a->groups < 0 || a->groups > INT32_MAX)
         return fx_fail(FX_STATUS_ARGUMENT, op, "%lld groups", (long long)a->groups);
     attr->groups = a->groups ? (int32_t)a->groups : 1;
@@ -342,7 +341,7 @@ static fx_status conv_attr(const char *op, const fx_conv_args *a, fxi_conv_attr 
     return s;
 }
 
-fx_array *fxi_conv_node(const fxi_conv_attr *attr, fx_array *a, fx_array *b, int ndim,
+fx_array *fxi_conv_node(const fx_conv_attr *attr, fx_array *a, fx_array *b, int ndim,
                         const int64_t *shape)
 {
     fx_device *device;
@@ -360,11 +359,10 @@ fx_array *fxi_conv_node(const fxi_conv_attr *attr, fx_array *a, fx_array *b, int
     b = fx_cast(b, t);
     if (fx_is_error(a) || fx_is_error(b))
         return failed(FX_STATUS_MEMORY);
-    fxi_attr at = {.i = {0}};
+    fx_attr at = {.i = {0}};
     at.conv = *attr;
     fxi_node *in[] = {a->node, b->node};
-    return fxi_array_take(
-        fxi_node_new(fxi_here(), FXI_OP_CONV, t, ndim, shape, device, &at, 2, in));
+    return fxi_array_take(fxi_node_new(fxi_here(), FX_OP_CONV, t, ndim, shape, device, &at, 2, in));
 }
 
 static fx_status conv_channels(const char *op, const fx_conv_args *a, int64_t want)
@@ -390,7 +388,7 @@ static fx_status no_room(const char *op, const fx_array *x, const int64_t *windo
 
 fx_array *fxi_convolve(const fx_conv_args *a)
 {
-    fxi_conv_attr attr;
+    fx_conv_attr attr;
     fx_status s = conv_attr("conv", a, &attr);
     const int c = s == FX_OK ? attr.spatial : 0;
     if (s == FX_OK)
@@ -406,14 +404,14 @@ fx_array *fxi_convolve(const fx_conv_args *a)
     }
     shape[c] = fx_size(a->w, c + 1);
     shape[c + 1] = fx_size(a->x, c + 1);
-    attr.kind = FXI_CONV_FORWARD;
+    attr.kind = FX_CONV_FORWARD;
     return fxi_conv_node(&attr, a->x, a->w, c + 2, shape);
 }
 
 fx_array *fxi_convolve_transposed(const fx_conv_args *a)
 {
     char t[FXI_SHAPE_TEXT];
-    fxi_conv_attr attr;
+    fx_conv_attr attr;
     int32_t extra[3] = {0};
     fx_status s = conv_attr("conv_transpose", a, &attr);
     const int c = s == FX_OK ? attr.spatial : 0;
@@ -437,11 +435,11 @@ fx_array *fxi_convolve_transposed(const fx_conv_args *a)
     }
     shape[c] = fx_size(a->w, c) * attr.groups;
     shape[c + 1] = fx_size(a->x, c + 1);
-    attr.kind = FXI_CONV_DATA;
+    attr.kind = FX_CONV_DATA;
     return fxi_conv_node(&attr, a->x, a->w, c + 2, shape);
 }
 
-fx_array *fxi_pool_node(const fxi_pool_attr *attr, int n, fx_array *const *in, int ndim,
+fx_array *fxi_pool_node(const fx_pool_attr *attr, int n, fx_array *const *in, int ndim,
                         const int64_t *shape)
 {
     fxi_node *nodes[2];
@@ -453,15 +451,15 @@ fx_array *fxi_pool_node(const fxi_pool_attr *attr, int n, fx_array *const *in, i
         nodes[i] = in[i]->node;
         device = nodes[i]->device ? nodes[i]->device : device;
     }
-    fxi_attr a = {.i = {0}};
+    fx_attr a = {.i = {0}};
     a.pool = *attr;
-    return fxi_array_take(fxi_node_new(fxi_here(), FXI_OP_POOL, (fx_dtype)nodes[0]->dtype, ndim,
+    return fxi_array_take(fxi_node_new(fxi_here(), FX_OP_POOL, (fx_dtype)nodes[0]->dtype, ndim,
                                        shape, device, &a, n, nodes));
 }
 
-static fx_array *pool(const char *op, fxi_pool_kind kind, const fx_pool_args *a)
+static fx_array *pool(const char *op, fx_pool_kind kind, const fx_pool_args *a)
 {
-    fxi_pool_attr attr = {.kind = (int32_t)kind};
+    fx_pool_attr attr = {.kind = (int32_t)kind};
     fx_status s = usable(op, a->x);
     if (s != FX_OK)
         return failed(s);
@@ -494,18 +492,18 @@ static fx_array *pool(const char *op, fxi_pool_kind kind, const fx_pool_args *a)
     shape[c] = fx_size(a->x, c);
     shape[c + 1] = fx_size(a->x, c + 1);
     fx_array *x = a->x;
-    if (kind == FXI_POOL_MEAN && !fxi_is_float(x->node->dtype))
+    if (kind == FX_POOL_MEAN && !fxi_is_float(x->node->dtype))
         x = fx_cast(x, FX_DTYPE_F32);
     return fxi_pool_node(&attr, 1, &x, c + 2, shape);
 }
 
 fx_array *fxi_pool_max(const fx_pool_args *a)
 {
-    return pool("maxpool", FXI_POOL_MAX, a);
+    return pool("maxpool", FX_POOL_MAX, a);
 }
 fx_array *fxi_pool_mean_primitive(const fx_pool_args *a)
 {
-    return pool("meanpool", FXI_POOL_MEAN, a);
+    return pool("meanpool", FX_POOL_MEAN, a);
 }
 
 /* ---- custom ---------------------------------------------------------------------------------- */
@@ -529,10 +527,10 @@ fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype
             s = same_device(name, in[0], in[i], &device);
         nodes[i] = s == FX_OK ? in[i]->node : NULL;
     }
-    fxi_attr a = {.i = {0}};
+    fx_attr a = {.i = {0}};
     a.custom = op;
     fx_array *y =
-        s == FX_OK ? fxi_array_take(fxi_node_new(fxi_here(), FXI_OP_CUSTOM, out_dtype,
+        s == FX_OK ? fxi_array_take(fxi_node_new(fxi_here(), FX_OP_CUSTOM, out_dtype,
                                                  (int)out_dims.n, out_dims.v, device, &a, n, nodes))
                    : failed(s);
     fxi_free(nodes);

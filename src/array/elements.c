@@ -85,7 +85,7 @@ static bool direct(const fx_array *x, fx_dtype dtype, const fxi_buffer *to)
 
 fx_status fxi_elements_move(const char *op, const fx_array *x, fx_dtype dtype, fxi_buffer *to)
 {
-    const fxi_backend *backend = to->device->backend;
+    const fx_backend *backend = to->device->backend;
     const size_t bytes = (size_t)fx_length(x) * fx_dtype_size(dtype);
     const bool as_it_is = fx_eltype(x) == dtype && fxi_on_host(x) &&
                           fxi_is_dense(x->node->ndim, x->node->shape, x->node->data->stride);

@@ -7,7 +7,7 @@
 #ifndef CFLUX_ELEMENTS_H
 #define CFLUX_ELEMENTS_H
 
-#include "backend.h"
+#include <cflux/backend.h>
 #include "context.h"
 
 static inline bool fxi_on_host(const fx_array *x)

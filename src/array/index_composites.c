@@ -126,8 +126,8 @@ static fx_array *placed(const fx_array *x, fx_array *values, fx_array *linear)
     int64_t dims[FX_MAX_DIMS];
     for (int i = 0; i < fx_ndims(x); i++)
         dims[i] = fx_size(x, i);
-    return fxi_reshape(fxi_scatter_primitive(FXI_SUM, values, linear, 0, fx_length(x)), fx_ndims(x),
-                       dims);
+    return fxi_reshape(fxi_scatter_primitive(FX_FOLD_SUM, values, linear, 0, fx_length(x)),
+                       fx_ndims(x), dims);
 }
 
 static fx_array *ones_like(const fx_array *x, fx_dtype dtype)
@@ -177,13 +177,13 @@ static fx_array *scatter_mean(fx_array *src, fx_array *idx, int axis, int64_t n)
 {
     FXI_SCOPE;
     const fx_dtype given = fx_eltype(src), t = mean_type(given);
-    fx_array *sum = fxi_scatter_primitive(FXI_SUM, fx_cast(src, t), idx, axis, n);
+    fx_array *sum = fxi_scatter_primitive(FX_FOLD_SUM, fx_cast(src, t), idx, axis, n);
     if (fx_is_error(sum))
         return fx_keep(sum);
     int64_t dims[FX_MAX_DIMS];
     for (int i = 0; i < fx_ndims(sum); i++)
         dims[i] = i == axis ? n : 1;
-    fx_array *count = fxi_scatter_primitive(FXI_SUM, ones_like(idx, FX_DTYPE_I64), idx, 0, n);
+    fx_array *count = fxi_scatter_primitive(FX_FOLD_SUM, ones_like(idx, FX_DTYPE_I64), idx, 0, n);
     count = fxi_reshape(fx_max(count, 1), fx_ndims(sum), dims);
     fx_array *mean = fx_div(sum, count);
     return fx_keep(fxi_is_float((int)given) ? fx_cast(mean, given) : mean);
@@ -191,10 +191,10 @@ static fx_array *scatter_mean(fx_array *src, fx_array *idx, int axis, int64_t n)
 
 fx_array *fx_scatter(fx_reduction reduction, fx_array *src, fx_array *idx, int axis, int64_t n)
 {
-    static const fxi_reduce_kind kinds[] = {[FX_REDUCE_SUM] = FXI_SUM,
-                                            [FX_REDUCE_MAX] = FXI_MAX,
-                                            [FX_REDUCE_MIN] = FXI_MIN,
-                                            [FX_REDUCE_PROD] = FXI_PROD};
+    static const fx_fold kinds[] = {[FX_REDUCE_SUM] = FX_FOLD_SUM,
+                                    [FX_REDUCE_MAX] = FX_FOLD_MAX,
+                                    [FX_REDUCE_MIN] = FX_FOLD_MIN,
+                                    [FX_REDUCE_PROD] = FX_FOLD_PROD};
     if (fx_is_error(src) || fx_is_error(idx))
         return fxi_pass_error("scatter", fx_is_error(src) ? src : idx);
     if (reduction == FX_REDUCE_MEAN)

@@ -8,14 +8,14 @@
  * nobody has asked for yet.
  */
 #include "context.h"
-#include "backend.h"
+#include <cflux/backend.h>
 #include "counters.h"
 
 #include <string.h>
 
-const fxi_op_info fxi_ops[FXI_OP_COUNT] = {
-#define OP(NAME, name, inputs, cls) {name, inputs, FXI_CLASS_##cls},
-#include "op.def"
+const fxi_op_info fxi_ops[FX_OP_COUNT] = {
+#define OP(NAME, name, inputs, cls) {name, inputs, FX_CLASS_##cls},
+#include <cflux/op.def>
 };
 
 /* ---- buffers --------------------------------------------------------------------------------- */
@@ -141,8 +141,8 @@ static void node_free(fxi_node *n)
     fxi_free(n);
 }
 
-fxi_node *fxi_node_new(fxi_context *c, fxi_op op, fx_dtype dtype, int ndim, const int64_t *shape,
-                       fx_device *device, const fxi_attr *attr, int nin, fxi_node *const *in)
+fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const int64_t *shape,
+                       fx_device *device, const fx_attr *attr, int nin, fxi_node *const *in)
 {
     if (__builtin_expect(__atomic_load_n(&c->returned, __ATOMIC_RELAXED) != NULL, 0))
         fxi_take_back(c);

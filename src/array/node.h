@@ -12,84 +12,15 @@
 #ifndef CFLUX_NODE_H
 #define CFLUX_NODE_H
 
+#include <cflux/backend.h>
 #include <cflux/ops.h>
-
-typedef enum fxi_op {
-#define OP(NAME, name, inputs, cls) FXI_OP_##NAME,
-#include "op.def"
-    FXI_OP_COUNT
-} fxi_op;
-
-typedef enum fxi_class {
-    FXI_CLASS_LEAF,
-    FXI_CLASS_ELEMENTWISE,
-    FXI_CLASS_GENERATOR,
-    FXI_CLASS_MOVEMENT,
-    FXI_CLASS_COPY,
-    FXI_CLASS_REDUCE,
-    FXI_CLASS_ROW, /* a step of several operations, of no single one (plan/row.c) */
-    FXI_CLASS_SCAN,
-    FXI_CLASS_GATHER,
-    FXI_CLASS_SCATTER,
-    FXI_CLASS_MATMUL,
-    FXI_CLASS_CONV,
-    FXI_CLASS_POOL,
-    FXI_CLASS_CUSTOM,
-    FXI_CLASS_FOREACH /* of steps only: elementwise programs over several tensors (planner rule 5)
-                       */
-} fxi_class;
 
 typedef struct fxi_op_info {
     const char *name;
     int inputs;
-    fxi_class cls;
+    fx_op_class cls;
 } fxi_op_info;
-extern const fxi_op_info fxi_ops[FXI_OP_COUNT];
-
-typedef enum fxi_reduce_kind {
-    FXI_SUM,
-    FXI_MAX,
-    FXI_MIN,
-    FXI_PROD,
-    FXI_SQDEV,  /* Σ(x − mean x)², of floats */
-    FXI_ARGMAX, /* of one axis: the index of its first NaN, else of its first largest; Int64 */
-    FXI_ARGMIN,
-    FXI_REDUCE_KINDS
-} fxi_reduce_kind;
-typedef enum fxi_conv_kind {
-    FXI_CONV_FORWARD, /* inputs x, w */
-    FXI_CONV_DATA,    /* inputs gy, w: the gradient by x; the forward of a transposed convolution */
-    FXI_CONV_WEIGHT   /* inputs x, gy: the gradient by w */
-} fxi_conv_kind;
-typedef enum fxi_pool_kind {
-    FXI_POOL_MAX,       /* x → y */
-    FXI_POOL_MEAN,      /* x → y, divides by the whole window */
-    FXI_POOL_MAX_GRAD,  /* gy, x → gx: to the first largest element of the window */
-    FXI_POOL_MEAN_GRAD, /* gy → gx */
-    FXI_POOL_MAX_PICK   /* v, x → the elements of v where x has its window's first largest */
-} fxi_pool_kind;
-
-/* Spatial axes first; x is spatial…×channels×batch, w kernel…×(in/groups)×out. In every kind the
- * sizes of the "x side" are those of x or gx, of the "y side" those of y or gy. A window position
- * that falls outside x contributes nothing. flipped: index of the kernel runs with x
- * (cross-correlation); else against it (true convolution, Flux's Conv). */
-typedef struct fxi_conv_attr {
-    int32_t kind, flipped, groups, spatial;
-    int32_t stride[3], before[3], after[3], dilation[3];
-} fxi_conv_attr;
-typedef struct fxi_pool_attr {
-    int32_t kind, spatial;
-    int32_t window[3], stride[3], before[3], after[3], dilation[3];
-} fxi_pool_attr;
-
-typedef union fxi_attr {
-    int64_t i[8];
-    double number;      /* CONST */
-    uint64_t stream[2]; /* RANDOM: seed, counter */
-    fxi_conv_attr conv;
-    fxi_pool_attr pool;
-    const fx_custom_op *custom;
-} fxi_attr;
+extern const fxi_op_info fxi_ops[FX_OP_COUNT];
 
 /* Reference-counted memory of one device. */
 typedef struct fxi_buffer {
@@ -138,7 +69,7 @@ struct fxi_node {
     fxi_node *inl[3];
     fxi_node *prev, *next; /* the thread's list of pending results that nothing consumed (sinks) */
     int64_t shape[FX_MAX_DIMS];
-    fxi_attr attr;
+    fx_attr attr;
 };
 
 struct fx_array {

@@ -107,11 +107,11 @@ static void replace(operand *o, fxi_node *n)
 static bool make_literal(operand *o, fx_dtype dtype)
 {
     const bool real = o->arg.kind == FXI_ARG_REAL;
-    fxi_attr a = {.i = {0}};
+    fx_attr a = {.i = {0}};
     a.number = real ? o->arg.u.real : (double)o->arg.u.integer;
     a.i[1] = real ? 0 : o->arg.u.integer;
     a.i[2] = !real;
-    replace(o, fxi_node_new(fxi_here(), FXI_OP_CONST, dtype, 0, NULL, NULL, &a, 0, NULL));
+    replace(o, fxi_node_new(fxi_here(), FX_OP_CONST, dtype, 0, NULL, NULL, &a, 0, NULL));
     return o->node != NULL;
 }
 
@@ -122,7 +122,7 @@ static bool convert(operand *o, fx_dtype dtype)
         return make_literal(o, dtype);
     if (o->node->dtype == dtype)
         return true;
-    replace(o, fxi_node_new(fxi_here(), FXI_OP_CAST, dtype, o->node->ndim, o->node->shape,
+    replace(o, fxi_node_new(fxi_here(), FX_OP_CAST, dtype, o->node->ndim, o->node->shape,
                             o->node->device, NULL, 1, &o->node));
     return o->node != NULL;
 }
@@ -138,7 +138,7 @@ static bool stretch(operand *o, int ndim, const int64_t *shape)
         int64_t longer[FX_MAX_DIMS];
         for (int i = 0; i < ndim; i++)
             longer[i] = i < n->ndim ? n->shape[i] : 1;
-        replace(o, fxi_node_new(fxi_here(), FXI_OP_RESHAPE, (fx_dtype)n->dtype, ndim, longer,
+        replace(o, fxi_node_new(fxi_here(), FX_OP_RESHAPE, (fx_dtype)n->dtype, ndim, longer,
                                 n->device, NULL, 1, &n));
         n = o->node;
         if (!n)
@@ -146,7 +146,7 @@ static bool stretch(operand *o, int ndim, const int64_t *shape)
         if (memcmp(longer, shape, (size_t)ndim * sizeof *shape) == 0)
             return true;
     }
-    replace(o, fxi_node_new(fxi_here(), FXI_OP_EXPAND, (fx_dtype)n->dtype, ndim, shape, n->device,
+    replace(o, fxi_node_new(fxi_here(), FX_OP_EXPAND, (fx_dtype)n->dtype, ndim, shape, n->device,
                             NULL, 1, &n));
     return o->node != NULL;
 }
@@ -209,7 +209,7 @@ static fx_status common_shape(const char *op, const operand *o, int n, int *out_
 
 /* Records an elementwise node over operands that are resolved: operands from `first` on become
  * `type`; the result has type `result`. Releases the operands. */
-static fx_array *finish(fxi_op op, const char *name, operand *o, int first, int n, fx_dtype type,
+static fx_array *finish(fx_op op, const char *name, operand *o, int first, int n, fx_dtype type,
                         fx_dtype result)
 {
     int ndim = 0;
@@ -249,7 +249,7 @@ enum type_rule { KEEP, COUNT, REAL, COMPARE };
 
 /* The usual case needs no rules: floating-point operands of one type, shape and device, or one of
  * them a number. NULL: not that. */
-static fx_array *plain_binary(fxi_op op, enum type_rule rule, const fxi_arg *args)
+static fx_array *plain_binary(fx_op op, enum type_rule rule, const fxi_arg *args)
 {
     fxi_context *c = fxi_begin();
     fxi_node *in[2] = {NULL, NULL}, *main = NULL;
@@ -281,7 +281,7 @@ static fx_array *plain_binary(fxi_op op, enum type_rule rule, const fxi_arg *arg
     return fxi_array_take(node);
 }
 
-static fx_array *binary(fxi_op op, enum type_rule rule, fxi_arg a, fxi_arg b)
+static fx_array *binary(fx_op op, enum type_rule rule, fxi_arg a, fxi_arg b)
 {
     const char *name = fxi_ops[op].name;
     operand o[2];
@@ -301,51 +301,51 @@ static fx_array *binary(fxi_op op, enum type_rule rule, fxi_arg a, fxi_arg b)
 
 fx_array *fxi_add(fxi_arg a, fxi_arg b)
 {
-    return binary(FXI_OP_ADD, COUNT, a, b);
+    return binary(FX_OP_ADD, COUNT, a, b);
 }
 fx_array *fxi_sub(fxi_arg a, fxi_arg b)
 {
-    return binary(FXI_OP_SUB, COUNT, a, b);
+    return binary(FX_OP_SUB, COUNT, a, b);
 }
 fx_array *fxi_mul(fxi_arg a, fxi_arg b)
 {
-    return binary(FXI_OP_MUL, KEEP, a, b);
+    return binary(FX_OP_MUL, KEEP, a, b);
 }
 fx_array *fxi_div(fxi_arg a, fxi_arg b)
 {
-    return binary(FXI_OP_DIV, REAL, a, b);
+    return binary(FX_OP_DIV, REAL, a, b);
 }
 fx_array *fxi_fld(fxi_arg a, fxi_arg b)
 {
-    return binary(FXI_OP_FLD, COUNT, a, b);
+    return binary(FX_OP_FLD, COUNT, a, b);
 }
 fx_array *fxi_max(fxi_arg a, fxi_arg b)
 {
-    return binary(FXI_OP_MAX, KEEP, a, b);
+    return binary(FX_OP_MAX, KEEP, a, b);
 }
 fx_array *fxi_min(fxi_arg a, fxi_arg b)
 {
-    return binary(FXI_OP_MIN, KEEP, a, b);
+    return binary(FX_OP_MIN, KEEP, a, b);
 }
 fx_array *fxi_atan2(fxi_arg a, fxi_arg b)
 {
-    return binary(FXI_OP_ATAN2, REAL, a, b);
+    return binary(FX_OP_ATAN2, REAL, a, b);
 }
 fx_array *fxi_lt(fxi_arg a, fxi_arg b)
 {
-    return binary(FXI_OP_LT, COMPARE, a, b);
+    return binary(FX_OP_LT, COMPARE, a, b);
 }
 fx_array *fxi_le(fxi_arg a, fxi_arg b)
 {
-    return binary(FXI_OP_LE, COMPARE, a, b);
+    return binary(FX_OP_LE, COMPARE, a, b);
 }
 fx_array *fxi_eq(fxi_arg a, fxi_arg b)
 {
-    return binary(FXI_OP_EQ, COMPARE, a, b);
+    return binary(FX_OP_EQ, COMPARE, a, b);
 }
 fx_array *fxi_ne(fxi_arg a, fxi_arg b)
 {
-    return binary(FXI_OP_NE, COMPARE, a, b);
+    return binary(FX_OP_NE, COMPARE, a, b);
 }
 
 /* x^n with an integer literal n: the exponent is structure, exact for every type. */
@@ -361,9 +361,9 @@ static fx_array *integer_power(fx_array *x, int64_t exponent)
         x = fx_cast(x, FX_DTYPE_F32);
     if (fx_is_error(x))
         return x;
-    const fxi_attr a = {.i = {exponent}};
+    const fx_attr a = {.i = {exponent}};
     const fxi_node *n = x->node;
-    return fxi_array_take(fxi_node_new(c, FXI_OP_POWI, (fx_dtype)n->dtype, n->ndim, n->shape,
+    return fxi_array_take(fxi_node_new(c, FX_OP_POWI, (fx_dtype)n->dtype, n->ndim, n->shape,
                                        n->device, &a, 1, &x->node));
 }
 
@@ -371,7 +371,7 @@ fx_array *fxi_pow(fxi_arg a, fxi_arg b)
 {
     if (a.kind == FXI_ARG_ARRAY && b.kind == FXI_ARG_INT)
         return integer_power(a.u.array, b.u.integer);
-    return binary(FXI_OP_POW, COUNT, a, b);
+    return binary(FX_OP_POW, COUNT, a, b);
 }
 
 fx_array *fxi_where(fxi_arg c, fxi_arg a, fxi_arg b)
@@ -381,12 +381,12 @@ fx_array *fxi_where(fxi_arg c, fxi_arg a, fxi_arg b)
     if (s != FX_OK)
         return give_up(o, 3, s);
     const fx_dtype type = common_type(o, 1, 3);
-    return finish(FXI_OP_SELECT, "where", o, 1, 3, type, type);
+    return finish(FX_OP_SELECT, "where", o, 1, 3, type, type);
 }
 
 /* ---- elementwise, one argument --------------------------------------------------------------- */
 
-static fx_array *unary(fxi_op op, enum type_rule rule, fx_array *x)
+static fx_array *unary(fx_op op, enum type_rule rule, fx_array *x)
 {
     const char *name = fxi_ops[op].name;
     operand o[1];
@@ -404,7 +404,7 @@ static fx_array *unary(fxi_op op, enum type_rule rule, fx_array *x)
 #define UNARY(name, NAME, rule)                                                                    \
     fx_array *fx_##name(fx_array *x)                                                               \
     {                                                                                              \
-        return unary(FXI_OP_##NAME, rule, x);                                                      \
+        return unary(FX_OP_##NAME, rule, x);                                                       \
     }
 UNARY(neg, NEG, COUNT)
 UNARY(exp, EXP, REAL)
@@ -423,12 +423,12 @@ fx_array *fx_floor(fx_array *x)
 {
     if (!fx_is_error(x) && fx_is_array(x) && !fxi_is_float(x->node->dtype))
         return x;
-    return unary(FXI_OP_FLOOR, REAL, x);
+    return unary(FX_OP_FLOOR, REAL, x);
 }
 
 /* A node over one array, of the given shape. */
-static fx_array *movement(fxi_op op, fx_array *x, int ndim, const int64_t *shape,
-                          const fxi_attr *attr)
+static fx_array *movement(fx_op op, fx_array *x, int ndim, const int64_t *shape,
+                          const fx_attr *attr)
 {
     fxi_node *n = x->node;
     return fxi_array_take(
@@ -448,13 +448,13 @@ fx_array *fx_cast(fx_array *x, fx_dtype dtype)
     if (n->dtype == dtype)
         return x;
     return fxi_array_take(
-        fxi_node_new(fxi_begin(), FXI_OP_CAST, dtype, n->ndim, n->shape, n->device, NULL, 1, &n));
+        fxi_node_new(fxi_begin(), FX_OP_CAST, dtype, n->ndim, n->shape, n->device, NULL, 1, &n));
 }
 
 fx_array *fx_stop_gradient(fx_array *x)
 {
     const fx_status s = fxi_check_array("stop_gradient", x);
-    return s == FX_OK ? movement(FXI_OP_STOP, x, x->node->ndim, x->node->shape, NULL)
+    return s == FX_OK ? movement(FX_OP_STOP, x, x->node->ndim, x->node->shape, NULL)
                       : fx_error_array(s);
 }
 
@@ -520,7 +520,7 @@ fx_array *fxi_reshape(fx_array *x, int ndims, const int64_t *dims)
     }
     if (ndims == n->ndim && memcmp(shape, n->shape, (size_t)ndims * sizeof *shape) == 0)
         return x;
-    return movement(FXI_OP_RESHAPE, x, ndims, shape, NULL);
+    return movement(FX_OP_RESHAPE, x, ndims, shape, NULL);
 }
 
 fx_array *fxi_permute(fx_array *x, int ndims, const int64_t *perm)
@@ -529,7 +529,7 @@ fx_array *fxi_permute(fx_array *x, int ndims, const int64_t *perm)
     if (s != FX_OK)
         return fail_array(s);
     const fxi_node *n = x->node;
-    fxi_attr a = {.i = {0}};
+    fx_attr a = {.i = {0}};
     int64_t shape[FX_MAX_DIMS];
     unsigned seen = 0;
     bool same = true;
@@ -545,7 +545,7 @@ fx_array *fxi_permute(fx_array *x, int ndims, const int64_t *perm)
         fx_fail(FX_STATUS_ARGUMENT, "permute", "needs each of the axes 0 … %d once", n->ndim - 1);
         return fail_array(FX_STATUS_ARGUMENT);
     }
-    return same ? x : movement(FXI_OP_PERMUTE, x, ndims, shape, &a);
+    return same ? x : movement(FX_OP_PERMUTE, x, ndims, shape, &a);
 }
 
 fx_array *fxi_expand(fx_array *x, int ndims, const int64_t *dims)
@@ -571,10 +571,10 @@ fx_array *fxi_expand(fx_array *x, int ndims, const int64_t *dims)
     }
     if (same)
         return x;
-    fx_array *r = ndims == n->ndim ? x : movement(FXI_OP_RESHAPE, x, ndims, longer, NULL);
+    fx_array *r = ndims == n->ndim ? x : movement(FX_OP_RESHAPE, x, ndims, longer, NULL);
     if (fx_is_error(r) || memcmp(longer, dims, (size_t)ndims * sizeof *dims) == 0)
         return r;
-    return movement(FXI_OP_EXPAND, r, ndims, dims, NULL);
+    return movement(FX_OP_EXPAND, r, ndims, dims, NULL);
 }
 
 fx_array *fx_slice_step(fx_array *x, int axis, int64_t start, int64_t step, int64_t n)
@@ -601,8 +601,8 @@ fx_array *fx_slice_step(fx_array *x, int axis, int64_t start, int64_t step, int6
     int64_t shape[FX_MAX_DIMS];
     memcpy(shape, x->node->shape, sizeof shape);
     shape[axis] = n;
-    const fxi_attr a = {.i = {axis, n ? start : 0, n ? step : 1}};
-    return movement(FXI_OP_SLICE, x, x->node->ndim, shape, &a);
+    const fx_attr a = {.i = {axis, n ? start : 0, n ? step : 1}};
+    return movement(FX_OP_SLICE, x, x->node->ndim, shape, &a);
 }
 
 fx_array *fx_slice(fx_array *x, int axis, int64_t start, int64_t stop)
@@ -671,10 +671,10 @@ fx_array *fx_pad(fx_array *x, int axis, int64_t before, int64_t after, double va
     operand v = {0};
     if (!fill_literal(&v, value, (fx_dtype)n->dtype))
         return fail_array(FX_STATUS_MEMORY);
-    const fxi_attr a = {.i = {axis, before, size - n->shape[axis] - before}};
+    const fx_attr a = {.i = {axis, before, size - n->shape[axis] - before}};
     fxi_node *in[] = {x->node, v.node};
     fxi_node *r =
-        fxi_node_new(c, FXI_OP_PAD, (fx_dtype)n->dtype, n->ndim, shape, n->device, &a, 2, in);
+        fxi_node_new(c, FX_OP_PAD, (fx_dtype)n->dtype, n->ndim, shape, n->device, &a, 2, in);
     operands_release(&v, 1);
     return fxi_array_take(r);
 }
@@ -733,10 +733,9 @@ fx_array *fxi_concat(int axis, int n, fx_array *const *x)
         ok = convert(&o[i], type);
         in[i] = o[i].node;
     }
-    const fxi_attr a = {.i = {axis}};
+    const fx_attr a = {.i = {axis}};
     fxi_node *r =
-        ok ? fxi_node_new(c, FXI_OP_CONCAT, type, x[0]->node->ndim, shape, device, &a, n, in)
-           : NULL;
+        ok ? fxi_node_new(c, FX_OP_CONCAT, type, x[0]->node->ndim, shape, device, &a, n, in) : NULL;
     if (o)
         operands_release(o, n);
     fxi_free(o);

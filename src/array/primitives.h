@@ -27,17 +27,16 @@ fx_status fxi_check_dims(const char *op, fx_dtype dtype, int ndims, const int64_
 
 /* Reduces the axes in mask, which stay with size 1; no conversion. The max or min of an empty axis
  * is an error naming op. */
-fx_array *fxi_reduce(fxi_reduce_kind kind, fx_array *x, unsigned mask, const char *op);
+fx_array *fxi_reduce(fx_fold kind, fx_array *x, unsigned mask, const char *op);
 /* The index along `axis`. */
 fx_array *fxi_iota(fx_dtype dtype, int axis, int ndims, const int64_t *dims);
-fx_array *fxi_scatter_primitive(fxi_reduce_kind kind, fx_array *src, fx_array *idx, int axis,
-                                int64_t n);
+fx_array *fxi_scatter_primitive(fx_fold kind, fx_array *src, fx_array *idx, int axis, int64_t n);
 fx_array *fxi_pool_mean_primitive(const fx_pool_args *a);
 
 /* The raw contractions, for gradient rules; shapes are the caller's promise. */
-fx_array *fxi_conv_node(const fxi_conv_attr *attr, fx_array *a, fx_array *b, int ndim,
+fx_array *fxi_conv_node(const fx_conv_attr *attr, fx_array *a, fx_array *b, int ndim,
                         const int64_t *shape);
-fx_array *fxi_pool_node(const fxi_pool_attr *attr, int n, fx_array *const *in, int ndim,
+fx_array *fxi_pool_node(const fx_pool_attr *attr, int n, fx_array *const *in, int ndim,
                         const int64_t *shape);
 /* a with its first two axes swapped when ta, times b likewise; batch axes broadcast. */
 fx_array *fxi_matmul_node(bool ta, bool tb, fx_array *a, fx_array *b, const char *op);

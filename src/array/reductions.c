@@ -105,51 +105,51 @@ static fx_array *reduce(const char *op, const fx_reduce_args *a, domain d, core_
 static fx_array *sum_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
 {
     (void)a;
-    return fxi_reduce(FXI_SUM, x, mask, "sum");
+    return fxi_reduce(FX_FOLD_SUM, x, mask, "sum");
 }
 
 static fx_array *prod_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
 {
     (void)a;
-    return fxi_reduce(FXI_PROD, x, mask, "prod");
+    return fxi_reduce(FX_FOLD_PROD, x, mask, "prod");
 }
 
 static fx_array *maximum_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
 {
     (void)a;
-    return fxi_reduce(FXI_MAX, x, mask, "maximum");
+    return fxi_reduce(FX_FOLD_MAX, x, mask, "maximum");
 }
 
 static fx_array *minimum_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
 {
     (void)a;
-    return fxi_reduce(FXI_MIN, x, mask, "minimum");
+    return fxi_reduce(FX_FOLD_MIN, x, mask, "minimum");
 }
 
 /* Bool has a smallest and a largest value, which the extremes of nothing are. */
 static fx_array *any_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
 {
     (void)a;
-    return fxi_reduce(FXI_MAX, x, mask, "any");
+    return fxi_reduce(FX_FOLD_MAX, x, mask, "any");
 }
 
 static fx_array *all_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
 {
     (void)a;
-    return fxi_reduce(FXI_MIN, x, mask, "all");
+    return fxi_reduce(FX_FOLD_MIN, x, mask, "all");
 }
 
 static fx_array *mean_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
 {
     (void)a;
-    return fx_div(fxi_reduce(FXI_SUM, x, mask, "mean"), (double)extent(x, mask));
+    return fx_div(fxi_reduce(FX_FOLD_SUM, x, mask, "mean"), (double)extent(x, mask));
 }
 
 /* Not Σx² − (Σx)²/n, which loses everything when the mean is large. */
 static fx_array *var_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
 {
     const int64_t n = extent(x, mask), correction = a->uncorrected || n == 0 ? 0 : 1;
-    return fx_div(fxi_reduce(FXI_SQDEV, x, mask, "var"), (double)(n - correction));
+    return fx_div(fxi_reduce(FX_FOLD_SQDEV, x, mask, "var"), (double)(n - correction));
 }
 
 static fx_array *std_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
@@ -160,7 +160,7 @@ static fx_array *std_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
 static fx_array *norm_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
 {
     (void)a;
-    return fxi_sqrt_or_zero(fxi_reduce(FXI_SUM, fx_square(x), mask, "norm"));
+    return fxi_sqrt_or_zero(fxi_reduce(FX_FOLD_SUM, fx_square(x), mask, "norm"));
 }
 
 /* m + log Σe^(x−m). Where the maximum m is infinite or NaN it is left out: a slice of −Inf only
@@ -171,11 +171,11 @@ static fx_array *logsumexp_core(fx_array *x, unsigned mask, const fx_reduce_args
     (void)a;
     fx_array *shift = NULL;
     if (extent(x, mask) > 0) {
-        fx_array *m = fx_stop_gradient(fxi_reduce(FXI_MAX, x, mask, "logsumexp"));
+        fx_array *m = fx_stop_gradient(fxi_reduce(FX_FOLD_MAX, x, mask, "logsumexp"));
         shift = fx_where(fx_isfinite(m), m, 0);
         x = fx_sub(x, shift);
     }
-    fx_array *sum = fxi_reduce(FXI_SUM, fx_exp(x), mask, "logsumexp");
+    fx_array *sum = fxi_reduce(FX_FOLD_SUM, fx_exp(x), mask, "logsumexp");
     fx_array *zero = fx_eq(sum, 0);
     fx_array *y = fx_where(zero, -(double)INFINITY, fx_log(fx_where(zero, 1, sum)));
     return shift ? fx_add(y, shift) : y;
@@ -205,21 +205,21 @@ static fx_array *shifted(fx_array *x, unsigned mask, const char *op)
 {
     if (fx_length(x) == 0)
         return x;
-    return fx_sub(x, fx_stop_gradient(fxi_reduce(FXI_MAX, x, mask, op)));
+    return fx_sub(x, fx_stop_gradient(fxi_reduce(FX_FOLD_MAX, x, mask, op)));
 }
 
 static fx_array *softmax_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
 {
     (void)a;
     fx_array *e = fx_exp(shifted(x, mask, "softmax"));
-    return fx_div(e, fxi_reduce(FXI_SUM, e, mask, "softmax"));
+    return fx_div(e, fxi_reduce(FX_FOLD_SUM, e, mask, "softmax"));
 }
 
 static fx_array *logsoftmax_core(fx_array *x, unsigned mask, const fx_reduce_args *a)
 {
     (void)a;
     fx_array *d = shifted(x, mask, "logsoftmax");
-    return fx_sub(d, fx_log(fxi_reduce(FXI_SUM, fx_exp(d), mask, "logsoftmax")));
+    return fx_sub(d, fx_log(fxi_reduce(FX_FOLD_SUM, fx_exp(d), mask, "logsoftmax")));
 }
 
 /* As `reduce`, but nothing is dropped, and no axes means axis 0. */
@@ -241,7 +241,7 @@ fx_array *fxi_logsoftmax(const fx_reduce_args *a)
 
 /* ---- index of an extreme --------------------------------------------------------------------- */
 
-static fx_array *index_of_extreme(const char *op, fxi_reduce_kind kind, const fx_reduce_args *a)
+static fx_array *index_of_extreme(const char *op, fx_fold kind, const fx_reduce_args *a)
 {
     unsigned mask;
     if (fx_is_error(a->x))
@@ -265,9 +265,9 @@ static fx_array *index_of_extreme(const char *op, fxi_reduce_kind kind, const fx
 
 fx_array *fxi_argmax(const fx_reduce_args *a)
 {
-    return index_of_extreme("argmax", FXI_ARGMAX, a);
+    return index_of_extreme("argmax", FX_FOLD_ARGMAX, a);
 }
 fx_array *fxi_argmin(const fx_reduce_args *a)
 {
-    return index_of_extreme("argmin", FXI_ARGMIN, a);
+    return index_of_extreme("argmin", FX_FOLD_ARGMIN, a);
 }

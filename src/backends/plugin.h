@@ -34,10 +34,10 @@ typedef struct fxi_plugin {
     const char *(*open)(const fxi_plugin_host *host);
     /* Makes what computes the step, for any number of threads at a time. FX_STATUS_UNSUPPORTED:
      * not like this, or not faster than the library itself. */
-    fx_status (*prepare)(const fxi_step *step, struct fxi_plugin_ready **out_ready);
+    fx_status (*prepare)(const fx_step *step, struct fxi_plugin_ready **out_ready);
     void (*release)(struct fxi_plugin_ready *ready);
-    fx_status (*run)(const struct fxi_plugin_ready *ready, const fxi_step *step,
-                     const void *const *in, void *out, fxi_run *run);
+    fx_status (*run)(const struct fxi_plugin_ready *ready, const fx_step *step,
+                     const void *const *in, void *out, fx_run *run);
 } fxi_plugin;
 
 /* What `prepare` makes begins with this, so that it finds its way back. */
@@ -49,8 +49,8 @@ typedef struct fxi_plugin_ready {
 /* The sizes a plugin and the library compare. */
 #define FXI_PLUGIN_SIZES_HERE                                                                      \
     {                                                                                              \
-        sizeof(fxi_plugin), sizeof(fxi_plugin_host), sizeof(fxi_step), sizeof(fxi_tensor),         \
-            sizeof(fxi_run)                                                                        \
+        sizeof(fxi_plugin), sizeof(fxi_plugin_host), sizeof(fx_step), sizeof(fx_tensor),           \
+            sizeof(fx_run)                                                                         \
     }
 
 #endif

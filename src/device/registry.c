@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 const char *const fxi_backend_order[] = {"CUDA", "AMDGPU", "Metal", "OpenCL", "CPU", NULL};
 
@@ -38,15 +39,14 @@ static fx_device ref = {.base = {.type = &device_type, .refs = FXI_IMMORTAL},
                         .backend = &fxi_ref_backend,
                         .name = "ref"};
 
+#define NOT_ASKED(name) "it is not loaded: fx_use(\"" name "\") has not been called"
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of writers */
 static int entries = 6;                                  /* atomic */
 static fxi_registered registry[FXI_BACKENDS_MOST] = {
-    {"CPU", &fxi_cpu_backend, &cpu, 1, ""},
-    {"ref", &fxi_ref_backend, &ref, 1, ""},
-    {"CUDA", NULL, NULL, 0, "this version of cflux has no such backend yet"},
-    {"AMDGPU", NULL, NULL, 0, "this version of cflux has no such backend yet"},
-    {"Metal", NULL, NULL, 0, "this version of cflux has no such backend yet"},
-    {"OpenCL", NULL, NULL, 0, "this version of cflux has no such backend yet"},
+    {"CPU", &fxi_cpu_backend, &cpu, 1, ""},       {"ref", &fxi_ref_backend, &ref, 1, ""},
+    {"CUDA", NULL, NULL, 0, NOT_ASKED("CUDA")},   {"AMDGPU", NULL, NULL, 0, NOT_ASKED("AMDGPU")},
+    {"Metal", NULL, NULL, 0, NOT_ASKED("Metal")}, {"OpenCL", NULL, NULL, 0, NOT_ASKED("OpenCL")},
 };
 
 fx_device *fx_cpu_device(void)
@@ -63,51 +63,67 @@ fxi_registered *fxi_registered_find(const char *name)
 {
     const int n = __atomic_load_n(&entries, __ATOMIC_ACQUIRE);
     for (int i = 0; name && i < n; i++)
-        if (strcmp(registry[i].name, name) == 0)
+        if (strcasecmp(registry[i].name, name) == 0)
             return &registry[i];
     return NULL;
 }
 
-/* "CUDA:0" and so on, never freed. */
-static fx_device *make_devices(const fxi_backend *backend, int n)
+/* "CUDA:0" and so on, never freed. NULL: recorded. */
+static fx_device *make_devices(const fx_backend *backend, int n)
 {
     const size_t each = strlen(backend->name) + 8;
     fx_device *devices = fxi_calloc((size_t)n, sizeof *devices + each);
     char *names = devices ? (char *)(devices + n) : NULL;
+    if (!devices)
+        fx_fail(FX_STATUS_MEMORY, "use", "no memory for the devices of %s", backend->name);
     for (int i = 0; devices && i < n; i++, names += each) {
+        fx_device *d = &devices[i];
         snprintf(names, each, "%s:%d", backend->name, i);
-        devices[i] = (fx_device){.base = {.type = &device_type, .refs = FXI_IMMORTAL},
-                                 .backend = backend,
-                                 .id = i,
-                                 .name = names};
+        *d = (fx_device){.base = {.type = &device_type, .refs = FXI_IMMORTAL},
+                         .backend = backend,
+                         .id = i,
+                         .name = names};
+        if (backend->info && backend->info(d) != FX_OK) {
+            fxi_free(devices);
+            return NULL;
+        }
     }
     return devices;
 }
 
-static fx_status add(const fxi_backend *backend, int devices, const char *why)
+/* The entry of a name, made when there is none. NULL: there is no room (recorded). */
+static fxi_registered *entry(const char *name)
 {
-    fxi_registered *r = fxi_registered_find(backend->name);
+    fxi_registered *r = fxi_registered_find(name);
+    if (r)
+        return r;
+    if (entries == FXI_BACKENDS_MOST) {
+        fx_fail(FX_STATUS_DEVICE, "use", "%s is one backend too many: there are %d", name,
+                (int)FXI_BACKENDS_MOST);
+        return NULL;
+    }
+    registry[entries].name = name;
+    __atomic_store_n(&entries, entries + 1, __ATOMIC_RELEASE);
+    return &registry[entries - 1];
+}
+
+static fx_status add(const fx_backend *backend, int devices, const char *why)
+{
+    fxi_registered *r = entry(backend->name);
+    if (!r)
+        return FX_STATUS_DEVICE;
     if (fxi_loaded(r))
         return FX_OK;
-    if (!r && entries == FXI_BACKENDS_MOST)
-        return fx_fail(FX_STATUS_DEVICE, "use", "%s is one backend too many: there are %d",
-                       backend->name, (int)FXI_BACKENDS_MOST);
-    fx_device *made = devices > 0 ? make_devices(backend, devices) : NULL;
-    if (devices > 0 && !made)
-        return fx_fail(FX_STATUS_MEMORY, "use", "no memory for the devices of %s", backend->name);
-    const bool known = r != NULL;
-    r = known ? r : &registry[entries];
-    r->name = backend->name;
-    r->devices = made;
+    r->devices = devices > 0 ? make_devices(backend, devices) : NULL;
+    if (devices > 0 && !r->devices)
+        return FX_STATUS_DEVICE;
     r->count = devices;
     snprintf(r->why, sizeof r->why, "%s", why ? why : "");
     __atomic_store_n(&r->backend, backend, __ATOMIC_RELEASE);
-    if (!known)
-        __atomic_store_n(&entries, entries + 1, __ATOMIC_RELEASE);
     return FX_OK;
 }
 
-fx_status fxi_backend_register(const fxi_backend *backend, int devices, const char *why)
+fx_status fxi_backend_register(const fx_backend *backend, int devices, const char *why)
 {
     if (!backend || !backend->name || devices < 0 || devices > FXI_DEVICES_MOST)
         return fx_fail(FX_STATUS_ARGUMENT, "use", "a backend with %d devices", devices);
@@ -115,4 +131,12 @@ fx_status fxi_backend_register(const fxi_backend *backend, int devices, const ch
     const fx_status status = add(backend, devices, why);
     pthread_mutex_unlock(&lock);
     return status;
+}
+
+void fxi_registered_why(fxi_registered *r, const char *why)
+{
+    pthread_mutex_lock(&lock);
+    if (!fxi_loaded(r))
+        snprintf(r->why, sizeof r->why, "%s", why);
+    pthread_mutex_unlock(&lock);
 }

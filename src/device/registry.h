@@ -2,16 +2,16 @@
 #ifndef CFLUX_REGISTRY_H
 #define CFLUX_REGISTRY_H
 
-#include "backend.h"
+#include <cflux/backend.h>
 
 enum { FXI_BACKENDS_MOST = 16, FXI_DEVICES_MOST = 64 };
 
 typedef struct fxi_registered {
-    const char *name;           /* "CUDA" */
-    const fxi_backend *backend; /* NULL: not loaded */
-    fx_device *devices;         /* `count` of them; none: loaded, but not functional */
+    const char *name;          /* "CUDA" */
+    const fx_backend *backend; /* NULL: not loaded */
+    fx_device *devices;        /* `count` of them; none: loaded, but not functional */
     int count;
-    char why[256]; /* why it is not loaded or not functional; "" when it works */
+    char why[512]; /* why it is not loaded or not functional; "" when it works */
 } fxi_registered;
 
 /* The backends that users may prefer, in the order in which they are tried; NULL at the end. */
@@ -19,7 +19,7 @@ extern const char *const fxi_backend_order[];
 /* "("CUDA", "AMDGPU", …)", for messages. */
 const char *fxi_backend_list(void);
 
-/* NULL: nobody knows the name. An entry stays where it is. */
+/* By name, of whatever case. NULL: nobody knows it. An entry stays where it is. */
 fxi_registered *fxi_registered_find(const char *name);
 static inline bool fxi_loaded(const fxi_registered *r)
 {
@@ -30,8 +30,12 @@ static inline bool fxi_works(const fxi_registered *r)
     return fxi_loaded(r) && r->count > 0;
 }
 
+/* Says why a backend is not loaded; does nothing when it is. */
+void fxi_registered_why(fxi_registered *r, const char *why);
+
 /* Makes a backend known with so many devices (0: it is there but does not work, for the reason
- * `why`). A backend of that name that is loaded already stays. Exported for plugins and tests. */
-FX_API fx_status fxi_backend_register(const fxi_backend *backend, int devices, const char *why);
+ * `why`). A backend of that name that is loaded already stays. Its name and table stay where they
+ * are. Exported for tests. */
+FX_API fx_status fxi_backend_register(const fx_backend *backend, int devices, const char *why);
 
 #endif

@@ -5,11 +5,13 @@
  * loaded and works is taken. The last of the list is the CPU, which always works. Where Flux speaks
  * of packages and Julia sessions the messages speak of fx_use and of this program.
  */
+#include "load.h"
 #include "preferences.h"
 #include "registry.h"
 
 #include <cflux/device.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- backends -------------------------------------------------------------------------------- */
@@ -27,25 +29,50 @@ const char *const *fx_supported_devices(void)
     return fxi_backend_order;
 }
 
-bool fx_functional(const char *backend)
+/* "CUDA:cuDNN" → CUDA's entry and "cuDNN"; a name without a part gives NULL. "check:CPU" is a name
+ * of its own. */
+static const fxi_registered *split(const char *name, const char **part)
 {
-    return fxi_works(fxi_registered_find(backend));
+    const fxi_registered *r = fxi_registered_find(name);
+    const char *colon = r || !name ? NULL : strchr(name, ':');
+    char backend[64];
+    *part = NULL;
+    if (colon && (size_t)(colon - name) < sizeof backend) {
+        snprintf(backend, sizeof backend, "%.*s", (int)(colon - name), name);
+        r = fxi_registered_find(backend);
+        *part = colon + 1;
+    }
+    return r;
 }
 
-const char *fx_why_not(const char *backend)
+const char *fx_why_not(const char *name)
 {
-    const fxi_registered *r = fxi_registered_find(backend);
-    return r ? r->why
-             : "there is no backend of that name; known are CUDA, AMDGPU, Metal, OpenCL, CPU";
+    const char *part;
+    const fxi_registered *r = split(name, &part);
+    if (!r)
+        return "there is no backend of that name; known are CUDA, AMDGPU, Metal, OpenCL, CPU";
+    if (!part || !fxi_works(r))
+        return r->why;
+    const char *why = r->backend->part ? r->backend->part(part) : NULL;
+    return why ? why : "the backend has no part of that name";
 }
 
-fx_status fx_use(const char *backend)
+bool fx_functional(const char *name)
 {
-    return fx_functional(backend) ? FX_OK : FX_STATUS_DEVICE;
+    const char *part;
+    const fxi_registered *r = split(name, &part);
+    return fxi_works(r) && (!part || !*fx_why_not(name));
+}
+
+fx_status fx_use(const char *name)
+{
+    fxi_backend_load(name);
+    return fx_functional(name) ? FX_OK : FX_STATUS_DEVICE;
 }
 
 fx_status fx_use_all(void)
 {
+    fxi_backend_load_all();
     return FX_OK;
 }
 

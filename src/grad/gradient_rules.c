@@ -167,9 +167,9 @@ RULE(permute)
 /* Σ g over the axes of mask. A negation is left to the sums, which are fewer: the same numbers. */
 static fx_array *summed(fx_array *g, unsigned mask)
 {
-    if (fx_is_error(g) || g->node->data || g->node->op != FXI_OP_NEG)
-        return fxi_reduce(FXI_SUM, g, mask, "sum");
-    return fx_neg(fxi_reduce(FXI_SUM, fxi_array_of(g->node->in[0]), mask, "sum"));
+    if (fx_is_error(g) || g->node->data || g->node->op != FX_OP_NEG)
+        return fxi_reduce(FX_FOLD_SUM, g, mask, "sum");
+    return fx_neg(fxi_reduce(FX_FOLD_SUM, fxi_array_of(g->node->in[0]), mask, "sum"));
 }
 RULE(expand)
 {
@@ -229,28 +229,28 @@ static fx_array *product_gradient(const fxi_rule_args *a, unsigned mask)
 {
     fx_array *zero = fx_eq(X, 0), *ones = fx_where(zero, 1, X);
     fx_array *zeros =
-        fxi_reduce(FXI_SUM, fx_cast(zero, (fx_dtype)a->node->in[0]->dtype), mask, "sum");
-    fx_array *others = fxi_reduce(FXI_PROD, ones, mask, "prod");
+        fxi_reduce(FX_FOLD_SUM, fx_cast(zero, (fx_dtype)a->node->in[0]->dtype), mask, "sum");
+    fx_array *others = fxi_reduce(FX_FOLD_PROD, ones, mask, "prod");
     fx_array *d = fx_where(zero, fx_where(fx_eq(zeros, 1), others, 0),
                            fx_where(fx_eq(zeros, 0), fx_div(others, ones), 0));
     return fx_mul(expand_like(G, X), d);
 }
 RULE(reduce)
 {
-    const fxi_reduce_kind kind = (fxi_reduce_kind)a->node->attr.i[0];
+    const fx_fold kind = (fx_fold)a->node->attr.i[0];
     const unsigned mask = (unsigned)a->node->attr.i[1];
-    if (kind == FXI_SUM) {
+    if (kind == FX_FOLD_SUM) {
         a->gx[0] = expand_like(G, X);
-    } else if (kind == FXI_PROD) {
+    } else if (kind == FX_FOLD_PROD) {
         a->gx[0] = product_gradient(a, mask);
-    } else if (kind == FXI_SQDEV) { /* 2·(x − mean): what the mean adds sums to 0 */
-        fx_array *sum = fxi_reduce(FXI_SUM, X, mask, "sum");
+    } else if (kind == FX_FOLD_SQDEV) { /* 2·(x − mean): what the mean adds sums to 0 */
+        fx_array *sum = fxi_reduce(FX_FOLD_SUM, X, mask, "sum");
         const int64_t nx = fx_length(X), n = fx_length(sum) ? nx / fx_length(sum) : 0;
         fx_array *mean = fx_div(sum, (double)n);
         a->gx[0] = fx_mul(expand_like(fx_mul(2, G), X), fx_sub(X, expand_like(mean, X)));
     } else { /* equal extremes share the gradient evenly */
         fx_array *hit = fx_cast(fx_eq(X, expand_like(Z, X)), (fx_dtype)a->node->in[0]->dtype);
-        fx_array *each = fx_div(G, fxi_reduce(FXI_SUM, hit, mask, "sum"));
+        fx_array *each = fx_div(G, fxi_reduce(FX_FOLD_SUM, hit, mask, "sum"));
         a->gx[0] = fx_mul(hit, expand_like(each, X));
     }
 }
@@ -262,24 +262,24 @@ RULE(cumsum)
 RULE(gather)
 {
     const int axis = (int)a->node->attr.i[0];
-    a->gx[0] = fxi_scatter_primitive(FXI_SUM, G, Y, axis, a->node->in[0]->shape[axis]);
+    a->gx[0] = fxi_scatter_primitive(FX_FOLD_SUM, G, Y, axis, a->node->in[0]->shape[axis]);
 }
 RULE(scatter)
 {
-    const fxi_reduce_kind kind = (fxi_reduce_kind)a->node->attr.i[0];
+    const fx_fold kind = (fx_fold)a->node->attr.i[0];
     const int axis = (int)a->node->attr.i[1];
     fx_array *g = fx_gather(G, Y, axis);
-    if (kind == FXI_SUM) {
+    if (kind == FX_FOLD_SUM) {
         a->gx[0] = g;
         return;
     }
     fx_array *z = fx_gather(Z, Y, axis);
-    if (kind == FXI_PROD) {
+    if (kind == FX_FOLD_PROD) {
         a->gx[0] = fx_div(fx_mul(g, z), X);
         return;
     }
     fx_array *hit = fx_cast(fx_eq(X, z), (fx_dtype)a->node->in[0]->dtype);
-    fx_array *count = fxi_scatter_primitive(FXI_SUM, hit, Y, axis, a->node->shape[axis]);
+    fx_array *count = fxi_scatter_primitive(FX_FOLD_SUM, hit, Y, axis, a->node->shape[axis]);
     a->gx[0] = fx_div(fx_mul(g, hit), fx_max(fx_gather(count, Y, axis), 1));
 }
 
@@ -294,7 +294,7 @@ static fx_array *unbroadcast(fx_array *g, const fx_array *x)
     for (int i = 2; i < fx_ndims(g); i++)
         if (fx_size(g, i) != fx_size(x, i))
             mask |= FX_AXIS(i);
-    return like(fxi_reduce(FXI_SUM, g, mask, "sum"), x);
+    return like(fxi_reduce(FX_FOLD_SUM, g, mask, "sum"), x);
 }
 RULE(matmul)
 {
@@ -310,10 +310,10 @@ RULE(matmul)
 }
 
 /* The three kinds are each other's gradients. p and q in the order of the node's inputs. */
-static fx_array *conv_kind(const fxi_rule_args *a, fxi_conv_kind kind, fx_array *p, fx_array *q,
+static fx_array *conv_kind(const fxi_rule_args *a, fx_conv_kind kind, fx_array *p, fx_array *q,
                            const fxi_node *shape)
 {
-    fxi_conv_attr attr = a->node->attr.conv;
+    fx_conv_attr attr = a->node->attr.conv;
     attr.kind = (int32_t)kind;
     return fxi_conv_node(&attr, p, q, shape->ndim, shape->shape);
 }
@@ -322,29 +322,29 @@ RULE(conv)
     static const struct {
         int8_t kind, p, q; /* operands: 0 and 1 inputs, 2 the upstream gradient */
     } rules[3][2] = {
-        [FXI_CONV_FORWARD] = {{FXI_CONV_DATA, 2, 1}, {FXI_CONV_WEIGHT, 0, 2}},
-        [FXI_CONV_DATA] = {{FXI_CONV_FORWARD, 2, 1}, {FXI_CONV_WEIGHT, 2, 0}},
-        [FXI_CONV_WEIGHT] = {{FXI_CONV_DATA, 1, 2}, {FXI_CONV_FORWARD, 0, 2}},
+        [FX_CONV_FORWARD] = {{FX_CONV_DATA, 2, 1}, {FX_CONV_WEIGHT, 0, 2}},
+        [FX_CONV_DATA] = {{FX_CONV_FORWARD, 2, 1}, {FX_CONV_WEIGHT, 2, 0}},
+        [FX_CONV_WEIGHT] = {{FX_CONV_DATA, 1, 2}, {FX_CONV_FORWARD, 0, 2}},
     };
     fx_array *const from[] = {X, Y, G};
     for (int i = 0; i < 2; i++)
         if (a->need[i])
-            a->gx[i] = conv_kind(a, (fxi_conv_kind)rules[a->node->attr.conv.kind][i].kind,
+            a->gx[i] = conv_kind(a, (fx_conv_kind)rules[a->node->attr.conv.kind][i].kind,
                                  from[rules[a->node->attr.conv.kind][i].p],
                                  from[rules[a->node->attr.conv.kind][i].q], a->node->in[i]);
 }
 RULE(pool)
 {
-    static const fxi_pool_kind adjoint[] = {[FXI_POOL_MAX] = FXI_POOL_MAX_GRAD,
-                                            [FXI_POOL_MEAN] = FXI_POOL_MEAN_GRAD,
-                                            [FXI_POOL_MAX_GRAD] = FXI_POOL_MAX_PICK,
-                                            [FXI_POOL_MEAN_GRAD] = FXI_POOL_MEAN,
-                                            [FXI_POOL_MAX_PICK] = FXI_POOL_MAX_GRAD};
-    const fxi_pool_kind kind = (fxi_pool_kind)a->node->attr.pool.kind;
-    fxi_pool_attr attr = a->node->attr.pool;
+    static const fx_pool_kind adjoint[] = {[FX_POOL_MAX] = FX_POOL_MAX_GRAD,
+                                           [FX_POOL_MEAN] = FX_POOL_MEAN_GRAD,
+                                           [FX_POOL_MAX_GRAD] = FX_POOL_MAX_PICK,
+                                           [FX_POOL_MEAN_GRAD] = FX_POOL_MEAN,
+                                           [FX_POOL_MAX_PICK] = FX_POOL_MAX_GRAD};
+    const fx_pool_kind kind = (fx_pool_kind)a->node->attr.pool.kind;
+    fx_pool_attr attr = a->node->attr.pool;
     attr.kind = (int32_t)adjoint[kind];
-    const bool selects = kind != FXI_POOL_MEAN && kind != FXI_POOL_MEAN_GRAD;
-    fx_array *const in[] = {G, !selects ? NULL : kind == FXI_POOL_MAX ? X : Y};
+    const bool selects = kind != FX_POOL_MEAN && kind != FX_POOL_MEAN_GRAD;
+    fx_array *const in[] = {G, !selects ? NULL : kind == FX_POOL_MAX ? X : Y};
     a->gx[0] =
         fxi_pool_node(&attr, selects ? 2 : 1, in, a->node->in[0]->ndim, a->node->in[0]->shape);
 }
@@ -360,24 +360,24 @@ RULE(custom)
 }
 
 /* Comparisons, FLD, FLOOR, IOTA, RANDOM and STOP pass nothing on. */
-const fxi_gradient_rule fxi_gradient_rules[FXI_OP_COUNT] = {
-    [FXI_OP_ADD] = gradient_add,         [FXI_OP_SUB] = gradient_sub,
-    [FXI_OP_MUL] = gradient_mul,         [FXI_OP_DIV] = gradient_div,
-    [FXI_OP_POW] = gradient_pow,         [FXI_OP_MAX] = gradient_max,
-    [FXI_OP_MIN] = gradient_min,         [FXI_OP_ATAN2] = gradient_atan2,
-    [FXI_OP_SELECT] = gradient_select,   [FXI_OP_NEG] = gradient_neg,
-    [FXI_OP_POWI] = gradient_powi,       [FXI_OP_EXP] = gradient_exp,
-    [FXI_OP_EXPM1] = gradient_expm1,     [FXI_OP_LOG] = gradient_log,
-    [FXI_OP_LOG1P] = gradient_log1p,     [FXI_OP_SQRT] = gradient_sqrt,
-    [FXI_OP_SIN] = gradient_sin,         [FXI_OP_COS] = gradient_cos,
-    [FXI_OP_TANH] = gradient_tanh,       [FXI_OP_SIGMOID] = gradient_sigmoid,
-    [FXI_OP_RELU] = gradient_relu,       [FXI_OP_ERF] = gradient_erf,
-    [FXI_OP_CAST] = gradient_cast,       [FXI_OP_RESHAPE] = gradient_reshape,
-    [FXI_OP_PERMUTE] = gradient_permute, [FXI_OP_EXPAND] = gradient_expand,
-    [FXI_OP_SLICE] = gradient_slice,     [FXI_OP_PAD] = gradient_pad,
-    [FXI_OP_CONCAT] = gradient_concat,   [FXI_OP_REDUCE] = gradient_reduce,
-    [FXI_OP_CUMSUM] = gradient_cumsum,   [FXI_OP_GATHER] = gradient_gather,
-    [FXI_OP_SCATTER] = gradient_scatter, [FXI_OP_MATMUL] = gradient_matmul,
-    [FXI_OP_CONV] = gradient_conv,       [FXI_OP_POOL] = gradient_pool,
-    [FXI_OP_CUSTOM] = gradient_custom,
+const fxi_gradient_rule fxi_gradient_rules[FX_OP_COUNT] = {
+    [FX_OP_ADD] = gradient_add,         [FX_OP_SUB] = gradient_sub,
+    [FX_OP_MUL] = gradient_mul,         [FX_OP_DIV] = gradient_div,
+    [FX_OP_POW] = gradient_pow,         [FX_OP_MAX] = gradient_max,
+    [FX_OP_MIN] = gradient_min,         [FX_OP_ATAN2] = gradient_atan2,
+    [FX_OP_SELECT] = gradient_select,   [FX_OP_NEG] = gradient_neg,
+    [FX_OP_POWI] = gradient_powi,       [FX_OP_EXP] = gradient_exp,
+    [FX_OP_EXPM1] = gradient_expm1,     [FX_OP_LOG] = gradient_log,
+    [FX_OP_LOG1P] = gradient_log1p,     [FX_OP_SQRT] = gradient_sqrt,
+    [FX_OP_SIN] = gradient_sin,         [FX_OP_COS] = gradient_cos,
+    [FX_OP_TANH] = gradient_tanh,       [FX_OP_SIGMOID] = gradient_sigmoid,
+    [FX_OP_RELU] = gradient_relu,       [FX_OP_ERF] = gradient_erf,
+    [FX_OP_CAST] = gradient_cast,       [FX_OP_RESHAPE] = gradient_reshape,
+    [FX_OP_PERMUTE] = gradient_permute, [FX_OP_EXPAND] = gradient_expand,
+    [FX_OP_SLICE] = gradient_slice,     [FX_OP_PAD] = gradient_pad,
+    [FX_OP_CONCAT] = gradient_concat,   [FX_OP_REDUCE] = gradient_reduce,
+    [FX_OP_CUMSUM] = gradient_cumsum,   [FX_OP_GATHER] = gradient_gather,
+    [FX_OP_SCATTER] = gradient_scatter, [FX_OP_MATMUL] = gradient_matmul,
+    [FX_OP_CONV] = gradient_conv,       [FX_OP_POOL] = gradient_pool,
+    [FX_OP_CUSTOM] = gradient_custom,
 };

@@ -30,6 +30,6 @@ static inline fx_array *fxi_rule_out(const fxi_rule_args *a)
 typedef void (*fxi_gradient_rule)(const fxi_rule_args *a);
 
 /* NULL: the operation passes no gradient on. */
-extern const fxi_gradient_rule fxi_gradient_rules[FXI_OP_COUNT];
+extern const fxi_gradient_rule fxi_gradient_rules[FX_OP_COUNT];
 
 #endif

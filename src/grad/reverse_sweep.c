@@ -171,7 +171,7 @@ static fx_array *fitted(fx_array *g, const fxi_node *n)
     if (fx_is_error(g))
         return g;
     if (n->ndim == 0 && g->node->ndim > 0)
-        g = fxi_reshape(fxi_reduce(FXI_SUM, g, (1u << g->node->ndim) - 1, "sum"), 0, NULL);
+        g = fxi_reshape(fxi_reduce(FX_FOLD_SUM, g, (1u << g->node->ndim) - 1, "sum"), 0, NULL);
     return fx_cast(g, (fx_dtype)n->dtype);
 }
 
@@ -191,8 +191,8 @@ static void add(entry *e, fx_array *g)
 static bool zero_pad(const fx_array *g, const entry *e)
 {
     const fxi_node *n = g->node;
-    return n->op == FXI_OP_PAD && !n->data && n->in[1]->op == FXI_OP_CONST &&
-           !n->in[1]->attr.i[2] && n->in[1]->attr.number == 0 &&
+    return n->op == FX_OP_PAD && !n->data && n->in[1]->op == FX_OP_CONST && !n->in[1]->attr.i[2] &&
+           n->in[1]->attr.number == 0 &&
            (e->npads == 0 || e->pads[0]->node->attr.i[0] == n->attr.i[0]);
 }
 

@@ -1,7 +1,7 @@
 /* norm_layers.c: BatchNorm, LayerNorm and the function they share, fx_normalise.
  *
  * Mean and variance are two reductions that do not wait for each other; the variance of a batch far
- * from zero keeps its digits (FXI_SQDEV), and what x − μ adds to its gradient is known to be 0.
+ * from zero keeps its digits (FX_FOLD_SQDEV), and what x − μ adds to its gradient is known to be 0.
  * 16-bit inputs are normalised in Float32. Running statistics are staged, never assigned: an update
  * of the step, or its close, computes and commits them (after an error they are dropped), and the
  * gradient does not see them. Two calls in one step stage on top of each other; inference reads the

@@ -8,7 +8,7 @@
 #include "group.h"
 #include "plan.h"
 
-static int64_t stored_bytes(const fxi_tensor *t)
+static int64_t stored_bytes(const fx_tensor *t)
 {
     int64_t n = (int64_t)fx_dtype_size((fx_dtype)t->dtype);
     for (int a = 0; a < t->ndim; a++)
@@ -16,21 +16,21 @@ static int64_t stored_bytes(const fxi_tensor *t)
     return n;
 }
 
-int64_t fxi_step_bytes(const fxi_plan *p, const fxi_step *s)
+int64_t fxi_step_bytes(const fxi_plan *p, const fx_step *s)
 {
     int64_t bytes = 0;
-    for (int32_t k = 0; k < fxi_step_outputs(s); k++)
-        bytes += p->values[fxi_step_output(s, k)].bytes;
+    for (int32_t k = 0; k < fx_step_outputs(s); k++)
+        bytes += p->values[fx_step_output(s, k)].bytes;
     for (int k = 0; k < s->nin; k++)
         bytes += stored_bytes(&s->in[k]);
     return bytes;
 }
 
-int32_t fxi_step_nodes(const fxi_step *s)
+int32_t fxi_step_nodes(const fx_step *s)
 {
     if (s->segments)
         return s->nsegments * s->ninstr;
-    return s->cls == FXI_CLASS_ELEMENTWISE || s->cls == FXI_CLASS_ROW ? s->ninstr : 1 + s->ninstr;
+    return s->cls == FX_CLASS_ELEMENTWISE || s->cls == FX_CLASS_ROW ? s->ninstr : 1 + s->ninstr;
 }
 
 /* The bytes of node id where they lie: those of what it is a view of, if that is less. */
@@ -42,7 +42,7 @@ static int64_t node_bytes(const fxi_graph *g, int32_t id)
         const int64_t bytes =
             fxi_length(n->ndim, n->shape) * (int64_t)fx_dtype_size((fx_dtype)n->dtype);
         least = bytes < least ? bytes : least;
-        if (n->data || fxi_ops[n->op].cls != FXI_CLASS_MOVEMENT)
+        if (n->data || fxi_ops[n->op].cls != FX_CLASS_MOVEMENT)
             return least;
     }
 }
@@ -50,7 +50,7 @@ static int64_t node_bytes(const fxi_graph *g, int32_t id)
 static int64_t bytes_alone(const fxi_graph *g, int32_t id)
 {
     const fxi_node *n = g->nodes[id];
-    if (n->data || n->op == FXI_OP_CONST || fxi_ops[n->op].cls == FXI_CLASS_MOVEMENT)
+    if (n->data || n->op == FX_OP_CONST || fxi_ops[n->op].cls == FX_CLASS_MOVEMENT)
         return 0;
     int64_t bytes = node_bytes(g, id);
     for (int i = 0; i < n->nin; i++)

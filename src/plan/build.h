@@ -28,7 +28,7 @@ static inline int64_t fxi_node_bytes(const fxi_node *n)
 }
 
 /* The value of output k of a step; −1 is the first one. */
-static inline int32_t fxi_output_value(const fxi_step *s, int k)
+static inline int32_t fxi_output_value(const fx_step *s, int k)
 {
     return k < 0 ? s->out_value : s->more_value[k];
 }
@@ -48,11 +48,11 @@ int32_t fxi_add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t b
 int32_t fxi_add_slot(fxi_plan *p, int32_t constant, uint8_t dtype); /* a value too */
 
 /* A new step of the plan. */
-fxi_step *fxi_add_step(fxi_builder *b, uint8_t op, int nin, const fxi_attr *attr);
+fx_step *fxi_add_step(fxi_builder *b, uint8_t op, int nin, const fx_attr *attr);
 /* Input i of a step: node n as it is seen at a place. */
-void fxi_set_input(fxi_step *s, int i, const fxi_node *n, const fxi_place *at);
+void fxi_set_input(fx_step *s, int i, const fxi_node *n, const fxi_place *at);
 /* The output of the newest step: a new dense arena value in `at`. */
-bool fxi_set_output(fxi_builder *b, fxi_step *s, const fxi_node *n, fxi_place *at);
+bool fxi_set_output(fxi_builder *b, fx_step *s, const fxi_node *n, fxi_place *at);
 
 /* Copies n's elements, as seen through `from`, into dense memory. */
 bool fxi_copy_dense(fxi_builder *b, const fxi_node *n, const fxi_place *from, fxi_place *to);
@@ -65,7 +65,7 @@ bool fxi_lower_row(fxi_builder *b, int32_t root);
 bool fxi_lower(fxi_builder *b, int32_t id);
 
 /* Frees what a step is made of, but not what the backend made ready. */
-void fxi_step_free(fxi_step *s);
+void fxi_step_free(fx_step *s);
 
 /* Gives matrix products and forward convolutions the elementwise steps that finish them. */
 bool fxi_add_epilogues(fxi_plan *p);
@@ -87,9 +87,9 @@ bool fxi_settle_layout(fxi_builder *b, const fxi_node *root, const fxi_node *spa
 /* Node id as it is seen, but dense where it lies channels last. */
 bool fxi_plain_place(fxi_builder *b, int32_t id, fxi_place *out);
 /* Rewrites the newest step, complete with its outputs, in the order of channels-last memory. */
-void fxi_turn_step(fxi_builder *b, fxi_step *s);
+void fxi_turn_step(fxi_builder *b, fx_step *s);
 /* Only its axes: those of all its tensors, and of what it reduces. */
-void fxi_turn_axes(fxi_step *s);
+void fxi_turn_axes(fx_step *s);
 /* The strides of an output of a step that was turned. */
 void fxi_turn_place(const fxi_node *n, fxi_place *at);
 

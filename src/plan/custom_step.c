@@ -5,12 +5,12 @@
 
 #include <stdio.h>
 
-static fx_custom_operand operand(const fxi_tensor *t, const void *data)
+static fx_custom_operand operand(const fx_tensor *t, const void *data)
 {
     return (fx_custom_operand){(fx_dtype)t->dtype, t->ndim, t->shape, (void *)(uintptr_t)data};
 }
 
-fx_status fxi_run_custom(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_run_custom(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     const fx_custom_op *op = step->attr.custom;
     fx_custom_operand *inputs = fxi_malloc(((size_t)step->nin + 1) * sizeof *inputs);

@@ -19,15 +19,15 @@ static int32_t maker(const fxi_plan *p, int32_t v)
 
 /* Does step s read value v otherwise than element by element at the output's own positions? 0: not
  * at all, 1: aligned, 2: otherwise. */
-static int reads(const fxi_step *s, int32_t v)
+static int reads(const fx_step *s, int32_t v)
 {
     int how = 0;
     for (int i = 0; i < s->nin; i++) {
         if (s->in_value[i] != v)
             continue;
-        const fxi_tensor *t = &s->in[i];
+        const fx_tensor *t = &s->in[i];
         const bool aligned =
-            s->cls == FXI_CLASS_ELEMENTWISE && s->in_offset[i] == 0 && t->ndim == s->out.ndim &&
+            s->cls == FX_CLASS_ELEMENTWISE && s->in_offset[i] == 0 && t->ndim == s->out.ndim &&
             fxi_is_dense(t->ndim, t->shape, t->stride) &&
             fx_dtype_size((fx_dtype)t->dtype) == fx_dtype_size((fx_dtype)s->out.dtype);
         how = aligned && how < 2 ? 1 : 2;
@@ -96,11 +96,11 @@ static const char *try_donation(fxi_builder *b, int32_t k, donation *d)
 
 /* Steps that overwrite nothing come first: a kernel among them that fails (an index out of range,
  * no memory) leaves all old values as they were. */
-static void order_steps(const fxi_plan *p, donation *d, fxi_step *ordered)
+static void order_steps(const fxi_plan *p, donation *d, fx_step *ordered)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < p->nsteps; i++) {
-        const fxi_step *s = &p->steps[i];
+        const fx_step *s = &p->steps[i];
         bool late = false;
         for (int k = 0; k < s->nin; k++)
             late |= d->late[s->in_value[k]];
@@ -128,7 +128,7 @@ bool fxi_donate(fxi_builder *b)
     donation d = {.last = fxi_calloc((size_t)p->nsteps + 1, sizeof *d.last),
                   .taken = fxi_calloc((size_t)p->nvalues + 1, sizeof *d.taken),
                   .late = fxi_calloc((size_t)p->nvalues + 1, sizeof *d.late)};
-    fxi_step *ordered = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *ordered);
+    fx_step *ordered = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *ordered);
     const bool ok = d.last && d.taken && d.late && ordered;
     for (int32_t k = 0; k < p->noutputs && ok; k++) {
         if (b->g->donors[k] < 0)

@@ -14,7 +14,7 @@
  * own. An epilogue rounds after each instruction, as separate steps would.
  */
 #include "build.h"
-#include "backend.h"
+#include <cflux/backend.h>
 
 #include <string.h>
 
@@ -30,20 +30,20 @@ typedef struct chain {
 
 static bool ends_in(uint8_t op)
 {
-    return op == FXI_OP_RELU || op == FXI_OP_TANH || op == FXI_OP_SIGMOID;
+    return op == FX_OP_RELU || op == FX_OP_TANH || op == FX_OP_SIGMOID;
 }
 
 /* The axis of output channels. */
-static int channel_axis(const fxi_step *m)
+static int channel_axis(const fx_step *m)
 {
-    return m->op == FXI_OP_MATMUL ? 0 : m->out.ndim - 2;
+    return m->op == FX_OP_MATMUL ? 0 : m->out.ndim - 2;
 }
 
 /* An operand of E as one of M, whose output may be another shape of the same elements, or the same
  * with its axes in another order (channels last). False when it is none that epilogues know. */
-static bool translate(const fxi_step *m, const fxi_step *e, int operand, fxi_tensor *out)
+static bool translate(const fx_step *m, const fx_step *e, int operand, fx_tensor *out)
 {
-    const fxi_tensor *t = &e->in[operand];
+    const fx_tensor *t = &e->in[operand];
     const int to = channel_axis(m), axis = e->channels_last ? 0 : to;
     *out = m->out;
     if (t->ndim > 0 && fxi_is_dense(t->ndim, t->shape, t->stride))
@@ -62,7 +62,7 @@ static bool translate(const fxi_step *m, const fxi_step *e, int operand, fxi_ten
 }
 
 /* The one instruction of E that takes register r; −1 when there is none or several. */
-static int32_t only_user(const fxi_step *e, int r)
+static int32_t only_user(const fx_step *e, int r)
 {
     int32_t user = -1;
     for (int32_t k = 0; k < e->ninstr; k++)
@@ -77,7 +77,7 @@ static int32_t only_user(const fxi_step *e, int r)
 }
 
 /* Which of E's outputs register r is: −1 the first, 0 … a further one; −2: none. */
-static int output_of(const fxi_step *e, int r)
+static int output_of(const fx_step *e, int r)
 {
     for (int k = 0; k < e->nmore; k++)
         if (e->more_reg[k] == r)
@@ -86,25 +86,25 @@ static int output_of(const fxi_step *e, int r)
 }
 
 /* May instruction k of E, which takes register r, be in M's epilogue? */
-static bool fits(const fxi_step *m, const fxi_step *e, int32_t k, int r, uint8_t *out_operand)
+static bool fits(const fx_step *m, const fx_step *e, int32_t k, int r, uint8_t *out_operand)
 {
-    const fxi_instr *ins = &e->program[k];
-    fxi_tensor t;
+    const fx_instr *ins = &e->program[k];
+    fx_tensor t;
     *out_operand = (uint8_t)r;
     if (ins->dtype != m->out.dtype || ins->from != m->out.dtype)
         return false;
     if (ends_in(ins->op))
         return true;
-    if (ins->op != FXI_OP_ADD)
+    if (ins->op != FX_OP_ADD)
         return false;
     *out_operand = ins->src[0] == r ? ins->src[1] : ins->src[0];
     return *out_operand < e->nin && translate(m, e, *out_operand, &t);
 }
 
 /* Follows the product through E up to a value that is stored. */
-static bool find_chain(const fxi_step *m, const fxi_step *e, int32_t product, chain *out)
+static bool find_chain(const fx_step *m, const fx_step *e, int32_t product, chain *out)
 {
-    const fxi_tensor *t = &e->in[product];
+    const fx_tensor *t = &e->in[product];
     *out = (chain){.product = product};
     if (e->in_offset[product] != 0 || t->ndim == 0 || !fxi_is_dense(t->ndim, t->shape, t->stride) ||
         fxi_length(t->ndim, t->shape) != fxi_length(m->out.ndim, m->out.shape))
@@ -124,10 +124,10 @@ static bool find_chain(const fxi_step *m, const fxi_step *e, int32_t product, ch
 /* ---- moving instructions --------------------------------------------------------------------- */
 
 /* Room for n inputs more. */
-static bool more_inputs(fxi_plan *p, fxi_step *s, int n)
+static bool more_inputs(fxi_plan *p, fx_step *s, int n)
 {
     const size_t room = (size_t)(s->nin + n) + 1;
-    fxi_tensor *in = fxi_realloc(s->in, room * sizeof *in);
+    fx_tensor *in = fxi_realloc(s->in, room * sizeof *in);
     s->in = in ? in : s->in;
     int32_t *value = fxi_realloc(s->in_value, room * sizeof *value);
     s->in_value = value ? value : s->in_value;
@@ -138,7 +138,7 @@ static bool more_inputs(fxi_plan *p, fxi_step *s, int n)
 }
 
 /* M takes the chain's instructions and operands. */
-static bool extend(fxi_plan *p, fxi_step *m, const fxi_step *e, const chain *c)
+static bool extend(fxi_plan *p, fx_step *m, const fx_step *e, const chain *c)
 {
     m->program = fxi_calloc((size_t)c->n, sizeof *m->program);
     if (!m->program || !more_inputs(p, m, c->n))
@@ -154,7 +154,7 @@ static bool extend(fxi_plan *p, fxi_step *m, const fxi_step *e, const chain *c)
         m->in_offset[m->nin++] = e->in_offset[from];
     }
     for (int k = 0; k < c->n; k++) {
-        fxi_instr *ins = &m->program[k];
+        fx_instr *ins = &m->program[k];
         *ins = e->program[c->instr[k]];
         const int before = k ? c->instr[k - 1] + e->nin : c->product;
         for (int s = 0; s < ins->nsrc; s++)
@@ -165,7 +165,7 @@ static bool extend(fxi_plan *p, fxi_step *m, const fxi_step *e, const chain *c)
 }
 
 /* Removes the chain from E: what it computes becomes the input that was the product. */
-static void shorten(fxi_step *e, const chain *c, int32_t value)
+static void shorten(fx_step *e, const chain *c, int32_t value)
 {
     uint8_t map[UINT8_MAX + 1] = {0};
     bool used[UINT8_MAX + 1] = {false};
@@ -217,10 +217,10 @@ typedef struct survey {
     bool *gone;       /* per step: moved, or wholly taken */
 } survey;
 
-static bool finishes(const fxi_step *s)
+static bool finishes(const fx_step *s)
 {
-    return s->ninstr == 0 && (s->op == FXI_OP_MATMUL ||
-                              (s->op == FXI_OP_CONV && s->attr.conv.kind == FXI_CONV_FORWARD));
+    return s->ninstr == 0 &&
+           (s->op == FX_OP_MATMUL || (s->op == FX_OP_CONV && s->attr.conv.kind == FX_CONV_FORWARD));
 }
 
 static bool look(const fxi_plan *p, survey *s)
@@ -235,7 +235,7 @@ static bool look(const fxi_plan *p, survey *s)
     memset(s->maker, -1, values * sizeof *s->maker);
     memset(s->before, -1, steps * sizeof *s->before);
     for (int32_t i = 0; i < p->nsteps; i++) {
-        const fxi_step *step = &p->steps[i];
+        const fx_step *step = &p->steps[i];
         if (finishes(step) && p->values[step->out_value].kind == FXI_VALUE_ARENA)
             s->maker[step->out_value] = i;
         for (int k = 0; k < step->nin; k++)
@@ -247,9 +247,9 @@ static bool look(const fxi_plan *p, survey *s)
 /* The newest contraction that step e may finish; −1: none. */
 static int32_t find_product(const fxi_plan *p, const survey *s, int32_t e, chain *out)
 {
-    const fxi_step *step = &p->steps[e];
+    const fx_step *step = &p->steps[e];
     int32_t best = -1;
-    for (int k = 0; k < step->nin && step->cls == FXI_CLASS_ELEMENTWISE; k++) {
+    for (int k = 0; k < step->nin && step->cls == FX_CLASS_ELEMENTWISE; k++) {
         const int32_t v = step->in_value[k], m = s->maker[v];
         chain c;
         if (m > best && !s->gone[m] && s->readers[v] == 1 &&
@@ -264,7 +264,7 @@ static int32_t find_product(const fxi_plan *p, const survey *s, int32_t e, chain
 /* Step m takes the chain out of step e. */
 static bool fuse(fxi_plan *p, survey *s, int32_t m, int32_t e, const chain *c)
 {
-    fxi_step *from = &p->steps[e], *to = &p->steps[m];
+    fx_step *from = &p->steps[e], *to = &p->steps[m];
     if (!extend(p, to, from, c))
         return false;
     const int output = output_of(from, from->nin + c->instr[c->n - 1]);
@@ -279,7 +279,7 @@ static bool fuse(fxi_plan *p, survey *s, int32_t m, int32_t e, const chain *c)
 
 static bool reorder(fxi_plan *p, const survey *s)
 {
-    fxi_step *steps = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *steps);
+    fx_step *steps = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *steps);
     int32_t n = 0;
     if (!steps)
         return false;
@@ -319,7 +319,7 @@ bool fxi_add_epilogues(fxi_plan *p)
 /* ---- stripping ------------------------------------------------------------------------------- */
 
 /* Step i with the first n instructions of its epilogue and the inputs they take. */
-static void trim(fxi_step *s, int32_t n)
+static void trim(fx_step *s, int32_t n)
 {
     int nin = 2;
     for (int32_t k = 0; k < n; k++)
@@ -333,20 +333,20 @@ static void trim(fxi_step *s, int32_t n)
 }
 
 /* Instructions n … of `whole` as a step of their own after step i, which they were part of. */
-static bool add_rest(fxi_plan *p, int32_t i, const fxi_step *whole, const fxi_instr *program,
+static bool add_rest(fxi_plan *p, int32_t i, const fx_step *whole, const fx_instr *program,
                      int32_t n)
 {
     const int32_t count = whole->ninstr - n, v = fxi_add_value(p, FXI_VALUE_ARENA, 0, 0);
     if (v < 0 || !fxi_grow(&p->steps, &p->step_capacity, p->nsteps + 1, sizeof *p->steps))
         return false;
-    fxi_step *m = &p->steps[i], *e = m + 1;
+    fx_step *m = &p->steps[i], *e = m + 1;
     memmove(e + 1, e, (size_t)(p->nsteps++ - i - 1) * sizeof *e);
-    *e = (fxi_step){.op = program[whole->ninstr - 1].op,
-                    .cls = FXI_CLASS_ELEMENTWISE,
-                    .nin = 1,
-                    .out = m->out,
-                    .out_value = m->out_value,
-                    .slot = -1};
+    *e = (fx_step){.op = program[whole->ninstr - 1].op,
+                   .cls = FX_CLASS_ELEMENTWISE,
+                   .nin = 1,
+                   .out = m->out,
+                   .out_value = m->out_value,
+                   .slot = -1};
     p->values[v].bytes = p->values[m->out_value].bytes;
     e->program = fxi_calloc((size_t)count, sizeof *e->program);
     if (!e->program || !more_inputs(p, e, count))
@@ -361,7 +361,7 @@ static bool add_rest(fxi_plan *p, int32_t i, const fxi_step *whole, const fxi_in
         e->in_offset[k] = m->in_offset[m->nin + k - 1];
     }
     for (int k = 0; k < count; k++) {
-        fxi_instr *ins = &e->program[e->ninstr++];
+        fx_instr *ins = &e->program[e->ninstr++];
         *ins = program[n + k];
         for (int s = 0; s < ins->nsrc; s++) {
             const int r = ins->src[s], before = n + k ? whole->nin - 2 + n + k : 0;
@@ -376,9 +376,9 @@ static bool add_rest(fxi_plan *p, int32_t i, const fxi_step *whole, const fxi_in
 
 fx_status fxi_prepare_epilogue(fxi_plan *p, int32_t i)
 {
-    const fxi_backend *backend = p->device->backend;
-    const fxi_step whole = p->steps[i];
-    fxi_instr program[MOST];
+    const fx_backend *backend = p->device->backend;
+    const fx_step whole = p->steps[i];
+    fx_instr program[MOST];
     memcpy(program, whole.program, (size_t)whole.ninstr * sizeof *program);
     int32_t n = whole.ninstr;
     fx_status status = backend->prepare(p->device, &p->steps[i]);

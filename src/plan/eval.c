@@ -4,7 +4,7 @@
  * handed to their nodes only after the last one has. So a failed evaluation leaves every array as
  * it was.
  */
-#include "backend.h"
+#include <cflux/backend.h>
 #include "counters.h"
 #include "host.h"
 #include "plan.h"
@@ -111,14 +111,14 @@ static void bind_inputs(binding *b, const fxi_graph *g)
         fxi_node *n = g->nodes[i];
         if (n->data)
             b->leaves[g->slot[i]] = n;
-        else if (n->op == FXI_OP_CONST)
+        else if (n->op == FX_OP_CONST)
             consts[g->slot[i]] = n;
-        else if (n->op == FXI_OP_RANDOM)
+        else if (n->op == FX_OP_RANDOM)
             memcpy(b->streams[g->slot[i]], n->attr.stream, sizeof b->streams[0]);
     }
     for (int32_t i = 0; i < b->plan->nslots; i++) {
         const fxi_slot *s = &b->plan->slots[i];
-        const fxi_attr *a = &consts[s->constant]->attr;
+        const fx_attr *a = &consts[s->constant]->attr;
         if (a->i[2])
             fxi_host_put_integer(s->dtype, &b->constants[i], a->i[1]);
         else
@@ -241,7 +241,7 @@ static void bind_values(binding *b, const fxi_scratch *s)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static fx_status kernel_failed(const fxi_step *s, const fxi_run *run, fx_status status)
+static fx_status kernel_failed(const fx_step *s, const fx_run *run, fx_status status)
 {
     const char *name = fxi_ops[s->op].name, *text = run->error;
     const size_t n = strlen(name);
@@ -268,16 +268,16 @@ static void spoil(const binding *b, int32_t i)
 static fx_status run_steps(binding *b)
 {
     const fxi_plan *p = b->plan;
-    fxi_run run = {.outputs = b->out, .streams = (const uint64_t(*)[2])b->streams};
+    fx_run run = {.outputs = b->out, .streams = (const uint64_t(*)[2])b->streams};
     for (int32_t i = 0; i < p->nsteps; i++) {
-        const fxi_step *s = &p->steps[i];
+        const fx_step *s = &p->steps[i];
         for (int k = 0; k < s->nin; k++)
             b->in[k] = (const char *)b->base[s->in_value[k]] +
                        s->in_offset[k] * (int64_t)fx_dtype_size((fx_dtype)s->in[k].dtype);
         for (int k = 0; k < s->nmore; k++)
             run.more[k] = b->base[s->more_value[k]];
-        for (int32_t k = 0; s->segments && k < fxi_step_outputs(s); k++)
-            b->out[k] = b->base[fxi_step_output(s, k)];
+        for (int32_t k = 0; s->segments && k < fx_step_outputs(s); k++)
+            b->out[k] = b->base[fx_step_output(s, k)];
         const fx_status status =
             p->device->backend->run(p->device, s, b->in, b->base[s->out_value], &run);
         if (status != FX_OK) {

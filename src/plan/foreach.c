@@ -26,13 +26,13 @@ typedef struct member {
 
 /* ---- what may be merged ---------------------------------------------------------------------- */
 
-static int64_t length_of(const fxi_tensor *t)
+static int64_t length_of(const fx_tensor *t)
 {
     return fxi_length(t->ndim, t->shape);
 }
 
 /* One value for all elements. */
-static bool single(const fxi_tensor *t)
+static bool single(const fx_tensor *t)
 {
     for (int a = 0; a < t->ndim; a++)
         if (t->shape[a] != 1 && t->stride[a] != 0)
@@ -40,15 +40,15 @@ static bool single(const fxi_tensor *t)
     return true;
 }
 
-static bool whole(const fxi_step *s, int k)
+static bool whole(const fx_step *s, int k)
 {
-    const fxi_tensor *t = &s->in[k];
+    const fx_tensor *t = &s->in[k];
     return length_of(t) == length_of(&s->out) && fxi_is_dense(t->ndim, t->shape, t->stride);
 }
 
-static bool segment_like(const fxi_step *s)
+static bool segment_like(const fx_step *s)
 {
-    if (s->cls != FXI_CLASS_ELEMENTWISE || length_of(&s->out) == 0)
+    if (s->cls != FX_CLASS_ELEMENTWISE || length_of(&s->out) == 0)
         return false;
     for (int k = 0; k < s->nin; k++)
         if (!whole(s, k) && !single(&s->in[k]))
@@ -57,20 +57,20 @@ static bool segment_like(const fxi_step *s)
 }
 
 /* One step's operand k is read as the other's is. A single value is both a scalar and dense. */
-static bool same_kind(const fxi_step *a, const fxi_step *b, int k)
+static bool same_kind(const fx_step *a, const fx_step *b, int k)
 {
     if (a->in[k].dtype != b->in[k].dtype)
         return false;
     return single(&a->out) || single(&b->out) || whole(a, k) == whole(b, k);
 }
 
-static bool same_program(const fxi_step *a, const fxi_step *b)
+static bool same_program(const fx_step *a, const fx_step *b)
 {
     if (a->nin != b->nin || a->ninstr != b->ninstr || a->nmore != b->nmore ||
         memcmp(a->more_reg, b->more_reg, (size_t)a->nmore) != 0)
         return false;
     for (int k = 0; k < a->ninstr; k++) {
-        const fxi_instr *x = &a->program[k], *y = &b->program[k];
+        const fx_instr *x = &a->program[k], *y = &b->program[k];
         if (x->op != y->op || x->dtype != y->dtype || x->from != y->from || x->nsrc != y->nsrc ||
             x->attr != y->attr || memcmp(x->src, y->src, x->nsrc) != 0)
             return false;
@@ -87,8 +87,8 @@ static bool same_program(const fxi_step *a, const fxi_step *b)
 static bool merge(fxi_plan *p, const member *m, int32_t j)
 {
     const int32_t n = m[j].count, nin = p->steps[j].nin;
-    fxi_step merged = p->steps[j], *f = &merged;
-    f->cls = FXI_CLASS_FOREACH;
+    fx_step merged = p->steps[j], *f = &merged;
+    f->cls = FX_CLASS_FOREACH;
     f->nin = n * nin;
     f->nsegments = n;
     f->segments = fxi_calloc((size_t)n, sizeof *f->segments);
@@ -98,11 +98,11 @@ static bool merge(fxi_plan *p, const member *m, int32_t j)
     const bool ok = f->segments && f->in && f->in_value && f->in_offset;
     int32_t at = n;
     for (int32_t a = j; a >= 0 && ok; a = m[a].before) {
-        const fxi_step *s = &p->steps[a];
-        fxi_segment *g = &f->segments[--at];
+        const fx_step *s = &p->steps[a];
+        fx_segment *g = &f->segments[--at];
         g->length = length_of(&s->out);
-        for (int32_t o = 0; o < fxi_step_outputs(s); o++)
-            g->value[o] = fxi_step_output(s, o);
+        for (int32_t o = 0; o < fx_step_outputs(s); o++)
+            g->value[o] = fx_step_output(s, o);
         memcpy(f->in + at * nin, s->in, (size_t)nin * sizeof *f->in);
         memcpy(f->in_value + at * nin, s->in_value, (size_t)nin * sizeof *f->in_value);
         memcpy(f->in_offset + at * nin, s->in_offset, (size_t)nin * sizeof *f->in_offset);
@@ -119,7 +119,7 @@ static bool merge(fxi_plan *p, const member *m, int32_t j)
     fxi_free(p->steps[j].in_offset);
     p->steps[j] = merged;
     p->max_inputs = f->nin > p->max_inputs ? f->nin : p->max_inputs;
-    const int32_t outputs = fxi_step_outputs(f);
+    const int32_t outputs = fx_step_outputs(f);
     p->max_outputs = outputs > p->max_outputs ? outputs : p->max_outputs;
     return true;
 }
@@ -148,8 +148,8 @@ static int32_t *find_overwriters(const fxi_plan *p, int32_t nleaves)
     for (int32_t l = 0; by && l < nleaves; l++)
         by[l] = p->nsteps;
     for (int32_t i = 0; by && i < p->nsteps; i++)
-        for (int32_t o = 0; o < fxi_step_outputs(&p->steps[i]); o++) {
-            const fxi_value *v = &p->values[fxi_step_output(&p->steps[i], o)];
+        for (int32_t o = 0; o < fx_step_outputs(&p->steps[i]); o++) {
+            const fxi_value *v = &p->values[fx_step_output(&p->steps[i], o)];
             if (v->kind == FXI_VALUE_DONATED)
                 by[v->index] = i;
         }
@@ -159,10 +159,10 @@ static int32_t *find_overwriters(const fxi_plan *p, int32_t nleaves)
 static void note_member(const fxi_plan *p, const bool *read, const int32_t *by, int32_t i,
                         member *m)
 {
-    const fxi_step *s = &p->steps[i];
+    const fx_step *s = &p->steps[i];
     *m = (member){-1, 1, i, p->nsteps, segment_like(s)};
-    for (int32_t o = 0; o < fxi_step_outputs(s); o++)
-        m->fits &= !read[fxi_step_output(s, o)];
+    for (int32_t o = 0; o < fx_step_outputs(s); o++)
+        m->fits &= !read[fx_step_output(s, o)];
     for (int k = 0; k < s->nin; k++) {
         const fxi_value *v = &p->values[s->in_value[k]];
         const int32_t writer = v->kind == FXI_VALUE_LEAF ? by[v->index] : p->nsteps;

@@ -3,7 +3,7 @@
  * threads may read one model at the same time.
  */
 #include "plan.h"
-#include "backend.h"
+#include <cflux/backend.h>
 #include "counters.h"
 
 #include <string.h>
@@ -87,23 +87,23 @@ static bool give_number(fxi_context *c, fxi_graph *g, fxi_node *n, uint32_t id)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* Words of fxi_attr that are structure. RANDOM's stream and CONST's number are not. */
+/* Words of fx_attr that are structure. RANDOM's stream and CONST's number are not. */
 static int attr_words(const fxi_node *n)
 {
-    static const uint8_t words[FXI_OP_COUNT] = {[FXI_OP_POWI] = 1,
-                                                [FXI_OP_IOTA] = 1,
-                                                [FXI_OP_SLICE] = 3,
-                                                [FXI_OP_PAD] = 3,
-                                                [FXI_OP_CONCAT] = 1,
-                                                [FXI_OP_REDUCE] = 2,
-                                                [FXI_OP_CUMSUM] = 2,
-                                                [FXI_OP_GATHER] = 1,
-                                                [FXI_OP_SCATTER] = 2,
-                                                [FXI_OP_MATMUL] = 2,
-                                                [FXI_OP_CUSTOM] = 1,
-                                                [FXI_OP_CONV] = sizeof(fxi_conv_attr) / 8,
-                                                [FXI_OP_POOL] = (sizeof(fxi_pool_attr) + 7) / 8};
-    return n->op == FXI_OP_PERMUTE ? n->ndim : words[n->op];
+    static const uint8_t words[FX_OP_COUNT] = {[FX_OP_POWI] = 1,
+                                               [FX_OP_IOTA] = 1,
+                                               [FX_OP_SLICE] = 3,
+                                               [FX_OP_PAD] = 3,
+                                               [FX_OP_CONCAT] = 1,
+                                               [FX_OP_REDUCE] = 2,
+                                               [FX_OP_CUMSUM] = 2,
+                                               [FX_OP_GATHER] = 1,
+                                               [FX_OP_SCATTER] = 2,
+                                               [FX_OP_MATMUL] = 2,
+                                               [FX_OP_CUSTOM] = 1,
+                                               [FX_OP_CONV] = sizeof(fx_conv_attr) / 8,
+                                               [FX_OP_POOL] = (sizeof(fx_pool_attr) + 7) / 8};
+    return n->op == FX_OP_PERMUTE ? n->ndim : words[n->op];
 }
 
 static bool key_room(fxi_graph *g, uint32_t words)
@@ -154,7 +154,7 @@ static bool write_record(const fxi_context *c, fxi_graph *g, const fxi_node *n)
         return false;
     uint64_t *w = g->key + g->nkey;
     const uint64_t flags = leaf ? leaf_flags(n) : 0;
-    *w++ = (uint64_t)(leaf ? FXI_OP_LEAF : n->op) | (uint64_t)n->dtype << 8 |
+    *w++ = (uint64_t)(leaf ? FX_OP_LEAF : n->op) | (uint64_t)n->dtype << 8 |
            (uint64_t)n->ndim << 16 | flags << 24 | (uint64_t)nin << 32;
     if (!leaf)
         w = write_inputs(c, g, n, w);
@@ -192,10 +192,10 @@ static fx_status finish_node(fxi_context *c, fxi_graph *g, fxi_node *n)
     g->uses[id] = 0;
     g->output[id] = -1;
     g->record[id] = g->nkey;
-    g->slot[id] = n->data                  ? g->nleaves++
-                  : n->op == FXI_OP_CONST  ? g->nconsts++
-                  : n->op == FXI_OP_RANDOM ? g->nstreams++
-                                           : -1;
+    g->slot[id] = n->data                 ? g->nleaves++
+                  : n->op == FX_OP_CONST  ? g->nconsts++
+                  : n->op == FX_OP_RANDOM ? g->nstreams++
+                                          : -1;
     return write_record(c, g, n) ? FX_OK : FX_STATUS_MEMORY;
 }
 
@@ -317,8 +317,7 @@ static bool collect_outputs(fxi_context *c, fxi_graph *g, int n, const fxi_root 
     for (int32_t i = 0; i < g->n; i++) {
         const fxi_node *x = g->nodes[i];
         const bool needed = x->consumers > g->uses[i] || (x->wanted && x->handles > 0);
-        if (!x->data && x->op != FXI_OP_CONST && needed && g->output[i] < 0 &&
-            !add_output(g, i, -1))
+        if (!x->data && x->op != FX_OP_CONST && needed && g->output[i] < 0 && !add_output(g, i, -1))
             return false;
     }
     return true;

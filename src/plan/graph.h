@@ -40,7 +40,7 @@ typedef struct fxi_graph {
 /* A converted literal is a literal: a slot of the plan, so that nothing is rounded twice. */
 static inline bool fxi_is_cast_literal(const fxi_node *n)
 {
-    return n->op == FXI_OP_CAST && !n->data && n->ndim == 0 && n->in[0]->op == FXI_OP_CONST &&
+    return n->op == FX_OP_CAST && !n->data && n->ndim == 0 && n->in[0]->op == FX_OP_CONST &&
            !n->in[0]->data;
 }
 

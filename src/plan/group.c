@@ -54,7 +54,7 @@ void fxi_groups_free(fxi_groups *groups)
 
 static bool groupable(const fxi_node *n)
 {
-    return !n->data && fxi_ops[n->op].cls == FXI_CLASS_ELEMENTWISE && !fxi_is_cast_literal(n);
+    return !n->data && fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE && !fxi_is_cast_literal(n);
 }
 
 static bool same_shape(const fxi_node *a, const fxi_node *b)
@@ -118,8 +118,8 @@ static bool joins(const grouping *s, int32_t i, int32_t root, bool *out_stored)
  * serve. Its only output is the reduction. */
 static bool takes_producers(const fxi_node *n)
 {
-    if (n->data || n->op != FXI_OP_REDUCE || n->attr.i[0] > FXI_PROD || n->dtype == FX_DTYPE_F16 ||
-        n->dtype == FX_DTYPE_BF16)
+    if (n->data || n->op != FX_OP_REDUCE || n->attr.i[0] > FX_FOLD_PROD ||
+        n->dtype == FX_DTYPE_F16 || n->dtype == FX_DTYPE_BF16)
         return false;
     int changes = 0;
     bool reduced = true;

@@ -9,7 +9,7 @@
  * plan. Nodes, attributes and places keep the logical order of axes throughout.
  */
 #include "build.h"
-#include "backend.h"
+#include <cflux/backend.h>
 
 #include <string.h>
 
@@ -51,9 +51,9 @@ static bool is_last(const fxi_builder *b, const fxi_node *n, const fxi_place *at
            !fxi_is_dense(n->ndim, n->shape, at->stride);
 }
 
-static void turn_tensor(fxi_tensor *t)
+static void turn_tensor(fx_tensor *t)
 {
-    const fxi_tensor old = *t;
+    const fx_tensor old = *t;
     for (int k = 0; k < t->ndim; k++) {
         t->shape[k] = old.shape[axis_at(t->ndim, k)];
         t->stride[k] = old.stride[axis_at(t->ndim, k)];
@@ -73,7 +73,7 @@ void fxi_turn_place(const fxi_node *n, fxi_place *at)
     last_strides(n->ndim, n->shape, at->stride);
 }
 
-void fxi_turn_axes(fxi_step *s)
+void fxi_turn_axes(fx_step *s)
 {
     const int n = s->out.ndim;
     s->channels_last = true;
@@ -82,14 +82,14 @@ void fxi_turn_axes(fxi_step *s)
             turn_tensor(&s->in[i]);
     turn_tensor(&s->out);
     fxi_dense_strides(n, s->out.shape, s->out.stride);
-    if (s->op == FXI_OP_REDUCE) {
+    if (s->op == FX_OP_REDUCE) {
         s->attr.i[1] = (int64_t)turn_mask(n, (uint64_t)s->attr.i[1]);
         turn_tensor(&s->space);
         fxi_dense_strides(n, s->space.shape, s->space.stride);
     }
 }
 
-void fxi_turn_step(fxi_builder *b, fxi_step *s)
+void fxi_turn_step(fxi_builder *b, fx_step *s)
 {
     int64_t stride[FX_MAX_DIMS];
     last_strides(s->out.ndim, s->out.shape, stride);
@@ -142,7 +142,7 @@ static bool full_size(const fxi_node *space, const fxi_node *n, const fxi_place 
  */
 static bool still_reducible(const fxi_node *root)
 {
-    if (root->op != FXI_OP_REDUCE)
+    if (root->op != FX_OP_REDUCE)
         return true;
     const fxi_node *x = root->in[0];
     int changes = 0;
@@ -192,12 +192,12 @@ bool fxi_settle_layout(fxi_builder *b, const fxi_node *root, const fxi_node *spa
 /* Which operand is a kernel: an input, the output (2), or none. */
 static int kernel_of(const fxi_node *n)
 {
-    return n->op != FXI_OP_CONV ? -1 : n->attr.conv.kind == FXI_CONV_WEIGHT ? 2 : 1;
+    return n->op != FX_OP_CONV ? -1 : n->attr.conv.kind == FX_CONV_WEIGHT ? 2 : 1;
 }
 
-static void describe(fxi_tensor *t, const fxi_node *n, bool last)
+static void describe(fx_tensor *t, const fxi_node *n, bool last)
 {
-    *t = (fxi_tensor){.dtype = n->dtype, .ndim = n->ndim};
+    *t = (fx_tensor){.dtype = n->dtype, .ndim = n->ndim};
     memcpy(t->shape, n->shape, sizeof t->shape);
     if (last)
         last_strides(n->ndim, n->shape, t->stride);
@@ -210,24 +210,24 @@ static void describe(fxi_tensor *t, const fxi_node *n, bool last)
 static bool wanted(const fxi_builder *b, int32_t id)
 {
     const fxi_node *n = b->g->nodes[id];
-    const fxi_backend *backend = b->p->device->backend;
-    if ((n->op != FXI_OP_CONV && n->op != FXI_OP_POOL) || !backend->channels_last || fxi_eager())
+    const fx_backend *backend = b->p->device->backend;
+    if ((n->op != FX_OP_CONV && n->op != FX_OP_POOL) || !backend->channels_last || fxi_eager())
         return false;
     bool lie = false;
-    fxi_tensor in[2];
+    fx_tensor in[2];
     for (int i = 0; i < n->nin; i++) {
         const fxi_place *at = &b->places[fxi_graph_input(b->g, id, i)];
         lie = is_last(b, n->in[i], at);
         describe(&in[i], n->in[i], i != kernel_of(n));
     }
-    fxi_step s = {.op = n->op,
-                  .cls = (uint8_t)fxi_ops[n->op].cls,
-                  .nin = n->nin,
-                  .attr = n->attr,
-                  .in = in,
-                  .channels_last = true};
+    fx_step s = {.op = n->op,
+                 .cls = (uint8_t)fxi_ops[n->op].cls,
+                 .nin = n->nin,
+                 .attr = n->attr,
+                 .in = in,
+                 .channels_last = true};
     describe(&s.out, n, kernel_of(n) != 2);
-    return (n->op == FXI_OP_CONV || lie) && backend->channels_last(b->p->device, &s);
+    return (n->op == FX_OP_CONV || lie) && backend->channels_last(b->p->device, &s);
 }
 
 bool fxi_lower_channels_last(fxi_builder *b, int32_t id, bool *out_done)
@@ -242,7 +242,7 @@ bool fxi_lower_channels_last(fxi_builder *b, int32_t id, bool *out_done)
         if (!(i == kernel_of(n) ? fxi_dense_place(b, k, &in[i]) : last_place(b, k, &in[i])))
             return false;
     }
-    fxi_step *s = fxi_add_step(b, n->op, n->nin, &n->attr);
+    fx_step *s = fxi_add_step(b, n->op, n->nin, &n->attr);
     if (!s || !fxi_set_output(b, s, n, &b->places[id]))
         return false;
     for (int i = 0; i < n->nin; i++)

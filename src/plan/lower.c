@@ -5,7 +5,7 @@
  * that lead to them, or as a dense copy where the kernel needs one.
  */
 #include "build.h"
-#include "backend.h"
+#include <cflux/backend.h>
 
 #include <string.h>
 
@@ -30,12 +30,12 @@ int32_t fxi_add_slot(fxi_plan *p, int32_t constant, uint8_t dtype)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-fxi_step *fxi_add_step(fxi_builder *b, uint8_t op, int nin, const fxi_attr *attr)
+fx_step *fxi_add_step(fxi_builder *b, uint8_t op, int nin, const fx_attr *attr)
 {
     fxi_plan *p = b->p;
     if (!fxi_grow(&p->steps, &p->step_capacity, p->nsteps + 1, sizeof *p->steps))
         return NULL;
-    fxi_step *s = &p->steps[p->nsteps];
+    fx_step *s = &p->steps[p->nsteps];
     memset(s, 0, sizeof *s);
     const size_t n = (size_t)nin + 1;
     s->in = fxi_calloc(n, sizeof *s->in);
@@ -53,7 +53,7 @@ fxi_step *fxi_add_step(fxi_builder *b, uint8_t op, int nin, const fxi_attr *attr
     return s->in && s->in_value && s->in_offset ? s : NULL;
 }
 
-void fxi_step_free(fxi_step *s)
+void fxi_step_free(fx_step *s)
 {
     fxi_free(s->in);
     fxi_free(s->in_value);
@@ -62,9 +62,9 @@ void fxi_step_free(fxi_step *s)
     fxi_free(s->segments);
 }
 
-void fxi_set_input(fxi_step *s, int i, const fxi_node *n, const fxi_place *at)
+void fxi_set_input(fx_step *s, int i, const fxi_node *n, const fxi_place *at)
 {
-    fxi_tensor *t = &s->in[i];
+    fx_tensor *t = &s->in[i];
     t->dtype = n->dtype;
     t->ndim = n->ndim;
     memcpy(t->shape, n->shape, sizeof t->shape);
@@ -73,9 +73,9 @@ void fxi_set_input(fxi_step *s, int i, const fxi_node *n, const fxi_place *at)
     s->in_offset[i] = at->offset;
 }
 
-bool fxi_set_output(fxi_builder *b, fxi_step *s, const fxi_node *n, fxi_place *at)
+bool fxi_set_output(fxi_builder *b, fx_step *s, const fxi_node *n, fxi_place *at)
 {
-    fxi_tensor *t = &s->out;
+    fx_tensor *t = &s->out;
     t->dtype = n->dtype;
     t->ndim = n->ndim;
     memcpy(t->shape, n->shape, sizeof t->shape);
@@ -89,7 +89,7 @@ bool fxi_set_output(fxi_builder *b, fxi_step *s, const fxi_node *n, fxi_place *a
 
 bool fxi_copy_dense(fxi_builder *b, const fxi_node *n, const fxi_place *from, fxi_place *to)
 {
-    fxi_step *s = fxi_add_step(b, FXI_OP_RESHAPE, 1, NULL);
+    fx_step *s = fxi_add_step(b, FX_OP_RESHAPE, 1, NULL);
     if (!s)
         return false;
     fxi_set_input(s, 0, n, from);
@@ -147,22 +147,22 @@ static void list_group(const fxi_builder *b, int32_t root, group *out)
 }
 
 /* One instruction a member: inputs are registers 0 … noperands−1, members follow. */
-static bool make_program(const fxi_builder *b, fxi_step *s, const group *q)
+static bool make_program(const fxi_builder *b, fx_step *s, const group *q)
 {
     const int n_instr =
-        q->nmembers - (s->op == FXI_OP_REDUCE); /* the reduction is the step itself */
+        q->nmembers - (s->op == FX_OP_REDUCE); /* the reduction is the step itself */
     s->program = fxi_calloc((size_t)n_instr, sizeof *s->program);
     if (!s->program)
         return false;
     s->ninstr = n_instr;
     for (int m = 0; m < n_instr; m++) {
         const fxi_node *n = b->g->nodes[q->members[m]];
-        fxi_instr *ins = &s->program[m];
-        *ins = (fxi_instr){.op = n->op,
-                           .dtype = n->dtype,
-                           .from = n->nin ? n->in[n->nin - 1]->dtype : n->dtype,
-                           .nsrc = (uint8_t)n->nin,
-                           .attr = n->attr.i[0]};
+        fx_instr *ins = &s->program[m];
+        *ins = (fx_instr){.op = n->op,
+                          .dtype = n->dtype,
+                          .from = n->nin ? n->in[n->nin - 1]->dtype : n->dtype,
+                          .nsrc = (uint8_t)n->nin,
+                          .attr = n->attr.i[0]};
         for (int i = 0; i < n->nin; i++) {
             const int32_t id = fxi_graph_input(b->g, q->members[m], i);
             const int k = fxi_find_id(q->members, q->nmembers, id);
@@ -182,7 +182,7 @@ static bool more_outputs(fxi_builder *b, int32_t step, const group *q)
             continue;
         const fxi_node *n = b->g->nodes[id];
         const int32_t v = fxi_add_value(b->p, FXI_VALUE_ARENA, 0, fxi_node_bytes(n));
-        fxi_step *s = &b->p->steps[step];
+        fx_step *s = &b->p->steps[step];
         s->more_reg[s->nmore] = (uint8_t)(q->noperands + m);
         s->more_value[s->nmore++] = v;
         b->places[id] = (fxi_place){.value = v, .dense = -1};
@@ -203,17 +203,17 @@ bool fxi_lower_group(fxi_builder *b, int32_t root)
         if (!b->views && !fxi_dense_place(b, q.operands[i], &in[i]))
             return false;
     }
-    const fxi_node *n = b->g->nodes[root], *x = n->op == FXI_OP_REDUCE ? n->in[0] : n;
+    const fxi_node *n = b->g->nodes[root], *x = n->op == FX_OP_REDUCE ? n->in[0] : n;
     bool last;
     if (!fxi_settle_layout(b, n, x, q.noperands, q.operands, in, &last))
         return false;
-    fxi_step *s = fxi_add_step(b, n->op, q.noperands, &n->attr);
+    fx_step *s = fxi_add_step(b, n->op, q.noperands, &n->attr);
     if (!s)
         return false;
     for (int i = 0; i < q.noperands; i++)
         fxi_set_input(s, i, q.nodes[i], &in[i]);
-    if (s->op == FXI_OP_REDUCE) {
-        s->space = (fxi_tensor){.dtype = x->dtype, .ndim = x->ndim};
+    if (s->op == FX_OP_REDUCE) {
+        s->space = (fx_tensor){.dtype = x->dtype, .ndim = x->ndim};
         memcpy(s->space.shape, x->shape, sizeof s->space.shape);
         fxi_dense_strides(x->ndim, x->shape, s->space.stride);
     }
@@ -231,13 +231,13 @@ bool fxi_lower_group(fxi_builder *b, int32_t root)
 bool fxi_lower(fxi_builder *b, int32_t id)
 {
     const fxi_node *n = b->g->nodes[id];
-    const fxi_class cls = fxi_ops[n->op].cls;
+    const fx_op_class cls = fxi_ops[n->op].cls;
     bool last = false;
     const bool lowered = fxi_lower_channels_last(b, id, &last);
     if (!lowered || last)
         return lowered;
     const bool dense =
-        !b->views || cls == FXI_CLASS_CONV || cls == FXI_CLASS_POOL || cls == FXI_CLASS_CUSTOM;
+        !b->views || cls == FX_CLASS_CONV || cls == FX_CLASS_POOL || cls == FX_CLASS_CUSTOM;
     /* Copies come first: they are steps of their own. */
     fxi_place inline_places[4],
         *in = n->nin <= 4 ? inline_places : fxi_malloc((size_t)n->nin * sizeof *in);
@@ -249,13 +249,13 @@ bool fxi_lower(fxi_builder *b, int32_t id)
         else
             in[i] = b->places[k];
     }
-    const int32_t x = n->op == FXI_OP_REDUCE ? fxi_graph_input(b->g, id, 0) : -1;
+    const int32_t x = n->op == FX_OP_REDUCE ? fxi_graph_input(b->g, id, 0) : -1;
     ok = ok && (x < 0 || fxi_settle_layout(b, n, n->in[0], 1, &x, in, &last));
-    fxi_step *s = ok ? fxi_add_step(b, n->op, n->nin, &n->attr) : NULL;
+    fx_step *s = ok ? fxi_add_step(b, n->op, n->nin, &n->attr) : NULL;
     ok = s != NULL;
     for (int i = 0; i < n->nin && ok; i++)
         fxi_set_input(s, i, n->in[i], &in[i]);
-    if (ok && n->op == FXI_OP_RANDOM)
+    if (ok && n->op == FX_OP_RANDOM)
         s->slot = b->g->slot[id];
     ok = ok && fxi_set_output(b, s, n, &b->places[id]);
     if (ok && last) {

@@ -143,7 +143,7 @@ static uint8_t reg_of(const row_group *q, int32_t id)
     return (uint8_t)(k >= 0 ? k : q->noperands + fxi_find_id(q->members, q->nmembers, id));
 }
 
-static bool make_program(const row_group *q, fxi_step *s)
+static bool make_program(const row_group *q, fx_step *s)
 {
     s->program = fxi_calloc((size_t)q->nmembers, sizeof *s->program);
     if (!s->program)
@@ -152,24 +152,24 @@ static bool make_program(const row_group *q, fxi_step *s)
     for (int m = 0; m < q->nmembers; m++) {
         const int32_t id = q->members[m];
         const fxi_node *n = q->b->g->nodes[id];
-        fxi_instr *ins = &s->program[m];
-        *ins = (fxi_instr){.op = n->op,
-                           .dtype = n->dtype,
-                           .from = n->in[n->nin - 1]->dtype,
-                           .nsrc = (uint8_t)n->nin,
-                           .row = q->row[m],
-                           .pass = q->b->groups.rows.level[id],
-                           .attr = n->attr.i[0]};
+        fx_instr *ins = &s->program[m];
+        *ins = (fx_instr){.op = n->op,
+                          .dtype = n->dtype,
+                          .from = n->in[n->nin - 1]->dtype,
+                          .nsrc = (uint8_t)n->nin,
+                          .row = q->row[m],
+                          .pass = q->b->groups.rows.level[id],
+                          .attr = n->attr.i[0]};
         for (int i = 0; i < n->nin; i++)
             ins->src[i] = reg_of(q, input_of(q, id, i));
     }
     return true;
 }
 
-static void set_space(fxi_step *s, const fxi_node *reduction)
+static void set_space(fx_step *s, const fxi_node *reduction)
 {
     const fxi_node *x = reduction->in[0];
-    s->space = (fxi_tensor){.dtype = x->dtype, .ndim = x->ndim};
+    s->space = (fx_tensor){.dtype = x->dtype, .ndim = x->ndim};
     memcpy(s->space.shape, x->shape, sizeof s->space.shape);
     fxi_dense_strides(x->ndim, x->shape, s->space.stride);
     for (int k = 0; k < x->ndim; k++)
@@ -188,7 +188,7 @@ static bool set_outputs(fxi_builder *b, int32_t step, const row_group *q)
     for (int m = 0; m < q->nmembers; m++) {
         const int32_t id = q->members[m];
         const fxi_node *n = b->g->nodes[id];
-        fxi_step *s = &b->p->steps[step];
+        fx_step *s = &b->p->steps[step];
         if (!b->groups.stored[id])
             continue;
         if (m == first) {
@@ -225,15 +225,15 @@ bool fxi_lower_row(fxi_builder *b, int32_t root)
     list_operands(&q);
     find_row_values(&q);
     order_members(&q);
-    fxi_attr none = {{0}};
+    fx_attr none = {{0}};
     fxi_place in;
     for (int i = 0; i < q.noperands; i++) /* copies come first: they are steps of their own */
         if (!fxi_plain_place(b, q.operands[i], &in))
             return false;
-    fxi_step *s = fxi_add_step(b, FXI_OP_REDUCE, q.noperands, &none);
+    fx_step *s = fxi_add_step(b, FX_OP_REDUCE, q.noperands, &none);
     if (!s)
         return false;
-    s->cls = FXI_CLASS_ROW;
+    s->cls = FX_CLASS_ROW;
     for (int i = 0; i < q.noperands; i++) {
         fxi_plain_place(b, q.operands[i], &in);
         fxi_set_input(s, i, q.nodes[i], &in);

@@ -86,12 +86,12 @@ static bool give(arena *a, int64_t offset, int64_t bytes)
 /* An input of step i whose bytes its output may take over: dies here, read element by element. */
 static int32_t heir(const fxi_plan *p, int32_t i)
 {
-    const fxi_step *s = &p->steps[i];
-    if (s->cls != FXI_CLASS_ELEMENTWISE)
+    const fx_step *s = &p->steps[i];
+    if (s->cls != FX_CLASS_ELEMENTWISE)
         return -1;
     for (int k = 0; k < s->nin; k++) {
         const fxi_value *v = &p->values[s->in_value[k]];
-        const fxi_tensor *t = &s->in[k];
+        const fx_tensor *t = &s->in[k];
         bool fits = v->kind == FXI_VALUE_ARENA && v->last == i &&
                     v->bytes == p->values[s->out_value].bytes && s->in_offset[k] == 0 &&
                     fxi_is_dense(t->ndim, t->shape, t->stride) && t->ndim == s->out.ndim;
@@ -130,15 +130,15 @@ bool fxi_plan_place(fxi_plan *p)
     arena a = {0};
     bool ok = deaths(p, &head, &next);
     for (int32_t i = 0; i < p->nsteps && ok; i++) {
-        fxi_value *out = &p->values[fxi_step_output(&p->steps[i], 0)];
+        fxi_value *out = &p->values[fx_step_output(&p->steps[i], 0)];
         int32_t inherited = -1;
         if (out->kind == FXI_VALUE_ARENA) {
             inherited = heir(p, i);
             out->offset =
                 inherited >= 0 ? p->values[inherited].offset : take(&a, rounded(out->bytes));
         }
-        for (int32_t k = 1; k < fxi_step_outputs(&p->steps[i]); k++) {
-            fxi_value *more = &p->values[fxi_step_output(&p->steps[i], k)];
+        for (int32_t k = 1; k < fx_step_outputs(&p->steps[i]); k++) {
+            fxi_value *more = &p->values[fx_step_output(&p->steps[i], k)];
             if (more->kind == FXI_VALUE_ARENA)
                 more->offset = take(&a, rounded(more->bytes));
         }

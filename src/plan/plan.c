@@ -7,7 +7,7 @@
  * (donate.c); everything else goes to the arena (place.c).
  */
 #include "build.h"
-#include "backend.h"
+#include <cflux/backend.h>
 #include "counters.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ static bool plan_node(fxi_builder *b, int32_t id)
     const fxi_node *n = b->g->nodes[id];
     if (n->data)
         return place_leaf(b, id);
-    if (n->op == FXI_OP_CONST)
+    if (n->op == FX_OP_CONST)
         return place_constant(b, id, b->g->slot[id]);
     if (fxi_is_cast_literal(n))
         return place_constant(b, id, b->g->slot[fxi_graph_input(b->g, id, 0)]);
@@ -57,9 +57,9 @@ static bool plan_node(fxi_builder *b, int32_t id)
     }
     if (b->groups.rows.row[id] >= 0)
         return fxi_lower_row(b, id);
-    if (fxi_ops[n->op].cls == FXI_CLASS_ELEMENTWISE || b->groups.next[id] >= 0)
+    if (fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE || b->groups.next[id] >= 0)
         return fxi_lower_group(b, id);
-    return fxi_ops[n->op].cls == FXI_CLASS_MOVEMENT ? move(b, id) : fxi_lower(b, id);
+    return fxi_ops[n->op].cls == FX_CLASS_MOVEMENT ? move(b, id) : fxi_lower(b, id);
 }
 
 /* ---- outputs --------------------------------------------------------------------------------- */
@@ -115,9 +115,9 @@ static bool settle_output(fxi_builder *b, int32_t k)
 static void note_lives(fxi_plan *p)
 {
     for (int32_t i = 0; i < p->nsteps; i++) {
-        fxi_step *s = &p->steps[i];
-        for (int32_t k = 0; k < fxi_step_outputs(s); k++) {
-            fxi_value *v = &p->values[fxi_step_output(s, k)];
+        fx_step *s = &p->steps[i];
+        for (int32_t k = 0; k < fx_step_outputs(s); k++) {
+            fxi_value *v = &p->values[fx_step_output(s, k)];
             v->first = v->last = i;
         }
         for (int k = 0; k < s->nin; k++)
@@ -141,11 +141,11 @@ static bool keep_key(fxi_plan *p, const fxi_graph *g)
 
 static bool prepare(fxi_plan *p)
 {
-    const fxi_backend *backend = p->device->backend;
+    const fx_backend *backend = p->device->backend;
     fx_status status = FX_OK;
     for (int32_t i = 0; backend->prepare && i < p->nsteps && status != FX_STATUS_MEMORY; i++)
-        status = fxi_has_epilogue(&p->steps[i]) ? fxi_prepare_epilogue(p, i)
-                                                : backend->prepare(p->device, &p->steps[i]);
+        status = fx_step_has_epilogue(&p->steps[i]) ? fxi_prepare_epilogue(p, i)
+                                                    : backend->prepare(p->device, &p->steps[i]);
     return status != FX_STATUS_MEMORY; /* what is not supported fails when it runs, and says why */
 }
 

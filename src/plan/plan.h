@@ -48,7 +48,7 @@ struct fxi_plan {
     uint64_t hash;
     uint32_t *record; /* of the nodes, to say why another graph missed */
     int32_t nnodes;
-    fxi_step *steps;
+    fx_step *steps;
     int32_t nsteps, step_capacity;
     fxi_value *values;
     int32_t nvalues, value_capacity;
@@ -91,7 +91,7 @@ bool fxi_plan_place(fxi_plan *p);
 void fxi_account(fxi_plan *p, const fxi_graph *g);
 /* Bytes that a step reads and writes, each operand once; the nodes of the graph that it computes.
  */
-int64_t fxi_step_bytes(const fxi_plan *p, const fxi_step *s);
-int32_t fxi_step_nodes(const fxi_step *s);
+int64_t fxi_step_bytes(const fxi_plan *p, const fx_step *s);
+int32_t fxi_step_nodes(const fx_step *s);
 
 #endif

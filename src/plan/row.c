@@ -49,13 +49,14 @@ static bool same_shape(const fxi_node *a, const fxi_node *b)
 
 static bool reducible(int64_t kind)
 {
-    return kind == FXI_SUM || kind == FXI_MAX || kind == FXI_MIN || kind == FXI_SQDEV;
+    return kind == FX_FOLD_SUM || kind == FX_FOLD_MAX || kind == FX_FOLD_MIN ||
+           kind == FX_FOLD_SQDEV;
 }
 
 /* Is n a reduction of contiguous rows that are short enough? Sizes of 1 count on neither side. */
 static bool reduces_rows(const fxi_node *n)
 {
-    if (n->data || n->op != FXI_OP_REDUCE || !reducible(n->attr.i[0]) || n->dtype == FX_DTYPE_F16 ||
+    if (n->data || n->op != FX_OP_REDUCE || !reducible(n->attr.i[0]) || n->dtype == FX_DTYPE_F16 ||
         n->dtype == FX_DTYPE_BF16)
         return false;
     const fxi_node *x = n->in[0];
@@ -76,11 +77,11 @@ static fxi_row_kind kind_of(const search *s, const fxi_node *n)
     if (n->data)
         return FXI_ROW_NONE;
     const bool full = same_shape(n, s->full), reduced = same_shape(n, s->reduced);
-    if (fxi_ops[n->op].cls == FXI_CLASS_ELEMENTWISE)
+    if (fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE)
         return full ? FXI_ROW_FULL : reduced ? FXI_ROW_SCALAR : FXI_ROW_NONE;
-    if (n->op == FXI_OP_STOP)
+    if (n->op == FX_OP_STOP)
         return full || reduced ? FXI_ROW_ALIAS : FXI_ROW_NONE;
-    if (n->op == FXI_OP_EXPAND)
+    if (n->op == FX_OP_EXPAND)
         return full && same_shape(n->in[0], s->reduced) ? FXI_ROW_ALIAS : FXI_ROW_NONE;
     return reduced && reduces_rows(n) && same_shape(n->in[0], s->full) ? FXI_ROW_REDUCE
                                                                        : FXI_ROW_NONE;

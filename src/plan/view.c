@@ -51,18 +51,18 @@ bool fxi_view(const fxi_node *n, const fxi_place *from, fxi_place *to)
     *to = (fxi_place){.value = from->value, .dense = -1, .offset = from->offset};
     memcpy(to->stride, from->stride, sizeof to->stride);
     switch (n->op) {
-    case FXI_OP_RESHAPE:
+    case FX_OP_RESHAPE:
         return reshape_strides(x, from->stride, n, to->stride);
-    case FXI_OP_PERMUTE:
+    case FX_OP_PERMUTE:
         for (int i = 0; i < n->ndim; i++)
             to->stride[i] = from->stride[n->attr.i[i]];
         return true;
-    case FXI_OP_EXPAND:
+    case FX_OP_EXPAND:
         for (int i = 0; i < n->ndim; i++)
             if (n->shape[i] != x->shape[i])
                 to->stride[i] = 0;
         return true;
-    case FXI_OP_SLICE:
+    case FX_OP_SLICE:
         to->offset += n->attr.i[1] * from->stride[n->attr.i[0]];
         to->stride[n->attr.i[0]] *= n->attr.i[2];
         return true;

@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* turned: the axes are in the order of memory, channels first (layout.c). */
-static void add_shape(fx_text *t, const fxi_tensor *x, bool turned)
+static void add_shape(fx_text *t, const fx_tensor *x, bool turned)
 {
     const int n = x->ndim;
     fx_text_add(t, "%s", fx_dtype_name((fx_dtype)x->dtype));
@@ -28,17 +28,17 @@ static void add_shape(fx_text *t, const fxi_tensor *x, bool turned)
 static int maker_of(const fxi_plan *p, int32_t value)
 {
     for (int32_t i = 0; i < p->nsteps; i++) {
-        for (int32_t k = 0; k < fxi_step_outputs(&p->steps[i]); k++)
-            if (fxi_step_output(&p->steps[i], k) == value)
+        for (int32_t k = 0; k < fx_step_outputs(&p->steps[i]); k++)
+            if (fx_step_output(&p->steps[i], k) == value)
                 return i + 1;
     }
     return 0;
 }
 
-static void add_input(fx_text *t, const fxi_plan *p, const fxi_step *s, int i)
+static void add_input(fx_text *t, const fxi_plan *p, const fx_step *s, int i)
 {
     const fxi_value *v = &p->values[s->in_value[i]];
-    const fxi_tensor *x = &s->in[i];
+    const fx_tensor *x = &s->in[i];
     if (v->kind == FXI_VALUE_LEAF)
         fx_text_add(t, "x%d", (int)v->index);
     else if (v->kind == FXI_VALUE_SLOT)
@@ -54,74 +54,74 @@ static const char *const reductions[] = {"sum",    "max",   "min", "prod", "squa
                                          "argmax", "argmin"};
 
 /* Passes are separated by |; what is computed of values of the row is in parentheses. */
-static void add_passes(fx_text *t, const fxi_step *s)
+static void add_passes(fx_text *t, const fx_step *s)
 {
     int pass = 0;
     bool inside = false;
     fx_text_add(t, "row");
     for (int k = 0; k < s->ninstr; k++) {
-        const fxi_instr *ins = &s->program[k];
-        const bool value = ins->row && ins->op != FXI_OP_REDUCE;
+        const fx_instr *ins = &s->program[k];
+        const bool value = ins->row && ins->op != FX_OP_REDUCE;
         if (inside && (!value || ins->pass != pass))
             fx_text_add(t, ")");
         if (ins->pass != pass)
             fx_text_add(t, " |");
         fx_text_add(t, value && (!inside || ins->pass != pass) ? " (%s" : " %s",
-                    ins->op == FXI_OP_REDUCE ? reductions[ins->attr] : fxi_ops[ins->op].name);
+                    ins->op == FX_OP_REDUCE ? reductions[ins->attr] : fxi_ops[ins->op].name);
         inside = value;
         pass = ins->pass;
     }
     fx_text_add(t, inside ? ")" : "");
 }
 
-static void add_work(fx_text *t, const fxi_step *s)
+static void add_work(fx_text *t, const fx_step *s)
 {
-    if (s->cls == FXI_CLASS_ROW) {
+    if (s->cls == FX_CLASS_ROW) {
         add_passes(t, s);
         return;
     }
     if (s->segments)
         fx_text_add(t, "foreach of %d: ", (int)s->nsegments);
-    if (s->cls == FXI_CLASS_ELEMENTWISE || s->segments) {
+    if (s->cls == FX_CLASS_ELEMENTWISE || s->segments) {
         for (int k = 0; k < s->ninstr; k++)
             fx_text_add(t, k ? " %s" : "%s", fxi_ops[s->program[k].op].name);
         return;
     }
     static const char *const convs[] = {"forward", "by data", "by weight"};
     static const char *const pools[] = {"max", "mean", "max gradient", "mean gradient", "max pick"};
-    if (s->op == FXI_OP_REDUCE)
+    if (s->op == FX_OP_REDUCE)
         fx_text_add(t, "reduce %s", reductions[s->attr.i[0]]);
-    for (int k = 0; s->op == FXI_OP_REDUCE && k < s->ninstr; k++)
+    for (int k = 0; s->op == FX_OP_REDUCE && k < s->ninstr; k++)
         fx_text_add(t, k ? " %s" : " of %s", fxi_ops[s->program[k].op].name);
-    if (s->op == FXI_OP_REDUCE)
+    if (s->op == FX_OP_REDUCE)
         return;
-    if (s->op == FXI_OP_CONV)
+    if (s->op == FX_OP_CONV)
         fx_text_add(t, "conv %s", convs[s->attr.conv.kind]);
-    else if (s->op == FXI_OP_POOL)
+    else if (s->op == FX_OP_POOL)
         fx_text_add(t, "pool %s", pools[s->attr.pool.kind]);
-    else if (s->cls == FXI_CLASS_MOVEMENT)
+    else if (s->cls == FX_CLASS_MOVEMENT)
         fx_text_add(t, "copy");
     else
         fx_text_add(t, "%s", fxi_ops[s->op].name);
-    if (s->op == FXI_OP_MATMUL)
+    if (s->op == FX_OP_MATMUL)
         fx_text_add(t, "%s%s", s->attr.i[0] ? " Aᵀ" : "", s->attr.i[1] ? " Bᵀ" : "");
     for (int k = 0; k < s->ninstr; k++)
         fx_text_add(t, k ? " %s" : " then %s", fxi_ops[s->program[k].op].name);
 }
 
 /* Multiplications and additions of a contraction; 0 for other steps. */
-static double flops(const fxi_step *s)
+static double flops(const fx_step *s)
 {
     const double out = (double)fxi_length(s->out.ndim, s->out.shape);
-    if (s->op == FXI_OP_MATMUL)
+    if (s->op == FX_OP_MATMUL)
         return 2 * out * (double)s->in[0].shape[s->attr.i[0] ? 0 : 1];
-    if (s->op != FXI_OP_CONV)
+    if (s->op != FX_OP_CONV)
         return 0;
     /* every product of one forward pass: outputs × kernel × input channels of a group */
-    const fxi_tensor *y = s->attr.conv.kind == FXI_CONV_FORWARD ? &s->out
-                          : s->attr.conv.kind == FXI_CONV_DATA  ? &s->in[0]
-                                                                : &s->in[1];
-    const fxi_tensor *w = s->attr.conv.kind == FXI_CONV_WEIGHT ? &s->out : &s->in[1];
+    const fx_tensor *y = s->attr.conv.kind == FX_CONV_FORWARD ? &s->out
+                         : s->attr.conv.kind == FX_CONV_DATA  ? &s->in[0]
+                                                              : &s->in[1];
+    const fx_tensor *w = s->attr.conv.kind == FX_CONV_WEIGHT ? &s->out : &s->in[1];
     return 2 * (double)fxi_length(y->ndim, y->shape) * (double)fxi_length(w->ndim - 1, w->shape);
 }
 
@@ -137,11 +137,11 @@ static void add_bytes(fx_text *t, uint64_t bytes)
 }
 
 /* Further outputs of a row step have shapes of their own. */
-static void add_row_outputs(fx_text *t, const fxi_step *s)
+static void add_row_outputs(fx_text *t, const fx_step *s)
 {
     for (int k = 0; k < s->nmore; k++) {
-        const fxi_instr *ins = &s->program[s->more_reg[k] - s->nin];
-        fxi_tensor x = s->space;
+        const fx_instr *ins = &s->program[s->more_reg[k] - s->nin];
+        fx_tensor x = s->space;
         x.dtype = ins->dtype;
         for (int a = 0; a < s->row_axes && ins->row; a++)
             x.shape[a] = 1;
@@ -151,7 +151,7 @@ static void add_row_outputs(fx_text *t, const fxi_step *s)
 }
 
 /* Types and lengths of a foreach step's outputs. */
-static void add_segments(fx_text *t, const fxi_plan *p, const fxi_step *s)
+static void add_segments(fx_text *t, const fxi_plan *p, const fx_step *s)
 {
     fx_text_add(t, "%s", fx_dtype_name((fx_dtype)s->out.dtype));
     for (int32_t k = 0; k < s->nsegments; k++)
@@ -159,19 +159,19 @@ static void add_segments(fx_text *t, const fxi_plan *p, const fxi_step *s)
     if (s->nmore)
         fx_text_add(t, " and %d more each", (int)s->nmore);
     int32_t in_place = 0;
-    for (int32_t k = 0; k < fxi_step_outputs(s); k++)
-        in_place += p->values[fxi_step_output(s, k)].kind == FXI_VALUE_DONATED;
+    for (int32_t k = 0; k < fx_step_outputs(s); k++)
+        in_place += p->values[fx_step_output(s, k)].kind == FXI_VALUE_DONATED;
     if (in_place)
         fx_text_add(t, ", %d in place", (int)in_place);
 }
 
-static void add_outputs(fx_text *t, const fxi_plan *p, const fxi_step *s)
+static void add_outputs(fx_text *t, const fxi_plan *p, const fx_step *s)
 {
-    const bool window = s->op == FXI_OP_CONV || s->op == FXI_OP_POOL;
+    const bool window = s->op == FX_OP_CONV || s->op == FX_OP_POOL;
     add_shape(t, &s->out, s->channels_last && !window);
     if (p->values[s->out_value].channels_last)
         fx_text_add(t, " channels last");
-    if (s->cls == FXI_CLASS_ROW)
+    if (s->cls == FX_CLASS_ROW)
         add_row_outputs(t, s);
     else if (s->nmore)
         fx_text_add(t, " and %d more", (int)s->nmore);
@@ -181,7 +181,7 @@ static void add_outputs(fx_text *t, const fxi_plan *p, const fxi_step *s)
 
 static void add_step(fx_text *t, const fxi_plan *p, int32_t i, bool details)
 {
-    const fxi_step *s = &p->steps[i];
+    const fx_step *s = &p->steps[i];
     fx_text_add(t, "%3d  ", (int)i + 1);
     add_work(t, s);
     fx_text_add(t, "(");
@@ -241,7 +241,7 @@ static void add_literals(fx_text *t, const fxi_plan *p, const fxi_graph *g)
     for (int32_t k = 0; k < p->nslots; k++)
         for (int32_t i = 0; i < g->n; i++) {
             const fxi_node *n = g->nodes[i];
-            if (n->data || n->op != FXI_OP_CONST || g->slot[i] != p->slots[k].constant)
+            if (n->data || n->op != FX_OP_CONST || g->slot[i] != p->slots[k].constant)
                 continue;
             const char *type = fx_dtype_name((fx_dtype)p->slots[k].dtype);
             if (n->attr.i[2])

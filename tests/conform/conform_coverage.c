@@ -14,17 +14,17 @@
 #include "node.h"
 
 enum { KINDS = 8, MOST_NODES = 4096 };
-static bool seen[FXI_OP_COUNT][KINDS];
+static bool seen[FX_OP_COUNT][KINDS];
 
 static int kind_of(const fxi_node *n)
 {
     switch (n->op) {
-    case FXI_OP_REDUCE:
-    case FXI_OP_SCATTER:
+    case FX_OP_REDUCE:
+    case FX_OP_SCATTER:
         return (int)n->attr.i[0];
-    case FXI_OP_CONV:
+    case FX_OP_CONV:
         return n->attr.conv.kind;
-    case FXI_OP_POOL:
+    case FX_OP_POOL:
         return n->attr.pool.kind;
     default:
         return 0;
@@ -53,17 +53,17 @@ void cf_mark_primitives(fx_array *x)
     }
 }
 
-static const char *const op_names[FXI_OP_COUNT] = {
+static const char *const op_names[FX_OP_COUNT] = {
 #define OP(NAME, name, inputs, cls) name,
-#include "op.def"
+#include <cflux/op.def>
 };
 
 static int check_primitives(void)
 {
     int missing = 0;
-    const int kinds[FXI_OP_COUNT] = {
-        [FXI_OP_REDUCE] = 4, [FXI_OP_SCATTER] = 4, [FXI_OP_CONV] = 3, [FXI_OP_POOL] = 5};
-    for (int op = FXI_OP_CONST + 1; op < FXI_OP_COUNT; op++)
+    const int kinds[FX_OP_COUNT] = {
+        [FX_OP_REDUCE] = 4, [FX_OP_SCATTER] = 4, [FX_OP_CONV] = 3, [FX_OP_POOL] = 5};
+    for (int op = FX_OP_CONST + 1; op < FX_OP_COUNT; op++)
         for (int k = 0; k < (kinds[op] ? kinds[op] : 1); k++)
             if (!seen[op][k]) {
                 printf("FAIL coverage: no case reaches the primitive %s, kind %d\n", op_names[op],

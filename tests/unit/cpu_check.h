@@ -22,7 +22,7 @@ enum { GUARD = 64 };
 typedef enum layout { DENSE, REVERSED, GAPS, NEGATIVE, BROADCAST, LAYOUTS } layout;
 
 typedef struct operand {
-    fxi_tensor t;
+    fx_tensor t;
     char *memory;
     void *data; /* element 0 */
     int64_t bytes;
@@ -58,7 +58,7 @@ static inline void store_element(int dtype, void *p, double v)
 }
 
 /* Offset of element `linear` in the order of the shape. */
-static inline int64_t offset_of(const fxi_tensor *t, int64_t linear)
+static inline int64_t offset_of(const fx_tensor *t, int64_t linear)
 {
     int64_t at = 0;
     for (int d = 0; d < t->ndim; d++) {
@@ -142,7 +142,7 @@ static inline operand scalar_operand(int dtype, double v)
 
 static inline int64_t length_of(const operand *o)
 {
-    return fxi_tensor_length(&o->t);
+    return fx_tensor_length(&o->t);
 }
 
 static inline void set_element(operand *o, int64_t linear, double v)
@@ -180,15 +180,15 @@ static inline void lay_last(operand *o)
 }
 
 typedef struct bench {
-    fxi_step step;
-    fxi_tensor in[8];
+    fx_step step;
+    fx_tensor in[8];
     const void *ptr[8];
-    fxi_run run;
+    fx_run run;
     fx_status status;
 } bench;
 
 /* Makes a step ready, runs it once and releases it. */
-static inline fx_status run_once(fxi_step *step, const void *const *in, void *out, fxi_run *run)
+static inline fx_status run_once(fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     fx_status status = fxi_cpu_prepare_step(step);
     if (!status || status == FX_STATUS_UNSUPPORTED) /* running says why */
@@ -197,7 +197,7 @@ static inline fx_status run_once(fxi_step *step, const void *const *in, void *ou
     return status;
 }
 
-static inline bench run_step_laid(fxi_op op, fxi_class cls, fxi_attr attr, int nin,
+static inline bench run_step_laid(fx_op op, fx_op_class cls, fx_attr attr, int nin,
                                   const operand *const *in, operand *out, bool channels_last)
 {
     bench b = {.step = {.op = (uint8_t)op,
@@ -218,7 +218,7 @@ static inline bench run_step_laid(fxi_op op, fxi_class cls, fxi_attr attr, int n
 }
 
 /* Runs a step over operands; `out` must be dense. */
-static inline bench run_step(fxi_op op, fxi_class cls, fxi_attr attr, int nin,
+static inline bench run_step(fx_op op, fx_op_class cls, fx_attr attr, int nin,
                              const operand *const *in, operand *out)
 {
     return run_step_laid(op, cls, attr, nin, in, out, false);

@@ -31,9 +31,9 @@ static const char *open_fake(const fxi_plugin_host *host)
 #endif
 }
 
-static fx_status prepare(const fxi_step *step, fxi_plugin_ready **out)
+static fx_status prepare(const fx_step *step, fxi_plugin_ready **out)
 {
-    if (step->op != FXI_OP_MATMUL || step->ninstr > 0)
+    if (step->op != FX_OP_MATMUL || step->ninstr > 0)
         return FX_STATUS_UNSUPPORTED;
     *out = fails("prepare") ? NULL : the_host->alloc(64, sizeof **out);
     if (!*out)
@@ -60,8 +60,8 @@ static void fill(void *user, int64_t k, void *scratch)
         r->out[i] = 42;
 }
 
-static fx_status run_step(const fxi_plugin_ready *ready, const fxi_step *step,
-                          const void *const *in, void *out, fxi_run *run)
+static fx_status run_step(const fxi_plugin_ready *ready, const fx_step *step, const void *const *in,
+                          void *out, fx_run *run)
 {
     (void)ready, (void)in;
     if (fails("run")) {
@@ -80,8 +80,8 @@ FX_API const fxi_plugin fxi_plugin_table = {
     .abi = FXI_PLUGIN_ABI,
 #endif
 #ifdef FAKE_OTHER_SIZES
-    .sizes = {sizeof(fxi_plugin), sizeof(fxi_plugin_host), sizeof(fxi_step) + 8, sizeof(fxi_tensor),
-              sizeof(fxi_run)},
+    .sizes = {sizeof(fxi_plugin), sizeof(fxi_plugin_host), sizeof(fx_step) + 8, sizeof(fx_tensor),
+              sizeof(fx_run)},
 #else
     .sizes = FXI_PLUGIN_SIZES_HERE,
 #endif

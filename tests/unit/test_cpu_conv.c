@@ -5,7 +5,7 @@
 #include "cpu_plugin.h"
 
 typedef struct problem {
-    fxi_conv_attr a;
+    fx_conv_attr a;
     int64_t x[5], w[5], y[5]; /* spatial…, channels, batch; kernel…, in/groups, out */
     int ndim;
 } problem;
@@ -70,10 +70,10 @@ static void visit_products(const problem *p, double *acc, double *size, int kind
                 continue;
             xo += step * (t / kernel + cin * (o / cout) + p->x[s] * n);
             const int64_t wo = t + kernel * cin * o;
-            const int64_t to = kind == FXI_CONV_FORWARD ? yo : kind == FXI_CONV_DATA ? xo : wo;
-            const double v = kind == FXI_CONV_FORWARD ? element(x, xo) * element(w, wo)
-                             : kind == FXI_CONV_DATA  ? element(y, yo) * element(w, wo)
-                                                      : element(x, xo) * element(y, yo);
+            const int64_t to = kind == FX_CONV_FORWARD ? yo : kind == FX_CONV_DATA ? xo : wo;
+            const double v = kind == FX_CONV_FORWARD ? element(x, xo) * element(w, wo)
+                             : kind == FX_CONV_DATA  ? element(y, yo) * element(w, wo)
+                                                     : element(x, xo) * element(y, yo);
             acc[to] += v;
             size[to] += fabs(v);
         }
@@ -85,15 +85,15 @@ static void check_problem(const problem *p, int kind, int dtype)
     operand x = make_operand(dtype, DENSE, p->ndim, p->x),
             w = make_operand(dtype, DENSE, p->ndim, p->w);
     operand y = make_operand(dtype, DENSE, p->ndim, p->y);
-    operand *out = kind == FXI_CONV_FORWARD ? &y : kind == FXI_CONV_DATA ? &x : &w;
-    const operand *in[] = {kind == FXI_CONV_DATA ? &y : &x, kind == FXI_CONV_WEIGHT ? &y : &w};
+    operand *out = kind == FX_CONV_FORWARD ? &y : kind == FX_CONV_DATA ? &x : &w;
+    const operand *in[] = {kind == FX_CONV_DATA ? &y : &x, kind == FX_CONV_WEIGHT ? &y : &w};
     const size_t n = (size_t)length_of(out);
     double *want = calloc(n + 1, sizeof *want), *size = calloc(n + 1, sizeof *size);
     assert_true(want && size);
     visit_products(p, want, size, kind, &x, &w, &y);
-    fxi_attr attr = {.conv = p->a};
+    fx_attr attr = {.conv = p->a};
     attr.conv.kind = kind;
-    assert_int_equal(run_step(FXI_OP_CONV, FXI_CLASS_CONV, attr, 2, in, out).status, FX_OK);
+    assert_int_equal(run_step(FX_OP_CONV, FX_CLASS_CONV, attr, 2, in, out).status, FX_OK);
     for (size_t i = 0; i < n; i++)
         check_close(element(out, (int64_t)i), want[i], epsilon_of(dtype),
                     epsilon_of(dtype) * size[i]);
@@ -112,7 +112,7 @@ static void random_problems(void **state)
         for (int d = 0; d < p.a.spatial;
              d++) /* outpad: the x side has more than the windows reach */
             p.x[d] += p.a.stride[d] - 1;
-        check_problem(&p, FXI_CONV_DATA, FX_DTYPE_F32);
+        check_problem(&p, FX_CONV_DATA, FX_DTYPE_F32);
     }
 }
 
@@ -235,11 +235,11 @@ static void infinite_numbers(void **state)
         ((float *)y.data)[i] = 1 + (float)(i % 3);
     ((float *)x.data)[8] = INFINITY; /* the last column: for one column of taps only */
     double want[54] = {0}, size[54] = {0};
-    visit_products(&p, want, size, FXI_CONV_WEIGHT, &x, &w, &y);
-    fxi_attr attr = {.conv = p.a};
-    attr.conv.kind = FXI_CONV_WEIGHT;
+    visit_products(&p, want, size, FX_CONV_WEIGHT, &x, &w, &y);
+    fx_attr attr = {.conv = p.a};
+    attr.conv.kind = FX_CONV_WEIGHT;
     const operand *in[] = {&x, &y};
-    assert_int_equal(run_step(FXI_OP_CONV, FXI_CLASS_CONV, attr, 2, in, &w).status, FX_OK);
+    assert_int_equal(run_step(FX_OP_CONV, FX_CLASS_CONV, attr, 2, in, &w).status, FX_OK);
     for (int64_t i = 0; i < 54; i++)
         if (isinf(want[i]))
             assert_true(isinf(element(&w, i)));
@@ -257,15 +257,15 @@ static void fail_each(int kind, int32_t stride, int64_t channels)
     operand x = make_operand(FX_DTYPE_F32, DENSE, 4, p.x);
     operand w = make_operand(FX_DTYPE_F32, DENSE, 4, p.w);
     operand y = make_operand(FX_DTYPE_F32, DENSE, 4, p.y);
-    operand *out = kind == FXI_CONV_FORWARD ? &y : kind == FXI_CONV_DATA ? &x : &w;
-    const operand *in[] = {kind == FXI_CONV_DATA ? &y : &x, kind == FXI_CONV_WEIGHT ? &y : &w};
-    fxi_attr attr = {.conv = p.a};
+    operand *out = kind == FX_CONV_FORWARD ? &y : kind == FX_CONV_DATA ? &x : &w;
+    const operand *in[] = {kind == FX_CONV_DATA ? &y : &x, kind == FX_CONV_WEIGHT ? &y : &w};
+    fx_attr attr = {.conv = p.a};
     attr.conv.kind = kind;
     const int64_t live = fxi_live_allocations();
     int64_t nth = 0;
     for (int status = FX_STATUS_MEMORY; status != FX_OK; nth++) {
         fxi_fault_set(nth);
-        const bench b = run_step(FXI_OP_CONV, FXI_CLASS_CONV, attr, 2, in, out);
+        const bench b = run_step(FX_OP_CONV, FX_CLASS_CONV, attr, 2, in, out);
         fxi_fault_set(-1);
         status = (int)b.status;
         assert_int_equal(fxi_live_allocations(), live);
@@ -304,20 +304,20 @@ static bool plugin_there(void)
 
 /* Runs a step that the plugin may decline; true when it did not. Every allocation fails in turn
  * first, if `failing`. */
-static bool run_plugin(fxi_attr attr, const operand *a, const operand *b, operand *out,
+static bool run_plugin(fx_attr attr, const operand *a, const operand *b, operand *out,
                        const operand *bias, bool failing)
 {
-    fxi_instr add = {.op = FXI_OP_ADD, .dtype = out->t.dtype, .from = out->t.dtype, .nsrc = 2};
+    fx_instr add = {.op = FX_OP_ADD, .dtype = out->t.dtype, .from = out->t.dtype, .nsrc = 2};
     add.src[1] = 1;
-    fxi_tensor in[3] = {a->t, b->t};
+    fx_tensor in[3] = {a->t, b->t};
     const void *at[] = {a->data, b->data, bias ? bias->data : NULL};
-    fxi_step step = {.op = FXI_OP_CONV,
-                     .cls = FXI_CLASS_CONV,
-                     .nin = 2,
-                     .in = in,
-                     .out = out->t,
-                     .attr = attr,
-                     .channels_last = true};
+    fx_step step = {.op = FX_OP_CONV,
+                    .cls = FX_CLASS_CONV,
+                    .nin = 2,
+                    .in = in,
+                    .out = out->t,
+                    .attr = attr,
+                    .channels_last = true};
     if (bias) {
         in[2] = out->t;
         memset(in[2].stride, 0, sizeof in[2].stride);
@@ -327,7 +327,7 @@ static bool run_plugin(fxi_attr attr, const operand *a, const operand *b, operan
         step.ninstr = 1;
     }
     const int64_t live = fxi_live_allocations();
-    fxi_run run = {0};
+    fx_run run = {0};
     fx_status status = FX_STATUS_MEMORY;
     for (int64_t nth = failing ? 0 : -1; status == FX_STATUS_MEMORY; nth++) {
         fxi_plugin_ready *ready = NULL;
@@ -352,18 +352,18 @@ static bool check_plugin(const problem *p, int kind, int dtype, bool biased, boo
     operand y = make_operand(dtype, DENSE, p->ndim, p->y);
     operand bias = make_operand(dtype, DENSE, 1, &p->y[p->a.spatial]);
     lay_last(&x), lay_last(&y);
-    operand *out = kind == FXI_CONV_FORWARD ? &y : kind == FXI_CONV_DATA ? &x : &w;
+    operand *out = kind == FX_CONV_FORWARD ? &y : kind == FX_CONV_DATA ? &x : &w;
     const size_t n = (size_t)length_of(out);
     double *want = calloc(n + 1, sizeof *want), *size = calloc(n + 1, sizeof *size);
     assert_true(want && size);
     visit_products(p, want, size, kind, &x, &w, &y);
-    fxi_attr attr = {.conv = p->a};
+    fx_attr attr = {.conv = p->a};
     attr.conv.kind = kind;
     const int64_t inner = fxi_length(p->a.spatial, p->y);
     for (size_t i = 0; i < n && biased; i++)
         want[i] += element(&bias, (int64_t)i / inner % p->y[p->a.spatial]);
     const bool ran =
-        run_plugin(attr, kind == FXI_CONV_DATA ? &y : &x, kind == FXI_CONV_WEIGHT ? &y : &w, out,
+        run_plugin(attr, kind == FX_CONV_DATA ? &y : &x, kind == FX_CONV_WEIGHT ? &y : &w, out,
                    biased ? &bias : NULL, failing);
     for (size_t i = 0; i < n && ran; i++)
         check_close(element(out, (int64_t)i), want[i], epsilon_of(dtype),
@@ -390,7 +390,7 @@ static void plugin_problems(void **state)
                                  .before = {1},
                                  .after = {2},
                                  .dilation = {1}}};
-    assert_true(check_plugin(&reach, FXI_CONV_WEIGHT, FX_DTYPE_BF16, false, false));
+    assert_true(check_plugin(&reach, FX_CONV_WEIGHT, FX_DTYPE_BF16, false, false));
     for (int round = 0; round < 60; round++) {
         problem p = random_problem(1 + round % 3);
         const int64_t in = random_in(1, 40), out = random_in(1, 40);
@@ -401,7 +401,7 @@ static void plugin_problems(void **state)
             ran += check_plugin(&p, kind, round % 4 ? FX_DTYPE_F32 : FX_DTYPE_BF16, false, false);
             all++;
         }
-        check_plugin(&p, FXI_CONV_FORWARD, FX_DTYPE_F32, true, false);
+        check_plugin(&p, FX_CONV_FORWARD, FX_DTYPE_F32, true, false);
     }
     print_message("the plugin took %d of %d problems\n", ran, all);
     assert_true(ran >= all / 4);
@@ -418,7 +418,7 @@ static void plugin_parts(void **state)
         assert_true(check_plugin(&p, kind, FX_DTYPE_F32, false, true));
         assert_true(check_plugin(&p, kind, FX_DTYPE_BF16, false, false));
     }
-    assert_true(check_plugin(&p, FXI_CONV_FORWARD, FX_DTYPE_F32, true, true));
+    assert_true(check_plugin(&p, FX_CONV_FORWARD, FX_DTYPE_F32, true, true));
 }
 
 /* NaN and Inf in one channel of one pixel reach the windows over it, and nothing else. */
@@ -437,7 +437,7 @@ static void plugin_odd_numbers(void **state)
             set_element(&w, i, 1);
         set_element(&x, 4 + 9 * 4, INFINITY);
         set_element(&x, 8 + 9 * 8 + 81 * channels, NAN);
-        fxi_attr attr = {.conv = p.a};
+        fx_attr attr = {.conv = p.a};
         assert_true(run_plugin(attr, &x, &w, &y, NULL, false));
         for (int64_t i = 0; i < length_of(&y); i++) {
             const int64_t c = i % 9, r = i / 9 % 9, image = i / (81 * 20);

@@ -4,31 +4,31 @@
 #include "cpu_check.h"
 
 /* Runs a program over operands. */
-static bench run_program(const fxi_instr *program, int ninstr, int nin, const operand *const *in,
+static bench run_program(const fx_instr *program, int ninstr, int nin, const operand *const *in,
                          operand *out)
 {
     bench b = {
         .step = {
-            .op = program[ninstr - 1].op, .cls = FXI_CLASS_ELEMENTWISE, .nin = nin, .out = out->t}};
+            .op = program[ninstr - 1].op, .cls = FX_CLASS_ELEMENTWISE, .nin = nin, .out = out->t}};
     for (int k = 0; k < nin; k++) {
         b.in[k] = in[k]->t;
         b.ptr[k] = in[k]->data;
     }
     b.step.in = b.in;
-    b.step.program = (fxi_instr *)(uintptr_t)program;
+    b.step.program = (fx_instr *)(uintptr_t)program;
     b.step.ninstr = ninstr;
     b.status = run_once(&b.step, b.ptr, out->data, &b.run);
     check_guards(out);
     return b;
 }
 
-static fxi_instr instruction(fxi_op op, int dtype, int from, int nsrc)
+static fx_instr instruction(fx_op op, int dtype, int from, int nsrc)
 {
-    return (fxi_instr){.op = (uint8_t)op,
-                       .dtype = (uint8_t)dtype,
-                       .from = (uint8_t)from,
-                       .nsrc = (uint8_t)nsrc,
-                       .src = {0, 1, 2}};
+    return (fx_instr){.op = (uint8_t)op,
+                      .dtype = (uint8_t)dtype,
+                      .from = (uint8_t)from,
+                      .nsrc = (uint8_t)nsrc,
+                      .src = {0, 1, 2}};
 }
 
 /* ---- every op over every layout -------------------------------------------------------------- */
@@ -110,37 +110,37 @@ static double ref_relu(double x, double y)
 
 enum { FLOATS = 1, INTS = 2, BOOLS = 4, COMPARES = 8 };
 static const struct {
-    fxi_op op;
+    fx_op op;
     int nsrc, types;
     double (*ref)(double, double);
 } cases[] = {
-    {FXI_OP_ADD, 2, FLOATS | INTS, ref_add},
-    {FXI_OP_SUB, 2, FLOATS | INTS, ref_sub},
-    {FXI_OP_MUL, 2, FLOATS | INTS | BOOLS, ref_mul},
-    {FXI_OP_DIV, 2, FLOATS, ref_div},
-    {FXI_OP_FLD, 2, FLOATS, ref_fld},
-    {FXI_OP_POW, 2, FLOATS, pow},
-    {FXI_OP_ATAN2, 2, FLOATS, atan2},
-    {FXI_OP_MAX, 2, FLOATS | INTS | BOOLS, ref_max},
-    {FXI_OP_MIN, 2, FLOATS | INTS | BOOLS, ref_min},
-    {FXI_OP_LT, 2, FLOATS | INTS | BOOLS | COMPARES, ref_lt},
-    {FXI_OP_LE, 2, FLOATS | INTS | BOOLS | COMPARES, ref_le},
-    {FXI_OP_EQ, 2, FLOATS | INTS | BOOLS | COMPARES, ref_eq},
-    {FXI_OP_NE, 2, FLOATS | INTS | BOOLS | COMPARES, ref_ne},
-    {FXI_OP_NEG, 1, FLOATS | INTS, ref_neg},
-    {FXI_OP_POWI, 1, FLOATS | INTS, ref_cube},
-    {FXI_OP_EXP, 1, FLOATS, ref_exp},
-    {FXI_OP_EXPM1, 1, FLOATS, ref_expm1},
-    {FXI_OP_LOG, 1, FLOATS, ref_log},
-    {FXI_OP_LOG1P, 1, FLOATS, ref_log1p},
-    {FXI_OP_SQRT, 1, FLOATS, ref_sqrt},
-    {FXI_OP_SIN, 1, FLOATS, ref_sin},
-    {FXI_OP_COS, 1, FLOATS, ref_cos},
-    {FXI_OP_TANH, 1, FLOATS, ref_tanh},
-    {FXI_OP_SIGMOID, 1, FLOATS, ref_sigmoid},
-    {FXI_OP_ERF, 1, FLOATS, ref_erf},
-    {FXI_OP_RELU, 1, FLOATS | INTS | BOOLS, ref_relu},
-    {FXI_OP_FLOOR, 1, FLOATS | INTS, ref_floor},
+    {FX_OP_ADD, 2, FLOATS | INTS, ref_add},
+    {FX_OP_SUB, 2, FLOATS | INTS, ref_sub},
+    {FX_OP_MUL, 2, FLOATS | INTS | BOOLS, ref_mul},
+    {FX_OP_DIV, 2, FLOATS, ref_div},
+    {FX_OP_FLD, 2, FLOATS, ref_fld},
+    {FX_OP_POW, 2, FLOATS, pow},
+    {FX_OP_ATAN2, 2, FLOATS, atan2},
+    {FX_OP_MAX, 2, FLOATS | INTS | BOOLS, ref_max},
+    {FX_OP_MIN, 2, FLOATS | INTS | BOOLS, ref_min},
+    {FX_OP_LT, 2, FLOATS | INTS | BOOLS | COMPARES, ref_lt},
+    {FX_OP_LE, 2, FLOATS | INTS | BOOLS | COMPARES, ref_le},
+    {FX_OP_EQ, 2, FLOATS | INTS | BOOLS | COMPARES, ref_eq},
+    {FX_OP_NE, 2, FLOATS | INTS | BOOLS | COMPARES, ref_ne},
+    {FX_OP_NEG, 1, FLOATS | INTS, ref_neg},
+    {FX_OP_POWI, 1, FLOATS | INTS, ref_cube},
+    {FX_OP_EXP, 1, FLOATS, ref_exp},
+    {FX_OP_EXPM1, 1, FLOATS, ref_expm1},
+    {FX_OP_LOG, 1, FLOATS, ref_log},
+    {FX_OP_LOG1P, 1, FLOATS, ref_log1p},
+    {FX_OP_SQRT, 1, FLOATS, ref_sqrt},
+    {FX_OP_SIN, 1, FLOATS, ref_sin},
+    {FX_OP_COS, 1, FLOATS, ref_cos},
+    {FX_OP_TANH, 1, FLOATS, ref_tanh},
+    {FX_OP_SIGMOID, 1, FLOATS, ref_sigmoid},
+    {FX_OP_ERF, 1, FLOATS, ref_erf},
+    {FX_OP_RELU, 1, FLOATS | INTS | BOOLS, ref_relu},
+    {FX_OP_FLOOR, 1, FLOATS | INTS, ref_floor},
 };
 
 static bool takes(int types, int dtype)
@@ -161,7 +161,7 @@ static void check_case(size_t c, int dtype, layout la, layout lb, int ndim, cons
     operand a = make_operand(dtype, la, ndim, shape),
             out = make_operand(out_type, DENSE, ndim, shape);
     operand b = make_operand(dtype, lb, ndim, shape);
-    fxi_instr ins = instruction(cases[c].op, out_type, dtype, cases[c].nsrc);
+    fx_instr ins = instruction(cases[c].op, out_type, dtype, cases[c].nsrc);
     ins.attr = 3;
     assert_int_equal(run_program(&ins, 1, cases[c].nsrc, (const operand *[]){&a, &b}, &out).status,
                      FX_OK);
@@ -198,7 +198,7 @@ static void scalars_and_select(void **state)
                 s = scalar_operand(dtype, 1);
         operand b = make_operand(dtype, GAPS, SHAPE(30, 20)),
                 out = make_operand(dtype, DENSE, SHAPE(30, 20));
-        const fxi_instr ins = instruction(FXI_OP_SELECT, dtype, dtype, 3);
+        const fx_instr ins = instruction(FX_OP_SELECT, dtype, dtype, 3);
         assert_int_equal(run_program(&ins, 1, 3, (const operand *[]){&c, &s, &b}, &out).status,
                          FX_OK);
         for (int64_t i = 0; i < length_of(&out); i++)
@@ -208,11 +208,11 @@ static void scalars_and_select(void **state)
 }
 
 /* ---- rules of maxima and integers ------------------------------------------------------------ */
-static double apply2(fxi_op op, int dtype, double x, double y, int64_t attr)
+static double apply2(fx_op op, int dtype, double x, double y, int64_t attr)
 {
     operand a = scalar_operand(dtype, x), b = scalar_operand(dtype, y),
             out = scalar_operand(dtype, 0);
-    fxi_instr ins = instruction(op, dtype, dtype, op == FXI_OP_POWI || op == FXI_OP_NEG ? 1 : 2);
+    fx_instr ins = instruction(op, dtype, dtype, op == FX_OP_POWI || op == FX_OP_NEG ? 1 : 2);
     ins.attr = attr;
     assert_int_equal(run_program(&ins, 1, ins.nsrc, (const operand *[]){&a, &b}, &out).status,
                      FX_OK);
@@ -225,11 +225,11 @@ static void max_and_min_propagate_nan(void **state)
 {
     (void)state;
     for (int dtype = FX_DTYPE_F32; dtype <= FX_DTYPE_F64; dtype++)
-        for (fxi_op op = FXI_OP_MAX; op <= FXI_OP_MIN; op++) {
+        for (fx_op op = FX_OP_MAX; op <= FX_OP_MIN; op++) {
             assert_true(isnan(apply2(op, dtype, NAN, 1, 0)));
             assert_true(isnan(apply2(op, dtype, 1, NAN, 0)));
-            assert_int_equal(!signbit(apply2(op, dtype, -0.0, 0.0, 0)), op == FXI_OP_MAX);
-            assert_int_equal(!signbit(apply2(op, dtype, 0.0, -0.0, 0)), op == FXI_OP_MAX);
+            assert_int_equal(!signbit(apply2(op, dtype, -0.0, 0.0, 0)), op == FX_OP_MAX);
+            assert_int_equal(!signbit(apply2(op, dtype, 0.0, -0.0, 0)), op == FX_OP_MAX);
         }
 }
 
@@ -237,35 +237,35 @@ static void integer_rules(void **state)
 {
     (void)state;
     const double low = -2147483648.0;
-    assert_true(apply2(FXI_OP_ADD, FX_DTYPE_I32, 2147483647.0, 1, 0) == low);
-    assert_true(apply2(FXI_OP_NEG, FX_DTYPE_I32, low, 0, 0) == low);
-    assert_true(apply2(FXI_OP_MUL, FX_DTYPE_I32, 65536, 65537, 0) == 65536);
-    assert_true(apply2(FXI_OP_FLD, FX_DTYPE_I32, low, -1, 0) == low);
-    assert_true(apply2(FXI_OP_FLD, FX_DTYPE_I64, -0x1p62 * 1, 0, 0) == 0);
-    assert_true(apply2(FXI_OP_FLD, FX_DTYPE_I32, -7, 2, 0) == -4);
-    assert_true(apply2(FXI_OP_FLD, FX_DTYPE_I32, 7, -2, 0) == -4);
-    assert_true(apply2(FXI_OP_FLD, FX_DTYPE_I32, -7, -2, 0) == 3);
-    assert_true(apply2(FXI_OP_FLD, FX_DTYPE_I32, -8, 2, 0) == -4);
-    assert_true(apply2(FXI_OP_FLD, FX_DTYPE_U8, 200, 7, 0) == 28);
-    assert_true(apply2(FXI_OP_SUB, FX_DTYPE_U8, 3, 5, 0) == 254);
-    assert_true(apply2(FXI_OP_POW, FX_DTYPE_I32, -3, 5, 0) == -243);
-    assert_true(apply2(FXI_OP_POW, FX_DTYPE_I32, 2, 31, 0) == low);
-    assert_true(apply2(FXI_OP_POW, FX_DTYPE_I32, 2, -1, 0) == 0);
-    assert_true(apply2(FXI_OP_POW, FX_DTYPE_I32, -1, -3, 0) == -1);
-    assert_true(apply2(FXI_OP_POW, FX_DTYPE_I64, 1, -3, 0) == 1);
-    assert_true(apply2(FXI_OP_POW, FX_DTYPE_I64, 0, 0, 0) == 1);
-    assert_true(apply2(FXI_OP_POWI, FX_DTYPE_I64, 3, 0, 39) == 4052555153018976267.0);
-    assert_true(apply2(FXI_OP_POWI, FX_DTYPE_F32, 0, 0, 0) == 1);
-    assert_true(apply2(FXI_OP_POWI, FX_DTYPE_F64, -2, 0, -3) == -0.125);
-    assert_true(apply2(FXI_OP_POWI, FX_DTYPE_F32, 0, 0, -1) == INFINITY);
-    assert_true(apply2(FXI_OP_POWI, FX_DTYPE_F64, 1.5, 0, 7) == pow(1.5, 7));
+    assert_true(apply2(FX_OP_ADD, FX_DTYPE_I32, 2147483647.0, 1, 0) == low);
+    assert_true(apply2(FX_OP_NEG, FX_DTYPE_I32, low, 0, 0) == low);
+    assert_true(apply2(FX_OP_MUL, FX_DTYPE_I32, 65536, 65537, 0) == 65536);
+    assert_true(apply2(FX_OP_FLD, FX_DTYPE_I32, low, -1, 0) == low);
+    assert_true(apply2(FX_OP_FLD, FX_DTYPE_I64, -0x1p62 * 1, 0, 0) == 0);
+    assert_true(apply2(FX_OP_FLD, FX_DTYPE_I32, -7, 2, 0) == -4);
+    assert_true(apply2(FX_OP_FLD, FX_DTYPE_I32, 7, -2, 0) == -4);
+    assert_true(apply2(FX_OP_FLD, FX_DTYPE_I32, -7, -2, 0) == 3);
+    assert_true(apply2(FX_OP_FLD, FX_DTYPE_I32, -8, 2, 0) == -4);
+    assert_true(apply2(FX_OP_FLD, FX_DTYPE_U8, 200, 7, 0) == 28);
+    assert_true(apply2(FX_OP_SUB, FX_DTYPE_U8, 3, 5, 0) == 254);
+    assert_true(apply2(FX_OP_POW, FX_DTYPE_I32, -3, 5, 0) == -243);
+    assert_true(apply2(FX_OP_POW, FX_DTYPE_I32, 2, 31, 0) == low);
+    assert_true(apply2(FX_OP_POW, FX_DTYPE_I32, 2, -1, 0) == 0);
+    assert_true(apply2(FX_OP_POW, FX_DTYPE_I32, -1, -3, 0) == -1);
+    assert_true(apply2(FX_OP_POW, FX_DTYPE_I64, 1, -3, 0) == 1);
+    assert_true(apply2(FX_OP_POW, FX_DTYPE_I64, 0, 0, 0) == 1);
+    assert_true(apply2(FX_OP_POWI, FX_DTYPE_I64, 3, 0, 39) == 4052555153018976267.0);
+    assert_true(apply2(FX_OP_POWI, FX_DTYPE_F32, 0, 0, 0) == 1);
+    assert_true(apply2(FX_OP_POWI, FX_DTYPE_F64, -2, 0, -3) == -0.125);
+    assert_true(apply2(FX_OP_POWI, FX_DTYPE_F32, 0, 0, -1) == INFINITY);
+    assert_true(apply2(FX_OP_POWI, FX_DTYPE_F64, 1.5, 0, 7) == pow(1.5, 7));
 }
 
 /* ---- conversions ----------------------------------------------------------------------------- */
 static double cast_one(int from, int to, double x)
 {
     operand a = scalar_operand(from, x), out = scalar_operand(to, 0);
-    const fxi_instr ins = instruction(FXI_OP_CAST, to, from, 1);
+    const fx_instr ins = instruction(FX_OP_CAST, to, from, 1);
     assert_int_equal(run_program(&ins, 1, 1, (const operand *[]){&a}, &out).status, FX_OK);
     const double r = element(&out, 0);
     drop_operand(&a), drop_operand(&out);
@@ -315,7 +315,7 @@ static void casts_between_all_types(void **state)
             for (int l = 0; l < LAYOUTS; l++) {
                 operand a = make_operand(from, (layout)l, SHAPE(33, 9)),
                         out = make_operand(to, DENSE, SHAPE(33, 9));
-                const fxi_instr ins = instruction(FXI_OP_CAST, to, from, 1);
+                const fx_instr ins = instruction(FX_OP_CAST, to, from, 1);
                 assert_int_equal(run_program(&ins, 1, 1, (const operand *[]){&a}, &out).status,
                                  FX_OK);
                 for (int64_t i = 0; i < length_of(&out); i++) {
@@ -367,13 +367,13 @@ static void many_registers(void **state)
 {
     (void)state;
     enum { INPUTS = 2, N = 60 };
-    fxi_instr p[N];
+    fx_instr p[N];
     for (int k = 0; k < N / 2; k++) { /* register 2+k = x·y + …: kept */
-        p[k] = instruction(k % 2 ? FXI_OP_ADD : FXI_OP_MUL, FX_DTYPE_F64, FX_DTYPE_F64, 2);
+        p[k] = instruction(k % 2 ? FX_OP_ADD : FX_OP_MUL, FX_DTYPE_F64, FX_DTYPE_F64, 2);
         p[k].src[1] = (uint8_t)(k ? INPUTS + k - 1 : 1);
     }
     for (int k = N / 2; k < N; k++) { /* sums of what was kept, newest first */
-        p[k] = instruction(FXI_OP_SUB, FX_DTYPE_F64, FX_DTYPE_F64, 2);
+        p[k] = instruction(FX_OP_SUB, FX_DTYPE_F64, FX_DTYPE_F64, 2);
         p[k].src[0] = (uint8_t)(INPUTS + k - 1);
         p[k].src[1] = (uint8_t)(INPUTS + N - 1 - k);
     }
@@ -385,7 +385,7 @@ static void many_registers(void **state)
         double r[INPUTS + N] = {element(&x, i), element(&y, i)};
         for (int k = 0; k < N; k++) {
             const double a = r[p[k].src[0]], b = r[p[k].src[1]];
-            r[INPUTS + k] = p[k].op == FXI_OP_ADD ? a + b : p[k].op == FXI_OP_MUL ? a * b : a - b;
+            r[INPUTS + k] = p[k].op == FX_OP_ADD ? a + b : p[k].op == FX_OP_MUL ? a * b : a - b;
         }
         assert_true(element(&out, i) == r[INPUTS + N - 1]);
     }
@@ -400,9 +400,9 @@ static void half_programs_round_every_instruction(void **state)
 {
     (void)state;
     for (int dtype = FX_DTYPE_F16; dtype <= FX_DTYPE_BF16; dtype++) {
-        fxi_instr p[3] = {instruction(FXI_OP_MUL, dtype, dtype, 2),
-                          instruction(FXI_OP_ADD, dtype, dtype, 2),
-                          instruction(FXI_OP_DIV, dtype, dtype, 2)};
+        fx_instr p[3] = {instruction(FX_OP_MUL, dtype, dtype, 2),
+                         instruction(FX_OP_ADD, dtype, dtype, 2),
+                         instruction(FX_OP_DIV, dtype, dtype, 2)};
         p[1].src[0] = 3;
         p[2].src[0] = 4;
         p[2].src[1] = 2;
@@ -425,9 +425,9 @@ static void mixed_types_in_place(void **state)
 {
     (void)state;
     /* out = select(x < y, cast(i), x), into the memory of x */
-    fxi_instr p[3] = {instruction(FXI_OP_LT, FX_DTYPE_BOOL, FX_DTYPE_F32, 2),
-                      instruction(FXI_OP_CAST, FX_DTYPE_F32, FX_DTYPE_I64, 1),
-                      instruction(FXI_OP_SELECT, FX_DTYPE_F32, FX_DTYPE_F32, 3)};
+    fx_instr p[3] = {instruction(FX_OP_LT, FX_DTYPE_BOOL, FX_DTYPE_F32, 2),
+                     instruction(FX_OP_CAST, FX_DTYPE_F32, FX_DTYPE_I64, 1),
+                     instruction(FX_OP_SELECT, FX_DTYPE_F32, FX_DTYPE_F32, 3)};
     p[1].src[0] = 2;
     p[2].src[0] = 3, p[2].src[1] = 4, p[2].src[2] = 0;
     operand x = make_operand(FX_DTYPE_F32, DENSE, SHAPE(1000)),
@@ -447,7 +447,7 @@ static void unknown_combination_is_an_error(void **state)
     (void)state;
     operand x = make_operand(FX_DTYPE_BOOL, DENSE, SHAPE(3)),
             out = make_operand(FX_DTYPE_BOOL, DENSE, SHAPE(3));
-    const fxi_instr ins = instruction(FXI_OP_EXP, FX_DTYPE_BOOL, FX_DTYPE_BOOL, 1);
+    const fx_instr ins = instruction(FX_OP_EXP, FX_DTYPE_BOOL, FX_DTYPE_BOOL, 1);
     assert_int_equal(run_program(&ins, 1, 1, (const operand *[]){&x}, &out).status,
                      FX_STATUS_UNSUPPORTED);
     drop_operand(&x), drop_operand(&out);

@@ -24,30 +24,30 @@ static double exact_sigmoid(double x)
 
 static const struct {
     const char *name;
-    fxi_op op;
+    fx_op op;
     exact1 exact;
     double most;      /* ulp */
     float around[12]; /* where the method changes; 0 ends the list */
 } functions[] = {
-    {"exp", FXI_OP_EXP, exp, 4, {88.7228394f, -103.972076f, -87.3365479f, 0.34657359f}},
-    {"expm1", FXI_OP_EXPM1, expm1, 4, {88.7228394f, 88.37626f, -18, 0.34657359f, -0.34657359f}},
-    {"log", FXI_OP_LOG, log, 4, {0.70710678f, 1, 1.41421356f, 0x1p-126f, 2}},
-    {"log1p", FXI_OP_LOG1P, log1p, 4, {-1, 1, -0.29289322f, 0.41421356f, 0x1p24f, 0x1p-24f}},
-    {"tanh", FXI_OP_TANH, tanh, 4, {0.625f, -0.625f, 9, 44.5f}},
-    {"sigmoid", FXI_OP_SIGMOID, exact_sigmoid, 4, {-88.7228394f, -103.972076f, 16.6f}},
-    {"erf", FXI_OP_ERF, erf, 4, {1, -1, 3.9192059f, 4}},
-    {"sin", FXI_OP_SIN, sin, 4, {0x1p20f, 3.14159265f, 355, 103993, 6.2831853f, 1.57079633f}},
-    {"cos", FXI_OP_COS, cos, 4, {0x1p20f, -0x1p20f, 1.57079633f, 11, 344.0044f, 161.79f}},
-    {"sqrt", FXI_OP_SQRT, sqrt, 0.5, {0x1p-126f, 1}},
+    {"exp", FX_OP_EXP, exp, 4, {88.7228394f, -103.972076f, -87.3365479f, 0.34657359f}},
+    {"expm1", FX_OP_EXPM1, expm1, 4, {88.7228394f, 88.37626f, -18, 0.34657359f, -0.34657359f}},
+    {"log", FX_OP_LOG, log, 4, {0.70710678f, 1, 1.41421356f, 0x1p-126f, 2}},
+    {"log1p", FX_OP_LOG1P, log1p, 4, {-1, 1, -0.29289322f, 0.41421356f, 0x1p24f, 0x1p-24f}},
+    {"tanh", FX_OP_TANH, tanh, 4, {0.625f, -0.625f, 9, 44.5f}},
+    {"sigmoid", FX_OP_SIGMOID, exact_sigmoid, 4, {-88.7228394f, -103.972076f, 16.6f}},
+    {"erf", FX_OP_ERF, erf, 4, {1, -1, 3.9192059f, 4}},
+    {"sin", FX_OP_SIN, sin, 4, {0x1p20f, 3.14159265f, 355, 103993, 6.2831853f, 1.57079633f}},
+    {"cos", FX_OP_COS, cos, 4, {0x1p20f, -0x1p20f, 1.57079633f, 11, 344.0044f, 161.79f}},
+    {"sqrt", FX_OP_SQRT, sqrt, 0.5, {0x1p-126f, 1}},
 };
 static const struct {
     const char *name;
-    fxi_op op;
+    fx_op op;
     exact2 exact;
     float (*libm)(float, float);
 } functions2[] = {
-    {"pow", FXI_OP_POW, pow, powf},
-    {"atan2", FXI_OP_ATAN2, atan2, atan2f},
+    {"pow", FX_OP_POW, pow, powf},
+    {"atan2", FX_OP_ATAN2, atan2, atan2f},
 };
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
@@ -76,26 +76,26 @@ static double ulps(float got, double want)
 }
 
 /* d = op(a[, b]) over n numbers through the backend's entrance. */
-static void apply(fxi_op op, int64_t attr, const float *a, const float *b, float *d, int64_t n)
+static void apply(fx_op op, int64_t attr, const float *a, const float *b, float *d, int64_t n)
 {
-    fxi_tensor t[2] = {
+    fx_tensor t[2] = {
         {.dtype = FX_DTYPE_F32, .ndim = 1, .shape = {n}, .stride = {1}},
         {.dtype = FX_DTYPE_F32, .ndim = 1, .shape = {n}, .stride = {1}},
     };
-    fxi_instr ins = {.op = (uint8_t)op,
-                     .dtype = FX_DTYPE_F32,
-                     .from = FX_DTYPE_F32,
-                     .nsrc = b ? 2 : 1,
-                     .src = {0, 1},
-                     .attr = attr};
-    fxi_step step = {.op = (uint8_t)op,
-                     .cls = FXI_CLASS_ELEMENTWISE,
-                     .nin = ins.nsrc,
-                     .out = t[0],
-                     .in = t,
-                     .program = &ins,
-                     .ninstr = 1};
-    fxi_run run;
+    fx_instr ins = {.op = (uint8_t)op,
+                    .dtype = FX_DTYPE_F32,
+                    .from = FX_DTYPE_F32,
+                    .nsrc = b ? 2 : 1,
+                    .src = {0, 1},
+                    .attr = attr};
+    fx_step step = {.op = (uint8_t)op,
+                    .cls = FX_CLASS_ELEMENTWISE,
+                    .nin = ins.nsrc,
+                    .out = t[0],
+                    .in = t,
+                    .program = &ins,
+                    .ninstr = 1};
+    fx_run run;
     assert_int_equal(run_once(&step, (const void *[]){a, b}, d, &run), FX_OK);
 }
 
@@ -139,7 +139,7 @@ static void angles_near_multiples_of_a_right_angle(void **state)
     (void)state;
     enum { MULTIPLES = 700000 / CHUNK };
     for (size_t f = 0; f < COUNT(functions); f++) {
-        if (functions[f].op != FXI_OP_SIN && functions[f].op != FXI_OP_COS)
+        if (functions[f].op != FX_OP_SIN && functions[f].op != FX_OP_COS)
             continue;
         worst w = {0, 0, 0};
         for (int k = 0; k < MULTIPLES; k++) {
@@ -186,7 +186,7 @@ static void functions_of_two_are_accurate(void **state)
         for (int k = 0; k < 8000; k++) {
             float x[CHUNK], y[CHUNK], z[CHUNK];
             for (int i = 0; i < CHUNK; i++)
-                random_pair(i, functions2[f].op == FXI_OP_POW, &x[i], &y[i]);
+                random_pair(i, functions2[f].op == FX_OP_POW, &x[i], &y[i]);
             apply(functions2[f].op, 0, x, y, z, CHUNK);
             for (int i = 0; i < CHUNK; i++) {
                 const double e = ulps(z[i], functions2[f].exact((double)x[i], (double)y[i]));
@@ -236,7 +236,7 @@ static void whole_powers_are_exact(void **state)
             const double want = pow(base, e);
             const float x = (float)base, y = (float)e;
             float z = 0;
-            apply(FXI_OP_POW, 0, &x, &y, &z, 1);
+            apply(FX_OP_POW, 0, &x, &y, &z, 1);
             if ((double)(float)want == want)
                 assert_true((double)z == want);
         }
@@ -249,7 +249,7 @@ static void small_exponents_multiply(void **state)
     for (int i = 0; i < 1000; i++)
         x[i] = i < (int)COUNT(specials) ? specials[i] : fxi_float(next_random() << 1);
     for (int e = -9; e <= 40; e++) {
-        apply(FXI_OP_POWI, e, x, NULL, y, 1000);
+        apply(FX_OP_POWI, e, x, NULL, y, 1000);
         for (int i = 0; i < 1000; i++) {
             float r = 1, b = x[i];
             for (int k = abs(e); k; k >>= 1, b *= b)
@@ -257,7 +257,7 @@ static void small_exponents_multiply(void **state)
             r = e < 0 ? 1 / r : r;
             assert_true(isnan(r) ? isnan(y[i]) : fxi_bits(y[i]) == fxi_bits(r));
         }
-        apply(FXI_OP_POWI, e, x, NULL, x, 1000); /* in place */
+        apply(FX_OP_POWI, e, x, NULL, x, 1000); /* in place */
         assert_memory_equal(x, y, sizeof x);
         for (int i = 0; i < 1000; i++)
             x[i] = i < (int)COUNT(specials) ? specials[i] : fxi_float(next_random() << 1);
@@ -267,7 +267,7 @@ static void small_exponents_multiply(void **state)
 /* ---- place ----------------------------------------------------------------------------------- */
 enum { PLACES = 700 };
 
-static void check_places(fxi_op op, const float *x, const float *y)
+static void check_places(fx_op op, const float *x, const float *y)
 {
     float want[PLACES], got[PLACES + 1];
     const float mark = 12345;

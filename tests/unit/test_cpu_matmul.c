@@ -19,10 +19,9 @@ static void check_product(int dtype, layout la, layout lb, bool ta, bool tb, int
 {
     operand a = matrix(dtype, la, m, k, ta), b = matrix(dtype, lb, k, n, tb),
             out = matrix(dtype, DENSE, m, n, false);
-    const fxi_attr attr = {.i = {ta, tb}};
+    const fx_attr attr = {.i = {ta, tb}};
     assert_int_equal(
-        run_step(FXI_OP_MATMUL, FXI_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &b}, &out)
-            .status,
+        run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &b}, &out).status,
         FX_OK);
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) {
@@ -90,12 +89,12 @@ static void large_products_in_threads(void **state)
             operand a = matrix(dtype, DENSE, m, k, ta), b = matrix(dtype, DENSE, k, n, tb),
                     one = matrix(dtype, DENSE, m, n, false),
                     more = matrix(dtype, DENSE, m, n, false);
-            const fxi_attr attr = {.i = {ta, tb}};
+            const fx_attr attr = {.i = {ta, tb}};
             const operand *const in[] = {&a, &b};
             fx_set_num_threads(1);
-            run_step(FXI_OP_MATMUL, FXI_CLASS_MATMUL, attr, 2, in, &one);
+            run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, attr, 2, in, &one);
             fx_set_num_threads(3);
-            run_step(FXI_OP_MATMUL, FXI_CLASS_MATMUL, attr, 2, in, &more);
+            run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, attr, 2, in, &more);
             assert_memory_equal(one.data, more.data, (size_t)(m * n) * fxi_cpu_size(dtype));
             for (int64_t e = 0; e < m * n; e += 1 + m * n / 311) {
                 double want = 0, size = 0;
@@ -118,10 +117,9 @@ static void check_batch(int dtype, layout l, int64_t m, int64_t n, int64_t k, co
             b = make_operand(dtype, l, SHAPE(k, n, bb[0], bb[1]));
     operand out = make_operand(dtype, DENSE, SHAPE(m, n, batch[0], batch[1])),
             one = matrix(dtype, DENSE, m, n, false);
-    const fxi_attr attr = {.i = {0, 0}};
+    const fx_attr attr = {.i = {0, 0}};
     assert_int_equal(
-        run_step(FXI_OP_MATMUL, FXI_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &b}, &out)
-            .status,
+        run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &b}, &out).status,
         FX_OK);
     for (int64_t q = 0; q < batch[1]; q++)
         for (int64_t p = 0; p < batch[0]; p++) {
@@ -133,7 +131,7 @@ static void check_batch(int dtype, layout l, int64_t m, int64_t n, int64_t k, co
                 (char *)a.data + size * (p % ba[0] * a.t.stride[2] + q % ba[1] * a.t.stride[3]);
             sb.data =
                 (char *)b.data + size * (p % bb[0] * b.t.stride[2] + q % bb[1] * b.t.stride[3]);
-            run_step(FXI_OP_MATMUL, FXI_CLASS_MATMUL, attr, 2, (const operand *[]){&sa, &sb}, &one);
+            run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, attr, 2, (const operand *[]){&sa, &sb}, &one);
             for (int64_t i = 0; i < m * n; i++) {
                 double want = 0, magnitude = 0;
                 for (int64_t r = 0; r < k; r++) {
@@ -164,14 +162,14 @@ static void batches_broadcast(void **state)
 static void failing_allocations(void **state)
 {
     (void)state;
-    const fxi_attr attr = {.i = {0, 0}};
+    const fx_attr attr = {.i = {0, 0}};
     operand a = matrix(FX_DTYPE_F32, DENSE, 200, 200, false),
             b = matrix(FX_DTYPE_F32, DENSE, 200, 200, false);
     operand out = matrix(FX_DTYPE_F32, DENSE, 200, 200, false);
     const int64_t live = fxi_live_allocations();
     fxi_fault_set(0);
     const bench r =
-        run_step(FXI_OP_MATMUL, FXI_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &b}, &out);
+        run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &b}, &out);
     fxi_fault_set(-1);
     assert_int_equal(r.status, FX_STATUS_MEMORY);
     assert_string_equal(r.run.error, "matmul: out of memory");

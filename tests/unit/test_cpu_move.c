@@ -4,10 +4,10 @@
 static void check_copy(int dtype, layout l, int ndim, const int64_t *shape)
 {
     operand x = make_operand(dtype, l, ndim, shape), out = make_operand(dtype, DENSE, ndim, shape);
-    assert_int_equal(run_step(FXI_OP_RESHAPE, FXI_CLASS_MOVEMENT, (fxi_attr){0}, 1,
-                              (const operand *[]){&x}, &out)
-                         .status,
-                     FX_OK);
+    assert_int_equal(
+        run_step(FX_OP_RESHAPE, FX_CLASS_MOVEMENT, (fx_attr){0}, 1, (const operand *[]){&x}, &out)
+            .status,
+        FX_OK);
     for (int64_t i = 0; i < length_of(&out); i++)
         assert_true(element(&out, i) == element(&x, i));
     drop_operand(&x), drop_operand(&out);
@@ -63,7 +63,7 @@ static void concatenations(void **state)
                 total[axis] = 6;
                 operand out = make_operand(dtype, DENSE, 3, total);
                 assert_int_equal(
-                    run_step(FXI_OP_CONCAT, FXI_CLASS_COPY, (fxi_attr){.i = {axis}}, 4, ptrs, &out)
+                    run_step(FX_OP_CONCAT, FX_CLASS_COPY, (fx_attr){.i = {axis}}, 4, ptrs, &out)
                         .status,
                     FX_OK);
                 for (int64_t i = 0; i < length_of(&out); i++) {
@@ -92,8 +92,8 @@ static void paddings(void **state)
                             v = scalar_operand(dtype, 1);
                     shape[axis] = n + 5;
                     operand out = make_operand(dtype, DENSE, 3, shape);
-                    const fxi_attr attr = {.i = {axis, 2, 3}};
-                    assert_int_equal(run_step(FXI_OP_PAD, FXI_CLASS_COPY, attr, 2,
+                    const fx_attr attr = {.i = {axis, 2, 3}};
+                    assert_int_equal(run_step(FX_OP_PAD, FX_CLASS_COPY, attr, 2,
                                               (const operand *[]){&x, &v}, &out)
                                          .status,
                                      FX_OK);
@@ -131,18 +131,17 @@ static void custom_steps(void **state)
     operand a = make_operand(FX_DTYPE_F64, DENSE, SHAPE(6)),
             b = make_operand(FX_DTYPE_F64, DENSE, SHAPE(6, 2)),
             out = make_operand(FX_DTYPE_F64, DENSE, SHAPE(6));
-    const fxi_attr attr = {.custom = &op};
+    const fx_attr attr = {.custom = &op};
     assert_int_equal(
-        run_step(FXI_OP_CUSTOM, FXI_CLASS_CUSTOM, attr, 2, (const operand *[]){&a, &b}, &out)
-            .status,
+        run_step(FX_OP_CUSTOM, FX_CLASS_CUSTOM, attr, 2, (const operand *[]){&a, &b}, &out).status,
         FX_OK);
     for (int64_t i = 0; i < 6; i++)
         assert_true(element(&out, i) == element(&a, i) + element(&b, i) + 10);
-    bench r = run_step(FXI_OP_CUSTOM, FXI_CLASS_CUSTOM, attr, 2, (const operand *[]){&b, &a}, &out);
+    bench r = run_step(FX_OP_CUSTOM, FX_CLASS_CUSTOM, attr, 2, (const operand *[]){&b, &a}, &out);
     assert_int_equal(r.status, FX_STATUS_SHAPE);
     assert_string_equal(r.run.error, "add_first: its function returned FX_STATUS_SHAPE");
     fxi_fault_set(0);
-    r = run_step(FXI_OP_CUSTOM, FXI_CLASS_CUSTOM, attr, 2, (const operand *[]){&a, &b}, &out);
+    r = run_step(FX_OP_CUSTOM, FX_CLASS_CUSTOM, attr, 2, (const operand *[]){&a, &b}, &out);
     fxi_fault_set(-1);
     assert_int_equal(r.status, FX_STATUS_MEMORY);
     assert_int_equal(fxi_live_allocations(), 0);

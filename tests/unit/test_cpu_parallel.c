@@ -176,7 +176,7 @@ static void threads_of_the_program_may_call_at_once(void **state)
 
 /* ---- statuses -------------------------------------------------------------------------------- */
 
-static fx_status fail_from(void *user, int64_t part, fxi_run *run)
+static fx_status fail_from(void *user, int64_t part, fx_run *run)
 {
     const int64_t *first = user;
     if (part < *first || part % 3 == 0)
@@ -194,14 +194,14 @@ static void the_lowest_part_that_fails_is_told(void **state)
         for (int64_t first = 0; first < 63; first++) {
             const int64_t want = first % 3 ? first : first + 1;
             char text[32];
-            fxi_run run = {.error = ""};
+            fx_run run = {.error = ""};
             snprintf(text, sizeof text, "part %lld", (long long)want);
             assert_int_equal(fxi_cpu_parallel_run(64, fail_from, (void *)&first, &run),
                              want % 2 ? FX_STATUS_SHAPE : FX_STATUS_DTYPE);
             assert_string_equal(run.error, text);
         }
         int64_t none = 64;
-        fxi_run run = {.error = "as before"};
+        fx_run run = {.error = "as before"};
         assert_int_equal(fxi_cpu_parallel_run(64, fail_from, &none, &run), FX_OK);
         assert_string_equal(run.error, "as before");
     }

@@ -3,7 +3,7 @@
 #include "cpu_check.h"
 
 typedef struct problem {
-    fxi_pool_attr a;
+    fx_pool_attr a;
     int64_t x[5], y[5];
     int ndim;
 } problem;
@@ -80,16 +80,16 @@ static void expect(const problem *p, int kind, const operand *a, const operand *
         windows *= p->y[d];
     for (int64_t w = 0; w < windows; w++) {
         const int n = window_offsets(p, w, at);
-        const bool mean = kind == FXI_POOL_MEAN || kind == FXI_POOL_MEAN_GRAD;
+        const bool mean = kind == FX_POOL_MEAN || kind == FX_POOL_MEAN_GRAD;
         const int64_t top = mean ? -1 : first_largest(x, at, n);
-        if (kind == FXI_POOL_MAX)
+        if (kind == FX_POOL_MAX)
             want[w] = top < 0 ? low[dtype] : element(x, top);
-        else if (kind == FXI_POOL_MAX_PICK)
+        else if (kind == FX_POOL_MAX_PICK)
             want[w] = top < 0 ? 0 : element(a, top);
-        else if (kind == FXI_POOL_MAX_GRAD && top >= 0)
+        else if (kind == FX_POOL_MAX_GRAD && top >= 0)
             want[top] += element(a, w);
         for (int t = 0; t < n && mean; t++) {
-            if (at[t] >= 0 && kind == FXI_POOL_MEAN)
+            if (at[t] >= 0 && kind == FX_POOL_MEAN)
                 want[w] += element(a, at[t]) / n;
             else if (at[t] >= 0)
                 want[at[t]] += element(a, w) / n;
@@ -99,7 +99,7 @@ static void expect(const problem *p, int kind, const operand *a, const operand *
 
 static void check_layout(const problem *p, int kind, int dtype, bool with_nan, bool last)
 {
-    const bool grad = kind == FXI_POOL_MAX_GRAD || kind == FXI_POOL_MEAN_GRAD;
+    const bool grad = kind == FX_POOL_MAX_GRAD || kind == FX_POOL_MEAN_GRAD;
     operand x = make_operand(dtype, DENSE, p->ndim, p->x);
     operand a = make_operand(dtype, DENSE, p->ndim, grad ? p->y : p->x);
     operand out = make_operand(dtype, DENSE, p->ndim, grad ? p->x : p->y);
@@ -113,15 +113,15 @@ static void check_layout(const problem *p, int kind, int dtype, bool with_nan, b
             set_element(&x, i, -INFINITY);
     }
     const int nin =
-        kind == FXI_POOL_MAX || kind == FXI_POOL_MEAN || kind == FXI_POOL_MEAN_GRAD ? 1 : 2;
-    const operand *in[] = {kind == FXI_POOL_MAX ? &x : &a, &x};
+        kind == FX_POOL_MAX || kind == FX_POOL_MEAN || kind == FX_POOL_MEAN_GRAD ? 1 : 2;
+    const operand *in[] = {kind == FX_POOL_MAX ? &x : &a, &x};
     double *want = calloc((size_t)length_of(&out) + 1, sizeof *want);
     assert_non_null(want);
     expect(p, kind, &a, &x, dtype, want);
-    fxi_attr attr = {.pool = p->a};
+    fx_attr attr = {.pool = p->a};
     attr.pool.kind = kind;
     const fx_status status =
-        run_step_laid(FXI_OP_POOL, FXI_CLASS_POOL, attr, nin, in, &out, last).status;
+        run_step_laid(FX_OP_POOL, FX_CLASS_POOL, attr, nin, in, &out, last).status;
     assert_int_equal(status, FX_OK);
     for (int64_t i = 0; i < length_of(&out); i++)
         check_close(element(&out, i), want[i], 8 * epsilon_of(dtype), 16 * epsilon_of(dtype));
@@ -164,7 +164,7 @@ static void random_problems(void **state)
             for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++) {
                 const bool is_float = dtype < FX_DTYPE_I32 || fxi_cpu_is_half(dtype);
                 if (is_float ||
-                    ((kind == FXI_POOL_MAX || kind == FXI_POOL_MAX_PICK) && dtype != FX_DTYPE_BOOL))
+                    ((kind == FX_POOL_MAX || kind == FX_POOL_MAX_PICK) && dtype != FX_DTYPE_BOOL))
                     check_problem(&p, kind, dtype, is_float && round % 2);
             }
     }
@@ -202,9 +202,9 @@ static void nothing_in_the_window(void **state)
                        .x = {2, 1, 1},
                        .y = {5, 1, 1},
                        .ndim = 3};
-    check_problem(&p, FXI_POOL_MAX, FX_DTYPE_F32, false); /* −Inf outside */
-    check_problem(&p, FXI_POOL_MAX, FX_DTYPE_I32, false);
-    check_problem(&p, FXI_POOL_MAX_GRAD, FX_DTYPE_F64, false);
+    check_problem(&p, FX_POOL_MAX, FX_DTYPE_F32, false); /* −Inf outside */
+    check_problem(&p, FX_POOL_MAX, FX_DTYPE_I32, false);
+    check_problem(&p, FX_POOL_MAX_GRAD, FX_DTYPE_F64, false);
     const problem empty = {.a = {.spatial = 1, .window = {2}, .stride = {2}, .dilation = {1}},
                            .x = {4, 3, 0},
                            .y = {2, 3, 0},
@@ -218,10 +218,10 @@ static void integers_have_no_mean(void **state)
     (void)state;
     operand x = make_operand(FX_DTYPE_I32, DENSE, SHAPE(4, 1, 1)),
             y = make_operand(FX_DTYPE_I32, DENSE, SHAPE(2, 1, 1));
-    const fxi_attr attr = {
+    const fx_attr attr = {
         .pool = {
-            .kind = FXI_POOL_MEAN, .spatial = 1, .window = {2}, .stride = {2}, .dilation = {1}}};
-    const bench b = run_step(FXI_OP_POOL, FXI_CLASS_POOL, attr, 1, (const operand *[]){&x}, &y);
+            .kind = FX_POOL_MEAN, .spatial = 1, .window = {2}, .stride = {2}, .dilation = {1}}};
+    const bench b = run_step(FX_OP_POOL, FX_CLASS_POOL, attr, 1, (const operand *[]){&x}, &y);
     assert_int_equal(b.status, FX_STATUS_UNSUPPORTED);
     drop_operand(&x), drop_operand(&y);
 }

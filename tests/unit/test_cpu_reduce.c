@@ -4,13 +4,13 @@
 
 static double combine(int kind, double p, double q)
 {
-    if (kind == FXI_SUM)
+    if (kind == FX_FOLD_SUM)
         return p + q;
-    if (kind == FXI_PROD)
+    if (kind == FX_FOLD_PROD)
         return p * q;
     if (isnan(p) || isnan(q))
         return NAN;
-    return kind == FXI_MAX ? fmax(p, q) : fmin(p, q);
+    return kind == FX_FOLD_MAX ? fmax(p, q) : fmin(p, q);
 }
 
 static double neutral(int kind, int dtype)
@@ -19,7 +19,10 @@ static double neutral(int kind, int dtype)
                                  0,         0,         -INFINITY,     -INFINITY};
     static const double high[] = {INFINITY, INFINITY, 2147483647.0, 0x1p63,
                                   255,      1,        INFINITY,     INFINITY};
-    return kind == FXI_SUM ? 0 : kind == FXI_PROD ? 1 : kind == FXI_MAX ? low[dtype] : high[dtype];
+    return kind == FX_FOLD_SUM    ? 0
+           : kind == FX_FOLD_PROD ? 1
+           : kind == FX_FOLD_MAX  ? low[dtype]
+                                  : high[dtype];
 }
 
 static double wrapped(double v, int dtype)
@@ -46,7 +49,7 @@ static void check_reduce(int kind, int dtype, layout l, uint32_t mask, int ndim,
     double *want = malloc((size_t)(n + 1) * sizeof *want),
            *size = calloc((size_t)n + 1, sizeof *size);
     assert_true(want && size);
-    if (kind == FXI_PROD) /* whole powers of two: products are exact in every type */
+    if (kind == FX_FOLD_PROD) /* whole powers of two: products are exact in every type */
         for (int64_t i = 0; i < length_of(&x); i++)
             set_element(&x, i, dtype == FX_DTYPE_BOOL ? next_random() % 2 : i % 601 ? 1 : 2);
     for (int64_t i = 0; i < n; i++)
@@ -61,15 +64,15 @@ static void check_reduce(int kind, int dtype, layout l, uint32_t mask, int ndim,
         want[at] = combine(kind, want[at], element(&x, i));
         size[at] += fabs(element(&x, i));
     }
-    const fxi_attr attr = {.i = {kind, mask}};
+    const fx_attr attr = {.i = {kind, mask}};
     assert_int_equal(
-        run_step(FXI_OP_REDUCE, FXI_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out).status,
+        run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out).status,
         FX_OK);
     for (int64_t i = 0; i < n; i++) {
         const double eps = epsilon_of(dtype);
         if (dtype == FX_DTYPE_F16 && want[i] > 65519)
             want[i] = INFINITY;
-        if (kind == FXI_MAX || kind == FXI_MIN)
+        if (kind == FX_FOLD_MAX || kind == FX_FOLD_MIN)
             assert_true(element(&out, i) == want[i]);
         else
             check_close(element(&out, i), wrapped(want[i], dtype), eps, eps * size[i]);
@@ -81,10 +84,10 @@ static void check_reduce(int kind, int dtype, layout l, uint32_t mask, int ndim,
 static void every_mask_type_and_layout(void **state)
 {
     (void)state;
-    for (int kind = FXI_SUM; kind <= FXI_PROD; kind++)
+    for (int kind = FX_FOLD_SUM; kind <= FX_FOLD_PROD; kind++)
         for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
             for (int l = 0; l < LAYOUTS; l++) {
-                if (dtype == FX_DTYPE_BOOL && kind == FXI_SUM)
+                if (dtype == FX_DTYPE_BOOL && kind == FX_FOLD_SUM)
                     continue; /* sums of Bool are made of integers */
                 for (uint32_t mask = 0; mask < 16; mask++)
                     check_reduce(kind, dtype, (layout)l, mask, SHAPE(5, 1, 17, 3));
@@ -113,8 +116,8 @@ static void long_sums_are_accurate(void **state)
             }
             shape[axis] = 1;
             operand out = make_operand(dtype, DENSE, 2, shape);
-            const fxi_attr attr = {.i = {FXI_SUM, 1 << axis}};
-            run_step(FXI_OP_REDUCE, FXI_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
+            const fx_attr attr = {.i = {FX_FOLD_SUM, 1 << axis}};
+            run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
             for (int k = 0; k < 2; k++)
                 check_close(element(&out, k), (double)want[k], dtype == FX_DTYPE_F32 ? 6e-8 : 1e-12,
                             0);
@@ -125,7 +128,7 @@ static void long_sums_are_accurate(void **state)
 static void nan_wins(void **state)
 {
     (void)state;
-    for (int kind = FXI_SUM; kind <= FXI_PROD; kind++)
+    for (int kind = FX_FOLD_SUM; kind <= FX_FOLD_PROD; kind++)
         for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
             for (int64_t at = 0; at < 40 && (dtype < 2 || fxi_cpu_is_half(dtype)); at++)
                 for (int axis = 0; axis < 2; axis++) {
@@ -134,9 +137,8 @@ static void nan_wins(void **state)
                         make_operand(dtype, DENSE, 2,
                                      axis ? (const int64_t[]){40, 1} : (const int64_t[]){1, 40});
                     set_element(&x, axis ? 7 + 40 * at : at + 40 * 7, NAN);
-                    const fxi_attr attr = {.i = {kind, 1 << axis}};
-                    run_step(FXI_OP_REDUCE, FXI_CLASS_REDUCE, attr, 1, (const operand *[]){&x},
-                             &out);
+                    const fx_attr attr = {.i = {kind, 1 << axis}};
+                    run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
                     for (int64_t i = 0; i < 40; i++)
                         assert_true(isnan(element(&out, i)) == (i == 7));
                     drop_operand(&x), drop_operand(&out);
@@ -162,7 +164,7 @@ static double extreme_of(const double *x, int64_t n, int kind)
 {
     int64_t at = 0;
     for (int64_t i = 1; i < n && !isnan(x[at]); i++)
-        if (isnan(x[i]) || (kind == FXI_ARGMAX ? x[i] > x[at] : x[i] < x[at]))
+        if (isnan(x[i]) || (kind == FX_FOLD_ARGMAX ? x[i] > x[at] : x[i] < x[at]))
             at = i;
     return (double)at;
 }
@@ -172,10 +174,10 @@ static void check_each(int kind, const operand *x, int axis, expected_fn expecte
     int64_t shape[2] = {x->t.shape[0], x->t.shape[1]};
     const int64_t n = shape[axis], results = shape[!axis];
     shape[axis] = 1;
-    operand out = make_operand(kind == FXI_SQDEV ? x->t.dtype : FX_DTYPE_I64, DENSE, 2, shape);
-    const fxi_attr attr = {.i = {kind, 1 << axis}};
+    operand out = make_operand(kind == FX_FOLD_SQDEV ? x->t.dtype : FX_DTYPE_I64, DENSE, 2, shape);
+    const fx_attr attr = {.i = {kind, 1 << axis}};
     assert_int_equal(
-        run_step(FXI_OP_REDUCE, FXI_CLASS_REDUCE, attr, 1, (const operand *[]){x}, &out).status,
+        run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){x}, &out).status,
         FX_OK);
     double *terms = malloc((size_t)(n + 1) * sizeof *terms);
     assert_non_null(terms);
@@ -197,7 +199,7 @@ static void squared_deviations(void **state)
             for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
                 for (int axis = 0; axis < 2; axis++) {
                     operand x = make_operand(dtype, (layout)l, 2, shapes[k]);
-                    check_each(FXI_SQDEV, &x, axis, deviations_of, 4 * epsilon_of(dtype));
+                    check_each(FX_FOLD_SQDEV, &x, axis, deviations_of, 4 * epsilon_of(dtype));
                     drop_operand(&x);
                 }
 }
@@ -215,7 +217,7 @@ static void deviations_from_a_large_mean(void **state)
                     for (int64_t i = 0; i < length_of(&x); i++)
                         set_element(&x, i,
                                     outlier && i == 0 ? -3e7 : 1e6 + next_random() % 64 / 8.0);
-                    check_each(FXI_SQDEV, &x, axis, deviations_of,
+                    check_each(FX_FOLD_SQDEV, &x, axis, deviations_of,
                                dtype == FX_DTYPE_F32 ? 1e-6 : 1e-9);
                     drop_operand(&x);
                 }
@@ -231,8 +233,8 @@ static void deviations_that_are_not_numbers(void **state)
                 operand out = make_operand(
                     dtype, DENSE, 2, axis ? (const int64_t[]){40, 1} : (const int64_t[]){1, 40});
                 set_element(&x, axis ? 7 + 40 * at : at + 40 * 7, at % 2 ? NAN : INFINITY);
-                const fxi_attr attr = {.i = {FXI_SQDEV, 1 << axis}};
-                run_step(FXI_OP_REDUCE, FXI_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
+                const fx_attr attr = {.i = {FX_FOLD_SQDEV, 1 << axis}};
+                run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
                 for (int64_t i = 0; i < 40; i++)
                     assert_true(isnan(element(&out, i)) == (i == 7));
                 drop_operand(&x), drop_operand(&out);
@@ -250,8 +252,8 @@ static void deviations_that_overflow(void **state)
             operand out = make_operand(dtype, DENSE, 2,
                                        axis ? (const int64_t[]){20, 1} : (const int64_t[]){1, 20});
             set_element(&x, axis ? 20 * 3 : 3, huge[dtype]);
-            const fxi_attr attr = {.i = {FXI_SQDEV, 1 << axis}};
-            run_step(FXI_OP_REDUCE, FXI_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
+            const fx_attr attr = {.i = {FX_FOLD_SQDEV, 1 << axis}};
+            run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
             for (int64_t i = 0; i < 20; i++)
                 assert_true((element(&out, i) == INFINITY) == (i == 0));
             drop_operand(&x), drop_operand(&out);
@@ -263,7 +265,7 @@ static void indices_of_extremes(void **state)
     (void)state;
     static const int64_t shapes[][2] = {{1, 1},    {3, 9},    {33, 40},    {40, 33},
                                         {5000, 9}, {9, 5000}, {2, 100000}, {100000, 2}};
-    for (int kind = FXI_ARGMAX; kind <= FXI_ARGMIN; kind++)
+    for (int kind = FX_FOLD_ARGMAX; kind <= FX_FOLD_ARGMIN; kind++)
         for (int dtype = 0; dtype <= FX_DTYPE_BOOL; dtype++)
             for (int l = 0; l < LAYOUTS; l++)
                 for (size_t k = 0; k < (l == DENSE && dtype % 4 == 0 ? 8 : 4); k++)
@@ -282,15 +284,15 @@ static void indices_of_extremes(void **state)
 static void extremes_at_every_place(void **state)
 {
     (void)state;
-    for (int kind = FXI_ARGMAX; kind <= FXI_ARGMIN; kind++) {
-        const double far = kind == FXI_ARGMAX ? 100 : -100;
+    for (int kind = FX_FOLD_ARGMAX; kind <= FX_FOLD_ARGMIN; kind++) {
+        const double far = kind == FX_FOLD_ARGMAX ? 100 : -100;
         for (int64_t at = 0; at < 90; at++)
             for (int axis = 0; axis < 2; axis++) {
                 operand x = make_operand(FX_DTYPE_F32, DENSE, SHAPE(90, 90));
                 set_element(&x, axis ? 5 + 90 * at : at + 90 * 5, far);
                 check_each(kind, &x, axis, extreme_of, 0);
                 for (int64_t i = 0; i < length_of(&x); i++)
-                    set_element(&x, i, kind == FXI_ARGMAX ? -INFINITY : INFINITY);
+                    set_element(&x, i, kind == FX_FOLD_ARGMAX ? -INFINITY : INFINITY);
                 check_each(kind, &x, axis, extreme_of, 0);
                 drop_operand(&x);
             }
@@ -303,10 +305,10 @@ static void pieces_do_not_depend_on_threads(void **state)
     (void)state;
     static const int64_t shapes[][2] = {{1000000, 1}, {3, 500000}, {500000, 3}, {2000, 700}};
     const int before = fx_num_threads();
-    for (int kind = 0; kind < FXI_REDUCE_KINDS; kind++)
+    for (int kind = 0; kind < FX_FOLDS; kind++)
         for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
             for (uint32_t mask = 1; mask < 4; mask++) {
-                if (kind >= FXI_ARGMAX && mask == 3)
+                if (kind >= FX_FOLD_ARGMAX && mask == 3)
                     continue;
                 int64_t shape[2];
                 operand x = make_operand(FX_DTYPE_F32, DENSE, 2, shapes[k]);
@@ -314,10 +316,10 @@ static void pieces_do_not_depend_on_threads(void **state)
                 operand out[2];
                 for (int t = 0; t < 2; t++) {
                     fx_set_num_threads(t ? 3 : 1);
-                    out[t] = make_operand(kind >= FXI_ARGMAX ? FX_DTYPE_I64 : FX_DTYPE_F32, DENSE,
-                                          2, shape);
-                    const fxi_attr attr = {.i = {kind, mask}};
-                    run_step(FXI_OP_REDUCE, FXI_CLASS_REDUCE, attr, 1, (const operand *[]){&x},
+                    out[t] = make_operand(kind >= FX_FOLD_ARGMAX ? FX_DTYPE_I64 : FX_DTYPE_F32,
+                                          DENSE, 2, shape);
+                    const fx_attr attr = {.i = {kind, mask}};
+                    run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&x},
                              &out[t]);
                 }
                 assert_memory_equal(out[0].data, out[1].data, (size_t)out[0].bytes);
@@ -330,9 +332,9 @@ static void check_cumsum(int dtype, layout l, int axis, bool from_end, int ndim,
                          const int64_t *shape)
 {
     operand x = make_operand(dtype, l, ndim, shape), out = make_operand(dtype, DENSE, ndim, shape);
-    const fxi_attr attr = {.i = {axis, from_end}};
+    const fx_attr attr = {.i = {axis, from_end}};
     assert_int_equal(
-        run_step(FXI_OP_CUMSUM, FXI_CLASS_SCAN, attr, 1, (const operand *[]){&x}, &out).status,
+        run_step(FX_OP_CUMSUM, FX_CLASS_SCAN, attr, 1, (const operand *[]){&x}, &out).status,
         FX_OK);
     const int64_t step = out.t.stride[axis], n = shape[axis];
     for (int64_t i = 0; i < length_of(&out); i++) {
@@ -365,14 +367,14 @@ static void cumulative_sums(void **state)
 static void failing_allocations(void **state)
 {
     (void)state;
-    const fxi_attr attr = {.i = {FXI_SUM, 1}};
+    const fx_attr attr = {.i = {FX_FOLD_SUM, 1}};
     for (int64_t nth = 0; nth < 2; nth++) {
         operand x = make_operand(FX_DTYPE_F16, DENSE, SHAPE(4, 4)),
                 out = make_operand(FX_DTYPE_F16, DENSE, SHAPE(1, 4));
         const int64_t live = fxi_live_allocations();
         fxi_fault_set(nth);
         const bench b =
-            run_step(FXI_OP_REDUCE, FXI_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
+            run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
         fxi_fault_set(-1);
         assert_int_equal(b.status, FX_STATUS_MEMORY);
         assert_string_equal(b.run.error, "reduce: out of memory");

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend.h"
+#include <cflux/backend.h>
 #include "context.h"
 #include "memory.h"
 

@@ -186,10 +186,10 @@ static void convolutions_of_all_sizes(void **state)
 /* ---- stripping ------------------------------------------------------------------------------- */
 
 static int most; /* instructions of an epilogue */
-static fx_status prepare_at_most(fx_device *device, fxi_step *s)
+static fx_status prepare_at_most(fx_device *device, fx_step *s)
 {
-    return s->cls != FXI_CLASS_ELEMENTWISE && s->ninstr > most ? FX_STATUS_UNSUPPORTED
-                                                               : fxi_cpu_backend.prepare(device, s);
+    return s->cls != FX_CLASS_ELEMENTWISE && s->ninstr > most ? FX_STATUS_UNSUPPORTED
+                                                              : fxi_cpu_backend.prepare(device, s);
 }
 
 static void a_backend_refuses(void **state)
@@ -210,8 +210,8 @@ static void a_backend_refuses(void **state)
     fx_array *W = RAND(8, 6), *U = RAND(8, 8), *x = RAND(6, 4), *h = RAND(8, 4), *b = RAND(8);
     fx_array *want = leaf(fx_tanh(fx_add(fx_add(fx_matmul(W, x), fx_matmul(U, h)), b)));
     fx_device *cpu = fx_cpu_device();
-    const fxi_backend *own = cpu->backend;
-    fxi_backend refusing = *own;
+    const fx_backend *own = cpu->backend;
+    fx_backend refusing = *own;
     refusing.prepare = prepare_at_most;
     for (most = 0; most < 3; most++) {
         fxi_drain();

@@ -15,17 +15,17 @@
 #include "backends.h"
 #include "plan.h"
 
-static bool wants_last(fx_device *device, const fxi_step *s)
+static bool wants_last(fx_device *device, const fx_step *s)
 {
     (void)device;
-    if (s->op == FXI_OP_POOL)
+    if (s->op == FX_OP_POOL)
         return true;
-    const fxi_tensor *w = s->attr.conv.kind == FXI_CONV_WEIGHT ? &s->out : &s->in[1];
+    const fx_tensor *w = s->attr.conv.kind == FX_CONV_WEIGHT ? &s->out : &s->in[1];
     return w->shape[s->attr.conv.spatial + 1] >= 16;
 }
 
 /* It takes whatever it is asked to make ready. */
-static fx_status takes_all(fx_device *device, fxi_step *s)
+static fx_status takes_all(fx_device *device, fx_step *s)
 {
     (void)device, (void)s;
     return FX_OK;
@@ -36,7 +36,7 @@ enum { CAPACITY = 1 << 16 };
 static char *plan_of(void *object)
 {
     static char text[CAPACITY];
-    fxi_backend backend = fxi_cpu_backend;
+    fx_backend backend = fxi_cpu_backend;
     backend.channels_last = wants_last;
     backend.prepare = takes_all;
     fx_cpu_device()->backend = &backend;

@@ -99,9 +99,9 @@ static void conversions(void **state)
     assert_true(big.real == 0x1p60 + 0x1p37);
 }
 
-static fxi_tensor tensor(int t, int ndim, const int64_t *dims)
+static fx_tensor tensor(int t, int ndim, const int64_t *dims)
 {
-    fxi_tensor r = {.dtype = (uint8_t)t, .ndim = (uint8_t)ndim};
+    fx_tensor r = {.dtype = (uint8_t)t, .ndim = (uint8_t)ndim};
     int64_t stride = 1;
     for (int k = 0; k < ndim; k++) {
         r.shape[k] = dims[k];
@@ -117,15 +117,15 @@ static void index_errors(void **state)
     const float x[10] = {0};
     const int64_t idx[2] = {0, 7};
     float out[4];
-    fxi_tensor in[2] = {tensor(FX_DTYPE_F32, 2, (int64_t[]){2, 5}),
-                        tensor(FX_DTYPE_I64, 1, (int64_t[]){2})};
-    fxi_step s = {.op = FXI_OP_GATHER, .cls = FXI_CLASS_GATHER, .nin = 2, .in = in, .attr.i = {1}};
-    fxi_run run = {0};
+    fx_tensor in[2] = {tensor(FX_DTYPE_F32, 2, (int64_t[]){2, 5}),
+                       tensor(FX_DTYPE_I64, 1, (int64_t[]){2})};
+    fx_step s = {.op = FX_OP_GATHER, .cls = FX_CLASS_GATHER, .nin = 2, .in = in, .attr.i = {1}};
+    fx_run run = {0};
     s.out = tensor(FX_DTYPE_F32, 2, (int64_t[]){2, 2});
     assert_int_equal(fxi_ref_run_step(&s, (const void *[]){x, idx}, out, &run), FX_STATUS_ARGUMENT);
     assert_string_equal(run.error, "gather: index 7 is out of range for axis 1 of size 5");
     in[0] = tensor(FX_DTYPE_F32, 2, (int64_t[]){2, 2});
-    s.op = FXI_OP_SCATTER, s.cls = FXI_CLASS_SCATTER, s.attr.i[0] = FXI_SUM, s.attr.i[1] = 1;
+    s.op = FX_OP_SCATTER, s.cls = FX_CLASS_SCATTER, s.attr.i[0] = FX_FOLD_SUM, s.attr.i[1] = 1;
     s.out = tensor(FX_DTYPE_F32, 2, (int64_t[]){2, 2});
     assert_int_equal(fxi_ref_run_step(&s, (const void *[]){x, idx}, out, &run), FX_STATUS_ARGUMENT);
     assert_string_equal(run.error, "scatter: index 7 is out of range for axis 1 of size 2");
@@ -134,17 +134,17 @@ static void index_errors(void **state)
 /* One instruction on two integers. */
 static int64_t calculate(int op, int t, int64_t a, int64_t b)
 {
-    fxi_tensor in[2] = {tensor(FX_DTYPE_I64, 0, NULL), tensor(FX_DTYPE_I64, 0, NULL)};
-    fxi_instr k = {
+    fx_tensor in[2] = {tensor(FX_DTYPE_I64, 0, NULL), tensor(FX_DTYPE_I64, 0, NULL)};
+    fx_instr k = {
         .op = (uint8_t)op, .dtype = (uint8_t)t, .from = (uint8_t)t, .nsrc = 2, .src = {0, 1}};
-    fxi_step s = {.op = (uint8_t)op,
-                  .cls = FXI_CLASS_ELEMENTWISE,
-                  .nin = 2,
-                  .in = in,
-                  .out = tensor(t, 0, NULL),
-                  .program = &k,
-                  .ninstr = 1};
-    fxi_run run = {0};
+    fx_step s = {.op = (uint8_t)op,
+                 .cls = FX_CLASS_ELEMENTWISE,
+                 .nin = 2,
+                 .in = in,
+                 .out = tensor(t, 0, NULL),
+                 .program = &k,
+                 .ninstr = 1};
+    fx_run run = {0};
     int64_t out = 0;
     assert_int_equal(fxi_ref_run_step(&s, (const void *[]){&a, &b}, &out, &run), FX_OK);
     return t == FX_DTYPE_I32 ? (int64_t)(int32_t)out : out;
@@ -153,15 +153,15 @@ static int64_t calculate(int op, int t, int64_t a, int64_t b)
 static void integers(void **state)
 {
     (void)state;
-    assert_int_equal(calculate(FXI_OP_FLD, FX_DTYPE_I64, -7, 2), -4);
-    assert_int_equal(calculate(FXI_OP_FLD, FX_DTYPE_I64, 7, -2), -4);
-    assert_int_equal(calculate(FXI_OP_FLD, FX_DTYPE_I64, 7, 0), 0);
-    assert_int_equal(calculate(FXI_OP_FLD, FX_DTYPE_I64, INT64_MIN, -1), INT64_MIN);
-    assert_int_equal(calculate(FXI_OP_POW, FX_DTYPE_I64, -3, 5), -243);
-    assert_int_equal(calculate(FXI_OP_POW, FX_DTYPE_I64, -1, -3), -1);
-    assert_int_equal(calculate(FXI_OP_POW, FX_DTYPE_I64, 2, -1), 0);
-    assert_int_equal(calculate(FXI_OP_ADD, FX_DTYPE_I32, INT32_MAX, 1), INT32_MIN);
-    assert_int_equal(calculate(FXI_OP_MUL, FX_DTYPE_I64, INT64_MAX, 2), -2);
+    assert_int_equal(calculate(FX_OP_FLD, FX_DTYPE_I64, -7, 2), -4);
+    assert_int_equal(calculate(FX_OP_FLD, FX_DTYPE_I64, 7, -2), -4);
+    assert_int_equal(calculate(FX_OP_FLD, FX_DTYPE_I64, 7, 0), 0);
+    assert_int_equal(calculate(FX_OP_FLD, FX_DTYPE_I64, INT64_MIN, -1), INT64_MIN);
+    assert_int_equal(calculate(FX_OP_POW, FX_DTYPE_I64, -3, 5), -243);
+    assert_int_equal(calculate(FX_OP_POW, FX_DTYPE_I64, -1, -3), -1);
+    assert_int_equal(calculate(FX_OP_POW, FX_DTYPE_I64, 2, -1), 0);
+    assert_int_equal(calculate(FX_OP_ADD, FX_DTYPE_I32, INT32_MAX, 1), INT32_MIN);
+    assert_int_equal(calculate(FX_OP_MUL, FX_DTYPE_I64, INT64_MAX, 2), -2);
 }
 
 int main(void)

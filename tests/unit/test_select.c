@@ -62,7 +62,7 @@ static void says(int level, const char *text)
     assert_string_equal(said, text);
 }
 
-static fxi_backend fakes[4];
+static fx_backend fakes[4];
 
 /* A backend that computes as the CPU does. */
 static void add_fake(int i, const char *name, int devices, const char *why)

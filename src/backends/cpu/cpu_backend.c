@@ -1,5 +1,5 @@
 /* cpu_backend.c: the CPU as a backend: host memory and the kernels of this folder. */
-#include "backend.h"
+#include <cflux/backend.h>
 #include "backends.h"
 #include "cpu_kernels.h"
 #include "cpu_plugin.h"
@@ -18,9 +18,9 @@ static void cpu_free(fx_device *device, void *ptr)
 }
 
 /* Asks the plugin for the step as it is, or without its epilogue. */
-static fx_status ask_plugin(const fxi_step *step, bool bare, fxi_plugin_ready **out)
+static fx_status ask_plugin(const fx_step *step, bool bare, fxi_plugin_ready **out)
 {
-    fxi_step asked = *step;
+    fx_step asked = *step;
     if (bare) {
         asked.nin = 2;
         asked.ninstr = 0;
@@ -29,7 +29,7 @@ static fx_status ask_plugin(const fxi_step *step, bool bare, fxi_plugin_ready **
 }
 
 /* Also when it would but for want of memory, which is found out again. */
-static bool plugin_takes(const fxi_step *step, bool bare)
+static bool plugin_takes(const fx_step *step, bool bare)
 {
     fxi_plugin_ready *ready = NULL;
     const fx_status status = ask_plugin(step, bare, &ready);
@@ -39,10 +39,10 @@ static bool plugin_takes(const fxi_step *step, bool bare)
 }
 
 /* The plugin comes first, also where it takes less of an epilogue than our kernels. */
-static fx_status cpu_prepare(fx_device *device, fxi_step *step)
+static fx_status cpu_prepare(fx_device *device, fx_step *step)
 {
     (void)device;
-    if (step->op != FXI_OP_MATMUL && step->op != FXI_OP_CONV)
+    if (step->op != FX_OP_MATMUL && step->op != FX_OP_CONV)
         return fxi_cpu_prepare_step(step);
     fxi_plugin_ready *ready = NULL;
     const fx_status status = ask_plugin(step, false, &ready);
@@ -52,19 +52,19 @@ static fx_status cpu_prepare(fx_device *device, fxi_step *step)
     }
     if (status != FX_STATUS_UNSUPPORTED)
         return status;
-    if (fxi_has_epilogue(step) && plugin_takes(step, true))
+    if (fx_step_has_epilogue(step) && plugin_takes(step, true))
         return FX_STATUS_UNSUPPORTED;
     return fxi_cpu_prepare_step(step);
 }
 
 /* A convolution is worth it when the plugin computes it; pooling follows its input. */
-static bool cpu_channels_last(fx_device *device, const fxi_step *step)
+static bool cpu_channels_last(fx_device *device, const fx_step *step)
 {
     (void)device;
-    return step->op == FXI_OP_CONV ? plugin_takes(step, true) : fxi_cpu_pools_last(step);
+    return step->op == FX_OP_CONV ? plugin_takes(step, true) : fxi_cpu_pools_last(step);
 }
 
-static void cpu_release(fx_device *device, fxi_step *step)
+static void cpu_release(fx_device *device, fx_step *step)
 {
     (void)device;
     if (step->by_plugin)
@@ -73,8 +73,8 @@ static void cpu_release(fx_device *device, fxi_step *step)
         fxi_cpu_release_step(step);
 }
 
-static fx_status cpu_run(fx_device *device, const fxi_step *step, const void *const *in, void *out,
-                         fxi_run *run)
+static fx_status cpu_run(fx_device *device, const fx_step *step, const void *const *in, void *out,
+                         fx_run *run)
 {
     (void)device;
     if (step->by_plugin)
@@ -82,12 +82,14 @@ static fx_status cpu_run(fx_device *device, const fxi_step *step, const void *co
     return fxi_cpu_run_step(step, in, out, run);
 }
 
-const fxi_backend fxi_cpu_backend = {.name = "CPU",
-                                     .views = true,
-                                     .fuses = true,
-                                     .channels_last = cpu_channels_last,
-                                     .alloc = cpu_alloc,
-                                     .free = cpu_free,
-                                     .prepare = cpu_prepare,
-                                     .release = cpu_release,
-                                     .run = cpu_run};
+const fx_backend fxi_cpu_backend = {.abi = FX_BACKEND_ABI,
+                                    .sizes = FX_BACKEND_SIZES_HERE,
+                                    .name = "CPU",
+                                    .views = true,
+                                    .fuses = true,
+                                    .channels_last = cpu_channels_last,
+                                    .alloc = cpu_alloc,
+                                    .free = cpu_free,
+                                    .prepare = cpu_prepare,
+                                    .release = cpu_release,
+                                    .run = cpu_run};

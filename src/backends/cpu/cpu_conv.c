@@ -8,13 +8,13 @@
 #include "cpu_kernels.h"
 #include <string.h>
 
-static void spatial_sizes(const fxi_tensor *t, int spatial, int64_t out[3])
+static void spatial_sizes(const fx_tensor *t, int spatial, int64_t out[3])
 {
     for (int d = 0; d < 3; d++)
         out[d] = d < spatial ? t->shape[d] : 1;
 }
 
-static void read_attr(fxi_conv_geometry *g, const fxi_conv_attr *a)
+static void read_attr(fxi_conv_geometry *g, const fx_conv_attr *a)
 {
     for (int d = 0; d < 3; d++) {
         const bool used = d < a->spatial;
@@ -25,10 +25,10 @@ static void read_attr(fxi_conv_geometry *g, const fxi_conv_attr *a)
 }
 
 /* x, w, y: the tensors of the x side, the kernel and the y side, whichever are inputs. */
-static fxi_conv_geometry geometry_of(const fxi_step *step, const fxi_tensor *x, const fxi_tensor *w,
-                                     const fxi_tensor *y)
+static fxi_conv_geometry geometry_of(const fx_step *step, const fx_tensor *x, const fx_tensor *w,
+                                     const fx_tensor *y)
 {
-    const fxi_conv_attr *a = &step->attr.conv;
+    const fx_conv_attr *a = &step->attr.conv;
     const int s = a->spatial;
     fxi_conv_geometry g = {
         .attr = a, .dtype = step->out.dtype, .size = fxi_cpu_size(step->out.dtype)};
@@ -51,12 +51,12 @@ static fxi_conv_geometry geometry_of(const fxi_step *step, const fxi_tensor *x, 
 static const struct {
     uint8_t x, w, y;
 } kinds[] = {
-    [FXI_CONV_FORWARD] = {0, 1, 2}, [FXI_CONV_DATA] = {2, 1, 0}, [FXI_CONV_WEIGHT] = {0, 2, 1}};
+    [FX_CONV_FORWARD] = {0, 1, 2}, [FX_CONV_DATA] = {2, 1, 0}, [FX_CONV_WEIGHT] = {0, 2, 1}};
 
-fx_status fxi_cpu_conv(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_cpu_conv(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     const int kind = step->attr.conv.kind;
-    const fxi_tensor *tensors[] = {&step->in[0], &step->in[1], &step->out};
+    const fx_tensor *tensors[] = {&step->in[0], &step->in[1], &step->out};
     /* Inputs are only read, through the same struct as the one operand that is written. */
     char *const ptrs[] = {(char *)(uintptr_t)in[0], (char *)(uintptr_t)in[1], out};
     if (step->out.dtype != FX_DTYPE_F32 && step->out.dtype != FX_DTYPE_F64)
@@ -64,8 +64,8 @@ fx_status fxi_cpu_conv(const fxi_step *step, const void *const *in, void *out, f
     fxi_conv_geometry g =
         geometry_of(step, tensors[kinds[kind].x], tensors[kinds[kind].w], tensors[kinds[kind].y]);
     g.finish = (fxi_finish){step, in, out};
-    if (kind != FXI_CONV_FORWARD || g.depth == 0)
-        memset(out, 0, (size_t)fxi_tensor_length(&step->out) * g.size);
+    if (kind != FX_CONV_FORWARD || g.depth == 0)
+        memset(out, 0, (size_t)fx_tensor_length(&step->out) * g.size);
     if (g.batch == 0 || g.positions == 0 || g.depth == 0 || g.cout == 0) {
         fxi_cpu_finish(&g.finish);
         return FX_OK;

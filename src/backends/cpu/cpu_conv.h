@@ -6,7 +6,7 @@
 
 /* Sizes of the x side, the kernel and the y side; one and two spatial axes are filled up with 1. */
 typedef struct fxi_conv_geometry {
-    const fxi_conv_attr *attr;
+    const fx_conv_attr *attr;
     int dtype;
     size_t size;
     int64_t x[3], k[3], y[3]; /* spatial sizes */

@@ -422,7 +422,7 @@ static fx_status run_sweep(const fxi_conv_geometry *g, bool data, sweep *s)
     s->units = s->batch * s->groups * blocks_of(&s->l);
     s->slices = s->units < ENOUGH_UNITS ? divide_up(s->columns, s->l.core->columns) : 1;
     s->units *= s->slices;
-    s->finish = !data && fxi_has_epilogue(g->finish.step) ? &g->finish : NULL;
+    s->finish = !data && fx_step_has_epilogue(g->finish.step) ? &g->finish : NULL;
     s->parts = fxi_cpu_parts(s->units, cost_of(g));
     const int64_t lengths[] = {s->depth * s->columns * s->groups, s->depth};
     char *parts[2];
@@ -651,9 +651,9 @@ static fx_status run_weigh(weigh *w, bool *out_finite)
  * would go into sums rather than transposing results: 1 is all. */
 static double channels_pay(const fxi_conv_geometry *g, const layout *l, int kind)
 {
-    const int64_t columns = kind == FXI_CONV_DATA ? g->cin : g->cout;
+    const int64_t columns = kind == FX_CONV_DATA ? g->cin : g->cout;
     const int64_t filled = divide_up(columns, l->core->lanes) * l->core->lanes;
-    const double depth = (double)(kind == FXI_CONV_DATA ? g->taps * g->cout : g->depth);
+    const double depth = (double)(kind == FX_CONV_DATA ? g->taps * g->cout : g->depth);
     return (double)columns / (double)filled * depth / (depth + TRANSPOSING);
 }
 
@@ -666,9 +666,9 @@ static double windows_pay(const layout *l)
 static bool suits(const fxi_conv_geometry *g, const layout *l, int kind)
 {
     const int64_t windows = l->planes * l->windows;
-    if (kind == FXI_CONV_DATA && l->phases != 1)
+    if (kind == FX_CONV_DATA && l->phases != 1)
         return false;
-    if (kind == FXI_CONV_WEIGHT && images_of(g, l) * windows < FEW_VECTORS * l->core->lanes)
+    if (kind == FX_CONV_WEIGHT && images_of(g, l) * windows < FEW_VECTORS * l->core->lanes)
         return false;
     return channels_pay(g, l, kind) < 0.8 * windows_pay(l) &&
            l->out[0] * l->out[1] >= FEW_WINDOWS &&
@@ -679,12 +679,12 @@ static bool suits(const fxi_conv_geometry *g, const layout *l, int kind)
 bool fxi_cpu_conv_direct(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
                          fx_status *out_status)
 {
-    const bool data = kind == FXI_CONV_DATA;
+    const bool data = kind == FX_CONV_DATA;
     const layout l = layout_of(g, data);
     *out_status = FX_OK;
     if (!suits(g, &l, kind))
         return false;
-    if (kind != FXI_CONV_WEIGHT) {
+    if (kind != FX_CONV_WEIGHT) {
         sweep s = {.l = l, .in = data ? y : x, .w = w, .out = data ? x : y};
         *out_status = run_sweep(g, data, &s);
         return true;

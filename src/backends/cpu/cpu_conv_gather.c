@@ -484,7 +484,7 @@ static fx_status run_forward(sweep *s)
     s->columns = columns_of(s->r.core, g->cout);
     s->tap_step = g->taps; /* the kernel is taps × cin × cout */
     s->column_step = g->depth;
-    s->finish = fxi_has_epilogue(g->finish.step) ? &g->finish : NULL;
+    s->finish = fx_step_has_epilogue(g->finish.step) ? &g->finish : NULL;
     for (int d = 0; d < 3; d++) {
         read_x(g, d, &s->r.axes[d]);
         s->stride[d] = 1;
@@ -670,17 +670,17 @@ fx_status fxi_cpu_conv_gather(const fxi_conv_geometry *g, int kind, void *x, voi
     sweep s = {.r = r,
                .g = g,
                .w = w,
-               .in = kind == FXI_CONV_DATA ? y : x,
-               .result = kind == FXI_CONV_DATA ? x : y};
+               .in = kind == FX_CONV_DATA ? y : x,
+               .result = kind == FX_CONV_DATA ? x : y};
     weigh v = {.r = r, .g = g, .x = x, .gy = y, .w = w};
-    axis *axes = kind == FXI_CONV_WEIGHT ? v.r.axes : s.r.axes;
+    axis *axes = kind == FX_CONV_WEIGHT ? v.r.axes : s.r.axes;
     for (int64_t d = 0, at = 0; d < 3; at += 2 * g->k[d++]) {
         axes[d].at = lists + at;
         axes[d].tap = lists + at + g->k[d];
     }
-    const fx_status status = kind == FXI_CONV_WEIGHT    ? run_weight(&v)
-                             : kind == FXI_CONV_FORWARD ? run_forward(&s)
-                                                        : run_data(&s);
+    const fx_status status = kind == FX_CONV_WEIGHT    ? run_weight(&v)
+                             : kind == FX_CONV_FORWARD ? run_forward(&s)
+                                                       : run_data(&s);
     fxi_free(lists);
     return status;
 }

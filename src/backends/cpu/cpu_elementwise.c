@@ -10,30 +10,30 @@
 /* Bytes of an output from which on it bypasses the caches. */
 static const int64_t STREAM_BYTES = (int64_t)64 << 20;
 
-static int outputs_of(const fxi_step *step)
+static int outputs_of(const fx_step *step)
 {
     return 1 + step->nmore;
 }
 
-fx_status fxi_cpu_elementwise_prepare(fxi_step *step)
+fx_status fxi_cpu_elementwise_prepare(fx_step *step)
 {
     fxi_program_spec spec = {.instr = step->program,
                              .ninstr = step->ninstr,
                              .nin = step->nin,
                              .nout = outputs_of(step),
                              .in = step->in,
-                             .length = fxi_tensor_length(&step->out),
+                             .length = fx_tensor_length(&step->out),
                              .out = {(uint8_t)(step->nin + step->ninstr - 1)}};
     memcpy(spec.out + 1, step->more_reg, (size_t)step->nmore);
     return fxi_program_make(&spec, &step->ready);
 }
 
-void fxi_cpu_program_release(fxi_step *step)
+void fxi_cpu_program_release(fx_step *step)
 {
     fxi_program_free(step->ready);
 }
 
-static bool replaces_operand(const fxi_step *step, const void *const *in, const void *out)
+static bool replaces_operand(const fx_step *step, const void *const *in, const void *out)
 {
     for (int k = 0; k < step->nin; k++)
         if (in[k] == out)
@@ -41,13 +41,13 @@ static bool replaces_operand(const fxi_step *step, const void *const *in, const 
     return false;
 }
 
-fx_status fxi_cpu_elementwise(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_cpu_elementwise(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     if (!step->ready)
         return fxi_cpu_no_dtype(run, step, step->out.dtype);
     void *outs[FXI_PROGRAM_OUTPUTS] = {out};
     memcpy(outs + 1, run->more, (size_t)step->nmore * sizeof *outs);
-    fxi_program_args args = {.in = in, .out = outs, .to = fxi_tensor_length(&step->out)};
+    fxi_program_args args = {.in = in, .out = outs, .to = fx_tensor_length(&step->out)};
     args.stream = args.to * (int64_t)fxi_cpu_size(step->out.dtype) >= STREAM_BYTES;
     for (int k = 0; k < outputs_of(step) && args.stream; k++)
         args.stream = !replaces_operand(step, in, outs[k]);
@@ -57,11 +57,11 @@ fx_status fxi_cpu_elementwise(const fxi_step *step, const void *const *in, void 
 
 /* ---- epilogues of contractions --------------------------------------------------------------- */
 /* They are for the types that products are computed in: 16-bit floats would round once less. */
-fx_status fxi_cpu_epilogue_prepare(fxi_step *step)
+fx_status fxi_cpu_epilogue_prepare(fx_step *step)
 {
-    fxi_tensor in[FXI_PROGRAM_OPERANDS];
+    fx_tensor in[FXI_PROGRAM_OPERANDS];
     const int dtype = step->out.dtype, nin = step->nin - 1;
-    if (!fxi_has_epilogue(step))
+    if (!fx_step_has_epilogue(step))
         return FX_OK;
     if ((dtype != FX_DTYPE_F32 && dtype != FX_DTYPE_F64) || nin > FXI_PROGRAM_OPERANDS)
         return FX_STATUS_UNSUPPORTED;
@@ -72,7 +72,7 @@ fx_status fxi_cpu_epilogue_prepare(fxi_step *step)
                                    .nin = nin,
                                    .nout = 1,
                                    .in = in,
-                                   .length = fxi_tensor_length(&step->out),
+                                   .length = fx_tensor_length(&step->out),
                                    .out = {(uint8_t)(nin + step->ninstr - 1)}};
     return fxi_program_make(&spec, &step->ready);
 }
@@ -82,7 +82,7 @@ static void finish(const fxi_finish *f, int64_t from, int64_t to,
                    void (*run)(const fxi_program *p, const fxi_program_args *args))
 {
     const void *operands[FXI_PROGRAM_OPERANDS];
-    if (!fxi_has_epilogue(f->step))
+    if (!fx_step_has_epilogue(f->step))
         return;
     for (int k = 0; k < f->step->nin - 1; k++)
         operands[k] = k ? f->in[k + 1] : f->out;
@@ -92,7 +92,7 @@ static void finish(const fxi_finish *f, int64_t from, int64_t to,
 
 void fxi_cpu_finish(const fxi_finish *f)
 {
-    finish(f, 0, fxi_tensor_length(&f->step->out), fxi_program_run_parallel);
+    finish(f, 0, fx_tensor_length(&f->step->out), fxi_program_run_parallel);
 }
 
 void fxi_cpu_finish_range(const fxi_finish *f, int64_t from, int64_t to)

@@ -11,7 +11,7 @@ enum { PIECE = 16 * FXI_TILE };
 
 /* The program is made for the longest segment: in one of a single element dense operands and single
  * values look alike. */
-fx_status fxi_cpu_foreach_prepare(fxi_step *step)
+fx_status fxi_cpu_foreach_prepare(fx_step *step)
 {
     const int nin = step->nin / step->nsegments;
     int32_t longest = 0;
@@ -31,20 +31,20 @@ fx_status fxi_cpu_foreach_prepare(fxi_step *step)
 }
 
 typedef struct job {
-    const fxi_step *step;
+    const fx_step *step;
     const void *const *in;
     void *const *out;
     int64_t pieces, parts;
 } job;
 
-static int64_t pieces_of(const fxi_segment *s)
+static int64_t pieces_of(const fx_segment *s)
 {
     return (s->length + PIECE - 1) / PIECE;
 }
 
 static void run_segment(const job *j, int32_t s, int64_t from, int64_t to)
 {
-    const fxi_step *step = j->step;
+    const fx_step *step = j->step;
     const fxi_program_args args = {.in = j->in + s * (step->nin / step->nsegments),
                                    .out = j->out + s * (1 + step->nmore),
                                    .from = from,
@@ -58,7 +58,7 @@ static void run_part(void *user, int64_t part)
     int64_t from, to, first = 0; /* the segment's first piece */
     fxi_cpu_range(j->pieces, j->parts, part, &from, &to);
     for (int32_t s = 0; s < j->step->nsegments && first < to; s++) {
-        const fxi_segment *g = &j->step->segments[s];
+        const fx_segment *g = &j->step->segments[s];
         const int64_t n = pieces_of(g), a = from > first ? from - first : 0,
                       b = to - first < n ? to - first : n;
         if (a < b)
@@ -67,7 +67,7 @@ static void run_part(void *user, int64_t part)
     }
 }
 
-fx_status fxi_cpu_foreach(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_cpu_foreach(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     (void)out;
     if (!step->ready)

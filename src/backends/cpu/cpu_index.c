@@ -15,11 +15,11 @@
 #include <string.h>
 
 /* The indices as dense Int64 in *out (to be freed); n is the size along the axis. */
-static fx_status read_indices(const fxi_step *step, const void *in, int axis, int64_t n,
-                              int64_t **out, fxi_run *run)
+static fx_status read_indices(const fx_step *step, const void *in, int axis, int64_t n,
+                              int64_t **out, fx_run *run)
 {
-    const fxi_tensor *t = &step->in[1];
-    const int64_t count = fxi_tensor_length(t);
+    const fx_tensor *t = &step->in[1];
+    const int64_t count = fx_tensor_length(t);
     const bool narrow = t->dtype == FX_DTYPE_I32;
     *out = NULL;
     if (!narrow && t->dtype != FX_DTYPE_I64)
@@ -68,7 +68,7 @@ static void pick(void *out, const void *x, const int64_t *idx, int64_t n, int64_
 }
 
 typedef struct gathering {
-    const fxi_tensor *x;
+    const fx_tensor *x;
     int axis;
     const void *in;
     const int64_t *idx;
@@ -102,7 +102,7 @@ static void gather_part(void *user, int64_t part)
     }
 }
 
-static void gather(const fxi_tensor *x, int axis, const void *in, const int64_t *idx, int64_t n,
+static void gather(const fx_tensor *x, int axis, const void *in, const int64_t *idx, int64_t n,
                    char *out)
 {
     gathering g = {.x = x,
@@ -122,15 +122,15 @@ static void gather(const fxi_tensor *x, int axis, const void *in, const int64_t 
     fxi_cpu_parallel(g.parts, gather_part, &g);
 }
 
-fx_status fxi_cpu_gather(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_cpu_gather(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
-    const fxi_tensor *x = &step->in[0];
+    const fx_tensor *x = &step->in[0];
     const int axis = (int)step->attr.i[0];
     int64_t *idx;
     const fx_status status = read_indices(step, in[1], axis, x->shape[axis], &idx, run);
     if (status)
         return status;
-    gather(x, axis, in[0], idx, fxi_tensor_length(&step->in[1]), out);
+    gather(x, axis, in[0], idx, fx_tensor_length(&step->in[1]), out);
     fxi_free(idx);
     return FX_OK;
 }
@@ -163,8 +163,10 @@ typedef void (*merge_fn)(void *, const void *, int64_t);
     {                                                                                              \
         n##_f32, n##_f64, n##_i32, n##_i64, n##_u8, NULL                                           \
     }
-static const merge_fn merges[4][FXI_C_COUNT] = {
-    [FXI_SUM] = ROW(sum), [FXI_MAX] = ROW(max), [FXI_MIN] = ROW(min), [FXI_PROD] = ROW(prod)};
+static const merge_fn merges[4][FXI_C_COUNT] = {[FX_FOLD_SUM] = ROW(sum),
+                                                [FX_FOLD_MAX] = ROW(max),
+                                                [FX_FOLD_MIN] = ROW(min),
+                                                [FX_FOLD_PROD] = ROW(prod)};
 
 /* The neutral element: what an empty reduction of the kind and type gives. */
 static void neutral(int kind, int dtype, char value[8])
@@ -176,7 +178,7 @@ static void neutral(int kind, int dtype, char value[8])
 }
 
 typedef struct scattering {
-    const fxi_step *step;
+    const fx_step *step;
     const char *src;
     const int64_t *idx;
     int64_t n, inner, outer, parts; /* parts: of the inner axes */
@@ -187,7 +189,7 @@ typedef struct scattering {
 static void scatter_part(void *user, int64_t part)
 {
     const scattering *s = user;
-    const fxi_tensor *t = &s->step->out;
+    const fx_tensor *t = &s->step->out;
     const merge_fn merge = merges[s->step->attr.i[0]][t->dtype];
     const int64_t size = (int64_t)fxi_cpu_size(t->dtype), along = t->shape[s->step->attr.i[1]];
     int64_t from, to;
@@ -204,9 +206,9 @@ static void scatter_part(void *user, int64_t part)
 /* Pieces of the inner axes of at least this many bytes keep whole cache lines to one thread. */
 enum { SCATTER_PIECE = 256 };
 
-static void scatter(const fxi_step *step, const char *src, const int64_t *idx, int64_t n, char *out)
+static void scatter(const fx_step *step, const char *src, const int64_t *idx, int64_t n, char *out)
 {
-    const fxi_tensor *t = &step->out;
+    const fx_tensor *t = &step->out;
     const int axis = (int)step->attr.i[1];
     const int64_t size = (int64_t)fxi_cpu_size(t->dtype);
     scattering s = {.step = step,
@@ -224,9 +226,9 @@ static void scatter(const fxi_step *step, const char *src, const int64_t *idx, i
     fxi_cpu_parallel(s.parts, scatter_part, &s);
 }
 
-fx_status fxi_cpu_scatter(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_cpu_scatter(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
-    const fxi_tensor *src = &step->in[0];
+    const fx_tensor *src = &step->in[0];
     const int axis = (int)step->attr.i[1];
     int64_t *idx;
     void *copy = NULL;
@@ -236,11 +238,11 @@ fx_status fxi_cpu_scatter(const fxi_step *step, const void *const *in, void *out
     if (status)
         return status;
     if (!fxi_cpu_is_dense(src)) {
-        copy = fxi_aligned(64, (size_t)fxi_tensor_length(src) * fxi_cpu_size(src->dtype));
+        copy = fxi_aligned(64, (size_t)fx_tensor_length(src) * fxi_cpu_size(src->dtype));
         status = copy ? fxi_cpu_copy(src, in[0], copy) : fxi_cpu_no_memory(run, step);
     }
     if (!status)
-        scatter(step, copy ? copy : in[0], idx, fxi_tensor_length(&step->in[1]), out);
+        scatter(step, copy ? copy : in[0], idx, fx_tensor_length(&step->in[1]), out);
     fxi_free(copy);
     fxi_free(idx);
     return status;

@@ -263,35 +263,35 @@ FXI_INTEGER_LOOPS(u8, uint8_t, uint8_t)
     {                                                                                              \
         n##_f32, n##_f64, n##_i32, n##_i64, n##_u8, n##_u8                                         \
     }
-static const fxi_tile_fn tile_ops[FXI_OP_COUNT][FXI_C_COUNT] = {
-    [FXI_OP_ADD] = FXI_ROW_SIGNED(add),
-    [FXI_OP_SUB] = FXI_ROW_SIGNED(sub),
-    [FXI_OP_MUL] = FXI_ROW_ALL(mul),
-    [FXI_OP_DIV] = FXI_ROW_FLOAT(div),
-    [FXI_OP_FLD] = FXI_ROW_SIGNED(fld),
-    [FXI_OP_POW] = FXI_ROW_SIGNED(pow),
-    [FXI_OP_MAX] = FXI_ROW_ALL(max),
-    [FXI_OP_MIN] = FXI_ROW_ALL(min),
-    [FXI_OP_ATAN2] = FXI_ROW_FLOAT(atan2),
-    [FXI_OP_LT] = FXI_ROW_ALL(lt),
-    [FXI_OP_LE] = FXI_ROW_ALL(le),
-    [FXI_OP_EQ] = FXI_ROW_ALL(eq),
-    [FXI_OP_NE] = FXI_ROW_ALL(ne),
-    [FXI_OP_SELECT] = FXI_ROW_ALL(select),
-    [FXI_OP_NEG] = FXI_ROW_SIGNED(neg),
-    [FXI_OP_POWI] = FXI_ROW_SIGNED(powi),
-    [FXI_OP_EXP] = FXI_ROW_FLOAT(exp),
-    [FXI_OP_EXPM1] = FXI_ROW_FLOAT(expm1),
-    [FXI_OP_LOG] = FXI_ROW_FLOAT(log),
-    [FXI_OP_LOG1P] = FXI_ROW_FLOAT(log1p),
-    [FXI_OP_SQRT] = FXI_ROW_FLOAT(sqrt),
-    [FXI_OP_SIN] = FXI_ROW_FLOAT(sin),
-    [FXI_OP_COS] = FXI_ROW_FLOAT(cos),
-    [FXI_OP_TANH] = FXI_ROW_FLOAT(tanh),
-    [FXI_OP_SIGMOID] = FXI_ROW_FLOAT(sigmoid),
-    [FXI_OP_RELU] = FXI_ROW_ALL(relu),
-    [FXI_OP_ERF] = FXI_ROW_FLOAT(erf),
-    [FXI_OP_FLOOR] = FXI_ROW_SIGNED(floor),
+static const fxi_tile_fn tile_ops[FX_OP_COUNT][FXI_C_COUNT] = {
+    [FX_OP_ADD] = FXI_ROW_SIGNED(add),
+    [FX_OP_SUB] = FXI_ROW_SIGNED(sub),
+    [FX_OP_MUL] = FXI_ROW_ALL(mul),
+    [FX_OP_DIV] = FXI_ROW_FLOAT(div),
+    [FX_OP_FLD] = FXI_ROW_SIGNED(fld),
+    [FX_OP_POW] = FXI_ROW_SIGNED(pow),
+    [FX_OP_MAX] = FXI_ROW_ALL(max),
+    [FX_OP_MIN] = FXI_ROW_ALL(min),
+    [FX_OP_ATAN2] = FXI_ROW_FLOAT(atan2),
+    [FX_OP_LT] = FXI_ROW_ALL(lt),
+    [FX_OP_LE] = FXI_ROW_ALL(le),
+    [FX_OP_EQ] = FXI_ROW_ALL(eq),
+    [FX_OP_NE] = FXI_ROW_ALL(ne),
+    [FX_OP_SELECT] = FXI_ROW_ALL(select),
+    [FX_OP_NEG] = FXI_ROW_SIGNED(neg),
+    [FX_OP_POWI] = FXI_ROW_SIGNED(powi),
+    [FX_OP_EXP] = FXI_ROW_FLOAT(exp),
+    [FX_OP_EXPM1] = FXI_ROW_FLOAT(expm1),
+    [FX_OP_LOG] = FXI_ROW_FLOAT(log),
+    [FX_OP_LOG1P] = FXI_ROW_FLOAT(log1p),
+    [FX_OP_SQRT] = FXI_ROW_FLOAT(sqrt),
+    [FX_OP_SIN] = FXI_ROW_FLOAT(sin),
+    [FX_OP_COS] = FXI_ROW_FLOAT(cos),
+    [FX_OP_TANH] = FXI_ROW_FLOAT(tanh),
+    [FX_OP_SIGMOID] = FXI_ROW_FLOAT(sigmoid),
+    [FX_OP_RELU] = FXI_ROW_ALL(relu),
+    [FX_OP_ERF] = FXI_ROW_FLOAT(erf),
+    [FX_OP_FLOOR] = FXI_ROW_SIGNED(floor),
 };
 
 #define FXI_ROW_MIXED(n)                                                                           \
@@ -301,13 +301,13 @@ static const fxi_tile_fn tile_ops[FXI_OP_COUNT][FXI_C_COUNT] = {
             n##_f64_vs, n##_f64_sv                                                                 \
         }                                                                                          \
     }
-static const fxi_tile_fn tile_mixed[FXI_OP_COUNT][2][2] = {
-    [FXI_OP_ADD] = FXI_ROW_MIXED(add),       [FXI_OP_SUB] = FXI_ROW_MIXED(sub),
-    [FXI_OP_MUL] = FXI_ROW_MIXED(mul),       [FXI_OP_DIV] = FXI_ROW_MIXED(div),
-    [FXI_OP_MAX] = FXI_ROW_MIXED(max),       [FXI_OP_MIN] = FXI_ROW_MIXED(min),
-    [FXI_OP_LT] = FXI_ROW_MIXED(lt),         [FXI_OP_LE] = FXI_ROW_MIXED(le),
-    [FXI_OP_EQ] = FXI_ROW_MIXED(eq),         [FXI_OP_NE] = FXI_ROW_MIXED(ne),
-    [FXI_OP_SELECT] = FXI_ROW_MIXED(select),
+static const fxi_tile_fn tile_mixed[FX_OP_COUNT][2][2] = {
+    [FX_OP_ADD] = FXI_ROW_MIXED(add),       [FX_OP_SUB] = FXI_ROW_MIXED(sub),
+    [FX_OP_MUL] = FXI_ROW_MIXED(mul),       [FX_OP_DIV] = FXI_ROW_MIXED(div),
+    [FX_OP_MAX] = FXI_ROW_MIXED(max),       [FX_OP_MIN] = FXI_ROW_MIXED(min),
+    [FX_OP_LT] = FXI_ROW_MIXED(lt),         [FX_OP_LE] = FXI_ROW_MIXED(le),
+    [FX_OP_EQ] = FXI_ROW_MIXED(eq),         [FX_OP_NE] = FXI_ROW_MIXED(ne),
+    [FX_OP_SELECT] = FXI_ROW_MIXED(select),
 };
 
 /* ---- conversions ----------------------------------------------------------------------------- */

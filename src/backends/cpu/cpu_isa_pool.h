@@ -17,7 +17,7 @@
 
 /* The elements are gathered first and filled up with what beats nothing: no loop has a remainder.
  */
-#define FXI_POOL_MAX(S, T, LOW)                                                                    \
+#define FX_POOL_MAX(S, T, LOW)                                                                     \
     static void pool_low_##S(int64_t n, void *top)                                                 \
     {                                                                                              \
         for (int64_t i = 0; i < n; i++)                                                            \
@@ -177,16 +177,16 @@ FXI_POOL_FLOAT_PAIRS(f32, float, int32_t, f32x16b, i32x16b)
 FXI_POOL_FLOAT_PAIRS(f64, double, int64_t, f64x16b, i64x16b)
 #define FXI_POOL_PAIR_TABLE(S)                                                                     \
     {                                                                                              \
-        [FXI_POOL_MAX] = pair_max_##S, [FXI_POOL_MEAN] = pair_mean_##S,                            \
-        [FXI_POOL_MAX_GRAD] = pair_max_grad_##S, [FXI_POOL_MEAN_GRAD] = pair_mean_grad_##S,        \
-        [FXI_POOL_MAX_PICK] = pair_pick_##S                                                        \
+        [FX_POOL_MAX] = pair_max_##S, [FX_POOL_MEAN] = pair_mean_##S,                              \
+        [FX_POOL_MAX_GRAD] = pair_max_grad_##S, [FX_POOL_MEAN_GRAD] = pair_mean_grad_##S,          \
+        [FX_POOL_MAX_PICK] = pair_pick_##S                                                         \
     }
 
-FXI_POOL_MAX(f32, float, -__builtin_inff())
-FXI_POOL_MAX(f64, double, -__builtin_inf())
-FXI_POOL_MAX(i32, int32_t, INT32_MIN)
-FXI_POOL_MAX(i64, int64_t, INT64_MIN)
-FXI_POOL_MAX(u8, uint8_t, 0)
+FX_POOL_MAX(f32, float, -__builtin_inff())
+FX_POOL_MAX(f64, double, -__builtin_inf())
+FX_POOL_MAX(i32, int32_t, INT32_MIN)
+FX_POOL_MAX(i64, int64_t, INT64_MIN)
+FX_POOL_MAX(u8, uint8_t, 0)
 FXI_POOL_SUM(f32, float)
 FXI_POOL_SUM(f64, double)
 

@@ -111,8 +111,8 @@ static void pool_last_mean_grad(const fxi_pool_window *w)
 }
 
 static void (*const tile_pool_last[])(const fxi_pool_window *w) = {
-    [FXI_POOL_MAX] = pool_last_max,
-    [FXI_POOL_MEAN] = pool_last_mean,
-    [FXI_POOL_MAX_GRAD] = pool_last_max_grad,
-    [FXI_POOL_MEAN_GRAD] = pool_last_mean_grad,
-    [FXI_POOL_MAX_PICK] = pool_last_pick};
+    [FX_POOL_MAX] = pool_last_max,
+    [FX_POOL_MEAN] = pool_last_mean,
+    [FX_POOL_MAX_GRAD] = pool_last_max_grad,
+    [FX_POOL_MEAN_GRAD] = pool_last_mean_grad,
+    [FX_POOL_MAX_PICK] = pool_last_pick};

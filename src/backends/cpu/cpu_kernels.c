@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static fx_status run_leaf(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+static fx_status run_leaf(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     (void)in, (void)out;
     return fxi_cpu_fail(run, FX_STATUS_INTERNAL, step, "a leaf is not a step");
@@ -73,44 +73,43 @@ static fx_status run_leaf(const fxi_step *step, const void *const *in, void *out
 static const struct {
     fxi_kernel run;
     bool widen; /* 16-bit floats are converted around it */
-} kernels[FXI_OP_COUNT] = {
+} kernels[FX_OP_COUNT] = {
 #define OP(NAME, name, inputs, cls) KERNEL_##cls,
-#include "op.def"
+#include <cflux/op.def>
 };
 
 /* Classes of steps that decide something once; the others have no step->ready. */
 static const struct {
-    fx_status (*prepare)(fxi_step *step);
-    void (*release)(fxi_step *step);
+    fx_status (*prepare)(fx_step *step);
+    void (*release)(fx_step *step);
 } preparations[] = {
-    [FXI_CLASS_ELEMENTWISE] = {fxi_cpu_elementwise_prepare, fxi_cpu_program_release},
-    [FXI_CLASS_REDUCE] = {fxi_cpu_reduce_prepare, fxi_cpu_program_release},
-    [FXI_CLASS_ROW] = {fxi_cpu_row_prepare, fxi_cpu_row_release},
-    [FXI_CLASS_MATMUL] = {fxi_cpu_epilogue_prepare, fxi_cpu_program_release},
-    [FXI_CLASS_CONV] = {fxi_cpu_epilogue_prepare, fxi_cpu_program_release},
-    [FXI_CLASS_CUSTOM] = {NULL, NULL},
-    [FXI_CLASS_FOREACH] = {fxi_cpu_foreach_prepare, fxi_cpu_program_release},
+    [FX_CLASS_ELEMENTWISE] = {fxi_cpu_elementwise_prepare, fxi_cpu_program_release},
+    [FX_CLASS_REDUCE] = {fxi_cpu_reduce_prepare, fxi_cpu_program_release},
+    [FX_CLASS_ROW] = {fxi_cpu_row_prepare, fxi_cpu_row_release},
+    [FX_CLASS_MATMUL] = {fxi_cpu_epilogue_prepare, fxi_cpu_program_release},
+    [FX_CLASS_CONV] = {fxi_cpu_epilogue_prepare, fxi_cpu_program_release},
+    [FX_CLASS_CUSTOM] = {NULL, NULL},
+    [FX_CLASS_FOREACH] = {fxi_cpu_foreach_prepare, fxi_cpu_program_release},
 };
 
-fx_status fxi_cpu_prepare_step(fxi_step *step)
+fx_status fxi_cpu_prepare_step(fx_step *step)
 {
     return preparations[step->cls].prepare ? preparations[step->cls].prepare(step) : FX_OK;
 }
 
-void fxi_cpu_release_step(fxi_step *step)
+void fxi_cpu_release_step(fx_step *step)
 {
     if (step->ready)
         preparations[step->cls].release(step);
     step->ready = NULL;
 }
 
-static const char *const op_names[FXI_OP_COUNT] = {
+static const char *const op_names[FX_OP_COUNT] = {
 #define OP(NAME, name, inputs, cls) name,
-#include "op.def"
+#include <cflux/op.def>
 };
 
-fx_status fxi_cpu_fail(fxi_run *run, fx_status status, const fxi_step *step, const char *format,
-                       ...)
+fx_status fxi_cpu_fail(fx_run *run, fx_status status, const fx_step *step, const char *format, ...)
 {
     char text[160];
     va_list args;
@@ -121,12 +120,12 @@ fx_status fxi_cpu_fail(fxi_run *run, fx_status status, const fxi_step *step, con
     return status;
 }
 
-fx_status fxi_cpu_no_memory(fxi_run *run, const fxi_step *step)
+fx_status fxi_cpu_no_memory(fx_run *run, const fx_step *step)
 {
     return fxi_cpu_fail(run, FX_STATUS_MEMORY, step, "out of memory");
 }
 
-fx_status fxi_cpu_no_dtype(fxi_run *run, const fxi_step *step, int dtype)
+fx_status fxi_cpu_no_dtype(fx_run *run, const fx_step *step, int dtype)
 {
     return fxi_cpu_fail(run, FX_STATUS_UNSUPPORTED, step,
                         "the CPU has no kernel for element type %d", dtype);
@@ -138,7 +137,7 @@ size_t fxi_cpu_size(int dtype)
     return sizes[dtype];
 }
 
-bool fxi_cpu_is_dense(const fxi_tensor *t)
+bool fxi_cpu_is_dense(const fx_tensor *t)
 {
     int64_t step = 1;
     for (int d = 0; d < t->ndim; d++) {
@@ -149,7 +148,7 @@ bool fxi_cpu_is_dense(const fxi_tensor *t)
     return true;
 }
 
-void fxi_cpu_set_dense(fxi_tensor *t)
+void fxi_cpu_set_dense(fx_tensor *t)
 {
     int64_t step = 1;
     for (int d = 0; d < t->ndim; d++) {
@@ -209,17 +208,16 @@ const fxi_simd *fxi_cpu_simd(void)
 enum { WIDEN_MAX_IN = 4 };
 
 /* A channels-last tensor as the run of memory that it is. */
-static fxi_tensor flat(const fxi_tensor *t)
+static fx_tensor flat(const fx_tensor *t)
 {
-    return (fxi_tensor){
-        .dtype = t->dtype, .ndim = 1, .shape = {fxi_tensor_length(t)}, .stride = {1}};
+    return (fx_tensor){.dtype = t->dtype, .ndim = 1, .shape = {fx_tensor_length(t)}, .stride = {1}};
 }
 
 /* dst = the elements of t as Float32, densely. */
-static void widen(const fxi_tensor *t, const void *src, float *dst)
+static void widen(const fx_tensor *t, const void *src, float *dst)
 {
     const fxi_tile_fn load = fxi_cpu_simd()->load[t->dtype == FX_DTYPE_BF16];
-    const int64_t n = fxi_tensor_length(t);
+    const int64_t n = fx_tensor_length(t);
     uint16_t tile[FXI_TILE];
     const void *const from[] = {tile};
     fxi_walk w;
@@ -240,25 +238,25 @@ static void narrow(const float *src, int64_t n, int dtype, uint16_t *dst)
     }
 }
 
-static fx_status run_widened(fxi_kernel kernel, const fxi_step *step, const void *const *in,
-                             void *out, fxi_run *run)
+static fx_status run_widened(fxi_kernel kernel, const fx_step *step, const void *const *in,
+                             void *out, fx_run *run)
 {
-    fxi_tensor tensors[WIDEN_MAX_IN];
+    fx_tensor tensors[WIDEN_MAX_IN];
     const void *ptrs[WIDEN_MAX_IN] = {NULL};
     float *scratch[WIDEN_MAX_IN + 1] = {NULL};
     fx_status status = step->nin <= WIDEN_MAX_IN ? FX_OK : FX_STATUS_INTERNAL;
-    const size_t n_out = (size_t)fxi_tensor_length(&step->out);
+    const size_t n_out = (size_t)fx_tensor_length(&step->out);
     for (int k = 0; k < step->nin && !status; k++) {
         tensors[k] = step->in[k];
         ptrs[k] = in[k];
         if (!fxi_cpu_is_half(tensors[k].dtype))
             continue;
-        scratch[k] = fxi_aligned(64, (size_t)fxi_tensor_length(&tensors[k]) * sizeof(float));
+        scratch[k] = fxi_aligned(64, (size_t)fx_tensor_length(&tensors[k]) * sizeof(float));
         if (!scratch[k]) {
             status = FX_STATUS_MEMORY;
             break;
         }
-        const fxi_tensor all = step->channels_last ? flat(&tensors[k]) : tensors[k];
+        const fx_tensor all = step->channels_last ? flat(&tensors[k]) : tensors[k];
         widen(&all, in[k], scratch[k]);
         tensors[k].dtype = FX_DTYPE_F32;
         if (!step->channels_last)
@@ -271,7 +269,7 @@ static fx_status run_widened(fxi_kernel kernel, const fxi_step *step, const void
     if (status) {
         status = status == FX_STATUS_MEMORY ? fxi_cpu_no_memory(run, step) : status;
     } else {
-        fxi_step wide = *step;
+        fx_step wide = *step;
         wide.in = tensors;
         wide.out.dtype = FX_DTYPE_F32;
         status = kernel(&wide, ptrs, *result, run);
@@ -283,9 +281,9 @@ static fx_status run_widened(fxi_kernel kernel, const fxi_step *step, const void
     return status;
 }
 
-fx_status fxi_cpu_run_step(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_cpu_run_step(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
-    if (step->cls == FXI_CLASS_ROW)
+    if (step->cls == FX_CLASS_ROW)
         return fxi_cpu_row(step, in, out, run);
     const fxi_kernel kernel = step->segments ? fxi_cpu_foreach : kernels[step->op].run;
     if (kernels[step->op].widen && fxi_cpu_is_half(step->out.dtype))

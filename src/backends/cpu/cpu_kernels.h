@@ -10,43 +10,43 @@
 
 #include "step.h"
 
-fx_status fxi_cpu_run_step(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_cpu_elementwise_prepare(fxi_step *step);
-fx_status fxi_cpu_foreach_prepare(fxi_step *step);
-fx_status fxi_cpu_reduce_prepare(fxi_step *step);
-fx_status fxi_cpu_epilogue_prepare(fxi_step *step);
-void fxi_cpu_program_release(fxi_step *step);
+fx_status fxi_cpu_run_step(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_cpu_elementwise_prepare(fx_step *step);
+fx_status fxi_cpu_foreach_prepare(fx_step *step);
+fx_status fxi_cpu_reduce_prepare(fx_step *step);
+fx_status fxi_cpu_epilogue_prepare(fx_step *step);
+void fxi_cpu_program_release(fx_step *step);
 
 /* Makes step->ready: what the step's kernel decides once (backend.h), and frees it. */
-fx_status fxi_cpu_prepare_step(fxi_step *step);
-void fxi_cpu_release_step(fxi_step *step);
+fx_status fxi_cpu_prepare_step(fx_step *step);
+void fxi_cpu_release_step(fx_step *step);
 
 /* Copies a tensor of any strides densely, in the order of its shape. */
-fx_status fxi_cpu_copy(const fxi_tensor *src, const void *in, void *out);
+fx_status fxi_cpu_copy(const fx_tensor *src, const void *in, void *out);
 
-fx_status fxi_cpu_elementwise(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_cpu_foreach(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_cpu_generate(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_cpu_move(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_cpu_join(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_cpu_reduce(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_cpu_row(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_cpu_row_prepare(fxi_step *step);
-void fxi_cpu_row_release(fxi_step *step);
-fx_status fxi_cpu_cumsum(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_cpu_gather(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_cpu_scatter(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_cpu_matmul(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_cpu_conv(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_cpu_pool(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+fx_status fxi_cpu_elementwise(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_cpu_foreach(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_cpu_generate(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_cpu_move(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_cpu_join(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_cpu_reduce(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_cpu_row(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_cpu_row_prepare(fx_step *step);
+void fxi_cpu_row_release(fx_step *step);
+fx_status fxi_cpu_cumsum(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_cpu_gather(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_cpu_scatter(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_cpu_conv(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_cpu_pool(const fx_step *step, const void *const *in, void *out, fx_run *run);
 
 /* Pooling of channels-last arrays; which steps it is for. */
-bool fxi_cpu_pools_last(const fxi_step *step);
-void fxi_cpu_pool_last(const fxi_step *step, const void *const *in, void *out);
+bool fxi_cpu_pools_last(const fx_step *step);
+void fxi_cpu_pool_last(const fx_step *step, const void *const *in, void *out);
 
 /* The end of a contraction whose product is in `out`: its epilogue, if it has one. */
 typedef struct fxi_finish {
-    const fxi_step *step;
+    const fx_step *step;
     const void *const *in;
     void *out;
 } fxi_finish;
@@ -55,22 +55,18 @@ void fxi_cpu_finish(const fxi_finish *f);
 void fxi_cpu_finish_range(const fxi_finish *f, int64_t from, int64_t to);
 
 /* Writes "op: text" into run->error and returns status. */
-fx_status fxi_cpu_fail(fxi_run *run, fx_status status, const fxi_step *step, const char *format,
-                       ...) FXI_PRINTF(4, 5);
-fx_status fxi_cpu_no_memory(fxi_run *run, const fxi_step *step);
-fx_status fxi_cpu_no_dtype(fxi_run *run, const fxi_step *step, int dtype);
+fx_status fxi_cpu_fail(fx_run *run, fx_status status, const fx_step *step, const char *format, ...)
+    FXI_PRINTF(4, 5);
+fx_status fxi_cpu_no_memory(fx_run *run, const fx_step *step);
+fx_status fxi_cpu_no_dtype(fx_run *run, const fx_step *step, int dtype);
 
 size_t fxi_cpu_size(int dtype); /* bytes of an element */
 static inline bool fxi_cpu_is_half(int dtype)
 {
     return dtype == FX_DTYPE_F16 || dtype == FX_DTYPE_BF16;
 }
-static inline int64_t fxi_tensor_length(const fxi_tensor *t)
-{
-    return fxi_length(t->ndim, t->shape);
-}
-bool fxi_cpu_is_dense(const fxi_tensor *t);
-void fxi_cpu_set_dense(fxi_tensor *t); /* sets the strides of its shape */
+bool fxi_cpu_is_dense(const fx_tensor *t);
+void fxi_cpu_set_dense(fx_tensor *t); /* sets the strides of its shape */
 
 /* C (m×n) = A·B, or C += A·B: the blocked product of cpu_gemm.c for floats (16 bits: no +=).
  * Strides are in elements, rs of rows and cs of columns; the rows of C are neighbours. k = 0 gives

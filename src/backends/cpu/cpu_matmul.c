@@ -30,7 +30,7 @@ static void (*const integer_gemm[FX_DTYPE_COUNT])(const fxi_gemm *) = {
 
 /* ---- the step -------------------------------------------------------------------------------- */
 /* The walk of an operand over the output's batch axes; an axis of size 1 is repeated. */
-static fxi_walk batch_walk(const fxi_tensor *out, const fxi_tensor *t)
+static fxi_walk batch_walk(const fx_tensor *out, const fx_tensor *t)
 {
     int64_t stride[FX_MAX_DIMS] = {0};
     for (int d = 2; d < out->ndim; d++)
@@ -40,9 +40,9 @@ static fxi_walk batch_walk(const fxi_tensor *out, const fxi_tensor *t)
     return w;
 }
 
-static fxi_gemm product_of(const fxi_step *step)
+static fxi_gemm product_of(const fx_step *step)
 {
-    const fxi_tensor *a = &step->in[0], *b = &step->in[1];
+    const fx_tensor *a = &step->in[0], *b = &step->in[1];
     const int ta = step->attr.i[0] != 0, tb = step->attr.i[1] != 0;
     return (fxi_gemm){.m = step->out.shape[0],
                       .n = step->out.shape[1],
@@ -102,7 +102,7 @@ static fx_status run_batch(batch *p)
     return fxi_cpu_parallel_scratch(p->parts, bytes, run_part, p);
 }
 
-fx_status fxi_cpu_matmul(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     const int dtype = step->out.dtype;
     if (dtype == FX_DTYPE_BOOL)

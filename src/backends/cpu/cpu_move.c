@@ -9,7 +9,7 @@
 #include "cpu_walk.h"
 #include <string.h>
 
-void fxi_walk_axes(fxi_walk *w, const fxi_tensor *t, uint32_t mask, bool in)
+void fxi_walk_axes(fxi_walk *w, const fx_tensor *t, uint32_t mask, bool in)
 {
     w->nd = 0;
     w->offset = 0;
@@ -33,7 +33,7 @@ static void copy_part(void *user, int64_t part)
     fxi_copy_parts(&j->copy, j->in, j->out, first, last);
 }
 
-fx_status fxi_cpu_copy(const fxi_tensor *src, const void *in, void *out)
+fx_status fxi_cpu_copy(const fx_tensor *src, const void *in, void *out)
 {
     copy_job j = {.in = in, .out = out};
     fxi_copy_init(&j.copy, src->ndim, src->shape, src->stride, fxi_cpu_size(src->dtype));
@@ -46,9 +46,9 @@ fx_status fxi_cpu_copy(const fxi_tensor *src, const void *in, void *out)
 }
 
 /* Views that the planner had to store: their input tensor already describes the view. */
-fx_status fxi_cpu_move(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_cpu_move(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
-    if (fxi_tensor_length(&step->in[0]) != fxi_tensor_length(&step->out))
+    if (fx_tensor_length(&step->in[0]) != fx_tensor_length(&step->out))
         return fxi_cpu_fail(run, FX_STATUS_INTERNAL, step, "sizes of input and output differ");
     return fxi_cpu_copy(&step->in[0], in[0], out);
 }
@@ -62,7 +62,7 @@ typedef struct place {
     char *out;
 } place;
 
-static place place_of(const fxi_tensor *t, int axis, void *out)
+static place place_of(const fx_tensor *t, int axis, void *out)
 {
     return (place){.inner = fxi_length(axis, t->shape),
                    .size = t->shape[axis],
@@ -72,7 +72,7 @@ static place place_of(const fxi_tensor *t, int axis, void *out)
 }
 
 /* Reads t into the place, `along` elements along the axis. */
-static void put(place *p, const fxi_tensor *t, const void *in, int64_t along)
+static void put(place *p, const fx_tensor *t, const void *in, int64_t along)
 {
     const int64_t run = p->inner * along, row = p->inner * p->size;
     char *dst = p->out + p->inner * p->start * (int64_t)p->bytes;
@@ -89,13 +89,13 @@ static void fill(const void *value, size_t bytes, int64_t n, void *out)
 }
 
 /* CONCAT, and PAD: a concatenation of the value, the input and the value. */
-fx_status fxi_cpu_join(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_cpu_join(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     (void)run;
     const int axis = (int)step->attr.i[0];
     place p = place_of(&step->out, axis, out);
-    if (step->op == FXI_OP_PAD) {
-        fill(in[1], p.bytes, fxi_tensor_length(&step->out), out);
+    if (step->op == FX_OP_PAD) {
+        fill(in[1], p.bytes, fx_tensor_length(&step->out), out);
         p.start = step->attr.i[1];
         put(&p, &step->in[0], in[0], step->in[0].shape[axis]);
         return FX_OK;

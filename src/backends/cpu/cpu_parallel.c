@@ -54,7 +54,7 @@ typedef struct job {
     union {
         void (*plain)(void *user, int64_t part);
         void (*scratch)(void *user, int64_t part, void *scratch);
-        fx_status (*status)(void *user, int64_t part, fxi_run *run);
+        fx_status (*status)(void *user, int64_t part, fx_run *run);
     } body;
     char *scratch; /* of slot 0 */
     size_t scratch_bytes;
@@ -387,8 +387,8 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
 typedef struct failure { /* of the lowest part that failed */
     int64_t part;        /* atomic */
     fx_status status;
-    const fxi_run *run;
-    char error[sizeof((fxi_run *)0)->error];
+    const fx_run *run;
+    char error[sizeof((fx_run *)0)->error];
     pthread_mutex_t lock;
 } failure;
 
@@ -399,7 +399,7 @@ static void run_status(const job *j, int64_t part, int slot)
     part += j->first;
     if (part > __atomic_load_n(&f->part, __ATOMIC_RELAXED))
         return;
-    fxi_run mine = *f->run;
+    fx_run mine = *f->run;
     const fx_status status = j->body.status(j->user, part, &mine);
     if (status == FX_OK)
         return;
@@ -413,8 +413,8 @@ static void run_status(const job *j, int64_t part, int slot)
 }
 
 fx_status fxi_cpu_parallel_run(int64_t parts,
-                               fx_status (*body)(void *user, int64_t part, fxi_run *run),
-                               void *user, fxi_run *run)
+                               fx_status (*body)(void *user, int64_t part, fx_run *run), void *user,
+                               fx_run *run)
 {
     failure f = {.part = parts, .run = run, .lock = PTHREAD_MUTEX_INITIALIZER};
     job j = {.run = run_status, .user = user, .body.status = body, .failure = &f};

@@ -21,8 +21,8 @@ void fxi_cpu_parallel(int64_t parts, void (*body)(void *user, int64_t part), voi
  * the order in which they ran. Each part gets a copy of *run. Parts after a failed one may be left
  * out. */
 fx_status fxi_cpu_parallel_run(int64_t parts,
-                               fx_status (*body)(void *user, int64_t part, fxi_run *run),
-                               void *user, fxi_run *run);
+                               fx_status (*body)(void *user, int64_t part, fx_run *run), void *user,
+                               fx_run *run);
 
 /* The same with `bytes` of memory for each thread that takes part, aligned to 64. A part finds in
  * it what the thread's part before left; the first one finds zeros in the first 64 bytes. Parts

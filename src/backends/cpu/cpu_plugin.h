@@ -6,10 +6,10 @@
 
 /* Asks the plugin for the step. FX_STATUS_UNSUPPORTED when there is no plugin, or the step is too
  * small to open one for, or the plugin declines. */
-fx_status fxi_cpu_plugin_prepare(const fxi_step *step, fxi_plugin_ready **out_ready);
+fx_status fxi_cpu_plugin_prepare(const fx_step *step, fxi_plugin_ready **out_ready);
 void fxi_cpu_plugin_release(fxi_plugin_ready *ready);
-fx_status fxi_cpu_plugin_run(const fxi_plugin_ready *ready, const fxi_step *step,
-                             const void *const *in, void *out, fxi_run *run);
+fx_status fxi_cpu_plugin_run(const fxi_plugin_ready *ready, const fx_step *step,
+                             const void *const *in, void *out, fx_run *run);
 
 /* The plugin in use ("oneDNN"), or NULL; open: opens it now if it is there. */
 const char *fxi_cpu_plugin_name(bool open);

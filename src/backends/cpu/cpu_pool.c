@@ -21,7 +21,7 @@ typedef struct geometry {
     double count;           /* elements of a whole window */
 } geometry;
 
-static geometry geometry_of(const fxi_pool_attr *a, const fxi_tensor *x, const fxi_tensor *y)
+static geometry geometry_of(const fx_pool_attr *a, const fx_tensor *x, const fx_tensor *y)
 {
     geometry g = {.count = 1, .size = fxi_cpu_size(x->dtype)};
     for (int d = 0; d < 3; d++) {
@@ -202,15 +202,15 @@ static const struct {
     bool adds; /* into the output, which begins as zeros */
     row_fn fn[FX_DTYPE_COUNT];
 } kinds[] = {
-    [FXI_POOL_MAX] = {0, 2, false, {row_max, row_max, row_max, row_max, row_max, row_max}},
-    [FXI_POOL_MEAN] = {0, 2, false, {row_mean_f32, row_mean_f64}},
-    [FXI_POOL_MAX_GRAD] = {1 /* x */, 0, true, {row_max_grad_f32, row_max_grad_f64}},
-    [FXI_POOL_MEAN_GRAD] = {2, 0, true, {row_mean_grad_f32, row_mean_grad_f64}},
-    [FXI_POOL_MAX_PICK] = {1,
-                           2,
-                           false,
-                           {row_pick_f32, row_pick_f64, row_pick_i32, row_pick_i64, row_pick_u8,
-                            row_pick_u8}},
+    [FX_POOL_MAX] = {0, 2, false, {row_max, row_max, row_max, row_max, row_max, row_max}},
+    [FX_POOL_MEAN] = {0, 2, false, {row_mean_f32, row_mean_f64}},
+    [FX_POOL_MAX_GRAD] = {1 /* x */, 0, true, {row_max_grad_f32, row_max_grad_f64}},
+    [FX_POOL_MEAN_GRAD] = {2, 0, true, {row_mean_grad_f32, row_mean_grad_f64}},
+    [FX_POOL_MAX_PICK] = {1,
+                          2,
+                          false,
+                          {row_pick_f32, row_pick_f64, row_pick_i32, row_pick_i64, row_pick_u8,
+                           row_pick_u8}},
 };
 
 /* Windows of 2×2 without padding, side by side, in planes of two axes. */
@@ -226,11 +226,11 @@ static bool in_pairs(const geometry *g)
 /* Where x, y and v of fxi_pool_pairs are, by kind: input 0, the last input or the output (2). */
 static const struct {
     uint8_t x, y, v;
-} pair_operands[] = {[FXI_POOL_MAX] = {0, 2, 0},
-                     [FXI_POOL_MEAN] = {0, 2, 0},
-                     [FXI_POOL_MAX_GRAD] = {1, 0, 2},
-                     [FXI_POOL_MEAN_GRAD] = {2, 0, 2},
-                     [FXI_POOL_MAX_PICK] = {1, 2, 0}};
+} pair_operands[] = {[FX_POOL_MAX] = {0, 2, 0},
+                     [FX_POOL_MEAN] = {0, 2, 0},
+                     [FX_POOL_MAX_GRAD] = {1, 0, 2},
+                     [FX_POOL_MEAN_GRAD] = {2, 0, 2},
+                     [FX_POOL_MAX_PICK] = {1, 2, 0}};
 
 static void run_pairs(const geometry *g, int kind, const void *a, const void *b, void *out)
 {
@@ -245,9 +245,9 @@ static void run_pairs(const geometry *g, int kind, const void *a, const void *b,
 }
 
 /* Elements of one plane of an operand: tensors of x's sizes or of y's. */
-static int64_t plane_of(const geometry *g, const fxi_tensor *t)
+static int64_t plane_of(const geometry *g, const fx_tensor *t)
 {
-    return g->planes ? fxi_tensor_length(t) / g->planes : 0;
+    return g->planes ? fx_tensor_length(t) / g->planes : 0;
 }
 
 typedef struct planes {
@@ -285,14 +285,14 @@ static double cost_of(const geometry *g, bool pairs)
                                 0.5 * taps * (double)g->ys);
 }
 
-fx_status fxi_cpu_pool(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_cpu_pool(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     const int kind = step->attr.pool.kind, dtype = step->out.dtype;
     if (step->channels_last) {
         fxi_cpu_pool_last(step, in, out);
         return FX_OK;
     }
-    const fxi_tensor *t[] = {&step->in[0], &step->in[step->nin - 1], &step->out};
+    const fx_tensor *t[] = {&step->in[0], &step->in[step->nin - 1], &step->out};
     if (!kinds[kind].fn[dtype])
         return fxi_cpu_no_dtype(run, step, dtype);
     const geometry g = geometry_of(&step->attr.pool, t[kinds[kind].x], t[kinds[kind].y]);

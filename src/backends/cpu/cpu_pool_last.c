@@ -14,7 +14,7 @@
 enum { MOST_TAPS = 512 };
 
 typedef struct pooling {
-    const fxi_pool_attr *a;
+    const fx_pool_attr *a;
     int64_t x[3], y[3], channels, images;
     int64_t x_image, y_image; /* elements */
     fxi_pool_window window;
@@ -97,7 +97,7 @@ static bool tiles(const pooling *p)
     return all;
 }
 
-static void set_sizes(pooling *p, const fxi_tensor *x, const fxi_tensor *y)
+static void set_sizes(pooling *p, const fx_tensor *x, const fx_tensor *y)
 {
     p->window.count = 1;
     for (int d = 0; d < 3; d++) {
@@ -112,9 +112,9 @@ static void set_sizes(pooling *p, const fxi_tensor *x, const fxi_tensor *y)
     p->y_image = fxi_length(3, p->y) * p->channels;
 }
 
-bool fxi_cpu_pools_last(const fxi_step *step)
+bool fxi_cpu_pools_last(const fx_step *step)
 {
-    const fxi_pool_attr *a = &step->attr.pool;
+    const fx_pool_attr *a = &step->attr.pool;
     int64_t taps = 1;
     for (int d = 0; d < a->spatial; d++)
         taps *= a->window[d];
@@ -122,17 +122,17 @@ bool fxi_cpu_pools_last(const fxi_step *step)
     return type && taps <= MOST_TAPS;
 }
 
-void fxi_cpu_pool_last(const fxi_step *step, const void *const *in, void *out)
+void fxi_cpu_pool_last(const fx_step *step, const void *const *in, void *out)
 {
     const int kind = step->attr.pool.kind;
-    const bool grad = kind == FXI_POOL_MAX_GRAD || kind == FXI_POOL_MEAN_GRAD;
+    const bool grad = kind == FX_POOL_MAX_GRAD || kind == FX_POOL_MEAN_GRAD;
     float *const first = (float *)(uintptr_t)in[0], *const last = /* inputs are only read */
                                                     (float *)(uintptr_t)in[step->nin - 1];
     pooling p = {.a = &step->attr.pool, .run = fxi_cpu_simd()->pool_last[kind]};
     set_sizes(&p, grad ? &step->out : &step->in[0], grad ? &step->in[0] : &step->out);
-    p.xs = kind == FXI_POOL_MEAN_GRAD ? NULL : last;
+    p.xs = kind == FX_POOL_MEAN_GRAD ? NULL : last;
     p.ys = grad ? first : out;
-    p.vs = grad ? out : kind == FXI_POOL_MAX_PICK ? first : NULL;
+    p.vs = grad ? out : kind == FX_POOL_MAX_PICK ? first : NULL;
     p.window.adds = grad && !tiles(&p);
     if (p.window.adds)
         memset(out, 0, (size_t)(p.images * p.x_image) * sizeof(float));

@@ -94,7 +94,7 @@ typedef struct maker {
     bool busy[MAX_SLOTS];
 } maker;
 
-static bool is_scalar(const fxi_tensor *t)
+static bool is_scalar(const fx_tensor *t)
 {
     for (int d = 0; d < t->ndim; d++)
         if (t->shape[d] != 1 && t->stride[d] != 0)
@@ -187,7 +187,7 @@ static int64_t period_of(const fxi_walk *w, int tile)
 /* Brings strided operand k into a tile; returns the place. */
 static int add_load(maker *m, int k)
 {
-    const fxi_tensor *t = &m->spec->in[k];
+    const fx_tensor *t = &m->spec->in[k];
     load *l = &m->p->loads[m->p->nloads++];
     *l = (load){.in = (uint8_t)k, .size = (uint8_t)fxi_cpu_size(t->dtype)};
     fxi_walk_init(&l->walk, t->ndim, t->shape, t->stride);
@@ -201,7 +201,7 @@ static int add_load(maker *m, int k)
 
 static void place_operand(maker *m, int k)
 {
-    const fxi_tensor *t = &m->spec->in[k];
+    const fx_tensor *t = &m->spec->in[k];
     reg *r = &m->regs[k];
     const fxi_tile_fn widen = half(t->dtype) ? m->simd->load[t->dtype == FX_DTYPE_BF16] : NULL;
     r->dtype = t->dtype;
@@ -230,22 +230,22 @@ static void place_operand(maker *m, int k)
 
 /* ---- making: instructions -------------------------------------------------------------------- */
 /* The type in which an instruction computes: of the operands where it compares. */
-static int type_of(const fxi_instr *ins)
+static int type_of(const fx_instr *ins)
 {
-    const bool compares = ins->op == FXI_OP_LT || ins->op == FXI_OP_LE || ins->op == FXI_OP_EQ ||
-                          ins->op == FXI_OP_NE;
+    const bool compares =
+        ins->op == FX_OP_LT || ins->op == FX_OP_LE || ins->op == FX_OP_EQ || ins->op == FX_OP_NE;
     return fxi_compute_type(compares ? ins->from : ins->dtype);
 }
 
-fxi_tile_fn fxi_cpu_loop(const fxi_simd *simd, const fxi_instr *ins)
+fxi_tile_fn fxi_cpu_loop(const fxi_simd *simd, const fx_instr *ins)
 {
     const int from = fxi_compute_type(ins->from);
-    if (ins->op == FXI_OP_CAST)
+    if (ins->op == FX_OP_CAST)
         return half(ins->dtype) ? simd->cast_odd[from] : simd->cast[from][type_of(ins)];
     return simd->ops[ins->op][type_of(ins)];
 }
 
-fxi_tile_fn fxi_cpu_mixed_loop(const fxi_simd *simd, const fxi_instr *ins, unsigned scalars,
+fxi_tile_fn fxi_cpu_mixed_loop(const fxi_simd *simd, const fx_instr *ins, unsigned scalars,
                                int *out_scalar)
 {
     const int type = type_of(ins);
@@ -261,7 +261,7 @@ fxi_tile_fn fxi_cpu_mixed_loop(const fxi_simd *simd, const fxi_instr *ins, unsig
     return NULL;
 }
 
-static fxi_tile_fn mixed_loop(const maker *m, const fxi_instr *ins, int *out_scalar)
+static fxi_tile_fn mixed_loop(const maker *m, const fx_instr *ins, int *out_scalar)
 {
     unsigned scalars = 0;
     for (int i = 0; i < ins->nsrc; i++)
@@ -272,7 +272,7 @@ static fxi_tile_fn mixed_loop(const maker *m, const fxi_instr *ins, int *out_sca
 /* Spreads the scalars that instruction k takes as vectors over tiles that they keep. */
 static void spread_scalars(maker *m, int k)
 {
-    const fxi_instr *ins = &m->spec->instr[k];
+    const fx_instr *ins = &m->spec->instr[k];
     int scalar = -1;
     if (!mixed_loop(m, ins, &scalar))
         scalar = -1;
@@ -293,7 +293,7 @@ static void spread_scalars(maker *m, int k)
 /* Gives back the tiles of operands that die here and whose elements have (or have not) `size`. */
 static void give_back(maker *m, int k, size_t size, bool same)
 {
-    const fxi_instr *ins = &m->spec->instr[k];
+    const fx_instr *ins = &m->spec->instr[k];
     for (int i = 0; i < ins->nsrc; i++) {
         reg *a = &m->regs[ins->src[i]];
         if (a->slot < 0 || a->last_use != k || (register_size(a->dtype) == size) != same)
@@ -323,7 +323,7 @@ static void place_result(maker *m, int k, int r)
 
 static bool place_instruction(maker *m, int k)
 {
-    const fxi_instr *ins = &m->spec->instr[k];
+    const fx_instr *ins = &m->spec->instr[k];
     const int r = m->spec->nin + k;
     int scalar = -1;
     call c = {.loop = mixed_loop(m, ins, &scalar), .attr = ins->attr};
@@ -394,8 +394,8 @@ static void number_outputs(fxi_program *p)
 /* Of a function of the math library's kind; other loops load, compute and store. */
 static double loop_cost(int op, int dtype)
 {
-    const bool slow = (op >= FXI_OP_EXP && op <= FXI_OP_ERF && op != FXI_OP_SQRT) ||
-                      op == FXI_OP_POW || op == FXI_OP_ATAN2 || op == FXI_OP_FLD;
+    const bool slow = (op >= FX_OP_EXP && op <= FX_OP_ERF && op != FX_OP_SQRT) || op == FX_OP_POW ||
+                      op == FX_OP_ATAN2 || op == FX_OP_FLD;
     return (slow ? 0.4 : 0.03) * (dtype == FX_DTYPE_F64 ? (slow ? 10 : 2) : 1);
 }
 

@@ -65,10 +65,10 @@ static void random_part(void *user, int64_t part)
         random_half(r->stream, from, to, r->dtype, r->out);
 }
 
-static fx_status run_random(const fxi_step *step, void *out, fxi_run *run)
+static fx_status run_random(const fx_step *step, void *out, fx_run *run)
 {
     static const double NANOSECONDS = 4; /* of an element */
-    const int64_t n = fxi_tensor_length(&step->out);
+    const int64_t n = fx_tensor_length(&step->out);
     const int dtype = step->out.dtype;
     if (dtype != FX_DTYPE_F32 && dtype != FX_DTYPE_F64 && !fxi_cpu_is_half(dtype))
         return fxi_cpu_no_dtype(run, step, dtype);
@@ -102,14 +102,14 @@ static void encode(int64_t v, int dtype, void *out)
 }
 
 /* Writes the first inner×axis block element by element group, then repeats it. */
-static fx_status run_iota(const fxi_step *step, void *out)
+static fx_status run_iota(const fx_step *step, void *out)
 {
-    const fxi_tensor *t = &step->out;
+    const fx_tensor *t = &step->out;
     const int axis = (int)step->attr.i[0];
     const size_t size = fxi_cpu_size(t->dtype);
     const size_t inner = (size_t)fxi_length(axis, t->shape) * size;
     const size_t row = inner * (size_t)t->shape[axis];
-    const size_t total = (size_t)fxi_tensor_length(t) * size;
+    const size_t total = (size_t)fx_tensor_length(t) * size;
     char *p = out;
     for (int64_t v = 0; v < t->shape[axis] && total > 0; v++) {
         char *start = p;
@@ -122,8 +122,8 @@ static fx_status run_iota(const fxi_step *step, void *out)
     return FX_OK;
 }
 
-fx_status fxi_cpu_generate(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_cpu_generate(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     (void)in;
-    return step->op == FXI_OP_RANDOM ? run_random(step, out, run) : run_iota(step, out);
+    return step->op == FX_OP_RANDOM ? run_random(step, out, run) : run_iota(step, out);
 }

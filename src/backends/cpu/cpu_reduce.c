@@ -124,7 +124,7 @@ static void divide(reduction *r)
         r->parts = r->items;
 }
 
-static void describe(reduction *r, const fxi_tensor *t, uint32_t mask)
+static void describe(reduction *r, const fx_tensor *t, uint32_t mask)
 {
     r->size = fxi_cpu_size(t->dtype);
     fxi_walk_axes(&r->kept, t, mask, false);
@@ -141,9 +141,9 @@ static void describe(reduction *r, const fxi_tensor *t, uint32_t mask)
     divide(r);
 }
 
-static fx_status reduce_tensor(const fxi_step *step, const void *in, void *out, fxi_run *run)
+static fx_status reduce_tensor(const fx_step *step, const void *in, void *out, fx_run *run)
 {
-    const fxi_tensor *t = &step->in[0];
+    const fx_tensor *t = &step->in[0];
     reduction r = {.op = &fxi_cpu_simd()->reduce[step->attr.i[0]][fxi_compute_type(t->dtype)],
                    .in = in,
                    .out = out,
@@ -174,7 +174,7 @@ typedef struct tiles {
     int64_t inner, kept;
 } tiles;
 
-static void split_space(const fxi_tensor *t, uint32_t mask, int64_t *inner, int64_t *kept)
+static void split_space(const fx_tensor *t, uint32_t mask, int64_t *inner, int64_t *kept)
 {
     int k = 0;
     *inner = *kept = 1;
@@ -208,7 +208,7 @@ static void take_columns(void *user, const void *const *shown, int64_t at, int n
     }
 }
 
-fx_status fxi_cpu_reduce_prepare(fxi_step *step)
+fx_status fxi_cpu_reduce_prepare(fx_step *step)
 {
     if (step->ninstr == 0)
         return FX_OK;
@@ -217,17 +217,16 @@ fx_status fxi_cpu_reduce_prepare(fxi_step *step)
                                    .nin = step->nin,
                                    .nout = 1,
                                    .in = step->in,
-                                   .length = fxi_tensor_length(&step->space),
+                                   .length = fx_tensor_length(&step->space),
                                    .out = {(uint8_t)(step->nin + step->ninstr - 1)}};
     return fxi_program_make(&spec, &step->ready);
 }
 
-static fx_status reduce_program(const fxi_step *step, const void *const *in, void *out,
-                                fxi_run *run)
+static fx_status reduce_program(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     tiles t = {.op = &fxi_cpu_simd()->reduce[step->attr.i[0]][fxi_compute_type(step->out.dtype)],
                .size = fxi_cpu_size(step->out.dtype)};
-    const int64_t results = fxi_tensor_length(&step->out);
+    const int64_t results = fx_tensor_length(&step->out);
     if (!t.op->size || !step->ready)
         return fxi_cpu_no_dtype(run, step, step->out.dtype);
     if (results == 0)
@@ -239,7 +238,7 @@ static fx_status reduce_program(const fxi_step *step, const void *const *in, voi
     t.op->init(t.acc, results);
     const bool columns = t.inner == 1 && t.kept > 1;
     const fxi_program_args args = {.in = in,
-                                   .to = fxi_tensor_length(&step->space),
+                                   .to = fx_tensor_length(&step->space),
                                    .sink = columns ? take_columns : take_rows,
                                    .user = &t};
     fxi_program_run(step->ready, &args);
@@ -248,14 +247,14 @@ static fx_status reduce_program(const fxi_step *step, const void *const *in, voi
     return FX_OK;
 }
 
-fx_status fxi_cpu_reduce(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_cpu_reduce(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     if (step->ninstr > 0)
         return reduce_program(step, in, out, run);
-    const bool index = step->attr.i[0] == FXI_ARGMAX || step->attr.i[0] == FXI_ARGMIN;
+    const bool index = step->attr.i[0] == FX_FOLD_ARGMAX || step->attr.i[0] == FX_FOLD_ARGMIN;
     if (step->out.dtype != (index ? FX_DTYPE_I64 : step->in[0].dtype))
         return fxi_cpu_fail(run, FX_STATUS_INTERNAL, step, "element types differ");
-    return fxi_tensor_length(&step->out) ? reduce_tensor(step, in[0], out, run) : FX_OK;
+    return fx_tensor_length(&step->out) ? reduce_tensor(step, in[0], out, run) : FX_OK;
 }
 
 /* ---- cumulative sums ------------------------------------------------------------------------- */
@@ -300,13 +299,13 @@ static void scan_part(void *user, int64_t part)
         s->scan(fxi_at_out(s->p, k * s->inner * s->n, s->size), s->inner, s->n, s->reverse);
 }
 
-fx_status fxi_cpu_cumsum(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_cpu_cumsum(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     static const scan_fn by_type[FXI_C_COUNT] = {scan_f32, scan_f64, scan_i32,
                                                  scan_i64, scan_u8,  NULL};
-    const fxi_tensor *t = &step->out;
+    const fx_tensor *t = &step->out;
     const int axis = (int)step->attr.i[0];
-    const int64_t length = fxi_tensor_length(t);
+    const int64_t length = fx_tensor_length(t);
     if (t->dtype >= FX_DTYPE_BOOL)
         return fxi_cpu_no_dtype(run, step, t->dtype);
     const fx_status status = fxi_cpu_copy(&step->in[0], in[0], out);

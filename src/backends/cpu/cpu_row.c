@@ -245,12 +245,12 @@ static void run_part(void *user, int64_t part, void *scratch)
         fxi_cpu_simd()->stream_end();
 }
 
-fx_status fxi_cpu_row(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_cpu_row(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     const fxi_row_plan *p = step->ready;
     if (!p)
         return fxi_cpu_no_dtype(run, step, step->out.dtype);
-    void *outs[1 + FXI_MORE_OUTPUTS] = {out};
+    void *outs[1 + FX_MORE_OUTPUTS] = {out};
     for (int k = 0; k < step->nmore; k++)
         outs[1 + k] = run->more[k];
     job j = {.p = p, .in = in, .out = outs, .blocks = (p->rows + p->block - 1) / p->block};
@@ -260,7 +260,7 @@ fx_status fxi_cpu_row(const fxi_step *step, const void *const *in, void *out, fx
     return FX_OK;
 }
 
-fx_status fxi_cpu_row_prepare(fxi_step *step)
+fx_status fxi_cpu_row_prepare(fx_step *step)
 {
     fxi_row_plan *p;
     const fx_status status = fxi_row_plan_make(step, &p);
@@ -268,7 +268,7 @@ fx_status fxi_cpu_row_prepare(fxi_step *step)
     return status;
 }
 
-void fxi_cpu_row_release(fxi_step *step)
+void fxi_cpu_row_release(fx_step *step)
 {
     fxi_row_plan_free(step->ready);
 }

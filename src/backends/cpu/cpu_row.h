@@ -67,7 +67,7 @@ typedef struct fxi_row_plan {
 
 /* *out_plan is NULL unless FX_OK. FX_STATUS_UNSUPPORTED: an instruction has no meaning for its
  * type. */
-fx_status fxi_row_plan_make(const fxi_step *step, fxi_row_plan **out_plan);
+fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan);
 void fxi_row_plan_free(fxi_row_plan *p);
 
 #endif

@@ -41,7 +41,7 @@ typedef struct reg {
 } reg;
 
 typedef struct maker {
-    const fxi_step *step;
+    const fx_step *step;
     const fxi_simd *simd;
     fxi_row_plan *p;
     int nregs, pass, nspreads;
@@ -118,9 +118,9 @@ static int place_of_output(const maker *m, int r)
 
 static void find_last_uses(maker *m)
 {
-    const fxi_step *s = m->step;
+    const fx_step *s = m->step;
     for (int k = 0; k < s->ninstr; k++) {
-        const fxi_instr *ins = &s->program[k];
+        const fx_instr *ins = &s->program[k];
         for (int i = 0; i < ins->nsrc; i++) {
             m->regs[ins->src[i]].last_use = (int16_t)k;
             m->regs[ins->src[i]].last_pass = ins->pass;
@@ -131,7 +131,7 @@ static void find_last_uses(maker *m)
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-static bool is_scalar(const fxi_tensor *t)
+static bool is_scalar(const fx_tensor *t)
 {
     for (int d = 0; d < t->ndim; d++)
         if (t->shape[d] != 1 && t->stride[d] != 0)
@@ -140,15 +140,15 @@ static bool is_scalar(const fxi_tensor *t)
 }
 
 /* Axes first … first+n−1 of a tensor on their own. */
-static fxi_tensor axes_of(const fxi_tensor *t, int first, int n)
+static fx_tensor axes_of(const fx_tensor *t, int first, int n)
 {
-    fxi_tensor part = {.dtype = t->dtype, .ndim = (uint8_t)n};
+    fx_tensor part = {.dtype = t->dtype, .ndim = (uint8_t)n};
     memcpy(part.shape, t->shape + first, (size_t)n * sizeof *part.shape);
     memcpy(part.stride, t->stride + first, (size_t)n * sizeof *part.stride);
     return part;
 }
 
-static int16_t load_operand(maker *m, int k, const fxi_tensor *t, fxi_row_extent extent)
+static int16_t load_operand(maker *m, int k, const fx_tensor *t, fxi_row_extent extent)
 {
     fxi_row_load *l = &m->p->loads[m->p->nloads++];
     *l = (fxi_row_load){.in = (int16_t)k, .dtype = t->dtype, .extent = (uint8_t)extent};
@@ -157,7 +157,7 @@ static int16_t load_operand(maker *m, int k, const fxi_tensor *t, fxi_row_extent
     return l->to;
 }
 
-static void place_row_operand(maker *m, int k, const fxi_tensor *outer)
+static void place_row_operand(maker *m, int k, const fx_tensor *outer)
 {
     m->regs[k].row = true;
     if (half(outer->dtype) || !fxi_cpu_is_dense(outer)) {
@@ -185,18 +185,18 @@ static void place_column_operand(maker *m, int k, uint8_t size)
 
 static void place_operand(maker *m, int k)
 {
-    const fxi_tensor *t = &m->step->in[k];
+    const fx_tensor *t = &m->step->in[k];
     const int axes = m->step->row_axes;
     const uint8_t size = (uint8_t)fxi_cpu_size(t->dtype);
     m->regs[k].dtype = t->dtype;
     m->width = register_size(t->dtype) > m->width ? register_size(t->dtype) : m->width;
     if (is_scalar(t)) {
         m->regs[k].row = true;
-        const fxi_tensor one = {.dtype = t->dtype};
+        const fx_tensor one = {.dtype = t->dtype};
         m->regs[k].one = half(t->dtype) ? load_operand(m, k, &one, FXI_ROW_ONE) : (int16_t)k;
         return;
     }
-    const fxi_tensor inner = axes_of(t, 0, axes), outer = axes_of(t, axes, t->ndim - axes);
+    const fx_tensor inner = axes_of(t, 0, axes), outer = axes_of(t, axes, t->ndim - axes);
     if (is_scalar(&inner)) {
         place_row_operand(m, k, &outer);
     } else if (half(t->dtype) ||
@@ -265,7 +265,7 @@ static int16_t one_of(maker *m, int r)
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
-static void round_result(maker *m, const fxi_instr *ins, int place)
+static void round_result(maker *m, const fx_instr *ins, int place)
 {
     if (half(ins->dtype))
         add_call(m, m->simd->round[ins->dtype == FX_DTYPE_BF16], place, place);
@@ -274,7 +274,7 @@ static void round_result(maker *m, const fxi_instr *ins, int place)
 /* On values of rows. */
 static void add_row_call(maker *m, int k)
 {
-    const fxi_instr *ins = &m->step->program[k];
+    const fx_instr *ins = &m->step->program[k];
     reg *to = &m->regs[m->step->nin + k];
     const int out = place_of_output(m, m->step->nin + k);
     int16_t src[3] = {0, 0, 0};
@@ -289,7 +289,7 @@ static void add_row_call(maker *m, int k)
 
 static void add_reduction(maker *m, int k)
 {
-    const fxi_instr *ins = &m->step->program[k];
+    const fx_instr *ins = &m->step->program[k];
     reg *to = &m->regs[m->step->nin + k];
     const int out = place_of_output(m, m->step->nin + k);
     const int16_t from = elements_of(m, ins->src[0]);
@@ -305,7 +305,7 @@ static void add_reduction(maker *m, int k)
 /* Gives back the tiles of operands that die here and whose elements have (or have not) `size`. */
 static void give_back(maker *m, int k, size_t size, bool same)
 {
-    const fxi_instr *ins = &m->step->program[k];
+    const fx_instr *ins = &m->step->program[k];
     for (int i = 0; i < ins->nsrc; i++) {
         const reg *a = &m->regs[ins->src[i]];
         if (!a->row && m->room[a->elements] != ROOM_NONE && ins->src[i] >= m->step->nin &&
@@ -347,7 +347,7 @@ static void place_elements(maker *m, int k)
 
 /* A loop that takes one operand as a number, if there is one for the instruction: of several rows
  * in a tile each has its own. */
-static fxi_tile_fn mixed_loop(const maker *m, const fxi_instr *ins, int *out_scalar)
+static fxi_tile_fn mixed_loop(const maker *m, const fx_instr *ins, int *out_scalar)
 {
     unsigned scalars = 0;
     for (int i = 0; i < ins->nsrc; i++) {
@@ -359,7 +359,7 @@ static fxi_tile_fn mixed_loop(const maker *m, const fxi_instr *ins, int *out_sca
 
 static void add_element_call(maker *m, int k)
 {
-    const fxi_instr *ins = &m->step->program[k];
+    const fx_instr *ins = &m->step->program[k];
     const int out = place_of_output(m, m->step->nin + k);
     int16_t src[3] = {0, 0, 0};
     int scalar;
@@ -381,11 +381,11 @@ static void add_element_call(maker *m, int k)
 
 static void add_instruction(maker *m, int k)
 {
-    const fxi_instr *ins = &m->step->program[k];
+    const fx_instr *ins = &m->step->program[k];
     reg *to = &m->regs[m->step->nin + k];
     to->dtype = ins->dtype;
     to->row = ins->row;
-    if (ins->op == FXI_OP_REDUCE) {
+    if (ins->op == FX_OP_REDUCE) {
         add_reduction(m, k);
         return;
     }
@@ -399,13 +399,13 @@ static void add_instruction(maker *m, int k)
 
 static void add_passes(maker *m)
 {
-    const fxi_step *s = m->step;
+    const fx_step *s = m->step;
     fxi_row_plan *p = m->p;
     for (int k = 0; k < s->ninstr; m->pass++) {
         fxi_row_pass *pass = &p->passes[m->pass];
         pass->first = p->ncalls;
         for (; k < s->ninstr && s->program[k].pass == m->pass && s->program[k].row &&
-               s->program[k].op != FXI_OP_REDUCE;
+               s->program[k].op != FX_OP_REDUCE;
              k++)
             add_instruction(m, k);
         pass->elements = p->ncalls;
@@ -432,7 +432,7 @@ static void place_outputs(maker *m)
 {
     fxi_row_plan *p = m->p;
     for (int k = 0; k < m->step->ninstr; k++) {
-        const fxi_instr *ins = &m->step->program[k];
+        const fx_instr *ins = &m->step->program[k];
         const int out = place_of_output(m, m->step->nin + k);
         const uint8_t size = (uint8_t)fxi_cpu_size(ins->dtype);
         if (out < 0)
@@ -496,7 +496,7 @@ static void lay_out(maker *m)
 
 /* One block holds the plan and its lists. A register may have to be spread in every pass, and be in
  * each of the other lists once. */
-static fxi_row_plan *allocate(const fxi_step *s)
+static fxi_row_plan *allocate(const fx_step *s)
 {
     const size_t links = (size_t)(s->nin + s->ninstr + 1 + s->nmore);
     const size_t calls = 3 * (size_t)s->ninstr + 8;
@@ -520,7 +520,7 @@ static fxi_row_plan *allocate(const fxi_step *s)
     return p;
 }
 
-fx_status fxi_row_plan_make(const fxi_step *step, fxi_row_plan **out_plan)
+fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
 {
     maker m = {.step = step,
                .simd = fxi_cpu_simd(),

@@ -25,7 +25,7 @@ typedef void (*fxi_tile_fn)(void *d, const void *const *s, int n, int64_t attr);
 
 /* A reduction over one type. n accumulators take n·size bytes; what lies in them is the reducer's
  * own (doubles for sums of Float32), so accumulators are used by the same n throughout, except
- * those of FXI_SUM … FXI_PROD, which are an array of `size` bytes each. */
+ * those of FX_FOLD_SUM … FX_FOLD_PROD, which are an array of `size` bytes each. */
 typedef struct fxi_reducer {
     size_t size;
     void (*init)(void *acc, int64_t n);
@@ -128,7 +128,7 @@ typedef struct fxi_pool_core {
     void (*max)(const void *x, int64_t first, int64_t n, int64_t stride, void *top, int64_t *at);
     void (*sum)(const void *x, int64_t first, int64_t n, int64_t stride, double *sum);
     void (*spread)(void *x, int64_t first, int64_t n, int64_t stride, const void *share); /* x += */
-    void (*pairs[5])(const fxi_pool_pairs *p); /* [fxi_pool_kind]; NULL: not for this type */
+    void (*pairs[5])(const fxi_pool_pairs *p); /* [fx_pool_kind]; NULL: not for this type */
 } fxi_pool_core;
 
 /* One window of a channels-last array for all its channels. x: what maxima are looked for in; y: a
@@ -158,21 +158,21 @@ typedef struct fxi_simd {
     /* Copies past the caches; the last one of an array should be followed by `stream_end`. */
     void (*stream)(void *d, const void *s, size_t bytes);
     void (*stream_end)(void);
-    const fxi_reducer (*reduce)[FXI_C_COUNT];           /* [fxi_reduce_kind][type] */
+    const fxi_reducer (*reduce)[FXI_C_COUNT];           /* [fx_fold][type] */
     const fxi_gemm_core *gemm;                          /* [0] Float32, [1] Float64 */
     const fxi_conv_core *conv;                          /* [0] Float32, [1] Float64 */
     const fxi_pool_core *pool;                          /* [type] */
-    void (*const *pool_last)(const fxi_pool_window *w); /* [fxi_pool_kind], Float32 */
+    void (*const *pool_last)(const fxi_pool_window *w); /* [fx_pool_kind], Float32 */
 } fxi_simd;
 
 const fxi_simd *fxi_cpu_simd(void);
 
 /* The loop of an elementwise instruction over vectors; NULL when the op has no meaning for the
  * type. */
-fxi_tile_fn fxi_cpu_loop(const fxi_simd *simd, const fxi_instr *ins);
+fxi_tile_fn fxi_cpu_loop(const fxi_simd *simd, const fx_instr *ins);
 /* A loop for one number among the last two operands, given which operands are numbers (bits);
  * NULL when none of the two is, or both are, or the op has no such loop. */
-fxi_tile_fn fxi_cpu_mixed_loop(const fxi_simd *simd, const fxi_instr *ins, unsigned scalars,
+fxi_tile_fn fxi_cpu_mixed_loop(const fxi_simd *simd, const fx_instr *ins, unsigned scalars,
                                int *out_scalar);
 
 /* Uses the table of this name from now on; false when the machine does not have it. For tests. */

@@ -6,6 +6,6 @@
 #include "strided.h"
 
 /* The walk over the axes of t whose bit in `mask` equals `in`. */
-void fxi_walk_axes(fxi_walk *w, const fxi_tensor *t, uint32_t mask, bool in);
+void fxi_walk_axes(fxi_walk *w, const fx_tensor *t, uint32_t mask, bool in);
 
 #endif

@@ -57,8 +57,8 @@ dnnl_primitive_attr_t fxi_onednn_attr(void);
 typedef fx_status (*fxi_onednn_part)(void *user, int64_t k, void *scratch);
 fx_status fxi_onednn_parts(int64_t n, int64_t bytes, fxi_onednn_part part, void *user);
 
-fx_status fxi_onednn_conv_prepare(const fxi_step *step, fxi_plugin_ready **out);
-fx_status fxi_onednn_matmul_prepare(const fxi_step *step, fxi_plugin_ready **out);
+fx_status fxi_onednn_conv_prepare(const fx_step *step, fxi_plugin_ready **out);
+fx_status fxi_onednn_matmul_prepare(const fx_step *step, fxi_plugin_ready **out);
 
 /* Prepared steps: how they run and go. */
 typedef struct fxi_onednn_ready {
@@ -69,7 +69,7 @@ typedef struct fxi_onednn_ready {
 
 /* The epilogues that are taken: none, or one addition of a Float32 bias along an axis. Functions
  * are not: oneDNN's lose NaN. */
-bool fxi_onednn_epilogue(const fxi_step *step, int axis);
+bool fxi_onednn_epilogue(const fx_step *step, int axis);
 
 static inline int64_t fxi_least(int64_t a, int64_t b)
 {

@@ -37,7 +37,7 @@ typedef struct conv {
 static const struct {
     uint8_t x, w, y;
 } kinds[] = {
-    [FXI_CONV_FORWARD] = {0, 1, 2}, [FXI_CONV_DATA] = {2, 1, 0}, [FXI_CONV_WEIGHT] = {0, 2, 1}};
+    [FX_CONV_FORWARD] = {0, 1, 2}, [FX_CONV_DATA] = {2, 1, 0}, [FX_CONV_WEIGHT] = {0, 2, 1}};
 
 static const dnnl_format_tag_t last_tags[] = {dnnl_format_tag_undef, dnnl_nwc, dnnl_nhwc,
                                               dnnl_ndhwc};
@@ -46,7 +46,7 @@ static const dnnl_format_tag_t plain_tags[2][4] = {
     {dnnl_format_tag_undef, dnnl_goiw, dnnl_goihw, dnnl_goidhw}};
 
 /* Axes as oneDNN orders them: batch, channels, then ours backwards. */
-static void activation_dims(const fxi_tensor *t, int spatial, int64_t images, dnnl_dims_t out)
+static void activation_dims(const fx_tensor *t, int spatial, int64_t images, dnnl_dims_t out)
 {
     out[0] = images;
     out[1] = t->shape[spatial];
@@ -54,7 +54,7 @@ static void activation_dims(const fxi_tensor *t, int spatial, int64_t images, dn
         out[2 + d] = t->shape[spatial - 1 - d];
 }
 
-static int weight_dims(const fxi_tensor *w, const fxi_conv_attr *a, dnnl_dims_t out)
+static int weight_dims(const fx_tensor *w, const fx_conv_attr *a, dnnl_dims_t out)
 {
     const int s = a->spatial, g = a->groups > 1;
     out[0] = a->groups;
@@ -66,8 +66,8 @@ static int weight_dims(const fxi_tensor *w, const fxi_conv_attr *a, dnnl_dims_t 
 }
 
 /* oneDNN wants to know the padding behind that the windows reach. */
-static void windows(const fxi_conv_attr *a, const fxi_tensor *x, const fxi_tensor *w,
-                    const fxi_tensor *y, conv_desc *out)
+static void windows(const fx_conv_attr *a, const fx_tensor *x, const fx_tensor *w,
+                    const fx_tensor *y, conv_desc *out)
 {
     for (int d = 0; d < a->spatial; d++) {
         const int k = a->spatial - 1 - d;
@@ -83,7 +83,7 @@ static void divide(conv *c, double work)
 {
     int64_t most = fxi_least(c->images, MOST_PARTS);
     double each = PART_WORK;
-    if (c->kind == FXI_CONV_WEIGHT) {
+    if (c->kind == FX_CONV_WEIGHT) {
         most = fxi_least(most, fxi_most(1, SUM_BYTES / (c->weights * 4)));
         each = SUM_WORK;
     }
@@ -103,11 +103,11 @@ static dnnl_status_t create_pd(const conv *c, const conv_desc *given, dnnl_primi
     dnnl_primitive_attr_t attr = fxi_onednn_attr();
     dnnl_primitive_desc_t forward = NULL;
     dnnl_status_t s =
-        conv_forward_pd(c->kind == FXI_CONV_FORWARD ? out : &forward, fxi_onednn_engine, d, attr);
-    if (!s && c->kind == FXI_CONV_DATA)
+        conv_forward_pd(c->kind == FX_CONV_FORWARD ? out : &forward, fxi_onednn_engine, d, attr);
+    if (!s && c->kind == FX_CONV_DATA)
         s = conv_data_pd(out, fxi_onednn_engine, d, attr, forward);
     desc.w = c->sum.ref;
-    if (!s && c->kind == FXI_CONV_WEIGHT)
+    if (!s && c->kind == FX_CONV_WEIGHT)
         s = conv_weight_pd(out, fxi_onednn_engine, d, attr, forward);
     if (forward)
         dnnl_primitive_desc_destroy(forward);
@@ -116,11 +116,11 @@ static dnnl_status_t create_pd(const conv *c, const conv_desc *given, dnnl_primi
 }
 
 /* The primitive for parts of `images` images. */
-static fx_status create(conv *c, int which, int64_t images, const fxi_step *step,
+static fx_status create(conv *c, int which, int64_t images, const fx_step *step,
                         dnnl_data_type_t type)
 {
-    const fxi_tensor *t[] = {&step->in[0], &step->in[1], &step->out};
-    const fxi_conv_attr *a = &step->attr.conv;
+    const fx_tensor *t[] = {&step->in[0], &step->in[1], &step->out};
+    const fx_conv_attr *a = &step->attr.conv;
     const int s = a->spatial;
     dnnl_dims_t dims;
     activation_dims(t[c->x_at], s, images, dims);
@@ -142,19 +142,19 @@ static fx_status create(conv *c, int which, int64_t images, const fxi_step *step
 static fx_status create_packing(conv *c)
 {
     const dnnl_query_t what =
-        c->kind == FXI_CONV_WEIGHT ? dnnl_query_diff_weights_md : dnnl_query_weights_md;
+        c->kind == FX_CONV_WEIGHT ? dnnl_query_diff_weights_md : dnnl_query_weights_md;
     c->packed = dnnl_primitive_desc_query_md(c->call[0].pd, what, 0);
     if (!dnnl_memory_desc_equal(c->packed, dnnl_primitive_desc_query_md(c->call[1].pd, what, 0)))
         return FX_STATUS_UNSUPPORTED;
     c->packed_bytes = ((int64_t)dnnl_memory_desc_get_size(c->packed) + 63) / 64 * 64;
-    return c->kind == FXI_CONV_WEIGHT ? fxi_reorder_create(&c->reorder, c->packed, c->plain.ref)
-                                      : fxi_reorder_create(&c->reorder, c->plain.ref, c->packed);
+    return c->kind == FX_CONV_WEIGHT ? fxi_reorder_create(&c->reorder, c->packed, c->plain.ref)
+                                     : fxi_reorder_create(&c->reorder, c->plain.ref, c->packed);
 }
 
-static fx_status create_all(conv *c, const fxi_step *step, dnnl_data_type_t type)
+static fx_status create_all(conv *c, const fx_step *step, dnnl_data_type_t type)
 {
-    const fxi_conv_attr *a = &step->attr.conv;
-    const fxi_tensor *w = c->kind == FXI_CONV_WEIGHT ? &step->out : &step->in[1];
+    const fx_conv_attr *a = &step->attr.conv;
+    const fx_tensor *w = c->kind == FX_CONV_WEIGHT ? &step->out : &step->in[1];
     dnnl_dims_t dims;
     const int n = weight_dims(w, a, dims);
     /* Sums over images keep all their digits until the last one is added. */
@@ -233,21 +233,21 @@ typedef struct call {
 static fx_status run_part(void *user, int64_t k, void *scratch)
 {
     static const int names[][OPERANDS] = {
-        [FXI_CONV_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
-        [FXI_CONV_DATA] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
-        [FXI_CONV_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST}};
+        [FX_CONV_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
+        [FX_CONV_DATA] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
+        [FX_CONV_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST}};
     const call *q = user;
     const conv *c = q->c;
     const int64_t first = first_image(c, k), images = first_image(c, k + 1) - first;
     const int which = images > c->images / c->parts;
-    const int64_t own_sum = c->kind == FXI_CONV_WEIGHT ? k * c->packed_bytes : 0;
+    const int64_t own_sum = c->kind == FX_CONV_WEIGHT ? k * c->packed_bytes : 0;
     const fxi_onednn_arg args[] = {{names[c->kind][X], c->x[which].ref, q->x + first * c->x_image},
                                    {names[c->kind][W], c->packed, q->w + own_sum},
                                    {names[c->kind][Y], c->y[which].ref, q->y + first * c->y_image},
                                    {DNNL_ARG_BIAS, c->bias.ref, q->bias}};
     /* oneDNN 2.6 reads scratch that it has not written where a window reaches past the padding of
      * a short image, in the gradient by 16-bit weights. */
-    if (c->kind == FXI_CONV_WEIGHT && c->size == 2)
+    if (c->kind == FX_CONV_WEIGHT && c->size == 2)
         memset(scratch, 0, (size_t)c->call[which].scratch);
     return fxi_primitive_run(&c->call[which], OPERANDS + c->biased, args, scratch);
 }
@@ -314,8 +314,7 @@ static fx_status run(const void *self, const void *const *in, void *out)
     call q = {.c = c, .x = at[c->x_at], .y = at[c->y_at]};
     if (c->biased)
         q.bias = (char *)(uintptr_t)in[2];
-    return c->kind == FXI_CONV_WEIGHT ? run_for_weights(c, &q, out)
-                                      : run_with_weights(c, &q, in[1]);
+    return c->kind == FX_CONV_WEIGHT ? run_for_weights(c, &q, out) : run_with_weights(c, &q, in[1]);
 }
 
 static void release(void *self)
@@ -332,9 +331,9 @@ static void release(void *self)
 
 /* ---- which steps ----------------------------------------------------------------------------- */
 
-fx_status fxi_onednn_conv_prepare(const fxi_step *step, fxi_plugin_ready **out)
+fx_status fxi_onednn_conv_prepare(const fx_step *step, fxi_plugin_ready **out)
 {
-    const fxi_conv_attr *a = &step->attr.conv;
+    const fx_conv_attr *a = &step->attr.conv;
     const dnnl_data_type_t type = fxi_onednn_type(step->out.dtype);
     if (type == dnnl_data_type_undef || !step->channels_last ||
         !fxi_onednn_epilogue(step, a->spatial))
@@ -342,8 +341,8 @@ fx_status fxi_onednn_conv_prepare(const fxi_step *step, fxi_plugin_ready **out)
     conv *c = fxi_onednn_host->alloc(64, sizeof *c);
     if (!c)
         return FX_STATUS_MEMORY;
-    const fxi_tensor *t[] = {&step->in[0], &step->in[1], &step->out};
-    const fxi_tensor *x = t[kinds[a->kind].x], *w = t[kinds[a->kind].w], *y = t[kinds[a->kind].y];
+    const fx_tensor *t[] = {&step->in[0], &step->in[1], &step->out};
+    const fx_tensor *x = t[kinds[a->kind].x], *w = t[kinds[a->kind].w], *y = t[kinds[a->kind].y];
     memset(c, 0, sizeof *c);
     c->base.run = run;
     c->base.release = release;

@@ -56,9 +56,9 @@ static bool settle_strides(operand *o, int n)
     return ok;
 }
 
-static bool describe(product *p, const fxi_step *s)
+static bool describe(product *p, const fx_step *s)
 {
-    const fxi_tensor *t[] = {&s->in[1], &s->in[0], &s->out};
+    const fx_tensor *t[] = {&s->in[1], &s->in[0], &s->out};
     const int ta = s->attr.i[0] != 0, tb = s->attr.i[1] != 0;
     const int row[] = {!tb, !ta, 1}, column[] = {tb, ta, 0};
     p->n = s->out.ndim;
@@ -183,7 +183,7 @@ static void release(void *self)
     }
 }
 
-fx_status fxi_onednn_matmul_prepare(const fxi_step *step, fxi_plugin_ready **out)
+fx_status fxi_onednn_matmul_prepare(const fx_step *step, fxi_plugin_ready **out)
 {
     const dnnl_data_type_t type = fxi_onednn_type(step->out.dtype);
     if (type == dnnl_data_type_undef)

@@ -65,11 +65,11 @@ dnnl_data_type_t fxi_onednn_type(int dtype)
                                     : dnnl_data_type_undef;
 }
 
-bool fxi_onednn_epilogue(const fxi_step *s, int axis)
+bool fxi_onednn_epilogue(const fx_step *s, int axis)
 {
     if (s->ninstr == 0)
         return true;
-    if (s->ninstr > 1 || s->nin != 3 || s->program[0].op != FXI_OP_ADD ||
+    if (s->ninstr > 1 || s->nin != 3 || s->program[0].op != FX_OP_ADD ||
         s->out.dtype != FX_DTYPE_F32 || s->in[2].dtype != FX_DTYPE_F32)
         return false;
     bool bias = true;
@@ -196,13 +196,13 @@ static const char *open_plugin(const fxi_plugin_host *host)
     return s ? text : NULL;
 }
 
-static fx_status prepare(const fxi_step *step, fxi_plugin_ready **out)
+static fx_status prepare(const fx_step *step, fxi_plugin_ready **out)
 {
     *out = NULL;
     const int threads = fxi_onednn_enter();
-    const fx_status status = step->op == FXI_OP_MATMUL ? fxi_onednn_matmul_prepare(step, out)
-                             : step->op == FXI_OP_CONV ? fxi_onednn_conv_prepare(step, out)
-                                                       : FX_STATUS_UNSUPPORTED;
+    const fx_status status = step->op == FX_OP_MATMUL ? fxi_onednn_matmul_prepare(step, out)
+                             : step->op == FX_OP_CONV ? fxi_onednn_conv_prepare(step, out)
+                                                      : FX_STATUS_UNSUPPORTED;
     fxi_onednn_leave(threads);
     if (!status)
         (*out)->plugin = &fxi_plugin_table;
@@ -216,8 +216,8 @@ static void release(fxi_plugin_ready *ready)
     fxi_onednn_host->free(r);
 }
 
-static fx_status run_step(const fxi_plugin_ready *ready, const fxi_step *step,
-                          const void *const *in, void *out, fxi_run *run)
+static fx_status run_step(const fxi_plugin_ready *ready, const fx_step *step, const void *const *in,
+                          void *out, fx_run *run)
 {
     (void)step;
     const fxi_onednn_ready *r = (const fxi_onednn_ready *)ready;

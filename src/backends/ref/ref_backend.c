@@ -1,7 +1,7 @@
 /* ref_backend.c: the reference backend: host memory and one naive kernel per operation. It computes
  * movements itself (views is false), so that it is an oracle of the planner's view arithmetic too.
  */
-#include "backend.h"
+#include <cflux/backend.h>
 #include "backends.h"
 #include "memory.h"
 #include "ref_kernels.h"
@@ -18,12 +18,17 @@ static void ref_free(fx_device *device, void *ptr)
     fxi_free(ptr);
 }
 
-static fx_status ref_run(fx_device *device, const fxi_step *step, const void *const *in, void *out,
-                         fxi_run *run)
+static fx_status ref_run(fx_device *device, const fx_step *step, const void *const *in, void *out,
+                         fx_run *run)
 {
     (void)device;
     return fxi_ref_run_step(step, in, out, run);
 }
 
-const fxi_backend fxi_ref_backend = {
-    .name = "ref", .views = false, .alloc = ref_alloc, .free = ref_free, .run = ref_run};
+const fx_backend fxi_ref_backend = {.abi = FX_BACKEND_ABI,
+                                    .sizes = FX_BACKEND_SIZES_HERE,
+                                    .name = "ref",
+                                    .views = false,
+                                    .alloc = ref_alloc,
+                                    .free = ref_free,
+                                    .run = ref_run};

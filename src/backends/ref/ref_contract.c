@@ -11,9 +11,9 @@
  */
 #include "ref_kernels.h"
 
-fx_status fxi_ref_matmul(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_ref_matmul(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
-    const fxi_tensor *a = &s->in[0], *b = &s->in[1];
+    const fx_tensor *a = &s->in[0], *b = &s->in[1];
     const bool ta = s->attr.i[0] != 0, tb = s->attr.i[1] != 0;
     int64_t index[FX_MAX_DIMS], ia[FX_MAX_DIMS], ib[FX_MAX_DIMS];
     (void)run;
@@ -38,7 +38,7 @@ fx_status fxi_ref_matmul(const fxi_step *s, const void *const *in, void *out, fx
 
 /* Sizes on the x side, of the kernel and on the y side, always with three spatial axes. */
 typedef struct geometry {
-    fxi_conv_attr c;
+    fx_conv_attr c;
     int64_t x[3], k[3], y[3];
     int64_t in_group, out_group; /* channels of one group */
     int64_t in, out, batch;
@@ -49,21 +49,21 @@ typedef struct place {
     int64_t x[3], k[3], y[3];
 } place;
 
-static void spatial_sizes(const fxi_tensor *t, int spatial, int64_t *size)
+static void spatial_sizes(const fx_tensor *t, int spatial, int64_t *size)
 {
     for (int d = 0; d < 3; d++)
         size[d] = d < spatial ? t->shape[d] : 1;
 }
 
-static geometry describe(const fxi_step *s)
+static geometry describe(const fx_step *s)
 {
     geometry g = {.c = s->attr.conv};
     const int kind = g.c.kind, n = g.c.spatial;
-    const fxi_tensor *x = kind == FXI_CONV_DATA ? &s->out : &s->in[0];
-    const fxi_tensor *w = kind == FXI_CONV_WEIGHT ? &s->out : &s->in[1];
-    const fxi_tensor *y = kind == FXI_CONV_FORWARD ? &s->out
-                          : kind == FXI_CONV_DATA  ? &s->in[0]
-                                                   : &s->in[1];
+    const fx_tensor *x = kind == FX_CONV_DATA ? &s->out : &s->in[0];
+    const fx_tensor *w = kind == FX_CONV_WEIGHT ? &s->out : &s->in[1];
+    const fx_tensor *y = kind == FX_CONV_FORWARD ? &s->out
+                         : kind == FX_CONV_DATA  ? &s->in[0]
+                                                 : &s->in[1];
     spatial_sizes(x, n, g.x);
     spatial_sizes(w, n, g.k);
     spatial_sizes(y, n, g.y);
@@ -181,12 +181,11 @@ static fxi_ref_value weight_one(const geometry *g, int dtype, const void *x, con
     return sum;
 }
 
-fx_status fxi_ref_conv(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_ref_conv(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
     static fxi_ref_value (*const kinds[])(const geometry *, int, const void *, const void *,
-                                          int64_t) = {[FXI_CONV_FORWARD] = forward_one,
-                                                      [FXI_CONV_DATA] = data_one,
-                                                      [FXI_CONV_WEIGHT] = weight_one};
+                                          int64_t) = {
+        [FX_CONV_FORWARD] = forward_one, [FX_CONV_DATA] = data_one, [FX_CONV_WEIGHT] = weight_one};
     const geometry g = describe(s);
     (void)run;
     const int64_t n = fxi_ref_length(&s->out);

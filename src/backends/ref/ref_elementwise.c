@@ -156,19 +156,19 @@ typedef struct arithmetic {
     real2 real;
     integer2 integer;
 } arithmetic;
-static const arithmetic table[FXI_OP_COUNT] = {
-    [FXI_OP_ADD] = {add, iadd},         [FXI_OP_SUB] = {sub, isub},
-    [FXI_OP_MUL] = {mul, imul},         [FXI_OP_DIV] = {divide, NULL},
-    [FXI_OP_FLD] = {fld, ifld},         [FXI_OP_POW] = {pow, ipow},
-    [FXI_OP_MAX] = {max, imax},         [FXI_OP_MIN] = {min, imin},
-    [FXI_OP_ATAN2] = {atan2, NULL},     [FXI_OP_NEG] = {neg, ineg},
-    [FXI_OP_EXP] = {exp1, NULL},        [FXI_OP_EXPM1] = {expm1_1, NULL},
-    [FXI_OP_LOG] = {log_1, NULL},       [FXI_OP_LOG1P] = {log1p_1, NULL},
-    [FXI_OP_SQRT] = {sqrt1, NULL},      [FXI_OP_SIN] = {sin1, NULL},
-    [FXI_OP_COS] = {cos1, NULL},        [FXI_OP_TANH] = {tanh1, NULL},
-    [FXI_OP_SIGMOID] = {sigmoid, NULL}, [FXI_OP_ERF] = {erf1, NULL},
-    [FXI_OP_RELU] = {relu1, irelu},     [FXI_OP_FLOOR] = {floor1, ifloor},
-    [FXI_OP_POWI] = {pow, ipow},
+static const arithmetic table[FX_OP_COUNT] = {
+    [FX_OP_ADD] = {add, iadd},         [FX_OP_SUB] = {sub, isub},
+    [FX_OP_MUL] = {mul, imul},         [FX_OP_DIV] = {divide, NULL},
+    [FX_OP_FLD] = {fld, ifld},         [FX_OP_POW] = {pow, ipow},
+    [FX_OP_MAX] = {max, imax},         [FX_OP_MIN] = {min, imin},
+    [FX_OP_ATAN2] = {atan2, NULL},     [FX_OP_NEG] = {neg, ineg},
+    [FX_OP_EXP] = {exp1, NULL},        [FX_OP_EXPM1] = {expm1_1, NULL},
+    [FX_OP_LOG] = {log_1, NULL},       [FX_OP_LOG1P] = {log1p_1, NULL},
+    [FX_OP_SQRT] = {sqrt1, NULL},      [FX_OP_SIN] = {sin1, NULL},
+    [FX_OP_COS] = {cos1, NULL},        [FX_OP_TANH] = {tanh1, NULL},
+    [FX_OP_SIGMOID] = {sigmoid, NULL}, [FX_OP_ERF] = {erf1, NULL},
+    [FX_OP_RELU] = {relu1, irelu},     [FX_OP_FLOOR] = {floor1, ifloor},
+    [FX_OP_POWI] = {pow, ipow},
 };
 
 static bool less(int dtype, fxi_ref_value a, fxi_ref_value b)
@@ -183,55 +183,55 @@ static bool equal(int dtype, fxi_ref_value a, fxi_ref_value b)
 
 static bool is_comparison(int op)
 {
-    return op == FXI_OP_LT || op == FXI_OP_LE || op == FXI_OP_EQ || op == FXI_OP_NE;
+    return op == FX_OP_LT || op == FX_OP_LE || op == FX_OP_EQ || op == FX_OP_NE;
 }
 
-static bool compare(const fxi_instr *k, fxi_ref_value a, fxi_ref_value b)
+static bool compare(const fx_instr *k, fxi_ref_value a, fxi_ref_value b)
 {
     switch (k->op) {
-    case FXI_OP_LT:
+    case FX_OP_LT:
         return less(k->from, a, b);
-    case FXI_OP_LE:
+    case FX_OP_LE:
         return less(k->from, a, b) || equal(k->from, a, b);
-    case FXI_OP_EQ:
+    case FX_OP_EQ:
         return equal(k->from, a, b);
     default:
         return !equal(k->from, a, b);
     }
 }
 
-static fxi_ref_value calculate(const fxi_instr *k, fxi_ref_value a, fxi_ref_value b)
+static fxi_ref_value calculate(const fx_instr *k, fxi_ref_value a, fxi_ref_value b)
 {
     const arithmetic *f = &table[k->op];
     if (!fxi_ref_is_real(k->dtype)) {
-        const int64_t second = k->op == FXI_OP_POWI ? k->attr : b.integer;
+        const int64_t second = k->op == FX_OP_POWI ? k->attr : b.integer;
         return (fxi_ref_value){.integer = fxi_ref_wrap(k->dtype, f->integer(a.integer, second))};
     }
-    const double second = k->op == FXI_OP_POWI ? (double)k->attr : b.real;
+    const double second = k->op == FX_OP_POWI ? (double)k->attr : b.real;
     return (fxi_ref_value){.real = fxi_ref_round(k->dtype, f->real(a.real, second))};
 }
 
-static fxi_ref_value execute(const fxi_instr *k, const fxi_ref_value *reg)
+static fxi_ref_value execute(const fx_instr *k, const fxi_ref_value *reg)
 {
     const fxi_ref_value a = reg[k->src[0]];
     const fxi_ref_value b = k->nsrc > 1 ? reg[k->src[1]] : (fxi_ref_value){0};
     if (is_comparison(k->op))
         return (fxi_ref_value){.integer = compare(k, a, b)};
-    if (k->op == FXI_OP_SELECT)
+    if (k->op == FX_OP_SELECT)
         return a.integer ? b : reg[k->src[2]];
-    if (k->op == FXI_OP_CAST)
+    if (k->op == FX_OP_CAST)
         return fxi_ref_convert(k->dtype, k->from, a);
     return calculate(k, a, b);
 }
 
-static bool known(const fxi_instr *k)
+static bool known(const fx_instr *k)
 {
-    if (is_comparison(k->op) || k->op == FXI_OP_SELECT || k->op == FXI_OP_CAST)
+    if (is_comparison(k->op) || k->op == FX_OP_SELECT || k->op == FX_OP_CAST)
         return true;
     return fxi_ref_is_real(k->dtype) ? table[k->op].real != NULL : table[k->op].integer != NULL;
 }
 
-static fx_status check_program(const fxi_step *s, fxi_run *run)
+static fx_status check_program(const fx_step *s, fx_run *run)
 {
     if (s->ninstr < 1 || s->nin + s->ninstr > UINT8_MAX + 1) {
         snprintf(run->error, sizeof run->error, "elementwise: a program of %d instructions",
@@ -247,7 +247,7 @@ static fx_status check_program(const fxi_step *s, fxi_run *run)
     return FX_OK;
 }
 
-fx_status fxi_ref_elementwise(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_ref_elementwise(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
     fxi_ref_value reg[UINT8_MAX + 1]; /* as many as src[] can name */
     int64_t index[FX_MAX_DIMS];

@@ -7,8 +7,8 @@
  */
 #include "ref_kernels.h"
 
-static fx_status check_indices(const char *op, const fxi_tensor *t, const void *idx, int axis,
-                               int64_t size, fxi_run *run)
+static fx_status check_indices(const char *op, const fx_tensor *t, const void *idx, int axis,
+                               int64_t size, fx_run *run)
 {
     int64_t index[FX_MAX_DIMS];
     const int64_t n = fxi_ref_length(t);
@@ -25,9 +25,9 @@ static fx_status check_indices(const char *op, const fxi_tensor *t, const void *
     return FX_OK;
 }
 
-fx_status fxi_ref_gather(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_ref_gather(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
-    const fxi_tensor *x = &s->in[0], *idx = &s->in[1];
+    const fx_tensor *x = &s->in[0], *idx = &s->in[1];
     const int axis = (int)s->attr.i[0];
     int64_t index[FX_MAX_DIMS], at[FX_MAX_DIMS];
     const fx_status status = check_indices("gather", idx, in[1], axis, x->shape[axis], run);
@@ -47,9 +47,9 @@ fx_status fxi_ref_gather(const fxi_step *s, const void *const *in, void *out, fx
 }
 
 /* The reduction that belongs at multi-index `index` of the output. */
-static fxi_ref_value scatter_one(const fxi_step *s, const void *const *in, const int64_t *index)
+static fxi_ref_value scatter_one(const fx_step *s, const void *const *in, const int64_t *index)
 {
-    const fxi_tensor *src = &s->in[0], *idx = &s->in[1];
+    const fx_tensor *src = &s->in[0], *idx = &s->in[1];
     const int kind = (int)s->attr.i[0], axis = (int)s->attr.i[1];
     int64_t at[FX_MAX_DIMS], place[FX_MAX_DIMS];
     fxi_ref_value y = fxi_ref_reduce_start(kind, src->dtype);
@@ -68,7 +68,7 @@ static fxi_ref_value scatter_one(const fxi_step *s, const void *const *in, const
     return y;
 }
 
-fx_status fxi_ref_scatter(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_ref_scatter(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
     const int axis = (int)s->attr.i[1];
     int64_t index[FX_MAX_DIMS];

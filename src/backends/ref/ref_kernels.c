@@ -5,26 +5,26 @@
  */
 #include "ref_kernels.h"
 
-static const fxi_kernel kernels[FXI_OP_COUNT] = {
-    [FXI_OP_IOTA] = fxi_ref_iota,       [FXI_OP_RANDOM] = fxi_ref_random,
-    [FXI_OP_RESHAPE] = fxi_ref_reshape, [FXI_OP_STOP] = fxi_ref_reshape,
-    [FXI_OP_PERMUTE] = fxi_ref_permute, [FXI_OP_EXPAND] = fxi_ref_expand,
-    [FXI_OP_SLICE] = fxi_ref_slice,     [FXI_OP_PAD] = fxi_ref_pad,
-    [FXI_OP_CONCAT] = fxi_ref_concat,   [FXI_OP_REDUCE] = fxi_ref_reduce,
-    [FXI_OP_CUMSUM] = fxi_ref_cumsum,   [FXI_OP_GATHER] = fxi_ref_gather,
-    [FXI_OP_SCATTER] = fxi_ref_scatter, [FXI_OP_MATMUL] = fxi_ref_matmul,
-    [FXI_OP_CONV] = fxi_ref_conv,       [FXI_OP_POOL] = fxi_ref_pool,
-    [FXI_OP_CUSTOM] = fxi_run_custom,
+static const fxi_kernel kernels[FX_OP_COUNT] = {
+    [FX_OP_IOTA] = fxi_ref_iota,       [FX_OP_RANDOM] = fxi_ref_random,
+    [FX_OP_RESHAPE] = fxi_ref_reshape, [FX_OP_STOP] = fxi_ref_reshape,
+    [FX_OP_PERMUTE] = fxi_ref_permute, [FX_OP_EXPAND] = fxi_ref_expand,
+    [FX_OP_SLICE] = fxi_ref_slice,     [FX_OP_PAD] = fxi_ref_pad,
+    [FX_OP_CONCAT] = fxi_ref_concat,   [FX_OP_REDUCE] = fxi_ref_reduce,
+    [FX_OP_CUMSUM] = fxi_ref_cumsum,   [FX_OP_GATHER] = fxi_ref_gather,
+    [FX_OP_SCATTER] = fxi_ref_scatter, [FX_OP_MATMUL] = fxi_ref_matmul,
+    [FX_OP_CONV] = fxi_ref_conv,       [FX_OP_POOL] = fxi_ref_pool,
+    [FX_OP_CUSTOM] = fxi_run_custom,
 };
 
-fx_status fxi_ref_run_step(const fxi_step *step, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_ref_run_step(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
-    if (step->cls == FXI_CLASS_ELEMENTWISE)
+    if (step->cls == FX_CLASS_ELEMENTWISE)
         return fxi_ref_elementwise(step, in, out, run);
-    const fxi_kernel kernel = step->op < FXI_OP_COUNT ? kernels[step->op] : NULL;
+    const fxi_kernel kernel = step->op < FX_OP_COUNT ? kernels[step->op] : NULL;
     if (!kernel) {
         snprintf(run->error, sizeof run->error, "%s: not an operation of the ref backend",
-                 step->op < FXI_OP_COUNT ? fxi_ops[step->op].name : "?");
+                 step->op < FX_OP_COUNT ? fxi_ops[step->op].name : "?");
         return FX_STATUS_UNSUPPORTED;
     }
     return kernel(step, in, out, run);

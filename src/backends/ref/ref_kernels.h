@@ -23,7 +23,7 @@ typedef union fxi_ref_value {
 } fxi_ref_value;
 
 /* Runs one step; in[k] and out point at the first element. See fxi_kernel. */
-fx_status fxi_ref_run_step(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+fx_status fxi_ref_run_step(const fx_step *step, const void *const *in, void *out, fx_run *run);
 
 bool fxi_ref_is_real(int dtype);
 double fxi_ref_round(int dtype, double x);  /* to the nearest value of a real type, ties to even */
@@ -40,33 +40,33 @@ void fxi_ref_unravel(int64_t linear, int ndim, const int64_t *shape, int64_t *in
 /* The same for three spatial axes, and the product of their sizes. */
 void fxi_ref_unravel3(int64_t linear, const int64_t *size, int64_t *index);
 int64_t fxi_ref_volume(const int64_t *size);
-int64_t fxi_ref_length(const fxi_tensor *t);
+int64_t fxi_ref_length(const fx_tensor *t);
 /* Offset in elements of a multi-index: Σ index_k·stride_k; axes of size 1 are broadcast. */
-int64_t fxi_ref_offset(const fxi_tensor *t, const int64_t *index);
+int64_t fxi_ref_offset(const fx_tensor *t, const int64_t *index);
 
 /* a + b and a · b in dtype. Reals are not rounded: sums are rounded once, when they are written. */
 fxi_ref_value fxi_ref_sum2(int dtype, fxi_ref_value a, fxi_ref_value b);
 fxi_ref_value fxi_ref_product2(int dtype, fxi_ref_value a, fxi_ref_value b);
-/* The value of a reduction (fxi_reduce_kind) of nothing, and one more element for it. */
+/* The value of a reduction (fx_fold) of nothing, and one more element for it. */
 fxi_ref_value fxi_ref_reduce_start(int kind, int dtype);
 fxi_ref_value fxi_ref_reduce_next(int kind, int dtype, fxi_ref_value sofar, fxi_ref_value x);
 
 /* The families. */
-fx_status fxi_ref_elementwise(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_ref_reduce(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_ref_cumsum(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_ref_gather(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_ref_scatter(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_ref_matmul(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_ref_conv(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_ref_pool(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_ref_iota(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_ref_random(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_ref_reshape(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_ref_permute(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_ref_expand(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_ref_slice(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_ref_pad(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
-fx_status fxi_ref_concat(const fxi_step *step, const void *const *in, void *out, fxi_run *run);
+fx_status fxi_ref_elementwise(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_ref_reduce(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_ref_cumsum(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_ref_gather(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_ref_scatter(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_ref_matmul(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_ref_conv(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_ref_pool(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_ref_iota(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_ref_random(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_ref_reshape(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_ref_permute(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_ref_expand(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_ref_slice(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_ref_pad(const fx_step *step, const void *const *in, void *out, fx_run *run);
+fx_status fxi_ref_concat(const fx_step *step, const void *const *in, void *out, fx_run *run);
 
 #endif

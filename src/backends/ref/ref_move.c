@@ -7,11 +7,11 @@
 #include "ref_kernels.h"
 
 /* Fills `at` with the multi-index in the input for output multi-index `index`. */
-typedef void (*source_fn)(const fxi_step *s, const int64_t *index, int64_t *at);
+typedef void (*source_fn)(const fx_step *s, const int64_t *index, int64_t *at);
 
-static fx_status copy_from(const fxi_step *s, const void *const *in, void *out, source_fn source)
+static fx_status copy_from(const fx_step *s, const void *const *in, void *out, source_fn source)
 {
-    const fxi_tensor *x = &s->in[0];
+    const fx_tensor *x = &s->in[0];
     int64_t index[FX_MAX_DIMS], at[FX_MAX_DIMS] = {0};
     const int64_t n = fxi_ref_length(&s->out);
     for (int64_t i = 0; i < n; i++) {
@@ -23,7 +23,7 @@ static fx_status copy_from(const fxi_step *s, const void *const *in, void *out, 
 }
 
 /* The element at the same column-major position. STOP is the reshape to the same sizes. */
-static void reshape_source(const fxi_step *s, const int64_t *index, int64_t *at)
+static void reshape_source(const fx_step *s, const int64_t *index, int64_t *at)
 {
     int64_t linear = 0;
     for (int k = s->out.ndim - 1; k >= 0; k--)
@@ -31,52 +31,52 @@ static void reshape_source(const fxi_step *s, const int64_t *index, int64_t *at)
     fxi_ref_unravel(linear, s->in[0].ndim, s->in[0].shape, at);
 }
 
-fx_status fxi_ref_reshape(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_ref_reshape(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
     (void)run;
     return copy_from(s, in, out, reshape_source);
 }
 
-static void permute_source(const fxi_step *s, const int64_t *index, int64_t *at)
+static void permute_source(const fx_step *s, const int64_t *index, int64_t *at)
 {
     for (int k = 0; k < s->out.ndim; k++)
         at[s->attr.i[k]] = index[k];
 }
 
-fx_status fxi_ref_permute(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_ref_permute(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
     (void)run;
     return copy_from(s, in, out, permute_source);
 }
 
-static void expand_source(const fxi_step *s, const int64_t *index, int64_t *at)
+static void expand_source(const fx_step *s, const int64_t *index, int64_t *at)
 {
     for (int k = 0; k < s->out.ndim; k++)
         at[k] = s->in[0].shape[k] == 1 ? 0 : index[k];
 }
 
-fx_status fxi_ref_expand(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_ref_expand(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
     (void)run;
     return copy_from(s, in, out, expand_source);
 }
 
-static void slice_source(const fxi_step *s, const int64_t *index, int64_t *at)
+static void slice_source(const fx_step *s, const int64_t *index, int64_t *at)
 {
     for (int k = 0; k < s->out.ndim; k++)
         at[k] = index[k];
     at[s->attr.i[0]] = s->attr.i[1] + index[s->attr.i[0]] * s->attr.i[2];
 }
 
-fx_status fxi_ref_slice(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_ref_slice(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
     (void)run;
     return copy_from(s, in, out, slice_source);
 }
 
-fx_status fxi_ref_pad(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_ref_pad(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
-    const fxi_tensor *x = &s->in[0];
+    const fx_tensor *x = &s->in[0];
     const int axis = (int)s->attr.i[0];
     const fxi_ref_value fill = fxi_ref_get(s->in[1].dtype, in[1], 0);
     int64_t index[FX_MAX_DIMS];
@@ -92,7 +92,7 @@ fx_status fxi_ref_pad(const fxi_step *s, const void *const *in, void *out, fxi_r
     return FX_OK;
 }
 
-fx_status fxi_ref_concat(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_ref_concat(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
     const int axis = (int)s->attr.i[0];
     int64_t index[FX_MAX_DIMS];
@@ -103,14 +103,14 @@ fx_status fxi_ref_concat(const fxi_step *s, const void *const *in, void *out, fx
         int piece = 0;
         while (index[axis] >= s->in[piece].shape[axis])
             index[axis] -= s->in[piece++].shape[axis];
-        const fxi_tensor *x = &s->in[piece];
+        const fx_tensor *x = &s->in[piece];
         fxi_ref_put(s->out.dtype, out, i,
                     fxi_ref_get(x->dtype, in[piece], fxi_ref_offset(x, index)));
     }
     return FX_OK;
 }
 
-fx_status fxi_ref_iota(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_ref_iota(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
     int64_t index[FX_MAX_DIMS];
     (void)in, (void)run;
@@ -124,7 +124,7 @@ fx_status fxi_ref_iota(const fxi_step *s, const void *const *in, void *out, fxi_
 
 /* Float32 element i is word i mod 4 of block i / 4, Float64 element i takes the two words of half a
  * block: see philox.h. */
-fx_status fxi_ref_random(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_ref_random(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
     const uint64_t seed = run->streams[s->slot][0], counter = run->streams[s->slot][1];
     const int64_t n = fxi_ref_length(&s->out);

@@ -13,16 +13,16 @@
 #include "ref_kernels.h"
 
 typedef struct geometry {
-    fxi_pool_attr p;
+    fx_pool_attr p;
     int64_t x[3], y[3], k[3];
     int dtype;
 } geometry;
 
-static geometry describe(const fxi_step *s)
+static geometry describe(const fx_step *s)
 {
     geometry g = {.p = s->attr.pool, .dtype = s->out.dtype};
-    const bool backward = g.p.kind == FXI_POOL_MAX_GRAD || g.p.kind == FXI_POOL_MEAN_GRAD;
-    const fxi_tensor *x = backward ? &s->out : &s->in[0], *y = backward ? &s->in[0] : &s->out;
+    const bool backward = g.p.kind == FX_POOL_MAX_GRAD || g.p.kind == FX_POOL_MEAN_GRAD;
+    const fx_tensor *x = backward ? &s->out : &s->in[0], *y = backward ? &s->in[0] : &s->out;
     for (int d = 0; d < 3; d++) {
         const bool there = d < g.p.spatial;
         g.x[d] = there ? x->shape[d] : 1;
@@ -96,7 +96,7 @@ static fxi_ref_value divided(const geometry *g, fxi_ref_value sum)
 static fxi_ref_value max_one(const geometry *g, const void *const *in, int64_t plane, int64_t i)
 {
     const int64_t base = plane * fxi_ref_volume(g->x), best = pick(g, in[0], base, i);
-    return best < 0 ? fxi_ref_reduce_start(FXI_MAX, g->dtype)
+    return best < 0 ? fxi_ref_reduce_start(FX_FOLD_MAX, g->dtype)
                     : fxi_ref_get(g->dtype, in[0], base + best);
 }
 
@@ -146,17 +146,16 @@ static fxi_ref_value mean_grad_one(const geometry *g, const void *const *in, int
     return divided(g, sum_windows(g, in[0], NULL, plane, i));
 }
 
-fx_status fxi_ref_pool(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_ref_pool(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
     static fxi_ref_value (*const kinds[])(const geometry *, const void *const *, int64_t,
-                                          int64_t) = {[FXI_POOL_MAX] = max_one,
-                                                      [FXI_POOL_MEAN] = mean_one,
-                                                      [FXI_POOL_MAX_GRAD] = max_grad_one,
-                                                      [FXI_POOL_MEAN_GRAD] = mean_grad_one,
-                                                      [FXI_POOL_MAX_PICK] = pick_one};
+                                          int64_t) = {[FX_POOL_MAX] = max_one,
+                                                      [FX_POOL_MEAN] = mean_one,
+                                                      [FX_POOL_MAX_GRAD] = max_grad_one,
+                                                      [FX_POOL_MEAN_GRAD] = mean_grad_one,
+                                                      [FX_POOL_MAX_PICK] = pick_one};
     const geometry g = describe(s);
-    if (!fxi_ref_is_real(g.dtype) &&
-        (g.p.kind == FXI_POOL_MEAN || g.p.kind == FXI_POOL_MEAN_GRAD)) {
+    if (!fxi_ref_is_real(g.dtype) && (g.p.kind == FX_POOL_MEAN || g.p.kind == FX_POOL_MEAN_GRAD)) {
         snprintf(run->error, sizeof run->error, "pool: the mean of %s",
                  fx_dtype_name((fx_dtype)g.dtype));
         return FX_STATUS_UNSUPPORTED;

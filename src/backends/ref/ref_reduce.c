@@ -17,34 +17,34 @@ static const int64_t largest[FX_DTYPE_COUNT] = {[FX_DTYPE_I32] = INT32_MAX,
 
 fxi_ref_value fxi_ref_reduce_start(int kind, int dtype)
 {
-    if (kind == FXI_SUM || kind == FXI_PROD)
-        return fxi_ref_number(dtype, kind == FXI_PROD);
+    if (kind == FX_FOLD_SUM || kind == FX_FOLD_PROD)
+        return fxi_ref_number(dtype, kind == FX_FOLD_PROD);
     if (fxi_ref_is_real(dtype))
-        return (fxi_ref_value){.real = kind == FXI_MAX ? -INFINITY : INFINITY};
-    return (fxi_ref_value){.integer = kind == FXI_MAX ? smallest[dtype] : largest[dtype]};
+        return (fxi_ref_value){.real = kind == FX_FOLD_MAX ? -INFINITY : INFINITY};
+    return (fxi_ref_value){.integer = kind == FX_FOLD_MAX ? smallest[dtype] : largest[dtype]};
 }
 
 static bool replaces(int kind, int dtype, fxi_ref_value sofar, fxi_ref_value x)
 {
     if (!fxi_ref_is_real(dtype))
-        return kind == FXI_MAX ? x.integer > sofar.integer : x.integer < sofar.integer;
+        return kind == FX_FOLD_MAX ? x.integer > sofar.integer : x.integer < sofar.integer;
     if (isnan(sofar.real))
         return false;
-    return isnan(x.real) || (kind == FXI_MAX ? x.real > sofar.real : x.real < sofar.real);
+    return isnan(x.real) || (kind == FX_FOLD_MAX ? x.real > sofar.real : x.real < sofar.real);
 }
 
 fxi_ref_value fxi_ref_reduce_next(int kind, int dtype, fxi_ref_value sofar, fxi_ref_value x)
 {
-    if (kind == FXI_SUM)
+    if (kind == FX_FOLD_SUM)
         return fxi_ref_sum2(dtype, sofar, x);
-    if (kind == FXI_PROD)
+    if (kind == FX_FOLD_PROD)
         return fxi_ref_product2(dtype, sofar, x);
     return replaces(kind, dtype, sofar, x) ? x : sofar;
 }
 
 /* The terms of one result: how many, and the elements themselves. */
 typedef struct terms {
-    const fxi_step *step;
+    const fx_step *step;
     const void *x;
     const int64_t *index; /* of the result: counts outside the mask */
     int64_t count, extent[FX_MAX_DIMS];
@@ -52,7 +52,7 @@ typedef struct terms {
 
 static fxi_ref_value term(const terms *e, int64_t r)
 {
-    const fxi_tensor *t = &e->step->in[0];
+    const fx_tensor *t = &e->step->in[0];
     int64_t inner[FX_MAX_DIMS], at[FX_MAX_DIMS];
     fxi_ref_unravel(r, t->ndim, e->extent, inner);
     for (int k = 0; k < t->ndim; k++)
@@ -83,26 +83,26 @@ static fxi_ref_value index_of_extreme(const terms *e, int kind, int dtype)
 }
 
 /* The reduction of all x whose multi-index is `index` outside the mask. */
-static fxi_ref_value reduce_one(const fxi_step *s, const void *x, const int64_t *index)
+static fxi_ref_value reduce_one(const fx_step *s, const void *x, const int64_t *index)
 {
-    const fxi_tensor *t = &s->in[0];
+    const fx_tensor *t = &s->in[0];
     const int kind = (int)s->attr.i[0];
     terms e = {.step = s, .x = x, .index = index, .count = 1};
     for (int k = 0; k < t->ndim; k++) {
         e.extent[k] = FXI_AXIS_IN(s->attr.i[1], k) ? t->shape[k] : 1;
         e.count *= e.extent[k];
     }
-    if (kind == FXI_SQDEV)
+    if (kind == FX_FOLD_SQDEV)
         return squared_deviations(&e);
-    if (kind == FXI_ARGMAX || kind == FXI_ARGMIN)
-        return index_of_extreme(&e, kind == FXI_ARGMAX ? FXI_MAX : FXI_MIN, t->dtype);
+    if (kind == FX_FOLD_ARGMAX || kind == FX_FOLD_ARGMIN)
+        return index_of_extreme(&e, kind == FX_FOLD_ARGMAX ? FX_FOLD_MAX : FX_FOLD_MIN, t->dtype);
     fxi_ref_value y = fxi_ref_reduce_start(kind, t->dtype);
     for (int64_t r = 0; r < e.count; r++)
         y = fxi_ref_reduce_next(kind, t->dtype, y, term(&e, r));
     return y;
 }
 
-fx_status fxi_ref_reduce(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_ref_reduce(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
     int64_t index[FX_MAX_DIMS];
     (void)run;
@@ -115,9 +115,9 @@ fx_status fxi_ref_reduce(const fxi_step *s, const void *const *in, void *out, fx
 }
 
 /* y[…, i, …] = Σ_{j ≤ i} x[…, j, …], or over j ≥ i. */
-fx_status fxi_ref_cumsum(const fxi_step *s, const void *const *in, void *out, fxi_run *run)
+fx_status fxi_ref_cumsum(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
-    const fxi_tensor *t = &s->in[0];
+    const fx_tensor *t = &s->in[0];
     const int axis = (int)s->attr.i[0];
     int64_t index[FX_MAX_DIMS];
     (void)run;

@@ -200,7 +200,7 @@ int64_t fxi_ref_volume(const int64_t *size)
     return size[0] * size[1] * size[2];
 }
 
-int64_t fxi_ref_length(const fxi_tensor *t)
+int64_t fxi_ref_length(const fx_tensor *t)
 {
     int64_t n = 1;
     for (int k = 0; k < t->ndim; k++)
@@ -208,7 +208,7 @@ int64_t fxi_ref_length(const fxi_tensor *t)
     return n;
 }
 
-int64_t fxi_ref_offset(const fxi_tensor *t, const int64_t *index)
+int64_t fxi_ref_offset(const fx_tensor *t, const int64_t *index)
 {
     int64_t offset = 0;
     for (int k = 0; k < t->ndim; k++)
