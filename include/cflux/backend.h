@@ -31,6 +31,7 @@ typedef enum fx_op_class {
     FX_CLASS_ELEMENTWISE,
     FX_CLASS_GENERATOR,
     FX_CLASS_MOVEMENT,
+    FX_CLASS_TRANSFER, /* never a step */
     FX_CLASS_COPY,
     FX_CLASS_REDUCE,
     FX_CLASS_ROW, /* a step of several operations, of no single one (plan/row.c) */
@@ -287,6 +288,7 @@ struct fx_backend {
      * library gives back what it can and asks again. Addresses are the backend's own: the library
      * adds offsets to them and follows none, unless `read` and `write` are NULL. bytes may be 0. */
     void *(*alloc)(fx_device *device, size_t bytes);
+    /* Work that uses it may still be queued: the backend keeps it until then. */
     void (*free)(fx_device *device, void *ptr);
     /* Bytes from host memory to the device; when it returns, the host's may be reused. NULL, and
      * `read` as well: the memory is the host's. */

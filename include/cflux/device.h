@@ -42,8 +42,19 @@ FX_API fx_device *fxi_get_device(const fx_dev_opts *opts);
 /* A device by backend name and id from 0; an unknown one is an error and gives the CPU. */
 FX_API fx_device *fx_device_get(const char *backend, int id);
 FX_API fx_device *fx_cpu_device(void);
+/* A device by one text, "cuda:0", "CPU", "opencl" (the first one), in any case; loads the backend
+ * where that is needed. An unknown one is an error and gives the CPU. For command lines. */
+FX_API fx_device *fx_device_find(const char *name);
 FX_API const char *fx_device_name(const fx_device *device); /* "CPU", "CUDA:0" */
 FX_API int fx_device_id(const fx_device *device);
+/* The driver's name of it ("NVIDIA H100 80GB HBM3"); "" when nobody knows. */
+FX_API const char *fx_device_model(const fx_device *device);
+/* Waits until all work that was handed to the device is done, e.g. before a clock is read; reports
+ * what failed since the last report (recorded). */
+FX_API fx_status fx_synchronize(fx_device *device);
+/* A function or object of the device's backend by name, for programs that know what they ask for;
+ * NULL when it has none of that name. */
+FX_API void *fx_backend_proc(const char *backend, const char *name);
 FX_API int fx_device_count(const char *backend); /* 0 when it is not loaded or does not work */
 
 /* The most bytes of arrays and work space that may live on a device; 0, the default, is no limit.

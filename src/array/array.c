@@ -369,12 +369,21 @@ static fx_array *copy_to(const char *op, fx_device *device, fx_array *x, fx_dtyp
     return leaf(op, dtype, n->ndim, n->shape, b);
 }
 
+/* Has x a past that gradients may flow into? What is made of generators alone has none. */
+static bool has_history(const fxi_node *n)
+{
+    return !n->generated && (!n->data || (n->nin > 0 && !n->history_cut));
+}
+
 fx_array *fx_array_to(fx_device *device, fx_array *x)
 {
     if (has_node(x) &&
         (x->node->device == device || (x->node->data && fx_array_device(x) == device)))
         return x;
-    const fx_status s = ready("to", x);
+    fx_status s = fxi_check_array("to", x);
+    if (s == FX_OK && has_history(x->node))
+        return fxi_transfer(device, x);
+    s = s == FX_OK ? ready("to", x) : s;
     if (s != FX_OK)
         return fx_error_array(s);
     return fx_array_device(x) == device ? x : copy_to("to", device, x, fx_eltype(x));

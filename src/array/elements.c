@@ -108,6 +108,24 @@ fx_status fxi_elements_move(const char *op, const fx_array *x, fx_dtype dtype, f
     return s;
 }
 
+fxi_data *fxi_moved(const char *op, fxi_node *n, fx_device *device, fx_status *status)
+{
+    const fx_array x = {.base = {.type = &fxi_array_type}, .node = n};
+    fxi_buffer *b = fxi_buffer_new(device, (size_t)fx_length(&x) * fx_dtype_size(fx_eltype(&x)));
+    *status =
+        b ? fxi_elements_move(op, &x, fx_eltype(&x), b)
+          : fx_fail(FX_STATUS_MEMORY, op, "no memory for the array on %s", fx_device_name(device));
+    if (*status == FX_OK) {
+        fxi_data *d = fxi_data_new(b, 0, n->ndim, n->shape, NULL);
+        if (!d)
+            *status = fx_fail(FX_STATUS_MEMORY, op, "no memory for the array");
+        return d;
+    }
+    if (b)
+        fxi_buffer_release(b);
+    return NULL;
+}
+
 /* ---- one by one ------------------------------------------------------------------------------ */
 
 static int scalars; /* atomic; 0: with a warning, once; 1: allowed; −1: an error */

@@ -38,6 +38,10 @@ fx_status fxi_elements_copy(const char *op, const fx_array *x, fx_dtype dtype, v
 /* All elements, converted, densely into a buffer of any device. */
 fx_status fxi_elements_move(const char *op, const fx_array *x, fx_dtype dtype, fxi_buffer *to);
 
+/* The elements of an evaluated node in new memory of a device; NULL: *status says why (recorded).
+ */
+fxi_data *fxi_moved(const char *op, fxi_node *n, fx_device *device, fx_status *status);
+
 /* May single elements be read one by one? Warns once, or is an error, on a device
  * (fx_allowscalar). */
 bool fxi_scalar_allowed(const char *op, const fx_array *x);

@@ -163,6 +163,7 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
     n->owner = c->id;
     n->seq = c->seq++;
     n->device = device;
+    n->generated = device == NULL;
     n->in = list ? list : n->inl;
     for (int i = 0; i < ndim; i++)
         n->shape[i] = shape[i];

@@ -53,6 +53,7 @@ struct fxi_node {
     bool stale;       /* an update has reused its buffer for the value that replaced it */
     bool wanted;      /* a loss: its value is asked for after the update that consumes it */
     bool history_cut; /* inputs dropped when its step closed */
+    bool generated;   /* made of generators alone, on no device when it was made */
     bool used;        /* something evaluated was computed from it: not a result nobody took */
     int32_t nin;
     uint32_t owner;           /* id of the thread that made it */

@@ -451,6 +451,13 @@ fx_array *fx_cast(fx_array *x, fx_dtype dtype)
         fxi_node_new(fxi_begin(), FX_OP_CAST, dtype, n->ndim, n->shape, n->device, NULL, 1, &n));
 }
 
+fx_array *fxi_transfer(fx_device *device, fx_array *x)
+{
+    fxi_node *n = x->node;
+    return fxi_array_take(fxi_node_new(fxi_begin(), FX_OP_TRANSFER, (fx_dtype)n->dtype, n->ndim,
+                                       n->shape, device, NULL, 1, &n));
+}
+
 fx_array *fx_stop_gradient(fx_array *x)
 {
     const fx_status s = fxi_check_array("stop_gradient", x);

@@ -20,6 +20,8 @@ const char *fxi_shape_text(int ndim, const int64_t *shape, char buf[FXI_SHAPE_TE
 fxi_context *fxi_begin(void);
 /* What is wrong with an argument (recorded), or FX_OK: an error array's own status is not recorded
  * again. */
+/* A pending copy of x on another device, through which gradients flow. */
+fx_array *fxi_transfer(fx_device *device, fx_array *x);
 fx_status fxi_check_array(const char *op, const fx_array *x);
 fx_status fxi_check_axis(const char *op, const fx_array *x, int axis);
 /* Checks sizes from outside: count, sign, and that the bytes fit; records what is wrong. */

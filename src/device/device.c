@@ -20,9 +20,19 @@ static void *move_object(void *object, void *user)
     return type->move ? type->move(object, user) : NULL;
 }
 
+/* A single pending array moves when it is needed, as part of the graph it is in; models and batches
+ * move now. */
+static void *moved(fx_array *(*move)(fx_array *, void *), fx_device *device, void *object)
+{
+    void *result = fx_fmap_objects(move, move_object, device, object);
+    if (result != object && !fx_is_array(result))
+        fx_eval(result);
+    return result;
+}
+
 void *fxi_to(fx_device *device, void *object)
 {
-    return fx_fmap_objects(to_device, move_object, device ? device : fx_cpu_device(), object);
+    return moved(to_device, device ? device : fx_cpu_device(), object);
 }
 
 void *fxi_cpu(void *object)
@@ -37,14 +47,17 @@ static fx_array *to_gpu(fx_array *x, void *user)
     fx_device *device = user;
     const bool narrow = !fx_is_error(x) && fx_eltype(x) == FX_DTYPE_F64 &&
                         device != fx_cpu_device() && fx_array_device(x) != device;
-    return fx_array_to(device, narrow ? fx_cast(x, FX_DTYPE_F32) : x);
+    fx_array *result = fx_array_to(device, narrow ? fx_cast(x, FX_DTYPE_F32) : x);
+    if (narrow && fx_is_evaluated(x)) /* what is there moves now: it may be borrowed memory */
+        fx_eval(result);
+    return result;
 }
 
 void *fxi_gpu(void *object)
 {
     fx_device *device = fx_gpu_device();
     if (device != fx_cpu_device())
-        return fx_fmap_objects(to_gpu, move_object, device, object);
+        return moved(to_gpu, device, object);
     return strcmp(fx_gpu_backend(), "CPU") == 0 ? fxi_cpu(object) : object;
 }
 

@@ -12,6 +12,7 @@
 #include <cflux/device.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- backends -------------------------------------------------------------------------------- */
@@ -177,6 +178,35 @@ int fx_device_count(const char *backend)
 {
     const fxi_registered *r = fxi_registered_find(backend);
     return fxi_works(r) ? r->count : 0;
+}
+
+fx_device *fx_device_find(const char *name)
+{
+    const char *colon = name ? strrchr(name, ':') : NULL;
+    const bool numbered = colon && colon[1] && strspn(colon + 1, "0123456789") == strlen(colon + 1);
+    char backend[64];
+    const int n = name ? (int)(numbered ? colon - name : (int)strlen(name)) : 0;
+    if (n == 0 || n >= (int)sizeof backend)
+        return fx_device_get(name, 0);
+    snprintf(backend, sizeof backend, "%.*s", n, name);
+    fx_use(backend);
+    return fx_device_get(backend, numbered ? (int)strtol(colon + 1, NULL, 10) : 0);
+}
+
+const char *fx_device_model(const fx_device *device)
+{
+    return device ? device->info.name : "";
+}
+
+fx_status fx_synchronize(fx_device *device)
+{
+    return device && device->backend->sync ? device->backend->sync(device) : FX_OK;
+}
+
+void *fx_backend_proc(const char *backend, const char *name)
+{
+    const fxi_registered *r = fxi_registered_find(backend);
+    return fxi_loaded(r) && r->backend->proc ? r->backend->proc(name) : NULL;
 }
 
 const char *fx_device_name(const fx_device *device)

@@ -348,6 +348,12 @@ RULE(pool)
     a->gx[0] =
         fxi_pool_node(&attr, selects ? 2 : 1, in, a->node->in[0]->ndim, a->node->in[0]->shape);
 }
+/* What is on no device yet is computed wherever it is used. */
+RULE(transfer)
+{
+    const bool anywhere = fx_is_error(G) || !G->node->device;
+    a->gx[0] = anywhere ? G : fx_array_to(a->node->in[0]->device, G);
+}
 RULE(custom)
 {
     const fx_custom_op *op = a->node->attr.custom;
@@ -379,5 +385,5 @@ const fxi_gradient_rule fxi_gradient_rules[FX_OP_COUNT] = {
     [FX_OP_CUMSUM] = gradient_cumsum,   [FX_OP_GATHER] = gradient_gather,
     [FX_OP_SCATTER] = gradient_scatter, [FX_OP_MATMUL] = gradient_matmul,
     [FX_OP_CONV] = gradient_conv,       [FX_OP_POOL] = gradient_pool,
-    [FX_OP_CUSTOM] = gradient_custom,
+    [FX_OP_CUSTOM] = gradient_custom,   [FX_OP_TRANSFER] = gradient_transfer,
 };

@@ -6,6 +6,7 @@
  */
 #include <cflux/backend.h>
 #include "counters.h"
+#include "elements.h"
 #include "host.h"
 #include "plan.h"
 
@@ -230,7 +231,8 @@ static void bind_values(binding *b, const fxi_scratch *s)
             b->base[i] = (char *)n->data->buffer->ptr +
                          n->data->offset * (int64_t)fx_dtype_size((fx_dtype)n->dtype);
         } else if (v->kind == FXI_VALUE_SLOT) {
-            b->base[i] = &b->constants[v->index];
+            b->base[i] = p->slots_bytes ? (void *)(arena + p->slots_offset + 8 * v->index)
+                                        : (void *)&b->constants[v->index];
         } else if (v->kind == FXI_VALUE_OUTPUT) {
             b->base[i] = b->buffers[v->index]->ptr;
         } else {
@@ -265,10 +267,31 @@ static void spoil(const binding *b, int32_t i)
     }
 }
 
-static fx_status run_steps(binding *b)
+static fx_status run_step(const binding *b, const fx_step *s, fx_run *run)
+{
+    fx_device *device = b->plan->device;
+    void *out = b->base[s->out_value];
+    return fxi_runs_away(device, s) ? fxi_run_custom_away(device, s, b->in, out, run)
+                                    : device->backend->run(device, s, b->in, out, run);
+}
+
+/* Literals go where the device's kernels can read them, all at once. */
+static fx_status write_slots(const binding *b, const fxi_scratch *s)
+{
+    const fxi_plan *p = b->plan;
+    return p->slots_bytes == 0
+               ? FX_OK
+               : p->device->backend->write(p->device, (char *)s->arena->ptr + p->slots_offset,
+                                           b->constants, (size_t)p->slots_bytes);
+}
+
+static fx_status run_steps(binding *b, const fxi_scratch *scratch)
 {
     const fxi_plan *p = b->plan;
     fx_run run = {.outputs = b->out, .streams = (const uint64_t(*)[2])b->streams};
+    const fx_status written = write_slots(b, scratch);
+    if (written != FX_OK)
+        return written;
     for (int32_t i = 0; i < p->nsteps; i++) {
         const fx_step *s = &p->steps[i];
         for (int k = 0; k < s->nin; k++)
@@ -278,13 +301,14 @@ static fx_status run_steps(binding *b)
             run.more[k] = b->base[s->more_value[k]];
         for (int32_t k = 0; s->segments && k < fx_step_outputs(s); k++)
             b->out[k] = b->base[fx_step_output(s, k)];
-        const fx_status status =
-            p->device->backend->run(p->device, s, b->in, b->base[s->out_value], &run);
+        const fx_status status = run_step(b, s, &run);
         if (status != FX_OK) {
             spoil(b, i);
             return kernel_failed(s, &run, status);
         }
     }
+    if (p->device->backend->submit)
+        p->device->backend->submit(p->device);
     fxi_count(&fxi_counters.steps_run, (uint64_t)p->nsteps);
     fxi_count(&fxi_counters.fused_steps, (uint64_t)p->fused_steps);
     fxi_count(&fxi_counters.bytes_moved, p->bytes_moved);
@@ -308,21 +332,20 @@ static void hand_over(binding *b, const fxi_graph *g)
     }
 }
 
-/* One plan over roots on one device. */
-static fx_status run_roots(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots)
+/* The plan of the graph that has been built. */
+static fx_status run_graph(fxi_scratch *s)
 {
     fxi_graph *g = &s->graph;
-    fx_status status = fxi_graph_build(c, g, n, roots);
-    if (status != FX_OK || g->noutputs == 0)
-        return status;
+    if (g->noutputs == 0)
+        return FX_OK;
     fxi_plan *plan = fxi_plan_of(g);
     if (!plan)
         return FX_STATUS_MEMORY;
     binding b = {.plan = plan};
-    status = reserve_all(&b, s, g);
+    fx_status status = reserve_all(&b, s, g);
     if (status == FX_OK) {
         bind_values(&b, s);
-        status = run_steps(&b);
+        status = run_steps(&b, s);
     }
     if (status == FX_OK)
         hand_over(&b, g);
@@ -331,7 +354,53 @@ static fx_status run_roots(fxi_context *c, fxi_scratch *s, int n, const fxi_root
     return status;
 }
 
-/* Evaluates roots, device by device. */
+/* A pending move: its input is computed on its own device, then copied. */
+static fx_status settle_transfer(fxi_context *c, fxi_scratch *s, fxi_node *n)
+{
+    const fxi_root source = {n->in[0], NULL};
+    fx_status status = fxi_graph_build(c, &s->graph, 1, &source);
+    if (status == FX_OK)
+        status = run_graph(s);
+    fxi_data *data = status == FX_OK ? fxi_moved("to", n->in[0], n->device, &status) : NULL;
+    if (data)
+        fxi_node_settle(n, data);
+    return status;
+}
+
+/* Builds the graph of roots, settling moves from other devices that it needs. */
+static fx_status build_graph(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots)
+{
+    fx_status status = fxi_graph_build(c, &s->graph, n, roots);
+    while (s->graph.blocked) {
+        status = settle_transfer(c, s, s->graph.blocked);
+        if (status != FX_OK)
+            return status;
+        status = fxi_graph_build(c, &s->graph, n, roots);
+    }
+    return status;
+}
+
+/* One plan over roots on one device. */
+static fx_status run_roots(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots)
+{
+    const fx_status status = build_graph(c, s, n, roots);
+    return status == FX_OK ? run_graph(s) : status;
+}
+
+static bool several_devices(int n, const fxi_root *roots)
+{
+    const fx_device *d = NULL;
+    for (int i = 0; i < n; i++) {
+        const fx_device *own = roots[i].node->device;
+        if (own && d && own != d)
+            return true;
+        d = d ? d : own;
+    }
+    return false;
+}
+
+/* Evaluates roots, device by device. Moves between them come first: a plan may replace values in
+ * place that the others were computed from. */
 static fx_status run_all(fxi_context *c, int n, fxi_root *roots)
 {
     fxi_scratch *s = scratch_of(c);
@@ -339,7 +408,7 @@ static fx_status run_all(fxi_context *c, int n, fxi_root *roots)
         return FX_STATUS_MEMORY;
     const bool nested = c->busy;
     c->busy = true;
-    fx_status status = FX_OK;
+    fx_status status = several_devices(n, roots) ? build_graph(c, s, n, roots) : FX_OK;
     for (int done = 0; done < n && status == FX_OK;) {
         fx_device *d = roots[done].node->device;
         int m = done;

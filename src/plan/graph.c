@@ -215,6 +215,11 @@ static fx_status check_node(const fxi_context *c, const fxi_node *n)
     return FX_OK;
 }
 
+static bool is_transfer(const fxi_node *n)
+{
+    return n->op == FX_OP_TRANSFER && !n->data;
+}
+
 /* The first input of n from *next on that has no number yet; NULL when all have. */
 static fxi_node *unnumbered(const fxi_context *c, const fxi_graph *g, const fxi_node *n,
                             int32_t *next)
@@ -249,6 +254,10 @@ static fx_status walk(fxi_context *c, fxi_graph *g, fxi_node *root)
         if (number_of(c, g, n) >= 0) /* reached twice before it was finished */
             continue;
         fx_status s = check_node(c, n);
+        if (s == FX_OK && is_transfer(n)) {
+            g->blocked = n;
+            s = FX_STATUS_UNSUPPORTED;
+        }
         if (s == FX_OK)
             s = finish_node(c, g, n);
         if (s != FX_OK)
@@ -339,6 +348,7 @@ fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *r
     g->n = g->nleaves = g->nconsts = g->nstreams = g->noutputs = 0;
     g->nkey = 0;
     g->device = NULL;
+    g->blocked = NULL;
     if (g->nforeign) {
         memset(g->foreign, 0, (size_t)g->foreign_capacity * sizeof *g->foreign);
         g->nforeign = 0;

@@ -31,6 +31,7 @@ typedef struct fxi_graph {
     uint64_t *key;
     uint32_t nkey, key_capacity;
     uint64_t hash;
+    fxi_node *blocked; /* a pending move from another device that the graph needs first */
     struct fxi_frame *stack;
     int32_t stack_capacity;
     struct fxi_foreign *foreign; /* evaluated nodes of other threads: numbers by address */
@@ -50,8 +51,10 @@ typedef struct fxi_root {
     fxi_node *donor;
 } fxi_root;
 
-/* Fills g from the roots (all on one device or none). Nodes that pending nodes outside the graph
- * still need become outputs too. FX_STATUS_MEMORY or FX_STATUS_STATE are recorded. */
+/* Fills g from the roots (all on one device or none). FX_STATUS_UNSUPPORTED, not recorded:
+ * g->blocked is a TRANSFER node that must be settled before the graph can be built; none of its
+ * inputs waits for another. Nodes that pending nodes outside the graph still need become outputs
+ * too. FX_STATUS_MEMORY or FX_STATUS_STATE are recorded. */
 fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots);
 void fxi_graph_free(fxi_graph *g);
 

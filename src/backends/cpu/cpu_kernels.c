@@ -58,6 +58,10 @@ static fx_status run_leaf(const fx_step *step, const void *const *in, void *out,
     {                                                                                              \
         fxi_cpu_matmul, false                                                                      \
     }
+#define KERNEL_TRANSFER                                                                            \
+    {                                                                                              \
+        NULL, false                                                                                \
+    }
 #define KERNEL_CONV                                                                                \
     {                                                                                              \
         fxi_cpu_conv, true                                                                         \

@@ -1,0 +1,150 @@
+/* away.c: see away.h. */
+#include "away.h"
+#include "backends.h"
+#include "registry.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* No processor's user space has such addresses. */
+#define AWAY ((uintptr_t)1 << 52)
+
+away_counts away;
+int64_t away_alloc_fails, away_copy_fails, away_run_fails;
+
+static void *handed(void *host)
+{
+    return (void *)((uintptr_t)host + AWAY);
+}
+static void *real(const void *address)
+{
+    return (void *)((uintptr_t)address - AWAY);
+}
+
+static void count(int64_t *counter, int64_t n)
+{
+    __atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+}
+/* Counts down to the call that is to fail. */
+static bool fails(int64_t *countdown)
+{
+    return __atomic_load_n(countdown, __ATOMIC_RELAXED) > 0 &&
+           __atomic_sub_fetch(countdown, 1, __ATOMIC_RELAXED) == 0;
+}
+
+static void *away_alloc(fx_device *device, size_t bytes)
+{
+    (void)device;
+    if (fails(&away_alloc_fails))
+        return NULL;
+    void *host = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    if (!host)
+        return NULL;
+    count(&away.allocs, 1);
+    count(&away.live, 1);
+    return handed(host);
+}
+
+static void away_free(fx_device *device, void *ptr)
+{
+    (void)device;
+    count(&away.live, -1);
+    free(real(ptr));
+}
+
+static fx_status away_write(fx_device *device, void *to, const void *from, size_t bytes)
+{
+    if (fails(&away_copy_fails))
+        return fx_fail(FX_STATUS_DEVICE, "write", "%s does not answer", device->name);
+    count(&away.writes, 1);
+    count(&away.bytes_written, (int64_t)bytes);
+    memcpy(real(to), from, bytes);
+    return FX_OK;
+}
+
+static fx_status away_read(fx_device *device, void *to, const void *from, size_t bytes)
+{
+    if (fails(&away_copy_fails))
+        return fx_fail(FX_STATUS_DEVICE, "read", "%s does not answer", device->name);
+    count(&away.reads, 1);
+    memcpy(to, real(from), bytes);
+    return FX_OK;
+}
+
+static fx_status away_copy(fx_device *to_device, void *to, fx_device *from_device, const void *from,
+                           size_t bytes)
+{
+    (void)from_device;
+    if (fails(&away_copy_fails))
+        return fx_fail(FX_STATUS_DEVICE, "copy", "%s does not answer", to_device->name);
+    count(&away.copies, 1);
+    memcpy(real(to), real(from), bytes);
+    return FX_OK;
+}
+
+static fx_status away_prepare(fx_device *device, fx_step *step)
+{
+    return fxi_cpu_backend.prepare(device, step);
+}
+static void away_release(fx_device *device, fx_step *step)
+{
+    fxi_cpu_backend.release(device, step);
+}
+
+static fx_status away_run(fx_device *device, const fx_step *step, const void *const *in, void *out,
+                          fx_run *run)
+{
+    const int outputs = step->segments ? fx_step_outputs(step) : 0;
+    const void **inputs = malloc(((size_t)step->nin + 1) * sizeof *inputs);
+    void **segments = malloc(((size_t)outputs + 1) * sizeof *segments);
+    fx_run here = {.streams = run->streams, .outputs = segments};
+    for (int k = 0; k < step->nin; k++)
+        inputs[k] = real(in[k]);
+    for (int k = 0; k < step->nmore && !step->segments; k++)
+        here.more[k] = real(run->more[k]);
+    for (int k = 0; k < outputs; k++)
+        segments[k] = real(run->outputs[k]);
+    fx_status status = FX_STATUS_DEVICE;
+    if (fails(&away_run_fails))
+        snprintf(run->error, sizeof run->error, "%s does not answer", device->name);
+    else
+        status = fxi_cpu_backend.run(device, step, inputs, real(out), &here);
+    if (*here.error)
+        memcpy(run->error, here.error, sizeof run->error);
+    count(&away.runs, 1);
+    free(inputs);
+    free(segments);
+    return status;
+}
+
+static fx_status away_info(fx_device *device)
+{
+    snprintf(device->info.name, sizeof device->info.name, "Test device %d", device->id);
+    return FX_OK;
+}
+
+fx_device *away_register(const char *name, int devices)
+{
+    static fx_backend backends[4];
+    static int used;
+    if (used == 4)
+        abort();
+    backends[used] = (fx_backend){.abi = FX_BACKEND_ABI,
+                                  .sizes = FX_BACKEND_SIZES_HERE,
+                                  .name = name,
+                                  .views = true,
+                                  .fuses = true,
+                                  .info = away_info,
+                                  .alloc = away_alloc,
+                                  .free = away_free,
+                                  .write = away_write,
+                                  .read = away_read,
+                                  .copy = away_copy,
+                                  .prepare = away_prepare,
+                                  .release = away_release,
+                                  .run = away_run};
+    if (fxi_backend_register(&backends[used++], devices, "") != FX_OK)
+        abort();
+    return fx_device_get(name, 0);
+}
