@@ -77,8 +77,9 @@ def may_include(source, target):
     top, below = source.split("/")[0], target.split("/")[0]
     if top in PUBLIC_ONLY or top not in ORDER or below not in ORDER:
         return False
-    if top == below:  # two backends do not know each other; both know what lies in backends/ itself
-        return target == "backends"
+    # Two backends do not know each other; all know what lies in backends/ itself, and in gpu/.
+    if top == below:
+        return target == "backends" or (target == "backends/gpu" and source != "backends")
     return ORDER.index(below) < ORDER.index(top)
 
 

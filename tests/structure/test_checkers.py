@@ -30,7 +30,8 @@ class Tree(unittest.TestCase):
 
     def includes(self, path, header, exceptions=None):
         for folder, name in (("base", "memory.h"), ("array", "node.h"), ("plan", "step.h"),
-                             ("backends/ref", "ref_kernels.h"), ("backends/cpu", "cpu_kernels.h")):
+                             ("backends/ref", "ref_kernels.h"), ("backends/cpu", "cpu_kernels.h"),
+                             ("backends/gpu", "gpu.h")):
             self.put(f"src/{folder}/{name}", "/* */\n")
         self.put(path, f'#include "{header}"\n')
         self.errors = []
@@ -50,6 +51,10 @@ class Tree(unittest.TestCase):
 
     def test_backends_do_not_know_each_other(self):
         self.assertIn("may not include", self.includes("src/backends/cpu/a.c", "ref_kernels.h")[0])
+
+    def test_backends_share_the_machinery_of_gpus(self):
+        self.assertEqual(self.includes("src/backends/cpu/a.c", "gpu.h"), [])
+        self.assertIn("may not include", self.includes("src/backends/gpu/a.c", "cpu_kernels.h")[0])
 
     def test_unknown_header_and_folder(self):
         self.assertIn("no file of src/", self.includes("src/plan/a.c", "nothing.h")[0])

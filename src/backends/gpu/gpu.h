@@ -1,0 +1,95 @@
+/* gpu.h: what the backends of GPUs share, and what each brings along.
+ *
+ * The files of this folder turn steps into kernels: text in one dialect that all of OpenCL C, CUDA,
+ * HIP, Metal and C take (gpu_prelude.c), rendered from a step's program, and the list of launches
+ * that running the step is. They are compiled into every plugin that uses them and know the library
+ * through fx_host alone. A plugin brings a runtime: memory, compiling, launching. Its table's
+ * `prepare`, `release` and `run` are the three functions at the end.
+ *
+ *     prepare   renders and compiles a step's kernels, decides grids, fills in all parameters
+ *     run       looks up addresses and launches; no allocation, no text
+ *
+ * Shapes and strides are parameters, so that few kernels serve all: the text depends on the
+ * program, the element types and how operands are walked. All kernels run in groups of
+ * FXI_GPU_GROUP work-items in a row.
+ */
+#ifndef CFLUX_GPU_H
+#define CFLUX_GPU_H
+
+#include <cflux/backend.h>
+
+enum { FXI_GPU_GROUP = 256 }; /* work-items of a group; a device that takes fewer is not used */
+
+typedef enum fxi_gpu_dialect {
+    FXI_GPU_OPENCL, /* C 1.2 with no extension but fp64 and 64-bit atomics, where used */
+    FXI_GPU_CUDA,   /* NVRTC, no headers, --fmad=false */
+    FXI_GPU_HIP,    /* hipRTC or clang, no headers, -ffp-contract=off */
+    FXI_GPU_METAL,  /* 2.0, fast math off */
+    FXI_GPU_HOST,   /* C11: for tests */
+    FXI_GPU_DIALECTS
+} fxi_gpu_dialect;
+
+/* What is rendered depends on these; they do not change while a device is in use. */
+typedef struct fxi_gpu_limits {
+    int32_t units;       /* compute units: how many groups keep the device busy */
+    int32_t param_bytes; /* of a kernel's arguments in all; at least 1024 */
+    bool f64;            /* Float64 works */
+    bool atomic64;       /* compare and swap of 64 bits in global memory works */
+} fxi_gpu_limits;
+
+/* One kernel call. A kernel's arguments are, in this order:
+ *   nbuffers pointers to global memory
+ *   one struct of param_bytes bytes, by value (Metal: constant &)
+ *   OpenCL only: one struct of nbuffers 64-bit integers, by value: the offset in bytes that the
+ *   kernel adds to each pointer, since a cl_mem has no addresses inside. Other runtimes pass
+ *   addresses.
+ * The struct has no padding: params can be handed over as they are. */
+typedef struct fxi_gpu_launch {
+    void *kernel;       /* of compile */
+    uint32_t groups[3]; /* none 0; the first below 2³¹, the others below 2¹⁶ */
+    int32_t nbuffers;
+    void *const *buffers; /* device addresses, as the library knows them: of arrays, views into
+                             them, scratch and faults */
+    const void *params;
+    size_t param_bytes;
+    bool checks; /* it may write to `faults` */
+} fxi_gpu_launch;
+
+typedef struct fxi_gpu_runtime {
+    fxi_gpu_dialect dialect;
+    const fx_host *host; /* NULL until the plugin is open */
+    /* Never NULL, the same at every call. */
+    const fxi_gpu_limits *(*limits)(fx_device *device);
+    /* The kernel `name` of a complete source text. Kernels belong to the runtime, which keeps them
+     * by device and source for as long as it likes, at least until the process ends; the same
+     * source is asked for again with every plan. Called by several threads. A failure is recorded,
+     * with the compiler's log. */
+    fx_status (*compile)(fx_device *device, const char *name, const char *source,
+                         void **out_kernel);
+    /* Queues one kernel call behind everything queued on the device. On failure the sentence is in
+     * run->error. */
+    fx_status (*launch)(fx_device *device, const fxi_gpu_launch *launch, fx_run *run);
+    /* Device memory of at least so many bytes, aligned to 64, whose content may be lost between
+     * steps: one area a device, which grows. What is queued already may still use the old one. NULL
+     * when memory is out. */
+    void *(*scratch)(fx_device *device, size_t bytes);
+    /* Device memory of FXI_GPU_FAULTS Int64 words, zero at first. A kernel that finds an index out
+     * of range writes there. After launches that `check` the runtime reads it when it waits for the
+     * device (sync, read); where word 0 is not zero it fails with fxi_gpu_fault_text's sentence and
+     * zeroes the words again. */
+    void *(*faults)(fx_device *device);
+} fxi_gpu_runtime;
+
+enum { FXI_GPU_FAULTS = 4 };
+fx_status fxi_gpu_fault_text(const int64_t words[FXI_GPU_FAULTS], char *text, size_t size);
+
+/* Makes step->ready. FX_STATUS_UNSUPPORTED, not recorded: not with this epilogue. Other failures
+ * are recorded: an element type the device has not, a kernel that does not compile, no memory. */
+fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *step);
+void fxi_gpu_release(const fxi_gpu_runtime *runtime, fx_step *step);
+/* Queues the launches of a prepared step. A step's launches share scratch memory: the caller holds
+ * a lock of the device, so that those of another thread's step do not come between. */
+fx_status fxi_gpu_run(const fxi_gpu_runtime *runtime, fx_device *device, const fx_step *step,
+                      const void *const *in, void *out, fx_run *run);
+
+#endif

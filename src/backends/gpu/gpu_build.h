@@ -1,0 +1,86 @@
+/* gpu_build.h: how a kind of step becomes launches: for the files of this folder.
+ *
+ * A kind is one function, a row of the table in gpu_step.c. It says the text of its kernel, then
+ * adds launches of it:
+ *
+ *     fxi_gpu_begin(b, "fx_copy", nbuffers, nparams, wide);
+ *     fxi_gpu_say(b, "    FX_USE(0, const fx_f32, x)\n …", …);
+ *     fxi_gpu_call *c = fxi_gpu_end(b, nbuffers, nparams);
+ *     fxi_gpu_buffer(c, 0, FXI_GPU_IN, 0); …
+ *     fxi_gpu_param(c, 0, n); …
+ *
+ * In the text (gpu_prelude.c has all of it):
+ *     FX_USE(k, T, x)     declares T *x, buffer k; FX_GLOBAL is its address space in types
+ *     P(k)                parameter k, an fx_int: 32 bits, or 64 in `wide` kernels
+ *     FX_GROUP            256; FX_ITEM its work-item, FX_GROUP_X, _Y, _Z the group: all fx_int
+ *     FX_LOCAL(T, s, n)   T s[n] shared by a group, at the kernel's outermost level
+ *     FX_BARRIER          waits for the group's work-items, and their writes to local memory
+ *     fx_f32 … fx_u8, fx_u16, fx_u32, fx_u64        types; fx_f64 only where the device has it
+ *     FX_LOAD_f16(x, i), FX_STORE_f16(x, i, v) …    one for each element type's short name: 16-bit
+ *                         floats are fx_f32 values outside memory
+ *     FX_F32(exp)(v), FX_F64(exp)(v)                functions of the math library
+ */
+#ifndef CFLUX_GPU_BUILD_H
+#define CFLUX_GPU_BUILD_H
+
+#include "gpu.h"
+
+typedef struct fxi_gpu_builder fxi_gpu_builder;
+
+/* What a launch's buffer is. */
+typedef enum fxi_gpu_place {
+    FXI_GPU_IN,      /* the step's operand k */
+    FXI_GPU_OUT,     /* the step's output k (fx_step_output) */
+    FXI_GPU_SCRATCH, /* from byte k of the scratch memory on */
+    FXI_GPU_FAULT    /* the fault words */
+} fxi_gpu_place;
+
+typedef struct fxi_gpu_buffer_ref {
+    int64_t k;
+    uint8_t place;
+} fxi_gpu_buffer_ref;
+
+typedef struct fxi_gpu_call fxi_gpu_call;
+struct fxi_gpu_call {
+    fxi_gpu_call *next;
+    void *kernel;
+    uint32_t groups[3];
+    int32_t nbuffers, nparams;
+    bool wide, checks;
+    int32_t stream; /* RANDOM: parameters from here on are the halves of seed and counter; or −1 */
+    fxi_gpu_buffer_ref *buffers;
+    void *params; /* int32_t, or int64_t when wide */
+};
+
+struct fxi_gpu_builder {
+    const fxi_gpu_runtime *runtime;
+    fx_device *device;
+    const fxi_gpu_limits *limits;
+    const fx_step *step;
+    fx_status status; /* the first failure, recorded; everything after it does nothing */
+    char *text;       /* of the kernel that is being said */
+    size_t length, room;
+    const char *name;
+    bool wide;
+    void *kernel; /* the last one compiled */
+    fxi_gpu_call *first, **last;
+    size_t scratch; /* bytes of it that the step needs */
+};
+
+/* Begins a kernel: the prelude and its head. The body follows with fxi_gpu_say. */
+void fxi_gpu_begin(fxi_gpu_builder *b, const char *name, int nbuffers, int nparams, bool wide);
+void fxi_gpu_say(fxi_gpu_builder *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Closes the body and compiles it. */
+void fxi_gpu_end(fxi_gpu_builder *b);
+/* A launch of the kernel just compiled (several are fine), in order behind those before: groups
+ * 1×1×1, all parameters 0. NULL after a failure. */
+fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b, int nbuffers, int nparams);
+void fxi_gpu_buffer(fxi_gpu_call *c, int buffer, fxi_gpu_place place, int64_t k);
+void fxi_gpu_param(fxi_gpu_call *c, int param, int64_t value);
+/* Bytes of scratch memory, for this step alone; where they begin, aligned to 64. */
+int64_t fxi_gpu_scratch(fxi_gpu_builder *b, int64_t bytes);
+/* Records the sentence and returns its status. */
+fx_status fxi_gpu_fail(fxi_gpu_builder *b, fx_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif
