@@ -110,11 +110,10 @@ static fx_array *leaf(const char *op, fx_dtype dtype, int ndims, const int64_t *
     }
     fxi_node *n =
         fxi_node_new(fxi_here(), FX_OP_LEAF, dtype, ndims, dims, d->buffer->device, NULL, 0, NULL);
-    if (!n) {
+    if (n)
+        n->data = d;
+    else
         fxi_data_free(d);
-        return fx_error_array(FX_STATUS_MEMORY);
-    }
-    n->data = d;
     return fxi_array_take(n);
 }
 

@@ -146,6 +146,13 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
 {
     if (__builtin_expect(__atomic_load_n(&c->returned, __ATOMIC_RELAXED) != NULL, 0))
         fxi_take_back(c);
+    if (__builtin_expect(dtype == FX_DTYPE_F64 && device && device->info.no_f64, 0)) {
+        fx_fail(FX_STATUS_UNSUPPORTED, fxi_ops[op].name,
+                "%s has no Float64: convert with fx_f32 or fx_cast, or move with fx_gpu, which "
+                "makes it Float32",
+                device->name);
+        return NULL;
+    }
     fxi_node *n = fxi_malloc(sizeof *n);
     fxi_node **list = nin > 3 ? fxi_malloc((size_t)nin * sizeof *list) : NULL;
     if (!n || (nin > 3 && !list)) {
@@ -317,8 +324,10 @@ fx_array *fxi_array_of(fxi_node *n)
 
 fx_array *fxi_array_take(fxi_node *n)
 {
-    if (!n)
-        return fx_error_array(FX_STATUS_MEMORY);
+    if (!n) {
+        const fx_status status = fx_error_status();
+        return fx_error_array(status != FX_OK ? status : FX_STATUS_MEMORY);
+    }
     fx_array *x = fxi_object_alloc(&fxi_array_type);
     if (!x) {
         fxi_node_release(n);

@@ -150,6 +150,27 @@ static void failures_are_told(void **state)
     same(fx_mul(x, 2), fx_vector(2, 4, 6));
 }
 
+/* In no plan, but where the array is made. */
+static void a_device_without_float64_says_so(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_full(1.5, 2, 3), *wide = fx_cast(fx_ones(4), FX_DTYPE_F64);
+    fx_array *there = fx_to(d[0], x);
+    d[0]->info.no_f64 = true;
+    assert_int_equal(fx_array_status(fx_cast(there, FX_DTYPE_F64)), FX_STATUS_UNSUPPORTED);
+    assert_non_null(strstr(fx_error_take().message, "CUDA:0 has no Float64"));
+    assert_int_equal(fx_array_status(fx_to(d[0], wide)), FX_STATUS_UNSUPPORTED);
+    fx_error_take();
+    fx_eval(wide);
+    assert_int_equal(fx_array_status(fx_to(d[0], wide)), FX_STATUS_UNSUPPORTED);
+    fx_error_take();
+    assert_int_equal(fx_eltype(fx_gpu(wide)), FX_DTYPE_F32);
+    same(fx_gpu(wide), fx_ones(4));
+    assert_int_equal(fx_error_status(), FX_OK);
+    d[0]->info.no_f64 = false;
+}
+
 static void devices_by_one_text(void **state)
 {
     (void)state;
@@ -183,6 +204,7 @@ int main(void)
         cmocka_unit_test(many_moves_in_a_row),
         cmocka_unit_test(custom_operations_run_on_the_host),
         cmocka_unit_test(failures_are_told),
+        cmocka_unit_test(a_device_without_float64_says_so),
         cmocka_unit_test(devices_by_one_text),
         cmocka_unit_test(nothing_is_left),
     };
