@@ -7,6 +7,11 @@ The info string of a block says what it is:
   ```c decl           declarations at file level; they are also seen by the blocks after it on the page
   ```c file=PATH      an excerpt: the text stands in that file of the tree, but for white space
   ```text output      directly after a C block: what it prints; … stands for anything
+  ```text log         after that: what it logs, on stderr
+  ```toml file=NAME   writes that file into the page's project folder, for the blocks after it
+
+A page with a line `<!-- devices: stand-ins -->` is run with the tests' stand-in backends. Every page
+has a project folder of its own (CFLUX_PROJECT), empty at first.
 
 Programs are compiled with the strict warnings as errors, against a temporary installation of the
 built library (so the installation is tested too), and run in the root of the tree. A non-zero exit
@@ -37,6 +42,7 @@ class Block:
     text: str
     line: int
     output: Optional[str] = None
+    log: Optional[str] = None
 
 
 def blocks_of(page):
@@ -55,12 +61,14 @@ def blocks_of(page):
         while i < len(lines) and not lines[i].startswith("```"):
             i += 1
         text = "\n".join(lines[start:i])
-        if info.split()[0] == "c":
+        if info.split()[0] == "c" or info.startswith("toml file="):
             last = Block(info, text, start + 1)
             blocks.append(last)
+        elif last and info.split() == ["text", "output"]:
+            last.output = text
+        elif last and info.split() == ["text", "log"]:
+            last.log = text
         else:
-            if last and info.split() == ["text", "output"]:
-                last.output = text
             last = None
         i += 1
     return blocks
@@ -88,7 +96,7 @@ def program(block, declarations):
     return f"{HEAD}{shared}\nint main(void)\n{{\n{body}\nreturn fx_error_print(stderr);\n}}\n"
 
 
-def run_block(block, declarations, options, folder):
+def run_block(block, declarations, options, folder, environment):
     """Returns a description of what is wrong, or an empty string."""
     source, binary = os.path.join(folder, "block.c"), os.path.join(folder, "block")
     with open(source, "w", encoding="utf-8") as f:
@@ -100,14 +108,17 @@ def run_block(block, declarations, options, folder):
     if built.returncode:
         return "does not compile:\n" + built.stderr
     try:
-        ran = subprocess.run([binary], cwd=options.root, text=True, capture_output=True,
-                             stdin=subprocess.DEVNULL, timeout=SECONDS * (8 if options.flags else 1))
+        ran = subprocess.run([binary], cwd=options.root, env=environment, text=True,
+                             capture_output=True, stdin=subprocess.DEVNULL,
+                             timeout=SECONDS * (8 if options.flags else 1))
     except subprocess.TimeoutExpired:
         return "does not end"
     if ran.returncode or re.search(r"\berror\b", ran.stderr, re.I):
         return f"exit status {ran.returncode}\n{ran.stdout}{ran.stderr}"
     if block.output is not None and not matches(block.output, ran.stdout):
         return f"prints\n{ran.stdout}\nand should print\n{block.output}"
+    if block.log is not None and not matches(block.log, ran.stderr):
+        return f"logs\n{ran.stderr}\nand should log\n{block.log}"
     return ""
 
 
@@ -124,10 +135,19 @@ def install(options, folder):
 def check_page(path, options, folder, counts):
     errors, declarations = [], []
     with open(path, encoding="utf-8") as f:
-        blocks = blocks_of(f.read())
+        text = f.read()
+    blocks = blocks_of(text)
+    project = tempfile.mkdtemp(dir=folder)
+    environment = dict(os.environ, CFLUX_PROJECT=project)
+    if "<!-- devices: stand-ins -->" in text:
+        environment["CFLUX_BACKEND_PATH"] = os.path.join(options.build, "tests", "standin")
     for block in blocks:
         where = f"{os.path.relpath(path, options.root)}:{block.line}"
         source = re.search(r"\bfile=(\S+)", block.info)
+        if block.info.startswith("toml"):
+            with open(os.path.join(project, source.group(1)), "w", encoding="utf-8") as f:
+                f.write(block.text + "\n")
+            continue
         if source:
             counts["excerpts"] += 1
             full = os.path.join(options.root, source.group(1))
@@ -141,7 +161,7 @@ def check_page(path, options, folder, counts):
         if "decl" in block.info.split():
             declarations.append(block.text)
         counts["run"] += 1
-        wrong = run_block(block, declarations, options, folder)
+        wrong = run_block(block, declarations, options, folder, environment)
         print(f"{'FAILED' if wrong else 'ok    '} {where}")
         if wrong:
             errors.append(f"{where}: {wrong}")
