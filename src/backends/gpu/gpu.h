@@ -11,7 +11,8 @@
  *
  * Shapes and strides are parameters, so that few kernels serve all: the text depends on the
  * program, the element types and how operands are walked. All kernels run in groups of
- * FXI_GPU_GROUP work-items in a row.
+ * FXI_GPU_GROUP work-items in a row; those whose text depends on limits->serial may have groups of
+ * one.
  */
 #ifndef CFLUX_GPU_H
 #define CFLUX_GPU_H
@@ -33,6 +34,8 @@ typedef enum fxi_gpu_dialect {
 typedef struct fxi_gpu_limits {
     int32_t units;       /* compute units: how many groups keep the device busy */
     int32_t param_bytes; /* of a kernel's arguments in all; at least 1024 */
+    bool serial;         /* a group runs on one core of a CPU, one work-item after another: what
+                            shares memory is as fast with groups of one work-item */
     bool f64;            /* Float64 works */
     bool atomic64;       /* compare and swap of 64 bits in global memory works */
 } fxi_gpu_limits;
@@ -47,6 +50,7 @@ typedef struct fxi_gpu_limits {
 typedef struct fxi_gpu_launch {
     void *kernel;       /* of compile */
     uint32_t groups[3]; /* none 0; the first below 2³¹, the others below 2¹⁶ */
+    int32_t group;      /* work-items of a group: FXI_GPU_GROUP, or 1 */
     int32_t nbuffers;
     void *const *buffers; /* device addresses, as the library knows them: of arrays, views into
                              them, scratch and faults */

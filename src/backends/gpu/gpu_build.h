@@ -12,7 +12,7 @@
  * In the text (gpu_prelude.c has all of it):
  *     FX_USE(k, T, x)     declares T *x, buffer k; FX_GLOBAL is its address space in types
  *     P(k)                parameter k, an fx_int: 32 bits, or 64 in `wide` kernels
- *     FX_GROUP            256; FX_ITEM its work-item, FX_GROUP_X, _Y, _Z the group: all fx_int
+ *     FX_GROUP            b->group; FX_ITEM its work-item, FX_GROUP_X, _Y, _Z the group: all fx_int
  *     FX_LOCAL(T, s, n)   T s[n] shared by a group, at the kernel's outermost level
  *     FX_BARRIER          waits for the group's work-items, and their writes to local memory
  *     fx_f32 … fx_u8, fx_u16, fx_u32, fx_u64        types; fx_f64 only where the device has it
@@ -45,6 +45,7 @@ struct fxi_gpu_call {
     fxi_gpu_call *next;
     void *kernel;
     uint32_t groups[3];
+    int32_t group; /* that of its kernel */
     int32_t nbuffers, nparams;
     bool wide, checks;
     int32_t stream; /* RANDOM: parameters from here on are the halves of seed and counter; or −1 */
@@ -62,7 +63,8 @@ struct fxi_gpu_builder {
     size_t length, room;
     const char *name;
     bool wide;
-    void *kernel; /* the last one compiled */
+    int32_t group; /* work-items of a group: FXI_GPU_GROUP, set to 1 before a kernel that wants it */
+    void *kernel;  /* the last one compiled */
     fxi_gpu_call *first, **last;
     size_t scratch; /* bytes of it that the step needs */
 };
