@@ -63,8 +63,9 @@ struct fxi_gpu_builder {
     size_t length, room;
     const char *name;
     bool wide;
-    int32_t group; /* work-items of a group: FXI_GPU_GROUP, set to 1 before a kernel that wants it */
-    void *kernel;  /* the last one compiled */
+    int32_t
+        group;    /* work-items of a group: FXI_GPU_GROUP, set to 1 before a kernel that wants it */
+    void *kernel; /* the last one compiled */
     fxi_gpu_call *first, **last;
     size_t scratch; /* bytes of it that the step needs */
 };

@@ -91,8 +91,7 @@ static void *read_file(const fx_host *host, FILE *f, const char *key, size_t *ou
         !same_key(f, key, n))
         return NULL;
     void *bytes = host->alloc(h.size);
-    if (bytes && fread(bytes, 1, h.size, f) == h.size &&
-        fxi_gpu_hash(bytes, h.size, 0) == h.hash) {
+    if (bytes && fread(bytes, 1, h.size, f) == h.size && fxi_gpu_hash(bytes, h.size, 0) == h.hash) {
         *out_size = h.size;
         return bytes;
     }
@@ -110,8 +109,7 @@ void *fxi_gpu_cache_load(const fx_host *host, const char *kind, const char *key,
     return bytes;
 }
 
-void fxi_gpu_cache_store(const char *kind, const char *key, const void *bytes,
-                         size_t size)
+void fxi_gpu_cache_store(const char *kind, const char *key, const void *bytes, size_t size)
 {
     static uint32_t written; /* atomic: several threads write at the same time */
     char path[PATH_MOST], fresh[PATH_MOST + 32];
