@@ -375,6 +375,9 @@ FX_API fx_array *fx_array_to(fx_device *device, fx_array *x);
 /* Frees the memory of an evaluated array now; reading it, or a view of it, is an error from then on
  * (what an iterator that frees eagerly does to its last batch). */
 FX_API void fxi_array_give_up(fx_array *x);
+/* Makes an evaluated array a constant: what it was computed from is forgotten. Only by the thread
+ * that computed it; elsewhere nothing happens. */
+FX_API void fxi_array_cut(fx_array *x);
 
 FXI_END_C
 #endif

@@ -28,16 +28,40 @@ typedef struct fx_loader_args {
     bool shuffle;      /* a new order every pass */
     uint64_t seed;     /* of the order; default: drawn from the thread's stream (fx_seed) */
     bool drop_partial; /* leave out a last, smaller batch (Flux's partial=false) */
-    int workers; /* threads that prepare batches ahead of use; 0: none. The order of batches and
-                    their contents do not depend on it. */
+    /* Threads that make batches ahead of use, at most two each: one is a double buffer. Default:
+     * one where batches go from the host to a device with memory of its own, so that the next one
+     * is collated and copied during the training step; else none. */
+    int workers;
     fx_device *device; /* where batches go; default: where the data is */
+    /* The functions of fx_mapobs may be run by the workers (one, unless there are more), several at
+     * a time: they use evaluated arrays only, and change nothing that others use without a lock.
+     * Otherwise they run in the thread that calls fx_next, and the workers only collate. */
+    bool parallel;
+    bool serial; /* no thread works ahead, whatever the device */
 } fx_loader_args;
-/* Fewer observations than batchsize warn and shrink the batch, as in Flux. */
+/* Batches, their order and what their functions draw at random are the same whatever works ahead:
+ * the functions of batch k of a pass draw from a stream of their own, made of seed, pass and k.
+ *
+ * Memory: with n workers there are up to 2n batches ahead besides the one in use, on the device as
+ * well (for one worker: three batches in all). With `serial` there is one.
+ *
+ * What goes wrong in a worker (memory, a copy, a device, a function) is recorded in the thread
+ * whose fx_next reaches that batch, and ends the pass there. A loader may be dropped, or a pass
+ * ended, at any time: its workers finish the batch they are at and are gone when the call returns.
+ * After a fork the child goes on with a pass without workers.
+ *
+ * Data that already lie on a device with memory of its own, like fx_gpu(fx_tuple(X, Y)), stay
+ * there: batches are gathered on it, and nothing but the shuffled positions is copied to it;
+ * consecutive batches are views.
+ *
+ * Fewer observations than batchsize warn and shrink the batch, as in Flux. */
 FX_API fx_loader *fxi_dataloader(const fx_loader_args *a);
 
 /* One batch. items is what the data was (array, tuple, named tuple); x and y are its first and
- * second array (y NULL when there is one). b owns its arrays until the next call or fx_batch_end. A
- * zeroed batch starts a pass; a pass ends when fx_next returns false or by fx_batch_end. */
+ * second array (y NULL when there is one). b owns its arrays until the next call or fx_batch_end,
+ * which free them, unless somebody has them by fx_retain or fx_set. A zeroed batch starts a pass; a
+ * pass ends when fx_next returns false or by fx_batch_end. A loop left by `break` alone keeps its
+ * last batch and what was made ahead until its loader goes. */
 typedef struct fx_batch {
     fx_array *x, *y;
     void *items;
@@ -61,7 +85,8 @@ FX_API void *fx_split_obs(void *data, double at);
 FX_API fx_loader *fx_cu_iterator(fx_loader *loader);
 /* Data of which every observation (and every batch of a loader) is f of what it was, made when it
  * is asked for: MLUtils.mapobs. f takes what fx_get_obs gives, or, being a function of arrays such
- * as fx_gpu, is applied to each of its arrays. f runs in the thread that asks. */
+ * as fx_gpu, is applied to each of its arrays. f runs in the thread that asks, or with .parallel in
+ * a loader's workers, which are in inference mode as every new thread. */
 typedef void *(*fx_obs_fn)(void *observations, void *user);
 FX_API void *fx_mapobs_with(fx_obs_fn f, void *user, void *data);
 FX_API void *fxi_mapobs(fx_map_fn f, void *data);

@@ -69,8 +69,9 @@ struct fx_type {
      * returns the copy, or another object to take its place. NULL: the copy is good as it is. */
     void *(*rebuild)(void *copy);
     /* What a move to a device makes of the object, instead of moving its children (a data loader
-     * moves its batches, when they are made). NULL: the children move. */
-    void *(*move)(void *self, fx_device *device);
+     * moves its batches, when they are made); each(x, device) is how arrays move, NULL: as they
+     * are. A NULL entry: the children move. */
+    void *(*move)(void *self, fx_device *device, fx_array *(*each)(fx_array *x, void *device));
 };
 enum {
     FX_TYPE_ONE_LINE = 1, /* always printed on one line (Flux's :noexpand) */

@@ -394,6 +394,14 @@ void fxi_array_give_up(fx_array *x)
         fxi_buffer_give_up(x->node->data->buffer);
 }
 
+void fxi_array_cut(fx_array *x)
+{
+    if (!has_node(x) || !x->node->data || x->node->owner != fxi_here()->id)
+        return;
+    x->node->history_cut |= x->node->nin > 0;
+    fxi_node_cut(x->node);
+}
+
 fx_status fx_copy_into(fx_array *dst, fx_array *src)
 {
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];

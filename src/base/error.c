@@ -51,8 +51,13 @@ void fxi_error_where(const char *file, int line)
 
 void fxi_error_put(const fx_error *error)
 {
-    if (error->status != FX_OK && record.status == FX_OK)
-        record = *error;
+    if (error->status == FX_OK || record.status != FX_OK)
+        return;
+    record = *error;
+    if (!record.file) {
+        record.file = where_file;
+        record.line = where_line;
+    }
 }
 
 /* Cuts a text that did not fit at a UTF-8 boundary. */

@@ -7,7 +7,8 @@
 /* Where the innermost scope of this thread was opened; part of records. */
 void fxi_error_where(const char *file, int line);
 
-/* Puts a record back (a worker's, in the thread that waited for it) unless one is there already. */
+/* Puts a record back (a worker's, in the thread that waited for it) unless one is there already.
+ * One without a place gets the thread's. */
 void fxi_error_put(const fx_error *error);
 
 #endif

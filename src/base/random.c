@@ -10,10 +10,7 @@
 
 #include <cflux/base.h>
 
-static _Thread_local struct {
-    uint64_t seed, name, count;
-    bool named;
-} stream;
+static _Thread_local fxi_random_state stream;
 
 /* A thread that nobody seeds draws from a stream of its own: two threads never repeat each other.
  */
@@ -44,6 +41,18 @@ void fxi_random_name(uint64_t seed, uint64_t name)
     stream.name = name;
     stream.named = true;
     stream.count = 0;
+}
+
+fxi_random_state fxi_random_enter(uint64_t key)
+{
+    const fxi_random_state before = stream;
+    fxi_random_name(key, 0);
+    return before;
+}
+
+void fxi_random_leave(fxi_random_state before)
+{
+    stream = before;
 }
 
 uint64_t fx_rand_u64(void)

@@ -1,29 +1,36 @@
-/* loader.c: DataLoader: batches along the last axis, shuffled anew every pass, perhaps prefetched
+/* loader.c: DataLoader: batches along the last axis, shuffled anew every pass, perhaps ahead of use
  * (MLUtils.DataLoader).
  *
- * A pass works on a snapshot of the data taken when it starts, as host memory: later updates of the
- * arrays neither change nor free what worker threads read. Batches are made on the host and moved
- * to .device by the thread that asks for them. Each batch is built in a scope of its own and
- * retained, so that neither scopes opened in the loop's body nor long loops in one scope hold on to
- * old batches.
+ * A pass works on a snapshot of the data taken when it starts: later updates of the arrays neither
+ * change nor free what worker threads read. A batch is collated (collate.c), goes through the
+ * functions of mapobs, and is moved to .device: all of it in a worker where there is one (ahead.c),
+ * except that functions, which are the user's, run in the thread that asks, with what comes after
+ * them, unless .parallel says that they may be run elsewhere. Batches are evaluated and without
+ * history when they change threads. Each is built in a scope of its own and retained, so that
+ * neither scopes opened in the loop's body nor long loops in one scope hold on to old batches.
  *
  * Order: Fisher–Yates with SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), a counter-based generator
  * keyed by the seed and the number of the pass: passes are reproducible one by one and take nothing
- * from the thread's stream.
+ * from the thread's stream. Functions of mapobs draw from a stream of their batch, keyed by the
+ * number of the batch as well, so they make the same batches in whatever thread they run.
  *
  * Running passes are in one list of the process. A pass left by `break` is stopped when its loader
  * goes, or when the loop runs again (the same variable, zeroed, starts a new pass): hence a batch
  * must not be copied. A batch whose pass is not in the list any more is refused. The list is not
- * kept in the loader, because walks copy that struct.
+ * kept in the loader, because walks copy that struct. Around a fork the list and its queues are
+ * locked; the child has no workers and makes the rest of a pass itself.
  */
-#include "batch_pass.h"
-#include "lend.h"
+#include "ahead.h"
+#include "collate.h"
 #include "observations.h"
+#include "random.h"
 
 #include <cflux/data.h>
 #include <cflux/device.h>
 #include <pthread.h>
 #include <string.h>
+
+#include "memory.h"
 
 static const char *const OP = "dataloader";
 enum { MAX_WORKERS = 256 };
@@ -31,15 +38,12 @@ enum { MAX_WORKERS = 256 };
 typedef struct running {
     fx_loader *loader;
     const fx_batch *home; /* the variable that drives the pass */
-    void *data;           /* the snapshot, retained */
-    fxi_source *sources;
-    void **blocks; /* of the batch being handed over */
-    fx_array **arrays;
-    void *items; /* the batch handed out, retained here: a loop left by `break` forgets it */
-    int narrays;
-    int64_t *order;
+    fxi_collation collation;
+    fxi_ahead *ahead;
+    void *items;   /* the batch handed out, retained here: a loop left by `break` forgets it */
+    bool late;     /* functions, and what comes after them, are left to the thread that asks */
+    uint64_t pass; /* its number, of the loader's */
     int64_t next_batch;
-    fxi_pass *pass;
     struct running *next;
 } running;
 
@@ -47,10 +51,11 @@ struct fx_loader {
     fx_object base;
     void *data;
     int64_t n, batchsize, workers;
-    bool shuffle, drop_partial;
+    bool shuffle, drop_partial, parallel, serial;
     bool eager; /* a batch's memory is freed when the next is taken, whoever holds its arrays */
     uint64_t seed, passes;
-    fx_device *device;
+    fx_device *device;   /* where batches go; NULL: where their functions put them */
+    fx_map_user_fn each; /* how their arrays get there; NULL: as they are */
 };
 
 static pthread_mutex_t running_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -95,6 +100,8 @@ static void describe(const void *self, fx_text *text)
         fx_text_add(text, ", batchsize=%lld", (long long)l->batchsize);
     if (l->drop_partial)
         fx_text_add(text, ", partial=false");
+    if (l->parallel)
+        fx_text_add(text, ", parallel=true");
     fx_text_add(text, ")");
 }
 
@@ -108,7 +115,7 @@ static void finish(void *self)
         end_running(r);
 }
 
-static void *move(void *self, fx_device *device);
+static void *move(void *self, fx_device *device, fx_map_user_fn each);
 
 static const fx_field fields[] = {{"data", offsetof(fx_loader, data), FX_FIELD_CHILD, false}};
 static fx_loader error_loader;
@@ -126,13 +133,14 @@ static const fx_type loader_type = {
 };
 
 /* A loader of the same batches in the same order, on the device: gpu(loader). The data stay. */
-static void *move(void *self, fx_device *device)
+static void *move(void *self, fx_device *device, fx_map_user_fn each)
 {
     const fx_loader *l = self;
-    if (l->device == device)
+    if (l->device == device && l->each == each)
         return self;
     fx_loader moved = *l;
     moved.device = device;
+    moved.each = each;
     return fxi_new(&loader_type, &moved);
 }
 
@@ -148,7 +156,15 @@ static fx_status check_args(const fx_loader_args *a, int64_t *out_n)
     if (a->workers < 0 || a->workers > MAX_WORKERS)
         return fx_fail(FX_STATUS_ARGUMENT, OP, "workers is %d, expected 0 to %d", a->workers,
                        (int)MAX_WORKERS);
+    if (a->serial && (a->workers || a->parallel))
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "serial and %s exclude each other",
+                       a->workers ? "workers" : "parallel");
     return fx_eval(a->data);
+}
+
+static bool is_mapped(void *data)
+{
+    return fxi_obs_plain(data) != data;
 }
 
 fx_loader *fxi_dataloader(const fx_loader_args *given)
@@ -165,13 +181,16 @@ fx_loader *fxi_dataloader(const fx_loader_args *given)
                    (long long)n);
         batchsize = n > 0 ? n : 1;
     }
+    const bool draws = a.shuffle || is_mapped(a.data);
     const fx_loader init = {.data = a.data,
                             .n = n,
                             .batchsize = batchsize,
                             .workers = a.workers,
                             .shuffle = a.shuffle,
                             .drop_partial = a.drop_partial,
-                            .seed = a.seed || !a.shuffle ? a.seed : fx_rand_u64(),
+                            .parallel = a.parallel,
+                            .serial = a.serial,
+                            .seed = a.seed || !draws ? a.seed : fx_rand_u64(),
                             .device = a.device};
     return fxi_new(&loader_type, &init);
 }
@@ -184,6 +203,7 @@ fx_loader *fx_cu_iterator(fx_loader *loader)
     }
     fx_loader eager = *loader;
     eager.device = fx_gpu_device();
+    eager.each = NULL;
     eager.eager = true;
     return fxi_new(&loader_type, &eager);
 }
@@ -277,74 +297,160 @@ static void drop_items(running *r)
 /* Of a pass that is not in the list. */
 static void end_running(running *r)
 {
-    fxi_pass_stop(r->pass);
+    fxi_ahead_stop(r->ahead);
     drop_items(r);
-    fx_release(r->data);
-    fxi_free(r->sources);
-    fxi_free(r->blocks);
-    fxi_free(r->arrays);
-    fxi_free(r->order);
+    fxi_collation_close(&r->collation);
     fxi_free(r);
 }
 
-static fx_status fill_sources(running *r)
+/* ---- forks ---- */
+static void before_fork(void)
 {
-    for (int i = 0; i < r->narrays; i++) {
-        fx_array *x = fxi_obs_array(r->data, i);
-        const int64_t n = fx_size(x, fx_ndims(x) - 1);
-        r->sources[i].bytes = fx_data(x);
-        r->sources[i].obs_bytes = n ? (size_t)(fx_length(x) / n) * fx_dtype_size(fx_eltype(x)) : 0;
-        if (!r->sources[i].bytes && fx_length(x) > 0)
-            return fx_error_status();
-    }
-    return FX_OK;
+    pthread_mutex_lock(&running_lock);
+    for (running *r = running_list; r; r = r->next)
+        fxi_ahead_freeze(r->ahead);
 }
 
-/* The data as they are now, on the host, out of reach of later updates. */
-static fx_status take_snapshot(running *r)
+static void after_fork(void (*each)(fxi_ahead *))
 {
-    FX_SCOPE;
-    int64_t n;
-    fx_status status = fx_eval(r->loader->data);
-    if (status != FX_OK)
-        return status;
-    void *copy = fx_to(fx_cpu_device(), fx_snapshot(fxi_obs_plain(r->loader->data)));
-    status = fxi_obs_check(OP, copy, &n, &r->narrays);
-    if (status != FX_OK)
-        return status;
-    if (n != r->loader->n)
-        return fx_fail(FX_STATUS_STATE, OP, "the data had %lld observations and now has %lld",
-                       (long long)r->loader->n, (long long)n);
-    r->data = fx_retain(copy);
-    return FX_OK;
+    for (running *r = running_list; r; r = r->next)
+        each(r->ahead);
+    pthread_mutex_unlock(&running_lock);
+}
+
+static void in_parent(void)
+{
+    after_fork(fxi_ahead_thaw);
+}
+
+static void in_child(void)
+{
+    after_fork(fxi_ahead_alone);
+}
+
+static bool forks_handled;
+static void handle_forks(void)
+{
+    forks_handled = pthread_atfork(before_fork, in_parent, in_child) == 0;
+}
+
+/* ---- batches ---- */
+
+/* What an eager loader hands out must be its own to free. */
+static bool flat(void *items)
+{
+    int64_t n = 0;
+    while (array_of(items, n))
+        n++;
+    if (fx_is_array(items) || n == fx_count(items))
+        return true;
+    fx_fail(FX_STATUS_ARGUMENT, "cu_iterator",
+            "a batch must be an array, a tuple or a named tuple of arrays");
+    return false;
+}
+
+static fx_array *forget_history(fx_array *x, void *unused)
+{
+    (void)unused;
+    fxi_array_cut(x);
+    return x;
+}
+
+/* Evaluates a batch; from now on its arrays are constants. NULL: recorded. */
+static void *settle(void *items)
+{
+    if (!items || fx_is_error(items) || fx_eval(items) != FX_OK)
+        return NULL;
+    items = fx_fmap_with(forget_history, NULL, items);
+    return fx_is_error(items) ? NULL : items;
+}
+
+static void *apply_functions(const running *r, int64_t k, void *items)
+{
+    const fx_loader *l = r->loader;
+    const uint64_t key = mix(mix(mix(l->seed) + r->pass) + (uint64_t)k);
+    const fxi_random_state before = fxi_random_enter(key);
+    items = fxi_obs_apply(l->data, items);
+    fxi_random_leave(before);
+    return settle(items);
+}
+
+static fx_array *to_device(fx_array *x, void *device)
+{
+    return fx_array_to(device, x);
+}
+
+/* What happens to a batch after it was collated. NULL: recorded. */
+static void *complete(const running *r, int64_t k, void *items)
+{
+    const fx_loader *l = r->loader;
+    if (is_mapped(l->data))
+        items = apply_functions(r, k, items);
+    if (items && l->device)
+        items = settle(fx_fmap_with(l->each ? l->each : to_device, l->device, items));
+    return items && (!l->eager || flat(items)) ? items : NULL;
+}
+
+/* Batch k, or what a worker does of it; retained. */
+static void *make(void *user, int64_t k)
+{
+    FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0);
+    const running *r = user;
+    void *items = settle(fxi_collate(&r->collation, k));
+    if (items && !r->late)
+        items = complete(r, k, items);
+    return fx_retain(items);
+}
+
+/* What is left to the thread that asks. Takes over the reference. */
+static void *finish_late(const running *r, int64_t k, void *items)
+{
+    FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0);
+    void *done = fx_retain(complete(r, k, items));
+    fx_release(items);
+    return done;
+}
+
+/* ---- passes ---- */
+
+/* Moves to other memory are worth a thread of their own. */
+static int threads_of(const running *r)
+{
+    const fx_loader *l = r->loader;
+    bool moves = false;
+    for (int i = 0; l->device && i < r->collation.nsources; i++)
+        moves = moves || (fxi_own_memory(l->device) && r->collation.sources[i].to != l->device);
+    return l->serial || !forks_handled ? 0
+           : l->workers                ? (int)l->workers
+                                       : l->parallel || (moves && !r->late);
 }
 
 static fx_status prepare(running *r)
 {
-    fx_loader *l = r->loader;
-    fx_status status = take_snapshot(r);
-    if (status != FX_OK)
-        return status;
-    const size_t n = (size_t)r->narrays;
-    r->sources = fxi_calloc(n, sizeof *r->sources);
-    r->blocks = fxi_calloc(n, sizeof *r->blocks);
-    r->arrays = fxi_calloc(n, sizeof *r->arrays);
-    r->order = l->shuffle ? shuffled(l->n, l->seed, l->passes) : NULL;
-    if (!r->sources || !r->blocks || !r->arrays || (l->shuffle && !r->order))
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const fx_loader *l = r->loader;
+    const bool functions = is_mapped(l->data);
+    pthread_once(&once, handle_forks);
+    r->pass = l->passes;
+    r->late = functions && !l->parallel;
+    r->collation = (fxi_collation){.n = l->n,
+                                   .batchsize = l->batchsize,
+                                   .own = l->eager,
+                                   .order = l->shuffle ? shuffled(l->n, l->seed, l->passes) : NULL};
+    if (l->shuffle && !r->collation.order)
         return fx_fail(FX_STATUS_MEMORY, OP, "out of memory for a pass over %lld observations",
                        (long long)l->n);
-    status = fill_sources(r);
+    const fx_status status =
+        fxi_collation_open(&r->collation, fxi_obs_plain(l->data), functions || !l->device);
     if (status != FX_OK)
         return status;
-    const fxi_pass_spec spec = {.sources = r->sources,
-                                .nsources = r->narrays,
-                                .n = l->n,
-                                .batchsize = l->batchsize,
-                                .nbatches = fx_loader_length(l),
-                                .order = r->order,
-                                .workers = (int)l->workers};
-    r->pass = fxi_pass_start(&spec);
-    return r->pass ? FX_OK : FX_STATUS_MEMORY;
+    const fxi_ahead_spec spec = {.make = make,
+                                 .drop = fx_release,
+                                 .user = r,
+                                 .count = fx_loader_length(l),
+                                 .threads = threads_of(r)};
+    r->ahead = fxi_ahead_start(&spec);
+    return r->ahead ? FX_OK : fx_error_status();
 }
 
 static running *start_pass(fx_loader *l, const fx_batch *home)
@@ -375,66 +481,25 @@ static running *resume_pass(const fx_loader *l, const fx_batch *batch)
     return r;
 }
 
-/* ---- batches ---- */
-static fx_array *batch_array(const running *r, int i, int64_t count)
-{
-    const fx_array *whole = fxi_obs_array(r->data, i);
-    const int axes = fx_ndims(whole);
-    int64_t dims[FX_MAX_DIMS];
-    for (int axis = 0; axis < axes; axis++)
-        dims[axis] = axis == axes - 1 ? count : fx_size(whole, axis);
-    fx_array *x = fxi_lend(fx_eltype(whole), r->blocks[i], axes, dims);
-    r->blocks[i] = NULL;
-    fx_device *to = r->loader->device;
-    return fx_array_to(to ? to : fx_array_device(fxi_obs_array(r->loader->data, i)), x);
-}
-
-/* What an eager loader hands out must be its own to free. */
-static bool flat(void *items)
-{
-    int64_t n = 0;
-    while (array_of(items, n))
-        n++;
-    if (fx_is_array(items) || n == fx_count(items))
-        return true;
-    fx_fail(FX_STATUS_ARGUMENT, "cu_iterator",
-            "a batch must be an array, a tuple or a named tuple of arrays");
-    return false;
-}
-
-static bool hand_over(running *r, fx_batch *batch)
-{
-    FX_SCOPE;
-    batch->size = fxi_pass_batch_size(r->pass, r->next_batch);
-    bool good = true;
-    for (int i = 0; i < r->narrays; i++) {
-        r->arrays[i] = batch_array(r, i, batch->size);
-        good = good && !fx_is_error(r->arrays[i]);
-    }
-    void *items = good ? fxi_obs_rebuild(r->data, r->narrays, r->arrays) : NULL;
-    if (items && !fx_is_error(items))
-        items = fxi_obs_apply(r->loader->data, items);
-    if (!items || fx_is_error(items) || fx_eval(items) != FX_OK ||
-        (r->loader->eager && !flat(items)))
-        return false;
-    batch->items = r->items = fx_retain(items);
-    batch->x = array_of(items, 0);
-    batch->y = array_of(items, 1);
-    batch->index = r->next_batch++;
-    batch->fxi_pass = r;
-    link_pass(r);
-    return true;
-}
-
 static bool next_batch(running *r, fx_batch *batch)
 {
-    if (r->next_batch >= fx_loader_length(r->loader))
+    const int64_t k = r->next_batch++;
+    if (k >= fx_loader_length(r->loader))
         return false;
-    if (fxi_pass_take(r->pass, r->blocks) != FX_OK) {
-        fx_fail(FX_STATUS_MEMORY, OP, "out of memory for batch %lld", (long long)r->next_batch);
+    void *items = fxi_ahead_take(r->ahead);
+    if (items && r->late)
+        items = finish_late(r, k, items);
+    if (!items)
         return false;
-    }
-    return hand_over(r, batch);
+    *batch = (fx_batch){.x = array_of(items, 0),
+                        .y = array_of(items, 1),
+                        .items = items,
+                        .index = k,
+                        .size = fxi_collation_size(&r->collation, k),
+                        .fxi_pass = r};
+    r->items = items;
+    link_pass(r);
+    return true;
 }
 
 bool fx_next(fx_loader *loader, fx_batch *batch)

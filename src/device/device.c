@@ -14,15 +14,15 @@ static fx_array *to_device(fx_array *x, void *user)
     return fx_array_to(user, x);
 }
 
-static void *move_object(void *object, void *user)
+static void *object_to_device(void *object, void *user)
 {
     const fx_type *type = fx_type_of(object);
-    return type->move ? type->move(object, user) : NULL;
+    return type->move ? type->move(object, user, NULL) : NULL;
 }
 
 /* A single pending array moves when it is needed, as part of the graph it is in; models and batches
  * move now. */
-static void *moved(fx_array *(*move)(fx_array *, void *), fx_device *device, void *object)
+static void *moved(fx_map_user_fn move, fx_object_fn move_object, fx_device *device, void *object)
 {
     void *result = fx_fmap_objects(move, move_object, device, object);
     if (result != object && !fx_is_array(result))
@@ -32,7 +32,7 @@ static void *moved(fx_array *(*move)(fx_array *, void *), fx_device *device, voi
 
 void *fxi_to(fx_device *device, void *object)
 {
-    return moved(to_device, device ? device : fx_cpu_device(), object);
+    return moved(to_device, object_to_device, device ? device : fx_cpu_device(), object);
 }
 
 void *fxi_cpu(void *object)
@@ -53,11 +53,17 @@ static fx_array *to_gpu(fx_array *x, void *user)
     return result;
 }
 
+static void *object_to_gpu(void *object, void *user)
+{
+    const fx_type *type = fx_type_of(object);
+    return type->move ? type->move(object, user, to_gpu) : NULL;
+}
+
 void *fxi_gpu(void *object)
 {
     fx_device *device = fx_gpu_device();
     if (device != fx_cpu_device())
-        return moved(to_gpu, device, object);
+        return moved(to_gpu, object_to_gpu, device, object);
     return strcmp(fx_gpu_backend(), "CPU") == 0 ? fxi_cpu(object) : object;
 }
 

@@ -1,0 +1,159 @@
+/* collate.c: see collate.h. Host memory is copied into a fresh block for each array and batch; on
+ * devices with memory of their own a batch is gathered there, and only its numbers go up. */
+#include "collate.h"
+#include "lend.h"
+#include "observations.h"
+
+#include <cflux/backend.h>
+#include <string.h>
+
+static const char *const OP = "dataloader";
+
+bool fxi_own_memory(const fx_device *device)
+{
+    return device->backend->read != NULL;
+}
+
+int64_t fxi_collation_size(const fxi_collation *c, int64_t k)
+{
+    const int64_t left = c->n - k * c->batchsize;
+    return left < c->batchsize ? left : c->batchsize;
+}
+
+/* ---- the snapshot ---------------------------------------------------------------------------- */
+
+static fx_array *in_reach(fx_array *x, void *unused)
+{
+    (void)unused;
+    return fxi_own_memory(fx_array_device(x)) ? x : fx_array_to(fx_cpu_device(), x);
+}
+
+static fx_status open_source(fxi_source *s, fx_array *x)
+{
+    const int64_t n = fx_size(x, fx_ndims(x) - 1);
+    s->array = x;
+    s->obs_bytes = n ? (size_t)(fx_length(x) / n) * fx_dtype_size(fx_eltype(x)) : 0;
+    if (fxi_own_memory(fx_array_device(x)))
+        return FX_OK;
+    s->bytes = fx_data(x);
+    return s->bytes || fx_length(x) == 0 ? FX_OK : fx_error_status();
+}
+
+/* The order in which they come, so that batches are gathered rather than sliced. */
+static fx_status open_order(fxi_collation *c)
+{
+    bool slices = false;
+    for (int i = 0; i < c->nsources; i++)
+        slices = slices || !c->sources[i].bytes;
+    if (c->order || !c->own || !slices || c->n == 0)
+        return FX_OK;
+    c->order = fxi_calloc((size_t)c->n, sizeof *c->order);
+    for (int64_t i = 0; c->order && i < c->n; i++)
+        c->order[i] = i;
+    return c->order
+               ? FX_OK
+               : fx_fail(FX_STATUS_MEMORY, OP, "out of memory for %lld positions", (long long)c->n);
+}
+
+fx_status fxi_collation_open(fxi_collation *c, void *data, bool where_it_was)
+{
+    FXI_SCOPE;
+    int64_t n;
+    fx_status status = fx_eval(data);
+    if (status != FX_OK)
+        return status;
+    void *copy = fx_fmap_with(in_reach, NULL, fx_snapshot(data));
+    status = fxi_obs_check(OP, copy, &n, &c->nsources);
+    if (status != FX_OK)
+        return status;
+    if (n != c->n)
+        return fx_fail(FX_STATUS_STATE, OP, "the data had %lld observations and now has %lld",
+                       (long long)c->n, (long long)n);
+    c->data = fx_retain(copy);
+    c->sources = fxi_calloc((size_t)c->nsources, sizeof *c->sources);
+    if (!c->sources)
+        return fx_fail(FX_STATUS_MEMORY, OP, "out of memory for a pass over %lld observations",
+                       (long long)n);
+    for (int i = 0; i < c->nsources && status == FX_OK; i++) {
+        status = open_source(&c->sources[i], fxi_obs_array(copy, i));
+        c->sources[i].to =
+            fx_array_device(where_it_was ? fxi_obs_array(data, i) : c->sources[i].array);
+    }
+    return status == FX_OK ? open_order(c) : status;
+}
+
+void fxi_collation_close(fxi_collation *c)
+{
+    fx_release(c->data);
+    fxi_free(c->sources);
+    fxi_free(c->order);
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+static void gather_bytes(const fxi_source *src, const int64_t *order, int64_t start, int64_t count,
+                         unsigned char *dst)
+{
+    if (!order) {
+        memcpy(dst, src->bytes + (size_t)start * src->obs_bytes, (size_t)count * src->obs_bytes);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++, dst += src->obs_bytes)
+        memcpy(dst, src->bytes + (size_t)order[start + i] * src->obs_bytes, src->obs_bytes);
+}
+
+static fx_array *from_host(const fxi_collation *c, const fxi_source *src, int64_t start,
+                           int64_t count)
+{
+    const int axes = fx_ndims(src->array);
+    int64_t dims[FX_MAX_DIMS];
+    for (int axis = 0; axis < axes; axis++)
+        dims[axis] = axis == axes - 1 ? count : fx_size(src->array, axis);
+    const size_t bytes = (size_t)count * src->obs_bytes;
+    unsigned char *block = fxi_lend_alloc(bytes);
+    if (!block)
+        return fx_error_array(fx_fail(FX_STATUS_MEMORY, OP,
+                                      "out of memory for batch %lld: %zu bytes",
+                                      (long long)(start / c->batchsize), bytes));
+    if (bytes)
+        gather_bytes(src, c->order, start, count, block);
+    return fx_array_to(src->to, fxi_lend(fx_eltype(src->array), block, axes, dims));
+}
+
+/* The positions of a batch, copied to each device once. */
+static fx_array *positions(const fxi_collation *c, int64_t start, int64_t count, fx_device *device,
+                           fx_array **io_last)
+{
+    if (!*io_last || fx_array_device(*io_last) != device)
+        *io_last = fx_array_to(device, fxi_from(FX_DTYPE_I64, c->order + start, 1, &count));
+    return *io_last;
+}
+
+/* A slice shares the memory of the data. */
+static fx_array *on_device(const fxi_collation *c, const fxi_source *src, int64_t start,
+                           int64_t count, fx_array **io_positions)
+{
+    const int axis = fx_ndims(src->array) - 1;
+    if (!c->order)
+        return fx_slice(src->array, axis, start, start + count);
+    fx_device *device = fx_array_device(src->array);
+    return fx_gather(src->array, positions(c, start, count, device, io_positions), axis);
+}
+
+void *fxi_collate(const fxi_collation *c, int64_t k)
+{
+    const int64_t start = k * c->batchsize, count = fxi_collation_size(c, k);
+    fx_array **arrays = fxi_calloc((size_t)c->nsources, sizeof(fx_array *)), *last = NULL;
+    bool good = arrays != NULL;
+    if (!good)
+        fx_fail(FX_STATUS_MEMORY, OP, "out of memory for batch %lld", (long long)k);
+    for (int i = 0; i < c->nsources && good; i++) {
+        const fxi_source *src = &c->sources[i];
+        arrays[i] = src->bytes || src->obs_bytes == 0 ? from_host(c, src, start, count)
+                                                      : on_device(c, src, start, count, &last);
+        good = !fx_is_error(arrays[i]);
+    }
+    void *items = good ? fxi_obs_rebuild(c->data, c->nsources, arrays) : NULL;
+    fxi_free(arrays);
+    return items;
+}

@@ -1,0 +1,703 @@
+/* test_loader_device.c: batches that are made and moved ahead of use, to a device whose memory the
+ * host cannot address: equal to a loader that does neither, copied once, bounded in memory, freed
+ * in time; functions in workers; every way to fail or to stop in the middle. ctest: threads
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "away.h"
+#include "context.h"
+#include "memory.h"
+
+enum { ROWS = 6, OBS = 40, BATCH = 8, BATCHES = OBS / BATCH };
+/* One batch of X (Float32) and Y (Int64) in bytes. */
+enum { BATCH_BYTES = BATCH * (ROWS * 4 + 8) };
+
+static fx_device *device;
+
+static int setup(void **state)
+{
+    (void)state;
+    setenv("CFLUX_PROJECT", CFLUX_BUILD_DIR, 1);
+    device = away_register("CUDA", 2);
+    return 0;
+}
+
+static int64_t live_bytes(void)
+{
+    return __atomic_load_n(&device->live, __ATOMIC_RELAXED);
+}
+
+static fx_array *make_x(fx_dtype type)
+{
+    fx_array *x = fx_cast(fx_mul(fx_randn(ROWS, OBS), 100), type);
+    assert_int_equal(fx_eval(x), FX_OK);
+    return x;
+}
+
+/* Y says which observation it is. */
+static fx_array *make_y(void)
+{
+    int64_t y[OBS];
+    for (int i = 0; i < OBS; i++)
+        y[i] = i;
+    return fx_from(FX_DTYPE_I64, y, OBS);
+}
+
+static void *make_data(void)
+{
+    return fx_tuple(make_x(FX_DTYPE_F32), make_y());
+}
+
+static void same(fx_array *a, fx_array *b)
+{
+    FX_SCOPE;
+    assert_int_equal(fx_eltype(a), fx_eltype(b));
+    assert_int_equal(fx_ndims(a), fx_ndims(b));
+    assert_int_equal(fx_length(a), fx_length(b));
+    a = fx_cpu(a), b = fx_cpu(b);
+    assert_memory_equal(fx_data(a), fx_data(b), (size_t)fx_length(a) * fx_dtype_size(fx_eltype(a)));
+}
+
+/* A loader whose passes begin with the first; l itself is to stay unused. */
+static fx_loader *anew(fx_loader *l)
+{
+    return fx_to(fx_cpu_device(), l);
+}
+
+/* Two passes of both, side by side; two's batches lie on `where`. Returns the batches compared. */
+static int same_batches(fx_loader *one, fx_loader *two, fx_device *where)
+{
+    int compared = 0;
+    assert_int_equal(fx_loader_length(one), fx_loader_length(two));
+    for (int pass = 0; pass < 2; pass++) {
+        fx_batch a = {0}, b = {0};
+        while (fx_next(one, &a)) {
+            assert_true(fx_next(two, &b));
+            assert_int_equal(a.index, b.index);
+            assert_int_equal(a.size, b.size);
+            assert_int_equal(fx_count(a.items), fx_count(b.items));
+            for (int64_t i = 0; i < fx_count(a.items); i++) {
+                assert_string_equal(fx_child_name(a.items, i), fx_child_name(b.items, i));
+                assert_ptr_equal(fx_array_device(fx_child(b.items, i)), where);
+                same(fx_child(a.items, i), fx_child(b.items, i));
+            }
+            same(a.x, b.x);
+            same(a.y, b.y);
+            compared++;
+        }
+        assert_false(fx_next(two, &b));
+    }
+    assert_int_equal(fx_error_status(), FX_OK);
+    return compared;
+}
+
+static int64_t threads_now(void)
+{
+    long n = -1;
+    char line[256];
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        sscanf(line, "Threads: %ld", &n);
+    if (f)
+        fclose(f);
+    return n;
+}
+
+/* A joined thread may still be listed for a moment. */
+static void expect_threads(int64_t n)
+{
+    for (int i = 0; i < 200 && threads_now() > n; i++)
+        usleep(10000);
+    assert_true(threads_now() <= n);
+}
+
+/* ---- the same batches ------------------------------------------------------------------------ */
+
+static void equal_to_the_plain_loader(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {8, 7, 40, 1};
+    int compared = 0;
+    for (int bits = 0; bits < 8; bits++)
+        for (int s = 0; s < 4; s++)
+            for (int workers = -1; workers <= 3; workers++) {
+                FX_SCOPE;
+                void *data = bits & 4 ? make_data()
+                                      : (void *)fx_named_tuple("x", make_x(FX_DTYPE_F32), "label",
+                                                               make_y(), "z", make_x(FX_DTYPE_U8));
+                fx_loader_args a = {.fxi_size = sizeof a,
+                                    .data = data,
+                                    .batchsize = sizes[s],
+                                    .shuffle = bits & 1,
+                                    .seed = 5,
+                                    .drop_partial = bits & 2,
+                                    .serial = true};
+                fx_loader *plain = fxi_dataloader(&a);
+                a.serial = workers < 0;
+                a.workers = workers < 0 ? 0 : workers;
+                a.device = device;
+                compared += same_batches(plain, fxi_dataloader(&a), device);
+                a.device = NULL;
+                plain = fx_dataloader(data, .batchsize = sizes[s], .shuffle = bits & 1, .seed = 5,
+                                      .drop_partial = bits & 2);
+                compared += same_batches(plain, fx_to(device, fxi_dataloader(&a)), device);
+            }
+    assert_true(compared > 3000);
+    assert_int_equal(away.live, 0);
+    assert_int_equal(live_bytes(), 0);
+}
+
+/* Flux: gpu(loader) is DataLoader(mapobs(gpu, data)); Float64 becomes Float32, but not by fx_to. */
+static void gpu_of_a_loader_is_mapobs_of_gpu(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *data = fx_tuple(make_x(FX_DTYPE_F64), make_y());
+    fx_loader *plain = fx_dataloader(data, .batchsize = 7, .shuffle = true, .seed = 9);
+    fx_loader *moved = fx_gpu(plain);
+    assert_ptr_not_equal(moved, plain);
+    assert_ptr_equal(fx_gpu(moved), moved);
+    for (int parallel = 0; parallel < 2; parallel++) {
+        fx_loader *mapped = fx_dataloader(fx_mapobs(fx_gpu, data), .batchsize = 7, .shuffle = true,
+                                          .seed = 9, .parallel = parallel);
+        assert_int_equal(same_batches(mapped, fx_gpu(plain), device), 12);
+    }
+    fx_batch b = {0};
+    assert_true(fx_next(moved, &b));
+    assert_int_equal(fx_eltype(b.x), FX_DTYPE_F32);
+    assert_int_equal(fx_eltype(b.y), FX_DTYPE_I64);
+    fx_batch_end(&b);
+    assert_int_equal(same_batches(fx_dataloader(data, .batchsize = 7),
+                                  fx_to(device, fx_dataloader(data, .batchsize = 7)), device),
+                     12);
+    assert_int_equal(same_batches(fx_cpu(moved), fx_cpu(moved), fx_cpu_device()), 12);
+}
+
+/* ---- copies and memory ----------------------------------------------------------------------- */
+
+static void each_array_is_copied_once(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_loader *l =
+        fx_dataloader(make_data(), .batchsize = BATCH, .shuffle = true, .device = device);
+    const away_counts before = away;
+    int batches = 0;
+    for (fx_batch b = {0}; fx_next(l, &b);)
+        batches++;
+    assert_int_equal(batches, BATCHES);
+    assert_int_equal(away.writes - before.writes, 2 * BATCHES);
+    assert_int_equal(away.bytes_written - before.bytes_written, BATCHES * BATCH_BYTES);
+    assert_int_equal(away.allocs - before.allocs, 2 * BATCHES);
+    assert_int_equal(away.reads - before.reads, 0);
+    assert_int_equal(away.runs - before.runs, 0);
+    assert_int_equal(away.live, 0);
+}
+
+/* A pass with room for so many batches on the device; the batches it got. */
+static int pass_within(int room, int workers, bool serial, bool iterator)
+{
+    FX_SCOPE;
+    fx_loader *l =
+        fx_dataloader(make_data(), .batchsize = BATCH, .workers = workers, .serial = serial);
+    l = iterator ? fx_cu_iterator(l) : fx_to(device, l);
+    fx_set_memory_limit(device, room * (int64_t)BATCH_BYTES);
+    int batches = 0;
+    for (fx_batch b = {0}; fx_next(l, &b);) {
+        usleep(2000); /* for workers to do all they may */
+        assert_true(live_bytes() <= room * (int64_t)BATCH_BYTES);
+        assert_true(live_bytes() >= BATCH_BYTES);
+        batches++;
+    }
+    assert_int_equal(live_bytes(), 0);
+    fx_set_memory_limit(device, 0);
+    return batches;
+}
+
+static void memory_is_bounded(void **state)
+{
+    (void)state;
+    for (int iterator = 0; iterator < 2; iterator++) {
+        assert_int_equal(pass_within(1, 0, true, iterator), BATCHES);
+        assert_int_equal(pass_within(3, 0, false, iterator), BATCHES);
+        assert_int_equal(pass_within(5, 2, false, iterator), BATCHES);
+        assert_int_equal(fx_error_take().status, FX_OK);
+        assert_true(pass_within(1, 0, false, iterator) < BATCHES); /* told, not survived */
+        assert_int_equal(fx_error_take().status, FX_STATUS_MEMORY);
+    }
+    assert_int_equal(away.live, 0);
+}
+
+/* What somebody retains stays, and nothing else. */
+static void a_batch_that_is_held_stays(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *data = make_data();
+    fx_loader *l = fx_dataloader(data, .batchsize = BATCH, .device = device);
+    fx_array *held = NULL, *kept = NULL;
+    for (fx_batch b = {0}; fx_next(l, &b);) {
+        if (b.index == 0)
+            held = fx_retain(b.x);
+        if (b.index == 2)
+            fx_set(&kept, b.y);
+    }
+    same(held, fx_slice(fx_child(data, 0), 1, 0, BATCH));
+    same(kept, fx_slice(fx_child(data, 1), 0, 2 * BATCH, 3 * BATCH));
+    assert_int_equal(away.live, 2);
+    fx_release(held);
+    assert_int_equal(away.live, 1);
+    fx_set(&kept, NULL);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+/* The manual's other way: all data at once. Batches are made where the data are. */
+static void data_that_is_there_already(void **state)
+{
+    (void)state;
+    {
+        FX_SCOPE;
+        void *data = make_data(), *there = fx_gpu(data);
+        for (int shuffle = 0; shuffle < 2; shuffle++)
+            for (int workers = 0; workers <= 2; workers += 2) {
+                fx_loader *plain =
+                    fx_dataloader(data, .batchsize = 7, .shuffle = shuffle, .seed = 4);
+                fx_loader *l = fx_dataloader(there, .batchsize = 7, .shuffle = shuffle, .seed = 4,
+                                             .workers = workers);
+                fx_device *other = fx_device_get("CUDA", 1);
+                assert_int_equal(same_batches(anew(plain), fx_to(device, l), device), 12);
+                assert_int_equal(same_batches(anew(plain), fx_cpu(l), fx_cpu_device()), 12);
+                assert_int_equal(same_batches(anew(plain), fx_to(other, l), other), 12);
+                assert_int_equal(same_batches(anew(plain), fx_cu_iterator(l), device), 12);
+                assert_int_equal(same_batches(anew(plain), l, device), 12);
+                const away_counts before = away;
+                for (fx_batch b = {0}; fx_next(l, &b);)
+                    continue;
+                assert_int_equal(away.writes - before.writes, shuffle * 6); /* the positions */
+                assert_int_equal(away.reads - before.reads, 0);
+            }
+        same(fx_child(there, 0), fx_child(data, 0)); /* no iterator has freed the data */
+        same(fx_child(there, 1), fx_child(data, 1));
+    }
+    fxi_drain();
+    assert_int_equal(away.live, 0);
+}
+
+/* ---- CuIterator ------------------------------------------------------------------------------ */
+
+static void iterator_frees_at_once(void **state)
+{
+    (void)state;
+    {
+        FX_SCOPE;
+        void *data = fx_named_tuple("x", make_x(FX_DTYPE_F64), "y", make_y());
+        fx_loader *it = fx_cu_iterator(fx_dataloader(data, .batchsize = BATCH));
+        assert_int_equal(same_batches(fx_dataloader(data, .batchsize = BATCH), it, device),
+                         2 * BATCHES); /* Float64 as well */
+        fx_array *held = NULL;
+        int stale = 0;
+        for (fx_batch b = {0}; fx_next(it, &b);) {
+            if (held) {
+                double v[ROWS * BATCH];
+                assert_int_equal(fx_read_into(held, v, sizeof v), FX_STATUS_STATE);
+                assert_non_null(strstr(fx_error_take().message, "freed when the iterator"));
+                fx_release(held);
+                stale++;
+            }
+            held = fx_retain(b.x);
+        }
+        assert_int_equal(stale, BATCHES - 1);
+        assert_int_equal(away.live, 0); /* although the last one is held */
+        assert_int_equal(fx_eval(fx_mul(held, 2)), FX_STATUS_STATE);
+        assert_int_equal(fx_error_take().status, FX_STATUS_STATE);
+        fx_release(held);
+    }
+}
+
+static void *nested(void *observations, void *user)
+{
+    (void)user;
+    return fx_tuple(observations, fx_child(observations, 0));
+}
+
+static void iterator_takes_arrays_only(void **state)
+{
+    (void)state;
+    for (int parallel = 0; parallel < 2; parallel++) {
+        FX_SCOPE;
+        fx_loader *l = fx_dataloader(fx_mapobs_with(nested, NULL, make_data()), .batchsize = BATCH,
+                                     .parallel = parallel);
+        fx_batch b = {0};
+        assert_false(fx_next(fx_cu_iterator(l), &b));
+        const fx_error e = fx_error_take();
+        assert_int_equal(e.status, FX_STATUS_ARGUMENT);
+        assert_non_null(strstr(e.message, "cu_iterator: a batch must be an array, a tuple or"));
+    }
+    assert_int_equal(away.live, 0);
+}
+
+/* ---- functions ------------------------------------------------------------------------------- */
+
+typedef struct augmentation {
+    pthread_t caller;
+    int calls, elsewhere; /* atomic */
+    int fails_at;         /* the call that gives nothing; 0: none */
+    int microseconds;
+} augmentation;
+
+/* Noise, and a draw on the host. */
+static void *augment(void *observations, void *user)
+{
+    augmentation *a = user;
+    const int call = __atomic_add_fetch(&a->calls, 1, __ATOMIC_SEQ_CST);
+    if (!pthread_equal(pthread_self(), a->caller))
+        __atomic_add_fetch(&a->elsewhere, 1, __ATOMIC_SEQ_CST);
+    usleep((useconds_t)a->microseconds);
+    if (call == a->fails_at)
+        return NULL;
+    fx_array *x = fx_child(observations, 0);
+    const double shift = (double)(fx_rand_u64() % 1000);
+    fx_array *noise = fx_randn(fx_size(x, 0), fx_size(x, 1));
+    return fx_tuple(fx_add(fx_add(x, noise), shift), fx_child(observations, 1));
+}
+
+static void functions_make_the_same_in_any_thread(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    augmentation a = {.caller = pthread_self()};
+    void *data = fx_mapobs_with(augment, &a, make_data());
+    const bool shuffle = true;
+    fx_seed(3);
+    fx_loader *plain = fx_dataloader(data, .batchsize = 7, .shuffle = shuffle);
+    const uint64_t next = fx_rand_u64();
+    for (int workers = 0; workers <= 3; workers++)
+        for (int parallel = 0; parallel < 2; parallel++) {
+            fx_seed(3);
+            fx_loader *l = fx_dataloader(data, .batchsize = 7, .shuffle = shuffle,
+                                         .workers = workers, .parallel = parallel);
+            a.calls = a.elsewhere = 0;
+            fx_loader *there = fx_to(device, l);
+            assert_int_equal(same_batches(anew(plain), l, fx_cpu_device()), 12);
+            assert_int_equal(a.calls, 24);
+            assert_int_equal(a.elsewhere, parallel ? 12 : 0);
+            assert_int_equal(same_batches(anew(plain), there, device), 12);
+            assert_true(fx_rand_u64() == next); /* the thread's own stream has not moved */
+        }
+    fx_batch b = {0}, c = {0}; /* and it is random: passes differ */
+    fx_loader *l = fx_dataloader(data, .batchsize = OBS, .seed = 3);
+    assert_true(fx_next(l, &b));
+    assert_true(fx_next(l, &c));
+    assert_int_equal(fx_item(fx_any(fx_eq(b.x, c.x))), 0);
+    fx_batch_end(&b);
+    fx_batch_end(&c);
+}
+
+/* The error of a function comes with the batch it belongs to, in the thread that asks. */
+static void functions_that_fail(void **state)
+{
+    (void)state;
+    for (int parallel = 0; parallel < 2; parallel++)
+        for (int at = 1; at <= BATCHES; at++) {
+            FX_SCOPE;
+            augmentation a = {.caller = pthread_self(), .fails_at = at};
+            fx_loader *l =
+                fx_dataloader(fx_mapobs_with(augment, &a, make_data()), .batchsize = BATCH,
+                              .parallel = parallel, .device = device);
+            int batches = 0;
+            for (fx_batch b = {0}; fx_next(l, &b); batches++)
+                assert_int_equal(fx_error_status(), FX_OK);
+            assert_int_equal(batches, at - 1);
+            const fx_error e = fx_error_take();
+            assert_int_equal(e.status, FX_STATUS_ARGUMENT);
+            assert_non_null(strstr(e.message, "mapobs: the function gave nothing"));
+            assert_non_null(strstr(e.file, "test_loader_device.c"));
+        }
+    assert_int_equal(away.live, 0);
+}
+
+/* ---- stopping in the middle ------------------------------------------------------------------ */
+
+static void leave_by_break(fx_loader *l)
+{
+    for (fx_batch b = {0}; fx_next(l, &b);)
+        if (b.index == 1)
+            break;
+}
+
+static void stopped_in_the_middle(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        const int64_t threads = threads_now();
+        {
+            FX_SCOPE;
+            augmentation a = {.caller = pthread_self(), .microseconds = 3000};
+            fx_loader *l =
+                fx_dataloader(fx_mapobs_with(augment, &a, make_data()), .batchsize = 2,
+                              .parallel = true, .workers = 1 + way % 2, .device = device);
+            fx_batch b = {0};
+            if (way == 0)
+                leave_by_break(l); /* the loader goes while its worker is at work */
+            for (int i = 0; way == 1 && i < 3; i++)
+                assert_true(fx_next(l, &b));
+            if (way == 1) {
+                fx_batch_end(&b);
+                expect_threads(threads);
+                assert_int_equal(live_bytes(), 0);
+            }
+            for (int i = 0; way == 2 && i < 4; i++) { /* the same variable, again and again */
+                memset(&b, 0, sizeof b);
+                assert_true(fx_next(l, &b));
+                assert_int_equal(b.index, 0);
+            }
+            for (int i = 0; way == 3 && i < 3; i++)
+                leave_by_break(l);
+        }
+        expect_threads(threads);
+        assert_int_equal(away.live, 0);
+    }
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+static void nested_passes(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_loader *l = fx_dataloader(make_data(), .batchsize = BATCH, .device = device);
+    int pairs = 0;
+    for (fx_batch a = {0}; fx_next(l, &a);)
+        for (fx_batch b = {0}; fx_next(l, &b);) {
+            FX_SCOPE;
+            assert_true(fx_item(fx_slice(fx_cpu(a.y), 0, 0, 1)) == BATCH * (double)a.index);
+            assert_true(fx_item(fx_slice(fx_cpu(b.y), 0, 0, 1)) == BATCH * (double)b.index);
+            pairs++;
+        }
+    assert_int_equal(pairs, BATCHES * BATCHES);
+    assert_int_equal(live_bytes(), 0);
+}
+
+static void *passes_of_a_thread(void *argument)
+{
+    int *batches = argument;
+    FX_SCOPE;
+    fx_loader *l = fx_dataloader(make_data(), .batchsize = 3, .shuffle = true, .device = device);
+    for (int pass = 0; pass < 6; pass++)
+        for (fx_batch b = {0}; fx_next(l, &b);)
+            ++*batches;
+    return NULL;
+}
+
+static void several_loaders_at_once(void **state)
+{
+    (void)state;
+    pthread_t threads[3];
+    int batches[3] = {0};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, passes_of_a_thread, &batches[i]), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(batches[i], 6 * 14);
+    }
+    assert_int_equal(away.live, 0);
+}
+
+/* A training loop as a program writes it, against one on the CPU. */
+static void training_on_the_device(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *data = make_data(), *here = fx_dense(ROWS, 1), *there = fx_gpu(here);
+    void *opt[2] = {fx_setup(fx_adam(), here), fx_setup(fx_adam(), there)};
+    fx_loader *l = fx_dataloader(data, .batchsize = BATCH, .shuffle = true, .seed = 2);
+    fx_loader *loaders[2] = {l, fx_gpu(l)};
+    void *models[2] = {here, there};
+    for (int k = 0; k < 2; k++)
+        for (int epoch = 0; epoch < 2; epoch++)
+            for (fx_batch b = {0}; fx_next(loaders[k], &b);) {
+                FX_STEP;
+                fx_array *y = fx_reshape(fx_cast(b.y, FX_DTYPE_F32), 1, b.size);
+                fx_array *loss = fx_mse(fx_call(models[k], b.x), y);
+                assert_int_equal(fx_update(opt[k], models[k], fx_gradient(loss, models[k])), FX_OK);
+            }
+    same(((fx_dense_layer *)here)->weight, ((fx_dense_layer *)there)->weight);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+/* The batches that came before the error. */
+static int batches_until_error(fx_status expected, int workers)
+{
+    FX_SCOPE;
+    fx_loader *l =
+        fx_dataloader(make_data(), .batchsize = BATCH, .workers = workers, .device = device);
+    int batches = 0;
+    for (fx_batch b = {0}; fx_next(l, &b); batches++) {
+        assert_int_equal(fx_error_status(), FX_OK);
+        assert_int_equal(b.index, batches);
+    }
+    const fx_error e = fx_error_take();
+    if (batches < BATCHES) {
+        assert_int_equal(e.status, expected);
+        assert_non_null(strstr(e.file, "test_loader_device.c"));
+        fx_batch again = {0}; /* the loader is as good as before */
+        assert_true(fx_next(l, &again));
+        fx_batch_end(&again);
+    }
+    assert_int_equal(away.live, 0);
+    return batches;
+}
+
+static void copies_and_allocations_that_fail(void **state)
+{
+    (void)state;
+    for (int workers = 1; workers <= 3; workers += 2)
+        for (int nth = 1; nth <= 2 * BATCHES; nth++) {
+            away_copy_fails = nth;
+            const int copies = batches_until_error(FX_STATUS_DEVICE, workers);
+            away_alloc_fails = nth;
+            const int allocs = batches_until_error(FX_STATUS_MEMORY, workers);
+            away_alloc_fails = 0;
+            assert_true(copies < BATCHES);
+            assert_true(workers > 1 || copies == (nth - 1) / 2);
+            assert_true(allocs == BATCHES || workers > 1 || allocs == (nth - 1) / 2);
+        }
+    assert_int_equal(batches_until_error(FX_OK, 1), BATCHES);
+}
+
+static bool pass_with_fault(int64_t nth, bool parallel)
+{
+    FX_SCOPE;
+    augmentation a = {.caller = pthread_self()};
+    void *data = make_data();
+    data = parallel ? fx_mapobs_with(augment, &a, data) : data;
+    fxi_fault_set(nth);
+    fx_loader *l = fx_dataloader(data, .batchsize = 16, .shuffle = true, .seed = 5,
+                                 .parallel = parallel, .device = device);
+    int64_t n = 0;
+    for (fx_batch b = {0}; fx_next(l, &b);)
+        n += b.size;
+    const bool reached = fxi_fault_seen() > nth;
+    fxi_fault_set(-1);
+    const fx_error e = fx_error_take();
+    assert_true(n == OBS || e.status == FX_STATUS_MEMORY);
+    return reached;
+}
+
+static void each_allocation_fails(void **state)
+{
+    (void)state;
+    for (int parallel = 0; parallel < 2; parallel++) {
+        pass_with_fault(INT64_MAX, parallel);
+        fxi_drain();
+        const int64_t live = fxi_live_allocations();
+        int64_t nth = 0;
+        while (pass_with_fault(nth, parallel)) {
+            fxi_drain();
+            assert_int_equal(fxi_live_allocations(), live);
+            assert_int_equal(away.live, 0);
+            assert_in_range(++nth, 1, 100000);
+        }
+        assert_true(nth > 20);
+    }
+}
+
+/* The sanitizer refuses to go on in the child of a program that has threads. */
+#if !defined(__SANITIZE_THREAD__)
+static double rest_of_pass(fx_loader *l, fx_batch *b)
+{
+    double sum = 0;
+    while (fx_next(l, b))
+        sum += fx_item(fx_sum(fx_cpu(b->y)));
+    return fx_error_status() == FX_OK ? sum : -1;
+}
+
+/* The child has no workers and goes on without them; so does the parent with its own. */
+static void a_fork_in_the_middle(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 10; round++) {
+        FX_SCOPE;
+        fx_loader *l = fx_dataloader(make_data(), .batchsize = 2, .workers = 1 + round % 3,
+                                     .device = round % 2 ? device : NULL);
+        fx_batch b = {0};
+        double first = 0;
+        for (int i = 0; i < 3; i++) {
+            assert_true(fx_next(l, &b));
+            first += fx_item(fx_sum(fx_cpu(b.y)));
+        }
+        fflush(NULL);
+        const pid_t child = fork();
+        assert_true(child >= 0);
+        const double expected = OBS * (OBS - 1) / 2.0, sum = first + rest_of_pass(l, &b);
+        if (child == 0) {
+            const double another = rest_of_pass(l, &b);
+            _exit(sum == expected && another == expected ? 0 : 1);
+        }
+        int status = -1;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        assert_true(sum == expected);
+    }
+}
+#endif
+
+static void options_that_exclude_each_other(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    assert_true(fx_is_error(fx_dataloader(make_data(), .serial = true, .workers = 1)));
+    assert_non_null(strstr(fx_error_take().message, "serial and workers exclude each other"));
+    assert_true(fx_is_error(fx_dataloader(make_data(), .serial = true, .parallel = true)));
+    assert_non_null(strstr(fx_error_take().message, "serial and parallel exclude each other"));
+}
+
+/* After every test: nothing is left on the device. */
+static int nothing_is_left(void **state)
+{
+    (void)state;
+    fxi_drain();
+    return away.live == 0 && live_bytes() == 0 ? 0 : -1;
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, nothing_is_left)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(equal_to_the_plain_loader),
+        TEST(gpu_of_a_loader_is_mapobs_of_gpu),
+        TEST(each_array_is_copied_once),
+        TEST(memory_is_bounded),
+        TEST(a_batch_that_is_held_stays),
+        TEST(data_that_is_there_already),
+        TEST(iterator_frees_at_once),
+        TEST(iterator_takes_arrays_only),
+        TEST(functions_make_the_same_in_any_thread),
+        TEST(functions_that_fail),
+        TEST(stopped_in_the_middle),
+        TEST(nested_passes),
+        TEST(several_loaders_at_once),
+        TEST(training_on_the_device),
+        TEST(copies_and_allocations_that_fail),
+        TEST(each_allocation_fails),
+#if !defined(__SANITIZE_THREAD__)
+        TEST(a_fork_in_the_middle),
+#endif
+        TEST(options_that_exclude_each_other),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
