@@ -44,7 +44,11 @@ struct bench_case {
 };
 
 /* Tables, each ended by a case without a name. */
-extern const bench_case bench_networks[], bench_arrays[], bench_products[], bench_overheads[];
+extern const bench_case bench_networks[], bench_arrays[], bench_products[], bench_overheads[],
+    bench_loaders[];
+
+/* The network of that name. */
+const bench_case *bench_network(const char *name);
 
 /* The products as calls of a BLAS library (bench_blas.c); NULL when it cannot be loaded. */
 const bench_case *bench_blas_open(const char *library);

@@ -22,7 +22,8 @@
 #include <string.h>
 #include <time.h>
 
-static const bench_case *tables[] = {bench_networks, bench_arrays, bench_products, bench_overheads};
+static const bench_case *tables[] = {bench_networks, bench_arrays, bench_products, bench_overheads,
+                                     bench_loaders};
 enum { TABLES = sizeof tables / sizeof tables[0] };
 static const char *program = "cflux";
 static bool is_peer;

@@ -6,6 +6,8 @@
  */
 #include "bench.h"
 
+#include <string.h>
+
 static fx_chain_layer *xor_net(void)
 {
     return fx_chain(fx_dense(2, 3, FX_TANH), fx_batchnorm(3), fx_dense(3, 2));
@@ -101,3 +103,11 @@ const bench_case bench_networks[] = {
     NETWORK(vgg, "vgg-bn-b64", 10, 32, 32, 3, 64),
     {.name = NULL},
 };
+
+const bench_case *bench_network(const char *name)
+{
+    const bench_case *c = bench_networks;
+    while (c->name && strcmp(c->name, name) != 0)
+        c++;
+    return c;
+}

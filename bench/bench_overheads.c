@@ -96,18 +96,10 @@ static bool measure_graph(const bench_case *c, bench_row *out)
 }
 
 /* ---- allocations ----------------------------------------------------------------------------- */
-static const bench_case *network(const char *name)
-{
-    const bench_case *c = bench_networks;
-    while (c->name && strcmp(c->name, name) != 0)
-        c++;
-    return c;
-}
-
 /* Calls of the system allocator over `flag` steps of a network, after as many to settle. */
 static bool measure_allocations(const bench_case *c, bench_row *out)
 {
-    const bench_case *net = network(strchr(c->name, '/') + 1);
+    const bench_case *net = bench_network(strchr(c->name, '/') + 1);
     bench_state s;
     double each[7];
     bench_open(net, &s);
@@ -216,7 +208,7 @@ static bool measure_contention(const bench_case *c, bench_row *out)
     pid_t spinners[MAX_SPINNERS];
     const int before = fx_num_threads();
     bench_state s;
-    const bench_case *net = network(strchr(c->name, '/') + 1);
+    const bench_case *net = bench_network(strchr(c->name, '/') + 1);
     bench_open(net, &s);
     for (int k = 0; k < 3; k++)
         net->step(&s);

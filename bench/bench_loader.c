@@ -1,0 +1,143 @@
+/* bench_loader.c: a loader that is as slow as the training step, without and with a worker.
+ *
+ * Batches of images are augmented by a function of mapobs: mirrored at random, blurred, given noise
+ * and normalised, with as many blurs as it takes for a batch to cost what a training step of the
+ * network costs, which is measured first. Rows are the time of a step of the whole loop, serial and
+ * with one worker (.parallel), and the share of the loader's time that the worker hides: where a
+ * training step alone takes s, a step of the serial loop t and one with the worker u, that is
+ * (t − u) / (t − s); by-step is what a batch costs, (t − s) / s, and should be about 1.
+ *
+ * Two threads need two cores, which other programs want as well, and differences of medians would
+ * be theirs. So s, t and u are minima, over passes that take turns. The first batch of a pass is
+ * waited for.
+ */
+#include "bench.h"
+
+#include <math.h>
+
+enum { BATCH = 64, BATCHES = 24, LEAST_ROUNDS = 11, MOST_BLURS = 1000 };
+
+typedef enum kind { STEP, SERIAL, AHEAD, KINDS } kind;
+
+typedef struct loop {
+    bench_state net;
+    fx_pool_layer *blur;
+    int blurs; /* how much work a batch is */
+    fx_loader *loaders[KINDS];
+} loop;
+
+/* The images of a pair: 28×28×1×N, Float32. */
+static void *augment(void *pair, void *user)
+{
+    const loop *l = user;
+    fx_array *x = fx_child(pair, 0);
+    const int64_t n = fx_size(x, 3);
+    x = fx_where(fx_lt(fx_rand(1, 1, 1, n), 0.5), fx_flip(x, FX_AXES(0)), x);
+    for (int k = 0; k < l->blurs; k++)
+        x = fx_call(l->blur, x);
+    x = fx_add(x, fx_mul(0.05, fx_randn(28, 28, 1, n)));
+    return fx_tuple(fx_normalise(x, FX_AXES(0, 1), 1e-5), fx_child(pair, 1));
+}
+
+static void train(bench_state *s, fx_array *x, fx_array *y)
+{
+    FX_STEP;
+    fx_array *loss = fx_logitcrossentropy(fx_call(s->model, x), y);
+    fx_want(loss);
+    fx_update(s->opt, s->model, fx_gradient(loss, s->model));
+}
+
+/* Seconds for each batch of a pass: of training steps, of the loader without them, of both. */
+static double pass(loop *l, kind k, bool with_step)
+{
+    const double began = bench_now();
+    for (int i = 0; k == STEP && i < BATCHES; i++)
+        train(&l->net, l->net.x, l->net.y);
+    for (fx_batch b = {0}; k != STEP && fx_next(l->loaders[k], &b);)
+        if (with_step)
+            train(&l->net, b.x, b.y);
+    return (bench_now() - began) / BATCHES;
+}
+
+static double least_of(loop *l, kind k, bool with_step)
+{
+    double least = pass(l, k, with_step);
+    for (int i = 0; i < 4; i++)
+        least = fmin(least, pass(l, k, with_step));
+    return least;
+}
+
+/* As many blurs as make a batch as slow as a step. */
+static void calibrate(loop *l)
+{
+    enum { SOME = 16 };
+    const double step = least_of(l, STEP, true), none = least_of(l, SERIAL, false);
+    l->blurs = SOME;
+    const double each = (least_of(l, SERIAL, false) - none) / SOME;
+    const double blurs = each > 0 && step > none ? (step - none) / each + 0.5 : 0;
+    l->blurs = (int)fmin(blurs, MOST_BLURS);
+}
+
+static void open_loop(loop *l)
+{
+    FX_SCOPE;
+    bench_open(bench_network("train/lenet-b64"), &l->net);
+    fx_array *images = fx_rand(28, 28, 1, BATCH * BATCHES);
+    fx_array *pick = fx_cast(fx_floor(fx_mul(fx_rand(BATCH * BATCHES), 10)), FX_DTYPE_I64);
+    void *data = fx_mapobs_with(augment, l, fx_tuple(images, fx_onehotbatch(pick, 10)));
+    fx_set(&l->blur, fx_meanpool(FX_DIMS(3, 3), .stride = FX_DIMS(1, 1), .pad = FX_DIMS(1, 1)));
+    for (kind k = SERIAL; k < KINDS; k++)
+        fx_set(&l->loaders[k], fx_dataloader(data, .batchsize = BATCH, .shuffle = true, .seed = 1,
+                                             .parallel = k == AHEAD));
+}
+
+static void close_loop(loop *l)
+{
+    for (kind k = SERIAL; k < KINDS; k++)
+        fx_set(&l->loaders[k], NULL);
+    fx_set(&l->blur, NULL);
+    bench_close(&l->net);
+}
+
+typedef enum figure { HIDDEN, SERIAL_STEP, AHEAD_STEP, LOADER_BY_STEP } figure;
+static const char *const units[] = {"percent", "us", "us", "times"};
+
+static double figure_of(int64_t which, const double *t)
+{
+    const double loader = t[SERIAL] - t[STEP];
+    switch (which) {
+    case HIDDEN:
+        return 100 * (t[SERIAL] - t[AHEAD]) / loader;
+    case LOADER_BY_STEP:
+        return loader / t[STEP];
+    default:
+        return 1e6 * t[which == SERIAL_STEP ? SERIAL : AHEAD];
+    }
+}
+
+/* flag: which figure. */
+static bool measure(const bench_case *c, bench_row *out)
+{
+    loop l = {.blurs = 0};
+    double t[KINDS] = {HUGE_VAL, HUGE_VAL, HUGE_VAL};
+    int rounds = 0;
+    open_loop(&l);
+    calibrate(&l);
+    const double end = bench_now() + 4 * bench_seconds;
+    for (; rounds < LEAST_ROUNDS || bench_now() < end; rounds++)
+        for (kind k = STEP; k < KINDS; k++)
+            t[k] = fmin(t[k], pass(&l, k, true));
+    close_loop(&l);
+    double value = figure_of(c->flag, t);
+    bench_row_of(&value, 1, units[c->flag], out);
+    out->samples = out->taken = rounds;
+    return true;
+}
+
+const bench_case bench_loaders[] = {
+    {.name = "loader/lenet-b64-serial", .measure = measure, .flag = SERIAL_STEP},
+    {.name = "loader/lenet-b64-ahead", .measure = measure, .flag = AHEAD_STEP},
+    {.name = "loader/lenet-b64-hidden", .measure = measure, .flag = HIDDEN},
+    {.name = "loader/lenet-b64-by-step", .measure = measure, .flag = LOADER_BY_STEP},
+    {.name = NULL},
+};
