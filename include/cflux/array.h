@@ -372,6 +372,12 @@ FX_API fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *va
                             fx_array *guard, bool no_sinks);
 /* The same value on another device. Evaluates; the same object when it is already there. */
 FX_API fx_array *fx_array_to(fx_device *device, fx_array *x);
+/* May x be a view of another array: was its value made by moving another's elements about
+ * (transposed, permuted, reshaped, sliced)? */
+FX_API bool fxi_is_view(const fx_array *x);
+/* The view of `other` that `view` is of `of`, which has other's sizes; NULL when it is none.
+ * Pending; owned by the scope. */
+FX_API fx_array *fxi_view_again(const fx_array *view, const fx_array *of, fx_array *other);
 /* Frees the memory of an evaluated array now; reading it, or a view of it, is an error from then on
  * (what an iterator that frees eagerly does to its last batch). */
 FX_API void fxi_array_give_up(fx_array *x);

@@ -117,12 +117,14 @@ typedef struct fx_counters {
                              bytes_moved */
     uint64_t allocations; /* calls of the system allocator, host and device */
     uint64_t evals;       /* runs of a plan */
-    uint64_t implicit_evals;  /* of those: caused by the bound on pending nodes, not asked for */
-    uint64_t donations;       /* results written into the buffer of the value they replace */
-    uint64_t donation_misses; /* values replaced by an update that needed new memory;
-                                 FX_TRACE=donation says why of each */
-    int64_t live_bytes;       /* array memory held now */
-    int64_t peak_bytes;       /* its maximum so far */
+    uint64_t implicit_evals;    /* of those: caused by the bound on pending nodes, not asked for */
+    uint64_t donations;         /* results written into the buffer of the value they replace */
+    uint64_t donation_misses;   /* values replaced by an update that needed new memory;
+                                   FX_TRACE=donation says why of each */
+    uint64_t transfers;         /* arrays copied from one device to another: by moves */
+    uint64_t bytes_transferred; /* their bytes */
+    int64_t live_bytes;         /* array memory held now */
+    int64_t peak_bytes;         /* its maximum so far */
 } fx_counters;
 FX_API fx_counters fx_stats(void);
 

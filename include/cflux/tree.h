@@ -286,8 +286,10 @@ FX_API fx_function *fx_function_new(const char *name, fx_array *(*apply)(fx_arra
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 /* A copy of x's structure in which every array is replaced by f(array); what is not a child is
- * shared with the original; an array reached twice is mapped once and stays shared. If every array
- * maps to itself the result is x. fx_mapleaves is the older name. */
+ * shared with the original; an array reached twice is mapped once and stays shared. An array that
+ * is a view of another one of x (transposed, permuted, reshaped or sliced) becomes the same view of
+ * what that one becomes. If every array maps to itself the result is x. fx_mapleaves is the older
+ * name. */
 typedef fx_array *(*fx_map_fn)(fx_array *x);
 FX_API void *fxi_fmap(fx_map_fn f, void *x);
 typedef fx_array *(*fx_map_user_fn)(fx_array *x, void *user);
@@ -327,7 +329,7 @@ extern "C" {
 #define fx_rebuild(x, children) ((__typeof__(x))fxi_rebuild((x), (children)))
 #endif
 /* Calls visit for every distinct array of x, depth first in field order; `path` is
- * "layers.0.weight". */
+ * "layers.0.weight". A view of another array of x is not trainable: it follows that array. */
 typedef void (*fx_visit_fn)(fx_array *x, const char *path, bool trainable, void *user);
 FX_API void fx_visit(void *x, fx_visit_fn visit, void *user);
 /* The distinct trainable arrays of a model (floating point, not frozen) as a tuple, in walk order.

@@ -203,7 +203,7 @@ static void cut_array(const fxi_context *c, fx_object *o, uint64_t seq)
         return;
     fxi_node *n = ((fx_array *)o)->node;
     if (n && n->owner == c->id && n->seq >= seq && n->data) {
-        n->history_cut |= n->nin > 0;
+        n->history_cut |= n->nin > 0 && !n->tied;
         fxi_node_cut(n);
     }
 }

@@ -86,7 +86,7 @@ static inline void fxi_node_retain(fxi_node *n)
 void fxi_node_release(fxi_node *n);
 /* Gives a pending node its value: it stops being pending. Takes over data. */
 void fxi_node_settle(fxi_node *n, fxi_data *data);
-/* Drops the inputs of an evaluated node. */
+/* Drops the inputs of an evaluated node, unless it is tied to them. */
 void fxi_node_cut(fxi_node *n);
 /* True when the calling thread may use n as an operand. */
 static inline bool fxi_node_usable(const fxi_context *c, const fxi_node *n)

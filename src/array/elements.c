@@ -1,5 +1,6 @@
 /* elements.c: see elements.h. */
 #include "elements.h"
+#include "counters.h"
 #include "host.h"
 #include "memory.h"
 
@@ -83,7 +84,7 @@ static bool direct(const fx_array *x, fx_dtype dtype, const fxi_buffer *to)
            fx_eltype(x) == dtype && fxi_is_dense(n->ndim, n->shape, n->data->stride);
 }
 
-fx_status fxi_elements_move(const char *op, const fx_array *x, fx_dtype dtype, fxi_buffer *to)
+static fx_status move(const char *op, const fx_array *x, fx_dtype dtype, fxi_buffer *to)
 {
     const fx_backend *backend = to->device->backend;
     const size_t bytes = (size_t)fx_length(x) * fx_dtype_size(dtype);
@@ -106,6 +107,16 @@ fx_status fxi_elements_move(const char *op, const fx_array *x, fx_dtype dtype, f
         s = backend->write(to->device, to->ptr, host, bytes);
     fxi_free(host);
     return s;
+}
+
+fx_status fxi_elements_move(const char *op, const fx_array *x, fx_dtype dtype, fxi_buffer *to)
+{
+    const fx_status status = move(op, x, dtype, to);
+    if (status == FX_OK && x->node->data->buffer->device != to->device) {
+        fxi_count(&fxi_counters.transfers, 1);
+        fxi_count(&fxi_counters.bytes_transferred, to->bytes);
+    }
+    return status;
 }
 
 fxi_data *fxi_moved(const char *op, fxi_node *n, fx_device *device, fx_status *status)

@@ -265,6 +265,8 @@ void fxi_node_settle(fxi_node *n, fxi_data *data)
 
 void fxi_node_cut(fxi_node *n)
 {
+    if (n->tied)
+        return;
     fxi_node *dying = NULL;
     drop_inputs(fxi_here(), n, &dying);
     bury(fxi_here(), dying);

@@ -55,6 +55,7 @@ struct fxi_node {
     bool history_cut; /* inputs dropped when its step closed */
     bool generated;   /* made of generators alone, on no device when it was made */
     bool used;        /* something evaluated was computed from it: not a result nobody took */
+    bool tied;        /* a view that follows the array it is made of: keeps its history (ties.c) */
     int32_t nin;
     uint32_t owner;           /* id of the thread that made it */
     uint32_t mark, id;        /* of the newest walk of the planner */

@@ -37,6 +37,8 @@ fx_counters fx_stats(void)
     LOAD(implicit_evals);
     LOAD(donations);
     LOAD(donation_misses);
+    LOAD(transfers);
+    LOAD(bytes_transferred);
     LOAD(live_bytes);
     LOAD(peak_bytes);
 #undef LOAD

@@ -4,7 +4,7 @@
  * trainable array; a tied array's leaf appears wherever the array does. The update walks state,
  * model and gradient in lock-step, lets the rule build the new values as lazy nodes, and hands
  * everything to fxi_commit, which computes it in one plan and rebinds the handles, or changes
- * nothing.
+ * nothing. A view of a parameter has no state; it becomes the same view of the new value.
  */
 #include "julia_number.h"
 #include "memory.h"
@@ -215,6 +215,8 @@ typedef struct item {
 typedef struct items {
     item *all;
     int64_t n, capacity;
+    fx_array **views; /* that may be views of arrays that are updated */
+    int64_t nviews, view_capacity;
     fx_status status;
 } items;
 
@@ -263,11 +265,24 @@ static fx_status mismatch(const char *what)
                    what);
 }
 
+static void note_view(items *s, fx_array *x)
+{
+    if (!fxi_is_view(x))
+        return;
+    if (room(&s->views, &s->view_capacity, s->nviews, sizeof *s->views))
+        s->views[s->nviews++] = x;
+    else
+        s->status = no_memory();
+}
+
+/* Where there is no gradient only views are looked for. */
 static void collect(items *s, void *state, void *x, void *g)
 {
-    if (s->status != FX_OK || !x || !g || !state)
+    if (s->status != FX_OK || !x || !state)
         return;
     if (fx_is(state, &leaf_type)) {
+        if (!g)
+            return;
         if (!fx_is_array(x) || !fx_is_array(g))
             s->status = mismatch(fx_is_array(x) ? "gradient" : "state");
         else
@@ -279,14 +294,16 @@ static void collect(items *s, void *state, void *x, void *g)
         return;
     }
     const int64_t n = fx_count(state);
+    if (fx_is_array(x))
+        note_view(s, x);
     if (n == 0 || fx_is_array(x))
         return;
-    if (fx_count(x) != n || fx_count(g) != n) {
+    if (fx_count(x) != n || (g && fx_count(g) != n)) {
         s->status = mismatch(fx_count(x) != n ? "state" : "gradient");
         return;
     }
     for (int64_t i = 0; i < n; i++)
-        collect(s, fx_child(state, i), fx_child(x, i), fx_child(g, i));
+        collect(s, fx_child(state, i), fx_child(x, i), g ? fx_child(g, i) : NULL);
 }
 
 static void gather_items(items *s, void *state, void *model, void *gradient)
@@ -322,6 +339,7 @@ static void items_done(items *s)
     for (int64_t i = 0; i < s->n; i++)
         s->all[i].leaf->item = -1;
     fxi_free(s->all);
+    fxi_free(s->views);
 }
 
 /* ---- the step -------------------------------------------------------------------------------- */
@@ -369,9 +387,18 @@ static fx_status apply(item *it, literals *c, fx_array *ok)
     return FX_OK;
 }
 
+/* The new value of a view of an updated array; NULL when it is none. */
+static fx_array *view_of_new(const items *s, const fx_array *view)
+{
+    fx_array *y = NULL;
+    for (int64_t i = 0; i < s->n && !y; i++)
+        y = fxi_view_again(view, s->all[i].x, s->all[i].values[0]);
+    return y;
+}
+
 static int handle_count(const items *s)
 {
-    int n = 0;
+    int n = (int)s->nviews;
     for (int64_t i = 0; i < s->n; i++)
         n += 1 + (int)s->all[i].leaf->states.n;
     return n;
@@ -390,6 +417,11 @@ static fx_status commit(items *s, fx_array *ok, bool no_sinks)
             handles[m] = k ? it->leaf->states.items[k - 1] : it->x;
             values[m] = it->values[k];
         }
+    }
+    for (int64_t i = 0; i < s->nviews && status == FX_OK; i++) {
+        handles[m] = s->views[i];
+        values[m] = view_of_new(s, s->views[i]);
+        m += values[m] != NULL;
     }
     if (status == FX_OK)
         status = fxi_commit(m, handles, values, ok, no_sinks);

@@ -149,7 +149,8 @@ void *fx_state(void *model)
 
 typedef struct loading {
     arrays to, from;
-    fxi_identity_map source; /* of each array that is loaded */
+    arrays views, view_sources; /* arrays that may be views of others, and what to load there */
+    fxi_identity_map source;    /* of each array that is loaded */
 } loading;
 
 static fx_status no_match(const void *dst, const void *src)
@@ -179,6 +180,19 @@ static bool same_values(fx_array *a, fx_array *b) /* of the same sizes */
     return fx_item(fx_all(fx_eq(a, b))) != 0;
 }
 
+static fx_status untied(void)
+{
+    return fx_fail(FX_STATUS_ARGUMENT, "loadmodel",
+                   "Encountered tied destination parameters with untied and mismatched sources.");
+}
+
+static fx_status add_pair(arrays *to, arrays *from, fx_array *dst, fx_array *src)
+{
+    add_array(to, dst);
+    add_array(from, src);
+    return to->status != FX_OK ? to->status : from->status;
+}
+
 static fx_status load_array(loading *l, fx_array *dst, fx_array *src)
 {
     bool same = fx_ndims(dst) == fx_ndims(src);
@@ -193,17 +207,28 @@ static fx_status load_array(loading *l, fx_array *dst, fx_array *src)
     }
     void *first;
     if (fxi_identity_get(&l->source, dst, &first)) {
-        if (first == src || same_values(first, src))
-            return FX_OK;
-        return fx_fail(FX_STATUS_ARGUMENT, "loadmodel",
-                       "Encountered tied destination parameters with untied and mismatched "
-                       "sources.");
+        return first == src || same_values(first, src) ? FX_OK : untied();
     }
     if (!fxi_identity_put(&l->source, dst, src))
         return fx_fail(FX_STATUS_MEMORY, "loadmodel", "no memory to remember what was loaded");
-    add_array(&l->to, dst);
-    add_array(&l->from, fx_array_to(fx_array_device(dst), fx_cast(src, fx_eltype(dst))));
-    return l->to.status != FX_OK ? l->to.status : l->from.status;
+    const bool view = fxi_is_view(dst);
+    return add_pair(view ? &l->views : &l->to, view ? &l->view_sources : &l->from, dst,
+                    fx_array_to(fx_array_device(dst), fx_cast(src, fx_eltype(dst))));
+}
+
+/* A view of an array that is loaded takes its new values from there; any other is loaded itself. */
+static fx_status load_views(loading *l)
+{
+    fx_status status = FX_OK;
+    const int32_t n = l->to.n;
+    for (int32_t i = 0; i < l->views.n && status == FX_OK; i++) {
+        fx_array *view = l->views.items[i], *src = l->view_sources.items[i], *y = NULL;
+        for (int32_t k = 0; k < n && !y; k++)
+            y = fxi_view_again(view, l->to.items[k], l->from.items[k]);
+        status =
+            y && !same_values(y, src) ? untied() : add_pair(&l->to, &l->from, view, y ? y : src);
+    }
+    return status;
 }
 
 static fx_array *zeros_like(const fx_array *x)
@@ -250,13 +275,18 @@ fx_status fx_loadmodel(void *dst, void *src)
         if (fx_is_error(both[i]))
             return fxi_object_status(both[i]);
     }
-    loading l = {.to = {.op = "loadmodel"}, .from = {.op = "loadmodel"}};
+    static const arrays none = {.op = "loadmodel"};
+    loading l = {.to = none, .from = none, .views = none, .view_sources = none};
     fx_status status = load(&l, dst, src, 0);
+    if (status == FX_OK)
+        status = load_views(&l);
     if (status == FX_OK)
         status = fxi_commit(l.to.n, l.to.items, l.from.items, NULL, true);
     fxi_identity_free(&l.source);
     fxi_free(l.to.items);
     fxi_free(l.from.items);
+    fxi_free(l.views.items);
+    fxi_free(l.view_sources.items);
     return status;
 }
 

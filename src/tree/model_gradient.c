@@ -1,16 +1,26 @@
 /* model_gradient.c: gradients of whole models: the arrays of the model, their gradients in one
  * sweep, and the model's own structure filled with them. A tied array is visited once, so its
  * gradient is the sum over its uses and stays shared; what an optimiser does not see (frozen
- * fields, integers) gets NULL.
+ * fields, integers) gets NULL. The uses of a view of another array count as that one's: the sweep
+ * goes on from the view to it, except where the view was made by another thread, whose history it
+ * does not enter.
  */
+#include "context.h"
 #include "identity_map.h"
-#include "object.h"
+#include "walk.h"
 
 #include <cflux/grad.h>
 
+/* An array whose gradient is asked for. */
+typedef struct target {
+    fx_array *array;
+    fx_array *of; /* the array whose gradient gets this one's, which is a view of it; else NULL */
+} target;
+
 typedef struct wanted {
+    target *targets;
     fx_array **arrays, **gradients;
-    int n, capacity;
+    int32_t n, capacity;
     fxi_identity_map map; /* array → gradient */
     fx_status status;
 } wanted;
@@ -20,36 +30,48 @@ static fx_status no_memory(void)
     return fx_fail(FX_STATUS_MEMORY, "gradient", "no memory for the list of parameters");
 }
 
-static void want(fx_array *x, const char *path, bool trainable, void *user)
+static void want(fx_array *x, fx_array *of, const char *path, bool trainable, void *user)
 {
     (void)path;
     wanted *w = user;
-    if (!trainable || w->status != FX_OK)
+    const bool foreign = of && x->node->owner != fxi_here()->id;
+    if ((!trainable && !foreign) || w->status != FX_OK)
         return;
-    if (w->n == w->capacity) {
-        const int capacity = w->capacity ? 2 * w->capacity : 32;
-        fx_array **grown = fxi_realloc(w->arrays, (size_t)capacity * sizeof(void *));
-        if (!grown) {
-            w->status = no_memory();
-            return;
-        }
-        w->arrays = grown;
-        w->capacity = capacity;
-    }
-    w->arrays[w->n++] = x;
+    if (fxi_grow(&w->targets, &w->capacity, w->n + 1, sizeof *w->targets))
+        w->targets[w->n++] = (target){x, foreign ? of : NULL};
+    else
+        w->status = no_memory();
+}
+
+/* Adds what has flowed into a view to the gradient of the array that it is a view of. */
+static void pass_on(wanted *w, const target *t, fx_array *gradient)
+{
+    void *sum;
+    fx_array *more;
+    if (!t->of || w->status != FX_OK || !fxi_identity_get(&w->map, t->of, &sum))
+        return;
+    fx_array *const of[] = {t->of};
+    w->status = fx_pullback(fxi_view_again(t->array, t->of, t->of), gradient, of, 1, &more);
+    if (w->status == FX_OK && !fxi_identity_put(&w->map, t->of, fx_add(sum, more)))
+        w->status = no_memory();
 }
 
 static void sweep(wanted *w, fx_array *loss)
 {
+    w->arrays = fxi_calloc((size_t)w->n + 1, sizeof(void *));
     w->gradients = fxi_calloc((size_t)w->n + 1, sizeof(void *));
-    if (!w->gradients) {
+    if (!w->arrays || !w->gradients) {
         w->status = no_memory();
         return;
     }
+    for (int32_t i = 0; i < w->n; i++)
+        w->arrays[i] = w->targets[i].array;
     w->status = fx_gradient_of(loss, w->arrays, w->n, w->gradients);
-    for (int i = 0; i < w->n && w->status == FX_OK; i++)
-        if (!fxi_identity_put(&w->map, w->arrays[i], w->gradients[i]))
+    for (int32_t i = 0; i < w->n && w->status == FX_OK; i++)
+        if (!w->targets[i].of && !fxi_identity_put(&w->map, w->arrays[i], w->gradients[i]))
             w->status = no_memory();
+    for (int32_t i = 0; i < w->n; i++)
+        pass_on(w, &w->targets[i], w->gradients[i]);
 }
 
 static fx_array *gradient_or_none(fx_array *x, void *user)
@@ -66,7 +88,7 @@ static void *gradient(fx_array *loss, void *model, bool evaluate)
     if (!model)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "gradient", "there is no model"));
     wanted w = {0};
-    fx_visit(model, want, &w);
+    fxi_visit_tied(model, want, &w);
     if (w.status == FX_OK)
         sweep(&w, loss);
     void *g = fx_fmap_with(gradient_or_none, &w, model);
@@ -75,6 +97,7 @@ static void *gradient(fx_array *loss, void *model, bool evaluate)
         if (fx_eval(both) != FX_OK)
             g = fxi_error_object(fx_type_of(model));
     }
+    fxi_free(w.targets);
     fxi_free(w.arrays);
     fxi_free(w.gradients);
     fxi_identity_free(&w.map);

@@ -14,6 +14,7 @@
 #include "host.h"
 #include "object_types.h"
 #include "show_array.h"
+#include "walk.h"
 
 #include <cflux/device.h>
 #include <math.h>
@@ -239,11 +240,11 @@ static void scan_values(const fx_array *x, tally *t)
     fxi_elements_close(&e);
 }
 
-static void count_array(fx_array *x, const char *path, bool trainable, void *user)
+static void count_array(fx_array *x, fx_array *of, const char *path, bool trainable, void *user)
 {
     (void)path;
     tally *t = user;
-    if (fx_is_error(x))
+    if (fx_is_error(x) || of) /* a view of another is counted there */
         return;
     const int64_t n = fx_length(x), bytes = n * (int64_t)fx_dtype_size(fx_eltype(x));
     *(trainable ? &t->arrays : &t->other_arrays) += 1;
@@ -263,7 +264,7 @@ static void count_array(fx_array *x, const char *path, bool trainable, void *use
 static tally count_all(void *object, bool scan)
 {
     tally t = {.scan = scan};
-    fx_visit(object, count_array, &t);
+    fxi_visit_tied(object, count_array, &t);
     return t;
 }
 

@@ -6,12 +6,17 @@
  * arrays all stay is the original itself, as Functors.fmap does for leaves. Fields that are no
  * children are copied by their bytes. Functions and leaf types stay as they are.
  *
+ * An array that is a view of another array of the same object (W and its transpose) is tied to it:
+ * it becomes the same view of what that one becomes, and is no parameter of its own.
+ *
  * Recursion is as deep as the nesting of the model, bounded by FXI_MAX_DEPTH. A walk that runs out
  * of memory records it and gives the error object of what it was asked to map.
  */
+#include "walk.h"
 #include "identity_map.h"
 #include "object_types.h"
 #include "text.h"
+#include "ties.h"
 #include "tuples.h"
 
 static bool opaque(const void *object)
@@ -25,6 +30,45 @@ static fx_status too_deep(const char *op)
     return fx_fail(FX_STATUS_ARGUMENT, op, "nested more than %d levels deep", FXI_MAX_DEPTH);
 }
 
+/* ---- ties ------------------------------------------------------------------------------------ */
+
+/* The arrays of what is walked over, by node, known once the walk has met a view: most objects hold
+ * none. */
+typedef struct ties {
+    void *root;
+    fxi_identity_map handles;
+    bool known, failed;
+} ties;
+
+static bool visit_raw(void *x, fx_visit_fn visit, void *user);
+
+static void note_handle(fx_array *x, const char *path, bool trainable, void *user)
+{
+    (void)path, (void)trainable;
+    ties *t = user;
+    void *first;
+    if (!fx_is_error(x) && !fxi_identity_get(&t->handles, x->node, &first))
+        t->failed |= !fxi_identity_put(&t->handles, x->node, x);
+}
+
+/* The array of the same object that x is a view of, and that is no view of another; NULL: none. */
+static fx_array *tied_to(ties *t, const fx_array *x)
+{
+    if (!fxi_is_view(x))
+        return NULL;
+    if (!t->known)
+        t->failed |= !visit_raw(t->root, note_handle, t);
+    t->known = true;
+    fx_array *of = NULL;
+    const fxi_node *n = x->node;
+    for (int i = 0; i < FXI_TIE_MOST && (n = fxi_viewed(n)) != NULL; i++) {
+        void *handle;
+        if (fxi_identity_get(&t->handles, n, &handle))
+            of = handle;
+    }
+    return of;
+}
+
 /* ---- map ------------------------------------------------------------------------------------- */
 
 typedef struct mapping {
@@ -32,6 +76,7 @@ typedef struct mapping {
     fx_object_fn object; /* NULL: the walk enters every object */
     void *user;
     fxi_identity_map seen;
+    ties ties;
     bool failed;
 } mapping;
 
@@ -87,6 +132,27 @@ static void *map_object(mapping *m, void *x, int depth)
     return y;
 }
 
+/* What a view of another array becomes: the same view of what that one becomes, evaluated where
+ * that is. */
+static fx_array *map_view(mapping *m, fx_array *x, fx_array *of, int depth)
+{
+    map_child(m, of, depth);
+    fx_array *y = mapped(m, of);
+    if (!y || y == of || m->failed)
+        return y ? x : NULL;
+    fx_array *view = fxi_view_again(x, of, y);
+    if (!view) /* of other sizes */
+        return m->f(x, m->user);
+    return fx_is_evaluated(y) && fx_eval(view) != FX_OK ? fx_error_array(fx_error_status()) : view;
+}
+
+static fx_array *map_array(mapping *m, fx_array *x, int depth)
+{
+    fx_array *of = tied_to(&m->ties, x);
+    m->failed |= m->ties.failed;
+    return of ? map_view(m, x, of, depth) : m->f(x, m->user);
+}
+
 /* True when x became something else. */
 static bool map_child(mapping *m, void *x, int depth)
 {
@@ -100,7 +166,7 @@ static bool map_child(mapping *m, void *x, int depth)
         return y != x;
     y = !array && m->object ? m->object(x, m->user) : NULL;
     if (!y)
-        y = array ? m->f(x, m->user) : map_object(m, x, depth);
+        y = array ? (void *)map_array(m, x, depth) : map_object(m, x, depth);
     became(m, x, y);
     return y != x;
 }
@@ -110,10 +176,11 @@ void *fx_fmap_objects(fx_map_user_fn f, fx_object_fn object, void *user, void *x
     if (!f || !x)
         return fx_error_array(
             fx_fail(FX_STATUS_ARGUMENT, "fmap", "there is no %s", f ? "object" : "function"));
-    mapping m = {.f = f, .object = object, .user = user};
+    mapping m = {.f = f, .object = object, .user = user, .ties.root = x};
     map_child(&m, x, 0);
     void *y = mapped(&m, x);
     fxi_identity_free(&m.seen);
+    fxi_identity_free(&m.ties.handles);
     return m.failed ? fxi_error_object(fx_type_of(x)) : y;
 }
 
@@ -147,9 +214,11 @@ void *fxi_snapshot(void *model)
 
 typedef struct visiting {
     fx_visit_fn visit;
+    fxi_visit_tied_fn tied; /* instead of `visit`, with the array that x is a view of */
     void *user;
     fx_text path;
     fxi_identity_map seen;
+    ties ties;
     bool failed;
 } visiting;
 
@@ -209,6 +278,19 @@ static fx_status visit_check(visiting *v, void *x, int depth)
     return FX_OK;
 }
 
+static void visit_array(visiting *v, fx_array *x, bool trainable)
+{
+    const char *path = v->path.data ? v->path.data : "";
+    fx_array *of = v->ties.root ? tied_to(&v->ties, x) : NULL;
+    v->failed |= v->ties.failed;
+    if (v->failed)
+        fx_fail(FX_STATUS_MEMORY, "visit", "no memory to remember what was visited");
+    else if (v->tied)
+        v->tied(x, of, path, trainable && !of, v->user);
+    else
+        v->visit(x, path, trainable && !of, v->user);
+}
+
 static void visit_any(visiting *v, void *x, bool frozen, int depth)
 {
     void *unused;
@@ -221,7 +303,7 @@ static void visit_any(visiting *v, void *x, bool frozen, int depth)
     if (v->failed)
         return;
     if (fx_is_array(x)) {
-        v->visit(x, v->path.data ? v->path.data : "", is_real(x) && !frozen, v->user);
+        visit_array(v, x, is_real(x) && !frozen);
         return;
     }
     const fx_type *type = fx_type_of(x);
@@ -229,22 +311,41 @@ static void visit_any(visiting *v, void *x, bool frozen, int depth)
         visit_field(v, x, &type->fields[i], frozen, depth + 1);
 }
 
-static bool visit_all(void *x, fx_visit_fn visit, void *user)
+static bool visit_with(visiting *v, void *x)
 {
-    if (!x || !visit) {
-        fx_fail(FX_STATUS_ARGUMENT, "visit", "there is no %s", visit ? "object" : "function");
+    if (!x || (!v->visit && !v->tied)) {
+        fx_fail(FX_STATUS_ARGUMENT, "visit", "there is no %s", x ? "function" : "object");
         return false;
     }
+    visit_any(v, x, false, 0);
+    fxi_text_free(&v->path);
+    fxi_identity_free(&v->seen);
+    fxi_identity_free(&v->ties.handles);
+    return !v->failed;
+}
+
+/* Every array as if it were one of its own. */
+static bool visit_raw(void *x, fx_visit_fn visit, void *user)
+{
     visiting v = {.visit = visit, .user = user};
-    visit_any(&v, x, false, 0);
-    fxi_text_free(&v.path);
-    fxi_identity_free(&v.seen);
-    return !v.failed;
+    return visit_with(&v, x);
+}
+
+static bool visit_all(void *x, fx_visit_fn visit, void *user)
+{
+    visiting v = {.visit = visit, .user = user, .ties.root = x};
+    return visit_with(&v, x);
 }
 
 void fx_visit(void *x, fx_visit_fn visit, void *user)
 {
     visit_all(x, visit, user);
+}
+
+void fxi_visit_tied(void *x, fxi_visit_tied_fn visit, void *user)
+{
+    visiting v = {.tied = visit, .user = user, .ties.root = x};
+    visit_with(&v, x);
 }
 
 /* ---- what visits are for --------------------------------------------------------------------- */
