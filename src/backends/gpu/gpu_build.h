@@ -3,19 +3,27 @@
  * A kind is one function, a row of the table in gpu_step.c. It says the text of its kernel, then
  * adds launches of it:
  *
- *     fxi_gpu_begin(b, "fx_copy", nbuffers, nparams, wide);
+ *     fxi_gpu_begin(b, wide);
+ *     fxi_gpu_kernel(b, "fx_copy", nbuffers, nparams);
  *     fxi_gpu_say(b, "    FX_USE(0, const fx_f32, x)\n …", …);
- *     fxi_gpu_call *c = fxi_gpu_end(b, nbuffers, nparams);
+ *     fxi_gpu_end(b);
+ *     fxi_gpu_call *c = fxi_gpu_add(b);
  *     fxi_gpu_buffer(c, 0, FXI_GPU_IN, 0); …
  *     fxi_gpu_param(c, 0, n); …
+ *     c->groups[0] = …;
+ *
+ * Nothing of this needs a check: after a failure they do nothing, and fxi_gpu_prepare reports it.
  *
  * In the text (gpu_prelude.c has all of it):
  *     FX_USE(k, T, x)     declares T *x, buffer k; FX_GLOBAL is its address space in types
  *     P(k)                parameter k, an fx_int: 32 bits, or 64 in `wide` kernels
- *     FX_GROUP            b->group; FX_ITEM its work-item, FX_GROUP_X, _Y, _Z the group: all fx_int
- *     FX_LOCAL(T, s, n)   T s[n] shared by a group, at the kernel's outermost level
- *     FX_BARRIER          waits for the group's work-items, and their writes to local memory
- *     fx_f32 … fx_u8, fx_u16, fx_u32, fx_u64        types; fx_f64 only where the device has it
+ *     FX_GROUP            b->group; FX_ITEM the work-item in it; FX_GROUP_X, _Y, _Z the group: all
+ *                         fx_ints
+ *     FX_LOCAL(T, s, n);  T s[n] shared by a group, at the kernel's outermost level; in types of
+ *                         pointers to it FX_SHARED
+ *     FX_BARRIER;         waits for the group's work-items, and their writes to local memory
+ *     FX_FN               before functions, between _begin and _kernel
+ *     fx_f32 fx_i32 fx_i64 fx_u8 fx_u16 fx_u32 fx_u64; fx_f64 only where the device has it
  *     FX_LOAD_f16(x, i), FX_STORE_f16(x, i, v) …    one for each element type's short name: 16-bit
  *                         floats are fx_f32 values outside memory
  *     FX_F32(exp)(v), FX_F64(exp)(v)                functions of the math library
@@ -27,6 +35,8 @@
 
 typedef struct fxi_gpu_builder fxi_gpu_builder;
 
+enum { FXI_GPU_PARAMS = 512, FXI_GPU_BUFFERS = 64 }; /* of a launch, at most */
+
 /* What a launch's buffer is. */
 typedef enum fxi_gpu_place {
     FXI_GPU_IN,      /* the step's operand k */
@@ -37,7 +47,7 @@ typedef enum fxi_gpu_place {
 
 typedef struct fxi_gpu_buffer_ref {
     int64_t k;
-    uint8_t place;
+    int64_t place;
 } fxi_gpu_buffer_ref;
 
 typedef struct fxi_gpu_call fxi_gpu_call;
@@ -62,22 +72,27 @@ struct fxi_gpu_builder {
     char *text;       /* of the kernel that is being said */
     size_t length, room;
     const char *name;
+    int32_t nbuffers, nparams;
     bool wide;
     int32_t
         group;    /* work-items of a group: FXI_GPU_GROUP, set to 1 before a kernel that wants it */
     void *kernel; /* the last one compiled */
     fxi_gpu_call *first, **last;
+    fxi_gpu_call lost; /* what is added after a failure */
+    int64_t lost_memory[FXI_GPU_PARAMS];
     size_t scratch; /* bytes of it that the step needs */
 };
 
-/* Begins a kernel: the prelude and its head. The body follows with fxi_gpu_say. */
-void fxi_gpu_begin(fxi_gpu_builder *b, const char *name, int nbuffers, int nparams, bool wide);
+/* Begins a source text. Functions may follow, then the kernel. */
+void fxi_gpu_begin(fxi_gpu_builder *b, bool wide);
 void fxi_gpu_say(fxi_gpu_builder *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The head of a kernel; its body follows. */
+void fxi_gpu_kernel(fxi_gpu_builder *b, const char *name, int nbuffers, int nparams);
 /* Closes the body and compiles it. */
 void fxi_gpu_end(fxi_gpu_builder *b);
-/* A launch of the kernel just compiled (several are fine), in order behind those before: groups
- * 1×1×1, all parameters 0. NULL after a failure. */
-fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b, int nbuffers, int nparams);
+/* A launch of the kernel just compiled (several are fine), in order behind those before: one group,
+ * all parameters 0, all buffers the operand 0. Never NULL: after a failure one that nobody runs. */
+fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b);
 void fxi_gpu_buffer(fxi_gpu_call *c, int buffer, fxi_gpu_place place, int64_t k);
 void fxi_gpu_param(fxi_gpu_call *c, int param, int64_t value);
 /* Bytes of scratch memory, for this step alone; where they begin, aligned to 64. */

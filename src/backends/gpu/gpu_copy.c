@@ -1,0 +1,182 @@
+/* gpu_copy.c: copies between any strides: views that are stored, concatenation, padding.
+ *
+ * Elements are bytes, so there is one text for each size of them. Where the two sides are
+ * contiguous along different axes, tiles of 32×32 go through the group's memory, and both are read
+ * and written in lines; else a work-item copies an element.
+ */
+#include "gpu_text.h"
+
+enum { TILE = 32, LEAST = 16, EACH = 4 };
+
+static const char *type_of(size_t size)
+{
+    static const char *const types[] = {
+        [1] = "fx_u8", [2] = "fx_u16", [4] = "fx_u32", [8] = "fx_u64"};
+    return types[size];
+}
+
+typedef struct copy {
+    size_t size;
+    const fxi_gpu_side *from, *to;
+    fxi_gpu_layout layout;
+    int px, py; /* patterns */
+    bool wide;
+} copy;
+
+static void say_sides(fxi_gpu_builder *b, const copy *q)
+{
+    fxi_gpu_say(b, "FX_USE(0, const %s, x)\nFX_USE(1, %s, y)\n", type_of(q->size),
+                type_of(q->size));
+}
+
+static fxi_gpu_call *add_copy(fxi_gpu_builder *b, const copy *q)
+{
+    fxi_gpu_call *c = fxi_gpu_add(b);
+    fxi_gpu_buffer(c, 0, (fxi_gpu_place)q->from->buffer.place, q->from->buffer.k);
+    fxi_gpu_buffer(c, 1, (fxi_gpu_place)q->to->buffer.place, q->to->buffer.k);
+    fxi_gpu_param(c, 1, q->to->offset);
+    return c;
+}
+
+static void plain_copy(fxi_gpu_builder *b, const copy *q, const fxi_gpu_walk *w)
+{
+    const int64_t n = fxi_gpu_walk_length(w);
+    fxi_gpu_begin(b, q->wide);
+    fxi_gpu_kernel(b, "fx_copy", 2, 2 + fxi_gpu_walk_params(w));
+    say_sides(b, q);
+    fxi_gpu_say(b,
+                "for (fx_int each = 0; each < %d; each++) {\n"
+                "const fx_int i = (FX_GROUP_X * %d + each) * FX_GROUP + FX_ITEM;\n"
+                "if (i >= P(0)) return;\n",
+                EACH, EACH);
+    fxi_gpu_walk_say(b, w, 2, "i", "o", NULL);
+    fxi_gpu_say(b, "y[o%d + P(1)] = x[o%d];\n}\n", q->py, q->px);
+    fxi_gpu_end(b);
+    fxi_gpu_call *c = add_copy(b, q);
+    fxi_gpu_param(c, 0, n);
+    c->groups[0] = fxi_gpu_groups(n, (int64_t)EACH * FXI_GPU_GROUP);
+    fxi_gpu_walk_fill(w, c, 2);
+}
+
+/* The axis along which x is contiguous, when y is so along axis 0 and both are long enough; −1. */
+static int across(const copy *q, const fxi_gpu_walk *w)
+{
+    if (w->nd < 2 || w->stride[q->py][0] != 1 || w->shape[0] < LEAST)
+        return -1;
+    for (int d = 1; d < w->nd; d++)
+        if (w->stride[q->px][d] == 1 && w->shape[d] >= LEAST)
+            return d;
+    return -1;
+}
+
+/* Parameters from 2 on: sizes of the two axes, strides across, tiles of both, the other axes. */
+static void tiled_copy(fxi_gpu_builder *b, const copy *q, const fxi_gpu_walk *w, int axis)
+{
+    const fxi_gpu_walk rest = fxi_gpu_walk_over(w, ~(1u | 1u << axis));
+    const int64_t along = (w->shape[0] + TILE - 1) / TILE,
+                  over = (w->shape[axis] + TILE - 1) / TILE;
+    fxi_gpu_begin(b, q->wide);
+    fxi_gpu_kernel(b, "fx_transpose", 2, 12 + fxi_gpu_walk_params(&rest));
+    say_sides(b, q);
+    fxi_gpu_say(b, "FX_LOCAL(%s, s, 32 * 33);\n", type_of(q->size));
+    fxi_gpu_say(b, "const fx_int lane = FX_ITEM %% 32, first = FX_ITEM / 32, tile = FX_GROUP_X;\n"
+                   "const fx_int t1 = FX_DIV(tile, 6), a0 = (tile - t1 * P(6)) * 32;\n"
+                   "const fx_int t2 = FX_DIV(t1, 9), b0 = (t1 - t2 * P(9)) * 32;\n");
+    fxi_gpu_walk_say(b, &rest, 12, "t2", "o", NULL);
+    fxi_gpu_say(b,
+                "for (fx_int r = first; r < 32; r += 8)\n"
+                "    if (a0 + r < P(2) && b0 + lane < P(3))\n"
+                "        s[r * 33 + lane] = x[o%d + (a0 + r) * P(4) + b0 + lane];\n"
+                "FX_BARRIER;\n",
+                q->px);
+    fxi_gpu_say(b,
+                "for (fx_int r = first; r < 32; r += 8)\n"
+                "    if (b0 + r < P(3) && a0 + lane < P(2))\n"
+                "        y[o%d + P(1) + (b0 + r) * P(5) + a0 + lane] = s[lane * 33 + r];\n",
+                q->py);
+    fxi_gpu_end(b);
+    fxi_gpu_call *c = add_copy(b, q);
+    fxi_gpu_param(c, 2, w->shape[0]);
+    fxi_gpu_param(c, 3, w->shape[axis]);
+    fxi_gpu_param(c, 4, w->stride[q->px][0]);
+    fxi_gpu_param(c, 5, w->stride[q->py][axis]);
+    fxi_gpu_divisor(c, 6, along);
+    fxi_gpu_divisor(c, 9, over);
+    fxi_gpu_walk_fill(&rest, c, 12);
+    c->groups[0] = (uint32_t)(along * over * fxi_gpu_walk_length(&rest));
+}
+
+void fxi_gpu_copy(fxi_gpu_builder *b, int nd, const int64_t *shape, size_t size,
+                  const fxi_gpu_side *from, const fxi_gpu_side *to)
+{
+    copy q = {.size = size, .from = from, .to = to, .layout = {.nd = nd}};
+    for (int d = 0; d < nd; d++)
+        q.layout.shape[d] = shape[d];
+    q.px = fxi_gpu_layout_add(&q.layout, from->stride);
+    q.py = fxi_gpu_layout_add(&q.layout, to->stride);
+    q.wide = fxi_gpu_layout_wide(&q.layout) ||
+             fxi_gpu_wide(to->offset + fxi_gpu_reach(nd, shape, to->stride));
+    const fxi_gpu_walk w = fxi_gpu_walk_over(&q.layout, UINT32_MAX);
+    if (fxi_gpu_walk_length(&w) == 0)
+        return;
+    const int axis = across(&q, &w);
+    if (axis > 0)
+        tiled_copy(b, &q, &w, axis);
+    else
+        plain_copy(b, &q, &w);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+static void copy_in(fxi_gpu_builder *b, int k, const fx_tensor *t, fxi_gpu_buffer_ref buffer)
+{
+    int64_t dense[FX_MAX_DIMS];
+    fxi_gpu_dense_strides(t->ndim, t->shape, dense);
+    fxi_gpu_copy(b, t->ndim, t->shape, fxi_gpu_size(t->dtype),
+                 &(fxi_gpu_side){{k, FXI_GPU_IN}, t->stride, 0}, &(fxi_gpu_side){buffer, dense, 0});
+}
+
+int64_t fxi_gpu_densify(fxi_gpu_builder *b, int k)
+{
+    const fx_tensor *t = &b->step->in[k];
+    const int64_t at = fxi_gpu_scratch(b, fx_tensor_length(t) * (int64_t)fxi_gpu_size(t->dtype));
+    copy_in(b, k, t, (fxi_gpu_buffer_ref){at, FXI_GPU_SCRATCH});
+    return at;
+}
+
+/* A view that is stored: the operand is the view. */
+void fxi_gpu_move(fxi_gpu_builder *b)
+{
+    copy_in(b, 0, &b->step->in[0], (fxi_gpu_buffer_ref){0, FXI_GPU_OUT});
+}
+
+/* Operand k, or its single value, to `along` places of the output's axis from `start` on. */
+static void put(fxi_gpu_builder *b, int k, int axis, int64_t start, int64_t along)
+{
+    const fx_tensor *out = &b->step->out, *t = &b->step->in[k];
+    const int64_t single[FX_MAX_DIMS] = {0};
+    int64_t dense[FX_MAX_DIMS], shape[FX_MAX_DIMS];
+    fxi_gpu_dense_strides(out->ndim, out->shape, dense);
+    for (int d = 0; d < out->ndim; d++)
+        shape[d] = d == axis ? along : out->shape[d];
+    fxi_gpu_copy(b, out->ndim, shape, fxi_gpu_size(out->dtype),
+                 &(fxi_gpu_side){{k, FXI_GPU_IN}, t->ndim == out->ndim ? t->stride : single, 0},
+                 &(fxi_gpu_side){{0, FXI_GPU_OUT}, dense, start * dense[axis]});
+}
+
+/* CONCAT, and PAD: a concatenation of the value, the input and the value. */
+void fxi_gpu_join(fxi_gpu_builder *b)
+{
+    const fx_step *s = b->step;
+    const int axis = (int)s->attr.i[0];
+    int64_t start = 0;
+    if (s->op == FX_OP_CONCAT) {
+        for (int k = 0; k < s->nin; start += s->in[k++].shape[axis])
+            put(b, k, axis, start, s->in[k].shape[axis]);
+        return;
+    }
+    const int64_t before = s->attr.i[1], inside = s->in[0].shape[axis],
+                  behind = s->out.shape[axis] - before - inside;
+    put(b, 1, axis, 0, before);
+    put(b, 0, axis, before, inside);
+    put(b, 1, axis, before + inside, behind);
+}

@@ -1,0 +1,353 @@
+/* gpu_map.c: kernels of one value for every element of the output: elementwise programs, the same
+ * over segments, generators, and gather.
+ *
+ * A work-item makes EACH elements, a group's width apart, so that neighbours read neighbours. An
+ * operand is one value, or lies like the output and is read at the element's own number, or is
+ * walked (gpu_walk.c). All operands of an element are read before its outputs are written: those
+ * may lie in the same memory.
+ */
+#include "gpu_text.h"
+
+enum { EACH = 4 };
+
+/* The part of a kernel before the element's value: i is its number, P(0) how many there are. */
+static void say_loop(fxi_gpu_builder *b)
+{
+    fxi_gpu_say(b,
+                "for (fx_int each = 0; each < %d; each++) {\n"
+                "const fx_int i = (FX_GROUP_X * %d + each) * FX_GROUP + FX_ITEM;\n"
+                "if (i >= P(0)) return;\n",
+                EACH, EACH);
+}
+
+static fxi_gpu_call *add_map(fxi_gpu_builder *b, int64_t n)
+{
+    fxi_gpu_call *c = fxi_gpu_add(b);
+    fxi_gpu_param(c, 0, n);
+    c->groups[0] = fxi_gpu_groups(n, (int64_t)EACH * FXI_GPU_GROUP);
+    return c;
+}
+
+/* ---- elementwise ----------------------------------------------------------------------------- */
+enum { SINGLE = -1, OWN = -2, OPERANDS = 32 }; /* instead of a pattern */
+
+/* The tensors of one program over one space. */
+typedef struct program {
+    const fx_tensor *in;
+    int nin, nout;
+    uint8_t out[1 + FX_MORE_OUTPUTS]; /* registers */
+    int pattern[OPERANDS];
+    fxi_gpu_buffer_ref from[OPERANDS];
+    fxi_gpu_layout layout;
+    fxi_gpu_walk walk;
+    int64_t length;
+    bool wide;
+} program;
+
+static void place_operands(program *p, const fx_tensor *space)
+{
+    p->layout = (fxi_gpu_layout){.nd = space->ndim};
+    for (int d = 0; d < space->ndim; d++)
+        p->layout.shape[d] = space->shape[d];
+    for (int k = 0; k < p->nin; k++) {
+        const fx_tensor *t = &p->in[k];
+        p->pattern[k] = p->from[k].place == FXI_GPU_SCRATCH ? OWN
+                        : fxi_gpu_is_scalar(t)              ? SINGLE
+                        : fxi_gpu_is_dense(t)               ? OWN
+                                              : fxi_gpu_layout_add(&p->layout, t->stride);
+    }
+    p->walk = fxi_gpu_walk_over(&p->layout, UINT32_MAX);
+    p->wide = fxi_gpu_layout_wide(&p->layout);
+}
+
+/* Do the kernel's arguments take more room than the device has? */
+static bool too_many(const fxi_gpu_builder *b, const program *p)
+{
+    const int buffers = (p->nin + p->nout) * (int)(2 * sizeof(int64_t)),
+              params = (1 + fxi_gpu_walk_params(&p->walk)) * (p->wide ? 8 : 4);
+    return buffers + params > b->limits->param_bytes;
+}
+
+/* Operands of more different strides than a kernel's arguments have room for are copied first. */
+static void fit(fxi_gpu_builder *b, program *p, const fx_tensor *space)
+{
+    for (int k = 0; k < p->nin && too_many(b, p); k++)
+        if (p->pattern[k] >= 0) {
+            p->from[k] = (fxi_gpu_buffer_ref){fxi_gpu_densify(b, k), FXI_GPU_SCRATCH};
+            place_operands(p, space);
+        }
+}
+
+static void say_loads(fxi_gpu_builder *b, const program *p)
+{
+    for (int k = 0; k < p->nin; k++) {
+        const fxi_gpu_type *t = &fxi_gpu_types[p->in[k].dtype];
+        char at[16] = "0";
+        if (p->pattern[k] == OWN)
+            at[0] = 'i';
+        else if (p->pattern[k] >= 0)
+            snprintf(at, sizeof at, "o%d", p->pattern[k]);
+        fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(x%d, %s);\n", t->value, k, t->name, k, at);
+    }
+}
+
+static void say_program(fxi_gpu_builder *b, const program *p)
+{
+    const fx_step *s = b->step;
+    if (!fxi_gpu_known(b, s->program, s->ninstr))
+        return;
+    fxi_gpu_begin(b, p->wide);
+    fxi_gpu_kernel(b, "fx_elementwise", p->nin + p->nout, 1 + fxi_gpu_walk_params(&p->walk));
+    for (int k = 0; k < p->nin; k++)
+        fxi_gpu_say(b, "FX_USE(%d, const %s, x%d)\n", k, fxi_gpu_types[p->in[k].dtype].stored, k);
+    for (int k = 0; k < p->nout; k++)
+        fxi_gpu_say(b, "FX_USE(%d, %s, y%d)\n", p->nin + k,
+                    fxi_gpu_types[s->program[p->out[k] - p->nin].dtype].stored, k);
+    say_loop(b);
+    fxi_gpu_walk_say(b, &p->walk, 1, "i", "o", NULL);
+    say_loads(b, p);
+    for (int k = 0; k < s->ninstr; k++)
+        fxi_gpu_say_instr(b, &s->program[k], p->nin + k);
+    for (int k = 0; k < p->nout; k++)
+        fxi_gpu_say(b, "FX_STORE_%s(y%d, i, r%d);\n",
+                    fxi_gpu_types[s->program[p->out[k] - p->nin].dtype].name, k, p->out[k]);
+    fxi_gpu_say(b, "}\n");
+    fxi_gpu_end(b);
+}
+
+static void set_outputs(program *p, const fx_step *s)
+{
+    p->nout = 1 + s->nmore;
+    p->out[0] = (uint8_t)(p->nin + s->ninstr - 1);
+    for (int k = 0; k < s->nmore; k++)
+        p->out[1 + k] = s->more_reg[k];
+}
+
+void fxi_gpu_elementwise(fxi_gpu_builder *b)
+{
+    const fx_step *s = b->step;
+    program p = {.in = s->in, .nin = s->nin, .length = fx_tensor_length(&s->out)};
+    if (s->nin > OPERANDS) {
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "%d operands", (int)s->nin);
+        return;
+    }
+    if (p.length == 0)
+        return;
+    set_outputs(&p, s);
+    for (int k = 0; k < s->nin; k++)
+        p.from[k] = (fxi_gpu_buffer_ref){k, FXI_GPU_IN};
+    place_operands(&p, &s->out);
+    fit(b, &p, &s->out);
+    say_program(b, &p);
+    fxi_gpu_call *c = add_map(b, p.length);
+    for (int k = 0; k < p.nin; k++)
+        fxi_gpu_buffer(c, k, (fxi_gpu_place)p.from[k].place, p.from[k].k);
+    for (int k = 0; k < p.nout; k++)
+        fxi_gpu_buffer(c, p.nin + k, FXI_GPU_OUT, k);
+    fxi_gpu_walk_fill(&p.walk, c, 1);
+}
+
+/* One launch a segment: their addresses have no place in a table that all devices could read. In a
+ * segment of a single element dense operands and single values look alike: the longest one says
+ * which they are. */
+void fxi_gpu_foreach(fxi_gpu_builder *b)
+{
+    const fx_step *s = b->step;
+    const int nin = s->nin / s->nsegments, nout = 1 + s->nmore;
+    int32_t longest = 0;
+    for (int32_t g = 1; g < s->nsegments; g++)
+        if (s->segments[g].length > s->segments[longest].length)
+            longest = g;
+    program p = {.in = s->in + longest * nin, .nin = nin, .length = s->segments[longest].length};
+    if (p.length == 0)
+        return;
+    set_outputs(&p, s);
+    for (int k = 0; k < nin; k++)
+        p.pattern[k] = p.length > 1 && fxi_gpu_is_scalar(&p.in[k]) ? SINGLE : OWN;
+    p.wide = fxi_gpu_wide(p.length);
+    say_program(b, &p);
+    for (int32_t g = 0; g < s->nsegments; g++) {
+        if (s->segments[g].length == 0)
+            continue;
+        fxi_gpu_call *c = add_map(b, s->segments[g].length);
+        for (int k = 0; k < nin; k++)
+            fxi_gpu_buffer(c, k, FXI_GPU_IN, g * nin + k);
+        for (int k = 0; k < nout; k++)
+            fxi_gpu_buffer(c, nin + k, FXI_GPU_OUT, g * nout + k);
+    }
+}
+
+/* ---- generators ------------------------------------------------------------------------------ */
+/* Element i along an axis is i / inner mod size. */
+static void iota(fxi_gpu_builder *b, int64_t n)
+{
+    const fx_tensor *t = &b->step->out;
+    const fxi_gpu_type *type = &fxi_gpu_types[t->dtype];
+    const int axis = (int)b->step->attr.i[0];
+    int64_t strides[FX_MAX_DIMS];
+    const fx_instr cast = {.op = FX_OP_CAST, .dtype = t->dtype, .from = FX_DTYPE_I64};
+    fxi_gpu_dense_strides(t->ndim, t->shape, strides);
+    fxi_gpu_begin(b, fxi_gpu_wide(n));
+    fxi_gpu_kernel(b, "fx_iota", 1, 7);
+    fxi_gpu_say(b, "FX_USE(0, %s, y)\n", type->stored);
+    say_loop(b);
+    fxi_gpu_say(b, "const fx_int row = FX_DIV(i, 1);\n"
+                   "const fx_i64 r0 = row - FX_DIV(row, 4) * P(4);\n");
+    if (t->dtype != FX_DTYPE_I64)
+        fxi_gpu_say_instr(b, &cast, 1);
+    fxi_gpu_say(b, "FX_STORE_%s(y, i, r%d);\n}\n", type->name, t->dtype != FX_DTYPE_I64);
+    fxi_gpu_end(b);
+    fxi_gpu_call *c = add_map(b, n);
+    fxi_gpu_buffer(c, 0, FXI_GPU_OUT, 0);
+    fxi_gpu_divisor(c, 1, strides[axis]);
+    fxi_gpu_divisor(c, 4, t->shape[axis]);
+}
+
+/* Philox4x32-10 with the step's seed as key and its counter as the high half: philox.h. Its 128
+ * bits are four elements, or two of Float64. */
+static const char philox[] =
+    "FX_FN void fx_philox(fx_u32 k0, fx_u32 k1, fx_u32 c2, fx_u32 c3, fx_u64 block, fx_u32 w[4]) "
+    "{\n"
+    "    fx_u32 c0 = (fx_u32)block, c1 = (fx_u32)(block >> 32);\n"
+    "    for (int round = 0; round < 10; round++) {\n"
+    "        const fx_u64 p0 = (fx_u64)0xD2511F53u * c0, p1 = (fx_u64)0xCD9E8D57u * c2;\n"
+    "        c0 = (fx_u32)(p1 >> 32) ^ c1 ^ k0; c1 = (fx_u32)p1;\n"
+    "        c2 = (fx_u32)(p0 >> 32) ^ c3 ^ k1; c3 = (fx_u32)p0;\n"
+    "        k0 += 0x9E3779B9u; k1 += 0xBB67AE85u; }\n"
+    "    w[0] = c0; w[1] = c1; w[2] = c2; w[3] = c3; }\n";
+
+/* Element k of a block of words w. 16 bits take as many as they hold below 1. */
+static const char *const uniforms[FX_DTYPE_COUNT] = {
+    [FX_DTYPE_F32] = "(fx_f32)(w[k] >> 8) * 5.96046448e-8f",
+    [FX_DTYPE_F64] = "(fx_f64)((((fx_u64)w[2 * k] << 32) | w[2 * k + 1]) >> 11) "
+                     "* 1.1102230246251565e-16",
+    [FX_DTYPE_F16] = "(fx_f32)(w[k] >> 21) * 4.8828125e-4f",
+    [FX_DTYPE_BF16] = "(fx_f32)(w[k] >> 24) * 3.90625e-3f",
+};
+
+static void uniform(fxi_gpu_builder *b, int64_t n)
+{
+    const int dtype = b->step->out.dtype, block = dtype == FX_DTYPE_F64 ? 2 : 4;
+    const fxi_gpu_type *type = &fxi_gpu_types[dtype];
+    if (!uniforms[dtype]) {
+        fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "no random numbers of element type %s", type->name);
+        return;
+    }
+    fxi_gpu_begin(b, fxi_gpu_wide(n));
+    fxi_gpu_say(b, "%s", philox);
+    fxi_gpu_kernel(b, "fx_random", 1, 5);
+    fxi_gpu_say(b, "FX_USE(0, %s, y)\n", type->stored);
+    fxi_gpu_say(b, "fx_u32 w[4];\n"
+                   "const fx_int block = FX_GROUP_X * FX_GROUP + FX_ITEM;\n"
+                   "fx_philox((fx_u32)P(1), (fx_u32)P(2), (fx_u32)P(3), (fx_u32)P(4), "
+                   "(fx_u64)block, w);\n");
+    fxi_gpu_say(b, "for (fx_int k = 0; k < %d && block * %d + k < P(0); k++)\n", block, block);
+    fxi_gpu_say(b, "    FX_STORE_%s(y, block * %d + k, %s);\n", type->name, block, uniforms[dtype]);
+    fxi_gpu_end(b);
+    fxi_gpu_call *c = fxi_gpu_add(b);
+    fxi_gpu_buffer(c, 0, FXI_GPU_OUT, 0);
+    fxi_gpu_param(c, 0, n);
+    c->stream = 1;
+    c->groups[0] = fxi_gpu_groups(n, (int64_t)block * FXI_GPU_GROUP);
+}
+
+void fxi_gpu_generate(fxi_gpu_builder *b)
+{
+    const int64_t n = fx_tensor_length(&b->step->out);
+    if (n == 0)
+        return;
+    if (b->step->op == FX_OP_RANDOM)
+        uniform(b, n);
+    else
+        iota(b, n);
+}
+
+/* ---- gather ---------------------------------------------------------------------------------- */
+/* Looks at every index before anything is read or written through it. */
+void fxi_gpu_check_indices(fxi_gpu_builder *b, int axis, int64_t size)
+{
+    const fx_tensor *t = &b->step->in[1];
+    const int64_t n = fx_tensor_length(t);
+    fxi_gpu_layout l = {.nd = t->ndim};
+    for (int d = 0; d < t->ndim; d++)
+        l.shape[d] = t->shape[d];
+    fxi_gpu_layout_add(&l, t->stride);
+    const fxi_gpu_walk w = fxi_gpu_walk_over(&l, UINT32_MAX);
+    if (t->dtype != FX_DTYPE_I32 && t->dtype != FX_DTYPE_I64)
+        fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "indices of element type %s",
+                     fxi_gpu_types[t->dtype].name);
+    if (n == 0)
+        return;
+    fxi_gpu_begin(b, fxi_gpu_layout_wide(&l));
+    fxi_gpu_kernel(b, "fx_check", 2, 4 + fxi_gpu_walk_params(&w));
+    fxi_gpu_say(b, "FX_USE(0, const %s, x)\nFX_USE(1, fx_i64, fault)\n",
+                fxi_gpu_types[t->dtype].stored);
+    say_loop(b);
+    fxi_gpu_walk_say(b, &w, 4, "i", "o", NULL);
+    fxi_gpu_say(b, "const fx_i64 v = x[o0];\n"
+                   "if ((v < 0 || v >= P(1)) && fault[0] == 0) {\n"
+                   "fault[1] = v; fault[2] = P(2); fault[3] = P(1); fault[0] = P(3); }\n}\n");
+    fxi_gpu_end(b);
+    fxi_gpu_call *c = add_map(b, n);
+    fxi_gpu_buffer(c, 0, FXI_GPU_IN, 1);
+    fxi_gpu_buffer(c, 1, FXI_GPU_FAULT, 0);
+    fxi_gpu_param(c, 1, size);
+    fxi_gpu_param(c, 2, axis);
+    fxi_gpu_param(c, 3, 1 + b->step->op);
+    fxi_gpu_walk_fill(&w, c, 4);
+}
+
+/* The strides of x without its axis, and those of idx, over the output: x's axes before, idx's,
+ * x's axes behind. */
+void fxi_gpu_index_layout(fxi_gpu_layout *l, const fx_tensor *outer, const fx_tensor *idx,
+                          const fx_tensor *x, int axis)
+{
+    int64_t sx[FX_MAX_DIMS] = {0}, si[FX_MAX_DIMS] = {0};
+    *l = (fxi_gpu_layout){.nd = outer->ndim};
+    for (int d = 0; d < outer->ndim; d++) {
+        const bool index = d >= axis && d < axis + idx->ndim;
+        l->shape[d] = outer->shape[d];
+        si[d] = index ? idx->stride[d - axis] : 0;
+        sx[d] = index ? 0 : x->stride[d < axis ? d : d - idx->ndim + 1];
+    }
+    fxi_gpu_layout_add(l, sx);
+    if (fxi_gpu_layout_add(l, si) == 0) { /* both all 0: still two patterns */
+        for (int d = 0; d < l->nd; d++)
+            l->stride[1][d] = 0;
+        l->npatterns = 2;
+    }
+}
+
+void fxi_gpu_gather(fxi_gpu_builder *b)
+{
+    const fx_step *s = b->step;
+    const fx_tensor *x = &s->in[0], *idx = &s->in[1];
+    const int axis = (int)s->attr.i[0];
+    const int64_t n = fx_tensor_length(&s->out);
+    const char *stored = fxi_gpu_types[x->dtype].stored;
+    fxi_gpu_layout l;
+    fxi_gpu_check_indices(b, axis, x->shape[axis]);
+    if (n == 0)
+        return;
+    fxi_gpu_index_layout(&l, &s->out, idx, x, axis);
+    const fxi_gpu_walk w = fxi_gpu_walk_over(&l, UINT32_MAX);
+    fxi_gpu_begin(b, fxi_gpu_layout_wide(&l) ||
+                         fxi_gpu_wide(fxi_gpu_reach(x->ndim, x->shape, x->stride)));
+    fxi_gpu_kernel(b, "fx_gather", 3, 3 + fxi_gpu_walk_params(&w));
+    fxi_gpu_say(b, "FX_USE(0, const %s, x)\nFX_USE(1, const %s, idx)\nFX_USE(2, %s, y)\n", stored,
+                fxi_gpu_types[idx->dtype].stored, stored);
+    say_loop(b);
+    fxi_gpu_walk_say(b, &w, 3, "i", "o", NULL);
+    fxi_gpu_say(b,
+                "const fx_i64 v = idx[o1];\n"
+                "y[i] = v < 0 || v >= P(1) ? (%s)0 : x[o0 + (fx_int)v * P(2)];\n}\n",
+                stored);
+    fxi_gpu_end(b);
+    fxi_gpu_call *c = add_map(b, n);
+    fxi_gpu_buffer(c, 0, FXI_GPU_IN, 0);
+    fxi_gpu_buffer(c, 1, FXI_GPU_IN, 1);
+    fxi_gpu_buffer(c, 2, FXI_GPU_OUT, 0);
+    fxi_gpu_param(c, 1, x->shape[axis]);
+    fxi_gpu_param(c, 2, x->stride[axis]);
+    fxi_gpu_walk_fill(&w, c, 3);
+}

@@ -1,0 +1,252 @@
+/* gpu_reduce.c: reductions over any axes, of a tensor or of a program's values; and scatter, seen
+ * as one.
+ *
+ * A result is made by some lanes of a group, which take its terms in turn and join what they have
+ * in a tree: one kernel for rows, columns and whole arrays. Neighbouring work-items are lanes of
+ * one result where its terms are neighbours in memory, else neighbouring results. Where results are
+ * so few that the device would be idle their terms are cut into pieces: each group leaves an
+ * accumulator in scratch memory, and a second kernel joins those. How all is divided depends on
+ * shapes and on the device alone, and so do the bits.
+ */
+#include "gpu_text.h"
+
+enum {
+    OPERANDS = 32,
+    TERMS = 16, /* of a lane, before a result's terms are divided further */
+    PIECES = 1024,
+    /* Parameters: results, terms, pieces, terms of a piece, lanes. */
+    RESULTS = 0,
+    COUNT,
+    PARTS,
+    CHUNK,
+    LANES,
+    WALKS = LANES + FXI_GPU_LANE_PARAMS
+};
+
+typedef struct reduction {
+    const fx_tensor *in;
+    int nin, kind, dtype; /* dtype: of what is reduced */
+    bool matches;         /* scatter: only terms whose index (operand 1) is the result's own */
+    int pattern[OPERANDS];
+    int coordinate; /* scatter: the pattern that gives it */
+    fxi_gpu_layout layout;
+    fxi_gpu_walk kept, reduced;
+    int64_t results, terms, pieces;
+    fxi_gpu_lanes lanes;
+    bool wide;
+    int64_t partial; /* in scratch memory */
+} reduction;
+
+/* ---- how it is divided ----------------------------------------------------------------------- */
+/* Columns when neighbouring results lie closer together than neighbouring terms. */
+static bool by_columns(const reduction *r)
+{
+    if (r->kept.nd == 0 || r->reduced.nd == 0 || r->layout.npatterns == 0)
+        return r->kept.nd > 0;
+    const int64_t k = r->kept.stride[0][0], s = r->reduced.stride[0][0];
+    return (k < 0 ? -k : k) < (s < 0 ? -s : s) &&
+           (r->kept.shape[0] >= 8 || r->reduced.shape[0] < 8);
+}
+
+static int64_t groups_of(const reduction *r)
+{
+    const int64_t slots = FXI_GPU_GROUP / r->lanes.lanes;
+    return (r->results + slots - 1) / slots;
+}
+
+static void divide(const fxi_gpu_builder *b, reduction *r)
+{
+    const int64_t busy = 4 * (int64_t)b->limits->units;
+    r->lanes = (fxi_gpu_lanes){.lanes = 1, .columns = by_columns(r)};
+    if (!r->lanes.columns)
+        r->lanes.lanes = fxi_gpu_power(r->terms / 4);
+    while (groups_of(r) < busy && r->lanes.lanes < FXI_GPU_GROUP &&
+           r->terms / r->lanes.lanes > TERMS)
+        r->lanes.lanes *= 2;
+    r->pieces = busy / (groups_of(r) > 0 ? groups_of(r) : 1);
+    const int64_t most = r->terms / ((int64_t)r->lanes.lanes * TERMS);
+    r->pieces = r->pieces < most ? r->pieces : most;
+    r->pieces = r->pieces < 1 ? 1 : r->pieces > PIECES ? PIECES : r->pieces;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+/* Takes term t, which is at o<pattern> of the operands. */
+static void say_value(fxi_gpu_builder *b, const reduction *r)
+{
+    const fx_step *s = b->step;
+    for (int k = 0; k < r->nin; k++) {
+        const fxi_gpu_type *t = &fxi_gpu_types[r->in[k].dtype];
+        fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(x%d, ", t->value, k, t->name, k);
+        if (r->pattern[k] < 0)
+            fxi_gpu_say(b, "0);\n");
+        else
+            fxi_gpu_say(b, "o%d);\n", r->pattern[k]);
+    }
+    for (int k = 0; k < s->ninstr; k++)
+        fxi_gpu_say_instr(b, &s->program[k], r->nin + k);
+    if (r->matches)
+        fxi_gpu_say(b, "if ((fx_i64)r1 == (fx_i64)k%d)\n    ", r->coordinate);
+    fxi_gpu_say(b, "a0 = fx_take0(a0, r%d, t);\n", s->ninstr ? r->nin + s->ninstr - 1 : 0);
+}
+
+/* The part before the terms of result o, which follow inside the braces that it opens. */
+static void say_head(fxi_gpu_builder *b)
+{
+    fxi_gpu_say(b, "FX_LOCAL(fx_acc0, s0, FX_GROUP);\n");
+    fxi_gpu_say_lanes(b, LANES);
+    fxi_gpu_say(b,
+                "const fx_int o = FX_GROUP_X * slots + slot;\nfx_acc0 a0 = fx_none0();\n"
+                "if (o < P(%d)) {\n",
+                RESULTS);
+}
+
+static const char *result_name(const fxi_gpu_builder *b)
+{
+    return fxi_gpu_types[b->step->out.dtype].name;
+}
+
+static void say_reduction(fxi_gpu_builder *b, const reduction *r, int *bytes)
+{
+    const int walks = fxi_gpu_walk_params(&r->kept);
+    fxi_gpu_begin(b, r->wide);
+    *bytes = fxi_gpu_say_fold(b, 0, r->kind, r->dtype);
+    fxi_gpu_kernel(b, "fx_reduce", r->nin + 2, WALKS + walks + fxi_gpu_walk_params(&r->reduced));
+    for (int k = 0; k < r->nin; k++)
+        fxi_gpu_say(b, "FX_USE(%d, const %s, x%d)\n", k, fxi_gpu_types[r->in[k].dtype].stored, k);
+    fxi_gpu_say(b, "FX_USE(%d, %s, y)\nFX_USE(%d, fx_acc0, partial)\n", r->nin,
+                fxi_gpu_types[b->step->out.dtype].stored, r->nin + 1);
+    say_head(b);
+    fxi_gpu_walk_say(b, &r->kept, WALKS, "o", "k", NULL);
+    fxi_gpu_say(b, "const fx_int first = FX_GROUP_Y * P(%d), all = P(%d) - first;\n", CHUNK, COUNT);
+    fxi_gpu_say(b, "const fx_int last = first + (all < P(%d) ? all : P(%d));\n", CHUNK, CHUNK);
+    fxi_gpu_say(b, "for (fx_int t = first + lane; t < last; t += lanes) {\n");
+    fxi_gpu_walk_say(b, &r->reduced, WALKS + walks, "t", "o", "k");
+    say_value(b, r);
+    fxi_gpu_say(b, "}\n}\n");
+    fxi_gpu_say_tree(b, 0, 0);
+    fxi_gpu_say(b, "if (lane == 0 && o < P(%d)) {\n    if (P(%d) > 1)\n", RESULTS, PARTS);
+    fxi_gpu_say(b, "        partial[FX_GROUP_Y * P(%d) + o] = s0[slot];\n    else\n", RESULTS);
+    fxi_gpu_say(b, "        FX_STORE_%s(y, o, fx_done0(s0[slot]));\n}\n", result_name(b));
+    fxi_gpu_end(b);
+}
+
+static void add_reduction(fxi_gpu_builder *b, reduction *r, int bytes)
+{
+    fxi_gpu_call *c = fxi_gpu_add(b);
+    for (int k = 0; k < r->nin; k++)
+        fxi_gpu_buffer(c, k, FXI_GPU_IN, k);
+    fxi_gpu_buffer(c, r->nin, FXI_GPU_OUT, 0);
+    fxi_gpu_buffer(c, r->nin + 1, FXI_GPU_OUT, 0);
+    if (r->pieces > 1) {
+        r->partial = fxi_gpu_scratch(b, r->pieces * r->results * bytes);
+        fxi_gpu_buffer(c, r->nin + 1, FXI_GPU_SCRATCH, r->partial);
+    }
+    const int64_t chunk = (r->terms + r->pieces - 1) / r->pieces;
+    r->pieces = chunk > 0 ? (r->terms + chunk - 1) / chunk : 1;
+    fxi_gpu_param(c, RESULTS, r->results);
+    fxi_gpu_param(c, COUNT, r->terms);
+    fxi_gpu_param(c, PARTS, r->pieces);
+    fxi_gpu_param(c, CHUNK, chunk);
+    fxi_gpu_lanes_fill(r->lanes, c, LANES);
+    fxi_gpu_walk_fill(&r->kept, c, WALKS);
+    fxi_gpu_walk_fill(&r->reduced, c, WALKS + fxi_gpu_walk_params(&r->kept));
+    c->groups[0] = (uint32_t)groups_of(r);
+    c->groups[1] = (uint32_t)r->pieces;
+}
+
+/* Joins the pieces of every result. */
+static void finish(fxi_gpu_builder *b, const reduction *r)
+{
+    const fxi_gpu_lanes lanes = {.lanes = fxi_gpu_power(r->pieces / 4), .columns = true};
+    const int64_t slots = FXI_GPU_GROUP / lanes.lanes;
+    fxi_gpu_begin(b, r->wide);
+    fxi_gpu_say_fold(b, 0, r->kind, r->dtype);
+    fxi_gpu_kernel(b, "fx_finish", 2, WALKS);
+    fxi_gpu_say(b, "FX_USE(0, const fx_acc0, partial)\nFX_USE(1, %s, y)\n",
+                fxi_gpu_types[b->step->out.dtype].stored);
+    say_head(b);
+    fxi_gpu_say(b, "for (fx_int t = lane; t < P(%d); t += lanes)\n", COUNT);
+    fxi_gpu_say(b, "    a0 = fx_join0(a0, partial[t * P(%d) + o]);\n}\n", RESULTS);
+    fxi_gpu_say_tree(b, 0, 0);
+    fxi_gpu_say(b, "if (lane == 0 && o < P(%d)) FX_STORE_%s(y, o, fx_done0(s0[slot]));\n", RESULTS,
+                result_name(b));
+    fxi_gpu_end(b);
+    fxi_gpu_call *c = fxi_gpu_add(b);
+    fxi_gpu_buffer(c, 0, FXI_GPU_SCRATCH, r->partial);
+    fxi_gpu_buffer(c, 1, FXI_GPU_OUT, 0);
+    fxi_gpu_param(c, RESULTS, r->results);
+    fxi_gpu_param(c, COUNT, r->pieces);
+    fxi_gpu_lanes_fill(lanes, c, LANES);
+    c->groups[0] = fxi_gpu_groups(r->results, slots);
+}
+
+/* `axes`: those of the layout that are reduced. */
+static void reduce(fxi_gpu_builder *b, reduction *r, uint32_t axes)
+{
+    int bytes;
+    if (!fxi_gpu_has_fold(b, r->kind, r->dtype) ||
+        !fxi_gpu_known(b, b->step->program, b->step->ninstr))
+        return;
+    r->kept = fxi_gpu_walk_over(&r->layout, ~axes);
+    r->reduced = fxi_gpu_walk_over(&r->layout, axes);
+    r->results = fx_tensor_length(&b->step->out);
+    r->terms = fxi_gpu_walk_length(&r->reduced);
+    if (r->results == 0)
+        return;
+    divide(b, r);
+    say_reduction(b, r, &bytes);
+    add_reduction(b, r, bytes);
+    if (r->pieces > 1)
+        finish(b, r);
+}
+
+/* ---- reduce ---------------------------------------------------------------------------------- */
+void fxi_gpu_reduce(fxi_gpu_builder *b)
+{
+    const fx_step *s = b->step;
+    const fx_tensor *space = s->ninstr ? &s->space : &s->in[0];
+    reduction r = {.in = s->in, .nin = s->nin, .kind = (int)s->attr.i[0]};
+    if (s->nin > OPERANDS) {
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "%d operands", (int)s->nin);
+        return;
+    }
+    r.dtype = s->ninstr ? s->program[s->ninstr - 1].dtype : s->in[0].dtype;
+    r.layout.nd = space->ndim;
+    for (int d = 0; d < space->ndim; d++)
+        r.layout.shape[d] = space->shape[d];
+    for (int k = 0; k < s->nin; k++)
+        r.pattern[k] =
+            fxi_gpu_is_scalar(&s->in[k]) ? -1 : fxi_gpu_layout_add(&r.layout, s->in[k].stride);
+    r.wide = fxi_gpu_layout_wide(&r.layout);
+    reduce(b, &r, (uint32_t)s->attr.i[1]);
+}
+
+/* ---- scatter --------------------------------------------------------------------------------- */
+/* Axes: the output's, then those of idx. An output's element takes the terms with its index. */
+void fxi_gpu_scatter_by_output(fxi_gpu_builder *b)
+{
+    const fx_step *s = b->step;
+    const fx_tensor *src = &s->in[0], *idx = &s->in[1], *out = &s->out;
+    const int axis = (int)s->attr.i[1], n = out->ndim;
+    int64_t from_src[FXI_GPU_AXES] = {0}, from_idx[FXI_GPU_AXES] = {0},
+            coordinate[FXI_GPU_AXES] = {0};
+    reduction r = {.in = s->in, .nin = 2, .kind = (int)s->attr.i[0], .matches = true};
+    r.dtype = src->dtype;
+    r.layout.nd = n + idx->ndim;
+    for (int d = 0; d < n; d++) {
+        r.layout.shape[d] = out->shape[d];
+        if (d != axis)
+            from_src[d] = src->stride[d < axis ? d : d + idx->ndim - 1];
+    }
+    for (int d = 0; d < idx->ndim; d++) {
+        r.layout.shape[n + d] = idx->shape[d];
+        from_src[n + d] = src->stride[axis + d];
+        from_idx[n + d] = idx->stride[d];
+    }
+    coordinate[axis] = 1;
+    r.pattern[0] = fxi_gpu_layout_add(&r.layout, from_src);
+    r.pattern[1] = fxi_gpu_layout_add(&r.layout, from_idx);
+    r.coordinate = fxi_gpu_layout_add(&r.layout, coordinate);
+    r.wide = fxi_gpu_layout_wide(&r.layout);
+    reduce(b, &r, ~0u << n);
+}
