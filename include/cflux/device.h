@@ -4,7 +4,13 @@
  * Large convolutions, and matrix products of BFloat16, go through oneDNN where its plugin is
  * installed (libcflux-onednn.so). It is looked for in the folders of the environment variable
  * FX_PLUGIN_PATH, beside the library, in a folder cflux there, and where it was installed; it is
- * opened when a computation is first large enough to repay that. FX_ONEDNN=0 does without. */
+ * opened when a computation is first large enough to repay that. FX_ONEDNN=0 does without.
+ *
+ * "check:" before a backend's name, fx_use("check:CPU"), gives devices "check:CPU:0" and so on that
+ * compute as that backend's do and look at what is done to their memory: accesses outside live
+ * allocations, writes beyond an end or after release, outputs that are not written. What is found
+ * is an error, FX_STATUS_INTERNAL; fresh memory reads as NaN. FX_CHECK=all looks at all memory
+ * after each step, and fx_synchronize does so once (docs/guide/checking-memory.md). */
 #ifndef CFLUX_DEVICE_H
 #define CFLUX_DEVICE_H
 

@@ -142,13 +142,32 @@ static void load(const char *name)
         fxi_registered_why(r, why);
 }
 
+const char *fxi_checked_name(const char *name)
+{
+    static const char prefix[] = "check:";
+    const size_t n = sizeof prefix - 1;
+    return name && strncasecmp(name, prefix, n) == 0 ? name + n : NULL;
+}
+
+/* Registers the wrapper around a backend that is loaded and works. */
+static void load_check(const char *inner)
+{
+    const fxi_registered *r = fxi_registered_find(inner);
+    const fx_backend *b = fxi_works(r) ? fxi_check_backend(r->backend, r->devices, r->count) : NULL;
+    if (b)
+        fxi_backend_register(b, r->count, "");
+}
+
 void fxi_backend_load(const char *name)
 {
-    if (!name || !*name || strlen(name) >= NAME_MOST || strpbrk(name, "/:. "))
+    const char *inner = fxi_checked_name(name), *own = inner ? inner : name;
+    if (!name || !*own || strlen(name) >= NAME_MOST || strpbrk(own, "/:. "))
         return;
+    if (inner)
+        fxi_backend_load(inner);
     pthread_mutex_lock(&lock);
     if (!fxi_loaded(fxi_registered_find(name)))
-        load(name);
+        inner ? load_check(inner) : load(name);
     pthread_mutex_unlock(&lock);
 }
 

@@ -31,11 +31,11 @@ const char *const *fx_supported_devices(void)
 }
 
 /* "CUDA:cuDNN" → CUDA's entry and "cuDNN"; a name without a part gives NULL. "check:CPU" is a name
- * of its own. */
+ * of its own, and may have a part as well. */
 static const fxi_registered *split(const char *name, const char **part)
 {
     const fxi_registered *r = fxi_registered_find(name);
-    const char *colon = r || !name ? NULL : strchr(name, ':');
+    const char *colon = r || !name ? NULL : strrchr(name, ':');
     char backend[64];
     *part = NULL;
     if (colon && (size_t)(colon - name) < sizeof backend) {
@@ -46,10 +46,20 @@ static const fxi_registered *split(const char *name, const char **part)
     return r;
 }
 
+/* Of a wrapper that is not there: why the backend that it is around is not, or that nobody asked.
+ */
+static const char *why_no_check(const char *inner)
+{
+    const char *why = fx_why_not(inner);
+    return *why ? why : "it is not loaded: fx_use has not been called with its name";
+}
+
 const char *fx_why_not(const char *name)
 {
-    const char *part;
+    const char *part, *inner = fxi_checked_name(name);
     const fxi_registered *r = split(name, &part);
+    if (!r && inner)
+        return why_no_check(inner);
     if (!r)
         return "there is no backend of that name; known are CUDA, AMDGPU, Metal, OpenCL, CPU";
     if (!part || !fxi_works(r))
@@ -159,7 +169,10 @@ fx_device *fxi_get_device(const fx_dev_opts *given)
 fx_device *fx_device_get(const char *backend, int id)
 {
     const fxi_registered *r = fxi_registered_find(backend);
-    if (!r)
+    if (!r && fxi_checked_name(backend))
+        fx_fail(FX_STATUS_DEVICE, "device", "Unavailable backend: %s: %s", backend,
+                fx_why_not(backend));
+    else if (!r)
         fx_fail(FX_STATUS_DEVICE, "device", "Unsupported backend: %s. Supported backends are %s.",
                 backend ? backend : "NULL", fxi_backend_list());
     else if (!fxi_works(r))

@@ -168,23 +168,6 @@ static int usage(void)
     return 2;
 }
 
-/* "CUDA:1" → device 1 of CUDA. */
-static bool find_device(cf_options *o)
-{
-    static char backend[40];
-    int id = 0;
-    snprintf(backend, sizeof backend, "%s", o->device_name);
-    char *colon = strchr(backend, ':');
-    if (colon) {
-        *colon = '\0';
-        id = atoi(colon + 1);
-    }
-    if (strcmp(backend, "CPU") != 0 && strcmp(backend, "ref") != 0)
-        fx_use(backend);
-    o->device = fx_device_get(backend, id);
-    return fx_error_print(stderr) == 0;
-}
-
 int main(int argc, char **argv)
 {
     cf_options o = {.device_name = "CPU"};
@@ -211,7 +194,8 @@ int main(int argc, char **argv)
             o.device_name = strchr(filters[k], '@') + 1;
             o.full = true; /* the name may be one of the full run's */
         }
-    if (!find_device(&o))
+    o.device = fx_device_find(o.device_name);
+    if (fx_error_print(stderr))
         return 1;
     fx_message_set_hook(NULL, NULL);
     if (only && strcmp(only, "perf") == 0)

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backends.h"
 #include "context.h"
 #include "memory.h"
 
@@ -22,16 +23,18 @@ static fx_array *loss_of(void *model, const fx_batch *b, void *user)
 }
 
 /* Two steps by hand and one epoch by fx_train; returns the last loss. */
-static double program(void)
+static double program(fx_device *device)
 {
     FX_SCOPE;
     fx_seed(7);
     fx_chain_layer *model = fx_chain(fx_conv(FX_DIMS(3, 3), 1, 2, FX_RELU, .pad = FX_SAME),
                                      fx_batchnorm(2), fx_maxpool(FX_DIMS(2, 2)), FX_FLATTEN,
                                      fx_dropout(0.25), fx_dense(8, 3), fx_layernorm(FX_DIMS(3)));
+    model = fx_to(device, model);
     void *opt = fx_setup(fx_adam(.eta = 0.01), model);
     fx_array *x = fx_rand(4, 4, 1, 6), *labels = fx_range_dtype(FX_DTYPE_I32, 0, 1, 6);
-    fx_array *y = fx_onehotbatch(fx_mod(labels, 3), 3);
+    fx_array *y = fx_to(device, fx_onehotbatch(fx_mod(labels, 3), 3));
+    x = fx_to(device, x);
     double last = 0;
     for (int i = 0; i < 2; i++) {
         FX_STEP;
@@ -74,24 +77,31 @@ static void a_sum_of_gradients_fails(void **state)
     assert_true(failed > 5 && done == 3);
 }
 
-static void every_allocation_fails_in_turn(void **state)
+/* Nothing of the program is left: a checking wrapper holds what was released. */
+static void clear(fx_device *device)
 {
-    (void)state;
-    const double right = program();
+    fxi_drain();
+    if (device != fx_cpu_device())
+        fxi_check_drain(device);
+}
+
+static void fail_in_turn(fx_device *device)
+{
+    const double right = program(device);
     fx_error_print(stderr);
     assert_true(isfinite(right));
     assert_int_equal(fx_error_status(), FX_OK);
-    fxi_drain();
+    clear(device);
     const int64_t before = fxi_live_allocations();
 
     int64_t points = 0, reported = 0;
     for (int64_t n = 0;; n++) {
         fxi_fault_set(n);
-        const double got = program();
+        const double got = program(device);
         const int64_t seen = fxi_fault_seen();
         fxi_fault_set(-1);
         const fx_error e = fx_error_take();
-        fxi_drain();
+        clear(device);
         if (fxi_live_allocations() != before)
             fail_msg("fault %lld leaks %lld allocations (%s)", (long long)n,
                      (long long)(fxi_live_allocations() - before), e.message);
@@ -110,14 +120,30 @@ static void every_allocation_fails_in_turn(void **state)
            (long long)points, (long long)reported);
     assert_true(points >= 2000);
     assert_true(reported >= points / 2);
-    assert_float_equal(program(), right, 0.0);
+    assert_float_equal(program(device), right, 0.0);
     assert_int_equal(fx_error_status(), FX_OK);
+}
+
+static void every_allocation_fails_in_turn(void **state)
+{
+    (void)state;
+    fail_in_turn(fx_cpu_device());
+}
+
+/* Nor is anything wrong with memory then. */
+static void every_allocation_of_a_checked_device_fails_in_turn(void **state)
+{
+    (void)state;
+    assert_int_equal(fx_use("check:CPU"), FX_OK);
+    fail_in_turn(fx_device_get("check:CPU", 0));
 }
 
 int main(void)
 {
     fx_message_set_hook(NULL, NULL);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_fails_in_turn),
-                                       cmocka_unit_test(a_sum_of_gradients_fails)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_allocation_fails_in_turn),
+        cmocka_unit_test(every_allocation_of_a_checked_device_fails_in_turn),
+        cmocka_unit_test(a_sum_of_gradients_fails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

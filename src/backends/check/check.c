@@ -1,0 +1,155 @@
+/* check.c: a backend around another one, that looks at what the library and the backend do.
+ *
+ * "check:CPU" computes with the CPU and has its speed, less what looking takes. Its table is made
+ * while the program runs and has NULL where the inner one has. Memory is check_memory.c's, steps
+ * are check_step.c's; the rest is passed on with the inner device. What is wrong is an error like
+ * any other. Steps keep what the inner backend prepared: step->ready is its own.
+ */
+#include "check.h"
+#include "backends.h"
+#include "memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const fx_backend *inner_of(const fx_device *device)
+{
+    return fxi_checker_of(device)->inner;
+}
+
+static fx_status check_info(fx_device *device)
+{
+    fx_device *inner = &fxi_checker_of(device)->devices[device->id];
+    device->info = inner->info;
+    device->data = inner;
+    return FX_OK;
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+/* Is [at, at + bytes) memory of the device? If not, the operation says so. */
+static fx_status look(fx_device *device, const char *operation, const void *at, size_t bytes)
+{
+    char why[FXI_CHECK_TEXT];
+    const fxi_span range = {(uintptr_t)at, (uintptr_t)at + bytes};
+    if (bytes == 0 || !fxi_check_range(device, range, why))
+        return FX_OK;
+    return fx_fail(FX_STATUS_INTERNAL, operation, "on %s it %s", device->name, why);
+}
+
+static fx_status check_write(fx_device *device, void *to, const void *from, size_t bytes)
+{
+    const fx_status status = look(device, "write", to, bytes);
+    return status ? status : inner_of(device)->write(fxi_check_inner(device), to, from, bytes);
+}
+
+static fx_status check_read(fx_device *device, void *to, const void *from, size_t bytes)
+{
+    const fx_status status = look(device, "read", from, bytes);
+    return status ? status : inner_of(device)->read(fxi_check_inner(device), to, from, bytes);
+}
+
+static fx_status check_copy(fx_device *to_device, void *to, fx_device *from_device,
+                            const void *from, size_t bytes)
+{
+    fx_status status = look(to_device, "copy", to, bytes);
+    if (status == FX_OK)
+        status = look(from_device, "copy", from, bytes);
+    if (status == FX_OK)
+        status = inner_of(to_device)->copy(fxi_check_inner(to_device), to,
+                                           fxi_check_inner(from_device), from, bytes);
+    return status;
+}
+
+static fx_status check_fill(fx_device *device, void *to, uint8_t value, size_t bytes)
+{
+    const fx_status status = look(device, "fill", to, bytes);
+    return status ? status : inner_of(device)->fill(fxi_check_inner(device), to, value, bytes);
+}
+
+static int64_t check_available(fx_device *device)
+{
+    return inner_of(device)->available(fxi_check_inner(device));
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+static bool check_channels_last(fx_device *device, const fx_step *step)
+{
+    return inner_of(device)->channels_last(fxi_check_inner(device), step);
+}
+
+static fx_status check_prepare(fx_device *device, fx_step *step)
+{
+    return inner_of(device)->prepare(fxi_check_inner(device), step);
+}
+
+static void check_release(fx_device *device, fx_step *step)
+{
+    inner_of(device)->release(fxi_check_inner(device), step);
+}
+
+static void check_submit(fx_device *device)
+{
+    inner_of(device)->submit(fxi_check_inner(device));
+}
+
+/* Waits where the inner backend does, then verifies all memory. */
+static fx_status check_sync(fx_device *device)
+{
+    char why[FXI_CHECK_TEXT];
+    const fx_backend *inner = inner_of(device);
+    const fx_status status = inner->sync ? inner->sync(fxi_check_inner(device)) : FX_OK;
+    if (status != FX_OK)
+        return status;
+    fxi_check_all(device, why);
+    return fxi_check_report(device, why);
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+/* Entries are there when the inner backend has them. */
+static fx_backend table_over(const fx_backend *inner, const char *name)
+{
+    return (fx_backend){.abi = FX_BACKEND_ABI,
+                        .sizes = FX_BACKEND_SIZES_HERE,
+                        .name = name,
+                        .views = inner->views,
+                        .fuses = inner->fuses,
+                        .info = check_info,
+                        .part = inner->part,
+                        .alloc = fxi_check_alloc,
+                        .free = fxi_check_free,
+                        .write = inner->write ? check_write : NULL,
+                        .read = inner->read ? check_read : NULL,
+                        .copy = inner->copy ? check_copy : NULL,
+                        .fill = inner->fill ? check_fill : NULL,
+                        .available = inner->available ? check_available : NULL,
+                        .channels_last = inner->channels_last ? check_channels_last : NULL,
+                        .prepare = inner->prepare ? check_prepare : NULL,
+                        .release = inner->release ? check_release : NULL,
+                        .run = fxi_check_run,
+                        .submit = inner->submit ? check_submit : NULL,
+                        .sync = check_sync,
+                        .proc = inner->proc};
+}
+
+const fx_backend *fxi_check_backend(const fx_backend *inner, fx_device *devices, int count)
+{
+    const size_t room = sizeof "check:" + strlen(inner->name);
+    fxi_checker *c = fxi_calloc(1, sizeof *c + room);
+    if (!c)
+        return NULL;
+    char *name = (char *)(c + 1);
+    snprintf(name, room, "check:%s", inner->name);
+    const char *wish = getenv("FX_CHECK");
+    c->table = table_over(inner, name);
+    c->inner = inner;
+    c->devices = devices;
+    c->count = count;
+    c->thorough = wish && strcmp(wish, "all") == 0;
+    c->last = "nothing";
+    pthread_mutex_init(&c->lock, NULL);
+    return &c->table;
+}

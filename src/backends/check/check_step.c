@@ -1,0 +1,213 @@
+/* check_step.c: what is looked at before and after a step.
+ *
+ * Before: every operand lies inside one live allocation of the device, and outputs lie in no input
+ * but where the contract lets them. Outputs are poisoned. After: no guard was written, and every
+ * element of the outputs was: an element that still looks poisoned may be a result, so the step
+ * runs once more over zeros, which a result does not depend on.
+ */
+#include "check.h"
+#include "context.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* One call of `run`. */
+typedef struct call {
+    fx_device *device;
+    const fx_step *step;
+    const void *const *in;
+    void *out;
+    fx_run *run;
+} call;
+
+FXI_PRINTF(2, 3) static fx_status wrong(const call *c, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(c->run->error, sizeof c->run->error, format, args);
+    va_end(args);
+    return FX_STATUS_INTERNAL;
+}
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+static size_t size_of(const fx_tensor *t)
+{
+    return fx_dtype_size((fx_dtype)t->dtype);
+}
+
+static fxi_span span_of(const fx_tensor *t, const void *at)
+{
+    const int64_t size = (int64_t)size_of(t);
+    int64_t low = 0, high = size;
+    if (fx_tensor_length(t) == 0)
+        return (fxi_span){0, 0};
+    for (int i = 0; i < t->ndim; i++) {
+        const int64_t reach = (t->shape[i] - 1) * t->stride[i] * size;
+        *(reach < 0 ? &low : &high) += reach;
+    }
+    return (fxi_span){(uintptr_t)at + (uintptr_t)low, (uintptr_t)at + (uintptr_t)high};
+}
+
+static fxi_span input(const call *c, int32_t k)
+{
+    return span_of(&c->step->in[k], c->in[k]);
+}
+
+/* The instruction that computes further output k. */
+static const fx_instr *maker(const fx_step *s, int k)
+{
+    return &s->program[s->more_reg[k] - s->nin / (s->segments ? s->nsegments : 1)];
+}
+
+/* Type and length of output k; outputs are dense. */
+static fx_tensor output_tensor(const fx_step *s, int32_t k)
+{
+    const int more = k % (1 + s->nmore) - 1;
+    fx_tensor t = {.dtype = s->out.dtype, .ndim = 1, .stride = {1}};
+    if (s->segments)
+        t.shape[0] = s->segments[k / (1 + s->nmore)].length;
+    else
+        t.shape[0] = fx_tensor_length(&s->out);
+    if (more < 0)
+        return t;
+    t.dtype = maker(s, more)->dtype;
+    for (int i = 0; s->cls == FX_CLASS_ROW && i < s->space.ndim; i++) {
+        const int64_t n = maker(s, more)->row && i < s->row_axes ? 1 : s->space.shape[i];
+        t.shape[0] = i == 0 ? n : t.shape[0] * n;
+    }
+    return t;
+}
+
+static fxi_span output(const call *c, int32_t k)
+{
+    const fx_tensor t = output_tensor(c->step, k);
+    return span_of(&t, c->step->segments ? c->run->outputs[k]
+                       : k == 0          ? c->out
+                                         : c->run->more[k - 1]);
+}
+
+static bool is_empty(fxi_span s)
+{
+    return s.low == s.high;
+}
+
+static fx_status find_strays(const call *c)
+{
+    const fx_step *s = c->step;
+    const int32_t nout = fx_step_outputs(s);
+    char why[FXI_CHECK_TEXT];
+    for (int32_t k = 0; k < s->nin + nout; k++) {
+        const fxi_span at = k < s->nin ? input(c, k) : output(c, k - s->nin);
+        if (!is_empty(at) && fxi_check_range(c->device, at, why))
+            return wrong(c, "%s %d on %s %s", k < s->nin ? "operand" : "output",
+                         (int)(k < s->nin ? k : k - s->nin), c->device->name, why);
+    }
+    return FX_OK;
+}
+
+/* May output k lie where input i does? The elementwise family reads an element before it writes
+ * it. */
+static bool may_share(const call *c, int32_t i, int32_t k)
+{
+    const fx_step *s = c->step;
+    const fx_tensor *t = &s->in[i], out = output_tensor(s, k);
+    const fxi_span a = input(c, i), b = output(c, k);
+    const bool family = s->cls == FX_CLASS_ELEMENTWISE || s->cls == FX_CLASS_FOREACH;
+    const bool own = !s->segments || i / (s->nin / s->nsegments) == k / (1 + s->nmore);
+    return family && own && a.low == b.low && a.high == b.high && size_of(t) == size_of(&out) &&
+           fxi_is_dense(t->ndim, t->shape, t->stride);
+}
+
+/* Outputs that lie in inputs, where that is allowed: *shared is set. */
+static fx_status find_overlaps(const call *c, bool *shared)
+{
+    const fx_step *s = c->step;
+    const char *device = c->device->name;
+    for (int32_t k = 0; k < fx_step_outputs(s); k++) {
+        const fxi_span out = output(c, k);
+        for (int32_t i = 0; i < s->nin; i++) {
+            if (!fxi_spans_meet(input(c, i), out))
+                continue;
+            if (!may_share(c, i, k))
+                return wrong(c, "output %d on %s lies in the memory of operand %d", (int)k, device,
+                             (int)i);
+            *shared = true;
+        }
+        for (int32_t i = 0; i < k; i++)
+            if (fxi_spans_meet(output(c, i), out))
+                return wrong(c, "output %d on %s lies in the memory of output %d", (int)k, device,
+                             (int)i);
+    }
+    return FX_OK;
+}
+
+/* ---- outputs --------------------------------------------------------------------------------- */
+
+static fx_status run_inner(const call *c)
+{
+    return fxi_checker_of(c->device)->inner->run(fxi_check_inner(c->device), c->step, c->in, c->out,
+                                                 c->run);
+}
+
+static fx_status find_damage(const call *c)
+{
+    char why[FXI_CHECK_TEXT] = "";
+    if (fxi_checker_of(c->device)->thorough)
+        fxi_check_all(c->device, why);
+    for (int32_t k = 0; k < fx_step_outputs(c->step) && !*why; k++)
+        if (!is_empty(output(c, k)))
+            fxi_check_guards(c->device, output(c, k), why);
+    return *why ? wrong(c, "on %s %s", c->device->name, why) : FX_OK;
+}
+
+static fx_status find_unwritten(const call *c)
+{
+    for (int32_t k = 0; k < fx_step_outputs(c->step); k++) {
+        const fx_tensor t = output_tensor(c->step, k);
+        const fxi_span at = output(c, k);
+        const int64_t suspects = is_empty(at) ? 0 : fxi_check_untouched(c->device, at, size_of(&t));
+        if (suspects == 0)
+            continue;
+        fxi_check_fill_range(c->device, at, FXI_CHECK_ZERO);
+        const fx_status status = run_inner(c);
+        if (status != FX_OK)
+            return status;
+        const int64_t missing = suspects - fxi_check_untouched(c->device, at, size_of(&t));
+        if (missing > 0)
+            return wrong(c, "%lld of the %lld elements of output %d on %s were not written",
+                         (long long)missing, (long long)fx_tensor_length(&t), (int)k,
+                         c->device->name);
+    }
+    return FX_OK;
+}
+
+static void count_step(const call *c)
+{
+    fxi_checker *checker = fxi_checker_of(c->device);
+    pthread_mutex_lock(&checker->lock);
+    checker->steps++;
+    checker->last = fxi_ops[c->step->op].name;
+    pthread_mutex_unlock(&checker->lock);
+}
+
+fx_status fxi_check_run(fx_device *device, const fx_step *step, const void *const *in, void *out,
+                        fx_run *run)
+{
+    const call c = {device, step, in, out, run};
+    bool shared = false;
+    count_step(&c);
+    fx_status status = find_strays(&c);
+    if (status == FX_OK)
+        status = find_overlaps(&c, &shared);
+    for (int32_t k = 0; k < fx_step_outputs(step) && status == FX_OK && !shared; k++)
+        if (!is_empty(output(&c, k)))
+            fxi_check_fill_range(device, output(&c, k), FXI_CHECK_POISON);
+    if (status == FX_OK)
+        status = run_inner(&c);
+    if (status == FX_OK)
+        status = find_damage(&c);
+    /* A user's function is called once: it may do more than compute. */
+    return status == FX_OK && !shared && step->cls != FX_CLASS_CUSTOM ? find_unwritten(&c) : status;
+}
