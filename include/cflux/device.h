@@ -63,13 +63,55 @@ FX_API fx_status fx_synchronize(fx_device *device);
 FX_API void *fx_backend_proc(const char *backend, const char *name);
 FX_API int fx_device_count(const char *backend); /* 0 when it is not loaded or does not work */
 
-/* The most bytes of arrays and work space that may live on a device; 0, the default, is no limit.
- * An evaluation that would need more first gives back what is kept for speed, then fails with
- * FX_STATUS_MEMORY, and every array stays as it was. What lives already is not touched. */
+/* ---- memory ---------------------------------------------------------------------------------- */
+/* Memory that arrays no longer need is kept for the next ones: of a device with memory of its own
+ * in a pool of the device, on the CPU by thread.
+ *
+ * When memory is out, what is kept is given back, the device's work is waited for, plans that no
+ * evaluation uses are dropped, and one more try is made. Then it is an error, FX_STATUS_MEMORY,
+ * that says how much was asked for, what is live, kept and free, and which arrays are the largest;
+ * every array and model stays as it was, and the program can go on. An evaluation knows its need:
+ * where that cannot fit, nothing of it runs and nothing is allocated.
+ *
+ * Two variables of the environment hold for devices when they are first used: FX_MEMORY_LIMIT and
+ * FX_MEMORY_CACHE, lists such as "8GiB" (of every device with memory of its own), "CUDA=8GiB,
+ * CUDA:1=500MB,CPU=2GiB" without spaces. What is no size is left out with a warning.
+ *
+ * In these functions NULL stands for the CPU. */
+
+/* The most bytes of arrays and work space that may live on a device, with what is kept on a device
+ * with memory of its own; 0, the default, is no limit. What lives already is not touched. */
 FX_API void fx_set_memory_limit(fx_device *device, int64_t bytes);
-/* Gives back what is kept for speed: the calling thread's cached memory and work space, and plans
- * that no evaluation uses. The next evaluations take their time again. */
+/* The most bytes that are kept on a device with memory of its own; 0 keeps none. −1, the default:
+ * half of the most that was ever live there, or 64 MiB if that is more. */
+FX_API void fx_set_memory_cache(fx_device *device, int64_t bytes);
+/* Gives back what is kept for speed: cached memory of the devices and of the calling thread, its
+ * work space, and plans that no evaluation uses. The next evaluations take their time again. */
 FX_API void fx_reclaim(void);
+/* The same of one device; plans stay. */
+FX_API void fx_reclaim_device(fx_device *device);
+
+/* The memory of a device, in bytes. */
+typedef struct fx_memory {
+    size_t fxi_size;
+    int64_t live;   /* of arrays and work space, in whole blocks of the device */
+    int64_t cached; /* kept for the next ones; on the CPU by all threads, for all uses */
+    int64_t free;   /* on the device or the machine, for all programs; −1: unknown */
+    int64_t total;  /* what it has; 0: unknown */
+    int64_t limit;  /* 0: none */
+    int64_t peak;   /* the most that was ever live */
+} fx_memory;
+FX_API void fxi_memory_status(fx_device *device, fx_memory *out);
+static inline fx_memory fx_memory_status(fx_device *device)
+{
+    fx_memory m;
+    m.fxi_size = sizeof m;
+    fxi_memory_status(device, &m);
+    return m;
+}
+/* The same for a person, as CUDA.memory_status(): to stdout, or into dst as fx_show_text does. */
+FX_API void fx_memory_show(fx_device *device);
+FX_API size_t fx_memory_text(fx_device *device, char *dst, size_t capacity);
 
 /* Moves every array of an object; returns the same object when all are there already. */
 FX_API void *fxi_to(fx_device *device, void *object);

@@ -3,6 +3,7 @@
 #include <cflux/backend.h>
 #include "elements.h"
 #include "host.h"
+#include "pool.h"
 #include "primitives.h"
 #include "random.h"
 
@@ -103,11 +104,10 @@ fx_status fxi_check_dims(const char *op, fx_dtype dtype, int ndims, const int64_
 
 static fx_array *leaf(const char *op, fx_dtype dtype, int ndims, const int64_t *dims, fxi_buffer *b)
 {
-    fxi_data *d = b ? fxi_data_new(b, 0, ndims, dims, NULL) : NULL;
-    if (!d) {
-        fx_fail(FX_STATUS_MEMORY, op, "no memory for the array");
-        return fx_error_array(FX_STATUS_MEMORY);
-    }
+    fxi_pool_name(b, dtype, ndims, dims);
+    fxi_data *d = fxi_data_new(b, 0, ndims, dims, NULL);
+    if (!d)
+        return fx_error_array(fx_fail(FX_STATUS_MEMORY, op, "no memory for the array"));
     fxi_node *n =
         fxi_node_new(fxi_here(), FX_OP_LEAF, dtype, ndims, dims, d->buffer->device, NULL, 0, NULL);
     if (n)
@@ -119,14 +119,17 @@ static fx_array *leaf(const char *op, fx_dtype dtype, int ndims, const int64_t *
 
 fx_array *fxi_from(fx_dtype dtype, const void *data, int ndims, const int64_t *dims)
 {
-    const fx_status s = fxi_check_dims("from", dtype, ndims, dims);
+    fx_status s = fxi_check_dims("from", dtype, ndims, dims);
     if (s != FX_OK)
         return fx_error_array(s);
     const size_t bytes = (size_t)fxi_length(ndims, dims) * fx_dtype_size(dtype);
     if (bytes && !data)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "from", "the data pointer is NULL"));
-    fxi_buffer *b = fxi_buffer_new(fx_cpu_device(), bytes);
-    if (b && bytes)
+    fxi_buffer *b;
+    s = fxi_buffer_need("from", fx_cpu_device(), bytes, &b);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    if (bytes)
         memcpy(b->ptr, data, bytes);
     return leaf("from", dtype, ndims, dims, b);
 }
@@ -358,9 +361,12 @@ const void *fx_data(fx_array *x)
 static fx_array *copy_to(const char *op, fx_device *device, fx_array *x, fx_dtype dtype)
 {
     const fxi_node *n = x->node;
-    fxi_buffer *b = fxi_buffer_new(device ? device : fx_cpu_device(),
-                                   (size_t)fx_length(x) * fx_dtype_size(dtype));
-    const fx_status s = b ? fxi_elements_move(op, x, dtype, b) : FX_OK;
+    fxi_buffer *b;
+    fx_status s = fxi_buffer_need(op, device ? device : fx_cpu_device(),
+                                  (size_t)fx_length(x) * fx_dtype_size(dtype), &b);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    s = fxi_elements_move(op, x, dtype, b);
     if (s != FX_OK) {
         fxi_buffer_release(b);
         return fx_error_array(s);

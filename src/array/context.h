@@ -113,6 +113,9 @@ fx_array *fxi_array_take(fxi_node *n);
 /* ---- memory ---------------------------------------------------------------------------------- */
 /* A buffer with one reference; NULL when memory is out (not recorded). */
 fxi_buffer *fxi_buffer_new(fx_device *device, size_t bytes);
+/* The same; when memory is out, room is made and one more try. What fails is recorded in the name
+ * of op. */
+fx_status fxi_buffer_need(const char *op, fx_device *device, size_t bytes, fxi_buffer **out);
 void fxi_buffer_retain(fxi_buffer *b);
 void fxi_buffer_release(fxi_buffer *b);
 /* Frees the memory while others may still hold the buffer: what reads it from now on is an error.
@@ -168,6 +171,9 @@ void fxi_flush(fxi_context *c);
 /* Evaluates and commits the promises made at this depth or deeper; drops them on error. */
 void fxi_promises_due(fxi_context *c, int depth);
 void fxi_scratch_free(fxi_context *c);
+/* Memory is out: gives back what is kept for speed, waits for the device (memory may be in use till
+ * then), and drops plans that no run uses. What the device reports of earlier work is recorded. */
+fx_status fxi_make_room(fx_device *device);
 /* Gives back what is kept for speed: the calling thread's scratch and cached memory, all cached
  * plans. For tests that count allocations. */
 FX_API void fxi_drain(void);

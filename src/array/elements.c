@@ -3,6 +3,7 @@
 #include "counters.h"
 #include "host.h"
 #include "memory.h"
+#include "pool.h"
 
 #include <cflux/device.h>
 
@@ -122,18 +123,19 @@ fx_status fxi_elements_move(const char *op, const fx_array *x, fx_dtype dtype, f
 fxi_data *fxi_moved(const char *op, fxi_node *n, fx_device *device, fx_status *status)
 {
     const fx_array x = {.base = {.type = &fxi_array_type}, .node = n};
-    fxi_buffer *b = fxi_buffer_new(device, (size_t)fx_length(&x) * fx_dtype_size(fx_eltype(&x)));
-    *status =
-        b ? fxi_elements_move(op, &x, fx_eltype(&x), b)
-          : fx_fail(FX_STATUS_MEMORY, op, "no memory for the array on %s", fx_device_name(device));
+    fxi_buffer *b;
+    *status = fxi_buffer_need(op, device, (size_t)fx_length(&x) * fx_dtype_size(fx_eltype(&x)), &b);
+    if (*status != FX_OK)
+        return NULL;
+    fxi_pool_name(b, fx_eltype(&x), n->ndim, n->shape);
+    *status = fxi_elements_move(op, &x, fx_eltype(&x), b);
     if (*status == FX_OK) {
         fxi_data *d = fxi_data_new(b, 0, n->ndim, n->shape, NULL);
         if (!d)
             *status = fx_fail(FX_STATUS_MEMORY, op, "no memory for the array");
         return d;
     }
-    if (b)
-        fxi_buffer_release(b);
+    fxi_buffer_release(b);
     return NULL;
 }
 

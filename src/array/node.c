@@ -10,6 +10,7 @@
 #include "context.h"
 #include <cflux/backend.h>
 #include "counters.h"
+#include "pool.h"
 
 #include <string.h>
 
@@ -22,23 +23,31 @@ const fxi_op_info fxi_ops[FX_OP_COUNT] = {
 
 fxi_buffer *fxi_buffer_new(fx_device *device, size_t bytes)
 {
-    fxi_buffer *b = fxi_calloc(1, sizeof *b);
+    fxi_buffer *b = fxi_malloc(sizeof *b);
     if (!b)
         return NULL;
-    const int64_t live = __atomic_add_fetch(&device->live, (int64_t)bytes, __ATOMIC_RELAXED),
-                  limit = __atomic_load_n(&device->limit, __ATOMIC_RELAXED);
-    if (limit == 0 || live <= limit)
-        b->ptr = device->backend->alloc(device, bytes);
+    memset(b, 0, offsetof(fxi_buffer, shape));
+    b->ptr = fxi_pool_take(device, bytes, &b->held);
     if (!b->ptr) {
-        __atomic_sub_fetch(&device->live, (int64_t)bytes, __ATOMIC_RELAXED);
         fxi_free(b);
         return NULL;
     }
     b->refs = 1;
     b->bytes = bytes;
     b->device = device;
-    fxi_count_live((int64_t)bytes);
+    fxi_count_live((int64_t)b->bytes);
     return b;
+}
+
+fx_status fxi_buffer_need(const char *op, fx_device *device, size_t bytes, fxi_buffer **out)
+{
+    *out = fxi_buffer_new(device, bytes);
+    if (*out)
+        return FX_OK;
+    const fx_status status = fxi_make_room(device);
+    if (status == FX_OK)
+        *out = fxi_buffer_new(device, bytes);
+    return *out || status != FX_OK ? status : fxi_no_memory(op, device, (int64_t)bytes, "");
 }
 
 void fxi_buffer_retain(fxi_buffer *b)
@@ -52,8 +61,8 @@ void fxi_buffer_give_up(fxi_buffer *b)
         return;
     if (!b->borrowed) {
         fxi_count_live(-(int64_t)b->bytes);
-        __atomic_sub_fetch(&b->device->live, (int64_t)b->bytes, __ATOMIC_RELAXED);
-        b->device->backend->free(b->device, b->ptr);
+        fxi_pool_forget(b);
+        fxi_pool_give(b->device, b->ptr, b->held);
     } else if (b->release) {
         b->release(b->ptr, b->user);
     }

@@ -27,12 +27,18 @@ typedef struct fxi_buffer {
     int64_t refs; /* atomic */
     void *ptr;
     size_t bytes;
+    size_t held; /* of the block it lies in, which may be somewhat larger */
     fx_device *device;
     bool borrowed;         /* the user's: never written, never reused */
     bool freed;            /* given up while handles were left: they may not be read any more */
     int64_t pins;          /* atomic; > 0: never reused in place (fx_data, snapshots) */
     fx_release_fn release; /* borrowed memory's */
     void *user;
+    /* What it holds, where memory that is out would be explained by it (pool.h). */
+    bool named;
+    uint8_t dtype, ndim;
+    struct fxi_buffer *prev, *next; /* in the device's list */
+    int64_t shape[FX_MAX_DIMS];
 } fxi_buffer;
 
 /* Where an evaluated node's elements are: element (i0, i1, …) is at buffer + (offset + Σ

@@ -16,9 +16,11 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define CACHING 0
@@ -95,6 +97,12 @@ static void *base_of(header *h)
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
+/* Other threads read it. */
+static inline void set_bytes(cache *c, size_t bytes)
+{
+    __atomic_store_n(&c->bytes, bytes, __ATOMIC_RELAXED);
+}
+
 static void release_lists(cache *c)
 {
     for (int kind = 0; kind < 2; kind++)
@@ -104,7 +112,7 @@ static void release_lists(cache *c)
                 c->lists[kind][i] = h->u.next;
                 free(base_of(h));
             }
-    c->bytes = 0;
+    set_bytes(c, 0);
 }
 
 static void close_cache(void *p)
@@ -163,6 +171,31 @@ void fxi_memory_trim(void)
 size_t fxi_memory_cached(void)
 {
     return my_cache()->bytes;
+}
+
+size_t fxi_memory_cached_by_all(void)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&lock);
+    for (const cache *c = all; c; c = c->next)
+        n += __atomic_load_n(&c->bytes, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+void fxi_memory_of_system(int64_t *out_total, int64_t *out_available)
+{
+    char text[256] = "";
+    *out_total = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    *out_available = -1;
+    FILE *f = fopen("/proc/meminfo", "r");
+    const size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    text[n] = 0;
+    const char *at = strstr(text, "MemAvailable:");
+    if (at)
+        *out_available = 1024 * strtoll(at + strlen("MemAvailable:"), NULL, 10);
+    if (f)
+        fclose(f);
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -236,7 +269,7 @@ static inline void *take(size_t bytes, size_t alignment, bool aligned)
     if (!h)
         return take_new(bytes, alignment, aligned);
     c->lists[aligned][k] = h->u.next;
-    c->bytes -= class_bytes(k);
+    set_bytes(c, c->bytes - class_bytes(k));
     return hand_out(c, h);
 }
 
@@ -259,7 +292,7 @@ static bool make_room(cache *c, int aligned, int size_class)
             while (*list && c->bytes + bytes > limit && (kind != aligned || k != size_class)) {
                 header *h = *list;
                 *list = h->u.next;
-                c->bytes -= class_bytes(k);
+                set_bytes(c, c->bytes - class_bytes(k));
                 free(base_of(h));
             }
         }
@@ -314,7 +347,7 @@ void fxi_free(void *p)
     }
     h->u.next = c->lists[h->aligned][h->size_class];
     c->lists[h->aligned][h->size_class] = h;
-    c->bytes += bytes;
+    set_bytes(c, c->bytes + bytes);
 }
 
 char *fxi_strdup(const char *s)

@@ -20,7 +20,10 @@ bool fxi_grow(void *array, int32_t *capacity, int32_t need, size_t size);
 
 /* Gives the calling thread's cached blocks back to the system. */
 void fxi_memory_trim(void);
-size_t fxi_memory_cached(void); /* their bytes */
+size_t fxi_memory_cached(void);        /* their bytes */
+size_t fxi_memory_cached_by_all(void); /* of all threads */
+/* Bytes that the machine has and that are free for programs; −1: nobody knows. */
+void fxi_memory_of_system(int64_t *out_total, int64_t *out_available);
 
 /* Checked arithmetic on sizes that come from outside. Returns false on overflow. */
 static inline bool fxi_mul_size(size_t a, size_t b, size_t *out)

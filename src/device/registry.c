@@ -8,6 +8,7 @@
 #include "backends.h"
 #include "memory.h"
 #include "object.h"
+#include "pool.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -32,12 +33,15 @@ static const fx_type device_type = {.fxi_size = sizeof(fx_type),
                                     .size = sizeof(fx_device),
                                     .describe = describe,
                                     .flags = FX_TYPE_LEAF};
+static fxi_pool cpu_pool = FXI_POOL_EMPTY, ref_pool = FXI_POOL_EMPTY;
 static fx_device cpu = {.base = {.type = &device_type, .refs = FXI_IMMORTAL},
                         .backend = &fxi_cpu_backend,
-                        .name = "CPU"};
+                        .name = "CPU",
+                        .pool = &cpu_pool};
 static fx_device ref = {.base = {.type = &device_type, .refs = FXI_IMMORTAL},
                         .backend = &fxi_ref_backend,
-                        .name = "ref"};
+                        .name = "ref",
+                        .pool = &ref_pool};
 
 #define NOT_ASKED(name) "it is not loaded: fx_use(\"" name "\") has not been called"
 
@@ -54,11 +58,6 @@ fx_device *fx_cpu_device(void)
     return &cpu;
 }
 
-void fx_set_memory_limit(fx_device *device, int64_t bytes)
-{
-    __atomic_store_n(&(device ? device : &cpu)->limit, bytes > 0 ? bytes : 0, __ATOMIC_RELAXED);
-}
-
 fxi_registered *fxi_registered_find(const char *name)
 {
     const int n = __atomic_load_n(&entries, __ATOMIC_ACQUIRE);
@@ -72,8 +71,9 @@ fxi_registered *fxi_registered_find(const char *name)
 static fx_device *make_devices(const fx_backend *backend, int n)
 {
     const size_t each = strlen(backend->name) + 8;
-    fx_device *devices = fxi_calloc((size_t)n, sizeof *devices + each);
-    char *names = devices ? (char *)(devices + n) : NULL;
+    fx_device *devices = fxi_calloc((size_t)n, sizeof *devices + sizeof(fxi_pool) + each);
+    fxi_pool *pools = (fxi_pool *)(devices ? devices + n : NULL);
+    char *names = (char *)(pools ? pools + n : NULL);
     if (!devices)
         fx_fail(FX_STATUS_MEMORY, "use", "no memory for the devices of %s", backend->name);
     for (int i = 0; devices && i < n; i++, names += each) {
@@ -82,7 +82,9 @@ static fx_device *make_devices(const fx_backend *backend, int n)
         *d = (fx_device){.base = {.type = &device_type, .refs = FXI_IMMORTAL},
                          .backend = backend,
                          .id = i,
-                         .name = names};
+                         .name = names,
+                         .pool = &pools[i]};
+        pools[i] = (fxi_pool)FXI_POOL_EMPTY;
         if (backend->info && backend->info(d) != FX_OK) {
             fxi_free(devices);
             return NULL;

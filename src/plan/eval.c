@@ -9,6 +9,7 @@
 #include "elements.h"
 #include "host.h"
 #include "plan.h"
+#include "pool.h"
 
 #include <cflux/optim.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@ typedef struct fxi_scratch {
     fxi_root *roots;
     int32_t root_capacity;
     fxi_buffer *arena;        /* of the device it was last needed on */
+    bool running;             /* a run is using it */
     const fxi_node **foreign; /* values of other threads that an update replaces, sorted */
     int32_t nforeign, foreign_capacity;
 } fxi_scratch;
@@ -71,6 +73,7 @@ void fxi_drain(void)
         c->promise_capacity = 0;
     }
     fxi_plans_drop();
+    fxi_pools_trim();
     fxi_memory_trim();
 }
 
@@ -127,22 +130,8 @@ static void bind_inputs(binding *b, const fxi_graph *g)
     }
 }
 
-static fx_status no_memory(const fxi_scratch *s, const fxi_plan *p, int64_t bytes)
-{
-    const long long live = __atomic_load_n(&p->device->live, __ATOMIC_RELAXED),
-                    limit = __atomic_load_n(&p->device->limit, __ATOMIC_RELAXED);
-    char most[48] = "";
-    if (limit)
-        snprintf(most, sizeof most, " of at most %lld", limit);
-    return fx_fail(FX_STATUS_MEMORY, "eval",
-                   "no memory for %lld bytes on %s (%lld bytes live%s, %lld of them arena, which "
-                   "needs %lld; %lld cached)",
-                   (long long)bytes, fx_device_name(p->device), live, most,
-                   (long long)(s->arena ? s->arena->bytes : 0), (long long)p->arena_bytes,
-                   (long long)fxi_memory_cached());
-}
-
-/* Each returns how many bytes could not be had; 0: all is there. */
+/* Each returns how many bytes could not be had, less than 0 when they are of the host; 0: all is
+ * there. */
 static int64_t reserve_arena(fxi_scratch *s, const fxi_plan *p)
 {
     if (s->arena && (s->arena->device != p->device || (int64_t)s->arena->bytes < p->arena_bytes)) {
@@ -172,9 +161,10 @@ static int64_t reserve_outputs(binding *b, const fxi_graph *g)
             v->kind == FXI_VALUE_OUTPUT ? b->buffers[v->index] : b->leaves[v->index]->data->buffer;
         const int64_t base = v->kind == FXI_VALUE_OUTPUT ? 0 : b->leaves[v->index]->data->offset;
         fxi_buffer_retain(buffer);
+        fxi_pool_name(buffer, (fx_dtype)n->dtype, n->ndim, n->shape);
         b->datas[k] = fxi_data_new(buffer, base + r->offset, n->ndim, n->shape, r->stride);
         if (!b->datas[k])
-            return sizeof(fxi_data);
+            return -(int64_t)sizeof(fxi_data);
     }
     return 0;
 }
@@ -182,42 +172,95 @@ static int64_t reserve_outputs(binding *b, const fxi_graph *g)
 static int64_t reserve(binding *b, fxi_scratch *s, const fxi_graph *g)
 {
     if (!binding_alloc(b, g))
-        return sizeof *b;
+        return -(int64_t)sizeof *b;
     bind_inputs(b, g);
     const int64_t missing = reserve_arena(s, b->plan);
     return missing ? missing : reserve_outputs(b, g);
 }
 
-static void reclaim(fxi_scratch *s)
+/* ---- room ------------------------------------------------------------------------------------ */
+
+static int64_t result_bytes(const fxi_plan *p)
 {
-    if (s && s->arena)
-        fxi_buffer_release(s->arena);
-    if (s)
-        s->arena = NULL;
-    fxi_plans_drop_idle();
+    int64_t n = 0;
+    for (int32_t i = 0; i < p->nbuffers; i++)
+        if (p->buffer_bytes[i] > 0)
+            n += p->buffer_bytes[i];
+    return n;
+}
+
+/* As reserve; what cannot fit is not even begun. The thread's work space counts as room: the run
+ * takes it over or replaces it. */
+static int64_t reserve_if_it_fits(binding *b, fxi_scratch *s, const fxi_graph *g)
+{
+    const fxi_plan *p = b->plan;
+    const int64_t idle = s->arena && s->arena->device == p->device ? (int64_t)s->arena->held : 0;
+    const int64_t need = fxi_device_is_bounded(p->device) ? p->arena_bytes + result_bytes(p) : 0;
+    return need && !fxi_device_has_room(p->device, need, idle) ? need : reserve(b, s, g);
+}
+
+static fx_status no_memory(const fxi_plan *p, int64_t missing)
+{
+    char needs[120];
+    if (missing < 0)
+        return fxi_no_memory("eval", fx_cpu_device(), -missing, "");
+    snprintf(needs, sizeof needs, "; the plan needs %lld bytes of work space and %lld of results",
+             (long long)p->arena_bytes, (long long)result_bytes(p));
+    return fxi_no_memory("eval", p->device, missing, needs);
+}
+
+/* All the memory that a run needs. Where there is not enough, room is made and one more try. */
+static fx_status reserve_all(binding *b, fxi_scratch *s, const fxi_graph *g)
+{
+    const fxi_plan *p = b->plan;
+    int64_t missing = reserve_if_it_fits(b, s, g);
+    if (missing) {
+        binding_free(b);
+        *b = (binding){.plan = p};
+        const fx_status status = fxi_make_room(p->device);
+        if (status != FX_OK)
+            return status;
+        missing = reserve_if_it_fits(b, s, g);
+    }
+    return missing ? no_memory(p, missing) : FX_OK;
+}
+
+/* The thread's work space, unless a run is using it. */
+static void drop_arena(fxi_scratch *s)
+{
+    if (!s || !s->arena || s->running)
+        return;
+    fxi_buffer_release(s->arena);
+    s->arena = NULL;
+}
+
+fx_status fxi_make_room(fx_device *device)
+{
+    drop_arena(fxi_here()->scratch);
+    fxi_pool_trim(device);
     fxi_memory_trim();
+    const fx_status status = device->backend->sync ? device->backend->sync(device) : FX_OK;
+    fxi_plans_drop_idle();
+    return status;
 }
 
 void fx_reclaim(void)
 {
-    fxi_context *c = fxi_here();
-    if (!c->busy)
-        reclaim(c->scratch);
+    drop_arena(fxi_here()->scratch);
+    fxi_plans_drop_idle();
+    fxi_pools_trim();
+    fxi_memory_trim();
 }
 
-/* All the memory that a run needs. Where there is not enough, what is kept for speed is given back,
- * and one more try is made. */
-static fx_status reserve_all(binding *b, fxi_scratch *s, const fxi_graph *g)
+void fx_reclaim_device(fx_device *device)
 {
-    const fxi_plan *p = b->plan;
-    int64_t missing = reserve(b, s, g);
-    if (missing) {
-        binding_free(b);
-        *b = (binding){.plan = p};
-        reclaim(s);
-        missing = reserve(b, s, g);
-    }
-    return missing ? no_memory(s, p, missing) : FX_OK;
+    fxi_scratch *s = fxi_here()->scratch;
+    device = device ? device : fx_cpu_device();
+    if (s && s->arena && s->arena->device == device)
+        drop_arena(s);
+    fxi_pool_trim(device);
+    if (fxi_device_on_host(device))
+        fxi_memory_trim();
 }
 
 static void bind_values(binding *b, const fxi_scratch *s)
@@ -344,8 +387,11 @@ static fx_status run_graph(fxi_scratch *s)
     binding b = {.plan = plan};
     fx_status status = reserve_all(&b, s, g);
     if (status == FX_OK) {
+        const bool nested = s->running;
+        s->running = true;
         bind_values(&b, s);
         status = run_steps(&b, s);
+        s->running = nested;
     }
     if (status == FX_OK)
         hand_over(&b, g);

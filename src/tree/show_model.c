@@ -300,24 +300,6 @@ static void put_count(fx_text *text, int64_t n)
         fx_text_add(text, "%s%c", i && (length - i) % 3 == 0 ? "_" : "", digits[i]);
 }
 
-/* Base.format_bytes */
-static void put_bytes(fx_text *text, int64_t bytes)
-{
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
-    if (bytes <= 1024) {
-        fx_text_add(text, "%lld byte%s", (long long)bytes, bytes == 1 ? "" : "s");
-        return;
-    }
-    double value = (double)bytes / 1024;
-    int unit = 0;
-    for (; value > 1024 && unit < 4; unit++)
-        value /= 1024;
-    char number[40];
-    snprintf(number, sizeof number, "%.3f", value);
-    number[strcspn(number, ",.")] = '.'; /* whatever the locale */
-    fx_text_add(text, "%s %s", number, units[unit]);
-}
-
 static void put_state(fx_text *text, const tally *t)
 {
     if (!t->nonzero)
@@ -360,7 +342,7 @@ static void put_comment(fx_text *text, void *object, int64_t indent, int64_t wid
 static void put_total_bytes(fx_text *text, const tally *t, const void *object)
 {
     const bool elsewhere = t->device && t->device != fx_cpu_device();
-    put_bytes(text, elsewhere ? t->bytes : t->bytes_julia + struct_bytes(object, false, 0));
+    fxi_text_bytes(text, elsewhere ? t->bytes : t->bytes_julia + struct_bytes(object, false, 0));
     if (elsewhere)
         fx_text_add(text, " on %s", fx_device_name(t->device));
     fxi_text_put(text, ".");
@@ -449,33 +431,11 @@ static void write_text(fx_text *text, void *object)
     put_tree(text, &p, 0);
 }
 
-static bool complete(fx_text *text)
-{
-    if (text->failed)
-        fx_fail(FX_STATUS_MEMORY, "show", "no memory for the text");
-    return !text->failed;
-}
-
-/* Copies what fits, whole characters only, and frees the text; returns its length. */
-static size_t hand_over(fx_text *text, char *dst, size_t capacity)
-{
-    const size_t length = complete(text) ? text->length : 0;
-    size_t n = length < capacity ? length : capacity ? capacity - 1 : 0;
-    while (n > 0 && n < length && ((unsigned char)text->data[n] & 0xC0) == 0x80)
-        n--;
-    if (n > 0)
-        memcpy(dst, text->data, n);
-    if (capacity > 0)
-        dst[n] = 0;
-    fxi_text_free(text);
-    return length;
-}
-
 size_t fx_show_text(void *object, char *dst, size_t capacity)
 {
     fx_text text = {0};
     write_text(&text, object);
-    return hand_over(&text, dst, capacity);
+    return fxi_text_hand_over(&text, dst, capacity);
 }
 
 size_t fx_summary(void *object, char *dst, size_t capacity)
@@ -485,17 +445,14 @@ size_t fx_summary(void *object, char *dst, size_t capacity)
         fxi_array_summary(&text, object, false);
     else
         put_object(&text, object, 0);
-    return hand_over(&text, dst, capacity);
+    return fxi_text_hand_over(&text, dst, capacity);
 }
 
 void fx_show_to(FILE *out, void *object)
 {
     fx_text text = {0};
     write_text(&text, object);
-    fxi_text_put(&text, "\n");
-    if (complete(&text) && fwrite(text.data, 1, text.length, out) != text.length)
-        fx_fail(FX_STATUS_IO, "show", "the text could not be written");
-    fxi_text_free(&text);
+    fxi_text_print(&text, out);
 }
 
 void fx_show(void *object)

@@ -6,6 +6,7 @@
 #include "memory.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool reserve(fx_text *text, size_t more)
@@ -89,4 +90,50 @@ int64_t fxi_utf8_width(const char *s)
 int64_t fxi_text_width(const fx_text *text, size_t from)
 {
     return from < text->length ? fxi_utf8_width(text->data + from) : 0;
+}
+
+void fxi_text_bytes(fx_text *text, int64_t bytes)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+    if (bytes <= 1024) {
+        fx_text_add(text, "%lld byte%s", (long long)bytes, bytes == 1 ? "" : "s");
+        return;
+    }
+    double value = (double)bytes / 1024;
+    int unit = 0;
+    for (; value > 1024 && unit < 4; unit++)
+        value /= 1024;
+    char number[40];
+    snprintf(number, sizeof number, "%.3f", value);
+    number[strcspn(number, ",.")] = '.'; /* whatever the locale */
+    fx_text_add(text, "%s %s", number, units[unit]);
+}
+
+static bool complete(fx_text *text)
+{
+    if (text->failed)
+        fx_fail(FX_STATUS_MEMORY, "show", "no memory for the text");
+    return !text->failed;
+}
+
+size_t fxi_text_hand_over(fx_text *text, char *dst, size_t capacity)
+{
+    const size_t length = complete(text) ? text->length : 0;
+    size_t n = length < capacity ? length : capacity ? capacity - 1 : 0;
+    while (n > 0 && n < length && ((unsigned char)text->data[n] & 0xC0) == 0x80)
+        n--;
+    if (n > 0)
+        memcpy(dst, text->data, n);
+    if (capacity > 0)
+        dst[n] = 0;
+    fxi_text_free(text);
+    return length;
+}
+
+void fxi_text_print(fx_text *text, FILE *out)
+{
+    fxi_text_put(text, "\n");
+    if (complete(text) && fwrite(text->data, 1, text->length, out) != text->length)
+        fx_fail(FX_STATUS_IO, "show", "the text could not be written");
+    fxi_text_free(text);
 }

@@ -146,5 +146,7 @@ fx_device *away_register(const char *name, int devices)
                                   .run = away_run};
     if (fxi_backend_register(&backends[used++], devices, "") != FX_OK)
         abort();
+    for (int i = 0; i < devices; i++) /* what is freed goes back, so that it can be counted */
+        fx_set_memory_cache(fx_device_get(name, i), 0);
     return fx_device_get(name, 0);
 }
