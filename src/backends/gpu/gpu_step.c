@@ -216,8 +216,12 @@ static void build(fxi_gpu_builder *b)
 
 fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *step)
 {
-    fxi_gpu_builder b = {
-        .runtime = runtime, .device = device, .limits = runtime->limits(device), .step = step};
+    fxi_gpu_builder b = {.group = FXI_GPU_GROUP,
+
+                         .runtime = runtime,
+                         .device = device,
+                         .limits = runtime->limits(device),
+                         .step = step};
     b.last = &b.first;
     step->ready = NULL;
     build(&b);
