@@ -354,6 +354,7 @@ typedef struct augmentation {
     pthread_t caller;
     int calls, elsewhere; /* atomic */
     int fails_at;         /* the call that gives nothing; 0: none */
+    bool by_file;         /* … but the contents of a file that is not there */
     int microseconds;
 } augmentation;
 
@@ -366,7 +367,7 @@ static void *augment(void *observations, void *user)
         __atomic_add_fetch(&a->elsewhere, 1, __ATOMIC_SEQ_CST);
     usleep((useconds_t)a->microseconds);
     if (call == a->fails_at)
-        return NULL;
+        return a->by_file ? fx_read_idx("no such file") : NULL;
     fx_array *x = fx_child(observations, 0);
     const double shift = (double)(fx_rand_u64() % 1000);
     fx_array *noise = fx_randn(fx_size(x, 0), fx_size(x, 1));
@@ -412,7 +413,7 @@ static void functions_that_fail(void **state)
     for (int parallel = 0; parallel < 2; parallel++)
         for (int at = 1; at <= BATCHES; at++) {
             FX_SCOPE;
-            augmentation a = {.caller = pthread_self(), .fails_at = at};
+            augmentation a = {.caller = pthread_self(), .fails_at = at, .by_file = at % 2};
             fx_loader *l =
                 fx_dataloader(fx_mapobs_with(augment, &a, make_data()), .batchsize = BATCH,
                               .parallel = parallel, .device = device);
@@ -421,8 +422,9 @@ static void functions_that_fail(void **state)
                 assert_int_equal(fx_error_status(), FX_OK);
             assert_int_equal(batches, at - 1);
             const fx_error e = fx_error_take();
-            assert_int_equal(e.status, FX_STATUS_ARGUMENT);
-            assert_non_null(strstr(e.message, "mapobs: the function gave nothing"));
+            assert_int_equal(e.status, a.by_file ? FX_STATUS_IO : FX_STATUS_ARGUMENT);
+            assert_non_null(strstr(e.message, a.by_file ? "no such file"
+                                                        : "mapobs: the function gave nothing"));
             assert_non_null(strstr(e.file, "test_loader_device.c"));
         }
     assert_int_equal(away.live, 0);
@@ -578,6 +580,27 @@ static void copies_and_allocations_that_fail(void **state)
     assert_int_equal(batches_until_error(FX_OK, 1), BATCHES);
 }
 
+/* Work that the device does not do: batches of data that lie there, functions of the user's. */
+static void steps_that_fail(void **state)
+{
+    (void)state;
+    for (int nth = 1; nth <= 2 * BATCHES; nth++)
+        for (int workers = 0; workers < 2; workers++) {
+            FX_SCOPE;
+            fx_loader *l = fx_dataloader(fx_to(device, make_data()), .batchsize = BATCH,
+                                         .shuffle = true, .workers = workers);
+            int64_t batches = 0;
+            away_run_fails = nth;
+            for (fx_batch b = {0}; fx_next(l, &b);)
+                batches++;
+            const fx_error e = fx_error_take();
+            assert_true(away_run_fails > 0 ? batches == BATCHES : batches < BATCHES);
+            assert_int_equal(e.status, batches == BATCHES ? FX_OK : FX_STATUS_DEVICE);
+            assert_true(nth > BATCHES || batches < BATCHES);
+            away_run_fails = 0;
+        }
+}
+
 static bool pass_with_fault(int64_t nth, bool parallel)
 {
     FX_SCOPE;
@@ -693,6 +716,7 @@ int main(void)
         TEST(several_loaders_at_once),
         TEST(training_on_the_device),
         TEST(copies_and_allocations_that_fail),
+        TEST(steps_that_fail),
         TEST(each_allocation_fails),
 #if !defined(__SANITIZE_THREAD__)
         TEST(a_fork_in_the_middle),
