@@ -98,8 +98,12 @@ FXI_BEGIN_C
 FX_API bool fx_training(void);
 
 /* Hands an object of the innermost scope to the enclosing one, still pending; returns it.
- * `return fx_keep(y);` is how a function with a scope returns. Objects of outer scopes stay put. */
+ * `return fx_keep(y);` is how a function with a scope returns. Objects of outer scopes stay put;
+ * what a loader has handed out, which is in no scope, is shared with the enclosing one. */
 FX_API void *fxi_keep(void *object);
+/* Says that an object in no scope will be released by who hands it out, unless fx_keep is called.
+ */
+FX_API void fxi_hand_out(void *object);
 /* Takes a reference that outlives scopes, or gives one back. NULL is allowed; error objects ignore
  * both. */
 FX_API void *fxi_retain(void *object);

@@ -59,9 +59,9 @@ FX_API fx_loader *fxi_dataloader(const fx_loader_args *a);
 
 /* One batch. items is what the data was (array, tuple, named tuple); x and y are its first and
  * second array (y NULL when there is one). b owns its arrays until the next call or fx_batch_end,
- * which free them, unless somebody has them by fx_retain or fx_set. A zeroed batch starts a pass; a
- * pass ends when fx_next returns false or by fx_batch_end. A loop left by `break` alone keeps its
- * last batch and what was made ahead until its loader goes. */
+ * which free them, unless somebody has them by fx_retain, fx_set or fx_keep. A zeroed batch starts
+ * a pass; a pass ends when fx_next returns false or by fx_batch_end. A loop left by `break` alone
+ * keeps its last batch and what was made ahead until its loader goes. */
 typedef struct fx_batch {
     fx_array *x, *y;
     void *items;

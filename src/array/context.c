@@ -282,20 +282,35 @@ void *fxi_object_alloc(const fx_type *type)
     return o;
 }
 
+static bool immortal(const fx_object *o)
+{
+    return __atomic_load_n(&o->refs, __ATOMIC_RELAXED) >= FXI_IMMORTAL;
+}
+
+/* The scope of what is handed out: it has no list, and nobody opens or closes it. */
+static fxi_scope handed_out;
+
+void fxi_hand_out(void *object)
+{
+    fx_object *o = object;
+    if (o && !immortal(o) && !o->fxi_scope)
+        o->fxi_scope = &handed_out;
+}
+
 void *fxi_keep(void *object)
 {
     fxi_context *c = fxi_here();
     fx_object *o = object;
+    if (o && o->fxi_scope == &handed_out) {
+        const bool outward = c->scope->parent && !c->virtual_scopes;
+        link_object(outward ? c->scope->parent : c->scope, fxi_retain(o));
+        return object;
+    }
     if (!o || o->fxi_scope != c->scope || c->scope->depth == 0 || c->virtual_scopes)
         return object;
     unlink_object(o);
     link_object(c->scope->parent, o);
     return object;
-}
-
-static bool immortal(const fx_object *o)
-{
-    return __atomic_load_n(&o->refs, __ATOMIC_RELAXED) >= FXI_IMMORTAL;
 }
 
 void *fxi_retain(void *object)

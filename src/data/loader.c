@@ -491,6 +491,9 @@ static bool next_batch(running *r, fx_batch *batch)
         items = finish_late(r, k, items);
     if (!items)
         return false;
+    fxi_hand_out(items);
+    for (int64_t i = 0; array_of(items, i); i++)
+        fxi_hand_out(array_of(items, i));
     *batch = (fx_batch){.x = array_of(items, 0),
                         .y = array_of(items, 1),
                         .items = items,

@@ -263,6 +263,41 @@ static void a_batch_that_is_held_stays(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
+/* fx_keep: for the scope around the step, the whole pass and longer. */
+static void a_batch_that_is_kept_stays(void **state)
+{
+    (void)state;
+    void *data = fx_retain(make_data());
+    {
+        FX_SCOPE;
+        fx_array *x[BATCHES];
+        void *first = NULL;
+        {
+            FX_SCOPE;
+            fx_loader *l = fx_dataloader(data, .batchsize = BATCH, .device = device);
+            for (fx_batch b = {0}; fx_next(l, &b);) {
+                FX_STEP;
+                x[b.index] = fx_keep(b.x);
+                assert_ptr_equal(x[b.index], b.x);
+                if (b.index == 0)
+                    first = fx_keep(b.items);
+            }
+            assert_int_equal(away.live, BATCHES + 1);
+            for (int i = 0; i < BATCHES; i++) {
+                same(x[i], fx_slice(fx_child(data, 0), 1, i * BATCH, (i + 1) * BATCH));
+                if (i < 2)
+                    assert_ptr_equal(fx_keep(x[i]), x[i]); /* on to the next scope */
+            }
+            same(fx_child(first, 1), fx_slice(fx_child(data, 1), 0, 0, BATCH));
+        }
+        assert_int_equal(away.live, 2);
+        same(x[1], fx_slice(fx_child(data, 0), 1, BATCH, 2 * BATCH));
+    }
+    assert_int_equal(away.live, 0);
+    fx_release(data);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
 /* The manual's other way: all data at once. Batches are made where the data are. */
 static void data_that_is_there_already(void **state)
 {
@@ -706,6 +741,7 @@ int main(void)
         TEST(each_array_is_copied_once),
         TEST(memory_is_bounded),
         TEST(a_batch_that_is_held_stays),
+        TEST(a_batch_that_is_kept_stays),
         TEST(data_that_is_there_already),
         TEST(iterator_frees_at_once),
         TEST(iterator_takes_arrays_only),
