@@ -10,6 +10,7 @@
 
 typedef struct fxi_frame {
     fxi_node *node;
+    fx_device *device; /* where its value has to be; NULL: where other values of the graph are */
     int32_t next;
 } frame;
 
@@ -232,6 +233,43 @@ static fxi_node *unnumbered(const fxi_context *c, const fxi_graph *g, const fxi_
     return NULL;
 }
 
+/* A value made of generators lies where it was first needed, which may be another device than its
+ * other consumers are on: such a consumer gets a move of it instead. */
+static fx_status bring(fxi_context *c, fxi_graph *g, const frame *consumer, fx_device *device)
+{
+    fxi_node **in = &consumer->node->in[consumer->next - 1], *n = *in;
+    fxi_node *move =
+        fxi_node_new(c, FX_OP_TRANSFER, (fx_dtype)n->dtype, n->ndim, n->shape, device, NULL, 1, in);
+    if (!move)
+        return FX_STATUS_MEMORY;
+    move->consumers = 1;
+    *in = move;
+    fxi_node_release(n);
+    g->blocked = move;
+    return FX_STATUS_UNSUPPORTED;
+}
+
+/* Is the value of the top frame on another device than its consumer? The first value decides where
+ * nothing else does. */
+static bool is_elsewhere(const fxi_context *c, fxi_graph *g, const frame *top, int32_t below)
+{
+    const fxi_node *n = top->node;
+    if (!n->data || below == 0 || n->device == top->device)
+        return false;
+    if (!top->device && !g->device)
+        g->device = n->device;
+    return n->device != (top->device ? top->device : g->device) && top[-1].node->owner == c->id;
+}
+
+static frame frame_of(const frame *consumer, fxi_node *n)
+{
+    const fxi_node *to = consumer->node;
+    fx_device *device = to->op == FX_OP_TRANSFER ? n->device
+                        : to->device             ? to->device
+                                                 : consumer->device;
+    return (frame){n, device, 0};
+}
+
 static fx_status walk(fxi_context *c, fxi_graph *g, fxi_node *root)
 {
     if (number_of(c, g, root) >= 0)
@@ -239,7 +277,7 @@ static fx_status walk(fxi_context *c, fxi_graph *g, fxi_node *root)
     int32_t depth = 0;
     if (!fxi_grow(&g->stack, &g->stack_capacity, 1, sizeof *g->stack))
         return FX_STATUS_MEMORY;
-    g->stack[depth++] = (frame){root, 0};
+    g->stack[depth++] = (frame){root, root->device, 0};
     while (depth > 0) {
         frame *f = &g->stack[depth - 1];
         fxi_node *n = f->node, *in = n->data ? NULL : unnumbered(c, g, n, &f->next);
@@ -247,13 +285,16 @@ static fx_status walk(fxi_context *c, fxi_graph *g, fxi_node *root)
             if (depth == g->stack_capacity &&
                 !fxi_grow(&g->stack, &g->stack_capacity, depth + 1, sizeof *g->stack))
                 return FX_STATUS_MEMORY;
-            g->stack[depth++] = (frame){in, 0};
+            g->stack[depth] = frame_of(&g->stack[depth - 1], in);
+            depth++;
             continue;
         }
         depth--;
         if (number_of(c, g, n) >= 0) /* reached twice before it was finished */
             continue;
         fx_status s = check_node(c, n);
+        if (s == FX_OK && is_elsewhere(c, g, f, depth))
+            s = bring(c, g, f - 1, f->device ? f->device : g->device);
         if (s == FX_OK && is_transfer(n)) {
             g->blocked = n;
             s = FX_STATUS_UNSUPPORTED;
@@ -354,18 +395,17 @@ fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *r
         g->nforeign = 0;
     }
     fx_status s = FX_OK;
-    for (int i = 0; i < n && s == FX_OK; i++) {
+    for (int i = 0; i < n && !g->device; i++)
+        g->device = roots[i].node->device;
+    for (int i = 0; i < n && s == FX_OK; i++)
         s = walk(c, g, roots[i].node);
-        g->device = g->device ? g->device : roots[i].node->device;
-    }
     if (s == FX_OK && !(collect_outputs(c, g, n, roots) && key_room(g, (uint32_t)g->noutputs + 1)))
         s = FX_STATUS_MEMORY;
     if (s == FX_STATUS_MEMORY)
         return fx_fail(s, "eval", "no memory for a graph of %d nodes", (int)g->n);
     if (s != FX_OK)
         return s;
-    if (!g->device)
-        g->device = fx_cpu_device();
+    g->device = g->device ? g->device : fx_cpu_device();
     for (int32_t i = 0; i < g->noutputs; i++)
         g->key[g->nkey++] = (uint64_t)(uint32_t)g->outputs[i] | (uint64_t)(uint32_t)g->donors[i]
                                                                     << 32;
