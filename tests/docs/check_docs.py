@@ -6,6 +6,9 @@ The info string of a block says what it is:
   ```c                a whole program when it defines main; else statements, put into one
   ```c decl           declarations at file level; they are also seen by the blocks after it on the page
   ```c file=PATH      an excerpt: the text stands in that file of the tree, but for white space
+  ```c plugin=NAME    a part of a plugin: all of the page's, in their order, are the file NAME.c
+  ```sh run           commands, run in the page's own folder, where NAME.c lies; plugins that they
+                      make there are found by the programs that follow
   ```text output      directly after a C block: what it prints; … stands for anything
   ```text log         after that: what it logs, on stderr
   ```toml file=NAME   writes that file into the page's project folder, for the blocks after it
@@ -61,7 +64,7 @@ def blocks_of(page):
         while i < len(lines) and not lines[i].startswith("```"):
             i += 1
         text = "\n".join(lines[start:i])
-        if info.split()[0] == "c" or info.startswith("toml file="):
+        if info.split()[0] == "c" or info.startswith("toml file=") or info.split() == ["sh", "run"]:
             last = Block(info, text, start + 1)
             blocks.append(last)
         elif last and info.split() == ["text", "output"]:
@@ -86,6 +89,35 @@ def contains(text, excerpt):
     """Does `excerpt` stand in `text`? The amount of white space does not count, formatters change it."""
     want = " ".join(excerpt.split())
     return bool(want) and want in " ".join(text.split())
+
+
+def plugin_text(blocks, name):
+    """The source of a page's plugin."""
+    parts = [b.text for b in blocks if f"plugin={name}" in b.info.split()]
+    return "\n\n".join(parts) + "\n" if parts else ""
+
+
+def check_plugins(blocks, options, folder):
+    """Writes the page's plugins into its folder. What is wrong with them, or an empty string."""
+    names = {m.group(1) for m in (re.search(r"\bplugin=(\S+)", b.info) for b in blocks) if m}
+    for name in sorted(names):
+        source = os.path.join(folder, f"{name}.c")
+        with open(source, "w", encoding="utf-8") as f:
+            f.write(plugin_text(blocks, name))
+        built = subprocess.run([options.cc] + WARNINGS + ["-fsyntax-only", "-I",
+                               os.path.join(options.prefix, "include"), source],
+                               text=True, capture_output=True)
+        if built.returncode:
+            return built.stderr
+    return ""
+
+
+def run_commands(block, options, folder):
+    """Returns a description of what is wrong, or an empty string."""
+    environment = dict(os.environ, C_INCLUDE_PATH=os.path.join(options.prefix, "include"))
+    ran = subprocess.run(["sh", "-e"], input=block.text, cwd=folder, env=environment, text=True,
+                         capture_output=True, timeout=SECONDS)
+    return f"exit status {ran.returncode}\n{ran.stdout}{ran.stderr}" if ran.returncode else ""
 
 
 def program(block, declarations):
@@ -138,11 +170,16 @@ def check_page(path, options, folder, counts):
         text = f.read()
     blocks = blocks_of(text)
     project = tempfile.mkdtemp(dir=folder)
-    environment = dict(os.environ, CFLUX_PROJECT=project)
+    environment = dict(os.environ, CFLUX_PROJECT=project, CFLUX_BACKEND_PATH=project)
     if "<!-- devices: stand-ins -->" in text:
         environment["CFLUX_BACKEND_PATH"] = os.path.join(options.build, "tests", "standin")
+    wrong = check_plugins(blocks, options, project)
+    if wrong:
+        errors.append(f"{os.path.relpath(path, options.root)}: the plugin does not compile:\n{wrong}")
     for block in blocks:
         where = f"{os.path.relpath(path, options.root)}:{block.line}"
+        if "plugin=" in block.info:
+            continue
         source = re.search(r"\bfile=(\S+)", block.info)
         if block.info.startswith("toml"):
             with open(os.path.join(project, source.group(1)), "w", encoding="utf-8") as f:
@@ -161,7 +198,9 @@ def check_page(path, options, folder, counts):
         if "decl" in block.info.split():
             declarations.append(block.text)
         counts["run"] += 1
-        wrong = run_block(block, declarations, options, folder, environment)
+        commands = block.info.split() == ["sh", "run"]
+        wrong = (run_commands(block, options, project) if commands
+                 else run_block(block, declarations, options, folder, environment))
         print(f"{'FAILED' if wrong else 'ok    '} {where}")
         if wrong:
             errors.append(f"{where}: {wrong}")

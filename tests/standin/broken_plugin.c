@@ -1,0 +1,81 @@
+/* broken_plugin.c: a backend for tests, built several times with one thing wrong (BROKEN_…). */
+#include <cflux/backend.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#ifdef BROKEN_NEEDS_LIBRARY
+int fake_library_function(void);
+#endif
+
+static int open_broken(const fx_host *host, char *why, size_t size)
+{
+    (void)host, (void)why, (void)size;
+#ifdef BROKEN_NEEDS_LIBRARY
+    return fake_library_function();
+#elif defined BROKEN_NO_DEVICE
+    snprintf(why, size, "the driver is of 1999");
+    return 0;
+#elif defined BROKEN_NO_REASON
+    return 0;
+#else
+    return 1;
+#endif
+}
+
+static void *take(fx_device *device, size_t bytes)
+{
+    (void)device;
+    return aligned_alloc(64, bytes / 64 * 64 + 64);
+}
+
+static void give_back(fx_device *device, void *ptr)
+{
+    (void)device;
+    free(ptr);
+}
+
+#ifndef BROKEN_NO_RUN
+static fx_status launch(fx_device *device, const fx_step *step, const void *const *in, void *out,
+                        fx_run *run)
+{
+    (void)device, (void)step, (void)in, (void)out, (void)run;
+    return FX_STATUS_UNSUPPORTED;
+}
+#endif
+
+#ifdef BROKEN_HALF
+static fx_status read_bytes(fx_device *device, void *to, const void *from, size_t bytes)
+{
+    (void)device, (void)to, (void)from, (void)bytes;
+    return FX_OK;
+}
+#endif
+
+#ifdef BROKEN_NO_SYMBOL
+#define fx_backend_plugin some_other_table
+#endif
+FX_BACKEND_PLUGIN = {
+#ifdef BROKEN_OTHER_ABI
+    .abi = FX_BACKEND_ABI + 1,
+#else
+    .abi = FX_BACKEND_ABI,
+#endif
+#ifdef BROKEN_OTHER_SIZES
+    .sizes = {sizeof(fx_backend), sizeof(fx_host), sizeof(fx_device) + 8},
+#else
+    .sizes = FX_BACKEND_SIZES_HERE,
+#endif
+#ifdef BROKEN_WRONG_NAME
+    .name = "Quartz",
+#elif !defined BROKEN_NO_NAME
+    .name = BROKEN_NAME,
+#endif
+#ifdef BROKEN_HALF
+    .read = read_bytes,
+#endif
+#ifndef BROKEN_NO_RUN
+    .run = launch,
+#endif
+    .open = open_broken,
+    .alloc = take,
+    .free = give_back};

@@ -1,0 +1,454 @@
+/* standin.c: see standin.h. Every call goes to the guide's example (example_backend.c, which the
+ * build takes from the page), unless the device's script says that it fails.
+ *
+ * With a queue, `run` and `free` are entered in it and `run` returns; all others wait until it is
+ * empty. The queue's thread takes whatever the caller's memory holds only for the call (operands,
+ * random streams) from copies. A step that fails there is reported by the next call that can.
+ */
+#include "standin.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_DEVICES = 64 };
+
+extern const fx_backend example_backend;
+static const fx_host *host;
+static bool queued; /* set by open */
+
+/* A call that was put off: a step, or the release of `out`. */
+typedef struct job {
+    struct job *next;
+    const fx_step *step; /* NULL: out is freed */
+    const void **in;
+    void *out;
+    fx_run run;
+} job;
+
+typedef struct device_state {
+    pthread_mutex_t lock;
+    int64_t calls[STANDIN_CALLS], bytes[STANDIN_CALLS];
+    unsigned which; /* of the script */
+    int64_t after, times, lost_after, capacity;
+    bool lost, failed;
+    pthread_cond_t changed;
+    bool has_thread;
+    job *first, **end;
+    char error[200]; /* of a step that failed in the queue */
+} device_state;
+static device_state states[MOST_DEVICES];
+
+static device_state *state_of(const fx_device *device)
+{
+    return &states[device->id];
+}
+
+/* ---- the script ------------------------------------------------------------------------------ */
+
+/* Counts a call. True: it fails, and `why` says how. */
+static bool fails(const fx_device *device, standin_call call, size_t bytes, char why[200])
+{
+    static const char *const names[STANDIN_CALLS] = {
+        "an allocation", "a release", "a copy", "a copy", "a copy", "a fill", "a launch"};
+    device_state *s = state_of(device);
+    pthread_mutex_lock(&s->lock);
+    s->calls[call]++;
+    s->bytes[call] += (int64_t)bytes;
+    if (s->lost_after >= 0 && s->lost_after-- == 0)
+        s->lost = true;
+    const bool hit = s->which & 1u << call && s->times > 0 && s->after-- <= 0;
+    s->times -= hit;
+    s->failed |= hit || s->lost;
+    const bool bad = hit || s->lost;
+    if (s->lost)
+        snprintf(why, 200, "%s is lost", device->name);
+    else if (hit)
+        snprintf(why, 200, "%s: %s failed", device->name, names[call]);
+    pthread_mutex_unlock(&s->lock);
+    return bad;
+}
+
+static fx_status refused(const char *operation, const char *why)
+{
+    return host->fail(FX_STATUS_DEVICE, operation, why);
+}
+
+/* ---- the queue ------------------------------------------------------------------------------- */
+
+static void job_free(job *j)
+{
+    host->free(j->in);
+    host->free((void *)(uintptr_t)j->run.streams);
+    host->free(j);
+}
+
+static void work(fx_device *device, job *j)
+{
+    device_state *s = state_of(device);
+    if (!j->step) {
+        example_backend.free(device, j->out);
+        return;
+    }
+    const fx_status status = example_backend.run(device, j->step, j->in, j->out, &j->run);
+    if (status == FX_OK)
+        return;
+    pthread_mutex_lock(&s->lock);
+    snprintf(s->error, sizeof s->error, "%s",
+             *j->run.error ? j->run.error : "a queued step failed");
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* The job that is worked on stays first until it is done. */
+static void *work_off(void *user)
+{
+    fx_device *device = user;
+    device_state *s = state_of(device);
+    for (;;) {
+        pthread_mutex_lock(&s->lock);
+        while (!s->first)
+            pthread_cond_wait(&s->changed, &s->lock);
+        job *j = s->first;
+        pthread_mutex_unlock(&s->lock);
+        work(device, j);
+        pthread_mutex_lock(&s->lock);
+        s->first = j->next;
+        if (!s->first)
+            s->end = &s->first;
+        pthread_cond_broadcast(&s->changed);
+        pthread_mutex_unlock(&s->lock);
+        job_free(j);
+    }
+    return NULL;
+}
+
+static void wait_for(const fx_device *device)
+{
+    device_state *s = state_of(device);
+    pthread_mutex_lock(&s->lock);
+    while (s->first)
+        pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Takes what a step in the queue has to say. */
+static bool take_error(const fx_device *device, char why[200])
+{
+    device_state *s = state_of(device);
+    pthread_mutex_lock(&s->lock);
+    const bool any = *s->error;
+    if (any)
+        memcpy(why, s->error, sizeof s->error);
+    *s->error = 0;
+    pthread_mutex_unlock(&s->lock);
+    return any;
+}
+
+static void enter(const fx_device *device, job *j)
+{
+    device_state *s = state_of(device);
+    pthread_mutex_lock(&s->lock);
+    *s->end = j;
+    s->end = &j->next;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Copies of what lasts only as long as the call of `run`. */
+static job *job_new(const fx_step *step, const void *const *in, void *out, const fx_run *run)
+{
+    const int32_t nin = step ? step->nin : 0,
+                  nout = step && step->segments ? fx_step_outputs(step) : 0;
+    job *j = host->alloc(sizeof *j);
+    if (!j)
+        return NULL;
+    *j = (job){.step = step, .out = out};
+    if (!step)
+        return j;
+    const size_t streams =
+        step->op == FX_OP_RANDOM ? ((size_t)step->slot + 1) * sizeof *run->streams : 0;
+    j->run = *run;
+    j->in = host->alloc((size_t)(nin + nout + 1) * sizeof *j->in);
+    void *pairs = streams ? host->alloc(streams) : NULL;
+    j->run.streams = pairs;
+    if (!j->in || (streams && !pairs)) {
+        job_free(j);
+        return NULL;
+    }
+    if (nin)
+        memcpy(j->in, in, (size_t)nin * sizeof *in);
+    if (nout)
+        memcpy(j->in + nin, run->outputs, (size_t)nout * sizeof *run->outputs);
+    j->run.outputs = (void *const *)(j->in + nin);
+    if (streams)
+        memcpy(pairs, run->streams, streams);
+    return j;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static int open_standin(const fx_host *library, char *why, size_t size)
+{
+    const char *wish = getenv("STANDIN_ASYNC");
+    host = library;
+    queued = wish && atoi(wish) > 0;
+    for (int i = 0; i < MOST_DEVICES; i++) {
+        states[i] = (device_state){.lost_after = -1, .end = &states[i].first};
+        pthread_mutex_init(&states[i].lock, NULL);
+        pthread_cond_init(&states[i].changed, NULL);
+    }
+    return example_backend.open(library, why, size);
+}
+
+static fx_status describe(fx_device *device)
+{
+    const fx_status status = example_backend.info(device);
+    device_state *s = state_of(device);
+    snprintf(device->info.name, sizeof device->info.name,
+             "stand-in %d for a " STANDIN_NAME " device", device->id);
+    pthread_t thread;
+    if (status == FX_OK && queued && !s->has_thread) {
+        if (pthread_create(&thread, NULL, work_off, device) != 0)
+            return refused("use", "no thread for a stand-in device");
+        pthread_detach(thread);
+        s->has_thread = true;
+    }
+    return status;
+}
+
+/* One that works, one that does not. */
+static const char *part(const char *name)
+{
+    return strcmp(name, STANDIN_PART) == 0 ? ""
+           : strcmp(name, "absent") == 0   ? "its library is not installed"
+                                           : NULL;
+}
+
+static int64_t used(fx_device *device)
+{
+    return device->info.memory - example_backend.available(device);
+}
+
+static int64_t capacity_of(fx_device *device)
+{
+    device_state *s = state_of(device);
+    pthread_mutex_lock(&s->lock);
+    const int64_t bytes = s->capacity ? s->capacity : device->info.memory;
+    pthread_mutex_unlock(&s->lock);
+    return bytes;
+}
+
+/* Frees that are still queued may be what is missing. */
+static void *take(fx_device *device, size_t bytes)
+{
+    char why[200];
+    device_state *s = state_of(device);
+    if (fails(device, STANDIN_ALLOC, bytes, why)) {
+        if (s->lost)
+            refused("alloc", why);
+        return NULL;
+    }
+    if (used(device) + (int64_t)bytes > capacity_of(device))
+        wait_for(device);
+    return used(device) + (int64_t)bytes > capacity_of(device)
+               ? NULL
+               : example_backend.alloc(device, bytes);
+}
+
+static void give_back(fx_device *device, void *address)
+{
+    char why[200];
+    fails(device, STANDIN_FREE, 0, why);
+    job *j = queued ? job_new(NULL, NULL, address, NULL) : NULL;
+    if (j) {
+        enter(device, j);
+        return;
+    }
+    wait_for(device);
+    example_backend.free(device, address);
+}
+
+/* What every call but the queued ones begins with. */
+static fx_status begin(const char *operation, const fx_device *device, standin_call call,
+                       size_t bytes)
+{
+    char why[200];
+    wait_for(device);
+    const bool bad = fails(device, call, bytes, why) || take_error(device, why);
+    return bad ? refused(operation, why) : FX_OK;
+}
+
+static fx_status write_bytes(fx_device *device, void *to, const void *from, size_t bytes)
+{
+    const fx_status s = begin("write", device, STANDIN_WRITE, bytes);
+    return s == FX_OK ? example_backend.write(device, to, from, bytes) : s;
+}
+
+static fx_status read_bytes(fx_device *device, void *to, const void *from, size_t bytes)
+{
+    const fx_status s = begin("read", device, STANDIN_READ, bytes);
+    return s == FX_OK ? example_backend.read(device, to, from, bytes) : s;
+}
+
+static fx_status copy_bytes(fx_device *to_device, void *to, fx_device *from_device,
+                            const void *from, size_t bytes)
+{
+    wait_for(from_device);
+    const fx_status s = begin("copy", to_device, STANDIN_COPY, bytes);
+    return s == FX_OK ? example_backend.copy(to_device, to, from_device, from, bytes) : s;
+}
+
+static fx_status fill_bytes(fx_device *device, void *to, uint8_t value, size_t bytes)
+{
+    const fx_status s = begin("fill", device, STANDIN_FILL, bytes);
+    return s == FX_OK ? example_backend.fill(device, to, value, bytes) : s;
+}
+
+static int64_t available(fx_device *device)
+{
+    return capacity_of(device) - used(device);
+}
+
+static bool channels_last(fx_device *device, const fx_step *step)
+{
+    return host->cpu->channels_last(device, step);
+}
+
+static fx_status prepare(fx_device *device, fx_step *step)
+{
+    return example_backend.prepare(device, step);
+}
+
+static void release(fx_device *device, fx_step *step)
+{
+    wait_for(device);
+    example_backend.release(device, step);
+}
+
+static fx_status launch(fx_device *device, const fx_step *step, const void *const *in, void *out,
+                        fx_run *run)
+{
+    char why[200];
+    if (fails(device, STANDIN_LAUNCH, 0, why) || take_error(device, why)) {
+        memcpy(run->error, why, sizeof run->error);
+        return FX_STATUS_DEVICE;
+    }
+    if (!queued)
+        return example_backend.run(device, step, in, out, run);
+    job *j = job_new(step, in, out, run);
+    if (!j)
+        return FX_STATUS_MEMORY;
+    enter(device, j);
+    return FX_OK;
+}
+
+static fx_status wait_and_report(fx_device *device)
+{
+    char why[200];
+    device_state *s = state_of(device);
+    wait_for(device);
+    if (take_error(device, why))
+        return refused("synchronize", why);
+    pthread_mutex_lock(&s->lock);
+    const bool lost = s->lost;
+    pthread_mutex_unlock(&s->lock);
+    snprintf(why, sizeof why, "%s is lost", device->name);
+    return lost ? refused("synchronize", why) : FX_OK;
+}
+
+/* ---- for tests ------------------------------------------------------------------------------- */
+
+static void script_fail(int device, unsigned which, int64_t n, int64_t times)
+{
+    device_state *s = &states[device];
+    pthread_mutex_lock(&s->lock);
+    s->which = which;
+    s->after = n;
+    s->times = times;
+    s->failed = false;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void script_lose(int device, int64_t n)
+{
+    device_state *s = &states[device];
+    pthread_mutex_lock(&s->lock);
+    s->lost_after = n;
+    s->lost = s->failed = false;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void script_capacity(int device, int64_t bytes)
+{
+    device_state *s = &states[device];
+    pthread_mutex_lock(&s->lock);
+    s->capacity = bytes;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* A number that the lock guards. */
+static int64_t number(device_state *s, const int64_t *at)
+{
+    pthread_mutex_lock(&s->lock);
+    const int64_t n = *at;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+static bool script_failed(int device)
+{
+    device_state *s = &states[device];
+    pthread_mutex_lock(&s->lock);
+    const bool failed = s->failed;
+    pthread_mutex_unlock(&s->lock);
+    return failed;
+}
+
+static int64_t count_calls(int device, standin_call call)
+{
+    return number(&states[device], &states[device].calls[call]);
+}
+
+static int64_t count_bytes(int device, standin_call call)
+{
+    return number(&states[device], &states[device].bytes[call]);
+}
+
+static int64_t count_blocks(int device)
+{
+    return count_calls(device, STANDIN_ALLOC) - count_calls(device, STANDIN_FREE);
+}
+
+static void *proc(const char *name)
+{
+    static const standin table = {.fail = script_fail,
+                                  .lose = script_lose,
+                                  .failed = script_failed,
+                                  .capacity = script_capacity,
+                                  .calls = count_calls,
+                                  .bytes = count_bytes,
+                                  .blocks = count_blocks};
+    return strcmp(name, "standin") == 0 ? (void *)(uintptr_t)&table : NULL;
+}
+
+FX_BACKEND_PLUGIN = {.abi = FX_BACKEND_ABI,
+                     .sizes = FX_BACKEND_SIZES_HERE,
+                     .name = STANDIN_NAME,
+                     .views = true,
+                     .fuses = true,
+                     .open = open_standin,
+                     .info = describe,
+                     .part = part,
+                     .alloc = take,
+                     .free = give_back,
+                     .write = write_bytes,
+                     .read = read_bytes,
+                     .copy = copy_bytes,
+                     .fill = fill_bytes,
+                     .available = available,
+                     .channels_last = channels_last,
+                     .prepare = prepare,
+                     .release = release,
+                     .run = launch,
+                     .sync = wait_and_report,
+                     .proc = proc};

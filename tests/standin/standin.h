@@ -1,0 +1,66 @@
+/* standin.h: devices for tests: the example backend of docs/guide/adding-a-backend.md under the
+ * names CUDA and AMDGPU, with scripted failures and counters.
+ *
+ * libcflux-cuda.so and libcflux-amdgpu.so lie in STANDIN_FOLDER of the build tree and are found
+ * when CFLUX_BACKEND_PATH names it (standin_path). STANDIN_ASYNC=1 in the environment when they are
+ * opened gives each device a thread that runs its steps after `run` has returned.
+ */
+#ifndef CFLUX_TEST_STANDIN_H
+#define CFLUX_TEST_STANDIN_H
+
+#include <cflux.h>
+#include <cflux/backend.h>
+#include <stdlib.h>
+
+#define STANDIN_FOLDER CFLUX_BUILD_DIR "/tests/standin"
+
+typedef enum standin_call {
+    STANDIN_ALLOC,
+    STANDIN_FREE,
+    STANDIN_WRITE,
+    STANDIN_READ,
+    STANDIN_COPY, /* counted at the device that is copied to */
+    STANDIN_FILL,
+    STANDIN_LAUNCH,
+    STANDIN_CALLS
+} standin_call;
+
+/* Masks for standin.fail. */
+enum {
+    STANDIN_ALLOCS = 1 << STANDIN_ALLOC,
+    STANDIN_LAUNCHES = 1 << STANDIN_LAUNCH,
+    STANDIN_COPIES = 1 << STANDIN_WRITE | 1 << STANDIN_READ | 1 << STANDIN_COPY | 1 << STANDIN_FILL
+};
+
+/* What the table's proc("standin") gives. Devices by their id. */
+typedef struct standin {
+    /* Of the calls in the mask `which`, those from the n-th on (0: the next one) fail, `times` of
+     * them; times 0: none. */
+    void (*fail)(int device, unsigned which, int64_t n, int64_t times);
+    /* The device is lost at its n-th call from now (0: the next one): it and all later ones fail.
+     * −1: it is not; a device that was lost is there again, as none of a real machine would be. */
+    void (*lose)(int device, int64_t n);
+    /* Did a call fail as it was told to, since the last `fail` or `lose`? */
+    bool (*failed)(int device);
+    /* Its memory from now on, in bytes; 0: as much as at first. */
+    void (*capacity)(int device, int64_t bytes);
+    /* Calls that were made and bytes that they were about, since the beginning. */
+    int64_t (*calls)(int device, standin_call call);
+    int64_t (*bytes)(int device, standin_call call);
+    /* Allocations that live. */
+    int64_t (*blocks)(int device);
+} standin;
+
+/* To be called before the first fx_use. */
+static inline void standin_path(void)
+{
+    setenv("CFLUX_BACKEND_PATH", STANDIN_FOLDER, 1);
+}
+
+/* NULL: the device is none of a stand-in. */
+static inline const standin *standin_of(const fx_device *device)
+{
+    return device->backend->proc ? device->backend->proc("standin") : NULL;
+}
+
+#endif
