@@ -634,17 +634,12 @@ static bool foreign_replaced(const fxi_scratch *s, const fxi_node *n)
 static bool reads_replaced(fxi_context *c, fxi_scratch *s, fxi_node *n)
 {
     fxi_graph *g = &s->graph;
-    struct frame {
-        fxi_node *node;
-        int32_t next;
-    } * stack;
     int32_t depth = 0;
-    if (!fxi_grow(&g->stack, &g->stack_capacity, 1, sizeof *stack))
+    if (!fxi_grow(&g->stack, &g->stack_capacity, 1, sizeof *g->stack))
         return true;
-    stack = (struct frame *)g->stack;
-    stack[depth++] = (struct frame){n, 0};
+    g->stack[depth++] = (fxi_frame){.node = n};
     while (depth > 0) {
-        struct frame *f = &stack[depth - 1];
+        fxi_frame *f = &g->stack[depth - 1];
         fxi_node *x = f->node;
         if (f->next == 0 && x->mark != c->mark) {
             x->mark = c->mark;
@@ -652,7 +647,7 @@ static bool reads_replaced(fxi_context *c, fxi_scratch *s, fxi_node *n)
         }
         if (x->data || x->id == 1 || f->next >= x->nin) {
             if (--depth > 0 && x->id == 1)
-                stack[depth - 1].node->id = 1;
+                g->stack[depth - 1].node->id = 1;
             continue;
         }
         fxi_node *in = x->in[f->next++];
@@ -667,10 +662,9 @@ static bool reads_replaced(fxi_context *c, fxi_scratch *s, fxi_node *n)
         }
         if (in->data)
             continue;
-        if (!fxi_grow(&g->stack, &g->stack_capacity, depth + 1, sizeof *stack))
+        if (!fxi_grow(&g->stack, &g->stack_capacity, depth + 1, sizeof *g->stack))
             return true;
-        stack = (struct frame *)g->stack;
-        stack[depth++] = (struct frame){in, 0};
+        g->stack[depth++] = (fxi_frame){.node = in};
     }
     return n->id == 1;
 }

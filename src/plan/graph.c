@@ -8,11 +8,7 @@
 
 #include <string.h>
 
-typedef struct fxi_frame {
-    fxi_node *node;
-    fx_device *device; /* where its value has to be; NULL: where other values of the graph are */
-    int32_t next;
-} frame;
+typedef fxi_frame frame;
 
 typedef struct fxi_foreign {
     const fxi_node *node;

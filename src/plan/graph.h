@@ -16,6 +16,13 @@
 
 enum { FXI_LEAF_STRIDED = 1, FXI_LEAF_BORROWED = 2, FXI_LEAF_UNALIGNED = 4 };
 
+/* A node that a walk is in the middle of. */
+typedef struct fxi_frame {
+    fxi_node *node;
+    fx_device *device; /* where its value has to be; NULL: where other values of the graph are */
+    int32_t next;      /* input to look at */
+} fxi_frame;
+
 typedef struct fxi_graph {
     fx_device *device;
     fxi_node **nodes; /* n of them, inputs first */
@@ -32,7 +39,7 @@ typedef struct fxi_graph {
     uint32_t nkey, key_capacity;
     uint64_t hash;
     fxi_node *blocked; /* a pending move from another device that the graph needs first */
-    struct fxi_frame *stack;
+    fxi_frame *stack;
     int32_t stack_capacity;
     struct fxi_foreign *foreign; /* evaluated nodes of other threads: numbers by address */
     int32_t nforeign, foreign_capacity;

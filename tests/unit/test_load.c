@@ -1,0 +1,219 @@
+/* test_load.c: opening backends: what is said of one that is missing or broken, the stand-ins that
+ * work, their parts, fx_use_all, and that none is ever unloaded. ctest: devices */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "standin.h"
+#include "temp_file.h"
+
+static char said[4000];
+static int messages;
+
+static void listen(int level, const char *text, void *user)
+{
+    (void)user;
+    assert_int_equal(level, 1);
+    messages++;
+    snprintf(said, sizeof said, "%s", text);
+}
+
+static void look_in(const char *folder)
+{
+    setenv("CFLUX_BACKEND_PATH", folder, 1);
+    messages = 0;
+    *said = 0;
+}
+
+static void look_in_broken(const char *variant)
+{
+    char folder[600];
+    snprintf(folder, sizeof folder, "%s/tests/broken/%s", CFLUX_BUILD_DIR, variant);
+    look_in(folder);
+}
+
+static void has(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("\"%s\" is not in \"%s\"", part, text);
+}
+
+static void a_missing_one_is_not_installed(void **state)
+{
+    (void)state;
+    look_in(CFLUX_BUILD_DIR "/nowhere");
+    assert_int_equal(fx_use("Metal"), FX_STATUS_DEVICE);
+    assert_int_equal(fx_error_status(), FX_OK);
+    has(fx_why_not("Metal"), "it is not installed: there is no libcflux-metal.so in the folders of "
+                             "CFLUX_BACKEND_PATH, beside the library, or in /");
+    assert_int_equal(messages, 0); /* that is not worth a message */
+    assert_int_equal(fx_device_count("Metal"), 0);
+    assert_int_equal(fx_use("Nothing"), FX_STATUS_DEVICE);
+    has(fx_why_not("Nothing"), "there is no backend of that name; known are CUDA");
+    static const char *const strange[] = {NULL, "", "../Metal", "Me tal", "a.b"};
+    for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
+        assert_int_equal(fx_use(strange[i]), FX_STATUS_DEVICE);
+        has(fx_why_not(strange[i]), "there is no backend of that name");
+    }
+}
+
+/* Each is refused with its reason, which is logged too, and the next one is tried afresh. */
+static void a_broken_one_says_what_is_wrong(void **state)
+{
+    (void)state;
+    char other[64];
+    snprintf(other, sizeof other, "backend ABI %d, and this cflux has ABI %d", FX_BACKEND_ABI + 1,
+             FX_BACKEND_ABI);
+    const char *const wrong[][2] = {
+        {"other_abi", other},
+        {"other_sizes", "its structs have other sizes than this cflux's: build it again"},
+        {"no_symbol", "it does not open: "},
+        {"no_symbol", "fx_backend_plugin"},
+        {"no_name", "it has no name"},
+        {"wrong_name", "it says that it is the backend Quartz"},
+        {"no_run", "its table lacks alloc, free or run"},
+        {"half", "its table has only one of read and write"},
+        {"needs_library", "libfake_library.so"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        look_in_broken(wrong[i][0]);
+        assert_int_equal(fx_use("Metal"), FX_STATUS_DEVICE);
+        assert_int_equal(fx_error_status(), FX_OK);
+        assert_false(fx_functional("Metal"));
+        has(fx_why_not("Metal"), wrong[i][1]);
+        has(fx_why_not("Metal"), "libcflux-metal.so is not used: ");
+        has(fx_why_not("Metal"), wrong[i][0]); /* which file */
+        assert_int_equal(messages, 1);
+        assert_string_equal(said, fx_why_not("Metal"));
+        fx_device_get("Metal", 0);
+        const fx_error e = fx_error_take();
+        assert_int_equal(e.status, FX_STATUS_DEVICE);
+        has(e.message, "Unavailable backend: Metal: ");
+    }
+}
+
+/* The first part of a plugin that is whole. */
+static void a_truncated_file_does_not_open(void **state)
+{
+    (void)state;
+    static char bytes[1 << 20];
+    FILE *f = fopen(STANDIN_FOLDER "/libcflux-cuda.so", "rb");
+    assert_non_null(f);
+    const size_t n = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    assert_true(n > 4096);
+    const size_t lengths[] = {0, 10, 64, 1000, n / 4, n / 2};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        const char *path = temp_file("libcflux-metal.so", bytes, lengths[i]);
+        char folder[600];
+        snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+        look_in(folder);
+        assert_int_equal(fx_use("Metal"), FX_STATUS_DEVICE);
+        assert_int_equal(fx_error_status(), FX_OK);
+        has(fx_why_not("Metal"), "it does not open: ");
+        has(fx_why_not("Metal"), path);
+        if (i >= 3)
+            has(fx_why_not("Metal"), "it does not open: the file is cut short");
+        assert_int_equal(messages, 1);
+    }
+}
+
+static void one_without_a_device_says_why(void **state)
+{
+    (void)state;
+    look_in_broken("no_device");
+    assert_int_equal(fx_use("OpenCL"), FX_STATUS_DEVICE);
+    assert_string_equal(fx_why_not("OpenCL"), "the driver is of 1999");
+    assert_int_equal(fx_error_status(), FX_OK);
+    fx_device_get("OpenCL", 0);
+    has(fx_error_take().message, "Unavailable backend: OpenCL: the driver is of 1999.");
+    look_in_broken("no_reason");
+    assert_int_equal(fx_use("Empty"), FX_STATUS_DEVICE);
+    assert_string_equal(fx_why_not("Empty"), "it found no device");
+    assert_false(fx_functional("Empty"));
+}
+
+static void the_stand_ins_work(void **state)
+{
+    (void)state;
+    assert_false(fx_functional("CUDA:cuDNN"));
+    look_in(STANDIN_FOLDER);
+    assert_int_equal(fx_use("cuda"), FX_OK); /* in any case */
+    assert_true(fx_functional("CUDA"));
+    assert_string_equal(fx_why_not("CUDA"), "");
+    assert_int_equal(fx_device_count("CUDA"), 3);
+    assert_true(fx_functional("CUDA:cuDNN"));
+    assert_string_equal(fx_why_not("CUDA:cuDNN"), "");
+    assert_false(fx_functional("CUDA:absent"));
+    assert_string_equal(fx_why_not("CUDA:absent"), "its library is not installed");
+    assert_string_equal(fx_why_not("CUDA:unheard"), "the backend has no part of that name");
+    assert_false(fx_functional("AMDGPU"));
+    has(fx_why_not("AMDGPU"), "fx_use(\"AMDGPU\") has not been called");
+    for (int i = 0; i < 3; i++) {
+        char name[32];
+        fx_device *d = fx_device_get("CUDA", i);
+        snprintf(name, sizeof name, "CUDA:%d", i);
+        assert_string_equal(fx_device_name(d), name);
+        has(fx_device_model(d), "stand-in");
+        assert_ptr_equal(fx_device_find(name), d);
+        assert_int_equal(d->info.memory, 1 << 30);
+    }
+    fx_device_get("CUDA", 3);
+    has(fx_error_take().message, "CUDA has 3 devices, there is no id 3");
+    assert_non_null(fx_backend_proc("CUDA", "standin"));
+    assert_null(fx_backend_proc("CUDA", "anything else"));
+    assert_null(fx_backend_proc("AMDGPU", "standin"));
+}
+
+static void all_of_them(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    look_in(STANDIN_FOLDER);
+    fx_device *first = fx_device_get("CUDA", 0);
+    fx_array *x = fx_to(first, fx_ones(3));
+    assert_int_equal(fx_use_all(), FX_OK);
+    assert_true(fx_functional("AMDGPU") && fx_functional("AMDGPU:MIOpen"));
+    assert_int_equal(fx_device_count("AMDGPU"), 3);
+    assert_ptr_equal(fx_device_get("CUDA", 0), first); /* what is loaded stays as it is */
+    assert_int_equal(fx_use("CUDA"), FX_OK);
+    assert_ptr_equal(fx_device_get("CUDA", 0), first);
+    assert_true(fx_item(fx_sum(x)) == 3);
+    look_in(CFLUX_BUILD_DIR "/nowhere");
+    assert_int_equal(fx_use("CUDA"), FX_OK);
+    assert_int_equal(messages, 0);
+}
+
+static void none_is_unloaded(void **state)
+{
+    (void)state;
+    void *again = dlopen(STANDIN_FOLDER "/libcflux-cuda.so", RTLD_NOW | RTLD_NOLOAD);
+    assert_non_null(again);
+    assert_ptr_equal(dlsym(again, "fx_backend_plugin"), fx_device_get("CUDA", 0)->backend);
+    dlclose(again);
+    again = dlopen(STANDIN_FOLDER "/libcflux-cuda.so", RTLD_NOW | RTLD_NOLOAD);
+    assert_non_null(again);
+    dlclose(again);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_missing_one_is_not_installed),
+        cmocka_unit_test(a_broken_one_says_what_is_wrong),
+        cmocka_unit_test(a_truncated_file_does_not_open),
+        cmocka_unit_test(one_without_a_device_says_why),
+        cmocka_unit_test(the_stand_ins_work),
+        cmocka_unit_test(all_of_them),
+        cmocka_unit_test(none_is_unloaded),
+    };
+    fx_message_set_hook(listen, NULL);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    temp_files_remove();
+    return failed;
+}
