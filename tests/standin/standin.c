@@ -28,12 +28,12 @@ typedef struct job {
 
 typedef struct device_state {
     pthread_mutex_t lock;
-    int64_t calls[STANDIN_CALLS], bytes[STANDIN_CALLS];
+    int64_t calls[STANDIN_CALLS], bytes[STANDIN_CALLS], blocks;
     unsigned which; /* of the script */
     int64_t after, times, lost_after, capacity;
     bool lost, failed;
     pthread_cond_t changed;
-    bool has_thread;
+    bool has_thread, busy;
     job *first, **end;
     char error[200]; /* of a step that failed in the queue */
 } device_state;
@@ -55,7 +55,7 @@ static bool fails(const fx_device *device, standin_call call, size_t bytes, char
     pthread_mutex_lock(&s->lock);
     s->calls[call]++;
     s->bytes[call] += (int64_t)bytes;
-    if (s->lost_after >= 0 && s->lost_after-- == 0)
+    if (call != STANDIN_FREE && s->lost_after >= 0 && s->lost_after-- == 0)
         s->lost = true;
     const bool hit = s->which & 1u << call && s->times > 0 && s->after-- <= 0;
     s->times -= hit;
@@ -67,6 +67,15 @@ static bool fails(const fx_device *device, standin_call call, size_t bytes, char
         snprintf(why, 200, "%s: %s failed", device->name, names[call]);
     pthread_mutex_unlock(&s->lock);
     return bad;
+}
+
+static bool is_lost(const fx_device *device)
+{
+    device_state *s = state_of(device);
+    pthread_mutex_lock(&s->lock);
+    const bool lost = s->lost;
+    pthread_mutex_unlock(&s->lock);
+    return lost;
 }
 
 static fx_status refused(const char *operation, const char *why)
@@ -99,25 +108,25 @@ static void work(fx_device *device, job *j)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* The job that is worked on stays first until it is done. */
 static void *work_off(void *user)
 {
     fx_device *device = user;
     device_state *s = state_of(device);
+    pthread_mutex_lock(&s->lock);
     for (;;) {
-        pthread_mutex_lock(&s->lock);
         while (!s->first)
             pthread_cond_wait(&s->changed, &s->lock);
         job *j = s->first;
-        pthread_mutex_unlock(&s->lock);
-        work(device, j);
-        pthread_mutex_lock(&s->lock);
         s->first = j->next;
         if (!s->first)
             s->end = &s->first;
-        pthread_cond_broadcast(&s->changed);
+        s->busy = true;
         pthread_mutex_unlock(&s->lock);
+        work(device, j);
         job_free(j);
+        pthread_mutex_lock(&s->lock);
+        s->busy = false;
+        pthread_cond_broadcast(&s->changed);
     }
     return NULL;
 }
@@ -126,7 +135,7 @@ static void wait_for(const fx_device *device)
 {
     device_state *s = state_of(device);
     pthread_mutex_lock(&s->lock);
-    while (s->first)
+    while (s->first || s->busy)
         pthread_cond_wait(&s->changed, &s->lock);
     pthread_mutex_unlock(&s->lock);
 }
@@ -244,21 +253,29 @@ static void *take(fx_device *device, size_t bytes)
     char why[200];
     device_state *s = state_of(device);
     if (fails(device, STANDIN_ALLOC, bytes, why)) {
-        if (s->lost)
+        if (is_lost(device))
             refused("alloc", why);
         return NULL;
     }
     if (used(device) + (int64_t)bytes > capacity_of(device))
         wait_for(device);
-    return used(device) + (int64_t)bytes > capacity_of(device)
-               ? NULL
-               : example_backend.alloc(device, bytes);
+    void *p = used(device) + (int64_t)bytes > capacity_of(device)
+                  ? NULL
+                  : example_backend.alloc(device, bytes);
+    pthread_mutex_lock(&s->lock);
+    s->blocks += p != NULL;
+    pthread_mutex_unlock(&s->lock);
+    return p;
 }
 
 static void give_back(fx_device *device, void *address)
 {
     char why[200];
+    device_state *s = state_of(device);
     fails(device, STANDIN_FREE, 0, why);
+    pthread_mutex_lock(&s->lock);
+    s->blocks--;
+    pthread_mutex_unlock(&s->lock);
     job *j = queued ? job_new(NULL, NULL, address, NULL) : NULL;
     if (j) {
         enter(device, j);
@@ -345,20 +362,16 @@ static fx_status launch(fx_device *device, const fx_step *step, const void *cons
 static fx_status wait_and_report(fx_device *device)
 {
     char why[200];
-    device_state *s = state_of(device);
     wait_for(device);
     if (take_error(device, why))
         return refused("synchronize", why);
-    pthread_mutex_lock(&s->lock);
-    const bool lost = s->lost;
-    pthread_mutex_unlock(&s->lock);
     snprintf(why, sizeof why, "%s is lost", device->name);
-    return lost ? refused("synchronize", why) : FX_OK;
+    return is_lost(device) ? refused("synchronize", why) : FX_OK;
 }
 
 /* ---- for tests ------------------------------------------------------------------------------- */
 
-static void script_fail(int device, unsigned which, int64_t n, int64_t times)
+static void script_refuse(int device, unsigned which, int64_t n, int64_t times)
 {
     device_state *s = &states[device];
     pthread_mutex_lock(&s->lock);
@@ -416,12 +429,12 @@ static int64_t count_bytes(int device, standin_call call)
 
 static int64_t count_blocks(int device)
 {
-    return count_calls(device, STANDIN_ALLOC) - count_calls(device, STANDIN_FREE);
+    return number(&states[device], &states[device].blocks);
 }
 
 static void *proc(const char *name)
 {
-    static const standin table = {.fail = script_fail,
+    static const standin table = {.refuse = script_refuse,
                                   .lose = script_lose,
                                   .failed = script_failed,
                                   .capacity = script_capacity,

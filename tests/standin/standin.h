@@ -25,7 +25,7 @@ typedef enum standin_call {
     STANDIN_CALLS
 } standin_call;
 
-/* Masks for standin.fail. */
+/* Masks for standin.refuse. */
 enum {
     STANDIN_ALLOCS = 1 << STANDIN_ALLOC,
     STANDIN_LAUNCHES = 1 << STANDIN_LAUNCH,
@@ -36,11 +36,12 @@ enum {
 typedef struct standin {
     /* Of the calls in the mask `which`, those from the n-th on (0: the next one) fail, `times` of
      * them; times 0: none. */
-    void (*fail)(int device, unsigned which, int64_t n, int64_t times);
-    /* The device is lost at its n-th call from now (0: the next one): it and all later ones fail.
+    void (*refuse)(int device, unsigned which, int64_t n, int64_t times);
+    /* The device is lost at its n-th call from now (0: the next one; releases are not counted): it
+     * and all later ones fail.
      * −1: it is not; a device that was lost is there again, as none of a real machine would be. */
     void (*lose)(int device, int64_t n);
-    /* Did a call fail as it was told to, since the last `fail` or `lose`? */
+    /* Did a call fail as it was told to, since the last `refuse` or `lose`? */
     bool (*failed)(int device);
     /* Its memory from now on, in bytes; 0: as much as at first. */
     void (*capacity)(int device, int64_t bytes);
