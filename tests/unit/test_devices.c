@@ -1,0 +1,216 @@
+/* test_devices.c: several devices of two backends in one process, whose memory the host cannot
+ * reach: what is trained there has the bits of what is trained on the CPU, values of generators go
+ * wherever they are used, and a move copies each array once. ctest: devices threads */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "context.h"
+#include "standin.h"
+
+enum { DEVICES = 5, STEPS = 4, MOST = 32, LONGEST = 256 };
+static fx_device *d[DEVICES]; /* the CPU, three of one backend, one of another */
+
+typedef struct values {
+    int n;
+    float v[MOST][LONGEST];
+} values;
+
+static void read_one(fx_array *x, const char *path, bool trainable, void *user)
+{
+    (void)path, (void)trainable;
+    values *all = user;
+    if (all->n < MOST && fx_length(x) <= LONGEST)
+        fx_read_as(x, FX_DTYPE_F32, all->v[all->n++], fx_length(x));
+}
+
+typedef struct network {
+    void *model, *opt;
+    fx_array *x, *y;
+} network;
+
+static network network_on(fx_device *device)
+{
+    fx_seed(11);
+    network n;
+    n.model =
+        fx_to(device, fx_chain(fx_conv(FX_DIMS(3, 3), 2, 4, FX_RELU), fx_batchnorm(4),
+                               fx_maxpool(FX_DIMS(2, 2)), FX_FLATTEN, fx_dropout(0.3),
+                               fx_dense(16, 8, FX_TANH), fx_layernorm(FX_DIMS(8)), fx_dense(8, 3)));
+    n.opt = fx_setup(fx_adam(.eta = 0.02), n.model);
+    n.x = fx_to(device, fx_randn(6, 6, 2, 5));
+    n.y = fx_to(device, fx_onehotbatch(fx_mod(fx_range_dtype(FX_DTYPE_I32, 0, 1, 5), 3), 3));
+    return n;
+}
+
+static fx_status train(const network *n)
+{
+    FX_STEP;
+    fx_array *loss = fx_logitcrossentropy(fx_call(n->model, n->x), n->y);
+    return fx_update(n->opt, n->model, fx_gradient(loss, n->model), .guard = loss);
+}
+
+/* Parameters, state and a prediction after some steps. */
+static bool trained(fx_device *device, values *out)
+{
+    FX_SCOPE;
+    memset(out, 0, sizeof *out);
+    const network n = network_on(device);
+    bool ok = true;
+    for (int i = 0; i < STEPS; i++)
+        ok = train(&n) == FX_OK && ok;
+    fx_visit(n.model, read_one, out);
+    fx_visit(n.opt, read_one, out);
+    read_one(fx_call(n.model, n.x), NULL, false, out);
+    return ok && fx_error_status() == FX_OK && out->n >= 20;
+}
+
+static values right;
+
+static void training_has_the_bits_of_the_cpu(void **state)
+{
+    (void)state;
+    static values got;
+    assert_true(trained(d[0], &right));
+    for (int i = 1; i < DEVICES; i++) {
+        const standin *s = standin_of(d[i]);
+        const int id = fx_device_id(d[i]);
+        const int64_t before = s->calls(id, STANDIN_LAUNCH);
+        assert_true(trained(d[i], &got));
+        assert_memory_equal(&got, &right, sizeof right);
+        assert_true(s->calls(id, STANDIN_LAUNCH) >= before + 10 * STEPS);
+    }
+}
+
+/* The steps of one network come between those of the others. */
+static void several_at_once_do_not_disturb_each_other(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static values got[DEVICES];
+    network n[DEVICES];
+    for (int i = 0; i < DEVICES; i++)
+        n[i] = network_on(d[i]);
+    for (int step = 0; step < STEPS; step++)
+        for (int i = 0; i < DEVICES; i++) {
+            fx_seed((uint64_t)step);
+            assert_int_equal(train(&n[i]), FX_OK);
+        }
+    for (int i = 0; i < DEVICES; i++) {
+        fx_visit(n[i].model, read_one, &got[i]);
+        fx_visit(n[i].opt, read_one, &got[i]);
+        assert_true(got[i].n >= 20);
+        assert_memory_equal(&got[i], &got[0], sizeof got[0]);
+    }
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+typedef struct job {
+    fx_device *device;
+    values got;
+    bool ok;
+} job;
+
+static void *train_there(void *user)
+{
+    job *j = user;
+    j->ok = trained(j->device, &j->got);
+    fxi_drain();
+    return NULL;
+}
+
+/* Two threads on each device. */
+static void from_several_threads(void **state)
+{
+    (void)state;
+    static job jobs[2 * DEVICES];
+    pthread_t threads[2 * DEVICES];
+    for (int i = 0; i < 2 * DEVICES; i++) {
+        jobs[i].device = d[i % DEVICES];
+        assert_int_equal(pthread_create(&threads[i], NULL, train_there, &jobs[i]), 0);
+    }
+    for (int i = 0; i < 2 * DEVICES; i++) {
+        pthread_join(threads[i], NULL);
+        assert_true(jobs[i].ok);
+        assert_memory_equal(&jobs[i].got, &right, sizeof right);
+    }
+}
+
+/* What is made of generators has no device: it may be computed for one and used on another. */
+static void values_of_generators_go_where_they_are_used(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *a = fx_to(d[1], fx_vector(1, 2, 3)), *b = fx_to(d[4], fx_vector(10, 20, 30));
+    fx_array *mask = fx_mul(fx_ones(3), 2), *half = fx_mul(mask, 0.5);
+    fx_array *on_a = fx_add(fx_mul(a, mask), half), *on_b = fx_mul(fx_mul(b, mask), mask);
+    fx_array *alone = fx_add(mask, half);
+    assert_true(fx_item(fx_sum(mask)) == 6); /* computed on the CPU, with consumers on devices */
+    assert_true(fx_item(fx_sum(on_a)) == 15);
+    assert_true(fx_item(fx_sum(on_b)) == 240);
+    assert_true(fx_item(fx_sum(alone)) == 9);
+    fx_array *noise = fx_rand(3), *both[2] = {fx_mul(a, noise), fx_mul(b, noise)};
+    fx_array *two = fx_tuple(both[0], both[1]); /* one evaluation on two devices */
+    assert_int_equal(fx_eval(two), FX_OK);
+    assert_true(fx_item(fx_sum(fx_abs(fx_sub(fx_mul(fx_cpu(both[0]), 10), fx_cpu(both[1]))))) <
+                1e-4);
+    assert_ptr_equal(fx_array_device(both[0]), d[1]);
+    assert_ptr_equal(fx_array_device(both[1]), d[4]);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+static int64_t transfers(const fx_device *device, standin_call call)
+{
+    return standin_of(device)->calls(fx_device_id(device), call);
+}
+
+static void a_move_copies_each_array_once(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_dense_layer *first = fx_dense(5, 5);
+    void *model = fx_chain(first, fx_dense(5, 5, FX_RELU), first); /* the third is the first */
+    fx_eval(model);
+    const int64_t writes = transfers(d[1], STANDIN_WRITE), copies = transfers(d[2], STANDIN_COPY),
+                  reads = transfers(d[2], STANDIN_READ),
+                  bytes = standin_of(d[1])->bytes(0, STANDIN_WRITE);
+    void *there = fx_to(d[1], model);
+    assert_int_equal(transfers(d[1], STANDIN_WRITE) - writes, 4);
+    assert_int_equal(standin_of(d[1])->bytes(0, STANDIN_WRITE) - bytes, 2 * (25 + 5) * 4);
+    assert_ptr_equal(fx_to(d[1], there), there);
+    assert_int_equal(transfers(d[1], STANDIN_WRITE) - writes, 4);
+    void *next = fx_to(d[2], there); /* from device to device, not by way of the host */
+    assert_int_equal(transfers(d[2], STANDIN_COPY) - copies, 4);
+    fx_cpu(next);
+    assert_int_equal(transfers(d[2], STANDIN_READ) - reads, 4);
+    assert_ptr_equal(fx_child(next, 0), fx_child(next, 2));
+    fx_array *wrong = fx_add(fx_to(d[1], fx_ones(2)), fx_to(d[4], fx_ones(2)));
+    assert_true(fx_is_error(wrong));
+    const fx_error e = fx_error_take();
+    assert_non_null(strstr(e.message, "CUDA:0"));
+    assert_non_null(strstr(e.message, "AMDGPU:0"));
+    assert_non_null(strstr(e.message, "fx_to"));
+}
+
+int main(void)
+{
+    static const char *const names[DEVICES] = {"CPU", "CUDA:0", "CUDA:1", "CUDA:2", "AMDGPU:0"};
+    standin_path();
+    for (int i = 0; i < DEVICES; i++)
+        d[i] = fx_device_find(names[i]);
+    if (fx_error_print(stderr))
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(training_has_the_bits_of_the_cpu),
+        cmocka_unit_test(several_at_once_do_not_disturb_each_other),
+        cmocka_unit_test(from_several_threads),
+        cmocka_unit_test(values_of_generators_go_where_they_are_used),
+        cmocka_unit_test(a_move_copies_each_array_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
