@@ -33,6 +33,7 @@ typedef enum sin_kind {
     READS_BEFORE,
     READS_FRESH,
     READS_RELEASED,
+    KEEPS_OPERAND,
     WRITES_RELEASED,
     WRITES_ELSEWHERE,
     FAILS
@@ -105,6 +106,8 @@ static fx_status wrong_run(fx_device *device, const fx_step *step, const void *c
         y[0] = 1 + x[-1];
     if (sin_of_it == READS_FRESH || sin_of_it == READS_RELEASED)
         y[0] = 1 + elsewhere[1];
+    if (sin_of_it == KEEPS_OPERAND)
+        memcpy(&elsewhere, &in[0], sizeof elsewhere);
     if (sin_of_it == WRITES_RELEASED || sin_of_it == WRITES_ELSEWHERE)
         elsewhere[3] = 7;
     return status;
@@ -327,6 +330,21 @@ static void writes_to_other_memory_are_found(void **state)
         said("is released, where no allocation begins");
         fxi_check_drain(other);
         said_nothing();
+    }
+}
+
+/* What the library releases comes to the wrapper at once: nothing is cached before it. */
+static void released_arrays_are_watched(void **state)
+{
+    (void)state;
+    for (int is_far = 0; is_far < 2; is_far++) {
+        fx_device *d = checked(is_far, 0);
+        assert_float_equal(eight(d, KEEPS_OPERAND), exp(1), 1e-6);
+        assert_float_equal(eight(d, WRITES_RELEASED), exp(1), 1e-6);
+        assert_int_equal(fx_synchronize(d), FX_STATUS_INTERNAL);
+        said("byte 12 of an allocation of 32 bytes that was released");
+        fxi_check_drain(d);
+        said("byte 12 of an allocation of 32 bytes that was released");
     }
 }
 
@@ -557,6 +575,7 @@ int main(void)
         cmocka_unit_test(fresh_memory_and_guards_are_nan_in_every_type),
         cmocka_unit_test(poison_may_be_a_result),
         cmocka_unit_test(writes_to_other_memory_are_found),
+        cmocka_unit_test(released_arrays_are_watched),
         cmocka_unit_test(operands_lie_in_live_memory),
         cmocka_unit_test(outputs_lie_in_no_input),
         cmocka_unit_test(bytes_are_moved_inside_allocations),

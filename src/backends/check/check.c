@@ -18,8 +18,10 @@ static const fx_backend *inner_of(const fx_device *device)
     return fxi_checker_of(device)->inner;
 }
 
+/* Nothing of its memory is cached by the library: what is released is to come here. */
 static fx_status check_info(fx_device *device)
 {
+    fx_set_memory_cache(device, 0);
     fx_device *inner = &fxi_checker_of(device)->devices[device->id];
     device->info = inner->info;
     device->data = inner;
