@@ -169,6 +169,8 @@ FX_API bool fx_is_evaluated(const fx_array *x);
 
 /* All elements equal to `value`, of element type dtype. Nothing is stored until it is needed. */
 FX_API fx_array *fxi_full(fx_dtype dtype, double value, int ndims, const int64_t *dims);
+/* Zeros of x's sizes and element type, on its device. */
+FX_API fx_array *fxi_zeros_like(const fx_array *x);
 /* Uniform in [0, 1), and standard normal: Philox4x32-10, one counter a call; the same numbers on
  * every backend (Salmon et al., 2011). Float32, Float64, Float16, BFloat16. */
 FX_API fx_array *fxi_rand(fx_dtype dtype, int ndims, const int64_t *dims);

@@ -62,6 +62,10 @@ FX_API fx_status fx_synchronize(fx_device *device);
  * NULL when it has none of that name. */
 FX_API void *fx_backend_proc(const char *backend, const char *name);
 FX_API int fx_device_count(const char *backend); /* 0 when it is not loaded or does not work */
+/* The devices of a backend (NULL: all there are) as an object of the scope: fx_count counts them,
+ * fx_child gives one, fx_show prints a line for each, with its memory where that is known:
+ * "CUDA device 0: NVIDIA H100 80GB HBM3, 78.113 GiB of 79.647 GiB free". An empty one says why. */
+FX_API void *fx_devices(const char *backend);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 /* Memory that arrays no longer need is kept for the next ones: of a device with memory of its own
@@ -116,16 +120,20 @@ FX_API size_t fx_memory_text(fx_device *device, char *dst, size_t capacity);
 /* Moves every array of an object; returns the same object when all are there already. */
 FX_API void *fxi_to(fx_device *device, void *object);
 /* To the preferred or first GPU; without one returns its argument and says once why. Float64
- * becomes Float32 on the way to an accelerator. */
+ * becomes Float32 on the way to an accelerator; fx_cpu does not turn it back. */
 FX_API void *fxi_gpu(void *object);
+/* fx_gpu_strict(x): the same, but without a GPU it is an error that says why:
+ * gpu_device(force=true). */
+FX_API void *fxi_gpu_strict(void *object);
 FX_API void *fxi_cpu(void *object);
 #ifndef __cplusplus
 FX_API fx_array *(fx_cu)(fx_array *x); /* as functions, for fx_fmap and fx_mapobs */
 FX_API fx_array *(fx_gpu)(fx_array *x);
 FX_API fx_array *(fx_cpu)(fx_array *x);
 #endif
-/* Where fx_gpu moves to: the preferred backend's first device, else the first GPU that works, else
- * the CPU (said once). */
+/* Where fx_gpu moves to: the preferred backend's first device; where that does not work (a warning
+ * says so once), or there is no preference, the first GPU that works, in fx_get_device's order;
+ * else the CPU (a message says once why). */
 FX_API fx_device *fx_gpu_device(void);
 /* Reading single elements of an array on an accelerator (fx_at) warns once by default: each is a
  * copy. false makes it an error, true silent: CUDA.allowscalar. */
@@ -145,6 +153,10 @@ template <class T> inline T *fx_gpu(T *x)
 {
     return static_cast<T *>(fxi_gpu(x));
 }
+template <class T> inline T *fx_gpu_strict(T *x)
+{
+    return static_cast<T *>(fxi_gpu_strict(x));
+}
 template <class T> inline T *fx_cu(T *x)
 {
     return static_cast<T *>(fxi_gpu(x));
@@ -158,6 +170,7 @@ template <class T> inline T *fx_cpu(T *x)
     fxi_get_device(&(const fx_dev_opts){.fxi_size = sizeof(fx_dev_opts), __VA_ARGS__})
 #define fx_to(device, x) ((__typeof__(x))fxi_to((device), (x)))
 #define fx_gpu(x)        ((__typeof__(x))fxi_gpu(x))
+#define fx_gpu_strict(x) ((__typeof__(x))fxi_gpu_strict(x))
 #define fx_cu(x)         ((__typeof__(x))fxi_gpu(x))
 #define fx_cpu(x)        ((__typeof__(x))fxi_cpu(x))
 #endif

@@ -194,6 +194,16 @@ fx_array *fxi_full(fx_dtype dtype, double value, int ndims, const int64_t *dims)
     return ndims == 0 ? x : fxi_expand(x, ndims, dims);
 }
 
+fx_array *fxi_zeros_like(const fx_array *x)
+{
+    if (fx_is_error(x))
+        return fx_error_array(fx_array_status(x));
+    fx_array *y = fxi_full(fx_eltype(x), 0, x->node->ndim, x->node->shape);
+    if (y->node) /* else it would be evaluated alone on the CPU */
+        y->node->device = x->node->device;
+    return y;
+}
+
 fx_array *fxi_iota(fx_dtype dtype, int axis, int ndims, const int64_t *dims)
 {
     const fx_status s = fxi_check_dims("iota", dtype, ndims, dims);
@@ -391,7 +401,12 @@ fx_array *fx_array_to(fx_device *device, fx_array *x)
     s = s == FX_OK ? ready("to", x) : s;
     if (s != FX_OK)
         return fx_error_array(s);
-    return fx_array_device(x) == device ? x : copy_to("to", device, x, fx_eltype(x));
+    if (fx_array_device(x) == device)
+        return x;
+    fx_array *y = copy_to("to", device, x, fx_eltype(x));
+    if (y->node)
+        y->node->weak = x->node->weak; /* a literal stays one */
+    return y;
 }
 
 void fxi_array_give_up(fx_array *x)

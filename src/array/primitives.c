@@ -713,7 +713,7 @@ static fx_status concat_shape(int axis, int n, fx_array *const *x, int64_t *shap
         else
             shape[axis] += p->shape[axis];
         *type = i == 0 ? (fx_dtype)p->dtype : fx_dtype_promote(*type, (fx_dtype)p->dtype);
-        const operand pair[] = {{.node = x[i]->node}, {.node = i ? x[0]->node : NULL}};
+        const operand pair[] = {{.node = x[0]->node}, {.node = x[i]->node}};
         s = common_device("concat", pair, 2, device);
         if (s != FX_OK)
             return s;

@@ -222,3 +222,19 @@ const char *fxi_float64_text(double v, char buf[FXI_NUMBER_TEXT])
 {
     return fxi_number_text(FX_DTYPE_F64, &v, FXI_NUMBER_ALONE, buf);
 }
+
+const char *fxi_bytes_text(int64_t bytes, char buf[FXI_NUMBER_TEXT])
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+    if (bytes <= 1024) {
+        snprintf(buf, FXI_NUMBER_TEXT, "%" PRId64 " byte%s", bytes, bytes == 1 ? "" : "s");
+        return buf;
+    }
+    double value = (double)bytes / 1024;
+    int unit = 0;
+    for (; value > 1024 && unit < 4; unit++)
+        value /= 1024;
+    snprintf(buf, FXI_NUMBER_TEXT, "%.3f %s", value, units[unit]);
+    buf[strcspn(buf, ",.")] = '.'; /* whatever the locale */
+    return buf;
+}

@@ -19,6 +19,9 @@ const char *fxi_number_text(fx_dtype dtype, const void *element, fxi_number_form
 /* A Float64 by itself: "0.1", "1.0e-8", "1.0e6", "NaN". Returns buf. */
 const char *fxi_float64_text(double v, char buf[FXI_NUMBER_TEXT]);
 
+/* A number of bytes, Base.format_bytes: "744 bytes", "3.004 KiB". Returns buf. */
+const char *fxi_bytes_text(int64_t bytes, char buf[FXI_NUMBER_TEXT]);
+
 /* Characters before the point (or exponent) and from there on: what columns are aligned by. */
 void fxi_number_split(fx_dtype dtype, const char *number, int *out_left, int *out_right);
 

@@ -65,6 +65,8 @@ static running *running_list;
 static void describe_array(const fx_array *x, fx_text *text)
 {
     const int n = fx_ndims(x);
+    if (fx_array_device(x) != fx_cpu_device())
+        fx_text_add(text, "%s ", fx_device_name(fx_array_device(x)));
     if (n == 1 || n == 2)
         fx_text_add(text, "%s{%s}", n == 1 ? "Vector" : "Matrix", fx_dtype_name(fx_eltype(x)));
     else
@@ -102,6 +104,8 @@ static void describe(const void *self, fx_text *text)
         fx_text_add(text, ", partial=false");
     if (l->parallel)
         fx_text_add(text, ", parallel=true");
+    if (l->device)
+        fx_text_add(text, ", device=%s", fx_device_name(l->device));
     fx_text_add(text, ")");
 }
 

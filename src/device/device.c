@@ -67,6 +67,15 @@ void *fxi_gpu(void *object)
     return strcmp(fx_gpu_backend(), "CPU") == 0 ? fxi_cpu(object) : object;
 }
 
+void *fxi_gpu_strict(void *object)
+{
+    fx_device *device = fxi_gpu_required("gpu_strict");
+    if (device)
+        return moved(to_gpu, object_to_gpu, device, object);
+    return fx_is_array(object) ? fx_error_array(FX_STATUS_DEVICE)
+                               : fxi_error_object(fx_type_of(object));
+}
+
 fx_array *(fx_cu)(fx_array *x)
 {
     return fxi_gpu(x);

@@ -7,6 +7,7 @@
 #include "registry.h"
 #include "backends.h"
 #include "memory.h"
+#include "julia_number.h"
 #include "object.h"
 #include "pool.h"
 
@@ -22,9 +23,16 @@ const char *fxi_backend_list(void)
     return "(\"CUDA\", \"AMDGPU\", \"Metal\", \"OpenCL\", \"CPU\")";
 }
 
+/* "CUDA device 0: NVIDIA H100 80GB HBM3"; "CPU" */
 static void describe(const void *self, fx_text *text)
 {
-    fx_text_add(text, "%s", ((const fx_device *)self)->name);
+    const fx_device *d = self;
+    if (strcmp(d->name, d->backend->name) == 0)
+        fx_text_add(text, "%s", d->name);
+    else
+        fx_text_add(text, "%s device %d", d->backend->name, d->id);
+    if (*d->info.name)
+        fx_text_add(text, ": %s", d->info.name);
 }
 
 /* A device is an object as well, so that fx_show and every other function can tell what it is. */
@@ -42,6 +50,47 @@ static fx_device ref = {.base = {.type = &device_type, .refs = FXI_IMMORTAL},
                         .backend = &fxi_ref_backend,
                         .name = "ref",
                         .pool = &ref_pool};
+
+/* ---- lists of devices ------------------------------------------------------------------------ */
+
+typedef struct device_list {
+    fx_object base;
+    fx_list devices;
+    const char *why; /* there are none */
+} device_list;
+
+/* A line each: ", 79.109 GiB of 79.647 GiB free" where that is known. */
+static void describe_list(const void *self, fx_text *text)
+{
+    const device_list *l = self;
+    char bytes[FXI_NUMBER_TEXT];
+    if (l->devices.n == 0)
+        fx_text_add(text, "no devices: %s", l->why);
+    for (int64_t i = 0; i < l->devices.n; i++) {
+        fx_device *d = l->devices.items[i];
+        const int64_t free = d->backend->available ? d->backend->available(d) : -1;
+        fx_text_add(text, i ? "\n" : "");
+        describe(d, text);
+        if (free >= 0)
+            fx_text_add(text, ", %s", fxi_bytes_text(free, bytes));
+        if (d->info.memory > 0)
+            fx_text_add(text, "%s%s", free >= 0 ? " of " : ", ",
+                        fxi_bytes_text(d->info.memory, bytes));
+        fx_text_add(text, free >= 0 ? " free" : "");
+    }
+}
+
+static const fx_field list_fields[] = {
+    {"devices", offsetof(device_list, devices), FX_FIELD_LIST, false}};
+static device_list list_error;
+static const fx_type list_type = {.fxi_size = sizeof(fx_type),
+                                  .name = "Devices",
+                                  .size = sizeof(device_list),
+                                  .fields = list_fields,
+                                  .nfields = 1,
+                                  .describe = describe_list,
+                                  .error = &list_error,
+                                  .flags = FX_TYPE_LEAF};
 
 #define NOT_ASKED(name) "it is not loaded: fx_use(\"" name "\") has not been called"
 
@@ -65,6 +114,20 @@ fxi_registered *fxi_registered_find(const char *name)
         if (strcasecmp(registry[i].name, name) == 0)
             return &registry[i];
     return NULL;
+}
+
+void *fx_devices(const char *backend)
+{
+    const int n = __atomic_load_n(&entries, __ATOMIC_ACQUIRE);
+    const fxi_registered *one = fxi_registered_find(backend);
+    void *items[FXI_BACKENDS_MOST * FXI_DEVICES_MOST];
+    device_list init = {.devices = {.items = items}, .why = one ? one->why : ""};
+    if (backend && !one)
+        init.why = "there is no backend of that name";
+    for (int i = 0; i < n; i++)
+        for (int k = 0; (!backend || one == &registry[i]) && k < registry[i].count; k++)
+            items[init.devices.n++] = &registry[i].devices[k];
+    return fxi_new(&list_type, &init);
 }
 
 /* "CUDA:0" and so on, never freed. NULL: recorded. */

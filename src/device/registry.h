@@ -30,6 +30,9 @@ static inline bool fxi_works(const fxi_registered *r)
     return fxi_loaded(r) && r->count > 0;
 }
 
+/* The GPU that fx_gpu moves to; NULL: there is none, and why is recorded in the name of op. */
+fx_device *fxi_gpu_required(const char *op);
+
 /* Says why a backend is not loaded; does nothing when it is. */
 void fxi_registered_why(fxi_registered *r, const char *why);
 

@@ -234,38 +234,82 @@ int fx_device_id(const fx_device *device)
 
 /* ---- the GPU --------------------------------------------------------------------------------- */
 
-static const char *no_gpu_text; /* of the one message; set under pthread_once */
+/* NULL: there is no preference, or none that is allowed. */
+static const fxi_registered *preferred_entry(void)
+{
+    const char *name = fxi_preferred_backend();
+    return is_preferable(name) ? fxi_registered_find(name) : NULL;
+}
+
+/* The backend that a message about the GPU is about: the preferred one, else the first that is
+ * loaded and does not work; NULL: none is loaded. */
+static const fxi_registered *blamed(void)
+{
+    const fxi_registered *r = preferred_entry();
+    for (int i = 0; !r && fxi_backend_order[i]; i++) {
+        const fxi_registered *next = fxi_registered_find(fxi_backend_order[i]);
+        r = fxi_loaded(next) && !fxi_works(next) ? next : NULL;
+    }
+    return r;
+}
+
+/* Why there is no GPU, as sentences. */
+static const char *no_gpu(char *text, size_t size)
+{
+    const fxi_registered *r = blamed();
+    if (!r)
+        snprintf(text, size,
+                 "no GPU backend is loaded: call fx_use(\"CUDA\"), for example, or fx_use_all()");
+    else if (fxi_works(r))
+        snprintf(text, size, "the CPU is the preferred backend");
+    else if (!fxi_loaded(r))
+        snprintf(text, size, "%s, the preferred backend, is not loaded: %s", r->name, r->why);
+    else
+        snprintf(text, size, "%s is not functional: %s", r->name, r->why);
+    return text;
+}
+
+/* NULL: there is none. */
+static fx_device *gpu_or_none(void)
+{
+    const fxi_registered *r = preferred_entry();
+    for (int i = 0; fxi_backend_order[i] && !fxi_works(r); i++)
+        r = fxi_registered_find(fxi_backend_order[i]);
+    return r->devices == fx_cpu_device() ? NULL : &r->devices[0];
+}
 
 static void say_no_gpu(void)
 {
-    fx_message(0, "%s", no_gpu_text);
+    char why[640];
+    fx_message(0,
+               "The GPU functionality is being called but %s.\nDefaulting back to the CPU. (No "
+               "action is required if you want to run on the CPU).",
+               no_gpu(why, sizeof why));
 }
 
-static void once(const char *text)
+static void say_other_gpu(void)
 {
-    static pthread_once_t said = PTHREAD_ONCE_INIT;
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&lock);
-    no_gpu_text = text;
-    pthread_once(&said, say_no_gpu);
-    pthread_mutex_unlock(&lock);
+    preferred(false);
 }
 
 fx_device *fx_gpu_device(void)
 {
+    static pthread_once_t none = PTHREAD_ONCE_INIT, other = PTHREAD_ONCE_INIT;
+    fx_device *d = gpu_or_none();
     const char *name = fxi_preferred_backend();
-    const fxi_registered *r = *name && is_preferable(name) ? fxi_registered_find(name) : NULL;
-    for (int i = 0; !r && fxi_backend_order[i]; i++) {
-        const fxi_registered *next = fxi_registered_find(fxi_backend_order[i]);
-        r = fxi_works(next) && next->devices != fx_cpu_device() ? next : NULL;
-    }
-    if (fxi_works(r))
-        return &r->devices[0];
-    once(
-        !r || !fxi_loaded(r)
-            ? "The GPU functionality is being called but no GPU backend is loaded.\n"
-              "Defaulting back to the CPU. (No action is required if you want to run on the CPU)."
-            : "The GPU functionality is being called but its backend is not functional.\n"
-              "Defaulting back to the CPU. (No action is required if you want to run on the CPU).");
-    return fx_cpu_device();
+    if (d && *name && strcmp(name, d->backend->name) != 0)
+        pthread_once(&other, say_other_gpu);
+    else if (!d && strcmp(name, "CPU") != 0)
+        pthread_once(&none, say_no_gpu);
+    return d ? d : fx_cpu_device();
+}
+
+fx_device *fxi_gpu_required(const char *op)
+{
+    char why[640];
+    fx_device *d = gpu_or_none();
+    if (!d)
+        fx_fail(FX_STATUS_DEVICE, op, "No functional GPU device found: %s",
+                no_gpu(why, sizeof why));
+    return d;
 }

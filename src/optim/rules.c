@@ -19,15 +19,6 @@
 
 /* ---- states ----------------------------------------------------------------------------- */
 
-static fx_array *zeros_like(const fx_array *x)
-{
-    int64_t dims[FX_MAX_DIMS];
-    for (int i = 0; i < fx_ndims(x); i++)
-        dims[i] = fx_size(x, i);
-    return fx_is_error(x) ? fx_error_array(fx_array_status(x))
-                          : fxi_full(fx_eltype(x), 0, fx_ndims(x), dims);
-}
-
 static void init_none(const fx_rule *r, fx_array *x, fx_array **states, double *numbers)
 {
     (void)r, (void)x, (void)states, (void)numbers;
@@ -36,13 +27,13 @@ static void init_none(const fx_rule *r, fx_array *x, fx_array **states, double *
 static void init_velocity(const fx_rule *r, fx_array *x, fx_array **states, double *numbers)
 {
     (void)r, (void)numbers;
-    states[0] = zeros_like(x);
+    states[0] = fxi_zeros_like(x);
 }
 
 static void init_moments(const fx_rule *r, fx_array *x, fx_array **states, double *numbers)
 {
-    states[0] = zeros_like(x);
-    states[1] = zeros_like(x);
+    states[0] = fxi_zeros_like(x);
+    states[1] = fxi_zeros_like(x);
     numbers[0] = r->beta1;
     numbers[1] = r->beta2;
 }

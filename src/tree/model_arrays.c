@@ -231,21 +231,13 @@ static fx_status load_views(loading *l)
     return status;
 }
 
-static fx_array *zeros_like(const fx_array *x)
-{
-    int64_t dims[FX_MAX_DIMS];
-    for (int k = 0; k < fx_ndims(x); k++)
-        dims[k] = fx_size(x, k);
-    return fxi_full(fx_eltype(x), 0.0, fx_ndims(x), dims);
-}
-
 static fx_status load(loading *l, void *dst, void *src, int depth)
 {
     const bool to_array = dst && fx_is_array(dst), from_array = src && fx_is_array(src);
     if (to_array && from_array)
         return load_array(l, dst, src);
     if (to_array && !src) /* false in Flux: a bias that is not there is one of zeros */
-        return load_array(l, dst, zeros_like(dst));
+        return load_array(l, dst, fxi_zeros_like(dst));
     if (from_array && !dst && all_zero(src))
         return FX_OK;
     if (to_array || from_array)

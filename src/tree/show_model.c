@@ -341,17 +341,29 @@ static void put_comment(fx_text *text, void *object, int64_t indent, int64_t wid
 
 static void put_total_bytes(fx_text *text, const tally *t, const void *object)
 {
-    const bool elsewhere = t->device && t->device != fx_cpu_device();
+    const bool elsewhere = t->device != fx_cpu_device();
     fxi_text_bytes(text, elsewhere ? t->bytes : t->bytes_julia + struct_bytes(object, false, 0));
     if (elsewhere)
-        fx_text_add(text, " on %s", fx_device_name(t->device));
+        fx_text_add(text, " on %s", t->device ? fx_device_name(t->device) : "several devices");
     fxi_text_put(text, ".");
+}
+
+/* A layer, or a tuple with one: an optimiser's state has no total. */
+static bool holds_layer(const void *object, int depth)
+{
+    const fx_list *list = tuple_list(object);
+    if (!list || depth > FXI_MAX_DEPTH)
+        return !list && object && !fx_is_array(object) && has_parameters(object);
+    for (int64_t i = 0; i < list->n; i++)
+        if (holds_layer(list->items[i], depth + 1))
+            return true;
+    return false;
 }
 
 static void put_total(fx_text *text, void *object)
 {
     const tally t = count_all(object, false);
-    if (t.arrays <= 2)
+    if (t.arrays <= 2 || !holds_layer(object, 0))
         return;
     const bool others = t.other_arrays > 0;
     fxi_text_pad(text, others ? 8 : 18);

@@ -3,6 +3,7 @@
  * screen. Growth is by doubling, in bytes; widths count UTF-8 lead bytes, as Julia's length does.
  */
 #include "text.h"
+#include "julia_number.h"
 #include "memory.h"
 
 #include <stdarg.h>
@@ -94,19 +95,8 @@ int64_t fxi_text_width(const fx_text *text, size_t from)
 
 void fxi_text_bytes(fx_text *text, int64_t bytes)
 {
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
-    if (bytes <= 1024) {
-        fx_text_add(text, "%lld byte%s", (long long)bytes, bytes == 1 ? "" : "s");
-        return;
-    }
-    double value = (double)bytes / 1024;
-    int unit = 0;
-    for (; value > 1024 && unit < 4; unit++)
-        value /= 1024;
-    char number[40];
-    snprintf(number, sizeof number, "%.3f", value);
-    number[strcspn(number, ",.")] = '.'; /* whatever the locale */
-    fx_text_add(text, "%s %s", number, units[unit]);
+    char number[FXI_NUMBER_TEXT];
+    fxi_text_put(text, fxi_bytes_text(bytes, number));
 }
 
 static bool complete(fx_text *text)

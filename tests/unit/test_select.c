@@ -103,7 +103,25 @@ static void nothing_is_loaded(void **state)
     assert_ptr_equal(fx_gpu(x), x);
     assert_ptr_equal(fx_fmap(fx_cu, x), x);
     assert_int_equal(messages, 1); /* once */
-    assert_non_null(strstr(said, "Defaulting back to the CPU"));
+    says(0,
+         "The GPU functionality is being called but no GPU backend is loaded: call "
+         "fx_use(\"CUDA\"), for example, or fx_use_all().\nDefaulting back to the CPU. (No action "
+         "is required if you want to run on the CPU).");
+    fx_dense_layer *model = fx_dense(2, 3);
+    assert_ptr_equal(fx_gpu(model), model);
+    assert_true(fx_is_error(fx_gpu_strict(x)) && fx_is_error(fx_gpu_strict(model)));
+    assert_string_equal(
+        fx_error_take().message,
+        "gpu_strict: No functional GPU device found: no GPU backend is loaded: call "
+        "fx_use(\"CUDA\"), for example, or fx_use_all()");
+    char text[300];
+    fx_show_text(fx_devices("CUDA"), text, sizeof text);
+    assert_int_equal(strncmp(text, "no devices: it is not ", 22), 0);
+    fx_show_text(fx_devices("Quantum"), text, sizeof text);
+    assert_string_equal(text, "no devices: there is no backend of that name");
+    fx_show_text(fx_devices(NULL), text, sizeof text);
+    assert_string_equal(text, "CPU\nref");
+    assert_int_equal(messages, 1);
     fx_device_get("CUDA", 0);
     fx_error e = fx_error_take();
     assert_int_equal(e.status, FX_STATUS_DEVICE);
@@ -124,6 +142,10 @@ static void preferences_that_cannot_be_followed(void **state)
     says(1, "Trying to use backend: CUDA but it is not loaded.\nPlease call fx_use(\"CUDA\") and "
             "this function again to respect the preferences backend.");
     assert_int_equal(messages, 1);
+    assert_true(fx_is_error(fx_gpu_strict(fx_ones(2))));
+    assert_non_null(strstr(fx_error_take().message,
+                           "CUDA, the preferred backend, is not loaded: it "
+                           "is not installed"));
     prefer("[Flux]\ngpu_backend = \"Abacus\"\n");
     assert_string_equal(fx_device_name(fx_get_device()), "CPU");
     says(1, "`gpu_backend` preference is set to Abacus, which is not allowed.\nDefaulting to "
@@ -210,10 +232,25 @@ static void order_of_choice(void **state)
     assert_string_equal(fx_device_name(fx_get_device()), "AMDGPU:0");
     says(1, "Backend: CUDA from the set preferences is not functional. Defaulting to automatic "
             "device selection.");
+    messages = 0;
+    assert_string_equal(fx_device_name(fx_gpu_device()), "AMDGPU:0"); /* as well */
+    assert_int_equal(messages, 1);
+    assert_string_equal(fx_device_name(fx_array_device(fx_gpu(fx_ones(2)))), "AMDGPU:0");
+    assert_int_equal(messages, 1); /* once */
+    says(1, "Backend: CUDA from the set preferences is not functional. Defaulting to automatic "
+            "device selection.");
     prefer("[Flux]\ngpu_backend = \"CPU\"\n");
     assert_string_equal(fx_device_name(fx_get_device()), "CPU");
     fx_array *x = fx_ones(2);
+    messages = 0;
     assert_ptr_equal(fx_gpu(x), x); /* gpu acts as cpu */
+    fx_array *away = fx_to(fx_device_get("Metal", 0), x);
+    assert_ptr_equal(fx_array_device(fx_gpu(away)), fx_cpu_device());
+    assert_int_equal(messages, 0);
+    assert_true(fx_is_error(fx_gpu_strict(x)));
+    assert_non_null(strstr(fx_error_take().message, "the CPU is the preferred backend"));
+    prefer("[Flux]\ngpu_backend = \"AMDGPU\"\n");
+    assert_string_equal(fx_device_name(fx_array_device(fx_gpu_strict(x))), "AMDGPU:0");
 }
 
 static void devices_by_number(void **state)
@@ -236,7 +273,7 @@ static void devices_by_number(void **state)
     assert_non_null(strstr(e.message, "Unavailable backend: CUDA: the driver is too old."));
     char text[100];
     fx_summary(d, text, sizeof text);
-    assert_string_equal(text, "AMDGPU:2");
+    assert_string_equal(text, "AMDGPU device 2");
 }
 
 static void moving_to_the_gpu(void **state)
