@@ -37,9 +37,12 @@ static bool sync_fails;
 
 static void note(char letter)
 {
+    static pthread_mutex_t log = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&log);
     if (ncalls < LOG - 1)
         calls[ncalls++] = letter;
     calls[ncalls] = 0;
+    pthread_mutex_unlock(&log);
 }
 
 static void forget_calls(void)
@@ -90,7 +93,10 @@ static void traced_free(fx_device *device, void *ptr)
 
 static int64_t traced_available(fx_device *device)
 {
-    return capacity - used[device->id];
+    pthread_mutex_lock(&lock);
+    const int64_t n = capacity - used[device->id];
+    pthread_mutex_unlock(&lock);
+    return n;
 }
 
 static fx_status traced_sync(fx_device *device)
