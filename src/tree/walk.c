@@ -47,8 +47,11 @@ static void note_handle(fx_array *x, const char *path, bool trainable, void *use
     (void)path, (void)trainable;
     ties *t = user;
     void *first;
-    if (!fx_is_error(x) && !fxi_identity_get(&t->handles, x->node, &first))
-        t->failed |= !fxi_identity_put(&t->handles, x->node, x);
+    if (fx_is_error(x) || fxi_identity_get(&t->handles, x->node, &first) ||
+        fxi_identity_put(&t->handles, x->node, x))
+        return;
+    fx_fail(FX_STATUS_MEMORY, "walk", "no memory to remember what arrays there are");
+    t->failed = true;
 }
 
 /* The array of the same object that x is a view of, and that is no view of another; NULL: none. */
@@ -284,8 +287,8 @@ static void visit_array(visiting *v, fx_array *x, bool trainable)
     fx_array *of = v->ties.root ? tied_to(&v->ties, x) : NULL;
     v->failed |= v->ties.failed;
     if (v->failed)
-        fx_fail(FX_STATUS_MEMORY, "visit", "no memory to remember what was visited");
-    else if (v->tied)
+        return;
+    if (v->tied)
         v->tied(x, of, path, trainable && !of, v->user);
     else
         v->visit(x, path, trainable && !of, v->user);

@@ -9,6 +9,7 @@
 #include <cflux.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "context.h"
@@ -416,9 +417,13 @@ static bool all_of_it(void)
     fx_chain_layer *back = fx_restructure(m, flat);
     void *parts = fx_functor(m);
     void *same = fx_rebuild(m, parts), *s = fx_state(m);
+    fx_array *w = fx_ones(2, 3);
+    void *tied = fx_fmap(twice, fx_tuple(fx_transpose(w), w));
+    if (fx_is_error(tied) && fx_error_status() == FX_OK) /* each failure leaves a record */
+        abort();
     return !fx_is_error(half) && !fx_is_error(flat) && !fx_is_error(back) && !fx_is_error(same) &&
            !fx_is_error(s) && fx_loadmodel(other, s) == FX_OK &&
-           fx_eval(fx_tuple(half, back)) == FX_OK;
+           !fx_is_error(tied) && fx_eval(fx_tuple(half, back)) == FX_OK;
 }
 
 /* In a thread of its own, whose memory goes with it. */
