@@ -422,8 +422,8 @@ static bool all_of_it(void)
     if (fx_is_error(tied) && fx_error_status() == FX_OK) /* each failure leaves a record */
         abort();
     return !fx_is_error(half) && !fx_is_error(flat) && !fx_is_error(back) && !fx_is_error(same) &&
-           !fx_is_error(s) && fx_loadmodel(other, s) == FX_OK &&
-           !fx_is_error(tied) && fx_eval(fx_tuple(half, back)) == FX_OK;
+           !fx_is_error(s) && fx_loadmodel(other, s) == FX_OK && !fx_is_error(tied) &&
+           fx_eval(fx_tuple(half, back)) == FX_OK;
 }
 
 /* In a thread of its own, whose memory goes with it. */
