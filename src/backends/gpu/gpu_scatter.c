@@ -69,11 +69,12 @@ static void say_atomic(fxi_gpu_builder *b, int dtype)
 {
     const fxi_gpu_type *t = &fxi_gpu_types[dtype];
     const int bits = 8 * t->size;
-    const char *in = t->math ? bits == 64 ? "fx_double" : "fx_float" : t->value;
-    const char *out = t->math ? bits == 64 ? "fx_bits64" : "fx_bits" : t->wrapping;
+    const bool wide = bits == 64;
+    const char *in = t->math ? wide ? "fx_double" : "fx_float" : wide ? "(fx_i64)" : "(fx_i32)";
+    const char *out = t->math ? wide ? "fx_bits64" : "fx_bits" : wide ? "(fx_u64)" : "(fx_u32)";
     fxi_gpu_say(b, "#define T %s\n#define U %s\n", t->value, t->wrapping ? t->wrapping : t->value);
     fxi_gpu_say(b, "FX_FN void fx_fold(FX_GLOBAL fx_u%d *at, T q) {\n", bits);
-    fxi_gpu_say(b, "    fx_u%d was = *at;\n    for (;;) {\n        const T p = (%s)(was);\n", bits,
+    fxi_gpu_say(b, "    fx_u%d was = *at;\n    for (;;) {\n        const T p = %s(was);\n", bits,
                 in);
     fxi_gpu_say(b, "        const fx_u%d now = %s((T)(%s));\n", bits, out,
                 merges[b->step->attr.i[0]][!t->math]);

@@ -1,0 +1,21 @@
+/* gpu_host.h: a runtime for kernels in C: the compiler makes a shared object of each text, and its
+ * groups run one after another, a stack for every work-item. */
+#ifndef GPU_HOST_H
+#define GPU_HOST_H
+
+#include "gpu.h"
+
+extern const fx_host gpu_host_services; /* its `fail` keeps the last sentence in gpu_host_error */
+extern char gpu_host_error[512];
+extern fx_device gpu_host_device;
+/* Has a C compiler, which everything here needs. */
+bool gpu_host_works(void);
+extern const fxi_gpu_runtime gpu_host_runtime;
+extern int64_t gpu_host_faults[FXI_GPU_FAULTS];
+/* Kernels compiled and launches run so far; launches in which some work-items of a group waited at
+ * a barrier that others never reached. */
+extern int gpu_host_kernels, gpu_host_launches, gpu_host_divergent;
+/* Gives the scratch memory back. */
+void gpu_host_end(void);
+
+#endif

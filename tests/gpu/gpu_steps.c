@@ -1,0 +1,574 @@
+/* gpu_steps.c: see gpu_steps.h. Programs compute as many operations as they have outputs for, so
+ * that few steps show all operations in all types. */
+#include "gpu_steps.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const type_names[FX_DTYPE_COUNT] = {
+    [FX_DTYPE_F32] = "f32", [FX_DTYPE_F64] = "f64",  [FX_DTYPE_I32] = "i32",
+    [FX_DTYPE_I64] = "i64", [FX_DTYPE_U8] = "u8",    [FX_DTYPE_BOOL] = "bool",
+    [FX_DTYPE_F16] = "f16", [FX_DTYPE_BF16] = "bf16"};
+
+typedef struct visit {
+    gpu_visitor visit;
+    void *user;
+    int count;
+} visit;
+
+static bool is_real(int dtype)
+{
+    return dtype == FX_DTYPE_F32 || dtype == FX_DTYPE_F64 || dtype == FX_DTYPE_F16 ||
+           dtype == FX_DTYPE_BF16;
+}
+
+static void show(visit *v, gpu_case *c)
+{
+    c->step.in = c->in;
+    if (c->step.ninstr)
+        c->step.program = c->program;
+    v->visit(v->user, c);
+    v->count++;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+typedef enum layout { DENSE, TURNED, SPREAD, BACKWARDS, SINGLE, LAYOUTS } layout;
+static const char *const layout_names[LAYOUTS] = {"dense", "turned", "spread", "backwards",
+                                                  "single"};
+
+static fx_tensor dense(int dtype, int nd, const int64_t *shape)
+{
+    fx_tensor t = {.dtype = (uint8_t)dtype, .ndim = (uint8_t)nd};
+    int64_t step = 1;
+    for (int d = 0; d < nd; d++) {
+        t.shape[d] = shape[d];
+        t.stride[d] = step;
+        step *= shape[d];
+    }
+    return t;
+}
+
+/* The same sizes, laid out otherwise: axes in the other order, the first axis repeated, every axis
+ * backwards, or one value for all. */
+static fx_tensor laid(int dtype, int nd, const int64_t *shape, layout how)
+{
+    fx_tensor t = dense(dtype, nd, shape);
+    int64_t step = 1;
+    for (int d = nd - 1; d >= 0 && how == TURNED; d--) {
+        t.stride[d] = step;
+        step *= shape[d];
+    }
+    for (int d = 0; d < nd; d++) {
+        if (how == SPREAD)
+            t.stride[d] = d == 0 ? 0 : t.stride[d] / shape[0];
+        if (how == BACKWARDS)
+            t.stride[d] = -t.stride[d];
+    }
+    if (how == SINGLE)
+        t.ndim = 0;
+    return t;
+}
+
+static const int64_t matrix[] = {37, 41}, brick[] = {5, 33, 7}, five[] = {3, 2, 5, 4, 3},
+                     eight[] = {2, 3, 2, 2, 3, 2, 2, 2};
+typedef struct sizes_of {
+    int nd;
+    const int64_t *shape;
+} sizes_of;
+static const sizes_of spaces[] = {{2, matrix}, {3, brick}, {5, five}, {8, eight}};
+enum { SPACES = sizeof spaces / sizeof *spaces };
+
+/* ---- elementwise ----------------------------------------------------------------------------- */
+typedef struct op_row {
+    uint8_t op, nsrc;
+    bool integer, boolean;
+} op_row;
+static const op_row ops[] = {{FX_OP_ADD, 2, true, false},      {FX_OP_SUB, 2, true, false},
+                             {FX_OP_MUL, 2, true, true},       {FX_OP_DIV, 2, false, false},
+                             {FX_OP_FLD, 2, true, false},      {FX_OP_POW, 2, true, false},
+                             {FX_OP_MAX, 2, true, true},       {FX_OP_MIN, 2, true, true},
+                             {FX_OP_ATAN2, 2, false, false},   {FX_OP_LT, 2, true, true},
+                             {FX_OP_LE, 2, true, true},        {FX_OP_EQ, 2, true, true},
+                             {FX_OP_NE, 2, true, true},        {FX_OP_NEG, 1, true, false},
+                             {FX_OP_EXP, 1, false, false},     {FX_OP_EXPM1, 1, false, false},
+                             {FX_OP_LOG, 1, false, false},     {FX_OP_LOG1P, 1, false, false},
+                             {FX_OP_SQRT, 1, false, false},    {FX_OP_SIN, 1, false, false},
+                             {FX_OP_COS, 1, false, false},     {FX_OP_TANH, 1, false, false},
+                             {FX_OP_SIGMOID, 1, false, false}, {FX_OP_RELU, 1, true, true},
+                             {FX_OP_ERF, 1, false, false},     {FX_OP_FLOOR, 1, true, false}};
+enum { OPS = sizeof ops / sizeof *ops };
+
+static bool compares(int op)
+{
+    return op >= FX_OP_LT && op <= FX_OP_NE;
+}
+
+static void add_instr(gpu_case *c, int op, int dtype, int from, int nsrc, int s0, int s1, int s2)
+{
+    c->program[c->step.ninstr++] = (fx_instr){.op = (uint8_t)op,
+                                              .dtype = (uint8_t)dtype,
+                                              .from = (uint8_t)from,
+                                              .nsrc = (uint8_t)nsrc,
+                                              .src = {(uint8_t)s0, (uint8_t)s1, (uint8_t)s2}};
+}
+
+/* Every instruction is an output; the last one is the first. */
+static void all_outputs(gpu_case *c)
+{
+    fx_step *s = &c->step;
+    s->nmore = s->ninstr - 1;
+    s->op = c->program[s->ninstr - 1].op;
+    s->out.dtype = c->program[s->ninstr - 1].dtype;
+    for (int k = 0; k < s->nmore; k++)
+        s->more_reg[k] = (uint8_t)(s->nin + k);
+}
+
+static void begin_elementwise(gpu_case *c, int dtype, sizes_of space, layout a, layout b,
+                              const char *what)
+{
+    memset(c, 0, sizeof *c);
+    snprintf(c->name, sizeof c->name, "elementwise.%s.%s.%dd.%s.%s", what, type_names[dtype],
+             space.nd, layout_names[a], layout_names[b]);
+    c->step.cls = FX_CLASS_ELEMENTWISE;
+    c->step.nin = 3;
+    c->step.out = dense(dtype, space.nd, space.shape);
+    c->in[0] = laid(dtype, space.nd, space.shape, a);
+    c->in[1] = laid(dtype, space.nd, space.shape, b);
+    c->in[2] = laid(FX_DTYPE_BOOL, space.nd, space.shape, DENSE);
+    c->specials = is_real(dtype);
+}
+
+static void end_elementwise(visit *v, gpu_case *c)
+{
+    if (c->step.ninstr == 0)
+        return;
+    all_outputs(c);
+    show(v, c);
+}
+
+/* All operations of a type, eight to a step; those of one argument take operand `unary`. */
+static void operations(visit *v, int dtype, sizes_of space, layout a, layout b, int unary)
+{
+    gpu_case c;
+    begin_elementwise(&c, dtype, space, a, b, "ops");
+    for (int k = 0; k < OPS; k++) {
+        if ((!is_real(dtype) && !ops[k].integer) || (dtype == FX_DTYPE_BOOL && !ops[k].boolean))
+            continue;
+        add_instr(&c, ops[k].op, compares(ops[k].op) ? FX_DTYPE_BOOL : dtype, dtype, ops[k].nsrc,
+                  ops[k].nsrc == 1 ? unary : 0, 1, 0);
+        if (c.step.ninstr == 8) {
+            end_elementwise(v, &c);
+            begin_elementwise(&c, dtype, space, a, b, "ops");
+        }
+    }
+    end_elementwise(v, &c);
+}
+
+static void powers_and_choice(visit *v, int dtype)
+{
+    static const int64_t exponents[] = {0, 1, 2, 3, 7, -2};
+    gpu_case c;
+    begin_elementwise(&c, dtype, spaces[0], DENSE, DENSE, "powi");
+    for (int k = 0; k < 6 && dtype != FX_DTYPE_BOOL; k++) {
+        add_instr(&c, FX_OP_POWI, dtype, dtype, 1, 0, 0, 0);
+        c.program[k].attr = exponents[k];
+    }
+    add_instr(&c, FX_OP_SELECT, dtype, dtype, 3, 2, 0, 1);
+    end_elementwise(v, &c);
+}
+
+static void casts(visit *v, int from)
+{
+    gpu_case c;
+    begin_elementwise(&c, from, spaces[0], DENSE, DENSE, "cast");
+    for (int to = 0; to < FX_DTYPE_COUNT; to++)
+        if (to != from)
+            add_instr(&c, FX_OP_CAST, to, from, 1, 1, 0, 0);
+    c.exact = true;
+    end_elementwise(v, &c);
+}
+
+/* A chain in registers, over more strides than there is room for in a kernel's arguments. */
+static void many_operands(visit *v)
+{
+    gpu_case c;
+    begin_elementwise(&c, FX_DTYPE_F32, spaces[3], DENSE, DENSE, "many");
+    c.specials = false;
+    c.step.nin = 24;
+    for (int k = 0; k < 24; k++) {
+        c.in[k] = dense(FX_DTYPE_F32, 8, eight);
+        for (int d = 0; d < 8; d++)
+            if (k >> (d % 5) & 1 || d == k % 8)
+                c.in[k].stride[d] = 0;
+    }
+    for (int k = 0; k < 23; k++)
+        add_instr(&c, FX_OP_ADD, FX_DTYPE_F32, FX_DTYPE_F32, 2, k == 0 ? 0 : 24 + k - 1, k + 1, 0);
+    c.step.op = FX_OP_ADD;
+    show(v, &c);
+}
+
+static void elementwise(visit *v)
+{
+    gpu_case c;
+    for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++) {
+        operations(v, dtype, spaces[0], DENSE, DENSE, 0);
+        operations(v, dtype, spaces[1], BACKWARDS, SPREAD, 1);
+        powers_and_choice(v, dtype);
+        casts(v, dtype);
+    }
+    for (int k = 0; k < SPACES; k++)
+        for (int how = 0; how < LAYOUTS; how++) {
+            begin_elementwise(&c, FX_DTYPE_F32, spaces[k], (layout)how, TURNED, "layout");
+            add_instr(&c, FX_OP_SUB, FX_DTYPE_F32, FX_DTYPE_F32, 2, 0, 1, 0);
+            end_elementwise(v, &c);
+        }
+    many_operands(v);
+    for (int how = 0; how < 2; how++) {
+        const int64_t large[] = {(int64_t)1 << 20, (int64_t)1 << 13};
+        begin_elementwise(&c, FX_DTYPE_F32, (sizes_of){2, large}, DENSE, how ? TURNED : SINGLE,
+                          "wide");
+        add_instr(&c, FX_OP_ADD, FX_DTYPE_F32, FX_DTYPE_F32, 2, 0, 1, 0);
+        c.too_large = true;
+        end_elementwise(v, &c);
+    }
+}
+
+static void foreach (visit *v)
+{
+    static const int64_t lengths[] = {1, 700, 0, 5000};
+    gpu_case c;
+    begin_elementwise(&c, FX_DTYPE_F32, spaces[0], DENSE, DENSE, "segments");
+    c.step.cls = FX_CLASS_FOREACH;
+    c.step.nsegments = 4;
+    c.step.segments = c.segments;
+    c.step.nin = 12;
+    for (int g = 0; g < 4; g++) {
+        c.segments[g].length = lengths[g];
+        for (int k = 0; k < 3; k++)
+            c.in[3 * g + k] = laid(FX_DTYPE_F32, 1, &lengths[g], k == 2 ? SINGLE : DENSE);
+    }
+    add_instr(&c, FX_OP_MUL, FX_DTYPE_F32, FX_DTYPE_F32, 2, 1, 2, 0);
+    add_instr(&c, FX_OP_SUB, FX_DTYPE_F32, FX_DTYPE_F32, 2, 0, 3, 0);
+    c.step.nmore = 1;
+    c.step.more_reg[0] = 3;
+    c.step.op = FX_OP_SUB;
+    show(v, &c);
+}
+
+/* ---- generators, copies ---------------------------------------------------------------------- */
+static void generators(visit *v)
+{
+    for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++) {
+        gpu_case c = {.step = {.op = FX_OP_IOTA, .cls = FX_CLASS_GENERATOR}, .exact = true};
+        c.step.out = dense(dtype, 3, brick);
+        c.step.attr.i[0] = 1;
+        snprintf(c.name, sizeof c.name, "iota.%s", type_names[dtype]);
+        show(v, &c);
+        if (!is_real(dtype))
+            continue;
+        c.step.op = FX_OP_RANDOM;
+        snprintf(c.name, sizeof c.name, "random.%s", type_names[dtype]);
+        show(v, &c);
+    }
+}
+
+static void moves(visit *v)
+{
+    static const uint8_t of_size[] = {FX_DTYPE_U8, FX_DTYPE_F16, FX_DTYPE_F32, FX_DTYPE_F64};
+    static const int64_t batch[] = {40, 3, 70};
+    for (int k = 0; k < 4; k++)
+        for (int how = 0; how < SINGLE; how++)
+            for (int space = 0; space < 3; space++) {
+                gpu_case c = {.step = {.op = FX_OP_PERMUTE, .cls = FX_CLASS_MOVEMENT, .nin = 1},
+                              .exact = true};
+                const sizes_of s = space == 2 ? (sizes_of){3, batch} : spaces[space];
+                c.step.out = dense(of_size[k], s.nd, s.shape);
+                c.in[0] = laid(of_size[k], s.nd, s.shape, (layout)how);
+                snprintf(c.name, sizeof c.name, "move.%s.%d.%s", type_names[of_size[k]], space,
+                         layout_names[how]);
+                show(v, &c);
+            }
+}
+
+static void joins(visit *v)
+{
+    for (int axis = 0; axis < 3; axis++) {
+        gpu_case c = {.step = {.op = FX_OP_CONCAT, .cls = FX_CLASS_COPY, .nin = 3}, .exact = true};
+        int64_t shape[3] = {5, 33, 7};
+        c.step.attr.i[0] = axis;
+        shape[axis] = 0;
+        for (int k = 0; k < 3; k++) {
+            int64_t part[3] = {5, 33, 7};
+            part[axis] = 4 * k;
+            shape[axis] += part[axis];
+            c.in[k] = laid(FX_DTYPE_F32, 3, part, k == 1 ? TURNED : DENSE);
+        }
+        c.step.out = dense(FX_DTYPE_F32, 3, shape);
+        snprintf(c.name, sizeof c.name, "concat.%d", axis);
+        show(v, &c);
+        c.step.op = FX_OP_PAD;
+        c.step.nin = 2;
+        c.in[0] = laid(FX_DTYPE_U8, 3, brick, SPREAD);
+        c.in[1] = laid(FX_DTYPE_U8, 0, NULL, SINGLE);
+        c.step.attr.i[1] = axis;
+        c.step.attr.i[2] = 2;
+        memcpy(shape, brick, sizeof shape);
+        shape[axis] += axis + 2;
+        c.step.out = dense(FX_DTYPE_U8, 3, shape);
+        snprintf(c.name, sizeof c.name, "pad.%d", axis);
+        show(v, &c);
+    }
+}
+
+/* ---- gather and scatter ---------------------------------------------------------------------- */
+/* x: 6×9×5, indices 4×3 along an axis. */
+static void index_shape(int axis, int64_t *shape)
+{
+    static const int64_t x[] = {6, 9, 5};
+    int n = 0;
+    for (int d = 0; d < 3; d++)
+        if (d == axis) {
+            shape[n++] = 4;
+            shape[n++] = 3;
+        } else {
+            shape[n++] = x[d];
+        }
+}
+
+static void gathers(visit *v)
+{
+    static const int64_t x[] = {6, 9, 5}, idx[] = {4, 3};
+    for (int axis = 0; axis < 3; axis++)
+        for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++) {
+            gpu_case c = {.step = {.op = FX_OP_GATHER, .cls = FX_CLASS_GATHER, .nin = 2},
+                          .exact = true,
+                          .index_size = x[axis]};
+            int64_t shape[4];
+            index_shape(axis, shape);
+            c.step.attr.i[0] = axis;
+            c.in[0] = laid(dtype, 3, x, dtype % 2 ? TURNED : DENSE);
+            c.in[1] =
+                laid(dtype % 2 ? FX_DTYPE_I32 : FX_DTYPE_I64, 2, idx, dtype % 3 ? DENSE : TURNED);
+            c.step.out = dense(dtype, 4, shape);
+            snprintf(c.name, sizeof c.name, "gather.%s.%d", type_names[dtype], axis);
+            show(v, &c);
+        }
+}
+
+static void scatter(visit *v, int kind, int dtype, int axis, bool large)
+{
+    static const int64_t idx[] = {4, 3}, many[] = {500, 5};
+    gpu_case c = {.step = {.op = FX_OP_SCATTER, .cls = FX_CLASS_SCATTER, .nin = 2}};
+    int64_t shape[4], out[3] = {6, 9, 5};
+    index_shape(axis, shape);
+    if (large) {
+        shape[axis] = 500;
+        shape[axis + 1] = 5;
+        out[axis] = 400;
+    }
+    c.step.attr.i[0] = kind;
+    c.step.attr.i[1] = axis;
+    c.index_size = out[axis];
+    c.in[0] = laid(dtype, 4, shape, axis == 1 ? TURNED : DENSE);
+    c.in[1] = laid(axis == 1 ? FX_DTYPE_I32 : FX_DTYPE_I64, 2, large ? many : idx,
+                   axis == 2 ? TURNED : DENSE);
+    c.step.out = dense(dtype, 3, out);
+    snprintf(c.name, sizeof c.name, "scatter.%d.%s.%d.%s", kind, type_names[dtype], axis,
+             large ? "atomic" : "looks");
+    show(v, &c);
+}
+
+static void scatters(visit *v)
+{
+    for (int kind = FX_FOLD_SUM; kind <= FX_FOLD_PROD; kind++)
+        for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
+            for (int large = 0; large < 2 && dtype != FX_DTYPE_BOOL; large++)
+                scatter(v, kind, dtype, (kind + dtype) % 3, large);
+}
+
+/* ---- reductions ------------------------------------------------------------------------------ */
+/* The kinds that steps ask for: fx_argmax makes 16-bit floats Float32 first. */
+static bool folds(int kind, int dtype)
+{
+    const bool half = dtype == FX_DTYPE_F16 || dtype == FX_DTYPE_BF16;
+    if (kind == FX_FOLD_SQDEV)
+        return is_real(dtype);
+    if (kind == FX_FOLD_ARGMAX || kind == FX_FOLD_ARGMIN)
+        return !half;
+    return dtype != FX_DTYPE_BOOL || kind != FX_FOLD_SUM;
+}
+
+static fx_tensor reduced(int dtype, int nd, const int64_t *shape, uint32_t mask)
+{
+    int64_t s[FX_MAX_DIMS];
+    for (int d = 0; d < nd; d++)
+        s[d] = mask >> d & 1 ? 1 : shape[d];
+    return dense(dtype, nd, s);
+}
+
+static void reduction(visit *v, int kind, int dtype, sizes_of space, uint32_t mask, layout how)
+{
+    const bool index = kind == FX_FOLD_ARGMAX || kind == FX_FOLD_ARGMIN;
+    gpu_case c = {.step = {.op = FX_OP_REDUCE, .cls = FX_CLASS_REDUCE, .nin = 1}};
+    c.in[0] = laid(dtype, space.nd, space.shape, how);
+    c.step.attr.i[0] = kind;
+    c.step.attr.i[1] = mask;
+    c.step.out = reduced(index ? FX_DTYPE_I64 : dtype, space.nd, space.shape, mask);
+    c.specials = is_real(dtype) && (index || kind == FX_FOLD_MAX || kind == FX_FOLD_MIN);
+    snprintf(c.name, sizeof c.name, "reduce.%d.%s.%dd.%x.%s", kind, type_names[dtype], space.nd,
+             (unsigned)mask, layout_names[how]);
+    show(v, &c);
+}
+
+static void reductions(visit *v)
+{
+    static const int64_t rows[] = {1300, 3}, columns[] = {70, 500}, all[] = {40000};
+    static const int64_t none[] = {0, 4};
+    for (int kind = 0; kind < FX_FOLDS; kind++) {
+        const bool index = kind == FX_FOLD_ARGMAX || kind == FX_FOLD_ARGMIN;
+        for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++) {
+            if (!folds(kind, dtype))
+                continue;
+            reduction(v, kind, dtype, spaces[1], 2, DENSE);
+            reduction(v, kind, dtype, (sizes_of){1, all}, 1, DENSE);
+        }
+        reduction(v, kind, FX_DTYPE_F32, (sizes_of){2, rows}, 1, DENSE);
+        reduction(v, kind, FX_DTYPE_F32, (sizes_of){2, columns}, 2, DENSE);
+        reduction(v, kind, FX_DTYPE_F32, (sizes_of){2, columns}, 2, TURNED);
+        reduction(v, kind, FX_DTYPE_F32, spaces[1], 4, BACKWARDS);
+        for (int how = 0; how < SINGLE && !index; how++) {
+            reduction(v, kind, FX_DTYPE_F32, spaces[2], 0x15, (layout)how);
+            reduction(v, kind, FX_DTYPE_F32, spaces[3], 0x6a, (layout)how);
+        }
+        if (!index)
+            reduction(v, kind, FX_DTYPE_F32, (sizes_of){2, none}, 1, DENSE);
+    }
+}
+
+/* Σ (x − y)·x over the first or the last axes, of operands of different strides. */
+static void program_reductions(visit *v)
+{
+    static const uint8_t types[] = {FX_DTYPE_F32, FX_DTYPE_F64, FX_DTYPE_I32};
+    for (int k = 0; k < 3; k++)
+        for (uint32_t mask = 1; mask < 8; mask++) {
+            gpu_case c = {.step = {.op = FX_OP_REDUCE, .cls = FX_CLASS_REDUCE, .nin = 3}};
+            if (mask == 5 || mask == 2) /* the planner makes reduced × kept × reduced at most */
+                continue;
+            c.step.space = dense(types[k], 3, brick);
+            c.in[0] = laid(types[k], 3, brick, DENSE);
+            c.in[1] = laid(types[k], 3, brick, SPREAD);
+            c.in[2] = laid(types[k], 3, brick, SINGLE);
+            add_instr(&c, FX_OP_SUB, types[k], types[k], 2, 0, 1, 0);
+            add_instr(&c, FX_OP_MUL, types[k], types[k], 2, 3, 2, 0);
+            c.step.attr.i[0] = FX_FOLD_SUM;
+            c.step.attr.i[1] = mask;
+            c.step.out = reduced(types[k], 3, brick, mask);
+            snprintf(c.name, sizeof c.name, "reduce.program.%s.%x", type_names[types[k]],
+                     (unsigned)mask);
+            show(v, &c);
+        }
+}
+
+static void scans(visit *v)
+{
+    static const int64_t line[] = {3000}, lines[] = {5, 900};
+    for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
+        for (int way = 0; way < 2 && dtype != FX_DTYPE_BOOL; way++) {
+            const sizes_of all[] = {{1, line}, {2, lines}, spaces[1],
+                                    spaces[1], spaces[1],  spaces[2]};
+            for (int k = 0; k < 6; k++) {
+                gpu_case c = {.step = {.op = FX_OP_CUMSUM, .cls = FX_CLASS_SCAN, .nin = 1}};
+                c.step.attr.i[0] = k < 2 ? all[k].nd - 1 : k - 2;
+                c.step.attr.i[1] = way;
+                c.in[0] = laid(dtype, all[k].nd, all[k].shape, (layout)(k % SINGLE));
+                c.step.out = dense(dtype, all[k].nd, all[k].shape);
+                snprintf(c.name, sizeof c.name, "cumsum.%s.%d.%d", type_names[dtype], k, way);
+                show(v, &c);
+            }
+        }
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+static void row_instr(gpu_case *c, int op, int dtype, int nsrc, int s0, int s1, bool row, int pass,
+                      int64_t attr)
+{
+    add_instr(c, op, dtype, dtype, nsrc, s0, s1, 0);
+    c->program[c->step.ninstr - 1].row = row;
+    c->program[c->step.ninstr - 1].pass = (uint8_t)pass;
+    c->program[c->step.ninstr - 1].attr = attr;
+}
+
+static void begin_rows(gpu_case *c, const char *what, int dtype, int row_axes, int64_t n,
+                       int64_t rows)
+{
+    const int64_t shape[] = {n, row_axes == 2 ? 3 : rows, rows};
+    memset(c, 0, sizeof *c);
+    c->step.op = FX_OP_REDUCE;
+    c->step.cls = FX_CLASS_ROW;
+    c->step.space = dense(dtype, row_axes + 1, shape);
+    c->step.row_axes = row_axes;
+    snprintf(c->name, sizeof c->name, "rows.%s.%s.%d.%d", what, type_names[dtype], row_axes,
+             (int)n);
+}
+
+/* log Σ exp and the softmax of a row, which has a weight for each element. */
+static void softmax(visit *v, int dtype, int row_axes, int64_t n, layout how)
+{
+    gpu_case c;
+    begin_rows(&c, "softmax", dtype, row_axes, n, 9);
+    const fx_tensor *space = &c.step.space;
+    const uint32_t mask = (1u << row_axes) - 1;
+    c.step.nin = 3;
+    c.in[0] = laid(dtype, space->ndim, space->shape, how);
+    c.in[1] = laid(dtype, space->ndim, space->shape, DENSE); /* of the row's place */
+    for (int d = row_axes; d < space->ndim; d++)
+        c.in[1].stride[d] = 0;
+    c.in[2] = reduced(dtype, space->ndim, space->shape, mask);
+    row_instr(&c, FX_OP_MUL, dtype, 2, 0, 1, false, 0, 0);               /* 3 */
+    row_instr(&c, FX_OP_REDUCE, dtype, 1, 3, 0, true, 0, FX_FOLD_MAX);   /* 4 */
+    row_instr(&c, FX_OP_SUB, dtype, 2, 3, 4, false, 1, 0);               /* 5 */
+    row_instr(&c, FX_OP_EXP, dtype, 1, 5, 0, false, 1, 0);               /* 6 */
+    row_instr(&c, FX_OP_REDUCE, dtype, 1, 6, 0, true, 1, FX_FOLD_SUM);   /* 7 */
+    row_instr(&c, FX_OP_REDUCE, dtype, 1, 5, 0, true, 1, FX_FOLD_SQDEV); /* 8 */
+    row_instr(&c, FX_OP_LOG, dtype, 1, 7, 0, true, 2, 0);                /* 9 */
+    row_instr(&c, FX_OP_ADD, dtype, 2, 9, 2, true, 2, 0);                /* 10 */
+    row_instr(&c, FX_OP_DIV, dtype, 2, 6, 7, false, 2, 0);               /* 11 */
+    row_instr(&c, FX_OP_REDUCE, dtype, 1, 11, 0, true, 2, FX_FOLD_MIN);  /* 12 */
+    row_instr(&c, FX_OP_MUL, dtype, 2, 12, 8, true, 3, 0);               /* 13 */
+    c.step.out = dense(dtype, space->ndim, space->shape);
+    c.step.out_reg = 11;
+    c.step.nmore = 3;
+    c.step.more_reg[0] = 10;
+    c.step.more_reg[1] = 13;
+    c.step.more_reg[2] = 5;
+    show(v, &c);
+}
+
+static void rows(visit *v)
+{
+    static const int64_t lengths[] = {1, 3, 10, 100, 1000, 3001};
+    for (int k = 0; k < 6; k++)
+        for (int axes = 1; axes <= 2; axes++) {
+            softmax(v, FX_DTYPE_F32, axes, lengths[k], DENSE);
+            softmax(v, FX_DTYPE_F32, axes, lengths[k], TURNED);
+            softmax(v, FX_DTYPE_F64, axes, lengths[k], DENSE);
+        }
+}
+
+int gpu_visit(gpu_visitor visitor, void *user)
+{
+    visit v = {visitor, user, 0};
+    elementwise(&v);
+    foreach (&v)
+        ;
+    generators(&v);
+    moves(&v);
+    joins(&v);
+    gathers(&v);
+    scatters(&v);
+    reductions(&v);
+    program_reductions(&v);
+    scans(&v);
+    rows(&v);
+    return v.count;
+}

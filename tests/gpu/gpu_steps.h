@@ -1,0 +1,25 @@
+/* gpu_steps.h: a table of steps that makes the kernels of GPUs render every text they have. */
+#ifndef GPU_STEPS_H
+#define GPU_STEPS_H
+
+#include <cflux/backend.h>
+
+enum { GPU_INPUTS = 64, GPU_INSTRUCTIONS = 64, GPU_SEGMENTS = 4 };
+
+typedef struct gpu_case {
+    char name[96];
+    fx_step step;
+    fx_tensor in[GPU_INPUTS];
+    fx_instr program[GPU_INSTRUCTIONS];
+    fx_segment segments[GPU_SEGMENTS];
+    int64_t index_size; /* > 0: operand 1 holds indices below it */
+    bool specials;      /* operands hold NaN, infinities and both zeros, too */
+    bool too_large;     /* to be run: only its text is of interest */
+    bool exact;         /* the same bits as on the CPU */
+} gpu_case;
+
+typedef void (*gpu_visitor)(void *user, const gpu_case *c);
+/* Visits every step; returns how many. */
+int gpu_visit(gpu_visitor visit, void *user);
+
+#endif

@@ -1,0 +1,38 @@
+/* metal_stub.h: enough of Metal's language for clang to check the syntax and the address spaces of
+ * kernels: C++ for OpenCL under Metal's names. Metal's own compiler has never seen the kernels. */
+#define FX_METAL_STUB
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+#define device            __global
+#define threadgroup       __local
+#define constant          __constant const
+#define kernel            /* its own may not take references */
+#define FX_LOCAL(T, s, n) __local T *s = (__local T *)0
+template <class T, class U> T as_type(U u)
+{
+    union {
+        U from;
+        T to;
+    } v;
+    v.from = u;
+    return v.to;
+}
+enum class mem_flags { mem_none, mem_device, mem_threadgroup };
+void threadgroup_barrier(mem_flags);
+namespace precise
+{
+float exp(float);
+float log(float);
+float sqrt(float);
+float sin(float);
+float cos(float);
+float tanh(float);
+float floor(float);
+float fabs(float);
+float pow(float, float);
+float atan2(float, float);
+} // namespace precise
+typedef unsigned stub_atomic;
+#define atomic_uint          stub_atomic
+#define memory_order_relaxed 0
+bool atomic_compare_exchange_weak_explicit(__global stub_atomic *, __private unsigned *, unsigned,
+                                           int, int);

@@ -1,0 +1,308 @@
+/* Every text that the table of steps makes is taken by the compilers of all dialects: OpenCL C 1.2
+ * by clang, CUDA by NVRTC and ptxas where the toolkit is (else by clang), HIP by clang for two
+ * generations of devices, and Metal's as C++ for OpenCL behind a stub. Warnings are errors. Many
+ * kernels with the same prelude are one compilation: each has its names to itself.
+ * ctest: native timeout=600 */
+#include "gpu_host.h"
+#include "gpu_steps.h"
+#include "gpu_text.h"
+
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "temp_file.h"
+
+enum { TEXTS = 4096, BATCH = 48, LEAST = 250 };
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+static struct {
+    char *source, name[64];
+    bool taken;
+} texts[TEXTS];
+static int ntexts, nsteps;
+static fxi_gpu_runtime recorder;
+
+static fx_status record(fx_device *device, const char *name, const char *source, void **out)
+{
+    (void)device;
+    *out = texts;
+    for (int k = 0; k < ntexts; k++)
+        if (strcmp(texts[k].source, source) == 0)
+            return FX_OK;
+    assert_true(ntexts < TEXTS);
+    texts[ntexts].source = strdup(source);
+    texts[ntexts].taken = false;
+    snprintf(texts[ntexts++].name, sizeof texts->name, "%s", name);
+    return FX_OK;
+}
+
+static const fxi_gpu_limits *limits(fx_device *device)
+{
+    static fxi_gpu_limits l = {.units = 100, .param_bytes = 1024};
+    (void)device;
+    l.f64 = l.atomic64 = recorder.dialect != FXI_GPU_METAL;
+    return &l;
+}
+
+static void prepare(void *unused, const gpu_case *c)
+{
+    fx_step step = c->step;
+    (void)unused;
+    const fx_status status = fxi_gpu_prepare(&recorder, &gpu_host_device, &step);
+    if (status == FX_OK)
+        nsteps++;
+    else if (recorder.dialect != FXI_GPU_METAL || !strstr(gpu_host_error, "Float64"))
+        fail_msg("%s: %s", c->name, gpu_host_error);
+    fxi_gpu_release(&recorder, &step);
+}
+
+static void collect(fxi_gpu_dialect dialect)
+{
+    for (int k = 0; k < ntexts; k++)
+        free(texts[k].source);
+    ntexts = nsteps = 0;
+    recorder = (fxi_gpu_runtime){
+        .dialect = dialect, .host = &gpu_host_services, .limits = limits, .compile = record};
+    gpu_visit(prepare, NULL);
+    assert_true(ntexts >= LEAST && nsteps >= ntexts);
+}
+
+/* ---- several texts in one -------------------------------------------------------------------- */
+static size_t prelude_of(const char *source)
+{
+    const char *end = strstr(source, fxi_gpu_arithmetic);
+    assert_non_null(end);
+    return (size_t)(end - source) + strlen(fxi_gpu_arithmetic);
+}
+
+static void rename_all(FILE *f, int number, bool undo)
+{
+    static const char *const own[] = {"fx_params", "fx_offsets", "fx_fold", "fx_philox"};
+    static const char *const folds[] = {"fx_acc", "fx_none", "fx_take", "fx_join", "fx_done"};
+    for (int k = 0; k < 4; k++)
+        fprintf(f, undo ? "#undef %s\n" : "#define %s %s_%d\n", own[k], own[k], number);
+    for (int k = 0; k < 5; k++)
+        for (int n = 0; n < 4; n++)
+            fprintf(f, undo ? "#undef %s%d\n" : "#define %s%d %s%d_%d\n", folds[k], n, folds[k], n,
+                    number);
+}
+
+/* The next texts of one prelude, in *out_text (to be freed); returns how many. */
+static int next_batch(char **out_text)
+{
+    size_t bytes;
+    int n = 0, first = 0;
+    FILE *f = open_memstream(out_text, &bytes);
+    assert_non_null(f);
+    while (first < ntexts && texts[first].taken)
+        first++;
+    const size_t prelude = first < ntexts ? prelude_of(texts[first].source) : 0;
+    for (int k = first; k < ntexts && n < BATCH; k++) {
+        if (texts[k].taken || strncmp(texts[k].source, texts[first].source, prelude) != 0)
+            continue;
+        if (n == 0)
+            fprintf(f, "%.*s", (int)prelude, texts[k].source);
+        rename_all(f, n, false);
+        fprintf(f, "#define %s %s_%d\n", texts[k].name, texts[k].name, n);
+        fputs(texts[k].source + prelude, f);
+        rename_all(f, n, true);
+        fprintf(f, "#undef %s\n", texts[k].name);
+        texts[k].taken = true;
+        n++;
+    }
+    fclose(f);
+    return n;
+}
+
+/* ---- compilers ------------------------------------------------------------------------------- */
+typedef bool (*compiler)(const char *text, const char *arguments);
+
+static bool runs(const char *command)
+{
+    char line[256];
+    snprintf(line, sizeof line, "%s --version > /dev/null 2>&1", command);
+    return system(line) == 0;
+}
+
+static const char *clang(void)
+{
+    return runs("clang-15") ? "clang-15" : runs("clang") ? "clang" : NULL;
+}
+
+static bool by_clang(const char *text, const char *arguments)
+{
+    char line[2048];
+    const char *path = temp_text("kernels.txt", text);
+    snprintf(line, sizeof line,
+             "%s %s -O1 -Wall -Wextra -pedantic -Werror -Wno-unused -Wno-gnu-anonymous-struct %s",
+             clang(), arguments, path);
+    return system(line) == 0;
+}
+
+/* All texts of a dialect, with each of the arguments. */
+static void check(fxi_gpu_dialect dialect, const char *what, compiler compile,
+                  const char *const *arguments, int narguments)
+{
+    int compiled = 0, batches = 0;
+    collect(dialect);
+    char *text;
+    for (int n; (n = next_batch(&text)) > 0; compiled += n, batches++) {
+        for (int k = 0; k < narguments; k++)
+            if (!compile(text, arguments[k]))
+                fail_msg("%s: a batch of %d kernels does not compile (%s)", what, n, arguments[k]);
+        free(text);
+    }
+    free(text);
+    print_message("%s: %d kernels of %d steps, in %d batches\n", what, compiled, nsteps, batches);
+    assert_true(compiled == ntexts);
+    temp_files_remove();
+}
+
+#define STUBS    CFLUX_SOURCE_DATA_DIR "/../tests/gpu/"
+#define COUNT(a) (int)(sizeof a / sizeof *a)
+
+static bool skip_clang(void)
+{
+    if (clang())
+        return false;
+    print_message("skipped: there is no clang\n");
+    return true;
+}
+
+static void test_opencl(void **unused)
+{
+    static const char *const arguments[] = {
+        "-x cl -cl-std=CL1.2 -Xclang -finclude-default-header -target spir64 -c -emit-llvm "
+        "-o /dev/null"};
+    (void)unused;
+    if (!skip_clang())
+        check(FXI_GPU_OPENCL, "OpenCL C", by_clang, arguments, COUNT(arguments));
+}
+
+static void test_hip(void **unused)
+{
+    static const char *const arguments[] = {
+        "-x hip -nogpuinc -nogpulib --cuda-device-only --offload-arch=gfx90a -ffp-contract=off -S "
+        "-o /dev/null",
+        "-x hip -nogpuinc -nogpulib --cuda-device-only --offload-arch=gfx1030 -ffp-contract=off -S "
+        "-o /dev/null"};
+    (void)unused;
+    if (!skip_clang())
+        check(FXI_GPU_HIP, "HIP", by_clang, arguments, COUNT(arguments));
+}
+
+static void test_metal(void **unused)
+{
+    static const char *const arguments[] = {
+        "-x cl -cl-std=clc++ -Xclang -finclude-default-header -target spir64 -fsyntax-only "
+        "-Wno-unknown-attributes -Wno-keyword-macro "
+        "-include " STUBS "metal_stub.h"};
+    (void)unused;
+    if (!skip_clang())
+        check(FXI_GPU_METAL, "Metal stub", by_clang, arguments, COUNT(arguments));
+}
+
+/* ---- CUDA ------------------------------------------------------------------------------------ */
+static struct {
+    int (*create)(void **program, const char *text, const char *name, int headers,
+                  const char *const *sources, const char *const *names);
+    int (*compile)(void *program, int n, const char *const *options);
+    int (*log_size)(void *program, size_t *size);
+    int (*log)(void *program, char *log);
+    int (*ptx_size)(void *program, size_t *size);
+    int (*ptx)(void *program, char *ptx);
+    int (*destroy)(void **program);
+} nvrtc;
+
+static bool open_nvrtc(void)
+{
+    static const char *const places[] = {"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12",
+                                         "/usr/local/cuda/lib64/libnvrtc.so"};
+    void *library = NULL;
+    for (int k = 0; k < COUNT(places) && !library; k++)
+        library = dlopen(places[k], RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return false;
+    *(void **)&nvrtc.create = dlsym(library, "nvrtcCreateProgram");
+    *(void **)&nvrtc.compile = dlsym(library, "nvrtcCompileProgram");
+    *(void **)&nvrtc.log_size = dlsym(library, "nvrtcGetProgramLogSize");
+    *(void **)&nvrtc.log = dlsym(library, "nvrtcGetProgramLog");
+    *(void **)&nvrtc.ptx_size = dlsym(library, "nvrtcGetPTXSize");
+    *(void **)&nvrtc.ptx = dlsym(library, "nvrtcGetPTX");
+    *(void **)&nvrtc.destroy = dlsym(library, "nvrtcDestroyProgram");
+    return nvrtc.create && nvrtc.compile && nvrtc.log_size && nvrtc.log && nvrtc.ptx_size &&
+           nvrtc.ptx && nvrtc.destroy;
+}
+
+static const char *ptxas(void)
+{
+    return runs("ptxas")                       ? "ptxas"
+           : runs("/usr/local/cuda/bin/ptxas") ? "/usr/local/cuda/bin/ptxas"
+                                               : NULL;
+}
+
+static bool assemble(void *program, const char *arch)
+{
+    size_t size = 0;
+    char line[1024];
+    nvrtc.ptx_size(program, &size);
+    char *ptx = malloc(size);
+    assert_non_null(ptx);
+    nvrtc.ptx(program, ptx);
+    const char *path = temp_text("kernels.ptx", ptx);
+    free(ptx);
+    if (!ptxas())
+        return true;
+    snprintf(line, sizeof line, "%s -O1 -arch=sm_%s -o /dev/null %s", ptxas(), arch, path);
+    return system(line) == 0;
+}
+
+static bool by_nvrtc(const char *text, const char *arch)
+{
+    char option[64];
+    const char *const options[] = {option, "--fmad=false",
+                                   "--diag-suppress=177,550"}; /* what is not used */
+    void *program;
+    size_t size = 0;
+    snprintf(option, sizeof option, "--gpu-architecture=compute_%s", arch);
+    assert_int_equal(nvrtc.create(&program, text, "kernels.cu", 0, NULL, NULL), 0);
+    bool good = nvrtc.compile(program, COUNT(options), options) == 0;
+    if (nvrtc.log_size(program, &size) == 0 && size > 1) { /* a warning is a failure */
+        char *log = malloc(size);
+        assert_non_null(log);
+        nvrtc.log(program, log);
+        print_message("%.4000s\n", log);
+        free(log);
+        good = false;
+    }
+    good = good && assemble(program, arch);
+    nvrtc.destroy(&program);
+    return good;
+}
+
+static void test_cuda(void **unused)
+{
+    static const char *const archs[] = {"75", "90"};
+    static const char *const arguments[] = {
+        "-x cuda -nocudainc -nocudalib --cuda-device-only --cuda-gpu-arch=sm_75 "
+        "-Wno-unknown-cuda-version -S -o /dev/null -include " STUBS "cuda_shim.h"};
+    (void)unused;
+    if (open_nvrtc()) {
+        check(FXI_GPU_CUDA, ptxas() ? "NVRTC and ptxas" : "NVRTC", by_nvrtc, archs, COUNT(archs));
+        return;
+    }
+    print_message("skipped: there is no NVRTC; clang stands in\n");
+    if (!skip_clang())
+        check(FXI_GPU_CUDA, "CUDA by clang", by_clang, arguments, COUNT(arguments));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_opencl), cmocka_unit_test(test_hip),
+                                       cmocka_unit_test(test_metal), cmocka_unit_test(test_cuda)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
