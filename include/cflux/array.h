@@ -178,6 +178,7 @@ FX_API fx_array *fxi_randn(fx_dtype dtype, int ndims, const int64_t *dims);
 /* x[i] = start + i·step for i < n: an n-element vector of dtype. */
 FX_API fx_array *fx_range_dtype(fx_dtype dtype, double start, double step, int64_t n);
 /* Copies n = Π dims elements of type dtype from C memory. */
+FX_API fx_array *fxi_vector(int64_t n, const double *values); /* as Float32 */
 FX_API fx_array *fxi_from(fx_dtype dtype, const void *data, int ndims, const int64_t *dims);
 /* Uses C memory without a copy. It must stay valid and unchanged until release(data, user) is
  * called (when the last value that reads it is gone); release may be NULL. The memory is never
@@ -299,8 +300,8 @@ template <class A> inline fx_array *fxi_from_c(const A &a)
     fxi_borrow((dtype), (data), (fn), (user), FXI_LIST(__VA_ARGS__))
 /* A Float32 vector of the listed numbers: fx_vector(1, 2, 3). */
 #define fx_vector(...)                                                                             \
-    fxi_from(FX_DTYPE_F32, (const float[]){__VA_ARGS__}, 1,                                        \
-             &(const int64_t){(int64_t)(sizeof((const float[]){__VA_ARGS__}) / sizeof(float))})
+    fxi_vector((int64_t)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)),                  \
+               (const double[]){__VA_ARGS__})
 #define FX_DIMS(...)                                                                               \
     ((fx_dims){.n = (int64_t)(sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1,          \
                .v = {__VA_ARGS__}})

@@ -134,6 +134,17 @@ fx_array *fxi_from(fx_dtype dtype, const void *data, int ndims, const int64_t *d
     return leaf("from", dtype, ndims, dims, b);
 }
 
+fx_array *fxi_vector(int64_t n, const double *values)
+{
+    fxi_buffer *b;
+    const fx_status s = fxi_buffer_need("vector", fx_cpu_device(), (size_t)n * sizeof(float), &b);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    for (int64_t i = 0; i < n; i++)
+        ((float *)b->ptr)[i] = (float)values[i];
+    return leaf("vector", FX_DTYPE_F32, 1, &n, b);
+}
+
 fx_array *fxi_borrow(fx_dtype dtype, const void *data, fx_release_fn release, void *user, int ndims,
                      const int64_t *dims)
 {
