@@ -285,7 +285,8 @@ struct fx_backend {
 
     /* -- memory -- */
     /* Memory of the device, aligned to 64 bytes; NULL when it is out, which is no error yet: the
-     * library gives back what it can and asks again. Addresses are the backend's own: the library
+     * library gives back what it can and asks again. A device that fails otherwise (it is lost)
+     * records that before it returns NULL. Addresses are the backend's own: the library
      * adds offsets to them and follows none, unless `read` and `write` are NULL. bytes may be 0. */
     void *(*alloc)(fx_device *device, size_t bytes);
     /* Work that uses it may still be queued: the backend keeps it until then. */
@@ -316,7 +317,8 @@ struct fx_backend {
     /* Frees step->ready. NULL only with `prepare`. */
     void (*release)(fx_device *device, fx_step *step);
     /* Runs one step. in[k] and out are addresses of first elements; literals of the program are
-     * operands like others. On failure run->error holds the sentence, and nothing is recorded. */
+     * operands like others. The lists and `run` last as long as the call, the step until
+     * `release`. On failure run->error holds the sentence, and nothing is recorded. */
     fx_status (*run)(fx_device *device, const fx_step *step, const void *const *in, void *out,
                      fx_run *run);
     /* The steps of one plan have been queued: hands them to the device, without waiting. NULL: they
