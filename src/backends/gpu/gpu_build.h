@@ -17,16 +17,15 @@
  * In the text (gpu_prelude.c has all of it):
  *     FX_USE(k, T, x)     declares T *x, buffer k; FX_GLOBAL is its address space in types
  *     P(k)                parameter k, an fx_int: 32 bits, or 64 in `wide` kernels
- *     FX_GROUP            b->group; FX_ITEM the work-item in it; FX_GROUP_X, _Y, _Z the group: all
- *                         fx_ints
- *     FX_LOCAL(T, s, n);  T s[n] shared by a group, at the kernel's outermost level; in types of
- *                         pointers to it FX_SHARED
- *     FX_BARRIER;         waits for the group's work-items, and their writes to local memory
- *     FX_FN               before functions, between _begin and _kernel
- *     fx_f32 fx_i32 fx_i64 fx_u8 fx_u16 fx_u32 fx_u64; fx_f64 only where the device has it
- *     FX_LOAD_f16(x, i), FX_STORE_f16(x, i, v) …    one for each element type's short name: 16-bit
- *                         floats are fx_f32 values outside memory
- *     FX_F32(exp)(v), FX_F64(exp)(v)                functions of the math library
+ *     FX_GROUP            work-items of a group; FX_ITEM the work-item in it; FX_GROUP_X, _Y, _Z
+ * the group: all fx_ints FX_LOCAL(T, s, n);  T s[n] shared by a group, at the kernel's outermost
+ * level; in types of pointers to it FX_SHARED FX_UNROLL           before a loop whose copies are
+ * wanted FX_MAD(x, y, z)     x·y + z of reals, rounded once where the device can FX_BARRIER; waits
+ * for the group's work-items, and their writes to local memory FX_FN               before
+ * functions, between _begin and _kernel fx_f32 fx_i32 fx_i64 fx_u8 fx_u16 fx_u32 fx_u64; fx_f64
+ * only where the device has it FX_LOAD_f16(x, i), FX_STORE_f16(x, i, v) …    one for each element
+ * type's short name: 16-bit floats are fx_f32 values outside memory FX_F32(exp)(v), FX_F64(exp)(v)
+ * functions of the math library
  */
 #ifndef CFLUX_GPU_BUILD_H
 #define CFLUX_GPU_BUILD_H
@@ -74,9 +73,8 @@ struct fxi_gpu_builder {
     const char *name;
     int32_t nbuffers, nparams;
     bool wide;
-    int32_t
-        group;    /* work-items of a group: FXI_GPU_GROUP, set to 1 before a kernel that wants it */
-    void *kernel; /* the last one compiled */
+    int32_t group; /* work-items of a group of the kernel that is being said */
+    void *kernel;  /* the last one compiled */
     fxi_gpu_call *first, **last;
     fxi_gpu_call lost; /* what is added after a failure */
     int64_t lost_memory[FXI_GPU_PARAMS];
@@ -84,7 +82,13 @@ struct fxi_gpu_builder {
 };
 
 /* Begins a source text. Functions may follow, then the kernel. */
-void fxi_gpu_begin(fxi_gpu_builder *b, bool wide);
+void fxi_gpu_begin_groups(fxi_gpu_builder *b, bool wide, int group);
+static inline void fxi_gpu_begin(fxi_gpu_builder *b, bool wide)
+{
+    fxi_gpu_begin_groups(b, wide, FXI_GPU_GROUP);
+}
+/* A text of any length, as it is; and one of at most 1000 bytes. */
+void fxi_gpu_say_text(fxi_gpu_builder *b, const char *text);
 void fxi_gpu_say(fxi_gpu_builder *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The head of a kernel; its body follows. */
 void fxi_gpu_kernel(fxi_gpu_builder *b, const char *name, int nbuffers, int nparams);

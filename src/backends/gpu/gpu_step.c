@@ -20,6 +20,7 @@ static void (*const kinds[])(fxi_gpu_builder *b) = {
     [FX_CLASS_SCAN] = fxi_gpu_scan,
     [FX_CLASS_GATHER] = fxi_gpu_gather,
     [FX_CLASS_SCATTER] = fxi_gpu_scatter,
+    [FX_CLASS_MATMUL] = fxi_gpu_matmul,
     [FX_CLASS_FOREACH] = fxi_gpu_foreach,
 };
 
@@ -71,8 +72,7 @@ static bool make_room(fxi_gpu_builder *b, size_t more)
     return true;
 }
 
-/* The preludes are longer than any format may make. */
-static void say_all(fxi_gpu_builder *b, const char *text)
+void fxi_gpu_say_text(fxi_gpu_builder *b, const char *text)
 {
     const size_t n = strlen(text);
     if (b->status || !make_room(b, n))
@@ -90,22 +90,23 @@ void fxi_gpu_say(fxi_gpu_builder *b, const char *format, ...)
     va_end(args);
     if (n < 0 || (size_t)n >= sizeof text)
         fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a line of a kernel's text is too long");
-    say_all(b, text);
+    fxi_gpu_say_text(b, text);
 }
 
-void fxi_gpu_begin(fxi_gpu_builder *b, bool wide)
+void fxi_gpu_begin_groups(fxi_gpu_builder *b, bool wide, int group)
 {
     const fxi_gpu_dialect dialect = b->runtime->dialect;
     b->length = 0;
     b->wide = wide;
+    b->group = group;
     b->kernel = NULL;
-    fxi_gpu_say(b, "#define FX_GROUP %d\n%s%s%s", (int)b->group, wide ? "#define FX_WIDE\n" : "",
+    fxi_gpu_say(b, "#define FX_GROUP %d\n%s%s%s", group, wide ? "#define FX_WIDE\n" : "",
                 b->limits->f64 ? "#define FX_HAS_F64\n" : "",
                 b->limits->atomic64 ? "#define FX_HAS_ATOMIC64\n" : "");
     for (int k = 0; k < 2; k++)
-        say_all(b, fxi_gpu_preludes[dialect][k]);
-    say_all(b, fxi_gpu_common);
-    say_all(b, fxi_gpu_arithmetic);
+        fxi_gpu_say_text(b, fxi_gpu_preludes[dialect][k]);
+    fxi_gpu_say_text(b, fxi_gpu_common);
+    fxi_gpu_say_text(b, fxi_gpu_arithmetic);
 }
 
 void fxi_gpu_kernel(fxi_gpu_builder *b, const char *name, int nbuffers, int nparams)
@@ -216,12 +217,8 @@ static void build(fxi_gpu_builder *b)
 
 fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *step)
 {
-    fxi_gpu_builder b = {.group = FXI_GPU_GROUP,
-
-                         .runtime = runtime,
-                         .device = device,
-                         .limits = runtime->limits(device),
-                         .step = step};
+    fxi_gpu_builder b = {
+        .runtime = runtime, .device = device, .limits = runtime->limits(device), .step = step};
     b.last = &b.first;
     step->ready = NULL;
     build(&b);

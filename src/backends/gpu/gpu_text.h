@@ -141,5 +141,6 @@ void fxi_gpu_scatter_by_output(fxi_gpu_builder *b);
 void fxi_gpu_reduce(fxi_gpu_builder *b);
 void fxi_gpu_scan(fxi_gpu_builder *b);
 void fxi_gpu_row(fxi_gpu_builder *b);
+void fxi_gpu_matmul(fxi_gpu_builder *b);
 
 #endif
