@@ -221,6 +221,8 @@ typedef struct fx_device_info {
     char driver[64]; /* its driver, with version; "" when nobody knows */
     int64_t memory;  /* bytes in all; 0: unknown */
     bool no_f64;     /* has no Float64: arrays of it do not move there */
+    bool on_cpu;     /* computes on the host's processors, as PoCL does: a backend whose first
+                        device is such is used only where it is asked for by name */
 } fx_device_info;
 
 typedef struct fx_backend fx_backend;

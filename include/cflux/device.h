@@ -43,7 +43,7 @@ typedef struct fx_dev_opts {
 } fx_dev_opts;
 /* The preferred backend's first device; where it is not loaded or does not work (a warning says
  * so), or there is no preference: the first of CUDA, AMDGPU, Metal, OpenCL that is loaded and
- * works; else the CPU. */
+ * works, on something else than the host's processors; else the CPU. */
 FX_API fx_device *fxi_get_device(const fx_dev_opts *opts);
 /* A device by backend name and id from 0; an unknown one is an error and gives the CPU. */
 FX_API fx_device *fx_device_get(const char *backend, int id);

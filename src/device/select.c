@@ -146,11 +146,21 @@ static fx_device *preferred(bool verbose)
     return fxi_works(r) ? &r->devices[0] : NULL;
 }
 
-static fx_device *automatic(bool verbose)
+/* The first that works and gains something over the CPU backend; the last of the order is the CPU. */
+static const fxi_registered *first_that_pays(void)
 {
     const fxi_registered *r = NULL;
-    for (int i = 0; fxi_backend_order[i] && !fxi_works(r); i++)
+    for (int i = 0; fxi_backend_order[i]; i++) {
         r = fxi_registered_find(fxi_backend_order[i]);
+        if (fxi_works(r) && !r->devices[0].info.on_cpu)
+            break;
+    }
+    return r;
+}
+
+static fx_device *automatic(bool verbose)
+{
+    const fxi_registered *r = first_that_pays();
     if (verbose)
         fx_message(0, "Using backend: %s.", r->name);
     return &r->devices[0];
@@ -273,8 +283,8 @@ static const char *no_gpu(char *text, size_t size)
 static fx_device *gpu_or_none(void)
 {
     const fxi_registered *r = preferred_entry();
-    for (int i = 0; fxi_backend_order[i] && !fxi_works(r); i++)
-        r = fxi_registered_find(fxi_backend_order[i]);
+    if (!fxi_works(r))
+        r = first_that_pays();
     return r->devices == fx_cpu_device() ? NULL : &r->devices[0];
 }
 
