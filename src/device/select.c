@@ -146,7 +146,8 @@ static fx_device *preferred(bool verbose)
     return fxi_works(r) ? &r->devices[0] : NULL;
 }
 
-/* The first that works and gains something over the CPU backend; the last of the order is the CPU. */
+/* The first that works and gains something over the CPU backend; the last of the order is the CPU.
+ */
 static const fxi_registered *first_that_pays(void)
 {
     const fxi_registered *r = NULL;

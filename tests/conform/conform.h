@@ -147,6 +147,7 @@ typedef struct cf_options {
     fx_device *device;
     const char *device_name;
     bool full, verbose;
+    int sample; /* of a row's cases, every so many are taken, the first one always */
     const char *const *filters;
     int nfilters;
 } cf_options;

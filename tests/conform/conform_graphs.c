@@ -349,7 +349,7 @@ static cf_outcome compare_graph(const cf_options *o, uint64_t seed, fx_dtype dty
 void cf_random_graphs(const cf_options *o, cf_tally *t)
 {
     const int most = o->full ? 2400 : 300;
-    for (int seed = 0; seed < most; seed++)
+    for (int seed = 0; seed < most; seed += o->sample)
         for (int narrow = 0; narrow <= (seed % 4 == 0); narrow++) {
             const fx_dtype dtype = narrow ? FX_DTYPE_F32 : FX_DTYPE_F64;
             char name[CF_NAME], why[512] = "";

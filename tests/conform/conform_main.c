@@ -1,18 +1,20 @@
 /* conform_main.c: expands the table into cases, runs them, counts.
  *
- *   conform_runner [--mode test|grad|random|threads|perf|support] [--device cuda:0] [--full] [-v]
- * [filter…]
+ *   conform_runner [--mode test|grad|random|threads|perf|support] [--device cuda:0] [--full]
+ *                  [--sample N] [-v] [filter…]
  *
  * Without a mode test, grad and random run; threads compares bits for several numbers of threads. A
  * filter is a part of a name, or a full name with its device, which then is the device. The quick
  * run takes every operation, type, mode and variant, but not every combination; --full takes all of
- * them. A run fails when a case fails, when a case that a backend declared as missing passes, when
- * no kernel ran, when fewer cases ran than are known to exist (a table that silently lost its
- * rows), and when an operation has no row.
+ * them, --sample every N-th of a row's. A run fails when a case fails, when a case that a backend
+ * declared as missing passes, when no kernel ran (or, where the backend counts them, none was
+ * launched on its device), when fewer cases ran than are known to exist (a table that silently lost
+ * its rows), and when an operation has no row.
  */
 #include "conform.h"
 #include "standin.h"
 
+#include <cflux/backend.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,6 +106,7 @@ static void run_case(const cf_options *o, const mode *m, cf_case *c, cf_tally *t
 
 static void run_row(const cf_options *o, const mode *m, const cf_row *row, cf_tally *t)
 {
+    int nth = 0;
     for (int type = 0; type < FX_DTYPE_COUNT; type++)
         for (int s = 0; row->shapes[s] && (row->types & 1u << type); s++)
             for (int v = 0; v < CF_VARIANTS; v++) {
@@ -112,7 +115,7 @@ static void run_row(const cf_options *o, const mode *m, const cf_row *row, cf_ta
                     cf_count(o, t, row->shapes[s], CF_FAIL, "malformed shape in the table");
                     return;
                 }
-                if (chosen(o, m, &c, s))
+                if (chosen(o, m, &c, s) && nth++ % o->sample == 0)
                     run_case(o, m, &c, t);
             }
 }
@@ -126,7 +129,7 @@ static cf_tally run_mode(const cf_options *o, const mode *m)
         for (const cf_row *const *table = cf_tables; *table; table++)
             for (const cf_row *row = *table; row->name; row++)
                 run_row(o, m, row, &t);
-    const int least = o->full ? m->least_full : m->least;
+    const int least = (o->full ? m->least_full : m->least) / o->sample;
     if (o->nfilters == 0 && t.passed + t.xfail + t.unsupported + t.failed < least) {
         printf("FAIL %s%s ran %d cases, at least %d exist\n", m->name, m->suffix, t.passed, least);
         t.failed++;
@@ -137,11 +140,15 @@ static cf_tally run_mode(const cf_options *o, const mode *m)
     return t;
 }
 
-/* A stand-in device counts what it ran itself. */
+/* Stand-in devices, and backends of GPUs, count what they ran themselves. */
 static bool idle(const fx_device *device)
 {
     const standin *s = standin_of(device);
-    return cf_device_kernels == 0 ||
+    const fx_backend *b = device->backend;
+    const uint64_t *launches = b->proc ? b->proc("launches") : NULL;
+    if (launches)
+        printf("%llu kernels launched on %s\n", (unsigned long long)*launches, device->name);
+    return cf_device_kernels == 0 || (launches && *launches < cf_device_kernels / 2) ||
            (s && s->calls(fx_device_id(device), STANDIN_LAUNCH) < (int64_t)cf_device_kernels / 2);
 }
 
@@ -173,13 +180,13 @@ static int usage(void)
 {
     fprintf(stderr,
             "usage: conform_runner [--mode test|grad|random|threads|perf|support] [--device NAME] "
-            "[--full] [-v] [filter...]\n");
+            "[--full] [--sample N] [-v] [filter...]\n");
     return 2;
 }
 
 int main(int argc, char **argv)
 {
-    cf_options o = {.device_name = "CPU"};
+    cf_options o = {.device_name = "CPU", .sample = 1};
     const char *only = NULL;
     const char *filters[64];
     for (int k = 1; k < argc; k++) {
@@ -188,6 +195,8 @@ int main(int argc, char **argv)
             only = argv[++k];
         else if (strcmp(argv[k], "--device") == 0 && more)
             o.device_name = argv[++k];
+        else if (strcmp(argv[k], "--sample") == 0 && more && atoi(argv[k + 1]) > 0)
+            o.sample = atoi(argv[++k]);
         else if (strcmp(argv[k], "--full") == 0)
             o.full = true;
         else if (strcmp(argv[k], "-v") == 0)

@@ -1,0 +1,321 @@
+/* opencl_memory.c: memory of OpenCL devices behind addresses that the library can add offsets to.
+ *
+ * OpenCL 1.2 has buffer objects and no addresses. An address of this backend is a number: the upper
+ * 24 bits name a slot of a table, the lower 40 the byte in the slot's buffer. So finding the buffer
+ * of an address is one look into the table, without a lock; nothing of the host's is ever there.
+ * Slots lie in blocks that are never moved or freed. A slot is written before its address is given
+ * out, and again only when it has been given back.
+ *
+ * Short writes go through a ring of host memory, so that they need not wait for the work that is
+ * queued before them.
+ */
+#include "opencl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+_Static_assert(sizeof(void *) == 8, "addresses have 64 bits");
+
+enum { OFFSET_BITS = 40, BLOCK_BITS = 12, BLOCK = 1 << BLOCK_BITS, BLOCKS = 1 << 11 };
+
+typedef struct slot {
+    cl_mem mem;    /* atomic; NULL: not in use */
+    uint32_t next; /* the next one that is free, plus one */
+} slot;
+
+static struct {
+    pthread_mutex_t lock; /* of those who take and give slots */
+    slot *blocks[BLOCKS]; /* atomic */
+    uint32_t used, free;  /* slots ever given out; the newest free one, plus one */
+} table = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static slot *slot_at(uint64_t number)
+{
+    slot *block = number >> BLOCK_BITS < BLOCKS
+                      ? __atomic_load_n(&table.blocks[number >> BLOCK_BITS], __ATOMIC_ACQUIRE)
+                      : NULL;
+    return block ? &block[number & (BLOCK - 1)] : NULL;
+}
+
+bool fxi_opencl_find(const void *address, cl_mem *out, size_t *out_offset)
+{
+    const uint64_t a = (uint64_t)(uintptr_t)address, number = (a >> OFFSET_BITS) - 1;
+    const slot *s = slot_at(number);
+    *out = s ? __atomic_load_n(&s->mem, __ATOMIC_ACQUIRE) : NULL;
+    *out_offset = a & ((UINT64_C(1) << OFFSET_BITS) - 1);
+    return *out != NULL;
+}
+
+static bool more_slots(void)
+{
+    const uint32_t block = table.used >> BLOCK_BITS;
+    slot *fresh = block < BLOCKS ? fxi_opencl_host->alloc(BLOCK * sizeof *fresh) : NULL;
+    if (!fresh)
+        return false;
+    memset(fresh, 0, BLOCK * sizeof *fresh);
+    __atomic_store_n(&table.blocks[block], fresh, __ATOMIC_RELEASE);
+    return true;
+}
+
+/* The address of a buffer; NULL when there is no slot for it. */
+static void *take_slot(cl_mem mem)
+{
+    pthread_mutex_lock(&table.lock);
+    uint32_t number = table.free;
+    if (number)
+        table.free = slot_at(number - 1)->next;
+    else if ((table.used & (BLOCK - 1)) != 0 || more_slots())
+        number = ++table.used;
+    if (number)
+        __atomic_store_n(&slot_at(number - 1)->mem, mem, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&table.lock);
+    return (void *)(uintptr_t)((uint64_t)number << OFFSET_BITS);
+}
+
+static cl_mem give_slot(const void *address)
+{
+    const uint32_t number = (uint32_t)((uint64_t)(uintptr_t)address >> OFFSET_BITS);
+    slot *s = number ? slot_at(number - 1) : NULL;
+    if (!s)
+        return NULL;
+    pthread_mutex_lock(&table.lock);
+    const cl_mem mem = __atomic_exchange_n(&s->mem, NULL, __ATOMIC_ACQ_REL);
+    if (mem) {
+        s->next = table.free;
+        table.free = number;
+    }
+    pthread_mutex_unlock(&table.lock);
+    return mem;
+}
+
+/* ---- buffers --------------------------------------------------------------------------------- */
+
+/* Buffers come to be when they are first used: what a device cannot hold is refused here. */
+void *fxi_opencl_alloc(fx_device *device, size_t bytes)
+{
+    fxi_opencl_device *d = fxi_opencl_of(device);
+    cl_int error;
+    if (bytes > (uint64_t)d->largest || bytes >> OFFSET_BITS)
+        return NULL;
+    cl_mem mem =
+        fxi_cl.CreateBuffer(d->context, CL_MEM_READ_WRITE, bytes ? bytes : 1, NULL, &error);
+    if (!mem)
+        return NULL;
+    void *address = take_slot(mem);
+    if (!address)
+        fxi_cl.ReleaseMemObject(mem);
+    return address;
+}
+
+/* OpenCL keeps the buffer until the work that is queued with it is done. */
+void fxi_opencl_free(fx_device *device, void *address)
+{
+    (void)device;
+    cl_mem mem = give_slot(address);
+    if (mem)
+        fxi_cl.ReleaseMemObject(mem);
+}
+
+int64_t fxi_opencl_available(fx_device *device)
+{
+    const fxi_opencl_device *d = fxi_opencl_of(device);
+    size_t kib[2] = {0};
+    if (!d->says_free ||
+        fxi_cl.GetDeviceInfo(d->id, CL_DEVICE_GLOBAL_FREE_MEMORY_AMD, sizeof kib, kib, NULL))
+        return -1;
+    return (int64_t)kib[0] * 1024;
+}
+
+/* ---- transfers ------------------------------------------------------------------------------- */
+
+typedef struct place {
+    cl_mem mem;
+    size_t offset;
+} place;
+
+static fx_status find(const fxi_opencl_device *d, const char *operation, const void *address,
+                      place *out)
+{
+    char text[200];
+    if (fxi_opencl_find(address, &out->mem, &out->offset))
+        return FX_OK;
+    snprintf(text, sizeof text, "%p is no address of %s (%s), or no longer", address, d->label,
+             d->name);
+    return fxi_opencl_host->fail(FX_STATUS_INTERNAL, operation, text);
+}
+
+/* Two halves that are filled in turn; an event tells when a half has been read. */
+enum { HALF = 1 << 20, SHORT = HALF / 4 };
+struct fxi_opencl_ring {
+    cl_event read[2];
+    int half;
+    size_t used;
+    char bytes[2][HALF];
+};
+
+static fxi_opencl_ring *ring_of(fxi_opencl_device *d)
+{
+    if (!d->ring && (d->ring = fxi_opencl_host->alloc(sizeof *d->ring)) != NULL)
+        memset(d->ring, 0, offsetof(fxi_opencl_ring, bytes));
+    return d->ring;
+}
+
+/* Goes on in the other half, when what it held has been read. */
+static cl_int next_half(fxi_opencl_device *d, fxi_opencl_ring *r)
+{
+    cl_int error = fxi_cl.EnqueueMarkerWithWaitList(d->queue, 0, NULL, &r->read[r->half]);
+    if (error != CL_SUCCESS)
+        return error;
+    r->half ^= 1;
+    r->used = 0;
+    if (r->read[r->half]) {
+        error = fxi_cl.WaitForEvents(1, &r->read[r->half]);
+        fxi_cl.ReleaseEvent(r->read[r->half]);
+        r->read[r->half] = NULL;
+    }
+    return error;
+}
+
+/* Under the device's lock. */
+static cl_int write_short(fxi_opencl_device *d, fxi_opencl_ring *r, const place *to,
+                          const void *from, size_t bytes)
+{
+    cl_int error = r->used + bytes > HALF ? next_half(d, r) : CL_SUCCESS;
+    if (error != CL_SUCCESS)
+        return error;
+    char *here = r->bytes[r->half] + r->used;
+    memcpy(here, from, bytes);
+    r->used += (bytes + 63) / 64 * 64;
+    return fxi_cl.EnqueueWriteBuffer(d->queue, to->mem, false, to->offset, bytes, here, 0, NULL,
+                                     NULL);
+}
+
+fx_status fxi_opencl_write(fx_device *device, void *to, const void *from, size_t bytes)
+{
+    fxi_opencl_device *d = fxi_opencl_of(device);
+    place p;
+    if (bytes == 0)
+        return FX_OK;
+    const fx_status status = find(d, "write", to, &p);
+    if (status)
+        return status;
+    cl_int error = CL_SUCCESS;
+    fxi_opencl_ring *ring = NULL;
+    if (bytes <= SHORT) {
+        pthread_mutex_lock(&d->lock);
+        ring = ring_of(d);
+        if (ring)
+            error = write_short(d, ring, &p, from, bytes);
+        pthread_mutex_unlock(&d->lock);
+    }
+    if (!ring)
+        error =
+            fxi_cl.EnqueueWriteBuffer(d->queue, p.mem, true, p.offset, bytes, from, 0, NULL, NULL);
+    return fxi_opencl_check(d, "write", "clEnqueueWriteBuffer", error);
+}
+
+fx_status fxi_opencl_read(fx_device *device, void *to, const void *from, size_t bytes)
+{
+    fxi_opencl_device *d = fxi_opencl_of(device);
+    place p;
+    if (bytes == 0)
+        return FX_OK;
+    const fx_status status = find(d, "read", from, &p);
+    if (status)
+        return status;
+    const cl_int error =
+        fxi_cl.EnqueueReadBuffer(d->queue, p.mem, true, p.offset, bytes, to, 0, NULL, NULL);
+    return error ? fxi_opencl_check(d, "read", "clEnqueueReadBuffer", error)
+                 : fxi_opencl_faults(device, "read");
+}
+
+/* The longest pattern of one byte that the place and the size are multiples of. */
+fx_status fxi_opencl_fill(fx_device *device, void *to, uint8_t value, size_t bytes)
+{
+    fxi_opencl_device *d = fxi_opencl_of(device);
+    place p;
+    if (bytes == 0)
+        return FX_OK;
+    const fx_status status = find(d, "fill", to, &p);
+    if (status)
+        return status;
+    uint8_t pattern[16];
+    memset(pattern, value, sizeof pattern);
+    size_t length = sizeof pattern;
+    while ((p.offset | bytes) % length != 0)
+        length /= 2;
+    return fxi_opencl_check(
+        d, "fill", "clEnqueueFillBuffer",
+        fxi_cl.EnqueueFillBuffer(d->queue, p.mem, pattern, length, p.offset, bytes, 0, NULL, NULL));
+}
+
+/* ---- copies between devices ------------------------------------------------------------------ */
+
+/* `to` takes the bytes when `from` has done what is queued; what `from` gets next waits for it. */
+static cl_int copy_direct(fxi_opencl_device *to, const place *into, fxi_opencl_device *from,
+                          const place *out, size_t bytes)
+{
+    cl_event before = NULL, copied = NULL;
+    const bool two = to != from;
+    cl_int error = CL_SUCCESS;
+    if (two) {
+        error = fxi_cl.EnqueueMarkerWithWaitList(from->queue, 0, NULL, &before);
+        if (error == CL_SUCCESS)
+            error = fxi_cl.Flush(from->queue);
+    }
+    if (error == CL_SUCCESS)
+        error = fxi_cl.EnqueueCopyBuffer(to->queue, out->mem, into->mem, out->offset, into->offset,
+                                         bytes, two, before ? &before : NULL, two ? &copied : NULL);
+    if (two && error == CL_SUCCESS)
+        error = fxi_cl.Flush(to->queue);
+    if (two && error == CL_SUCCESS)
+        error = fxi_cl.EnqueueBarrierWithWaitList(from->queue, 1, &copied, NULL);
+    if (before)
+        fxi_cl.ReleaseEvent(before);
+    if (copied)
+        fxi_cl.ReleaseEvent(copied);
+    return error;
+}
+
+/* Devices of two platforms have nothing in common but the host. */
+static fx_status copy_by_host(fx_device *to_device, char *to, fx_device *from_device,
+                              const char *from, size_t bytes)
+{
+    enum { PIECE = 16 << 20 };
+    const size_t most = bytes < PIECE ? bytes : PIECE;
+    void *host = fxi_opencl_host->alloc(most);
+    if (!host)
+        return fxi_opencl_host->fail(FX_STATUS_MEMORY, "copy",
+                                     "no host memory for a copy between two OpenCL platforms");
+    fx_status status = FX_OK;
+    for (size_t done = 0; done < bytes && status == FX_OK; done += most) {
+        const size_t n = bytes - done < most ? bytes - done : most;
+        status = fxi_opencl_read(from_device, host, from + done, n);
+        if (status == FX_OK)
+            status = fxi_opencl_write(to_device, to + done, host, n);
+    }
+    fxi_opencl_host->free(host);
+    return status;
+}
+
+fx_status fxi_opencl_copy(fx_device *to_device, void *to, fx_device *from_device, const void *from,
+                          size_t bytes)
+{
+    fxi_opencl_device *d = fxi_opencl_of(to_device), *s = fxi_opencl_of(from_device);
+    place into, out;
+    if (bytes == 0)
+        return FX_OK;
+    fx_status status = find(d, "copy", to, &into);
+    if (status == FX_OK)
+        status = find(s, "copy", from, &out);
+    if (status)
+        return status;
+    if (d->context != s->context) {
+        fxi_opencl_count(&fxi_opencl_counts.by_host);
+        return copy_by_host(to_device, to, from_device, from, bytes);
+    }
+    if (d != s)
+        fxi_opencl_count(&fxi_opencl_counts.direct);
+    return fxi_opencl_check(d, "copy", "clEnqueueCopyBuffer",
+                            copy_direct(d, &into, s, &out, bytes));
+}

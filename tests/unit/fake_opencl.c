@@ -1,0 +1,364 @@
+/* fake_opencl.c: a libOpenCL for tests: one platform with a GPU and a CPU that keep memory and
+ * compute nothing. The environment variable FAKE_OPENCL is a list of words that say what goes
+ * wrong, always on the GPU alone where it can: no_icd, no_platform, no_device, old (1.1),
+ * no_compiler, no_context, no_queue, no_build, no_launch, lost (the first launch ends the device),
+ * no_memory, copies_fail, no_f64, two_platforms (the devices have one each), other_driver. */
+#include "opencl_api.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT                           __attribute__((visibility("default")))
+#define DECLARE(result, name, arguments) EXPORT result cl##name arguments;
+FXI_CL_FUNCTIONS(DECLARE)
+
+enum { GPU, CPU, DEVICES };
+struct fxi_cl_platform {
+    int number;
+};
+struct fxi_cl_device {
+    int number;
+};
+struct fxi_cl_context {
+    int unused;
+};
+struct fxi_cl_queue {
+    int device;
+};
+struct fxi_cl_mem {
+    size_t size;
+    char bytes[];
+};
+struct fxi_cl_program {
+    int kernels; /* not 0: made of a binary that is right, or of source */
+};
+struct fxi_cl_kernel {
+    int unused;
+};
+struct fxi_cl_event {
+    int unused;
+};
+
+static struct fxi_cl_platform platforms[2] = {{0}, {1}};
+static struct fxi_cl_device devices[DEVICES] = {{GPU}, {CPU}};
+static struct fxi_cl_context contexts[DEVICES]; /* by the first device of each */
+static struct fxi_cl_queue queues[DEVICES] = {{GPU}, {CPU}};
+static struct fxi_cl_event event;
+static struct fxi_cl_kernel kernel;
+static int is_lost;
+static const char binary[] = "the fake binary";
+
+static bool asked(const char *word)
+{
+    const char *list = getenv("FAKE_OPENCL");
+    const size_t n = strlen(word);
+    for (const char *at = list; at && (at = strstr(at, word)) != NULL; at += n)
+        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
+            return true;
+    return false;
+}
+
+static void *give(cl_int *error, void *object, cl_int code)
+{
+    *error = object ? CL_SUCCESS : code;
+    return object;
+}
+
+/* What a command on the queue gets before it is looked at. */
+static cl_int state(cl_command_queue q)
+{
+    return is_lost && q->device == GPU ? CL_DEVICE_NOT_AVAILABLE : CL_SUCCESS;
+}
+
+static cl_int answer(const void *value, size_t n, size_t size, void *out, size_t *length)
+{
+    if (length)
+        *length = n;
+    if (out && size < n)
+        return -30;
+    if (out)
+        memcpy(out, value, n);
+    return CL_SUCCESS;
+}
+
+static cl_int answer_text(const char *text, size_t size, void *out, size_t *length)
+{
+    return answer(text, strlen(text) + 1, size, out, length);
+}
+
+static cl_int answer_number(uint64_t number, size_t size, void *out, size_t *length)
+{
+    return answer(&number, size, size, out, length);
+}
+
+/* ---- platforms and devices ------------------------------------------------------------------- */
+
+cl_int clGetPlatformIDs(cl_uint most, cl_platform_id *out, cl_uint *n)
+{
+    if (asked("no_icd"))
+        return CL_PLATFORM_NOT_FOUND_KHR;
+    *n = asked("no_platform") ? 0 : asked("two_platforms") ? 2 : 1;
+    for (cl_uint k = 0; k < *n && k < most; k++)
+        out[k] = &platforms[k];
+    return CL_SUCCESS;
+}
+
+cl_int clGetPlatformInfo(cl_platform_id p, cl_uint what, size_t size, void *out, size_t *length)
+{
+    (void)p, (void)what;
+    return answer_text("Fake Platform", size, out, length);
+}
+
+cl_int clGetDeviceIDs(cl_platform_id p, cl_bitfield type, cl_uint most, cl_device_id *out,
+                      cl_uint *n)
+{
+    (void)type, (void)most;
+    if (asked("no_device"))
+        return CL_DEVICE_NOT_FOUND;
+    *n = 0;
+    /* The CPU first: the plugin has to sort. */
+    for (int k = DEVICES; k-- > 0;)
+        if (!asked("two_platforms") || p->number == k)
+            out[(*n)++] = &devices[k];
+    return CL_SUCCESS;
+}
+
+cl_int clGetDeviceInfo(cl_device_id d, cl_uint what, size_t size, void *out, size_t *length)
+{
+    const bool gpu = d->number == GPU;
+    switch (what) {
+    case CL_DEVICE_NAME:
+        return answer_text(gpu ? "Fake GPU" : "Fake CPU", size, out, length);
+    case CL_DRIVER_VERSION:
+        return answer_text(asked("other_driver") ? "2.0" : "1.0", size, out, length);
+    case CL_DEVICE_VERSION:
+        return answer_text(gpu && asked("old") ? "OpenCL 1.1 fake" : "OpenCL 1.2 fake", size, out,
+                           length);
+    case CL_DEVICE_EXTENSIONS:
+        return answer_text("cl_khr_fp64", size, out, length);
+    case CL_DEVICE_TYPE:
+        return answer_number(gpu ? CL_DEVICE_TYPE_GPU : CL_DEVICE_TYPE_CPU, size, out, length);
+    case CL_DEVICE_GLOBAL_MEM_SIZE:
+    case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
+        return answer_number(1 << 30, size, out, length);
+    case CL_DEVICE_DOUBLE_FP_CONFIG:
+        return answer_number(gpu && asked("no_f64") ? 0 : 63, size, out, length);
+    case CL_DEVICE_COMPILER_AVAILABLE:
+        return answer_number(!(gpu && asked("no_compiler")), size, out, length);
+    default:
+        return answer_number(1024, size, out, length);
+    }
+}
+
+cl_context clCreateContext(const intptr_t *properties, cl_uint n, const cl_device_id *ids,
+                           void (*notify)(const char *, const void *, size_t, void *), void *user,
+                           cl_int *error)
+{
+    (void)properties, (void)n, (void)notify, (void)user;
+    return give(error,
+                asked("no_context") && ids[0]->number == GPU ? NULL : &contexts[ids[0]->number],
+                CL_OUT_OF_RESOURCES);
+}
+
+cl_command_queue clCreateCommandQueue(cl_context c, cl_device_id d, cl_bitfield properties,
+                                      cl_int *error)
+{
+    (void)c, (void)properties;
+    return give(error, d->number == GPU && asked("no_queue") ? NULL : &queues[d->number],
+                CL_OUT_OF_HOST_MEMORY);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+cl_mem clCreateBuffer(cl_context c, cl_bitfield flags, size_t size, void *host, cl_int *error)
+{
+    (void)c, (void)flags, (void)host;
+    cl_mem mem = asked("no_memory") ? NULL : calloc(1, sizeof *mem + size);
+    if (mem)
+        mem->size = size;
+    return give(error, mem, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+}
+
+cl_int clReleaseMemObject(cl_mem mem)
+{
+    free(mem);
+    return CL_SUCCESS;
+}
+
+static cl_int move(cl_command_queue q, bool inside, void *to, const void *from, size_t n)
+{
+    const cl_int s = state(q);
+    if (s || !inside)
+        return s ? s : -30;
+    if (asked("copies_fail") && q->device == GPU)
+        return CL_OUT_OF_RESOURCES;
+    memmove(to, from, n);
+    return CL_SUCCESS;
+}
+
+cl_int clEnqueueReadBuffer(cl_command_queue q, cl_mem mem, cl_bool wait, size_t offset, size_t n,
+                           void *to, cl_uint waits, const cl_event *list, cl_event *out)
+{
+    (void)wait, (void)waits, (void)list, (void)out;
+    return move(q, offset + n <= mem->size, to, mem->bytes + offset, n);
+}
+
+cl_int clEnqueueWriteBuffer(cl_command_queue q, cl_mem mem, cl_bool wait, size_t offset, size_t n,
+                            const void *from, cl_uint waits, const cl_event *list, cl_event *out)
+{
+    (void)wait, (void)waits, (void)list, (void)out;
+    return move(q, offset + n <= mem->size, mem->bytes + offset, from, n);
+}
+
+cl_int clEnqueueCopyBuffer(cl_command_queue q, cl_mem from, cl_mem to, size_t from_offset,
+                           size_t to_offset, size_t n, cl_uint waits, const cl_event *list,
+                           cl_event *out)
+{
+    (void)waits, (void)list;
+    if (out)
+        *out = &event;
+    return move(q, from_offset + n <= from->size && to_offset + n <= to->size,
+                to->bytes + to_offset, from->bytes + from_offset, n);
+}
+
+cl_int clEnqueueFillBuffer(cl_command_queue q, cl_mem mem, const void *pattern, size_t length,
+                           size_t offset, size_t n, cl_uint waits, const cl_event *list,
+                           cl_event *out)
+{
+    (void)waits, (void)list, (void)out;
+    if (n % length != 0 || offset % length != 0)
+        return -30;
+    cl_int s = CL_SUCCESS;
+    for (size_t at = offset; at < offset + n && s == CL_SUCCESS; at += length)
+        s = move(q, at + length <= mem->size, mem->bytes + at, pattern, length);
+    return s;
+}
+
+/* ---- programs -------------------------------------------------------------------------------- */
+
+cl_program clCreateProgramWithSource(cl_context c, cl_uint n, const char **text,
+                                     const size_t *length, cl_int *error)
+{
+    (void)c, (void)n, (void)text, (void)length;
+    cl_program p = calloc(1, sizeof *p);
+    if (p)
+        p->kernels = 1;
+    return give(error, p, CL_OUT_OF_HOST_MEMORY);
+}
+
+cl_program clCreateProgramWithBinary(cl_context c, cl_uint n, const cl_device_id *ids,
+                                     const size_t *length, const unsigned char **bytes,
+                                     cl_int *of_binary, cl_int *error)
+{
+    (void)c, (void)n, (void)ids;
+    const bool right = *length == sizeof binary && memcmp(*bytes, binary, sizeof binary) == 0;
+    cl_program p = calloc(1, sizeof *p);
+    if (p)
+        p->kernels = right;
+    *of_binary = right ? CL_SUCCESS : -42;
+    return give(error, p, CL_OUT_OF_HOST_MEMORY);
+}
+
+cl_int clBuildProgram(cl_program p, cl_uint n, const cl_device_id *ids, const char *options,
+                      void (*notify)(cl_program, void *), void *user)
+{
+    (void)n, (void)options, (void)notify, (void)user;
+    return p->kernels && !(ids[0]->number == GPU && asked("no_build")) ? CL_SUCCESS : -11;
+}
+
+cl_int clGetProgramInfo(cl_program p, cl_uint what, size_t size, void *out, size_t *length)
+{
+    (void)p;
+    const size_t n = sizeof binary;
+    if (what == CL_PROGRAM_BINARY_SIZES)
+        return answer(&n, sizeof n, size, out, length);
+    unsigned char *to;
+    memcpy(&to, out, sizeof to);
+    memcpy(to, binary, sizeof binary);
+    return CL_SUCCESS;
+}
+
+cl_int clGetProgramBuildInfo(cl_program p, cl_device_id d, cl_uint what, size_t size, void *out,
+                             size_t *length)
+{
+    (void)p, (void)d, (void)what;
+    return answer_text("kernel.cl:3:1: error: the fake compiler is tired", size, out, length);
+}
+
+cl_int clReleaseProgram(cl_program p)
+{
+    free(p);
+    return CL_SUCCESS;
+}
+
+cl_kernel clCreateKernel(cl_program p, const char *name, cl_int *error)
+{
+    (void)p, (void)name;
+    return give(error, &kernel, CL_OUT_OF_HOST_MEMORY);
+}
+
+cl_int clReleaseKernel(cl_kernel k)
+{
+    (void)k;
+    return CL_SUCCESS;
+}
+
+cl_int clSetKernelArg(cl_kernel k, cl_uint argument, size_t size, const void *value)
+{
+    (void)k, (void)argument;
+    return size > 0 && value ? CL_SUCCESS : -51;
+}
+
+cl_int clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint axes, const size_t *offset,
+                              const size_t *global, const size_t *local, cl_uint waits,
+                              const cl_event *list, cl_event *out)
+{
+    (void)k, (void)axes, (void)offset, (void)waits, (void)list, (void)out;
+    if (global[0] % local[0] != 0)
+        return -54;
+    if (asked("lost") && q->device == GPU)
+        is_lost = true;
+    if (asked("no_launch") && q->device == GPU)
+        return CL_OUT_OF_RESOURCES;
+    return state(q);
+}
+
+/* ---- order ----------------------------------------------------------------------------------- */
+
+cl_int clEnqueueMarkerWithWaitList(cl_command_queue q, cl_uint n, const cl_event *list,
+                                   cl_event *out)
+{
+    (void)n, (void)list;
+    if (out)
+        *out = &event;
+    return state(q);
+}
+
+cl_int clEnqueueBarrierWithWaitList(cl_command_queue q, cl_uint n, const cl_event *list,
+                                    cl_event *out)
+{
+    return clEnqueueMarkerWithWaitList(q, n, list, out);
+}
+
+cl_int clWaitForEvents(cl_uint n, const cl_event *list)
+{
+    (void)n, (void)list;
+    return CL_SUCCESS;
+}
+
+cl_int clReleaseEvent(cl_event e)
+{
+    (void)e;
+    return CL_SUCCESS;
+}
+
+cl_int clFlush(cl_command_queue q)
+{
+    return state(q);
+}
+
+cl_int clFinish(cl_command_queue q)
+{
+    return state(q);
+}

@@ -1,0 +1,359 @@
+/* test_opencl_failures.c: what the OpenCL backend says when something is wrong, which devices go
+ * on, which are chosen, and what the cache of compiled kernels does with files that are not right.
+ * It runs over a libOpenCL that fails as asked (fake_opencl.c). ctest: native
+ *
+ * A backend is opened once in a process: every row runs in a child, which writes a line of text.
+ */
+#include <cflux.h>
+
+#include "opencl.h"
+#include "temp_file.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FAKE CFLUX_BUILD_DIR "/tests/plugins/libfake-opencl.so"
+
+/* ---- what a child does: writes what it sees -------------------------------------------------- */
+
+static void say_error(FILE *out)
+{
+    fprintf(out, " %s", fx_error_take().message);
+}
+
+/* "2 devices: Fake GPU, Fake CPU", or why there are none. */
+static void open_it(FILE *out)
+{
+    fx_use("OpenCL");
+    const int n = fx_device_count("OpenCL");
+    fprintf(out, "%d devices:", n);
+    for (int k = 0; k < n; k++)
+        fprintf(out, " %s,", fx_device_model(fx_device_get("OpenCL", k)));
+    if (n == 0)
+        fprintf(out, " %s", fx_why_not("OpenCL"));
+}
+
+/* Does the device take and give back numbers? */
+static void move(FILE *out, const char *device)
+{
+    fx_array *x = fx_to(fx_device_find(device), fx_vector(1, 2, 3));
+    float back[3] = {0};
+    const bool ok = fx_read_into(x, back, sizeof back) == FX_OK && back[0] == 1 && back[2] == 3;
+    fprintf(out, "; %s %s", device, ok ? "moves" : "does not move:");
+    if (!ok)
+        say_error(out);
+}
+
+/* Does a step run there? (The fake one computes nothing.) */
+static void compute(FILE *out, const char *device)
+{
+    fx_array *x = fx_to(fx_device_find(device), fx_vector(1, 2, 3));
+    const bool ok = fx_eval(fx_exp(x)) == FX_OK && fx_synchronize(fx_device_find(device)) == FX_OK;
+    fprintf(out, "; %s %s", device, ok ? "runs" : "does not run:");
+    if (!ok)
+        say_error(out);
+}
+
+static void move_both(FILE *out)
+{
+    open_it(out);
+    move(out, "opencl:0");
+    move(out, "opencl:1");
+}
+
+static void compute_both(FILE *out)
+{
+    open_it(out);
+    compute(out, "opencl:0");
+    compute(out, "opencl:1");
+    compute(out, "opencl:0");
+}
+
+static void compute_f64(FILE *out)
+{
+    fx_use("OpenCL");
+    for (int k = 0; k < 2; k++) {
+        fx_array *x = fx_to(fx_device_get("OpenCL", k), fx_cast(fx_vector(1, 2, 3), FX_DTYPE_F64));
+        fprintf(out, "; %d %s", k, fx_array_status(x) == FX_OK ? "takes it" : "refuses:");
+        if (fx_array_status(x) != FX_OK)
+            say_error(out);
+    }
+}
+
+/* What a program gets that does not name a device. */
+static void choose(FILE *out)
+{
+    fx_use("OpenCL");
+    fprintf(out, "device %s, gpu %s", fx_device_name(fx_get_device()),
+            fx_device_name(fx_gpu_device()));
+}
+
+/* From one device to the other. */
+static void copy(FILE *out)
+{
+    open_it(out);
+    fx_array *x = fx_to(fx_device_find("opencl:0"), fx_vector(1, 2, 3));
+    fx_array *y = fx_to(fx_device_find("opencl:1"), x);
+    float back[3] = {0};
+    fx_read_into(y, back, sizeof back);
+    const fxi_opencl_counters *n = fx_backend_proc("OpenCL", "counters");
+    fprintf(out, "; %g %g, direct %d, by host %d", (double)back[0], (double)back[2], (int)n->direct,
+            (int)n->by_host);
+}
+
+/* How many programs were compiled, and how many came from the cache. */
+static void count_programs(FILE *out)
+{
+    fx_use("OpenCL");
+    compute(out, "opencl:0");
+    const fxi_opencl_counters *n = fx_backend_proc("OpenCL", "counters");
+    fprintf(out, "; compiled %d, loaded %d, launched %d", (int)n->compiled, (int)n->loaded,
+            (int)n->launches);
+}
+
+/* ---- the parent ------------------------------------------------------------------------------ */
+
+static char heard[4096];
+
+static void in_child(const char *fault, const char *devices, void (*act)(FILE *))
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        setenv("FAKE_OPENCL", fault, 1);
+        setenv("FX_OPENCL_DEVICES", devices, 1);
+        setenv("CFLUX_BACKEND_PATH", CFLUX_BUILD_DIR, 1);
+        FILE *out = fdopen(ends[1], "w");
+        fx_message_set_hook(NULL, NULL);
+        act(out);
+        fclose(out);
+        _exit(0);
+    }
+    close(ends[1]);
+    size_t n = 0;
+    for (ssize_t got; (got = read(ends[0], heard + n, sizeof heard - 1 - n)) > 0;)
+        n += (size_t)got;
+    heard[n] = '\0';
+    close(ends[0]);
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        fail_msg("with %s the child ends with %d after: %s", fault, status, heard);
+}
+
+static void expect(const char *fault, const char *text)
+{
+    if (!strstr(heard, text))
+        fail_msg("with '%s': '%s', which lacks '%s'", fault, heard, text);
+}
+
+typedef struct row {
+    const char *fault, *devices;
+    void (*act)(FILE *);
+    const char *says[3];
+} row;
+
+#define BOTH "2 devices: Fake GPU, Fake CPU,"
+
+static const row rows[] = {
+    {"", "", move_both, {BOTH, "opencl:0 moves", "opencl:1 moves"}},
+    {"", "", compute_both, {"opencl:0 runs; opencl:1 runs"}},
+    /* nothing there */
+    {"no_icd", "", open_it, {"0 devices", "no OpenCL platform is installed"}},
+    {"no_platform", "", open_it, {"0 devices", "no OpenCL platform is installed"}},
+    {"no_device", "", open_it, {"0 devices", "platforms have no device"}},
+    {"old two_platforms", "gpu", open_it, {"0 devices", "leaves none of the 1 devices"}},
+    /* one device is not fit; the other goes on */
+    {"old", "", compute_both, {"1 devices: Fake CPU,", "opencl:0 runs"}},
+    {"no_compiler", "", compute_both, {"1 devices: Fake CPU,", "opencl:0 runs"}},
+    {"no_queue", "", compute_both, {"1 devices: Fake CPU,", "opencl:0 runs"}},
+    {"no_context two_platforms", "", compute_both, {"1 devices: Fake CPU,", "opencl:0 runs"}},
+    {"no_context", "", compute_both, {"1 devices: Fake CPU,", "opencl:0 runs"}},
+    {"no_context", "gpu", open_it, {"0 devices", "clCreateContext failed with CL_OUT_OF_RES"}},
+    {"no_build",
+     "",
+     compute_both,
+     {"opencl:0 does not run:",
+      "OpenCL:0 (Fake GPU) cannot compile a kernel: "
+      "CL_BUILD_PROGRAM_FAILURE: error: the fake compiler is tired",
+      "opencl:1 runs"}},
+    {"no_launch",
+     "",
+     compute_both,
+     {"opencl:0 does not run:",
+      "OpenCL:0 (Fake GPU): clEnqueueNDRangeKernel failed with CL_OUT_OF_RESOURCES",
+      "opencl:1 runs"}},
+    {"lost",
+     "",
+     compute_both,
+     {"OpenCL:0 (Fake GPU) is lost: clEnqueueNDRangeKernel says CL_DEVICE_NOT_AVAILABLE",
+      "opencl:1 runs; opencl:0 does not run:",
+      "OpenCL:0 (Fake GPU) is lost: clEnqueueWriteBuffer"}},
+    {"no_memory", "", move_both, {"opencl:0 does not move:", "bytes"}},
+    {"copies_fail",
+     "",
+     move_both,
+     {"opencl:0 does not move:", "clEnqueueWriteBuffer failed with CL_OUT_OF_RESOURCES",
+      "opencl:1 moves"}},
+    {"no_f64", "", compute_f64, {"0 refuses:", "Float64", "1 takes it"}},
+    /* between devices */
+    {"", "", copy, {BOTH, "1 3, direct 1, by host 0"}},
+    {"two_platforms", "", copy, {BOTH, "1 3, direct 0, by host 1"}},
+    /* the user's choice */
+    {"", "1,0", open_it, {"2 devices: Fake CPU, Fake GPU,"}},
+    {"", "cpu", open_it, {"1 devices: Fake CPU,"}},
+    {"", "gpu,fake", open_it, {BOTH}},
+    {"", "none", open_it, {"0 devices", "FX_OPENCL_DEVICES=none leaves none of the 2 devices"}},
+    {"", "", choose, {"device OpenCL:0, gpu OpenCL:0"}},
+    {"", "cpu", choose, {"device CPU, gpu CPU"}}, /* only when asked for */
+    {"", "7,nobody", open_it, {"0 devices", "FX_OPENCL_DEVICES=7,nobody"}},
+};
+
+static void a_sentence_each_and_others_go_on(void **state)
+{
+    (void)state;
+    setenv("FX_CACHE", "off", 1);
+    setenv("FX_OPENCL_LIBRARY", FAKE, 1);
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        in_child(rows[k].fault, rows[k].devices, rows[k].act);
+        for (int i = 0; i < 3 && rows[k].says[i]; i++)
+            expect(rows[k].fault, rows[k].says[i]);
+    }
+}
+
+static void a_library_that_is_none(void **state)
+{
+    (void)state;
+    setenv("FX_OPENCL_LIBRARY", "libnothing-of-that-name.so.1", 1);
+    in_child("", "", open_it);
+    expect("no library", "libnothing-of-that-name.so.1 does not open");
+    setenv("FX_OPENCL_LIBRARY", "libm.so.6", 1);
+    in_child("", "", open_it);
+    expect("another library", "libm.so.6 has no clGetPlatformIDs: OpenCL 1.2 is needed");
+}
+
+/* ---- the cache ------------------------------------------------------------------------------- */
+
+static char cache[512];
+
+/* Calls visit with every file of the cache; returns how many. */
+static int each_file(void (*visit)(const char *path))
+{
+    char folder[600], path[1200];
+    snprintf(folder, sizeof folder, "%s/cflux", cache);
+    DIR *dir = opendir(folder);
+    int n = 0;
+    for (struct dirent *e; dir && (e = readdir(dir)) != NULL;) {
+        if (e->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        if (visit)
+            visit(path);
+        n++;
+    }
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
+static void change(const char *path, long from_end, int to)
+{
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, -from_end, SEEK_END), 0);
+    assert_int_equal(fputc(to, f), to);
+    fclose(f);
+}
+static void corrupt_end(const char *path)
+{
+    change(path, 2, 'X');
+}
+static void corrupt_key(const char *path)
+{
+    change(path, 200, '\1');
+}
+static void cut(const char *path)
+{
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(truncate(path, st.st_size - 3), 0);
+}
+static void empty(const char *path)
+{
+    assert_int_equal(truncate(path, 0), 0);
+}
+static void lengthen(const char *path)
+{
+    FILE *f = fopen(path, "ab");
+    assert_non_null(f);
+    fputs("more", f);
+    fclose(f);
+}
+static void erase(const char *path)
+{
+    unlink(path);
+}
+
+static void (*const damages[])(const char *) = {corrupt_end, corrupt_key, cut, empty, lengthen};
+
+static void the_cache(void **state)
+{
+    (void)state;
+    snprintf(cache, sizeof cache, "%s.d", temp_text("cache", "x"));
+    setenv("XDG_CACHE_HOME", cache, 1);
+    setenv("FX_OPENCL_LIBRARY", FAKE, 1);
+    setenv("FX_CACHE", "off", 1);
+    in_child("", "", count_programs);
+    expect("cache off", "compiled 1, loaded 0, launched 1");
+    assert_int_equal(each_file(NULL), 0);
+    unsetenv("FX_CACHE");
+    in_child("", "", count_programs);
+    expect("first start", "compiled 1, loaded 0, launched 1");
+    assert_int_equal(each_file(NULL), 1);
+    in_child("", "", count_programs);
+    expect("second start", "compiled 0, loaded 1, launched 1");
+    in_child("", "cpu", count_programs);
+    expect("another device", "compiled 1, loaded 0, launched 1");
+    in_child("other_driver", "", count_programs);
+    expect("another driver", "compiled 1, loaded 0, launched 1");
+    assert_int_equal(each_file(NULL), 3);
+    each_file(erase);
+    for (size_t k = 0; k < sizeof damages / sizeof *damages; k++) {
+        in_child("", "", count_programs);
+        assert_int_equal(each_file(damages[k]), 1);
+        in_child("", "", count_programs);
+        expect("a damaged file", "compiled 1, loaded 0, launched 1");
+        in_child("", "", count_programs);
+        expect("a mended file", "compiled 0, loaded 1, launched 1");
+        each_file(erase);
+    }
+    char folder[600];
+    snprintf(folder, sizeof folder, "%s/cflux", cache);
+    rmdir(folder);
+    rmdir(cache);
+    /* A place that cannot be written to is no error. */
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
+    in_child("", "", count_programs);
+    expect("no place", "compiled 1, loaded 0, launched 1");
+    temp_files_remove();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_sentence_each_and_others_go_on),
+                                       cmocka_unit_test(a_library_that_is_none),
+                                       cmocka_unit_test(the_cache)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
