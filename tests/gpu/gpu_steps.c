@@ -555,6 +555,62 @@ static void rows(visit *v)
         }
 }
 
+/* ---- matrix products ------------------------------------------------------------------------- */
+/* 35×18 · 18×21 in a batch of 2×3, whose second axis operand b repeats; then a bias along the rows
+ * and relu. */
+static void product(visit *v, int dtype, int turns, bool batch, bool epilogue)
+{
+    const int64_t m = 35, n = 21, k = 18, nd = batch ? 4 : 2;
+    const bool ta = turns & 1, tb = turns & 2;
+    const int64_t a[] = {ta ? k : m, ta ? m : k, 2, 3}, b[] = {tb ? n : k, tb ? k : n, 2, 1},
+                  out[] = {m, n, 2, 3};
+    gpu_case c = {.step = {.op = FX_OP_MATMUL, .cls = FX_CLASS_MATMUL, .nin = 2}, .sums = true};
+    c.step.attr.i[0] = ta;
+    c.step.attr.i[1] = tb;
+    c.in[0] = dense(dtype, (int)nd, a);
+    c.in[1] = laid(dtype, (int)nd, b, batch ? TURNED : DENSE);
+    c.step.out = dense(dtype, (int)nd, out);
+    if (epilogue) {
+        c.step.nin = 3;
+        c.in[2] = laid(dtype, (int)nd, out, DENSE);
+        for (int d = 1; d < nd; d++)
+            c.in[2].stride[d] = 0;
+        add_instr(&c, FX_OP_ADD, dtype, dtype, 2, 0, 1, 0);
+        add_instr(&c, FX_OP_RELU, dtype, dtype, 1, 2, 0, 0);
+    }
+    snprintf(c.name, sizeof c.name, "matmul.%s.%d.%s.%s", type_names[dtype], turns,
+             batch ? "batch" : "one", epilogue ? "relu" : "plain");
+    show(v, &c);
+}
+
+/* The tiles of large products, and the one of 64-bit indices. */
+static void large_product(visit *v, int dtype, int64_t n)
+{
+    const int64_t shape[] = {n, n};
+    gpu_case c = {.step = {.op = FX_OP_MATMUL, .cls = FX_CLASS_MATMUL, .nin = 2},
+                  .too_large = true};
+    c.in[0] = c.in[1] = c.step.out = dense(dtype, 2, shape);
+    snprintf(c.name, sizeof c.name, "matmul.%s.%d", type_names[dtype], (int)n);
+    show(v, &c);
+}
+
+static void products(visit *v)
+{
+    for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++) {
+        const bool full =
+            dtype == FX_DTYPE_F32 || dtype == FX_DTYPE_F64; /* epilogues of the CPU's */
+        if (dtype == FX_DTYPE_BOOL)
+            continue;
+        for (int turns = 0; turns < 4; turns++)
+            product(v, dtype, turns, turns == 3, turns == 1 && full);
+        product(v, dtype, 0, true, full);
+    }
+    for (int64_t n = 512; n <= 65536; n *= n < 4096 ? 2 : 16) {
+        large_product(v, FX_DTYPE_F32, n);
+        large_product(v, FX_DTYPE_F64, n);
+    }
+}
+
 int gpu_visit(gpu_visitor visitor, void *user)
 {
     visit v = {visitor, user, 0};
@@ -570,5 +626,6 @@ int gpu_visit(gpu_visitor visitor, void *user)
     program_reductions(&v);
     scans(&v);
     rows(&v);
+    products(&v);
     return v.count;
 }

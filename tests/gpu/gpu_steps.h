@@ -16,6 +16,7 @@ typedef struct gpu_case {
     bool specials;      /* operands hold NaN, infinities and both zeros, too */
     bool too_large;     /* to be run: only its text is of interest */
     bool exact;         /* the same bits as on the CPU */
+    bool sums;          /* terms of about 1 that may cancel: compared with 1 as well */
 } gpu_case;
 
 typedef void (*gpu_visitor)(void *user, const gpu_case *c);

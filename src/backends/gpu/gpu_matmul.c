@@ -217,6 +217,13 @@ static const char product_text[] =
     "                const fx_int n = n0 + t % NT * TY * RN + tn + y * TY;\n"
     "                if (m >= ROWS || n >= COLUMNS) continue;\n";
 
+/* Other kernels of the same text have their own. */
+static const char no_names[] =
+    "#undef TX\n#undef TY\n#undef RM\n#undef RN\n#undef MT\n#undef NT\n#undef BK\n#undef BM\n"
+    "#undef BN\n#undef EACH\n#undef SUM\n#undef LOAD\n#undef MAD\n#undef COPY\n#undef ROWS\n"
+    "#undef COLUMNS\n#undef INNER\n#undef A_ROW\n#undef A_INNER\n#undef B_INNER\n"
+    "#undef B_COLUMN\n#undef TILES_M\n#undef TILES_N\n";
+
 /* From the sum to what is stored: registers r0 the product, then operands, then instructions. */
 static void say_result(fxi_gpu_builder *b, const product *p)
 {
@@ -248,6 +255,7 @@ static void say_kernel(fxi_gpu_builder *b, const product *p)
     fxi_gpu_say(b, "const fx_int oa = o%d, ob = o%d;\n", p->pattern[0], p->pattern[1]);
     fxi_gpu_say_text(b, product_text);
     say_result(b, p);
+    fxi_gpu_say_text(b, no_names);
     fxi_gpu_end(b);
 }
 
