@@ -114,9 +114,11 @@ void fxi_gpu_kernel(fxi_gpu_builder *b, const char *name, int nbuffers, int npar
     b->name = name;
     b->nbuffers = nbuffers;
     b->nparams = nparams;
-    if (nbuffers > FXI_GPU_BUFFERS || nparams > FXI_GPU_PARAMS)
-        fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "%d operands of %d numbers are too many", nbuffers,
-                     nparams);
+    const int bytes = nbuffers * (int)(2 * sizeof(int64_t)) + nparams * (b->wide ? 8 : 4);
+    if (nbuffers > FXI_GPU_BUFFERS || nparams > FXI_GPU_PARAMS || bytes > b->limits->param_bytes)
+        fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED,
+                     "%d operands and outputs of their strides are too many for a kernel of %s",
+                     nbuffers, b->device->name);
     fxi_gpu_say(b, "typedef struct { fx_int v[%d]; } fx_params;\n", nparams);
     fxi_gpu_say(b, "typedef struct { fx_i64 v[%d]; } fx_offsets;\n", nbuffers);
     fxi_gpu_say(b, "FX_KERNEL %s(", name);
