@@ -10,15 +10,6 @@
 
 /* Device, part of the full name, reason, xfail. Ends with a NULL device. */
 static const cf_declaration declarations[] = {
-    {"OpenCL:0", "conform/conv", "there are no convolution kernels yet", false},
-    {"OpenCL:0", "conform/pool_max", "there are no pooling kernels yet", false},
-    {"OpenCL:0", "conform/pool_mean.f32", "there are no pooling kernels yet", false},
-    {"OpenCL:0", "conform/pool_mean.f64.1d@", "there are no pooling kernels yet", false},
-    {"OpenCL:0", "conform/pool_mean.f64.1d.grad", "there are no pooling kernels yet", false},
-    {"OpenCL:0", "conform/pool_mean.inside.f32", "there are no pooling kernels yet", false},
-    {"OpenCL:0", "conform/pool_mean.inside.f64.pad@", "there are no pooling kernels yet", false},
-    {"OpenCL:0", "conform/pool_mean.inside.f64.pad.grad", "there are no pooling kernels yet",
-     false},
     {NULL, NULL, NULL, false},
 };
 

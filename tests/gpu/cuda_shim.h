@@ -34,3 +34,5 @@ __device__ float powf(float, float);
 __device__ double pow(double, double);
 __device__ float atan2f(float, float);
 __device__ double atan2(double, double);
+__device__ float fma(float, float, float);
+__device__ double fma(double, double, double);

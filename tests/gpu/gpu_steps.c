@@ -564,7 +564,7 @@ static void product(visit *v, int dtype, int turns, bool batch, bool epilogue)
     const bool ta = turns & 1, tb = turns & 2;
     const int64_t a[] = {ta ? k : m, ta ? m : k, 2, 3}, b[] = {tb ? n : k, tb ? k : n, 2, 1},
                   out[] = {m, n, 2, 3};
-    gpu_case c = {.step = {.op = FX_OP_MATMUL, .cls = FX_CLASS_MATMUL, .nin = 2}, .sums = true};
+    gpu_case c = {.step = {.op = FX_OP_MATMUL, .cls = FX_CLASS_MATMUL, .nin = 2}, .scale = 1};
     c.step.attr.i[0] = ta;
     c.step.attr.i[1] = tb;
     c.in[0] = dense(dtype, (int)nd, a);
@@ -627,5 +627,5 @@ int gpu_visit(gpu_visitor visitor, void *user)
     scans(&v);
     rows(&v);
     products(&v);
-    return v.count;
+    return v.count + gpu_visit_windows(visitor, user);
 }

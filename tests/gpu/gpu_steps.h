@@ -15,12 +15,14 @@ typedef struct gpu_case {
     int64_t index_size; /* > 0: operand 1 holds indices below it */
     bool specials;      /* operands hold NaN, infinities and both zeros, too */
     bool too_large;     /* to be run: only its text is of interest */
+    double scale;       /* of sums: values of about this size may have cancelled each other */
     bool exact;         /* the same bits as on the CPU */
-    bool sums;          /* terms of about 1 that may cancel: compared with 1 as well */
 } gpu_case;
 
 typedef void (*gpu_visitor)(void *user, const gpu_case *c);
 /* Visits every step; returns how many. */
 int gpu_visit(gpu_visitor visit, void *user);
+/* Those of convolution and pooling among them. */
+int gpu_visit_windows(gpu_visitor visit, void *user);
 
 #endif

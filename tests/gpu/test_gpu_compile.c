@@ -91,6 +91,16 @@ static void rename_all(FILE *f, int number, bool undo)
                     number);
 }
 
+/* What a body defines for itself. */
+static void undefine(FILE *f, const char *body)
+{
+    static const char mark[] = "\n#define ";
+    for (const char *p = body; (p = strstr(p, mark)) != NULL;) {
+        p += sizeof mark - 1;
+        fprintf(f, "#undef %.*s\n", (int)strcspn(p, "( \n"), p);
+    }
+}
+
 /* The next texts of one prelude, in *out_text (to be freed); returns how many. */
 static int next_batch(char **out_text)
 {
@@ -109,6 +119,7 @@ static int next_batch(char **out_text)
         rename_all(f, n, false);
         fprintf(f, "#define %s %s_%d\n", texts[k].name, texts[k].name, n);
         fputs(texts[k].source + prelude, f);
+        undefine(f, texts[k].source + prelude);
         rename_all(f, n, true);
         fprintf(f, "#undef %s\n", texts[k].name);
         texts[k].taken = true;

@@ -17,15 +17,18 @@
  * In the text (gpu_prelude.c has all of it):
  *     FX_USE(k, T, x)     declares T *x, buffer k; FX_GLOBAL is its address space in types
  *     P(k)                parameter k, an fx_int: 32 bits, or 64 in `wide` kernels
- *     FX_GROUP            work-items of a group; FX_ITEM the work-item in it; FX_GROUP_X, _Y, _Z
- * the group: all fx_ints FX_LOCAL(T, s, n);  T s[n] shared by a group, at the kernel's outermost
- * level; in types of pointers to it FX_SHARED FX_UNROLL           before a loop whose copies are
- * wanted FX_MAD(x, y, z)     x·y + z of reals, rounded once where the device can FX_BARRIER; waits
- * for the group's work-items, and their writes to local memory FX_FN               before
- * functions, between _begin and _kernel fx_f32 fx_i32 fx_i64 fx_u8 fx_u16 fx_u32 fx_u64; fx_f64
- * only where the device has it FX_LOAD_f16(x, i), FX_STORE_f16(x, i, v) …    one for each element
- * type's short name: 16-bit floats are fx_f32 values outside memory FX_F32(exp)(v), FX_F64(exp)(v)
- * functions of the math library
+ *     FX_GROUP            work-items of a group; FX_ITEM the work-item in it
+ *     FX_GROUP_X, _Y, _Z  the group; all of these are fx_ints
+ *     FX_LOCAL(T, s, n);  T s[n] shared by a group, at the kernel's outermost level, aligned to 16
+ *                         bytes; in types of pointers to it FX_SHARED
+ *     FX_BARRIER;         waits for the group's work-items, and their writes to local memory
+ *     FX_UNROLL           before a loop whose copies are wanted
+ *     FX_MAD(x, y, z)     x·y + z of reals, rounded once where the device can
+ *     FX_FN               before functions, between _begin and _kernel
+ *     fx_f32 fx_i32 fx_i64 fx_u8 fx_u16 fx_u32 fx_u64; fx_f64 only where the device has it
+ *     FX_LOAD_f16(x, i), FX_STORE_f16(x, i, v) …    one for each element type's short name: 16-bit
+ *                         floats are fx_f32 values outside memory
+ *     FX_F32(exp)(v), FX_F64(exp)(v)                functions of the math library
  */
 #ifndef CFLUX_GPU_BUILD_H
 #define CFLUX_GPU_BUILD_H

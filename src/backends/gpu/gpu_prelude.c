@@ -15,7 +15,7 @@ static const char opencl[] =
     "typedef ushort fx_u16; typedef uint fx_u32; typedef ulong fx_u64;\n"
     "#define FX_GLOBAL __global\n"
     "#define FX_SHARED __local\n"
-    "#define FX_LOCAL(T, s, n) __local T s[n]\n"
+    "#define FX_LOCAL(T, s, n) __local T s[n] __attribute__((aligned(16)))\n"
     "#define FX_BARRIER barrier(CLK_LOCAL_MEM_FENCE)\n"
     "#define FX_FN static\n"
     "#define FX_KERNEL __kernel __attribute__((reqd_work_group_size(FX_GROUP, 1, 1))) void\n"
@@ -63,7 +63,7 @@ static const char device_c[] =
     "#define P(k) (fx_p.v[k])\n";
 
 static const char cuda[] =
-    "#define FX_LOCAL(T, s, n) __shared__ T s[n]\n"
+    "#define FX_LOCAL(T, s, n) __shared__ __attribute__((aligned(16))) T s[n]\n"
     "#define FX_BARRIER __syncthreads()\n"
     "#define FX_FN static __device__ __forceinline__\n"
     "#define FX_KERNEL extern \"C\" __global__ __launch_bounds__(FX_GROUP) void\n"
@@ -91,7 +91,7 @@ static const char cuda[] =
  * no harm. */
 static const char hip[] =
     "#define FX_DEVICE __attribute__((device))\n"
-    "#define FX_LOCAL(T, s, n) static __attribute__((shared)) T s[n]\n"
+    "#define FX_LOCAL(T, s, n) static __attribute__((shared, aligned(16))) T s[n]\n"
     "#define FX_BARRIER (__builtin_amdgcn_fence(__ATOMIC_RELEASE, \"workgroup\"), \\\n"
     "    __builtin_amdgcn_s_barrier(), __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, \"workgroup\"))\n"
     "#define FX_FN static FX_DEVICE inline\n"

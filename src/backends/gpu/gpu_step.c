@@ -21,6 +21,8 @@ static void (*const kinds[])(fxi_gpu_builder *b) = {
     [FX_CLASS_GATHER] = fxi_gpu_gather,
     [FX_CLASS_SCATTER] = fxi_gpu_scatter,
     [FX_CLASS_MATMUL] = fxi_gpu_matmul,
+    [FX_CLASS_CONV] = fxi_gpu_conv,
+    [FX_CLASS_POOL] = fxi_gpu_pool,
     [FX_CLASS_FOREACH] = fxi_gpu_foreach,
 };
 

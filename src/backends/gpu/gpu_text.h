@@ -142,5 +142,7 @@ void fxi_gpu_reduce(fxi_gpu_builder *b);
 void fxi_gpu_scan(fxi_gpu_builder *b);
 void fxi_gpu_row(fxi_gpu_builder *b);
 void fxi_gpu_matmul(fxi_gpu_builder *b);
+void fxi_gpu_conv(fxi_gpu_builder *b);
+void fxi_gpu_pool(fxi_gpu_builder *b);
 
 #endif
