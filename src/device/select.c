@@ -253,13 +253,14 @@ static const fxi_registered *preferred_entry(void)
 }
 
 /* The backend that a message about the GPU is about: the preferred one, else the first that is
- * loaded and does not work; NULL: none is loaded. */
+ * loaded and is no GPU that works; NULL: none is loaded. */
 static const fxi_registered *blamed(void)
 {
     const fxi_registered *r = preferred_entry();
     for (int i = 0; !r && fxi_backend_order[i]; i++) {
         const fxi_registered *next = fxi_registered_find(fxi_backend_order[i]);
-        r = fxi_loaded(next) && !fxi_works(next) ? next : NULL;
+        const bool gpu = fxi_works(next) && !next->devices[0].info.on_cpu;
+        r = fxi_loaded(next) && !gpu && next->devices != fx_cpu_device() ? next : NULL;
     }
     return r;
 }
@@ -271,6 +272,10 @@ static const char *no_gpu(char *text, size_t size)
     if (!r)
         snprintf(text, size,
                  "no GPU backend is loaded: call fx_use(\"CUDA\"), for example, or fx_use_all()");
+    else if (fxi_works(r) && r->devices[0].info.on_cpu)
+        snprintf(text, size,
+                 "%s computes on the CPU here (%s) and is used only when it is preferred or named",
+                 r->name, r->devices[0].info.name);
     else if (fxi_works(r))
         snprintf(text, size, "the CPU is the preferred backend");
     else if (!fxi_loaded(r))
