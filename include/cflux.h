@@ -11,6 +11,7 @@
 #include <cflux/optim.h>
 #include <cflux/data.h>
 #include <cflux/train.h>
+#include <cflux/io.h>
 #include <cflux/device.h>
 
 #endif

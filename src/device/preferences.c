@@ -3,10 +3,11 @@
  * The project is the folder that CFLUX_PROJECT names, else the current one; as in Preferences.jl a
  * JuliaLocalPreferences.toml goes before LocalPreferences.toml. The file may be that of a Julia
  * project and hold other programs' preferences: only the one value is changed, and the new text
- * takes the old one's place at once (written beside it, then renamed), so that nobody ever sees
+ * takes the old one's place at once (file_out.h), so that nobody ever sees
  * half of a file. A file that is no TOML is never written to.
  */
 #include "preferences.h"
+#include "file_out.h"
 #include "memory.h"
 #include "toml.h"
 
@@ -102,45 +103,6 @@ void fxi_preferences_forget(void)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static fx_status failed(const char *what, const char *path)
-{
-    return fx_fail(FX_STATUS_IO, "gpu_backend_set", "%s %s: %s", what, path, strerror(errno));
-}
-
-static bool write_all(int fd, const char *text, size_t n)
-{
-    while (n > 0) {
-        const ssize_t done = write(fd, text, n);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return false;
-        text += done;
-        n -= (size_t)done;
-    }
-    return true;
-}
-
-/* Gives `path` this text in one step. */
-static fx_status replace_file(const char *path, const char *text, size_t n)
-{
-    char real[MAX_PATH], fresh[MAX_PATH + 16];
-    if (!realpath(path, real)) /* the file behind a link; a new one has none */
-        snprintf(real, sizeof real, "%s", path);
-    snprintf(fresh, sizeof fresh, "%s.XXXXXX", real);
-    struct stat st;
-    const mode_t mode = stat(real, &st) == 0 ? st.st_mode & 0777 : 0644;
-    const int fd = mkstemp(fresh);
-    if (fd < 0)
-        return failed("cannot write beside", path);
-    const bool written = write_all(fd, text, n) && fchmod(fd, mode) == 0 && fsync(fd) == 0;
-    if (close(fd) == 0 && written && rename(fresh, real) == 0)
-        return FX_OK;
-    const fx_status status = failed("cannot write", path);
-    unlink(fresh);
-    return status;
-}
-
 fx_status fxi_preference_store(const char *backend)
 {
     char path[MAX_PATH];
@@ -149,12 +111,13 @@ fx_status fxi_preference_store(const char *backend)
     size_t n, new_n;
     char *text = read_file(path, &n);
     if (!text)
-        return failed("cannot read", path);
+        return fx_fail(FX_STATUS_IO, "gpu_backend_set", "cannot read %s: %s", path,
+                       strerror(errno));
     fxi_toml_error error;
     char *changed = fxi_toml_set(text, n, TABLE, KEY, backend, &new_n, &error);
     fx_status status = FX_OK;
     if (changed)
-        status = replace_file(path, changed, new_n);
+        status = fxi_file_write("gpu_backend_set", path, changed, new_n);
     else if (error.line)
         status =
             fx_fail(FX_STATUS_FORMAT, "gpu_backend_set",

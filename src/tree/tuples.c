@@ -7,6 +7,7 @@
 #include "tuples.h"
 #include "object_types.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const fx_field tuple_fields[] = {
@@ -38,19 +39,46 @@ void *fxi_tuple(int n, void *const *items)
     return make("tuple", n, NULL, items);
 }
 
+static int by_name(const void *a, const void *b)
+{
+    const char *const *const *x = a, *const *const *y = b;
+    const int order = strcmp(**x, **y);
+    return order ? order : (*x > *y) - (*x < *y);
+}
+
+/* The number of a name that is empty or there before, −1: there is none, −2: memory is out. Files
+ * have very many names, hence not each with each. */
+static int bad_name(int n, const char *const *names)
+{
+    int bad = -1;
+    for (int i = 0; i < n; i++)
+        if (!names || !names[i] || !names[i][0])
+            return i;
+    const char *const **sorted = n > 0 ? fxi_calloc((size_t)n, sizeof *sorted) : NULL;
+    if (n > 0 && !sorted)
+        return -2;
+    for (int i = 0; i < n; i++)
+        sorted[i] = &names[i];
+    if (n > 0)
+        qsort((void *)sorted, (size_t)n, sizeof *sorted, by_name);
+    for (int i = 1; i < n && bad < 0; i++)
+        if (strcmp(*sorted[i - 1], *sorted[i]) == 0)
+            bad = (int)(sorted[i] - names);
+    fxi_free((void *)sorted);
+    return bad;
+}
+
 void *fxi_named_tuple(int n, const char *const *names, void *const *items)
 {
-    for (int i = 0; i < n; i++) {
-        bool bad = !names || !names[i] || !names[i][0];
-        for (int j = 0; j < i && !bad; j++)
-            bad = strcmp(names[i], names[j]) == 0;
-        if (!bad)
-            continue;
-        fx_fail(FX_STATUS_ARGUMENT, "named_tuple", "name %d, \"%s\", is empty or there before", i,
-                names && names[i] ? names[i] : "");
-        return fxi_error_object(&fxi_tuple_type);
-    }
-    return make("named_tuple", n, (char **)(uintptr_t)names, items);
+    const int bad = bad_name(n, names);
+    if (bad == -1)
+        return make("named_tuple", n, (char **)(uintptr_t)names, items);
+    if (bad == -2)
+        fx_fail(FX_STATUS_MEMORY, "named_tuple", "no memory for %d names", n);
+    else
+        fx_fail(FX_STATUS_ARGUMENT, "named_tuple", "name %d, \"%s\", is empty or there before", bad,
+                names && names[bad] ? names[bad] : "");
+    return fxi_error_object(&fxi_tuple_type);
 }
 
 void *fxi_named_pairs(int n, const void *const *names_and_objects)

@@ -1,0 +1,288 @@
+/* file_out.c: a file written whole or not at all.
+ *
+ * The order is the one that survives a loss of power on every journalling file system: write, fsync
+ * of the file, rename, fsync of the folder. Without the first fsync the new name may point at an
+ * empty file after a crash. Close is a call that can fail too (remote file systems report a full
+ * disk there), so it comes before the rename.
+ *
+ * Temporary files have few names, and who writes one holds a lock on it: what a killed process left
+ * behind has no lock, and the next writer takes it over, so that such files do not pile up. The
+ * lock lasts until the file has its name: hence the second descriptor.
+ *
+ * A signal may interrupt any call; writes of more than 2 GiB are cut by the system, and shorter
+ * ones may be: both just go on.
+ */
+#include "file_out.h"
+#include "memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { MOST_WRITERS = 64 }; /* of one file, at one time */
+
+/* ---- system calls that tests can make fail --------------------------------------------------- */
+
+static int64_t fault_at = -1, fault_seen;
+static int fault_error;
+
+void fxi_file_fault_set(int64_t nth, int error)
+{
+    __atomic_store_n(&fault_seen, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&fault_error, error, __ATOMIC_RELAXED);
+    __atomic_store_n(&fault_at, nth, __ATOMIC_RELAXED);
+}
+
+int64_t fxi_file_fault_seen(void)
+{
+    return __atomic_load_n(&fault_seen, __ATOMIC_RELAXED);
+}
+
+/* Is this the call that fails? Then errno is set. *io_n: the bytes asked for, halved instead. */
+static bool fault(size_t *io_n)
+{
+    const int64_t number = __atomic_fetch_add(&fault_seen, 1, __ATOMIC_RELAXED);
+    if (number != __atomic_load_n(&fault_at, __ATOMIC_RELAXED))
+        return false;
+    const int error = __atomic_load_n(&fault_error, __ATOMIC_RELAXED);
+    if (error != FXI_FILE_SHORT) {
+        errno = error;
+        return true;
+    }
+    if (io_n && *io_n > 1)
+        *io_n /= 2;
+    return false;
+}
+
+int fxi_file_open(const char *path, int flags)
+{
+    return fault(NULL) ? -1 : open(path, flags | O_CLOEXEC);
+}
+
+int64_t fxi_file_read(int fd, void *dst, size_t n)
+{
+    return fault(&n) ? -1 : (int64_t)read(fd, dst, n);
+}
+
+int fxi_file_rename(const char *from, const char *to)
+{
+    return fault(NULL) ? -1 : rename(from, to);
+}
+
+int fxi_file_link(const char *from, const char *to)
+{
+    if (fault(NULL))
+        return -1;
+    if (link(from, to) == 0)
+        return 0;
+    return errno == EPERM || errno == EOPNOTSUPP ? rename(from, to) : -1;
+}
+
+static int64_t write_some(int fd, const void *data, size_t n)
+{
+    return fault(&n) ? -1 : (int64_t)write(fd, data, n);
+}
+
+static int sync_file(int fd)
+{
+    int r;
+    do
+        r = fault(NULL) ? -1 : fsync(fd);
+    while (r != 0 && errno == EINTR);
+    return r;
+}
+
+/* The descriptor is gone whatever close says. */
+static int close_file(int fd)
+{
+    const bool failed = fault(NULL);
+    const int error = errno;
+    const int r = close(fd);
+    if (!failed)
+        return r != 0 && errno == EINTR ? 0 : r;
+    errno = error;
+    return error == EINTR ? 0 : -1;
+}
+
+/* ---- the writer ------------------------------------------------------------------------------ */
+
+static fx_status failed(fxi_file_out *f, const char *what)
+{
+    const int error = errno;
+    if (f->status == FX_OK)
+        f->status = fx_fail(error == ENOMEM ? FX_STATUS_MEMORY : FX_STATUS_IO, f->op,
+                            "%s: offset %lld: cannot %s: %s", f->path, (long long)f->offset, what,
+                            strerror(error));
+    return f->status;
+}
+
+/* The file behind a link keeps its place; a new one has none behind it. */
+static char *real_path(const char *path)
+{
+    char found[PATH_MAX];
+    const bool there = realpath(path, found);
+    if (!there && errno != ENOENT)
+        return NULL;
+    char *copy = fxi_strdup(there ? found : path);
+    if (!copy)
+        errno = ENOMEM;
+    return copy;
+}
+
+/* Opens this temporary file and locks it; 0 when another writer has it. The lock may come after
+ * that writer gave the file its name: then it is not this name's any more. */
+static int open_locked(const char *name, int *out_fd)
+{
+    struct stat open_one, named;
+    const int flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
+    const int fd = *out_fd = fault(NULL) ? -1 : open(name, flags, 0666);
+    if (fd < 0)
+        return errno == EINTR ? 0 : -1;
+    const bool busy = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (!busy && fstat(fd, &open_one) == 0 && stat(name, &named) == 0 &&
+        open_one.st_ino == named.st_ino && open_one.st_dev == named.st_dev)
+        return 1;
+    close(fd);
+    return 0;
+}
+
+static fx_status open_temporary(fxi_file_out *f)
+{
+    const size_t n = strlen(f->real) + 16;
+    f->fresh = fxi_malloc(n);
+    int opened = f->fresh ? 0 : -1;
+    if (!f->fresh)
+        errno = ENOMEM;
+    for (int i = 0; i < MOST_WRITERS && opened == 0; i++) {
+        snprintf(f->fresh, n, "%s.tmp%d", f->real, i);
+        opened = open_locked(f->fresh, &f->fd);
+    }
+    if (opened == 1)
+        return FX_OK;
+    errno = opened == 0 ? EBUSY : errno;
+    const fx_status status = failed(f, "make a file in that folder");
+    fxi_free(f->fresh); /* it is not ours to remove */
+    f->fresh = NULL;
+    f->fd = -1;
+    return status;
+}
+
+/* A file that is there keeps its rights. */
+static bool take_rights(const fxi_file_out *f)
+{
+    struct stat st;
+    return stat(f->real, &st) != 0 || fchmod(f->fd, st.st_mode & 0777) == 0;
+}
+
+fx_status fxi_file_out_open(fxi_file_out *f, const char *op, const char *path)
+{
+    *f = (fxi_file_out){.op = op, .path = path, .fd = -1, .lock = -1};
+    if (!path || !*path)
+        return f->status = fx_fail(FX_STATUS_ARGUMENT, op, "there is no path");
+    f->real = real_path(path);
+    if (!f->real)
+        return failed(f, "write there");
+    if (open_temporary(f) != FX_OK)
+        return f->status;
+    f->lock = fcntl(f->fd, F_DUPFD_CLOEXEC, 0);
+    if (f->lock < 0 || ftruncate(f->fd, 0) != 0 || !take_rights(f))
+        return failed(f, "prepare the new file");
+    return FX_OK;
+}
+
+static void add_to_sum(fxi_file_out *f, const unsigned char *at, size_t n)
+{
+    if (f->sum)
+        f->crc = (uint32_t)crc32_z(f->crc, at, n);
+}
+
+fx_status fxi_file_out_write(fxi_file_out *f, const void *data, size_t n)
+{
+    const unsigned char *at = data;
+    while (n > 0 && f->status == FX_OK) {
+        const int64_t done = write_some(f->fd, at, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return failed(f, "write");
+        add_to_sum(f, at, (size_t)done);
+        at += done;
+        n -= (size_t)done;
+        f->offset += done;
+    }
+    return f->status;
+}
+
+fx_status fxi_file_out_sync(fxi_file_out *f)
+{
+    if (f->status != FX_OK || f->fd < 0)
+        return f->status;
+    const int fd = f->fd;
+    if (sync_file(fd) != 0)
+        return failed(f, "bring the file to the disk");
+    f->fd = -1;
+    return close_file(fd) == 0 ? FX_OK : failed(f, "close the file");
+}
+
+/* So that the new name survives a loss of power. Some file systems cannot do this, and say EINVAL.
+ */
+static bool sync_folder(const char *real)
+{
+    const char *slash = strrchr(real, '/');
+    char *folder = slash ? fxi_strdup(real) : NULL;
+    if (slash && !folder) {
+        errno = ENOMEM;
+        return false;
+    }
+    if (folder)
+        folder[slash == real ? 1 : slash - real] = 0;
+    const int fd = fxi_file_open(folder ? folder : ".", O_RDONLY | O_DIRECTORY);
+    const bool done = fd >= 0 && (sync_file(fd) == 0 || errno == EINVAL);
+    const int error = errno;
+    if (fd >= 0)
+        close(fd);
+    fxi_free(folder);
+    errno = error;
+    return done;
+}
+
+fx_status fxi_file_out_close(fxi_file_out *f, fx_status status)
+{
+    if (f->status == FX_OK && status != FX_OK)
+        f->status = status;
+    fxi_file_out_sync(f);
+    bool named = false;
+    if (f->status == FX_OK) {
+        named = fxi_file_rename(f->fresh, f->real) == 0;
+        if (!named)
+            failed(f, "give the new file its name");
+        else if (!sync_folder(f->real))
+            failed(f, "bring the folder to the disk");
+    }
+    if (!named && f->fresh)
+        unlink(f->fresh);
+    if (f->fd >= 0)
+        close(f->fd);
+    if (f->lock >= 0)
+        close(f->lock);
+    fxi_free(f->real);
+    fxi_free(f->fresh);
+    f->real = f->fresh = NULL;
+    f->fd = f->lock = -1;
+    return f->status;
+}
+
+fx_status fxi_file_write(const char *op, const char *path, const void *data, size_t n)
+{
+    fxi_file_out f;
+    fxi_file_out_open(&f, op, path);
+    fxi_file_out_write(&f, data, n);
+    return fxi_file_out_close(&f, FX_OK);
+}

@@ -1,0 +1,233 @@
+/* bytes.c: a file in memory, and a checked reader of it.
+ *
+ * A mapped file costs no memory of its own and no time until its pages are touched. It must not be
+ * cut short while arrays of it live (the system would stop the program); files written by cflux are
+ * replaced, never changed, so an old file lives on under its last reader. What cannot be mapped (a
+ * pipe, some remote file systems) is read.
+ */
+#include "bytes.h"
+#include "file_out.h"
+#include "memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct fxi_file {
+    int64_t refs;
+    void *data;
+    size_t size;
+    bool mapped;
+};
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static fx_status refused(const char *op, const char *path, const char *what, int64_t offset)
+{
+    const int error = errno;
+    return fx_fail(error == ENOMEM ? FX_STATUS_MEMORY : FX_STATUS_IO, op,
+                   "%s: offset %lld: cannot %s: %s", path, (long long)offset, what,
+                   strerror(error));
+}
+
+/* Reads to the end into memory that grows; the size is known beforehand for files only. */
+static bool read_all(fxi_file *file, int fd, size_t expected, int64_t *out_at)
+{
+    size_t capacity = expected + 1, n = 0;
+    unsigned char *data = fxi_malloc(capacity);
+    int64_t got = 1;
+    while (data && got != 0) {
+        if (n == capacity) {
+            unsigned char *grown = fxi_realloc(data, 2 * capacity);
+            if (!grown)
+                break;
+            data = grown;
+            capacity *= 2;
+        }
+        got = fxi_file_read(fd, data + n, capacity - n);
+        if (got < 0 && errno != EINTR)
+            break;
+        n += got > 0 ? (size_t)got : 0;
+    }
+    *out_at = (int64_t)n;
+    file->data = data;
+    file->size = n;
+    if (!data || got > 0)
+        errno = ENOMEM;
+    return data && got == 0;
+}
+
+static bool take_in(fxi_file *file, int fd, int64_t *out_at)
+{
+    struct stat st;
+    *out_at = 0;
+    if (fstat(fd, &st) != 0)
+        return false;
+    if (S_ISDIR(st.st_mode)) {
+        errno = EISDIR;
+        return false;
+    }
+    const size_t size = S_ISREG(st.st_mode) ? (size_t)st.st_size : 0;
+    void *data = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+    if (data == MAP_FAILED)
+        return read_all(file, fd, size, out_at);
+    file->data = data;
+    file->size = size;
+    file->mapped = true;
+    return true;
+}
+
+fx_status fxi_file_map(const char *op, const char *path, fxi_file **out_file)
+{
+    *out_file = NULL;
+    if (!path || !*path)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "there is no path");
+    fxi_file *file = fxi_calloc(1, sizeof *file);
+    if (!file)
+        return fx_fail(FX_STATUS_MEMORY, op, "%s: no memory to open the file", path);
+    file->refs = 1;
+    int64_t at = 0;
+    int fd;
+    do
+        fd = fxi_file_open(path, O_RDONLY);
+    while (fd < 0 && errno == EINTR);
+    fx_status status = FX_OK;
+    if (fd < 0 || !take_in(file, fd, &at))
+        status = refused(op, path, fd < 0 ? "open the file" : "read", at);
+    if (fd >= 0)
+        close(fd);
+    if (status != FX_OK)
+        fxi_file_release(file);
+    else
+        *out_file = file;
+    return status;
+}
+
+void fxi_file_release(fxi_file *file)
+{
+    if (!file || __atomic_sub_fetch(&file->refs, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    if (file->mapped)
+        munmap(file->data, file->size);
+    else
+        fxi_free(file->data);
+    fxi_free(file);
+}
+
+static void release_array(void *data, void *file)
+{
+    (void)data;
+    fxi_file_release(file);
+}
+
+fx_array *fxi_file_array(fxi_file *file, fx_dtype dtype, const void *data, int ndims,
+                         const int64_t *dims)
+{
+    if ((uintptr_t)data % fx_dtype_size(dtype) != 0)
+        return fxi_from(dtype, data, ndims, dims);
+    __atomic_add_fetch(&file->refs, 1, __ATOMIC_RELAXED);
+    return fxi_borrow(dtype, data, release_array, file, ndims, dims);
+}
+
+/* ---- the reader ------------------------------------------------------------------------------ */
+
+fxi_bytes fxi_file_bytes(fxi_file *file, const char *op, const char *path)
+{
+    return (fxi_bytes){.data = file->data,
+                       .size = file->size,
+                       .file = file,
+                       .op = op,
+                       .format = "file",
+                       .path = path};
+}
+
+fx_status fxi_bytes_bad(fxi_bytes *b, size_t at, const char *format, ...)
+{
+    if (b->status != FX_OK)
+        return b->status;
+    char why[320];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    return b->status = fx_fail(FX_STATUS_FORMAT, b->op, "%s: %s: offset %zu: %s", b->path,
+                               b->format, b->origin + at, why);
+}
+
+const unsigned char *fxi_bytes_take(fxi_bytes *b, size_t n, const char *what)
+{
+    if (b->status != FX_OK)
+        return NULL;
+    if (n > fxi_bytes_left(b)) {
+        fxi_bytes_bad(b, b->at, "%s: expected %zu bytes, %zu are left", what, n, fxi_bytes_left(b));
+        return NULL;
+    }
+    const unsigned char *p = b->data + b->at;
+    b->at += n;
+    return p;
+}
+
+uint64_t fxi_bytes_number(fxi_bytes *b, int n, const char *what)
+{
+    const unsigned char *p = fxi_bytes_take(b, (size_t)n, what);
+    uint64_t v = 0;
+    for (int i = n - 1; p && i >= 0; i--)
+        v = v << 8 | p[i];
+    return v;
+}
+
+fxi_bytes fxi_bytes_part(fxi_bytes *b, size_t at, size_t size, const char *what)
+{
+    fxi_bytes part = *b;
+    part.at = 0;
+    if (b->status == FX_OK && (at > b->size || size > b->size - at))
+        part.status =
+            fxi_bytes_bad(b, at < b->size ? at : b->size, "%s: expected %zu bytes, %zu are left",
+                          what, size, at < b->size ? b->size - at : 0);
+    part.size = part.status == FX_OK ? size : 0;
+    if (part.status == FX_OK) {
+        part.data = b->data + at;
+        part.origin += at;
+    }
+    return part;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+/* The length of the character that begins with this byte, 0 for none (RFC 3629). */
+static size_t utf8_length(unsigned char c)
+{
+    return c == 0                  ? 0
+           : c < 0x80              ? 1
+           : c >= 0xC2 && c < 0xE0 ? 2
+           : c >= 0xE0 && c < 0xF0 ? 3
+                                   : (size_t)(c >= 0xF0 && c < 0xF5) * 4;
+}
+
+/* Longer forms than needed, surrogates and what lies above U+10FFFF show in the second byte. */
+static bool second_fits(const unsigned char *s)
+{
+    return !(s[0] == 0xE0 && s[1] < 0xA0) && !(s[0] == 0xED && s[1] >= 0xA0) &&
+           !(s[0] == 0xF0 && s[1] < 0x90) && !(s[0] == 0xF4 && s[1] >= 0x90);
+}
+
+bool fxi_is_utf8(const unsigned char *s, size_t n, size_t *out_at)
+{
+    size_t i = 0;
+    while (i < n) {
+        const size_t length = utf8_length(s[i]);
+        bool good = length > 0 && length <= n - i && (length < 2 || second_fits(s + i));
+        for (size_t k = 1; good && k < length; k++)
+            good = (s[i + k] & 0xC0) == 0x80;
+        if (!good)
+            break;
+        i += length;
+    }
+    *out_at = i;
+    return i == n;
+}

@@ -1,0 +1,42 @@
+/* entries.h: the arrays of objects under the names of their paths. Internal to src/io.
+ *
+ * Formats of arrays (safetensors, NumPy, checkpoints) see a model as a list of names and arrays. A
+ * name is the path that fx_visit gives, "layers.0.weight", after the object's own name and a dot.
+ * Unlike there, an array that is reached twice has both its names: whoever loads one finds it.
+ */
+#ifndef CFLUX_ENTRIES_H
+#define CFLUX_ENTRIES_H
+
+#include <cflux/tree.h>
+
+typedef struct fxi_entry {
+    char *name;
+    fx_array *array; /* borrowed */
+} fxi_entry;
+
+typedef struct fxi_entries {
+    const char *op; /* for messages */
+    fxi_entry *items;
+    int32_t n, capacity;
+    fx_status status; /* the first failure, which is recorded */
+} fxi_entries;
+
+/* Adds one, or every array of an object; `name` may be empty. */
+fx_status fxi_entries_add(fxi_entries *e, const char *name, fx_array *array);
+fx_status fxi_entries_walk(fxi_entries *e, const char *name, void *object);
+/* FX_STATUS_ARGUMENT when two have one name, or one has none. */
+fx_status fxi_entries_unique(fxi_entries *e);
+/* The arrays as a named tuple, owned by the scope; an error array when something failed. */
+void *fxi_entries_tuple(fxi_entries *e);
+void fxi_entries_free(fxi_entries *e);
+
+/* Gives the arrays of `object` the values of the arrays of `file`, a named tuple, that are called
+ * as they would be saved under `name`. Nothing changes unless all of them are there, with the right
+ * sizes, and no other array of that name is. */
+fx_status fxi_entries_load(const char *op, const char *path, void *file, const char *name,
+                           void *object);
+/* The arrays of `file`, a named tuple, whose names begin with `name` and a dot, without that;
+ * NULL: none, nothing is recorded. */
+void *fxi_entries_below(const char *op, void *file, const char *name);
+
+#endif

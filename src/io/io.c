@@ -1,0 +1,208 @@
+/* io.c: fx_save and fx_load: which format, and what is the same for all of them.
+ *
+ * A file says itself what it is by its first bytes; the extension decides where they do not (an
+ * empty file, a text). A file is opened once, by the path the caller gave, and no other.
+ */
+#include "entries.h"
+#include "formats.h"
+#include "memory.h"
+#include "metadata.h"
+
+#include <cflux/io.h>
+#include <stdio.h>
+#include <string.h>
+
+static const fxi_format *const formats[] = {
+    &fxi_format_safetensors,
+};
+enum { NFORMATS = sizeof formats / sizeof *formats };
+
+static const char *extension_of(const char *path)
+{
+    const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
+    return dot && (!slash || dot > slash) ? dot : "";
+}
+
+static const fxi_format *by_extension(const char *path)
+{
+    for (int i = 0; i < NFORMATS; i++)
+        if (strcmp(formats[i]->extension, extension_of(path)) == 0)
+            return formats[i];
+    return NULL;
+}
+
+static const fxi_format *by_content(const fxi_bytes *file)
+{
+    for (int i = 0; i < NFORMATS; i++)
+        if (formats[i]->sniff(file))
+            return formats[i];
+    return NULL;
+}
+
+static void known_extensions(char *text, size_t capacity)
+{
+    size_t n = 0;
+    for (int i = 0; i < NFORMATS && n < capacity; i++)
+        n += (size_t)snprintf(text + n, capacity - n, "%s%s", i ? ", " : "", formats[i]->extension);
+}
+
+/* ---- saving ---------------------------------------------------------------------------------- */
+
+/* Sorts the pairs into names and objects; metadata is no entry of its own. */
+static fx_status take_pairs(fxi_saving *what, int n, const void *const *pairs, const char **names,
+                            void **objects)
+{
+    for (int i = 0; i < n; i += 2) {
+        if (!pairs[i] || !pairs[i + 1])
+            return fx_fail(FX_STATUS_ARGUMENT, what->op, "%s %d is NULL",
+                           pairs[i] ? "object" : "name", i / 2);
+        if (fx_is(pairs[i + 1], &fxi_metadata_type)) {
+            what->metadata = pairs[i + 1];
+            continue;
+        }
+        names[what->n] = pairs[i];
+        objects[what->n++] = (void *)(uintptr_t)pairs[i + 1];
+    }
+    what->names = names;
+    what->objects = objects;
+    return FX_OK;
+}
+
+static fx_status write_file(const fxi_format *format, const char *path, const fxi_saving *what)
+{
+    fxi_file_out out;
+    fx_status status = fxi_file_out_open(&out, what->op, path);
+    if (status == FX_OK)
+        status = format->save(&out, what);
+    return fxi_file_out_close(&out, status);
+}
+
+fx_status fxi_save(const char *path, int n, const void *const *names_and_objects)
+{
+    FXI_SCOPE;
+    fxi_saving what = {.op = "save"};
+    if (!path || n % 2 != 0)
+        return fx_fail(FX_STATUS_ARGUMENT, what.op,
+                       path ? "names and objects must alternate" : "there is no path");
+    const fxi_format *format = by_extension(path);
+    if (!format) {
+        char known[200];
+        known_extensions(known, sizeof known);
+        return fx_fail(FX_STATUS_ARGUMENT, what.op,
+                       "%s: the extension says no format; known are %s", path, known);
+    }
+    void **both = fxi_calloc((size_t)n + 1, sizeof *both);
+    if (!both)
+        return fx_fail(FX_STATUS_MEMORY, what.op, "no memory for %d names", n / 2);
+    fx_status status =
+        take_pairs(&what, n, names_and_objects, (const char **)both, both + (size_t)n / 2);
+    if (status == FX_OK)
+        status = write_file(format, path, &what);
+    fxi_free(both);
+    return status;
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+/* The first bytes, for a message: printable ones as they are. */
+static void first_bytes(const fxi_bytes *file, char text[40])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < file->size && i < 8; i++) {
+        const unsigned char c = file->data[i];
+        n += (size_t)snprintf(text + n, 40 - n, c > 32 && c < 127 ? "%c" : "\\%02x", c);
+    }
+    text[n] = 0;
+}
+
+static void *load_file(fxi_file *in, const char *op, const char *path)
+{
+    fxi_bytes file = fxi_file_bytes(in, op, path);
+    const fxi_format *format = by_content(&file);
+    if (!format)
+        format = by_extension(path);
+    if (format) {
+        file.format = format->name;
+        return format->load(&file);
+    }
+    char first[40], known[200];
+    first_bytes(&file, first);
+    known_extensions(known, sizeof known);
+    return fx_error_array(
+        fxi_bytes_bad(&file, 0,
+                      "the file is of no known format: it begins with \"%s\" and its extension is "
+                      "none of %s",
+                      first, known));
+}
+
+static void *load(const char *op, const char *path)
+{
+    fxi_file *in;
+    const fx_status status = fxi_file_map(op, path, &in);
+    if (status != FX_OK)
+        return fx_error_array(status);
+    void *result = load_file(in, op, path);
+    fxi_file_release(in);
+    return result;
+}
+
+void *fx_load(const char *path)
+{
+    FXI_SCOPE;
+    return fx_keep(load("load", path));
+}
+
+static void *find(void *file, const char *name)
+{
+    for (int64_t i = 0; !fx_is_array(file) && i < fx_count(file); i++)
+        if (strcmp(fx_child_name(file, i), name) == 0)
+            return fx_child(file, i);
+    return NULL;
+}
+
+void *fx_load_key(const char *path, const char *name)
+{
+    FXI_SCOPE;
+    static const char *const op = "load_key";
+    if (!name)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, op, "there is no name"));
+    void *file = load(op, path);
+    if (fx_is_error(file))
+        return file;
+    void *found = find(file, name);
+    if (!found && !fx_is_array(file))
+        found = fxi_entries_below(op, file, name);
+    if (!found)
+        return fx_error_array(
+            fx_fail(FX_STATUS_ARGUMENT, op, "%s: there is nothing called \"%s\"", path, name));
+    return fx_keep(found);
+}
+
+/* An object of the file goes into one like it; a file of arrays by their names. */
+static fx_status load_one(const char *op, const char *path, void *file, const char *name,
+                          void *object)
+{
+    if (fx_is_array(file))
+        return fx_loadmodel(object, file);
+    void *found = find(file, name);
+    return found && !fx_is_array(found) ? fx_loadmodel(object, found)
+                                        : fxi_entries_load(op, path, file, name, object);
+}
+
+fx_status fxi_load_into(const char *path, int n, const void *const *names_and_objects)
+{
+    FXI_SCOPE;
+    static const char *const op = "load_into";
+    for (int i = 0; i < n; i++)
+        if (!names_and_objects[i])
+            return fx_fail(FX_STATUS_ARGUMENT, op, "%s %d is NULL", i % 2 ? "object" : "name",
+                           i / 2);
+    if (n % 2 != 0)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "names and objects must alternate");
+    void *file = load(op, path);
+    fx_status status = fx_is_error(file) ? fx_array_status(file) : FX_OK;
+    for (int i = 0; i < n && status == FX_OK; i += 2)
+        status = load_one(op, path, file, names_and_objects[i],
+                          (void *)(uintptr_t)names_and_objects[i + 1]);
+    return status;
+}

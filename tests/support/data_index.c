@@ -1,0 +1,23 @@
+/* data_index.c: the JSON files that say what recorded data hold. */
+#include "data_index.h"
+#include "temp_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+cJSON *data_index(const char *rest)
+{
+    const char *path = recorded_path(rest);
+    FILE *f = path ? fopen(path, "rb") : NULL;
+    if (!f)
+        return NULL;
+    fseek(f, 0, SEEK_END);
+    const long n = ftell(f);
+    rewind(f);
+    char *text = malloc((size_t)n + 1);
+    const size_t got = text ? fread(text, 1, (size_t)n, f) : 0;
+    fclose(f);
+    cJSON *index = text ? cJSON_ParseWithLength(text, got) : NULL;
+    free(text);
+    return index;
+}

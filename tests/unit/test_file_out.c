@@ -1,0 +1,206 @@
+/* test_file_out.c: a file is written whole or not at all: every system call failing in turn, links,
+ * rights, writers at the same time, and processes that are killed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <cflux/base.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file_out.h"
+#include "memory.h"
+#include "temp_file.h"
+
+static char text[4096];
+
+static const char *contents(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    const size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = 0;
+    return text;
+}
+
+/* Nothing but the file itself is left in its folder. */
+static void assert_alone(const char *path)
+{
+    char name[600];
+    snprintf(name, sizeof name, "%s.tmp0", path);
+    assert_int_not_equal(access(name, F_OK), 0);
+}
+
+static void it_replaces_the_file(void **state)
+{
+    (void)state;
+    const char *path = temp_text("whole.txt", "old");
+    assert_int_equal(fxi_file_write("test", path, "new text", 8), FX_OK);
+    assert_string_equal(contents(path), "new text");
+    assert_alone(path);
+    assert_int_equal(fxi_file_write("test", path, "", 0), FX_OK);
+    assert_string_equal(contents(path), "");
+}
+
+static void every_call_fails_in_turn(void **state)
+{
+    (void)state;
+    static const int errors[] = {EIO, ENOSPC, EINTR, FXI_FILE_SHORT};
+    int failed = 0, went_on = 0;
+    for (size_t e = 0; e < sizeof errors / sizeof *errors; e++)
+        for (int64_t k = 0;; k++) {
+            const char *path = temp_text("faults.txt", "the old text");
+            fxi_file_fault_set(k, errors[e]);
+            const fx_status status = fxi_file_write("test", path, "a new one", 9);
+            const int64_t seen = fxi_file_fault_seen();
+            fxi_file_fault_set(-1, 0);
+            assert_alone(path);
+            const fx_error error = fx_error_take();
+            if (seen <= k) { /* the fault did not happen any more */
+                assert_int_equal(status, FX_OK);
+                assert_string_equal(contents(path), "a new one");
+                break;
+            }
+            assert_int_equal(error.status, status);
+            failed += status != FX_OK;
+            went_on += status == FX_OK;
+            if (status == FX_OK) {
+                assert_string_equal(contents(path), "a new one");
+                continue;
+            }
+            assert_int_equal(status, FX_STATUS_IO);
+            assert_non_null(strstr(error.message, path));
+            assert_non_null(strstr(error.message, "offset "));
+            assert_non_null(strstr(error.message, strerror(errors[e])));
+            /* What comes after the rename fails with the new text in place. */
+            const bool folder = strstr(error.message, "folder to the disk") != NULL;
+            assert_string_equal(contents(path), folder ? "a new one" : "the old text");
+        }
+    assert_true(failed >= 12); /* open, write, fsync, close, rename, open and fsync of the folder */
+    assert_true(went_on >= 8); /* interrupted and short calls */
+}
+
+static void allocations_fail_in_turn(void **state)
+{
+    (void)state;
+    const char *path = temp_text("memory.txt", "old");
+    int failed = 0;
+    for (int64_t k = 0;; k++) {
+        fxi_fault_set(k);
+        const fx_status status = fxi_file_write("test", path, "new", 3);
+        const bool done = fxi_fault_seen() <= k;
+        fxi_fault_set(-1);
+        assert_alone(path);
+        if (done)
+            break;
+        assert_int_equal(status, FX_STATUS_MEMORY);
+        assert_int_equal(fx_error_take().status, FX_STATUS_MEMORY);
+        failed++;
+    }
+    assert_true(failed >= 2);
+}
+
+static void what_cannot_be_written_says_why(void **state)
+{
+    (void)state;
+    assert_int_equal(fxi_file_write("test", "/nowhere/at all.txt", "x", 1), FX_STATUS_IO);
+    assert_string_equal(fx_error_take().message,
+                        "test: /nowhere/at all.txt: offset 0: cannot make a file in that folder: "
+                        "No such file or directory");
+    assert_int_equal(fxi_file_write("test", "", "x", 1), FX_STATUS_ARGUMENT);
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+    fxi_file_out f;
+    const char *path = temp_text("kept.txt", "old");
+    assert_int_equal(fxi_file_out_open(&f, "test", path), FX_OK);
+    fxi_file_out_write(&f, "half", 4);
+    assert_int_equal(fxi_file_out_close(&f, FX_STATUS_SHAPE), FX_STATUS_SHAPE);
+    assert_string_equal(contents(path), "old");
+    assert_alone(path);
+}
+
+static void links_and_rights_stay(void **state)
+{
+    (void)state;
+    const char *path = temp_text("rights.txt", "old");
+    char link[600];
+    snprintf(link, sizeof link, "%s.link", path);
+    assert_int_equal(symlink(path, link), 0);
+    assert_int_equal(chmod(path, 0640), 0);
+    assert_int_equal(fxi_file_write("test", link, "new", 3), FX_OK);
+    struct stat st;
+    assert_int_equal(lstat(link, &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0640);
+    assert_string_equal(contents(path), "new");
+    unlink(link);
+}
+
+/* What a killed process left is taken over. */
+static void a_left_over_is_used_again(void **state)
+{
+    (void)state;
+    const char *path = temp_text("left.txt", "old");
+    temp_text("left.txt.tmp0", "a long text that somebody did not finish to write");
+    assert_int_equal(fxi_file_write("test", path, "new", 3), FX_OK);
+    assert_string_equal(contents(path), "new");
+    assert_alone(path);
+}
+
+enum { WRITERS = 4, TIMES = 50, LETTERS = 3000 };
+
+static void *write_often(void *arg)
+{
+    const char *const *job = arg;
+    intptr_t bad = 0;
+    for (int i = 0; i < TIMES; i++)
+        bad += fxi_file_write("test", job[0], job[1], LETTERS) != FX_OK;
+    return (void *)bad;
+}
+
+static void writers_do_not_mix(void **state)
+{
+    (void)state;
+    const char *path = temp_text("many.txt", "old");
+    char letters[WRITERS][LETTERS];
+    const char *jobs[WRITERS][2];
+    pthread_t threads[WRITERS];
+    for (int i = 0; i < WRITERS; i++) {
+        memset(letters[i], 'a' + i, LETTERS);
+        jobs[i][0] = path;
+        jobs[i][1] = letters[i];
+        assert_int_equal(pthread_create(&threads[i], NULL, write_often, jobs[i]), 0);
+    }
+    for (int i = 0; i < WRITERS; i++) {
+        void *bad;
+        pthread_join(threads[i], &bad);
+        assert_null(bad);
+    }
+    const char *now = contents(path);
+    assert_int_equal(strlen(now), LETTERS);
+    for (int i = 1; i < LETTERS; i++)
+        assert_int_equal(now[i], now[0]);
+    assert_alone(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_replaces_the_file),
+        cmocka_unit_test(every_call_fails_in_turn),
+        cmocka_unit_test(allocations_fail_in_turn),
+        cmocka_unit_test(what_cannot_be_written_says_why),
+        cmocka_unit_test(links_and_rights_stay),
+        cmocka_unit_test(a_left_over_is_used_again),
+        cmocka_unit_test(writers_do_not_mix),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    temp_files_remove();
+    return failed;
+}
