@@ -12,6 +12,7 @@
 #include <cflux/data.h>
 #include <cflux/train.h>
 #include <cflux/io.h>
+#include <cflux/notation.h>
 #include <cflux/device.h>
 
 #endif

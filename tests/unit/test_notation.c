@@ -1,0 +1,533 @@
+/* Models as text. What is printed comes back as the same structure: for random models of every
+ * layer, in both forms of printing, with equal results once the parameters are the same. Texts that
+ * people write give what Flux would print for them; each error is found at its place. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory.h"
+
+enum { TEXT = 1 << 16 };
+static char shown[TEXT], again[TEXT];
+
+static const char *summary(void *object, char dst[TEXT])
+{
+    assert_true(fx_summary(object, dst, TEXT) < TEXT);
+    return dst;
+}
+
+static void *parsed(const char *text)
+{
+    void *model = fx_parse_model(text);
+    const fx_error e = fx_error_take();
+    if (fx_is_error(model) || e.status != FX_OK)
+        fail_msg("%s: %s", text, e.message);
+    return model;
+}
+
+/* ---- texts that people write ----------------------------------------------------------------- */
+
+static void written_by_hand(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"Chain(Conv((5, 5), 1 => 6, relu), MaxPool((2, 2)), Flux.flatten, Dense(864 => 10))",
+         "Chain(Conv((5, 5), 1 => 6, relu), MaxPool((2, 2)), Flux.flatten, Dense(864 => 10))"},
+        {"Dense(10, 5, σ)", "Dense(10 => 5, σ)"},
+        {" Dense ( 10=>5 ,NNlib.relu ) ", "Dense(10 => 5, relu)"},
+        {"Flux.Dense(10 => 5, Flux.sigmoid; bias = false)", "Dense(10 => 5, σ; bias=false)"},
+        {"Dense(10 => 5, bias=false, tanh,)", "Dense(10 => 5, tanh; bias=false)"},
+        {"Dense(2 => 3, identity; init=Flux.kaiming_normal, bias=true)", "Dense(2 => 3)"},
+        {"Dense(1_000 => 2, tanh_fast)", "Dense(1000 => 2, tanh)"},
+        {"Dense(3 => 4, gelu)", "Dense(3 => 4, gelu_tanh)"},
+        {"Conv((3,), 1 => 2)", "Conv((3,), 1 => 2)"},
+        {"Conv((3, 3), 4 => 8; groups=2, stride=(2, 2), pad=SamePad(), bias=false)",
+         "Conv((3, 3), 4 => 8, pad=1, stride=2, groups=2, bias=false)"},
+        {"Conv((3, 3), 4=>8, pad=(1,0), dilation=(1, 2), elu)",
+         "Conv((3, 3), 4 => 8, elu, pad=(1, 0), dilation=(1, 2))"},
+        {"Conv((2, 2, 2), 1 => 1, pad=(0, 1, 0, 1, 0, 1))",
+         "Conv((2, 2, 2), 1 => 1, pad=(0, 1, 0, 1, 0, 1))"},
+        {"MaxPool((3, 3); stride = 2, pad = 1)", "MaxPool((3, 3), pad=1, stride=2)"},
+        {"MeanPool((2,))", "MeanPool((2,))"},
+        {"BatchNorm(64, relu, affine=false, active=true)",
+         "BatchNorm(64, relu, affine=false, active=true)"},
+        {"BatchNorm(4; eps=1f-3, momentum=0.5f0, active=nothing, track_stats=false)",
+         "BatchNorm(4)"},
+        {"LayerNorm(4, affine=false)", "LayerNorm(4, affine=false)"},
+        {"LayerNorm((4, 5), tanh; ϵ=1e-6)", "LayerNorm(4, 5, tanh)"},
+        {"LayerNorm(4, 5, 6, relu)", "LayerNorm(4, 5, 6, relu)"},
+        {"Dropout(0.4, dims=2, active=false)", "Dropout(0.4, dims=2, active=false)"},
+        {"Dropout(5f-1; dims=(1,3))", "Dropout(0.5, dims=(1, 3))"},
+        {"Dropout(p=0, dims=:)", "Dropout(0.0)"},
+        {"Chain()", "Chain()"},
+        {"Chain([softmax, Dense(1 => 1)])", "Chain(softmax, Dense(1 => 1))"},
+        {"Chain(enc = Dense(4 => 2), β₂ = Dense(2 => 4))",
+         "Chain(enc = Dense(4 => 2), β₂ = Dense(2 => 4))"},
+        {"Chain(; a = logσ, b = Chain(hardσ, mish))", "Chain(a = logσ, b = Chain(hardσ, mish))"},
+        {"(Dense(1 => 1), relu)", "(Dense(1 => 1), relu)"},
+        {"(relu,)", "(relu,)"},
+        {"(relu)", "relu"},
+        {"(; g = Chain(relu), d = tanh)", "(g = Chain(relu), d = tanh)"},
+        {"Chain( # a comment, with ) and (\n  Dense(2 => 3), # 9 parameters\n\tsoftmax,\r\n) ",
+         "Chain(Dense(2 => 3), softmax)"},
+    };
+    int n = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++, n++) {
+        FX_SCOPE;
+        assert_string_equal(summary(parsed(cases[i][0]), shown), cases[i][1]);
+    }
+    assert_true(n >= 31);
+}
+
+static void options_that_are_not_printed(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_batchnorm_layer *b = parsed("BatchNorm(4; eps=1f-3, momentum=0, track_stats=false)");
+    assert_true(b->epsilon == 1e-3 && b->momentum == 0 && !b->mean && b->gamma);
+    assert_true(((fx_layernorm_layer *)parsed("LayerNorm(4; eps=0.25)"))->epsilon == 0.25);
+    fx_dense_layer *ones = parsed("Dense(3 => 2; init=ones32)");
+    assert_true(fx_item(fx_all(fx_eq(ones->weight, 1))) == 1);
+    const fx_conv_layer *c = parsed("Conv((4, 3), 1 => 1, pad=SamePad(), dilation=2)");
+    const int64_t same[] = {3, 3, 2, 2}; /* (k−1)·dilation: 6 and 4 */
+    assert_int_equal(c->pad.n, 4);
+    assert_memory_equal(c->pad.v, same, sizeof same);
+    fx_array *y = fx_call(parsed("Chain(Conv((5, 5), 1 => 6, relu), MaxPool((2, 2)), Flux.flatten,"
+                                 " Dense(864 => 10))"),
+                          fx_rand(28, 28, 1, 3));
+    assert_true(fx_ndims(y) == 2 && fx_size(y, 0) == 10 && fx_size(y, 1) == 3);
+    for (int i = 0; i < 2; i++) { /* every function by both of its names */
+#define HAS(NAME, word) assert_ptr_equal(parsed(i ? #word : FX_##NAME->name), FX_##NAME);
+        FXI_FUNCTIONS(HAS)
+#undef HAS
+    }
+}
+
+/* ---- what is printed ------------------------------------------------------------------------- */
+
+static int64_t below(int64_t n)
+{
+    return (int64_t)(fx_rand_u64() % (uint64_t)n);
+}
+
+static fx_function *random_act(void)
+{
+#define ADDRESS(NAME, name) &fxi_function_##name,
+    static fx_function *const all[] = {FXI_FUNCTIONS(ADDRESS)};
+#undef ADDRESS
+    return below(2) ? all[below(27)] : NULL; /* what comes after exp is not elementwise */
+}
+
+static fx_dims random_dims(int64_t n, int64_t least, int64_t most)
+{
+    fx_dims d = {.n = n};
+    for (int64_t i = 0; i < n; i++)
+        d.v[i] = least + below(most - least + 1);
+    return d;
+}
+
+/* Not given, one for all, or several. */
+static fx_dims option(int64_t n, int64_t least, int64_t most)
+{
+    return random_dims(below(3) == 0 ? 0 : below(2) ? 1 : n, least, most);
+}
+
+/* A layer of a kind, and an input that it takes. */
+static void *random_layer(int kind, fx_array **out_x)
+{
+    const int64_t c = 1 + below(3), groups = 1 + below(2), in = 1 + below(6), n = 1 + below(3);
+    int64_t dims[] = {12, 12, 12, 12, 12};
+    dims[c] = kind == 1 ? in * groups : in;
+    dims[c + 1] = 2;
+    *out_x = fxi_rand(FX_DTYPE_F32, (int)c + 2, dims);
+    const fx_active active = (fx_active)below(3);
+    const fx_dims window = random_dims(c, 2, 3), pad = below(4) ? option(c, 0, 1) : FX_SAME;
+    switch (kind) {
+    case 0:
+        *out_x = fx_rand(in, 2);
+        return fx_dense(in, 1 + below(6), random_act(), .no_bias = below(2));
+    case 1:
+        return fx_conv(random_dims(c, 1, 3), in * groups, (1 + below(3)) * groups, random_act(),
+                       .stride = option(c, 1, 2), .dilation = option(c, 1, 2),
+                       .pad = below(2) ? pad : option(2 * c, 0, 2), .groups = groups,
+                       .no_bias = below(2));
+    case 2:
+        return fx_maxpool(window, .pad = pad, .stride = option(c, 1, 3));
+    case 3:
+        return fx_meanpool(window, .pad = pad, .stride = option(c, 1, 3));
+    case 4:
+        *out_x = fx_rand(3, in, 2);
+        return fx_batchnorm(in, random_act(), .no_affine = below(2), .active = active);
+    case 5:
+        *out_x = fxi_rand(FX_DTYPE_F32, (int)n, dims);
+        return fx_layernorm((fx_dims){.n = n, .v = {dims[0], dims[1], dims[2]}}, random_act(),
+                            .no_affine = below(2));
+    case 6:
+        return fx_dropout((double)below(11) / 10, .dims = random_dims(below(3), 0, 4),
+                          .active = active);
+    default:
+        return FX_RELU;
+    }
+}
+
+typedef struct arrays {
+    char text[TEXT];
+    size_t n;
+} arrays;
+
+static void note(fx_array *x, const char *path, bool trainable, void *user)
+{
+    arrays *a = user;
+    a->n += (size_t)snprintf(a->text + a->n, TEXT - a->n, "%s %d", path, trainable);
+    for (int i = 0; i < fx_ndims(x); i++)
+        a->n += (size_t)snprintf(a->text + a->n, TEXT - a->n, " %" PRId64, fx_size(x, i));
+    a->n += (size_t)snprintf(a->text + a->n, TEXT - a->n, "\n");
+    assert_true(a->n < TEXT);
+}
+
+/* Both printed forms of the model come back as the same structure, which is returned. */
+static void *round_trip(void *model)
+{
+    static arrays here, there;
+    here.n = there.n = 0;
+    assert_string_equal(summary(parsed(summary(model, shown)), again), shown);
+    assert_true(fx_show_text(model, shown, TEXT) < TEXT);
+    void *copy = parsed(shown);
+    assert_true(fx_show_text(copy, again, TEXT) < TEXT);
+    assert_string_equal(again, shown);
+    fx_visit(model, note, &here);
+    fx_visit(copy, note, &there);
+    assert_int_equal(here.n, there.n);
+    assert_memory_equal(here.text, there.text, here.n);
+    return copy;
+}
+
+static void random_layers(void **state)
+{
+    (void)state;
+    int n = 0, with_arrays = 0;
+    for (int i = 0; i < 320; i++, n++) {
+        FX_SCOPE;
+        fx_array *x;
+        void *layer = random_layer(i % 8, &x);
+        assert_int_equal(fx_error_take().status, FX_OK);
+        void *copy = round_trip(layer);
+        if (fx_parameter_count(layer) > 0) {
+            assert_int_equal(fx_loadmodel(copy, layer), FX_OK);
+            with_arrays++;
+        }
+        fx_seed(7); /* the same mask of a dropout */
+        fx_array *y = fx_call(layer, x);
+        fx_eval(y);
+        fx_seed(7);
+        assert_true(fx_item(fx_all(fx_eq(y, fx_call(copy, x)))) == 1);
+        assert_int_equal(fx_error_take().status, FX_OK);
+        fx_seed((uint64_t)i + 1000);
+    }
+    assert_true(n == 320 && with_arrays >= 100);
+}
+
+static void *random_model(int depth)
+{
+    static const char *const words[] = {"a", "enc", "β", "x_1", "out!"};
+    void *items[5];
+    const char *names[5];
+    fx_array *x;
+    const int n = (int)below(5), kind = (int)below(6);
+    if (depth == 0 || kind < 2)
+        return random_layer((int)below(8), &x);
+    for (int i = 0; i < n; i++) {
+        items[i] = random_model(depth - 1);
+        while (kind != 3 && kind != 4 && !fx_type_of(items[i])->forward)
+            items[i] = random_model(depth - 1); /* a tuple is no layer */
+        names[i] = kind == 2 && below(2) ? NULL : words[i];
+    }
+    return kind == 3   ? fxi_tuple(n, items)
+           : kind == 4 ? fxi_named_tuple(n, names, items)
+           : kind == 5 ? fxi_chain(n, items)
+                       : fxi_chain_named(n, names, items);
+}
+
+static void random_models(void **state)
+{
+    (void)state;
+    int large = 0;
+    for (uint64_t seed = 0; seed < 150; seed++) {
+        FX_SCOPE;
+        fx_seed(seed);
+        void *model = random_model(4);
+        assert_int_equal(fx_error_take().status, FX_OK);
+        round_trip(model);
+        large += strchr(shown, '\n') != NULL;
+    }
+    assert_true(large >= 50);
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+#define FUNCTION_LIST                                                                              \
+    "identity, sigmoid, hardsigmoid, logsigmoid, tanh, hardtanh, relu, relu6, leakyrelu, rrelu, "  \
+    "elu, celu, selu, gelu, gelu_sigmoid, gelu_erf, swish, hardswish, lisht, softplus, "           \
+    "softsign, logcosh, mish, tanhshrink, softshrink, trelu, exp, softmax, logsoftmax, flatten, "  \
+    "tanh_fast, sigmoid_fast, thresholdrelu"
+
+static void refused(const char *text, const char *message)
+{
+    FX_SCOPE;
+    void *model = fx_parse_model(text);
+    const fx_error e = fx_error_take();
+    assert_true(fx_is_error(model));
+    assert_string_equal(e.message, message);
+    assert_true(e.status == FX_STATUS_FORMAT || e.status == FX_STATUS_ARGUMENT);
+}
+
+static void errors_have_a_place(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"", "model, column 1: expected a layer or a function, got the end"},
+        {"# only a comment", "model, column 17: expected a layer or a function, got the end"},
+        {"7", "model, column 1: expected a layer or a function, got 7"},
+        {"Chain(Dense(3 => ))", "model, column 18: Dense takes in => out, got 3 => )"},
+        {"Chain(Dense(3 => ", "model, column 18: Dense takes in => out, got 3 => "},
+        {"Dense(3)", "model, column 8: Dense takes in => out, got 3)"},
+        {"Dense()", "model, column 7: Dense takes in => out, got )"},
+        {"Dense(; bias=false)", "model, column 19: Dense takes in => out, got )"},
+        {"Dense(3 = 4)", "model, column 11: Dense takes in => out, got 3 = 4"},
+        {"Dense(σ => 4)", "model, column 7: Dense takes in => out, got σ"},
+        {"Dense(2.5 => 4)", "model, column 7: Dense takes in => out, got 2.5"},
+        {"Dense(3 => 4, 7)", "model, column 15: Dense takes a function, got 7"},
+        {"Dense(3 => 4, relu, 7)", "model, column 21: Dense takes no argument here, got 7"},
+        {"Dense(3 => 4; bias=7)", "model, column 20: Dense takes true or false for bias, got 7"},
+        {"Dense(3 => 4; bias=maybe)",
+         "model, column 20: Dense takes true or false for bias, got maybe"},
+        {"Dense(3 => 4; bais=true)",
+         "model, column 15: Dense has no option bais; it has bias, init"},
+        {"Dense(3 => 4; bias=true, bias=true)", "model, column 26: bias was given twice"},
+        {"Dropout(0.5, p=0.5)", "model, column 14: p was given twice"},
+        {"Dense(3 => 4 relu)", "model, column 14: expected , or ), got relu"},
+        {"Dense(3 => 4", "model, column 13: expected , or ), got the end"},
+        {"Dense(0 => 4)", "model, column 7: Dense takes numbers from 1 to 2147483647 here, got 0"},
+        {"Dense(4 => -4)",
+         "model, column 12: Dense takes numbers from 1 to 2147483647 here, got -4"},
+        {"Dense(4 => 2147483648)",
+         "model, column 12: Dense takes numbers from 1 to 2147483647 here, got 2147483648"},
+        {"Dense(99999999999999999999 => 4)",
+         "model, column 7: 99999999999999999999 is no number, or too large"},
+        {"Dropout(1e999)", "model, column 9: 1e999 is no number, or too large"},
+        {"Dropout(1e)", "model, column 9: 1e is no number, or too large"},
+        {"Dense(2000000000 => 2000000000)",
+         "model, column 7: Dense of that size would have more than 1099511627776 parameters"},
+        {"Conv((2000000, 2000000), 2000000 => 1)",
+         "model, column 6: Conv of that size would have more than 1099511627776 parameters"},
+        {"LayerNorm(2147483647, 2147483647, 2147483647)",
+         "model, column 11: LayerNorm of that size would have more than 1099511627776 parameters"},
+        {"Chain(Dense(1000000 => 1000000), Dense(1000000 => 1000000))",
+         "model, column 34: the model would have more than 1099511627776 parameters"},
+        {"Conv((), 1 => 2)", "model, column 8: Conv takes a kernel such as (5, 5), got (),"},
+        {"Conv((3, 3), 1 => 2; stride=0)",
+         "model, column 29: Conv takes numbers from 1 to 2147483647 here, got 0"},
+        {"Conv((3, 3), 1 => 2; pad=Same())",
+         "model, column 26: Conv takes a number, several such as (1, 1), or SamePad() for pad, "
+         "got Same"},
+        {"Conv((3, 3), 1 => 2, stride=(1,1,1))",
+         "model, column 1: Conv: stride takes one number or 2, each at least 1"},
+        {"Conv((3, 3), 3 => 2, groups=2)",
+         "model, column 1: Conv: sizes must be positive and the groups divide the channels, got "
+         "3 => 2, 2 groups"},
+        {"Conv((1,1,1,1), 3 => 2)", "model, column 1: Conv: takes kernels of 1 to 3 axes and at "
+                                    "least one group, got 4 axes and 1 groups"},
+        {"MaxPool((1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1))",
+         "model, column 42: MaxPool takes at most 16 numbers here"},
+        {"LayerNorm(1,1,1,1,1,1,1,1,1)", "model, column 27: LayerNorm takes at most 8 sizes"},
+        {"BatchNorm(relu)", "model, column 11: BatchNorm takes a number of channels, got relu"},
+        {"Chain(Dropout(1.5))", "model, column 7: Dropout: expects 0 ≤ p ≤ 1, got p = 1.5"},
+        {"Dropout(0.5; active=yes)",
+         "model, column 21: Dropout takes true, false or nothing for active, got yes"},
+        {"Dropout(0.5; dims=x)",
+         "model, column 19: Dropout takes an axis, several such as (1, 2), or : for dims, got x"},
+        {"Dense(1 => 1; init=relu)",
+         "model, column 20: there is no initialiser relu; there are glorot_uniform, "
+         "glorot_normal, kaiming_uniform, kaiming_normal, lecun_normal, truncated_normal, "
+         "zeros32, ones32"},
+        {"Chain(σ, Konv((1,), 1 => 1))",
+         "model, column 10: there is no layer Konv; there are Dense, Conv, MaxPool, "
+         "MeanPool, BatchNorm, LayerNorm, Dropout, Chain"},
+        {"Chain(reluu)", "model, column 7: there is no function reluu; there are " FUNCTION_LIST},
+        {"Chain(Other.relu)",
+         "model, column 7: there is no function Other; there are " FUNCTION_LIST},
+        {"Dense(1 => 1, Flux.)", "model, column 15: Dense takes a function, got Flux"},
+        {"Chain(relu", "model, column 11: expected , or ), got the end"},
+        {"Chain(relu))", "model, column 12: expected the end, got )"},
+        {"Chain([relu, tanh)", "model, column 18: expected , or ], got )"},
+        {"Chain([relu], tanh)", "model, column 13: expected ), got ,"},
+        {"Chain(,)", "model, column 7: expected a layer or a function, got ,"},
+        {"Chain(layers = relu)",
+         "model, column 1: Chain: a Chain cannot have a named layer called `layers`"},
+        {"Chain(a = relu, a = tanh)", "model, column 1: Chain: two layers are called `a`"},
+        {"Chain((relu, tanh))", "model, column 1: Chain: child 0 is not a layer: (relu, tanh)"},
+        {"(a = relu, tanh)", "model, column 1: a tuple has names for all of its items or for none"},
+        {"Chain(\n  Dense(2 => 3),  # 9 parameters\n  β = Dense(3 => 0),\n)",
+         "model, line 3, column 18: Dense takes numbers from 1 to 2147483647 here, got 0"},
+        {"22×33 Matrix{Float32}", "model, column 1: expected a layer or a function, got 22"},
+    };
+    int n = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++, n++)
+        refused(cases[i][0], cases[i][1]);
+    assert_true(n >= 55);
+    refused(NULL, "model: there is no text");
+}
+
+static void depth_and_length_are_bounded(void **state)
+{
+    (void)state;
+    static char text[200000];
+    char *end = text;
+    for (int i = 0; i < 64; i++)
+        end = stpcpy(end, "Chain(");
+    strcpy(end, "relu");
+    refused(text, "model, column 385: nested deeper than 64");
+    strcpy(end - 6, "relu");
+    for (int i = 0; i < 63; i++)
+        strcat(text, ")");
+    round_trip(parsed(text));
+    for (size_t i = 0; i + 1 < sizeof text; i++) /* no deeper than it goes */
+        text[i] = '(';
+    refused(text, "model, column 65: nested deeper than 64");
+    end = stpcpy(text, "Chain(");
+    for (int i = 0; i < 10000; i++)
+        end = stpcpy(end, "relu,");
+    refused(text, "model, column 50002: more than 10000 layers");
+}
+
+/* The records of others stay, and a failure is one all the same. */
+static void an_earlier_record_stays(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_fail(FX_STATUS_IO, "before", "something else");
+    assert_true(fx_is_error(fx_parse_model("Dropout(7)")));
+    assert_true(fx_is_error(fx_parse_model("Dense(")));
+    assert_false(fx_is_error(fx_parse_model("Dense(1 => 1)")));
+    assert_string_equal(fx_error_take().message, "before: something else");
+}
+
+/* Every allocation failing in turn: the model or an error, and nothing left behind. */
+static void without_memory(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "Chain(enc = Chain(Dense(1 => 6, tanh), BatchNorm(6)), (Dropout(0.5)))";
+    int failures = 0;
+    parsed(text);
+    for (int64_t nth = 0;; nth++) {
+        const int64_t live = fxi_live_allocations();
+        bool reached;
+        {
+            FX_SCOPE;
+            fxi_fault_set(nth);
+            const bool bad = fx_is_error(fx_parse_model(text));
+            reached = fxi_fault_seen() > nth;
+            fxi_fault_set(-1);
+            const fx_status status = fx_error_take().status;
+            assert_int_equal(status, bad ? FX_STATUS_MEMORY : FX_OK);
+            failures += bad;
+        }
+        assert_int_equal(fxi_live_allocations(), live);
+        if (!reached)
+            break;
+    }
+    assert_true(failures >= 20);
+}
+
+/* ---- rules and losses ------------------------------------------------------------------------ */
+
+static void optimisers(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"Adam(0.001)", "Adam(eta=0.001, beta=(0.9, 0.999), epsilon=1.0e-8)"},
+        {"Adam()", "Adam(eta=0.001, beta=(0.9, 0.999), epsilon=1.0e-8)"},
+        {"Adam(eta=0.01, beta=(0.8, 0.99))", "Adam(eta=0.01, beta=(0.8, 0.99), epsilon=1.0e-8)"},
+        {"Adam(0.001, (0.9, 0.999), 1.0e-7)", "Adam(eta=0.001, beta=(0.9, 0.999), epsilon=1.0e-7)"},
+        {"Flux.Adam(η = 1f-3; ϵ=0, β=(0, 0.5))", "Adam(eta=0.001, beta=(0.0, 0.5), epsilon=0.0)"},
+        {"Optimisers.Descent(0.1f0)", "Descent(0.1)"},
+        {"Descent()", "Descent(0.1)"},
+        {"Descent(0)", "Descent(0.0)"},
+        {"Momentum(rho=0.5)", "Momentum(eta=0.01, rho=0.5)"},
+        {"Nesterov(0.1, 0.8)", "Nesterov(eta=0.1, rho=0.8)"},
+        {"AdamW(1e-4; couple=false, lambda=0.01)",
+         "AdamW(eta=0.0001, beta=(0.9, 0.999), lambda=0.01, epsilon=1.0e-8, couple=false)"},
+    };
+    static const char *const errors[][2] = {
+        {"", "optimiser, column 1: expected an optimiser such as Adam(0.001), got the end"},
+        {"Adam", "optimiser, column 5: expected an optimiser such as Adam(0.001), got the end"},
+        {"Adam(-1)", "optimiser, column 1: Adam: the learning rate cannot be negative: eta = -1.0"},
+        {"Adem(1)", "optimiser, column 1: there is no optimiser Adem; there are Descent, Momentum, "
+                    "Nesterov, Adam, AdamW"},
+        {"Descent(1; rho=2)", "optimiser, column 12: Descent has no option rho; it has eta"},
+        {"Adam(beta=0.9)", "optimiser, column 11: Adam takes two numbers such as (0.9, 0.999) for "
+                           "beta, got 0.9"},
+        {"Adam(0.1) x", "optimiser, column 11: expected the end, got x"},
+        {"Adam(x)", "optimiser, column 6: Adam takes a learning rate, got x"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        FX_SCOPE;
+        fx_rule *rule = fx_parse_optimiser(cases[i][0]);
+        assert_string_equal(fx_error_take().message, "");
+        assert_string_equal(summary(rule, shown), cases[i][1]);
+        assert_string_equal(summary(fx_parse_optimiser(shown), again), shown);
+    }
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        FX_SCOPE;
+        fx_rule *rule = fx_parse_optimiser(errors[i][0]);
+        assert_true(fx_is_error(rule));
+        assert_string_equal(fx_error_take().message, errors[i][1]);
+    }
+    assert_true(fx_is_error(fx_parse_optimiser(NULL)));
+    assert_string_equal(fx_error_take().message, "optimiser: there is no text");
+}
+
+static void losses(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    assert_ptr_equal(fx_parse_loss("mse"), fxi_mse);
+    assert_ptr_equal(fx_parse_loss(" Flux.Losses.logitcrossentropy "), fxi_logitcrossentropy);
+    assert_ptr_equal(fx_parse_loss("Flux.squared_hinge_loss"), fxi_squared_hinge_loss);
+    const fx_loss_formula none = fx_parse_loss("mes");
+    assert_string_equal(fx_error_take().message,
+                        "loss, column 1: there is no loss mes; there are mse, mae, msle, "
+                        "huber_loss, crossentropy, logitcrossentropy, binarycrossentropy, "
+                        "logitbinarycrossentropy, kldivergence, poisson_loss, hinge_loss, "
+                        "squared_hinge_loss");
+    assert_true(fx_is_error(none(&(const fx_loss_args){.fxi_size = sizeof(fx_loss_args)})));
+    fx_parse_loss("mse(");
+    assert_string_equal(fx_error_take().message, "loss, column 4: expected the end, got (");
+    fx_parse_loss(NULL);
+    assert_string_equal(fx_error_take().message, "loss: there is no text");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(written_by_hand),
+        cmocka_unit_test(options_that_are_not_printed),
+        cmocka_unit_test(random_layers),
+        cmocka_unit_test(random_models),
+        cmocka_unit_test(errors_have_a_place),
+        cmocka_unit_test(depth_and_length_are_bounded),
+        cmocka_unit_test(an_earlier_record_stays),
+        cmocka_unit_test(without_memory),
+        cmocka_unit_test(optimisers),
+        cmocka_unit_test(losses),
+    };
+    return cmocka_run_group_tests_name("notation", tests, NULL, NULL);
+}
