@@ -10,6 +10,8 @@ JOBS        ?= $(shell nproc)
 PREFIX      ?= /usr/local
 DESTDIR     ?=
 CFLUX_DATA  ?= $(ROOT)/../shared/data
+FUZZ_SECONDS ?= 600
+FUZZ_TARGETS ?=
 override CFLUX_DATA := $(abspath $(CFLUX_DATA))
 export CFLUX_DATA
 
@@ -21,8 +23,8 @@ CLANG     = -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
 MAKEFLAGS     += --no-print-directory
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all bench format check-format asan tsan clang arm install clean \
-        setup-demo setup-test
+.PHONY: help demo test test-all bench format check-format asan tsan clang arm fuzz fuzz-minute fuzz-build install \
+        clean setup-demo setup-test
 
 help:
 	@echo 'make demo          build, then learn handwritten digits on the CPU'
@@ -32,6 +34,7 @@ help:
 	@echo 'make asan | tsan   the suite under address+undefined, the thread tests under thread sanitizer'
 	@echo 'make clang         the suite built with clang'
 	@echo 'make arm           cross-compiled for 64-bit ARM, the quick tests under qemu'
+	@echo 'make fuzz          damaged input for every reader, FUZZ_SECONDS=$(FUZZ_SECONDS) each (FUZZ_TARGETS=names)'
 	@echo 'make format        clang-format over the tree (check-format: only look)'
 	@echo 'make install       PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make clean         remove $(BUILD)/'
@@ -61,7 +64,7 @@ test-all: setup-test
 	$(CONFIGURE) -B $(BUILD) -DCFLUX_TESTS=ON
 	$(COMPILE) $(BUILD) -j $(JOBS)
 	$(ROOT)/scripts/suite $(BUILD) -j $(JOBS)
-	$(MAKE) clang asan tsan arm
+	$(MAKE) clang asan tsan arm fuzz-minute
 
 clang: setup-test
 	$(CONFIGURE) -B $(BUILD)/clang $(CLANG)
@@ -77,6 +80,19 @@ tsan: setup-test
 	$(CONFIGURE) -B $(BUILD)/tsan $(GCC) -DCFLUX_SANITIZE=thread
 	$(COMPILE) $(BUILD)/tsan -j $(JOBS)
 	$(ROOT)/scripts/tsan $(ROOT)/scripts/suite $(BUILD)/tsan -j $(JOBS) -L threads
+
+# Every reader with damaged input: guided by coverage where clang has libFuzzer, else at random.
+FUZZ      = $(if $(shell $(ROOT)/scripts/has-libfuzzer && echo yes), \
+                $(CLANG) -DCFLUX_SANITIZE=fuzzer-no-link$(comma)address$(comma)undefined, \
+                $(GCC) -DCFLUX_SANITIZE=address$(comma)undefined)
+comma    := ,
+fuzz-build: setup-test
+	$(CONFIGURE) -B $(BUILD)/fuzz $(FUZZ) -DCFLUX_FUZZ=ON
+	$(COMPILE) $(BUILD)/fuzz -j $(JOBS) --target fuzz_runner
+fuzz-minute: fuzz-build
+	$(ROOT)/scripts/suite $(BUILD)/fuzz -j $(JOBS) -L full -R '^fuzz/'
+fuzz: fuzz-build
+	$(ROOT)/scripts/fuzz $(BUILD)/fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
 arm: setup-test
 	$(ROOT)/scripts/arm $(BUILD)/arm $(JOBS)

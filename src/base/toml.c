@@ -385,9 +385,9 @@ static bool header(scanner *c)
 
 static bool scan(scanner *c)
 {
-    size_t top = 0; /* length of the current table's path */
-    if (starts(c, "\xEF\xBB\xBF"))
-        c->at += 3;
+    size_t top = 0;                                         /* length of the current table's path */
+    const size_t first = starts(c, "\xEF\xBB\xBF") ? 3 : 0; /* it stays in front of all lines */
+    c->at = first;
     for (skip_lines(c); c->at < c->n; skip_lines(c)) {
         if (peek(c) == '[') {
             if (!header(c))
@@ -396,7 +396,7 @@ static bool scan(scanner *c)
             continue;
         }
         size_t line = c->at;
-        while (line > 0 && c->s[line - 1] != '\n')
+        while (line > first && c->s[line - 1] != '\n')
             line--;
         if (!pair(c))
             return false;

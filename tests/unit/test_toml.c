@@ -120,6 +120,10 @@ static void changed_in_place(void **state)
         {"[Flux]", "[Flux]\ngpu_backend = \"CUDA\"\n"},
         {"Flux = {a = 1}\n", "Flux = {a = 1, gpu_backend = \"CUDA\"}\n"},
         {"Flux = {}\n", "Flux = {gpu_backend = \"CUDA\"}\n"},
+        {"\xEF\xBB\xBF"
+         "Flux.a = 1\n",
+         "\xEF\xBB\xBF"
+         "Flux.gpu_backend = \"CUDA\"\nFlux.a = 1\n"},
         {"Flux.a = 1\nb = 2\n", "Flux.gpu_backend = \"CUDA\"\nFlux.a = 1\nb = 2\n"},
         {"[Flux]\ngpu_backend = \"\"\"\nlong\n\"\"\"\n", "[Flux]\ngpu_backend = \"CUDA\"\n"},
         {"[Flux]\ngpu_backend = 3\n", "[Flux]\ngpu_backend = \"CUDA\"\n"},

@@ -1,0 +1,47 @@
+/* fuzz_target.h: the readers that are fed with damaged input, and what must hold for every input:
+ * no crash, no second of processor time, no more heap than twice the input and 16 MiB, and an error
+ * object exactly when there is a record.
+ *
+ * Two programs run them: libFuzzer's (clang, guided by coverage), and one for any compiler that
+ * replays the seeds and then changes them at random. A new reader is one row in fuzz_targets.c.
+ */
+#ifndef CFLUX_FUZZ_TARGET_H
+#define CFLUX_FUZZ_TARGET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { FUZZ_SEED_FOLDERS = 4 };
+
+typedef struct fuzz_target {
+    const char *name; /* its seeds are in corpus/NAME/ */
+    /* One of them: what reads a file, given under a path with the extension, or a text. */
+    void *(*load)(const char *path);
+    void (*read)(const char *text, size_t n); /* terminated; n without the terminator */
+    const char *extension;
+    const char *seeds[FUZZ_SEED_FOLDERS]; /* more of them, in CFLUX_DATA */
+    bool gzip;      /* reads compressed files: the heap is measured by what they hold */
+    size_t longest; /* input; default 64 KiB */
+} fuzz_target;
+
+extern const fuzz_target fuzz_targets[];
+extern const int fuzz_target_count;
+const fuzz_target *fuzz_target_named(const char *name); /* NULL: there is none */
+size_t fuzz_longest(const fuzz_target *target);
+
+/* The i-th folder of seeds that exists; NULL at the end. Valid until the next call. */
+const char *fuzz_seed_folder(const fuzz_target *target, int i);
+
+/* One input. What must hold and does not ends the program by abort, with a line on stderr. */
+void fuzz_one(const fuzz_target *target, const unsigned char *data, size_t n);
+/* For targets of texts: the same kind of end. */
+void fuzz_expect(bool holds, const char *what);
+/* What a reader returned: an error with a record, or an object without, which is then shown. */
+void fuzz_outcome(void *object);
+
+/* ---- the heap of the process (fuzz_heap.c) --------------------------------------------------- */
+void fuzz_heap_begin(void);
+size_t fuzz_heap_peak(void); /* the most there was since, over what there was then */
+
+#endif
