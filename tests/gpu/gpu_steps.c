@@ -32,9 +32,9 @@ static void show(visit *v, gpu_case *c)
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
-typedef enum layout { DENSE, TURNED, SPREAD, BACKWARDS, SINGLE, LAYOUTS } layout;
-static const char *const layout_names[LAYOUTS] = {"dense", "turned", "spread", "backwards",
-                                                  "single"};
+typedef enum layout { DENSE, TURNED, SPREAD, BACKWARDS, FAR, SINGLE, LAYOUTS } layout;
+static const char *const layout_names[LAYOUTS] = {"dense",     "turned", "spread",
+                                                  "backwards", "far",    "single"};
 
 static fx_tensor dense(int dtype, int nd, const int64_t *shape)
 {
@@ -49,7 +49,7 @@ static fx_tensor dense(int dtype, int nd, const int64_t *shape)
 }
 
 /* The same sizes, laid out otherwise: axes in the other order, the first axis repeated, every axis
- * backwards, or one value for all. */
+ * backwards, the last one over more elements than 31 bits count, or one value for all. */
 static fx_tensor laid(int dtype, int nd, const int64_t *shape, layout how)
 {
     fx_tensor t = dense(dtype, nd, shape);
@@ -64,6 +64,8 @@ static fx_tensor laid(int dtype, int nd, const int64_t *shape, layout how)
         if (how == BACKWARDS)
             t.stride[d] = -t.stride[d];
     }
+    if (how == FAR && shape[nd - 1] > 1)
+        t.stride[nd - 1] = ((int64_t)1 << 31) / (shape[nd - 1] - 1) + 1;
     if (how == SINGLE)
         t.ndim = 0;
     return t;
@@ -346,7 +348,7 @@ static void gathers(visit *v)
             int64_t shape[4];
             index_shape(axis, shape);
             c.step.attr.i[0] = axis;
-            c.in[0] = laid(dtype, 3, x, dtype % 2 ? TURNED : DENSE);
+            c.in[0] = laid(dtype, 3, x, (layout)(dtype % SINGLE));
             c.in[1] =
                 laid(dtype % 2 ? FX_DTYPE_I32 : FX_DTYPE_I64, 2, idx, dtype % 3 ? DENSE : TURNED);
             c.step.out = dense(dtype, 4, shape);
@@ -369,7 +371,7 @@ static void scatter(visit *v, int kind, int dtype, int axis, bool large)
     c.step.attr.i[0] = kind;
     c.step.attr.i[1] = axis;
     c.index_size = out[axis];
-    c.in[0] = laid(dtype, 4, shape, axis == 1 ? TURNED : DENSE);
+    c.in[0] = laid(dtype, 4, shape, axis == 1 ? TURNED : axis == 2 ? FAR : DENSE);
     c.in[1] = laid(axis == 1 ? FX_DTYPE_I32 : FX_DTYPE_I64, 2, large ? many : idx,
                    axis == 2 ? TURNED : DENSE);
     c.step.out = dense(dtype, 3, out);
@@ -551,6 +553,7 @@ static void rows(visit *v)
         for (int axes = 1; axes <= 2; axes++) {
             softmax(v, FX_DTYPE_F32, axes, lengths[k], DENSE);
             softmax(v, FX_DTYPE_F32, axes, lengths[k], TURNED);
+            softmax(v, FX_DTYPE_F32, axes, lengths[k], FAR);
             softmax(v, FX_DTYPE_F64, axes, lengths[k], DENSE);
         }
 }

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 #include "temp_file.h"
 
-enum { TEXTS = 4096, BATCH = 48, LEAST = 250 };
+enum { TEXTS = 4096, BATCH = 48, LEAST = 350 };
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 static struct {
