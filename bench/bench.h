@@ -45,7 +45,7 @@ struct bench_case {
 
 /* Tables, each ended by a case without a name. */
 extern const bench_case bench_networks[], bench_arrays[], bench_products[], bench_overheads[],
-    bench_loaders[];
+    bench_loaders[], bench_devices[];
 
 /* The network of that name. */
 const bench_case *bench_network(const char *name);
@@ -55,6 +55,7 @@ const bench_case *bench_blas_open(const char *library);
 
 extern double bench_seconds;      /* time to spend on a case */
 extern const char *bench_program; /* the path of this executable */
+extern const char *bench_device;  /* whose rows are asked for; NULL: none */
 
 double bench_now(void); /* seconds, monotonic */
 /* Samples the time of one call of step. */
@@ -69,5 +70,7 @@ void bench_close(bench_state *s);
 /* What the child of startup/first-prediction does: prints the moment of the first prediction and
  * the peak of resident memory in KiB. */
 int bench_first_prediction(void);
+/* Runs this program again, on the device; seconds to its first prediction and its memory in MiB. */
+bool bench_start_child(double *seconds, double *mib);
 
 #endif

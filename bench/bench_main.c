@@ -6,6 +6,7 @@
  *   bench_runner --serve      reads names, one a line, and answers each with its row: how a peer's
  *                             rows are measured in between ours (bench/run.py)
  *   bench_runner --blas LIBRARY …       the products of a BLAS library instead, as a peer
+ *   bench_runner --device opencl:0 device/       rows of a device (bench_devices.c)
  *   bench_runner --count NAME STEPS     only runs steps, for counting instructions
  *
  * The plugin of the build folder is used where it is built; with --no-onednn before the other
@@ -22,8 +23,9 @@
 #include <string.h>
 #include <time.h>
 
-static const bench_case *tables[] = {bench_networks, bench_arrays, bench_products, bench_overheads,
-                                     bench_loaders};
+static const bench_case no_cases; /* a device's, when one is named */
+static const bench_case *tables[] = {bench_networks,  bench_arrays,  bench_products,
+                                     bench_overheads, bench_loaders, &no_cases};
 enum { TABLES = sizeof tables / sizeof tables[0] };
 static const char *program = "cflux";
 static bool is_peer;
@@ -81,7 +83,9 @@ static void print_row(const char *name, const bench_row *r)
     printf("{\"row\": \"case\"");
     print_text("case", name);
     print_text("variant", program);
-    print_text("backend", fxi_cpu_plugin_name(false) ? "cpu+oneDNN" : "cpu");
+    print_text("backend", bench_device                 ? bench_device
+                          : fxi_cpu_plugin_name(false) ? "cpu+oneDNN"
+                                                       : "cpu");
     printf(", \"threads\": %d, \"n\": %d, \"taken\": %d, \"median\": %.6g, \"min\": %.6g, "
            "\"max\": %.6g",
            threads, r->samples, r->taken, r->median, r->min, r->max);
@@ -231,7 +235,10 @@ int main(int argc, char **argv)
     int i = 1;
     bench_program = argv[0];
     setenv("FX_PLUGIN_PATH", CFLUX_BUILD_DIR, 0);
+    setenv("CFLUX_BACKEND_PATH", CFLUX_BUILD_DIR, 0);
     for (; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
+        if (strcmp(argv[i], "--first-prediction") == 0 && i + 1 < argc)
+            bench_device = argv[i + 1];
         if (strcmp(argv[i], "--first-prediction") == 0)
             return bench_first_prediction();
         if (strcmp(argv[i], "--list") == 0)
@@ -244,6 +251,9 @@ int main(int argc, char **argv)
             serving = true;
         } else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) {
             bench_seconds = atof(argv[++i]);
+        } else if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) {
+            bench_device = argv[++i];
+            tables[TABLES - 1] = bench_devices;
         } else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
             threads = atoi(argv[++i]);
         } else if (strcmp(argv[i], "--blas") == 0 && i + 1 < argc) {

@@ -13,7 +13,8 @@ The info string of a block says what it is:
   ```text log         after that: what it logs, on stderr
   ```toml file=NAME   writes that file into the page's project folder, for the blocks after it
 
-A page with a line `<!-- devices: stand-ins -->` is run with the tests' stand-in backends. Every page
+A page with a line `<!-- devices: stand-ins -->` is run with the tests' stand-in backends, one with
+`<!-- devices: OpenCL -->` with the OpenCL plugin. Every page
 has a project folder of its own (CFLUX_PROJECT), empty at first.
 
 Programs are compiled with the strict warnings as errors, against a temporary installation of the
@@ -173,6 +174,9 @@ def check_page(path, options, folder, counts):
     environment = dict(os.environ, CFLUX_PROJECT=project, CFLUX_BACKEND_PATH=project)
     if "<!-- devices: stand-ins -->" in text:
         environment["CFLUX_BACKEND_PATH"] = os.path.join(options.build, "tests", "standin")
+    if "<!-- devices: OpenCL -->" in text:
+        environment["CFLUX_BACKEND_PATH"] = options.build
+        environment["FX_OPENCL_DEVICES"] = "portable"
     wrong = check_plugins(blocks, options, project)
     if wrong:
         errors.append(f"{os.path.relpath(path, options.root)}: the plugin does not compile:\n{wrong}")
