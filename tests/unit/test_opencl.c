@@ -144,10 +144,10 @@ static void copies_keep_the_order(void **state)
 {
     (void)state;
     FX_SCOPE;
-    fx_array *x = fx_keep(fx_to(d[0], fx_ones(1 << 16)));
+    fx_array *x = fx_to(d[0], fx_ones(1 << 16));
     for (int k = 0; k < 50; k++) {
         fx_array *y = fx_to(d[1 + k % 2], x);
-        x = fx_keep(fx_to(d[0], fx_add(y, 1)));
+        x = fx_to(d[0], fx_add(y, 1));
         assert_int_equal(fx_eval(x), FX_OK);
     }
     assert_true(fx_item(fx_sum(fx_eq(x, 51))) == 1 << 16);
@@ -163,7 +163,7 @@ static void many_buffers(void **state)
     for (int round = 0; round < 2; round++) {
         FX_SCOPE;
         for (int k = 0; k < N; k++)
-            kept[k] = fx_keep(fx_to(d[k % DEVICES], fx_vector(k, 2 * k, k + 0.5)));
+            kept[k] = fxi_retain(fx_to(d[k % DEVICES], fx_vector(k, 2 * k, k + 0.5)));
         for (int k = 0; k < N; k += 97) {
             float back[3];
             assert_int_equal(fx_read_into(kept[k], back, sizeof back), FX_OK);
