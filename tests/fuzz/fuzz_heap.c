@@ -31,7 +31,11 @@ static void count(long long bytes)
 #endif
 
 #ifdef FUZZ_SANITIZED
-#include <sanitizer/allocator_interface.h>
+/* sanitizer/allocator_interface.h, which gcc does not install. */
+int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void *p, size_t n),
+                                              void (*on_free)(const volatile void *p));
+int __sanitizer_get_ownership(const volatile void *p);
+size_t __sanitizer_get_allocated_size(const volatile void *p);
 
 static void on_malloc(const volatile void *p, size_t n)
 {
