@@ -72,6 +72,16 @@ typedef struct fx_batch {
 FX_API bool fx_next(fx_loader *loader, fx_batch *batch);
 FX_API void fx_batch_end(fx_batch *batch);
 FX_API int64_t fx_loader_length(const fx_loader *loader); /* batches in a pass */
+/* Where a loader is: which order (that of pass number `pass` under this seed), and how many batches
+ * of the pass have been handed out. A loader of the same data that is put there gives the batches
+ * that this one would give next. fx_loader_tell: `batch` drives the pass; NULL, or without a pass:
+ * the beginning of the next one. fx_loader_seek: the next pass begins there. */
+typedef struct fx_loader_position {
+    uint64_t seed, pass;
+    int64_t batch;
+} fx_loader_position;
+FX_API fx_loader_position fx_loader_tell(const fx_loader *loader, const fx_batch *batch);
+FX_API fx_status fx_loader_seek(fx_loader *loader, fx_loader_position to);
 FX_API int64_t fx_num_obs(void *data);
 /* Observations idx (integers) of the data, in the same structure: MLUtils.getobs. */
 FX_API void *fx_get_obs(void *data, fx_array *idx);

@@ -8,6 +8,8 @@
  * Formats, by the extension when saving and by the content, then the extension, when loading:
  *
  *   .safetensors   arrays by name, read by memory map; PyTorch and others read and write it
+ *   .npy           one array, as NumPy keeps it; loading gives the array, under no name
+ *   .npz           arrays by name, as NumPy keeps them; read deflated or not, written as they are
  *
  * Sizes: a file's array of shape (a, b, c) in C order, as NumPy and PyTorch say it, is the array
  * c×b×a with the same bytes. Element types that cflux has not are widened: Int8, Int16, UInt16 to
@@ -17,7 +19,7 @@
 #ifndef CFLUX_IO_H
 #define CFLUX_IO_H
 
-#include <cflux/tree.h>
+#include <cflux/data.h>
 
 FXI_BEGIN_C
 
@@ -28,7 +30,8 @@ FXI_BEGIN_C
  * functions are the program's, which makes the model before it loads it. */
 FX_API fx_status fxi_save(const char *path, int n, const void *const *names_and_objects);
 
-/* What a file holds as a named tuple, owned by the scope; an error array when it cannot be read.
+/* What a file holds as a named tuple (an .npy: the array), owned by the scope; an error array when
+ * it cannot be read.
  * Arrays that are read by memory map use the file's own bytes until they are released: a program
  * that changes the file in place changes them. */
 FX_API void *fx_load(const char *path);
@@ -51,8 +54,40 @@ FX_API const char *fx_metadata_text(const void *metadata, const char *key);
 FX_API int64_t fx_metadata_count(const void *metadata);
 FX_API const char *fx_metadata_key(const void *metadata, int64_t i);
 
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+/* One file with all that training needs to go on as if nothing had happened: the arrays of the
+ * model, the optimiser state, the thread's random stream, the loader's position, counts and
+ * metrics. It is a safetensors file (fx_load_into(path, "model", m) takes the model alone), ends
+ * with the CRC-32 of its bytes, and takes its name when it is complete on the disk; the ones before
+ * it are kept as path.1, path.2, … */
+typedef struct fx_checkpoint {
+    size_t fxi_size;
+    void *model;
+    void *state;           /* of fx_setup; NULL: none */
+    fx_loader *data;       /* NULL: none */
+    const fx_batch *batch; /* the batch in use, in the middle of a pass; NULL: between passes */
+    int64_t epoch, step;   /* what the program counts */
+    void *metrics;         /* a named tuple of arrays; NULL: none */
+    int keep;              /* files to keep, this one counted; 0: 2 */
+} fx_checkpoint;
+/* fx_checkpoint_save("run.safetensors", model, .state = opt, .step = n). On failure the files are
+ * what they were. */
+FX_API fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint *c);
+/* Puts what was saved into a model, a state and a loader like those of then (the loader's next pass
+ * begins where the saved one stood), and the random stream into the calling thread; fills in epoch,
+ * step and metrics (owned by the scope). A file that is damaged or missing gives way to the one
+ * before, with a message that says why; FX_STATUS_IO when there is none. On failure nothing has
+ * changed. */
+FX_API fx_status fx_checkpoint_load(const char *path, fx_checkpoint *io);
+/* Is there such a file, or one before it? */
+FX_API bool fx_checkpoint_exists(const char *path);
+
 FXI_END_C
 #ifdef __cplusplus
+inline fx_status fx_checkpoint_save(const char *path, const fx_checkpoint &c)
+{
+    return fxi_checkpoint_save(path, &c);
+}
 template <class... A> inline fx_status fx_save(const char *path, A... names_and_objects)
 {
     const void *const pairs[] = {nullptr, static_cast<const void *>(names_and_objects)...};
@@ -72,5 +107,8 @@ template <class... A> inline void *fx_metadata(A... keys_and_texts)
 #define fx_save(path, ...)      fxi_save((path), FXI_PAIRS(__VA_ARGS__))
 #define fx_load_into(path, ...) fxi_load_into((path), FXI_PAIRS(__VA_ARGS__))
 #define fx_metadata(...)        fxi_metadata(FXI_PAIRS(__VA_ARGS__))
+#define fx_checkpoint_save(path, ...)                                                              \
+    fxi_checkpoint_save(                                                                           \
+        (path), &(const fx_checkpoint){.fxi_size = sizeof(fx_checkpoint), .model = __VA_ARGS__})
 #endif
 #endif

@@ -72,6 +72,13 @@ FX_API fx_status fxi_adjust(void *state, const fx_rule_args *given);
 FX_API fx_status fx_freeze(void *state);
 FX_API fx_status fx_thaw(void *state);
 
+/* What a state holds besides arrays (rules, powers of β, what is frozen), as numbers: for files.
+ * Writes at most `capacity` of them and returns how many there are, −1 when it is no state; the
+ * second takes what the first gave of a state of the same structure, and changes all or nothing.
+ */
+FX_API int64_t fxi_state_numbers(void *state, double *out, int64_t capacity);
+FX_API fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n);
+
 typedef struct fx_update_args {
     size_t fxi_size;
     void *state, *model, *gradient;

@@ -41,6 +41,13 @@ typedef struct fx_train_args {
     double (*metric)(void *model,
                      void *user); /* to minimise, for patience; default the mean loss */
     void *user;                   /* for loss, callbacks, metric */
+    /* A file (cflux/io.h) that is written as training goes on, and when a callback or `patience`
+     * ends it. Where it is there already, training goes on from it: model, state, random stream,
+     * position in the data, counts and patience are as they were, and the results the same bits as
+     * without the interruption. What `user` holds is the program's. NULL: none. */
+    const char *checkpoint;
+    int64_t checkpoint_every; /* updates from one to the next; 0: at the end of every epoch */
+    int checkpoint_keep;      /* files: the newest and those before it, path.1, …; default 2 */
 } fx_train_args;
 /* Trains. A loss that is NaN or Inf stops it: FX_STATUS_NONFINITE, "train: loss is NaN on batch 17
  * of epoch 2", parameters and state as before that batch. Any other error stops it too, the same

@@ -43,6 +43,12 @@ void fxi_random_name(uint64_t seed, uint64_t name)
     stream.count = 0;
 }
 
+fxi_random_state fxi_random_now(void)
+{
+    name_once();
+    return stream;
+}
+
 fxi_random_state fxi_random_enter(uint64_t key)
 {
     const fxi_random_state before = stream;

@@ -17,6 +17,9 @@ void fxi_random_next(uint64_t out_stream[2]);
  * else runs. For worker threads. */
 void fxi_random_name(uint64_t seed, uint64_t name);
 
+/* The calling thread's stream as it is; fxi_random_leave makes it so again. */
+fxi_random_state fxi_random_now(void);
+
 /* From here to fxi_random_leave, which takes what this gives, the calling thread draws from a
  * stream of that key: what is made in between is the same in whatever thread. */
 fxi_random_state fxi_random_enter(uint64_t key);

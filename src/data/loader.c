@@ -43,6 +43,7 @@ typedef struct running {
     void *items;   /* the batch handed out, retained here: a loop left by `break` forgets it */
     bool late;     /* functions, and what comes after them, are left to the thread that asks */
     uint64_t pass; /* its number, of the loader's */
+    int64_t first; /* the batch it began with */
     int64_t next_batch;
     struct running *next;
 } running;
@@ -54,6 +55,7 @@ struct fx_loader {
     bool shuffle, drop_partial, parallel, serial;
     bool eager; /* a batch's memory is freed when the next is taken, whoever holds its arrays */
     uint64_t seed, passes;
+    int64_t first;       /* the batch that the next pass begins with */
     fx_device *device;   /* where batches go; NULL: where their functions put them */
     fx_map_user_fn each; /* how their arrays get there; NULL: as they are */
 };
@@ -395,11 +397,12 @@ static void *complete(const running *r, int64_t k, void *items)
     return items && (!l->eager || flat(items)) ? items : NULL;
 }
 
-/* Batch k, or what a worker does of it; retained. */
-static void *make(void *user, int64_t k)
+/* The pass's batch number i, or what a worker does of it; retained. */
+static void *make(void *user, int64_t i)
 {
     FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0);
     const running *r = user;
+    const int64_t k = r->first + i;
     void *items = settle(fxi_collate(&r->collation, k));
     if (items && !r->late)
         items = complete(r, k, items);
@@ -436,6 +439,7 @@ static fx_status prepare(running *r)
     const bool functions = is_mapped(l->data);
     pthread_once(&once, handle_forks);
     r->pass = l->passes;
+    r->first = r->next_batch = l->first;
     r->late = functions && !l->parallel;
     r->collation = (fxi_collation){.n = l->n,
                                    .batchsize = l->batchsize,
@@ -451,7 +455,7 @@ static fx_status prepare(running *r)
     const fxi_ahead_spec spec = {.make = make,
                                  .drop = fx_release,
                                  .user = r,
-                                 .count = fx_loader_length(l),
+                                 .count = fx_loader_length(l) - r->first,
                                  .threads = threads_of(r)};
     r->ahead = fxi_ahead_start(&spec);
     return r->ahead ? FX_OK : fx_error_status();
@@ -472,6 +476,7 @@ static running *start_pass(fx_loader *l, const fx_batch *home)
         return NULL;
     }
     l->passes++;
+    l->first = 0;
     return r;
 }
 
@@ -507,6 +512,34 @@ static bool next_batch(running *r, fx_batch *batch)
     r->items = items;
     link_pass(r);
     return true;
+}
+
+fx_loader_position fx_loader_tell(const fx_loader *l, const fx_batch *batch)
+{
+    if (!l || !fx_is(l, &loader_type))
+        return (fx_loader_position){0};
+    fx_loader_position at = {.seed = l->seed, .pass = l->passes, .batch = l->first};
+    running *r = batch && batch->fxi_pass ? unlink_pass(l, batch) : NULL;
+    if (r) {
+        const bool over = r->next_batch == fx_loader_length(l);
+        at.pass = r->pass + over;
+        at.batch = over ? 0 : r->next_batch;
+        link_pass(r);
+    }
+    return at;
+}
+
+fx_status fx_loader_seek(fx_loader *l, fx_loader_position to)
+{
+    if (!l || !fx_is(l, &loader_type) || l == &error_loader)
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "not a DataLoader");
+    if (to.batch < 0 || to.batch > fx_loader_length(l))
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "there is no batch %lld, a pass has %lld",
+                       (long long)to.batch, (long long)fx_loader_length(l));
+    l->seed = to.seed;
+    l->passes = to.pass;
+    l->first = to.batch;
+    return FX_OK;
 }
 
 bool fx_next(fx_loader *loader, fx_batch *batch)

@@ -108,6 +108,14 @@ fx_status fxi_file_map(const char *op, const char *path, fxi_file **out_file)
     return status;
 }
 
+fxi_file *fxi_file_of_memory(void *data, size_t size)
+{
+    fxi_file *file = fxi_calloc(1, sizeof *file);
+    if (file)
+        *file = (fxi_file){.refs = 1, .data = data, .size = size};
+    return file;
+}
+
 void fxi_file_release(fxi_file *file)
 {
     if (!file || __atomic_sub_fetch(&file->refs, 1, __ATOMIC_ACQ_REL) > 0)

@@ -17,6 +17,8 @@ enum { FXI_IO_MAX_DEPTH = 64, FXI_IO_MAX_ARRAYS = 1000000 };
 typedef struct fxi_file fxi_file;
 /* A failure is recorded under op: FX_STATUS_IO or FX_STATUS_MEMORY, and *out_file is NULL. */
 fx_status fxi_file_map(const char *op, const char *path, fxi_file **out_file);
+/* Bytes in memory of fxi_malloc, which it takes over, as a file; NULL: no memory, not recorded. */
+fxi_file *fxi_file_of_memory(void *data, size_t size);
 void fxi_file_release(fxi_file *file); /* NULL is allowed */
 
 typedef struct fxi_bytes {

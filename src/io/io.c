@@ -14,6 +14,8 @@
 
 static const fxi_format *const formats[] = {
     &fxi_format_safetensors,
+    &fxi_format_npy,
+    &fxi_format_npz,
 };
 enum { NFORMATS = sizeof formats / sizeof *formats };
 

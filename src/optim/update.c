@@ -627,3 +627,123 @@ fx_status fx_thaw(void *state)
     bool frozen = false;
     return each_leaf(state, set_frozen, &frozen) ? FX_OK : not_a_state("thaw");
 }
+
+/* ---- a state's numbers ----------------------------------------------------------------------- */
+
+/* Of each leaf, in this order. */
+enum {
+    KIND, /* of the rule: its name as a number */
+    ETA,
+    RHO,
+    BETA1,
+    BETA2,
+    EPSILON,
+    LAMBDA,
+    COUPLE,
+    NUMBER0,
+    NUMBER1,
+    FROZEN,
+    LEAF_NUMBERS
+};
+
+typedef struct numbering {
+    double *out;
+    const double *in;
+    int64_t n, capacity;
+    fx_rule **rules; /* of each leaf, made before any leaf changes */
+    fx_status status;
+} numbering;
+
+/* FNV-1a, 32 bits: a double holds it. */
+static double kind_of(const fx_rule *r)
+{
+    uint32_t h = 2166136261u;
+    for (const char *c = fxi_rule_info_of(r)->name; *c; c++)
+        h = (h ^ (unsigned char)*c) * 16777619u;
+    return h;
+}
+
+static void leaf_numbers(const leaf *l, double out[LEAF_NUMBERS])
+{
+    const fx_rule *r = l->rule;
+    const double numbers[LEAF_NUMBERS] = {kind_of(r), r->eta,     r->rho,    r->beta1,
+                                          r->beta2,   r->epsilon, r->lambda, r->couple,
+                                          l->number0, l->number1, l->frozen};
+    memcpy(out, numbers, sizeof numbers);
+}
+
+static void note_numbers(leaf *l, void *user)
+{
+    numbering *g = user;
+    if (g->n + LEAF_NUMBERS <= g->capacity)
+        leaf_numbers(l, g->out + g->n);
+    g->n += LEAF_NUMBERS;
+}
+
+int64_t fxi_state_numbers(void *state, double *out, int64_t capacity)
+{
+    numbering g = {.out = out, .capacity = capacity};
+    return each_leaf(state, note_numbers, &g) ? g.n : state && fx_count(state) == 0 ? 0 : -1;
+}
+
+/* The rule that a leaf will have; leaves in a row with the same numbers share one. */
+static void prepare_rule(leaf *l, void *user)
+{
+    numbering *g = user;
+    const double *x = g->in + g->n * LEAF_NUMBERS, *before = x - LEAF_NUMBERS;
+    double own[LEAF_NUMBERS];
+    const int64_t i = g->n++;
+    leaf_numbers(l, own);
+    if (g->status != FX_OK)
+        return;
+    if (x[KIND] != own[KIND] || x[COUPLE] != own[COUPLE]) {
+        g->status = fx_fail(FX_STATUS_ARGUMENT, "state_numbers", "the numbers are another rule's");
+        return;
+    }
+    if (i > 0 && memcmp(x, before, NUMBER0 * sizeof *x) == 0) {
+        g->rules[i] = g->rules[i - 1];
+        return;
+    }
+    g->rules[i] =
+        fxi_rule_with(l->rule, &(fx_rule_args){.eta = x[ETA] != 0 ? x[ETA] : FX_ZERO,
+                                               .rho = x[RHO] != 0 ? x[RHO] : FX_ZERO,
+                                               .beta1 = x[BETA1] != 0 ? x[BETA1] : FX_ZERO,
+                                               .beta2 = x[BETA2] != 0 ? x[BETA2] : FX_ZERO,
+                                               .epsilon = x[EPSILON] != 0 ? x[EPSILON] : FX_ZERO,
+                                               .lambda = x[LAMBDA] != 0 ? x[LAMBDA] : FX_ZERO});
+    if (fx_is_error(g->rules[i]))
+        g->status = fx_error_status() != FX_OK ? fx_error_status() : FX_STATUS_MEMORY;
+}
+
+static void take_numbers(leaf *l, void *user)
+{
+    numbering *g = user;
+    const double *x = g->in + g->n * LEAF_NUMBERS;
+    fx_rule *rule = fx_retain(g->rules[g->n++]);
+    fx_release(l->rule);
+    l->rule = rule;
+    l->number0 = x[NUMBER0];
+    l->number1 = x[NUMBER1];
+    l->frozen = x[FROZEN] != 0;
+}
+
+fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n)
+{
+    FXI_SCOPE;
+    const int64_t has = fxi_state_numbers(state, NULL, 0);
+    if (has < 0)
+        return not_a_state("state_numbers");
+    if (has != n)
+        return fx_fail(FX_STATUS_ARGUMENT, "state_numbers", "the state has %lld numbers, got %lld",
+                       (long long)has, (long long)n);
+    numbering g = {.in = numbers,
+                   .rules = fxi_calloc((size_t)n / LEAF_NUMBERS + 1, sizeof(void *))};
+    if (!g.rules)
+        return no_memory();
+    each_leaf(state, prepare_rule, &g);
+    g.n = 0;
+    if (g.status == FX_OK)
+        each_leaf(state, take_numbers, &g);
+    fxi_free(g.rules);
+    return g.status;
+}

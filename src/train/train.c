@@ -18,6 +18,7 @@
 #include "progress.h"
 
 #include <cflux/grad.h>
+#include <cflux/io.h>
 #include <cflux/train.h>
 #include <math.h>
 #include <string.h>
@@ -32,6 +33,8 @@ typedef struct training {
     double loss_sum; /* over the epoch */
     double best;     /* of the metric, for patience */
     int64_t waited;  /* epochs since it */
+    int64_t saved;   /* the step of the last checkpoint */
+    bool resumed;    /* the epoch goes on from a checkpoint in its middle */
     bool stop;
 } training;
 
@@ -48,6 +51,9 @@ static fx_status check_args(const fx_train_args *a)
         return fx_fail(FX_STATUS_ARGUMENT, OP, "%s is %lld, expected at least 0",
                        a->epochs < 0 ? "epochs" : "patience",
                        (long long)(a->epochs < 0 ? a->epochs : a->patience));
+    if (a->checkpoint_every < 0)
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "checkpoint_every is %lld, expected at least 0",
+                       (long long)a->checkpoint_every);
     if (fx_is_error(a->data))
         return fx_fail(FX_STATUS_ARGUMENT, OP, "the data loader carries an error");
     return FX_OK;
@@ -75,6 +81,76 @@ static bool call_back(training *t, fx_callback callback)
     return callback && callback(&t->p) == FX_STOP;
 }
 
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+enum { LOSS_SUM, BEST, WAITED, BATCH, NMETRICS };
+
+/* `batch`: the one that was just done, in the middle of an epoch; NULL at its end. The numbers that
+ * fx_train itself goes on with are the metrics of the file. */
+static fx_status save(training *t, const fx_batch *batch)
+{
+    FXI_SCOPE;
+    const double own[NMETRICS] = {[LOSS_SUM] = t->loss_sum,
+                                  [BEST] = t->best,
+                                  [WAITED] = (double)t->waited,
+                                  [BATCH] = batch ? (double)t->p.batch : 0};
+    void *metrics = fx_named_tuple("train", fx_from(FX_DTYPE_F64, own, NMETRICS));
+    t->saved = t->p.step;
+    return fx_checkpoint_save(t->a.checkpoint, t->a.model, .state = t->a.state, .data = t->a.data,
+                              .batch = batch, .epoch = t->p.epoch - (batch != NULL),
+                              .step = t->p.step, .metrics = metrics, .keep = t->a.checkpoint_keep);
+}
+
+static bool due(const training *t)
+{
+    const int64_t every = t->a.checkpoint_every;
+    return t->a.checkpoint && (every == 0 || t->p.step - t->saved >= every);
+}
+
+/* After a batch. The last one of an epoch leaves it to the epoch's end, unless a callback stops the
+ * training here: then the end is still to come when it goes on. */
+static fx_status save_in_epoch(training *t, const fx_batch *batch)
+{
+    const bool in_middle = t->p.batch < t->p.batches && t->a.checkpoint_every && due(t);
+    return t->a.checkpoint && (t->stop || in_middle) ? save(t, batch) : FX_OK;
+}
+
+static fx_status save_after_epoch(training *t)
+{
+    const bool ends = t->a.checkpoint && (t->stop || t->p.epoch == t->p.epochs);
+    return ends || due(t) ? save(t, NULL) : FX_OK;
+}
+
+static fx_status resume(training *t)
+{
+    FXI_SCOPE;
+    if (!t->a.checkpoint || !fx_checkpoint_exists(t->a.checkpoint))
+        return FX_OK;
+    fx_checkpoint c = {
+        .fxi_size = sizeof c, .model = t->a.model, .state = t->a.state, .data = t->a.data};
+    double own[NMETRICS];
+    fx_status status = fx_checkpoint_load(t->a.checkpoint, &c);
+    if (status != FX_OK)
+        return status;
+    fx_array *numbers = c.metrics ? fx_child_named(c.metrics, "train") : NULL;
+    if (!numbers || fx_eltype(numbers) != FX_DTYPE_F64 || fx_length(numbers) != NMETRICS)
+        return fx_fail(FX_STATUS_FORMAT, OP, "%s: the checkpoint is not one of fx_train",
+                       t->a.checkpoint);
+    status = fx_read_into(numbers, own, sizeof own);
+    t->p.epoch = c.epoch;
+    t->p.step = t->saved = c.step;
+    t->loss_sum = own[LOSS_SUM];
+    t->best = own[BEST];
+    t->waited = (int64_t)own[WAITED];
+    t->p.batch = (int64_t)own[BATCH];
+    t->resumed = t->p.batch > 0;
+    t->p.mean_loss = t->resumed ? t->loss_sum / (double)t->p.batch : NAN;
+    t->stop = t->a.patience > 0 && t->waited >= t->a.patience;
+    return status;
+}
+
+/* ---- the loop -------------------------------------------------------------------------------- */
+
 static fx_status run_batch(training *t, const fx_batch *batch)
 {
     fx_progress *p = &t->p;
@@ -94,16 +170,16 @@ static fx_status run_batch(training *t, const fx_batch *batch)
     p->seconds = fxi_clock() - t->began;
     fxi_meter_batch(&t->meter, p);
     t->stop = call_back(t, t->a.on_batch);
-    return FX_OK;
+    return save_in_epoch(t, batch);
 }
 
 /* A pass that is shorter than the loader says broke off with an error, which it recorded. */
 static fx_status run_batches(training *t)
 {
     fx_status status = FX_OK;
-    int64_t done = 0;
+    int64_t done = t->p.batch;
     fx_batch batch = {0};
-    while (status == FX_OK && !t->stop && fx_next(t->a.data, &batch)) {
+    while (status == FX_OK && !t->stop && done < t->p.batches && fx_next(t->a.data, &batch)) {
         status = run_batch(t, &batch);
         done++;
     }
@@ -126,9 +202,12 @@ static void judge(training *t)
 
 static fx_status run_epoch(training *t)
 {
-    t->loss_sum = 0;
-    t->p.batch = 0;
-    t->p.mean_loss = NAN;
+    if (!t->resumed) {
+        t->loss_sum = 0;
+        t->p.batch = 0;
+        t->p.mean_loss = NAN;
+    }
+    t->resumed = false;
     const fx_status status = run_batches(t);
     if (status != FX_OK || t->stop)
         return status;
@@ -137,7 +216,7 @@ static fx_status run_epoch(training *t)
     t->stop = call_back(t, t->a.on_epoch);
     if (t->a.patience > 0)
         judge(t);
-    return FX_OK;
+    return save_after_epoch(t);
 }
 
 fx_status fxi_train(const fx_train_args *given)
@@ -154,6 +233,7 @@ fx_status fxi_train(const fx_train_args *given)
                         .state = t.a.state,
                         .user = t.a.user};
     fxi_meter_open(&t.meter, !t.a.progress ? NULL : t.a.progress_to ? t.a.progress_to : stderr);
+    status = resume(&t);
     while (status == FX_OK && !t.stop && t.p.epoch < t.p.epochs) {
         t.p.epoch++;
         status = run_epoch(&t);

@@ -70,5 +70,13 @@ const fuzz_target fuzz_targets[] = {
      .load = fx_load,
      .extension = ".safetensors",
      .seeds = {"formats/safetensors/good", "formats/safetensors/bad", "formats/safetensors/real"}},
+    {.name = "npy",
+     .load = fx_load,
+     .extension = ".npy",
+     .seeds = {"formats/npy/good", "formats/npy/bad"}},
+    {.name = "npz",
+     .load = fx_load,
+     .extension = ".npz",
+     .seeds = {"formats/npy/npz", "formats/npy/npz_bad"}},
 };
 const int fuzz_target_count = sizeof fuzz_targets / sizeof *fuzz_targets;

@@ -4,6 +4,15 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Python writes numbers that JSON has not: infinities are read from one that is too large, NaN as
+ * an empty text. */
+static void replace_all(char *text, const char *what, const char *by)
+{
+    for (char *at = text; (at = strstr(at, what));)
+        memcpy(at, by, strlen(what));
+}
 
 cJSON *data_index(const char *rest)
 {
@@ -17,6 +26,11 @@ cJSON *data_index(const char *rest)
     char *text = malloc((size_t)n + 1);
     const size_t got = text ? fread(text, 1, (size_t)n, f) : 0;
     fclose(f);
+    if (text) {
+        text[got] = 0;
+        replace_all(text, "Infinity", "1e999   ");
+        replace_all(text, "NaN", "\"\" ");
+    }
     cJSON *index = text ? cJSON_ParseWithLength(text, got) : NULL;
     free(text);
     return index;

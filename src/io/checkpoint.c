@@ -1,0 +1,353 @@
+/* checkpoint.c: all that training needs to go on, in one file.
+ *
+ * The file is one of safetensors, so that the hardened reader is the only one there is and other
+ * programs can take the weights:
+ *
+ *   model.…, state.…, metrics.…   the arrays of those objects by their paths
+ *   cflux.numbers                 Float64: what the optimiser state holds besides arrays
+ *   cflux.counts                  Int64: see `counts` below
+ *   __crc32__                     the CRC-32 of every byte before it; last in the file
+ *
+ * The new file is complete and on the disk before an older one moves, and the newest keeps its name
+ * until the new one takes it: at any moment a kill leaves a file that loads. Who loads looks at the
+ * sum first and falls back to the file before.
+ */
+#include "entries.h"
+#include "formats.h"
+#include "memory.h"
+#include "metadata.h"
+#include "random.h"
+#include "safetensors.h"
+
+#include <cflux/io.h>
+#include <cflux/optim.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { MAX_PATH = 4096, MAX_KEEP = 1000, DEFAULT_KEEP = 2 };
+static const char FORMAT[] = "cflux.checkpoint", VERSION[] = "1";
+static const char NUMBERS[] = "cflux.numbers", COUNTS[] = "cflux.counts";
+
+typedef enum counts {
+    EPOCH,
+    STEP,
+    RANDOM_SEED,
+    RANDOM_NAME,
+    RANDOM_COUNT,
+    HAS_LOADER,
+    LOADER_SEED,
+    LOADER_PASS,
+    LOADER_BATCH,
+    NCOUNTS
+} counts;
+
+/* ---- names of files -------------------------------------------------------------------------- */
+
+/* The i-th file, 0 the newest; false: the path is too long. */
+static bool numbered(char out[MAX_PATH], const char *path, int i)
+{
+    const int n =
+        i ? snprintf(out, MAX_PATH, "%s.%d", path, i) : snprintf(out, MAX_PATH, "%s", path);
+    return n >= 0 && n < MAX_PATH;
+}
+
+/* Makes room for a new file: each takes the name of the one before it, the oldest goes. The newest
+ * keeps its own name as well. */
+static bool move_up(const char *path, int keep)
+{
+    char from[MAX_PATH], to[MAX_PATH];
+    for (int i = keep - 1; i > 1; i--)
+        if (numbered(from, path, i - 1) && numbered(to, path, i) &&
+            fxi_file_rename(from, to) != 0 && errno != ENOENT)
+            return false;
+    if (keep < 2)
+        return true;
+    numbered(to, path, 1);
+    if (access(path, F_OK) != 0)
+        return true;
+    return (unlink(to) == 0 || errno == ENOENT) && fxi_file_link(path, to) == 0;
+}
+
+bool fx_checkpoint_exists(const char *path)
+{
+    char name[MAX_PATH];
+    for (int i = 0; path && i < 2; i++)
+        if (numbered(name, path, i) && access(name, F_OK) == 0)
+            return true;
+    return false;
+}
+
+/* ---- saving ---------------------------------------------------------------------------------- */
+
+static void fill_counts(const fx_checkpoint *c, int64_t out[NCOUNTS])
+{
+    const fxi_random_state random = fxi_random_now();
+    const fx_loader_position at = fx_loader_tell(c->data, c->batch);
+    out[EPOCH] = c->epoch;
+    out[STEP] = c->step;
+    out[RANDOM_SEED] = (int64_t)random.seed;
+    out[RANDOM_NAME] = (int64_t)random.name;
+    out[RANDOM_COUNT] = (int64_t)random.count;
+    out[HAS_LOADER] = c->data != NULL;
+    out[LOADER_SEED] = (int64_t)at.seed;
+    out[LOADER_PASS] = (int64_t)at.pass;
+    out[LOADER_BATCH] = at.batch;
+}
+
+/* The numbers of a state in memory of fxi_malloc; NULL: recorded. */
+static double *state_numbers(const char *op, void *state, int64_t *out_n)
+{
+    *out_n = state ? fxi_state_numbers(state, NULL, 0) : 0;
+    if (*out_n < 0) {
+        fx_fail(FX_STATUS_ARGUMENT, op, "the state is not one of fx_setup");
+        return NULL;
+    }
+    double *numbers = fxi_calloc((size_t)*out_n + 1, sizeof *numbers);
+    if (!numbers)
+        fx_fail(FX_STATUS_MEMORY, op, "no memory for %lld numbers", (long long)*out_n);
+    else if (*out_n)
+        fxi_state_numbers(state, numbers, *out_n);
+    return numbers;
+}
+
+static fx_status collect(fxi_entries *e, const fx_checkpoint *c)
+{
+    int64_t all[NCOUNTS], n;
+    double *numbers = state_numbers(e->op, c->state, &n);
+    if (!numbers)
+        return e->status = FX_STATUS_ARGUMENT;
+    fill_counts(c, all);
+    fxi_entries_walk(e, "model", c->model);
+    if (c->state)
+        fxi_entries_walk(e, "state", c->state);
+    if (c->metrics)
+        fxi_entries_walk(e, "metrics", c->metrics);
+    fxi_entries_add(e, NUMBERS, fxi_from(FX_DTYPE_F64, numbers, 1, &n));
+    fxi_entries_add(e, COUNTS, fxi_from(FX_DTYPE_I64, all, 1, (const int64_t[]){NCOUNTS}));
+    fxi_free(numbers);
+    return e->status;
+}
+
+static fx_status write_checkpoint(fxi_file_out *out, const fx_checkpoint *c)
+{
+    fxi_entries e = {.op = out->op};
+    const char *const texts[] = {"format", FORMAT, "version", VERSION};
+    out->sum = true;
+    fx_status status = collect(&e, c);
+    if (status == FX_OK)
+        status = fxi_safetensors_write(out, &e, fxi_metadata(4, (const void *const *)texts), true);
+    fxi_entries_free(&e);
+    return status;
+}
+
+fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint *given)
+{
+    FXI_SCOPE;
+    static const char *const op = "checkpoint_save";
+    fx_checkpoint c = {0};
+    fxi_file_out out;
+    memcpy(&c, given, given->fxi_size < sizeof c ? given->fxi_size : sizeof c);
+    const int keep = c.keep ? c.keep : DEFAULT_KEEP;
+    if (keep < 1 || keep > MAX_KEEP || (path && strlen(path) > MAX_PATH - 16))
+        return fx_fail(FX_STATUS_ARGUMENT, op,
+                       keep < 1 || keep > MAX_KEEP ? "keep is not between 1 and 1000"
+                                                   : "the path is too long");
+    fx_status status = fxi_file_out_open(&out, op, path);
+    if (status == FX_OK)
+        status = write_checkpoint(&out, &c);
+    if (status == FX_OK)
+        status = fxi_file_out_sync(&out);
+    if (status == FX_OK && !move_up(out.real, keep))
+        status =
+            fx_fail(FX_STATUS_IO, op, "%s: cannot keep the file before: %s", path, strerror(errno));
+    return fxi_file_out_close(&out, status);
+}
+
+/* ---- loading: which file --------------------------------------------------------------------- */
+
+static bool sum_is_right(fxi_bytes *b)
+{
+    if (b->size <= FXI_SUM_BYTES)
+        return fxi_bytes_bad(b, b->size, "the file is too short") == FX_OK;
+    const size_t end = b->size - FXI_SUM_BYTES;
+    b->at = end;
+    const uint64_t sum = fxi_bytes_number(b, FXI_SUM_BYTES, "the sum");
+    b->at = 0;
+    if (sum != crc32_z(0, b->data, end))
+        fxi_bytes_bad(b, end, "the file is damaged: its CRC-32 differs");
+    return b->status == FX_OK;
+}
+
+static void *child(void *file, const char *name)
+{
+    for (int64_t i = 0; i < fx_count(file); i++)
+        if (strcmp(fx_child_name(file, i), name) == 0)
+            return fx_child(file, i);
+    return NULL;
+}
+
+static bool is_checkpoint(void *file)
+{
+    const void *texts = child(file, FXI_METADATA_NAME);
+    const char *format = fx_metadata_text(texts, "format");
+    const char *version = fx_metadata_text(texts, "version");
+    fx_array *all = child(file, COUNTS), *numbers = child(file, NUMBERS);
+    return format && strcmp(format, FORMAT) == 0 && version && strcmp(version, VERSION) == 0 &&
+           all && fx_is_array(all) && fx_eltype(all) == FX_DTYPE_I64 && fx_length(all) == NCOUNTS &&
+           numbers && fx_is_array(numbers) && fx_eltype(numbers) == FX_DTYPE_F64;
+}
+
+/* What the file holds; NULL: recorded. */
+static void *open_checked(const char *op, const char *path)
+{
+    fxi_file *in;
+    if (fxi_file_map(op, path, &in) != FX_OK)
+        return NULL;
+    fxi_bytes b = fxi_file_bytes(in, op, path);
+    b.format = "checkpoint";
+    void *file = sum_is_right(&b) ? fxi_format_safetensors.load(&b) : NULL;
+    if (file && !fx_is_error(file) && !is_checkpoint(file)) {
+        fxi_bytes_bad(&b, 0, "the file is no checkpoint, or one of another version");
+        file = NULL;
+    }
+    fxi_file_release(in);
+    return file && !fx_is_error(file) ? file : NULL;
+}
+
+/* The newest file that is whole. Those passed over are no errors any more once there is one. */
+static void *open_newest(const char *op, const char *path, char used[MAX_PATH])
+{
+    const bool clean = fx_error_status() == FX_OK;
+    fx_error why = {0};
+    for (int i = 0; i < MAX_KEEP && numbered(used, path, i); i++) {
+        if (i > 1 && access(used, F_OK) != 0)
+            break;
+        void *file = open_checked(op, used);
+        if (file && i > 0)
+            fx_message(1, "%s. %s, written before it, is used.",
+                       clean ? why.message : "The newest checkpoint cannot be read", used);
+        if (file && clean)
+            fx_error_take();
+        if (file)
+            return file;
+        if (i == 0 && clean) {
+            why = fx_error_take();
+            continue;
+        }
+        if (clean)
+            fx_error_take();
+    }
+    if (clean)
+        fx_fail(why.status, op, "%s", why.message + strlen(op) + 2);
+    return NULL;
+}
+
+/* ---- loading: what is in it ------------------------------------------------------------------ */
+
+/* The arrays of a file that belong to one of two names. */
+static void *arrays_of(const char *op, void *file, const char *const *names, int n)
+{
+    fxi_entries e = {.op = op};
+    for (int64_t i = 0; i < fx_count(file); i++)
+        for (int k = 0; k < n; k++) {
+            const char *name = fx_child_name(file, i);
+            const size_t length = strlen(names[k]);
+            if (strncmp(name, names[k], length) == 0 && (name[length] == '.' || !name[length]))
+                fxi_entries_add(&e, name, fx_child(file, i));
+        }
+    void *all = fxi_entries_tuple(&e);
+    fxi_entries_free(&e);
+    return all;
+}
+
+/* Model and state together, so that both change or neither. */
+static fx_status load_arrays(const char *op, const char *path, void *file, const fx_checkpoint *io)
+{
+    const char *const names[] = {"model", "state"};
+    void *const objects[] = {io->model, io->state};
+    const int n = io->state ? 2 : 1;
+    void *arrays = arrays_of(op, file, names, n);
+    if (fx_is_error(arrays))
+        return fx_array_status(arrays);
+    return fxi_entries_load(op, path, arrays, "", fxi_named_tuple(n, names, objects));
+}
+
+static fx_status load_objects(const char *op, const char *path, void *file, fx_checkpoint *io)
+{
+    int64_t n;
+    fx_array *saved = child(file, NUMBERS);
+    double *before = state_numbers(op, io->state, &n);
+    double *numbers = fxi_calloc((size_t)fx_length(saved) + 1, sizeof *numbers);
+    fx_status status = before && numbers ? FX_OK : FX_STATUS_MEMORY;
+    if (status == FX_OK && fx_length(saved) != 0)
+        status = fx_read_into(saved, numbers, (size_t)fx_length(saved) * sizeof *numbers);
+    if (status == FX_OK && io->state)
+        status = fxi_state_numbers_set(io->state, numbers, fx_length(saved));
+    if (status == FX_OK) {
+        status = load_arrays(op, path, file, io);
+        if (status != FX_OK && io->state)
+            fxi_state_numbers_set(io->state, before, n);
+    }
+    fxi_free(before);
+    fxi_free(numbers);
+    return status;
+}
+
+static fx_status check_args(const char *op, const char *path, const fx_checkpoint *io)
+{
+    if (!path || !io || !io->model)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "there is no %s",
+                       !path ? "path"
+                       : !io ? "checkpoint to fill in"
+                             : "model");
+    if (io->fxi_size != sizeof *io)
+        return fx_fail(FX_STATUS_ARGUMENT, op,
+                       "the fx_checkpoint must begin with .fxi_size = sizeof(fx_checkpoint)");
+    return FX_OK;
+}
+
+static fx_status take_counts(const char *op, const char *path, fx_checkpoint *io,
+                             const int64_t all[NCOUNTS])
+{
+    const fx_loader_position at = {(uint64_t)all[LOADER_SEED], (uint64_t)all[LOADER_PASS],
+                                   all[LOADER_BATCH]};
+    if (io->data && !all[HAS_LOADER])
+        return fx_fail(FX_STATUS_ARGUMENT, op, "%s: it was saved without a loader", path);
+    return io->data ? fx_loader_seek(io->data, at) : FX_OK;
+}
+
+fx_status fx_checkpoint_load(const char *path, fx_checkpoint *io)
+{
+    FXI_SCOPE;
+    static const char *const op = "checkpoint_load";
+    char used[MAX_PATH];
+    int64_t all[NCOUNTS];
+    fx_status status = check_args(op, path, io);
+    if (status != FX_OK)
+        return status;
+    void *file = open_newest(op, path, used);
+    if (!file)
+        return fx_error_status();
+    const fx_loader_position before = fx_loader_tell(io->data, NULL);
+    status = fx_read_into(child(file, COUNTS), all, sizeof all);
+    if (status == FX_OK)
+        status = take_counts(op, used, io, all);
+    if (status == FX_OK) {
+        status = load_objects(op, used, file, io);
+        if (status != FX_OK && io->data)
+            fx_loader_seek(io->data, before);
+    }
+    if (status != FX_OK)
+        return status;
+    fxi_random_leave((fxi_random_state){.seed = (uint64_t)all[RANDOM_SEED],
+                                        .name = (uint64_t)all[RANDOM_NAME],
+                                        .count = (uint64_t)all[RANDOM_COUNT],
+                                        .named = true});
+    io->epoch = all[EPOCH];
+    io->step = all[STEP];
+    io->metrics = fx_keep(fxi_entries_below(op, file, "metrics"));
+    return FX_OK;
+}

@@ -1,0 +1,90 @@
+/* test_kills.c: processes that are killed while they save: what they leave always loads, and is one
+ * of the states that were saved. ctest: full timeout=600
+ *
+ * test_kills [N]: N kills, 1000 unless told. */
+#include <cflux.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "temp_file.h"
+
+enum { SIZE = 3000, LONGEST_WAIT = 8000000 };
+
+/* Every element of state number `step` is step. */
+static fx_status save(const char *path, int64_t step)
+{
+    FX_SCOPE;
+    return fx_checkpoint_save(path, fx_tuple(fx_full((double)step, SIZE)), .step = step,
+                              .keep = 1 + (int)(step % 3));
+}
+
+/* The state that the files give; −1 when there is none, or a mixture. */
+static int64_t load(const char *path)
+{
+    FX_SCOPE;
+    fx_array *x = fx_zeros(SIZE);
+    fx_checkpoint c = {.fxi_size = sizeof c, .model = fx_tuple(x)};
+    if (fx_checkpoint_load(path, &c) != FX_OK) {
+        fx_error_print(stderr);
+        return -1;
+    }
+    for (int64_t i = 0; i < SIZE; i++)
+        if (fx_at(x, i) != (double)c.step)
+            return -1;
+    return c.step;
+}
+
+static void save_for_ever(const char *path, int64_t step)
+{
+    while (save(path, ++step) == FX_OK)
+        continue;
+    fx_error_print(stderr);
+    _exit(1);
+}
+
+/* True when the child was killed while it was well. */
+static bool kill_one(const char *path, int64_t from)
+{
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0)
+        save_for_ever(path, from);
+    nanosleep(&(struct timespec){0, rand() % LONGEST_WAIT}, NULL);
+    kill(child, SIGKILL);
+    int how;
+    return waitpid(child, &how, 0) == child && WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL;
+}
+
+int main(int argc, char **argv)
+{
+    const int kills = argc > 1 ? atoi(argv[1]) : 1000;
+    static const char *const names[] = {"run.tmp0", "run.1", "run.2", "run"};
+    const char *path = NULL;
+    for (int i = 0; i < 4; i++) {
+        path = temp_text(names[i], "");
+        unlink(path);
+    }
+    fx_set_num_threads(1);
+    srand(7);
+    int64_t step = 0;
+    int failed = save(path, step) != FX_OK, moved = 0;
+    for (int i = 0; i < kills && !failed; i++) {
+        failed = !kill_one(path, step);
+        const int64_t now = load(path);
+        failed |= now < step;
+        moved += now > step;
+        if (failed)
+            fprintf(stderr, "after kill %d: state %lld, state %lld was there before\n", i,
+                    (long long)now, (long long)step);
+        step = now;
+    }
+    printf("%d kills, %d of them after a save, the last state is %lld\n", kills, moved,
+           (long long)step);
+    failed |= moved < kills / 10;
+    temp_files_remove();
+    return failed;
+}

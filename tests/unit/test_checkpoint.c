@@ -1,0 +1,403 @@
+/* test_checkpoint.c: training that is interrupted and goes on gives the same bits as training that
+ * is not; damaged files give way to the ones before; every system call failing in turn. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "file_out.h"
+#include "memory.h"
+#include "temp_file.h"
+
+enum { OBSERVATIONS = 22, BATCH = 4, BATCHES = 6, EPOCHS = 5, STEPS = BATCHES * EPOCHS };
+enum { MOST_PARAMETERS = 400 };
+
+static char said[1000];
+static int messages;
+
+static void listen(int level, const char *text, void *user)
+{
+    (void)level;
+    (void)user;
+    messages++;
+    snprintf(said, sizeof said, "%s", text);
+}
+
+/* ---- a training with everything that is random or kept ----------------------------------------
+ */
+
+typedef struct training {
+    fx_chain_layer *model;
+    void *state;
+    fx_loader *data;
+} training;
+
+static void *noisy(void *pair, void *user)
+{
+    (void)user;
+    fx_array *x = fx_child(pair, 0);
+    return fx_tuple(fx_add(x, fx_mul(0.1, fx_randn(6, fx_size(x, 1)))), fx_child(pair, 1));
+}
+
+/* The seed decides about everything but the observations. */
+static training begin(uint64_t seed)
+{
+    fx_seed(99);
+    fx_array *x = fx_randn(6, OBSERVATIONS), *y = fx_randn(2, OBSERVATIONS);
+    fx_eval(fx_tuple(x, y));
+    fx_seed(seed);
+    training t = {.model = fx_chain(fx_dense(6, 8, FX_TANH), fx_batchnorm(8), fx_dropout(0.3),
+                                    fx_dense(8, 2))};
+    t.state = fx_setup(fx_adamw(.eta = 0.01, .lambda = 0.01), t.model);
+    t.data = fx_dataloader(fx_mapobs_with(noisy, NULL, fx_tuple(x, y)), .batchsize = BATCH,
+                           .shuffle = true);
+    return t;
+}
+
+static fx_array *loss_of(void *model, const fx_batch *b, void *user)
+{
+    (void)user;
+    return fx_mse(fx_call(model, b->x), b->y);
+}
+
+/* What happens at a step: the learning rate changes, and training stops or the process dies. */
+typedef struct course {
+    int64_t stop_at, die_at;
+    double losses[STEPS + 1];
+} course;
+
+static fx_flow on_batch(const fx_progress *p)
+{
+    course *plan = p->user;
+    plan->losses[p->step] = p->loss;
+    if (p->step == 13)
+        fx_adjust_eta(p->state, 0.003);
+    if (p->step == plan->die_at)
+        _exit(7);
+    return p->step == plan->stop_at ? FX_STOP : FX_CONTINUE;
+}
+
+static fx_status run(training t, course *plan, const char *path, int64_t every)
+{
+    return fx_train(loss_of, t.model, t.data, t.state, .epochs = EPOCHS, .on_batch = on_batch,
+                    .user = plan, .checkpoint = path, .checkpoint_every = every, .patience = 100);
+}
+
+typedef struct bits {
+    float values[MOST_PARAMETERS];
+    int64_t n;
+} bits;
+
+static void add_bits(fx_array *x, const char *path, bool trainable, void *user)
+{
+    (void)path;
+    (void)trainable;
+    bits *b = user;
+    const int64_t n = fx_length(x);
+    assert_true(b->n + n <= MOST_PARAMETERS);
+    assert_int_equal(fx_read_into(x, b->values + b->n, (size_t)n * sizeof(float)), FX_OK);
+    b->n += n;
+}
+
+static bits bits_of(training t)
+{
+    bits b = {.n = 0};
+    fx_visit(t.model, add_bits, &b);
+    fx_visit(t.state, add_bits, &b);
+    return b;
+}
+
+static void assert_same(const bits *a, const bits *b, const char *what, int64_t step)
+{
+    assert_true(a->n > 200);
+    if (a->n != b->n || memcmp(a->values, b->values, (size_t)a->n * sizeof(float)) != 0)
+        fail_msg("%s at step %lld: not the same bits", what, (long long)step);
+}
+
+static bits undisturbed(course *out_plan)
+{
+    FX_SCOPE;
+    training t = begin(1);
+    *out_plan = (course){.stop_at = -1, .die_at = -1};
+    assert_int_equal(run(t, out_plan, NULL, 0), FX_OK);
+    return bits_of(t);
+}
+
+static const char *fresh_path(void)
+{
+    static const char *const all[] = {"run", "run.1", "run.2"};
+    for (int i = 2; i >= 0; i--)
+        unlink(temp_text(all[i], ""));
+    const char *path = temp_text("run", "");
+    unlink(path);
+    return path;
+}
+
+/* ---- resuming -------------------------------------------------------------------------------- */
+
+static void stopped_training_goes_on(void **state)
+{
+    (void)state;
+    course whole;
+    const bits expected = undisturbed(&whole);
+    for (int64_t step = 1; step <= STEPS; step++) {
+        FX_SCOPE;
+        const char *path = fresh_path();
+        course part = {.stop_at = step, .die_at = -1}, rest = {.stop_at = -1, .die_at = -1};
+        training first = begin(1);
+        assert_int_equal(run(first, &part, path, 1000), FX_OK);
+        training second = begin(1000 + (uint64_t)step); /* other weights, orders, numbers */
+        fx_rand_u64();
+        assert_int_equal(run(second, &rest, path, 1000), FX_OK);
+        const bits got = bits_of(second);
+        assert_same(&expected, &got, "stopped", step);
+        for (int64_t i = 1; i <= STEPS; i++)
+            assert_true((i <= step ? part.losses[i] : rest.losses[i]) == whole.losses[i]);
+        assert_true(fx_eta(second.state) == 0.003);
+    }
+}
+
+/* The process goes without a word at 20 random steps; checkpoints are 1 to 7 steps apart. */
+static void killed_training_goes_on(void **state)
+{
+    (void)state;
+    course whole;
+    const bits expected = undisturbed(&whole);
+    srand(12345);
+    int resumed = 0;
+    for (int i = 0; i < 20; i++) {
+        const int64_t step = 1 + rand() % (STEPS - 1), every = 1 + rand() % 7;
+        const char *path = fresh_path();
+        fflush(NULL);
+        const pid_t child = fork();
+        if (child == 0) {
+            course part = {.stop_at = -1, .die_at = step};
+            run(begin(1), &part, path, every);
+            _exit(1);
+        }
+        int how;
+        assert_int_equal(waitpid(child, &how, 0), child);
+        assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 7);
+        resumed += fx_checkpoint_exists(path);
+        FX_SCOPE;
+        course rest = {.stop_at = -1, .die_at = -1};
+        /* Where nothing was saved yet the same training begins again. */
+        training second = begin(fx_checkpoint_exists(path) ? 77 : 1);
+        assert_int_equal(run(second, &rest, path, every), FX_OK);
+        const bits got = bits_of(second);
+        assert_same(&expected, &got, "killed", step);
+        assert_true(rest.losses[STEPS] == whole.losses[STEPS]);
+    }
+    assert_true(resumed >= 15);
+}
+
+static void finished_training_stays(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    course whole;
+    const bits expected = undisturbed(&whole);
+    const char *path = fresh_path();
+    course p = {.stop_at = -1, .die_at = -1};
+    assert_int_equal(run(begin(1), &p, path, 0), FX_OK);
+    training again = begin(5);
+    course none = {.stop_at = -1, .die_at = -1};
+    assert_int_equal(run(again, &none, path, 0), FX_OK);
+    const bits got = bits_of(again);
+    assert_same(&expected, &got, "finished", STEPS);
+    assert_true(none.losses[STEPS] == 0); /* no step was taken */
+}
+
+/* ---- one file -------------------------------------------------------------------------------- */
+
+static fx_status save(training t, const char *path, int64_t step, int keep)
+{
+    return fx_checkpoint_save(path, t.model, .state = t.state, .data = t.data, .step = step,
+                              .metrics = fx_named_tuple("loss", fx_vector((float)step)),
+                              .keep = keep);
+}
+
+static fx_status load(training t, const char *path, int64_t *out_step)
+{
+    fx_checkpoint c = {
+        .fxi_size = sizeof c, .model = t.model, .state = t.state, .data = t.data, .step = -1};
+    const fx_status status = fx_checkpoint_load(path, &c);
+    *out_step = c.step;
+    if (status == FX_OK)
+        assert_true(fx_item(fx_child_named(c.metrics, "loss")) == (double)c.step);
+    return status;
+}
+
+static void spoil(const char *path, long offset)
+{
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, offset, offset < 0 ? SEEK_END : SEEK_SET), 0);
+    const int c = fgetc(f);
+    fseek(f, -1, SEEK_CUR);
+    fputc(c ^ 4, f);
+    fclose(f);
+}
+
+static void damaged_files_give_way(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const char *path = fresh_path();
+    training t = begin(1);
+    int64_t step;
+    for (int64_t i = 1; i <= 4; i++)
+        assert_int_equal(save(t, path, i, 3), FX_OK);
+    char before[600];
+    snprintf(before, sizeof before, "%s.3", path);
+    assert_int_not_equal(access(before, F_OK), 0);
+    fx_message_set_hook(listen, NULL);
+    messages = 0;
+    assert_int_equal(load(t, path, &step), FX_OK);
+    assert_int_equal(step, 4);
+    assert_int_equal(messages, 0);
+    spoil(path, 300);
+    assert_int_equal(load(t, path, &step), FX_OK);
+    assert_int_equal(step, 3);
+    assert_int_equal(messages, 1);
+    assert_non_null(strstr(said, "the file is damaged: its CRC-32 differs"));
+    assert_non_null(strstr(said, "run.1, written before it, is used."));
+    assert_int_equal(fx_error_status(), FX_OK);
+    snprintf(before, sizeof before, "%s.1", path);
+    assert_int_equal(truncate(before, 100), 0);
+    assert_int_equal(load(t, path, &step), FX_OK);
+    assert_int_equal(step, 2);
+    unlink(path);
+    assert_true(fx_checkpoint_exists(path));
+    assert_int_equal(load(t, path, &step), FX_OK);
+    assert_int_equal(step, 2);
+    assert_non_null(strstr(said, "No such file or directory"));
+    snprintf(before, sizeof before, "%s.2", path);
+    spoil(before, -1);
+    assert_int_equal(load(t, path, &step), FX_STATUS_IO);
+    assert_non_null(strstr(fx_error_take().message, "No such file"));
+    fx_message_set_hook(NULL, NULL);
+}
+
+static void another_model_changes_nothing(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const char *path = fresh_path();
+    assert_int_equal(save(begin(1), path, 3, 0), FX_OK);
+    training other = begin(2);
+    int64_t step;
+    const bits before = bits_of(other);
+    const fx_loader_position at = fx_loader_tell(other.data, NULL);
+    fx_dense_layer *dense = fx_dense(6, 2);
+    assert_int_equal(load((training){(void *)dense, fx_setup(fx_adam(), dense), NULL}, path, &step),
+                     FX_STATUS_ARGUMENT);
+    fx_error_take();
+    other.state = fx_setup(fx_adam(), other.model);
+    assert_int_equal(load(other, path, &step), FX_STATUS_ARGUMENT);
+    assert_non_null(strstr(fx_error_take().message, "another rule's"));
+    assert_int_equal(step, -1);
+    assert_true(memcmp(before.values, bits_of(other).values, 100) == 0);
+    assert_true(fx_loader_tell(other.data, NULL).seed == at.seed);
+    /* The weights alone are for anyone. */
+    fx_chain_layer *model = begin(3).model;
+    assert_int_equal(fx_load_into(temp_text("x", ""), "model", model), FX_STATUS_FORMAT);
+    fx_error_take();
+    assert_int_equal(fx_load_into(path, "model", model), FX_OK);
+    training first = begin(1);
+    assert_true(fx_at(fx_destructure(model), 5) == fx_at(fx_destructure(first.model), 5));
+    assert_int_equal(fx_checkpoint_save(path, first.model, .keep = -1), FX_STATUS_ARGUMENT);
+    fx_error_take();
+}
+
+static void failing_calls(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    training t = begin(1);
+    const char *path = fresh_path();
+    int failed = 0;
+    int64_t step;
+    fx_eval(t.model);
+    assert_int_equal(save(t, path, 1, 3), FX_OK);
+    assert_int_equal(save(t, path, 2, 3), FX_OK);
+    for (int64_t k = 0;; k++) {
+        fxi_file_fault_set(k, ENOSPC);
+        const fx_status status = save(t, path, 3, 3);
+        const bool done = fxi_file_fault_seen() <= k;
+        fxi_file_fault_set(-1, 0);
+        const fx_error error = fx_error_take();
+        assert_int_equal(load(t, path, &step), FX_OK);
+        if (done)
+            break;
+        const bool named = strstr(error.message, "folder to the disk") != NULL;
+        assert_int_equal(status, FX_STATUS_IO);
+        assert_int_equal(step, named ? 3 : 2);
+        failed++;
+        if (named)
+            assert_int_equal(save(t, path, 2, 3), FX_OK);
+    }
+    assert_int_equal(step, 3);
+    assert_true(failed >= 10);
+}
+
+/* ---- the loader ------------------------------------------------------------------------------ */
+
+static void a_loader_goes_on(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_seed(3);
+    fx_array *x = fx_range(0, 1, 23);
+    for (int workers = 0; workers < 2; workers++) {
+        fx_loader *all = fx_dataloader(x, .batchsize = 4, .shuffle = true, .workers = workers,
+                                       .serial = !workers);
+        for (int64_t stop = 0; stop < 7; stop++) {
+            fx_loader *rest = fx_dataloader(x, .batchsize = 4, .shuffle = true);
+            fx_batch a = {0}, b = {0};
+            for (int64_t i = 0; i < stop; i++)
+                assert_true(fx_next(all, &a) == (i < 6));
+            assert_int_equal(fx_loader_seek(rest, fx_loader_tell(all, &a)), FX_OK);
+            const bool again = stop == 6; /* its last batch was the end of the pass */
+            if (again)
+                fx_batch_end(&a);
+            int64_t compared = 0;
+            while (fx_next(all, &a)) {
+                assert_true(fx_next(rest, &b));
+                assert_int_equal(a.index, b.index);
+                for (int64_t i = 0; i < a.size; i++)
+                    assert_true(fx_at(a.x, i) == fx_at(b.x, i));
+                compared++;
+            }
+            assert_false(fx_next(rest, &b));
+            assert_int_equal(compared, again ? 6 : 6 - stop);
+        }
+        assert_int_equal(fx_loader_seek(all, (fx_loader_position){.batch = 7}), FX_STATUS_ARGUMENT);
+        fx_error_take();
+    }
+}
+
+int main(void)
+{
+    fx_set_num_threads(1); /* a child of fork has one */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stopped_training_goes_on),
+        cmocka_unit_test(killed_training_goes_on),
+        cmocka_unit_test(finished_training_stays),
+        cmocka_unit_test(damaged_files_give_way),
+        cmocka_unit_test(another_model_changes_nothing),
+        cmocka_unit_test(failing_calls),
+        cmocka_unit_test(a_loader_goes_on),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    temp_files_remove();
+    return failed;
+}
