@@ -8,6 +8,7 @@
  */
 #include "bench.h"
 #include "opencl_api.h"
+#include "primitives.h"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -106,6 +107,41 @@ static bool measure_product(const bench_case *c, bench_row *out)
     return fx_error_status() == FX_OK;
 }
 
+/* 3×3 over 64 channels, one product's worth of work in each kind. */
+static fx_array *op_convolution(bench_state *s)
+{
+    static const int64_t map[] = {32, 32, 64, 16}, kernel[] = {3, 3, 64, 64};
+    const bool by_weight = s->which->flag == FX_CONV_WEIGHT;
+    const fx_conv_attr attr = {.kind = (int32_t)s->which->flag,
+                               .groups = 1,
+                               .spatial = 2,
+                               .stride = {1, 1},
+                               .before = {1, 1},
+                               .after = {1, 1},
+                               .dilation = {1, 1}};
+    return fxi_conv_node(&attr, s->y, by_weight ? s->y : s->w, 4, by_weight ? kernel : map);
+}
+
+/* flag: the kind. */
+static bool measure_convolution(const bench_case *c, bench_row *out)
+{
+    double value[SAMPLES];
+    const double work = 2.0 * 9 * 64 * 64 * 32 * 32 * 16;
+    bench_state s = {.which = c};
+    open_array(&s, SIDE, SIDE);
+    const double product = 2.0 * SIDE * SIDE * SIDE / best_of(&s, op_product);
+    fx_set(&s.y, fx_to(device(), fx_randn(32, 32, 64, 16)));
+    fx_set(&s.w, fx_to(device(), fx_randn(3, 3, 64, 64)));
+    fx_eval(s.y);
+    fx_eval(s.w);
+    seconds_of(&s, op_convolution);
+    for (int k = 0; k < SAMPLES; k++)
+        value[k] = work / seconds_of(&s, op_convolution) / product;
+    bench_close(&s);
+    bench_row_of(value, SAMPLES, "of product", out);
+    return fx_error_status() == FX_OK;
+}
+
 /* ---- CLBlast --------------------------------------------------------------------------------- */
 enum { COLUMNS = 102, AS_IT_IS = 111 };
 typedef int (*sgemm_fn)(int layout, int trans_a, int trans_b, size_t m, size_t n, size_t k,
@@ -196,6 +232,9 @@ const bench_case bench_devices[] = {
     {"device/transpose", .measure = measure_memory, .op = op_transpose, .size = {4096, 4096},
      .flag = 8},
     {"device/matmul-1024", .measure = measure_product},
+    {"device/conv-forward", .measure = measure_convolution, .flag = FX_CONV_FORWARD},
+    {"device/conv-by-data", .measure = measure_convolution, .flag = FX_CONV_DATA},
+    {"device/conv-by-weight", .measure = measure_convolution, .flag = FX_CONV_WEIGHT},
     {"device/matmul-1024-clblast", .measure = measure_clblast},
     {"device/step-on-host", .measure = measure_steps},
     {"device/second-start", .measure = measure_second_start},
