@@ -389,9 +389,9 @@ static const char phased_axis[] =
     "    const fx_int phase$ = rest % PHASES($); rest /= PHASES($);\n"
     "    const fx_int rows$ = (ROWS($) - phase$ + STRIDE($) - 1) / STRIDE($);\n"
     "    fx_int tap$ = 0;\n"
-    "    while (tap$ < EVERY($) && (FROM($) + phase$ - tap$ * DILATION($)) % STRIDE($) != 0)\n"
+    "    while (tap$ < TAPS($) && (FROM($) + phase$ - tap$ * DILATION($)) % STRIDE($) != 0)\n"
     "        tap$++;\n"
-    "    const fx_int taps$ = tap$ < EVERY($) && tap$ < TAPS($)\n"
+    "    const fx_int taps$ = tap$ < TAPS($)\n"
     "        ? (TAPS($) - tap$ + EVERY($) - 1) / EVERY($) : 0;\n"
     "    const fx_int from$ = (FROM($) + phase$ - tap$ * DILATION($)) / STRIDE($);\n";
 
