@@ -89,16 +89,14 @@ fx_status fxi_check_dims(const char *op, fx_dtype dtype, int ndims, const int64_
         return fx_fail(FX_STATUS_ARGUMENT, op, "%d dimensions; at most %d are possible", ndims,
                        FX_MAX_DIMS);
     int64_t n = (int64_t)fx_dtype_size(dtype);
-    bool empty = false;
     for (int i = 0; i < ndims; i++) {
         if (dims[i] < 0)
             return fx_fail(FX_STATUS_ARGUMENT, op, "size %lld of axis %d is negative",
                            (long long)dims[i], i);
-        empty |= dims[i] == 0;
-    }
-    for (int i = 0; i < ndims && !empty; i++)
-        if (!fxi_mul_i64(n, dims[i], &n) || n > INT64_MAX / 16)
+        /* Those of an empty array too: strides are products of the sizes before them. */
+        if (!fxi_mul_i64(n, dims[i] ? dims[i] : 1, &n) || n > INT64_MAX / 16)
             return fx_fail(FX_STATUS_ARGUMENT, op, "the sizes overflow");
+    }
     return FX_OK;
 }
 

@@ -55,6 +55,18 @@ static void a_window_that_does_not_fit_is_named(void **state)
     refused(fx_pool_max(fx_zeros(5, 5, 1, 1), FX_DIMS(6, 7)), FX_STATUS_SHAPE, "window of 6×7");
 }
 
+/* An empty array has strides as well. */
+static void sizes_that_overflow(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const int64_t huge = INT64_C(1) << 31;
+    refused(fx_zeros(huge, huge, huge), FX_STATUS_ARGUMENT, "overflow");
+    refused(fx_zeros(huge, huge, huge, 0), FX_STATUS_ARGUMENT, "overflow");
+    refused(fx_zeros(0, huge, huge, huge), FX_STATUS_ARGUMENT, "overflow");
+    assert_int_equal(fx_length(fx_zeros(huge, 0)), 0);
+}
+
 static void null_memory_is_refused(void **state)
 {
     (void)state;
@@ -92,6 +104,7 @@ int main(void)
         cmocka_unit_test(padding_that_makes_no_size),
         cmocka_unit_test(a_gradient_of_another_shape_is_no_gradient),
         cmocka_unit_test(a_window_that_does_not_fit_is_named),
+        cmocka_unit_test(sizes_that_overflow),
         cmocka_unit_test(null_memory_is_refused),
         cmocka_unit_test(devices_and_states_can_be_shown),
     };
