@@ -377,8 +377,13 @@ FX_API fx_status fx_copy_into(fx_array *dst, fx_array *src);
  * must then be the old ones. On error nothing changes and staged state is dropped. */
 FX_API fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values,
                             fx_array *guard, bool no_sinks);
-/* The same value on another device. Evaluates; the same object when it is already there. */
+/* The same value on another device (NULL: the CPU), differentiable; the same object when it is
+ * already there. A value that is evaluated, or has no past, is copied at once, another one when it
+ * is needed. */
 FX_API fx_array *fx_array_to(fx_device *device, fx_array *x);
+/* The same, but the copy of a value without a past does not keep x: no gradient flows back to it.
+ */
+FX_API fx_array *fxi_array_to_alone(fx_device *device, fx_array *x);
 /* May x be a view of another array: was its value made by moving another's elements about
  * (transposed, permuted, reshaped, sliced)? */
 FX_API bool fxi_is_view(const fx_array *x);

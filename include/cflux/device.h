@@ -117,7 +117,9 @@ static inline fx_memory fx_memory_status(fx_device *device)
 FX_API void fx_memory_show(fx_device *device);
 FX_API size_t fx_memory_text(fx_device *device, char *dst, size_t capacity);
 
-/* Moves every array of an object; returns the same object when all are there already. */
+/* Moves every array of an object; returns the same object when all are there already. Gradients
+ * flow back through the move of an array, and inside a step through that of a whole model; outside
+ * of one the model that was moved is a new one, which keeps nothing of the old. */
 FX_API void *fxi_to(fx_device *device, void *object);
 /* To the preferred or first GPU; without one returns its argument and says once why. Float64
  * becomes Float32 on the way to an accelerator; fx_cpu does not turn it back. */

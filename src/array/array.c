@@ -393,29 +393,54 @@ static fx_array *copy_to(const char *op, fx_device *device, fx_array *x, fx_dtyp
     return leaf(op, dtype, n->ndim, n->shape, b);
 }
 
-/* Has x a past that gradients may flow into? What is made of generators alone has none. */
-static bool has_history(const fxi_node *n)
+/* A move at once, which keeps x as its history: gradients flow back to a parameter that lives
+ * elsewhere than it is used. */
+static fx_array *moved_now(fx_device *device, fx_array *x)
 {
-    return !n->generated && (!n->data || (n->nin > 0 && !n->history_cut));
+    fx_status s;
+    fxi_data *data = fxi_moved("to", x->node, device, &s);
+    if (!data)
+        return fx_error_array(s);
+    fx_array *y = fxi_transfer(device, x);
+    if (y->node)
+        fxi_node_settle(y->node, data);
+    else
+        fxi_data_free(data);
+    return y;
 }
 
-fx_array *fx_array_to(fx_device *device, fx_array *x)
+/* What is pending moves when it is needed; what is made of generators alone is made here first. */
+static fx_array *array_to(fx_device *device, fx_array *x, bool alone)
 {
+    device = device ? device : fx_cpu_device();
     if (has_node(x) &&
         (x->node->device == device || (x->node->data && fx_array_device(x) == device)))
         return x;
     fx_status s = fxi_check_array("to", x);
-    if (s == FX_OK && has_history(x->node))
+    if (s == FX_OK && !x->node->data && !x->node->generated)
         return fxi_transfer(device, x);
     s = s == FX_OK ? ready("to", x) : s;
     if (s != FX_OK)
         return fx_error_array(s);
     if (fx_array_device(x) == device)
         return x;
-    fx_array *y = copy_to("to", device, x, fx_eltype(x));
+    const bool past = !x->node->generated && x->node->nin > 0 && !x->node->history_cut;
+    fx_array *y = fxi_is_float(x->node->dtype) && (past || !alone)
+                      ? moved_now(device, x)
+                      : copy_to("to", device, x, fx_eltype(x));
     if (y->node)
         y->node->weak = x->node->weak; /* a literal stays one */
     return y;
+}
+
+fx_array *fx_array_to(fx_device *device, fx_array *x)
+{
+    return array_to(device, x, false);
+}
+
+fx_array *fxi_array_to_alone(fx_device *device, fx_array *x)
+{
+    return array_to(device, x, true);
 }
 
 void fxi_array_give_up(fx_array *x)

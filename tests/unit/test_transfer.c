@@ -74,6 +74,74 @@ static void gradients_flow_through_moves(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
+/* Σ (a·b)² on device k of arrays that live elsewhere; their gradients live where they do. */
+static void gradients_reach_what_was_copied(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const fx_dtype types[] = {FX_DTYPE_F32, FX_DTYPE_F16, FX_DTYPE_F64};
+    for (int t = 0; t < 3; t++) {
+        fx_array *data = fx_cast(fx_vector(1, -2, 3), types[t]),
+                 *drawn = fx_randn_dtype(types[t], 3);
+        fx_eval(data);
+        fx_array *x[4] = {data, fx_scalar(1.5), drawn, fx_to(d[0], fx_mul(data, 1))}, *here[4],
+                 *there[4];
+        fx_array *p = fx_mul(fx_mul(x[0], x[1]), fx_mul(x[2], fx_cpu(x[3])));
+        fx_array *q = fx_mul(fx_mul(fx_to(d[1], x[0]), fx_to(d[1], x[1])),
+                             fx_mul(fx_to(d[1], x[2]), fx_to(d[1], x[3])));
+        assert_int_equal(fx_gradient_of(fx_sum(fx_square(p)), x, 4, here), FX_OK);
+        assert_int_equal(fx_gradient_of(fx_sum(fx_square(q)), x, 4, there), FX_OK);
+        for (int i = 0; i < 4; i++) {
+            assert_ptr_equal(fx_array_device(there[i]), i < 3 ? fx_cpu_device() : d[0]);
+            assert_true(fx_item(fx_norm(fx_cast(here[i], FX_DTYPE_F32))) > 0);
+            same(here[i], there[i]);
+        }
+    }
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+/* Inside a step a model that moves is still the model; outside it is another one. */
+static void gradients_reach_a_model_that_was_copied(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_dense_layer *m = fx_dense(3, 2, FX_TANH);
+    fx_array *x = fx_randn(3, 4), *there = fx_to(d[0], x);
+    fx_dense_layer *a = fx_gradient(fx_sum(fx_call(m, x)), m), *b;
+    {
+        FX_STEP;
+        b = fx_keep(fx_gradient(fx_sum(fx_call(fx_to(d[0], m), there)), m));
+        fx_eval(b);
+        same(a->weight, b->weight);
+        same(a->bias, b->bias);
+        assert_true(fx_item(fx_norm(b->weight)) > 0);
+    }
+    fx_dense_layer *copy = fx_to(d[0], m), *g = fx_gradient(fx_sum(fx_call(copy, there)), copy);
+    same(a->weight, g->weight);
+    b = fx_gradient(fx_sum(fx_call(copy, there)), m);
+    assert_true(fx_item(fx_norm(b->weight)) == 0);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+/* A model that moves outside a step does not keep the memory it left. */
+static void what_a_model_left_is_free(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *back;
+    fx_reclaim();
+    const int64_t live = fx_memory_status(d[2]).live;
+    {
+        FX_SCOPE;
+        void *m = fx_to(d[2], fx_chain(fx_dense(30, 20), fx_dense(20, 10)));
+        assert_true(fx_memory_status(d[2]).live > live);
+        back = fx_keep(fx_cpu(m));
+    }
+    assert_int_equal(fx_memory_status(d[2]).live, live);
+    assert_int_equal(fx_parameter_count(back), 30 * 20 + 20 + 20 * 10 + 10);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
 /* Updates replace values in place; what moves between the devices is computed from the old ones. */
 static void a_model_over_two_devices_trains(void **state)
 {
@@ -200,6 +268,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_run_there),
         cmocka_unit_test(gradients_flow_through_moves),
+        cmocka_unit_test(gradients_reach_what_was_copied),
+        cmocka_unit_test(gradients_reach_a_model_that_was_copied),
+        cmocka_unit_test(what_a_model_left_is_free),
         cmocka_unit_test(a_model_over_two_devices_trains),
         cmocka_unit_test(many_moves_in_a_row),
         cmocka_unit_test(custom_operations_run_on_the_host),
