@@ -107,6 +107,21 @@ static bool binding_alloc(binding *b, const fxi_graph *g)
            b->leaves;
 }
 
+/* What is no literal but an array of one number has that number in its own type first. */
+static void put_literal(const fxi_node *n, uint8_t dtype, uint64_t *out)
+{
+    const fx_attr *a = &n->attr;
+    double number = a->number;
+    if (!a->i[2] && !n->weak && n->dtype != dtype) {
+        fxi_host_put_double(n->dtype, out, number);
+        number = fxi_host_double(n->dtype, out);
+    }
+    if (a->i[2])
+        fxi_host_put_integer(dtype, out, a->i[1]);
+    else
+        fxi_host_put_double(dtype, out, number);
+}
+
 /* Leaves, literals and random streams of this graph, in the plan's numbering. */
 static void bind_inputs(binding *b, const fxi_graph *g)
 {
@@ -120,14 +135,8 @@ static void bind_inputs(binding *b, const fxi_graph *g)
         else if (n->op == FX_OP_RANDOM)
             memcpy(b->streams[g->slot[i]], n->attr.stream, sizeof b->streams[0]);
     }
-    for (int32_t i = 0; i < b->plan->nslots; i++) {
-        const fxi_slot *s = &b->plan->slots[i];
-        const fx_attr *a = &consts[s->constant]->attr;
-        if (a->i[2])
-            fxi_host_put_integer(s->dtype, &b->constants[i], a->i[1]);
-        else
-            fxi_host_put_double(s->dtype, &b->constants[i], a->number);
-    }
+    for (int32_t i = 0; i < b->plan->nslots; i++)
+        put_literal(consts[b->plan->slots[i].constant], b->plan->slots[i].dtype, &b->constants[i]);
 }
 
 /* Each returns how many bytes could not be had, less than 0 when they are of the host; 0: all is

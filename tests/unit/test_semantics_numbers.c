@@ -108,6 +108,30 @@ static void p10_literals_are_weak(void **state)
     SAME(fx_at(fx_add(fx_ones(1), UINT64_MAX), 0), 0x1p64);
 }
 
+/* A number that fills an array has the array's type before it meets another one, read before or
+ * not. */
+static void p10_filled_arrays_are_of_their_type(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const struct {
+        int type, other;
+        double number, want;
+    } cases[] = {{F32, F64, 1.11, (double)1.11f}, {F16, F32, 0.1, 0.0999755859375},
+                 {BF, F64, 0.1, 0.10009765625},   {I32, F64, 2.75, 2},
+                 {F32, F64, 16777217, 16777216},  {B, F32, 1, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fx_array *x = fxi_full((fx_dtype)cases[i].type, cases[i].number, 0, NULL);
+        const fx_dtype other = (fx_dtype)cases[i].other;
+        fx_array *pending = fx_cast(x, other), *sum = fx_add(x, fx_full_dtype(other, 0, 3));
+        assert_true(fx_item(pending) == cases[i].want);
+        assert_true(fx_at(sum, 2) == cases[i].want);
+        fx_eval(x);
+        assert_true(fx_item(fx_cast(x, other)) == cases[i].want);
+    }
+    assert_true(fx_item(fx_cast(fx_scalar(1.11), FX_DTYPE_F64)) == 1.11); /* a literal is weak */
+}
+
 static void p10_integers_wrap(void **state)
 {
     (void)state;
@@ -480,6 +504,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(p10_arrays_promote_as_julia),
         TEST(p10_literals_are_weak),
+        TEST(p10_filled_arrays_are_of_their_type),
         TEST(p10_integers_wrap),
         TEST(p10_sums_and_means_of_integers),
         TEST(p10_conversions_saturate),
