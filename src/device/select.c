@@ -11,6 +11,7 @@
 
 #include <cflux/device.h>
 #include <pthread.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -214,7 +215,8 @@ fx_device *fx_device_find(const char *name)
         return fx_device_get(name, 0);
     snprintf(backend, sizeof backend, "%.*s", n, name);
     fx_use(backend);
-    return fx_device_get(backend, numbered ? (int)strtol(colon + 1, NULL, 10) : 0);
+    const long id = numbered ? strtol(colon + 1, NULL, 10) : 0;
+    return fx_device_get(backend, id > INT_MAX ? INT_MAX : (int)id);
 }
 
 const char *fx_device_model(const fx_device *device)

@@ -249,6 +249,8 @@ static void devices_by_one_text(void **state)
     assert_int_equal(fx_synchronize(d[1]), FX_OK);
     assert_ptr_equal(fx_device_find("cuda:3"), fx_cpu_device());
     assert_non_null(strstr(fx_error_take().message, "CUDA has 3 devices, there is no id 3"));
+    fx_device_find("cuda:99999999999999999999");
+    assert_non_null(strstr(fx_error_take().message, "there is no id 2147483647"));
     fx_device_find("");
     assert_int_equal(fx_error_take().status, FX_STATUS_DEVICE);
     fx_device_find(NULL);
