@@ -10,6 +10,7 @@
  *   .safetensors   arrays by name, read by memory map; PyTorch and others read and write it
  *   .npy           one array, as NumPy keeps it; loading gives the array, under no name
  *   .npz           arrays by name, as NumPy keeps them; read deflated or not, written as they are
+ *   .bson          models of Flux, whole: layers with their settings (docs/bson.md)
  *
  * Sizes: a file's array of shape (a, b, c) in C order, as NumPy and PyTorch say it, is the array
  * c×b×a with the same bytes. Element types that cflux has not are widened: Int8, Int16, UInt16 to
@@ -81,6 +82,11 @@ FX_API fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint *c);
 FX_API fx_status fx_checkpoint_load(const char *path, fx_checkpoint *io);
 /* Is there such a file, or one before it? */
 FX_API bool fx_checkpoint_exists(const char *path);
+
+/* The state of a model as Flux.state gives it: every field of every layer by Flux's name. Saved as
+ * BSON it is what Flux.loadmodel! takes; a state that was read goes into a model by
+ * fx_loadmodel(fx_flux_state(model), state). The arrays are those of the model, not copies. */
+FX_API void *fx_flux_state(void *model);
 
 FXI_END_C
 #ifdef __cplusplus

@@ -348,7 +348,8 @@ FX_API void *fxi_restructure(void *model, fx_array *flat);
  * are the empty tuple): Flux.state. The arrays are those of the model, not copies. */
 FX_API void *fx_state(void *model);
 /* Copies every array of src, a model or a state of the same structure, into dst's arrays, whose
- * handles stay valid: Flux.loadmodel!. Element types are dst's. A missing bias takes zeros. Where
+ * handles stay valid: Flux.loadmodel!. Element types are dst's. A missing bias takes zeros. A tuple
+ * of arrays goes into a model's trainable arrays in their order (Flux.loadparams!). Where
  * structures or sizes differ dst is unchanged: "Tried to load size (a) array into size (b)". */
 FX_API fx_status fx_loadmodel(void *dst, void *src);
 /* A model with its floating-point arrays in another type; integers and Bool stay, and so do the

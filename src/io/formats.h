@@ -31,6 +31,6 @@ typedef struct fxi_format {
     fx_status (*save)(fxi_file_out *out, const fxi_saving *what);
 } fxi_format;
 
-extern const fxi_format fxi_format_safetensors, fxi_format_npy, fxi_format_npz;
+extern const fxi_format fxi_format_bson, fxi_format_safetensors, fxi_format_npy, fxi_format_npz;
 
 #endif

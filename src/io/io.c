@@ -13,6 +13,7 @@
 #include <string.h>
 
 static const fxi_format *const formats[] = {
+    &fxi_format_bson,
     &fxi_format_safetensors,
     &fxi_format_npy,
     &fxi_format_npz,

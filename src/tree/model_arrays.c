@@ -231,8 +231,18 @@ static fx_status load_views(loading *l)
     return status;
 }
 
+/* Flux's bias=false, as files and states have it. */
+static void *without_false(void *x)
+{
+    const bool truth =
+        x && fx_is_array(x) && !fx_is_error(x) && fx_ndims(x) == 0 && fx_eltype(x) == FX_DTYPE_BOOL;
+    return truth && fx_item(x) == 0 ? NULL : x;
+}
+
 static fx_status load(loading *l, void *dst, void *src, int depth)
 {
+    dst = without_false(dst);
+    src = without_false(src);
     const bool to_array = dst && fx_is_array(dst), from_array = src && fx_is_array(src);
     if (to_array && from_array)
         return load_array(l, dst, src);
@@ -256,6 +266,23 @@ static fx_status load(loading *l, void *dst, void *src, int depth)
     return status;
 }
 
+static bool is_tuple(const void *x)
+{
+    return (fx_type_of(x)->flags & FX_TYPE_TUPLE) != 0;
+}
+
+/* A list of parameters (Flux.params in a file) goes into a model's trainable arrays one by one. */
+static bool is_parameter_list(const void *dst, const void *src)
+{
+    bool list = !fx_is_array(dst) && !is_tuple(dst) && !fx_is_array(src) && is_tuple(src) &&
+                fx_count(src) > 0;
+    for (int64_t i = 0; list && i < fx_count(src); i++) {
+        const void *x = fx_child(src, i);
+        list = x && fx_is_array(x) && !fx_child_name(src, i)[0];
+    }
+    return list;
+}
+
 fx_status fx_loadmodel(void *dst, void *src)
 {
     FXI_SCOPE;
@@ -269,7 +296,7 @@ fx_status fx_loadmodel(void *dst, void *src)
     }
     static const arrays none = {.op = "loadmodel"};
     loading l = {.to = none, .from = none, .views = none, .view_sources = none};
-    fx_status status = load(&l, dst, src, 0);
+    fx_status status = load(&l, is_parameter_list(dst, src) ? fx_trainables(dst) : dst, src, 0);
     if (status == FX_OK)
         status = load_views(&l);
     if (status == FX_OK)

@@ -4,7 +4,7 @@
   * Every function or object that a public header declares FX_API is defined in the library: a
     declaration without a definition would be found by a user's linker only.
   * Every exported symbol begins with fx_ or fxi_.
-  * Its dynamic dependencies are libc, libm, zlib and what the compiler itself adds.
+  * Its dynamic dependencies are libc, libm, zlib, libbson and what the compiler itself adds.
 Usage: check_exports.py libcflux.so [root]
 """
 import os
@@ -14,7 +14,7 @@ import sys
 
 LEAST = 250
 SHOWN = 20
-ALLOWED_LIBRARIES = r"(libc|libm|libz|libpthread|libgcc_s|ld-linux[\w-]*)\.so(\.\d+)*"
+ALLOWED_LIBRARIES = r"(libc|libm|libz|libbson-1\.0|libpthread|libgcc_s|ld-linux[\w-]*)\.so(\.\d+)*"
 
 
 def declared(root):

@@ -1,0 +1,275 @@
+/* test_bson_write.c: BSON for Flux, written.
+ *
+ * The bytes of Flux itself are the expected ones where it writes nothing twice; everywhere else
+ * tests/support/check_bson.py follows the rules by which Julia's BSON.jl raises a document, and
+ * compares trees with references followed. It was tried on files of Flux and on damaged ones.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "temp_file.h"
+
+static bool skipped(const char *rest)
+{
+    if (recorded_path(rest))
+        return false;
+    print_message("skipped: no %s in CFLUX_DATA\n", rest);
+    return true;
+}
+
+/* Runs the checker; its line of output. */
+static void checker(const char *what, const char *a, const char *b, char *line, size_t capacity)
+{
+    char command[3000];
+    snprintf(command, sizeof command,
+             "for p in python3 /usr/bin/python3; do $p -B tests/support/check_bson.py %s '%s' '%s' "
+             "2>/dev/null && exit; done; exit 9",
+             what, a, b ? b : "");
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    if (!fgets(line, (int)capacity, pipe))
+        line[0] = 0;
+    const int status = pclose(pipe);
+    if (status != 0)
+        fail_msg("check_bson.py %s %s: %s", what, a, line);
+}
+
+static const char *fresh_path(const char *name)
+{
+    const char *path = temp_file(name, "", 0);
+    unlink(path);
+    return path;
+}
+
+/* Saves every entry of a file again. */
+static void save_again(const char *from, const char *to)
+{
+    FX_SCOPE;
+    void *file = fx_load(from);
+    const void *pairs[20];
+    const int n = (int)fx_count(file);
+    assert_true(!fx_is_error(file) && n > 0 && n <= 10);
+    for (int i = 0; i < n; i++) {
+        pairs[2 * i] = fx_child_name(file, i);
+        pairs[2 * i + 1] = fx_child(file, i);
+    }
+    if (fxi_save(to, 2 * n, pairs) != FX_OK)
+        fail_msg("%s", fx_error_take().message);
+}
+
+static size_t file_bytes(const char *path, unsigned char **out)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    fseek(f, 0, SEEK_END);
+    const size_t n = (size_t)ftell(f);
+    rewind(f);
+    *out = malloc(n + 1);
+    assert_int_equal(fread(*out, 1, n, f), n);
+    fclose(f);
+    return n;
+}
+
+static void the_bytes_of_flux(void **state)
+{
+    static const char *const names[] = {"mymodel__ebe3b9f", "StoredModels.mymodel__a6ebc92",
+                                        "StoredModels.mymodel__f7a253d"};
+    (void)state;
+    if (skipped("flux-bson"))
+        return;
+    for (int i = 0; i < 3; i++) {
+        char from[500], rest[200];
+        unsigned char *a, *b;
+        snprintf(rest, sizeof rest, "flux-bson/arcAman07__HousePredicto_Models__%s.bson", names[i]);
+        snprintf(from, sizeof from, "%s", recorded_path(rest));
+        const char *to = fresh_path("again.bson");
+        save_again(from, to);
+        const size_t n = file_bytes(from, &a);
+        assert_int_equal(n, 1007);
+        assert_int_equal(file_bytes(to, &b), n);
+        assert_memory_equal(a, b, n);
+        free(a);
+        free(b);
+        temp_files_remove();
+    }
+}
+
+static void the_trees_of_flux(void **state)
+{
+    static const char *const names[] = {"FluxML__Flux.jl__docs.mymodel__458566c",
+                                        "FluxML__Flux.jl__modelcnn-0.964-0.001__d45e87b",
+                                        "ShuhuaGao__model-zoo__runs.model__d7598e3",
+                                        "psuskin__SSVLearn__experiments.initial.model30__f6eff3f",
+                                        "psuskin__SSVLearn__model__c48e6ad"};
+    (void)state;
+    if (skipped("flux-bson"))
+        return;
+    for (int i = 0; i < 5; i++) {
+        char from[500], rest[200], line[400];
+        snprintf(rest, sizeof rest, "flux-bson/%s.bson", names[i]);
+        snprintf(from, sizeof from, "%s", recorded_path(rest));
+        const char *to = fresh_path("again.bson");
+        save_again(from, to);
+        checker("same", from, to, line, sizeof line);
+        assert_string_equal(line, "the same\n");
+        checker("selftest", from, NULL, line, sizeof line);
+        assert_true(atoi(line) >= 40);
+        temp_files_remove();
+    }
+}
+
+static void *every_layer(void)
+{
+    return fx_chain(
+        fx_conv(FX_DIMS(3, 3), 1, 4, FX_RELU, .pad = FX_SAME),
+        fx_conv(FX_DIMS(3, 3), 4, 4, .groups = 2, .no_bias = true, .stride = FX_DIMS(2)),
+        fx_batchnorm(4, FX_GELU), fx_batchnorm(4, .no_affine = true, .no_track = true),
+        fx_maxpool(FX_DIMS(2, 2)), fx_meanpool(FX_DIMS(1, 1)), FX_FLATTEN,
+        fx_chain_of("first", fx_dense(16, 5, FX_SIGMOID), "second",
+                    fx_dense(5, 5, .no_bias = true)),
+        fx_layernorm(FX_DIMS(5), FX_TANH), fx_layernorm(FX_DIMS(5), FX_RELU, .no_affine = true),
+        fx_layernorm(FX_DIMS(5), .no_affine = true), fx_dropout(0.25),
+        fx_dropout(0.5, .dims = FX_DIMS(0), .active = FX_ACTIVE_OFF), FX_SOFTMAX);
+}
+
+static void same_text(void *a, void *b)
+{
+    static char x[8000], y[8000];
+    fx_show_text(a, x, sizeof x);
+    fx_show_text(b, y, sizeof y);
+    assert_string_equal(x, y);
+}
+
+static void every_layer_and_back(void **state)
+{
+    (void)state;
+    FX_TEST;
+    char line[400];
+    void *m = every_layer(), *extra = fx_named_tuple("epoch", fx_scalar(3), "x", fx_ones(2, 3));
+    const char *path = fresh_path("layers.bson");
+    assert_int_equal(fx_save(path, "model", m, "extra", extra, "state", fx_flux_state(m)), FX_OK);
+    checker("load", path, NULL, line, sizeof line);
+    assert_true(atoi(line) >= 40);
+    checker("selftest", path, NULL, line, sizeof line);
+    assert_true(atoi(line) >= 500);
+    void *back = fx_load_key(path, "model");
+    assert_false(fx_is_error(back));
+    same_text(m, back);
+    fx_array *x = fx_randn(12, 12, 1, 3), *y = fx_call(m, x), *z = fx_call(back, x);
+    assert_false(fx_is_error(y));
+    assert_true(fx_item(fx_all(fx_eq(y, z))) == 1);
+    temp_files_remove();
+}
+
+/* A state goes into another model of the same layers; a bias that is false there is zero. */
+static void state_and_back(void **state)
+{
+    (void)state;
+    FX_TEST;
+    const char *path = fresh_path("state.bson");
+    void *m = every_layer(), *other = every_layer();
+    assert_int_equal(fx_save(path, "model_state", fx_flux_state(m)), FX_OK);
+    void *read = fx_load_key(path, "model_state");
+    if (fx_loadmodel(fx_flux_state(other), read) != FX_OK)
+        fail_msg("%s", fx_error_take().message);
+    fx_array *x = fx_randn(12, 12, 1, 3);
+    assert_true(fx_item(fx_all(fx_eq(fx_call(m, x), fx_call(other, x)))) == 1);
+    fx_dense_layer *without = fx_dense(3, 2, .no_bias = true), *with = fx_dense(3, 2);
+    fx_copy_into(with->bias, fx_ones(2));
+    assert_int_equal(fx_save(path, "s", fx_flux_state(without)), FX_OK);
+    assert_int_equal(fx_loadmodel(fx_flux_state(with), fx_load_key(path, "s")), FX_OK);
+    assert_true(fx_item(fx_sum(with->bias)) == 0);
+    assert_true(fx_item(fx_all(fx_eq(with->weight, without->weight))) == 1);
+    temp_files_remove();
+}
+
+/* Flux.jl's own checkpoint: a state of Chain(Dense(1 => 2), Dense(2 => 1)) in Float64. */
+static void state_of_flux(void **state)
+{
+    (void)state;
+    if (skipped("flux-bson"))
+        return;
+    FX_TEST;
+    fx_dense_layer *first = fx_dense(1, 2), *last = fx_dense(2, 1);
+    void *m = fx_chain(first, last);
+    void *s = fx_load_key(recorded_path("flux-bson/FluxML__Flux.jl__docs.checkpoint__3540a73.bson"),
+                          "model_state");
+    assert_int_equal(fx_loadmodel(fx_flux_state(m), s), FX_OK);
+    void *layers = fx_child_named(s, "layers");
+    fx_array *w = fx_child_named(fx_child(layers, 1), "weight");
+    assert_true(fx_item(fx_all(fx_eq(last->weight, fx_cast(w, FX_DTYPE_F32)))) == 1);
+}
+
+static void shared_weights_stay_shared(void **state)
+{
+    (void)state;
+    FX_TEST;
+    char line[400];
+    fx_array *w = fx_randn(4, 4);
+    void *m = fx_chain(fx_dense(0, 0, .weight = w), fx_dense(0, 0, FX_RELU, .weight = w));
+    const char *path = fresh_path("tied.bson");
+    assert_int_equal(fx_save(path, "model", m), FX_OK);
+    checker("load", path, NULL, line, sizeof line);
+    fx_chain_layer *back = fx_load_key(path, "model");
+    assert_false(fx_is_error(back));
+    fx_dense_layer *a = back->layers.items[0], *b = back->layers.items[1];
+    assert_ptr_equal(a->weight, b->weight);
+    assert_true(fx_item(fx_all(fx_eq(a->weight, w))) == 1);
+    temp_files_remove();
+}
+
+static fx_array *halve(fx_array *x)
+{
+    return fx_mul(x, 0.5);
+}
+
+static void what_flux_has_not(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const char *path = temp_text("kept.bson", "old");
+    void *m = fx_chain(fx_dense(2, 2), fx_function_new("halve", halve));
+    assert_int_equal(fx_save(path, "model", m), FX_STATUS_UNSUPPORTED);
+    assert_non_null(strstr(fx_error_take().message, "halve is the program's own"));
+    unsigned char *bytes;
+    assert_int_equal(file_bytes(path, &bytes), 3); /* the old file is whole */
+    free(bytes);
+    assert_int_equal(fx_save(path, "_backrefs", m), FX_STATUS_ARGUMENT);
+    fx_error_take();
+    temp_files_remove();
+}
+
+/* The arrays of a Params list, in the order of the model's. */
+static void parameters_only(void **state)
+{
+    (void)state;
+    FX_TEST;
+    const char *path = fresh_path("params.bson");
+    void *m = fx_chain(fx_dense(3, 4, FX_RELU), fx_dense(4, 2));
+    void *other = fx_chain(fx_dense(3, 4, FX_RELU), fx_dense(4, 2));
+    assert_int_equal(fx_save(path, "weights", fx_trainables(m)), FX_OK);
+    if (fx_loadmodel(other, fx_load_key(path, "weights")) != FX_OK)
+        fail_msg("%s", fx_error_take().message);
+    fx_array *x = fx_randn(3, 5);
+    assert_true(fx_item(fx_all(fx_eq(fx_call(m, x), fx_call(other, x)))) == 1);
+    temp_files_remove();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bytes_of_flux),    cmocka_unit_test(the_trees_of_flux),
+        cmocka_unit_test(every_layer_and_back), cmocka_unit_test(state_and_back),
+        cmocka_unit_test(state_of_flux),        cmocka_unit_test(shared_weights_stay_shared),
+        cmocka_unit_test(what_flux_has_not),    cmocka_unit_test(parameters_only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
