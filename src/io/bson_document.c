@@ -110,9 +110,14 @@ bool fxi_bson_is(fxi_bson value, const char *text)
 
 /* ---- the check ------------------------------------------------------------------------------- */
 
+/* libbson's iterator asks for an alignment that its size is no multiple of. */
+typedef struct level {
+    bson_iter_t iter;
+} level;
+
 typedef struct checker {
     fxi_bytes *b;
-    bson_iter_t *stack;
+    level *stack;
     int depth;
 } checker;
 
@@ -121,7 +126,7 @@ static bool enter(checker *c, const uint8_t *data, size_t size)
     const size_t at = (size_t)(data - c->b->data);
     if (c->depth == FXI_BSON_MAX_NESTING)
         fxi_bytes_bad(c->b, at, "nested deeper than %d", FXI_BSON_MAX_NESTING);
-    else if (!bson_iter_init_from_data(&c->stack[c->depth], data, size))
+    else if (!bson_iter_init_from_data(&c->stack[c->depth].iter, data, size))
         fxi_bytes_bad(c->b, at, "a document whose length, %zu, or end is wrong", size);
     else
         return ++c->depth > 0;
@@ -151,7 +156,7 @@ static bool check_value(checker *c, const bson_iter_t *iter)
 static bool check(checker *c)
 {
     while (c->depth > 0) {
-        bson_iter_t *iter = &c->stack[c->depth - 1];
+        bson_iter_t *iter = &c->stack[c->depth - 1].iter;
         const size_t at = place(c, iter, 0); /* libbson forgets it when something is wrong */
         if (bson_iter_next(iter)) {
             if (!check_value(c, iter))
@@ -178,9 +183,8 @@ fxi_bson fxi_bson_open(fxi_bytes *b)
                       b->size);
         return nothing;
     }
-    checker c = {
-        .b = b,
-        .stack = fxi_aligned(_Alignof(bson_iter_t), FXI_BSON_MAX_NESTING * sizeof(bson_iter_t))};
+    checker c = {.b = b,
+                 .stack = fxi_aligned(_Alignof(level), FXI_BSON_MAX_NESTING * sizeof(level))};
     if (!c.stack) {
         b->status = fx_fail(FX_STATUS_MEMORY, b->op, "%s: no memory to check the file", b->path);
         return nothing;
