@@ -2,16 +2,27 @@
 #include "data_index.h"
 #include "temp_file.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Is this the beginning of a value, and not a part of a text? */
+static bool begins_value(const char *text, const char *at)
+{
+    at -= at > text && at[-1] == '-';
+    while (at > text && (at[-1] == ' ' || at[-1] == '\n'))
+        at--;
+    return at > text && strchr(":,[", at[-1]);
+}
 
 /* Python writes numbers that JSON has not: infinities are read from one that is too large, NaN as
  * an empty text. */
 static void replace_all(char *text, const char *what, const char *by)
 {
-    for (char *at = text; (at = strstr(at, what));)
-        memcpy(at, by, strlen(what));
+    for (char *at = text; (at = strstr(at, what)); at++)
+        if (begins_value(text, at))
+            memcpy(at, by, strlen(what));
 }
 
 cJSON *data_index(const char *rest)

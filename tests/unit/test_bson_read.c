@@ -359,11 +359,10 @@ static bool value_agrees(void *file, const char *extjson)
 static void other_libraries(void **state)
 {
     (void)state;
-    cJSON *index = data_index("formats/bson/index.json");
-    if (!index) {
-        print_message("skipped: no formats/bson in CFLUX_DATA\n");
+    if (skipped("formats/bson/index.json"))
         return;
-    }
+    cJSON *index = data_index("formats/bson/index.json");
+    assert_non_null(index);
     int good = 0, bad = 0, compared = 0;
     const cJSON *row;
     cJSON_ArrayForEach(row, index)
