@@ -113,12 +113,24 @@ fx_status fx_gpu_backend_set(const char *backend)
     return status;
 }
 
+/* What the project prefers. "AMD" is what Flux called AMDGPU once. */
+static const char *preference(void)
+{
+    static bool warned;
+    const char *name = fxi_preferred_backend();
+    if (strcmp(name, "AMD") != 0)
+        return name;
+    if (!__atomic_test_and_set(&warned, __ATOMIC_RELAXED))
+        fx_message(1, "\"AMD\" backend is deprecated. Please use \"AMDGPU\" instead.");
+    return "AMDGPU";
+}
+
 /* The device of the preference; NULL when there is none to follow, and then it has been said why.
  */
 static fx_device *preferred(bool verbose)
 {
     static bool warned; /* as Flux's maxlog = 1 */
-    const char *name = fxi_preferred_backend();
+    const char *name = preference();
     if (!*name)
         return NULL;
     if (!is_preferable(name)) {
@@ -250,7 +262,7 @@ int fx_device_id(const fx_device *device)
 /* NULL: there is no preference, or none that is allowed. */
 static const fxi_registered *preferred_entry(void)
 {
-    const char *name = fxi_preferred_backend();
+    const char *name = preference();
     return is_preferable(name) ? fxi_registered_find(name) : NULL;
 }
 
@@ -314,7 +326,7 @@ fx_device *fx_gpu_device(void)
 {
     static pthread_once_t none = PTHREAD_ONCE_INIT, other = PTHREAD_ONCE_INIT;
     fx_device *d = gpu_or_none();
-    const char *name = fxi_preferred_backend();
+    const char *name = preference();
     if (d && *name && strcmp(name, d->backend->name) != 0)
         pthread_once(&other, say_other_gpu);
     else if (!d && strcmp(name, "CPU") != 0)

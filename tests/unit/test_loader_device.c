@@ -19,6 +19,7 @@
 #include "away.h"
 #include "context.h"
 #include "memory.h"
+#include "same_bits.h"
 
 enum { ROWS = 6, OBS = 40, BATCH = 8, BATCHES = OBS / BATCH };
 /* One batch of X (Float32) and Y (Int64) in bytes. */
@@ -60,16 +61,6 @@ static void *make_data(void)
     return fx_tuple(make_x(FX_DTYPE_F32), make_y());
 }
 
-static void same(fx_array *a, fx_array *b)
-{
-    FX_SCOPE;
-    assert_int_equal(fx_eltype(a), fx_eltype(b));
-    assert_int_equal(fx_ndims(a), fx_ndims(b));
-    assert_int_equal(fx_length(a), fx_length(b));
-    a = fx_cpu(a), b = fx_cpu(b);
-    assert_memory_equal(fx_data(a), fx_data(b), (size_t)fx_length(a) * fx_dtype_size(fx_eltype(a)));
-}
-
 /* A loader whose passes begin with the first; l itself is to stay unused. */
 static fx_loader *anew(fx_loader *l)
 {
@@ -91,10 +82,10 @@ static int same_batches(fx_loader *one, fx_loader *two, fx_device *where)
             for (int64_t i = 0; i < fx_count(a.items); i++) {
                 assert_string_equal(fx_child_name(a.items, i), fx_child_name(b.items, i));
                 assert_ptr_equal(fx_array_device(fx_child(b.items, i)), where);
-                same(fx_child(a.items, i), fx_child(b.items, i));
+                same_bits(fx_child(a.items, i), fx_child(b.items, i));
             }
-            same(a.x, b.x);
-            same(a.y, b.y);
+            same_bits(a.x, b.x);
+            same_bits(a.y, b.y);
             compared++;
         }
         assert_false(fx_next(two, &b));
@@ -254,8 +245,8 @@ static void a_batch_that_is_held_stays(void **state)
         if (b.index == 2)
             fx_set(&kept, b.y);
     }
-    same(held, fx_slice(fx_child(data, 0), 1, 0, BATCH));
-    same(kept, fx_slice(fx_child(data, 1), 0, 2 * BATCH, 3 * BATCH));
+    same_bits(held, fx_slice(fx_child(data, 0), 1, 0, BATCH));
+    same_bits(kept, fx_slice(fx_child(data, 1), 0, 2 * BATCH, 3 * BATCH));
     assert_int_equal(away.live, 2);
     fx_release(held);
     assert_int_equal(away.live, 1);
@@ -284,14 +275,14 @@ static void a_batch_that_is_kept_stays(void **state)
             }
             assert_int_equal(away.live, BATCHES + 1);
             for (int i = 0; i < BATCHES; i++) {
-                same(x[i], fx_slice(fx_child(data, 0), 1, i * BATCH, (i + 1) * BATCH));
+                same_bits(x[i], fx_slice(fx_child(data, 0), 1, i * BATCH, (i + 1) * BATCH));
                 if (i < 2)
                     assert_ptr_equal(fx_keep(x[i]), x[i]); /* on to the next scope */
             }
-            same(fx_child(first, 1), fx_slice(fx_child(data, 1), 0, 0, BATCH));
+            same_bits(fx_child(first, 1), fx_slice(fx_child(data, 1), 0, 0, BATCH));
         }
         assert_int_equal(away.live, 2);
-        same(x[1], fx_slice(fx_child(data, 0), 1, BATCH, 2 * BATCH));
+        same_bits(x[1], fx_slice(fx_child(data, 0), 1, BATCH, 2 * BATCH));
     }
     assert_int_equal(away.live, 0);
     fx_release(data);
@@ -323,8 +314,8 @@ static void data_that_is_there_already(void **state)
                 assert_int_equal(away.writes - before.writes, shuffle * 6); /* the positions */
                 assert_int_equal(away.reads - before.reads, 0);
             }
-        same(fx_child(there, 0), fx_child(data, 0)); /* no iterator has freed the data */
-        same(fx_child(there, 1), fx_child(data, 1));
+        same_bits(fx_child(there, 0), fx_child(data, 0)); /* no iterator has freed the data */
+        same_bits(fx_child(there, 1), fx_child(data, 1));
     }
     fxi_drain();
     assert_int_equal(away.live, 0);
@@ -569,7 +560,7 @@ static void training_on_the_device(void **state)
                 fx_array *loss = fx_mse(fx_call(models[k], b.x), y);
                 assert_int_equal(fx_update(opt[k], models[k], fx_gradient(loss, models[k])), FX_OK);
             }
-    same(((fx_dense_layer *)here)->weight, ((fx_dense_layer *)there)->weight);
+    same_bits(((fx_dense_layer *)here)->weight, ((fx_dense_layer *)there)->weight);
     assert_int_equal(fx_error_status(), FX_OK);
 }
 

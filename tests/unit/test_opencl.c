@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "same_bits.h"
 
 enum { DEVICES = 3 };
 static fx_device *d[DEVICES];
@@ -40,16 +41,6 @@ static int setup(void **state)
     for (int k = 0; k < DEVICES; k++)
         d[k] = fx_device_get("OpenCL", k);
     return 0;
-}
-
-static void same_bits(fx_array *a, fx_array *b)
-{
-    a = fx_cpu(a);
-    b = fx_cpu(b);
-    assert_int_equal(fx_array_status(a), FX_OK);
-    assert_int_equal(fx_array_status(b), FX_OK);
-    assert_int_equal(fx_length(a), fx_length(b));
-    assert_memory_equal(fx_data(a), fx_data(b), (size_t)fx_length(a) * fx_dtype_size(fx_eltype(a)));
 }
 
 /* ---- training -------------------------------------------------------------------------------- */

@@ -228,6 +228,11 @@ static void order_of_choice(void **state)
     assert_string_equal(chosen(), "Metal:0");
     says(0, "Using backend set in preferences: Metal.");
     assert_int_equal(messages, 1);
+    prefer("[Flux]\ngpu_backend = \"AMD\"\n"); /* its name in older projects */
+    assert_string_equal(fx_device_name(fx_get_device()), "AMDGPU:0");
+    says(1, "\"AMD\" backend is deprecated. Please use \"AMDGPU\" instead.");
+    assert_string_equal(fx_device_name(fx_gpu_device()), "AMDGPU:0");
+    assert_int_equal(messages, 1); /* once */
     prefer("[Flux]\ngpu_backend = \"CUDA\"\n");
     assert_string_equal(fx_device_name(fx_get_device()), "AMDGPU:0");
     says(1, "Backend: CUDA from the set preferences is not functional. Defaulting to automatic "

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "away.h"
+#include "same_bits.h"
 
 static fx_device *d[3];
 
@@ -23,17 +24,6 @@ static int setup(void **state)
     return 0;
 }
 
-static void same(fx_array *a, fx_array *b)
-{
-    a = fx_cpu(a);
-    b = fx_cpu(b);
-    assert_int_equal(fx_array_status(a), FX_OK);
-    assert_int_equal(fx_array_status(b), FX_OK);
-    assert_int_equal(fx_length(a), fx_length(b));
-    assert_int_equal(fx_eltype(a), fx_eltype(b));
-    assert_memory_equal(fx_data(a), fx_data(b), (size_t)fx_length(a) * fx_dtype_size(fx_eltype(a)));
-}
-
 /* A literal is an operand like others, and reaches the device with the plan. */
 static void programs_run_there(void **state)
 {
@@ -44,7 +34,7 @@ static void programs_run_there(void **state)
     fx_array *there = fx_softmax(fx_add(fx_mul(0.5, fx_matmul(fx_to(d[0], w), fx_to(d[0], x))), 3));
     assert_ptr_equal(fx_array_device(there), d[0]);
     const int64_t runs = away.runs;
-    same(here, there);
+    same_bits(here, there);
     assert_true(away.runs > runs);
     assert_int_equal(fx_error_status(), FX_OK);
 }
@@ -68,9 +58,9 @@ static void gradients_flow_through_moves(void **state)
     fx_gradient_of(there, b, 2, gb);
     for (int i = 0; i < 2; i++) {
         assert_ptr_equal(fx_array_device(gb[i]), d[i]);
-        same(ga[i], gb[i]);
+        same_bits(ga[i], gb[i]);
     }
-    same(here, there);
+    same_bits(here, there);
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
@@ -94,7 +84,7 @@ static void gradients_reach_what_was_copied(void **state)
         for (int i = 0; i < 4; i++) {
             assert_ptr_equal(fx_array_device(there[i]), i < 3 ? fx_cpu_device() : d[0]);
             assert_true(fx_item(fx_norm(fx_cast(here[i], FX_DTYPE_F32))) > 0);
-            same(here[i], there[i]);
+            same_bits(here[i], there[i]);
         }
     }
     assert_int_equal(fx_error_status(), FX_OK);
@@ -112,12 +102,12 @@ static void gradients_reach_a_model_that_was_copied(void **state)
         FX_STEP;
         b = fx_keep(fx_gradient(fx_sum(fx_call(fx_to(d[0], m), there)), m));
         fx_eval(b);
-        same(a->weight, b->weight);
-        same(a->bias, b->bias);
+        same_bits(a->weight, b->weight);
+        same_bits(a->bias, b->bias);
         assert_true(fx_item(fx_norm(b->weight)) > 0);
     }
     fx_dense_layer *copy = fx_to(d[0], m), *g = fx_gradient(fx_sum(fx_call(copy, there)), copy);
-    same(a->weight, g->weight);
+    same_bits(a->weight, g->weight);
     b = fx_gradient(fx_sum(fx_call(copy, there)), m);
     assert_true(fx_item(fx_norm(b->weight)) == 0);
     assert_int_equal(fx_error_status(), FX_OK);
@@ -161,7 +151,7 @@ static void a_model_over_two_devices_trains(void **state)
         }
     for (int i = 0; i < 2; i++) {
         assert_ptr_equal(fx_array_device(fx_child(there, i)), d[i]);
-        same(fx_child(here, i), fx_child(there, i));
+        same_bits(fx_child(here, i), fx_child(there, i));
     }
     assert_int_equal(fx_error_status(), FX_OK);
 }
@@ -175,7 +165,7 @@ static void many_moves_in_a_row(void **state)
         y = fx_add(fx_to(d[i % 3], y), 1);
         z = fx_add(z, 1);
     }
-    same(y, z);
+    same_bits(y, z);
 }
 
 static fx_status doubled(const fx_custom_op *op, int n, const fx_custom_operand *in,
@@ -195,7 +185,7 @@ static void custom_operations_run_on_the_host(void **state)
     fx_array *x = fx_to(d[2], fx_vector(1, 2, 3));
     fx_array *y = fx_custom(&op, 1, (fx_array *[]){fx_mul(x, 10)}, FX_DTYPE_F32, FX_DIMS(3));
     assert_ptr_equal(fx_array_device(y), d[2]);
-    same(fx_add(y, 1), fx_vector(21, 41, 61));
+    same_bits(fx_add(y, 1), fx_vector(21, 41, 61));
 }
 
 static void failures_are_told(void **state)
@@ -215,7 +205,7 @@ static void failures_are_told(void **state)
     away_alloc_fails = 1;
     fx_eval(fx_to(d[1], fx_exp(x)));
     fx_error_take();
-    same(fx_mul(x, 2), fx_vector(2, 4, 6));
+    same_bits(fx_mul(x, 2), fx_vector(2, 4, 6));
 }
 
 /* In no plan, but where the array is made. */
@@ -234,7 +224,7 @@ static void a_device_without_float64_says_so(void **state)
     assert_int_equal(fx_array_status(fx_to(d[0], wide)), FX_STATUS_UNSUPPORTED);
     fx_error_take();
     assert_int_equal(fx_eltype(fx_gpu(wide)), FX_DTYPE_F32);
-    same(fx_gpu(wide), fx_ones(4));
+    same_bits(fx_gpu(wide), fx_ones(4));
     assert_int_equal(fx_error_status(), FX_OK);
     d[0]->info.no_f64 = false;
 }
