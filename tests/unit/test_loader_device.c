@@ -665,7 +665,8 @@ static void each_allocation_fails(void **state)
 }
 
 /* The sanitizer refuses to go on in the child of a program that has threads. */
-#if !defined(__SANITIZE_THREAD__)
+/* The thread sanitizer and the emulator cannot fork a process with threads. */
+#if !defined(__SANITIZE_THREAD__) && !defined(CFLUX_EMULATED)
 static double rest_of_pass(fx_loader *l, fx_batch *b)
 {
     double sum = 0;
@@ -745,7 +746,7 @@ int main(void)
         TEST(copies_and_allocations_that_fail),
         TEST(steps_that_fail),
         TEST(each_allocation_fails),
-#if !defined(__SANITIZE_THREAD__)
+#if !defined(__SANITIZE_THREAD__) && !defined(CFLUX_EMULATED)
         TEST(a_fork_in_the_middle),
 #endif
         TEST(options_that_exclude_each_other),
