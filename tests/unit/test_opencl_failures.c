@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -308,6 +309,44 @@ static void erase(const char *path)
 
 static void (*const damages[])(const char *) = {corrupt_end, corrupt_key, cut, empty, lengthen};
 
+static void used_at(const char *path, time_t second)
+{
+    const struct timespec times[2] = {{.tv_sec = second}, {.tv_sec = second}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+static void make_old(const char *path)
+{
+    used_at(path, 1000);
+}
+
+/* Files of three starts are there; one is used, and then a file of a megabyte is in the way. */
+static void the_bound_of_the_cache(void)
+{
+    char filler[600];
+    snprintf(filler, sizeof filler, "%s/cflux/filler", cache);
+    each_file(make_old);
+    in_child("", "", count_programs);
+    expect("used", "compiled 0, loaded 1, launched 1");
+    FILE *f = fopen(filler, "wb");
+    assert_non_null(f);
+    fclose(f);
+    assert_int_equal(truncate(filler, 1 << 20), 0);
+    used_at(filler, 2000);
+    setenv("FX_CACHE", "1", 1);
+    in_child("other_driver", "cpu", count_programs);
+    expect("makes room", "compiled 1, loaded 0, launched 1");
+    assert_int_equal(each_file(NULL), 2);
+    in_child("", "", count_programs);
+    expect("used last", "compiled 0, loaded 1, launched 1");
+    in_child("other_driver", "", count_programs);
+    expect("used long ago", "compiled 1, loaded 0, launched 1");
+    setenv("FX_CACHE", "0", 1);
+    in_child("", "cpu", count_programs);
+    expect("no room", "compiled 1, loaded 0, launched 1");
+    assert_int_equal(each_file(NULL), 0);
+    unsetenv("FX_CACHE");
+}
+
 static void the_cache(void **state)
 {
     (void)state;
@@ -329,6 +368,7 @@ static void the_cache(void **state)
     in_child("other_driver", "", count_programs);
     expect("another driver", "compiled 1, loaded 0, launched 1");
     assert_int_equal(each_file(NULL), 3);
+    the_bound_of_the_cache();
     each_file(erase);
     for (size_t k = 0; k < sizeof damages / sizeof *damages; k++) {
         in_child("", "", count_programs);

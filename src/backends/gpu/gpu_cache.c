@@ -1,14 +1,16 @@
 /* gpu_cache.c: see gpu_cache.h. */
 #include "gpu_cache.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PATH_MOST = 4096 };
+enum { PATH_MOST = 4096, MEGABYTES_MOST = 512, FILES_MOST = 4096 };
 
 typedef struct head {
     char mark[8];
@@ -104,9 +106,73 @@ void *fxi_gpu_cache_load(const fx_host *host, const char *kind, const char *key,
     char path[PATH_MOST];
     FILE *f = file_name(path, kind, key, false) ? fopen(path, "rbe") : NULL;
     void *bytes = f ? read_file(host, f, key, out_size) : NULL;
+    if (bytes)
+        futimens(fileno(f), NULL); /* the time of last use, by which room is made */
     if (f)
         fclose(f);
     return bytes;
+}
+
+/* ---- a bound on all of it -------------------------------------------------------------------- */
+
+typedef struct kept {
+    char name[128];
+    int64_t size;
+    struct timespec used;
+} kept;
+
+static int latest_first(const void *a, const void *b)
+{
+    const struct timespec *x = &((const kept *)a)->used, *y = &((const kept *)b)->used;
+    if (x->tv_sec != y->tv_sec)
+        return x->tv_sec < y->tv_sec ? 1 : -1;
+    return (x->tv_nsec < y->tv_nsec) - (x->tv_nsec > y->tv_nsec);
+}
+
+/* The files there are, FILES_MOST at most: those beyond wait for the next time. */
+static int list_files(DIR *dir, kept *out)
+{
+    int n = 0;
+    struct stat st;
+    for (struct dirent *e; n < FILES_MOST && (e = readdir(dir)) != NULL;) {
+        kept *k = &out[n];
+        if (strlen(e->d_name) >= sizeof k->name ||
+            fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
+            continue;
+        strcpy(k->name, e->d_name);
+        k->size = st.st_size;
+        k->used = st.st_mtim;
+        n++;
+    }
+    return n;
+}
+
+/* FX_CACHE may be a number of megabytes. */
+static int64_t bytes_most(void)
+{
+    const char *text = getenv("FX_CACHE");
+    char *end = NULL;
+    const unsigned long long n = text ? strtoull(text, &end, 10) : 0;
+    const bool number = text && end != text && *end == '\0' && n < 1u << 30;
+    return (int64_t)(number ? n : MEGABYTES_MOST) << 20;
+}
+
+/* Files used longest ago are removed until the rest is within the bound. */
+static void make_room(void)
+{
+    char where[PATH_MOST - 128];
+    DIR *dir = folder(where, sizeof where, false) ? opendir(where) : NULL;
+    kept *files = dir ? malloc(FILES_MOST * sizeof *files) : NULL;
+    const int n = files ? list_files(dir, files) : 0;
+    int64_t left = bytes_most();
+    if (n > 0)
+        qsort(files, (size_t)n, sizeof *files, latest_first);
+    for (int i = 0; i < n; i++)
+        if ((left -= files[i].size) < 0)
+            unlinkat(dirfd(dir), files[i].name, 0);
+    free(files);
+    if (dir)
+        closedir(dir);
 }
 
 void fxi_gpu_cache_store(const char *kind, const char *key, const void *bytes, size_t size)
@@ -127,4 +193,5 @@ void fxi_gpu_cache_store(const char *kind, const char *key, const void *bytes, s
                        fwrite(bytes, 1, size, f) == size;
     if (fclose(f) != 0 || !whole || rename(fresh, path) != 0)
         unlink(fresh);
+    make_room();
 }

@@ -3,6 +3,7 @@
  * One file a program, in $XDG_CACHE_HOME/cflux, else ~/.cache/cflux. A file holds the whole key and
  * a hash of what it keeps: it is taken only when both are right, and else as if it were not there.
  * It is written under another name first, so that others see all of it or nothing.
+ * Beyond 512 MB, or FX_CACHE=MEGABYTES, those used longest ago are removed.
  * FX_CACHE=off: nothing is read or written. What goes wrong with files is no error: the caller
  * compiles.
  */
