@@ -4,7 +4,8 @@
   * The direction of #includes between the folders of src/: a folder includes itself and folders
     before it in ORDER, and folders in PUBLIC_ONLY see nothing but base and the public headers.
     What deviates stands in EXCEPTIONS with its reason, and an exception that is not needed fails.
-  * File names are unique over src, include, tests and examples, so that #include "x.h" is one file.
+  * A tool uses the library through its public headers.
+  * File names are unique over src, include, tests, examples and tools, so that #include "x.h" is one file.
   * The library does not print, exit, or take memory but through src/base/memory.h.
   * Every C file begins with a comment; no file names a place on somebody's machine.
 
@@ -128,9 +129,26 @@ def check_public_includes(root, errors):
     return count
 
 
+def check_tools(root, errors):
+    """A tool sees the public headers, the system's, and the headers of its own folder."""
+    count = 0
+    for path in walk(root, ["tools"]):
+        if not path.endswith(C_FILES):
+            continue
+        for number, line in enumerate(read(path).split("\n"), 1):
+            m = re.match(r"\s*#\s*include\s+\"([^\"]+)\"", line)
+            if not m:
+                continue
+            count += 1
+            if not os.path.exists(os.path.join(os.path.dirname(path), m.group(1))):
+                errors.append(f"{os.path.relpath(path, root)}:{number}: tools include public headers "
+                              f"and their own, not \"{m.group(1)}\"")
+    return count
+
+
 def check_names(root, errors):
     seen, count = {}, 0
-    for path in walk(root, ["src", "include", "tests", "examples"]):
+    for path in walk(root, ["src", "include", "tests", "examples", "tools"]):
         name = os.path.basename(path)
         count += 1
         if name in SAME_NAME_ALLOWED:
@@ -161,7 +179,7 @@ def check_calls(root, errors):
 
 def check_heads(root, errors):
     count = 0
-    for path in walk(root, ["src", "include", "tests", "examples", "bench"]):
+    for path in walk(root, ["src", "include", "tests", "examples", "bench", "tools"]):
         if path.endswith(C_FILES):
             count += 1
             if not read(path).lstrip().startswith(("/*", "//")):
@@ -187,6 +205,7 @@ def check_places(root, errors):
 CHECKS = [  # name, function, what it must at least have looked at
     ("includes between folders", check_includes, 20),
     ("includes of public headers", check_public_includes, 11),
+    ("includes of tools", check_tools, 10),
     ("unique names", check_names, 60),
     ("calls", check_calls, 20),
     ("file heads", check_heads, 40),

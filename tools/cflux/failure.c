@@ -1,0 +1,77 @@
+/* failure.c: one line on stderr, and the exit status. */
+#include "failure.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *command = "";
+
+void failure_command(const char *name)
+{
+    command = name;
+}
+
+/* One line whatever the text holds: line ends become blanks, and those at the end go. */
+static void print_line(const char *kind, const char *text)
+{
+    char line[2048];
+    size_t n = 0;
+    for (; *text && n + 1 < sizeof line; text++)
+        line[n++] = *text == '\n' || *text == '\r' ? ' ' : *text;
+    while (n > 0 && line[n - 1] == ' ')
+        n--;
+    line[n] = 0;
+    fflush(stdout); /* what was printed before stands before it */
+    fprintf(stderr, "cflux%s%s: %s%s\n", *command ? " " : "", command, kind, line);
+}
+
+int fail(int status, const char *format, ...)
+{
+    char text[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    print_line("", text);
+    return status;
+}
+
+int fail_library(int status)
+{
+    const fx_error e = fx_error_take();
+    if (e.status == FX_OK)
+        return fail(EXIT_FAILED, "failed, and the library says no reason");
+    print_line("", e.message);
+    return status;
+}
+
+void warn(const char *format, ...)
+{
+    char text[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    print_line("warning: ", text);
+}
+
+static void print_message(int level, const char *text, void *user)
+{
+    (void)user;
+    print_line(level > 0 ? "warning: " : "", text);
+}
+
+void failure_take_messages(void)
+{
+    fx_message_set_hook(print_message, NULL);
+}
+
+int finish_output(int status)
+{
+    errno = 0;
+    const bool failed = fflush(stdout) != 0 || ferror(stdout);
+    if (failed && status == EXIT_FINE)
+        return fail(EXIT_FAILED, "cannot write to standard output: %s", strerror(errno));
+    return status;
+}

@@ -1,0 +1,114 @@
+/* json_out.c: a writer of JSON that keeps nothing but its depth. */
+#include "json_out.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* How many bytes of UTF-8 begin here; 0 when they are none. */
+static int utf8_length(const unsigned char *s)
+{
+    if (s[0] < 0x80)
+        return 1;
+    const int n = s[0] >= 0xF0 && s[0] < 0xF5 ? 4 : s[0] >= 0xE0 ? 3 : s[0] >= 0xC2 ? 2 : 0;
+    if (n == 0 || s[0] >= 0xF5)
+        return 0;
+    for (int i = 1; i < n; i++)
+        if ((s[i] & 0xC0) != 0x80)
+            return 0;
+    /* Longer than needed, halves of pairs, and beyond the last code point. */
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] >= 0xA0) ||
+        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] >= 0x90))
+        return 0;
+    return n;
+}
+
+static void put_string(FILE *to, const char *text)
+{
+    putc('"', to);
+    for (const unsigned char *s = (const unsigned char *)text; *s;) {
+        const int n = utf8_length(s);
+        if (n == 0)
+            fputs("\\ufffd", to);
+        else if (*s == '"' || *s == '\\')
+            fprintf(to, "\\%c", *s);
+        else if (*s == '\n')
+            fputs("\\n", to);
+        else if (*s < 0x20 || *s == 0x7F)
+            fprintf(to, "\\u%04x", *s);
+        else
+            fwrite(s, 1, (size_t)n, to);
+        s += n ? n : 1;
+    }
+    putc('"', to);
+}
+
+static void begin_value(json_out *j, const char *key)
+{
+    if (j->more[j->depth])
+        putc(',', j->to);
+    j->more[j->depth] = true;
+    if (key) {
+        put_string(j->to, key);
+        putc(':', j->to);
+    }
+}
+
+void json_open(json_out *j, const char *key, char bracket)
+{
+    begin_value(j, key);
+    if (j->depth == JSON_DEPTH)
+        return;
+    j->close[j->depth++] = bracket == '{' ? '}' : ']';
+    j->more[j->depth] = false;
+    putc(bracket, j->to);
+}
+
+void json_close(json_out *j)
+{
+    if (j->depth > 0)
+        putc(j->close[--j->depth], j->to);
+}
+
+void json_text(json_out *j, const char *key, const char *text)
+{
+    begin_value(j, key);
+    if (text)
+        put_string(j->to, text);
+    else
+        fputs("null", j->to);
+}
+
+void json_number(json_out *j, const char *key, double x)
+{
+    begin_value(j, key);
+    if (!isfinite(x)) {
+        fputs("null", j->to);
+        return;
+    }
+    char digits[40];
+    for (int precision = 6; precision <= 17; precision++) {
+        snprintf(digits, sizeof digits, "%.*g", precision, x);
+        if (strtod(digits, NULL) == x)
+            break;
+    }
+    fputs(digits, j->to);
+}
+
+void json_integer(json_out *j, const char *key, int64_t x)
+{
+    begin_value(j, key);
+    fprintf(j->to, "%" PRId64, x);
+}
+
+void json_flag(json_out *j, const char *key, bool x)
+{
+    begin_value(j, key);
+    fputs(x ? "true" : "false", j->to);
+}
+
+void json_end(json_out *j)
+{
+    while (j->depth > 0)
+        json_close(j);
+    putc('\n', j->to);
+}

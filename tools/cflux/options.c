@@ -1,0 +1,416 @@
+/* options.c: options read by getopt_long from a command's rows.
+ *
+ * getopt_long prints nothing itself: what is wrong is said in one line, with the nearest option.
+ */
+#include "options.h"
+#include "failure.h"
+#include "nearest.h"
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPTIONS_AT_MOST = 64, FIRST_VALUE = 256 };
+
+static int count_rows(const command *c)
+{
+    int n = 0;
+    while (c->options && n < OPTIONS_AT_MOST && c->options[n].name)
+        n++;
+    return n;
+}
+
+static bool out_of_bounds(const option_row *row, double x)
+{
+    return isnan(x) || (row->least < row->most && (x < row->least || x > row->most));
+}
+
+static int bad_number(const option_row *row, const char *text)
+{
+    const char *what = row->kind == OPTION_INTEGER ? "a whole number" : "a number";
+    if (row->least < row->most)
+        return fail(EXIT_BAD_INPUT, "--%s takes %s from %g to %g, got \"%s\"", row->name, what,
+                    row->least, row->most, text);
+    return fail(EXIT_BAD_INPUT, "--%s takes %s, got \"%s\"", row->name, what, text);
+}
+
+static int read_integer(const option_row *row, const char *text)
+{
+    char *end;
+    errno = 0;
+    const long long x = strtoll(text, &end, 10);
+    if (errno || end == text || *end || out_of_bounds(row, (double)x))
+        return bad_number(row, text);
+    *(int64_t *)row->to = x;
+    return -1;
+}
+
+static int read_number(const option_row *row, const char *text)
+{
+    char *end;
+    const double x = strtod(text, &end);
+    if (end == text || *end || out_of_bounds(row, x))
+        return bad_number(row, text);
+    *(double *)row->to = x;
+    return -1;
+}
+
+/* Is the word one of those between the bars? */
+static bool is_choice(const char *choices, const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *at = choices; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
+        if (length > 0 && strcspn(at, "|") == length && strncmp(at, word, length) == 0)
+            return true;
+    return false;
+}
+
+static int read_choice(const option_row *row, const char *text)
+{
+    if (!is_choice(row->metavar, text))
+        return fail(EXIT_BAD_INPUT, "--%s takes one of %s, got \"%s\"", row->name, row->metavar,
+                    text);
+    *(const char **)row->to = text;
+    return -1;
+}
+
+static int read_text(const option_row *row, const char *text)
+{
+    *(const char **)row->to = text;
+    return -1;
+}
+
+static int read_flag(const option_row *row, const char *text)
+{
+    (void)text;
+    *(bool *)row->to = true;
+    return -1;
+}
+
+static int read_texts(const option_row *row, const char *text)
+{
+    text_list *list = row->to;
+    if (list->n == TEXTS_AT_MOST)
+        return fail(EXIT_BAD_INPUT, "--%s may be given %d times", row->name, TEXTS_AT_MOST);
+    list->items[list->n++] = text;
+    return -1;
+}
+
+static int (*const readers[])(const option_row *row, const char *text) = {
+    [OPTION_FLAG] = read_flag,       [OPTION_TEXT] = read_text,     [OPTION_CHOICE] = read_choice,
+    [OPTION_INTEGER] = read_integer, [OPTION_NUMBER] = read_number, [OPTION_TEXTS] = read_texts,
+};
+
+static int unknown_option(const command *c, const char *word)
+{
+    const char *names[OPTIONS_AT_MOST + 1];
+    const int n = count_rows(c);
+    for (int i = 0; i < n; i++)
+        names[i] = c->options[i].name;
+    names[n] = "help";
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+    const char *near = strncmp(name, "--", 2) == 0 ? nearest(name + 2, names, n + 1) : NULL;
+    if (near)
+        return fail(EXIT_BAD_INPUT, "there is no option %s; did you mean --%s?", name, near);
+    return fail(EXIT_BAD_INPUT, "there is no option %s; cflux help %s lists those there are", name,
+                c->name);
+}
+
+/* getopt_long said '?' or ':' of argv[at]; `value` is what stands in optopt. */
+static int refused(const command *c, char **argv, int at, int value, int said)
+{
+    const int n = count_rows(c);
+    for (int i = 0; i < n; i++) {
+        const option_row *row = &c->options[i];
+        if (value != FIRST_VALUE + i && (value != row->letter || value == 0))
+            continue;
+        if (said == ':')
+            return fail(EXIT_BAD_INPUT, "--%s needs a value: %s", row->name, row->metavar);
+        return fail(EXIT_BAD_INPUT, "--%s takes no value", row->name);
+    }
+    char letter[3] = {'-', (char)value, 0};
+    return unknown_option(c, value ? letter : argv[at]);
+}
+
+static const option_row *row_of(const command *c, int value)
+{
+    const int n = count_rows(c);
+    for (int i = 0; i < n; i++)
+        if (value == FIRST_VALUE + i || value == c->options[i].letter)
+            return &c->options[i];
+    return NULL;
+}
+
+/* The rows as getopt_long wants them. */
+static void fill_getopt(const command *c, struct option *longs, char *shorts)
+{
+    const int n = count_rows(c);
+    *shorts++ = ':';
+    for (int i = 0; i < n; i++) {
+        const option_row *row = &c->options[i];
+        const int argument = row->kind == OPTION_FLAG ? no_argument : required_argument;
+        longs[i] = (struct option){row->name, argument, NULL, FIRST_VALUE + i};
+        if (row->letter)
+            *shorts++ = row->letter;
+        if (row->letter && argument)
+            *shorts++ = ':';
+    }
+    *shorts++ = 'h';
+    *shorts = 0;
+    longs[n] = (struct option){"help", no_argument, NULL, 'h'};
+    longs[n + 1] = (struct option){0};
+}
+
+static int check_operands(const command *c, int n, char **operands)
+{
+    if (n < c->least)
+        return fail(EXIT_BAD_INPUT, "too few operands; usage: cflux %s %s", c->name, c->operands);
+    if (c->most >= 0 && n > c->most)
+        return fail(EXIT_BAD_INPUT, "\"%s\" is one operand too many; usage: cflux %s%s%s",
+                    operands[c->most], c->name, *c->operands ? " " : "", c->operands);
+    return -1;
+}
+
+int options_read(const command *c, int argc, char **argv, int *n, char ***operands)
+{
+    struct option longs[OPTIONS_AT_MOST + 2];
+    char shorts[2 * OPTIONS_AT_MOST + 3];
+    fill_getopt(c, longs, shorts);
+    opterr = 0;
+    optind = 0; /* begins anew, as glibc documents */
+    for (;;) {
+        const int at = optind ? optind : 1;
+        const int value = getopt_long(argc, argv, shorts, longs, NULL);
+        if (value == -1)
+            break;
+        if (value == '?' || value == ':')
+            return refused(c, argv, optopt ? at : optind - 1, optopt, value);
+        if (value == 'h') {
+            options_help(c, stdout);
+            return EXIT_FINE;
+        }
+        const option_row *row = row_of(c, value);
+        const int status = readers[row->kind](row, optarg);
+        if (status >= 0)
+            return status;
+        c->options[row - c->options].given = true;
+    }
+    *n = argc - optind;
+    *operands = argv + optind;
+    return check_operands(c, *n, *operands);
+}
+
+bool option_given(const command *c, const char *name)
+{
+    for (int i = 0; i < count_rows(c); i++)
+        if (strcmp(c->options[i].name, name) == 0)
+            return c->options[i].given;
+    return false;
+}
+
+/* ---- for readers ----------------------------------------------------------------------------- */
+enum { WIDTH = 80, HELP_COLUMN = 28 };
+
+/* The text in lines of at most WIDTH characters, those after the first indented; `column` is where
+ * it begins. Line ends of the text are kept. */
+static void wrap(FILE *to, const char *text, int column, int indent)
+{
+    while (*text) {
+        const int length = (int)strcspn(text, " \n");
+        if (column > indent && column + 1 + length > WIDTH) {
+            fprintf(to, "\n%*s", indent, "");
+            column = indent;
+        }
+        column += fprintf(to, "%s%.*s", column > indent ? " " : "", length, text);
+        text += length;
+        if (*text == '\n') {
+            fprintf(to, "\n%*s", text[1] ? indent : 0, "");
+            column = indent;
+        }
+        text += *text != 0;
+    }
+    fputc('\n', to);
+}
+
+static void help_row(const option_row *row, FILE *to)
+{
+    int column = row->letter ? fprintf(to, "  -%c, --%s", row->letter, row->name)
+                             : fprintf(to, "      --%s", row->name);
+    if (row->metavar)
+        column += fprintf(to, " %s", row->metavar);
+    if (column + 2 > HELP_COLUMN)
+        fprintf(to, "\n%*s", HELP_COLUMN, "");
+    else
+        fprintf(to, "%*s", HELP_COLUMN - column, "");
+    wrap(to, row->help, HELP_COLUMN, HELP_COLUMN);
+}
+
+static const option_row help_option = {"help", 'h', OPTION_FLAG, NULL, NULL, "Print this help",
+                                       0,      0,   false};
+
+void options_help(const command *c, FILE *to)
+{
+    const int n = count_rows(c);
+    fprintf(to, "Usage: cflux %s%s%s%s\n\n", c->name, n ? " [OPTION]…" : "",
+            *c->operands ? " " : "", c->operands);
+    fprintf(to, "%s.\n", c->summary);
+    if (c->about) {
+        fputc('\n', to);
+        wrap(to, c->about, 0, 0);
+    }
+    fputs("\nOptions:\n", to);
+    for (int i = 0; i < n; i++)
+        help_row(&c->options[i], to);
+    help_row(&help_option, to);
+}
+
+/* Text for roff: backslashes and hyphens escaped, no line begins with a request. */
+static void roff(FILE *to, const char *text)
+{
+    for (bool begin = true; *text; begin = *text == '\n', text++) {
+        if (begin && (*text == '.' || *text == '\''))
+            fputs("\\&", to);
+        if (*text == '\\')
+            fputs("\\e", to);
+        else if (*text == '-')
+            fputs("\\-", to);
+        else if (*text == '\n')
+            fputs("\n.PP", to);
+        if (*text != '\\' && *text != '-')
+            fputc(*text, to);
+    }
+}
+
+static void manual_row(const option_row *row, FILE *to)
+{
+    fputs(".TP\n", to);
+    if (row->letter)
+        fprintf(to, "\\fB\\-%c\\fR, ", row->letter);
+    fputs("\\fB\\-\\-", to);
+    roff(to, row->name);
+    fputs("\\fR", to);
+    if (row->metavar) {
+        fputs(" \\fI", to);
+        roff(to, row->metavar);
+        fputs("\\fR", to);
+    }
+    fputc('\n', to);
+    roff(to, row->help);
+    fputs(".\n", to);
+}
+
+static void manual_command(const command *c, FILE *to)
+{
+    const int n = count_rows(c);
+    fprintf(to, ".SS cflux %s%s%s", c->name, n ? " [\\fIOPTION\\fR]…" : "",
+            *c->operands ? " " : "");
+    roff(to, c->operands);
+    fputc('\n', to);
+    roff(to, c->summary);
+    fputs(".\n", to);
+    if (c->about) {
+        fputs(".PP\n", to);
+        roff(to, c->about);
+        fputc('\n', to);
+    }
+    for (int i = 0; i < n; i++)
+        manual_row(&c->options[i], to);
+}
+
+void options_manual(const command *const *commands, int n, FILE *to)
+{
+    fprintf(to,
+            ".TH CFLUX 1 \"\" \"cflux %s\" \"User Commands\"\n"
+            ".SH NAME\ncflux \\- neural networks from the command line\n"
+            ".SH SYNOPSIS\n\\fBcflux\\fR \\fICOMMAND\\fR [\\fIOPTION\\fR]… [\\fIOPERAND\\fR]…\n"
+            ".PP\n\\fBcflux help\\fR [\\fICOMMAND\\fR]\n"
+            ".SH DESCRIPTION\nTrains, evaluates, inspects and converts neural networks in Flux's "
+            "notation and formats.\n"
+            "Results go to standard output, progress and errors to standard error.\n"
+            "Every command takes \\fB\\-\\-help\\fR.\n"
+            ".SH COMMANDS\n",
+            fx_version());
+    for (int i = 0; i < n; i++)
+        manual_command(commands[i], to);
+    fputs(
+        ".SH \"EXIT STATUS\"\n"
+        ".TP\n0\nAll went well.\n"
+        ".TP\n1\nSomething went wrong while running: a write failed, a device, a loss of NaN.\n"
+        ".TP\n2\nBad input: options, notation, columns, shapes, or files that are not there or not "
+        "what they should be. Nothing was written.\n"
+        ".TP\n130, 143\nStopped by SIGINT, by SIGTERM.\n"
+        ".SH ENVIRONMENT\n"
+        ".TP\nNO_COLOR\nWhen it is set and not empty, nothing is coloured.\n"
+        ".TP\nCFLUX_PROJECT\nThe folder of LocalPreferences.toml; the current one without it.\n"
+        ".TP\nCFLUX_BACKEND_PATH\nFolders in which backends are looked for first, parted by "
+        "colons.\n"
+        ".TP\nFX_NUM_THREADS\nHow many threads the CPU works with.\n",
+        to);
+}
+
+static bool completes_files(const option_row *row)
+{
+    return row->metavar && (strstr(row->metavar, "FILE") || strstr(row->metavar, "FOLDER"));
+}
+
+static void completion_command(const command *c, FILE *to)
+{
+    const int n = count_rows(c);
+    fprintf(to, "    %s)\n        case $previous in\n", c->name);
+    for (int i = 0; i < n; i++) {
+        const option_row *row = &c->options[i];
+        if (row->kind == OPTION_FLAG)
+            continue;
+        fprintf(to, "        --%s", row->name);
+        if (row->letter)
+            fprintf(to, " | -%c", row->letter);
+        fputs(")\n            ", to);
+        if (row->kind == OPTION_CHOICE) {
+            fputs("words='", to);
+            for (const char *s = row->metavar; *s; s++)
+                fputc(*s == '|' ? ' ' : *s, to);
+            fputs("'\n", to);
+        } else {
+            fputs(completes_files(row) ? "files=1\n" : ":\n", to);
+        }
+        fputs("            ;;\n", to);
+    }
+    fputs("        *)\n            files=1\n            options='", to);
+    for (int i = 0; i < n; i++)
+        fprintf(to, "--%s ", c->options[i].name);
+    fputs("--help'\n            ;;\n        esac\n        ;;\n", to);
+}
+
+void options_completion(const command *const *commands, int n, FILE *to)
+{
+    fputs("# Completion of cflux for bash, made from the program's own tables.\n"
+          "_cflux() {\n"
+          "    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}\n"
+          "    local words= options= files=\n"
+          "    if [ \"$COMP_CWORD\" = 1 ]; then\n"
+          "        words='help",
+          to);
+    for (int i = 0; i < n; i++)
+        fprintf(to, " %s", commands[i]->name);
+    fputs("'\n        options='--help --version'\n    else\n    case ${COMP_WORDS[1]} in\n"
+          "    help)\n        words='",
+          to);
+    for (int i = 0; i < n; i++)
+        fprintf(to, "%s%s", i ? " " : "", commands[i]->name);
+    fputs("'\n        ;;\n", to);
+    for (int i = 0; i < n; i++)
+        completion_command(commands[i], to);
+    fputs("    esac\n    fi\n"
+          "    case $current in\n"
+          "    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$current\")) ;;\n"
+          "    *)\n"
+          "        COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
+          "        [ -z \"$files\" ] || COMPREPLY+=($(compgen -f -- \"$current\"))\n"
+          "        ;;\n"
+          "    esac\n"
+          "}\n"
+          "complete -o filenames -F _cflux cflux\n",
+          to);
+}
