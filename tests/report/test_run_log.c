@@ -179,7 +179,7 @@ static void slow_steps_have_a_line_each(void **state)
     const char *path;
     run_log *log = open_new(&path);
     for (int i = 1; i <= 100; i++)
-        run_log_step(log, i, 1, i == 50 ? INFINITY : i, i * 0.011);
+        run_log_step(log, i, 1, i == 50 ? HUGE_VAL : (double)i, i * 0.011);
     assert_int_equal(run_log_close(log), 0);
     assert_int_equal(parse(path), 0);
     assert_int_equal(nlines, 100);
