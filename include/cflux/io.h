@@ -55,6 +55,12 @@ FX_API const char *fx_metadata_text(const void *metadata, const char *key);
 FX_API int64_t fx_metadata_count(const void *metadata);
 FX_API const char *fx_metadata_key(const void *metadata, int64_t i);
 
+/* A text as an object of the scope, for entries such as the names of classes: BSON keeps it as a
+ * String. The text is copied. fx_string_text gives it back, NULL when the object is none; it lives
+ * as long as the object. Texts that a BSON file holds are such objects. */
+FX_API void *fx_string(const char *text);
+FX_API const char *fx_string_text(const void *object);
+
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 /* One file with all that training needs to go on as if nothing had happened: the arrays of the
  * model, the optimiser state, the thread's random stream, the loader's position, counts and

@@ -6,6 +6,7 @@
 #include "file_node.h"
 #include "memory.h"
 
+#include <cflux/io.h>
 #include <string.h>
 
 /* ---- texts ----------------------------------------------------------------------------------- */
@@ -53,6 +54,19 @@ void *fxi_file_text(const char *text, size_t n)
 const char *fxi_file_text_of(const void *object)
 {
     return fx_is(object, &text_type) ? ((const text_object *)object)->text : NULL;
+}
+
+void *fx_string(const char *text)
+{
+    if (text)
+        return fxi_file_text(text, strlen(text));
+    fx_fail(FX_STATUS_ARGUMENT, "string", "the text is NULL");
+    return fxi_error_object(&text_type);
+}
+
+const char *fx_string_text(const void *object)
+{
+    return fxi_file_text_of(object);
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
