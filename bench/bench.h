@@ -21,6 +21,7 @@ typedef struct bench_row {
     int samples; /* that count */
     int taken;   /* with those during which another process held our core */
     bool contended;
+    const char *skipped; /* why there is no such row here; NULL: there is */
 } bench_row;
 
 /* What a case keeps between its setup and its steps; objects are retained by the setup. */
@@ -45,7 +46,7 @@ struct bench_case {
 
 /* Tables, each ended by a case without a name. */
 extern const bench_case bench_networks[], bench_arrays[], bench_products[], bench_overheads[],
-    bench_loaders[], bench_devices[];
+    bench_loaders[], bench_files[], bench_devices[];
 
 /* The network of that name. */
 const bench_case *bench_network(const char *name);

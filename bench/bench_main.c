@@ -24,8 +24,8 @@
 #include <time.h>
 
 static const bench_case no_cases; /* a device's, when one is named */
-static const bench_case *tables[] = {bench_networks,  bench_arrays,  bench_products,
-                                     bench_overheads, bench_loaders, &no_cases};
+static const bench_case *tables[] = {bench_networks, bench_arrays, bench_products, bench_overheads,
+                                     bench_loaders,  bench_files,  &no_cases};
 enum { TABLES = sizeof tables / sizeof tables[0] };
 static const char *program = "cflux";
 static bool is_peer;
@@ -94,9 +94,10 @@ static void print_row(const char *name, const bench_row *r)
     fflush(stdout);
 }
 
-static void print_failure(const char *name, const char *message)
+/* kind: failure or skipped. */
+static void print_without(const char *kind, const char *name, const char *message)
 {
-    printf("{\"row\": \"failure\"");
+    printf("{\"row\": \"%s\"", kind);
     print_text("case", name);
     print_text("message", message);
     printf("}\n");
@@ -145,10 +146,12 @@ static int run_case(const bench_case *c)
         bench_close(&s);
     }
     const fx_error e = fx_error_take();
-    if (ok && e.status == FX_OK)
+    if (ok && row.skipped)
+        print_without("skipped", c->name, row.skipped);
+    else if (ok && e.status == FX_OK)
         print_row(c->name, &row);
     else
-        print_failure(c->name, e.message);
+        print_without("failure", c->name, e.message);
     return !(ok && e.status == FX_OK);
 }
 
@@ -170,7 +173,7 @@ static int serve(void)
         if (c)
             failures += run_case(c);
         else if (!is_peer)
-            print_failure(name, "no case of this name");
+            print_without("failure", name, "no case of this name");
         if (is_peer)
             puts("{\"row\": \"end\"}");
         fflush(stdout);

@@ -107,7 +107,8 @@ def table_line(case, ours, peers):
     """Markdown: case, ours, the better of the peers, theirs / ours."""
     own, other = best(ours), best([row for rows in peers for row in rows])
     if own is None:
-        return f"| {case} | failed: {ours[0].get('message', '')} | | |"
+        why = "skipped" if ours[0]["row"] == "skipped" else "failed"
+        return f"| {case} | {why}: {ours[0].get('message', '')} | | |"
     if other is None:
         return f"| {case} | {compare.shown(own)} | – | – |"
     ratio = f"{other['median'] / own['median']:.2f}" if own["median"] > 0 else "–"

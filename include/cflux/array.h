@@ -363,6 +363,10 @@ FX_API double fx_at(fx_array *x, int64_t i);
 /* Copies all elements, dense and column-major, in x's element type; `bytes` must be the exact size.
  */
 FX_API fx_status fx_read_into(fx_array *x, void *dst, size_t bytes);
+/* The same bytes one after the other in pieces, for those that pass them on: the array's own memory
+ * where it is dense on the host, else copies. Stops at the first piece that is refused. */
+typedef fx_status (*fxi_piece_fn)(const void *data, size_t bytes, void *user);
+FX_API fx_status fxi_read_pieces(fx_array *x, fxi_piece_fn take, void *user);
 /* Copies all elements converted to `dtype`. */
 FX_API fx_status fx_read_as(fx_array *x, fx_dtype dtype, void *dst, int64_t count);
 /* Evaluates x and returns a pointer to its dense data on the host, valid while x's value lives.

@@ -347,6 +347,12 @@ fx_status fx_read_into(fx_array *x, void *dst, size_t bytes)
     return fx_read_as(x, fx_eltype(x), dst, fx_length(x));
 }
 
+fx_status fxi_read_pieces(fx_array *x, fxi_piece_fn take, void *user)
+{
+    const fx_status s = ready("read", x);
+    return s == FX_OK ? fxi_elements_pieces("read", x, take, user) : s;
+}
+
 const void *fx_data(fx_array *x)
 {
     if (ready("data", x) != FX_OK)

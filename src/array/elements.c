@@ -7,6 +7,8 @@
 
 #include <cflux/device.h>
 
+enum { PIECE = 4 << 20 }; /* bytes that come from a device at once when they are passed on */
+
 static fx_status no_memory(const char *op, size_t bytes)
 {
     return fx_fail(FX_STATUS_MEMORY, op, "no memory for %zu bytes", bytes);
@@ -75,6 +77,46 @@ fx_status fxi_elements_copy(const char *op, const fx_array *x, fx_dtype dtype, v
     fxi_host_copy(n->ndim, n->shape, n->dtype, e.at, n->data->stride, (int)dtype, dst);
     fxi_elements_close(&e);
     return FX_OK;
+}
+
+/* Dense memory of a device, through a small buffer. */
+static fx_status pieces_of_device(const char *op, const fx_array *x, size_t bytes,
+                                  fxi_piece_fn take, void *user)
+{
+    fx_device *device = x->node->data->buffer->device;
+    const char *at = fxi_elements_here(x);
+    const size_t most = bytes < PIECE ? bytes : PIECE;
+    char *buffer = fxi_malloc(most);
+    if (!buffer)
+        return no_memory(op, most);
+    fx_status s = FX_OK;
+    for (size_t done = 0, n; done < bytes && s == FX_OK; done += n) {
+        n = bytes - done < PIECE ? bytes - done : PIECE;
+        s = device->backend->read(device, buffer, at + done, n);
+        if (s == FX_OK)
+            s = take(buffer, n, user);
+    }
+    fxi_free(buffer);
+    return s;
+}
+
+fx_status fxi_elements_pieces(const char *op, const fx_array *x, fxi_piece_fn take, void *user)
+{
+    const fxi_node *n = x->node;
+    const size_t bytes = (size_t)fx_length(x) * fx_dtype_size(fx_eltype(x));
+    if (bytes == 0)
+        return FX_OK;
+    if (fxi_is_dense(n->ndim, n->shape, n->data->stride))
+        return fxi_on_host(x) ? take(fxi_elements_here(x), bytes, user)
+                              : pieces_of_device(op, x, bytes, take, user);
+    void *dense = fxi_malloc(bytes);
+    if (!dense)
+        return no_memory(op, bytes);
+    fx_status s = fxi_elements_copy(op, x, fx_eltype(x), dense);
+    if (s == FX_OK)
+        s = take(dense, bytes, user);
+    fxi_free(dense);
+    return s;
 }
 
 /* From one device of a backend to another, without a conversion, in one piece. */

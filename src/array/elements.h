@@ -35,6 +35,8 @@ void fxi_elements_close(fxi_elements *e);
 fx_status fxi_element_get(const char *op, const fx_array *x, int64_t offset, double *out);
 /* All elements, converted, densely into host memory. */
 fx_status fxi_elements_copy(const char *op, const fx_array *x, fx_dtype dtype, void *dst);
+/* All elements, densely, in pieces: see fxi_read_pieces. */
+fx_status fxi_elements_pieces(const char *op, const fx_array *x, fxi_piece_fn take, void *user);
 /* All elements, converted, densely into a buffer of any device. */
 fx_status fxi_elements_move(const char *op, const fx_array *x, fx_dtype dtype, fxi_buffer *to);
 

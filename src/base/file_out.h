@@ -16,7 +16,9 @@ typedef struct fxi_file_out {
     char *fresh;
     int fd, lock;
     int64_t offset; /* bytes written so far */
-    uint32_t crc;   /* of them, as in zlib; only when `sum` is set */
+    int64_t reserved,
+        begun;    /* up to where they have room on the disk, and are on their way there */
+    uint32_t crc; /* of them, as in zlib; only when `sum` is set */
     bool sum;
     fx_status status; /* the first failure, which is recorded; later calls do nothing */
 } fxi_file_out;

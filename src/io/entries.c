@@ -186,6 +186,16 @@ void fxi_entries_free(fxi_entries *e)
     e->n = e->capacity = 0;
 }
 
+static fx_status write_piece(const void *data, size_t bytes, void *out)
+{
+    return fxi_file_out_write(out, data, bytes);
+}
+
+fx_status fxi_write_elements(fxi_file_out *out, fx_array *x)
+{
+    return fxi_read_pieces(x, write_piece, out);
+}
+
 /* ---- taking from a file ---------------------------------------------------------------------- */
 
 static bool belongs(const char *entry, const char *name)

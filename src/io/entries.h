@@ -7,6 +7,8 @@
 #ifndef CFLUX_ENTRIES_H
 #define CFLUX_ENTRIES_H
 
+#include "file_out.h"
+
 #include <cflux/tree.h>
 
 typedef struct fxi_entry {
@@ -29,6 +31,9 @@ fx_status fxi_entries_unique(fxi_entries *e);
 /* The arrays as a named tuple, owned by the scope; an error array when something failed. */
 void *fxi_entries_tuple(fxi_entries *e);
 void fxi_entries_free(fxi_entries *e);
+
+/* The elements of an array into a file, dense and column-major. */
+fx_status fxi_write_elements(fxi_file_out *out, fx_array *x);
 
 /* Gives the arrays of `object` the values of the arrays of `file`, a named tuple, that are called
  * as they would be saved under `name`. Nothing changes unless all of them are there, with the right

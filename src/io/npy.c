@@ -290,19 +290,10 @@ static fx_status save_array(fxi_file_out *out, fx_array *x)
 {
     char text[FXI_NPY_HEADER];
     const size_t n = fxi_npy_header(out->op, x, text);
-    const size_t bytes = (size_t)fx_length(x) * fx_dtype_size(fx_eltype(x));
     if (n == 0)
         return FX_STATUS_DTYPE;
-    void *buffer = fxi_malloc(bytes + 1);
-    if (!buffer)
-        return fx_fail(FX_STATUS_MEMORY, out->op, "no memory for %zu bytes", bytes);
-    fx_status status = bytes ? fx_read_into(x, buffer, bytes) : FX_OK;
-    if (status == FX_OK)
-        status = fxi_file_out_write(out, text, n);
-    if (status == FX_OK)
-        status = fxi_file_out_write(out, buffer, bytes);
-    fxi_free(buffer);
-    return status;
+    const fx_status status = fxi_file_out_write(out, text, n);
+    return status == FX_OK ? fxi_write_elements(out, x) : status;
 }
 
 static fx_status save(fxi_file_out *out, const fxi_saving *what)

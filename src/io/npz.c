@@ -447,28 +447,31 @@ static fx_status write_end(fxi_file_out *out, uint64_t count, uint64_t begin)
     return fxi_file_out_write(out, r.bytes, r.n);
 }
 
+static fx_status add_to_crc(const void *data, size_t bytes, void *io_crc)
+{
+    uint32_t *crc = io_crc;
+    *crc = (uint32_t)crc32_z(*crc, data, bytes);
+    return FX_OK;
+}
+
+/* The sum stands before the elements, which are therefore read twice. */
 static fx_status write_member(fxi_file_out *out, const fxi_entry *e, member *m)
 {
+    char header[FXI_NPY_HEADER];
     const size_t bytes = (size_t)fx_length(e->array) * fx_dtype_size(fx_eltype(e->array));
     if (strlen(e->name) > UINT16_MAX - 4)
         return fx_fail(FX_STATUS_UNSUPPORTED, out->op, "the name of an array is too long");
-    char *buffer = fxi_malloc(FXI_NPY_HEADER + bytes);
-    if (!buffer)
-        return fx_fail(FX_STATUS_MEMORY, out->op, "no memory for %zu bytes", bytes);
-    const size_t n = fxi_npy_header(out->op, e->array, buffer);
-    fx_status status = n == 0  ? FX_STATUS_DTYPE
-                       : bytes ? fx_read_into(e->array, buffer + n, bytes)
-                               : FX_OK;
-    if (status == FX_OK) {
-        *m = (member){.name = e->name,
-                      .local = (uint64_t)out->offset,
-                      .size = n + bytes,
-                      .crc = crc32_z(0, (unsigned char *)buffer, n + bytes)};
-        write_local(out, m);
-        status = fxi_file_out_write(out, buffer, n + bytes);
-    }
-    fxi_free(buffer);
-    return status;
+    const size_t n = fxi_npy_header(out->op, e->array, header);
+    if (n == 0)
+        return FX_STATUS_DTYPE;
+    uint32_t crc = (uint32_t)crc32_z(0, (unsigned char *)header, n);
+    fx_status status = fxi_read_pieces(e->array, add_to_crc, &crc);
+    *m = (member){.name = e->name, .local = (uint64_t)out->offset, .size = n + bytes, .crc = crc};
+    if (status == FX_OK)
+        status = write_local(out, m);
+    if (status == FX_OK)
+        status = fxi_file_out_write(out, header, n);
+    return status == FX_OK ? fxi_write_elements(out, e->array) : status;
 }
 
 static fx_status write_all(fxi_file_out *out, const fxi_entries *e)

@@ -406,21 +406,6 @@ static fx_status put_header(fxi_json_out *out, const fxi_entries *e, const plann
     return FX_OK;
 }
 
-static fx_status write_array(fxi_file_out *out, const planned *p, char **buffer, size_t *capacity)
-{
-    const size_t bytes = p->end - p->begin;
-    if (bytes > *capacity) {
-        fxi_free(*buffer);
-        *buffer = fxi_malloc(bytes);
-        *capacity = *buffer ? bytes : 0;
-    }
-    if (bytes > *capacity)
-        return fx_fail(FX_STATUS_MEMORY, out->op, "no memory for %zu bytes of \"%s\"", bytes,
-                       p->entry->name);
-    const fx_status status = bytes ? fx_read_into(p->entry->array, *buffer, bytes) : FX_OK;
-    return status == FX_OK ? fxi_file_out_write(out, *buffer, bytes) : status;
-}
-
 static fx_status write_number(fxi_file_out *out, uint64_t v, int n)
 {
     unsigned char bytes[8];
@@ -431,14 +416,13 @@ static fx_status write_number(fxi_file_out *out, uint64_t v, int n)
 
 fx_status fxi_safetensors_write(fxi_file_out *out, fxi_entries *e, const void *metadata, bool sum)
 {
-    size_t end, capacity = 0;
+    size_t end;
     if (fxi_entries_unique(e) != FX_OK)
         return e->status;
     planned *p = plan(e, &end);
     if (!p)
         return fx_fail(FX_STATUS_MEMORY, e->op, "no memory for a list of %d arrays", (int)e->n);
     fxi_json_out header = {0};
-    char *buffer = NULL;
     qsort(p, (size_t)e->n, sizeof *p, by_place);
     fx_status status = put_header(&header, e, p, metadata, sum, end);
     qsort(p, (size_t)e->n, sizeof *p, by_element_size);
@@ -447,10 +431,9 @@ fx_status fxi_safetensors_write(fxi_file_out *out, fxi_entries *e, const void *m
     if (status == FX_OK)
         status = fxi_file_out_write(out, header.text, (size_t)header.n);
     for (int32_t i = 0; i < e->n && status == FX_OK; i++)
-        status = write_array(out, &p[i], &buffer, &capacity);
+        status = fxi_write_elements(out, p[i].entry->array);
     if (status == FX_OK && sum)
         status = write_number(out, out->crc, FXI_SUM_BYTES);
-    fxi_free(buffer);
     fxi_free(header.text);
     fxi_free(p);
     return status;

@@ -9,9 +9,11 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "file_out.h"
 #include "memory.h"
@@ -124,6 +126,57 @@ static void what_cannot_be_written_says_why(void **state)
     assert_alone(path);
 }
 
+/* Bytes that do not repeat from piece to piece. */
+static unsigned char at_offset(size_t i)
+{
+    return (unsigned char)(i * 7 + (i >> 12) * 13 + (i >> 20));
+}
+
+/* A file of several pieces, from writes of all sizes, with interruptions: nothing is lost, no room
+ * on the disk is kept that the file does not need, and the sum is zlib's. */
+static void large_files_are_written_in_pieces(void **state)
+{
+    (void)state;
+    enum { BYTES = 9000001 };
+    static const size_t sizes[] = {5000000, 1, 3999990, 10}; /* the first goes over a piece's end */
+    static const int errors[] = {EINTR, FXI_FILE_SHORT, ENOSPC};
+    unsigned char *data = malloc(BYTES), *back = malloc(BYTES + 1);
+    for (size_t i = 0; i < BYTES; i++)
+        data[i] = at_offset(i);
+    const char *path = temp_text("large", "old");
+    int whole = 0, refused = 0;
+    for (size_t e = 0; e < 3; e++)
+        for (int64_t k = 1; k < 6; k++) {
+            fxi_file_out f;
+            struct stat st;
+            fxi_file_fault_set(k, errors[e]);
+            fxi_file_out_open(&f, "test", path);
+            f.sum = true;
+            for (size_t i = 0, at = 0; i < 4; at += sizes[i++])
+                fxi_file_out_write(&f, data + at, sizes[i]);
+            const uint32_t crc = f.crc;
+            const fx_status status = fxi_file_out_close(&f, FX_OK);
+            fxi_file_fault_set(-1, 0);
+            fx_error_take();
+            assert_alone(path);
+            refused += status != FX_OK;
+            if (status != FX_OK)
+                continue;
+            FILE *in = fopen(path, "rb");
+            assert_int_equal(fread(back, 1, BYTES + 1, in), BYTES);
+            fclose(in);
+            assert_memory_equal(back, data, BYTES);
+            assert_int_equal(crc, crc32_z(0, data, BYTES));
+            assert_int_equal(stat(path, &st), 0);
+            assert_true(st.st_blocks * 512 < BYTES + 1000000);
+            whole++;
+        }
+    assert_int_equal(whole, 10);
+    assert_int_equal(refused, 5);
+    free(data);
+    free(back);
+}
+
 static void links_and_rights_stay(void **state)
 {
     (void)state;
@@ -196,6 +249,7 @@ int main(void)
         cmocka_unit_test(every_call_fails_in_turn),
         cmocka_unit_test(allocations_fail_in_turn),
         cmocka_unit_test(what_cannot_be_written_says_why),
+        cmocka_unit_test(large_files_are_written_in_pieces),
         cmocka_unit_test(links_and_rights_stay),
         cmocka_unit_test(a_left_over_is_used_again),
         cmocka_unit_test(writers_do_not_mix),
