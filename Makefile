@@ -23,7 +23,7 @@ CLANG     = -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
 MAKEFLAGS     += --no-print-directory
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all bench format check-format asan tsan clang arm fuzz fuzz-minute fuzz-build install \
+.PHONY: help demo test test-all bench format check-format asan tsan clang arm fuzz fuzz-minute fuzz-build install deb deb-check \
         clean setup-demo setup-test
 
 help:
@@ -36,6 +36,7 @@ help:
 	@echo 'make arm           cross-compiled for 64-bit ARM, the quick tests under qemu'
 	@echo 'make fuzz          damaged input for every reader, FUZZ_SECONDS=$(FUZZ_SECONDS) each (FUZZ_TARGETS=names)'
 	@echo 'make format        clang-format over the tree (check-format: only look)'
+	@echo 'make deb           Debian packages; deb-check tries them in a clean root'
 	@echo 'make install       PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make clean         remove $(BUILD)/'
 	@echo 'test data: CFLUX_DATA=$(CFLUX_DATA)'
@@ -64,7 +65,7 @@ test-all: setup-test
 	$(CONFIGURE) -B $(BUILD) -DCFLUX_TESTS=ON
 	$(COMPILE) $(BUILD) -j $(JOBS)
 	$(ROOT)/scripts/suite $(BUILD) -j $(JOBS)
-	$(MAKE) clang asan tsan arm fuzz-minute
+	$(MAKE) clang asan tsan arm fuzz-minute deb-check
 
 clang: setup-test
 	$(CONFIGURE) -B $(BUILD)/clang $(CLANG)
@@ -117,6 +118,16 @@ install: setup-demo $(BUILD)/Makefile
 	$(COMPILE) $(BUILD) -j $(JOBS) --target libraries
 	DESTDIR=$(DESTDIR) cmake --install $(BUILD)
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
+
+# Debian packages, in $(BUILD)/deb/packages, and what they do in a clean root.
+deb: setup-demo
+	$(CONFIGURE) -B $(BUILD)/deb -DCMAKE_INSTALL_PREFIX=/usr -DCFLUX_TESTS=OFF -DCFLUX_EXAMPLES=OFF -DCFLUX_BENCH=OFF
+	$(COMPILE) $(BUILD)/deb -j $(JOBS)
+	@cd $(BUILD)/deb && rm -rf packages && { cpack -B packages >cpack.log 2>&1 || { cat cpack.log; exit 1; }; } && \
+	    rm -rf packages/_CPack_Packages
+	@ls $(BUILD)/deb/packages/*.deb
+deb-check: deb
+	$(ROOT)/scripts/deb-check $(BUILD)/deb/packages
 
 clean:
 	rm -rf $(BUILD)

@@ -35,7 +35,8 @@ def declared(root):
 def exported(library):
     out = subprocess.run(["nm", "-D", "--defined-only", library], check=True, text=True,
                          capture_output=True).stdout
-    return {line.split()[-1].split("@")[0] for line in out.splitlines() if line.split()}
+    # Type A: the name of the version script's node.
+    return {line.split()[-1].split("@")[0] for line in out.splitlines() if line.split() and line.split()[-2] != "A"}
 
 
 def needed(library):

@@ -158,11 +158,11 @@ static int64_t bytes_most(void)
 }
 
 /* Files used longest ago are removed until the rest is within the bound. */
-static void make_room(void)
+static void make_room(const fx_host *host)
 {
     char where[PATH_MOST - 128];
     DIR *dir = folder(where, sizeof where, false) ? opendir(where) : NULL;
-    kept *files = dir ? malloc(FILES_MOST * sizeof *files) : NULL;
+    kept *files = dir ? host->alloc(FILES_MOST * sizeof *files) : NULL;
     const int n = files ? list_files(dir, files) : 0;
     int64_t left = bytes_most();
     if (n > 0)
@@ -170,12 +170,13 @@ static void make_room(void)
     for (int i = 0; i < n; i++)
         if ((left -= files[i].size) < 0)
             unlinkat(dirfd(dir), files[i].name, 0);
-    free(files);
+    host->free(files);
     if (dir)
         closedir(dir);
 }
 
-void fxi_gpu_cache_store(const char *kind, const char *key, const void *bytes, size_t size)
+void fxi_gpu_cache_store(const fx_host *host, const char *kind, const char *key, const void *bytes,
+                         size_t size)
 {
     static uint32_t written; /* atomic: several threads write at the same time */
     char path[PATH_MOST], fresh[PATH_MOST + 32];
@@ -193,5 +194,5 @@ void fxi_gpu_cache_store(const char *kind, const char *key, const void *bytes, s
                        fwrite(bytes, 1, size, f) == size;
     if (fclose(f) != 0 || !whole || rename(fresh, path) != 0)
         unlink(fresh);
-    make_room();
+    make_room(host);
 }

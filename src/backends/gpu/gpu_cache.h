@@ -15,7 +15,8 @@
 /* What was stored with this key, in memory of host->alloc; NULL: nothing. `kind` begins the file's
  * name ("opencl"); the key is a text with everything the result depends on. */
 void *fxi_gpu_cache_load(const fx_host *host, const char *kind, const char *key, size_t *out_size);
-void fxi_gpu_cache_store(const char *kind, const char *key, const void *bytes, size_t size);
+void fxi_gpu_cache_store(const fx_host *host, const char *kind, const char *key, const void *bytes,
+                         size_t size);
 
 /* Also good for tables in memory. */
 uint64_t fxi_gpu_hash(const void *bytes, size_t size, uint64_t seed);

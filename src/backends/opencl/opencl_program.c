@@ -138,7 +138,7 @@ static void to_disk(const fxi_opencl_device *d, const char *key, cl_program made
         used += sizes[k];
     }
     if (bytes && !fxi_cl.GetProgramInfo(made, CL_PROGRAM_BINARIES, sizeof binaries, binaries, NULL))
-        fxi_gpu_cache_store("opencl", key, bytes, total);
+        fxi_gpu_cache_store(fxi_opencl_host, "opencl", key, bytes, total);
     fxi_opencl_host->free(bytes);
 }
 

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""An installed cflux, used as other people's projects use libraries.
+
+Installs a build folder into a temporary prefix, moves that elsewhere (nothing may depend on where it
+was), and builds and runs consumer.c and consumer_cxx.cpp there: by pkg-config, shared and static, as C
+and as C++17, with gcc and clang; by CMake's find_package, shared and static. With --sources it is
+FetchContent instead, which compiles the library once more.
+Usage: check_consumers.py BUILD SOURCES [--sources]
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
+
+
+def run(*command, env=None, cwd=None):
+    done = subprocess.run(command, text=True, capture_output=True, env={**os.environ, **(env or {})}, cwd=cwd,
+                          check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class Consumers:
+    def __init__(self, build, sources):
+        self.build, self.sources, self.checked = build, sources, 0
+        with open(os.path.join(sources, "CMakeLists.txt"), encoding="utf-8") as f:
+            self.version = re.search(r"project\(cflux VERSION ([0-9.]+)", f.read()).group(1)
+
+    def so_version(self):
+        """The major version, and before 1.0 the minor one too."""
+        major, minor = self.version.split(".")[:2]
+        return major if major != "0" else f"0.{minor}"
+
+    def expect(self, what, text, *parts):
+        for part in parts:
+            if part not in text:
+                sys.exit(f"{what}: expected {part!r} in\n{text}")
+        self.checked += 1
+        print(f"{what}: as expected")
+
+    def runs(self, what, program, env=None):
+        text = run(program, env=env)
+        if "cxx" in os.path.basename(program):
+            self.expect(what, text, f"version {self.version}\n", "sum of squares: 14\n")
+        else:
+            self.expect(what, text, f"version {self.version}\n", "2 x + 1: 2.000 x + 1.000\n")
+        return text
+
+    def installed(self, work):
+        first, prefix = os.path.join(work, "first"), os.path.join(work, "prefix")
+        run("cmake", "--install", self.build, "--prefix", first)
+        shutil.move(first, prefix)
+        pc = [folder for folder, _, names in os.walk(prefix) if "cflux.pc" in names][0]
+        lib = os.path.dirname(pc)
+        self.by_pkg_config(work, lib, {"PKG_CONFIG_PATH": pc}, {"LD_LIBRARY_PATH": lib})
+        self.by_find_package(work, prefix)
+
+    def by_pkg_config(self, work, lib, env, at_run_time):
+        config = lambda *args: run("pkg-config", *args, "cflux", env=env).split()
+        self.expect("pkg-config --modversion", "".join(config("--modversion")), self.version)
+        self.expect("SONAME", run("readelf", "-d", os.path.join(lib, "libcflux.so")),
+                    f"[libcflux.so.{self.so_version()}]")
+        static = ["-l:libcflux.a" if flag == "-lcflux" else flag for flag in config("--cflags", "--libs", "--static")]
+        for compiler, cxx in [("gcc", "g++"), ("clang", "clang++")]:
+            out = os.path.join(work, compiler)
+            run(compiler, "-std=c11", *WARNINGS, os.path.join(HERE, "consumer.c"), "-o", out, *config("--cflags", "--libs"))
+            self.expect(f"{compiler}, plugin", self.runs(f"{compiler}, shared", out, at_run_time), "plugin: there\n")
+            run(compiler, "-std=c11", *WARNINGS, os.path.join(HERE, "consumer.c"), "-o", out + "-static", *static)
+            self.runs(f"{compiler}, static", out + "-static")
+            run(cxx, "-std=c++17", *WARNINGS, os.path.join(HERE, "consumer_cxx.cpp"), "-o", out + "-cxx",
+                *config("--cflags", "--libs"))
+            self.runs(f"{cxx}, C++17", out + "-cxx", at_run_time)
+
+    def by_find_package(self, work, prefix):
+        out = os.path.join(work, "find_package")
+        run("cmake", "-S", os.path.join(HERE, "find_package"), "-B", out, f"-DCMAKE_PREFIX_PATH={prefix}")
+        run("cmake", "--build", out)
+        for program in ("shared", "static", "cxx"):
+            self.runs(f"find_package, {program}", os.path.join(out, program))
+
+    def from_sources(self, work):
+        out = os.path.join(work, "fetch_content")
+        run("cmake", "-S", os.path.join(HERE, "fetch_content"), "-B", out,
+            f"-DFETCHCONTENT_SOURCE_DIR_CFLUX={self.sources}")
+        run("cmake", "--build", out, "-j", str(os.cpu_count() or 1), "--target", "consumer")
+        self.runs("FetchContent", os.path.join(out, "consumer"))
+
+
+def main():
+    consumers = Consumers(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]))
+    with tempfile.TemporaryDirectory(prefix="cflux-") as work:
+        if "--sources" in sys.argv:
+            consumers.from_sources(work)
+        else:
+            consumers.installed(work)
+    least = 1 if "--sources" in sys.argv else 13
+    print(f"{consumers.checked} checks")
+    return 0 if consumers.checked >= least else f"fewer than {least} checks"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+/* consumer.c: a program of somebody else's, built in every way that they have. */
+#include <cflux.h>
+#include <string.h>
+
+int main(void)
+{
+    fx_seed(1);
+    fx_array *x = fx_rand(1, 64), *y = fx_add(fx_mul(x, 2), 1);
+    fx_dense_layer *model = fx_dense(1, 1);
+    void *opt = fx_setup(fx_descent(.eta = 0.5), model);
+    for (int i = 0; i < 400; i++) {
+        FX_STEP;
+        fx_update(opt, model, fx_gradient(fx_mse(fx_call(model, x), y), model));
+    }
+    printf("version %s\n", fx_version());
+    printf("2 x + 1: %.3f x + %.3f\n", fx_item(model->weight), fx_item(model->bias));
+    /* A driver may be missing here; the plugin itself must be found. */
+    fx_use("OpenCL");
+    printf("plugin: %s\n",
+           strstr(fx_why_not("OpenCL"), "not installed") ? fx_why_not("OpenCL") : "there");
+    return fx_error_print(stderr);
+}
