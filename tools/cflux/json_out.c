@@ -94,6 +94,15 @@ void json_number(json_out *j, const char *key, double x)
     fputs(digits, j->to);
 }
 
+void json_rounded(json_out *j, const char *key, double x, int digits)
+{
+    begin_value(j, key);
+    if (isfinite(x))
+        fprintf(j->to, "%.*g", digits, x);
+    else
+        fputs("null", j->to);
+}
+
 void json_integer(json_out *j, const char *key, int64_t x)
 {
     begin_value(j, key);

@@ -23,6 +23,8 @@ void json_open(json_out *j, const char *key, char bracket);     /* '{' or '[' */
 void json_close(json_out *j);                                   /* the innermost one */
 void json_text(json_out *j, const char *key, const char *text); /* NULL: null */
 void json_number(json_out *j, const char *key, double x);
+/* Rounded: more digits than mean something make a log long and slow to write. */
+void json_rounded(json_out *j, const char *key, double x, int digits);
 void json_integer(json_out *j, const char *key, int64_t x);
 void json_flag(json_out *j, const char *key, bool x);
 /* Closes what is open and ends the line. */

@@ -4,10 +4,11 @@
 #include "options.h"
 #include <string.h>
 
-extern const command command_devices;
+extern const command command_devices, command_report;
 
 static const command *const commands[] = {
     &command_devices,
+    &command_report,
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 

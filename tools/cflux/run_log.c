@@ -75,19 +75,7 @@ static int put(run_log *log)
     return log->failed;
 }
 
-/* Rounded: more digits than mean something only make the log longer and slower to write. */
 enum { DIGITS_SHOWN = 6, DIGITS_FLOAT = 9 };
-static double rounded(double x, int digits)
-{
-    char text[40];
-    snprintf(text, sizeof text, "%.*e", digits - 1, x);
-    return strtod(text, NULL);
-}
-
-static void loss_number(json_out *j, const char *key, double loss)
-{
-    json_number(j, key, rounded(loss, DIGITS_FLOAT));
-}
 
 static void text_if_any(json_out *j, const char *key, const char *text)
 {
@@ -98,7 +86,7 @@ static void text_if_any(json_out *j, const char *key, const char *text)
 static void number_if_any(json_out *j, const char *key, double number)
 {
     if (!isnan(number))
-        json_number(j, key, rounded(number, DIGITS_FLOAT));
+        json_rounded(j, key, number, DIGITS_FLOAT);
 }
 
 static void integers(json_out *j, const char *key, const int64_t *numbers, int64_t n)
@@ -121,12 +109,12 @@ static void texts(json_out *j, const char *key, const char *const *words, int64_
 static void values(json_out *j, const char *key, const double *numbers, int64_t n)
 {
     if (n == 1) {
-        json_number(j, key, rounded(numbers[0], DIGITS_SHOWN));
+        json_rounded(j, key, numbers[0], DIGITS_SHOWN);
         return;
     }
     json_open(j, key, '[');
     for (int64_t i = 0; i < n; i++)
-        json_number(j, NULL, rounded(numbers[i], DIGITS_SHOWN));
+        json_rounded(j, NULL, numbers[i], DIGITS_SHOWN);
     json_close(j);
 }
 
@@ -205,7 +193,7 @@ int run_log_start(run_log *log, const run_start *s)
     text_if_any(j, "optimiser", s->optimiser);
     write_data(j, s);
     text_if_any(j, "device", s->device);
-    json_number(j, "seed", (double)s->seed);
+    json_number(j, "seed", (double)s->seed); /* as exact as JSON is */
     json_integer(j, "epochs", s->epochs);
     json_integer(j, "batchsize", s->batchsize);
     json_integer(j, "parameters", s->parameters);
@@ -222,12 +210,12 @@ static int put_steps(run_log *log)
     json_out *j = begin(log, "step");
     json_integer(j, "step", log->gathered.step);
     json_integer(j, "epoch", log->gathered.epoch);
-    loss_number(j, "loss", log->gathered.sum / (double)n);
-    json_number(j, "seconds", rounded(log->gathered.seconds, DIGITS_FLOAT));
+    json_rounded(j, "loss", log->gathered.sum / (double)n, DIGITS_FLOAT);
+    json_rounded(j, "seconds", log->gathered.seconds, DIGITS_FLOAT);
     if (n > 1) {
         json_integer(j, "steps", n);
-        loss_number(j, "least", log->gathered.least);
-        loss_number(j, "most", log->gathered.most);
+        json_rounded(j, "least", log->gathered.least, DIGITS_FLOAT);
+        json_rounded(j, "most", log->gathered.most, DIGITS_FLOAT);
     }
     log->written = log->gathered.seconds;
     log->gathered.n = 0;
@@ -256,10 +244,10 @@ int run_log_epoch(run_log *log, const run_epoch *e)
     json_out *j = begin(log, "epoch");
     json_integer(j, "epoch", e->epoch);
     json_integer(j, "step", e->step);
-    loss_number(j, "loss", e->loss);
+    json_rounded(j, "loss", e->loss, DIGITS_FLOAT);
     number_if_any(j, "validation_loss", e->validation_loss);
     number_if_any(j, "accuracy", e->accuracy);
-    json_number(j, "seconds", rounded(e->seconds, DIGITS_FLOAT));
+    json_rounded(j, "seconds", e->seconds, DIGITS_FLOAT);
     return put(log);
 }
 
@@ -307,7 +295,7 @@ int run_log_end(run_log *log, const run_end *e)
     text_if_any(j, "why", e->why);
     text_if_any(j, "message", e->message);
     json_integer(j, "step", e->step);
-    json_number(j, "seconds", rounded(e->seconds, DIGITS_FLOAT));
+    json_rounded(j, "seconds", e->seconds, DIGITS_FLOAT);
     if (e->confusion && e->nclasses > 0)
         write_confusion(j, e);
     if (e->classes && e->nclasses > 0)

@@ -1,0 +1,37 @@
+/* command_report.c: cflux report: the log of a training run as a page. */
+#include "failure.h"
+#include "options.h"
+#include "report.h"
+#include <string.h>
+
+static const char *out;
+static option_row options[] = {
+    {"output", 'o', OPTION_TEXT, &out, "FILE",
+     "The page to write, - for standard output; LOG.html without", 0, 0, 0},
+    OPTIONS_END,
+};
+
+static int run_report(int n, char **operands)
+{
+    (void)n;
+    char beside[4096];
+    const int bytes = snprintf(beside, sizeof beside, "%s.html", operands[0]);
+    if (!out && (operands[0][0] == '-' || bytes >= (int)sizeof beside))
+        return fail(EXIT_BAD_INPUT, "--output is missing: the page needs a name");
+    if (out && strcmp(out, "-") == 0)
+        out = "/dev/stdout";
+    return report_file(operands[0], out ? out : beside);
+}
+
+const command command_report = {
+    .name = "report",
+    .summary = "Make a page of a training run's log: curves, confusion matrix, samples",
+    .operands = "LOG",
+    .least = 1,
+    .most = 1,
+    .about =
+        "LOG is what cflux train --log wrote, of a run that ended, was killed or still goes on; - "
+        "is standard input. The page is one file that needs no network.",
+    .options = options,
+    .run = run_report,
+};

@@ -1,0 +1,299 @@
+"use strict";
+// Draws the document in #data. All of it is set as text or number: nothing from a log is markup.
+const data = JSON.parse(document.getElementById("data").textContent);
+const { steps, epochs } = data, start = data.start || {}, end = data.end || {};
+const page = document.getElementById("main");
+
+// ---- elements and texts --------------------------------------------------------------------------
+
+function make(space, name, attributes, ...children) {
+    const made = document.createElementNS(space, name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    made.append(...children);
+    return made;
+}
+const html = make.bind(null, "http://www.w3.org/1999/xhtml");
+const svg = make.bind(null, "http://www.w3.org/2000/svg");
+
+const known = (x) => Number.isFinite(x);
+const last = (list) => list[list.length - 1];
+const words = (name) => String(name).replaceAll("_", " ");
+const title = (name) => words(name).charAt(0).toUpperCase() + words(name).slice(1);
+const whole = (x) => (known(x) ? Math.round(x).toLocaleString("en-GB") : "–");
+const short = (x) => (known(x) ? String(Number(x.toPrecision(4))) : "–");
+const percent = (x) => (known(x) ? Number((100 * x).toFixed(1)) + "\u00a0%" : "–");
+const text = (x) => (Array.isArray(x) ? x.map(text).join(", ") : String(x ?? "–"));
+const metric = (name, x) => (name === "accuracy" ? percent(x) : short(x));
+
+function duration(s) {
+    if (!known(s)) return "–";
+    if (s < 120) return s < 1e-3 ? short(s * 1e6) + " µs" : s < 1 ? short(s * 1e3) + " ms" : short(s) + " s";
+    const minutes = Math.round(s / 60);
+    return minutes < 120 ? minutes + " min" : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+function section(name, ...children) {
+    return page.appendChild(html("section", { "aria-label": name }, html("h2", {}, name), ...children));
+}
+
+// A table; what is wider than the window scrolls in a box of its own, also by keyboard. The first
+// cell of a row is its header; a cell that is an element is taken as it is.
+function table(name, look, heads, rows, foot = []) {
+    const cell = (value, i) =>
+        value instanceof Element ? value : html(i ? "td" : "th", i ? {} : { scope: "row" }, value);
+    const lines = (part, list) => html(part, {}, ...list.map((row) => html("tr", {}, ...row.map(cell))));
+    const head = heads.map((title) => html("th", { scope: "col" }, title));
+    const made = html("table", { class: look });
+    if (heads.length) made.append(html("thead", {}, html("tr", {}, ...head)));
+    made.append(lines("tbody", rows));
+    if (foot.length) made.append(lines("tfoot", foot));
+    return html("div", { class: "wide", tabindex: 0, role: "region", "aria-label": name }, made);
+}
+
+// ---- curves --------------------------------------------------------------------------------------
+
+// About so many round numbers from low to high; on a log scale powers of ten, if two are there.
+function ticks(low, high, wanted, log) {
+    if (log && Math.floor(Math.log10(high)) > Math.ceil(Math.log10(low))) {
+        const from = Math.ceil(Math.log10(low)), to = Math.floor(Math.log10(high));
+        const by = Math.ceil((to - from) / wanted);
+        return Array.from({ length: Math.floor((to - from) / by) + 1 }, (_, k) => 10 ** (from + k * by));
+    }
+    const power = 10 ** Math.floor(Math.log10((high - low) / wanted));
+    const by = [1, 2, 5, 10].find((k) => k * power * wanted >= high - low) * power;
+    const from = Math.ceil(low / by - 1e-9), to = Math.floor(high / by + 1e-9);
+    return Array.from({ length: to - from + 1 }, (_, k) => Number(((from + k) * by).toPrecision(12)));
+}
+
+// Where the list is nearest to x.
+const nearest = (list, x) => list.reduce((at, y, i) => (Math.abs(y - x) < Math.abs(list[at] - x) ? i : at), 0);
+
+// A figure of series over steps: {name, look, x, y[, low, high][, dots]}; `say` writes a value.
+function chart(name, series, say) {
+    const log = html("input", { type: "checkbox" });
+    const boxes = series.map(() => html("input", { type: "checkbox", checked: "" }));
+    const key = (s, i) => html("label", { class: s.look }, boxes[i], html("i", {}), html("span", {}, s.name));
+    const keys = html("div", { class: "keys" }, ...series.map(key), html("label", {}, log, "log scale"));
+    const picture = svg("svg", { role: "img", tabindex: 0 });
+    const readout = html("output", {}), note = html("p", { class: "note" });
+    const box = section(name, keys, picture, readout, note);
+    const all = [...new Set(series.flatMap((s) => s.x))].sort((a, b) => a - b);
+    const first = all[0], final = all.length > 1 ? last(all) : first + 1;
+    const chosen = () => series.filter((s, i) => boxes[i].checked);
+    const drawable = (y) => known(y) && (!log.checked || y > 0);
+    let place = null, left, right, top, bottom, toX, toY;
+    function bounds() {
+        const values = chosen().flatMap((s) => [s.y, s.low || [], s.high || []].flat()).filter(drawable);
+        if (!values.length) return [1, 10];
+        const low = values.reduce((a, b) => Math.min(a, b)), high = values.reduce((a, b) => Math.max(a, b));
+        const more = low === high ? Math.abs(low) / 2 || 1 : 0;
+        if (log.checked) return more ? [low / 2, high * 2] : [low, high];
+        return [low > 0 && low < high / 4 ? 0 : low - more, high + more];
+    }
+    const corner = (x, y) => toX(x).toFixed(2) + " " + toY(y).toFixed(2);
+    function curve(s) {
+        const pen = (i) => (i > 0 && drawable(s.y[i - 1]) ? "L" : "M");
+        return s.x.map((x, i) => (drawable(s.y[i]) ? pen(i) + corner(x, s.y[i]) : "")).join("");
+    }
+    function band(s) {
+        const good = [...s.x.keys()].filter((i) => drawable(s.low[i]) && drawable(s.high[i]));
+        const edge = (list, values) => list.map((i) => corner(s.x[i], values[i]));
+        return good.length ? `M${[...edge(good, s.high), ...edge(good.reverse(), s.low)].join("L")}Z` : "";
+    }
+    function drawn(s) {
+        const group = svg("g", { class: s.look, "data-series": s.name });
+        if (s.low) group.append(svg("path", { class: "band", d: band(s) }));
+        group.append(svg("path", { class: "curve", d: curve(s) }));
+        const dot = (i) => svg("circle", { class: "dot", r: 2.5, cx: toX(s.x[i]), cy: toY(s.y[i]) });
+        if (s.dots) group.append(...[...s.x.keys()].filter((i) => drawable(s.y[i])).map(dot));
+        return group;
+    }
+    function draw() {
+        const padding = parseFloat(getComputedStyle(box).paddingLeft);
+        const width = Math.max(240, box.clientWidth - 2 * padding), height = width < 500 ? 230 : 320;
+        const [low, high] = bounds(), scale = log.checked ? Math.log10 : Number;
+        [left, right, top, bottom] = [56, width - 12, 8, height - 26];
+        toX = (x) => left + ((right - left) * (x - first)) / (final - first);
+        toY = (y) => bottom - ((bottom - top) * (scale(y) - scale(low))) / (scale(high) - scale(low));
+        const label = (x, y, anchor, what) => svg("text", { x, y, "text-anchor": anchor }, what);
+        const line = (y) => svg("path", { class: "grid", d: `M${left} ${toY(y).toFixed(1)}H${right}` });
+        const anchor = (x) => (toX(x) > right - 20 ? "end" : "middle");
+        const range = `steps ${whole(first)} to ${whole(last(all))}, from ${say(low)} to ${say(high)}`;
+        picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
+        picture.setAttribute("aria-label", `${name}, ${range}`);
+        Object.assign(picture.dataset, { first, final, low, high, left, right, top, bottom, log: log.checked });
+        picture.replaceChildren(
+            ...ticks(low, high, 5, log.checked).flatMap((y) => [line(y), label(left - 6, toY(y) + 4, "end", say(y))]),
+            ...ticks(first, final, width < 500 ? 3 : 8).map((x) => label(toX(x), height - 8, anchor(x), whole(x))),
+            label(left - 6, height - 8, "end", "step"), ...chosen().map(drawn));
+        const hidden = chosen().flatMap((s) => s.y).filter((y) => known(y) && !drawable(y)).length;
+        note.textContent = hidden ? `Not above 0, and so not on a log scale: ${whole(hidden)} values.` : "";
+        point(place);
+    }
+    function point(step) {
+        place = step;
+        picture.querySelector(".cursor")?.remove();
+        readout.textContent = "Point at the curves, or use the arrow keys, for the values of a step.";
+        if (place === null) return;
+        picture.append(svg("path", { class: "cursor", d: `M${toX(place).toFixed(2)} ${top}V${bottom}` }));
+        const value = (s) => {
+            const i = nearest(s.x, place), range = s.low && s.low[i] !== s.high[i];
+            return `${s.name} ${say(s.y[i])}` + (range ? ` (${say(s.low[i])} to ${say(s.high[i])})` : "");
+        };
+        const i = nearest(steps.step, place);
+        const about = steps.step.length ? [`epoch ${whole(steps.epoch[i])}`, duration(steps.seconds[i])] : [];
+        readout.textContent = [`step ${whole(place)}`, ...about, ...chosen().map(value)].join(" · ");
+    }
+    function pointAt(event) {
+        const at = picture.getBoundingClientRect();
+        const x = ((event.clientX - at.left) * picture.viewBox.baseVal.width) / at.width;
+        point(all[nearest(all, first + ((x - left) / (right - left)) * (final - first))]);
+    }
+    function walk(event) {
+        const by = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
+        if (!by) return;
+        event.preventDefault();
+        const from = place === null ? (by > 0 ? -1 : all.length) : all.indexOf(place);
+        point(all[Math.min(all.length - 1, Math.max(0, from + by))]);
+    }
+    const does = { pointermove: pointAt, pointerdown: pointAt, pointerleave: () => point(null), keydown: walk };
+    for (const [event, action] of Object.entries(does)) picture.addEventListener(event, action);
+    [log, ...boxes].forEach((input) => input.addEventListener("change", draw));
+    new ResizeObserver(draw).observe(box);
+    draw();
+}
+
+function curves() {
+    const perEpoch = (name, label, look) => {
+        const found = epochs.metrics.find((m) => m.name === name);
+        return found && { name: label, look, x: epochs.step, y: found.values, dots: epochs.step.length <= 200 };
+    };
+    const { step: x, loss: y, least: low, most: high, smooth } = steps;
+    const loss = [
+        x.length && { name: "loss", look: "pale", x, y, low, high, dots: x.length === 1 },
+        smooth && { name: "smoothed", look: "blue", x, y: smooth },
+        perEpoch("loss", "mean of the epoch", "green"), perEpoch("validation_loss", "validation loss", "orange"),
+    ].filter(Boolean);
+    if (loss.length) chart("Loss", loss, short);
+    for (const { name } of epochs.metrics.filter((m) => !["loss", "validation_loss"].includes(m.name)))
+        chart(title(name), [perEpoch(name, words(name), "blue")], (x) => metric(name, x));
+}
+
+// ---- the rest ------------------------------------------------------------------------------------
+
+function best(name, sign) {
+    const values = epochs.metrics.find((m) => m.name === name)?.values || [];
+    const top = values.reduce((at, x, i) => (known(x) && !(sign * x <= sign * values[at]) ? i : at), -1);
+    if (top < 0) return null;
+    const more = `best ${metric(name, values[top])}, epoch ${whole(epochs.epoch[top])}`;
+    return [title(name), metric(name, last(values.filter(known))), more];
+}
+
+function tiles() {
+    const ends = { finished: "finished", patience: "stopped early", interrupted: "interrupted", error: "failed" };
+    const more = (note) => (note ? [html("small", {}, note)] : []);
+    const tile = ([name, value, note]) =>
+        html("div", {}, html("dt", {}, name), html("dd", {}, value, ...more(note)));
+    const planned = known(start.epochs) && `of ${whole(start.epochs)}`;
+    const shown = [
+        ["Run", data.end ? ends[end.why] || text(end.why) : "has no end", end.message],
+        epochs.epoch.length && ["Epochs", whole(last(epochs.epoch)), planned],
+        ["Steps", whole(end.step ?? last(steps.step) ?? last(epochs.step))],
+        best("loss", -1), best("validation_loss", -1), best("accuracy", 1),
+        ["Time", duration(last(steps.seconds) ?? last(epochs.seconds) ?? end.seconds)],
+        data.times && ["Time per step", duration(data.times.median), `median; 95 % within ${duration(data.times.p95)}`],
+        known(start.parameters) && ["Parameters", whole(start.parameters)],
+    ];
+    page.append(html("dl", { class: "tiles" }, ...shown.filter(Boolean).map(tile)));
+}
+
+function warnings() {
+    const list = html("ul", { class: "warnings" }, ...data.warnings.map((warning) => html("li", {}, warning)));
+    if (data.warnings.length) section("Warnings", list);
+}
+
+function confusion() {
+    const counts = data.confusion || [], names = data.classes || [];
+    const sum = (list) => list.reduce((a, b) => a + b, 0);
+    const share = (part, total) => (total ? String(Math.round((100 * part) / total)) : "–");
+    const shade = (part) => ({ style: `background: rgb(var(--heat) / ${(part / 2 || 0).toFixed(3)})` });
+    const heat = (row) => row.map((x) => html("td", shade(x / sum(row)), whole(x)));
+    const rows = counts.map((row, i) => [names[i], ...heat(row), share(row[i], sum(row))]);
+    const right = names.map((_, i) => share(counts[i][i], sum(counts.map((row) => row[i]))));
+    const good = sum(counts.map((row, i) => row[i])), total = sum(counts.map(sum));
+    if (!counts.length) return;
+    section("Confusion matrix",
+        html("p", { class: "note" }, "Rows are what observations are, columns what they were taken for; " +
+            `the margins say how much was right. In all ${whole(good)} of ${whole(total)}, ${percent(good / total)}.`),
+        table("Confusion matrix", "heat", ["", ...names, "%"], rows, [["%", ...right, ""]]));
+}
+
+function picture(sample) {
+    const { width, height, channels, target } = sample, bytes = atob(sample.pixels), area = width * height;
+    const name = { role: "img", "aria-label": `${width} by ${height} pixels: ${text(target)}` };
+    const canvas = html("canvas", { width, height, ...name });
+    const context = canvas.getContext("2d"), image = context.createImageData(width, height);
+    const byte = (i) => bytes.charCodeAt((channels === 3 ? (i % 4) * area : 0) + (i >> 2));
+    image.data.forEach((_, i) => (image.data[i] = i % 4 === 3 ? 255 : byte(i)));
+    context.putImageData(image, 0, 0);
+    return canvas;
+}
+
+function samples() {
+    const images = data.samples.filter((s) => s.pixels), others = data.samples.filter((s) => !s.pixels);
+    const guess = (s) => html("span", { class: s.right === false ? "wrong" : "right" },
+        (s.right === false ? "✗ " : "") + text(s.guess) + (known(s.chance) ? `, ${percent(s.chance)}` : ""));
+    const input = (s) => text(s.input) + (s.length > s.input.length ? `, … (${whole(s.length)})` : "");
+    const figure = (s) =>
+        html("figure", {}, picture(s), html("figcaption", {}, `${text(s.target)}, taken for `, guess(s)));
+    const rows = others.map((s) => [input(s), text(s.target), html("td", {}, guess(s))]);
+    const parts = images.length ? [html("div", { class: "samples" }, ...images.map(figure))] : [];
+    if (rows.length) parts.push(table("Samples", "words", ["Input", "Target", "Prediction"], rows));
+    if (parts.length) section("Sample predictions", ...parts);
+}
+
+function model() {
+    const layers = Array.isArray(data.layers) ? data.layers : [], timed = layers.some((l) => known(l.seconds));
+    const total = (name) => whole(layers.reduce((sum, l) => sum + (l[name] || 0), 0));
+    const sizes = (l) => (Array.isArray(l.output) ? l.output.map(whole).join(" × ") : "–");
+    const time = (cell) => (timed ? [cell] : []);
+    const row = (l) => [text(l.layer), sizes(l), whole(l.parameters), whole(l.bytes), ...time(duration(l.seconds))];
+    const parts = start.model ? [html("pre", {}, text(start.model))] : [];
+    if (layers.length)
+        parts.push(table("Layers", "words", ["Layer", "Output", "Parameters", "Bytes", ...time("Time")],
+            layers.map(row), [["Total", "", total("parameters"), total("bytes"), ...time("")]]));
+    if (parts.length) section("Model", ...parts);
+}
+
+function settings() {
+    const flat = Object.entries({ ...start, data: null, ...start.data });
+    const rows = flat.filter(([key, value]) => value !== null && !["event", "model"].includes(key));
+    const cells = rows.map(([key, value]) => [words(key), text(value)]);
+    if (cells.length) section("Settings", table("Settings", "plain", [], cells));
+}
+
+function epochTable() {
+    const details = html("details", {}, html("summary", {}, "Every epoch as numbers"));
+    const heads = ["Epoch", "Step", "Time", ...epochs.metrics.map((m) => title(m.name))];
+    const metrics = (i) => epochs.metrics.map((m) => metric(m.name, m.values[i]));
+    const row = (e, i) => [whole(e), whole(epochs.step[i]), duration(epochs.seconds[i]), ...metrics(i)];
+    const fill = () => details.append(table("Epochs", "words", heads, epochs.epoch.map(row)));
+    details.addEventListener("toggle", fill, { once: true });
+    if (epochs.epoch.length) section("Epochs", details);
+}
+
+function frame() {
+    const thinned = (what, s) => s.drawn < s.logged && `Of ${whole(s.logged)} ${what} in the log ` +
+        `${whole(s.drawn)} are drawn: the extremes of each stretch, the first and the last.`;
+    const foot = [
+        steps.least && "Short steps share a line of the log: the curve is their mean, the band their range.",
+        steps.smooth && `The smooth curve is the mean over ${whole(steps.window)} lines around a step.`,
+        thinned("lines of steps", steps), thinned("epochs", epochs), `Made by cflux ${data.cflux} from ${data.log}.`,
+    ];
+    const path = start.data && start.data.path ? text(start.data.path).split("/").filter(Boolean).pop() : "";
+    document.getElementById("foot").textContent = foot.filter(Boolean).join(" ");
+    document.getElementById("title").textContent = document.title = path ? `Training on ${path}` : "Training run";
+    document.getElementById("subtitle").textContent = [start.time, start.device].filter(Boolean).map(text).join(" · ");
+}
+
+for (const part of [frame, tiles, warnings, curves, confusion, samples, model, settings, epochTable]) part();
