@@ -94,6 +94,21 @@ FX_API bool fx_checkpoint_exists(const char *path);
  * fx_loadmodel(fx_flux_state(model), state). The arrays are those of the model, not copies. */
 FX_API void *fx_flux_state(void *model);
 
+/* The state of a model as PyTorch's state_dict() has it: a named tuple of "0.weight", "0.bias",
+ * "1.running_mean", …, in PyTorch's layout: a Chain goes by the places or names of its layers,
+ * BatchNorm has weight, bias, running_mean, running_var and num_batches_tracked (0: nobody counts
+ * here), LayerNorm weight and bias, other objects their own fields. Weights of Dense are transposed
+ * (in×out here is out × in there), kernels of Conv flipped, as PyTorch's convolution does not flip
+ * them: both are copies, the rest are the model's arrays. Saved under no name,
+ * fx_save("m.safetensors", "", fx_torch_state(m)), it is a file that PyTorch's load_state_dict
+ * takes. */
+FX_API void *fx_torch_state(void *model);
+/* Gives a model the values of such a state: fx_load_torch_state(m, fx_load("m.safetensors")). The
+ * layers must stand where they stand in PyTorch: activations count as modules there, so they are
+ * functions of the chain, not of the layer before. The names must be the model's, none missing and
+ * none left over (num_batches_tracked is passed over); on failure the model is unchanged. */
+FX_API fx_status fx_load_torch_state(void *model, void *state);
+
 FXI_END_C
 #ifdef __cplusplus
 inline fx_status fx_checkpoint_save(const char *path, const fx_checkpoint &c)

@@ -31,7 +31,7 @@ fx_status fxi_entries_add(fxi_entries *e, const char *name, fx_array *array)
         fxi_free(copy);
         return no_memory(e);
     }
-    e->items[e->n++] = (fxi_entry){copy, array};
+    e->items[e->n++] = (fxi_entry){.name = copy, .array = array};
     return FX_OK;
 }
 
@@ -43,12 +43,14 @@ typedef struct walking {
     size_t length;
 } walking;
 
-static void walk(walking *w, void *x, int depth);
+static void walk(walking *w, void *x, const fx_type *owner, int depth);
 
-/* Adds a part to the path; the length before it. */
+/* Adds a part to the path, unless it is empty; the length before it. */
 static size_t enter(walking *w, const char *part)
 {
     const size_t before = w->length;
+    if (!*part)
+        return before;
     const int n =
         snprintf(w->path + before, sizeof w->path - before, "%s%s", before ? "." : "", part);
     if (n < 0 || before + (size_t)n >= sizeof w->path)
@@ -67,14 +69,14 @@ static void leave(walking *w, size_t length)
     w->path[length] = 0;
 }
 
-static void walk_list(walking *w, const fx_list *list, int depth)
+static void walk_list(walking *w, const fx_list *list, const fx_type *owner, int depth)
 {
     for (int64_t i = 0; i < list->n && w->e->status == FX_OK; i++) {
         char number[24];
         snprintf(number, sizeof number, "%lld", (long long)i);
         const bool named = list->names && list->names[i];
         const size_t before = enter(w, named ? list->names[i] : number);
-        walk(w, list->items[i], depth);
+        walk(w, list->items[i], owner, depth);
         leave(w, before);
     }
 }
@@ -85,20 +87,24 @@ static void walk_field(walking *w, char *x, const fx_type *type, const fx_field 
     if (f->kind != FX_FIELD_CHILD && f->kind != FX_FIELD_LIST)
         return;
     /* A tuple's items are its own, not those of a field. */
-    const size_t before = type->flags & FX_TYPE_TUPLE ? w->length : enter(w, f->name);
+    const char *name = type->flags & FX_TYPE_TUPLE ? ""
+                       : w->e->naming              ? w->e->naming(type, f->name)
+                                                   : f->name;
+    const size_t before = enter(w, name);
     if (f->kind == FX_FIELD_LIST)
-        walk_list(w, at, depth);
+        walk_list(w, at, type, depth);
     else
-        walk(w, *(void **)at, depth);
+        walk(w, *(void **)at, type, depth);
     leave(w, before);
 }
 
-static void walk(walking *w, void *x, int depth)
+static void walk(walking *w, void *x, const fx_type *owner, int depth)
 {
     if (!x || w->e->status != FX_OK)
         return;
     if (fx_is_array(x)) {
-        fxi_entries_add(w->e, w->path, x);
+        if (fxi_entries_add(w->e, w->path, x) == FX_OK)
+            w->e->items[w->e->n - 1].owner = owner;
         return;
     }
     const fx_type *type = fx_type_of(x);
@@ -125,7 +131,7 @@ fx_status fxi_entries_walk(fxi_entries *e, const char *name, void *object)
         return e->status = fx_error_status() != FX_OK ? fx_error_status() : FX_STATUS_ARGUMENT;
     if (name && *name)
         enter(&w, name);
-    walk(&w, object, 0);
+    walk(&w, object, NULL, 0);
     return e->status;
 }
 
@@ -177,6 +183,14 @@ void *fxi_entries_tuple(fxi_entries *e)
     return tuple ? tuple : fx_error_array(e->status);
 }
 
+const fxi_entry *fxi_entries_find(const fxi_entries *e, const char *name)
+{
+    for (int32_t i = 0; i < e->n; i++)
+        if (strcmp(e->items[i].name, name) == 0)
+            return &e->items[i];
+    return NULL;
+}
+
 void fxi_entries_free(fxi_entries *e)
 {
     for (int32_t i = 0; i < e->n; i++)
@@ -204,8 +218,7 @@ static bool belongs(const char *entry, const char *name)
     return n == 0 || (strncmp(entry, name, n) == 0 && (entry[n] == '.' || entry[n] == 0));
 }
 
-/* The arrays of a file that belong to a name. */
-static fxi_entries of_file(const char *op, void *file, const char *name)
+fxi_entries fxi_entries_of(const char *op, void *file, const char *name)
 {
     fxi_entries e = {.op = op};
     for (int64_t i = 0; i < fx_count(file); i++)
@@ -216,7 +229,7 @@ static fxi_entries of_file(const char *op, void *file, const char *name)
 
 void *fxi_entries_below(const char *op, void *file, const char *name)
 {
-    fxi_entries all = of_file(op, file, name), below = {.op = op, .status = all.status};
+    fxi_entries all = fxi_entries_of(op, file, name), below = {.op = op, .status = all.status};
     const size_t skip = *name ? strlen(name) + 1 : 0;
     for (int32_t i = 0; i < all.n; i++)
         if (strlen(all.items[i].name) > skip)
@@ -228,9 +241,27 @@ void *fxi_entries_below(const char *op, void *file, const char *name)
     return tuple;
 }
 
-/* Every array of the object with its source: two tuples for fx_loadmodel, which looks at sizes,
- * converts, keeps ties, and changes all or nothing. */
-static fx_status load_pairs(const char *path, fxi_entries *to, fxi_entries *from)
+/* fx_loadmodel looks at sizes too, but knows no names. */
+static fx_status check_size(const char *source, fxi_entries *to, const fxi_entry *key,
+                            fx_array *found)
+{
+    const int n = fx_ndims(found);
+    bool same = n == fx_ndims(key->array);
+    for (int k = 0; k < n && same; k++)
+        same = fx_size(found, k) == fx_size(key->array, k);
+    if (same)
+        return to->status;
+    char theirs[200], ours[200];
+    fx_summary(found, theirs, sizeof theirs);
+    fx_summary(key->array, ours, sizeof ours);
+    return to->status = fx_fail(FX_STATUS_SHAPE, to->op,
+                                "%s: the array \"%s\" is a %s there, and a %s in the object",
+                                source, key->name, theirs, ours);
+}
+
+/* Every array of the object with its source: two tuples for fx_loadmodel, which converts, keeps
+ * ties, and changes all or nothing. */
+static fx_status load_pairs(const char *source, fxi_entries *to, fxi_entries *from)
 {
     const fxi_entry **order = sorted(from);
     void **both = fxi_calloc(2 * (size_t)to->n + 1, sizeof *both);
@@ -240,11 +271,13 @@ static fx_status load_pairs(const char *path, fxi_entries *to, fxi_entries *from
         const fxi_entry *key = &to->items[i], *const *found = bsearch(&key, order, (size_t)from->n,
                                                                       sizeof *order, by_name);
         if (!found)
-            to->status =
-                fx_fail(FX_STATUS_FORMAT, to->op, "%s: there is no array \"%s\"", path, key->name);
+            to->status = fx_fail(FX_STATUS_FORMAT, to->op, "%s: there is no array \"%s\"", source,
+                                 key->name);
         both[i] = key->array;
         both[to->n + i] = found ? (*found)->array : NULL;
     }
+    for (int32_t i = 0; to->status == FX_OK && i < to->n; i++)
+        check_size(source, to, &to->items[i], both[to->n + i]);
     if (to->status == FX_OK)
         to->status = fx_loadmodel(fxi_tuple(to->n, both), fxi_tuple(to->n, both + to->n));
     fxi_free((void *)order);
@@ -253,32 +286,36 @@ static fx_status load_pairs(const char *path, fxi_entries *to, fxi_entries *from
 }
 
 /* The first array of `from` that the object has not: `to` has fewer names. */
-static fx_status find_left_over(const char *path, fxi_entries *to, const fxi_entries *from)
+static fx_status find_left_over(const char *source, fxi_entries *to, const fxi_entries *from)
 {
     const fxi_entry **order = sorted(to);
     for (int32_t i = 0; order && i < from->n && to->status == FX_OK; i++) {
         const fxi_entry *key = &from->items[i];
         if (!bsearch(&key, order, (size_t)to->n, sizeof *order, by_name))
-            to->status =
-                fx_fail(FX_STATUS_FORMAT, to->op,
-                        "%s: there is an array \"%s\", which the object has not", path, key->name);
+            to->status = fx_fail(FX_STATUS_FORMAT, to->op,
+                                 "%s: there is an array \"%s\", which the object has not", source,
+                                 key->name);
     }
     fxi_free((void *)order);
     return to->status;
+}
+
+fx_status fxi_entries_assign(const char *source, fxi_entries *to, fxi_entries *from)
+{
+    if (to->status == FX_OK)
+        to->status = from->status;
+    if (to->status == FX_OK && to->n < from->n)
+        find_left_over(source, to, from);
+    return to->status == FX_OK ? load_pairs(source, to, from) : to->status;
 }
 
 fx_status fxi_entries_load(const char *op, const char *path, void *file, const char *name,
                            void *object)
 {
     FXI_SCOPE;
-    fxi_entries to = {.op = op}, from = of_file(op, file, name);
+    fxi_entries to = {.op = op}, from = fxi_entries_of(op, file, name);
     fxi_entries_walk(&to, name, object);
-    if (to.status == FX_OK)
-        to.status = from.status;
-    if (to.status == FX_OK && to.n < from.n)
-        find_left_over(path, &to, &from);
-    if (to.status == FX_OK)
-        load_pairs(path, &to, &from);
+    fxi_entries_assign(path, &to, &from);
     fxi_entries_free(&to);
     fxi_entries_free(&from);
     return to.status;

@@ -13,14 +13,19 @@
 
 typedef struct fxi_entry {
     char *name;
-    fx_array *array; /* borrowed */
+    fx_array *array;      /* borrowed */
+    const fx_type *owner; /* of the object whose field it is; NULL: none, or not known */
 } fxi_entry;
+
+/* What a field is called in names, other than by its own name; "": not at all. */
+typedef const char *(*fxi_naming)(const fx_type *type, const char *field);
 
 typedef struct fxi_entries {
     const char *op; /* for messages */
     fxi_entry *items;
     int32_t n, capacity;
-    fx_status status; /* the first failure, which is recorded */
+    fx_status status;  /* the first failure, which is recorded */
+    fxi_naming naming; /* NULL: fields go by their names */
 } fxi_entries;
 
 /* Adds one, or every array of an object; `name` may be empty. */
@@ -28,6 +33,7 @@ fx_status fxi_entries_add(fxi_entries *e, const char *name, fx_array *array);
 fx_status fxi_entries_walk(fxi_entries *e, const char *name, void *object);
 /* FX_STATUS_ARGUMENT when two have one name, or one has none. */
 fx_status fxi_entries_unique(fxi_entries *e);
+const fxi_entry *fxi_entries_find(const fxi_entries *e, const char *name); /* NULL: none */
 /* The arrays as a named tuple, owned by the scope; an error array when something failed. */
 void *fxi_entries_tuple(fxi_entries *e);
 void fxi_entries_free(fxi_entries *e);
@@ -35,6 +41,11 @@ void fxi_entries_free(fxi_entries *e);
 /* The elements of an array into a file, dense and column-major. */
 fx_status fxi_write_elements(fxi_file_out *out, fx_array *x);
 
+/* Gives every array of `to` the value of that of the same name in `from`, all or nothing as below.
+ * `source`: what `from` is, for messages. */
+fx_status fxi_entries_assign(const char *source, fxi_entries *to, fxi_entries *from);
+/* The arrays of `file`, a named tuple, that `name` names: itself, or begins; all for "". */
+fxi_entries fxi_entries_of(const char *op, void *file, const char *name);
 /* Gives the arrays of `object` the values of the arrays of `file`, a named tuple, that are called
  * as they would be saved under `name`. Nothing changes unless all of them are there, with the right
  * sizes, and no other array of that name is. */
