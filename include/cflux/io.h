@@ -55,6 +55,23 @@ FX_API const char *fx_metadata_text(const void *metadata, const char *key);
 FX_API int64_t fx_metadata_count(const void *metadata);
 FX_API const char *fx_metadata_key(const void *metadata, int64_t i);
 
+/* What a file is, without its arrays being made: fx_file_about(path, &info). FX_STATUS_FORMAT when
+ * it is of no format of this header or damaged where that can be seen (a checkpoint is read whole,
+ * for its sum); what was found out by then is filled in. */
+typedef struct fx_file_info {
+    size_t fxi_size;
+    int64_t bytes;
+    const char *format; /* "BSON", "safetensors", "checkpoint", "npy", "npz"; "": none of them */
+    /* What its layout says of who wrote it, "Flux 0.13 or later, Julia 1.9.4"; often "". */
+    char origin[120];
+} fx_file_info;
+FX_API fx_status fxi_file_about(const char *path, fx_file_info *out);
+static inline fx_status fx_file_about(const char *path, fx_file_info *out)
+{
+    out->fxi_size = sizeof *out;
+    return fxi_file_about(path, out);
+}
+
 /* A text as an object of the scope, for entries such as the names of classes: BSON keeps it as a
  * String. The text is copied. fx_string_text gives it back, NULL when the object is none; it lives
  * as long as the object. Texts that a BSON file holds are such objects. */

@@ -1,5 +1,6 @@
 /* bson_format.c: BSON, Flux's own format, as one of the formats of files. */
 #include "bson_objects.h"
+#include "bson_version.h"
 #include "bson_write.h"
 #include "formats.h"
 
@@ -15,4 +16,5 @@ const fxi_format fxi_format_bson = {.name = "BSON",
                                     .extension = ".bson",
                                     .sniff = sniff,
                                     .load = fxi_bson_load,
-                                    .save = fxi_bson_save};
+                                    .save = fxi_bson_save,
+                                    .about = fxi_bson_about};

@@ -6,6 +6,7 @@
  * function that builds them, the others become nodes with these names.
  */
 #include "bson_objects.h"
+#include "bson_version.h"
 
 #include <cflux/nn.h>
 #include <math.h>
@@ -246,67 +247,73 @@ static void *dropout(fields *f)
 
 #define NORM "λ β γ μ σ² ϵ momentum"
 #define CONV "σ weight bias stride pad dilation"
+enum { FIRST = FXI_FLUX_FIRST, LAST = FXI_FLUX_LAST };
 static const struct {
     const char *type;
     int n; /* of fields */
     const char *names;
     void *(*build)(fields *f); /* NULL: the library has no such layer */
+    fxi_flux_range range;      /* the versions that wrote it so */
 } layers[] = {
-    {"Flux.Dense", 3, "weight bias σ", dense},
-    {"Flux.Chain", 1, "layers", chain},
-    {"Flux.Conv", 6, CONV, conv},
-    {"Flux.Conv", 7, CONV " groups", conv},
-    {"Flux.MaxPool", 3, "k pad stride", maxpool},
-    {"Flux.MeanPool", 3, "k pad stride", meanpool},
-    {"Flux.BatchNorm", 7, NORM, batchnorm},
-    {"Flux.BatchNorm", 8, NORM " active", batchnorm},
-    {"Flux.BatchNorm", 11, NORM " affine track_stats active chs", batchnorm},
-    {"Flux.LayerNorm", 1, "diag", layernorm},
-    {"Flux.LayerNorm", 5, "λ diag ϵ size affine", layernorm},
-    {"Flux.Dropout", 2, "p dims", dropout},
-    {"Flux.Dropout", 3, "p dims active", dropout},
-    {"Flux.Dropout", 4, "p dims active rng", dropout},
-    {"Flux.AlphaDropout", 2, "p active", NULL},
-    {"Flux.AlphaDropout", 3, "p active rng", NULL},
-    {"Flux.ConvTranspose", 6, CONV, NULL},
-    {"Flux.ConvTranspose", 7, CONV " groups", NULL},
-    {"Flux.ConvTranspose", 8, "σ weight bias stride pad outpad dilation groups", NULL},
-    {"Flux.CrossCor", 6, CONV, NULL},
-    {"Flux.DepthwiseConv", 6, CONV, NULL},
-    {"Flux.InstanceNorm", 7, NORM, NULL},
-    {"Flux.InstanceNorm", 8, NORM " active", NULL},
-    {"Flux.InstanceNorm", 11, NORM " affine track_stats active chs", NULL},
-    {"Flux.GroupNorm", 8, "G " NORM, NULL},
-    {"Flux.GroupNorm", 9, "G " NORM " active", NULL},
-    {"Flux.GroupNorm", 12, "G " NORM " affine track_stats active chs", NULL},
-    {"Flux.Diagonal", 2, "α β", NULL},
-    {"Flux.Scale", 3, "scale bias σ", NULL},
-    {"Flux.Bilinear", 3, "weight bias σ", NULL},
-    {"Flux.Embedding", 1, "weight", NULL},
-    {"Flux.Embedding", 2, "weight padding_idx", NULL},
-    {"Flux.EmbeddingBag", 2, "weight reduction", NULL},
-    {"Flux.SkipConnection", 2, "layers connection", NULL},
-    {"Flux.Parallel", 2, "connection layers", NULL},
-    {"Flux.PairwiseFusion", 2, "connection layers", NULL},
-    {"Flux.Maxout", 1, "layers", NULL},
-    {"Flux.AdaptiveMaxPool", 1, "out", NULL},
-    {"Flux.AdaptiveMeanPool", 1, "out", NULL},
-    {"Flux.Upsample", 2, "scale size", NULL},
-    {"Flux.PixelShuffle", 1, "r", NULL},
-    {"Flux.Recur", 2, "cell state", NULL},
-    {"Flux.Recur", 3, "cell init state", NULL},
-    {"Flux.RNN", 1, "cell", NULL},
-    {"Flux.LSTM", 1, "cell", NULL},
-    {"Flux.GRU", 1, "cell", NULL},
-    {"Flux.GRUv3", 1, "cell", NULL},
-    {"Flux.RNNCell", 4, "σ Wi Wh bias", NULL},
-    {"Flux.RNNCell", 5, "σ Wi Wh b state0", NULL},
-    {"Flux.LSTMCell", 3, "Wi Wh bias", NULL},
-    {"Flux.LSTMCell", 4, "Wi Wh b state0", NULL},
-    {"Flux.LSTMCell", 5, "Wi Wh b h c", NULL},
-    {"Flux.GRUCell", 3, "Wi Wh b", NULL},
-    {"Flux.GRUCell", 4, "Wi Wh b state0", NULL},
-    {"Fix1", 2, "f x", NULL},
+    {"Flux.Dense", 3, "weight bias σ", dense, {FIRST, LAST}},
+    {"Flux.Chain", 1, "layers", chain, {FIRST, LAST}},
+    {"Flux.Conv", 6, CONV, conv, {FIRST, 1205}},
+    {"Flux.Conv", 7, CONV " groups", conv, {1206, LAST}},
+    {"Flux.MaxPool", 3, "k pad stride", maxpool, {700, LAST}},
+    {"Flux.MeanPool", 3, "k pad stride", meanpool, {700, LAST}},
+    {"Flux.BatchNorm", 7, NORM, batchnorm, {1000, 1001}},
+    {"Flux.BatchNorm", 8, NORM " active", batchnorm, {FIRST, 1199}},
+    {"Flux.BatchNorm", 11, NORM " affine track_stats active chs", batchnorm, {1200, LAST}},
+    {"Flux.LayerNorm", 1, "diag", layernorm, {FIRST, 1199}},
+    {"Flux.LayerNorm", 5, "λ diag ϵ size affine", layernorm, {1200, LAST}},
+    {"Flux.Dropout", 2, "p dims", dropout, {FIRST, 1001}},
+    {"Flux.Dropout", 3, "p dims active", dropout, {900, 1299}},
+    {"Flux.Dropout", 4, "p dims active rng", dropout, {1300, LAST}},
+    {"Flux.AlphaDropout", 2, "p active", NULL, {FIRST, LAST}},
+    {"Flux.AlphaDropout", 3, "p active rng", NULL, {FIRST, LAST}},
+    {"Flux.ConvTranspose", 6, CONV, NULL, {800, 1207}},
+    {"Flux.ConvTranspose", 7, CONV " groups", NULL, {1208, 1416}},
+    {"Flux.ConvTranspose",
+     8,
+     "σ weight bias stride pad outpad dilation groups",
+     NULL,
+     {1417, LAST}},
+    {"Flux.CrossCor", 6, CONV, NULL, {900, LAST}},
+    {"Flux.DepthwiseConv", 6, CONV, NULL, {700, 1299}},
+    {"Flux.InstanceNorm", 7, NORM, NULL, {1000, 1001}},
+    {"Flux.InstanceNorm", 8, NORM " active", NULL, {FIRST, 1199}},
+    {"Flux.InstanceNorm", 11, NORM " affine track_stats active chs", NULL, {1200, LAST}},
+    {"Flux.GroupNorm", 8, "G " NORM, NULL, {1000, 1001}},
+    {"Flux.GroupNorm", 9, "G " NORM " active", NULL, {FIRST, 1199}},
+    {"Flux.GroupNorm", 12, "G " NORM " affine track_stats active chs", NULL, {1200, LAST}},
+    {"Flux.Diagonal", 2, "α β", NULL, {FIRST, 1299}},
+    {"Flux.Scale", 3, "scale bias σ", NULL, {1300, LAST}},
+    {"Flux.Bilinear", 3, "weight bias σ", NULL, {FIRST, LAST}},
+    {"Flux.Embedding", 1, "weight", NULL, {1205, 1610}},
+    {"Flux.Embedding", 2, "weight padding_idx", NULL, {1611, LAST}},
+    {"Flux.EmbeddingBag", 2, "weight reduction", NULL, {FIRST, LAST}},
+    {"Flux.SkipConnection", 2, "layers connection", NULL, {FIRST, LAST}},
+    {"Flux.Parallel", 2, "connection layers", NULL, {FIRST, LAST}},
+    {"Flux.PairwiseFusion", 2, "connection layers", NULL, {FIRST, LAST}},
+    {"Flux.Maxout", 1, "layers", NULL, {FIRST, LAST}},
+    {"Flux.AdaptiveMaxPool", 1, "out", NULL, {FIRST, LAST}},
+    {"Flux.AdaptiveMeanPool", 1, "out", NULL, {FIRST, LAST}},
+    {"Flux.Upsample", 2, "scale size", NULL, {FIRST, LAST}},
+    {"Flux.PixelShuffle", 1, "r", NULL, {FIRST, LAST}},
+    {"Flux.Recur", 2, "cell state", NULL, {1200, 1499}},
+    {"Flux.Recur", 3, "cell init state", NULL, {FIRST, 1199}},
+    {"Flux.RNN", 1, "cell", NULL, {1500, LAST}},
+    {"Flux.LSTM", 1, "cell", NULL, {1500, LAST}},
+    {"Flux.GRU", 1, "cell", NULL, {1500, LAST}},
+    {"Flux.GRUv3", 1, "cell", NULL, {1500, LAST}},
+    {"Flux.RNNCell", 4, "σ Wi Wh bias", NULL, {1500, LAST}},
+    {"Flux.RNNCell", 5, "σ Wi Wh b state0", NULL, {FIRST, 1499}},
+    {"Flux.LSTMCell", 3, "Wi Wh bias", NULL, {1500, LAST}},
+    {"Flux.LSTMCell", 4, "Wi Wh b state0", NULL, {1200, 1499}},
+    {"Flux.LSTMCell", 5, "Wi Wh b h c", NULL, {FIRST, 1199}},
+    {"Flux.GRUCell", 3, "Wi Wh b", NULL, {1500, LAST}},
+    {"Flux.GRUCell", 4, "Wi Wh b state0", NULL, {FIRST, 1499}},
+    {"Fix1", 2, "f x", NULL, {FIRST, LAST}},
 };
 enum { NLAYERS = sizeof layers / sizeof layers[0] };
 
@@ -322,6 +329,12 @@ const char *fxi_bson_field_names(const char *type, int nfields)
 {
     const int i = row_of(type, nfields);
     return i < 0 ? NULL : layers[i].names;
+}
+
+fxi_flux_range fxi_bson_layer_range(const char *type, int nfields)
+{
+    const int i = row_of(type, nfields);
+    return i < 0 ? (fxi_flux_range){FIRST, LAST} : layers[i].range;
 }
 
 void *fxi_bson_layer(fxi_julia *j, const char *type, fxi_bson v, int depth)

@@ -6,6 +6,7 @@
  *   model.…, state.…, metrics.…   the arrays of those objects by their paths
  *   cflux.numbers                 Float64: what the optimiser state holds besides arrays
  *   cflux.counts                  Int64: see `counts` below
+ *   "notation.model"              in the header: the model as fx_summary prints it
  *   __crc32__                     the CRC-32 of every byte before it; last in the file
  *
  * The new file is complete and on the disk before an older one moves, and the newest keeps its name
@@ -134,11 +135,18 @@ static fx_status collect(fxi_entries *e, const fx_checkpoint *c)
 static fx_status write_checkpoint(fxi_file_out *out, const fx_checkpoint *c)
 {
     fxi_entries e = {.op = out->op};
-    const char *const texts[] = {"format", FORMAT, "version", VERSION};
+    const size_t n = fx_summary(c->model, NULL, 0) + 1;
+    char *model = fxi_malloc(n);
+    const char *const texts[] = {"format", FORMAT, "version", VERSION, "notation.model", model};
     out->sum = true;
     fx_status status = collect(&e, c);
-    if (status == FX_OK)
-        status = fxi_safetensors_write(out, &e, fxi_metadata(4, (const void *const *)texts), true);
+    if (!model)
+        status = fx_fail(FX_STATUS_MEMORY, out->op, "no memory for the model's notation");
+    if (status == FX_OK) {
+        fx_summary(c->model, model, n);
+        status = fxi_safetensors_write(out, &e, fxi_metadata(6, (const void *const *)texts), true);
+    }
+    fxi_free(model);
     fxi_entries_free(&e);
     return status;
 }
@@ -198,6 +206,21 @@ static bool is_checkpoint(void *file)
     return format && strcmp(format, FORMAT) == 0 && version && strcmp(version, VERSION) == 0 &&
            all && fx_is_array(all) && fx_eltype(all) == FX_DTYPE_I64 && fx_length(all) == NCOUNTS &&
            numbers && fx_is_array(numbers) && fx_eltype(numbers) == FX_DTYPE_F64;
+}
+
+fx_status fxi_checkpoint_about(fxi_bytes *b, fx_file_info *out)
+{
+    fxi_bytes whole = *b;
+    void *file = fxi_format_safetensors.load(b);
+    if (fx_is_error(file))
+        return fx_array_status(file);
+    const char *format = fx_metadata_text(child(file, FXI_METADATA_NAME), "format");
+    if (!format || strcmp(format, FORMAT) != 0)
+        return FX_OK;
+    out->format = b->format = whole.format = "checkpoint";
+    snprintf(out->origin, sizeof out->origin, "cflux");
+    sum_is_right(&whole);
+    return whole.status;
 }
 
 /* What the file holds; NULL: recorded. */

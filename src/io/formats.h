@@ -8,7 +8,7 @@
 #include "bytes.h"
 #include "file_out.h"
 
-#include <cflux/tree.h>
+#include <cflux/io.h>
 
 /* What is saved: names and objects, and texts for the header (NULL: none). */
 typedef struct fxi_saving {
@@ -29,8 +29,14 @@ typedef struct fxi_format {
     void *(*load)(fxi_bytes *file);
     /* Writes into `out`, which the caller opened and will close. */
     fx_status (*save)(fxi_file_out *out, const fxi_saving *what);
+    /* Fills in what the bytes say of their origin, or a closer name of the format; NULL: nothing.
+     */
+    fx_status (*about)(fxi_bytes *file, fx_file_info *out);
 } fxi_format;
 
 extern const fxi_format fxi_format_bson, fxi_format_safetensors, fxi_format_npy, fxi_format_npz;
+
+/* Of a safetensors file: whether it is a checkpoint, and then whether its sum is right. */
+fx_status fxi_checkpoint_about(fxi_bytes *b, fx_file_info *out);
 
 #endif

@@ -118,24 +118,31 @@ static void first_bytes(const fxi_bytes *file, char text[40])
     text[n] = 0;
 }
 
+static const fxi_format *format_of(const fxi_bytes *file, const char *path)
+{
+    const fxi_format *format = by_content(file);
+    return format ? format : by_extension(path);
+}
+
+static fx_status no_format(fxi_bytes *file)
+{
+    char first[40], known[200];
+    first_bytes(file, first);
+    known_extensions(known, sizeof known);
+    return fxi_bytes_bad(file, 0,
+                         "the file is of no known format: it begins with \"%s\" and its extension "
+                         "is none of %s",
+                         first, known);
+}
+
 static void *load_file(fxi_file *in, const char *op, const char *path)
 {
     fxi_bytes file = fxi_file_bytes(in, op, path);
-    const fxi_format *format = by_content(&file);
+    const fxi_format *format = format_of(&file, path);
     if (!format)
-        format = by_extension(path);
-    if (format) {
-        file.format = format->name;
-        return format->load(&file);
-    }
-    char first[40], known[200];
-    first_bytes(&file, first);
-    known_extensions(known, sizeof known);
-    return fx_error_array(
-        fxi_bytes_bad(&file, 0,
-                      "the file is of no known format: it begins with \"%s\" and its extension is "
-                      "none of %s",
-                      first, known));
+        return fx_error_array(no_format(&file));
+    file.format = format->name;
+    return format->load(&file);
 }
 
 static void *load(const char *op, const char *path)
@@ -153,6 +160,31 @@ void *fx_load(const char *path)
 {
     FXI_SCOPE;
     return fx_keep(load("load", path));
+}
+
+static fx_status about_file(fxi_bytes *file, fx_file_info *info)
+{
+    const fxi_format *format = format_of(file, file->path);
+    info->bytes = (int64_t)file->size;
+    if (!format)
+        return no_format(file);
+    info->format = file->format = format->name;
+    return format->about ? format->about(file, info) : FX_OK;
+}
+
+fx_status fxi_file_about(const char *path, fx_file_info *out)
+{
+    FXI_SCOPE;
+    fxi_file *in;
+    fx_file_info info = {.fxi_size = out->fxi_size, .format = ""};
+    fx_status status = fxi_file_map("file_about", path, &in);
+    if (status == FX_OK) {
+        fxi_bytes file = fxi_file_bytes(in, "file_about", path);
+        status = about_file(&file, &info);
+        fxi_file_release(in);
+    }
+    memcpy(out, &info, out->fxi_size < sizeof info ? out->fxi_size : sizeof info);
+    return status;
 }
 
 static void *find(void *file, const char *name)

@@ -257,6 +257,13 @@ static void *load(fxi_bytes *file)
     return fxi_npy_read(file);
 }
 
+static fx_status about(fxi_bytes *file, fx_file_info *out)
+{
+    const int version = file->size > FXI_NPY_MAGIC_BYTES ? file->data[FXI_NPY_MAGIC_BYTES] : 0;
+    snprintf(out->origin, sizeof out->origin, "NumPy's format %d.0", version);
+    return FX_OK;
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 size_t fxi_npy_header(const char *op, const fx_array *x, char out[FXI_NPY_HEADER])
@@ -314,4 +321,4 @@ static fx_status save(fxi_file_out *out, const fxi_saving *what)
 }
 
 const fxi_format fxi_format_npy = {
-    .name = "npy", .extension = ".npy", .sniff = sniff, .load = load, .save = save};
+    .name = "npy", .extension = ".npy", .sniff = sniff, .load = load, .save = save, .about = about};

@@ -69,6 +69,20 @@ static double convolution(void)
     return fx_item(fx_maximum(y));
 }
 
+static void the_part_says_whether_it_is_used(void **state)
+{
+    (void)state;
+    begin("works", NULL);
+    assert_true(fx_functional("CPU:oneDNN"));
+    assert_string_equal(fx_why_not("CPU:oneDNN"), "");
+    begin("fails_open", NULL);
+    assert_false(fx_functional("CPU:oneDNN"));
+    assert_non_null(strstr(fx_why_not("CPU:oneDNN"), "libcflux-onednn.so"));
+    begin("works", "0");
+    assert_string_equal(fx_why_not("CPU:oneDNN"), "FX_ONEDNN is 0");
+    assert_string_equal(fx_why_not("CPU:cuDNN"), "the backend has no part of that name");
+}
+
 static void what_is_wrong_is_said_once(void **state)
 {
     (void)state;
@@ -149,6 +163,7 @@ int main(void)
 {
     unsetenv("FX_EAGER");
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(the_part_says_whether_it_is_used, end),
         cmocka_unit_test_teardown(what_is_wrong_is_said_once, end),
         cmocka_unit_test_teardown(without_one_all_is_quiet, end),
         cmocka_unit_test_teardown(a_good_one_computes, end),

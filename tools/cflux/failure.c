@@ -37,12 +37,19 @@ int fail(int status, const char *format, ...)
     return status;
 }
 
+const char *failure_sentence(const fx_error *e)
+{
+    const size_t n = strlen(e->op);
+    const bool named = n > 0 && strncmp(e->message, e->op, n) == 0 && e->message[n] == ':';
+    return e->message + (named ? n + 1 + strspn(e->message + n + 1, " ") : 0);
+}
+
 int fail_library(int status)
 {
     const fx_error e = fx_error_take();
     if (e.status == FX_OK)
         return fail(EXIT_FAILED, "failed, and the library says no reason");
-    print_line("", e.message);
+    print_line("", failure_sentence(&e));
     return status;
 }
 

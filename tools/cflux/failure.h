@@ -21,6 +21,10 @@ int fail(int status, const char *format, ...) FXI_PRINTF(2, 3);
 /* The same with the library's record, which is cleared; `status` says whose fault it is. */
 int fail_library(int status);
 
+/* A record's message without the name of the function that failed. It lives as long as the record.
+ */
+const char *failure_sentence(const fx_error *e);
+
 /* Prints "cflux train: warning: text". */
 void warn(const char *format, ...) FXI_PRINTF(1, 2);
 

@@ -78,20 +78,35 @@ void json_text(json_out *j, const char *key, const char *text)
         fputs("null", j->to);
 }
 
-void json_number(json_out *j, const char *key, double x)
+static const char *shortest(double x, bool narrow, char text[NUMBER_TEXT])
 {
-    begin_value(j, key);
     if (!isfinite(x)) {
-        fputs("null", j->to);
-        return;
+        snprintf(text, NUMBER_TEXT, "%s", isnan(x) ? "NaN" : x > 0 ? "Inf" : "-Inf");
+        return text;
     }
-    char digits[40];
     for (int precision = 6; precision <= 17; precision++) {
-        snprintf(digits, sizeof digits, "%.*g", precision, x);
-        if (strtod(digits, NULL) == x)
+        snprintf(text, NUMBER_TEXT, "%.*g", precision, x);
+        if (narrow ? strtof(text, NULL) == (float)x : strtod(text, NULL) == x)
             break;
     }
-    fputs(digits, j->to);
+    return text;
+}
+
+const char *number_text(double x, char text[NUMBER_TEXT])
+{
+    return shortest(x, false, text);
+}
+
+const char *number_text_f32(float x, char text[NUMBER_TEXT])
+{
+    return shortest((double)x, true, text);
+}
+
+void json_number(json_out *j, const char *key, double x)
+{
+    char text[NUMBER_TEXT];
+    begin_value(j, key);
+    fputs(isfinite(x) ? number_text(x, text) : "null", j->to);
 }
 
 void json_rounded(json_out *j, const char *key, double x, int digits)

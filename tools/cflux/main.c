@@ -4,11 +4,13 @@
 #include "options.h"
 #include <string.h>
 
-extern const command command_devices, command_report;
+extern const command command_inspect, command_report, command_devices, command_backend;
 
 static const command *const commands[] = {
-    &command_devices,
+    &command_inspect,
     &command_report,
+    &command_devices,
+    &command_backend,
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 

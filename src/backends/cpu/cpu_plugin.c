@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #define FILE_NAME "libcflux-onednn.so"
@@ -87,6 +88,21 @@ const char *fxi_cpu_plugin_name(bool open)
     return p ? p->name : NULL;
 }
 
+static bool refused(void)
+{
+    const char *wish = getenv("FX_ONEDNN");
+    return wish && strcmp(wish, "0") == 0;
+}
+
+const char *fxi_cpu_plugin_why(const char *name)
+{
+    if (strcasecmp(name, "oneDNN") != 0)
+        return NULL;
+    if (refused())
+        return "FX_ONEDNN is 0";
+    return plugin() ? "" : "there is no " FILE_NAME " that works in the folders of plugins";
+}
+
 void fxi_cpu_plugin_forget(void)
 {
     pthread_mutex_lock(&state.lock);
@@ -131,8 +147,8 @@ static bool repays(const fx_step *s)
 fx_status fxi_cpu_plugin_prepare(const fx_step *step, fxi_plugin_ready **out_ready)
 {
     const char *wish = getenv("FX_ONEDNN");
-    const bool all = wish && strcmp(wish, "all") == 0, none = wish && strcmp(wish, "0") == 0;
-    const fxi_plugin *p = !none && work(step) > 0 && (all || repays(step)) ? plugin() : NULL;
+    const bool all = wish && strcmp(wish, "all") == 0;
+    const fxi_plugin *p = !refused() && work(step) > 0 && (all || repays(step)) ? plugin() : NULL;
     return p ? p->prepare(step, out_ready) : FX_STATUS_UNSUPPORTED;
 }
 

@@ -13,6 +13,9 @@ fx_status fxi_cpu_plugin_run(const fxi_plugin_ready *ready, const fx_step *step,
 
 /* The plugin in use ("oneDNN"), or NULL; open: opens it now if it is there. */
 const char *fxi_cpu_plugin_name(bool open);
+/* Why the plugin of that name cannot be used, "" when it can: it is opened to find out. NULL: there
+ * is none of that name. */
+const char *fxi_cpu_plugin_why(const char *name);
 /* For tests: the first use begins anew, as in a new process (what was opened stays open). */
 void fxi_cpu_plugin_forget(void);
 

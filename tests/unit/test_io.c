@@ -1,0 +1,152 @@
+/* test_io.c: what a file is, and texts as entries.
+ *
+ * Which version of Flux wrote a recorded file follows from its date and from the types that its
+ * index lists: TrackedArray of a package of its own is Flux 0.8 and 0.9, a Conv with groups 0.12.6.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "temp_file.h"
+
+static int64_t size_of(const char *path)
+{
+    struct stat s;
+    assert_int_equal(stat(path, &s), 0);
+    return s.st_size;
+}
+
+static void expect(const char *path, const char *format, const char *origin)
+{
+    fx_file_info info;
+    assert_int_equal(fx_file_about(path, &info), FX_OK);
+    assert_string_equal(info.format, format);
+    assert_string_equal(info.origin, origin);
+    assert_int_equal(info.bytes, size_of(path));
+}
+
+static void every_format_is_named(void **state)
+{
+    (void)state;
+    fx_dense_layer *m = fx_dense(3, 2);
+    fx_array *x = fx_ones(2, 3);
+    const char *bson = temp_text("a.bson", ""), *tensors = temp_text("a.safetensors", ""),
+               *npy = temp_text("a.npy", ""), *npz = temp_text("a.npz", ""),
+               *point = temp_text("a.checkpoint", "");
+    assert_int_equal(fx_save(bson, "model", m), FX_OK);
+    assert_int_equal(fx_save(tensors, "model", m), FX_OK);
+    assert_int_equal(fx_save(npy, "x", x), FX_OK);
+    assert_int_equal(fx_save(npz, "x", x), FX_OK);
+    assert_int_equal(fx_checkpoint_save(point, m), FX_OK);
+    expect(bson, "BSON", "");
+    expect(tensors, "safetensors", "");
+    expect(npy, "npy", "NumPy's format 1.0");
+    expect(npz, "npz", "");
+    expect(point, "checkpoint", "cflux");
+    const void *header = fx_load_key(point, "__metadata__");
+    assert_string_equal(fx_metadata_text(header, "notation.model"), "Dense(3 => 2)");
+}
+
+static void what_wrote_a_file_is_narrowed_down(void **state)
+{
+    (void)state;
+    static const char *const files[][2] = {
+        {"flux-bson/FluxML__model-zoo__games.weights.ppo.CartPole-v0.value__27c98c0.bson",
+         "Flux 0.8 to 0.9"},
+        {"flux-bson/FluxML__model-zoo__games.weights.ppo.Pendulum-v0.policy_mu__76309ac.bson",
+         "Flux 0.8 to 0.9, Julia 1.1.0"},
+        {"flux-bson/ShuhuaGao__model-zoo__runs.model__d7598e3.bson", "Flux 0.12.6 or later"},
+        {"flux-bson/Deltadahl__Image-Longitudinal__weights__bfecc41.bson", "Flux 0.10 or later"},
+        {"flux-bson/FluxML__Flux.jl__docs.mymodel__458566c.bson", ""},
+    };
+    if (!recorded_path(files[0][0])) {
+        print_message("skipped: no flux-bson in CFLUX_DATA\n");
+        return;
+    }
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        expect(recorded_path(files[i][0]), "BSON", files[i][1]);
+}
+
+static void layers_of_one_version_say_it(void **state)
+{
+    (void)state;
+    const char *path = temp_text("versions.bson", "");
+    fx_file_info info;
+    assert_int_equal(fx_save(path, "model", fx_chain(fx_batchnorm(3), fx_dropout(0.5))), FX_OK);
+    assert_int_equal(fx_file_about(path, &info), FX_OK);
+    assert_string_equal(info.origin, "Flux 0.13 or later"); /* Dropout with a generator */
+}
+
+/* Status and message; what could be found out stands in the info. */
+static void refused(const char *path, fx_status status, const char *format, const char *why)
+{
+    fx_file_info info;
+    assert_int_equal(fx_file_about(path, &info), status);
+    assert_string_equal(info.format, format);
+    const fx_error e = fx_error_take();
+    assert_non_null(strstr(e.message, why));
+    assert_non_null(strstr(e.message, path));
+}
+
+static void what_is_no_file_of_these_is_refused(void **state)
+{
+    (void)state;
+    refused("/nowhere/x.npy", FX_STATUS_IO, "", "cannot open");
+    refused(temp_text("list.txt", "a list\n"), FX_STATUS_FORMAT, "", "no known format");
+    refused(temp_file("short.bson", "\x20\0\0\0", 4), FX_STATUS_FORMAT, "BSON", "offset");
+    refused(temp_file("cut.safetensors", "\x20\0\0\0\0\0\0\0{", 9), FX_STATUS_FORMAT, "safetensors",
+            "offset");
+}
+
+static void a_damaged_checkpoint_is_seen(void **state)
+{
+    (void)state;
+    const char *path = temp_text("damaged.checkpoint", "");
+    assert_int_equal(fx_checkpoint_save(path, fx_dense(3, 2)), FX_OK);
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, -12, SEEK_END), 0);
+    assert_true(fputc(0x5A, f) != EOF && fclose(f) == 0);
+    refused(path, FX_STATUS_FORMAT, "checkpoint", "CRC-32");
+}
+
+static void texts_are_entries(void **state)
+{
+    (void)state;
+    const char *path = temp_text("texts.bson", "");
+    void *classes = fx_tuple(fx_string("cat"), fx_string("dög"), fx_string(""));
+    assert_int_equal(fx_save(path, "classes", classes, "target", fx_string("kind")), FX_OK);
+    void *file = fx_load(path), *read = fx_child_named(file, "classes");
+    assert_string_equal(fx_string_text(fx_child_named(file, "target")), "kind");
+    assert_int_equal(fx_count(read), 3);
+    assert_string_equal(fx_string_text(fx_child(read, 0)), "cat");
+    assert_string_equal(fx_string_text(fx_child(read, 1)), "dög");
+    assert_string_equal(fx_string_text(fx_child(read, 2)), "");
+    assert_null(fx_string_text(read));
+    assert_null(fx_string_text(fx_ones(2)));
+    assert_null(fx_string_text(NULL));
+    assert_true(fx_is_error(fx_string(NULL)));
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_format_is_named),
+        cmocka_unit_test(what_wrote_a_file_is_narrowed_down),
+        cmocka_unit_test(layers_of_one_version_say_it),
+        cmocka_unit_test(what_is_no_file_of_these_is_refused),
+        cmocka_unit_test(a_damaged_checkpoint_is_seen),
+        cmocka_unit_test(texts_are_entries),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    temp_files_remove();
+    return failed;
+}

@@ -1,0 +1,276 @@
+/* command_inspect.c: cflux inspect: what is in a file, and what is wrong with it. */
+#include "array_stats.h"
+#include "failure.h"
+#include "input_file.h"
+#include "options.h"
+#include "tree_text.h"
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool as_json, with_stats;
+static option_row options[] = {
+    {"stats", 's', OPTION_FLAG, &with_stats, NULL,
+     "For every array the least, largest and mean finite value, the standard deviation (by n − 1), "
+     "and how many are NaN or infinite",
+     0, 0, 0},
+    OPTION_JSON(&as_json),
+    OPTIONS_END,
+};
+
+typedef struct array_row {
+    char *path;
+    fx_array *array;
+    array_stats stats;
+} array_row;
+
+typedef struct report {
+    input_file file;
+    array_row *rows;
+    int64_t n, room;
+    int64_t parameters, array_bytes;
+    char **warnings;
+    int64_t nwarnings, warnings_room;
+    fx_status status;
+} report;
+
+static bool grow(void **items, int64_t n, int64_t *room, size_t size)
+{
+    if (n < *room)
+        return true;
+    void *more = realloc(*items, (size_t)(2 * *room + 16) * size);
+    *items = more ? more : *items;
+    *room = more ? 2 * *room + 16 : *room;
+    return more;
+}
+
+static fx_status no_memory(report *r)
+{
+    return r->status = fx_fail(FX_STATUS_MEMORY, "inspect", "no memory");
+}
+
+static void add_warning(report *r, const char *format, ...) FXI_PRINTF(2, 3);
+static void add_warning(report *r, const char *format, ...)
+{
+    char *text = NULL;
+    va_list args;
+    va_start(args, format);
+    const int n = vasprintf(&text, format, args);
+    va_end(args);
+    if (n < 0 || !grow((void **)&r->warnings, r->nwarnings, &r->warnings_room, sizeof *r->warnings))
+        no_memory(r);
+    else
+        r->warnings[r->nwarnings++] = text;
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+static void add_array(fx_array *x, const char *path, bool trainable, void *user)
+{
+    report *r = user;
+    (void)trainable;
+    char *copy = strdup(path);
+    if (!copy || !grow((void **)&r->rows, r->n, &r->room, sizeof *r->rows)) {
+        free(copy);
+        no_memory(r);
+        return;
+    }
+    r->rows[r->n++] = (array_row){.path = copy, .array = x};
+    r->array_bytes += fx_length(x) * (int64_t)fx_dtype_size(fx_eltype(x));
+}
+
+static void warn_of_numbers(report *r, array_row *row)
+{
+    if (r->status != FX_OK)
+        return;
+    r->status = array_stats_of(row->array, &row->stats);
+    if (row->stats.nan || row->stats.inf)
+        add_warning(r, "%s has %" PRId64 " NaN and %" PRId64 " infinite of %" PRId64 " elements",
+                    row->path, row->stats.nan, row->stats.inf, fx_length(row->array));
+}
+
+/* Structs that the library has no layer for. */
+static void warn_of_structs(report *r, void *object, const char *path)
+{
+    char name[200], below[600];
+    const tree_kind kind = tree_kind_of(object);
+    if (kind == TREE_STRUCT) {
+        tree_struct_name(object, name, sizeof name);
+        add_warning(
+            r,
+            "%s is a %s, which this library has no layer for: its arrays are read, it cannot "
+            "be called",
+            path, name);
+    }
+    if (kind < TREE_TUPLE)
+        return;
+    for (int64_t i = 0; i < fx_count(object); i++) {
+        const char *child = fx_child_name(object, i);
+        char number[24];
+        snprintf(number, sizeof number, "%" PRId64, i);
+        snprintf(below, sizeof below, "%.500s%s%.60s", path, *path ? "." : "",
+                 *child ? child : number);
+        warn_of_structs(r, fx_child(object, i), below);
+    }
+}
+
+static bool look(const char *path, report *r)
+{
+    if (!input_file_read(path, &r->file))
+        return false;
+    if (*r->file.notice)
+        add_warning(r, "%s", r->file.notice);
+    fx_visit(r->file.entries, add_array, r);
+    if (!r->file.table)
+        r->parameters = fx_parameter_count(r->file.entries);
+    warn_of_structs(r, r->file.entries, "");
+    for (int64_t i = 0; i < r->n; i++)
+        warn_of_numbers(r, &r->rows[i]);
+    return r->status == FX_OK;
+}
+
+/* ---- as text --------------------------------------------------------------------------------- */
+
+static void print_head(const input_file *file)
+{
+    printf("%s: %s, %" PRId64 " bytes%s%s\n", file->path, file->format, file->bytes,
+           *file->origin ? ", " : "", file->origin);
+}
+
+static void print_stats(const report *r)
+{
+    int width = 5;
+    for (int64_t i = 0; i < r->n; i++)
+        width = (int)strlen(r->rows[i].path) > width ? (int)strlen(r->rows[i].path) : width;
+    printf("\n%-*s %12s %12s %12s %12s %8s %8s\n", width, "array", "min", "max", "mean", "std",
+           "NaN", "Inf");
+    for (int64_t i = 0; i < r->n; i++) {
+        const array_stats *s = &r->rows[i].stats;
+        printf("%-*s %12.6g %12.6g %12.6g %12.6g %8" PRId64 " %8" PRId64 "\n", width,
+               r->rows[i].path, s->min, s->max, s->mean, s->std, s->nan, s->inf);
+    }
+}
+
+static void print_report(const report *r)
+{
+    print_head(&r->file);
+    putchar('\n');
+    for (int64_t i = 0; i < fx_count(r->file.entries); i++)
+        tree_print(stdout, fx_child_name(r->file.entries, i), fx_child(r->file.entries, i), 0);
+    printf("\n%" PRId64 " array%s, ", r->n, r->n == 1 ? "" : "s");
+    if (!r->file.table)
+        printf("%" PRId64 " parameters, ", r->parameters);
+    printf("%" PRId64 " bytes of numbers\n", r->array_bytes);
+    if (with_stats)
+        print_stats(r);
+    for (int64_t i = 0; i < r->nwarnings; i++)
+        printf("%swarning: %s\n", i ? "" : "\n", r->warnings[i]);
+}
+
+/* ---- as JSON --------------------------------------------------------------------------------- */
+
+static void json_head(json_out *j, const input_file *file)
+{
+    json_open(j, NULL, '{');
+    json_text(j, "path", file->path);
+    json_text(j, "format", *file->format ? file->format : NULL);
+    json_integer(j, "bytes", file->bytes);
+    json_text(j, "origin", *file->origin ? file->origin : NULL);
+}
+
+static void json_stats(json_out *j, const array_stats *s)
+{
+    json_number(j, "min", s->min);
+    json_number(j, "max", s->max);
+    json_number(j, "mean", s->mean);
+    json_number(j, "std", s->std);
+    json_integer(j, "nan", s->nan);
+    json_integer(j, "inf", s->inf);
+}
+
+static void json_report(const report *r)
+{
+    json_out j = {.to = stdout};
+    json_head(&j, &r->file);
+    json_open(&j, "entries", '[');
+    for (int64_t i = 0; i < fx_count(r->file.entries); i++)
+        tree_json(&j, fx_child_name(r->file.entries, i), fx_child(r->file.entries, i));
+    json_close(&j);
+    json_integer(&j, "parameters", r->parameters);
+    json_integer(&j, "array_bytes", r->array_bytes);
+    json_open(&j, "arrays", '[');
+    for (int64_t i = 0; i < r->n; i++) {
+        json_open(&j, NULL, '{');
+        json_text(&j, "path", r->rows[i].path);
+        tree_json_sizes(&j, r->rows[i].array);
+        if (with_stats)
+            json_stats(&j, &r->rows[i].stats);
+        json_close(&j);
+    }
+    json_close(&j);
+    json_open(&j, "warnings", '[');
+    for (int64_t i = 0; i < r->nwarnings; i++)
+        json_text(&j, NULL, r->warnings[i]);
+    json_close(&j);
+    json_text(&j, "refused", NULL);
+    json_end(&j);
+}
+
+static void json_refused(const input_file *file, const char *why)
+{
+    json_out j = {.to = stdout};
+    json_head(&j, file);
+    json_text(&j, "refused", why);
+    json_end(&j);
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static void free_report(report *r)
+{
+    for (int64_t i = 0; i < r->n; i++)
+        free(r->rows[i].path);
+    for (int64_t i = 0; i < r->nwarnings; i++)
+        free(r->warnings[i]);
+    free(r->rows);
+    free(r->warnings);
+}
+
+static int run_inspect(int n, char **operands)
+{
+    (void)n;
+    report r = {.status = FX_OK};
+    int status = EXIT_FINE;
+    if (look(operands[0], &r)) {
+        (as_json ? json_report : print_report)(&r);
+    } else {
+        const fx_error why = fx_error_take();
+        const char *sentence = failure_sentence(&why);
+        if (as_json)
+            json_refused(&r.file, sentence);
+        else if (*r.file.format)
+            print_head(&r.file);
+        status =
+            fail(why.status == FX_STATUS_MEMORY ? EXIT_FAILED : EXIT_BAD_INPUT, "%s", sentence);
+    }
+    free_report(&r);
+    return status;
+}
+
+const command command_inspect = {
+    .name = "inspect",
+    .summary = "Show what is in a file of models or arrays",
+    .operands = "FILE",
+    .least = 1,
+    .most = 1,
+    .about =
+        "Reads BSON, safetensors, NumPy's .npy and .npz, checkpoints, IDX and CSV (.gz or not) "
+        "and prints the format, the versions of Flux that may have written it, the tree in "
+        "Flux's notation, how many parameters and bytes there are, and warnings: NaN, layers "
+        "that the library does not have. A file that is refused is an error that says why and "
+        "at which byte. Nothing that a file says is run.",
+    .options = options,
+    .run = run_inspect,
+};

@@ -1,0 +1,19 @@
+/* input_file.h: any file that the library reads, by what it is. */
+#ifndef CFLUX_TOOL_INPUT_FILE_H
+#define CFLUX_TOOL_INPUT_FILE_H
+
+#include <cflux.h>
+
+typedef struct input_file {
+    const char *path, *format; /* that of fx_file_info, "IDX" or "CSV" */
+    bool table;                /* IDX or CSV: data, no parameters */
+    int64_t bytes;
+    char origin[120];
+    void *entries;    /* a named tuple of the scope; one array is the entry "array" */
+    char notice[600]; /* what is odd about the file, and did not keep it from being read; "" */
+} input_file;
+
+/* false: it cannot be read; recorded. What was found out by then is filled in. */
+bool input_file_read(const char *path, input_file *out);
+
+#endif

@@ -1,0 +1,148 @@
+/* tree_text.c: the entries of a file, printed. */
+#include "tree_text.h"
+#include <stdlib.h>
+#include <string.h>
+
+tree_kind tree_kind_of(const void *object)
+{
+    const fx_type *type = object ? fx_type_of(object) : NULL;
+    if (!object)
+        return TREE_NOTHING;
+    if (fx_is_array(object))
+        return fx_ndims(object) == 0 ? TREE_NUMBER : TREE_ARRAY;
+    if (fx_string_text(object) || fx_metadata_count(object) > 0)
+        return TREE_TEXT;
+    if (type && (type->flags & FX_TYPE_TUPLE))
+        return TREE_TUPLE;
+    return type && strcmp(type->name, "Node") == 0 ? TREE_STRUCT : TREE_LAYER;
+}
+
+void tree_struct_name(void *object, char *dst, size_t capacity)
+{
+    fx_summary(object, dst, capacity);
+    dst[strcspn(dst, "(")] = 0;
+}
+
+/* To be freed; NULL without memory. */
+static char *text_of(void *object, size_t (*write)(void *object, char *dst, size_t capacity))
+{
+    const size_t n = write(object, NULL, 0);
+    char *text = malloc(n + 1);
+    if (text)
+        write(object, text, n + 1);
+    return text;
+}
+
+/* Lines after the first are indented. */
+static void print_lines(FILE *to, const char *text, int indent)
+{
+    for (; text && *text; text++) {
+        fputc(*text, to);
+        if (*text == '\n')
+            fprintf(to, "%*s", indent, "");
+    }
+    fputc('\n', to);
+}
+
+static void print_children(FILE *to, const char *name, void *object, int indent)
+{
+    fprintf(to, "%s(\n", name);
+    for (int64_t i = 0; i < fx_count(object); i++)
+        tree_print(to, fx_child_name(object, i), fx_child(object, i), indent + 2);
+    fprintf(to, "%*s)\n", indent, "");
+}
+
+static void print_number(FILE *to, void *object)
+{
+    char text[NUMBER_TEXT];
+    const double x = fx_item(object);
+    const bool narrow = fx_dtype_size(fx_eltype(object)) <= sizeof(float);
+    if (fx_eltype(object) == FX_DTYPE_BOOL)
+        fprintf(to, "%s\n", x != 0 ? "true" : "false");
+    else
+        fprintf(to, "%s\n", narrow ? number_text_f32((float)x, text) : number_text(x, text));
+}
+
+void tree_print(FILE *to, const char *name, void *object, int indent)
+{
+    const tree_kind kind = tree_kind_of(object);
+    char title[200] = "", *text = NULL;
+    fprintf(to, "%*s%s%s", indent, "", name, *name ? ": " : "");
+    if (kind == TREE_STRUCT)
+        tree_struct_name(object, title, sizeof title);
+    if (kind == TREE_STRUCT || kind == TREE_TUPLE)
+        print_children(to, title, object, indent);
+    else if (kind == TREE_NOTHING)
+        fputs("nothing\n", to);
+    else if (kind == TREE_NUMBER)
+        print_number(to, object);
+    else
+        print_lines(to, text = text_of(object, kind == TREE_LAYER ? fx_show_text : fx_summary),
+                    indent);
+    free(text);
+}
+
+void tree_json_sizes(json_out *j, const fx_array *x)
+{
+    json_text(j, "type", fx_dtype_name(fx_eltype(x)));
+    json_open(j, "size", '[');
+    for (int k = 0; k < fx_ndims(x); k++)
+        json_integer(j, NULL, fx_size(x, k));
+    json_close(j);
+}
+
+static void json_children(json_out *j, void *object)
+{
+    json_open(j, "children", '[');
+    for (int64_t i = 0; i < fx_count(object); i++)
+        tree_json(j, fx_child_name(object, i), fx_child(object, i));
+    json_close(j);
+}
+
+/* A text, or several by their keys. */
+static void json_texts(json_out *j, const void *object)
+{
+    if (fx_string_text(object)) {
+        json_text(j, "text", fx_string_text(object));
+        return;
+    }
+    json_open(j, "texts", '{');
+    for (int64_t i = 0; i < fx_metadata_count(object); i++)
+        json_text(j, fx_metadata_key(object, i),
+                  fx_metadata_text(object, fx_metadata_key(object, i)));
+    json_close(j);
+}
+
+static void json_layer(json_out *j, void *object)
+{
+    char *text = text_of(object, fx_summary);
+    json_text(j, "notation", text);
+    json_integer(j, "parameters", fx_parameter_count(object));
+    free(text);
+}
+
+void tree_json(json_out *j, const char *name, void *object)
+{
+    static const char *const kinds[] = {"nothing", "text",   "number", "array",
+                                        "tuple",   "struct", "layer"};
+    const tree_kind kind = tree_kind_of(object);
+    char title[200];
+    json_open(j, NULL, '{');
+    json_text(j, "name", name);
+    json_text(j, "kind", kinds[kind]);
+    if (kind == TREE_TEXT)
+        json_texts(j, object);
+    if (kind == TREE_NUMBER || kind == TREE_ARRAY)
+        tree_json_sizes(j, object);
+    if (kind == TREE_NUMBER)
+        json_number(j, "value", fx_item(object));
+    if (kind == TREE_LAYER)
+        json_layer(j, object);
+    if (kind == TREE_STRUCT) {
+        tree_struct_name(object, title, sizeof title);
+        json_text(j, "struct", title);
+    }
+    if (kind == TREE_TUPLE || kind == TREE_STRUCT)
+        json_children(j, object);
+    json_close(j);
+}
