@@ -63,6 +63,7 @@ test: setup-test
 	$(ROOT)/scripts/suite $(BUILD) -j $(JOBS) -L quick
 
 test-all: setup-test
+	@$(ROOT)/scripts/setup browser
 	$(CONFIGURE) -B $(BUILD) -DCFLUX_TESTS=ON
 	$(COMPILE) $(BUILD) -j $(JOBS)
 	$(ROOT)/scripts/suite $(BUILD) -j $(JOBS)

@@ -14,7 +14,7 @@
 #include <string.h>
 
 typedef struct reader {
-    run_record *record;
+    log_record *record;
     size_t room_steps, room_epochs; /* how many the arrays have room for */
     double before;                  /* seconds of the runs before this one */
     double last_seconds;            /* of the last event of this run */
@@ -27,8 +27,8 @@ typedef struct reader {
 
 /* ---- small things ---------------------------------------------------------------------------- */
 
-static void add_warning(run_record *r, const char *format, ...) FXI_PRINTF(2, 3);
-static void add_warning(run_record *r, const char *format, ...)
+static void add_warning(log_record *r, const char *format, ...) FXI_PRINTF(2, 3);
+static void add_warning(log_record *r, const char *format, ...)
 {
     char text[256];
     va_list args;
@@ -60,7 +60,7 @@ static void *one_more(reader *in, void *array, size_t n, size_t *room, size_t si
 /* ---- events: false where one lacks what it must have ------------------------------------------
  */
 
-static void release_numbers(run_record *r)
+static void release_numbers(log_record *r)
 {
     for (int i = 0; i < r->nmetrics; i++)
         free(r->metrics[i]);
@@ -69,7 +69,7 @@ static void release_numbers(run_record *r)
 }
 
 /* What was done after the checkpoint was lost with the run, and is done again. */
-static void go_back_to(run_record *r, double step)
+static void go_back_to(log_record *r, double step)
 {
     while (r->nsteps > 0 && r->steps[r->nsteps - 1].step > step)
         r->nsteps--;
@@ -79,7 +79,7 @@ static void go_back_to(run_record *r, double step)
 
 static bool take_start(reader *in, cJSON *event)
 {
-    run_record *r = in->record;
+    log_record *r = in->record;
     const double resumed = finite_member(event, "resumed_at_step");
     if (resumed > 0) {
         go_back_to(r, resumed);
@@ -106,7 +106,7 @@ static bool take_start(reader *in, cJSON *event)
 
 static bool take_step(reader *in, cJSON *event)
 {
-    run_record *r = in->record;
+    log_record *r = in->record;
     log_step s = {.step = finite_member(event, "step"),
                   .epoch = finite_member(event, "epoch"),
                   .steps = finite_member(event, "steps"),
@@ -137,7 +137,7 @@ static bool take_step(reader *in, cJSON *event)
 static int metric_place(reader *in, const char *name)
 {
     static const char *const others[] = {"epoch", "step", "seconds"};
-    run_record *r = in->record;
+    log_record *r = in->record;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (strcmp(name, others[i]) == 0)
             return -1;
@@ -158,7 +158,7 @@ static int metric_place(reader *in, const char *name)
 
 static bool take_epoch(reader *in, cJSON *event)
 {
-    run_record *r = in->record;
+    log_record *r = in->record;
     log_epoch e = {.step = finite_member(event, "step"),
                    .epoch = finite_member(event, "epoch"),
                    .seconds = in->before + finite_member(event, "seconds")};
@@ -235,8 +235,8 @@ static void warn_of_lines(const reader *in, const char *name)
     if (in->broken == 1 && in->last_broken == in->line)
         add_warning(in->record, "The last line of the log is broken and was left out.");
     else if (in->broken > 0)
-        add_warning(in->record, "%d broken %s of the log left out, the first is line %ld.",
-                    in->broken, in->broken == 1 ? "line was" : "lines were", in->first_broken);
+        add_warning(in->record, "Broken lines of the log were left out: %d, the first is line %ld.",
+                    in->broken, in->first_broken);
     if (in->broken > 0)
         warn("%s: line %ld is not an event of a log%s", name, in->first_broken,
              in->broken == 1 ? "; it is left out" : ", nor are others; they are left out");
@@ -245,7 +245,7 @@ static void warn_of_lines(const reader *in, const char *name)
                     in->unknown, in->unknown_name);
 }
 
-static void warn_of_run(run_record *r)
+static void warn_of_run(log_record *r)
 {
     size_t bad = 0;
     double first = 0;
@@ -260,9 +260,9 @@ static void warn_of_run(run_record *r)
         add_warning(r, "The log has no end: the run still goes on, or was killed.");
 }
 
-int read_log(FILE *file, const char *name, run_record *out)
+int read_log(FILE *file, const char *name, log_record *out)
 {
-    *out = (run_record){.warnings = cJSON_CreateArray()};
+    *out = (log_record){.warnings = cJSON_CreateArray()};
     reader in = {.record = out, .no_memory = !out->warnings};
     char *text = NULL;
     size_t room = 0;
@@ -287,7 +287,7 @@ int read_log(FILE *file, const char *name, run_record *out)
     return EXIT_FINE;
 }
 
-void run_record_release(run_record *r)
+void log_record_release(log_record *r)
 {
     release_numbers(r);
     free(r->steps);
@@ -295,5 +295,5 @@ void run_record_release(run_record *r)
     cJSON_Delete(r->start);
     cJSON_Delete(r->end);
     cJSON_Delete(r->warnings);
-    *r = (run_record){0};
+    *r = (log_record){0};
 }

@@ -24,7 +24,7 @@ typedef struct log_epoch {
     double metrics[LOG_METRICS];
 } log_epoch;
 
-typedef struct run_record {
+typedef struct log_record {
     cJSON *start, *end; /* the last events of these kinds; NULL: none */
     log_step *steps;
     log_epoch *epochs;
@@ -32,13 +32,13 @@ typedef struct run_record {
     char *metrics[LOG_METRICS]; /* "loss", "validation_loss", "accuracy", …, as they came */
     int nmetrics;
     cJSON *warnings; /* an array of sentences */
-} run_record;
+} log_record;
 
 /* Reads to the end of the file. `name` is what messages call it. Returns an exit status, with the
  * reason printed where it is not EXIT_FINE: EXIT_BAD_INPUT when no line of it is an event. A run
  * that goes on from a checkpoint replaces the steps after that checkpoint; a new run replaces
  * everything. The record is to be released in any case. */
-int read_log(FILE *file, const char *name, run_record *out);
-void run_record_release(run_record *record);
+int read_log(FILE *file, const char *name, log_record *out);
+void log_record_release(log_record *record);
 
 #endif

@@ -28,14 +28,14 @@ enum { STEPS_DRAWN = 3000, EPOCHS_DRAWN = 3000, WINDOW_PART = 50, LINES_TO_SMOOT
 
 /* The lines of steps, and the epochs, as tables of numbers. */
 typedef struct points {
-    const run_record *run;
+    const log_record *run;
     size_t n;
-    double (*at)(const run_record *run, size_t i, int column);
+    double (*at)(const log_record *run, size_t i, int column);
     bool *keep; /* which are drawn */
 } points;
 
 enum { STEP, STEP_EPOCH, STEP_SECONDS, STEP_LOSS, STEP_LEAST, STEP_MOST };
-static double step_at(const run_record *run, size_t i, int column)
+static double step_at(const log_record *run, size_t i, int column)
 {
     const log_step *s = &run->steps[i];
     const double all[] = {s->step, s->epoch, s->seconds, s->loss, s->least, s->most};
@@ -43,7 +43,7 @@ static double step_at(const run_record *run, size_t i, int column)
 }
 
 enum { EPOCH, EPOCH_STEP, EPOCH_SECONDS, EPOCH_METRICS };
-static double epoch_at(const run_record *run, size_t i, int column)
+static double epoch_at(const log_record *run, size_t i, int column)
 {
     const log_epoch *e = &run->epochs[i];
     const double all[] = {e->epoch, e->step, e->seconds};
@@ -103,7 +103,7 @@ enum { DIGITS = 6, DIGITS_EXACT = 17 };
 
 /* The mean loss of the lines around one, each counting for its steps. Sums are made anew each time:
  * a loss of 1e30 somewhere must not swallow the rest. */
-static double smooth_loss(const run_record *run, size_t middle, size_t half)
+static double smooth_loss(const log_record *run, size_t middle, size_t half)
 {
     const size_t begin = middle > half ? middle - half : 0;
     const size_t end = middle + half < run->nsteps ? middle + half + 1 : run->nsteps;
@@ -129,7 +129,7 @@ static void write_smooth(json_out *j, const points *p)
     json_close(j);
 }
 
-static bool write_steps(json_out *j, const run_record *run)
+static bool write_steps(json_out *j, const log_record *run)
 {
     points p = {run, run->nsteps, step_at, NULL};
     if (!thin(&p, STEP_LEAST, 2, STEPS_DRAWN))
@@ -153,7 +153,7 @@ static bool write_steps(json_out *j, const run_record *run)
     return true;
 }
 
-static bool write_epochs(json_out *j, const run_record *run)
+static bool write_epochs(json_out *j, const log_record *run)
 {
     points p = {run, run->nepochs, epoch_at, NULL};
     /* Without a metric, the extremes of the epoch's number. */
@@ -198,7 +198,7 @@ static double quantile(const log_step *const *sorted, size_t n, double part)
     return sorted[n - 1]->each;
 }
 
-static bool write_times(json_out *j, const run_record *run)
+static bool write_times(json_out *j, const log_record *run)
 {
     const log_step **sorted = malloc((run->nsteps + 1) * sizeof *sorted);
     size_t n = 0;
@@ -268,7 +268,7 @@ static void write_member(json_out *j, const char *name, const cJSON *event)
 }
 
 /* The names of the classes: a list of texts at the end or the start; NULL: there are none. */
-static const cJSON *find_classes(const run_record *run)
+static const cJSON *find_classes(const log_record *run)
 {
     const cJSON *found = cJSON_GetObjectItemCaseSensitive(run->end, "classes");
     if (!found)
@@ -292,7 +292,7 @@ static bool is_square(const cJSON *matrix, int n)
     return cJSON_IsArray(matrix) && n > 0;
 }
 
-static const char *write_confusion(json_out *j, const run_record *run, const cJSON *classes)
+static const char *write_confusion(json_out *j, const log_record *run, const cJSON *classes)
 {
     const cJSON *matrix = cJSON_GetObjectItemCaseSensitive(run->end, "confusion");
     const int n = cJSON_GetArraySize(matrix);
@@ -317,7 +317,7 @@ static const char *write_confusion(json_out *j, const run_record *run, const cJS
     return NULL;
 }
 
-static void write_warnings(json_out *j, const run_record *run, const char *more)
+static void write_warnings(json_out *j, const log_record *run, const char *more)
 {
     json_open(j, "warnings", '[');
     for (const cJSON *text = run->warnings->child; text; text = text->next)
@@ -327,7 +327,7 @@ static void write_warnings(json_out *j, const run_record *run, const char *more)
     json_close(j);
 }
 
-static bool write_document(json_out *j, const run_record *run, const char *name)
+static bool write_document(json_out *j, const log_record *run, const char *name)
 {
     static const char *const of_end[] = {"why", "message", "step", "seconds"};
     const cJSON *classes = find_classes(run);
@@ -403,7 +403,7 @@ static int save_page(const char *path, const char *document, size_t n)
 
 static int report(FILE *log, const char *name, const char *out)
 {
-    run_record run;
+    log_record run;
     char *document = NULL;
     size_t n = 0;
     int status = read_log(log, name, &run);
@@ -417,7 +417,7 @@ static int report(FILE *log, const char *name, const char *out)
     if (status == EXIT_FINE)
         status = save_page(out, document, n);
     free(document);
-    run_record_release(&run);
+    log_record_release(&run);
     return status;
 }
 

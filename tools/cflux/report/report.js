@@ -59,8 +59,8 @@ function ticks(low, high, wanted, log) {
         const by = Math.ceil((to - from) / wanted);
         return Array.from({ length: Math.floor((to - from) / by) + 1 }, (_, k) => 10 ** (from + k * by));
     }
-    const power = 10 ** Math.floor(Math.log10((high - low) / wanted));
-    const by = [1, 2, 5, 10].find((k) => k * power * wanted >= high - low) * power;
+    const rough = high / wanted - low / wanted, power = 10 ** Math.floor(Math.log10(rough));
+    const by = [1, 2, 5, 10].find((k) => k * power >= rough) * power;
     const from = Math.ceil(low / by - 1e-9), to = Math.floor(high / by + 1e-9);
     return Array.from({ length: to - from + 1 }, (_, k) => Number(((from + k) * by).toPrecision(12)));
 }
@@ -114,7 +114,8 @@ function chart(name, series, say) {
         const [low, high] = bounds(), scale = log.checked ? Math.log10 : Number;
         [left, right, top, bottom] = [56, width - 12, 8, height - 26];
         toX = (x) => left + ((right - left) * (x - first)) / (final - first);
-        toY = (y) => bottom - ((bottom - top) * (scale(y) - scale(low))) / (scale(high) - scale(low));
+        const part = (y) => scale(y) / 2 - scale(low) / 2; // of halves: the difference is finite
+        toY = (y) => bottom - (bottom - top) * (part(y) / part(high));
         const label = (x, y, anchor, what) => svg("text", { x, y, "text-anchor": anchor }, what);
         const line = (y) => svg("path", { class: "grid", d: `M${left} ${toY(y).toFixed(1)}H${right}` });
         const anchor = (x) => (toX(x) > right - 20 ? "end" : "middle");
@@ -266,9 +267,8 @@ function model() {
 }
 
 function settings() {
-    const flat = Object.entries({ ...start, data: null, ...start.data });
-    const rows = flat.filter(([key, value]) => value !== null && !["event", "model"].includes(key));
-    const cells = rows.map(([key, value]) => [words(key), text(value)]);
+    const flat = Object.entries({ ...start, event: null, model: null, data: null, ...start.data });
+    const cells = flat.filter(([, value]) => value !== null).map(([key, value]) => [words(key), text(value)]);
     if (cells.length) section("Settings", table("Settings", "plain", [], cells));
 }
 
