@@ -19,6 +19,24 @@ FX_API fx_array *fx_read_idx(const char *path);
  * missing or not numbers are an error with line and column. */
 FX_API fx_array *fx_read_csv(const char *path);
 
+/* A table with names and texts (CSV, plain or gzip), as a named tuple of two:
+ *   values    columns×rows, Float32; a column of text holds positions in its labels
+ *   columns   a named tuple with an entry for each column, by its name: an empty tuple for a column
+ *             of numbers; for one of text its distinct texts (labels) in alphabetical order, each
+ *             with the number of rows it is in (Int64)
+ * The first line is a header when none of its fields is a number; a name that is empty or there
+ * before is replaced by "#3", the column's number from 1, and without a header all names are
+ * numbers: "1", "2", …. A column is one of text when the field in its first row is no number.
+ * Fields may stand in quotes ("a, b", "say ""yes"""), not across lines. Errors name line and
+ * column. */
+typedef struct fx_table_args {
+    size_t fxi_size;
+    const char *path;
+    char separator; /* default ','; one of , ; | tab, or a space: any number of blanks */
+    int64_t skip;   /* lines at the top that are passed over */
+} fx_table_args;
+FX_API void *fxi_read_table(const fx_table_args *a);
+
 /* ---- DataLoader ------------------------------------------------------------------------------ */
 typedef struct fx_loader fx_loader;
 typedef struct fx_loader_args {
@@ -102,6 +120,11 @@ FX_API void *fx_mapobs_with(fx_obs_fn f, void *user, void *data);
 FX_API void *fxi_mapobs(fx_map_fn f, void *data);
 FXI_END_C
 #ifdef __cplusplus
+inline void *fx_read_table(const char *path, char separator = 0, int64_t skip = 0)
+{
+    const fx_table_args a = {sizeof(fx_table_args), path, separator, skip};
+    return fxi_read_table(&a);
+}
 inline void *fx_mapobs(fx_map_fn f, void *data)
 {
     return fxi_mapobs(f, data);
@@ -117,6 +140,9 @@ inline fx_loader *fx_dataloader(void *data, int64_t batchsize = 1, bool shuffle 
     return fxi_dataloader(&a);
 }
 #else
+/* fx_read_table("iris.csv", .separator = ';') */
+#define fx_read_table(...)                                                                         \
+    fxi_read_table(&(const fx_table_args){.fxi_size = sizeof(fx_table_args), .path = __VA_ARGS__})
 #define fx_mapobs(f, data) fxi_mapobs((f), (data))
 #define fx_dataloader(...)                                                                         \
     fxi_dataloader(&(const fx_loader_args){.fxi_size = sizeof(fx_loader_args), .data = __VA_ARGS__})

@@ -55,12 +55,14 @@ static void read_toml(const char *text, size_t n)
         return fx_read_##name(path);                                                               \
     }
 LOADER(csv)
+LOADER(table)
 LOADER(idx)
 
 const fuzz_target fuzz_targets[] = {
     {.name = "notation", .read = read_notation, .longest = 1 << 13},
     {.name = "toml", .read = read_toml},
     {.name = "csv", .load = load_csv, .extension = ".csv", .gzip = true, .seeds = {"tabular"}},
+    {.name = "table", .load = load_table, .extension = ".csv", .gzip = true, .seeds = {"tabular"}},
     {.name = "idx",
      .load = load_idx,
      .extension = ".idx",

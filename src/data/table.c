@@ -1,0 +1,402 @@
+/* table.c: CSV files with names and texts.
+ *
+ * One pass: whether a column holds numbers or texts is decided by its first row, so that a text
+ * among numbers further down is an error with its place and not another meaning of all that came
+ * before. Texts are counted and numbered as they come; at the end the numbers are changed to the
+ * alphabetical order, which does not depend on the order of the rows.
+ */
+#include "csv_lines.h"
+#include "lend.h"
+
+#include <cflux/data.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const OP = "read_table";
+enum { MOST_LABELS = 1 << 24 }; /* their numbers must be exact in Float32 */
+
+typedef struct label {
+    char *text;
+    int32_t code; /* in the order of appearance */
+    int64_t rows;
+} label;
+
+typedef struct column {
+    char *name;
+    bool text;
+    label *labels; /* alphabetical */
+    int32_t n, capacity;
+} column;
+
+typedef struct table {
+    fxi_lines lines;
+    char separator;
+    fxi_field *fields; /* of the line */
+    int32_t nfields, field_capacity;
+    column *columns;
+    int32_t ncolumns, column_capacity;
+    float *values;
+    int64_t rows, room; /* room: rows that `values` can hold */
+} table;
+
+/* ---- fields ---------------------------------------------------------------------------------- */
+
+static fx_status bad_line(const table *t, const char *expected, const char *found)
+{
+    return fx_fail(FX_STATUS_FORMAT, OP, "%s: line %lld: expected %s, found %s", t->lines.file.path,
+                   (long long)t->lines.number, expected, found);
+}
+
+static bool add_field(table *t, fxi_field f)
+{
+    if (!fxi_grow(&t->fields, &t->field_capacity, t->nfields + 1, sizeof *t->fields))
+        return false;
+    t->fields[t->nfields++] = f;
+    return true;
+}
+
+/* What stands in quotes at *at, moved together in place and terminated; *at goes behind the quotes.
+ * NULL: they are not closed. */
+static char *unquote(char **at, const char *end)
+{
+    char *to = *at, *from = *at + 1;
+    while (from < end && !(from[0] == '"' && from[1] != '"')) {
+        from += from[0] == '"';
+        *to++ = *from++;
+    }
+    if (from >= end)
+        return NULL;
+    *at = from + 1;
+    *to = 0;
+    return to;
+}
+
+static char *find_separator(const table *t, char *start, char *end)
+{
+    char *at = t->separator == ' ' ? start : memchr(start, t->separator, (size_t)(end - start));
+    while (t->separator == ' ' && at < end && *at != ' ' && *at != '\t')
+        at++;
+    return at ? at : end;
+}
+
+static fx_status split(table *t)
+{
+    const fxi_field all = fxi_field_trim(t->lines.line, t->lines.line + t->lines.length);
+    char *at = t->separator == '\t' ? t->lines.line : all.start, *const end = all.stop;
+    bool more = true;
+    for (t->nfields = 0; more;) {
+        while (at < end && (*at == ' ' || (*at == '\t' && t->separator != '\t')))
+            at++;
+        fxi_field f = {at, at};
+        if (at < end && *at == '"') {
+            f.stop = unquote(&at, end);
+            if (!f.stop)
+                return bad_line(t, "a closing quote", "the end of the line");
+            const fxi_field rest = fxi_field_trim(at, find_separator(t, at, end));
+            if (rest.start < rest.stop)
+                return fxi_field_bad(&t->lines, t->nfields + 1, rest, "a separator after a quote");
+            at = find_separator(t, at, end);
+        } else {
+            at = find_separator(t, at, end);
+            f = fxi_field_trim(f.start, at);
+        }
+        more = at < end;
+        at += more;
+        if (!add_field(t, f))
+            return fxi_lines_out_of_memory(&t->lines);
+    }
+    return FX_OK;
+}
+
+/* The next line that is not blank, in fields; *out_more is false at the end. */
+static fx_status next_row(table *t, bool *out_more)
+{
+    fx_status status;
+    do {
+        status = fxi_lines_next(&t->lines, out_more);
+        const fxi_field all = fxi_field_trim(t->lines.line, t->lines.line + t->lines.length);
+        if (status == FX_OK && *out_more && all.start < all.stop)
+            return split(t);
+    } while (status == FX_OK && *out_more);
+    return status;
+}
+
+/* ---- columns --------------------------------------------------------------------------------- */
+
+static bool is_number(const table *t, fxi_field f)
+{
+    float value;
+    bool too_large;
+    return fxi_field_number(&t->lines, f, &value, &too_large);
+}
+
+static bool is_header(const table *t)
+{
+    for (int32_t i = 0; i < t->nfields; i++)
+        if (is_number(t, t->fields[i]))
+            return false;
+    return true;
+}
+
+static bool is_taken(const table *t, int32_t before, fxi_field name)
+{
+    const size_t n = (size_t)(name.stop - name.start);
+    for (int32_t i = 0; i < before; i++)
+        if (strncmp(t->columns[i].name, name.start, n) == 0 && !t->columns[i].name[n])
+            return true;
+    return n == 0;
+}
+
+static char *copy_text(const char *start, const char *stop)
+{
+    const size_t n = (size_t)(stop - start);
+    char *text = fxi_malloc(n + 1);
+    if (text) {
+        memcpy(text, start, n);
+        text[n] = 0;
+    }
+    return text;
+}
+
+static bool name_column(table *t, int32_t i, bool header)
+{
+    char number[16];
+    const int n = snprintf(number, sizeof number, header ? "#%d" : "%d", (int)i + 1);
+    const fxi_field own = t->fields[i];
+    const bool named = header && !is_taken(t, i, own);
+    t->columns[i].name = named ? copy_text(own.start, own.stop) : copy_text(number, number + n);
+    return t->columns[i].name != NULL;
+}
+
+static fx_status make_columns(table *t, bool header)
+{
+    if (!fxi_grow(&t->columns, &t->column_capacity, t->nfields, sizeof *t->columns))
+        return fxi_lines_out_of_memory(&t->lines);
+    memset(t->columns, 0, (size_t)t->nfields * sizeof *t->columns);
+    t->ncolumns = t->nfields;
+    for (int32_t i = 0; i < t->ncolumns; i++)
+        if (!name_column(t, i, header))
+            return fxi_lines_out_of_memory(&t->lines);
+    return FX_OK;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static int compare_field(fxi_field f, const char *text)
+{
+    const size_t n = (size_t)(f.stop - f.start);
+    const int order = strncmp(f.start, text, n);
+    return order ? order : -(text[n] != 0);
+}
+
+/* Where the text is among the labels, or would be. */
+static int32_t place_of(const column *c, fxi_field f, bool *out_found)
+{
+    int32_t low = 0, high = c->n;
+    *out_found = false;
+    while (low < high && !*out_found) {
+        const int32_t middle = low + (high - low) / 2;
+        const int order = compare_field(f, c->labels[middle].text);
+        *out_found = order == 0;
+        if (order > 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return *out_found ? high : low;
+}
+
+static label *label_of(column *c, fxi_field f)
+{
+    bool found;
+    const int32_t at = place_of(c, f, &found);
+    if (found)
+        return &c->labels[at];
+    char *text = copy_text(f.start, f.stop);
+    if (!text || !fxi_grow(&c->labels, &c->capacity, c->n + 1, sizeof *c->labels)) {
+        fxi_free(text);
+        return NULL;
+    }
+    memmove(c->labels + at + 1, c->labels + at, (size_t)(c->n - at) * sizeof *c->labels);
+    c->labels[at] = (label){.text = text, .code = c->n++};
+    return &c->labels[at];
+}
+
+static fx_status read_field(table *t, int32_t i, float *out)
+{
+    column *c = &t->columns[i];
+    const fxi_field f = t->fields[i];
+    bool too_large;
+    if (!c->text && !fxi_field_number(&t->lines, f, out, &too_large))
+        return fxi_field_bad(&t->lines, i + 1, f, "a number");
+    if (!c->text)
+        return too_large ? fxi_field_bad(&t->lines, i + 1, f, "a number that fits Float32") : FX_OK;
+    if (f.start == f.stop || memchr(f.start, 0, (size_t)(f.stop - f.start)))
+        return fxi_field_bad(&t->lines, i + 1, f, "a text");
+    if (c->n == MOST_LABELS)
+        return fxi_field_bad(&t->lines, i + 1, f, "less than 2^24 distinct texts");
+    label *found = label_of(c, f);
+    if (!found)
+        return fxi_lines_out_of_memory(&t->lines);
+    found->rows++;
+    *out = (float)found->code;
+    return FX_OK;
+}
+
+static bool make_room(table *t)
+{
+    size_t values, bytes;
+    const int64_t room = t->room ? t->room + t->room / 2 : 64;
+    if (t->rows < t->room)
+        return true;
+    float *grown = fxi_mul_size((size_t)room, (size_t)t->ncolumns, &values) &&
+                           fxi_mul_size(values, sizeof *grown, &bytes)
+                       ? fxi_realloc(t->values, bytes)
+                       : NULL;
+    if (!grown)
+        return false;
+    t->values = grown;
+    t->room = room;
+    return true;
+}
+
+static fx_status read_row(table *t)
+{
+    char found[32];
+    snprintf(found, sizeof found, "%d", (int)t->nfields);
+    char expected[48];
+    snprintf(expected, sizeof expected, "%d columns as above", (int)t->ncolumns);
+    if (t->nfields != t->ncolumns)
+        return bad_line(t, expected, found);
+    for (int32_t i = 0; i < t->ncolumns && t->rows == 0; i++)
+        t->columns[i].text = !is_number(t, t->fields[i]);
+    if (!make_room(t))
+        return fxi_lines_out_of_memory(&t->lines);
+    fx_status status = FX_OK;
+    for (int32_t i = 0; i < t->ncolumns && status == FX_OK; i++)
+        status = read_field(t, i, t->values + t->rows * t->ncolumns + i);
+    t->rows++;
+    return status;
+}
+
+static fx_status read_all(table *t, int64_t skip)
+{
+    bool more = true;
+    fx_status status = FX_OK;
+    for (int64_t i = 0; i < skip && more && status == FX_OK; i++)
+        status = fxi_lines_next(&t->lines, &more);
+    if (status == FX_OK)
+        status = next_row(t, &more);
+    if (status == FX_OK && more) {
+        const bool header = is_header(t);
+        status = make_columns(t, header);
+        if (status == FX_OK && header)
+            status = next_row(t, &more);
+    }
+    while (status == FX_OK && more) {
+        status = read_row(t);
+        if (status == FX_OK)
+            status = next_row(t, &more);
+    }
+    if (status == FX_OK && t->rows == 0)
+        status = fx_fail(FX_STATUS_FORMAT, OP, "%s: expected rows, found none in %lld lines",
+                         t->lines.file.path, (long long)(t->lines.number - 1));
+    return status;
+}
+
+/* ---- the result ------------------------------------------------------------------------------ */
+
+/* From the order of appearance to the alphabetical one. */
+static bool sort_codes(table *t, int32_t i)
+{
+    const column *c = &t->columns[i];
+    float *order = fxi_malloc((size_t)c->n * sizeof *order + 1);
+    for (int32_t k = 0; order && k < c->n; k++)
+        order[c->labels[k].code] = (float)k;
+    for (int64_t row = 0; order && row < t->rows; row++) {
+        float *value = t->values + row * t->ncolumns + i;
+        *value = order[(int32_t)*value];
+    }
+    fxi_free(order);
+    return order != NULL;
+}
+
+/* A named tuple of what `item` gives for each of n names; an error array when one is an error. */
+static void *named(const table *t, int32_t n, const void *from,
+                   void *(*item)(const void *from, int32_t i, const char **out_name))
+{
+    const char **names = fxi_calloc((size_t)n + 1, sizeof *names);
+    void **items = fxi_calloc((size_t)n + 1, sizeof *items);
+    const bool memory = names && items;
+    fx_status status = memory ? FX_OK : fxi_lines_out_of_memory(&t->lines);
+    for (int32_t i = 0; status == FX_OK && i < n; i++) {
+        items[i] = item(from, i, &names[i]);
+        status = fx_is_error(items[i]) ? fx_error_status() : FX_OK;
+    }
+    void *tuple = status == FX_OK ? fxi_named_tuple(n, names, items) : fx_error_array(status);
+    fxi_free((void *)names);
+    fxi_free((void *)items);
+    return tuple;
+}
+
+static void *rows_of_label(const void *from, int32_t i, const char **out_name)
+{
+    const label *l = (const label *)from + i;
+    *out_name = l->text;
+    return fxi_from(FX_DTYPE_I64, &l->rows, 0, NULL);
+}
+
+static void *labels_of_column(const void *from, int32_t i, const char **out_name)
+{
+    const table *t = from;
+    const column *c = &t->columns[i];
+    *out_name = c->name;
+    return c->text ? named(t, c->n, c->labels, rows_of_label) : fxi_tuple(0, NULL);
+}
+
+static void *to_object(table *t)
+{
+    FXI_SCOPE;
+    for (int32_t i = 0; i < t->ncolumns; i++)
+        if (t->columns[i].text && !sort_codes(t, i))
+            return fx_error_array(fxi_lines_out_of_memory(&t->lines));
+    const int64_t dims[] = {t->ncolumns, t->rows};
+    float *values = t->values;
+    t->values = NULL;
+    fx_array *matrix = fxi_lend(FX_DTYPE_F32, values, 2, dims);
+    void *columns = named(t, t->ncolumns, t, labels_of_column);
+    if (fx_is_error(matrix) || fx_is_error(columns))
+        return fx_error_array(fx_error_status());
+    return fx_keep(fx_named_tuple("values", matrix, "columns", columns));
+}
+
+static void free_table(table *t)
+{
+    for (int32_t i = 0; i < t->ncolumns; i++) {
+        for (int32_t k = 0; k < t->columns[i].n; k++)
+            fxi_free(t->columns[i].labels[k].text);
+        fxi_free(t->columns[i].labels);
+        fxi_free(t->columns[i].name);
+    }
+    fxi_free(t->columns);
+    fxi_free(t->fields);
+    fxi_free(t->values);
+    fxi_lines_close(&t->lines);
+}
+
+void *fxi_read_table(const fx_table_args *given)
+{
+    fx_table_args a = {0};
+    memcpy(&a, given, given->fxi_size < sizeof a ? given->fxi_size : sizeof a);
+    table t = {.separator = a.separator ? a.separator : ','};
+    if (!strchr(",;|\t ", t.separator) || a.skip < 0)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, OP,
+                                      a.skip < 0 ? "skip is negative"
+                                                 : "the separator is none of , ; | tab and space"));
+    fx_status status = fxi_lines_open(&t.lines, OP, a.path);
+    if (status == FX_OK)
+        status = read_all(&t, a.skip);
+    void *result = status == FX_OK ? to_object(&t) : fx_error_array(status);
+    free_table(&t);
+    return result;
+}

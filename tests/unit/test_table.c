@@ -1,0 +1,164 @@
+/* test_table.c: tables with names and texts: values, labels, quotes, separators, and errors with
+ * line and column. What is expected is written by hand.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <string.h>
+
+#include "memory.h"
+#include "temp_file.h"
+
+/* "name: label=rows label=rows; …" of the columns, for comparison with a text. */
+static void describe(void *columns, char *out, size_t capacity)
+{
+    size_t n = 0;
+    for (int64_t i = 0; i < fx_count(columns); i++) {
+        void *labels = fx_child(columns, i);
+        n += (size_t)snprintf(out + n, capacity - n, "%s%s:", i ? "; " : "",
+                              fx_child_name(columns, i));
+        for (int64_t k = 0; k < fx_count(labels); k++)
+            n += (size_t)snprintf(out + n, capacity - n, " %s=%g", fx_child_name(labels, k),
+                                  fx_item(fx_child(labels, k)));
+    }
+}
+
+static void check_result(void *table, int64_t rows, const float *expected, const char *columns)
+{
+    char found[400] = "";
+    if (fx_is_error(table))
+        fail_msg("%s", fx_error_take().message);
+    fx_array *values = fx_child_named(table, "values");
+    describe(fx_child_named(table, "columns"), found, sizeof found);
+    assert_string_equal(found, columns);
+    assert_int_equal(fx_size(values, 1), rows);
+    assert_memory_equal(fx_data(values), expected, (size_t)fx_length(values) * sizeof(float));
+}
+
+static void check(const char *text, int64_t rows, const float *expected, const char *columns)
+{
+    FX_SCOPE;
+    check_result(fx_read_table(temp_text("t.csv", text)), rows, expected, columns);
+    const char *packed = temp_gzip("t.csv.gz", text, strlen(text));
+    check_result(fx_read_table(packed), rows, expected, columns);
+}
+
+static void names_and_numbers(void **state)
+{
+    (void)state;
+    static const float four[] = {1, 2, 3, 4.5f};
+    check("a,b\n1,2\n3,4.5\n", 2, four, "a:; b:");
+    check("1,2\n3,4.5\n", 2, four, "1:; 2:");
+    check(" a b , c\t\r\n\n 1 , 2\r\n3,4.5", 2, four, "a b:; c:");
+    check("a,a\n1,2\n3,4.5\n", 2, four, "a:; #2:");
+    check(",b\n1,2\n3,4.5\n", 2, four, "#1:; b:");
+    check("\xEF\xBB\xBF\"a\",\"b\"\n\"1\",2\n\"3\",\"4.5\"\n", 2, four, "a:; b:");
+}
+
+static void texts(void **state)
+{
+    (void)state;
+    static const float labels[] = {1, 2, 2, 0, 3, 2, 4, 1};
+    check("x,kind\n1,wolf\n2,ant\n3,wolf\n4,bee\n", 4, labels, "x:; kind: ant=1 bee=1 wolf=2");
+    check("1,wolf\n2,ant\n3,wolf\n4,bee\n", 4, labels, "1:; 2: ant=1 bee=1 wolf=2");
+    static const float quoted[] = {1, 0, 2, 1, 3, 2};
+    check("x,kind\n1,\"a, b\"\n2, \"say \"\"yes\"\"\" \n3,z\n", 3, quoted,
+          "x:; kind: a, b=1 say \"yes\"=1 z=1");
+    static const float prefixes[] = {0, 1, 2, 1};
+    check("k\nab\nabc\nb\nabc\n", 4, prefixes, "k: ab=1 abc=2 b=1");
+}
+
+static void separators(void **state)
+{
+    (void)state;
+    static const float six[] = {1, 2, 3, 4, 5, 6};
+    FX_SCOPE;
+    check_result(fx_read_table(temp_text("s.csv", "a;b;c\n1;2;3\n4; 5;6\n"), .separator = ';'), 2,
+                 six, "a:; b:; c:");
+    check_result(
+        fx_read_table(temp_text("t.tsv", "a\tb\tc\n1\t2\t3\n4\t5\t6\n"), .separator = '\t'), 2, six,
+        "a:; b:; c:");
+    check_result(fx_read_table(temp_text("b.txt", "  1 2   3\n4\t5  6 \n"), .separator = ' '), 2,
+                 six, "1:; 2:; 3:");
+    check_result(fx_read_table(temp_text("k.csv", "150,4,x\nnote\n1,2,3\n4,5,6\n"), .skip = 2), 2,
+                 six, "1:; 2:; 3:");
+}
+
+static void refuse(const char *text, const char *expected)
+{
+    FX_SCOPE;
+    const int64_t live = fxi_live_allocations();
+    void *table = fx_read_table(temp_text("bad.csv", text));
+    assert_true(fx_is_error(table));
+    const fx_error e = fx_error_take();
+    assert_int_equal(e.status, FX_STATUS_FORMAT);
+    if (!strstr(e.message, expected) || !strstr(e.message, "bad.csv"))
+        fail_msg("\"%s\" does not say \"%s\"", e.message, expected);
+    assert_int_equal(fxi_live_allocations(), live);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    refuse("a,b\n1,2\n3,x\n", "line 3, column 2: expected a number, found \"x\"");
+    refuse("a,b\n1,2\n3,\n", "line 3, column 2: expected a number, found nothing");
+    refuse("a,b\n1,x\n3,\n", "line 3, column 2: expected a text, found nothing");
+    refuse("a,b\n1,2\n3\n", "line 3: expected 2 columns as above, found 1");
+    refuse("a,b\n1,2,3\n", "line 2: expected 2 columns as above, found 3");
+    refuse("a,b\n1,\"x\n", "line 2: expected a closing quote");
+    refuse("a,b\n1,\"x\"y\n", "line 2, column 2: expected a separator after a quote, found \"y\"");
+    refuse("a,b\n1,1e99\n", "line 2, column 2: expected a number that fits Float32");
+    refuse("a,b\n", "expected rows, found none in 1 lines");
+    refuse("", "expected rows, found none in 0 lines");
+    assert_true(fx_is_error(fx_read_table("/nonexistent/x.csv")));
+    assert_int_equal(fx_error_take().status, FX_STATUS_IO);
+    assert_true(fx_is_error(fx_read_table(temp_text("s.csv", "1,2\n"), .separator = '1')));
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+}
+
+static void each_allocation_fails(void **state)
+{
+    (void)state;
+    const char *path = temp_text("small.csv", "a,b\n1,x\n3,y\n");
+    bool failed = true;
+    int failures = 0;
+    for (int64_t nth = 0; failed; nth++) {
+        assert_in_range(nth, 0, 1000);
+        const int64_t live = fxi_live_allocations();
+        {
+            FX_SCOPE;
+            fxi_fault_set(nth);
+            void *table = fx_read_table(path);
+            fxi_fault_set(-1);
+            failed = fx_is_error(table);
+            failures += failed;
+            assert_int_equal(fx_error_take().status, failed ? FX_STATUS_MEMORY : FX_OK);
+        }
+        if (failed)
+            assert_int_equal(fxi_live_allocations(), live);
+    }
+    assert_in_range(failures, 10, 1000);
+}
+
+static int remove_files(void **state)
+{
+    (void)state;
+    temp_files_remove();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_and_numbers),
+        cmocka_unit_test(texts),
+        cmocka_unit_test(separators),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(each_allocation_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, remove_files);
+}
