@@ -18,6 +18,8 @@ typedef struct fx_progress {
     double loss;            /* of this batch */
     double mean_loss;       /* over the epoch so far */
     double seconds;         /* since fx_train began */
+    double best;            /* .metric (or mean loss) of the best epoch, Inf before the first; */
+    int64_t best_epoch;     /* known from the epoch after it on, with patience or keep_best */
     void *model, *state;
     void *user;
 } fx_progress;
@@ -36,11 +38,14 @@ typedef struct fx_train_args {
     FILE *progress_to;    /* default stderr */
     fx_callback on_batch; /* after every update; FX_STOP ends training */
     fx_callback on_epoch; /* after every epoch */
+    fx_callback on_start; /* before the first batch; after a checkpoint epoch and step are its */
     int64_t patience; /* stop when the epoch's mean loss (or .metric) has not improved for this many
                          epochs; 0: never */
-    double (*metric)(void *model,
-                     void *user); /* to minimise, for patience; default the mean loss */
-    void *user;                   /* for loss, callbacks, metric */
+    double (*metric)(void *model, void *user); /* to minimise, for patience and keep_best; default
+                                                  the mean loss */
+    bool keep_best; /* when training ends without an error, the model gets the values it had after
+                       the epoch with the best metric; a checkpoint holds both */
+    void *user;     /* for loss, callbacks, metric */
     /* A file (cflux/io.h) that is written as training goes on, and when a callback or `patience`
      * ends it. Where it is there already, training goes on from it: model, state, random stream,
      * position in the data, counts and patience are as they were, and the results the same bits as

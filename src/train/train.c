@@ -15,6 +15,7 @@
  * loop does not know whether a loss is a mean or a sum. Callbacks and the metric run in a scope of
  * their own, outside the step: in inference mode, and what they make is released.
  */
+#include "memory.h"
 #include "progress.h"
 
 #include <cflux/grad.h>
@@ -31,7 +32,7 @@ typedef struct training {
     fxi_meter meter;
     double began;
     double loss_sum; /* over the epoch */
-    double best;     /* of the metric, for patience */
+    void *kept;      /* the model after the best epoch; NULL before, or not wanted */
     int64_t waited;  /* epochs since it */
     int64_t saved;   /* the step of the last checkpoint */
     bool resumed;    /* the epoch goes on from a checkpoint in its middle */
@@ -81,9 +82,72 @@ static bool call_back(training *t, fx_callback callback)
     return callback && callback(&t->p) == FX_STOP;
 }
 
+/* ---- the best epoch -------------------------------------------------------------------------- */
+
+typedef struct array_list {
+    fx_array **items; /* NULL: they are counted only */
+    int n;
+} array_list;
+
+static void add_array(fx_array *x, const char *path, bool trainable, void *user)
+{
+    array_list *list = user;
+    (void)path;
+    (void)trainable;
+    if (list->items)
+        list->items[list->n] = x;
+    list->n++;
+}
+
+/* Every array of a model as a tuple, in walk order. */
+static void *arrays_of(void *model)
+{
+    array_list list = {.n = 0};
+    fx_visit(model, add_array, &list);
+    list.items = fxi_calloc((size_t)list.n + 1, sizeof *list.items);
+    if (!list.items)
+        return fx_error_array(fx_fail(FX_STATUS_MEMORY, OP, "no memory for a list of arrays"));
+    list.n = 0;
+    fx_visit(model, add_array, &list);
+    void *arrays = fxi_tuple(list.n, (void *const *)list.items);
+    fxi_free((void *)list.items);
+    return arrays;
+}
+
+static fx_status keep(training *t)
+{
+    void *copy = fx_snapshot(t->a.model);
+    if (fx_is_error(copy))
+        return fx_error_status();
+    fx_release(t->kept);
+    t->kept = fx_retain(copy);
+    return FX_OK;
+}
+
+/* From the metrics of a checkpoint, where they are called best.0, best.1, …. */
+static fx_status keep_from(training *t, void *metrics)
+{
+    char name[32];
+    fx_status status = keep(t);
+    void *arrays = status == FX_OK ? arrays_of(t->kept) : NULL;
+    for (int64_t i = 0; status == FX_OK && i < fx_count(arrays); i++) {
+        snprintf(name, sizeof name, "best.%lld", (long long)i);
+        status = fx_copy_into(fx_child(arrays, i), fx_child_named(metrics, name));
+    }
+    return status;
+}
+
+static bool has(void *tuple, const char *name)
+{
+    for (int64_t i = 0; i < fx_count(tuple); i++)
+        if (strcmp(fx_child_name(tuple, i), name) == 0)
+            return true;
+    return false;
+}
+
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-enum { LOSS_SUM, BEST, WAITED, BATCH, NMETRICS };
+enum { LOSS_SUM, BEST, BEST_EPOCH, WAITED, BATCH, NMETRICS };
 
 /* `batch`: the one that was just done, in the middle of an epoch; NULL at its end. The numbers that
  * fx_train itself goes on with are the metrics of the file. */
@@ -91,10 +155,13 @@ static fx_status save(training *t, const fx_batch *batch)
 {
     FXI_SCOPE;
     const double own[NMETRICS] = {[LOSS_SUM] = t->loss_sum,
-                                  [BEST] = t->best,
+                                  [BEST] = t->p.best,
+                                  [BEST_EPOCH] = (double)t->p.best_epoch,
                                   [WAITED] = (double)t->waited,
                                   [BATCH] = batch ? (double)t->p.batch : 0};
-    void *metrics = fx_named_tuple("train", fx_from(FX_DTYPE_F64, own, NMETRICS));
+    fx_array *numbers = fx_from(FX_DTYPE_F64, own, NMETRICS);
+    void *metrics = t->kept ? fx_named_tuple("train", numbers, "best", arrays_of(t->kept))
+                            : fx_named_tuple("train", numbers);
     t->saved = t->p.step;
     return fx_checkpoint_save(t->a.checkpoint, t->a.model, .state = t->a.state, .data = t->a.data,
                               .batch = batch, .epoch = t->p.epoch - (batch != NULL),
@@ -140,12 +207,15 @@ static fx_status resume(training *t)
     t->p.epoch = c.epoch;
     t->p.step = t->saved = c.step;
     t->loss_sum = own[LOSS_SUM];
-    t->best = own[BEST];
+    t->p.best = own[BEST];
+    t->p.best_epoch = (int64_t)own[BEST_EPOCH];
     t->waited = (int64_t)own[WAITED];
     t->p.batch = (int64_t)own[BATCH];
     t->resumed = t->p.batch > 0;
     t->p.mean_loss = t->resumed ? t->loss_sum / (double)t->p.batch : NAN;
     t->stop = t->a.patience > 0 && t->waited >= t->a.patience;
+    if (status == FX_OK && t->a.keep_best && has(c.metrics, "best.0"))
+        status = keep_from(t, c.metrics);
     return status;
 }
 
@@ -190,14 +260,16 @@ static fx_status run_batches(training *t)
 }
 
 /* NaN is no improvement, an epoch equal to the best neither. */
-static void judge(training *t)
+static fx_status judge(training *t)
 {
     FX_SCOPE;
     const double value = t->a.metric ? t->a.metric(t->a.model, t->a.user) : t->p.mean_loss;
-    const bool better = value < t->best;
-    t->best = better ? value : t->best;
+    const bool better = value < t->p.best;
+    t->p.best = better ? value : t->p.best;
+    t->p.best_epoch = better ? t->p.epoch : t->p.best_epoch;
     t->waited = better ? 0 : t->waited + 1;
-    t->stop = t->stop || t->waited >= t->a.patience;
+    t->stop = t->stop || (t->a.patience > 0 && t->waited >= t->a.patience);
+    return better && t->a.keep_best ? keep(t) : FX_OK;
 }
 
 static fx_status run_epoch(training *t)
@@ -208,20 +280,20 @@ static fx_status run_epoch(training *t)
         t->p.mean_loss = NAN;
     }
     t->resumed = false;
-    const fx_status status = run_batches(t);
+    fx_status status = run_batches(t);
     if (status != FX_OK || t->stop)
         return status;
     t->p.seconds = fxi_clock() - t->began;
     fxi_meter_epoch(&t->meter, &t->p);
     t->stop = call_back(t, t->a.on_epoch);
-    if (t->a.patience > 0)
-        judge(t);
-    return save_after_epoch(t);
+    if (t->a.patience > 0 || t->a.keep_best)
+        status = judge(t);
+    return status == FX_OK ? save_after_epoch(t) : status;
 }
 
 fx_status fxi_train(const fx_train_args *given)
 {
-    training t = {.best = INFINITY, .began = fxi_clock()};
+    training t = {.began = fxi_clock()};
     memcpy(&t.a, given, given->fxi_size < sizeof t.a ? given->fxi_size : sizeof t.a);
     fx_status status = check_args(&t.a);
     if (status != FX_OK)
@@ -229,15 +301,21 @@ fx_status fxi_train(const fx_train_args *given)
     t.p = (fx_progress){.epochs = t.a.epochs ? t.a.epochs : 1,
                         .batches = fx_loader_length(t.a.data),
                         .loss = NAN,
+                        .best = INFINITY,
                         .model = t.a.model,
                         .state = t.a.state,
                         .user = t.a.user};
     fxi_meter_open(&t.meter, !t.a.progress ? NULL : t.a.progress_to ? t.a.progress_to : stderr);
     status = resume(&t);
+    if (status == FX_OK && call_back(&t, t.a.on_start))
+        t.stop = true;
     while (status == FX_OK && !t.stop && t.p.epoch < t.p.epochs) {
         t.p.epoch++;
         status = run_epoch(&t);
     }
     fxi_meter_close(&t.meter);
+    if (status == FX_OK && t.kept)
+        status = fx_loadmodel(t.a.model, t.kept);
+    fx_release(t.kept);
     return status;
 }

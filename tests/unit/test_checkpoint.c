@@ -72,12 +72,15 @@ static fx_array *loss_of(void *model, const fx_batch *b, void *user)
 typedef struct course {
     int64_t stop_at, die_at;
     double losses[STEPS + 1];
+    bool keep_best;
+    int64_t best_epoch; /* as the callbacks saw it last */
 } course;
 
 static fx_flow on_batch(const fx_progress *p)
 {
     course *plan = p->user;
     plan->losses[p->step] = p->loss;
+    plan->best_epoch = p->best_epoch;
     if (p->step == 13)
         fx_adjust_eta(p->state, 0.003);
     if (p->step == plan->die_at)
@@ -85,10 +88,18 @@ static fx_flow on_batch(const fx_progress *p)
     return p->step == plan->stop_at ? FX_STOP : FX_CONTINUE;
 }
 
+/* Minus the length of all parameters, which shrinks: an early epoch is the best. */
+static double length_of(void *model, void *user)
+{
+    (void)user;
+    return -fx_item(fx_norm(fx_destructure(model)));
+}
+
 static fx_status run(training t, course *plan, const char *path, int64_t every)
 {
     return fx_train(loss_of, t.model, t.data, t.state, .epochs = EPOCHS, .on_batch = on_batch,
-                    .user = plan, .checkpoint = path, .checkpoint_every = every, .patience = 100);
+                    .user = plan, .checkpoint = path, .checkpoint_every = every, .patience = 100,
+                    .metric = plan->keep_best ? length_of : NULL, .keep_best = plan->keep_best);
 }
 
 typedef struct bits {
@@ -197,6 +208,36 @@ static void killed_training_goes_on(void **state)
         assert_true(rest.losses[STEPS] == whole.losses[STEPS]);
     }
     assert_true(resumed >= 15);
+}
+
+/* The epoch that was best before the stop is in the file: wherever training is stopped, the model
+ * at the end is that of the best epoch. */
+static void best_epoch_is_kept(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    course whole = {.stop_at = -1, .die_at = -1, .keep_best = true}, last = whole;
+    training t = begin(1);
+    assert_int_equal(run(t, &whole, NULL, 0), FX_OK);
+    const bits expected = bits_of(t);
+    const double best = length_of(t.model, NULL);
+    assert_true(whole.best_epoch > 0 && whole.best_epoch < EPOCHS);
+    training u = begin(1);
+    last.keep_best = false;
+    assert_int_equal(run(u, &last, NULL, 0), FX_OK);
+    assert_true(best < length_of(u.model, NULL));
+    for (int64_t step = 1; step <= STEPS; step += 3) {
+        FX_SCOPE;
+        const char *path = fresh_path();
+        course part = {.stop_at = step, .die_at = -1, .keep_best = true};
+        course rest = {.stop_at = -1, .die_at = -1, .keep_best = true};
+        assert_int_equal(run(begin(1), &part, path, 1000), FX_OK);
+        training second = begin(1000 + (uint64_t)step);
+        assert_int_equal(run(second, &rest, path, 1000), FX_OK);
+        const bits got = bits_of(second);
+        assert_same(&expected, &got, "the best epoch", step);
+        assert_true(step == STEPS || rest.best_epoch == whole.best_epoch);
+    }
 }
 
 static void finished_training_stays(void **state)
@@ -391,6 +432,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stopped_training_goes_on),
         cmocka_unit_test(killed_training_goes_on),
+        cmocka_unit_test(best_epoch_is_kept),
         cmocka_unit_test(finished_training_stays),
         cmocka_unit_test(damaged_files_give_way),
         cmocka_unit_test(another_model_changes_nothing),

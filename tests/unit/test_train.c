@@ -246,6 +246,65 @@ static void early_stop(void **state)
     assert_int_equal(still.epochs, 3);
 }
 
+typedef struct best_book {
+    float first[16]; /* a weight after each epoch */
+    double metrics[16];
+    int starts;
+    int64_t best_epoch; /* as the last callback saw it */
+} best_book;
+
+static fx_flow count_start(const fx_progress *p)
+{
+    best_book *b = p->user;
+    b->starts++;
+    assert_int_equal(p->epoch, 0);
+    assert_int_equal(p->step, 0);
+    assert_true(isinf(p->best));
+    return FX_CONTINUE;
+}
+
+static fx_flow note_epoch(const fx_progress *p)
+{
+    best_book *b = p->user;
+    const fx_dense_layer *m = p->model;
+    b->first[p->epoch] = (float)fx_at(m->weight, 0);
+    b->metrics[p->epoch] = p->mean_loss;
+    b->best_epoch = p->best_epoch;
+    return FX_CONTINUE;
+}
+
+/* Smallest where the loss, which falls, is nearest to 3. */
+static double near_three(void *model, void *user)
+{
+    const best_book *b = user;
+    (void)model;
+    int64_t last = 0;
+    while (last + 1 < 16 && b->metrics[last + 1] > 0)
+        last++;
+    return fabs(b->metrics[last] - 3);
+}
+
+static void best_epoch_is_kept(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    best_book b = {.starts = 0};
+    fx_dense_layer *m = zero_model();
+    void *opt = fx_setup(fx_descent(.eta = 0.05), m);
+    assert_int_equal(fx_train(squared_error, m, linear(10, -1, 0), opt, .epochs = 12,
+                              .on_start = count_start, .on_epoch = note_epoch, .keep_best = true,
+                              .metric = near_three, .user = &b),
+                     FX_OK);
+    int best = 1;
+    for (int i = 1; i <= 12; i++)
+        best = fabs(b.metrics[i] - 3) < fabs(b.metrics[best] - 3) ? i : best;
+    assert_in_range(best, 2, 10);
+    assert_int_equal(b.starts, 1);
+    assert_int_equal(b.best_epoch, best);
+    assert_true((float)fx_at(m->weight, 0) == b.first[best]);
+    assert_true(b.first[12] != b.first[best]);
+}
+
 static fx_array *loss_null(void *model, const fx_batch *b, void *user)
 {
     (void)model, (void)b, (void)user;
@@ -377,8 +436,8 @@ int main(void)
         cmocka_unit_test(finds_the_solution), cmocka_unit_test(steps_are_descent),
         cmocka_unit_test(nonfinite_losses),   cmocka_unit_test(nonfinite_in_a_later_epoch),
         cmocka_unit_test(callbacks_stop),     cmocka_unit_test(early_stop),
-        cmocka_unit_test(refusals),           cmocka_unit_test(plain_progress),
-        cmocka_unit_test(bar_on_a_terminal),
+        cmocka_unit_test(best_epoch_is_kept), cmocka_unit_test(refusals),
+        cmocka_unit_test(plain_progress),     cmocka_unit_test(bar_on_a_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
