@@ -35,6 +35,8 @@ typedef struct fx_train_args {
     int64_t epochs; /* default 1 */
     bool progress;  /* a bar with rate, time left and running loss on stderr; plain lines, one per
                        epoch, when it is not a terminal */
+    /* With progress: writes what else stands on an epoch's line; called after on_epoch. */
+    void (*epoch_note)(const fx_progress *progress, char *text, size_t capacity);
     FILE *progress_to;    /* default stderr */
     fx_callback on_batch; /* after every update; FX_STOP ends training */
     fx_callback on_epoch; /* after every epoch */

@@ -28,22 +28,27 @@ void fxi_meter_open(fxi_meter *meter, FILE *out)
     meter->terminal = descriptor >= 0 && isatty(descriptor);
 }
 
-static double rate(const fx_progress *p)
+static double rate(const fxi_meter *meter, const fx_progress *p)
 {
-    return p->seconds > 0 ? (double)p->step / p->seconds : 0;
+    return p->seconds > 0 ? (double)(p->step - meter->steps_before) / p->seconds : 0;
 }
 
-static void draw(fxi_meter *meter, const fx_progress *p)
+static const char *gap_before(const char *note)
+{
+    return *note ? "  " : "";
+}
+
+static void draw(fxi_meter *meter, const fx_progress *p, const char *note)
 {
     const int64_t total = p->epochs * p->batches, left = total - p->step;
     const int filled = (int)(BAR_CELLS * p->batch / (p->batches ? p->batches : 1));
-    const int seconds = rate(p) > 0 ? (int)((double)left / rate(p) + 0.5) : 0;
+    const int seconds = rate(meter, p) > 0 ? (int)((double)left / rate(meter, p) + 0.5) : 0;
     fprintf(meter->out, "\repoch %lld/%lld ", (long long)p->epoch, (long long)p->epochs);
     for (int i = 0; i < BAR_CELLS; i++)
         fputs(i < filled ? "█" : "·", meter->out);
-    fprintf(meter->out, " %3d %%  %.0f batches/s  %d:%02d left  loss %.4g\033[K",
-            (int)(100 * p->batch / (p->batches ? p->batches : 1)), rate(p), seconds / 60,
-            seconds % 60, p->mean_loss);
+    fprintf(meter->out, " %3d %%  %.0f batches/s  %d:%02d left  loss %.4g%s%s\033[K",
+            (int)(100 * p->batch / (p->batches ? p->batches : 1)), rate(meter, p), seconds / 60,
+            seconds % 60, p->mean_loss, gap_before(note), note);
     fflush(meter->out);
     meter->line_open = true;
     meter->last_drawn = p->seconds;
@@ -53,20 +58,20 @@ void fxi_meter_batch(fxi_meter *meter, const fx_progress *p)
 {
     if (meter->terminal &&
         (meter->last_drawn < 0 || p->seconds - meter->last_drawn >= REDRAW_SECONDS))
-        draw(meter, p);
+        draw(meter, p, "");
 }
 
-void fxi_meter_epoch(fxi_meter *meter, const fx_progress *p)
+void fxi_meter_epoch(fxi_meter *meter, const fx_progress *p, const char *note)
 {
     if (!meter->out)
         return;
     if (meter->terminal) {
-        draw(meter, p);
+        draw(meter, p, note);
         fxi_meter_close(meter);
     } else {
-        fprintf(meter->out, "epoch %lld/%lld  %.0f batches/s  %.1f s  loss %.4g\n",
-                (long long)p->epoch, (long long)p->epochs, rate(p), p->seconds - meter->epoch_began,
-                p->mean_loss);
+        fprintf(meter->out, "epoch %lld/%lld  %.0f batches/s  %.1f s  loss %.4g%s%s\n",
+                (long long)p->epoch, (long long)p->epochs, rate(meter, p),
+                p->seconds - meter->epoch_began, p->mean_loss, gap_before(note), note);
         fflush(meter->out);
     }
     meter->epoch_began = p->seconds;

@@ -14,13 +14,15 @@ typedef struct fxi_meter {
     bool line_open;    /* the bar stands on the current line */
     double last_drawn; /* seconds since the start of training */
     double epoch_began;
+    int64_t steps_before; /* of a checkpoint: this run did not take them */
 } fxi_meter;
 
 /* Seconds of a clock that never goes back. */
 double fxi_clock(void);
 void fxi_meter_open(fxi_meter *meter, FILE *out);
 void fxi_meter_batch(fxi_meter *meter, const fx_progress *p);
-void fxi_meter_epoch(fxi_meter *meter, const fx_progress *p);
+/* `note` stands at the end of the line. */
+void fxi_meter_epoch(fxi_meter *meter, const fx_progress *p, const char *note);
 /* Leaves the bar's line, if one is open. */
 void fxi_meter_close(fxi_meter *meter);
 

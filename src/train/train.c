@@ -272,6 +272,14 @@ static fx_status judge(training *t)
     return better && t->a.keep_best ? keep(t) : FX_OK;
 }
 
+static void show_epoch(training *t)
+{
+    char note[160] = "";
+    if (t->a.epoch_note && t->meter.out)
+        t->a.epoch_note(&t->p, note, sizeof note);
+    fxi_meter_epoch(&t->meter, &t->p, note);
+}
+
 static fx_status run_epoch(training *t)
 {
     if (!t->resumed) {
@@ -284,8 +292,8 @@ static fx_status run_epoch(training *t)
     if (status != FX_OK || t->stop)
         return status;
     t->p.seconds = fxi_clock() - t->began;
-    fxi_meter_epoch(&t->meter, &t->p);
     t->stop = call_back(t, t->a.on_epoch);
+    show_epoch(t);
     if (t->a.patience > 0 || t->a.keep_best)
         status = judge(t);
     return status == FX_OK ? save_after_epoch(t) : status;
@@ -307,6 +315,7 @@ fx_status fxi_train(const fx_train_args *given)
                         .user = t.a.user};
     fxi_meter_open(&t.meter, !t.a.progress ? NULL : t.a.progress_to ? t.a.progress_to : stderr);
     status = resume(&t);
+    t.meter.steps_before = t.p.step;
     if (status == FX_OK && call_back(&t, t.a.on_start))
         t.stop = true;
     while (status == FX_OK && !t.stop && t.p.epoch < t.p.epochs) {

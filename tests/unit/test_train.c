@@ -352,6 +352,11 @@ static void refusals(void **state)
     assert_int_equal(fx_train(squared_error, m, data, opt), FX_OK);
 }
 
+static void note_step(const fx_progress *p, char *text, size_t capacity)
+{
+    snprintf(text, capacity, "note %lld", (long long)p->step);
+}
+
 static void plain_progress(void **state)
 {
     (void)state;
@@ -366,7 +371,7 @@ static void plain_progress(void **state)
     assert_int_equal(ftell(out), 0); /* not asked for */
     log_book l = {0};
     fx_train(squared_error, m, linear(10, -1, 0), opt, .epochs = 3, .progress = true,
-             .progress_to = out, .on_batch = log_batch, .user = &l);
+             .progress_to = out, .on_batch = log_batch, .epoch_note = note_step, .user = &l);
     rewind(out);
     double loss = NAN;
     while (fgets(line, sizeof line, out)) {
@@ -376,7 +381,9 @@ static void plain_progress(void **state)
         assert_null(strpbrk(line, "\r\033"));
         assert_non_null(strstr(line, "batches/s"));
         assert_non_null(strstr(line, "loss "));
-        assert_int_equal(sscanf(strstr(line, "loss "), "loss %lf", &loss), 1);
+        int step = 0;
+        assert_int_equal(sscanf(strstr(line, "loss "), "loss %lf  note %d", &loss, &step), 2);
+        assert_int_equal(step, 4 * lines);
     }
     assert_int_equal(lines, 3);
     assert_true(fabs(loss - l.last.mean_loss) <= 1e-3 * l.last.mean_loss);
