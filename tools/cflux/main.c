@@ -4,13 +4,12 @@
 #include "options.h"
 #include <string.h>
 
-extern const command command_inspect, command_report, command_devices, command_backend;
+extern const command command_train, command_eval, command_predict, command_report;
+extern const command command_inspect, command_devices, command_backend;
 
 static const command *const commands[] = {
-    &command_inspect,
-    &command_report,
-    &command_devices,
-    &command_backend,
+    &command_train,   &command_eval,    &command_predict, &command_report,
+    &command_inspect, &command_devices, &command_backend,
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 

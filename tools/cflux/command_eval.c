@@ -1,0 +1,151 @@
+/* command_eval.c: cflux eval: how well a saved model does on data. */
+#include "failure.h"
+#include "json_out.h"
+#include "options.h"
+#include "trained.h"
+#include <stdlib.h>
+#include <string.h>
+
+static data_request request;
+static const char *loss_text, *device_text = "cpu", *part = "test";
+static bool as_json;
+
+static option_row options[] = {
+    {"data", 'd', OPTION_TEXT, &request.path, "FILE|FOLDER",
+     "What to measure on, as in cflux train; of a folder of IDX files the test part", 0, 0, false},
+    DATA_OPTIONS(request),
+    {"part", 0, OPTION_CHOICE, &part, "test|train",
+     "Which part of a folder of IDX files; test without it", 0, 0, false},
+    {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
+     "The loss; without it the one of training, where the file says it", 0, 0, false},
+    {"device", 0, OPTION_TEXT, &device_text, "DEVICE",
+     "Where to compute: cpu (the default), cuda:0", 0, 0, false},
+    OPTION_JSON(&as_json),
+    OPTIONS_END};
+
+static void print_json(const char *path, const problem *p, const scores *s)
+{
+    json_out j = {.to = stdout};
+    json_open(&j, NULL, '{');
+    json_text(&j, "model", path);
+    json_text(&j, "data", request.path);
+    json_integer(&j, "observations", s->n);
+    json_text(&j, "loss_function", p->loss);
+    json_number(&j, "loss", s->loss);
+    if (p->classes) {
+        json_number(&j, "accuracy", accuracy_of(s));
+        json_open(&j, "classes", '[');
+        for (int64_t i = 0; i < p->nclasses; i++)
+            json_text(&j, NULL, class_name(p, i));
+        json_close(&j);
+        json_open(&j, "confusion", '[');
+        for (int64_t i = 0; i < p->nclasses; i++) {
+            json_open(&j, NULL, '[');
+            for (int64_t k = 0; k < p->nclasses; k++)
+                json_integer(&j, NULL, s->counts[i * p->nclasses + k]);
+            json_close(&j);
+        }
+        json_close(&j);
+    }
+    json_end(&j);
+}
+
+static int width_of(const problem *p, const scores *s)
+{
+    int width = 3;
+    for (int64_t i = 0; i < p->nclasses; i++)
+        width = (int)strlen(class_name(p, i)) > width ? (int)strlen(class_name(p, i)) : width;
+    for (int64_t i = 0; i < p->nclasses * p->nclasses; i++) {
+        const int n = snprintf(NULL, 0, "%lld", (long long)s->counts[i]);
+        width = n > width ? n : width;
+    }
+    return width;
+}
+
+static void print_confusion(const problem *p, const scores *s)
+{
+    const int width = width_of(p, s);
+    printf("\n%*s   is taken for\n%*s ", width, "this", width, "");
+    for (int64_t k = 0; k < p->nclasses; k++)
+        printf(" %*s", width, class_name(p, k));
+    for (int64_t i = 0; i < p->nclasses; i++) {
+        printf("\n%*s ", width, class_name(p, i));
+        for (int64_t k = 0; k < p->nclasses; k++) {
+            const int64_t count = s->counts[i * p->nclasses + k];
+            count ? printf(" %*lld", width, (long long)count) : printf(" %*s", width, ".");
+        }
+    }
+    printf("\n");
+}
+
+static void print_scores(const char *path, const problem *p, const scores *s)
+{
+    printf("%s on %s: %lld observations\n%s %.6g\n", path, request.path, (long long)s->n, p->loss,
+           s->loss);
+    if (!p->classes)
+        return;
+    printf("accuracy %.2f %% (%lld of %lld)\n", 100 * accuracy_of(s), (long long)s->right,
+           (long long)s->n);
+    if (p->nclasses <= 40)
+        print_confusion(p, s);
+}
+
+/* Files of Flux's say neither loss nor classes: then the data do. */
+static int prepare(const char *path, trained *t, problem *p, dataset *d, fx_array **y)
+{
+    int status = problem_loss(p, loss_text);
+    p->device = fx_device_find(device_text);
+    if (status == EXIT_FINE && fx_error_status() != FX_OK)
+        status = fail_library(EXIT_BAD_INPUT);
+    if (status == EXIT_FINE)
+        status = trained_load(path, t, p);
+    if (status != EXIT_FINE)
+        return status;
+    trained_request(t, &request);
+    request.test = strcmp(part, "test") == 0;
+    status = dataset_read(&request, d);
+    if (status == EXIT_FINE)
+        status = trained_shape(path, t, d);
+    if (status == EXIT_FINE && !(p->kind && t->shape))
+        status = problem_classes(p, d, TASK_BY_DATA);
+    if (status == EXIT_FINE)
+        status = problem_targets(p, d, y);
+    if (status == EXIT_FINE)
+        d->x = problem_scaled(p, d->x);
+    return status == EXIT_FINE ? problem_check(p, t->model, d->path, d->x, *y) : status;
+}
+
+static int run_eval(int n, char **operands)
+{
+    FX_SCOPE;
+    (void)n;
+    trained t;
+    problem p = {0};
+    dataset d;
+    fx_array *y;
+    scores s = {.n = 0};
+    if (!request.path)
+        return fail(EXIT_BAD_INPUT, "--data is missing");
+    int status = prepare(operands[0], &t, &p, &d, &y);
+    if (status != EXIT_FINE)
+        return status;
+    s.counts = calloc((size_t)(p.nclasses * p.nclasses) + 1, sizeof *s.counts);
+    status = problem_scores(&p, fx_to(p.device, t.model), d.x, y, &s);
+    if (status == EXIT_FINE)
+        as_json ? print_json(operands[0], &p, &s) : print_scores(operands[0], &p, &s);
+    free(s.counts);
+    return status;
+}
+
+const command command_eval = {
+    .name = "eval",
+    .summary = "Measure a model on data",
+    .operands = "MODEL",
+    .least = 1,
+    .most = 1,
+    .about =
+        "Prints the loss and, for classes, the accuracy and how often each class was taken for "
+        "which.",
+    .options = options,
+    .run = run_eval,
+};

@@ -1,0 +1,219 @@
+/* command_predict.c: cflux predict: what a saved model says about data. */
+#include "failure.h"
+#include "options.h"
+#include "text_file.h"
+#include "trained.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = 256 };
+
+static data_request request;
+static const char *device_text = "cpu", *part = "test", *out_path, *loss_text;
+static bool probabilities;
+
+static option_row options[] = {
+    {"data", 'd', OPTION_TEXT, &request.path, "FILE|FOLDER",
+     "The observations, as in cflux train; a target may be there and is passed over", 0, 0, false},
+    DATA_OPTIONS(request),
+    {"part", 0, OPTION_CHOICE, &part, "test|train",
+     "Which part of a folder of IDX files; test without it", 0, 0, false},
+    {"out", 'O', OPTION_TEXT, &out_path, "FILE",
+     "Where predictions go: .csv, or .npy (numbers of classes from 0, or a row for each "
+     "observation); CSV on standard output without it",
+     0, 0, false},
+    {"probabilities", 'P', OPTION_FLAG, &probabilities, NULL,
+     "The probability of each class instead of the class", 0, 0, false},
+    {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
+     "The loss of training, where the file does not say it: it decides how outputs become "
+     "probabilities",
+     0, 0, false},
+    {"device", 0, OPTION_TEXT, &device_text, "DEVICE",
+     "Where to compute: cpu (the default), cuda:0", 0, 0, false},
+    OPTIONS_END};
+
+/* ---- computing ------------------------------------------------------------------------------- */
+
+static fx_array *result_of(const problem *p, fx_array *output)
+{
+    if (!p->classes)
+        return output;
+    return probabilities ? problem_probabilities(p, output) : problem_guesses(p, output);
+}
+
+/* The results of all batches, observations along the last axis; NULL: printed. */
+static fx_array *predict(const problem *p, void *model, fx_array *x)
+{
+    FX_TEST;
+    const int64_t n = fx_size(x, fx_ndims(x) - 1), batches = (n + BATCH - 1) / BATCH;
+    fx_array **parts = calloc((size_t)batches, sizeof *parts), *all = NULL;
+    for (int64_t i = 0; parts && i < batches; i++) {
+        const int64_t end = (i + 1) * BATCH < n ? (i + 1) * BATCH : n;
+        fx_array *part_x = fx_slice(x, fx_ndims(x) - 1, i * BATCH, end);
+        parts[i] = fx_cpu(result_of(p, fx_call(model, fx_to(p->device, part_x))));
+        if (fx_eval(parts[i]) != FX_OK)
+            break;
+        fxi_array_cut(parts[i]);
+    }
+    if (parts && fx_error_status() == FX_OK)
+        all = fxi_concat(fx_ndims(parts[0]) - 1, (int)batches, parts);
+    free(parts);
+    if (!all || fx_eval(all) != FX_OK) {
+        fail_library(EXIT_FAILED);
+        return NULL;
+    }
+    return fx_keep(all);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* A text as a field of CSV: in quotes where it needs them. */
+static void put_text(FILE *to, const char *text)
+{
+    if (!strpbrk(text, ",\"\r\n") && *text != ' ') {
+        fputs(text, to);
+        return;
+    }
+    fputc('"', to);
+    for (; *text; text++) {
+        if (*text == '"')
+            fputc('"', to);
+        fputc(*text, to);
+    }
+    fputc('"', to);
+}
+
+/* A header of numbers would be read as a row: "7" becomes "class_7". */
+static void put_class(FILE *to, const char *name)
+{
+    char *end;
+    strtod(name, &end);
+    if (*name && !*end)
+        fputs("class_", to);
+    put_text(to, name);
+}
+
+static void put_header(FILE *to, const problem *p, const trained *t, int64_t columns)
+{
+    const char *name = t->target && t->columns ? t->target : "prediction";
+    for (int64_t k = 0; k < columns; k++) {
+        if (k)
+            fputc(',', to);
+        if (p->classes && probabilities)
+            put_class(to, class_name(p, k));
+        else
+            put_text(to, name);
+        if (columns > 1 && !p->classes)
+            fprintf(to, "_%lld", (long long)k + 1);
+    }
+    fputc('\n', to);
+}
+
+static int write_csv(const problem *p, const trained *t, fx_array *result, int64_t n)
+{
+    text_file f;
+    const bool names = p->classes && !probabilities;
+    const int64_t columns = fx_length(result) / n;
+    double *values = calloc((size_t)fx_length(result) + 1, sizeof *values);
+    if (!values || fx_read_as(result, FX_DTYPE_F64, values, fx_length(result)) != FX_OK) {
+        free(values);
+        return fail(EXIT_FAILED, "no memory for %lld predictions", (long long)n);
+    }
+    int status = text_file_open(&f, out_path);
+    if (status == EXIT_FINE) {
+        put_header(f.to, p, t, columns);
+        for (int64_t i = 0; i < n * columns; i++) {
+            if (names)
+                put_text(f.to, class_name(p, (int64_t)values[i]));
+            else
+                fprintf(f.to, "%.9g", values[i]);
+            fputc((i + 1) % columns ? ',' : '\n', f.to);
+        }
+        status = text_file_close(&f, status);
+    }
+    free(values);
+    return status;
+}
+
+static bool wants_npy(void)
+{
+    const size_t n = out_path ? strlen(out_path) : 0;
+    return n >= 4 && strcmp(out_path + n - 4, ".npy") == 0;
+}
+
+static int write_result(const problem *p, const trained *t, fx_array *result, int64_t n)
+{
+    if (!wants_npy())
+        return write_csv(p, t, result, n);
+    return fx_save(out_path, "predictions", result) == FX_OK ? EXIT_FINE
+                                                             : fail_library(EXIT_FAILED);
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static int check_options(const problem *p)
+{
+    const size_t n = out_path ? strlen(out_path) : 0;
+    if (out_path && !wants_npy() && (n < 4 || strcmp(out_path + n - 4, ".csv") != 0) &&
+        strncmp(out_path, "/dev/", 5) != 0)
+        return fail(EXIT_BAD_INPUT, "--out %s: predictions are written as .csv or .npy", out_path);
+    if (probabilities && !(p->classes && p->kind))
+        return fail(EXIT_BAD_INPUT, p->classes
+                                        ? "--probabilities: the file says no loss; --loss does"
+                                        : "--probabilities: the model has no classes");
+    return EXIT_FINE;
+}
+
+/* What is not said by the file is not known: outputs are written as they are. */
+static int prepare(const char *path, trained *t, problem *p, dataset *d)
+{
+    int status = problem_loss(p, loss_text);
+    p->device = fx_device_find(device_text);
+    if (status == EXIT_FINE && fx_error_status() != FX_OK)
+        status = fail_library(EXIT_BAD_INPUT);
+    if (status == EXIT_FINE)
+        status = trained_load(path, t, p);
+    if (status == EXIT_FINE)
+        status = check_options(p);
+    if (status != EXIT_FINE)
+        return status;
+    trained_request(t, &request);
+    request.test = strcmp(part, "test") == 0;
+    request.unlabelled = true;
+    request.no_target = !request.target && !t->shape;
+    status = dataset_read(&request, d);
+    if (status == EXIT_FINE)
+        status = trained_shape(path, t, d);
+    if (status != EXIT_FINE)
+        return status;
+    d->x = problem_scaled(p, d->x);
+    return problem_check(p, t->model, d->path, d->x, NULL);
+}
+
+static int run_predict(int n, char **operands)
+{
+    FX_SCOPE;
+    (void)n;
+    trained t;
+    problem p = {0};
+    dataset d;
+    if (!request.path)
+        return fail(EXIT_BAD_INPUT, "--data is missing");
+    const int status = prepare(operands[0], &t, &p, &d);
+    if (status != EXIT_FINE)
+        return status;
+    fx_array *result = predict(&p, fx_to(p.device, t.model), d.x);
+    return result ? write_result(&p, &t, result, d.n) : EXIT_FAILED;
+}
+
+const command command_predict = {
+    .name = "predict",
+    .summary = "Write what a model says about data",
+    .operands = "MODEL",
+    .least = 1,
+    .most = 1,
+    .about = "Writes a line for each observation: the name of its class, or numbers. Inputs are "
+             "scaled as in training.",
+    .options = options,
+    .run = run_predict,
+};

@@ -1,0 +1,577 @@
+/* command_train.c: cflux train: a model in Flux's notation learns from a file.
+ *
+ * Everything that can be wrong with what was asked is found before the first step, and before a
+ * file is written: options, data, the model's sizes, where the results go. fx_train does the
+ * training; what is here is the way there, what is told while it runs, and what is left at the end.
+ */
+#include "failure.h"
+#include "interrupt.h"
+#include "json_out.h"
+#include "options.h"
+#include "run_log.h"
+#include "run_record.h"
+#include "trained.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static data_request request;
+static const char *model_text, *loss_text, *optimiser_text = "Adam()", *device_text = "cpu";
+static const char *save_path, *validation_text, *checkpoint_path, *log_path;
+static const char *normalise_text = "auto";
+static int64_t epochs = 10, batchsize = 32, seed, patience, checkpoint_every;
+static bool as_classes, as_numbers, quiet, as_json, drop_partial;
+
+static option_row options[] = {
+    {"data", 'd', OPTION_TEXT, &request.path, "FILE|FOLDER",
+     "What to learn from: a CSV file (.gz or not), an npz or npy file, an IDX file, or a folder of "
+     "IDX files as MNIST's",
+     0, 0, false},
+    DATA_OPTIONS(request),
+    {"model", 'm', OPTION_TEXT, &model_text, "NOTATION",
+     "The model in Flux's notation: 'Chain(Dense(4 => 8, relu), Dense(8 => 3))'", 0, 0, false},
+    {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
+     "A loss of Flux's; without it logitcrossentropy for classes and mse for numbers", 0, 0, false},
+    {"classes", 0, OPTION_FLAG, &as_classes, NULL,
+     "The target's values are classes; without this option text and whole numbers that repeat are, "
+     "or what the loss says",
+     0, 0, false},
+    {"regression", 0, OPTION_FLAG, &as_numbers, NULL,
+     "The target's values are numbers to come near", 0, 0, false},
+    {"optimiser", 'o', OPTION_TEXT, &optimiser_text, "RULE",
+     "The optimiser in Flux's notation; Adam() without it", 0, 0, false},
+    {"epochs", 'e', OPTION_INTEGER, &epochs, "N", "Passes over the data; 10 without it", 1, 1e12,
+     false},
+    {"batchsize", 'b', OPTION_INTEGER, &batchsize, "N", "Observations in a step; 32 without it", 1,
+     1e12, false},
+    {"drop-partial", 0, OPTION_FLAG, &drop_partial, NULL,
+     "Leave out the last batch of an epoch when it is smaller", 0, 0, false},
+    {"validation", 'v', OPTION_TEXT, &validation_text, "SHARE|FILE|FOLDER",
+     "What is kept from training, to measure on: a share of the data such as 0.2, drawn by --seed, "
+     "or other data; of a folder of IDX files the test part",
+     0, 0, false},
+    {"normalise", 0, OPTION_CHOICE, &normalise_text, "auto|features|channels|none",
+     "Shift and scale inputs to mean 0 and standard deviation 1, each feature by its own or each "
+     "channel of images, as the training part has them; the numbers stay with the model. auto: "
+     "channels where an observation has three sizes, else features",
+     0, 0, false},
+    {"device", 0, OPTION_TEXT, &device_text, "DEVICE",
+     "Where to compute: cpu (the default), cuda:0", 0, 0, false},
+    {"seed", 's', OPTION_INTEGER, &seed, "N",
+     "Of the first weights, the order of the data and the validation part; 0 without it. The same "
+     "seed gives the same bits",
+     0, 9e15, false},
+    {"save", 'S', OPTION_TEXT, &save_path, "FILE",
+     "Write the model: .bson (for Flux) or .safetensors", 0, 0, false},
+    {"patience", 'p', OPTION_INTEGER, &patience, "N",
+     "Stop when the validation loss (the training loss without validation) has not improved for N "
+     "epochs, and keep the model of the best epoch",
+     0, 1e12, false},
+    {"checkpoint", 'c', OPTION_TEXT, &checkpoint_path, "FILE",
+     "Write all that is needed to go on, after every epoch and when stopped; where the file is "
+     "there, go on from it, to the same bits as without the interruption",
+     0, 0, false},
+    {"checkpoint-every", 0, OPTION_INTEGER, &checkpoint_every, "STEPS",
+     "Write the checkpoint every so many steps instead", 1, 1e12, false},
+    {"log", 'L', OPTION_TEXT, &log_path, "FILE",
+     "Write what happens as lines of JSON; added to when training goes on", 0, 0, false},
+    {"quiet", 'q', OPTION_FLAG, &quiet, NULL, "No progress", 0, 0, false},
+    OPTION_JSON(&as_json),
+    OPTIONS_END};
+
+/* ---- a run ----------------------------------------------------------------------------------- */
+
+typedef struct run {
+    problem p;
+    dataset data, other; /* other: the data of --validation FILE */
+    trained t;
+    fx_array *x, *y, *vx, *vy; /* the parts, scaled; vx NULL: no validation */
+    int64_t ntrain, nvalidation;
+    void *state;
+    run_log *log;
+    int log_error;
+    scores validation; /* after the last epoch */
+    int64_t first_step, step, epoch, best_epoch;
+    double loss, seconds;
+    bool started;
+    int status; /* of what went wrong in a callback */
+} run;
+
+static int need(const char *value, const char *name)
+{
+    return value ? EXIT_FINE : fail(EXIT_BAD_INPUT, "--%s is missing", name);
+}
+
+/* ---- the data -------------------------------------------------------------------------------- */
+
+/* A number says a share; everything else is data. */
+static bool validation_share(double *out)
+{
+    char *end;
+    *out = validation_text ? strtod(validation_text, &end) : 0;
+    return !validation_text || (end != validation_text && !*end);
+}
+
+static int read_data(run *r)
+{
+    double share;
+    int status = dataset_read(&request, &r->data);
+    if (status != EXIT_FINE || validation_share(&share))
+        return status;
+    data_request other = request;
+    other.path = validation_text;
+    other.test = true;
+    other.columns = r->data.columns;
+    status = dataset_read(&other, &r->other);
+    if (status == EXIT_FINE &&
+        fx_length(r->other.x) / r->other.n != fx_length(r->data.x) / r->data.n)
+        status = fail(EXIT_BAD_INPUT, "%s has %lld numbers for an observation, %s has %lld",
+                      r->other.path, (long long)(fx_length(r->other.x) / r->other.n), r->data.path,
+                      (long long)(fx_length(r->data.x) / r->data.n));
+    return status;
+}
+
+/* The numbers 0 … n−1 in an order drawn from the thread's stream. */
+static fx_array *shuffled(int64_t n)
+{
+    int64_t *order = calloc((size_t)n + 1, sizeof *order);
+    for (int64_t i = 0; order && i < n; i++)
+        order[i] = i;
+    for (int64_t i = n - 1; order && i > 0; i--) {
+        const int64_t k = (int64_t)(fx_rand_u64() % (uint64_t)(i + 1)), swap = order[i];
+        order[i] = order[k];
+        order[k] = swap;
+    }
+    fx_array *result = order ? fx_from(FX_DTYPE_I64, order, n) : fx_error_array(FX_STATUS_MEMORY);
+    free(order);
+    return result;
+}
+
+static int split(run *r, fx_array *y)
+{
+    double share;
+    if (!validation_share(&share)) {
+        r->x = r->data.x;
+        r->y = y;
+        r->vx = r->other.x;
+        return problem_targets(&r->p, &r->other, &r->vy);
+    }
+    const int64_t n = r->data.n, kept = (int64_t)(share * (double)n + 0.5);
+    if (!(share >= 0 && share < 1) || kept >= n || (share > 0 && kept == 0))
+        return fail(EXIT_BAD_INPUT, "--validation %s of %lld observations leaves %s",
+                    validation_text, (long long)n,
+                    kept == 0 ? "none to measure on" : "none to learn from");
+    if (kept == 0) {
+        r->x = r->data.x;
+        r->y = y;
+        return EXIT_FINE;
+    }
+    void *all = fx_tuple(r->data.x, y);
+    fx_array *order = shuffled(n);
+    void *part = fx_get_obs(all, fx_slice(order, 0, kept, n));
+    void *held = fx_get_obs(all, fx_slice(order, 0, 0, kept));
+    r->x = fx_child(part, 0);
+    r->y = fx_child(part, 1);
+    r->vx = fx_child(held, 0);
+    r->vy = fx_child(held, 1);
+    return EXIT_FINE;
+}
+
+static void scale(run *r)
+{
+    const bool images = fx_ndims(r->x) == 4, by_data = strcmp(normalise_text, "auto") == 0;
+    if (strcmp(normalise_text, "none") == 0)
+        return;
+    problem_scale(&r->p, r->x, by_data ? images : strcmp(normalise_text, "channels") == 0);
+    r->x = problem_scaled(&r->p, r->x);
+    r->vx = r->vx ? problem_scaled(&r->p, r->vx) : NULL;
+}
+
+static int prepare_data(run *r)
+{
+    const task asked = as_classes ? TASK_CLASSES : as_numbers ? TASK_NUMBERS : TASK_BY_DATA;
+    fx_array *y = NULL;
+    int status = read_data(r);
+    if (status == EXIT_FINE)
+        status = problem_classes(&r->p, &r->data, asked);
+    if (status == EXIT_FINE)
+        status = problem_targets(&r->p, &r->data, &y);
+    if (status == EXIT_FINE)
+        status = split(r, y);
+    if (status != EXIT_FINE)
+        return status;
+    scale(r);
+    r->ntrain = fx_size(r->x, fx_ndims(r->x) - 1);
+    r->nvalidation = r->vx ? fx_size(r->vx, fx_ndims(r->vx) - 1) : 0;
+    void *all = r->vx ? fx_tuple(r->x, r->y, r->vx, r->vy) : fx_tuple(r->x, r->y);
+    return fx_eval(all) == FX_OK ? EXIT_FINE : fail_library(EXIT_FAILED);
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+static void describe_trained(run *r)
+{
+    int64_t sizes[FX_MAX_DIMS];
+    const int n = fx_ndims(r->data.x) - 1;
+    for (int i = 0; i < n; i++)
+        sizes[i] = fx_size(r->data.x, i);
+    r->t.kind = r->data.kind;
+    r->t.target = r->data.target;
+    r->t.columns = r->data.columns;
+    r->t.shape = fx_from(FX_DTYPE_I64, sizes, n);
+}
+
+static int prepare_model(run *r)
+{
+    void *model = fx_parse_model(model_text);
+    if (fx_is_error(model))
+        return fail_library(EXIT_BAD_INPUT);
+    int status = problem_check(&r->p, model, r->data.path, r->x, r->y);
+    r->t.model = model;
+    describe_trained(r);
+    if (status == EXIT_FINE && save_path)
+        status = trained_try(save_path, &r->t, &r->p);
+    if (status == EXIT_FINE) {
+        r->t.model = fx_to(r->p.device, model);
+        r->state = fx_setup(fx_parse_optimiser(optimiser_text), r->t.model);
+    }
+    return status == EXIT_FINE && fx_error_status() != FX_OK ? fail_library(EXIT_BAD_INPUT)
+                                                             : status;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static int check_folder(const char *path, const char *option)
+{
+    char folder[4096];
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    if (!path)
+        return EXIT_FINE;
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1,
+             slash ? path : ".");
+    return access(folder, W_OK | X_OK) == 0
+               ? EXIT_FINE
+               : fail(EXIT_BAD_INPUT, "--%s %s: %s", option, path, strerror(errno));
+}
+
+static int open_log(run *r)
+{
+    const bool resumes = checkpoint_path && fx_checkpoint_exists(checkpoint_path);
+    if (!log_path)
+        return EXIT_FINE;
+    r->log = run_log_open(log_path, resumes);
+    return r->log ? EXIT_FINE : fail(EXIT_BAD_INPUT, "--log %s: %s", log_path, strerror(errno));
+}
+
+/* The log is not worth the training: it goes on without, and says so once. */
+static void log_result(run *r, int error)
+{
+    if (error && !r->log_error)
+        warn("the log %s ends here: %s", log_path, strerror(error));
+    r->log_error = error;
+}
+
+/* ---- while it runs --------------------------------------------------------------------------- */
+
+static fx_array *batch_loss(void *model, const fx_batch *b, void *user)
+{
+    const run *r = user;
+    return problem_batch_loss(&r->p, model, b->x, b->y);
+}
+
+static const char **class_names(const problem *p)
+{
+    const char **names = p->classes ? calloc((size_t)p->nclasses + 1, sizeof *names) : NULL;
+    for (int64_t i = 0; names && i < p->nclasses; i++)
+        names[i] = class_name(p, i);
+    return names;
+}
+
+static fx_flow on_start(const fx_progress *now)
+{
+    run *r = now->user;
+    r->started = true;
+    r->first_step = r->step = now->step;
+    r->epoch = now->epoch;
+    if (now->step > 0 && !quiet)
+        fprintf(stderr, "going on from step %lld of epoch %lld, as %s has it\n",
+                (long long)now->step, (long long)now->epoch + 1, checkpoint_path);
+    if (!r->log)
+        return FX_CONTINUE;
+    const char **names = class_names(&r->p);
+    const run_start start = {
+        .model = model_text,
+        .loss = r->p.loss,
+        .optimiser = optimiser_text,
+        .device = fx_device_name(r->p.device),
+        .data = {.path = r->data.path,
+                 .kind = r->data.kind,
+                 .target = r->data.target,
+                 .observations = r->ntrain + r->nvalidation,
+                 .train = r->ntrain,
+                 .validation = r->nvalidation,
+                 .classes = names,
+                 .nclasses = r->p.nclasses},
+        .seed = (uint64_t)seed,
+        .epochs = epochs,
+        .batchsize = batchsize,
+        .parameters = fx_parameter_count(now->model),
+        .resumed_at_step = now->step,
+    };
+    log_result(r, run_log_start(r->log, &start));
+    free(names);
+    return FX_CONTINUE;
+}
+
+static fx_flow on_batch(const fx_progress *now)
+{
+    run *r = now->user;
+    r->step = now->step;
+    r->seconds = now->seconds;
+    r->loss = now->mean_loss;
+    if (r->log && !r->log_error)
+        log_result(r, run_log_step(r->log, now->step, now->epoch, now->loss, now->seconds));
+    return interrupt_caught() ? FX_STOP : FX_CONTINUE;
+}
+
+static fx_flow on_epoch(const fx_progress *now)
+{
+    run *r = now->user;
+    r->epoch = now->epoch;
+    r->loss = now->mean_loss;
+    if (r->vx)
+        r->status = problem_scores(&r->p, now->model, r->vx, r->vy, &r->validation);
+    const run_epoch epoch = {
+        .epoch = now->epoch,
+        .step = now->step,
+        .loss = now->mean_loss,
+        .validation_loss = r->vx ? r->validation.loss : NAN,
+        .accuracy = r->vx && r->p.classes ? accuracy_of(&r->validation) : NAN,
+        .seconds = now->seconds,
+    };
+    if (r->log && !r->log_error)
+        log_result(r, run_log_epoch(r->log, &epoch));
+    return r->status != EXIT_FINE ? FX_STOP : FX_CONTINUE;
+}
+
+static double validation_loss(void *model, void *user)
+{
+    const run *r = user;
+    (void)model;
+    return r->validation.loss;
+}
+
+static void epoch_note(const fx_progress *now, char *text, size_t capacity)
+{
+    const run *r = now->user;
+    if (!r->vx)
+        return;
+    const int n = snprintf(text, capacity, "validation %.4g", r->validation.loss);
+    if (r->p.classes && n > 0 && (size_t)n < capacity)
+        snprintf(text + n, capacity - (size_t)n, "  accuracy %.2f %%",
+                 100 * accuracy_of(&r->validation));
+}
+
+/* ---- before and after ------------------------------------------------------------------------ */
+
+static void announce(const run *r)
+{
+    char sizes[100];
+    if (quiet)
+        return;
+    describe_sizes(r->data.x, true, sizes, sizeof sizes);
+    fprintf(stderr, "%s: %lld observations of %s", r->data.path, (long long)r->ntrain, sizes);
+    if (r->vx)
+        fprintf(stderr, ", %lld to measure on", (long long)r->nvalidation);
+    if (r->p.classes)
+        fprintf(stderr, "; %lld classes, from %s to %s; loss %s\n", (long long)r->p.nclasses,
+                class_name(&r->p, 0), class_name(&r->p, r->p.nclasses - 1), r->p.loss);
+    else
+        fprintf(stderr, "; numbers; loss %s\n", r->p.loss);
+    fx_show_to(stderr, r->t.model);
+}
+
+static fx_status train(run *r)
+{
+    fx_loader *batches = fx_dataloader(
+        fx_tuple(r->x, r->y), .batchsize = batchsize < r->ntrain ? batchsize : r->ntrain,
+        .shuffle = true, .drop_partial = drop_partial, .device = r->p.device);
+    interrupt_begin();
+    const fx_status status = fx_train(
+        batch_loss, r->t.model, batches, r->state, .epochs = epochs, .progress = !quiet,
+        .on_start = on_start, .on_batch = on_batch, .on_epoch = on_epoch, .epoch_note = epoch_note,
+        .patience = patience, .keep_best = patience > 0, .metric = r->vx ? validation_loss : NULL,
+        .user = r, .checkpoint = checkpoint_path, .checkpoint_every = checkpoint_every);
+    return status;
+}
+
+static const char *reason(const run *r, fx_status status)
+{
+    if (status != FX_OK || r->status != EXIT_FINE)
+        return "error";
+    if (interrupt_caught())
+        return "interrupted";
+    return r->epoch < epochs ? "patience" : "finished";
+}
+
+static void log_end(run *r, const char *why, const char *message, const scores *last)
+{
+    run_end end = {.why = why, .message = message, .step = r->step, .seconds = r->seconds};
+    run_record record = {.nlayers = 0};
+    const char **names = class_names(&r->p);
+    if (!r->log || r->log_error)
+        return;
+    if (last->n > 0) {
+        record_fill(&record, &r->p, r->t.model, r->vx ? r->vx : r->x, r->vx ? r->vy : r->y,
+                    batchsize);
+        end.layers = record.layers;
+        end.nlayers = record.nlayers;
+        end.samples = record.samples;
+        end.nsamples = record.nsamples;
+        end.confusion = last->counts;
+        end.classes = names;
+        end.nclasses = r->p.nclasses;
+    }
+    log_result(r, run_log_end(r->log, &end));
+    record_free(&record);
+    free(names);
+}
+
+static void print_json(const run *r, const char *why, const scores *last)
+{
+    json_out j = {.to = stdout};
+    json_open(&j, NULL, '{');
+    json_text(&j, "why", why);
+    json_integer(&j, "epochs", r->epoch);
+    json_integer(&j, "steps", r->step);
+    json_number(&j, "seconds", r->seconds);
+    json_number(&j, "loss", r->loss);
+    if (last->n > 0) {
+        json_text(&j, "measured_on", r->vx ? "validation" : "training");
+        json_integer(&j, "observations", last->n);
+        json_number(&j, "measured_loss", last->loss);
+    }
+    if (last->n > 0 && r->p.classes)
+        json_number(&j, "accuracy", accuracy_of(last));
+    json_text(&j, "saved", save_path);
+    json_end(&j);
+}
+
+static void print_result(const run *r, const char *why, const scores *last)
+{
+    if (as_json) {
+        print_json(r, why, last);
+        return;
+    }
+    printf("%s after epoch %lld, step %lld, %.2f s\n", why, (long long)r->epoch, (long long)r->step,
+           r->seconds);
+    if (last->n > 0)
+        printf("%s: loss %.6g", r->vx ? "validation" : "training", last->loss);
+    if (last->n > 0 && r->p.classes)
+        printf(", accuracy %.2f %% (%lld of %lld)", 100 * accuracy_of(last), (long long)last->right,
+               (long long)last->n);
+    printf(last->n > 0 ? "\n" : "");
+    if (save_path)
+        printf("saved %s\n", save_path);
+}
+
+static int save_model(run *r)
+{
+    if (!save_path || trained_save(save_path, &r->t, &r->p) == FX_OK)
+        return EXIT_FINE;
+    return fail_library(EXIT_FAILED);
+}
+
+/* Training went wrong: before the first step it is what was asked for. A disk that is full may not
+ * be the one where the model goes. */
+static int failed(run *r, fx_status status)
+{
+    const fx_error e = fx_error_take();
+    const scores none = {.n = 0};
+    log_end(r, "error", e.message, &none);
+    if (!r->started)
+        return fail(EXIT_BAD_INPUT, "%s", e.message);
+    fail(EXIT_FAILED, "%s", e.message);
+    if (status == FX_STATUS_IO && save_model(r) == EXIT_FINE && save_path)
+        fprintf(stderr, "the model as it is was saved to %s\n", save_path);
+    return EXIT_FAILED;
+}
+
+static int finish(run *r)
+{
+    const int signal = interrupt_caught();
+    const char *why = reason(r, FX_OK);
+    scores last = {.n = 0};
+    int status = save_model(r);
+    if (status == EXIT_FINE && !signal) {
+        last.counts =
+            r->p.classes ? calloc((size_t)(r->p.nclasses * r->p.nclasses), sizeof(int64_t)) : NULL;
+        status =
+            problem_scores(&r->p, r->t.model, r->vx ? r->vx : r->x, r->vx ? r->vy : r->y, &last);
+    }
+    log_end(r, status == EXIT_FINE ? why : "error", NULL, &last);
+    if (status == EXIT_FINE)
+        print_result(r, why, &last);
+    free(last.counts);
+    return status != EXIT_FINE ? status : signal ? 128 + signal : EXIT_FINE;
+}
+
+static int prepare(run *r)
+{
+    int status = need(request.path, "data");
+    if (status == EXIT_FINE)
+        status = need(model_text, "model");
+    if (status == EXIT_FINE && as_classes && as_numbers)
+        status = fail(EXIT_BAD_INPUT, "--classes and --regression exclude each other");
+    if (status == EXIT_FINE)
+        status = problem_loss(&r->p, loss_text);
+    if (status != EXIT_FINE)
+        return status;
+    fx_parse_optimiser(optimiser_text);
+    r->p.device = fx_device_find(device_text);
+    if (fx_error_status() != FX_OK)
+        return fail_library(EXIT_BAD_INPUT);
+    fx_seed((uint64_t)seed);
+    status = prepare_data(r);
+    if (status == EXIT_FINE)
+        status = check_folder(checkpoint_path, "checkpoint");
+    if (status == EXIT_FINE)
+        status = prepare_model(r);
+    return status == EXIT_FINE ? open_log(r) : status;
+}
+
+static int run_train(int n, char **operands)
+{
+    FX_SCOPE;
+    (void)n;
+    (void)operands;
+    static run r;
+    int status = prepare(&r);
+    if (status != EXIT_FINE)
+        return status;
+    announce(&r);
+    const fx_status how = train(&r);
+    status = r.status != EXIT_FINE ? r.status : how != FX_OK ? failed(&r, how) : finish(&r);
+    interrupt_end();
+    const int log_error = run_log_close(r.log);
+    log_result(&r, log_error);
+    return status == EXIT_FINE && log_error ? EXIT_FAILED : status;
+}
+
+const command command_train = {
+    .name = "train",
+    .summary = "Train a model on a file",
+    .operands = "",
+    .about =
+        "Learns the target of the data from the other columns, or labels from images, and "
+        "saves the model together with what predicting needs: the scale of the inputs, the "
+        "names of columns and classes.\n"
+        "A first SIGINT or SIGTERM ends training after the step, and model, checkpoint and log "
+        "are written; a second one ends it at once.",
+    .options = options,
+    .run = run_train,
+};

@@ -1,0 +1,419 @@
+/* dataset.c: see dataset.h. The library's readers do the reading; what is here is which file, which
+ * column, and what is wrong with it in one sentence. */
+#include "dataset.h"
+#include "failure.h"
+#include "nearest.h"
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { PATH_BYTES = 4096, NAMES_AT_MOST = 4096 };
+
+void describe_sizes(const fx_array *x, bool observation, char *text, size_t size)
+{
+    const int n = fx_ndims(x) - (observation ? 1 : 0);
+    size_t at = 0;
+    snprintf(text, size, "1");
+    for (int i = 0; i < n && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s%lld", i ? "×" : "",
+                               (long long)fx_size(x, i));
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* ---- arrays ---------------------------------------------------------------------------------- */
+
+/* Numbers become Float32, one observation after the other along the last axis. */
+static fx_array *as_features(fx_array *x)
+{
+    if (fx_ndims(x) == 1)
+        x = fx_reshape(x, 1, fx_length(x));
+    return fx_eltype(x) == FX_DTYPE_F32 ? x : fx_cast(x, FX_DTYPE_F32);
+}
+
+static int64_t observations_of(const fx_array *x)
+{
+    return fx_ndims(x) ? fx_size(x, fx_ndims(x) - 1) : 0;
+}
+
+static int check_counts(const dataset *d)
+{
+    if (d->y && observations_of(d->y) != d->n)
+        return fail(EXIT_BAD_INPUT, "%s has %lld observations and %lld targets", d->path,
+                    (long long)d->n, (long long)observations_of(d->y));
+    return d->n > 0 ? EXIT_FINE : fail(EXIT_BAD_INPUT, "%s has no observations", d->path);
+}
+
+/* A number that is none would make every weight NaN. */
+static int check_finite(const dataset *d, fx_array *x, const char *what)
+{
+    if (fx_eltype(x) != FX_DTYPE_F32)
+        return EXIT_FINE;
+    const float *values = fx_data(x);
+    const int64_t each = fx_length(x) / d->n;
+    for (int64_t i = 0; values && i < fx_length(x); i++)
+        if (!isfinite(values[i]))
+            return fail(EXIT_BAD_INPUT, "%s: %s %lld of observation %lld is %s", d->path, what,
+                        (long long)(i % each) + 1, (long long)(i / each) + 1,
+                        isnan(values[i]) ? "NaN" : "infinite");
+    return values ? EXIT_FINE : fail_library(EXIT_FAILED);
+}
+
+/* "28x28x1" into sizes; how many, 0 when it is no such text. */
+static int parse_shape(const char *text, int64_t sizes[FX_MAX_DIMS])
+{
+    int n = 0;
+    for (const char *at = text; n < FX_MAX_DIMS - 1; at++) {
+        char *end;
+        sizes[n++] = strtoll(at, &end, 10);
+        if (end == at || sizes[n - 1] < 1)
+            return 0;
+        if (!*end)
+            return n;
+        if (!strchr("x,*", *end))
+            return 0;
+        at = end;
+    }
+    return 0;
+}
+
+static int give_shape(const data_request *r, dataset *d)
+{
+    int64_t sizes[FX_MAX_DIMS], product = 1;
+    char have[100];
+    if (!r->shape)
+        return EXIT_FINE;
+    const int n = parse_shape(r->shape, sizes);
+    if (n == 0)
+        return fail(EXIT_BAD_INPUT, "--shape takes sizes such as 28x28x1, got \"%s\"", r->shape);
+    for (int i = 0; i < n; i++)
+        product *= sizes[i];
+    const int64_t each = fx_length(d->x) / d->n;
+    describe_sizes(d->x, true, have, sizeof have);
+    if (product != each)
+        return fail(EXIT_BAD_INPUT,
+                    "--shape %s is %lld numbers, an observation of %s has %lld (%s)", r->shape,
+                    (long long)product, d->path, (long long)each, have);
+    sizes[n] = d->n;
+    d->x = fxi_reshape(d->x, n + 1, sizes);
+    return EXIT_FINE;
+}
+
+/* ---- CSV ------------------------------------------------------------------------------------- */
+
+static int no_column(const char *path, const char *wanted, void *columns)
+{
+    const char *names[NAMES_AT_MOST];
+    int n = 0;
+    for (; n < fx_count(columns) && n < NAMES_AT_MOST; n++)
+        names[n] = fx_child_name(columns, n);
+    const char *near = nearest(wanted, names, n);
+    if (near)
+        return fail(EXIT_BAD_INPUT, "%s has no column \"%s\"; did you mean \"%s\"?", path, wanted,
+                    near);
+    return fail(EXIT_BAD_INPUT, "%s has no column \"%s\"; it has %lld, from \"%s\" to \"%s\"", path,
+                wanted, (long long)fx_count(columns), fx_child_name(columns, 0),
+                fx_child_name(columns, fx_count(columns) - 1));
+}
+
+/* By name, then by number from 1; −1: there is none. */
+static int64_t find_column(void *columns, const char *wanted)
+{
+    char *end;
+    for (int64_t i = 0; i < fx_count(columns); i++)
+        if (strcmp(fx_child_name(columns, i), wanted) == 0)
+            return i;
+    const long long number = strtoll(wanted, &end, 10);
+    return end != wanted && !*end && number >= 1 && number <= fx_count(columns) ? number - 1 : -1;
+}
+
+/* Which column is the target, −1 for none. */
+static int choose_target(const data_request *r, void *columns, int64_t *out)
+{
+    const int64_t n = fx_count(columns);
+    *out = -1;
+    if (r->no_target || (r->unlabelled && r->features == n))
+        return EXIT_FINE;
+    *out = r->target ? find_column(columns, r->target) : n - 1;
+    if (*out < 0 && r->unlabelled && r->columns)
+        return EXIT_FINE; /* the features are found by their names */
+    return *out < 0 ? no_column(r->path, r->target, columns) : EXIT_FINE;
+}
+
+static int add_feature(const data_request *r, void *columns, int64_t i, int64_t *list, int64_t *n)
+{
+    void *labels = fx_child(columns, i);
+    if (fx_count(labels) > 0)
+        return fail(EXIT_BAD_INPUT,
+                    "%s: column \"%s\" holds text, such as \"%s\": features must be numbers",
+                    r->path, fx_child_name(columns, i), fx_child_name(labels, 0));
+    list[(*n)++] = i;
+    return EXIT_FINE;
+}
+
+/* The numbers of the feature columns: all but the target, or those that the model names. */
+static int choose_features(const data_request *r, void *columns, int64_t target, int64_t *list,
+                           int64_t *n)
+{
+    int status = EXIT_FINE;
+    const int64_t wanted = r->columns ? fx_count(r->columns) : fx_count(columns);
+    *n = 0;
+    for (int64_t i = 0; i < wanted && status == EXIT_FINE; i++) {
+        const char *name = r->columns ? fx_string_text(fx_child(r->columns, i)) : NULL;
+        const int64_t column = name ? find_column(columns, name) : i;
+        if (column < 0)
+            return no_column(r->path, name, columns);
+        if (column != target)
+            status = add_feature(r, columns, column, list, n);
+    }
+    if (status == EXIT_FINE && *n == 0)
+        return fail(EXIT_BAD_INPUT, "%s has no columns but the target", r->path);
+    return status;
+}
+
+/* Columns that have names of their own, and not "1", "2", …. */
+static bool are_named(void *columns)
+{
+    return fx_count(columns) > 0 && strcmp(fx_child_name(columns, 0), "1") != 0;
+}
+
+static void *names_of(void *columns, const int64_t *list, int64_t n)
+{
+    void **texts = calloc((size_t)n + 1, sizeof *texts);
+    for (int64_t i = 0; texts && i < n; i++)
+        texts[i] = fx_string(fx_child_name(columns, list[i]));
+    void *names = fxi_tuple(texts ? (int)n : 0, texts);
+    free(texts);
+    return names;
+}
+
+static int take_columns(const data_request *r, dataset *d, fx_array *values, void *columns)
+{
+    int64_t target = -1, n = 0, *list = calloc((size_t)fx_count(columns) + 1, sizeof *list);
+    int status = list ? choose_target(r, columns, &target) : fail(EXIT_FAILED, "no memory");
+    if (status == EXIT_FINE)
+        status = choose_features(r, columns, target, list, &n);
+    if (status == EXIT_FINE) {
+        d->x = fx_gather(values, fx_from(FX_DTYPE_I64, list, n), 0);
+        d->columns = are_named(columns) ? names_of(columns, list, n) : NULL;
+    }
+    if (status == EXIT_FINE && target >= 0) {
+        d->y = fx_vec(fx_slice(values, 0, target, target + 1));
+        d->target = fx_child_name(columns, target);
+        d->labels = fx_count(fx_child(columns, target)) > 0 ? fx_child(columns, target) : NULL;
+    }
+    free(list);
+    return status;
+}
+
+static int separator_of(const data_request *r, char *out)
+{
+    static const char *const names[] = {",", ";", "|", "tab", "space"};
+    static const char characters[] = ",;|\t ";
+    *out = 0;
+    if (!r->separator)
+        return EXIT_FINE;
+    for (int i = 0; i < 5; i++)
+        if (strcmp(r->separator, names[i]) == 0 ||
+            (r->separator[0] == characters[i] && !r->separator[1]))
+            *out = characters[i];
+    return *out ? EXIT_FINE
+                : fail(EXIT_BAD_INPUT, "--separator takes one of , ; | tab space, got \"%s\"",
+                       r->separator);
+}
+
+static int read_csv(const data_request *r, dataset *d)
+{
+    char separator;
+    const int status = separator_of(r, &separator);
+    if (status != EXIT_FINE)
+        return status;
+    void *table = fx_read_table(r->path, .separator = separator, .skip = r->skip);
+    if (fx_is_error(table))
+        return fail_library(EXIT_BAD_INPUT);
+    d->kind = "csv";
+    return take_columns(r, d, fx_child_named(table, "values"), fx_child_named(table, "columns"));
+}
+
+/* ---- IDX ------------------------------------------------------------------------------------- */
+
+/* Images get an axis of one channel, as Flux's convolutions want it. */
+static fx_array *read_images(const char *path)
+{
+    fx_array *x = fx_read_idx(path);
+    return fx_ndims(x) == 3 ? fx_reshape(x, fx_size(x, 0), fx_size(x, 1), 1, fx_size(x, 2)) : x;
+}
+
+static int read_idx(const data_request *r, dataset *d, const char *x, const char *y)
+{
+    d->kind = "idx";
+    d->x = read_images(x);
+    if (y && !r->no_target) {
+        d->y = fx_read_idx(y);
+        d->target = y == r->target ? y : "labels";
+    }
+    return fx_is_error(d->x) || (d->y && fx_is_error(d->y)) ? fail_library(EXIT_BAD_INPUT)
+                                                            : EXIT_FINE;
+}
+
+static bool is_part(const char *name, const char *what, bool test)
+{
+    const bool of_test = strstr(name, "t10k") || strstr(name, "test");
+    return strstr(name, what) && strstr(name, "idx") && of_test == test;
+}
+
+/* The file of images or labels in a folder: plain before gzip. False: there is none. */
+static bool find_part(const char *folder, const char *what, bool test, char out[PATH_BYTES])
+{
+    bool found = false;
+    DIR *all = opendir(folder);
+    for (struct dirent *e = all ? readdir(all) : NULL; e; e = readdir(all))
+        if (is_part(e->d_name, what, test) && (!found || !ends_with(e->d_name, ".gz"))) {
+            snprintf(out, PATH_BYTES, "%s/%s", folder, e->d_name);
+            found = true;
+        }
+    if (all)
+        closedir(all);
+    return found;
+}
+
+static int read_folder(const data_request *r, dataset *d)
+{
+    static char images[PATH_BYTES], labels[PATH_BYTES];
+    const char *part = r->test ? "t10k" : "train";
+    if (!find_part(r->path, "images", r->test, images))
+        return fail(
+            EXIT_BAD_INPUT,
+            "%s is a folder without IDX images: %s-images-idx3-ubyte (or .gz) is looked for",
+            r->path, part);
+    const bool labelled = find_part(r->path, "labels", r->test, labels);
+    if (!labelled && !r->unlabelled && !r->no_target)
+        return fail(EXIT_BAD_INPUT, "%s has images and no %s-labels-idx1-ubyte (or .gz)", r->path,
+                    part);
+    return read_idx(r, d, images, labelled ? labels : NULL);
+}
+
+/* ---- NumPy ----------------------------------------------------------------------------------- */
+
+static fx_array *entry(void *file, const char *name)
+{
+    for (int64_t i = 0; i < fx_count(file); i++)
+        if (strcmp(fx_child_name(file, i), name) == 0)
+            return fx_child(file, i);
+    return NULL;
+}
+
+static fx_array *first_of(void *file, const char *const *names, const char **out_name)
+{
+    fx_array *found = NULL;
+    for (int i = 0; names[i] && !found; i++) {
+        found = entry(file, names[i]);
+        *out_name = names[i];
+    }
+    return found;
+}
+
+static int no_entry(const char *path, const char *wanted, void *file)
+{
+    char names[300] = "";
+    size_t n = 0;
+    for (int64_t i = 0; i < fx_count(file) && n < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "",
+                              fx_child_name(file, i));
+    return fail(EXIT_BAD_INPUT, "%s has no array %s; it has %s", path, wanted, names);
+}
+
+static int read_npz(const data_request *r, dataset *d)
+{
+    static const char *const train[][4] = {{"x", "X", "x_train", NULL},
+                                           {"y", "Y", "y_train", NULL}};
+    static const char *const test[][4] = {{"x_test", "x", "X", NULL}, {"y_test", "y", "Y", NULL}};
+    const char *const given[] = {r->target, NULL};
+    void *file = fx_load(r->path);
+    const char *name;
+    if (fx_is_error(file))
+        return fail_library(EXIT_BAD_INPUT);
+    d->kind = "npz";
+    d->x = first_of(file, r->test ? test[0] : train[0], &name);
+    if (!d->x)
+        return no_entry(r->path, "x", file);
+    if (r->no_target)
+        return EXIT_FINE;
+    d->y = first_of(file, r->target ? given : r->test ? test[1] : train[1], &d->target);
+    if (!d->y && (r->target || !r->unlabelled))
+        return no_entry(r->path, r->target ? r->target : "y", file);
+    d->target = d->y ? d->target : NULL;
+    return EXIT_FINE;
+}
+
+static int read_npy(const data_request *r, dataset *d)
+{
+    d->kind = "npy";
+    d->x = fx_load(r->path);
+    if (fx_is_error(d->x))
+        return fail_library(EXIT_BAD_INPUT);
+    if (r->no_target || (!r->target && r->unlabelled))
+        return EXIT_FINE;
+    if (!r->target)
+        return fail(EXIT_BAD_INPUT, "%s holds one array: --target FILE says where the targets are",
+                    r->path);
+    d->y = fx_load(r->target);
+    d->target = r->target;
+    return fx_is_error(d->y) ? fail_library(EXIT_BAD_INPUT) : EXIT_FINE;
+}
+
+/* ---- which ----------------------------------------------------------------------------------- */
+
+static int read_idx_file(const data_request *r, dataset *d)
+{
+    if (!r->target && !r->unlabelled && !r->no_target)
+        return fail(EXIT_BAD_INPUT, "%s holds no targets: --target FILE says where they are",
+                    r->path);
+    return read_idx(r, d, r->path, r->target);
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+static int read_any(const data_request *r, dataset *d)
+{
+    struct stat s;
+    if (stat(r->path, &s) != 0)
+        return fail(EXIT_BAD_INPUT, "%s: %s", r->path, strerror(errno));
+    if (is_folder(r->path))
+        return read_folder(r, d);
+    if (ends_with(r->path, ".npz"))
+        return read_npz(r, d);
+    if (ends_with(r->path, ".npy"))
+        return read_npy(r, d);
+    const char *name = strrchr(r->path, '/') ? strrchr(r->path, '/') : r->path;
+    return strstr(name, "idx") || strstr(name, "ubyte") ? read_idx_file(r, d) : read_csv(r, d);
+}
+
+int dataset_read(const data_request *r, dataset *out)
+{
+    *out = (dataset){.path = r->path};
+    int status = read_any(r, out);
+    if (status != EXIT_FINE)
+        return status;
+    out->x = as_features(out->x);
+    out->n = observations_of(out->x);
+    status = check_counts(out);
+    if (status == EXIT_FINE)
+        status = give_shape(r, out);
+    if (status == EXIT_FINE)
+        status = check_finite(out, out->x, "feature");
+    if (status == EXIT_FINE && out->y && !out->labels)
+        status = check_finite(out, out->y, "target");
+    return status;
+}

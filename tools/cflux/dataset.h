@@ -1,0 +1,72 @@
+/* dataset.h: observations and targets from files, as the commands train, eval and predict take
+ * them: folders and files of IDX, CSV, npy and npz. */
+#ifndef CFLUX_TOOL_DATASET_H
+#define CFLUX_TOOL_DATASET_H
+
+#include "options.h"
+
+#include <cflux.h>
+
+/* What to read. Zeroed members mean the default. */
+typedef struct data_request {
+    const char *path;
+    const char *target; /* a column, an entry, or a file; NULL: the last column, "y", the labels */
+    const char *shape;  /* of an observation: "8x8x1" */
+    const char *separator; /* of a CSV file: one character, or "tab" or "space" */
+    int64_t skip;          /* lines at its top */
+    void *columns;         /* a tuple of texts: the features a model wants, by name; NULL: all */
+    int64_t features;      /* how many it wants; 0: unknown */
+    bool test;             /* the test part, where a folder or file has two */
+    bool unlabelled;       /* a target may be missing */
+    bool no_target;        /* there is none: every column is a feature */
+} data_request;
+
+/* The options that say how files are read, for the commands' tables. */
+#define DATA_OPTIONS(request)                                                                      \
+    {"target",                                                                                     \
+     't',                                                                                          \
+     OPTION_TEXT,                                                                                  \
+     &(request).target,                                                                            \
+     "COLUMN",                                                                                     \
+     "What is to be predicted: a column of a CSV file by name or by number from 1 (the last one "  \
+     "without this option), an entry of an npz file, or a file of its own beside an npy or IDX "   \
+     "file",                                                                                       \
+     0,                                                                                            \
+     0,                                                                                            \
+     false},                                                                                       \
+        {"shape",     0,                                                                           \
+         OPTION_TEXT, &(request).shape,                                                            \
+         "SIZES",     "The sizes of an observation, as 28x28x1 (width, height, channels)",         \
+         0,           0,                                                                           \
+         false},                                                                                   \
+        {"separator",                                                                              \
+         0,                                                                                        \
+         OPTION_TEXT,                                                                              \
+         &(request).separator,                                                                     \
+         "CHARACTER",                                                                              \
+         "What parts the columns of a CSV file: , (the default) or ; or | or tab or space",        \
+         0,                                                                                        \
+         0,                                                                                        \
+         false},                                                                                   \
+    {                                                                                              \
+        "skip", 0, OPTION_INTEGER, &(request).skip, "LINES",                                       \
+            "Pass over so many lines at the top of a CSV file", 0, 1e9, false                      \
+    }
+
+typedef struct dataset {
+    const char *path, *kind; /* kind: "csv", "idx", "npy", "npz" */
+    fx_array *x;             /* Float32, observations along the last axis */
+    fx_array *y;             /* as in the file, one or more numbers for each; NULL: none */
+    int64_t n;
+    const char *target; /* what the target is called; NULL: none */
+    void *labels;       /* texts of y, which holds positions in this named tuple; NULL: numbers */
+    void *columns;      /* a tuple of texts, the names of the features; NULL: they have none */
+} dataset;
+
+/* Reads it into the scope. Returns EXIT_FINE, or the exit status of what was printed. */
+int dataset_read(const data_request *r, dataset *out);
+
+/* The sizes of one observation as text: "8×8×1". */
+void describe_sizes(const fx_array *x, bool observation, char *text, size_t size);
+
+#endif

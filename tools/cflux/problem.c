@@ -1,0 +1,494 @@
+/* problem.c: see problem.h. What differs from loss to loss stands in one table. */
+#include "problem.h"
+#include "failure.h"
+#include "nearest.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CLASSES_AT_MOST = 1000, BATCH = 256 };
+
+/* threshold: outputs above it mean the second of two classes, where there is one output. */
+struct loss_kind {
+    const char *name;
+    task means;  /* what targets are without a word: TASK_BY_DATA where both may be */
+    bool binary; /* one output will do for two classes */
+    bool signs;  /* the two classes are −1 and 1 */
+    bool logits; /* outputs become probabilities by softmax, or sigmoid */
+    double threshold;
+};
+
+static const loss_kind kinds[] = {
+    {"logitcrossentropy", TASK_CLASSES, false, false, true, 0},
+    {"crossentropy", TASK_CLASSES, false, false, false, 0},
+    {"logitbinarycrossentropy", TASK_CLASSES, true, false, true, 0},
+    {"binarycrossentropy", TASK_CLASSES, true, false, false, 0.5},
+    {"hinge_loss", TASK_CLASSES, true, true, false, 0},
+    {"squared_hinge_loss", TASK_CLASSES, true, true, false, 0},
+    {"kldivergence", TASK_CLASSES, false, false, false, 0},
+    {"mse", TASK_NUMBERS, true, false, false, 0.5},
+    {"mae", TASK_NUMBERS, true, false, false, 0.5},
+    {"msle", TASK_NUMBERS, true, false, false, 0.5},
+    {"huber_loss", TASK_NUMBERS, true, false, false, 0.5},
+    {"poisson_loss", TASK_NUMBERS, true, false, false, 0.5},
+};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static const loss_kind *kind_named(const char *name)
+{
+    for (int i = 0; i < KINDS; i++)
+        if (strcmp(kinds[i].name, name) == 0)
+            return &kinds[i];
+    return NULL;
+}
+
+int problem_loss(problem *p, const char *text)
+{
+    const char *names[KINDS];
+    if (!text)
+        return EXIT_FINE;
+    const char *name = strrchr(text, '.') ? strrchr(text, '.') + 1 : text;
+    p->kind = kind_named(name);
+    for (int i = 0; i < KINDS; i++)
+        names[i] = kinds[i].name;
+    const char *near = nearest(name, names, KINDS);
+    if (!p->kind && near)
+        return fail(EXIT_BAD_INPUT, "there is no loss \"%s\"; did you mean %s?", text, near);
+    p->formula = fx_parse_loss(text);
+    if (fx_error_status() != FX_OK)
+        return fail_library(EXIT_BAD_INPUT);
+    if (!p->kind)
+        return fail(EXIT_BAD_INPUT, "the loss %s is not one for this command", name);
+    p->loss = p->kind->name;
+    return EXIT_FINE;
+}
+
+/* ---- classes --------------------------------------------------------------------------------- */
+
+const char *class_name(const problem *p, int64_t i)
+{
+    return fx_child_name(p->classes, i);
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* All values of y in memory that is the caller's; NULL: printed. */
+static double *values_of(const dataset *d, int64_t *n)
+{
+    *n = fx_length(d->y);
+    double *values = calloc((size_t)*n + 1, sizeof *values);
+    if (!values || fx_read_as(d->y, FX_DTYPE_F64, values, *n) != FX_OK) {
+        free(values);
+        values ? fail_library(EXIT_FAILED) : fail(EXIT_FAILED, "no memory");
+        return NULL;
+    }
+    return values;
+}
+
+/* The distinct values, sorted, to the front; whole: are all of them whole numbers? */
+static int64_t distinct(double *values, int64_t n, bool *whole)
+{
+    int64_t kept = 0;
+    *whole = true;
+    qsort(values, (size_t)n, sizeof *values, compare_numbers);
+    for (int64_t i = 0; i < n; i++) {
+        *whole = *whole && values[i] == floor(values[i]);
+        if (i == 0 || values[i] != values[kept - 1])
+            values[kept++] = values[i];
+    }
+    return kept;
+}
+
+/* Names and their numbers as an object that files keep the names of. */
+static void *class_tuple(const char *const *names, int64_t n)
+{
+    void **numbers = calloc((size_t)n + 1, sizeof *numbers);
+    for (int64_t i = 0; numbers && i < n; i++)
+        numbers[i] = fxi_from(FX_DTYPE_I64, &i, 0, NULL);
+    void *tuple = fxi_named_tuple(numbers ? (int)n : 0, names, numbers);
+    free(numbers);
+    return tuple;
+}
+
+static void *classes_of_numbers(const double *values, int64_t n)
+{
+    enum { LONGEST = 32 };
+    char(*texts)[LONGEST] = calloc((size_t)n + 1, sizeof *texts);
+    const char **names = calloc((size_t)n + 1, sizeof *names);
+    for (int64_t i = 0; texts && names && i < n; i++) {
+        snprintf(texts[i], LONGEST, "%.9g", values[i]);
+        names[i] = texts[i];
+    }
+    void *tuple = class_tuple(names, texts && names ? n : 0);
+    free(names);
+    free(texts);
+    return tuple;
+}
+
+static void *classes_of_labels(void *labels)
+{
+    const int64_t n = fx_count(labels);
+    const char **names = calloc((size_t)n + 1, sizeof *names);
+    for (int64_t i = 0; names && i < n; i++)
+        names[i] = fx_child_name(labels, i);
+    void *tuple = class_tuple(names, names ? n : 0);
+    free(names);
+    return tuple;
+}
+
+static int take_classes(problem *p, const dataset *d, void *classes)
+{
+    p->classes = classes;
+    p->nclasses = fx_count(classes);
+    if (fx_is_error(classes))
+        return fail_library(EXIT_FAILED);
+    return p->nclasses >= 2 ? EXIT_FINE
+                            : fail(EXIT_BAD_INPUT, "%s: every target is \"%s\": classes need two",
+                                   d->path, class_name(p, 0));
+}
+
+/* Whole numbers that repeat ten times on average are classes unless told otherwise. */
+static int classes_from_numbers(problem *p, const dataset *d, task asked)
+{
+    bool whole;
+    int64_t n;
+    double *values = values_of(d, &n);
+    if (!values)
+        return EXIT_FAILED;
+    const int64_t k = distinct(values, n, &whole);
+    const bool alike = whole && (k <= 2 || k <= n / 10) && k <= CLASSES_AT_MOST;
+    int status = EXIT_FINE;
+    if (asked == TASK_CLASSES && k > CLASSES_AT_MOST)
+        status = fail(EXIT_BAD_INPUT,
+                      "%s: %s has %lld distinct values, too many for classes; --loss mse learns "
+                      "numbers",
+                      d->path, d->target, (long long)k);
+    else if (asked == TASK_CLASSES || alike)
+        status = take_classes(p, d, classes_of_numbers(values, k));
+    free(values);
+    return status;
+}
+
+static int default_loss(problem *p)
+{
+    return p->kind ? EXIT_FINE : problem_loss(p, p->classes ? "logitcrossentropy" : "mse");
+}
+
+int problem_classes(problem *p, const dataset *d, task asked)
+{
+    int status = EXIT_FINE;
+    if (asked == TASK_BY_DATA && p->kind && !d->labels)
+        asked = p->kind->means;
+    if (asked == TASK_NUMBERS && d->labels)
+        return fail(EXIT_BAD_INPUT, "%s: %s holds text, such as \"%s\", and no numbers", d->path,
+                    d->target, fx_child_name(d->labels, 0));
+    const bool several = fx_ndims(d->y) > 1;
+    if (asked == TASK_CLASSES && several && fx_size(d->y, 0) == 1)
+        return problem_classes(
+            p, &(dataset){.path = d->path, .target = d->target, .n = d->n, .y = fx_vec(d->y)},
+            asked);
+    if (d->labels)
+        status = take_classes(p, d, classes_of_labels(d->labels));
+    else if (asked != TASK_NUMBERS && !several)
+        status = classes_from_numbers(p, d, asked);
+    return status == EXIT_FINE ? default_loss(p) : status;
+}
+
+/* ---- targets --------------------------------------------------------------------------------- */
+
+static int64_t number_of_class(const problem *p, const char *name)
+{
+    for (int64_t i = 0; i < p->nclasses; i++)
+        if (strcmp(class_name(p, i), name) == 0)
+            return i;
+    return -1;
+}
+
+static int unknown_class(const problem *p, const dataset *d, int64_t row, const char *name)
+{
+    return fail(EXIT_BAD_INPUT,
+                "%s: observation %lld is of class \"%s\", which is none of the %lld known, from "
+                "\"%s\" to \"%s\"",
+                d->path, (long long)row + 1, name, (long long)p->nclasses, class_name(p, 0),
+                class_name(p, p->nclasses - 1));
+}
+
+/* The number of the class of each value of y: values repeat, so the last answer is tried first. */
+static int number_classes(const problem *p, const dataset *d, const double *values, int64_t *out,
+                          int64_t n)
+{
+    char name[32];
+    double last = NAN;
+    int64_t number = -1;
+    for (int64_t i = 0; i < n; i++) {
+        const char *text = d->labels ? fx_child_name(d->labels, (int64_t)values[i]) : name;
+        if (values[i] != last) {
+            snprintf(name, sizeof name, "%.9g", values[i]);
+            number = number_of_class(p, text);
+            last = values[i];
+        }
+        if (number < 0)
+            return unknown_class(p, d, i, text);
+        out[i] = number;
+    }
+    return EXIT_FINE;
+}
+
+static int class_targets(const problem *p, const dataset *d, fx_array **out)
+{
+    int64_t n, *numbers = calloc((size_t)d->n + 1, sizeof *numbers);
+    double *values = values_of(d, &n);
+    int status = numbers && values ? EXIT_FINE : EXIT_FAILED;
+    if (status == EXIT_FINE && n != d->n)
+        status = fail(EXIT_BAD_INPUT, "%s has %lld targets for %lld observations: classes are one",
+                      d->path, (long long)n, (long long)d->n);
+    if (status == EXIT_FINE)
+        status = number_classes(p, d, values, numbers, n);
+    if (status == EXIT_FINE)
+        *out = fx_from(FX_DTYPE_I64, numbers, n);
+    free(numbers);
+    free(values);
+    return status;
+}
+
+int problem_targets(const problem *p, const dataset *d, fx_array **out)
+{
+    if (p->classes)
+        return class_targets(p, d, out);
+    if (d->labels)
+        return fail(EXIT_BAD_INPUT, "%s: %s holds text, such as \"%s\", and no numbers", d->path,
+                    d->target, fx_child_name(d->labels, 0));
+    fx_array *y = fx_ndims(d->y) == 1 ? fx_reshape(d->y, 1, d->n) : d->y;
+    *out = fx_cast(y, FX_DTYPE_F32);
+    return EXIT_FINE;
+}
+
+/* ---- scale ----------------------------------------------------------------------------------- */
+
+void problem_scale(problem *p, fx_array *x, bool channels)
+{
+    const int last = fx_ndims(x) - 1;
+    unsigned dims = FX_AXIS(last);
+    for (int i = 0; i < last - 1 && channels; i++)
+        dims |= FX_AXIS(i);
+    fx_array *std = fx_std(x, .dims = dims);
+    /* What never varies, or was seen once, is only moved. */
+    std = fx_where(fx_gt(std, 0), std, 1.0);
+    p->mean = fx_squeeze(fx_mean(x, .dims = dims), FX_AXIS(last));
+    p->std = fx_squeeze(std, FX_AXIS(last));
+    fx_eval(fx_tuple(p->mean, p->std));
+}
+
+fx_array *problem_scaled(const problem *p, fx_array *x)
+{
+    return p->mean ? fx_div(fx_sub(x, p->mean), p->std) : x;
+}
+
+/* ---- outputs --------------------------------------------------------------------------------- */
+
+static fx_array *target_of(const problem *p, fx_array *y)
+{
+    if (!p->classes)
+        return y;
+    if (!p->single)
+        return fx_onehot(y, p->nclasses);
+    fx_array *one = fx_reshape(fx_cast(y, FX_DTYPE_F32), 1, fx_length(y));
+    return p->kind->signs ? fx_sub(fx_mul(2, one), 1) : one;
+}
+
+static fx_array *loss_of(const problem *p, fx_array *output, fx_array *y)
+{
+    const fx_loss_args a = {.fxi_size = sizeof a, .pred = output, .target = target_of(p, y)};
+    return p->formula(&a);
+}
+
+fx_array *problem_batch_loss(const problem *p, void *model, fx_array *x, fx_array *y)
+{
+    return loss_of(p, fx_call(model, x), y);
+}
+
+fx_array *problem_guesses(const problem *p, fx_array *output)
+{
+    return p->single ? fx_vec(fx_cast(fx_gt(output, p->kind->threshold), FX_DTYPE_I64))
+                     : fx_onecold(output);
+}
+
+fx_array *problem_probabilities(const problem *p, fx_array *output)
+{
+    if (!p->single)
+        return p->kind->logits ? fx_softmax(output) : output;
+    fx_array *second = p->kind->logits ? fx_sigmoid(output) : output;
+    return fx_concat(0, fx_sub(1, second), second);
+}
+
+/* ---- does it fit? ---------------------------------------------------------------------------- */
+
+static bool is_layer(const void *layer, const char *name)
+{
+    return strcmp(fx_type_of(layer)->name, name) == 0;
+}
+
+/* What would take x instead of the layer, as text; "" when there is nothing to say. */
+static void suggest(void *layer, const fx_array *x, char *text, size_t size)
+{
+    const int rank = fx_ndims(x) - 1;
+    const int64_t each = fx_length(x);
+    *text = 0;
+    if (is_layer(layer, "Dense")) {
+        const fx_dense_layer *dense = layer;
+        const int64_t in = fx_size(dense->weight, 1), out = fx_size(dense->weight, 0);
+        if (rank > 1 && in == each)
+            snprintf(text, size, "; Flux.flatten before it would fit");
+        else
+            snprintf(text, size, "; %sDense(%lld => %lld) would fit",
+                     rank > 1 ? "Flux.flatten, " : "", (long long)each, (long long)out);
+    } else if (is_layer(layer, "Conv")) {
+        const fx_conv_layer *conv = layer;
+        const int axes = fx_ndims(conv->weight) - 2;
+        const int64_t in = fx_size(conv->weight, axes) * conv->groups;
+        if (rank != axes + 1)
+            snprintf(text, size, "; it takes %d sizes and channels: --shape gives them", axes);
+        else if (fx_size(x, axes) != in)
+            snprintf(text, size, "; one of %lld => … channels would fit",
+                     (long long)fx_size(x, axes));
+    }
+}
+
+static int refuse_layer(void *layer, int64_t number, const char *data, const fx_array *x)
+{
+    char what[200], got[100], hint[200];
+    const fx_error e = fx_error_take();
+    fx_summary(layer, what, sizeof what);
+    describe_sizes(x, true, got, sizeof got);
+    suggest(layer, x, hint, sizeof hint);
+    return number == 1 ? fail(EXIT_BAD_INPUT, "layer 1, %s, does not take observations of %s, %s%s",
+                              what, data, got, hint)
+           : *hint ? fail(EXIT_BAD_INPUT, "layer %lld, %s, does not take %s%s", (long long)number,
+                          what, got, hint)
+                   : fail(EXIT_BAD_INPUT, "layer %lld, %s, does not take %s (%s)",
+                          (long long)number, what, got, e.message);
+}
+
+/* One observation through the layers of a chain; NULL: printed. */
+static fx_array *through_layers(void *model, const char *data, fx_array *x)
+{
+    const bool chain = is_layer(model, "Chain");
+    const int64_t n = chain ? fx_count(model) : 1;
+    for (int64_t i = 0; i < n; i++) {
+        void *layer = chain ? fx_child(model, i) : model;
+        fx_array *y = fx_call(layer, x);
+        if (fx_is_error(y)) {
+            refuse_layer(layer, i + 1, data, x);
+            return NULL;
+        }
+        x = y;
+    }
+    return x;
+}
+
+static int check_outputs(problem *p, const char *data, const fx_array *output)
+{
+    const int64_t each = fx_length(output);
+    char sizes[100];
+    describe_sizes(output, true, sizes, sizeof sizes);
+    p->single = p->classes && p->nclasses == 2 && p->kind->binary && each == 1;
+    if (!p->classes || p->single || (fx_ndims(output) == 2 && each == p->nclasses))
+        return EXIT_FINE;
+    return fail(EXIT_BAD_INPUT,
+                "the model gives %s numbers for an observation, and %s has %lld classes: a last "
+                "layer with %lld outputs would fit",
+                sizes, data, (long long)p->nclasses, (long long)p->nclasses);
+}
+
+static int check_loss(const problem *p, const char *data, fx_array *output, fx_array *y)
+{
+    char have[100], want[100];
+    fx_array *loss = loss_of(p, output, y);
+    if (!fx_is_error(loss) && (p->classes || fx_length(output) == fx_length(y)))
+        return EXIT_FINE;
+    if (p->classes)
+        return fail_library(EXIT_BAD_INPUT);
+    fx_error_take();
+    describe_sizes(output, true, have, sizeof have);
+    describe_sizes(y, true, want, sizeof want);
+    return fail(EXIT_BAD_INPUT,
+                "the model gives %s numbers for an observation, and %s has %s: a last layer with "
+                "as many outputs would fit",
+                have, data, want);
+}
+
+static fx_array *first_observation(fx_array *x)
+{
+    return fx_slice(x, fx_ndims(x) - 1, 0, 1);
+}
+
+int problem_check(problem *p, void *model, const char *data, fx_array *x, fx_array *y)
+{
+    FX_TEST;
+    if (!fx_type_of(model)->forward)
+        return fail(EXIT_BAD_INPUT, "a %s is no model: it cannot be called",
+                    fx_type_of(model)->name);
+    fx_array *output = through_layers(model, data, first_observation(x));
+    if (!output)
+        return EXIT_BAD_INPUT;
+    const int status = check_outputs(p, data, output);
+    return status == EXIT_FINE && y ? check_loss(p, data, output, first_observation(y)) : status;
+}
+
+/* ---- scores ---------------------------------------------------------------------------------- */
+
+static int count_guesses(const problem *p, fx_array *guesses, fx_array *truths, scores *out)
+{
+    int64_t guess[BATCH], truth[BATCH];
+    const int64_t n = fx_length(truths);
+    if (fx_read_as(guesses, FX_DTYPE_I64, guess, n) != FX_OK ||
+        fx_read_as(truths, FX_DTYPE_I64, truth, n) != FX_OK)
+        return fail_library(EXIT_FAILED);
+    for (int64_t i = 0; i < n; i++) {
+        out->right += guess[i] == truth[i];
+        if (out->counts)
+            out->counts[truth[i] * p->nclasses + guess[i]]++;
+    }
+    return EXIT_FINE;
+}
+
+static int score_batch(const problem *p, void *model, const fx_batch *b, scores *out)
+{
+    FX_TEST;
+    double loss;
+    fx_array *output = fx_call(model, b->x), *mean = loss_of(p, output, b->y);
+    fx_array *guesses = p->classes ? problem_guesses(p, output) : NULL;
+    if (fx_eval(p->classes ? fx_tuple(mean, guesses) : mean) != FX_OK ||
+        fx_item_get(mean, &loss) != FX_OK)
+        return fail_library(EXIT_FAILED);
+    out->loss += loss * (double)b->size;
+    out->n += b->size;
+    return p->classes ? count_guesses(p, guesses, b->y, out) : EXIT_FINE;
+}
+
+int problem_scores(const problem *p, void *model, fx_array *x, fx_array *y, scores *out)
+{
+    FX_SCOPE;
+    int status = EXIT_FINE;
+    const int64_t n = fx_size(x, fx_ndims(x) - 1);
+    fx_loader *batches =
+        fx_dataloader(fx_tuple(x, y), .batchsize = n < BATCH ? n : BATCH, .device = p->device);
+    fx_batch b = {0};
+    *out = (scores){.counts = out->counts};
+    while (status == EXIT_FINE && fx_next(batches, &b))
+        status = score_batch(p, model, &b, out);
+    fx_batch_end(&b);
+    if (status == EXIT_FINE && fx_error_status() != FX_OK)
+        status = fail_library(EXIT_FAILED);
+    out->loss = out->n ? out->loss / (double)out->n : NAN;
+    return status;
+}
+
+double accuracy_of(const scores *s)
+{
+    return s->n ? (double)s->right / (double)s->n : NAN;
+}

@@ -1,0 +1,166 @@
+/* run_record.c: see run_record.h. */
+#include "run_record.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { RUNS = 5, TEXT = 200, NUMBERS_AT_MOST = 12 * 1024 };
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void add_bytes(fx_array *x, const char *path, bool trainable, void *user)
+{
+    (void)path;
+    (void)trainable;
+    *(int64_t *)user += fx_length(x) * (int64_t)fx_dtype_size(fx_eltype(x));
+}
+
+static int64_t bytes_of(void *layer)
+{
+    int64_t bytes = 0;
+    fx_visit(layer, add_bytes, &bytes);
+    return bytes;
+}
+
+/* The least time of a few runs; the result of the last one. */
+static fx_array *timed(void *layer, fx_array *x, double *out)
+{
+    fx_array *y = NULL;
+    *out = INFINITY;
+    for (int i = 0; i < RUNS; i++) {
+        const double began = seconds_now();
+        y = fx_call(layer, x);
+        if (fx_eval(y) != FX_OK || fx_synchronize(fx_array_device(y)) != FX_OK)
+            return NULL;
+        const double took = seconds_now() - began;
+        *out = took < *out ? took : *out;
+    }
+    return y;
+}
+
+static bool add_layer(run_record *r, void *layer, fx_array **x)
+{
+    char *text = malloc(TEXT);
+    int64_t *sizes = calloc(FX_MAX_DIMS, sizeof *sizes);
+    run_layer *l = &r->layers[r->nlayers];
+    fx_array *y = text && sizes ? timed(layer, *x, &l->seconds) : NULL;
+    if (!y) {
+        free(text);
+        free(sizes);
+        return false;
+    }
+    fx_summary(layer, text, TEXT);
+    l->layer = text;
+    l->rank = fx_ndims(y);
+    for (int i = 0; i < l->rank; i++)
+        sizes[i] = fx_size(y, i);
+    l->output = sizes;
+    l->parameters = fx_parameter_count(layer);
+    l->bytes = bytes_of(layer);
+    r->nlayers++;
+    *x = y;
+    return true;
+}
+
+static void fill_layers(run_record *r, void *model, fx_array *x)
+{
+    FX_TEST;
+    const bool chain = strcmp(fx_type_of(model)->name, "Chain") == 0;
+    const int64_t n = chain ? fx_count(model) : 1;
+    for (int64_t i = 0; i < n && r->nlayers < RECORD_LAYERS; i++)
+        if (!add_layer(r, chain ? fx_child(model, i) : model, &x))
+            return;
+}
+
+/* The numbers of one observation, the last axis of x at i. */
+static double *numbers_of(fx_array *x, int64_t i, int64_t *n)
+{
+    fx_array *one = fx_slice(x, fx_ndims(x) - 1, i, i + 1);
+    *n = fx_length(one);
+    double *values = calloc((size_t)*n + 1, sizeof *values);
+    if (values && fx_read_as(one, FX_DTYPE_F64, values, *n) == FX_OK)
+        return values;
+    free(values);
+    *n = 0;
+    return NULL;
+}
+
+static void add_sample(run_record *r, fx_array *raw, fx_array *y, fx_array *output, int64_t i)
+{
+    run_sample *s = &r->samples[r->nsamples];
+    int64_t *shape = calloc(FX_MAX_DIMS, sizeof *shape);
+    s->rank = fx_ndims(raw) - 1;
+    for (int k = 0; shape && k < s->rank; k++)
+        shape[k] = fx_size(raw, k);
+    s->shape = shape;
+    s->input = numbers_of(raw, i, &s->ninput);
+    s->target = numbers_of(y, i, &s->ntarget);
+    s->output = numbers_of(output, i, &s->noutput);
+    r->nsamples += shape && s->input && s->target && s->output;
+}
+
+/* Evenly spread over the data. */
+static fx_array *spread(int64_t n, int64_t count)
+{
+    int64_t at[RECORD_SAMPLES];
+    for (int64_t i = 0; i < count; i++)
+        at[i] = i * n / count;
+    return fx_from(FX_DTYPE_I64, at, count);
+}
+
+/* Inputs as they were in the file; what is left of a zero by rounding is one. */
+static fx_array *unscaled(const problem *p, fx_array *x)
+{
+    if (!p->mean)
+        return x;
+    fx_array *raw = fx_add(fx_mul(x, p->std), p->mean);
+    return fx_where(fx_lt(fx_abs(raw), fx_mul(p->std, 1e-5)), 0.0, raw);
+}
+
+static void fill_samples(run_record *r, const problem *p, void *model, fx_array *x, fx_array *y)
+{
+    FX_TEST;
+    const int64_t n = fx_size(x, fx_ndims(x) - 1), each = fx_length(x) / n;
+    int64_t count = n < RECORD_SAMPLES ? n : RECORD_SAMPLES;
+    count = count * each > NUMBERS_AT_MOST ? NUMBERS_AT_MOST / each : count;
+    if (count == 0)
+        return;
+    void *some = fx_get_obs(fx_tuple(x, y), spread(n, count));
+    fx_array *inputs = fx_child(some, 0), *output = fx_call(model, fx_to(p->device, inputs));
+    fx_array *result = fx_cpu(p->classes ? problem_probabilities(p, output) : output);
+    fx_array *raw = unscaled(p, inputs);
+    for (int64_t i = 0; i < count && !fx_is_error(result); i++)
+        add_sample(r, raw, fx_child(some, 1), result, i);
+}
+
+void record_fill(run_record *out, const problem *p, void *model, fx_array *x, fx_array *y,
+                 int64_t batchsize)
+{
+    FX_SCOPE;
+    const int last = fx_ndims(x) - 1;
+    const int64_t n = fx_size(x, last) < batchsize ? fx_size(x, last) : batchsize;
+    memset(out, 0, sizeof *out);
+    fill_layers(out, model, fx_to(p->device, fx_slice(x, last, 0, n)));
+    fill_samples(out, p, model, x, y);
+    fx_error_take(); /* what could not be had is not in the log */
+}
+
+void record_free(run_record *record)
+{
+    for (int64_t i = 0; i < record->nlayers; i++) {
+        free((void *)(uintptr_t)record->layers[i].layer);
+        free((void *)(uintptr_t)record->layers[i].output);
+    }
+    for (int64_t i = 0; i < record->nsamples; i++) {
+        free((void *)(uintptr_t)record->samples[i].shape);
+        free((void *)(uintptr_t)record->samples[i].input);
+        free((void *)(uintptr_t)record->samples[i].target);
+        free((void *)(uintptr_t)record->samples[i].output);
+    }
+}

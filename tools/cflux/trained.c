@@ -1,0 +1,164 @@
+/* trained.c: see trained.h. */
+#include "trained.h"
+#include "failure.h"
+#include "model_file.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 4096, ENTRIES = 7 };
+
+typedef struct entry_list {
+    const void *pairs[2 * ENTRIES];
+    int n;
+} entry_list;
+
+static void add_if(entry_list *e, const char *name, const void *object)
+{
+    if (!object)
+        return;
+    e->pairs[e->n++] = name;
+    e->pairs[e->n++] = object;
+}
+
+static void *texts_of_classes(const problem *p)
+{
+    void **texts = calloc((size_t)p->nclasses + 1, sizeof *texts);
+    for (int64_t i = 0; texts && i < p->nclasses; i++)
+        texts[i] = fx_string(class_name(p, i));
+    void *tuple = fxi_tuple(texts ? (int)p->nclasses : 0, texts);
+    free(texts);
+    return tuple;
+}
+
+static void *about_of(const trained *t, const problem *p)
+{
+    entry_list e = {.n = 0};
+    add_if(&e, "loss", fx_string(p->loss));
+    add_if(&e, "kind", fx_string(t->kind));
+    add_if(&e, "target", t->target ? fx_string(t->target) : NULL);
+    return fxi_named_pairs(e.n, e.pairs);
+}
+
+fx_status trained_save(const char *path, const trained *t, const problem *p)
+{
+    FX_SCOPE;
+    entry_list e = {.n = 0};
+    add_if(&e, "model", t->model);
+    add_if(&e, "about", about_of(t, p));
+    add_if(&e, "shape", t->shape);
+    add_if(&e, "columns", t->columns);
+    add_if(&e, "classes", p->classes ? texts_of_classes(p) : NULL);
+    add_if(&e, "mean", p->mean);
+    add_if(&e, "std", p->std);
+    return model_file_save(path, fxi_named_pairs(e.n, e.pairs));
+}
+
+int trained_try(const char *path, const trained *t, const problem *p)
+{
+    char beside[PATH_BYTES];
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *dot = strrchr(name, '.');
+    const int n = snprintf(beside, sizeof beside, "%.*s.cflux-%ld%s", (int)(name - path), path,
+                           (long)getpid(), dot ? dot : "");
+    if (!dot || (strcmp(dot, ".bson") != 0 && strcmp(dot, ".safetensors") != 0))
+        return fail(EXIT_BAD_INPUT, "--save %s: models are saved as .bson or .safetensors", path);
+    if (n < 0 || n >= PATH_BYTES)
+        return fail(EXIT_BAD_INPUT, "--save: the path is too long");
+    const fx_status status = trained_save(beside, t, p);
+    unlink(beside);
+    if (status == FX_OK)
+        return EXIT_FINE;
+    return fail(EXIT_BAD_INPUT, "--save %s: %s", path, fx_error_take().message);
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+static const char *text_in(void *tuple, const char *name)
+{
+    return fx_string_text(tuple ? model_file_entry(tuple, name) : NULL);
+}
+
+static void *classes_of(void *texts)
+{
+    const int64_t n = fx_count(texts);
+    const void **pairs = calloc(2 * (size_t)n + 1, sizeof *pairs);
+    for (int64_t i = 0; pairs && i < n; i++) {
+        pairs[2 * i] = fx_string_text(fx_child(texts, i));
+        pairs[2 * i + 1] = fxi_from(FX_DTYPE_I64, &i, 0, NULL);
+    }
+    void *tuple = fxi_named_pairs(pairs ? 2 * (int)n : 0, pairs);
+    free(pairs);
+    return tuple;
+}
+
+static bool is_model(void *object)
+{
+    return object && !fx_is_array(object) && fx_type_of(object)->forward;
+}
+
+/* The entry "model", or the only one that can be called. */
+static void *find_model(void *entries)
+{
+    void *model = model_file_entry(entries, "model");
+    int found = 0;
+    for (int64_t i = 0; !is_model(model) && i < fx_count(entries); i++)
+        found += is_model(fx_child(entries, i));
+    for (int64_t i = 0; found == 1 && i < fx_count(entries); i++)
+        if (is_model(fx_child(entries, i)))
+            model = fx_child(entries, i);
+    return is_model(model) ? model : NULL;
+}
+
+int trained_load(const char *path, trained *t, problem *p)
+{
+    void *entries = model_file_load(path);
+    if (fx_is_error(entries))
+        return fail_library(EXIT_BAD_INPUT);
+    *t = (trained){.model = find_model(entries)};
+    if (!t->model)
+        return fail(EXIT_BAD_INPUT, "%s holds no model: cflux inspect says what is in it", path);
+    void *about = model_file_entry(entries, "about");
+    void *classes = model_file_entry(entries, "classes");
+    t->kind = text_in(about, "kind");
+    t->target = text_in(about, "target");
+    t->shape = model_file_entry(entries, "shape");
+    t->columns = model_file_entry(entries, "columns");
+    p->mean = model_file_entry(entries, "mean");
+    p->std = model_file_entry(entries, "std");
+    if (classes) {
+        p->classes = classes_of(classes);
+        p->nclasses = fx_count(p->classes);
+    }
+    if (fx_error_status() != FX_OK || (p->mean && !p->std))
+        return fail(EXIT_BAD_INPUT, "%s: what it says about its data is not as cflux writes it",
+                    path);
+    return p->kind ? EXIT_FINE : problem_loss(p, text_in(about, "loss"));
+}
+
+void trained_request(const trained *t, data_request *r)
+{
+    r->columns = t->columns;
+    r->target = r->target ? r->target : t->kind && strcmp(t->kind, "csv") == 0 ? t->target : NULL;
+    r->features = t->shape ? (int64_t)fx_item(fx_prod(t->shape)) : 0;
+}
+
+int trained_shape(const char *path, const trained *t, dataset *d)
+{
+    int64_t sizes[FX_MAX_DIMS + 1], each = 1;
+    char have[100];
+    const int n = t->shape ? (int)fx_length(t->shape) : 0;
+    if (n == 0 || n >= FX_MAX_DIMS)
+        return EXIT_FINE;
+    if (fx_read_as(t->shape, FX_DTYPE_I64, sizes, n) != FX_OK)
+        return fail_library(EXIT_BAD_INPUT);
+    for (int i = 0; i < n; i++)
+        each *= sizes[i];
+    describe_sizes(d->x, true, have, sizeof have);
+    if (each * d->n != fx_length(d->x))
+        return fail(EXIT_BAD_INPUT, "%s takes %lld numbers for an observation, %s has %s", path,
+                    (long long)each, d->path, have);
+    sizes[n] = d->n;
+    d->x = fxi_reshape(d->x, n + 1, sizes);
+    return EXIT_FINE;
+}
