@@ -218,8 +218,9 @@ fx_status fxi_checkpoint_about(fxi_bytes *b, fx_file_info *out)
     if (!format || strcmp(format, FORMAT) != 0)
         return FX_OK;
     out->format = b->format = whole.format = "checkpoint";
-    snprintf(out->origin, sizeof out->origin, "cflux");
-    sum_is_right(&whole);
+    if (sum_is_right(&whole) && is_checkpoint(file))
+        snprintf(out->origin, sizeof out->origin, "cflux, epoch %.0f, step %.0f",
+                 fx_at(child(file, COUNTS), EPOCH), fx_at(child(file, COUNTS), STEP));
     return whole.status;
 }
 

@@ -44,12 +44,12 @@ static void every_format_is_named(void **state)
     assert_int_equal(fx_save(tensors, "model", m), FX_OK);
     assert_int_equal(fx_save(npy, "x", x), FX_OK);
     assert_int_equal(fx_save(npz, "x", x), FX_OK);
-    assert_int_equal(fx_checkpoint_save(point, m), FX_OK);
+    assert_int_equal(fx_checkpoint_save(point, m, .epoch = 2, .step = 17), FX_OK);
     expect(bson, "BSON", "");
     expect(tensors, "safetensors", "");
     expect(npy, "npy", "NumPy's format 1.0");
     expect(npz, "npz", "");
-    expect(point, "checkpoint", "cflux");
+    expect(point, "checkpoint", "cflux, epoch 2, step 17");
     const void *header = fx_load_key(point, "__metadata__");
     assert_string_equal(fx_metadata_text(header, "notation.model"), "Dense(3 => 2)");
 }

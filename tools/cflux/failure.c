@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char *command = "";
 
@@ -39,7 +40,7 @@ int fail(int status, const char *format, ...)
 
 const char *failure_sentence(const fx_error *e)
 {
-    const size_t n = strlen(e->op);
+    const size_t n = strcspn(e->op, " "); /* "model, column 3" stays: it says where */
     const bool named = n > 0 && strncmp(e->message, e->op, n) == 0 && e->message[n] == ':';
     return e->message + (named ? n + 1 + strspn(e->message + n + 1, " ") : 0);
 }
@@ -72,6 +73,20 @@ static void print_message(int level, const char *text, void *user)
 void failure_take_messages(void)
 {
     fx_message_set_hook(print_message, NULL);
+}
+
+int check_output(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct stat info;
+    char folder[4096] = ".";
+    if (slash && (size_t)(slash - path) < sizeof folder)
+        snprintf(folder, sizeof folder, "%.*s", slash > path ? (int)(slash - path) : 1, path);
+    if (stat(folder, &info) != 0 || !S_ISDIR(info.st_mode))
+        return fail(EXIT_BAD_INPUT, "%s: there is no folder %s", path, folder);
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return fail(EXIT_BAD_INPUT, "%s is a folder", path);
+    return EXIT_FINE;
 }
 
 int finish_output(int status)

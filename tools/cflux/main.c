@@ -4,12 +4,14 @@
 #include "options.h"
 #include <string.h>
 
-extern const command command_train, command_eval, command_predict, command_report;
-extern const command command_inspect, command_devices, command_backend;
+#define COMMAND(name) extern const command command_##name;
+#include "commands.def"
+#undef COMMAND
 
 static const command *const commands[] = {
-    &command_train,   &command_eval,    &command_predict, &command_report,
-    &command_inspect, &command_devices, &command_backend,
+#define COMMAND(name) &command_##name,
+#include "commands.def"
+#undef COMMAND
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 

@@ -4,12 +4,14 @@
  * what comes back later is what went in: sizes, settings, and which arrays are shared.
  */
 #include "model_file.h"
+#include "tree_text.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char METADATA[] = "__metadata__", NOTATION[] = "notation.", TEXT[] = "text.";
-enum { PATH_BYTES = 512 };
+static const char METADATA[] = "__metadata__", NOTATION[] = "notation.", TEXT[] = "text.",
+                  TUPLE[] = "tuple.";
+enum { PATH_BYTES = 512, DEPTH_AT_MOST = 64 };
 
 /* ---- lists of names and things --------------------------------------------------------------- */
 
@@ -20,9 +22,9 @@ typedef struct pairs {
     bool failed;
 } pairs;
 
-static void add(pairs *p, const char *name, const void *thing)
+static void add_part(pairs *p, const char *name, size_t length, const void *thing)
 {
-    char *copy = strdup(name);
+    char *copy = strndup(name, length);
     if (p->n + 2 > p->room) {
         const int room = 2 * p->room + 16;
         const void **more = realloc(p->items, (size_t)room * sizeof *more);
@@ -36,6 +38,11 @@ static void add(pairs *p, const char *name, const void *thing)
     }
     p->items[p->n++] = copy;
     p->items[p->n++] = thing;
+}
+
+static void add(pairs *p, const char *name, const void *thing)
+{
+    add_part(p, name, strlen(name), thing);
 }
 
 static void free_pairs(pairs *p)
@@ -61,7 +68,8 @@ static bool is_tuple(const void *object)
 
 typedef struct contents {
     bool arrays, texts, nothing, layers;
-    bool deep_texts; /* below the first level */
+    bool empty, dots; /* a tuple without children, a name with a dot */
+    bool deep_texts;  /* below the first level */
 } contents;
 
 static void look(const void *object, int depth, contents *c)
@@ -75,9 +83,13 @@ static void look(const void *object, int depth, contents *c)
         c->deep_texts = c->deep_texts || depth > 1;
     } else if (!is_tuple(object))
         c->layers = true;
-    else
-        for (int64_t i = 0; i < fx_count(object); i++)
+    else {
+        c->empty = c->empty || fx_count(object) == 0;
+        for (int64_t i = 0; i < fx_count(object); i++) {
+            c->dots = c->dots || strchr(fx_child_name(object, i), '.');
             look(fx_child(object, i), depth + 1, c);
+        }
+    }
 }
 
 static contents contents_of(const void *object)
@@ -204,7 +216,8 @@ static bool text_says_all(void *model, const char *text, char *what, size_t size
     void *again = fx_parse_model(text);
     if (fx_is_error(again)) {
         const fx_error why = before == FX_OK ? fx_error_take() : (fx_error){0};
-        snprintf(what, size, "Flux's notation does not say it: %s", why.message);
+        snprintf(what, size, "its notation, %.200s, cannot be read back: %.*s", text,
+                 (int)strcspn(why.message, ";"), why.message);
         return false;
     }
     char *second = notation_of(again);
@@ -285,25 +298,57 @@ static void add_header(saving *s, const void *object)
         add(&s->texts, fx_child_name(object, i), fx_string_text(fx_child(object, i)));
 }
 
+/* Why a format of arrays cannot hold an entry, whatever it has in its header; NULL: it can. */
+static const char *too_rich(const contents *c)
+{
+    return c->nothing                                 ? "it has values that are nothing"
+           : c->layers                                ? NULL /* its notation says the rest */
+           : c->empty                                 ? "it has an empty tuple"
+           : c->dots                                  ? "a name in it has a dot"
+           : c->texts && (c->arrays || c->deep_texts) ? "its texts stand among arrays or lie deep"
+                                                      : NULL;
+}
+
+/* A struct that this library has no layer for; says so in `what`. */
+static bool has_struct(void *object, char *what, size_t size)
+{
+    char name[200];
+    const tree_kind kind = tree_kind_of(object);
+    if (kind == TREE_STRUCT) {
+        tree_struct_name(object, name, sizeof name);
+        snprintf(what, size, "it has a %s, which this library has no layer for", name);
+        return true;
+    }
+    for (int64_t i = 0; kind >= TREE_TUPLE && i < fx_count(object); i++)
+        if (has_struct(fx_child(object, i), what, size))
+            return true;
+    return false;
+}
+
 static void add_entry(saving *s, const char *name, void *object)
 {
     const contents c = contents_of(object);
-    if (strcmp(name, METADATA) == 0 && !c.arrays && !c.nothing && !c.deep_texts)
+    const char *why = too_rich(&c);
+    char title[300];
+    if (strcmp(name, METADATA) == 0 && c.texts && !c.arrays && !c.layers && !c.deep_texts)
         add_header(s, object);
-    else if (c.nothing)
-        cannot(s, name, "it has values that are nothing");
-    else if (c.layers && s->model_texts)
-        add_layers(s, name, object);
+    else if (fx_metadata_count(object) > 0)
+        add_header(s, object);
+    else if (why)
+        cannot(s, name, why);
+    else if (!s->model_texts && !fx_is_array(object))
+        cannot(s, name, "the format holds arrays by name, and nothing else");
+    else if (c.layers && has_struct(object, title, sizeof title))
+        cannot(s, name, title);
     else if (c.layers)
-        cannot(s, name, "the format holds arrays and no models");
-    else if (c.texts && (!s->model_texts || c.arrays || c.deep_texts))
-        cannot(s, name,
-               s->model_texts ? "its texts stand among arrays or lie too deep"
-                              : "the format holds arrays and no texts");
+        add_layers(s, name, object);
     else if (c.texts)
         add_texts(s, name, object);
-    else
+    else {
+        if (is_tuple(object))
+            add_text(s, TUPLE, name, "", "");
         add(&s->objects, name, object);
+    }
 }
 
 static fx_status write_entries(saving *s)
@@ -511,6 +556,29 @@ static bool has_name(const pairs *p, const char *name)
     return false;
 }
 
+/* Those of file's arrays whose names begin so, as a tuple of the scope, nested at the dots. */
+static void *nested(void *file, bool *used, const char *prefix, size_t length, int depth)
+{
+    pairs p = {0};
+    bool named = false;
+    char number[24];
+    for (int64_t i = 0; i < fx_count(file); i++) {
+        const char *key = fx_child_name(file, i), *rest = key + length;
+        if (used[i] || strncmp(key, prefix, length) != 0)
+            continue;
+        const size_t part = strcspn(rest, ".");
+        snprintf(number, sizeof number, "%d", p.n / 2);
+        named = named || strlen(number) != part || strncmp(rest, number, part) != 0;
+        used[i] = !rest[part] || depth == DEPTH_AT_MOST;
+        add_part(&p, rest, part,
+                 used[i] ? fx_child(file, i)
+                         : nested(file, used, key, length + part + 1, depth + 1));
+    }
+    void *tuple = tuple_of(&p, named);
+    free_pairs(&p);
+    return tuple;
+}
+
 /* What the header says: entries in `out`, and in `rest` the texts that are no entries. false:
  * recorded. */
 static bool read_header(const char *path, void *file, bool *used, const void *header, pairs *out,
@@ -531,6 +599,9 @@ static bool read_header(const char *path, void *file, bool *used, const void *he
             snprintf(name, sizeof name, "%.*s", length, entry);
             if (!has_name(out, name))
                 add(out, name, texts_of(header, entry, length));
+        } else if (begins(key, TUPLE)) {
+            snprintf(name, sizeof name, "%s.", key + strlen(TUPLE));
+            add(out, key + strlen(TUPLE), nested(file, used, name, strlen(name), 0));
         } else {
             add(rest, key, text);
         }

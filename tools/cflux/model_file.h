@@ -5,6 +5,7 @@
  *
  *     notation.NAME   an entry that has layers, in Flux's notation
  *     text.PATH       a text of an entry, "text.classes.0"
+ *     tuple.NAME      an entry that is a tuple, a list or a dictionary of arrays
  *
  * so that the same entries come back. */
 #ifndef CFLUX_TOOL_MODEL_FILE_H
@@ -20,8 +21,7 @@ void *model_file_load(const char *path);
 
 /* Writes the entries of a named tuple, in the format of the extension. What that format cannot say
  * is an error (FX_STATUS_UNSUPPORTED) that names it, and nothing is written: a layer unknown to
- * Flux's notation, a setting that the notation leaves out, shared arrays, a text among arrays of an
- * .npz. */
+ * Flux's notation, a setting that the notation leaves out, shared arrays, a text in an .npz. */
 fx_status model_file_save(const char *path, void *entries);
 
 /* Its entry of that name, NULL when there is none. */

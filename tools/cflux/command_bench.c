@@ -1,0 +1,287 @@
+/* command_bench.c: cflux bench: how fast this machine computes with this library.
+ *
+ * A row is timed in samples of many runs; each sample takes about a tenth of the time of the row,
+ * and the median of the samples is given, so that one disturbance does not matter. What is computed
+ * once (plans, kernels of a device) is computed before.
+ */
+#include "failure.h"
+#include "json_out.h"
+#include "options.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    SAMPLES = 11,
+    RUNS_AT_MOST = 1 << 24,
+    PRODUCT = 1024,
+    COPIED = 1 << 24,
+    CLASSES_AT_LEAST = 2
+};
+
+static bool as_json;
+static const char *device_name = "", *notation, *input_text;
+static int64_t batchsize = 64;
+static double seconds = 0.5;
+static option_row options[] = {
+    {"device", 'd', OPTION_TEXT, &device_name, "DEVICE",
+     "Where to compute: CPU, CUDA:0, OpenCL …; without: where programs compute without a wish", 0,
+     0, 0},
+    {"model", 'm', OPTION_TEXT, &notation, "NOTATION",
+     "Time this model instead of the usual rows; --input says what it takes", 0, 0, 0},
+    {"input", 'i', OPTION_TEXT, &input_text, "SIZES",
+     "The sizes of one observation, 784 or 28x28x1", 0, 0, 0},
+    {"batchsize", 'b', OPTION_INTEGER, &batchsize, "N", "Observations in a batch; 64 without", 1,
+     1e9, 0},
+    {"seconds", 's', OPTION_NUMBER, &seconds, "S", "Time for each row; 0.5 without", 0.001, 3600,
+     0},
+    OPTION_JSON(&as_json),
+    OPTIONS_END,
+};
+
+typedef struct bench {
+    fx_device *device;
+    void *model, *state;
+    fx_array *x, *y;
+    bool regression;
+} bench;
+
+/* ---- what is timed --------------------------------------------------------------------------- */
+
+static void run_copy(bench *b)
+{
+    FX_SCOPE;
+    fx_eval(fx_add(b->x, 1));
+}
+
+static void run_product(bench *b)
+{
+    FX_SCOPE;
+    fx_eval(fx_matmul(b->x, b->y));
+}
+
+static void run_forward(bench *b)
+{
+    FX_TEST;
+    fx_eval(fx_call(b->model, b->x));
+}
+
+static void run_step(bench *b)
+{
+    FX_STEP;
+    fx_array *out = fx_call(b->model, b->x);
+    fx_array *loss = b->regression ? fx_mse(out, b->y) : fx_logitcrossentropy(out, b->y);
+    fx_want(loss);
+    fx_update(b->state, b->model, fx_gradient(loss, b->model));
+}
+
+/* ---- timing ---------------------------------------------------------------------------------- */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double time_runs(bench *b, void (*run)(bench *b), int64_t runs)
+{
+    fx_synchronize(b->device);
+    const double start = now();
+    for (int64_t i = 0; i < runs && fx_error_status() == FX_OK; i++)
+        run(b);
+    fx_synchronize(b->device);
+    return now() - start;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Seconds of one run. */
+static double time_of(bench *b, void (*run)(bench *b))
+{
+    double samples[SAMPLES];
+    int64_t runs = 1;
+    time_runs(b, run, 3);
+    while (time_runs(b, run, runs) < seconds / SAMPLES / 2 && runs < RUNS_AT_MOST &&
+           fx_error_status() == FX_OK)
+        runs *= 2;
+    for (int i = 0; i < SAMPLES; i++)
+        samples[i] = time_runs(b, run, runs) / (double)runs;
+    qsort(samples, SAMPLES, sizeof *samples, by_value);
+    return samples[SAMPLES / 2];
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* Before the first row: bad input is found before it, and then nothing is printed. */
+static void print_head(json_out *j, const fx_device *device)
+{
+    if (!as_json) {
+        printf("%s, %d threads, batches of %d\n\n", fx_device_name(device), fx_num_threads(),
+               (int)batchsize);
+        return;
+    }
+    json_open(j, NULL, '{');
+    json_text(j, "device", fx_device_name(device));
+    json_integer(j, "threads", fx_num_threads());
+    json_integer(j, "batchsize", batchsize);
+    json_open(j, "rows", '[');
+}
+
+/* Work of a row in the unit it is told in, for one run. */
+static void print_row(json_out *j, const char *name, double each, double work, const char *unit)
+{
+    char scaled[32];
+    snprintf(scaled, sizeof scaled, each < 1e-3 ? "%.1f µs" : "%.2f ms",
+             each < 1e-3 ? 1e6 * each : 1e3 * each);
+    if (!as_json) {
+        printf("%-44s %12s %14.4g %s\n", name, scaled, work / each, unit);
+        fflush(stdout);
+        return;
+    }
+    json_open(j, NULL, '{');
+    json_text(j, "name", name);
+    json_number(j, "seconds", each);
+    json_number(j, "rate", work / each);
+    json_text(j, "unit", unit);
+    json_close(j);
+}
+
+static fx_array *on_device(const bench *b, fx_array *x)
+{
+    x = fx_to(b->device, x);
+    fx_eval(x);
+    return x;
+}
+
+static void bench_machine(json_out *j, fx_device *device)
+{
+    FX_SCOPE;
+    bench b = {.device = device};
+    b.x = on_device(&b, fx_rand(COPIED));
+    print_head(j, device);
+    print_row(j, "read and write 64 MiB", time_of(&b, run_copy), 2e-9 * COPIED * sizeof(float),
+              "GB/s");
+    b.x = on_device(&b, fx_rand(PRODUCT, PRODUCT));
+    b.y = b.x;
+    print_row(j, "matrix product 1024×1024×1024", time_of(&b, run_product),
+              2e-9 * PRODUCT * PRODUCT * PRODUCT, "GFLOP/s");
+}
+
+static fx_array *targets(const fx_array *out, bool regression)
+{
+    if (regression)
+        return fxi_zeros_like(out);
+    const int64_t classes = fx_size(out, 0);
+    fx_array *pick = fx_floor(fx_mul(fx_rand(fx_size(out, 1)), (double)classes));
+    return fx_onehot(fx_cast(pick, FX_DTYPE_I64), classes);
+}
+
+/* Forward pass and training step; classes in columns are trained as such, all else to zeros. */
+static void bench_model(json_out *j, fx_device *device, const char *name, void *model,
+                        const fx_dims *input)
+{
+    FX_SCOPE;
+    bench b = {.device = device};
+    char title[160];
+    fx_dims sizes = *input;
+    sizes.v[sizes.n++] = batchsize;
+    b.x = on_device(&b, fxi_rand(FX_DTYPE_F32, (int)sizes.n, sizes.v));
+    b.model = fx_to(device, model);
+    fx_array *out = fx_call(b.model, b.x);
+    b.regression = fx_ndims(out) != 2 || fx_size(out, 0) < CLASSES_AT_LEAST;
+    b.y = on_device(&b, targets(out, b.regression));
+    b.state = fx_setup(fx_adam(.eta = 1e-4), b.model);
+    if (fx_error_status() != FX_OK)
+        return;
+    if (notation)
+        print_head(j, device);
+    snprintf(title, sizeof title, "%s, forward", name);
+    print_row(j, title, time_of(&b, run_forward), (double)batchsize, "observations/s");
+    snprintf(title, sizeof title, "%s, training step", name);
+    print_row(j, title, time_of(&b, run_step), (double)batchsize, "observations/s");
+}
+
+static const struct {
+    const char *name, *notation;
+    fx_dims input;
+} models[] = {
+    {"2 => 3 => 2, batch norm",
+     "Chain(Dense(2 => 3, tanh), BatchNorm(3), Dense(3 => 2))",
+     {1, {2}}},
+    {"784 => 256 => 10", "Chain(Dense(784 => 256, relu), Dense(256 => 10))", {1, {784}}},
+    {"LeNet",
+     "Chain(Conv((5, 5), 1 => 6, relu), MaxPool((2, 2)), Conv((5, 5), 6 => 16, relu), "
+     "MaxPool((2, 2)), Flux.flatten, Dense(256 => 120, relu), Dense(120 => 84, relu), "
+     "Dense(84 => 10))",
+     {3, {28, 28, 1}}},
+};
+
+/* "28x28x1" */
+static bool read_sizes(const char *text, fx_dims *out)
+{
+    char *end;
+    for (out->n = 0; out->n < FX_MAX_DIMS - 1; text = end + 1) {
+        out->v[out->n] = strtoll(text, &end, 10);
+        if (end == text || out->v[out->n] < 1 || out->v[out->n] > INT32_MAX)
+            return false;
+        out->n++;
+        if (*end != 'x' && strncmp(end, "×", 2) != 0)
+            return *end == 0;
+        end += *end == 'x' ? 0 : 1;
+    }
+    return false;
+}
+
+static int bench_all(json_out *j, fx_device *device)
+{
+    fx_dims input;
+    if (!notation) {
+        bench_machine(j, device);
+        for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
+            bench_model(j, device, models[i].name, fx_parse_model(models[i].notation),
+                        &models[i].input);
+        return fx_error_status() == FX_OK ? EXIT_FINE : fail_library(EXIT_FAILED);
+    }
+    if (!input_text || !read_sizes(input_text, &input))
+        return fail(EXIT_BAD_INPUT,
+                    input_text ? "--input takes sizes such as 784 or 28x28x1, got \"%s\""
+                               : "--model needs --input: the sizes of one observation%s",
+                    input_text ? input_text : "");
+    void *model = fx_parse_model(notation);
+    if (!fx_is_error(model))
+        bench_model(j, device, "model", model, &input);
+    return fx_error_status() == FX_OK ? EXIT_FINE : fail_library(EXIT_BAD_INPUT);
+}
+
+static int run_bench(int n, char **operands)
+{
+    (void)n;
+    (void)operands;
+    json_out j = {.to = stdout};
+    if (!*device_name)
+        fx_use_all();
+    fx_device *device = *device_name ? fx_device_find(device_name) : fx_get_device();
+    if (fx_error_status() != FX_OK)
+        return fail_library(EXIT_BAD_INPUT);
+    fx_seed(1);
+    const int status = bench_all(&j, device);
+    if (j.depth > 0)
+        json_end(&j);
+    return status;
+}
+
+const command command_bench = {
+    .name = "bench",
+    .summary = "Measure how fast models compute here",
+    .operands = "",
+    .about = "Times the machine (memory, a matrix product) and networks, forward and as training "
+             "steps with Adam, data in memory. Each time is the median of 11 samples. With --model "
+             "it times that model.",
+    .options = options,
+    .run = run_bench,
+};
