@@ -1,12 +1,12 @@
 /* command_convert.c: cflux convert: from one format into another, without loss or not at all. */
 #include "failure.h"
 #include "input_file.h"
+#include "interrupt.h"
 #include "json_out.h"
 #include "model_file.h"
 #include "nearest.h"
 #include "options.h"
 #include <inttypes.h>
-#include <signal.h>
 #include <string.h>
 
 static bool as_json, as_checkpoint, as_pytorch, arrays_alone;
@@ -46,23 +46,6 @@ static bool to_arrays(const char *path)
 static bool to_checkpoint(const char *path)
 {
     return as_checkpoint || ends_with(path, ".checkpoint") || ends_with(path, ".ckpt");
-}
-
-/* ---- signals --------------------------------------------------------------------------------- */
-
-static volatile sig_atomic_t stopped_by;
-
-static void remember(int number)
-{
-    stopped_by = number;
-}
-
-/* While a file is written signals wait, so that none leaves a half-written one beside OUT. */
-static void hold_signals(void)
-{
-    const struct sigaction wait = {.sa_handler = remember, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &wait, NULL);
-    sigaction(SIGTERM, &wait, NULL);
 }
 
 /* ---- which entries --------------------------------------------------------------------------- */
@@ -278,9 +261,9 @@ static int run_convert(int n, char **operands)
         status = read_input(operands[0], &in);
     if (status != EXIT_FINE)
         return status;
-    hold_signals();
+    interrupt_begin(); /* no half-written file stays beside OUT */
     status = save(path, in.entries) == FX_OK ? written(&in, path) : save_failed(path);
-    return stopped_by ? 128 + stopped_by : status;
+    return interrupt_caught() ? 128 + interrupt_caught() : status;
 }
 
 const command command_convert = {
