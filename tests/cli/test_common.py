@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""The command line as a whole: help, usage, what bad options get, devices, preferences, bench, the manual
+page and the completion. Usage: test_common.py PROGRAM"""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import unittest
+
+import cli
+
+COMMANDS = ["train", "eval", "predict", "inspect", "convert", "report", "bench", "devices", "backend"]
+NETWORK = "Chain(Dense(4 => 8, relu), Dense(8 => 3))"
+
+
+class Help(cli.Cli):
+    def test_the_list_has_every_command(self):
+        listed = re.findall(r"^  (\w+) ", self.fine("help").out, re.M)
+        self.assertEqual(listed, COMMANDS + ["help"])
+        self.assertEqual(self.fine("--help").out, self.fine("help").out)
+
+    def test_every_command_explains_itself(self):
+        for name in COMMANDS:
+            text = self.fine(name, "--help").out
+            self.assertEqual(text, self.fine("help", name).out)
+            self.assertTrue(text.startswith(f"Usage: cflux {name}"), text)
+            self.assertIn("--help", text)
+            self.assertLessEqual(max(map(len, text.split("\n"))), 80, name)
+            self.assertTrue(all(line == line.rstrip() for line in text.split("\n")), name)
+
+    def test_version(self):
+        with open(os.path.join(cli.ROOT, "include", "cflux", "base.h"), encoding="utf-8") as f:
+            version = re.search(r'FX_VERSION_STRING "(.*)"', f.read()).group(1)
+        self.assertEqual(self.fine("--version").out, f"cflux {version}\n")
+
+    def test_nothing_to_do_is_usage(self):
+        ended = self.run_cli()
+        self.assertEqual((ended.status, ended.out), (2, ""))
+        self.assertIn("Usage: cflux COMMAND", ended.err)
+
+    def test_names_that_are_nearly_right(self):
+        self.refused("inspekt", words=['no command "inspekt"', "did you mean inspect?"])
+        self.refused("qwertz", words=['no command "qwertz"', "cflux help lists them"])
+        self.refused("inspect", "--stat5", "x", words=["--stat5", "did you mean --stats?"])
+        self.refused("inspect", "-Z", "x", words=["-Z", "cflux help inspect"])
+        self.refused("help", "trian", words="did you mean train?")
+
+    def test_values_of_options(self):
+        self.refused("bench", "--seconds", "x", words=["--seconds", '"x"'])
+        self.refused("bench", "--seconds", "nan", words=["--seconds", '"nan"'])
+        self.refused("bench", "--seconds", "-1", words=["--seconds", "0.001", '"-1"'])
+        self.refused("bench", "--batchsize", "1.5", words=["--batchsize", "whole number", '"1.5"'])
+        self.refused("bench", "--batchsize", "99999999999999999999", words="--batchsize")
+        self.refused("bench", "--batchsize", words=["--batchsize needs a value", "N"])
+        self.refused("bench", "-b", words="--batchsize needs a value")
+        self.refused("devices", "--json=1", words="--json takes no value")
+        self.refused("devices", "more", words=['"more"', "usage: cflux devices"])
+        self.refused("convert", "one", words=["too few", "IN OUT"])
+
+    def test_output_that_cannot_be_written(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            p = subprocess.run([cli.program, "help"], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(p.returncode, 1)
+        self.assertEqual(p.stderr, "cflux: cannot write to standard output: No space left on device\n")
+
+
+class Devices(cli.Cli):
+    def test_the_cpu_is_there_and_the_absent_say_why(self):
+        told = self.fine("devices", "--json").json()
+        names = [d["device"] for d in told["devices"]]
+        self.assertEqual(names[:2], ["CPU", "ref"])
+        self.assertEqual(len(names), len(set(names)))
+        here = {d["backend"] for d in told["devices"]}
+        for name in ["CUDA", "AMDGPU", "Metal", "OpenCL"]:
+            self.assertNotEqual(name in here, name in told["absent"], name)
+        self.assertTrue(all(len(why) > 20 for why in told["absent"].values()))
+        self.assertIn(told["default"], names)
+        with open("/proc/meminfo", encoding="utf-8") as f:
+            total = 1024 * int(re.search(r"MemTotal:\s*(\d+)", f.read()).group(1))
+        self.assertEqual(told["devices"][0]["memory_total"], total)
+
+    def test_a_folder_without_plugins(self):
+        told = self.fine("devices", "--json", OCL_ICD_VENDORS="/nowhere", FX_NUM_THREADS="1").json()
+        self.assertIn("libcflux-cuda.so", told["absent"]["CUDA"])
+        self.assertEqual(told["threads"], 1)
+
+    def test_the_text_says_the_same(self):
+        told, text = self.fine("devices", "--json").json(), self.fine("devices").out
+        for d in told["devices"]:
+            self.assertRegex(text, rf"(?m)^{re.escape(d['backend'])} +{d['id']}\b.*{re.escape(d['name'])}")
+        for name, why in told["absent"].items():
+            self.assertRegex(text, rf"(?m)^{name} +{re.escape(why)}$")
+
+
+class Preference(cli.Cli):
+    FILE = "LocalPreferences.toml"
+
+    def test_read_and_set(self):
+        self.assertIsNone(self.fine("backend", "--json").json()["preference"])
+        self.assertIn("no preference", self.fine("backend").out)
+        ended = self.fine("backend", "opencl")
+        self.assertEqual(ended.out, "OpenCL\n")
+        self.assertIn("Restart", ended.err)
+        self.assertEqual(self.fine("backend").out, "OpenCL\n")
+        self.assertEqual(self.fine("backend", "--json").json(), {"preference": "OpenCL"})
+
+    def test_the_rest_of_the_file_stays(self):
+        self.write(self.FILE, '# mine\n[Other]\nx = 1\n\n[Flux]\ngpu_backend = "CUDA" # was\n')
+        self.assertEqual(self.fine("backend").out, "CUDA\n")
+        self.fine("backend", "CPU")
+        text = self.read(self.FILE).decode()
+        self.assertIn("# mine\n[Other]\nx = 1\n", text)
+        self.assertIn('gpu_backend = "CPU"', text)
+        self.assertNotIn("CUDA", text)
+
+    def test_another_project(self):
+        os.mkdir(self.path("project"))
+        self.fine("backend", "metal", CFLUX_PROJECT=self.path("project"))
+        self.assertEqual(list(self.contents()), [os.path.join("project", self.FILE)])
+
+    def test_what_cannot_be(self):
+        self.refused("backend", "CUDDA", words=['"CUDDA"', "did you mean CUDA?", "AMDGPU, Metal, OpenCL"])
+        self.refused("backend", "vulkan", words=['no backend "vulkan"', "those there are"])
+        self.refused("backend", "CPU", words="nowhere", status=1, CFLUX_PROJECT=self.path("nowhere"))
+        self.write(self.FILE, "[Flux\n")
+        ended = self.run_cli("backend", "CPU")
+        self.assertEqual(ended.status, 2)
+        self.assertIn("line 1", ended.err)
+        self.assertEqual(self.read(self.FILE), b"[Flux\n")
+
+
+class Bench(cli.Cli):
+    def rows(self, *arguments):
+        told = self.fine("bench", "--json", "--seconds", "0.02", *arguments).json()
+        for row in told["rows"]:
+            self.assertGreater(row["seconds"], 0)
+            self.assertGreater(row["rate"], 0)
+        return told, {row["name"]: row for row in told["rows"]}
+
+    def test_a_model(self):
+        told, rows = self.rows("--model", NETWORK, "--input", "4", "--batchsize", "8", "--device", "cpu")
+        self.assertEqual((told["device"], told["batchsize"]), ("CPU", 8))
+        self.assertEqual(set(rows), {"model, forward", "model, training step"})
+        for row in rows.values():
+            self.assertAlmostEqual(row["rate"] * row["seconds"], 8, places=6)
+        text = self.fine("bench", "--model", NETWORK, "--input", "4", "--seconds", "0.02").out
+        self.assertRegex(text, r"(?m)^model, forward +[\d.]+ (µs|ms) +\S+ observations/s$")
+
+    def test_images(self):
+        self.rows("--model", "Chain(Conv((3, 3), 2 => 3), Flux.flatten, Dense(108 => 1))",
+                  "--input", "8x8x2", "--batchsize", "2")
+
+    def test_what_does_not_fit(self):
+        self.refused("bench", "--json", "--model", NETWORK, "--input", "5", words=["Dense(4 => 8, relu)", "5×64"])
+        self.refused("bench", "--model", NETWORK, words="--input")
+        self.refused("bench", "--model", NETWORK, "--input", "4y", words='"4y"')
+        self.refused("bench", "--model", "Chain(Dens(4 => 8))", "--input", "4",
+                     words=["model, column 7", "Dens"])
+        self.refused("bench", "--device", "cudda", words="cudda")
+
+    def test_ctrl_c_ends_it(self):
+        self.assertEqual(self.terminal("bench", "--seconds", "30", until="threads", send="\x03").status,
+                         -signal.SIGINT)
+
+
+class Texts(cli.Cli):
+    def test_the_manual_has_every_command_and_option(self):
+        page = self.fine("help", "--man").out
+        self.assertTrue(page.startswith(".TH CFLUX 1"))
+        for name in COMMANDS:
+            self.assertIn(f".SS cflux {name}", page)
+            for option in re.findall(r"--([a-z-]+)", self.fine(name, "--help").out):
+                self.assertIn("\\-\\-" + option.replace("-", "\\-"), page, name)
+
+    @unittest.skipUnless(shutil.which("man") or shutil.which("groff"), "no groff")
+    def test_the_manual_is_formatted_without_a_complaint(self):
+        self.write("cflux.1", self.fine("help", "--man").out)
+        command = ["groff", "-man", "-Kutf8", "-Tutf8", "-ww", "cflux.1"] if shutil.which("groff") \
+            else ["man", "-l", "--warnings", "-E", "UTF-8", "cflux.1"]
+        p = subprocess.run(command, cwd=self.folder, text=True, encoding="utf-8", capture_output=True,
+                           env=self.environment(MANWIDTH="80"))
+        self.assertEqual((p.returncode, p.stderr), (0, ""))
+        self.assertIn("cflux inspect", re.sub(r"\x1b\[[\d;]*m|.\x08", "", p.stdout))
+
+    def complete(self, *words):
+        script = self.fine("help", "--completion").out
+        typed = " ".join(f"'{w}'" for w in words)
+        script += f"\nCOMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _cflux; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        p = subprocess.run(["bash", "-u", "-c", script], cwd=self.folder, text=True, capture_output=True)
+        self.assertEqual(p.stderr, "")
+        return p.stdout.split()
+
+    def test_completion(self):
+        self.write("model.bson", "")
+        self.write("data.csv", "")
+        self.assertEqual(sorted(self.complete("cflux", "")), sorted(COMMANDS + ["help"]))
+        self.assertEqual(self.complete("cflux", "ins"), ["inspect"])
+        self.assertEqual(self.complete("cflux", "help", "dev"), ["devices"])
+        self.assertEqual(self.complete("cflux", "inspect", "mo"), ["model.bson"])
+        self.assertEqual(self.complete("cflux", "inspect", "--st"), ["--stats"])
+        self.assertEqual(self.complete("cflux", "train", "--data", "d"), ["data.csv"])
+        self.assertEqual(self.complete("cflux", "train", "--normalise", "fe"), ["features"])
+        self.assertEqual(self.complete("cflux", "train", "--epochs", ""), [])
+        for name in COMMANDS:
+            options = set(re.findall(r"(--[a-z-]+)", self.fine("help", name).out))
+            self.assertLessEqual(set(self.complete("cflux", name, "--")), options, name)
+            self.assertIn("--help", self.complete("cflux", name, "--"))
+
+
+class Terminal(cli.Cli):
+    def test_output_is_the_same_in_a_terminal(self):
+        for arguments in (["help"], ["backend"], ["inspect", cli.DIGITS]):
+            self.assertEqual(self.terminal(*arguments).out, self.fine(*arguments).out)
+
+
+if __name__ == "__main__":
+    cli.main(22)
