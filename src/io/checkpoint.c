@@ -11,7 +11,8 @@
  *
  * The new file is complete and on the disk before an older one moves, and the newest keeps its name
  * until the new one takes it: at any moment a kill leaves a file that loads. Who loads looks at the
- * sum first and falls back to the file before.
+ * sum first and falls back to the file before. A newest that is damaged makes no older one move: it
+ * gives its place to the new one, as the file before it may be the only one that loads.
  */
 #include "entries.h"
 #include "formats.h"
@@ -28,7 +29,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { MAX_PATH = 4096, MAX_KEEP = 1000, DEFAULT_KEEP = 2 };
+enum { MAX_PATH = 4096, LONGEST_PATH = MAX_PATH - 16, MAX_KEEP = 1000, DEFAULT_KEEP = 2 };
 static const char FORMAT[] = "cflux.checkpoint", VERSION[] = "1";
 static const char NUMBERS[] = "cflux.numbers", COUNTS[] = "cflux.counts";
 
@@ -55,6 +56,32 @@ static bool numbered(char out[MAX_PATH], const char *path, int i)
     return n >= 0 && n < MAX_PATH;
 }
 
+static bool sum_is_right(const fxi_bytes *b)
+{
+    if (b->size <= FXI_SUM_BYTES)
+        return false;
+    const size_t end = b->size - FXI_SUM_BYTES;
+    fxi_bytes sum = *b;
+    sum.at = end;
+    return fxi_bytes_number(&sum, FXI_SUM_BYTES, "the sum") == crc32_z(0, b->data, end);
+}
+
+/* Is the newest file one to keep? A failure to open it is recorded. */
+static fx_status look_at_newest(const char *op, const char *path, bool *out_whole)
+{
+    fxi_file *file;
+    *out_whole = false;
+    if (access(path, F_OK) != 0)
+        return FX_OK;
+    const fx_status status = fxi_file_map(op, path, &file);
+    if (status != FX_OK)
+        return status;
+    const fxi_bytes b = fxi_file_bytes(file, op, path);
+    *out_whole = sum_is_right(&b);
+    fxi_file_release(file);
+    return FX_OK;
+}
+
 /* Makes room for a new file: each takes the name of the one before it, the oldest goes. The newest
  * keeps its own name as well. */
 static bool move_up(const char *path, int keep)
@@ -64,12 +91,17 @@ static bool move_up(const char *path, int keep)
         if (numbered(from, path, i - 1) && numbered(to, path, i) &&
             fxi_file_rename(from, to) != 0 && errno != ENOENT)
             return false;
-    if (keep < 2)
-        return true;
     numbered(to, path, 1);
-    if (access(path, F_OK) != 0)
-        return true;
     return (unlink(to) == 0 || errno == ENOENT) && fxi_file_link(path, to) == 0;
+}
+
+static fx_status keep_older(const char *op, const char *path, int keep)
+{
+    bool whole = false;
+    const fx_status status = keep > 1 ? look_at_newest(op, path, &whole) : FX_OK;
+    if (status != FX_OK || !whole || move_up(path, keep))
+        return status;
+    return fx_fail(FX_STATUS_IO, op, "%s: cannot keep the file before: %s", path, strerror(errno));
 }
 
 bool fx_checkpoint_exists(const char *path)
@@ -98,28 +130,34 @@ static void fill_counts(const fx_checkpoint *c, int64_t out[NCOUNTS])
     out[LOADER_BATCH] = at.batch;
 }
 
-/* The numbers of a state in memory of fxi_malloc; NULL: recorded. */
-static double *state_numbers(const char *op, void *state, int64_t *out_n)
+static double *numbers_new(const char *op, int64_t n)
 {
-    *out_n = state ? fxi_state_numbers(state, NULL, 0) : 0;
-    if (*out_n < 0) {
-        fx_fail(FX_STATUS_ARGUMENT, op, "the state is not one of fx_setup");
-        return NULL;
-    }
-    double *numbers = fxi_calloc((size_t)*out_n + 1, sizeof *numbers);
+    double *numbers = fxi_calloc((size_t)n + 1, sizeof *numbers);
     if (!numbers)
-        fx_fail(FX_STATUS_MEMORY, op, "no memory for %lld numbers", (long long)*out_n);
-    else if (*out_n)
-        fxi_state_numbers(state, numbers, *out_n);
+        fx_fail(FX_STATUS_MEMORY, op, "no memory for %lld numbers", (long long)n);
     return numbers;
+}
+
+/* The numbers of a state, to be freed. */
+static fx_status state_numbers(const char *op, void *state, double **out, int64_t *out_n)
+{
+    *out = NULL;
+    *out_n = state ? fxi_state_numbers(state, NULL, 0) : 0;
+    if (*out_n < 0)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "the state is not one of fx_setup");
+    *out = numbers_new(op, *out_n);
+    if (*out && *out_n)
+        fxi_state_numbers(state, *out, *out_n);
+    return *out ? FX_OK : FX_STATUS_MEMORY;
 }
 
 static fx_status collect(fxi_entries *e, const fx_checkpoint *c)
 {
     int64_t all[NCOUNTS], n;
-    double *numbers = state_numbers(e->op, c->state, &n);
-    if (!numbers)
-        return e->status = FX_STATUS_ARGUMENT;
+    double *numbers;
+    e->status = state_numbers(e->op, c->state, &numbers, &n);
+    if (e->status != FX_OK)
+        return e->status;
     fill_counts(c, all);
     fxi_entries_walk(e, "model", c->model);
     if (c->state)
@@ -142,10 +180,10 @@ static fx_status write_checkpoint(fxi_file_out *out, const fx_checkpoint *c)
     fx_status status = collect(&e, c);
     if (!model)
         status = fx_fail(FX_STATUS_MEMORY, out->op, "no memory for the model's notation");
-    if (status == FX_OK) {
-        fx_summary(c->model, model, n);
+    if (status == FX_OK && (n == 1 || fx_summary(c->model, model, n) != n - 1))
+        status = FX_STATUS_MEMORY; /* recorded: no text is empty */
+    if (status == FX_OK)
         status = fxi_safetensors_write(out, &e, fxi_metadata(6, (const void *const *)texts), true);
-    }
     fxi_free(model);
     fxi_entries_free(&e);
     return status;
@@ -159,7 +197,7 @@ fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint *given)
     fxi_file_out out;
     memcpy(&c, given, given->fxi_size < sizeof c ? given->fxi_size : sizeof c);
     const int keep = c.keep ? c.keep : DEFAULT_KEEP;
-    if (keep < 1 || keep > MAX_KEEP || (path && strlen(path) > MAX_PATH - 16))
+    if (keep < 1 || keep > MAX_KEEP || (path && strlen(path) > LONGEST_PATH))
         return fx_fail(FX_STATUS_ARGUMENT, op,
                        keep < 1 || keep > MAX_KEEP ? "keep is not between 1 and 1000"
                                                    : "the path is too long");
@@ -168,26 +206,12 @@ fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint *given)
         status = write_checkpoint(&out, &c);
     if (status == FX_OK)
         status = fxi_file_out_sync(&out);
-    if (status == FX_OK && !move_up(out.real, keep))
-        status =
-            fx_fail(FX_STATUS_IO, op, "%s: cannot keep the file before: %s", path, strerror(errno));
+    if (status == FX_OK)
+        status = keep_older(op, out.real, keep);
     return fxi_file_out_close(&out, status);
 }
 
 /* ---- loading: which file --------------------------------------------------------------------- */
-
-static bool sum_is_right(fxi_bytes *b)
-{
-    if (b->size <= FXI_SUM_BYTES)
-        return fxi_bytes_bad(b, b->size, "the file is too short") == FX_OK;
-    const size_t end = b->size - FXI_SUM_BYTES;
-    b->at = end;
-    const uint64_t sum = fxi_bytes_number(b, FXI_SUM_BYTES, "the sum");
-    b->at = 0;
-    if (sum != crc32_z(0, b->data, end))
-        fxi_bytes_bad(b, end, "the file is damaged: its CRC-32 differs");
-    return b->status == FX_OK;
-}
 
 static void *child(void *file, const char *name)
 {
@@ -208,65 +232,75 @@ static bool is_checkpoint(void *file)
            numbers && fx_is_array(numbers) && fx_eltype(numbers) == FX_DTYPE_F64;
 }
 
+/* Damage is recorded. */
+static fx_status check_sum(fxi_bytes *b)
+{
+    if (b->size <= FXI_SUM_BYTES)
+        return fxi_bytes_bad(b, b->size, "the file is too short");
+    return sum_is_right(b) ? FX_OK
+                           : fxi_bytes_bad(b, b->size - FXI_SUM_BYTES,
+                                           "the file is damaged: its CRC-32 differs");
+}
+
 fx_status fxi_checkpoint_about(fxi_bytes *b, fx_file_info *out)
 {
     fxi_bytes whole = *b;
     void *file = fxi_format_safetensors.load(b);
     if (fx_is_error(file))
-        return fx_array_status(file);
+        return fxi_status_of_error(file);
     const char *format = fx_metadata_text(child(file, FXI_METADATA_NAME), "format");
     if (!format || strcmp(format, FORMAT) != 0)
         return FX_OK;
     out->format = b->format = whole.format = "checkpoint";
-    if (sum_is_right(&whole) && is_checkpoint(file))
+    if (check_sum(&whole) == FX_OK && is_checkpoint(file))
         snprintf(out->origin, sizeof out->origin, "cflux, epoch %.0f, step %.0f",
                  fx_at(child(file, COUNTS), EPOCH), fx_at(child(file, COUNTS), STEP));
     return whole.status;
 }
 
-/* What the file holds; NULL: recorded. */
-static void *open_checked(const char *op, const char *path)
+/* What the file holds. */
+static fx_status open_checked(const char *op, const char *path, void **out)
 {
     fxi_file *in;
-    if (fxi_file_map(op, path, &in) != FX_OK)
-        return NULL;
+    *out = NULL;
+    fx_status status = fxi_file_map(op, path, &in);
+    if (status != FX_OK)
+        return status;
     fxi_bytes b = fxi_file_bytes(in, op, path);
     b.format = "checkpoint";
-    void *file = sum_is_right(&b) ? fxi_format_safetensors.load(&b) : NULL;
-    if (file && !fx_is_error(file) && !is_checkpoint(file)) {
-        fxi_bytes_bad(&b, 0, "the file is no checkpoint, or one of another version");
-        file = NULL;
-    }
+    void *file = check_sum(&b) == FX_OK ? fxi_format_safetensors.load(&b) : NULL;
+    status = file && fx_is_error(file) ? fxi_status_of_error(file) : b.status;
+    if (status == FX_OK && !is_checkpoint(file))
+        status = fxi_bytes_bad(&b, 0, "the file is no checkpoint, or one of another version");
     fxi_file_release(in);
-    return file && !fx_is_error(file) ? file : NULL;
+    if (status == FX_OK)
+        *out = file;
+    return status;
 }
 
-/* The newest file that is whole. Those passed over are no errors any more once there is one. */
-static void *open_newest(const char *op, const char *path, char used[MAX_PATH])
+/* The newest file that is whole. Those passed over are no errors any more once there is one. Want
+ * of memory says nothing about a file: then none is passed over. */
+static fx_status open_newest(const char *op, const char *path, char used[MAX_PATH], void **out)
 {
     const bool clean = fx_error_status() == FX_OK;
     fx_error why = {0};
+    fx_status first = FX_OK;
     for (int i = 0; i < MAX_KEEP && numbered(used, path, i); i++) {
         if (i > 1 && access(used, F_OK) != 0)
             break;
-        void *file = open_checked(op, used);
-        if (file && i > 0)
+        const fx_status status = open_checked(op, used, out);
+        if (status == FX_STATUS_MEMORY)
+            return status;
+        if (status == FX_OK && i > 0)
             fx_message(1, "%s. %s, written before it, is used.",
                        clean ? why.message : "The newest checkpoint cannot be read", used);
-        if (file && clean)
-            fx_error_take();
-        if (file)
-            return file;
-        if (i == 0 && clean) {
-            why = fx_error_take();
-            continue;
-        }
-        if (clean)
-            fx_error_take();
+        const fx_error error = clean ? fx_error_take() : (fx_error){0};
+        if (status == FX_OK)
+            return status;
+        first = i == 0 ? status : first;
+        why = i == 0 ? error : why;
     }
-    if (clean)
-        fx_fail(why.status, op, "%s", why.message + strlen(op) + 2);
-    return NULL;
+    return clean ? fx_fail(why.status, op, "%s", why.message + strlen(op) + 2) : first;
 }
 
 /* ---- loading: what is in it ------------------------------------------------------------------ */
@@ -295,7 +329,7 @@ static fx_status load_arrays(const char *op, const char *path, void *file, const
     const int n = io->state ? 2 : 1;
     void *arrays = arrays_of(op, file, names, n);
     if (fx_is_error(arrays))
-        return fx_array_status(arrays);
+        return fxi_status_of_error(arrays);
     return fxi_entries_load(op, path, arrays, "", fxi_named_tuple(n, names, objects));
 }
 
@@ -303,9 +337,10 @@ static fx_status load_objects(const char *op, const char *path, void *file, fx_c
 {
     int64_t n;
     fx_array *saved = child(file, NUMBERS);
-    double *before = state_numbers(op, io->state, &n);
-    double *numbers = fxi_calloc((size_t)fx_length(saved) + 1, sizeof *numbers);
-    fx_status status = before && numbers ? FX_OK : FX_STATUS_MEMORY;
+    double *before, *numbers = numbers_new(op, fx_length(saved));
+    fx_status status = state_numbers(op, io->state, &before, &n);
+    if (!numbers)
+        status = FX_STATUS_MEMORY;
     if (status == FX_OK && fx_length(saved) != 0)
         status = fx_read_into(saved, numbers, (size_t)fx_length(saved) * sizeof *numbers);
     if (status == FX_OK && io->state)
@@ -327,6 +362,8 @@ static fx_status check_args(const char *op, const char *path, const fx_checkpoin
                        !path ? "path"
                        : !io ? "checkpoint to fill in"
                              : "model");
+    if (strlen(path) > LONGEST_PATH)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "the path is too long");
     if (io->fxi_size != sizeof *io)
         return fx_fail(FX_STATUS_ARGUMENT, op,
                        "the fx_checkpoint must begin with .fxi_size = sizeof(fx_checkpoint)");
@@ -352,9 +389,13 @@ fx_status fx_checkpoint_load(const char *path, fx_checkpoint *io)
     fx_status status = check_args(op, path, io);
     if (status != FX_OK)
         return status;
-    void *file = open_newest(op, path, used);
-    if (!file)
-        return fx_error_status();
+    void *file = NULL;
+    status = open_newest(op, path, used, &file);
+    if (status != FX_OK)
+        return status;
+    void *metrics = fxi_entries_below(op, file, "metrics");
+    if (metrics && fx_is_error(metrics))
+        return fxi_status_of_error(metrics);
     const fx_loader_position before = fx_loader_tell(io->data, NULL);
     status = fx_read_into(child(file, COUNTS), all, sizeof all);
     if (status == FX_OK)
@@ -372,6 +413,6 @@ fx_status fx_checkpoint_load(const char *path, fx_checkpoint *io)
                                         .named = true});
     io->epoch = all[EPOCH];
     io->step = all[STEP];
-    io->metrics = fx_keep(fxi_entries_below(op, file, "metrics"));
+    io->metrics = fx_keep(metrics);
     return FX_OK;
 }

@@ -12,6 +12,14 @@
 
 enum { MAX_NAME = 4096 };
 
+fx_status fxi_status_of_error(const void *object)
+{
+    const fx_status recorded = fx_error_status();
+    return fx_is_array(object) ? fx_array_status(object)
+           : recorded != FX_OK ? recorded
+                               : FX_STATUS_ARGUMENT;
+}
+
 static fx_status no_memory(fxi_entries *e)
 {
     return e->status = fx_fail(FX_STATUS_MEMORY, e->op, "no memory for a list of arrays");
@@ -128,7 +136,7 @@ fx_status fxi_entries_walk(fxi_entries *e, const char *name, void *object)
     if (!object)
         return e->status = fx_fail(FX_STATUS_ARGUMENT, e->op, "there is no object \"%s\"", name);
     if (!fx_is_array(object) && fx_is_error(object))
-        return e->status = fx_error_status() != FX_OK ? fx_error_status() : FX_STATUS_ARGUMENT;
+        return e->status = fxi_status_of_error(object);
     if (name && *name)
         enter(&w, name);
     walk(&w, object, NULL, 0);

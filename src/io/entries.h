@@ -28,6 +28,9 @@ typedef struct fxi_entries {
     fxi_naming naming; /* NULL: fields go by their names */
 } fxi_entries;
 
+/* Why an object is an error object; one that is no array does not say, but the record does. */
+fx_status fxi_status_of_error(const void *object);
+
 /* Adds one, or every array of an object; `name` may be empty. */
 fx_status fxi_entries_add(fxi_entries *e, const char *name, fx_array *array);
 fx_status fxi_entries_walk(fxi_entries *e, const char *name, void *object);

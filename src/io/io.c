@@ -235,7 +235,7 @@ fx_status fxi_load_into(const char *path, int n, const void *const *names_and_ob
     if (n % 2 != 0)
         return fx_fail(FX_STATUS_ARGUMENT, op, "names and objects must alternate");
     void *file = load(op, path);
-    fx_status status = fx_is_error(file) ? fx_array_status(file) : FX_OK;
+    fx_status status = fx_is_error(file) ? fxi_status_of_error(file) : FX_OK;
     for (int i = 0; i < n && status == FX_OK; i += 2)
         status = load_one(op, path, file, names_and_objects[i],
                           (void *)(uintptr_t)names_and_objects[i + 1]);

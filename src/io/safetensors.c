@@ -417,6 +417,8 @@ static fx_status write_number(fxi_file_out *out, uint64_t v, int n)
 fx_status fxi_safetensors_write(fxi_file_out *out, fxi_entries *e, const void *metadata, bool sum)
 {
     size_t end;
+    if (metadata && fx_is_error(metadata))
+        return fxi_status_of_error(metadata);
     if (fxi_entries_unique(e) != FX_OK)
         return e->status;
     planned *p = plan(e, &end);

@@ -122,7 +122,7 @@ fx_status fx_load_torch_state(void *model, void *state)
     if (!state)
         return fx_fail(FX_STATUS_ARGUMENT, op, "there is no state");
     if (fx_is_error(state))
-        return fx_array_status(state);
+        return fxi_status_of_error(state);
     if (fx_is_array(state))
         return fx_fail(FX_STATUS_ARGUMENT, op, "the state is an array, not a tuple of arrays");
     fxi_entries own = {.op = op, .naming = name_of};

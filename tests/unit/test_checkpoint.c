@@ -1,5 +1,6 @@
 /* test_checkpoint.c: training that is interrupted and goes on gives the same bits as training that
- * is not; damaged files give way to the ones before; every system call failing in turn. */
+ * is not, on devices too; damaged files give way to the ones before; every system call and every
+ * allocation failing in turn. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "away.h"
+#include "context.h"
 #include "file_out.h"
 #include "memory.h"
 #include "temp_file.h"
@@ -47,8 +50,8 @@ static void *noisy(void *pair, void *user)
     return fx_tuple(fx_add(x, fx_mul(0.1, fx_randn(6, fx_size(x, 1)))), fx_child(pair, 1));
 }
 
-/* The seed decides about everything but the observations. */
-static training begin(uint64_t seed)
+/* The seed decides about everything but the observations. NULL: on the host. */
+static training begin_on(fx_device *device, uint64_t seed)
 {
     fx_seed(99);
     fx_array *x = fx_randn(6, OBSERVATIONS), *y = fx_randn(2, OBSERVATIONS);
@@ -56,10 +59,17 @@ static training begin(uint64_t seed)
     fx_seed(seed);
     training t = {.model = fx_chain(fx_dense(6, 8, FX_TANH), fx_batchnorm(8), fx_dropout(0.3),
                                     fx_dense(8, 2))};
+    if (device)
+        t.model = fx_to(device, t.model);
     t.state = fx_setup(fx_adamw(.eta = 0.01, .lambda = 0.01), t.model);
     t.data = fx_dataloader(fx_mapobs_with(noisy, NULL, fx_tuple(x, y)), .batchsize = BATCH,
-                           .shuffle = true);
+                           .shuffle = true, .device = device);
     return t;
+}
+
+static training begin(uint64_t seed)
+{
+    return begin_on(NULL, seed);
 }
 
 static fx_array *loss_of(void *model, const fx_batch *b, void *user)
@@ -142,14 +152,16 @@ static bits undisturbed(course *out_plan)
     return bits_of(t);
 }
 
+/* Files are removed, not cut short: arrays may lie in them. */
 static const char *fresh_path(void)
 {
-    static const char *const all[] = {"run", "run.1", "run.2"};
-    for (int i = 2; i >= 0; i--)
-        unlink(temp_text(all[i], ""));
-    const char *path = temp_text("run", "");
-    unlink(path);
-    return path;
+    static const char *const names[] = {"run", "run.1", "run.2"};
+    static const char *paths[3];
+    for (int i = 0; i < 3; i++) {
+        paths[i] = paths[i] ? paths[i] : temp_text(names[i], "");
+        unlink(paths[i]);
+    }
+    return paths[0];
 }
 
 /* ---- resuming -------------------------------------------------------------------------------- */
@@ -240,6 +252,33 @@ static void best_epoch_is_kept(void **state)
     }
 }
 
+/* On a device whose memory the host cannot address: saved there, it goes on there or on the host.
+ */
+static void training_on_a_device_goes_on(void **state)
+{
+    (void)state;
+    fx_device *const away_device = fx_device_get("Away", 0);
+    course whole;
+    const bits expected = undisturbed(&whole);
+    for (int to_host = 0; to_host < 2; to_host++)
+        for (int64_t step = 4; step <= STEPS; step += 5) {
+            FX_SCOPE;
+            const char *path = fresh_path();
+            course part = {.stop_at = step, .die_at = -1}, rest = {.stop_at = -1, .die_at = -1};
+            assert_int_equal(run(begin_on(away_device, 1), &part, path, 1000), FX_OK);
+            training second = begin_on(to_host ? NULL : away_device, 50);
+            assert_int_equal(run(second, &rest, path, 1000), FX_OK);
+            assert_ptr_equal(fx_array_device(fx_child(fx_trainables(second.model), 0)),
+                             to_host ? fx_cpu_device() : away_device);
+            const bits got = bits_of(second);
+            assert_same(&expected, &got, to_host ? "from a device" : "on a device", step);
+            assert_true(rest.losses[STEPS] == whole.losses[STEPS] || step == STEPS);
+        }
+    fx_reclaim();
+    assert_true(away.runs > 100);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
 static void finished_training_stays(void **state)
 {
     (void)state;
@@ -328,6 +367,47 @@ static void damaged_files_give_way(void **state)
     fx_message_set_hook(NULL, NULL);
 }
 
+/* Two files are kept, the newest is damaged, and training has fallen back to the one before: while
+ * it saves again that one is the only good one, whatever fails. */
+static void a_damaged_newest_is_not_kept(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const char *path = fresh_path();
+    training t = begin(1);
+    char before[600];
+    snprintf(before, sizeof before, "%s.1", path);
+    fx_message_set_hook(listen, NULL);
+    int64_t step;
+    int failed = 0;
+    for (int64_t k = 0, done = 0; !done; k++) {
+        fresh_path();
+        assert_int_equal(save(t, path, 1, 2), FX_OK);
+        assert_int_equal(save(t, path, 2, 2), FX_OK);
+        spoil(path, 300);
+        assert_int_equal(load(t, path, &step), FX_OK);
+        assert_int_equal(step, 1);
+        fxi_file_fault_set(k, EIO);
+        const fx_status status = save(t, path, 3, 2);
+        done = fxi_file_fault_seen() <= k;
+        fxi_file_fault_set(-1, 0);
+        fx_error_take();
+        assert_true(done || status == FX_STATUS_IO);
+        failed += status != FX_OK;
+        assert_int_equal(load(t, before, &step), FX_OK);
+        assert_int_equal(step, 1);
+        assert_int_equal(load(t, path, &step), FX_OK);
+        assert_true(step == (status == FX_OK ? 3 : 1) || status != FX_OK);
+    }
+    assert_true(failed >= 8);
+    /* Nor does an older one move for a newest that is gone. */
+    unlink(path);
+    assert_int_equal(save(t, path, 4, 3), FX_OK);
+    assert_int_equal(load(t, before, &step), FX_OK);
+    assert_int_equal(step, 1);
+    fx_message_set_hook(NULL, NULL);
+}
+
 static void another_model_changes_nothing(void **state)
 {
     (void)state;
@@ -390,6 +470,58 @@ static void failing_calls(void **state)
     assert_true(failed >= 10);
 }
 
+/* Saves and loads with this allocation failing; one file or the other is whole then, and the model
+ * what it was. *out_hit: was there such an allocation? */
+static fx_status save_and_load(training t, const char *path, const bits *before, int64_t fault,
+                               bool *out_hit)
+{
+    FX_SCOPE;
+    int64_t step;
+    fxi_fault_set(fault);
+    fx_status status = save(t, path, 2, 2);
+    if (status == FX_OK)
+        status = load(t, path, &step);
+    *out_hit = fault >= 0 && fxi_fault_seen() > fault;
+    fxi_fault_set(-1);
+    const fx_error error = fx_error_take();
+    if (status != FX_OK && status != FX_STATUS_MEMORY && status != FX_STATUS_IO)
+        fail_msg("fault %lld: %s", (long long)fault, error.message);
+    if (error.status != status)
+        fail_msg("fault %lld gives status %d, the record: %s", (long long)fault, (int)status,
+                 error.message);
+    assert_int_equal(load(t, path, &step), FX_OK);
+    const bits now = bits_of(t);
+    assert_same(before, &now, "after a fault", fault);
+    assert_true(status != FX_OK || step == 2);
+    return status;
+}
+
+static void failing_allocations(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    training t = begin(1);
+    const char *path = fresh_path();
+    int64_t failed = 0, k = 0;
+    bool hit;
+    fx_eval(t.model);
+    const bits before = bits_of(t);
+    for (int i = 0; i < 2; i++) /* arrays come to lie in a file */
+        assert_int_equal(save_and_load(t, path, &before, -1, &hit), FX_OK);
+    fxi_drain();
+    const int64_t live = fxi_live_allocations();
+    for (hit = true; hit; k++) {
+        failed += save_and_load(t, path, &before, k, &hit) != FX_OK;
+        fxi_drain();
+        if (fxi_live_allocations() != live)
+            fail_msg("fault %lld leaks %lld allocations", (long long)k,
+                     (long long)(fxi_live_allocations() - live));
+    }
+    printf("%lld of %lld allocations that failed were reported\n", (long long)failed,
+           (long long)k - 1);
+    assert_true(failed >= 200);
+}
+
 /* ---- the loader ------------------------------------------------------------------------------ */
 
 static void a_loader_goes_on(void **state)
@@ -429,14 +561,18 @@ static void a_loader_goes_on(void **state)
 int main(void)
 {
     fx_set_num_threads(1); /* a child of fork has one */
+    away_register("Away", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stopped_training_goes_on),
         cmocka_unit_test(killed_training_goes_on),
         cmocka_unit_test(best_epoch_is_kept),
+        cmocka_unit_test(training_on_a_device_goes_on),
         cmocka_unit_test(finished_training_stays),
         cmocka_unit_test(damaged_files_give_way),
+        cmocka_unit_test(a_damaged_newest_is_not_kept),
         cmocka_unit_test(another_model_changes_nothing),
         cmocka_unit_test(failing_calls),
+        cmocka_unit_test(failing_allocations),
         cmocka_unit_test(a_loader_goes_on),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
