@@ -237,6 +237,11 @@ static int read_input(const char *path, input_file *in)
         return fail_library(EXIT_BAD_INPUT);
     if (*in->notice && !arrays_alone && !notation)
         return fail(EXIT_BAD_INPUT, "%s: %s; --arrays converts these", path, in->notice);
+    if (in->columns && !arrays_alone)
+        return fail(EXIT_BAD_INPUT,
+                    "%s: the names of its columns have no place in other formats; --arrays writes "
+                    "its numbers alone, into .safetensors, .npz or .npy",
+                    path);
     if (strcmp(in->format, "checkpoint") == 0 && only.n == 0 && !notation)
         return refuse_training(in);
     const int status = choose(in);

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LABELS_SHOWN = 12 };
+
 static bool as_json, with_stats;
 static option_row options[] = {
     {"stats", 's', OPTION_FLAG, &with_stats, NULL,
@@ -81,6 +83,15 @@ static void add_array(fx_array *x, const char *path, bool trainable, void *user)
     r->array_bytes += fx_length(x) * (int64_t)fx_dtype_size(fx_eltype(x));
 }
 
+/* Of a CSV file every column is an array of its own. */
+static void add_columns(report *r)
+{
+    fx_array *values = fx_child(r->file.entries, 0);
+    for (int64_t i = 0; i < fx_count(r->file.columns); i++)
+        add_array(fx_vec(fx_slice(values, 0, i, i + 1)), fx_child_name(r->file.columns, i), true,
+                  r);
+}
+
 static void warn_of_numbers(report *r, array_row *row)
 {
     if (r->status != FX_OK)
@@ -116,14 +127,30 @@ static void warn_of_structs(report *r, void *object, const char *path)
     }
 }
 
+/* Those of layers and structs: arrays beside a model are none. */
+static int64_t parameters_of(void *object)
+{
+    const tree_kind kind = tree_kind_of(object);
+    int64_t n = 0;
+    if (kind == TREE_LAYER || kind == TREE_STRUCT)
+        return fx_parameter_count(object);
+    for (int64_t i = 0; kind == TREE_TUPLE && i < fx_count(object); i++)
+        n += parameters_of(fx_child(object, i));
+    return n;
+}
+
 static bool look(const char *path, report *r)
 {
     if (!input_file_read(path, &r->file))
         return false;
     if (*r->file.notice)
         add_warning(r, "%s", r->file.notice);
-    fx_visit(r->file.entries, add_array, r);
-    if (!r->file.table)
+    if (r->file.columns)
+        add_columns(r);
+    else
+        fx_visit(r->file.entries, add_array, r);
+    r->parameters = parameters_of(r->file.entries);
+    if (r->parameters == 0 && !r->file.table) /* arrays alone */
         r->parameters = fx_parameter_count(r->file.entries);
     warn_of_structs(r, r->file.entries, "");
     for (int64_t i = 0; i < r->n; i++)
@@ -153,13 +180,29 @@ static void print_stats(const report *r)
     }
 }
 
+/* "species: setosa (50), versicolor (50)": labels, and in how many rows they are. */
+static void print_columns(void *columns)
+{
+    for (int64_t i = 0; columns && i < fx_count(columns); i++) {
+        void *labels = fx_child(columns, i);
+        printf("  %s", fx_child_name(columns, i));
+        const int64_t n = fx_count(labels), shown = n > LABELS_SHOWN ? LABELS_SHOWN : n;
+        for (int64_t k = 0; k < shown; k++)
+            printf("%s%s (%.0f)", k ? ", " : ": ", fx_child_name(labels, k),
+                   fx_item(fx_child(labels, k)));
+        printf(n > shown ? ", … %" PRId64 " more\n" : "\n", n - shown);
+    }
+}
+
 static void print_report(const report *r)
 {
     print_head(&r->file);
     putchar('\n');
     for (int64_t i = 0; i < fx_count(r->file.entries); i++)
         tree_print(stdout, fx_child_name(r->file.entries, i), fx_child(r->file.entries, i), 0);
-    printf("\n%" PRId64 " array%s, ", r->n, r->n == 1 ? "" : "s");
+    print_columns(r->file.columns);
+    printf("\n%" PRId64 " %s%s, ", r->n, r->file.columns ? "column" : "array",
+           r->n == 1 ? "" : "s");
     if (!r->file.table)
         printf("%" PRId64 " parameters, ", r->parameters);
     printf("%" PRId64 " bytes of numbers\n", r->array_bytes);
@@ -190,6 +233,24 @@ static void json_stats(json_out *j, const array_stats *s)
     json_integer(j, "inf", s->inf);
 }
 
+static void json_columns(json_out *j, void *columns)
+{
+    json_open(j, "columns", '[');
+    for (int64_t i = 0; i < fx_count(columns); i++) {
+        void *labels = fx_child(columns, i);
+        json_open(j, NULL, '{');
+        json_text(j, "name", fx_child_name(columns, i));
+        if (fx_count(labels) > 0)
+            json_open(j, "labels", '{');
+        for (int64_t k = 0; k < fx_count(labels); k++)
+            json_integer(j, fx_child_name(labels, k), (int64_t)fx_item(fx_child(labels, k)));
+        if (fx_count(labels) > 0)
+            json_close(j);
+        json_close(j);
+    }
+    json_close(j);
+}
+
 static void json_report(const report *r)
 {
     json_out j = {.to = stdout};
@@ -198,6 +259,8 @@ static void json_report(const report *r)
     for (int64_t i = 0; i < fx_count(r->file.entries); i++)
         tree_json(&j, fx_child_name(r->file.entries, i), fx_child(r->file.entries, i));
     json_close(&j);
+    if (r->file.columns)
+        json_columns(&j, r->file.columns);
     json_integer(&j, "parameters", r->parameters);
     json_integer(&j, "array_bytes", r->array_bytes);
     json_open(&j, "arrays", '[');

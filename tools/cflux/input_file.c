@@ -30,10 +30,34 @@ static bool is_csv(const char *path)
     return name_has(path, ".csv");
 }
 
+static bool read_idx(input_file *in)
+{
+    fx_array *x = fx_read_idx(in->path);
+    in->entries = fx_named_tuple("array", x);
+    return !fx_is_error(x);
+}
+
+/* Columns that are all numbers and have no names are an array and nothing more. */
+static bool read_csv(input_file *in)
+{
+    void *table = fx_read_table(in->path);
+    if (fx_is_error(table) || fx_is_array(table))
+        return false;
+    void *columns = fx_child_named(table, "columns");
+    char number[24];
+    for (int64_t i = 0; i < fx_count(columns) && !in->columns; i++) {
+        snprintf(number, sizeof number, "%lld", (long long)i + 1);
+        if (strcmp(fx_child_name(columns, i), number) != 0 || fx_count(fx_child(columns, i)) > 0)
+            in->columns = columns;
+    }
+    in->entries = fx_named_tuple("array", fx_child_named(table, "values"));
+    return true;
+}
+
 static const struct {
     const char *name;
-    fx_array *(*read)(const char *path);
-} tables[] = {{"IDX", fx_read_idx}, {"CSV", fx_read_csv}};
+    bool (*read)(input_file *in);
+} tables[] = {{"IDX", read_idx}, {"CSV", read_csv}};
 
 /* The row of `tables` for a file that fx_file_about does not know; −1: none. */
 static int table_of(const char *path)
@@ -50,9 +74,7 @@ static bool read_table(input_file *in, int row)
 {
     in->format = tables[row].name;
     in->table = true;
-    fx_array *x = tables[row].read(in->path);
-    in->entries = fx_named_tuple("array", x);
-    return !fx_is_error(x);
+    return tables[row].read(in);
 }
 
 /* A notation in the header that does not fit its arrays leaves the arrays. */

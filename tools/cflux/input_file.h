@@ -10,6 +10,7 @@ typedef struct input_file {
     int64_t bytes;
     char origin[120];
     void *entries;    /* a named tuple of the scope; one array is the entry "array" */
+    void *columns;    /* of a CSV file, as fx_read_table gives them; NULL: it has no names */
     char notice[600]; /* what is odd about the file, and did not keep it from being read; "" */
 } input_file;
 

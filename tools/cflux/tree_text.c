@@ -46,6 +46,10 @@ static void print_lines(FILE *to, const char *text, int indent)
 
 static void print_children(FILE *to, const char *name, void *object, int indent)
 {
+    if (fx_count(object) == 0) {
+        fprintf(to, "%s()\n", name);
+        return;
+    }
     fprintf(to, "%s(\n", name);
     for (int64_t i = 0; i < fx_count(object); i++)
         tree_print(to, fx_child_name(object, i), fx_child(object, i), indent + 2);
