@@ -7,9 +7,9 @@ The info string of a block says what it is:
   ```c decl           declarations at file level; they are also seen by the blocks after it on the page
   ```c file=PATH      an excerpt: the text stands in that file of the tree, but for white space
   ```c plugin=NAME    a part of a plugin: all of the page's, in their order, are the file NAME.c
-  ```sh run           commands, run in the page's own folder, where NAME.c lies; plugins that they
-                      make there are found by the programs that follow
-  ```text output      directly after a C block: what it prints; … stands for anything
+  ```sh run           commands, run in the page's own folder, where NAME.c lies and `data` is the tree's;
+                      the installed `cflux` is found, and plugins that they make are by the programs that follow
+  ```text output      directly after a C block or commands: what they print; … stands for anything
   ```text log         after that: what it logs, on stderr
   ```toml file=NAME   writes that file into the page's project folder, for the blocks after it
 
@@ -113,12 +113,24 @@ def check_plugins(blocks, options, folder):
     return ""
 
 
-def run_commands(block, options, folder):
+def run_commands(block, options, folder, environment):
     """Returns a description of what is wrong, or an empty string."""
-    environment = dict(os.environ, C_INCLUDE_PATH=os.path.join(options.prefix, "include"))
+    search = os.path.join(options.prefix, "bin") + os.pathsep + os.environ["PATH"]
+    environment = dict(environment, C_INCLUDE_PATH=os.path.join(options.prefix, "include"), PATH=search)
     ran = subprocess.run(["sh", "-e"], input=block.text, cwd=folder, env=environment, text=True,
                          capture_output=True, timeout=SECONDS)
-    return f"exit status {ran.returncode}\n{ran.stdout}{ran.stderr}" if ran.returncode else ""
+    if ran.returncode:
+        return f"exit status {ran.returncode}\n{ran.stdout}{ran.stderr}"
+    return differs(block, ran)
+
+
+def differs(block, ran):
+    """What was printed or logged and should not have been, or an empty string."""
+    if block.output is not None and not matches(block.output, ran.stdout):
+        return f"prints\n{ran.stdout}\nand should print\n{block.output}"
+    if block.log is not None and not matches(block.log, ran.stderr):
+        return f"logs\n{ran.stderr}\nand should log\n{block.log}"
+    return ""
 
 
 def program(block, declarations):
@@ -148,11 +160,7 @@ def run_block(block, declarations, options, folder, environment):
         return "does not end"
     if ran.returncode or re.search(r"\berror\b", ran.stderr, re.I):
         return f"exit status {ran.returncode}\n{ran.stdout}{ran.stderr}"
-    if block.output is not None and not matches(block.output, ran.stdout):
-        return f"prints\n{ran.stdout}\nand should print\n{block.output}"
-    if block.log is not None and not matches(block.log, ran.stderr):
-        return f"logs\n{ran.stderr}\nand should log\n{block.log}"
-    return ""
+    return differs(block, ran)
 
 
 def install(options, folder):
@@ -171,6 +179,7 @@ def check_page(path, options, folder, counts):
         text = f.read()
     blocks = blocks_of(text)
     project = tempfile.mkdtemp(dir=folder)
+    os.symlink(os.path.join(options.root, "data"), os.path.join(project, "data"))
     environment = dict(os.environ, CFLUX_PROJECT=project, CFLUX_BACKEND_PATH=project)
     if "<!-- devices: stand-ins -->" in text:
         environment["CFLUX_BACKEND_PATH"] = os.path.join(options.build, "tests", "standin")
@@ -203,7 +212,7 @@ def check_page(path, options, folder, counts):
             declarations.append(block.text)
         counts["run"] += 1
         commands = block.info.split() == ["sh", "run"]
-        wrong = (run_commands(block, options, project) if commands
+        wrong = (run_commands(block, options, project, environment) if commands
                  else run_block(block, declarations, options, folder, environment))
         print(f"{'FAILED' if wrong else 'ok    '} {where}")
         if wrong:
