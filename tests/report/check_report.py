@@ -8,6 +8,7 @@ import base64
 import json
 import math
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -110,18 +111,19 @@ def extremes(lines):
 def check_steps(steps, lines, thinned):
     shown = extremes(lines) if thinned else range(len(lines))
     check(steps["logged"] == len(lines) and steps["drawn"] == len(shown), "counts of lines")
-    half = len(lines) // WINDOW_PART // 2 + 1
+    widest = len(lines) // WINDOW_PART // 2 + 1
     for k, i in enumerate(shown):
         event, where = lines[i], f"line of step {lines[i]['step']}"
         check(steps["step"][k] == event["step"] and steps["epoch"][k] == event["epoch"], where)
         for name in ["loss", "seconds"] + (["least", "most"] if "least" in event else []):
             near(steps[name][k], event[name], f"{where}, {name}")
-        window = lines[max(0, i - half):i + half + 1]
+        half = min(widest, i, len(lines) - 1 - i)
+        window = lines[i - half:i + half + 1]
         weights = [l.get("steps", 1) for l in window]
         near(steps["smooth"][k], sum(l["loss"] * w for l, w in zip(window, weights)) / sum(weights), f"{where}, smooth")
     for name in ["epoch", "seconds", "loss", "smooth"]:
         check(len(steps[name]) == len(steps["step"]), f"length of {name}")
-    check(steps["window"] == 2 * half + 1, "window")
+    check(steps["window"] == 2 * widest + 1, "window")
 
 
 def check_epochs(epochs, lines):
@@ -247,6 +249,28 @@ def check_broken(reports):
         check(ran.returncode == 2 and path in ran.stderr and not os.path.exists(page), f"{name}: {ran}")
 
 
+def check_damaged(reports):
+    """Bytes changed, lines lost, doubled and cut: a page that parses, or exit status 2."""
+    stream = random.Random(3)
+    whole = (logs.nasty() + logs.steps(30) + logs.end()).encode()
+    path, page = (os.path.join(reports.folder, "damaged" + end) for end in (".jsonl", ".html"))
+    made = 0
+    for _ in range(60):
+        lines = whole.split(b"\n")
+        for _ in range(stream.randrange(4)):
+            i, j = stream.randrange(len(lines)), stream.randrange(len(lines))
+            lines[i] = [b"", lines[j], lines[i][:stream.randrange(len(lines[i]) + 1)]][stream.randrange(3)]
+        damaged = bytearray(b"\n".join(lines))
+        for _ in range(stream.choice([0, 1, 5, 200])):
+            damaged[stream.randrange(len(damaged))] = stream.choice(b'\0\xff{}[]",:0e-<') if stream.random() < 0.7 else stream.randrange(256)
+        with open(path, "wb") as f:
+            f.write(damaged)
+        ran = reports.run(path, "-o", page)
+        check(ran.returncode in (0, 2), f"exit status {ran.returncode}: {ran.stderr}")
+        made += ran.returncode == 0 and "cflux" in document(page)[0]
+    check(made >= 40, f"pages of {made} damaged logs")
+
+
 def check_command(reports):
     log = logs.start() + logs.steps(30) + logs.end()
     page = reports.make(log, "named")
@@ -275,7 +299,7 @@ def check_command(reports):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         reports = Reports(os.path.abspath(sys.argv[1]), folder)
-        for part in [check_curves, check_end, check_size, check_nothing_breaks_out, check_broken, check_command]:
+        for part in [check_curves, check_end, check_size, check_nothing_breaks_out, check_broken, check_damaged, check_command]:
             part(reports)
             print(f"{part.__name__}: ok")
     print(f"{counts['checked']} things checked")

@@ -101,14 +101,19 @@ static void write_counts(json_out *j, const points *p)
 
 enum { DIGITS = 6, DIGITS_EXACT = 17 };
 
-/* The mean loss of the lines around one, each counting for its steps. Sums are made anew each time:
- * a loss of 1e30 somewhere must not swallow the rest. */
-static double smooth_loss(const log_record *run, size_t middle, size_t half)
+static size_t least_of(size_t a, size_t b)
 {
-    const size_t begin = middle > half ? middle - half : 0;
-    const size_t end = middle + half < run->nsteps ? middle + half + 1 : run->nsteps;
+    return a < b ? a : b;
+}
+
+/* The mean loss of the lines around one, each counting for its steps; near the ends of fewer, as
+ * many on both sides. Sums are made anew each time: a loss of 1e30 somewhere must not swallow the
+ * rest. */
+static double smooth_loss(const log_record *run, size_t middle, size_t most)
+{
+    const size_t half = least_of(most, least_of(middle, run->nsteps - 1 - middle));
     double sum = 0, count = 0;
-    for (const log_step *s = run->steps + begin; s < run->steps + end; s++)
+    for (const log_step *s = run->steps + middle - half; s <= run->steps + middle + half; s++)
         if (!isnan(s->loss)) {
             sum += s->loss * s->steps;
             count += s->steps;
