@@ -81,6 +81,20 @@ def check_structure(page):
     check(page.value("document.title") == "Training on digits.csv.gz", "title")
 
 
+def check_paper(browser, path):
+    """Printed by a reader whose screen is dark."""
+    page = browser.open(address(path), width=718)
+    page.call("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    contrast = page.value(POOR_CONTRAST)
+    check(contrast["looked"] > 20 and contrast["poor"] == [], f"on paper: {contrast}")
+    check(page.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)", "paper is white")
+    check(page.value("[...document.querySelectorAll('input, output, details')].every(e => !e.checkVisibility())"), "nothing to click on paper")
+    check(page.value(TOO_WIDE) == [], page.value(TOO_WIDE))
+    paper = base64.b64decode(page.call("Page.printToPDF")["data"])
+    check(paper.startswith(b"%PDF") and len(paper) > 5000, "it prints")
+    page.close()
+
+
 # ---- curves -----------------------------------------------------------------------------------------------
 
 def figure(page, number):
@@ -177,8 +191,6 @@ def check_tables(browser, path):
     page.value("document.querySelector('details').open = true")
     page.value("new Promise(done => setTimeout(done, 50))")
     check(page.value("document.querySelectorAll('details tbody tr').length") == made["epochs"]["logged"], "every epoch as numbers")
-    paper = base64.b64decode(page.call("Page.printToPDF")["data"])
-    check(paper.startswith(b"%PDF") and len(paper) > 5000, "it prints")
     quiet(page, "tables")
     page.close()
 
@@ -226,6 +238,7 @@ def main():
             check_curves(browser, path, name)
         check_pointing(browser, few)
         check_tables(browser, few)
+        check_paper(browser, few)
         check_nasty(browser, nasty)
         check_odd(browser, reports)
     print(f"{counts['checked']} things checked")
