@@ -27,12 +27,16 @@ struct fxi_file {
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static fx_status refused(const char *op, const char *path, const char *what, int64_t offset)
+static fx_status cannot_open(const char *op, const char *path)
+{
+    return fx_fail(FX_STATUS_IO, op, "%s: cannot open the file: %s", path, strerror(errno));
+}
+
+static fx_status cannot_read(const char *op, const char *path, int64_t offset)
 {
     const int error = errno;
     return fx_fail(error == ENOMEM ? FX_STATUS_MEMORY : FX_STATUS_IO, op,
-                   "%s: offset %lld: cannot %s: %s", path, (long long)offset, what,
-                   strerror(error));
+                   "%s: offset %lld: cannot read: %s", path, (long long)offset, strerror(error));
 }
 
 /* Reads to the end into memory that grows; the size is known beforehand for files only. */
@@ -97,8 +101,10 @@ fx_status fxi_file_map(const char *op, const char *path, fxi_file **out_file)
         fd = fxi_file_open(path, O_RDONLY);
     while (fd < 0 && errno == EINTR);
     fx_status status = FX_OK;
-    if (fd < 0 || !take_in(file, fd, &at))
-        status = refused(op, path, fd < 0 ? "open the file" : "read", at);
+    if (fd < 0)
+        status = cannot_open(op, path);
+    else if (!take_in(file, fd, &at))
+        status = cannot_read(op, path, at);
     if (fd >= 0)
         close(fd);
     if (status != FX_OK)
