@@ -278,12 +278,16 @@ def check_command(reports):
             (["nowhere.jsonl"], 2, "cannot read nowhere.jsonl"),
             (["."], 2, "directory"),
             ([], 2, ""), (["named.jsonl", "second"], 2, ""),
-            (["named.jsonl", "-o", "nowhere/page.html"], 2, "cannot write nowhere/page.html"),
+            (["named.jsonl", "-o", "nowhere/page.html"], 2, "nowhere/page.html: No such file"),
             (["named.jsonl", "-o", "/dev/full"], 1, "No space left"),
             (["-"], 2, "--output")]:
         ran = reports.run(*arguments, text="")
         check(ran.returncode == status and words in ran.stderr and ran.stdout == "", f"{arguments}: {ran}")
         check(ran.stderr.count("\n") == 1 or not words, f"one line: {ran.stderr}")
+    link = os.path.join(reports.folder, "link")
+    os.symlink("through.html", link)
+    check(reports.run("named.jsonl", "-o", "link").returncode == 0 and os.path.islink(link), "a link stays")
+    check(len(read(os.path.join(reports.folder, "through.html"))) > 1000, "and is written through")
     check(reports.run("-", "-o", "-", text=log).stdout == read(page).replace(os.path.join(reports.folder, "named.jsonl"),
                                                                              "standard input"), "- and -")
     check(reports.run("named.jsonl").returncode == 0, "without a name")
@@ -292,7 +296,7 @@ def check_command(reports):
         f.write("old")
     os.chmod(page, 0o600)
     check(reports.run("named.jsonl", "-o", page).returncode == 0 and len(read(page)) > 1000, "an old page is replaced")
-    left = [n for n in os.listdir(reports.folder) if n.count(".") > 1 and not n.endswith(".jsonl.html")]
+    left = [n for n in os.listdir(reports.folder) if n.count(".") > 1 and n != "named.jsonl.html"]
     check(not left, f"temporary files are left: {left}")
 
 

@@ -16,11 +16,10 @@ static int run_report(int n, char **operands)
     (void)n;
     char beside[4096];
     const int bytes = snprintf(beside, sizeof beside, "%s.html", operands[0]);
-    if (!out && (operands[0][0] == '-' || bytes >= (int)sizeof beside))
+    if (!out && (strcmp(operands[0], "-") == 0 || bytes >= (int)sizeof beside))
         return fail(EXIT_BAD_INPUT, "--output is missing: the page needs a name");
-    if (out && strcmp(out, "-") == 0)
-        out = "/dev/stdout";
-    return report_file(operands[0], out ? out : beside);
+    const char *page = !out ? beside : strcmp(out, "-") == 0 ? NULL : out;
+    return report_file(operands[0], page);
 }
 
 const command command_report = {

@@ -12,13 +12,12 @@
 #include "read_log.h"
 #include "report_page.h"
 #include "report_sample.h"
+#include "text_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* How many points are drawn at most; the smooth curve is a mean over a part of the lines. */
@@ -373,37 +372,14 @@ static void write_page(FILE *to, const char *document, size_t n)
     fputs(hole + strlen(REPORT_HOLE), to);
 }
 
-static int cannot_write(const char *path, int why)
-{
-    const bool place = why == ENOENT || why == ENOTDIR || why == EISDIR || why == EACCES;
-    return fail(place ? EXIT_BAD_INPUT : EXIT_FAILED, "cannot write %s: %s", path, strerror(why));
-}
-
-/* Writes the page into a temporary file beside `path` that takes its name when it is whole. What is
- * no file itself (a pipe, a terminal, a link such as /dev/stdout) is written to. */
 static int save_page(const char *path, const char *document, size_t n)
 {
-    struct stat there;
-    const bool direct = lstat(path, &there) == 0 && !S_ISREG(there.st_mode);
-    char temporary[4096];
-    if ((size_t)snprintf(temporary, sizeof temporary, direct ? "%s" : "%s.XXXXXX", path) >=
-        sizeof temporary)
-        return cannot_write(path, ENAMETOOLONG);
-    const int fd = direct ? -1 : mkostemp(temporary, O_CLOEXEC);
-    FILE *to = direct ? fopen(path, "w") : fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (!to)
-        return cannot_write(path, errno);
-    const mode_t mask = umask(0);
-    umask(mask);
-    errno = 0;
-    write_page(to, document, n);
-    bool good = fflush(to) == 0 && !ferror(to) && (direct || fchmod(fd, 0666 & ~mask) == 0);
-    good = fclose(to) == 0 && good;
-    good = good && (direct || rename(temporary, path) == 0);
-    const int why = errno;
-    if (!good && !direct)
-        unlink(temporary);
-    return good ? EXIT_FINE : cannot_write(path, why);
+    text_file f;
+    const int status = text_file_open(&f, path);
+    if (status != EXIT_FINE)
+        return status;
+    write_page(f.to, document, n);
+    return text_file_close(&f, status);
 }
 
 static int report(FILE *log, const char *name, const char *out)
@@ -442,14 +418,13 @@ int report_run(const run_log *log, const char *out)
 {
     const int fd = dup(run_log_descriptor(log));
     FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
-    if (!file || fseek(file, 0, SEEK_SET) != 0) {
-        const int status = fail(EXIT_FAILED, "cannot read the log again: %s", strerror(errno));
-        if (file)
-            fclose(file);
-        else if (fd >= 0)
+    if (!file) {
+        const int why = errno;
+        if (fd >= 0)
             close(fd);
-        return status;
+        return fail(EXIT_FAILED, "cannot read the log again: %s", strerror(why));
     }
+    rewind(file);
     const int status = report(file, "the log", out);
     fclose(file);
     return status;

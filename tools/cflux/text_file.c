@@ -12,7 +12,10 @@ int text_file_open(text_file *f, const char *path)
     *f = (text_file){.to = stdout, .path = path};
     if (!path)
         return EXIT_FINE;
-    const bool regular = stat(path, &s) != 0 || S_ISREG(s.st_mode);
+    /* A link is written through: /dev/stdout must not be replaced by a file. */
+    const bool regular = lstat(path, &s) != 0 || S_ISREG(s.st_mode);
+    if (strlen(path) + 24 > sizeof f->beside)
+        return fail(EXIT_BAD_INPUT, "%.40s…: %s", path, strerror(ENAMETOOLONG));
     if (regular)
         snprintf(f->beside, sizeof f->beside, "%s.%ld", path, (long)getpid());
     f->to = fopen(regular ? f->beside : path, "w");
