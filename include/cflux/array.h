@@ -15,6 +15,8 @@
 
 FXI_BEGIN_C
 
+/* Element types, in Julia's names Float32, Float64, Int32, Int64, UInt8, Bool, Float16, BFloat16.
+ */
 typedef enum fx_dtype {
     FX_DTYPE_F32 = 0, /* the default everywhere */
     FX_DTYPE_F64,
@@ -24,20 +26,20 @@ typedef enum fx_dtype {
     FX_DTYPE_BOOL,
     FX_DTYPE_F16,  /* storage: arithmetic is done in Float32 */
     FX_DTYPE_BF16, /* storage: arithmetic is done in Float32 */
-    FX_DTYPE_COUNT
+    FX_DTYPE_COUNT /* how many there are */
 } fx_dtype;
 
 /* "Float32", "Bool", … as Julia writes it. */
 FX_API const char *fx_dtype_name(fx_dtype dtype);
-FX_API size_t fx_dtype_size(fx_dtype dtype);
+FX_API size_t fx_dtype_size(fx_dtype dtype); /* bytes of one element */
 
 /* The element type of a result that combines two arrays: Julia's promotion (Int64 with Float32
  * gives Float32, Int32 with Int64 gives Int64, Bool with anything gives the other). Float16 with
  * BFloat16 gives Float32. */
 FX_API fx_dtype fx_dtype_promote(fx_dtype a, fx_dtype b);
 
-typedef struct fx_type fx_type;
-typedef struct fx_device fx_device;
+typedef struct fx_type fx_type;     /* what objects of a kind have in common: tree.h */
+typedef struct fx_device fx_device; /* where values live and are computed: device.h */
 
 /* The head of every object: arrays, layers, tuples, the user's own structs. All fields are private.
  */
@@ -48,6 +50,8 @@ typedef struct fx_object {
     struct fxi_scope *fxi_scope;
 } fx_object;
 
+/* A handle to a value: numbers of one element type in up to FX_MAX_DIMS dimensions, on one device.
+ * Opaque. */
 typedef struct fx_array fx_array;
 
 /* A list of sizes: FX_DIMS(5, 5). An empty one ({0}) means "default" in options. */
@@ -57,10 +61,6 @@ typedef struct fx_dims {
 } fx_dims;
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
-/* FX_SCOPE; opens a scope to the end of the C block and keeps the mode; FX_STEP; opens a training
- * step (dropout is active, batch norm uses and updates its statistics); FX_TEST; opens inference.
- * They must stand first in a {} block and are closed on every way out, break and return included.
- * Closing by depth makes longjmp over them harmless. The mode belongs to the thread. */
 enum { FXI_SCOPE_INHERIT = 0, FXI_SCOPE_STEP = 1, FXI_SCOPE_TEST = 2, FXI_SCOPE_QUIET = 3 };
 FX_API int fxi_scope_open(int mode, const char *file, int line);
 FX_API void fxi_scope_close(int depth);
@@ -89,9 +89,14 @@ struct fxi_scope_guard {
 /* For library code: the scope of intermediates; error records keep the position of the caller's,
  * and what fx_set, fx_want and fx_stage promised passes on to the caller's scope. */
 #define FXI_SCOPE FXI_OPEN_AT(FXI_SCOPE_QUIET, NULL, 0)
-#define FX_SCOPE  FXI_OPEN(FXI_SCOPE_INHERIT)
-#define FX_STEP   FXI_OPEN(FXI_SCOPE_STEP)
-#define FX_TEST   FXI_OPEN(FXI_SCOPE_TEST)
+
+/* FX_SCOPE; opens a scope to the end of the C block and keeps the mode; FX_STEP; opens a training
+ * step (dropout is active, batch norm uses and updates its statistics); FX_TEST; opens inference.
+ * They must stand first in a {} block and are closed on every way out, break and return included.
+ * Closing by depth makes longjmp over them harmless. The mode belongs to the thread. */
+#define FX_SCOPE FXI_OPEN(FXI_SCOPE_INHERIT)
+#define FX_STEP  FXI_OPEN(FXI_SCOPE_STEP)
+#define FX_TEST  FXI_OPEN(FXI_SCOPE_TEST)
 FXI_BEGIN_C
 
 /* True inside FX_STEP: what layers ask. */
@@ -150,14 +155,18 @@ FX_API fx_array *fx_staged(fx_array *slot);
 FX_API fx_array *fx_error_array(fx_status status);
 
 /* ---- what an array is ------------------------------------------------------------------------ */
+/* Number of dimensions; 0 for a single number, and for an error array. */
 FX_API int fx_ndims(const fx_array *x);
 /* Size along axis (1 beyond the last axis, as in Julia; 0 for an error array). */
 FX_API int64_t fx_size(const fx_array *x, int axis);
 FX_API int64_t fx_length(const fx_array *x); /* number of elements */
 FX_API fx_dtype fx_eltype(const fx_array *x);
+/* Where its value is, or will be computed: the CPU while nothing else asks for it. */
 FX_API fx_device *fx_array_device(const fx_array *x);
 FX_API bool fx_is_error(const void *object); /* does it carry an error? NULL does */
+/* FX_OK, or the status of the error that an error array carries. */
 FX_API fx_status fx_array_status(const fx_array *x);
+/* Has its value been computed already? A read of it then costs no more than a copy. */
 FX_API bool fx_is_evaluated(const fx_array *x);
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -302,6 +311,7 @@ template <class A> inline fx_array *fxi_from_c(const A &a)
 #define fx_vector(...)                                                                             \
     fxi_vector((int64_t)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)),                  \
                (const double[]){__VA_ARGS__})
+/* A list of sizes, as options take it: FX_DIMS(5, 5). */
 #define FX_DIMS(...)                                                                               \
     ((fx_dims){.n = (int64_t)(sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1,          \
                .v = {__VA_ARGS__}})
@@ -334,6 +344,7 @@ template <class A> inline fx_array *fxi_from_c(const A &a)
                                 sizeof(FXI_SUB(FXI_SUB(FXI_SUB(a))))})
 FX_API fx_array *fxi_from_c(fx_dtype dtype, const void *data, int ndims, const size_t *level_bytes);
 #endif
+/* The same in Float32: fx_range(0, 0.5, 3) is 0, 0.5, 1. */
 #define fx_range(start, step, n) fx_range_dtype(FX_DTYPE_F32, (start), (step), (n))
 FXI_BEGIN_C
 
@@ -357,6 +368,7 @@ FX_API fx_status fx_eval(void *object);
 FX_API fx_array *fx_want(fx_array *x);
 /* The value of a one-element array as a double; NaN on error (and the error is recorded). */
 FX_API double fx_item(fx_array *x);
+/* The same, with a status for those who must tell a NaN from an error. */
 FX_API fx_status fx_item_get(fx_array *x, double *out_value);
 /* Element at linear index i (column-major, from 0) as a double; NaN on error. */
 FX_API double fx_at(fx_array *x, int64_t i);

@@ -26,6 +26,7 @@ typedef enum fx_op {
     FX_OP_COUNT
 } fx_op;
 
+/* How the planner treats an operation, and what kind of step it becomes. */
 typedef enum fx_op_class {
     FX_CLASS_LEAF,
     FX_CLASS_ELEMENTWISE,
@@ -46,6 +47,7 @@ typedef enum fx_op_class {
                       */
 } fx_op_class;
 
+/* What a reduction does with the elements it meets. */
 typedef enum fx_fold {
     FX_FOLD_SUM,
     FX_FOLD_MAX,
@@ -54,13 +56,15 @@ typedef enum fx_fold {
     FX_FOLD_SQDEV,  /* Σ(x − mean x)², of floats */
     FX_FOLD_ARGMAX, /* of one axis: the index of its first NaN, else of its first largest; Int64 */
     FX_FOLD_ARGMIN,
-    FX_FOLDS
+    FX_FOLDS /* how many there are */
 } fx_fold;
+/* Which of the three products of a convolution a step computes. */
 typedef enum fx_conv_kind {
     FX_CONV_FORWARD, /* inputs x, w */
     FX_CONV_DATA,    /* inputs gy, w: the gradient by x; the forward of a transposed convolution */
     FX_CONV_WEIGHT   /* inputs x, gy: the gradient by w */
 } fx_conv_kind;
+/* What a pooling step computes. */
 typedef enum fx_pool_kind {
     FX_POOL_MAX,       /* x → y */
     FX_POOL_MEAN,      /* x → y, divides by the whole window */
@@ -82,6 +86,7 @@ typedef struct fx_pool_attr {
     int32_t window[3], stride[3], before[3], after[3], dilation[3];
 } fx_pool_attr;
 
+/* What an operation has besides its inputs; op.def says which member, and what i[…] mean. */
 typedef union fx_attr {
     int64_t i[8];
     double number;      /* CONST */
@@ -141,6 +146,7 @@ typedef struct fx_instr {
  * ones that of the pass after the last. Outputs have the shape of space, or that with rows reduced
  * to 1. */
 
+/* The most further outputs that a step can have. */
 enum { FX_MORE_OUTPUTS = 7 };
 
 /* One of the tensors that a foreach step's program runs over. */
@@ -149,6 +155,7 @@ typedef struct fx_segment {
     int32_t value[1 + FX_MORE_OUTPUTS]; /* of its outputs, as of a step's */
 } fx_segment;
 
+/* One kernel call: what to compute, on tensors of which sizes. */
 typedef struct fx_step {
     uint8_t op;  /* fx_op; an elementwise step has its last instruction's */
     uint8_t cls; /* fx_op_class */
@@ -200,6 +207,7 @@ static inline int32_t fx_step_output(const fx_step *s, int32_t k)
     return k == 0 ? s->out_value : s->more_value[k - 1];
 }
 
+/* Does a product or convolution go on with a program before it stores a result? */
 static inline bool fx_step_has_epilogue(const fx_step *s)
 {
     return s->ninstr > 0 && (s->cls == FX_CLASS_MATMUL || s->cls == FX_CLASS_CONV);
@@ -225,8 +233,10 @@ typedef struct fx_device_info {
                         device is such is used only where it is asked for by name */
 } fx_device_info;
 
+/* The table of functions below. */
 typedef struct fx_backend fx_backend;
 struct fxi_pool;
+/* A device as a backend sees it. */
 struct fx_device {
     fx_object base;
     const fx_backend *backend;
@@ -242,6 +252,7 @@ struct fx_device {
 
 /* ---- what the library does for a backend ----------------------------------------------------- */
 
+/* What the library hands to `open`; it stays valid. */
 typedef struct fx_host {
     const char *version;          /* of the library */
     void *(*alloc)(size_t bytes); /* host memory; NULL when it is out */
@@ -256,6 +267,7 @@ typedef struct fx_host {
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
+/* The number of this interface, and how many sizes of structs a plugin states. */
 enum { FX_BACKEND_ABI = 1, FX_BACKEND_SIZES = 11 };
 
 /* Every function may be called by several threads at the same time. The calls for one device take

@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* The version that a program is compiled with; fx_version says which one it runs with. */
 #define FX_VERSION_MAJOR  0
 #define FX_VERSION_MINOR  1
 #define FX_VERSION_PATCH  0
@@ -45,8 +46,9 @@
 
 FXI_BEGIN_C
 
+/* What became of a call. The message of the record (fx_error) says the rest. */
 typedef enum fx_status {
-    FX_OK = 0,
+    FX_OK = 0,           /* it worked */
     FX_STATUS_MEMORY,    /* an allocation failed, on the host or a device */
     FX_STATUS_SHAPE,     /* sizes do not fit; the message names both */
     FX_STATUS_DTYPE,     /* an element type the operation does not take */
@@ -144,7 +146,7 @@ FX_API uint64_t fx_rand_u64(void);
  * program evaluate at the same time one of them has the help of the others' cores, the rest work
  * alone. FX_STATUS_ARGUMENT when n is negative. May be called from any thread at any time. */
 FX_API fx_status fx_set_num_threads(int n);
-FX_API int fx_num_threads(void);
+FX_API int fx_num_threads(void); /* how many it works with now */
 
 /* "0.1.0", the version of the library that is linked. */
 FX_API const char *fx_version(void);

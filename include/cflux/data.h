@@ -38,7 +38,9 @@ typedef struct fx_table_args {
 FX_API void *fxi_read_table(const fx_table_args *a);
 
 /* ---- DataLoader ------------------------------------------------------------------------------ */
+/* Goes over data in batches. */
 typedef struct fx_loader fx_loader;
+/* Options of fx_dataloader: fx_dataloader(data, .batchsize = 64, .shuffle = true). */
 typedef struct fx_loader_args {
     size_t fxi_size;
     void *data; /* an array, a tuple or a named tuple of arrays with as many observations each */
@@ -87,8 +89,9 @@ typedef struct fx_batch {
     int64_t size;   /* observations in it */
     void *fxi_pass; /* private */
 } fx_batch;
+/* The next batch; false when the pass is over, or failed. */
 FX_API bool fx_next(fx_loader *loader, fx_batch *batch);
-FX_API void fx_batch_end(fx_batch *batch);
+FX_API void fx_batch_end(fx_batch *batch);                /* ends a pass before its end */
 FX_API int64_t fx_loader_length(const fx_loader *loader); /* batches in a pass */
 /* Where a loader is: which order (that of pass number `pass` under this seed), and how many batches
  * of the pass have been handed out. A loader of the same data that is put there gives the batches
@@ -100,6 +103,8 @@ typedef struct fx_loader_position {
 } fx_loader_position;
 FX_API fx_loader_position fx_loader_tell(const fx_loader *loader, const fx_batch *batch);
 FX_API fx_status fx_loader_seek(fx_loader *loader, fx_loader_position to);
+/* Observations in an array, tuple or named tuple, by its last axis. An error when its arrays have
+ * not as many each. MLUtils.numobs. */
 FX_API int64_t fx_num_obs(void *data);
 /* Observations idx (integers) of the data, in the same structure: MLUtils.getobs. */
 FX_API void *fx_get_obs(void *data, fx_array *idx);

@@ -23,7 +23,7 @@ FXI_BEGIN_C
 FX_API fx_status fx_use(const char *backend);
 FX_API fx_status fx_use_all(void);                  /* every backend that is installed */
 FX_API const char *fx_why_not(const char *backend); /* "" when it works; static storage */
-FX_API bool fx_functional(const char *backend);
+FX_API bool fx_functional(const char *backend);     /* is it loaded, and does it work? */
 /* The backends that may be preferred, in the order in which fx_get_device tries them: "CUDA",
  * "AMDGPU", "Metal", "OpenCL", "CPU"; NULL at the end. */
 FX_API const char *const *fx_supported_devices(void);
@@ -37,6 +37,7 @@ FX_API const char *fx_gpu_backend(void);
  * is. */
 FX_API fx_status fx_gpu_backend_set(const char *backend);
 
+/* Options of fx_get_device. */
 typedef struct fx_dev_opts {
     size_t fxi_size;
     bool verbose; /* log which device was chosen and why */
@@ -47,12 +48,12 @@ typedef struct fx_dev_opts {
 FX_API fx_device *fxi_get_device(const fx_dev_opts *opts);
 /* A device by backend name and id from 0; an unknown one is an error and gives the CPU. */
 FX_API fx_device *fx_device_get(const char *backend, int id);
-FX_API fx_device *fx_cpu_device(void);
+FX_API fx_device *fx_cpu_device(void); /* always there */
 /* A device by one text, "cuda:0", "CPU", "opencl" (the first one), in any case; loads the backend
  * where that is needed. An unknown one is an error and gives the CPU. For command lines. */
 FX_API fx_device *fx_device_find(const char *name);
 FX_API const char *fx_device_name(const fx_device *device); /* "CPU", "CUDA:0" */
-FX_API int fx_device_id(const fx_device *device);
+FX_API int fx_device_id(const fx_device *device);           /* its number, from 0 */
 /* The driver's name of it ("NVIDIA H100 80GB HBM3"); "" when nobody knows. */
 FX_API const char *fx_device_model(const fx_device *device);
 /* Waits until all work that was handed to the device is done, e.g. before a clock is read; reports
@@ -127,7 +128,7 @@ FX_API void *fxi_gpu(void *object);
 /* fx_gpu_strict(x): the same, but without a GPU it is an error that says why:
  * gpu_device(force=true). */
 FX_API void *fxi_gpu_strict(void *object);
-FX_API void *fxi_cpu(void *object);
+FX_API void *fxi_cpu(void *object); /* back to the CPU */
 #ifndef __cplusplus
 FX_API fx_array *(fx_cu)(fx_array *x); /* as functions, for fx_fmap and fx_mapobs */
 FX_API fx_array *(fx_gpu)(fx_array *x);

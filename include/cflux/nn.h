@@ -25,8 +25,8 @@ FX_API fx_array *fx_kaiming_normal(int ndims, const int64_t *dims);  /* σ = √
 FX_API fx_array *fx_lecun_normal(int ndims,
                                  const int64_t *dims); /* truncated at 2σ, σ = √(1/fan_in) */
 FX_API fx_array *fx_truncated_normal(int ndims, const int64_t *dims); /* standard, within ±2 */
-FX_API fx_array *fx_zeros_init(int ndims, const int64_t *dims);
-FX_API fx_array *fx_ones_init(int ndims, const int64_t *dims);
+FX_API fx_array *fx_zeros_init(int ndims, const int64_t *dims);       /* 0, everywhere */
+FX_API fx_array *fx_ones_init(int ndims, const int64_t *dims);        /* 1, everywhere */
 
 /* ---- Dense ----------------------------------------------------------------------------------- */
 /* y = act(W·x .+ b), W: out×in, x: in×…, y: out×…. */
@@ -180,15 +180,17 @@ FX_API fx_array *fxi_crossentropy(const fx_loss_args *a);      /* −Σ y·log(�
 FX_API fx_array *fxi_logitcrossentropy(const fx_loss_args *a); /* −Σ y·logsoftmax(ŷ) */
 FX_API fx_array *fxi_binarycrossentropy(const fx_loss_args *a); /* −y·log(ŷ+ε) − (1−y)·log(1−ŷ+ε) */
 FX_API fx_array *fxi_logitbinarycrossentropy(const fx_loss_args *a); /* (1−y)·ŷ − logσ(ŷ) */
-FX_API fx_array *fxi_kldivergence(const fx_loss_args *a);
-FX_API fx_array *fxi_poisson_loss(const fx_loss_args *a); /* ŷ − y·log ŷ */
-FX_API fx_array *fxi_hinge_loss(const fx_loss_args *a);
-FX_API fx_array *fxi_squared_hinge_loss(const fx_loss_args *a);
+FX_API fx_array *fxi_kldivergence(const fx_loss_args *a);       /* Σ y·log(y) − y·log(ŷ+ε) */
+FX_API fx_array *fxi_poisson_loss(const fx_loss_args *a);       /* ŷ − y·log ŷ */
+FX_API fx_array *fxi_hinge_loss(const fx_loss_args *a);         /* max(0, 1 − ŷ·y) */
+FX_API fx_array *fxi_squared_hinge_loss(const fx_loss_args *a); /* max(0, 1 − ŷ·y)² */
 
 /* (x − mean)/√(var + ε) over the given axes, biased variance: Flux.normalise. */
 FX_API fx_array *fx_normalise(fx_array *x, unsigned dims, double epsilon);
 /* Dropout as a function, always active; the mask varies along all axes. */
 FX_API fx_array *fx_dropout_apply(fx_array *x, double p);
+/* A chain whose layers have names: fx_chain_of("enc", fx_dense(4, 2), "dec", fx_dense(2, 4)) is
+ * Chain(enc = …, dec = …). */
 FX_API fx_chain_layer *fxi_chain_pairs(int n, const void *const *names_and_layers);
 
 FXI_END_C
@@ -301,7 +303,6 @@ FXI_CXX_LOSS(squared_hinge_loss)
 #define fx_dense(...)                                                                              \
     fxi_dense(&(const fx_dense_args){.fxi_size = sizeof(fx_dense_args), .in = __VA_ARGS__})
 #define fx_chain(...)    fxi_chain(FXI_OBJECTS(__VA_ARGS__))
-/* fx_chain_of("enc", fx_dense(4, 2), "dec", fx_dense(2, 4)): Chain(enc = …, dec = …). */
 #define fx_chain_of(...) fxi_chain_pairs(FXI_PAIRS(__VA_ARGS__))
 #define fx_conv(...)                                                                               \
     fxi_conv(&(const fx_conv_layer_args){.fxi_size = sizeof(fx_conv_layer_args),                   \

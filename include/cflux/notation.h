@@ -8,9 +8,11 @@
 FXI_BEGIN_C
 
 /* The model that a text in Flux's notation describes, with new parameters: what fx_show and
- * fx_summary print, comments and names included, and what is written by hand:
- *     Chain(Conv((5, 5), 1 => 6, relu), MaxPool((2, 2)), Flux.flatten, Dense(864 => 10;
- * bias=false)) Layers are those of nn.h, their options Flux's keyword arguments in any order
+ * fx_summary print, comments and names included, and what is written by hand, such as
+ *
+ *     Chain(Conv((5, 5), 1 => 6, relu), MaxPool((2, 2)), Flux.flatten, Dense(864 => 10))
+ *
+ * Layers are those of nn.h, their options Flux's keyword arguments in any order
  * (stride=2 is stride=(2, 2)), functions those of tree.h with or without their module; older forms
  * such as Dense(10, 5, σ) are read too. Tuples of layers, named ones as well, are tuples. The
  * result belongs to the scope. Errors are an error object; their records name the place and what

@@ -164,18 +164,19 @@ FXI_CXX3(clamp)
 #define fx_max(a, b)                                                                               \
     fxi_max(FXI_ARG(a),                                                                            \
             FXI_ARG(b)) /* elementwise; NaN propagates; equal values share the gradient */
-#define fx_min(a, b)   fxi_min(FXI_ARG(a), FXI_ARG(b))
-#define fx_atan2(y, x) fxi_atan2(FXI_ARG(y), FXI_ARG(x))
+#define fx_min(a, b)   fxi_min(FXI_ARG(a), FXI_ARG(b))   /* the same of the smaller one */
+#define fx_atan2(y, x) fxi_atan2(FXI_ARG(y), FXI_ARG(x)) /* the angle of (x, y), in (−π, π] */
 #define fx_lt(a, b)                                                                                \
-    fxi_lt(FXI_ARG(a), FXI_ARG(b)) /* comparisons give Bool; with NaN all but fx_ne are false */
-#define fx_le(a, b)  fxi_le(FXI_ARG(a), FXI_ARG(b))
-#define fx_gt(a, b)  fxi_gt(FXI_ARG(a), FXI_ARG(b))
-#define fx_ge(a, b)  fxi_ge(FXI_ARG(a), FXI_ARG(b))
-#define fx_eq(a, b)  fxi_eq(FXI_ARG(a), FXI_ARG(b))
-#define fx_ne(a, b)  fxi_ne(FXI_ARG(a), FXI_ARG(b))
+    fxi_lt(FXI_ARG(a), FXI_ARG(b)) /* a < b; comparisons give Bool, with NaN all but fx_ne false   \
+                                    */
+#define fx_le(a, b)  fxi_le(FXI_ARG(a), FXI_ARG(b))  /* a ≤ b */
+#define fx_gt(a, b)  fxi_gt(FXI_ARG(a), FXI_ARG(b))  /* a > b */
+#define fx_ge(a, b)  fxi_ge(FXI_ARG(a), FXI_ARG(b))  /* a ≥ b */
+#define fx_eq(a, b)  fxi_eq(FXI_ARG(a), FXI_ARG(b))  /* a = b */
+#define fx_ne(a, b)  fxi_ne(FXI_ARG(a), FXI_ARG(b))  /* a ≠ b */
 #define fx_and(a, b) fxi_and(FXI_ARG(a), FXI_ARG(b)) /* logical, of Bool */
-#define fx_or(a, b)  fxi_or(FXI_ARG(a), FXI_ARG(b))
-#define fx_xor(a, b) fxi_xor(FXI_ARG(a), FXI_ARG(b))
+#define fx_or(a, b)  fxi_or(FXI_ARG(a), FXI_ARG(b))  /* one of them, or both */
+#define fx_xor(a, b) fxi_xor(FXI_ARG(a), FXI_ARG(b)) /* one of them, not both */
 #define fx_where(c, a, b)                                                                          \
     fxi_where(FXI_ARG(c), FXI_ARG(a), FXI_ARG(b)) /* c ? a : b, elementwise                        \
                                                    */
@@ -187,17 +188,17 @@ FXI_BEGIN_C
 
 /* ---- elementwise, one argument --------------------------------------------------------------- */
 /* Functions of real numbers turn integers into Float32. */
-FX_API fx_array *fx_neg(fx_array *x);
-FX_API fx_array *fx_abs(fx_array *x); /* gradient sign(x), 0 at 0 */
-FX_API fx_array *fx_sign(fx_array *x);
-FX_API fx_array *fx_square(fx_array *x); /* x² */
-FX_API fx_array *fx_sqrt(fx_array *x);
-FX_API fx_array *fx_rsqrt(fx_array *x); /* 1/√x */
-FX_API fx_array *fx_reciprocal(fx_array *x);
-FX_API fx_array *fx_exp(fx_array *x);
-FX_API fx_array *fx_expm1(fx_array *x);
-FX_API fx_array *fx_log(fx_array *x);
-FX_API fx_array *fx_log1p(fx_array *x);
+FX_API fx_array *fx_neg(fx_array *x);        /* −x */
+FX_API fx_array *fx_abs(fx_array *x);        /* gradient sign(x), 0 at 0 */
+FX_API fx_array *fx_sign(fx_array *x);       /* −1, 0 or 1; gradient 0 */
+FX_API fx_array *fx_square(fx_array *x);     /* x² */
+FX_API fx_array *fx_sqrt(fx_array *x);       /* √x */
+FX_API fx_array *fx_rsqrt(fx_array *x);      /* 1/√x */
+FX_API fx_array *fx_reciprocal(fx_array *x); /* 1/x */
+FX_API fx_array *fx_exp(fx_array *x);        /* e^x */
+FX_API fx_array *fx_expm1(fx_array *x);      /* e^x − 1, exact near 0 */
+FX_API fx_array *fx_log(fx_array *x);        /* the natural logarithm */
+FX_API fx_array *fx_log1p(fx_array *x);      /* log(1 + x), exact near 0 */
 FX_API fx_array *fx_sin(fx_array *x);
 FX_API fx_array *fx_cos(fx_array *x);
 FX_API fx_array *fx_tan(fx_array *x);
@@ -209,15 +210,15 @@ FX_API fx_array *fx_cosh(fx_array *x);
 FX_API fx_array *fx_asinh(fx_array *x);
 FX_API fx_array *fx_acosh(fx_array *x);
 FX_API fx_array *fx_atanh(fx_array *x);
-FX_API fx_array *fx_erf(fx_array *x);
-FX_API fx_array *fx_floor(fx_array *x);
-FX_API fx_array *fx_ceil(fx_array *x);
+FX_API fx_array *fx_erf(fx_array *x);   /* 2/√π · ∫₀ˣ e^−t² dt */
+FX_API fx_array *fx_floor(fx_array *x); /* ⌊x⌋; rounding has gradient 0 */
+FX_API fx_array *fx_ceil(fx_array *x);  /* ⌈x⌉ */
 FX_API fx_array *fx_round(fx_array *x); /* half to even */
-FX_API fx_array *fx_trunc(fx_array *x);
-FX_API fx_array *fx_isnan(fx_array *x);
+FX_API fx_array *fx_trunc(fx_array *x); /* towards 0 */
+FX_API fx_array *fx_isnan(fx_array *x); /* these three give Bool */
 FX_API fx_array *fx_isinf(fx_array *x);
-FX_API fx_array *fx_isfinite(fx_array *x);
-FX_API fx_array *fx_not(fx_array *x); /* logical, of Bool */
+FX_API fx_array *fx_isfinite(fx_array *x); /* neither NaN nor ±Inf */
+FX_API fx_array *fx_not(fx_array *x);      /* logical, of Bool */
 /* Conversion. Float → integer truncates and saturates, NaN → 0; anything → Bool is x ≠ 0; integers
  * wrap. */
 FX_API fx_array *fx_cast(fx_array *x, fx_dtype dtype);
@@ -225,44 +226,43 @@ FX_API fx_array *fx_cast(fx_array *x, fx_dtype dtype);
 FX_API fx_array *fx_stop_gradient(fx_array *x);
 
 /* ---- activations (NNlib's definitions) ------------------------------------------------------- */
-FX_API fx_array *fx_identity(fx_array *x);
+FX_API fx_array *fx_identity(fx_array *x);    /* x itself */
 FX_API fx_array *fx_sigmoid(fx_array *x);     /* 1/(1+e^−x) */
 FX_API fx_array *fx_hardsigmoid(fx_array *x); /* clamp((x+3)/6, 0, 1) */
 FX_API fx_array *fx_logsigmoid(fx_array *x);  /* −softplus(−x) */
-FX_API fx_array *fx_tanh(fx_array *x);
-FX_API fx_array *fx_hardtanh(fx_array *x); /* clamp(x, −1, 1) */
-FX_API fx_array *fx_relu(fx_array *x);     /* max(0, x); NaN stays */
-FX_API fx_array *fx_relu6(fx_array *x);
-FX_API fx_array *fx_leakyrelu(fx_array *x); /* max(0.01·x, x) */
-FX_API fx_array *fx_leakyrelu_slope(fx_array *x, double slope);
+FX_API fx_array *fx_tanh(fx_array *x);        /* (e^x − e^−x)/(e^x + e^−x) */
+FX_API fx_array *fx_hardtanh(fx_array *x);    /* clamp(x, −1, 1) */
+FX_API fx_array *fx_relu(fx_array *x);        /* max(0, x); NaN stays */
+FX_API fx_array *fx_relu6(fx_array *x);       /* clamp(x, 0, 6) */
+FX_API fx_array *fx_leakyrelu(fx_array *x);   /* max(0.01·x, x) */
+FX_API fx_array *fx_leakyrelu_slope(fx_array *x, double slope); /* x > 0 ? x : slope·x */
 FX_API fx_array *
 fx_rrelu(fx_array *x); /* leakyrelu, slope uniform in [1/8, 1/3] in training, its mean else */
-FX_API fx_array *fx_elu(fx_array *x); /* x > 0 ? x : e^x − 1 */
-FX_API fx_array *fx_elu_alpha(fx_array *x, double alpha);
+FX_API fx_array *fx_elu(fx_array *x);                     /* x > 0 ? x : e^x − 1 */
+FX_API fx_array *fx_elu_alpha(fx_array *x, double alpha); /* x > 0 ? x : α(e^x − 1) */
 FX_API fx_array *fx_celu(fx_array *x); /* max(0,x) + min(0, α(e^(x/α) − 1)), α = 1 */
-FX_API fx_array *fx_celu_alpha(fx_array *x, double alpha);
-FX_API fx_array *fx_selu(fx_array *x); /* Klambauer et al., 2017 */
+FX_API fx_array *fx_celu_alpha(fx_array *x, double alpha); /* the same with another α */
+FX_API fx_array *fx_selu(fx_array *x);                     /* Klambauer et al., 2017 */
 FX_API fx_array *fx_gelu(fx_array *x); /* the tanh form: NNlib's gelu = gelu_tanh */
 FX_API fx_array *
 fx_gelu_sigmoid(fx_array *x); /* NNlib's: gelu again, as x·σ(√(8/π)·(x + 0.044715·x³)) */
-FX_API fx_array *fx_gelu_erf(fx_array *x); /* x/2·(1 + erf(x/√2)) */
-FX_API fx_array *fx_swish(fx_array *x);    /* x·σ(x) */
-FX_API fx_array *fx_hardswish(fx_array *x);
-FX_API fx_array *fx_lisht(fx_array *x);    /* x·tanh(x) */
-FX_API fx_array *fx_softplus(fx_array *x); /* log(1 + e^x) */
-FX_API fx_array *fx_softsign(fx_array *x); /* x/(1+|x|) */
-FX_API fx_array *fx_logcosh(fx_array *x);
+FX_API fx_array *fx_gelu_erf(fx_array *x);   /* x/2·(1 + erf(x/√2)) */
+FX_API fx_array *fx_swish(fx_array *x);      /* x·σ(x) */
+FX_API fx_array *fx_hardswish(fx_array *x);  /* x·hardsigmoid(x) */
+FX_API fx_array *fx_lisht(fx_array *x);      /* x·tanh(x) */
+FX_API fx_array *fx_softplus(fx_array *x);   /* log(1 + e^x) */
+FX_API fx_array *fx_softsign(fx_array *x);   /* x/(1+|x|) */
+FX_API fx_array *fx_logcosh(fx_array *x);    /* log((e^x + e^−x)/2) */
 FX_API fx_array *fx_mish(fx_array *x);       /* x·tanh(softplus(x)) */
 FX_API fx_array *fx_tanhshrink(fx_array *x); /* x − tanh(x) */
-FX_API fx_array *fx_softshrink(fx_array *x); /* λ = 0.5 */
-FX_API fx_array *fx_softshrink_lambda(fx_array *x, double lambda);
-FX_API fx_array *fx_trelu(fx_array *x); /* x > 1 ? x : 0 */
-FX_API fx_array *fx_trelu_theta(fx_array *x, double theta);
+FX_API fx_array *fx_softshrink(fx_array *x); /* sign(x)·max(|x| − λ, 0), λ = 0.5 */
+FX_API fx_array *fx_softshrink_lambda(fx_array *x, double lambda); /* the same with another λ */
+FX_API fx_array *fx_trelu(fx_array *x);                            /* x > 1 ? x : 0 */
+FX_API fx_array *fx_trelu_theta(fx_array *x, double theta);        /* x > θ ? x : 0 */
 
 /* ---- reductions ------------------------------------------------------------------------------ */
-/* fx_sum(x) reduces to a 0-d array; fx_sum(x, .dims = FX_AXES(0, 2)) reduces those axes to size 1,
- * as Julia's dims does; .drop removes them. Integer sums and products are Int64, means of integers
- * Float64 (of Bool Float32). The mean of nothing is NaN, the maximum of nothing an error. */
+/* Axes for .dims: FX_AXES(0, 2) are the first and the third of them, FX_AXIS(a) is one, FX_ALL
+ * all. */
 #define FX_AXIS(a)                                  (1u << (unsigned)(a))
 #define FXI_AXES1(a)                                FX_AXIS(a)
 #define FXI_AXES2(a, ...)                           (FX_AXIS(a) | FXI_AXES1(__VA_ARGS__))
@@ -279,6 +279,7 @@ FX_API fx_array *fx_trelu_theta(fx_array *x, double theta);
     (__VA_ARGS__)
 #define FX_ALL 0u
 
+/* Options of reductions. */
 typedef struct fx_reduce_args {
     size_t fxi_size;
     fx_array *x;
@@ -286,16 +287,19 @@ typedef struct fx_reduce_args {
     bool drop;        /* remove the reduced axes */
     bool uncorrected; /* var, std: divide by n instead of n − 1 */
 } fx_reduce_args;
-FX_API fx_array *fxi_sum(const fx_reduce_args *a);
-FX_API fx_array *fxi_prod(const fx_reduce_args *a);
-FX_API fx_array *fxi_mean(const fx_reduce_args *a);
-FX_API fx_array *fxi_var(const fx_reduce_args *a); /* Σ(x−mean)²/(n−1) */
-FX_API fx_array *fxi_std(const fx_reduce_args *a);
-FX_API fx_array *fxi_maximum(const fx_reduce_args *a);
-FX_API fx_array *fxi_minimum(const fx_reduce_args *a);
-FX_API fx_array *fxi_any_true(const fx_reduce_args *a); /* of Bool */
-FX_API fx_array *fxi_all_true(const fx_reduce_args *a);
-FX_API fx_array *fxi_norm(const fx_reduce_args *a); /* √Σx² */
+/* fx_sum(x) reduces to a 0-d array; fx_sum(x, .dims = FX_AXES(0, 2)) reduces those axes to size 1,
+ * as Julia's dims does; .drop removes them. Integer sums and products are Int64, means of integers
+ * Float64 (of Bool Float32). The mean of nothing is NaN, the maximum of nothing an error. */
+FX_API fx_array *fxi_sum(const fx_reduce_args *a);      /* Σx */
+FX_API fx_array *fxi_prod(const fx_reduce_args *a);     /* Πx */
+FX_API fx_array *fxi_mean(const fx_reduce_args *a);     /* Σx/n */
+FX_API fx_array *fxi_var(const fx_reduce_args *a);      /* Σ(x−mean)²/(n−1) */
+FX_API fx_array *fxi_std(const fx_reduce_args *a);      /* √var */
+FX_API fx_array *fxi_maximum(const fx_reduce_args *a);  /* the largest; NaN where there is one */
+FX_API fx_array *fxi_minimum(const fx_reduce_args *a);  /* the smallest; NaN where there is one */
+FX_API fx_array *fxi_any_true(const fx_reduce_args *a); /* of Bool: is one true? */
+FX_API fx_array *fxi_all_true(const fx_reduce_args *a); /* of Bool: are all true? */
+FX_API fx_array *fxi_norm(const fx_reduce_args *a);     /* √Σx² */
 /* Default dims: axis 0. Softmax e^(x−max)/Σ, log-softmax and log-sum-exp are stable for large x. */
 FX_API fx_array *fxi_softmax(const fx_reduce_args *a);
 FX_API fx_array *fxi_logsoftmax(const fx_reduce_args *a);
@@ -392,7 +396,8 @@ FX_API fx_array *fx_pad_symmetric(fx_array *x, int axis, int64_t before,
                                   int64_t after); /* edge repeated */
 FX_API fx_array *fx_pad_repeat(fx_array *x, int axis, int64_t before,
                                int64_t after); /* edge value */
-FX_API fx_array *fx_pad_circular(fx_array *x, int axis, int64_t before, int64_t after);
+FX_API fx_array *fx_pad_circular(fx_array *x, int axis, int64_t before,
+                                 int64_t after); /* from the other end */
 /* Each size n times, as Julia's repeat(x, counts...): the whole array is tiled. */
 FX_API fx_array *fxi_repeat(fx_array *x, int ndims, const int64_t *counts);
 /* Each element `count` times along an axis: repeat(x; inner). */
@@ -453,6 +458,7 @@ FX_API fx_array *fx_gather(fx_array *x, fx_array *idx, int axis);
 /* y[i,j,…] = x[…idx[i,j,…]…] along axis, idx and y of one shape (take_along_axis, GatherElements).
  */
 FX_API fx_array *fx_gather_elements(fx_array *x, fx_array *idx, int axis);
+/* What fx_scatter does with values that meet in one place. */
 typedef enum fx_reduction {
     FX_REDUCE_SUM = 0,
     FX_REDUCE_MAX,
@@ -487,6 +493,8 @@ FX_API fx_array *fxi_convolve(const fx_conv_args *a);
  * (n−1)·stride + 1 + (k−1)·dilation − pads + outpad. */
 FX_API fx_array *fxi_convolve_transposed(const fx_conv_args *a);
 
+/* Options of pooling. x: spatial… × channels × batch; size (n + pads − (k−1)·dilation − 1)/stride
+ * + 1. */
 typedef struct fx_pool_args {
     size_t fxi_size;
     fx_array *x;
@@ -550,6 +558,8 @@ typedef struct fx_custom_op {
                      fx_array *gy, fx_array **gx);
     void *user;
 } fx_custom_op;
+/* The result of the operation: of the type and sizes given, computed on the host when somebody
+ * needs it. */
 FX_API fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype out_dtype,
                            fx_dims out_dims);
 

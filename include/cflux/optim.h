@@ -12,9 +12,9 @@
 
 FXI_BEGIN_C
 
-/* A negative eta is an error: "the learning rate cannot be negative". 0 means the default; FX_ZERO
- * zero. */
-typedef struct fx_rule fx_rule;
+typedef struct fx_rule fx_rule; /* how a gradient becomes a step */
+/* Options of rules. A negative eta is an error: "the learning rate cannot be negative". 0 means the
+ * default; FX_ZERO zero. */
 typedef struct fx_rule_args {
     size_t fxi_size;
     double eta;          /* learning rate; Descent 0.1, Momentum 0.01, the others 0.001 */
@@ -63,7 +63,7 @@ FXI_BEGIN_C
 FX_API void *fx_setup(fx_rule *rule, void *model);
 /* Changes the learning rate and keeps the state: adjust!(state, η). */
 FX_API fx_status fx_adjust_eta(void *state, double eta);
-FX_API double fx_eta(void *state);
+FX_API double fx_eta(void *state); /* the learning rate of its first leaf */
 /* fx_adjust(state, .eta = …, .beta1 = …): adjust!(state; …). What is not given, or what a rule does
  * not have, stays; so do moments and powers. */
 FX_API fx_status fxi_adjust(void *state, const fx_rule_args *given);
@@ -79,6 +79,7 @@ FX_API fx_status fx_thaw(void *state);
 FX_API int64_t fxi_state_numbers(void *state, double *out, int64_t capacity);
 FX_API fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n);
 
+/* Options of fx_update: fx_update(state, model, gradient, .guard = loss). */
 typedef struct fx_update_args {
     size_t fxi_size;
     void *state, *model, *gradient;

@@ -23,9 +23,11 @@ typedef struct fx_progress {
     void *model, *state;
     void *user;
 } fx_progress;
+/* What a callback says: go on, or end training. */
 typedef enum fx_flow { FX_CONTINUE = 0, FX_STOP = 1 } fx_flow;
 typedef fx_flow (*fx_callback)(const fx_progress *progress);
 
+/* Options of fx_train. */
 typedef struct fx_train_args {
     size_t fxi_size;
     fx_loss_fn loss;

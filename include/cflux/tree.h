@@ -12,6 +12,7 @@
 
 FXI_BEGIN_C
 
+/* What a field of a struct is to walks and to printing. */
 typedef enum fx_field_kind {
     FX_FIELD_CHILD = 0, /* fx_array *, or any object pointer; NULL allowed */
     FX_FIELD_LIST,      /* fx_list: a counted list of children, perhaps named */
@@ -25,6 +26,7 @@ typedef enum fx_field_kind {
     FX_FIELD_STRING     /* const char *; must outlive the object; NULL allowed */
 } fx_field_kind;
 
+/* One field of a struct. */
 typedef struct fx_field {
     const char *name;
     size_t offset;
@@ -43,6 +45,8 @@ typedef struct fx_list {
 typedef struct fx_text fx_text;
 FX_API void fx_text_add(fx_text *text, const char *format, ...) FXI_PRINTF(2, 3);
 
+/* What objects of a kind have in common. FX_LAYER and its like below make one; zero means none, or
+ * the default. */
 struct fx_type {
     size_t fxi_size;  /* sizeof(fx_type) */
     const char *name; /* as Flux prints it: "Dense" */
@@ -73,12 +77,13 @@ struct fx_type {
      * are. A NULL entry: the children move. */
     void *(*move)(void *self, fx_device *device, fx_array *(*each)(fx_array *x, void *device));
 };
+/* Flags of a type. */
 enum {
     FX_TYPE_ONE_LINE = 1, /* always printed on one line (Flux's :noexpand) */
     FX_TYPE_SEQUENCE = 2, /* children of its list are printed as its own lines (Chain) */
     FX_TYPE_FUNCTION = 4, /* a function object: a leaf of every walk */
-    FX_TYPE_TUPLE = 8,
-    FX_TYPE_LEAF = 16, /* opaque to walks */
+    FX_TYPE_TUPLE = 8,    /* a tuple or a named tuple */
+    FX_TYPE_LEAF = 16,    /* opaque to walks */
     FX_TYPE_MUTABLE =
         32, /* a mutable struct in Flux (BatchNorm, Dropout): containers hold a pointer to it */
     FX_TYPE_WIDE = 64 /* keeps its arrays in Float32 when a model goes to 16 bits (BatchNorm) */
@@ -92,19 +97,8 @@ FX_API void *fxi_error_object(const fx_type *type);
 FX_API const fx_type *fx_type_of(const void *object);
 /* True when object is of that type; NULL and error arrays are not. */
 FX_API bool fx_is(const void *object, const fx_type *type);
-FX_API bool fx_is_array(const void *object);
+FX_API bool fx_is_array(const void *object); /* an array, or an error array */
 
-/* How walks see a struct of the user's. The struct's first member is fx_object base; the macros go
- * after it, at file level.
- *   FX_FUNCTOR(T, fields…)         the named fields are its children (@functor T): arrays, objects,
- *                                  lists of them (fx_list), and numbers, flags, strings, functions,
- *                                  which stay as they are. A field not named is shared with the
- *                                  original.
- *   FX_LAYER(T, forward, fields…)  also names its forward function, void *forward(void *self,
- *                                  int n, void *const *args), so that fx_call and fx_chain take it.
- *   FX_STRUCT(T, fields…)          fields for printing only: every walk passes it by unchanged.
- *   FX_OBJECT(T, (fields…), …)     everything: further members of fx_type by name, e.g. .forward =
- * f, .trainable = "weight", .rebuild = r (C only; in C++ fill an fx_type by hand). */
 #ifdef __cplusplus
 }
 template <class F> struct fxi_kind {
@@ -172,12 +166,25 @@ extern "C" {
 #define FXI_TYPE_(T, fwd, flags, ...)                                                              \
     FXI_DESCRIBED_(T, FXI_FIELDS_(T, __VA_ARGS__), sizeof(fx_type), #T, sizeof(T), fields,         \
                    fxi_nfields, fwd, NULL, NULL, &error, flags, 0, NULL, NULL, NULL)
+
+/* How walks see a struct of the user's. The struct's first member is fx_object base; the macros go
+ * after it, at file level.
+ *   FX_FUNCTOR(T, fields…)         the named fields are its children (@functor T): arrays, objects,
+ *                                  lists of them (fx_list), and numbers, flags, strings, functions,
+ *                                  which stay as they are. A field not named is shared with the
+ *                                  original.
+ *   FX_LAYER(T, forward, fields…)  also names its forward function, void *forward(void *self,
+ *                                  int n, void *const *args), so that fx_call and fx_chain take it.
+ *   FX_STRUCT(T, fields…)          fields for printing only: every walk passes it by unchanged.
+ *   FX_OBJECT(T, (fields…), …)     everything: further members of fx_type by name, e.g. .forward =
+ * f, .trainable = "weight", .rebuild = r (C only; in C++ fill an fx_type by hand). */
 #define FX_FUNCTOR(T, ...)        FXI_TYPE_(T, NULL, 0, __VA_ARGS__)
 #define FX_LAYER(T, forward, ...) FXI_TYPE_(T, forward, 0, __VA_ARGS__)
 #define FX_STRUCT(T, ...)         FXI_TYPE_(T, NULL, FX_TYPE_LEAF, __VA_ARGS__)
 #ifndef __cplusplus
 #define FXI_BARE_(...)         __VA_ARGS__
 #define FXI_FIELDS_OF_(T, ...) FXI_FIELDS_(T, __VA_ARGS__)
+/* With further members of fx_type by name, see above. C only. */
 #define FX_OBJECT(T, fields_in_parentheses, ...)                                                   \
     FXI_DESCRIBED_(T, FXI_FIELDS_OF_(T, FXI_BARE_ fields_in_parentheses),                          \
                    .fxi_size = sizeof(fx_type), .name = #T, .size = sizeof(T), .fields = fields,   \
@@ -191,6 +198,7 @@ extern "C" {
 #endif
 
 /* ---- tuples and lists ------------------------------------------------------------------------ */
+/* What fx_tuple and fx_named_tuple make. fx_child reaches the items. */
 typedef struct fx_tuple_object {
     fx_object base;
     fx_list items;
@@ -199,8 +207,8 @@ FX_API void *fxi_tuple(int n, void *const *items);
 FX_API void *fxi_named_tuple(int n, const char *const *names, void *const *items);
 FX_API int64_t fx_count(const void *container);       /* children of a tuple, list or layer */
 FX_API void *fx_child(const void *object, int64_t i); /* borrowed; error array when out of range */
-FX_API const char *fx_child_name(const void *object, int64_t i); /* "" when it has none */
-FX_API void *fx_child_named(const void *object, const char *name);
+FX_API const char *fx_child_name(const void *object, int64_t i);   /* "" when it has none */
+FX_API void *fx_child_named(const void *object, const char *name); /* as fx_child */
 FX_API void *fxi_named_pairs(int n, const void *const *names_and_objects);
 FXI_END_C
 #ifdef __cplusplus
@@ -229,12 +237,12 @@ template <class... A> inline void *fx_named_tuple(A... names_and_objects)
 FXI_BEGIN_C
 
 /* ---- functions as objects -------------------------------------------------------------------- */
+/* A function of one array that stands in a layer or a chain. */
 typedef struct fx_function {
     fx_object base;
     fx_array *(*apply)(fx_array *x);
     const char *name; /* as Flux prints it: "relu", "flatten" */
 } fx_function;
-/* FX_RELU, FX_TANH, … : activations and other functions as objects, for layers and chains. */
 /* clang-format off */
 #define FXI_FUNCTIONS(X)                                                                           \
     X(IDENTITY, identity) X(SIGMOID, sigmoid) X(HARDSIGMOID, hardsigmoid)                          \
@@ -250,6 +258,8 @@ typedef struct fx_function {
 /* clang-format on */
 #define FXI_FUNCTION_DECL(NAME, name) extern FX_API fx_function fxi_function_##name;
 FXI_FUNCTIONS(FXI_FUNCTION_DECL)
+
+/* FX_RELU, FX_TANH, … : activations and other functions as objects, for layers and chains. */
 #define FX_IDENTITY     (&fxi_function_identity)
 #define FX_SIGMOID      (&fxi_function_sigmoid)
 #define FX_HARDSIGMOID  (&fxi_function_hardsigmoid)
@@ -311,7 +321,7 @@ template <class T> inline T *fx_mapleaves(fx_map_fn f, T *x)
 extern "C" {
 #else
 #define fx_fmap(f, x)      ((__typeof__(x))fxi_fmap((f), (x)))
-#define fx_mapleaves(f, x) fx_fmap((f), (x))
+#define fx_mapleaves(f, x) fx_fmap((f), (x)) /* the older name */
 #endif
 /* What a walk sees of an object: its children as a named tuple (items of lists included; a tuple
  * for what has no names, the empty one for arrays, functions and leaves); fx_rebuild makes an

@@ -10,6 +10,7 @@ sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, "..", "docs"))
 import check_docs  # noqa: E402
 import check_headers  # noqa: E402
+import check_reference  # noqa: E402
 import check_tree  # noqa: E402
 
 
@@ -94,6 +95,33 @@ class Tree(unittest.TestCase):
         self.errors = []
         check_tree.check_places(self.root, self.errors)
         self.assertEqual(self.errors, [])
+
+    def undocumented(self, text):
+        self.put("include/cflux/op.def", "")
+        self.put("include/cflux/a.h", "/* cflux/a.h: a. */\n" + text)
+        return [name for _, _, name in check_reference.undocumented(self.root)[1]]
+
+    def test_documented(self):
+        for text in ("/* What. */\nFX_API int fx_a(int x);\n",
+                     "FX_API int fx_a(int x); /* what */\n",
+                     "/* Both. */\nFX_API int fx_a(int x);\nFX_API int fx_b(int x);\n",
+                     "/* Kinds. */\ntypedef enum fx_a {\n    FX_ONE,\n    FX_TWO\n} fx_a;\n",
+                     "/* What. */\nFX_API int fxi_a(int x);\n\n#define fx_a(x) fxi_a(x)\n",
+                     "/* ---- Dense: y = W·x ---- */\ntypedef struct fx_a {\n    int x;\n} fx_a;\n",
+                     "FX_API int fxi_a(int x);\n"):
+            self.assertEqual(self.undocumented(text), [], text)
+
+    def test_undocumented(self):
+        for text, names in (("FX_API int fx_a(int x);\n", ["fx_a"]),
+                            ("/* What. */\n\nFX_API int fx_a(int x);\n", ["fx_a"]),
+                            ("/* ---- title ---- */\nFX_API int fx_a(int x);\n", ["fx_a"]),
+                            ("/* A. */\nFX_API int fx_a(int x);\n\nFX_API int fx_b(int x);\n", ["fx_b"]),
+                            ("typedef enum fx_a { FX_ONE, FX_TWO /* two */ } fx_a;\n", ["FX_ONE", "fx_a"]),
+                            ("#define FX_A 1\n", ["FX_A"]),
+                            ("static inline int fx_a(void)\n{\n    return 1;\n}\n", ["fx_a"]),
+                            ("FX_API int fxi_a(int x);\n#define fx_a(x) fxi_a(x)\n", ["fx_a"]),
+                            ("#ifdef __cplusplus\nint fx_c(int);\n#else\nint fx_a(int);\n#endif\n", ["fx_a"])):
+            self.assertEqual(sorted(self.undocumented(text)), sorted(names), text)
 
     def test_header_with_a_warning(self):
         self.put("include/cflux/a.h", "typedef struct b { } b;\n")
