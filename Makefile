@@ -24,7 +24,7 @@ CLANG     = -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
 MAKEFLAGS     += --no-print-directory
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all bench format check-format asan tsan clang arm fuzz fuzz-minute fuzz-build install deb deb-check \
+.PHONY: help demo test test-all bench docs format check-format asan tsan clang arm fuzz fuzz-minute fuzz-build install deb deb-check \
         clean setup-demo setup-test
 
 help:
@@ -36,6 +36,7 @@ help:
 	@echo 'make clang         the suite built with clang'
 	@echo 'make arm           cross-compiled for 64-bit ARM, the quick tests under qemu'
 	@echo 'make fuzz          damaged input for every reader, FUZZ_SECONDS=$(FUZZ_SECONDS) each (FUZZ_TARGETS=names)'
+	@echo 'make docs          the pages and the reference as a site, $(BUILD)/site'
 	@echo 'make format        clang-format over the tree (check-format: only look)'
 	@echo 'make deb           Debian packages; deb-check tries them in a clean root'
 	@echo 'make install       PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
@@ -112,6 +113,10 @@ bench: setup-demo $(BUILD)/Makefile
 	else \
 	    $(BUILD)/bench/bench_runner; \
 	fi
+
+docs:
+	@$(ROOT)/scripts/setup docs
+	@python3 -B $(ROOT)/docs/tools/build_site.py $(BUILD) --strict
 
 format:
 	$(ROOT)/scripts/format

@@ -34,7 +34,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import Optional
 
-LEAST_RUN, LEAST_EXCERPTS = 30, 8
+LEAST_RUN, LEAST_EXCERPTS = 70, 8
 WARNINGS = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
 SECONDS = 60
 HEAD = "#include <cflux.h>\n#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"

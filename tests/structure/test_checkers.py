@@ -9,12 +9,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, "..", "docs"))
 import check_docs  # noqa: E402
+import check_pages  # noqa: E402
 import check_headers  # noqa: E402
 import check_reference  # noqa: E402
 import check_tree  # noqa: E402
 
 
-class Tree(unittest.TestCase):
+class Scratch(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.root = self.folder.name
@@ -29,6 +30,8 @@ class Tree(unittest.TestCase):
         with open(full, "w", encoding="utf-8") as f:
             f.write(text)
 
+
+class Tree(Scratch):
     def includes(self, path, header, exceptions=None):
         for folder, name in (("base", "memory.h"), ("array", "node.h"), ("plan", "step.h"),
                              ("backends/ref", "ref_kernels.h"), ("backends/cpu", "cpu_kernels.h"),
@@ -129,6 +132,38 @@ class Tree(unittest.TestCase):
         self.assertNotEqual(check_headers.compile_one(self.root, ["gcc", "-std=c11"], "c", text), "")
         self.put("include/cflux/a.h", "typedef struct b { int c; } b;\n")
         self.assertEqual(check_headers.compile_one(self.root, ["gcc", "-std=c11"], "c", text), "")
+
+
+class Pages(Scratch):
+    def page(self, text):
+        self.put("docs/b.md", "# A title, `fx_a` and more\n\n## Two (2)\n")
+        self.put("docs/a.md", text)
+        self.errors = []
+        path = os.path.join(self.root, "docs", "a.md")
+        check_pages.check_links(self.root, path, self.errors)
+        check_pages.check_names(self.root, path, {"fx_a", "FX_A"}, self.errors)
+        return len(self.errors)
+
+    def test_links(self):
+        for good in ("[b](b.md)", "[b](b.md#two-2)", "[b](b.md#a-title-fx_a-and-more)", "[x](https://x.org/y)",
+                     "# Here\n[h](#here)", "```c\nx[i](1);\n```", "[d](../docs)"):
+            self.assertEqual(self.page(good + "\n"), 0, good)
+        for bad in ("[c](c.md)", "[b](b.md#three)", "[h](#here)", "[d](../dox)"):
+            self.assertEqual(self.page(bad + "\n"), 1, bad)
+
+    def test_names(self):
+        for good in ("`fx_a(x)` and `FX_A`", "`fx_…`", "fx_b", "```c\nfx_b();\n```", "`my_fx_b`"):
+            self.assertEqual(self.page(good + "\n"), 0, good)
+        for bad in ("`fx_b(x)`", "`.x = FX_B`"):
+            self.assertEqual(self.page(bad + "\n"), 1, bad)
+
+    def test_navigation(self):
+        self.put("docs/mkdocs.yml", "nav:\n  - A: a.md\n  - C: c.md\n")
+        self.page("# A\n")
+        check_pages.check_navigation(self.root, self.errors)
+        self.assertEqual(len(self.errors), 2)
+        self.assertIn("b.md", self.errors[0])
+        self.assertIn("c.md", self.errors[1])
 
 
 class Docs(unittest.TestCase):

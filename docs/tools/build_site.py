@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Builds the site from docs/ with mkdocs: BUILD/docs holds the pages, BUILD/site what came of them.
+
+The pages under docs/ are for a forge as they are. For the site
+  * links that leave docs/ lead to the pages that stand for their targets: the reference for headers,
+    examples.md for example programs, contributing.md for CONTRIBUTING.md, index.md for README.md;
+  * names of the library in code become links to the reference;
+  * the marks of the tests behind ``` are dropped;
+and the reference, the examples and the list of design notes are written.
+Usage: build_site.py BUILD [--strict]
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import reference
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.abspath(os.path.join(HERE, "..", ".."))
+DOCS = os.path.join(ROOT, "docs")
+
+
+def read(path):
+    with open(path, encoding="utf-8") as f:
+        return f.read()
+
+
+def write(path, text):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def markdown_pages():
+    """(path in the site, path in the tree) of every page that is written by hand."""
+    for folder, dirs, files in os.walk(DOCS):
+        dirs[:] = sorted(d for d in dirs if d != "tools")
+        for name in sorted(files):
+            if name.endswith(".md"):
+                full = os.path.join(folder, name)
+                yield os.path.relpath(full, DOCS), full
+    yield "contributing.md", os.path.join(ROOT, "CONTRIBUTING.md")
+
+
+def site_page(path):
+    """The page of the site for a file or folder of the tree, both from their roots; None: there is none."""
+    known = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "docs": "index.md",
+             "docs/design": "design/index.md", "examples": "examples.md",
+             "include/cflux": "reference/index.md", "include/cflux.h": "reference/index.md",
+             "include/cflux/op.def": "reference/backend.md"}
+    if path in known:
+        return known[path]
+    header = re.fullmatch(r"include/cflux/(\w+)\.h", path)
+    if header:
+        return f"reference/{header.group(1)}.md"
+    if re.fullmatch(r"examples/\w+\.c", path):
+        return "examples.md"
+    return path[len("docs/"):] if path.startswith("docs/") else None
+
+
+def link_for_site(target, source, page):
+    """Rewrites the target of a link on `page`, which is `source` in the tree."""
+    if re.match(r"[a-z]+:|#", target):
+        return target
+    path, _, anchor = target.partition("#")
+    inside = os.path.relpath(os.path.normpath(os.path.join(os.path.dirname(source), path)), ROOT)
+    to = site_page(inside)
+    if to is None:
+        raise SystemExit(f"{source}: the site has no page for the link to {target}")
+    example = re.fullmatch(r"examples/(\w+)\.c", inside)
+    anchor = example.group(1) if example else anchor
+    return os.path.relpath(to, os.path.dirname(page) or ".") + (f"#{anchor}" if anchor else "")
+
+
+def text_for_site(text, source, page, pages):
+    """A piece of a page outside code blocks."""
+    def link(m):
+        return f"]({link_for_site(m.group(1), source, page)})"
+
+    def name(m):
+        called = re.match(r"(?:fx|FX)_\w+", m.group(1))
+        where = pages.target(called.group(0), ".md") if called else None
+        if not where or m.group(0) != f"`{m.group(1)}`":
+            return m.group(0)
+        to = os.path.relpath("reference/" + where, os.path.dirname(page) or ".")
+        return f"[{m.group(0)}]({to})"
+    lines = []
+    for line in text.split("\n"):
+        if not line.startswith("#"):
+            # Not inside the text of a link.
+            line = re.sub(r"(?<!\[)`([^`]+)`(?!\])", name, re.sub(r"\]\(([^)\s]+)\)", link, line))
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def for_site(source, page, pages):
+    text = read(source)
+    parts = re.split(r"(^```.*?^```[ \t]*$)", text, flags=re.M | re.S)
+    for i, part in enumerate(parts):
+        if i % 2:
+            parts[i] = re.sub(r"\A```text (?:output|log)", "``` { .text .output }", part)
+            parts[i] = re.sub(r"\A```(\S+)[^\n]*", r"```\1", parts[i])
+        else:
+            parts[i] = text_for_site(part, source, page, pages)
+    return "".join(parts)
+
+
+def title_of(path):
+    return re.search(r"^# (.*)$", read(path), re.M).group(1)
+
+
+def examples_page():
+    """Every example program, with the comment at its head as the words before it."""
+    out = ["# Examples", "", "Complete programs; `make` builds them into `build/examples`.", ""]
+    folder = os.path.join(ROOT, "examples")
+    for name in sorted(n for n in os.listdir(folder) if n.endswith(".c")):
+        out += [f"## {name} {{ #{name[:-2]} }}", "", "```c", read(os.path.join(folder, name)).rstrip(), "```", ""]
+    return "\n".join(out)
+
+
+def design_page():
+    folder = os.path.join(DOCS, "design")
+    out = ["# Design notes", "", "Why things are as they are: context, decision, alternatives, consequences.", ""]
+    for name in sorted(n for n in os.listdir(folder) if n.endswith(".md")):
+        out.append(f"- [{title_of(os.path.join(folder, name))}]({name})")
+    return "\n".join(out) + "\n"
+
+
+def stage(build):
+    """Puts the pages and the configuration together in BUILD/docs. Returns the folder of the pages."""
+    folder = os.path.join(build, "docs")
+    shutil.rmtree(folder, ignore_errors=True)
+    target = os.path.join(folder, "pages")
+    pages = reference.Pages(ROOT)
+    for page, source in markdown_pages():
+        write(os.path.join(target, page), for_site(source, page, pages))
+    write(os.path.join(target, "examples.md"), examples_page())
+    write(os.path.join(target, "design", "index.md"), design_page())
+    write(os.path.join(target, "site.css"), read(os.path.join(DOCS, "site.css")))
+    names = pages.write(os.path.join(target, "reference"))
+    config = read(os.path.join(DOCS, "mkdocs.yml")).rstrip("\n") + "\n"
+    config += "".join(f"      - {n}.h: reference/{n}.md\n" for n in names)
+    write(os.path.join(folder, "mkdocs.yml"), config)
+    return target
+
+
+def main():
+    build = os.path.abspath(sys.argv[1])
+    if not shutil.which("mkdocs"):
+        sys.exit("mkdocs is not installed (Debian: apt-get install mkdocs)")
+    stage(build)
+    command = ["mkdocs", "build", "--quiet", "--clean", "-f", os.path.join(build, "docs", "mkdocs.yml")]
+    done = subprocess.run(command + sys.argv[2:])
+    if done.returncode == 0:
+        print(f"the site is {os.path.join(build, 'site', 'index.html')}")
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Links, anchors and names in README.md, CONTRIBUTING.md and docs/.
+
+  * A link leads to a file or folder of the tree, and its anchor to a heading of that page. (Links to
+    elsewhere are not followed.)
+  * A name fx_… or FX_… in code outside blocks is public, a variable of the environment that the sources
+    read, or a name from CMake or the page itself (`fx_…` with three dots stands for several).
+  * Every page is in the navigation of docs/mkdocs.yml, and that names no page that is not there.
+Usage: check_pages.py [root]
+"""
+import os
+import re
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LEAST_LINKS, LEAST_NAMES, LEAST_PAGES = 60, 400, 20
+# What a page calls its own, and what stands for names that a reader makes up.
+OWN_NAMES = {"fx_backend_plugin"}
+
+
+def read(path):
+    with open(path, encoding="utf-8") as f:
+        return f.read()
+
+
+def pages(root):
+    found = [os.path.join(root, n) for n in ("README.md", "CONTRIBUTING.md") if os.path.exists(os.path.join(root, n))]
+    for folder, dirs, files in os.walk(os.path.join(root, "docs")):
+        dirs[:] = sorted(d for d in dirs if d != "tools")
+        found += [os.path.join(folder, n) for n in sorted(files) if n.endswith(".md")]
+    return found
+
+
+def prose(text):
+    """The page without its code blocks, line numbers kept."""
+    return re.sub(r"^```.*?^```[ \t]*$", lambda m: re.sub(r"[^\n]", "", m.group(0)), text, flags=re.M | re.S)
+
+
+def anchor(heading):
+    """The anchor that a forge and mkdocs make of a heading."""
+    plain = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain))
+
+
+def anchors(path):
+    return {anchor(h) for h in re.findall(r"^#+ (.*)$", prose(read(path)), re.M)}
+
+
+def line_of(text, offset):
+    return text.count("\n", 0, offset) + 1
+
+
+def check_links(root, path, errors):
+    text, count = prose(read(path)), 0
+    where = os.path.relpath(path, root)
+    for m in re.finditer(r"(?<!`)\[[^\]\n]+\]\(([^)\s]+)\)", text):
+        target, _, fragment = m.group(1).partition("#")
+        if re.match(r"[a-z]+:", target):
+            continue
+        count += 1
+        to = os.path.normpath(os.path.join(os.path.dirname(path), target)) if target else path
+        if not os.path.exists(to):
+            errors.append(f"{where}:{line_of(text, m.start())}: there is no {m.group(1)}")
+        elif fragment and to.endswith(".md") and fragment not in anchors(to):
+            errors.append(f"{where}:{line_of(text, m.start())}: {target or 'the page'} has no heading #{fragment}")
+    return count
+
+
+def public_names(root):
+    """Names of the headers, of the environment, and of constants that the build passes."""
+    sys.path.insert(0, os.path.join(HERE, "..", "..", "docs", "tools"))
+    import headers
+    names = set(headers.symbols(root))
+    for folder, _, files in os.walk(os.path.join(root, "src")):
+        for name in files:
+            if name.endswith((".c", ".h")):
+                names.update(re.findall(r"\"(FX_[A-Z_]+)\"", read(os.path.join(folder, name))))
+    return names | OWN_NAMES
+
+
+def check_names(root, path, known, errors):
+    text, count = prose(read(path)), 0
+    where = os.path.relpath(path, root)
+    for code in re.finditer(r"`([^`\n]+)`", text):
+        for m in re.finditer(r"\b(fx|FX)_\w+(…?)", code.group(1)):
+            if m.group(2) or m.group(0).endswith("_"):
+                continue
+            count += 1
+            if m.group(0) not in known:
+                errors.append(f"{where}:{line_of(text, code.start())}: {m.group(0)} is no public name")
+    return count
+
+
+def check_navigation(root, errors):
+    """mkdocs.yml names every page but the design notes, which have a list of their own."""
+    listed = set(re.findall(r":\s*(\S+\.md)\s*$", read(os.path.join(root, "docs", "mkdocs.yml")), re.M))
+    made = {"reference/index.md", "design/index.md", "examples.md", "contributing.md"}
+    there = {os.path.relpath(p, os.path.join(root, "docs")) for p in pages(root)}
+    there = {p for p in there if not p.startswith(("design/", ".."))}
+    errors += [f"docs/{p} is not in the navigation of docs/mkdocs.yml" for p in sorted(there - listed)]
+    errors += [f"docs/mkdocs.yml names {p}, which is not there" for p in sorted(listed - there - made)]
+    return len(there)
+
+
+def main():
+    root = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(HERE, "..", ".."))
+    errors, known = [], public_names(root)
+    links = sum(check_links(root, p, errors) for p in pages(root))
+    names = sum(check_names(root, p, known, errors) for p in pages(root))
+    listed = check_navigation(root, errors)
+    for count, least, what in ((links, LEAST_LINKS, "links"), (names, LEAST_NAMES, "names"), (listed, LEAST_PAGES, "pages")):
+        if count < least:
+            errors.append(f"found {count} {what} only, expected at least {least}")
+    for e in errors:
+        print(e, file=sys.stderr)
+    print(f"{listed} pages, {links} links, {names} names, {len(errors)} errors")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
