@@ -679,9 +679,9 @@ static void write_document(writer *w, fxi_file_out *out, const fxi_saving *what)
     const int64_t size = measure(w, what);
     if (w->status == FX_OK && size > MOST_BYTES)
         w->status = fx_fail(FX_STATUS_UNSUPPORTED, w->op,
-                            "%lld bytes: BSON counts in 32 bits and ends at 2 GiB; use "
+                            "%s: %lld bytes: BSON counts in 32 bits and ends at 2 GiB; use "
                             ".safetensors or a checkpoint",
-                            (long long)size);
+                            out->path, (long long)size);
     uint8_t *buffer = new_buffer(w, (size_t)size + 1);
     const size_t length = buffer ? write_into(w, buffer, (size_t)size + 1, what) : 0;
     if (w->status == FX_OK)
