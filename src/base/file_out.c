@@ -259,23 +259,17 @@ fx_status fxi_file_out_sync(fxi_file_out *f)
 }
 
 /* So that the new name survives a loss of power. Some file systems cannot do this, and say EINVAL.
- */
-static bool sync_folder(const char *real)
+ * Ends the path at its folder, as it is not needed any more: memory must not be wanting here. */
+static bool sync_folder(char *real)
 {
-    const char *slash = strrchr(real, '/');
-    char *folder = slash ? fxi_strdup(real) : NULL;
-    if (slash && !folder) {
-        errno = ENOMEM;
-        return false;
-    }
-    if (folder)
-        folder[slash == real ? 1 : slash - real] = 0;
-    const int fd = fxi_file_open(folder ? folder : ".", O_RDONLY | O_DIRECTORY);
+    char *slash = strrchr(real, '/');
+    if (slash)
+        slash[slash == real] = 0;
+    const int fd = fxi_file_open(slash ? real : ".", O_RDONLY | O_DIRECTORY);
     const bool done = fd >= 0 && (sync_file(fd) == 0 || errno == EINVAL);
     const int error = errno;
     if (fd >= 0)
         close(fd);
-    fxi_free(folder);
     errno = error;
     return done;
 }

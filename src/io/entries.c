@@ -30,7 +30,7 @@ fx_status fxi_entries_add(fxi_entries *e, const char *name, fx_array *array)
     if (e->status != FX_OK)
         return e->status;
     if (fx_is_error(array))
-        return e->status = fx_array_status(array);
+        return e->status = fxi_status_of_error(array);
     if (e->n >= FXI_IO_MAX_ARRAYS)
         return e->status = fx_fail(FX_STATUS_UNSUPPORTED, e->op, "there are more than %d arrays",
                                    (int)FXI_IO_MAX_ARRAYS);
