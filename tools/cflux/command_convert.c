@@ -1,4 +1,5 @@
 /* command_convert.c: cflux convert: from one format into another, without loss or not at all. */
+#include "clean_text.h"
 #include "failure.h"
 #include "input_file.h"
 #include "interrupt.h"
@@ -165,9 +166,12 @@ static int written(const input_file *in, const char *path)
     if (fx_file_about(path, &info) != FX_OK)
         return fail_library(EXIT_FAILED);
     if (!as_json) {
-        printf("%s: %s, %" PRId64 " bytes:", path, info.format, info.bytes);
-        for (int64_t i = 0; i < fx_count(in->entries); i++)
-            printf("%s %s", i ? "," : "", fx_child_name(in->entries, i));
+        put_clean(stdout, path, 0);
+        printf(": %s, %" PRId64 " bytes:", info.format, info.bytes);
+        for (int64_t i = 0; i < fx_count(in->entries); i++) {
+            fputs(i ? ", " : " ", stdout);
+            put_clean(stdout, fx_child_name(in->entries, i), 0);
+        }
         putchar('\n');
         return EXIT_FINE;
     }

@@ -1,5 +1,6 @@
 /* command_inspect.c: cflux inspect: what is in a file, and what is wrong with it. */
 #include "array_stats.h"
+#include "clean_text.h"
 #include "failure.h"
 #include "input_file.h"
 #include "options.h"
@@ -162,21 +163,26 @@ static bool look(const char *path, report *r)
 
 static void print_head(const input_file *file)
 {
-    printf("%s: %s, %" PRId64 " bytes%s%s\n", file->path, file->format, file->bytes,
-           *file->origin ? ", " : "", file->origin);
+    put_clean(stdout, file->path, 0);
+    printf(": %s, %" PRId64 " bytes%s", file->format, file->bytes, *file->origin ? ", " : "");
+    put_clean(stdout, file->origin, 0);
+    putchar('\n');
 }
 
 static void print_stats(const report *r)
 {
     int width = 5;
-    for (int64_t i = 0; i < r->n; i++)
-        width = (int)strlen(r->rows[i].path) > width ? (int)strlen(r->rows[i].path) : width;
+    for (int64_t i = 0; i < r->n; i++) {
+        const int columns = put_clean(NULL, r->rows[i].path, 0);
+        width = columns > width ? columns : width;
+    }
     printf("\n%-*s %12s %12s %12s %12s %8s %8s\n", width, "array", "min", "max", "mean", "std",
            "NaN", "Inf");
     for (int64_t i = 0; i < r->n; i++) {
         const array_stats *s = &r->rows[i].stats;
-        printf("%-*s %12.6g %12.6g %12.6g %12.6g %8" PRId64 " %8" PRId64 "\n", width,
-               r->rows[i].path, s->min, s->max, s->mean, s->std, s->nan, s->inf);
+        printf("%*s", width - put_clean(stdout, r->rows[i].path, 0), "");
+        printf(" %12.6g %12.6g %12.6g %12.6g %8" PRId64 " %8" PRId64 "\n", s->min, s->max, s->mean,
+               s->std, s->nan, s->inf);
     }
 }
 
@@ -185,11 +191,14 @@ static void print_columns(void *columns)
 {
     for (int64_t i = 0; columns && i < fx_count(columns); i++) {
         void *labels = fx_child(columns, i);
-        printf("  %s", fx_child_name(columns, i));
+        fputs("  ", stdout);
+        put_clean(stdout, fx_child_name(columns, i), 0);
         const int64_t n = fx_count(labels), shown = n > LABELS_SHOWN ? LABELS_SHOWN : n;
-        for (int64_t k = 0; k < shown; k++)
-            printf("%s%s (%.0f)", k ? ", " : ": ", fx_child_name(labels, k),
-                   fx_item(fx_child(labels, k)));
+        for (int64_t k = 0; k < shown; k++) {
+            fputs(k ? ", " : ": ", stdout);
+            put_clean(stdout, fx_child_name(labels, k), 0);
+            printf(" (%.0f)", fx_item(fx_child(labels, k)));
+        }
         printf(n > shown ? ", … %" PRId64 " more\n" : "\n", n - shown);
     }
 }
@@ -208,8 +217,11 @@ static void print_report(const report *r)
     printf("%" PRId64 " bytes of numbers\n", r->array_bytes);
     if (with_stats)
         print_stats(r);
-    for (int64_t i = 0; i < r->nwarnings; i++)
-        printf("%swarning: %s\n", i ? "" : "\n", r->warnings[i]);
+    for (int64_t i = 0; i < r->nwarnings; i++) {
+        fputs(i ? "warning: " : "\nwarning: ", stdout);
+        put_clean(stdout, r->warnings[i], 0);
+        putchar('\n');
+    }
 }
 
 /* ---- as JSON --------------------------------------------------------------------------------- */

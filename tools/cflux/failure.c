@@ -1,5 +1,6 @@
 /* failure.c: one line on stderr, and the exit status. */
 #include "failure.h"
+#include "clean_text.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,13 +17,14 @@ void failure_command(const char *name)
 /* One line whatever the text holds: line ends become blanks, and those at the end go. */
 static void print_line(const char *kind, const char *text)
 {
-    char line[2048];
+    char flat[2048], line[4096];
     size_t n = 0;
-    for (; *text && n + 1 < sizeof line; text++)
-        line[n++] = *text == '\n' || *text == '\r' ? ' ' : *text;
-    while (n > 0 && line[n - 1] == ' ')
+    for (; *text && n + 1 < sizeof flat; text++)
+        flat[n++] = *text == '\n' || *text == '\r' ? ' ' : *text;
+    while (n > 0 && flat[n - 1] == ' ')
         n--;
-    line[n] = 0;
+    flat[n] = 0;
+    clean_text(flat, line, sizeof line);
     fflush(stdout); /* what was printed before stands before it */
     fprintf(stderr, "cflux%s%s: %s%s\n", *command ? " " : "", command, kind, line);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 enum { HEAD = 4 };
 
@@ -92,10 +93,23 @@ static bool read_entries(input_file *in)
     return true;
 }
 
+/* Files are read more than once: a pipe is none, and a device may have no end. */
+static bool is_file(const char *path)
+{
+    struct stat s;
+    if (stat(path, &s) != 0 || S_ISREG(s.st_mode))
+        return true; /* reading it says what is wrong */
+    fx_fail(FX_STATUS_FORMAT, "read", "%s: %s", path,
+            S_ISDIR(s.st_mode) ? "it is a folder, and no file" : "it is no file on a disk");
+    return false;
+}
+
 bool input_file_read(const char *path, input_file *out)
 {
     fx_file_info info;
-    *out = (input_file){.path = path};
+    *out = (input_file){.path = path, .format = ""};
+    if (!is_file(path))
+        return false;
     const fx_status status = fx_file_about(path, &info);
     out->format = info.format;
     out->bytes = info.bytes;

@@ -1,32 +1,15 @@
 /* json_out.c: a writer of JSON that keeps nothing but its depth. */
 #include "json_out.h"
+#include "clean_text.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-
-/* How many bytes of UTF-8 begin here; 0 when they are none. */
-static int utf8_length(const unsigned char *s)
-{
-    if (s[0] < 0x80)
-        return 1;
-    const int n = s[0] >= 0xF0 && s[0] < 0xF5 ? 4 : s[0] >= 0xE0 ? 3 : s[0] >= 0xC2 ? 2 : 0;
-    if (n == 0 || s[0] >= 0xF5)
-        return 0;
-    for (int i = 1; i < n; i++)
-        if ((s[i] & 0xC0) != 0x80)
-            return 0;
-    /* Longer than needed, halves of pairs, and beyond the last code point. */
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] >= 0xA0) ||
-        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] >= 0x90))
-        return 0;
-    return n;
-}
 
 static void put_string(FILE *to, const char *text)
 {
     putc('"', to);
     for (const unsigned char *s = (const unsigned char *)text; *s;) {
-        const int n = utf8_length(s);
+        const int n = utf8_length((const char *)s);
         if (n == 0)
             fputs("\\ufffd", to);
         else if (*s == '"' || *s == '\\')

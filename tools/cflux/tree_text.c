@@ -1,5 +1,6 @@
 /* tree_text.c: the entries of a file, printed. */
 #include "tree_text.h"
+#include "clean_text.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,24 +34,15 @@ static char *text_of(void *object, size_t (*write)(void *object, char *dst, size
     return text;
 }
 
-/* Lines after the first are indented. */
-static void print_lines(FILE *to, const char *text, int indent)
-{
-    for (; text && *text; text++) {
-        fputc(*text, to);
-        if (*text == '\n')
-            fprintf(to, "%*s", indent, "");
-    }
-    fputc('\n', to);
-}
-
 static void print_children(FILE *to, const char *name, void *object, int indent)
 {
     if (fx_count(object) == 0) {
-        fprintf(to, "%s()\n", name);
+        put_clean(to, name, 0);
+        fputs("()\n", to);
         return;
     }
-    fprintf(to, "%s(\n", name);
+    put_clean(to, name, 0);
+    fputs("(\n", to);
     for (int64_t i = 0; i < fx_count(object); i++)
         tree_print(to, fx_child_name(object, i), fx_child(object, i), indent + 2);
     fprintf(to, "%*s)\n", indent, "");
@@ -71,7 +63,9 @@ void tree_print(FILE *to, const char *name, void *object, int indent)
 {
     const tree_kind kind = tree_kind_of(object);
     char title[200] = "", *text = NULL;
-    fprintf(to, "%*s%s%s", indent, "", name, *name ? ": " : "");
+    fprintf(to, "%*s", indent, "");
+    put_clean(to, name, 0);
+    fputs(*name ? ": " : "", to);
     if (kind == TREE_STRUCT)
         tree_struct_name(object, title, sizeof title);
     if (kind == TREE_STRUCT || kind == TREE_TUPLE)
@@ -81,8 +75,11 @@ void tree_print(FILE *to, const char *name, void *object, int indent)
     else if (kind == TREE_NUMBER)
         print_number(to, object);
     else
-        print_lines(to, text = text_of(object, kind == TREE_LAYER ? fx_show_text : fx_summary),
-                    indent);
+        text = text_of(object, kind == TREE_LAYER ? fx_show_text : fx_summary);
+    if (text) {
+        put_clean(to, text, indent);
+        fputc('\n', to);
+    }
     free(text);
 }
 
