@@ -126,6 +126,14 @@ FX_API void *fx_torch_state(void *model);
  * none left over (num_batches_tracked is passed over); on failure the model is unchanged. */
 FX_API fx_status fx_load_torch_state(void *model, void *state);
 
+/* The state for fx_update of a model, from what a file of Flux's holds of its optimiser: the tree
+ * of Flux.setup (Optimisers.jl), or the older Flux.Optimise.ADAM(…), which remembers arrays and not
+ * places: they are recognised by being the same, or having the same values, as the model's. A state
+ * that fits the model already is returned as it is. Owned by the scope; an error array when the two
+ * do not fit or the rule is none of the library's. Where a file holds the model too, fx_load and
+ * fx_load_key have done this. */
+FX_API void *fx_flux_optimiser(void *optimiser, void *model);
+
 FXI_END_C
 #ifdef __cplusplus
 inline fx_status fx_checkpoint_save(const char *path, const fx_checkpoint &c)

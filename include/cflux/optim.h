@@ -79,6 +79,21 @@ FX_API fx_status fx_thaw(void *state);
 FX_API int64_t fxi_state_numbers(void *state, double *out, int64_t capacity);
 FX_API fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n);
 
+/* What a state holds for one array, for files: as many arrays, of the array's sizes and type, as
+ * the rule has, and the powers of β. The first takes a leaf of a state apart, false when the object
+ * is none; the second is fx_setup with leaves that the caller fills in, one for each distinct
+ * trainable array (what is not FX_OK ends it, recorded by the caller). */
+typedef struct fxi_leaf {
+    fx_rule *rule;
+    int nstates;
+    fx_array *states[2];
+    double numbers[2];
+    bool frozen;
+} fxi_leaf;
+typedef fx_status (*fxi_leaf_fn)(fx_array *x, fxi_leaf *out_leaf, void *user);
+FX_API bool fxi_leaf_of(const void *object, fxi_leaf *out_leaf);
+FX_API void *fxi_setup_with(void *model, fxi_leaf_fn leaf_of, void *user);
+
 /* Options of fx_update: fx_update(state, model, gradient, .guard = loss). */
 typedef struct fx_update_args {
     size_t fxi_size;

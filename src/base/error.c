@@ -102,6 +102,19 @@ fx_error fx_error_take(void)
     return e;
 }
 
+fx_error fxi_error_aside(void)
+{
+    return fx_error_take();
+}
+
+fx_status fxi_error_back(const fx_error *earlier)
+{
+    const fx_status status = record.status;
+    if (earlier->status != FX_OK)
+        record = *earlier;
+    return status;
+}
+
 fx_status fx_error_status(void)
 {
     return record.status;

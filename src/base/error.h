@@ -11,4 +11,10 @@ void fxi_error_where(const char *file, int line);
  * One without a place gets the thread's. */
 void fxi_error_put(const fx_error *error);
 
+/* Between the two calls the record has what went wrong since the first; the second returns the
+ * status of that, and puts an earlier record back in its place. For calls that cannot say
+ * themselves that they failed. */
+fx_error fxi_error_aside(void);
+fx_status fxi_error_back(const fx_error *earlier);
+
 #endif

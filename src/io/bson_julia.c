@@ -85,7 +85,18 @@ static void join(char name[FXI_JULIA_NAME], size_t *at, const char *part)
     *at += n > 0 && (size_t)n < FXI_JULIA_NAME - *at ? (size_t)n : 0;
 }
 
-/* Older Julias write Main.Base.Dict for Base.Dict; a user's own type is Main.Encoder. */
+/* Packages that older Julias put into Main. */
+static bool is_package(fxi_bson part)
+{
+    static const char *const names[] = {"Flux", "NNlib", "Tracker", "Zygote", "Optimisers"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (fxi_bson_is(part, names[i]))
+            return true;
+    return false;
+}
+
+/* Older Julias write Main.Base.Dict for Base.Dict, Main.Flux.Dense for Flux.Dense; a user's own
+ * type is Main.Encoder. */
 static void join_path(fxi_bson path, char name[FXI_JULIA_NAME])
 {
     fxi_bson_items items = fxi_bson_items_of(path);
@@ -103,7 +114,7 @@ static void join_path(fxi_bson path, char name[FXI_JULIA_NAME])
             main_first = false;
             continue;
         }
-        if (main_first)
+        if (main_first && !is_package(part))
             join(name, &at, "Main");
         main_first = false;
         join(name, &at, part.u.text);

@@ -22,6 +22,7 @@ typedef struct fxi_julia {
     void **made;    /* and the objects made of them so far */
     int32_t nrefs;
     int64_t objects, max_objects; /* made so far, and the bound that keeps memory in proportion */
+    int lists;                    /* chains around the value whose layers are a list */
 } fxi_julia;
 
 /* Opens the references of a document; false: recorded. fxi_julia_close in either case. */

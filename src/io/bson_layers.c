@@ -9,6 +9,7 @@
 #include "bson_version.h"
 
 #include <cflux/nn.h>
+#include <cflux/ops.h>
 #include <math.h>
 #include <string.h>
 
@@ -63,7 +64,8 @@ static bool bool_at(fields *f, int i, bool *out)
 }
 
 /* Whether a layer trains. Before Flux 0.10 the field was a Bool, true from the start, and meant
- * "unless testmode! says otherwise": that is automatic now. */
+ * "unless testmode! says otherwise": that is automatic now. Later versions with as many fields have
+ * nothing there until they are told. */
 static int64_t active_at(fields *f, int i, bool always_bool)
 {
     bool active;
@@ -91,7 +93,10 @@ static bool callable(const void *object)
 /* A tuple of layers, a named tuple, and in Flux 0.6 and for long chains a list. */
 static void *chain(fields *f)
 {
+    const bool in_list = fxi_julia_value(f->j, f->v[0]).kind == FXI_BSON_ARRAY;
+    f->j->lists += in_list;
     void *all = fxi_bson_object(f->j, f->v[0], f->depth + 1);
+    f->j->lists -= in_list;
     if (!all || !fx_type_of(all) || !(fx_type_of(all)->flags & FX_TYPE_TUPLE))
         return NULL;
     const fx_list *list = &((const fx_tuple_object *)all)->items;
@@ -132,6 +137,14 @@ static void *meanpool(fields *f)
     return pool(f, fxi_meanpool);
 }
 
+/* Flux 0.6 kept the standard deviation, ϵ under its root, and its chains were lists, which no chain
+ * was again before BatchNorm had other fields. */
+static fx_array *variance(const fields *f, fx_array *kept, double epsilon)
+{
+    const bool deviation = kept && f->n == 8 && f->j->lists > 0;
+    return deviation ? fx_sub(fx_mul(kept, kept), epsilon) : kept;
+}
+
 /* λ, β, γ, μ, σ², ϵ, momentum, then nothing, active, or affine, track_stats, active, chs. */
 static void *batchnorm(fields *f)
 {
@@ -159,6 +172,7 @@ static void *batchnorm(fields *f)
     fx_batchnorm_layer *l = fxi_batchnorm(&a);
     if (fx_is_error(l))
         return l;
+    parts[3] = variance(f, parts[3], epsilon);
     fx_array **const slots[] = {&l->beta, &l->gamma, &l->mean, &l->var};
     for (int i = 0; i < 4; i++)
         if (parts[i])
@@ -239,14 +253,16 @@ static void *dropout(fields *f)
     for (int64_t i = 0; i < dims.n; i++) /* Julia counts axes from 1 */
         dims.v[i]--;
     a.dims = dims;
-    a.active = (fx_active)active_at(f, 2, false);
+    a.active = (fx_active)active_at(f, 2, f->n == 3);
     return fxi_dropout(&a);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-#define NORM "λ β γ μ σ² ϵ momentum"
-#define CONV "σ weight bias stride pad dilation"
+#define NORM       "λ β γ μ σ² ϵ momentum"
+#define CONV       "σ weight bias stride pad dilation"
+#define OPTIMISERS "Optimisers."
+#define OPTIMISE   "Flux.Optimise." /* until Flux 0.14 */
 enum { FIRST = FXI_FLUX_FIRST, LAST = FXI_FLUX_LAST };
 static const struct {
     const char *type;
@@ -314,6 +330,29 @@ static const struct {
     {"Flux.GRUCell", 3, "Wi Wh b", NULL, {1500, LAST}},
     {"Flux.GRUCell", 4, "Wi Wh b state0", NULL, {FIRST, 1499}},
     {"Fix1", 2, "f x", NULL, {FIRST, LAST}},
+    /* optimisers: flux_optimiser.c makes states of them */
+    {OPTIMISERS "Leaf", 2, "rule state", NULL, {FIRST, LAST}},
+    {OPTIMISERS "Leaf", 3, "rule state frozen", NULL, {FIRST, LAST}},
+    {OPTIMISERS "Descent", 1, "eta", NULL, {FIRST, LAST}},
+    {OPTIMISERS "Momentum", 2, "eta rho", NULL, {FIRST, LAST}},
+    {OPTIMISERS "Nesterov", 2, "eta rho", NULL, {FIRST, LAST}},
+    {OPTIMISERS "RMSProp", 4, "eta rho epsilon centred", NULL, {FIRST, LAST}},
+    {OPTIMISERS "Adam", 3, "eta beta epsilon", NULL, {FIRST, LAST}},
+    {OPTIMISERS "AdamW", 5, "eta beta lambda epsilon couple", NULL, {FIRST, LAST}},
+    {OPTIMISERS "WeightDecay", 1, "lambda", NULL, {FIRST, LAST}},
+    {OPTIMISERS "ClipGrad", 1, "delta", NULL, {FIRST, LAST}},
+    {OPTIMISERS "ClipNorm", 3, "omega p throw", NULL, {FIRST, LAST}},
+    {OPTIMISERS "OptimiserChain", 1, "opts", NULL, {FIRST, LAST}},
+    {OPTIMISE "Descent", 1, "eta", NULL, {FIRST, 1499}},
+    {OPTIMISE "Momentum", 3, "eta rho velocity", NULL, {FIRST, 1499}},
+    {OPTIMISE "Nesterov", 3, "eta rho velocity", NULL, {FIRST, 1499}},
+    {OPTIMISE "RMSProp", 3, "eta rho acc", NULL, {FIRST, 1499}},
+    {OPTIMISE "RMSProp", 4, "eta rho epsilon acc", NULL, {FIRST, 1499}},
+    {OPTIMISE "ADAM", 3, "eta beta state", NULL, {FIRST, 1499}},
+    {OPTIMISE "ADAM", 4, "eta beta epsilon state", NULL, {FIRST, 1499}},
+    {OPTIMISE "Adam", 4, "eta beta epsilon state", NULL, {FIRST, 1499}},
+    {OPTIMISE "WeightDecay", 1, "wd", NULL, {FIRST, 1499}},
+    {OPTIMISE "Optimiser", 1, "os", NULL, {FIRST, 1499}},
 };
 enum { NLAYERS = sizeof layers / sizeof layers[0] };
 
@@ -346,6 +385,10 @@ void *fxi_bson_layer(fxi_julia *j, const char *type, fxi_bson v, int depth)
         return NULL;
     const bool clean = fx_error_status() == FX_OK;
     void *layer = layers[i].build(&f);
+    if (layer && fx_is_error(layer) && fx_error_status() == FX_STATUS_MEMORY) {
+        j->b->status = FX_STATUS_MEMORY;
+        return NULL;
+    }
     if (layer && fx_is_error(layer) && j->b->status == FX_OK) {
         const fx_error e = clean ? fx_error_take() : (fx_error){.message = "does not fit together"};
         fxi_bytes_bad(j->b, (size_t)(v.u.bytes - j->b->data), "a %s: %s", type, e.message);

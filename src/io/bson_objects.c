@@ -7,7 +7,9 @@
  * (the records of a Tracker-era optimiser do) is nothing in that place.
  */
 #include "bson_objects.h"
+#include "error.h"
 #include "file_node.h"
+#include "flux_optimiser.h"
 #include "memory.h"
 
 #include <string.h>
@@ -425,20 +427,31 @@ static bool is_keras(fxi_julia *j)
     return false;
 }
 
-/* All objects are the caller's scope's, because one of them may be all that the caller keeps. */
-void *fxi_bson_load(fxi_bytes *b)
+static void *load(fxi_bytes *b)
 {
     fxi_julia j;
     void *object = NULL;
-    if (!is_another(b)) {
-        const fxi_bson root = fxi_bson_open(b);
-        if (root.kind != FXI_BSON_NOTHING) {
-            if (fxi_julia_open(&j, b, root) && !is_keras(&j))
-                object = fxi_bson_object(&j, root, 0);
-            fxi_julia_close(&j);
-        }
-    }
+    const fxi_bson root = fxi_bson_open(b);
+    if (root.kind == FXI_BSON_NOTHING)
+        return NULL;
+    if (fxi_julia_open(&j, b, root) && !is_keras(&j))
+        object = fxi_bson_object(&j, root, 0);
+    fxi_julia_close(&j);
+    if (object && b->status == FX_OK)
+        b->status = fxi_flux_optimisers_in(object);
+    return object;
+}
+
+/* All objects are the caller's scope's, because one of them may be all that the caller keeps. What
+ * went wrong on the way is an error, whoever noticed it. */
+void *fxi_bson_load(fxi_bytes *b)
+{
+    const fx_error earlier = fxi_error_aside();
+    void *object = is_another(b) ? NULL : load(b);
     if (b->status == FX_OK && !object)
         fxi_bytes_bad(b, 0, "the file holds nothing");
+    const fx_status status = fxi_error_back(&earlier);
+    if (b->status == FX_OK)
+        b->status = status;
     return b->status == FX_OK ? object : fx_error_array(b->status);
 }

@@ -7,11 +7,17 @@
  *     BatchNorm{F,V,N,W}   λ::F β::V γ::V μ::W σ²::W ϵ::N momentum::N …
  *     LayerNorm{F,D,T,N}   λ::F diag::D ϵ::T size::NTuple{N,Int} affine::Bool
  *     Dropout{F,D,R}       p::F dims::D active::Union{Bool,Nothing} rng::R
+ * and the rules of optimisers in those of Optimisers.jl 0.4, whose @def makes a parameter of each
+ * field:
+ *     Leaf{R,S}            rule::R state::S frozen::Bool
+ *     Adam{E,B,P}          eta::E beta::B epsilon::P
+ *     AdamW{E,B,L,P}       eta::E beta::B lambda::L epsilon::P couple::Bool
  * BSON.jl converts every field to the type that the parameters give, so both must agree.
  */
 #include "bson_shapes.h"
 
 #include <cflux/nn.h>
+#include <cflux/optim.h>
 #include <string.h>
 
 static fxi_item object(const void *x)
@@ -29,6 +35,10 @@ static fxi_item integer(int64_t x)
 static fxi_item float32(double x)
 {
     return (fxi_item){.kind = FXI_ITEM_FLOAT32, .number = x};
+}
+static fxi_item float64(double x)
+{
+    return (fxi_item){.kind = FXI_ITEM_FLOAT64, .number = x};
 }
 static fxi_item dims(const fx_dims *d)
 {
@@ -134,10 +144,9 @@ static const char *const broadcast[] = {"Main", "Base", "Broadcast", "#broadcast
 static void dropout(const void *x, fxi_shape *s)
 {
     const fx_dropout_layer *l = x;
-    const fxi_item p = {.kind = FXI_ITEM_FLOAT64, .number = l->p};
     /* axes are counted from 0 here: the writer adds the one */
-    const fxi_item items[] = {p, l->dims.n ? dims(&l->dims) : single(colon), active(l->active),
-                              single(rng)};
+    const fxi_item items[] = {float64(l->p), l->dims.n ? dims(&l->dims) : single(colon),
+                              active(l->active), single(rng)};
     const fxi_param params[] = {type_of(0), type_of(1), type_of(3)};
     memcpy(s->items, items, sizeof items);
     if (l->dims.n)
@@ -163,9 +172,61 @@ static void fix1(const void *x, fxi_shape *s)
     memcpy(s->params, params, sizeof params);
 }
 
+/* ---- optimisers ------------------------------------------------------------------------------ */
+
+static fxi_item two(fx_dtype type, double a, double b)
+{
+    return object(
+        fxi_tuple(2, (void *const[]){fxi_full(type, a, 0, NULL), fxi_full(type, b, 0, NULL)}));
+}
+
+/* The fields of our rules are Flux's in its order, but for the two numbers of beta. */
+static void rule(const void *x, fxi_shape *s)
+{
+    const fx_type *type = fx_type_of(x);
+    int n = 0;
+    for (int i = 0; i < type->nfields; i++) {
+        const fx_field *f = &type->fields[i];
+        const char *at = (const char *)x + f->offset;
+        double v = 0, next = 0;
+        if (f->kind == FX_FIELD_FLAG) {
+            s->items[n++] = truth(*(const bool *)at);
+            continue;
+        }
+        memcpy(&v, at, sizeof v);
+        if (strcmp(f->name, "beta1") == 0) {
+            memcpy(&next, (const char *)x + type->fields[++i].offset, sizeof next);
+            s->items[n++] = two(FX_DTYPE_F64, v, next);
+        } else {
+            s->items[n++] = float64(v);
+        }
+    }
+    for (int i = 0; i < s->nparams; i++)
+        s->params[i] = type_of(i);
+}
+
+/* What Optimisers.jl remembers: nothing, an array, or two and the powers of β in their type. */
+static void leaf(const void *x, fxi_shape *s)
+{
+    fxi_leaf l;
+    fxi_leaf_of(x, &l);
+    fxi_item state = object(l.nstates ? l.states[0] : NULL);
+    if (l.nstates == 2) {
+        const fxi_item powers = two(fx_eltype(l.states[0]), l.numbers[0], l.numbers[1]);
+        state = object(fxi_tuple(
+            3, (void *const[]){l.states[0], l.states[1], (void *)(uintptr_t)powers.object}));
+    }
+    const fxi_item items[] = {object(l.rule), state, truth(l.frozen)};
+    const fxi_param params[] = {type_of(0), type_of(1)};
+    memcpy(s->items, items, sizeof items);
+    memcpy(s->params, params, sizeof params);
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
 typedef struct layer_row {
-    const char *name; /* of the library's type; the path's last part too */
-    size_t size;
+    const char *name;  /* of the library's type; the path's last part too */
+    size_t size;       /* 0: the library keeps it to itself */
     const char *first; /* its first field: a user's type may have the name */
     const char *const path[4];
     int nitems, nparams;
@@ -181,6 +242,12 @@ static const layer_row rows[] = {
     {"BatchNorm", sizeof(fx_batchnorm_layer), "beta", {"Flux", "BatchNorm"}, 11, 4, batchnorm},
     {"LayerNorm", sizeof(fx_layernorm_layer), "scale", {"Flux", "LayerNorm"}, 5, 4, layernorm},
     {"Dropout", sizeof(fx_dropout_layer), "p", {"Flux", "Dropout"}, 4, 3, dropout},
+    {"Leaf", 0, "rule", {"Optimisers", "Leaf"}, 3, 2, leaf},
+    {"Descent", 0, "eta", {"Optimisers", "Descent"}, 1, 1, rule},
+    {"Momentum", 0, "eta", {"Optimisers", "Momentum"}, 2, 2, rule},
+    {"Nesterov", 0, "eta", {"Optimisers", "Nesterov"}, 2, 2, rule},
+    {"Adam", 0, "eta", {"Optimisers", "Adam"}, 3, 3, rule},
+    {"AdamW", 0, "eta", {"Optimisers", "AdamW"}, 5, 4, rule},
 };
 static const layer_row scale_row = {
     .path = {"Flux", "Scale"}, .nitems = 3, .nparams = 3, .fill = scale};
@@ -202,12 +269,25 @@ static bool has_field(const fx_type *type, const char *name)
     return false;
 }
 
+/* A program's own type may have the name of a rule or a leaf. */
+static bool is_the_librarys(const void *x, const layer_row *row)
+{
+    const fx_type *type = fx_type_of(x);
+    fxi_leaf l;
+    if (row->size || row->fill == leaf)
+        return row->size ? type->size == row->size : fxi_leaf_of(x, &l);
+    for (int i = 0; i < type->nfields; i++)
+        if (type->fields[i].kind != FX_FIELD_NUMBER && type->fields[i].kind != FX_FIELD_FLAG)
+            return false;
+    return true;
+}
+
 bool fxi_shape_of(const void *x, fxi_shape *out)
 {
     const fx_type *type = x ? fx_type_of(x) : NULL;
     for (size_t i = 0; type && i < sizeof rows / sizeof rows[0]; i++)
-        if (strcmp(type->name, rows[i].name) == 0 && type->size == rows[i].size &&
-            has_field(type, rows[i].first))
+        if (strcmp(type->name, rows[i].name) == 0 && has_field(type, rows[i].first) &&
+            is_the_librarys(x, &rows[i]))
             return fill(&rows[i], x, out);
     return false;
 }

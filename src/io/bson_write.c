@@ -2,36 +2,47 @@
  *
  * Every struct carries its exact type, parameters included, because BSON.jl makes an empty one of
  * that type and converts the fields to the types that it says. The order of keys is that of the
- * files Flux wrote: tag, type, size, data; tag, params, name. An array that is reached twice stands
- * in _backrefs, as there, so that shared weights are shared again after loading; nothing else needs
- * to.
+ * files Flux wrote: tag, type, size, data; tag, params, name. An array, or the Leaf of an
+ * optimiser, that is reached twice stands in _backrefs, as there, so that shared weights are shared
+ * again after loading; nothing else needs to.
  *
- * libbson stops the program when it finds no memory, and doubles its buffer up to 1 GiB only. So it
- * never gets to allocate: the document is made twice, first without the elements of the arrays,
- * which says how long it will be, then in a buffer of that size. What does not fit into the 32 bits
- * that BSON counts in is refused before anything is written.
+ * libbson makes its buffer larger by itself, with realloc, whoever gave it the buffer, and stops
+ * the program when it finds no memory. So it never gets to: every append is counted before it is
+ * made, and the document is made twice, first without the elements of the arrays, which says how
+ * long it will be, then in a buffer of that size. What does not fit into the 32 bits that BSON
+ * counts in is refused before anything is written.
  */
 #include "bson_write.h"
 #include "bson_julia.h"
 #include "bson_shapes.h"
+#include "error.h"
 #include "file_node.h"
+#include "flux_optimiser.h"
 #include "memory.h"
 
+#include <cflux/optim.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = INT32_MAX - 1 };
+enum { MOST_BYTES = INT32_MAX - 1, SPARE = 4096 }; /* libbson wants a byte more for each level */
+
+/* An array or a Leaf, and when the walk came by it. */
+typedef struct shared {
+    const void *object;
+    int32_t order;
+} shared;
 
 typedef struct writer {
     const char *op;
     fx_status status;
-    const void **arrays; /* every array that is reached; then those that are reached twice */
-    int32_t narrays, capacity;
+    shared *shared; /* every array and Leaf reached; then those that are reached twice */
+    int32_t nshared, capacity;
     int32_t nties;
-    bool backrefs;    /* the list of ties is being written */
-    bool full;        /* the buffer was too small */
-    bool measuring;   /* the elements of arrays are left out, */
-    int64_t left_out; /* so many bytes */
+    bool backrefs;      /* the list of ties is being written */
+    size_t used, limit; /* bytes of the document so far, and of its buffer */
+    bool full;          /* the buffer was too small */
+    bool measuring;     /* the elements of arrays are left out, */
+    int64_t left_out;   /* so many bytes */
 } writer;
 
 static void put_value(writer *w, bson_t *doc, const char *key, fxi_item item, int depth);
@@ -49,11 +60,20 @@ static void check(writer *w, bool appended)
     w->full = w->full || !appended;
 }
 
+/* Is there room for so many bytes behind a key? They are counted as used. */
+static bool room(writer *w, const char *key, size_t bytes)
+{
+    const size_t more = 1 + strlen(key) + 1 + bytes;
+    w->full = w->full || more > w->limit - w->used;
+    w->used += w->full ? 0 : more;
+    return !w->full;
+}
+
 /* What was begun must be ended, whatever happens between: libbson stops the program otherwise. */
 static bool begin(writer *w, bson_t *doc, const char *key, bson_t *child, bool array)
 {
-    const bool begun = array ? bson_append_array_begin(doc, key, -1, child)
-                             : bson_append_document_begin(doc, key, -1, child);
+    const bool begun = room(w, key, 5) && (array ? bson_append_array_begin(doc, key, -1, child)
+                                                 : bson_append_document_begin(doc, key, -1, child));
     check(w, begun);
     return begun;
 }
@@ -65,7 +85,20 @@ static void end(writer *w, bson_t *doc, bson_t *child, bool array)
 
 static void put_text(writer *w, bson_t *doc, const char *key, const char *text)
 {
-    check(w, bson_append_utf8(doc, key, -1, text, -1));
+    if (room(w, key, 4 + strlen(text) + 1))
+        check(w, bson_append_utf8(doc, key, -1, text, -1));
+}
+
+static void put_int(writer *w, bson_t *doc, const char *key, int64_t v)
+{
+    if (room(w, key, sizeof v))
+        check(w, bson_append_int64(doc, key, -1, v));
+}
+
+static void put_bool(writer *w, bson_t *doc, const char *key, bool v)
+{
+    if (room(w, key, 1))
+        check(w, bson_append_bool(doc, key, -1, v));
 }
 
 static void put_tag(writer *w, bson_t *doc, const char *tag)
@@ -82,8 +115,9 @@ static const char *index_key(int64_t i, char text[16])
 static void put_bytes(writer *w, bson_t *doc, const char *key, const void *data, size_t n)
 {
     static const uint8_t none[1];
-    check(w, bson_append_binary(doc, key, -1, BSON_SUBTYPE_BINARY, data ? data : none,
-                                data ? (uint32_t)n : 0));
+    const uint32_t size = data ? (uint32_t)n : 0;
+    if (room(w, key, 5 + (size_t)size))
+        check(w, bson_append_binary(doc, key, -1, BSON_SUBTYPE_BINARY, data ? data : none, size));
     w->left_out += data ? 0 : (int64_t)n;
 }
 
@@ -136,21 +170,37 @@ static void put_sizes(writer *w, bson_t *doc, int n, const int64_t *sizes)
     if (!begin(w, doc, "size", &list, true))
         return;
     for (int i = 0; i < n; i++)
-        check(w, bson_append_int64(&list, index_key(i, key), -1, sizes[i]));
+        put_int(w, &list, index_key(i, key), sizes[i]);
     end(w, doc, &list, true);
 }
 
-/* ---- arrays ---------------------------------------------------------------------------------- */
+/* ---- what is shared -------------------------------------------------------------------------- */
 
-static int compare_pointers(const void *a, const void *b)
+static int by_object(const void *a, const void *b)
 {
-    const uintptr_t x = (uintptr_t) * (const void *const *)a,
-                    y = (uintptr_t) * (const void *const *)b;
-    return (x > y) - (x < y);
+    const shared *x = a, *y = b;
+    const uintptr_t p = (uintptr_t)x->object, q = (uintptr_t)y->object;
+    return p != q ? (p > q) - (p < q) : x->order - y->order;
 }
 
+static int by_order(const void *a, const void *b)
+{
+    return ((const shared *)a)->order - ((const shared *)b)->order;
+}
+
+static void note(writer *w, const void *object)
+{
+    if (!fxi_grow(&w->shared, &w->capacity, w->nshared + 1, sizeof *w->shared))
+        w->status = fx_fail(FX_STATUS_MEMORY, w->op, "no memory for a list of arrays");
+    else
+        w->shared[w->nshared] = (shared){object, w->nshared};
+    w->nshared += w->status == FX_OK;
+}
+
+/* Every array that has axes, and every Leaf: what is in one of these is its own. */
 static void collect(writer *w, const void *object, int depth)
 {
+    fxi_leaf leaf;
     if (!object || w->status != FX_OK)
         return;
     if (fx_is_error(object) || depth > FXI_IO_MAX_DEPTH) {
@@ -160,34 +210,33 @@ static void collect(writer *w, const void *object, int depth)
                                   FXI_IO_MAX_DEPTH);
         return;
     }
-    if (!fx_is_array(object)) {
-        for (int64_t i = 0; i < fx_count(object); i++)
-            collect(w, fx_child(object, i), depth + 1);
+    if (fx_is_array(object) ? fx_ndims(object) > 0 : fxi_leaf_of(object, &leaf)) {
+        note(w, object);
         return;
     }
-    const fx_array *x = object;
-    if (!fxi_grow(&w->arrays, &w->capacity, w->narrays + 1, sizeof *w->arrays))
-        w->status = fx_fail(FX_STATUS_MEMORY, w->op, "no memory for a list of arrays");
-    else
-        w->arrays[w->narrays++] = x;
+    for (int64_t i = 0; !fx_is_array(object) && i < fx_count(object); i++)
+        collect(w, fx_child(object, i), depth + 1);
 }
 
-/* Leaves those arrays that stand there more than once, each once. */
+/* Leaves those that stand there more than once, each once, in the order of the walk: the same
+ * objects make the same file. */
 static void find_ties(writer *w)
 {
-    if (w->narrays > 1)
-        qsort(w->arrays, (size_t)w->narrays, sizeof *w->arrays, compare_pointers);
-    for (int32_t i = 1; i < w->narrays; i++)
-        if (w->arrays[i] == w->arrays[i - 1] && fx_ndims(w->arrays[i]) > 0 &&
-            (w->nties == 0 || w->arrays[w->nties - 1] != w->arrays[i]))
-            w->arrays[w->nties++] = w->arrays[i];
+    shared *s = w->shared;
+    if (w->nshared > 1)
+        qsort(s, (size_t)w->nshared, sizeof *s, by_object);
+    for (int32_t i = 1; i < w->nshared; i++)
+        if (s[i].object == s[i - 1].object && (i == 1 || s[i].object != s[i - 2].object))
+            s[w->nties++] = s[i - 1];
+    if (w->nties > 1)
+        qsort(s, (size_t)w->nties, sizeof *s, by_order);
 }
 
-/* The number of a tied array from 1; 0: it is none, or the list itself is being written. */
-static int64_t tie_of(const writer *w, const void *array)
+/* The number of a tied object from 1; 0: it is none, or the list itself is being written. */
+static int64_t tie_of(const writer *w, const fxi_item *item)
 {
-    for (int32_t i = 0; i < w->nties && !w->backrefs; i++)
-        if (w->arrays[i] == array)
+    for (int32_t i = 0; item->kind == FXI_ITEM_OBJECT && i < w->nties && !w->backrefs; i++)
+        if (w->shared[i].object == item->object)
             return i + 1;
     return 0;
 }
@@ -198,9 +247,11 @@ static void put_reference(writer *w, bson_t *doc, const char *key, int64_t k)
     if (!begin(w, doc, key, &child, false))
         return;
     put_tag(w, &child, "backref");
-    check(w, bson_append_int64(&child, "ref", -1, k));
+    put_int(w, &child, "ref", k);
     end(w, doc, &child, false);
 }
+
+/* ---- arrays ---------------------------------------------------------------------------------- */
 
 static void put_elements(writer *w, bson_t *doc, const char *key, fx_array *x, const void *data,
                          size_t bytes)
@@ -232,17 +283,20 @@ static bool put_number(writer *w, bson_t *doc, const char *key, fx_array *x)
         return false;
     switch (fx_eltype(x)) {
     case FX_DTYPE_BOOL:
-        check(w, bson_append_bool(doc, key, -1, fx_item(x) != 0));
+        put_bool(w, doc, key, fx_item(x) != 0);
         return true;
     case FX_DTYPE_I32:
-        check(w, bson_append_int32(doc, key, -1, (int32_t)fx_item(x)));
+        if (room(w, key, sizeof(int32_t)))
+            check(w, bson_append_int32(doc, key, -1, (int32_t)fx_item(x)));
         return true;
     case FX_DTYPE_I64:
         w->status = fx_read_into(x, &v, sizeof v);
-        check(w, w->status != FX_OK || bson_append_int64(doc, key, -1, v));
+        if (w->status == FX_OK)
+            put_int(w, doc, key, v);
         return true;
     case FX_DTYPE_F64:
-        check(w, bson_append_double(doc, key, -1, fx_item(x)));
+        if (room(w, key, sizeof(double)))
+            check(w, bson_append_double(doc, key, -1, fx_item(x)));
         return true;
     default:
         return false;
@@ -253,11 +307,6 @@ static void put_array(writer *w, bson_t *doc, const char *key, const void *objec
 {
     fx_array *x = (fx_array *)(uintptr_t)object;
     const size_t bytes = (size_t)fx_length(x) * fx_dtype_size(fx_eltype(x));
-    const int64_t k = tie_of(w, x);
-    if (k) {
-        put_reference(w, doc, key, k);
-        return;
-    }
     if (put_number(w, doc, key, x))
         return;
     void *data = w->measuring ? NULL : fxi_malloc(bytes + 1);
@@ -280,7 +329,7 @@ static void put_array_type(writer *w, bson_t *doc, const char *key, const fx_arr
     if (!begin_type(w, doc, key, &type, &params))
         return;
     put_core_type(w, &params, "0", element);
-    check(w, bson_append_int64(&params, "1", -1, fx_ndims(x)));
+    put_int(w, &params, "1", fx_ndims(x));
     end_type(w, doc, &type, &params, (const char *const[]){"Core", "Array", NULL});
 }
 
@@ -411,7 +460,7 @@ static void put_dims(writer *w, bson_t *doc, const char *key, const fxi_item *it
     put_tag(w, &child, "tuple");
     if (begin(w, &child, "data", &data, true)) {
         for (int64_t i = 0; i < d->n; i++)
-            check(w, bson_append_int64(&data, index_key(i, text), -1, d->v[i] + item->integer));
+            put_int(w, &data, index_key(i, text), d->v[i] + item->integer);
         end(w, &child, &data, true);
     }
     end(w, doc, &child, false);
@@ -463,7 +512,7 @@ static void put_params(writer *w, bson_t *type, const fxi_shape *s, int depth)
     for (int i = 0; i < s->nparams; i++) {
         const fxi_param *p = &s->params[i];
         if (p->field < 0)
-            check(w, bson_append_int64(&params, index_key(i, text), -1, p->number));
+            put_int(w, &params, index_key(i, text), p->number);
         else
             put_type(w, &params, index_key(i, text), s->items[p->field], depth + 1);
     }
@@ -535,7 +584,7 @@ static void put_object(writer *w, bson_t *doc, const char *key, const void *obje
     if (!object && type)
         put_core_type(w, doc, key, "Nothing");
     else if (!object)
-        check(w, bson_append_null(doc, key, -1));
+        check(w, room(w, key, 0) && bson_append_null(doc, key, -1));
     else if (text && type)
         put_core_type(w, doc, key, "String");
     else if (text)
@@ -559,11 +608,14 @@ static fxi_item scalar_item(fxi_item item)
                                                    : fxi_full(FX_DTYPE_F64, x, 0, NULL));
 }
 
-static bool too_deep(writer *w, int depth)
+static bool stopped(writer *w, const fxi_item *item, int depth)
 {
+    const bool error = item->kind == FXI_ITEM_OBJECT && item->object && fx_is_error(item->object);
     if (depth > FXI_IO_MAX_DEPTH && w->status == FX_OK)
         w->status =
             fx_fail(FX_STATUS_ARGUMENT, w->op, "objects nested deeper than %d", FXI_IO_MAX_DEPTH);
+    else if (error && w->status == FX_OK) /* made for writing: there was no memory */
+        w->status = fx_is_array(item->object) ? fx_array_status(item->object) : FX_STATUS_MEMORY;
     return w->status != FX_OK;
 }
 
@@ -571,15 +623,18 @@ static void put_value(writer *w, bson_t *doc, const char *key, fxi_item item, in
 {
     FXI_SCOPE;
     fxi_shape shape;
-    if (too_deep(w, depth))
-        return;
     if (item.kind == FXI_ITEM_FLOAT32 || item.kind == FXI_ITEM_FLOAT64)
         item = scalar_item(item);
+    if (stopped(w, &item, depth))
+        return;
     const fx_list *list = list_of(&item);
-    if (item.kind == FXI_ITEM_BOOL)
-        check(w, bson_append_bool(doc, key, -1, item.integer != 0));
+    const int64_t tie = tie_of(w, &item);
+    if (tie)
+        put_reference(w, doc, key, tie);
+    else if (item.kind == FXI_ITEM_BOOL)
+        put_bool(w, doc, key, item.integer != 0);
     else if (item.kind == FXI_ITEM_INT)
-        check(w, bson_append_int64(doc, key, -1, item.integer));
+        put_int(w, doc, key, item.integer);
     else if (item.kind == FXI_ITEM_DIMS)
         put_dims(w, doc, key, &item);
     else if (item.kind == FXI_ITEM_SINGLE)
@@ -596,10 +651,10 @@ static void put_type(writer *w, bson_t *doc, const char *key, fxi_item item, int
 {
     FXI_SCOPE;
     fxi_shape shape;
-    if (too_deep(w, depth))
-        return;
     if (item.kind == FXI_ITEM_FLOAT32 || item.kind == FXI_ITEM_FLOAT64)
         item = scalar_item(item);
+    if (stopped(w, &item, depth))
+        return;
     const fx_list *list = list_of(&item);
     if (item.kind == FXI_ITEM_BOOL || item.kind == FXI_ITEM_INT)
         put_core_type(w, doc, key, item.kind == FXI_ITEM_BOOL ? "Bool" : "Int64");
@@ -625,17 +680,20 @@ static void put_backrefs(writer *w, bson_t *doc)
         return;
     w->backrefs = true;
     for (int32_t i = 0; i < w->nties && w->status == FX_OK; i++)
-        put_array(w, &list, index_key(i, key), w->arrays[i]);
+        put_value(w, &list, index_key(i, key), of_object(w->shared[i].object), 0);
     end(w, doc, &list, true);
 }
 
 /* The document in a buffer of this capacity; its length, 0 when it is too small or something
- * failed. The buffer is ours and cannot grow: libbson stops the program when it finds no memory. */
+ * failed. */
 static size_t write_into(writer *w, uint8_t *buffer, size_t capacity, const fxi_saving *what)
 {
     const uint8_t empty[] = {5, 0, 0, 0, 0};
     memcpy(buffer, empty, sizeof empty);
-    bson_t *doc = bson_new_from_buffer(&buffer, &capacity, NULL, NULL);
+    size_t all = capacity + SPARE;
+    bson_t *doc = bson_new_from_buffer(&buffer, &all, NULL, NULL);
+    w->used = sizeof empty;
+    w->limit = capacity;
     w->full = !doc;
     w->backrefs = false;
     w->left_out = 0;
@@ -651,7 +709,7 @@ static size_t write_into(writer *w, uint8_t *buffer, size_t capacity, const fxi_
 
 static uint8_t *new_buffer(writer *w, size_t capacity)
 {
-    uint8_t *buffer = w->status == FX_OK ? fxi_malloc(capacity) : NULL;
+    uint8_t *buffer = w->status == FX_OK ? fxi_malloc(capacity + SPARE) : NULL;
     if (!buffer && w->status == FX_OK)
         w->status =
             fx_fail(FX_STATUS_MEMORY, w->op, "no memory for a document of %zu bytes", capacity);
@@ -682,19 +740,17 @@ static void write_document(writer *w, fxi_file_out *out, const fxi_saving *what)
                             "%s: %lld bytes: BSON counts in 32 bits and ends at 2 GiB; use "
                             ".safetensors or a checkpoint",
                             out->path, (long long)size);
-    uint8_t *buffer = new_buffer(w, (size_t)size + 1);
-    const size_t length = buffer ? write_into(w, buffer, (size_t)size + 1, what) : 0;
+    uint8_t *buffer = new_buffer(w, (size_t)size);
+    const size_t length = buffer ? write_into(w, buffer, (size_t)size, what) : 0;
     if (w->status == FX_OK)
         w->status = length ? fxi_file_out_write(out, buffer, length)
                            : fx_fail(FX_STATUS_INTERNAL, w->op, "the document grew while written");
     fxi_free(buffer);
 }
 
-fx_status fxi_bson_save(fxi_file_out *out, const fxi_saving *what)
+static fx_status save(fxi_file_out *out, const fxi_saving *what)
 {
     writer w = {.op = what->op};
-    if (what->metadata)
-        return fx_fail(FX_STATUS_UNSUPPORTED, w.op, "BSON has no place for metadata");
     for (int i = 0; i < what->n && w.status == FX_OK; i++) {
         collect(&w, what->objects[i], 0);
         if (strcmp(what->names[i], "_backrefs") == 0)
@@ -703,6 +759,24 @@ fx_status fxi_bson_save(fxi_file_out *out, const fxi_saving *what)
     find_ties(&w);
     if (w.status == FX_OK)
         write_document(&w, out, what);
-    fxi_free(w.arrays);
+    fxi_free(w.shared);
     return w.status;
+}
+
+fx_status fxi_bson_save(fxi_file_out *out, const fxi_saving *what)
+{
+    fxi_saving flux = *what;
+    if (what->metadata)
+        return fx_fail(FX_STATUS_UNSUPPORTED, what->op, "BSON has no place for metadata");
+    void **objects = fxi_calloc((size_t)what->n + 1, sizeof *objects);
+    if (!objects)
+        return fx_fail(FX_STATUS_MEMORY, what->op, "no memory for %d objects", what->n);
+    const fx_error earlier = fxi_error_aside();
+    fx_status status = fxi_flux_optimisers_out(what, objects);
+    flux.objects = objects;
+    if (status == FX_OK)
+        status = save(out, &flux);
+    fxi_free(objects);
+    const fx_status recorded = fxi_error_back(&earlier); /* while objects were made for writing */
+    return status == FX_OK ? recorded : status;
 }

@@ -43,14 +43,14 @@ static void *state_of_dims(const fxi_item *item)
     return fxi_tuple((int)d->n, items);
 }
 
-/* "Flux.Dense"; what belongs to Julia's Base goes by its own name. */
+/* "Flux.Dense", "Optimisers.Leaf"; what belongs to Julia's Base goes by its own name. */
 static const char *names_of(const fxi_shape *s)
 {
     char type[80];
-    if (strcmp(s->path[0], "Flux") == 0)
-        snprintf(type, sizeof type, "Flux.%s", s->path[1]);
-    else
+    if (strcmp(s->path[0], "Main") == 0)
         snprintf(type, sizeof type, "%s", s->path[2]);
+    else
+        snprintf(type, sizeof type, "%s.%s", s->path[0], s->path[1]);
     return fxi_bson_field_names(type, s->nitems);
 }
 

@@ -6,6 +6,7 @@
  * everything to fxi_commit, which computes it in one plan and rebinds the handles, or changes
  * nothing. A view of a parameter has no state; it becomes the same view of the new value.
  */
+#include "error.h"
 #include "julia_number.h"
 #include "memory.h"
 #include "rules.h"
@@ -96,37 +97,85 @@ typedef struct pair {
 } pair;
 
 typedef struct setup {
-    fx_rule *rule;
+    fxi_leaf_fn leaf_of; /* what the leaf of an array holds */
+    void *user;
     pair *pairs; /* of the arrays that are trained, sorted by address once all are known */
     int64_t n, capacity;
     fx_status status;
 } setup;
 
-static leaf *make_leaf(fx_rule *rule, fx_array *x)
+_Static_assert(sizeof((fxi_leaf){0}.states) == FXI_RULE_STATES * sizeof(void *) &&
+                   sizeof((fxi_leaf){0}.numbers) == FXI_RULE_NUMBERS * sizeof(double),
+               "a leaf in a file has what a rule may have");
+
+static leaf *make_leaf(const fxi_leaf *parts)
 {
-    const fxi_rule_info *info = fxi_rule_info_of(rule);
-    fx_array *states[FXI_RULE_STATES] = {0};
-    double numbers[FXI_RULE_NUMBERS] = {0};
-    info->init(rule, x, states, numbers);
-    const leaf init = {.rule = rule,
-                       .states = {info->nstates, (void **)states, NULL},
-                       .number0 = numbers[0],
-                       .number1 = numbers[1],
+    const leaf init = {.rule = parts->rule,
+                       .states = {parts->nstates, (void **)(uintptr_t)parts->states, NULL},
+                       .number0 = parts->numbers[0],
+                       .number1 = parts->numbers[1],
+                       .frozen = parts->frozen,
                        .item = -1};
     return fxi_new(&leaf_type, &init);
+}
+
+bool fxi_leaf_of(const void *object, fxi_leaf *out)
+{
+    if (!fx_is(object, &leaf_type) || object == &leaf_error)
+        return false;
+    const leaf *l = object;
+    *out = (fxi_leaf){.rule = l->rule,
+                      .nstates = (int)l->states.n,
+                      .numbers = {l->number0, l->number1},
+                      .frozen = l->frozen};
+    for (int i = 0; i < out->nstates; i++)
+        out->states[i] = l->states.items[i];
+    return true;
+}
+
+/* As the rule begins. */
+static fx_status fresh_leaf(fx_array *x, fxi_leaf *out, void *rule)
+{
+    const fxi_rule_info *info = fxi_rule_info_of(rule);
+    *out = (fxi_leaf){.rule = rule, .nstates = info->nstates};
+    info->init(rule, x, out->states, out->numbers);
+    return FX_OK;
+}
+
+static bool like(const fx_array *x, const fx_array *state)
+{
+    bool same = fx_eltype(x) == fx_eltype(state) && fx_ndims(x) == fx_ndims(state);
+    for (int i = 0; i < fx_ndims(x) && same; i++)
+        same = fx_size(x, i) == fx_size(state, i);
+    return same;
+}
+
+static fx_status check_leaf(const fx_array *x, const fxi_leaf *parts)
+{
+    const fxi_rule_info *info = fxi_rule_info_of(parts->rule);
+    bool good = info && parts->nstates == info->nstates;
+    for (int i = 0; i < parts->nstates && good; i++) {
+        if (fx_is_error(parts->states[i]))
+            return fx_array_status(parts->states[i]);
+        good = like(x, parts->states[i]);
+    }
+    return good ? FX_OK
+                : fx_fail(FX_STATUS_ARGUMENT, "setup", "the state does not fit its parameter");
 }
 
 static void note_array(fx_array *x, const char *path, bool trainable, void *user)
 {
     (void)path;
     setup *s = user;
+    fxi_leaf parts = {.rule = NULL};
     if (!trainable || s->status != FX_OK)
         return;
-    if (fx_is_error(x)) {
-        s->status = fx_array_status(x);
+    s->status = fx_is_error(x) ? fx_array_status(x) : s->leaf_of(x, &parts, s->user);
+    if (s->status == FX_OK)
+        s->status = check_leaf(x, &parts);
+    if (s->status != FX_OK)
         return;
-    }
-    leaf *l = make_leaf(s->rule, x);
+    leaf *l = make_leaf(&parts);
     if (fx_is_error(l) || !room(&s->pairs, &s->capacity, s->n, sizeof *s->pairs))
         s->status = no_memory();
     else
@@ -177,20 +226,19 @@ static void *mirror(setup *s, void *x)
     return p ? (void *)p->leaf : fxi_tuple(0, NULL);
 }
 
-void *fx_setup(fx_rule *rule, void *model)
+void *fxi_setup_with(void *model, fxi_leaf_fn leaf_of, void *user)
 {
-    setup s = {.rule = rule};
-    if (!fxi_rule_info_of(rule))
-        return fx_error_array(fx_is_error(rule) && fx_error_status() != FX_OK
-                                  ? fx_error_status()
-                                  : fx_fail(FX_STATUS_ARGUMENT, "setup",
-                                            "the first argument is not an optimiser rule"));
+    setup s = {.leaf_of = leaf_of, .user = user};
     if (fx_is_error(model))
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "setup", "the model carries an error"));
     void *state = NULL;
     {
         FXI_SCOPE;
+        const fx_error earlier = fxi_error_aside();
         fx_visit(model, note_array, &s);
+        const fx_status status = fxi_error_back(&earlier); /* a walk that could not go on */
+        if (s.status == FX_OK)
+            s.status = status;
         if (s.status == FX_OK && s.n > 0)
             qsort(s.pairs, (size_t)s.n, sizeof *s.pairs, by_address);
         if (s.status == FX_OK && s.n == 0)
@@ -201,6 +249,16 @@ void *fx_setup(fx_rule *rule, void *model)
     return s.status == FX_OK && state
                ? state
                : fx_error_array(s.status == FX_OK ? FX_STATUS_MEMORY : s.status);
+}
+
+void *fx_setup(fx_rule *rule, void *model)
+{
+    if (fxi_rule_info_of(rule))
+        return fxi_setup_with(model, fresh_leaf, rule);
+    return fx_error_array(
+        fx_is_error(rule) && fx_error_status() != FX_OK
+            ? fx_error_status()
+            : fx_fail(FX_STATUS_ARGUMENT, "setup", "the first argument is not an optimiser rule"));
 }
 
 /* ---- collecting what an update works on ------------------------------------------------------ */

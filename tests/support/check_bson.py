@@ -45,11 +45,20 @@ STRUCTS = {  # parameters and fields, as Flux 0.16 defines them
     "Flux.Scale": ("F A B", [("scale", "A"), ("bias", "B"), ("σ", "F")]),
     "Flux.Dropout": ("F D R", [("p", "F"), ("dims", "D"), ("active", ("Bool", "Nothing")), ("rng", "R")]),
     "Fix1": ("F T", [("f", "F"), ("x", "T")]),
+    # and Optimisers.jl 0.4
+    "Optimisers.Leaf": ("R S", [("rule", "R"), ("state", "S"), ("frozen", "Bool")]),
+    "Optimisers.Descent": ("T", [("eta", "T")]),
+    "Optimisers.Momentum": ("E R", [("eta", "E"), ("rho", "R")]),
+    "Optimisers.Nesterov": ("E R", [("eta", "E"), ("rho", "R")]),
+    "Optimisers.Adam": ("E B P", [("eta", "E"), ("beta", "B"), ("epsilon", "P")]),
+    "Optimisers.AdamW": ("E B L P", [("eta", "E"), ("beta", "B"), ("lambda", "L"), ("epsilon", "P"),
+                                     ("couple", "Bool")]),
 }
 BOUNDS = {  # what Flux asks of parameters: dimensions of arrays
     ("Flux.Dense", "M"): lambda t: t[0] == "Array" and t[1][1] == 2,
     ("Flux.Scale", "A"): lambda t: t[0] == "Array",
     ("Flux.Chain", "T"): lambda t: t[0] in ("Tuple", "NamedTuple", "Array"),
+    ("Optimisers.AdamW", "B"): lambda t: t[0] == "Tuple",
 }
 
 
@@ -267,7 +276,7 @@ def selftest(path):
 
 
 def main():
-    what, paths = sys.argv[1], sys.argv[2:]
+    what, paths = sys.argv[1], [p for p in sys.argv[2:] if p]
     try:
         if what == "load":
             r = load(read(paths[0]))

@@ -1,8 +1,9 @@
 /* temp_file.c: see temp_file.h. The folder is made at first use and its files are remembered by
- * name, so that removal deletes exactly what was written.
+ * name; removal takes what others wrote there too.
  */
 #include "temp_file.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,11 +76,14 @@ const char *recorded_path(const char *rest)
 
 void temp_files_remove(void)
 {
-    for (int i = 0; i < npaths; i++) {
-        unlink(paths[i]);
+    for (int i = 0; i < npaths; i++)
         free(paths[i]);
-    }
     npaths = 0;
+    DIR *all = folder[0] ? opendir(folder) : NULL;
+    for (struct dirent *e; all && (e = readdir(all));)
+        unlinkat(dirfd(all), e->d_name, 0);
+    if (all)
+        closedir(all);
     if (folder[0])
         rmdir(folder);
     folder[0] = 0;

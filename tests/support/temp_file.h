@@ -14,6 +14,7 @@ const char *temp_text(const char *name, const char *text);
 const char *temp_gzip(const char *name, const void *data, size_t n);
 /* "FOLDER/rest" in the recorded data, or NULL without CFLUX_DATA or when it is not there. */
 const char *recorded_path(const char *rest);
+/* Removes the folder, with whatever files are in it. */
 void temp_files_remove(void);
 
 #endif

@@ -1,0 +1,403 @@
+#!/usr/bin/env python3
+"""make_bson.py: files as Flux 0.6 to 0.16 and Optimisers.jl wrote them, of kinds no recorded file has.
+
+Documents are put together after BSON.jl's lowering table and the definitions of the structs, by an
+independent library (python3-bson). What a test must find in them comes with them: `layouts.json` has
+fields and their values, `steps.json` the parameters after one step of the optimiser that the file
+holds, computed here in double precision by the formulas of the library that wrote it.
+
+    make_bson.py all FOLDER         writes all of it
+    make_bson.py mutate FILE OTHER  writes changed copies of a good file, one after the other, into
+                                    the other file, and prints how many
+"""
+import json
+import math
+import os
+import struct
+import sys
+
+try:
+    import bson
+except ImportError:  # an interpreter beside the system's: the package is Debian's
+    sys.path.append("/usr/lib/python3/dist-packages")
+    import bson
+
+INT = bson.int64.Int64
+FORMATS = {"Float32": "f", "Float64": "d", "Int64": "q", "Int32": "i"}
+
+
+# ---- values of Julia as BSON.jl lowers them -------------------------------------------------------
+
+def dt(path, *params):
+    return {"tag": "datatype", "params": list(params), "name": path.split("/")}
+
+
+def st(path, data, *params):
+    return {"tag": "struct", "type": dt(path, *params), "data": list(data)}
+
+
+def tup(*items):
+    return {"tag": "tuple", "data": list(items)}
+
+
+def array(values, size=None, eltype="Float32"):
+    return {"tag": "array", "type": dt("Core/" + eltype), "size": [INT(n) for n in size or [len(values)]],
+            "data": struct.pack("<%d%s" % (len(values), FORMATS[eltype]), *values)}
+
+
+def number(x, eltype="Float32"):
+    return {"tag": "struct", "type": dt("Core/" + eltype), "data": struct.pack("<" + FORMATS[eltype], x)}
+
+
+def named(**fields):
+    names = tup(*[{"tag": "symbol", "name": n} for n in fields])
+    return {"tag": "struct", "type": dt("Core/NamedTuple", names, dt("Core/Tuple")), "data": list(fields.values())}
+
+
+def fun(path):
+    return st(path, [])
+
+
+def ints(*n):
+    return tup(*[INT(i) for i in n])
+
+
+def iddict(keys, values, path="Base/IdDict"):
+    return st(path, [keys, values], dt("Core/Any"), dt("Core/Any"))
+
+
+def tracked(x):
+    """A parameter of the Tracker era: who tracks it, its data, its gradient."""
+    return st("Tracker/TrackedArray", [st("Tracker/Tracked", []), x, array([0.0])])
+
+
+RELU, IDENTITY = fun("NNlib/#relu"), fun("Main/Base/#identity")
+
+
+class Refs:
+    """The list of what stands in a file once."""
+    def __init__(self):
+        self.items = []
+
+    def put(self, x):
+        self.items.append(x)
+        return {"tag": "backref", "ref": INT(len(self.items))}
+
+
+def write(folder, name, doc, refs=None):
+    if refs and refs.items:
+        doc = dict(doc, _backrefs=refs.items)
+    with open(os.path.join(folder, name), "wb") as f:
+        f.write(bson.encode(doc))
+
+
+# ---- layouts: (entry, path of the type, [(field, value)…]) ----------------------------------------
+
+def a(k, n=3):
+    """An array nobody else has: k, k + 0.25, …"""
+    return array([k + 0.25 * i for i in range(n)])
+
+
+def w(k, *size):
+    return array([k + 0.125 * i for i in range(math.prod(size))], size)
+
+
+CONV = [("σ", RELU), ("weight", w(10, 2, 2, 1, 2)), ("bias", a(20, 2)), ("stride", ints(1, 1)),
+        ("pad", ints(0, 0, 0, 0)), ("dilation", ints(1, 1))]
+NORM = [("λ", IDENTITY), ("β", a(1)), ("γ", a(2)), ("μ", a(3)), ("σ²", a(4)), ("ϵ", number(0.5)),
+        ("momentum", number(0.25))]
+FLAGS = [("affine", True), ("track_stats", True), ("active", None), ("chs", INT(3))]
+ACTIVE = [("active", True)]
+G = [("G", INT(3))]
+RNN = [("σ", fun("Main/Base/#tanh")), ("Wi", w(1, 2, 2)), ("Wh", w(2, 2, 2)), ("b", a(3, 2))]
+GATES = [("Wi", w(1, 8, 2)), ("Wh", w(2, 8, 2)), ("b", a(3, 8))]
+RNG = [("rng", fun("Random/TaskLocalRNG"))]
+DENSE = st("Flux/Dense", [w(5, 2, 2), a(6, 2), RELU])
+
+
+def cell(name, fields):
+    return st("Flux/" + name, [v for _, v in fields])
+
+
+NODES = [
+    ("transpose_0.8", "ConvTranspose", CONV),
+    ("transpose_0.12", "ConvTranspose", CONV + [("groups", INT(1))]),
+    ("transpose_0.14", "ConvTranspose", CONV[:5] + [("outpad", ints(0, 0))] + CONV[5:] + [("groups", INT(1))]),
+    ("crosscor_0.9", "CrossCor", CONV),
+    ("depthwise_0.7", "DepthwiseConv", CONV),
+    ("instance_0.8", "InstanceNorm", NORM + ACTIVE),
+    ("instance_0.10.0", "InstanceNorm", NORM),
+    ("instance_0.12", "InstanceNorm", NORM + FLAGS),
+    ("group_0.8", "GroupNorm", G + NORM + ACTIVE),
+    ("group_0.10.0", "GroupNorm", G + NORM),
+    ("group_0.12", "GroupNorm", G + NORM + FLAGS),
+    ("group_0.14", "GroupNorm", G + NORM[:3] + [("μ", None), ("σ²", None)] + NORM[5:] + FLAGS),
+    ("alpha_0.10", "AlphaDropout", [("p", 0.5), ("active", None)]),
+    ("alpha_0.13", "AlphaDropout", [("p", 0.5), ("active", None)] + RNG),
+    ("embedding_0.12", "Embedding", [("weight", w(7, 2, 3))]),
+    ("embedding_0.16", "Embedding", [("weight", w(7, 2, 3)), ("padding_idx", INT(1))]),
+    ("skip", "SkipConnection", [("layers", DENSE), ("connection", fun("Main/Base/#+"))]),
+    ("parallel", "Parallel", [("connection", fun("Main/Base/#+")), ("layers", tup(DENSE, DENSE))]),
+    ("maxout", "Maxout", [("layers", tup(DENSE, DENSE))]),
+    ("bilinear", "Bilinear", [("weight", w(8, 2, 2, 2)), ("bias", a(9, 2)), ("σ", RELU)]),
+    ("upsample", "Upsample", [("scale", ints(2, 2)), ("size", None)]),
+    ("shuffle", "PixelShuffle", [("r", INT(2))]),
+    ("rnn_0.8", "Recur", [("cell", cell("RNNCell", RNN + [("state0", a(4, 2))])), ("init", a(5, 2)),
+                          ("state", a(6, 2))]),
+    ("rnn_0.12", "Recur", [("cell", cell("RNNCell", RNN + [("state0", w(4, 2, 1))])), ("state", w(6, 2, 1))]),
+    ("lstm_0.8", "Recur", [("cell", cell("LSTMCell", GATES + [("h", a(4, 2)), ("c", a(5, 2))])),
+                           ("init", tup(a(6, 2), a(7, 2))), ("state", tup(a(8, 2), a(9, 2)))]),
+    ("lstm_0.12", "Recur", [("cell", cell("LSTMCell", GATES + [("state0", tup(w(4, 2, 1), w(5, 2, 1)))])),
+                            ("state", tup(w(6, 2, 1), w(7, 2, 1)))]),
+    ("gru_0.12", "Recur", [("cell", cell("GRUCell", GATES + [("state0", w(4, 2, 1))])), ("state", w(6, 2, 1))]),
+    ("rnn_0.15", "RNN", [("cell", cell("RNNCell", RNN[:3] + [("bias", a(3, 2))]))]),
+    ("lstm_0.15", "LSTM", [("cell", cell("LSTMCell", GATES[:2] + [("bias", a(3, 8))]))]),
+    ("gru_0.15", "GRU", [("cell", cell("GRUCell", GATES))]),
+]
+CELLS = {"RNNCell": [n for n, _ in RNN], "LSTMCell": [n for n, _ in GATES], "GRUCell": [n for n, _ in GATES]}
+
+
+def expected(path, value, out):
+    """Arrays and numbers below a field as rows (path, length, first value)."""
+    if isinstance(value, dict) and value.get("tag") == "array":
+        first = struct.unpack("<f", value["data"][:4])[0]
+        out.append({"path": path, "length": len(value["data"]) // 4, "first": first})
+    elif isinstance(value, dict) and value.get("tag") == "tuple":
+        for i, v in enumerate(value["data"]):
+            expected("%s/%d" % (path, i), v, out)
+    elif isinstance(value, dict) and isinstance(value["data"], bytes):
+        out.append({"path": path, "length": 1, "first": struct.unpack("<f", value["data"])[0]})
+    elif isinstance(value, dict):
+        kind = value["type"]["name"][-1]
+        names = ["weight", "bias", "σ"] if kind == "Dense" else CELLS.get(kind, [])
+        for i, v in enumerate(value["data"]):  # the last fields have other names by version
+            if isinstance(v, dict) and v.get("tag") == "array" and i < len(names):
+                last = kind != "Dense" and i == len(names) - 1
+                expected("%s/%s" % (path, "#%d" % i if last else names[i]), v, out)
+            else:
+                expected("%s/#%d" % (path, i), v, out)
+    elif isinstance(value, (int, float)):
+        out.append({"path": path, "length": 1, "first": float(value)})
+
+
+def layouts(folder):
+    doc, index = {}, []
+    for entry, kind, fields in NODES:
+        doc[entry] = cell(kind, fields)
+        rows = []
+        for name, value in fields:
+            expected(name, value, rows)
+        index.append({"entry": entry, "type": "Flux." + kind, "fields": [n for n, _ in fields], "values": rows})
+    write(folder, "nodes.bson", doc)
+    with open(os.path.join(folder, "layouts.json"), "w") as f:
+        json.dump(index, f)
+    known = {
+        "norm_0.7": cell("BatchNorm", NORM + ACTIVE), "norm_0.10.0": cell("BatchNorm", NORM),
+        "norm_0.10.2": cell("BatchNorm", NORM + [("active", None)]),
+        "norm_0.12": cell("BatchNorm", NORM + FLAGS),
+        "norm_off": cell("BatchNorm", NORM + FLAGS[:2] + [("active", False)] + FLAGS[3:]),
+        # Flux 0.6: chains are lists, and BatchNorm keeps the standard deviation
+        "norm_0.6": st("Flux/Chain", [[cell("BatchNorm", NORM + ACTIVE)]]),
+        "layer_0.6": st("Flux/LayerNorm", [st("Flux/Diagonal", [a(1), a(2)])]),
+        "layer_0.12": st("Flux/LayerNorm", [RELU, st("Flux/Diagonal", [a(1), a(2)]), number(0.5), ints(3), True]),
+        "layer_0.13": st("Flux/LayerNorm", [RELU, st("Flux/Scale", [a(1), a(2), RELU]), number(0.5), ints(3), True]),
+        "layer_bare": st("Flux/LayerNorm", [IDENTITY, IDENTITY, number(0.5), ints(3), False]),
+        "dropout_0.6": st("Flux/Dropout", [0.25, True]),
+        "dropout_0.9": st("Flux/Dropout", [0.25, fun("Main/Base/Colon"), True]),
+        "dropout_0.10.0": st("Flux/Dropout", [0.25, INT(1)]),
+        "dropout_0.13": st("Flux/Dropout", [0.25, ints(1, 2), False, RNG[0][1]]),
+        "conv_0.8.2": cell("Conv", CONV[:4] + [("pad", ints(1, 0))] + CONV[5:]),
+        "conv_0.8.3": cell("Conv", CONV),
+        "pool_0.7": st("Flux/MaxPool", [ints(2, 2), ints(0, 0), ints(2, 2)]),
+        "pool_0.8.3": st("Flux/MeanPool", [ints(2, 2), ints(0, 0, 0, 0), ints(2, 2)]),
+    }
+    write(folder, "known.bson", known)
+
+
+# ---- whole files of kinds ------------------------------------------------------------------------
+
+def kinds(folder):
+    dense = st("Main/Flux/Dense", [w(5, 2, 2), a(6, 2), fun("Main/NNlib/#relu")])
+    write(folder, "main.bson", {"model": st("Main/Flux/Chain", [tup(dense, dense)])})
+    chain = st("Flux/Chain", [tup(DENSE)])
+    write(folder, "dict.bson", st("Base/Dict", [["model", "epoch"], [chain, INT(7)]], dt("Core/String"), dt("Core/Any")))
+    # a 32-bit Julia: Int is Int32, parameters too
+    pool = {"tag": "struct", "data": [tup(2, 2), tup(0, 0, 0, 0), tup(2, 2)], "type": {
+        "tag": "datatype", "name": ["Flux", "MaxPool"],
+        "params": {"tag": "array", "data": struct.pack("<2i", 2, 4), "type": dt("Core/Int32"), "size": [2]}}}
+    narrow = dict(w(5, 2, 2), size=[2, 2])
+    write(folder, "32bit.bson", {"model": st("Flux/Chain", [tup(pool, st("Flux/Dense", [narrow, dict(a(6, 2), size=[2]), RELU]))])})
+    # Flux.params(m), as a list of Tracker's and in Zygote's buffer
+    write(folder, "tracker_params.bson", {"weights": st("Tracker/Params", [[tracked(w(5, 2, 2)), tracked(a(6, 2))], {}])})
+    refs = Refs()
+    x, y = refs.put(w(5, 2, 2)), refs.put(a(6, 2))
+    write(folder, "zygote_params.bson", {"weights": st("Zygote/Params", [
+        st("Zygote/Buffer", [[x, y], False]), st("Zygote/IdSet", [iddict([x, y], [None, None])])])}, refs)
+    # each refers twice to the next: 2^18 ways to the last, 2^30 for the optimiser
+    for name, levels, around in (("wide_model.bson", 18, lambda x: st("Flux/Chain", [tup(x, x)])),
+                                 ("wide_opt.bson", 30, lambda x: tup(x, x))):
+        refs = Refs()
+        last = refs.put(DENSE if "model" in name else st("Optimisers/Leaf", [st("Optimisers/Descent", [0.5]), None, False]))
+        for _ in range(levels):
+            last = refs.put(around(last))
+        other = {"opt": st("Optimisers/Leaf", [st("Optimisers/Descent", [0.5]), None, False])}
+        doc = {"model": last, **other} if "model" in name else {"model": st("Flux/Chain", [tup(DENSE)]), "opt": last}
+        write(folder, name, doc, refs)
+    gpu = st("CUDA/CuArray", [INT(0), INT(16), INT(0), ints(2, 2)], dt("Core/Float32"), INT(2))
+    write(folder, "gpu.bson", {"model": st("Flux/Chain", [tup(st("Flux/Dense", [gpu, False, RELU]))])})
+
+
+# ---- optimisers ----------------------------------------------------------------------------------
+
+ETA, RHO, B1, B2, EPS, DECAY, GRADIENT = 0.05, 0.8, 0.7, 0.95, 1e-6, 0.01, 0.5
+W0, M, V, T = [0.1 * (i + 1) for i in range(6)], 0.02, 0.003, 3  # T steps were made
+
+
+def adam(x, m, v, eps=EPS):
+    m, v = B1 * m + (1 - B1) * GRADIENT, B2 * v + (1 - B2) * GRADIENT ** 2
+    return m / (1 - B1 ** (T + 1)) / (math.sqrt(v / (1 - B2 ** (T + 1))) + eps)
+
+
+# name: (rule of Optimisers.jl, its state of an array, the step) and, with velocity negative where the old
+# library had it so, (optimiser of Flux.Optimise, what it remembers)
+def rules():
+    def like(x, value):
+        return array([value * (i + 1) for i in range(len(x["data"]) // 4)], x["size"])
+
+    def moments(x, powers):
+        return tup(like(x, M), like(x, V), powers)
+    beta = tup(B1, B2)
+    powers = tup(number(B1 ** (T + 1)), number(B2 ** (T + 1)))
+    doubles = tup(B1 ** (T + 1), B2 ** (T + 1))
+    vector = array([B1 ** (T + 1), B2 ** (T + 1)], eltype="Float64")
+    new_adam = st("Optimisers/Adam", [ETA, beta, EPS])
+
+    def adam_step(x, i):
+        return ETA * adam(x, M * (i + 1), V * (i + 1))
+
+    def coarse(x, i):
+        return ETA * adam(x, M * (i + 1), V * (i + 1), 1e-8)
+
+    def velocity(x, i):
+        return RHO * M * (i + 1) + ETA * GRADIENT
+
+    def nesterov(x, i):
+        return -RHO ** 2 * M * (i + 1) + (1 + RHO) * ETA * GRADIENT
+    return {
+        "descent": ("new", st("Optimisers/Descent", [ETA]), lambda x: None, lambda x, i: ETA * GRADIENT),
+        "momentum": ("new", st("Optimisers/Momentum", [ETA, RHO]), lambda x: like(x, M), velocity),
+        "nesterov": ("new", st("Optimisers/Nesterov", [ETA, RHO]), lambda x: like(x, M), nesterov),
+        "adam": ("new", new_adam, lambda x: moments(x, powers), adam_step),
+        "adamw": ("new", st("Optimisers/AdamW", [ETA, beta, DECAY, EPS, True]), lambda x: moments(x, powers),
+                  lambda x, i: ETA * (adam(x, M * (i + 1), V * (i + 1)) + DECAY * x)),
+        "chain": ("new", st("Optimisers/OptimiserChain", [tup(new_adam, st("Optimisers/WeightDecay", [DECAY]))]),
+                  lambda x: tup(moments(x, powers), None), lambda x, i: adam_step(x, i) + DECAY * x),
+        "old_descent": ("old", lambda d: st("Flux/Optimise/Descent", [ETA]), None, lambda x, i: ETA * GRADIENT),
+        # v = ρv − ηΔ; x += v
+        "old_momentum": ("old", lambda d: st("Flux/Optimise/Momentum", [ETA, RHO, d]), lambda x: like(x, -M), velocity),
+        "old_nesterov": ("old", lambda d: st("Flux/Optimise/Nesterov", [ETA, RHO, d]), lambda x: like(x, M), nesterov),
+        "old_adam_0.9": ("tracked", lambda d: st("Flux/Optimise/ADAM", [ETA, beta, d]), lambda x: moments(x, doubles),
+                         coarse),
+        "old_adam_0.12": ("old", lambda d: st("Flux/Optimise/ADAM", [ETA, beta, d]), lambda x: moments(x, vector), coarse),
+        "old_adam_0.13": ("old", lambda d: st("Flux/Optimise/Adam", [ETA, beta, EPS, d]), lambda x: moments(x, vector),
+                          adam_step),
+        "old_adamw": ("old", lambda d: st("Flux/Optimise/Optimiser", [[
+            st("Flux/Optimise/ADAM", [ETA, beta, EPS, d]), st("Flux/Optimise/WeightDecay", [DECAY])]]),
+            lambda x: moments(x, vector), lambda x, i: adam_step(x, i) + DECAY * x),
+    }
+
+
+def optimisers(folder):
+    steps = []
+    for name, (kind, rule, state, step) in rules().items():
+        refs = Refs()
+        weight, bias = array(W0[:4], [INT(2), INT(2)]), array(W0[4:])
+        both = [weight, bias]
+        inner = [tracked(x) for x in both] if kind == "tracked" else both
+        put = [refs.put(x) for x in inner]
+        model = st("Flux/Chain", [tup(st("Flux/Dense", put + [IDENTITY]), RELU)])
+        if kind == "new":
+            leaves = [st("Optimisers/Leaf", [rule, state(x), False]) for x in both]
+            opt = named(layers=tup(named(weight=leaves[0], bias=leaves[1], σ=tup()), tup()))
+        else:  # the dictionary is in no order
+            values = [state(x) for x in both] if state else []
+            opt = rule(iddict(put[1::-1], values[::-1]))
+        write(folder, name + ".bson", {"model": model, "opt": opt}, refs)
+        if kind == "new":
+            write(folder, name + ".alone.bson", {"opt": opt})
+        after = [[x - step(x, i) for i, x in enumerate(xs)] for xs in (W0[:4], W0[4:])]
+        steps.append({"file": name + ".bson", "after": after, "alone": kind == "new"})
+    with open(os.path.join(folder, "steps.json"), "w") as f:
+        json.dump(steps, f)
+    # what is none of ours, and what does not fit
+    other = st("Optimisers/Leaf", [st("Optimisers/RMSProp", [ETA, RHO, EPS, False]), tup(a(1), False), False])
+    write(folder, "rmsprop.bson", {"opt": named(weight=other), "twins": tup(other)})
+    frozen = st("Optimisers/Leaf", [st("Optimisers/Descent", [ETA]), None, True])
+    write(folder, "frozen.bson", {"opt": named(weight=frozen, bias=frozen, σ=tup())})
+
+
+# ---- changed copies ------------------------------------------------------------------------------
+
+def places(x, path=()):
+    for k, v in (list(x.items()) if isinstance(x, dict) else list(enumerate(x))):
+        yield path + (k,), v
+        if isinstance(v, (dict, list)):
+            yield from places(v, path + (k,))
+
+
+def changes(value):
+    """What is put in the place of a value."""
+    wrong = [INT(2 ** 62), "x", {"tag": "backref", "ref": INT(1)}, {"tag": "tuple", "data": []}, [], None, b"abc"]
+    if isinstance(value, list) and len(value) > 1:
+        yield value[::-1]
+        yield value[:-1]
+    if isinstance(value, list):
+        yield value + [INT(-1)] * 3
+    if isinstance(value, dict):
+        for k in value:
+            yield {q: v for q, v in value.items() if q != k}
+        yield dict(reversed(list(value.items())))
+    if isinstance(value, bytes):
+        yield value[:-1]
+        yield value + b"\0"
+    if isinstance(value, int) and not isinstance(value, bool):
+        yield from (INT(0), INT(-1), INT(2 ** 31), INT(2 ** 63 - 1))
+    if isinstance(value, str):
+        for tag in ("struct", "array", "tuple", "datatype", "backref", "symbol", "jl_anonymous", "unionall", "svec", ""):
+            yield tag
+    yield from wrong
+
+
+def changed(doc, path, value):
+    if not path:
+        return value
+    copy = dict(doc) if isinstance(doc, dict) else list(doc)
+    copy[path[0]] = changed(doc[path[0]], path[1:], value)
+    return copy
+
+
+def mutate(file, other):
+    with open(file, "rb") as f:
+        doc = bson.decode(f.read())
+    n = 0
+    refs = doc.get("_backrefs", [])
+    turns = [doc]
+    for k in range(len(refs)):  # references to themselves and round in a circle
+        turns.append(changed(doc, ("_backrefs", k), {"tag": "backref", "ref": INT(k + 1)}))
+        turns.append(changed(doc, ("_backrefs", k), {"tag": "backref", "ref": INT((k + 1) % len(refs) + 1)}))
+        turns.append(changed(doc, ("_backrefs", k), {"tag": "tuple", "data": [{"tag": "backref", "ref": INT(k + 1)}] * 2}))
+    turns += [changed(doc, path, value) for path, v in places(doc) for value in changes(v)]
+    with open(other, "wb") as f:  # a document begins with its length
+        for d in turns:
+            data = bson.encode(d)
+            f.write(data)
+            n += 1
+    print(n)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "mutate":
+        mutate(*sys.argv[2:4])
+    else:
+        for make in (layouts, kinds, optimisers):
+            make(sys.argv[2])

@@ -1,0 +1,288 @@
+/* test_bson_layers.c: layers as every version of Flux laid them out, whole files of unusual kinds,
+ * and damaged structure.
+ *
+ * No recorded file has these: make_bson.py puts them together from the definitions of the structs
+ * and says what is where.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "data_index.h"
+#include "python_bson.h"
+#include "temp_file.h"
+
+static size_t file_bytes(const char *path, char **out)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    fseek(f, 0, SEEK_END);
+    const size_t n = (size_t)ftell(f);
+    rewind(f);
+    *out = malloc(n + 1);
+    assert_int_equal(fread(*out, 1, n, f), n);
+    (*out)[n] = 0;
+    fclose(f);
+    return n;
+}
+
+static void *ok(void *object)
+{
+    if (fx_is_error(object))
+        fail_msg("%s", fx_error_take().message);
+    return object;
+}
+
+/* ---- layers the library has not -------------------------------------------------------------- */
+
+/* "cell/Wh/#0": by the name of a child, or by its number. */
+static void *at_path(void *object, const char *path)
+{
+    char text[200];
+    snprintf(text, sizeof text, "%s", path);
+    char *rest = text;
+    for (char *word; object && (word = strtok_r(NULL, "/", &rest));)
+        if (word[0] == '#' || (word[0] >= '0' && word[0] <= '9'))
+            object = fx_child(object, atoi(word + (word[0] == '#')));
+        else
+            object = fx_child_named(object, word);
+    return object;
+}
+
+static int check_node(void *node, const cJSON *row)
+{
+    char name[200], text[200];
+    const char *entry = cJSON_GetObjectItem(row, "entry")->valuestring;
+    snprintf(name, sizeof name, "%s(…)", cJSON_GetObjectItem(row, "type")->valuestring);
+    fx_summary(node, text, sizeof text);
+    assert_string_equal(text, name);
+    const cJSON *fields = cJSON_GetObjectItem(row, "fields"), *one;
+    assert_int_equal(fx_count(node), cJSON_GetArraySize(fields));
+    int i = 0, n = 0;
+    cJSON_ArrayForEach(one, fields) assert_string_equal(fx_child_name(node, i++), one->valuestring);
+    cJSON_ArrayForEach(one, cJSON_GetObjectItem(row, "values"))
+    {
+        const char *path = cJSON_GetObjectItem(one, "path")->valuestring;
+        fx_array *x = at_path(node, path);
+        if (!x || fx_is_error(x) || !fx_is_array(x) ||
+            fx_length(x) != cJSON_GetObjectItem(one, "length")->valueint ||
+            fx_at(x, 0) != cJSON_GetObjectItem(one, "first")->valuedouble)
+            fail_msg("%s: %s is something else", entry, path);
+        n++;
+    }
+    return n;
+}
+
+static void nodes_keep_their_fields(void **state)
+{
+    (void)state;
+    FX_TEST;
+    char *text;
+    void *file = ok(fx_load(made_bson("nodes.bson")));
+    file_bytes(made_bson("layouts.json"), &text);
+    cJSON *rows = cJSON_Parse(text);
+    int layouts = 0, values = 0;
+    const cJSON *row;
+    cJSON_ArrayForEach(row, rows)
+    {
+        void *node = fx_child_named(file, cJSON_GetObjectItem(row, "entry")->valuestring);
+        values += check_node(node, row);
+        assert_true(fx_is_error(fx_call(node, fx_ones(2, 2))));
+        assert_non_null(strstr(fx_error_take().message, "is no layer of this library"));
+        layouts++;
+    }
+    print_message("%d layouts, %d values\n", layouts, values);
+    assert_true(layouts >= 30 && values >= 170);
+    cJSON_Delete(rows);
+    free(text);
+}
+
+/* ---- layers the library has ------------------------------------------------------------------ */
+
+static void check_array(fx_array *x, double first)
+{
+    assert_true(x && fx_length(x) == 3);
+    for (int i = 0; i < 3; i++)
+        assert_true(fx_at(x, i) == first + 0.25 * i);
+}
+
+/* β 1, γ 2, μ 3, σ² 4, each with 0.25 and 0.5 more; ϵ 0.5, momentum 0.25. */
+static void batchnorm_of_every_version(void **state)
+{
+    (void)state;
+    FX_TEST;
+    void *file = ok(fx_load(made_bson("known.bson")));
+    static const struct {
+        const char *entry;
+        int64_t active;
+    } rows[] = {{"norm_0.7", FX_ACTIVE_AUTO},
+                {"norm_0.10.0", FX_ACTIVE_AUTO},
+                {"norm_0.10.2", FX_ACTIVE_AUTO},
+                {"norm_0.12", FX_ACTIVE_AUTO},
+                {"norm_off", FX_ACTIVE_OFF}};
+    for (int i = 0; i < 5; i++) {
+        fx_batchnorm_layer *l = fx_child_named(file, rows[i].entry);
+        assert_string_equal(fx_type_of(l)->name, "BatchNorm");
+        check_array(l->beta, 1);
+        check_array(l->gamma, 2);
+        check_array(l->mean, 3);
+        check_array(l->var, 4);
+        assert_true(l->epsilon == 0.5 && l->momentum == 0.25 && l->channels == 3);
+        assert_int_equal(l->active, rows[i].active);
+    }
+    /* Flux 0.6: γ (x − μ) / σ + β, no ϵ */
+    void *chain = fx_child_named(file, "norm_0.6");
+    fx_array *y = fx_call(chain, fx_ones(3, 1));
+    for (int i = 0; i < 3; i++) {
+        const double k = 0.25 * i, expected = (2 + k) * (1 - (3 + k)) / (4 + k) + 1 + k;
+        assert_true(fabs(fx_at(y, i) - expected) < 1e-6);
+    }
+}
+
+static void other_layers_of_every_version(void **state)
+{
+    (void)state;
+    FX_TEST;
+    void *file = ok(fx_load(made_bson("known.bson")));
+    static const char *const norms[] = {"layer_0.6", "layer_0.12", "layer_0.13"};
+    for (int i = 0; i < 3; i++) {
+        fx_layernorm_layer *l = fx_child_named(file, norms[i]);
+        assert_string_equal(fx_type_of(l)->name, "LayerNorm");
+        check_array(l->scale, 1);
+        check_array(l->bias, 2);
+        assert_true(l->size.n == 1 && l->size.v[0] == 3);
+        assert_true(l->epsilon == (i ? 0.5 : 1e-10));
+        assert_ptr_equal(l->act, i ? FX_RELU : FX_IDENTITY);
+    }
+    const fx_layernorm_layer *bare = fx_child_named(file, "layer_bare");
+    assert_true(!bare->scale && !bare->bias && bare->size.v[0] == 3);
+    static const struct {
+        const char *entry, *text;
+    } rows[] = {{"dropout_0.6", "Dropout(0.25)"},
+                {"dropout_0.9", "Dropout(0.25)"},
+                {"dropout_0.10.0", "Dropout(0.25, dims=1)"},
+                {"dropout_0.13", "Dropout(0.25, dims=(1, 2), active=false)"},
+                {"conv_0.8.2", "Conv((2, 2), 1 => 2, relu, pad=(1, 0))"},
+                {"conv_0.8.3", "Conv((2, 2), 1 => 2, relu)"},
+                {"pool_0.7", "MaxPool((2, 2))"},
+                {"pool_0.8.3", "MeanPool((2, 2))"}};
+    for (int i = 0; i < 8; i++) {
+        char text[200];
+        fx_summary(fx_child_named(file, rows[i].entry), text, sizeof text);
+        if (!strstr(text, rows[i].text))
+            fail_msg("%s: %s", rows[i].entry, text);
+    }
+}
+
+/* ---- whole files ----------------------------------------------------------------------------- */
+
+static void check_dense(fx_dense_layer *l)
+{
+    assert_string_equal(fx_type_of(l)->name, "Dense");
+    assert_true(fx_at(l->weight, 0) == 5 && fx_at(l->weight, 3) == 5.375);
+    assert_true(fx_at(l->bias, 1) == 6.25);
+    assert_ptr_equal(l->act, FX_RELU);
+}
+
+static void kinds_of_files(void **state)
+{
+    (void)state;
+    FX_TEST;
+    fx_chain_layer *m = ok(fx_load_key(made_bson("main.bson"), "model"));
+    check_dense(m->layers.items[1]);
+    m = ok(fx_load_key(made_bson("dict.bson"), "model"));
+    check_dense(m->layers.items[0]);
+    assert_true(fx_item(ok(fx_load_key(made_bson("dict.bson"), "epoch"))) == 7);
+    m = ok(fx_load_key(made_bson("32bit.bson"), "model"));
+    check_dense(m->layers.items[1]);
+    const fx_pool_layer *pool = m->layers.items[0];
+    assert_true(pool->window.n == 2 && pool->window.v[1] == 2 && pool->pad.n == 4);
+    static const char *const lists[] = {"tracker_params.bson", "zygote_params.bson"};
+    for (int i = 0; i < 2; i++) {
+        fx_dense_layer *l = fx_dense(2, 2, FX_RELU);
+        assert_int_equal(fx_loadmodel(l, ok(fx_load_key(made_bson(lists[i]), "weights"))), FX_OK);
+        check_dense(l);
+        assert_int_not_equal(
+            fx_loadmodel(fx_dense(3, 2), ok(fx_load_key(made_bson(lists[i]), "weights"))), FX_OK);
+        assert_non_null(strstr(fx_error_take().message, "Tried to load size"));
+    }
+    assert_false(fx_is_error(fx_load(made_bson("wide_model.bson"))));
+    void *wide = ok(fx_load(made_bson("wide_opt.bson")));
+    assert_true(
+        fx_is_error(fx_flux_optimiser(fx_child_named(wide, "opt"), fx_child_named(wide, "model"))));
+    assert_non_null(strstr(fx_error_take().message, "too much to walk"));
+    assert_true(fx_is_error(fx_load(made_bson("gpu.bson"))));
+    const fx_error e = fx_error_take();
+    assert_int_equal(e.status, FX_STATUS_FORMAT);
+    assert_non_null(strstr(e.message, "saved from a GPU: a CUDA.CuArray holds a pointer"));
+}
+
+/* ---- damaged structure ----------------------------------------------------------------------- */
+
+/* Every field of every document left out, turned round, of another kind, too large, a reference to
+ * itself: an error with its place, or objects that can be walked and printed. */
+static void changed_copies(const char *name, int at_least)
+{
+    char good[1000], other[1010], line[100], *data;
+    snprintf(good, sizeof good, "%s", made_bson(name));
+    snprintf(other, sizeof other, "%s.changed", good);
+    python_bson("make_bson.py", "mutate", good, other, line, sizeof line);
+    const size_t size = file_bytes(other, &data);
+    int n = 0, refused = 0;
+    for (size_t at = 0; at < size; n++) {
+        FX_SCOPE;
+        static char text[20000];
+        int32_t length;
+        memcpy(&length, data + at, sizeof length);
+        const char *path = temp_file("changed.bson", data + at, (size_t)length);
+        at += (size_t)length;
+        void *file = fx_load(path);
+        unlink(path); /* to write over a file waits for the disk */
+        const fx_error e = fx_error_take();
+        assert_int_equal(fx_is_error(file), e.status != FX_OK);
+        if (fx_is_error(file)) {
+            if (e.status != FX_STATUS_FORMAT || !strstr(e.message, "changed.bson: BSON: offset"))
+                fail_msg("%s: %s", name, e.message);
+            refused++;
+        } else {
+            fx_show_text(file, text, sizeof text);
+            fx_parameter_count(file);
+        }
+    }
+    free(data);
+    print_message("%s: %d changes, %d refused\n", name, n, refused);
+    assert_int_equal(n, atoi(line));
+    assert_true(n >= at_least && refused >= n / 10);
+}
+
+static void damaged_structure(void **state)
+{
+    (void)state;
+    changed_copies("adam.bson", 3000);
+    changed_copies("old_adam_0.12.bson", 1500);
+    changed_copies("32bit.bson", 500);
+    changed_copies("zygote_params.bson", 500);
+    temp_files_remove();
+}
+
+int main(void)
+{
+    fx_message_set_hook(NULL, NULL);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nodes_keep_their_fields),
+        cmocka_unit_test(batchnorm_of_every_version),
+        cmocka_unit_test(other_layers_of_every_version),
+        cmocka_unit_test(kinds_of_files),
+        cmocka_unit_test(damaged_structure),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
