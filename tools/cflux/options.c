@@ -342,11 +342,18 @@ void options_manual(const command *const *commands, int n, FILE *to)
         "what they should be. Nothing was written.\n"
         ".TP\n130, 143\nStopped by SIGINT, by SIGTERM.\n"
         ".SH ENVIRONMENT\n"
-        ".TP\nNO_COLOR\nWhen it is set and not empty, nothing is coloured.\n"
         ".TP\nCFLUX_PROJECT\nThe folder of LocalPreferences.toml; the current one without it.\n"
         ".TP\nCFLUX_BACKEND_PATH\nFolders in which backends are looked for first, parted by "
         "colons.\n"
-        ".TP\nFX_NUM_THREADS\nHow many threads the CPU works with.\n",
+        ".TP\nFX_NUM_THREADS\nHow many threads the CPU works with.\n"
+        ".SH EXAMPLES\n"
+        ".PP\nLearn the last column of a table, and save the model for Flux:\n"
+        ".IP\ncflux train \\-\\-data digits.csv \\-\\-save digits.bson "
+        "\\-\\-model \\(aqChain(Dense(64 => 32, relu), Dense(32 => 10))\\(aq\n"
+        ".PP\nSee what a file holds, with the range of every array:\n"
+        ".IP\ncflux inspect \\-\\-stats digits.bson\n"
+        ".PP\nGive its weights to PyTorch:\n"
+        ".IP\ncflux convert digits.bson digits.safetensors \\-\\-only model \\-\\-pytorch\n",
         to);
 }
 
