@@ -35,8 +35,9 @@ typedef struct fx_train_args {
     fx_loader *data;
     void *state;
     int64_t epochs; /* default 1 */
-    bool progress;  /* a bar with rate, time left and running loss on stderr; plain lines, one per
-                       epoch, when it is not a terminal */
+    bool progress;  /* a bar with rate, time left and running loss on stderr; plain lines when
+                       it is not a terminal; a line for an epoch, but no more than ten a second
+                       after the first 20, and always one for the last */
     /* With progress: writes what else stands on an epoch's line; called after on_epoch. */
     void (*epoch_note)(const fx_progress *progress, char *text, size_t capacity);
     FILE *progress_to;    /* default stderr */

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BAR_CELLS = 30 };
+enum { BAR_CELLS = 30, FIRST_LINES = 20 };
 static const double REDRAW_SECONDS = 0.1;
 
 double fxi_clock(void)
@@ -61,10 +61,15 @@ void fxi_meter_batch(fxi_meter *meter, const fx_progress *p)
         draw(meter, p, "");
 }
 
+bool fxi_meter_due(const fxi_meter *meter, const fx_progress *p)
+{
+    const bool paced =
+        meter->lines < FIRST_LINES || p->seconds - meter->last_line >= REDRAW_SECONDS;
+    return meter->out && (paced || p->epoch == p->epochs);
+}
+
 void fxi_meter_epoch(fxi_meter *meter, const fx_progress *p, const char *note)
 {
-    if (!meter->out)
-        return;
     if (meter->terminal) {
         draw(meter, p, note);
         fxi_meter_close(meter);
@@ -74,7 +79,8 @@ void fxi_meter_epoch(fxi_meter *meter, const fx_progress *p, const char *note)
                 p->seconds - meter->epoch_began, p->mean_loss, gap_before(note), note);
         fflush(meter->out);
     }
-    meter->epoch_began = p->seconds;
+    meter->last_line = p->seconds;
+    meter->lines++;
 }
 
 void fxi_meter_close(fxi_meter *meter)

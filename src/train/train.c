@@ -36,6 +36,7 @@ typedef struct training {
     int64_t waited;  /* epochs since it */
     int64_t saved;   /* the step of the last checkpoint */
     bool resumed;    /* the epoch goes on from a checkpoint in its middle */
+    bool unshown;    /* the last epoch had no line of progress */
     bool stop;
 } training;
 
@@ -272,12 +273,15 @@ static fx_status judge(training *t)
     return better && t->a.keep_best ? keep(t) : FX_OK;
 }
 
-static void show_epoch(training *t)
+static void show_epoch(training *t, bool due)
 {
     char note[160] = "";
-    if (t->a.epoch_note && t->meter.out)
+    t->unshown = !due && t->meter.out;
+    if (due && t->a.epoch_note)
         t->a.epoch_note(&t->p, note, sizeof note);
-    fxi_meter_epoch(&t->meter, &t->p, note);
+    if (due)
+        fxi_meter_epoch(&t->meter, &t->p, note);
+    t->meter.epoch_began = t->p.seconds;
 }
 
 static fx_status run_epoch(training *t)
@@ -293,7 +297,7 @@ static fx_status run_epoch(training *t)
         return status;
     t->p.seconds = fxi_clock() - t->began;
     t->stop = call_back(t, t->a.on_epoch);
-    show_epoch(t);
+    show_epoch(t, fxi_meter_due(&t->meter, &t->p));
     if (t->a.patience > 0 || t->a.keep_best)
         status = judge(t);
     return status == FX_OK ? save_after_epoch(t) : status;
@@ -322,6 +326,8 @@ fx_status fxi_train(const fx_train_args *given)
         t.p.epoch++;
         status = run_epoch(&t);
     }
+    if (t.unshown && t.p.batch == t.p.batches)
+        show_epoch(&t, true);
     fxi_meter_close(&t.meter);
     if (status == FX_OK && t.kept)
         status = fx_loadmodel(t.a.model, t.kept);

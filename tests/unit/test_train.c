@@ -390,6 +390,39 @@ static void plain_progress(void **state)
     fclose(out);
 }
 
+static fx_flow note_seconds(const fx_progress *p)
+{
+    *(double *)p->user = p->seconds;
+    return FX_CONTINUE;
+}
+
+/* Of many quick epochs the first have lines, and the last. */
+static void lines_are_few(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { MANY = 3000, FIRST = 20 };
+    char line[512];
+    int lines = 0, epoch = 0;
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    fx_dense_layer *m = zero_model();
+    void *opt = fx_setup(fx_descent(.eta = 0.1), m);
+    double seconds = 0;
+    assert_int_equal(fx_train(squared_error, m, linear(40, -1, 0), opt, .epochs = MANY,
+                              .progress = true, .progress_to = out, .on_epoch = note_seconds,
+                              .user = &seconds),
+                     FX_OK);
+    rewind(out);
+    while (fgets(line, sizeof line, out)) {
+        assert_int_equal(sscanf(line, "epoch %d/3000 ", &epoch), 1);
+        assert_true(lines++ >= FIRST || epoch == lines);
+    }
+    assert_int_equal(epoch, MANY);
+    assert_true(lines > FIRST && lines <= FIRST + 10 * seconds + 2);
+    fclose(out);
+}
+
 static double seconds_now(void)
 {
     struct timespec t;
@@ -444,7 +477,8 @@ int main(void)
         cmocka_unit_test(nonfinite_losses),   cmocka_unit_test(nonfinite_in_a_later_epoch),
         cmocka_unit_test(callbacks_stop),     cmocka_unit_test(early_stop),
         cmocka_unit_test(best_epoch_is_kept), cmocka_unit_test(refusals),
-        cmocka_unit_test(plain_progress),     cmocka_unit_test(bar_on_a_terminal),
+        cmocka_unit_test(plain_progress),     cmocka_unit_test(lines_are_few),
+        cmocka_unit_test(bar_on_a_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* run_log.c: see run_log.h.
  *
- * Every event is written to memory, between begin() and put(), which writes it with its newline in
- * one go. Only steps are many: they are gathered in the struct, and a line is made of them when one
- * is due.
+ * Every event is made in memory, between begin() and put(), which writes it with its newline in one
+ * go. Only steps are many: they are gathered in the struct, and a line is made of them when one is
+ * due. Lines of steps and epochs that follow each other within RUN_LOG_GAP are written together.
  */
 #include "run_log.h"
 
@@ -22,11 +22,13 @@
 struct run_log {
     int fd;
     int failed;   /* errno of the first failure */
-    FILE *memory; /* where a line is made, and what it made */
-    char *line;
+    FILE *memory; /* where lines are made, and what it made */
+    char *lines;
     size_t bytes;
+    bool held; /* lines were made that are not written yet */
     json_out json;
-    double written; /* when the last line of steps was written, in seconds of the run */
+    double gathered_at; /* when the last line of steps was made, in seconds of the run */
+    double written;     /* and when lines were written */
     struct {
         int64_t n, step, epoch;
         double sum, least, most, seconds;
@@ -58,21 +60,41 @@ static int write_whole(int fd, const char *text, size_t n)
 
 static json_out *begin(run_log *log, const char *event)
 {
-    rewind(log->memory);
+    if (!log->held)
+        rewind(log->memory);
     log->json = (json_out){.to = log->memory};
     json_open(&log->json, NULL, '{');
     json_text(&log->json, "event", event);
     return &log->json;
 }
 
+static int write_held(run_log *log)
+{
+    if (!log->failed && (fflush(log->memory) != 0 || ferror(log->memory)))
+        log->failed = ENOMEM;
+    if (!log->failed && log->held)
+        log->failed = write_whole(log->fd, log->lines, log->bytes);
+    log->held = false;
+    return log->failed;
+}
+
 static int put(run_log *log)
 {
     json_end(&log->json);
-    if (!log->failed && (fflush(log->memory) != 0 || ferror(log->memory)))
-        log->failed = ENOMEM;
-    if (!log->failed)
-        log->failed = write_whole(log->fd, log->line, log->bytes);
-    return log->failed;
+    log->held = true;
+    return write_held(log);
+}
+
+/* The same for lines that may be many: where epochs are short they wait for each other, since a
+ * call of the system takes longer than is allowed. */
+static int put_at(run_log *log, double seconds)
+{
+    json_end(&log->json);
+    log->held = true;
+    if (seconds - log->written < RUN_LOG_GAP && log->written >= 0)
+        return log->failed;
+    log->written = seconds;
+    return write_held(log);
 }
 
 enum { DIGITS_SHOWN = 6, DIGITS_FLOAT = 9 };
@@ -148,9 +170,9 @@ run_log *run_log_open(const char *path, bool append)
     run_log *log = calloc(1, sizeof *log);
     if (!log)
         return NULL;
-    log->written = -1;
+    log->written = log->gathered_at = -1;
     log->fd = open_file(path, append);
-    log->memory = log->fd >= 0 ? open_memstream(&log->line, &log->bytes) : NULL;
+    log->memory = log->fd >= 0 ? open_memstream(&log->lines, &log->bytes) : NULL;
     if (!log->memory) {
         const int why = errno;
         if (log->fd >= 0)
@@ -217,9 +239,9 @@ static int put_steps(run_log *log)
         json_rounded(j, "least", log->gathered.least, DIGITS_FLOAT);
         json_rounded(j, "most", log->gathered.most, DIGITS_FLOAT);
     }
-    log->written = log->gathered.seconds;
+    log->gathered_at = log->gathered.seconds;
     log->gathered.n = 0;
-    return put(log);
+    return put_at(log, log->gathered.seconds);
 }
 
 int run_log_step(run_log *log, int64_t step, int64_t epoch, double loss, double seconds)
@@ -234,8 +256,10 @@ int run_log_step(run_log *log, int64_t step, int64_t epoch, double loss, double 
     log->gathered.sum = first ? loss : log->gathered.sum + loss;
     log->gathered.least = first || loss < log->gathered.least ? loss : log->gathered.least;
     log->gathered.most = first || loss > log->gathered.most ? loss : log->gathered.most;
-    const bool due = seconds - log->written >= RUN_LOG_GAP || log->written < 0;
-    return due || !isfinite(loss) ? put_steps(log) : log->failed;
+    const bool due = seconds - log->gathered_at >= RUN_LOG_GAP || log->gathered_at < 0;
+    if (due || !isfinite(loss))
+        put_steps(log);
+    return isfinite(loss) ? log->failed : write_held(log);
 }
 
 int run_log_epoch(run_log *log, const run_epoch *e)
@@ -248,7 +272,7 @@ int run_log_epoch(run_log *log, const run_epoch *e)
     number_if_any(j, "validation_loss", e->validation_loss);
     number_if_any(j, "accuracy", e->accuracy);
     json_rounded(j, "seconds", e->seconds, DIGITS_FLOAT);
-    return put(log);
+    return put_at(log, e->seconds);
 }
 
 static void write_confusion(json_out *j, const run_end *e)
@@ -317,11 +341,12 @@ int run_log_close(run_log *log)
     if (!log)
         return 0;
     put_steps(log);
+    write_held(log);
     if (close(log->fd) != 0 && !log->failed)
         log->failed = errno;
     const int failed = log->failed;
     fclose(log->memory);
-    free(log->line);
+    free(log->lines);
     free(log);
     return failed;
 }
