@@ -8,6 +8,7 @@
 #include "interrupt.h"
 #include "json_out.h"
 #include "options.h"
+#include "report.h"
 #include "run_log.h"
 #include "run_record.h"
 #include "trained.h"
@@ -21,7 +22,7 @@
 
 static data_request request;
 static const char *model_text, *loss_text, *optimiser_text = "Adam()", *device_text = "cpu";
-static const char *save_path, *validation_text, *checkpoint_path, *log_path;
+static const char *save_path, *validation_text, *checkpoint_path, *log_path, *report_path;
 static const char *normalise_text = "auto";
 static int64_t epochs = 10, batchsize = 32, seed, patience, checkpoint_every;
 static bool as_classes, as_numbers, quiet, as_json, drop_partial;
@@ -79,6 +80,9 @@ static option_row options[] = {
      "Write the checkpoint every so many steps instead", 1, 1e12, false},
     {"log", 'L', OPTION_TEXT, &log_path, "FILE",
      "Write what happens as lines of JSON; added to when training goes on", 0, 0, false},
+    {"report", 'r', OPTION_TEXT, &report_path, "FILE",
+     "At the end write a page (HTML) of the run: curves, confusion matrix, samples, layers", 0, 0,
+     false},
     {"quiet", 'q', OPTION_FLAG, &quiet, NULL, "No progress", 0, 0, false},
     OPTION_JSON(&as_json),
     OPTIONS_END};
@@ -258,20 +262,39 @@ static int check_folder(const char *path, const char *option)
                : fail(EXIT_BAD_INPUT, "--%s %s: %s", option, path, strerror(errno));
 }
 
+static int check_folders(void)
+{
+    const struct {
+        const char *path, *option;
+    } all[] = {{save_path, "save"},
+               {checkpoint_path, "checkpoint"},
+               {log_path, "log"},
+               {report_path, "report"}};
+    int status = EXIT_FINE;
+    for (int i = 0; i < 4 && status == EXIT_FINE; i++)
+        status = check_folder(all[i].path, all[i].option);
+    return status;
+}
+
+static const char *log_name(void)
+{
+    return log_path ? log_path : "of a temporary file";
+}
+
 static int open_log(run *r)
 {
     const bool resumes = checkpoint_path && fx_checkpoint_exists(checkpoint_path);
-    if (!log_path)
+    if (!log_path && !report_path)
         return EXIT_FINE;
     r->log = run_log_open(log_path, resumes);
-    return r->log ? EXIT_FINE : fail(EXIT_BAD_INPUT, "--log %s: %s", log_path, strerror(errno));
+    return r->log ? EXIT_FINE : fail(EXIT_BAD_INPUT, "--log %s: %s", log_name(), strerror(errno));
 }
 
 /* The log is not worth the training: it goes on without, and says so once. */
 static void log_result(run *r, int error)
 {
     if (error && !r->log_error)
-        warn("the log %s ends here: %s", log_path, strerror(error));
+        warn("the log %s ends here: %s", log_name(), strerror(error));
     r->log_error = error;
 }
 
@@ -458,6 +481,7 @@ static void print_json(const run *r, const char *why, const scores *last)
     if (last->n > 0 && r->p.classes)
         json_number(&j, "accuracy", accuracy_of(last));
     json_text(&j, "saved", save_path);
+    json_text(&j, "report", report_path);
     json_end(&j);
 }
 
@@ -477,6 +501,8 @@ static void print_result(const run *r, const char *why, const scores *last)
     printf(last->n > 0 ? "\n" : "");
     if (save_path)
         printf("saved %s\n", save_path);
+    if (report_path)
+        printf("report %s\n", report_path);
 }
 
 static int save_model(run *r)
@@ -492,10 +518,10 @@ static int failed(run *r, fx_status status)
 {
     const fx_error e = fx_error_take();
     const scores none = {.n = 0};
-    log_end(r, "error", e.message, &none);
+    log_end(r, "error", failure_sentence(&e), &none);
+    fail(r->started ? EXIT_FAILED : EXIT_BAD_INPUT, "%s", failure_sentence(&e));
     if (!r->started)
-        return fail(EXIT_BAD_INPUT, "%s", e.message);
-    fail(EXIT_FAILED, "%s", e.message);
+        return EXIT_BAD_INPUT;
     if (status == FX_STATUS_IO && save_model(r) == EXIT_FINE && save_path)
         fprintf(stderr, "the model as it is was saved to %s\n", save_path);
     return EXIT_FAILED;
@@ -532,13 +558,14 @@ static int prepare(run *r)
     if (status != EXIT_FINE)
         return status;
     fx_parse_optimiser(optimiser_text);
+    fx_parse_model(model_text); /* made again once the seed is set */
     r->p.device = fx_device_find(device_text);
     if (fx_error_status() != FX_OK)
         return fail_library(EXIT_BAD_INPUT);
     fx_seed((uint64_t)seed);
     status = prepare_data(r);
     if (status == EXIT_FINE)
-        status = check_folder(checkpoint_path, "checkpoint");
+        status = check_folders();
     if (status == EXIT_FINE)
         status = prepare_model(r);
     return status == EXIT_FINE ? open_log(r) : status;
@@ -557,9 +584,10 @@ static int run_train(int n, char **operands)
     const fx_status how = train(&r);
     status = r.status != EXIT_FINE ? r.status : how != FX_OK ? failed(&r, how) : finish(&r);
     interrupt_end();
+    const int report = report_path ? report_run(r.log, report_path) : EXIT_FINE;
     const int log_error = run_log_close(r.log);
     log_result(&r, log_error);
-    return status == EXIT_FINE && log_error ? EXIT_FAILED : status;
+    return status != EXIT_FINE ? status : log_error ? EXIT_FAILED : report;
 }
 
 const command command_train = {

@@ -89,14 +89,15 @@ static double *values_of(const dataset *d, int64_t *n)
     return values;
 }
 
-/* The distinct values, sorted, to the front; whole: are all of them whole numbers? */
-static int64_t distinct(double *values, int64_t n, bool *whole)
+/* The distinct values, sorted, to the front; broken: one that is no whole number, NaN without. */
+static int64_t distinct(double *values, int64_t n, double *broken)
 {
     int64_t kept = 0;
-    *whole = true;
+    *broken = NAN;
     qsort(values, (size_t)n, sizeof *values, compare_numbers);
     for (int64_t i = 0; i < n; i++) {
-        *whole = *whole && values[i] == floor(values[i]);
+        if (values[i] != floor(values[i]))
+            *broken = values[i];
         if (i == 0 || values[i] != values[kept - 1])
             values[kept++] = values[i];
     }
@@ -152,17 +153,23 @@ static int take_classes(problem *p, const dataset *d, void *classes)
 }
 
 /* Whole numbers that repeat ten times on average are classes unless told otherwise. */
-static int classes_from_numbers(problem *p, const dataset *d, task asked)
+static int classes_from_numbers(problem *p, const dataset *d, task asked, bool by_loss)
 {
-    bool whole;
+    double broken, *values;
     int64_t n;
-    double *values = values_of(d, &n);
+    values = values_of(d, &n);
     if (!values)
         return EXIT_FAILED;
-    const int64_t k = distinct(values, n, &whole);
+    const int64_t k = distinct(values, n, &broken);
+    const bool whole = isnan(broken);
     const bool alike = whole && (k <= 2 || k <= n / 10) && k <= CLASSES_AT_MOST;
     int status = EXIT_FINE;
-    if (asked == TASK_CLASSES && k > CLASSES_AT_MOST)
+    if (asked == TASK_CLASSES && by_loss && !whole)
+        status = fail(EXIT_BAD_INPUT,
+                      "%s: the loss %s is one for classes, and %s holds numbers such as %.6g; "
+                      "--loss mse learns numbers, --classes takes them as names",
+                      d->path, p->loss, d->target, broken);
+    else if (asked == TASK_CLASSES && k > CLASSES_AT_MOST)
         status = fail(EXIT_BAD_INPUT,
                       "%s: %s has %lld distinct values, too many for classes; --loss mse learns "
                       "numbers",
@@ -181,7 +188,8 @@ static int default_loss(problem *p)
 int problem_classes(problem *p, const dataset *d, task asked)
 {
     int status = EXIT_FINE;
-    if (asked == TASK_BY_DATA && p->kind && !d->labels)
+    const bool by_loss = asked == TASK_BY_DATA && p->kind && !d->labels;
+    if (by_loss)
         asked = p->kind->means;
     if (asked == TASK_NUMBERS && d->labels)
         return fail(EXIT_BAD_INPUT, "%s: %s holds text, such as \"%s\", and no numbers", d->path,
@@ -194,7 +202,7 @@ int problem_classes(problem *p, const dataset *d, task asked)
     if (d->labels)
         status = take_classes(p, d, classes_of_labels(d->labels));
     else if (asked != TASK_NUMBERS && !several)
-        status = classes_from_numbers(p, d, asked);
+        status = classes_from_numbers(p, d, asked, by_loss);
     return status == EXIT_FINE ? default_loss(p) : status;
 }
 
@@ -399,7 +407,7 @@ static int check_outputs(problem *p, const char *data, const fx_array *output)
     if (!p->classes || p->single || (fx_ndims(output) == 2 && each == p->nclasses))
         return EXIT_FINE;
     return fail(EXIT_BAD_INPUT,
-                "the model gives %s numbers for an observation, and %s has %lld classes: a last "
+                "the model's output for an observation is %s, and %s has %lld classes: a last "
                 "layer with %lld outputs would fit",
                 sizes, data, (long long)p->nclasses, (long long)p->nclasses);
 }
@@ -416,8 +424,8 @@ static int check_loss(const problem *p, const char *data, fx_array *output, fx_a
     describe_sizes(output, true, have, sizeof have);
     describe_sizes(y, true, want, sizeof want);
     return fail(EXIT_BAD_INPUT,
-                "the model gives %s numbers for an observation, and %s has %s: a last layer with "
-                "as many outputs would fit",
+                "the model's output for an observation is %s, and its target in %s is %s: a last "
+                "layer with as many outputs would fit",
                 have, data, want);
 }
 

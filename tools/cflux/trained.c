@@ -69,7 +69,8 @@ int trained_try(const char *path, const trained *t, const problem *p)
     unlink(beside);
     if (status == FX_OK)
         return EXIT_FINE;
-    return fail(EXIT_BAD_INPUT, "--save %s: %s", path, fx_error_take().message);
+    const fx_error e = fx_error_take();
+    return fail(EXIT_BAD_INPUT, "--save %s: %s", path, failure_sentence(&e));
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */
