@@ -1,0 +1,491 @@
+#!/usr/bin/env python3
+"""cflux train, eval and predict: what they compute is computed again here, from the files that go in and the
+files that come out; stops, kills, full disks and bad requests. Usage: test_training.py PROGRAM"""
+import csv
+import gzip
+import io
+import json
+import math
+import os
+import random
+import resource
+import signal
+import statistics
+import subprocess
+import time
+import unittest
+
+import cli
+import formats
+
+NETWORK = "Chain(Dense(64 => 32, relu), Dense(32 => 10))"
+
+
+def digits():
+    with gzip.open(cli.DIGITS, "rt") as f:
+        return [[float(v) for v in line.split(",")] for line in f]
+
+
+def rows_of(text):
+    return list(csv.reader(io.StringIO(text)))
+
+
+def events(text, kind=None):
+    """The lines of a log; each must be whole."""
+    lines = [json.loads(line) for line in text.decode().splitlines()]
+    return [e for e in lines if kind in (None, e["event"])]
+
+
+class Training(cli.Cli):
+    def near(self, a, b, relative=1e-5):
+        self.assertLessEqual(abs(a - b), relative * max(1e-6, abs(a), abs(b)), (a, b))
+
+    def table(self, name, rows, header):
+        return self.write(name, "\n".join([header, *(",".join(map(str, r)) for r in rows)]) + "\n")
+
+    def line(self, n=200, noise=0.0):
+        """a, b and y = 2a − 3b + 1."""
+        r = random.Random(1)
+        rows = []
+        for _ in range(n):
+            a, b = r.uniform(-1, 1), r.uniform(5, 9)
+            rows.append((f"{a:.5f}", f"{b:.5f}", f"{2 * a - 3 * b + 1 + noise * r.gauss(0, 1):.5f}"))
+        return rows
+
+    def animals(self, name="animals.csv", columns=("legs", "weight", "kind"), n=120):
+        r = random.Random(2)
+        kinds = {"cat": (4, 4), "bird": (2, 1), "big, wild": (4, 90)}
+        rows = []
+        for i in range(n):
+            kind = list(kinds)[i % 3]
+            legs, weight = kinds[kind]
+            values = {"legs": legs, "weight": round(weight * r.uniform(0.8, 1.2), 3),
+                      "kind": f'"{kind}"'}
+            rows.append([values[c] for c in columns])
+        self.table(name, rows, ",".join(columns))
+        return [row[columns.index("kind")].strip('"') if "kind" in columns else None for row in rows]
+
+    def start(self, *arguments, **more):
+        return subprocess.Popen([cli.program, *arguments], cwd=self.folder, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, env=self.environment(), **more)
+
+    def wait_for(self, name, text):
+        end = time.monotonic() + cli.SECONDS
+        while time.monotonic() < end:
+            if os.path.exists(self.path(name)) and text in self.read(name):
+                return
+            time.sleep(0.01)
+        self.fail(f"{name} never held {text}")
+
+
+class Learning(Training):
+    def test_digits(self):
+        ended = self.fine("train", "--data", cli.DIGITS, "--model", NETWORK, "--validation", "0.2",
+                          "--epochs", "8", "--save", "d.bson", "--log", "d.log", "--report", "d.html",
+                          "--json")
+        self.assertIn("1438 observations of 64, 359 to measure on; 10 classes", ended.err)
+        self.assertNotIn("\r", ended.err)
+        result = ended.json()
+        self.assertGreater(result["accuracy"], 0.88)
+        self.assertEqual((result["why"], result["epochs"], result["steps"]), ("finished", 8, 8 * 45))
+        # The accuracy of eval, from predictions and the file's own labels.
+        truth = [int(row[64]) for row in digits()]
+        guesses = rows_of(self.fine("predict", "d.bson", "--data", cli.DIGITS).out)
+        self.assertEqual(guesses[0], ["prediction"])
+        guesses = [int(row[0]) for row in guesses[1:]]
+        self.assertEqual(len(guesses), 1797)
+        measured = self.fine("eval", "d.bson", "--data", cli.DIGITS, "--json").json()
+        right = sum(g == t for g, t in zip(guesses, truth))
+        self.assertEqual(measured["accuracy"], right / 1797)
+        self.assertEqual(measured["classes"], [str(i) for i in range(10)])
+        counts = [[0] * 10 for _ in range(10)]
+        for g, t in zip(guesses, truth):
+            counts[t][g] += 1
+        self.assertEqual(measured["confusion"], counts)
+        # The loss, from probabilities.
+        chances = rows_of(self.fine("predict", "d.bson", "--data", cli.DIGITS, "--probabilities").out)
+        self.assertEqual(chances[0], [f"class_{i}" for i in range(10)])
+        chances = [[float(v) for v in row] for row in chances[1:]]
+        self.near(measured["loss"], statistics.fmean(-math.log(c[t]) for c, t in zip(chances, truth)), 1e-4)
+        for c, g in zip(chances, guesses):
+            self.near(sum(c), 1)
+            self.assertEqual(c.index(max(c)), g)
+        text = self.fine("eval", "d.bson", "--data", cli.DIGITS).out
+        self.assertIn(f"accuracy {100 * right / 1797:.2f} % ({right} of 1797)", text)
+        # The log and the report.
+        log = events(self.read("d.log"))
+        self.assertEqual([log[0]["event"], log[-1]["event"]], ["start", "end"])
+        start, last = log[0], log[-1]
+        self.assertEqual((start["data"]["train"], start["data"]["validation"]), (1438, 359))
+        self.assertEqual((start["parameters"], start["loss"]), (2410, "logitcrossentropy"))
+        steps = [e for e in log if e["event"] == "step"]
+        self.assertEqual(sum(e.get("steps", 1) for e in steps), 8 * 45)
+        epochs = [e for e in log if e["event"] == "epoch"]
+        self.assertEqual([e["epoch"] for e in epochs], list(range(1, 9)))
+        for e in epochs:
+            mine = [s for s in steps if s["epoch"] == e["epoch"]]
+            mean = sum(s["loss"] * s.get("steps", 1) for s in mine) / 45
+            self.near(e["loss"], mean)
+        self.near(epochs[-1]["accuracy"], result["accuracy"])
+        self.assertEqual(sum(map(sum, last["confusion"])), 359)
+        self.near(sum(last["confusion"][i][i] for i in range(10)) / 359, result["accuracy"])
+        self.assertEqual([layer["parameters"] for layer in last["layers"]], [2080, 330])
+        originals = {tuple(row[:64]): int(row[64]) for row in digits()}
+        self.assertEqual(len(last["samples"]), 12)
+        for sample in last["samples"]: # as they are in the file, not as they were scaled
+            self.assertEqual(originals[tuple(round(v, 3) for v in sample["input"])], sample["target"])
+        self.assertIn(b"<html", self.read("d.html"))
+        self.assertLess(len(self.read("d.html")), 300_000)
+
+    def test_same_seed_same_bits(self):
+        files = []
+        for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+            self.fine("train", "-q", "-d", cli.DIGITS, "-m", NETWORK, "-e", "1", "-s", seed, "-v", "0.3",
+                      "-S", name + ".bson")
+            files.append(self.read(name + ".bson"))
+        self.assertEqual(files[0], files[1])
+        self.assertNotEqual(files[0], files[2])
+
+    def test_the_scale_is_that_of_the_data(self):
+        rows = self.line()
+        self.table("line.csv", rows, "a,b,y")
+        ended = self.fine("train", "-d", "line.csv", "-m", "Dense(2 => 1)", "-e", "300", "-o", "Adam(0.1)",
+                          "-S", "m.safetensors")
+        self.assertIn("numbers; loss mse", ended.err)
+        texts, arrays = formats.read_safetensors(self.read("m.safetensors"))
+        self.assertEqual(texts["notation.model"], "Dense(2 => 1)")
+        self.assertEqual([texts["text.columns.0"], texts["text.columns.1"]], ["a", "b"])
+        columns = [[float(r[k]) for r in rows] for k in range(3)]
+        mean, std = arrays["mean"][1], arrays["std"][1]
+        for k in range(2):
+            self.near(mean[k], statistics.fmean(columns[k]))
+            self.near(std[k], statistics.stdev(columns[k]))
+        weight, bias = arrays["model.weight"][1], arrays["model.bias"][1][0]
+        # On inputs as they are in the file the line is the one that made them.
+        self.near(weight[0] / std[0], 2, 1e-3)
+        self.near(weight[1] / std[1], -3, 1e-3)
+        predicted = rows_of(self.fine("predict", "m.safetensors", "-d", "line.csv").out)
+        self.assertEqual(predicted[0], ["y"])
+        predicted = [float(r[0]) for r in predicted[1:]]
+        for i in range(200):
+            by_hand = bias + sum(weight[k] * (columns[k][i] - mean[k]) / std[k] for k in range(2))
+            self.near(predicted[i], by_hand, 1e-4)
+        measured = self.fine("eval", "m.safetensors", "-d", "line.csv", "--json").json()
+        error = statistics.fmean((p - y) ** 2 for p, y in zip(predicted, columns[2]))
+        self.assertLess(abs(measured["loss"] - error), 1e-5 + 1e-3 * error)
+        self.assertNotIn("accuracy", measured)
+
+    def test_without_a_scale(self):
+        self.table("line.csv", self.line(), "a,b,y")
+        self.fine("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "--normalise", "none", "-S",
+                  "m.safetensors")
+        self.assertNotIn("mean", formats.read_safetensors(self.read("m.safetensors"))[1])
+
+    def test_names_of_classes_and_columns(self):
+        truth = self.animals()
+        self.fine("train", "-q", "-d", "animals.csv", "-m", "Chain(Dense(2 => 8, tanh), Dense(8 => 3))",
+                  "-e", "40", "-o", "Adam(0.03)", "-S", "m.bson")
+        first = rows_of(self.fine("predict", "m.bson", "-d", "animals.csv").out)
+        self.assertEqual(first[0], ["kind"])
+        self.assertGreater(sum(r[0] == t for r, t in zip(first[1:], truth)), 110)
+        self.assertEqual({r[0] for r in first[1:]}, {"cat", "bird", "big, wild"})
+        chances = rows_of(self.fine("predict", "m.bson", "-d", "animals.csv", "-P").out)
+        self.assertEqual(chances[0], ["big, wild", "bird", "cat"])
+        # Other orders of columns, and no target, are the same observations.
+        self.animals("other.csv", ("weight", "kind", "legs"))
+        self.animals("bare.csv", ("weight", "legs"))
+        for name in ("other.csv", "bare.csv"):
+            self.assertEqual(rows_of(self.fine("predict", "m.bson", "-d", name).out), first, name)
+        self.assertEqual(self.fine("eval", "m.bson", "-d", "other.csv", "--json").json()["accuracy"],
+                         sum(r[0] == t for r, t in zip(first[1:], truth)) / 120)
+        self.table("lacks.csv", [(1, "cat")] * 3, "wait,kind")
+        self.refused("predict", "m.bson", "-d", "lacks.csv", words=['no column "'])
+        self.table("new.csv", [(4, 4, "dog")] * 3, "legs,weight,kind")
+        self.refused("eval", "m.bson", "-d", "new.csv", words=['"dog"', "none of the 3 known"])
+
+    def test_two_classes_with_one_output(self):
+        rows = [(f"{x / 50 - 1:.3f}", int(x > 40)) for x in range(100)]
+        self.table("two.csv", rows, "x,y")
+        for loss, least in (("logitbinarycrossentropy", 0.95), ("hinge_loss", 0.95), ("mse", None)):
+            self.fine("train", "-q", "-d", "two.csv", "-m", "Dense(1 => 1)", "-l", loss, "-e", "100",
+                      "-o", "Adam(0.1)", "-S", "m.bson")
+            measured = self.fine("eval", "m.bson", "-d", "two.csv", "--json").json()
+            if least is None:
+                self.assertNotIn("accuracy", measured)
+                continue
+            guesses = [r[0] for r in rows_of(self.fine("predict", "m.bson", "-d", "two.csv").out)[1:]]
+            right = sum(int(g) == y for g, (_, y) in zip(guesses, rows))
+            self.assertEqual(measured["accuracy"], right / 100)
+            self.assertGreaterEqual(right / 100, least)
+
+    def test_images_of_idx_folders(self):
+        r = random.Random(3)
+        os.mkdir(self.path("tiny"))
+        for part, n, packed in (("train", 80, True), ("t10k", 30, False)):
+            labels = [r.randrange(2) for _ in range(n)]
+            images = [255 * (r.random() < (0.9 if (p % 4 < 2) == (y == 0) else 0.1))
+                      for y in labels for p in range(16)]
+            end = ".gz" if packed else ""
+            self.write(f"tiny/{part}-images-idx3-ubyte{end}", formats.idx((n, 4, 4), images, packed))
+            self.write(f"tiny/{part}-labels-idx1-ubyte{end}", formats.idx((n,), labels, packed))
+        ended = self.fine("train", "-d", "tiny", "-v", "tiny", "-e", "15", "-o", "Adam(0.01)", "-m",
+                          "Chain(Conv((2, 2), 1 => 4, relu), Flux.flatten, Dense(36 => 2))", "-S", "m.bson",
+                          "--json")
+        self.assertIn("80 observations of 4×4×1, 30 to measure on", ended.err)
+        self.assertGreater(ended.json()["accuracy"], 0.8)
+        test = self.fine("eval", "m.bson", "-d", "tiny", "--json").json()
+        self.assertEqual((test["observations"], test["accuracy"]), (30, ended.json()["accuracy"]))
+        train = self.fine("eval", "m.bson", "-d", "tiny", "--part", "train", "--json").json()
+        self.assertEqual(train["observations"], 80)
+        self.fine("predict", "m.bson", "-d", "tiny", "--out", "p.npy")
+        shape, values = formats.read_npy(self.read("p.npy"))
+        self.assertEqual(shape, (30,))
+        self.assertEqual(sum(v == t for v, t in zip(values, labels)) / 30, test["accuracy"])
+        self.fine("predict", "m.bson", "-d", "tiny", "-P", "--out", "p.npy")
+        self.assertEqual(formats.read_npy(self.read("p.npy"))[0], (30, 2))
+
+    def test_arrays_of_numpy(self):
+        rows = [[float(v) for v in r] for r in self.line()]
+        x, y = [v for r in rows for v in r[:2]], [r[2] for r in rows]
+        self.write("d.npz", formats.npz({"x": ((200, 2), x), "y": ((200,), y)}))
+        self.write("x.npy", formats.npy((200, 2), x))
+        self.write("y.npy", formats.npy((200,), y))
+        losses = []
+        for where in (["-d", "d.npz"], ["-d", "x.npy", "-t", "y.npy"]):
+            ended = self.fine("train", "-q", *where, "-m", "Dense(2 => 1)", "-e", "3", "--json", "-S", "m.bson")
+            losses.append(ended.json()["loss"])
+            self.assertEqual(self.fine("eval", "m.bson", *where, "--json").json()["observations"], 200)
+        self.assertEqual(losses[0], losses[1])
+        self.assertEqual(len(rows_of(self.fine("predict", "m.bson", "-d", "x.npy").out)), 201)
+
+    def test_best_epoch_is_kept(self):
+        self.table("few.csv", self.line(12, 3.0), "a,b,y")
+        self.table("held.csv", self.line(60, 3.0)[20:], "a,b,y")
+        ended = self.fine("train", "-d", "few.csv", "-v", "held.csv", "-m",
+                          "Chain(Dense(2 => 30, tanh), Dense(30 => 1))", "-e", "5000", "-b", "4", "-o",
+                          "Adam(0.02)", "-p", "15", "-S", "m.bson", "-L", "l", "--json")
+        result = ended.json()
+        self.assertEqual(result["why"], "patience")
+        measured = [e["validation_loss"] for e in events(self.read("l"), "epoch")]
+        best = measured.index(min(measured))
+        self.assertEqual(len(measured), best + 1 + 15)
+        self.assertEqual(result["epochs"], len(measured))
+        self.near(self.fine("eval", "m.bson", "-d", "held.csv", "--json").json()["loss"], measured[best])
+        self.near(result["measured_loss"], measured[best])
+        self.assertIn(f"epoch {len(measured)}/5000", ended.err)
+
+
+class Stopping(Training):
+    def long(self, *more):
+        return ("train", "-d", cli.DIGITS, "-m", NETWORK, "-e", "1000000", "-S", "m.bson", "-c", "c", "-L", "l",
+                "--checkpoint-every", "5000", *more)
+
+    def check_stopped(self, epochs_before=0):
+        log = events(self.read("l"))
+        self.assertEqual((log[-1]["event"], log[-1]["why"]), ("end", "interrupted"))
+        self.assertEqual(sum(e.get("steps", 1) for e in log if e["event"] == "step"), log[-1]["step"])
+        self.fine("eval", "m.bson", "-d", cli.DIGITS)
+        return log[-1]["step"]
+
+    def test_control_c(self):
+        ended = self.terminal(*self.long(), until="epoch 2/", send="\x03")
+        self.assertEqual(ended.status, 130)
+        self.assertIn("█", ended.out)
+        self.assertIn("interrupted after epoch", ended.out)
+        step = self.check_stopped()
+        # It goes on from there, to be stopped again.
+        again = self.terminal(*self.long(), until="epoch ", send="\x03")
+        self.assertEqual(again.status, 130)
+        self.assertIn(f"going on from step {step} ", again.out)
+        starts = events(self.read("l"), "start")
+        self.assertEqual([s.get("resumed_at_step") for s in starts], [None, step])
+
+    def test_terminate(self):
+        p = self.start(*self.long("-q"))
+        self.wait_for("l", b'"epoch":2')
+        p.send_signal(signal.SIGTERM)
+        p.communicate(timeout=cli.SECONDS)
+        self.assertEqual(p.returncode, 143)
+        self.check_stopped()
+
+    def test_the_second_signal_ends_it(self):
+        # A step of this one takes long.
+        p = self.start("train", "-q", "-d", cli.DIGITS, "-m", "Chain(Dense(64 => 4000, tanh), Dense(4000 => 10))", "-b",
+                       "1797", "-e", "1000", "-S", "m.bson", "-L", "l")
+        self.wait_for("l", b'"step"')
+        p.send_signal(signal.SIGINT)
+        p.send_signal(signal.SIGTERM)
+        p.communicate(timeout=cli.SECONDS)
+        self.assertIn(p.returncode, (-signal.SIGTERM, -signal.SIGINT))
+        self.assertFalse(os.path.exists(self.path("m.bson")))
+        self.assertTrue(events(self.read("l"), "step"))
+
+    def run_to(self, epochs, name, *more):
+        self.fine("train", "-q", "-d", cli.DIGITS, "-m", "Chain(Dense(64 => 16, relu), BatchNorm(16), Dropout(0.2), "
+                  "Dense(16 => 10))", "-v", "0.2", "-e", str(epochs), "-S", name, "-s", "5", *more)
+        return self.read(name)
+
+    def test_going_on_gives_the_same_bits(self):
+        whole = self.run_to(6, "whole.bson", "-p", "50")
+        self.run_to(2, "part.bson", "-p", "50", "-c", "c", "-L", "l")
+        self.assertEqual(self.run_to(6, "part.bson", "-p", "50", "-c", "c", "-L", "l"), whole)
+        starts = events(self.read("l"), "start")
+        self.assertEqual([s.get("resumed_at_step") for s in starts], [None, 90])
+        # Nothing is left to do.
+        self.assertEqual(self.run_to(6, "part.bson", "-p", "50", "-c", "c"), whole)
+
+    def test_killed(self):
+        whole = self.run_to(120, "whole.bson")
+        for part in range(3):
+            for name in ("c", "c.1", "l"):
+                if os.path.exists(self.path(name)):
+                    os.remove(self.path(name))
+            p = self.start("train", "-q", "-d", cli.DIGITS, "-m", "Chain(Dense(64 => 16, relu), BatchNorm(16), "
+                           "Dropout(0.2), Dense(16 => 10))", "-v", "0.2", "-e", "120", "-S", "part.bson", "-s",
+                           "5", "-c", "c", "-L", "l", "--checkpoint-every", str(333 + part))
+            self.wait_for("l", f'"epoch":{6 + 17 * part}'.encode())
+            p.kill()
+            p.communicate()
+            self.assertTrue(self.read("l").endswith(b"}\n"))
+            self.assertGreaterEqual(len(events(self.read("l"), "epoch")), 5)
+            self.assertEqual(self.run_to(120, "part.bson", "-c", "c", "-L", "l"), whole)
+            self.assertEqual(events(self.read("l"))[-1]["why"], "finished")
+
+    def test_a_full_disk(self):
+        if not os.path.exists("/dev/full"):
+            print("skipped: no /dev/full here")
+            return
+        ended = self.run_cli("train", "-q", "-d", cli.DIGITS, "-m", NETWORK, "-e", "1", "-L", "/dev/full", "-S", "m.bson")
+        self.assertEqual(ended.status, 1)
+        self.assertIn("No space left", ended.err)
+        self.fine("eval", "m.bson", "-d", cli.DIGITS)
+        ended = self.run_cli("predict", "m.bson", "-d", cli.DIGITS, "--out", "/dev/full")
+        self.assertEqual(ended.status, 1)
+        self.assertIn("No space left", ended.err)
+
+    def test_a_disk_that_fills_up(self):
+        request = ("train", "-q", "-d", cli.DIGITS, "-m", NETWORK, "-c", "c", "-L", "l")
+        self.fine(*request, "-e", "2")
+        before, lines = self.read("c"), len(events(self.read("l")))
+
+        def small():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+
+        self.assertGreater(len(before), 20000)
+        p = self.start(*request, "-e", "4", preexec_fn=small)
+        error = p.communicate()[1].decode()
+        self.assertEqual(p.returncode, 1, error)
+        self.assertIn("File too large", error)
+        self.assertEqual(self.read("c"), before)
+        log = events(self.read("l"))
+        self.assertGreater(len(log), lines)
+        self.assertEqual((log[-1]["why"], "File too large" in log[-1]["message"]), ("error", True))
+        self.fine(*request, "-e", "4")
+
+    def test_a_loss_of_nan(self):
+        self.table("line.csv", self.line(), "a,b,y")
+        ended = self.run_cli("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-o", "Descent(1e30)", "-L", "l")
+        self.assertEqual(ended.status, 1)
+        self.assertIn("loss is ", ended.err)
+        self.assertIn("loss is ", events(self.read("l"))[-1]["message"])
+
+
+class Refusals(Training):
+    def setUp(self):
+        super().setUp()
+        self.table("line.csv", self.line(), "a,b,price")
+
+    def bad(self, *arguments, words):
+        options = dict(zip(arguments[::2], arguments[1::2]))
+        options = {"-d": "line.csv", "-m": "Dense(2 => 1)", "-S": "m.bson", "-L": "l", "-c": "c", "-r": "r",
+                   **options}
+        flat = [part for pair in options.items() for part in pair if part is not None]
+        self.refused("train", *flat, words=words)
+
+    def test_requests(self):
+        cases = [
+            ("-m", "Chain(Dense(2 => 1), relux)", ["model, column 22", "relux"]),
+            ("-m", "Dense(2 => )", ["model, column 12"]),
+            ("-m", "Dense(3 => 1)", ["layer 1, Dense(3 => 1)", "line.csv, 2", "Dense(2 => 1) would fit"]),
+            ("-m", "Chain(Dense(2 => 5), Dense(4 => 1))",
+             ["layer 2, Dense(4 => 1)", "does not take 5", "Dense(5 => 1) would fit"]),
+            ("-m", "Dense(2 => 4)", ["output for an observation is 4", "is 1"]),
+            ("-m", "Conv((3, 3), 1 => 2)", ["layer 1, Conv((3, 3), 1 => 2)", "--shape"]),
+            ("-t", "prize", ['no column "prize"', 'did you mean "price"?']),
+            ("-t", "9", ['no column "9"']),
+            ("-d", "lines.csv", ["lines.csv", "No such file"]),
+            ("-d", ".", ["without IDX images"]),
+            ("-v", "nothere.csv", ["nothere.csv", "No such file"]),
+            ("-v", "1.5", ["--validation 1.5", "none to learn from"]),
+            ("-v", "0.0001", ["none to measure on"]),
+            ("-l", "logitcrossentropi", ["did you mean logitcrossentropy?"]),
+            ("-l", "logitcrossentropy", ["price holds numbers such as"]),
+            ("-o", "Adams(0.1)", ["optimiser, column 1", "Adams"]),
+            ("--device", "abacus", ["abacus"]),
+            ("-S", "m.npz", [".bson or .safetensors"]),
+            ("-S", "no/m.bson", ["--save no/m.bson", "No such file"]),
+            ("-L", "no/l", ["--log no/l", "No such file"]),
+            ("-c", "no/c", ["--checkpoint no/c", "No such file"]),
+            ("-r", "no/r", ["--report no/r", "No such file"]),
+            ("-e", "0", ["--epochs", '"0"']),
+            ("-b", "x", ["--batchsize", '"x"']),
+            ("--normalise", "some", ["--normalise", '"some"']),
+            ("--shape", "3x3", ["--shape 3x3 is 9 numbers", "has 2"]),
+            ("--shape", "2x", ["--shape takes sizes"]),
+            ("--separator", "q", ["--separator"]),
+        ]
+        for option, value, words in cases:
+            with self.subTest(option=option, value=value):
+                self.bad(option, value, words=words)
+        self.assertGreaterEqual(len(cases), 28)
+        self.refused("train", "-d", "line.csv", "-m", words="--model needs a value")
+        self.refused("train", "-d", "line.csv", words="--model is missing")
+        self.refused("train", "-m", "Dense(2 => 1)", words="--data is missing")
+        self.refused("train", "-d", "line.csv", "-m", "Dense(2 => 1)", "--classes", "--regression", words="exclude")
+
+    def test_data(self):
+        self.write("text.csv", "a,b,y\n1,red,2\n2,blue,3\n")
+        self.bad("-d", "text.csv", words=['column "b" holds text', '"blue"', "must be numbers"])
+        self.write("hole.csv", "a,b,y\n1,2,3\n2,,3\n")
+        self.bad("-d", "hole.csv", words=["line 3, column 2", "found nothing"])
+        self.write("nan.csv", "a,b,y\n1,2,3\n2,nan,3\n")
+        self.bad("-d", "nan.csv", words=["feature 2 of observation 2 is NaN"])
+        self.write("one.csv", "a,b,y\n1,2,cat\n2,4,cat\n")
+        self.bad("-d", "one.csv", "-m", "Dense(2 => 2)", words=['every target is "cat"'])
+        self.write("counts.npz", formats.npz({"x": ((3, 2), [0.0] * 6), "y": ((2,), [0.0] * 2)}))
+        self.bad("-d", "counts.npz", words=["3 observations and 2 targets"])
+        self.write("other.npz", formats.npz({"a": ((3, 2), [0.0] * 6)}))
+        self.bad("-d", "other.npz", words=["no array x", "it has a"])
+        self.bad("-d", "line.csv", "-m", "Chain(Dense(2 => 3), BatchNorm(3; eps=0.1), Dense(3 => 1))", "-S",
+                 "m.safetensors", words=["--save m.safetensors", "epsilon of BatchNorm"])
+
+    def test_eval_and_predict(self):
+        self.fine("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-S", "m.bson")
+        self.refused("eval", "m.bson", words="--data is missing")
+        self.refused("eval", words="too few operands")
+        self.refused("eval", "line.csv", "-d", "line.csv", words="line.csv")
+        self.refused("eval", "m.bson", "-d", cli.DIGITS, words="no column")
+        self.refused("predict", "m.bson", "-d", "line.csv", "--out", "x.txt", words=".csv or .npy")
+        self.refused("predict", "m.bson", "-d", "line.csv", "--out", "no/x.csv", words="No such file")
+        self.refused("predict", "m.bson", "-d", "line.csv", "-P", words="no classes")
+        self.write("a.npz", formats.npz({"x": ((3, 2), [0.0] * 6)}))
+        self.refused("eval", "a.npz", "-d", "line.csv", words="holds no model")
+
+
+class Flux(Training):
+    def test_a_model_of_flux(self):
+        """No scale, no names: data as they are."""
+        layer = formats.dense(3, 2, [1.0, 0, -1, 0, 1.0, -1], [0.0, 0, 0])
+        self.write("f.bson", formats.bson({"model": formats.chain(layer)}))
+        self.table("d.csv", [(2, 1, 0), (1, 2, 1), (-1, -2, 2), (5, 1, 1)], "a,b,c")
+        measured = self.fine("eval", "f.bson", "-d", "d.csv", "-l", "logitcrossentropy", "--json").json()
+        self.assertEqual((measured["observations"], measured["accuracy"]), (4, 0.75))
+        self.table("x.csv", [(2, 1), (1, 2)], "a,b")
+        out = rows_of(self.fine("predict", "f.bson", "-d", "x.csv").out)
+        self.assertEqual(out[0], ["prediction_1", "prediction_2", "prediction_3"])
+        self.assertEqual([[float(v) for v in r] for r in out[1:]], [[2, 1, -3], [1, 2, -3]])
+
+
+if __name__ == "__main__":
+    cli.main(21)
