@@ -28,7 +28,7 @@ MAKEFLAGS     += --no-print-directory
         clean setup-demo setup-test
 
 help:
-	@echo 'make demo          build, then learn handwritten digits on the CPU'
+	@echo 'make demo          build, then learn handwritten digits with the command line'
 	@echo 'make test          build with gcc and clang, run the quick tests'
 	@echo 'make test-all      every test; again with clang and with sanitizers'
 	@echo 'make bench         build and run the benchmarks, next to PyTorch where it is'
@@ -53,8 +53,8 @@ $(BUILD)/Makefile:
 	@$(CONFIGURE) -B $(BUILD) -DCFLUX_TESTS=OFF
 
 demo: setup-demo $(BUILD)/Makefile
-	@$(COMPILE) $(BUILD) -j $(JOBS) --target demo
-	@$(BUILD)/examples/demo
+	@$(COMPILE) $(BUILD) -j $(JOBS) --target cflux_tool
+	@$(ROOT)/scripts/demo $(BUILD)
 
 test: setup-test
 	$(CONFIGURE) -B $(BUILD) -DCFLUX_TESTS=ON

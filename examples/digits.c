@@ -1,4 +1,4 @@
-/* demo.c: `make demo`: a small network learns to read handwritten digits, on whatever device there
+/* digits.c: a small network learns to read handwritten digits, on whatever device there
  * is.
  *
  * 1,797 images of 8×8 pixels (see data/README.md). Every fifth is kept for the test and never
