@@ -190,6 +190,18 @@ class Inspect(cli.Cli):
         self.write("m.ckpt", bytes(data))
         self.refused("inspect", "m.ckpt", words=["checkpoint", "CRC-32"], out=True)
 
+    def test_parameters_are_those_of_layers(self):
+        """Not the scale of the inputs, nor what an optimiser keeps."""
+        adam = f.julia_struct(["Optimisers", "Adam"], 0.001, f.julia_tuple(0.9, 0.999), 1e-8)
+        leaf = f.julia_struct(["Optimisers", "Leaf"], adam, f.julia_tuple(
+            f.julia_array([3], [1, 2, 3]), f.julia_array([3], [1, 2, 3]), f.julia_tuple(0.9, 0.999)), False)
+        path = self.write("m.bson", f.bson({"model": f.dense(3, 2, WEIGHT, BIAS), "mean": f.julia_array([2], [1, 2]),
+                                            "opt": {"bias": leaf}}))
+        told = self.inspect(path)
+        self.assertEqual(told["parameters"], 9)
+        self.assertEqual(told["entries"][2]["children"][0]["struct"], "Optimisers.Leaf")
+        self.assertEqual(told["warnings"], [])
+
     def test_models_that_others_saved(self):
         folder = cli.recorded("flux-bson")
         files = sorted(glob.glob(os.path.join(folder, "*.bson"))) if folder else []
@@ -401,4 +413,4 @@ class Convert(cli.Cli):
 
 
 if __name__ == "__main__":
-    cli.main(29)
+    cli.main(30)

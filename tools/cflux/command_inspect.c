@@ -108,6 +108,8 @@ static void warn_of_structs(report *r, void *object, const char *path)
 {
     char name[200], below[600];
     const tree_kind kind = tree_kind_of(object);
+    if (tree_is_of_optimiser(object))
+        return;
     if (kind == TREE_STRUCT) {
         tree_struct_name(object, name, sizeof name);
         add_warning(
@@ -133,7 +135,7 @@ static int64_t parameters_of(void *object)
 {
     const tree_kind kind = tree_kind_of(object);
     int64_t n = 0;
-    if (kind == TREE_LAYER || kind == TREE_STRUCT)
+    if (kind == TREE_LAYER || (kind == TREE_STRUCT && !tree_is_of_optimiser(object)))
         return fx_parameter_count(object);
     for (int64_t i = 0; kind == TREE_TUPLE && i < fx_count(object); i++)
         n += parameters_of(fx_child(object, i));

@@ -15,13 +15,24 @@ tree_kind tree_kind_of(const void *object)
         return TREE_TEXT;
     if (type && (type->flags & FX_TYPE_TUPLE))
         return TREE_TUPLE;
-    return type && strcmp(type->name, "Node") == 0 ? TREE_STRUCT : TREE_LAYER;
+    if (type && strcmp(type->name, "Node") == 0)
+        return TREE_STRUCT;
+    return type && (type->forward || (type->flags & FX_TYPE_FUNCTION)) ? TREE_LAYER : TREE_OBJECT;
 }
 
 void tree_struct_name(void *object, char *dst, size_t capacity)
 {
     fx_summary(object, dst, capacity);
     dst[strcspn(dst, "(")] = 0;
+}
+
+bool tree_is_of_optimiser(void *object)
+{
+    char name[64];
+    if (tree_kind_of(object) != TREE_STRUCT)
+        return false;
+    tree_struct_name(object, name, sizeof name);
+    return strncmp(name, "Optimisers.", 11) == 0 || strncmp(name, "Flux.Optimise", 13) == 0;
 }
 
 /* To be freed; NULL without memory. */
@@ -75,7 +86,7 @@ void tree_print(FILE *to, const char *name, void *object, int indent)
     else if (kind == TREE_NUMBER)
         print_number(to, object);
     else
-        text = text_of(object, kind == TREE_LAYER ? fx_show_text : fx_summary);
+        text = text_of(object, kind >= TREE_LAYER ? fx_show_text : fx_summary);
     if (text) {
         put_clean(to, text, indent);
         fputc('\n', to);
@@ -125,7 +136,7 @@ static void json_layer(json_out *j, void *object)
 void tree_json(json_out *j, const char *name, void *object)
 {
     static const char *const kinds[] = {"nothing", "text",   "number", "array",
-                                        "tuple",   "struct", "layer"};
+                                        "tuple",   "struct", "layer",  "object"};
     const tree_kind kind = tree_kind_of(object);
     char title[200];
     json_open(j, NULL, '{');
@@ -137,7 +148,7 @@ void tree_json(json_out *j, const char *name, void *object)
         tree_json_sizes(j, object);
     if (kind == TREE_NUMBER)
         json_number(j, "value", fx_item(object));
-    if (kind == TREE_LAYER)
+    if (kind >= TREE_LAYER)
         json_layer(j, object);
     if (kind == TREE_STRUCT) {
         tree_struct_name(object, title, sizeof title);

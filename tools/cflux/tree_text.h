@@ -13,7 +13,8 @@ typedef enum tree_kind {
     TREE_ARRAY,
     TREE_TUPLE,  /* also lists and dictionaries */
     TREE_STRUCT, /* one that this library has no type for */
-    TREE_LAYER   /* a layer or a function */
+    TREE_LAYER,  /* a layer or a function */
+    TREE_OBJECT  /* another object of the library: the state of an optimiser */
 } tree_kind;
 tree_kind tree_kind_of(const void *object);
 
@@ -27,5 +28,7 @@ void tree_json_sizes(json_out *j, const fx_array *x);
 
 /* The name of a TREE_STRUCT, "Main.Encoder", into dst. */
 void tree_struct_name(void *object, char *dst, size_t capacity);
+/* A rule or a state of Flux's optimisers: a struct that is no layer the library lacks. */
+bool tree_is_of_optimiser(void *object);
 
 #endif
