@@ -33,8 +33,15 @@ class Item:
 
 @dataclass
 class Group:
-    comment: str
+    above: str
     items: list = field(default_factory=list)
+
+    @property
+    def comment(self):
+        """What is said of the group; a comment above a function that is not public is about that alone."""
+        first = self.items[0] if self.items else None
+        private = first and first.kind == "inner" and first.text.startswith("FX_API") and not first.faces
+        return "" if private else self.above
 
 
 @dataclass

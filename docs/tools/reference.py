@@ -48,7 +48,8 @@ class Pages:
 
         def flush():
             if paragraph:
-                out.append("<p>" + self.linked(" ".join(paragraph)) + "</p>")
+                text = self.linked(" ".join(paragraph))
+                out.append("<p>" + re.sub(r"`([^`]+)`", r"<code>\1</code>", text) + "</p>")
             if block:
                 out.append("<pre><code>" + self.linked("\n".join(block)) + "</code></pre>")
             paragraph.clear(), block.clear()
@@ -88,8 +89,11 @@ class Pages:
             return item.text if one_line else f"{item.name}{parameters}"
         head = re.match(r"(.*?)\bfxi_\w+\s*\(", self.shown(item.inner, header), re.S).group(1)
         kept = re.search(r"__typeof__\((\w+)\)", item.text)
+        cast = re.search(r"\(\((\w+) \*\)fxi_", item.text)
         if kept:
             head = f"typeof({kept.group(1)}) "
+        elif cast:
+            head = f"{cast.group(1)} *"
         options = re.search(r"const (fx_\w+_args|fx_\w+_opts|fx_checkpoint) \*\w+\)", item.inner.text)
         if not options or "..." not in parameters:
             return f"{head}{item.name}{parameters};"
@@ -148,7 +152,7 @@ class Pages:
         rows = self.entries(group, header)
         rows = [r for r in rows if r[0]]
         if not rows:
-            return [self.prose(group.comment)] if group.comment and not group.items else []
+            return [self.prose(group.above)] if not group.items else []
         titles = [r[0][0] for r in rows]
         title = ", ".join(f"`{t}`" for t in titles[:NAMES_IN_TITLE]) + (" …" if len(titles) > NAMES_IN_TITLE else "")
         lines, here = [], {n for r in rows for n in r[0]}

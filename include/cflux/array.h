@@ -159,8 +159,8 @@ FX_API fx_array *fx_error_array(fx_status status);
 FX_API int fx_ndims(const fx_array *x);
 /* Size along axis (1 beyond the last axis, as in Julia; 0 for an error array). */
 FX_API int64_t fx_size(const fx_array *x, int axis);
-FX_API int64_t fx_length(const fx_array *x); /* number of elements */
-FX_API fx_dtype fx_eltype(const fx_array *x);
+FX_API int64_t fx_length(const fx_array *x);  /* number of elements */
+FX_API fx_dtype fx_eltype(const fx_array *x); /* of an error array: FX_DTYPE_F32 */
 /* Where its value is, or will be computed: the CPU while nothing else asks for it. */
 FX_API fx_device *fx_array_device(const fx_array *x);
 FX_API bool fx_is_error(const void *object); /* does it carry an error? NULL does */
@@ -176,17 +176,18 @@ FX_API bool fx_is_evaluated(const fx_array *x);
     (int)(sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1,                              \
         (const int64_t[]){0, __VA_ARGS__} + 1
 
-/* All elements equal to `value`, of element type dtype. Nothing is stored until it is needed. */
+/* fx_full(value, 3, 4): all elements equal to `value`, in Float32 or the type given; fx_zeros and
+ * fx_ones: 0 and 1. Nothing is stored until it is needed. */
 FX_API fx_array *fxi_full(fx_dtype dtype, double value, int ndims, const int64_t *dims);
 /* Zeros of x's sizes and element type, on its device. */
 FX_API fx_array *fxi_zeros_like(const fx_array *x);
-/* Uniform in [0, 1), and standard normal: Philox4x32-10, one counter a call; the same numbers on
- * every backend (Salmon et al., 2011). Float32, Float64, Float16, BFloat16. */
+/* fx_rand(3, 4): uniform in [0, 1); fx_randn: standard normal. Philox4x32-10, one counter a call;
+ * the same numbers on every backend (Salmon et al., 2011). Float32, Float64, Float16, BFloat16. */
 FX_API fx_array *fxi_rand(fx_dtype dtype, int ndims, const int64_t *dims);
 FX_API fx_array *fxi_randn(fx_dtype dtype, int ndims, const int64_t *dims);
 /* x[i] = start + i·step for i < n: an n-element vector of dtype. */
 FX_API fx_array *fx_range_dtype(fx_dtype dtype, double start, double step, int64_t n);
-/* Copies n = Π dims elements of type dtype from C memory. */
+/* fx_from(dtype, data, 3, 4): copies n = Π dims elements of type dtype from C memory. */
 FX_API fx_array *fxi_vector(int64_t n, const double *values); /* as Float32 */
 FX_API fx_array *fxi_from(fx_dtype dtype, const void *data, int ndims, const int64_t *dims);
 /* Uses C memory without a copy. It must stay valid and unchanged until release(data, user) is

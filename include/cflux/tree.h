@@ -94,7 +94,7 @@ enum {
 FX_API void *fxi_new(const fx_type *type, const void *init);
 /* The error object of a type, all of whose arrays are error arrays. */
 FX_API void *fxi_error_object(const fx_type *type);
-FX_API const fx_type *fx_type_of(const void *object);
+FX_API const fx_type *fx_type_of(const void *object); /* what it is; NULL for NULL */
 /* True when object is of that type; NULL and error arrays are not. */
 FX_API bool fx_is(const void *object, const fx_type *type);
 FX_API bool fx_is_array(const void *object); /* an array, or an error array */

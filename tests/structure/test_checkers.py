@@ -122,6 +122,7 @@ class Tree(Scratch):
                             ("typedef enum fx_a { FX_ONE, FX_TWO /* two */ } fx_a;\n", ["FX_ONE", "fx_a"]),
                             ("#define FX_A 1\n", ["FX_A"]),
                             ("static inline int fx_a(void)\n{\n    return 1;\n}\n", ["fx_a"]),
+                            ("/* A. */\nFX_API int fxi_a(int x);\nFX_API int fx_b(int x);\n", ["fx_b"]),
                             ("FX_API int fxi_a(int x);\n#define fx_a(x) fxi_a(x)\n", ["fx_a"]),
                             ("#ifdef __cplusplus\nint fx_c(int);\n#else\nint fx_a(int);\n#endif\n", ["fx_a"])):
             self.assertEqual(sorted(self.undocumented(text)), sorted(names), text)
