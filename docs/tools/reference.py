@@ -5,7 +5,7 @@ import re
 
 import headers as parser
 
-NAMES_IN_TITLE = 3
+NAMES_IN_TITLE, ARGUMENTS_SHOWN = 3, 4
 
 
 def slug(name):
@@ -111,7 +111,9 @@ class Pages:
         members = self.members(struct, header)
         if not first:
             return ", ".join([k.strip() for k in known] + [".option = …"])
-        return ", ".join([k.strip() for k in known] + members[members.index(first.group(1)):])
+        rest = members[members.index(first.group(1)):]
+        more = [".option = …"] if len(rest) > ARGUMENTS_SHOWN else []
+        return ", ".join([k.strip() for k in known] + rest[:ARGUMENTS_SHOWN] + more)
 
     @staticmethod
     def members(struct, header):
@@ -160,6 +162,8 @@ class Pages:
             anchors = "".join(f'<span id="{n}"></span>' for n in names
                               if self.place.get(n) == header.name and n not in written)
             written.update(names)
+            for name in here:
+                declaration = declaration.replace(f"  /* options: {name} */", "")
             text = self.linked(declaration, own=here)
             if comment:
                 text += f'  <span class="comment">/* {self.linked(comment, own=here)} */</span>'
@@ -182,17 +186,18 @@ class Pages:
         return "\n\n".join(o for o in out if o) + "\n"
 
     def operations_page(self):
-        rows = ["".join(f"<td>{html.escape(c)}</td>" for c in (name, inputs, cls.lower(), comment))
+        rows = ["".join(f"<td>{html.escape(c)}</td>" for c in (name, inputs.replace("-1", "any"), cls.lower(), comment))
                 for name, _, inputs, cls, comment in parser.operations(self.root)]
         ids = [name for name, *_ in parser.operations(self.root)]
         table = "\n".join(f'<tr id="{i}">{row}</tr>' for i, row in zip(ids, rows))
-        return ["## The operations", "<p>Every primitive, from <code>cflux/op.def</code>; −1 inputs: as many as there are.</p>",
+        return ["## The operations", "<p>Every primitive, from <code>cflux/op.def</code>.</p>",
                 f"<table><thead><tr><th>operation</th><th>inputs</th><th>class</th><th></th></tr></thead>\n"
                 f"<tbody>\n{table}\n</tbody></table>"]
 
     def index_page(self):
         out = ["# Reference", "Every public function, type and macro, from the comments of the headers. "
-               "`#include <cflux.h>` is all of them but `cflux/backend.h`.", ""]
+               "`#include <cflux.h>` is all of them but `cflux/backend.h`. Options follow the "
+               "arguments, in the order of their struct or by name, `.option = value`. C++ programs have the same names as overloads and templates.", ""]
         for header in self.headers:
             first = " ".join(header.opening.partition(": ")[2].split("\n\n")[0].split())
             sentence = re.split(r"(?<=\.)\s", first)[0]
