@@ -457,6 +457,10 @@ class Refusals(Training):
         self.bad("-d", "counts.npz", words=["3 observations and 2 targets"])
         self.write("other.npz", formats.npz({"a": ((3, 2), [0.0] * 6)}))
         self.bad("-d", "other.npz", words=["no array x", "it has a"])
+        self.table("odd.csv", self.line(33), "a,b,y")
+        norm = "Chain(Dense(2 => 3), BatchNorm(3), Dense(3 => 1))"
+        self.bad("-d", "odd.csv", "-m", norm, words=["one observation", "BatchNorm(3)", "--drop-partial"])
+        self.fine("train", "-q", "-d", "odd.csv", "-m", norm, "--drop-partial")
         self.bad("-d", "line.csv", "-m", "Chain(Dense(2 => 3), BatchNorm(3; eps=0.1), Dense(3 => 1))", "-S",
                  "m.safetensors", words=["--save m.safetensors", "epsilon of BatchNorm"])
 
@@ -474,6 +478,16 @@ class Refusals(Training):
 
 
 class Flux(Training):
+    def test_a_network_of_flux_on_mnist(self):
+        """Trained in Julia, where pixels are numbers from 0 to 1."""
+        model = cli.recorded("flux-bson/ShuhuaGao__model-zoo__runs.model__d7598e3.bson")
+        data = cli.recorded("mnist")
+        if model and data:
+            measured = self.fine("eval", model, "-d", data, "-l", "crossentropy", "--json").json()
+            self.assertEqual(measured["observations"], 10000)
+            self.assertGreater(measured["accuracy"], 0.97)
+            self.assertLess(measured["loss"], 0.1)
+
     def test_a_model_of_flux(self):
         """No scale, no names: data as they are."""
         layer = formats.dense(3, 2, [1.0, 0, -1, 0, 1.0, -1], [0.0, 0, 0])
@@ -488,4 +502,4 @@ class Flux(Training):
 
 
 if __name__ == "__main__":
-    cli.main(21)
+    cli.main(22)

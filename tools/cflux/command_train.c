@@ -229,12 +229,32 @@ static void describe_trained(run *r)
     r->t.shape = fx_from(FX_DTYPE_I64, sizes, n);
 }
 
+/* BatchNorm needs more than one observation in a batch, and the last one of an epoch may have one:
+ * that would be found at the end of the epoch only. */
+static int check_last_batch(const run *r)
+{
+    FX_STEP;
+    const bool alone = r->ntrain % batchsize == 1 || batchsize == 1 || r->ntrain == 1;
+    if (!alone || (drop_partial && batchsize > 1))
+        return EXIT_FINE;
+    void *probe = fx_parse_model(model_text); /* a step changes what it is taken with */
+    if (!fx_is_error(fx_call(probe, fx_slice(r->x, fx_ndims(r->x) - 1, 0, 1))))
+        return EXIT_FINE;
+    const fx_error e = fx_error_take();
+    return fail(EXIT_BAD_INPUT,
+                "the last batch of an epoch has one observation: %s; --drop-partial "
+                "leaves it out",
+                failure_sentence(&e));
+}
+
 static int prepare_model(run *r)
 {
     void *model = fx_parse_model(model_text);
     if (fx_is_error(model))
         return fail_library(EXIT_BAD_INPUT);
     int status = problem_check(&r->p, model, r->data.path, r->x, r->y);
+    if (status == EXIT_FINE)
+        status = check_last_batch(r);
     r->t.model = model;
     describe_trained(r);
     if (status == EXIT_FINE && save_path)
@@ -445,9 +465,9 @@ static void log_end(run *r, const char *why, const char *message, const scores *
 {
     run_end end = {.why = why, .message = message, .step = r->step, .seconds = r->seconds};
     run_record record = {.nlayers = 0};
-    const char **names = class_names(&r->p);
     if (!r->log || r->log_error)
         return;
+    const char **names = class_names(&r->p);
     if (last->n > 0) {
         record_fill(&record, &r->p, r->t.model, r->vx ? r->vx : r->x, r->vx ? r->vy : r->y,
                     batchsize);

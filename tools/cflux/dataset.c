@@ -244,10 +244,13 @@ static int read_csv(const data_request *r, dataset *d)
 
 /* ---- IDX ------------------------------------------------------------------------------------- */
 
-/* Images get an axis of one channel, as Flux's convolutions want it. */
+/* As Flux's data sets have them: bytes become numbers from 0 to 1, and images get an axis of one
+ * channel. */
 static fx_array *read_images(const char *path)
 {
     fx_array *x = fx_read_idx(path);
+    if (fx_eltype(x) == FX_DTYPE_U8)
+        x = fx_div(fx_cast(x, FX_DTYPE_F32), 255);
     return fx_ndims(x) == 3 ? fx_reshape(x, fx_size(x, 0), fx_size(x, 1), 1, fx_size(x, 2)) : x;
 }
 

@@ -368,17 +368,17 @@ static void suggest(void *layer, const fx_array *x, char *text, size_t size)
 
 static int refuse_layer(void *layer, int64_t number, const char *data, const fx_array *x)
 {
-    char what[200], got[100], hint[200];
+    char what[200], got[100], hint[600];
     const fx_error e = fx_error_take();
     fx_summary(layer, what, sizeof what);
     describe_sizes(x, true, got, sizeof got);
     suggest(layer, x, hint, sizeof hint);
+    if (!*hint)
+        snprintf(hint, sizeof hint, " (%s)", failure_sentence(&e));
     return number == 1 ? fail(EXIT_BAD_INPUT, "layer 1, %s, does not take observations of %s, %s%s",
                               what, data, got, hint)
-           : *hint ? fail(EXIT_BAD_INPUT, "layer %lld, %s, does not take %s%s", (long long)number,
-                          what, got, hint)
-                   : fail(EXIT_BAD_INPUT, "layer %lld, %s, does not take %s (%s)",
-                          (long long)number, what, got, e.message);
+                       : fail(EXIT_BAD_INPUT, "layer %lld, %s, does not take %s%s",
+                              (long long)number, what, got, hint);
 }
 
 /* One observation through the layers of a chain; NULL: printed. */
