@@ -142,7 +142,8 @@ static void every_member_is_written(void **state)
     release();
 }
 
-/* Steps of a millisecond: ten or eleven share a line, and every step is counted in one. */
+/* Steps of a tenth of a millisecond: ten or eleven share a line, and every step is counted in one.
+ */
 static void fast_steps_share_lines(void **state)
 {
     (void)state;
@@ -152,7 +153,7 @@ static void fast_steps_share_lines(void **state)
     for (int i = 1; i <= 1000; i++) {
         const double loss = (double)(i * 7919 % 1000) / 8;
         total += loss;
-        assert_int_equal(run_log_step(log, i, i <= 500 ? 1 : 2, loss, i * 1e-3), 0);
+        assert_int_equal(run_log_step(log, i, i <= 500 ? 1 : 2, loss, i * 1e-4), 0);
     }
     assert_int_equal(run_log_close(log), 0);
     assert_int_equal(parse(path), 0);
@@ -170,6 +171,20 @@ static void fast_steps_share_lines(void **state)
     }
     assert_int_equal(steps, 1000);
     assert_true(fabs(by_lines - total) < 1e-3);
+    release();
+}
+
+/* Steps of a millisecond after 4.5 seconds share a line by fives, after ten by tens. */
+static void long_runs_have_fewer_lines(void **state)
+{
+    (void)state;
+    const char *path;
+    run_log *log = open_new(&path);
+    for (int i = 1; i <= 400; i++)
+        run_log_step(log, i, 1, 0.5, i <= 200 ? 4.5 + i * 1.001e-3 : 10 + i * 1.001e-3);
+    assert_int_equal(run_log_close(log), 0);
+    assert_int_equal(parse(path), 0);
+    assert_in_range(nlines, 40 + 20, 40 + 20 + 3);
     release();
 }
 
@@ -269,6 +284,7 @@ int main(void)
         cmocka_unit_test(every_member_is_written),
         cmocka_unit_test(fast_steps_share_lines),
         cmocka_unit_test(slow_steps_have_a_line_each),
+        cmocka_unit_test(long_runs_have_fewer_lines),
         cmocka_unit_test(a_loss_of_nan_has_its_own_line),
         cmocka_unit_test(a_log_that_was_cut_off_goes_on),
         cmocka_unit_test(a_full_disk_leaves_whole_lines),

@@ -5,23 +5,35 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* A character that a text of JSON cannot hold as it is; n: its bytes, 0: none of UTF-8. */
+static void put_escape(FILE *to, unsigned char c, int n)
+{
+    if (n == 0)
+        fputs("\\ufffd", to);
+    else if (c == '"' || c == '\\')
+        fprintf(to, "\\%c", c);
+    else if (c == '\n')
+        fputs("\\n", to);
+    else
+        fprintf(to, "\\u%04x", c);
+}
+
 static void put_string(FILE *to, const char *text)
 {
+    const char *plain = text; /* what is not written yet, up to s, and goes as it is */
     putc('"', to);
-    for (const unsigned char *s = (const unsigned char *)text; *s;) {
-        const int n = utf8_length((const char *)s);
-        if (n == 0)
-            fputs("\\ufffd", to);
-        else if (*s == '"' || *s == '\\')
-            fprintf(to, "\\%c", *s);
-        else if (*s == '\n')
-            fputs("\\n", to);
-        else if (*s < 0x20 || *s == 0x7F)
-            fprintf(to, "\\u%04x", *s);
-        else
-            fwrite(s, 1, (size_t)n, to);
+    for (const char *s = text; *s;) {
+        const int n = utf8_length(s);
+        const unsigned char c = (unsigned char)*s;
+        const bool as_it_is = n > 0 && c != '"' && c != '\\' && c >= 0x20 && c != 0x7F;
+        if (!as_it_is) {
+            fwrite(plain, 1, (size_t)(s - plain), to);
+            put_escape(to, c, n);
+        }
         s += n ? n : 1;
+        plain = as_it_is ? plain : s;
     }
+    fputs(plain, to);
     putc('"', to);
 }
 

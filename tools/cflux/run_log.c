@@ -244,6 +244,13 @@ static int put_steps(run_log *log)
     return put_at(log, log->gathered.seconds);
 }
 
+/* How far lines of steps are apart at least: short runs are looked at closely, and logs of long
+ * ones stay small. */
+static double step_gap(double seconds)
+{
+    return fmin(RUN_LOG_GAP, fmax(RUN_LOG_GAP / 10, seconds / 1000));
+}
+
 int run_log_step(run_log *log, int64_t step, int64_t epoch, double loss, double seconds)
 {
     /* A loss that is no number is not averaged with others, nor are steps of two epochs. */
@@ -256,7 +263,7 @@ int run_log_step(run_log *log, int64_t step, int64_t epoch, double loss, double 
     log->gathered.sum = first ? loss : log->gathered.sum + loss;
     log->gathered.least = first || loss < log->gathered.least ? loss : log->gathered.least;
     log->gathered.most = first || loss > log->gathered.most ? loss : log->gathered.most;
-    const bool due = seconds - log->gathered_at >= RUN_LOG_GAP || log->gathered_at < 0;
+    const bool due = seconds - log->gathered_at >= step_gap(seconds) || log->gathered_at < 0;
     if (due || !isfinite(loss))
         put_steps(log);
     return isfinite(loss) ? log->failed : write_held(log);
