@@ -400,7 +400,7 @@ class Refusals(Training):
         options = dict(zip(arguments[::2], arguments[1::2]))
         options = {"-d": "line.csv", "-m": "Dense(2 => 1)", "-S": "m.bson", "-L": "l", "-c": "c", "-r": "r",
                    **options}
-        flat = [part for pair in options.items() for part in pair if part is not None]
+        flat = [part for pair in options.items() for part in pair]
         self.refused("train", *flat, words=words)
 
     def test_requests(self):
@@ -464,6 +464,13 @@ class Refusals(Training):
         self.bad("-d", "line.csv", "-m", "Chain(Dense(2 => 3), BatchNorm(3; eps=0.1), Dense(3 => 1))", "-S",
                  "m.safetensors", words=["--save m.safetensors", "epsilon of BatchNorm"])
 
+    def test_a_checkpoint_of_another_model(self):
+        self.fine("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-e", "1", "-c", "c")
+        quiet = ("train", "-q", "-d", "line.csv", "-S", "m.bson", "-L", "l", "-c", "c", "-r", "r", "-m")
+        self.refused(*quiet, "Chain(Dense(2 => 3), Dense(3 => 1))", words="--checkpoint c is not one of this training")
+        self.write("c", b"no checkpoint")
+        self.refused(*quiet, "Dense(2 => 1)", words="--checkpoint c is not one of this training")
+
     def test_eval_and_predict(self):
         self.fine("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-S", "m.bson")
         self.refused("eval", "m.bson", words="--data is missing")
@@ -502,4 +509,4 @@ class Flux(Training):
 
 
 if __name__ == "__main__":
-    cli.main(22)
+    cli.main(23)

@@ -99,7 +99,7 @@ typedef struct run {
     run_log *log;
     int log_error;
     scores validation; /* after the last epoch */
-    int64_t first_step, step, epoch, best_epoch;
+    int64_t step, epoch;
     double loss, seconds;
     bool started;
     int status; /* of what went wrong in a callback */
@@ -338,13 +338,14 @@ static fx_flow on_start(const fx_progress *now)
 {
     run *r = now->user;
     r->started = true;
-    r->first_step = r->step = now->step;
+    r->step = now->step;
     r->epoch = now->epoch;
     if (now->step > 0 && !quiet)
         fprintf(stderr, "going on from step %lld of epoch %lld, as %s has it\n",
                 (long long)now->step, (long long)now->epoch + 1, checkpoint_path);
+    r->status = open_log(r); /* not before: a checkpoint that does not fit leaves it alone */
     if (!r->log)
-        return FX_CONTINUE;
+        return r->status == EXIT_FINE ? FX_CONTINUE : FX_STOP;
     const char **names = class_names(&r->p);
     const run_start start = {
         .model = model_text,
@@ -452,10 +453,8 @@ static fx_status train(run *r)
     return status;
 }
 
-static const char *reason(const run *r, fx_status status)
+static const char *reason(const run *r)
 {
-    if (status != FX_OK || r->status != EXIT_FINE)
-        return "error";
     if (interrupt_caught())
         return "interrupted";
     return r->epoch < epochs ? "patience" : "finished";
@@ -539,9 +538,10 @@ static int failed(run *r, fx_status status)
     const fx_error e = fx_error_take();
     const scores none = {.n = 0};
     log_end(r, "error", failure_sentence(&e), &none);
-    fail(r->started ? EXIT_FAILED : EXIT_BAD_INPUT, "%s", failure_sentence(&e));
-    if (!r->started)
-        return EXIT_BAD_INPUT;
+    if (!r->started && checkpoint_path) /* which is loaded before the start */
+        return fail(EXIT_BAD_INPUT, "--checkpoint %s is not one of this training: %s",
+                    checkpoint_path, failure_sentence(&e));
+    fail(EXIT_FAILED, "%s", failure_sentence(&e));
     if (status == FX_STATUS_IO && save_model(r) == EXIT_FINE && save_path)
         fprintf(stderr, "the model as it is was saved to %s\n", save_path);
     return EXIT_FAILED;
@@ -550,7 +550,12 @@ static int failed(run *r, fx_status status)
 static int finish(run *r)
 {
     const int signal = interrupt_caught();
-    const char *why = reason(r, FX_OK);
+    const scores none = {.n = 0};
+    if (r->status != EXIT_FINE) {
+        log_end(r, "error", NULL, &none);
+        return r->status;
+    }
+    const char *why = reason(r);
     scores last = {.n = 0};
     int status = save_model(r);
     if (status == EXIT_FINE && !signal) {
@@ -588,7 +593,7 @@ static int prepare(run *r)
         status = check_folders();
     if (status == EXIT_FINE)
         status = prepare_model(r);
-    return status == EXIT_FINE ? open_log(r) : status;
+    return status;
 }
 
 static int run_train(int n, char **operands)
@@ -602,9 +607,9 @@ static int run_train(int n, char **operands)
         return status;
     announce(&r);
     const fx_status how = train(&r);
-    status = r.status != EXIT_FINE ? r.status : how != FX_OK ? failed(&r, how) : finish(&r);
+    status = how != FX_OK ? failed(&r, how) : finish(&r);
     interrupt_end();
-    const int report = report_path ? report_run(r.log, report_path) : EXIT_FINE;
+    const int report = report_path && r.log ? report_run(r.log, report_path) : EXIT_FINE;
     const int log_error = run_log_close(r.log);
     log_result(&r, log_error);
     return status != EXIT_FINE ? status : log_error ? EXIT_FAILED : report;
