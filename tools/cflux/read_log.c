@@ -30,7 +30,7 @@ typedef struct reader {
 static void add_warning(log_record *r, const char *format, ...) FXI_PRINTF(2, 3);
 static void add_warning(log_record *r, const char *format, ...)
 {
-    char text[256];
+    char text[640];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -254,6 +254,12 @@ static void warn_of_run(log_record *r)
             first = r->steps[i].step;
     if (bad > 0)
         add_warning(r, "The loss was not a finite number at step %.15g.", first);
+    const char *why = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(r->end, "why"));
+    const char *message = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(r->end, "message"));
+    if (why && strcmp(why, "interrupted") == 0)
+        add_warning(r, "The run was interrupted before its end.");
+    if (why && strcmp(why, "error") == 0)
+        add_warning(r, "The run failed: %s", message ? message : "the log does not say why.");
     if (!r->start)
         add_warning(r, "The log has no start: its settings are not known.");
     if (!r->end)

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 /* How many points are drawn at most; the smooth curve is a mean over a part of the lines. */
-enum { STEPS_DRAWN = 3000, EPOCHS_DRAWN = 3000, WINDOW_PART = 50, LINES_TO_SMOOTH = 20 };
+enum { STEPS_DRAWN = 3000, EPOCHS_DRAWN = 1500, WINDOW_PART = 50, LINES_TO_SMOOTH = 20 };
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
