@@ -79,6 +79,30 @@ class Training(cli.Cli):
 
 
 class Learning(Training):
+    def test_several_files(self):
+        """Data in two files, with columns and labels in another order, is the data of one."""
+        r = random.Random(5)
+        def rows(kinds):
+            return [(k, r.uniform(0, 1) + 2 * len(k), r.uniform(3, 4)) for k in kinds]
+        first, second = rows(["dog", "bear"] * 30), rows(["ant", "dog", "cow"] * 15)
+        write = lambda name, rows: self.table(name, rows, "kind,size,age")
+        write("all.csv", first + second)
+        write("one.csv", first)
+        self.table("two.csv", [(a, s, k) for k, s, a in second], "age,size,kind")
+        network = "Chain(Dense(2 => 8, relu), Dense(8 => 4))"
+        for name, files in (("a", ["all.csv"]), ("b", ["one.csv", "two.csv"])):
+            self.fine("train", "--data", *files, "--target", "kind", "--model", network, "--epochs", "6",
+                      "--seed", "3", "--save", f"{name}.safetensors", "--quiet")
+            self.fine("predict", f"{name}.safetensors", "--data", *files, "--target", "kind", "--out", f"{name}.csv")
+            ended = self.fine("eval", f"{name}.safetensors", "--data", *files, "--target", "kind", "--json")
+            self.assertEqual(ended.json()["observations"], 105)
+        self.assertEqual(self.read("a.safetensors"), self.read("b.safetensors"))
+        self.assertEqual(self.read("a.csv"), self.read("b.csv"))
+        self.assertEqual({row[0] for row in rows_of(self.read("a.csv").decode())[1:]} - {"ant", "bear", "cow", "dog"}, set())
+        self.table("numbers.csv", [(1, 2.5, 3.5)] * 3, "kind,size,age")
+        self.refused("train", "--data", "one.csv", "numbers.csv", "--target", "kind", "--model", network,
+                     words=["the target of one.csv is text, that of numbers.csv is numbers"])
+
     def test_digits(self):
         ended = self.fine("train", "--data", cli.DIGITS, "--model", NETWORK, "--validation", "0.2",
                           "--epochs", "8", "--save", "d.bson", "--log", "d.log", "--report", "d.html",

@@ -118,7 +118,8 @@ static int prepare(const char *path, trained *t, problem *p, dataset *d, fx_arra
 static int run_eval(int n, char **operands)
 {
     FX_SCOPE;
-    (void)n;
+    request.others = operands + 1;
+    request.more = n - 1;
     trained t;
     problem p = {0};
     dataset d;
@@ -140,9 +141,9 @@ static int run_eval(int n, char **operands)
 const command command_eval = {
     .name = "eval",
     .summary = "Measure a model on data",
-    .operands = "MODEL",
+    .operands = "MODEL [FILE]…",
     .least = 1,
-    .most = 1,
+    .most = -1,
     .about =
         "Prints the loss and, for classes, the accuracy and how often each class was taken for "
         "which.",

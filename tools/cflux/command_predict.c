@@ -193,7 +193,8 @@ static int prepare(const char *path, trained *t, problem *p, dataset *d)
 static int run_predict(int n, char **operands)
 {
     FX_SCOPE;
-    (void)n;
+    request.others = operands + 1;
+    request.more = n - 1;
     trained t;
     problem p = {0};
     dataset d;
@@ -209,9 +210,9 @@ static int run_predict(int n, char **operands)
 const command command_predict = {
     .name = "predict",
     .summary = "Write what a model says about data",
-    .operands = "MODEL",
+    .operands = "MODEL [FILE]…",
     .least = 1,
-    .most = 1,
+    .most = -1,
     .about = "Writes a line for each observation: the name of its class, or numbers. Inputs are "
              "scaled as in training.",
     .options = options,

@@ -128,6 +128,7 @@ static int read_data(run *r)
         return status;
     data_request other = request;
     other.path = validation_text;
+    other.more = 0;
     other.test = true;
     other.columns = r->data.columns;
     status = dataset_read(&other, &r->other);
@@ -599,9 +600,9 @@ static int prepare(run *r)
 static int run_train(int n, char **operands)
 {
     FX_SCOPE;
-    (void)n;
-    (void)operands;
     static run r;
+    request.others = operands;
+    request.more = n;
     int status = prepare(&r);
     if (status != EXIT_FINE)
         return status;
@@ -618,11 +619,12 @@ static int run_train(int n, char **operands)
 const command command_train = {
     .name = "train",
     .summary = "Train a model on a file",
-    .operands = "",
+    .operands = "[FILE]…",
+    .most = -1,
     .about =
         "Learns the target of the data from the other columns, or labels from images, and "
         "saves the model together with what predicting needs: the scale of the inputs, the "
-        "names of columns and classes.\n"
+        "names of columns and classes. Further files go on where that of --data ends.\n"
         "A first SIGINT or SIGTERM ends training after the step, and model, checkpoint and log "
         "are written; a second one ends it at once.",
     .options = options,

@@ -1,6 +1,7 @@
 /* dataset.c: see dataset.h. The library's readers do the reading; what is here is which file, which
  * column, and what is wrong with it in one sentence. */
 #include "dataset.h"
+#include "dataset_join.h"
 #include "failure.h"
 #include "nearest.h"
 #include <dirent.h>
@@ -403,7 +404,7 @@ static int read_any(const data_request *r, dataset *d)
     return strstr(name, "idx") || strstr(name, "ubyte") ? read_idx_file(r, d) : read_csv(r, d);
 }
 
-int dataset_read(const data_request *r, dataset *out)
+static int read_one(const data_request *r, dataset *out)
 {
     *out = (dataset){.path = r->path};
     int status = read_any(r, out);
@@ -418,5 +419,24 @@ int dataset_read(const data_request *r, dataset *out)
         status = check_finite(out, out->x, "feature");
     if (status == EXIT_FINE && out->y && !out->labels)
         status = check_finite(out, out->y, "target");
+    return status;
+}
+
+/* The first file's names are the columns that are looked for in the others. */
+int dataset_read(const data_request *r, dataset *out)
+{
+    if (r->more == 0)
+        return read_one(r, out);
+    data_request one = *r;
+    dataset *parts = calloc((size_t)r->more + 1, sizeof *parts);
+    int status = parts ? read_one(r, &parts[0]) : fail(EXIT_FAILED, "no memory");
+    for (int i = 1; i <= r->more && status == EXIT_FINE; i++) {
+        one.path = r->others[i - 1];
+        one.columns = one.columns ? one.columns : parts[0].columns;
+        status = read_one(&one, &parts[i]);
+    }
+    if (status == EXIT_FINE)
+        status = dataset_join(parts, r->more + 1, out);
+    free(parts);
     return status;
 }

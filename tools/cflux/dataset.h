@@ -10,8 +10,10 @@
 /* What to read. Zeroed members mean the default. */
 typedef struct data_request {
     const char *path;
-    const char *target; /* a column, an entry, or a file; NULL: the last column, "y", the labels */
-    const char *shape;  /* of an observation: "8x8x1" */
+    char *const *others; /* files that go on where the first one ends */
+    int more;            /* so many */
+    const char *target;  /* a column, an entry, or a file; NULL: the last column, "y", the labels */
+    const char *shape;   /* of an observation: "8x8x1" */
     const char *separator; /* of a CSV file: one character, or "tab" or "space" */
     int64_t skip;          /* lines at its top */
     void *columns;         /* a tuple of texts: the features a model wants, by name; NULL: all */

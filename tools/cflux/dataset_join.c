@@ -1,0 +1,119 @@
+/* dataset_join.c: see dataset_join.h. */
+#include "dataset_join.h"
+#include "failure.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const char *sort_of_target(const dataset *d)
+{
+    return !d->y ? "missing" : d->labels ? "text" : "numbers";
+}
+
+static int check_alike(const dataset *a, const dataset *b)
+{
+    char sizes[2][100];
+    describe_sizes(a->x, true, sizes[0], sizeof sizes[0]);
+    describe_sizes(b->x, true, sizes[1], sizeof sizes[1]);
+    if (strcmp(sizes[0], sizes[1]) != 0)
+        return fail(EXIT_BAD_INPUT, "an observation of %s is %s, one of %s is %s", a->path,
+                    sizes[0], b->path, sizes[1]);
+    if (strcmp(sort_of_target(a), sort_of_target(b)) != 0)
+        return fail(EXIT_BAD_INPUT, "the target of %s is %s, that of %s is %s", a->path,
+                    sort_of_target(a), b->path, sort_of_target(b));
+    return EXIT_FINE;
+}
+
+/* ---- labels ---------------------------------------------------------------------------------- */
+
+/* Of two named tuples in alphabetical order, with their numbers of rows. */
+static void *merge_labels(void *a, void *b)
+{
+    const int64_t na = fx_count(a), nb = fx_count(b);
+    const char **names = calloc((size_t)(na + nb) + 1, sizeof *names);
+    void **rows = calloc((size_t)(na + nb) + 1, sizeof *rows);
+    int n = 0;
+    for (int64_t i = 0, j = 0; names && rows && (i < na || j < nb); n++) {
+        const int order = i == na   ? 1
+                          : j == nb ? -1
+                                    : strcmp(fx_child_name(a, i), fx_child_name(b, j));
+        names[n] = order <= 0 ? fx_child_name(a, i) : fx_child_name(b, j);
+        double count = 0;
+        if (order <= 0)
+            count += fx_item(fx_child(a, i++));
+        if (order >= 0)
+            count += fx_item(fx_child(b, j++));
+        rows[n] = fx_scalar(count);
+    }
+    void *merged = fxi_named_tuple(n, names, rows);
+    free(names);
+    free(rows);
+    return merged;
+}
+
+/* Positions in `labels` become positions in `all`, which has them too. */
+static fx_array *renumber(fx_array *y, void *labels, void *all)
+{
+    const int64_t n = fx_count(labels);
+    float *places = calloc((size_t)n + 1, sizeof *places);
+    for (int64_t i = 0, k = 0; places && i < n; i++) {
+        while (k < fx_count(all) && strcmp(fx_child_name(all, k), fx_child_name(labels, i)) != 0)
+            k++;
+        places[i] = (float)k;
+    }
+    y = fx_gather(fx_from(FX_DTYPE_F32, places, n), fx_cast(y, FX_DTYPE_I64), 0);
+    free(places);
+    return y;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static fx_array *features_of(const dataset *d, void *labels)
+{
+    (void)labels;
+    return d->x;
+}
+
+static fx_array *targets_of(const dataset *d, void *labels)
+{
+    return labels ? renumber(d->y, d->labels, labels) : d->y;
+}
+
+/* Along the axis that counts observations. NULL when memory is out, else maybe an error. */
+static fx_array *joined(const dataset *parts, int n, void *labels,
+                        fx_array *(*of)(const dataset *, void *))
+{
+    fx_array **list = calloc((size_t)n, sizeof *list);
+    for (int i = 0; list && i < n; i++)
+        list[i] = of(&parts[i], labels);
+    fx_array *x = list ? fxi_concat(fx_ndims(list[0]) - 1, n, list) : NULL;
+    free(list);
+    return x;
+}
+
+static const char *title(const char *first, int others)
+{
+    char text[400];
+    snprintf(text, sizeof text, "%s and %d more", first, others);
+    return fx_string_text(fx_string(text));
+}
+
+int dataset_join(const dataset *parts, int n, dataset *out)
+{
+    *out = parts[0];
+    out->path = title(parts[0].path, n - 1);
+    for (int i = 1; i < n; i++) {
+        const int status = check_alike(&parts[0], &parts[i]);
+        if (status != EXIT_FINE)
+            return status;
+        out->n += parts[i].n;
+        if (out->labels)
+            out->labels = merge_labels(out->labels, parts[i].labels);
+    }
+    out->x = joined(parts, n, NULL, features_of);
+    if (out->y)
+        out->y = joined(parts, n, out->labels, targets_of);
+    if (!out->x || (parts[0].y && !out->y))
+        return fail(EXIT_FAILED, "no memory");
+    return fx_is_error(out->x) || (out->y && fx_is_error(out->y)) ? fail_library(EXIT_BAD_INPUT)
+                                                                  : EXIT_FINE;
+}
