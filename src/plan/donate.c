@@ -139,7 +139,7 @@ bool fxi_donate(fxi_builder *b)
         p->donations += !why;
         p->donations_denied += why != NULL;
     }
-    if (ok) {
+    if (ok && p->nsteps > 0) {
         order_steps(p, &d, ordered);
         memcpy(p->steps, ordered, (size_t)p->nsteps * sizeof *ordered);
     }
