@@ -415,6 +415,17 @@ class Stopping(Training):
         self.assertIn("loss is ", events(self.read("l"))[-1]["message"])
 
 
+class Validation(Training):
+    def test_the_target_is_found_by_its_name(self):
+        """In a file of its own to measure on, with other columns in another order."""
+        rows = self.line()
+        self.table("line.csv", rows, "a,b,price")
+        self.table("other.csv", [(p, b, a, 1000000) for a, b, p in rows], "price,b,a,z")
+        request = ["train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-e", "3", "--json"]
+        self.near(self.fine(*request, "-v", "other.csv").json()["measured_loss"],
+                  self.fine(*request, "-v", "line.csv").json()["measured_loss"])
+
+
 class Refusals(Training):
     def setUp(self):
         super().setUp()
@@ -427,7 +438,12 @@ class Refusals(Training):
         flat = [part for pair in options.items() for part in pair]
         self.refused("train", *flat, words=words)
 
+    def test_when_without_where(self):
+        self.refused("train", "-d", "line.csv", "-m", "Dense(2 => 1)", "--checkpoint-every", "3",
+                     words=["--checkpoint FILE where"])
+
     def test_requests(self):
+        os.mkdir(self.path("folder.bson"))
         cases = [
             ("-m", "Chain(Dense(2 => 1), relux)", ["model, column 22", "relux"]),
             ("-m", "Dense(2 => )", ["model, column 12"]),
@@ -448,6 +464,12 @@ class Refusals(Training):
             ("-o", "Adams(0.1)", ["optimiser, column 1", "Adams"]),
             ("--device", "abacus", ["abacus"]),
             ("-S", "m.npz", [".bson or .safetensors"]),
+            ("-L", "line.csv", ["--log line.csv is the data that is read"]),
+            ("-r", "./l", ["--log and --report are one file"]),
+            ("-c", "m.bson", ["--save and --checkpoint are one file"]),
+            ("-S", "folder.bson", ["--save folder.bson: it is a folder"]),
+            ("-r", "nowhere/r", ["--report nowhere/r", "No such file"]),
+            ("--shape", "6148914691236517206x3x32", ["too much"]),
             ("-S", "no/m.bson", ["--save no/m.bson", "No such file"]),
             ("-L", "no/l", ["--log no/l", "No such file"]),
             ("-c", "no/c", ["--checkpoint no/c", "No such file"]),

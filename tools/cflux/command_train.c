@@ -8,6 +8,7 @@
 #include "interrupt.h"
 #include "json_out.h"
 #include "options.h"
+#include "output_paths.h"
 #include "report.h"
 #include "run_log.h"
 #include "run_record.h"
@@ -131,6 +132,8 @@ static int read_data(run *r)
     other.more = 0;
     other.test = true;
     other.columns = r->data.columns;
+    if (!other.target && strcmp(r->data.kind, "csv") == 0)
+        other.target = r->data.target;
     status = dataset_read(&other, &r->other);
     if (status == EXIT_FINE &&
         fx_length(r->other.x) / r->other.n != fx_length(r->data.x) / r->data.n)
@@ -270,30 +273,18 @@ static int prepare_model(run *r)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static int check_folder(const char *path, const char *option)
+static int check_files(void)
 {
-    char folder[4096];
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    if (!path)
-        return EXIT_FINE;
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1,
-             slash ? path : ".");
-    return access(folder, W_OK | X_OK) == 0
-               ? EXIT_FINE
-               : fail(EXIT_BAD_INPUT, "--%s %s: %s", option, path, strerror(errno));
-}
-
-static int check_folders(void)
-{
-    const struct {
-        const char *path, *option;
-    } all[] = {{save_path, "save"},
-               {checkpoint_path, "checkpoint"},
-               {log_path, "log"},
-               {report_path, "report"}};
-    int status = EXIT_FINE;
-    for (int i = 0; i < 4 && status == EXIT_FINE; i++)
-        status = check_folder(all[i].path, all[i].option);
+    const output_path outputs[] = {{save_path, "save"},
+                                   {checkpoint_path, "checkpoint"},
+                                   {log_path, "log"},
+                                   {report_path, "report"}};
+    const char *const inputs[] = {request.path, request.target, validation_text};
+    int status = check_outputs(outputs, 4, inputs, 3);
+    if (status == EXIT_FINE)
+        status = check_outputs(outputs, 4, (const char *const *)request.others, request.more);
+    if (status == EXIT_FINE && checkpoint_every && !checkpoint_path)
+        status = fail(EXIT_BAD_INPUT, "--checkpoint-every says how often, --checkpoint FILE where");
     return status;
 }
 
@@ -589,9 +580,9 @@ static int prepare(run *r)
     if (fx_error_status() != FX_OK)
         return fail_library(EXIT_BAD_INPUT);
     fx_seed((uint64_t)seed);
-    status = prepare_data(r);
+    status = check_files();
     if (status == EXIT_FINE)
-        status = check_folders();
+        status = prepare_data(r);
     if (status == EXIT_FINE)
         status = prepare_model(r);
     return status;

@@ -94,10 +94,13 @@ static int give_shape(const data_request *r, dataset *d)
     const int n = parse_shape(r->shape, sizes);
     if (n == 0)
         return fail(EXIT_BAD_INPUT, "--shape takes sizes such as 28x28x1, got \"%s\"", r->shape);
-    for (int i = 0; i < n; i++)
-        product *= sizes[i];
+    for (int i = 0; i < n; i++) /* 0: too many */
+        if (__builtin_mul_overflow(product, sizes[i], &product))
+            product = 0;
     const int64_t each = fx_length(d->x) / d->n;
     describe_sizes(d->x, true, have, sizeof have);
+    if (product == 0)
+        return fail(EXIT_BAD_INPUT, "--shape %s is too much", r->shape);
     if (product != each)
         return fail(EXIT_BAD_INPUT,
                     "--shape %s is %lld numbers, an observation of %s has %lld (%s)", r->shape,
