@@ -10,7 +10,8 @@
  * the program when it finds no memory. So it never gets to: every append is counted before it is
  * made, and the document is made twice, first without the elements of the arrays, which says how
  * long it will be, then in a buffer of that size. What does not fit into the 32 bits that BSON
- * counts in is refused before anything is written.
+ * counts in, and a text that is not UTF-8, which no reader takes, are refused before anything is
+ * written.
  */
 #include "bson_write.h"
 #include "bson_julia.h"
@@ -19,6 +20,7 @@
 #include "file_node.h"
 #include "flux_optimiser.h"
 #include "memory.h"
+#include "utf8.h"
 
 #include <cflux/optim.h>
 #include <stdlib.h>
@@ -34,6 +36,7 @@ typedef struct shared {
 
 typedef struct writer {
     const char *op;
+    const char *entry; /* of the file, whose object is being written */
     fx_status status;
     shared *shared; /* every array and Leaf reached; then those that are reached twice */
     int32_t nshared, capacity;
@@ -60,9 +63,20 @@ static void check(writer *w, bool appended)
     w->full = w->full || !appended;
 }
 
+static void check_utf8(writer *w, const char *key, const char *text)
+{
+    size_t at;
+    if (fxi_is_utf8((const unsigned char *)text, strlen(text), &at) || w->status != FX_OK)
+        return;
+    w->status = fx_fail(FX_STATUS_ARGUMENT, w->op,
+                        "%s \"%s\" in the entry \"%s\" is not UTF-8 at its byte %zu",
+                        text == key ? "the name" : "the text at", key, w->entry, at + 1);
+}
+
 /* Is there room for so many bytes behind a key? They are counted as used. */
 static bool room(writer *w, const char *key, size_t bytes)
 {
+    check_utf8(w, key, key);
     const size_t more = 1 + strlen(key) + 1 + bytes;
     w->full = w->full || more > w->limit - w->used;
     w->used += w->full ? 0 : more;
@@ -85,6 +99,7 @@ static void end(writer *w, bson_t *doc, bson_t *child, bool array)
 
 static void put_text(writer *w, bson_t *doc, const char *key, const char *text)
 {
+    check_utf8(w, key, text);
     if (room(w, key, 4 + strlen(text) + 1))
         check(w, bson_append_utf8(doc, key, -1, text, -1));
 }
@@ -697,8 +712,11 @@ static size_t write_into(writer *w, uint8_t *buffer, size_t capacity, const fxi_
     w->full = !doc;
     w->backrefs = false;
     w->left_out = 0;
-    for (int i = 0; i < what->n && w->status == FX_OK && !w->full; i++)
+    for (int i = 0; i < what->n && w->status == FX_OK && !w->full; i++) {
+        w->entry = what->names[i];
         put_value(w, doc, what->names[i], of_object(what->objects[i]), 0);
+    }
+    w->entry = "_backrefs";
     if (!w->full)
         put_backrefs(w, doc);
     const size_t length = w->full || w->status != FX_OK ? 0 : doc->len;

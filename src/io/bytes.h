@@ -47,9 +47,6 @@ uint64_t fxi_bytes_number(fxi_bytes *b, int n, const char *what);
  * all there. */
 fxi_bytes fxi_bytes_part(fxi_bytes *b, size_t at, size_t size, const char *what);
 
-/* Are n bytes UTF-8 without a zero byte? *out_at: where they are not. */
-bool fxi_is_utf8(const unsigned char *s, size_t n, size_t *out_at);
-
 /* An array of the elements at `data`, which are dense, in this machine's order and lie in the file:
  * used where they are if they are aligned, else copied. */
 fx_array *fxi_file_array(fxi_file *file, fx_dtype dtype, const void *data, int ndims,

@@ -14,6 +14,7 @@
 #include "formats.h"
 #include "memory.h"
 #include "npy.h"
+#include "utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -16,6 +16,7 @@
 #include "json.h"
 #include "memory.h"
 #include "metadata.h"
+#include "utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -262,6 +262,38 @@ static void what_flux_has_not(void **state)
     temp_files_remove();
 }
 
+/* Latin-1 in texts, names and entries: no reader of BSON would take the file. */
+static void texts_that_are_no_utf8(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const char *path = temp_text("kept.bson", "old");
+    const struct {
+        const char *name;
+        void *object;
+        const char *place;
+    } cases[] = {
+        {"t", fx_string("caf\xE9"),
+         "the text at \"t\" in the entry \"t\" is not UTF-8 at its byte 4"},
+        {"t", fx_tuple(fx_string("a"), fx_string("\xE9")), "the text at \"1\" in the entry \"t\""},
+        {"t", fx_named_tuple("\xC3", fx_scalar(1)), "in the entry \"t\" is not UTF-8"},
+        {"t", fx_named_tuple("\xED\xA0\x80", fx_string("a")), "is not UTF-8 at its byte 1"},
+        {"caf\xE9", fx_scalar(1), "is not UTF-8 at its byte 4"},
+    };
+    for (int i = 0; i < 5; i++) {
+        unsigned char *bytes;
+        assert_int_equal(fx_save(path, cases[i].name, cases[i].object), FX_STATUS_ARGUMENT);
+        const fx_error e = fx_error_take();
+        if (!strstr(e.message, cases[i].place))
+            fail_msg("%s", e.message);
+        assert_int_equal(file_bytes(path, &bytes), 3);
+        free(bytes);
+    }
+    assert_int_equal(fx_save(path, "t", fx_string("caf\xC3\xA9")), FX_OK);
+    assert_string_equal(fx_string_text(fx_load_key(path, "t")), "caf\xC3\xA9");
+    temp_files_remove();
+}
+
 /* The arrays of a Params list, in the order of the model's. */
 static void parameters_only(void **state)
 {
@@ -285,7 +317,7 @@ int main(void)
         cmocka_unit_test(every_layer_and_back), cmocka_unit_test(state_and_back),
         cmocka_unit_test(state_of_flux),        cmocka_unit_test(shared_weights_stay_shared),
         cmocka_unit_test(what_flux_has_not),    cmocka_unit_test(parameters_only),
-        cmocka_unit_test(from_a_device),
+        cmocka_unit_test(from_a_device),        cmocka_unit_test(texts_that_are_no_utf8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
