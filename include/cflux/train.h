@@ -58,6 +58,11 @@ typedef struct fx_train_args {
     const char *checkpoint;
     int64_t checkpoint_every; /* updates from one to the next; 0: at the end of every epoch */
     int checkpoint_keep;      /* files: the newest and those before it, path.1, …; default 2 */
+    /* What the program set that decides the results and is in none of the above, a line of text for
+     * each: a checkpoint keeps it, and training goes on only from one that has the same
+     * (FX_STATUS_ARGUMENT, naming the first line that differs, model and state then as the
+     * checkpoint has them; one that keeps none passes). NULL: none. */
+    const char *settings;
 } fx_train_args;
 /* Trains. A loss that is NaN or Inf stops it: FX_STATUS_NONFINITE, "train: loss is NaN on batch 17
  * of epoch 2", parameters and state as before that batch. Any other error stops it too, the same

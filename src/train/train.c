@@ -148,7 +148,17 @@ static bool has(void *tuple, const char *name)
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
+enum { SHOWN = 150 }; /* bytes of a setting in a message */
 enum { LOSS_SUM, BEST, BEST_EPOCH, WAITED, BATCH, NMETRICS };
+
+static const char SETTINGS[] = "settings";
+
+static int add_pair(const void **pairs, int n, const char *name, const void *object)
+{
+    pairs[n] = name;
+    pairs[n + 1] = object;
+    return n + 2;
+}
 
 /* `batch`: the one that was just done, in the middle of an epoch; NULL at its end. The numbers that
  * fx_train itself goes on with are the metrics of the file. */
@@ -161,8 +171,14 @@ static fx_status save(training *t, const fx_batch *batch)
                                   [WAITED] = (double)t->waited,
                                   [BATCH] = batch ? (double)t->p.batch : 0};
     fx_array *numbers = fx_from(FX_DTYPE_F64, own, NMETRICS);
-    void *metrics = t->kept ? fx_named_tuple("train", numbers, "best", arrays_of(t->kept))
-                            : fx_named_tuple("train", numbers);
+    const char *text = t->a.settings;
+    const void *pairs[6] = {"train", numbers};
+    int n = 2;
+    if (t->kept)
+        n = add_pair(pairs, n, "best", arrays_of(t->kept));
+    if (text && *text)
+        n = add_pair(pairs, n, SETTINGS, fx_from(FX_DTYPE_U8, text, (int64_t)strlen(text)));
+    void *metrics = fxi_named_pairs(n, pairs);
     t->saved = t->p.step;
     return fx_checkpoint_save(t->a.checkpoint, t->a.model, .state = t->a.state, .data = t->a.data,
                               .batch = batch, .epoch = t->p.epoch - (batch != NULL),
@@ -189,6 +205,37 @@ static fx_status save_after_epoch(training *t)
     return ends || due(t) ? save(t, NULL) : FX_OK;
 }
 
+/* Names the first line in which two texts differ. */
+static fx_status compare_settings(const char *path, const char *then, const char *now)
+{
+    while (strcmp(then, now) != 0) {
+        const size_t n = strcspn(then, "\n"), m = strcspn(now, "\n");
+        if (n != m || strncmp(then, now, n) != 0)
+            return fx_fail(FX_STATUS_ARGUMENT, OP,
+                           "%s was written with \"%.*s\", and this training has \"%.*s\"", path,
+                           n < SHOWN ? (int)n : SHOWN, then, m < SHOWN ? (int)m : SHOWN, now);
+        then += n + (then[n] == '\n');
+        now += m + (now[m] == '\n');
+    }
+    return FX_OK;
+}
+
+static fx_status check_settings(const training *t, void *metrics)
+{
+    if (!t->a.settings || !has(metrics, SETTINGS))
+        return FX_OK;
+    fx_array *kept = fx_child_named(metrics, SETTINGS);
+    const int64_t n = fx_length(kept);
+    char *text = fxi_calloc((size_t)n + 1, 1);
+    if (!text)
+        return fx_fail(FX_STATUS_MEMORY, OP, "no memory for the settings");
+    fx_status status = fx_read_as(kept, FX_DTYPE_U8, text, n);
+    if (status == FX_OK)
+        status = compare_settings(t->a.checkpoint, text, t->a.settings);
+    fxi_free(text);
+    return status;
+}
+
 static fx_status resume(training *t)
 {
     FXI_SCOPE;
@@ -204,6 +251,9 @@ static fx_status resume(training *t)
     if (!numbers || fx_eltype(numbers) != FX_DTYPE_F64 || fx_length(numbers) != NMETRICS)
         return fx_fail(FX_STATUS_FORMAT, OP, "%s: the checkpoint is not one of fx_train",
                        t->a.checkpoint);
+    status = check_settings(t, c.metrics);
+    if (status != FX_OK)
+        return status;
     status = fx_read_into(numbers, own, sizeof own);
     t->p.epoch = c.epoch;
     t->p.step = t->saved = c.step;

@@ -296,6 +296,39 @@ static void finished_training_stays(void **state)
     assert_true(none.losses[STEPS] == 0); /* no step was taken */
 }
 
+/* Of two texts the first line that differs is named; who has no settings, then or now, goes on. */
+static void other_settings_are_refused(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const struct {
+        const char *then, *now, *words; /* words NULL: goes on */
+    } cases[] = {
+        {"seed 1\nlr 2\n", "seed 1\nlr 2\n", NULL},
+        {"seed 1\nlr 2\n", NULL, NULL},
+        {NULL, "seed 1", NULL},
+        {"seed 1\nlr 2", "seed 1\nlr 23", "\"lr 2\", and this training has \"lr 23\""},
+        {"seed 1\nlr 2\n", "seed 2\nlr 3\n", "\"seed 1\", and this training has \"seed 2\""},
+        {"seed 1\nlr 2\n", "seed 1\n", "\"lr 2\", and this training has \"\""},
+        {"seed 1", "seed 1\n\nlr 2", "\"\", and this training has \"lr 2\""},
+    };
+    course p = {.stop_at = -1, .die_at = -1};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *path = fresh_path();
+        training t = begin(1), again = begin(2);
+        assert_int_equal(fx_train(loss_of, t.model, t.data, t.state, .user = &p,
+                                  .on_batch = on_batch, .checkpoint = path,
+                                  .settings = cases[i].then),
+                         FX_OK);
+        const fx_status status =
+            fx_train(loss_of, again.model, again.data, again.state, .user = &p,
+                     .on_batch = on_batch, .checkpoint = path, .settings = cases[i].now);
+        assert_int_equal(status, cases[i].words ? FX_STATUS_ARGUMENT : FX_OK);
+        if (cases[i].words)
+            assert_non_null(strstr(fx_error_take().message, cases[i].words));
+    }
+}
+
 /* ---- one file -------------------------------------------------------------------------------- */
 
 static fx_status save(training t, const char *path, int64_t step, int keep)
@@ -568,6 +601,7 @@ int main(void)
         cmocka_unit_test(best_epoch_is_kept),
         cmocka_unit_test(training_on_a_device_goes_on),
         cmocka_unit_test(finished_training_stays),
+        cmocka_unit_test(other_settings_are_refused),
         cmocka_unit_test(damaged_files_give_way),
         cmocka_unit_test(a_damaged_newest_is_not_kept),
         cmocka_unit_test(another_model_changes_nothing),
