@@ -298,6 +298,21 @@ class Learning(Training):
         self.near(result["measured_loss"], measured[best])
         self.assertIn(f"epoch {len(measured)}/5000", ended.err)
 
+    def test_hinge_losses_with_an_output_for_each_class(self):
+        """Targets are −1 and 1, as Flux's hinge losses take them."""
+        kinds = self.animals()
+        rows = [[float(v) for v in row[:2]] for row in rows_of(self.read("animals.csv").decode())[1:]]
+        for loss, power in (("hinge_loss", 1), ("squared_hinge_loss", 2)):
+            self.fine("train", "-q", "-d", "animals.csv", "-m", "Dense(2 => 3)", "-l", loss, "-e", "2", "-S",
+                      "m.safetensors", "--normalise", "none")
+            said = self.fine("eval", "m.safetensors", "-d", "animals.csv", "--json").json()
+            arrays = formats.read_safetensors(self.read("m.safetensors"))[1]
+            weight, bias = arrays["model.weight"][1], arrays["model.bias"][1]
+            terms = [max(0, 1 - (1 if name == kind else -1) * (bias[k] + a * weight[k] + b * weight[3 + k])) ** power
+                     for (a, b), kind in zip(rows, kinds) for k, name in enumerate(said["classes"])]
+            self.assertEqual(len(terms), 360)
+            self.near(said["loss"], statistics.fmean(terms), 1e-4)
+
 
 class Stopping(Training):
     def long(self, *more):
@@ -517,6 +532,69 @@ class Refusals(Training):
         self.write("c", b"no checkpoint")
         self.refused(*quiet, "Dense(2 => 1)", words="--checkpoint c is not one of this training")
 
+    def test_a_checkpoint_of_other_settings(self):
+        self.table("long.csv", self.line(210), "a,b,price")
+        first = {"-d": "line.csv", "-m": "Chain(Dense(2 => 3, tanh), Dense(3 => 1))", "-c": "c", "-v": "0.2", "-s": "1"}
+        self.fine("train", "-q", *[part for pair in first.items() for part in pair], "-e", "1")
+        self.write("before", self.read("c"))
+        cases = [
+            ("-s", "2", ['"--seed 1"', '"--seed 2"']),
+            ("-v", "0.3", ['"--validation 0.2"', '"--validation 0.3"']),
+            ("-v", "line.csv", ['"--validation 0.2"', '"--validation of other data"']),
+            ("-l", "mae", ['"--loss mse"', '"--loss mae"']),
+            ("-b", "16", ['"--batchsize 32"', '"--batchsize 16"']),
+            ("-o", "Adam(0.01)", ["--optimiser Adam(eta=0.001,", "--optimiser Adam(eta=0.01,"]),
+            ("-d", "long.csv", ["--data of 200 observations", "--data of 210 observations"]),
+            ("-m", "Chain(Dense(2 => 3, relu), Dense(3 => 1))", ["tanh", "relu"]),
+            ("--normalise", "none", ["--normalise auto", "--normalise none"]),
+        ]
+        for option, value, words in cases:
+            with self.subTest(option=option, value=value):
+                flat = [part for pair in {**first, option: value}.items() for part in pair]
+                self.refused("train", "-q", *flat, "-S", "m.bson", "-L", "l", words=[*words, "remove c and c.1"])
+        self.assertGreaterEqual(len(cases), 9)
+        flat = [part for pair in first.items() for part in pair]
+        # Spaces and what is so without a word make no other training.
+        again = self.fine("train", "-q", *flat, "-e", "2", "-o", "Adam( 0.001 )", "-l", "Flux.mse", "--json").json()
+        self.assertEqual(again["epochs"], 2)
+        self.assertIsInstance(again["loss"], float)
+        # Nothing was left to do: there is no loss to tell.
+        again = self.fine("train", "-q", *flat, "-e", "2", "--json").json()
+        self.assertEqual((again["epochs"], again["loss"]), (2, None))
+
+    def test_losses_and_targets_that_do_not_fit(self):
+        request = ("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-S", "m.bson")
+        losses = ("logitcrossentropy", "crossentropy", "hinge_loss", "squared_hinge_loss")
+        for loss in losses:
+            self.refused(*request, "--regression", "-l", loss, words=[f"the loss {loss} is one for classes", "line.csv"])
+        self.fine(*request)
+        for loss in losses:
+            self.refused("eval", "m.bson", "-d", "line.csv", "-l", loss, words=f"the loss {loss} is one for classes")
+        two = {"x": ((20, 2), [0.5] * 40), "y": ((20, 2), [0.0, 1.0] * 20)}
+        self.write("two.npz", formats.npz(two))
+        wide = ("train", "-q", "-d", "two.npz", "-m", "Dense(2 => 2)")
+        self.refused(*wide, "--classes", words=["--classes", "2 targets for an observation"])
+        # Of several labels at once each is a number.
+        self.fine(*wide, "-l", "logitbinarycrossentropy", "-e", "1")
+
+    def test_probabilities_of_losses_without(self):
+        self.animals()
+        for loss in ("hinge_loss", "squared_hinge_loss", "mse", "mae"):
+            self.fine("train", "-q", "-d", "animals.csv", "-m", "Dense(2 => 3)", "-l", loss, "--classes", "-e", "1",
+                      "-S", "m.bson")
+            self.refused("predict", "m.bson", "-d", "animals.csv", "-P", words=["no probabilities", loss])
+
+    def test_names_that_would_move_a_cursor(self):
+        self.table("bad.csv", [(i % 2, i, ("\x1b[31mred", "blue\x07")[i % 2]) for i in range(40)], "a,b,kind")
+        ended = self.fine("train", "-d", "bad.csv", "-m", "Dense(2 => 2)", "-e", "1", "-S", "m.bson")
+        shown = self.fine("eval", "m.bson", "-d", "bad.csv").out
+        self.assertIn("2 classes, from \\x1b[31mred to blue\\x07", ended.err)
+        for text in (ended.err, shown):
+            self.assertNotIn("\x1b[31m", text)
+            self.assertNotIn("\x07", text)
+        rows = shown.splitlines()[-2:]
+        self.assertTrue(rows[0].startswith("\\x1b[31mred ") and rows[1].startswith("   blue\\x07 "), rows)
+
     def test_eval_and_predict(self):
         self.fine("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-S", "m.bson")
         self.refused("eval", "m.bson", words="--data is missing")
@@ -555,4 +633,4 @@ class Flux(Training):
 
 
 if __name__ == "__main__":
-    cli.main(23)
+    cli.main(28)

@@ -1,4 +1,5 @@
 /* command_eval.c: cflux eval: how well a saved model does on data. */
+#include "clean_text.h"
 #include "failure.h"
 #include "json_out.h"
 #include "options.h"
@@ -50,11 +51,24 @@ static void print_json(const char *path, const problem *p, const scores *s)
     json_end(&j);
 }
 
+/* The name as a terminal may show it, to the right of a column; how wide it is. */
+static int put_name(FILE *to, const problem *p, int64_t i, int width)
+{
+    char text[1000];
+    clean_text(class_name(p, i), text, sizeof text);
+    const int columns = put_clean(NULL, text, 0);
+    if (to)
+        fprintf(to, "%*s%s", width > columns ? width - columns : 0, "", text);
+    return columns;
+}
+
 static int width_of(const problem *p, const scores *s)
 {
     int width = 3;
-    for (int64_t i = 0; i < p->nclasses; i++)
-        width = (int)strlen(class_name(p, i)) > width ? (int)strlen(class_name(p, i)) : width;
+    for (int64_t i = 0; i < p->nclasses; i++) {
+        const int n = put_name(NULL, p, i, 0);
+        width = n > width ? n : width;
+    }
     for (int64_t i = 0; i < p->nclasses * p->nclasses; i++) {
         const int n = snprintf(NULL, 0, "%lld", (long long)s->counts[i]);
         width = n > width ? n : width;
@@ -66,10 +80,14 @@ static void print_confusion(const problem *p, const scores *s)
 {
     const int width = width_of(p, s);
     printf("\n%*s   is taken for\n%*s ", width, "this", width, "");
-    for (int64_t k = 0; k < p->nclasses; k++)
-        printf(" %*s", width, class_name(p, k));
+    for (int64_t k = 0; k < p->nclasses; k++) {
+        putchar(' ');
+        put_name(stdout, p, k, width);
+    }
     for (int64_t i = 0; i < p->nclasses; i++) {
-        printf("\n%*s ", width, class_name(p, i));
+        putchar('\n');
+        put_name(stdout, p, i, width);
+        putchar(' ');
         for (int64_t k = 0; k < p->nclasses; k++) {
             const int64_t count = s->counts[i * p->nclasses + k];
             count ? printf(" %*lld", width, (long long)count) : printf(" %*s", width, ".");

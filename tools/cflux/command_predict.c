@@ -161,6 +161,10 @@ static int check_options(const problem *p)
         return fail(EXIT_BAD_INPUT, p->classes
                                         ? "--probabilities: the file says no loss; --loss does"
                                         : "--probabilities: the model has no classes");
+    if (probabilities && !problem_has_probabilities(p))
+        return fail(EXIT_BAD_INPUT,
+                    "--probabilities: outputs of a model trained with %s are no probabilities",
+                    p->loss);
     return EXIT_FINE;
 }
 

@@ -4,6 +4,7 @@
  * file is written: options, data, the model's sizes, where the results go. fx_train does the
  * training; what is here is the way there, what is told while it runs, and what is left at the end.
  */
+#include "clean_text.h"
 #include "failure.h"
 #include "interrupt.h"
 #include "json_out.h"
@@ -97,6 +98,7 @@ typedef struct run {
     fx_array *x, *y, *vx, *vy; /* the parts, scaled; vx NULL: no validation */
     int64_t ntrain, nvalidation;
     void *state;
+    char *settings; /* see put_settings */
     run_log *log;
     int log_error;
     scores validation; /* after the last epoch */
@@ -271,6 +273,62 @@ static int prepare_model(run *r)
                                                              : status;
 }
 
+/* ---- what a checkpoint has to agree with ------------------------------------------------------
+ */
+
+enum { CLASSES_TEXT = 300 };
+
+static void describe_target(const problem *p, char *text, size_t size)
+{
+    char first[100], last[100];
+    snprintf(text, size, "numbers");
+    if (!p->classes)
+        return;
+    clean_text(class_name(p, 0), first, sizeof first);
+    clean_text(class_name(p, p->nclasses - 1), last, sizeof last);
+    snprintf(text, size, "%lld classes, from %s to %s", (long long)p->nclasses, first, last);
+}
+
+/* An option and what it is, as the library prints it: spaces and defaults make no difference. */
+static void put_notation(FILE *to, const char *option, void *object)
+{
+    const size_t n = fx_summary(object, NULL, 0) + 1;
+    char *text = calloc(n, 1);
+    if (text)
+        fx_summary(object, text, n);
+    fprintf(to, "%s %s\n", option, text ? text : "");
+    free(text);
+}
+
+/* All that decides the bits of a step, a line for each option. */
+static void put_settings(const run *r, FILE *to)
+{
+    char sizes[100], target[CLASSES_TEXT];
+    double share;
+    describe_sizes(r->data.x, true, sizes, sizeof sizes);
+    describe_target(&r->p, target, sizeof target);
+    fprintf(to, "--data of %lld observations of %s\n", (long long)r->data.n, sizes);
+    fprintf(to, "--target %s: %s\n", r->data.target ? r->data.target : "", target);
+    fprintf(to, "--loss %s\n--seed %lld\n", r->p.loss, (long long)seed);
+    if (validation_share(&share))
+        fprintf(to, "--validation %.9g\n", share);
+    else
+        fprintf(to, "--validation of other data\n");
+    fprintf(to, "--batchsize %lld\n%s\n--normalise %s\n", (long long)batchsize,
+            drop_partial ? "--drop-partial" : "no --drop-partial", normalise_text);
+    put_notation(to, "--optimiser", fx_parse_optimiser(optimiser_text));
+    put_notation(to, "--model", r->t.model);
+}
+
+static int prepare_settings(run *r)
+{
+    size_t n;
+    FILE *to = open_memstream(&r->settings, &n);
+    if (to)
+        put_settings(r, to);
+    return to && fclose(to) == 0 ? EXIT_FINE : fail(EXIT_FAILED, "no memory for the settings");
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 static int check_files(void)
@@ -332,6 +390,7 @@ static fx_flow on_start(const fx_progress *now)
     r->started = true;
     r->step = now->step;
     r->epoch = now->epoch;
+    r->loss = NAN; /* until there is a step */
     if (now->step > 0 && !quiet)
         fprintf(stderr, "going on from step %lld of epoch %lld, as %s has it\n",
                 (long long)now->step, (long long)now->epoch + 1, checkpoint_path);
@@ -416,18 +475,15 @@ static void epoch_note(const fx_progress *now, char *text, size_t capacity)
 
 static void announce(const run *r)
 {
-    char sizes[100];
+    char sizes[100], classes[CLASSES_TEXT];
     if (quiet)
         return;
     describe_sizes(r->data.x, true, sizes, sizeof sizes);
     fprintf(stderr, "%s: %lld observations of %s", r->data.path, (long long)r->ntrain, sizes);
     if (r->vx)
         fprintf(stderr, ", %lld to measure on", (long long)r->nvalidation);
-    if (r->p.classes)
-        fprintf(stderr, "; %lld classes, from %s to %s; loss %s\n", (long long)r->p.nclasses,
-                class_name(&r->p, 0), class_name(&r->p, r->p.nclasses - 1), r->p.loss);
-    else
-        fprintf(stderr, "; numbers; loss %s\n", r->p.loss);
+    describe_target(&r->p, classes, sizeof classes);
+    fprintf(stderr, "; %s; loss %s\n", classes, r->p.loss);
     fx_show_to(stderr, r->t.model);
 }
 
@@ -437,11 +493,12 @@ static fx_status train(run *r)
         fx_tuple(r->x, r->y), .batchsize = batchsize < r->ntrain ? batchsize : r->ntrain,
         .shuffle = true, .drop_partial = drop_partial, .device = r->p.device);
     interrupt_begin();
-    const fx_status status = fx_train(
-        batch_loss, r->t.model, batches, r->state, .epochs = epochs, .progress = !quiet,
-        .on_start = on_start, .on_batch = on_batch, .on_epoch = on_epoch, .epoch_note = epoch_note,
-        .patience = patience, .keep_best = patience > 0, .metric = r->vx ? validation_loss : NULL,
-        .user = r, .checkpoint = checkpoint_path, .checkpoint_every = checkpoint_every);
+    const fx_status status =
+        fx_train(batch_loss, r->t.model, batches, r->state, .epochs = epochs, .progress = !quiet,
+                 .on_start = on_start, .on_batch = on_batch, .on_epoch = on_epoch,
+                 .epoch_note = epoch_note, .patience = patience, .keep_best = patience > 0,
+                 .metric = r->vx ? validation_loss : NULL, .user = r, .checkpoint = checkpoint_path,
+                 .checkpoint_every = checkpoint_every, .settings = r->settings);
     return status;
 }
 
@@ -531,8 +588,10 @@ static int failed(run *r, fx_status status)
     const scores none = {.n = 0};
     log_end(r, "error", failure_sentence(&e), &none);
     if (!r->started && checkpoint_path) /* which is loaded before the start */
-        return fail(EXIT_BAD_INPUT, "--checkpoint %s is not one of this training: %s",
-                    checkpoint_path, failure_sentence(&e));
+        return fail(EXIT_BAD_INPUT,
+                    "--checkpoint %s is not one of this training: %s; give the same, or remove "
+                    "%s and %s.1 to start over",
+                    checkpoint_path, failure_sentence(&e), checkpoint_path, checkpoint_path);
     fail(EXIT_FAILED, "%s", failure_sentence(&e));
     if (status == FX_STATUS_IO && save_model(r) == EXIT_FINE && save_path)
         fprintf(stderr, "the model as it is was saved to %s\n", save_path);
@@ -585,7 +644,7 @@ static int prepare(run *r)
         status = prepare_data(r);
     if (status == EXIT_FINE)
         status = prepare_model(r);
-    return status;
+    return status == EXIT_FINE && checkpoint_path ? prepare_settings(r) : status;
 }
 
 static int run_train(int n, char **operands)
@@ -603,6 +662,7 @@ static int run_train(int n, char **operands)
     interrupt_end();
     const int report = report_path && r.log ? report_run(r.log, report_path) : EXIT_FINE;
     const int log_error = run_log_close(r.log);
+    free(r.settings);
     log_result(&r, log_error);
     return status != EXIT_FINE ? status : log_error ? EXIT_FAILED : report;
 }

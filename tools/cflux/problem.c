@@ -8,29 +8,35 @@
 
 enum { CLASSES_AT_MOST = 1000, BATCH = 256 };
 
+typedef enum outputs {
+    SCORES,        /* numbers that are no probabilities */
+    PROBABILITIES, /* they are as they come */
+    LOGITS         /* they become so by softmax, or sigmoid */
+} outputs;
+
 /* threshold: outputs above it mean the second of two classes, where there is one output. */
 struct loss_kind {
     const char *name;
     task means;  /* what targets are without a word: TASK_BY_DATA where both may be */
     bool binary; /* one output will do for two classes */
-    bool signs;  /* the two classes are −1 and 1 */
-    bool logits; /* outputs become probabilities by softmax, or sigmoid */
+    bool signs;  /* targets are −1 and 1, not 0 and 1 */
+    outputs outputs;
     double threshold;
 };
 
 static const loss_kind kinds[] = {
-    {"logitcrossentropy", TASK_CLASSES, false, false, true, 0},
-    {"crossentropy", TASK_CLASSES, false, false, false, 0},
-    {"logitbinarycrossentropy", TASK_CLASSES, true, false, true, 0},
-    {"binarycrossentropy", TASK_CLASSES, true, false, false, 0.5},
-    {"hinge_loss", TASK_CLASSES, true, true, false, 0},
-    {"squared_hinge_loss", TASK_CLASSES, true, true, false, 0},
-    {"kldivergence", TASK_CLASSES, false, false, false, 0},
-    {"mse", TASK_NUMBERS, true, false, false, 0.5},
-    {"mae", TASK_NUMBERS, true, false, false, 0.5},
-    {"msle", TASK_NUMBERS, true, false, false, 0.5},
-    {"huber_loss", TASK_NUMBERS, true, false, false, 0.5},
-    {"poisson_loss", TASK_NUMBERS, true, false, false, 0.5},
+    {"logitcrossentropy", TASK_CLASSES, false, false, LOGITS, 0},
+    {"crossentropy", TASK_CLASSES, false, false, PROBABILITIES, 0},
+    {"logitbinarycrossentropy", TASK_CLASSES, true, false, LOGITS, 0},
+    {"binarycrossentropy", TASK_CLASSES, true, false, PROBABILITIES, 0.5},
+    {"hinge_loss", TASK_CLASSES, true, true, SCORES, 0},
+    {"squared_hinge_loss", TASK_CLASSES, true, true, SCORES, 0},
+    {"kldivergence", TASK_CLASSES, false, false, PROBABILITIES, 0},
+    {"mse", TASK_NUMBERS, true, false, SCORES, 0.5},
+    {"mae", TASK_NUMBERS, true, false, SCORES, 0.5},
+    {"msle", TASK_NUMBERS, true, false, SCORES, 0.5},
+    {"huber_loss", TASK_NUMBERS, true, false, SCORES, 0.5},
+    {"poisson_loss", TASK_NUMBERS, true, false, SCORES, 0.5},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -199,6 +205,10 @@ int problem_classes(problem *p, const dataset *d, task asked)
         return problem_classes(
             p, &(dataset){.path = d->path, .target = d->target, .n = d->n, .y = fx_vec(d->y)},
             asked);
+    if (asked == TASK_CLASSES && !by_loss && several)
+        return fail(EXIT_BAD_INPUT,
+                    "--classes: %s has %lld targets for an observation, and a class is one",
+                    d->path, (long long)(fx_length(d->y) / d->n));
     if (d->labels)
         status = take_classes(p, d, classes_of_labels(d->labels));
     else if (asked != TASK_NUMBERS && !several)
@@ -302,10 +312,9 @@ static fx_array *target_of(const problem *p, fx_array *y)
 {
     if (!p->classes)
         return y;
-    if (!p->single)
-        return fx_onehot(y, p->nclasses);
-    fx_array *one = fx_reshape(fx_cast(y, FX_DTYPE_F32), 1, fx_length(y));
-    return p->kind->signs ? fx_sub(fx_mul(2, one), 1) : one;
+    fx_array *truth = p->single ? fx_reshape(fx_cast(y, FX_DTYPE_F32), 1, fx_length(y))
+                                : fx_onehot(y, p->nclasses);
+    return p->kind->signs ? fx_sub(fx_mul(2, fx_cast(truth, FX_DTYPE_F32)), 1) : truth;
 }
 
 static fx_array *loss_of(const problem *p, fx_array *output, fx_array *y)
@@ -325,11 +334,17 @@ fx_array *problem_guesses(const problem *p, fx_array *output)
                      : fx_onecold(output);
 }
 
+bool problem_has_probabilities(const problem *p)
+{
+    return p->kind->outputs != SCORES;
+}
+
 fx_array *problem_probabilities(const problem *p, fx_array *output)
 {
+    const bool logits = p->kind->outputs == LOGITS;
     if (!p->single)
-        return p->kind->logits ? fx_softmax(output) : output;
-    fx_array *second = p->kind->logits ? fx_sigmoid(output) : output;
+        return logits ? fx_softmax(output) : output;
+    fx_array *second = logits ? fx_sigmoid(output) : output;
     return fx_concat(0, fx_sub(1, second), second);
 }
 
@@ -415,6 +430,11 @@ static int check_outputs(problem *p, const char *data, const fx_array *output)
 static int check_loss(const problem *p, const char *data, fx_array *output, fx_array *y)
 {
     char have[100], want[100];
+    if (!p->classes && p->kind->means == TASK_CLASSES && fx_length(y) == 1)
+        return fail(EXIT_BAD_INPUT,
+                    "the loss %s is one for classes, and the target in %s is a number: --loss mse "
+                    "learns numbers",
+                    p->loss, data);
     fx_array *loss = loss_of(p, output, y);
     if (!fx_is_error(loss) && (p->classes || fx_length(output) == fx_length(y)))
         return EXIT_FINE;

@@ -41,7 +41,10 @@ int problem_check(problem *p, void *model, const char *data, fx_array *x, fx_arr
 
 /* The loss of a batch, for training. */
 fx_array *problem_batch_loss(const problem *p, void *model, fx_array *x, fx_array *y);
-/* Of the model's outputs: a probability for each class, and the class chosen. */
+/* Do outputs that such a loss trained say probabilities? A margin or a number does not. */
+bool problem_has_probabilities(const problem *p);
+/* Of the model's outputs: a probability for each class (outputs as they are where the loss has
+ * none), and the class chosen. */
 fx_array *problem_probabilities(const problem *p, fx_array *output);
 fx_array *problem_guesses(const problem *p, fx_array *output);
 
