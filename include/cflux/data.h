@@ -19,16 +19,20 @@ FX_API fx_array *fx_read_idx(const char *path);
  * missing or not numbers are an error with line and column. */
 FX_API fx_array *fx_read_csv(const char *path);
 
-/* A table with names and texts (CSV, plain or gzip), as a named tuple of two:
+/* A table with names and texts (CSV, plain or gzip), as a named tuple of four:
  *   values    columns×rows, Float32; a column of text holds positions in its labels
  *   columns   a named tuple with an entry for each column, by its name: an empty tuple for a column
  *             of numbers; for one of text its distinct texts (labels) in alphabetical order, each
  *             with the number of rows it is in (Int64)
- * The first line is a header when none of its fields is a number; a name that is empty or there
- * before is replaced by "#3", the column's number from 1, and without a header all names are
- * numbers: "1", "2", …. A column is one of text when the field in its first row is no number.
- * Fields may stand in quotes ("a, b", "say ""yes"""), not across lines. Errors name line and
- * column. */
+ *   wide      a named tuple of the columns that hold numbers above 2^24 which Float32 rounds, by
+ *             their names, as vectors of Float64; smaller numbers in them are those of Float32
+ *   line      the number of the first row's line in the file, from 1 (Int64)
+ * The first line is a header when none of its fields is a number, or when those that are none, and
+ * do not say that a value is missing (as NA does), all stand above numbers of the next line; a name
+ * that is empty or there before is replaced by "#3", the column's number from 1, and without a
+ * header all names are numbers: "1", "2", …. A column is one of text when the field in its first
+ * row is no number. Texts are UTF-8. Fields may stand in quotes ("a, b", "say ""yes"""), not across
+ * lines. Errors name line and column. */
 typedef struct fx_table_args {
     size_t fxi_size;
     const char *path;

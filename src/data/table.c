@@ -2,18 +2,23 @@
  *
  * One pass: whether a column holds numbers or texts is decided by its first row, so that a text
  * among numbers further down is an error with its place and not another meaning of all that came
- * before. Texts are counted and numbered as they come; at the end the numbers are changed to the
+ * before. Whether the first line is a header is seen in the second, for which it is held back.
+ * Texts are counted and numbered as they come; at the end the numbers are changed to the
  * alphabetical order, which does not depend on the order of the rows.
  */
 #include "csv_lines.h"
 #include "lend.h"
+#include "utf8.h"
 
 #include <cflux/data.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char *const OP = "read_table";
-enum { MOST_LABELS = 1 << 24 }; /* their numbers must be exact in Float32 */
+enum {
+    MOST_LABELS = 1 << 24, /* their numbers must be exact in Float32 */
+    LARGE = 1 << 24        /* whole numbers up to here are */
+};
 
 typedef struct label {
     char *text;
@@ -26,7 +31,17 @@ typedef struct column {
     bool text;
     label *labels; /* alphabetical */
     int32_t n, capacity;
+    double *wide; /* the column again, when it holds a number that Float32 rounds */
 } column;
+
+/* A line and its fields. */
+typedef struct whole_line {
+    char *line;
+    size_t length, capacity;
+    int64_t number;
+    fxi_field *fields;
+    int32_t nfields, field_capacity;
+} whole_line;
 
 typedef struct table {
     fxi_lines lines;
@@ -37,6 +52,8 @@ typedef struct table {
     int32_t ncolumns, column_capacity;
     float *values;
     int64_t rows, room; /* room: rows that `values` can hold */
+    int64_t first;      /* the line of the first row */
+    whole_line held;    /* the first line, while the second is looked at; then that one */
 } table;
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -130,12 +147,69 @@ static bool is_number(const table *t, fxi_field f)
     return fxi_field_number(&t->lines, f, &value, &too_large);
 }
 
-static bool is_header(const table *t)
+static int compare_field(fxi_field f, const char *text)
 {
-    for (int32_t i = 0; i < t->nfields; i++)
-        if (is_number(t, t->fields[i]))
+    const size_t n = (size_t)(f.stop - f.start);
+    const int order = strncmp(f.start, text, n);
+    return order ? order : -(text[n] != 0);
+}
+
+static bool is_missing(fxi_field f)
+{
+    static const char *const words[] = {"", "NA", "N/A", "#N/A", "null", "NULL", "None", "?", "-"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (compare_field(f, words[i]) == 0)
+            return true;
+    return false;
+}
+
+/* How many fields of the row are texts; does one of them say that a value is missing? */
+static int32_t texts_in(const table *t, bool *out_missing)
+{
+    int32_t n = 0;
+    *out_missing = false;
+    for (int32_t i = 0; i < t->nfields; i++) {
+        const bool text = !is_number(t, t->fields[i]);
+        *out_missing = *out_missing || (text && is_missing(t->fields[i]));
+        n += text;
+    }
+    return n;
+}
+
+/* The row becomes the one that is held, and that one the row. */
+static void swap_rows(table *t)
+{
+    const whole_line now = {t->lines.line, t->lines.length, t->lines.capacity, t->lines.number,
+                            t->fields,     t->nfields,      t->field_capacity};
+    t->lines.line = t->held.line;
+    t->lines.length = t->held.length;
+    t->lines.capacity = t->held.capacity;
+    t->lines.number = t->held.number;
+    t->fields = t->held.fields;
+    t->nfields = t->held.nfields;
+    t->field_capacity = t->held.field_capacity;
+    t->held = now;
+}
+
+/* Are the texts of the row above numbers, all of them, where the row that is held comes next? */
+static bool stands_above_numbers(const table *t)
+{
+    for (int32_t i = 0; i < t->nfields && t->nfields == t->held.nfields; i++)
+        if (!is_number(t, t->fields[i]) && !is_number(t, t->held.fields[i]))
             return false;
-    return true;
+    return t->nfields == t->held.nfields;
+}
+
+static bool is_text(fxi_field f)
+{
+    size_t at;
+    return fxi_is_utf8((const unsigned char *)f.start, (size_t)(f.stop - f.start), &at);
+}
+
+static fx_status bad_text(const table *t, int32_t i)
+{
+    return fx_fail(FX_STATUS_FORMAT, OP, "%s: line %lld, column %d: the text is not UTF-8",
+                   t->lines.file.path, (long long)t->lines.number, (int)i + 1);
 }
 
 static bool is_taken(const table *t, int32_t before, fxi_field name)
@@ -174,20 +248,16 @@ static fx_status make_columns(table *t, bool header)
         return fxi_lines_out_of_memory(&t->lines);
     memset(t->columns, 0, (size_t)t->nfields * sizeof *t->columns);
     t->ncolumns = t->nfields;
-    for (int32_t i = 0; i < t->ncolumns; i++)
+    for (int32_t i = 0; i < t->ncolumns; i++) {
+        if (header && !is_text(t->fields[i]))
+            return bad_text(t, i);
         if (!name_column(t, i, header))
             return fxi_lines_out_of_memory(&t->lines);
+    }
     return FX_OK;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
-
-static int compare_field(fxi_field f, const char *text)
-{
-    const size_t n = (size_t)(f.stop - f.start);
-    const int order = strncmp(f.start, text, n);
-    return order ? order : -(text[n] != 0);
-}
 
 /* Where the text is among the labels, or would be. */
 static int32_t place_of(const column *c, fxi_field f, bool *out_found)
@@ -222,6 +292,30 @@ static label *label_of(column *c, fxi_field f)
     return &c->labels[at];
 }
 
+/* The column is kept in Float64 as well, from its begin. */
+static bool begin_wide(table *t, int32_t i)
+{
+    double *wide = fxi_malloc((size_t)t->room * sizeof *wide);
+    for (int64_t k = 0; wide && k < t->rows; k++)
+        wide[k] = (double)t->values[k * t->ncolumns + i];
+    t->columns[i].wide = wide;
+    return wide != NULL;
+}
+
+/* Below 2^24 a number stays what Float32 makes of it: the same text is the same number everywhere.
+ */
+static bool widen(table *t, int32_t i, float value)
+{
+    column *c = &t->columns[i];
+    const bool large = value >= LARGE || value <= -LARGE;
+    const double exact = large ? strtod_l(t->fields[i].start, NULL, t->lines.c_locale) : value;
+    if (large && !c->wide && exact != (double)value && !begin_wide(t, i))
+        return false;
+    if (c->wide)
+        c->wide[t->rows] = exact;
+    return true;
+}
+
 static fx_status read_field(table *t, int32_t i, float *out)
 {
     column *c = &t->columns[i];
@@ -229,10 +323,14 @@ static fx_status read_field(table *t, int32_t i, float *out)
     bool too_large;
     if (!c->text && !fxi_field_number(&t->lines, f, out, &too_large))
         return fxi_field_bad(&t->lines, i + 1, f, "a number");
+    if (!c->text && too_large)
+        return fxi_field_bad(&t->lines, i + 1, f, "a number that fits Float32");
     if (!c->text)
-        return too_large ? fxi_field_bad(&t->lines, i + 1, f, "a number that fits Float32") : FX_OK;
+        return widen(t, i, *out) ? FX_OK : fxi_lines_out_of_memory(&t->lines);
     if (f.start == f.stop || memchr(f.start, 0, (size_t)(f.stop - f.start)))
-        return fxi_field_bad(&t->lines, i + 1, f, "a text");
+        return fxi_field_bad(&t->lines, i + 1, f, t->rows ? "a text" : "a number or a text");
+    if (!is_text(f))
+        return bad_text(t, i);
     if (c->n == MOST_LABELS)
         return fxi_field_bad(&t->lines, i + 1, f, "less than 2^24 distinct texts");
     label *found = label_of(c, f);
@@ -256,6 +354,13 @@ static bool make_room(table *t)
     if (!grown)
         return false;
     t->values = grown;
+    for (int32_t i = 0; i < t->ncolumns; i++) {
+        double *wide = t->columns[i].wide;
+        wide = wide ? fxi_realloc(wide, (size_t)room * sizeof *wide) : NULL;
+        if (t->columns[i].wide && !wide)
+            return false;
+        t->columns[i].wide = wide;
+    }
     t->room = room;
     return true;
 }
@@ -268,6 +373,8 @@ static fx_status read_row(table *t)
     snprintf(expected, sizeof expected, "%d columns as above", (int)t->ncolumns);
     if (t->nfields != t->ncolumns)
         return bad_line(t, expected, found);
+    if (t->rows == 0)
+        t->first = t->lines.number;
     for (int32_t i = 0; i < t->ncolumns && t->rows == 0; i++)
         t->columns[i].text = !is_number(t, t->fields[i]);
     if (!make_room(t))
@@ -279,6 +386,30 @@ static fx_status read_row(table *t)
     return status;
 }
 
+/* The first line, as a header or a row. Behind it stands the next row, if *out_more. */
+static fx_status read_first(table *t, bool *out_more)
+{
+    bool missing;
+    const int32_t texts = texts_in(t, &missing);
+    bool header = texts == t->nfields;
+    const bool held = !header && texts > 0 && !missing;
+    fx_status status = FX_OK;
+    if (held) {
+        t->held.number = t->lines.number;
+        swap_rows(t);
+        status = next_row(t, out_more);
+        swap_rows(t);
+        header = *out_more && stands_above_numbers(t);
+    }
+    if (status == FX_OK)
+        status = make_columns(t, header);
+    if (status == FX_OK && !header)
+        status = read_row(t);
+    if (held)
+        swap_rows(t);
+    return status == FX_OK && !held ? next_row(t, out_more) : status;
+}
+
 static fx_status read_all(table *t, int64_t skip)
 {
     bool more = true;
@@ -287,12 +418,8 @@ static fx_status read_all(table *t, int64_t skip)
         status = fxi_lines_next(&t->lines, &more);
     if (status == FX_OK)
         status = next_row(t, &more);
-    if (status == FX_OK && more) {
-        const bool header = is_header(t);
-        status = make_columns(t, header);
-        if (status == FX_OK && header)
-            status = next_row(t, &more);
-    }
+    if (status == FX_OK && more)
+        status = read_first(t, &more);
     while (status == FX_OK && more) {
         status = read_row(t);
         if (status == FX_OK)
@@ -354,6 +481,27 @@ static void *labels_of_column(const void *from, int32_t i, const char **out_name
     return c->text ? named(t, c->n, c->labels, rows_of_label) : fxi_tuple(0, NULL);
 }
 
+static void *line_of_first(const table *t)
+{
+    return fxi_from(FX_DTYPE_I64, &t->first, 0, NULL);
+}
+
+/* The columns in Float64, by their names. */
+static void *wide_columns(const table *t)
+{
+    const void **pairs = fxi_calloc(2 * (size_t)t->ncolumns + 1, sizeof *pairs);
+    int n = 0;
+    for (int32_t i = 0; pairs && i < t->ncolumns; i++)
+        if (t->columns[i].wide) {
+            pairs[n++] = t->columns[i].name;
+            pairs[n++] = fxi_from(FX_DTYPE_F64, t->columns[i].wide, 1, &t->rows);
+        }
+    void *wide =
+        pairs ? fxi_named_pairs(n, pairs) : fx_error_array(fxi_lines_out_of_memory(&t->lines));
+    fxi_free((void *)pairs);
+    return wide;
+}
+
 static void *to_object(table *t)
 {
     FXI_SCOPE;
@@ -365,9 +513,11 @@ static void *to_object(table *t)
     t->values = NULL;
     fx_array *matrix = fxi_lend(FX_DTYPE_F32, values, 2, dims);
     void *columns = named(t, t->ncolumns, t, labels_of_column);
-    if (fx_is_error(matrix) || fx_is_error(columns))
+    void *wide = wide_columns(t), *line = line_of_first(t);
+    if (fx_is_error(matrix) || fx_is_error(columns) || fx_is_error(wide) || fx_is_error(line))
         return fx_error_array(fx_error_status());
-    return fx_keep(fx_named_tuple("values", matrix, "columns", columns));
+    return fx_keep(
+        fx_named_tuple("values", matrix, "columns", columns, "wide", wide, "line", line));
 }
 
 static void free_table(table *t)
@@ -377,9 +527,12 @@ static void free_table(table *t)
             fxi_free(t->columns[i].labels[k].text);
         fxi_free(t->columns[i].labels);
         fxi_free(t->columns[i].name);
+        fxi_free(t->columns[i].wide);
     }
     fxi_free(t->columns);
     fxi_free(t->fields);
+    fxi_free(t->held.fields);
+    fxi_free(t->held.line);
     fxi_free(t->values);
     fxi_lines_close(&t->lines);
 }

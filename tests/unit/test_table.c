@@ -59,6 +59,55 @@ static void names_and_numbers(void **state)
     check("\xEF\xBB\xBF\"a\",\"b\"\n\"1\",2\n\"3\",\"4.5\"\n", 2, four, "a:; b:");
 }
 
+/* Names that are numbers make a header when the others stand above numbers. */
+static void headers_with_numbers(void **state)
+{
+    (void)state;
+    static const float six[] = {1, 2, 3, 4, 5, 6};
+    check("0,1,target\n1,2,3\n4,5,6\n", 2, six, "0:; 1:; target:");
+    check("\"0\", \"1\",\"t\"\r\n\r\n1,2,\"3\"\r\n4,5,6", 2, six, "0:; 1:; t:");
+    static const float labels[] = {1, 2, 0, 4, 5, 0, 7, 8, 1};
+    check("1,2,ant\n4,5,ant\n7,8,bee\n", 3, labels, "1:; 2:; 3: ant=2 bee=1");
+    static const float mixed[] = {1, 1, 0, 4, 0, 0};
+    check("1,x,ant\n4,2,ant\n", 2, mixed, "1:; 2: 2=1 x=1; 3: ant=2");
+    static const float missing[] = {1, 1, 4, 0};
+    check("1,NA\n4,5\n", 2, missing, "1:; 2: 5=1 NA=1");
+    static const float one[] = {1, 0};
+    check("1,x\n", 1, one, "1:; 2: x=1");
+}
+
+static void check_wide(const char *text, int64_t n, const double *expected, double line)
+{
+    FX_SCOPE;
+    void *table = fx_read_table(temp_text("w.csv", text));
+    assert_false(fx_is_error(table));
+    assert_true(fx_item(fx_child_named(table, "line")) == line);
+    void *wide = fx_child_named(table, "wide");
+    assert_int_equal(fx_count(wide), n ? 1 : 0);
+    fx_array *values = n ? fx_child_named(wide, "day") : NULL;
+    if (!n)
+        return;
+    assert_int_equal(fx_eltype(values), FX_DTYPE_F64);
+    assert_int_equal(fx_length(values), n);
+    assert_memory_equal(fx_data(values), expected, (size_t)n * sizeof *expected);
+}
+
+/* Float32 makes 20230000 and 20230004 of the first two. */
+static void numbers_that_float32_rounds(void **state)
+{
+    (void)state;
+    static const double days[] = {1, 20230001, -20230003, (double)0.1f, 9007199254740991};
+    check_wide("a,day\n1,1\n1,20230001\n1,-20230003\n2,0.1\n3,9007199254740991\n", 5, days, 2);
+    check_wide("\n\na,day\n\n1,1\n1,nan\n1,16777216\n2,0.1\n3,inf\n", 0, NULL, 5);
+    char text[8000] = "day\n20230001\n";
+    double many[401] = {20230001};
+    for (int i = 1; i < 401; i++) {
+        many[i] = 20230001 + 2 * i;
+        snprintf(text + strlen(text), 20, "%.0f\n", many[i]);
+    }
+    check_wide(text, 401, many, 2);
+}
+
 static void texts(void **state)
 {
     (void)state;
@@ -108,6 +157,12 @@ static void refusals(void **state)
     refuse("a,b\n1,2\n3,\n", "line 3, column 2: expected a number, found nothing");
     refuse("a,b\n1,x\n3,\n", "line 3, column 2: expected a text, found nothing");
     refuse("a,b\n1,2\n3\n", "line 3: expected 2 columns as above, found 1");
+    refuse("1,x\n1\n", "line 2: expected 2 columns as above, found 1");
+    refuse("0,1,y\n1,2,3\n1,2,x\n", "line 3, column 3: expected a number, found \"x\"");
+    refuse("a,b\n1,\n2,3\n", "line 2, column 2: expected a number or a text, found nothing");
+    refuse("a,b\n1,caf\xE9\n", "line 2, column 2: the text is not UTF-8");
+    refuse("a,caf\xE9\n1,2\n", "line 1, column 2: the text is not UTF-8");
+    refuse("1,2\n1,caf\xE9\n", "line 2, column 2: expected a number");
     refuse("a,b\n1,2,3\n", "line 2: expected 2 columns as above, found 3");
     refuse("a,b\n1,\"x\n", "line 2: expected a closing quote");
     refuse("a,b\n1,\"x\"y\n", "line 2, column 2: expected a separator after a quote, found \"y\"");
@@ -123,7 +178,7 @@ static void refusals(void **state)
 static void each_allocation_fails(void **state)
 {
     (void)state;
-    const char *path = temp_text("small.csv", "a,b\n1,x\n3,y\n");
+    const char *path = temp_text("small.csv", "1,x\n20230001,y\n");
     bool failed = true;
     int failures = 0;
     for (int64_t nth = 0; failed; nth++) {
@@ -155,6 +210,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_and_numbers),
+        cmocka_unit_test(headers_with_numbers),
+        cmocka_unit_test(numbers_that_float32_rounds),
         cmocka_unit_test(texts),
         cmocka_unit_test(separators),
         cmocka_unit_test(refusals),
