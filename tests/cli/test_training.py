@@ -282,6 +282,42 @@ class Learning(Training):
         self.assertEqual(losses[0], losses[1])
         self.assertEqual(len(rows_of(self.fine("predict", "m.bson", "-d", "x.npy").out)), 201)
 
+    def classes_of(self, *data):
+        """The names, and that every observation is found in its own."""
+        self.fine("train", "-q", *data, "-m", "Chain(Dense(1 => 8, tanh), Dense(8 => 3))", "-e", "150", "-o",
+                  "Adam(0.05)", "--classes", "-S", "m.bson")
+        measured = self.fine("eval", "m.bson", *data, "--json").json()
+        self.assertEqual(measured["accuracy"], 1)
+        return measured["classes"]
+
+    def test_classes_that_are_large_numbers(self):
+        for names in (["20230001", "20230002", "20230003"], ["-9007199254740991", "0", "9007199254740991"],
+                      ["123456781", "123456782", "123456801"], ["-1", "0", "1"]):
+            rows = [(k * 5 + i / 10, names[k]) for k in range(3) for i in range(10)]
+            self.table("days.csv", rows, "x,day")
+            self.assertEqual(self.classes_of("-d", "days.csv"), names)
+            guesses = rows_of(self.fine("predict", "m.bson", "-d", "days.csv").out)
+            self.assertEqual(guesses[1:], [[row[1]] for row in rows])
+            self.write("x.npy", formats.npy((30, 1), [float(row[0]) for row in rows]))
+            self.write("y.npy", formats.npy((30,), [int(row[1]) for row in rows], "q"))
+            self.assertEqual(self.classes_of("-d", "x.npy", "-t", "y.npy"), names)
+        # One of two files has small numbers only.
+        self.table("a.csv", [row for row in rows if row[1] != "1"] * 2, "x,day")
+        self.table("b.csv", [(10 + i / 10, "1234567891") for i in range(10)] * 2, "x,day")
+        self.assertEqual(self.classes_of("-d", "a.csv", "b.csv"), ["-1", "0", "1234567891"])
+        self.table("zero.csv", [(k * 5 + i / 10, ("-0", "0", "1", "2")[k]) for k in range(4) for i in range(10)], "x,y")
+        self.assertEqual(self.classes_of("-d", "zero.csv"), ["0", "1", "2"])
+        self.table("ids.csv", [(i, 9007199254740993 + i % 2) for i in range(40)], "x,id")
+        self.refused("train", "-d", "ids.csv", "-m", "Dense(1 => 2)", words=["ids.csv: id holds 90071992547409", "2^53"])
+
+    def test_names_of_columns_that_are_numbers(self):
+        self.table("line.csv", self.line(), "0,1,target")
+        ended = self.fine("train", "-d", "line.csv", "-m", "Dense(2 => 1)", "-S", "m.safetensors")
+        self.assertIn("200 observations of 2", ended.err)
+        texts, _ = formats.read_safetensors(self.read("m.safetensors"))
+        self.assertEqual([texts["text.columns.0"], texts["text.columns.1"]], ["0", "1"])
+        self.assertEqual(rows_of(self.fine("predict", "m.safetensors", "-d", "line.csv").out)[0], ["target"])
+
     def test_best_epoch_is_kept(self):
         self.table("few.csv", self.line(12, 3.0), "a,b,y")
         self.table("held.csv", self.line(60, 3.0)[20:], "a,b,y")
@@ -507,7 +543,18 @@ class Refusals(Training):
 
     def test_data(self):
         self.write("text.csv", "a,b,y\n1,red,2\n2,blue,3\n")
-        self.bad("-d", "text.csv", words=['column "b" holds text', '"blue"', "must be numbers"])
+        self.bad("-d", "text.csv", words=['line 2: column "b" holds text', '"red"', "must be numbers"])
+        self.write("missing.csv", "\na,b,y\n\n1,NA,2\n2,4,3\n")
+        self.bad("-d", "missing.csv", words=['line 4: column "b" holds text, such as "NA"'])
+        self.write("missing.csv", "a,b,y\n1,2,NA\n2,4,3\n")
+        self.refused("train", "-d", "missing.csv", "-m", "Dense(2 => 1)", "--regression",
+                     words='missing.csv: y holds text, such as "NA"')
+        self.write("missing.csv", "a,b,y\n1,,2\n2,4,3\n")
+        self.bad("-d", "missing.csv", words=["line 2, column 2", "a number or a text, found nothing"])
+        for text, line in (("a,b,y\n1,2,caf\xe9\n3,4,cat\n", 2), ("a,b,caf\xe9\n1,2,3\n2,3,4\n", 1)):
+            self.write("latin.csv", text.encode("latin-1"))
+            self.bad("-d", "latin.csv", "-m", "Dense(2 => 2)", words=[f"latin.csv: line {line}", "not UTF-8"])
+        self.bad("-d", "/dev/zero", words=["/dev/zero: it is no file"])
         self.write("hole.csv", "a,b,y\n1,2,3\n2,,3\n")
         self.bad("-d", "hole.csv", words=["line 3, column 2", "found nothing"])
         self.write("nan.csv", "a,b,y\n1,2,3\n2,nan,3\n")
@@ -606,6 +653,9 @@ class Refusals(Training):
         self.refused("predict", "m.bson", "-d", "line.csv", "-P", words="no classes")
         self.write("a.npz", formats.npz({"x": ((3, 2), [0.0] * 6)}))
         self.refused("eval", "a.npz", "-d", "line.csv", words="holds no model")
+        self.refused("predict", "/dev/zero", "-d", "line.csv", words="/dev/zero: it is no file")
+        self.refused("predict", "m.bson", "-d", "/dev/zero", words="/dev/zero: it is no file")
+        self.fine("predict", "m.bson", "-d", "/dev/stdin", stdin=self.read("line.csv").decode())
 
 
 class Flux(Training):

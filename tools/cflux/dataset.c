@@ -3,6 +3,7 @@
 #include "dataset.h"
 #include "dataset_join.h"
 #include "failure.h"
+#include "input_file.h"
 #include "nearest.h"
 #include <dirent.h>
 #include <errno.h>
@@ -55,9 +56,9 @@ static int check_counts(const dataset *d)
 /* A number that is none would make every weight NaN. */
 static int check_finite(const dataset *d, fx_array *x, const char *what)
 {
-    if (fx_eltype(x) != FX_DTYPE_F32)
+    if (fx_eltype(x) != FX_DTYPE_F32 && fx_eltype(x) != FX_DTYPE_F64)
         return EXIT_FINE;
-    const float *values = fx_data(x);
+    const float *values = fx_data(fx_cast(x, FX_DTYPE_F32));
     const int64_t each = fx_length(x) / d->n;
     for (int64_t i = 0; values && i < fx_length(x); i++)
         if (!isfinite(values[i]))
@@ -110,6 +111,19 @@ static int give_shape(const data_request *r, dataset *d)
     return EXIT_FINE;
 }
 
+static fx_array *entry(void *file, const char *name)
+{
+    for (int64_t i = 0; i < fx_count(file); i++)
+        if (strcmp(fx_child_name(file, i), name) == 0)
+            return fx_child(file, i);
+    return NULL;
+}
+
+const char *first_text(fx_array *y, void *labels)
+{
+    return fx_child_name(labels, (int64_t)fx_item(fx_slice(fx_vec(y), 0, 0, 1)));
+}
+
 /* ---- CSV ------------------------------------------------------------------------------------- */
 
 static int no_column(const char *path, const char *wanted, void *columns)
@@ -151,35 +165,36 @@ static int choose_target(const data_request *r, void *columns, int64_t *out)
     return *out < 0 ? no_column(r->path, r->target, columns) : EXIT_FINE;
 }
 
-static int add_feature(const data_request *r, void *columns, int64_t i, int64_t *list, int64_t *n)
+/* What stands in the first row of a column of text is what made it one. */
+static int text_feature(const data_request *r, void *table, int64_t i)
 {
-    void *labels = fx_child(columns, i);
-    if (fx_count(labels) > 0)
-        return fail(EXIT_BAD_INPUT,
-                    "%s: column \"%s\" holds text, such as \"%s\": features must be numbers",
-                    r->path, fx_child_name(columns, i), fx_child_name(labels, 0));
-    list[(*n)++] = i;
-    return EXIT_FINE;
+    void *columns = fx_child_named(table, "columns");
+    fx_array *place = fx_vec(fx_slice(fx_child_named(table, "values"), 0, i, i + 1));
+    return fail(EXIT_BAD_INPUT,
+                "%s: line %.0f: column \"%s\" holds text, such as \"%s\": features must be numbers",
+                r->path, fx_item(fx_child_named(table, "line")), fx_child_name(columns, i),
+                first_text(place, fx_child(columns, i)));
 }
 
 /* The numbers of the feature columns: all but the target, or those that the model names. */
-static int choose_features(const data_request *r, void *columns, int64_t target, int64_t *list,
+static int choose_features(const data_request *r, void *table, int64_t target, int64_t *list,
                            int64_t *n)
 {
-    int status = EXIT_FINE;
+    void *columns = fx_child_named(table, "columns");
     const int64_t wanted = r->columns ? fx_count(r->columns) : fx_count(columns);
     *n = 0;
-    for (int64_t i = 0; i < wanted && status == EXIT_FINE; i++) {
+    for (int64_t i = 0; i < wanted; i++) {
         const char *name = r->columns ? fx_string_text(fx_child(r->columns, i)) : NULL;
         const int64_t column = name ? find_column(columns, name) : i;
         if (column < 0)
             return no_column(r->path, name, columns);
-        if (column != target)
-            status = add_feature(r, columns, column, list, n);
+        if (column == target)
+            continue;
+        if (fx_count(fx_child(columns, column)) > 0)
+            return text_feature(r, table, column);
+        list[(*n)++] = column;
     }
-    if (status == EXIT_FINE && *n == 0)
-        return fail(EXIT_BAD_INPUT, "%s has no columns but the target", r->path);
-    return status;
+    return *n ? EXIT_FINE : fail(EXIT_BAD_INPUT, "%s has no columns but the target", r->path);
 }
 
 /* Columns that have names of their own, and not "1", "2", …. */
@@ -198,18 +213,27 @@ static void *names_of(void *columns, const int64_t *list, int64_t n)
     return names;
 }
 
-static int take_columns(const data_request *r, dataset *d, fx_array *values, void *columns)
+/* A column of numbers that Float32 rounds is there a second time. */
+static fx_array *target_column(void *table, int64_t i)
 {
+    const char *name = fx_child_name(fx_child_named(table, "columns"), i);
+    fx_array *wide = entry(fx_child_named(table, "wide"), name);
+    return wide ? wide : fx_vec(fx_slice(fx_child_named(table, "values"), 0, i, i + 1));
+}
+
+static int take_columns(const data_request *r, dataset *d, void *table)
+{
+    void *columns = fx_child_named(table, "columns");
     int64_t target = -1, n = 0, *list = calloc((size_t)fx_count(columns) + 1, sizeof *list);
     int status = list ? choose_target(r, columns, &target) : fail(EXIT_FAILED, "no memory");
     if (status == EXIT_FINE)
-        status = choose_features(r, columns, target, list, &n);
+        status = choose_features(r, table, target, list, &n);
     if (status == EXIT_FINE) {
-        d->x = fx_gather(values, fx_from(FX_DTYPE_I64, list, n), 0);
+        d->x = fx_gather(fx_child_named(table, "values"), fx_from(FX_DTYPE_I64, list, n), 0);
         d->columns = are_named(columns) ? names_of(columns, list, n) : NULL;
     }
     if (status == EXIT_FINE && target >= 0) {
-        d->y = fx_vec(fx_slice(values, 0, target, target + 1));
+        d->y = target_column(table, target);
         d->target = fx_child_name(columns, target);
         d->labels = fx_count(fx_child(columns, target)) > 0 ? fx_child(columns, target) : NULL;
     }
@@ -243,7 +267,7 @@ static int read_csv(const data_request *r, dataset *d)
     if (fx_is_error(table))
         return fail_library(EXIT_BAD_INPUT);
     d->kind = "csv";
-    return take_columns(r, d, fx_child_named(table, "values"), fx_child_named(table, "columns"));
+    return take_columns(r, d, table);
 }
 
 /* ---- IDX ------------------------------------------------------------------------------------- */
@@ -308,14 +332,6 @@ static int read_folder(const data_request *r, dataset *d)
 }
 
 /* ---- NumPy ----------------------------------------------------------------------------------- */
-
-static fx_array *entry(void *file, const char *name)
-{
-    for (int64_t i = 0; i < fx_count(file); i++)
-        if (strcmp(fx_child_name(file, i), name) == 0)
-            return fx_child(file, i);
-    return NULL;
-}
 
 static fx_array *first_of(void *file, const char *const *names, const char **out_name)
 {
@@ -399,6 +415,8 @@ static int read_any(const data_request *r, dataset *d)
         return fail(EXIT_BAD_INPUT, "%s: %s", r->path, strerror(errno));
     if (is_folder(r->path))
         return read_folder(r, d);
+    if (!input_file_ends(r->path) || (r->target && !input_file_ends(r->target)))
+        return fail_library(EXIT_BAD_INPUT);
     if (ends_with(r->path, ".npz"))
         return read_npz(r, d);
     if (ends_with(r->path, ".npy"))

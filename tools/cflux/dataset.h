@@ -68,6 +68,9 @@ typedef struct dataset {
 /* Reads it into the scope. Returns EXIT_FINE, or the exit status of what was printed. */
 int dataset_read(const data_request *r, dataset *out);
 
+/* The text of the first of the targets, which are positions in labels. */
+const char *first_text(fx_array *y, void *labels);
+
 /* The sizes of one observation as text: "8×8×1". */
 void describe_sizes(const fx_array *x, bool observation, char *text, size_t size);
 

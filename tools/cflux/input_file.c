@@ -5,8 +5,10 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { HEAD = 4 };
+#define NO_FILE "%s: it is no file on a disk"
 
 static bool name_has(const char *path, const char *part)
 {
@@ -99,8 +101,19 @@ static bool is_file(const char *path)
     struct stat s;
     if (stat(path, &s) != 0 || S_ISREG(s.st_mode))
         return true; /* reading it says what is wrong */
-    fx_fail(FX_STATUS_FORMAT, "read", "%s: %s", path,
-            S_ISDIR(s.st_mode) ? "it is a folder, and no file" : "it is no file on a disk");
+    fx_fail(FX_STATUS_FORMAT, "read",
+            S_ISDIR(s.st_mode) ? "%s: it is a folder, and no file" : NO_FILE, path);
+    return false;
+}
+
+bool input_file_ends(const char *path)
+{
+    struct stat s, in;
+    if (stat(path, &s) != 0 || !(S_ISCHR(s.st_mode) || S_ISBLK(s.st_mode)))
+        return true;
+    if (isatty(STDIN_FILENO) && fstat(STDIN_FILENO, &in) == 0 && in.st_rdev == s.st_rdev)
+        return true;
+    fx_fail(FX_STATUS_FORMAT, "read", NO_FILE, path);
     return false;
 }
 

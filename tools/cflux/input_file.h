@@ -17,4 +17,8 @@ typedef struct input_file {
 /* false: it cannot be read; recorded. What was found out by then is filled in. */
 bool input_file_read(const char *path, input_file *out);
 
+/* What is read once may be a pipe or the terminal. false: another device, which may have no end;
+ * recorded. */
+bool input_file_ends(const char *path);
+
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CLASSES_AT_MOST = 1000, BATCH = 256 };
+enum { CLASSES_AT_MOST = 1000, BATCH = 256, NUMBER_BYTES = 32 };
 
 typedef enum outputs {
     SCORES,        /* numbers that are no probabilities */
@@ -76,13 +76,23 @@ const char *class_name(const problem *p, int64_t i)
     return fx_child_name(p->classes, i);
 }
 
+static const double EXACT = 9007199254740992; /* 2^53: below it whole numbers are exact */
+
 static int compare_numbers(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-/* All values of y in memory that is the caller's; NULL: printed. */
+/* Numbers are different classes when they are different texts: all digits that a number needs. */
+static void print_number(char text[NUMBER_BYTES], double x)
+{
+    const bool whole = x == floor(x) && fabs(x) < EXACT;
+    const bool single = (double)(float)x == x;
+    snprintf(text, NUMBER_BYTES, whole ? "%.0f" : single ? "%.9g" : "%.17g", x);
+}
+
+/* All values of y in memory that is the caller's, without −0; NULL: printed. */
 static double *values_of(const dataset *d, int64_t *n)
 {
     *n = fx_length(d->y);
@@ -92,6 +102,8 @@ static double *values_of(const dataset *d, int64_t *n)
         values ? fail_library(EXIT_FAILED) : fail(EXIT_FAILED, "no memory");
         return NULL;
     }
+    for (int64_t i = 0; i < *n; i++)
+        values[i] = values[i] == 0 ? 0 : values[i];
     return values;
 }
 
@@ -123,11 +135,10 @@ static void *class_tuple(const char *const *names, int64_t n)
 
 static void *classes_of_numbers(const double *values, int64_t n)
 {
-    enum { LONGEST = 32 };
-    char(*texts)[LONGEST] = calloc((size_t)n + 1, sizeof *texts);
+    char(*texts)[NUMBER_BYTES] = calloc((size_t)n + 1, sizeof *texts);
     const char **names = calloc((size_t)n + 1, sizeof *names);
     for (int64_t i = 0; texts && names && i < n; i++) {
-        snprintf(texts[i], LONGEST, "%.9g", values[i]);
+        print_number(texts[i], values[i]);
         names[i] = texts[i];
     }
     void *tuple = class_tuple(names, texts && names ? n : 0);
@@ -180,6 +191,10 @@ static int classes_from_numbers(problem *p, const dataset *d, task asked, bool b
                       "%s: %s has %lld distinct values, too many for classes; --loss mse learns "
                       "numbers",
                       d->path, d->target, (long long)k);
+    else if ((asked == TASK_CLASSES || alike) && (values[0] <= -EXACT || values[k - 1] >= EXACT))
+        status = fail(EXIT_BAD_INPUT,
+                      "%s: %s holds %.17g: numbers of 2^53 and more are rounded, and no classes",
+                      d->path, d->target, values[0] <= -EXACT ? values[0] : values[k - 1]);
     else if (asked == TASK_CLASSES || alike)
         status = take_classes(p, d, classes_of_numbers(values, k));
     free(values);
@@ -199,7 +214,7 @@ int problem_classes(problem *p, const dataset *d, task asked)
         asked = p->kind->means;
     if (asked == TASK_NUMBERS && d->labels)
         return fail(EXIT_BAD_INPUT, "%s: %s holds text, such as \"%s\", and no numbers", d->path,
-                    d->target, fx_child_name(d->labels, 0));
+                    d->target, first_text(d->y, d->labels));
     const bool several = fx_ndims(d->y) > 1;
     if (asked == TASK_CLASSES && several && fx_size(d->y, 0) == 1)
         return problem_classes(
@@ -239,13 +254,13 @@ static int unknown_class(const problem *p, const dataset *d, int64_t row, const 
 static int number_classes(const problem *p, const dataset *d, const double *values, int64_t *out,
                           int64_t n)
 {
-    char name[32];
+    char name[NUMBER_BYTES];
     double last = NAN;
     int64_t number = -1;
     for (int64_t i = 0; i < n; i++) {
         const char *text = d->labels ? fx_child_name(d->labels, (int64_t)values[i]) : name;
         if (values[i] != last) {
-            snprintf(name, sizeof name, "%.9g", values[i]);
+            print_number(name, values[i]);
             number = number_of_class(p, text);
             last = values[i];
         }
@@ -279,7 +294,7 @@ int problem_targets(const problem *p, const dataset *d, fx_array **out)
         return class_targets(p, d, out);
     if (d->labels)
         return fail(EXIT_BAD_INPUT, "%s: %s holds text, such as \"%s\", and no numbers", d->path,
-                    d->target, fx_child_name(d->labels, 0));
+                    d->target, first_text(d->y, d->labels));
     fx_array *y = fx_ndims(d->y) == 1 ? fx_reshape(d->y, 1, d->n) : d->y;
     *out = fx_cast(y, FX_DTYPE_F32);
     return EXIT_FINE;

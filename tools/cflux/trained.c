@@ -1,6 +1,7 @@
 /* trained.c: see trained.h. */
 #include "trained.h"
 #include "failure.h"
+#include "input_file.h"
 #include "model_file.h"
 #include <stdlib.h>
 #include <string.h>
@@ -113,8 +114,8 @@ static void *find_model(void *entries)
 
 int trained_load(const char *path, trained *t, problem *p)
 {
-    void *entries = model_file_load(path);
-    if (fx_is_error(entries))
+    void *entries = input_file_ends(path) ? model_file_load(path) : NULL;
+    if (!entries || fx_is_error(entries))
         return fail_library(EXIT_BAD_INPUT);
     *t = (trained){.model = find_model(entries)};
     if (!t->model)
