@@ -129,12 +129,11 @@ static fx_status split(table *t)
 static fx_status next_row(table *t, bool *out_more)
 {
     fx_status status;
-    do {
-        status = fxi_lines_next(&t->lines, out_more);
+    while ((status = fxi_lines_next(&t->lines, out_more)) == FX_OK && *out_more) {
         const fxi_field all = fxi_field_trim(t->lines.line, t->lines.line + t->lines.length);
-        if (status == FX_OK && *out_more && all.start < all.stop)
+        if (all.start < all.stop)
             return split(t);
-    } while (status == FX_OK && *out_more);
+    }
     return status;
 }
 

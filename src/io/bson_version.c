@@ -5,6 +5,7 @@
  * structs of the document narrow the range together.
  */
 #include "bson_version.h"
+#include "error.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -93,6 +94,20 @@ static void flux_text(fxi_flux_range r, char *text, size_t size)
         snprintf(text, size, "Flux %s or earlier", until);
 }
 
+/* Damage that only the guess looks at is no reason to refuse a file: loading may never come there.
+ */
+static void guess(versions *v, fxi_bson root)
+{
+    fx_error before = fx_error_take();
+    look(v, root, 0);
+    if (v->j->b->status == FX_STATUS_FORMAT) {
+        v->j->b->status = FX_OK;
+        fx_error_take();
+    }
+    if (before.status != FX_OK)
+        fxi_error_put(&before);
+}
+
 fx_status fxi_bson_about(fxi_bytes *b, fx_file_info *out)
 {
     fxi_julia j = {0};
@@ -100,7 +115,7 @@ fx_status fxi_bson_about(fxi_bytes *b, fx_file_info *out)
     const fxi_bson root = fxi_bson_open(b);
     if (root.kind != FXI_BSON_NOTHING && fxi_julia_open(&j, b, root)) {
         versions v = {.j = &j, .flux = {FXI_FLUX_FIRST, FXI_FLUX_LAST}};
-        look(&v, root, 0);
+        guess(&v, root);
         flux_text(v.flux, flux, sizeof flux);
         snprintf(out->origin, sizeof out->origin, "%s%s%s%s", flux, *flux && *v.julia ? ", " : "",
                  *v.julia ? "Julia " : "", v.julia);
