@@ -521,6 +521,7 @@ class Refusals(Training):
             ("-S", "folder.bson", ["--save folder.bson: it is a folder"]),
             ("-r", "nowhere/r", ["--report nowhere/r", "No such file"]),
             ("--shape", "6148914691236517206x3x32", ["too much"]),
+            ("--shape", "2x1x1", ["output for an observation is 1×1×1", "is 1", "Flux.flatten"]),
             ("-S", "no/m.bson", ["--save no/m.bson", "No such file"]),
             ("-L", "no/l", ["--log no/l", "No such file"]),
             ("-c", "no/c", ["--checkpoint no/c", "No such file"]),

@@ -451,17 +451,20 @@ static int check_loss(const problem *p, const char *data, fx_array *output, fx_a
                     "learns numbers",
                     p->loss, data);
     fx_array *loss = loss_of(p, output, y);
-    if (!fx_is_error(loss) && (p->classes || fx_length(output) == fx_length(y)))
+    const bool alike = fx_length(output) == fx_length(y) && fx_ndims(output) == fx_ndims(y);
+    if (!fx_is_error(loss) && (p->classes || alike))
         return EXIT_FINE;
     if (p->classes)
         return fail_library(EXIT_BAD_INPUT);
     fx_error_take();
     describe_sizes(output, true, have, sizeof have);
     describe_sizes(y, true, want, sizeof want);
-    return fail(EXIT_BAD_INPUT,
-                "the model's output for an observation is %s, and its target in %s is %s: a last "
-                "layer with as many outputs would fit",
-                have, data, want);
+    return fail(
+        EXIT_BAD_INPUT,
+        "the model's output for an observation is %s, and its target in %s is %s: %s would fit",
+        have, data, want,
+        fx_ndims(output) > fx_ndims(y) ? "Flux.flatten and a last layer with as many outputs"
+                                       : "a last layer with as many outputs");
 }
 
 static fx_array *first_observation(fx_array *x)
