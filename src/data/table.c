@@ -148,7 +148,7 @@ static bool is_number(const table *t, fxi_field f)
 
 static int compare_field(fxi_field f, const char *text)
 {
-    const size_t n = (size_t)(f.stop - f.start);
+    const size_t n = strnlen(f.start, (size_t)(f.stop - f.start)); /* texts end at a byte of 0 */
     const int order = strncmp(f.start, text, n);
     return order ? order : -(text[n] != 0);
 }
