@@ -96,6 +96,7 @@ class Learning(Training):
             self.fine("predict", f"{name}.safetensors", "--data", *files, "--target", "kind", "--out", f"{name}.csv")
             ended = self.fine("eval", f"{name}.safetensors", "--data", *files, "--target", "kind", "--json")
             self.assertEqual(ended.json()["observations"], 105)
+            self.assertEqual(ended.json()["data"], files[0] + (" and 1 more" if files[1:] else ""))
         self.assertEqual(self.read("a.safetensors"), self.read("b.safetensors"))
         self.assertEqual(self.read("a.csv"), self.read("b.csv"))
         self.assertEqual({row[0] for row in rows_of(self.read("a.csv").decode())[1:]} - {"ant", "bear", "cow", "dog"}, set())

@@ -15,21 +15,19 @@ static option_row options[] = {
     {"data", 'd', OPTION_TEXT, &request.path, "FILE|FOLDER",
      "What to measure on, as in cflux train; of a folder of IDX files the test part", 0, 0, false},
     DATA_OPTIONS(request),
-    {"part", 0, OPTION_CHOICE, &part, "test|train",
-     "Which part of a folder of IDX files; test without it", 0, 0, false},
+    OPTION_PART(&part),
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
      "The loss; without it the one of training, where the file says it", 0, 0, false},
-    {"device", 0, OPTION_TEXT, &device_text, "DEVICE",
-     "Where to compute: cpu (the default), cuda:0", 0, 0, false},
+    OPTION_DEVICE(&device_text),
     OPTION_JSON(&as_json),
     OPTIONS_END};
 
-static void print_json(const char *path, const problem *p, const scores *s)
+static void print_json(const char *path, const char *data, const problem *p, const scores *s)
 {
     json_out j = {.to = stdout};
     json_open(&j, NULL, '{');
     json_text(&j, "model", path);
-    json_text(&j, "data", request.path);
+    json_text(&j, "data", data);
     json_integer(&j, "observations", s->n);
     json_text(&j, "loss_function", p->loss);
     json_number(&j, "loss", s->loss);
@@ -96,10 +94,9 @@ static void print_confusion(const problem *p, const scores *s)
     printf("\n");
 }
 
-static void print_scores(const char *path, const problem *p, const scores *s)
+static void print_scores(const char *path, const char *data, const problem *p, const scores *s)
 {
-    printf("%s on %s: %lld observations\n%s %.6g\n", path, request.path, (long long)s->n, p->loss,
-           s->loss);
+    printf("%s on %s: %lld observations\n%s %.6g\n", path, data, (long long)s->n, p->loss, s->loss);
     if (!p->classes)
         return;
     printf("accuracy %.2f %% (%lld of %lld)\n", 100 * accuracy_of(s), (long long)s->right,
@@ -151,7 +148,7 @@ static int run_eval(int n, char **operands)
     s.counts = calloc((size_t)(p.nclasses * p.nclasses) + 1, sizeof *s.counts);
     status = problem_scores(&p, fx_to(p.device, t.model), d.x, y, &s);
     if (status == EXIT_FINE)
-        as_json ? print_json(operands[0], &p, &s) : print_scores(operands[0], &p, &s);
+        (as_json ? print_json : print_scores)(operands[0], d.path, &p, &s);
     free(s.counts);
     return status;
 }
@@ -164,7 +161,7 @@ const command command_eval = {
     .most = -1,
     .about =
         "Prints the loss and, for classes, the accuracy and how often each class was taken for "
-        "which.",
+        "which. Further files go on where that of --data ends.",
     .options = options,
     .run = run_eval,
 };

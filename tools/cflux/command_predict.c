@@ -16,8 +16,7 @@ static option_row options[] = {
     {"data", 'd', OPTION_TEXT, &request.path, "FILE|FOLDER",
      "The observations, as in cflux train; a target may be there and is passed over", 0, 0, false},
     DATA_OPTIONS(request),
-    {"part", 0, OPTION_CHOICE, &part, "test|train",
-     "Which part of a folder of IDX files; test without it", 0, 0, false},
+    OPTION_PART(&part),
     {"out", 'O', OPTION_TEXT, &out_path, "FILE",
      "Where predictions go: .csv, or .npy (numbers of classes from 0, or a row for each "
      "observation); CSV on standard output without it",
@@ -28,8 +27,7 @@ static option_row options[] = {
      "The loss of training, where the file does not say it: it decides how outputs become "
      "probabilities",
      0, 0, false},
-    {"device", 0, OPTION_TEXT, &device_text, "DEVICE",
-     "Where to compute: cpu (the default), cuda:0", 0, 0, false},
+    OPTION_DEVICE(&device_text),
     OPTIONS_END};
 
 /* ---- computing ------------------------------------------------------------------------------- */
@@ -218,7 +216,7 @@ const command command_predict = {
     .least = 1,
     .most = -1,
     .about = "Writes a line for each observation: the name of its class, or numbers. Inputs are "
-             "scaled as in training.",
+             "scaled as in training. Further files go on where that of --data ends.",
     .options = options,
     .run = run_predict,
 };

@@ -62,8 +62,7 @@ static option_row options[] = {
      "channel of images, as the training part has them; the numbers stay with the model. auto: "
      "channels where an observation has three sizes, else features",
      0, 0, false},
-    {"device", 0, OPTION_TEXT, &device_text, "DEVICE",
-     "Where to compute: cpu (the default), cuda:0", 0, 0, false},
+    OPTION_DEVICE(&device_text),
     {"seed", 's', OPTION_INTEGER, &seed, "N",
      "Of the first weights, the order of the data and the validation part; 0 without it. The same "
      "seed gives the same bits",

@@ -55,6 +55,13 @@ typedef struct data_request {
             "Pass over so many lines at the top of a CSV file", 0, 1e9, false                      \
     }
 
+/* Of the commands that measure and predict: a folder of IDX files has two parts. */
+#define OPTION_PART(target)                                                                        \
+    {                                                                                              \
+        "part", 0, OPTION_CHOICE, (target), "test|train",                                          \
+            "Which part of a folder of IDX files; test without it", 0, 0, false                    \
+    }
+
 typedef struct dataset {
     const char *path, *kind; /* kind: "csv", "idx", "npy", "npz" */
     fx_array *x;             /* Float32, observations along the last axis */

@@ -48,6 +48,12 @@ typedef struct command {
     {                                                                                              \
         "json", 0, OPTION_FLAG, (target), NULL, "Print one JSON document instead of text", 0, 0, 0 \
     }
+/* Of the commands that compute. */
+#define OPTION_DEVICE(target)                                                                      \
+    {                                                                                              \
+        "device", 0, OPTION_TEXT, (target), "DEVICE",                                              \
+            "Where to compute: cpu (the default), opencl:0; cflux devices lists them", 0, 0, 0     \
+    }
 #define OPTIONS_END                                                                                \
     {                                                                                              \
         NULL, 0, OPTION_FLAG, NULL, NULL, NULL, 0, 0, 0                                            \
