@@ -11,11 +11,14 @@
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* What can be read can be printed, and comes back the same. */
+/* What can be read can be printed, and comes back the same. A few letters describe gigabytes: a
+ * model whose values do not fit into NOTATION_BYTES is shown without them. */
+enum { NOTATION_BYTES = 16 << 20 };
 static void read_notation(const char *text, size_t n)
 {
     static char shown[1 << 20], again[1 << 20];
     (void)n;
+    fx_set_memory_limit(fx_cpu_device(), NOTATION_BYTES);
     void *model = fx_parse_model(text);
     fuzz_outcome(model);
     fx_parse_loss(text);
