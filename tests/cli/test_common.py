@@ -19,6 +19,7 @@ class Help(cli.Cli):
         listed = re.findall(r"^  (\w+) ", self.fine("help").out, re.M)
         self.assertEqual(listed, COMMANDS + ["help"])
         self.assertEqual(self.fine("--help").out, self.fine("help").out)
+        self.assertEqual(self.fine("help", "help").out, self.fine("help").out)
 
     def test_every_command_explains_itself(self):
         for name in COMMANDS:

@@ -267,6 +267,25 @@ class Convert(cli.Cli):
                          for p in ("rich.bson", "back.bson"))
         self.assertEqual(first, second)
 
+    def test_numbered_texts_and_arrays_in_any_order(self):
+        """A writer may sort the keys of a header: 0, 1, 10, 11, 2, …"""
+        names = [f"class {k}" for k in range(12)]
+        order = sorted(range(12), key=str)
+        self.assertNotEqual(order, list(range(12)))
+        texts = {f"text.classes.{k}": names[k] for k in order}
+        arrays = {f"parts.{k}": ((1,), [float(k)]) for k in order}
+        self.write("s.safetensors", f.safetensors(arrays, dict(texts, **{"tuple.parts": ""})))
+        entries = {e["name"]: e["children"] for e in self.fine("inspect", "--json", "s.safetensors").json()["entries"]}
+        self.assertEqual([(c["name"], c["text"]) for c in entries["classes"]], [("", name) for name in names])
+        self.fine("convert", "s.safetensors", "n.npz", "--only", "parts", "--arrays")
+        self.assertEqual(f.read_npz(self.read("n.npz")), {f"parts.{k}": ((1,), [float(k)]) for k in range(12)})
+        # One that is missing: these are names.
+        del texts["text.classes.3"]
+        self.write("s.safetensors", f.safetensors(arrays, texts))
+        entries = self.fine("inspect", "--json", "s.safetensors").json()["entries"]
+        children = [e for e in entries if e["name"] == "classes"][0]["children"]
+        self.assertEqual({c["name"]: c["text"] for c in children}, {str(k): names[k] for k in order if k != 3})
+
     def test_arrays_alone(self):
         self.refused("convert", "m.bson", "m.npz", words=["m.npz cannot hold \"model\"", "--arrays"])
         self.fine("convert", "m.bson", "m.npz", "--arrays")

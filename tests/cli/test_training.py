@@ -516,17 +516,17 @@ class Refusals(Training):
             ("-o", "Adams(0.1)", ["optimiser, column 1", "Adams"]),
             ("--device", "abacus", ["abacus"]),
             ("-S", "m.npz", [".bson or .safetensors"]),
-            ("-L", "line.csv", ["--log line.csv is the data that is read"]),
+            ("-L", "line.csv", ["--log line.csv is a file that is read"]),
             ("-r", "./l", ["--log and --report are one file"]),
             ("-c", "m.bson", ["--save and --checkpoint are one file"]),
             ("-S", "folder.bson", ["--save folder.bson: it is a folder"]),
-            ("-r", "nowhere/r", ["--report nowhere/r", "No such file"]),
+            ("-r", "nowhere/r", ["--report nowhere/r: there is no folder nowhere"]),
             ("--shape", "6148914691236517206x3x32", ["too much"]),
             ("--shape", "2x1x1", ["output for an observation is 1×1×1", "is 1", "Flux.flatten"]),
-            ("-S", "no/m.bson", ["--save no/m.bson", "No such file"]),
-            ("-L", "no/l", ["--log no/l", "No such file"]),
-            ("-c", "no/c", ["--checkpoint no/c", "No such file"]),
-            ("-r", "no/r", ["--report no/r", "No such file"]),
+            ("-S", "no/m.bson", ["--save no/m.bson: there is no folder no"]),
+            ("-L", "no/l", ["--log no/l: there is no folder no"]),
+            ("-c", "no/c", ["--checkpoint no/c: there is no folder no"]),
+            ("-r", "no/r", ["--report no/r: there is no folder no"]),
             ("-e", "0", ["--epochs", '"0"']),
             ("-b", "x", ["--batchsize", '"x"']),
             ("--normalise", "some", ["--normalise", '"some"']),
@@ -651,13 +651,86 @@ class Refusals(Training):
         self.refused("eval", "line.csv", "-d", "line.csv", words="line.csv")
         self.refused("eval", "m.bson", "-d", cli.DIGITS, words="no column")
         self.refused("predict", "m.bson", "-d", "line.csv", "--out", "x.txt", words=".csv or .npy")
-        self.refused("predict", "m.bson", "-d", "line.csv", "--out", "no/x.csv", words="No such file")
+        self.refused("predict", "m.bson", "-d", "line.csv", "--out", "no/x.csv", words="--out no/x.csv: there is no folder no")
+        self.refused("predict", "m.bson", "-d", "line.csv", "--out", ".", words="--out .: it is a folder")
+        # A folder is looked for before the data are.
+        self.refused("predict", "m.bson", "-d", "lines.csv", "--out", "no/x.npy", words="there is no folder no")
         self.refused("predict", "m.bson", "-d", "line.csv", "-P", words="no classes")
         self.write("a.npz", formats.npz({"x": ((3, 2), [0.0] * 6)}))
         self.refused("eval", "a.npz", "-d", "line.csv", words="holds no model")
         self.refused("predict", "/dev/zero", "-d", "line.csv", words="/dev/zero: it is no file")
         self.refused("predict", "m.bson", "-d", "/dev/zero", words="/dev/zero: it is no file")
         self.fine("predict", "m.bson", "-d", "/dev/stdin", stdin=self.read("line.csv").decode())
+
+
+class Inputs(Training):
+    """What is read is not written over."""
+
+    def test_predict(self):
+        self.table("line.csv", self.line(), "a,b,price")
+        self.write("more.csv", self.read("line.csv"))
+        self.fine("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-e", "1", "-S", "m.bson")
+        os.symlink("m.bson", self.path("m.csv"))
+        for out in ("line.csv", "./more.csv", "m.csv"):
+            self.refused("predict", "m.bson", "-d", "line.csv", "more.csv", "--out", out,
+                         words=f"--out {out} is a file that is read")
+        self.fine("predict", "m.bson", "-d", "line.csv", "more.csv", "--out", "p.csv")
+        self.assertEqual(len(rows_of(self.read("p.csv").decode())), 401)
+
+    def test_report(self):
+        self.table("line.csv", self.line(), "a,b,price")
+        self.fine("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-e", "1", "-L", "r.jsonl")
+        self.refused("report", "r.jsonl", "-o", "r.jsonl", words="--output r.jsonl is a file that is read")
+        self.refused("report", "r.jsonl", "-o", "no/r.html", words="--output no/r.html: there is no folder no")
+        self.refused("report", "r.jsonl", "-o", ".", words="it is a folder")
+        self.refused("report", "nothing", "-o", "no/r.html", words="there is no folder no")
+        self.fine("report", "r.jsonl")
+        self.assertIn(b"<html", self.read("r.jsonl.html"))
+
+
+class OtherFiles(Training):
+    """Files that others wrote, or that say less than those of cflux."""
+
+    LAYER = formats.dense(1, 2, [1.0, -1.0], [0.5])
+
+    def test_two_classes_and_no_loss(self):
+        self.write("f.bson", formats.bson({"model": self.LAYER, "classes": formats.julia_tuple("no", "yes")}))
+        self.table("x.csv", [(2, 1), (1, 2)], "a,b")  # outputs 1.5 and −0.5
+        self.refused("predict", "f.bson", "-d", "x.csv", words=["says no loss", "--loss"])
+        guesses = self.fine("predict", "f.bson", "-d", "x.csv", "-l", "logitbinarycrossentropy").out
+        self.assertEqual(guesses.split(), ["prediction", "yes", "no"])
+
+    def test_entries_of_another_kind(self):
+        self.table("x.csv", [(2, 1), (1, 2)], "a,b")
+        array, numbers = formats.julia_array, lambda *n: formats.julia_array([len(n)], n, "q")
+        cases = [
+            {"mean": "zero", "std": array([2], [1, 1])},
+            {"mean": array([2], [0, 0]), "std": formats.julia_tuple("a")},
+            {"mean": array([2], [0, 0])},
+            {"std": array([2], [1, 1])},
+            {"shape": numbers(2), "mean": array([3], [0, 0, 0]), "std": array([3], [1, 1, 1])},
+            {"shape": "2"},
+            {"shape": array([1], [2])},
+            {"shape": numbers(0)},
+            {"shape": numbers(-2, -1)},
+            {"shape": numbers(2 ** 62, 4)},  # 2^64, which would be 0
+            {"columns": array([2], [1, 2])},
+            {"columns": formats.julia_tuple(1.0, 2.0)},
+            {"columns": "a"},
+            {"classes": array([2], [1, 2])},
+            {"classes": formats.julia_tuple(1.0, 2.0)},
+            {"classes": formats.julia_tuple("one")},
+        ]
+        for more in cases:
+            with self.subTest(more=more):
+                self.write("f.bson", formats.bson({"model": self.LAYER, **more}))
+                for command in ("predict", "eval"):
+                    self.refused(command, "f.bson", "-d", "x.csv", words="is not as cflux writes it")
+        self.assertGreaterEqual(len(cases), 16)
+        self.write("f.bson", formats.bson({"model": self.LAYER, "shape": numbers(2), "mean": array([2], [1, 1]),
+                                           "std": array([2], [2, 1])}))
+        out = rows_of(self.fine("predict", "f.bson", "-d", "x.csv").out)
+        self.assertEqual([float(r[0]) for r in out[1:]], [1.0, -0.5])
 
 
 class Flux(Training):
@@ -685,4 +758,4 @@ class Flux(Training):
 
 
 if __name__ == "__main__":
-    cli.main(28)
+    cli.main(32)

@@ -7,6 +7,7 @@
 #include "model_file.h"
 #include "nearest.h"
 #include "options.h"
+#include "output_paths.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,19 +16,17 @@ static const char *notation;
 static text_list only;
 static option_row options[] = {
     {"only", 'k', OPTION_TEXTS, &only, "NAME",
-     "Convert the entry of this name and leave out the others; may be given several times", 0, 0,
-     0},
+     "Convert the entry of this name and leave out the others; may be given several times", 0, 0},
     {"model", 'm', OPTION_TEXT, &notation, "NOTATION",
      "The model, in Flux's notation, that the arrays of IN belong to: those of a file without "
      "notation, of Flux.state, of a list of parameters, or of PyTorch",
-     0, 0, 0},
+     0, 0},
     {"arrays", 'a', OPTION_FLAG, &arrays_alone, NULL,
-     "Write arrays by name and leave out the structure that a format of arrays cannot hold", 0, 0,
-     0},
+     "Write arrays by name and leave out the structure that a format of arrays cannot hold", 0, 0},
     {"pytorch", 0, OPTION_FLAG, &as_pytorch, NULL,
-     "Write the model's state with PyTorch's names and layouts", 0, 0, 0},
+     "Write the model's state with PyTorch's names and layouts", 0, 0},
     {"checkpoint", 0, OPTION_FLAG, &as_checkpoint, NULL,
-     "Write a checkpoint, whatever OUT is called; .checkpoint and .ckpt say it too", 0, 0, 0},
+     "Write a checkpoint, whatever OUT is called; .checkpoint and .ckpt say it too", 0, 0},
     OPTION_JSON(&as_json),
     OPTIONS_END,
 };
@@ -265,7 +264,7 @@ static int run_convert(int n, char **operands)
     if ((arrays_alone || as_pytorch) && (!to_arrays(path) || to_checkpoint(path)))
         return fail(EXIT_BAD_INPUT, "--%s is for .safetensors, .npz and .npy",
                     arrays_alone ? "arrays" : "pytorch");
-    int status = check_output(path);
+    int status = check_outputs(&(output_path){path, "OUT"}, 1, NULL, 0);
     if (status == EXIT_FINE)
         status = read_input(operands[0], &in);
     if (status != EXIT_FINE)

@@ -13,11 +13,11 @@ static bool as_json;
 
 static option_row options[] = {
     {"data", 'd', OPTION_TEXT, &request.path, "FILE|FOLDER",
-     "What to measure on, as in cflux train; of a folder of IDX files the test part", 0, 0, false},
+     "What to measure on, as in cflux train; of a folder of IDX files the test part", 0, 0},
     DATA_OPTIONS(request),
     OPTION_PART(&part),
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
-     "The loss; without it the one of training, where the file says it", 0, 0, false},
+     "The loss; without it the one of training, where the file says it", 0, 0},
     OPTION_DEVICE(&device_text),
     OPTION_JSON(&as_json),
     OPTIONS_END};
@@ -146,7 +146,11 @@ static int run_eval(int n, char **operands)
     if (status != EXIT_FINE)
         return status;
     s.counts = calloc((size_t)(p.nclasses * p.nclasses) + 1, sizeof *s.counts);
-    status = problem_scores(&p, fx_to(p.device, t.model), d.x, y, &s);
+    status = s.counts ? EXIT_FINE
+                      : fail(EXIT_FAILED, "no memory for the counts of %lld classes",
+                             (long long)p.nclasses);
+    if (status == EXIT_FINE)
+        status = problem_scores(&p, fx_to(p.device, t.model), d.x, y, &s);
     if (status == EXIT_FINE)
         (as_json ? print_json : print_scores)(operands[0], d.path, &p, &s);
     free(s.counts);

@@ -18,7 +18,7 @@ static option_row options[] = {
     {"stats", 's', OPTION_FLAG, &with_stats, NULL,
      "For every array the least, largest and mean finite value, the standard deviation (by n − 1), "
      "and how many are NaN or infinite",
-     0, 0, 0},
+     0, 0},
     OPTION_JSON(&as_json),
     OPTIONS_END,
 };

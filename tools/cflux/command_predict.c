@@ -1,6 +1,7 @@
 /* command_predict.c: cflux predict: what a saved model says about data. */
 #include "failure.h"
 #include "options.h"
+#include "output_paths.h"
 #include "text_file.h"
 #include "trained.h"
 #include <stdlib.h>
@@ -14,19 +15,19 @@ static bool probabilities;
 
 static option_row options[] = {
     {"data", 'd', OPTION_TEXT, &request.path, "FILE|FOLDER",
-     "The observations, as in cflux train; a target may be there and is passed over", 0, 0, false},
+     "The observations, as in cflux train; a target may be there and is passed over", 0, 0},
     DATA_OPTIONS(request),
     OPTION_PART(&part),
     {"out", 'O', OPTION_TEXT, &out_path, "FILE",
      "Where predictions go: .csv, or .npy (numbers of classes from 0, or a row for each "
      "observation); CSV on standard output without it",
-     0, 0, false},
+     0, 0},
     {"probabilities", 'P', OPTION_FLAG, &probabilities, NULL,
-     "The probability of each class instead of the class", 0, 0, false},
+     "The probability of each class instead of the class", 0, 0},
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
      "The loss of training, where the file does not say it: it decides how outputs become "
      "probabilities",
-     0, 0, false},
+     0, 0},
     OPTION_DEVICE(&device_text),
     OPTIONS_END};
 
@@ -192,6 +193,16 @@ static int prepare(const char *path, trained *t, problem *p, dataset *d)
     return problem_check(p, t->model, d->path, d->x, NULL);
 }
 
+/* The model and the further files are operands. */
+static int check_files(int n, char **operands)
+{
+    const output_path output = {out_path, "--out"};
+    const char *const inputs[] = {request.path, request.target};
+    const int status = check_outputs(&output, 1, inputs, 2);
+    return status == EXIT_FINE ? check_outputs(&output, 1, (const char *const *)operands, n)
+                               : status;
+}
+
 static int run_predict(int n, char **operands)
 {
     FX_SCOPE;
@@ -202,7 +213,9 @@ static int run_predict(int n, char **operands)
     dataset d;
     if (!request.path)
         return fail(EXIT_BAD_INPUT, "--data is missing");
-    const int status = prepare(operands[0], &t, &p, &d);
+    int status = check_files(n, operands);
+    if (status == EXIT_FINE)
+        status = prepare(operands[0], &t, &p, &d);
     if (status != EXIT_FINE)
         return status;
     fx_array *result = predict(&p, fx_to(p.device, t.model), d.x);

@@ -1,13 +1,14 @@
 /* command_report.c: cflux report: the log of a training run as a page. */
 #include "failure.h"
 #include "options.h"
+#include "output_paths.h"
 #include "report.h"
 #include <string.h>
 
 static const char *out;
 static option_row options[] = {
     {"output", 'o', OPTION_TEXT, &out, "FILE",
-     "The page to write, - for standard output; LOG.html without", 0, 0, 0},
+     "The page to write, - for standard output; LOG.html without", 0, 0},
     OPTIONS_END,
 };
 
@@ -19,7 +20,9 @@ static int run_report(int n, char **operands)
     if (!out && (strcmp(operands[0], "-") == 0 || bytes >= (int)sizeof beside))
         return fail(EXIT_BAD_INPUT, "--output is missing: the page needs a name");
     const char *page = !out ? beside : strcmp(out, "-") == 0 ? NULL : out;
-    return report_file(operands[0], page);
+    const char *const inputs[] = {operands[0]};
+    const int status = check_outputs(&(output_path){page, "--output"}, 1, inputs, 1);
+    return status == EXIT_FINE ? report_file(operands[0], page) : status;
 }
 
 const command command_report = {

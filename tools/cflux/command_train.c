@@ -33,58 +33,56 @@ static option_row options[] = {
     {"data", 'd', OPTION_TEXT, &request.path, "FILE|FOLDER",
      "What to learn from: a CSV file (.gz or not), an npz or npy file, an IDX file, or a folder of "
      "IDX files as MNIST's",
-     0, 0, false},
+     0, 0},
     DATA_OPTIONS(request),
     {"model", 'm', OPTION_TEXT, &model_text, "NOTATION",
-     "The model in Flux's notation: 'Chain(Dense(4 => 8, relu), Dense(8 => 3))'", 0, 0, false},
+     "The model in Flux's notation: 'Chain(Dense(4 => 8, relu), Dense(8 => 3))'", 0, 0},
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
-     "A loss of Flux's; without it logitcrossentropy for classes and mse for numbers", 0, 0, false},
+     "A loss of Flux's; without it logitcrossentropy for classes and mse for numbers", 0, 0},
     {"classes", 0, OPTION_FLAG, &as_classes, NULL,
      "The target's values are classes; without this option text and whole numbers that repeat are, "
      "or what the loss says",
-     0, 0, false},
+     0, 0},
     {"regression", 0, OPTION_FLAG, &as_numbers, NULL,
-     "The target's values are numbers to come near", 0, 0, false},
+     "The target's values are numbers to come near", 0, 0},
     {"optimiser", 'o', OPTION_TEXT, &optimiser_text, "RULE",
-     "The optimiser in Flux's notation; Adam() without it", 0, 0, false},
-    {"epochs", 'e', OPTION_INTEGER, &epochs, "N", "Passes over the data; 10 without it", 1, 1e12,
-     false},
+     "The optimiser in Flux's notation; Adam() without it", 0, 0},
+    {"epochs", 'e', OPTION_INTEGER, &epochs, "N", "Passes over the data; 10 without it", 1, 1e12},
     {"batchsize", 'b', OPTION_INTEGER, &batchsize, "N", "Observations in a step; 32 without it", 1,
-     1e12, false},
+     1e12},
     {"drop-partial", 0, OPTION_FLAG, &drop_partial, NULL,
-     "Leave out the last batch of an epoch when it is smaller", 0, 0, false},
+     "Leave out the last batch of an epoch when it is smaller", 0, 0},
     {"validation", 'v', OPTION_TEXT, &validation_text, "SHARE|FILE|FOLDER",
      "What is kept from training, to measure on: a share of the data such as 0.2, drawn by --seed, "
      "or other data; of a folder of IDX files the test part",
-     0, 0, false},
+     0, 0},
     {"normalise", 0, OPTION_CHOICE, &normalise_text, "auto|features|channels|none",
      "Shift and scale inputs to mean 0 and standard deviation 1, each feature by its own or each "
      "channel of images, as the training part has them; the numbers stay with the model. auto: "
      "channels where an observation has three sizes, else features",
-     0, 0, false},
+     0, 0},
     OPTION_DEVICE(&device_text),
     {"seed", 's', OPTION_INTEGER, &seed, "N",
      "Of the first weights, the order of the data and the validation part; 0 without it. The same "
      "seed gives the same bits",
-     0, 9e15, false},
+     0, 9e15},
     {"save", 'S', OPTION_TEXT, &save_path, "FILE",
-     "Write the model: .bson (for Flux) or .safetensors", 0, 0, false},
+     "Write the model: .bson (for Flux) or .safetensors", 0, 0},
     {"patience", 'p', OPTION_INTEGER, &patience, "N",
      "Stop when the validation loss (the training loss without validation) has not improved for N "
      "epochs, and keep the model of the best epoch",
-     0, 1e12, false},
+     0, 1e12},
     {"checkpoint", 'c', OPTION_TEXT, &checkpoint_path, "FILE",
      "Write all that is needed to go on, after every epoch and when stopped; where the file is "
      "there, go on from it, to the same bits as without the interruption",
-     0, 0, false},
+     0, 0},
     {"checkpoint-every", 0, OPTION_INTEGER, &checkpoint_every, "STEPS",
-     "Write the checkpoint every so many steps instead", 1, 1e12, false},
+     "Write the checkpoint every so many steps instead", 1, 1e12},
     {"log", 'L', OPTION_TEXT, &log_path, "FILE",
-     "Write what happens as lines of JSON; added to when training goes on", 0, 0, false},
+     "Write what happens as lines of JSON; added to when training goes on", 0, 0},
     {"report", 'r', OPTION_TEXT, &report_path, "FILE",
-     "At the end write a page (HTML) of the run: curves, confusion matrix, samples, layers", 0, 0,
-     false},
-    {"quiet", 'q', OPTION_FLAG, &quiet, NULL, "No progress", 0, 0, false},
+     "At the end write a page (HTML) of the run: curves, confusion matrix, samples, layers", 0, 0},
+    {"quiet", 'q', OPTION_FLAG, &quiet, NULL, "No progress", 0, 0},
     OPTION_JSON(&as_json),
     OPTIONS_END};
 
@@ -332,10 +330,10 @@ static int prepare_settings(run *r)
 
 static int check_files(void)
 {
-    const output_path outputs[] = {{save_path, "save"},
-                                   {checkpoint_path, "checkpoint"},
-                                   {log_path, "log"},
-                                   {report_path, "report"}};
+    const output_path outputs[] = {{save_path, "--save"},
+                                   {checkpoint_path, "--checkpoint"},
+                                   {log_path, "--log"},
+                                   {report_path, "--report"}};
     const char *const inputs[] = {request.path, request.target, validation_text};
     int status = check_outputs(outputs, 4, inputs, 3);
     if (status == EXIT_FINE)

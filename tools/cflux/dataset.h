@@ -34,13 +34,11 @@ typedef struct data_request {
      "without this option), an entry of an npz file, or a file of its own beside an npy or IDX "   \
      "file",                                                                                       \
      0,                                                                                            \
-     0,                                                                                            \
-     false},                                                                                       \
+     0},                                                                                           \
         {"shape",     0,                                                                           \
          OPTION_TEXT, &(request).shape,                                                            \
          "SIZES",     "The sizes of an observation, as 28x28x1 (width, height, channels)",         \
-         0,           0,                                                                           \
-         false},                                                                                   \
+         0,           0},                                                                          \
         {"separator",                                                                              \
          0,                                                                                        \
          OPTION_TEXT,                                                                              \
@@ -48,18 +46,17 @@ typedef struct data_request {
          "CHARACTER",                                                                              \
          "What parts the columns of a CSV file: , (the default) or ; or | or tab or space",        \
          0,                                                                                        \
-         0,                                                                                        \
-         false},                                                                                   \
+         0},                                                                                       \
     {                                                                                              \
         "skip", 0, OPTION_INTEGER, &(request).skip, "LINES",                                       \
-            "Pass over so many lines at the top of a CSV file", 0, 1e9, false                      \
+            "Pass over so many lines at the top of a CSV file", 0, 1e9                             \
     }
 
 /* Of the commands that measure and predict: a folder of IDX files has two parts. */
 #define OPTION_PART(target)                                                                        \
     {                                                                                              \
         "part", 0, OPTION_CHOICE, (target), "test|train",                                          \
-            "Which part of a folder of IDX files; test without it", 0, 0, false                    \
+            "Which part of a folder of IDX files; test without it", 0, 0                           \
     }
 
 typedef struct dataset {

@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const char *command = "";
 
@@ -75,20 +74,6 @@ static void print_message(int level, const char *text, void *user)
 void failure_take_messages(void)
 {
     fx_message_set_hook(print_message, NULL);
-}
-
-int check_output(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    struct stat info;
-    char folder[4096] = ".";
-    if (slash && (size_t)(slash - path) < sizeof folder)
-        snprintf(folder, sizeof folder, "%.*s", slash > path ? (int)(slash - path) : 1, path);
-    if (stat(folder, &info) != 0 || !S_ISDIR(info.st_mode))
-        return fail(EXIT_BAD_INPUT, "%s: there is no folder %s", path, folder);
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        return fail(EXIT_BAD_INPUT, "%s is a folder", path);
-    return EXIT_FINE;
 }
 
 int finish_output(int status)

@@ -31,9 +31,6 @@ void warn(const char *format, ...) FXI_PRINTF(1, 2);
 /* Sends the library's messages through warn. */
 void failure_take_messages(void);
 
-/* Can a file be made there, as far as the folder goes? EXIT_FINE, or what fail returned. */
-int check_output(const char *path);
-
 /* Flushes stdout: `status`, or EXIT_FAILED when something could not be written there. */
 int finish_output(int status);
 

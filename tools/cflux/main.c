@@ -51,7 +51,7 @@ static int list_commands(FILE *to)
 
 static int help(int argc, char **argv)
 {
-    if (argc < 2 || strcmp(argv[1], "--help") == 0)
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
         return list_commands(stdout);
     if (strcmp(argv[1], "--man") == 0)
         options_manual(commands, COMMANDS, stdout);

@@ -507,14 +507,31 @@ static void *model_of(const char *path, void *file, bool *used, const char *name
     return filled;
 }
 
-static void *tuple_of(const pairs *p, bool named)
+/* The number below n that a name is, as it is printed; −1: none. */
+static int place_of(const char *name, int n)
 {
-    if (named)
-        return fxi_named_pairs(p->n, p->items);
-    void **things = calloc((size_t)p->n / 2 + 1, sizeof *things);
-    for (int i = 0; things && i < p->n / 2; i++)
-        things[i] = (void *)(uintptr_t)p->items[2 * i + 1];
-    void *tuple = fxi_tuple(things ? p->n / 2 : 0, things);
+    char number[24];
+    const long place = strtol(name, NULL, 10);
+    snprintf(number, sizeof number, "%ld", place);
+    return place >= 0 && place < n && strcmp(number, name) == 0 ? (int)place : -1;
+}
+
+/* A tuple where the names are 0, 1, …, whatever their order in the file; else a named one. */
+static void *tuple_of(const pairs *p)
+{
+    const int n = p->n / 2;
+    void **things = calloc((size_t)n + 1, sizeof *things);
+    int placed = 0;
+    for (int i = 0; things && i < n; i++) {
+        const int place = place_of(p->items[2 * i], n);
+        if (place < 0 || things[place])
+            break;
+        things[place] = (void *)(uintptr_t)p->items[2 * i + 1];
+        placed++;
+    }
+    void *tuple = !things       ? fx_error_array(no_memory())
+                  : placed == n ? fxi_tuple(n, things)
+                                : fxi_named_pairs(p->n, p->items);
     free(things);
     return tuple;
 }
@@ -528,22 +545,18 @@ static bool begins(const char *text, const char *prefix)
  * several, a tuple where the keys are 0, 1, … */
 static void *texts_of(const void *header, const char *name, int length)
 {
-    char one[PATH_BYTES], several[PATH_BYTES + 1], number[24];
+    char one[PATH_BYTES], several[PATH_BYTES + 1];
     pairs p = {0};
-    bool named = false;
     snprintf(one, sizeof one, "%s%.*s", TEXT, length, name);
     snprintf(several, sizeof several, "%s.", one);
     if (fx_metadata_text(header, one))
         return fx_string(fx_metadata_text(header, one));
     for (int64_t i = 0; i < fx_metadata_count(header); i++) {
         const char *key = fx_metadata_key(header, i);
-        if (!begins(key, several))
-            continue;
-        snprintf(number, sizeof number, "%d", p.n / 2);
-        named = named || strcmp(key + strlen(several), number) != 0;
-        add(&p, key + strlen(several), fx_string(fx_metadata_text(header, key)));
+        if (begins(key, several))
+            add(&p, key + strlen(several), fx_string(fx_metadata_text(header, key)));
     }
-    void *tuple = tuple_of(&p, named);
+    void *tuple = tuple_of(&p);
     free_pairs(&p);
     return tuple;
 }
@@ -560,21 +573,17 @@ static bool has_name(const pairs *p, const char *name)
 static void *nested(void *file, bool *used, const char *prefix, size_t length, int depth)
 {
     pairs p = {0};
-    bool named = false;
-    char number[24];
     for (int64_t i = 0; i < fx_count(file); i++) {
         const char *key = fx_child_name(file, i), *rest = key + length;
         if (used[i] || strncmp(key, prefix, length) != 0)
             continue;
         const size_t part = strcspn(rest, ".");
-        snprintf(number, sizeof number, "%d", p.n / 2);
-        named = named || strlen(number) != part || strncmp(rest, number, part) != 0;
         used[i] = !rest[part] || depth == DEPTH_AT_MOST;
         add_part(&p, rest, part,
                  used[i] ? fx_child(file, i)
                          : nested(file, used, key, length + part + 1, depth + 1));
     }
-    void *tuple = tuple_of(&p, named);
+    void *tuple = tuple_of(&p);
     free_pairs(&p);
     return tuple;
 }
@@ -622,7 +631,7 @@ static void *entries_of(const char *path, void *file, const void *header)
     if (!used || out.failed || rest.failed)
         no_memory();
     good = good && !out.failed && !rest.failed;
-    void *entries = good ? tuple_of(&out, true) : fx_error_array(fx_error_status());
+    void *entries = good ? fxi_named_pairs(out.n, out.items) : fx_error_array(fx_error_status());
     free_pairs(&out);
     free_pairs(&rest);
     free(used);

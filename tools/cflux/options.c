@@ -195,19 +195,10 @@ int options_read(const command *c, int argc, char **argv, int *n, char ***operan
         const int status = readers[row->kind](row, optarg);
         if (status >= 0)
             return status;
-        c->options[row - c->options].given = true;
     }
     *n = argc - optind;
     *operands = argv + optind;
     return check_operands(c, *n, *operands);
-}
-
-bool option_given(const command *c, const char *name)
-{
-    for (int i = 0; i < count_rows(c); i++)
-        if (strcmp(c->options[i].name, name) == 0)
-            return c->options[i].given;
-    return false;
 }
 
 /* ---- for readers ----------------------------------------------------------------------------- */
@@ -248,7 +239,7 @@ static void help_row(const option_row *row, FILE *to)
 }
 
 static const option_row help_option = {"help", 'h', OPTION_FLAG, NULL, NULL, "Print this help",
-                                       0,      0,   false};
+                                       0,      0};
 
 void options_help(const command *c, FILE *to)
 {

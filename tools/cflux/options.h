@@ -31,7 +31,6 @@ typedef struct option_row {
     const char *metavar; /* "N"; FILE and FOLDER are completed as such; NULL for flags */
     const char *help;    /* a sentence without its full stop, with the default in words */
     double least, most;  /* bounds of a number; none when least is not below most */
-    bool given;          /* filled in */
 } option_row;
 
 typedef struct command {
@@ -46,24 +45,22 @@ typedef struct command {
 /* The row that every command with results has. */
 #define OPTION_JSON(target)                                                                        \
     {                                                                                              \
-        "json", 0, OPTION_FLAG, (target), NULL, "Print one JSON document instead of text", 0, 0, 0 \
+        "json", 0, OPTION_FLAG, (target), NULL, "Print one JSON document instead of text", 0, 0    \
     }
 /* Of the commands that compute. */
 #define OPTION_DEVICE(target)                                                                      \
     {                                                                                              \
         "device", 0, OPTION_TEXT, (target), "DEVICE",                                              \
-            "Where to compute: cpu (the default), opencl:0; cflux devices lists them", 0, 0, 0     \
+            "Where to compute: cpu (the default), opencl:0; cflux devices lists them", 0, 0        \
     }
 #define OPTIONS_END                                                                                \
     {                                                                                              \
-        NULL, 0, OPTION_FLAG, NULL, NULL, NULL, 0, 0, 0                                            \
+        NULL, 0, OPTION_FLAG, NULL, NULL, NULL, 0, 0                                               \
     }
 
 /* Reads argv (argv[0] is the command's name) into the rows. −1: run it with the operands; else the
  * exit status, with what was wrong, or the help that was asked for, printed. */
 int options_read(const command *c, int argc, char **argv, int *n, char ***operands);
-/* Was it on the command line? */
-bool option_given(const command *c, const char *name);
 
 /* The same tables for readers. */
 void options_help(const command *c, FILE *to);

@@ -16,19 +16,6 @@ static void folder_of(const char *path, char folder[PATH_MAX])
     snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
 }
 
-/* A file that is there and is none, such as /dev/null, is written to as it is. */
-static int check_place(const output_path *o)
-{
-    char folder[PATH_MAX];
-    struct stat s;
-    if (stat(o->path, &s) == 0 && S_ISDIR(s.st_mode))
-        return fail(EXIT_BAD_INPUT, "--%s %s: it is a folder", o->option, o->path);
-    folder_of(o->path, folder);
-    return access(folder, W_OK | X_OK) == 0
-               ? EXIT_FINE
-               : fail(EXIT_BAD_INPUT, "--%s %s: %s", o->option, o->path, strerror(errno));
-}
-
 /* The path without links and dots; of a file that is not there, its folder's and its name. */
 static bool resolve(const char *path, char out[PATH_MAX])
 {
@@ -41,6 +28,25 @@ static bool resolve(const char *path, char out[PATH_MAX])
         return false;
     const int n = snprintf(out, PATH_MAX, "%s/%s", whole, slash ? slash + 1 : path);
     return n > 0 && n < PATH_MAX;
+}
+
+/* A file that is there and is none, such as /dev/null, is written to as it is; others are made
+ * beside the old one, where a link leads. */
+static int check_place(const output_path *o)
+{
+    char whole[PATH_MAX], folder[PATH_MAX];
+    struct stat s;
+    const bool there = stat(o->path, &s) == 0;
+    if (there && S_ISDIR(s.st_mode))
+        return fail(EXIT_BAD_INPUT, "%s %s: it is a folder", o->name, o->path);
+    folder_of(there && realpath(o->path, whole) ? whole : o->path, folder);
+    const bool good = there && !S_ISREG(s.st_mode) ? access(o->path, W_OK) == 0
+                                                   : access(folder, W_OK | X_OK) == 0;
+    if (good)
+        return EXIT_FINE;
+    return errno == ENOENT
+               ? fail(EXIT_BAD_INPUT, "%s %s: there is no folder %s", o->name, o->path, folder)
+               : fail(EXIT_BAD_INPUT, "%s %s: %s", o->name, o->path, strerror(errno));
 }
 
 static bool is_same_file(const char *a, const char *b)
@@ -60,12 +66,11 @@ int check_outputs(const output_path *outputs, int n, const char *const *inputs, 
         status = o->path ? check_place(o) : EXIT_FINE;
         for (int k = 0; k < i && status == EXIT_FINE; k++)
             if (is_same_file(o->path, outputs[k].path))
-                status = fail(EXIT_BAD_INPUT, "--%s and --%s are one file, %s", outputs[k].option,
-                              o->option, o->path);
+                status = fail(EXIT_BAD_INPUT, "%s and %s are one file, %s", outputs[k].name,
+                              o->name, o->path);
         for (int k = 0; k < ninputs && status == EXIT_FINE; k++)
             if (is_same_file(o->path, inputs[k]))
-                status =
-                    fail(EXIT_BAD_INPUT, "--%s %s is the data that is read", o->option, o->path);
+                status = fail(EXIT_BAD_INPUT, "%s %s is a file that is read", o->name, o->path);
     }
     return status;
 }

@@ -98,8 +98,8 @@ static double *values_of(const dataset *d, int64_t *n)
     *n = fx_length(d->y);
     double *values = calloc((size_t)*n + 1, sizeof *values);
     if (!values || fx_read_as(d->y, FX_DTYPE_F64, values, *n) != FX_OK) {
-        free(values);
         values ? fail_library(EXIT_FAILED) : fail(EXIT_FAILED, "no memory");
+        free(values);
         return NULL;
     }
     for (int64_t i = 0; i < *n; i++)
@@ -433,7 +433,11 @@ static int check_outputs(problem *p, const char *data, const fx_array *output)
     const int64_t each = fx_length(output);
     char sizes[100];
     describe_sizes(output, true, sizes, sizeof sizes);
-    p->single = p->classes && p->nclasses == 2 && p->kind->binary && each == 1;
+    const bool one = p->classes && p->nclasses == 2 && each == 1;
+    if (one && !p->kind) /* the loss says from which output on it is the second class */
+        return fail(EXIT_BAD_INPUT, "the model has one output for two classes, and its file says "
+                                    "no loss; --loss does");
+    p->single = one && p->kind->binary;
     if (!p->classes || p->single || (fx_ndims(output) == 2 && each == p->nclasses))
         return EXIT_FINE;
     return fail(EXIT_BAD_INPUT,

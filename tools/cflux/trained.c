@@ -3,6 +3,7 @@
 #include "failure.h"
 #include "input_file.h"
 #include "model_file.h"
+#include "tree_text.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -112,6 +113,47 @@ static void *find_model(void *entries)
     return is_model(model) ? model : NULL;
 }
 
+/* At least so many texts. */
+static bool are_texts(const void *object, int64_t least)
+{
+    bool good = tree_kind_of(object) == TREE_TUPLE && fx_count(object) >= least;
+    for (int64_t i = 0; good && i < fx_count(object); i++)
+        good = fx_string_text(fx_child(object, i));
+    return good;
+}
+
+/* The sizes of an observation, and how many numbers it has; 0: this is no list of sizes. */
+static int64_t sizes_of(fx_array *shape, int64_t sizes[FX_MAX_DIMS])
+{
+    const int64_t n = fx_is_array(shape) && fx_ndims(shape) == 1 ? fx_length(shape) : 0;
+    int64_t each = n > 0 && n < FX_MAX_DIMS && fx_eltype(shape) == FX_DTYPE_I64;
+    if (each && fx_read_as(shape, FX_DTYPE_I64, sizes, n) != FX_OK)
+        each = 0;
+    for (int64_t i = 0; each && i < n; i++)
+        if (sizes[i] < 1 || __builtin_mul_overflow(each, sizes[i], &each))
+            each = 0;
+    return each;
+}
+
+/* Numbers for observations of these sizes, or of any where they are not said. */
+static bool is_scale(const fx_array *x, const fx_array *shape, const int64_t *sizes)
+{
+    bool good = fx_is_array(x) && (!shape || fx_ndims(x) == fx_length(shape));
+    for (int k = 0; good && shape && k < fx_ndims(x); k++)
+        good = fx_size(x, k) == 1 || fx_size(x, k) == sizes[k];
+    return good;
+}
+
+/* Every entry is what its name says, or not there. */
+static bool is_ours(const trained *t, const problem *p, const void *classes)
+{
+    int64_t sizes[FX_MAX_DIMS] = {0};
+    return (!t->shape || sizes_of(t->shape, sizes) > 0) &&
+           (!t->columns || are_texts(t->columns, 1)) && (!classes || are_texts(classes, 2)) &&
+           !p->mean == !p->std && (!p->mean || is_scale(p->mean, t->shape, sizes)) &&
+           (!p->std || is_scale(p->std, t->shape, sizes));
+}
+
 int trained_load(const char *path, trained *t, problem *p)
 {
     void *entries = input_file_ends(path) ? model_file_load(path) : NULL;
@@ -128,11 +170,12 @@ int trained_load(const char *path, trained *t, problem *p)
     t->columns = model_file_entry(entries, "columns");
     p->mean = model_file_entry(entries, "mean");
     p->std = model_file_entry(entries, "std");
-    if (classes) {
+    const bool ours = is_ours(t, p, classes);
+    if (ours && classes) {
         p->classes = classes_of(classes);
         p->nclasses = fx_count(p->classes);
     }
-    if (fx_error_status() != FX_OK || (p->mean && !p->std))
+    if (!ours || fx_error_status() != FX_OK)
         return fail(EXIT_BAD_INPUT, "%s: what it says about its data is not as cflux writes it",
                     path);
     return p->kind ? EXIT_FINE : problem_loss(p, text_in(about, "loss"));
@@ -142,24 +185,22 @@ void trained_request(const trained *t, data_request *r)
 {
     r->columns = t->columns;
     r->target = r->target ? r->target : t->kind && strcmp(t->kind, "csv") == 0 ? t->target : NULL;
-    r->features = t->shape ? (int64_t)fx_item(fx_prod(t->shape)) : 0;
+    int64_t sizes[FX_MAX_DIMS];
+    r->features = t->shape ? sizes_of(t->shape, sizes) : 0;
 }
 
 int trained_shape(const char *path, const trained *t, dataset *d)
 {
-    int64_t sizes[FX_MAX_DIMS + 1], each = 1;
+    int64_t sizes[FX_MAX_DIMS];
     char have[100];
-    const int n = t->shape ? (int)fx_length(t->shape) : 0;
-    if (n == 0 || n >= FX_MAX_DIMS)
+    if (!t->shape)
         return EXIT_FINE;
-    if (fx_read_as(t->shape, FX_DTYPE_I64, sizes, n) != FX_OK)
-        return fail_library(EXIT_BAD_INPUT);
-    for (int i = 0; i < n; i++)
-        each *= sizes[i];
+    const int64_t each = sizes_of(t->shape, sizes);
     describe_sizes(d->x, true, have, sizeof have);
-    if (each * d->n != fx_length(d->x))
+    if (each != fx_length(d->x) / d->n)
         return fail(EXIT_BAD_INPUT, "%s takes %lld numbers for an observation, %s has %s", path,
                     (long long)each, d->path, have);
+    const int n = (int)fx_length(t->shape);
     sizes[n] = d->n;
     d->x = fxi_reshape(d->x, n + 1, sizes);
     return EXIT_FINE;
