@@ -15,8 +15,9 @@ FXI_BEGIN_C
 FX_API fx_array *fx_read_idx(const char *path);
 
 /* A file of numbers in columns (CSV, plain or gzip) as a Float32 matrix columns×rows, one row per
- * line. Lines whose first field is not a number are skipped at the top as a header. Fields that are
- * missing or not numbers are an error with line and column. */
+ * line. Lines whose first field is not a number are skipped at the top as a header, where fields in
+ * quotes may hold line breaks. Fields that are missing or not numbers are an error with line and
+ * column. */
 FX_API fx_array *fx_read_csv(const char *path);
 
 /* A table with names and texts (CSV, plain or gzip), as a named tuple of four:
@@ -31,8 +32,9 @@ FX_API fx_array *fx_read_csv(const char *path);
  * do not say that a value is missing (as NA does), all stand above numbers of the next line; a name
  * that is empty or there before is replaced by "#3", the column's number from 1, and without a
  * header all names are numbers: "1", "2", …. A column is one of text when the field in its first
- * row is no number. Texts are UTF-8. Fields may stand in quotes ("a, b", "say ""yes"""), not across
- * lines. Errors name line and column. */
+ * row is no number. Texts are UTF-8. Fields may stand in quotes ("a, b", "say ""yes"""), and then
+ * hold line breaks (RFC 4180). Errors name line and column, and where the first line has no comma,
+ * another separator that it has. */
 typedef struct fx_table_args {
     size_t fxi_size;
     const char *path;

@@ -1,7 +1,7 @@
 /* csv.c: numbers in columns, separated by commas, one observation per line.
  *
- * One line and the numbers so far are all that is held. A row-major table with one row per line is
- * the column-major matrix columns×rows with the same bytes, so lines are simply appended. Header
+ * One record and the numbers so far are all that is held. A row-major table with one row per line
+ * is the column-major matrix columns×rows with the same bytes, so lines are simply appended. Header
  * lines may stand at the top only; after the first row of numbers everything that is not one is an
  * error, since silently skipped rows are how features and labels come apart.
  */
@@ -60,9 +60,9 @@ static fx_status parse_row(csv_reader *r)
     }
     if (r->columns && column != r->columns)
         return fx_fail(FX_STATUS_FORMAT, OP,
-                       "%s: line %lld: expected %lld columns as above, found %s%lld",
+                       "%s: line %lld: expected %lld columns as above, found %s%lld%s",
                        lines->file.path, (long long)lines->number, (long long)r->columns,
-                       column > r->columns ? "at least " : "", (long long)column);
+                       column > r->columns ? "at least " : "", (long long)column, lines->hint);
     r->columns = column;
     return FX_OK;
 }
@@ -83,7 +83,7 @@ static fx_status read_rows(csv_reader *r)
 {
     for (;;) {
         bool more;
-        const fx_status status = fxi_lines_next(&r->lines, &more);
+        const fx_status status = fxi_lines_next_record(&r->lines, ',', &more);
         if (status != FX_OK)
             return status;
         if (!more)
@@ -97,8 +97,8 @@ static fx_status read_rows(csv_reader *r)
     }
     if (!r->columns)
         return fx_fail(FX_STATUS_FORMAT, OP,
-                       "%s: expected rows of numbers, found none in %lld lines", r->lines.file.path,
-                       (long long)(r->lines.number - 1));
+                       "%s: expected rows of numbers, found none in %lld lines%s",
+                       r->lines.file.path, (long long)(r->lines.number - 1), r->lines.hint);
     return FX_OK;
 }
 

@@ -16,7 +16,7 @@ fx_status fxi_lines_out_of_memory(const fxi_lines *lines)
 
 fx_status fxi_lines_open(fxi_lines *lines, const char *op, const char *path)
 {
-    *lines = (fxi_lines){.number = 0};
+    *lines = (fxi_lines){.hint = ""};
     const fx_status status = fxi_data_file_open(&lines->file, op, path);
     if (status != FX_OK)
         return status;
@@ -70,11 +70,11 @@ static fx_status check_end(const fxi_lines *lines)
                : FX_OK;
 }
 
-fx_status fxi_lines_next(fxi_lines *lines, bool *out_more)
+/* Appends the next line. */
+static fx_status read_line(fxi_lines *lines, bool *out_more)
 {
     bool found_newline = false;
-    lines->length = 0;
-    lines->number++;
+    lines->last++;
     *out_more = false;
     while (!found_newline) {
         if (lines->at == lines->end) {
@@ -95,22 +95,108 @@ fx_status fxi_lines_next(fxi_lines *lines, bool *out_more)
         if (!append(lines, start, n))
             return fxi_lines_out_of_memory(lines);
     }
-    drop_byte_order_mark(lines);
     return *out_more ? FX_OK : check_end(lines);
 }
 
-static bool is_blank(char c)
+fx_status fxi_lines_next(fxi_lines *lines, bool *out_more)
+{
+    lines->length = 0;
+    lines->number = lines->last + 1;
+    const fx_status status = read_line(lines, out_more);
+    drop_byte_order_mark(lines);
+    return status;
+}
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+bool fxi_is_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\r';
 }
 
+bool fxi_is_separator(char c, char separator)
+{
+    return c == separator || (separator == ' ' && c == '\t');
+}
+
+/* Where a character stands. Quotes begin a field, but for blanks; elsewhere they are text. */
+typedef enum place {
+    BEFORE, /* a field */
+    INSIDE, /* quotes */
+    BEHIND, /* a quote, which ends them if it is not doubled */
+    OUTSIDE
+} place;
+
+static place place_after(place now, char c, char separator)
+{
+    if (now == INSIDE)
+        return c == '"' ? BEHIND : INSIDE;
+    if (c == '"' && now != OUTSIDE)
+        return INSIDE;
+    if (fxi_is_separator(c, separator))
+        return BEFORE;
+    return now == BEFORE && fxi_is_blank(c) ? BEFORE : OUTSIDE;
+}
+
+/* Appends lines as long as the last one ends inside quotes. */
+static fx_status read_quoted(fxi_lines *lines, char separator)
+{
+    place now = BEFORE;
+    int64_t opened = 0;
+    bool more = memchr(lines->line, '"', lines->length) != NULL;
+    fx_status status = FX_OK;
+    for (size_t at = 0; more && status == FX_OK;) {
+        for (; at < lines->length; at++) {
+            const place next = place_after(now, lines->line[at], separator);
+            if (now == BEFORE && next == INSIDE)
+                opened = lines->last;
+            now = next;
+        }
+        if (now != INSIDE)
+            return FX_OK;
+        status = append(lines, "\n", 1) ? read_line(lines, &more) : fxi_lines_out_of_memory(lines);
+    }
+    return status == FX_OK && now == INSIDE
+               ? fx_fail(FX_STATUS_FORMAT, lines->file.op,
+                         "%s: line %lld: expected a closing quote, found the end of the file",
+                         lines->file.path, (long long)opened)
+               : status;
+}
+
+static void look_for_hint(fxi_lines *lines, char separator)
+{
+    const fxi_field all = fxi_field_trim(lines->line, lines->line + lines->length);
+    if (lines->hinted || all.start == all.stop)
+        return;
+    lines->hinted = true;
+    if (separator != ',' || memchr(lines->line, ',', lines->length))
+        return;
+    if (memchr(lines->line, ';', lines->length))
+        lines->hint = "; the first line has ';' and no ',': fx_read_table takes .separator = ';'";
+    else if (memchr(all.start, '\t', (size_t)(all.stop - all.start)))
+        lines->hint =
+            "; the first line has tabs and no ',': fx_read_table takes .separator = '\\t'";
+}
+
+fx_status fxi_lines_next_record(fxi_lines *lines, char separator, bool *out_more)
+{
+    fx_status status = fxi_lines_next(lines, out_more);
+    if (status == FX_OK && *out_more)
+        status = read_quoted(lines, separator);
+    if (status == FX_OK && *out_more)
+        look_for_hint(lines, separator);
+    return status;
+}
+
+/* ---- fields ---------------------------------------------------------------------------------- */
+
 fxi_field fxi_field_trim(char *start, char *stop)
 {
-    while (start < stop && is_blank(*start))
+    while (start < stop && fxi_is_blank(*start))
         start++;
-    while (stop > start && is_blank(stop[-1]))
+    while (stop > start && fxi_is_blank(stop[-1]))
         stop--;
-    return (fxi_field){start, stop};
+    return (fxi_field){.start = start, .stop = stop};
 }
 
 /* strtof stops at a separator or the line's terminator, so it may run on the line itself. */
@@ -125,10 +211,13 @@ bool fxi_field_number(const fxi_lines *lines, fxi_field f, float *out, bool *out
 
 fx_status fxi_field_bad(const fxi_lines *lines, int64_t column, fxi_field f, const char *expected)
 {
-    const int n = (int)(f.stop - f.start < SHOWN ? f.stop - f.start : SHOWN);
+    int n = (int)(f.stop - f.start < SHOWN ? f.stop - f.start : SHOWN);
+    const char *line_break = memchr(f.start, '\n', (size_t)n);
+    n = line_break ? (int)(line_break - f.start) : n;
+    const char *nothing = line_break ? "a line break" : "nothing";
     const char *quote = n ? "\"" : "";
     return fx_fail(FX_STATUS_FORMAT, lines->file.op,
-                   "%s: line %lld, column %lld: expected %s, found %s%.*s%s", lines->file.path,
-                   (long long)lines->number, (long long)column, expected, quote, n ? n : 7,
-                   n ? f.start : "nothing", quote);
+                   "%s: line %lld, column %lld: expected %s, found %s%.*s%s%s", lines->file.path,
+                   (long long)(f.number ? f.number : lines->number), (long long)column, expected,
+                   quote, n ? n : SHOWN, n ? f.start : nothing, quote, lines->hint);
 }

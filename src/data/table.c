@@ -60,8 +60,8 @@ typedef struct table {
 
 static fx_status bad_line(const table *t, const char *expected, const char *found)
 {
-    return fx_fail(FX_STATUS_FORMAT, OP, "%s: line %lld: expected %s, found %s", t->lines.file.path,
-                   (long long)t->lines.number, expected, found);
+    return fx_fail(FX_STATUS_FORMAT, OP, "%s: line %lld: expected %s, found %s%s",
+                   t->lines.file.path, (long long)t->lines.number, expected, found, t->lines.hint);
 }
 
 static bool add_field(table *t, fxi_field f)
@@ -73,49 +73,62 @@ static bool add_field(table *t, fxi_field f)
 }
 
 /* What stands in quotes at *at, moved together in place and terminated; *at goes behind the quotes.
- * NULL: they are not closed. */
-static char *unquote(char **at, const char *end)
+ * A record has closed them. */
+static fxi_field unquote(char **at, const char *end, int64_t *number)
 {
     char *to = *at, *from = *at + 1;
+    fxi_field f = {.start = to, .number = *number};
     while (from < end && !(from[0] == '"' && from[1] != '"')) {
         from += from[0] == '"';
+        *number += from[0] == '\n';
         *to++ = *from++;
     }
-    if (from >= end)
-        return NULL;
-    *at = from + 1;
+    *at = from + (from < end);
     *to = 0;
-    return to;
+    f.stop = to;
+    return f;
 }
 
 static char *find_separator(const table *t, char *start, char *end)
 {
     char *at = t->separator == ' ' ? start : memchr(start, t->separator, (size_t)(end - start));
-    while (t->separator == ' ' && at < end && *at != ' ' && *at != '\t')
+    while (t->separator == ' ' && at < end && !fxi_is_separator(*at, ' '))
         at++;
     return at ? at : end;
+}
+
+/* Behind quotes that stand open by mistake comes what the next quotes should have held. */
+static fx_status bad_end(const table *t, int64_t opened, fxi_field rest)
+{
+    char expected[80] = "a separator after a quote";
+    if (rest.number > opened)
+        snprintf(expected, sizeof expected, "a separator after the quotes that open in line %lld",
+                 (long long)opened);
+    return fxi_field_bad(&t->lines, t->nfields + 1, rest, expected);
 }
 
 static fx_status split(table *t)
 {
     const fxi_field all = fxi_field_trim(t->lines.line, t->lines.line + t->lines.length);
     char *at = t->separator == '\t' ? t->lines.line : all.start, *const end = all.stop;
+    int64_t number = t->lines.number;
     bool more = true;
     for (t->nfields = 0; more;) {
-        while (at < end && (*at == ' ' || (*at == '\t' && t->separator != '\t')))
+        while (at < end && fxi_is_blank(*at) && (*at != '\t' || t->separator != '\t'))
             at++;
-        fxi_field f = {at, at};
+        fxi_field f;
         if (at < end && *at == '"') {
-            f.stop = unquote(&at, end);
-            if (!f.stop)
-                return bad_line(t, "a closing quote", "the end of the line");
-            const fxi_field rest = fxi_field_trim(at, find_separator(t, at, end));
+            f = unquote(&at, end, &number);
+            fxi_field rest = fxi_field_trim(at, find_separator(t, at, end));
+            rest.number = number;
             if (rest.start < rest.stop)
-                return fxi_field_bad(&t->lines, t->nfields + 1, rest, "a separator after a quote");
+                return bad_end(t, f.number, rest);
             at = find_separator(t, at, end);
         } else {
-            at = find_separator(t, at, end);
-            f = fxi_field_trim(f.start, at);
+            char *const stop = find_separator(t, at, end);
+            f = fxi_field_trim(at, stop);
+            f.number = number;
+            at = stop;
         }
         more = at < end;
         at += more;
@@ -129,7 +142,8 @@ static fx_status split(table *t)
 static fx_status next_row(table *t, bool *out_more)
 {
     fx_status status;
-    while ((status = fxi_lines_next(&t->lines, out_more)) == FX_OK && *out_more) {
+    while ((status = fxi_lines_next_record(&t->lines, t->separator, out_more)) == FX_OK &&
+           *out_more) {
         const fxi_field all = fxi_field_trim(t->lines.line, t->lines.line + t->lines.length);
         if (all.start < all.stop)
             return split(t);
@@ -208,7 +222,7 @@ static bool is_text(fxi_field f)
 static fx_status bad_text(const table *t, int32_t i)
 {
     return fx_fail(FX_STATUS_FORMAT, OP, "%s: line %lld, column %d: the text is not UTF-8",
-                   t->lines.file.path, (long long)t->lines.number, (int)i + 1);
+                   t->lines.file.path, (long long)t->fields[i].number, (int)i + 1);
 }
 
 static bool is_taken(const table *t, int32_t before, fxi_field name)
@@ -425,8 +439,8 @@ static fx_status read_all(table *t, int64_t skip)
             status = next_row(t, &more);
     }
     if (status == FX_OK && t->rows == 0)
-        status = fx_fail(FX_STATUS_FORMAT, OP, "%s: expected rows, found none in %lld lines",
-                         t->lines.file.path, (long long)(t->lines.number - 1));
+        status = fx_fail(FX_STATUS_FORMAT, OP, "%s: expected rows, found none in %lld lines%s",
+                         t->lines.file.path, (long long)(t->lines.number - 1), t->lines.hint);
     return status;
 }
 

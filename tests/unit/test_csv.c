@@ -41,6 +41,7 @@ static void values(void **state)
                                    "1,2.5,-3\n1e-3,.1,16777216\n"),
                 3, 2, six);
     check_table(temp_text("f.csv", "width,height\n# in metres\n1\n2.5\n-3\n"), 1, 3, six);
+    check_table(temp_text("q.csv", "\"width\n1,2\",\"b\r\n1\"\n5\" disk\n1\n2.5\n-3\n"), 1, 3, six);
     const char packed[] = "a,b,c\n1,2.5,-3\n1e-3,.1,16777216\n";
     check_table(temp_gzip("g.csv.gz", packed, sizeof packed - 1), 3, 2, six);
 }
@@ -118,6 +119,11 @@ static void refusals(void **state)
     refuse("1,2.5mm\n", "found \"2.5mm\"");
     refuse("", "found none");
     refuse("only,names\n", "found none");
+    refuse("\"a\n1\",b\n1,\"2\n", "line 3: expected a closing quote, found the end of the file");
+    refuse("\"a\n1\",b\n1,x\n", "line 3, column 2: expected a number, found \"x\"");
+    refuse("1;2\n3;4\n", "in 2 lines; the first line has ';' and no ',': fx_read_table takes "
+                         ".separator = ';'");
+    refuse("a\tb\n1,5\t2\n", "found \"5\t2\"; the first line has tabs");
     expect_refusal(temp_file("nul.csv", "1,2\0\n", 5), FX_STATUS_FORMAT, "line 1, column 2");
     expect_refusal("/nonexistent/x.csv", FX_STATUS_IO, "/nonexistent/x.csv");
     expect_refusal(NULL, FX_STATUS_ARGUMENT, "NULL");

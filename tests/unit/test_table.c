@@ -121,6 +121,33 @@ static void texts(void **state)
     check("k\nab\nabc\nb\nabc\n", 4, prefixes, "k: ab=1 abc=2 b=1");
 }
 
+/* RFC 4180: what stands in quotes goes on in the next line, and lines are counted all the same. */
+static void line_breaks_in_quotes(void **state)
+{
+    (void)state;
+    static const float two[] = {1, 0, 2, 1};
+    check("x,\"kind\n(as seen)\"\n1,\"ant\nor bee\"\n2,\"cow\r\n\r\n\"\r\n", 2, two,
+          "x:; kind\n(as seen): ant\nor bee=1 cow\r\n\r\n=1");
+    check("x,k\n1,\"a\"\"\n\"\"b,\"\n2 , \"\nc\" ", 2, (const float[]){1, 1, 2, 0},
+          "x:; k: \nc=1 a\"\n\"b,=1");
+    check("\"a\n1\",2\n\"b\nc\",3\n", 2, (const float[]){0, 2, 1, 3}, "1: a\n1=1 b\nc=1; 2:");
+    static const float inches[] = {0, 1, 1, 2};
+    check("size,n\n5\" disk,1\n8\" disk,2\n", 2, inches, "size: 5\" disk=1 8\" disk=1; n:");
+    FX_SCOPE;
+    check_result(fx_read_table(temp_text("b.txt", " \"a\nb\"\t1 \n\"c d\"  2"), .separator = ' '),
+                 2, (const float[]){0, 1, 1, 2}, "1: a\nb=1 c d=1; 2:");
+    check_result(fx_read_table(temp_text("t.tsv", "\t\"b\n\"\n1\t2\n"), .separator = '\t'), 1,
+                 (const float[]){1, 2}, "#1:; b\n:");
+    check_wide("a,day\n\"1\n\",20230001\n2,20230001\n", 2, (const double[]){20230001, 20230001}, 2);
+    check_wide("\"a\n\n\",day\n1,20230001\n", 1, (const double[]){20230001}, 4);
+    char text[200100] = "x,y\n1,\"";
+    for (int i = 0; i < 200000; i++)
+        text[7 + i] = i % 3 ? 'x' : '\n';
+    strcpy(text + 200007, "\"\n2,a\n3,\n");
+    assert_true(fx_is_error(fx_read_table(temp_text("long.csv", text))));
+    assert_non_null(strstr(fx_error_take().message, "line 66671, column 2: expected a text"));
+}
+
 static void separators(void **state)
 {
     (void)state;
@@ -164,7 +191,17 @@ static void refusals(void **state)
     refuse("a,caf\xE9\n1,2\n", "line 1, column 2: the text is not UTF-8");
     refuse("1,2\n1,caf\xE9\n", "line 2, column 2: expected a number");
     refuse("a,b\n1,2,3\n", "line 2: expected 2 columns as above, found 3");
-    refuse("a,b\n1,\"x\n", "line 2: expected a closing quote");
+    refuse("a,b\n1,\"x\n", "line 2: expected a closing quote, found the end of the file");
+    refuse("a,b\n\"1\n\",\"x\n,y\n\n", "line 3: expected a closing quote");
+    refuse("a,\"b\"\"\n1,2\n", "line 1: expected a closing quote");
+    refuse(
+        "a,b\n1,\"x\n2,\"y\"\n",
+        "line 3, column 2: expected a separator after the quotes that open in line 2, found \"y");
+    refuse("a,b\n\"1\n\",x\n2,caf\xE9\n", "line 4, column 2: the text is not UTF-8");
+    refuse("a,b,c\n0,k,0\n1,\"\n2\n\",x\n", "line 5, column 3: expected a number, found \"x\"");
+    refuse("a,b\n1,2\n1,\"2\nx\"\n", "line 3, column 2: expected a number, found \"2\"");
+    refuse("a,b\n1,2\n1,\"\nx\"\n", "line 3, column 2: expected a number, found a line break");
+    refuse("a,b\n\"\n1\",2\n3\n", "line 4: expected 2 columns as above, found 1");
     refuse("a,b\n1,\"x\"y\n", "line 2, column 2: expected a separator after a quote, found \"y\"");
     refuse("a,b\n1,1e99\n", "line 2, column 2: expected a number that fits Float32");
     refuse("a,b\n", "expected rows, found none in 1 lines");
@@ -175,10 +212,24 @@ static void refusals(void **state)
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
 }
 
+/* A file that is read with commas, and whose first line has none. */
+static void hints(void **state)
+{
+    (void)state;
+    refuse("a;b\n1,5;2,5\n", "found 3; the first line has ';' and no ',': fx_read_table takes "
+                             ".separator = ';'");
+    refuse("\na\tb\n", "has tabs and no ',': fx_read_table takes .separator = '\\t'");
+    FX_SCOPE;
+    assert_true(fx_is_error(fx_read_table(temp_text("s.csv", "a;b\n1;2;3\n"), .separator = ';')));
+    assert_null(strstr(fx_error_take().message, "separator"));
+    assert_true(fx_is_error(fx_read_table(temp_text("s.csv", "a;b,c\n1\n"))));
+    assert_null(strstr(fx_error_take().message, "separator"));
+}
+
 static void each_allocation_fails(void **state)
 {
     (void)state;
-    const char *path = temp_text("small.csv", "1,x\n20230001,y\n");
+    const char *path = temp_text("small.csv", "1,x\n20230001,\"y\n\"\n");
     bool failed = true;
     int failures = 0;
     for (int64_t nth = 0; failed; nth++) {
@@ -213,8 +264,10 @@ int main(void)
         cmocka_unit_test(headers_with_numbers),
         cmocka_unit_test(numbers_that_float32_rounds),
         cmocka_unit_test(texts),
+        cmocka_unit_test(line_breaks_in_quotes),
         cmocka_unit_test(separators),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(hints),
         cmocka_unit_test(each_allocation_fails),
     };
     return cmocka_run_group_tests(tests, NULL, remove_files);
