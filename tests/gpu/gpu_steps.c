@@ -25,6 +25,8 @@ static bool is_real(int dtype)
 static void show(visit *v, gpu_case *c)
 {
     c->step.in = c->in;
+    c->step.in_value = c->in_value;
+    c->step.in_offset = c->in_offset;
     if (c->step.ninstr)
         c->step.program = c->program;
     v->visit(v->user, c);
@@ -235,19 +237,23 @@ static void elementwise(visit *v)
     }
 }
 
-static void foreach (visit *v)
+/* A single value of its own for each segment, or one for all. */
+static void segments(visit *v, int count, bool shared)
 {
-    static const int64_t lengths[] = {1, 700, 0, 5000};
+    static const int64_t lengths[] = {5000, 700, 0, 1, 1024, 1025, 3};
     gpu_case c;
     begin_elementwise(&c, FX_DTYPE_F32, spaces[0], DENSE, DENSE, "segments");
+    snprintf(c.name, sizeof c.name, "segments.%d.%s", count, shared ? "shared" : "own");
     c.step.cls = FX_CLASS_FOREACH;
-    c.step.nsegments = 4;
+    c.step.nsegments = count;
     c.step.segments = c.segments;
-    c.step.nin = 12;
-    for (int g = 0; g < 4; g++) {
-        c.segments[g].length = lengths[g];
-        for (int k = 0; k < 3; k++)
-            c.in[3 * g + k] = laid(FX_DTYPE_F32, 1, &lengths[g], k == 2 ? SINGLE : DENSE);
+    c.step.nin = 3 * count;
+    for (int g = 0; g < count; g++) {
+        c.segments[g].length = lengths[g % 7];
+        for (int k = 0; k < 3; k++) {
+            c.in[3 * g + k] = laid(FX_DTYPE_F32, 1, &lengths[g % 7], k == 2 ? SINGLE : DENSE);
+            c.in_value[3 * g + k] = k == 2 && shared ? 0 : 1 + 3 * g + k;
+        }
     }
     add_instr(&c, FX_OP_MUL, FX_DTYPE_F32, FX_DTYPE_F32, 2, 1, 2, 0);
     add_instr(&c, FX_OP_SUB, FX_DTYPE_F32, FX_DTYPE_F32, 2, 0, 3, 0);
@@ -255,6 +261,15 @@ static void foreach (visit *v)
     c.step.more_reg[0] = 3;
     c.step.op = FX_OP_SUB;
     show(v, &c);
+}
+
+/* One, some, and more than a launch has room for. */
+static void foreach (visit *v)
+{
+    static const int counts[] = {1, 4, GPU_SEGMENTS};
+    for (int i = 0; i < (int)(sizeof counts / sizeof *counts); i++)
+        for (int shared = 0; shared < 2; shared++)
+            segments(v, counts[i], shared);
 }
 
 /* ---- generators, copies ---------------------------------------------------------------------- */

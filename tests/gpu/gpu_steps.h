@@ -4,12 +4,14 @@
 
 #include <cflux/backend.h>
 
-enum { GPU_INPUTS = 64, GPU_INSTRUCTIONS = 64, GPU_SEGMENTS = 4 };
+enum { GPU_INPUTS = 64, GPU_INSTRUCTIONS = 64, GPU_SEGMENTS = 20 };
 
 typedef struct gpu_case {
     char name[96];
     fx_step step;
     fx_tensor in[GPU_INPUTS];
+    int32_t in_value[GPU_INPUTS]; /* of a foreach step: equal ones are the same memory */
+    int64_t in_offset[GPU_INPUTS];
     fx_instr program[GPU_INSTRUCTIONS];
     fx_segment segments[GPU_SEGMENTS];
     int64_t index_size; /* > 0: operand 1 holds indices below it */

@@ -171,11 +171,25 @@ static void make_input(operands *o, const gpu_case *c, int k)
     }
 }
 
+/* The first operand that lies in the same memory. */
+static int same_input(const gpu_case *c, int k)
+{
+    for (int j = 0; j < k && c->step.segments; j++)
+        if (c->in_value[j] == c->in_value[k])
+            return j;
+    return k;
+}
+
 static void make_operands(operands *o, const gpu_case *c)
 {
     memset(o, 0, sizeof *o);
-    for (int k = 0; k < c->step.nin; k++)
-        make_input(o, c, k);
+    for (int k = 0; k < c->step.nin; k++) {
+        const int same = same_input(c, k);
+        if (same < k)
+            o->at[k] = o->at[same];
+        else
+            make_input(o, c, k);
+    }
     o->nout = fx_step_outputs(&c->step);
     for (int side = 0; side < 2; side++)
         for (int k = 0; k < o->nout; k++) {

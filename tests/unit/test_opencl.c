@@ -43,6 +43,30 @@ static int setup(void **state)
     return 0;
 }
 
+/* ---- launches ----------------------------------------------------------------------------------
+ */
+/* An optimiser over 16 arrays: segments of one step, of which a launch does several. */
+static void an_update_is_few_launches(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { LAYERS = 8 };
+    fx_chain_layer *model =
+        fx_to(d[0], fx_chain(fx_dense(9, 8), fx_dense(8, 7), fx_dense(7, 6), fx_dense(6, 5),
+                             fx_dense(5, 4), fx_dense(4, 3), fx_dense(3, 2), fx_dense(2, 1)));
+    void *opt = fx_setup(fx_adam(.eta = 0.1), model);
+    fx_array *x = fx_to(d[0], fx_ones(9, 3));
+    void *g = fx_gradient(fx_sum(fx_call(model, x)), model);
+    assert_int_equal(fx_eval(model), FX_OK);
+    assert_int_equal(fx_eval(g), FX_OK);
+    assert_int_equal(fx_synchronize(d[0]), FX_OK);
+    const uint64_t before = counters()->launches;
+    assert_int_equal(fx_update(opt, model, g), FX_OK);
+    const uint64_t launches = counters()->launches - before;
+    print_message("%d launches update %d arrays\n", (int)launches, 2 * LAYERS);
+    assert_in_range(launches, 1, LAYERS - 2); /* those of the powers of beta included */
+}
+
 /* ---- training -------------------------------------------------------------------------------- */
 enum { BATCH = 64, STEPS = 20, EPOCHS = 6, PIXELS = 64, DIGITS = 10 };
 
@@ -263,6 +287,7 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--start") == 0)
         return start();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_update_is_few_launches),
         cmocka_unit_test(digits_are_learnt_as_on_the_cpu),
         cmocka_unit_test(arrays_move_between_devices),
         cmocka_unit_test(copies_keep_the_order),

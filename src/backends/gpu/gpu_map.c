@@ -1,5 +1,5 @@
 /* gpu_map.c: kernels of one value for every element of the output: elementwise programs, the same
- * over segments, generators, and gather.
+ * over several segments, generators, and gather.
  *
  * A work-item makes EACH elements, a group's width apart, so that neighbours read neighbours. An
  * operand is one value, or lies like the output and is read at the element's own number, or is
@@ -10,21 +10,32 @@
 
 enum { EACH = 4 };
 
-/* The part of a kernel before the element's value: i is its number, P(0) how many there are. */
-static void say_loop(fxi_gpu_builder *b)
+/* The part of a kernel before the element's value: i is its number, of so many, in the group-th
+ * group of its kind. */
+static void say_loop_of(fxi_gpu_builder *b, const char *group, const char *count)
 {
     fxi_gpu_say(b,
                 "for (fx_int each = 0; each < %d; each++) {\n"
-                "const fx_int i = (FX_GROUP_X * %d + each) * FX_GROUP + FX_ITEM;\n"
-                "if (i >= P(0)) return;\n",
-                EACH, EACH);
+                "const fx_int i = (%s * %d + each) * FX_GROUP + FX_ITEM;\n"
+                "if (i >= %s) return;\n",
+                EACH, group, EACH, count);
+}
+
+static void say_loop(fxi_gpu_builder *b)
+{
+    say_loop_of(b, "FX_GROUP_X", "P(0)");
+}
+
+static uint32_t groups_of(int64_t n)
+{
+    return fxi_gpu_groups(n, (int64_t)EACH * FXI_GPU_GROUP);
 }
 
 static fxi_gpu_call *add_map(fxi_gpu_builder *b, int64_t n)
 {
     fxi_gpu_call *c = fxi_gpu_add(b);
     fxi_gpu_param(c, 0, n);
-    c->groups[0] = fxi_gpu_groups(n, (int64_t)EACH * FXI_GPU_GROUP);
+    c->groups[0] = groups_of(n);
     return c;
 }
 
@@ -91,6 +102,24 @@ static void say_loads(fxi_gpu_builder *b, const program *p)
     }
 }
 
+/* The element type in memory of output k. */
+static const fxi_gpu_type *type_out(const fx_step *s, const program *p, int k)
+{
+    return &fxi_gpu_types[s->program[p->out[k] - p->nin].dtype];
+}
+
+/* The value of output k of element i, for all k. */
+static void say_element(fxi_gpu_builder *b, const program *p)
+{
+    const fx_step *s = b->step;
+    say_loads(b, p);
+    for (int k = 0; k < s->ninstr; k++)
+        fxi_gpu_say_instr(b, &s->program[k], p->nin + k);
+    for (int k = 0; k < p->nout; k++)
+        fxi_gpu_say(b, "FX_STORE_%s(y%d, i, r%d);\n", type_out(s, p, k)->name, k, p->out[k]);
+    fxi_gpu_say(b, "}\n");
+}
+
 static void say_program(fxi_gpu_builder *b, const program *p)
 {
     const fx_step *s = b->step;
@@ -101,17 +130,10 @@ static void say_program(fxi_gpu_builder *b, const program *p)
     for (int k = 0; k < p->nin; k++)
         fxi_gpu_say(b, "FX_USE(%d, const %s, x%d)\n", k, fxi_gpu_types[p->in[k].dtype].stored, k);
     for (int k = 0; k < p->nout; k++)
-        fxi_gpu_say(b, "FX_USE(%d, %s, y%d)\n", p->nin + k,
-                    fxi_gpu_types[s->program[p->out[k] - p->nin].dtype].stored, k);
+        fxi_gpu_say(b, "FX_USE(%d, %s, y%d)\n", p->nin + k, type_out(s, p, k)->stored, k);
     say_loop(b);
     fxi_gpu_walk_say(b, &p->walk, 1, "i", "o", NULL);
-    say_loads(b, p);
-    for (int k = 0; k < s->ninstr; k++)
-        fxi_gpu_say_instr(b, &s->program[k], p->nin + k);
-    for (int k = 0; k < p->nout; k++)
-        fxi_gpu_say(b, "FX_STORE_%s(y%d, i, r%d);\n",
-                    fxi_gpu_types[s->program[p->out[k] - p->nin].dtype].name, k, p->out[k]);
-    fxi_gpu_say(b, "}\n");
+    say_element(b, p);
     fxi_gpu_end(b);
 }
 
@@ -147,34 +169,166 @@ void fxi_gpu_elementwise(fxi_gpu_builder *b)
     fxi_gpu_walk_fill(&p.walk, c, 1);
 }
 
-/* One launch a segment: their addresses have no place in a table that all devices could read. In a
- * segment of a single element dense operands and single values look alike: the longest one says
- * which they are. */
+/* ---- segments -------------------------------------------------------------------------------- */
+/* Tables of addresses are not known to all devices, so a launch does as many segments as its
+ * arguments have room for; single values that are the same in all segments (an optimiser's rates)
+ * take room once. Segment g of a launch has parameter g, its length, and batch + g, its first
+ * group; those that are left over begin behind the last group. */
+enum { SEGMENTS = 16 }; /* of a launch, at most */
+
+typedef struct segments {
+    program p;    /* of the longest one */
+    int operands; /* inputs and outputs of one */
+    int nshared;  /* the first buffers are the same for all, then come those of segment 0 … */
+    int batch;    /* segments of a launch */
+    int buffer[OPERANDS + 1 + FX_MORE_OUTPUTS]; /* an operand's: among those shared, or its own */
+    bool shared[OPERANDS + 1 + FX_MORE_OUTPUTS];
+} segments;
+
+static bool same_in_all(const fx_step *s, int nin, int k)
+{
+    for (int32_t g = 1; g < s->nsegments; g++)
+        if (s->in_value[g * nin + k] != s->in_value[k] ||
+            s->in_offset[g * nin + k] != s->in_offset[k])
+            return false;
+    return true;
+}
+
+static void place_buffers(const fx_step *s, segments *q)
+{
+    int own = 0;
+    for (int k = 0; k < q->operands; k++) {
+        q->shared[k] = k < q->p.nin && q->p.pattern[k] == SINGLE && same_in_all(s, q->p.nin, k);
+        q->buffer[k] = q->shared[k] ? q->nshared++ : own++;
+    }
+}
+
+static int buffer_of(const segments *q, int g, int k)
+{
+    return q->buffer[k] + (q->shared[k] ? 0 : q->nshared + g * (q->operands - q->nshared));
+}
+
+/* As many segments as there is room for, or a power of two that are enough: few different numbers
+ * make few different kernels. */
+static int batch_of(const fxi_gpu_builder *b, const segments *q)
+{
+    enum { ADDRESS = 2 * sizeof(int64_t) };
+    const int own = q->operands - q->nshared, params = 2 * (q->p.wide ? 8 : 4),
+              room = b->limits->param_bytes - q->nshared * ADDRESS;
+    int most = (FXI_GPU_BUFFERS - q->nshared) / own, batch = 1;
+    if (most > room / (own * ADDRESS + params))
+        most = room / (own * ADDRESS + params);
+    if (most > SEGMENTS)
+        most = SEGMENTS;
+    while (batch < most && batch < b->step->nsegments)
+        batch *= 2;
+    return batch < most || most < 1 ? batch : most;
+}
+
+/* The one of a launch's segments that a group works on: "g == 0 ? name0 : …". */
+static void say_choice(fxi_gpu_builder *b, int batch, const char *format, int first, int each)
+{
+    for (int g = 0; g < batch; g++) {
+        if (g < batch - 1)
+            fxi_gpu_say(b, "g == %d ? ", g);
+        fxi_gpu_say(b, format, first + g * each);
+        fxi_gpu_say(b, g < batch - 1 ? " : " : ";\n");
+    }
+}
+
+/* Operand k of the segment that a group works on: x for inputs, y for outputs. */
+static void say_operand(fxi_gpu_builder *b, const segments *q, int k)
+{
+    const bool in = k < q->p.nin;
+    const char *is_const = in ? "const " : "",
+               *type = in ? fxi_gpu_types[q->p.in[k].dtype].stored
+                          : type_out(b->step, &q->p, k - q->p.nin)->stored;
+    const int first = buffer_of(q, 0, k), each = q->shared[k] ? 0 : q->operands - q->nshared;
+    for (int g = 0; g < (q->shared[k] ? 1 : q->batch); g++)
+        fxi_gpu_say(b, "FX_USE(%d, %s%s, b%d)\n", first + g * each, is_const, type,
+                    first + g * each);
+    fxi_gpu_say(b, "FX_GLOBAL %s%s *%c%d = ", is_const, type, in ? 'x' : 'y',
+                in ? k : k - q->p.nin);
+    say_choice(b, q->shared[k] ? 1 : q->batch, "b%d", first, each);
+}
+
+static void say_segments(fxi_gpu_builder *b, const segments *q)
+{
+    const fx_step *s = b->step;
+    if (!fxi_gpu_known(b, s->program, s->ninstr))
+        return;
+    fxi_gpu_begin(b, q->p.wide);
+    fxi_gpu_kernel(b, "fx_segments", buffer_of(q, q->batch - 1, q->operands - 1) + 1, 2 * q->batch);
+    fxi_gpu_say(b, "const fx_int g = 0");
+    for (int g = 1; g < q->batch; g++)
+        fxi_gpu_say(b, " + (FX_GROUP_X >= P(%d))", q->batch + g);
+    fxi_gpu_say(b, ";\nconst fx_int length = ");
+    say_choice(b, q->batch, "P(%d)", 0, 1);
+    fxi_gpu_say(b, "const fx_int first = ");
+    say_choice(b, q->batch, "P(%d)", q->batch, 1);
+    for (int k = 0; k < q->operands; k++)
+        say_operand(b, q, k);
+    say_loop_of(b, "(FX_GROUP_X - first)", "length");
+    say_element(b, &q->p);
+    fxi_gpu_end(b);
+}
+
+/* A launch of segments from g on; the first that it does not do. */
+static int32_t add_segments(fxi_gpu_builder *b, const segments *q, int32_t g)
+{
+    const fx_step *s = b->step;
+    const int nin = q->p.nin;
+    fxi_gpu_call *c = fxi_gpu_add(b);
+    int64_t groups = 0;
+    int done = 0;
+    for (; done < q->batch && g < s->nsegments; g++) {
+        const int64_t n = s->segments[g].length;
+        if (n == 0)
+            continue;
+        if (done > 0 && groups + groups_of(n) >= INT32_MAX)
+            break;
+        fxi_gpu_param(c, done, n);
+        fxi_gpu_param(c, q->batch + done, groups);
+        for (int k = 0; k < q->operands; k++)
+            fxi_gpu_buffer(c, buffer_of(q, done, k), k < nin ? FXI_GPU_IN : FXI_GPU_OUT,
+                           k < nin ? g * nin + k : g * q->p.nout + k - nin);
+        groups += groups_of(n);
+        done++;
+    }
+    for (; done < q->batch; done++)
+        fxi_gpu_param(c, q->batch + done, INT32_MAX);
+    c->groups[0] = (uint32_t)groups;
+    return g;
+}
+
+/* In a segment of a single element dense operands and single values look alike: the longest one
+ * says which they are. */
 void fxi_gpu_foreach(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
-    const int nin = s->nin / s->nsegments, nout = 1 + s->nmore;
-    int32_t longest = 0;
-    for (int32_t g = 1; g < s->nsegments; g++)
+    const int nin = s->nin / s->nsegments;
+    int32_t longest = 0, last = -1;
+    for (int32_t g = 0; g < s->nsegments; g++) {
         if (s->segments[g].length > s->segments[longest].length)
             longest = g;
-    program p = {.in = s->in + longest * nin, .nin = nin, .length = s->segments[longest].length};
-    if (p.length == 0)
-        return;
-    set_outputs(&p, s);
-    for (int k = 0; k < nin; k++)
-        p.pattern[k] = p.length > 1 && fxi_gpu_is_scalar(&p.in[k]) ? SINGLE : OWN;
-    p.wide = fxi_gpu_wide(p.length);
-    say_program(b, &p);
-    for (int32_t g = 0; g < s->nsegments; g++) {
-        if (s->segments[g].length == 0)
-            continue;
-        fxi_gpu_call *c = add_map(b, s->segments[g].length);
-        for (int k = 0; k < nin; k++)
-            fxi_gpu_buffer(c, k, FXI_GPU_IN, g * nin + k);
-        for (int k = 0; k < nout; k++)
-            fxi_gpu_buffer(c, nin + k, FXI_GPU_OUT, g * nout + k);
+        if (s->segments[g].length > 0)
+            last = g;
     }
+    if (last < 0)
+        return;
+    segments q = {
+        .p = {.in = s->in + longest * nin, .nin = nin, .length = s->segments[longest].length}};
+    program *p = &q.p;
+    set_outputs(p, s);
+    for (int k = 0; k < nin; k++)
+        p->pattern[k] = p->length > 1 && fxi_gpu_is_scalar(&p->in[k]) ? SINGLE : OWN;
+    p->wide = fxi_gpu_wide(p->length);
+    q.operands = nin + p->nout;
+    place_buffers(s, &q);
+    q.batch = batch_of(b, &q);
+    say_segments(b, &q);
+    for (int32_t g = 0; g <= last && !b->status;)
+        g = add_segments(b, &q, g);
 }
 
 /* ---- generators ------------------------------------------------------------------------------ */
