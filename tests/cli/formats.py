@@ -21,6 +21,11 @@ def product(shape):
     return n
 
 
+def float32(x):
+    """The nearest number of 32 bits."""
+    return struct.unpack("<f", packed("f", [x]))[0]
+
+
 # ---- NumPy -------------------------------------------------------------------------------------------
 
 def npy(shape, values, code="f", fortran=False):

@@ -26,6 +26,11 @@ def digits():
         return [[float(v) for v in line.split(",")] for line in f]
 
 
+def numbers(item):
+    """Of a log, where one number stands without brackets."""
+    return item if isinstance(item, list) else [item]
+
+
 def rows_of(text):
     return list(csv.reader(io.StringIO(text)))
 
@@ -200,6 +205,26 @@ class Learning(Training):
         self.assertLess(abs(measured["loss"] - error), 1e-5 + 1e-3 * error)
         self.assertNotIn("accuracy", measured)
 
+    def test_the_scale_of_very_large_and_small_numbers(self):
+        """Their squares are not in Float32's range; what never varies is only moved."""
+        scales = (1e20, 1e-30, 3e37, 1e-39)
+        rows = [(*(f"{float(b) * s:.9e}" for s in scales), "0.1", y) for _, b, y in self.line()]
+        self.table("wide.csv", rows, "a,b,c,d,e,y")
+        self.fine("train", "-q", "-d", "wide.csv", "-m", "Dense(5 => 1)", "-e", "20", "-S", "m.safetensors")
+        arrays = formats.read_safetensors(self.read("m.safetensors"))[1]
+        columns = [[formats.float32(float(r[k])) for r in rows] for k in range(5)]
+        for k in range(4):
+            self.assertLess(abs(arrays["mean"][1][k] / statistics.fmean(columns[k]) - 1), 1e-6, k)
+            self.assertLess(abs(arrays["std"][1][k] / statistics.stdev(columns[k]) - 1), 1e-6, k)
+        self.assertEqual((arrays["mean"][1][4], arrays["std"][1][4]), (columns[4][0], 1))
+        # What goes into the model has mean 0 and deviation 1.
+        weight, bias = arrays["model.weight"][1], arrays["model.bias"][1][0]
+        scaled = [[(v - arrays["mean"][1][k]) / arrays["std"][1][k] for v in columns[k]] for k in range(5)]
+        predicted = rows_of(self.fine("predict", "m.safetensors", "-d", "wide.csv").out)[1:]
+        self.assertEqual(len(predicted), 200)
+        for i, row in enumerate(predicted):
+            self.near(float(row[0]), bias + sum(weight[k] * scaled[k][i] for k in range(5)), 1e-4)
+
     def test_without_a_scale(self):
         self.table("line.csv", self.line(), "a,b,y")
         self.fine("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "--normalise", "none", "-S",
@@ -242,6 +267,64 @@ class Learning(Training):
             right = sum(int(g) == y for g, (_, y) in zip(guesses, rows))
             self.assertEqual(measured["accuracy"], right / 100)
             self.assertGreaterEqual(right / 100, least)
+
+    def test_targets_between_two_classes(self):
+        """The losses of two classes learn probabilities, too."""
+        truth = [1 / (1 + math.exp(-x / 10)) for x in range(-50, 50)]
+        self.table("soft.csv", [(x, f"{t:.6f}") for x, t in zip(range(-50, 50), truth)], "x,y")
+        for loss, end in (("logitbinarycrossentropy", ""), ("binarycrossentropy", ", sigmoid")):
+            request = ("train", "-q", "-d", "soft.csv", "-m", f"Dense(1 => 1{end})", "-l", loss)
+            self.refused(*request, words=["holds numbers such as 0.", "--regression learns numbers"])
+            self.fine(*request, "--regression", "-e", "200", "-o", "Adam(0.1)", "-S", "m.bson", "-L", "l")
+            measured = self.fine("eval", "m.bson", "-d", "soft.csv", "--json").json()
+            self.assertNotIn("accuracy", measured)
+            chances = rows_of(self.fine("predict", "m.bson", "-d", "soft.csv", "-P").out)
+            self.assertEqual(chances[0], ["y"])
+            chances = [float(r[0]) for r in chances[1:]]
+            self.assertLess(max(abs(c - t) for c, t in zip(chances, truth)), 0.02)
+            by_hand = statistics.fmean(-t * math.log(c) - (1 - t) * math.log(1 - c) for c, t in zip(chances, truth))
+            self.near(measured["loss"], by_hand, 1e-4)
+            outputs = rows_of(self.fine("predict", "m.bson", "-d", "soft.csv").out)[1:]
+            for (output,), chance in zip(outputs, chances):
+                self.near(chance, float(output) if end else 1 / (1 + math.exp(-float(output))), 1e-4)
+            self.table("far.csv", [(1, 0.5), (2, 1.25)], "x,y")
+            self.refused("train", "-d", "far.csv", "-m", "Dense(1 => 1)", "-l", loss, "--regression",
+                         words=[loss, "takes targets from 0 to 1", "observation 2 is 1.25"])
+
+    def test_scores_are_no_probabilities(self):
+        """The samples of a log after a loss of margins."""
+        self.animals()
+        self.table("two.csv", [(x / 50 - 1, "no yes".split()[x > 40]) for x in range(100)], "x,answer")
+        for data, model, outputs in (("animals.csv", "Dense(2 => 3)", 3), ("two.csv", "Dense(1 => 1)", 1)):
+            self.fine("train", "-q", "-d", data, "-m", model, "-l", "hinge_loss", "-e", "3", "-L", data + ".log", "-S",
+                      "m.safetensors", "-r", "r.html", "--normalise", "none")
+            arrays = formats.read_safetensors(self.read("m.safetensors"))[1]
+            weight, bias = arrays["model.weight"][1], arrays["model.bias"][1]
+            samples = events(self.read(data + ".log"), "end")[0]["samples"]
+            self.assertEqual(len(samples), 12)
+            for s in samples:
+                by_hand = [bias[k] + sum(weight[k + i * outputs] * v for i, v in enumerate(numbers(s["input"])))
+                           for k in range(outputs)]
+                scores = numbers(s["scores"])
+                for a, b in zip(scores, by_hand, strict=True):
+                    self.assertLess(abs(a - b), 2e-3) # the log rounds
+                self.assertEqual(s["guess"], scores.index(max(scores)) if outputs > 1 else int(scores[0] > 0))
+                self.assertNotIn("output", s)
+            self.assertEqual(self.read("r.html").count(b'"score":'), 12)
+            self.assertNotIn(b'"chance":', self.read("r.html"))
+
+    def test_standard_input(self):
+        self.animals()
+        text = self.read("animals.csv").decode()
+        request = ("-m", "Dense(2 => 3)", "-e", "2", "--normalise", "features")
+        self.fine("train", "-q", "-d", "animals.csv", *request, "-S", "a.bson")
+        self.fine("train", "-q", "-d", "-", *request, "-S", "b.bson", stdin=text)
+        self.assertEqual(self.read("a.bson"), self.read("b.bson"))
+        for command in (["eval", "--json"], ["predict"]):
+            from_file = self.fine(*command, "a.bson", "-d", "animals.csv").out
+            self.assertEqual(self.fine(*command, "a.bson", "-d", "-", stdin=text).out.replace("/dev/stdin", "animals.csv"),
+                             from_file)
+        self.refused("predict", "a.bson", "-d", "-", words="/dev/stdin")
 
     def test_images_of_idx_folders(self):
         r = random.Random(3)
@@ -478,6 +561,34 @@ class Validation(Training):
                   self.fine(*request, "-v", "line.csv").json()["measured_loss"])
 
 
+    def held_out(self, counts, share, seed):
+        """The observations kept from training, by number, and how many there are of each class."""
+        kinds = [k for k, count in enumerate(counts) for _ in range(count)]
+        self.table("kinds.csv", [(i, f"kind{k}") for i, k in enumerate(kinds)], "x,y")
+        self.fine("train", "-q", "-d", "kinds.csv", "-m", f"Dense(1 => {len(counts)})", "-e", "1", "-v", share, "-s", seed,
+                  "--normalise", "none", "-L", f"log{seed}")
+        end = events(self.read(f"log{seed}"), "end")[-1]
+        held = sorted((*numbers(s["input"]), s["target"]) for s in end["samples"])
+        for number, target in held:
+            self.assertEqual(kinds[int(number)], target)
+        return held, [sum(row) for row in end["confusion"]]
+
+    def test_each_class_keeps_its_share(self):
+        drawn = []
+        for seed in ("1", "2", "1"):
+            held, counts = self.held_out((40, 15, 5), "0.2", seed)
+            self.assertEqual(counts, [8, 3, 1])
+            self.assertEqual(len(set(held)), 12)
+            drawn.append(held)
+        self.assertEqual(drawn[0], drawn[2])
+        self.assertNotEqual(drawn[0], drawn[1])
+        # What cannot be shared out: the nearest counts, and a class of one stays to be learned.
+        cases = [((7, 7, 6), "0.5", [[4, 3, 3], [3, 4, 3]]), ((57, 1, 1, 1), "0.7", [[42, 0, 0, 0]]), ((1, 1), "0.5", [[1, 0], [0, 1]])]
+        for counts, share, expected in cases:
+            for seed in ("3", "4"):
+                self.assertIn(self.held_out(counts, share, seed)[1], expected)
+
+
 class Refusals(Training):
     def setUp(self):
         super().setUp()
@@ -505,11 +616,13 @@ class Refusals(Training):
             ("-m", "Dense(2 => 4)", ["output for an observation is 4", "is 1"]),
             ("-m", "Conv((3, 3), 1 => 2)", ["layer 1, Conv((3, 3), 1 => 2)", "--shape"]),
             ("-t", "prize", ['no column "prize"', 'did you mean "price"?']),
-            ("-t", "9", ['no column "9"']),
+            *[("-t", number, [f'no column "{number}"', "columns count from 1, and it has 3"]) for number in ("9", "0", "-1")],
             ("-d", "lines.csv", ["lines.csv", "No such file"]),
             ("-d", ".", ["without IDX images"]),
             ("-v", "nothere.csv", ["nothere.csv", "No such file"]),
-            ("-v", "1.5", ["--validation 1.5", "none to learn from"]),
+            *[("-v", share, ["--validation takes a share from 0 to less than 1", f'"{share}"'])
+              for share in ("1.5", "1", "-1", "nan", "inf")],
+            ("-v", "0.999", ["--validation 0.999", "none to learn from"]),
             ("-v", "0.0001", ["none to measure on"]),
             ("-l", "logitcrossentropi", ["did you mean logitcrossentropy?"]),
             ("-l", "logitcrossentropy", ["price holds numbers such as"]),
@@ -589,7 +702,7 @@ class Refusals(Training):
         cases = [
             ("-s", "2", ['"--seed 1"', '"--seed 2"']),
             ("-v", "0.3", ['"--validation 0.2"', '"--validation 0.3"']),
-            ("-v", "line.csv", ['"--validation 0.2"', '"--validation of other data"']),
+            ("-v", "line.csv", ['"--validation 0.2"', '"--validation of other data, 200 observations, CRC-32 ']),
             ("-l", "mae", ['"--loss mse"', '"--loss mae"']),
             ("-b", "16", ['"--batchsize 32"', '"--batchsize 16"']),
             ("-o", "Adam(0.01)", ["--optimiser Adam(eta=0.001,", "--optimiser Adam(eta=0.01,"]),
@@ -610,6 +723,26 @@ class Refusals(Training):
         # Nothing was left to do: there is no loss to tell.
         again = self.fine("train", "-q", *flat, "-e", "2", "--json").json()
         self.assertEqual((again["epochs"], again["loss"]), (2, None))
+
+    def test_a_checkpoint_of_other_data(self):
+        """Of the same size: what the numbers and labels are decides."""
+        self.table("held.csv", self.line(50), "a,b,price")
+        self.table("moved.csv", [(a, b, float(y) + 1) for a, b, y in self.line(50)], "a,b,price")
+        self.table("noisy.csv", self.line(200, 1.0), "a,b,price")
+        rest = ("-m", "Dense(2 => 1)", "-c", "c")
+        self.fine("train", "-q", "-d", "line.csv", "-v", "held.csv", *rest, "-e", "1")
+        for data, held, words in (("noisy.csv", "held.csv", "--data of 200 observations of 2, CRC-32 "),
+                                  ("line.csv", "moved.csv", "--validation of other data, 50 observations, CRC-32 ")):
+            ended = self.refused("train", "-q", "-d", data, "-v", held, *rest, words="remove c and c.1")
+            self.assertEqual(ended.err.count(f'"{words}'), 2, ended.err)
+        # The same data by another name are no other data.
+        self.write("copy.csv", self.read("line.csv"))
+        self.fine("train", "-q", "-d", "copy.csv", "-v", "held.csv", *rest, "-e", "2")
+        self.animals()
+        rest = ("-m", "Dense(2 => 3)", "-c", "of_kinds")
+        self.fine("train", "-q", "-d", "animals.csv", *rest, "-e", "1")
+        self.write("animals.csv", self.read("animals.csv").replace(b"bird", b"cage"))
+        self.refused("train", "-q", "-d", "animals.csv", *rest, words="--data of 120 observations of 2, CRC-32 ")
 
     def test_losses_and_targets_that_do_not_fit(self):
         request = ("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-S", "m.bson")
@@ -758,4 +891,4 @@ class Flux(Training):
 
 
 if __name__ == "__main__":
-    cli.main(32)
+    cli.main(43)

@@ -171,6 +171,9 @@ def check_end(reports):
     large = {**logs.sample(2, 100), "output": [0.9, 0.1], "target": 1}
     rows = {"input": list(range(40)), "shape": [40], "target": [1.5, 2.5], "output": [1.25, -3]}
     names = ["cat", "dog"]
+    numbers = {"input": [1, 2, 3], "shape": [3], "target": 1}
+    scored = [{**numbers, "scores": [1.5, -0.25], "guess": 0}, {**numbers, "scores": [0.75], "guess": 1},
+              {**numbers, "scores": [0.75], "guess": 7}]
     log = logs.start() + logs.steps(3) + logs.end(classes=names, samples=[colour, large, rows, 17, {}], confusion=[[3, 1], [0, 4]])
     made, _ = document(reports.make(log))
     check(made["confusion"] == [[3, 1], [0, 4]] and made["classes"] == names, "confusion matrix")
@@ -193,6 +196,12 @@ def check_end(reports):
     check(third["input"] == list(range(16)) and third["length"] == 40, "numbers")
     check(third["target"] == [1.5, 2.5] and third["guess"] == [1.25, -3] and "right" not in third, "a regression")
     check(empty["input"] == [] and empty["length"] == 0, "a sample without anything")
+    made, _ = document(reports.make(logs.start() + logs.steps(3) + logs.end(classes=names, samples=scored)))
+    first, second, third = made["samples"]
+    check((first["guess"], first["score"], first["right"]) == ("cat", 1.5, False), "scores of two classes")
+    check((second["guess"], second["score"], second["right"]) == ("dog", 0.75, True), "one score")
+    check(third["target"] == [1] and third["guess"] == [0.75], "a guess that is no class")
+    check(not any("chance" in s for s in made["samples"]), "scores are no probabilities")
 
 
 def check_size(reports):

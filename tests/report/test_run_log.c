@@ -82,7 +82,8 @@ static void every_member_is_written(void **state)
     static const char *const classes[] = {"cat", "\"dog\"\n</script>"};
     const int64_t shape[] = {2, 1}, output[] = {2, 32}, confusion[] = {5, 1, 2, 7};
     const double input[] = {0.25, NAN}, target[] = {1}, guess[] = {0.125, 0.875};
-    const run_sample sample = {input, 2, shape, 2, target, guess, 1, 2};
+    const run_sample samples[] = {{input, 2, shape, 2, target, guess, 1, 2, false, 0},
+                                  {input, 2, shape, 2, target, guess, 1, 2, true, 1}};
     const run_layer layer = {"Dense(2 => 2)", output, 2, 6, 24, NAN};
     const char *path;
     run_log *log = open_new(&path);
@@ -111,8 +112,8 @@ static void every_member_is_written(void **state)
                                                  .confusion = confusion,
                                                  .classes = classes,
                                                  .nclasses = 2,
-                                                 .samples = &sample,
-                                                 .nsamples = 1,
+                                                 .samples = samples,
+                                                 .nsamples = 2,
                                                  .layers = &layer,
                                                  .nlayers = 1}),
                      0);
@@ -137,6 +138,10 @@ static void every_member_is_written(void **state)
     assert_true(cJSON_IsNull(cJSON_GetArrayItem(member(shown, "input"), 1)));
     assert_true(number(shown, "target") == 1);
     assert_true(cJSON_GetArrayItem(member(shown, "output"), 1)->valuedouble == 0.875);
+    assert_true(!member(shown, "scores") && !member(shown, "guess"));
+    const cJSON *scored = cJSON_GetArrayItem(member(end, "samples"), 1);
+    assert_true(cJSON_GetArrayItem(member(scored, "scores"), 1)->valuedouble == 0.875);
+    assert_true(number(scored, "guess") == 1 && !member(scored, "output"));
     const cJSON *table = cJSON_GetArrayItem(member(end, "layers"), 0);
     assert_true(number(table, "bytes") == 24 && !member(table, "seconds"));
     release();

@@ -23,7 +23,7 @@ static option_row options[] = {
      "observation); CSV on standard output without it",
      0, 0},
     {"probabilities", 'P', OPTION_FLAG, &probabilities, NULL,
-     "The probability of each class instead of the class", 0, 0},
+     "The probability of each class instead of the class, or of numbers from 0 to 1", 0, 0},
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
      "The loss of training, where the file does not say it: it decides how outputs become "
      "probabilities",
@@ -35,9 +35,9 @@ static option_row options[] = {
 
 static fx_array *result_of(const problem *p, fx_array *output)
 {
-    if (!p->classes)
-        return output;
-    return probabilities ? problem_probabilities(p, output) : problem_guesses(p, output);
+    if (probabilities)
+        return problem_probabilities(p, output);
+    return p->classes ? problem_guesses(p, output) : output;
 }
 
 /* The results of all batches, observations along the last axis; NULL: printed. */
@@ -156,15 +156,15 @@ static int check_options(const problem *p)
     if (out_path && !wants_npy() && (n < 4 || strcmp(out_path + n - 4, ".csv") != 0) &&
         strncmp(out_path, "/dev/", 5) != 0)
         return fail(EXIT_BAD_INPUT, "--out %s: predictions are written as .csv or .npy", out_path);
-    if (probabilities && !(p->classes && p->kind))
-        return fail(EXIT_BAD_INPUT, p->classes
-                                        ? "--probabilities: the file says no loss; --loss does"
-                                        : "--probabilities: the model has no classes");
-    if (probabilities && !problem_has_probabilities(p))
-        return fail(EXIT_BAD_INPUT,
-                    "--probabilities: outputs of a model trained with %s are no probabilities",
-                    p->loss);
-    return EXIT_FINE;
+    if (!probabilities || (p->kind && problem_has_probabilities(p)))
+        return EXIT_FINE;
+    if (!p->classes)
+        return fail(EXIT_BAD_INPUT, "--probabilities: the model has no classes");
+    if (!p->kind)
+        return fail(EXIT_BAD_INPUT, "--probabilities: the file says no loss; --loss does");
+    return fail(EXIT_BAD_INPUT,
+                "--probabilities: outputs of a model trained with %s are no probabilities",
+                p->loss);
 }
 
 /* What is not said by the file is not known: outputs are written as they are. */

@@ -5,7 +5,9 @@
  * training; what is here is the way there, what is told while it runs, and what is left at the end.
  */
 #include "clean_text.h"
+#include "data_sum.h"
 #include "failure.h"
+#include "held_out.h"
 #include "interrupt.h"
 #include "json_out.h"
 #include "options.h"
@@ -32,7 +34,7 @@ static bool as_classes, as_numbers, quiet, as_json, drop_partial;
 static option_row options[] = {
     {"data", 'd', OPTION_TEXT, &request.path, "FILE|FOLDER",
      "What to learn from: a CSV file (.gz or not), an npz or npy file, an IDX file, or a folder of "
-     "IDX files as MNIST's",
+     "IDX files as MNIST's; - is a CSV file on standard input",
      0, 0},
     DATA_OPTIONS(request),
     {"model", 'm', OPTION_TEXT, &model_text, "NOTATION",
@@ -53,8 +55,8 @@ static option_row options[] = {
     {"drop-partial", 0, OPTION_FLAG, &drop_partial, NULL,
      "Leave out the last batch of an epoch when it is smaller", 0, 0},
     {"validation", 'v', OPTION_TEXT, &validation_text, "SHARE|FILE|FOLDER",
-     "What is kept from training, to measure on: a share of the data such as 0.2, drawn by --seed, "
-     "or other data; of a folder of IDX files the test part",
+     "What is kept from training, to measure on: a share of the data (of each class) such as 0.2, "
+     "drawn by --seed, or other data; of a folder of IDX files the test part",
      0, 0},
     {"normalise", 0, OPTION_CHOICE, &normalise_text, "auto|features|channels|none",
      "Shift and scale inputs to mean 0 and standard deviation 1, each feature by its own or each "
@@ -120,6 +122,17 @@ static bool validation_share(double *out)
     return !validation_text || (end != validation_text && !*end);
 }
 
+static int check_validation(void)
+{
+    double share;
+    return !validation_share(&share) || (share >= 0 && share < 1)
+               ? EXIT_FINE
+               : fail(EXIT_BAD_INPUT,
+                      "--validation takes a share from 0 to less than 1, such as 0.2, or a file, "
+                      "got \"%s\"",
+                      validation_text);
+}
+
 static int read_data(run *r)
 {
     double share;
@@ -142,22 +155,6 @@ static int read_data(run *r)
     return status;
 }
 
-/* The numbers 0 … n−1 in an order drawn from the thread's stream. */
-static fx_array *shuffled(int64_t n)
-{
-    int64_t *order = calloc((size_t)n + 1, sizeof *order);
-    for (int64_t i = 0; order && i < n; i++)
-        order[i] = i;
-    for (int64_t i = n - 1; order && i > 0; i--) {
-        const int64_t k = (int64_t)(fx_rand_u64() % (uint64_t)(i + 1)), swap = order[i];
-        order[i] = order[k];
-        order[k] = swap;
-    }
-    fx_array *result = order ? fx_from(FX_DTYPE_I64, order, n) : fx_error_array(FX_STATUS_MEMORY);
-    free(order);
-    return result;
-}
-
 static int split(run *r, fx_array *y)
 {
     double share;
@@ -168,7 +165,7 @@ static int split(run *r, fx_array *y)
         return problem_targets(&r->p, &r->other, &r->vy);
     }
     const int64_t n = r->data.n, kept = (int64_t)(share * (double)n + 0.5);
-    if (!(share >= 0 && share < 1) || kept >= n || (share > 0 && kept == 0))
+    if (kept >= n || (share > 0 && kept == 0))
         return fail(EXIT_BAD_INPUT, "--validation %s of %lld observations leaves %s",
                     validation_text, (long long)n,
                     kept == 0 ? "none to measure on" : "none to learn from");
@@ -178,7 +175,7 @@ static int split(run *r, fx_array *y)
         return EXIT_FINE;
     }
     void *all = fx_tuple(r->data.x, y);
-    fx_array *order = shuffled(n);
+    fx_array *order = held_out_first(&r->p, y, n, kept);
     void *part = fx_get_obs(all, fx_slice(order, 0, kept, n));
     void *held = fx_get_obs(all, fx_slice(order, 0, 0, kept));
     r->x = fx_child(part, 0);
@@ -304,13 +301,15 @@ static void put_settings(const run *r, FILE *to)
     double share;
     describe_sizes(r->data.x, true, sizes, sizeof sizes);
     describe_target(&r->p, target, sizeof target);
-    fprintf(to, "--data of %lld observations of %s\n", (long long)r->data.n, sizes);
+    fprintf(to, "--data of %lld observations of %s, CRC-32 %08x\n", (long long)r->data.n, sizes,
+            data_sum(&r->data));
     fprintf(to, "--target %s: %s\n", r->data.target ? r->data.target : "", target);
     fprintf(to, "--loss %s\n--seed %lld\n", r->p.loss, (long long)seed);
     if (validation_share(&share))
         fprintf(to, "--validation %.9g\n", share);
     else
-        fprintf(to, "--validation of other data\n");
+        fprintf(to, "--validation of other data, %lld observations, CRC-32 %08x\n",
+                (long long)r->other.n, data_sum(&r->other));
     fprintf(to, "--batchsize %lld\n%s\n--normalise %s\n", (long long)batchsize,
             drop_partial ? "--drop-partial" : "no --drop-partial", normalise_text);
     put_notation(to, "--optimiser", fx_parse_optimiser(optimiser_text));
@@ -323,7 +322,9 @@ static int prepare_settings(run *r)
     FILE *to = open_memstream(&r->settings, &n);
     if (to)
         put_settings(r, to);
-    return to && fclose(to) == 0 ? EXIT_FINE : fail(EXIT_FAILED, "no memory for the settings");
+    if (!to || fclose(to) != 0)
+        return fail(EXIT_FAILED, "no memory for the settings");
+    return fx_error_status() == FX_OK ? EXIT_FINE : fail_library(EXIT_FAILED);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -626,6 +627,8 @@ static int prepare(run *r)
         status = need(model_text, "model");
     if (status == EXIT_FINE && as_classes && as_numbers)
         status = fail(EXIT_BAD_INPUT, "--classes and --regression exclude each other");
+    if (status == EXIT_FINE)
+        status = check_validation();
     if (status == EXIT_FINE)
         status = problem_loss(&r->p, loss_text);
     if (status != EXIT_FINE)

@@ -130,6 +130,12 @@ static int no_column(const char *path, const char *wanted, void *columns)
 {
     const char *names[NAMES_AT_MOST];
     int n = 0;
+    char *end;
+    strtoll(wanted, &end, 10);
+    if (end != wanted && !*end)
+        return fail(EXIT_BAD_INPUT,
+                    "%s has no column \"%s\": columns count from 1, and it has %lld", path, wanted,
+                    (long long)fx_count(columns));
     for (; n < fx_count(columns) && n < NAMES_AT_MOST; n++)
         names[n] = fx_child_name(columns, n);
     const char *near = nearest(wanted, names, n);
@@ -427,8 +433,10 @@ static int read_any(const data_request *r, dataset *d)
 
 static int read_one(const data_request *r, dataset *out)
 {
-    *out = (dataset){.path = r->path};
-    int status = read_any(r, out);
+    data_request one = *r;
+    one.path = strcmp(r->path, "-") == 0 ? "/dev/stdin" : r->path;
+    *out = (dataset){.path = one.path};
+    int status = read_any(&one, out);
     if (status != EXIT_FINE)
         return status;
     out->x = as_features(out->x);

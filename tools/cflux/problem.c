@@ -20,23 +20,24 @@ struct loss_kind {
     task means;  /* what targets are without a word: TASK_BY_DATA where both may be */
     bool binary; /* one output will do for two classes */
     bool signs;  /* targets are −1 and 1, not 0 and 1 */
+    bool shares; /* targets may also be numbers from 0 to 1 */
     outputs outputs;
     double threshold;
 };
 
 static const loss_kind kinds[] = {
-    {"logitcrossentropy", TASK_CLASSES, false, false, LOGITS, 0},
-    {"crossentropy", TASK_CLASSES, false, false, PROBABILITIES, 0},
-    {"logitbinarycrossentropy", TASK_CLASSES, true, false, LOGITS, 0},
-    {"binarycrossentropy", TASK_CLASSES, true, false, PROBABILITIES, 0.5},
-    {"hinge_loss", TASK_CLASSES, true, true, SCORES, 0},
-    {"squared_hinge_loss", TASK_CLASSES, true, true, SCORES, 0},
-    {"kldivergence", TASK_CLASSES, false, false, PROBABILITIES, 0},
-    {"mse", TASK_NUMBERS, true, false, SCORES, 0.5},
-    {"mae", TASK_NUMBERS, true, false, SCORES, 0.5},
-    {"msle", TASK_NUMBERS, true, false, SCORES, 0.5},
-    {"huber_loss", TASK_NUMBERS, true, false, SCORES, 0.5},
-    {"poisson_loss", TASK_NUMBERS, true, false, SCORES, 0.5},
+    {"logitcrossentropy", TASK_CLASSES, false, false, false, LOGITS, 0},
+    {"crossentropy", TASK_CLASSES, false, false, false, PROBABILITIES, 0},
+    {"logitbinarycrossentropy", TASK_CLASSES, true, false, true, LOGITS, 0},
+    {"binarycrossentropy", TASK_CLASSES, true, false, true, PROBABILITIES, 0.5},
+    {"hinge_loss", TASK_CLASSES, true, true, false, SCORES, 0},
+    {"squared_hinge_loss", TASK_CLASSES, true, true, false, SCORES, 0},
+    {"kldivergence", TASK_CLASSES, false, false, false, PROBABILITIES, 0},
+    {"mse", TASK_NUMBERS, true, false, false, SCORES, 0.5},
+    {"mae", TASK_NUMBERS, true, false, false, SCORES, 0.5},
+    {"msle", TASK_NUMBERS, true, false, false, SCORES, 0.5},
+    {"huber_loss", TASK_NUMBERS, true, false, false, SCORES, 0.5},
+    {"poisson_loss", TASK_NUMBERS, true, false, false, SCORES, 0.5},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -184,8 +185,9 @@ static int classes_from_numbers(problem *p, const dataset *d, task asked, bool b
     if (asked == TASK_CLASSES && by_loss && !whole)
         status = fail(EXIT_BAD_INPUT,
                       "%s: the loss %s is one for classes, and %s holds numbers such as %.6g; "
-                      "--loss mse learns numbers, --classes takes them as names",
-                      d->path, p->loss, d->target, broken);
+                      "%s learns numbers, --classes takes them as names",
+                      d->path, p->loss, d->target, broken,
+                      p->kind->shares ? "--regression" : "--loss mse");
     else if (asked == TASK_CLASSES && k > CLASSES_AT_MOST)
         status = fail(EXIT_BAD_INPUT,
                       "%s: %s has %lld distinct values, too many for classes; --loss mse learns "
@@ -288,6 +290,22 @@ static int class_targets(const problem *p, const dataset *d, fx_array **out)
     return status;
 }
 
+static int check_shares(const problem *p, const dataset *d)
+{
+    int64_t n, bad = 0;
+    double *values = values_of(d, &n);
+    int status = values ? EXIT_FINE : EXIT_FAILED;
+    while (values && bad < n && values[bad] >= 0 && values[bad] <= 1)
+        bad++;
+    if (values && bad < n)
+        status = fail(EXIT_BAD_INPUT,
+                      "%s: the loss %s takes targets from 0 to 1, and that of observation %lld is "
+                      "%.6g",
+                      d->path, p->loss, (long long)(bad / (n / d->n)) + 1, values[bad]);
+    free(values);
+    return status;
+}
+
 int problem_targets(const problem *p, const dataset *d, fx_array **out)
 {
     if (p->classes)
@@ -297,28 +315,43 @@ int problem_targets(const problem *p, const dataset *d, fx_array **out)
                     d->target, first_text(d->y, d->labels));
     fx_array *y = fx_ndims(d->y) == 1 ? fx_reshape(d->y, 1, d->n) : d->y;
     *out = fx_cast(y, FX_DTYPE_F32);
-    return EXIT_FINE;
+    return p->kind->shares ? check_shares(p, d) : EXIT_FINE;
 }
 
 /* ---- scale ----------------------------------------------------------------------------------- */
 
+static fx_array *in_float64(fx_array *x)
+{
+    return fx_cast(x, FX_DTYPE_F64);
+}
+
+/* In Float64: the squares of numbers that Float32 holds may be too large or too small for it. It is
+ * evaluated in steps and cast anew in each, so that the data never lie in memory in that size. */
 void problem_scale(problem *p, fx_array *x, bool channels)
 {
     const int last = fx_ndims(x) - 1;
     unsigned dims = FX_AXIS(last);
     for (int i = 0; i < last - 1 && channels; i++)
         dims |= FX_AXIS(i);
-    fx_array *std = fx_std(x, .dims = dims);
-    /* What never varies, or was seen once, is only moved. */
-    std = fx_where(fx_gt(std, 0), std, 1.0);
-    p->mean = fx_squeeze(fx_mean(x, .dims = dims), FX_AXIS(last));
+    fx_array *least = fx_minimum(x, .dims = dims), *mean = fx_mean(in_float64(x), .dims = dims);
+    /* What never varies, or was seen once, is only moved: to 0, whatever rounding makes of a mean.
+     */
+    fx_array *constant = fx_eq(least, fx_maximum(x, .dims = dims));
+    mean = fx_where(constant, in_float64(least), mean);
+    fx_eval(mean);
+    fx_array *squares = fx_sum(fx_square(fx_sub(in_float64(x), mean)), .dims = dims);
+    const double freedom = (double)(fx_length(x) / fx_length(mean) - 1);
+    fx_array *std = fx_where(constant, 1.0, fx_sqrt(fx_div(squares, freedom)));
+    p->mean = fx_squeeze(mean, FX_AXIS(last));
     p->std = fx_squeeze(std, FX_AXIS(last));
     fx_eval(fx_tuple(p->mean, p->std));
 }
 
 fx_array *problem_scaled(const problem *p, fx_array *x)
 {
-    return p->mean ? fx_div(fx_sub(x, p->mean), p->std) : x;
+    if (!p->mean)
+        return x;
+    return fx_cast(fx_div(fx_sub(in_float64(x), p->mean), p->std), FX_DTYPE_F32);
 }
 
 /* ---- outputs --------------------------------------------------------------------------------- */
@@ -351,12 +384,14 @@ fx_array *problem_guesses(const problem *p, fx_array *output)
 
 bool problem_has_probabilities(const problem *p)
 {
-    return p->kind->outputs != SCORES;
+    return p->classes ? p->kind->outputs != SCORES : p->kind->shares;
 }
 
 fx_array *problem_probabilities(const problem *p, fx_array *output)
 {
     const bool logits = p->kind->outputs == LOGITS;
+    if (!p->classes)
+        return logits ? fx_sigmoid(output) : output;
     if (!p->single)
         return logits ? fx_softmax(output) : output;
     fx_array *second = logits ? fx_sigmoid(output) : output;
@@ -449,7 +484,8 @@ static int check_outputs(problem *p, const char *data, const fx_array *output)
 static int check_loss(const problem *p, const char *data, fx_array *output, fx_array *y)
 {
     char have[100], want[100];
-    if (!p->classes && p->kind->means == TASK_CLASSES && fx_length(y) == 1)
+    const bool numbers = p->kind->means != TASK_CLASSES || p->kind->shares;
+    if (!p->classes && !numbers && fx_length(y) == 1)
         return fail(EXIT_BAD_INPUT,
                     "the loss %s is one for classes, and the target in %s is a number: --loss mse "
                     "learns numbers",

@@ -41,11 +41,12 @@ int problem_check(problem *p, void *model, const char *data, fx_array *x, fx_arr
 
 /* The loss of a batch, for training. */
 fx_array *problem_batch_loss(const problem *p, void *model, fx_array *x, fx_array *y);
-/* Do outputs that such a loss trained say probabilities? A margin or a number does not. */
+/* Do outputs that such a loss trained say probabilities, of classes or as numbers from 0 to 1? A
+ * margin or another number does not. */
 bool problem_has_probabilities(const problem *p);
-/* Of the model's outputs: a probability for each class (outputs as they are where the loss has
- * none), and the class chosen. */
+/* Of the model's outputs, where they say probabilities: one for each class or number. */
 fx_array *problem_probabilities(const problem *p, fx_array *output);
+/* The number of the class that is chosen. */
 fx_array *problem_guesses(const problem *p, fx_array *output);
 
 typedef struct scores {

@@ -119,27 +119,53 @@ static void write_class(json_out *j, const char *key, const cJSON *classes, size
     json_text(j, key, cJSON_GetStringValue(cJSON_GetArrayItem(classes, (int)index)));
 }
 
-/* A target that is the number of a class and an output with a number for each. */
-static bool write_guess(json_out *j, const cJSON *classes, const double *target, size_t ntarget,
-                        const double *output, size_t noutput)
+enum { INPUT, SHAPE, TARGET, OUTPUT, SCORES, GUESS, PARTS };
+
+static size_t largest_of(const double *x, size_t n)
 {
-    if (noutput < 2 || noutput != (size_t)cJSON_GetArraySize(classes) || ntarget != 1 ||
-        !(target[0] >= 0 && target[0] < (double)noutput))
-        return false;
     size_t best = 0;
-    for (size_t i = 0; i < noutput; i++)
-        best = isnan(output[best]) || output[i] > output[best] ? i : best;
-    write_class(j, "target", classes, (size_t)target[0]);
-    write_class(j, "guess", classes, best);
-    json_rounded(j, "chance", output[best], 4);
-    json_flag(j, "right", best == (size_t)target[0]);
+    for (size_t i = 0; i < n; i++)
+        best = isnan(x[best]) || x[i] > x[best] ? i : best;
+    return best;
+}
+
+static void write_choice(json_out *j, const cJSON *classes, size_t target, size_t guess)
+{
+    write_class(j, "target", classes, target);
+    write_class(j, "guess", classes, guess);
+    json_flag(j, "right", guess == target);
+}
+
+static bool is_class(const double *x, size_t n, size_t nclasses)
+{
+    return n == 1 && x[0] >= 0 && x[0] < (double)nclasses;
+}
+
+/* A target that is the number of a class and, for each class, a probability; or scores, one for
+ * each or of the second of two, with the class that they choose. */
+static bool write_guess(json_out *j, const cJSON *classes, double *const x[PARTS],
+                        const size_t n[PARTS])
+{
+    const size_t nclasses = (size_t)cJSON_GetArraySize(classes);
+    if (nclasses < 2 || !is_class(x[TARGET], n[TARGET], nclasses))
+        return false;
+    if (n[OUTPUT] == nclasses) {
+        const size_t guess = largest_of(x[OUTPUT], nclasses);
+        write_choice(j, classes, (size_t)x[TARGET][0], guess);
+        json_rounded(j, "chance", x[OUTPUT][guess], 4);
+        return true;
+    }
+    if (!is_class(x[GUESS], n[GUESS], nclasses) || (n[SCORES] != 1 && n[SCORES] != nclasses))
+        return false;
+    const size_t guess = (size_t)x[GUESS][0];
+    write_choice(j, classes, (size_t)x[TARGET][0], guess);
+    json_rounded(j, "score", x[SCORES][n[SCORES] == 1 ? 0 : guess], 4);
     return true;
 }
 
 static bool write_sample(json_out *j, const cJSON *sample, const cJSON *classes)
 {
-    static const char *const names[] = {"input", "shape", "target", "output"};
-    enum { INPUT, SHAPE, TARGET, OUTPUT, PARTS };
+    static const char *const names[] = {"input", "shape", "target", "output", "scores", "guess"};
     double *x[PARTS];
     size_t n[PARTS];
     bool good = true;
@@ -155,9 +181,10 @@ static bool write_sample(json_out *j, const cJSON *sample, const cJSON *classes)
         else
             write_numbers(j, "input", x[INPUT], n[INPUT]);
         json_integer(j, "length", (int64_t)n[INPUT]);
-        if (!write_guess(j, classes, x[TARGET], n[TARGET], x[OUTPUT], n[OUTPUT])) {
+        if (!write_guess(j, classes, x, n)) {
+            const int said = n[OUTPUT] > 0 ? OUTPUT : SCORES;
             write_numbers(j, "target", x[TARGET], n[TARGET]);
-            write_numbers(j, "guess", x[OUTPUT], n[OUTPUT]);
+            write_numbers(j, "guess", x[said], n[said]);
         }
         json_close(j);
     }

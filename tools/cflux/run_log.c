@@ -298,7 +298,9 @@ static void write_samples(json_out *j, const run_sample *samples, int64_t n)
         values(j, "input", s->input, s->ninput);
         integers(j, "shape", s->shape, s->rank);
         values(j, "target", s->target, s->ntarget);
-        values(j, "output", s->output, s->noutput);
+        values(j, s->scores ? "scores" : "output", s->output, s->noutput);
+        if (s->scores)
+            json_integer(j, "guess", s->guess);
         json_close(j);
     }
     json_close(j);

@@ -62,6 +62,8 @@ typedef struct run_sample {
     int rank;
     const double *target, *output;
     int64_t ntarget, noutput;
+    bool scores;   /* output is of classes, and no probabilities: */
+    int64_t guess; /* then the number of the class chosen */
 } run_sample;
 
 /* What is known at the end. Absent parts have a count of 0. */

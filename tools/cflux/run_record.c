@@ -91,7 +91,21 @@ static double *numbers_of(fx_array *x, int64_t i, int64_t *n)
     return NULL;
 }
 
-static void add_sample(run_record *r, fx_array *raw, fx_array *y, fx_array *output, int64_t i)
+/* What a model says about some observations. */
+typedef struct answers {
+    fx_array *output;
+    fx_array *guesses; /* where outputs are scores of classes, else NULL */
+} answers;
+
+static answers ask(const problem *p, void *model, fx_array *inputs)
+{
+    fx_array *output = fx_call(model, fx_to(p->device, inputs));
+    if (problem_has_probabilities(p))
+        return (answers){fx_cpu(problem_probabilities(p, output)), NULL};
+    return (answers){fx_cpu(output), p->classes ? fx_cpu(problem_guesses(p, output)) : NULL};
+}
+
+static void add_sample(run_record *r, fx_array *raw, fx_array *y, const answers *a, int64_t i)
 {
     run_sample *s = &r->samples[r->nsamples];
     int64_t *shape = calloc(FX_MAX_DIMS, sizeof *shape);
@@ -101,7 +115,9 @@ static void add_sample(run_record *r, fx_array *raw, fx_array *y, fx_array *outp
     s->shape = shape;
     s->input = numbers_of(raw, i, &s->ninput);
     s->target = numbers_of(y, i, &s->ntarget);
-    s->output = numbers_of(output, i, &s->noutput);
+    s->output = numbers_of(a->output, i, &s->noutput);
+    s->scores = a->guesses != NULL;
+    s->guess = a->guesses ? (int64_t)fx_item(fx_slice(a->guesses, 0, i, i + 1)) : 0;
     r->nsamples += shape && s->input && s->target && s->output;
 }
 
@@ -132,11 +148,10 @@ static void fill_samples(run_record *r, const problem *p, void *model, fx_array 
     if (count == 0)
         return;
     void *some = fx_get_obs(fx_tuple(x, y), spread(n, count));
-    fx_array *inputs = fx_child(some, 0), *output = fx_call(model, fx_to(p->device, inputs));
-    fx_array *result = fx_cpu(p->classes ? problem_probabilities(p, output) : output);
-    fx_array *raw = unscaled(p, inputs);
-    for (int64_t i = 0; i < count && !fx_is_error(result); i++)
-        add_sample(r, raw, fx_child(some, 1), result, i);
+    fx_array *inputs = fx_child(some, 0), *raw = unscaled(p, inputs);
+    const answers a = ask(p, model, inputs);
+    for (int64_t i = 0; i < count && !fx_is_error(a.output); i++)
+        add_sample(r, raw, fx_child(some, 1), &a, i);
 }
 
 void record_fill(run_record *out, const problem *p, void *model, fx_array *x, fx_array *y,

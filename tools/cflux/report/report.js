@@ -242,8 +242,9 @@ function picture(sample) {
 
 function samples() {
     const images = data.samples.filter((s) => s.pixels), others = data.samples.filter((s) => !s.pixels);
+    const sureness = (s) => known(s.chance) ? `, ${percent(s.chance)}` : known(s.score) ? `, score ${text(s.score)}` : "";
     const guess = (s) => html("span", { class: s.right === false ? "wrong" : "right" },
-        (s.right === false ? "✗ " : "") + text(s.guess) + (known(s.chance) ? `, ${percent(s.chance)}` : ""));
+        (s.right === false ? "✗ " : "") + text(s.guess) + sureness(s));
     const input = (s) => text(s.input) + (s.length > s.input.length ? `, … (${whole(s.length)})` : "");
     const figure = (s) =>
         html("figure", {}, picture(s), html("figcaption", {}, `${text(s.target)}, taken for `, guess(s)));

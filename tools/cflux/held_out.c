@@ -1,0 +1,92 @@
+/* held_out.c: see held_out.h. */
+#include "held_out.h"
+#include <stdlib.h>
+
+typedef struct division {
+    int64_t n, kept, nclasses;
+    int64_t *class_of; /* of each observation */
+    int64_t *counts;   /* observations of each class */
+    int64_t *quotas;   /* how many of them are kept */
+    int64_t *order;    /* what is made */
+} division;
+
+static void draw_order(int64_t *order, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        order[i] = i;
+    for (int64_t i = n - 1; i > 0; i--) {
+        const int64_t k = (int64_t)(fx_rand_u64() % (uint64_t)(i + 1)), swap = order[i];
+        order[i] = order[k];
+        order[k] = swap;
+    }
+}
+
+static double share_of(const division *d, int64_t class)
+{
+    return (double)d->counts[class] * (double)d->kept / (double)d->n;
+}
+
+/* The class that lacks most of its share; one of which no other observation would be left to learn
+ * from comes last. */
+static int64_t neediest(const division *d)
+{
+    int64_t best = -1;
+    double most = 0;
+    for (int64_t c = 0; c < d->nclasses; c++) {
+        const int64_t left = d->counts[c] - d->quotas[c];
+        const double lack = share_of(d, c) - (double)d->quotas[c] - (left == 1 ? (double)d->n : 0);
+        if (left > 0 && (best < 0 || lack > most)) {
+            best = c;
+            most = lack;
+        }
+    }
+    return best;
+}
+
+static void set_quotas(division *d)
+{
+    int64_t left = d->kept;
+    for (int64_t i = 0; i < d->n; i++)
+        d->counts[d->class_of[i]]++;
+    for (int64_t c = 0; c < d->nclasses; c++)
+        left -= d->quotas[c] = (int64_t)share_of(d, c);
+    for (; left > 0; left--)
+        d->quotas[neediest(d)]++;
+}
+
+/* The kept ones to the front, each side in the order drawn. */
+static void part(const division *d, const int64_t *drawn)
+{
+    int64_t front = 0, back = d->kept;
+    for (int64_t i = 0; i < d->n; i++) {
+        int64_t *quota = &d->quotas[d->class_of[drawn[i]]];
+        d->order[*quota > 0 ? front++ : back++] = drawn[i];
+        *quota -= *quota > 0;
+    }
+}
+
+static bool read_classes(const division *d, const problem *p, fx_array *y)
+{
+    return !p->classes || fx_read_as(y, FX_DTYPE_I64, d->class_of, d->n) == FX_OK;
+}
+
+fx_array *held_out_first(const problem *p, fx_array *y, int64_t n, int64_t kept)
+{
+    const int64_t nclasses = p->classes ? p->nclasses : 1;
+    int64_t *all = calloc((size_t)(3 * n + 2 * nclasses), sizeof *all);
+    if (!all)
+        return fx_error_array(fx_fail(FX_STATUS_MEMORY, "split", "out of memory"));
+    division d = {n, kept, nclasses, all, all + n, all + n + nclasses, all + n + 2 * nclasses};
+    int64_t *drawn = d.order + n;
+    fx_array *result;
+    if (read_classes(&d, p, y)) {
+        draw_order(drawn, n);
+        set_quotas(&d);
+        part(&d, drawn);
+        result = fx_from(FX_DTYPE_I64, d.order, n);
+    } else {
+        result = fx_error_array(FX_STATUS_MEMORY);
+    }
+    free(all);
+    return result;
+}
