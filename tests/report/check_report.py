@@ -290,7 +290,7 @@ def check_command(reports):
             (["nowhere.jsonl"], 2, "cannot read nowhere.jsonl"),
             (["."], 2, "directory"),
             ([], 2, ""), (["named.jsonl", "second"], 2, ""),
-            (["named.jsonl", "-o", "nowhere/page.html"], 2, "nowhere/page.html: No such file"),
+            (["named.jsonl", "-o", "nowhere/page.html"], 2, "nowhere/page.html: there is no folder nowhere/"),
             (["named.jsonl", "-o", "/dev/full"], 1, "No space left"),
             (["-"], 2, "--output")]:
         ran = reports.run(*arguments, text="")
