@@ -588,6 +588,47 @@ class Validation(Training):
             for seed in ("3", "4"):
                 self.assertIn(self.held_out(counts, share, seed)[1], expected)
 
+    def test_targets_in_files_of_their_own(self):
+        """Each file of data goes with one of --target; the numbers are those of one table."""
+        rows = self.line(90)
+        parts = {"a": rows[:40], "b": rows[40:60], "v": rows[60:]}
+        for name, part in parts.items():
+            self.table(name + ".csv", part, "a,b,y")
+            numbers = [[float(v) for v in row] for row in part]
+            self.write(f"x{name}.npy", formats.npy((len(part), 2), [v for row in numbers for v in row[:2]]))
+            self.write(f"y{name}.npy", formats.npy((len(part),), [row[2] for row in numbers]))
+            rounded = [[abs(int(8 * v)) for v in row] for row in numbers]  # bytes, as IDX files have them
+            self.write(f"{name}-idx2", formats.idx((len(part), 2), [v for row in rounded for v in row[:2]]))
+            self.write(f"{name}-idx1", formats.idx((len(part),), [row[2] for row in rounded]))
+        request = ["train", "-q", "-m", "Dense(2 => 1)", "-e", "2", "--json", "--regression", "-S", "m.bson"]
+
+        def measured(*data):
+            result = self.fine(*request, *data).json()
+            return result["loss"], result["measured_loss"]
+
+        one, two = measured("-d", "a.csv", "-v", "v.csv"), measured("-d", "a.csv", "b.csv", "-v", "v.csv")
+        self.assertNotEqual(one, two)
+        self.assertEqual(measured("-d", "xa.npy", "-v", "xv.npy", "-t", "ya.npy", "-t", "yv.npy"), one)
+        files = ("-d", "xa.npy", "xb.npy", "-t", "ya.npy", "-t", "yb.npy")
+        self.assertEqual(measured(*files, "-v", "xv.npy", "-t", "yv.npy"), two)
+        measured(*files, "-v", "0.2")
+        said = self.fine("eval", "m.bson", *files, "--json").json()
+        self.assertEqual(said["observations"], 60)
+        self.assertEqual(len(rows_of(self.fine("predict", "m.bson", *files).out)), 61)
+        with_idx = ("-d", "a-idx2", "b-idx2", "-t", "a-idx1", "-t", "b-idx1")
+        self.fine(*request, *with_idx, "-v", "v-idx2", "-t", "v-idx1")
+        for words, data in [
+                ("xa.npy: --target ya.npy goes with one file", ("-d", "xa.npy", "-v", "xv.npy", "-t", "ya.npy")),
+                ("--target ya.npy goes with one file", ("-d", "xa.npy", "xa.npy", "-t", "ya.npy")),
+                ("--target a-idx1 goes with one file", ("-d", "a-idx2", "a-idx2", "-t", "a-idx1")),
+                ("--target is given 2 times for 3 files of data", (*files, "-v", "xv.npy")),
+                ("--target is given 2 times for 1 file of data", ("-d", "xa.npy", "-t", "ya.npy", "-t", "yv.npy")),
+                ("xa.npy holds no targets", ("-d", "xa.npy"))]:
+            self.refused(*request[:-2], *data, words=words)
+            if "-v" not in data:
+                self.refused("eval", "m.bson", *data, words=words)
+        self.refused(*request, *files, "-L", "yb.npy", words="--log yb.npy is a file that is read")
+
 
 class Refusals(Training):
     def setUp(self):

@@ -183,7 +183,7 @@ static int prepare(const char *path, trained *t, problem *p, dataset *d)
     trained_request(t, &request);
     request.test = strcmp(part, "test") == 0;
     request.unlabelled = true;
-    request.no_target = !request.target && !t->shape;
+    request.no_target = !request.target && request.targets.n == 0 && !t->shape;
     status = dataset_read(&request, d);
     if (status == EXIT_FINE)
         status = trained_shape(path, t, d);
@@ -197,9 +197,11 @@ static int prepare(const char *path, trained *t, problem *p, dataset *d)
 static int check_files(int n, char **operands)
 {
     const output_path output = {out_path, "--out"};
-    const char *const inputs[] = {request.path, request.target};
-    const int status = check_outputs(&output, 1, inputs, 2);
-    return status == EXIT_FINE ? check_outputs(&output, 1, (const char *const *)operands, n)
+    const char *const inputs[] = {request.path};
+    int status = check_outputs(&output, 1, inputs, 1);
+    if (status == EXIT_FINE)
+        status = check_outputs(&output, 1, (const char *const *)operands, n);
+    return status == EXIT_FINE ? check_outputs(&output, 1, request.targets.items, request.targets.n)
                                : status;
 }
 

@@ -136,15 +136,18 @@ static int check_validation(void)
 static int read_data(run *r)
 {
     double share;
+    const bool shared = validation_share(&share);
+    request.files = 1 + request.more + !shared;
     int status = dataset_read(&request, &r->data);
-    if (status != EXIT_FINE || validation_share(&share))
+    if (status != EXIT_FINE || shared)
         return status;
     data_request other = request;
     other.path = validation_text;
+    other.first = 1 + request.more;
     other.more = 0;
     other.test = true;
     other.columns = r->data.columns;
-    if (!other.target && strcmp(r->data.kind, "csv") == 0)
+    if (other.targets.n == 0 && strcmp(r->data.kind, "csv") == 0)
         other.target = r->data.target;
     status = dataset_read(&other, &r->other);
     if (status == EXIT_FINE &&
@@ -335,8 +338,10 @@ static int check_files(void)
                                    {checkpoint_path, "--checkpoint"},
                                    {log_path, "--log"},
                                    {report_path, "--report"}};
-    const char *const inputs[] = {request.path, request.target, validation_text};
-    int status = check_outputs(outputs, 4, inputs, 3);
+    const char *const inputs[] = {request.path, validation_text};
+    int status = check_outputs(outputs, 4, inputs, 2);
+    if (status == EXIT_FINE)
+        status = check_outputs(outputs, 4, request.targets.items, request.targets.n);
     if (status == EXIT_FINE)
         status = check_outputs(outputs, 4, (const char *const *)request.others, request.more);
     if (status == EXIT_FINE && checkpoint_every && !checkpoint_path)

@@ -276,6 +276,27 @@ static int read_csv(const data_request *r, dataset *d)
     return take_columns(r, d, table);
 }
 
+/* ---- targets in files of their own ----------------------------------------------------------- */
+
+static bool has_one_target_for_all(const data_request *r)
+{
+    return r->targets.n == 1 && (r->files ? r->files : 1 + r->more) > 1;
+}
+
+/* Such a file goes with one file of observations. */
+static int check_target_file(const data_request *r)
+{
+    if (!r->target && !r->unlabelled && !r->no_target)
+        return fail(EXIT_BAD_INPUT, "%s holds no targets: --target FILE says where they are",
+                    r->path);
+    if (r->target && !r->no_target && has_one_target_for_all(r))
+        return fail(EXIT_BAD_INPUT,
+                    "%s: --target %s goes with one file: give --target for each file of data, in "
+                    "their order",
+                    r->path, r->target);
+    return EXIT_FINE;
+}
+
 /* ---- IDX ------------------------------------------------------------------------------------- */
 
 /* As Flux's data sets have them: bytes become numbers from 0 to 1, and images get an axis of one
@@ -388,11 +409,9 @@ static int read_npy(const data_request *r, dataset *d)
     d->x = fx_load(r->path);
     if (fx_is_error(d->x))
         return fail_library(EXIT_BAD_INPUT);
-    if (r->no_target || (!r->target && r->unlabelled))
-        return EXIT_FINE;
-    if (!r->target)
-        return fail(EXIT_BAD_INPUT, "%s holds one array: --target FILE says where the targets are",
-                    r->path);
+    const int status = check_target_file(r);
+    if (status != EXIT_FINE || r->no_target || !r->target)
+        return status;
     d->y = fx_load(r->target);
     d->target = r->target;
     return fx_is_error(d->y) ? fail_library(EXIT_BAD_INPUT) : EXIT_FINE;
@@ -402,10 +421,8 @@ static int read_npy(const data_request *r, dataset *d)
 
 static int read_idx_file(const data_request *r, dataset *d)
 {
-    if (!r->target && !r->unlabelled && !r->no_target)
-        return fail(EXIT_BAD_INPUT, "%s holds no targets: --target FILE says where they are",
-                    r->path);
-    return read_idx(r, d, r->path, r->target);
+    const int status = check_target_file(r);
+    return status == EXIT_FINE ? read_idx(r, d, r->path, r->target) : status;
 }
 
 static bool is_folder(const char *path)
@@ -451,16 +468,30 @@ static int read_one(const data_request *r, dataset *out)
     return status;
 }
 
+/* The target of one file, the i-th from that of path. */
+static const char *target_of(const data_request *r, int i)
+{
+    return r->targets.n == 0   ? r->target
+           : r->targets.n == 1 ? r->targets.items[0]
+                               : r->targets.items[r->first + i];
+}
+
 /* The first file's names are the columns that are looked for in the others. */
 int dataset_read(const data_request *r, dataset *out)
 {
-    if (r->more == 0)
-        return read_one(r, out);
+    const int files = r->files ? r->files : 1 + r->more;
     data_request one = *r;
+    if (r->targets.n > 1 && r->targets.n != files)
+        return fail(EXIT_BAD_INPUT, "--target is given %d times for %d %s of data", r->targets.n,
+                    files, files == 1 ? "file" : "files");
+    one.target = target_of(r, 0);
+    if (r->more == 0)
+        return read_one(&one, out);
     dataset *parts = calloc((size_t)r->more + 1, sizeof *parts);
-    int status = parts ? read_one(r, &parts[0]) : fail(EXIT_FAILED, "no memory");
+    int status = parts ? read_one(&one, &parts[0]) : fail(EXIT_FAILED, "no memory");
     for (int i = 1; i <= r->more && status == EXIT_FINE; i++) {
         one.path = r->others[i - 1];
+        one.target = target_of(r, i);
         one.columns = one.columns ? one.columns : parts[0].columns;
         status = read_one(&one, &parts[i]);
     }

@@ -12,7 +12,10 @@ typedef struct data_request {
     const char *path;
     char *const *others; /* files that go on where the first one ends */
     int more;            /* so many */
-    const char *target;  /* a column, an entry, or a file; NULL: the last column, "y", the labels */
+    text_list targets;   /* each a column, an entry or a file: one for all, or one for each file */
+    int first, files;    /* which of the targets is that of path, and for how many files they are;
+                            0: these alone */
+    const char *target;  /* without those; NULL: the last column, "y", the labels */
     const char *shape;   /* of an observation: "8x8x1" */
     const char *separator; /* of a CSV file: one character, or "tab" or "space" */
     int64_t skip;          /* lines at its top */
@@ -27,12 +30,13 @@ typedef struct data_request {
 #define DATA_OPTIONS(request)                                                                      \
     {"target",                                                                                     \
      't',                                                                                          \
-     OPTION_TEXT,                                                                                  \
-     &(request).target,                                                                            \
-     "COLUMN",                                                                                     \
+     OPTION_TEXTS,                                                                                 \
+     &(request).targets,                                                                           \
+     "COLUMN|FILE",                                                                                \
      "What is to be predicted: a column of a CSV file by name or by number from 1 (the last one "  \
      "without this option), an entry of an npz file, or a file of its own beside an npy or IDX "   \
-     "file",                                                                                       \
+     "file; where each file of data has one, given for each in their order, data to measure on "   \
+     "last",                                                                                       \
      0,                                                                                            \
      0},                                                                                           \
         {"shape",     0,                                                                           \
