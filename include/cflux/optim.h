@@ -92,6 +92,8 @@ typedef struct fxi_leaf {
 } fxi_leaf;
 typedef fx_status (*fxi_leaf_fn)(fx_array *x, fxi_leaf *out_leaf, void *user);
 FX_API bool fxi_leaf_of(const void *object, fxi_leaf *out_leaf);
+/* Is it a rule of this header? A program's own type may have the name of one. */
+FX_API bool fxi_is_rule(const void *object);
 FX_API void *fxi_setup_with(void *model, fxi_leaf_fn leaf_of, void *user);
 
 /* Options of fx_update: fx_update(state, model, gradient, .guard = loss). */

@@ -185,7 +185,7 @@ static void rule(const void *x, fxi_shape *s)
 {
     const fx_type *type = fx_type_of(x);
     int n = 0;
-    for (int i = 0; i < type->nfields; i++) {
+    for (int i = 0; i < type->nfields && n < s->nitems; i++) {
         const fx_field *f = &type->fields[i];
         const char *at = (const char *)x + f->offset;
         double v = 0, next = 0;
@@ -272,14 +272,10 @@ static bool has_field(const fx_type *type, const char *name)
 /* A program's own type may have the name of a rule or a leaf. */
 static bool is_the_librarys(const void *x, const layer_row *row)
 {
-    const fx_type *type = fx_type_of(x);
     fxi_leaf l;
-    if (row->size || row->fill == leaf)
-        return row->size ? type->size == row->size : fxi_leaf_of(x, &l);
-    for (int i = 0; i < type->nfields; i++)
-        if (type->fields[i].kind != FX_FIELD_NUMBER && type->fields[i].kind != FX_FIELD_FLAG)
-            return false;
-    return true;
+    if (row->size)
+        return fx_type_of(x)->size == row->size;
+    return row->fill == leaf ? fxi_leaf_of(x, &l) : fxi_is_rule(x);
 }
 
 bool fxi_shape_of(const void *x, fxi_shape *out)

@@ -214,6 +214,11 @@ const fxi_rule_info *fxi_rule_info_of(const fx_rule *r)
     return found && r != found->type.error ? &found->info : NULL;
 }
 
+bool fxi_is_rule(const void *object)
+{
+    return fxi_rule_info_of(object) != NULL;
+}
+
 /* ---- printing --------------------------------------------------------------------------- */
 
 static void describe_field(const fx_rule *r, const fx_field *f, fx_text *text)

@@ -262,6 +262,52 @@ static void what_flux_has_not(void **state)
     temp_files_remove();
 }
 
+/* A program's own type with the name and the fields of a rule is no rule, however many it has: what
+ * would be lost on the way to Flux is refused. */
+static void what_only_looks_like_a_rule(void **state)
+{
+    enum { MANY = 400, NAMES = 5, COUNTS = 4 };
+    typedef struct look {
+        fx_object base;
+        double v[MANY];
+    } look;
+    static const char *const rules[NAMES] = {"Descent", "Momentum", "Nesterov", "Adam", "AdamW"};
+    static const int counts[COUNTS] = {1, 2, 12, MANY};
+    static fx_field fields[MANY];
+    static char names[MANY][8];
+    static fx_type types[NAMES][COUNTS];
+    static look error;
+    (void)state;
+    FX_SCOPE;
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "f%d", i);
+        fields[i] = (fx_field){.name = names[i],
+                               .offset = offsetof(look, v) + (size_t)i * sizeof(double),
+                               .kind = FX_FIELD_NUMBER};
+    }
+    fields[0].name = "eta";
+    fields[1].name = "beta1";
+    const char *path = temp_text("kept.bson", "old");
+    const look init = {.v = {0.25, 0.5}};
+    for (int i = 0; i < NAMES * COUNTS; i++) {
+        fx_type *type = &types[i / COUNTS][i % COUNTS];
+        *type = (fx_type){.fxi_size = sizeof *type,
+                          .name = rules[i / COUNTS],
+                          .size = sizeof(look),
+                          .fields = fields,
+                          .nfields = counts[i % COUNTS],
+                          .error = &error};
+        unsigned char *bytes;
+        assert_int_equal(fx_save(path, "rule", fxi_new(type, &init)), FX_STATUS_UNSUPPORTED);
+        assert_non_null(strstr(fx_error_take().message, "is no type of Flux"));
+        assert_int_equal(file_bytes(path, &bytes), 3);
+        free(bytes);
+    }
+    assert_int_equal(fx_save(path, "rule", fx_adam()), FX_OK); /* the library's own is one */
+    assert_int_equal(fx_error_status(), FX_OK);
+    temp_files_remove();
+}
+
 /* Latin-1 in texts, names and entries: no reader of BSON would take the file. */
 static void texts_that_are_no_utf8(void **state)
 {
@@ -313,11 +359,17 @@ static void parameters_only(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bytes_of_flux),    cmocka_unit_test(the_trees_of_flux),
-        cmocka_unit_test(every_layer_and_back), cmocka_unit_test(state_and_back),
-        cmocka_unit_test(state_of_flux),        cmocka_unit_test(shared_weights_stay_shared),
-        cmocka_unit_test(what_flux_has_not),    cmocka_unit_test(parameters_only),
-        cmocka_unit_test(from_a_device),        cmocka_unit_test(texts_that_are_no_utf8),
+        cmocka_unit_test(the_bytes_of_flux),
+        cmocka_unit_test(the_trees_of_flux),
+        cmocka_unit_test(every_layer_and_back),
+        cmocka_unit_test(state_and_back),
+        cmocka_unit_test(state_of_flux),
+        cmocka_unit_test(shared_weights_stay_shared),
+        cmocka_unit_test(what_flux_has_not),
+        cmocka_unit_test(parameters_only),
+        cmocka_unit_test(from_a_device),
+        cmocka_unit_test(texts_that_are_no_utf8),
+        cmocka_unit_test(what_only_looks_like_a_rule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
