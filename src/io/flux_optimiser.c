@@ -286,11 +286,23 @@ static void *state_at(const parts *p, int i, int n)
     return n == 1 ? p->state : tuple && fx_count(p->state) == 3 ? fx_child(p->state, i) : NULL;
 }
 
+/* Does the library take the rule's numbers? A file may hold any. */
+static bool takes_rule(matching *m, int row, const parts *p)
+{
+    FXI_SCOPE;
+    const fx_error earlier = fxi_error_aside();
+    const bool taken = !fx_is_error(make_rule(row, p));
+    const fx_error why = fx_error_take();
+    fxi_error_back(&earlier);
+    m->no_memory |= why.status == FX_STATUS_MEMORY;
+    return taken || unfit(m, "%s", why.message);
+}
+
 static bool fits(matching *m, const parts *p, const void *x)
 {
     double numbers[2];
     const int row = row_of(m, p), n = row < 0 ? 0 : rules[row].nstates;
-    if (row < 0)
+    if (row < 0 || !takes_rule(m, row, p))
         return false;
     if (p->old && !p->state) /* the array was never updated */
         return true;

@@ -334,6 +334,11 @@ def optimisers(folder):
     write(folder, "rmsprop.bson", {"opt": named(weight=other), "twins": tup(other)})
     frozen = st("Optimisers/Leaf", [st("Optimisers/Descent", [ETA]), None, True])
     write(folder, "frozen.bson", {"opt": named(weight=frozen, bias=frozen, σ=tup())})
+    # rules that no library would make
+    model = st("Flux/Dense", [array(W0[:4], [INT(2), INT(2)]), array(W0[4:]), IDENTITY])
+    negative = st("Optimisers/Leaf", [st("Optimisers/Descent", [-0.7]), None, False])
+    write(folder, "negative.bson", {"model": model, "opt": named(weight=negative, bias=negative, σ=tup()),
+                                    "old": st("Flux/Optimise/Descent", [-0.7])})
 
 
 # ---- changed copies ------------------------------------------------------------------------------

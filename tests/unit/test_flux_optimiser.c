@@ -165,6 +165,24 @@ static void what_does_not_fit(void **state)
     temp_files_remove();
 }
 
+/* The rule has a learning rate that no optimiser takes: the model beside it is as good as ever. */
+static void a_rule_that_is_refused(void **state)
+{
+    (void)state;
+    FX_TEST;
+    void *file = ok(fx_load(made_bson("negative.bson")));
+    assert_int_equal(fx_error_status(), FX_OK);
+    fx_dense_layer *model = fx_child_named(file, "model");
+    assert_float_equal(fx_item(fx_sum(fx_call(model, fx_ones(2)))), 2.1, 1e-6); /* Σ W0 */
+    wrong(fx_child_named(file, "opt"), model, "learning rate cannot be negative: eta = -0.7");
+    wrong(fx_child_named(file, "old"), model, "learning rate cannot be negative: eta = -0.7");
+    /* an error of before stays the one that is told */
+    fx_load("/nowhere/x.npy");
+    ok(fx_load(made_bson("negative.bson")));
+    assert_int_equal(fx_error_take().status, FX_STATUS_IO);
+    temp_files_remove();
+}
+
 static void frozen_stays(void **state)
 {
     (void)state;
@@ -284,13 +302,10 @@ static void a_state_needs_its_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_more),
-        cmocka_unit_test(for_a_model_of_the_programs),
-        cmocka_unit_test(what_does_not_fit),
-        cmocka_unit_test(frozen_stays),
-        cmocka_unit_test(written_and_back),
-        cmocka_unit_test(a_tied_leaf),
-        cmocka_unit_test(a_state_needs_its_model),
+        cmocka_unit_test(a_step_more),       cmocka_unit_test(for_a_model_of_the_programs),
+        cmocka_unit_test(what_does_not_fit), cmocka_unit_test(a_rule_that_is_refused),
+        cmocka_unit_test(frozen_stays),      cmocka_unit_test(written_and_back),
+        cmocka_unit_test(a_tied_leaf),       cmocka_unit_test(a_state_needs_its_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
