@@ -55,9 +55,10 @@ FX_API const char *fx_metadata_text(const void *metadata, const char *key);
 FX_API int64_t fx_metadata_count(const void *metadata);
 FX_API const char *fx_metadata_key(const void *metadata, int64_t i);
 
-/* What a file is, without its arrays being made: fx_file_about(path, &info). FX_STATUS_FORMAT when
- * it is of no format of this header or damaged where that can be seen (a checkpoint is read whole,
- * for its sum); what was found out by then is filled in. */
+/* What a file is: fx_file_about(path, &info). Of BSON, npy and npz no arrays are made; safetensors
+ * are opened as fx_load does it, and a checkpoint is read whole, for its sum. FX_STATUS_FORMAT when
+ * the file is of no format of this header, or damaged in what is looked at (an npy's header, an
+ * npz's directory); what was found out by then is filled in. */
 typedef struct fx_file_info {
     size_t fxi_size;
     int64_t bytes;

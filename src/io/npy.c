@@ -259,9 +259,11 @@ static void *load(fxi_bytes *file)
 
 static fx_status about(fxi_bytes *file, fx_file_info *out)
 {
-    const int version = file->size > FXI_NPY_MAGIC_BYTES ? file->data[FXI_NPY_MAGIC_BYTES] : 0;
-    snprintf(out->origin, sizeof out->origin, "NumPy's format %d.0", version);
-    return FX_OK;
+    const fxi_bytes text = open_header(file);
+    if (text.status == FX_OK)
+        snprintf(out->origin, sizeof out->origin, "NumPy's format %d.0",
+                 file->data[FXI_NPY_MAGIC_BYTES]);
+    return text.status;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

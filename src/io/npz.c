@@ -189,6 +189,21 @@ static void read_entry(archive *a)
         add_member(a, &m, name, name_bytes);
 }
 
+static void read_directory(archive *a)
+{
+    read_end(a);
+    a->file->at = (size_t)a->directory;
+    for (uint64_t i = 0; i < a->count && a->file->status == FX_OK; i++)
+        read_entry(a);
+}
+
+static void free_members(archive *a)
+{
+    for (int32_t i = 0; i < a->n; i++)
+        fxi_free(a->members[i].name);
+    fxi_free(a->members);
+}
+
 /* ---- members --------------------------------------------------------------------------------- */
 
 /* Finds the bytes of a member behind its own header, which must not contradict the directory. */
@@ -315,10 +330,7 @@ static void *load(fxi_bytes *file)
 {
     archive a = {.file = file};
     fxi_entries e = {.op = file->op};
-    read_end(&a);
-    file->at = (size_t)a.directory;
-    for (uint64_t i = 0; i < a.count && file->status == FX_OK; i++)
-        read_entry(&a);
+    read_directory(&a);
     for (int32_t i = 0; i < a.n && file->status == FX_OK; i++)
         locate(file, &a.members[i]);
     if (file->status == FX_OK)
@@ -328,11 +340,18 @@ static void *load(fxi_bytes *file)
     if (file->status == FX_OK)
         file->status = fxi_entries_unique(&e);
     void *all = file->status == FX_OK ? fxi_entries_tuple(&e) : fx_error_array(file->status);
-    for (int32_t i = 0; i < a.n; i++)
-        fxi_free(a.members[i].name);
-    fxi_free(a.members);
+    free_members(&a);
     fxi_entries_free(&e);
     return all;
+}
+
+static fx_status about(fxi_bytes *file, fx_file_info *out)
+{
+    (void)out;
+    archive a = {.file = file};
+    read_directory(&a);
+    free_members(&a);
+    return file->status;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -505,4 +524,4 @@ static fx_status save(fxi_file_out *out, const fxi_saving *what)
 }
 
 const fxi_format fxi_format_npz = {
-    .name = "npz", .extension = ".npz", .sniff = sniff, .load = load, .save = save};
+    .name = "npz", .extension = ".npz", .sniff = sniff, .load = load, .save = save, .about = about};

@@ -105,6 +105,34 @@ static void what_is_no_file_of_these_is_refused(void **state)
             "offset");
 }
 
+/* What only has the extension of NumPy's files, or is cut off, is none. */
+static void numpy_files_are_looked_at(void **state)
+{
+    (void)state;
+    static unsigned char bytes[4096];
+    refused(temp_text("text.npy", "hello world"), FX_STATUS_FORMAT, "npy", "magic number");
+    refused(temp_file("cut.npy", "\x93NUMPY\1", 7), FX_STATUS_FORMAT, "npy", "the version");
+    refused(temp_file("new.npy", "\x93NUMPY\4\0\0\0\0\0", 12), FX_STATUS_FORMAT, "npy", "4.0");
+    refused(temp_text("empty.npy", ""), FX_STATUS_FORMAT, "npy", "magic number");
+    refused(temp_text("text.npz", "hello world"), FX_STATUS_FORMAT, "npz", "directory");
+    refused(temp_file("cut.npz", "PK\3\4", 4), FX_STATUS_FORMAT, "npz", "directory");
+    const char *path = temp_text("good.npz", "");
+    assert_int_equal(fx_save(path, "a", fx_ones(3), "b", fx_ones(2, 2)), FX_OK);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    const size_t n = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    assert_true(n > 500 && n < sizeof bytes);
+    refused(temp_file("short.npz", bytes, n - 1), FX_STATUS_FORMAT, "npz", "cut off");
+    size_t entry = n; /* the last of the directory */
+    while (--entry > 0 && memcmp(bytes + entry, "PK\1\2", 4) != 0)
+        ;
+    bytes[entry] = 'Q';
+    refused(temp_file("entry.npz", bytes, n), FX_STATUS_FORMAT, "npz", "no entry");
+    bytes[entry] = 'P';
+    expect(temp_file("again.npz", bytes, n), "npz", "");
+}
+
 static void a_damaged_checkpoint_is_seen(void **state)
 {
     (void)state;
@@ -143,6 +171,7 @@ int main(void)
         cmocka_unit_test(what_wrote_a_file_is_narrowed_down),
         cmocka_unit_test(layers_of_one_version_say_it),
         cmocka_unit_test(what_is_no_file_of_these_is_refused),
+        cmocka_unit_test(numpy_files_are_looked_at),
         cmocka_unit_test(a_damaged_checkpoint_is_seen),
         cmocka_unit_test(texts_are_entries),
     };
