@@ -15,6 +15,7 @@
  * gives its place to the new one, as the file before it may be the only one that loads.
  */
 #include "entries.h"
+#include "error.h"
 #include "formats.h"
 #include "memory.h"
 #include "metadata.h"
@@ -66,16 +67,21 @@ static bool sum_is_right(const fxi_bytes *b)
     return fxi_bytes_number(&sum, FXI_SUM_BYTES, "the sum") == crc32_z(0, b->data, end);
 }
 
-/* Is the newest file one to keep? A failure to open it is recorded. */
+/* Is the newest file one to keep? Loading passes over one that cannot be read: then it is no reason
+ * not to write another. Want of memory says nothing about it, and is recorded. */
 static fx_status look_at_newest(const char *op, const char *path, bool *out_whole)
 {
     fxi_file *file;
     *out_whole = false;
     if (access(path, F_OK) != 0)
         return FX_OK;
+    const fx_error earlier = fxi_error_aside();
     const fx_status status = fxi_file_map(op, path, &file);
+    if (status != FX_OK && status != FX_STATUS_MEMORY)
+        fx_error_take();
+    fxi_error_back(&earlier);
     if (status != FX_OK)
-        return status;
+        return status == FX_STATUS_MEMORY ? status : FX_OK;
     const fxi_bytes b = fxi_file_bytes(file, op, path);
     *out_whole = sum_is_right(&b);
     fxi_file_release(file);

@@ -15,6 +15,7 @@
  * loop does not know whether a loss is a mean or a sum. Callbacks and the metric run in a scope of
  * their own, outside the step: in inference mode, and what they make is released.
  */
+#include "error.h"
 #include "memory.h"
 #include "progress.h"
 
@@ -86,8 +87,9 @@ static bool call_back(training *t, fx_callback callback)
 /* ---- the best epoch -------------------------------------------------------------------------- */
 
 typedef struct array_list {
-    fx_array **items; /* NULL: they are counted only */
-    int n;
+    fx_array **items;
+    int32_t n, capacity;
+    bool no_memory;
 } array_list;
 
 static void add_array(fx_array *x, const char *path, bool trainable, void *user)
@@ -95,22 +97,23 @@ static void add_array(fx_array *x, const char *path, bool trainable, void *user)
     array_list *list = user;
     (void)path;
     (void)trainable;
-    if (list->items)
-        list->items[list->n] = x;
-    list->n++;
+    if (fxi_grow(&list->items, &list->capacity, list->n + 1, sizeof(fx_array *)))
+        list->items[list->n++] = x;
+    else
+        list->no_memory = true;
 }
 
 /* Every array of a model as a tuple, in walk order. */
 static void *arrays_of(void *model)
 {
     array_list list = {.n = 0};
-    fx_visit(model, add_array, &list);
-    list.items = fxi_calloc((size_t)list.n + 1, sizeof *list.items);
-    if (!list.items)
-        return fx_error_array(fx_fail(FX_STATUS_MEMORY, OP, "no memory for a list of arrays"));
-    list.n = 0;
-    fx_visit(model, add_array, &list);
-    void *arrays = fxi_tuple(list.n, (void *const *)list.items);
+    const fx_error earlier = fxi_error_aside();
+    fx_visit(model, add_array, &list); /* says nothing when it breaks off */
+    if (list.no_memory)
+        fx_fail(FX_STATUS_MEMORY, OP, "no memory for a list of arrays");
+    const fx_status status = fxi_error_back(&earlier);
+    void *arrays =
+        status == FX_OK ? fxi_tuple(list.n, (void *const *)list.items) : fx_error_array(status);
     fxi_free((void *)list.items);
     return arrays;
 }
@@ -131,6 +134,8 @@ static fx_status keep_from(training *t, void *metrics)
     char name[32];
     fx_status status = keep(t);
     void *arrays = status == FX_OK ? arrays_of(t->kept) : NULL;
+    if (arrays && fx_is_error(arrays))
+        status = fx_error_status();
     for (int64_t i = 0; status == FX_OK && i < fx_count(arrays); i++) {
         snprintf(name, sizeof name, "best.%lld", (long long)i);
         status = fx_copy_into(fx_child(arrays, i), fx_child_named(metrics, name));
@@ -149,7 +154,8 @@ static bool has(void *tuple, const char *name)
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
 enum { SHOWN = 150 }; /* bytes of a setting in a message */
-enum { LOSS_SUM, BEST, BEST_EPOCH, WAITED, BATCH, NMETRICS };
+/* The numbers of fx_train in a checkpoint; the first files had those before BEST_EPOCH. */
+enum { LOSS_SUM, BEST, WAITED, BATCH, BEST_EPOCH, NMETRICS };
 
 static const char SETTINGS[] = "settings";
 
@@ -167,9 +173,9 @@ static fx_status save(training *t, const fx_batch *batch)
     FXI_SCOPE;
     const double own[NMETRICS] = {[LOSS_SUM] = t->loss_sum,
                                   [BEST] = t->p.best,
-                                  [BEST_EPOCH] = (double)t->p.best_epoch,
                                   [WAITED] = (double)t->waited,
-                                  [BATCH] = batch ? (double)t->p.batch : 0};
+                                  [BATCH] = batch ? (double)t->p.batch : 0,
+                                  [BEST_EPOCH] = (double)t->p.best_epoch};
     fx_array *numbers = fx_from(FX_DTYPE_F64, own, NMETRICS);
     const char *text = t->a.settings;
     const void *pairs[6] = {"train", numbers};
@@ -236,6 +242,18 @@ static fx_status check_settings(const training *t, void *metrics)
     return status;
 }
 
+/* Of an older file the best epoch is 0, which is none. */
+static fx_status read_own(const training *t, void *metrics, double out[NMETRICS])
+{
+    fx_array *numbers = metrics ? fx_child_named(metrics, "train") : NULL;
+    const int64_t n = numbers && fx_eltype(numbers) == FX_DTYPE_F64 ? fx_length(numbers) : 0;
+    out[BEST_EPOCH] = 0;
+    if (n != BEST_EPOCH && n != NMETRICS)
+        return fx_fail(FX_STATUS_FORMAT, OP, "%s: the checkpoint is not one of fx_train",
+                       t->a.checkpoint);
+    return fx_read_into(numbers, out, (size_t)n * sizeof *out);
+}
+
 static fx_status resume(training *t)
 {
     FXI_SCOPE;
@@ -247,14 +265,11 @@ static fx_status resume(training *t)
     fx_status status = fx_checkpoint_load(t->a.checkpoint, &c);
     if (status != FX_OK)
         return status;
-    fx_array *numbers = c.metrics ? fx_child_named(c.metrics, "train") : NULL;
-    if (!numbers || fx_eltype(numbers) != FX_DTYPE_F64 || fx_length(numbers) != NMETRICS)
-        return fx_fail(FX_STATUS_FORMAT, OP, "%s: the checkpoint is not one of fx_train",
-                       t->a.checkpoint);
-    status = check_settings(t, c.metrics);
+    status = read_own(t, c.metrics, own);
+    if (status == FX_OK)
+        status = check_settings(t, c.metrics);
     if (status != FX_OK)
         return status;
-    status = fx_read_into(numbers, own, sizeof own);
     t->p.epoch = c.epoch;
     t->p.step = t->saved = c.step;
     t->loss_sum = own[LOSS_SUM];
@@ -265,9 +280,7 @@ static fx_status resume(training *t)
     t->resumed = t->p.batch > 0;
     t->p.mean_loss = t->resumed ? t->loss_sum / (double)t->p.batch : NAN;
     t->stop = t->a.patience > 0 && t->waited >= t->a.patience;
-    if (status == FX_OK && t->a.keep_best && has(c.metrics, "best.0"))
-        status = keep_from(t, c.metrics);
-    return status;
+    return t->a.keep_best && has(c.metrics, "best.0") ? keep_from(t, c.metrics) : FX_OK;
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
@@ -341,7 +354,7 @@ static fx_status run_epoch(training *t)
         t->p.batch = 0;
         t->p.mean_loss = NAN;
     }
-    t->resumed = false;
+    t->resumed = t->unshown = false;
     fx_status status = run_batches(t);
     if (status != FX_OK || t->stop)
         return status;
@@ -376,7 +389,7 @@ fx_status fxi_train(const fx_train_args *given)
         t.p.epoch++;
         status = run_epoch(&t);
     }
-    if (t.unshown && t.p.batch == t.p.batches)
+    if (t.unshown)
         show_epoch(&t, true);
     fxi_meter_close(&t.meter);
     if (status == FX_OK && t.kept)

@@ -396,6 +396,15 @@ static fx_flow note_seconds(const fx_progress *p)
     return FX_CONTINUE;
 }
 
+static int64_t broken_at, losses_made; /* 0: never */
+
+static fx_array *breaks_off(void *model, const fx_batch *b, void *user)
+{
+    if (broken_at && ++losses_made == broken_at)
+        return fx_error_array(fx_fail(FX_STATUS_UNSUPPORTED, "loss", "broken off"));
+    return squared_error(model, b, user);
+}
+
 /* Of many quick epochs the first have lines, and the last. */
 static void lines_are_few(void **state)
 {
@@ -421,6 +430,35 @@ static void lines_are_few(void **state)
     assert_int_equal(epoch, MANY);
     assert_true(lines > FIRST && lines <= FIRST + 10 * seconds + 2);
     fclose(out);
+}
+
+/* An epoch that is broken off in its last batch has no line, whether the one before had one. */
+static void no_line_for_an_epoch_that_broke_off(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { EPOCHS = 30, BATCHES = 4 }; /* quick: after the first 20 most have no line */
+    for (int how = 0; how < 2; how++) {
+        char line[512];
+        int lines = 0, epoch = 0;
+        FILE *out = tmpfile();
+        assert_non_null(out);
+        fx_dense_layer *m = zero_model();
+        log_book l = {.stop_batch = how == 0 ? EPOCHS * BATCHES : 0};
+        broken_at = how == 0 ? 0 : EPOCHS * BATCHES;
+        const fx_status status =
+            fx_train(breaks_off, m, linear(10, -1, 0), fx_setup(fx_descent(.eta = 0.01), m),
+                     .epochs = EPOCHS + 10, .progress = true, .progress_to = out,
+                     .on_batch = log_batch, .on_epoch = log_epoch, .user = &l);
+        assert_int_equal(status, how == 0 ? FX_OK : FX_STATUS_UNSUPPORTED);
+        assert_int_equal(fx_error_take().status, status);
+        assert_int_equal(l.epochs, EPOCHS - 1);
+        rewind(out);
+        for (; fgets(line, sizeof line, out); lines++)
+            assert_int_equal(sscanf(line, "epoch %d/40 ", &epoch), 1);
+        assert_true(lines >= 20 && epoch < EPOCHS);
+        fclose(out);
+    }
 }
 
 static double seconds_now(void)
@@ -473,11 +511,17 @@ static void bar_on_a_terminal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_the_solution), cmocka_unit_test(steps_are_descent),
-        cmocka_unit_test(nonfinite_losses),   cmocka_unit_test(nonfinite_in_a_later_epoch),
-        cmocka_unit_test(callbacks_stop),     cmocka_unit_test(early_stop),
-        cmocka_unit_test(best_epoch_is_kept), cmocka_unit_test(refusals),
-        cmocka_unit_test(plain_progress),     cmocka_unit_test(lines_are_few),
+        cmocka_unit_test(finds_the_solution),
+        cmocka_unit_test(steps_are_descent),
+        cmocka_unit_test(nonfinite_losses),
+        cmocka_unit_test(nonfinite_in_a_later_epoch),
+        cmocka_unit_test(callbacks_stop),
+        cmocka_unit_test(early_stop),
+        cmocka_unit_test(best_epoch_is_kept),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(plain_progress),
+        cmocka_unit_test(lines_are_few),
+        cmocka_unit_test(no_line_for_an_epoch_that_broke_off),
         cmocka_unit_test(bar_on_a_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
