@@ -386,7 +386,14 @@ FX_API fx_status fx_read_as(fx_array *x, fx_dtype dtype, void *dst, int64_t coun
  * Pins the value: it is never reused in place. NULL on error. */
 FX_API const void *fx_data(fx_array *x);
 /* Refills dst with src's values (same shape; converted to dst's type): dst's handle gets a new
- * value. */
+ * value, on the device where it is. That is a copy, so src may be dst or a view of it, and later
+ * changes of src do not show. Whoever has the same handle, a layer that is in a model twice for
+ * example, sees the new value. Every other array keeps the old one: what was computed from dst,
+ * views of dst (fx_transpose, fx_permute, fx_reshape, fx_slice), and, when dst is a view itself,
+ * the array that it is a view of. Such a view and its array are no longer tied (optim.h): each is
+ * a parameter of its own. What was computed from dst before, its views too, has no gradient with
+ * respect to dst any more: asking for one is refused (FX_STATUS_STATE), so make views anew, or give
+ * them values of their own. fx_loadmodel and fx_update keep ties. */
 FX_API fx_status fx_copy_into(fx_array *dst, fx_array *src);
 /* What fx_update stands on: evaluates values, promises (fx_want, fx_set, fx_stage), the guard and,
  * unless no_sinks, pending results that read what is replaced, in one plan; then each handle holds

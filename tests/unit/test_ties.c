@@ -292,6 +292,51 @@ static void another_thread_trains(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
+/* ---- fx_copy_into ---------------------------------------------------------------------------- */
+
+/* Only the handle that is filled changes: its views keep the old value, and so does the array that
+ * it is a view of. They are arrays of their own then, each with its gradient. */
+static void copy_into_unties(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    for (int filled = 0; filled < 2; filled++)
+        for (int evaluated = 0; evaluated < 2; evaluated++) {
+            Tied *m = tied();
+            if (evaluated)
+                fx_eval(m);
+            is_tied(m);
+            fx_array *dst = filled ? m->back : m->w, *kept = filled ? m->w : m->back;
+            fx_array *old = fx_mul(kept, 1), *product = fx_matmul(m->w, m->back);
+            fx_array *norm = fx_sum(fx_square(fx_from(FX_DTYPE_F32, weights, 6)));
+            fx_array *fresh = fx_reshape(fx_range(1, 1, 6), fx_size(dst, 0), fx_size(dst, 1));
+            void *twice = fx_tuple(dst, dst);
+            assert_int_equal(fx_copy_into(dst, fresh), FX_OK);
+            assert_true(same(dst, fresh));
+            assert_true(same(fx_child(twice, 1), fresh));
+            assert_true(same(kept, old));
+            /* captured before: tr(W·Wᵀ) = Σ w² */
+            assert_true(fx_at(product, 0) + fx_at(product, 3) == fx_item(norm));
+            assert_int_equal(fx_count(fx_trainables(m)), 2);
+            assert_int_equal(fx_parameter_count(m), 12);
+            if (filled == 0) { /* the view's history leads to the value that was */
+                Tied *none = fx_gradient(loss_of(m->w, m->back, input(NULL)), m);
+                assert_true(fx_is_error(none->w));
+                assert_int_equal(fx_error_take().status, FX_STATUS_STATE);
+                assert_int_equal(fx_copy_into(m->back, fx_mul(kept, 1)), FX_OK);
+                assert_true(same(kept, old));
+            }
+            Tied *g = fx_gradient(fx_sum(fx_matmul(m->w, m->back)), m);
+            assert_true(same(g->w, fx_matmul(fx_ones(2, 2), fx_transpose(m->back))));
+            assert_true(same(g->back, fx_matmul(fx_transpose(m->w), fx_ones(2, 2))));
+            /* from the array itself: a copy, whatever is a view of what */
+            assert_int_equal(fx_copy_into(m->back, fx_transpose(m->w)), FX_OK);
+            assert_true(same(m->back, fx_transpose(m->w)));
+            assert_int_equal(fx_count(fx_trainables(m)), 2);
+        }
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
 /* ---- loading --------------------------------------------------------------------------------- */
 
 static void loading_keeps_the_tie(void **state)
@@ -343,6 +388,7 @@ int main(void)
         cmocka_unit_test(states_have_one_leaf),
         cmocka_unit_test(views_follow_without_a_gradient),
         cmocka_unit_test(another_thread_trains),
+        cmocka_unit_test(copy_into_unties),
         cmocka_unit_test(loading_keeps_the_tie),
         cmocka_unit_test(printed_once),
     };
