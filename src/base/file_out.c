@@ -213,7 +213,7 @@ static void reserve(fxi_file_out *f, int64_t end)
 {
     if (end <= f->reserved || end < PIECE)
         return;
-    f->reserved = end > f->offset + PIECE ? end : f->offset + PIECE;
+    f->reserved = f->offset + PIECE;
     fallocate(f->fd, FALLOC_FL_KEEP_SIZE, f->offset, f->reserved - f->offset);
 }
 

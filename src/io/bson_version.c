@@ -98,14 +98,13 @@ static void flux_text(fxi_flux_range r, char *text, size_t size)
  */
 static void guess(versions *v, fxi_bson root)
 {
-    fx_error before = fx_error_take();
+    const fx_error earlier = fxi_error_aside();
     look(v, root, 0);
     if (v->j->b->status == FX_STATUS_FORMAT) {
         v->j->b->status = FX_OK;
         fx_error_take();
     }
-    if (before.status != FX_OK)
-        fxi_error_put(&before);
+    fxi_error_back(&earlier);
 }
 
 fx_status fxi_bson_about(fxi_bytes *b, fx_file_info *out)
