@@ -152,12 +152,24 @@ class Bench(cli.Cli):
         self.rows("--model", "Chain(Conv((3, 3), 2 => 3), Flux.flatten, Dense(108 => 1))",
                   "--input", "8x8x2", "--batchsize", "2")
 
+        for sizes in ("8×8×2", "8,8*2"):
+            self.rows("--model", "Chain(Flux.flatten, Dense(128 => 1))", "--input", sizes, "--batchsize", "2")
+
+    def test_a_row_that_fails_midway_is_left_out(self):
+        """No machine has the memory for what is between these layers."""
+        large = ("bench", "--device", "cpu", "--model", "Chain(Dense(1 => 4000000), Dense(4000000 => 1))", "--input",
+                 "1", "--batchsize", "10000000", "--seconds", "0.01")
+        ended = self.refused(*large, "--json", words="no memory for 1600", out=True)
+        self.assertEqual(ended.json()["rows"], [])
+        self.assertNotIn("forward", self.refused(*large, words="no memory", out=True).out)
+
     def test_what_does_not_fit(self):
         self.refused("bench", "--json", "--model", NETWORK, "--input", "5", words=["Dense(4 => 8, relu)", "5×64"])
         self.refused("bench", "--model", NETWORK, words="--input")
         self.refused("bench", "--model", NETWORK, "--input", "4y", words='"4y"')
         self.refused("bench", "--model", "Chain(Dens(4 => 8))", "--input", "4",
                      words=["model, column 7", "Dens"])
+        self.refused("bench", "--input", "4", words=["--input", "--model"])
         self.refused("bench", "--device", "cudda", words="cudda")
 
     def test_ctrl_c_ends_it(self):

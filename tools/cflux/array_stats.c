@@ -45,3 +45,9 @@ fx_status array_stats_of(fx_array *x, array_stats *out)
         out->min = out->max = out->mean = NAN;
     return status;
 }
+
+int compare_numbers(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}

@@ -14,4 +14,7 @@ typedef struct array_stats {
 /* FX_STATUS_MEMORY and what reading says (recorded). */
 fx_status array_stats_of(fx_array *x, array_stats *out);
 
+/* The order of doubles, for qsort. */
+int compare_numbers(const void *a, const void *b);
+
 #endif

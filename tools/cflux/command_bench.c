@@ -4,12 +4,14 @@
  * and the median of the samples is given, so that one disturbance does not matter. What is computed
  * once (plans, kernels of a device) is computed before.
  */
+#include "array_stats.h"
 #include "failure.h"
 #include "json_out.h"
 #include "options.h"
+#include "text_parts.h"
+#include "wall_clock.h"
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     SAMPLES = 11,
@@ -76,27 +78,14 @@ static void run_step(bench *b)
 
 /* ---- timing ---------------------------------------------------------------------------------- */
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static double time_runs(bench *b, void (*run)(bench *b), int64_t runs)
 {
     fx_synchronize(b->device);
-    const double start = now();
+    const double start = seconds_now();
     for (int64_t i = 0; i < runs && fx_error_status() == FX_OK; i++)
         run(b);
     fx_synchronize(b->device);
-    return now() - start;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    return seconds_now() - start;
 }
 
 /* Seconds of one run. */
@@ -110,7 +99,7 @@ static double time_of(bench *b, void (*run)(bench *b))
         runs *= 2;
     for (int i = 0; i < SAMPLES; i++)
         samples[i] = time_runs(b, run, runs) / (double)runs;
-    qsort(samples, SAMPLES, sizeof *samples, by_value);
+    qsort(samples, SAMPLES, sizeof *samples, compare_numbers);
     return samples[SAMPLES / 2];
 }
 
@@ -131,10 +120,12 @@ static void print_head(json_out *j, const fx_device *device)
     json_open(j, "rows", '[');
 }
 
-/* Work of a row in the unit it is told in, for one run. */
+/* Work of a row in the unit it is told in, for one run. A row that failed midway has no time. */
 static void print_row(json_out *j, const char *name, double each, double work, const char *unit)
 {
     char scaled[32];
+    if (fx_error_status() != FX_OK)
+        return;
     snprintf(scaled, sizeof scaled, each < 1e-3 ? "%.1f µs" : "%.2f ms",
              each < 1e-3 ? 1e6 * each : 1e3 * each);
     if (!as_json) {
@@ -220,25 +211,11 @@ static const struct {
      {3, {28, 28, 1}}},
 };
 
-/* "28x28x1" */
-static bool read_sizes(const char *text, fx_dims *out)
-{
-    char *end;
-    for (out->n = 0; out->n < FX_MAX_DIMS - 1; text = end + 1) {
-        out->v[out->n] = strtoll(text, &end, 10);
-        if (end == text || out->v[out->n] < 1 || out->v[out->n] > INT32_MAX)
-            return false;
-        out->n++;
-        if (*end != 'x' && strncmp(end, "×", 2) != 0)
-            return *end == 0;
-        end += *end == 'x' ? 0 : 1;
-    }
-    return false;
-}
-
 static int bench_all(json_out *j, fx_device *device)
 {
-    fx_dims input;
+    fx_dims input = {.n = 0};
+    if (!notation && input_text)
+        return fail(EXIT_BAD_INPUT, "--input is of a --model: the usual rows have their own");
     if (!notation) {
         bench_machine(j, device);
         for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
@@ -246,7 +223,8 @@ static int bench_all(json_out *j, fx_device *device)
                         &models[i].input);
         return fx_error_status() == FX_OK ? EXIT_FINE : fail_library(EXIT_FAILED);
     }
-    if (!input_text || !read_sizes(input_text, &input))
+    input.n = input_text ? read_sizes(input_text, input.v) : 0;
+    if (input.n == 0)
         return fail(EXIT_BAD_INPUT,
                     input_text ? "--input takes sizes such as 784 or 28x28x1, got \"%s\""
                                : "--model needs --input: the sizes of one observation%s",

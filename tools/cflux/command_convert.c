@@ -8,6 +8,7 @@
 #include "nearest.h"
 #include "options.h"
 #include "output_paths.h"
+#include "text_parts.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -30,12 +31,6 @@ static option_row options[] = {
     OPTION_JSON(&as_json),
     OPTIONS_END,
 };
-
-static bool ends_with(const char *path, const char *extension)
-{
-    const size_t n = strlen(path), m = strlen(extension);
-    return n > m && strcmp(path + n - m, extension) == 0;
-}
 
 /* A format that cannot hold models, or keeps them as text. */
 static bool to_arrays(const char *path)

@@ -3,6 +3,7 @@
 #include "options.h"
 #include "output_paths.h"
 #include "text_file.h"
+#include "text_parts.h"
 #include "trained.h"
 #include <stdlib.h>
 #include <string.h>
@@ -136,8 +137,7 @@ static int write_csv(const problem *p, const trained *t, fx_array *result, int64
 
 static bool wants_npy(void)
 {
-    const size_t n = out_path ? strlen(out_path) : 0;
-    return n >= 4 && strcmp(out_path + n - 4, ".npy") == 0;
+    return out_path && ends_with(out_path, ".npy");
 }
 
 static int write_result(const problem *p, const trained *t, fx_array *result, int64_t n)
@@ -152,8 +152,7 @@ static int write_result(const problem *p, const trained *t, fx_array *result, in
 
 static int check_options(const problem *p)
 {
-    const size_t n = out_path ? strlen(out_path) : 0;
-    if (out_path && !wants_npy() && (n < 4 || strcmp(out_path + n - 4, ".csv") != 0) &&
+    if (out_path && !wants_npy() && !ends_with(out_path, ".csv") &&
         strncmp(out_path, "/dev/", 5) != 0)
         return fail(EXIT_BAD_INPUT, "--out %s: predictions are written as .csv or .npy", out_path);
     if (!probabilities || (p->kind && problem_has_probabilities(p)))

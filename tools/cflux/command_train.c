@@ -16,6 +16,7 @@
 #include "run_log.h"
 #include "run_record.h"
 #include "trained.h"
+#include "tree_text.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -289,10 +290,7 @@ static void describe_target(const problem *p, char *text, size_t size)
 /* An option and what it is, as the library prints it: spaces and defaults make no difference. */
 static void put_notation(FILE *to, const char *option, void *object)
 {
-    const size_t n = fx_summary(object, NULL, 0) + 1;
-    char *text = calloc(n, 1);
-    if (text)
-        fx_summary(object, text, n);
+    char *text = text_of(object, fx_summary);
     fprintf(to, "%s %s\n", option, text ? text : "");
     free(text);
 }

@@ -4,7 +4,9 @@
 #include "dataset_join.h"
 #include "failure.h"
 #include "input_file.h"
+#include "model_file.h"
 #include "nearest.h"
+#include "text_parts.h"
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -22,12 +24,6 @@ void describe_sizes(const fx_array *x, bool observation, char *text, size_t size
     for (int i = 0; i < n && at < size; i++)
         at += (size_t)snprintf(text + at, size - at, "%s%lld", i ? "×" : "",
                                (long long)fx_size(x, i));
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
 }
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
@@ -68,31 +64,13 @@ static int check_finite(const dataset *d, fx_array *x, const char *what)
     return values ? EXIT_FINE : fail_library(EXIT_FAILED);
 }
 
-/* "28x28x1" into sizes; how many, 0 when it is no such text. */
-static int parse_shape(const char *text, int64_t sizes[FX_MAX_DIMS])
-{
-    int n = 0;
-    for (const char *at = text; n < FX_MAX_DIMS - 1; at++) {
-        char *end;
-        sizes[n++] = strtoll(at, &end, 10);
-        if (end == at || sizes[n - 1] < 1)
-            return 0;
-        if (!*end)
-            return n;
-        if (!strchr("x,*", *end))
-            return 0;
-        at = end;
-    }
-    return 0;
-}
-
 static int give_shape(const data_request *r, dataset *d)
 {
     int64_t sizes[FX_MAX_DIMS], product = 1;
     char have[100];
     if (!r->shape)
         return EXIT_FINE;
-    const int n = parse_shape(r->shape, sizes);
+    const int n = read_sizes(r->shape, sizes);
     if (n == 0)
         return fail(EXIT_BAD_INPUT, "--shape takes sizes such as 28x28x1, got \"%s\"", r->shape);
     for (int i = 0; i < n; i++) /* 0: too many */
@@ -109,14 +87,6 @@ static int give_shape(const data_request *r, dataset *d)
     sizes[n] = d->n;
     d->x = fxi_reshape(d->x, n + 1, sizes);
     return EXIT_FINE;
-}
-
-static fx_array *entry(void *file, const char *name)
-{
-    for (int64_t i = 0; i < fx_count(file); i++)
-        if (strcmp(fx_child_name(file, i), name) == 0)
-            return fx_child(file, i);
-    return NULL;
 }
 
 const char *first_text(fx_array *y, void *labels)
@@ -223,7 +193,7 @@ static void *names_of(void *columns, const int64_t *list, int64_t n)
 static fx_array *target_column(void *table, int64_t i)
 {
     const char *name = fx_child_name(fx_child_named(table, "columns"), i);
-    fx_array *wide = entry(fx_child_named(table, "wide"), name);
+    fx_array *wide = model_file_entry(fx_child_named(table, "wide"), name);
     return wide ? wide : fx_vec(fx_slice(fx_child_named(table, "values"), 0, i, i + 1));
 }
 
@@ -364,7 +334,7 @@ static fx_array *first_of(void *file, const char *const *names, const char **out
 {
     fx_array *found = NULL;
     for (int i = 0; names[i] && !found; i++) {
-        found = entry(file, names[i]);
+        found = model_file_entry(file, names[i]);
         *out_name = names[i];
     }
     return found;

@@ -4,6 +4,7 @@
  * what comes back later is what went in: sizes, settings, and which arrays are shared.
  */
 #include "model_file.h"
+#include "text_parts.h"
 #include "tree_text.h"
 #include <math.h>
 #include <stdlib.h>
@@ -109,16 +110,6 @@ void *model_file_entry(void *entries, const char *name)
 
 /* ---- is the text enough? --------------------------------------------------------------------- */
 
-/* The one-line form, to be freed; NULL without memory. */
-static char *notation_of(void *object)
-{
-    const size_t n = fx_summary(object, NULL, 0);
-    char *text = malloc(n + 1);
-    if (text)
-        fx_summary(object, text, n + 1);
-    return text;
-}
-
 /* Flux stores some numbers as Float32. */
 static bool same_number(double a, double b)
 {
@@ -220,7 +211,7 @@ static bool text_says_all(void *model, const char *text, char *what, size_t size
                  (int)strcspn(why.message, ";"), why.message);
         return false;
     }
-    char *second = notation_of(again);
+    char *second = text_of(again, fx_summary);
     const bool same_text = second && strcmp(text, second) == 0;
     free(second);
     if (!same_text)
@@ -274,7 +265,7 @@ static void add_texts(saving *s, const char *name, const void *object)
 
 static void add_layers(saving *s, const char *name, void *object)
 {
-    char what[600], key[PATH_BYTES], *text = notation_of(object);
+    char what[600], key[PATH_BYTES], *text = text_of(object, fx_summary);
     if (!text) {
         s->status = no_memory();
         return;
@@ -386,12 +377,6 @@ static fx_status save_whole(const char *path, void *entries)
     const fx_status status = p.failed ? no_memory() : fxi_save(path, p.n, p.items);
     free_pairs(&p);
     return status;
-}
-
-static bool ends_with(const char *path, const char *extension)
-{
-    const size_t n = strlen(path), m = strlen(extension);
-    return n >= m && strcmp(path + n - m, extension) == 0;
 }
 
 fx_status model_file_save(const char *path, void *entries)

@@ -1,5 +1,6 @@
 /* problem.c: see problem.h. What differs from loss to loss stands in one table. */
 #include "problem.h"
+#include "array_stats.h"
 #include "failure.h"
 #include "nearest.h"
 #include <math.h>
@@ -78,12 +79,6 @@ const char *class_name(const problem *p, int64_t i)
 }
 
 static const double EXACT = 9007199254740992; /* 2^53: below it whole numbers are exact */
-
-static int compare_numbers(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* Numbers are different classes when they are different texts: all digits that a number needs. */
 static void print_number(char text[NUMBER_BYTES], double x)

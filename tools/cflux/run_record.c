@@ -1,18 +1,11 @@
 /* run_record.c: see run_record.h. */
 #include "run_record.h"
+#include "wall_clock.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { RUNS = 5, TEXT = 200, NUMBERS_AT_MOST = 12 * 1024 };
-
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void add_bytes(fx_array *x, const char *path, bool trainable, void *user)
 {

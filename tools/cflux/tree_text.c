@@ -35,8 +35,7 @@ bool tree_is_of_optimiser(void *object)
     return strncmp(name, "Optimisers.", 11) == 0 || strncmp(name, "Flux.Optimise", 13) == 0;
 }
 
-/* To be freed; NULL without memory. */
-static char *text_of(void *object, size_t (*write)(void *object, char *dst, size_t capacity))
+char *text_of(void *object, size_t (*write)(void *object, char *dst, size_t capacity))
 {
     const size_t n = write(object, NULL, 0);
     char *text = malloc(n + 1);

@@ -31,4 +31,7 @@ void tree_struct_name(void *object, char *dst, size_t capacity);
 /* A rule or a state of Flux's optimisers: a struct that is no layer the library lacks. */
 bool tree_is_of_optimiser(void *object);
 
+/* What fx_summary or fx_show_text writes, to be freed; NULL without memory. */
+char *text_of(void *object, size_t (*write)(void *object, char *dst, size_t capacity));
+
 #endif

@@ -1,0 +1,37 @@
+/* text_parts.c: see text_parts.h. */
+#include "text_parts.h"
+#include <stdlib.h>
+#include <string.h>
+
+bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* How many bytes there part two sizes. */
+static size_t separator_length(const char *text)
+{
+    static const char *const separators[] = {"x", "×", ",", "*"};
+    for (size_t i = 0; i < sizeof separators / sizeof *separators; i++)
+        if (strncmp(text, separators[i], strlen(separators[i])) == 0)
+            return strlen(separators[i]);
+    return 0;
+}
+
+int read_sizes(const char *text, int64_t sizes[FX_MAX_DIMS])
+{
+    for (int n = 0; n < FX_MAX_DIMS - 1;) {
+        char *end;
+        sizes[n++] = strtoll(text, &end, 10);
+        if (end == text || sizes[n - 1] < 1)
+            return 0;
+        if (!*end)
+            return n;
+        const size_t between = separator_length(end);
+        if (between == 0)
+            return 0;
+        text = end + between;
+    }
+    return 0;
+}
