@@ -30,11 +30,11 @@ FX_API fx_array *fx_read_csv(const char *path);
  *   line      the number of the first row's line in the file, from 1 (Int64)
  * The first line is a header when none of its fields is a number, or when those that are none, and
  * do not say that a value is missing (as NA does), all stand above numbers of the next line; a name
- * that is empty or there before is replaced by "#3", the column's number from 1, and without a
- * header all names are numbers: "1", "2", …. A column is one of text when the field in its first
- * row is no number. Texts are UTF-8. Fields may stand in quotes ("a, b", "say ""yes"""), and then
- * hold line breaks (RFC 4180). Errors name line and column, and where the first line has no comma,
- * another separator that it has. */
+ * that is empty or there before is replaced by "#3", the column's number from 1 ("#3.1" where
+ * another column is called so), and without a header all names are numbers: "1", "2", …. A column
+ * is one of text when the field in its first row is no number. Texts are UTF-8. Fields may stand in
+ * quotes ("a, b", "say ""yes"""), and then hold line breaks (RFC 4180). Errors name line and
+ * column, and where the first line has no comma, another separator that it has. */
 typedef struct fx_table_args {
     size_t fxi_size;
     const char *path;

@@ -225,15 +225,6 @@ static fx_status bad_text(const table *t, int32_t i)
                    t->lines.file.path, (long long)t->fields[i].number, (int)i + 1);
 }
 
-static bool is_taken(const table *t, int32_t before, fxi_field name)
-{
-    const size_t n = (size_t)(name.stop - name.start);
-    for (int32_t i = 0; i < before; i++)
-        if (strncmp(t->columns[i].name, name.start, n) == 0 && !t->columns[i].name[n])
-            return true;
-    return n == 0;
-}
-
 static char *copy_text(const char *start, const char *stop)
 {
     const size_t n = (size_t)(stop - start);
@@ -245,14 +236,65 @@ static char *copy_text(const char *start, const char *stop)
     return text;
 }
 
-static bool name_column(table *t, int32_t i, bool header)
+static int by_text(const void *a, const void *b)
 {
-    char number[16];
-    const int n = snprintf(number, sizeof number, header ? "#%d" : "%d", (int)i + 1);
-    const fxi_field own = t->fields[i];
-    const bool named = header && !is_taken(t, i, own);
-    t->columns[i].name = named ? copy_text(own.start, own.stop) : copy_text(number, number + n);
-    return t->columns[i].name != NULL;
+    const fxi_field *x = *(const fxi_field *const *)a, *y = *(const fxi_field *const *)b;
+    const size_t n = (size_t)(x->stop - x->start), m = (size_t)(y->stop - y->start);
+    const int order = memcmp(x->start, y->start, n < m ? n : m);
+    return order ? order : (n > m) - (n < m);
+}
+
+static int by_text_and_place(const void *a, const void *b)
+{
+    const fxi_field *x = *(const fxi_field *const *)a, *y = *(const fxi_field *const *)b;
+    const int order = by_text(a, b);
+    return order ? order : (x > y) - (x < y);
+}
+
+/* "#3", or "#3.1", "#3.2", … where that is the name of another column. */
+static char *new_name(int32_t number, const fxi_field *const *sorted, int32_t n)
+{
+    char text[32];
+    int length = snprintf(text, sizeof text, "#%d", (int)number);
+    for (int i = 1;; i++) {
+        const fxi_field name = {.start = text, .stop = text + length}, *const key = &name;
+        if (!bsearch(&key, sorted, (size_t)n, sizeof key, by_text))
+            return copy_text(text, text + length);
+        length = snprintf(text, sizeof text, "#%d.%d", (int)number, i);
+    }
+}
+
+/* Very wide tables have very many names: sorted, those that are there before stand together. */
+static bool name_columns(table *t)
+{
+    const fxi_field **sorted = fxi_calloc((size_t)t->nfields, sizeof *sorted);
+    bool memory = sorted != NULL;
+    for (int32_t i = 0; memory && i < t->nfields; i++)
+        sorted[i] = &t->fields[i];
+    if (memory)
+        qsort((void *)sorted, (size_t)t->nfields, sizeof *sorted, by_text_and_place);
+    for (int32_t i = 0; memory && i < t->nfields; i++) {
+        const fxi_field f = *sorted[i];
+        const bool again = i > 0 && by_text(&sorted[i - 1], &sorted[i]) == 0;
+        const int32_t at = (int32_t)(sorted[i] - t->fields);
+        t->columns[at].name = f.start == f.stop || again ? new_name(at + 1, sorted, t->nfields)
+                                                         : copy_text(f.start, f.stop);
+        memory = t->columns[at].name != NULL;
+    }
+    fxi_free((void *)sorted);
+    return memory;
+}
+
+static bool number_columns(table *t)
+{
+    char text[16];
+    bool memory = true;
+    for (int32_t i = 0; memory && i < t->ncolumns; i++) {
+        const int n = snprintf(text, sizeof text, "%d", (int)i + 1);
+        t->columns[i].name = copy_text(text, text + n);
+        memory = t->columns[i].name != NULL;
+    }
+    return memory;
 }
 
 static fx_status make_columns(table *t, bool header)
@@ -261,13 +303,10 @@ static fx_status make_columns(table *t, bool header)
         return fxi_lines_out_of_memory(&t->lines);
     memset(t->columns, 0, (size_t)t->nfields * sizeof *t->columns);
     t->ncolumns = t->nfields;
-    for (int32_t i = 0; i < t->ncolumns; i++) {
-        if (header && !is_text(t->fields[i]))
+    for (int32_t i = 0; i < t->ncolumns && header; i++)
+        if (!is_text(t->fields[i]))
             return bad_text(t, i);
-        if (!name_column(t, i, header))
-            return fxi_lines_out_of_memory(&t->lines);
-    }
-    return FX_OK;
+    return (header ? name_columns : number_columns)(t) ? FX_OK : fxi_lines_out_of_memory(&t->lines);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */

@@ -56,6 +56,11 @@ static void names_and_numbers(void **state)
     check(" a b , c\t\r\n\n 1 , 2\r\n3,4.5", 2, four, "a b:; c:");
     check("a,a\n1,2\n3,4.5\n", 2, four, "a:; #2:");
     check(",b\n1,2\n3,4.5\n", 2, four, "#1:; b:");
+    check("b,b\n1,2\n3,4.5\n", 2, four, "b:; #2:");
+    check("#2,\n1,2\n3,4.5\n", 2, four, "#2:; #2.1:");
+    check("#2,#1\n1,2\n3,4.5\n", 2, four, "#2:; #1:");
+    check(",#1,#1.1,,a,#4,a\n1,2,3,4,5,6,7\n", 1, (const float[]){1, 2, 3, 4, 5, 6, 7},
+          "#1.2:; #1:; #1.1:; #4.1:; a:; #4:; #7:");
     check("\xEF\xBB\xBF\"a\",\"b\"\n\"1\",2\n\"3\",\"4.5\"\n", 2, four, "a:; b:");
 }
 
@@ -229,7 +234,7 @@ static void hints(void **state)
 static void each_allocation_fails(void **state)
 {
     (void)state;
-    const char *path = temp_text("small.csv", "1,x\n20230001,\"y\n\"\n");
+    const char *path = temp_text("small.csv", "a,a\n1,x\n20230001,\"y\n\"\n");
     bool failed = true;
     int failures = 0;
     for (int64_t nth = 0; failed; nth++) {
