@@ -21,8 +21,9 @@ typedef struct fuzz_target {
     void (*read)(const char *text, size_t n); /* terminated; n without the terminator */
     const char *extension;
     const char *seeds[FUZZ_SEED_FOLDERS]; /* more of them, in CFLUX_DATA */
-    bool gzip;      /* reads compressed files: the heap is measured by what they hold */
-    size_t longest; /* input; default 64 KiB */
+    bool gzip;            /* reads compressed files: the heap is measured by what they hold */
+    size_t longest;       /* input; default 64 KiB */
+    int64_t memory_limit; /* of arrays; what asks for more is read but not shown. 0: none */
 } fuzz_target;
 
 extern const fuzz_target fuzz_targets[];

@@ -1,4 +1,4 @@
-/* fuzz_targets.c: the readers of the library, a row each. */
+/* fuzz_targets.c: the readers of the library and of its tool, a row each. */
 #include "fuzz_target.h"
 
 #include "memory.h"
@@ -9,16 +9,19 @@
 #include <string.h>
 #include <zlib.h>
 
+#ifdef FUZZ_TOOL
+#include "failure.h"
+#include "read_log.h"
+#endif
+
 /* ---- texts ----------------------------------------------------------------------------------- */
 
 /* What can be read can be printed, and comes back the same. A few letters describe gigabytes: a
- * model whose values do not fit into NOTATION_BYTES is shown without them. */
-enum { NOTATION_BYTES = 16 << 20 };
+ * model whose values do not fit into the limit of the row is shown without them. */
 static void read_notation(const char *text, size_t n)
 {
     static char shown[1 << 20], again[1 << 20];
     (void)n;
-    fx_set_memory_limit(fx_cpu_device(), NOTATION_BYTES);
     void *model = fx_parse_model(text);
     fuzz_outcome(model);
     fx_parse_loss(text);
@@ -51,6 +54,19 @@ static void read_toml(const char *text, size_t n)
     fuzz_expect(kept && found && strcmp(value, "CUDA") == 0, "what is set is not found");
     fxi_free(changed);
 }
+
+#ifdef FUZZ_TOOL
+static void read_run_log(const char *text, size_t n)
+{
+    log_record record;
+    FILE *f = fmemopen((void *)(uintptr_t)text, n, "r");
+    fuzz_expect(f != NULL, "no file of the text");
+    const int status = read_log(f, "a log", &record);
+    fuzz_expect(status == EXIT_FINE || status == EXIT_BAD_INPUT, "a log is read or refused");
+    log_record_release(&record);
+    fclose(f);
+}
+#endif
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
@@ -111,8 +127,11 @@ static void *load_checkpoint(const char *path)
 }
 
 const fuzz_target fuzz_targets[] = {
-    {.name = "notation", .read = read_notation, .longest = 1 << 13},
+    {.name = "notation", .read = read_notation, .longest = 1 << 13, .memory_limit = 16 << 20},
     {.name = "toml", .read = read_toml},
+#ifdef FUZZ_TOOL
+    {.name = "run_log", .read = read_run_log},
+#endif
     {.name = "csv", .load = load_csv, .extension = ".csv", .gzip = true, .seeds = {"tabular"}},
     {.name = "table", .load = load_table, .extension = ".csv", .gzip = true, .seeds = {"tabular"}},
     {.name = "idx",

@@ -170,7 +170,6 @@ static void check(fxi_gpu_dialect dialect, const char *what, compiler compile,
     free(text);
     print_message("%s: %d kernels of %d steps, in %d batches\n", what, compiled, nsteps, batches);
     assert_true(compiled == ntexts);
-    temp_files_remove();
 }
 
 #define STUBS    CFLUX_SOURCE_DATA_DIR "/../tests/gpu/"

@@ -301,7 +301,6 @@ static void test_steps(void **unused)
     assert_int_equal(gpu_host_faults[0], 0);
     assert_true(t.only || (t.cases >= 740 && gpu_host_kernels >= 440));
     gpu_host_end();
-    temp_files_remove();
 }
 
 int main(void)

@@ -295,7 +295,5 @@ int main(void)
         cmocka_unit_test(a_full_disk_leaves_whole_lines),
         cmocka_unit_test(failures_to_open_say_why),
     };
-    const int failed = cmocka_run_group_tests_name("run_log", tests, NULL, NULL);
-    temp_files_remove();
-    return failed;
+    return cmocka_run_group_tests_name("run_log", tests, NULL, NULL);
 }

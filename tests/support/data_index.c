@@ -1,5 +1,6 @@
 /* data_index.c: the JSON files that say what recorded data hold. */
 #include "data_index.h"
+#include "read_back.h"
 #include "temp_file.h"
 
 #include <stdbool.h>
@@ -28,21 +29,13 @@ static void replace_all(char *text, const char *what, const char *by)
 cJSON *data_index(const char *rest)
 {
     const char *path = recorded_path(rest);
-    FILE *f = path ? fopen(path, "rb") : NULL;
-    if (!f)
+    if (!path)
         return NULL;
-    fseek(f, 0, SEEK_END);
-    const long n = ftell(f);
-    rewind(f);
-    char *text = malloc((size_t)n + 1);
-    const size_t got = text ? fread(text, 1, (size_t)n, f) : 0;
-    fclose(f);
-    if (text) {
-        text[got] = 0;
-        replace_all(text, "Infinity", "1e999   ");
-        replace_all(text, "NaN", "\"\" ");
-    }
-    cJSON *index = text ? cJSON_ParseWithLength(text, got) : NULL;
+    size_t n;
+    char *text = file_bytes(path, &n);
+    replace_all(text, "Infinity", "1e999   ");
+    replace_all(text, "NaN", "\"\" ");
+    cJSON *index = cJSON_ParseWithLength(text, n);
     free(text);
     return index;
 }

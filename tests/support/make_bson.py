@@ -323,10 +323,9 @@ def optimisers(folder):
             values = [state(x) for x in both] if state else []
             opt = rule(iddict(put[1::-1], values[::-1]))
         write(folder, name + ".bson", {"model": model, "opt": opt}, refs)
-        if kind == "new":
-            write(folder, name + ".alone.bson", {"opt": opt})
+        write(folder, name + ".alone.bson", {"opt": opt}, None if kind == "new" else refs)
         after = [[x - step(x, i) for i, x in enumerate(xs)] for xs in (W0[:4], W0[4:])]
-        steps.append({"file": name + ".bson", "after": after, "alone": kind == "new"})
+        steps.append({"file": name + ".bson", "after": after})
     with open(os.path.join(folder, "steps.json"), "w") as f:
         json.dump(steps, f)
     # what is none of ours, and what does not fit

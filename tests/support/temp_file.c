@@ -1,9 +1,8 @@
-/* temp_file.c: see temp_file.h. The folder is made at first use and its files are remembered by
- * name; removal takes what others wrote there too.
- */
+/* temp_file.c: see temp_file.h. The folder is made at first use, and its files are remembered by
+ * name. */
 #include "temp_file.h"
 
-#include <dirent.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +13,28 @@ enum { MOST_FILES = 256, PATH_BYTES = 512 };
 static char folder[PATH_BYTES];
 static char *paths[MOST_FILES];
 static int npaths;
+static pid_t maker; /* of the folder: children of a fork leave it alone */
 
 static void give_up(const char *what)
 {
     fprintf(stderr, "temporary files: ");
     perror(what);
     exit(2);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *place)
+{
+    (void)st;
+    (void)type;
+    (void)place;
+    return remove(path);
+}
+
+/* At the end of the program. What others wrote there goes too. */
+static void remove_all(void)
+{
+    if (getpid() == maker)
+        nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static const char *remember(const char *name)
@@ -29,6 +44,9 @@ static const char *remember(const char *name)
         snprintf(folder, sizeof folder, "%s/cflux-XXXXXX", base && *base ? base : P_tmpdir);
         if (!mkdtemp(folder))
             give_up(folder);
+        maker = getpid();
+        if (atexit(remove_all) != 0)
+            give_up("atexit");
     }
     char path[2 * PATH_BYTES];
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -72,19 +90,4 @@ const char *recorded_path(const char *rest)
         return NULL;
     snprintf(path, sizeof path, "%s/%s", base, rest);
     return access(path, R_OK) == 0 ? path : NULL;
-}
-
-void temp_files_remove(void)
-{
-    for (int i = 0; i < npaths; i++)
-        free(paths[i]);
-    npaths = 0;
-    DIR *all = folder[0] ? opendir(folder) : NULL;
-    for (struct dirent *e; all && (e = readdir(all));)
-        unlinkat(dirfd(all), e->d_name, 0);
-    if (all)
-        closedir(all);
-    if (folder[0])
-        rmdir(folder);
-    folder[0] = 0;
 }

@@ -18,22 +18,9 @@
 #include <unistd.h>
 
 #include "data_index.h"
-#include "python_bson.h"
+#include "python_run.h"
+#include "read_back.h"
 #include "temp_file.h"
-
-static size_t file_bytes(const char *path, char **out)
-{
-    FILE *f = fopen(path, "rb");
-    assert_non_null(f);
-    fseek(f, 0, SEEK_END);
-    const size_t n = (size_t)ftell(f);
-    rewind(f);
-    *out = malloc(n + 1);
-    assert_int_equal(fread(*out, 1, n, f), n);
-    (*out)[n] = 0;
-    fclose(f);
-    return n;
-}
 
 static void *ok(void *object)
 {
@@ -88,7 +75,7 @@ static void nodes_keep_their_fields(void **state)
     FX_TEST;
     char *text;
     void *file = ok(fx_load(made_bson("nodes.bson")));
-    file_bytes(made_bson("layouts.json"), &text);
+    text = file_bytes(made_bson("layouts.json"), NULL);
     cJSON *rows = cJSON_Parse(text);
     int layouts = 0, values = 0;
     const cJSON *row;
@@ -232,11 +219,12 @@ static void kinds_of_files(void **state)
  * itself: an error with its place, or objects that can be walked and printed. */
 static void changed_copies(const char *name, int at_least)
 {
-    char good[1000], other[1010], line[100], *data;
+    char good[1000], other[1010], line[100];
+    size_t size;
     snprintf(good, sizeof good, "%s", made_bson(name));
     snprintf(other, sizeof other, "%s.changed", good);
     python_bson("make_bson.py", "mutate", good, other, line, sizeof line);
-    const size_t size = file_bytes(other, &data);
+    char *data = file_bytes(other, &size);
     int n = 0, refused = 0;
     for (size_t at = 0; at < size; n++) {
         FX_SCOPE;
@@ -271,7 +259,6 @@ static void damaged_structure(void **state)
     changed_copies("old_adam_0.12.bson", 1500);
     changed_copies("32bit.bson", 500);
     changed_copies("zygote_params.bson", 500);
-    temp_files_remove();
 }
 
 int main(void)

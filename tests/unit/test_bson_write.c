@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 #include "away.h"
-#include "python_bson.h"
+#include "python_run.h"
+#include "read_back.h"
 #include "temp_file.h"
 
 static bool skipped(const char *rest)
@@ -55,16 +56,15 @@ static void save_again(const char *from, const char *to)
         fail_msg("%s", fx_error_take().message);
 }
 
-static size_t file_bytes(const char *path, unsigned char **out)
+/* Returns how many bytes each of the two has. */
+static size_t assert_same_bytes(const char *a, const char *b)
 {
-    FILE *f = fopen(path, "rb");
-    assert_non_null(f);
-    fseek(f, 0, SEEK_END);
-    const size_t n = (size_t)ftell(f);
-    rewind(f);
-    *out = malloc(n + 1);
-    assert_int_equal(fread(*out, 1, n, f), n);
-    fclose(f);
+    size_t n, m;
+    char *x = file_bytes(a, &n), *y = file_bytes(b, &m);
+    assert_int_equal(m, n);
+    assert_memory_equal(x, y, n);
+    free(x);
+    free(y);
     return n;
 }
 
@@ -77,18 +77,11 @@ static void the_bytes_of_flux(void **state)
         return;
     for (int i = 0; i < 3; i++) {
         char from[500], rest[200];
-        unsigned char *a, *b;
         snprintf(rest, sizeof rest, "flux-bson/arcAman07__HousePredicto_Models__%s.bson", names[i]);
         snprintf(from, sizeof from, "%s", recorded_path(rest));
         const char *to = fresh_path("again.bson");
         save_again(from, to);
-        const size_t n = file_bytes(from, &a);
-        assert_int_equal(n, 1007);
-        assert_int_equal(file_bytes(to, &b), n);
-        assert_memory_equal(a, b, n);
-        free(a);
-        free(b);
-        temp_files_remove();
+        assert_int_equal(assert_same_bytes(from, to), 1007);
     }
 }
 
@@ -112,7 +105,6 @@ static void the_trees_of_flux(void **state)
         assert_string_equal(line, "the same\n");
         checker("selftest", from, NULL, line, sizeof line);
         assert_true(atoi(line) >= 40);
-        temp_files_remove();
     }
 }
 
@@ -156,7 +148,6 @@ static void every_layer_and_back(void **state)
     fx_array *x = fx_randn(12, 12, 1, 3), *y = fx_call(m, x), *z = fx_call(back, x);
     assert_false(fx_is_error(y));
     assert_true(fx_item(fx_all(fx_eq(y, z))) == 1);
-    temp_files_remove();
 }
 
 /* A state goes into another model of the same layers; a bias that is false there is zero. */
@@ -178,7 +169,6 @@ static void state_and_back(void **state)
     assert_int_equal(fx_loadmodel(fx_flux_state(with), fx_load_key(path, "s")), FX_OK);
     assert_true(fx_item(fx_sum(with->bias)) == 0);
     assert_true(fx_item(fx_all(fx_eq(with->weight, without->weight))) == 1);
-    temp_files_remove();
 }
 
 /* Flux.jl's own checkpoint: a state of Chain(Dense(1 => 2), Dense(2 => 1)) in Float64. */
@@ -213,7 +203,6 @@ static void shared_weights_stay_shared(void **state)
     fx_dense_layer *a = back->layers.items[0], *b = back->layers.items[1];
     assert_ptr_equal(a->weight, b->weight);
     assert_true(fx_item(fx_all(fx_eq(a->weight, w))) == 1);
-    temp_files_remove();
 }
 
 /* Wherever the model is, the file is the same: it needs no plugin to load. */
@@ -221,24 +210,17 @@ static void from_a_device(void **state)
 {
     (void)state;
     FX_TEST;
-    unsigned char *a, *b;
     fx_chain_layer *m = every_layer();
     const char *here = fresh_path("here.bson"), *there = fresh_path("there.bson");
     assert_int_equal(fx_save(here, "model", m, "state", fx_flux_state(m)), FX_OK);
     m = fx_to(away_register("AWAY", 1), m);
     assert_true(away.live > 0);
     assert_int_equal(fx_save(there, "model", m, "state", fx_flux_state(m)), FX_OK);
-    const size_t n = file_bytes(here, &a);
-    assert_true(n > 5000);
-    assert_int_equal(file_bytes(there, &b), n);
-    assert_memory_equal(a, b, n);
-    free(a);
-    free(b);
+    assert_true(assert_same_bytes(here, there) > 5000);
     fx_chain_layer *back = fx_load_key(there, "model");
     assert_false(fx_is_error(back));
     fx_conv_layer *first = back->layers.items[0];
     assert_ptr_equal(fx_array_device(first->weight), fx_cpu_device());
-    temp_files_remove();
 }
 
 static fx_array *halve(fx_array *x)
@@ -254,12 +236,9 @@ static void what_flux_has_not(void **state)
     void *m = fx_chain(fx_dense(2, 2), fx_function_new("halve", halve));
     assert_int_equal(fx_save(path, "model", m), FX_STATUS_UNSUPPORTED);
     assert_non_null(strstr(fx_error_take().message, "halve is the program's own"));
-    unsigned char *bytes;
-    assert_int_equal(file_bytes(path, &bytes), 3); /* the old file is whole */
-    free(bytes);
+    assert_file_is(path, "old");
     assert_int_equal(fx_save(path, "_backrefs", m), FX_STATUS_ARGUMENT);
     fx_error_take();
-    temp_files_remove();
 }
 
 /* A program's own type with the name and the fields of a rule is no rule, however many it has: what
@@ -297,15 +276,12 @@ static void what_only_looks_like_a_rule(void **state)
                           .fields = fields,
                           .nfields = counts[i % COUNTS],
                           .error = &error};
-        unsigned char *bytes;
         assert_int_equal(fx_save(path, "rule", fxi_new(type, &init)), FX_STATUS_UNSUPPORTED);
         assert_non_null(strstr(fx_error_take().message, "is no type of Flux"));
-        assert_int_equal(file_bytes(path, &bytes), 3);
-        free(bytes);
+        assert_file_is(path, "old");
     }
     assert_int_equal(fx_save(path, "rule", fx_adam()), FX_OK); /* the library's own is one */
     assert_int_equal(fx_error_status(), FX_OK);
-    temp_files_remove();
 }
 
 /* Latin-1 in texts, names and entries: no reader of BSON would take the file. */
@@ -327,17 +303,14 @@ static void texts_that_are_no_utf8(void **state)
         {"caf\xE9", fx_scalar(1), "is not UTF-8 at its byte 4"},
     };
     for (int i = 0; i < 5; i++) {
-        unsigned char *bytes;
         assert_int_equal(fx_save(path, cases[i].name, cases[i].object), FX_STATUS_ARGUMENT);
         const fx_error e = fx_error_take();
         if (!strstr(e.message, cases[i].place))
             fail_msg("%s", e.message);
-        assert_int_equal(file_bytes(path, &bytes), 3);
-        free(bytes);
+        assert_file_is(path, "old");
     }
     assert_int_equal(fx_save(path, "t", fx_string("caf\xC3\xA9")), FX_OK);
     assert_string_equal(fx_string_text(fx_load_key(path, "t")), "caf\xC3\xA9");
-    temp_files_remove();
 }
 
 /* The arrays of a Params list, in the order of the model's. */
@@ -353,7 +326,6 @@ static void parameters_only(void **state)
         fail_msg("%s", fx_error_take().message);
     fx_array *x = fx_randn(3, 5);
     assert_true(fx_item(fx_all(fx_eq(fx_call(m, x), fx_call(other, x)))) == 1);
-    temp_files_remove();
 }
 
 int main(void)

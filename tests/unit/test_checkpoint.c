@@ -492,13 +492,14 @@ static void a_damaged_newest_is_not_kept(void **state)
         const fx_status status = save(t, path, 3, 2);
         done = fxi_file_fault_seen() <= k;
         fxi_file_fault_set(-1, 0);
-        fx_error_take();
-        assert_true(status == FX_OK || status == FX_STATUS_IO);
+        const fx_error error = fx_error_take();
+        const bool folder = strstr(error.message, "folder to the disk") != NULL;
+        assert_int_equal(status, done || error.status == FX_OK ? FX_OK : FX_STATUS_IO);
         failed += status != FX_OK;
         assert_int_equal(load(t, before, &step), FX_OK);
         assert_int_equal(step, 1);
         assert_int_equal(load(t, path, &step), FX_OK);
-        assert_true(step == (status == FX_OK ? 3 : 1) || status != FX_OK);
+        assert_int_equal(step, status == FX_OK || folder ? 3 : 1);
     }
     assert_true(failed >= 8);
     /* Nor does an older one move for a newest that is gone. */
@@ -682,7 +683,5 @@ int main(void)
         cmocka_unit_test(failing_allocations),
         cmocka_unit_test(a_loader_goes_on),
     };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    temp_files_remove();
-    return failed;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "each_allocation.h"
 #include "memory.h"
 #include "temp_file.h"
 
@@ -143,20 +144,15 @@ static void broken_gzip(void **state)
     expect_refusal(temp_file("cut.gz", packed, n - 1), FX_STATUS_FORMAT, "gzip");
 }
 
+static void *read_file(const char *path)
+{
+    return fx_read_csv(path);
+}
+
 static void each_allocation_fails(void **state)
 {
     (void)state;
-    const char *path = temp_text("small.csv", "a,b\n1,2\n3,4\n");
-    bool failed = true;
-    for (int64_t nth = 0; failed; nth++) {
-        assert_in_range(nth, 0, 1000);
-        FX_SCOPE;
-        fxi_fault_set(nth);
-        fx_array *x = fx_read_csv(path);
-        fxi_fault_set(-1);
-        failed = fx_is_error(x);
-        assert_int_equal(fx_error_take().status, failed ? FX_STATUS_MEMORY : FX_OK);
-    }
+    each_allocation_of(read_file, temp_text("small.csv", "a,b\n1,2\n3,4\n"), 5);
 }
 
 static void digits(void **state)
@@ -180,13 +176,6 @@ static void digits(void **state)
         assert_int_equal(found[i], counts[i]);
 }
 
-static int remove_files(void **state)
-{
-    (void)state;
-    temp_files_remove();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,5 +188,5 @@ int main(void)
         cmocka_unit_test(each_allocation_fails),
         cmocka_unit_test(digits),
     };
-    return cmocka_run_group_tests(tests, NULL, remove_files);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,37 +17,18 @@
 
 #include "file_out.h"
 #include "memory.h"
+#include "read_back.h"
 #include "temp_file.h"
-
-static char text[4096];
-
-static const char *contents(const char *path)
-{
-    FILE *f = fopen(path, "rb");
-    assert_non_null(f);
-    const size_t n = fread(text, 1, sizeof text - 1, f);
-    fclose(f);
-    text[n] = 0;
-    return text;
-}
-
-/* Nothing but the file itself is left in its folder. */
-static void assert_alone(const char *path)
-{
-    char name[600];
-    snprintf(name, sizeof name, "%s.tmp0", path);
-    assert_int_not_equal(access(name, F_OK), 0);
-}
 
 static void it_replaces_the_file(void **state)
 {
     (void)state;
     const char *path = temp_text("whole.txt", "old");
     assert_int_equal(fxi_file_write("test", path, "new text", 8), FX_OK);
-    assert_string_equal(contents(path), "new text");
+    assert_file_is(path, "new text");
     assert_alone(path);
     assert_int_equal(fxi_file_write("test", path, "", 0), FX_OK);
-    assert_string_equal(contents(path), "");
+    assert_file_is(path, "");
 }
 
 static void every_call_fails_in_turn(void **state)
@@ -66,14 +47,14 @@ static void every_call_fails_in_turn(void **state)
             const fx_error error = fx_error_take();
             if (seen <= k) { /* the fault did not happen any more */
                 assert_int_equal(status, FX_OK);
-                assert_string_equal(contents(path), "a new one");
+                assert_file_is(path, "a new one");
                 break;
             }
             assert_int_equal(error.status, status);
             failed += status != FX_OK;
             went_on += status == FX_OK;
             if (status == FX_OK) {
-                assert_string_equal(contents(path), "a new one");
+                assert_file_is(path, "a new one");
                 continue;
             }
             assert_int_equal(status, FX_STATUS_IO);
@@ -82,7 +63,7 @@ static void every_call_fails_in_turn(void **state)
             assert_non_null(strstr(error.message, strerror(errors[e])));
             /* What comes after the rename fails with the new text in place. */
             const bool folder = strstr(error.message, "folder to the disk") != NULL;
-            assert_string_equal(contents(path), folder ? "a new one" : "the old text");
+            assert_file_is(path, folder ? "a new one" : "the old text");
         }
     assert_true(failed >= 12); /* open, write, fsync, close, rename, open and fsync of the folder */
     assert_true(went_on >= 8); /* interrupted and short calls */
@@ -122,7 +103,7 @@ static void what_cannot_be_written_says_why(void **state)
     assert_int_equal(fxi_file_out_open(&f, "test", path), FX_OK);
     fxi_file_out_write(&f, "half", 4);
     assert_int_equal(fxi_file_out_close(&f, FX_STATUS_SHAPE), FX_STATUS_SHAPE);
-    assert_string_equal(contents(path), "old");
+    assert_file_is(path, "old");
     assert_alone(path);
 }
 
@@ -140,7 +121,7 @@ static void large_files_are_written_in_pieces(void **state)
     enum { BYTES = 9000001 };
     static const size_t sizes[] = {5000000, 1, 3999990, 10}; /* the first goes over a piece's end */
     static const int errors[] = {EINTR, FXI_FILE_SHORT, ENOSPC};
-    unsigned char *data = malloc(BYTES), *back = malloc(BYTES + 1);
+    unsigned char *data = malloc(BYTES);
     for (size_t i = 0; i < BYTES; i++)
         data[i] = at_offset(i);
     const char *path = temp_text("large", "old");
@@ -162,10 +143,11 @@ static void large_files_are_written_in_pieces(void **state)
             refused += status != FX_OK;
             if (status != FX_OK)
                 continue;
-            FILE *in = fopen(path, "rb");
-            assert_int_equal(fread(back, 1, BYTES + 1, in), BYTES);
-            fclose(in);
+            size_t n;
+            unsigned char *back = (unsigned char *)file_bytes(path, &n);
+            assert_int_equal(n, BYTES);
             assert_memory_equal(back, data, BYTES);
+            free(back);
             assert_int_equal(crc, crc32_z(0, data, BYTES));
             assert_int_equal(stat(path, &st), 0);
             assert_true(st.st_blocks * 512 < BYTES + 1000000);
@@ -174,7 +156,6 @@ static void large_files_are_written_in_pieces(void **state)
     assert_int_equal(whole, 10);
     assert_int_equal(refused, 5);
     free(data);
-    free(back);
 }
 
 static void links_and_rights_stay(void **state)
@@ -191,7 +172,7 @@ static void links_and_rights_stay(void **state)
     assert_true(S_ISLNK(st.st_mode));
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0640);
-    assert_string_equal(contents(path), "new");
+    assert_file_is(path, "new");
     unlink(link);
 }
 
@@ -202,7 +183,7 @@ static void a_left_over_is_used_again(void **state)
     const char *path = temp_text("left.txt", "old");
     temp_text("left.txt.tmp0", "a long text that somebody did not finish to write");
     assert_int_equal(fxi_file_write("test", path, "new", 3), FX_OK);
-    assert_string_equal(contents(path), "new");
+    assert_file_is(path, "new");
     assert_alone(path);
 }
 
@@ -235,10 +216,12 @@ static void writers_do_not_mix(void **state)
         pthread_join(threads[i], &bad);
         assert_null(bad);
     }
-    const char *now = contents(path);
-    assert_int_equal(strlen(now), LETTERS);
+    size_t n;
+    char *now = file_bytes(path, &n);
+    assert_int_equal(n, LETTERS);
     for (int i = 1; i < LETTERS; i++)
         assert_int_equal(now[i], now[0]);
+    free(now);
     assert_alone(path);
 }
 
@@ -254,7 +237,5 @@ int main(void)
         cmocka_unit_test(a_left_over_is_used_again),
         cmocka_unit_test(writers_do_not_mix),
     };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    temp_files_remove();
-    return failed;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,7 +175,5 @@ int main(void)
         cmocka_unit_test(a_damaged_checkpoint_is_seen),
         cmocka_unit_test(texts_are_entries),
     };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    temp_files_remove();
-    return failed;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -213,7 +213,5 @@ int main(void)
         cmocka_unit_test(none_is_unloaded),
     };
     fx_message_set_hook(listen, NULL);
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    temp_files_remove();
-    return failed;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

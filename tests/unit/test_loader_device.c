@@ -664,7 +664,6 @@ static void each_allocation_fails(void **state)
     }
 }
 
-/* The sanitizer refuses to go on in the child of a program that has threads. */
 /* The thread sanitizer and the emulator cannot fork a process with threads. */
 #if !defined(__SANITIZE_THREAD__) && !defined(CFLUX_EMULATED)
 static double rest_of_pass(fx_loader *l, fx_batch *b)

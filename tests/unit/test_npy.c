@@ -14,6 +14,8 @@
 
 #include "data_index.h"
 #include "file_out.h"
+#include "python_run.h"
+#include "read_back.h"
 #include "temp_file.h"
 
 static const char *data_file(const char *rest)
@@ -208,22 +210,10 @@ static void headers_that_are_wrong(void **state)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static const char *numpy(void)
-{
-    static const char *const found[] = {"python3", "/usr/bin/python3"};
-    for (int i = 0; i < 2; i++) {
-        char command[200];
-        snprintf(command, sizeof command, "%s -c 'import numpy' 2>/dev/null", found[i]);
-        if (system(command) == 0)
-            return found[i];
-    }
-    return NULL;
-}
-
-static void numpy_prints(const char *path, const char *expected)
+static void numpy_prints(const char *python, const char *path, const char *expected)
 {
     char command[1200], out[2000];
-    snprintf(command, sizeof command, "%s -B tests/support/read_numpy.py '%s'", numpy(), path);
+    snprintf(command, sizeof command, "%s -B tests/support/read_numpy.py '%s'", python, path);
     FILE *p = popen(command, "r");
     const size_t n = fread(out, 1, sizeof out - 1, p);
     out[n] = 0;
@@ -235,27 +225,29 @@ static void numpy_reads_what_is_written(void **state)
 {
     (void)state;
     FX_SCOPE;
-    if (!numpy()) {
+    const char *python = python_that("-c 'import numpy'");
+    if (!python) {
         printf("skipped: NumPy is not installed\n");
         return;
     }
     const char *one = temp_text("ours.npy", ""), *many = temp_text("ours.npz", "");
     fx_array *x = fx_reshape(fx_range(0, 1, 6), 3, 2);
     assert_int_equal(fx_save(one, "x", x), FX_OK);
-    numpy_prints(one, "float32 (2, 3) [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]\n");
+    numpy_prints(python, one, "float32 (2, 3) [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]\n");
     const bool flags[] = {true, false};
     assert_int_equal(fx_save(many, "x", x, "m", fx_tuple(fx_range_dtype(FX_DTYPE_I64, -1, 1, 3)),
                              "flags", fx_from(FX_DTYPE_BOOL, flags, 2), "scalar", fx_scalar(2.5),
                              "none", fx_zeros(0, 4), "half", fx_cast(x, FX_DTYPE_F16), "\xC3\xA9",
                              fx_range_dtype(FX_DTYPE_U8, 250, 1, 3)),
                      FX_OK);
-    numpy_prints(many, "x float32 (2, 3) [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]\n"
-                       "m.0 int64 (3,) [-1, 0, 1]\n"
-                       "flags bool (2,) [True, False]\n"
-                       "scalar float32 () [2.5]\n"
-                       "none float32 (4, 0) []\n"
-                       "half float16 (2, 3) [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]\n"
-                       "\xC3\xA9 uint8 (3,) [250, 251, 252]\n");
+    numpy_prints(python, many,
+                 "x float32 (2, 3) [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]\n"
+                 "m.0 int64 (3,) [-1, 0, 1]\n"
+                 "flags bool (2,) [True, False]\n"
+                 "scalar float32 () [2.5]\n"
+                 "none float32 (4, 0) []\n"
+                 "half float16 (2, 3) [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]\n"
+                 "\xC3\xA9 uint8 (3,) [250, 251, 252]\n");
 }
 
 static void a_model_comes_back(void **state)
@@ -287,18 +279,19 @@ static void failures(void **state)
     const char *path = temp_text("faults.npz", "");
     fx_array *x = fx_vector(1, 2), *old = fx_vector(5);
     assert_int_equal(fx_eval(fx_tuple(x, old)), FX_OK);
-    assert_int_equal(fx_save(path, "x", old), FX_OK);
     int failed = 0;
     for (int64_t k = 0;; k++) {
+        assert_int_equal(fx_save(path, "x", old), FX_OK);
         fxi_file_fault_set(k, ENOSPC);
-        const fx_status status = fx_save(path, "x", old, "y", x);
+        const fx_status status = fx_save(path, "x", x, "y", old);
         const bool done = fxi_file_fault_seen() <= k;
         fxi_file_fault_set(-1, 0);
-        assert_true(fx_at(fx_load_key(path, "x"), 0) == 5);
+        const fx_error error = fx_error_take();
+        const bool folder = strstr(error.message, "folder to the disk") != NULL;
+        assert_int_equal(status, done ? FX_OK : FX_STATUS_IO);
+        assert_true(fx_at(fx_load_key(path, "x"), 0) == (done || folder ? 1 : 5));
         if (done)
             break;
-        assert_int_equal(status, FX_STATUS_IO);
-        fx_error_take();
         failed++;
     }
     assert_true(failed >= 8);
@@ -311,11 +304,9 @@ static void damage_is_found(void **state)
     FX_SCOPE;
     const char *path = temp_text("whole.npz", "");
     assert_int_equal(fx_save(path, "x", fx_vector(1, 2, 3), "y", fx_zeros(2)), FX_OK);
-    char bytes[2000];
-    FILE *f = fopen(path, "rb");
-    const size_t n = fread(bytes, 1, sizeof bytes, f);
-    fclose(f);
-    assert_true(n > 400 && n < sizeof bytes);
+    size_t n;
+    char *bytes = file_bytes(path, &n);
+    assert_true(n > 400);
     int refusals = 0;
     for (size_t i = 0; i < 2 * n; i++) {
         FX_SCOPE;
@@ -333,6 +324,7 @@ static void damage_is_found(void **state)
             assert_true(fx_length(fx_child(file, k)) == 3 ? fx_at(fx_child(file, k), 2) == 3
                                                           : fx_at(fx_child(file, k), 1) == 0);
     }
+    free(bytes);
     assert_true(refusals > (int)n + 300);
 }
 
@@ -349,7 +341,5 @@ int main(void)
         cmocka_unit_test(failures),
         cmocka_unit_test(damage_is_found),
     };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    temp_files_remove();
-    return failed;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -397,7 +397,5 @@ int main(void)
         cmocka_unit_test(python_reads_what_is_written),
         cmocka_unit_test(failing_calls_leave_the_old_file),
     };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    temp_files_remove();
-    return failed;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@
 #include "backends.h"
 #include "preferences.h"
 #include "registry.h"
+#include "read_back.h"
 #include "temp_file.h"
 
 static char said[2000];
@@ -44,16 +45,6 @@ static void prefer(const char *text)
     fxi_preferences_forget();
     messages = 0;
     *said = 0;
-}
-
-static void file_is(const char *expected)
-{
-    char got[1000];
-    FILE *f = fopen(file, "r");
-    assert_non_null(f);
-    got[fread(got, 1, sizeof got - 1, f)] = 0;
-    fclose(f);
-    assert_string_equal(got, expected);
 }
 
 static void says(int level, const char *text)
@@ -160,7 +151,7 @@ static void preferences_that_cannot_be_followed(void **state)
     assert_int_equal(fx_gpu_backend_set("CUDA"), FX_STATUS_FORMAT);
     const fx_error e = fx_error_take();
     assert_non_null(strstr(e.message, "line 2"));
-    file_is("[Flux]\ngpu_backend = CUDA\n"); /* left as it is */
+    assert_file_is(file, "[Flux]\ngpu_backend = CUDA\n"); /* left as it is */
 }
 
 /* ---- setting it ------------------------------------------------------------------------------ */
@@ -172,7 +163,7 @@ static void setting_the_preference(void **state)
     assert_int_equal(chmod(file, 0640), 0);
     assert_int_equal(fx_gpu_backend_set("AMDGPU"), FX_OK);
     says(0, "New GPU backend set: AMDGPU.\nRestart your program for this change to take effect!");
-    file_is("# mine\n[Other]\nx = 1\n\n[Flux]\ngpu_backend = \"AMDGPU\"\n");
+    assert_file_is(file, "# mine\n[Other]\nx = 1\n\n[Flux]\ngpu_backend = \"AMDGPU\"\n");
     assert_string_equal(fx_gpu_backend(), ""); /* the program keeps its own */
     struct stat st;
     assert_int_equal(stat(file, &st), 0);
@@ -182,7 +173,7 @@ static void setting_the_preference(void **state)
     assert_int_equal(fx_gpu_backend_set("AMDGPU"), FX_OK);
     says(0, "GPU backend is already set to: AMDGPU.\nNo need to do anything else.");
     assert_int_equal(fx_gpu_backend_set("CPU"), FX_OK);
-    file_is("# mine\n[Other]\nx = 1\n\n[Flux]\ngpu_backend = \"CPU\"\n");
+    assert_file_is(file, "# mine\n[Other]\nx = 1\n\n[Flux]\ngpu_backend = \"CPU\"\n");
     assert_int_equal(fx_gpu_backend_set("Abacus"), FX_STATUS_ARGUMENT);
     const fx_error e = fx_error_take();
     assert_non_null(strstr(e.message, "Unsupported GPU backend: Abacus.\nSupported backends are: "
@@ -191,7 +182,7 @@ static void setting_the_preference(void **state)
     fx_error_take();
     prefer(NULL); /* no file: one is made */
     assert_int_equal(fx_gpu_backend_set("Metal"), FX_OK);
-    file_is("[Flux]\ngpu_backend = \"Metal\"\n");
+    assert_file_is(file, "[Flux]\ngpu_backend = \"Metal\"\n");
     char other[300];
     snprintf(other, sizeof other, "%s/JuliaLocalPreferences.toml", project);
     FILE *f = fopen(other, "w"); /* goes before, as in Preferences.jl */
@@ -333,7 +324,5 @@ int main(void)
     snprintf(project, sizeof project, "%.*s", (int)(strrchr(file, '/') - file), file);
     setenv("CFLUX_PROJECT", project, 1);
     fx_message_set_hook(listen, NULL);
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    temp_files_remove();
-    return failed;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 #include <cflux.h>
 #include <string.h>
 
+#include "each_allocation.h"
 #include "memory.h"
 #include "temp_file.h"
 
@@ -231,35 +232,15 @@ static void hints(void **state)
     assert_null(strstr(fx_error_take().message, "separator"));
 }
 
+static void *read_file(const char *path)
+{
+    return fx_read_table(path);
+}
+
 static void each_allocation_fails(void **state)
 {
     (void)state;
-    const char *path = temp_text("small.csv", "a,a\n1,x\n20230001,\"y\n\"\n");
-    bool failed = true;
-    int failures = 0;
-    for (int64_t nth = 0; failed; nth++) {
-        assert_in_range(nth, 0, 1000);
-        const int64_t live = fxi_live_allocations();
-        {
-            FX_SCOPE;
-            fxi_fault_set(nth);
-            void *table = fx_read_table(path);
-            fxi_fault_set(-1);
-            failed = fx_is_error(table);
-            failures += failed;
-            assert_int_equal(fx_error_take().status, failed ? FX_STATUS_MEMORY : FX_OK);
-        }
-        if (failed)
-            assert_int_equal(fxi_live_allocations(), live);
-    }
-    assert_in_range(failures, 10, 1000);
-}
-
-static int remove_files(void **state)
-{
-    (void)state;
-    temp_files_remove();
-    return 0;
+    each_allocation_of(read_file, temp_text("small.csv", "a,a\n1,x\n20230001,\"y\n\"\n"), 10);
 }
 
 int main(void)
@@ -275,5 +256,5 @@ int main(void)
         cmocka_unit_test(hints),
         cmocka_unit_test(each_allocation_fails),
     };
-    return cmocka_run_group_tests(tests, NULL, remove_files);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "away.h"
+#include "python_run.h"
 #include "temp_file.h"
 
 /* ---- the models of torch_state.py, with axes in our order ------------------------------------ */
@@ -109,22 +110,10 @@ static void pytorchs_states_go_into_models(void **state)
 
 /* ---- to PyTorch ------------------------------------------------------------------------------ */
 
-static const char *python_with_torch(void)
-{
-    static const char *const all[] = {"python3", "/usr/bin/python3"};
-    char command[200];
-    for (int i = 0; i < 2; i++) {
-        snprintf(command, sizeof command, "%s -B tests/support/torch_state.py 2>/dev/null", all[i]);
-        if (system(command) == 0)
-            return all[i];
-    }
-    return NULL;
-}
-
 static void pytorch_takes_our_states(void **state)
 {
     (void)state;
-    const char *python = python_with_torch();
+    const char *python = python_that("tests/support/torch_state.py");
     if (!python) {
         printf("skipped: no python3 here imports torch\n");
         return;
@@ -231,7 +220,5 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_named),
         cmocka_unit_test(counts_may_be_missing_and_ties_stay),
     };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    temp_files_remove();
-    return failed;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

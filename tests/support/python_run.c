@@ -1,5 +1,5 @@
-/* python_bson.c: the scripts of tests/support that need Python's bson. */
-#include "python_bson.h"
+/* python_run.c: see python_run.h. */
+#include "python_run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,19 +8,33 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "temp_file.h"
 
+const char *python_that(const char *arguments)
+{
+    static const char *const all[] = {"python3", "/usr/bin/python3"};
+    char command[300];
+    for (int i = 0; i < 2; i++) {
+        snprintf(command, sizeof command, "%s -B %s 2>/dev/null", all[i], arguments);
+        if (system(command) == 0)
+            return all[i];
+    }
+    return NULL;
+}
+
 void python_bson(const char *script, const char *a, const char *b, const char *c, char *line,
                  size_t capacity)
 {
+    static const char *python;
     char command[3000];
-    snprintf(command, sizeof command,
-             "for p in python3 /usr/bin/python3; do $p -B tests/support/%s '%s' '%s' '%s' "
-             "2>/dev/null && exit; done; exit 9",
-             script, a, b ? b : "", c ? c : "");
+    python = python ? python : python_that("-c 'import bson'");
+    assert_non_null(python);
+    snprintf(command, sizeof command, "%s -B tests/support/%s '%s' '%s' '%s'", python, script, a,
+             b ? b : "", c ? c : "");
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     if (!fgets(line, (int)capacity, pipe))
@@ -36,7 +50,9 @@ const char *made_bson(const char *name)
     const char *mark = temp_text("made_bson.mark", "");
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(mark, '/') - mark), mark);
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (access(path, F_OK) != 0)
+    if (access(path, R_OK) != 0)
         python_bson("make_bson.py", "all", folder, NULL, line, sizeof line);
+    if (access(path, R_OK) != 0)
+        fail_msg("make_bson.py does not make %s", name);
     return path;
 }
