@@ -697,6 +697,27 @@ class Refusals(Training):
         self.refused("train", "-m", "Dense(2 => 1)", words="--data is missing")
         self.refused("train", "-d", "line.csv", "-m", "Dense(2 => 1)", "--classes", "--regression", words="exclude")
 
+    def test_separators(self):
+        for name, between, option in (("semicolons.csv", ";", "';'"), ("tabs.csv", "\t", "tab")):
+            rows = [(between.join(row),) for row in self.line()]
+            for header in (between.join("aby"), "1" + between + "2" + between + "3"):
+                self.table(name, rows, header)
+                for more in ([], ["-t", "y"]):
+                    self.bad("-d", name, *more, words=[name, f"--separator {option} parts such lines"])
+            self.fine("train", "-q", "-d", name, "-m", "Dense(2 => 1)", "-e", "1", "--separator", option.strip("'"))
+            self.table(name, [(row[0].replace(".", ","),) for row in rows], between.join("aby"))
+            shown = option if between == ";" else "'\\t'"
+            self.bad("-d", name, words=["line 2: expected 1 columns", f"no ',': --separator {shown} parts"])
+        self.table("tabs.csv", rows, "a\tb\ty")
+        self.fine("train", "-q", "-d", "tabs.csv", "-m", "Dense(2 => 1)", "-e", "1", "--separator", "\\t")
+
+    def test_csv_files_called_idx(self):
+        self.table("my_idx.csv", self.line(), "a,b,y")
+        self.write("my_idx.csv.gz", gzip.compress(self.read("my_idx.csv")))
+        for name in ("my_idx.csv", "my_idx.csv.gz"):
+            self.fine("train", "-q", "-d", name, "-m", "Dense(2 => 1)", "-e", "1")
+            self.assertIn("CSV", self.fine("inspect", name).out)
+
     def test_data(self):
         self.write("text.csv", "a,b,y\n1,red,2\n2,blue,3\n")
         self.bad("-d", "text.csv", words=['line 2: column "b" holds text', '"red"', "must be numbers"])
@@ -704,7 +725,15 @@ class Refusals(Training):
         self.bad("-d", "missing.csv", words=['line 4: column "b" holds text, such as "NA"'])
         self.write("missing.csv", "a,b,y\n1,2,NA\n2,4,3\n")
         self.refused("train", "-d", "missing.csv", "-m", "Dense(2 => 1)", "--regression",
-                     words='missing.csv: y holds text, such as "NA"')
+                     words=['missing.csv: line 2: y is "NA" here and a number elsewhere'])
+        self.write("words.csv", "a,b,y\n1,2,NA\n2,4,big\n3,3,1\n")
+        self.refused("train", "-d", "words.csv", "-m", "Dense(2 => 1)", "--regression",
+                     words='words.csv: y holds text, such as "NA"')
+        self.write("gaps.csv", '"a\n(m)",b,y\n\n' + "1,2,NA\n2,4,3.5\n3,1,4\n" * 20)
+        for more in ([], ["-l", "mse"], ["-l", "logitcrossentropy"]):
+            self.bad("-d", "gaps.csv", *more, words=['gaps.csv: line 4: y is "NA" here', "missing", "--classes"])
+        self.fine("train", "-q", "-d", "gaps.csv", "-m", "Dense(2 => 3)", "--classes", "-e", "1")
+        self.fine("train", "-q", "-d", "words.csv", "-m", "Dense(2 => 3)", "-e", "1")
         self.write("missing.csv", "a,b,y\n1,,2\n2,4,3\n")
         self.bad("-d", "missing.csv", words=["line 2, column 2", "a number or a text, found nothing"])
         for text, line in (("a,b,y\n1,2,caf\xe9\n3,4,cat\n", 2), ("a,b,caf\xe9\n1,2,3\n2,3,4\n", 1)):
@@ -721,6 +750,8 @@ class Refusals(Training):
         self.bad("-d", "counts.npz", words=["3 observations and 2 targets"])
         self.write("other.npz", formats.npz({"a": ((3, 2), [0.0] * 6)}))
         self.bad("-d", "other.npz", words=["no array x", "it has a"])
+        self.write("empty.npz", formats.npz({}))
+        self.bad("-d", "empty.npz", words="empty.npz holds no arrays\n")
         self.table("odd.csv", self.line(33), "a,b,y")
         norm = "Chain(Dense(2 => 3), BatchNorm(3), Dense(3 => 1))"
         self.bad("-d", "odd.csv", "-m", norm, words=["one observation", "BatchNorm(3)", "--drop-partial"])
@@ -932,4 +963,4 @@ class Flux(Training):
 
 
 if __name__ == "__main__":
-    cli.main(43)
+    cli.main(45)

@@ -117,25 +117,50 @@ static int no_column(const char *path, const char *wanted, void *columns)
                 fx_child_name(columns, fx_count(columns) - 1));
 }
 
+/* Columns are looked for among their sorted names: a table may have very many. */
+typedef struct column_name {
+    const char *text;
+    int64_t column;
+} column_name;
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(((const column_name *)a)->text, ((const column_name *)b)->text);
+}
+
+/* Memory that is the caller's; NULL: there is none. */
+static column_name *sorted_names(void *columns)
+{
+    const int64_t n = fx_count(columns);
+    column_name *names = calloc((size_t)n + 1, sizeof *names);
+    for (int64_t i = 0; names && i < n; i++)
+        names[i] = (column_name){fx_child_name(columns, i), i};
+    if (names)
+        qsort(names, (size_t)n, sizeof *names, by_text);
+    return names;
+}
+
 /* By name, then by number from 1; −1: there is none. */
-static int64_t find_column(void *columns, const char *wanted)
+static int64_t find_column(const column_name *names, int64_t n, const char *wanted)
 {
     char *end;
-    for (int64_t i = 0; i < fx_count(columns); i++)
-        if (strcmp(fx_child_name(columns, i), wanted) == 0)
-            return i;
+    const column_name key = {.text = wanted};
+    const column_name *found = bsearch(&key, names, (size_t)n, sizeof key, by_text);
+    if (found)
+        return found->column;
     const long long number = strtoll(wanted, &end, 10);
-    return end != wanted && !*end && number >= 1 && number <= fx_count(columns) ? number - 1 : -1;
+    return end != wanted && !*end && number >= 1 && number <= n ? number - 1 : -1;
 }
 
 /* Which column is the target, −1 for none. */
-static int choose_target(const data_request *r, void *columns, int64_t *out)
+static int choose_target(const data_request *r, void *columns, const column_name *names,
+                         int64_t *out)
 {
     const int64_t n = fx_count(columns);
     *out = -1;
     if (r->no_target || (r->unlabelled && r->features == n))
         return EXIT_FINE;
-    *out = r->target ? find_column(columns, r->target) : n - 1;
+    *out = r->target ? find_column(names, n, r->target) : n - 1;
     if (*out < 0 && r->unlabelled && r->columns)
         return EXIT_FINE; /* the features are found by their names */
     return *out < 0 ? no_column(r->path, r->target, columns) : EXIT_FINE;
@@ -153,15 +178,15 @@ static int text_feature(const data_request *r, void *table, int64_t i)
 }
 
 /* The numbers of the feature columns: all but the target, or those that the model names. */
-static int choose_features(const data_request *r, void *table, int64_t target, int64_t *list,
-                           int64_t *n)
+static int choose_features(const data_request *r, void *table, const column_name *names,
+                           int64_t target, int64_t *list, int64_t *n)
 {
     void *columns = fx_child_named(table, "columns");
-    const int64_t wanted = r->columns ? fx_count(r->columns) : fx_count(columns);
+    const int64_t all = fx_count(columns), wanted = r->columns ? fx_count(r->columns) : all;
     *n = 0;
     for (int64_t i = 0; i < wanted; i++) {
         const char *name = r->columns ? fx_string_text(fx_child(r->columns, i)) : NULL;
-        const int64_t column = name ? find_column(columns, name) : i;
+        const int64_t column = name ? find_column(names, all, name) : i;
         if (column < 0)
             return no_column(r->path, name, columns);
         if (column == target)
@@ -201,9 +226,11 @@ static int take_columns(const data_request *r, dataset *d, void *table)
 {
     void *columns = fx_child_named(table, "columns");
     int64_t target = -1, n = 0, *list = calloc((size_t)fx_count(columns) + 1, sizeof *list);
-    int status = list ? choose_target(r, columns, &target) : fail(EXIT_FAILED, "no memory");
+    column_name *names = sorted_names(columns);
+    int status =
+        list && names ? choose_target(r, columns, names, &target) : fail(EXIT_FAILED, "no memory");
     if (status == EXIT_FINE)
-        status = choose_features(r, table, target, list, &n);
+        status = choose_features(r, table, names, target, list, &n);
     if (status == EXIT_FINE) {
         d->x = fx_gather(fx_child_named(table, "values"), fx_from(FX_DTYPE_I64, list, n), 0);
         d->columns = are_named(columns) ? names_of(columns, list, n) : NULL;
@@ -212,19 +239,21 @@ static int take_columns(const data_request *r, dataset *d, void *table)
         d->y = target_column(table, target);
         d->target = fx_child_name(columns, target);
         d->labels = fx_count(fx_child(columns, target)) > 0 ? fx_child(columns, target) : NULL;
+        d->line = (int64_t)fx_item(fx_child_named(table, "line"));
     }
+    free(names);
     free(list);
     return status;
 }
 
 static int separator_of(const data_request *r, char *out)
 {
-    static const char *const names[] = {",", ";", "|", "tab", "space"};
-    static const char characters[] = ",;|\t ";
+    static const char *const names[] = {",", ";", "|", "tab", "space", "\\t"};
+    static const char characters[] = ",;|\t \t";
     *out = 0;
     if (!r->separator)
         return EXIT_FINE;
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; characters[i]; i++)
         if (strcmp(r->separator, names[i]) == 0 ||
             (r->separator[0] == characters[i] && !r->separator[1]))
             *out = characters[i];
@@ -233,17 +262,44 @@ static int separator_of(const data_request *r, char *out)
                        r->separator);
 }
 
+/* What the library says of its own option is said of the command's. */
+static int fail_table(void)
+{
+    static const char advice[] = "fx_read_table takes .separator = ";
+    const fx_error e = fx_error_take();
+    const char *sentence = failure_sentence(&e), *at = strstr(sentence, advice);
+    return at ? fail(EXIT_BAD_INPUT, "%.*s--separator %s parts such lines", (int)(at - sentence),
+                     sentence, at + strlen(advice))
+              : fail(EXIT_BAD_INPUT, "%s", sentence);
+}
+
+/* One column, of text, is a table whose columns another separator parts. */
+static int check_separator(const data_request *r, void *columns)
+{
+    if (r->separator || fx_count(columns) != 1 || fx_count(fx_child(columns, 0)) == 0)
+        return EXIT_FINE;
+    const char *text = fx_child_name(are_named(columns) ? columns : fx_child(columns, 0), 0);
+    const char *other = strpbrk(text, ";\t");
+    return other
+               ? fail(EXIT_BAD_INPUT,
+                      "%s has one column, \"%s\", with no ',' and with %s: --separator %s parts "
+                      "such lines",
+                      r->path, text, *other == ';' ? "';'" : "tabs", *other == ';' ? "';'" : "tab")
+               : EXIT_FINE;
+}
+
 static int read_csv(const data_request *r, dataset *d)
 {
     char separator;
-    const int status = separator_of(r, &separator);
+    int status = separator_of(r, &separator);
     if (status != EXIT_FINE)
         return status;
     void *table = fx_read_table(r->path, .separator = separator, .skip = r->skip);
     if (fx_is_error(table))
-        return fail_library(EXIT_BAD_INPUT);
+        return fail_table();
     d->kind = "csv";
-    return take_columns(r, d, table);
+    status = check_separator(r, fx_child_named(table, "columns"));
+    return status == EXIT_FINE ? take_columns(r, d, table) : status;
 }
 
 /* ---- targets in files of their own ----------------------------------------------------------- */
@@ -344,6 +400,8 @@ static int no_entry(const char *path, const char *wanted, void *file)
 {
     char names[300] = "";
     size_t n = 0;
+    if (fx_count(file) == 0)
+        return fail(EXIT_BAD_INPUT, "%s holds no arrays", path);
     for (int64_t i = 0; i < fx_count(file) && n < sizeof names; i++)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "",
                               fx_child_name(file, i));
@@ -414,8 +472,7 @@ static int read_any(const data_request *r, dataset *d)
         return read_npz(r, d);
     if (ends_with(r->path, ".npy"))
         return read_npy(r, d);
-    const char *name = strrchr(r->path, '/') ? strrchr(r->path, '/') : r->path;
-    return strstr(name, "idx") || strstr(name, "ubyte") ? read_idx_file(r, d) : read_csv(r, d);
+    return input_file_is_called_idx(r->path) ? read_idx_file(r, d) : read_csv(r, d);
 }
 
 static int read_one(const data_request *r, dataset *out)

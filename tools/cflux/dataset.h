@@ -68,6 +68,7 @@ typedef struct dataset {
     fx_array *x;             /* Float32, observations along the last axis */
     fx_array *y;             /* as in the file, one or more numbers for each; NULL: none */
     int64_t n;
+    int64_t line;       /* of the first observation in its file; 0: it has no lines */
     const char *target; /* what the target is called; NULL: none */
     void *labels;       /* texts of y, which holds positions in this named tuple; NULL: numbers */
     void *columns;      /* a tuple of texts, the names of the features; NULL: they have none */

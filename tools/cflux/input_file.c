@@ -19,18 +19,23 @@ static bool name_has(const char *path, const char *part)
     return false;
 }
 
+static bool is_csv(const char *path)
+{
+    return name_has(path, ".csv");
+}
+
+bool input_file_is_called_idx(const char *path)
+{
+    return !is_csv(path) && (name_has(path, "idx") || name_has(path, "ubyte"));
+}
+
 /* Two zeros, an element type, a number of axes; compressed, its name has to say it. */
 static bool is_idx(const char *path, const unsigned char head[HEAD])
 {
     if (head[0] == 0x1F && head[1] == 0x8B)
-        return name_has(path, "idx") || name_has(path, "ubyte");
+        return input_file_is_called_idx(path);
     return head[0] == 0 && head[1] == 0 && head[2] >= 8 && head[2] <= 14 && head[3] >= 1 &&
            head[3] <= FX_MAX_DIMS;
-}
-
-static bool is_csv(const char *path)
-{
-    return name_has(path, ".csv");
 }
 
 static bool read_idx(input_file *in)

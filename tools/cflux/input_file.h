@@ -17,6 +17,9 @@ typedef struct input_file {
 /* false: it cannot be read; recorded. What was found out by then is filled in. */
 bool input_file_read(const char *path, input_file *out);
 
+/* Does the name say that the file is IDX? Where it says .csv too, that decides. */
+bool input_file_is_called_idx(const char *path);
+
 /* What is read once may be a pipe or the terminal. false: another device, which may have no end;
  * recorded. */
 bool input_file_ends(const char *path);

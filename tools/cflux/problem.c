@@ -198,6 +198,30 @@ static int classes_from_numbers(problem *p, const dataset *d, task asked, bool b
     return status;
 }
 
+static bool is_number(const char *text)
+{
+    char *end;
+    strtod(text, &end);
+    return end != text && !*end;
+}
+
+/* A text in the first row, such as NA, makes a column one of text. Where all that follows are
+ * numbers it says that a value is missing, unless they are said to be names. */
+static int check_texts(const dataset *d)
+{
+    const char *first = first_text(d->y, d->labels);
+    const int64_t n = fx_count(d->labels);
+    int64_t numbers = 0;
+    for (int64_t i = 0; i < n; i++)
+        numbers += is_number(fx_child_name(d->labels, i));
+    return numbers > 0 && numbers == n - 1 && !is_number(first)
+               ? fail(EXIT_BAD_INPUT,
+                      "%s: line %lld: %s is \"%s\" here and a number elsewhere: missing values "
+                      "cannot be learned; --classes takes every text as a class",
+                      d->path, (long long)d->line, d->target, first)
+               : EXIT_FINE;
+}
+
 static int default_loss(problem *p)
 {
     return p->kind ? EXIT_FINE : problem_loss(p, p->classes ? "logitcrossentropy" : "mse");
@@ -209,6 +233,10 @@ int problem_classes(problem *p, const dataset *d, task asked)
     const bool by_loss = asked == TASK_BY_DATA && p->kind && !d->labels;
     if (by_loss)
         asked = p->kind->means;
+    if (asked != TASK_CLASSES && d->labels)
+        status = check_texts(d);
+    if (status != EXIT_FINE)
+        return status;
     if (asked == TASK_NUMBERS && d->labels)
         return fail(EXIT_BAD_INPUT, "%s: %s holds text, such as \"%s\", and no numbers", d->path,
                     d->target, first_text(d->y, d->labels));
