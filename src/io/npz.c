@@ -103,7 +103,9 @@ static void read_end(archive *a)
     fxi_bytes *b = a->file;
     size_t end;
     if (!find_end(b, &end)) {
-        fxi_bytes_bad(b, b->size, "the archive's directory is not there: the file is cut off");
+        fxi_bytes_bad(b, b->size, "%s",
+                      b->size ? "the archive's directory is not there: the file is cut off"
+                              : "the file is empty");
         return;
     }
     b->at = end + 4;

@@ -752,6 +752,8 @@ class Refusals(Training):
         self.bad("-d", "other.npz", words=["no array x", "it has a"])
         self.write("empty.npz", formats.npz({}))
         self.bad("-d", "empty.npz", words="empty.npz holds no arrays\n")
+        self.write("zero.npz", b"")
+        self.bad("-d", "zero.npz", words=["zero.npz", "the file is empty"])
         self.table("odd.csv", self.line(33), "a,b,y")
         norm = "Chain(Dense(2 => 3), BatchNorm(3), Dense(3 => 1))"
         self.bad("-d", "odd.csv", "-m", norm, words=["one observation", "BatchNorm(3)", "--drop-partial"])
