@@ -70,6 +70,7 @@ void fuzz_outcome(void *object)
     fuzz_expect(fx_is_error(object) == (e.status != FX_OK), "an error and its record go together");
     fuzz_expect(e.status == FX_OK || (e.op[0] && e.message[0]), "a record says what is wrong");
     fuzz_expect(e.status != FX_STATUS_INTERNAL, e.message);
+    fuzz_expect(e.status != FX_STATUS_MEMORY || running->memory_limit, e.message);
     if (!fx_is_error(object))
         fx_show_text(object, text, sizeof text);
     const fx_status shown = fx_error_take().status;
