@@ -193,6 +193,31 @@ static void long_runs_have_fewer_lines(void **state)
     release();
 }
 
+/* Epochs of a second are in the file when they are told, right behind the line of a step; short
+ * ones wait. */
+static void slow_epochs_are_written_at_once(void **state)
+{
+    (void)state;
+    const char *path;
+    run_log *log = open_new(&path);
+    for (int i = 1; i <= 5; i++) {
+        run_log_step(log, i, i, 0.5, i);
+        run_log_epoch(log, &(run_epoch){i, i, 0.5, NAN, NAN, i + 0.001});
+        assert_int_equal(parse(path), 0);
+        assert_int_equal(nlines, 2 * i);
+        release();
+    }
+    for (int i = 1; i <= 50; i++)
+        run_log_epoch(log, &(run_epoch){5 + i, 5, 0.5, NAN, NAN, 6 + i * 1e-4});
+    assert_int_equal(parse(path), 0);
+    assert_in_range(nlines, 10, 12);
+    release();
+    assert_int_equal(run_log_close(log), 0);
+    assert_int_equal(parse(path), 0);
+    assert_int_equal(nlines, 60);
+    release();
+}
+
 static void slow_steps_have_a_line_each(void **state)
 {
     (void)state;
@@ -288,6 +313,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_member_is_written),
         cmocka_unit_test(fast_steps_share_lines),
+        cmocka_unit_test(slow_epochs_are_written_at_once),
         cmocka_unit_test(slow_steps_have_a_line_each),
         cmocka_unit_test(long_runs_have_fewer_lines),
         cmocka_unit_test(a_loss_of_nan_has_its_own_line),

@@ -27,7 +27,8 @@ struct run_log {
     size_t bytes;
     bool held; /* lines were made that are not written yet */
     json_out json;
-    double gathered_at; /* when the last line of steps was made, in seconds of the run */
+    double gathered_at; /* when the last line of steps was made, in seconds of the run; −1: none */
+    double epoch_at;    /* the last line of an epoch */
     double written;     /* and when lines were written */
     struct {
         int64_t n, step, epoch;
@@ -85,13 +86,14 @@ static int put(run_log *log)
     return write_held(log);
 }
 
-/* The same for lines that may be many: where epochs are short they wait for each other, since a
- * call of the system takes longer than is allowed. */
-static int put_at(run_log *log, double seconds)
+/* The same for lines that may be many, with the time of the line of their kind before: where those
+ * come fast they wait for each other, since a call of the system takes longer than is allowed. */
+static int put_at(run_log *log, double seconds, double before)
 {
+    const bool fast = before >= 0 && seconds - before < RUN_LOG_GAP;
     json_end(&log->json);
     log->held = true;
-    if (seconds - log->written < RUN_LOG_GAP && log->written >= 0)
+    if (fast && log->written >= 0 && seconds - log->written < RUN_LOG_GAP)
         return log->failed;
     log->written = seconds;
     return write_held(log);
@@ -170,7 +172,7 @@ run_log *run_log_open(const char *path, bool append)
     run_log *log = calloc(1, sizeof *log);
     if (!log)
         return NULL;
-    log->written = log->gathered_at = -1;
+    log->written = log->gathered_at = log->epoch_at = -1;
     log->fd = open_file(path, append);
     log->memory = log->fd >= 0 ? open_memstream(&log->lines, &log->bytes) : NULL;
     if (!log->memory) {
@@ -239,9 +241,10 @@ static int put_steps(run_log *log)
         json_rounded(j, "least", log->gathered.least, DIGITS_FLOAT);
         json_rounded(j, "most", log->gathered.most, DIGITS_FLOAT);
     }
+    const double before = log->gathered_at;
     log->gathered_at = log->gathered.seconds;
     log->gathered.n = 0;
-    return put_at(log, log->gathered.seconds);
+    return put_at(log, log->gathered_at, before);
 }
 
 /* How far lines of steps are apart at least: short runs are looked at closely, and logs of long
@@ -279,7 +282,9 @@ int run_log_epoch(run_log *log, const run_epoch *e)
     number_if_any(j, "validation_loss", e->validation_loss);
     number_if_any(j, "accuracy", e->accuracy);
     json_rounded(j, "seconds", e->seconds, DIGITS_FLOAT);
-    return put_at(log, e->seconds);
+    const double before = log->epoch_at;
+    log->epoch_at = e->seconds;
+    return put_at(log, e->seconds, before);
 }
 
 static void write_confusion(json_out *j, const run_end *e)

@@ -1,10 +1,11 @@
 /* run_log.h: writes the log of a training run: JSON, one event a line (docs/log.md says which).
  *
  * Lines are written whole by one call of the system, so a run that is killed leaves whole lines;
- * those of the last RUN_LOG_GAP may be lost with it. Steps within a
- * thousandth of the run (at least a tenth of RUN_LOG_GAP, at most all of it) share a line with
- * their mean loss, the least and the most: logging must not slow training down. Call for every
- * step, also where steps are fast.
+ * where steps or epochs follow each other within RUN_LOG_GAP
+ * the last lines wait for the next one and may be lost with it. Steps within a thousandth of the
+ * run (at least a tenth of RUN_LOG_GAP, at most all of it) share a line with their mean loss, the
+ * least and the most: logging must not slow training down. Call for every step, also where steps
+ * are fast.
  *
  * A write that fails (a full disk) takes back what it wrote of its line, and training goes on: the
  * functions return errno then, 0 else, and nothing more is written after the first failure.
