@@ -16,32 +16,11 @@ import subprocess
 import sys
 
 import reference
+from pages import BLOCK, markdown_pages, read, write
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.abspath(os.path.join(HERE, "..", ".."))
 DOCS = os.path.join(ROOT, "docs")
-
-
-def read(path):
-    with open(path, encoding="utf-8") as f:
-        return f.read()
-
-
-def write(path, text):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(text)
-
-
-def markdown_pages():
-    """(path in the site, path in the tree) of every page that is written by hand."""
-    for folder, dirs, files in os.walk(DOCS):
-        dirs[:] = sorted(d for d in dirs if d != "tools")
-        for name in sorted(files):
-            if name.endswith(".md"):
-                full = os.path.join(folder, name)
-                yield os.path.relpath(full, DOCS), full
-    yield "contributing.md", os.path.join(ROOT, "CONTRIBUTING.md")
 
 
 def site_page(path):
@@ -95,16 +74,18 @@ def text_for_site(text, source, page, pages):
     return "\n".join(lines)
 
 
+def block_for_site(block):
+    output = block["info"] in ("text output", "text log")
+    info = " { .text .output }" if output else (block["info"].split() or [""])[0]
+    return f"```{info}\n{block['text']}```"
+
+
 def for_site(source, page, pages):
-    text = read(source)
-    parts = re.split(r"(^```.*?^```[ \t]*$)", text, flags=re.M | re.S)
-    for i, part in enumerate(parts):
-        if i % 2:
-            parts[i] = re.sub(r"\A```text (?:output|log)", "``` { .text .output }", part)
-            parts[i] = re.sub(r"\A```(\S+)[^\n]*", r"```\1", parts[i])
-        else:
-            parts[i] = text_for_site(part, source, page, pages)
-    return "".join(parts)
+    text, out, at = read(source), "", 0
+    for block in BLOCK.finditer(text):
+        out += text_for_site(text[at:block.start()], source, page, pages) + block_for_site(block)
+        at = block.end()
+    return out + text_for_site(text[at:], source, page, pages)
 
 
 def title_of(path):
@@ -112,7 +93,7 @@ def title_of(path):
 
 
 def examples_page():
-    """Every example program, with the comment at its head as the words before it."""
+    """Every example program, whole: the comment at its head says what it is."""
     out = ["# Examples", "", "Complete programs; `make` builds them into `build/examples`.", ""]
     folder = os.path.join(ROOT, "examples")
     for name in sorted(n for n in os.listdir(folder) if n.endswith(".c")):
@@ -134,8 +115,10 @@ def stage(build):
     shutil.rmtree(folder, ignore_errors=True)
     target = os.path.join(folder, "pages")
     pages = reference.Pages(ROOT)
-    for page, source in markdown_pages():
-        write(os.path.join(target, page), for_site(source, page, pages))
+    for source in markdown_pages(ROOT):
+        page = "contributing.md" if source.endswith("CONTRIBUTING.md") else os.path.relpath(source, DOCS)
+        if not page.startswith(".."):  # README.md: the site has its own first page
+            write(os.path.join(target, page), for_site(source, page, pages))
     write(os.path.join(target, "examples.md"), examples_page())
     write(os.path.join(target, "design", "index.md"), design_page())
     write(os.path.join(target, "site.css"), read(os.path.join(DOCS, "site.css")))

@@ -47,7 +47,6 @@ class Group:
 @dataclass
 class Header:
     name: str                # "nn.h"
-    path: str
     opening: str
     sections: list = field(default_factory=list)  # (title, [Group])
 
@@ -150,7 +149,7 @@ def macro(text, line):
 
 
 def tokens(text):
-    """(what, value, line) of a header's text: blank, comment, trailing, item."""
+    """(what, value) of a header's text: blank, comment, trailing, item."""
     i, n = 0, len(text)
     line_start = True                    # nothing but white space so far on this line
     while i < n:
@@ -158,18 +157,18 @@ def tokens(text):
         if text[i] == "\n":
             end = re.compile(r"\s*").match(text, i).end()
             if text.count("\n", i, end) > 1:
-                yield "blank", "", line
+                yield "blank", ""
             line_start, i = True, max(end, i + 1)
         elif text[i].isspace():
             i += 1
         elif text.startswith("/*", i):
             end = text.index("*/", i) + 2
-            yield ("comment" if line_start else "trailing"), comment_text(text[i:end]), line
+            yield ("comment" if line_start else "trailing"), comment_text(text[i:end])
             i = end
         elif text[i] == "#":
             end = re.compile(r"(?:[^\n]*\\\n)*[^\n]*").match(text, i).end()
             if re.match(r"#\s*define", text[i:]):
-                yield "item", macro(text[i:end], line), line
+                yield "item", macro(text[i:end], line)
             i, line_start = end, False
         else:
             bare = BARE_MACRO.match(text, i)
@@ -177,7 +176,7 @@ def tokens(text):
                 i = bare.end()
                 continue
             end = declaration_end(text, i)
-            yield "item", declaration(text[i:end], line), line
+            yield "item", declaration(text[i:end], line)
             i, line_start = end, False
 
 
@@ -185,10 +184,10 @@ def parse_header(path):
     with open(path, encoding="utf-8") as f:
         text = f.read()
     opening = COMMENT.match(text)
-    header = Header(os.path.basename(path), path, comment_text(opening.group(0)))
+    header = Header(os.path.basename(path), comment_text(opening.group(0)))
     sections, group, last = [("", [])], None, None
     body = "\n" * opening.group(0).count("\n") + c_branches(text[opening.end():])
-    for what, value, _ in tokens(body):
+    for what, value in tokens(body):
         if what == "blank":
             group = last = None
         elif what == "comment" and value.startswith("----"):
@@ -246,7 +245,7 @@ class Symbol:
 
 
 def public_items(header):
-    """(item, group comment, documented) of what a header makes public, once each."""
+    """(item, group comment, documented) of what a header makes public."""
     comment_of = {id(i): g.comment for g in header.groups() for i in g.items}
     for group in header.groups():
         for item in group.items:
@@ -259,7 +258,7 @@ def public_items(header):
             yield item, any(words)
 
 
-def symbols(root, headers=None):
+def symbols(root):
     """Every public name with where it is declared, and whether a comment says what it is."""
     found = {}
 
@@ -269,12 +268,12 @@ def symbols(root, headers=None):
             found[name] = Symbol(name, header, line, documented)
         else:
             known.documented = known.documented or documented
-    for header in headers or parse_headers(root):
+    for header in parse_headers(root):
         for item, documented in public_items(header):
             if item.name and not (item.name.startswith("CFLUX_") or item.name == "FX_API"):
                 add(item.name, header.name, item.line, documented)
             for name, comment in item.constants:
                 add(name, header.name, item.line, documented or bool(comment))
-    for name, *_ in operations(root):
-        add(name, "backend.h", 0, True)
+    for name, _, _, _, comment in operations(root):
+        add(name, "backend.h", 0, bool(comment))
     return found

@@ -4,13 +4,16 @@
 The info string of a block says what it is:
 
   ```c                a whole program when it defines main; else statements, put into one
+  ```c name=NAME      a program that the commands after it find under that name, too
   ```c decl           declarations at file level; they are also seen by the blocks after it on the page
   ```c file=PATH      an excerpt: the text stands in that file of the tree, but for white space
   ```c plugin=NAME    a part of a plugin: all of the page's, in their order, are the file NAME.c
   ```sh run           commands, run in the page's own folder, where NAME.c lies and `data` is the tree's;
-                      the installed `cflux` is found, and plugins that they make are by the programs that follow
+                      the installed `cflux` and library are found, and plugins that they make are by the programs
+                      that follow
   ```text output      directly after a C block or commands: what they print; … stands for anything
   ```text log         after that: what it logs, on stderr
+  ```sh               commands that are shown, not run: what builds and installs
   ```toml file=NAME   writes that file into the page's project folder, for the blocks after it
 
 A page with a line `<!-- devices: stand-ins -->` is run with the tests' stand-in backends, one with
@@ -19,8 +22,8 @@ has a project folder of its own (CFLUX_PROJECT), empty at first.
 
 Programs are compiled with the strict warnings as errors, against a temporary installation of the
 built library (so the installation is tested too), and run in the root of the tree. A non-zero exit
-status, and "error" on stderr, fail. Too few blocks fail as well: a page that lost its programs must
-not pass.
+status, and "error" on stderr, fail. Too few blocks, and blocks of another kind, fail as well: a page that
+lost its programs must not pass.
 Usage: check_docs.py --build BUILD [--cc CC] [--flags FLAGS] [--root ROOT]
 """
 import argparse
@@ -34,7 +37,12 @@ import tempfile
 from dataclasses import dataclass
 from typing import Optional
 
-LEAST_RUN, LEAST_EXCERPTS = 70, 8
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "tools"))
+from pages import BLOCK, markdown_pages, read, write  # noqa: E402
+
+LEAST = {"programs": 70, "commands": 22, "excerpts": 8}
+# Blocks that are for reading: text, what builds and installs (tests/consumers does that), other languages.
+SHOWN = {"", "sh", "cmake", "python"}
 WARNINGS = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
 SECONDS = 60
 HEAD = "#include <cflux.h>\n#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
@@ -50,31 +58,26 @@ class Block:
 
 
 def blocks_of(page):
-    """The C blocks of a Markdown page, each with the output block that follows it directly."""
-    blocks, last = [], None
-    lines, i = page.split("\n"), 0
-    while i < len(lines):
-        m = re.match(r"^```(\S.*)$", lines[i])
-        if not m:
-            if lines[i].strip():
-                last = None
-            i += 1
-            continue
-        info, start = m.group(1).strip(), i + 1
-        i = start
-        while i < len(lines) and not lines[i].startswith("```"):
-            i += 1
-        text = "\n".join(lines[start:i])
-        if info.split()[0] == "c" or info.startswith("toml file=") or info.split() == ["sh", "run"]:
-            last = Block(info, text, start + 1)
-            blocks.append(last)
-        elif last and info.split() == ["text", "output"]:
-            last.output = text
-        elif last and info.split() == ["text", "log"]:
-            last.log = text
-        else:
+    """The blocks of a Markdown page that are run, compared or written, each with the blocks of output
+    that follow it directly."""
+    blocks, last, at = [], None, 0
+    for m in BLOCK.finditer(page):
+        info, text = m["info"].strip(), m["text"].rstrip("\n")
+        words = info.split() or [""]
+        if page[at:m.start()].strip():
             last = None
-        i += 1
+        at = m.end()
+        if words[0] == "c" or info.startswith("toml file=") or words == ["sh", "run"]:
+            last = Block(info, text, page.count("\n", 0, m.start()) + 2)
+            blocks.append(last)
+        elif words == ["text", "output"] and last:
+            last.output = text
+        elif words == ["text", "log"] and last:
+            last.log = text
+        elif info in SHOWN:
+            last = None
+        else:
+            raise ValueError(f"line {page.count(chr(10), 0, m.start()) + 1}: what is a block of \"{info}\"?")
     return blocks
 
 
@@ -103,8 +106,7 @@ def check_plugins(blocks, options, folder):
     names = {m.group(1) for m in (re.search(r"\bplugin=(\S+)", b.info) for b in blocks) if m}
     for name in sorted(names):
         source = os.path.join(folder, f"{name}.c")
-        with open(source, "w", encoding="utf-8") as f:
-            f.write(plugin_text(blocks, name))
+        write(source, plugin_text(blocks, name))
         built = subprocess.run([options.cc] + WARNINGS + ["-fsyntax-only", "-I",
                                os.path.join(options.prefix, "include"), source],
                                text=True, capture_output=True)
@@ -113,15 +115,34 @@ def check_plugins(blocks, options, folder):
     return ""
 
 
-def run_commands(block, options, folder, environment):
-    """Returns a description of what is wrong, or an empty string."""
-    search = os.path.join(options.prefix, "bin") + os.pathsep + os.environ["PATH"]
-    environment = dict(environment, C_INCLUDE_PATH=os.path.join(options.prefix, "include"), PATH=search)
-    ran = subprocess.run(["sh", "-e"], input=block.text, cwd=folder, env=environment, text=True,
-                         capture_output=True, timeout=SECONDS)
-    if ran.returncode:
+def run(block, command, options, **how):
+    """Runs it and returns a description of what is wrong, or an empty string."""
+    try:
+        ran = subprocess.run(command, text=True, capture_output=True, timeout=SECONDS * (8 if options.flags else 1), **how)
+    except subprocess.TimeoutExpired:
+        return "does not end"
+    unexpected = block.log is None and re.search(r"\berror\b", ran.stderr, re.I)
+    if ran.returncode or unexpected:
         return f"exit status {ran.returncode}\n{ran.stdout}{ran.stderr}"
     return differs(block, ran)
+
+
+def make_compiler(options, folder):
+    """`cc` of the commands: the compiler with its flags, which finds the installation."""
+    options.bin = os.path.join(folder, "bin")
+    os.mkdir(options.bin)
+    path = os.path.join(options.bin, "cc")
+    write(path, f"#!/bin/sh\nexec {options.cc} {options.flags} -I{shlex.quote(options.prefix)}/include \"$@\" "
+                f"-L{shlex.quote(options.libdir)}\n")
+    os.chmod(path, 0o755)
+
+
+def run_commands(block, options, folder, environment):
+    """Returns a description of what is wrong, or an empty string."""
+    path = os.pathsep.join([options.bin, os.path.join(options.prefix, "bin"), os.environ["PATH"]])
+    environment = dict(environment, PATH=path, PKG_CONFIG_PATH=os.path.join(options.libdir, "pkgconfig"),
+                       LD_LIBRARY_PATH=options.libdir)
+    return run(block, ["sh", "-e"], options, input=block.text + "\n", cwd=folder, env=environment)
 
 
 def differs(block, ran):
@@ -144,23 +165,14 @@ def program(block, declarations):
 def run_block(block, declarations, options, folder, environment):
     """Returns a description of what is wrong, or an empty string."""
     source, binary = os.path.join(folder, "block.c"), os.path.join(folder, "block")
-    with open(source, "w", encoding="utf-8") as f:
-        f.write(program(block, declarations) + "\n")
+    write(source, program(block, declarations) + "\n")
     command = ([options.cc] + WARNINGS + ["-Wno-unused-function"] + shlex.split(options.flags)
                + ["-I", os.path.join(options.prefix, "include"), source, "-o", binary,
                   "-L", options.libdir, f"-Wl,-rpath,{options.libdir}", "-lcflux", "-lm"])
     built = subprocess.run(command, text=True, capture_output=True)
     if built.returncode:
         return "does not compile:\n" + built.stderr
-    try:
-        ran = subprocess.run([binary], cwd=options.root, env=environment, text=True,
-                             capture_output=True, stdin=subprocess.DEVNULL,
-                             timeout=SECONDS * (8 if options.flags else 1))
-    except subprocess.TimeoutExpired:
-        return "does not end"
-    if ran.returncode or re.search(r"\berror\b", ran.stderr, re.I):
-        return f"exit status {ran.returncode}\n{ran.stdout}{ran.stderr}"
-    return differs(block, ran)
+    return run(block, [binary], options, cwd=options.root, env=environment, stdin=subprocess.DEVNULL)
 
 
 def install(options, folder):
@@ -178,9 +190,11 @@ def install(options, folder):
 
 def check_page(path, options, folder, counts):
     errors, declarations = [], []
-    with open(path, encoding="utf-8") as f:
-        text = f.read()
-    blocks = blocks_of(text)
+    text = read(path)
+    try:
+        blocks = blocks_of(text)
+    except ValueError as e:
+        return [f"{os.path.relpath(path, options.root)}: {e}"]
     project = tempfile.mkdtemp(dir=folder)
     os.symlink(os.path.join(options.root, "data"), os.path.join(project, "data"))
     environment = dict(os.environ, CFLUX_PROJECT=project, CFLUX_BACKEND_PATH=project)
@@ -198,23 +212,23 @@ def check_page(path, options, folder, counts):
             continue
         source = re.search(r"\bfile=(\S+)", block.info)
         if block.info.startswith("toml"):
-            with open(os.path.join(project, source.group(1)), "w", encoding="utf-8") as f:
-                f.write(block.text + "\n")
+            write(os.path.join(project, source.group(1)), block.text + "\n")
             continue
         if source:
             counts["excerpts"] += 1
             full = os.path.join(options.root, source.group(1))
             if not os.path.exists(full):
                 errors.append(f"{where}: there is no {source.group(1)}")
-            else:
-                with open(full, encoding="utf-8") as f:
-                    if not contains(f.read(), block.text):
-                        errors.append(f"{where}: not (any more) in {source.group(1)}")
+            elif not contains(read(full), block.text):
+                errors.append(f"{where}: not (any more) in {source.group(1)}")
             continue
         if "decl" in block.info.split():
             declarations.append(block.text)
-        counts["run"] += 1
+        named = re.search(r"\bname=(\S+)", block.info)
+        if named:
+            write(os.path.join(project, named.group(1)), block.text + "\n")
         commands = block.info.split() == ["sh", "run"]
+        counts["commands" if commands else "programs"] += 1
         wrong = (run_commands(block, options, project, environment) if commands
                  else run_block(block, declarations, options, folder, environment))
         print(f"{'FAILED' if wrong else 'ok    '} {where}")
@@ -231,18 +245,18 @@ def main():
     parser.add_argument("--root", default=os.path.join(os.path.dirname(__file__), "..", ".."))
     options = parser.parse_args()
     options.root = os.path.abspath(options.root)
-    pages = [os.path.join(options.root, "README.md"), os.path.join(options.root, "CONTRIBUTING.md")]
-    pages += sorted(glob.glob(os.path.join(options.root, "docs", "**", "*.md"), recursive=True))
-    counts, errors = {"run": 0, "excerpts": 0}, []
+    pages = markdown_pages(options.root)
+    counts, errors = dict.fromkeys(LEAST, 0), []
     with tempfile.TemporaryDirectory() as folder:
         install(options, folder)
+        make_compiler(options, folder)
         for page in pages:
             errors += check_page(page, options, folder, counts)
-    if counts["run"] < LEAST_RUN or counts["excerpts"] < LEAST_EXCERPTS:
-        errors.append(f"too few blocks: {counts}")
+    if any(counts[what] < least for what, least in LEAST.items()):
+        errors.append(f"too few blocks: {counts}, expected {LEAST}")
     for e in errors:
         print(e, file=sys.stderr)
-    print(f"{len(pages)} pages, {counts['run']} blocks run, {counts['excerpts']} excerpts, {len(errors)} errors")
+    print(f"{len(pages)} pages, {counts}, {len(errors)} errors")
     return 1 if errors else 0
 
 

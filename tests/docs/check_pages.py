@@ -3,8 +3,8 @@
 
   * A link leads to a file or folder of the tree, and its anchor to a heading of that page. (Links to
     elsewhere are not followed.)
-  * A name fx_… or FX_… in code outside blocks is public, a variable of the environment that the sources
-    read, or a name from CMake or the page itself (`fx_…` with three dots stands for several).
+  * A name fx_… or FX_… in code outside blocks is public, or a variable of the environment that the
+    sources read (`fx_…` with three dots stands for several).
   * Every page is in the navigation of docs/mkdocs.yml, and that names no page that is not there.
 Usage: check_pages.py [root]
 """
@@ -13,27 +13,17 @@ import re
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "docs", "tools"))
+from pages import BLOCK, markdown_pages, read  # noqa: E402
+
 LEAST_LINKS, LEAST_NAMES, LEAST_PAGES = 60, 400, 20
-# What a page calls its own, and what stands for names that a reader makes up.
-OWN_NAMES = {"fx_backend_plugin"}
-
-
-def read(path):
-    with open(path, encoding="utf-8") as f:
-        return f.read()
-
-
-def pages(root):
-    found = [os.path.join(root, n) for n in ("README.md", "CONTRIBUTING.md") if os.path.exists(os.path.join(root, n))]
-    for folder, dirs, files in os.walk(os.path.join(root, "docs")):
-        dirs[:] = sorted(d for d in dirs if d != "tools")
-        found += [os.path.join(folder, n) for n in sorted(files) if n.endswith(".md")]
-    return found
+# Names that macros of the headers declare.
+MACRO_NAMES = {"fx_backend_plugin"}
 
 
 def prose(text):
     """The page without its code blocks, line numbers kept."""
-    return re.sub(r"^```.*?^```[ \t]*$", lambda m: re.sub(r"[^\n]", "", m.group(0)), text, flags=re.M | re.S)
+    return BLOCK.sub(lambda m: re.sub(r"[^\n]", "", m.group(0)), text)
 
 
 def anchor(heading):
@@ -67,15 +57,14 @@ def check_links(root, path, errors):
 
 
 def public_names(root):
-    """Names of the headers, of the environment, and of constants that the build passes."""
-    sys.path.insert(0, os.path.join(HERE, "..", "..", "docs", "tools"))
+    """Names of the headers and of the environment."""
     import headers
     names = set(headers.symbols(root))
     for folder, _, files in os.walk(os.path.join(root, "src")):
         for name in files:
             if name.endswith((".c", ".h")):
                 names.update(re.findall(r"\"(FX_[A-Z_]+)\"", read(os.path.join(folder, name))))
-    return names | OWN_NAMES
+    return names | MACRO_NAMES
 
 
 def check_names(root, path, known, errors):
@@ -95,7 +84,7 @@ def check_navigation(root, errors):
     """mkdocs.yml names every page but the design notes, which have a list of their own."""
     listed = set(re.findall(r":\s*(\S+\.md)\s*$", read(os.path.join(root, "docs", "mkdocs.yml")), re.M))
     made = {"reference/index.md", "design/index.md", "examples.md", "contributing.md"}
-    there = {os.path.relpath(p, os.path.join(root, "docs")) for p in pages(root)}
+    there = {os.path.relpath(p, os.path.join(root, "docs")) for p in markdown_pages(root)}
     there = {p for p in there if not p.startswith(("design/", ".."))}
     errors += [f"docs/{p} is not in the navigation of docs/mkdocs.yml" for p in sorted(there - listed)]
     errors += [f"docs/mkdocs.yml names {p}, which is not there" for p in sorted(listed - there - made)]
@@ -105,8 +94,8 @@ def check_navigation(root, errors):
 def main():
     root = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(HERE, "..", ".."))
     errors, known = [], public_names(root)
-    links = sum(check_links(root, p, errors) for p in pages(root))
-    names = sum(check_names(root, p, known, errors) for p in pages(root))
+    links = sum(check_links(root, p, errors) for p in markdown_pages(root))
+    names = sum(check_names(root, p, known, errors) for p in markdown_pages(root))
     listed = check_navigation(root, errors)
     for count, least, what in ((links, LEAST_LINKS, "links"), (names, LEAST_NAMES, "names"), (listed, LEAST_PAGES, "pages")):
         if count < least:

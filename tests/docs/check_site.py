@@ -26,6 +26,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.abspath(os.path.join(HERE, "..", ".."))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 sys.path.insert(0, os.path.join(ROOT, "docs", "tools"))
+from pages import read  # noqa: E402
+
 LEAST_PAGES, LEAST_LINKS, LEAST_NAMES = 45, 3000, 600
 WIDTHS = (1280, 360)
 PICTURES = ("index.html", "gpu.html", "performance.html", "reference/nn.html", "reference/index.html")
@@ -50,11 +52,6 @@ class Page(HTMLParser):
             self.links.append(given["href"])
         elif tag in ("link", "script", "img") and (given.get("href") or given.get("src")):
             self.fetched.append(given.get("href") or given["src"])
-
-
-def read(path):
-    with open(path, encoding="utf-8") as f:
-        return f.read()
 
 
 def files_of(site, ending):

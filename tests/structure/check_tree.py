@@ -17,8 +17,8 @@ import re
 import sys
 
 ORDER = ["base", "array", "grad", "plan", "device", "backends", "tree", "nn", "optim", "train",
-         "data", "io", "dist"]
-PUBLIC_ONLY = {"nn", "optim", "train", "data", "io", "dist"}
+         "data", "io"]
+PUBLIC_ONLY = {"nn", "optim", "train", "data", "io"}
 # (folder, header): why.
 EXCEPTIONS = {}
 
