@@ -29,9 +29,12 @@ typedef struct label {
 typedef struct column {
     char *name;
     bool text;
-    label *labels; /* alphabetical */
+    label *labels; /* in the order of appearance; at the end alphabetical */
     int32_t n, capacity;
-    double *wide; /* the column again, when it holds a number that Float32 rounds */
+    int32_t
+        *slots; /* of a hash table of labels: their codes + 1, 0: free; at most half are taken */
+    int32_t nslots; /* a power of two */
+    double *wide;   /* the column again, when it holds a number that Float32 rounds */
 } column;
 
 /* A line and its fields. */
@@ -107,10 +110,21 @@ static fx_status bad_end(const table *t, int64_t opened, fxi_field rest)
     return fxi_field_bad(&t->lines, t->nfields + 1, rest, expected);
 }
 
+/* The line without blanks around it; tabs that separate are none. */
+static fxi_field whole_row(const table *t)
+{
+    fxi_field all = {.start = t->lines.line, .stop = t->lines.line + t->lines.length};
+    if (t->separator != '\t')
+        return fxi_field_trim(all.start, all.stop);
+    while (all.stop > all.start && fxi_is_blank(all.stop[-1]) && all.stop[-1] != '\t')
+        all.stop--;
+    return all;
+}
+
 static fx_status split(table *t)
 {
-    const fxi_field all = fxi_field_trim(t->lines.line, t->lines.line + t->lines.length);
-    char *at = t->separator == '\t' ? t->lines.line : all.start, *const end = all.stop;
+    const fxi_field all = whole_row(t);
+    char *at = all.start, *const end = all.stop;
     int64_t number = t->lines.number;
     bool more = true;
     for (t->nfields = 0; more;) {
@@ -144,7 +158,7 @@ static fx_status next_row(table *t, bool *out_more)
     fx_status status;
     while ((status = fxi_lines_next_record(&t->lines, t->separator, out_more)) == FX_OK &&
            *out_more) {
-        const fxi_field all = fxi_field_trim(t->lines.line, t->lines.line + t->lines.length);
+        const fxi_field all = whole_row(t);
         if (all.start < all.stop)
             return split(t);
     }
@@ -311,37 +325,60 @@ static fx_status make_columns(table *t, bool header)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Where the text is among the labels, or would be. */
-static int32_t place_of(const column *c, fxi_field f, bool *out_found)
+/* FNV-1a, 64 bits. */
+static uint64_t hash_of(const char *text, size_t n)
 {
-    int32_t low = 0, high = c->n;
-    *out_found = false;
-    while (low < high && !*out_found) {
-        const int32_t middle = low + (high - low) / 2;
-        const int order = compare_field(f, c->labels[middle].text);
-        *out_found = order == 0;
-        if (order > 0)
-            low = middle + 1;
-        else
-            high = middle;
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+    return h ^ h >> 32;
+}
+
+/* The slot of a text, or the free one that it would take. */
+static int32_t *slot_of(const column *c, const char *text, size_t n)
+{
+    const uint64_t last = (uint64_t)c->nslots - 1;
+    uint64_t at = hash_of(text, n) & last;
+    for (; c->slots[at]; at = (at + 1) & last) {
+        const char *known = c->labels[c->slots[at] - 1].text;
+        if (strncmp(known, text, n) == 0 && known[n] == 0)
+            break;
     }
-    return *out_found ? high : low;
+    return &c->slots[at];
+}
+
+/* Room for one label more. */
+static bool more_slots(column *c)
+{
+    if (c->n < c->nslots / 2)
+        return true;
+    const int32_t nslots = c->nslots ? 2 * c->nslots : 16;
+    int32_t *slots = fxi_calloc((size_t)nslots, sizeof *slots);
+    if (!slots)
+        return false;
+    fxi_free(c->slots);
+    c->slots = slots;
+    c->nslots = nslots;
+    for (int32_t k = 0; k < c->n; k++)
+        *slot_of(c, c->labels[k].text, strlen(c->labels[k].text)) = k + 1;
+    return true;
 }
 
 static label *label_of(column *c, fxi_field f)
 {
-    bool found;
-    const int32_t at = place_of(c, f, &found);
-    if (found)
-        return &c->labels[at];
+    if (!more_slots(c))
+        return NULL;
+    int32_t *slot = slot_of(c, f.start, (size_t)(f.stop - f.start));
+    if (*slot)
+        return &c->labels[*slot - 1];
     char *text = copy_text(f.start, f.stop);
     if (!text || !fxi_grow(&c->labels, &c->capacity, c->n + 1, sizeof *c->labels)) {
         fxi_free(text);
         return NULL;
     }
-    memmove(c->labels + at + 1, c->labels + at, (size_t)(c->n - at) * sizeof *c->labels);
-    c->labels[at] = (label){.text = text, .code = c->n++};
-    return &c->labels[at];
+    c->labels[c->n] = (label){.text = text, .code = c->n};
+    *slot = ++c->n;
+    return &c->labels[c->n - 1];
 }
 
 /* The column is kept in Float64 as well, from its begin. */
@@ -485,10 +522,17 @@ static fx_status read_all(table *t, int64_t skip)
 
 /* ---- the result ------------------------------------------------------------------------------ */
 
+static int by_label(const void *a, const void *b)
+{
+    return strcmp(((const label *)a)->text, ((const label *)b)->text);
+}
+
 /* From the order of appearance to the alphabetical one. */
 static bool sort_codes(table *t, int32_t i)
 {
     const column *c = &t->columns[i];
+    if (c->n > 0)
+        qsort(c->labels, (size_t)c->n, sizeof *c->labels, by_label);
     float *order = fxi_malloc((size_t)c->n * sizeof *order + 1);
     for (int32_t k = 0; order && k < c->n; k++)
         order[c->labels[k].code] = (float)k;
@@ -578,6 +622,7 @@ static void free_table(table *t)
         for (int32_t k = 0; k < t->columns[i].n; k++)
             fxi_free(t->columns[i].labels[k].text);
         fxi_free(t->columns[i].labels);
+        fxi_free(t->columns[i].slots);
         fxi_free(t->columns[i].name);
         fxi_free(t->columns[i].wide);
     }

@@ -127,6 +127,30 @@ static void texts(void **state)
     check("k\nab\nabc\nb\nabc\n", 4, prefixes, "k: ab=1 abc=2 b=1");
 }
 
+/* Every text comes twice, in an order that is not the alphabet's. */
+static void many_texts(void **state)
+{
+    (void)state;
+    enum { TEXTS = 5000, ROWS = 2 * TEXTS };
+    static char text[8 * ROWS + 8] = "k\n";
+    size_t at = 2;
+    for (int i = 0; i < ROWS; i++)
+        at += (size_t)sprintf(text + at, "n%04d\n", i * 7919 % TEXTS);
+    FX_SCOPE;
+    void *table = fx_read_table(temp_text("many.csv", text));
+    assert_false(fx_is_error(table));
+    void *labels = fx_child(fx_child_named(table, "columns"), 0);
+    assert_int_equal(fx_count(labels), TEXTS);
+    for (int i = 0; i < TEXTS; i++) {
+        sprintf(text, "n%04d", i);
+        assert_string_equal(fx_child_name(labels, i), text);
+        assert_true(fx_item(fx_child(labels, i)) == 2);
+    }
+    const float *codes = fx_data(fx_child_named(table, "values"));
+    for (int i = 0; i < ROWS; i++)
+        assert_true(codes[i] == (float)(i * 7919 % TEXTS));
+}
+
 /* RFC 4180: what stands in quotes goes on in the next line, and lines are counted all the same. */
 static void line_breaks_in_quotes(void **state)
 {
@@ -164,6 +188,12 @@ static void separators(void **state)
     check_result(
         fx_read_table(temp_text("t.tsv", "a\tb\tc\n1\t2\t3\n4\t5\t6\n"), .separator = '\t'), 2, six,
         "a:; b:; c:");
+    check_result(
+        fx_read_table(temp_text("t.tsv", "a\tb\t\n1\t2\t3 \n \r\n4\t5\t6\n"), .separator = '\t'), 2,
+        six, "a:; b:; #3:");
+    assert_true(
+        fx_is_error(fx_read_table(temp_text("t.tsv", "a\tb\n1\t2\n\t\n"), .separator = '\t')));
+    assert_non_null(strstr(fx_error_take().message, "line 3, column 1: expected a number"));
     check_result(fx_read_table(temp_text("b.txt", "  1 2   3\n4\t5  6 \n"), .separator = ' '), 2,
                  six, "1:; 2:; 3:");
     check_result(fx_read_table(temp_text("k.csv", "150,4,x\nnote\n1,2,3\n4,5,6\n"), .skip = 2), 2,
@@ -250,6 +280,7 @@ int main(void)
         cmocka_unit_test(headers_with_numbers),
         cmocka_unit_test(numbers_that_float32_rounds),
         cmocka_unit_test(texts),
+        cmocka_unit_test(many_texts),
         cmocka_unit_test(line_breaks_in_quotes),
         cmocka_unit_test(separators),
         cmocka_unit_test(refusals),
