@@ -34,7 +34,7 @@ FX_API fx_array *fx_read_csv(const char *path);
  * another column is called so), and without a header all names are numbers: "1", "2", …. A column
  * is one of text when the field in its first row is no number. Texts are UTF-8. Fields may stand in
  * quotes ("a, b", "say ""yes"""), and then hold line breaks (RFC 4180). Errors name line and
- * column, and where the first line has no comma, another separator that it has. */
+ * column, and where the first line has no comma, the ';' or tabs that it has. */
 typedef struct fx_table_args {
     size_t fxi_size;
     const char *path;

@@ -163,19 +163,33 @@ static fx_status read_quoted(fxi_lines *lines, char separator)
                : status;
 }
 
+static bool holds(const fxi_field *f, char c)
+{
+    return memchr(f->start, c, (size_t)(f->stop - f->start)) != NULL;
+}
+
+/* From the first line that is not blank. A line below with commas and without that separator shows
+ * that the first one was a remark. */
 static void look_for_hint(fxi_lines *lines, char separator)
 {
+    static const struct hint {
+        char separator;
+        const char *text;
+    } hints[] = {
+        {';', "; the first line has ';' and no ',': fx_read_table takes .separator = ';'"},
+        {'\t', "; the first line has tabs and no ',': fx_read_table takes .separator = '\\t'"}};
     const fxi_field all = fxi_field_trim(lines->line, lines->line + lines->length);
+    const bool parted = separator != ',' || holds(&all, ',');
+    if (lines->other && parted && !holds(&all, lines->other))
+        lines->hint = "";
     if (lines->hinted || all.start == all.stop)
         return;
     lines->hinted = true;
-    if (separator != ',' || memchr(lines->line, ',', lines->length))
-        return;
-    if (memchr(lines->line, ';', lines->length))
-        lines->hint = "; the first line has ';' and no ',': fx_read_table takes .separator = ';'";
-    else if (memchr(all.start, '\t', (size_t)(all.stop - all.start)))
-        lines->hint =
-            "; the first line has tabs and no ',': fx_read_table takes .separator = '\\t'";
+    for (size_t i = 0; i < sizeof hints / sizeof *hints && !parted && !lines->other; i++)
+        if (holds(&all, hints[i].separator)) {
+            lines->other = hints[i].separator;
+            lines->hint = hints[i].text;
+        }
 }
 
 fx_status fxi_lines_next_record(fxi_lines *lines, char separator, bool *out_more)
@@ -199,14 +213,15 @@ fxi_field fxi_field_trim(char *start, char *stop)
     return (fxi_field){.start = start, .stop = stop};
 }
 
-/* strtof stops at a separator or the line's terminator, so it may run on the line itself. */
+/* strtof stops at a separator or the line's terminator, so it may run on the line itself. A line
+ * break in quotes is no blank. */
 bool fxi_field_number(const fxi_lines *lines, fxi_field f, float *out, bool *out_too_large)
 {
     char *end = NULL;
     errno = 0;
     *out = f.start < f.stop ? strtof_l(f.start, &end, lines->c_locale) : 0.0f;
     *out_too_large = errno == ERANGE && (*out > 1.0f || *out < -1.0f);
-    return f.start < f.stop && end == f.stop;
+    return f.start < f.stop && *f.start != '\n' && end == f.stop;
 }
 
 fx_status fxi_field_bad(const fxi_lines *lines, int64_t column, fxi_field f, const char *expected)

@@ -25,6 +25,7 @@ typedef struct fxi_lines {
      * another separator and no comma, or "". */
     const char *hint;
     bool hinted; /* that record has been looked at */
+    char other;  /* the separator that it speaks of, or 0 */
 } fxi_lines;
 
 /* A field is [start, stop) of a line, without the blanks around it. */

@@ -185,7 +185,7 @@ static void rule(const void *x, fxi_shape *s)
 {
     const fx_type *type = fx_type_of(x);
     int n = 0;
-    for (int i = 0; i < type->nfields && n < s->nitems; i++) {
+    for (int i = 0; i < type->nfields; i++) {
         const fx_field *f = &type->fields[i];
         const char *at = (const char *)x + f->offset;
         double v = 0, next = 0;

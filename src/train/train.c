@@ -280,7 +280,13 @@ static fx_status resume(training *t)
     t->resumed = t->p.batch > 0;
     t->p.mean_loss = t->resumed ? t->loss_sum / (double)t->p.batch : NAN;
     t->stop = t->a.patience > 0 && t->waited >= t->a.patience;
-    return t->a.keep_best && has(c.metrics, "best.0") ? keep_from(t, c.metrics) : FX_OK;
+    if (!t->a.keep_best)
+        return FX_OK;
+    if (has(c.metrics, "best.0"))
+        return keep_from(t, c.metrics);
+    t->p.best = INFINITY; /* of an epoch whose model is lost: the best is looked for from here on */
+    t->p.best_epoch = t->waited = 0;
+    return FX_OK;
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */

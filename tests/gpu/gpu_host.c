@@ -41,7 +41,7 @@ const fx_host gpu_host_services = {
 static const fxi_gpu_limits *limits(fx_device *device)
 {
     static const fxi_gpu_limits l = {
-        .units = 3, .param_bytes = 1024, .f64 = true, .atomic64 = true};
+        .units = 3, .param_bytes = 1024, .buffers = FXI_GPU_BUFFERS, .f64 = true, .atomic64 = true};
     (void)device;
     return &l;
 }

@@ -45,6 +45,7 @@ static const fxi_gpu_limits *limits(fx_device *device)
     static fxi_gpu_limits l = {.units = 100, .param_bytes = 1024};
     (void)device;
     l.f64 = l.atomic64 = recorder.dialect != FXI_GPU_METAL;
+    l.buffers = recorder.dialect == FXI_GPU_METAL ? 30 : FXI_GPU_BUFFERS;
     return &l;
 }
 

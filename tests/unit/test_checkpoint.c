@@ -19,6 +19,7 @@
 #include "file_out.h"
 #include "memory.h"
 #include "temp_file.h"
+#include <math.h>
 
 enum { OBSERVATIONS = 22, BATCH = 4, BATCHES = 6, EPOCHS = 5, STEPS = BATCHES * EPOCHS };
 enum { MOST_PARAMETERS = 400 };
@@ -318,6 +319,26 @@ static void older_files_go_on(void **state)
         assert_true(at.best == 0.25 && at.mean_loss == 0.5);
         assert_int_equal(at.best_epoch, n == 5 ? 7 : 0);
     }
+}
+
+/* A best epoch of which only the value is known cannot be given back: it is looked for anew. */
+static void a_best_epoch_without_its_model(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const double own[] = {0, 1e-9, 2, 0, 3};
+    const char *path = fresh_path();
+    training t = begin(1);
+    fx_progress at = {0};
+    assert_int_equal(
+        fx_checkpoint_save(path, t.model, .state = t.state, .data = t.data, .epoch = 2, .step = 12,
+                           .metrics = fx_named_tuple("train", fx_from(FX_DTYPE_F64, own, 5))),
+        FX_OK);
+    assert_int_equal(fx_train(loss_of, t.model, t.data, t.state, .epochs = EPOCHS,
+                              .keep_best = true, .on_start = note_start, .user = &at,
+                              .checkpoint = path),
+                     FX_OK);
+    assert_true(isinf(at.best) && at.best_epoch == 0 && at.epoch == 2);
 }
 
 /* On a device whose memory the host cannot address: saved there, it goes on there or on the host.
@@ -673,6 +694,7 @@ int main(void)
         cmocka_unit_test(best_epoch_is_kept),
         cmocka_unit_test(the_best_epoch_is_in_memory_or_an_error),
         cmocka_unit_test(older_files_go_on),
+        cmocka_unit_test(a_best_epoch_without_its_model),
         cmocka_unit_test(training_on_a_device_goes_on),
         cmocka_unit_test(finished_training_stays),
         cmocka_unit_test(other_settings_are_refused),

@@ -130,6 +130,17 @@ static void refusals(void **state)
     expect_refusal(NULL, FX_STATUS_ARGUMENT, "NULL");
 }
 
+/* A remark above the table is no reason for its errors. */
+static void remarks(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    assert_true(fx_is_error(fx_read_csv(temp_text("r.csv", "# units: m; s\n1,2\n3,x\n"))));
+    const fx_error e = fx_error_take();
+    assert_non_null(strstr(e.message, "line 3, column 2: expected a number, found \"x\""));
+    assert_null(strstr(e.message, "separator"));
+}
+
 static void broken_gzip(void **state)
 {
     (void)state;
@@ -179,13 +190,10 @@ static void digits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values),
-        cmocka_unit_test(long_lines),
-        cmocka_unit_test(nan_and_inf),
-        cmocka_unit_test(decimal_point_in_any_locale),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(broken_gzip),
-        cmocka_unit_test(each_allocation_fails),
+        cmocka_unit_test(values),      cmocka_unit_test(long_lines),
+        cmocka_unit_test(nan_and_inf), cmocka_unit_test(decimal_point_in_any_locale),
+        cmocka_unit_test(refusals),    cmocka_unit_test(remarks),
+        cmocka_unit_test(broken_gzip), cmocka_unit_test(each_allocation_fails),
         cmocka_unit_test(digits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -161,6 +161,7 @@ static void line_breaks_in_quotes(void **state)
     check("x,k\n1,\"a\"\"\n\"\"b,\"\n2 , \"\nc\" ", 2, (const float[]){1, 1, 2, 0},
           "x:; k: \nc=1 a\"\n\"b,=1");
     check("\"a\n1\",2\n\"b\nc\",3\n", 2, (const float[]){0, 2, 1, 3}, "1: a\n1=1 b\nc=1; 2:");
+    check("x,k\n1,\"\n5\"\n2,3\n", 2, (const float[]){1, 0, 2, 1}, "x:; k: \n5=1 3=1");
     static const float inches[] = {0, 1, 1, 2};
     check("size,n\n5\" disk,1\n8\" disk,2\n", 2, inches, "size: 5\" disk=1 8\" disk=1; n:");
     FX_SCOPE;

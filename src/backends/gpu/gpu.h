@@ -30,10 +30,13 @@ typedef enum fxi_gpu_dialect {
     FXI_GPU_DIALECTS
 } fxi_gpu_dialect;
 
+enum { FXI_GPU_BUFFERS = 64 }; /* of a launch, at most */
+
 /* What is rendered depends on these; they do not change while a device is in use. */
 typedef struct fxi_gpu_limits {
     int32_t units;       /* compute units: how many groups keep the device busy */
     int32_t param_bytes; /* of a kernel's arguments in all; at least 1024 */
+    int32_t buffers;     /* pointers among them; at most FXI_GPU_BUFFERS (Metal: 30) */
     bool serial;         /* a group runs on one core of a CPU, one work-item after another: what
                             shares memory is as fast with groups of one work-item */
     bool f64;            /* Float64 works */

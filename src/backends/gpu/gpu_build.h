@@ -37,7 +37,7 @@
 
 typedef struct fxi_gpu_builder fxi_gpu_builder;
 
-enum { FXI_GPU_PARAMS = 512, FXI_GPU_BUFFERS = 64 }; /* of a launch, at most */
+enum { FXI_GPU_PARAMS = 512 }; /* of a launch, at most */
 
 /* What a launch's buffer is. */
 typedef enum fxi_gpu_place {

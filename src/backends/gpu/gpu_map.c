@@ -215,7 +215,7 @@ static int batch_of(const fxi_gpu_builder *b, const segments *q)
     enum { ADDRESS = 2 * sizeof(int64_t) };
     const int own = q->operands - q->nshared, params = 2 * (q->p.wide ? 8 : 4),
               room = b->limits->param_bytes - q->nshared * ADDRESS;
-    int most = (FXI_GPU_BUFFERS - q->nshared) / own, batch = 1;
+    int most = (b->limits->buffers - q->nshared) / own, batch = 1;
     if (most > room / (own * ADDRESS + params))
         most = room / (own * ADDRESS + params);
     if (most > SEGMENTS)

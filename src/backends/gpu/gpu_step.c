@@ -117,7 +117,7 @@ void fxi_gpu_kernel(fxi_gpu_builder *b, const char *name, int nbuffers, int npar
     b->nbuffers = nbuffers;
     b->nparams = nparams;
     const int bytes = nbuffers * (int)(2 * sizeof(int64_t)) + nparams * (b->wide ? 8 : 4);
-    if (nbuffers > FXI_GPU_BUFFERS || nparams > FXI_GPU_PARAMS || bytes > b->limits->param_bytes)
+    if (nbuffers > b->limits->buffers || nparams > FXI_GPU_PARAMS || bytes > b->limits->param_bytes)
         fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED,
                      "%d operands and outputs of their strides are too many for a kernel of %s",
                      nbuffers, b->device->name);

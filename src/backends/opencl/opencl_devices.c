@@ -129,6 +129,7 @@ static void describe(fxi_opencl_device *d)
     d->says_free = has_extension(d->id, "cl_amd_device_attribute_query");
     d->limits = (fxi_gpu_limits){
         .units = (int32_t)device_number(d->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint)),
+        .buffers = FXI_GPU_BUFFERS,
         .param_bytes = (int32_t)device_number(d->id, CL_DEVICE_MAX_PARAMETER_SIZE, sizeof(size_t)),
         .serial = (d->type & CL_DEVICE_TYPE_CPU) != 0,
         .f64 = device_number(d->id, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof(cl_bitfield)) != 0,

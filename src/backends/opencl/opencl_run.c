@@ -20,13 +20,11 @@ static fx_status compile(fx_device *device, const char *name, const char *source
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-enum { BUFFERS_MOST = 64 };
-
 static cl_int set_arguments(cl_kernel kernel, const fxi_gpu_launch *l)
 {
     cl_int error = CL_SUCCESS;
     cl_uint n = (cl_uint)l->nbuffers;
-    int64_t offsets[BUFFERS_MOST];
+    int64_t offsets[FXI_GPU_BUFFERS];
     for (cl_uint k = 0; k < n && error == CL_SUCCESS; k++) {
         cl_mem mem;
         size_t offset;
@@ -47,7 +45,7 @@ static fx_status launch(fx_device *device, const fxi_gpu_launch *l, fx_run *run)
 {
     fxi_opencl_device *d = fxi_opencl_of(device);
     const cl_kernel kernel = l->kernel;
-    if (l->nbuffers > BUFFERS_MOST) {
+    if (l->nbuffers > FXI_GPU_BUFFERS) {
         snprintf(run->error, sizeof run->error, "a kernel of %d buffers", (int)l->nbuffers);
         return FX_STATUS_INTERNAL;
     }
