@@ -67,7 +67,9 @@ class Cli(unittest.TestCase):
         return dict(kept, TERM="xterm-256color", LC_ALL="C.UTF-8", **more)
 
     def run_cli(self, *arguments, stdin="", **environment):
-        p = subprocess.run([program, *map(str, arguments)], cwd=self.folder, input=stdin, text=True,
+        """stdin: a text, or an open file."""
+        source = {"input": stdin} if isinstance(stdin, str) else {"stdin": stdin}
+        p = subprocess.run([program, *map(str, arguments)], cwd=self.folder, **source, text=True,
                            encoding="utf-8", capture_output=True, timeout=SECONDS,
                            env=self.environment(**environment))
         return Ended(p.returncode, p.stdout, p.stderr)

@@ -366,6 +366,35 @@ class Learning(Training):
         self.assertEqual(losses[0], losses[1])
         self.assertEqual(len(rows_of(self.fine("predict", "m.bson", "-d", "x.npy").out)), 201)
 
+    def test_targets_of_a_row_each(self):
+        """An array of n × 1 is one of n: classes or numbers by the same rules."""
+        self.write("x.npy", formats.npy((60, 1), [i / 60 for i in range(60)]))
+        self.write("half.npy", formats.npy((60, 1), [i / 2 for i in range(60)]))
+        request = ("train", "-d", "x.npy", "-e", "2", "--json", "-t")
+        for model, loss in (("Dense(1 => 2)", ()), ("Dense(1 => 1)", ("-l", "logitbinarycrossentropy"))):
+            ended = []
+            for sizes in ((60,), (60, 1), (60, 1, 1)):
+                self.write("y.npy", formats.npy(sizes, [float(i % 2) for i in range(60)]))
+                ended.append(self.fine(*request, "y.npy", "-m", model, *loss))
+            for e in ended:
+                self.assertIn("2 classes, from 0 to 1", e.err)
+                self.assertEqual([e.json()[k] for k in ("loss", "accuracy")],
+                                 [ended[0].json()[k] for k in ("loss", "accuracy")])
+        self.refused(*request, "half.npy", "-m", "Dense(1 => 2)", "-l", "logitcrossentropy",
+                     words=["the loss logitcrossentropy is one for classes", "holds numbers such as"])
+
+    def test_a_model_of_columns_on_an_array(self):
+        rows = self.line()
+        self.table("line.csv", rows, "a,b,y")
+        self.write("x.npy", formats.npy((200, 2), [float(v) for row in rows for v in row[:2]]))
+        self.write("y.npy", formats.npy((200,), [float(row[2]) for row in rows]))
+        self.fine("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-e", "3", "-S", "m.bson")
+        self.assertEqual(self.fine("predict", "m.bson", "-d", "x.npy").out, self.fine("predict", "m.bson", "-d", "line.csv").out)
+        losses = [self.fine("eval", "m.bson", *data, "--json").json()["loss"]
+                  for data in (("-d", "line.csv"), ("-d", "x.npy", "-t", "y.npy"))]
+        self.near(*losses)
+        self.refused("eval", "m.bson", "-d", "x.npy", words="x.npy holds no targets: --target FILE")
+
     def classes_of(self, *data):
         """The names, and that every observation is found in its own."""
         self.fine("train", "-q", *data, "-m", "Chain(Dense(1 => 8, tanh), Dense(8 => 3))", "-e", "150", "-o",
@@ -629,6 +658,23 @@ class Validation(Training):
                 self.refused("eval", "m.bson", *data, words=words)
         self.refused(*request, *files, "-L", "yb.npy", words="--log yb.npy is a file that is read")
 
+    def test_a_folder_brings_its_labels(self):
+        """And --target is that of the file beside it."""
+        os.mkdir(self.path("tiny"))
+        for part in ("train", "t10k"):
+            self.write(f"tiny/{part}-images-idx3-ubyte", formats.idx((20, 2, 2), [i % 7 for i in range(80)]))
+            self.write(f"tiny/{part}-labels-idx1-ubyte", formats.idx((20,), [i % 2 for i in range(20)]))
+        images, labels = "tiny/t10k-images-idx3-ubyte", "tiny/t10k-labels-idx1-ubyte"
+        request = ("train", "-q", "-m", "Chain(Flux.flatten, Dense(4 => 2))", "-e", "2", "--json")
+        results = [self.fine(*request, *data).json() for data in (
+            ("-d", "tiny", "-v", "tiny"), ("-d", images, "-t", labels, "-v", "tiny"),
+            ("-d", "tiny", "-v", images, "-t", labels), ("-d", images, "-v", images, "-t", labels, "-t", labels))]
+        for result in results:
+            self.assertEqual([result[k] for k in ("loss", "measured_loss", "observations")],
+                             [results[0][k] for k in ("loss", "measured_loss", "observations")])
+        self.fine(*request, "-d", images, "tiny", images, "-t", labels, "-t", labels, "-v", "tiny", "-S", "m.bson")
+        self.refused(*request, "-d", images, "tiny", images, "-t", labels, "-v", "tiny", words="goes with one file")
+
 
 class Refusals(Training):
     def setUp(self):
@@ -809,7 +855,12 @@ class Refusals(Training):
                                   ("line.csv", "moved.csv", "--validation of other data, 50 observations, CRC-32 ")):
             ended = self.refused("train", "-q", "-d", data, "-v", held, *rest, words="remove c and c.1")
             self.assertEqual(ended.err.count(f'"{words}'), 2, ended.err)
-        # The same data by another name are no other data.
+        # The same data by another name are no other data, nor the same targets.
+        self.write("x.npy", formats.npy((20, 1), [i / 20 for i in range(20)]))
+        self.write("y.npy", formats.npy((20,), [i / 10 for i in range(20)]))
+        arrays = ("train", "-q", "-d", "x.npy", "-m", "Dense(1 => 1)", "-c", "of_arrays", "--json", "-e")
+        self.fine(*arrays, "1", "-t", "y.npy")
+        self.assertEqual(self.fine(*arrays, "2", "-t", "./y.npy").json()["epochs"], 2)
         self.write("copy.csv", self.read("line.csv"))
         self.fine("train", "-q", "-d", "copy.csv", "-v", "held.csv", *rest, "-e", "2")
         self.animals()
@@ -894,6 +945,25 @@ class Inputs(Training):
         self.fine("report", "r.jsonl")
         self.assertIn(b"<html", self.read("r.jsonl.html"))
 
+    def test_standard_input(self):
+        self.table("line.csv", self.line(), "a,b,price")
+        request = ("train", "-q", "-m", "Dense(2 => 1)", "-e", "1")
+        self.fine(*request, "-d", "line.csv", "-S", "m.bson", "-L", "r.jsonl")
+        for arguments, name, words in (
+                (("report", "-", "-o", "r.jsonl"), "r.jsonl", "--output r.jsonl is a file that is read"),
+                (("predict", "m.bson", "-d", "-", "--out", "./line.csv"), "line.csv", "--out ./line.csv is a file that is read"),
+                ((*request, "-d", "-", "-L", "line.csv"), "line.csv", "--log line.csv is a file that is read")):
+            with open(self.path(name)) as read:
+                self.refused(*arguments, words=words, stdin=read)
+        with open(self.path("line.csv")) as read:
+            self.fine("predict", "m.bson", "-d", "-", "--out", "p.csv", stdin=read)
+        self.assertEqual(len(rows_of(self.read("p.csv").decode())), 201)
+
+    def test_a_column_is_no_file(self):
+        self.table("line.csv", self.line(), "a,b,y")
+        self.fine("train", "-q", "-d", "line.csv", "-t", "y", "-m", "Dense(2 => 1)", "-e", "1", "-L", "y")
+        self.assertTrue(events(self.read("y"), "end"))
+
 
 class OtherFiles(Training):
     """Files that others wrote, or that say less than those of cflux."""
@@ -965,4 +1035,4 @@ class Flux(Training):
 
 
 if __name__ == "__main__":
-    cli.main(45)
+    cli.main(50)

@@ -182,7 +182,7 @@ static int prepare(const char *path, trained *t, problem *p, dataset *d)
     trained_request(t, &request);
     request.test = strcmp(part, "test") == 0;
     request.unlabelled = true;
-    request.no_target = !request.target && request.targets.n == 0 && !t->shape;
+    request.no_target = !request.column && request.targets.n == 0 && !t->shape;
     status = dataset_read(&request, d);
     if (status == EXIT_FINE)
         status = trained_shape(path, t, d);

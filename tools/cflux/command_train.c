@@ -138,18 +138,18 @@ static int read_data(run *r)
 {
     double share;
     const bool shared = validation_share(&share);
-    request.files = 1 + request.more + !shared;
+    const int files = dataset_files(&request);
+    data_request other = request;
+    other.path = validation_text;
+    other.first = files;
+    other.more = 0;
+    other.test = true;
+    request.files = other.files = files + (shared ? 0 : dataset_files(&other));
     int status = dataset_read(&request, &r->data);
     if (status != EXIT_FINE || shared)
         return status;
-    data_request other = request;
-    other.path = validation_text;
-    other.first = 1 + request.more;
-    other.more = 0;
-    other.test = true;
     other.columns = r->data.columns;
-    if (other.targets.n == 0 && strcmp(r->data.kind, "csv") == 0)
-        other.target = r->data.target;
+    other.column = strcmp(r->data.kind, "csv") == 0 ? r->data.target : NULL;
     status = dataset_read(&other, &r->other);
     if (status == EXIT_FINE &&
         fx_length(r->other.x) / r->other.n != fx_length(r->data.x) / r->data.n)
@@ -295,6 +295,13 @@ static void put_notation(FILE *to, const char *option, void *object)
     free(text);
 }
 
+/* Of a column or an entry its name: where the target is a file, any name of it will do. */
+static const char *name_of_target(const dataset *d)
+{
+    const bool named = strcmp(d->kind, "csv") == 0 || strcmp(d->kind, "npz") == 0;
+    return named && d->target ? d->target : "";
+}
+
 /* All that decides the bits of a step, a line for each option. */
 static void put_settings(const run *r, FILE *to)
 {
@@ -304,7 +311,7 @@ static void put_settings(const run *r, FILE *to)
     describe_target(&r->p, target, sizeof target);
     fprintf(to, "--data of %lld observations of %s, CRC-32 %08x\n", (long long)r->data.n, sizes,
             data_sum(&r->data));
-    fprintf(to, "--target %s: %s\n", r->data.target ? r->data.target : "", target);
+    fprintf(to, "--target %s: %s\n", name_of_target(&r->data), target);
     fprintf(to, "--loss %s\n--seed %lld\n", r->p.loss, (long long)seed);
     if (validation_share(&share))
         fprintf(to, "--validation %.9g\n", share);

@@ -160,10 +160,11 @@ static int choose_target(const data_request *r, void *columns, const column_name
     *out = -1;
     if (r->no_target || (r->unlabelled && r->features == n))
         return EXIT_FINE;
-    *out = r->target ? find_column(names, n, r->target) : n - 1;
+    const char *wanted = r->target ? r->target : r->column;
+    *out = wanted ? find_column(names, n, wanted) : n - 1;
     if (*out < 0 && r->unlabelled && r->columns)
         return EXIT_FINE; /* the features are found by their names */
-    return *out < 0 ? no_column(r->path, r->target, columns) : EXIT_FINE;
+    return *out < 0 ? no_column(r->path, wanted, columns) : EXIT_FINE;
 }
 
 /* What stands in the first row of a column of text is what made it one. */
@@ -304,18 +305,13 @@ static int read_csv(const data_request *r, dataset *d)
 
 /* ---- targets in files of their own ----------------------------------------------------------- */
 
-static bool has_one_target_for_all(const data_request *r)
-{
-    return r->targets.n == 1 && (r->files ? r->files : 1 + r->more) > 1;
-}
-
 /* Such a file goes with one file of observations. */
 static int check_target_file(const data_request *r)
 {
     if (!r->target && !r->unlabelled && !r->no_target)
         return fail(EXIT_BAD_INPUT, "%s holds no targets: --target FILE says where they are",
                     r->path);
-    if (r->target && !r->no_target && has_one_target_for_all(r))
+    if (r->target && !r->no_target && r->targets.n == 1 && r->files > 1)
         return fail(EXIT_BAD_INPUT,
                     "%s: --target %s goes with one file: give --target for each file of data, in "
                     "their order",
@@ -495,30 +491,38 @@ static int read_one(const data_request *r, dataset *out)
     return status;
 }
 
-/* The target of one file, the i-th from that of path. */
-static const char *target_of(const data_request *r, int i)
+int dataset_files(const data_request *r)
 {
-    return r->targets.n == 0   ? r->target
-           : r->targets.n == 1 ? r->targets.items[0]
-                               : r->targets.items[r->first + i];
+    int files = !is_folder(r->path);
+    for (int i = 0; i < r->more; i++)
+        files += !is_folder(r->others[i]);
+    return files;
+}
+
+/* The target of path, which is the next one where each file has its own. */
+static void take_target(data_request *r)
+{
+    const bool has = r->targets.n > 0 && !is_folder(r->path);
+    r->target = !has ? NULL : r->targets.items[r->targets.n == 1 ? 0 : r->first++];
 }
 
 /* The first file's names are the columns that are looked for in the others. */
 int dataset_read(const data_request *r, dataset *out)
 {
-    const int files = r->files ? r->files : 1 + r->more;
+    const int files = r->files ? r->files : dataset_files(r);
     data_request one = *r;
     if (r->targets.n > 1 && r->targets.n != files)
         return fail(EXIT_BAD_INPUT, "--target is given %d times for %d %s of data", r->targets.n,
                     files, files == 1 ? "file" : "files");
-    one.target = target_of(r, 0);
+    one.files = files;
+    take_target(&one);
     if (r->more == 0)
         return read_one(&one, out);
     dataset *parts = calloc((size_t)r->more + 1, sizeof *parts);
     int status = parts ? read_one(&one, &parts[0]) : fail(EXIT_FAILED, "no memory");
     for (int i = 1; i <= r->more && status == EXIT_FINE; i++) {
         one.path = r->others[i - 1];
-        one.target = target_of(r, i);
+        take_target(&one);
         one.columns = one.columns ? one.columns : parts[0].columns;
         status = read_one(&one, &parts[i]);
     }

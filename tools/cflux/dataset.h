@@ -15,7 +15,8 @@ typedef struct data_request {
     text_list targets;   /* each a column, an entry or a file: one for all, or one for each file */
     int first, files;    /* which of the targets is that of path, and for how many files they are;
                             0: these alone */
-    const char *target;  /* without those; NULL: the last column, "y", the labels */
+    const char *column;  /* of a CSV file without those; NULL: the last one */
+    const char *target;  /* of the file that is read; set by dataset_read */
     const char *shape;   /* of an observation: "8x8x1" */
     const char *separator; /* of a CSV file: one character, or "tab" or "space" */
     int64_t skip;          /* lines at its top */
@@ -73,6 +74,9 @@ typedef struct dataset {
     void *labels;       /* texts of y, which holds positions in this named tuple; NULL: numbers */
     void *columns;      /* a tuple of texts, the names of the features; NULL: they have none */
 } dataset;
+
+/* How many of the paths go with a target: a folder of IDX files has its own. */
+int dataset_files(const data_request *r);
 
 /* Reads it into the scope. Returns EXIT_FINE, or the exit status of what was printed. */
 int dataset_read(const data_request *r, dataset *out);

@@ -58,6 +58,13 @@ static bool is_same_file(const char *a, const char *b)
     return resolve(a, whole[0]) && resolve(b, whole[1]) && strcmp(whole[0], whole[1]) == 0;
 }
 
+/* "-" is what standard input was opened from. A name such as that of a column is no file. */
+static bool is_read(const char *output, const char *input)
+{
+    const char *from = input && strcmp(input, "-") == 0 ? "/dev/stdin" : input;
+    return from && access(from, F_OK) == 0 && is_same_file(output, from);
+}
+
 int check_outputs(const output_path *outputs, int n, const char *const *inputs, int ninputs)
 {
     int status = EXIT_FINE;
@@ -69,7 +76,7 @@ int check_outputs(const output_path *outputs, int n, const char *const *inputs, 
                 status = fail(EXIT_BAD_INPUT, "%s and %s are one file, %s", outputs[k].name,
                               o->name, o->path);
         for (int k = 0; k < ninputs && status == EXIT_FINE; k++)
-            if (is_same_file(o->path, inputs[k]))
+            if (is_read(o->path, inputs[k]))
                 status = fail(EXIT_BAD_INPUT, "%s %s is a file that is read", o->name, o->path);
     }
     return status;

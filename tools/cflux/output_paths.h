@@ -8,7 +8,8 @@ typedef struct output_path {
     const char *name; /* what messages call it: "--save" */
 } output_path;
 
-/* EXIT_FINE, or the exit status of what was printed. Inputs may be NULL, and need not be files. */
+/* EXIT_FINE, or the exit status of what was printed. Inputs may be NULL,
+ * and need not be files; "-" is standard input. */
 int check_outputs(const output_path *outputs, int n, const char *const *inputs, int ninputs);
 
 #endif

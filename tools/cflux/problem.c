@@ -230,6 +230,13 @@ static int default_loss(problem *p)
 int problem_classes(problem *p, const dataset *d, task asked)
 {
     int status = EXIT_FINE;
+    const bool several = fx_length(d->y) > d->n;
+    /* A row of its own for each target, as in an array of n × 1, makes no other task. */
+    if (asked != TASK_NUMBERS && !several && fx_ndims(d->y) > 1) {
+        dataset flat = *d;
+        flat.y = fx_vec(d->y);
+        return problem_classes(p, &flat, asked);
+    }
     const bool by_loss = asked == TASK_BY_DATA && p->kind && !d->labels;
     if (by_loss)
         asked = p->kind->means;
@@ -240,11 +247,6 @@ int problem_classes(problem *p, const dataset *d, task asked)
     if (asked == TASK_NUMBERS && d->labels)
         return fail(EXIT_BAD_INPUT, "%s: %s holds text, such as \"%s\", and no numbers", d->path,
                     d->target, first_text(d->y, d->labels));
-    const bool several = fx_ndims(d->y) > 1;
-    if (asked == TASK_CLASSES && several && fx_size(d->y, 0) == 1)
-        return problem_classes(
-            p, &(dataset){.path = d->path, .target = d->target, .n = d->n, .y = fx_vec(d->y)},
-            asked);
     if (asked == TASK_CLASSES && !by_loss && several)
         return fail(EXIT_BAD_INPUT,
                     "--classes: %s has %lld targets for an observation, and a class is one",

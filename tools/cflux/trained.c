@@ -184,7 +184,7 @@ int trained_load(const char *path, trained *t, problem *p)
 void trained_request(const trained *t, data_request *r)
 {
     r->columns = t->columns;
-    r->target = t->kind && strcmp(t->kind, "csv") == 0 ? t->target : NULL;
+    r->column = t->kind && strcmp(t->kind, "csv") == 0 ? t->target : NULL;
     int64_t sizes[FX_MAX_DIMS];
     r->features = t->shape ? sizes_of(t->shape, sizes) : 0;
 }
