@@ -405,7 +405,7 @@ class Learning(Training):
 
     def test_classes_that_are_large_numbers(self):
         for names in (["20230001", "20230002", "20230003"], ["-9007199254740991", "0", "9007199254740991"],
-                      ["123456781", "123456782", "123456801"], ["-1", "0", "1"]):
+                      ["123456781", "123456782", "123456801"], ["9", "10", "100"], ["-1", "0", "1"]):
             rows = [(k * 5 + i / 10, names[k]) for k in range(3) for i in range(10)]
             self.table("days.csv", rows, "x,day")
             self.assertEqual(self.classes_of("-d", "days.csv"), names)
@@ -754,6 +754,10 @@ class Refusals(Training):
             self.table(name, [(row[0].replace(".", ","),) for row in rows], between.join("aby"))
             shown = option if between == ";" else "'\\t'"
             self.bad("-d", name, words=["line 2: expected 1 columns", f"no ',': --separator {shown} parts"])
+            for command in (["inspect", name], ["convert", name, "x.npz", "--arrays"]):
+                self.refused(*command, out=True, words=f"no ',': cflux train --separator {shown} parts such lines\n")
+            refused = self.run_cli("inspect", name, "--json").json()["refused"]
+            self.assertIn(f"no ',': cflux train --separator {shown} parts such lines", refused)
         self.table("tabs.csv", rows, "a\tb\ty")
         self.fine("train", "-q", "-d", "tabs.csv", "-m", "Dense(2 => 1)", "-e", "1", "--separator", "\\t")
 
@@ -779,6 +783,13 @@ class Refusals(Training):
         for more in ([], ["-l", "mse"], ["-l", "logitcrossentropy"]):
             self.bad("-d", "gaps.csv", *more, words=['gaps.csv: line 4: y is "NA" here', "missing", "--classes"])
         self.fine("train", "-q", "-d", "gaps.csv", "-m", "Dense(2 => 3)", "--classes", "-e", "1")
+        for n in (1001, 40000):
+            self.table("many.csv", [(1, 2, f"t{i}") for i in range(n)], "a,b,y")
+            for more in ([], ["--classes"]):
+                self.refused("train", "-d", "many.csv", "-m", f"Dense(2 => {n})", *more,
+                             words=f"many.csv: y has {n} distinct texts, too many for classes, which are at most 1000\n")
+        self.table("many.csv", [(1, 2, f"t{i}") for i in range(1000)], "a,b,y")
+        self.fine("train", "-q", "-d", "many.csv", "-m", "Dense(2 => 1000)", "-e", "1")
         self.fine("train", "-q", "-d", "words.csv", "-m", "Dense(2 => 3)", "-e", "1")
         self.write("missing.csv", "a,b,y\n1,,2\n2,4,3\n")
         self.bad("-d", "missing.csv", words=["line 2, column 2", "a number or a text, found nothing"])
@@ -977,6 +988,13 @@ class OtherFiles(Training):
         guesses = self.fine("predict", "f.bson", "-d", "x.csv", "-l", "logitbinarycrossentropy").out
         self.assertEqual(guesses.split(), ["prediction", "yes", "no"])
 
+    def test_a_class_called_na(self):
+        """Of data to measure on, texts are names of classes."""
+        self.write("f.bson", formats.bson({"model": formats.dense(3, 2, [1.0, 0, -1, 0, 1.0, -1], [0.0, 0, 0])}))
+        self.table("x.csv", [(-2, -1, "NA"), (2, 1, 1), (1, 2, 2), (5, 1, 2)], "a,b,kind")
+        measured = self.fine("eval", "f.bson", "-d", "x.csv", "-l", "logitcrossentropy", "--json").json()
+        self.assertEqual((measured["classes"], measured["accuracy"]), (["1", "2", "NA"], 0.75))
+
     def test_entries_of_another_kind(self):
         self.table("x.csv", [(2, 1), (1, 2)], "a,b")
         array, numbers = formats.julia_array, lambda *n: formats.julia_array([len(n)], n, "q")
@@ -1035,4 +1053,4 @@ class Flux(Training):
 
 
 if __name__ == "__main__":
-    cli.main(50)
+    cli.main(52)

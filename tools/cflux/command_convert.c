@@ -232,7 +232,7 @@ static int save_failed(const char *path)
 static int read_input(const char *path, input_file *in)
 {
     if (!input_file_read(path, in))
-        return fail_library(EXIT_BAD_INPUT);
+        return fail_table(EXIT_BAD_INPUT, "cflux train ");
     if (*in->notice && !arrays_alone && !notation)
         return fail(EXIT_BAD_INPUT, "%s: %s; --arrays converts these", path, in->notice);
     if (in->columns && !arrays_alone)

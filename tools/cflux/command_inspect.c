@@ -324,7 +324,8 @@ static int run_inspect(int n, char **operands)
         (as_json ? json_report : print_report)(&r);
     } else {
         const fx_error why = fx_error_take();
-        const char *sentence = failure_sentence(&why);
+        char text[2048];
+        const char *sentence = table_sentence(&why, "cflux train ", text, sizeof text);
         if (as_json)
             json_refused(&r.file, sentence);
         else if (*r.file.format)

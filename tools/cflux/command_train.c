@@ -204,6 +204,8 @@ static int prepare_data(run *r)
     const task asked = as_classes ? TASK_CLASSES : as_numbers ? TASK_NUMBERS : TASK_BY_DATA;
     fx_array *y = NULL;
     int status = read_data(r);
+    if (status == EXIT_FINE && asked != TASK_CLASSES)
+        status = problem_check_texts(&r->data);
     if (status == EXIT_FINE)
         status = problem_classes(&r->p, &r->data, asked);
     if (status == EXIT_FINE)

@@ -6,6 +6,7 @@
 #include "input_file.h"
 #include "model_file.h"
 #include "nearest.h"
+#include "sorted_names.h"
 #include "text_parts.h"
 #include <dirent.h>
 #include <errno.h>
@@ -117,43 +118,19 @@ static int no_column(const char *path, const char *wanted, void *columns)
                 fx_child_name(columns, fx_count(columns) - 1));
 }
 
-/* Columns are looked for among their sorted names: a table may have very many. */
-typedef struct column_name {
-    const char *text;
-    int64_t column;
-} column_name;
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(((const column_name *)a)->text, ((const column_name *)b)->text);
-}
-
-/* Memory that is the caller's; NULL: there is none. */
-static column_name *sorted_names(void *columns)
-{
-    const int64_t n = fx_count(columns);
-    column_name *names = calloc((size_t)n + 1, sizeof *names);
-    for (int64_t i = 0; names && i < n; i++)
-        names[i] = (column_name){fx_child_name(columns, i), i};
-    if (names)
-        qsort(names, (size_t)n, sizeof *names, by_text);
-    return names;
-}
-
 /* By name, then by number from 1; −1: there is none. */
-static int64_t find_column(const column_name *names, int64_t n, const char *wanted)
+static int64_t find_column(const sorted_name *names, int64_t n, const char *wanted)
 {
     char *end;
-    const column_name key = {.text = wanted};
-    const column_name *found = bsearch(&key, names, (size_t)n, sizeof key, by_text);
-    if (found)
-        return found->column;
+    const int64_t place = place_of_name(names, n, wanted);
+    if (place >= 0)
+        return place;
     const long long number = strtoll(wanted, &end, 10);
     return end != wanted && !*end && number >= 1 && number <= n ? number - 1 : -1;
 }
 
 /* Which column is the target, −1 for none. */
-static int choose_target(const data_request *r, void *columns, const column_name *names,
+static int choose_target(const data_request *r, void *columns, const sorted_name *names,
                          int64_t *out)
 {
     const int64_t n = fx_count(columns);
@@ -179,7 +156,7 @@ static int text_feature(const data_request *r, void *table, int64_t i)
 }
 
 /* The numbers of the feature columns: all but the target, or those that the model names. */
-static int choose_features(const data_request *r, void *table, const column_name *names,
+static int choose_features(const data_request *r, void *table, const sorted_name *names,
                            int64_t target, int64_t *list, int64_t *n)
 {
     void *columns = fx_child_named(table, "columns");
@@ -210,7 +187,7 @@ static void *names_of(void *columns, const int64_t *list, int64_t n)
     void **texts = calloc((size_t)n + 1, sizeof *texts);
     for (int64_t i = 0; texts && i < n; i++)
         texts[i] = fx_string(fx_child_name(columns, list[i]));
-    void *names = fxi_tuple(texts ? (int)n : 0, texts);
+    void *names = texts ? fxi_tuple((int)n, texts) : memory_error();
     free(texts);
     return names;
 }
@@ -227,7 +204,7 @@ static int take_columns(const data_request *r, dataset *d, void *table)
 {
     void *columns = fx_child_named(table, "columns");
     int64_t target = -1, n = 0, *list = calloc((size_t)fx_count(columns) + 1, sizeof *list);
-    column_name *names = sorted_names(columns);
+    sorted_name *names = sorted_names(columns);
     int status =
         list && names ? choose_target(r, columns, names, &target) : fail(EXIT_FAILED, "no memory");
     if (status == EXIT_FINE)
@@ -235,6 +212,8 @@ static int take_columns(const data_request *r, dataset *d, void *table)
     if (status == EXIT_FINE) {
         d->x = fx_gather(fx_child_named(table, "values"), fx_from(FX_DTYPE_I64, list, n), 0);
         d->columns = are_named(columns) ? names_of(columns, list, n) : NULL;
+        if (d->columns && fx_is_error(d->columns))
+            status = fail_library(EXIT_FAILED);
     }
     if (status == EXIT_FINE && target >= 0) {
         d->y = target_column(table, target);
@@ -263,17 +242,6 @@ static int separator_of(const data_request *r, char *out)
                        r->separator);
 }
 
-/* What the library says of its own option is said of the command's. */
-static int fail_table(void)
-{
-    static const char advice[] = "fx_read_table takes .separator = ";
-    const fx_error e = fx_error_take();
-    const char *sentence = failure_sentence(&e), *at = strstr(sentence, advice);
-    return at ? fail(EXIT_BAD_INPUT, "%.*s--separator %s parts such lines", (int)(at - sentence),
-                     sentence, at + strlen(advice))
-              : fail(EXIT_BAD_INPUT, "%s", sentence);
-}
-
 /* One column, of text, is a table whose columns another separator parts. */
 static int check_separator(const data_request *r, void *columns)
 {
@@ -297,7 +265,7 @@ static int read_csv(const data_request *r, dataset *d)
         return status;
     void *table = fx_read_table(r->path, .separator = separator, .skip = r->skip);
     if (fx_is_error(table))
-        return fail_table();
+        return fail_table(EXIT_BAD_INPUT, "");
     d->kind = "csv";
     status = check_separator(r, fx_child_named(table, "columns"));
     return status == EXIT_FINE ? take_columns(r, d, table) : status;

@@ -44,7 +44,7 @@ static void *merge_labels(void *a, void *b)
             count += fx_item(fx_child(b, j++));
         rows[n] = fx_scalar(count);
     }
-    void *merged = fxi_named_tuple(n, names, rows);
+    void *merged = names && rows ? fxi_named_tuple(n, names, rows) : memory_error();
     free(names);
     free(rows);
     return merged;
@@ -60,7 +60,8 @@ static fx_array *renumber(fx_array *y, void *labels, void *all)
             k++;
         places[i] = (float)k;
     }
-    y = fx_gather(fx_from(FX_DTYPE_F32, places, n), fx_cast(y, FX_DTYPE_I64), 0);
+    y = !places ? memory_error()
+                : fx_gather(fx_from(FX_DTYPE_F32, places, n), fx_cast(y, FX_DTYPE_I64), 0);
     free(places);
     return y;
 }
@@ -108,6 +109,8 @@ int dataset_join(const dataset *parts, int n, dataset *out)
         out->n += parts[i].n;
         if (out->labels)
             out->labels = merge_labels(out->labels, parts[i].labels);
+        if (out->labels && fx_is_error(out->labels))
+            return fail_library(EXIT_FAILED);
     }
     out->x = joined(parts, n, NULL, features_of);
     if (out->y)

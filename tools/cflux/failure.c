@@ -55,6 +55,31 @@ int fail_library(int status)
     return status;
 }
 
+const char *table_sentence(const fx_error *e, const char *whose, char *text, size_t size)
+{
+    static const char advice[] = "fx_read_table takes .separator = ";
+    const char *sentence = failure_sentence(e), *at = strstr(sentence, advice);
+    if (!at)
+        return sentence;
+    snprintf(text, size, "%.*s%s--separator %s parts such lines", (int)(at - sentence), sentence,
+             whose, at + strlen(advice));
+    return text;
+}
+
+int fail_table(int status, const char *whose)
+{
+    char text[2048];
+    if (fx_error_status() == FX_OK)
+        return fail_library(status);
+    const fx_error e = fx_error_take();
+    return fail(status, "%s", table_sentence(&e, whose, text, sizeof text));
+}
+
+void *memory_error(void)
+{
+    return fx_error_array(fx_fail(FX_STATUS_MEMORY, "data", "no memory"));
+}
+
 void warn(const char *format, ...)
 {
     char text[2048];

@@ -25,6 +25,15 @@ int fail_library(int status);
  */
 const char *failure_sentence(const fx_error *e);
 
+/* The same of a file that may be a table: what the library says of its option for the separator is
+ * said of the command's own, or of that of `whose`: "cflux train ". */
+int fail_table(int status, const char *whose);
+/* The sentence that it prints, in `text` where it is not the record's. */
+const char *table_sentence(const fx_error *e, const char *whose, char *text, size_t size);
+
+/* Records that memory is out, as an error in the place of an object. */
+void *memory_error(void);
+
 /* Prints "cflux train: warning: text". */
 void warn(const char *format, ...) FXI_PRINTF(1, 2);
 

@@ -3,6 +3,7 @@
 #include "array_stats.h"
 #include "failure.h"
 #include "nearest.h"
+#include "sorted_names.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +125,7 @@ static void *class_tuple(const char *const *names, int64_t n)
     void **numbers = calloc((size_t)n + 1, sizeof *numbers);
     for (int64_t i = 0; numbers && i < n; i++)
         numbers[i] = fxi_from(FX_DTYPE_I64, &i, 0, NULL);
-    void *tuple = fxi_named_tuple(numbers ? (int)n : 0, names, numbers);
+    void *tuple = numbers ? fxi_named_tuple((int)n, names, numbers) : memory_error();
     free(numbers);
     return tuple;
 }
@@ -137,7 +138,7 @@ static void *classes_of_numbers(const double *values, int64_t n)
         print_number(texts[i], values[i]);
         names[i] = texts[i];
     }
-    void *tuple = class_tuple(names, texts && names ? n : 0);
+    void *tuple = texts && names ? class_tuple(names, n) : memory_error();
     free(names);
     free(texts);
     return tuple;
@@ -149,17 +150,17 @@ static void *classes_of_labels(void *labels)
     const char **names = calloc((size_t)n + 1, sizeof *names);
     for (int64_t i = 0; names && i < n; i++)
         names[i] = fx_child_name(labels, i);
-    void *tuple = class_tuple(names, names ? n : 0);
+    void *tuple = names ? class_tuple(names, n) : memory_error();
     free(names);
     return tuple;
 }
 
 static int take_classes(problem *p, const dataset *d, void *classes)
 {
-    p->classes = classes;
-    p->nclasses = fx_count(classes);
     if (fx_is_error(classes))
         return fail_library(EXIT_FAILED);
+    p->classes = classes;
+    p->nclasses = fx_count(classes);
     return p->nclasses >= 2 ? EXIT_FINE
                             : fail(EXIT_BAD_INPUT, "%s: every target is \"%s\": classes need two",
                                    d->path, class_name(p, 0));
@@ -207,8 +208,10 @@ static bool is_number(const char *text)
 
 /* A text in the first row, such as NA, makes a column one of text. Where all that follows are
  * numbers it says that a value is missing, unless they are said to be names. */
-static int check_texts(const dataset *d)
+int problem_check_texts(const dataset *d)
 {
+    if (!d->labels)
+        return EXIT_FINE;
     const char *first = first_text(d->y, d->labels);
     const int64_t n = fx_count(d->labels);
     int64_t numbers = 0;
@@ -240,10 +243,6 @@ int problem_classes(problem *p, const dataset *d, task asked)
     const bool by_loss = asked == TASK_BY_DATA && p->kind && !d->labels;
     if (by_loss)
         asked = p->kind->means;
-    if (asked != TASK_CLASSES && d->labels)
-        status = check_texts(d);
-    if (status != EXIT_FINE)
-        return status;
     if (asked == TASK_NUMBERS && d->labels)
         return fail(EXIT_BAD_INPUT, "%s: %s holds text, such as \"%s\", and no numbers", d->path,
                     d->target, first_text(d->y, d->labels));
@@ -251,6 +250,10 @@ int problem_classes(problem *p, const dataset *d, task asked)
         return fail(EXIT_BAD_INPUT,
                     "--classes: %s has %lld targets for an observation, and a class is one",
                     d->path, (long long)(fx_length(d->y) / d->n));
+    if (d->labels && fx_count(d->labels) > CLASSES_AT_MOST)
+        return fail(EXIT_BAD_INPUT,
+                    "%s: %s has %lld distinct texts, too many for classes, which are at most %d",
+                    d->path, d->target, (long long)fx_count(d->labels), CLASSES_AT_MOST);
     if (d->labels)
         status = take_classes(p, d, classes_of_labels(d->labels));
     else if (asked != TASK_NUMBERS && !several)
@@ -259,14 +262,6 @@ int problem_classes(problem *p, const dataset *d, task asked)
 }
 
 /* ---- targets --------------------------------------------------------------------------------- */
-
-static int64_t number_of_class(const problem *p, const char *name)
-{
-    for (int64_t i = 0; i < p->nclasses; i++)
-        if (strcmp(class_name(p, i), name) == 0)
-            return i;
-    return -1;
-}
 
 static int unknown_class(const problem *p, const dataset *d, int64_t row, const char *name)
 {
@@ -278,8 +273,8 @@ static int unknown_class(const problem *p, const dataset *d, int64_t row, const 
 }
 
 /* The number of the class of each value of y: values repeat, so the last answer is tried first. */
-static int number_classes(const problem *p, const dataset *d, const double *values, int64_t *out,
-                          int64_t n)
+static int number_classes(const problem *p, const dataset *d, const sorted_name *classes,
+                          const double *values, int64_t *out, int64_t n)
 {
     char name[NUMBER_BYTES];
     double last = NAN;
@@ -288,7 +283,7 @@ static int number_classes(const problem *p, const dataset *d, const double *valu
         const char *text = d->labels ? fx_child_name(d->labels, (int64_t)values[i]) : name;
         if (values[i] != last) {
             print_number(name, values[i]);
-            number = number_of_class(p, text);
+            number = place_of_name(classes, p->nclasses, text);
             last = values[i];
         }
         if (number < 0)
@@ -302,14 +297,18 @@ static int class_targets(const problem *p, const dataset *d, fx_array **out)
 {
     int64_t n, *numbers = calloc((size_t)d->n + 1, sizeof *numbers);
     double *values = values_of(d, &n);
-    int status = numbers && values ? EXIT_FINE : EXIT_FAILED;
+    sorted_name *classes = sorted_names(p->classes);
+    int status = !values              ? EXIT_FAILED
+                 : numbers && classes ? EXIT_FINE
+                                      : fail(EXIT_FAILED, "no memory");
     if (status == EXIT_FINE && n != d->n)
         status = fail(EXIT_BAD_INPUT, "%s has %lld targets for %lld observations: classes are one",
                       d->path, (long long)n, (long long)d->n);
     if (status == EXIT_FINE)
-        status = number_classes(p, d, values, numbers, n);
+        status = number_classes(p, d, classes, values, numbers, n);
     if (status == EXIT_FINE)
         *out = fx_from(FX_DTYPE_I64, numbers, n);
+    free(classes);
     free(numbers);
     free(values);
     return status;

@@ -25,6 +25,8 @@ typedef enum task { TASK_BY_DATA = 0, TASK_CLASSES, TASK_NUMBERS } task;
 
 /* The loss by its text; NULL: the one that fits the target, once it is known. */
 int problem_loss(problem *p, const char *text);
+/* May targets of text be learned as they are, or do they say that a number is missing? */
+int problem_check_texts(const dataset *d);
 /* Are the targets classes, and which? */
 int problem_classes(problem *p, const dataset *d, task asked);
 /* The targets as the loss takes them: class numbers (Int64), or Float32 numbers. */

@@ -28,7 +28,7 @@ static void *texts_of_classes(const problem *p)
     void **texts = calloc((size_t)p->nclasses + 1, sizeof *texts);
     for (int64_t i = 0; texts && i < p->nclasses; i++)
         texts[i] = fx_string(class_name(p, i));
-    void *tuple = fxi_tuple(texts ? (int)p->nclasses : 0, texts);
+    void *tuple = texts ? fxi_tuple((int)p->nclasses, texts) : memory_error();
     free(texts);
     return tuple;
 }
@@ -90,7 +90,7 @@ static void *classes_of(void *texts)
         pairs[2 * i] = fx_string_text(fx_child(texts, i));
         pairs[2 * i + 1] = fxi_from(FX_DTYPE_I64, &i, 0, NULL);
     }
-    void *tuple = fxi_named_pairs(pairs ? 2 * (int)n : 0, pairs);
+    void *tuple = pairs ? fxi_named_pairs(2 * (int)n, pairs) : memory_error();
     free(pairs);
     return tuple;
 }
