@@ -9,6 +9,7 @@ import math
 import os
 import random
 import resource
+import shutil
 import signal
 import statistics
 import subprocess
@@ -1028,6 +1029,47 @@ class OtherFiles(Training):
         self.assertEqual([float(r[0]) for r in out[1:]], [1.0, -0.5])
 
 
+class Memory(Training):
+    def test_each_allocation_that_fails(self):
+        """Of the program's own: it says so and leaves no model, or does without."""
+        shim, source = self.path("failing.so"), os.path.join(cli.ROOT, "tests", "cli", "failing_calloc.c")
+        compiler = shutil.which("cc")
+        if not compiler or subprocess.run([compiler, "-shared", "-fPIC", "-O1", source, "-o", shim, "-ldl"],
+                                          capture_output=True).returncode:
+            print("skipped: no compiler that makes failing_calloc.c")
+            return
+
+        def train(at, *request):
+            return self.run_cli("train", "-q", *request, "-e", "1", "-S", "m.safetensors", LD_PRELOAD=shim,
+                                FAIL_AT=str(at), FAIL_IN=cli.program)
+
+        self.table("a.csv", [(1, 2, "x"), (2, 3, "y"), (1, 4, "x"), (3, 1, "z")], "a,b,k")
+        self.table("b.csv", [(1, 2, "w"), (3, 2, "x")], "a,b,k")
+        self.table("n.csv", [(i % 3, i % 5, i % 2) for i in range(40)], "a,b,k")
+        if "#failed" not in train(1, "-d", "n.csv", "-m", "Dense(2 => 2)").err:
+            print("skipped: the program's calloc is not one that can be replaced")
+            return
+        failed = 0
+        for request in (("-d", "a.csv", "-m", "Dense(2 => 3)"), ("-d", "a.csv", "b.csv", "-m", "Dense(2 => 4)"),
+                        ("-d", "n.csv", "-m", "Dense(2 => 2)")):
+            self.fine("train", "-q", *request, "-e", "1", "-S", "m.safetensors")
+            whole = self.read("m.safetensors")
+            for at in range(1, 100):
+                os.remove(self.path("m.safetensors"))
+                ended = train(at, *request)
+                if "#failed" not in ended.err:
+                    break
+                failed += 1
+                if ended.status:
+                    self.assertRegex(ended.err, r"^#failed\ncflux train: .*no memory", (request, at))
+                    self.assertFalse(os.path.exists(self.path("m.safetensors")))
+                    self.write("m.safetensors", b"")
+                else:
+                    self.assertEqual(self.read("m.safetensors"), whole, (request, at))
+            self.assertEqual(ended.status, 0, ended.err)
+        self.assertGreaterEqual(failed, 30)
+
+
 class Flux(Training):
     def test_a_network_of_flux_on_mnist(self):
         """Trained in Julia, where pixels are numbers from 0 to 1."""
@@ -1053,4 +1095,4 @@ class Flux(Training):
 
 
 if __name__ == "__main__":
-    cli.main(52)
+    cli.main(53)
