@@ -109,8 +109,9 @@ FX_API void *fxi_keep(void *object);
 /* Says that an object in no scope will be released by who hands it out, unless fx_keep is called.
  */
 FX_API void fxi_hand_out(void *object);
-/* Takes a reference that outlives scopes, or gives one back. NULL is allowed; error objects ignore
- * both. */
+/* Takes a reference that outlives scopes, or gives one back. Without fx_retain it is the scope's
+ * that is given back: the object is freed before the scope closes. NULL is allowed; error objects
+ * ignore both. */
 FX_API void *fxi_retain(void *object);
 FX_API void fx_release(void *object);
 /* Stores x in a variable or field: retains it, releases what was there (NULL at first). The value

@@ -366,6 +366,8 @@ void fx_release(void *object)
     if (__atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) > 1 &&
         __atomic_sub_fetch(&o->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
+    if (o->fxi_scope && o->fxi_scope != &handed_out)
+        unlink_object(o); /* it was the scope's reference that was given back */
     if (o->type == &fxi_array_type) {
         free_array((fx_array *)o);
         return;

@@ -2,12 +2,15 @@
 #include "metadata.h"
 #include "memory.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct metadata {
     fx_object base;
     int64_t n;
     char **texts; /* key, text, key, … */
+    char **
+        *sorted; /* where the keys are in texts, in alphabetical order; equal ones as they came */
 } metadata;
 
 static void finish(void *self)
@@ -16,7 +19,9 @@ static void finish(void *self)
     for (int64_t i = 0; m->texts && i < 2 * m->n; i++)
         fxi_free(m->texts[i]);
     fxi_free(m->texts);
+    fxi_free((void *)m->sorted);
     m->texts = NULL;
+    m->sorted = NULL;
     m->n = 0;
 }
 
@@ -44,6 +49,23 @@ static void *failed(fx_status status, const char *why)
     return fxi_error_object(&fxi_metadata_type);
 }
 
+static int by_key(const void *a, const void *b)
+{
+    char *const *const x = *(char **const *)a, *const *const y = *(char **const *)b;
+    const int order = strcmp(*x, *y);
+    return order ? order : (x > y) - (x < y);
+}
+
+static bool sort_keys(metadata *m)
+{
+    m->sorted = fxi_calloc((size_t)m->n + 1, sizeof *m->sorted);
+    for (int64_t i = 0; m->sorted && i < m->n; i++)
+        m->sorted[i] = &m->texts[2 * i];
+    if (m->sorted)
+        qsort((void *)m->sorted, (size_t)m->n, sizeof *m->sorted, by_key);
+    return m->sorted != NULL;
+}
+
 void *fxi_metadata(int n, const void *const *keys_and_texts)
 {
     if (n % 2 != 0)
@@ -64,7 +86,7 @@ void *fxi_metadata(int n, const void *const *keys_and_texts)
         if (!m->texts[i])
             return failed(FX_STATUS_MEMORY, "no memory");
     }
-    return m;
+    return sort_keys(m) ? (void *)m : failed(FX_STATUS_MEMORY, "no memory");
 }
 
 static const metadata *as_metadata(const void *object)
@@ -87,8 +109,13 @@ const char *fx_metadata_key(const void *object, int64_t i)
 const char *fx_metadata_text(const void *object, const char *key)
 {
     const metadata *m = as_metadata(object);
-    for (int64_t i = 0; m && key && i < m->n; i++)
-        if (strcmp(m->texts[2 * i], key) == 0)
-            return m->texts[2 * i + 1];
-    return NULL;
+    int64_t low = 0, high = m && key ? m->n : 0;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (strcmp(*m->sorted[middle], key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return m && key && low < m->n && strcmp(*m->sorted[low], key) == 0 ? m->sorted[low][1] : NULL;
 }

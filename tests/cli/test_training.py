@@ -1029,6 +1029,19 @@ class OtherFiles(Training):
         self.assertEqual([float(r[0]) for r in out[1:]], [1.0, -0.5])
 
 
+class Wide(Training):
+    def test_more_columns_than_a_bson_file_may_name(self):
+        """What could not be read again is found before training; the other format holds it."""
+        columns = 30000
+        self.table("wide.csv", [[(7 * r + 3 * i) % 11 for i in range(columns)] + [r] for r in range(4)],
+                   ",".join([f"gene{i}" for i in range(columns)] + ["y"]))
+        train = ("train", "-q", "-d", "wide.csv", "-m", f"Dense({columns} => 1)", "--regression", "-e", "1", "-S")
+        self.refused(*train, "m.bson", words=["could not be read again", "objects", "another format may do"])
+        self.assertEqual(os.listdir(self.folder), ["wide.csv"])
+        self.fine(*train, "m.safetensors")
+        self.fine("eval", "m.safetensors", "-d", "wide.csv")
+
+
 class Memory(Training):
     def test_each_allocation_that_fails(self):
         """Of the program's own: it says so and leaves no model, or does without."""
@@ -1095,4 +1108,4 @@ class Flux(Training):
 
 
 if __name__ == "__main__":
-    cli.main(53)
+    cli.main(54)

@@ -54,6 +54,34 @@ static void every_format_is_named(void **state)
     assert_string_equal(fx_metadata_text(header, "notation.model"), "Dense(3 => 2)");
 }
 
+/* Keys are found whatever their order and number; of equal ones the first. */
+static void metadata_by_key(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { KEYS = 3000 };
+    static char texts[2 * KEYS][8];
+    const void *list[2 * KEYS + 2];
+    for (int i = 0; i < KEYS; i++) {
+        snprintf(texts[2 * i], sizeof texts[0], "k%d", i * 1237 % KEYS);
+        snprintf(texts[2 * i + 1], sizeof texts[0], "%d", i);
+        list[2 * i] = texts[2 * i];
+        list[2 * i + 1] = texts[2 * i + 1];
+    }
+    list[2 * KEYS] = "k7";
+    list[2 * KEYS + 1] = "again";
+    const void *m = fxi_metadata(2 * KEYS + 2, list);
+    assert_int_equal(fx_metadata_count(m), KEYS + 1);
+    for (int i = 0; i < KEYS; i++) {
+        assert_string_equal(fx_metadata_key(m, i), texts[2 * i]);
+        assert_string_equal(fx_metadata_text(m, texts[2 * i]), texts[2 * i + 1]);
+    }
+    assert_null(fx_metadata_text(m, "k"));
+    assert_null(fx_metadata_text(m, "zz"));
+    assert_null(fx_metadata_text(m, ""));
+    assert_null(fx_metadata_text(fx_metadata("a", "b"), NULL));
+}
+
 static void what_wrote_a_file_is_narrowed_down(void **state)
 {
     (void)state;
@@ -168,6 +196,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_format_is_named),
+        cmocka_unit_test(metadata_by_key),
         cmocka_unit_test(what_wrote_a_file_is_narrowed_down),
         cmocka_unit_test(layers_of_one_version_say_it),
         cmocka_unit_test(what_is_no_file_of_these_is_refused),

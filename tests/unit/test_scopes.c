@@ -30,6 +30,33 @@ static int start_counting(void **state)
     return clean_start(state);
 }
 
+/* ---- given back early ------------------------------------------------------------------------ */
+
+/* What is released without being retained was the scope's: it is gone at once, and what lies before
+ * and behind it in the scope stays. */
+static void released_before_the_scope(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *kept = fx_vector(1, 2);
+    {
+        FX_SCOPE;
+        fx_array *first = fx_vector(1, 2), *gone = tracked(), *last = fx_vector(3, 4);
+        void *text = fx_string("a"), *pair = fx_tuple(first, last);
+        fx_release(gone);
+        assert_int_equal(released, 1);
+        fx_release(text);
+        fx_release(kept); /* of the scope around */
+        fx_array *sum = fx_add(first, last);
+        assert_true(fx_at(sum, 1) == 6 && fx_count(pair) == 2);
+        fx_release(pair);
+    }
+    assert_int_equal(released, 1);
+    fx_array *again = tracked();
+    fx_release(fx_keep(again));
+    assert_int_equal(released, 2);
+}
+
 /* ---- modes (3) ------------------------------------------------------------------------------- */
 
 static void modes_nest_either_way(void **state)
@@ -647,6 +674,7 @@ static void the_root_scope_ends_with_its_thread(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(released_before_the_scope),
         TEST(modes_nest_either_way),
         TEST(a_layer_reads_the_mode_when_called),
         TEST(new_threads_infer),

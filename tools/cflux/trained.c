@@ -63,16 +63,22 @@ int trained_try(const char *path, const trained *t, const problem *p)
     const char *dot = strrchr(name, '.');
     const int n = snprintf(beside, sizeof beside, "%.*s.cflux-%ld%s", (int)(name - path), path,
                            (long)getpid(), dot ? dot : "");
+    FX_SCOPE;
     if (!dot || (strcmp(dot, ".bson") != 0 && strcmp(dot, ".safetensors") != 0))
         return fail(EXIT_BAD_INPUT, "--save %s: models are saved as .bson or .safetensors", path);
     if (n < 0 || n >= PATH_BYTES)
         return fail(EXIT_BAD_INPUT, "--save: the path is too long");
-    const fx_status status = trained_save(beside, t, p);
+    const bool saved = trained_save(beside, t, p) == FX_OK,
+               loads = saved && !fx_is_error(model_file_load(beside));
     unlink(beside);
-    if (status == FX_OK)
+    if (loads)
         return EXIT_FINE;
     const fx_error e = fx_error_take();
-    return fail(EXIT_BAD_INPUT, "--save %s: %s", path, failure_sentence(&e));
+    return saved ? fail(EXIT_BAD_INPUT,
+                        "--save %s: such a file could not be read again (%s); another format may "
+                        "do",
+                        path, failure_sentence(&e))
+                 : fail(EXIT_BAD_INPUT, "--save %s: %s", path, failure_sentence(&e));
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */

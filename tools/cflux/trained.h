@@ -22,7 +22,8 @@ typedef struct trained {
 } trained;
 
 fx_status trained_save(const char *path, const trained *t, const problem *p);
-/* Could this be saved there? Tries it beside the file: EXIT_FINE, or what was printed. */
+/* Could this be saved there, and read again? Tries it beside the file: EXIT_FINE, or what was
+ * printed. */
 int trained_try(const char *path, const trained *t, const problem *p);
 /* Fills in t and p (no formula where the file says no loss). */
 int trained_load(const char *path, trained *t, problem *p);
