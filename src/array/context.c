@@ -208,6 +208,15 @@ static void cut_array(const fxi_context *c, fx_object *o, uint64_t seq)
     }
 }
 
+/* Takes a reference away. Was it the last one? */
+static bool gives_last(fx_object *o)
+{
+    return __atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) <= 1 ||
+           __atomic_sub_fetch(&o->refs, 1, __ATOMIC_ACQ_REL) == 0;
+}
+
+static void free_object(fx_object *o);
+
 static void scope_pop(fxi_context *c)
 {
     fxi_scope *s = c->scope;
@@ -226,7 +235,8 @@ static void scope_pop(fxi_context *c)
         unlink_object(o);
         if (step && __atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) > 1)
             cut_array(c, o, s->seq);
-        fx_release(o);
+        if (gives_last(o))
+            free_object(o);
     }
     fxi_take_back(c);
     if (s->depth == 0)
@@ -358,16 +368,9 @@ static void free_array(fx_array *x)
     fxi_free(x);
 }
 
-void fx_release(void *object)
+/* The last reference is gone. */
+static void free_object(fx_object *o)
 {
-    fx_object *o = object;
-    if (!o || immortal(o))
-        return;
-    if (__atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) > 1 &&
-        __atomic_sub_fetch(&o->refs, 1, __ATOMIC_ACQ_REL) > 0)
-        return;
-    if (o->fxi_scope && o->fxi_scope != &handed_out)
-        unlink_object(o); /* it was the scope's reference that was given back */
     if (o->type == &fxi_array_type) {
         free_array((fx_array *)o);
         return;
@@ -376,6 +379,18 @@ void fx_release(void *object)
         o->type->finish(o);
     release_fields(o);
     fxi_free(o);
+}
+
+void fx_release(void *object)
+{
+    fx_object *o = object;
+    if (!o || immortal(o))
+        return;
+    if (!gives_last(o))
+        return;
+    if (o->fxi_scope && o->fxi_scope != &handed_out)
+        unlink_object(o); /* it was the scope's reference that was given back */
+    free_object(o);
 }
 
 /* ---- promises -------------------------------------------------------------------------------- */
