@@ -1,7 +1,8 @@
 # The front door: the same commands by hand and in CI. The work is done by CMake and CTest.
 #
-# demo and test install what is missing (scripts/setup). Recorded test data is looked for in
-# CFLUX_DATA; where it is absent the tests say what they skipped and pass.
+# demo and test install what is missing (scripts/setup). Recorded test data is in CFLUX_DATA (default:
+# ../shared/data). Without the default folder the tests say what they skipped and pass; a folder that
+# was named must be there and complete.
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 ROOT        := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
@@ -9,11 +10,14 @@ BUILD       ?= build
 JOBS        ?= $(shell nproc)
 PREFIX      ?= /usr/local
 DESTDIR     ?=
+DATA_NAMED  := $(if $(filter undefined,$(origin CFLUX_DATA)),,yes)
 CFLUX_DATA  ?= $(ROOT)/../shared/data
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS ?=
 override CFLUX_DATA := $(abspath $(CFLUX_DATA))
+ifneq ($(DATA_NAMED)$(wildcard $(CFLUX_DATA)),)
 export CFLUX_DATA
+endif
 
 CONFIGURE = cmake -S $(ROOT) -G "Unix Makefiles" -Wno-dev --log-level=NOTICE --no-warn-unused-cli \
                 -DCFLUX_POCL_CACHE=$(abspath $(BUILD))/cache/pocl
@@ -24,7 +28,7 @@ CLANG     = -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
 MAKEFLAGS     += --no-print-directory
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all bench docs format check-format asan tsan clang arm fuzz fuzz-minute fuzz-build install deb deb-check \
+.PHONY: help demo test test-all bench docs format check-format asan tsan clang arm fuzz fuzz-minute fuzz-build install deb deb-check debian-roots fuzz-and-packages \
         clean setup-demo setup-test
 
 help:
@@ -39,6 +43,7 @@ help:
 	@echo 'make docs          the pages and the reference as a site, $(BUILD)/site'
 	@echo 'make format        clang-format over the tree (check-format: only look)'
 	@echo 'make deb           Debian packages; deb-check tries them in a clean root'
+	@echo 'make debian-roots  the demo and the quick tests in roots of Debian 12 and 13'
 	@echo 'make install       PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make clean         remove $(BUILD)/'
 	@echo 'test data: CFLUX_DATA=$(CFLUX_DATA)'
@@ -68,7 +73,13 @@ test-all: setup-test
 	$(CONFIGURE) -B $(BUILD) -DCFLUX_TESTS=ON
 	$(COMPILE) $(BUILD) -j $(JOBS)
 	$(ROOT)/scripts/suite $(BUILD) -j $(JOBS)
-	$(MAKE) clang asan tsan arm fuzz-minute deb-check
+	$(MAKE) clang asan tsan arm
+	$(MAKE) fuzz-and-packages
+
+# Damaged input has a minute for each reader, whatever else runs; installations mostly use one core.
+fuzz-and-packages: fuzz-build
+	@status=0; $(MAKE) deb-check debian-roots >$(BUILD)/debian.log 2>&1 & packages=$$!; \
+	    $(MAKE) fuzz-minute || status=1; wait $$packages || status=1; cat $(BUILD)/debian.log; exit $$status
 
 # Texts of kernels, given to compilers of GPUs: the same texts whatever compiles the library.
 NO_COMPILERS = -E '^gpu/gpu_compile$$'
@@ -138,6 +149,10 @@ deb: setup-demo
 	@ls $(BUILD)/deb/packages/*.deb
 deb-check: deb
 	$(ROOT)/scripts/deb-check $(BUILD)/deb/packages
+
+# Builds, installs and tests in minimal roots of other releases of Debian.
+debian-roots:
+	$(ROOT)/scripts/debian-roots
 
 clean:
 	rm -rf $(BUILD)

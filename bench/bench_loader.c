@@ -29,7 +29,7 @@ typedef struct seconds {
 
 typedef struct loop {
     bench_state net;
-    fx_pool_layer *blur;
+    fx_maxpool_layer *blur;
     int blurs; /* how much work a batch is */
     fx_loader *loaders[KINDS];
 } loop;

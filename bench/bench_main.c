@@ -15,7 +15,7 @@
  * of rows from different machines do not compare; ratios of rows from one run do.
  */
 #include "bench.h"
-#include "context.h"
+#include "evaluate.h"
 #include "cpu_plugin.h"
 #include "cpu_simd.h"
 
@@ -238,7 +238,6 @@ int main(int argc, char **argv)
     int i = 1;
     bench_program = argv[0];
     setenv("FX_PLUGIN_PATH", CFLUX_BUILD_DIR, 0);
-    setenv("CFLUX_BACKEND_PATH", CFLUX_BUILD_DIR, 0);
     for (; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
         if (strcmp(argv[i], "--first-prediction") == 0 && i + 1 < argc)
             bench_device = argv[i + 1];

@@ -9,7 +9,7 @@
  */
 #include "bench.h"
 #include "graph.h"
-#include "plan.h"
+#include "planning.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -68,10 +68,10 @@ static void record_and_find(bench_state *s)
     FX_SCOPE;
     root_list roots = {.n = 0};
     fx_visit(record(s), add_root, &roots);
-    if (fxi_graph_build(fxi_here(), &graph, roots.n, roots.at) != FX_OK)
+    if (fxi_graph_of(fxi_here(), &graph, roots.n, roots.at) != FX_OK)
         return;
-    fxi_plan *plan = fxi_plan_of(&graph);
-    if (plan)
+    fxi_plan *plan;
+    if (fxi_plan_of(&graph, &plan) == FX_OK)
         fxi_plan_release(plan);
 }
 

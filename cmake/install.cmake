@@ -26,7 +26,7 @@ if(TARGET cflux_onednn)
     install(TARGETS cflux_onednn LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/cflux COMPONENT onednn)
 endif()
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev
-    FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
+    FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def")
 install(FILES ${PROJECT_BINARY_DIR}/cflux.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 install(FILES ${PROJECT_BINARY_DIR}/cflux-config.cmake ${PROJECT_BINARY_DIR}/cflux-config-version.cmake
     DESTINATION ${CFLUX_CMAKE_DIR} COMPONENT dev)

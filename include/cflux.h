@@ -7,12 +7,18 @@
 #include <cflux/ops.h>
 #include <cflux/grad.h>
 #include <cflux/tree.h>
+#include <cflux/layer.h>
 #include <cflux/nn.h>
 #include <cflux/optim.h>
 #include <cflux/data.h>
+#include <cflux/json_out.h>
+#include <cflux/report.h>
 #include <cflux/train.h>
 #include <cflux/io.h>
 #include <cflux/notation.h>
 #include <cflux/device.h>
 
+#ifdef __cplusplus
+#include <cflux/cflux.hpp>
+#endif
 #endif

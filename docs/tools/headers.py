@@ -1,9 +1,12 @@
 """What the public headers declare, with the comments that belong to it: for the reference and its check.
 
-A header is read as a C compiler sees it: the branches for C++ are left out. What remains is a list of
+A header is read as a C compiler sees it: the branches for C++, and FXI_CXX(…), are left out. What remains is a list of
 sections, each a list of groups: a comment that stands alone on its lines, and the unbroken run of
 declarations and macros below it. A comment at the end of a line belongs to what is before it, and what a
 section's title says after a colon to what is directly below.
+
+FXI_OPTION_STRUCT(fx_x_args, FXI_X_ARGS) declares a struct whose members stand in the macro FXI_X_ARGS
+with their types and defaults; here it is the struct that a C compiler sees, with the defaults as comments.
 
 A macro fx_name(…) that calls a function fxi_name is that function's public face: it stands in the
 reference where the function is declared, and has its comment besides its own.
@@ -83,7 +86,8 @@ def c_branches(text):
                 stack[-1] = not stack[-1]
             out += [""] * (end + 1 - i)
         else:
-            out += lines[i:end + 1] if all(stack) else [""] * (end + 1 - i)
+            kept = all(stack) and not re.match(r"\s*FXI_CXX\(", lines[i])
+            out += lines[i:end + 1] if kept else [""] * (end + 1 - i)
         i = end + 1
     return "\n".join(out)
 
@@ -180,9 +184,37 @@ def tokens(text):
             i, line_start = end, False
 
 
+# How the defaults of options are written for readers; None: there is none to name.
+DEFAULTS = {"FXI_NULL": None, "FXI_DIMS_NONE": None, "FXI_DIMS_ONE": "FX_DIMS(1)", "FXI_DIMS_ZERO": "FX_DIMS(0)",
+            "FXI_AXES_ALL": "FX_ALL", "FXI_AXES_OF(0)": "FX_AXES(0)"}
+
+
+def member(kind, name, value, comment):
+    default = DEFAULTS.get(value, value)
+    comment = " ".join(comment.replace("\\\n", " ").split())
+    words = "; ".join(w for w in (f"default: {default}" if default else "", comment) if w)
+    space = "" if kind.endswith("*") else " "
+    return f"    {kind}{space}{name};" + (f" /* {words} */" if words else "")
+
+
+def option_struct(text, name, members):
+    """The struct that FXI_OPTION_STRUCT declares, as C source."""
+    found = re.search(rf"#define {members}\(F\)((?:[^\n]*\\\n)*[^\n]*)", text)
+    rows = re.findall(r"\bF\(([^,]+), (\w+), ([^()]*(?:\([^()]*\))?)\)[ \t]*(?:/\*(.*?)\*/)?", found.group(1), re.S)
+    if not rows:
+        raise ValueError(f"{members} lists no members")
+    lines = [member(*row) for row in rows]
+    widest = max(line.find(" /*") for line in lines)
+    lines = [line.replace(" /*", " /*".rjust(3 + widest - line.find(" /*")), 1) if " /*" in line else line
+             for line in lines]
+    return "\n".join([f"typedef struct {name} {{", "    size_t fxi_size;"] + lines + [f"}} {name};"])
+
+
 def parse_header(path):
     with open(path, encoding="utf-8") as f:
         text = f.read()
+    text = re.sub(r"^FXI_OPTION_STRUCT\((\w+), (\w+)\);$",
+                  lambda m: option_struct(text, m.group(1), m.group(2)), text, flags=re.M)
     opening = COMMENT.match(text)
     header = Header(os.path.basename(path), comment_text(opening.group(0)))
     sections, group, last = [("", [])], None, None
@@ -215,7 +247,7 @@ def join_faces(header):
     inner = {i.name: i for g in header.groups() for i in g.items if i.kind == "inner"}
     for group in header.groups():
         for item in group.items:
-            called = re.search(r"\b(fxi_\w+)\s*\(", item.text) if item.kind == "macro" else None
+            called = re.search(r"\b(fxi_\w+)\s*[(,]", item.text) if item.kind == "macro" else None
             function = inner.get(called.group(1)) if called else None
             if function and item.name.lower().startswith("fx_") and "(" in function.text:
                 if not function.text.startswith("#"):
@@ -232,8 +264,9 @@ def operations(root):
     """The rows of op.def: (constant, name, inputs, class, comment)."""
     with open(os.path.join(root, "include", "cflux", "op.def"), encoding="utf-8") as f:
         text = f.read()
-    rows = re.findall(r'^OP\((\w+), "(\w+)", (-?\d+), (\w+)\)[ \t]*(?:/\* *(.*?) *\*/)?', text, re.M)
-    return [("FX_OP_" + row[0],) + row[1:] for row in rows]
+    rows = re.findall(r'^(?:OWN_)?(?:OP\((\w+), "(\w+)", (-?\d+), (\w+)|(ELEMENTWISE)\((\w+), (\w+), (\d+)),.*?\)'
+                      r'[ \t]*(?:/\* *(.*?) *\*/)?$', text, re.M)
+    return [("FX_OP_" + (r[0] or r[5]), r[1] or r[6], r[2] or r[7], r[3] or r[4], r[8]) for r in rows]
 
 
 @dataclass

@@ -79,7 +79,7 @@ class Pages:
         text = re.sub(r"^#\s*define OP.*\n#\s*include.*$", "    /* FX_OP_ADD, …: one for each operation, see below */",
                       text, flags=re.M)
         if text.startswith("static inline"):
-            text = text[len("static inline "):text.index("{")].strip() + ";"
+            text = text[len("static inline "):].partition("{")[0].strip().rstrip(";") + ";"
         return text
 
     def shown_macro(self, item, header):
@@ -94,7 +94,7 @@ class Pages:
             head = f"typeof({kept.group(1)}) "
         elif cast:
             head = f"{cast.group(1)} *"
-        options = re.search(r"const (fx_\w+_args|fx_\w+_opts|fx_checkpoint) \*\w+\)", item.inner.text)
+        options = re.search(r"const (fx_\w+_args) \*\w+\)", item.inner.text)
         if not options or "..." not in parameters:
             return f"{head}{item.name}{parameters};"
         struct = options.group(1)
@@ -103,7 +103,7 @@ class Pages:
     def parameters(self, item, parameters, struct, header):
         """What stands for the dots of a macro with options: the struct's members from the first."""
         body = item.text
-        for name in re.findall(r"\bFXI_\w+", body):
+        for name in re.findall(r"\b(?:FXI|fx)_\w+", body)[1:]:
             helper = next((i for g in header.groups() for i in g.items if i.name == name), None)
             body += helper.text if helper else ""
         first = re.search(r"\.(\w+) = __VA_ARGS__", body)
@@ -117,7 +117,11 @@ class Pages:
 
     @staticmethod
     def members(struct, header):
-        item = next(i for g in header.groups() for i in g.items if i.name == struct and "{" in i.text)
+        named = [i for g in header.groups() for i in g.items if i.name == struct]
+        item = next((i for i in named if "{" in i.text), None)
+        if not item:  # typedef fx_maxpool_args fx_meanpool_args;
+            other = next(m for m in (re.match(rf"typedef (\w+) {struct};", i.text) for i in named) if m)
+            return Pages.members(other.group(1), header)
         body = parser.without_comments(item.text[item.text.index("{") + 1:item.text.rindex("}")])
         names = []
         for part in body.split(";"):

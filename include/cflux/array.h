@@ -54,11 +54,67 @@ typedef struct fx_object {
  * Opaque. */
 typedef struct fx_array fx_array;
 
-/* A list of sizes: FX_DIMS(5, 5). An empty one ({0}) means "default" in options. */
+/* A list of sizes: FX_DIMS(5, 5). */
 typedef struct fx_dims {
     int64_t n;
     int64_t v[2 * FX_MAX_DIMS];
 } fx_dims;
+/* Values of options that are lists of sizes: none, 1 and 0 for every axis. */
+#define FXI_DIMS_NONE                                                                              \
+    {                                                                                              \
+        0,                                                                                         \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define FXI_DIMS_ONE                                                                               \
+    {                                                                                              \
+        1,                                                                                         \
+        {                                                                                          \
+            1                                                                                      \
+        }                                                                                          \
+    }
+#define FXI_DIMS_ZERO                                                                              \
+    {                                                                                              \
+        1,                                                                                         \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
+    }
+
+/* Bits that are no axis: all axes; an axis below 0 or above 29. */
+typedef enum fxi_axis_bits { FXI_BIT_ALL = 1 << 30, FXI_BIT_OUTSIDE = 1 << 29 } fxi_axis_bits;
+/* A set of axes: FX_AXES(0, 2) are the first and the third, FX_ALL all of them. The bits are
+ * private, and a number is no set of axes: .dims = 2 does not compile. */
+typedef struct fx_axes {
+    unsigned bits;
+    FXI_CXX(fx_axes() : bits(0){})
+    FXI_CXX(fx_axes(fxi_axis_bits set) : bits(static_cast<unsigned>(set)){})
+} fx_axes;
+/* The same of a list. */
+static inline fx_axes fx_axes_of(int n, const int64_t *axes)
+{
+    fx_axes set;
+    set.bits = 0;
+    for (int i = 0; i < n; i++)
+        set.bits |= axes[i] >= 0 && axes[i] < 29 ? 1u << axes[i] : (unsigned)FXI_BIT_OUTSIDE;
+    return set;
+}
+#define FXI_AXES_ALL                                                                               \
+    {                                                                                              \
+        FXI_BIT_ALL                                                                                \
+    }
+#define FXI_AXES_OF(axis)                                                                          \
+    {                                                                                              \
+        (fxi_axis_bits)(1u << (axis))                                                              \
+    }
+/* All axes; the axes that are listed. */
+#define FX_ALL ((fx_axes)FXI_AXES_ALL)
+#define FX_AXES(...)                                                                               \
+    fx_axes_of((int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                    \
+               (const int64_t[]){__VA_ARGS__})
+/* The axes whose bits are set; for the library and its tests. */
+#define FXI_AXES(mask) ((fx_axes){mask})
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
 enum { FXI_SCOPE_INHERIT = 0, FXI_SCOPE_STEP = 1, FXI_SCOPE_TEST = 2, FXI_SCOPE_QUIET = 3 };
@@ -69,22 +125,9 @@ static inline void fxi_scope_end(const int *depth)
     fxi_scope_close(*depth);
 }
 
-FXI_END_C
-#ifdef __cplusplus
-struct fxi_scope_guard {
-    int depth;
-    explicit fxi_scope_guard(int d) : depth(d) {}
-    ~fxi_scope_guard() { fxi_scope_close(depth); }
-    fxi_scope_guard(const fxi_scope_guard &) = delete;
-    fxi_scope_guard &operator=(const fxi_scope_guard &) = delete;
-};
-#define FXI_OPEN_AT(mode, file, line)                                                              \
-    fxi_scope_guard FXI_CAT(fxi_scope_, __COUNTER__)(fxi_scope_open(mode, file, line))
-#else
 #define FXI_OPEN_AT(mode, file, line)                                                              \
     const int FXI_CAT(fxi_scope_, __COUNTER__) __attribute__((cleanup(fxi_scope_end), unused)) =   \
-        fxi_scope_open(mode, file, line)
-#endif
+        (FXI_HERE, fxi_scope_open(mode, file, line))
 #define FXI_OPEN(mode) FXI_OPEN_AT(mode, __FILE__, __LINE__)
 /* For library code: the scope of intermediates; error records keep the position of the caller's,
  * and what fx_set, fx_want and fx_stage promised passes on to the caller's scope. */
@@ -97,7 +140,6 @@ struct fxi_scope_guard {
 #define FX_SCOPE FXI_OPEN(FXI_SCOPE_INHERIT)
 #define FX_STEP  FXI_OPEN(FXI_SCOPE_STEP)
 #define FX_TEST  FXI_OPEN(FXI_SCOPE_TEST)
-FXI_BEGIN_C
 
 /* True inside FX_STEP: what layers ask. */
 FX_API bool fx_training(void);
@@ -106,9 +148,6 @@ FX_API bool fx_training(void);
  * `return fx_keep(y);` is how a function with a scope returns. Objects of outer scopes stay put;
  * what a loader has handed out, which is in no scope, is shared with the enclosing one. */
 FX_API void *fxi_keep(void *object);
-/* Says that an object in no scope will be released by who hands it out, unless fx_keep is called.
- */
-FX_API void fxi_hand_out(void *object);
 /* Takes a reference that outlives scopes, or gives one back. Without fx_retain it is the scope's
  * that is given back: the object is freed before the scope closes. NULL is allowed; error objects
  * ignore both. */
@@ -120,30 +159,9 @@ FX_API void fx_release(void *object);
  * NULL) empties it. */
 FX_API void fxi_set(void *slot, void *object);
 
-#ifdef __cplusplus
-}
-template <class T> inline T *fx_keep(T *x)
-{
-    return static_cast<T *>(fxi_keep(x));
-}
-template <class T> inline T *fx_retain(T *x)
-{
-    return static_cast<T *>(fxi_retain(x));
-}
-template <class T> inline void fx_set(T **slot, T *x)
-{
-    fxi_set(static_cast<void *>(slot), x);
-}
-template <class T> inline void fx_set(T **slot, decltype(nullptr))
-{
-    fxi_set(static_cast<void *>(slot), nullptr);
-}
-extern "C" {
-#else
-#define fx_keep(x)      ((__typeof__(x))fxi_keep(x))
-#define fx_retain(x)    ((__typeof__(x))fxi_retain(x))
-#define fx_set(slot, x) (((void)sizeof(*(slot) = (x))), fxi_set((slot), (x)))
-#endif
+#define fx_keep(x)      (FXI_HERE, (__typeof__(x))fxi_keep(x))
+#define fx_retain(x)    (FXI_HERE, (__typeof__(x))fxi_retain(x))
+#define fx_set(slot, x) (((void)sizeof(*(slot) = (x))), FXI_HERE, fxi_set((slot), (x)))
 
 /* Layer state (running statistics): fx_stage gives the state array `slot` a new value, which an
  * update within the step, or its close, computes and commits to the handle; on error it is dropped.
@@ -174,130 +192,32 @@ FX_API bool fx_is_evaluated(const fx_array *x);
 /* Dimensions are given as trailing numbers: fx_zeros(3, 4) is 3×4, fx_zeros() a scalar (0-d) array.
  */
 #define FXI_LIST(...)                                                                              \
-    (int)(sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1,                              \
+    (FXI_HERE, (int)(sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1),                  \
         (const int64_t[]){0, __VA_ARGS__} + 1
 
 /* fx_full(value, 3, 4): all elements equal to `value`, in Float32 or the type given; fx_zeros and
  * fx_ones: 0 and 1. Nothing is stored until it is needed. */
-FX_API fx_array *fxi_full(fx_dtype dtype, double value, int ndims, const int64_t *dims);
-/* Zeros of x's sizes and element type, on its device. */
-FX_API fx_array *fxi_zeros_like(const fx_array *x);
+FX_API fx_array *fxi_full(fx_dtype dtype, double value, int ndims, const int64_t *sizes);
+/* Zeros with the sizes, element type and device of x. */
+FX_API fx_array *fx_zeros_like(const fx_array *x);
 /* fx_rand(3, 4): uniform in [0, 1); fx_randn: standard normal. Philox4x32-10, one counter a call;
  * the same numbers on every backend (Salmon et al., 2011). Float32, Float64, Float16, BFloat16. */
-FX_API fx_array *fxi_rand(fx_dtype dtype, int ndims, const int64_t *dims);
-FX_API fx_array *fxi_randn(fx_dtype dtype, int ndims, const int64_t *dims);
+FX_API fx_array *fxi_rand(fx_dtype dtype, int ndims, const int64_t *sizes);
+FX_API fx_array *fxi_randn(fx_dtype dtype, int ndims, const int64_t *sizes);
 /* x[i] = start + i·step for i < n: an n-element vector of dtype. */
 FX_API fx_array *fx_range_dtype(fx_dtype dtype, double start, double step, int64_t n);
-/* fx_from(dtype, data, 3, 4): copies n = Π dims elements of type dtype from C memory. */
+/* fx_from(dtype, data, 3, 4): copies n = Π sizes elements of type dtype from C memory. */
 FX_API fx_array *fxi_vector(int64_t n, const double *values); /* as Float32 */
-FX_API fx_array *fxi_from(fx_dtype dtype, const void *data, int ndims, const int64_t *dims);
+FX_API fx_array *fxi_from(fx_dtype dtype, const void *data, int ndims, const int64_t *sizes);
 /* Uses C memory without a copy. It must stay valid and unchanged until release(data, user) is
  * called (when the last value that reads it is gone); release may be NULL. The memory is never
  * written. If the call fails, release is called at once. */
 typedef void (*fx_release_fn)(void *data, void *user);
 FX_API fx_array *fxi_borrow(fx_dtype dtype, const void *data, fx_release_fn release, void *user,
-                            int ndims, const int64_t *dims);
+                            int ndims, const int64_t *sizes);
 /* A 0-d array holding a number. Weak like a literal: it does not widen what it meets. */
 FX_API fx_array *fx_scalar(double value);
 
-FXI_END_C
-#ifdef __cplusplus
-#include <type_traits>
-template <class... D> inline fx_array *fx_full_dtype(fx_dtype t, double v, D... d)
-{
-    const int64_t dims[] = {0, static_cast<int64_t>(d)...};
-    return fxi_full(t, v, static_cast<int>(sizeof...(d)), dims + 1);
-}
-template <class... D> inline fx_array *fx_full(double v, D... d)
-{
-    return fx_full_dtype(FX_DTYPE_F32, v, d...);
-}
-template <class... D> inline fx_array *fx_zeros(D... d)
-{
-    return fx_full_dtype(FX_DTYPE_F32, 0.0, d...);
-}
-template <class... D> inline fx_array *fx_ones(D... d)
-{
-    return fx_full_dtype(FX_DTYPE_F32, 1.0, d...);
-}
-template <class... D> inline fx_array *fx_rand_dtype(fx_dtype t, D... d)
-{
-    const int64_t dims[] = {0, static_cast<int64_t>(d)...};
-    return fxi_rand(t, static_cast<int>(sizeof...(d)), dims + 1);
-}
-template <class... D> inline fx_array *fx_randn_dtype(fx_dtype t, D... d)
-{
-    const int64_t dims[] = {0, static_cast<int64_t>(d)...};
-    return fxi_randn(t, static_cast<int>(sizeof...(d)), dims + 1);
-}
-template <class... D> inline fx_array *fx_rand(D... d)
-{
-    return fx_rand_dtype(FX_DTYPE_F32, d...);
-}
-template <class... D> inline fx_array *fx_randn(D... d)
-{
-    return fx_randn_dtype(FX_DTYPE_F32, d...);
-}
-template <class... D> inline fx_array *fx_from(fx_dtype t, const void *data, D... d)
-{
-    const int64_t dims[] = {0, static_cast<int64_t>(d)...};
-    return fxi_from(t, data, static_cast<int>(sizeof...(d)), dims + 1);
-}
-template <class... D>
-inline fx_array *fx_borrow(fx_dtype t, const void *data, fx_release_fn f, void *user, D... d)
-{
-    const int64_t dims[] = {0, static_cast<int64_t>(d)...};
-    return fxi_borrow(t, data, f, user, static_cast<int>(sizeof...(d)), dims + 1);
-}
-template <class... V> inline fx_array *fx_vector(V... v)
-{
-    const float data[] = {static_cast<float>(v)...};
-    const int64_t n = static_cast<int64_t>(sizeof...(v));
-    return fxi_from(FX_DTYPE_F32, data, 1, &n);
-}
-template <class... D> inline fx_dims fx_make_dims(D... d)
-{
-    fx_dims r = {static_cast<int64_t>(sizeof...(d)), {static_cast<int64_t>(d)...}};
-    return r;
-}
-#define FX_DIMS(...) fx_make_dims(__VA_ARGS__)
-template <class T> struct fxi_dtype_of;
-template <> struct fxi_dtype_of<float> {
-    static const fx_dtype value = FX_DTYPE_F32;
-};
-template <> struct fxi_dtype_of<double> {
-    static const fx_dtype value = FX_DTYPE_F64;
-};
-template <> struct fxi_dtype_of<int32_t> {
-    static const fx_dtype value = FX_DTYPE_I32;
-};
-template <> struct fxi_dtype_of<int64_t> {
-    static const fx_dtype value = FX_DTYPE_I64;
-};
-template <> struct fxi_dtype_of<unsigned char> {
-    static const fx_dtype value = FX_DTYPE_U8;
-};
-template <> struct fxi_dtype_of<bool> {
-    static const fx_dtype value = FX_DTYPE_BOOL;
-};
-template <class A> inline fx_array *fxi_from_c(const A &a)
-{
-    typedef typename std::remove_const<typename std::remove_all_extents<A>::type>::type T;
-    const int n = static_cast<int>(std::rank<A>::value);
-    int64_t dims[FX_MAX_DIMS];
-    const int64_t ext[] = {static_cast<int64_t>(std::extent<A, 0>::value),
-                           static_cast<int64_t>(std::extent<A, 1>::value),
-                           static_cast<int64_t>(std::extent<A, 2>::value),
-                           static_cast<int64_t>(std::extent<A, 3>::value)};
-    static_assert(std::rank<A>::value >= 1 && std::rank<A>::value <= 4,
-                  "FX_FROM_C takes a C array of 1 to 4 dimensions");
-    for (int i = 0; i < n; i++)
-        dims[i] = ext[n - 1 - i];
-    return fxi_borrow(fxi_dtype_of<T>::value, static_cast<const void *>(&a), nullptr, nullptr, n,
-                      dims);
-}
-#define FX_FROM_C(a) fxi_from_c(a)
-#else
 #define fx_full(value, ...)              fxi_full(FX_DTYPE_F32, (value), FXI_LIST(__VA_ARGS__))
 #define fx_full_dtype(dtype, value, ...) fxi_full((dtype), (value), FXI_LIST(__VA_ARGS__))
 #define fx_zeros(...)                    fxi_full(FX_DTYPE_F32, 0.0, FXI_LIST(__VA_ARGS__))
@@ -311,12 +231,17 @@ template <class A> inline fx_array *fxi_from_c(const A &a)
     fxi_borrow((dtype), (data), (fn), (user), FXI_LIST(__VA_ARGS__))
 /* A Float32 vector of the listed numbers: fx_vector(1, 2, 3). */
 #define fx_vector(...)                                                                             \
-    fxi_vector((int64_t)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)),                  \
+    fxi_vector((FXI_HERE, (int64_t)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double))),      \
                (const double[]){__VA_ARGS__})
-/* A list of sizes, as options take it: FX_DIMS(5, 5). */
+/* A list of sizes, as options take it: FX_DIMS(5, 5). More than 16 do not compile; the name of the
+ * macro below is what compilers print then. (clang takes no static assertion here: in a structure
+ * of its own the numbers would have to be constants.) */
 #define FX_DIMS(...)                                                                               \
-    ((fx_dims){.n = (int64_t)(sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1,          \
+    ((fx_dims){.n = FX_DIMS_TAKES_AT_MOST_16_NUMBERS(                                              \
+                   sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t) - 1),                     \
                .v = {__VA_ARGS__}})
+#define FX_DIMS_TAKES_AT_MOST_16_NUMBERS(n)                                                        \
+    ((int64_t)(n) + 0 * (int64_t)sizeof(char[(n) <= 2 * FX_MAX_DIMS ? 1 : -1]))
 /* Wraps a C array of 1 to 4 dimensions without a copy, its dimensions reversed: float W[2][5] is
  * the 5×2 array with the same bytes. It is read when the value is evaluated (see fx_borrow).
  * FXI_SUB steps to the sub-array, or stays at the innermost one. */
@@ -340,15 +265,13 @@ template <class A> inline fx_array *fxi_from_c(const A &a)
              : FX_DTYPE_U8, bool                                                                   \
              : FX_DTYPE_BOOL)
 #define FX_FROM_C(a)                                                                               \
-    fxi_from_c(FXI_DTYPE_C(FXI_SUB(FXI_SUB(FXI_SUB(a)))), (const void *)(a),                       \
+    fxi_from_c((FXI_HERE, FXI_DTYPE_C(FXI_SUB(FXI_SUB(FXI_SUB(a))))), (const void *)(a),           \
                1 + FXI_DEEPER(a) + FXI_DEEPER(FXI_SUB(a)) + FXI_DEEPER(FXI_SUB(FXI_SUB(a))),       \
                (const size_t[]){sizeof(a), sizeof(FXI_SUB(a)), sizeof(FXI_SUB(FXI_SUB(a))),        \
                                 sizeof(FXI_SUB(FXI_SUB(FXI_SUB(a))))})
 FX_API fx_array *fxi_from_c(fx_dtype dtype, const void *data, int ndims, const size_t *level_bytes);
-#endif
 /* The same in Float32: fx_range(0, 0.5, 3) is 0, 0.5, 1. */
 #define fx_range(start, step, n) fx_range_dtype(FX_DTYPE_F32, (start), (step), (n))
-FXI_BEGIN_C
 
 /* Labels (integers from 0, any shape) → Bool array of shape (nclasses, size(labels)…): column j has
  * its one true element at labels[j]. A label outside 0 … nclasses−1 gives an all-false column; see
@@ -377,10 +300,6 @@ FX_API double fx_at(fx_array *x, int64_t i);
 /* Copies all elements, dense and column-major, in x's element type; `bytes` must be the exact size.
  */
 FX_API fx_status fx_read_into(fx_array *x, void *dst, size_t bytes);
-/* The same bytes one after the other in pieces, for those that pass them on: the array's own memory
- * where it is dense on the host, else copies. Stops at the first piece that is refused. */
-typedef fx_status (*fxi_piece_fn)(const void *data, size_t bytes, void *user);
-FX_API fx_status fxi_read_pieces(fx_array *x, fxi_piece_fn take, void *user);
 /* Copies all elements converted to `dtype`. */
 FX_API fx_status fx_read_as(fx_array *x, fx_dtype dtype, void *dst, int64_t count);
 /* Evaluates x and returns a pointer to its dense data on the host, valid while x's value lives.
@@ -396,31 +315,10 @@ FX_API const void *fx_data(fx_array *x);
  * respect to dst any more: asking for one is refused (FX_STATUS_STATE), so make views anew, or give
  * them values of their own. fx_loadmodel and fx_update keep ties. */
 FX_API fx_status fx_copy_into(fx_array *dst, fx_array *src);
-/* What fx_update stands on: evaluates values, promises (fx_want, fx_set, fx_stage), the guard and,
- * unless no_sinks, pending results that read what is replaced, in one plan; then each handle holds
- * its value. A guard (0-d Bool) that turns out false gives FX_STATUS_NONFINITE: the caller's values
- * must then be the old ones. On error nothing changes and staged state is dropped. */
-FX_API fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values,
-                            fx_array *guard, bool no_sinks);
 /* The same value on another device (NULL: the CPU), differentiable; the same object when it is
  * already there. A value that is evaluated, or has no past, is copied at once, another one when it
  * is needed. */
 FX_API fx_array *fx_array_to(fx_device *device, fx_array *x);
-/* The same, but the copy of a value without a past does not keep x: no gradient flows back to it.
- */
-FX_API fx_array *fxi_array_to_alone(fx_device *device, fx_array *x);
-/* May x be a view of another array: was its value made by moving another's elements about
- * (transposed, permuted, reshaped, sliced)? */
-FX_API bool fxi_is_view(const fx_array *x);
-/* The view of `other` that `view` is of `of`, which has other's sizes; NULL when it is none.
- * Pending; owned by the scope. */
-FX_API fx_array *fxi_view_again(const fx_array *view, const fx_array *of, fx_array *other);
-/* Frees the memory of an evaluated array now; reading it, or a view of it, is an error from then on
- * (what an iterator that frees eagerly does to its last batch). */
-FX_API void fxi_array_give_up(fx_array *x);
-/* Makes an evaluated array a constant: what it was computed from is forgotten. Only by the thread
- * that computed it; elsewhere nothing happens. */
-FX_API void fxi_array_cut(fx_array *x);
 
 FXI_END_C
 #endif

@@ -5,15 +5,16 @@
  * through a complete one. The library plans the work: it turns graphs of operations into steps,
  * decides where every value lives, and hands the steps to the backend, one call each.
  *
- * Both sides read the same structs, so a backend is taken only when FX_BACKEND_ABI and the size of
- * every shared struct are the library's own: compile it against the headers of the library that
- * opens it.
+ * Both sides read the same structs, so the library takes a backend only if the head of its table
+ * (cflux/plugin.h) states the library's own ABI number and sizes of structs: compile a backend
+ * against the headers of the library that opens it.
  */
 #ifndef CFLUX_BACKEND_H
 #define CFLUX_BACKEND_H
 
 #include <cflux/device.h>
 #include <cflux/ops.h>
+#include <cflux/plugin.h>
 
 FXI_BEGIN_C
 
@@ -21,13 +22,13 @@ FXI_BEGIN_C
 
 /* Every primitive has a row in op.def. */
 typedef enum fx_op {
-#define OP(NAME, name, inputs, cls) FX_OP_##NAME,
+#define OP(NAME, name, inputs, cls, words, gradient) FX_OP_##NAME,
 #include <cflux/op.def>
     FX_OP_COUNT
 } fx_op;
 
 /* How the planner treats an operation, and what kind of step it becomes. */
-typedef enum fx_op_class {
+typedef enum fx_class {
     FX_CLASS_LEAF,
     FX_CLASS_ELEMENTWISE,
     FX_CLASS_GENERATOR,
@@ -45,19 +46,8 @@ typedef enum fx_op_class {
     FX_CLASS_CUSTOM,
     FX_CLASS_FOREACH /* of steps only: elementwise programs over several tensors (planner rule 5)
                       */
-} fx_op_class;
+} fx_class;
 
-/* What a reduction does with the elements it meets. */
-typedef enum fx_fold {
-    FX_FOLD_SUM,
-    FX_FOLD_MAX,
-    FX_FOLD_MIN,
-    FX_FOLD_PROD,
-    FX_FOLD_SQDEV,  /* Σ(x − mean x)², of floats */
-    FX_FOLD_ARGMAX, /* of one axis: the index of its first NaN, else of its first largest; Int64 */
-    FX_FOLD_ARGMIN,
-    FX_FOLDS /* how many there are */
-} fx_fold;
 /* Which of the three products of a convolution a step computes. */
 typedef enum fx_conv_kind {
     FX_CONV_FORWARD, /* inputs x, w */
@@ -75,7 +65,8 @@ typedef enum fx_pool_kind {
 
 /* Spatial axes first; x is spatial…×channels×batch, w kernel…×(in/groups)×out. In every kind the
  * sizes of the "x side" are those of x or gx, of the "y side" those of y or gy. A window position
- * that falls outside x contributes nothing. flipped: index of the kernel runs with x
+ * that falls outside x contributes nothing, also when gy is not finite there; weights that are not
+ * finite may give NaN there. flipped: index of the kernel runs with x
  * (cross-correlation); else against it (true convolution, Flux's Conv). */
 typedef struct fx_conv_attr {
     int32_t kind, flipped, groups, spatial;
@@ -86,11 +77,40 @@ typedef struct fx_pool_attr {
     int32_t window[3], stride[3], before[3], after[3], dilation[3];
 } fx_pool_attr;
 
-/* What an operation has besides its inputs; op.def says which member, and what i[…] mean. */
+/* What a node's operation has besides its inputs: one member for each kind of operation. A step has
+ * it in the struct of its class. */
 typedef union fx_attr {
-    int64_t i[8];
-    double number;      /* CONST */
-    uint64_t stream[2]; /* RANDOM: seed, counter */
+    int64_t words[9]; /* all of it, for comparisons */
+    struct {
+        double number;
+        int64_t integer; /* the number, if it was written as an integer */
+        int64_t is_integer;
+    } literal;                        /* CONST */
+    uint64_t stream[2];               /* RANDOM: seed, counter */
+    int64_t exponent;                 /* POWI */
+    int64_t axis;                     /* IOTA, CONCAT, GATHER */
+    int64_t permutation[FX_MAX_DIMS]; /* PERMUTE: the input axis of each output axis */
+    struct {
+        int64_t axis, start, step;
+    } slice;
+    struct {
+        int64_t axis, before, after; /* elements added, ≥ 0 */
+    } pad;
+    struct {
+        int64_t fold, mask; /* fx_reduce but MEAN; the axes that are reduced, a bit each */
+    } reduce;
+    struct {
+        int64_t axis, reverse; /* reverse: from the end */
+    } scan;                    /* CUMSUM */
+    struct {
+        int64_t fold, axis; /* FX_REDUCE_SUM to PROD */
+    } scatter;
+    struct {
+        int64_t transpose_a, transpose_b;
+    } matmul;
+    struct {
+        int64_t unasked; /* added by the evaluation, not by the program */
+    } transfer;          /* TRANSFER */
     fx_conv_attr conv;
     fx_pool_attr pool;
     const fx_custom_op *custom;
@@ -124,10 +144,9 @@ static inline int64_t fx_tensor_length(const fx_tensor *t)
     return n;
 }
 
-/* A register program: what an elementwise step computes for each element. Registers 0 … nin−1 are
- * the step's inputs; instruction k writes register nin + k; the last one is the output. */
+/* One instruction of a register program (fx_program). */
 typedef struct fx_instr {
-    uint8_t op;    /* an elementwise fx_op */
+    uint8_t op;    /* an elementwise fx_op; in a row step also REDUCE */
     uint8_t dtype; /* of the result */
     uint8_t from;  /* type of the operands (comparisons, CAST) */
     uint8_t nsrc;
@@ -137,17 +156,28 @@ typedef struct fx_instr {
     int64_t attr; /* POWI's exponent; a reduction's kind */
 } fx_instr;
 
-/* A row step (cls FX_CLASS_ROW, op REDUCE) computes over the rows of `space`: the elements along
- * its first `row_axes` axes, which are contiguous. Its instructions come in the order of execution.
- * An instruction with `row` false has a value for every element; one with `row` true has one value
- * a row, which instructions on elements see at every element of the row. A REDUCE turns the first
- * kind into the second: its result is known when pass `pass` over the row is complete. Instructions
- * on values of the row have the number of the pass before which they are to be computed, the last
- * ones that of the pass after the last. Outputs have the shape of space, or that with rows reduced
- * to 1. */
+/* A register program. Registers 0 … nin−1 are the step's inputs; instruction k writes register
+ * nin + k. Where the step's struct does not say otherwise the last register is the output. */
+typedef struct fx_program {
+    fx_instr *instr; /* n of them; NULL if n is 0 */
+    int32_t n;
+} fx_program;
 
 /* The most further outputs that a step can have. */
 enum { FX_MORE_OUTPUTS = 7 };
+
+/* The outputs of a step besides `out`: registers of its program that are stored too. */
+typedef struct fx_more_outputs {
+    int32_t n;
+    uint8_t reg[FX_MORE_OUTPUTS];   /* the register that is stored */
+    int32_t value[FX_MORE_OUTPUTS]; /* index into the plan's values */
+} fx_more_outputs;
+
+/* An elementwise program over tensors of the output's shape. Further outputs have that shape. */
+typedef struct fx_elementwise_step {
+    fx_program program;
+    fx_more_outputs more;
+} fx_elementwise_step;
 
 /* One of the tensors that a foreach step's program runs over. */
 typedef struct fx_segment {
@@ -155,62 +185,239 @@ typedef struct fx_segment {
     int32_t value[1 + FX_MORE_OUTPUTS]; /* of its outputs, as of a step's */
 } fx_segment;
 
-/* One kernel call: what to compute, on tensors of which sizes. */
-typedef struct fx_step {
-    uint8_t op;  /* fx_op; an elementwise step has its last instruction's */
-    uint8_t cls; /* fx_op_class */
-    int32_t nin;
-    fx_attr attr;
-    fx_tensor out;
-    fx_tensor *in;     /* nin of them */
-    int32_t out_value; /* indices into the plan's values */
-    int32_t *in_value;
-    int64_t *in_offset; /* view offsets, in elements */
-    /* What an elementwise step computes; of a reduce step: what it reduces, over `space` (none:
-     * in[0]). Of a matmul or a forward conv step: its epilogue, what becomes of each element of the
-     * product before it is stored: register 0 is the product, 1 … nin−2 are the inputs from in[2]
-     * on, in the output's shape (stride 0: broadcast). Each instruction takes the result of the one
-     * before; it is ADD of an input, RELU, TANH or SIGMOID. */
-    fx_instr *program;
-    int32_t ninstr;
-    fx_tensor
-        space; /* of a reduce step with a program, of a row step: the sizes that are reduced */
-    int32_t row_axes; /* of a row step */
-    uint8_t out_reg;  /* of a row step: the register that is the output */
-    /* Further outputs of an elementwise step, of the output's shape, or of a row step: the
-     * registers they are. */
-    int32_t nmore;
-    uint8_t more_reg[FX_MORE_OUTPUTS];
-    int32_t more_value[FX_MORE_OUTPUTS];
-    /* Of a conv or pool step: activations lie channels last, W×H×C×N with C fastest; weights are
-     * dense. Of other steps: their axes are in that order, so that the output is dense. */
-    bool channels_last;
-    /* Of a foreach step: an elementwise step's program over each segment. Segment s has the inputs
-     * from s·nin/nsegments on: dense and as long as the segment, or single values, alike in all
-     * segments. `out` is that of the newest one. NULL: no foreach step. */
+/* An elementwise step's program over each segment. Segment s has the inputs from s·nin/nsegments
+ * on: dense and as long as the segment, or single values, alike in all segments. The step's `out`
+ * and further outputs are those of the newest segment. */
+typedef struct fx_foreach_step {
+    fx_program program;
+    fx_more_outputs more;
     fx_segment *segments;
     int32_t nsegments;
-    int32_t slot;   /* RANDOM: index of its (seed, counter) pair among the run's streams */
-    void *ready;    /* what the backend's prepare made of it */
+} fx_foreach_step;
+
+/* IOTA and RANDOM: values from nothing. */
+typedef struct fx_generator_step {
+    int32_t axis;   /* IOTA: the index along this axis */
+    int32_t stream; /* RANDOM: the place of its seed and counter in fx_run.streams */
+} fx_generator_step;
+
+/* RESHAPE, EXPAND and STOP have no attributes. */
+typedef union fx_movement_step {
+    int64_t permutation[FX_MAX_DIMS]; /* PERMUTE: the input axis of each output axis */
+    struct {
+        int64_t axis, start, step;
+    } slice; /* SLICE */
+} fx_movement_step;
+
+/* PAD and CONCAT: inputs one after the other along an axis. */
+typedef struct fx_copy_step {
+    int32_t axis;
+    int64_t before, after; /* PAD: elements added, ≥ 0 */
+} fx_copy_step;
+
+/* A reduction of in[0], or of what a program computes from the inputs. */
+typedef struct fx_reduce_step {
+    int32_t fold;  /* fx_reduce */
+    uint32_t mask; /* the axes that are reduced, a bit each */
+    fx_program program;
+    fx_tensor space; /* with a program: the sizes that it runs over */
+} fx_reduce_step;
+
+/* A row step (op REDUCE) computes over the rows of `space`: the elements along its first `row_axes`
+ * axes, which are contiguous. Its instructions come in the order of execution. An instruction with
+ * `row` false has a value for every element; one with `row` true has one value a row, which
+ * instructions on elements see at every element of the row. A REDUCE turns the first kind into the
+ * second: its result is known when pass `pass` over the row is complete. Instructions on values of
+ * the row have the number of the pass before which they are to be computed, the last ones that of
+ * the pass after the last. Outputs have the shape of space, or that with rows reduced to 1. */
+typedef struct fx_row_step {
+    fx_program program;
+    fx_more_outputs more;
+    fx_tensor space;
+    int32_t row_axes;
+    uint8_t out_reg; /* the register that is the output */
+} fx_row_step;
+
+/* CUMSUM. */
+typedef struct fx_scan_step {
+    int32_t axis;
+    bool reverse; /* from the end */
+} fx_scan_step;
+
+/* in[0] by the indices in[1] along an axis. */
+typedef struct fx_gather_step {
+    int32_t axis;
+} fx_gather_step;
+
+/* in[0] to the indices in[1] along an axis of the output. */
+typedef struct fx_scatter_step {
+    int32_t fold; /* fx_reduce: what happens where indices are equal */
+    int32_t axis;
+} fx_scatter_step;
+
+/* The matrix product of in[0] and in[1]. Its epilogue is what becomes of each element of the
+ * product before it is stored: register 0 is the product, 1 … nin−2 are the inputs from in[2] on,
+ * in the output's shape (stride 0: broadcast). Each instruction takes the result of the one before;
+ * it is ADD of an input, RELU, TANH or SIGMOID. */
+typedef struct fx_matmul_step {
+    bool transpose_a, transpose_b; /* the first two axes are exchanged */
+    fx_program epilogue;
+} fx_matmul_step;
+
+/* A convolution. FX_CONV_FORWARD may have an epilogue, as a matrix product has. */
+typedef struct fx_conv_step {
+    fx_conv_attr attr;
+    bool channels_last; /* activations lie W×H×C×N with C fastest; weights are dense */
+    fx_program epilogue;
+} fx_conv_step;
+
+/* Pooling. */
+typedef struct fx_pool_step {
+    fx_pool_attr attr;
+    bool channels_last; /* all operands lie W×H×C×N with C fastest */
+} fx_pool_step;
+
+/* A user's function on host memory. */
+typedef struct fx_custom_step {
+    const fx_custom_op *op;
+} fx_custom_step;
+
+/* One kernel call: what to compute, on tensors of which sizes. First what every step has, then what
+ * the steps of its class have. */
+typedef struct fx_step {
+    uint8_t op;  /* fx_op; an elementwise or foreach step has its last instruction's */
+    uint8_t cls; /* fx_class: which member of `as` */
+    bool turned; /* its axes are in the order of channels-last memory, C×W×H×N, so that the output
+                    is dense; not of conv and pool steps */
     bool by_plugin; /* the backend's own: whose `ready` it is */
+    int32_t nin;
+    int32_t out_value; /* the output's index into the plan's values */
+    fx_tensor out;
+    fx_tensor *in;      /* nin of them */
+    int32_t *in_value;  /* indices into the plan's values */
+    int64_t *in_offset; /* view offsets, in elements */
+    void *ready;        /* what the backend's prepare made of it */
+    /* The member of the step's class; the others have no meaning. fx_step_conv(s) and the like read
+     * it. The largest comes first, so that a step that is set to {0} is zero to its end. */
+    union {
+        fx_row_step row;
+        fx_elementwise_step elementwise;
+        fx_generator_step generator;
+        fx_movement_step movement;
+        fx_copy_step copy;
+        fx_reduce_step reduce;
+        fx_scan_step scan;
+        fx_gather_step gather;
+        fx_scatter_step scatter;
+        fx_matmul_step matmul;
+        fx_conv_step conv;
+        fx_pool_step pool;
+        fx_custom_step custom;
+        fx_foreach_step foreach;
+    } as;
 } fx_step;
+
+/* What the steps of a class have. Code compiled with CFLUX_DEBUG_CHECKS stops at a step of another
+ * class. */
+static inline const fx_elementwise_step *fx_step_elementwise(const fx_step *s);
+static inline const fx_generator_step *fx_step_generator(const fx_step *s);
+static inline const fx_movement_step *fx_step_movement(const fx_step *s);
+static inline const fx_copy_step *fx_step_copy(const fx_step *s);
+static inline const fx_reduce_step *fx_step_reduce(const fx_step *s);
+static inline const fx_row_step *fx_step_row(const fx_step *s);
+static inline const fx_scan_step *fx_step_scan(const fx_step *s);
+static inline const fx_gather_step *fx_step_gather(const fx_step *s);
+static inline const fx_scatter_step *fx_step_scatter(const fx_step *s);
+static inline const fx_matmul_step *fx_step_matmul(const fx_step *s);
+static inline const fx_conv_step *fx_step_conv(const fx_step *s);
+static inline const fx_pool_step *fx_step_pool(const fx_step *s);
+static inline const fx_custom_step *fx_step_custom(const fx_step *s);
+static inline const fx_foreach_step *fx_step_foreach(const fx_step *s);
+
+#ifdef CFLUX_DEBUG_CHECKS
+#define FXI_EXPECT_CLASS(step, class) ((step)->cls == (class) ? (void)0 : __builtin_trap())
+#else
+#define FXI_EXPECT_CLASS(step, class) ((void)0)
+#endif
+#define FXI_STEP_OF_CLASS(CLASS, name)                                                             \
+    static inline const fx_##name##_step *fx_step_##name(const fx_step *s)                         \
+    {                                                                                              \
+        FXI_EXPECT_CLASS(s, FX_CLASS_##CLASS);                                                     \
+        return &s->as.name;                                                                        \
+    }
+FXI_STEP_OF_CLASS(ELEMENTWISE, elementwise)
+FXI_STEP_OF_CLASS(GENERATOR, generator)
+FXI_STEP_OF_CLASS(MOVEMENT, movement)
+FXI_STEP_OF_CLASS(COPY, copy)
+FXI_STEP_OF_CLASS(REDUCE, reduce)
+FXI_STEP_OF_CLASS(ROW, row)
+FXI_STEP_OF_CLASS(SCAN, scan)
+FXI_STEP_OF_CLASS(GATHER, gather)
+FXI_STEP_OF_CLASS(SCATTER, scatter)
+FXI_STEP_OF_CLASS(MATMUL, matmul)
+FXI_STEP_OF_CLASS(CONV, conv)
+FXI_STEP_OF_CLASS(POOL, pool)
+FXI_STEP_OF_CLASS(CUSTOM, custom)
+FXI_STEP_OF_CLASS(FOREACH, foreach)
+
+/* ---- what several classes have ---- */
+
+/* The instructions of a step, its epilogue's included; n is 0 where there are none. */
+static inline fx_program fx_step_program(const fx_step *s)
+{
+    switch (s->cls) {
+    case FX_CLASS_ELEMENTWISE:
+        return s->as.elementwise.program;
+    case FX_CLASS_FOREACH:
+        return s->as.foreach.program;
+    case FX_CLASS_ROW:
+        return s->as.row.program;
+    case FX_CLASS_REDUCE:
+        return s->as.reduce.program;
+    case FX_CLASS_MATMUL:
+        return s->as.matmul.epilogue;
+    case FX_CLASS_CONV:
+        return s->as.conv.epilogue;
+    default: {
+        const fx_program none = {FXI_NULL, 0};
+        return none;
+    }
+    }
+}
+
+/* The further outputs of a step, of a foreach step those of the newest segment. Never NULL. */
+static inline const fx_more_outputs *fx_step_more(const fx_step *s)
+{
+    static const fx_more_outputs none = {0, {0}, {0}};
+    return s->cls == FX_CLASS_ELEMENTWISE ? &s->as.elementwise.more
+           : s->cls == FX_CLASS_FOREACH   ? &s->as.foreach.more
+           : s->cls == FX_CLASS_ROW       ? &s->as.row.more
+                                          : &none;
+}
+
+/* The number of segments: 1 unless the step is a foreach step. */
+static inline int32_t fx_step_segments(const fx_step *s)
+{
+    return s->cls == FX_CLASS_FOREACH ? s->as.foreach.nsegments : 1;
+}
 
 /* All outputs of a step, counted through its segments; values by number. */
 static inline int32_t fx_step_outputs(const fx_step *s)
 {
-    return (s->segments ? s->nsegments : 1) * (1 + s->nmore);
+    return fx_step_segments(s) * (1 + fx_step_more(s)->n);
 }
 static inline int32_t fx_step_output(const fx_step *s, int32_t k)
 {
-    if (s->segments)
-        return s->segments[k / (1 + s->nmore)].value[k % (1 + s->nmore)];
-    return k == 0 ? s->out_value : s->more_value[k - 1];
+    const fx_more_outputs *more = fx_step_more(s);
+    if (s->cls == FX_CLASS_FOREACH)
+        return s->as.foreach.segments[k / (1 + more->n)].value[k % (1 + more->n)];
+    return k == 0 ? s->out_value : more->value[k - 1];
 }
 
 /* Does a product or convolution go on with a program before it stores a result? */
 static inline bool fx_step_has_epilogue(const fx_step *s)
 {
-    return s->ninstr > 0 && (s->cls == FX_CLASS_MATMUL || s->cls == FX_CLASS_CONV);
+    return (s->cls == FX_CLASS_MATMUL || s->cls == FX_CLASS_CONV) && fx_step_program(s).n > 0;
 }
 
 /* One run of a plan, as a kernel sees it. */
@@ -235,8 +442,7 @@ typedef struct fx_device_info {
 
 /* The table of functions below. */
 typedef struct fx_backend fx_backend;
-struct fxi_pool;
-/* A device as a backend sees it. */
+/* A device as a backend sees it. The library makes it. */
 struct fx_device {
     fx_object base;
     const fx_backend *backend;
@@ -244,10 +450,6 @@ struct fx_device {
     const char *name; /* "CPU", "ref", "CUDA:0" */
     fx_device_info info;
     void *data; /* the backend's own */
-    /* The library's own, atomic: */
-    int64_t live;          /* bytes of its buffers */
-    int64_t limit;         /* the most of them; 0: as many as there are */
-    struct fxi_pool *pool; /* freed memory that is kept for the next allocation */
 };
 
 /* ---- what the library does for a backend ----------------------------------------------------- */
@@ -263,12 +465,16 @@ typedef struct fx_host {
     /* The CPU. Its prepare, release and run take any step whose operands are in host memory, and
      * ignore which device they are given. */
     const fx_backend *cpu;
+    /* Finds, checks and opens the kernel library `name` that serves the backend `serves`. `sizes`
+     * are those that its head must state. Returns its head, which stays valid and which its table
+     * begins with; NULL with the reason in `why` if no file of it can be used. Every call searches:
+     * a backend keeps the answer. */
+    const fx_plugin_head *(*kernel_library)(const char *serves, const char *name,
+                                            const uint32_t sizes[FX_PLUGIN_SIZES], char *why,
+                                            size_t size);
 } fx_host;
 
 /* ---- the table ------------------------------------------------------------------------------- */
-
-/* The number of this interface, and how many sizes of structs a plugin states. */
-enum { FX_BACKEND_ABI = 1, FX_BACKEND_SIZES = 11 };
 
 /* Every function may be called by several threads at the same time. The calls for one device take
  * effect in the order in which they were made, as if the device did one after the other; `run`,
@@ -277,12 +483,9 @@ enum { FX_BACKEND_ABI = 1, FX_BACKEND_SIZES = 11 };
  * returns its status. NULL entries mean what their comments say; those without a word about it must
  * be there. */
 struct fx_backend {
-    /* These two keep their place for ever: FX_BACKEND_ABI and FX_BACKEND_SIZES_HERE. */
-    uint32_t abi;
-    uint32_t sizes[FX_BACKEND_SIZES];
-    const char *name; /* "CUDA" */
-    bool views;       /* kernels take strided operands: reshapes, slices, broadcasts cost nothing */
-    bool fuses;       /* kernels take elementwise steps of several instructions and outputs */
+    fx_plugin_head head; /* FX_BACKEND_HEAD("CUDA") */
+    bool views; /* kernels take strided operands: reshapes, slices, broadcasts cost nothing */
+    bool fuses; /* kernels take elementwise steps of several instructions and outputs */
 
     /* -- life -- */
     /* Called once, before anything else. Opens what the backend needs and gives the number of its
@@ -293,8 +496,8 @@ struct fx_backend {
     /* Fills in device->info, and device->data where the backend wants it; called once for each
      * device, before its first use. NULL: nothing to say. */
     fx_status (*info)(fx_device *device);
-    /* A library that the backend uses where it finds it ("cuDNN"): "" when it works, else why not;
-     * NULL when the backend knows no such part. NULL: it has no parts. */
+    /* Says whether the backend can use a kernel library ("cuDNN", in any case): returns "" if it
+     * can, else why not; NULL if the backend knows no library of that name. NULL: it knows none. */
     const char *(*part)(const char *name);
 
     /* -- memory -- */
@@ -348,17 +551,29 @@ struct fx_backend {
     void *(*proc)(const char *name);
 };
 
-/* The sizes that a backend and the library compare. */
-#define FX_BACKEND_SIZES_HERE                                                                      \
+/* The sizes that a plugin and the library compare: of the table of its kind, of the struct by which
+ * the library serves it, and of what all kinds share. */
+#define FX_PLUGIN_SIZES_HERE(table, host)                                                          \
     {                                                                                              \
-        sizeof(fx_backend), sizeof(fx_host), sizeof(fx_device), sizeof(fx_device_info),            \
-            sizeof(fx_step), sizeof(fx_tensor), sizeof(fx_instr), sizeof(fx_segment),              \
-            sizeof(fx_attr), sizeof(fx_run), sizeof(fx_type)                                       \
+        sizeof(fx_plugin_head), sizeof(table), sizeof(host), sizeof(fx_device),                    \
+            sizeof(fx_device_info), sizeof(fx_step), sizeof(fx_tensor), sizeof(fx_instr),          \
+            sizeof(fx_segment), sizeof(fx_attr), sizeof(fx_run), sizeof(fx_type),                  \
+            sizeof(fx_program), sizeof(fx_more_outputs), sizeof(fx_elementwise_step),              \
+            sizeof(fx_generator_step), sizeof(fx_movement_step), sizeof(fx_copy_step),             \
+            sizeof(fx_reduce_step), sizeof(fx_row_step), sizeof(fx_scan_step),                     \
+            sizeof(fx_gather_step), sizeof(fx_scatter_step), sizeof(fx_matmul_step),               \
+            sizeof(fx_conv_step), sizeof(fx_pool_step), sizeof(fx_custom_step),                    \
+            sizeof(fx_foreach_step)                                                                \
     }
-/* What a shared object exports: `FX_BACKEND_PLUGIN = {.abi = …};`. */
-#define FX_BACKEND_PLUGIN                                                                          \
-    extern const fx_backend fx_backend_plugin;                                                     \
-    __attribute__((visibility("default"))) const fx_backend fx_backend_plugin
+/* The head of a backend: `.head = FX_BACKEND_HEAD("CUDA")`. */
+#define FX_BACKEND_HEAD(backend_name)                                                              \
+    {                                                                                              \
+        .abi = FX_PLUGIN_ABI, .kind = FX_PLUGIN_BACKEND,                                           \
+        .sizes = FX_PLUGIN_SIZES_HERE(fx_backend, fx_host), .version = FX_VERSION_STRING,          \
+        .name = (backend_name)                                                                     \
+    }
+/* What the shared object of a backend exports: `FX_BACKEND_PLUGIN = {.head = …};`. */
+#define FX_BACKEND_PLUGIN FX_PLUGIN_EXPORT(fx_backend)
 
 FXI_END_C
 #endif

@@ -16,9 +16,9 @@
 
 /* The version that a program is compiled with; fx_version says which one it runs with. */
 #define FX_VERSION_MAJOR  0
-#define FX_VERSION_MINOR  1
+#define FX_VERSION_MINOR  2
 #define FX_VERSION_PATCH  0
-#define FX_VERSION_STRING "0.1.0"
+#define FX_VERSION_STRING "0.2.0"
 
 #if defined(__GNUC__) || defined(__clang__)
 #define FX_API               __attribute__((visibility("default")))
@@ -27,22 +27,90 @@
 #error "cflux needs gcc or clang: scopes use the cleanup attribute"
 #endif
 
-#ifdef __cplusplus
-#define FXI_BEGIN_C extern "C" {
-#define FXI_END_C   }
-#else
-#define FXI_BEGIN_C
-#define FXI_END_C
-#endif
-
 #define FXI_CAT_(a, b) a##b
 #define FXI_CAT(a, b)  FXI_CAT_(a, b)
 
-/* Zero means "default" in every option; FX_ZERO (minus zero) asks for a real zero. */
-#define FX_ZERO (-0.0)
-
 /* The largest number of dimensions of an array. */
 #define FX_MAX_DIMS 8
+
+/* ---- C and C++ ------------------------------------------------------------------------------- */
+/* A C++ program includes <cflux.h>, which also includes <cflux/cflux.hpp>. There the macros of the
+ * other headers that are calls (fx_add, fx_dense, …) are undefined again, and functions take their
+ * place. A header that a C++ program includes alone declares types and the functions that are no
+ * macros. What a compiler of C++ must see in these headers themselves is in this section, and
+ * nowhere else. */
+#ifdef __cplusplus
+#define FXI_BEGIN_C  extern "C" {
+#define FXI_END_C    }
+#define FXI_CXX(...) __VA_ARGS__
+#define FXI_NULL     nullptr
+/* An option struct has no size in C++: cflux.hpp puts it in front when it calls the library. */
+#define FXI_MEMBER(type, name, value)                                                              \
+    alignas(8) type name = value;                                                                  \
+    auto with_##name(type v)->decltype(*this)                                                      \
+    {                                                                                              \
+        name = v;                                                                                  \
+        return *this;                                                                              \
+    }
+#define FXI_OPTION_STRUCT(T, MEMBERS)                                                              \
+    struct T {                                                                                     \
+        MEMBERS(FXI_MEMBER)                                                                        \
+    }
+#define FXI_HERE ((void)0)
+#else
+#define FXI_BEGIN_C
+#define FXI_END_C
+#define FXI_CXX(...)
+#define FXI_NULL                      NULL
+#define FXI_MEMBER(type, name, value) _Alignas(8) type name;
+#define FXI_OPTION_STRUCT(T, MEMBERS)                                                              \
+    typedef struct T {                                                                             \
+        size_t fxi_size;                                                                           \
+        MEMBERS(FXI_MEMBER)                                                                        \
+    } T
+#ifdef FXI_INSIDE
+#define FXI_HERE ((void)0)
+#else
+/* The place of the last cflux macro that the thread has passed, "file:line": messages name it. Only
+ * macros of C, in programs, note their place. */
+extern FX_API _Thread_local const char *fxi_place;
+#define FXI_TEXT_(x) #x
+#define FXI_TEXT(x)  FXI_TEXT_(x)
+#define FXI_HERE     fxi_pass(__FILE__ ":" FXI_TEXT(__LINE__))
+static inline void fxi_pass(const char *place)
+{
+    fxi_place = place;
+}
+#endif
+#endif
+
+/* ---- named options: fx_dense(10, 5, .bias = false) ------------------------------------------- */
+/* A function with options takes a struct whose first member is the struct's size. The members are
+ * listed once, with their defaults, in a macro that takes F(type, name, default). From that list
+ * come the struct, the defaults that the C macro of the function writes before the caller's own
+ * values (zero is therefore a value like any other), the defaults that the library fills in for a
+ * program compiled with an older, shorter struct, and the default member initialisers of C++.
+ * Members are aligned to 8 bytes, so that a new member never lies in the padding of an older
+ * struct.
+ *
+ * In C++ the same struct has the defaults already: fx_dense({.in = 10, .out = 5, .bias = false})
+ * with C++20, fx_dense(fx_dense_args().with_in(10).with_out(5).with_bias(false)) with C++11 to
+ * C++17. */
+#define FXI_DEFAULT(type, name, value) .name = value,
+/* A call with options. Within it a default may be overwritten, and two mistakes are errors whatever
+ * the compiler's options are: a bare number where a struct is expected (.dims = 3 instead of
+ * FX_AXES(3)) and a pointer where a number is (.bias = array instead of .bias_array). */
+#define FXI_CALL(...)                                                                              \
+    __extension__({                                                                                \
+        FXI_HERE;                                                                                  \
+        _Pragma("GCC diagnostic push");                                                            \
+        _Pragma("GCC diagnostic ignored \"-Woverride-init\"");                                     \
+        _Pragma("GCC diagnostic error \"-Wmissing-braces\"");                                      \
+        _Pragma("GCC diagnostic error \"-Wint-conversion\"");                                      \
+        __VA_ARGS__;                                                                               \
+        _Pragma("GCC diagnostic pop")                                                              \
+    })
+#define FXI_OPTIONS(T, ...) (&(const T){.fxi_size = sizeof(T), __VA_ARGS__})
 
 FXI_BEGIN_C
 
@@ -94,13 +162,13 @@ FX_API fx_status fx_fail(fx_status status, const char *op, const char *format, .
 
 /* Called for every failure of any thread at the moment it is recorded, e.g. to set a breakpoint or
  * to raise in a binding. NULL removes it. */
-typedef void (*fx_error_hook)(const fx_error *error, void *user);
-FX_API void fx_error_set_hook(fx_error_hook hook, void *user);
+typedef void (*fx_error_fn)(const fx_error *error, void *user);
+FX_API void fx_error_set_hook(fx_error_fn hook, void *user);
 
 /* Messages that are not errors (warnings, "running on the CPU"). The default prints
  * "[ Warning: text" to stderr. NULL silences. `level` is 0 info, 1 warning. */
-typedef void (*fx_message_hook)(int level, const char *text, void *user);
-FX_API void fx_message_set_hook(fx_message_hook hook, void *user);
+typedef void (*fx_message_fn)(int level, const char *text, void *user);
+FX_API void fx_message_set_hook(fx_message_fn hook, void *user);
 
 /* Sends one message through the message hook. */
 FX_API void fx_message(int level, const char *format, ...) FXI_PRINTF(2, 3);
@@ -148,7 +216,7 @@ FX_API uint64_t fx_rand_u64(void);
 FX_API fx_status fx_set_num_threads(int n);
 FX_API int fx_num_threads(void); /* how many it works with now */
 
-/* "0.1.0", the version of the library that is linked. */
+/* "0.2.0", the version of the library that is linked. */
 FX_API const char *fx_version(void);
 
 FXI_END_C

@@ -35,41 +35,48 @@ FX_API fx_array *fx_read_csv(const char *path);
  * is one of text when the field in its first row is no number. Texts are UTF-8. Fields may stand in
  * quotes ("a, b", "say ""yes"""), and then hold line breaks (RFC 4180). Errors name line and
  * column, and where the first line has no comma, the ';' or tabs that it has. */
-typedef struct fx_table_args {
-    size_t fxi_size;
-    const char *path;
-    char separator; /* default ','; one of , ; | tab, or a space: any number of blanks */
-    int64_t skip;   /* lines at the top that are passed over */
-} fx_table_args;
-FX_API void *fxi_read_table(const fx_table_args *a);
+/* clang-format off */
+#define FXI_READ_TABLE_ARGS(F)                                                                          \
+    F(const char *, path, FXI_NULL)                                                                \
+    F(char, separator, ',') /* one of , ; | tab, or a space: any number of blanks */               \
+    F(int64_t, skip, 0)     /* lines at the top that are passed over */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_read_table_args, FXI_READ_TABLE_ARGS);
+FX_API void *fxi_read_table(const fx_read_table_args *a);
 
 /* ---- DataLoader ------------------------------------------------------------------------------ */
 /* Goes over data in batches. */
 typedef struct fx_loader fx_loader;
-/* Options of fx_dataloader: fx_dataloader(data, .batchsize = 64, .shuffle = true). */
-typedef struct fx_loader_args {
-    size_t fxi_size;
-    void *data; /* an array, a tuple or a named tuple of arrays with as many observations each */
-    int64_t batchsize; /* default 1 */
-    bool shuffle;      /* a new order every pass */
-    uint64_t seed;     /* of the order; default: drawn from the thread's stream (fx_seed) */
-    bool drop_partial; /* leave out a last, smaller batch (Flux's partial=false) */
-    /* Threads that make batches ahead of use, at most two each: one is a double buffer. Default:
-     * one where batches go from the host to a device with memory of its own, so that the next one
-     * is collated and copied during the training step; else none. */
-    int workers;
-    fx_device *device; /* where batches go; default: where the data is */
-    /* The functions of fx_mapobs may be run by the workers (one, unless there are more), several at
-     * a time: they use evaluated arrays only, and change nothing that others use without a lock.
-     * Otherwise they run in the thread that calls fx_next, and the workers only collate. */
-    bool parallel;
-    bool serial; /* no thread works ahead, whatever the device */
-} fx_loader_args;
+/* Values of .workers and .seed: the loader decides; drawn from the thread's stream (fx_seed). */
+#define FX_WORKERS_AUTO (-1)
+#define FX_DRAWN        UINT64_MAX
+/* Options of fx_dataloader: fx_dataloader(data, .batchsize = 64, .shuffle = true).
+ *
+ * Workers are threads that make batches ahead of use, at most two each: one is a double buffer.
+ * FX_WORKERS_AUTO is one if batches go from the host to a device with memory of its own, so that
+ * the next one is collated and copied during the training step, or if .parallel is set; else none.
+ *
+ * With .parallel the workers run the functions of fx_mapobs, several at a time. These functions
+ * must use evaluated arrays only, and change nothing that others use without a lock. By default
+ * they run in the thread that calls fx_next, and the workers only collate. */
+/* clang-format off */
+#define FXI_DATALOADER_ARGS(F)                                                                         \
+    F(void *, data, FXI_NULL)          /* an array, a tuple or a named tuple of arrays with as     \
+                                          many observations each */                                \
+    F(int64_t, batchsize, 1)                                                                       \
+    F(bool, shuffle, false)            /* a new order every pass */                                \
+    F(uint64_t, seed, FX_DRAWN)        /* of the order */                                          \
+    F(bool, partial, true)             /* false: leave out a last, smaller batch */                \
+    F(int, workers, FX_WORKERS_AUTO)   /* 0: no thread works ahead */                              \
+    F(fx_device *, device, FXI_NULL)   /* where batches go; NULL: where the data is */             \
+    F(bool, parallel, false)           /* workers run the functions of fx_mapobs */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_dataloader_args, FXI_DATALOADER_ARGS);
 /* Batches, their order and what their functions draw at random are the same whatever works ahead:
  * the functions of batch k of a pass draw from a stream of their own, made of seed, pass and k.
  *
  * Memory: with n workers there are up to 2n batches ahead besides the one in use, on the device as
- * well (for one worker: three batches in all). With `serial` there is one.
+ * well (for one worker: three batches in all). With .workers = 0 there is one.
  *
  * What goes wrong in a worker (memory, a copy, a device, a function) is recorded in the thread
  * whose fx_next reaches that batch, and ends the pass there. A loader may be dropped, or a pass
@@ -81,10 +88,11 @@ typedef struct fx_loader_args {
  * consecutive batches are views.
  *
  * Fewer observations than batchsize warn and shrink the batch, as in Flux. */
-FX_API fx_loader *fxi_dataloader(const fx_loader_args *a);
+FX_API fx_loader *fxi_dataloader(const fx_dataloader_args *a);
 
-/* One batch. items is what the data was (array, tuple, named tuple); x and y are its first and
- * second array (y NULL when there is one). b owns its arrays until the next call or fx_batch_end,
+/* One batch. items is what the data was (array, tuple, named tuple). x and y are the arrays of
+ * these names, wherever they stand in a named tuple; with other names, or none, x is the first and
+ * y the second (NULL when there is one). b owns its arrays until the next call or fx_batch_end,
  * which free them, unless somebody has them by fx_retain, fx_set or fx_keep. A zeroed batch starts
  * a pass; a pass ends when fx_next returns false or by fx_batch_end. A loop left by `break` alone
  * keeps its last batch and what was made ahead until its loader goes. */
@@ -129,33 +137,14 @@ FX_API fx_loader *fx_cu_iterator(fx_loader *loader);
 typedef void *(*fx_obs_fn)(void *observations, void *user);
 FX_API void *fx_mapobs_with(fx_obs_fn f, void *user, void *data);
 FX_API void *fxi_mapobs(fx_map_fn f, void *data);
-FXI_END_C
-#ifdef __cplusplus
-inline void *fx_read_table(const char *path, char separator = 0, int64_t skip = 0)
-{
-    const fx_table_args a = {sizeof(fx_table_args), path, separator, skip};
-    return fxi_read_table(&a);
-}
-inline void *fx_mapobs(fx_map_fn f, void *data)
-{
-    return fxi_mapobs(f, data);
-}
-inline fx_loader *fx_dataloader(const fx_loader_args &a)
-{
-    return fxi_dataloader(&a);
-}
-inline fx_loader *fx_dataloader(void *data, int64_t batchsize = 1, bool shuffle = false)
-{
-    fx_loader_args a = {};
-    a.fxi_size = sizeof a, a.data = data, a.batchsize = batchsize, a.shuffle = shuffle;
-    return fxi_dataloader(&a);
-}
-#else
 /* fx_read_table("iris.csv", .separator = ';') */
 #define fx_read_table(...)                                                                         \
-    fxi_read_table(&(const fx_table_args){.fxi_size = sizeof(fx_table_args), .path = __VA_ARGS__})
+    FXI_CALL(fxi_read_table(                                                                       \
+        FXI_OPTIONS(fx_read_table_args, FXI_READ_TABLE_ARGS(FXI_DEFAULT).path = __VA_ARGS__)))
 #define fx_mapobs(f, data) fxi_mapobs((f), (data))
 #define fx_dataloader(...)                                                                         \
-    fxi_dataloader(&(const fx_loader_args){.fxi_size = sizeof(fx_loader_args), .data = __VA_ARGS__})
-#endif
+    FXI_CALL(fxi_dataloader(                                                                       \
+        FXI_OPTIONS(fx_dataloader_args, FXI_DATALOADER_ARGS(FXI_DEFAULT).data = __VA_ARGS__)))
+
+FXI_END_C
 #endif

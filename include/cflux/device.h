@@ -2,9 +2,8 @@
  * tests compare with.
  *
  * Large convolutions, and matrix products of BFloat16, go through oneDNN where its plugin is
- * installed (libcflux-onednn.so). It is looked for in the folders of the environment variable
- * FX_PLUGIN_PATH, beside the library, in a folder cflux there, and where it was installed; it is
- * opened when a computation is first large enough to repay that. FX_ONEDNN=0 does without.
+ * installed (libcflux-cpu-onednn.so). It is opened when a computation is first large enough to
+ * repay the time that takes. FX_ONEDNN=0 does without.
  *
  * "check:" before a backend's name, fx_use("check:CPU"), gives devices "check:CPU:0" and so on that
  * compute as that backend's do and look at what is done to their memory: accesses outside live
@@ -18,34 +17,55 @@
 
 FXI_BEGIN_C
 
-/* Loads a backend by name ("CUDA", "CPU"). FX_STATUS_DEVICE when it is not there; that is not
- * recorded as an error, so that the same program runs without a GPU. fx_why_not says why. */
+/* Loads a backend by name ("CUDA", "CPU") or by the path of its file, which contains a slash
+ * ("./libcflux-example.so"). Returns FX_STATUS_DEVICE if the backend cannot be used, which is not
+ * recorded as an error, so that the same program runs without a GPU; fx_why_not names every file
+ * that was tried, with the reason. */
 FX_API fx_status fx_use(const char *backend);
 FX_API fx_status fx_use_all(void);                  /* every backend that is installed */
-FX_API const char *fx_why_not(const char *backend); /* "" when it works; static storage */
+FX_API const char *fx_why_not(const char *backend); /* "" if it works; static storage */
 FX_API bool fx_functional(const char *backend);     /* is it loaded, and does it work? */
+
+/* A plugin's file: a backend, or a kernel library that computes some steps for a backend. */
+typedef struct fx_plugin_info {
+    const char *file;    /* its path */
+    const char *kind;    /* "backend" or "kernel library" */
+    const char *name;    /* "OpenCL", "oneDNN"; in lower case until the plugin is opened */
+    const char *serves;  /* the backend that calls a kernel library, "CPU"; "" for a backend */
+    const char *version; /* of the cflux that it was compiled with; "" until it is opened */
+    const char *why;     /* why it is not used; "" if it is used; NULL if it was not opened yet */
+} fx_plugin_info;
+typedef void (*fx_plugin_fn)(const fx_plugin_info *plugin, void *user);
+/* Calls visit for every plugin that was opened or rejected, and for every other one in the folders
+ * of plugins, which it does not open. These folders are those of the environment variable
+ * FX_PLUGIN_PATH (separated by colons), the folder of the library, its subfolder `cflux`, and the
+ * folder that plugins are installed in; they are searched in this order. What `plugin` points to
+ * is valid during the call. */
+FX_API void fx_plugins(fx_plugin_fn visit, void *user);
 /* The backends that may be preferred, in the order in which fx_get_device tries them: "CUDA",
  * "AMDGPU", "Metal", "OpenCL", "CPU"; NULL at the end. */
 FX_API const char *const *fx_supported_devices(void);
 
-/* The preferred backend: gpu_backend in table [Flux] of LocalPreferences.toml (as Flux's own
- * preference) in the folder CFLUX_PROJECT, or the current one; "" when there is none. The file is
- * read once. */
+/* The preferred backend: gpu_backend in LocalPreferences.toml in the folder CFLUX_PROJECT, or the
+ * current one; "" when there is none. As Flux's own preference: of the table [MLDataDevices] (Flux
+ * 0.14.23 and later), or, where that has none, of [Flux] (before). The file is read once. */
 FX_API const char *fx_gpu_backend(void);
-/* Writes the preference and keeps everything else in the file; takes effect when the program is
- * started again. FX_STATUS_FORMAT, naming the line, when the file is corrupt; it is then left as it
- * is. */
+/* Writes the preference to LocalPreferences.toml, into the table that the library read it from
+ * (default: [Flux]), and leaves the rest of the file unchanged. It takes effect when the program is
+ * started again. Returns FX_STATUS_FORMAT, naming the line, if the file is corrupt; the file is
+ * then not changed. */
 FX_API fx_status fx_gpu_backend_set(const char *backend);
 
 /* Options of fx_get_device. */
-typedef struct fx_dev_opts {
-    size_t fxi_size;
-    bool verbose; /* log which device was chosen and why */
-} fx_dev_opts;
+/* clang-format off */
+#define FXI_GET_DEVICE_ARGS(F)                                                                            \
+    F(bool, verbose, false) /* log which device was chosen and why */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_get_device_args, FXI_GET_DEVICE_ARGS);
 /* The preferred backend's first device; where it is not loaded or does not work (a warning says
  * so), or there is no preference: the first of CUDA, AMDGPU, Metal, OpenCL that is loaded and
  * works, on something else than the host's processors; else the CPU. */
-FX_API fx_device *fxi_get_device(const fx_dev_opts *opts);
+FX_API fx_device *fxi_get_device(const fx_get_device_args *opts);
 /* A device by backend name and id from 0; an unknown one is an error and gives the CPU. */
 FX_API fx_device *fx_device_get(const char *backend, int id);
 FX_API fx_device *fx_cpu_device(void); /* always there */
@@ -91,7 +111,8 @@ FX_API void fx_set_memory_limit(fx_device *device, int64_t bytes);
  * half of the most that was ever live there, or 64 MiB if that is more. */
 FX_API void fx_set_memory_cache(fx_device *device, int64_t bytes);
 /* Gives back what is kept for speed: cached memory of the devices and of the calling thread, its
- * work space, and plans that no evaluation uses. The next evaluations take their time again. */
+ * work space, and plans that no evaluation uses; then returns the process's free memory to the
+ * system. The next evaluations take their time again. */
 FX_API void fx_reclaim(void);
 /* The same of one device; plans stay. */
 FX_API void fx_reclaim_device(fx_device *device);
@@ -128,12 +149,14 @@ FX_API void *fxi_gpu(void *object);
 /* fx_gpu_strict(x): the same, but without a GPU it is an error that says why:
  * gpu_device(force=true). */
 FX_API void *fxi_gpu_strict(void *object);
-FX_API void *fxi_cpu(void *object); /* back to the CPU */
-#ifndef __cplusplus
+/* fx_cu(x): to the first CUDA device, whatever GPU the project prefers: CUDA.cu. Float64 becomes
+ * Float32. Without a CUDA device that works it returns its argument and says once why, so that the
+ * same program runs on the CPU (CUDA.jl's is an error there). */
+FX_API void *fxi_cu(void *object);
+FX_API void *fxi_cpu(void *object);    /* back to the CPU */
 FX_API fx_array *(fx_cu)(fx_array *x); /* as functions, for fx_fmap and fx_mapobs */
 FX_API fx_array *(fx_gpu)(fx_array *x);
 FX_API fx_array *(fx_cpu)(fx_array *x);
-#endif
 /* Where fx_gpu moves to: the preferred backend's first device; where that does not work (a warning
  * says so once), or there is no preference, the first GPU that works, in fx_get_device's order;
  * else the CPU (a message says once why). */
@@ -141,40 +164,14 @@ FX_API fx_device *fx_gpu_device(void);
 /* Reading single elements of an array on an accelerator (fx_at) warns once by default: each is a
  * copy. false makes it an error, true silent: CUDA.allowscalar. */
 FX_API void fx_allowscalar(bool allow);
-FXI_END_C
-#ifdef __cplusplus
-inline fx_device *fx_get_device(bool verbose = false)
-{
-    const fx_dev_opts o = {sizeof(fx_dev_opts), verbose};
-    return fxi_get_device(&o);
-}
-template <class T> inline T *fx_to(fx_device *d, T *x)
-{
-    return static_cast<T *>(fxi_to(d, x));
-}
-template <class T> inline T *fx_gpu(T *x)
-{
-    return static_cast<T *>(fxi_gpu(x));
-}
-template <class T> inline T *fx_gpu_strict(T *x)
-{
-    return static_cast<T *>(fxi_gpu_strict(x));
-}
-template <class T> inline T *fx_cu(T *x)
-{
-    return static_cast<T *>(fxi_gpu(x));
-}
-template <class T> inline T *fx_cpu(T *x)
-{
-    return static_cast<T *>(fxi_cpu(x));
-}
-#else
 #define fx_get_device(...)                                                                         \
-    fxi_get_device(&(const fx_dev_opts){.fxi_size = sizeof(fx_dev_opts), __VA_ARGS__})
+    FXI_CALL(fxi_get_device(                                                                       \
+        FXI_OPTIONS(fx_get_device_args, FXI_GET_DEVICE_ARGS(FXI_DEFAULT) __VA_ARGS__)))
 #define fx_to(device, x) ((__typeof__(x))fxi_to((device), (x)))
 #define fx_gpu(x)        ((__typeof__(x))fxi_gpu(x))
 #define fx_gpu_strict(x) ((__typeof__(x))fxi_gpu_strict(x))
-#define fx_cu(x)         ((__typeof__(x))fxi_gpu(x))
+#define fx_cu(x)         ((__typeof__(x))fxi_cu(x))
 #define fx_cpu(x)        ((__typeof__(x))fxi_cpu(x))
-#endif
+
+FXI_END_C
 #endif

@@ -17,16 +17,7 @@ FXI_BEGIN_C
  * parameters were last updated (FX_STATUS_STATE), never silent zeros. On error the result is of the
  * model's type, filled with error arrays. Passing an array as `model` gives an array. */
 FX_API void *fxi_gradient(fx_array *loss, void *model);
-#ifdef __cplusplus
-}
-template <class T> inline T *fx_gradient(fx_array *loss, T *model)
-{
-    return static_cast<T *>(fxi_gradient(loss, model));
-}
-extern "C" {
-#else
-#define fx_gradient(loss, model) ((__typeof__(model))fxi_gradient((loss), (model)))
-#endif
+#define fx_gradient(loss, model) (FXI_HERE, (__typeof__(model))fxi_gradient((loss), (model)))
 
 /* As fx_gradient, and evaluates loss and gradient in one plan; *out_value gets the loss (NULL:
  * nowhere). Flux's withgradient. */

@@ -1,9 +1,11 @@
 /* cflux/io.h: files: models and arrays saved, loaded, and shared with other programs.
  *
  * Saving writes a new file beside the old one and lets it take the name when all of it is on the
- * disk: whatever fails, the old file stays whole. Loading runs nothing that a file says and opens
- * no other file; a file that is not what it should be is an error with format, path, offset and
- * reason (FX_STATUS_FORMAT), one that the system refuses is FX_STATUS_IO.
+ * disk. If anything before that fails, the old file is unchanged. If only the last call fails,
+ * which makes the name survive a power failure, the new file is in place. The error says which it
+ * is. Loading runs nothing that a file says and opens no other file; a file that is not what it
+ * should be is an error with format, path, offset and reason (FX_STATUS_FORMAT), one that the
+ * system refuses is FX_STATUS_IO.
  *
  * Formats, by the extension when saving and by the content, then the extension, when loading:
  *
@@ -25,10 +27,15 @@
 FXI_BEGIN_C
 
 /* Saves objects under names; names and objects alternate: fx_save("m.safetensors", "model", m).
- * Arrays are written as host data, whatever device they are on. An array that two paths reach is
- * written under both. Formats of arrays keep the arrays of a model, named "model.layers.0.weight"
- * by the paths of fx_visit (an object saved under the name "" gives the paths alone); numbers and
- * functions are the program's, which makes the model before it loads it. */
+ * Arrays are written as host data, whatever device they are on. Formats of arrays write an array
+ * that several paths reach under each of them, and refuse more than 1,000,000 names
+ * (FX_STATUS_UNSUPPORTED); BSON keeps it once. They keep the arrays of a model, named
+ * "model.layers.0.weight" by the paths of fx_visit (an object saved under the name "" gives the
+ * paths alone); numbers and functions are the program's, which makes the model before it loads it.
+ *
+ * An object in the place of a name or of the path, and a text in the place of an object, are
+ * FX_STATUS_ARGUMENT, and the error says which argument it is. fx_load_into, fx_metadata,
+ * fx_named_tuple, fx_tuple, fx_chain and fx_chain_of check their arguments the same way. */
 FX_API fx_status fxi_save(const char *path, int n, const void *const *names_and_objects);
 
 /* What a file holds as a named tuple (an .npy: the array), owned by the scope; an error array when
@@ -36,6 +43,12 @@ FX_API fx_status fxi_save(const char *path, int n, const void *const *names_and_
  * Arrays that are read by memory map use the file's own bytes until they are released: a program
  * that changes the file in place changes them. */
 FX_API void *fx_load(const char *path);
+
+/* Chooses the version of Flux, "0.14" or "0.16.10", whose formulas the layers of BSON files have
+ * that the calling thread loads from now on; NULL (default): the newest version that could have
+ * written the file. Only LayerNorm differs (fx_layernorm_layer in nn.h): its layout says nothing,
+ * but other structs of the file may. */
+FX_API fx_status fx_load_flux_version(const char *version);
 
 /* One entry of a file. Where there is none of that name, but arrays "name.…": a named tuple of
  * these, without "name.". */
@@ -47,9 +60,11 @@ FX_API void *fx_load_key(const char *path, const char *name);
  * is unchanged. Stops at the first object that fails. */
 FX_API fx_status fxi_load_into(const char *path, int n, const void *const *names_and_objects);
 
-/* Pairs of texts for a file's header: fx_save(path, "model", m, "", fx_metadata("author", "me")).
- * The texts are copied. A loaded file that has such texts has an entry "__metadata__".
- * fx_metadata_text gives the text of a key, NULL without; it lives as long as the object. */
+/* Pairs of texts for a file: fx_save(path, "model", m, "", fx_metadata("author", "me")). They are
+ * in the header of a safetensors file; in an .npz they are the member "__metadata__", bytes of JSON
+ * that NumPy reads as an array. An .npy holds none. The texts are copied. A loaded file that has
+ * such texts has an entry "__metadata__". fx_metadata_text gives the text of a key, NULL without;
+ * it lives as long as the object. */
 FX_API void *fxi_metadata(int n, const void *const *keys_and_texts);
 FX_API const char *fx_metadata_text(const void *metadata, const char *key);
 FX_API int64_t fx_metadata_count(const void *metadata);
@@ -79,37 +94,60 @@ static inline fx_status fx_file_about(const char *path, fx_file_info *out)
 FX_API void *fx_string(const char *text);
 FX_API const char *fx_string_text(const void *object);
 
+/* Gives the type of `object`, a struct of the program (FX_FUNCTOR and its like), a name in Julia:
+ * fx_julia_name(m, "MyModels.Encoder"). BSON files then say this name when they are saved (default:
+ * the C type's name, in Main), and a struct of this name in a BSON file is read as the program's
+ * struct, its fields in the declared order. A name without modules, or NULL for the C type's own
+ * name, is written as one of Main and read from every module. The object is an example, and the
+ * files must have objects of the same types in its fields, or nothing; where the example has NULL,
+ * they must have nothing. A further example of the type adds the fields that it has. For the whole
+ * process, from every thread. */
+FX_API fx_status fx_julia_name(const void *object, const char *name);
+
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 /* One file with all that training needs to go on as if nothing had happened: the arrays of the
  * model, the optimiser state, the thread's random stream, the loader's position, counts and
  * metrics. It is a safetensors file (fx_load_into(path, "model", m) takes the model alone), ends
  * with the CRC-32 of its bytes, and takes its name when it is complete on the disk; the ones before
  * it are kept as path.1, path.2, … */
-typedef struct fx_checkpoint {
-    size_t fxi_size;
-    void *model;
-    void *state;           /* of fx_setup; NULL: none */
-    fx_loader *data;       /* NULL: none */
-    const fx_batch *batch; /* the batch in use, in the middle of a pass; NULL: between passes */
-    int64_t epoch, step;   /* what the program counts */
-    void *metrics;         /* a named tuple of arrays; NULL: none */
-    int keep;              /* files to keep, this one counted; 0: 2 */
-} fx_checkpoint;
-/* fx_checkpoint_save("run.safetensors", model, .state = opt, .step = n). On failure the files are
- * what they were. */
-FX_API fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint *c);
+/* clang-format off */
+#define FXI_CHECKPOINT_ARGS(F)                                                                          \
+    F(void *, model, FXI_NULL)                                                                     \
+    F(void *, state, FXI_NULL)           /* of fx_setup; NULL: none */                             \
+    F(fx_loader *, data, FXI_NULL)       /* NULL: none */                                          \
+    F(const fx_batch *, batch, FXI_NULL) /* the batch in use; NULL: between passes */              \
+    F(int64_t, epoch, 0)                 /* what the program counts */                             \
+    F(int64_t, step, 0)                                                                            \
+    F(void *, metrics, FXI_NULL)         /* a named tuple of arrays; NULL: none */                 \
+    F(int, keep, 2)                      /* files to keep, this one counted */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_checkpoint_args, FXI_CHECKPOINT_ARGS);
+/* fx_checkpoint_save("run.safetensors", model, .state = opt, .step = n). On failure the newest file
+ * is what it was, unless the error says that the new file is in place (see the top of this header).
+ */
+FX_API fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint_args *c);
+/* fx_checkpoint_load, of a struct that begins with its size. */
+FX_API fx_status fxi_checkpoint_load(const char *path, fx_checkpoint_args *io);
+
 /* Puts what was saved into a model, a state and a loader like those of then (the loader's next pass
  * begins where the saved one stood), and the random stream into the calling thread; fills in epoch,
  * step and metrics (owned by the scope). A file that is damaged or missing gives way to the one
  * before, with a message that says why; FX_STATUS_IO when there is none. On failure nothing has
  * changed. */
-FX_API fx_status fx_checkpoint_load(const char *path, fx_checkpoint *io);
+#define fx_checkpoint_load(path, io)                                                               \
+    __extension__({                                                                                \
+        FXI_HERE;                                                                                  \
+        fx_checkpoint_args *fxi_io = (io);                                                         \
+        if (fxi_io)                                                                                \
+            fxi_io->fxi_size = sizeof *fxi_io;                                                     \
+        fxi_checkpoint_load((path), fxi_io);                                                       \
+    })
 /* Is there such a file, or one before it? */
 FX_API bool fx_checkpoint_exists(const char *path);
 
 /* The state of a model as Flux.state gives it: every field of every layer by Flux's name. Saved as
  * BSON it is what Flux.loadmodel! takes; a state that was read goes into a model by
- * fx_loadmodel(fx_flux_state(model), state). The arrays are those of the model, not copies. */
+ * fx_loadmodel(model, state). The arrays are those of the model, not copies. */
 FX_API void *fx_flux_state(void *model);
 
 /* The state of a model as PyTorch's state_dict() has it: a named tuple of "0.weight", "0.bias",
@@ -135,33 +173,13 @@ FX_API fx_status fx_load_torch_state(void *model, void *state);
  * fx_load_key have done this. */
 FX_API void *fx_flux_optimiser(void *optimiser, void *model);
 
-FXI_END_C
-#ifdef __cplusplus
-inline fx_status fx_checkpoint_save(const char *path, const fx_checkpoint &c)
-{
-    return fxi_checkpoint_save(path, &c);
-}
-template <class... A> inline fx_status fx_save(const char *path, A... names_and_objects)
-{
-    const void *const pairs[] = {nullptr, static_cast<const void *>(names_and_objects)...};
-    return fxi_save(path, static_cast<int>(sizeof...(A)), pairs + 1);
-}
-template <class... A> inline fx_status fx_load_into(const char *path, A... names_and_objects)
-{
-    const void *const pairs[] = {nullptr, static_cast<const void *>(names_and_objects)...};
-    return fxi_load_into(path, static_cast<int>(sizeof...(A)), pairs + 1);
-}
-template <class... A> inline void *fx_metadata(A... keys_and_texts)
-{
-    const void *const pairs[] = {nullptr, static_cast<const void *>(keys_and_texts)...};
-    return fxi_metadata(static_cast<int>(sizeof...(A)), pairs + 1);
-}
-#else
 #define fx_save(path, ...)      fxi_save((path), FXI_PAIRS(__VA_ARGS__))
 #define fx_load_into(path, ...) fxi_load_into((path), FXI_PAIRS(__VA_ARGS__))
 #define fx_metadata(...)        fxi_metadata(FXI_PAIRS(__VA_ARGS__))
 #define fx_checkpoint_save(path, ...)                                                              \
-    fxi_checkpoint_save(                                                                           \
-        (path), &(const fx_checkpoint){.fxi_size = sizeof(fx_checkpoint), .model = __VA_ARGS__})
-#endif
+    FXI_CALL(fxi_checkpoint_save(                                                                  \
+        (path),                                                                                    \
+        FXI_OPTIONS(fx_checkpoint_args, FXI_CHECKPOINT_ARGS(FXI_DEFAULT).model = __VA_ARGS__)))
+
+FXI_END_C
 #endif

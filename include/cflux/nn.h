@@ -1,49 +1,52 @@
 /* cflux/nn.h: layers, initialisers, losses. Names, defaults and formulas are Flux's (0.16).
  *
  * Constructors take the required arguments first, then named options: fx_dense(10, 5, FX_RELU,
- * .no_bias = true). The structs are public: model->weight is an array. Every layer is an object
- * with a descriptor, so that gradients, moves, printing and saving need nothing more.
+ * .bias = false). The structs are public: model->weight is an array. Every layer is an object
+ * with a descriptor, so that gradients, moves, printing and saving need nothing more. A constructor
+ * evaluates the parameters it makes if they take at most 16 MiB, so other threads may use the layer
+ * at once; larger ones are evaluated when they are first used, or by fx_eval.
  */
 #ifndef CFLUX_NN_H
 #define CFLUX_NN_H
 
+#include <cflux/layer.h>
 #include <cflux/ops.h>
-#include <cflux/tree.h>
 
 FXI_BEGIN_C
 
-/* Tri-state of layers that behave differently in training: by the scope's mode unless forced. */
-typedef enum fx_active { FX_ACTIVE_AUTO = 0, FX_ACTIVE_ON, FX_ACTIVE_OFF } fx_active;
-
 /* ---- initialisers: Float32 arrays of the given sizes ----------------------------------------- */
 /* fan: for out×in weights (in, out); for kernels k…×cin×cout Πk·(cin, cout). */
-typedef fx_array *(*fx_init_fn)(int ndims, const int64_t *dims);
-FX_API fx_array *fx_glorot_uniform(int ndims, const int64_t *dims); /* U(±√(6/(fan_in+fan_out))) */
-FX_API fx_array *fx_glorot_normal(int ndims, const int64_t *dims); /* σ = √(2/(fan_in+fan_out)) */
-FX_API fx_array *fx_kaiming_uniform(int ndims, const int64_t *dims); /* U(±√2·√(3/fan_in)) */
-FX_API fx_array *fx_kaiming_normal(int ndims, const int64_t *dims);  /* σ = √(2/fan_in) */
+FX_API fx_array *fx_glorot_uniform(int ndims, const int64_t *sizes); /* U(±√(6/(fan_in+fan_out))) */
+FX_API fx_array *fx_glorot_normal(int ndims, const int64_t *sizes); /* σ = √(2/(fan_in+fan_out)) */
+FX_API fx_array *fx_kaiming_uniform(int ndims, const int64_t *sizes); /* U(±√2·√(3/fan_in)) */
+FX_API fx_array *fx_kaiming_normal(int ndims, const int64_t *sizes);  /* σ = √(2/fan_in) */
 FX_API fx_array *fx_lecun_normal(int ndims,
-                                 const int64_t *dims); /* truncated at 2σ, σ = √(1/fan_in) */
-FX_API fx_array *fx_truncated_normal(int ndims, const int64_t *dims); /* standard, within ±2 */
-FX_API fx_array *fx_zeros_init(int ndims, const int64_t *dims);       /* 0, everywhere */
-FX_API fx_array *fx_ones_init(int ndims, const int64_t *dims);        /* 1, everywhere */
+                                 const int64_t *sizes); /* truncated at 2σ, σ = √(1/fan_in) */
+FX_API fx_array *fx_truncated_normal(int ndims, const int64_t *sizes); /* standard, within ±2 */
+FX_API fx_array *fx_zeros_init(int ndims, const int64_t *sizes);       /* 0, everywhere */
+FX_API fx_array *fx_ones_init(int ndims, const int64_t *sizes);        /* 1, everywhere */
 
 /* ---- Dense ----------------------------------------------------------------------------------- */
 /* y = act(W·x .+ b), W: out×in, x: in×…, y: out×…. */
 typedef struct fx_dense_layer {
     fx_object base;
-    fx_array *weight, *bias; /* bias NULL with .no_bias */
+    fx_array *weight, *bias; /* bias NULL with .bias = false */
     fx_function *act;
 } fx_dense_layer;
-typedef struct fx_dense_args {
-    size_t fxi_size;
-    int64_t in, out;
-    fx_function *act; /* default identity */
-    bool no_bias;
-    fx_init_fn init;         /* default glorot_uniform */
-    fx_array *weight, *bias; /* given arrays instead of init; in and out may then be 0 */
-} fx_dense_args;
+/* clang-format off */
+#define FXI_DENSE_ARGS(F)                                                                          \
+    F(int64_t, in, 0)                                                                              \
+    F(int64_t, out, 0)                                                                             \
+    F(fx_function *, act, FX_IDENTITY)                                                             \
+    F(int, bias, true)                    /* false: no bias */                                     \
+    F(fx_init_fn, init, fx_glorot_uniform)                                                         \
+    F(fx_array *, weight_array, FXI_NULL) /* used instead of init; in and out may then be 0 */     \
+    F(fx_array *, bias_array, FXI_NULL)   /* used instead of zeros */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_dense_args, FXI_DENSE_ARGS);
 FX_API fx_dense_layer *fxi_dense(const fx_dense_args *a);
+#define fx_dense(...)                                                                              \
+    FXI_CALL(fxi_dense(FXI_OPTIONS(fx_dense_args, FXI_DENSE_ARGS(FXI_DEFAULT).in = __VA_ARGS__)))
 
 /* ---- Chain: layer after layer; several inputs go to the first -------------------------------- */
 typedef struct fx_chain_layer {
@@ -51,8 +54,19 @@ typedef struct fx_chain_layer {
     fx_list layers;
 } fx_chain_layer;
 FX_API fx_chain_layer *fxi_chain(int n, void *const *layers);
-/* names[i] may be NULL; "layers" is refused, as in Flux. */
-FX_API fx_chain_layer *fxi_chain_named(int n, const char *const *names, void *const *layers);
+/* A chain whose layers have names: fx_chain_of("enc", fx_dense(4, 2), "dec", fx_dense(2, 4)) is
+ * Chain(enc = …, dec = …). A name may be NULL; "layers" is refused, as in Flux. */
+FX_API fx_chain_layer *fxi_chain_pairs(int n, const void *const *names_and_layers);
+#define fx_chain(...)    fxi_chain(FXI_OBJECTS(__VA_ARGS__))
+#define fx_chain_of(...) fxi_chain_pairs(FXI_PAIRS(__VA_ARGS__))
+
+/* Total padding (k−1)·dilation of SamePad, split (⌈⌉ before, ⌊⌋ after) in the constructor. */
+#define FX_SAME fxi_same_pad()
+static inline fx_dims fxi_same_pad(void)
+{
+    fx_dims d = {-1, {0}};
+    return d;
+}
 
 /* ---- Conv ------------------------------------------------------------------------------------ */
 /* A true convolution (kernel flipped) over x: spatial…×in×batch, weight: kernel…×in/groups×out. */
@@ -64,31 +78,49 @@ typedef struct fx_conv_layer {
         dilation; /* per spatial axis; pad also (before, after) per axis, as it was given */
     int64_t groups;
 } fx_conv_layer;
-typedef struct fx_conv_layer_args {
-    size_t fxi_size;
-    fx_dims kernel; /* FX_DIMS(5, 5) */
-    int64_t in, out;
-    fx_function *act;
-    fx_dims stride, pad,
-        dilation;   /* defaults 1, 0, 1; one number holds for all axes; pad also FX_SAME */
-    int64_t groups; /* default 1 */
-    bool no_bias;
-    fx_init_fn init; /* default glorot_uniform */
-    fx_array *weight, *bias;
-} fx_conv_layer_args;
-FX_API fx_conv_layer *fxi_conv(const fx_conv_layer_args *a);
+/* clang-format off */
+#define FXI_CONV_ARGS(F)                                                                     \
+    F(fx_dims, kernel, FXI_DIMS_NONE)     /* FX_DIMS(5, 5) */                                      \
+    F(int64_t, in, 0)                                                                              \
+    F(int64_t, out, 0)                                                                             \
+    F(fx_function *, act, FX_IDENTITY)                                                             \
+    F(fx_dims, stride, FXI_DIMS_ONE)      /* one number holds for all axes */                      \
+    F(fx_dims, pad, FXI_DIMS_ZERO)        /* also FX_SAME, or (before, after) for each axis */     \
+    F(fx_dims, dilation, FXI_DIMS_ONE)    /* one number holds for all axes */                      \
+    F(int64_t, groups, 1)                                                                          \
+    F(int, bias, true)                    /* false: no bias */                                     \
+    F(fx_init_fn, init, fx_glorot_uniform)                                                         \
+    F(fx_array *, weight_array, FXI_NULL) /* used instead of init; in and out may then be 0 */     \
+    F(fx_array *, bias_array, FXI_NULL)   /* used instead of zeros */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_conv_args, FXI_CONV_ARGS);
+FX_API fx_conv_layer *fxi_conv(const fx_conv_args *a);
+#define fx_conv(...)                                                                               \
+    FXI_CALL(fxi_conv(FXI_OPTIONS(fx_conv_args, FXI_CONV_ARGS(FXI_DEFAULT).kernel = __VA_ARGS__)))
 
 /* ---- pooling layers: window FX_DIMS(2, 2); stride defaults to the window --------------------- */
-typedef struct fx_pool_layer {
+/* MaxPool; MeanPool has the same struct and options. */
+typedef struct fx_maxpool_layer {
     fx_object base;
     fx_dims window, pad, stride;
-} fx_pool_layer;
-typedef struct fx_pool_layer_args {
-    size_t fxi_size;
-    fx_dims window, pad, stride; /* pad also FX_SAME */
-} fx_pool_layer_args;
-FX_API fx_pool_layer *fxi_maxpool(const fx_pool_layer_args *a);
-FX_API fx_pool_layer *fxi_meanpool(const fx_pool_layer_args *a);
+} fx_maxpool_layer;
+typedef fx_maxpool_layer fx_meanpool_layer;
+/* clang-format off */
+#define FXI_MAXPOOL_ARGS(F)                                                                     \
+    F(fx_dims, window, FXI_DIMS_NONE)     /* FX_DIMS(2, 2) */                                      \
+    F(fx_dims, pad, FXI_DIMS_ZERO)        /* also FX_SAME */                                       \
+    F(fx_dims, stride, FXI_DIMS_NONE)     /* an empty list: the window */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_maxpool_args, FXI_MAXPOOL_ARGS);
+typedef fx_maxpool_args fx_meanpool_args;
+FX_API fx_maxpool_layer *fxi_maxpool(const fx_maxpool_args *a);
+FX_API fx_meanpool_layer *fxi_meanpool(const fx_meanpool_args *a);
+#define fx_maxpool(...)                                                                            \
+    FXI_CALL(fxi_maxpool(                                                                          \
+        FXI_OPTIONS(fx_maxpool_args, FXI_MAXPOOL_ARGS(FXI_DEFAULT).window = __VA_ARGS__)))
+#define fx_meanpool(...)                                                                           \
+    FXI_CALL(fxi_meanpool(                                                                         \
+        FXI_OPTIONS(fx_meanpool_args, FXI_MAXPOOL_ARGS(FXI_DEFAULT).window = __VA_ARGS__)))
 
 /* ---- BatchNorm: y = act(γ·(x − μ)/√(σ² + ε) + β), channels on the axis before the last ------- */
 /* In training μ and σ² are the batch's (biased), and the running ones move: μ ←
@@ -97,53 +129,73 @@ FX_API fx_pool_layer *fxi_meanpool(const fx_pool_layer_args *a);
 typedef struct fx_batchnorm_layer {
     fx_object base;
     fx_function *act;
-    fx_array *beta, *gamma; /* NULL with .no_affine */
-    fx_array *mean, *var;   /* running; NULL with .no_track */
+    fx_array *beta, *gamma; /* NULL with .affine = false */
+    fx_array *mean, *var;   /* running; NULL with .track_stats = false */
     double epsilon, momentum;
     int64_t channels;
     int64_t active; /* fx_active */
 } fx_batchnorm_layer;
-typedef struct fx_batchnorm_args {
-    size_t fxi_size;
-    int64_t channels;
-    fx_function *act;
-    bool no_affine, no_track;
-    double epsilon, momentum; /* defaults 1e-5, 0.1 */
-    fx_active active;
-} fx_batchnorm_args;
+/* clang-format off */
+#define FXI_BATCHNORM_ARGS(F)                                                                      \
+    F(int64_t, channels, 0)                                                                        \
+    F(fx_function *, act, FX_IDENTITY)                                                             \
+    F(bool, affine, true)       /* false: no scale γ and no bias β */                              \
+    F(bool, track_stats, true)  /* false: no running statistics, also in inference */              \
+    F(double, eps, 1e-5)                                                                           \
+    F(double, momentum, 0.1)                                                                       \
+    F(fx_active, active, FX_ACTIVE_AUTO)
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_batchnorm_args, FXI_BATCHNORM_ARGS);
 FX_API fx_batchnorm_layer *fxi_batchnorm(const fx_batchnorm_args *a);
+#define fx_batchnorm(...)                                                                          \
+    FXI_CALL(fxi_batchnorm(                                                                        \
+        FXI_OPTIONS(fx_batchnorm_args, FXI_BATCHNORM_ARGS(FXI_DEFAULT).channels = __VA_ARGS__)))
 
 /* ---- LayerNorm: normalises over the first axes of the given size, then γ·x + β --------------- */
+/* What x − μ is divided by depends on the version of Flux whose formula the layer has, `flux`:
+ *   0.16   √(σ² + ε), of Flux 0.16.11 and later, and of PyTorch
+ *   0.15   √(σ² + ε²), of Flux 0.15 to 0.16.10
+ *   0.14   σ + ε, of Flux 0.14 and before */
 typedef struct fx_layernorm_layer {
     fx_object base;
     fx_function *act;
-    fx_array *scale, *bias; /* NULL with .no_affine */
+    fx_array *scale, *bias; /* NULL with .affine = false */
     fx_dims size;
     double epsilon;
+    double flux;
 } fx_layernorm_layer;
-typedef struct fx_layernorm_args {
-    size_t fxi_size;
-    fx_dims size;
-    fx_function *act;
-    bool no_affine;
-    double epsilon; /* default 1e-5 */
-} fx_layernorm_args;
+/* clang-format off */
+#define FXI_LAYERNORM_ARGS(F)                                                                      \
+    F(fx_dims, size, FXI_DIMS_NONE)  /* FX_DIMS(5): the first axis has 5 elements */               \
+    F(fx_function *, act, FX_IDENTITY)                                                             \
+    F(bool, affine, true)            /* false: no scale and no bias */                             \
+    F(double, eps, 1e-5)                                                                           \
+    F(double, flux, 0.16)            /* whose formula: 0.14, 0.15 or 0.16 */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_layernorm_args, FXI_LAYERNORM_ARGS);
 FX_API fx_layernorm_layer *fxi_layernorm(const fx_layernorm_args *a);
+#define fx_layernorm(...)                                                                          \
+    FXI_CALL(fxi_layernorm(                                                                        \
+        FXI_OPTIONS(fx_layernorm_args, FXI_LAYERNORM_ARGS(FXI_DEFAULT).size = __VA_ARGS__)))
 
 /* ---- Dropout: in training each element is 0 with probability p, else x/(1−p) ----------------- */
 typedef struct fx_dropout_layer {
     fx_object base;
     double p;
-    fx_dims dims; /* the mask varies along these axes only; default all */
+    fx_dims dims; /* the mask varies along these axes only; empty: all */
     int64_t active;
 } fx_dropout_layer;
-typedef struct fx_dropout_args {
-    size_t fxi_size;
-    double p;
-    fx_dims dims;
-    fx_active active;
-} fx_dropout_args;
+/* clang-format off */
+#define FXI_DROPOUT_ARGS(F)                                                                        \
+    F(double, p, 0)                                                                                \
+    F(fx_axes, dims, FXI_AXES_ALL)   /* the mask varies along these axes only */                   \
+    F(fx_active, active, FX_ACTIVE_AUTO)
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_dropout_args, FXI_DROPOUT_ARGS);
 FX_API fx_dropout_layer *fxi_dropout(const fx_dropout_args *a);
+#define fx_dropout(...)                                                                            \
+    FXI_CALL(                                                                                      \
+        fxi_dropout(FXI_OPTIONS(fx_dropout_args, FXI_DROPOUT_ARGS(FXI_DEFAULT).p = __VA_ARGS__)))
 
 /* Forces or frees the training behaviour of every dropout and batch norm in the model: Flux's
  * trainmode!(m), testmode!(m), testmode!(m, :auto). */
@@ -151,27 +203,23 @@ FX_API fx_status fx_trainmode(void *model);
 FX_API fx_status fx_testmode(void *model);
 FX_API fx_status fx_automode(void *model);
 
-/* Total padding (k−1)·dilation of SamePad, split (⌈⌉ before, ⌊⌋ after) in the constructor. */
-#define FX_SAME fxi_same_pad()
-static inline fx_dims fxi_same_pad(void)
-{
-    fx_dims d = {-1, {0}};
-    return d;
-}
-
 /* ---- losses (Flux.Losses): mean over all but what the formula sums, unless .sum or .none ----- */
+/* The option .eps of losses: the machine epsilon of ŷ's element type. */
+#define FX_EPS (-1.0)
 /* ŷ and y must have the same size: "loss function expects size(ŷ) = (3, 4) to
  * match size(y) = (4,)". */
-typedef struct fx_loss_args {
-    size_t fxi_size;
-    fx_array *pred, *target;
-    bool sum;         /* agg = sum */
-    bool none;        /* agg = identity: the per-observation values */
-    double epsilon;   /* where the formula has one; default the element type's eps */
-    unsigned dims;    /* the class axis of cross-entropies; default axis 0 */
-    double delta;     /* huber; default 1 */
-    double smoothing; /* cross-entropies: label smoothing α in [0, 1) */
-} fx_loss_args;
+/* clang-format off */
+#define FXI_LOSS_ARGS(F)                                                                           \
+    F(fx_array *, pred, FXI_NULL)                                                                  \
+    F(fx_array *, target, FXI_NULL)                                                                \
+    F(bool, sum, false)            /* agg = sum */                                                 \
+    F(bool, none, false)           /* agg = identity: the values of the observations */            \
+    F(double, eps, FX_EPS)         /* ε, where the formula has one */                              \
+    F(fx_axes, dims, FXI_AXES_OF(0)) /* the class axis of cross-entropies */                       \
+    F(double, delta, 1)            /* δ of huber_loss */                                           \
+    F(double, smoothing, 0)        /* cross-entropies: label smoothing α in [0, 1) */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_loss_args, FXI_LOSS_ARGS);
 FX_API fx_array *fxi_mse(const fx_loss_args *a);        /* (ŷ−y)² */
 FX_API fx_array *fxi_mae(const fx_loss_args *a);        /* |ŷ−y| */
 FX_API fx_array *fxi_msle(const fx_loss_args *a);       /* log((ŷ+ε)/(y+ε))² */
@@ -186,153 +234,26 @@ FX_API fx_array *fxi_hinge_loss(const fx_loss_args *a);         /* max(0, 1 − 
 FX_API fx_array *fxi_squared_hinge_loss(const fx_loss_args *a); /* max(0, 1 − ŷ·y)² */
 
 /* (x − mean)/√(var + ε) over the given axes, biased variance: Flux.normalise. */
-FX_API fx_array *fx_normalise(fx_array *x, unsigned dims, double epsilon);
+FX_API fx_array *fx_normalise(fx_array *x, fx_axes dims, double eps);
 /* Dropout as a function, always active; the mask varies along all axes. */
 FX_API fx_array *fx_dropout_apply(fx_array *x, double p);
-/* A chain whose layers have names: fx_chain_of("enc", fx_dense(4, 2), "dec", fx_dense(2, 4)) is
- * Chain(enc = …, dec = …). */
-FX_API fx_chain_layer *fxi_chain_pairs(int n, const void *const *names_and_layers);
+
+/* Calls a loss by a pointer, such as fx_parse_loss returns: fx_call_loss(formula, ŷ, y, .sum =
+ * true). */
+#define fx_call_loss(formula, ...)                                                                 \
+    FXI_CALL((formula)(FXI_OPTIONS(fx_loss_args, FXI_LOSS_ARGS(FXI_DEFAULT).pred = __VA_ARGS__)))
+#define fx_mse(...)                     fx_call_loss(fxi_mse, __VA_ARGS__) /* fx_mse(ŷ, y, .sum = true) */
+#define fx_mae(...)                     fx_call_loss(fxi_mae, __VA_ARGS__)
+#define fx_msle(...)                    fx_call_loss(fxi_msle, __VA_ARGS__)
+#define fx_huber_loss(...)              fx_call_loss(fxi_huber_loss, __VA_ARGS__)
+#define fx_crossentropy(...)            fx_call_loss(fxi_crossentropy, __VA_ARGS__)
+#define fx_logitcrossentropy(...)       fx_call_loss(fxi_logitcrossentropy, __VA_ARGS__)
+#define fx_binarycrossentropy(...)      fx_call_loss(fxi_binarycrossentropy, __VA_ARGS__)
+#define fx_logitbinarycrossentropy(...) fx_call_loss(fxi_logitbinarycrossentropy, __VA_ARGS__)
+#define fx_kldivergence(...)            fx_call_loss(fxi_kldivergence, __VA_ARGS__)
+#define fx_poisson_loss(...)            fx_call_loss(fxi_poisson_loss, __VA_ARGS__)
+#define fx_hinge_loss(...)              fx_call_loss(fxi_hinge_loss, __VA_ARGS__)
+#define fx_squared_hinge_loss(...)      fx_call_loss(fxi_squared_hinge_loss, __VA_ARGS__)
 
 FXI_END_C
-#ifdef __cplusplus
-inline fx_dense_layer *fx_dense(const fx_dense_args &a)
-{
-    return fxi_dense(&a);
-}
-inline fx_dense_layer *fx_dense(int64_t in, int64_t out, fx_function *act = nullptr,
-                                bool no_bias = false)
-{
-    fx_dense_args a = {};
-    a.fxi_size = sizeof a, a.in = in, a.out = out, a.act = act, a.no_bias = no_bias;
-    return fxi_dense(&a);
-}
-template <class... L> inline fx_chain_layer *fx_chain(L *...l)
-{
-    void *const items[] = {nullptr, static_cast<void *>(l)...};
-    return fxi_chain(static_cast<int>(sizeof...(l)), items + 1);
-}
-template <class... A> inline fx_chain_layer *fx_chain_of(A... names_and_layers)
-{
-    const void *const pairs[] = {nullptr, static_cast<const void *>(names_and_layers)...};
-    return fxi_chain_pairs(static_cast<int>(sizeof...(A)), pairs + 1);
-}
-inline fx_conv_layer *fx_conv(const fx_conv_layer_args &a)
-{
-    return fxi_conv(&a);
-}
-inline fx_conv_layer *fx_conv(fx_dims kernel, int64_t in, int64_t out, fx_function *act = nullptr)
-{
-    fx_conv_layer_args a = {};
-    a.fxi_size = sizeof a, a.kernel = kernel, a.in = in, a.out = out, a.act = act;
-    return fxi_conv(&a);
-}
-inline fx_pool_layer *fx_maxpool(const fx_pool_layer_args &a)
-{
-    return fxi_maxpool(&a);
-}
-inline fx_pool_layer *fx_meanpool(const fx_pool_layer_args &a)
-{
-    return fxi_meanpool(&a);
-}
-inline fx_pool_layer *fx_maxpool(fx_dims window)
-{
-    fx_pool_layer_args a = {};
-    a.fxi_size = sizeof a, a.window = window;
-    return fxi_maxpool(&a);
-}
-inline fx_pool_layer *fx_meanpool(fx_dims window)
-{
-    fx_pool_layer_args a = {};
-    a.fxi_size = sizeof a, a.window = window;
-    return fxi_meanpool(&a);
-}
-inline fx_batchnorm_layer *fx_batchnorm(const fx_batchnorm_args &a)
-{
-    return fxi_batchnorm(&a);
-}
-inline fx_batchnorm_layer *fx_batchnorm(int64_t channels, fx_function *act = nullptr)
-{
-    fx_batchnorm_args a = {};
-    a.fxi_size = sizeof a, a.channels = channels, a.act = act;
-    return fxi_batchnorm(&a);
-}
-inline fx_layernorm_layer *fx_layernorm(const fx_layernorm_args &a)
-{
-    return fxi_layernorm(&a);
-}
-inline fx_layernorm_layer *fx_layernorm(fx_dims size)
-{
-    fx_layernorm_args a = {};
-    a.fxi_size = sizeof a, a.size = size;
-    return fxi_layernorm(&a);
-}
-inline fx_dropout_layer *fx_dropout(const fx_dropout_args &a)
-{
-    return fxi_dropout(&a);
-}
-inline fx_dropout_layer *fx_dropout(double p)
-{
-    fx_dropout_args a = {};
-    a.fxi_size = sizeof a, a.p = p;
-    return fxi_dropout(&a);
-}
-#define FXI_CXX_LOSS(name)                                                                         \
-    inline fx_array *fx_##name(const fx_loss_args &a)                                              \
-    {                                                                                              \
-        return fxi_##name(&a);                                                                     \
-    }                                                                                              \
-    inline fx_array *fx_##name(fx_array *pred, fx_array *target)                                   \
-    {                                                                                              \
-        fx_loss_args a = {};                                                                       \
-        a.fxi_size = sizeof a, a.pred = pred, a.target = target;                                   \
-        return fxi_##name(&a);                                                                     \
-    }
-FXI_CXX_LOSS(mse)
-FXI_CXX_LOSS(mae)
-FXI_CXX_LOSS(msle)
-FXI_CXX_LOSS(huber_loss)
-FXI_CXX_LOSS(crossentropy)
-FXI_CXX_LOSS(logitcrossentropy)
-FXI_CXX_LOSS(binarycrossentropy)
-FXI_CXX_LOSS(logitbinarycrossentropy)
-FXI_CXX_LOSS(kldivergence)
-FXI_CXX_LOSS(poisson_loss)
-FXI_CXX_LOSS(hinge_loss)
-FXI_CXX_LOSS(squared_hinge_loss)
-#else
-#define fx_dense(...)                                                                              \
-    fxi_dense(&(const fx_dense_args){.fxi_size = sizeof(fx_dense_args), .in = __VA_ARGS__})
-#define fx_chain(...)    fxi_chain(FXI_OBJECTS(__VA_ARGS__))
-#define fx_chain_of(...) fxi_chain_pairs(FXI_PAIRS(__VA_ARGS__))
-#define fx_conv(...)                                                                               \
-    fxi_conv(&(const fx_conv_layer_args){.fxi_size = sizeof(fx_conv_layer_args),                   \
-                                         .kernel = __VA_ARGS__})
-#define fx_maxpool(...)                                                                            \
-    fxi_maxpool(&(const fx_pool_layer_args){.fxi_size = sizeof(fx_pool_layer_args),                \
-                                            .window = __VA_ARGS__})
-#define fx_meanpool(...)                                                                           \
-    fxi_meanpool(&(const fx_pool_layer_args){.fxi_size = sizeof(fx_pool_layer_args),               \
-                                             .window = __VA_ARGS__})
-#define fx_batchnorm(...)                                                                          \
-    fxi_batchnorm(&(const fx_batchnorm_args){.fxi_size = sizeof(fx_batchnorm_args),                \
-                                             .channels = __VA_ARGS__})
-#define fx_layernorm(...)                                                                          \
-    fxi_layernorm(                                                                                 \
-        &(const fx_layernorm_args){.fxi_size = sizeof(fx_layernorm_args), .size = __VA_ARGS__})
-#define fx_dropout(...)                                                                            \
-    fxi_dropout(&(const fx_dropout_args){.fxi_size = sizeof(fx_dropout_args), .p = __VA_ARGS__})
-#define FXI_LOSS(...)                   (&(const fx_loss_args){.fxi_size = sizeof(fx_loss_args), .pred = __VA_ARGS__})
-#define fx_mse(...)                     fxi_mse(FXI_LOSS(__VA_ARGS__)) /* fx_mse(ŷ, y, .sum = true) */
-#define fx_mae(...)                     fxi_mae(FXI_LOSS(__VA_ARGS__))
-#define fx_msle(...)                    fxi_msle(FXI_LOSS(__VA_ARGS__))
-#define fx_huber_loss(...)              fxi_huber_loss(FXI_LOSS(__VA_ARGS__))
-#define fx_crossentropy(...)            fxi_crossentropy(FXI_LOSS(__VA_ARGS__))
-#define fx_logitcrossentropy(...)       fxi_logitcrossentropy(FXI_LOSS(__VA_ARGS__))
-#define fx_binarycrossentropy(...)      fxi_binarycrossentropy(FXI_LOSS(__VA_ARGS__))
-#define fx_logitbinarycrossentropy(...) fxi_logitbinarycrossentropy(FXI_LOSS(__VA_ARGS__))
-#define fx_kldivergence(...)            fxi_kldivergence(FXI_LOSS(__VA_ARGS__))
-#define fx_poisson_loss(...)            fxi_poisson_loss(FXI_LOSS(__VA_ARGS__))
-#define fx_hinge_loss(...)              fxi_hinge_loss(FXI_LOSS(__VA_ARGS__))
-#define fx_squared_hinge_loss(...)      fxi_squared_hinge_loss(FXI_LOSS(__VA_ARGS__))
-#endif
 #endif

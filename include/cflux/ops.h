@@ -50,30 +50,10 @@ static inline fxi_arg fxi_arg_u64(uint64_t x)
     return x <= (uint64_t)INT64_MAX ? fxi_arg_int((int64_t)x) : fxi_arg_real((double)x);
 }
 
-FXI_END_C
-#ifdef __cplusplus
-template <class T, bool Float = std::is_floating_point<T>::value> struct fxi_argof {
-    static fxi_arg of(T x)
-    {
-        return std::is_unsigned<T>::value ? fxi_arg_u64(static_cast<uint64_t>(x))
-                                          : fxi_arg_int(static_cast<int64_t>(x));
-    }
-};
-template <class T> struct fxi_argof<T, true> {
-    static fxi_arg of(T x) { return fxi_arg_real(static_cast<double>(x)); }
-};
-template <class T> struct fxi_argof<T *, false> {
-    static fxi_arg of(T *x) { return fxi_arg_array(x); }
-};
-template <class T> inline fxi_arg fxi_any(T x)
-{
-    return fxi_argof<T>::of(x);
-}
-#define FXI_ARG(x) fxi_any(x)
-#else
 /* The argument is bound once: _Generic(x)(x) would double the text at every level of nesting. */
 #define FXI_ARG_(x, v)                                                                               \
     __extension__({                                                                                  \
+        FXI_HERE;                                                                                    \
         __auto_type v = (x);                                                                         \
         _Generic(v,                                                                                \
             fx_array *: fxi_arg_array, const fx_array *: fxi_arg_array, void *: fxi_arg_array,     \
@@ -86,8 +66,6 @@ template <class T> inline fxi_arg fxi_any(T x)
     })
 #define FXI_ID(n)  FXI_CAT(fxi_arg_, n)
 #define FXI_ARG(x) FXI_ARG_(x, FXI_ID(__COUNTER__))
-#endif
-FXI_BEGIN_C
 
 /* ---- elementwise, two arguments -------------------------------------------------------------- */
 FX_API fx_array *fxi_add(fxi_arg a, fxi_arg b);
@@ -114,50 +92,18 @@ FX_API fx_array *fxi_where(fxi_arg c, fxi_arg a, fxi_arg b);
 FX_API fx_array *fxi_clamp(fxi_arg x, fxi_arg lo, fxi_arg hi);
 FX_API fx_array *fxi_xlogy(fxi_arg x, fxi_arg y);
 
-FXI_END_C
-#ifdef __cplusplus
-#define FXI_CXX2(name)                                                                             \
-    template <class A, class B> inline fx_array *fx_##name(A a, B b)                               \
-    {                                                                                              \
-        return fxi_##name(FXI_ARG(a), FXI_ARG(b));                                                 \
-    }
-#define FXI_CXX3(name)                                                                             \
-    template <class A, class B, class C> inline fx_array *fx_##name(A a, B b, C c)                 \
-    {                                                                                              \
-        return fxi_##name(FXI_ARG(a), FXI_ARG(b), FXI_ARG(c));                                     \
-    }
-FXI_CXX2(add)
-FXI_CXX2(sub)
-FXI_CXX2(mul)
-FXI_CXX2(div)
-FXI_CXX2(fld)
-FXI_CXX2(mod)
-FXI_CXX2(rem)
-FXI_CXX2(pow)
-FXI_CXX2(max)
-FXI_CXX2(min)
-FXI_CXX2(atan2)
-FXI_CXX2(lt)
-FXI_CXX2(le)
-FXI_CXX2(gt)
-FXI_CXX2(ge)
-FXI_CXX2(eq)
-FXI_CXX2(ne)
-FXI_CXX2(and)
-FXI_CXX2(or)
-FXI_CXX2(xor)
-FXI_CXX2(xlogy)
-FXI_CXX3(where)
-FXI_CXX3(clamp)
-#else
 #define fx_add(a, b) fxi_add(FXI_ARG(a), FXI_ARG(b)) /* a + b */
 #define fx_sub(a, b) fxi_sub(FXI_ARG(a), FXI_ARG(b)) /* a − b */
 #define fx_mul(a, b) fxi_mul(FXI_ARG(a), FXI_ARG(b)) /* a · b, elementwise */
 #define fx_div(a, b) fxi_div(FXI_ARG(a), FXI_ARG(b)) /* a / b; Float32 for two integer arrays */
 #define fx_fld(a, b)                                                                               \
     fxi_fld(FXI_ARG(a), FXI_ARG(b)) /* ⌊a / b⌋, keeps integers; x ÷ 0 is 0 for integers */
-#define fx_mod(a, b) fxi_mod(FXI_ARG(a), FXI_ARG(b)) /* a − b⌊a/b⌋: the sign of b */
-#define fx_rem(a, b) fxi_rem(FXI_ARG(a), FXI_ARG(b)) /* C's fmod: the sign of a */
+#define fx_mod(a, b)                                                                               \
+    fxi_mod(FXI_ARG(a), FXI_ARG(b)) /* as Julia's mod: exact but for one rounding of rem + b; the  \
+                                       sign of b; a mod 0 is a for integers */
+#define fx_rem(a, b)                                                                               \
+    fxi_rem(FXI_ARG(a), FXI_ARG(b)) /* C's fmod, exact: the sign of a; a rem 0 is a for integers   \
+                                     */
 #define fx_pow(a, b)                                                                               \
     fxi_pow(FXI_ARG(a),                                                                            \
             FXI_ARG(b)) /* a ^ b; an integer literal exponent is exact and part of the plan */
@@ -183,8 +129,6 @@ FXI_CXX3(clamp)
 #define fx_clamp(x, lo, hi)                                                                        \
     fxi_clamp(FXI_ARG(x), FXI_ARG(lo), FXI_ARG(hi))      /* min(max(x, lo), hi) */
 #define fx_xlogy(x, y) fxi_xlogy(FXI_ARG(x), FXI_ARG(y)) /* x·log(y), and 0 where x is 0 */
-#endif
-FXI_BEGIN_C
 
 /* ---- elementwise, one argument --------------------------------------------------------------- */
 /* Functions of real numbers turn integers into Float32. */
@@ -261,102 +205,86 @@ FX_API fx_array *fx_trelu(fx_array *x);                            /* x > 1 ? x 
 FX_API fx_array *fx_trelu_theta(fx_array *x, double theta);        /* x > θ ? x : 0 */
 
 /* ---- reductions ------------------------------------------------------------------------------ */
-/* Axes for .dims: FX_AXES(0, 2) are the first and the third of them, FX_AXIS(a) is one, FX_ALL
- * all. */
-#define FX_AXIS(a)                                  (1u << (unsigned)(a))
-#define FXI_AXES1(a)                                FX_AXIS(a)
-#define FXI_AXES2(a, ...)                           (FX_AXIS(a) | FXI_AXES1(__VA_ARGS__))
-#define FXI_AXES3(a, ...)                           (FX_AXIS(a) | FXI_AXES2(__VA_ARGS__))
-#define FXI_AXES4(a, ...)                           (FX_AXIS(a) | FXI_AXES3(__VA_ARGS__))
-#define FXI_AXES5(a, ...)                           (FX_AXIS(a) | FXI_AXES4(__VA_ARGS__))
-#define FXI_AXES6(a, ...)                           (FX_AXIS(a) | FXI_AXES5(__VA_ARGS__))
-#define FXI_AXES7(a, ...)                           (FX_AXIS(a) | FXI_AXES6(__VA_ARGS__))
-#define FXI_AXES8(a, ...)                           (FX_AXIS(a) | FXI_AXES7(__VA_ARGS__))
-#define FXI_PICK9TH(a, b, c, d, e, f, g, h, n, ...) n
-#define FX_AXES(...)                                                                               \
-    FXI_PICK9TH(__VA_ARGS__, FXI_AXES8, FXI_AXES7, FXI_AXES6, FXI_AXES5, FXI_AXES4, FXI_AXES3,     \
-                FXI_AXES2, FXI_AXES1, 0)                                                           \
-    (__VA_ARGS__)
-#define FX_ALL 0u
-
-/* Options of reductions. */
-typedef struct fx_reduce_args {
-    size_t fxi_size;
-    fx_array *x;
-    unsigned dims;    /* FX_AXES(…); 0: all, to a 0-d array */
-    bool drop;        /* remove the reduced axes */
-    bool uncorrected; /* var, std: divide by n instead of n − 1 */
-} fx_reduce_args;
+/* What becomes of the numbers that a reduction, or fx_scatter, puts into one. */
+typedef enum fx_reduce {
+    FX_REDUCE_SUM = 0, /* in a step, of Float32 also with a Float64 result, unrounded */
+    FX_REDUCE_MAX,
+    FX_REDUCE_MIN,
+    FX_REDUCE_PROD,
+    FX_REDUCE_SQDEV,  /* Σ(x − mean x)², of floats */
+    FX_REDUCE_ARGMAX, /* of one axis: the index of its first NaN, else of its first largest; Int64
+                       */
+    FX_REDUCE_ARGMIN,
+    FX_REDUCE_MEAN, /* of fx_scatter: the library computes it by steps with the others */
+    FX_REDUCE_COUNT /* how many there are */
+} fx_reduce;
+/* Options of reductions, of variances, and of what keeps the sizes of x. */
+/* clang-format off */
+#define FXI_REDUCE_ARGS(F)                                                                         \
+    F(fx_array *, x, FXI_NULL)                                                                     \
+    F(fx_axes, dims, FXI_AXES_ALL) /* FX_AXES(…); all of them reduce to a 0-d array */             \
+    F(bool, drop, false)           /* remove the reduced axes */
+#define FXI_VAR_ARGS(F)                                                                            \
+    F(fx_array *, x, FXI_NULL)                                                                     \
+    F(fx_axes, dims, FXI_AXES_ALL) /* FX_AXES(…); all of them reduce to a 0-d array */             \
+    F(bool, drop, false)           /* remove the reduced axes */                                   \
+    F(bool, corrected, true)       /* divide by n − 1; false: by n */
+#define FXI_SOFTMAX_ARGS(F)                                                                        \
+    F(fx_array *, x, FXI_NULL)                                                                     \
+    F(fx_axes, dims, FXI_AXES_OF(0))
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_reduce_args, FXI_REDUCE_ARGS);
+FXI_OPTION_STRUCT(fx_var_args, FXI_VAR_ARGS);
+FXI_OPTION_STRUCT(fx_softmax_args, FXI_SOFTMAX_ARGS);
 /* fx_sum(x) reduces to a 0-d array; fx_sum(x, .dims = FX_AXES(0, 2)) reduces those axes to size 1,
  * as Julia's dims does; .drop removes them. Integer sums and products are Int64, means of integers
  * Float64 (of Bool Float32). The mean of nothing is NaN, the maximum of nothing an error. */
-FX_API fx_array *fxi_sum(const fx_reduce_args *a);      /* Σx */
-FX_API fx_array *fxi_prod(const fx_reduce_args *a);     /* Πx */
-FX_API fx_array *fxi_mean(const fx_reduce_args *a);     /* Σx/n */
-FX_API fx_array *fxi_var(const fx_reduce_args *a);      /* Σ(x−mean)²/(n−1) */
-FX_API fx_array *fxi_std(const fx_reduce_args *a);      /* √var */
+FX_API fx_array *fxi_sum(const fx_reduce_args *a);  /* Σx */
+FX_API fx_array *fxi_prod(const fx_reduce_args *a); /* Πx */
+FX_API fx_array *fxi_mean(const fx_reduce_args *a); /* Σx/n */
+/* What rounding the mean to its element type lost, a constant for gradients: x − mean(x) − rest is
+ * centred also where the numbers differ in their last bits only. 0 for equal numbers. */
+FX_API fx_array *fxi_mean_rest(const fx_reduce_args *a);
+FX_API fx_array *fxi_var(const fx_var_args *a);         /* Σ(x−mean)²/(n−1) */
+FX_API fx_array *fxi_std(const fx_var_args *a);         /* √var */
 FX_API fx_array *fxi_maximum(const fx_reduce_args *a);  /* the largest; NaN where there is one */
 FX_API fx_array *fxi_minimum(const fx_reduce_args *a);  /* the smallest; NaN where there is one */
 FX_API fx_array *fxi_any_true(const fx_reduce_args *a); /* of Bool: is one true? */
 FX_API fx_array *fxi_all_true(const fx_reduce_args *a); /* of Bool: are all true? */
 FX_API fx_array *fxi_norm(const fx_reduce_args *a);     /* √Σx² */
-/* Default dims: axis 0. Softmax e^(x−max)/Σ, log-softmax and log-sum-exp are stable for large x. */
-FX_API fx_array *fxi_softmax(const fx_reduce_args *a);
-FX_API fx_array *fxi_logsoftmax(const fx_reduce_args *a);
-FX_API fx_array *fxi_logsumexp(const fx_reduce_args *a); /* dims 0: over everything, to 0-d */
+/* Softmax along axis 0 by default. Softmax e^(x−max)/Σ, log-softmax and log-sum-exp are stable for
+ * large x. */
+FX_API fx_array *fxi_softmax(const fx_softmax_args *a);
+FX_API fx_array *fxi_logsoftmax(const fx_softmax_args *a);
+FX_API fx_array *fxi_logsumexp(const fx_reduce_args *a); /* default dims: FX_ALL, to 0-d */
 /* Index (Int64, from 0) of the first largest or smallest element along one axis (.dims one axis),
- * or in the whole array, column-major (dims 0). NaN counts as the extreme, as in Julia. */
+ * or in the whole array, column-major (dims FX_ALL, the default). NaN counts as the extreme, as in
+ * Julia. */
 FX_API fx_array *fxi_argmax(const fx_reduce_args *a);
 FX_API fx_array *fxi_argmin(const fx_reduce_args *a);
 
-FXI_END_C
-#ifdef __cplusplus
-#define FXI_CXXR(name, sym)                                                                        \
-    inline fx_array *name(const fx_reduce_args &a)                                                 \
-    {                                                                                              \
-        return sym(&a);                                                                            \
-    }                                                                                              \
-    inline fx_array *name(fx_array *x, unsigned dims = 0, bool drop = false,                       \
-                          bool uncorrected = false)                                                \
-    {                                                                                              \
-        const fx_reduce_args a = {sizeof(fx_reduce_args), x, dims, drop, uncorrected};             \
-        return sym(&a);                                                                            \
-    }
-FXI_CXXR(fx_sum, fxi_sum)
-FXI_CXXR(fx_prod, fxi_prod)
-FXI_CXXR(fx_mean, fxi_mean)
-FXI_CXXR(fx_var, fxi_var)
-FXI_CXXR(fx_std, fxi_std)
-FXI_CXXR(fx_maximum, fxi_maximum)
-FXI_CXXR(fx_minimum, fxi_minimum)
-FXI_CXXR(fx_any, fxi_any_true)
-FXI_CXXR(fx_all, fxi_all_true)
-FXI_CXXR(fx_norm, fxi_norm)
-FXI_CXXR(fx_softmax, fxi_softmax)
-FXI_CXXR(fx_logsoftmax, fxi_logsoftmax)
-FXI_CXXR(fx_logsumexp, fxi_logsumexp)
-FXI_CXXR(fx_argmax, fxi_argmax)
-FXI_CXXR(fx_argmin, fxi_argmin)
-#else
-#define FXI_REDUCE(...)                                                                            \
-    (&(const fx_reduce_args){.fxi_size = sizeof(fx_reduce_args), .x = __VA_ARGS__})
-#define fx_sum(...)        fxi_sum(FXI_REDUCE(__VA_ARGS__))
-#define fx_prod(...)       fxi_prod(FXI_REDUCE(__VA_ARGS__))
-#define fx_mean(...)       fxi_mean(FXI_REDUCE(__VA_ARGS__))
-#define fx_var(...)        fxi_var(FXI_REDUCE(__VA_ARGS__))
-#define fx_std(...)        fxi_std(FXI_REDUCE(__VA_ARGS__))
-#define fx_maximum(...)    fxi_maximum(FXI_REDUCE(__VA_ARGS__))
-#define fx_minimum(...)    fxi_minimum(FXI_REDUCE(__VA_ARGS__))
-#define fx_any(...)        fxi_any_true(FXI_REDUCE(__VA_ARGS__))
-#define fx_all(...)        fxi_all_true(FXI_REDUCE(__VA_ARGS__))
-#define fx_norm(...)       fxi_norm(FXI_REDUCE(__VA_ARGS__))
-#define fx_softmax(...)    fxi_softmax(FXI_REDUCE(__VA_ARGS__))
-#define fx_logsoftmax(...) fxi_logsoftmax(FXI_REDUCE(__VA_ARGS__))
-#define fx_logsumexp(...)  fxi_logsumexp(FXI_REDUCE(__VA_ARGS__))
-#define fx_argmax(...)     fxi_argmax(FXI_REDUCE(__VA_ARGS__))
-#define fx_argmin(...)     fxi_argmin(FXI_REDUCE(__VA_ARGS__))
-#endif
-FXI_BEGIN_C
+#define FXI_REDUCE(f, ...)                                                                         \
+    FXI_CALL((f)(FXI_OPTIONS(fx_reduce_args, FXI_REDUCE_ARGS(FXI_DEFAULT).x = __VA_ARGS__)))
+#define FXI_VAR(f, ...)                                                                            \
+    FXI_CALL((f)(FXI_OPTIONS(fx_var_args, FXI_VAR_ARGS(FXI_DEFAULT).x = __VA_ARGS__)))
+#define FXI_SOFTMAX_OF(f, ...)                                                                     \
+    FXI_CALL((f)(FXI_OPTIONS(fx_softmax_args, FXI_SOFTMAX_ARGS(FXI_DEFAULT).x = __VA_ARGS__)))
+#define fx_sum(...)        FXI_REDUCE(fxi_sum, __VA_ARGS__)
+#define fx_prod(...)       FXI_REDUCE(fxi_prod, __VA_ARGS__)
+#define fx_mean(...)       FXI_REDUCE(fxi_mean, __VA_ARGS__)
+#define fx_mean_rest(...)  FXI_REDUCE(fxi_mean_rest, __VA_ARGS__)
+#define fx_var(...)        FXI_VAR(fxi_var, __VA_ARGS__)
+#define fx_std(...)        FXI_VAR(fxi_std, __VA_ARGS__)
+#define fx_maximum(...)    FXI_REDUCE(fxi_maximum, __VA_ARGS__)
+#define fx_minimum(...)    FXI_REDUCE(fxi_minimum, __VA_ARGS__)
+#define fx_any(...)        FXI_REDUCE(fxi_any_true, __VA_ARGS__)
+#define fx_all(...)        FXI_REDUCE(fxi_all_true, __VA_ARGS__)
+#define fx_norm(...)       FXI_REDUCE(fxi_norm, __VA_ARGS__)
+#define fx_softmax(...)    FXI_SOFTMAX_OF(fxi_softmax, __VA_ARGS__)
+#define fx_logsoftmax(...) FXI_SOFTMAX_OF(fxi_logsoftmax, __VA_ARGS__)
+#define fx_logsumexp(...)  FXI_REDUCE(fxi_logsumexp, __VA_ARGS__)
+#define fx_argmax(...)     FXI_REDUCE(fxi_argmax, __VA_ARGS__)
+#define fx_argmin(...)     FXI_REDUCE(fxi_argmin, __VA_ARGS__)
 
 /* Running sum along an axis: y[i] = Σ_{j ≤ i} x[j]. */
 FX_API fx_array *fx_cumsum(fx_array *x, int axis);
@@ -373,21 +301,21 @@ FX_API fx_array *fx_batched_mul(fx_array *a, fx_array *b);
 /* ---- shape ----------------------------------------------------------------------------------- */
 /* Views where possible: no bytes move until somebody needs them dense. */
 /* One size may be −1: it is inferred. */
-FX_API fx_array *fxi_reshape(fx_array *x, int ndims, const int64_t *dims);
+FX_API fx_array *fxi_reshape(fx_array *x, int ndims, const int64_t *sizes);
 /* y's axis i is x's axis perm[i]. */
 FX_API fx_array *fxi_permute(fx_array *x, int ndims, const int64_t *perm);
 FX_API fx_array *fxi_expand(fx_array *x, int ndims,
-                            const int64_t *dims);        /* broadcast to these sizes */
-FX_API fx_array *fx_transpose(fx_array *x);              /* swaps axes 0 and 1 */
-FX_API fx_array *fx_flatten(fx_array *x);                /* (:, last axis): Flux.flatten */
-FX_API fx_array *fx_vec(fx_array *x);                    /* one axis */
-FX_API fx_array *fx_unsqueeze(fx_array *x, int axis);    /* a new axis of size 1 there */
-FX_API fx_array *fx_squeeze(fx_array *x, unsigned axes); /* drops these axes of size 1 */
+                            const int64_t *sizes);      /* broadcast to these sizes */
+FX_API fx_array *fx_transpose(fx_array *x);             /* swaps axes 0 and 1 */
+FX_API fx_array *fx_flatten(fx_array *x);               /* (:, last axis): Flux.flatten */
+FX_API fx_array *fx_vec(fx_array *x);                   /* one axis */
+FX_API fx_array *fx_unsqueeze(fx_array *x, int axis);   /* a new axis of size 1 there */
+FX_API fx_array *fx_squeeze(fx_array *x, fx_axes axes); /* drops these axes of size 1 */
 /* start ≤ i < stop along one axis; bounds beyond the array are an error. */
 FX_API fx_array *fx_slice(fx_array *x, int axis, int64_t start, int64_t stop);
 /* Every step-th element from start, n of them; step may be negative. */
 FX_API fx_array *fx_slice_step(fx_array *x, int axis, int64_t start, int64_t step, int64_t n);
-FX_API fx_array *fx_flip(fx_array *x, unsigned axes); /* reversed along these axes */
+FX_API fx_array *fx_flip(fx_array *x, fx_axes axes); /* reversed along these axes */
 /* before and after new elements of `value` on one axis; negative counts crop. */
 FX_API fx_array *fx_pad(fx_array *x, int axis, int64_t before, int64_t after, double value);
 FX_API fx_array *fx_pad_reflect(fx_array *x, int axis, int64_t before,
@@ -410,35 +338,13 @@ FX_API fx_array *fxi_stack(int axis, int n, fx_array *const *x);
 FX_API fx_array *fx_tril(fx_array *x, int64_t k);
 FX_API fx_array *fx_triu(fx_array *x, int64_t k);
 
-FXI_END_C
-#ifdef __cplusplus
-#define FXI_CXXL(name)                                                                             \
-    template <class... D> inline fx_array *fx_##name(fx_array *x, D... d)                          \
-    {                                                                                              \
-        const int64_t dims[] = {0, static_cast<int64_t>(d)...};                                    \
-        return fxi_##name(x, static_cast<int>(sizeof...(d)), dims + 1);                            \
-    }
-FXI_CXXL(reshape)
-FXI_CXXL(permute)
-FXI_CXXL(expand)
-FXI_CXXL(repeat)
-template <class... A> inline fx_array *fx_concat(int axis, A... a)
-{
-    fx_array *const list[] = {a...};
-    return fxi_concat(axis, static_cast<int>(sizeof...(a)), list);
-}
-template <class... A> inline fx_array *fx_stack(int axis, A... a)
-{
-    fx_array *const list[] = {a...};
-    return fxi_stack(axis, static_cast<int>(sizeof...(a)), list);
-}
-#else
 #define fx_reshape(x, ...) fxi_reshape((x), FXI_LIST(__VA_ARGS__))
 #define fx_permute(x, ...) fxi_permute((x), FXI_LIST(__VA_ARGS__))
 #define fx_expand(x, ...)  fxi_expand((x), FXI_LIST(__VA_ARGS__))
 #define fx_repeat(x, ...)  fxi_repeat((x), FXI_LIST(__VA_ARGS__))
 #define FXI_ARRAYS(...)                                                                            \
-    (int)(sizeof((fx_array *[]){__VA_ARGS__}) / sizeof(fx_array *)), (fx_array *const[])           \
+    (FXI_HERE, (int)(sizeof((fx_array *[]){__VA_ARGS__}) / sizeof(fx_array *))),                   \
+        (fx_array *const[])                                                                        \
     {                                                                                              \
         __VA_ARGS__                                                                                \
     }
@@ -446,8 +352,6 @@ template <class... A> inline fx_array *fx_stack(int axis, A... a)
     fxi_concat((axis), FXI_ARRAYS(__VA_ARGS__)) /* fx_concat(0, a, b, c)                           \
                                                  */
 #define fx_stack(axis, ...) fxi_stack((axis), FXI_ARRAYS(__VA_ARGS__))
-#endif
-FXI_BEGIN_C
 
 /* ---- indexing -------------------------------------------------------------------------------- */
 /* Indices are integer arrays, from 0. Out-of-range indices are found when the value is computed:
@@ -458,97 +362,74 @@ FX_API fx_array *fx_gather(fx_array *x, fx_array *idx, int axis);
 /* y[i,j,…] = x[…idx[i,j,…]…] along axis, idx and y of one shape (take_along_axis, GatherElements).
  */
 FX_API fx_array *fx_gather_elements(fx_array *x, fx_array *idx, int axis);
-/* What fx_scatter does with values that meet in one place. */
-typedef enum fx_reduction {
-    FX_REDUCE_SUM = 0,
-    FX_REDUCE_MAX,
-    FX_REDUCE_MIN,
-    FX_REDUCE_PROD,
-    FX_REDUCE_MEAN
-} fx_reduction;
-/* The inverse of gather: n slices along `axis`, y[…,idx[k],…] = reduction of src[…,k,…]; slices no
- * index names hold 0 for sum and mean, −Inf, +Inf, 1 for max, min, prod (NNlib.scatter). The sum is
- * taken in index order: deterministic. */
-FX_API fx_array *fx_scatter(fx_reduction reduction, fx_array *src, fx_array *idx, int axis,
-                            int64_t n);
+/* The inverse of gather, with FX_REDUCE_SUM, MAX, MIN, PROD or MEAN: n slices along `axis`,
+ * y[…,idx[k],…] = reduction of src[…,k,…]; slices no index names hold 0 for sum and mean, −Inf,
+ * +Inf, 1 for max, min, prod (NNlib.scatter). Sums and products of Bool are Int64, as those of
+ * fx_sum. The sum is taken in index order: deterministic.
+ */
+FX_API fx_array *fx_scatter(fx_reduce reduction, fx_array *src, fx_array *idx, int axis, int64_t n);
 /* x with x[…idx[i,j,…]…] along axis replaced by src[i,j,…]; idx and src of one shape, indices
  * distinct. */
 FX_API fx_array *fx_scatter_elements(fx_array *x, fx_array *idx, fx_array *src, int axis);
 
 /* ---- convolution and pooling ----------------------------------------------------------------- */
 /* x: spatial… × channels × batch (1 to 3 spatial axes), w: kernel… × in/groups × out. */
-typedef struct fx_conv_args {
-    size_t fxi_size;
-    fx_array *x, *w;
-    fx_dims stride;   /* default 1; one number holds for all axes */
-    fx_dims pad;      /* default 0; n, or one per axis, or (before, after) per axis */
-    fx_dims dilation; /* default 1 */
-    int64_t groups;   /* default 1 */
-    bool flipped;     /* cross-correlation (PyTorch's): the kernel is not flipped */
-    fx_dims outpad;   /* transposed only: extra output size */
-} fx_conv_args;
+/* clang-format off */
+#define FXI_CONVOLVE_ARGS(F)                                                                           \
+    F(fx_array *, x, FXI_NULL)                                                                     \
+    F(fx_array *, w, FXI_NULL)                                                                     \
+    F(fx_dims, stride, FXI_DIMS_ONE)   /* one number holds for all axes */                         \
+    F(fx_dims, pad, FXI_DIMS_ZERO)     /* n, or one per axis, or (before, after) per axis */       \
+    F(fx_dims, dilation, FXI_DIMS_ONE) /* one number holds for all axes */                         \
+    F(int64_t, groups, 1)                                                                          \
+    F(bool, flipped, false)            /* true: cross-correlation (PyTorch's), w is not flipped */ \
+    F(fx_dims, outpad, FXI_DIMS_ZERO)  /* transposed only: extra output size */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_convolve_args, FXI_CONVOLVE_ARGS);
 /* NNlib.conv: a true convolution, size (n + pads − (k−1)·dilation − 1)/stride + 1. */
-FX_API fx_array *fxi_convolve(const fx_conv_args *a);
+FX_API fx_array *fxi_convolve(const fx_convolve_args *a);
 /* The gradient of conv by its data, as a layer of its own: w: kernel… × out/groups × in; size
  * (n−1)·stride + 1 + (k−1)·dilation − pads + outpad. */
-FX_API fx_array *fxi_convolve_transposed(const fx_conv_args *a);
+FX_API fx_array *fxi_convolve_transposed(const fx_convolve_args *a);
 
 /* Options of pooling. x: spatial… × channels × batch; size (n + pads − (k−1)·dilation − 1)/stride
  * + 1. */
-typedef struct fx_pool_args {
-    size_t fxi_size;
-    fx_array *x;
-    fx_dims window;   /* per spatial axis */
-    fx_dims pad;      /* default 0 */
-    fx_dims stride;   /* default: the window */
-    fx_dims dilation; /* max only; default 1 */
-    bool exclude_pad; /* mean only: divide by the elements inside the array instead of the window */
-} fx_pool_args;
+/* clang-format off */
+#define FXI_POOL_ARGS(F)                                                                           \
+    F(fx_array *, x, FXI_NULL)                                                                     \
+    F(fx_dims, window, FXI_DIMS_NONE)  /* per spatial axis */                                      \
+    F(fx_dims, pad, FXI_DIMS_ZERO)                                                                 \
+    F(fx_dims, stride, FXI_DIMS_NONE)  /* an empty list: the window */                             \
+    F(fx_dims, dilation, FXI_DIMS_ONE) /* max only */                                              \
+    F(bool, exclude_pad, false)        /* mean only: divide by the elements inside the array */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_pool_args, FXI_POOL_ARGS);
 FX_API fx_array *fxi_pool_max(const fx_pool_args *a);  /* padding never wins */
 FX_API fx_array *fxi_pool_mean(const fx_pool_args *a); /* divides by the whole window (NNlib) */
 
-FXI_END_C
-#ifdef __cplusplus
-inline fx_array *fx_convolve(const fx_conv_args &a)
-{
-    return fxi_convolve(&a);
-}
-inline fx_array *fx_convolve_transposed(const fx_conv_args &a)
-{
-    return fxi_convolve_transposed(&a);
-}
-inline fx_array *fx_pool_max(const fx_pool_args &a)
-{
-    return fxi_pool_max(&a);
-}
-inline fx_array *fx_pool_mean(const fx_pool_args &a)
-{
-    return fxi_pool_mean(&a);
-}
-#else
-#define FXI_CONV(...) (&(const fx_conv_args){.fxi_size = sizeof(fx_conv_args), .x = __VA_ARGS__})
-#define FXI_POOL(...) (&(const fx_pool_args){.fxi_size = sizeof(fx_pool_args), .x = __VA_ARGS__})
-#define fx_convolve(...)                                                                           \
-    fxi_convolve(FXI_CONV(__VA_ARGS__)) /* fx_convolve(x, w, .pad = FX_DIMS(1)) */
-#define fx_convolve_transposed(...) fxi_convolve_transposed(FXI_CONV(__VA_ARGS__))
-#define fx_pool_max(...)            fxi_pool_max(FXI_POOL(__VA_ARGS__)) /* fx_pool_max(x, FX_DIMS(2, 2)) */
-#define fx_pool_mean(...)           fxi_pool_mean(FXI_POOL(__VA_ARGS__))
-#endif
-FXI_BEGIN_C
+#define FXI_CONV(f, ...)                                                                           \
+    FXI_CALL((f)(FXI_OPTIONS(fx_convolve_args, FXI_CONVOLVE_ARGS(FXI_DEFAULT).x = __VA_ARGS__)))
+#define FXI_POOL(f, ...)                                                                           \
+    FXI_CALL((f)(FXI_OPTIONS(fx_pool_args, FXI_POOL_ARGS(FXI_DEFAULT).x = __VA_ARGS__)))
+/* fx_convolve(x, w, .pad = FX_DIMS(1)), fx_pool_max(x, FX_DIMS(2, 2)) */
+#define fx_convolve(...)            FXI_CONV(fxi_convolve, __VA_ARGS__)
+#define fx_convolve_transposed(...) FXI_CONV(fxi_convolve_transposed, __VA_ARGS__)
+#define fx_pool_max(...)            FXI_POOL(fxi_pool_max, __VA_ARGS__)
+#define fx_pool_mean(...)           FXI_POOL(fxi_pool_mean, __VA_ARGS__)
 
 /* ---- an operation of one's own --------------------------------------------------------------- */
 /* An operand as a forward function sees it: dense, column-major, on the host. */
 typedef struct fx_custom_operand {
     fx_dtype dtype;
     int ndims;
-    const int64_t *dims;
+    const int64_t *sizes;
     void *data; /* inputs must not be written */
 } fx_custom_operand;
 
 /* forward computes out from n inputs; it may return FX_STATUS_DTYPE for element types it does not
- * take, and must not call cflux. gradient (may be NULL: no gradient) builds, with cflux operations,
- * the gradient of each input from the upstream gradient gy into gx[k]; NULL entries mean none. The
- * struct must outlive the arrays made with it. */
+ * take. It must not call cflux: evaluating an array there is an error. gradient (may be NULL: no
+ * gradient) builds, with cflux operations, the gradient of each input from the upstream gradient gy
+ * into gx[k]; NULL entries mean none. The struct must outlive the arrays made with it. */
 typedef struct fx_custom_op {
     size_t fxi_size; /* sizeof(fx_custom_op) */
     const char *name;
@@ -561,7 +442,7 @@ typedef struct fx_custom_op {
 /* The result of the operation: of the type and sizes given, computed on the host when somebody
  * needs it. */
 FX_API fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype out_dtype,
-                           fx_dims out_dims);
+                           fx_dims out_sizes);
 
 FXI_END_C
 #endif

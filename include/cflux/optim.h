@@ -13,50 +13,65 @@
 FXI_BEGIN_C
 
 typedef struct fx_rule fx_rule; /* how a gradient becomes a step */
-/* Options of rules. A negative eta is an error: "the learning rate cannot be negative". 0 means the
- * default; FX_ZERO zero. */
-typedef struct fx_rule_args {
-    size_t fxi_size;
-    double eta;          /* learning rate; Descent 0.1, Momentum 0.01, the others 0.001 */
-    double rho;          /* Momentum, Nesterov: 0.9 */
-    double beta1, beta2; /* Adam, AdamW: 0.9, 0.999 */
-    double epsilon;      /* 1e-8 */
-    double lambda;       /* AdamW: weight decay, 0 */
-    bool no_couple;      /* AdamW: η·dx′ + λx instead of η(dx′ + λx) */
-} fx_rule_args;
-FX_API fx_rule *fxi_descent(const fx_rule_args *a);  /* dx′ = η·dx */
-FX_API fx_rule *fxi_momentum(const fx_rule_args *a); /* v ← ρv + η·dx; dx′ = v */
-FX_API fx_rule *fxi_nesterov(const fx_rule_args *a); /* dx′ = −ρ²v + (1+ρ)η·dx; v ← ρv − η·dx */
-FX_API fx_rule *fxi_adam(const fx_rule_args *a);  /* Kingma, Ba, 2015 */
-FX_API fx_rule *fxi_adamw(const fx_rule_args *a); /* Loshchilov, Hutter, 2019 */
-FXI_END_C
-#ifdef __cplusplus
-#define FXI_CXX_RULE(name)                                                                         \
-    inline fx_rule *fx_##name(const fx_rule_args &a)                                               \
-    {                                                                                              \
-        return fxi_##name(&a);                                                                     \
-    }                                                                                              \
-    inline fx_rule *fx_##name(double eta = 0)                                                      \
-    {                                                                                              \
-        fx_rule_args a = {};                                                                       \
-        a.fxi_size = sizeof a, a.eta = eta;                                                        \
-        return fxi_##name(&a);                                                                     \
-    }
-FXI_CXX_RULE(descent)
-FXI_CXX_RULE(momentum)
-FXI_CXX_RULE(nesterov)
-FXI_CXX_RULE(adam)
-FXI_CXX_RULE(adamw)
-#else
-#define FXI_RULE(...)         (&(const fx_rule_args){.fxi_size = sizeof(fx_rule_args), __VA_ARGS__})
-#define fx_descent(...)       fxi_descent(FXI_RULE(__VA_ARGS__)) /* fx_descent(.eta = 0.1) */
-#define fx_momentum(...)      fxi_momentum(FXI_RULE(__VA_ARGS__))
-#define fx_nesterov(...)      fxi_nesterov(FXI_RULE(__VA_ARGS__))
-#define fx_adam(...)          fxi_adam(FXI_RULE(__VA_ARGS__))
-#define fx_adamw(...)         fxi_adamw(FXI_RULE(__VA_ARGS__))
-#define fx_adjust(state, ...) fxi_adjust((state), FXI_RULE(__VA_ARGS__))
-#endif
-FXI_BEGIN_C
+/* Options of rules. A negative eta is an error: "the learning rate cannot be negative". */
+/* clang-format off */
+#define FXI_DESCENT_ARGS(F)                                                                        \
+    F(double, eta, 0.1)       /* learning rate */
+#define FXI_MOMENTUM_ARGS(F)                                                                       \
+    F(double, eta, 0.01)      /* learning rate */                                                  \
+    F(double, rho, 0.9)
+#define FXI_NESTEROV_ARGS(F)                                                                       \
+    F(double, eta, 0.001)     /* learning rate */                                                  \
+    F(double, rho, 0.9)
+#define FXI_ADAM_ARGS(F)                                                                           \
+    F(double, eta, 0.001)     /* learning rate */                                                  \
+    F(double, beta1, 0.9)     /* decay of the mean of gradients */                                 \
+    F(double, beta2, 0.999)   /* decay of the mean of their squares */                             \
+    F(double, epsilon, 1e-8)
+#define FXI_ADAMW_ARGS(F)                                                                          \
+    F(double, eta, 0.001)     /* learning rate */                                                  \
+    F(double, beta1, 0.9)     /* decay of the mean of gradients */                                 \
+    F(double, beta2, 0.999)   /* decay of the mean of their squares */                             \
+    F(double, epsilon, 1e-8)                                                                       \
+    F(double, lambda, 0)      /* weight decay */                                                   \
+    F(bool, couple, true)     /* η(dx′ + λx); false: η·dx′ + λx */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_descent_args, FXI_DESCENT_ARGS);
+FXI_OPTION_STRUCT(fx_momentum_args, FXI_MOMENTUM_ARGS);
+FXI_OPTION_STRUCT(fx_nesterov_args, FXI_NESTEROV_ARGS);
+FXI_OPTION_STRUCT(fx_adam_args, FXI_ADAM_ARGS);
+FXI_OPTION_STRUCT(fx_adamw_args, FXI_ADAMW_ARGS);
+FX_API fx_rule *fxi_descent(const fx_descent_args *a);   /* dx′ = η·dx */
+FX_API fx_rule *fxi_momentum(const fx_momentum_args *a); /* v ← ρv + η·dx; dx′ = v */
+FX_API fx_rule *fxi_nesterov(const fx_nesterov_args *a); /* dx′ = −ρ²v + (1+ρ)η·dx; v ← ρv − η·dx */
+FX_API fx_rule *fxi_adam(const fx_adam_args *a);   /* Kingma, Ba, 2015 */
+FX_API fx_rule *fxi_adamw(const fx_adamw_args *a); /* Loshchilov, Hutter, 2019 */
+
+/* The numbers that fx_adjust changes; FX_UNCHANGED (NaN) leaves one as it is. */
+#define FX_UNCHANGED __builtin_nan("")
+/* clang-format off */
+#define FXI_ADJUST_ARGS(F)                                                                         \
+    F(double, eta, FX_UNCHANGED)                                                                   \
+    F(double, rho, FX_UNCHANGED)                                                                   \
+    F(double, beta1, FX_UNCHANGED)                                                                 \
+    F(double, beta2, FX_UNCHANGED)                                                                 \
+    F(double, epsilon, FX_UNCHANGED)                                                               \
+    F(double, lambda, FX_UNCHANGED)
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_adjust_args, FXI_ADJUST_ARGS);
+/* fx_descent(0.1), fx_descent(.eta = 0.1) */
+#define FXI_RULE(f, T, MEMBERS, ...)                                                               \
+    FXI_CALL(f(FXI_OPTIONS(T, MEMBERS(FXI_DEFAULT).fxi_size = sizeof(T), __VA_ARGS__)))
+#define fx_descent(...)  FXI_RULE(fxi_descent, fx_descent_args, FXI_DESCENT_ARGS, __VA_ARGS__)
+#define fx_momentum(...) FXI_RULE(fxi_momentum, fx_momentum_args, FXI_MOMENTUM_ARGS, __VA_ARGS__)
+#define fx_nesterov(...) FXI_RULE(fxi_nesterov, fx_nesterov_args, FXI_NESTEROV_ARGS, __VA_ARGS__)
+#define fx_adam(...)     FXI_RULE(fxi_adam, fx_adam_args, FXI_ADAM_ARGS, __VA_ARGS__)
+#define fx_adamw(...)    FXI_RULE(fxi_adamw, fx_adamw_args, FXI_ADAMW_ARGS, __VA_ARGS__)
+#define fx_adjust(state, ...)                                                                      \
+    FXI_CALL(fxi_adjust(                                                                           \
+        (state),                                                                                   \
+        FXI_OPTIONS(fx_adjust_args,                                                                \
+                    FXI_ADJUST_ARGS(FXI_DEFAULT).fxi_size = sizeof(fx_adjust_args), __VA_ARGS__)))
 
 /* The optimiser state for a model: owned by the scope; the rule is shared. A model without
  * trainable parameters warns "setup found no trainable parameters in this model". */
@@ -66,45 +81,24 @@ FX_API fx_status fx_adjust_eta(void *state, double eta);
 FX_API double fx_eta(void *state); /* the learning rate of its first leaf */
 /* fx_adjust(state, .eta = …, .beta1 = …): adjust!(state; …). What is not given, or what a rule does
  * not have, stays; so do moments and powers. */
-FX_API fx_status fxi_adjust(void *state, const fx_rule_args *given);
+FX_API fx_status fxi_adjust(void *state, const fx_adjust_args *given);
 /* Arrays below this state, or this branch of it (fx_child, fx_child_named), are not updated until
  * thawed: freeze!, thaw!. A model instead of a state is an error. */
 FX_API fx_status fx_freeze(void *state);
 FX_API fx_status fx_thaw(void *state);
 
-/* What a state holds besides arrays (rules, powers of β, what is frozen), as numbers: for files.
- * Writes at most `capacity` of them and returns how many there are, −1 when it is no state; the
- * second takes what the first gave of a state of the same structure, and changes all or nothing.
- */
-FX_API int64_t fxi_state_numbers(void *state, double *out, int64_t capacity);
-FX_API fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n);
-
-/* What a state holds for one array, for files: as many arrays, of the array's sizes and type, as
- * the rule has, and the powers of β. The first takes a leaf of a state apart, false when the object
- * is none; the second is fx_setup with leaves that the caller fills in, one for each distinct
- * trainable array (what is not FX_OK ends it, recorded by the caller). */
-typedef struct fxi_leaf {
-    fx_rule *rule;
-    int nstates;
-    fx_array *states[2];
-    double numbers[2];
-    bool frozen;
-} fxi_leaf;
-typedef fx_status (*fxi_leaf_fn)(fx_array *x, fxi_leaf *out_leaf, void *user);
-FX_API bool fxi_leaf_of(const void *object, fxi_leaf *out_leaf);
-/* Is it a rule of this header? A program's own type may have the name of one. */
-FX_API bool fxi_is_rule(const void *object);
-FX_API void *fxi_setup_with(void *model, fxi_leaf_fn leaf_of, void *user);
-
 /* Options of fx_update: fx_update(state, model, gradient, .guard = loss). */
-typedef struct fx_update_args {
-    size_t fxi_size;
-    void *state, *model, *gradient;
-    /* A loss: where it is not finite, parameters, optimiser and layer state stay as they are, and
-     * the call returns FX_STATUS_NONFINITE without recording an error. */
-    fx_array *guard;
-    bool no_sinks; /* do not evaluate other pending results along */
-} fx_update_args;
+/* clang-format off */
+#define FXI_UPDATE_ARGS(F)                                                                         \
+    F(void *, state, FXI_NULL)                                                                     \
+    F(void *, model, FXI_NULL)                                                                     \
+    F(void *, gradient, FXI_NULL)                                                                  \
+    F(fx_array *, guard, FXI_NULL) /* a loss: if it is not finite, parameters, optimiser and       \
+                                      layer state stay as they are, and the call returns           \
+                                      FX_STATUS_NONFINITE without recording an error */            \
+    F(bool, sinks, true)           /* evaluate other pending results along */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_update_args, FXI_UPDATE_ARGS);
 /* One training step: evaluates in one plan the new parameters and state, what fx_want and fx_set
  * asked for, staged layer state, and pending results that read what is replaced; then rebinds the
  * model's handles: pointers to parameters stay valid and see the new values. On error model and
@@ -116,23 +110,9 @@ FX_API void *fx_updated(void *state, void *model, void *gradient);
 /* Several (state, model, gradient) triples in one plan, as for GANs. */
 FX_API fx_status fx_update_all(int n, void *const *states, void *const *models,
                                void *const *gradients);
-FXI_END_C
-#ifdef __cplusplus
-inline fx_status fx_adjust(void *state, const fx_rule_args &given)
-{
-    return fxi_adjust(state, &given);
-}
-inline fx_status fx_update(const fx_update_args &a)
-{
-    return fxi_update(&a);
-}
-inline fx_status fx_update(void *state, void *model, void *gradient)
-{
-    const fx_update_args a = {sizeof(fx_update_args), state, model, gradient, nullptr, false};
-    return fxi_update(&a);
-}
-#else
 #define fx_update(...)                                                                             \
-    fxi_update(&(const fx_update_args){.fxi_size = sizeof(fx_update_args), .state = __VA_ARGS__})
-#endif
+    FXI_CALL(                                                                                      \
+        fxi_update(FXI_OPTIONS(fx_update_args, FXI_UPDATE_ARGS(FXI_DEFAULT).state = __VA_ARGS__)))
+
+FXI_END_C
 #endif

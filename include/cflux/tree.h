@@ -76,6 +76,9 @@ struct fx_type {
      * moves its batches, when they are made); each(x, device) is how arrays move, NULL: as they
      * are. A NULL entry: the children move. */
     void *(*move)(void *self, fx_device *device, fx_array *(*each)(fx_array *x, void *device));
+    /* Options of a layer and its names in files (layer.h); NULL: none. Read it with fx_layer_of: a
+     * descriptor of a program that was compiled with an older header ends before this member. */
+    const struct fx_layer *layer;
 };
 /* Flags of a type. */
 enum {
@@ -86,40 +89,20 @@ enum {
     FX_TYPE_LEAF = 16,    /* opaque to walks */
     FX_TYPE_MUTABLE =
         32, /* a mutable struct in Flux (BatchNorm, Dropout): containers hold a pointer to it */
-    FX_TYPE_WIDE = 64 /* keeps its arrays in Float32 when a model goes to 16 bits (BatchNorm) */
+    FX_TYPE_WIDE = 64, /* keeps its arrays in Float32 when a model goes to 16 bits (BatchNorm) */
+    FX_TYPE_INTERNAL = 128 /* an object of the library that no other program has a type for */
 };
 
 /* Makes an object of the type from `init`, a struct of type->size bytes whose head is ignored:
  * children are retained, lists copied. Owned by the scope; on failure the type's error object. */
 FX_API void *fxi_new(const fx_type *type, const void *init);
 /* The error object of a type, all of whose arrays are error arrays. */
-FX_API void *fxi_error_object(const fx_type *type);
+FX_API void *fx_error_object(const fx_type *type);
 FX_API const fx_type *fx_type_of(const void *object); /* what it is; NULL for NULL */
 /* True when object is of that type; NULL and error arrays are not. */
 FX_API bool fx_is(const void *object, const fx_type *type);
 FX_API bool fx_is_array(const void *object); /* an array, or an error array */
 
-#ifdef __cplusplus
-}
-template <class F> struct fxi_kind {
-    static_assert(sizeof(F) == sizeof(void *), "a field is an array, an object or a number");
-    static constexpr fx_field_kind of = FX_FIELD_CHILD;
-};
-#define FXI_CXX_KIND(F, K)                                                                         \
-    template <> struct fxi_kind<F> {                                                               \
-        static constexpr fx_field_kind of = K;                                                     \
-    };
-FXI_CXX_KIND(fx_list, FX_FIELD_LIST)
-FXI_CXX_KIND(fx_dims, FX_FIELD_DIMS)
-FXI_CXX_KIND(double, FX_FIELD_NUMBER)
-FXI_CXX_KIND(float, FX_FIELD_FLOAT)
-FXI_CXX_KIND(int64_t, FX_FIELD_INTEGER)
-FXI_CXX_KIND(int, FX_FIELD_INT)
-FXI_CXX_KIND(bool, FX_FIELD_FLAG)
-FXI_CXX_KIND(const char *, FX_FIELD_STRING)
-extern "C" {
-#define FXI_KIND_(T, f) fxi_kind<decltype(T::f)>::of
-#else
 /* clang-format off */
 #define FXI_KIND_OF_(x)                                                                            \
     _Generic((x), fx_list: FX_FIELD_LIST, fx_dims: FX_FIELD_DIMS, double: FX_FIELD_NUMBER,         \
@@ -134,25 +117,58 @@ extern "C" {
                                          sizeof(((T *)0)->f) == sizeof(void *)                     \
                                      ? 1                                                           \
                                      : -1])))
-#endif
-#define FXI_FIELD_(T, f)                                       {#f, offsetof(T, f), FXI_KIND_(T, f), false},
-#define FXI_FE1(T, a)                                          FXI_FIELD_(T, a)
-#define FXI_FE2(T, a, ...)                                     FXI_FIELD_(T, a) FXI_FE1(T, __VA_ARGS__)
-#define FXI_FE3(T, a, ...)                                     FXI_FIELD_(T, a) FXI_FE2(T, __VA_ARGS__)
-#define FXI_FE4(T, a, ...)                                     FXI_FIELD_(T, a) FXI_FE3(T, __VA_ARGS__)
-#define FXI_FE5(T, a, ...)                                     FXI_FIELD_(T, a) FXI_FE4(T, __VA_ARGS__)
-#define FXI_FE6(T, a, ...)                                     FXI_FIELD_(T, a) FXI_FE5(T, __VA_ARGS__)
-#define FXI_FE7(T, a, ...)                                     FXI_FIELD_(T, a) FXI_FE6(T, __VA_ARGS__)
-#define FXI_FE8(T, a, ...)                                     FXI_FIELD_(T, a) FXI_FE7(T, __VA_ARGS__)
-#define FXI_FE9(T, a, ...)                                     FXI_FIELD_(T, a) FXI_FE8(T, __VA_ARGS__)
-#define FXI_FE10(T, a, ...)                                    FXI_FIELD_(T, a) FXI_FE9(T, __VA_ARGS__)
-#define FXI_FE11(T, a, ...)                                    FXI_FIELD_(T, a) FXI_FE10(T, __VA_ARGS__)
-#define FXI_FE12(T, a, ...)                                    FXI_FIELD_(T, a) FXI_FE11(T, __VA_ARGS__)
-#define FXI_PICK13(a, b, c, d, e, f, g, h, i, j, k, l, n, ...) n
+#define FXI_FIELD_(T, f)    {#f, offsetof(T, f), FXI_KIND_(T, f), false},
+#define FXI_FE1(T, a)       FXI_FIELD_(T, a)
+#define FXI_FE2(T, a, ...)  FXI_FIELD_(T, a) FXI_FE1(T, __VA_ARGS__)
+#define FXI_FE3(T, a, ...)  FXI_FIELD_(T, a) FXI_FE2(T, __VA_ARGS__)
+#define FXI_FE4(T, a, ...)  FXI_FIELD_(T, a) FXI_FE3(T, __VA_ARGS__)
+#define FXI_FE5(T, a, ...)  FXI_FIELD_(T, a) FXI_FE4(T, __VA_ARGS__)
+#define FXI_FE6(T, a, ...)  FXI_FIELD_(T, a) FXI_FE5(T, __VA_ARGS__)
+#define FXI_FE7(T, a, ...)  FXI_FIELD_(T, a) FXI_FE6(T, __VA_ARGS__)
+#define FXI_FE8(T, a, ...)  FXI_FIELD_(T, a) FXI_FE7(T, __VA_ARGS__)
+#define FXI_FE9(T, a, ...)  FXI_FIELD_(T, a) FXI_FE8(T, __VA_ARGS__)
+#define FXI_FE10(T, a, ...) FXI_FIELD_(T, a) FXI_FE9(T, __VA_ARGS__)
+#define FXI_FE11(T, a, ...) FXI_FIELD_(T, a) FXI_FE10(T, __VA_ARGS__)
+#define FXI_FE12(T, a, ...) FXI_FIELD_(T, a) FXI_FE11(T, __VA_ARGS__)
+#define FXI_FE13(T, a, ...) FXI_FIELD_(T, a) FXI_FE12(T, __VA_ARGS__)
+#define FXI_FE14(T, a, ...) FXI_FIELD_(T, a) FXI_FE13(T, __VA_ARGS__)
+#define FXI_FE15(T, a, ...) FXI_FIELD_(T, a) FXI_FE14(T, __VA_ARGS__)
+#define FXI_FE16(T, a, ...) FXI_FIELD_(T, a) FXI_FE15(T, __VA_ARGS__)
+#define FXI_FE17(T, a, ...) FXI_FIELD_(T, a) FXI_FE16(T, __VA_ARGS__)
+#define FXI_FE18(T, a, ...) FXI_FIELD_(T, a) FXI_FE17(T, __VA_ARGS__)
+#define FXI_FE19(T, a, ...) FXI_FIELD_(T, a) FXI_FE18(T, __VA_ARGS__)
+#define FXI_FE20(T, a, ...) FXI_FIELD_(T, a) FXI_FE19(T, __VA_ARGS__)
+#define FXI_FE21(T, a, ...) FXI_FIELD_(T, a) FXI_FE20(T, __VA_ARGS__)
+#define FXI_FE22(T, a, ...) FXI_FIELD_(T, a) FXI_FE21(T, __VA_ARGS__)
+#define FXI_FE23(T, a, ...) FXI_FIELD_(T, a) FXI_FE22(T, __VA_ARGS__)
+#define FXI_FE24(T, a, ...) FXI_FIELD_(T, a) FXI_FE23(T, __VA_ARGS__)
+#define FXI_FE25(T, a, ...) FXI_FIELD_(T, a) FXI_FE24(T, __VA_ARGS__)
+#define FXI_FE26(T, a, ...) FXI_FIELD_(T, a) FXI_FE25(T, __VA_ARGS__)
+#define FXI_FE27(T, a, ...) FXI_FIELD_(T, a) FXI_FE26(T, __VA_ARGS__)
+#define FXI_FE28(T, a, ...) FXI_FIELD_(T, a) FXI_FE27(T, __VA_ARGS__)
+#define FXI_FE29(T, a, ...) FXI_FIELD_(T, a) FXI_FE28(T, __VA_ARGS__)
+#define FXI_FE30(T, a, ...) FXI_FIELD_(T, a) FXI_FE29(T, __VA_ARGS__)
+#define FXI_FE31(T, a, ...) FXI_FIELD_(T, a) FXI_FE30(T, __VA_ARGS__)
+#define FXI_FE32(T, a, ...) FXI_FIELD_(T, a) FXI_FE31(T, __VA_ARGS__)
+#define FXI_PICK33(a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17,     \
+                   a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32, n,   \
+                   ...)                                                                            \
+    n
 #define FXI_FIELDS_(T, ...)                                                                        \
-    FXI_PICK13(__VA_ARGS__, FXI_FE12, FXI_FE11, FXI_FE10, FXI_FE9, FXI_FE8, FXI_FE7, FXI_FE6,      \
-               FXI_FE5, FXI_FE4, FXI_FE3, FXI_FE2, FXI_FE1, 0)                                     \
+    FXI_PICK33(__VA_ARGS__, FXI_FE32, FXI_FE31, FXI_FE30, FXI_FE29, FXI_FE28, FXI_FE27, FXI_FE26,  \
+               FXI_FE25, FXI_FE24, FXI_FE23, FXI_FE22, FXI_FE21, FXI_FE20, FXI_FE19, FXI_FE18,     \
+               FXI_FE17, FXI_FE16, FXI_FE15, FXI_FE14, FXI_FE13, FXI_FE12, FXI_FE11, FXI_FE10,     \
+               FXI_FE9, FXI_FE8, FXI_FE7, FXI_FE6, FXI_FE5, FXI_FE4, FXI_FE3, FXI_FE2, FXI_FE1, 0) \
     (T, __VA_ARGS__)
+/* Counts the fields: a struct with a char for each is as large as there are fields. */
+#define FXI_ASSERT_ _Static_assert
+#define FXI_COUNTED_(T, ...)                                                                       \
+    struct fxi_fields_of_##T {                                                                     \
+        char __VA_ARGS__;                                                                          \
+    };                                                                                             \
+    FXI_ASSERT_(sizeof(struct fxi_fields_of_##T) <= 32,                                            \
+                "FX_FUNCTOR, FX_LAYER, FX_STRUCT and FX_OBJECT take at most 32 fields: put some "  \
+                "of them into a struct of their own, which is a field");
 #define FXI_DESCRIBED_(T, FIELDS, ...)                                                             \
     static inline const fx_type *fxi_type_##T(void)                                                \
     {                                                                                              \
@@ -164,11 +180,12 @@ extern "C" {
     }                                                                                              \
     struct fxi_eat_semicolon_##T
 #define FXI_TYPE_(T, fwd, flags, ...)                                                              \
+    FXI_COUNTED_(T, __VA_ARGS__)                                                                   \
     FXI_DESCRIBED_(T, FXI_FIELDS_(T, __VA_ARGS__), sizeof(fx_type), #T, sizeof(T), fields,         \
-                   fxi_nfields, fwd, NULL, NULL, &error, flags, 0, NULL, NULL, NULL)
+                   fxi_nfields, fwd, NULL, NULL, &error, flags, 0, NULL, NULL, NULL, NULL)
 
 /* How walks see a struct of the user's. The struct's first member is fx_object base; the macros go
- * after it, at file level.
+ * after it, at file level, and take up to 32 fields.
  *   FX_FUNCTOR(T, fields…)         the named fields are its children (@functor T): arrays, objects,
  *                                  lists of them (fx_list), and numbers, flags, strings, functions,
  *                                  which stay as they are. A field not named is shared with the
@@ -181,21 +198,18 @@ extern "C" {
 #define FX_FUNCTOR(T, ...)        FXI_TYPE_(T, NULL, 0, __VA_ARGS__)
 #define FX_LAYER(T, forward, ...) FXI_TYPE_(T, forward, 0, __VA_ARGS__)
 #define FX_STRUCT(T, ...)         FXI_TYPE_(T, NULL, FX_TYPE_LEAF, __VA_ARGS__)
-#ifndef __cplusplus
-#define FXI_BARE_(...)         __VA_ARGS__
-#define FXI_FIELDS_OF_(T, ...) FXI_FIELDS_(T, __VA_ARGS__)
+#define FXI_BARE_(...)            __VA_ARGS__
+#define FXI_FIELDS_OF_(T, ...)    FXI_FIELDS_(T, __VA_ARGS__)
+#define FXI_COUNTED_OF_(T, ...)   FXI_COUNTED_(T, __VA_ARGS__)
 /* With further members of fx_type by name, see above. C only. */
 #define FX_OBJECT(T, fields_in_parentheses, ...)                                                   \
+    FXI_COUNTED_OF_(T, FXI_BARE_ fields_in_parentheses)                                            \
     FXI_DESCRIBED_(T, FXI_FIELDS_OF_(T, FXI_BARE_ fields_in_parentheses),                          \
                    .fxi_size = sizeof(fx_type), .name = #T, .size = sizeof(T), .fields = fields,   \
                    .nfields = fxi_nfields, .error = &error, __VA_ARGS__)
-#endif
-#ifndef __cplusplus
 /* fx_new(ActorCritic, .actor = fx_ones(2, 2), …): an object of a declared type. */
-#define fx_new(T, ...) ((T *)fxi_new(fxi_type_##T(), &(const T){.base = {0}, __VA_ARGS__}))
-#else
-#define fx_new(T, value) (static_cast<T *>(fxi_new(fxi_type_##T(), &(value))))
-#endif
+#define fx_new(T, ...)                                                                             \
+    (FXI_HERE, (T *)fxi_new(fxi_type_##T(), &(const T){.base = {0}, __VA_ARGS__}))
 
 /* ---- tuples and lists ------------------------------------------------------------------------ */
 /* What fx_tuple and fx_named_tuple make. fx_child reaches the items. */
@@ -204,37 +218,23 @@ typedef struct fx_tuple_object {
     fx_list items;
 } fx_tuple_object;
 FX_API void *fxi_tuple(int n, void *const *items);
-FX_API void *fxi_named_tuple(int n, const char *const *names, void *const *items);
+/* A named tuple of n items from two lists; the names are copied. */
+FX_API void *fx_named_tuple_from(int n, const char *const *names, void *const *items);
 FX_API int64_t fx_count(const void *container);       /* children of a tuple, list or layer */
 FX_API void *fx_child(const void *object, int64_t i); /* borrowed; error array when out of range */
 FX_API const char *fx_child_name(const void *object, int64_t i);   /* "" when it has none */
 FX_API void *fx_child_named(const void *object, const char *name); /* as fx_child */
 FX_API void *fxi_named_pairs(int n, const void *const *names_and_objects);
-FXI_END_C
-#ifdef __cplusplus
-template <class... A> inline void *fx_tuple(A *...a)
-{
-    void *const items[] = {nullptr, static_cast<void *>(a)...};
-    return fxi_tuple(static_cast<int>(sizeof...(a)), items + 1);
-}
-template <class... A> inline void *fx_named_tuple(A... names_and_objects)
-{
-    const void *const pairs[] = {nullptr, static_cast<const void *>(names_and_objects)...};
-    return fxi_named_pairs(static_cast<int>(sizeof...(A)), pairs + 1);
-}
-#else
 #define FXI_OBJECTS(...)                                                                           \
-    (int)(sizeof((void *[]){NULL, __VA_ARGS__}) / sizeof(void *)) - 1,                             \
+    (FXI_HERE, (int)(sizeof((void *[]){NULL, __VA_ARGS__}) / sizeof(void *)) - 1),                 \
         (void *const[]){NULL, __VA_ARGS__} + 1
 /* fx_tuple(x, y) */
-#define fx_tuple(...)       fxi_tuple(FXI_OBJECTS(__VA_ARGS__))
+#define fx_tuple(...) fxi_tuple(FXI_OBJECTS(__VA_ARGS__))
 /* fx_named_tuple("x", X, "y", Y): names and objects alternate. */
 #define fx_named_tuple(...) fxi_named_pairs(FXI_PAIRS(__VA_ARGS__))
 #define FXI_PAIRS(...)                                                                             \
-    (int)(sizeof((const void *[]){NULL, __VA_ARGS__}) / sizeof(void *)) - 1,                       \
+    (FXI_HERE, (int)(sizeof((const void *[]){NULL, __VA_ARGS__}) / sizeof(void *)) - 1),           \
         (const void *const[]){NULL, __VA_ARGS__} + 1
-#endif
-FXI_BEGIN_C
 
 /* ---- functions as objects -------------------------------------------------------------------- */
 /* A function of one array that stands in a layer or a chain. */
@@ -308,36 +308,65 @@ FX_API void *fx_fmap_with(fx_map_user_fn f, void *user, void *x);
  * (itself to leave it out: Functors' exclude); NULL: the walk goes on inside. */
 typedef void *(*fx_object_fn)(void *object, void *user);
 FX_API void *fx_fmap_objects(fx_map_user_fn f, fx_object_fn object, void *user, void *x);
-#ifdef __cplusplus
-}
-template <class T> inline T *fx_fmap(fx_map_fn f, T *x)
-{
-    return static_cast<T *>(fxi_fmap(f, x));
-}
-template <class T> inline T *fx_mapleaves(fx_map_fn f, T *x)
-{
-    return fx_fmap(f, x);
-}
-extern "C" {
-#else
+/* A map over up to 8 trees of the same structure, Functors' fmap(f, x, y, …): f gets the arrays
+ * that stand in one place, those of the first tree first, and NULL where another tree has nothing.
+ * The result is a copy of the first tree's structure, with its ties: an array that it reaches twice
+ * is mapped once. Trees that differ are an error that names the path. fx_fmap2(f, x, y) takes a
+ * function of two arrays. */
+typedef fx_array *(*fx_map_n_fn)(int n, fx_array *const *xs, void *user);
+FX_API void *fx_fmap_n(fx_map_n_fn f, void *user, int n, void *const *trees);
+typedef fx_array *(*fx_map2_fn)(fx_array *x, fx_array *y);
+FX_API void *fxi_fmap2(fx_map2_fn f, void *x, void *y);
 #define fx_fmap(f, x)      ((__typeof__(x))fxi_fmap((f), (x)))
+#define fx_fmap2(f, x, y)  ((__typeof__(x))fxi_fmap2((f), (x), (y)))
 #define fx_mapleaves(f, x) fx_fmap((f), (x)) /* the older name */
-#endif
 /* What a walk sees of an object: its children as a named tuple (items of lists included; a tuple
  * for what has no names, the empty one for arrays, functions and leaves); fx_rebuild makes an
  * object like x from such a tuple: Functors.functor(x) gives this pair. Objects of the scope. */
 FX_API void *fx_functor(void *x);
 FX_API void *fxi_rebuild(void *x, void *children);
-#ifdef __cplusplus
-}
-template <class T> inline T *fx_rebuild(T *x, void *children)
-{
-    return static_cast<T *>(fxi_rebuild(x, children));
-}
-extern "C" {
-#else
 #define fx_rebuild(x, children) ((__typeof__(x))fxi_rebuild((x), (children)))
-#endif
+/* What all these functions are made of: one walk over a tree, or over up to 8 trees of the same
+ * structure side by side. `meet` sees every place before its children: the objects or arrays that
+ * stand in the same place of each tree, NULL where there is nothing. Places with the same objects
+ * are one place: the walk meets them once, however many paths lead there, so that its time grows
+ * with the number of objects and not with the number of paths. */
+typedef struct fx_spot {
+    void *const *objects;         /* one of each tree */
+    const struct fx_spot *parent; /* NULL at the top */
+    int64_t child;                /* its number among the parent's children */
+    int depth;                    /* 0 at the top */
+    bool frozen;                  /* on this path optimisers do not see it */
+} fx_spot;
+/* What `meet` says of a place. */
+typedef enum fx_walk {
+    FX_WALK_PASS,  /* the walk goes on elsewhere */
+    FX_WALK_TAKE,  /* the same, and something was taken */
+    FX_WALK_ENTER, /* the walk goes into the children of the first tree's object */
+    FX_WALK_STOP   /* the walk ends */
+} fx_walk;
+/* What a walk does. Members that are left out are zero. */
+typedef struct fx_tree_walker {
+    const char *op; /* for errors */
+    int trees;      /* 0: one */
+    fx_walk (*meet)(const fx_spot *at, void *user);
+    bool (*leave)(const fx_spot *at, void *user); /* after the children; false ends the walk.
+                                                     NULL: nothing is done */
+    bool every_path;   /* meets a place on each path to it, unless nothing was taken below it */
+    bool trained_only; /* leaves out the fields that optimisers do not see */
+    void *user;
+} fx_tree_walker;
+/* FX_OK also when `meet` or `leave` ended the walk. Without memory, and for objects that are nested
+ * more than 1000 deep or hold themselves, the walk records an error and ends. */
+FX_API fx_status fx_tree_walk(const fx_tree_walker *walker, void *const *trees);
+/* Is it an object that walks go into: neither NULL, an array, a function nor a leaf? */
+FX_API bool fx_has_children(const void *object);
+/* Writes the path of a place, "layers.0.weight", and returns its length, as snprintf does. `naming`
+ * gives the name of a field, "" for none; NULL: its own. */
+typedef const char *(*fx_naming_fn)(const fx_type *type, const fx_field *field);
+FX_API size_t fx_spot_path(const fx_spot *at, fx_naming_fn naming, char *dst, size_t capacity);
+/* A naming with which paths consist of the names of fx_child_name, and of numbers: "0.weight". */
+FX_API const char *fx_naming_children(const fx_type *type, const fx_field *field);
 /* Calls visit for every distinct array of x, depth first in field order; `path` is
  * "layers.0.weight". A view of another array of x is not trainable: it follows that array. */
 typedef void (*fx_visit_fn)(fx_array *x, const char *path, bool trainable, void *user);
@@ -357,65 +386,30 @@ FX_API void *fxi_restructure(void *model, fx_array *flat);
 /* The arrays of a model as nested tuples with its field names (functions and what holds no arrays
  * are the empty tuple): Flux.state. The arrays are those of the model, not copies. */
 FX_API void *fx_state(void *model);
-/* Copies every array of src, a model or a state of the same structure, into dst's arrays, whose
- * handles stay valid: Flux.loadmodel!. Element types are dst's. A missing bias takes zeros. A tuple
- * of arrays goes into a model's trainable arrays in their order (Flux.loadparams!). Where
- * structures or sizes differ dst is unchanged: "Tried to load size (a) array into size (b)". */
+/* Copies every array of src into dst's arrays, whose handles stay valid: Flux.loadmodel!. src is a
+ * model of the same structure or a state: of fx_state, of fx_flux_state or of Flux, made here or
+ * read from a file. Element types are dst's. A missing bias takes zeros. A tuple of arrays goes
+ * into a model's trainable arrays in their order (Flux.loadparams!). Where structures or sizes
+ * differ dst is unchanged, and the error names the path of the first difference: "Tried to load
+ * size (a) array into size (b) at "layers.0.bias"". */
 FX_API fx_status fx_loadmodel(void *dst, void *src);
 /* A model with its floating-point arrays in another type; integers and Bool stay, and so do the
  * arrays of BatchNorm where the type has 16 bits (running statistics would lose what they add). */
 FX_API void *fxi_in_precision(fx_dtype type, void *model);
-#ifdef __cplusplus
-}
-template <class T> inline T *fx_restructure(T *model, fx_array *flat)
-{
-    return static_cast<T *>(fxi_restructure(model, flat));
-}
-#define FXI_CXX_PRECISION(name, type)                                                              \
-    template <class T> inline T *name(T *x)                                                        \
-    {                                                                                              \
-        return static_cast<T *>(fxi_in_precision(type, x));                                        \
-    }
-FXI_CXX_PRECISION(fx_f16, FX_DTYPE_F16)
-FXI_CXX_PRECISION(fx_bf16, FX_DTYPE_BF16)
-FXI_CXX_PRECISION(fx_f32, FX_DTYPE_F32)
-FXI_CXX_PRECISION(fx_f64, FX_DTYPE_F64)
-extern "C" {
-#else
 #define fx_restructure(model, flat) ((__typeof__(model))fxi_restructure((model), (flat)))
 #define fx_f16(x)                   ((__typeof__(x))fxi_in_precision(FX_DTYPE_F16, (x)))
 #define fx_bf16(x)                  ((__typeof__(x))fxi_in_precision(FX_DTYPE_BF16, (x)))
 #define fx_f32(x)                   ((__typeof__(x))fxi_in_precision(FX_DTYPE_F32, (x)))
 #define fx_f64(x)                   ((__typeof__(x))fxi_in_precision(FX_DTYPE_F64, (x)))
-#endif
 /* A model as it is now: new handles for the same values, which later updates do not touch and never
  * reuse in place: what readers in other threads hold. */
 FX_API void *fxi_snapshot(void *model);
-#ifdef __cplusplus
-}
-template <class T> inline T *fx_snapshot(T *x)
-{
-    return static_cast<T *>(fxi_snapshot(x));
-}
-extern "C" {
-#else
 #define fx_snapshot(x) ((__typeof__(x))fxi_snapshot(x))
-#endif
 
 /* y = model(x…): calls a layer or function object. Everything but a layer is an error that names
  * it. */
 FX_API void *fxi_call(void *model, int n, void *const *args);
-#ifdef __cplusplus
-}
-template <class... A> inline fx_array *fx_call(void *model, A *...a)
-{
-    void *const args[] = {nullptr, static_cast<void *>(a)...};
-    return static_cast<fx_array *>(fxi_call(model, static_cast<int>(sizeof...(a)), args + 1));
-}
-extern "C" {
-#else
 #define fx_call(model, ...) ((fx_array *)fxi_call((model), FXI_OBJECTS(__VA_ARGS__)))
-#endif
 
 /* ---- printing -------------------------------------------------------------------------------- */
 /* Arrays as Julia shows them ("3×2 Matrix{Float32}:" and aligned columns), models in Flux's

@@ -14,7 +14,7 @@ static inline void fxi_count(uint64_t *counter, uint64_t n)
 /* Nodes the calling thread has made that `nodes` does not hold yet: an atomic a node would cost
  * more than the node. Evaluations and the thread's end add them up; fx_stats adds the caller's own.
  */
-extern _Thread_local __attribute__((tls_model("initial-exec"))) uint64_t fxi_nodes_here;
+extern _Thread_local uint64_t fxi_nodes_here;
 void fxi_count_nodes_here(void);
 
 /* Adds to live_bytes (n may be negative) and keeps the peak. */

@@ -4,17 +4,18 @@
  * which is what "moves outward" means. Recording needs no memory, so it cannot fail.
  */
 #include "error.h"
+#include "thread.h"
 
-#include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
 
+_Thread_local const char *fxi_place;
 static _Thread_local fx_error record;
 static _Thread_local const char *where_file;
 static _Thread_local int where_line;
 
-static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;
-static fx_error_hook error_hook;
+static fxi_mutex hook_lock = FXI_MUTEX_INIT;
+static fx_error_fn error_hook;
 static void *error_user;
 
 static void message_to_stderr(int level, const char *text, void *user)
@@ -22,7 +23,7 @@ static void message_to_stderr(int level, const char *text, void *user)
     (void)user;
     fprintf(stderr, "[ %s: %s\n", level > 0 ? "Warning" : "Info", text);
 }
-static fx_message_hook message_hook = message_to_stderr;
+static fx_message_fn message_hook = message_to_stderr;
 static void *message_user;
 
 const char *fx_status_name(fx_status status)
@@ -86,10 +87,10 @@ fx_status fx_fail(fx_status status, const char *op, const char *format, ...)
     trim_utf8(e.message, sizeof e.message);
     fxi_error_put(&e);
 
-    pthread_mutex_lock(&hook_lock);
-    const fx_error_hook hook = error_hook;
+    fxi_mutex_lock(&hook_lock);
+    const fx_error_fn hook = error_hook;
     void *user = error_user;
-    pthread_mutex_unlock(&hook_lock);
+    fxi_mutex_unlock(&hook_lock);
     if (hook)
         hook(&e, user);
     return status;
@@ -132,20 +133,20 @@ int fx_error_print(FILE *out)
     return 1;
 }
 
-void fx_error_set_hook(fx_error_hook hook, void *user)
+void fx_error_set_hook(fx_error_fn hook, void *user)
 {
-    pthread_mutex_lock(&hook_lock);
+    fxi_mutex_lock(&hook_lock);
     error_hook = hook;
     error_user = user;
-    pthread_mutex_unlock(&hook_lock);
+    fxi_mutex_unlock(&hook_lock);
 }
 
-void fx_message_set_hook(fx_message_hook hook, void *user)
+void fx_message_set_hook(fx_message_fn hook, void *user)
 {
-    pthread_mutex_lock(&hook_lock);
+    fxi_mutex_lock(&hook_lock);
     message_hook = hook;
     message_user = user;
-    pthread_mutex_unlock(&hook_lock);
+    fxi_mutex_unlock(&hook_lock);
 }
 
 void fx_message(int level, const char *format, ...)
@@ -156,10 +157,10 @@ void fx_message(int level, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     trim_utf8(text, sizeof text);
-    pthread_mutex_lock(&hook_lock);
-    const fx_message_hook hook = message_hook;
+    fxi_mutex_lock(&hook_lock);
+    const fx_message_fn hook = message_hook;
     void *user = message_user;
-    pthread_mutex_unlock(&hook_lock);
+    fxi_mutex_unlock(&hook_lock);
     if (hook)
         hook(level, text, user);
 }

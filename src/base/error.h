@@ -7,6 +7,10 @@
 /* Where the innermost scope of this thread was opened; part of records. */
 void fxi_error_where(const char *file, int line);
 
+/* The place of the program's last macro of ours, "file:line"; NULL: none yet (base.h). The library
+ * itself is compiled with FXI_INSIDE, so that its own macros leave it alone. */
+extern FX_API _Thread_local const char *fxi_place;
+
 /* Puts a record back (a worker's, in the thread that waited for it) unless one is there already.
  * One without a place gets the thread's. */
 void fxi_error_put(const fx_error *error);

@@ -17,17 +17,12 @@
  * requests: a file system that cannot, or will not, loses nothing but time.
  */
 #include "file_out.h"
+#include "files.h"
 #include "memory.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 enum { MOST_WRITERS = 64 }; /* of one file, at one time */
@@ -66,40 +61,36 @@ static bool fault(size_t *io_n)
     return false;
 }
 
-int fxi_file_open(const char *path, int flags)
+int fxi_file_open(const char *path, int mode)
 {
-    return fault(NULL) ? -1 : open(path, flags | O_CLOEXEC);
+    return fault(NULL) ? -1 : fxi_os_open(path, mode);
 }
 
 int64_t fxi_file_read(int fd, void *dst, size_t n)
 {
-    return fault(&n) ? -1 : (int64_t)read(fd, dst, n);
+    return fault(&n) ? -1 : fxi_os_read(fd, dst, n);
 }
 
 int fxi_file_rename(const char *from, const char *to)
 {
-    return fault(NULL) ? -1 : rename(from, to);
+    return fault(NULL) ? -1 : fxi_os_rename(from, to);
 }
 
 int fxi_file_link(const char *from, const char *to)
 {
-    if (fault(NULL))
-        return -1;
-    if (link(from, to) == 0)
-        return 0;
-    return errno == EPERM || errno == EOPNOTSUPP ? rename(from, to) : -1;
+    return fault(NULL) ? -1 : fxi_os_link(from, to);
 }
 
 static int64_t write_some(int fd, const void *data, size_t n)
 {
-    return fault(&n) ? -1 : (int64_t)write(fd, data, n);
+    return fault(&n) ? -1 : fxi_os_write(fd, data, n);
 }
 
 static int sync_file(int fd)
 {
     int r;
     do
-        r = fault(NULL) ? -1 : fsync(fd);
+        r = fault(NULL) ? -1 : fxi_os_sync(fd);
     while (r != 0 && errno == EINTR);
     return r;
 }
@@ -109,11 +100,17 @@ static int close_file(int fd)
 {
     const bool failed = fault(NULL);
     const int error = errno;
-    const int r = close(fd);
+    const int r = fxi_os_close(fd);
     if (!failed)
         return r != 0 && errno == EINTR ? 0 : r;
     errno = error;
     return error == EINTR ? 0 : -1;
+}
+
+const char *fxi_tilde_note(const char *path)
+{
+    return path[0] == '~' ? "; only a shell replaces ~ by the home folder: give the whole path"
+                          : "";
 }
 
 /* ---- the writer ------------------------------------------------------------------------------ */
@@ -121,18 +118,21 @@ static int close_file(int fd)
 static fx_status failed(fxi_file_out *f, const char *what)
 {
     const int error = errno;
+    const char *state = f->named ? "; the new file is in place but may not survive a power failure"
+                        : f->there ? "; the old file is unchanged"
+                                   : fxi_tilde_note(f->path);
     if (f->status == FX_OK)
         f->status = fx_fail(error == ENOMEM ? FX_STATUS_MEMORY : FX_STATUS_IO, f->op,
-                            "%s: offset %lld: cannot %s: %s", f->path, (long long)f->offset, what,
-                            strerror(error));
+                            "%s: offset %lld: cannot %s: %s%s", f->path, (long long)f->offset, what,
+                            strerror(error), state);
     return f->status;
 }
 
 /* The file behind a link keeps its place; a new one has none behind it. */
-static char *real_path(const char *path)
+static char *real_path(const char *path, bool *out_there)
 {
-    char found[PATH_MAX];
-    const bool there = realpath(path, found);
+    char found[FXI_PATH_MOST];
+    const bool there = *out_there = fxi_os_real_path(path, found) == 0;
     if (!there && errno != ENOENT)
         return NULL;
     char *copy = fxi_strdup(there ? found : path);
@@ -145,16 +145,12 @@ static char *real_path(const char *path)
  * that writer gave the file its name: then it is not this name's any more. */
 static int open_locked(const char *name, int *out_fd)
 {
-    struct stat open_one, named;
-    const int flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
-    const int fd = *out_fd = fault(NULL) ? -1 : open(name, flags, 0666);
+    const int fd = *out_fd = fxi_file_open(name, FXI_OS_WRITE | FXI_OS_CREATE | FXI_OS_NO_LINK);
     if (fd < 0)
         return errno == EINTR ? 0 : -1;
-    const bool busy = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    if (!busy && fstat(fd, &open_one) == 0 && stat(name, &named) == 0 &&
-        open_one.st_ino == named.st_ino && open_one.st_dev == named.st_dev)
+    if (fxi_os_lock(fd) && fxi_os_is_named(fd, name))
         return 1;
-    close(fd);
+    fxi_os_close(fd);
     return 0;
 }
 
@@ -179,25 +175,18 @@ static fx_status open_temporary(fxi_file_out *f)
     return status;
 }
 
-/* A file that is there keeps its rights. */
-static bool take_rights(const fxi_file_out *f)
-{
-    struct stat st;
-    return stat(f->real, &st) != 0 || fchmod(f->fd, st.st_mode & 0777) == 0;
-}
-
 fx_status fxi_file_out_open(fxi_file_out *f, const char *op, const char *path)
 {
     *f = (fxi_file_out){.op = op, .path = path, .fd = -1, .lock = -1};
     if (!path || !*path)
         return f->status = fx_fail(FX_STATUS_ARGUMENT, op, "there is no path");
-    f->real = real_path(path);
+    f->real = real_path(path, &f->there);
     if (!f->real)
         return failed(f, "write there");
     if (open_temporary(f) != FX_OK)
         return f->status;
-    f->lock = fcntl(f->fd, F_DUPFD_CLOEXEC, 0);
-    if (f->lock < 0 || ftruncate(f->fd, 0) != 0 || !take_rights(f))
+    f->lock = fxi_os_duplicate(f->fd);
+    if (f->lock < 0 || fxi_os_resize(f->fd, 0) != 0 || fxi_os_copy_rights(f->fd, f->real) != 0)
         return failed(f, "prepare the new file");
     return FX_OK;
 }
@@ -214,14 +203,14 @@ static void reserve(fxi_file_out *f, int64_t end)
     if (end <= f->reserved || end < PIECE)
         return;
     f->reserved = f->offset + PIECE;
-    fallocate(f->fd, FALLOC_FL_KEEP_SIZE, f->offset, f->reserved - f->offset);
+    fxi_os_reserve(f->fd, f->offset, f->reserved - f->offset);
 }
 
 static void begin_pieces(fxi_file_out *f)
 {
     if (f->offset - f->begun < PIECE)
         return;
-    sync_file_range(f->fd, f->begun, f->offset - f->begun, SYNC_FILE_RANGE_WRITE);
+    fxi_os_begin_writing(f->fd, f->begun, f->offset - f->begun);
     f->begun = f->offset;
 }
 
@@ -250,7 +239,7 @@ fx_status fxi_file_out_sync(fxi_file_out *f)
     if (f->status != FX_OK || f->fd < 0)
         return f->status;
     const int fd = f->fd;
-    if (f->reserved > f->offset && ftruncate(fd, f->offset) != 0)
+    if (f->reserved > f->offset && fxi_os_resize(fd, f->offset) != 0)
         return failed(f, "give back room on the disk");
     if (sync_file(fd) != 0)
         return failed(f, "bring the file to the disk");
@@ -265,11 +254,11 @@ static bool sync_folder(char *real)
     char *slash = strrchr(real, '/');
     if (slash)
         slash[slash == real] = 0;
-    const int fd = fxi_file_open(slash ? real : ".", O_RDONLY | O_DIRECTORY);
+    const int fd = fxi_file_open(slash ? real : ".", FXI_OS_FOLDER);
     const bool done = fd >= 0 && (sync_file(fd) == 0 || errno == EINVAL);
     const int error = errno;
     if (fd >= 0)
-        close(fd);
+        fxi_os_close(fd);
     errno = error;
     return done;
 }
@@ -279,20 +268,19 @@ fx_status fxi_file_out_close(fxi_file_out *f, fx_status status)
     if (f->status == FX_OK && status != FX_OK)
         f->status = status;
     fxi_file_out_sync(f);
-    bool named = false;
     if (f->status == FX_OK) {
-        named = fxi_file_rename(f->fresh, f->real) == 0;
-        if (!named)
+        f->named = fxi_file_rename(f->fresh, f->real) == 0;
+        if (!f->named)
             failed(f, "give the new file its name");
         else if (!sync_folder(f->real))
             failed(f, "bring the folder to the disk");
     }
-    if (!named && f->fresh)
-        unlink(f->fresh);
+    if (!f->named && f->fresh)
+        fxi_os_remove(f->fresh);
     if (f->fd >= 0)
-        close(f->fd);
+        fxi_os_close(f->fd);
     if (f->lock >= 0)
-        close(f->lock);
+        fxi_os_close(f->lock);
     fxi_free(f->real);
     fxi_free(f->fresh);
     f->real = f->fresh = NULL;

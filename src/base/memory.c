@@ -13,14 +13,11 @@
  */
 #include "memory.h"
 #include "counters.h"
+#include "system_memory.h"
+#include "thread.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define CACHING 0
@@ -31,9 +28,12 @@
 #endif
 #ifndef CACHING
 #define CACHING 1
+#else
+#include <sanitizer/asan_interface.h>
 #endif
 
 enum { CLASSES = 96, PLAIN = 16, ALIGNED = 64 };
+enum { MORE_LATE = 1024 }; /* blocks that have waited long enough and are kept for the next */
 static const size_t HUGE_BYTES = (size_t)4 << 20, HUGE_PAGE = (size_t)2 << 20;
 static const size_t CACHE_BYTES = (size_t)64 << 20;
 
@@ -49,17 +49,21 @@ typedef struct header { /* 16 bytes directly in front of what the caller gets */
 typedef struct cache {
     header *lists[2][CLASSES];
     size_t bytes;
-    int64_t live; /* blocks handed out less blocks taken back by this thread */
+    int64_t live;          /* blocks handed out less blocks taken back by this thread */
+    int64_t held;          /* their bytes; other threads do not read it */
+    header *late, *latest; /* blocks that wait, the oldest first */
+    uint32_t nlate;
     struct cache *next, *prev;
 } cache;
 
-/* The thread's, made when it is first needed (for the storage model see context.h). */
-static _Thread_local __attribute__((tls_model("initial-exec"))) cache *mine;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* The thread's, made when it is first needed. */
+static _Thread_local cache *mine;
+static fxi_mutex lock = FXI_MUTEX_INIT;
 static cache *all;      /* of living threads */
 static int64_t retired; /* live count of threads that ended */
-static pthread_key_t exit_key;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int64_t without; /* live count of blocks handled while a thread had no cache (atomic) */
+static fxi_thread_value exit_key;
+static fxi_once once = FXI_ONCE_INIT;
 static int64_t fault_at = -1, fault_seen;
 
 /* ---- size classes ---------------------------------------------------------------------------- */
@@ -90,9 +94,22 @@ static header *header_of(void *p)
 {
     return (header *)p - 1;
 }
-static void *base_of(header *h)
+/* To the system. */
+static void free_block(header *h)
 {
-    return (char *)(h + 1) - h->offset;
+    fxi_system_free((char *)(h + 1) - h->offset, h->aligned);
+}
+
+/* Under AddressSanitizer, reads of what a waiting block held are reported. Nothing undoes this:
+ * without caching a block that has waited goes back to the system. */
+static void cover(header *h, size_t keep)
+{
+#if CACHING
+    (void)h, (void)keep;
+#else
+    if (h->u.capacity > keep)
+        ASAN_POISON_MEMORY_REGION((char *)(h + 1) + keep, h->u.capacity - keep);
+#endif
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
@@ -103,6 +120,20 @@ static inline void set_bytes(cache *c, size_t bytes)
     __atomic_store_n(&c->bytes, bytes, __ATOMIC_RELAXED);
 }
 
+static header *pop_late(cache *c)
+{
+    header *h = c->late;
+    c->late = h->u.next;
+    c->nlate--;
+    return h;
+}
+
+static void release_late(cache *c)
+{
+    while (c->late)
+        free_block(pop_late(c));
+}
+
 static void release_lists(cache *c)
 {
     for (int kind = 0; kind < 2; kind++)
@@ -110,7 +141,7 @@ static void release_lists(cache *c)
             while (c->lists[kind][i]) {
                 header *h = c->lists[kind][i];
                 c->lists[kind][i] = h->u.next;
-                free(base_of(h));
+                free_block(h);
             }
     set_bytes(c, 0);
 }
@@ -118,43 +149,46 @@ static void release_lists(cache *c)
 static void close_cache(void *p)
 {
     cache *c = p;
+    release_late(c);
     release_lists(c);
-    pthread_mutex_lock(&lock);
+    fxi_mutex_lock(&lock);
     *(c->prev ? &c->prev->next : &all) = c->next;
     if (c->next)
         c->next->prev = c->prev;
     retired += c->live;
-    pthread_mutex_unlock(&lock);
+    fxi_mutex_unlock(&lock);
     mine = NULL;
     free(c);
 }
 
 static void make_key(void)
 {
-    pthread_key_create(&exit_key, close_cache);
+    fxi_thread_value_init(&exit_key, close_cache);
 }
 __attribute__((destructor(101))) static void close_at_exit(void)
 {
-    if (mine)
+    if (mine) {
+        release_late(mine);
         release_lists(mine);
+    }
 }
 
-/* Waits for the memory it needs, as a thread's context does (context.c). */
-static cache *register_cache(void)
+/* NULL if there is no memory for a cache: the thread then works without one and tries again at its
+ * next call. */
+static __attribute__((noinline)) cache *register_cache(void)
 {
     cache *c = calloc(1, sizeof *c);
-    while (!c) {
-        sched_yield();
-        c = calloc(1, sizeof *c);
+    fxi_call_once(&once, make_key);
+    if (!c || !fxi_thread_value_set(exit_key, c)) {
+        free(c);
+        return NULL;
     }
-    pthread_once(&once, make_key);
-    pthread_setspecific(exit_key, c);
-    pthread_mutex_lock(&lock);
+    fxi_mutex_lock(&lock);
     c->next = all;
     if (all)
         all->prev = c;
     all = c;
-    pthread_mutex_unlock(&lock);
+    fxi_mutex_unlock(&lock);
     return mine = c;
 }
 
@@ -163,39 +197,44 @@ static inline cache *my_cache(void)
     return __builtin_expect(mine != NULL, 1) ? mine : register_cache();
 }
 
+static inline void count_live(cache *c, int64_t by)
+{
+    if (__builtin_expect(c != NULL, 1))
+        __atomic_store_n(&c->live, c->live + by, __ATOMIC_RELAXED);
+    else
+        __atomic_fetch_add(&without, by, __ATOMIC_RELAXED);
+}
+
 void fxi_memory_trim(void)
 {
-    release_lists(my_cache());
+    if (mine)
+        release_lists(mine);
 }
 
 size_t fxi_memory_cached(void)
 {
-    return my_cache()->bytes;
+    return mine ? mine->bytes : 0;
+}
+
+int64_t fxi_memory_held_here(void)
+{
+    return mine ? mine->held : 0;
+}
+
+void fxi_memory_give_back(void)
+{
+    fxi_memory_trim();
+    fxi_system_memory_trim();
 }
 
 size_t fxi_memory_cached_by_all(void)
 {
     size_t n = 0;
-    pthread_mutex_lock(&lock);
+    fxi_mutex_lock(&lock);
     for (const cache *c = all; c; c = c->next)
         n += __atomic_load_n(&c->bytes, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&lock);
+    fxi_mutex_unlock(&lock);
     return n;
-}
-
-void fxi_memory_of_system(int64_t *out_total, int64_t *out_available)
-{
-    char text[256] = "";
-    *out_total = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-    *out_available = -1;
-    FILE *f = fopen("/proc/meminfo", "r");
-    const size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
-    text[n] = 0;
-    const char *at = strstr(text, "MemAvailable:");
-    if (at)
-        *out_available = 1024 * strtoll(at + strlen("MemAvailable:"), NULL, 10);
-    if (f)
-        fclose(f);
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -221,19 +260,17 @@ static inline bool fault(void)
 static header *from_system(int size_class, size_t bytes, size_t alignment, bool aligned)
 {
     const size_t front = aligned ? (alignment > ALIGNED ? alignment : ALIGNED) : PLAIN;
-    void *base = NULL;
     if (bytes > SIZE_MAX - front)
         return NULL;
     fxi_count(&fxi_counters.allocations, 1);
-    if (!aligned)
-        base = malloc(front + bytes);
-    else if (posix_memalign(&base, bytes >= HUGE_BYTES ? HUGE_PAGE : front, front + bytes) != 0)
-        return NULL;
+    const size_t beginning = !aligned ? 0 : bytes >= HUGE_BYTES ? HUGE_PAGE : front;
+    void *base = fxi_system_alloc(beginning, front + bytes);
     if (!base)
         return NULL;
     if (bytes >= HUGE_BYTES)
-        madvise((void *)(((uintptr_t)base + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1)),
-                bytes - bytes % HUGE_PAGE, MADV_HUGEPAGE);
+        fxi_system_huge_pages(
+            (void *)(((uintptr_t)base + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1)),
+            bytes - bytes % HUGE_PAGE);
     header *h = (header *)(void *)((char *)base + front) - 1;
     h->offset = (uint32_t)front;
     h->size_class = (uint16_t)size_class;
@@ -243,11 +280,14 @@ static header *from_system(int size_class, size_t bytes, size_t alignment, bool 
 
 static void *hand_out(cache *c, header *h)
 {
-    __atomic_store_n(&c->live, c->live + 1, __ATOMIC_RELAXED);
+    count_live(c, 1);
+    if (c)
+        c->held += (int64_t)class_bytes(h->size_class);
     return h + 1;
 }
 
-static __attribute__((noinline)) void *take_new(size_t bytes, size_t alignment, bool aligned)
+static __attribute__((noinline)) void *take_new(cache *c, size_t bytes, size_t alignment,
+                                                bool aligned)
 {
     const int k = class_of(bytes);
     if (k >= CLASSES)
@@ -256,7 +296,7 @@ static __attribute__((noinline)) void *take_new(size_t bytes, size_t alignment, 
     if (!h)
         return NULL;
     h->u.capacity = bytes;
-    return hand_out(my_cache(), h);
+    return hand_out(c, h);
 }
 
 static inline void *take(size_t bytes, size_t alignment, bool aligned)
@@ -265,9 +305,9 @@ static inline void *take(size_t bytes, size_t alignment, bool aligned)
         return NULL;
     const int k = class_of(bytes);
     cache *c = my_cache();
-    header *h = CACHING && alignment <= ALIGNED && k < CLASSES ? c->lists[aligned][k] : NULL;
+    header *h = CACHING && c && alignment <= ALIGNED && k < CLASSES ? c->lists[aligned][k] : NULL;
     if (!h)
-        return take_new(bytes, alignment, aligned);
+        return take_new(c, bytes, alignment, aligned);
     c->lists[aligned][k] = h->u.next;
     set_bytes(c, c->bytes - class_bytes(k));
     return hand_out(c, h);
@@ -293,7 +333,7 @@ static bool make_room(cache *c, int aligned, int size_class)
                 header *h = *list;
                 *list = h->u.next;
                 set_bytes(c, c->bytes - class_bytes(k));
-                free(base_of(h));
+                free_block(h);
             }
         }
     return c->bytes + bytes <= limit;
@@ -331,23 +371,60 @@ void *fxi_realloc(void *p, size_t bytes)
     return q;
 }
 
-void fxi_free(void *p)
+static inline void taken_back(cache *c, const header *h)
 {
-    if (!p)
-        return;
-    cache *c = my_cache();
-    header *h = header_of(p);
+    count_live(c, -1);
+    if (c)
+        c->held -= (int64_t)class_bytes(h->size_class);
+}
+
+/* To the lists, or to the system. */
+static inline void put_away(cache *c, header *h)
+{
     const size_t bytes = class_bytes(h->size_class);
-    __atomic_store_n(&c->live, c->live - 1, __ATOMIC_RELAXED);
-    if (!CACHING || __builtin_expect(h->offset > ALIGNED, 0) ||
+    if (!CACHING || !c || __builtin_expect(h->offset > ALIGNED, 0) ||
         (__builtin_expect(c->bytes + bytes > CACHE_BYTES, 0) &&
          !make_room(c, h->aligned, h->size_class))) {
-        free(base_of(h));
+        free_block(h);
         return;
     }
     h->u.next = c->lists[h->aligned][h->size_class];
     c->lists[h->aligned][h->size_class] = h;
     set_bytes(c, c->bytes + bytes);
+}
+
+void fxi_free(void *p)
+{
+    if (!p)
+        return;
+    cache *c = my_cache();
+    taken_back(c, header_of(p));
+    put_away(c, header_of(p));
+}
+
+void *fxi_malloc_late(size_t bytes, uint32_t waiting)
+{
+    cache *c = my_cache();
+    if (!CACHING || !c || c->nlate <= waiting || c->late->size_class != class_of(bytes))
+        return fxi_malloc(bytes);
+    return fault() ? NULL : hand_out(c, pop_late(c));
+}
+
+void fxi_free_late(void *p, uint32_t waiting, size_t keep)
+{
+    cache *c = my_cache();
+    if (!c) {
+        fxi_free(p);
+        return;
+    }
+    header *h = header_of(p);
+    taken_back(c, h);
+    cover(h, keep);
+    h->u.next = NULL;
+    *(c->late ? &c->latest->u.next : &c->late) = h;
+    c->latest = h;
+    if (__builtin_expect(++c->nlate > waiting + (CACHING ? MORE_LATE : 0), 0))
+        put_away(c, pop_late(c));
 }
 
 char *fxi_strdup(const char *s)
@@ -388,10 +465,10 @@ int64_t fxi_fault_seen(void)
 
 int64_t fxi_live_allocations(void)
 {
-    pthread_mutex_lock(&lock);
-    int64_t n = retired;
+    fxi_mutex_lock(&lock);
+    int64_t n = retired + __atomic_load_n(&without, __ATOMIC_RELAXED);
     for (const cache *c = all; c; c = c->next)
         n += __atomic_load_n(&c->live, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&lock);
+    fxi_mutex_unlock(&lock);
     return n;
 }

@@ -13,17 +13,26 @@ void *fxi_calloc(size_t count, size_t size); /* zeroed; NULL when count·size ov
 void *fxi_realloc(void *p, size_t bytes);
 void *fxi_aligned(size_t alignment, size_t bytes); /* alignment a power of two; freed by fxi_free */
 void fxi_free(void *p);
+/* Frees a block whose first `keep` bytes stay as they are until `waiting` others have been freed
+ * that way by the calling thread (the same number in all calls). It counts as freed at once.
+ * fxi_malloc_late is fxi_malloc, faster for the sizes of such blocks. */
+void fxi_free_late(void *p, uint32_t waiting, size_t keep);
+void *fxi_malloc_late(size_t bytes, uint32_t waiting);
 char *fxi_strdup(const char *s);
 /* Grows *array (a pointer to a pointer) to hold `need` elements of `size` bytes, at least doubling
  * it; false when memory is out, and then nothing has changed. */
 bool fxi_grow(void *array, int32_t *capacity, int32_t need, size_t size);
 
-/* Gives the calling thread's cached blocks back to the system. */
+/* Frees the calling thread's cached blocks. */
 void fxi_memory_trim(void);
+/* The same, and the allocator of the system returns what it keeps of freed memory: without that,
+ * small blocks that are still in use hold most of it. Takes milliseconds for large heaps. */
+void fxi_memory_give_back(void);
+/* Bytes of blocks that this thread took less bytes of blocks that it freed, whoever took them:
+ * the difference of two readings is what the work between them keeps. */
+int64_t fxi_memory_held_here(void);
 size_t fxi_memory_cached(void);        /* their bytes */
 size_t fxi_memory_cached_by_all(void); /* of all threads */
-/* Bytes that the machine has and that are free for programs; −1: nobody knows. */
-void fxi_memory_of_system(int64_t *out_total, int64_t *out_available);
 
 /* Checked arithmetic on sizes that come from outside. Returns false on overflow. */
 static inline bool fxi_mul_size(size_t a, size_t b, size_t *out)

@@ -1,80 +1,284 @@
-/* plugin_file.c: see plugin_file.h. */
+/* plugin_file.c: finds, checks and describes the files of plugins, of every kind.
+ *
+ * A wish says which plugin is looked for; a file's name is made of it (cflux/plugin.h). A search
+ * goes on after a candidate that it rejects, so that an old file in one folder does not hide a good
+ * one in another. What is wrong with a file that exists is logged; that no file exists is not,
+ * because programs ask for plugins that few machines have. A file that was opened is never closed:
+ * devices, arrays and steps point into it.
+ */
 #include "plugin_file.h"
+#include "c_text.h"
+#include "error.h"
+#include "files.h"
+#include "shared_library.h"
+#include "this_process.h"
 
-#include <dlfcn.h>
-#include <link.h>
+#include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 4000 }; /* of a folder's name */
+#define PREFIX "libcflux-"
 
-static bool visit_part(const char *folder, size_t length, const char *below,
-                       bool (*visit)(const char *, void *), void *user)
+/* The symbol that every plugin exports, and those of earlier versions, whose objects also began
+ * with their ABI number. */
+static const char symbol[] = "fx_plugin";
+static const struct {
+    const char *symbol;
+    fx_plugin_kind kind;
+} former_symbols[] = {{"fx_backend_plugin", FX_PLUGIN_BACKEND},
+                      {"fxi_plugin_table", FX_PLUGIN_KERNEL_LIBRARY}};
+enum { FORMER = sizeof former_symbols / sizeof former_symbols[0] };
+
+static const char *const kinds[] = {"plugin", "backend", "kernel library"};
+
+const char *fxi_plugin_kind_text(uint32_t kind)
 {
-    char path[MOST + 8];
-    if (length == 0 || length >= MOST)
-        return false;
-    snprintf(path, sizeof path, "%.*s%s", (int)length, folder, below);
-    return visit(path, user);
+    return kinds[kind < sizeof kinds / sizeof kinds[0] ? kind : 0];
 }
 
-bool fxi_plugin_folders(const char *variable, bool (*visit)(const char *folder, void *user),
-                        void *user)
+/* ---- folders --------------------------------------------------------------------------------- */
+
+/* The environment variables that name folders; the first that is set is read. */
+static const struct {
+    const char *name, *now; /* now: what it is called today, if that is another name */
+} variables[] = {{"FX_PLUGIN_PATH", NULL}, {"CFLUX_BACKEND_PATH", "FX_PLUGIN_PATH"}};
+enum { VARIABLES = sizeof variables / sizeof variables[0] };
+
+static const char *listed_folders(void)
+{
+    static bool warned[VARIABLES];
+    for (int i = 0; i < VARIABLES; i++) {
+        const char *list = fxi_trusted_variable(variables[i].name);
+        if (!list || !*list)
+            continue;
+        if (variables[i].now && !__atomic_test_and_set(&warned[i], __ATOMIC_RELAXED))
+            fx_message(1, "The environment variable %s is now called %s: please rename it.",
+                       variables[i].name, variables[i].now);
+        return list;
+    }
+    return "";
+}
+
+bool fxi_plugin_folders(bool (*visit)(const char *folder, void *user), void *user)
 {
     static const char anchor;
-    const char *list = secure_getenv(variable);
-    while (list && *list) {
-        const size_t n = strcspn(list, ":");
-        if (visit_part(list, n, "", visit, user))
+    char folder[FXI_PATH_MOST];
+    for (const char *list = listed_folders(); *list;) {
+        const size_t n = strcspn(list, FXI_LIST_SEPARATOR);
+        snprintf(folder, sizeof folder, "%.*s", (int)n, list);
+        if (n > 0 && n < sizeof folder && visit(folder, user))
             return true;
-        list += n + (list[n] == ':');
+        list += n + (list[n] != 0);
     }
-    Dl_info self;
-    const char *slash = dladdr(&anchor, &self) ? strrchr(self.dli_fname, '/') : NULL;
-    const size_t n = slash ? (size_t)(slash - self.dli_fname) : 0;
-    return visit_part(slash ? self.dli_fname : "", n, "", visit, user) ||
-           visit_part(slash ? self.dli_fname : "", n, "/cflux", visit, user) ||
-           visit_part(CFLUX_PLUGIN_DIR, strlen(CFLUX_PLUGIN_DIR), "", visit, user);
+    if (fxi_library_folder(&anchor, folder, sizeof folder - sizeof "/cflux")) {
+        if (visit(folder, user))
+            return true;
+        strcat(folder, "/cflux");
+        if (visit(folder, user))
+            return true;
+        if (strcmp(folder, CFLUX_PLUGIN_DIR) == 0)
+            return false;
+    }
+    return visit(CFLUX_PLUGIN_DIR, user);
 }
 
-static bool read_at(FILE *f, long at, void *out, size_t bytes)
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* libcflux-opencl.so, libcflux-cpu-onednn.so. Returns false if that is too long. */
+static bool file_name(const fxi_plugin_wish *wish, char *out, size_t size)
 {
-    return fseek(f, at, SEEK_SET) == 0 && fread(out, 1, bytes, f) == bytes;
+    const int n = snprintf(out, size, PREFIX "%s%s%s" FXI_LIBRARY_SUFFIX,
+                           wish->serves ? wish->serves : "", wish->serves ? "-" : "", wish->name);
+    for (char *c = out; *c; c++)
+        *c = (char)tolower((unsigned char)*c);
+    return n > 0 && (size_t)n < size;
 }
 
-/* Does the file end before what is to be mapped of it? dlopen would look there all the same, and
- * the process would end. What is no object at all is left to dlopen to say. */
-static bool is_cut_short(const char *path)
+bool fxi_plugin_name_of(const char *file, fxi_plugin_name *out)
 {
-    ElfW(Ehdr) head;
-    FILE *f = fopen(path, "rb");
-    bool cut = false;
-    if (f && read_at(f, 0, &head, sizeof head) && memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 &&
-        fseek(f, 0, SEEK_END) == 0) {
-        const long size = ftell(f);
-        for (int i = 0; i < head.e_phnum && !cut; i++) {
-            ElfW(Phdr) part;
-            cut = !read_at(f, (long)head.e_phoff + i * (long)sizeof part, &part, sizeof part) ||
-                  (part.p_type == PT_LOAD && (long)(part.p_offset + part.p_filesz) > size);
-        }
-    }
-    if (f)
-        fclose(f);
-    return cut;
+    const char *slash = strrchr(file, '/');
+    const size_t prefix = strlen(PREFIX), suffix = strlen(FXI_LIBRARY_SUFFIX);
+    file = slash ? slash + 1 : file;
+    const size_t n = strlen(file);
+    if (n <= prefix + suffix || n - prefix - suffix >= FXI_PLUGIN_NAME ||
+        strncmp(file, PREFIX, prefix) != 0 || strcmp(file + n - suffix, FXI_LIBRARY_SUFFIX) != 0)
+        return false;
+    char text[FXI_PLUGIN_NAME];
+    snprintf(text, sizeof text, "%.*s", (int)(n - prefix - suffix), file + prefix);
+    char *hyphen = strchr(text, '-');
+    *out = (fxi_plugin_name){.kind = hyphen ? FX_PLUGIN_KERNEL_LIBRARY : FX_PLUGIN_BACKEND};
+    snprintf(out->name, sizeof out->name, "%s", hyphen ? hyphen + 1 : text);
+    snprintf(out->serves, sizeof out->serves, "%.*s", hyphen ? (int)(hyphen - text) : 0, text);
+    return *out->name && (!hyphen || *out->serves);
 }
 
-const void *fxi_plugin_open(const char *path, const char *symbol, const char **why)
+typedef struct listing {
+    void (*visit)(const char *path, const fxi_plugin_name *name, void *user);
+    void *user;
+    const char *folder;
+} listing;
+
+static bool list_file(const char *file, void *user)
 {
-    if (is_cut_short(path)) {
-        *why = "the file is cut short";
-        return NULL;
+    const listing *l = user;
+    fxi_plugin_name name;
+    char path[FXI_PATH_MOST];
+    const int n = snprintf(path, sizeof path, "%s/%s", l->folder, file);
+    if (n > 0 && (size_t)n < sizeof path && fxi_plugin_name_of(file, &name))
+        l->visit(path, &name, l->user);
+    return false;
+}
+
+static bool list_folder(const char *folder, void *user)
+{
+    listing *l = user;
+    l->folder = folder;
+    return fxi_folder_each(folder, list_file, l);
+}
+
+void fxi_plugin_each(void (*visit)(const char *path, const fxi_plugin_name *name, void *user),
+                     void *user)
+{
+    listing l = {.visit = visit, .user = user};
+    fxi_plugin_folders(list_folder, &l);
+}
+
+/* ---- one file -------------------------------------------------------------------------------- */
+
+typedef struct search {
+    const fxi_plugin_wish *wish;
+    const fx_plugin_head *found;
+    char file[2 * FXI_PLUGIN_NAME + 16];
+    int absent, rejected;
+    char absent_from[FXI_PLUGIN_WHY]; /* folders, ", " between them */
+    char why[FXI_PLUGIN_WHY];         /* one part for each rejected file */
+} search;
+
+static void add(char *text, const char *separator, const char *part)
+{
+    const size_t n = strlen(text);
+    snprintf(text + n, FXI_PLUGIN_WHY - n, "%s%s", n ? separator : "", part);
+}
+
+static void other_abi(fx_plugin_kind kind, uint32_t abi, char *why, size_t size)
+{
+    snprintf(why, size, "it was built for %s ABI %u, and this cflux has ABI %d: build it again",
+             fxi_plugin_kind_text(kind), (unsigned)abi, (int)FX_PLUGIN_ABI);
+}
+
+/* The head of an open library; NULL if it is no plugin, or one of an earlier version. */
+static const fx_plugin_head *head_of(void *library, char *why, size_t size)
+{
+    const fx_plugin_head *head = fxi_library_symbol(library, symbol);
+    const uint32_t *former = NULL;
+    for (int i = 0; !head && !former && i < FORMER; i++) {
+        former = fxi_library_symbol(library, former_symbols[i].symbol);
+        if (former)
+            other_abi(former_symbols[i].kind, *former, why, size);
     }
-    dlerror();
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    const void *found = library ? dlsym(library, symbol) : NULL;
-    *why = found ? NULL : dlerror();
-    if (!found && !*why)
-        *why = "it is empty";
-    return found;
+    if (!head && !former)
+        snprintf(why, size, "it does not export %s: it is no plugin of cflux", symbol);
+    return head;
+}
+
+/* Is it the plugin that is looked for? */
+static bool fits(const fx_plugin_head *p, const fxi_plugin_wish *wish, char *why, size_t size)
+{
+    if (p->abi != FX_PLUGIN_ABI)
+        other_abi(p->kind, p->abi, why, size);
+    else if (p->kind != (uint32_t)wish->kind)
+        snprintf(why, size, "it is a %s, not a %s", fxi_plugin_kind_text(p->kind),
+                 fxi_plugin_kind_text(wish->kind));
+    else if (memcmp(p->sizes, wish->sizes, sizeof p->sizes) != 0)
+        snprintf(why, size,
+                 "its structs have other sizes than this cflux's: build it again with the headers "
+                 "of this cflux");
+    else if (!p->name || !*p->name || strlen(p->name) >= FXI_PLUGIN_NAME)
+        snprintf(why, size, "it has no name");
+    else if (!fxi_same_letters(p->name, wish->name))
+        snprintf(why, size, "it says that it is the %s %s", fxi_plugin_kind_text(p->kind), p->name);
+    else if (wish->serves && (!p->serves || !fxi_same_letters(p->serves, wish->serves)))
+        snprintf(why, size, "it says that it serves %s", p->serves ? p->serves : "no backend");
+    return !*why;
+}
+
+/* Calls `take`. An error that it records is the reason, and no error of the program. */
+static void take_quietly(const fx_plugin_head *p, const fxi_plugin_wish *wish, char *why,
+                         size_t size)
+{
+    const fx_error before = fx_error_take();
+    const char *reason = wish->take(p, wish->user);
+    const fx_error mine = fx_error_take();
+    if (mine.status != FX_OK || reason)
+        snprintf(why, size, "%s", mine.status != FX_OK ? mine.message : reason);
+    if (before.status != FX_OK)
+        fxi_error_put(&before);
+}
+
+static bool try_file(const char *path, search *s)
+{
+    char why[FXI_PLUGIN_WHY] = "", reason[FXI_PLUGIN_WHY - 24], line[FXI_PATH_MOST];
+    void *library = fxi_library_open(path, reason, sizeof reason);
+    const fx_plugin_head *p = library ? head_of(library, why, sizeof why) : NULL;
+    if (!library)
+        snprintf(why, sizeof why, "it does not open: %s", reason);
+    if (p && fits(p, s->wish, why, sizeof why) && s->wish->take)
+        take_quietly(p, s->wish, why, sizeof why);
+    fxi_plugin_note(path, p && p->abi == FX_PLUGIN_ABI ? p : NULL, why);
+    if (!*why) {
+        s->found = p;
+        return true;
+    }
+    snprintf(line, sizeof line, "%s is not used: %s", path, why);
+    fx_message(1, "%s", line);
+    add(s->why, "; ", line);
+    s->rejected++;
+    return false;
+}
+
+/* ---- all candidates -------------------------------------------------------------------------- */
+
+static bool try_folder(const char *folder, void *user)
+{
+    search *s = user;
+    char path[FXI_PATH_MOST];
+    const int n = snprintf(path, sizeof path, "%s/%s", folder, s->file);
+    if (n > 0 && (size_t)n < sizeof path && fxi_file_exists(path))
+        return try_file(path, s);
+    add(s->absent_from, ", ", folder);
+    s->absent++;
+    return false;
+}
+
+/* "A is not used: …; there is no libcflux-metal.so in B, C". */
+static void describe(const search *s, char *why, size_t size)
+{
+    snprintf(why, size, "%s%s%s%s%s%s", s->rejected ? s->why : "it is not installed",
+             s->absent ? (s->rejected ? "; " : ": ") : "", s->absent ? "there is no " : "",
+             s->absent ? s->file : "", s->absent ? " in " : "", s->absent ? s->absent_from : "");
+}
+
+fxi_plugin_result fxi_plugin_find(const fxi_plugin_wish *wish, const fx_plugin_head **out_plugin,
+                                  char *why, size_t size)
+{
+    search s = {.wish = wish};
+    *out_plugin = NULL;
+    if (size > 0)
+        *why = 0;
+    if (!file_name(wish, s.file, sizeof s.file)) {
+        snprintf(why, size, "its name is too long");
+        return FXI_PLUGIN_ABSENT;
+    }
+    if (!wish->path)
+        fxi_plugin_folders(try_folder, &s);
+    else if (fxi_file_exists(wish->path))
+        try_file(wish->path, &s);
+    else
+        snprintf(why, size, "it is not installed: there is no %s", wish->path);
+    *out_plugin = s.found;
+    if (s.found)
+        return FXI_PLUGIN_TAKEN;
+    if (!wish->path || s.rejected)
+        describe(&s, why, size);
+    return s.rejected ? FXI_PLUGIN_REJECTED : FXI_PLUGIN_ABSENT;
 }

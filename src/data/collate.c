@@ -106,9 +106,9 @@ static fx_array *from_host(const fxi_collation *c, const fxi_source *src, int64_
                            int64_t count)
 {
     const int axes = fx_ndims(src->array);
-    int64_t dims[FX_MAX_DIMS];
+    int64_t sizes[FX_MAX_DIMS];
     for (int axis = 0; axis < axes; axis++)
-        dims[axis] = axis == axes - 1 ? count : fx_size(src->array, axis);
+        sizes[axis] = axis == axes - 1 ? count : fx_size(src->array, axis);
     const size_t bytes = (size_t)count * src->obs_bytes;
     unsigned char *block = fxi_lend_alloc(bytes);
     if (!block)
@@ -117,7 +117,7 @@ static fx_array *from_host(const fxi_collation *c, const fxi_source *src, int64_
                                       (long long)(start / c->batchsize), bytes));
     if (bytes)
         gather_bytes(src, c->order, start, count, block);
-    return fx_array_to(src->to, fxi_lend(fx_eltype(src->array), block, axes, dims));
+    return fx_array_to(src->to, fxi_lend(fx_eltype(src->array), block, axes, sizes));
 }
 
 /* The positions of a batch, copied to each device once. */

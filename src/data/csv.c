@@ -25,8 +25,10 @@ static bool push(csv_reader *r, float value)
 {
     if (r->count == r->room) {
         size_t bytes, room = r->room ? r->room + r->room / 2 : FIRST_ROOM;
-        float *values =
-            fxi_mul_size(room, sizeof *values, &bytes) ? fxi_realloc(r->values, bytes) : NULL;
+        float *values = fxi_mul_size(room, sizeof *values, &bytes) &&
+                                fxi_data_file_room(&r->lines.file, bytes) == FX_OK
+                            ? fxi_realloc(r->values, bytes)
+                            : NULL;
         if (!values)
             return false;
         r->values = values;
@@ -47,7 +49,7 @@ static fx_status parse_row(csv_reader *r)
         float value;
         bool too_large;
         column++;
-        if (!fxi_field_number(lines, f, &value, &too_large))
+        if (!fxi_field_number(f, &value, &too_large))
             return fxi_field_bad(lines, column, f, "a number");
         if (too_large)
             return fxi_field_bad(lines, column, f, "a number that fits Float32");
@@ -76,7 +78,7 @@ static bool is_header(const csv_reader *r)
     bool too_large;
     const fxi_field first =
         fxi_field_trim(lines->line, comma ? comma : lines->line + lines->length);
-    return r->columns == 0 && !fxi_field_number(lines, first, &value, &too_large);
+    return r->columns == 0 && !fxi_field_number(first, &value, &too_large);
 }
 
 static fx_status read_rows(csv_reader *r)
@@ -104,10 +106,10 @@ static fx_status read_rows(csv_reader *r)
 
 static fx_array *to_matrix(csv_reader *r)
 {
-    const int64_t dims[] = {r->columns, (int64_t)r->count / r->columns};
+    const int64_t sizes[] = {r->columns, (int64_t)r->count / r->columns};
     float *values = r->values;
     r->values = NULL;
-    return fxi_lend(FX_DTYPE_F32, values, 2, dims);
+    return fxi_lend(FX_DTYPE_F32, values, 2, sizes);
 }
 
 fx_array *fx_read_csv(const char *path)

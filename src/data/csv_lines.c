@@ -1,5 +1,6 @@
 /* csv_lines.c: lines of a file and numbers in them, for the readers of tables. */
 #include "csv_lines.h"
+#include "c_text.h"
 #include "memory.h"
 
 #include <errno.h>
@@ -20,15 +21,12 @@ fx_status fxi_lines_open(fxi_lines *lines, const char *op, const char *path)
     const fx_status status = fxi_data_file_open(&lines->file, op, path);
     if (status != FX_OK)
         return status;
-    lines->c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     lines->window = fxi_malloc(WINDOW);
-    return lines->c_locale && lines->window ? FX_OK : fxi_lines_out_of_memory(lines);
+    return lines->window ? FX_OK : fxi_lines_out_of_memory(lines);
 }
 
 void fxi_lines_close(fxi_lines *lines)
 {
-    if (lines->c_locale)
-        freelocale(lines->c_locale);
     fxi_free(lines->line);
     fxi_free(lines->window);
     fxi_data_file_close(&lines->file);
@@ -39,7 +37,10 @@ static bool append(fxi_lines *lines, const char *text, size_t n)
     size_t capacity = lines->capacity ? lines->capacity : FIRST_CAPACITY;
     while (capacity <= lines->length + n)
         capacity *= 2;
-    char *line = capacity > lines->capacity ? fxi_realloc(lines->line, capacity) : lines->line;
+    char *line = lines->line;
+    if (capacity > lines->capacity)
+        line = fxi_data_file_room(&lines->file, capacity) == FX_OK ? fxi_realloc(line, capacity)
+                                                                   : NULL;
     if (!line)
         return false;
     lines->line = line;
@@ -215,11 +216,11 @@ fxi_field fxi_field_trim(char *start, char *stop)
 
 /* strtof stops at a separator or the line's terminator, so it may run on the line itself. A line
  * break in quotes is no blank. */
-bool fxi_field_number(const fxi_lines *lines, fxi_field f, float *out, bool *out_too_large)
+bool fxi_field_number(fxi_field f, float *out, bool *out_too_large)
 {
     char *end = NULL;
     errno = 0;
-    *out = f.start < f.stop ? strtof_l(f.start, &end, lines->c_locale) : 0.0f;
+    *out = f.start < f.stop ? fxi_strtof(f.start, &end) : 0.0f;
     *out_too_large = errno == ERANGE && (*out > 1.0f || *out < -1.0f);
     return f.start < f.stop && *f.start != '\n' && end == f.stop;
 }

@@ -10,11 +10,8 @@
 
 #include "data_file.h"
 
-#include <locale.h>
-
 typedef struct fxi_lines {
     fxi_data_file file;
-    locale_t c_locale;
     char *window; /* bytes [at, end) of it are unread */
     size_t at, end;
     char *line; /* terminated, without its newline and a byte order mark */
@@ -48,7 +45,7 @@ bool fxi_is_blank(char c);
 bool fxi_is_separator(char c, char separator);
 fxi_field fxi_field_trim(char *start, char *stop);
 /* Is the field a number? One that Float32 cannot hold says so. */
-bool fxi_field_number(const fxi_lines *lines, fxi_field f, float *out, bool *out_too_large);
+bool fxi_field_number(fxi_field f, float *out, bool *out_too_large);
 /* "PATH: line 3, column 2: expected a number, found "x"" and the hint, FX_STATUS_FORMAT. */
 fx_status fxi_field_bad(const fxi_lines *lines, int64_t column, fxi_field f, const char *expected);
 /* FX_STATUS_MEMORY, with the line. */

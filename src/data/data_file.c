@@ -7,6 +7,7 @@
  */
 #include "data_file.h"
 
+#include <cflux/device.h>
 #include <errno.h>
 #include <string.h>
 #include <zlib.h>
@@ -69,6 +70,27 @@ int64_t fxi_data_file_read(fxi_data_file *file, void *dst, size_t n)
         break;
     }
     return (int64_t)done;
+}
+
+fx_status fxi_data_file_room(const fxi_data_file *file, size_t bytes)
+{
+    enum { FEW = 1 << 16, MANY = 64 << 20 }; /* asking takes longer than filling few bytes */
+    if (bytes <= FEW)
+        return FX_OK;
+    const fx_memory m = fx_memory_status(NULL);
+    if (m.limit > 0 && (int64_t)bytes > m.limit - m.live)
+        return fx_fail(FX_STATUS_MEMORY, file->op,
+                       "%s: no memory for %zu bytes after %lld bytes of the unpacked file (%lld "
+                       "bytes live on CPU, of at most %lld)",
+                       file->path, bytes, (long long)file->offset, (long long)m.live,
+                       (long long)m.limit);
+    if (m.limit <= 0 && bytes > MANY && m.free >= 0 && (int64_t)bytes > m.free)
+        return fx_fail(
+            FX_STATUS_MEMORY, file->op,
+            "%s: no memory for %zu bytes after %lld bytes of the unpacked file, %lld are "
+            "free",
+            file->path, bytes, (long long)file->offset, (long long)m.free);
+    return FX_OK;
 }
 
 void fxi_data_file_close(fxi_data_file *file)

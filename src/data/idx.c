@@ -75,10 +75,10 @@ static const idx_type TYPES[] = {
 typedef struct idx_header {
     const idx_type *type;
     int ndims;
-    int64_t dims[FX_MAX_DIMS]; /* as the array has them: fastest first */
-    int64_t count;             /* elements */
-    int64_t bytes;             /* of them, in the file */
-    int64_t array_bytes;       /* and in the array */
+    int64_t sizes[FX_MAX_DIMS]; /* as the array has them: fastest first */
+    int64_t count;              /* elements */
+    int64_t bytes;              /* of them, in the file */
+    int64_t array_bytes;        /* and in the array */
 } idx_header;
 
 static fx_status bad(const fxi_data_file *file, int64_t offset, const char *expected,
@@ -137,7 +137,7 @@ static fx_status read_header(fxi_data_file *file, idx_header *h)
     h->count = 1;
     for (int i = 0; i < h->ndims; i++) {
         const int64_t size = big_u32(sizes + 4 * i);
-        h->dims[h->ndims - 1 - i] = size;
+        h->sizes[h->ndims - 1 - i] = size;
         fits = fits && fxi_mul_i64(h->count, size, &h->count);
     }
     fits = fits && fxi_mul_i64(h->count, h->type->bytes, &h->bytes) &&
@@ -165,6 +165,8 @@ static fx_status read_pieces(fxi_data_file *file, int64_t bytes, pieces *p)
     fx_status status = FX_OK;
     while (status == FX_OK && left > 0) {
         const size_t want = (size_t)(left < size ? left : size);
+        if (fxi_data_file_room(file, want + (size_t)(bytes - left)) != FX_OK)
+            return FX_STATUS_MEMORY;
         unsigned char *data = p->n < MAX_PIECES ? fxi_malloc(want) : NULL;
         if (!data)
             return fx_fail(FX_STATUS_MEMORY, OP, "%s: out of memory for %lld bytes", file->path,
@@ -193,6 +195,8 @@ static fx_status check_end(fxi_data_file *file)
 static fx_array *to_array(const fxi_data_file *file, const idx_header *h, const pieces *p)
 {
     const size_t element = fx_dtype_size(h->type->dtype);
+    if (fxi_data_file_room(file, (size_t)h->array_bytes) != FX_OK)
+        return fx_error_array(FX_STATUS_MEMORY);
     unsigned char *data = fxi_lend_alloc((size_t)h->array_bytes);
     if (!data)
         return fx_error_array(fx_fail(FX_STATUS_MEMORY, OP, "%s: out of memory for %lld bytes",
@@ -203,7 +207,7 @@ static fx_array *to_array(const fxi_data_file *file, const idx_header *h, const 
         h->type->convert(p->data[i], data + done * element, n);
         done += n;
     }
-    return fxi_lend(h->type->dtype, data, h->ndims, h->dims);
+    return fxi_lend(h->type->dtype, data, h->ndims, h->sizes);
 }
 
 fx_array *fx_read_idx(const char *path)

@@ -16,11 +16,11 @@ static inline void fxi_lend_release(void *block, void *user)
     fxi_free(block);
 }
 
-/* `block` comes from memory.h, holds Π dims elements, and is the array's from now on, even on
+/* `block` comes from memory.h, holds Π sizes elements, and is the array's from now on, even on
  * error. */
-static inline fx_array *fxi_lend(fx_dtype dtype, void *block, int ndims, const int64_t *dims)
+static inline fx_array *fxi_lend(fx_dtype dtype, void *block, int ndims, const int64_t *sizes)
 {
-    return fxi_borrow(dtype, block, fxi_lend_release, NULL, ndims, dims);
+    return fxi_borrow(dtype, block, fxi_lend_release, NULL, ndims, sizes);
 }
 
 /* A block of at least one byte, aligned for vector instructions; NULL when memory is out. */

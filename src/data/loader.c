@@ -22,15 +22,20 @@
  */
 #include "ahead.h"
 #include "collate.h"
+#include "handle.h"
+#include "object.h"
 #include "observations.h"
+#include "option_struct.h"
 #include "random.h"
+#include "this_process.h"
+#include "thread.h"
 
 #include <cflux/data.h>
 #include <cflux/device.h>
-#include <pthread.h>
 #include <string.h>
 
 #include "memory.h"
+#include "reads.h"
 
 static const char *const OP = "dataloader";
 enum { MAX_WORKERS = 256 };
@@ -52,7 +57,7 @@ struct fx_loader {
     fx_object base;
     void *data;
     int64_t n, batchsize, workers;
-    bool shuffle, drop_partial, parallel, serial;
+    bool shuffle, drop_partial, parallel;
     bool eager; /* a batch's memory is freed when the next is taken, whoever holds its arrays */
     uint64_t seed, passes;
     int64_t first;       /* the batch that the next pass begins with */
@@ -60,7 +65,7 @@ struct fx_loader {
     fx_map_user_fn each; /* how their arrays get there; NULL: as they are */
 };
 
-static pthread_mutex_t running_lock = PTHREAD_MUTEX_INITIALIZER;
+static fxi_mutex running_lock = FXI_MUTEX_INIT;
 static running *running_list;
 
 /* ---- describing ---- */
@@ -134,7 +139,7 @@ static const fx_type loader_type = {
     .describe = describe,
     .finish = finish,
     .error = &error_loader,
-    .flags = FX_TYPE_ONE_LINE,
+    .flags = FX_TYPE_ONE_LINE | FX_TYPE_INTERNAL,
     .move = move,
 };
 
@@ -150,21 +155,21 @@ static void *move(void *self, fx_device *device, fx_map_user_fn each)
     return fxi_new(&loader_type, &moved);
 }
 
-static fx_status check_args(const fx_loader_args *a, int64_t *out_n)
+static fx_status check_args(const fx_dataloader_args *a, int64_t *out_n)
 {
     int arrays;
     const fx_status status = fxi_obs_check(OP, a->data, out_n, &arrays);
     if (status != FX_OK)
         return status;
-    if (a->batchsize < 0)
+    if (a->batchsize < 1)
         return fx_fail(FX_STATUS_ARGUMENT, OP, "batchsize is %lld, expected a positive number",
                        (long long)a->batchsize);
-    if (a->workers < 0 || a->workers > MAX_WORKERS)
-        return fx_fail(FX_STATUS_ARGUMENT, OP, "workers is %d, expected 0 to %d", a->workers,
+    if (a->workers < FX_WORKERS_AUTO || a->workers > MAX_WORKERS)
+        return fx_fail(FX_STATUS_ARGUMENT, OP,
+                       "workers is %d, expected 0 to %d, or FX_WORKERS_AUTO", a->workers,
                        (int)MAX_WORKERS);
-    if (a->serial && (a->workers || a->parallel))
-        return fx_fail(FX_STATUS_ARGUMENT, OP, "serial and %s exclude each other",
-                       a->workers ? "workers" : "parallel");
+    if (a->parallel && a->workers == 0)
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "parallel needs workers, but workers is 0");
     return fx_eval(a->data);
 }
 
@@ -173,14 +178,13 @@ static bool is_mapped(void *data)
     return fxi_obs_plain(data) != data;
 }
 
-fx_loader *fxi_dataloader(const fx_loader_args *given)
+fx_loader *fxi_dataloader(const fx_dataloader_args *given)
 {
-    fx_loader_args a = {0};
-    memcpy(&a, given, given->fxi_size < sizeof a ? given->fxi_size : sizeof a);
+    FXI_TAKE_OPTIONS(fx_dataloader_args, FXI_DATALOADER_ARGS, a, OP, given);
     int64_t n;
-    if (check_args(&a, &n) != FX_OK)
-        return fxi_error_object(&loader_type);
-    int64_t batchsize = a.batchsize ? a.batchsize : 1;
+    if (!a_ok || check_args(&a, &n) != FX_OK)
+        return fx_error_object(&loader_type);
+    int64_t batchsize = a.batchsize;
     if (n < batchsize) {
         fx_message(1,
                    "Number of observations less than batch-size, decreasing the batch-size to %lld",
@@ -193,10 +197,11 @@ fx_loader *fxi_dataloader(const fx_loader_args *given)
                             .batchsize = batchsize,
                             .workers = a.workers,
                             .shuffle = a.shuffle,
-                            .drop_partial = a.drop_partial,
+                            .drop_partial = !a.partial,
                             .parallel = a.parallel,
-                            .serial = a.serial,
-                            .seed = a.seed || !draws ? a.seed : fx_rand_u64(),
+                            .seed = a.seed != FX_DRAWN ? a.seed
+                                    : draws            ? fx_rand_u64()
+                                                       : 0,
                             .device = a.device};
     return fxi_new(&loader_type, &init);
 }
@@ -205,7 +210,7 @@ fx_loader *fx_cu_iterator(fx_loader *loader)
 {
     if (!fx_is(loader, &loader_type) || loader == &error_loader) {
         fx_fail(FX_STATUS_ARGUMENT, "cu_iterator", "takes a DataLoader");
-        return fxi_error_object(&loader_type);
+        return fx_error_object(&loader_type);
     }
     fx_loader eager = *loader;
     eager.device = fx_gpu_device();
@@ -263,23 +268,23 @@ static bool concerns(const running *r, const fx_loader *loader, const fx_batch *
 /* Takes a pass of that loader and that batch (NULL: any) out of the list. */
 static running *unlink_pass(const fx_loader *loader, const fx_batch *batch)
 {
-    pthread_mutex_lock(&running_lock);
+    fxi_mutex_lock(&running_lock);
     running **link = &running_list;
     while (*link && !concerns(*link, loader, batch))
         link = &(*link)->next;
     running *found = *link;
     if (found)
         *link = found->next;
-    pthread_mutex_unlock(&running_lock);
+    fxi_mutex_unlock(&running_lock);
     return found;
 }
 
 static void link_pass(running *r)
 {
-    pthread_mutex_lock(&running_lock);
+    fxi_mutex_lock(&running_lock);
     r->next = running_list;
     running_list = r;
-    pthread_mutex_unlock(&running_lock);
+    fxi_mutex_unlock(&running_lock);
 }
 
 /* The i-th array of a batch; a function of mapobs may have made anything of it. */
@@ -291,12 +296,31 @@ static fx_array *array_of(void *items, int64_t i)
     return x && fx_is_array(x) ? x : NULL;
 }
 
+static bool is_called(void *items, int64_t i, const char *name)
+{
+    return !fx_is_array(items) && strcmp(fx_child_name(items, i), name) == 0;
+}
+
+/* The array of a batch that has this name; without one, the first that has not the other name and
+ * is not `taken`. */
+static int64_t place_of(void *items, const char *name, const char *other, int64_t taken)
+{
+    int64_t first = -1;
+    for (int64_t i = 0; array_of(items, i); i++) {
+        if (is_called(items, i, name))
+            return i;
+        if (first < 0 && i != taken && !is_called(items, i, other))
+            first = i;
+    }
+    return first;
+}
+
 /* Ends the batch that was handed out before. */
 static void drop_items(running *r)
 {
     for (int64_t i = 0; r->items && r->loader->eager && array_of(r->items, i); i++)
         fxi_array_give_up(array_of(r->items, i));
-    fx_release(r->items);
+    fxi_release_because(r->items, "when fx_next went on to the next batch, or its pass ended");
     r->items = NULL;
 }
 
@@ -312,7 +336,7 @@ static void end_running(running *r)
 /* ---- forks ---- */
 static void before_fork(void)
 {
-    pthread_mutex_lock(&running_lock);
+    fxi_mutex_lock(&running_lock);
     for (running *r = running_list; r; r = r->next)
         fxi_ahead_freeze(r->ahead);
 }
@@ -321,7 +345,7 @@ static void after_fork(void (*each)(fxi_ahead *))
 {
     for (running *r = running_list; r; r = r->next)
         each(r->ahead);
-    pthread_mutex_unlock(&running_lock);
+    fxi_mutex_unlock(&running_lock);
 }
 
 static void in_parent(void)
@@ -337,7 +361,7 @@ static void in_child(void)
 static bool forks_handled;
 static void handle_forks(void)
 {
-    forks_handled = pthread_atfork(before_fork, in_parent, in_child) == 0;
+    forks_handled = fxi_process_on_fork(before_fork, in_parent, in_child);
 }
 
 /* ---- batches ---- */
@@ -427,17 +451,17 @@ static int threads_of(const running *r)
     bool moves = false;
     for (int i = 0; l->device && i < r->collation.nsources; i++)
         moves = moves || (fxi_own_memory(l->device) && r->collation.sources[i].to != l->device);
-    return l->serial || !forks_handled ? 0
-           : l->workers                ? (int)l->workers
-                                       : l->parallel || (moves && !r->late);
+    return !forks_handled                  ? 0
+           : l->workers != FX_WORKERS_AUTO ? (int)l->workers
+                                           : l->parallel || (moves && !r->late);
 }
 
 static fx_status prepare(running *r)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static fxi_once once = FXI_ONCE_INIT;
     const fx_loader *l = r->loader;
     const bool functions = is_mapped(l->data);
-    pthread_once(&once, handle_forks);
+    fxi_call_once(&once, handle_forks);
     r->pass = l->passes;
     r->first = r->next_batch = l->first;
     r->late = functions && !l->parallel;
@@ -503,8 +527,9 @@ static bool next_batch(running *r, fx_batch *batch)
     fxi_hand_out(items);
     for (int64_t i = 0; array_of(items, i); i++)
         fxi_hand_out(array_of(items, i));
-    *batch = (fx_batch){.x = array_of(items, 0),
-                        .y = array_of(items, 1),
+    const int64_t x = place_of(items, "x", "y", -1), y = place_of(items, "y", "x", x);
+    *batch = (fx_batch){.x = x < 0 ? NULL : array_of(items, x),
+                        .y = y < 0 ? NULL : array_of(items, y),
                         .items = items,
                         .index = k,
                         .size = fxi_collation_size(&r->collation, k),

@@ -44,7 +44,7 @@ static const fx_type mapped_type = {.fxi_size = sizeof(fx_type),
                                     .nfields = 1,
                                     .describe = describe,
                                     .error = &mapped_error,
-                                    .flags = FX_TYPE_ONE_LINE};
+                                    .flags = FX_TYPE_ONE_LINE | FX_TYPE_INTERNAL};
 
 static void *make_mapped(const mapped *init)
 {
@@ -54,7 +54,7 @@ static void *make_mapped(const mapped *init)
         fx_fail(FX_STATUS_ARGUMENT, "mapobs", "there is no function");
     else if (fxi_obs_check("mapobs", init->data, &n, &arrays) == FX_OK)
         return fxi_new(&mapped_type, init);
-    return fxi_error_object(&mapped_type);
+    return fx_error_object(&mapped_type);
 }
 
 void *fx_mapobs_with(fx_obs_fn f, void *user, void *data)
@@ -107,6 +107,11 @@ static fx_status check_item(const char *op, void *data, int64_t i, void *item, i
 {
     char own[32], first[32];
     const char *name = item_name(data, i, own, sizeof own);
+    if (item && !fx_is_array(item) && is_tuple(item))
+        return fx_fail(FX_STATUS_ARGUMENT, op,
+                       "%s is a tuple, expected an array: data is one tuple of arrays, such as "
+                       "fx_tuple(x, y, z) for fx_tuple(x, fx_tuple(y, z))",
+                       name);
     if (!item || !fx_is_array(item))
         return fx_fail(FX_STATUS_ARGUMENT, op, "%s is not an array", name);
     if (fx_is_error(item))
@@ -163,7 +168,7 @@ void *fxi_obs_rebuild(void *data, int n, fx_array *const *arrays)
             names[i] = fx_child_name(data, i);
         }
         const bool named = names[0] && *names[0];
-        result = named ? fxi_named_tuple(n, names, items) : fxi_tuple(n, items);
+        result = named ? fx_named_tuple_from(n, names, items) : fxi_tuple(n, items);
     }
     fxi_free(items);
     fxi_free(names);

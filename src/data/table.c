@@ -6,8 +6,10 @@
  * Texts are counted and numbered as they come; at the end the numbers are changed to the
  * alphabetical order, which does not depend on the order of the rows.
  */
+#include "c_text.h"
 #include "csv_lines.h"
 #include "lend.h"
+#include "option_struct.h"
 #include "utf8.h"
 
 #include <cflux/data.h>
@@ -167,11 +169,11 @@ static fx_status next_row(table *t, bool *out_more)
 
 /* ---- columns --------------------------------------------------------------------------------- */
 
-static bool is_number(const table *t, fxi_field f)
+static bool is_number(fxi_field f)
 {
     float value;
     bool too_large;
-    return fxi_field_number(&t->lines, f, &value, &too_large);
+    return fxi_field_number(f, &value, &too_large);
 }
 
 static int compare_field(fxi_field f, const char *text)
@@ -196,7 +198,7 @@ static int32_t texts_in(const table *t, bool *out_missing)
     int32_t n = 0;
     *out_missing = false;
     for (int32_t i = 0; i < t->nfields; i++) {
-        const bool text = !is_number(t, t->fields[i]);
+        const bool text = !is_number(t->fields[i]);
         *out_missing = *out_missing || (text && is_missing(t->fields[i]));
         n += text;
     }
@@ -222,7 +224,7 @@ static void swap_rows(table *t)
 static bool stands_above_numbers(const table *t)
 {
     for (int32_t i = 0; i < t->nfields && t->nfields == t->held.nfields; i++)
-        if (!is_number(t, t->fields[i]) && !is_number(t, t->held.fields[i]))
+        if (!is_number(t->fields[i]) && !is_number(t->held.fields[i]))
             return false;
     return t->nfields == t->held.nfields;
 }
@@ -397,7 +399,7 @@ static bool widen(table *t, int32_t i, float value)
 {
     column *c = &t->columns[i];
     const bool large = value >= LARGE || value <= -LARGE;
-    const double exact = large ? strtod_l(t->fields[i].start, NULL, t->lines.c_locale) : value;
+    const double exact = large ? fxi_strtod(t->fields[i].start, NULL) : value;
     if (large && !c->wide && exact != (double)value && !begin_wide(t, i))
         return false;
     if (c->wide)
@@ -410,7 +412,7 @@ static fx_status read_field(table *t, int32_t i, float *out)
     column *c = &t->columns[i];
     const fxi_field f = t->fields[i];
     bool too_large;
-    if (!c->text && !fxi_field_number(&t->lines, f, out, &too_large))
+    if (!c->text && !fxi_field_number(f, out, &too_large))
         return fxi_field_bad(&t->lines, i + 1, f, "a number");
     if (!c->text && too_large)
         return fxi_field_bad(&t->lines, i + 1, f, "a number that fits Float32");
@@ -437,7 +439,8 @@ static bool make_room(table *t)
     if (t->rows < t->room)
         return true;
     float *grown = fxi_mul_size((size_t)room, (size_t)t->ncolumns, &values) &&
-                           fxi_mul_size(values, sizeof *grown, &bytes)
+                           fxi_mul_size(values, sizeof *grown, &bytes) &&
+                           fxi_data_file_room(&t->lines.file, bytes) == FX_OK
                        ? fxi_realloc(t->values, bytes)
                        : NULL;
     if (!grown)
@@ -465,7 +468,7 @@ static fx_status read_row(table *t)
     if (t->rows == 0)
         t->first = t->lines.number;
     for (int32_t i = 0; i < t->ncolumns && t->rows == 0; i++)
-        t->columns[i].text = !is_number(t, t->fields[i]);
+        t->columns[i].text = !is_number(t->fields[i]);
     if (!make_room(t))
         return fxi_lines_out_of_memory(&t->lines);
     fx_status status = FX_OK;
@@ -556,7 +559,7 @@ static void *named(const table *t, int32_t n, const void *from,
         items[i] = item(from, i, &names[i]);
         status = fx_is_error(items[i]) ? fx_error_status() : FX_OK;
     }
-    void *tuple = status == FX_OK ? fxi_named_tuple(n, names, items) : fx_error_array(status);
+    void *tuple = status == FX_OK ? fx_named_tuple_from(n, names, items) : fx_error_array(status);
     fxi_free((void *)names);
     fxi_free((void *)items);
     return tuple;
@@ -604,10 +607,10 @@ static void *to_object(table *t)
     for (int32_t i = 0; i < t->ncolumns; i++)
         if (t->columns[i].text && !sort_codes(t, i))
             return fx_error_array(fxi_lines_out_of_memory(&t->lines));
-    const int64_t dims[] = {t->ncolumns, t->rows};
+    const int64_t sizes[] = {t->ncolumns, t->rows};
     float *values = t->values;
     t->values = NULL;
-    fx_array *matrix = fxi_lend(FX_DTYPE_F32, values, 2, dims);
+    fx_array *matrix = fxi_lend(FX_DTYPE_F32, values, 2, sizes);
     void *columns = named(t, t->ncolumns, t, labels_of_column);
     void *wide = wide_columns(t), *line = line_of_first(t);
     if (fx_is_error(matrix) || fx_is_error(columns) || fx_is_error(wide) || fx_is_error(line))
@@ -634,12 +637,13 @@ static void free_table(table *t)
     fxi_lines_close(&t->lines);
 }
 
-void *fxi_read_table(const fx_table_args *given)
+void *fxi_read_table(const fx_read_table_args *given)
 {
-    fx_table_args a = {0};
-    memcpy(&a, given, given->fxi_size < sizeof a ? given->fxi_size : sizeof a);
-    table t = {.separator = a.separator ? a.separator : ','};
-    if (!strchr(",;|\t ", t.separator) || a.skip < 0)
+    FXI_TAKE_OPTIONS(fx_read_table_args, FXI_READ_TABLE_ARGS, a, OP, given);
+    if (!a_ok)
+        return fx_error_array(FX_STATUS_ARGUMENT);
+    table t = {.separator = a.separator};
+    if (!t.separator || !strchr(",;|\t ", t.separator) || a.skip < 0)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, OP,
                                       a.skip < 0 ? "skip is negative"
                                                  : "the separator is none of , ; | tab and space"));

@@ -1,29 +1,20 @@
-/* load.c: finds, checks and opens backends in shared objects.
+/* load.c: opens backends: those in plugins, and the wrappers that are made around others.
  *
- * A backend NAME is the file libcflux-name.so in one of the folders of CFLUX_BACKEND_PATH, or where
- * plugins are installed (plugin_file.h). The first file of that name counts. It is never unloaded:
- * devices and arrays point into it. What is wrong with a file that is there is logged as well as
- * kept for fx_why_not; that a file is not there is only kept.
+ * plugin_file.h finds and checks a plugin; this file opens what it found and registers its devices,
+ * or keeps the reason for fx_why_not. Plugins are never unloaded.
  */
 #include "load.h"
 #include "backends.h"
+#include "c_text.h"
 #include "error.h"
 #include "memory.h"
 #include "plugin_file.h"
+#include "thread.h"
 
-#include <ctype.h>
-#include <dirent.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
-#include <unistd.h>
 
-#define PREFIX "libcflux-"
-#define SUFFIX ".so"
-enum { PATH_MOST = 4096, NAME_MOST = 64 };
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* one file at a time */
+static fxi_mutex lock = FXI_MUTEX_INIT; /* one backend at a time */
 
 /* ---- the library's side ---------------------------------------------------------------------- */
 
@@ -37,25 +28,30 @@ static void host_message(int level, const char *text)
     fx_message(level, "%s", text);
 }
 
-static fx_host host = {.alloc = fxi_malloc,
-                       .free = fxi_free,
-                       .fail = host_fail,
-                       .message = host_message,
-                       .cpu = &fxi_cpu_backend};
+static const fx_plugin_head *host_kernel_library(const char *serves, const char *name,
+                                                 const uint32_t sizes[FX_PLUGIN_SIZES], char *why,
+                                                 size_t size)
+{
+    const fxi_plugin_wish wish = {
+        .kind = FX_PLUGIN_KERNEL_LIBRARY, .name = name, .serves = serves, .sizes = sizes};
+    const fx_plugin_head *plugin;
+    fxi_plugin_find(&wish, &plugin, why, size);
+    return plugin;
+}
 
-/* ---- one file -------------------------------------------------------------------------------- */
+static const fx_host host = {.version = FX_VERSION_STRING,
+                             .alloc = fxi_malloc,
+                             .free = fxi_free,
+                             .fail = host_fail,
+                             .message = host_message,
+                             .cpu = &fxi_cpu_backend,
+                             .kernel_library = host_kernel_library};
 
-typedef struct search {
-    const char *name; /* of the backend */
-    char file[NAME_MOST + 16], path[PATH_MOST];
-    char why[256]; /* "" when the file works, or there is none */
-} search;
+/* ---- a plugin -------------------------------------------------------------------------------- */
 
-/* What is missing in a table whose layout is the library's own, or NULL. */
+/* What a backend's table lacks, or NULL. */
 static const char *missing(const fx_backend *b)
 {
-    if (!b->name || !*b->name || strlen(b->name) >= NAME_MOST)
-        return "it has no name";
     if (!b->alloc || !b->free || !b->run)
         return "its table lacks alloc, free or run";
     if (!b->write != !b->read)
@@ -65,140 +61,100 @@ static const char *missing(const fx_backend *b)
     return NULL;
 }
 
-static bool fits(const fx_backend *b, search *s)
+/* Opens and registers a backend. One without a device is registered with the reason. */
+static const char *take(const fx_plugin_head *plugin, void *user)
 {
-    static const uint32_t sizes[] = FX_BACKEND_SIZES_HERE;
-    const char *why = NULL;
-    if (b->abi != FX_BACKEND_ABI)
-        snprintf(s->why, sizeof s->why,
-                 "it was built for backend ABI %u, and this cflux has ABI %d: build it again",
-                 (unsigned)b->abi, (int)FX_BACKEND_ABI);
-    else if (memcmp(b->sizes, sizes, sizeof sizes) != 0)
-        snprintf(s->why, sizeof s->why,
-                 "its structs have other sizes than this cflux's: build it again with the headers "
-                 "of this cflux");
-    else if ((why = missing(b)) != NULL)
-        snprintf(s->why, sizeof s->why, "%s", why);
-    else if (strcasecmp(b->name, s->name) != 0)
-        snprintf(s->why, sizeof s->why, "it says that it is the backend %s", b->name);
-    return !*s->why;
-}
-
-static void open_file(search *s)
-{
-    const char *why;
-    const fx_backend *b = fxi_plugin_open(s->path, "fx_backend_plugin", &why);
-    if (!b)
-        snprintf(s->why, sizeof s->why, "it does not open: %s", why);
-    if (!b || !fits(b, s))
-        return;
+    (void)user;
+    const fx_backend *b = (const fx_backend *)plugin;
+    const char *lack = missing(b);
+    if (lack)
+        return lack;
     char reason[200] = "";
-    host.version = fx_version();
     int n = b->open ? b->open(&host, reason, sizeof reason) : 1;
     n = n < 0 ? 0 : n > FXI_DEVICES_MOST ? FXI_DEVICES_MOST : n;
     if (n == 0 && !*reason)
         snprintf(reason, sizeof reason, "it found no device");
-    fxi_backend_register(b, n, n ? "" : reason);
+    fxi_backend_register(b, n, n ? "" : reason); /* what fails is recorded */
+    return NULL;
 }
 
-/* An error that a backend's functions record is the reason, and no error of the program. */
-static void open_quietly(search *s)
+/* path: the only file to try, or NULL. */
+static void load(const char *name, const char *path)
 {
-    const fx_error before = fx_error_take();
-    open_file(s);
-    const fx_error mine = fx_error_take();
-    if (mine.status != FX_OK)
-        snprintf(s->why, sizeof s->why, "%.250s", mine.message);
-    if (before.status != FX_OK)
-        fxi_error_put(&before);
+    static const uint32_t sizes[] = FX_PLUGIN_SIZES_HERE(fx_backend, fx_host);
+    const fxi_plugin_wish wish = {
+        .kind = FX_PLUGIN_BACKEND, .name = name, .sizes = sizes, .path = path, .take = take};
+    const fx_plugin_head *plugin;
+    char why[FXI_PLUGIN_WHY];
+    const fxi_plugin_result result = fxi_plugin_find(&wish, &plugin, why, sizeof why);
+    if (result != FXI_PLUGIN_TAKEN)
+        fxi_registered_why(name, why, path || result == FXI_PLUGIN_REJECTED);
 }
 
-static bool try_folder(const char *folder, void *user)
-{
-    search *s = user;
-    const int n = snprintf(s->path, sizeof s->path, "%s/%s", folder, s->file);
-    if (n < 0 || (size_t)n >= sizeof s->path || access(s->path, F_OK) != 0)
-        return false;
-    open_quietly(s);
-    return true;
-}
+/* ---- wrappers -------------------------------------------------------------------------------- */
 
-static void load(const char *name)
+/* "check:CPU" is a backend that is made around the backend CPU. */
+static const struct wrapper {
+    const char *prefix;
+    const fx_backend *(*around)(const fx_backend *inner, fx_device *const *devices, int count);
+} wrappers[] = {{"check:", fxi_check_backend}};
+enum { WRAPPERS = sizeof wrappers / sizeof wrappers[0] };
+
+static const struct wrapper *wrapper_of(const char *name)
 {
-    search s = {.name = name};
-    snprintf(s.file, sizeof s.file, PREFIX "%s" SUFFIX, name);
-    for (char *c = s.file; *c; c++)
-        *c = (char)tolower((unsigned char)*c);
-    char why[512] = "";
-    if (!fxi_plugin_folders("CFLUX_BACKEND_PATH", try_folder, &s))
-        snprintf(why, sizeof why,
-                 "it is not installed: there is no %s in the folders of CFLUX_BACKEND_PATH, beside "
-                 "the library, or in " CFLUX_PLUGIN_DIR,
-                 s.file);
-    else if (*s.why)
-        fx_message(1, "%.*s", snprintf(why, sizeof why, "%s is not used: %s", s.path, s.why), why);
-    fxi_registered *r = *why ? fxi_registered_find(name) : NULL;
-    if (r)
-        fxi_registered_why(r, why);
+    for (int i = 0; name && i < WRAPPERS; i++)
+        if (fxi_same_first_letters(name, wrappers[i].prefix, strlen(wrappers[i].prefix)))
+            return &wrappers[i];
+    return NULL;
 }
 
 const char *fxi_checked_name(const char *name)
 {
-    static const char prefix[] = "check:";
-    const size_t n = sizeof prefix - 1;
-    return name && strncasecmp(name, prefix, n) == 0 ? name + n : NULL;
+    const struct wrapper *w = wrapper_of(name);
+    return w ? name + strlen(w->prefix) : NULL;
 }
 
 /* Registers the wrapper around a backend that is loaded and works. */
-static void load_check(const char *inner)
+static void wrap(const char *name)
 {
-    const fxi_registered *r = fxi_registered_find(inner);
-    const fx_backend *b = fxi_works(r) ? fxi_check_backend(r->backend, r->devices, r->count) : NULL;
+    const fxi_registered *r = fxi_registered_find(fxi_checked_name(name));
+    const fx_backend *b =
+        fxi_works(r) ? wrapper_of(name)->around(r->backend, r->devices, r->count) : NULL;
     if (b)
         fxi_backend_register(b, r->count, "");
 }
 
+/* ---- by name --------------------------------------------------------------------------------- */
+
+const char *fxi_backend_of(const char *name, fxi_plugin_name *room)
+{
+    const bool path = name && strchr(name, '/') && fxi_plugin_name_of(name, room);
+    return path && room->kind == FX_PLUGIN_BACKEND ? room->name : name;
+}
+
 void fxi_backend_load(const char *name)
 {
-    const char *inner = fxi_checked_name(name), *own = inner ? inner : name;
-    if (!name || !*own || strlen(name) >= NAME_MOST || strpbrk(own, "/:. "))
+    fxi_plugin_name room;
+    const char *short_name = fxi_backend_of(name, &room), *inner = fxi_checked_name(short_name);
+    const char *path = short_name != name ? name : NULL, *own = inner ? inner : short_name;
+    if (!name || !*own || strlen(short_name) >= FXI_PLUGIN_NAME || strpbrk(own, "/:. -"))
         return;
     if (inner)
         fxi_backend_load(inner);
-    pthread_mutex_lock(&lock);
-    if (!fxi_loaded(fxi_registered_find(name)))
-        inner ? load_check(inner) : load(name);
-    pthread_mutex_unlock(&lock);
+    fxi_mutex_lock(&lock);
+    if (!fxi_loaded(fxi_registered_find(short_name)))
+        inner ? wrap(short_name) : load(short_name, path);
+    fxi_mutex_unlock(&lock);
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
-
-/* Plugins that are no backends: the CPU opens them itself. */
-static bool is_backend(const char *name)
+static void load_file(const char *path, const fxi_plugin_name *name, void *user)
 {
-    return strcmp(name, "onednn") != 0;
-}
-
-static bool load_folder(const char *folder, void *user)
-{
-    (void)user;
-    DIR *dir = opendir(folder);
-    for (struct dirent *e; dir && (e = readdir(dir)) != NULL;) {
-        char name[NAME_MOST];
-        const size_t n = strlen(e->d_name), prefix = strlen(PREFIX), suffix = strlen(SUFFIX);
-        if (n <= prefix + suffix || n >= sizeof name || strncmp(e->d_name, PREFIX, prefix) != 0 ||
-            strcmp(e->d_name + n - suffix, SUFFIX) != 0)
-            continue;
-        snprintf(name, sizeof name, "%.*s", (int)(n - prefix - suffix), e->d_name + prefix);
-        if (is_backend(name))
-            fxi_backend_load(name);
-    }
-    if (dir)
-        closedir(dir);
-    return false;
+    (void)path, (void)user;
+    if (name->kind == FX_PLUGIN_BACKEND)
+        fxi_backend_load(name->name);
 }
 
 void fxi_backend_load_all(void)
 {
-    fxi_plugin_folders("CFLUX_BACKEND_PATH", load_folder, NULL);
+    fxi_plugin_each(load_file, NULL);
 }

@@ -5,24 +5,30 @@
  * project and hold other programs' preferences: only the one value is changed, and the new text
  * takes the old one's place at once (file_out.h), so that nobody ever sees
  * half of a file. A file that is no TOML is never written to.
+ *
+ * Flux before 0.14.23 keeps its preference in the table Flux, later ones in MLDataDevices and do
+ * not look at Flux. Where a file has both, the later one's is read; the value is written where it
+ * was read, in a file that has neither into Flux.
  */
 #include "preferences.h"
 #include "file_out.h"
+#include "files.h"
 #include "memory.h"
+#include "thread.h"
 #include "toml.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { MAX_PATH = 4096, MAX_NAME = 64, MAX_FILE = 16 << 20 };
-static const char TABLE[] = "Flux", KEY[] = "gpu_backend";
+/* What is read first comes first; the last one is written where there is none. */
+static const char *const tables[] = {"MLDataDevices", "Flux"};
+static const char KEY[] = "gpu_backend";
+enum { NTABLES = sizeof tables / sizeof tables[0] };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static fxi_mutex lock = FXI_MUTEX_INIT;
 static bool known;
 static char preferred[MAX_NAME];
 
@@ -35,7 +41,7 @@ static bool file_of_project(char path[MAX_PATH])
         const int n = snprintf(path, MAX_PATH, "%s/%s", folder && *folder ? folder : ".", names[i]);
         if (n < 0 || n >= MAX_PATH)
             return false;
-        if (access(path, F_OK) == 0)
+        if (fxi_file_exists(path))
             return true;
     }
     return true;
@@ -48,14 +54,14 @@ static char *read_file(const char *path, size_t *out_n)
     FILE *f = fopen(path, "rbe");
     if (!f)
         return errno == ENOENT ? fxi_calloc(1, 1) : NULL;
-    struct stat st;
+    fxi_os_facts facts;
     char *text = NULL;
-    if (fstat(fileno(f), &st) == 0 && st.st_size <= MAX_FILE)
-        text = fxi_malloc((size_t)st.st_size + 1);
+    if (fxi_os_facts_of_stream(f, &facts) == 0 && facts.bytes <= MAX_FILE)
+        text = fxi_malloc((size_t)facts.bytes + 1);
     else
         errno = EFBIG;
     if (text) {
-        *out_n = fread(text, 1, (size_t)st.st_size, f);
+        *out_n = fread(text, 1, (size_t)facts.bytes, f);
         text[*out_n] = 0;
     }
     fclose(f);
@@ -64,11 +70,23 @@ static char *read_file(const char *path, size_t *out_n)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+/* The table of the value; *out is "" where no table has one. NULL: the text is no TOML. */
+static const char *look_up(const char *text, size_t n, char out[MAX_NAME], fxi_toml_error *error)
+{
+    bool found = false;
+    int i = 0;
+    for (; i < NTABLES && !found; i++) {
+        *out = 0;
+        if (!fxi_toml_string(text, n, tables[i], KEY, out, MAX_NAME, &found, error))
+            return NULL;
+    }
+    return tables[i - 1];
+}
+
 static void read_preference(char out[MAX_NAME])
 {
     char path[MAX_PATH];
     size_t n;
-    bool found;
     fxi_toml_error error;
     *out = 0;
     char *text = file_of_project(path) ? read_file(path, &n) : NULL;
@@ -76,7 +94,7 @@ static void read_preference(char out[MAX_NAME])
         fx_message(1, "%s cannot be read (%s); preferences are ignored.", path, strerror(errno));
         return;
     }
-    if (!fxi_toml_string(text, n, TABLE, KEY, out, MAX_NAME, &found, &error)) {
+    if (!look_up(text, n, out, &error)) {
         fx_message(1, "%s, line %d: %s. Preferences are ignored.", path, error.line, error.text);
         *out = 0;
     }
@@ -85,20 +103,20 @@ static void read_preference(char out[MAX_NAME])
 
 const char *fxi_preferred_backend(void)
 {
-    pthread_mutex_lock(&lock);
+    fxi_mutex_lock(&lock);
     if (!known) {
         read_preference(preferred);
         known = true;
     }
-    pthread_mutex_unlock(&lock);
+    fxi_mutex_unlock(&lock);
     return preferred;
 }
 
 void fxi_preferences_forget(void)
 {
-    pthread_mutex_lock(&lock);
+    fxi_mutex_lock(&lock);
     known = false;
-    pthread_mutex_unlock(&lock);
+    fxi_mutex_unlock(&lock);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -114,7 +132,9 @@ fx_status fxi_preference_store(const char *backend)
         return fx_fail(FX_STATUS_IO, "gpu_backend_set", "cannot read %s: %s", path,
                        strerror(errno));
     fxi_toml_error error;
-    char *changed = fxi_toml_set(text, n, TABLE, KEY, backend, &new_n, &error);
+    char now[MAX_NAME];
+    const char *table = look_up(text, n, now, &error);
+    char *changed = table ? fxi_toml_set(text, n, table, KEY, backend, &new_n, &error) : NULL;
     fx_status status = FX_OK;
     if (changed)
         status = fxi_file_write("gpu_backend_set", path, changed, new_n);

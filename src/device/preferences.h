@@ -4,8 +4,8 @@
 
 #include <cflux/base.h>
 
-/* The value of [Flux] gpu_backend when it was first asked for in this process; "" when there is
- * none or the file is corrupt (a warning says its line). */
+/* The value of gpu_backend in [MLDataDevices], else in [Flux], when it was first asked for in this
+ * process; "" when there is none or the file is corrupt (a warning says its line). */
 const char *fxi_preferred_backend(void);
 /* Writes the preference; the process keeps its own. */
 fx_status fxi_preference_store(const char *backend);

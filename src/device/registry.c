@@ -6,15 +6,16 @@
  */
 #include "registry.h"
 #include "backends.h"
-#include "memory.h"
+#include "c_text.h"
+#include "context.h"
 #include "julia_number.h"
+#include "memory.h"
 #include "object.h"
 #include "pool.h"
+#include "thread.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 const char *const fxi_backend_order[] = {"CUDA", "AMDGPU", "Metal", "OpenCL", "CPU", NULL};
 
@@ -27,10 +28,10 @@ const char *fxi_backend_list(void)
 static void describe(const void *self, fx_text *text)
 {
     const fx_device *d = self;
-    if (strcmp(d->name, d->backend->name) == 0)
+    if (strcmp(d->name, d->backend->head.name) == 0)
         fx_text_add(text, "%s", d->name);
     else
-        fx_text_add(text, "%s device %d", d->backend->name, d->id);
+        fx_text_add(text, "%s device %d", d->backend->head.name, d->id);
     if (*d->info.name)
         fx_text_add(text, ": %s", d->info.name);
 }
@@ -40,16 +41,18 @@ static const fx_type device_type = {.fxi_size = sizeof(fx_type),
                                     .name = "Device",
                                     .size = sizeof(fx_device),
                                     .describe = describe,
-                                    .flags = FX_TYPE_LEAF};
-static fxi_pool cpu_pool = FXI_POOL_EMPTY, ref_pool = FXI_POOL_EMPTY;
-static fx_device cpu = {.base = {.type = &device_type, .refs = FXI_IMMORTAL},
-                        .backend = &fxi_cpu_backend,
-                        .name = "CPU",
-                        .pool = &cpu_pool};
-static fx_device ref = {.base = {.type = &device_type, .refs = FXI_IMMORTAL},
-                        .backend = &fxi_ref_backend,
-                        .name = "ref",
-                        .pool = &ref_pool};
+                                    .flags = FX_TYPE_LEAF | FX_TYPE_INTERNAL};
+#define DEVICE(its_backend, its_id, its_name)                                                      \
+    {                                                                                              \
+        .device = {.base = {.type = &device_type, .refs = FXI_IMMORTAL},                           \
+                   .backend = (its_backend),                                                       \
+                   .id = (its_id),                                                                 \
+                   .name = (its_name)},                                                            \
+        .pool = FXI_POOL_EMPTY                                                                     \
+    }
+static fxi_device cpu = DEVICE(&fxi_cpu_backend, 0, "CPU"),
+                  ref = DEVICE(&fxi_ref_backend, 0, "ref");
+static fx_device *const the_cpu[] = {&cpu.device}, *const the_ref[] = {&ref.device};
 
 /* ---- lists of devices ------------------------------------------------------------------------ */
 
@@ -90,28 +93,31 @@ static const fx_type list_type = {.fxi_size = sizeof(fx_type),
                                   .nfields = 1,
                                   .describe = describe_list,
                                   .error = &list_error,
-                                  .flags = FX_TYPE_LEAF};
+                                  .flags = FX_TYPE_LEAF | FX_TYPE_INTERNAL};
 
 #define NOT_ASKED(name) "it is not loaded: fx_use(\"" name "\") has not been called"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of writers */
-static int entries = 6;                                  /* atomic */
+static fxi_mutex lock = FXI_MUTEX_INIT; /* of writers */
+static int entries = 6;                 /* atomic */
 static fxi_registered registry[FXI_BACKENDS_MOST] = {
-    {"CPU", &fxi_cpu_backend, &cpu, 1, ""},       {"ref", &fxi_ref_backend, &ref, 1, ""},
-    {"CUDA", NULL, NULL, 0, NOT_ASKED("CUDA")},   {"AMDGPU", NULL, NULL, 0, NOT_ASKED("AMDGPU")},
-    {"Metal", NULL, NULL, 0, NOT_ASKED("Metal")}, {"OpenCL", NULL, NULL, 0, NOT_ASKED("OpenCL")},
+    {"CPU", &fxi_cpu_backend, the_cpu, 1, "", false},
+    {"ref", &fxi_ref_backend, the_ref, 1, "", false},
+    {"CUDA", NULL, NULL, 0, NOT_ASKED("CUDA"), false},
+    {"AMDGPU", NULL, NULL, 0, NOT_ASKED("AMDGPU"), false},
+    {"Metal", NULL, NULL, 0, NOT_ASKED("Metal"), false},
+    {"OpenCL", NULL, NULL, 0, NOT_ASKED("OpenCL"), false},
 };
 
 fx_device *fx_cpu_device(void)
 {
-    return &cpu;
+    return &cpu.device;
 }
 
 fxi_registered *fxi_registered_find(const char *name)
 {
     const int n = __atomic_load_n(&entries, __ATOMIC_ACQUIRE);
     for (int i = 0; name && i < n; i++)
-        if (strcasecmp(registry[i].name, name) == 0)
+        if (fxi_same_letters(registry[i].name, name))
             return &registry[i];
     return NULL;
 }
@@ -126,32 +132,29 @@ void *fx_devices(const char *backend)
         init.why = "there is no backend of that name";
     for (int i = 0; i < n; i++)
         for (int k = 0; (!backend || one == &registry[i]) && k < registry[i].count; k++)
-            items[init.devices.n++] = &registry[i].devices[k];
+            items[init.devices.n++] = registry[i].devices[k];
     return fxi_new(&list_type, &init);
 }
 
 /* "CUDA:0" and so on, never freed. NULL: recorded. */
-static fx_device *make_devices(const fx_backend *backend, int n)
+static fx_device **make_devices(const fx_backend *backend, int n)
 {
-    const size_t each = strlen(backend->name) + 8;
-    fx_device *devices = fxi_calloc((size_t)n, sizeof *devices + sizeof(fxi_pool) + each);
-    fxi_pool *pools = (fxi_pool *)(devices ? devices + n : NULL);
-    char *names = (char *)(pools ? pools + n : NULL);
-    if (!devices)
-        fx_fail(FX_STATUS_MEMORY, "use", "no memory for the devices of %s", backend->name);
-    for (int i = 0; devices && i < n; i++, names += each) {
-        fx_device *d = &devices[i];
-        snprintf(names, each, "%s:%d", backend->name, i);
-        *d = (fx_device){.base = {.type = &device_type, .refs = FXI_IMMORTAL},
-                         .backend = backend,
-                         .id = i,
-                         .name = names,
-                         .pool = &pools[i]};
-        pools[i] = (fxi_pool)FXI_POOL_EMPTY;
+    const size_t each = strlen(backend->head.name) + 8;
+    fxi_device *all = fxi_calloc((size_t)n, sizeof *all + sizeof(fx_device *) + each);
+    fx_device **devices = (fx_device **)(all ? all + n : NULL);
+    char *names = (char *)(all ? devices + n : NULL);
+    if (!all)
+        fx_fail(FX_STATUS_MEMORY, "use", "no memory for the devices of %s", backend->head.name);
+    for (int i = 0; all && i < n; i++, names += each) {
+        fx_device *d = devices[i] = &all[i].device;
+        snprintf(names, each, "%s:%d", backend->head.name, i);
+        all[i] = (fxi_device)DEVICE(backend, i, names);
         if (backend->info && backend->info(d) != FX_OK) {
-            fxi_free(devices);
+            fxi_free(all);
             return NULL;
         }
+        if (d->info.no_f64)
+            fxi_note_no_f64();
     }
     return devices;
 }
@@ -172,9 +175,9 @@ static fxi_registered *entry(const char *name)
     return &registry[entries - 1];
 }
 
-static fx_status add(const fx_backend *backend, int devices, const char *why)
+static fx_status add_backend(const fx_backend *backend, int devices, const char *why)
 {
-    fxi_registered *r = entry(backend->name);
+    fxi_registered *r = entry(backend->head.name);
     if (!r)
         return FX_STATUS_DEVICE;
     if (fxi_loaded(r))
@@ -190,18 +193,32 @@ static fx_status add(const fx_backend *backend, int devices, const char *why)
 
 fx_status fxi_backend_register(const fx_backend *backend, int devices, const char *why)
 {
-    if (!backend || !backend->name || devices < 0 || devices > FXI_DEVICES_MOST)
+    if (!backend || !backend->head.name || devices < 0 || devices > FXI_DEVICES_MOST)
         return fx_fail(FX_STATUS_ARGUMENT, "use", "a backend with %d devices", devices);
-    pthread_mutex_lock(&lock);
-    const fx_status status = add(backend, devices, why);
-    pthread_mutex_unlock(&lock);
+    fxi_mutex_lock(&lock);
+    const fx_status status = add_backend(backend, devices, why);
+    fxi_mutex_unlock(&lock);
     return status;
 }
 
-void fxi_registered_why(fxi_registered *r, const char *why)
+/* A new entry of a name, which is copied. NULL if there is no room, which is no error: the reason
+ * is then in the log only. */
+static fxi_registered *add_unknown(const char *name)
 {
-    pthread_mutex_lock(&lock);
-    if (!fxi_loaded(r))
+    const size_t n = strlen(name) + 1;
+    char *copy = entries < FXI_BACKENDS_MOST ? fxi_malloc(n) : NULL;
+    return copy ? entry(memcpy(copy, name, n)) : NULL;
+}
+
+void fxi_registered_why(const char *name, const char *why, bool add)
+{
+    fxi_mutex_lock(&lock);
+    fxi_registered *r = fxi_registered_find(name);
+    if (!r && add)
+        r = add_unknown(name);
+    if (r && !fxi_loaded(r)) {
         snprintf(r->why, sizeof r->why, "%s", why);
-    pthread_mutex_unlock(&lock);
+        __atomic_store_n(&r->tried, true, __ATOMIC_RELEASE);
+    }
+    fxi_mutex_unlock(&lock);
 }

@@ -2,16 +2,19 @@
 #ifndef CFLUX_REGISTRY_H
 #define CFLUX_REGISTRY_H
 
+#include "plugin_file.h"
+
 #include <cflux/backend.h>
 
-enum { FXI_BACKENDS_MOST = 16, FXI_DEVICES_MOST = 64 };
+enum { FXI_BACKENDS_MOST = 32, FXI_DEVICES_MOST = 64 };
 
 typedef struct fxi_registered {
     const char *name;          /* "CUDA" */
     const fx_backend *backend; /* NULL: not loaded */
-    fx_device *devices;        /* `count` of them; none: loaded, but not functional */
+    fx_device *const *devices; /* `count` of them; none: loaded, but not functional */
     int count;
-    char why[512]; /* why it is not loaded or not functional; "" when it works */
+    char why[FXI_PLUGIN_WHY]; /* why it is not loaded or not functional; "" if it works */
+    bool tried; /* fx_use asked for it, and it could not be loaded, as `why` says; atomic */
 } fxi_registered;
 
 /* The backends that users may prefer, in the order in which they are tried; NULL at the end. */
@@ -33,8 +36,12 @@ static inline bool fxi_works(const fxi_registered *r)
 /* The GPU that fx_gpu moves to; NULL: there is none, and why is recorded in the name of op. */
 fx_device *fxi_gpu_required(const char *op);
 
-/* Says why a backend is not loaded; does nothing when it is. */
-void fxi_registered_why(fxi_registered *r, const char *why);
+/* The first CUDA device; NULL if none works, and the first time a message says why. */
+fx_device *fxi_cuda_or_none(void);
+
+/* Keeps why a backend could not be loaded; does nothing if it is loaded. add: keeps the reason also
+ * for a name that is not known yet. */
+void fxi_registered_why(const char *name, const char *why, bool add);
 
 /* Makes a backend known with so many devices (0: it is there but does not work, for the reason
  * `why`). A backend of that name that is loaded already stays. Its name and table stay where they

@@ -5,12 +5,15 @@
  * loaded and works is taken. The last of the list is the CPU, which always works. Where Flux speaks
  * of packages and Julia sessions the messages speak of fx_use and of this program.
  */
+#include "context.h"
+#include "handle.h"
 #include "load.h"
+#include "option_struct.h"
 #include "preferences.h"
 #include "registry.h"
+#include "thread.h"
 
 #include <cflux/device.h>
-#include <pthread.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,6 +60,8 @@ static const char *why_no_check(const char *inner)
 
 const char *fx_why_not(const char *name)
 {
+    fxi_plugin_name room;
+    name = fxi_backend_of(name, &room);
     const char *part, *inner = fxi_checked_name(name);
     const fxi_registered *r = split(name, &part);
     if (!r && inner)
@@ -72,7 +77,8 @@ const char *fx_why_not(const char *name)
 bool fx_functional(const char *name)
 {
     const char *part;
-    const fxi_registered *r = split(name, &part);
+    fxi_plugin_name room;
+    const fxi_registered *r = split(fxi_backend_of(name, &room), &part);
     return fxi_works(r) && (!part || !*fx_why_not(name));
 }
 
@@ -113,6 +119,12 @@ fx_status fx_gpu_backend_set(const char *backend)
     return status;
 }
 
+/* Did somebody ask for the backend, without success? Then its reason is the advice. */
+static bool refused(const fxi_registered *r)
+{
+    return r && !fxi_loaded(r) && __atomic_load_n(&r->tried, __ATOMIC_ACQUIRE);
+}
+
 /* What the project prefers. "AMD" is what Flux called AMDGPU once. */
 static const char *preference(void)
 {
@@ -144,7 +156,12 @@ static fx_device *preferred(bool verbose)
     if (verbose)
         fx_message(0, "Using backend set in preferences: %s.", name);
     const fxi_registered *r = fxi_registered_find(name);
-    if (!fxi_loaded(r))
+    if (refused(r))
+        fx_message(1,
+                   "Trying to use backend: %s but it could not be loaded: %s.\n"
+                   "Defaulting to automatic device selection.",
+                   name, r->why);
+    else if (!fxi_loaded(r))
         fx_message(1,
                    "Trying to use backend: %s but it is not loaded.\n"
                    "Please call fx_use(\"%s\") and this function again to respect the preferences "
@@ -153,10 +170,15 @@ static fx_device *preferred(bool verbose)
     else if (!fxi_works(r))
         fx_message(
             1,
-            "Backend: %s from the set preferences is not functional. Defaulting to automatic "
+            "Backend: %s from the set preferences is not functional: %s.\nDefaulting to automatic "
             "device selection.",
-            name);
-    return fxi_works(r) ? &r->devices[0] : NULL;
+            name, r->why);
+    return fxi_works(r) ? r->devices[0] : NULL;
+}
+
+static bool is_cpu(const fxi_registered *r)
+{
+    return r->count > 0 && r->devices[0] == fx_cpu_device();
 }
 
 /* The first that works and gains something over the CPU backend; the last of the order is the CPU.
@@ -166,26 +188,10 @@ static const fxi_registered *first_that_pays(void)
     const fxi_registered *r = NULL;
     for (int i = 0; fxi_backend_order[i]; i++) {
         r = fxi_registered_find(fxi_backend_order[i]);
-        if (fxi_works(r) && !r->devices[0].info.on_cpu)
+        if (fxi_works(r) && !r->devices[0]->info.on_cpu)
             break;
     }
     return r;
-}
-
-static fx_device *automatic(bool verbose)
-{
-    const fxi_registered *r = first_that_pays();
-    if (verbose)
-        fx_message(0, "Using backend: %s.", r->name);
-    return &r->devices[0];
-}
-
-fx_device *fxi_get_device(const fx_dev_opts *given)
-{
-    fx_dev_opts opts = {0};
-    memcpy(&opts, given, given->fxi_size < sizeof opts ? given->fxi_size : sizeof opts);
-    fx_device *device = preferred(opts.verbose);
-    return device ? device : automatic(opts.verbose);
 }
 
 /* ---- one device ------------------------------------------------------------------------------ */
@@ -193,6 +199,7 @@ fx_device *fxi_get_device(const fx_dev_opts *given)
 fx_device *fx_device_get(const char *backend, int id)
 {
     const fxi_registered *r = fxi_registered_find(backend);
+    const bool untried = r && !fxi_loaded(r) && !refused(r);
     if (!r && fxi_checked_name(backend))
         fx_fail(FX_STATUS_DEVICE, "device", "Unavailable backend: %s: %s", backend,
                 fx_why_not(backend));
@@ -201,13 +208,13 @@ fx_device *fx_device_get(const char *backend, int id)
                 backend ? backend : "NULL", fxi_backend_list());
     else if (!fxi_works(r))
         fx_fail(FX_STATUS_DEVICE, "device", "Unavailable backend: %s: %s.%s%s%s", r->name, r->why,
-                fxi_loaded(r) ? "" : " Try loading it with fx_use(\"", fxi_loaded(r) ? "" : r->name,
-                fxi_loaded(r) ? "" : "\")");
+                untried ? " Try loading it with fx_use(\"" : "", untried ? r->name : "",
+                untried ? "\")" : "");
     else if (id < 0 || id >= r->count)
         fx_fail(FX_STATUS_DEVICE, "device", "%s has %d device%s, there is no id %d", r->name,
                 r->count, r->count == 1 ? "" : "s", id);
     else
-        return &r->devices[id];
+        return r->devices[id];
     return fx_cpu_device();
 }
 
@@ -252,6 +259,14 @@ const char *fx_device_name(const fx_device *device)
     return device ? device->name : "CPU";
 }
 
+/* A pending value made of nothing but literals and generators is on no device yet: it is computed
+ * on the device of what it meets, or on the CPU. */
+fx_device *fx_array_device(const fx_array *x)
+{
+    fx_device *device = fxi_has_node(x) ? fxi_node_place(x->node) : NULL;
+    return device ? device : fx_cpu_device();
+}
+
 int fx_device_id(const fx_device *device)
 {
     return device ? device->id : 0;
@@ -267,14 +282,19 @@ static const fxi_registered *preferred_entry(void)
 }
 
 /* The backend that a message about the GPU is about: the preferred one, else the first that is
- * loaded and is no GPU that works; NULL: none is loaded. */
+ * loaded and is no GPU that works, else the first that could not be loaded; NULL: nobody asked for
+ * one. */
 static const fxi_registered *blamed(void)
 {
     const fxi_registered *r = preferred_entry();
     for (int i = 0; !r && fxi_backend_order[i]; i++) {
         const fxi_registered *next = fxi_registered_find(fxi_backend_order[i]);
-        const bool gpu = fxi_works(next) && !next->devices[0].info.on_cpu;
-        r = fxi_loaded(next) && !gpu && next->devices != fx_cpu_device() ? next : NULL;
+        const bool gpu = fxi_works(next) && !next->devices[0]->info.on_cpu;
+        r = fxi_loaded(next) && !gpu && !is_cpu(next) ? next : NULL;
+    }
+    for (int i = 0; !r && fxi_backend_order[i]; i++) {
+        const fxi_registered *next = fxi_registered_find(fxi_backend_order[i]);
+        r = refused(next) ? next : NULL;
     }
     return r;
 }
@@ -286,17 +306,40 @@ static const char *no_gpu(char *text, size_t size)
     if (!r)
         snprintf(text, size,
                  "no GPU backend is loaded: call fx_use(\"CUDA\"), for example, or fx_use_all()");
-    else if (fxi_works(r) && r->devices[0].info.on_cpu)
+    else if (fxi_works(r) && r->devices[0]->info.on_cpu)
         snprintf(text, size,
                  "%s computes on the CPU here (%s) and is used only when it is preferred or named",
-                 r->name, r->devices[0].info.name);
+                 r->name, r->devices[0]->info.name);
     else if (fxi_works(r))
         snprintf(text, size, "the CPU is the preferred backend");
+    else if (refused(r))
+        snprintf(text, size, "%s could not be loaded: %s", r->name, r->why);
     else if (!fxi_loaded(r))
         snprintf(text, size, "%s, the preferred backend, is not loaded: %s", r->name, r->why);
     else
         snprintf(text, size, "%s is not functional: %s", r->name, r->why);
     return text;
+}
+
+static fx_device *automatic(bool verbose)
+{
+    const fxi_registered *r = first_that_pays();
+    const bool cpu = is_cpu(r);
+    char why[FXI_PLUGIN_WHY + 100];
+    if (verbose && cpu && refused(blamed()))
+        fx_message(0, "Using backend: %s.\n%s.", r->name, no_gpu(why, sizeof why));
+    else if (verbose)
+        fx_message(0, "Using backend: %s.", r->name);
+    return r->devices[0];
+}
+
+fx_device *fxi_get_device(const fx_get_device_args *given)
+{
+    FXI_TAKE_OPTIONS(fx_get_device_args, FXI_GET_DEVICE_ARGS, opts, "get_device", given);
+    if (!opts_ok)
+        return fx_cpu_device();
+    fx_device *device = preferred(opts.verbose);
+    return device ? device : automatic(opts.verbose);
 }
 
 /* NULL: there is none. */
@@ -305,12 +348,12 @@ static fx_device *gpu_or_none(void)
     const fxi_registered *r = preferred_entry();
     if (!fxi_works(r))
         r = first_that_pays();
-    return r->devices == fx_cpu_device() ? NULL : &r->devices[0];
+    return is_cpu(r) ? NULL : r->devices[0];
 }
 
 static void say_no_gpu(void)
 {
-    char why[640];
+    char why[FXI_PLUGIN_WHY + 100];
     fx_message(0,
                "The GPU functionality is being called but %s.\nDefaulting back to the CPU. (No "
                "action is required if you want to run on the CPU).",
@@ -324,19 +367,34 @@ static void say_other_gpu(void)
 
 fx_device *fx_gpu_device(void)
 {
-    static pthread_once_t none = PTHREAD_ONCE_INIT, other = PTHREAD_ONCE_INIT;
+    static fxi_once none = FXI_ONCE_INIT, other = FXI_ONCE_INIT;
     fx_device *d = gpu_or_none();
     const char *name = preference();
-    if (d && *name && strcmp(name, d->backend->name) != 0)
-        pthread_once(&other, say_other_gpu);
+    if (d && *name && strcmp(name, d->backend->head.name) != 0)
+        fxi_call_once(&other, say_other_gpu);
     else if (!d && strcmp(name, "CPU") != 0)
-        pthread_once(&none, say_no_gpu);
+        fxi_call_once(&none, say_no_gpu);
     return d ? d : fx_cpu_device();
+}
+
+static void say_no_cuda(void)
+{
+    const fxi_registered *r = fxi_registered_find("CUDA");
+    fx_message(1, "fx_cu needs CUDA, so arrays stay where they are: %s.", r->why);
+}
+
+fx_device *fxi_cuda_or_none(void)
+{
+    static fxi_once once = FXI_ONCE_INIT;
+    const fxi_registered *r = fxi_registered_find("CUDA");
+    if (!fxi_works(r))
+        fxi_call_once(&once, say_no_cuda);
+    return fxi_works(r) ? r->devices[0] : NULL;
 }
 
 fx_device *fxi_gpu_required(const char *op)
 {
-    char why[640];
+    char why[FXI_PLUGIN_WHY + 100];
     fx_device *d = gpu_or_none();
     if (!d)
         fx_fail(FX_STATUS_DEVICE, op, "No functional GPU device found: %s",

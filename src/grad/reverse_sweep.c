@@ -171,7 +171,7 @@ static fx_array *fitted(fx_array *g, const fxi_node *n)
     if (fx_is_error(g))
         return g;
     if (n->ndim == 0 && g->node->ndim > 0)
-        g = fxi_reshape(fxi_reduce(FX_FOLD_SUM, g, (1u << g->node->ndim) - 1, "sum"), 0, NULL);
+        g = fxi_reshape(fxi_reduce(FX_REDUCE_SUM, g, (1u << g->node->ndim) - 1, "sum"), 0, NULL);
     return fx_cast(g, (fx_dtype)n->dtype);
 }
 
@@ -191,15 +191,14 @@ static void add(entry *e, fx_array *g)
 static bool zero_pad(const fx_array *g, const entry *e)
 {
     const fxi_node *n = g->node;
-    return n->op == FX_OP_PAD && !n->data && n->in[1]->op == FX_OP_CONST && !n->in[1]->attr.i[2] &&
-           n->in[1]->attr.number == 0 &&
-           (e->npads == 0 || e->pads[0]->node->attr.i[0] == n->attr.i[0]);
+    return n->op == FX_OP_PAD && !n->data && n->in[1]->attr.literal.number == 0 &&
+           (e->npads == 0 || e->pads[0]->node->attr.pad.axis == n->attr.pad.axis);
 }
 
 static int by_start(const void *a, const void *b)
 {
-    const int64_t i = (*(fx_array *const *)a)->node->attr.i[1],
-                  j = (*(fx_array *const *)b)->node->attr.i[1];
+    const int64_t i = (*(fx_array *const *)a)->node->attr.pad.before,
+                  j = (*(fx_array *const *)b)->node->attr.pad.before;
     return (i > j) - (i < j);
 }
 
@@ -215,20 +214,20 @@ static fx_array *gap(const entry *e, int axis, int64_t size)
 /* Takes pads that do not overlap out of the sorted list; the array that they make together. */
 static fx_array *join_pads(entry *e, fx_array **pieces)
 {
-    const int axis = (int)e->pads[0]->node->attr.i[0];
+    const int axis = (int)e->pads[0]->node->attr.pad.axis;
     int32_t left = 0, n = 0, taken = 0;
     int64_t at = 0;
     fx_array *last = NULL;
     for (int32_t i = 0; i < e->npads; i++) {
         const fxi_node *pad = e->pads[i]->node;
-        if (pad->attr.i[1] < at) {
+        if (pad->attr.pad.before < at) {
             e->pads[left++] = e->pads[i];
             continue;
         }
-        if (pad->attr.i[1] > at)
-            pieces[n++] = gap(e, axis, pad->attr.i[1] - at);
+        if (pad->attr.pad.before > at)
+            pieces[n++] = gap(e, axis, pad->attr.pad.before - at);
         pieces[n++] = fxi_array_of(pad->in[0]);
-        at = pad->attr.i[1] + pad->in[0]->shape[axis];
+        at = pad->attr.pad.before + pad->in[0]->shape[axis];
         last = fxi_array_of(e->pads[i]->node);
         fx_release(e->pads[i]);
         taken++;

@@ -14,23 +14,27 @@
  * sum first and falls back to the file before. A newest that is damaged makes no older one move: it
  * gives its place to the new one, as the file before it may be the only one that loads.
  */
-#include "entries.h"
+#include "check_arguments.h"
+#include "checkpoint_about.h"
+#include "entries_load.h"
 #include "error.h"
+#include "files.h"
 #include "formats.h"
 #include "memory.h"
 #include "metadata.h"
+#include "option_struct.h"
 #include "random.h"
 #include "safetensors.h"
+#include "state_parts.h"
 
 #include <cflux/io.h>
 #include <cflux/optim.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
-enum { MAX_PATH = 4096, LONGEST_PATH = MAX_PATH - 16, MAX_KEEP = 1000, DEFAULT_KEEP = 2 };
+enum { MAX_PATH = 4096, LONGEST_PATH = MAX_PATH - 16, MAX_KEEP = 1000 };
 static const char FORMAT[] = "cflux.checkpoint", VERSION[] = "1";
 static const char NUMBERS[] = "cflux.numbers", COUNTS[] = "cflux.counts";
 
@@ -73,7 +77,7 @@ static fx_status look_at_newest(const char *op, const char *path, bool *out_whol
 {
     fxi_file *file;
     *out_whole = false;
-    if (access(path, F_OK) != 0)
+    if (!fxi_file_exists(path))
         return FX_OK;
     const fx_error earlier = fxi_error_aside();
     const fx_status status = fxi_file_map(op, path, &file);
@@ -98,7 +102,7 @@ static bool move_up(const char *path, int keep)
             fxi_file_rename(from, to) != 0 && errno != ENOENT)
             return false;
     numbered(to, path, 1);
-    return (unlink(to) == 0 || errno == ENOENT) && fxi_file_link(path, to) == 0;
+    return (fxi_os_remove(to) == 0 || errno == ENOENT) && fxi_file_link(path, to) == 0;
 }
 
 static fx_status keep_older(const char *op, const char *path, int keep)
@@ -107,21 +111,23 @@ static fx_status keep_older(const char *op, const char *path, int keep)
     const fx_status status = keep > 1 ? look_at_newest(op, path, &whole) : FX_OK;
     if (status != FX_OK || !whole || move_up(path, keep))
         return status;
-    return fx_fail(FX_STATUS_IO, op, "%s: cannot keep the file before: %s", path, strerror(errno));
+    return fx_fail(FX_STATUS_IO, op,
+                   "%s: cannot keep the file before: %s; the newest file is unchanged", path,
+                   strerror(errno));
 }
 
 bool fx_checkpoint_exists(const char *path)
 {
     char name[MAX_PATH];
     for (int i = 0; path && i < 2; i++)
-        if (numbered(name, path, i) && access(name, F_OK) == 0)
+        if (numbered(name, path, i) && fxi_file_exists(name))
             return true;
     return false;
 }
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-static void fill_counts(const fx_checkpoint *c, int64_t out[NCOUNTS])
+static void fill_counts(const fx_checkpoint_args *c, int64_t out[NCOUNTS])
 {
     const fxi_random_state random = fxi_random_now();
     const fx_loader_position at = fx_loader_tell(c->data, c->batch);
@@ -150,20 +156,22 @@ static fx_status state_numbers(const char *op, void *state, double **out, int64_
     *out = NULL;
     *out_n = state ? fxi_state_numbers(state, NULL, 0) : 0;
     if (*out_n < 0)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "the state is not one of fx_setup");
+        return *out_n == -2 ? fx_error_status()
+                            : fx_fail(FX_STATUS_ARGUMENT, op, "the state is not one of fx_setup");
     *out = numbers_new(op, *out_n);
-    if (*out && *out_n)
-        fxi_state_numbers(state, *out, *out_n);
-    return *out ? FX_OK : FX_STATUS_MEMORY;
+    const bool complete = *out && (!state || fxi_state_numbers(state, *out, *out_n) == *out_n);
+    return complete ? FX_OK : FX_STATUS_MEMORY;
 }
 
-static fx_status collect(fxi_entries *e, const fx_checkpoint *c)
+static fx_status collect(fxi_entries *e, const fx_checkpoint_args *c)
 {
     int64_t all[NCOUNTS], n;
     double *numbers;
     e->status = state_numbers(e->op, c->state, &numbers, &n);
-    if (e->status != FX_OK)
+    if (e->status != FX_OK) {
+        fxi_free(numbers);
         return e->status;
+    }
     fill_counts(c, all);
     fxi_entries_walk(e, "model", c->model);
     if (c->state)
@@ -176,7 +184,7 @@ static fx_status collect(fxi_entries *e, const fx_checkpoint *c)
     return e->status;
 }
 
-static fx_status write_checkpoint(fxi_file_out *out, const fx_checkpoint *c)
+static fx_status write_checkpoint(fxi_file_out *out, const fx_checkpoint_args *c)
 {
     fxi_entries e = {.op = out->op};
     const size_t n = fx_summary(c->model, NULL, 0) + 1;
@@ -195,14 +203,15 @@ static fx_status write_checkpoint(fxi_file_out *out, const fx_checkpoint *c)
     return status;
 }
 
-fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint *given)
+fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint_args *given)
 {
     FXI_SCOPE;
     static const char *const op = "checkpoint_save";
-    fx_checkpoint c = {0};
+    FXI_TAKE_OPTIONS(fx_checkpoint_args, FXI_CHECKPOINT_ARGS, c, op, given);
     fxi_file_out out;
-    memcpy(&c, given, given->fxi_size < sizeof c ? given->fxi_size : sizeof c);
-    const int keep = c.keep ? c.keep : DEFAULT_KEEP;
+    const int keep = c.keep;
+    if (!c_ok || fxi_check_text(op, 1, "a path", path) != FX_OK)
+        return FX_STATUS_ARGUMENT;
     if (keep < 1 || keep > MAX_KEEP || (path && strlen(path) > LONGEST_PATH))
         return fx_fail(FX_STATUS_ARGUMENT, op,
                        keep < 1 || keep > MAX_KEEP ? "keep is not between 1 and 1000"
@@ -292,7 +301,7 @@ static fx_status open_newest(const char *op, const char *path, char used[MAX_PAT
     fx_error why = {0};
     fx_status first = FX_OK;
     for (int i = 0; i < MAX_KEEP && numbered(used, path, i); i++) {
-        if (i > 1 && access(used, F_OK) != 0)
+        if (i > 1 && !fxi_file_exists(used))
             break;
         const fx_status status = open_checked(op, used, out);
         if (status == FX_STATUS_MEMORY)
@@ -328,7 +337,8 @@ static void *arrays_of(const char *op, void *file, const char *const *names, int
 }
 
 /* Model and state together, so that both change or neither. */
-static fx_status load_arrays(const char *op, const char *path, void *file, const fx_checkpoint *io)
+static fx_status load_arrays(const char *op, const char *path, void *file,
+                             const fx_checkpoint_args *io)
 {
     const char *const names[] = {"model", "state"};
     void *const objects[] = {io->model, io->state};
@@ -336,10 +346,10 @@ static fx_status load_arrays(const char *op, const char *path, void *file, const
     void *arrays = arrays_of(op, file, names, n);
     if (fx_is_error(arrays))
         return fxi_status_of_error(arrays);
-    return fxi_entries_load(op, path, arrays, "", fxi_named_tuple(n, names, objects));
+    return fxi_entries_load(op, path, arrays, "", fx_named_tuple_from(n, names, objects));
 }
 
-static fx_status load_objects(const char *op, const char *path, void *file, fx_checkpoint *io)
+static fx_status load_objects(const char *op, const char *path, void *file, fx_checkpoint_args *io)
 {
     int64_t n;
     fx_array *saved = child(file, NUMBERS);
@@ -361,22 +371,18 @@ static fx_status load_objects(const char *op, const char *path, void *file, fx_c
     return status;
 }
 
-static fx_status check_args(const char *op, const char *path, const fx_checkpoint *io)
+static fx_status check_args(const char *op, const char *path, const fx_checkpoint_args *io)
 {
-    if (!path || !io || !io->model)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "there is no %s",
-                       !path ? "path"
-                       : !io ? "checkpoint to fill in"
-                             : "model");
+    if (!path || !io->model)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "there is no %s", path ? "model" : "path");
+    if (fxi_check_text(op, 1, "a path", path) != FX_OK)
+        return FX_STATUS_ARGUMENT;
     if (strlen(path) > LONGEST_PATH)
         return fx_fail(FX_STATUS_ARGUMENT, op, "the path is too long");
-    if (io->fxi_size != sizeof *io)
-        return fx_fail(FX_STATUS_ARGUMENT, op,
-                       "the fx_checkpoint must begin with .fxi_size = sizeof(fx_checkpoint)");
     return FX_OK;
 }
 
-static fx_status take_counts(const char *op, const char *path, fx_checkpoint *io,
+static fx_status take_counts(const char *op, const char *path, fx_checkpoint_args *io,
                              const int64_t all[NCOUNTS])
 {
     const fx_loader_position at = {(uint64_t)all[LOADER_SEED], (uint64_t)all[LOADER_PASS],
@@ -386,10 +392,9 @@ static fx_status take_counts(const char *op, const char *path, fx_checkpoint *io
     return io->data ? fx_loader_seek(io->data, at) : FX_OK;
 }
 
-fx_status fx_checkpoint_load(const char *path, fx_checkpoint *io)
+static fx_status load(const char *op, const char *path, fx_checkpoint_args *io)
 {
     FXI_SCOPE;
-    static const char *const op = "checkpoint_load";
     char used[MAX_PATH];
     int64_t all[NCOUNTS];
     fx_status status = check_args(op, path, io);
@@ -421,4 +426,17 @@ fx_status fx_checkpoint_load(const char *path, fx_checkpoint *io)
     io->step = all[STEP];
     io->metrics = fx_keep(metrics);
     return FX_OK;
+}
+
+/* Fills in the members that the caller's struct has. */
+fx_status fxi_checkpoint_load(const char *path, fx_checkpoint_args *io)
+{
+    static const char *const op = "checkpoint_load";
+    if (!io)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "there is no checkpoint to fill in");
+    FXI_TAKE_OPTIONS(fx_checkpoint_args, FXI_CHECKPOINT_ARGS, c, op, io);
+    const fx_status status = c_ok ? load(op, path, &c) : FX_STATUS_ARGUMENT;
+    if (status == FX_OK)
+        fxi_give_options(io, &c, sizeof c);
+    return status;
 }

@@ -3,10 +3,13 @@
  * A file says itself what it is by its first bytes; the extension decides where they do not (an
  * empty file, a text). A file is opened once, by the path the caller gave, and no other.
  */
-#include "entries.h"
+#include "check_arguments.h"
+#include "checkpoint_about.h"
+#include "entries_load.h"
 #include "formats.h"
 #include "memory.h"
 #include "metadata.h"
+#include "other_files.h"
 
 #include <cflux/io.h>
 #include <stdio.h>
@@ -49,6 +52,14 @@ static void known_extensions(char *text, size_t capacity)
         n += (size_t)snprintf(text + n, capacity - n, "%s%s", i ? ", " : "", formats[i]->extension);
 }
 
+static fx_status odd_arguments(const char *op, const char *path, int n)
+{
+    return fx_fail(FX_STATUS_ARGUMENT, op,
+                   "%s: names and objects must alternate after the path, as in fx_%s(path, "
+                   "\"model\", model); got %d argument%s",
+                   path, op, n, n == 1 ? "" : "s");
+}
+
 /* ---- saving ---------------------------------------------------------------------------------- */
 
 /* Sorts the pairs into names and objects; metadata is no entry of its own. */
@@ -56,9 +67,11 @@ static fx_status take_pairs(fxi_saving *what, int n, const void *const *pairs, c
                             void **objects)
 {
     for (int i = 0; i < n; i += 2) {
-        if (!pairs[i] || !pairs[i + 1])
-            return fx_fail(FX_STATUS_ARGUMENT, what->op, "%s %d is NULL",
-                           pairs[i] ? "object" : "name", i / 2);
+        if (!pairs[i])
+            return fx_fail(FX_STATUS_ARGUMENT, what->op, "name %d is NULL", i / 2);
+        if (!pairs[i + 1])
+            return fx_fail(FX_STATUS_ARGUMENT, what->op, "the object \"%s\" is NULL",
+                           (const char *)pairs[i]);
         if (fx_is(pairs[i + 1], &fxi_metadata_type)) {
             what->metadata = pairs[i + 1];
             continue;
@@ -84,9 +97,14 @@ fx_status fxi_save(const char *path, int n, const void *const *names_and_objects
 {
     FXI_SCOPE;
     fxi_saving what = {.op = "save"};
-    if (!path || n % 2 != 0)
-        return fx_fail(FX_STATUS_ARGUMENT, what.op,
-                       path ? "names and objects must alternate" : "there is no path");
+    if (!path)
+        return fx_fail(FX_STATUS_ARGUMENT, what.op, "there is no path");
+    if (fxi_check_text(what.op, 1, "a path", path) != FX_OK)
+        return FX_STATUS_ARGUMENT;
+    if (n % 2 != 0)
+        return odd_arguments(what.op, path, n);
+    if (fxi_check_pairs(what.op, 1, n, names_and_objects) != FX_OK)
+        return FX_STATUS_ARGUMENT;
     const fxi_format *format = by_extension(path);
     if (!format) {
         char known[200];
@@ -118,12 +136,6 @@ static void first_bytes(const fxi_bytes *file, char text[40])
     text[n] = 0;
 }
 
-static const fxi_format *format_of(const fxi_bytes *file, const char *path)
-{
-    const fxi_format *format = by_content(file);
-    return format ? format : by_extension(path);
-}
-
 static fx_status no_format(fxi_bytes *file)
 {
     char first[40], known[200];
@@ -135,20 +147,35 @@ static fx_status no_format(fxi_bytes *file)
                          first, known);
 }
 
+/* The format of a file; NULL: it has none. b->status is not FX_OK when it cannot be read at all. An
+ * empty file is of the format that its name says, but still none that can be read. */
+static const fxi_format *format_of(fxi_bytes *file)
+{
+    const fxi_format *content = by_content(file), *by_name = by_extension(file->path);
+    const char *other = fxi_other_file(file, content);
+    const fxi_format *format = content ? content : other && file->size > 0 ? NULL : by_name;
+    if (format)
+        file->format = format->name;
+    if (other)
+        fxi_bytes_bad(file, 0, "%s", other);
+    else if (!format)
+        no_format(file);
+    return format;
+}
+
 static void *load_file(fxi_file *in, const char *op, const char *path)
 {
     fxi_bytes file = fxi_file_bytes(in, op, path);
-    const fxi_format *format = format_of(&file, path);
-    if (!format)
-        return fx_error_array(no_format(&file));
-    file.format = format->name;
-    return format->load(&file);
+    const fxi_format *format = format_of(&file);
+    return file.status == FX_OK ? format->load(&file) : fx_error_array(file.status);
 }
 
 static void *load(const char *op, const char *path)
 {
     fxi_file *in;
-    const fx_status status = fxi_file_map(op, path, &in);
+    fx_status status = fxi_check_text(op, 1, "a path", path);
+    if (status == FX_OK)
+        status = fxi_file_map(op, path, &in);
     if (status != FX_OK)
         return fx_error_array(status);
     void *result = load_file(in, op, path);
@@ -164,11 +191,13 @@ void *fx_load(const char *path)
 
 static fx_status about_file(fxi_bytes *file, fx_file_info *info)
 {
-    const fxi_format *format = format_of(file, file->path);
+    const fxi_format *format = format_of(file);
     info->bytes = (int64_t)file->size;
-    if (!format)
-        return no_format(file);
-    info->format = file->format = format->name;
+    info->format = format ? format->name : "";
+    if (file->status != FX_OK)
+        return file->status;
+    if (format == &fxi_format_safetensors) /* it may be a checkpoint */
+        return fxi_checkpoint_about(file, info);
     return format->about ? format->about(file, info) : FX_OK;
 }
 
@@ -201,6 +230,8 @@ void *fx_load_key(const char *path, const char *name)
     static const char *const op = "load_key";
     if (!name)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, op, "there is no name"));
+    if (fxi_check_text(op, 2, "a name", name) != FX_OK)
+        return fx_error_array(FX_STATUS_ARGUMENT);
     void *file = load(op, path);
     if (fx_is_error(file))
         return file;
@@ -232,8 +263,12 @@ fx_status fxi_load_into(const char *path, int n, const void *const *names_and_ob
         if (!names_and_objects[i])
             return fx_fail(FX_STATUS_ARGUMENT, op, "%s %d is NULL", i % 2 ? "object" : "name",
                            i / 2);
+    if (fxi_check_text(op, 1, "a path", path) != FX_OK)
+        return FX_STATUS_ARGUMENT;
     if (n % 2 != 0)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "names and objects must alternate");
+        return odd_arguments(op, path ? path : "", n);
+    if (fxi_check_pairs(op, 1, n, names_and_objects) != FX_OK)
+        return FX_STATUS_ARGUMENT;
     void *file = load(op, path);
     fx_status status = fx_is_error(file) ? fxi_status_of_error(file) : FX_OK;
     for (int i = 0; i < n && status == FX_OK; i += 2)

@@ -6,31 +6,16 @@
  * tuple. The handles of results between the links are released at once, so that nobody but their
  * consumer holds them.
  */
-#include "layer.h"
-
+#include "check_arguments.h"
 #include "memory.h"
+#include "nn_layer.h"
 
 #include <string.h>
-
-static void *chain_forward(void *self, int n, void *const *args);
-
-static const fx_field chain_fields[] = {FXI_LAYER_FIELD(fx_chain_layer, layers, LIST)};
-static fx_chain_layer chain_error;
-static const fx_type chain_type = {
-    .fxi_size = sizeof(fx_type),
-    .name = "Chain",
-    .size = sizeof(fx_chain_layer),
-    .fields = chain_fields,
-    .nfields = FXI_COUNT(chain_fields),
-    .forward = chain_forward,
-    .error = &chain_error,
-    .flags = FX_TYPE_SEQUENCE,
-};
 
 static void *chain_forward(void *self, int n, void *const *args)
 {
     const fx_chain_layer *l = self;
-    if (self == (void *)&chain_error)
+    if (fx_type_of(self)->error == self)
         return fx_error_array(FX_STATUS_ARGUMENT);
     if (l->layers.n == 0)
         return n == 1 ? args[0] : fxi_tuple(n, args);
@@ -57,8 +42,7 @@ static bool links_fit(int n, void *const *layers)
         char got[100] = "NULL";
         if (layers[i])
             fx_summary(layers[i], got, sizeof got);
-        fxi_refuse(&chain_type, "child %d is not a layer: %s", i, got);
-        return false;
+        return fxi_refuse(fxi_chain_type(), "child %d is not a layer: %s", i, got);
     }
     return true;
 }
@@ -68,53 +52,74 @@ static bool names_fit(int n, const char *const *names)
     for (int i = 0; i < n; i++) {
         if (!names[i])
             continue;
-        if (strcmp(names[i], "layers") == 0) {
-            fxi_refuse(&chain_type, "a Chain cannot have a named layer called `layers`");
-            return false;
-        }
+        if (strcmp(names[i], "layers") == 0)
+            return fxi_refuse(fxi_chain_type(),
+                              "a Chain cannot have a named layer called `layers`");
         for (int j = 0; j < i; j++)
-            if (names[j] && strcmp(names[i], names[j]) == 0) {
-                fxi_refuse(&chain_type, "two layers are called `%s`", names[i]);
-                return false;
-            }
+            if (names[j] && strcmp(names[i], names[j]) == 0)
+                return fxi_refuse(fxi_chain_type(), "two layers are called `%s`", names[i]);
     }
     return true;
 }
 
-fx_chain_layer *fxi_chain_named(int n, const char *const *names, void *const *layers)
+static void *chain_build(int n, const char *const *names, void *const *layers)
 {
-    for (int i = 0; i < n;
-         i++) /* a layer that failed has its record: the chain only passes it on */
+    const fx_type *type = fxi_chain_type();
+    for (int i = 0; i < n; i++) /* a layer that failed has its record: the chain passes it on */
         if (layers[i] && fx_is_error(layers[i]))
-            return fxi_error_object(&chain_type);
+            return fx_error_object(type);
     if (!links_fit(n, layers) || (names && !names_fit(n, names)))
-        return fxi_error_object(&chain_type);
+        return fx_error_object(type);
     fx_chain_layer init = {.layers = {.n = n}};
     memcpy(&init.layers.items, &layers,
            sizeof layers); /* fxi_new copies the lists; their const is kept */
     memcpy(&init.layers.names, &names, sizeof names);
-    return fxi_new(&chain_type, &init);
+    return fxi_new(type, &init);
+}
+
+/* clang-format off */
+#define ROWS(M, O, F) M(layers, LIST, .kind = FX_OPTION_LAYERS, .flux = "layers", .torch = "")
+/* clang-format on */
+static const fx_flux_form forms[] = {{"layers", "layers", 0, 0}, {0}};
+FX_LAYER_TYPE(chain, fx_chain_layer, fx_no_options, FX_NO_OPTIONS, ROWS,
+              (.name = "Chain", .forward = chain_forward, .flags = FX_TYPE_SEQUENCE),
+              .build_list = chain_build, .flux = "Flux.Chain", .forms = forms);
+
+const fx_type *fxi_chain_type(void)
+{
+    return fxi_type_chain();
+}
+
+static fx_chain_layer *chain_named(int n, const char *const *names, void *const *layers)
+{
+    return chain_build(n, names, layers);
 }
 
 fx_chain_layer *fxi_chain(int n, void *const *layers)
 {
-    return fxi_chain_named(n, NULL, layers);
+    if (fxi_check_objects("Chain", 0, n, (const void *const *)layers) != FX_OK)
+        return fx_error_object(fxi_chain_type());
+    return chain_named(n, NULL, layers);
 }
 
 fx_chain_layer *fxi_chain_pairs(int n, const void *const *names_and_layers)
 {
     const int count = n / 2;
-    if (n % 2)
-        return fxi_refuse(&chain_type, "names and layers must alternate, got %d arguments", n);
+    if (n % 2) {
+        fxi_refuse(fxi_chain_type(), "names and layers must alternate, got %d arguments", n);
+        return fx_error_object(fxi_chain_type());
+    }
+    if (fxi_check_pairs("Chain", 0, n, names_and_layers) != FX_OK)
+        return fx_error_object(fxi_chain_type());
     const char **names = fxi_calloc((size_t)count + 1, sizeof *names);
     void **layers = fxi_calloc((size_t)count + 1, sizeof *layers);
-    fx_chain_layer *chain = fxi_error_object(&chain_type);
+    fx_chain_layer *chain = fx_error_object(fxi_chain_type());
     for (int i = 0; i < count && names && layers; i++) {
         names[i] = names_and_layers[2 * i];
         layers[i] = (void *)(uintptr_t)names_and_layers[2 * i + 1];
     }
     if (names && layers)
-        chain = fxi_chain_named(count, names, layers);
+        chain = chain_named(count, names, layers);
     else
         fx_fail(FX_STATUS_MEMORY, "Chain", "no memory for %d layers", count);
     fxi_free(names);

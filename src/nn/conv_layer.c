@@ -2,42 +2,21 @@
  * groups.
  *
  * Options are made explicit in the constructor, once: stride and dilation per spatial axis; padding
- * as (before, after) per axis, but per axis when it was given so, because Flux keeps and prints
- * that form. There is one descriptor per number of spatial axes: they differ in nothing but the
- * size of Flux's struct, which holds its options inline (24 + 32·N bytes), and byte counts shall
- * agree with Flux.
+ * as (before, after) per axis, but per axis if it was given so, because Flux keeps and prints that
+ * form.
  */
-#include "layer.h"
+#include "nn_layer.h"
 
 #include <inttypes.h>
-
-static void *conv_forward(void *self, int n, void *const *args);
-static void conv_describe(const void *self, fx_text *text);
-
-/* Flux's order. */
-static const fx_field conv_fields[] = {
-    FXI_LAYER_FIELD(fx_conv_layer, act, SHARED),     FXI_LAYER_FIELD(fx_conv_layer, weight, CHILD),
-    FXI_LAYER_FIELD(fx_conv_layer, bias, CHILD),     FXI_LAYER_FIELD(fx_conv_layer, stride, DIMS),
-    FXI_LAYER_FIELD(fx_conv_layer, pad, DIMS),       FXI_LAYER_FIELD(fx_conv_layer, dilation, DIMS),
-    FXI_LAYER_FIELD(fx_conv_layer, groups, INTEGER),
-};
-static fx_conv_layer conv_errors[3];
-#define CONV_TYPE(spatial)                                                                         \
-    {                                                                                              \
-        .fxi_size = sizeof(fx_type), .name = "Conv", .size = sizeof(fx_conv_layer),                \
-        .fields = conv_fields, .nfields = FXI_COUNT(conv_fields), .forward = conv_forward,         \
-        .describe = conv_describe, .error = &conv_errors[(spatial)-1],                             \
-        .layout_bytes = 24 + 32 * (spatial),                                                       \
-    }
-static const fx_type conv_types[3] = {CONV_TYPE(1), CONV_TYPE(2), CONV_TYPE(3)};
+#include <string.h>
 
 static void *conv_forward(void *self, int n, void *const *args)
 {
     fx_conv_layer *l = self;
     FXI_SCOPE;
-    fx_array *x = fxi_layer_input(self, n, args);
-    if (fx_is_error(x) || fx_is_error(l->weight))
-        return fx_error_array(fx_array_status(fx_is_error(x) ? x : l->weight));
+    fx_array *x = fxi_weighted_input(self, n, args, l->weight);
+    if (fx_is_error(x))
+        return x;
     const int nd = fx_ndims(l->weight), c = nd - 2;
     fx_status s = fxi_expect_ndims(self, x, nd);
     if (s == FX_OK)
@@ -46,126 +25,109 @@ static void *conv_forward(void *self, int n, void *const *args)
         return fx_error_array(s);
     fx_array *y = fx_convolve(fxi_match_type(l->weight, x), l->weight, .stride = l->stride,
                               .pad = l->pad, .dilation = l->dilation, .groups = l->groups);
-    if (l->bias && !fx_is_error(y)) {
-        int64_t dims[FX_MAX_DIMS] = {1, 1, 1, 1, 1, 1, 1, 1};
-        dims[c] = fx_size(l->bias, 0);
-        y = fx_add(y, fxi_reshape(l->bias, nd, dims));
-    }
-    return fx_keep(fxi_activate(l->act, y));
+    return fx_keep(fxi_activate(l->act, fxi_biased(y, l->bias, c)));
 }
 
-static void conv_describe(const void *self, fx_text *text)
-{
-    const fx_conv_layer *l = self;
-    if (!l->weight || fx_ndims(l->weight) < 3) {
-        fx_text_add(text, "Conv()");
-        return;
-    }
-    const int c = fx_ndims(l->weight) - 2;
-    fx_dims kernel = {.n = c};
-    for (int i = 0; i < c; i++)
-        kernel.v[i] = fx_size(l->weight, i);
-    fx_text_add(text, "Conv(");
-    fxi_describe_dims(text, &kernel);
-    fx_text_add(text, ", %" PRId64 " => %" PRId64, fx_size(l->weight, c) * l->groups,
-                fx_size(l->weight, c + 1));
-    fxi_describe_act(text, l->act);
-    fxi_describe_option(text, "pad", &l->pad, 0);
-    fxi_describe_option(text, "stride", &l->stride, 1);
-    fxi_describe_option(text, "dilation", &l->dilation, 1);
-    if (l->groups != 1)
-        fx_text_add(text, ", groups=%" PRId64, l->groups);
-    fx_text_add(text, l->bias ? ")" : ", bias=false)");
-}
-
-/* ---- construction ----------------------------------------------------------------------- */
-
-/* Sizes of the kernel, from the weight when it was given; false (recorded) when they make no sense.
- */
-static bool conv_sizes(const fx_conv_layer_args *a, int64_t groups, fx_dims *kernel, int64_t *in,
+/* Kernel, channels and groups, those of the weight if it was given, must make sense. */
+static bool conv_sizes(const fx_type *type, const fx_conv_args *a, fx_dims *kernel, int64_t *in,
                        int64_t *out)
 {
-    const int c = a->weight ? fx_ndims(a->weight) - 2 : (int)a->kernel.n;
-    if (c < 1 || c > 3 || groups < 1) {
-        fxi_refuse(&conv_types[1],
-                   "takes kernels of 1 to 3 axes and at least one group, got %d axes and %" PRId64
-                   " groups",
-                   c, groups);
-        return false;
-    }
+    fx_array *w = a->weight_array;
+    const int c = w ? fx_ndims(w) - 2 : (int)a->kernel.n;
+    if (c < 1 || c > 3 || a->groups < 1)
+        return fxi_refuse(type,
+                          "takes kernels of 1 to 3 axes and at least one group, got %d axes and "
+                          "%" PRId64 " groups",
+                          c, a->groups);
+    *in = w ? fx_size(w, c) * a->groups : a->in;
+    *out = w ? fx_size(w, c + 1) : a->out;
+    bool ok = *in >= 1 && *out >= 1 && *in % a->groups == 0 && *out % a->groups == 0;
     kernel->n = c;
-    for (int i = 0; i < c; i++)
-        kernel->v[i] = a->weight ? fx_size(a->weight, i) : a->kernel.v[i];
-    *in = a->weight ? fx_size(a->weight, c) * groups : a->in;
-    *out = a->weight ? fx_size(a->weight, c + 1) : a->out;
-    bool ok = *in >= 1 && *out >= 1 && *in % groups == 0 && *out % groups == 0;
-    for (int i = 0; i < c; i++)
+    for (int i = 0; i < c; i++) {
+        kernel->v[i] = w ? fx_size(w, i) : a->kernel.v[i];
         ok = ok && kernel->v[i] >= 1;
-    if (!ok)
-        fxi_refuse(&conv_types[c - 1],
-                   "sizes must be positive and the groups divide the channels, got %" PRId64
-                   " => %" PRId64 ", %" PRId64 " groups",
-                   *in, *out, groups);
-    return ok;
+    }
+    return ok || fxi_refuse(type,
+                            "sizes must be positive and the groups divide the channels, got "
+                            "%" PRId64 " => %" PRId64 ", %" PRId64 " groups",
+                            *in, *out, a->groups);
 }
 
-/* A weight given along with other sizes must have them. */
-static bool conv_agrees(const fx_conv_layer_args *a, const fx_dims *kernel, int64_t in, int64_t out)
+/* A weight that was given along with kernel, in or out must have those sizes. */
+static bool conv_agrees(const fx_type *type, const fx_conv_args *a, const fx_dims *kernel,
+                        int64_t in, int64_t out)
 {
     bool ok = (!a->in || a->in == in) && (!a->out || a->out == out) &&
               (!a->kernel.n || a->kernel.n == kernel->n);
     for (int64_t i = 0; ok && i < a->kernel.n; i++)
         ok = a->kernel.v[i] == kernel->v[i];
-    if (!ok)
-        fxi_refuse(&conv_types[kernel->n - 1],
-                   "the weight given has other sizes than kernel, in and out");
-    return ok;
+    return ok || fxi_refuse(type, "the weight given has other sizes than kernel, in and out");
 }
 
-static fx_array *conv_weight(const fx_conv_layer_args *a, const fx_dims *kernel, int64_t in,
-                             int64_t out)
+static bool conv_build(const fx_type *type, const void *options, void *self)
 {
-    if (a->weight)
-        return a->weight;
-    const int c = (int)kernel->n;
-    int64_t dims[5];
-    for (int i = 0; i < c; i++)
-        dims[i] = kernel->v[i];
-    dims[c] = in;
-    dims[c + 1] = out;
-    fx_array *w = (a->init ? a->init : fx_glorot_uniform)(c + 2, dims);
-    bool ok = fx_is_error(w) || fx_ndims(w) == c + 2;
-    for (int i = 0; ok && !fx_is_error(w) && i < c + 2; i++)
-        ok = fx_size(w, i) == dims[i];
-    if (ok)
-        return w;
-    fxi_refuse(&conv_types[c - 1], "init returned an array of another size");
-    return NULL;
-}
-
-fx_conv_layer *fxi_conv(const fx_conv_layer_args *a)
-{
-    FXI_SCOPE;
+    const fx_conv_args *a = options;
+    fx_conv_layer *l = self;
     fx_dims kernel;
-    int64_t in, out;
-    if (fxi_given_error(a->weight) || fxi_given_error(a->bias))
-        return fxi_error_object(&conv_types[1]);
-    fx_conv_layer l = {.act = a->act ? a->act : FX_IDENTITY, .groups = a->groups ? a->groups : 1};
-    if (!conv_sizes(a, l.groups, &kernel, &in, &out) || !conv_agrees(a, &kernel, in, out))
-        return fxi_error_object(&conv_types[1]);
+    int64_t in = 0, out = 0;
+    if (!conv_sizes(type, a, &kernel, &in, &out) || !conv_agrees(type, a, &kernel, in, out))
+        return false;
     const int c = (int)kernel.n;
-    const fx_type *type = &conv_types[c - 1];
-    if (a->no_bias && a->bias)
-        return fxi_refuse(type, "a bias and no_bias were given");
-    if (!fxi_spread_option(type, "stride", &a->stride, c, 1, 1, &l.stride) ||
-        !fxi_spread_option(type, "dilation", &a->dilation, c, 1, 1, &l.dilation) ||
-        !fxi_spread_padding(type, &a->pad, &kernel, &l.dilation, &l.pad))
-        return fxi_error_object(type);
-    l.weight = conv_weight(a, &kernel, in / l.groups, out);
-    if (fx_is_error(l.weight))
-        return fxi_error_object(type);
-    l.bias = a->no_bias ? NULL : fxi_parameter_vector(type, a->bias, fx_eltype(l.weight), out, 0);
-    if (!a->no_bias && fx_is_error(l.bias))
-        return fxi_error_object(type);
-    return fx_keep((fx_conv_layer *)fxi_new(type, &l));
+    int64_t sizes[5];
+    memcpy(sizes, kernel.v, (size_t)c * sizeof *sizes);
+    sizes[c] = in / l->groups;
+    sizes[c + 1] = out;
+    return fxi_spread_option(type, "stride", &a->stride, c, 1, &l->stride) &&
+           fxi_spread_option(type, "dilation", &a->dilation, c, 1, &l->dilation) &&
+           fxi_spread_padding(type, &a->pad, &kernel, &l->dilation, &l->pad) &&
+           fxi_weight(type, &l->weight, a->init, c + 2, sizes) &&
+           fxi_bias(type, &l->bias, a->bias, l->weight, out);
 }
+
+static bool conv_recover(const void *self, void *options)
+{
+    const fx_conv_layer *l = self;
+    fx_conv_args *a = options;
+    if (!l->weight || fx_ndims(l->weight) < 3)
+        return false;
+    const int c = fx_ndims(l->weight) - 2;
+    a->kernel.n = c;
+    for (int i = 0; i < c; i++)
+        a->kernel.v[i] = fx_size(l->weight, i);
+    a->in = fx_size(l->weight, c) * l->groups;
+    a->out = fx_size(l->weight, c + 1);
+    return true;
+}
+
+/* Flux's struct holds its options inline. */
+static int64_t conv_bytes(const void *self)
+{
+    const fx_conv_layer *l = self;
+    return 24 + 32 * l->stride.n;
+}
+
+/* clang-format off */
+#define ROWS(M, O, F)                                                                              \
+    O(kernel, KERNEL, .place = "a kernel such as (5, 5)", .least = 1, .required = true)            \
+    O(in, PAIR, .place = "in => out", .least = 1, .required = true)                                \
+    M(act, SHARED, FX_FROM(act, FUNCTION), .place = "a function", .flux = "σ")                     \
+    M(weight, CHILD, FX_FROM(weight_array, ARRAY), .flux = "weight", .layout = FX_TORCH_LAYOUT_FLIPPED)   \
+    M(bias, CHILD, FX_FROM(bias_array, VECTOR), .flux = "bias")                                    \
+    M(pad, DIMS, FX_FROM(pad, PADDING), .names = "pad", .flux = "pad")                             \
+    M(stride, DIMS, FX_FROM(stride, NUMBERS), .names = "stride", .least = 1, .flux = "stride")     \
+    M(dilation, DIMS, FX_FROM(dilation, NUMBERS), .names = "dilation", .least = 1,                 \
+      .flux = "dilation")                                                                          \
+    M(groups, INTEGER, FX_FROM(groups, INTEGER), .names = "groups", .least = 1, .flux = "groups")  \
+    O(bias, BIAS, FX_PRESENT(bias), .names = "bias")                                               \
+    O(init, INIT, .names = "init")
+/* clang-format on */
+static const fx_flux_form forms[] = {
+    {"σ weight bias stride pad dilation", NULL, 0, 1205},
+    {"σ weight bias stride pad dilation groups", "#stride #pad σ weight bias", 1206, 0},
+    {0},
+};
+FX_LAYER_TYPE(conv, fx_conv_layer, fx_conv_args, FXI_CONV_ARGS, ROWS,
+              (.name = "Conv", .forward = conv_forward), .build = conv_build,
+              .recover = conv_recover, .layout_bytes = conv_bytes, .flux = "Flux.Conv",
+              .forms = forms);
+FXI_LIBRARY_LAYER(conv, fx_conv_layer, fx_conv_args)

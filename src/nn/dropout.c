@@ -6,33 +6,9 @@
  * repeats it. With p = 1 the scale is 0 instead of 1/0, so that values and gradients are zeros, not
  * NaN; with p = 0, and outside training, the result is x itself.
  */
-#include "layer.h"
+#include "nn_layer.h"
 
 #include "julia_number.h"
-
-#include <inttypes.h>
-
-static void *dropout_forward(void *self, int n, void *const *args);
-static void dropout_describe(const void *self, fx_text *text);
-
-static const fx_field dropout_fields[] = {
-    FXI_LAYER_FIELD(fx_dropout_layer, p, NUMBER),
-    FXI_LAYER_FIELD(fx_dropout_layer, dims, DIMS),
-    FXI_LAYER_FIELD(fx_dropout_layer, active, INTEGER),
-};
-static fx_dropout_layer dropout_error;
-const fx_type fxi_dropout_type = {
-    .fxi_size = sizeof(fx_type),
-    .name = "Dropout",
-    .size = sizeof(fx_dropout_layer),
-    .fields = dropout_fields,
-    .nfields = FXI_COUNT(dropout_fields),
-    .forward = dropout_forward,
-    .describe = dropout_describe,
-    .error = &dropout_error,
-    .flags = FX_TYPE_MUTABLE,
-    .layout_bytes = 16,
-};
 
 fx_array *fxi_dropped(fx_array *x, double p, const fx_dims *dims)
 {
@@ -71,42 +47,36 @@ static void *dropout_forward(void *self, int n, void *const *args)
 {
     const fx_dropout_layer *l = self;
     fx_array *x = fxi_layer_input(self, n, args);
-    const bool active = l->active == FX_ACTIVE_AUTO ? fx_training() : l->active == FX_ACTIVE_ON;
-    return active && !fx_is_error(x) ? fxi_dropped(x, l->p, &l->dims) : x;
+    return fxi_is_active(l->active) && !fx_is_error(x) ? fxi_dropped(x, l->p, &l->dims) : x;
 }
 
-/* Axes are printed as Julia's dims, from 1. */
-static void dropout_describe(const void *self, fx_text *text)
+static bool dropout_build(const fx_type *type, const void *options, void *self)
 {
-    const fx_dropout_layer *l = self;
-    char p[FXI_NUMBER_TEXT];
-    fx_dims shown = l->dims;
-    for (int64_t i = 0; i < shown.n; i++)
-        shown.v[i]++;
-    fx_text_add(text, "Dropout(%s", fxi_float64_text(l->p, p));
-    if (shown.n == 1)
-        fx_text_add(text, ", dims=%" PRId64, shown.v[0]);
-    else if (shown.n > 1) {
-        fx_text_add(text, ", dims=");
-        fxi_describe_dims(text, &shown);
-    }
-    if (l->active != FX_ACTIVE_AUTO)
-        fx_text_add(text, ", active=%s", l->active == FX_ACTIVE_ON ? "true" : "false");
-    fx_text_add(text, ")");
-}
-
-fx_dropout_layer *fxi_dropout(const fx_dropout_args *a)
-{
+    fx_dropout_layer *l = self;
     char text[FXI_NUMBER_TEXT];
-    if (!is_probability(a->p))
-        return fxi_refuse(&fxi_dropout_type, "expects 0 ≤ p ≤ 1, got p = %s",
-                          fxi_float64_text(a->p, text));
-    bool ok = a->dims.n >= 0 && a->dims.n <= FX_MAX_DIMS;
-    for (int64_t i = 0; ok && i < a->dims.n; i++)
-        ok = a->dims.v[i] >= 0 && a->dims.v[i] < FX_MAX_DIMS;
-    if (!ok)
-        return fxi_refuse(&fxi_dropout_type, "dims must be axes from 0 to %d", FX_MAX_DIMS - 1);
-    return fxi_new(&fxi_dropout_type, &(const fx_dropout_layer){.p = a->p == 0 ? 0.0 : a->p,
-                                                                .dims = a->dims,
-                                                                .active = (int64_t)a->active});
+    (void)options;
+    if (!is_probability(l->p))
+        return fxi_refuse(type, "expects 0 ≤ p ≤ 1, got p = %s", fxi_float64_text(l->p, text));
+    l->p = l->p == 0 ? 0.0 : l->p; /* −0 */
+    return true;
 }
+
+/* clang-format off */
+#define ROWS(M, O, F)                                                                              \
+    M(p, NUMBER, FX_FROM(p, REAL), .names = "p", .place = "a probability", .required = true, .flux = "p") \
+    M(dims, DIMS, FX_FROM(dims, AXES), .names = "dims", .least = 1, .flux = "dims")                \
+    M(active, INTEGER, FX_FROM(active, ACTIVE), .names = "active", .flux = "active")               \
+    F(rng, RNG, .flux = "rng")
+/* clang-format on */
+static const fx_flux_form forms[] = {
+    {"p dims", NULL, 0, 1001},
+    {"p active", NULL, 0, 1001},
+    {"p dims active", NULL, 900, 1299},
+    {"p dims active rng", "p dims rng", 1300, 0},
+    {0},
+};
+FX_LAYER_TYPE(dropout, fx_dropout_layer, fx_dropout_args, FXI_DROPOUT_ARGS, ROWS,
+              (.name = "Dropout", .forward = dropout_forward, .layout_bytes = 16,
+               .flags = FX_TYPE_MUTABLE),
+              .build = dropout_build, .flux = "Flux.Dropout", .forms = forms);
+FXI_LIBRARY_LAYER(dropout, fx_dropout_layer, fx_dropout_args)

@@ -8,58 +8,60 @@
  * 1e-6; |t| ≤ erf(√2) stays within its central branch. Sources: Glorot, Bengio, 2010; He et al.,
  * 2015; LeCun et al., 1998.
  */
-#include "layer.h"
+#include "nn_layer.h"
+
+#include <math.h>
 
 typedef struct fans {
     double in, out;
 } fans;
 
-static fans fans_of(int ndims, const int64_t *dims)
+static fans fans_of(int ndims, const int64_t *sizes)
 {
     if (ndims < 2)
-        return (fans){1, ndims == 1 ? (double)dims[0] : 1};
+        return (fans){1, ndims == 1 ? (double)sizes[0] : 1};
     double kernel = 1;
     for (int i = 0; i < ndims - 2; i++)
-        kernel *= (double)dims[i];
+        kernel *= (double)sizes[i];
     if (ndims == 2)
-        return (fans){(double)dims[1], (double)dims[0]};
-    return (fans){kernel * (double)dims[ndims - 2], kernel * (double)dims[ndims - 1]};
+        return (fans){(double)sizes[1], (double)sizes[0]};
+    return (fans){kernel * (double)sizes[ndims - 2], kernel * (double)sizes[ndims - 1]};
 }
 
 /* U(−bound, bound). */
-static fx_array *uniform(double bound, int ndims, const int64_t *dims)
+static fx_array *uniform(double bound, int ndims, const int64_t *sizes)
 {
     FXI_SCOPE;
-    return fx_keep(fx_mul(fx_sub(fxi_rand(FX_DTYPE_F32, ndims, dims), 0.5), 2 * bound));
+    return fx_keep(fx_mul(fx_sub(fxi_rand(FX_DTYPE_F32, ndims, sizes), 0.5), 2 * bound));
 }
 
-static fx_array *normal(double deviation, int ndims, const int64_t *dims)
+static fx_array *normal(double deviation, int ndims, const int64_t *sizes)
 {
     FXI_SCOPE;
-    return fx_keep(fx_mul(fxi_randn(FX_DTYPE_F32, ndims, dims), deviation));
+    return fx_keep(fx_mul(fxi_randn(FX_DTYPE_F32, ndims, sizes), deviation));
 }
 
-fx_array *fx_glorot_uniform(int ndims, const int64_t *dims)
+fx_array *fx_glorot_uniform(int ndims, const int64_t *sizes)
 {
-    const fans f = fans_of(ndims, dims);
-    return uniform(sqrt(6 / (f.in + f.out)), ndims, dims);
+    const fans f = fans_of(ndims, sizes);
+    return uniform(sqrt(6 / (f.in + f.out)), ndims, sizes);
 }
 
-fx_array *fx_glorot_normal(int ndims, const int64_t *dims)
+fx_array *fx_glorot_normal(int ndims, const int64_t *sizes)
 {
-    const fans f = fans_of(ndims, dims);
-    return normal(sqrt(2 / (f.in + f.out)), ndims, dims);
+    const fans f = fans_of(ndims, sizes);
+    return normal(sqrt(2 / (f.in + f.out)), ndims, sizes);
 }
 
 /* Gain √2, for relu. */
-fx_array *fx_kaiming_uniform(int ndims, const int64_t *dims)
+fx_array *fx_kaiming_uniform(int ndims, const int64_t *sizes)
 {
-    return uniform(sqrt(6 / fans_of(ndims, dims).in), ndims, dims);
+    return uniform(sqrt(6 / fans_of(ndims, sizes).in), ndims, sizes);
 }
 
-fx_array *fx_kaiming_normal(int ndims, const int64_t *dims)
+fx_array *fx_kaiming_normal(int ndims, const int64_t *sizes)
 {
-    return normal(sqrt(2 / fans_of(ndims, dims).in), ndims, dims);
+    return normal(sqrt(2 / fans_of(ndims, sizes).in), ndims, sizes);
 }
 
 /* erf⁻¹(t) for t² < 0.99. */
@@ -75,29 +77,29 @@ static fx_array *erf_inverse(fx_array *t)
     return fx_mul(p, t);
 }
 
-static fx_array *truncated(double deviation, int ndims, const int64_t *dims)
+static fx_array *truncated(double deviation, int ndims, const int64_t *sizes)
 {
     const double erf_of_sqrt2 = 0.95449973610364159, sqrt2 = 1.4142135623730951;
     FXI_SCOPE;
-    fx_array *t = fx_mul(fx_sub(fxi_rand(FX_DTYPE_F32, ndims, dims), 0.5), 2 * erf_of_sqrt2);
+    fx_array *t = fx_mul(fx_sub(fxi_rand(FX_DTYPE_F32, ndims, sizes), 0.5), 2 * erf_of_sqrt2);
     fx_array *x = fx_mul(erf_inverse(t), deviation * sqrt2);
     return fx_keep(fx_clamp(x, -2 * deviation, 2 * deviation));
 }
 
-fx_array *fx_truncated_normal(int ndims, const int64_t *dims)
+fx_array *fx_truncated_normal(int ndims, const int64_t *sizes)
 {
-    return truncated(1, ndims, dims);
+    return truncated(1, ndims, sizes);
 }
-fx_array *fx_lecun_normal(int ndims, const int64_t *dims)
+fx_array *fx_lecun_normal(int ndims, const int64_t *sizes)
 {
-    return truncated(sqrt(1 / fans_of(ndims, dims).in), ndims, dims);
+    return truncated(sqrt(1 / fans_of(ndims, sizes).in), ndims, sizes);
 }
 
-fx_array *fx_zeros_init(int ndims, const int64_t *dims)
+fx_array *fx_zeros_init(int ndims, const int64_t *sizes)
 {
-    return fxi_full(FX_DTYPE_F32, 0, ndims, dims);
+    return fxi_full(FX_DTYPE_F32, 0, ndims, sizes);
 }
-fx_array *fx_ones_init(int ndims, const int64_t *dims)
+fx_array *fx_ones_init(int ndims, const int64_t *sizes)
 {
-    return fxi_full(FX_DTYPE_F32, 1, ndims, dims);
+    return fxi_full(FX_DTYPE_F32, 1, ndims, sizes);
 }

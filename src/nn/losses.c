@@ -6,15 +6,15 @@
  * log(softmax) or log(σ) apart, so they hold for logits of any size. x·log y with x = 0 is 0
  * everywhere (xlogy), so labels that do not occur cost nothing, not NaN.
  */
-#include "layer.h"
+#include "nn_layer.h"
 
 #include <float.h>
 #include <inttypes.h>
 
 typedef struct terms {
     fx_array *pred, *target; /* floating point, of one size */
-    double epsilon, delta;
-    unsigned dims;
+    double eps, delta;
+    fx_axes dims;
 } terms;
 typedef fx_array *(*core_fn)(const terms *t);
 /* How a loss smooths labels: over the classes along dims, or between two classes. */
@@ -59,6 +59,8 @@ static fx_status check(const char *name, const fx_loss_args *a)
     }
     if (a->sum && a->none)
         return fx_fail(FX_STATUS_ARGUMENT, name, "takes sum or none, not both");
+    if (!(a->eps >= 0 || a->eps == FX_EPS))
+        return fx_fail(FX_STATUS_ARGUMENT, name, "eps must be at least 0, got %g", a->eps);
     if (!(a->smoothing >= 0 && a->smoothing < 1))
         return fx_fail(FX_STATUS_ARGUMENT, name, "smoothing must lie in [0, 1), got %g",
                        a->smoothing);
@@ -80,12 +82,12 @@ static double machine_epsilon(fx_dtype t)
                                 : (double)FLT_EPSILON;
 }
 
-/* Axes of mask that x has; their sizes multiplied. */
-static int64_t classes(const fx_array *x, unsigned mask)
+/* The sizes of the axes that x has, multiplied. */
+static int64_t classes(const fx_array *x, fx_axes axes)
 {
     int64_t n = 1;
     for (int i = 0; i < fx_ndims(x); i++)
-        if (mask >> i & 1)
+        if (axes.bits == FXI_BIT_ALL || axes.bits >> i & 1)
             n *= fx_size(x, i);
     return n;
 }
@@ -97,14 +99,13 @@ static fx_array *smoothed(fx_array *y, double alpha, int64_t n)
 
 static terms prepare(const fx_loss_args *a, smoothing how)
 {
-    terms t = {.pred = a->pred, .target = a->target, .dims = a->dims ? a->dims : FX_AXIS(0)};
+    terms t = {.pred = a->pred, .target = a->target, .dims = a->dims, .delta = a->delta};
     if (!is_float(fx_eltype(t.pred)))
         t.pred =
             fx_cast(t.pred, is_float(fx_eltype(t.target)) ? fx_eltype(t.target) : FX_DTYPE_F32);
     if (!is_float(fx_eltype(t.target)))
         t.target = fx_cast(t.target, fx_eltype(t.pred));
-    t.epsilon = fxi_or_default(a->epsilon, machine_epsilon(fx_eltype(t.pred)));
-    t.delta = fxi_or_default(a->delta, 1);
+    t.eps = a->eps == FX_EPS ? machine_epsilon(fx_eltype(t.pred)) : a->eps;
     if (how != SMOOTH_NONE && a->smoothing > 0)
         t.target =
             smoothed(t.target, a->smoothing, how == SMOOTH_BINARY ? 2 : classes(t.target, t.dims));
@@ -143,7 +144,7 @@ static fx_array *absolute_error(const terms *t)
 }
 static fx_array *squared_log_error(const terms *t)
 {
-    return fx_square(fx_log(fx_div(fx_add(t->pred, t->epsilon), fx_add(t->target, t->epsilon))));
+    return fx_square(fx_log(fx_div(fx_add(t->pred, t->eps), fx_add(t->target, t->eps))));
 }
 
 static fx_array *huber(const terms *t)
@@ -155,7 +156,7 @@ static fx_array *huber(const terms *t)
 
 static fx_array *class_entropy(const terms *t)
 {
-    return fx_neg(total(t, fx_xlogy(t->target, fx_add(t->pred, t->epsilon))));
+    return fx_neg(total(t, fx_xlogy(t->target, fx_add(t->pred, t->eps))));
 }
 static fx_array *logit_class_entropy(const terms *t)
 {
@@ -168,8 +169,8 @@ static fx_array *divergence(const terms *t)
 
 static fx_array *binary_entropy(const terms *t)
 {
-    fx_array *yes = fx_xlogy(t->target, fx_add(t->pred, t->epsilon));
-    fx_array *no = fx_xlogy(fx_sub(1, t->target), fx_add(fx_sub(1, t->pred), t->epsilon));
+    fx_array *yes = fx_xlogy(t->target, fx_add(t->pred, t->eps));
+    fx_array *no = fx_xlogy(fx_sub(1, t->target), fx_add(fx_sub(1, t->pred), t->eps));
     return fx_sub(fx_neg(yes), no);
 }
 static fx_array *logit_binary_entropy(const terms *t)
@@ -191,9 +192,10 @@ static fx_array *squared_hinge(const terms *t)
 }
 
 #define LOSS(name, how, core)                                                                      \
-    fx_array *fxi_##name(const fx_loss_args *a)                                                    \
+    fx_array *fxi_##name(const fx_loss_args *given)                                                \
     {                                                                                              \
-        return loss(#name, a, how, core);                                                          \
+        FXI_TAKE_OPTIONS(fx_loss_args, FXI_LOSS_ARGS, a, #name, given);                            \
+        return a_ok ? loss(#name, &a, how, core) : fx_error_array(FX_STATUS_ARGUMENT);             \
     }
 LOSS(mse, SMOOTH_NONE, squared_error)
 LOSS(mae, SMOOTH_NONE, absolute_error)

@@ -1,25 +1,24 @@
 /* modes.c: fx_trainmode, fx_testmode, fx_automode.
  *
- * The walk follows children, as Flux's does, and sets `active` where a layer has it. A layer that
- * is reached twice is set twice, which does no harm. Error objects are static storage shared by all
- * threads: they are never written.
+ * The walk follows children, as Flux's does, and sets `active` where a layer has it. Error objects
+ * are static storage shared by all threads: they are never written.
  */
-#include "layer.h"
+#include "nn_layer.h"
 
-static void set_active(void *object, fx_active active)
+static fx_walk set_active(const fx_spot *at, void *user)
 {
-    if (!object || fx_is_array(object))
-        return;
+    void *object = at->objects[0];
+    const int64_t active = *(const fx_active *)user;
+    if (!fx_has_children(object) || fx_is_error(object))
+        return FX_WALK_PASS;
     const fx_type *type = fx_type_of(object);
-    if (!type || type->error == object)
-        return;
-    if (type == &fxi_batchnorm_type)
-        ((fx_batchnorm_layer *)object)->active = (int64_t)active;
-    else if (type == &fxi_dropout_type)
-        ((fx_dropout_layer *)object)->active = (int64_t)active;
-    const int64_t n = fx_count(object);
-    for (int64_t i = 0; i < n; i++)
-        set_active(fx_child(object, i), active);
+    const fx_layer *layer = fx_layer_of(type);
+    for (int i = 0; layer && i < layer->nrows; i++) {
+        const fx_layer_row *row = fxi_layer_row(layer, i);
+        if (row->kind == FX_OPTION_ACTIVE && row->member)
+            *(int64_t *)((char *)object + row->member) = active;
+    }
+    return FX_WALK_ENTER;
 }
 
 static fx_status set_mode(const char *op, void *model, fx_active active)
@@ -28,8 +27,8 @@ static fx_status set_mode(const char *op, void *model, fx_active active)
         return fx_fail(FX_STATUS_ARGUMENT, op, "there is no model");
     if (fx_is_error(model))
         return fx_fail(FX_STATUS_ARGUMENT, op, "the model carries an error");
-    set_active(model, active);
-    return FX_OK;
+    const fx_tree_walker how = {.op = op, .meet = set_active, .user = &active};
+    return fx_tree_walk(&how, &model);
 }
 
 fx_status fx_trainmode(void *model)

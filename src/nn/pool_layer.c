@@ -1,40 +1,11 @@
 /* pool_layer.c: MaxPool and MeanPool as layers.
  *
- * A pool has no parameters, only a window; the descriptors are one per kind and number of spatial
- * axes, as Conv's are, because Flux's struct holds the options inline (32·N bytes). The mean
- * divides by the whole window, padding counted, as NNlib's.
+ * A pool has no parameters, only a window. The mean divides by the whole window, padding counted,
+ * as NNlib's.
  */
-#include "layer.h"
+#include "nn_layer.h"
 
-static void *maxpool_forward(void *self, int n, void *const *args);
-static void *meanpool_forward(void *self, int n, void *const *args);
-static void pool_describe(const void *self, fx_text *text);
-
-static const fx_field pool_fields[] = {
-    FXI_LAYER_FIELD(fx_pool_layer, window, DIMS),
-    FXI_LAYER_FIELD(fx_pool_layer, pad, DIMS),
-    FXI_LAYER_FIELD(fx_pool_layer, stride, DIMS),
-};
-static fx_pool_layer pool_errors[6];
-#define POOL_TYPE(text, call, spatial, nth)                                                        \
-    {                                                                                              \
-        .fxi_size = sizeof(fx_type), .name = (text), .size = sizeof(fx_pool_layer),                \
-        .fields = pool_fields, .nfields = FXI_COUNT(pool_fields), .forward = (call),               \
-        .describe = pool_describe, .error = &pool_errors[nth], .layout_bytes = 32 * (spatial),     \
-    }
-static const fx_type maxpool_types[3] = {
-    POOL_TYPE("MaxPool", maxpool_forward, 1, 0),
-    POOL_TYPE("MaxPool", maxpool_forward, 2, 1),
-    POOL_TYPE("MaxPool", maxpool_forward, 3, 2),
-};
-static const fx_type meanpool_types[3] = {
-    POOL_TYPE("MeanPool", meanpool_forward, 1, 3),
-    POOL_TYPE("MeanPool", meanpool_forward, 2, 4),
-    POOL_TYPE("MeanPool", meanpool_forward, 3, 5),
-};
-
-static void *pool_forward(fx_pool_layer *l, fx_array *(*apply)(const fx_pool_args *), int n,
-                          void *const *args)
+static void *pool_forward(fx_maxpool_layer *l, bool max, int n, void *const *args)
 {
     fx_array *x = fxi_layer_input(l, n, args);
     if (fx_is_error(x))
@@ -42,52 +13,64 @@ static void *pool_forward(fx_pool_layer *l, fx_array *(*apply)(const fx_pool_arg
     const fx_status s = fxi_expect_ndims(l, x, (int)l->window.n + 2);
     if (s != FX_OK)
         return fx_error_array(s);
-    return apply(FXI_POOL(x, .window = l->window, .pad = l->pad, .stride = l->stride));
+    return max ? fx_pool_max(x, .window = l->window, .pad = l->pad, .stride = l->stride)
+               : fx_pool_mean(x, .window = l->window, .pad = l->pad, .stride = l->stride);
 }
 
 static void *maxpool_forward(void *self, int n, void *const *args)
 {
-    return pool_forward(self, fxi_pool_max, n, args);
+    return pool_forward(self, true, n, args);
 }
 static void *meanpool_forward(void *self, int n, void *const *args)
 {
-    return pool_forward(self, fxi_pool_mean, n, args);
+    return pool_forward(self, false, n, args);
 }
 
-static void pool_describe(const void *self, fx_text *text)
+static bool pool_build(const fx_type *type, const void *options, void *self)
 {
-    const fx_pool_layer *l = self;
-    bool own_stride = l->stride.n != l->window.n;
-    for (int64_t i = 0; i < l->window.n && !own_stride; i++)
-        own_stride = l->stride.v[i] != l->window.v[i];
-    fx_text_add(text, "%s(", fx_type_of(self)->name);
-    fxi_describe_dims(text, &l->window);
-    fxi_describe_option(text, "pad", &l->pad, 0);
-    if (own_stride)
-        fxi_describe_option(text, "stride", &l->stride, -1);
-    fx_text_add(text, ")");
-}
-
-static fx_pool_layer *pool_new(const fx_type *types, const fx_pool_layer_args *a)
-{
-    fx_pool_layer l = {.window = a->window};
+    const fx_maxpool_args *a = options;
+    fx_maxpool_layer *l = self;
     const int c = (int)a->window.n;
     if (c < 1 || c > 3)
-        return fxi_refuse(&types[1], "takes windows of 1 to 3 axes, got %d", c);
-    const fx_type *type = &types[c - 1];
-    if (!fxi_spread_option(type, "window", &a->window, c, 1, 1, &l.window) ||
-        !fxi_spread_option(type, "stride", a->stride.n ? &a->stride : &a->window, c, 1, 1,
-                           &l.stride) ||
-        !fxi_spread_padding(type, &a->pad, &a->window, NULL, &l.pad))
-        return fxi_error_object(type);
-    return fxi_new(type, &l);
+        return fxi_refuse(type, "takes windows of 1 to 3 axes, got %d", c);
+    const fx_dims *stride = a->stride.n ? &a->stride : &a->window;
+    return fxi_spread_option(type, "window", &a->window, c, 1, &l->window) &&
+           fxi_spread_option(type, "stride", stride, c, 1, &l->stride) &&
+           fxi_spread_padding(type, &a->pad, &a->window, NULL, &l->pad);
 }
 
-fx_pool_layer *fxi_maxpool(const fx_pool_layer_args *a)
+/* A stride that is the window is the default, which an empty list stands for. */
+static bool pool_recover(const void *self, void *options)
 {
-    return pool_new(maxpool_types, a);
+    const fx_maxpool_layer *l = self;
+    fx_maxpool_args *a = options;
+    bool same = l->stride.n == l->window.n;
+    for (int64_t i = 0; i < l->window.n && same; i++)
+        same = l->stride.v[i] == l->window.v[i];
+    if (same)
+        a->stride.n = 0;
+    return true;
 }
-fx_pool_layer *fxi_meanpool(const fx_pool_layer_args *a)
+
+/* Flux's struct holds its options inline. */
+static int64_t pool_bytes(const void *self)
 {
-    return pool_new(meanpool_types, a);
+    return 32 * ((const fx_maxpool_layer *)self)->window.n;
 }
+
+/* clang-format off */
+#define ROWS(M, O, F)                                                                              \
+    M(window, DIMS, FX_FROM(window, KERNEL), .place = "a window such as (2, 2)", .least = 1,       \
+      .required = true, .flux = "k")                                                               \
+    M(pad, DIMS, FX_FROM(pad, PADDING), .names = "pad", .flux = "pad")                             \
+    M(stride, DIMS, FX_FROM(stride, NUMBERS), .names = "stride", .least = 1, .flux = "stride")
+/* clang-format on */
+static const fx_flux_form forms[] = {{"k pad stride", "#k #pad", 700, 0}, {0}};
+#define POOL(id, text)                                                                             \
+    FX_LAYER_TYPE(id, fx_##id##_layer, fx_##id##_args, FXI_MAXPOOL_ARGS, ROWS,                     \
+                  (.name = (text), .forward = id##_forward), .build = pool_build,                  \
+                  .recover = pool_recover, .layout_bytes = pool_bytes, .flux = "Flux." text,       \
+                  .forms = forms);                                                                 \
+    FXI_LIBRARY_LAYER(id, fx_##id##_layer, fx_##id##_args)
+POOL(maxpool, "MaxPool")
+POOL(meanpool, "MeanPool")

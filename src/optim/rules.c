@@ -13,6 +13,8 @@
 #include <cflux/ops.h>
 
 #include "julia_number.h"
+#include "option_struct.h"
+#include "state_parts.h"
 
 #include <math.h>
 #include <string.h>
@@ -27,13 +29,13 @@ static void init_none(const fx_rule *r, fx_array *x, fx_array **states, double *
 static void init_velocity(const fx_rule *r, fx_array *x, fx_array **states, double *numbers)
 {
     (void)r, (void)numbers;
-    states[0] = fxi_zeros_like(x);
+    states[0] = fx_zeros_like(x);
 }
 
 static void init_moments(const fx_rule *r, fx_array *x, fx_array **states, double *numbers)
 {
-    states[0] = fxi_zeros_like(x);
-    states[1] = fxi_zeros_like(x);
+    states[0] = fx_zeros_like(x);
+    states[1] = fx_zeros_like(x);
     numbers[0] = r->beta1;
     numbers[1] = r->beta2;
 }
@@ -142,7 +144,7 @@ static fx_array *adam(const fx_rule *r, fx_array *const *c, fx_array *x, fx_arra
     return fx_keep(fx_mul(adam_direction(c, dx, states, new_states), c[ETA]));
 }
 
-/* η(d + λx), or η·d + λx with .no_couple */
+/* η(d + λx), or η·d + λx without .couple */
 static fx_array *adamw(const fx_rule *r, fx_array *const *c, fx_array *x, fx_array *dx,
                        fx_array *const *states, fx_array **new_states)
 {
@@ -173,12 +175,12 @@ enum { DESCENT, MOMENTUM, NESTEROV, ADAM, ADAMW, RULES };
 typedef struct row {
     fx_type type;
     fxi_rule_info info;
-    double eta; /* default */
+    fx_rule defaults;
 } row;
 
 static void describe(const void *self, fx_text *text);
 static fx_rule errors[RULES];
-#define ROW(nth, text, list, nstates, nnumbers, init, literals, apply, eta)                        \
+#define ROW(nth, text, list, nstates, nnumbers, init, literals, apply, MEMBERS)                    \
     [nth] = {{.fxi_size = sizeof(fx_type),                                                         \
               .name = (text),                                                                      \
               .size = sizeof(fx_rule),                                                             \
@@ -188,15 +190,16 @@ static fx_rule errors[RULES];
               .error = &errors[nth],                                                               \
               .flags = FX_TYPE_LEAF},                                                              \
              {(text), (nstates), (nnumbers), (init), (literals), (apply)},                         \
-             (eta)}
+             {MEMBERS(FXI_DEFAULT)}}
 static const row rows[RULES] = {
-    ROW(DESCENT, "Descent", descent_fields, 0, 0, init_none, descent_literals, descent, 0.1),
+    ROW(DESCENT, "Descent", descent_fields, 0, 0, init_none, descent_literals, descent,
+        FXI_DESCENT_ARGS),
     ROW(MOMENTUM, "Momentum", momentum_fields, 1, 0, init_velocity, momentum_literals, momentum,
-        0.01),
+        FXI_MOMENTUM_ARGS),
     ROW(NESTEROV, "Nesterov", momentum_fields, 1, 0, init_velocity, nesterov_literals, nesterov,
-        0.001),
-    ROW(ADAM, "Adam", adam_fields, 2, 2, init_moments, adam_literals, adam, 0.001),
-    ROW(ADAMW, "AdamW", adamw_fields, 2, 2, init_moments, adam_literals, adamw, 0.001),
+        FXI_NESTEROV_ARGS),
+    ROW(ADAM, "Adam", adam_fields, 2, 2, init_moments, adam_literals, adam, FXI_ADAM_ARGS),
+    ROW(ADAMW, "AdamW", adamw_fields, 2, 2, init_moments, adam_literals, adamw, FXI_ADAMW_ARGS),
 };
 
 static const row *row_of(const fx_rule *r)
@@ -266,25 +269,7 @@ static fx_rule *make(const row *w, const fx_rule *init)
     char number[FXI_NUMBER_TEXT];
     fx_fail(FX_STATUS_ARGUMENT, w->type.name, "the learning rate cannot be negative: eta = %s",
             fxi_float64_text(init->eta, number));
-    return fxi_error_object(&w->type);
-}
-
-/* 0 means the default, FX_ZERO zero. */
-static double or_default(double v, double otherwise)
-{
-    return v != 0 ? v : signbit(v) ? 0.0 : otherwise;
-}
-
-static fx_rule *rule(const row *w, const fx_rule_args *a)
-{
-    const fx_rule init = {.eta = or_default(a->eta, w->eta),
-                          .rho = or_default(a->rho, 0.9),
-                          .beta1 = or_default(a->beta1, 0.9),
-                          .beta2 = or_default(a->beta2, 0.999),
-                          .epsilon = or_default(a->epsilon, 1e-8),
-                          .lambda = or_default(a->lambda, 0),
-                          .couple = !a->no_couple};
-    return make(w, &init);
+    return fx_error_object(&w->type);
 }
 
 static bool has_field(const fx_type *type, const char *name)
@@ -295,44 +280,53 @@ static bool has_field(const fx_type *type, const char *name)
     return false;
 }
 
-fx_rule *fxi_rule_with(const fx_rule *r, const fx_rule_args *given)
+fx_rule *fxi_rule_with(const fx_rule *r, const fx_adjust_args *given)
 {
     const row *w = row_of(r);
     if (!w || r == w->type.error) {
         fx_fail(FX_STATUS_ARGUMENT, "adjust", "expects an optimiser rule");
-        return fxi_error_object(&rows[DESCENT].type);
+        return fx_error_object(&rows[DESCENT].type);
     }
     fx_rule init = *r;
-    const struct {
-        const char *name;
-        double value, *field;
-    } numbers[] = {
-        {"eta", given->eta, &init.eta},          {"rho", given->rho, &init.rho},
-        {"beta1", given->beta1, &init.beta1},    {"beta2", given->beta2, &init.beta2},
-        {"lambda", given->lambda, &init.lambda}, {"epsilon", given->epsilon, &init.epsilon}};
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        if (has_field(&w->type, numbers[i].name))
-            *numbers[i].field = or_default(numbers[i].value, *numbers[i].field);
+#define TAKE(T, name, value)                                                                       \
+    if (!isnan(given->name) && has_field(&w->type, #name))                                         \
+        init.name = given->name;
+    FXI_ADJUST_ARGS(TAKE)
+#undef TAKE
     return make(w, &init);
 }
 
-fx_rule *fxi_descent(const fx_rule_args *a)
+fx_rule *fxi_rule_named(const char *name, const fx_adjust_args *given, bool couple)
 {
-    return rule(&rows[DESCENT], a);
+    for (int i = 0; i < RULES; i++) {
+        if (strcmp(rows[i].type.name, name) != 0)
+            continue;
+        fx_rule defaults = rows[i].defaults;
+        defaults.couple = couple;
+        fx_rule *rule = make(&rows[i], &defaults);
+        return fx_is_error(rule) ? rule : fxi_rule_with(rule, given);
+    }
+    fx_fail(FX_STATUS_ARGUMENT, "rule", "there is no rule %s", name);
+    return fx_error_object(&rows[DESCENT].type);
 }
-fx_rule *fxi_momentum(const fx_rule_args *a)
+
+void fxi_rule_numbers(const fx_rule *r, fx_adjust_args *out)
 {
-    return rule(&rows[MOMENTUM], a);
+#define COPY(T, name, value) .name = r->name,
+    *out = (fx_adjust_args){.fxi_size = sizeof(fx_adjust_args), FXI_ADJUST_ARGS(COPY)};
+#undef COPY
 }
-fx_rule *fxi_nesterov(const fx_rule_args *a)
-{
-    return rule(&rows[NESTEROV], a);
-}
-fx_rule *fxi_adam(const fx_rule_args *a)
-{
-    return rule(&rows[ADAM], a);
-}
-fx_rule *fxi_adamw(const fx_rule_args *a)
-{
-    return rule(&rows[ADAMW], a);
-}
+
+#define FROM_OPTIONS(T, name, value) .name = a.name,
+#define RULE(nth, f, T, MEMBERS)                                                                   \
+    fx_rule *f(const T *given)                                                                     \
+    {                                                                                              \
+        FXI_TAKE_OPTIONS(T, MEMBERS, a, rows[nth].type.name, given);                               \
+        const fx_rule init = {MEMBERS(FROM_OPTIONS)};                                              \
+        return a_ok ? make(&rows[nth], &init) : fx_error_object(&rows[nth].type);                  \
+    }
+RULE(DESCENT, fxi_descent, fx_descent_args, FXI_DESCENT_ARGS)
+RULE(MOMENTUM, fxi_momentum, fx_momentum_args, FXI_MOMENTUM_ARGS)
+RULE(NESTEROV, fxi_nesterov, fx_nesterov_args, FXI_NESTEROV_ARGS)
+RULE(ADAM, fxi_adam, fx_adam_args, FXI_ADAM_ARGS)
+RULE(ADAMW, fxi_adamw, fx_adamw_args, FXI_ADAMW_ARGS)

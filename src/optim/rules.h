@@ -39,6 +39,6 @@ const fxi_rule_info *fxi_rule_info_of(const fx_rule *r);
 
 /* r with those of the numbers that are given and that it has: a new rule of the same kind (the
  * error object for a negative learning rate). */
-fx_rule *fxi_rule_with(const fx_rule *r, const fx_rule_args *given);
+fx_rule *fxi_rule_with(const fx_rule *r, const fx_adjust_args *given);
 
 #endif

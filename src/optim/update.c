@@ -7,9 +7,14 @@
  * nothing. A view of a parameter has no state; it becomes the same view of the new value.
  */
 #include "error.h"
+#include "evaluate.h"
 #include "julia_number.h"
 #include "memory.h"
+#include "option_struct.h"
 #include "rules.h"
+#include "state_parts.h"
+#include "ties.h"
+#include "tuples.h"
 
 #include <cflux/ops.h>
 #include <math.h>
@@ -189,37 +194,10 @@ static int by_address(const void *a, const void *b)
                                                      : (uintptr_t)x->array > (uintptr_t)y->array;
 }
 
-static void *mirror(setup *s, void *x);
-
-static void *mirror_children(setup *s, void *x)
+/* The leaf of an array that is trained; the empty tuple for everything else without children. */
+static void *leaf_or_nothing(void *x, void *user)
 {
-    const int64_t n = fx_count(x);
-    void **items = fxi_calloc((size_t)n + 1, sizeof *items);
-    const char **names = fxi_calloc((size_t)n + 1, sizeof *names);
-    bool named = false;
-    for (int64_t i = 0; items && names && i < n; i++) {
-        names[i] = fx_child_name(x, i);
-        named |= names[i][0] != 0;
-        items[i] = mirror(s, fx_child(x, i));
-    }
-    void *t = NULL;
-    if (items && names && s->status == FX_OK)
-        t = named ? fxi_named_tuple((int)n, names, items) : fxi_tuple((int)n, items);
-    else if (s->status == FX_OK)
-        s->status = no_memory();
-    fxi_free(items);
-    fxi_free((void *)names);
-    return t;
-}
-
-/* The state of x: a leaf, a tuple of its children's states, or the empty tuple. */
-static void *mirror(setup *s, void *x)
-{
-    if (s->status != FX_OK)
-        return NULL;
-    if (x && !fx_is_array(x) && fx_type_of(x)->nfields > 0 &&
-        !(fx_type_of(x)->flags & (FX_TYPE_FUNCTION | FX_TYPE_LEAF)))
-        return mirror_children(s, x);
+    const setup *s = user;
     const pair key = {x, NULL};
     const pair *p =
         x && s->n ? bsearch(&key, s->pairs, (size_t)s->n, sizeof key, by_address) : NULL;
@@ -243,12 +221,11 @@ void *fxi_setup_with(void *model, fxi_leaf_fn leaf_of, void *user)
             qsort(s.pairs, (size_t)s.n, sizeof *s.pairs, by_address);
         if (s.status == FX_OK && s.n == 0)
             fx_message(1, "setup found no trainable parameters in this model");
-        state = fx_keep(mirror(&s, model));
+        if (s.status == FX_OK)
+            state = fx_keep(fxi_mirror("setup", model, leaf_or_nothing, &s));
     }
     fxi_free(s.pairs);
-    return s.status == FX_OK && state
-               ? state
-               : fx_error_array(s.status == FX_OK ? FX_STATUS_MEMORY : s.status);
+    return s.status == FX_OK ? state : fx_error_array(s.status);
 }
 
 void *fx_setup(fx_rule *rule, void *model)
@@ -333,35 +310,38 @@ static void note_view(items *s, fx_array *x)
         s->status = no_memory();
 }
 
-/* Where there is no gradient only views are looked for. */
-static void collect(items *s, void *state, void *x, void *g)
+/* A leaf of the state, with its array and gradient. Where there is no gradient only views are
+ * looked for. */
+static void take_leaf(items *s, leaf *l, void *x, void *g)
 {
-    if (s->status != FX_OK || !x || !state)
+    if (!g)
         return;
-    if (fx_is(state, &leaf_type)) {
-        if (!g)
-            return;
-        if (!fx_is_array(x) || !fx_is_array(g))
-            s->status = mismatch(fx_is_array(x) ? "gradient" : "state");
-        else
-            add_item(s, state, x, g);
-        return;
-    }
-    if (fx_is_array(state)) {
+    if (!fx_is_array(x) || !fx_is_array(g))
+        s->status = mismatch(fx_is_array(x) ? "gradient" : "state");
+    else
+        add_item(s, l, x, g);
+}
+
+/* What stands in one place of state, model and gradient. */
+static fx_walk collect(const fx_spot *at, void *user)
+{
+    items *s = user;
+    void *state = at->objects[0], *x = at->objects[1], *g = at->objects[2];
+    if (!state || !x)
+        return FX_WALK_PASS;
+    const int64_t n = fx_is_array(state) ? 0 : fx_count(state);
+    const bool is_leaf = fx_is(state, &leaf_type);
+    if (is_leaf)
+        take_leaf(s, state, x, g);
+    else if (fx_is_array(state))
         s->status = mismatch("state");
-        return;
-    }
-    const int64_t n = fx_count(state);
-    if (fx_is_array(x))
-        note_view(s, x);
-    if (n == 0 || fx_is_array(x))
-        return;
-    if (fx_count(x) != n || (g && fx_count(g) != n)) {
+    else if (n > 0 && (fx_count(x) != n || (g && fx_count(g) != n)))
         s->status = mismatch(fx_count(x) != n ? "state" : "gradient");
-        return;
-    }
-    for (int64_t i = 0; i < n; i++)
-        collect(s, fx_child(state, i), fx_child(x, i), g ? fx_child(g, i) : NULL);
+    else if (fx_is_array(x))
+        note_view(s, x);
+    if (s->status != FX_OK)
+        return FX_WALK_STOP;
+    return is_leaf || fx_is_array(x) ? FX_WALK_PASS : FX_WALK_ENTER;
 }
 
 static void gather_items(items *s, void *state, void *model, void *gradient)
@@ -386,10 +366,14 @@ static void gather_items(items *s, void *state, void *model, void *gradient)
         if (s->status != FX_OK)
             return;
     }
-    if (fx_type_of(gradient) != fx_type_of(model))
+    if (fx_type_of(gradient) != fx_type_of(model)) {
         s->status = mismatch("gradient");
-    else
-        collect(s, state, model, gradient);
+        return;
+    }
+    const fx_tree_walker how = {.op = "update", .trees = 3, .meet = collect, .user = s};
+    const fx_status status = fx_tree_walk(&how, all);
+    if (s->status == FX_OK)
+        s->status = status;
 }
 
 static void items_done(items *s)
@@ -462,7 +446,7 @@ static int handle_count(const items *s)
     return n;
 }
 
-static fx_status commit(items *s, fx_array *ok, bool no_sinks)
+static fx_status commit(items *s, fx_array *ok, bool sinks)
 {
     const int n = handle_count(s);
     fx_array **handles = fxi_malloc(((size_t)n + 1) * sizeof *handles),
@@ -482,7 +466,7 @@ static fx_status commit(items *s, fx_array *ok, bool no_sinks)
         m += values[m] != NULL;
     }
     if (status == FX_OK)
-        status = fxi_commit(m, handles, values, ok, no_sinks);
+        status = fxi_commit(m, handles, values, ok, sinks);
     for (int64_t i = 0; i < s->n && status == FX_OK; i++) {
         s->all[i].leaf->number0 = s->all[i].numbers[0];
         s->all[i].leaf->number1 = s->all[i].numbers[1];
@@ -493,7 +477,7 @@ static fx_status commit(items *s, fx_array *ok, bool no_sinks)
 }
 
 static fx_status update(int n, void *const *states, void *const *models, void *const *gradients,
-                        fx_array *guard, bool no_sinks)
+                        fx_array *guard, bool sinks)
 {
     FXI_SCOPE;
     items s = {0};
@@ -504,23 +488,22 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
     for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)
         s.status = apply(&s.all[i], &c, ok);
     if (s.status == FX_OK)
-        s.status = commit(&s, ok, no_sinks);
+        s.status = commit(&s, ok, sinks);
     if (s.status != FX_OK && s.status != FX_STATUS_NONFINITE)
-        fxi_commit(0, NULL, NULL, fx_error_array(s.status), true); /* staged state is dropped */
+        fxi_commit(0, NULL, NULL, fx_error_array(s.status), false); /* staged state is dropped */
     items_done(&s);
     return s.status;
 }
 
 fx_status fxi_update(const fx_update_args *given)
 {
-    fx_update_args a = {0};
-    memcpy(&a, given, given->fxi_size < sizeof a ? given->fxi_size : sizeof a);
-    return update(1, &a.state, &a.model, &a.gradient, a.guard, a.no_sinks);
+    FXI_TAKE_OPTIONS(fx_update_args, FXI_UPDATE_ARGS, a, "update", given);
+    return a_ok ? update(1, &a.state, &a.model, &a.gradient, a.guard, a.sinks) : FX_STATUS_ARGUMENT;
 }
 
 fx_status fx_update_all(int n, void *const *states, void *const *models, void *const *gradients)
 {
-    return update(n, states, models, gradients, NULL, false);
+    return update(n, states, models, gradients, NULL, true);
 }
 
 /* ---- out of place ---------------------------------------------------------------------------- */
@@ -545,18 +528,19 @@ static fx_array *renewed(fx_array *x, void *user)
     return p ? (*p)[1] : x;
 }
 
-static void renew_numbers(void *old, void *new, const items *s)
+/* The new numbers of the leaves of a state; its old leaf stands beside each. */
+static fx_walk renew_numbers(const fx_spot *at, void *user)
 {
-    if (fx_is(old, &leaf_type) && fx_is(new, &leaf_type) && ((leaf *)old)->item >= 0 &&
-        old != new) {
-        const item *it = &s->all[((leaf *)old)->item];
-        ((leaf *)new)->number0 = it->numbers[0];
-        ((leaf *)new)->number1 = it->numbers[1];
-        ((leaf *)new)->item = -1;
-        return;
-    }
-    for (int64_t i = 0; !fx_is_array(old) && !fx_is(old, &leaf_type) && i < fx_count(old); i++)
-        renew_numbers(fx_child(old, i), fx_child(new, i), s);
+    const items *s = user;
+    leaf *old = at->objects[0], *new = at->objects[1];
+    if (!fx_is(old, &leaf_type) || !fx_is(new, &leaf_type))
+        return fx_has_children(old) && new ? FX_WALK_ENTER : FX_WALK_PASS;
+    if (old->item < 0 || old == new)
+        return FX_WALK_PASS;
+    new->number0 = s->all[old->item].numbers[0];
+    new->number1 = s->all[old->item].numbers[1];
+    new->item = -1;
+    return FX_WALK_PASS;
 }
 
 static void *renew_both(items *s, void *state, void *model)
@@ -575,8 +559,13 @@ static void *renew_both(items *s, void *state, void *model)
     void *new_state = fx_fmap_with(renewed, &r, state),
          *new_model = fx_fmap_with(renewed, &r, model);
     fxi_free(r.pairs);
-    if (!fx_is_error(new_state) && !fx_is_error(new_model))
-        renew_numbers(state, new_state, s);
+    void *const both[] = {state, new_state};
+    const fx_tree_walker how = {.op = "update", .trees = 2, .meet = renew_numbers, .user = s};
+    if (!fx_is_error(new_state) && !fx_is_error(new_model)) {
+        const fx_status status = fx_tree_walk(&how, both);
+        if (status != FX_OK)
+            new_state = new_model = fx_error_array(status);
+    }
     return fx_tuple(new_state, new_model);
 }
 
@@ -596,30 +585,52 @@ void *fx_updated(void *state, void *model, void *gradient)
 
 /* ---- adjusting a state ----------------------------------------------------------------------- */
 
-/* Calls f for every leaf of a state; a tied one comes as often as its array. False when there is
- * none: it is not what fx_setup returned. */
-static bool each_leaf(void *state, void (*f)(leaf *l, void *user), void *user)
+typedef void (*leaf_fn)(leaf *l, void *user);
+typedef struct leaves {
+    leaf_fn f;
+    void *user;
+    bool every_path; /* a leaf comes as often as there are paths to it */
+    int64_t most, n; /* leaves that may come (0: any number), and that came */
+    bool other;      /* there are other things than leaves and tuples */
+} leaves;
+
+static fx_walk meet_leaf(const fx_spot *at, void *user)
 {
-    if (!state || fx_is_array(state))
-        return false;
-    if (fx_is(state, &leaf_type)) {
-        f(state, user);
-        return true;
+    leaves *all = user;
+    void *x = at->objects[0];
+    if (fx_is(x, &leaf_type) && !fx_is_error(x)) {
+        if (all->n++ == all->most && all->most)
+            return FX_WALK_STOP;
+        all->f(x, all->user);
+        return FX_WALK_TAKE;
     }
-    bool any = false;
-    for (int64_t i = 0; i < fx_count(state); i++)
-        any |= each_leaf(fx_child(state, i), f, user);
-    return any;
+    all->other |= x && (fx_is_error(x) || !(fx_type_of(x)->flags & FX_TYPE_TUPLE));
+    return fx_has_children(x) ? FX_WALK_ENTER : FX_WALK_PASS;
 }
 
-static fx_status not_a_state(const char *op)
+/* Calls f for the leaves of a state. False, not recorded, when it is not what fx_setup returned:
+ * without leaves only a tree of tuples is, the state of a model without parameters. */
+static bool walk_leaves(leaves *all, void *state, fx_status *out)
 {
+    const fx_tree_walker how = {
+        .op = "update", .meet = meet_leaf, .every_path = all->every_path, .user = all};
+    *out = state ? fx_tree_walk(&how, &state) : FX_OK;
+    return state && (all->n > 0 || !all->other);
+}
+
+/* Calls f for every leaf once, a tied one too. */
+static fx_status each_leaf(const char *op, void *state, leaf_fn f, void *user)
+{
+    leaves all = {.f = f, .user = user};
+    fx_status status;
+    if (walk_leaves(&all, state, &status))
+        return status;
     return fx_fail(FX_STATUS_ARGUMENT, op,
                    "`%s` must not be applied to a model, only to the state tree from fx_setup", op);
 }
 
 typedef struct adjustment {
-    fx_rule_args given;
+    const fx_adjust_args *given;
     fx_rule *old, *new; /* the last rule replaced: leaves of one setup share theirs */
     fx_status status;
 } adjustment;
@@ -627,11 +638,11 @@ typedef struct adjustment {
 static void adjust(leaf *l, void *user)
 {
     adjustment *a = user;
-    if (a->status != FX_OK || l->rule == a->new) /* a tied leaf, seen already */
+    if (a->status != FX_OK)
         return;
     if (l->rule != a->old) {
         a->old = l->rule;
-        a->new = fxi_rule_with(l->rule, &a->given);
+        a->new = fxi_rule_with(l->rule, a->given);
         if (fx_is_error(a->new)) {
             a->status = fx_error_status() != FX_OK ? fx_error_status() : FX_STATUS_MEMORY;
             return;
@@ -642,18 +653,20 @@ static void adjust(leaf *l, void *user)
     l->rule = rule;
 }
 
-fx_status fxi_adjust(void *state, const fx_rule_args *given)
+fx_status fxi_adjust(void *state, const fx_adjust_args *given)
 {
     FXI_SCOPE;
-    adjustment a = {.status = FX_OK};
-    memcpy(&a.given, given, given->fxi_size < sizeof a.given ? given->fxi_size : sizeof a.given);
-    return each_leaf(state, adjust, &a) ? a.status : not_a_state("adjust");
+    FXI_TAKE_OPTIONS(fx_adjust_args, FXI_ADJUST_ARGS, numbers, "adjust", given);
+    if (!numbers_ok)
+        return FX_STATUS_ARGUMENT;
+    adjustment a = {.given = &numbers, .status = FX_OK};
+    const fx_status status = each_leaf("adjust", state, adjust, &a);
+    return a.status == FX_OK ? status : a.status;
 }
 
 fx_status fx_adjust_eta(void *state, double eta)
 {
-    const fx_rule_args given = {.fxi_size = sizeof given, .eta = eta != 0 ? eta : FX_ZERO};
-    return fxi_adjust(state, &given);
+    return fx_adjust(state, .eta = eta);
 }
 
 static void take_eta(leaf *l, void *user)
@@ -665,7 +678,9 @@ static void take_eta(leaf *l, void *user)
 double fx_eta(void *state)
 {
     double eta = NAN;
-    each_leaf(state, take_eta, &eta);
+    fx_status unused;
+    leaves all = {.f = take_eta, .user = &eta, .most = 1};
+    walk_leaves(&all, state, &unused);
     return isnan(eta) ? 0 : eta;
 }
 
@@ -677,13 +692,13 @@ static void set_frozen(leaf *l, void *user)
 fx_status fx_freeze(void *state)
 {
     bool frozen = true;
-    return each_leaf(state, set_frozen, &frozen) ? FX_OK : not_a_state("freeze");
+    return each_leaf("freeze", state, set_frozen, &frozen);
 }
 
 fx_status fx_thaw(void *state)
 {
     bool frozen = false;
-    return each_leaf(state, set_frozen, &frozen) ? FX_OK : not_a_state("thaw");
+    return each_leaf("thaw", state, set_frozen, &frozen);
 }
 
 /* ---- a state's numbers ----------------------------------------------------------------------- */
@@ -741,7 +756,10 @@ static void note_numbers(leaf *l, void *user)
 int64_t fxi_state_numbers(void *state, double *out, int64_t capacity)
 {
     numbering g = {.out = out, .capacity = capacity};
-    return each_leaf(state, note_numbers, &g) ? g.n : state && fx_count(state) == 0 ? 0 : -1;
+    leaves all = {.f = note_numbers, .user = &g};
+    fx_status status;
+    const bool is_state = walk_leaves(&all, state, &status);
+    return status != FX_OK ? -2 : is_state ? g.n : -1;
 }
 
 /* The rule that a leaf will have; leaves in a row with the same numbers share one. */
@@ -762,13 +780,12 @@ static void prepare_rule(leaf *l, void *user)
         g->rules[i] = g->rules[i - 1];
         return;
     }
-    g->rules[i] =
-        fxi_rule_with(l->rule, &(fx_rule_args){.eta = x[ETA] != 0 ? x[ETA] : FX_ZERO,
-                                               .rho = x[RHO] != 0 ? x[RHO] : FX_ZERO,
-                                               .beta1 = x[BETA1] != 0 ? x[BETA1] : FX_ZERO,
-                                               .beta2 = x[BETA2] != 0 ? x[BETA2] : FX_ZERO,
-                                               .epsilon = x[EPSILON] != 0 ? x[EPSILON] : FX_ZERO,
-                                               .lambda = x[LAMBDA] != 0 ? x[LAMBDA] : FX_ZERO});
+    g->rules[i] = fxi_rule_with(l->rule, &(const fx_adjust_args){.eta = x[ETA],
+                                                                 .rho = x[RHO],
+                                                                 .beta1 = x[BETA1],
+                                                                 .beta2 = x[BETA2],
+                                                                 .epsilon = x[EPSILON],
+                                                                 .lambda = x[LAMBDA]});
     if (fx_is_error(g->rules[i]))
         g->status = fx_error_status() != FX_OK ? fx_error_status() : FX_STATUS_MEMORY;
 }
@@ -785,23 +802,45 @@ static void take_numbers(leaf *l, void *user)
     l->frozen = x[FROZEN] != 0;
 }
 
+static void count_leaf(leaf *l, void *user)
+{
+    (void)l, (void)user;
+}
+
+/* Are there as many numbers as when each leaf has its numbers once for every path to it? Older
+ * files have them so. */
+static bool fits_every_path(void *state, int64_t n)
+{
+    leaves all = {.f = count_leaf, .every_path = true, .most = n / LEAF_NUMBERS};
+    fx_status status;
+    return n > 0 && walk_leaves(&all, state, &status) && status == FX_OK &&
+           all.n * LEAF_NUMBERS == n;
+}
+
 fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n)
 {
     FXI_SCOPE;
     const int64_t has = fxi_state_numbers(state, NULL, 0);
+    const bool every_path = has >= 0 && has != n && fits_every_path(state, n);
     if (has < 0)
-        return not_a_state("state_numbers");
-    if (has != n)
+        return has == -2 ? fx_error_status()
+                         : fx_fail(FX_STATUS_ARGUMENT, "state_numbers",
+                                   "the state is not one of fx_setup");
+    if (has != n && !every_path)
         return fx_fail(FX_STATUS_ARGUMENT, "state_numbers", "the state has %lld numbers, got %lld",
                        (long long)has, (long long)n);
     numbering g = {.in = numbers,
                    .rules = fxi_calloc((size_t)n / LEAF_NUMBERS + 1, sizeof(void *))};
     if (!g.rules)
         return no_memory();
-    each_leaf(state, prepare_rule, &g);
+    leaves all = {.f = prepare_rule, .user = &g, .every_path = every_path};
+    fx_status status;
+    walk_leaves(&all, state, &status);
+    g.status = g.status == FX_OK ? status : g.status;
     g.n = 0;
+    all.f = take_numbers;
     if (g.status == FX_OK)
-        each_leaf(state, take_numbers, &g);
+        walk_leaves(&all, state, &g.status);
     fxi_free(g.rules);
     return g.status;
 }

@@ -28,9 +28,9 @@ int64_t fxi_step_bytes(const fxi_plan *p, const fx_step *s)
 
 int32_t fxi_step_nodes(const fx_step *s)
 {
-    if (s->segments)
-        return s->nsegments * s->ninstr;
-    return s->cls == FX_CLASS_ELEMENTWISE || s->cls == FX_CLASS_ROW ? s->ninstr : 1 + s->ninstr;
+    const bool all = s->cls == FX_CLASS_ELEMENTWISE || s->cls == FX_CLASS_FOREACH ||
+                     s->cls == FX_CLASS_ROW; /* else the program is what comes before or after */
+    return fx_step_segments(s) * (!all + fx_step_program(s).n);
 }
 
 /* The bytes of node id where they lie: those of what it is a view of, if that is less. */

@@ -3,6 +3,7 @@
 #define CFLUX_BUILD_H
 
 #include "plan.h"
+#include "planner.h"
 #include "group.h"
 
 /* Where a node's elements are while the plan is built. */
@@ -14,6 +15,7 @@ typedef struct fxi_place {
 } fxi_place;
 
 typedef struct fxi_builder {
+    const fxi_planner *how;
     const fxi_graph *g;
     fxi_plan *p;
     fxi_place *places; /* per node */
@@ -27,10 +29,10 @@ static inline int64_t fxi_node_bytes(const fxi_node *n)
     return fxi_length(n->ndim, n->shape) * (int64_t)fx_dtype_size((fx_dtype)n->dtype);
 }
 
-/* The value of output k of a step; −1 is the first one. */
-static inline int32_t fxi_output_value(const fx_step *s, int k)
+/* The attribute of a node as an instruction. */
+static inline int64_t fxi_instr_attr(const fxi_node *n)
 {
-    return k < 0 ? s->out_value : s->more_value[k];
+    return n->op == FX_OP_REDUCE ? n->attr.reduce.fold : n->op == FX_OP_POWI ? n->attr.exponent : 0;
 }
 
 /* The place of id in a list of n, or −1. */
@@ -47,12 +49,15 @@ static inline int fxi_find_id(const int32_t *list, int n, int32_t id)
 int32_t fxi_add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t bytes);
 int32_t fxi_add_slot(fxi_plan *p, int32_t constant, uint8_t dtype); /* a value too */
 
-/* A new step of the plan. */
+/* A new step of the plan, of the operation's class. attr: NULL for zeros. */
 fx_step *fxi_add_step(fxi_builder *b, uint8_t op, int nin, const fx_attr *attr);
 /* Input i of a step: node n as it is seen at a place. */
 void fxi_set_input(fx_step *s, int i, const fxi_node *n, const fxi_place *at);
 /* The output of the newest step: a new dense arena value in `at`. */
 bool fxi_set_output(fxi_builder *b, fx_step *s, const fxi_node *n, fxi_place *at);
+
+/* The sizes of x, dense: what a program runs over. */
+void fxi_set_space(fx_tensor *space, const fxi_node *x);
 
 /* Copies n's elements, as seen through `from`, into dense memory. */
 bool fxi_copy_dense(fxi_builder *b, const fxi_node *n, const fxi_place *from, fxi_place *to);
@@ -69,9 +74,9 @@ void fxi_step_free(fx_step *s);
 
 /* Gives matrix products and forward convolutions the elementwise steps that finish them. */
 bool fxi_add_epilogues(fxi_plan *p);
-/* Makes step i ready, which has an epilogue; what the backend cannot do of it becomes a step after
- * it. The backend's status. */
-fx_status fxi_prepare_epilogue(fxi_plan *p, int32_t i);
+/* Makes the steps with an epilogue ready; what the backend cannot do of an epilogue becomes a step
+ * after its product. False when memory is out. */
+bool fxi_settle_epilogues(const fxi_planner *how, fxi_plan *p);
 
 /* A movement node as another look at its input's place; false when only a copy can do it. */
 bool fxi_view(const fxi_node *n, const fxi_place *from, fxi_place *to);

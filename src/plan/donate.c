@@ -11,28 +11,10 @@
 static int32_t maker(const fxi_plan *p, int32_t v)
 {
     for (int32_t i = p->nsteps - 1; i >= 0; i--)
-        for (int k = -1; k < p->steps[i].nmore; k++)
-            if (fxi_output_value(&p->steps[i], k) == v)
+        for (int32_t k = 0; k < fx_step_outputs(&p->steps[i]); k++)
+            if (fx_step_output(&p->steps[i], k) == v)
                 return i;
     return -1;
-}
-
-/* Does step s read value v otherwise than element by element at the output's own positions? 0: not
- * at all, 1: aligned, 2: otherwise. */
-static int reads(const fx_step *s, int32_t v)
-{
-    int how = 0;
-    for (int i = 0; i < s->nin; i++) {
-        if (s->in_value[i] != v)
-            continue;
-        const fx_tensor *t = &s->in[i];
-        const bool aligned =
-            s->cls == FX_CLASS_ELEMENTWISE && s->in_offset[i] == 0 && t->ndim == s->out.ndim &&
-            fxi_is_dense(t->ndim, t->shape, t->stride) &&
-            fx_dtype_size((fx_dtype)t->dtype) == fx_dtype_size((fx_dtype)s->out.dtype);
-        how = aligned && how < 2 ? 1 : 2;
-    }
-    return how;
 }
 
 typedef struct donation {
@@ -46,7 +28,7 @@ static int readers(const fxi_plan *p, int32_t v, int32_t m)
 {
     int when = 0;
     for (int32_t i = 0; i < p->nsteps; i++)
-        if (i != m && reads(&p->steps[i], v))
+        if (i != m && fxi_reads(p, &p->steps[i], v, -1))
             when |= i < m ? 1 : 2;
     return when;
 }
@@ -55,7 +37,7 @@ static int readers(const fxi_plan *p, int32_t v, int32_t m)
 static bool read_later(const fxi_plan *p, int32_t leaf, int32_t m, bool last, const donation *d)
 {
     for (int32_t i = 0; i < p->nsteps; i++)
-        if (i != m && d->last[i] && reads(&p->steps[i], leaf))
+        if (i != m && d->last[i] && fxi_reads(p, &p->steps[i], leaf, -1))
             return true;
     return !last && (readers(p, leaf, m) & 2);
 }
@@ -69,16 +51,18 @@ static const char *try_donation(fxi_builder *b, int32_t k, donation *d)
     const int32_t v = p->results[k].value, leaf = b->places[b->g->donors[k]].value, m = maker(p, v);
     if (m < 0 || p->values[v].kind != FXI_VALUE_OUTPUT || p->values[leaf].kind != FXI_VALUE_LEAF)
         return "no step makes the new value";
+    if (d->taken[leaf])
+        return "another new value takes the memory of the old one";
     if (p->results[k].offset != 0 || p->values[v].bytes != p->values[leaf].bytes)
         return "the new value is of another size, or part of a larger one";
-    if (reads(&p->steps[m], leaf) > 1)
+    if (fxi_reads(p, &p->steps[m], leaf, v) == FXI_READS_OTHERWISE)
         return "the step that makes the new value reads the old one out of order";
     for (int32_t i = 0; i < p->noutputs; i++)
         if (i != k && (p->results[i].value == leaf || p->results[i].value == v))
             return "the old or the new value is another result too";
     bool last = true;
-    for (int i = -1; i < p->steps[m].nmore && last; i++)
-        last = readers(p, fxi_output_value(&p->steps[m], i), m) == 0;
+    for (int32_t i = 0; i < fx_step_outputs(&p->steps[m]) && last; i++)
+        last = readers(p, fx_step_output(&p->steps[m], i), m) == 0;
     if (read_later(p, leaf, m, last, d))
         return "a later step reads the old value";
     for (int i = 0; i < p->steps[m].nin && last; i++) {
@@ -104,10 +88,10 @@ static void order_steps(const fxi_plan *p, donation *d, fx_step *ordered)
         bool late = false;
         for (int k = 0; k < s->nin; k++)
             late |= d->late[s->in_value[k]];
-        for (int k = -1; k < s->nmore; k++)
-            late |= p->values[fxi_output_value(s, k)].kind == FXI_VALUE_DONATED;
-        for (int k = -1; k < s->nmore; k++)
-            d->late[fxi_output_value(s, k)] = late;
+        for (int32_t k = 0; k < fx_step_outputs(s); k++)
+            late |= p->values[fx_step_output(s, k)].kind == FXI_VALUE_DONATED;
+        for (int32_t k = 0; k < fx_step_outputs(s); k++)
+            d->late[fx_step_output(s, k)] = late;
         if (!late)
             ordered[n++] = *s;
     }
@@ -115,6 +99,12 @@ static void order_steps(const fxi_plan *p, donation *d, fx_step *ordered)
         for (int32_t i = 0; i < p->nsteps; i++)
             if (d->late[p->steps[i].out_value] && d->last[i] == (pass == 1))
                 ordered[n++] = p->steps[i];
+}
+
+static void deny(const fxi_builder *b, int32_t output, const char *why)
+{
+    if (b->how->denied)
+        b->how->denied(b->g->nodes[b->g->outputs[output]], why);
 }
 
 bool fxi_donate(fxi_builder *b)
@@ -135,7 +125,7 @@ bool fxi_donate(fxi_builder *b)
             continue;
         const char *why = try_donation(b, k, &d);
         if (why)
-            fxi_trace_donation(b->g->nodes[b->g->outputs[k]], why);
+            deny(b, k, why);
         p->donations += !why;
         p->donations_denied += why != NULL;
     }

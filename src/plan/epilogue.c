@@ -44,7 +44,7 @@ static int channel_axis(const fx_step *m)
 static bool translate(const fx_step *m, const fx_step *e, int operand, fx_tensor *out)
 {
     const fx_tensor *t = &e->in[operand];
-    const int to = channel_axis(m), axis = e->channels_last ? 0 : to;
+    const int to = channel_axis(m), axis = e->turned ? 0 : to;
     *out = m->out;
     if (t->ndim > 0 && fxi_is_dense(t->ndim, t->shape, t->stride))
         return t->dtype == m->out.dtype;
@@ -64,10 +64,11 @@ static bool translate(const fx_step *m, const fx_step *e, int operand, fx_tensor
 /* The one instruction of E that takes register r; −1 when there is none or several. */
 static int32_t only_user(const fx_step *e, int r)
 {
+    const fx_program *p = &fx_step_elementwise(e)->program;
     int32_t user = -1;
-    for (int32_t k = 0; k < e->ninstr; k++)
-        for (int s = 0; s < e->program[k].nsrc; s++) {
-            if (e->program[k].src[s] != r)
+    for (int32_t k = 0; k < p->n; k++)
+        for (int s = 0; s < p->instr[k].nsrc; s++) {
+            if (p->instr[k].src[s] != r)
                 continue;
             if (user >= 0)
                 return -1;
@@ -79,16 +80,17 @@ static int32_t only_user(const fx_step *e, int r)
 /* Which of E's outputs register r is: −1 the first, 0 … a further one; −2: none. */
 static int output_of(const fx_step *e, int r)
 {
-    for (int k = 0; k < e->nmore; k++)
-        if (e->more_reg[k] == r)
+    const fx_elementwise_step *own = fx_step_elementwise(e);
+    for (int k = 0; k < own->more.n; k++)
+        if (own->more.reg[k] == r)
             return k;
-    return r == e->nin + e->ninstr - 1 ? -1 : -2;
+    return r == e->nin + own->program.n - 1 ? -1 : -2;
 }
 
 /* May instruction k of E, which takes register r, be in M's epilogue? */
 static bool fits(const fx_step *m, const fx_step *e, int32_t k, int r, uint8_t *out_operand)
 {
-    const fx_instr *ins = &e->program[k];
+    const fx_instr *ins = &fx_step_elementwise(e)->program.instr[k];
     fx_tensor t;
     *out_operand = (uint8_t)r;
     if (ins->dtype != m->out.dtype || ins->from != m->out.dtype)
@@ -118,7 +120,7 @@ static bool find_chain(const fx_step *m, const fx_step *e, int32_t product, chai
         r = e->nin + k;
     } while (output_of(e, r) == -2);
     /* the whole of E, or up to a further output of it */
-    return output_of(e, r) >= 0 || out->n == e->ninstr;
+    return output_of(e, r) >= 0 || out->n == fx_step_elementwise(e)->program.n;
 }
 
 /* ---- moving instructions --------------------------------------------------------------------- */
@@ -137,16 +139,23 @@ static bool more_inputs(fxi_plan *p, fx_step *s, int n)
     return in && value && offset;
 }
 
+static fx_program *epilogue_of(fx_step *m)
+{
+    return m->cls == FX_CLASS_CONV ? &m->as.conv.epilogue : &m->as.matmul.epilogue;
+}
+
 /* M takes the chain's instructions and operands. */
 static bool extend(fxi_plan *p, fx_step *m, const fx_step *e, const chain *c)
 {
-    m->program = fxi_calloc((size_t)c->n, sizeof *m->program);
-    if (!m->program || !more_inputs(p, m, c->n))
+    const fx_instr *old = fx_step_elementwise(e)->program.instr;
+    fx_program *epilogue = epilogue_of(m);
+    epilogue->instr = fxi_calloc((size_t)c->n, sizeof *epilogue->instr);
+    if (!epilogue->instr || !more_inputs(p, m, c->n))
         return false;
     uint8_t operand[MOST] = {0};
     for (int k = 0; k < c->n; k++) {
         const int from = c->operand[k];
-        if (e->program[c->instr[k]].nsrc < 2)
+        if (old[c->instr[k]].nsrc < 2)
             continue;
         operand[k] = (uint8_t)(m->nin - 1);
         translate(m, e, from, &m->in[m->nin]);
@@ -154,13 +163,13 @@ static bool extend(fxi_plan *p, fx_step *m, const fx_step *e, const chain *c)
         m->in_offset[m->nin++] = e->in_offset[from];
     }
     for (int k = 0; k < c->n; k++) {
-        fx_instr *ins = &m->program[k];
-        *ins = e->program[c->instr[k]];
+        fx_instr *ins = &epilogue->instr[k];
+        *ins = old[c->instr[k]];
         const int before = k ? c->instr[k - 1] + e->nin : c->product;
         for (int s = 0; s < ins->nsrc; s++)
             ins->src[s] = ins->src[s] != before ? operand[k] : k ? (uint8_t)(m->nin - 2 + k) : 0;
     }
-    m->ninstr = c->n;
+    epilogue->n = c->n;
     return true;
 }
 
@@ -169,17 +178,19 @@ static void shorten(fx_step *e, const chain *c, int32_t value)
 {
     uint8_t map[UINT8_MAX + 1] = {0};
     bool used[UINT8_MAX + 1] = {false};
+    fx_program *p = &e->as.elementwise.program;
+    fx_more_outputs *more = &e->as.elementwise.more;
     const int end = e->nin + c->instr[c->n - 1], old = e->nin;
     int ninstr = 0;
-    for (int32_t k = 0, next = 0; k < e->ninstr; k++) {
+    for (int32_t k = 0, next = 0; k < p->n; k++) {
         if (next < c->n && c->instr[next] == k) {
             next++;
             continue;
         }
-        for (int s = 0; s < e->program[k].nsrc; s++)
-            used[e->program[k].src[s]] = true;
+        for (int s = 0; s < p->instr[k].nsrc; s++)
+            used[p->instr[k].src[s]] = true;
         map[old + k] = (uint8_t)ninstr; /* from the first instruction on */
-        e->program[ninstr++] = e->program[k];
+        p->instr[ninstr++] = p->instr[k];
     }
     e->in_value[c->product] = value;
     e->nin = 0;
@@ -191,21 +202,21 @@ static void shorten(fx_step *e, const chain *c, int32_t value)
         e->in_offset[e->nin] = e->in_offset[i];
         map[i] = (uint8_t)e->nin++;
     }
-    for (int r = old; r < old + e->ninstr; r++)
+    for (int r = old; r < old + p->n; r++)
         map[r] = (uint8_t)(map[r] + e->nin);
     map[end] = map[c->product];
     for (int k = 0; k < ninstr; k++)
-        for (int s = 0; s < e->program[k].nsrc; s++)
-            e->program[k].src[s] = map[e->program[k].src[s]];
+        for (int s = 0; s < p->instr[k].nsrc; s++)
+            p->instr[k].src[s] = map[p->instr[k].src[s]];
     int nmore = 0;
-    for (int k = 0; k < e->nmore; k++) {
-        if (e->more_reg[k] == end)
+    for (int k = 0; k < more->n; k++) {
+        if (more->reg[k] == end)
             continue;
-        e->more_reg[nmore] = map[e->more_reg[k]];
-        e->more_value[nmore++] = e->more_value[k];
+        more->reg[nmore] = map[more->reg[k]];
+        more->value[nmore++] = more->value[k];
     }
-    e->nmore = nmore;
-    e->ninstr = ninstr;
+    more->n = nmore;
+    p->n = ninstr;
 }
 
 /* ---- the rule -------------------------------------------------------------------------------- */
@@ -219,8 +230,9 @@ typedef struct survey {
 
 static bool finishes(const fx_step *s)
 {
-    return s->ninstr == 0 &&
-           (s->op == FX_OP_MATMUL || (s->op == FX_OP_CONV && s->attr.conv.kind == FX_CONV_FORWARD));
+    return !fx_step_has_epilogue(s) &&
+           (s->cls == FX_CLASS_MATMUL ||
+            (s->cls == FX_CLASS_CONV && fx_step_conv(s)->attr.kind == FX_CONV_FORWARD));
 }
 
 static bool look(const fxi_plan *p, survey *s)
@@ -268,7 +280,7 @@ static bool fuse(fxi_plan *p, survey *s, int32_t m, int32_t e, const chain *c)
     if (!extend(p, to, from, c))
         return false;
     const int output = output_of(from, from->nin + c->instr[c->n - 1]);
-    to->out_value = output < 0 ? from->out_value : from->more_value[output];
+    to->out_value = fx_step_output(from, output + 1);
     s->before[e] = m;
     s->gone[m] = true;
     s->gone[e] = output < 0;
@@ -321,35 +333,37 @@ bool fxi_add_epilogues(fxi_plan *p)
 /* Step i with the first n instructions of its epilogue and the inputs they take. */
 static void trim(fx_step *s, int32_t n)
 {
+    fx_program *p = epilogue_of(s);
     int nin = 2;
     for (int32_t k = 0; k < n; k++)
-        nin += s->program[k].nsrc > 1;
+        nin += p->instr[k].nsrc > 1;
     for (int32_t k = 0; k < n; k++)
-        for (int i = 0; i < s->program[k].nsrc; i++)
-            if (s->program[k].src[i] >= s->nin - 1)
-                s->program[k].src[i] = (uint8_t)(s->program[k].src[i] - (s->nin - nin));
+        for (int i = 0; i < p->instr[k].nsrc; i++)
+            if (p->instr[k].src[i] >= s->nin - 1)
+                p->instr[k].src[i] = (uint8_t)(p->instr[k].src[i] - (s->nin - nin));
     s->nin = nin;
-    s->ninstr = n;
+    p->n = n;
 }
 
 /* Instructions n … of `whole` as a step of their own after step i, which they were part of. */
 static bool add_rest(fxi_plan *p, int32_t i, const fx_step *whole, const fx_instr *program,
                      int32_t n)
 {
-    const int32_t count = whole->ninstr - n, v = fxi_add_value(p, FXI_VALUE_ARENA, 0, 0);
+    const int32_t total = fx_step_program(whole).n, count = total - n,
+                  v = fxi_add_value(p, FXI_VALUE_ARENA, 0, 0);
     if (v < 0 || !fxi_grow(&p->steps, &p->step_capacity, p->nsteps + 1, sizeof *p->steps))
         return false;
     fx_step *m = &p->steps[i], *e = m + 1;
     memmove(e + 1, e, (size_t)(p->nsteps++ - i - 1) * sizeof *e);
-    *e = (fx_step){.op = program[whole->ninstr - 1].op,
+    *e = (fx_step){.op = program[total - 1].op,
                    .cls = FX_CLASS_ELEMENTWISE,
                    .nin = 1,
                    .out = m->out,
-                   .out_value = m->out_value,
-                   .slot = -1};
+                   .out_value = m->out_value};
     p->values[v].bytes = p->values[m->out_value].bytes;
-    e->program = fxi_calloc((size_t)count, sizeof *e->program);
-    if (!e->program || !more_inputs(p, e, count))
+    fx_program *rest = &e->as.elementwise.program;
+    rest->instr = fxi_calloc((size_t)count, sizeof *rest->instr);
+    if (!rest->instr || !more_inputs(p, e, count))
         return false;
     e->in[0] = m->out;
     e->in_value[0] = m->out_value = v;
@@ -361,7 +375,7 @@ static bool add_rest(fxi_plan *p, int32_t i, const fx_step *whole, const fx_inst
         e->in_offset[k] = m->in_offset[m->nin + k - 1];
     }
     for (int k = 0; k < count; k++) {
-        fx_instr *ins = &e->program[e->ninstr++];
+        fx_instr *ins = &rest->instr[rest->n++];
         *ins = program[n + k];
         for (int s = 0; s < ins->nsrc; s++) {
             const int r = ins->src[s], before = n + k ? whole->nin - 2 + n + k : 0;
@@ -369,25 +383,35 @@ static bool add_rest(fxi_plan *p, int32_t i, const fx_step *whole, const fx_inst
         }
     }
     p->values[v].channels_last = p->values[e->out_value].channels_last;
-    if (m->channels_last)
+    if (m->cls == FX_CLASS_CONV && fx_step_conv(m)->channels_last)
         fxi_turn_axes(e);
     return true;
 }
 
-fx_status fxi_prepare_epilogue(fxi_plan *p, int32_t i)
+/* The status of `prepare`. */
+static fx_status settle(const fxi_planner *how, fxi_plan *p, int32_t i)
 {
-    const fx_backend *backend = p->device->backend;
     const fx_step whole = p->steps[i];
     fx_instr program[MOST];
-    memcpy(program, whole.program, (size_t)whole.ninstr * sizeof *program);
-    int32_t n = whole.ninstr;
-    fx_status status = backend->prepare(p->device, &p->steps[i]);
+    const fx_program epilogue = fx_step_program(&whole);
+    memcpy(program, epilogue.instr, (size_t)epilogue.n * sizeof *program);
+    int32_t n = epilogue.n;
+    fx_status status = how->prepare(p->device, &p->steps[i]);
     while (status == FX_STATUS_UNSUPPORTED && n > 0) {
         trim(&p->steps[i], --n);
-        status = backend->prepare(p->device, &p->steps[i]);
+        status = how->prepare(p->device, &p->steps[i]);
     }
-    const bool stripped = n < whole.ninstr;
+    const bool stripped = n < epilogue.n;
     if (status != FX_STATUS_MEMORY && stripped && !add_rest(p, i, &whole, program, n))
         return FX_STATUS_MEMORY;
     return status;
+}
+
+bool fxi_settle_epilogues(const fxi_planner *how, fxi_plan *p)
+{
+    fx_status status = FX_OK;
+    for (int32_t i = 0; how->prepare && i < p->nsteps && status != FX_STATUS_MEMORY; i++)
+        if (fx_step_has_epilogue(&p->steps[i]))
+            status = settle(how, p, i);
+    return status != FX_STATUS_MEMORY;
 }

@@ -66,11 +66,12 @@ static bool same_kind(const fx_step *a, const fx_step *b, int k)
 
 static bool same_program(const fx_step *a, const fx_step *b)
 {
-    if (a->nin != b->nin || a->ninstr != b->ninstr || a->nmore != b->nmore ||
-        memcmp(a->more_reg, b->more_reg, (size_t)a->nmore) != 0)
+    const fx_elementwise_step *p = fx_step_elementwise(a), *q = fx_step_elementwise(b);
+    if (a->nin != b->nin || p->program.n != q->program.n || p->more.n != q->more.n ||
+        memcmp(p->more.reg, q->more.reg, (size_t)p->more.n) != 0)
         return false;
-    for (int k = 0; k < a->ninstr; k++) {
-        const fx_instr *x = &a->program[k], *y = &b->program[k];
+    for (int k = 0; k < p->program.n; k++) {
+        const fx_instr *x = &p->program.instr[k], *y = &q->program.instr[k];
         if (x->op != y->op || x->dtype != y->dtype || x->from != y->from || x->nsrc != y->nsrc ||
             x->attr != y->attr || memcmp(x->src, y->src, x->nsrc) != 0)
             return false;
@@ -87,19 +88,20 @@ static bool same_program(const fx_step *a, const fx_step *b)
 static bool merge(fxi_plan *p, const member *m, int32_t j)
 {
     const int32_t n = m[j].count, nin = p->steps[j].nin;
+    const fx_elementwise_step *each = fx_step_elementwise(&p->steps[j]);
+    fx_segment *segments = fxi_calloc((size_t)n, sizeof *segments);
     fx_step merged = p->steps[j], *f = &merged;
     f->cls = FX_CLASS_FOREACH;
     f->nin = n * nin;
-    f->nsegments = n;
-    f->segments = fxi_calloc((size_t)n, sizeof *f->segments);
+    f->as.foreach = (fx_foreach_step){each->program, each->more, segments, n};
     f->in = fxi_malloc((size_t)f->nin * sizeof *f->in);
     f->in_value = fxi_malloc((size_t)f->nin * sizeof *f->in_value);
     f->in_offset = fxi_malloc((size_t)f->nin * sizeof *f->in_offset);
-    const bool ok = f->segments && f->in && f->in_value && f->in_offset;
+    const bool ok = segments && f->in && f->in_value && f->in_offset;
     int32_t at = n;
     for (int32_t a = j; a >= 0 && ok; a = m[a].before) {
         const fx_step *s = &p->steps[a];
-        fx_segment *g = &f->segments[--at];
+        fx_segment *g = &segments[--at];
         g->length = length_of(&s->out);
         for (int32_t o = 0; o < fx_step_outputs(s); o++)
             g->value[o] = fx_step_output(s, o);
@@ -108,7 +110,7 @@ static bool merge(fxi_plan *p, const member *m, int32_t j)
         memcpy(f->in_offset + at * nin, s->in_offset, (size_t)nin * sizeof *f->in_offset);
     }
     if (!ok) {
-        fxi_free(f->segments);
+        fxi_free(segments);
         fxi_free(f->in);
         fxi_free(f->in_value);
         fxi_free(f->in_offset);

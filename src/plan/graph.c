@@ -84,25 +84,6 @@ static bool give_number(fxi_context *c, fxi_graph *g, fxi_node *n, uint32_t id)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* Words of fx_attr that are structure. RANDOM's stream and CONST's number are not. */
-static int attr_words(const fxi_node *n)
-{
-    static const uint8_t words[FX_OP_COUNT] = {[FX_OP_POWI] = 1,
-                                               [FX_OP_IOTA] = 1,
-                                               [FX_OP_SLICE] = 3,
-                                               [FX_OP_PAD] = 3,
-                                               [FX_OP_CONCAT] = 1,
-                                               [FX_OP_REDUCE] = 2,
-                                               [FX_OP_CUMSUM] = 2,
-                                               [FX_OP_GATHER] = 1,
-                                               [FX_OP_SCATTER] = 2,
-                                               [FX_OP_MATMUL] = 2,
-                                               [FX_OP_CUSTOM] = 1,
-                                               [FX_OP_CONV] = sizeof(fx_conv_attr) / 8,
-                                               [FX_OP_POOL] = (sizeof(fx_pool_attr) + 7) / 8};
-    return n->op == FX_OP_PERMUTE ? n->ndim : words[n->op];
-}
-
 static bool key_room(fxi_graph *g, uint32_t words)
 {
     int32_t capacity = (int32_t)g->key_capacity;
@@ -146,7 +127,7 @@ static uint64_t *write_inputs(const fxi_context *c, fxi_graph *g, const fxi_node
 static bool write_record(const fxi_context *c, fxi_graph *g, const fxi_node *n)
 {
     const bool leaf = n->data != NULL;
-    const int nin = leaf ? 0 : n->nin, attrs = leaf ? 0 : attr_words(n);
+    const int nin = leaf ? 0 : n->nin, attrs = leaf ? 0 : fxi_ops[n->op].attr_words;
     if (!key_room(g, (uint32_t)(1 + (nin + 1) / 2 + 2 * FX_MAX_DIMS + attrs)))
         return false;
     uint64_t *w = g->key + g->nkey;
@@ -156,7 +137,7 @@ static bool write_record(const fxi_context *c, fxi_graph *g, const fxi_node *n)
     if (!leaf)
         w = write_inputs(c, g, n, w);
     w = write_words(w, n->shape, n->ndim);
-    w = write_words(w, (const int64_t *)&n->attr, attrs);
+    w = write_words(w, n->attr.words, attrs);
     if (flags & FXI_LEAF_STRIDED)
         w = write_words(w, n->data->stride, n->ndim);
     g->nkey = (uint32_t)(w - g->key);
@@ -229,13 +210,15 @@ static fxi_node *unnumbered(const fxi_context *c, const fxi_graph *g, const fxi_
     return NULL;
 }
 
-/* A value made of generators lies where it was first needed, which may be another device than its
- * other consumers are on: such a consumer gets a move of it instead. */
+/* A value made of literals and generators lies where it was first needed, which may be another
+ * device than its other consumers are on: such a consumer gets a move of it instead. */
 static fx_status bring(fxi_context *c, fxi_graph *g, const frame *consumer, fx_device *device)
 {
     fxi_node **in = &consumer->node->in[consumer->next - 1], *n = *in;
-    fxi_node *move =
-        fxi_node_new(c, FX_OP_TRANSFER, (fx_dtype)n->dtype, n->ndim, n->shape, device, NULL, 1, in);
+    const fx_attr added = {
+        .transfer = {.unasked = true}}; /* by the evaluation; see the gradient of moves */
+    fxi_node *move = fxi_node_new(c, FX_OP_TRANSFER, (fx_dtype)n->dtype, n->ndim, n->shape, device,
+                                  &added, 1, in);
     if (!move)
         return FX_STATUS_MEMORY;
     move->consumers = 1;
@@ -250,17 +233,18 @@ static fx_status bring(fxi_context *c, fxi_graph *g, const frame *consumer, fx_d
 static bool is_elsewhere(const fxi_context *c, fxi_graph *g, const frame *top, int32_t below)
 {
     const fxi_node *n = top->node;
-    if (!n->data || below == 0 || n->device == top->device)
+    if (!n->data || below == 0)
         return false;
+    fx_device *place = n->data->buffer->device;
     if (!top->device && !g->device)
-        g->device = n->device;
-    return n->device != (top->device ? top->device : g->device) && top[-1].node->owner == c->id;
+        g->device = place;
+    return place != (top->device ? top->device : g->device) && top[-1].node->owner == c->id;
 }
 
 static frame frame_of(const frame *consumer, fxi_node *n)
 {
     const fxi_node *to = consumer->node;
-    fx_device *device = to->op == FX_OP_TRANSFER ? n->device
+    fx_device *device = to->op == FX_OP_TRANSFER ? fxi_node_place(n)
                         : to->device             ? to->device
                                                  : consumer->device;
     return (frame){n, device, 0};
@@ -347,7 +331,8 @@ static int64_t donor_of(fxi_context *c, const fxi_graph *g, const fxi_root *root
     if (!why)
         return id;
     fxi_count(&fxi_counters.donation_misses, 1);
-    fxi_trace_donation(root->donor, why);
+    if (g->denied)
+        g->denied(root->donor, why);
     return -1;
 }
 
@@ -405,7 +390,7 @@ fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *r
     for (int32_t i = 0; i < g->noutputs; i++)
         g->key[g->nkey++] = (uint64_t)(uint32_t)g->outputs[i] | (uint64_t)(uint32_t)g->donors[i]
                                                                     << 32;
-    g->key[g->nkey++] = (uint64_t)(uintptr_t)g->device;
+    g->key[g->nkey++] = (uint64_t)(uintptr_t)g->device | g->eager; /* addresses are even */
     g->hash = hash_words(g->key, g->nkey);
     return FX_OK;
 }

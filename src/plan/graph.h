@@ -7,7 +7,7 @@
  *
  * Record: word 0 = op | dtype << 8 | ndim << 16 | flags << 24 | nin << 32; then the input numbers,
  * two to a word; then ndim sizes; then attributes, or for a leaf that is not dense its strides.
- * After the records: the outputs, one word each.
+ * After the records: the outputs, one word each; then the device, with the bit of eager mode.
  */
 #ifndef CFLUX_GRAPH_H
 #define CFLUX_GRAPH_H
@@ -24,6 +24,10 @@ typedef struct fxi_frame {
 } fxi_frame;
 
 typedef struct fxi_graph {
+    /* Set by the caller: is every node to be a step of its own (part of the key), and who is told
+     * why a donation is denied; NULL: nobody. */
+    bool eager;
+    void (*denied)(const fxi_node *n, const char *why);
     fx_device *device;
     fxi_node **nodes; /* n of them, inputs first */
     int32_t *slot;    /* per node: its number among leaves, constants or streams; else −1 */

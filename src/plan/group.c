@@ -118,7 +118,7 @@ static bool joins(const grouping *s, int32_t i, int32_t root, bool *out_stored)
  * serve. Its only output is the reduction. */
 static bool takes_producers(const fxi_node *n)
 {
-    if (n->data || n->op != FX_OP_REDUCE || n->attr.i[0] > FX_FOLD_PROD ||
+    if (n->data || n->op != FX_OP_REDUCE || n->attr.reduce.fold > FX_REDUCE_PROD ||
         n->dtype == FX_DTYPE_F16 || n->dtype == FX_DTYPE_BF16)
         return false;
     int changes = 0;
@@ -126,7 +126,7 @@ static bool takes_producers(const fxi_node *n)
     for (int k = 0; k < n->ndim; k++) {
         if (n->in[0]->shape[k] == 1)
             continue;
-        const bool now = FXI_AXIS_IN(n->attr.i[1], k);
+        const bool now = FXI_AXIS_IN(n->attr.reduce.mask, k);
         changes += now != reduced;
         reduced = now;
     }

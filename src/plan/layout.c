@@ -76,16 +76,17 @@ void fxi_turn_place(const fxi_node *n, fxi_place *at)
 void fxi_turn_axes(fx_step *s)
 {
     const int n = s->out.ndim;
-    s->channels_last = true;
+    s->turned = true;
     for (int i = 0; i < s->nin; i++)
         if (s->in[i].ndim == n)
             turn_tensor(&s->in[i]);
     turn_tensor(&s->out);
     fxi_dense_strides(n, s->out.shape, s->out.stride);
-    if (s->op == FX_OP_REDUCE) {
-        s->attr.i[1] = (int64_t)turn_mask(n, (uint64_t)s->attr.i[1]);
-        turn_tensor(&s->space);
-        fxi_dense_strides(n, s->space.shape, s->space.stride);
+    if (s->cls == FX_CLASS_REDUCE) {
+        fx_reduce_step *r = &s->as.reduce;
+        r->mask = (uint32_t)turn_mask(n, r->mask);
+        turn_tensor(&r->space);
+        fxi_dense_strides(n, r->space.shape, r->space.stride);
     }
 }
 
@@ -95,8 +96,8 @@ void fxi_turn_step(fxi_builder *b, fx_step *s)
     last_strides(s->out.ndim, s->out.shape, stride);
     const bool differs = !fxi_is_dense(s->out.ndim, s->out.shape, stride);
     fxi_turn_axes(s);
-    for (int k = -1; k < s->nmore; k++)
-        b->p->values[fxi_output_value(s, k)].channels_last = differs;
+    for (int32_t k = 0; k < fx_step_outputs(s); k++)
+        b->p->values[fx_step_output(s, k)].channels_last = differs;
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -151,7 +152,7 @@ static bool still_reducible(const fxi_node *root)
         const int d = axis_at(x->ndim, k);
         if (x->shape[d] == 1)
             continue;
-        const bool now = FXI_AXIS_IN(root->attr.i[1], d);
+        const bool now = FXI_AXIS_IN(root->attr.reduce.mask, d);
         changes += now != reduced;
         reduced = now;
     }
@@ -205,13 +206,18 @@ static void describe(fx_tensor *t, const fxi_node *n, bool last)
         fxi_dense_strides(n->ndim, n->shape, t->stride);
 }
 
+static void set_channels_last(fx_step *s, const fxi_node *n)
+{
+    fxi_step_set_attr(s, &n->attr);
+    *(n->op == FX_OP_CONV ? &s->as.conv.channels_last : &s->as.pool.channels_last) = true;
+}
+
 /* The backend is asked about a convolution. Pooling goes by how its last input lies, if it can:
  * that is x, also of the gradient of a maximum. */
 static bool wanted(const fxi_builder *b, int32_t id)
 {
     const fxi_node *n = b->g->nodes[id];
-    const fx_backend *backend = b->p->device->backend;
-    if ((n->op != FX_OP_CONV && n->op != FX_OP_POOL) || !backend->channels_last || fxi_eager())
+    if ((n->op != FX_OP_CONV && n->op != FX_OP_POOL) || !b->how->channels_last)
         return false;
     bool lie = false;
     fx_tensor in[2];
@@ -220,14 +226,10 @@ static bool wanted(const fxi_builder *b, int32_t id)
         lie = is_last(b, n->in[i], at);
         describe(&in[i], n->in[i], i != kernel_of(n));
     }
-    fx_step s = {.op = n->op,
-                 .cls = (uint8_t)fxi_ops[n->op].cls,
-                 .nin = n->nin,
-                 .attr = n->attr,
-                 .in = in,
-                 .channels_last = true};
+    fx_step s = {.op = n->op, .cls = (uint8_t)fxi_ops[n->op].cls, .nin = n->nin, .in = in};
+    set_channels_last(&s, n);
     describe(&s.out, n, kernel_of(n) != 2);
-    return (n->op == FX_OP_CONV || lie) && backend->channels_last(b->p->device, &s);
+    return (n->op == FX_OP_CONV || lie) && b->how->channels_last(b->p->device, &s);
 }
 
 bool fxi_lower_channels_last(fxi_builder *b, int32_t id, bool *out_done)
@@ -242,12 +244,12 @@ bool fxi_lower_channels_last(fxi_builder *b, int32_t id, bool *out_done)
         if (!(i == kernel_of(n) ? fxi_dense_place(b, k, &in[i]) : last_place(b, k, &in[i])))
             return false;
     }
-    fx_step *s = fxi_add_step(b, n->op, n->nin, &n->attr);
+    fx_step *s = fxi_add_step(b, n->op, n->nin, NULL);
     if (!s || !fxi_set_output(b, s, n, &b->places[id]))
         return false;
     for (int i = 0; i < n->nin; i++)
         fxi_set_input(s, i, n->in[i], &in[i]);
-    s->channels_last = true;
+    set_channels_last(s, n);
     if (kernel_of(n) != 2) {
         describe(&s->out, n, true);
         fxi_turn_place(n, &b->places[id]);

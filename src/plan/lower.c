@@ -44,9 +44,8 @@ fx_step *fxi_add_step(fxi_builder *b, uint8_t op, int nin, const fx_attr *attr)
     s->op = op;
     s->cls = (uint8_t)fxi_ops[op].cls;
     s->nin = nin;
-    s->slot = -1;
     if (attr)
-        s->attr = *attr;
+        fxi_step_set_attr(s, attr);
     p->nsteps++;
     if (nin > p->max_inputs)
         p->max_inputs = nin;
@@ -58,8 +57,9 @@ void fxi_step_free(fx_step *s)
     fxi_free(s->in);
     fxi_free(s->in_value);
     fxi_free(s->in_offset);
-    fxi_free(s->program);
-    fxi_free(s->segments);
+    fxi_free(fx_step_program(s).instr);
+    if (s->cls == FX_CLASS_FOREACH)
+        fxi_free(s->as.foreach.segments);
 }
 
 void fxi_set_input(fx_step *s, int i, const fxi_node *n, const fxi_place *at)
@@ -85,6 +85,13 @@ bool fxi_set_output(fxi_builder *b, fx_step *s, const fxi_node *n, fxi_place *at
     memcpy(at->stride, t->stride, sizeof at->stride);
     s->out_value = v;
     return v >= 0;
+}
+
+void fxi_set_space(fx_tensor *space, const fxi_node *x)
+{
+    *space = (fx_tensor){.dtype = x->dtype, .ndim = x->ndim};
+    memcpy(space->shape, x->shape, sizeof space->shape);
+    fxi_dense_strides(x->ndim, x->shape, space->stride);
 }
 
 bool fxi_copy_dense(fxi_builder *b, const fxi_node *n, const fxi_place *from, fxi_place *to)
@@ -147,22 +154,20 @@ static void list_group(const fxi_builder *b, int32_t root, group *out)
 }
 
 /* One instruction a member: inputs are registers 0 … noperands−1, members follow. */
-static bool make_program(const fxi_builder *b, fx_step *s, const group *q)
+static bool make_program(const fxi_builder *b, fx_program *p, int n_instr, const group *q)
 {
-    const int n_instr =
-        q->nmembers - (s->op == FX_OP_REDUCE); /* the reduction is the step itself */
-    s->program = fxi_calloc((size_t)n_instr, sizeof *s->program);
-    if (!s->program)
+    p->instr = fxi_calloc((size_t)n_instr, sizeof *p->instr);
+    if (!p->instr)
         return false;
-    s->ninstr = n_instr;
+    p->n = n_instr;
     for (int m = 0; m < n_instr; m++) {
         const fxi_node *n = b->g->nodes[q->members[m]];
-        fx_instr *ins = &s->program[m];
+        fx_instr *ins = &p->instr[m];
         *ins = (fx_instr){.op = n->op,
                           .dtype = n->dtype,
                           .from = n->nin ? n->in[n->nin - 1]->dtype : n->dtype,
                           .nsrc = (uint8_t)n->nin,
-                          .attr = n->attr.i[0]};
+                          .attr = fxi_instr_attr(n)};
         for (int i = 0; i < n->nin; i++) {
             const int32_t id = fxi_graph_input(b->g, q->members[m], i);
             const int k = fxi_find_id(q->members, q->nmembers, id);
@@ -182,9 +187,9 @@ static bool more_outputs(fxi_builder *b, int32_t step, const group *q)
             continue;
         const fxi_node *n = b->g->nodes[id];
         const int32_t v = fxi_add_value(b->p, FXI_VALUE_ARENA, 0, fxi_node_bytes(n));
-        fx_step *s = &b->p->steps[step];
-        s->more_reg[s->nmore] = (uint8_t)(q->noperands + m);
-        s->more_value[s->nmore++] = v;
+        fx_more_outputs *more = &b->p->steps[step].as.elementwise.more;
+        more->reg[more->n] = (uint8_t)(q->noperands + m);
+        more->value[more->n++] = v;
         b->places[id] = (fxi_place){.value = v, .dense = -1};
         fxi_dense_strides(n->ndim, n->shape, b->places[id].stride);
         if (v < 0)
@@ -212,13 +217,13 @@ bool fxi_lower_group(fxi_builder *b, int32_t root)
         return false;
     for (int i = 0; i < q.noperands; i++)
         fxi_set_input(s, i, q.nodes[i], &in[i]);
-    if (s->op == FX_OP_REDUCE) {
-        s->space = (fx_tensor){.dtype = x->dtype, .ndim = x->ndim};
-        memcpy(s->space.shape, x->shape, sizeof s->space.shape);
-        fxi_dense_strides(x->ndim, x->shape, s->space.stride);
-    }
-    if (!make_program(b, s, &q) || !fxi_set_output(b, s, n, &b->places[root]) ||
-        !more_outputs(b, b->p->nsteps - 1, &q))
+    const bool reduces = s->cls == FX_CLASS_REDUCE; /* the reduction is the step itself */
+    fx_program *program = reduces ? &s->as.reduce.program : &s->as.elementwise.program;
+    if (reduces)
+        fxi_set_space(&s->as.reduce.space, x);
+    if (!make_program(b, program, q.nmembers - reduces, &q) ||
+        !fxi_set_output(b, s, n, &b->places[root]) ||
+        (!reduces && !more_outputs(b, b->p->nsteps - 1, &q)))
         return false;
     if (last)
         fxi_turn_step(b, s);
@@ -231,7 +236,7 @@ bool fxi_lower_group(fxi_builder *b, int32_t root)
 bool fxi_lower(fxi_builder *b, int32_t id)
 {
     const fxi_node *n = b->g->nodes[id];
-    const fx_op_class cls = fxi_ops[n->op].cls;
+    const fx_class cls = fxi_ops[n->op].cls;
     bool last = false;
     const bool lowered = fxi_lower_channels_last(b, id, &last);
     if (!lowered || last)
@@ -256,7 +261,7 @@ bool fxi_lower(fxi_builder *b, int32_t id)
     for (int i = 0; i < n->nin && ok; i++)
         fxi_set_input(s, i, n->in[i], &in[i]);
     if (ok && n->op == FX_OP_RANDOM)
-        s->slot = b->g->slot[id];
+        s->as.generator.stream = b->g->slot[id];
     ok = ok && fxi_set_output(b, s, n, &b->places[id]);
     if (ok && last) {
         fxi_turn_step(b, s);

@@ -143,38 +143,36 @@ static uint8_t reg_of(const row_group *q, int32_t id)
     return (uint8_t)(k >= 0 ? k : q->noperands + fxi_find_id(q->members, q->nmembers, id));
 }
 
-static bool make_program(const row_group *q, fx_step *s)
+static bool make_program(const row_group *q, fx_program *p)
 {
-    s->program = fxi_calloc((size_t)q->nmembers, sizeof *s->program);
-    if (!s->program)
+    p->instr = fxi_calloc((size_t)q->nmembers, sizeof *p->instr);
+    if (!p->instr)
         return false;
-    s->ninstr = q->nmembers;
+    p->n = q->nmembers;
     for (int m = 0; m < q->nmembers; m++) {
         const int32_t id = q->members[m];
         const fxi_node *n = q->b->g->nodes[id];
-        fx_instr *ins = &s->program[m];
+        fx_instr *ins = &p->instr[m];
         *ins = (fx_instr){.op = n->op,
                           .dtype = n->dtype,
                           .from = n->in[n->nin - 1]->dtype,
                           .nsrc = (uint8_t)n->nin,
                           .row = q->row[m],
                           .pass = q->b->groups.rows.level[id],
-                          .attr = n->attr.i[0]};
+                          .attr = fxi_instr_attr(n)};
         for (int i = 0; i < n->nin; i++)
             ins->src[i] = reg_of(q, input_of(q, id, i));
     }
     return true;
 }
 
-static void set_space(fx_step *s, const fxi_node *reduction)
+static void set_space(fx_row_step *row, const fxi_node *reduction)
 {
     const fxi_node *x = reduction->in[0];
-    s->space = (fx_tensor){.dtype = x->dtype, .ndim = x->ndim};
-    memcpy(s->space.shape, x->shape, sizeof s->space.shape);
-    fxi_dense_strides(x->ndim, x->shape, s->space.stride);
+    fxi_set_space(&row->space, x);
     for (int k = 0; k < x->ndim; k++)
         if (x->shape[k] != reduction->shape[k])
-            s->row_axes = k + 1;
+            row->row_axes = k + 1;
 }
 
 /* The last stored member is the output, one of the whole shape if there is any; the others are
@@ -192,14 +190,15 @@ static bool set_outputs(fxi_builder *b, int32_t step, const row_group *q)
         if (!b->groups.stored[id])
             continue;
         if (m == first) {
-            s->out_reg = (uint8_t)(q->noperands + m);
+            s->as.row.out_reg = (uint8_t)(q->noperands + m);
             if (!fxi_set_output(b, s, n, &b->places[id]))
                 return false;
             continue;
         }
         const int32_t v = fxi_add_value(b->p, FXI_VALUE_ARENA, 0, fxi_node_bytes(n));
-        s->more_reg[s->nmore] = (uint8_t)(q->noperands + m);
-        s->more_value[s->nmore++] = v;
+        fx_more_outputs *more = &s->as.row.more;
+        more->reg[more->n] = (uint8_t)(q->noperands + m);
+        more->value[more->n++] = v;
         b->places[id] = (fxi_place){.value = v, .dense = -1};
         fxi_dense_strides(n->ndim, n->shape, b->places[id].stride);
         if (v < 0)
@@ -225,12 +224,11 @@ bool fxi_lower_row(fxi_builder *b, int32_t root)
     list_operands(&q);
     find_row_values(&q);
     order_members(&q);
-    fx_attr none = {{0}};
     fxi_place in;
     for (int i = 0; i < q.noperands; i++) /* copies come first: they are steps of their own */
         if (!fxi_plain_place(b, q.operands[i], &in))
             return false;
-    fx_step *s = fxi_add_step(b, FX_OP_REDUCE, q.noperands, &none);
+    fx_step *s = fxi_add_step(b, FX_OP_REDUCE, q.noperands, NULL);
     if (!s)
         return false;
     s->cls = FX_CLASS_ROW;
@@ -240,8 +238,8 @@ bool fxi_lower_row(fxi_builder *b, int32_t root)
     }
     for (int m = 0; m < q.nmembers; m++)
         if (b->groups.rows.kind[q.members[m]] == FXI_ROW_REDUCE)
-            set_space(s, b->g->nodes[q.members[m]]);
-    if (!make_program(&q, s) || !set_outputs(b, b->p->nsteps - 1, &q))
+            set_space(&s->as.row, b->g->nodes[q.members[m]]);
+    if (!make_program(&q, &s->as.row.program) || !set_outputs(b, b->p->nsteps - 1, &q))
         return false;
     place_aliases(b, &q);
     return true;

@@ -1,8 +1,9 @@
 /* place.c: where in the arena the values between steps live.
  *
  * One pass over the steps with a list of free gaps, best fit: an output takes the smallest gap that
- * holds it, and a value's bytes return when its last reader has run. The output of an elementwise
- * step takes over the bytes of an input that dies there. Gaps are kept sorted and merged, so the
+ * holds it, and a value's bytes return when its last reader has run. The first output of an
+ * elementwise step takes over the bytes of an input that dies there, if the step may write over
+ * that input (in_place.c). Gaps are kept sorted and merged, so the
  * time is linear in the steps as long as gaps are few.
  */
 #include "plan.h"
@@ -83,24 +84,16 @@ static bool give(arena *a, int64_t offset, int64_t bytes)
     return true;
 }
 
-/* An input of step i whose bytes its output may take over: dies here, read element by element. */
+/* An input of step i that no later step reads and whose bytes its output may take over; -1: none.
+ */
 static int32_t heir(const fxi_plan *p, int32_t i)
 {
     const fx_step *s = &p->steps[i];
-    if (s->cls != FX_CLASS_ELEMENTWISE)
-        return -1;
     for (int k = 0; k < s->nin; k++) {
-        const fxi_value *v = &p->values[s->in_value[k]];
-        const fx_tensor *t = &s->in[k];
-        bool fits = v->kind == FXI_VALUE_ARENA && v->last == i &&
-                    v->bytes == p->values[s->out_value].bytes && s->in_offset[k] == 0 &&
-                    fxi_is_dense(t->ndim, t->shape, t->stride) && t->ndim == s->out.ndim;
-        for (int j = 0; j < s->nin && fits; j++) /* nor through another view as well */
-            fits = s->in_value[j] != s->in_value[k] ||
-                   (s->in_offset[j] == 0 && s->in[j].ndim == t->ndim &&
-                    fxi_is_dense(s->in[j].ndim, s->in[j].shape, s->in[j].stride));
-        if (fits)
-            return s->in_value[k];
+        const int32_t v = s->in_value[k];
+        if (p->values[v].kind == FXI_VALUE_ARENA && p->values[v].last == i &&
+            fxi_reads(p, s, v, s->out_value) == FXI_READS_IN_PLACE)
+            return v;
     }
     return -1;
 }
@@ -147,7 +140,6 @@ bool fxi_plan_place(fxi_plan *p)
                 ok = give(&a, p->values[v].offset, rounded(p->values[v].bytes));
     }
     p->slots_offset = a.end;
-    p->slots_bytes = p->device->backend->write ? 8 * (int64_t)p->nslots : 0;
     p->arena_bytes = a.end + rounded(p->slots_bytes);
     fxi_free(a.gaps);
     fxi_free(head);

@@ -139,22 +139,22 @@ static bool keep_key(fxi_plan *p, const fxi_graph *g)
     return true;
 }
 
-static bool prepare(fxi_plan *p)
+/* Steps with an epilogue were prepared when it was settled. A step that the backend does not
+ * support fails when it runs, and says why. */
+static bool prepare(const fxi_planner *how, fxi_plan *p)
 {
-    const fx_backend *backend = p->device->backend;
     fx_status status = FX_OK;
-    for (int32_t i = 0; backend->prepare && i < p->nsteps && status != FX_STATUS_MEMORY; i++)
-        if (!fxi_runs_away(p->device, &p->steps[i]))
-            status = fx_step_has_epilogue(&p->steps[i]) ? fxi_prepare_epilogue(p, i)
-                                                        : backend->prepare(p->device, &p->steps[i]);
-    return status != FX_STATUS_MEMORY; /* what is not supported fails when it runs, and says why */
+    for (int32_t i = 0; how->prepare && i < p->nsteps && status != FX_STATUS_MEMORY; i++)
+        if (!p->steps[i].ready && !fxi_runs_away(p->device, &p->steps[i]))
+            status = how->prepare(p->device, &p->steps[i]);
+    return status != FX_STATUS_MEMORY;
 }
 
 static bool build(fxi_builder *b)
 {
     const fxi_graph *g = b->g;
     fxi_plan *p = b->p;
-    const bool fuse = g->device->backend->fuses && !fxi_eager();
+    const bool fuse = b->how->fuses;
     b->places = fxi_malloc(((size_t)g->n + 1) * sizeof *b->places);
     p->results = fxi_calloc((size_t)g->noutputs + 1, sizeof *p->results);
     b->last = fxi_malloc(((size_t)g->n + 1) * sizeof *b->last);
@@ -168,41 +168,55 @@ static bool build(fxi_builder *b)
     for (int32_t k = 0; k < g->noutputs; k++)
         if (!settle_output(b, k))
             return false;
-    if ((fuse && !fxi_add_epilogues(p)) || !fxi_donate(b) || (fuse && !fxi_merge_foreach(p)) ||
-        !prepare(p))
+    if ((fuse && !(fxi_add_epilogues(p) && fxi_settle_epilogues(b->how, p))) || !fxi_donate(b) ||
+        (fuse && !fxi_merge_foreach(p)) || !prepare(b->how, p))
         return false;
     note_lives(p);
     fxi_account(p, g);
+    p->slots_bytes = b->how->own_memory ? 8 * (int64_t)p->nslots : 0;
     return fxi_plan_place(p);
 }
 
-fxi_plan *fxi_plan_build(const fxi_graph *g)
+static fx_status check(const fxi_planner *how, const fxi_plan *p)
 {
+    char why[200] = "no memory to check it";
+    const fx_status status = how->checks ? fxi_plan_check(p, why, sizeof why) : FX_OK;
+    return status == FX_OK ? FX_OK
+                           : fx_fail(status, "plan", "of %d nodes on %s: %s", (int)p->nnodes,
+                                     p->device->name, why);
+}
+
+fx_status fxi_plan_build(const fxi_planner *how, const fxi_graph *g, fxi_plan **out_plan)
+{
+    const int64_t before = fxi_memory_held_here();
     fxi_plan *p = fxi_calloc(1, sizeof *p);
-    fxi_builder b = {.g = g, .p = p, .views = g->device->backend->views};
+    fxi_builder b = {.g = g, .p = p, .how = how, .views = how->views};
+    *out_plan = NULL;
     if (p) {
         p->refs = 1;
         p->device = g->device;
+        p->release = how->release;
     }
     const bool ok = p && build(&b);
     fxi_free(b.places);
     fxi_free(b.last);
     fxi_groups_free(&b.groups);
-    if (ok)
-        return p;
-    if (p)
+    const fx_status status =
+        ok ? check(how, p)
+           : fx_fail(FX_STATUS_MEMORY, "plan", "no memory for a plan of %d nodes", (int)g->n);
+    if (status == FX_OK) {
+        *out_plan = p;
+        p->bytes = fxi_memory_held_here() - before;
+    } else if (p)
         fxi_plan_release(p);
-    fx_fail(FX_STATUS_MEMORY, "plan", "no memory for a plan of %d nodes", (int)g->n);
-    return NULL;
+    return status;
 }
 
-void fxi_plan_release(fxi_plan *p)
+void fxi_plan_free(fxi_plan *p)
 {
-    if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) > 0)
-        return;
     for (int32_t i = 0; i < p->nsteps; i++) {
         if (p->steps[i].ready)
-            p->device->backend->release(p->device, &p->steps[i]);
+            p->release(p->device, &p->steps[i]);
         fxi_step_free(&p->steps[i]);
     }
     void *const all[] = {p->steps,        p->values, p->slots,  p->results,

@@ -7,6 +7,7 @@
 #define CFLUX_PLAN_H
 
 #include "graph.h"
+#include "planner.h"
 #include "step.h"
 
 typedef enum fxi_value_kind {
@@ -64,26 +65,32 @@ struct fxi_plan {
     int32_t fused_steps;
     int32_t max_inputs, max_outputs; /* of a step; outputs counted for foreach steps only */
     int32_t donations, donations_denied;
-    fxi_plan *next;          /* in its bucket of the cache */
-    fxi_plan *newer, *older; /* in the order of use */
+    int64_t bytes; /* of host memory that the plan keeps, with what the backend prepared */
+    void (*release)(fx_device *device,
+                    fx_step *step); /* the backend's; NULL: steps have no `ready` */
+    fxi_plan *next;                 /* in its bucket of the cache */
+    fxi_plan *newer, *older;        /* in the order of use */
 };
 
-/* Builds the plan of a graph; NULL when memory is out (recorded). */
-fxi_plan *fxi_plan_build(const fxi_graph *g);
-void fxi_plan_release(fxi_plan *p);
+/* Builds the plan of a graph; *out_plan is the caller's, NULL unless FX_OK. FX_STATUS_MEMORY, or
+ * FX_STATUS_INTERNAL if plans are checked and this one is wrong; both are recorded. */
+fx_status fxi_plan_build(const fxi_planner *how, const fxi_graph *g, fxi_plan **out_plan);
+void fxi_plan_free(fxi_plan *p);
+static inline void fxi_plan_release(fxi_plan *p)
+{
+    if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) == 0)
+        fxi_plan_free(p);
+}
 
-/* The plan of a graph, from the cache or built; the caller's reference. NULL: recorded. */
-fxi_plan *fxi_plan_of(const fxi_graph *g);
-/* FX_EAGER=1: every node is a step of its own, for tests and for finding out where a number comes
- * from. */
-bool fxi_eager(void);
-/* Is `what` among the words of the environment variable FX_TRACE? */
-bool fxi_traced(const char *what);
-/* With FX_TRACE=donation: says why the new value of n did not get the memory of the old one. */
-void fxi_trace_donation(const fxi_node *n, const char *why);
-/* Drops all cached plans; only those that no run uses, which count as evicted. */
-void fxi_plans_drop(void);
-void fxi_plans_drop_idle(void);
+/* Does each step of the plan read what it is meant to read (plan_check.c)? FX_STATUS_INTERNAL: no,
+ * `why` names the step and the values; FX_STATUS_MEMORY. Records nothing. */
+fx_status fxi_plan_check(const fxi_plan *p, char *why, size_t size);
+
+/* How a step reads a value: not at all, each element at the place where it writes the same element
+ * of the output value `out`, or in another way (in_place.c). An `out` of -1 is no output: a step
+ * that reads the value reads it FXI_READS_OTHERWISE. */
+typedef enum fxi_reading { FXI_READS_NOT, FXI_READS_IN_PLACE, FXI_READS_OTHERWISE } fxi_reading;
+fxi_reading fxi_reads(const fxi_plan *p, const fx_step *s, int32_t value, int32_t out);
 
 /* Gives every arena value its offset (place.c). Returns false when memory is out. */
 bool fxi_plan_place(fxi_plan *p);

@@ -49,21 +49,21 @@ static bool same_shape(const fxi_node *a, const fxi_node *b)
 
 static bool reducible(int64_t kind)
 {
-    return kind == FX_FOLD_SUM || kind == FX_FOLD_MAX || kind == FX_FOLD_MIN ||
-           kind == FX_FOLD_SQDEV;
+    return kind == FX_REDUCE_SUM || kind == FX_REDUCE_MAX || kind == FX_REDUCE_MIN ||
+           kind == FX_REDUCE_SQDEV;
 }
 
 /* Is n a reduction of contiguous rows that are short enough? Sizes of 1 count on neither side. */
 static bool reduces_rows(const fxi_node *n)
 {
-    if (n->data || n->op != FX_OP_REDUCE || !reducible(n->attr.i[0]) || n->dtype == FX_DTYPE_F16 ||
-        n->dtype == FX_DTYPE_BF16)
+    if (n->data || n->op != FX_OP_REDUCE || !reducible(n->attr.reduce.fold) ||
+        n->dtype == FX_DTYPE_F16 || n->dtype == FX_DTYPE_BF16)
         return false;
     const fxi_node *x = n->in[0];
     int64_t row = (int64_t)fx_dtype_size((fx_dtype)x->dtype);
     bool kept = false;
     for (int k = 0; k < n->ndim; k++) {
-        const bool reduced = FXI_AXIS_IN(n->attr.i[1], k);
+        const bool reduced = FXI_AXIS_IN(n->attr.reduce.mask, k);
         if (x->shape[k] != 1 && reduced && kept)
             return false;
         kept |= x->shape[k] != 1 && !reduced;

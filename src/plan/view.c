@@ -55,7 +55,7 @@ bool fxi_view(const fxi_node *n, const fxi_place *from, fxi_place *to)
         return reshape_strides(x, from->stride, n, to->stride);
     case FX_OP_PERMUTE:
         for (int i = 0; i < n->ndim; i++)
-            to->stride[i] = from->stride[n->attr.i[i]];
+            to->stride[i] = from->stride[n->attr.permutation[i]];
         return true;
     case FX_OP_EXPAND:
         for (int i = 0; i < n->ndim; i++)
@@ -63,8 +63,8 @@ bool fxi_view(const fxi_node *n, const fxi_place *from, fxi_place *to)
                 to->stride[i] = 0;
         return true;
     case FX_OP_SLICE:
-        to->offset += n->attr.i[1] * from->stride[n->attr.i[0]];
-        to->stride[n->attr.i[0]] *= n->attr.i[2];
+        to->offset += n->attr.slice.start * from->stride[n->attr.slice.axis];
+        to->stride[n->attr.slice.axis] *= n->attr.slice.step;
         return true;
     default:
         return true;

@@ -3,29 +3,23 @@
  *   epoch 3/10 ███████████████···············  50 %  1234 batches/s  0:07 left  loss 0.1234
  *   epoch 3/10  1234 batches/s  0.8 s  loss 0.1234                      (not a terminal)
  *
+ * The line of a terminal fits its width, also after it was resized: the bar gets shorter or goes,
+ * then the rate, the time left and the share; what is still too long is cut off.
+ *
  * The rate is that of the whole run and the time left covers all remaining epochs, so neither jumps
  * at the start of an epoch. The loss is the mean over the epoch so far.
  */
 #include "progress.h"
-
-#include <time.h>
-#include <unistd.h>
+#include "terminal.h"
+#include "utf8.h"
 
 enum { BAR_CELLS = 30, FIRST_LINES = 20 };
 static const double REDRAW_SECONDS = 0.1;
 
-double fxi_clock(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 void fxi_meter_open(fxi_meter *meter, FILE *out)
 {
-    const int descriptor = out ? fileno(out) : -1;
     *meter = (fxi_meter){.out = out, .last_drawn = -1};
-    meter->terminal = descriptor >= 0 && isatty(descriptor);
+    meter->terminal = out && fxi_is_terminal(out);
 }
 
 static double rate(const fxi_meter *meter, const fx_progress *p)
@@ -38,17 +32,84 @@ static const char *gap_before(const char *note)
     return *note ? "  " : "";
 }
 
+/* ---- the line on a terminal ------------------------------------------------------------------ */
+
+enum { UNKNOWN_COLUMNS = 80, LEAST_CELLS = 5 };
+
+/* The parts of the line, in their order. The bar is between HEAD and PERCENT. */
+enum { HEAD, PERCENT, RATE, LEFT, LOSS, NOTE, PARTS };
+enum { PART_BYTES = 256 };
+typedef char part_text[PART_BYTES];
+
+/* Asked for each line, because a terminal may be resized. */
+static int columns_of(FILE *out)
+{
+    const int columns = fxi_terminal_columns(out);
+    return columns > 0 ? columns : UNKNOWN_COLUMNS;
+}
+
+static void fill_parts(part_text parts[PARTS], const fxi_meter *meter, const fx_progress *p,
+                       const char *note)
+{
+    const int64_t left = p->epochs * p->batches - p->step, batches = p->batches ? p->batches : 1;
+    const int seconds = rate(meter, p) > 0 ? (int)((double)left / rate(meter, p) + 0.5) : 0;
+    snprintf(parts[HEAD], PART_BYTES, "epoch %lld/%lld", (long long)p->epoch, (long long)p->epochs);
+    snprintf(parts[PERCENT], PART_BYTES, " %3d %%", (int)(100 * p->batch / batches));
+    snprintf(parts[RATE], PART_BYTES, "  %.0f batches/s", rate(meter, p));
+    snprintf(parts[LEFT], PART_BYTES, "  %d:%02d left", seconds / 60, seconds % 60);
+    snprintf(parts[LOSS], PART_BYTES, "  loss %.4g", p->mean_loss);
+    snprintf(parts[NOTE], PART_BYTES, "%s%s", gap_before(note), note);
+}
+
+/* Empties parts until what is left fits; returns how many columns it takes. */
+static int fit(part_text parts[PARTS], int room)
+{
+    static const int dispensable[] = {RATE, LEFT, PERCENT};
+    int columns = 0;
+    for (int i = 0; i < PARTS; i++)
+        columns += fxi_text_columns(parts[i]);
+    for (size_t i = 0; i < sizeof dispensable / sizeof *dispensable && columns > room; i++) {
+        columns -= fxi_text_columns(parts[dispensable[i]]);
+        *parts[dispensable[i]] = 0;
+    }
+    return columns;
+}
+
+/* As much of the text as fits, *io_room: the columns left. */
+static void put_cut(FILE *out, const char *text, int *io_room)
+{
+    while (*text) {
+        size_t bytes;
+        const int columns = fxi_character_columns(text, &bytes);
+        if (columns > *io_room) {
+            *io_room = 0;
+            return;
+        }
+        fwrite(text, 1, bytes, out);
+        text += bytes;
+        *io_room -= columns;
+    }
+}
+
+/* The last column stays free: a character there makes some terminals begin a new line. */
 static void draw(fxi_meter *meter, const fx_progress *p, const char *note)
 {
-    const int64_t total = p->epochs * p->batches, left = total - p->step;
-    const int filled = (int)(BAR_CELLS * p->batch / (p->batches ? p->batches : 1));
-    const int seconds = rate(meter, p) > 0 ? (int)((double)left / rate(meter, p) + 0.5) : 0;
-    fprintf(meter->out, "\repoch %lld/%lld ", (long long)p->epoch, (long long)p->epochs);
-    for (int i = 0; i < BAR_CELLS; i++)
-        fputs(i < filled ? "█" : "·", meter->out);
-    fprintf(meter->out, " %3d %%  %.0f batches/s  %d:%02d left  loss %.4g%s%s\033[K",
-            (int)(100 * p->batch / (p->batches ? p->batches : 1)), rate(meter, p), seconds / 60,
-            seconds % 60, p->mean_loss, gap_before(note), note);
+    part_text parts[PARTS];
+    int room = columns_of(meter->out) - 1;
+    fill_parts(parts, meter, p, note);
+    const int free_columns = room - fit(parts, room) - 1;
+    const int cells = free_columns < LEAST_CELLS ? 0
+                      : free_columns < BAR_CELLS ? free_columns
+                                                 : BAR_CELLS;
+    const int filled = (int)(cells * p->batch / (p->batches ? p->batches : 1));
+    fputc('\r', meter->out);
+    put_cut(meter->out, parts[HEAD], &room);
+    for (int i = 0; i < cells; i++)
+        fputs(i < filled ? i ? "█" : " █" : i ? "·" : " ·", meter->out);
+    room -= cells ? cells + 1 : 0;
+    for (int i = PERCENT; i < PARTS; i++)
+        put_cut(meter->out, parts[i], &room);
+    fputs("\033[K", meter->out);
     fflush(meter->out);
     meter->line_open = true;
     meter->last_drawn = p->seconds;

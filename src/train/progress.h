@@ -21,8 +21,6 @@ typedef struct fxi_meter {
     int64_t steps_before; /* of a checkpoint: this run did not take them */
 } fxi_meter;
 
-/* Seconds of a clock that never goes back. */
-double fxi_clock(void);
 void fxi_meter_open(fxi_meter *meter, FILE *out);
 void fxi_meter_batch(fxi_meter *meter, const fx_progress *p);
 /* Is it time for the line of an epoch? */

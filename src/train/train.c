@@ -15,9 +15,12 @@
  * loop does not know whether a loss is a mean or a sum. Callbacks and the metric run in a scope of
  * their own, outside the step: in inference mode, and what they make is released.
  */
+#include "clock.h"
 #include "error.h"
 #include "memory.h"
+#include "option_struct.h"
 #include "progress.h"
+#include "train_log.h"
 
 #include <cflux/grad.h>
 #include <cflux/io.h>
@@ -31,8 +34,10 @@ typedef struct training {
     fx_train_args a;
     fx_progress p;
     fxi_meter meter;
+    fx_run_log *log; /* NULL: none is wanted */
     double began;
     double loss_sum; /* over the epoch */
+    double metric;   /* of the last epoch; NaN if nobody wants it */
     void *kept;      /* the model after the best epoch; NULL before, or not wanted */
     int64_t waited;  /* epochs since it */
     int64_t saved;   /* the step of the last checkpoint */
@@ -50,16 +55,25 @@ static fx_status check_args(const fx_train_args *a)
                        !a->model  ? "model"
                        : !a->data ? "data loader"
                                   : "optimiser state");
-    if (a->epochs < 0 || a->patience < 0)
+    if (a->epochs < 0 || a->patience < FX_NEVER)
         return fx_fail(FX_STATUS_ARGUMENT, OP, "%s is %lld, expected at least 0",
                        a->epochs < 0 ? "epochs" : "patience",
                        (long long)(a->epochs < 0 ? a->epochs : a->patience));
     if (a->checkpoint_every < 0)
         return fx_fail(FX_STATUS_ARGUMENT, OP, "checkpoint_every is %lld, expected at least 0",
                        (long long)a->checkpoint_every);
+    if (a->log && a->checkpoint && strcmp(a->log, a->checkpoint) == 0)
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "%s is given for the log and for the checkpoint",
+                       a->log);
     if (fx_is_error(a->data))
         return fx_fail(FX_STATUS_ARGUMENT, OP, "the data loader carries an error");
     return FX_OK;
+}
+
+/* Has the metric not improved for too long? */
+static bool out_of_patience(const training *t)
+{
+    return t->a.patience != FX_NEVER && t->waited > 0 && t->waited >= t->a.patience;
 }
 
 static fx_status train_step(const fx_train_args *a, const fx_batch *batch, double *out_loss)
@@ -78,10 +92,10 @@ static fx_status train_step(const fx_train_args *a, const fx_batch *batch, doubl
     return status != FX_OK ? status : read;
 }
 
-static bool call_back(training *t, fx_callback callback)
+static bool call_back(training *t, fx_callback_fn callback)
 {
     FX_SCOPE;
-    return callback && callback(&t->p) == FX_STOP;
+    return callback && callback(&t->p) == FX_FLOW_STOP;
 }
 
 /* ---- the best epoch -------------------------------------------------------------------------- */
@@ -259,7 +273,7 @@ static fx_status resume(training *t)
     FXI_SCOPE;
     if (!t->a.checkpoint || !fx_checkpoint_exists(t->a.checkpoint))
         return FX_OK;
-    fx_checkpoint c = {
+    fx_checkpoint_args c = {
         .fxi_size = sizeof c, .model = t->a.model, .state = t->a.state, .data = t->a.data};
     double own[NMETRICS];
     fx_status status = fx_checkpoint_load(t->a.checkpoint, &c);
@@ -279,7 +293,7 @@ static fx_status resume(training *t)
     t->p.batch = (int64_t)own[BATCH];
     t->resumed = t->p.batch > 0;
     t->p.mean_loss = t->resumed ? t->loss_sum / (double)t->p.batch : NAN;
-    t->stop = t->a.patience > 0 && t->waited >= t->a.patience;
+    t->stop = out_of_patience(t);
     if (!t->a.keep_best)
         return FX_OK;
     if (has(c.metrics, "best.0"))
@@ -309,6 +323,7 @@ static fx_status run_batch(training *t, const fx_batch *batch)
     p->step++;
     p->seconds = fxi_clock() - t->began;
     fxi_meter_batch(&t->meter, p);
+    fx_run_log_step(t->log, p->step, p->epoch, p->loss, p->seconds);
     t->stop = call_back(t, t->a.on_batch);
     return save_in_epoch(t, batch);
 }
@@ -335,10 +350,11 @@ static fx_status judge(training *t)
     FX_SCOPE;
     const double value = t->a.metric ? t->a.metric(t->a.model, t->a.user) : t->p.mean_loss;
     const bool better = value < t->p.best;
+    t->metric = t->a.metric ? value : NAN;
     t->p.best = better ? value : t->p.best;
     t->p.best_epoch = better ? t->p.epoch : t->p.best_epoch;
     t->waited = better ? 0 : t->waited + 1;
-    t->stop = t->stop || (t->a.patience > 0 && t->waited >= t->a.patience);
+    t->stop = t->stop || out_of_patience(t);
     return better && t->a.keep_best ? keep(t) : FX_OK;
 }
 
@@ -367,19 +383,46 @@ static fx_status run_epoch(training *t)
     t->p.seconds = fxi_clock() - t->began;
     t->stop = call_back(t, t->a.on_epoch);
     show_epoch(t, fxi_meter_due(&t->meter, &t->p));
-    if (t->a.patience > 0 || t->a.keep_best)
+    if (t->a.patience != FX_NEVER || t->a.keep_best)
         status = judge(t);
+    fxi_train_log_epoch(t->log, &t->p, t->metric);
     return status == FX_OK ? save_after_epoch(t) : status;
 }
 
+/* ---- the log --------------------------------------------------------------------------------- */
+
+static fx_status open_log(training *t)
+{
+    t->log = t->a.log ? fxi_train_log_open(t->a.log, &t->p) : NULL;
+    return t->a.log && !t->log ? fx_error_status() : FX_OK;
+}
+
+static const char *why_it_ended(const training *t)
+{
+    const bool whole = t->p.epoch == t->p.epochs && t->p.batch == t->p.batches;
+    if (whole || !t->stop)
+        return "finished";
+    return out_of_patience(t) ? "patience" : "interrupted";
+}
+
+static fx_status close_log(training *t, fx_status status)
+{
+    if (!t->log)
+        return status;
+    const fx_status logged = fxi_train_log_close(t->log, &t->p, why_it_ended(t), status);
+    return status != FX_OK ? status : logged;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
 fx_status fxi_train(const fx_train_args *given)
 {
-    training t = {.began = fxi_clock()};
-    memcpy(&t.a, given, given->fxi_size < sizeof t.a ? given->fxi_size : sizeof t.a);
-    fx_status status = check_args(&t.a);
+    FXI_TAKE_OPTIONS(fx_train_args, FXI_TRAIN_ARGS, a, OP, given);
+    training t = {.began = fxi_clock(), .metric = NAN, .a = a};
+    fx_status status = a_ok ? check_args(&a) : FX_STATUS_ARGUMENT;
     if (status != FX_OK)
         return status;
-    t.p = (fx_progress){.epochs = t.a.epochs ? t.a.epochs : 1,
+    t.p = (fx_progress){.epochs = t.a.epochs,
                         .batches = fx_loader_length(t.a.data),
                         .loss = NAN,
                         .best = INFINITY,
@@ -389,6 +432,8 @@ fx_status fxi_train(const fx_train_args *given)
     fxi_meter_open(&t.meter, !t.a.progress ? NULL : t.a.progress_to ? t.a.progress_to : stderr);
     status = resume(&t);
     t.meter.steps_before = t.p.step;
+    if (status == FX_OK)
+        status = open_log(&t); /* not before: a checkpoint that does not fit leaves it alone */
     if (status == FX_OK && call_back(&t, t.a.on_start))
         t.stop = true;
     while (status == FX_OK && !t.stop && t.p.epoch < t.p.epochs) {
@@ -401,5 +446,5 @@ fx_status fxi_train(const fx_train_args *given)
     if (status == FX_OK && t.kept)
         status = fx_loadmodel(t.a.model, t.kept);
     fx_release(t.kept);
-    return status;
+    return close_log(&t, status);
 }

@@ -84,7 +84,7 @@ fx_function *fx_function_new(const char *name, fx_array *(*apply)(fx_array *x))
 {
     if (!name || !apply) {
         fx_fail(FX_STATUS_ARGUMENT, "function_new", "needs a name and a function");
-        return fxi_error_object(&function_type);
+        return fx_error_object(&function_type);
     }
     const fx_function init = {.apply = apply, .name = name};
     return fxi_new(&function_type, &init);

@@ -28,12 +28,12 @@ void *fx_functor(void *x)
     }
     void *t = NULL;
     if (items && names)
-        t = named ? fxi_named_tuple((int)n, names, items) : fxi_tuple((int)n, items);
+        t = named ? fx_named_tuple_from((int)n, names, items) : fxi_tuple((int)n, items);
     else
         fx_fail(FX_STATUS_MEMORY, "functor", "no memory for %lld children", (long long)n);
     fxi_free(items);
     fxi_free((void *)names);
-    return t ? t : fxi_error_object(&fxi_tuple_type);
+    return t ? t : fx_error_object(&fxi_tuple_type);
 }
 
 void *fxi_rebuild(void *x, void *children)
@@ -46,7 +46,7 @@ void *fxi_rebuild(void *x, void *children)
     if (fx_is_array(children) || fx_is_error(children) || fx_count(children) != n) {
         fx_fail(FX_STATUS_ARGUMENT, "rebuild", "%s has %lld children, got %lld", type->name,
                 (long long)n, (long long)(fx_is_array(children) ? 1 : fx_count(children)));
-        return fxi_error_object(type);
+        return fx_error_object(type);
     }
     if (n == 0)
         return x;
@@ -55,5 +55,5 @@ void *fxi_rebuild(void *x, void *children)
         fxi_child_set(y, i, fx_child(children, i));
     if (y && type->rebuild)
         y = type->rebuild(y);
-    return y ? y : fxi_error_object(type);
+    return y ? y : fx_error_object(type);
 }

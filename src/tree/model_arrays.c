@@ -1,9 +1,8 @@
-/* model_arrays.c: the arrays of a whole model as one vector, as a state, in another precision, and
- * taken from another model.
+/* model_arrays.c: the arrays of a whole model as one vector, as a state, and in another precision.
  *
- * A vector and its way back are ordinary operations, so gradients go through both. Loading collects
- * all pairs of arrays before it changes one, and hands them to one commit: all are loaded or none.
+ * A vector and its way back are ordinary operations, so gradients go through both.
  */
+#include "array_list.h"
 #include "identity_map.h"
 #include "memory.h"
 #include "object_types.h"
@@ -13,14 +12,9 @@
 
 /* ---- lists of arrays ------------------------------------------------------------------------- */
 
-typedef struct arrays {
-    fx_array **items;
-    int32_t n, capacity;
-    fx_status status;
-    const char *op;
-} arrays;
+typedef fxi_array_list arrays;
 
-static void add_array(arrays *a, fx_array *x)
+void fxi_array_list_add(fxi_array_list *a, fx_array *x)
 {
     if (a->status != FX_OK)
         return;
@@ -36,7 +30,7 @@ static void add_trainable(fx_array *x, const char *path, bool trainable, void *u
 {
     (void)path;
     if (trainable)
-        add_array(user, x);
+        fxi_array_list_add(user, x);
 }
 
 static arrays trainables(const char *op, void *model)
@@ -83,10 +77,10 @@ static bool cut(const arrays *a, fx_array *flat, pieces *out)
     for (int32_t i = 0; i < a->n; i++) {
         fx_array *x = a->items[i];
         const int64_t n = fx_length(x);
-        int64_t dims[FX_MAX_DIMS];
+        int64_t sizes[FX_MAX_DIMS];
         for (int k = 0; k < fx_ndims(x); k++)
-            dims[k] = fx_size(x, k);
-        fx_array *y = fxi_reshape(fx_slice(flat, 0, at, at + n), fx_ndims(x), dims);
+            sizes[k] = fx_size(x, k);
+        fx_array *y = fxi_reshape(fx_slice(flat, 0, at, at + n), fx_ndims(x), sizes);
         if (!fxi_identity_put(&out->of, x, fx_cast(y, fx_eltype(x))))
             return false;
         at += n;
@@ -119,7 +113,7 @@ void *fxi_restructure(void *model, fx_array *flat)
     if (a.status == FX_OK && !cut(&a, flat, &p))
         a.status = fx_fail(FX_STATUS_MEMORY, "restructure", "no memory for %d arrays", a.n);
     void *y = a.status == FX_OK ? fx_fmap_with(piece_or_same, &p, model)
-                                : fxi_error_object(fx_type_of(model));
+                                : fx_error_object(fx_type_of(model));
     fxi_identity_free(&p.of);
     fxi_free(a.items);
     return fx_keep(y);
@@ -127,14 +121,10 @@ void *fxi_restructure(void *model, fx_array *flat)
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
-static void *state_of(void *x, int depth)
+static void *state_leaf(void *x, void *user)
 {
-    if (!x || fx_is_array(x) || depth > FXI_MAX_DEPTH)
-        return x;
-    void *t = fx_functor(x);
-    for (int64_t i = 0; i < fx_count(t); i++)
-        fxi_child_set(t, i, state_of(fx_child(t, i), depth + 1));
-    return t;
+    (void)user;
+    return !x || fx_is_array(x) ? x : fxi_tuple(0, NULL);
 }
 
 void *fx_state(void *model)
@@ -142,171 +132,7 @@ void *fx_state(void *model)
     FXI_SCOPE;
     if (!model)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "state", "there is no model"));
-    return fx_keep(state_of(model, 0));
-}
-
-/* ---- loading --------------------------------------------------------------------------------- */
-
-typedef struct loading {
-    arrays to, from;
-    arrays views, view_sources; /* arrays that may be views of others, and what to load there */
-    fxi_identity_map source;    /* of each array that is loaded */
-} loading;
-
-static fx_status no_match(const void *dst, const void *src)
-{
-    char a[200], b[200];
-    fx_summary((void *)(uintptr_t)src, a, sizeof a);
-    fx_summary((void *)(uintptr_t)dst, b, sizeof b);
-    return fx_fail(FX_STATUS_ARGUMENT, "loadmodel",
-                   "Tried to load %s into %s but the structures do not match.", a, b);
-}
-
-static void size_text(const fx_array *x, char *text, size_t capacity)
-{
-    size_t n = 0;
-    text[0] = 0;
-    for (int k = 0; k < fx_ndims(x) && n < capacity; k++)
-        n += (size_t)snprintf(text + n, capacity - n, k ? ", %lld" : "%lld",
-                              (long long)fx_size(x, k));
-}
-
-static bool all_zero(fx_array *x)
-{
-    return fx_item(fx_all(fx_eq(x, 0))) != 0;
-}
-static bool same_values(fx_array *a, fx_array *b) /* of the same sizes */
-{
-    return fx_item(fx_all(fx_eq(a, b))) != 0;
-}
-
-static fx_status untied(void)
-{
-    return fx_fail(FX_STATUS_ARGUMENT, "loadmodel",
-                   "Encountered tied destination parameters with untied and mismatched sources.");
-}
-
-static fx_status add_pair(arrays *to, arrays *from, fx_array *dst, fx_array *src)
-{
-    add_array(to, dst);
-    add_array(from, src);
-    return to->status != FX_OK ? to->status : from->status;
-}
-
-static fx_status load_array(loading *l, fx_array *dst, fx_array *src)
-{
-    bool same = fx_ndims(dst) == fx_ndims(src);
-    for (int k = 0; k < fx_ndims(dst) && same; k++)
-        same = fx_size(dst, k) == fx_size(src, k);
-    if (!same) {
-        char a[160], b[160];
-        size_text(src, a, sizeof a);
-        size_text(dst, b, sizeof b);
-        return fx_fail(FX_STATUS_SHAPE, "loadmodel", "Tried to load size (%s) array into size (%s)",
-                       a, b);
-    }
-    void *first;
-    if (fxi_identity_get(&l->source, dst, &first)) {
-        return first == src || same_values(first, src) ? FX_OK : untied();
-    }
-    if (!fxi_identity_put(&l->source, dst, src))
-        return fx_fail(FX_STATUS_MEMORY, "loadmodel", "no memory to remember what was loaded");
-    const bool view = fxi_is_view(dst);
-    return add_pair(view ? &l->views : &l->to, view ? &l->view_sources : &l->from, dst,
-                    fx_array_to(fx_array_device(dst), fx_cast(src, fx_eltype(dst))));
-}
-
-/* A view of an array that is loaded takes its new values from there; any other is loaded itself. */
-static fx_status load_views(loading *l)
-{
-    fx_status status = FX_OK;
-    const int32_t n = l->to.n;
-    for (int32_t i = 0; i < l->views.n && status == FX_OK; i++) {
-        fx_array *view = l->views.items[i], *src = l->view_sources.items[i], *y = NULL;
-        for (int32_t k = 0; k < n && !y; k++)
-            y = fxi_view_again(view, l->to.items[k], l->from.items[k]);
-        status =
-            y && !same_values(y, src) ? untied() : add_pair(&l->to, &l->from, view, y ? y : src);
-    }
-    return status;
-}
-
-/* Flux's bias=false, as files and states have it. */
-static void *without_false(void *x)
-{
-    const bool truth =
-        x && fx_is_array(x) && !fx_is_error(x) && fx_ndims(x) == 0 && fx_eltype(x) == FX_DTYPE_BOOL;
-    return truth && fx_item(x) == 0 ? NULL : x;
-}
-
-static fx_status load(loading *l, void *dst, void *src, int depth)
-{
-    dst = without_false(dst);
-    src = without_false(src);
-    const bool to_array = dst && fx_is_array(dst), from_array = src && fx_is_array(src);
-    if (to_array && from_array)
-        return load_array(l, dst, src);
-    if (to_array && !src) /* false in Flux: a bias that is not there is one of zeros */
-        return load_array(l, dst, fxi_zeros_like(dst));
-    if (from_array && !dst && all_zero(src))
-        return FX_OK;
-    if (to_array || from_array)
-        return no_match(dst, src);
-    if (!dst || !src || depth > FXI_MAX_DEPTH)
-        return FX_OK;
-    const int64_t n = fx_count(dst);
-    const unsigned leaf = FX_TYPE_FUNCTION | FX_TYPE_LEAF;
-    if ((fx_type_of(dst)->flags & leaf) || (fx_type_of(src)->flags & leaf))
-        return FX_OK;
-    if (fx_count(src) != n)
-        return no_match(dst, src);
-    fx_status status = FX_OK;
-    for (int64_t i = 0; i < n && status == FX_OK; i++)
-        status = load(l, fx_child(dst, i), fx_child(src, i), depth + 1);
-    return status;
-}
-
-static bool is_tuple(const void *x)
-{
-    return (fx_type_of(x)->flags & FX_TYPE_TUPLE) != 0;
-}
-
-/* A list of parameters (Flux.params in a file) goes into a model's trainable arrays one by one. */
-static bool is_parameter_list(const void *dst, const void *src)
-{
-    bool list = !fx_is_array(dst) && !is_tuple(dst) && !fx_is_array(src) && is_tuple(src) &&
-                fx_count(src) > 0;
-    for (int64_t i = 0; list && i < fx_count(src); i++) {
-        const void *x = fx_child(src, i);
-        list = x && fx_is_array(x) && !fx_child_name(src, i)[0];
-    }
-    return list;
-}
-
-fx_status fx_loadmodel(void *dst, void *src)
-{
-    FXI_SCOPE;
-    void *const both[] = {dst, src};
-    for (int i = 0; i < 2; i++) {
-        if (!both[i])
-            return fx_fail(FX_STATUS_ARGUMENT, "loadmodel", "there is no %s",
-                           i ? "source" : "model");
-        if (fx_is_error(both[i]))
-            return fxi_object_status(both[i]);
-    }
-    static const arrays none = {.op = "loadmodel"};
-    loading l = {.to = none, .from = none, .views = none, .view_sources = none};
-    fx_status status = load(&l, is_parameter_list(dst, src) ? fx_trainables(dst) : dst, src, 0);
-    if (status == FX_OK)
-        status = load_views(&l);
-    if (status == FX_OK)
-        status = fxi_commit(l.to.n, l.to.items, l.from.items, NULL, true);
-    fxi_identity_free(&l.source);
-    fxi_free(l.to.items);
-    fxi_free(l.from.items);
-    fxi_free(l.views.items);
-    fxi_free(l.view_sources.items);
-    return status;
+    return fx_keep(fxi_mirror("state", model, state_leaf, NULL));
 }
 
 /* ---- precision ------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
  */
 #include "context.h"
 #include "identity_map.h"
+#include "ties.h"
 #include "walk.h"
 
 #include <cflux/grad.h>
@@ -30,9 +31,8 @@ static fx_status no_memory(void)
     return fx_fail(FX_STATUS_MEMORY, "gradient", "no memory for the list of parameters");
 }
 
-static void want(fx_array *x, fx_array *of, const char *path, bool trainable, void *user)
+static void want(fx_array *x, fx_array *of, bool trainable, void *user)
 {
-    (void)path;
     wanted *w = user;
     const bool foreign = of && x->node->owner != fxi_here()->id;
     if ((!trainable && !foreign) || w->status != FX_OK)
@@ -88,14 +88,16 @@ static void *gradient(fx_array *loss, void *model, bool evaluate)
     if (!model)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "gradient", "there is no model"));
     wanted w = {0};
-    fxi_visit_tied(model, want, &w);
+    const fx_status walked = fxi_visit_tied(model, want, &w);
+    if (w.status == FX_OK)
+        w.status = walked;
     if (w.status == FX_OK)
         sweep(&w, loss);
     void *g = fx_fmap_with(gradient_or_none, &w, model);
     if (evaluate && w.status == FX_OK) {
         void *both = fx_tuple(loss, g);
         if (fx_eval(both) != FX_OK)
-            g = fxi_error_object(fx_type_of(model));
+            g = fx_error_object(fx_type_of(model));
     }
     fxi_free(w.targets);
     fxi_free(w.arrays);

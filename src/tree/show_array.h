@@ -12,4 +12,8 @@ void fxi_array_summary(fx_text *text, const fx_array *x, bool brief);
 /* What Julia shows at its prompt, without a last newline. Evaluates x. */
 void fxi_array_show(fx_text *text, fx_array *x);
 
+/* The same values inside a line: "Float32[1.0 2.0; 3.0 4.0]", long axes cut. An array that is not
+ * evaluated, or on a device, is summarised: the summary says where it is. */
+void fxi_array_inline(fx_text *text, const fx_array *x);
+
 #endif

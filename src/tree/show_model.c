@@ -8,106 +8,37 @@
  * are the bytes of the arrays there, which is what one wants to know.
  *
  * Where Flux counts a tied array twice among the non-trainable ones, this counts it once.
+ *
+ * What has no form of Flux's own is written as Julia writes it, with values: tuples and named
+ * tuples that hold no layer (a state), and structs: Affine(Float32[1.0 2.0], 0.5).
+ *
+ * An object may be reached in very many ways: 30 pairs, each of the next one twice, are 2^30
+ * leaves. Text and time stay in proportion to the objects: after FULL_LINES lines, an object of
+ * several lines that was printed before is printed as Name(…), and a line ends after MOST_LINE
+ * bytes.
  */
 #include "julia_number.h"
-#include "elements.h"
-#include "host.h"
+#include "identity_map.h"
+#include "model_tally.h"
 #include "object_types.h"
 #include "show_array.h"
-#include "walk.h"
+#include "show_parts.h"
 
 #include <cflux/device.h>
-#include <math.h>
+#include <ctype.h>
 #include <string.h>
 
 enum { TOP_COLUMN = 20, NESTED_COLUMN = 39, INDENT = 2 };
-
-/* ---- the parts of an object ------------------------------------------------------------------ */
-
-/* One thing that is printed: a child, an item of a list, or a plain field. */
-typedef struct part {
-    const fx_field *field;
-    const void *at;   /* the field's value, for numbers */
-    void *object;     /* children, items, shared objects */
-    const char *name; /* of an item; NULL */
-    bool is_object;
-} part;
-
-typedef struct parts {
-    const void *object;
-    int field;
-    int64_t item;
-    bool frozen; /* frozen fields too */
-} parts;
-
-static const fx_list *tuple_list(const void *object)
-{
-    const fx_type *type = fx_type_of(object);
-    return type && (type->flags & FX_TYPE_TUPLE) ? fxi_field_at(object, &type->fields[0]) : NULL;
-}
-
-/* A list as such, and a tuple that is a field: their items are printed in the object's own list. */
-static const fx_list *list_of(const void *object, const fx_field *f)
-{
-    if (f->kind == FX_FIELD_LIST)
-        return fxi_field_at(object, f);
-    return f->kind == FX_FIELD_CHILD ? tuple_list(fxi_field_child(object, f)) : NULL;
-}
-
-static bool next_part(parts *p, part *out)
-{
-    const fx_type *type = fx_type_of(p->object);
-    for (; type && p->field < type->nfields; p->field++, p->item = 0) {
-        const fx_field *f = &type->fields[p->field];
-        const fx_list *list = list_of(p->object, f);
-        if ((!p->frozen && fxi_field_frozen(type, f)) || (list && p->item >= list->n))
-            continue;
-        *out = (part){.field = f, .at = fxi_field_at(p->object, f)};
-        out->is_object = list || f->kind == FX_FIELD_CHILD || f->kind == FX_FIELD_SHARED;
-        if (list) {
-            out->name = list->names ? list->names[p->item] : NULL;
-            out->object = list->items[p->item++];
-            return true;
-        }
-        out->object = out->is_object ? fxi_field_child(p->object, f) : NULL;
-        p->field++;
-        return true;
-    }
-    return false;
-}
-
-static bool is_leaf(const void *object)
-{
-    return !object || fx_is_array(object) ||
-           (fx_type_of(object)->flags & (FX_TYPE_FUNCTION | FX_TYPE_LEAF));
-}
-
-/* Flux's _show_leaflike: what does not force its container over several lines. */
-static bool leaf_like(const part *p)
-{
-    if (!p->is_object || p->field->kind == FX_FIELD_SHARED || is_leaf(p->object))
-        return true;
-    const fx_list *list = tuple_list(p->object);
-    for (int64_t i = 0; list && i < list->n; i++)
-        if (!is_leaf(list->items[i]))
-            return false;
-    return list != NULL;
-}
-
-static bool expands(const void *object)
-{
-    if (is_leaf(object) || fx_is_error(object) || (fx_type_of(object)->flags & FX_TYPE_ONE_LINE))
-        return false;
-    parts it = {.object = object};
-    for (part p; next_part(&it, &p);)
-        if (!leaf_like(&p))
-            return true;
-    return false;
-}
+enum { FULL_LINES = 1000, MOST_LINE = 1 << 16, MOST_SUMMARY = 1 << 24 };
 
 /* ---- one line -------------------------------------------------------------------------------- */
 
 static void put_object(fx_text *text, const void *object, int depth);
+
+static bool is_full(const fx_text *text)
+{
+    return text->failed || (text->limit && text->length > text->limit);
+}
 
 static void put_dims(fx_text *text, const fx_dims *d)
 {
@@ -129,7 +60,7 @@ static void put_string(fx_text *text, const char *s)
     fxi_text_put(text, "\"");
 }
 
-static void put_field(fx_text *text, const part *p)
+static void put_field(fx_text *text, const fxi_part *p)
 {
     char buf[FXI_NUMBER_TEXT];
     switch (p->field->kind) {
@@ -159,11 +90,20 @@ static void put_field(fx_text *text, const part *p)
     }
 }
 
+/* A name that Julia would not read as one is var"0.weight" there. */
+static void put_name(fx_text *text, const char *name)
+{
+    bool plain = *name && !strchr("0123456789", *name);
+    for (const char *s = name; *s && plain; s++)
+        plain = (unsigned char)*s >= 0x80 || isalnum((unsigned char)*s) || strchr("_!", *s);
+    fx_text_add(text, plain || !text->values ? "%s = " : "var\"%s\" = ", name);
+}
+
 /* name = value */
-static void put_part(fx_text *text, const part *p, int depth)
+static void put_part(fx_text *text, const fxi_part *p, int depth)
 {
     if (p->name)
-        fx_text_add(text, "%s = ", p->name);
+        put_name(text, p->name);
     if (p->is_object)
         put_object(text, p->object, depth);
     else
@@ -173,14 +113,17 @@ static void put_part(fx_text *text, const part *p, int depth)
 /* Name(a, b), or (a, b) and (x = a,) for tuples. */
 static void put_parts(fx_text *text, const void *object, int depth)
 {
-    const bool tuple = tuple_list(object);
-    parts it = {.object = object, .frozen = true};
+    const fx_list *tuple = fxi_tuple_list(object);
+    fxi_parts it = {.object = object, .frozen = true};
     int n = 0;
-    fx_text_add(text, "%s(", tuple ? "" : fx_type_of(object)->name);
-    for (part p; next_part(&it, &p); n++) {
+    const bool empty = tuple && tuple->n == 0 && tuple->names && text->values;
+    fx_text_add(text, "%s(", !tuple ? fx_type_of(object)->name : empty ? "NamedTuple" : "");
+    for (fxi_part p; !is_full(text) && fxi_next_part(&it, &p); n++) {
         fxi_text_put(text, n ? ", " : "");
         put_part(text, &p, depth + 1);
     }
+    if (is_full(text))
+        fxi_text_put(text, ", …");
     fxi_text_put(text, tuple && n == 1 ? ",)" : ")");
 }
 
@@ -189,11 +132,13 @@ static void put_object(fx_text *text, const void *object, int depth)
     const fx_type *type = fx_type_of(object);
     if (!type)
         fxi_text_put(text, "nothing");
+    else if (fx_is_array(object) && text->values)
+        fxi_array_inline(text, object);
     else if (fx_is_array(object))
         fxi_array_summary(text, object, true);
     else if (fx_is_error(object))
         fx_text_add(text, "error %s (%s)", type->name, fx_status_name(fxi_object_status(object)));
-    else if (depth > FXI_MAX_DEPTH)
+    else if (depth > FXI_MAX_DEPTH || is_full(text))
         fxi_text_put(text, "…");
     else if (type->describe && !(type->flags & FX_TYPE_SEQUENCE))
         type->describe(object, text);
@@ -201,92 +146,6 @@ static void put_object(fx_text *text, const void *object, int depth)
         fxi_text_put(text, ((const fx_function *)object)->name);
     else
         put_parts(text, object, depth);
-}
-
-/* ---- counting -------------------------------------------------------------------------------- */
-
-typedef struct tally {
-    int64_t arrays, parameters; /* trainable */
-    int64_t other_arrays, other_parameters;
-    int64_t bytes, bytes_julia; /* of the elements; with Julia's headers */
-    bool nonzero, nan, inf;     /* of the trainable ones */
-    bool scan;                  /* look at the values? */
-    fx_device *device;          /* of all arrays; NULL when they differ */
-} tally;
-
-/* Works for any strides; `x` has been evaluated. */
-static void scan_values(const fx_array *x, tally *t)
-{
-    const fxi_node *n = x->node;
-    const int64_t size = (int64_t)fx_dtype_size(fx_eltype(x)), count = fx_length(x);
-    int64_t index[FX_MAX_DIMS] = {0};
-    fxi_elements e;
-    if (fxi_elements_open("show", x, &e) != FX_OK)
-        return;
-    const char *p = e.at;
-    for (int64_t i = 0; i < count; i++) {
-        const double v = fxi_host_double(n->dtype, p);
-        t->nonzero |= v != 0;
-        t->nan |= isnan(v);
-        t->inf |= isinf(v);
-        for (int k = 0; k < n->ndim; k++) {
-            p += n->data->stride[k] * size;
-            if (++index[k] < n->shape[k])
-                break;
-            p -= n->shape[k] * n->data->stride[k] * size;
-            index[k] = 0;
-        }
-    }
-    fxi_elements_close(&e);
-}
-
-static void count_array(fx_array *x, fx_array *of, const char *path, bool trainable, void *user)
-{
-    (void)path;
-    tally *t = user;
-    if (fx_is_error(x) || of) /* a view of another is counted there */
-        return;
-    const int64_t n = fx_length(x), bytes = n * (int64_t)fx_dtype_size(fx_eltype(x));
-    *(trainable ? &t->arrays : &t->other_arrays) += 1;
-    *(trainable ? &t->parameters : &t->other_parameters) += n;
-    t->bytes += bytes;
-    t->bytes_julia += bytes + 32 + 8 * fx_ndims(x);
-    if (t->arrays + t->other_arrays == 1)
-        t->device = fx_array_device(x);
-    else if (t->device != fx_array_device(x))
-        t->device = NULL;
-    if (trainable && t->scan && fx_is_evaluated(x) && !x->node->data->buffer->freed)
-        scan_values(x, t);
-    else
-        t->nonzero = true;
-}
-
-static tally count_all(void *object, bool scan)
-{
-    tally t = {.scan = scan};
-    fxi_visit_tied(object, count_array, &t);
-    return t;
-}
-
-/* Julia's size of a struct as it lies inside another: immutable ones in place, mutable ones behind
- * a pointer. A descriptor without a layout is a struct of untyped fields: a pointer for each. */
-static int64_t struct_bytes(const void *object, bool inlined, int depth)
-{
-    const fx_type *type = fx_type_of(object);
-    if (is_leaf(object) || fx_is_error(object) || depth > FXI_MAX_DEPTH)
-        return 0;
-    const bool plain = !type->layout_bytes && !(type->flags & (FX_TYPE_SEQUENCE | FX_TYPE_TUPLE));
-    int64_t bytes = type->layout_bytes + (inlined && (type->flags & FX_TYPE_MUTABLE) ? 8 : 0);
-    parts it = {.object = object, .frozen = true};
-    for (part p; next_part(&it, &p);) {
-        if (plain)
-            bytes += p.field->kind == FX_FIELD_DIMS ? 8 * ((const fx_dims *)p.at)->n : 8;
-        if (p.is_object && p.field->kind != FX_FIELD_SHARED)
-            bytes += struct_bytes(p.object, !plain, depth + 1);
-        if (p.object && fx_is_array(p.object) && (type->flags & (FX_TYPE_SEQUENCE | FX_TYPE_TUPLE)))
-            bytes += 8;
-    }
-    return bytes;
 }
 
 /* ---- comments -------------------------------------------------------------------------------- */
@@ -300,7 +159,7 @@ static void put_count(fx_text *text, int64_t n)
         fx_text_add(text, "%s%c", i && (length - i) % 3 == 0 ? "_" : "", digits[i]);
 }
 
-static void put_state(fx_text *text, const tally *t)
+static void put_state(fx_text *text, const fxi_tally *t)
 {
     if (!t->nonzero)
         fxi_text_put(text, "  (all zero)");
@@ -310,20 +169,12 @@ static void put_state(fx_text *text, const tally *t)
         fxi_text_put(text, "  (some Inf)");
 }
 
-/* What has a one-line form of its own and cannot be called (a data loader) has no parameters,
- * whatever arrays it holds. */
-static bool has_parameters(const void *object)
-{
-    const fx_type *type = fx_type_of(object);
-    return type && !fx_is_error(object) && (type->forward || !type->describe);
-}
-
 /* "# 9 parameters, plus 4 non-trainable  (all zero)" after a line of `width` characters. */
 static void put_comment(fx_text *text, void *object, int64_t indent, int64_t width)
 {
-    if (!has_parameters(object))
+    if (!fxi_has_parameters(object))
         return;
-    const tally t = count_all(object, true);
+    const fxi_tally t = fxi_tally_of(object, true);
     if (t.arrays == 0)
         return;
     const int64_t pad = (indent ? NESTED_COLUMN : TOP_COLUMN) - indent - width;
@@ -339,31 +190,23 @@ static void put_comment(fx_text *text, void *object, int64_t indent, int64_t wid
     put_state(text, &t);
 }
 
-static void put_total_bytes(fx_text *text, const tally *t, const void *object)
+static void put_total_bytes(fx_text *text, const fxi_tally *t, const void *object)
 {
     const bool elsewhere = t->device != fx_cpu_device();
-    fxi_text_bytes(text, elsewhere ? t->bytes : t->bytes_julia + struct_bytes(object, false, 0));
+    int64_t bytes = t->bytes;
+    if (!elsewhere &&
+        __builtin_add_overflow(t->bytes_julia, fxi_struct_bytes(text, object), &bytes))
+        bytes = INT64_MAX;
+    fxi_text_bytes(text, bytes);
     if (elsewhere)
         fx_text_add(text, " on %s", t->device ? fx_device_name(t->device) : "several devices");
     fxi_text_put(text, ".");
 }
 
-/* A layer, or a tuple with one: an optimiser's state has no total. */
-static bool holds_layer(const void *object, int depth)
-{
-    const fx_list *list = tuple_list(object);
-    if (!list || depth > FXI_MAX_DEPTH)
-        return !list && object && !fx_is_array(object) && has_parameters(object);
-    for (int64_t i = 0; i < list->n; i++)
-        if (holds_layer(list->items[i], depth + 1))
-            return true;
-    return false;
-}
-
 static void put_total(fx_text *text, void *object)
 {
-    const tally t = count_all(object, false);
-    if (t.arrays <= 2 || !holds_layer(object, 0))
+    const fxi_tally t = fxi_tally_of(object, false);
+    if (t.arrays <= 2 || !fxi_holds_layer(object))
         return;
     const bool others = t.other_arrays > 0;
     fxi_text_pad(text, others ? 8 : 18);
@@ -383,24 +226,32 @@ static void put_total(fx_text *text, void *object)
 
 /* ---- several lines --------------------------------------------------------------------------- */
 
-static void put_tree(fx_text *text, const part *p, int64_t indent);
+typedef struct page {
+    fx_text *text;
+    fxi_identity_map shown; /* objects of several lines */
+    int64_t lines;
+} page;
+
+static void put_tree(page *to, const fxi_part *p, int64_t indent);
 
 /* "Chain(", "(" for a tuple, "(;" for a named one. */
-static void put_opening(fx_text *text, const part *p)
+static void put_opening(fx_text *text, const fxi_part *p)
 {
-    const fx_list *list = tuple_list(p->object);
+    const fx_list *list = fxi_tuple_list(p->object);
     if (p->name)
-        fx_text_add(text, "%s = ", p->name);
+        put_name(text, p->name);
     fx_text_add(text, "%s(%s\n", list ? "" : fx_type_of(p->object)->name,
                 list && list->names ? ";" : "");
 }
 
-static void put_container(fx_text *text, const part *p, int64_t indent)
+static void put_container(page *to, const fxi_part *p, int64_t indent)
 {
+    fx_text *text = to->text;
+    text->failed |= !fxi_identity_put(&to->shown, p->object, NULL);
     put_opening(text, p);
-    parts it = {.object = p->object};
-    for (part child; next_part(&it, &child);)
-        put_tree(text, &child, indent + INDENT);
+    fxi_parts it = {.object = p->object};
+    for (fxi_part child; !text->failed && fxi_next_part(&it, &child);)
+        put_tree(to, &child, indent + INDENT);
     fxi_text_pad(text, indent);
     if (indent) {
         fxi_text_put(text, "),\n");
@@ -410,21 +261,49 @@ static void put_container(fx_text *text, const part *p, int64_t indent)
     put_total(text, p->object);
 }
 
-static void put_tree(fx_text *text, const part *p, int64_t indent)
+/* "Chain(…),  # shown above" */
+static void put_reference(fx_text *text, const fxi_part *p, int64_t indent)
 {
-    fxi_text_pad(text, indent);
-    if (p->is_object && indent <= INDENT * FXI_MAX_DEPTH && expands(p->object)) {
-        put_container(text, p, indent);
-        return;
-    }
     const size_t start = text->length;
+    if (p->name)
+        put_name(text, p->name);
+    fx_text_add(text, "%s(…),", fxi_tuple_list(p->object) ? "" : fx_type_of(p->object)->name);
+    const int64_t pad = NESTED_COLUMN + 1 - indent - fxi_text_width(text, start);
+    fxi_text_pad(text, pad > 2 ? pad : 2);
+    fxi_text_put(text, "# shown above\n");
+}
+
+/* Arrays of a struct or tuple inside the line with their values, arrays that have a line of their
+ * own by their sizes. */
+static void put_line(page *to, const fxi_part *p, int64_t indent)
+{
+    fx_text *text = to->text;
+    const size_t start = text->length;
+    text->limit = start + MOST_LINE;
+    text->values = !(p->is_object && p->object && fx_is_array(p->object));
     put_part(text, p, 0);
+    text->values = false;
+    text->limit = 0;
     const int64_t width = fxi_text_width(text, start);
     fxi_text_put(text, indent ? "," : "");
-    const bool values = indent == 0 && tuple_list(p->object); /* a plain tuple is no layer */
+    const bool values = indent == 0 && fxi_tuple_list(p->object); /* a plain tuple is no layer */
     if (p->is_object && p->field->kind != FX_FIELD_SHARED && !values)
         put_comment(text, p->object, indent, width);
     fxi_text_put(text, indent ? "\n" : "");
+}
+
+static void put_tree(page *to, const fxi_part *p, int64_t indent)
+{
+    void *unused;
+    const bool plain = p->is_object && fxi_is_plain(p->object);
+    fxi_text_pad(to->text, indent);
+    to->lines++;
+    if (!p->is_object || plain || indent > INDENT * FXI_MAX_DEPTH || !fxi_expands(p->object))
+        put_line(to, p, indent);
+    else if (to->lines > FULL_LINES && fxi_identity_get(&to->shown, p->object, &unused))
+        put_reference(to->text, p, indent);
+    else
+        put_container(to, p, indent);
 }
 
 /* ---- entry points ---------------------------------------------------------------------------- */
@@ -432,15 +311,17 @@ static void put_tree(fx_text *text, const part *p, int64_t indent)
 /* All values in one plan; what cannot be computed is shown as such. */
 static void write_text(fx_text *text, void *object)
 {
+    page to = {.text = text};
     if (fx_is_array(object)) {
         fxi_array_show(text, object);
         return;
     }
     static const fx_field top = {.kind = FX_FIELD_CHILD};
-    const part p = {.field = &top, .object = object, .is_object = true};
+    const fxi_part p = {.field = &top, .object = object, .is_object = true};
     if (object && !fx_is_error(object))
         fx_eval(object);
-    put_tree(text, &p, 0);
+    put_tree(&to, &p, 0);
+    fxi_identity_free(&to.shown);
 }
 
 size_t fx_show_text(void *object, char *dst, size_t capacity)
@@ -452,7 +333,7 @@ size_t fx_show_text(void *object, char *dst, size_t capacity)
 
 size_t fx_summary(void *object, char *dst, size_t capacity)
 {
-    fx_text text = {0};
+    fx_text text = {.limit = MOST_SUMMARY};
     if (fx_is_array(object))
         fxi_array_summary(&text, object, false);
     else

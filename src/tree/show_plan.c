@@ -5,7 +5,7 @@
  * x0, x1, … (values that were there), literals c0, …, and steps by number; ′ marks a view. This is
  * also what the planner's golden tests compare; fx_plan_show adds bytes and a list of the inputs.
  */
-#include "plan.h"
+#include "planning.h"
 #include "text.h"
 
 #include <cflux/device.h>
@@ -54,13 +54,13 @@ static const char *const reductions[] = {"sum",    "max",   "min", "prod", "squa
                                          "argmax", "argmin"};
 
 /* Passes are separated by |; what is computed of values of the row is in parentheses. */
-static void add_passes(fx_text *t, const fx_step *s)
+static void add_passes(fx_text *t, const fx_program *p)
 {
     int pass = 0;
     bool inside = false;
     fx_text_add(t, "row");
-    for (int k = 0; k < s->ninstr; k++) {
-        const fx_instr *ins = &s->program[k];
+    for (int k = 0; k < p->n; k++) {
+        const fx_instr *ins = &p->instr[k];
         const bool value = ins->row && ins->op != FX_OP_REDUCE;
         if (inside && (!value || ins->pass != pass))
             fx_text_add(t, ")");
@@ -74,39 +74,47 @@ static void add_passes(fx_text *t, const fx_step *s)
     fx_text_add(t, inside ? ")" : "");
 }
 
+static void add_program(fx_text *t, const char *before, const fx_program *p)
+{
+    for (int k = 0; k < p->n; k++)
+        fx_text_add(t, "%s%s", k ? " " : before, fxi_ops[p->instr[k].op].name);
+}
+
 static void add_work(fx_text *t, const fx_step *s)
 {
-    if (s->cls == FX_CLASS_ROW) {
-        add_passes(t, s);
-        return;
-    }
-    if (s->segments)
-        fx_text_add(t, "foreach of %d: ", (int)s->nsegments);
-    if (s->cls == FX_CLASS_ELEMENTWISE || s->segments) {
-        for (int k = 0; k < s->ninstr; k++)
-            fx_text_add(t, k ? " %s" : "%s", fxi_ops[s->program[k].op].name);
-        return;
-    }
     static const char *const convs[] = {"forward", "by data", "by weight"};
     static const char *const pools[] = {"max", "mean", "max gradient", "mean gradient", "max pick"};
-    if (s->op == FX_OP_REDUCE)
-        fx_text_add(t, "reduce %s", reductions[s->attr.i[0]]);
-    for (int k = 0; s->op == FX_OP_REDUCE && k < s->ninstr; k++)
-        fx_text_add(t, k ? " %s" : " of %s", fxi_ops[s->program[k].op].name);
-    if (s->op == FX_OP_REDUCE)
-        return;
-    if (s->op == FX_OP_CONV)
-        fx_text_add(t, "conv %s", convs[s->attr.conv.kind]);
-    else if (s->op == FX_OP_POOL)
-        fx_text_add(t, "pool %s", pools[s->attr.pool.kind]);
-    else if (s->cls == FX_CLASS_MOVEMENT)
-        fx_text_add(t, "copy");
-    else
-        fx_text_add(t, "%s", fxi_ops[s->op].name);
-    if (s->op == FX_OP_MATMUL)
-        fx_text_add(t, "%s%s", s->attr.i[0] ? " Aᵀ" : "", s->attr.i[1] ? " Bᵀ" : "");
-    for (int k = 0; k < s->ninstr; k++)
-        fx_text_add(t, k ? " %s" : " then %s", fxi_ops[s->program[k].op].name);
+    const fx_program p = fx_step_program(s);
+    switch (s->cls) {
+    case FX_CLASS_ROW:
+        add_passes(t, &p);
+        break;
+    case FX_CLASS_FOREACH:
+        fx_text_add(t, "foreach of %d: ", (int)fx_step_segments(s));
+        add_program(t, "", &p);
+        break;
+    case FX_CLASS_ELEMENTWISE:
+        add_program(t, "", &p);
+        break;
+    case FX_CLASS_REDUCE:
+        fx_text_add(t, "reduce %s", reductions[fx_step_reduce(s)->fold]);
+        add_program(t, " of ", &p);
+        break;
+    case FX_CLASS_CONV:
+        fx_text_add(t, "conv %s", convs[fx_step_conv(s)->attr.kind]);
+        add_program(t, " then ", &p);
+        break;
+    case FX_CLASS_MATMUL:
+        fx_text_add(t, "matmul%s%s", fx_step_matmul(s)->transpose_a ? " Aᵀ" : "",
+                    fx_step_matmul(s)->transpose_b ? " Bᵀ" : "");
+        add_program(t, " then ", &p);
+        break;
+    case FX_CLASS_POOL:
+        fx_text_add(t, "pool %s", pools[fx_step_pool(s)->attr.kind]);
+        break;
+    default:
+        fx_text_add(t, "%s", s->cls == FX_CLASS_MOVEMENT ? "copy" : fxi_ops[s->op].name);
+    }
 }
 
 /* Multiplications and additions of a contraction; 0 for other steps. */
@@ -114,14 +122,15 @@ static double flops(const fx_step *s)
 {
     const double out = (double)fxi_length(s->out.ndim, s->out.shape);
     if (s->op == FX_OP_MATMUL)
-        return 2 * out * (double)s->in[0].shape[s->attr.i[0] ? 0 : 1];
+        return 2 * out * (double)s->in[0].shape[fx_step_matmul(s)->transpose_a ? 0 : 1];
     if (s->op != FX_OP_CONV)
         return 0;
     /* every product of one forward pass: outputs × kernel × input channels of a group */
-    const fx_tensor *y = s->attr.conv.kind == FX_CONV_FORWARD ? &s->out
-                         : s->attr.conv.kind == FX_CONV_DATA  ? &s->in[0]
-                                                              : &s->in[1];
-    const fx_tensor *w = s->attr.conv.kind == FX_CONV_WEIGHT ? &s->out : &s->in[1];
+    const int kind = fx_step_conv(s)->attr.kind;
+    const fx_tensor *y = kind == FX_CONV_FORWARD ? &s->out
+                         : kind == FX_CONV_DATA  ? &s->in[0]
+                                                 : &s->in[1];
+    const fx_tensor *w = kind == FX_CONV_WEIGHT ? &s->out : &s->in[1];
     return 2 * (double)fxi_length(y->ndim, y->shape) * (double)fxi_length(w->ndim - 1, w->shape);
 }
 
@@ -139,12 +148,8 @@ static void add_bytes(fx_text *t, uint64_t bytes)
 /* Further outputs of a row step have shapes of their own. */
 static void add_row_outputs(fx_text *t, const fx_step *s)
 {
-    for (int k = 0; k < s->nmore; k++) {
-        const fx_instr *ins = &s->program[s->more_reg[k] - s->nin];
-        fx_tensor x = s->space;
-        x.dtype = ins->dtype;
-        for (int a = 0; a < s->row_axes && ins->row; a++)
-            x.shape[a] = 1;
+    for (int32_t k = 1; k < fx_step_outputs(s); k++) {
+        const fx_tensor x = fxi_step_output_tensor(s, k);
         fx_text_add(t, ", ");
         add_shape(t, &x, false);
     }
@@ -154,10 +159,11 @@ static void add_row_outputs(fx_text *t, const fx_step *s)
 static void add_segments(fx_text *t, const fxi_plan *p, const fx_step *s)
 {
     fx_text_add(t, "%s", fx_dtype_name((fx_dtype)s->out.dtype));
-    for (int32_t k = 0; k < s->nsegments; k++)
-        fx_text_add(t, "%s %lld", k ? "," : "", (long long)s->segments[k].length);
-    if (s->nmore)
-        fx_text_add(t, " and %d more each", (int)s->nmore);
+    const fx_foreach_step *f = fx_step_foreach(s);
+    for (int32_t k = 0; k < f->nsegments; k++)
+        fx_text_add(t, "%s %lld", k ? "," : "", (long long)f->segments[k].length);
+    if (f->more.n)
+        fx_text_add(t, " and %d more each", (int)f->more.n);
     int32_t in_place = 0;
     for (int32_t k = 0; k < fx_step_outputs(s); k++)
         in_place += p->values[fx_step_output(s, k)].kind == FXI_VALUE_DONATED;
@@ -167,14 +173,13 @@ static void add_segments(fx_text *t, const fxi_plan *p, const fx_step *s)
 
 static void add_outputs(fx_text *t, const fxi_plan *p, const fx_step *s)
 {
-    const bool window = s->op == FX_OP_CONV || s->op == FX_OP_POOL;
-    add_shape(t, &s->out, s->channels_last && !window);
+    add_shape(t, &s->out, s->turned);
     if (p->values[s->out_value].channels_last)
         fx_text_add(t, " channels last");
     if (s->cls == FX_CLASS_ROW)
         add_row_outputs(t, s);
-    else if (s->nmore)
-        fx_text_add(t, " and %d more", (int)s->nmore);
+    else if (fx_step_more(s)->n)
+        fx_text_add(t, " and %d more", (int)fx_step_more(s)->n);
     if (p->values[s->out_value].kind == FXI_VALUE_DONATED)
         fx_text_add(t, ", in place of x%d", (int)p->values[s->out_value].index);
 }
@@ -187,11 +192,11 @@ static void add_step(fx_text *t, const fxi_plan *p, int32_t i, bool details)
     fx_text_add(t, "(");
     for (int k = 0; k < s->nin; k++) {
         if (k) /* segments stand apart */
-            fx_text_add(t, s->segments && k % (s->nin / s->nsegments) == 0 ? "; " : ", ");
+            fx_text_add(t, k % (s->nin / fx_step_segments(s)) == 0 ? "; " : ", ");
         add_input(t, p, s, k);
     }
     fx_text_add(t, ") → ");
-    if (s->segments)
+    if (s->cls == FX_CLASS_FOREACH)
         add_segments(t, p, s);
     else
         add_outputs(t, p, s);
@@ -244,10 +249,11 @@ static void add_literals(fx_text *t, const fxi_plan *p, const fxi_graph *g)
             if (n->data || n->op != FX_OP_CONST || g->slot[i] != p->slots[k].constant)
                 continue;
             const char *type = fx_dtype_name((fx_dtype)p->slots[k].dtype);
-            if (n->attr.i[2])
-                fx_text_add(t, "  c%d  %lld %s\n", (int)k, (long long)n->attr.i[1], type);
+            if (n->attr.literal.is_integer)
+                fx_text_add(t, "  c%d  %lld %s\n", (int)k, (long long)n->attr.literal.integer,
+                            type);
             else
-                fx_text_add(t, "  c%d  %.9g %s\n", (int)k, n->attr.number, type);
+                fx_text_add(t, "  c%d  %.9g %s\n", (int)k, n->attr.literal.number, type);
         }
 }
 
@@ -289,11 +295,9 @@ static fx_status describe(void *object, fx_text *text, bool details)
     fxi_plan *plan = NULL;
     fx_visit(object, note_array, &p);
     if (p.status == FX_OK && p.n > 0)
-        p.status = fxi_graph_build(fxi_here(), &g, p.n, p.roots);
-    if (p.status == FX_OK && p.n > 0) {
-        plan = fxi_plan_build(&g);
-        p.status = plan ? FX_OK : FX_STATUS_MEMORY;
-    }
+        p.status = fxi_graph_of(fxi_here(), &g, p.n, p.roots);
+    if (p.status == FX_OK && p.n > 0)
+        p.status = fxi_plan_new(&g, &plan);
     if (plan) {
         add_plan(text, plan, &g, details);
         fxi_plan_release(plan);

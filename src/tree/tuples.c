@@ -5,6 +5,7 @@
  * functions are no children. Children are borrowed: they live as long as the object does.
  */
 #include "tuples.h"
+#include "check_arguments.h"
 #include "object_types.h"
 
 #include <stdlib.h>
@@ -27,7 +28,7 @@ static void *make(const char *op, int n, char **names, void *const *items)
 {
     if (n < 0 || (n > 0 && !items)) {
         fx_fail(FX_STATUS_ARGUMENT, op, "got %d items", n);
-        return fxi_error_object(&fxi_tuple_type);
+        return fx_error_object(&fxi_tuple_type);
     }
     const fx_tuple_object init = {
         .items = {.n = n, .items = (void **)(uintptr_t)items, .names = names}};
@@ -36,6 +37,8 @@ static void *make(const char *op, int n, char **names, void *const *items)
 
 void *fxi_tuple(int n, void *const *items)
 {
+    if (items && fxi_check_objects("tuple", 0, n, (const void *const *)items) != FX_OK)
+        return fx_error_object(&fxi_tuple_type);
     return make("tuple", n, NULL, items);
 }
 
@@ -68,7 +71,7 @@ static int bad_name(int n, const char *const *names)
     return bad;
 }
 
-void *fxi_named_tuple(int n, const char *const *names, void *const *items)
+void *fx_named_tuple_from(int n, const char *const *names, void *const *items)
 {
     const int bad = bad_name(n, names);
     if (bad == -1)
@@ -78,7 +81,7 @@ void *fxi_named_tuple(int n, const char *const *names, void *const *items)
     else
         fx_fail(FX_STATUS_ARGUMENT, "named_tuple", "name %d, \"%s\", is empty or there before", bad,
                 names && names[bad] ? names[bad] : "");
-    return fxi_error_object(&fxi_tuple_type);
+    return fx_error_object(&fxi_tuple_type);
 }
 
 void *fxi_named_pairs(int n, const void *const *names_and_objects)
@@ -86,19 +89,21 @@ void *fxi_named_pairs(int n, const void *const *names_and_objects)
     if (n < 0 || n % 2 != 0) {
         fx_fail(FX_STATUS_ARGUMENT, "named_tuple",
                 "names and objects must alternate; got %d arguments", n);
-        return fxi_error_object(&fxi_tuple_type);
+        return fx_error_object(&fxi_tuple_type);
     }
+    if (fxi_check_pairs("named_tuple", 0, n, names_and_objects) != FX_OK)
+        return fx_error_object(&fxi_tuple_type);
     const size_t count = (size_t)n / 2;
     void **both = fxi_calloc(2 * count + 1, sizeof *both);
     if (!both) {
         fx_fail(FX_STATUS_MEMORY, "named_tuple", "no memory for %zu names", count);
-        return fxi_error_object(&fxi_tuple_type);
+        return fx_error_object(&fxi_tuple_type);
     }
     for (size_t i = 0; i < count; i++) {
         both[i] = (void *)(uintptr_t)names_and_objects[2 * i];
         both[count + i] = (void *)(uintptr_t)names_and_objects[2 * i + 1];
     }
-    void *t = fxi_named_tuple(n / 2, (const char *const *)both, both + count);
+    void *t = fx_named_tuple_from(n / 2, (const char *const *)both, both + count);
     fxi_free(both);
     return t;
 }
@@ -110,7 +115,7 @@ typedef struct child {
     const char *name;
 } child;
 
-static int64_t children_of(const void *object, const fx_field *f)
+int64_t fxi_field_children(const void *object, const fx_field *f)
 {
     if (f->kind == FX_FIELD_LIST)
         return ((const fx_list *)fxi_field_at(object, f))->n;
@@ -122,7 +127,7 @@ int64_t fx_count(const void *container)
     const fx_type *type = fx_type_of(container);
     int64_t n = 0;
     for (int i = 0; type && i < type->nfields; i++)
-        n += children_of(container, &type->fields[i]);
+        n += fxi_field_children(container, &type->fields[i]);
     return n;
 }
 
@@ -131,7 +136,7 @@ static bool find(const void *object, int64_t index, child *out_child)
     const fx_type *type = fx_type_of(object);
     for (int i = 0; type && index >= 0 && i < type->nfields; i++) {
         const fx_field *f = &type->fields[i];
-        const int64_t n = children_of(object, f);
+        const int64_t n = fxi_field_children(object, f);
         if (index >= n) {
             index -= n;
             continue;

@@ -9,4 +9,8 @@ extern const fx_type fxi_tuple_type;
 /* Makes `value` child i of an object that nobody else uses yet. */
 void fxi_child_set(void *object, int64_t i, void *value);
 
+/* Tuples in the shape of x: each object with children becomes a tuple, named where they are, and
+ * `leaf` says what everything else becomes, NULL included. What is shared stays shared. */
+void *fxi_mirror(const char *op, void *x, void *(*leaf)(void *x, void *user), void *user);
+
 #endif

@@ -1,21 +1,21 @@
-/* walk.c: the one walk over objects, as a map (new object) and as a visit (every array once).
+/* walk.c: what is made of the walk over objects (tree_walk.c): maps, which make a new object, and
+ * visits, which call a function for every array once.
  *
- * Identity is what matters: both remember every array and object by address, so what is reached
- * twice is handled once, and a map keeps it shared. A map works bottom-up and makes a new object
- * only when some child became another one: the identity map allocates nothing, and an object whose
- * arrays all stay is the original itself, as Functors.fmap does for leaves. Fields that are no
- * children are copied by their bytes. Functions and leaf types stay as they are.
+ * A map works bottom-up and makes a new object only when some child became another one: the
+ * identity map allocates nothing, and an object whose arrays all stay is the original itself, as
+ * Functors.fmap does for leaves. Fields that are no children are copied by their bytes. Functions
+ * and leaf types stay as they are.
  *
  * An array that is a view of another array of the same object (W and its transpose) is tied to it:
- * it becomes the same view of what that one becomes, and is no parameter of its own.
+ * it becomes the same view of what that one becomes, and is no parameter of its own. An array that
+ * is reached through a frozen field and through another one is trained.
  *
- * Recursion is as deep as the nesting of the model, bounded by FXI_MAX_DEPTH. A walk that runs out
- * of memory records it and gives the error object of what it was asked to map.
+ * A walk that fails gives the error object of what it was asked to map.
  */
 #include "walk.h"
 #include "identity_map.h"
 #include "object_types.h"
-#include "text.h"
+#include "reads.h"
 #include "ties.h"
 #include "tuples.h"
 
@@ -23,11 +23,6 @@ static bool opaque(const void *object)
 {
     const fx_type *type = fx_type_of(object);
     return (type->flags & (FX_TYPE_FUNCTION | FX_TYPE_LEAF)) || type->error == object;
-}
-
-static fx_status too_deep(const char *op)
-{
-    return fx_fail(FX_STATUS_ARGUMENT, op, "nested more than %d levels deep", FXI_MAX_DEPTH);
 }
 
 /* ---- ties ------------------------------------------------------------------------------------ */
@@ -78,68 +73,36 @@ typedef struct mapping {
     fx_map_user_fn f;
     fx_object_fn object; /* NULL: the walk enters every object */
     void *user;
-    fxi_identity_map seen;
+    fxi_identity_map made; /* array or object → what it became */
     ties ties;
     bool failed;
 } mapping;
 
-static bool map_child(mapping *m, void *x, int depth);
-
 /* Remembers what x became. */
-static void became(mapping *m, void *x, void *y)
+static bool became(mapping *m, void *x, void *y)
 {
-    if (m->failed || fxi_identity_put(&m->seen, x, y))
-        return;
-    fx_fail(FX_STATUS_MEMORY, "fmap", "no memory to remember what was visited");
-    m->failed = true;
+    if (!m->failed && !fxi_identity_put(&m->made, x, y)) {
+        fx_fail(FX_STATUS_MEMORY, "fmap", "no memory to remember what was visited");
+        m->failed = true;
+    }
+    return !m->failed;
 }
 
-/* What became of a child that was mapped before. */
+/* What became of x; itself if it was not mapped. */
 static void *mapped(void *user, void *x)
 {
     const mapping *m = user;
     void *y;
-    return fxi_identity_get(&m->seen, x, &y) ? y : x;
+    return fxi_identity_get(&m->made, x, &y) ? y : x;
 }
 
-static bool map_field(mapping *m, void *x, const fx_field *f, int depth)
-{
-    if (f->kind == FX_FIELD_CHILD)
-        return map_child(m, fxi_field_child(x, f), depth);
-    if (f->kind != FX_FIELD_LIST)
-        return false;
-    const fx_list *list = fxi_field_at(x, f);
-    bool changed = false;
-    for (int64_t i = 0; i < list->n; i++)
-        changed |= map_child(m, list->items[i], depth);
-    return changed;
-}
-
-static void *map_object(mapping *m, void *x, int depth)
-{
-    const fx_type *type = fx_type_of(x);
-    if (depth > FXI_MAX_DEPTH) {
-        too_deep("fmap");
-        m->failed = true;
-        return x;
-    }
-    bool changed = false;
-    for (int i = 0; i < type->nfields && !m->failed; i++)
-        changed |= map_field(m, x, &type->fields[i], depth + 1);
-    if (!changed || m->failed)
-        return x;
-    void *y = fxi_object_copy(type, x, mapped, m);
-    if (y && type->rebuild)
-        y = type->rebuild(y);
-    m->failed |= !y;
-    return y;
-}
+static void map_array(mapping *m, fx_array *x);
 
 /* What a view of another array becomes: the same view of what that one becomes, evaluated where
  * that is. */
-static fx_array *map_view(mapping *m, fx_array *x, fx_array *of, int depth)
+static fx_array *map_view(mapping *m, fx_array *x, fx_array *of)
 {
-    map_child(m, of, depth);
+    map_array(m, of);
     fx_array *y = mapped(m, of);
     if (!y || y == of || m->failed)
         return y ? x : NULL;
@@ -149,29 +112,51 @@ static fx_array *map_view(mapping *m, fx_array *x, fx_array *of, int depth)
     return fx_is_evaluated(y) && fx_eval(view) != FX_OK ? fx_error_array(fx_error_status()) : view;
 }
 
-static fx_array *map_array(mapping *m, fx_array *x, int depth)
+static void map_array(mapping *m, fx_array *x)
 {
+    void *unused;
+    if (m->failed || fxi_identity_get(&m->made, x, &unused))
+        return;
     fx_array *of = tied_to(&m->ties, x);
     m->failed |= m->ties.failed;
-    return of ? map_view(m, x, of, depth) : m->f(x, m->user);
+    if (!m->failed)
+        became(m, x, of ? map_view(m, x, of) : m->f(x, m->user));
 }
 
-/* True when x became something else. */
-static bool map_child(mapping *m, void *x, int depth)
+static fx_walk map_meet(const fx_spot *at, void *user)
 {
-    if (!x || m->failed)
-        return false;
-    const bool array = fx_is_array(x);
-    if (!array && opaque(x))
-        return false;
-    void *y;
-    if (fxi_identity_get(&m->seen, x, &y))
-        return y != x;
-    y = !array && m->object ? m->object(x, m->user) : NULL;
-    if (!y)
-        y = array ? (void *)map_array(m, x, depth) : map_object(m, x, depth);
-    became(m, x, y);
-    return y != x;
+    mapping *m = user;
+    void *x = at->objects[0];
+    if (!x || (!fx_is_array(x) && opaque(x)))
+        return FX_WALK_PASS;
+    void *y = NULL;
+    if (fx_is_array(x))
+        map_array(m, x);
+    else if (m->object && (y = m->object(x, m->user)) != NULL)
+        became(m, x, y);
+    else
+        return FX_WALK_ENTER;
+    return m->failed ? FX_WALK_STOP : FX_WALK_PASS;
+}
+
+/* A new object, where a child became another one. */
+static bool map_leave(const fx_spot *at, void *user)
+{
+    mapping *m = user;
+    void *x = at->objects[0];
+    const fx_type *type = fx_type_of(x);
+    bool changed = false;
+    for (int64_t i = 0; i < fx_count(x) && !changed; i++) {
+        void *child = fx_child(x, i);
+        changed = child && mapped(m, child) != child;
+    }
+    if (!changed)
+        return true;
+    void *y = fxi_object_copy(type, x, mapped, m);
+    if (y && type->rebuild)
+        y = type->rebuild(y);
+    m->failed |= !y;
+    return became(m, x, y);
 }
 
 void *fx_fmap_objects(fx_map_user_fn f, fx_object_fn object, void *user, void *x)
@@ -180,11 +165,12 @@ void *fx_fmap_objects(fx_map_user_fn f, fx_object_fn object, void *user, void *x
         return fx_error_array(
             fx_fail(FX_STATUS_ARGUMENT, "fmap", "there is no %s", f ? "object" : "function"));
     mapping m = {.f = f, .object = object, .user = user, .ties.root = x};
-    map_child(&m, x, 0);
+    const fx_tree_walker how = {.op = "fmap", .meet = map_meet, .leave = map_leave, .user = &m};
+    const fx_status status = fx_tree_walk(&how, &x);
     void *y = mapped(&m, x);
-    fxi_identity_free(&m.seen);
+    fxi_identity_free(&m.made);
     fxi_identity_free(&m.ties.handles);
-    return m.failed ? fxi_error_object(fx_type_of(x)) : y;
+    return m.failed || status != FX_OK ? fx_error_object(fx_type_of(x)) : y;
 }
 
 void *fx_fmap_with(fx_map_user_fn f, void *user, void *x)
@@ -219,13 +205,12 @@ typedef struct visiting {
     fx_visit_fn visit;
     fxi_visit_tied_fn tied; /* instead of `visit`, with the array that x is a view of */
     void *user;
-    fx_text path;
-    fxi_identity_map seen;
+    char *path;
+    int32_t room;
     ties ties;
-    bool failed;
+    fxi_identity_map trained; /* arrays that optimisers see on some path */
+    bool trained_known, failed;
 } visiting;
-
-static void visit_any(visiting *v, void *x, bool frozen, int depth);
 
 static bool is_real(const fx_array *x)
 {
@@ -236,108 +221,94 @@ static bool is_real(const fx_array *x)
     return real[fx_eltype(x)];
 }
 
-/* Goes to a child with `.name` added to the path; a negative index adds no number. */
-static void visit_step(visiting *v, void *x, const char *name, int64_t index, bool frozen,
-                       int depth)
+static bool no_memory(visiting *v)
 {
-    const size_t length = v->path.length;
-    if (length)
-        fxi_text_put(&v->path, ".");
-    if (name)
-        fxi_text_put(&v->path, name);
-    else
-        fx_text_add(&v->path, "%lld", (long long)index);
-    visit_any(v, x, frozen, depth);
-    fxi_text_cut(&v->path, length);
+    fx_fail(FX_STATUS_MEMORY, "visit", "no memory to remember what was visited");
+    v->failed = true;
+    return false;
 }
 
-static void visit_list(visiting *v, const fx_list *list, bool frozen, int depth)
+static fx_walk note_trained(const fx_spot *at, void *user)
 {
-    for (int64_t i = 0; i < list->n; i++)
-        visit_step(v, list->items[i], list->names ? list->names[i] : NULL, i, frozen, depth);
+    visiting *v = user;
+    void *x = at->objects[0];
+    if (x && fx_is_array(x) && !fxi_identity_put(&v->trained, x, NULL))
+        return no_memory(v) ? FX_WALK_PASS : FX_WALK_STOP;
+    return fx_has_children(x) ? FX_WALK_ENTER : FX_WALK_PASS;
 }
 
-static void visit_field(visiting *v, void *x, const fx_field *f, bool frozen, int depth)
+/* Do optimisers see the array on another path than the frozen one on which it was met? Known once
+ * the walk has met a frozen array. */
+static bool trained_elsewhere(visiting *v, const fx_array *x)
 {
-    frozen |= fxi_field_frozen(fx_type_of(x), f);
-    if (f->kind == FX_FIELD_CHILD)
-        visit_step(v, fxi_field_child(x, f), f->name, 0, frozen, depth);
-    if (f->kind != FX_FIELD_LIST)
-        return;
-    const size_t length = v->path.length;
-    if (!(fx_type_of(x)->flags &
-          FX_TYPE_TUPLE)) /* a tuple's items are its own, not those of a field */
-        fx_text_add(&v->path, "%s%s", length ? "." : "", f->name);
-    visit_list(v, fxi_field_at(x, f), frozen, depth);
-    fxi_text_cut(&v->path, length);
+    void *unused;
+    const fx_tree_walker how = {
+        .op = "visit", .meet = note_trained, .trained_only = true, .user = v};
+    if (!v->trained_known)
+        v->failed |= fx_tree_walk(&how, &v->ties.root) != FX_OK;
+    v->trained_known = true;
+    return fxi_identity_get(&v->trained, x, &unused);
 }
 
-static fx_status visit_check(visiting *v, void *x, int depth)
+static const char *path_of(visiting *v, const fx_spot *at)
 {
-    if (depth > FXI_MAX_DEPTH)
-        return too_deep("visit");
-    if (v->path.failed || !fxi_identity_put(&v->seen, x, NULL))
-        return fx_fail(FX_STATUS_MEMORY, "visit", "no memory to remember what was visited");
-    return FX_OK;
+    const size_t n = fx_spot_path(at, NULL, v->path, (size_t)v->room);
+    if (n >= (size_t)v->room && !fxi_grow(&v->path, &v->room, (int32_t)n + 1, 1))
+        return no_memory(v) ? "" : NULL;
+    fx_spot_path(at, NULL, v->path, (size_t)v->room);
+    return v->path;
 }
 
-static void visit_array(visiting *v, fx_array *x, bool trainable)
+static void visit_array(visiting *v, const fx_spot *at, fx_array *x)
 {
-    const char *path = v->path.data ? v->path.data : "";
+    const char *path = v->tied ? NULL : path_of(v, at);
     fx_array *of = v->ties.root ? tied_to(&v->ties, x) : NULL;
+    const bool trainable =
+        !of && is_real(x) && (!at->frozen || (v->ties.root && trained_elsewhere(v, x)));
     v->failed |= v->ties.failed;
     if (v->failed)
         return;
     if (v->tied)
-        v->tied(x, of, path, trainable && !of, v->user);
+        v->tied(x, of, trainable, v->user);
     else
-        v->visit(x, path, trainable && !of, v->user);
+        v->visit(x, path, trainable, v->user);
 }
 
-static void visit_any(visiting *v, void *x, bool frozen, int depth)
+static fx_walk visit_meet(const fx_spot *at, void *user)
 {
-    void *unused;
-    if (!x || v->failed ||
-        (!fx_is_array(x) && (fx_type_of(x)->flags & (FX_TYPE_FUNCTION | FX_TYPE_LEAF))))
-        return;
-    if (fxi_identity_get(&v->seen, x, &unused))
-        return;
-    v->failed = visit_check(v, x, depth) != FX_OK;
-    if (v->failed)
-        return;
-    if (fx_is_array(x)) {
-        visit_array(v, x, is_real(x) && !frozen);
-        return;
-    }
-    const fx_type *type = fx_type_of(x);
-    for (int i = 0; i < type->nfields; i++)
-        visit_field(v, x, &type->fields[i], frozen, depth + 1);
+    visiting *v = user;
+    void *x = at->objects[0];
+    if (fx_has_children(x))
+        return FX_WALK_ENTER;
+    if (x && fx_is_array(x))
+        visit_array(v, at, x);
+    return v->failed ? FX_WALK_STOP : FX_WALK_PASS;
 }
 
-static bool visit_with(visiting *v, void *x)
+/* Returns the status of a failure, which is recorded. */
+static fx_status visit_with(visiting *v, void *x)
 {
-    if (!x || (!v->visit && !v->tied)) {
-        fx_fail(FX_STATUS_ARGUMENT, "visit", "there is no %s", x ? "function" : "object");
-        return false;
-    }
-    visit_any(v, x, false, 0);
-    fxi_text_free(&v->path);
-    fxi_identity_free(&v->seen);
+    if (!x || (!v->visit && !v->tied))
+        return fx_fail(FX_STATUS_ARGUMENT, "visit", "there is no %s", x ? "function" : "object");
+    const fx_tree_walker how = {.op = "visit", .meet = visit_meet, .user = v};
+    const fx_status status = fx_tree_walk(&how, &x);
+    fxi_free(v->path);
+    fxi_identity_free(&v->trained);
     fxi_identity_free(&v->ties.handles);
-    return !v->failed;
+    return v->failed ? FX_STATUS_MEMORY : status;
 }
 
 /* Every array as if it were one of its own. */
 static bool visit_raw(void *x, fx_visit_fn visit, void *user)
 {
     visiting v = {.visit = visit, .user = user};
-    return visit_with(&v, x);
+    return visit_with(&v, x) == FX_OK;
 }
 
 static bool visit_all(void *x, fx_visit_fn visit, void *user)
 {
     visiting v = {.visit = visit, .user = user, .ties.root = x};
-    return visit_with(&v, x);
+    return visit_with(&v, x) == FX_OK;
 }
 
 void fx_visit(void *x, fx_visit_fn visit, void *user)
@@ -345,10 +316,10 @@ void fx_visit(void *x, fx_visit_fn visit, void *user)
     visit_all(x, visit, user);
 }
 
-void fxi_visit_tied(void *x, fxi_visit_tied_fn visit, void *user)
+fx_status fxi_visit_tied(void *x, fxi_visit_tied_fn visit, void *user)
 {
     visiting v = {.tied = visit, .user = user, .ties.root = x};
-    visit_with(&v, x);
+    return visit_with(&v, x);
 }
 
 /* ---- what visits are for --------------------------------------------------------------------- */
@@ -383,7 +354,7 @@ void *fx_trainables(void *model)
 {
     collection c = {0};
     const bool complete = visit_all(model, collect, &c) && !c.failed;
-    void *tuple = complete ? fxi_tuple(c.n, c.items) : fxi_error_object(&fxi_tuple_type);
+    void *tuple = complete ? fxi_tuple(c.n, c.items) : fx_error_object(&fxi_tuple_type);
     fxi_free(c.items);
     return tuple;
 }

@@ -100,17 +100,27 @@ class Cli(unittest.TestCase):
         self.assertEqual(self.contents(), before)
         return ended
 
-    def terminal(self, *arguments, columns=80, until=None, send=None, **environment):
+    def terminal(self, *arguments, columns=80, until=None, send=None, resize=None, then=None, **environment):
         """Runs it in a terminal of its own. When it has printed `until`, it is sent `send`: text as if it
-        was typed ("\\x03" is Ctrl-C), or the number of a signal. `out` is all that it printed."""
+        was typed ("\\x03" is Ctrl-C), or the number of a signal; before that the terminal gets `resize` columns,
+        and the program prints `then`, where they are given. `out` is all that it printed, without what was typed:
+        the terminal does not echo, as a "^C" in the middle of a line would be counted as the program's text."""
+        import fcntl
+        import termios
+
         pid, fd = pty.fork()
         if pid == 0:
             os.chdir(self.folder)
+            modes = termios.tcgetattr(0)
+            modes[3] &= ~termios.ECHO
+            termios.tcsetattr(0, termios.TCSANOW, modes)
             os.execve(program, [program, *map(str, arguments)], self.environment(**environment))
-        import fcntl
-        import termios
-        fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        text, end = b"", time.monotonic() + SECONDS
+
+        def resize_to(width):
+            fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+
+        resize_to(columns)
+        text, text_before, end = b"", 0, time.monotonic() + SECONDS
         while time.monotonic() < end:
             if not select.select([fd], [], [], 0.1)[0]:
                 continue
@@ -121,7 +131,10 @@ class Cli(unittest.TestCase):
             if not part:
                 break
             text += part
-            if until and until.encode() in text:
+            if until and until.encode() in text and resize is not None:
+                resize_to(resize)
+                until, resize, text_before = then, None, len(text) + 300
+            elif until and until.encode() in text[text_before:]:
                 until = None
                 os.kill(pid, send) if isinstance(send, int) else os.write(fd, send.encode())
         else:

@@ -43,13 +43,18 @@ def read_npy(data):
     return head["shape"], list(struct.unpack(f"<{product(head['shape'])}{code}", data[10 + n:]))
 
 
-def npz(arrays, compression=zipfile.ZIP_DEFLATED):
-    """arrays: name: (shape, values)"""
+def zip_of(members, compression=zipfile.ZIP_DEFLATED):
+    """members: name: bytes"""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", compression) as z:
-        for name, (shape, values) in arrays.items():
-            z.writestr(name + ".npy", npy(shape, values))
+        for name, data in members.items():
+            z.writestr(name, data)
     return out.getvalue()
+
+
+def npz(arrays, compression=zipfile.ZIP_DEFLATED):
+    """arrays: name: (shape, values)"""
+    return zip_of({name + ".npy": npy(*array) for name, array in arrays.items()}, compression)
 
 
 def read_npz(data):

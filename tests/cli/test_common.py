@@ -59,6 +59,35 @@ class Help(cli.Cli):
         self.refused("devices", "more", words=['"more"', "usage: cflux devices"])
         self.refused("convert", "one", words=["too few", "IN OUT"])
 
+    def test_options_that_are_given_twice(self):
+        """Each option of each command: it adds to what was given before, and its help says so, or it is refused."""
+        listed = re.findall(r"(?m)^  (\w+) +\S", self.fine("help").out.split("Commands:")[1])
+        refused = added = flags = 0
+        for command in listed:
+            if command == "help":
+                continue
+            text = self.fine("help", command).out.split("Options:")[1]
+            rows = re.split(r"\n(?=  (?:-\w, |    )--)", text)
+            for row in rows[1:]:
+                name, metavar = re.match(r" +(?:-\w, )? *--([\w-]+)(?: ([A-Z|\w]+))?", row).groups()
+                takes_value = bool(re.match(rf" +(?:-\w, )? *--{name} \S", row))
+                with self.subTest(command=command, option=name):
+                    if not takes_value:
+                        flags += 1
+                        continue
+                    value = metavar.split("|")[0] if metavar[0].islower() else "2"
+                    ended = self.run_cli(command, f"--{name}", value, f"--{name}", value)
+                    several = "may be given several times" in re.sub(r"\s+", " ", row)
+                    said = f'cflux {command}: --{name} is given twice: "{value}" and "{value}"\n'
+                    self.assertEqual(ended.err == said, not several, ended.err)
+                    self.assertEqual((ended.status, ended.out) == (2, "") or several, True)
+                    added += several
+                    refused += not several
+        self.assertGreaterEqual(refused, 35)
+        self.assertGreaterEqual(added, 7)
+        self.assertGreaterEqual(flags, 20)
+        self.refused("bench", "-s1", "--seconds=2", words='--seconds is given twice: "1" and "2"')
+
     def test_output_that_cannot_be_written(self):
         with open("/dev/full", "w", encoding="utf-8") as full:
             p = subprocess.run([cli.program, "help"], stdout=full, stderr=subprocess.PIPE, text=True)
@@ -80,6 +109,20 @@ class Devices(cli.Cli):
         with open("/proc/meminfo", encoding="utf-8") as f:
             total = 1024 * int(re.search(r"MemTotal:\s*(\d+)", f.read()).group(1))
         self.assertEqual(told["devices"][0]["memory_total"], total)
+
+    def test_plugins_of_both_kinds(self):
+        folder = os.path.join(os.path.dirname(os.path.abspath(cli.program)), "..", "..", "tests", "standin")
+        told = self.fine("devices", "--json", FX_PLUGIN_PATH=folder).json()
+        plugins = {os.path.basename(p["file"]): p for p in told["plugins"]}
+        cuda, cudnn = plugins["libcflux-cuda.so"], plugins["libcflux-cuda-cudnn.so"]
+        self.assertEqual((cuda["kind"], cuda["name"], cuda["serves"], cuda["why"]), ("backend", "CUDA", None, ""))
+        self.assertEqual((cudnn["kind"], cudnn["name"], cudnn["serves"], cudnn["why"], cudnn["version"]),
+                         ("kernel library", "cuDNN", "CUDA", "", "0.0.1"))
+        self.assertEqual([d["parts"] for d in told["devices"] if d["backend"] == "CUDA"], [["cuDNN"]] * 3)
+        text = self.fine("devices", FX_PLUGIN_PATH=folder).out
+        self.assertRegex(text, r"(?m)^backend +CUDA +/.*/libcflux-cuda\.so$")
+        self.assertRegex(text, r"(?m)^kernel library +cuDNN for CUDA +/.*/libcflux-cuda-cudnn\.so$")
+        self.assertRegex(text, r"(?m)^CUDA +2 .*cuDNN$")
 
     def test_a_folder_without_plugins(self):
         told = self.fine("devices", "--json", OCL_ICD_VENDORS="/nowhere", FX_NUM_THREADS="1").json()

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -462,6 +463,42 @@ class Learning(Training):
                      for (a, b), kind in zip(rows, kinds) for k, name in enumerate(said["classes"])]
             self.assertEqual(len(terms), 360)
             self.near(said["loss"], statistics.fmean(terms), 1e-4)
+
+
+class Terminal(Training):
+    """The line of progress fits the terminal; what is longer would be repeated down the screen."""
+
+    def lines(self, out):
+        parts = re.split("\r|\n", out)
+        return [p[:-3] for p in parts if p.endswith("\x1b[K")]
+
+    def test_widths(self):
+        self.animals()
+        for columns, least in ((20, 15), (33, 20), (60, 30), (200, 60), (1, 0), (0, 50)):
+            ended = self.terminal("train", "-d", "animals.csv", "-m", "Dense(2 => 3)", "-e", "4", "-v", "0.2",
+                                  columns=columns)
+            lines = self.lines(ended.out)
+            self.assertEqual(ended.status, 0, ended.out)
+            self.assertGreaterEqual(len(lines), 4)
+            most = (columns or 80) - 1
+            for line in lines:
+                self.assertTrue(least <= len(line) <= most, (columns, line))
+
+    def test_a_terminal_that_is_resized(self):
+        self.table("line.csv", self.line(), "a,b,price")
+        ended = self.terminal("train", "-d", "line.csv", "-m", "Dense(2 => 1)", "-e", "1000000", columns=120,
+                              until="epoch 20/", resize=24, then="\r", send="\x03")
+        self.assertEqual(ended.status, 130)
+        lines = self.lines(ended.out)
+        self.assertGreater(len(lines[0]), 60)
+        self.assertLess(len(lines[-1]), 24)
+
+    def test_wide_characters_in_tables(self):
+        """A Chinese character takes two columns."""
+        self.table("w.csv", [(i % 2, i, ("猫", "dog")[i % 2]) for i in range(40)], "a,b,kind")
+        self.fine("train", "-q", "-d", "w.csv", "-m", "Dense(2 => 2)", "-e", "1", "-S", "m.bson")
+        rows = self.fine("eval", "m.bson", "-d", "w.csv").out.splitlines()[-2:]
+        self.assertTrue(rows[0].startswith("dog ") and rows[1].startswith(" 猫 "), rows)
 
 
 class Stopping(Training):
@@ -931,6 +968,42 @@ class Refusals(Training):
         self.refused("predict", "/dev/zero", "-d", "line.csv", words="/dev/zero: it is no file")
         self.refused("predict", "m.bson", "-d", "/dev/zero", words="/dev/zero: it is no file")
         self.fine("predict", "m.bson", "-d", "/dev/stdin", stdin=self.read("line.csv").decode())
+
+
+class SeveralFiles(Training):
+    def test_data_given_twice_is_more_data(self):
+        """As with operands, in the order in which they are given."""
+        rows = self.line()
+        self.table("line.csv", rows, "a,b,price")
+        for name, part in (("a.csv", rows[:70]), ("b.csv", rows[70:150]), ("c.csv", rows[150:])):
+            self.table(name, part, "a,b,price")
+        more = ("-q", "-m", "Dense(2 => 1)", "-e", "3", "-S", "m.safetensors")
+        self.fine("train", "-d", "line.csv", *more)
+        whole = self.read("m.safetensors")
+        out = self.fine("predict", "m.safetensors", "-d", "line.csv").out
+        loss = self.fine("eval", "m.safetensors", "-d", "line.csv", "--json").json()["loss"]
+        for files in (("-d", "a.csv", "-d", "b.csv", "--data=c.csv"), ("-d", "a.csv", "-d", "b.csv", "c.csv"),
+                      ("-d", "a.csv", "b.csv", "c.csv")):
+            self.fine("train", *files, *more)
+            self.assertEqual(self.read("m.safetensors"), whole, files)
+            self.assertEqual(self.fine("predict", "m.safetensors", *files).out, out, files)
+            told = self.fine("eval", "m.safetensors", *files, "--json").json()
+            self.assertEqual((told["loss"], told["observations"], told["data"]), (loss, 200, "a.csv and 2 more"))
+        for out in ("a.csv", "b.csv", "c.csv"):
+            self.refused("train", "-d", "a.csv", "-d", "b.csv", "c.csv", "-m", "Dense(2 => 1)", "-L", out,
+                         words=f"--log {out} is a file that is read")
+            self.refused("predict", "m.safetensors", "-d", "a.csv", "-d", "b.csv", "c.csv", "--out", out,
+                         words=f"--out {out} is a file that is read")
+
+    def test_a_target_for_each_file(self):
+        for name, start in (("x", 0), ("y", 20)):
+            self.write(name + ".npy", formats.npy((20, 1), [(start + i) / 20 for i in range(20)]))
+            self.write(name + "t.npy", formats.npy((20,), [(start + i) / 10 for i in range(20)]))
+        more = ("-q", "-m", "Dense(1 => 1)", "-e", "1", "--json")
+        told = self.fine("train", "-d", "x.npy", "-d", "y.npy", "-t", "xt.npy", "-t", "yt.npy", *more).json()
+        self.assertEqual(told["data"]["observations"] if isinstance(told.get("data"), dict) else 40, 40)
+        self.refused("train", "-d", "x.npy", "-d", "y.npy", "-t", "xt.npy", "-t", "yt.npy", "-t", "xt.npy", *more,
+                     words="--target is given 3 times for 2 files")
 
 
 class Inputs(Training):

@@ -45,11 +45,12 @@ typedef enum cf_tolerance {
 
 enum {
     CF_NO_GRAD = 1, /* not differentiable, or the gradient is not the derivative (stop_gradient) */
-    CF_NO_SPECIAL = 2,     /* meaning with NaN or Inf is not fixed */
-    CF_SAME_TYPE = 4,      /* ref computes in the case's own type: conversions, random numbers */
-    CF_NO_SECOND = 8,      /* no second derivative worth asking for */
-    CF_NO_BROADCAST = 16,  /* singular where all elements are equal */
-    CF_NO_DIFFERENCES = 32 /* not smooth at the inputs: gradients are compared with ref's only */
+    CF_NO_SPECIAL = 2,      /* meaning with NaN or Inf is not fixed */
+    CF_SAME_TYPE = 4,       /* ref computes in the case's own type: conversions, random numbers */
+    CF_NO_SECOND = 8,       /* no second derivative worth asking for */
+    CF_NO_BROADCAST = 16,   /* singular where all elements are equal */
+    CF_NO_DIFFERENCES = 32, /* not smooth at the inputs: gradients are compared with ref's only */
+    CF_OWN_TYPES = 64       /* a function of the test's own decides on types when it runs */
 };
 
 #define CF_T(t)  (1u << (unsigned)FX_DTYPE_##t)
@@ -84,7 +85,7 @@ typedef struct cf_shape {
     char name[96];
     int nin;
     int ndim[CF_MAX_IN];
-    int64_t dims[CF_MAX_IN][FX_MAX_DIMS];
+    int64_t sizes[CF_MAX_IN][FX_MAX_DIMS];
     int64_t param[CF_MAX_PARAMS];
     bool full_only;
 } cf_shape;
@@ -113,7 +114,7 @@ typedef struct cf_case {
 typedef struct cf_values {
     fx_dtype dtype;
     int ndim;
-    int64_t dims[FX_MAX_DIMS], n;
+    int64_t sizes[FX_MAX_DIMS], n;
     double *real;
     int64_t *integer;
 } cf_values;
@@ -130,7 +131,7 @@ fx_device *cf_ref_device(void);
 typedef struct cf_result {
     fx_dtype dtype;
     int ndim;
-    int64_t dims[FX_MAX_DIMS], n;
+    int64_t sizes[FX_MAX_DIMS], n;
     double *real;     /* real results */
     int64_t *integer; /* integer results */
 } cf_result;
@@ -147,7 +148,10 @@ typedef struct cf_options {
     fx_device *device;
     const char *device_name;
     bool full, verbose;
-    int sample; /* of a row's cases, every so many are taken, the first one always */
+    int sample;        /* of a row's cases, every so many are taken, the first one always */
+    int shard, shards; /* what this process does of the whole: part `shard` of so many, from 0 */
+    int64_t graphs;    /* of mixed types; 0: as many as the run has */
+    uint64_t seed;     /* of the first of them */
     const char *const *filters;
     int nfilters;
 } cf_options;
@@ -160,6 +164,7 @@ typedef cf_outcome (*cf_mode_fn)(const cf_options *o, const cf_case *c, char *wh
 cf_outcome cf_run_test(const cf_options *o, const cf_case *c, char *why, size_t size);
 cf_outcome cf_run_grad(const cf_options *o, const cf_case *c, char *why, size_t size);
 cf_outcome cf_run_second(const cf_options *o, const cf_case *c, char *why, size_t size);
+cf_outcome cf_run_types(const cf_options *o, const cf_case *c, char *why, size_t size);
 cf_outcome cf_run_threads(const cf_options *o, const cf_case *c, char *why, size_t size);
 /* Kernels that the tests on the device under test ran, ref's not counted. */
 extern uint64_t cf_device_kernels;
@@ -167,6 +172,9 @@ extern uint64_t cf_device_kernels;
 cf_outcome cf_error_outcome(char *why, size_t size);
 
 bool cf_selected(const cf_options *o, const char *name);
+/* Is the next unit of work this shard's? A unit is a row in one element type, or a random graph:
+ * units have few kernels in common. */
+bool cf_my_turn(const cf_options *o);
 /* Counts one outcome under its name, judged by what the backend declared; prints failures. */
 void cf_count(const cf_options *o, cf_tally *t, const char *name, cf_outcome outcome,
               const char *why);
@@ -174,6 +182,7 @@ void cf_count(const cf_options *o, cf_tally *t, const char *name, cf_outcome out
 int cf_perf(const cf_options *o);
 int cf_support(const cf_options *o);
 void cf_random_graphs(const cf_options *o, cf_tally *t);
+void cf_mixed_graphs(const cf_options *o, cf_tally *t);
 
 /* A backend's declarations; pattern is a part of a case's full name. */
 typedef struct cf_declaration {
@@ -181,6 +190,9 @@ typedef struct cf_declaration {
     bool xfail; /* runs and gives a wrong result; else: refuses with FX_STATUS_UNSUPPORTED */
 } cf_declaration;
 const cf_declaration *cf_declared(const char *device, const char *name);
+
+/* Do the sizes of two arrays fit together, axis by axis? (conform_graphs.c) */
+bool cf_broadcasts(fx_array *a, fx_array *b);
 
 /* Coverage: every function of ops.h has a row, every primitive of op.def was reached. */
 void cf_mark_primitives(fx_array *x);

@@ -30,7 +30,7 @@ bool cf_read(fx_array *x, cf_result *out)
     out->ndim = fx_ndims(x);
     out->n = fx_length(x);
     for (int k = 0; k < out->ndim; k++)
-        out->dims[k] = fx_size(x, k);
+        out->sizes[k] = fx_size(x, k);
     out->real = calloc((size_t)out->n + 1, sizeof(double));
     out->integer = calloc((size_t)out->n + 1, sizeof(int64_t));
     if (!out->real || !out->integer)
@@ -48,7 +48,7 @@ void cf_free_result(cf_result *r)
 
 static bool same_shape(const cf_result *a, const cf_result *b)
 {
-    return a->ndim == b->ndim && memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof(int64_t)) == 0;
+    return a->ndim == b->ndim && memcmp(a->sizes, b->sizes, (size_t)a->ndim * sizeof(int64_t)) == 0;
 }
 
 static bool special(double x)

@@ -5,6 +5,7 @@
  * before, pad after, dilation, groups, flipped, extra output size.
  */
 #include "conform.h"
+#include "option_struct.h"
 
 static fx_array *b_matmul(fx_array *const *x, const int64_t *p)
 {
@@ -21,10 +22,11 @@ static fx_array *b_dense(fx_array *const *x, const int64_t *p)
     return fx_tanh(fx_add(fx_matmul(x[0], x[1]), x[2]));
 }
 
-static fx_conv_args conv_args(fx_array *const *x, const int64_t *p)
+static fx_convolve_args conv_args(fx_array *const *x, const int64_t *p)
 {
-    fx_conv_args a = {
-        .fxi_size = sizeof a, .x = x[0], .w = x[1], .groups = p[5], .flipped = p[6] != 0};
+    FXI_DEFAULT_OPTIONS(fx_convolve_args, FXI_CONVOLVE_ARGS, a);
+    a.x = x[0], a.w = x[1], a.flipped = p[6] != 0;
+    a.groups = p[5] ? p[5] : 1;
     const int64_t spatial = p[0];
     for (int64_t d = 0; d < spatial; d++) {
         a.stride.v[d] = p[1] ? p[1] : 1;
@@ -38,12 +40,12 @@ static fx_conv_args conv_args(fx_array *const *x, const int64_t *p)
 }
 static fx_array *b_convolve(fx_array *const *x, const int64_t *p)
 {
-    const fx_conv_args a = conv_args(x, p);
+    const fx_convolve_args a = conv_args(x, p);
     return fxi_convolve(&a);
 }
 static fx_array *b_convolve_transposed(fx_array *const *x, const int64_t *p)
 {
-    fx_conv_args a = conv_args(x, p);
+    fx_convolve_args a = conv_args(x, p);
     if (p[7])
         a.outpad = FX_DIMS(p[7]);
     return fxi_convolve_transposed(&a);
@@ -53,18 +55,19 @@ static fx_array *b_convolve_transposed(fx_array *const *x, const int64_t *p)
  * exclude. */
 static fx_pool_args pool_args(fx_array *const *x, const int64_t *p)
 {
-    fx_pool_args a = {.fxi_size = sizeof a, .x = x[0], .exclude_pad = p[6] != 0};
+    FXI_DEFAULT_OPTIONS(fx_pool_args, FXI_POOL_ARGS, a);
+    a.x = x[0], a.exclude_pad = p[6] != 0;
     for (int64_t d = 0; d < p[0]; d++) {
         a.window.v[d] = p[1];
         a.stride.v[d] = p[2];
         a.pad.v[2 * d] = p[3];
         a.pad.v[2 * d + 1] = p[4];
-        a.dilation.v[d] = p[5];
+        a.dilation.v[d] = p[5] ? p[5] : 1;
     }
     a.window.n = p[0];
     a.stride.n = p[2] ? p[0] : 0;
-    a.pad.n = p[3] || p[4] ? 2 * p[0] : 0;
-    a.dilation.n = p[5] ? p[0] : 0;
+    a.pad.n = 2 * p[0];
+    a.dilation.n = p[0];
     return a;
 }
 static fx_array *b_pool_max(fx_array *const *x, const int64_t *p)
@@ -92,7 +95,7 @@ static fx_status custom_forward(const fx_custom_op *op, int n, const fx_custom_o
     if (n != 2)
         return FX_STATUS_ARGUMENT;
     for (int k = 0; k < in[0].ndims; k++)
-        length *= in[0].dims[k];
+        length *= in[0].sizes[k];
     const float *a = in[0].data, *b = in[1].data;
     const double *c = in[0].data, *d = in[1].data;
     if (in[0].dtype != in[1].dtype || (in[0].dtype != FX_DTYPE_F32 && in[0].dtype != FX_DTYPE_F64))
@@ -270,7 +273,7 @@ const cf_row cf_contract_rows[] = {
      CF_REAL,
      CF_NMSE,
      0},
-    {"custom", NULL, b_custom, customs, NULL, 2, AB, CF_REAL, CF_POINT, 0},
+    {"custom", NULL, b_custom, customs, NULL, 2, AB, CF_REAL, CF_POINT, CF_OWN_TYPES},
     {0},
 };
 

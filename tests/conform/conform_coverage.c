@@ -20,8 +20,9 @@ static int kind_of(const fxi_node *n)
 {
     switch (n->op) {
     case FX_OP_REDUCE:
+        return (int)n->attr.reduce.fold;
     case FX_OP_SCATTER:
-        return (int)n->attr.i[0];
+        return (int)n->attr.scatter.fold;
     case FX_OP_CONV:
         return n->attr.conv.kind;
     case FX_OP_POOL:
@@ -54,7 +55,7 @@ void cf_mark_primitives(fx_array *x)
 }
 
 static const char *const op_names[FX_OP_COUNT] = {
-#define OP(NAME, name, inputs, cls) name,
+#define OP(NAME, name, inputs, cls, words, gradient) name,
 #include <cflux/op.def>
 };
 

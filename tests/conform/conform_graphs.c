@@ -60,7 +60,7 @@ static fx_array *unary(graph *g)
     return functions[below(g, (int)(sizeof functions / sizeof *functions))](x);
 }
 
-static bool broadcasts(fx_array *a, fx_array *b)
+bool cf_broadcasts(fx_array *a, fx_array *b)
 {
     const int most = fx_ndims(a) > fx_ndims(b) ? fx_ndims(a) : fx_ndims(b);
     for (int k = 0; k < most; k++)
@@ -72,7 +72,7 @@ static bool broadcasts(fx_array *a, fx_array *b)
 static fx_array *binary(graph *g)
 {
     fx_array *a = pick(g), *b = pick(g);
-    if (!broadcasts(a, b))
+    if (!cf_broadcasts(a, b))
         b = fx_mean(b);
     switch (below(g, 7)) {
     case 0:
@@ -157,7 +157,7 @@ static fx_array *reduction(graph *g)
     if (fx_ndims(x) == 0)
         return NULL;
     const int axis = axis_of(g, x);
-    const unsigned mask = FX_AXIS(axis);
+    const fx_axes mask = FX_AXES(axis);
     switch (below(g, 8)) {
     case 0:
         return tame(fx_sum(x, .dims = mask));
@@ -174,7 +174,7 @@ static fx_array *reduction(graph *g)
     case 6:
         return fx_logsumexp(x, .dims = mask);
     default:
-        return fx_sqrt(fx_add(fx_var(x, .dims = mask, .uncorrected = true), 0.1));
+        return fx_sqrt(fx_add(fx_var(x, .dims = mask, .corrected = false), 0.1));
     }
 }
 
@@ -186,10 +186,10 @@ static fx_array *row_pattern(graph *g)
     if (fx_ndims(x) == 0)
         return NULL;
     const bool whole = below(g, 8) == 0;
-    const unsigned mask = whole              ? (1u << fx_ndims(x)) - 1
-                          : below(g, 4) == 0 ? FX_AXIS(axis_of(g, x))
-                                             : FX_AXIS(0);
-    if (!broadcasts(x, y) || fx_length(y) > fx_length(x) || fx_ndims(y) != fx_ndims(x))
+    const fx_axes mask = whole              ? FXI_AXES((1u << fx_ndims(x)) - 1)
+                         : below(g, 4) == 0 ? FX_AXES(axis_of(g, x))
+                                            : FX_AXES(0);
+    if (!cf_broadcasts(x, y) || fx_length(y) > fx_length(x) || fx_ndims(y) != fx_ndims(x))
         y = fx_sin(x);
     switch (below(g, 9)) {
     case 0:
@@ -353,13 +353,15 @@ static cf_outcome compare_graph(const cf_options *o, uint64_t seed, fx_dtype dty
 void cf_random_graphs(const cf_options *o, cf_tally *t)
 {
     const int most = o->full ? 2400 : 300;
-    for (int seed = 0; seed < most; seed += o->sample)
+    for (int seed = 0; seed < most; seed += o->sample) {
+        const bool mine = cf_my_turn(o);
         for (int narrow = 0; narrow <= (seed % 4 == 0); narrow++) {
             const fx_dtype dtype = narrow ? FX_DTYPE_F32 : FX_DTYPE_F64;
             char name[CF_NAME], why[512] = "";
             snprintf(name, sizeof name, "conform/random.%s.seed%d@%s", cf_type_names[dtype], seed,
                      o->device_name);
-            if (cf_selected(o, name))
+            if (mine && cf_selected(o, name))
                 cf_count(o, t, name, compare_graph(o, (uint64_t)seed, dtype, why, sizeof why), why);
         }
+    }
 }

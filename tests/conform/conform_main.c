@@ -1,36 +1,60 @@
 /* conform_main.c: expands the table into cases, runs them, counts.
  *
- *   conform_runner [--mode test|grad|random|threads|perf|support] [--device cuda:0] [--full]
- *                  [--sample N] [-v] [filter…]
+ *   conform_runner [--mode test|grad|types|random|mixed|threads|perf|support] [--device cuda:0]
+ * [--full]
+ *                  [--sample N] [--shard k/n] [--graphs N] [--seed FIRST] [-v] [filter…]
  *
- * Without a mode test, grad and random run; threads compares bits for several numbers of threads. A
- * filter is a part of a name, or a full name with its device, which then is the device. The quick
- * run takes every operation, type, mode and variant, but not every combination; --full takes all of
- * them, --sample every N-th of a row's. A run fails when a case fails, when a case that a backend
- * declared as missing passes, when no kernel ran (or, where the backend counts them, none was
- * launched on its device), when fewer cases ran than are known to exist (a table that silently lost
- * its rows), and when an operation has no row.
+ * Without a mode test, grad, types, random and mixed run; several modes are a list with commas;
+ * threads compares bits for several numbers of threads. A filter is a part of a name, or a full
+ * name with its device, which then is the device. The quick run takes every operation, type, mode
+ * and variant, but not every combination; --full takes all of them, --sample every N-th of a row's,
+ * and
+ * --shard the k-th part (from 1) of n. --graphs is how many random graphs `mixed` makes, --seed the
+ * seed of the first one. A run fails when a case fails, when a case that a backend declared as
+ * missing passes, when no kernel ran (or, where the backend counts them, none was launched on its
+ * device), when fewer cases ran than are known to exist (a table that silently lost its rows), and
+ * when an operation has no row.
  */
 #include "conform.h"
 #include "standin.h"
 
 #include <cflux/backend.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct mode {
     const char *name, *suffix;
-    cf_mode_fn run; /* NULL: not over the table */
-    bool asked;     /* runs only when asked for */
+    cf_mode_fn run;                                   /* NULL: not over the table */
+    void (*graphs)(const cf_options *o, cf_tally *t); /* NULL: over the table */
+    bool asked;                                       /* runs only when asked for */
     int least, least_full;
 } mode;
 static const mode modes[] = {
-    {"test", "", cf_run_test, false, 5000, 35000},
-    {"grad", ".grad", cf_run_grad, false, 1500, 7000},
-    {"grad", ".second", cf_run_second, false, 250, 1800},
-    {"random", "", NULL, false, 300, 2500},
-    {"threads", ".threads", cf_run_threads, true, 5000, 35000},
+    {"test", "", cf_run_test, NULL, false, 5000, 35000},
+    {"grad", ".grad", cf_run_grad, NULL, false, 1500, 7000},
+    {"grad", ".second", cf_run_second, NULL, false, 250, 1800},
+    {"types", ".types", cf_run_types, NULL, false, 3000, 3000},
+    {"random", "", NULL, cf_random_graphs, false, 300, 2500},
+    {"mixed", "", NULL, cf_mixed_graphs, false, 300, 1000},
+    {"threads", ".threads", cf_run_threads, NULL, true, 5000, 35000},
 };
+
+bool cf_my_turn(const cf_options *o)
+{
+    static int unit;
+    return unit++ % o->shards == o->shard;
+}
+
+/* Is it in the list with commas? Without a list, yes if it need not be asked for. */
+static bool wanted(const char *list, const mode *m)
+{
+    const size_t n = strlen(m->name);
+    for (const char *at = list; at && (at = strstr(at, m->name)) != NULL; at += n)
+        if ((at == list || at[-1] == ',') && (at[n] == ',' || at[n] == '\0'))
+            return true;
+    return !list && !m->asked;
+}
 
 bool cf_selected(const cf_options *o, const char *name)
 {
@@ -65,6 +89,9 @@ void cf_count(const cf_options *o, cf_tally *t, const char *name, cf_outcome out
 /* Which combinations a quick run takes; `nth` counts the row's shapes. */
 static bool chosen(const cf_options *o, const mode *m, const cf_case *c, int nth)
 {
+    if (m->run == cf_run_types)
+        return c->variant == CF_PLAIN && !c->shape.full_only && nth < 3 &&
+               !(c->row->flags & CF_OWN_TYPES);
     const bool main_type = c->dtype == FX_DTYPE_F32 || c->dtype == FX_DTYPE_F64;
     if (m->run != cf_run_test && m->run != cf_run_threads &&
         (!main_type || (c->row->flags & CF_NO_GRAD) || c->variant == CF_SPECIAL ||
@@ -107,29 +134,36 @@ static void run_case(const cf_options *o, const mode *m, cf_case *c, cf_tally *t
 static void run_row(const cf_options *o, const mode *m, const cf_row *row, cf_tally *t)
 {
     int nth = 0;
-    for (int type = 0; type < FX_DTYPE_COUNT; type++)
-        for (int s = 0; row->shapes[s] && (row->types & 1u << type); s++)
+    const unsigned types = m->run == cf_run_types ? CF_ALL : row->types;
+    for (int type = 0; type < FX_DTYPE_COUNT; type++) {
+        const bool mine = (types & 1u << type) && cf_my_turn(o);
+        for (int s = 0; row->shapes[s] && (types & 1u << type); s++)
             for (int v = 0; v < CF_VARIANTS; v++) {
                 cf_case c = {.row = row, .dtype = (fx_dtype)type, .variant = (cf_variant)v};
                 if (!cf_parse_shape(row->shapes[s], &c.shape) || c.shape.nin != row->nin) {
                     cf_count(o, t, row->shapes[s], CF_FAIL, "malformed shape in the table");
                     return;
                 }
-                if (chosen(o, m, &c, s) && nth++ % o->sample == 0)
+                if (chosen(o, m, &c, s) && nth++ % o->sample == 0 && mine)
                     run_case(o, m, &c, t);
             }
+    }
 }
 
 static cf_tally run_mode(const cf_options *o, const mode *m)
 {
     cf_tally t = {0};
-    if (!m->run)
-        cf_random_graphs(o, &t);
+    if (m->graphs)
+        m->graphs(o, &t);
     else
         for (const cf_row *const *table = cf_tables; *table; table++)
             for (const cf_row *row = *table; row->name; row++)
                 run_row(o, m, row, &t);
-    const int least = (o->full ? m->least_full : m->least) / o->sample;
+    /* Shards are of about the same size. */
+    const int most = m->graphs && o->graphs ? (int)o->graphs : INT_MAX,
+              known = o->full ? m->least_full : m->least,
+              least =
+                  (known < most ? known : most) / o->sample / (o->shards > 1 ? 2 * o->shards : 1);
     if (o->nfilters == 0 && t.passed + t.xfail + t.unsupported + t.failed < least) {
         printf("FAIL %s%s ran %d cases, at least %d exist\n", m->name, m->suffix, t.passed, least);
         t.failed++;
@@ -155,20 +189,22 @@ static bool idle(const fx_device *device)
 static int run_tables(const cf_options *o, const char *only)
 {
     int passed = 0, failed = 0;
+    bool table = false; /* only its cases count kernels */
     for (size_t k = 0; k < sizeof modes / sizeof *modes; k++) {
-        if (only ? strcmp(only, modes[k].name) != 0 : modes[k].asked)
+        if (!wanted(only, &modes[k]))
             continue;
         const cf_tally t = run_mode(o, &modes[k]);
+        table |= modes[k].run != NULL;
         passed += t.passed;
         failed += t.failed;
     }
     if (o->nfilters == 0)
-        failed += cf_check_coverage(!only);
+        failed += cf_check_coverage(!only && o->shards == 1);
     if (passed + failed == 0) {
         printf("FAIL no case has such a name\n");
         failed++;
     }
-    if (o->nfilters == 0 && idle(o->device) && (!only || strcmp(only, "random") != 0)) {
+    if (o->nfilters == 0 && table && idle(o->device)) {
         printf("FAIL no kernel ran on %s\n", o->device_name);
         failed++;
     }
@@ -179,14 +215,32 @@ static int run_tables(const cf_options *o, const char *only)
 static int usage(void)
 {
     fprintf(stderr,
-            "usage: conform_runner [--mode test|grad|random|threads|perf|support] [--device NAME] "
-            "[--full] [--sample N] [-v] [filter...]\n");
+            "usage: conform_runner [--mode test|grad|types|random|mixed|threads|perf|support] "
+            "[--device NAME]\n"
+            "                      [--full] [--sample N] [--shard K/N] [--graphs N] [--seed "
+            "FIRST] [-v]\n"
+            "                      [filter...]\n"
+            "  --sample N     every N-th case\n"
+            "  --shard K/N    the K-th part of N\n"
+            "  --graphs N     random graphs of mode mixed (default: 300, with --full 1000)\n"
+            "  --seed FIRST   seed of the first of them (default: 0)\n"
+            "  filter         a part of a case's name; with @device, a case\n");
     return 2;
+}
+
+static bool shard(cf_options *o, const char *text)
+{
+    int k = 0, n = 0, end = 0;
+    if (sscanf(text, "%d/%d%n", &k, &n, &end) != 2 || text[end] || k < 1 || k > n)
+        return false;
+    o->shard = k - 1;
+    o->shards = n;
+    return true;
 }
 
 int main(int argc, char **argv)
 {
-    cf_options o = {.device_name = "CPU", .sample = 1};
+    cf_options o = {.device_name = "CPU", .sample = 1, .shards = 1};
     const char *only = NULL;
     const char *filters[64];
     for (int k = 1; k < argc; k++) {
@@ -197,6 +251,12 @@ int main(int argc, char **argv)
             o.device_name = argv[++k];
         else if (strcmp(argv[k], "--sample") == 0 && more && atoi(argv[k + 1]) > 0)
             o.sample = atoi(argv[++k]);
+        else if (strcmp(argv[k], "--shard") == 0 && more && shard(&o, argv[k + 1]))
+            k++;
+        else if (strcmp(argv[k], "--graphs") == 0 && more && atoll(argv[k + 1]) > 0)
+            o.graphs = atoll(argv[++k]);
+        else if (strcmp(argv[k], "--seed") == 0 && more)
+            o.seed = strtoull(argv[++k], NULL, 10);
         else if (strcmp(argv[k], "--full") == 0)
             o.full = true;
         else if (strcmp(argv[k], "-v") == 0)

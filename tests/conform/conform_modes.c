@@ -110,9 +110,9 @@ static fx_array *weighted_sum(fx_array *y, double seed)
     if (fx_is_error(y))
         return y;
     const int64_t n = fx_length(y);
-    int64_t dims[FX_MAX_DIMS];
+    int64_t sizes[FX_MAX_DIMS];
     for (int k = 0; k < fx_ndims(y); k++)
-        dims[k] = fx_size(y, k);
+        sizes[k] = fx_size(y, k);
     double *c = calloc((size_t)n + 1, sizeof *c);
     if (!c)
         return fx_error_array(FX_STATUS_MEMORY);
@@ -120,7 +120,7 @@ static fx_array *weighted_sum(fx_array *y, double seed)
         const double u = (double)(i + 1) * 0.7548776662466927 + seed;
         c[i] = (double)(float)(0.5 + u - floor(u)); /* the same number in Float32 */
     }
-    fx_array *weights = fx_cast(fxi_from(FX_DTYPE_F64, c, fx_ndims(y), dims), fx_eltype(y));
+    fx_array *weights = fx_cast(fxi_from(FX_DTYPE_F64, c, fx_ndims(y), sizes), fx_eltype(y));
     free(c);
     return fx_sum(fx_mul(y, fx_array_to(fx_array_device(y), weights)));
 }

@@ -1,28 +1,43 @@
 /* conform_shape.c: rows of reductions, running sums, movement, joining and indexing.
  *
- * Parameters of reductions: axis mask, drop, uncorrected. Movement must be exact in every element
+ * Parameters of reductions: axis mask, drop, corrected. Movement must be exact in every element
  * type; strided variants stack views on views, which is where offsets go wrong.
  */
 #include "conform.h"
 
+/* A mask of axes; 0: all of them. */
+static fx_axes axes_of(int64_t mask)
+{
+    return mask ? FXI_AXES((unsigned)mask) : FX_ALL;
+}
+
 #define REDUCTION(name)                                                                            \
     static fx_array *b_##name(fx_array *const *x, const int64_t *p)                                \
     {                                                                                              \
-        return fx_##name(x[0], .dims = (unsigned)p[0], .drop = p[1] != 0,                          \
-                         .uncorrected = p[2] != 0);                                                \
+        return fx_##name(x[0], .dims = axes_of(p[0]), .drop = p[1] != 0);                          \
+    }
+#define VARIANCE(name)                                                                             \
+    static fx_array *b_##name(fx_array *const *x, const int64_t *p)                                \
+    {                                                                                              \
+        return fx_##name(x[0], .dims = axes_of(p[0]), .drop = p[1] != 0, .corrected = p[2] == 0);  \
+    }
+#define SOFTMAX(name)                                                                              \
+    static fx_array *b_##name(fx_array *const *x, const int64_t *p)                                \
+    {                                                                                              \
+        return p[0] ? fx_##name(x[0], .dims = axes_of(p[0])) : fx_##name(x[0]);                    \
     }
 REDUCTION(sum)
 REDUCTION(prod)
 REDUCTION(mean)
-REDUCTION(var)
-REDUCTION(std)
+VARIANCE(var)
+VARIANCE(std)
 REDUCTION(maximum)
 REDUCTION(minimum)
 REDUCTION(any)
 REDUCTION(all)
 REDUCTION(norm)
-REDUCTION(softmax)
-REDUCTION(logsoftmax)
+SOFTMAX(softmax)
+SOFTMAX(logsoftmax)
 REDUCTION(logsumexp)
 REDUCTION(argmax)
 REDUCTION(argmin)
@@ -35,6 +50,8 @@ REDUCTION(argmin)
         return value;                                                                              \
     }
 /* clang-format off */
+EXPR(mean_rest, fx_sub(fx_sub(x[0], fx_mean(x[0], .dims = axes_of(p[0]))),
+                       fx_mean_rest(x[0], .dims = axes_of(p[0]))))
 EXPR(cumsum, fx_cumsum(x[0], (int)p[0]))
 EXPR(cumsum_reverse, fx_cumsum_reverse(x[0], (int)p[0]))
 EXPR(reshape, fxi_reshape(x[0], (int)p[0], p + 1))
@@ -44,10 +61,10 @@ EXPR(transpose, fx_transpose(x[0]))
 EXPR(flatten, fx_flatten(x[0]))
 EXPR(vec, fx_vec(x[0]))
 EXPR(unsqueeze, fx_unsqueeze(x[0], (int)p[0]))
-EXPR(squeeze, fx_squeeze(x[0], (unsigned)p[0]))
+EXPR(squeeze, fx_squeeze(x[0], FXI_AXES((unsigned)p[0])))
 EXPR(slice, fx_slice(x[0], (int)p[0], p[1], p[2]))
 EXPR(slice_step, fx_slice_step(x[0], (int)p[0], p[1], p[2], p[3]))
-EXPR(flip, fx_flip(x[0], (unsigned)p[0]))
+EXPR(flip, fx_flip(x[0], FXI_AXES((unsigned)p[0])))
 EXPR(pad, fx_pad(x[0], (int)p[0], p[1], p[2], (double)p[3]))
 EXPR(pad_reflect, fx_pad_reflect(x[0], (int)p[0], p[1], p[2]))
 EXPR(pad_symmetric, fx_pad_symmetric(x[0], (int)p[0], p[1], p[2]))
@@ -66,9 +83,11 @@ EXPR(view_chain,
 EXPR(view_copy, fx_vec(fx_transpose(fx_reshape(fx_transpose(x[0]), 5, 7))))
 EXPR(gather, fx_gather(x[0], x[1], (int)p[1]))
 EXPR(gather_elements, fx_gather_elements(x[0], x[1], (int)p[1]))
-EXPR(scatter, fx_scatter((fx_reduction)p[2], x[0], x[1], (int)p[1], p[0]))
+static const fx_reduce scatter_kinds[] = {FX_REDUCE_SUM, FX_REDUCE_MAX, FX_REDUCE_MIN,
+                                          FX_REDUCE_PROD, FX_REDUCE_MEAN};
+EXPR(scatter, fx_scatter(scatter_kinds[p[2]], x[0], x[1], (int)p[1], p[0]))
 EXPR(scatter_bounded, fx_clamp(b_scatter(x, p), -100, 100))
-EXPR(maximum_squared, fx_square(fx_maximum(x[0], .dims = (unsigned)p[0])))
+EXPR(maximum_squared, fx_square(fx_maximum(x[0], .dims = axes_of(p[0]))))
 EXPR(gather_squared, fx_square(fx_gather(x[0], x[1], (int)p[1])))
 EXPR(scatter_elements, fx_scatter_elements(x[0], x[1], x[2], (int)p[1]))
 /* clang-format on */
@@ -248,6 +267,7 @@ const cf_row cf_shape_rows[] = {
     {"prod", NULL, b_prod, products, MATRIX ":1", 1, {CF_NONZERO}, CF_NUM, CF_NMSE, CF_NO_SECOND},
     REDUCE(var, variances, CF_REAL, CF_NMSE, CF_NO_BROADCAST),
     REDUCE(std, variances, CF_REAL, CF_NMSE, CF_NO_BROADCAST),
+    REDUCE(mean_rest, variances, CF_REAL | CF_INT | CF_T(BOOL), CF_POINT, CF_NO_SPECIAL),
     REDUCE(norm, reductions, CF_REAL, CF_NMSE, CF_NO_SECOND),
     /* Squared: so that their gradients depend on what came out, and have gradients. */
     {"maximum.squared",

@@ -28,14 +28,14 @@ fx_device *cf_ref_device(void)
 }
 
 /* ---- shapes from text ------------------------------------------------------------------------ */
-static const char *parse_sizes(const char *s, int *ndim, int64_t *dims)
+static const char *parse_sizes(const char *s, int *ndim, int64_t *sizes)
 {
     *ndim = 0;
     if (*s == 's')
         return s + 1;
     while (isdigit((unsigned char)*s) && *ndim < FX_MAX_DIMS) {
         char *end;
-        dims[(*ndim)++] = strtoll(s, &end, 10);
+        sizes[(*ndim)++] = strtoll(s, &end, 10);
         s = *end == 'x' ? end + 1 : end;
     }
     return s;
@@ -62,7 +62,7 @@ bool cf_parse_shape(const char *text, cf_shape *out)
     for (char *c = out->name; *c; c++)
         *c = *c == ' ' ? '_' : *c;
     while (*body && *body != ':' && out->nin < CF_MAX_IN) {
-        body = parse_sizes(body, &out->ndim[out->nin], out->dims[out->nin]);
+        body = parse_sizes(body, &out->ndim[out->nin], out->sizes[out->nin]);
         out->nin++;
         body += *body == ' ';
     }
@@ -128,8 +128,8 @@ static int64_t distinct_index(const cf_values *v, int64_t i, int64_t n)
 {
     int64_t sum = 0;
     for (int k = 0; k < v->ndim; k++) {
-        sum += i % v->dims[k];
-        i /= v->dims[k];
+        sum += i % v->sizes[k];
+        i /= v->sizes[k];
     }
     return n ? (sum + 1) % n : 0;
 }
@@ -182,7 +182,7 @@ static int64_t source_of(const cf_case *c, const cf_values *v, int input, int64_
         return i;
     int64_t stride = 1;
     for (int k = 0; k < constant_axis(v); k++)
-        stride *= v->dims[k];
+        stride *= v->sizes[k];
     return i % stride;
 }
 
@@ -202,7 +202,7 @@ static bool allocate(cf_values *v)
 {
     v->n = 1;
     for (int k = 0; k < v->ndim; k++)
-        v->n *= v->dims[k];
+        v->n *= v->sizes[k];
     const size_t count = (size_t)v->n + 1;
     v->real = calloc(count, sizeof(double));
     v->integer = calloc(count, sizeof(int64_t));
@@ -214,7 +214,7 @@ bool cf_make_values(const cf_case *c, int input, cf_values *out)
     memset(out, 0, sizeof *out);
     out->dtype = input_type(c, input);
     out->ndim = c->shape.ndim[input];
-    memcpy(out->dims, c->shape.dims[input], sizeof out->dims);
+    memcpy(out->sizes, c->shape.sizes[input], sizeof out->sizes);
     if (!allocate(out)) {
         cf_free_values(out);
         return false;
@@ -283,7 +283,7 @@ static void store(const cf_values *v, fx_dtype t, void *p, int64_t at, int64_t i
         store_integer(t, p, at, v->integer[i]);
 }
 
-static fx_array *contiguous(const cf_values *v, fx_dtype t, int ndim, const int64_t *dims,
+static fx_array *contiguous(const cf_values *v, fx_dtype t, int ndim, const int64_t *sizes,
                             int64_t n)
 {
     void *p = calloc((size_t)n + 1, sizeof(double));
@@ -291,7 +291,7 @@ static fx_array *contiguous(const cf_values *v, fx_dtype t, int ndim, const int6
         return fx_error_array(FX_STATUS_MEMORY);
     for (int64_t i = 0; i < n; i++)
         store(v, t, p, i, i);
-    fx_array *x = fxi_from(t, p, ndim, dims);
+    fx_array *x = fxi_from(t, p, ndim, sizes);
     free(p);
     return x;
 }
@@ -302,12 +302,12 @@ static int64_t storage_position(const cf_values *v, int64_t i)
 {
     int64_t index[FX_MAX_DIMS], at = 0;
     for (int k = 0; k < v->ndim; k++) {
-        const int64_t j = i % v->dims[k];
-        i /= v->dims[k];
-        index[k] = 1 + 2 * (k == v->ndim - 1 ? v->dims[k] - 1 - j : j);
+        const int64_t j = i % v->sizes[k];
+        i /= v->sizes[k];
+        index[k] = 1 + 2 * (k == v->ndim - 1 ? v->sizes[k] - 1 - j : j);
     }
     for (int k = 0; k < v->ndim; k++) /* the value's first axis is the storage's slowest */
-        at = at * (2 * v->dims[k] + 1) + index[k];
+        at = at * (2 * v->sizes[k] + 1) + index[k];
     return at;
 }
 
@@ -328,7 +328,7 @@ static fx_array *strided_view(fx_array *x, const cf_values *v)
         perm[k] = v->ndim - 1 - k;
     x = fxi_permute(x, v->ndim, perm);
     for (int k = 0; k < v->ndim; k++) {
-        const int64_t n = v->dims[k];
+        const int64_t n = v->sizes[k];
         const bool back = k == v->ndim - 1;
         x = n == 0 ? fx_slice(x, k, 0, 0)
                    : fx_slice_step(x, k, back ? 2 * n - 1 : 1, back ? -2 : 2, n);
@@ -340,8 +340,8 @@ static fx_array *strided(fx_device *device, const cf_values *v)
 {
     int64_t size[FX_MAX_DIMS], total = 1;
     for (int k = 0; k < v->ndim; k++) {
-        size[v->ndim - 1 - k] = 2 * v->dims[k] + 1;
-        total *= 2 * v->dims[k] + 1;
+        size[v->ndim - 1 - k] = 2 * v->sizes[k] + 1;
+        total *= 2 * v->sizes[k] + 1;
     }
     void *p = calloc((size_t)total, sizeof(double));
     if (!p)
@@ -368,25 +368,25 @@ static fx_array *unaligned(const cf_values *v)
         return fx_error_array(FX_STATUS_MEMORY);
     for (int64_t i = 0; i < v->n; i++)
         store(v, v->dtype, p + width, i, i);
-    return fxi_borrow(v->dtype, p + width, release, p, v->ndim, v->dims);
+    return fxi_borrow(v->dtype, p + width, release, p, v->ndim, v->sizes);
 }
 
 static fx_array *broadcast(fx_device *device, const cf_values *v)
 {
-    int64_t dims[FX_MAX_DIMS], n = 1;
-    memcpy(dims, v->dims, sizeof dims);
-    dims[constant_axis(v)] = v->n ? 1 : v->dims[constant_axis(v)];
+    int64_t sizes[FX_MAX_DIMS], n = 1;
+    memcpy(sizes, v->sizes, sizeof sizes);
+    sizes[constant_axis(v)] = v->n ? 1 : v->sizes[constant_axis(v)];
     for (int k = 0; k < v->ndim; k++)
-        n *= dims[k];
-    fx_array *x = contiguous(v, v->dtype, v->ndim, dims, n);
-    return fxi_expand(fx_array_to(device, x), v->ndim, v->dims);
+        n *= sizes[k];
+    fx_array *x = contiguous(v, v->dtype, v->ndim, sizes, n);
+    return fxi_expand(fx_array_to(device, x), v->ndim, v->sizes);
 }
 
 static bool is_constant(const cf_values *v)
 {
     if (v->ndim == 0 || v->n == 0)
         return false;
-    const int64_t block = v->n / v->dims[constant_axis(v)];
+    const int64_t block = v->n / v->sizes[constant_axis(v)];
     for (int64_t i = 0; i < v->n; i++)
         if (cf_is_real(v->dtype) ? v->real[i] != v->real[i % block]
                                  : v->integer[i] != v->integer[i % block])
@@ -402,10 +402,10 @@ fx_array *cf_array(fx_device *device, const cf_values *v, cf_variant variant)
         return fx_array_to(device, unaligned(v));
     if (variant == CF_BROADCAST && is_constant(v))
         return broadcast(device, v);
-    return fx_array_to(device, contiguous(v, v->dtype, v->ndim, v->dims, v->n));
+    return fx_array_to(device, contiguous(v, v->dtype, v->ndim, v->sizes, v->n));
 }
 
 fx_array *cf_ref_array(const cf_values *v, fx_dtype dtype)
 {
-    return fx_array_to(cf_ref_device(), contiguous(v, dtype, v->ndim, v->dims, v->n));
+    return fx_array_to(cf_ref_device(), contiguous(v, dtype, v->ndim, v->sizes, v->n));
 }

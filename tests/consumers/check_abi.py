@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""scripts/abi-check finds what breaks programs, and lets pass what does not: on libraries of a few lines."""
+"""scripts/abi-check finds what breaks programs, and lets pass what does not: on libraries of a few lines.
+
+The tree keeps one description of the library's interface, which names as its SONAME what its file is called.
+"""
+import gzip
 import os
 import shutil
 import subprocess
@@ -8,12 +12,18 @@ import tempfile
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 HEADER = """
+#define FXI_OPTION_STRUCT(T, MEMBERS) typedef struct T { size_t fxi_size; MEMBERS } T
+#define FXI_B_ARGS double rate;%(list_end)s
+FXI_OPTION_STRUCT(fx_b_args, FXI_B_ARGS);
+int fx_b(const fx_b_args *b);
 typedef struct fx_a_args {
     size_t fxi_size;
-    int eta;%(args_end)s
+    int eta;%(args_more)s%(args_end)s
 } fx_a_args;
+typedef enum fx_kind { %(kinds)s } fx_kind;
 typedef struct fx_plain {
-    int x;%(plain_end)s
+    int x;%(plain_more)s%(plain_end)s
+    fx_kind kind;
 } fx_plain;
 int fx_f(const fx_a_args *a, fx_plain *p);
 %(functions)s
@@ -21,9 +31,11 @@ int fx_f(const fx_a_args *a, fx_plain *p);
 SOURCE = """#include <stddef.h>
 #include "a.h"
 int fx_f(const fx_a_args *a, fx_plain *p) { return a->eta + p->x; }
+int fx_b(const fx_b_args *b) { return b->rate > 0; }
 %(bodies)s
 """
-PLAIN = {"args_end": "", "plain_end": "", "functions": "int fx_g(int);", "bodies": "int fx_g(int x) { return x; }"}
+PLAIN = {"args_more": "\n    int rho;", "args_end": "", "list_end": "", "plain_more": "\n    int more;", "plain_end": "",
+         "kinds": "FX_KIND_A, FX_KIND_B", "functions": "int fx_g(int);", "bodies": "int fx_g(int x) { return x; }"}
 CASES = [  # what changes, whether the check passes, the SONAME
     ("nothing", {}, True, "libx.so.0"),
     ("a function more", {"functions": "int fx_g(int); int fx_h(void);",
@@ -32,8 +44,15 @@ CASES = [  # what changes, whether the check passes, the SONAME
     ("another argument", {"functions": "int fx_g(int, int);",
                           "bodies": "int fx_g(int x, int y) { return x + y; }"}, False, "libx.so.0"),
     ("options that grow", {"args_end": "\n    double beta;"}, True, "libx.so.0"),
+    ("options of a list that grow", {"list_end": " double beta;"}, True, "libx.so.0"),
     ("a struct that grows", {"plain_end": "\n    int y;"}, False, "libx.so.0"),
+    ("a member less", {"plain_more": ""}, False, "libx.so.0"),
+    ("an option less", {"args_more": ""}, False, "libx.so.0"),
+    ("an option less, and one more at the end", {"args_more": "", "args_end": "\n    double beta;"}, False, "libx.so.0"),
+    ("an option of another type", {"args_more": "\n    float rho;"}, False, "libx.so.0"),
+    ("another value of a constant", {"kinds": "FX_KIND_B, FX_KIND_A"}, False, "libx.so.0"),
     ("a function less, another SONAME", {"functions": "", "bodies": ""}, True, "libx.so.1"),
+    ("a member less, another SONAME", {"plain_more": ""}, True, "libx.so.1"),
 ]
 
 
@@ -48,18 +67,40 @@ def library(folder, change, soname):
     return out
 
 
+def check(*args):
+    return subprocess.run([os.path.join(ROOT, "scripts", "abi-check"), *args], text=True, capture_output=True, check=False)
+
+
+def kept_descriptions():
+    """Errors of the descriptions in the tree."""
+    names = sorted(os.listdir(os.path.join(ROOT, "scripts", "abi")))
+    if len(names) != 1:
+        return [f"scripts/abi has {names}, expected one description"]
+    with gzip.open(os.path.join(ROOT, "scripts", "abi", names[0]), "rt", encoding="utf-8") as f:
+        head = f.readline()
+        symbols = f.read().count("<elf-symbol ")
+    soname = names[0].removesuffix(".abi.gz")
+    return ([f"{names[0]} begins with {head}"] if f"soname='{soname}'" not in head else []) + (
+        [f"{names[0]} has {symbols} symbols only"] if symbols < 250 else [])
+
+
 def main():
-    if not shutil.which("abidiff"):
+    errors = kept_descriptions()
+    for e in errors:
+        print(e, file=sys.stderr)
+    if not shutil.which("abidiff") or not shutil.which("abidw"):
         print("skipped: the check of the binary interface: abidiff is not installed")
-        return 0
-    failures = 0
+        return len(errors) > 0
+    failures = len(errors)
     with tempfile.TemporaryDirectory(prefix="cflux-") as work:
         for i, (what, change, passes, soname) in enumerate(CASES):
             folder = os.path.join(work, str(i))
             old = library(os.path.join(folder, "old"), {}, "libx.so.0")
             new = library(os.path.join(folder, "new"), change, soname)
-            done = subprocess.run([os.path.join(ROOT, "scripts", "abi-check"), "--libraries", old, new,
-                                   os.path.dirname(new)], text=True, capture_output=True, check=False)
+            description = os.path.join(folder, "old.abi")
+            with open(description, "w", encoding="utf-8") as f:
+                f.write(check("--describe", old, os.path.dirname(old)).stdout)
+            done = check("--compare", description, new, os.path.dirname(new))
             if (done.returncode == 0) != passes:
                 failures += 1
                 print(f"{what}: exit status {done.returncode}\n{done.stdout}{done.stderr}", file=sys.stderr)

@@ -45,11 +45,12 @@ class Consumers:
         print(f"{what}: as expected")
 
     def runs(self, what, program, env=None):
-        text = run(program, env=env)
+        text = run(program, env=env, cwd=os.path.dirname(program))
         if "cxx" in os.path.basename(program):
             self.expect(what, text, f"version {self.version}\n", "sum of squares: 14\n")
         else:
-            self.expect(what, text, f"version {self.version}\n", "2 x + 1: 2.000 x + 1.000\n")
+            self.expect(what, text, f"version {self.version}\n", "2 x + 1: 2.000 x + 1.000\n",
+                        "loaded: 2.000 x + 1.000\n")
         return text
 
     def installed(self, work):
@@ -73,6 +74,12 @@ class Consumers:
             self.expect(f"{compiler}, plugin", self.runs(f"{compiler}, shared", out, at_run_time), "plugin: there\n")
             run(compiler, "-std=c11", *WARNINGS, os.path.join(HERE, "consumer.c"), "-o", out + "-static", *static)
             self.runs(f"{compiler}, static", out + "-static")
+            # Nothing shared at all: the flags as pkg-config states them, and what the compiler's -static finds.
+            run(compiler, "-std=c11", "-static", os.path.join(HERE, "consumer.c"), "-o", out + "-alone",
+                *config("--cflags", "--libs", "--static"))
+            self.expect(f"{compiler}, -static, what it needs",
+                        "shared" if "NEEDED" in run("readelf", "-d", out + "-alone") else "nothing", "nothing")
+            self.runs(f"{compiler}, -static", out + "-alone")
             run(cxx, "-std=c++17", *WARNINGS, os.path.join(HERE, "consumer_cxx.cpp"), "-o", out + "-cxx",
                 *config("--cflags", "--libs"))
             self.runs(f"{cxx}, C++17", out + "-cxx", at_run_time)
@@ -99,7 +106,7 @@ def main():
             consumers.from_sources(work)
         else:
             consumers.installed(work)
-    least = 1 if "--sources" in sys.argv else 13
+    least = 1 if "--sources" in sys.argv else 17
     print(f"{consumers.checked} checks")
     return 0 if consumers.checked >= least else f"fewer than {least} checks"
 

@@ -14,6 +14,11 @@ int main(void)
     }
     printf("version %s\n", fx_version());
     printf("2 x + 1: %.3f x + %.3f\n", fx_item(model->weight), fx_item(model->bias));
+    /* Through libbson, which a static program must have found too. */
+    fx_save("consumer.bson", "model", model);
+    fx_dense_layer *loaded = fx_child_named(fx_load("consumer.bson"), "model");
+    printf("loaded: %.3f x + %.3f\n", fx_item(loaded->weight), fx_item(loaded->bias));
+    remove("consumer.bson");
     /* A driver may be missing here; the plugin itself must be found. */
     fx_use("OpenCL");
     printf("plugin: %s\n",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles and runs every C block of README.md and docs/, so that no page promises what is not so.
+"""Compiles and runs every C and C++ block of README.md and docs/, so that no page promises what is not so.
 
 The info string of a block says what it is:
 
@@ -8,6 +8,9 @@ The info string of a block says what it is:
   ```c decl           declarations at file level; they are also seen by the blocks after it on the page
   ```c file=PATH      an excerpt: the text stands in that file of the tree, but for white space
   ```c plugin=NAME    a part of a plugin: all of the page's, in their order, are the file NAME.c
+  ```c new=PATH       a file, or lines of a file, of a copy of the tree: follow_guide.py follows the page
+  ```c insert=PATH
+  ```cpp std=17       a C++ program as above, of that standard; without main, statements
   ```sh run           commands, run in the page's own folder, where NAME.c lies and `data` is the tree's;
                       the installed `cflux` and library are found, and plugins that they make are by the programs
                       that follow
@@ -24,7 +27,7 @@ Programs are compiled with the strict warnings as errors, against a temporary in
 built library (so the installation is tested too), and run in the root of the tree. A non-zero exit
 status, and "error" on stderr, fail. Too few blocks, and blocks of another kind, fail as well: a page that
 lost its programs must not pass.
-Usage: check_docs.py --build BUILD [--cc CC] [--flags FLAGS] [--root ROOT]
+Usage: check_docs.py --build BUILD [--cc CC] [--cxx CXX] [--flags FLAGS] [--root ROOT]
 """
 import argparse
 import glob
@@ -40,10 +43,11 @@ from typing import Optional
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "tools"))
 from pages import BLOCK, markdown_pages, read, write  # noqa: E402
 
-LEAST = {"programs": 70, "commands": 22, "excerpts": 8}
+LEAST = {"programs": 70, "commands": 22, "excerpts": 2, "C++ programs": 4}
 # Blocks that are for reading: text, what builds and installs (tests/consumers does that), other languages.
-SHOWN = {"", "sh", "cmake", "python"}
-WARNINGS = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
+SHOWN = {"", "sh", "sh follow", "cmake", "python"}
+STRICT = ["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
+WARNINGS = ["-std=c11"] + STRICT
 SECONDS = 60
 HEAD = "#include <cflux.h>\n#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
 
@@ -67,7 +71,7 @@ def blocks_of(page):
         if page[at:m.start()].strip():
             last = None
         at = m.end()
-        if words[0] == "c" or info.startswith("toml file=") or words == ["sh", "run"]:
+        if words[0] == "c" or re.fullmatch(r"cpp std=(11|14|17|20)", info) or info.startswith("toml file=") or words == ["sh", "run"]:
             last = Block(info, text, page.count("\n", 0, m.start()) + 2)
             blocks.append(last)
         elif words == ["text", "output"] and last:
@@ -157,6 +161,8 @@ def differs(block, ran):
 def program(block, declarations):
     if re.search(r"\bint\s+main\s*\(", block.text):
         return block.text
+    if block.info.startswith("cpp"):
+        return f"#include <cflux.h>\nint main()\n{{\n{block.text}\nreturn fx_error_print(stderr);\n}}\n"
     body = block.text if "decl" not in block.info.split() else ""
     shared = "\n".join(declarations)
     return f"{HEAD}{shared}\nint main(void)\n{{\n{body}\nreturn fx_error_print(stderr);\n}}\n"
@@ -164,9 +170,11 @@ def program(block, declarations):
 
 def run_block(block, declarations, options, folder, environment):
     """Returns a description of what is wrong, or an empty string."""
-    source, binary = os.path.join(folder, "block.c"), os.path.join(folder, "block")
+    cxx = block.info.startswith("cpp")
+    source, binary = os.path.join(folder, "block.cc" if cxx else "block.c"), os.path.join(folder, "block")
     write(source, program(block, declarations) + "\n")
-    command = ([options.cc] + WARNINGS + ["-Wno-unused-function"] + shlex.split(options.flags)
+    compiler = [options.cxx, "-std=c++" + block.info.split("=")[1]] + STRICT if cxx else [options.cc] + WARNINGS
+    command = (compiler + ["-Wno-unused-function"] + shlex.split(options.flags)
                + ["-I", os.path.join(options.prefix, "include"), source, "-o", binary,
                   "-L", options.libdir, f"-Wl,-rpath,{options.libdir}", "-lcflux", "-lm"])
     built = subprocess.run(command, text=True, capture_output=True)
@@ -197,18 +205,19 @@ def check_page(path, options, folder, counts):
         return [f"{os.path.relpath(path, options.root)}: {e}"]
     project = tempfile.mkdtemp(dir=folder)
     os.symlink(os.path.join(options.root, "data"), os.path.join(project, "data"))
-    environment = dict(os.environ, CFLUX_PROJECT=project, CFLUX_BACKEND_PATH=project)
+    # The pages show what release builds print; builds with checks would keep records of handles.
+    environment = dict(os.environ, CFLUX_PROJECT=project, FX_PLUGIN_PATH=project, FX_HANDLES="0")
     if "<!-- devices: stand-ins -->" in text:
-        environment["CFLUX_BACKEND_PATH"] = os.path.join(options.build, "tests", "standin")
+        environment["FX_PLUGIN_PATH"] = os.path.join(options.build, "tests", "standin")
     if "<!-- devices: OpenCL -->" in text:
-        environment["CFLUX_BACKEND_PATH"] = options.build
+        environment["FX_PLUGIN_PATH"] = options.build
         environment["FX_OPENCL_DEVICES"] = "portable"
     wrong = check_plugins(blocks, options, project)
     if wrong:
         errors.append(f"{os.path.relpath(path, options.root)}: the plugin does not compile:\n{wrong}")
     for block in blocks:
         where = f"{os.path.relpath(path, options.root)}:{block.line}"
-        if "plugin=" in block.info:
+        if re.search(r"\b(plugin|new|insert)=", block.info):
             continue
         source = re.search(r"\bfile=(\S+)", block.info)
         if block.info.startswith("toml"):
@@ -228,7 +237,11 @@ def check_page(path, options, folder, counts):
         if named:
             write(os.path.join(project, named.group(1)), block.text + "\n")
         commands = block.info.split() == ["sh", "run"]
-        counts["commands" if commands else "programs"] += 1
+        kind = "commands" if commands else "C++ programs" if block.info.startswith("cpp") else "programs"
+        if kind == "C++ programs" and not options.cxx:
+            print(f"skipped: {where}: there is no C++ compiler")
+            continue
+        counts[kind] += 1
         wrong = (run_commands(block, options, project, environment) if commands
                  else run_block(block, declarations, options, folder, environment))
         print(f"{'FAILED' if wrong else 'ok    '} {where}")
@@ -241,6 +254,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
     parser.add_argument("--cc", default="cc")
+    parser.add_argument("--cxx", default="", help="default: blocks of C++ are skipped")
     parser.add_argument("--flags", default="")
     parser.add_argument("--root", default=os.path.join(os.path.dirname(__file__), "..", ".."))
     options = parser.parse_args()
@@ -252,7 +266,7 @@ def main():
         make_compiler(options, folder)
         for page in pages:
             errors += check_page(page, options, folder, counts)
-    if any(counts[what] < least for what, least in LEAST.items()):
+    if any(counts[what] < least for what, least in LEAST.items() if options.cxx or what != "C++ programs"):
         errors.append(f"too few blocks: {counts}, expected {LEAST}")
     for e in errors:
         print(e, file=sys.stderr)

@@ -4,7 +4,8 @@
   --last RE       the last line of output matches RE entirely
   --find RE       some line contains RE; the last such line counts
   --at-least X    the group of RE is a number ≥ X
-  --seconds S     it takes at most S seconds (times --factor, for builds with sanitizers)
+  --seconds S     it takes at most S seconds of the processors' time (times --factor, for builds with
+                  sanitizers): a machine that does other work as well does not count
   --need-data D   without the folder D in CFLUX_DATA say so and pass; @DATA@ in arguments is CFLUX_DATA
 
 A non-zero exit status, and no output at all, always fail.
@@ -12,9 +13,9 @@ A non-zero exit status, and no output at all, always fail.
 import argparse
 import os
 import re
+import resource
 import subprocess
 import sys
-import time
 
 
 def wrong_with(options, output, seconds):
@@ -34,7 +35,7 @@ def wrong_with(options, output, seconds):
         return f"{m.group(0)!r} is below {options.at_least}"
     limit = options.seconds and options.seconds * options.factor
     if limit and seconds > limit:
-        return f"took {seconds:.1f} s, the limit is {limit:.1f} s"
+        return f"took {seconds:.1f} s of the processors, the limit is {limit:.1f} s"
     return ""
 
 
@@ -53,9 +54,9 @@ def main():
         print(f"skipped: {os.path.basename(options.command[0])}: no {options.need_data}/ in CFLUX_DATA")
         return 0
     command = [a.replace("@DATA@", data) for a in options.command]
-    start = time.monotonic()
     run = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-    seconds = time.monotonic() - start
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = used.ru_utime + used.ru_stime
     print(run.stdout)
     wrong = f"exit status {run.returncode}" if run.returncode else wrong_with(options, run.stdout, seconds)
     print(f"{os.path.basename(command[0])}: {wrong or 'ok'}, {seconds:.1f} s")

@@ -2,6 +2,10 @@
  * has is loaded and saved: optimisers, states, layers of Flux, files of old versions. Whatever
  * fails: an error is recorded, nothing leaks, and the file is the old one or the new one, whole.
  * Models by themselves: test_files.c.
+ *
+ * Allocations fail in two ways: the library's own, through its hook, and every one of the process,
+ * those of libbson and of libc included, through a malloc that this program defines. The latter
+ * also fail from the k-th on: a machine whose memory is out has none a moment later either.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +21,7 @@
 #include <unistd.h>
 
 #include "context.h"
+#include "evaluate.h"
 #include "file_out.h"
 #include "memory.h"
 #include "python_run.h"
@@ -24,6 +29,73 @@
 #include "temp_file.h"
 
 static char path[1000];
+
+/* ---- the malloc of this process -------------------------------------------------------------- */
+
+#if defined __GLIBC__ && !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+#define OWN_MALLOC 1
+#endif
+#if defined __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#undef OWN_MALLOC
+#endif
+#endif
+
+#ifdef OWN_MALLOC
+static long fail_at = -1, allocations_seen;
+static bool fail_on; /* from fail_at on */
+
+static bool fails(void)
+{
+    if (__atomic_load_n(&fail_at, __ATOMIC_RELAXED) < 0)
+        return false;
+    const long n = __atomic_fetch_add(&allocations_seen, 1, __ATOMIC_RELAXED);
+    const bool now = n == fail_at || (fail_on && n > fail_at);
+    if (now)
+        errno = ENOMEM;
+    return now;
+}
+
+static void arm(long k, bool on)
+{
+    allocations_seen = 0;
+    fail_on = on;
+    __atomic_store_n(&fail_at, k, __ATOMIC_RELAXED);
+}
+
+/* Visible, so that libbson and libc call them too. */
+#pragma GCC visibility push(default)
+extern void *__libc_malloc(size_t n);
+extern void *__libc_calloc(size_t n, size_t size);
+extern void *__libc_realloc(void *p, size_t n);
+extern void *__libc_memalign(size_t alignment, size_t n);
+
+void *malloc(size_t n)
+{
+    return fails() ? NULL : __libc_malloc(n);
+}
+void *calloc(size_t n, size_t size)
+{
+    return fails() ? NULL : __libc_calloc(n, size);
+}
+void *realloc(void *p, size_t n)
+{
+    return fails() ? NULL : __libc_realloc(p, n);
+}
+void *aligned_alloc(size_t alignment, size_t n)
+{
+    return fails() ? NULL : __libc_memalign(alignment, n);
+}
+int posix_memalign(void **p, size_t alignment, size_t n)
+{
+    void *q = fails() ? NULL : __libc_memalign(alignment, n);
+    if (!q)
+        return ENOMEM;
+    *p = q;
+    return 0;
+}
+#pragma GCC visibility pop
+#endif
 
 /* ---- what is done ---------------------------------------------------------------------------- */
 
@@ -50,10 +122,11 @@ static double epoch; /* what is saved changes with it */
 static void make_what_is_saved(void)
 {
     fx_array *w = fx_ones(3, 3);
-    model = fx_chain_of("conv", fx_conv(FX_DIMS(2, 2), 1, 2, FX_RELU), "norm", fx_batchnorm(2),
-                        "pool", fx_maxpool(FX_DIMS(2, 2)), "a", fx_dense(0, 0, .weight = w), "b",
-                        fx_dense(0, 0, .weight = w), "drop", fx_dropout(0.5, .dims = FX_DIMS(0)),
-                        "last", fx_layernorm(FX_DIMS(3), FX_TANH));
+    model =
+        fx_chain_of("conv", fx_conv(FX_DIMS(2, 2), 1, 2, FX_RELU), "norm", fx_batchnorm(2), "pool",
+                    fx_maxpool(FX_DIMS(2, 2)), "a", fx_dense(0, 0, .weight_array = w), "b",
+                    fx_dense(0, 0, .weight_array = w), "drop", fx_dropout(0.5, .dims = FX_AXES(0)),
+                    "last", fx_layernorm(FX_DIMS(3), FX_TANH));
     opt = fx_setup(fx_adam(), model);
     state_of_it = fx_flux_state(fx_dense(2, 2));
     assert_int_equal(fx_eval(model), FX_OK);
@@ -148,6 +221,46 @@ static void allocations(job what, int at_least)
     assert_true(points >= at_least && failed >= points / 4);
 }
 
+#ifdef OWN_MALLOC
+/* Every allocation of the process, with the caches of the library emptied before. */
+static void all_of_the_process(job what, bool on, int at_least)
+{
+    prepare(what);
+    int failed = 0, points = 0;
+    for (long k = 0;; k++) {
+        put_old_file();
+        fxi_memory_trim();
+        const int64_t before = live();
+        arm(k, on);
+        const bool worked = run(what);
+        const long seen = allocations_seen;
+        arm(-1, false);
+        const fx_error e = fx_error_take();
+        if (live() != before)
+            fail_msg("allocation %ld leaks %d (%s)", k, (int)(live() - before), e.message);
+        if (worked != (e.status == FX_OK))
+            fail_msg("allocation %ld: %s but %s: %s", k, worked ? "worked" : "failed",
+                     fx_status_name(e.status), e.message);
+        if (e.status != FX_OK && e.status != FX_STATUS_MEMORY && e.status != FX_STATUS_IO)
+            fail_msg("allocation %ld is reported as %s: %s", k, fx_status_name(e.status),
+                     e.message);
+        check_file(worked);
+        if (seen <= k)
+            break;
+        points++;
+        failed += !worked;
+    }
+    print_message("%d allocations of the process%s, %d end in an error\n", points,
+                  on ? " and all after" : "", failed);
+    assert_true(points >= at_least && failed >= points / 4);
+}
+#else
+static void all_of_the_process(job what, bool on, int at_least)
+{
+    (void)what, (void)on, (void)at_least;
+}
+#endif
+
 static void system_calls(job what, int at_least)
 {
     static const int errors[] = {EIO, ENOSPC, EINTR, FXI_FILE_SHORT};
@@ -205,9 +318,32 @@ static void saving(void **state)
     system_calls(save, 12);
 }
 
+static void loading_in_a_process(void **state)
+{
+    static const char *const files[] = {"adam.bson", "known.bson", "nodes.bson", "dicts.bson"};
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        for (int on = 0; on < 2; on++) {
+            use(made_bson(files[i]));
+            all_of_the_process(load, on, 20);
+        }
+}
+
+static void saving_in_a_process(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    use(temp_text("saved.bson", ""));
+    make_what_is_saved();
+    all_of_the_process(save, false, 20);
+    all_of_the_process(save, true, 20);
+}
+
 int main(void)
 {
     fx_message_set_hook(NULL, NULL);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(loading), cmocka_unit_test(saving)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(loading), cmocka_unit_test(saving),
+                                       cmocka_unit_test(loading_in_a_process),
+                                       cmocka_unit_test(saving_in_a_process)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

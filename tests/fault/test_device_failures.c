@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "context.h"
+#include "evaluate.h"
 #include "memory.h"
 #include "standin.h"
 

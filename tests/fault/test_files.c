@@ -12,6 +12,7 @@
 
 #include "away.h"
 #include "context.h"
+#include "evaluate.h"
 #include "memory.h"
 #include "temp_file.h"
 
@@ -65,7 +66,7 @@ static const struct {
     fx_status (*save)(const char *path, void *m), (*load)(const char *path, void *m);
     int64_t same; /* elements of the model that are in the file, from the first; 0: all */
 } formats[] = {{"faults.safetensors", save_texts, load_texts, 0},
-               {"faults.npz", save_arrays, load_arrays, 0},
+               {"faults.npz", save_texts, load_texts, 0},
                {"faults.npy", save_first, load_first, 6},
                {"torch.safetensors", save_torch, load_torch, 0},
                {"faults.bson", save_arrays, load_arrays, 0}};

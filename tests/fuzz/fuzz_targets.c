@@ -1,18 +1,14 @@
-/* fuzz_targets.c: the readers of the library and of its tool, a row each. */
+/* fuzz_targets.c: the readers of the library, a row each. */
 #include "fuzz_target.h"
 
 #include "memory.h"
+#include "read_log.h"
 #include "toml.h"
 
 #include <cflux.h>
 #include <stdio.h>
 #include <string.h>
 #include <zlib.h>
-
-#ifdef FUZZ_TOOL
-#include "failure.h"
-#include "read_log.h"
-#endif
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
@@ -55,18 +51,17 @@ static void read_toml(const char *text, size_t n)
     fxi_free(changed);
 }
 
-#ifdef FUZZ_TOOL
 static void read_run_log(const char *text, size_t n)
 {
-    log_record record;
+    fxi_log_record record;
     FILE *f = fmemopen((void *)(uintptr_t)text, n, "r");
     fuzz_expect(f != NULL, "no file of the text");
-    const int status = read_log(f, "a log", &record);
-    fuzz_expect(status == EXIT_FINE || status == EXIT_BAD_INPUT, "a log is read or refused");
-    log_record_release(&record);
+    const fx_status status = fxi_read_log(f, "a log", &record);
+    fuzz_expect(fx_error_take().status == status, "a refused log is recorded");
+    fuzz_expect(status == FX_OK || status == FX_STATUS_FORMAT, "a log is read or refused");
+    fxi_log_release(&record);
     fclose(f);
 }
-#endif
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
@@ -111,11 +106,11 @@ static void mend_sum(const char *path)
 static void *load_checkpoint(const char *path)
 {
     fx_chain_layer *model = fx_chain(fx_dense(2, 3, FX_RELU), fx_batchnorm(3), fx_dense(3, 1));
-    fx_checkpoint c = {.fxi_size = sizeof c,
-                       .model = model,
-                       .state = fx_setup(fx_adam(), model),
-                       .data = fx_dataloader(fx_zeros(2, 10), .batchsize = 4, .shuffle = true),
-                       .step = -1};
+    fx_checkpoint_args c = {.fxi_size = sizeof c,
+                            .model = model,
+                            .state = fx_setup(fx_adam(), model),
+                            .data = fx_dataloader(fx_zeros(2, 10), .batchsize = 4, .shuffle = true),
+                            .step = -1};
     const double before = fx_item(fx_sum(fx_destructure(model)));
     mend_sum(path);
     const fx_status status = fx_checkpoint_load(path, &c);
@@ -126,12 +121,25 @@ static void *load_checkpoint(const char *path)
     return fx_error_array(status);
 }
 
+/* A struct of this program, which seeds name Main.Inner. */
+typedef struct Inner {
+    fx_object base;
+    fx_array *x;
+    double scale;
+} Inner;
+FX_FUNCTOR(Inner, x, scale);
+
+static void *load_bson(const char *path)
+{
+    fuzz_expect(fx_julia_name(fx_new(Inner, .x = fx_ones(1)), "Main.Inner") == FX_OK,
+                "a type is named");
+    return load_any(path);
+}
+
 const fuzz_target fuzz_targets[] = {
     {.name = "notation", .read = read_notation, .longest = 1 << 13, .memory_limit = 16 << 20},
     {.name = "toml", .read = read_toml},
-#ifdef FUZZ_TOOL
     {.name = "run_log", .read = read_run_log},
-#endif
     {.name = "csv", .load = load_csv, .extension = ".csv", .gzip = true, .seeds = {"tabular"}},
     {.name = "table", .load = load_table, .extension = ".csv", .gzip = true, .seeds = {"tabular"}},
     {.name = "idx",
@@ -140,7 +148,7 @@ const fuzz_target fuzz_targets[] = {
      .gzip = true,
      .seeds = {"formats/idx_good", "formats/idx_bad"}},
     {.name = "bson",
-     .load = load_any,
+     .load = load_bson,
      .extension = ".bson",
      .seeds = {"flux-bson", "formats/bson/corpus_bin/valid", "formats/bson/corpus_bin/bad",
                "formats/bson/corpus_bin/degenerate"}},

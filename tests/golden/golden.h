@@ -15,13 +15,15 @@
 #include <cflux.h>
 #include <cjson/cJSON.h>
 
+typedef struct gold_case gold_case;
+
 /* ---- recorded arrays ------------------------------------------------------------------------- */
 /* Int8, Int16 and UInt16 are read as Int32, UInt32 and UInt64 as Int64, as cflux has no such types;
  * the values are the same. Integers are in `whole`, floats in `real`; the other pointer is NULL. */
 typedef struct gold_tensor {
     fx_dtype dtype;
     int ndims;
-    int64_t dims[FX_MAX_DIMS]; /* reversed: ours */
+    int64_t sizes[FX_MAX_DIMS]; /* reversed: ours */
     int64_t count;
     double *real;
     int64_t *whole;
@@ -30,6 +32,9 @@ typedef struct gold_tensor {
 void *gold_alloc(size_t bytes); /* zeroed; ends the program when there is no memory */
 /* False, with the reason in why, when the file cannot be read. */
 bool gold_npy_read(const char *path, gold_tensor *out, char *why, size_t capacity);
+/* The .npy file that a case describes as {"file", "dtype", "shape"} and, in lists, "name". The
+ * file's own shape must be the one described. */
+bool gold_load(gold_case *c, const char *folder, const cJSON *spec, gold_tensor *out);
 void gold_tensor_free(gold_tensor *t);
 /* The array with t's values; real_dtype replaces Float32 and Float64 (FX_DTYPE_COUNT: as recorded).
  */
@@ -37,13 +42,13 @@ fx_array *gold_array(const gold_tensor *t, fx_dtype real_dtype);
 cJSON *gold_json_read(const char *path); /* NULL when it is not there or not JSON */
 
 /* ---- one case -------------------------------------------------------------------------------- */
-typedef struct gold_case {
+struct gold_case {
     char name[128];        /* "onnx/node__abs": the rerun command's argument */
     const char *not_built; /* the operator's row in the table, or NULL */
     const char *not_built_why;
     bool failed;
     char why[768];
-} gold_case;
+};
 
 /* Marks the case as failed; the first sentence stays. */
 void gold_fail(gold_case *c, const char *format, ...) FXI_PRINTF(2, 3);
@@ -67,11 +72,26 @@ typedef struct gold_rule {
 void gold_compare(gold_case *c, const char *what, const gold_tensor *want, fx_array *got,
                   gold_rule rule);
 
+/* ---- fields of JSON objects ------------------------------------------------------------------ */
+/* Each returns the field's value, or `otherwise` (NULL, false) if there is none of this kind, and
+ * marks the field as understood. gold_any takes every kind. */
+bool gold_has(const cJSON *object, const char *name); /* marks nothing */
+const cJSON *gold_any(const cJSON *object, const char *name);
+const cJSON *gold_list(const cJSON *object, const char *name);
+double gold_number(const cJSON *object, const char *name, double otherwise);
+bool gold_flag(const cJSON *object, const char *name);
+const char *gold_text(const cJSON *object, const char *name, const char *otherwise);
+void gold_unread(const cJSON *object); /* takes the marks away */
+/* Fails the case if the object has a field without a mark; what: "attributes", in the message. */
+void gold_check_read(gold_case *c, const cJSON *object, const char *what);
+
 /* ---- the run --------------------------------------------------------------------------------- */
 typedef struct gold_run gold_run;
 bool gold_selected(const gold_run *run, const char *name);
 void gold_record(gold_run *run, const gold_case *c);
 const char *gold_data(const gold_run *run); /* the data folder */
+/* Every folder below `group` that holds a case.json and is not among the n names is a failure. */
+void gold_unlisted(gold_run *run, const char *group, int n, const char *const *names);
 /* A JSON file of the data folder that lists cases; NULL when it is not there. One that is there but
  * broken is a failure of its own. */
 cJSON *gold_index(gold_run *run, const char *path);

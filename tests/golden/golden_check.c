@@ -33,27 +33,28 @@ void gold_check_record(gold_case *c)
         gold_fail(c, "%s: %s", fx_status_name(e.status), e.message);
 }
 
-static void dims_text(char *dst, size_t capacity, int n, const int64_t *dims)
+static void dims_text(char *dst, size_t capacity, int n, const int64_t *sizes)
 {
     size_t used = (size_t)snprintf(dst, capacity, "%d-d", n);
     for (int i = 0; i < n && used < capacity; i++)
-        used += (size_t)snprintf(dst + used, capacity - used, "%s%" PRId64, i ? "×" : " ", dims[i]);
+        used +=
+            (size_t)snprintf(dst + used, capacity - used, "%s%" PRId64, i ? "×" : " ", sizes[i]);
 }
 
 static bool same_shape(gold_case *c, const char *what, const gold_tensor *want, fx_array *got)
 {
-    int64_t dims[FX_MAX_DIMS];
+    int64_t sizes[FX_MAX_DIMS];
     const int n = fx_ndims(got);
     bool same = n == want->ndims;
     for (int i = 0; i < n; i++) {
-        dims[i] = fx_size(got, i);
-        same = same && dims[i] == want->dims[i];
+        sizes[i] = fx_size(got, i);
+        same = same && sizes[i] == want->sizes[i];
     }
     if (same)
         return true;
     char a[160], b[160];
-    dims_text(a, sizeof a, want->ndims, want->dims);
-    dims_text(b, sizeof b, n, dims);
+    dims_text(a, sizeof a, want->ndims, want->sizes);
+    dims_text(b, sizeof b, n, sizes);
     gold_fail(c, "%s: expected size %s, got %s", what, a, b);
     return false;
 }

@@ -111,14 +111,14 @@ static const struct format *find_format(const char *header)
     return NULL;
 }
 
-/* "(2, 3, 4)" → dims 4, 3, 2. */
+/* "(2, 3, 4)" → sizes 4, 3, 2. */
 static bool parse_shape(const char *header, gold_tensor *t)
 {
     const char *at = strstr(header, "'shape':");
     at = at ? strchr(at, '(') : NULL;
     if (!at)
         return false;
-    int64_t dims[FX_MAX_DIMS];
+    int64_t sizes[FX_MAX_DIMS];
     int n = 0;
     for (at++; *at && *at != ')';) {
         char *end;
@@ -129,14 +129,14 @@ static bool parse_shape(const char *header, gold_tensor *t)
         }
         if (n == FX_MAX_DIMS || size < 0)
             return false;
-        dims[n++] = size;
+        sizes[n++] = size;
         at = end;
     }
     t->ndims = n;
     t->count = 1;
     for (int i = 0; i < n; i++) {
-        t->dims[i] = dims[n - 1 - i];
-        t->count *= dims[i];
+        t->sizes[i] = sizes[n - 1 - i];
+        t->count *= sizes[i];
     }
     return *at == ')';
 }
@@ -186,6 +186,35 @@ bool gold_npy_read(const char *path, gold_tensor *out, char *why, size_t capacit
     return problem == NULL;
 }
 
+static bool same_shape(const gold_tensor *t, const cJSON *shape)
+{
+    bool same = cJSON_GetArraySize(shape) == t->ndims;
+    for (int i = 0; same && i < t->ndims; i++)
+        same = cJSON_GetNumberValue(cJSON_GetArrayItem(shape, t->ndims - 1 - i)) ==
+               (double)t->sizes[i];
+    return same;
+}
+
+bool gold_load(gold_case *c, const char *folder, const cJSON *spec, gold_tensor *out)
+{
+    char path[1024], why[1024 + 64];
+    const char *file = gold_text(spec, "file", "?"), *dtype = gold_text(spec, "dtype", "");
+    const cJSON *shape = gold_list(spec, "shape");
+    (void)gold_any(spec, "name");
+    gold_check_read(c, spec, file);
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    if (!gold_npy_read(path, out, why, sizeof why)) {
+        if (strncmp(dtype, "str", 3) && strcmp(dtype, "object"))
+            gold_fail(c, "%.700s", why);
+        else
+            (void)gold_not_built(c, "strings", NULL);
+        return false;
+    }
+    if (shape && !same_shape(out, shape))
+        gold_fail(c, "%s: its shape is not the one that case.json says", file);
+    return true;
+}
+
 void gold_tensor_free(gold_tensor *t)
 {
     free(t->real);
@@ -202,7 +231,7 @@ fx_array *gold_array(const gold_tensor *t, fx_dtype real_dtype)
     if (!t->real || dtype == FX_DTYPE_F64 || dtype == FX_DTYPE_F16) {
         const fx_dtype wide = t->real ? FX_DTYPE_F64 : FX_DTYPE_I64;
         const void *data = t->real ? (const void *)t->real : (const void *)t->whole;
-        fx_array *x = fxi_from(wide, data, t->ndims, t->dims);
+        fx_array *x = fxi_from(wide, data, t->ndims, t->sizes);
         if (dtype == wide)
             return x;
         x = fx_cast(x, dtype);
@@ -212,7 +241,7 @@ fx_array *gold_array(const gold_tensor *t, fx_dtype real_dtype)
     float *narrow = gold_alloc((size_t)t->count * sizeof *narrow);
     for (int64_t i = 0; i < t->count; i++)
         narrow[i] = (float)t->real[i];
-    fx_array *x = fxi_from(FX_DTYPE_F32, narrow, t->ndims, t->dims);
+    fx_array *x = fxi_from(FX_DTYPE_F32, narrow, t->ndims, t->sizes);
     free(narrow);
     return x;
 }

@@ -24,38 +24,35 @@ typedef struct environment {
 } environment;
 
 /* ---- attributes ------------------------------------------------------------------------------ */
-static const cJSON *attribute(const onnx_node *n, const char *attr)
-{
-    return cJSON_GetObjectItemCaseSensitive(n->attrs, attr);
-}
-
 bool onnx_has(const onnx_node *n, const char *attr)
 {
-    return attribute(n, attr) != NULL;
+    return gold_has(n->attrs, attr);
+}
+
+void onnx_ignore(const onnx_node *n, const char *attr)
+{
+    (void)gold_any(n->attrs, attr);
 }
 
 int64_t onnx_int(const onnx_node *n, const char *attr, int64_t otherwise)
 {
-    const cJSON *a = attribute(n, attr);
-    return cJSON_IsNumber(a) ? (int64_t)a->valuedouble : otherwise;
+    return (int64_t)gold_number(n->attrs, attr, (double)otherwise);
 }
 
 double onnx_real(const onnx_node *n, const char *attr, double otherwise)
 {
-    const cJSON *a = attribute(n, attr);
-    return cJSON_IsNumber(a) ? a->valuedouble : otherwise;
+    return gold_number(n->attrs, attr, otherwise);
 }
 
 const char *onnx_text(const onnx_node *n, const char *attr, const char *otherwise)
 {
-    const cJSON *a = attribute(n, attr);
-    return cJSON_IsString(a) ? a->valuestring : otherwise;
+    return gold_text(n->attrs, attr, otherwise);
 }
 
 int onnx_ints(const onnx_node *n, const char *attr, int max, int64_t *out)
 {
-    const cJSON *a = attribute(n, attr), *item;
-    if (!cJSON_IsArray(a))
+    const cJSON *a = gold_list(n->attrs, attr), *item;
+    if (!a)
         return -1;
     int count = 0;
     cJSON_ArrayForEach(item, a) if (count < max) out[count++] = (int64_t)item->valuedouble;
@@ -100,11 +97,11 @@ int64_t np_size(const fx_array *x, int64_t axis)
     return fx_size(x, np_axis(x, axis));
 }
 
-int np_shape(const fx_array *x, int64_t *dims)
+int np_shape(const fx_array *x, int64_t *sizes)
 {
     const int n = fx_ndims(x);
     for (int i = 0; i < n; i++)
-        dims[i] = fx_size(x, n - 1 - i);
+        sizes[i] = fx_size(x, n - 1 - i);
     return n;
 }
 
@@ -114,17 +111,17 @@ unsigned np_axes(const fx_array *x, int n, const int64_t *axes)
     if (n <= 0)
         return (1u << (unsigned)fx_ndims(x)) - 1u;
     for (int i = 0; i < n; i++)
-        mask |= FX_AXIS(np_axis(x, axes[i]));
+        mask |= 1u << (unsigned)np_axis(x, axes[i]);
     return mask;
 }
 
-fx_array *np_reshape(fx_array *x, int n, const int64_t *dims)
+fx_array *np_reshape(fx_array *x, int n, const int64_t *sizes)
 {
     int64_t ours[FX_MAX_DIMS + 1];
     if (n > FX_MAX_DIMS)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "golden", "%d dimensions", n));
     for (int i = 0; i < n; i++)
-        ours[i] = dims[n - 1 - i];
+        ours[i] = sizes[n - 1 - i];
     return fxi_reshape(x, n, ours);
 }
 
@@ -140,21 +137,21 @@ fx_array *np_transpose(fx_array *x, int n, const int64_t *perm)
 
 fx_array *np_iota(fx_dtype dtype, int64_t size, int axis, int n)
 {
-    int64_t dims[FX_MAX_DIMS];
+    int64_t sizes[FX_MAX_DIMS];
     for (int i = 0; i < n; i++)
-        dims[i] = i == axis ? size : 1;
-    return fxi_reshape(fx_range_dtype(dtype, 0, 1, size), n, dims);
+        sizes[i] = i == axis ? size : 1;
+    return fxi_reshape(fx_range_dtype(dtype, 0, 1, size), n, sizes);
 }
 
 fx_array *np_channels(fx_array *v, const fx_array *x)
 {
-    int64_t dims[FX_MAX_DIMS];
+    int64_t sizes[FX_MAX_DIMS];
     const int n = fx_ndims(x) - 1;
     if (n < 1 || fx_is_error(x))
         return v;
     for (int i = 0; i < n; i++)
-        dims[i] = i == n - 1 ? fx_length(v) : 1;
-    return fxi_reshape(v, n, dims);
+        sizes[i] = i == n - 1 ? fx_length(v) : 1;
+    return fxi_reshape(v, n, sizes);
 }
 
 bool np_is_integer(const fx_array *x)
@@ -191,13 +188,7 @@ static fx_array *env_get(const environment *e, const char *name)
 
 static const char *text_of(const cJSON *json, const char *field)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, field);
-    return cJSON_IsString(item) ? item->valuestring : "";
-}
-
-static const cJSON *list_of(const cJSON *json, const char *field)
-{
-    return cJSON_GetObjectItemCaseSensitive(json, field);
+    return gold_text(json, field, "");
 }
 
 static void call_op(const onnx_op *op, onnx_node *n)
@@ -212,7 +203,7 @@ static void call_op(const onnx_op *op, onnx_node *n)
 
 static int opset_of(const cJSON *json)
 {
-    const cJSON *sets = list_of(json, "opset");
+    const cJSON *sets = gold_any(json, "opset");
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(sets, "ai.onnx");
     if (!item)
         item = cJSON_GetObjectItemCaseSensitive(sets, "");
@@ -222,7 +213,7 @@ static int opset_of(const cJSON *json)
 static bool node_inputs(gold_case *c, const environment *e, const cJSON *json, onnx_node *n)
 {
     const cJSON *item;
-    cJSON_ArrayForEach(item, list_of(json, "inputs"))
+    cJSON_ArrayForEach(item, gold_list(json, "inputs"))
     {
         if (n->nin == ONNX_MAX_ARGS) {
             gold_fail(c, "%s: more than %d inputs", n->op, ONNX_MAX_ARGS);
@@ -240,10 +231,10 @@ static bool node_inputs(gold_case *c, const environment *e, const cJSON *json, o
 
 static void run_node(gold_case *c, environment *e, const cJSON *json, int opset)
 {
-    onnx_node n = {.op = text_of(json, "op"), .attrs = list_of(json, "attrs"), .opset = opset};
+    onnx_node n = {.op = text_of(json, "op"), .attrs = gold_any(json, "attrs"), .opset = opset};
     if (!node_inputs(c, e, json, &n))
         return;
-    const cJSON *outputs = list_of(json, "outputs"), *item;
+    const cJSON *outputs = gold_list(json, "outputs"), *item;
     n.nout = cJSON_GetArraySize(outputs);
     const onnx_op *op = find_op(n.op);
     if (!op || n.nout > ONNX_MAX_ARGS) {
@@ -251,12 +242,18 @@ static void run_node(gold_case *c, environment *e, const cJSON *json, int opset)
             gold_fail(c, "unknown operator %s", n.op);
         return;
     }
+    const char *domain = text_of(json, "domain");
+    if (*domain && strcmp(domain, "ai.onnx.preview.training") != 0)
+        gold_fail(c, "%s: unknown domain %s", n.op, domain);
+    gold_check_read(c, json, "node");
+    gold_unread(n.attrs);
     call_op(op, &n);
     if (n.variant) {
         if (!gold_not_built(c, n.op, n.variant))
             gold_fail(c, "unknown form of operator %s: %s", n.op, n.variant);
         return;
     }
+    gold_check_read(c, n.attrs, n.op);
     if (op->kind > e->kind)
         e->kind = op->kind;
     int i = 0;
@@ -264,19 +261,6 @@ static void run_node(gold_case *c, environment *e, const cJSON *json, int opset)
 }
 
 /* ---- cases ----------------------------------------------------------------------------------- */
-static bool load(gold_case *c, const char *folder, const cJSON *spec, gold_tensor *t)
-{
-    char path[MAX_PATH], why[MAX_PATH + 64];
-    snprintf(path, sizeof path, "%s/%s", folder, text_of(spec, "file"));
-    if (gold_npy_read(path, t, why, sizeof why))
-        return true;
-    if (!strncmp(text_of(spec, "dtype"), "str", 3) || !strcmp(text_of(spec, "dtype"), "object"))
-        (void)gold_not_built(c, "strings", NULL);
-    if (!c->not_built)
-        gold_fail(c, "%.700s", why);
-    return false;
-}
-
 static void load_list(gold_case *c, environment *e, const char *folder, const cJSON *list,
                       fx_dtype real)
 {
@@ -284,7 +268,7 @@ static void load_list(gold_case *c, environment *e, const char *folder, const cJ
     cJSON_ArrayForEach(spec, list)
     {
         gold_tensor t = {0};
-        if (c->failed || c->not_built || !load(c, folder, spec, &t))
+        if (c->failed || c->not_built || !gold_load(c, folder, spec, &t))
             return;
         env_set(e, text_of(spec, "name"), gold_array(&t, real));
         gold_tensor_free(&t);
@@ -307,7 +291,7 @@ static void check_outputs(gold_case *c, const environment *e, const char *folder
     {
         gold_tensor t = {0};
         char what[160];
-        if (c->failed || !load(c, folder, spec, &t))
+        if (c->failed || !gold_load(c, folder, spec, &t))
             return;
         snprintf(what, sizeof what, "output %.60s%s", text_of(spec, "name"),
                  real == FX_DTYPE_COUNT ? "" : " in Float64");
@@ -320,16 +304,16 @@ static void run_once(gold_case *c, const char *folder, const cJSON *json, fx_dty
 {
     FX_TEST;
     environment *e = gold_alloc(sizeof *e);
-    load_list(c, e, folder, list_of(json, "inputs"), real);
-    load_list(c, e, folder, list_of(json, "initializers"), real);
+    load_list(c, e, folder, gold_list(json, "inputs"), real);
+    load_list(c, e, folder, gold_list(json, "initializers"), real);
     const cJSON *node;
-    cJSON_ArrayForEach(node, list_of(json, "nodes"))
+    cJSON_ArrayForEach(node, gold_list(json, "nodes"))
     {
         if (!c->failed && !c->not_built)
             run_node(c, e, node, opset_of(json));
     }
     if (!c->not_built)
-        check_outputs(c, e, folder, list_of(json, "outputs"), real);
+        check_outputs(c, e, folder, gold_list(json, "outputs"), real);
     free(e);
     gold_check_record(c);
 }
@@ -346,7 +330,7 @@ static const struct amendment {
 static void amend(const char *name, const cJSON *json)
 {
     cJSON *attrs =
-        cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(list_of(json, "nodes"), 0), "attrs");
+        cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(gold_list(json, "nodes"), 0), "attrs");
     for (size_t i = 0; i < sizeof amendments / sizeof *amendments; i++)
         if (!strcmp(amendments[i].name, name) && !cJSON_HasObjectItem(attrs, amendments[i].attr))
             cJSON_AddNumberToObject(attrs, amendments[i].attr, amendments[i].value);
@@ -364,6 +348,11 @@ static void run_case(gold_run *run, const char *name)
     cJSON *json = gold_json_read(path);
     if (!json)
         gold_fail(&c, "%.700s: not there or not JSON", path);
+    static const char *const parts[] = {"name",   "source",       "opset",  "nodes",
+                                        "inputs", "initializers", "outputs"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        (void)gold_any(json, parts[i]);
+    gold_check_read(&c, json, "case");
     amend(name, json);
     const fx_dtype passes[] = {FX_DTYPE_COUNT, FX_DTYPE_F64};
     for (size_t i = 0; json && i < 2 && !c.failed && !c.not_built; i++)
@@ -375,7 +364,15 @@ static void run_case(gold_run *run, const char *name)
 void onnx_run_all(gold_run *run)
 {
     cJSON *index = gold_index(run, "onnx/index.json");
+    const char **names = gold_alloc((size_t)cJSON_GetArraySize(index) * sizeof *names);
     const cJSON *entry;
-    cJSON_ArrayForEach(entry, index) run_case(run, text_of(entry, "case"));
+    int n = 0;
+    cJSON_ArrayForEach(entry, index)
+    {
+        names[n++] = text_of(entry, "case");
+        run_case(run, names[n - 1]);
+    }
+    gold_unlisted(run, "onnx", n, names);
+    free(names);
     cJSON_Delete(index);
 }

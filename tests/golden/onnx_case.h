@@ -37,6 +37,8 @@ extern const onnx_op onnx_elementwise_ops[], onnx_shape_ops[], onnx_reduce_ops[]
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 bool onnx_has(const onnx_node *n, const char *attr);
+/* Reads an attribute that has no influence on the results, because inputs say the same. */
+void onnx_ignore(const onnx_node *n, const char *attr);
 int64_t onnx_int(const onnx_node *n, const char *attr, int64_t otherwise);
 double onnx_real(const onnx_node *n, const char *attr, double otherwise);
 const char *onnx_text(const onnx_node *n, const char *attr, const char *otherwise);
@@ -52,9 +54,9 @@ fx_dtype onnx_dtype(int64_t code);
 int np_axis(const fx_array *x, int64_t axis); /* ours; negative axes count from the end */
 int64_t np_size(const fx_array *x, int64_t axis);
 /* Sizes in NumPy's order; returns the number of axes. */
-int np_shape(const fx_array *x, int64_t *dims);
+int np_shape(const fx_array *x, int64_t *sizes);
 unsigned np_axes(const fx_array *x, int n, const int64_t *axes); /* a mask; n ≤ 0: all */
-fx_array *np_reshape(fx_array *x, int n, const int64_t *dims);
+fx_array *np_reshape(fx_array *x, int n, const int64_t *sizes);
 fx_array *np_transpose(fx_array *x, int n, const int64_t *perm);
 /* 0, 1, 2, … along `axis` (ours) of an array of n dimensions, size 1 elsewhere. */
 fx_array *np_iota(fx_dtype dtype, int64_t size, int axis, int n);

@@ -11,16 +11,17 @@
 /* ---- two arguments --------------------------------------------------------------------------- */
 static void legacy_axis(onnx_node *n)
 {
-    int64_t dims[FX_MAX_DIMS];
+    int64_t sizes[FX_MAX_DIMS];
+    onnx_ignore(n, "broadcast"); /* 0 and equal sizes, or 1: the sizes say which */
     if (!onnx_has(n, "axis") || n->nin < 2)
         return;
     const int rank = fx_ndims(n->in[1]), start = (int)onnx_int(n, "axis", 0),
               total = fx_ndims(n->in[0]) - start;
-    np_shape(n->in[1], dims);
+    np_shape(n->in[1], sizes);
     for (int i = rank; i < total && i < FX_MAX_DIMS; i++)
-        dims[i] = 1;
+        sizes[i] = 1;
     if (total > rank)
-        n->in[1] = np_reshape(n->in[1], total, dims);
+        n->in[1] = np_reshape(n->in[1], total, sizes);
 }
 
 #define LEGACY(name)                                                                               \
@@ -182,6 +183,8 @@ static void op_where(onnx_node *n)
 static void op_dropout(onnx_node *n)
 {
     fx_array *x = n->in[0];
+    onnx_ignore(n, "seed"); /* of numbers that inference does not draw */
+    onnx_ignore(n, "is_test");
     const bool training = n->nin > 2 && n->in[2] && fx_item(n->in[2]) != 0;
     const double ratio = n->nin > 1 && n->in[1] ? fx_item(n->in[1]) : onnx_real(n, "ratio", 0.5);
     if (training && ratio != 0) {

@@ -25,14 +25,63 @@ static void op_gather_elements(onnx_node *n)
     n->out[0] = fx_gather_elements(n->in[0], wrap_index(n->in[1], fx_size(n->in[0], axis)), axis);
 }
 
+/* What meets in one place, and how it joins what was there. */
+static const struct joining {
+    const char *name;
+    fx_reduce reduction;
+    fx_array *(*join)(fxi_arg, fxi_arg);
+} joinings[] = {{"add", FX_REDUCE_SUM, fxi_add},
+                {"mul", FX_REDUCE_PROD, fxi_mul},
+                {"max", FX_REDUCE_MAX, fxi_max},
+                {"min", FX_REDUCE_MIN, fxi_min}};
+
+/* NULL for "none"; an unknown one is a variant. */
+static const struct joining *joining_of(onnx_node *n)
+{
+    const char *name = onnx_text(n, "reduction", "none");
+    for (size_t i = 0; i < sizeof joinings / sizeof *joinings; i++)
+        if (!strcmp(joinings[i].name, name))
+            return &joinings[i];
+    if (strcmp(name, "none") != 0)
+        n->variant = "reduction";
+    return NULL;
+}
+
+static fx_array *join(const struct joining *j, fx_array *x, fx_array *scattered)
+{
+    return j->join(fxi_arg_array(x), fxi_arg_array(scattered));
+}
+
+/* The positions that `idx` names along `axis`, counted through all of x. */
+static fx_array *positions_in(fx_array *x, fx_array *idx, int axis)
+{
+    const int rank = fx_ndims(x);
+    fx_array *sum = NULL;
+    int64_t step = 1;
+    for (int i = 0; i < rank; i++) {
+        fx_array *at = i == axis ? idx : np_iota(FX_DTYPE_I64, fx_size(idx, i), i, rank);
+        at = fx_mul(at, step);
+        sum = sum ? fx_add(sum, at) : at;
+        step *= fx_size(x, i);
+    }
+    return sum;
+}
+
 static void op_scatter_elements(onnx_node *n)
 {
-    const int axis = np_axis(n->in[0], onnx_int(n, "axis", 0));
-    if (strcmp(onnx_text(n, "reduction", "none"), "none") != 0)
-        n->variant = "reduction";
-    else
-        n->out[0] = fx_scatter_elements(n->in[0], wrap_index(n->in[1], fx_size(n->in[0], axis)),
-                                        n->in[2], axis);
+    fx_array *x = n->in[0];
+    const int axis = np_axis(x, onnx_int(n, "axis", 0));
+    fx_array *idx = wrap_index(n->in[1], fx_size(x, axis));
+    const struct joining *j = joining_of(n);
+    if (!j) {
+        n->out[0] = fx_scatter_elements(x, idx, n->in[2], axis);
+        return;
+    }
+    fx_array *numbers = fx_vec(positions_in(x, idx, axis));
+    fx_array *y =
+        join(j, fx_vec(x), fx_scatter(j->reduction, fx_vec(n->in[2]), numbers, 0, fx_length(x)));
+    int64_t shape[FX_MAX_DIMS];
+    n->out[0] = np_reshape(y, np_shape(x, shape), shape);
 }
 
 /* ---- index tuples ---------------------------------------------------------------------------- */
@@ -52,7 +101,7 @@ static tuple_index join_tuples(fx_array *x, fx_array *idx, int batch)
     for (int i = rank - 1; i >= batch + depth; i--)
         t.rest *= shape[i];
     for (int i = batch + depth - 1; i >= batch; i--) {
-        fx_array *part = fx_squeeze(fx_slice(idx, 0, i - batch, i - batch + 1), FX_AXIS(0));
+        fx_array *part = fx_squeeze(fx_slice(idx, 0, i - batch, i - batch + 1), FX_AXES(0));
         part = fx_mul(wrap_index(part, shape[i]), t.lead);
         t.numbers = t.numbers ? fx_add(t.numbers, part) : part;
         t.lead *= shape[i];
@@ -73,13 +122,13 @@ static void op_gather_nd(onnx_node *n)
     const int batch = (int)onnx_int(n, "batch_dims", 0);
     const tuple_index t = join_tuples(x, idx, batch);
     fx_array *y = fx_gather(t.matrix, fx_vec(t.numbers), 1);
-    int64_t dims[2 * FX_MAX_DIMS];
+    int64_t sizes[2 * FX_MAX_DIMS];
     int count = 0;
     for (int i = 0; i < fx_ndims(x) - batch - t.depth; i++)
-        dims[count++] = fx_size(x, i);
+        sizes[count++] = fx_size(x, i);
     for (int i = 0; i < fx_ndims(t.numbers); i++)
-        dims[count++] = fx_size(t.numbers, i);
-    n->out[0] = fxi_reshape(y, count, dims);
+        sizes[count++] = fx_size(t.numbers, i);
+    n->out[0] = fxi_reshape(y, count, sizes);
 }
 
 static void op_scatter_nd(onnx_node *n)
@@ -89,15 +138,9 @@ static void op_scatter_nd(onnx_node *n)
     fx_array *numbers = fx_vec(t.numbers), *y;
     const int64_t count = fx_length(numbers);
     fx_array *updates = fx_reshape(n->in[2], t.rest, count);
-    const char *reduction = onnx_text(n, "reduction", "none");
-    if (!strcmp(reduction, "add"))
-        y = fx_add(t.matrix, fx_scatter(FX_REDUCE_SUM, updates, numbers, 1, t.lead));
-    else if (!strcmp(reduction, "mul"))
-        y = fx_mul(t.matrix, fx_scatter(FX_REDUCE_PROD, updates, numbers, 1, t.lead));
-    else if (!strcmp(reduction, "max"))
-        y = fx_max(t.matrix, fx_scatter(FX_REDUCE_MAX, updates, numbers, 1, t.lead));
-    else if (!strcmp(reduction, "min"))
-        y = fx_min(t.matrix, fx_scatter(FX_REDUCE_MIN, updates, numbers, 1, t.lead));
+    const struct joining *j = joining_of(n);
+    if (j)
+        y = join(j, t.matrix, fx_scatter(j->reduction, updates, numbers, 1, t.lead));
     else
         y = fx_scatter_elements(t.matrix, fx_expand(fx_reshape(numbers, 1, count), t.rest, count),
                                 updates, 1);
@@ -121,17 +164,17 @@ static void op_onehot(onnx_node *n)
 static void op_reverse_sequence(onnx_node *n)
 {
     fx_array *x = n->in[0];
-    int64_t shape[FX_MAX_DIMS], dims[FX_MAX_DIMS];
+    int64_t shape[FX_MAX_DIMS], sizes[FX_MAX_DIMS];
     const int rank = np_shape(x, shape), batch = np_axis(x, onnx_int(n, "batch_axis", 1)),
               time = np_axis(x, onnx_int(n, "time_axis", 0));
     for (int i = 0; i < rank; i++)
-        dims[i] = i == batch ? fx_size(x, batch) : 1;
-    fx_array *lengths = fxi_reshape(n->in[1], rank, dims),
+        sizes[i] = i == batch ? fx_size(x, batch) : 1;
+    fx_array *lengths = fxi_reshape(n->in[1], rank, sizes),
              *t = np_iota(FX_DTYPE_I64, fx_size(x, time), time, rank);
     fx_array *idx = fx_where(fx_lt(t, lengths), fx_sub(fx_sub(lengths, 1), t), t);
     for (int i = 0; i < rank; i++)
-        dims[i] = fx_size(x, i);
-    n->out[0] = fx_gather_elements(x, fxi_expand(idx, rank, dims), time);
+        sizes[i] = fx_size(x, i);
+    n->out[0] = fx_gather_elements(x, fxi_expand(idx, rank, sizes), time);
 }
 
 #define RUN(Name, f)                                                                               \

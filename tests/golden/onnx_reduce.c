@@ -29,15 +29,13 @@ static void op_reduce(onnx_node *n)
     fx_array *x = n->in[0];
     int64_t axes[FX_MAX_DIMS];
     const int count = onnx_ints_of(n, 1, "axes", FX_MAX_DIMS, axes);
+    const bool keep = onnx_int(n, "keepdims", 1) != 0;
     if (count <= 0 && onnx_int(n, "noop_with_empty_axes", 0)) {
         n->out[0] = fx_identity(x);
         return;
     }
-    const fx_reduce_args args = {.fxi_size = sizeof args,
-                                 .x = r->before ? r->before(x) : x,
-                                 .dims = np_axes(x, count, axes),
-                                 .drop = !onnx_int(n, "keepdims", 1)};
-    fx_array *y = r->reduce(&args);
+    fx_array *y = FXI_REDUCE(r->reduce, r->before ? r->before(x) : x,
+                             .dims = FXI_AXES(np_axes(x, count, axes)), .drop = !keep);
     y = r->after ? r->after(y) : y;
     n->out[0] = np_is_integer(x) ? fx_cast(y, fx_eltype(x)) : y;
 }
@@ -48,11 +46,9 @@ static void op_arg(onnx_node *n)
     fx_array *x = n->in[0];
     const int axis = np_axis(x, onnx_int(n, "axis", 0));
     const bool last = onnx_int(n, "select_last_index", 0) != 0;
-    const fx_reduce_args args = {.fxi_size = sizeof args,
-                                 .x = last ? fx_flip(x, FX_AXIS(axis)) : x,
-                                 .dims = FX_AXIS(axis),
-                                 .drop = !onnx_int(n, "keepdims", 1)};
-    fx_array *y = strcmp(n->op, "ArgMax") ? fxi_argmin(&args) : fxi_argmax(&args);
+    fx_array *y = FXI_REDUCE(strcmp(n->op, "ArgMax") ? fxi_argmin : fxi_argmax,
+                             last ? fx_flip(x, FX_AXES(axis)) : x, .dims = FX_AXES(axis),
+                             .drop = !onnx_int(n, "keepdims", 1));
     n->out[0] = last ? fx_sub(fx_size(x, axis) - 1, y) : y;
 }
 
@@ -68,18 +64,17 @@ static void op_cumsum(onnx_node *n)
 }
 
 /* ---- softmax and its kin --------------------------------------------------------------------- */
-static fx_array *hardmax(const fx_reduce_args *a)
+static fx_array *hardmax(const fx_softmax_args *a)
 {
-    const fx_reduce_args keep = {.fxi_size = sizeof keep, .x = a->x, .dims = a->dims};
     int axis = 0;
-    while (!(a->dims & FX_AXIS(axis)))
+    while (!(a->dims.bits >> axis & 1))
         axis++;
     fx_array *index = np_iota(FX_DTYPE_I64, fx_size(a->x, axis), axis, fx_ndims(a->x));
-    return fx_cast(fx_eq(index, fxi_argmax(&keep)), fx_eltype(a->x));
+    return fx_cast(fx_eq(index, fx_argmax(a->x, .dims = a->dims)), fx_eltype(a->x));
 }
 
 /* Before opset 13 the array was first made a matrix at `axis`. */
-static void soft(onnx_node *n, fx_array *(*f)(const fx_reduce_args *))
+static void soft(onnx_node *n, fx_array *(*f)(const fx_softmax_args *))
 {
     fx_array *x = n->in[0];
     int64_t shape[FX_MAX_DIMS], matrix[2] = {1, 1};
@@ -89,10 +84,8 @@ static void soft(onnx_node *n, fx_array *(*f)(const fx_reduce_args *))
     for (int i = 0; i < rank; i++)
         matrix[i >= axis] *= shape[i];
     const bool coerce = n->opset < 13;
-    const fx_reduce_args args = {.fxi_size = sizeof args,
-                                 .x = coerce ? np_reshape(x, 2, matrix) : x,
-                                 .dims = coerce ? FX_AXIS(0) : FX_AXIS(np_axis(x, axis))};
-    fx_array *y = f(&args);
+    fx_array *y = FXI_SOFTMAX_OF(f, coerce ? np_reshape(x, 2, matrix) : x,
+                                 .dims = FX_AXES(coerce ? 0 : np_axis(x, axis)));
     n->out[0] = coerce ? np_reshape(y, rank, shape) : y;
 }
 static void op_softmax(onnx_node *n)
@@ -111,7 +104,7 @@ static void op_hardmax(onnx_node *n)
 /* ---- normalisation --------------------------------------------------------------------------- */
 static unsigned spatial_axes(const fx_array *x)
 {
-    return FX_AXIS(fx_ndims(x) - 2) - 1u;
+    return (1u << (unsigned)(fx_ndims(x) - 2)) - 1u;
 }
 
 /* (x − mean)/√(var + ε)·γ + β with one γ and β per channel. */
@@ -123,6 +116,8 @@ static fx_array *affine(fx_array *x, fx_array *normed, fx_array *gamma, fx_array
 static void op_batchnorm(onnx_node *n)
 {
     fx_array *x = n->in[0], *mean = n->in[3], *var = n->in[4];
+    if (onnx_has(n, "is_test") && onnx_int(n, "is_test", 1) != 1)
+        n->variant = "training before opset 7";
     const double epsilon = onnx_real(n, "epsilon", 1e-5), momentum = onnx_real(n, "momentum", 0.9);
     if (!onnx_int(n, "training_mode", 0)) {
         fx_array *normed =
@@ -130,9 +125,9 @@ static void op_batchnorm(onnx_node *n)
         n->out[0] = affine(x, normed, n->in[1], n->in[2]);
         return;
     }
-    const unsigned axes = spatial_axes(x) | FX_AXIS(fx_ndims(x) - 1);
+    const fx_axes axes = FXI_AXES(spatial_axes(x) | 1u << (unsigned)(fx_ndims(x) - 1));
     fx_array *batch_mean = fx_mean(x, .dims = axes, .drop = true);
-    fx_array *batch_var = fx_var(x, .dims = axes, .drop = true, .uncorrected = true);
+    fx_array *batch_var = fx_var(x, .dims = axes, .drop = true, .corrected = false);
     n->out[0] = affine(x, fx_normalise(x, axes, epsilon), n->in[1], n->in[2]);
     n->out[1] = fx_add(fx_mul(momentum, mean), fx_mul(1 - momentum, batch_mean));
     n->out[2] = fx_add(fx_mul(momentum, var), fx_mul(1 - momentum, batch_var));
@@ -142,18 +137,18 @@ static void op_instancenorm(onnx_node *n)
 {
     fx_array *x = n->in[0];
     const double epsilon = onnx_real(n, "epsilon", 1e-5);
-    n->out[0] = affine(x, fx_normalise(x, spatial_axes(x), epsilon), n->in[1], n->in[2]);
+    n->out[0] = affine(x, fx_normalise(x, FXI_AXES(spatial_axes(x)), epsilon), n->in[1], n->in[2]);
 }
 
 static void op_layernorm(onnx_node *n)
 {
     fx_array *x = n->in[0];
     const double epsilon = onnx_real(n, "epsilon", 1e-5);
-    const unsigned axes = (FX_AXIS(np_axis(x, onnx_int(n, "axis", -1))) << 1) - 1u;
+    const fx_axes axes = FXI_AXES((2u << (unsigned)np_axis(x, onnx_int(n, "axis", -1))) - 1u);
     fx_array *y = fx_mul(fx_normalise(x, axes, epsilon), n->in[1]);
     n->out[0] = n->nin > 2 && n->in[2] ? fx_add(y, n->in[2]) : y;
     n->out[1] = fx_mean(x, .dims = axes);
-    n->out[2] = fx_rsqrt(fx_add(fx_var(x, .dims = axes, .uncorrected = true), epsilon));
+    n->out[2] = fx_rsqrt(fx_add(fx_var(x, .dims = axes, .corrected = false), epsilon));
 }
 
 static void op_mvn(onnx_node *n)
@@ -162,17 +157,18 @@ static void op_mvn(onnx_node *n)
     int64_t axes[FX_MAX_DIMS];
     const int count = onnx_ints(n, "axes", FX_MAX_DIMS, axes);
     fx_array *x = n->in[0];
-    const unsigned mask = count < 0 ? np_axes(x, 3, usual) : np_axes(x, count, axes);
-    fx_array *deviation = fx_std(x, .dims = mask, .uncorrected = true);
+    const fx_axes mask = FXI_AXES(count < 0 ? np_axes(x, 3, usual) : np_axes(x, count, axes));
+    fx_array *deviation = fx_std(x, .dims = mask, .corrected = false);
     n->out[0] = fx_div(fx_sub(x, fx_mean(x, .dims = mask)), fx_add(deviation, 1e-9));
 }
 
 static void op_lpnormalization(onnx_node *n)
 {
     fx_array *x = n->in[0];
-    const unsigned mask = FX_AXIS(np_axis(x, onnx_int(n, "axis", -1)));
-    const bool p1 = onnx_int(n, "p", 2) == 1;
-    n->out[0] = fx_div(x, p1 ? fx_sum(fx_abs(x), .dims = mask) : fx_norm(x, .dims = mask));
+    const fx_axes mask = FX_AXES(np_axis(x, onnx_int(n, "axis", -1)));
+    const double p = (double)onnx_int(n, "p", 2);
+    n->out[0] = fx_div(x, p == 2 ? fx_norm(x, .dims = mask)
+                                 : fx_pow(fx_sum(fx_pow(fx_abs(x), p), .dims = mask), 1 / p));
 }
 
 /* x/(bias + α/size·Σx²)^β over `size` neighbouring channels. */
@@ -207,7 +203,7 @@ static fx_array *nll(const onnx_node *n, fx_array *x)
     if (weight)
         counts = fx_mul(counts, fx_gather(weight, target, 0));
     fx_array *picked =
-        fx_squeeze(fx_gather_elements(x, fx_unsqueeze(target, axis), axis), FX_AXIS(axis));
+        fx_squeeze(fx_gather_elements(x, fx_unsqueeze(target, axis), axis), FX_AXES(axis));
     fx_array *loss = fx_neg(fx_mul(picked, counts));
     const char *reduction = onnx_text(n, "reduction", "mean");
     if (!strcmp(reduction, "none"))
@@ -223,7 +219,7 @@ static void op_nll(onnx_node *n)
 
 static void op_softmax_crossentropy(onnx_node *n)
 {
-    fx_array *x = n->in[0], *log_prob = fx_logsoftmax(x, .dims = FX_AXIS(np_axis(x, 1)));
+    fx_array *x = n->in[0], *log_prob = fx_logsoftmax(x, .dims = FX_AXES(np_axis(x, 1)));
     n->out[0] = nll(n, log_prob);
     n->out[1] = log_prob;
 }

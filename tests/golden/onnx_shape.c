@@ -12,25 +12,25 @@
 static void op_reshape(onnx_node *n)
 {
     fx_array *x = n->in[0];
-    int64_t dims[FX_MAX_DIMS];
-    const int rank = onnx_ints_of(n, 1, "shape", FX_MAX_DIMS, dims);
+    int64_t sizes[FX_MAX_DIMS];
+    const int rank = onnx_ints_of(n, 1, "shape", FX_MAX_DIMS, sizes);
     const bool keep_zero = onnx_int(n, "allowzero", 0) != 0;
     for (int i = 0; i < rank; i++)
-        if (dims[i] == 0 && !keep_zero)
-            dims[i] = np_size(x, i);
-    n->out[0] = np_reshape(x, rank, dims);
+        if (sizes[i] == 0 && !keep_zero)
+            sizes[i] = np_size(x, i);
+    n->out[0] = np_reshape(x, rank, sizes);
 }
 
 static void op_flatten(onnx_node *n)
 {
     fx_array *x = n->in[0];
-    int64_t shape[FX_MAX_DIMS], dims[2] = {1, 1};
+    int64_t shape[FX_MAX_DIMS], sizes[2] = {1, 1};
     const int rank = np_shape(x, shape);
     int64_t axis = onnx_int(n, "axis", 1);
     axis += axis < 0 ? rank : 0;
     for (int i = 0; i < rank; i++)
-        dims[i >= axis] *= shape[i];
-    n->out[0] = np_reshape(x, 2, dims);
+        sizes[i >= axis] *= shape[i];
+    n->out[0] = np_reshape(x, 2, sizes);
 }
 
 static void op_squeeze(onnx_node *n)
@@ -40,8 +40,8 @@ static void op_squeeze(onnx_node *n)
     const int count = onnx_ints_of(n, 1, "axes", FX_MAX_DIMS, axes);
     unsigned mask = 0;
     for (int i = 0; i < fx_ndims(x); i++)
-        mask |= fx_size(x, i) == 1 ? FX_AXIS(i) : 0;
-    n->out[0] = fx_squeeze(x, count > 0 ? np_axes(x, count, axes) : mask);
+        mask |= fx_size(x, i) == 1 ? 1u << (unsigned)i : 0;
+    n->out[0] = fx_squeeze(x, FXI_AXES(count > 0 ? np_axes(x, count, axes) : mask));
 }
 
 static void op_unsqueeze(onnx_node *n)
@@ -51,9 +51,9 @@ static void op_unsqueeze(onnx_node *n)
     const int count = onnx_ints_of(n, 1, "axes", FX_MAX_DIMS, axes), rank = fx_ndims(x) + count;
     unsigned fresh = 0;
     for (int i = 0; i < count; i++)
-        fresh |= FX_AXIS(axes[i] < 0 ? -axes[i] - 1 : rank - 1 - axes[i]);
+        fresh |= 1u << (unsigned)(axes[i] < 0 ? -axes[i] - 1 : rank - 1 - axes[i]);
     for (int a = 0; a < rank; a++)
-        if (fresh & FX_AXIS(a))
+        if (fresh >> a & 1)
             x = fx_unsqueeze(x, a);
     n->out[0] = x;
 }
@@ -201,24 +201,53 @@ static void op_pad(onnx_node *n)
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
+/* Numbers in lists in lists, the outermost the first NumPy axis. */
+typedef struct constant {
+    int ndims;
+    int64_t sizes[FX_MAX_DIMS]; /* ours */
+    int64_t count, capacity;
+    double *data;
+    bool whole, ragged;
+} constant;
+
+static void read_constant(constant *k, const cJSON *at)
+{
+    const cJSON *item;
+    if (cJSON_IsNumber(at) || cJSON_IsBool(at)) {
+        const double v = cJSON_IsBool(at) ? cJSON_IsTrue(at) : at->valuedouble;
+        k->whole = k->whole && v == (double)(int64_t)v;
+        if (k->count < k->capacity)
+            k->data[k->count] = v;
+        k->count++;
+        return;
+    }
+    k->ragged = k->ragged || !cJSON_IsArray(at);
+    cJSON_ArrayForEach(item, at) read_constant(k, item);
+}
+
 static void op_constant(onnx_node *n)
 {
-    const cJSON *value = cJSON_GetObjectItemCaseSensitive(n->attrs, "value");
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(value, "tensor"), *item;
-    const int64_t count = cJSON_GetArraySize(list);
-    double *data = gold_alloc((size_t)count * sizeof *data);
-    bool whole = true;
-    int64_t i = 0;
-    cJSON_ArrayForEach(item, list)
-    {
-        data[i] = item->valuedouble;
-        whole = whole && data[i] == (double)(int64_t)data[i];
-        i++;
+    const cJSON *at = cJSON_GetObjectItemCaseSensitive(gold_any(n->attrs, "value"), "tensor");
+    constant k = {.whole = true};
+    int64_t shape[FX_MAX_DIMS], total = 1;
+    for (const cJSON *level = at; cJSON_IsArray(level) && k.ndims < FX_MAX_DIMS;
+         level = level->child)
+        shape[k.ndims++] = cJSON_GetArraySize(level);
+    for (int i = 0; i < k.ndims; i++) {
+        k.sizes[i] = shape[k.ndims - 1 - i];
+        total *= k.sizes[i];
     }
-    fx_array *x = fxi_from(FX_DTYPE_F64, data, 1, &count);
-    n->out[0] = fx_cast(x, whole ? FX_DTYPE_I64 : FX_DTYPE_F32);
-    fx_eval(n->out[0]);
-    free(data);
+    k.capacity = total;
+    k.data = gold_alloc((size_t)total * sizeof *k.data);
+    read_constant(&k, at);
+    if (k.ragged || k.count != total) {
+        n->variant = "a constant that is no array of numbers";
+    } else {
+        fx_array *x = fxi_from(FX_DTYPE_F64, k.data, k.ndims, k.sizes);
+        n->out[0] = fx_cast(x, k.whole ? FX_DTYPE_I64 : FX_DTYPE_F32);
+        fx_eval(n->out[0]);
+    }
+    free(k.data);
 }
 
 /* Element (row, column) is 1 where column − row = k. */
@@ -247,12 +276,12 @@ static fx_array *ints(int count, const int64_t *values)
 
 static void op_shape(onnx_node *n)
 {
-    int64_t dims[FX_MAX_DIMS];
-    const int rank = np_shape(n->in[0], dims);
+    int64_t sizes[FX_MAX_DIMS];
+    const int rank = np_shape(n->in[0], sizes);
     int64_t start = onnx_int(n, "start", 0), end = onnx_int(n, "end", rank);
     start = clamp_to(start < 0 ? start + rank : start, 0, rank);
     end = clamp_to(end < 0 ? end + rank : end, start, rank);
-    n->out[0] = ints((int)(end - start), dims + start);
+    n->out[0] = ints((int)(end - start), sizes + start);
 }
 
 static void op_size(onnx_node *n)
@@ -282,9 +311,9 @@ static void op_matmul(onnx_node *n)
     else if (fx_ndims(a) == 1 && fx_ndims(b) == 1)
         n->out[0] = fx_sum(fx_mul(a, b));
     else if (fx_ndims(a) == 1)
-        n->out[0] = fx_squeeze(fx_batched_mul(b, fx_unsqueeze(a, 1)), FX_AXIS(1));
+        n->out[0] = fx_squeeze(fx_batched_mul(b, fx_unsqueeze(a, 1)), FX_AXES(1));
     else if (fx_ndims(b) == 1)
-        n->out[0] = fx_squeeze(fx_batched_mul(fx_unsqueeze(b, 0), a), FX_AXIS(0));
+        n->out[0] = fx_squeeze(fx_batched_mul(fx_unsqueeze(b, 0), a), FX_AXES(0));
     else
         n->out[0] = fx_batched_mul(b, a);
 }
@@ -295,6 +324,7 @@ static void op_gemm(onnx_node *n)
     a = onnx_int(n, "transA", 0) ? fx_transpose(a) : a;
     b = onnx_int(n, "transB", 0) ? fx_transpose(b) : b;
     fx_array *y = fx_mul(onnx_real(n, "alpha", 1), fx_matmul(b, a));
+    onnx_ignore(n, "broadcast"); /* the sizes say it */
     if (n->nin > 2 && n->in[2])
         y = fx_add(y, fx_mul(onnx_real(n, "beta", 1), n->in[2]));
     n->out[0] = y;
@@ -343,12 +373,12 @@ static fx_array *take_diagonal(fx_array *x, labels *l, int first, int second)
                            np_iota(FX_DTYPE_I64, fx_size(x, b), b, rank));
     memmove(l->of + second, l->of + second + 1, (size_t)(l->n - second - 1));
     l->n--;
-    return fx_sum(fx_where(mask, x, 0), .dims = FX_AXIS(b), .drop = true);
+    return fx_sum(fx_where(mask, x, 0), .dims = FX_AXES(b), .drop = true);
 }
 
 static fx_array *align(fx_array *x, labels l, const labels *all)
 {
-    int64_t perm[FX_MAX_DIMS], dims[FX_MAX_DIMS];
+    int64_t perm[FX_MAX_DIMS], sizes[FX_MAX_DIMS];
     for (int i = 0; i < l.n; i++)
         for (int j = l.n - 1; j > i; j--)
             if (l.of[i] == l.of[j])
@@ -356,11 +386,11 @@ static fx_array *align(fx_array *x, labels l, const labels *all)
     int used = 0;
     for (int i = 0; i < all->n; i++) {
         const int at = label_index(&l, all->of[i]);
-        dims[i] = at < 0 ? 1 : np_size(x, at);
+        sizes[i] = at < 0 ? 1 : np_size(x, at);
         if (at >= 0)
             perm[used++] = at;
     }
-    return np_reshape(np_transpose(x, used, perm), all->n, dims);
+    return np_reshape(np_transpose(x, used, perm), all->n, sizes);
 }
 
 /* Without "->": the labels that occur once, in alphabetical order, the ellipsis' first. */
@@ -406,7 +436,8 @@ static void op_einsum(onnx_node *n)
     for (int i = 1; i < n->nin; i++)
         y = fx_mul(y, align(n->in[i], in[i], &all));
     const int summed = all.n - out.n;
-    n->out[0] = summed ? fx_sum(y, .dims = FX_AXIS(summed) - 1u, .drop = true) : y;
+    n->out[0] =
+        summed ? fx_sum(y, .dims = FXI_AXES((1u << (unsigned)summed) - 1u), .drop = true) : y;
 }
 
 #define RUN(Name, f)                                                                               \

@@ -59,8 +59,8 @@ static void op_adam(onnx_node *n)
 static void op_momentum(onnx_node *n)
 {
     const int count = (n->nin - 2) / 3;
-    const double alpha = onnx_real(n, "alpha", 0),
-                 beta = fx_item(n->in[1]) > 0 ? onnx_real(n, "beta", 1) : 1;
+    const double alpha = onnx_real(n, "alpha", 0), later = onnx_real(n, "beta", 1),
+                 beta = fx_item(n->in[1]) > 0 ? later : 1;
     const bool nesterov = !strcmp(onnx_text(n, "mode", "standard"), "nesterov");
     for (int k = 0; k < count; k++) {
         fx_array *x = argument(n, count, 0, k), *g = regularised(n, x, argument(n, count, 1, k));

@@ -88,11 +88,17 @@ static fx_dims all_pads(const window *w)
     return d;
 }
 
-static fx_dims kernel_of(const fx_array *w)
+/* The weights say the size of the kernel, and the attribute the same. */
+static fx_dims kernel_of(onnx_node *n)
 {
+    const fx_array *w = n->in[1];
     fx_dims d = {.n = fx_ndims(w) - 2};
-    for (int i = 0; i < d.n; i++)
+    const fx_dims said = spatial(n, "kernel_shape", (int)d.n, 0);
+    for (int i = 0; i < d.n; i++) {
         d.v[i] = fx_size(w, i);
+        if (onnx_has(n, "kernel_shape") && said.v[i] != d.v[i])
+            n->variant = "kernel_shape unlike the weights";
+    }
     return d;
 }
 
@@ -105,7 +111,7 @@ static fx_array *add_bias(const onnx_node *n, fx_array *y)
 static void op_conv(onnx_node *n)
 {
     fx_array *x = n->in[0];
-    const window w = read_window(n, x, kernel_of(n->in[1]));
+    const window w = read_window(n, x, kernel_of(n));
     n->out[0] = add_bias(n, fx_convolve(x, n->in[1], .stride = w.stride, .pad = w.pad,
                                         .dilation = w.dilation, .groups = onnx_int(n, "group", 1),
                                         .flipped = true));
@@ -133,7 +139,7 @@ static void fix_size(const onnx_node *n, const fx_array *x, window *w, fx_dims *
 static void op_conv_transpose(onnx_node *n)
 {
     fx_array *x = n->in[0];
-    window w = read_window(n, x, kernel_of(n->in[1]));
+    window w = read_window(n, x, kernel_of(n));
     fx_dims outpad = spatial(n, "output_padding", w.nd, 0);
     fix_size(n, x, &w, &outpad);
     n->out[0] = add_bias(n, fx_convolve_transposed(x, n->in[1], .stride = w.stride, .pad = w.pad,
@@ -180,17 +186,17 @@ static void op_lppool(onnx_node *n)
     n->out[0] = fx_pow(fx_mul(elements, mean), 1 / p);
 }
 
-static unsigned spatial_mask(const fx_array *x)
+static fx_axes spatial_axes_of(const fx_array *x)
 {
-    return FX_AXIS(fx_ndims(x) - 2) - 1u;
+    return FXI_AXES((1u << (unsigned)(fx_ndims(x) - 2)) - 1u);
 }
 static void op_global_average(onnx_node *n)
 {
-    n->out[0] = fx_mean(n->in[0], .dims = spatial_mask(n->in[0]));
+    n->out[0] = fx_mean(n->in[0], .dims = spatial_axes_of(n->in[0]));
 }
 static void op_global_max(onnx_node *n)
 {
-    n->out[0] = fx_maximum(n->in[0], .dims = spatial_mask(n->in[0]));
+    n->out[0] = fx_maximum(n->in[0], .dims = spatial_axes_of(n->in[0]));
 }
 
 /* ---- max pooling ----------------------------------------------------------------------------- */
@@ -221,7 +227,7 @@ static fx_array *winner(fx_array *x, const window *w, fx_array *y)
             offset[i++] = 0;
         done = i == w->nd;
     }
-    return fx_argmax(fxi_stack(0, count, parts), .dims = FX_AXIS(0), .drop = true);
+    return fx_argmax(fxi_stack(0, count, parts), .dims = FX_AXES(0), .drop = true);
 }
 
 /* Position in the whole array: each winner's coordinates, weighted by strides. storage_order 1
@@ -265,21 +271,21 @@ static void op_maxunpool(onnx_node *n)
 {
     fx_array *x = n->in[0];
     const window w = read_window(n, x, spatial(n, "kernel_shape", fx_ndims(x) - 2, 1));
-    int64_t dims[FX_MAX_DIMS], want[FX_MAX_DIMS], total = 1;
+    int64_t sizes[FX_MAX_DIMS], want[FX_MAX_DIMS], total = 1;
     const int rank = fx_ndims(x);
     for (int i = 0; i < rank; i++) {
-        dims[i] = fx_size(x, i);
+        sizes[i] = fx_size(x, i);
         if (i < w.nd)
-            dims[i] =
-                (dims[i] - 1) * w.stride.v[i] + reach(&w, i) - w.pad.v[2 * i] - w.pad.v[2 * i + 1];
-        total *= dims[i];
+            sizes[i] =
+                (sizes[i] - 1) * w.stride.v[i] + reach(&w, i) - w.pad.v[2 * i] - w.pad.v[2 * i + 1];
+        total *= sizes[i];
     }
     fx_array *y = fx_scatter(FX_REDUCE_SUM, fx_vec(x), fx_vec(n->in[1]), 0, total);
-    y = fxi_reshape(y, rank, dims);
+    y = fxi_reshape(y, rank, sizes);
     const bool given =
         n->nin > 2 && n->in[2] && onnx_read_ints(n->in[2], FX_MAX_DIMS, want) == rank;
     for (int i = 0; given && i < w.nd; i++)
-        y = fx_pad(y, i, 0, want[rank - 1 - i] - dims[i], 0);
+        y = fx_pad(y, i, 0, want[rank - 1 - i] - sizes[i], 0);
     n->out[0] = y;
 }
 
@@ -288,7 +294,7 @@ static void op_upsample(onnx_node *n)
 {
     fx_array *x = n->in[0];
     const int rank = fx_ndims(x);
-    const cJSON *scales = cJSON_GetObjectItemCaseSensitive(n->attrs, "scales");
+    const cJSON *scales = gold_list(n->attrs, "scales");
     if (strcmp(onnx_text(n, "mode", "nearest"), "nearest") != 0) {
         n->variant = "linear";
         return;

@@ -24,15 +24,17 @@ static int dim_axis(const torch_node *t, const fx_array *x)
 static const struct reduction {
     const char *op;
     fx_array *(*reduce)(const fx_reduce_args *);
-    bool keep, uncorrected;
+    fx_array *(*spread)(const fx_var_args *);
+    bool corrected;
+    fx_array *(*soft)(const fx_softmax_args *);
 } reductions[] = {
-    {"softmax", fxi_softmax, true, false},      {"logsoftmax", fxi_logsoftmax, true, false},
-    {"logsumexp", fxi_logsumexp, false, false}, {"sum", fxi_sum, false, false},
-    {"mean", fxi_mean, false, false},           {"var_unbiased", fxi_var, false, false},
-    {"var_biased", fxi_var, false, true},       {"std_unbiased", fxi_std, false, false},
-    {"std_biased", fxi_std, false, true},       {"max", fxi_maximum, false, false},
-    {"min", fxi_minimum, false, false},         {"prod", fxi_prod, false, false},
-    {"norm2", fxi_norm, false, false},
+    {"softmax", .soft = fxi_softmax},       {"logsoftmax", .soft = fxi_logsoftmax},
+    {"logsumexp", .reduce = fxi_logsumexp}, {"sum", .reduce = fxi_sum},
+    {"mean", .reduce = fxi_mean},           {"var_unbiased", .spread = fxi_var, .corrected = true},
+    {"var_biased", .spread = fxi_var},      {"std_unbiased", .spread = fxi_std, .corrected = true},
+    {"std_biased", .spread = fxi_std},      {"max", .reduce = fxi_maximum},
+    {"min", .reduce = fxi_minimum},         {"prod", .reduce = fxi_prod},
+    {"norm2", .reduce = fxi_norm},
 };
 
 static void op_reduce(torch_node *t)
@@ -41,12 +43,12 @@ static void op_reduce(torch_node *t)
     while (strcmp(r->op, t->op) != 0)
         r++;
     fx_array *x = x_of(t);
-    const fx_reduce_args args = {.fxi_size = sizeof args,
-                                 .x = x,
-                                 .dims = FX_AXIS(dim_axis(t, x)),
-                                 .drop = !r->keep && !torch_flag(t, "keepdim"),
-                                 .uncorrected = r->uncorrected};
-    torch_out(t, "y", r->reduce(&args));
+    const fx_axes dims = FX_AXES(dim_axis(t, x));
+    const bool drop = !torch_flag(t, "keepdim");
+    fx_array *y = r->soft     ? FXI_SOFTMAX_OF(r->soft, x, dims)
+                  : r->reduce ? FXI_REDUCE(r->reduce, x, dims, drop)
+                              : FXI_VAR(r->spread, x, dims, drop, r->corrected);
+    torch_out(t, "y", y);
 }
 
 static void op_cumsum(torch_node *t)
@@ -86,7 +88,7 @@ BINARY(atan2, fx_atan2(a, b))
 static void op_cosine(torch_node *t)
 {
     fx_array *a = torch_in(t, "a"), *b = torch_in(t, "b");
-    const unsigned dims = FX_AXIS(dim_axis(t, a));
+    const fx_axes dims = FX_AXES(dim_axis(t, a));
     fx_array *norms =
         fx_mul(fx_norm(a, .dims = dims, .drop = true), fx_norm(b, .dims = dims, .drop = true));
     torch_out(t, "y", fx_div(fx_sum(fx_mul(a, b), .dims = dims, .drop = true), norms));
@@ -96,6 +98,7 @@ static void op_cosine(torch_node *t)
 static void op_gather(torch_node *t)
 {
     fx_array *x = x_of(t);
+    torch_only(t, "index_base", 0);
     torch_out(t, "y", fx_gather(x, torch_in(t, "i"), fx_ndims(x) - 1));
 }
 
@@ -105,7 +108,7 @@ static void op_scatter(torch_node *t)
 {
     static const struct {
         const char *name;
-        fx_reduction reduction;
+        fx_reduce reduction;
         fx_array *(*join)(fxi_arg, fxi_arg);
     } kinds[] = {{"sum", FX_REDUCE_SUM, fxi_add},
                  {"mean", FX_REDUCE_MEAN, NULL},
@@ -116,6 +119,7 @@ static void op_scatter(torch_node *t)
     const int axis = fx_ndims(x) - 1;
     const int64_t rows = fx_size(x, axis);
     size_t k = 0;
+    torch_only(t, "index_base", 0);
     while (k < sizeof kinds / sizeof *kinds - 1 &&
            strcmp(kinds[k].name, torch_text(t, "reduce", "sum")) != 0)
         k++;
@@ -133,7 +137,7 @@ static void op_scatter(torch_node *t)
 
 static void op_permute(torch_node *t)
 {
-    const cJSON *perm = cJSON_GetObjectItemCaseSensitive(t->attrs, "perm");
+    const cJSON *perm = gold_list(t->attrs, "perm");
     int64_t ours[FX_MAX_DIMS];
     const int n = cJSON_GetArraySize(perm);
     for (int i = 0; i < n && i < FX_MAX_DIMS; i++)
@@ -141,22 +145,39 @@ static void op_permute(torch_node *t)
     torch_out(t, "y", fxi_permute(x_of(t), n, ours));
 }
 
+/* PyTorch's name of a padding mode; NULL for a constant. */
+static fx_array *pad_axis(torch_node *t, fx_array *x, int axis, int64_t before, int64_t after)
+{
+    static const struct {
+        const char *mode;
+        fx_array *(*pad)(fx_array *, int, int64_t, int64_t);
+    } modes[] = {
+        {"reflect", fx_pad_reflect}, {"replicate", fx_pad_repeat}, {"circular", fx_pad_circular}};
+    const char *mode = torch_text(t, "mode", "constant");
+    if (!strcmp(mode, "constant"))
+        return fx_pad(x, axis, before, after, torch_real(t, "value", 0));
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        if (!strcmp(modes[i].mode, mode))
+            return modes[i].pad(x, axis, before, after);
+    t->variant = "mode";
+    return x;
+}
+
 static void op_pad(torch_node *t)
 {
-    const cJSON *pads = cJSON_GetObjectItemCaseSensitive(t->attrs, "pad_last_dim_first");
+    const cJSON *pads = gold_list(t->attrs, "pad_last_dim_first");
     fx_array *x = x_of(t);
     for (int i = 0; i < cJSON_GetArraySize(pads) / 2; i++)
-        x = fx_pad(x, i, cJSON_GetArrayItem(pads, 2 * i)->valueint,
-                   cJSON_GetArrayItem(pads, 2 * i + 1)->valueint, torch_real(t, "value", 0));
-    if (strcmp(torch_text(t, "mode", "constant"), "constant") != 0)
-        t->variant = "mode";
+        x = pad_axis(t, x, i, cJSON_GetArrayItem(pads, 2 * i)->valueint,
+                     cJSON_GetArrayItem(pads, 2 * i + 1)->valueint);
     torch_out(t, "y", x);
 }
 
 /* ---- convolution ----------------------------------------------------------------------------- */
-static fx_array *with_bias(const torch_node *t, fx_array *y)
+static fx_array *with_bias(torch_node *t, fx_array *y)
 {
     fx_array *b = torch_in(t, "b");
+    torch_only(t, "bias", b != NULL);
     for (int i = 0; b && i < fx_ndims(y) - 2; i++)
         b = fx_unsqueeze(b, 0);
     return b ? fx_add(y, b) : y;
@@ -178,11 +199,13 @@ static void op_conv_layer(torch_node *t)
 {
     fx_array *x = x_of(t), *w = torch_in(t, "w"), *b = torch_in(t, "b");
     const int nd = fx_ndims(x) - 2;
+    torch_only(t, "bias", b != NULL);
     void *layer = fx_conv(
         torch_spatial(t, "none", 0, 0), 0, 0, .stride = torch_spatial(t, "stride", nd, 1),
         .pad = torch_spatial(t, "pad", nd, 0), .dilation = torch_spatial(t, "dilation", nd, 1),
-        .groups = (int64_t)torch_real(t, "groups", 1), .weight = fx_flip(w, FX_AXIS(nd) - 1u),
-        .bias = b, .no_bias = !b);
+        .groups = (int64_t)torch_real(t, "groups", 1),
+        .weight_array = fx_flip(w, FXI_AXES((1u << (unsigned)nd) - 1u)), .bias_array = b,
+        .bias = b != NULL);
     torch_out(t, "y", fx_call(layer, x));
 }
 

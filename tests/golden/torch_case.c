@@ -11,36 +11,40 @@
 
 enum { MAX_PATH = 1024 };
 
-static const cJSON *attribute(const torch_node *t, const char *attr)
+bool torch_has(const torch_node *t, const char *attr)
 {
-    return cJSON_GetObjectItemCaseSensitive(t->attrs, attr);
+    return gold_has(t->attrs, attr);
+}
+
+void torch_only(torch_node *t, const char *attr, double value)
+{
+    const cJSON *a = gold_any(t->attrs, attr);
+    if (a && (cJSON_IsBool(a) ? cJSON_IsTrue(a) : cJSON_GetNumberValue(a)) != value)
+        t->variant = attr;
 }
 
 bool torch_flag(const torch_node *t, const char *attr)
 {
-    return cJSON_IsTrue(attribute(t, attr));
+    return gold_flag(t->attrs, attr);
 }
 
 double torch_real(const torch_node *t, const char *attr, double otherwise)
 {
-    const cJSON *a = attribute(t, attr);
-    return cJSON_IsNumber(a) ? a->valuedouble : otherwise;
+    return gold_number(t->attrs, attr, otherwise);
 }
 
 const char *torch_text(const torch_node *t, const char *attr, const char *otherwise)
 {
-    const cJSON *a = attribute(t, attr);
-    return cJSON_IsString(a) ? a->valuestring : otherwise;
+    return gold_text(t->attrs, attr, otherwise);
 }
 
 fx_dims torch_spatial(const torch_node *t, const char *attr, int nd, int64_t otherwise)
 {
-    const cJSON *a = attribute(t, attr);
+    const cJSON *list = gold_list(t->attrs, attr);
+    const double all = gold_number(t->attrs, attr, (double)otherwise);
     fx_dims d = {.n = nd};
-    for (int i = 0; i < nd; i++) {
-        const cJSON *item = cJSON_IsArray(a) ? cJSON_GetArrayItem(a, nd - 1 - i) : a;
-        d.v[i] = cJSON_IsNumber(item) ? (int64_t)item->valuedouble : otherwise;
-    }
+    for (int i = 0; i < nd; i++)
+        d.v[i] = (int64_t)(list ? cJSON_GetNumberValue(cJSON_GetArrayItem(list, nd - 1 - i)) : all);
     return d;
 }
 
@@ -54,7 +58,9 @@ static torch_array *find(torch_list *list, const char *name)
 
 fx_array *torch_in(const torch_node *t, const char *name)
 {
-    const torch_array *a = find((torch_list *)&t->in, name);
+    torch_array *a = find((torch_list *)&t->in, name);
+    if (a)
+        a->used = true;
     return a ? a->array : NULL;
 }
 
@@ -110,17 +116,13 @@ static void load_list(gold_case *c, torch_list *list, const char *folder, const 
     const cJSON *spec;
     cJSON_ArrayForEach(spec, specs)
     {
-        const cJSON *file = cJSON_GetObjectItemCaseSensitive(spec, "file");
-        char path[MAX_PATH], why[MAX_PATH + 64];
-        if (list->n == TORCH_MAX_ARRAYS || !cJSON_IsString(file)) {
-            gold_fail(c, "more than %d arrays, or one without a file", TORCH_MAX_ARRAYS);
+        if (list->n == TORCH_MAX_ARRAYS) {
+            gold_fail(c, "more than %d arrays", TORCH_MAX_ARRAYS);
             return;
         }
         torch_array *a = &list->items[list->n++];
         a->name = spec->string;
-        snprintf(path, sizeof path, "%s/%s", folder, file->valuestring);
-        if (!gold_npy_read(path, &a->recorded, why, sizeof why))
-            gold_fail(c, "%.700s", why);
+        gold_load(c, folder, spec, &a->recorded);
     }
 }
 
@@ -147,8 +149,12 @@ static void run_row(gold_case *c, torch_node *t, const torch_op *op)
 {
     FX_TEST;
     t->gradients_taken = false;
-    for (int i = 0; i < t->in.n; i++)
+    gold_unread(t->attrs);
+    (void)gold_any(t->attrs, "note");
+    for (int i = 0; i < t->in.n; i++) {
         t->in.items[i].array = gold_array(&t->in.items[i].recorded, t->real);
+        t->in.items[i].used = false;
+    }
     for (int i = 0; i < t->out.n; i++)
         t->out.items[i].array = NULL;
     for (int i = 0; i < t->grad.n; i++)
@@ -159,8 +165,12 @@ static void run_row(gold_case *c, torch_node *t, const torch_op *op)
         torch_out(t, "y", op->unary(torch_in(t, "x")));
     if (t->variant)
         return;
+    gold_check_read(c, t->attrs, t->op);
     if (!t->gradients_taken)
         torch_gradients(t);
+    for (int i = 0; i < t->in.n; i++)
+        if (!t->in.items[i].used)
+            gold_fail(c, "%s: input %s is not used", t->op, t->in.items[i].name);
     compare_list(c, t, &t->out, "output", op);
     compare_list(c, t, &t->grad, "gradient", op);
     gold_check_record(c);
@@ -194,14 +204,14 @@ static void run_rows(gold_case *c, torch_node *t)
 static void run_json(gold_case *c, const char *folder, const cJSON *json)
 {
     torch_node *t = gold_alloc(sizeof *t);
-    const cJSON *op = cJSON_GetObjectItemCaseSensitive(json, "op");
-    const cJSON *group = cJSON_GetObjectItemCaseSensitive(json, "group");
-    t->op = cJSON_IsString(op) ? op->valuestring : "";
-    t->group = cJSON_IsString(group) ? group->valuestring : "";
-    t->attrs = cJSON_GetObjectItemCaseSensitive(json, "attrs");
-    load_list(c, &t->in, folder, cJSON_GetObjectItemCaseSensitive(json, "inputs"));
-    load_list(c, &t->out, folder, cJSON_GetObjectItemCaseSensitive(json, "outputs"));
-    load_list(c, &t->grad, folder, cJSON_GetObjectItemCaseSensitive(json, "grads"));
+    t->op = gold_text(json, "op", "");
+    t->group = gold_text(json, "group", "");
+    t->attrs = gold_any(json, "attrs");
+    load_list(c, &t->in, folder, gold_any(json, "inputs"));
+    load_list(c, &t->out, folder, gold_any(json, "outputs"));
+    load_list(c, &t->grad, folder, gold_any(json, "grads"));
+    (void)gold_any(json, "name"), (void)gold_any(json, "note");
+    gold_check_read(c, json, "case");
     if (!c->failed)
         run_rows(c, t);
     free_list(&t->in);
@@ -210,11 +220,10 @@ static void run_json(gold_case *c, const char *folder, const cJSON *json)
     free(t);
 }
 
-static void run_case(gold_run *run, const cJSON *entry)
+static void run_case(gold_run *run, const char *dir)
 {
     gold_case c = {0};
-    const cJSON *dir = cJSON_GetObjectItemCaseSensitive(entry, "dir");
-    snprintf(c.name, sizeof c.name, "torch/%s", cJSON_IsString(dir) ? dir->valuestring : "?");
+    snprintf(c.name, sizeof c.name, "torch/%s", dir);
     if (!gold_selected(run, c.name))
         return;
     char folder[MAX_PATH / 2], path[MAX_PATH];
@@ -232,8 +241,15 @@ static void run_case(gold_run *run, const cJSON *entry)
 void torch_run_all(gold_run *run)
 {
     cJSON *index = gold_index(run, "torch/index.json");
-    const cJSON *entry;
-    cJSON_ArrayForEach(entry, cJSON_GetObjectItemCaseSensitive(index, "cases"))
-        run_case(run, entry);
+    const cJSON *cases = cJSON_GetObjectItemCaseSensitive(index, "cases"), *entry;
+    const char **names = gold_alloc((size_t)cJSON_GetArraySize(cases) * sizeof *names);
+    int n = 0;
+    cJSON_ArrayForEach(entry, cases)
+    {
+        names[n++] = gold_text(entry, "dir", "?");
+        run_case(run, names[n - 1]);
+    }
+    gold_unlisted(run, "torch", n, names);
+    free(names);
     cJSON_Delete(index);
 }

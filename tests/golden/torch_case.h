@@ -15,6 +15,7 @@ typedef struct torch_array {
     const char *name;
     gold_tensor recorded; /* inputs: what was loaded; outputs and gradients: what is expected */
     fx_array *array;      /* inputs: the same for cflux; outputs and gradients: the result */
+    bool used;            /* inputs: the operator's function asked for it */
 } torch_array;
 
 typedef struct torch_list {
@@ -48,6 +49,9 @@ fx_array *torch_in(const torch_node *t, const char *name); /* NULL when there is
 void torch_out(torch_node *t, const char *name, fx_array *x);
 void torch_gradients(torch_node *t);
 
+/* Reads an attribute of which one value is built; another is the form `attr` that is not. */
+void torch_only(torch_node *t, const char *attr, double value);
+bool torch_has(const torch_node *t, const char *attr); /* does not count as reading it */
 bool torch_flag(const torch_node *t, const char *attr);
 double torch_real(const torch_node *t, const char *attr, double otherwise);
 const char *torch_text(const torch_node *t, const char *attr, const char *otherwise);

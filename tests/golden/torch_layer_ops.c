@@ -30,8 +30,8 @@ static void op_dense(torch_node *t)
         return;
     }
     fx_array *b = torch_in(t, "b");
-    void *layer =
-        fx_dense(0, 0, act, .weight = fx_transpose(torch_in(t, "w")), .bias = b, .no_bias = !b);
+    void *layer = fx_dense(0, 0, act, .weight_array = fx_transpose(torch_in(t, "w")),
+                           .bias_array = b, .bias = b != NULL);
     torch_out(t, "y", fx_call(layer, x_of(t)));
 }
 
@@ -62,19 +62,20 @@ static void op_bilinear(torch_node *t)
 
 static void op_embedding(torch_node *t)
 {
+    torch_only(t, "index_base", 0);
     torch_out(t, "y", fx_gather(torch_in(t, "w"), torch_in(t, "i"), 1));
 }
 
 static void op_embeddingbag(torch_node *t)
 {
+    torch_only(t, "index_base", 0);
     fx_array *rows = fx_gather(torch_in(t, "w"), torch_in(t, "i"), 1);
     const char *mode = torch_text(t, "mode", "mean");
-    const fx_reduce_args args = {
-        .fxi_size = sizeof args, .x = rows, .dims = FX_AXES(1), .drop = true};
     torch_out(t, "y",
-              !strcmp(mode, "sum")   ? fxi_sum(&args)
-              : !strcmp(mode, "max") ? fxi_maximum(&args)
-                                     : fxi_mean(&args));
+              FXI_REDUCE(!strcmp(mode, "sum")   ? fxi_sum
+                         : !strcmp(mode, "max") ? fxi_maximum
+                                                : fxi_mean,
+                         rows, .dims = FX_AXES(1), .drop = true));
 }
 
 /* Channels j + r·i + r²·c become columns and rows between the pixels. */
@@ -114,9 +115,12 @@ static void batchnorm_train(torch_node *t, fx_batchnorm_layer *layer)
 static void op_batchnorm(torch_node *t)
 {
     fx_array *gamma = torch_in(t, "gamma"), *beta = torch_in(t, "beta");
+    torch_only(t, "affine", gamma != NULL);
+    if (strncmp(torch_text(t, "running_var", "unbiased"), "unbiased", 8) != 0)
+        t->variant = "running_var";
     fx_batchnorm_layer *layer =
-        fx_batchnorm(fx_length(torch_in(t, "running_mean")), .no_affine = !gamma,
-                     .epsilon = torch_real(t, "eps", 0), .momentum = torch_real(t, "momentum", 0));
+        fx_batchnorm(fx_length(torch_in(t, "running_mean")), .affine = gamma != NULL,
+                     .eps = torch_real(t, "eps", 1e-5), .momentum = torch_real(t, "momentum", 0.1));
     if (fx_is_error(layer))
         return;
     if (gamma) {
@@ -139,7 +143,11 @@ static void op_layernorm(torch_node *t)
     fx_dims size = {.n = fx_ndims(gamma)};
     for (int i = 0; i < size.n; i++)
         size.v[i] = fx_size(gamma, i);
-    fx_layernorm_layer *layer = fx_layernorm(size, .epsilon = torch_real(t, "eps", 0));
+    const fx_dims said = torch_spatial(t, "normalized_shape", (int)size.n, 0);
+    if (torch_has(t, "normalized_shape") &&
+        memcmp(said.v, size.v, (size_t)size.n * sizeof *size.v) != 0)
+        t->variant = "normalized_shape unlike gamma";
+    fx_layernorm_layer *layer = fx_layernorm(size, .eps = torch_real(t, "eps", 1e-5));
     if (fx_is_error(layer))
         return;
     fx_set(&layer->scale, gamma);
@@ -157,9 +165,11 @@ static void op_normalise(torch_node *t)
 static void op_lp_normalise(torch_node *t)
 {
     fx_array *x = x_of(t);
-    const unsigned dims = FX_AXIS(fx_ndims(x) - 1 - (int)torch_real(t, "dim", 1));
-    const bool p1 = torch_real(t, "p", 2) == 1;
-    torch_out(t, "y", fx_div(x, p1 ? fx_sum(fx_abs(x), .dims = dims) : fx_norm(x, .dims = dims)));
+    const fx_axes dims = FX_AXES(fx_ndims(x) - 1 - (int)torch_real(t, "dim", 1));
+    const double p = torch_real(t, "p", 2);
+    fx_array *norm = p == 2 ? fx_norm(x, .dims = dims)
+                            : fx_pow(fx_sum(fx_pow(fx_abs(x), p), .dims = dims), 1 / p);
+    torch_out(t, "y", fx_div(x, norm));
 }
 
 /* A vector of channels as 1×…×c, for the axis before the last of x. */
@@ -173,31 +183,43 @@ static fx_array *channels(fx_array *v, const fx_array *x)
 static void op_groupnorm(torch_node *t)
 {
     fx_array *x = x_of(t);
-    int64_t dims[FX_MAX_DIMS], whole[FX_MAX_DIMS];
+    int64_t sizes[FX_MAX_DIMS], whole[FX_MAX_DIMS];
     const int rank = fx_ndims(x);
     const int64_t groups = (int64_t)torch_real(t, "groups", 1);
     for (int i = 0; i < rank; i++)
-        dims[i] = whole[i] = fx_size(x, i);
-    dims[rank - 2] /= groups;
-    dims[rank - 1] = groups;
-    dims[rank] = whole[rank - 1];
-    fx_array *y = fx_normalise(fxi_reshape(x, rank + 1, dims), FX_AXIS(rank - 1) - 1u,
-                               torch_real(t, "eps", 1e-5));
+        sizes[i] = whole[i] = fx_size(x, i);
+    sizes[rank - 2] /= groups;
+    sizes[rank - 1] = groups;
+    sizes[rank] = whole[rank - 1];
+    fx_array *y =
+        fx_normalise(fxi_reshape(x, rank + 1, sizes), FXI_AXES((1u << (unsigned)(rank - 1)) - 1u),
+                     torch_real(t, "eps", 1e-5));
     y = fxi_reshape(y, rank, whole);
     torch_out(
         t, "y",
         fx_add(fx_mul(y, channels(torch_in(t, "gamma"), x)), channels(torch_in(t, "beta"), x)));
 }
 
+/* In training the statistics of each observation's channel; the running ones move towards their
+ * mean over the observations, the variance with n − 1. */
 static void op_instancenorm(torch_node *t)
 {
     fx_array *x = x_of(t), *mean = torch_in(t, "running_mean"), *var = torch_in(t, "running_var");
+    const double epsilon = torch_real(t, "eps", 1e-5), momentum = torch_real(t, "momentum", 0.1);
+    const unsigned spatial = (1u << (unsigned)(fx_ndims(x) - 2)) - 1u,
+                   last = 2u << (unsigned)(fx_ndims(x) - 2);
+    const fx_axes axes = FXI_AXES(spatial);
+    fx_array *y;
     if (torch_flag(t, "use_input_stats")) {
-        t->variant = "training";
-        return;
+        const fx_axes all = FXI_AXES(spatial | last);
+        fx_array *now_mean = fx_mean(x, .dims = all, .drop = true);
+        fx_array *now_var = fx_mean(fx_var(x, .dims = axes), .dims = FXI_AXES(last));
+        y = fx_normalise(x, axes, epsilon);
+        mean = fx_add(fx_mul(1 - momentum, mean), fx_mul(momentum, now_mean));
+        var = fx_add(fx_mul(1 - momentum, var), fx_mul(momentum, fx_squeeze(now_var, all)));
+    } else {
+        y = fx_div(fx_sub(x, channels(mean, x)), fx_sqrt(fx_add(channels(var, x), epsilon)));
     }
-    fx_array *spread = fx_sqrt(fx_add(channels(var, x), torch_real(t, "eps", 1e-5)));
-    fx_array *y = fx_div(fx_sub(x, channels(mean, x)), spread);
     torch_out(
         t, "y",
         fx_add(fx_mul(y, channels(torch_in(t, "gamma"), x)), channels(torch_in(t, "beta"), x)));

@@ -5,17 +5,20 @@
  */
 #include "torch_case.h"
 
+#include "option_struct.h"
+
 #include <string.h>
 
 static fx_loss_args args_of(const torch_node *t)
 {
-    return (fx_loss_args){.fxi_size = sizeof(fx_loss_args),
-                          .pred = torch_in(t, "yhat"),
-                          .target = torch_in(t, "y"),
-                          .sum = !strcmp(torch_text(t, "agg", "mean"), "sum"),
-                          .epsilon = torch_real(t, "eps", 0),
-                          .delta = torch_real(t, "delta", 0),
-                          .smoothing = torch_real(t, "alpha", 0)};
+    FXI_DEFAULT_OPTIONS(fx_loss_args, FXI_LOSS_ARGS, a);
+    a.pred = torch_in(t, "yhat");
+    a.target = torch_in(t, "y");
+    a.sum = !strcmp(torch_text(t, "agg", "mean"), "sum");
+    a.eps = torch_real(t, "eps", FX_EPS);
+    a.delta = torch_real(t, "delta", 1);
+    a.smoothing = torch_real(t, "alpha", 0);
+    return a;
 }
 
 #define LOSS(name)                                                                                 \

@@ -22,13 +22,23 @@ static bool is_real(int dtype)
            dtype == FX_DTYPE_BF16;
 }
 
+/* Where a step of its class has its program. */
+static fx_program *program_of(fx_step *s)
+{
+    return s->cls == FX_CLASS_MATMUL    ? &s->as.matmul.epilogue
+           : s->cls == FX_CLASS_REDUCE  ? &s->as.reduce.program
+           : s->cls == FX_CLASS_ROW     ? &s->as.row.program
+           : s->cls == FX_CLASS_FOREACH ? &s->as.foreach.program
+                                        : &s->as.elementwise.program;
+}
+
 static void show(visit *v, gpu_case *c)
 {
     c->step.in = c->in;
     c->step.in_value = c->in_value;
     c->step.in_offset = c->in_offset;
-    if (c->step.ninstr)
-        c->step.program = c->program;
+    if (c->ninstr)
+        *program_of(&c->step) = (fx_program){c->program, c->ninstr};
     v->visit(v->user, c);
     v->count++;
 }
@@ -87,19 +97,15 @@ typedef struct op_row {
     uint8_t op, nsrc;
     bool integer, boolean;
 } op_row;
-static const op_row ops[] = {{FX_OP_ADD, 2, true, false},      {FX_OP_SUB, 2, true, false},
-                             {FX_OP_MUL, 2, true, true},       {FX_OP_DIV, 2, false, false},
-                             {FX_OP_FLD, 2, true, false},      {FX_OP_POW, 2, true, false},
-                             {FX_OP_MAX, 2, true, true},       {FX_OP_MIN, 2, true, true},
-                             {FX_OP_ATAN2, 2, false, false},   {FX_OP_LT, 2, true, true},
-                             {FX_OP_LE, 2, true, true},        {FX_OP_EQ, 2, true, true},
-                             {FX_OP_NE, 2, true, true},        {FX_OP_NEG, 1, true, false},
-                             {FX_OP_EXP, 1, false, false},     {FX_OP_EXPM1, 1, false, false},
-                             {FX_OP_LOG, 1, false, false},     {FX_OP_LOG1P, 1, false, false},
-                             {FX_OP_SQRT, 1, false, false},    {FX_OP_SIN, 1, false, false},
-                             {FX_OP_COS, 1, false, false},     {FX_OP_TANH, 1, false, false},
-                             {FX_OP_SIGMOID, 1, false, false}, {FX_OP_RELU, 1, true, true},
-                             {FX_OP_ERF, 1, false, false},     {FX_OP_FLOOR, 1, true, false}};
+#define TAKES_REAL    false, false
+#define TAKES_COUNT   true, false
+#define TAKES_KEEP    true, true
+#define TAKES_COMPARE true, true
+static const op_row ops[] = {
+#define ELEMENTWISE(NAME, name, inputs, rule, gradient, real, whole)                               \
+    {FX_OP_##NAME, inputs, TAKES_##rule},
+#include <cflux/op.def>
+};
 enum { OPS = sizeof ops / sizeof *ops };
 
 static bool compares(int op)
@@ -109,22 +115,23 @@ static bool compares(int op)
 
 static void add_instr(gpu_case *c, int op, int dtype, int from, int nsrc, int s0, int s1, int s2)
 {
-    c->program[c->step.ninstr++] = (fx_instr){.op = (uint8_t)op,
-                                              .dtype = (uint8_t)dtype,
-                                              .from = (uint8_t)from,
-                                              .nsrc = (uint8_t)nsrc,
-                                              .src = {(uint8_t)s0, (uint8_t)s1, (uint8_t)s2}};
+    c->program[c->ninstr++] = (fx_instr){.op = (uint8_t)op,
+                                         .dtype = (uint8_t)dtype,
+                                         .from = (uint8_t)from,
+                                         .nsrc = (uint8_t)nsrc,
+                                         .src = {(uint8_t)s0, (uint8_t)s1, (uint8_t)s2}};
 }
 
 /* Every instruction is an output; the last one is the first. */
 static void all_outputs(gpu_case *c)
 {
     fx_step *s = &c->step;
-    s->nmore = s->ninstr - 1;
-    s->op = c->program[s->ninstr - 1].op;
-    s->out.dtype = c->program[s->ninstr - 1].dtype;
-    for (int k = 0; k < s->nmore; k++)
-        s->more_reg[k] = (uint8_t)(s->nin + k);
+    fx_more_outputs *more = &s->as.elementwise.more;
+    more->n = c->ninstr - 1;
+    s->op = c->program[c->ninstr - 1].op;
+    s->out.dtype = c->program[c->ninstr - 1].dtype;
+    for (int k = 0; k < more->n; k++)
+        more->reg[k] = (uint8_t)(s->nin + k);
 }
 
 static void begin_elementwise(gpu_case *c, int dtype, sizes_of space, layout a, layout b,
@@ -144,7 +151,7 @@ static void begin_elementwise(gpu_case *c, int dtype, sizes_of space, layout a, 
 
 static void end_elementwise(visit *v, gpu_case *c)
 {
-    if (c->step.ninstr == 0)
+    if (c->ninstr == 0)
         return;
     all_outputs(c);
     show(v, c);
@@ -160,7 +167,7 @@ static void operations(visit *v, int dtype, sizes_of space, layout a, layout b, 
             continue;
         add_instr(&c, ops[k].op, compares(ops[k].op) ? FX_DTYPE_BOOL : dtype, dtype, ops[k].nsrc,
                   ops[k].nsrc == 1 ? unary : 0, 1, 0);
-        if (c.step.ninstr == 8) {
+        if (c.ninstr == 8) {
             end_elementwise(v, &c);
             begin_elementwise(&c, dtype, space, a, b, "ops");
         }
@@ -245,8 +252,8 @@ static void segments(visit *v, int count, bool shared)
     begin_elementwise(&c, FX_DTYPE_F32, spaces[0], DENSE, DENSE, "segments");
     snprintf(c.name, sizeof c.name, "segments.%d.%s", count, shared ? "shared" : "own");
     c.step.cls = FX_CLASS_FOREACH;
-    c.step.nsegments = count;
-    c.step.segments = c.segments;
+    c.step.as.foreach =
+        (fx_foreach_step){.more = {.n = 1, .reg = {3}}, .segments = c.segments, .nsegments = count};
     c.step.nin = 3 * count;
     for (int g = 0; g < count; g++) {
         c.segments[g].length = lengths[g % 7];
@@ -257,8 +264,6 @@ static void segments(visit *v, int count, bool shared)
     }
     add_instr(&c, FX_OP_MUL, FX_DTYPE_F32, FX_DTYPE_F32, 2, 1, 2, 0);
     add_instr(&c, FX_OP_SUB, FX_DTYPE_F32, FX_DTYPE_F32, 2, 0, 3, 0);
-    c.step.nmore = 1;
-    c.step.more_reg[0] = 3;
     c.step.op = FX_OP_SUB;
     show(v, &c);
 }
@@ -278,7 +283,7 @@ static void generators(visit *v)
     for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++) {
         gpu_case c = {.step = {.op = FX_OP_IOTA, .cls = FX_CLASS_GENERATOR}, .exact = true};
         c.step.out = dense(dtype, 3, brick);
-        c.step.attr.i[0] = 1;
+        c.step.as.generator.axis = 1;
         snprintf(c.name, sizeof c.name, "iota.%s", type_names[dtype]);
         show(v, &c);
         if (!is_real(dtype))
@@ -312,7 +317,7 @@ static void joins(visit *v)
     for (int axis = 0; axis < 3; axis++) {
         gpu_case c = {.step = {.op = FX_OP_CONCAT, .cls = FX_CLASS_COPY, .nin = 3}, .exact = true};
         int64_t shape[3] = {5, 33, 7};
-        c.step.attr.i[0] = axis;
+        c.step.as.copy.axis = axis;
         shape[axis] = 0;
         for (int k = 0; k < 3; k++) {
             int64_t part[3] = {5, 33, 7};
@@ -327,8 +332,8 @@ static void joins(visit *v)
         c.step.nin = 2;
         c.in[0] = laid(FX_DTYPE_U8, 3, brick, SPREAD);
         c.in[1] = laid(FX_DTYPE_U8, 0, NULL, SINGLE);
-        c.step.attr.i[1] = axis;
-        c.step.attr.i[2] = 2;
+        c.step.as.copy.before = axis;
+        c.step.as.copy.after = 2;
         memcpy(shape, brick, sizeof shape);
         shape[axis] += axis + 2;
         c.step.out = dense(FX_DTYPE_U8, 3, shape);
@@ -362,7 +367,7 @@ static void gathers(visit *v)
                           .index_size = x[axis]};
             int64_t shape[4];
             index_shape(axis, shape);
-            c.step.attr.i[0] = axis;
+            c.step.as.gather.axis = axis;
             c.in[0] = laid(dtype, 3, x, (layout)(dtype % SINGLE));
             c.in[1] =
                 laid(dtype % 2 ? FX_DTYPE_I32 : FX_DTYPE_I64, 2, idx, dtype % 3 ? DENSE : TURNED);
@@ -383,8 +388,8 @@ static void scatter(visit *v, int kind, int dtype, int axis, bool large)
         shape[axis + 1] = 5;
         out[axis] = 400;
     }
-    c.step.attr.i[0] = kind;
-    c.step.attr.i[1] = axis;
+    c.step.as.scatter.fold = kind;
+    c.step.as.scatter.axis = axis;
     c.index_size = out[axis];
     c.in[0] = laid(dtype, 4, shape, axis == 1 ? TURNED : axis == 2 ? FAR : DENSE);
     c.in[1] = laid(axis == 1 ? FX_DTYPE_I32 : FX_DTYPE_I64, 2, large ? many : idx,
@@ -397,7 +402,7 @@ static void scatter(visit *v, int kind, int dtype, int axis, bool large)
 
 static void scatters(visit *v)
 {
-    for (int kind = FX_FOLD_SUM; kind <= FX_FOLD_PROD; kind++)
+    for (int kind = FX_REDUCE_SUM; kind <= FX_REDUCE_PROD; kind++)
         for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
             for (int large = 0; large < 2 && dtype != FX_DTYPE_BOOL; large++)
                 scatter(v, kind, dtype, (kind + dtype) % 3, large);
@@ -408,11 +413,11 @@ static void scatters(visit *v)
 static bool folds(int kind, int dtype)
 {
     const bool half = dtype == FX_DTYPE_F16 || dtype == FX_DTYPE_BF16;
-    if (kind == FX_FOLD_SQDEV)
+    if (kind == FX_REDUCE_SQDEV)
         return is_real(dtype);
-    if (kind == FX_FOLD_ARGMAX || kind == FX_FOLD_ARGMIN)
+    if (kind == FX_REDUCE_ARGMAX || kind == FX_REDUCE_ARGMIN)
         return !half;
-    return dtype != FX_DTYPE_BOOL || kind != FX_FOLD_SUM;
+    return dtype != FX_DTYPE_BOOL || kind != FX_REDUCE_SUM;
 }
 
 static fx_tensor reduced(int dtype, int nd, const int64_t *shape, uint32_t mask)
@@ -425,13 +430,13 @@ static fx_tensor reduced(int dtype, int nd, const int64_t *shape, uint32_t mask)
 
 static void reduction(visit *v, int kind, int dtype, sizes_of space, uint32_t mask, layout how)
 {
-    const bool index = kind == FX_FOLD_ARGMAX || kind == FX_FOLD_ARGMIN;
+    const bool index = kind == FX_REDUCE_ARGMAX || kind == FX_REDUCE_ARGMIN;
     gpu_case c = {.step = {.op = FX_OP_REDUCE, .cls = FX_CLASS_REDUCE, .nin = 1}};
     c.in[0] = laid(dtype, space.nd, space.shape, how);
-    c.step.attr.i[0] = kind;
-    c.step.attr.i[1] = mask;
+    c.step.as.reduce.fold = kind;
+    c.step.as.reduce.mask = mask;
     c.step.out = reduced(index ? FX_DTYPE_I64 : dtype, space.nd, space.shape, mask);
-    c.specials = is_real(dtype) && (index || kind == FX_FOLD_MAX || kind == FX_FOLD_MIN);
+    c.specials = is_real(dtype) && (index || kind == FX_REDUCE_MAX || kind == FX_REDUCE_MIN);
     snprintf(c.name, sizeof c.name, "reduce.%d.%s.%dd.%x.%s", kind, type_names[dtype], space.nd,
              (unsigned)mask, layout_names[how]);
     show(v, &c);
@@ -441,8 +446,8 @@ static void reductions(visit *v)
 {
     static const int64_t rows[] = {1300, 3}, columns[] = {70, 500}, all[] = {40000};
     static const int64_t none[] = {0, 4};
-    for (int kind = 0; kind < FX_FOLDS; kind++) {
-        const bool index = kind == FX_FOLD_ARGMAX || kind == FX_FOLD_ARGMIN;
+    for (int kind = 0; kind <= FX_REDUCE_ARGMIN; kind++) {
+        const bool index = kind == FX_REDUCE_ARGMAX || kind == FX_REDUCE_ARGMIN;
         for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++) {
             if (!folds(kind, dtype))
                 continue;
@@ -471,14 +476,14 @@ static void program_reductions(visit *v)
             gpu_case c = {.step = {.op = FX_OP_REDUCE, .cls = FX_CLASS_REDUCE, .nin = 3}};
             if (mask == 5 || mask == 2) /* the planner makes reduced × kept × reduced at most */
                 continue;
-            c.step.space = dense(types[k], 3, brick);
+            c.step.as.reduce.space = dense(types[k], 3, brick);
             c.in[0] = laid(types[k], 3, brick, DENSE);
             c.in[1] = laid(types[k], 3, brick, SPREAD);
             c.in[2] = laid(types[k], 3, brick, SINGLE);
             add_instr(&c, FX_OP_SUB, types[k], types[k], 2, 0, 1, 0);
             add_instr(&c, FX_OP_MUL, types[k], types[k], 2, 3, 2, 0);
-            c.step.attr.i[0] = FX_FOLD_SUM;
-            c.step.attr.i[1] = mask;
+            c.step.as.reduce.fold = FX_REDUCE_SUM;
+            c.step.as.reduce.mask = mask;
             c.step.out = reduced(types[k], 3, brick, mask);
             snprintf(c.name, sizeof c.name, "reduce.program.%s.%x", type_names[types[k]],
                      (unsigned)mask);
@@ -495,8 +500,8 @@ static void scans(visit *v)
                                     spaces[1], spaces[1],  spaces[2]};
             for (int k = 0; k < 6; k++) {
                 gpu_case c = {.step = {.op = FX_OP_CUMSUM, .cls = FX_CLASS_SCAN, .nin = 1}};
-                c.step.attr.i[0] = k < 2 ? all[k].nd - 1 : k - 2;
-                c.step.attr.i[1] = way;
+                c.step.as.scan.axis = k < 2 ? all[k].nd - 1 : k - 2;
+                c.step.as.scan.reverse = way;
                 c.in[0] = laid(dtype, all[k].nd, all[k].shape, (layout)(k % SINGLE));
                 c.step.out = dense(dtype, all[k].nd, all[k].shape);
                 snprintf(c.name, sizeof c.name, "cumsum.%s.%d.%d", type_names[dtype], k, way);
@@ -510,9 +515,9 @@ static void row_instr(gpu_case *c, int op, int dtype, int nsrc, int s0, int s1, 
                       int64_t attr)
 {
     add_instr(c, op, dtype, dtype, nsrc, s0, s1, 0);
-    c->program[c->step.ninstr - 1].row = row;
-    c->program[c->step.ninstr - 1].pass = (uint8_t)pass;
-    c->program[c->step.ninstr - 1].attr = attr;
+    c->program[c->ninstr - 1].row = row;
+    c->program[c->ninstr - 1].pass = (uint8_t)pass;
+    c->program[c->ninstr - 1].attr = attr;
 }
 
 static void begin_rows(gpu_case *c, const char *what, int dtype, int row_axes, int64_t n,
@@ -522,8 +527,8 @@ static void begin_rows(gpu_case *c, const char *what, int dtype, int row_axes, i
     memset(c, 0, sizeof *c);
     c->step.op = FX_OP_REDUCE;
     c->step.cls = FX_CLASS_ROW;
-    c->step.space = dense(dtype, row_axes + 1, shape);
-    c->step.row_axes = row_axes;
+    c->step.as.row.space = dense(dtype, row_axes + 1, shape);
+    c->step.as.row.row_axes = row_axes;
     snprintf(c->name, sizeof c->name, "rows.%s.%s.%d.%d", what, type_names[dtype], row_axes,
              (int)n);
 }
@@ -533,7 +538,7 @@ static void softmax(visit *v, int dtype, int row_axes, int64_t n, layout how)
 {
     gpu_case c;
     begin_rows(&c, "softmax", dtype, row_axes, n, 9);
-    const fx_tensor *space = &c.step.space;
+    const fx_tensor *space = &c.step.as.row.space;
     const uint32_t mask = (1u << row_axes) - 1;
     c.step.nin = 3;
     c.in[0] = laid(dtype, space->ndim, space->shape, how);
@@ -541,23 +546,20 @@ static void softmax(visit *v, int dtype, int row_axes, int64_t n, layout how)
     for (int d = row_axes; d < space->ndim; d++)
         c.in[1].stride[d] = 0;
     c.in[2] = reduced(dtype, space->ndim, space->shape, mask);
-    row_instr(&c, FX_OP_MUL, dtype, 2, 0, 1, false, 0, 0);               /* 3 */
-    row_instr(&c, FX_OP_REDUCE, dtype, 1, 3, 0, true, 0, FX_FOLD_MAX);   /* 4 */
-    row_instr(&c, FX_OP_SUB, dtype, 2, 3, 4, false, 1, 0);               /* 5 */
-    row_instr(&c, FX_OP_EXP, dtype, 1, 5, 0, false, 1, 0);               /* 6 */
-    row_instr(&c, FX_OP_REDUCE, dtype, 1, 6, 0, true, 1, FX_FOLD_SUM);   /* 7 */
-    row_instr(&c, FX_OP_REDUCE, dtype, 1, 5, 0, true, 1, FX_FOLD_SQDEV); /* 8 */
-    row_instr(&c, FX_OP_LOG, dtype, 1, 7, 0, true, 2, 0);                /* 9 */
-    row_instr(&c, FX_OP_ADD, dtype, 2, 9, 2, true, 2, 0);                /* 10 */
-    row_instr(&c, FX_OP_DIV, dtype, 2, 6, 7, false, 2, 0);               /* 11 */
-    row_instr(&c, FX_OP_REDUCE, dtype, 1, 11, 0, true, 2, FX_FOLD_MIN);  /* 12 */
-    row_instr(&c, FX_OP_MUL, dtype, 2, 12, 8, true, 3, 0);               /* 13 */
+    row_instr(&c, FX_OP_MUL, dtype, 2, 0, 1, false, 0, 0);                 /* 3 */
+    row_instr(&c, FX_OP_REDUCE, dtype, 1, 3, 0, true, 0, FX_REDUCE_MAX);   /* 4 */
+    row_instr(&c, FX_OP_SUB, dtype, 2, 3, 4, false, 1, 0);                 /* 5 */
+    row_instr(&c, FX_OP_EXP, dtype, 1, 5, 0, false, 1, 0);                 /* 6 */
+    row_instr(&c, FX_OP_REDUCE, dtype, 1, 6, 0, true, 1, FX_REDUCE_SUM);   /* 7 */
+    row_instr(&c, FX_OP_REDUCE, dtype, 1, 5, 0, true, 1, FX_REDUCE_SQDEV); /* 8 */
+    row_instr(&c, FX_OP_LOG, dtype, 1, 7, 0, true, 2, 0);                  /* 9 */
+    row_instr(&c, FX_OP_ADD, dtype, 2, 9, 2, true, 2, 0);                  /* 10 */
+    row_instr(&c, FX_OP_DIV, dtype, 2, 6, 7, false, 2, 0);                 /* 11 */
+    row_instr(&c, FX_OP_REDUCE, dtype, 1, 11, 0, true, 2, FX_REDUCE_MIN);  /* 12 */
+    row_instr(&c, FX_OP_MUL, dtype, 2, 12, 8, true, 3, 0);                 /* 13 */
     c.step.out = dense(dtype, space->ndim, space->shape);
-    c.step.out_reg = 11;
-    c.step.nmore = 3;
-    c.step.more_reg[0] = 10;
-    c.step.more_reg[1] = 13;
-    c.step.more_reg[2] = 5;
+    c.step.as.row.out_reg = 11;
+    c.step.as.row.more = (fx_more_outputs){.n = 3, .reg = {10, 13, 5}};
     show(v, &c);
 }
 
@@ -583,8 +585,8 @@ static void product(visit *v, int dtype, int turns, bool batch, bool epilogue)
     const int64_t a[] = {ta ? k : m, ta ? m : k, 2, 3}, b[] = {tb ? n : k, tb ? k : n, 2, 1},
                   out[] = {m, n, 2, 3};
     gpu_case c = {.step = {.op = FX_OP_MATMUL, .cls = FX_CLASS_MATMUL, .nin = 2}, .scale = 1};
-    c.step.attr.i[0] = ta;
-    c.step.attr.i[1] = tb;
+    c.step.as.matmul.transpose_a = ta;
+    c.step.as.matmul.transpose_b = tb;
     c.in[0] = dense(dtype, (int)nd, a);
     c.in[1] = laid(dtype, (int)nd, b, batch ? TURNED : DENSE);
     c.step.out = dense(dtype, (int)nd, out);

@@ -13,6 +13,7 @@ typedef struct gpu_case {
     int32_t in_value[GPU_INPUTS]; /* of a foreach step: equal ones are the same memory */
     int64_t in_offset[GPU_INPUTS];
     fx_instr program[GPU_INSTRUCTIONS];
+    int32_t ninstr;
     fx_segment segments[GPU_SEGMENTS];
     int64_t index_size; /* > 0: operand 1 holds indices below it */
     bool specials;      /* operands hold NaN, infinities and both zeros, too */

@@ -90,12 +90,11 @@ static void add_epilogue(gpu_case *c, int dtype, int spatial, bool broadcast)
         c->in[2].shape[d] = c->step.out.shape[d];
     }
     c->step.nin = 3;
-    c->step.ninstr = 2;
     c->program[0] = (fx_instr){
         .op = FX_OP_ADD, .dtype = (uint8_t)dtype, .from = (uint8_t)dtype, .nsrc = 2, .src = {0, 1}};
     c->program[1] = (fx_instr){
         .op = FX_OP_RELU, .dtype = (uint8_t)dtype, .from = (uint8_t)dtype, .nsrc = 1, .src = {2}};
-    c->step.program = c->program;
+    c->step.as.conv.epilogue = (fx_program){c->program, 2};
 }
 
 typedef enum epilogue { NO_EPILOGUE, BIAS, RESIDUAL } epilogue;
@@ -104,7 +103,7 @@ static int conv(gpu_visitor visit, void *user, const row *r, int kind, int dtype
 {
     static const char *const kinds[] = {"forward", "data", "weight"};
     gpu_case c = {.step = {.op = FX_OP_CONV, .cls = FX_CLASS_CONV, .nin = 2}};
-    fx_conv_attr *a = &c.step.attr.conv;
+    fx_conv_attr *a = &c.step.as.conv.attr;
     int64_t ys[3];
     window_counts(r, ys);
     const fx_tensor x = tensor(dtype, r->spatial, r->x, r->in * r->groups, r->batch),
@@ -135,7 +134,7 @@ static int pool(gpu_visitor visit, void *user, const row *r, int kind, int dtype
     const bool back = kind == FX_POOL_MAX_GRAD || kind == FX_POOL_MEAN_GRAD,
                two = kind == FX_POOL_MAX_GRAD || kind == FX_POOL_MAX_PICK;
     gpu_case c = {.step = {.op = FX_OP_POOL, .cls = FX_CLASS_POOL, .nin = 1 + two}};
-    fx_pool_attr *a = &c.step.attr.pool;
+    fx_pool_attr *a = &c.step.as.pool.attr;
     int64_t ys[3];
     window_counts(r, ys);
     const fx_tensor x = tensor(dtype, r->spatial, r->x, r->out, r->batch),

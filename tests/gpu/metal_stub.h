@@ -30,6 +30,7 @@ float floor(float);
 float fabs(float);
 float pow(float, float);
 float atan2(float, float);
+float fmod(float, float);
 } // namespace precise
 typedef unsigned stub_atomic;
 #define atomic_uint          stub_atomic

@@ -2,10 +2,8 @@
  * by clang, CUDA by NVRTC and ptxas where the toolkit is (else by clang), HIP by clang for two
  * generations of devices, and Metal's as C++ for OpenCL behind a stub. Warnings are errors. Many
  * kernels with the same prelude are one compilation: each has its names to itself.
- * ctest: native timeout=600 */
-#include "gpu_host.h"
-#include "gpu_steps.h"
-#include "gpu_text.h"
+ * ctest: native timeout=900 */
+#include "gpu_texts.h"
 
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -16,70 +14,18 @@
 #include <cmocka.h>
 #include "temp_file.h"
 
-enum { TEXTS = 4096, BATCH = 48, LEAST = 350 };
+enum { BATCH = 48, LEAST = 350 };
 
-/* ---- texts ----------------------------------------------------------------------------------- */
-static struct {
-    char *source, name[64];
-    bool taken;
-} texts[TEXTS];
-static int ntexts, nsteps;
-static fxi_gpu_runtime recorder;
-
-static fx_status record(fx_device *device, const char *name, const char *source, void **out)
-{
-    (void)device;
-    *out = texts;
-    for (int k = 0; k < ntexts; k++)
-        if (strcmp(texts[k].source, source) == 0)
-            return FX_OK;
-    assert_true(ntexts < TEXTS);
-    texts[ntexts].source = strdup(source);
-    texts[ntexts].taken = false;
-    snprintf(texts[ntexts++].name, sizeof texts->name, "%s", name);
-    return FX_OK;
-}
-
-static const fxi_gpu_limits *limits(fx_device *device)
-{
-    static fxi_gpu_limits l = {.units = 100, .param_bytes = 1024};
-    (void)device;
-    l.f64 = l.atomic64 = recorder.dialect != FXI_GPU_METAL;
-    l.buffers = recorder.dialect == FXI_GPU_METAL ? 30 : FXI_GPU_BUFFERS;
-    return &l;
-}
-
-static void prepare(void *unused, const gpu_case *c)
-{
-    fx_step step = c->step;
-    (void)unused;
-    const fx_status status = fxi_gpu_prepare(&recorder, &gpu_host_device, &step);
-    if (status == FX_OK)
-        nsteps++;
-    else if (recorder.dialect != FXI_GPU_METAL || !strstr(gpu_host_error, "Float64"))
-        fail_msg("%s: %s", c->name, gpu_host_error);
-    fxi_gpu_release(&recorder, &step);
-}
+static bool taken[GPU_TEXTS_MOST]; /* is in a batch */
 
 static void collect(fxi_gpu_dialect dialect)
 {
-    for (int k = 0; k < ntexts; k++)
-        free(texts[k].source);
-    ntexts = nsteps = 0;
-    recorder = (fxi_gpu_runtime){
-        .dialect = dialect, .host = &gpu_host_services, .limits = limits, .compile = record};
-    gpu_visit(prepare, NULL);
-    assert_true(ntexts >= LEAST && nsteps >= ntexts);
+    gpu_texts_render(dialect, false);
+    memset(taken, 0, sizeof taken);
+    assert_true(gpu_texts_count >= LEAST && gpu_texts_steps >= gpu_texts_count);
 }
 
 /* ---- several texts in one -------------------------------------------------------------------- */
-static size_t prelude_of(const char *source)
-{
-    const char *end = strstr(source, fxi_gpu_arithmetic);
-    assert_non_null(end);
-    return (size_t)(end - source) + strlen(fxi_gpu_arithmetic);
-}
-
 static void rename_all(FILE *f, int number, bool undo)
 {
     static const char *const own[] = {"fx_params", "fx_offsets", "fx_fold", "fx_philox"};
@@ -109,21 +55,22 @@ static int next_batch(char **out_text)
     int n = 0, first = 0;
     FILE *f = open_memstream(out_text, &bytes);
     assert_non_null(f);
-    while (first < ntexts && texts[first].taken)
+    while (first < gpu_texts_count && taken[first])
         first++;
-    const size_t prelude = first < ntexts ? prelude_of(texts[first].source) : 0;
-    for (int k = first; k < ntexts && n < BATCH; k++) {
-        if (texts[k].taken || strncmp(texts[k].source, texts[first].source, prelude) != 0)
+    for (int k = first; k < gpu_texts_count && n < BATCH; k++) {
+        const gpu_text *t = &gpu_texts[k];
+        const size_t prelude = gpu_texts[first].prelude;
+        if (taken[k] || strncmp(t->source, gpu_texts[first].source, prelude) != 0)
             continue;
         if (n == 0)
-            fprintf(f, "%.*s", (int)prelude, texts[k].source);
+            fprintf(f, "%.*s", (int)prelude, t->source);
         rename_all(f, n, false);
-        fprintf(f, "#define %s %s_%d\n", texts[k].name, texts[k].name, n);
-        fputs(texts[k].source + prelude, f);
-        undefine(f, texts[k].source + prelude);
+        fprintf(f, "#define %s %s_%d\n", t->name, t->name, n);
+        fputs(t->source + prelude, f);
+        undefine(f, t->source + prelude);
         rename_all(f, n, true);
-        fprintf(f, "#undef %s\n", texts[k].name);
-        texts[k].taken = true;
+        fprintf(f, "#undef %s\n", t->name);
+        taken[k] = true;
         n++;
     }
     fclose(f);
@@ -169,8 +116,10 @@ static void check(fxi_gpu_dialect dialect, const char *what, compiler compile,
         free(text);
     }
     free(text);
-    print_message("%s: %d kernels of %d steps, in %d batches\n", what, compiled, nsteps, batches);
-    assert_true(compiled == ntexts);
+    print_message("%s: %d kernels of %d steps, in %d batches\n", what, compiled, gpu_texts_steps,
+                  batches);
+    assert_true(compiled == gpu_texts_count);
+    gpu_texts_free();
 }
 
 #define STUBS    CFLUX_SOURCE_DATA_DIR "/../tests/gpu/"

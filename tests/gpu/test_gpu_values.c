@@ -130,23 +130,23 @@ typedef struct operands {
 static int output_dtype(const gpu_case *c, int k)
 {
     const fx_step *s = &c->step;
-    const int nin = s->segments ? s->nin / s->nsegments : s->nin, j = k % (1 + s->nmore);
-    if (j == 0)
-        return s->out.dtype;
-    return s->program[s->more_reg[j - 1] - nin].dtype;
+    const fx_more_outputs *more = fx_step_more(s);
+    const int nin = s->nin / fx_step_segments(s), j = k % (1 + more->n);
+    return j == 0 ? s->out.dtype : c->program[more->reg[j - 1] - nin].dtype;
 }
 
 static int64_t output_length(const gpu_case *c, int k)
 {
     const fx_step *s = &c->step;
-    if (s->segments)
-        return s->segments[k / (1 + s->nmore)].length;
+    if (s->cls == FX_CLASS_FOREACH)
+        return c->segments[k / (1 + fx_step_more(s)->n)].length;
     if (s->cls != FX_CLASS_ROW)
         return fx_tensor_length(&s->out);
-    const int reg = k == 0 ? s->out_reg : s->more_reg[k - 1];
-    int64_t n = fx_tensor_length(&s->space);
-    for (int d = 0; d < s->row_axes && s->program[reg - s->nin].row; d++)
-        n /= s->space.shape[d];
+    const fx_row_step *row = fx_step_row(s);
+    const int reg = k == 0 ? row->out_reg : row->more.reg[k - 1];
+    int64_t n = fx_tensor_length(&row->space);
+    for (int d = 0; d < row->row_axes && c->program[reg - s->nin].row; d++)
+        n /= row->space.shape[d];
     return n;
 }
 
@@ -174,7 +174,7 @@ static void make_input(operands *o, const gpu_case *c, int k)
 /* The first operand that lies in the same memory. */
 static int same_input(const gpu_case *c, int k)
 {
-    for (int j = 0; j < k && c->step.segments; j++)
+    for (int j = 0; j < k && c->step.cls == FX_CLASS_FOREACH; j++)
         if (c->in_value[j] == c->in_value[k])
             return j;
     return k;

@@ -15,7 +15,7 @@ def line(**event):
 
 
 def start(**more):
-    event = {"event": "start", "cflux": "0.1.0", "time": "2026-11-21T20:00:00Z", "loss": "logitcrossentropy",
+    event = {"event": "start", "cflux": "0.2.0", "time": "2026-11-21T20:00:00Z", "loss": "logitcrossentropy",
              "model": "Chain(Conv((3, 3), 1 => 4, relu), MaxPool((2, 2)), Flux.flatten, Dense(64 => 10))",
              "optimiser": "Adam(0.001)", "device": "cpu", "seed": 1, "epochs": 20, "batchsize": 32, "parameters": 690,
              "data": {"path": "data/digits.csv.gz", "kind": "csv", "observations": 1797, "train": 1438,

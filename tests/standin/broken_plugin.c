@@ -1,4 +1,6 @@
-/* broken_plugin.c: a backend for tests, built several times with one thing wrong (BROKEN_…). */
+/* broken_plugin.c: a backend for tests whose head is right (head_plugin.c has the wrong ones),
+ * built several times with one thing wrong (BROKEN_…), and twice with nothing wrong: with the
+ * longest name that a backend may have, and without the function `open`. */
 #include <cflux/backend.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +9,9 @@
 int fake_library_function(void);
 #endif
 
+#ifdef BROKEN_NO_OPEN
+#define open_broken NULL
+#else
 static int open_broken(const fx_host *host, char *why, size_t size)
 {
     (void)host, (void)why, (void)size;
@@ -17,10 +22,15 @@ static int open_broken(const fx_host *host, char *why, size_t size)
     return 0;
 #elif defined BROKEN_NO_REASON
     return 0;
+#elif defined BROKEN_MANY_DEVICES
+    return 1000;
+#elif defined BROKEN_MINUS_DEVICES
+    return -1;
 #else
     return 1;
 #endif
 }
+#endif
 
 static void *take(fx_device *device, size_t bytes)
 {
@@ -51,31 +61,13 @@ static fx_status read_bytes(fx_device *device, void *to, const void *from, size_
 }
 #endif
 
-#ifdef BROKEN_NO_SYMBOL
-#define fx_backend_plugin some_other_table
-#endif
-FX_BACKEND_PLUGIN = {
-#ifdef BROKEN_OTHER_ABI
-    .abi = FX_BACKEND_ABI + 1,
-#else
-    .abi = FX_BACKEND_ABI,
-#endif
-#ifdef BROKEN_OTHER_SIZES
-    .sizes = {sizeof(fx_backend), sizeof(fx_host), sizeof(fx_device) + 8},
-#else
-    .sizes = FX_BACKEND_SIZES_HERE,
-#endif
-#ifdef BROKEN_WRONG_NAME
-    .name = "Quartz",
-#elif !defined BROKEN_NO_NAME
-    .name = BROKEN_NAME,
-#endif
+FX_BACKEND_PLUGIN = {.head = FX_BACKEND_HEAD(BROKEN_NAME),
 #ifdef BROKEN_HALF
-    .read = read_bytes,
+                     .read = read_bytes,
 #endif
 #ifndef BROKEN_NO_RUN
-    .run = launch,
+                     .run = launch,
 #endif
-    .open = open_broken,
-    .alloc = take,
-    .free = give_back};
+                     .open = open_broken,
+                     .alloc = take,
+                     .free = give_back};

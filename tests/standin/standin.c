@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MOST_DEVICES = 64 };
 
@@ -167,7 +168,7 @@ static void enter(const fx_device *device, job *j)
 static job *job_new(const fx_step *step, const void *const *in, void *out, const fx_run *run)
 {
     const int32_t nin = step ? step->nin : 0,
-                  nout = step && step->segments ? fx_step_outputs(step) : 0;
+                  nout = step && step->cls == FX_CLASS_FOREACH ? fx_step_outputs(step) : 0;
     job *j = host->alloc(sizeof *j);
     if (!j)
         return NULL;
@@ -175,7 +176,9 @@ static job *job_new(const fx_step *step, const void *const *in, void *out, const
     if (!step)
         return j;
     const size_t streams =
-        step->op == FX_OP_RANDOM ? ((size_t)step->slot + 1) * sizeof *run->streams : 0;
+        step->op == FX_OP_RANDOM
+            ? ((size_t)fx_step_generator(step)->stream + 1) * sizeof *run->streams
+            : 0;
     j->run = *run;
     j->in = host->alloc((size_t)(nin + nout + 1) * sizeof *j->in);
     void *pairs = streams ? host->alloc(streams) : NULL;
@@ -225,12 +228,15 @@ static fx_status describe(fx_device *device)
     return status;
 }
 
-/* One that works, one that does not. */
+/* Two kernel libraries: STANDIN_PART, which lies beside this plugin (head_plugin.c), and one that
+ * is not installed. */
 static const char *part(const char *name)
 {
-    return strcmp(name, STANDIN_PART) == 0 ? ""
-           : strcmp(name, "absent") == 0   ? "its library is not installed"
-                                           : NULL;
+    static const uint32_t sizes[] = FX_PLUGIN_SIZES_HERE(fx_plugin_head, fx_host);
+    static _Thread_local char why[500];
+    if (strcasecmp(name, STANDIN_PART) != 0 && strcasecmp(name, "absent") != 0)
+        return NULL;
+    return host->kernel_library(STANDIN_NAME, name, sizes, why, sizeof why) ? "" : why;
 }
 
 static int64_t used(fx_device *device)
@@ -444,9 +450,7 @@ static void *proc(const char *name)
     return strcmp(name, "standin") == 0 ? (void *)(uintptr_t)&table : NULL;
 }
 
-FX_BACKEND_PLUGIN = {.abi = FX_BACKEND_ABI,
-                     .sizes = FX_BACKEND_SIZES_HERE,
-                     .name = STANDIN_NAME,
+FX_BACKEND_PLUGIN = {.head = FX_BACKEND_HEAD(STANDIN_NAME),
                      .views = true,
                      .fuses = true,
                      .open = open_standin,

@@ -2,7 +2,7 @@
  * names CUDA and AMDGPU, with scripted failures and counters.
  *
  * libcflux-cuda.so and libcflux-amdgpu.so lie in STANDIN_FOLDER of the build tree and are found
- * when CFLUX_BACKEND_PATH names it (standin_path). STANDIN_ASYNC=1 in the environment when they are
+ * when FX_PLUGIN_PATH names it (standin_path). STANDIN_ASYNC=1 in the environment when they are
  * opened gives each device a thread that runs its steps after `run` has returned.
  */
 #ifndef CFLUX_TEST_STANDIN_H
@@ -55,7 +55,7 @@ typedef struct standin {
 /* To be called before the first fx_use. */
 static inline void standin_path(void)
 {
-    setenv("CFLUX_BACKEND_PATH", STANDIN_FOLDER, 1);
+    setenv("FX_PLUGIN_PATH", STANDIN_FOLDER, 1);
 }
 
 /* NULL: the device is none of a stand-in. */

@@ -5,6 +5,7 @@
     declaration without a definition would be found by a user's linker only.
   * Every exported symbol begins with fx_ or fxi_.
   * Its dynamic dependencies are libc, libm, zlib, libbson and what the compiler itself adds.
+  * Every thread-local variable has the initial-exec model (CMakeLists.txt says why), and no two have the same address.
 Usage: check_exports.py libcflux.so [root]
 """
 import os
@@ -14,6 +15,7 @@ import sys
 
 LEAST = 250
 SHOWN = 20
+LEAST_THREAD_LOCAL = 5
 ALLOWED_LIBRARIES = r"(libc|libm|libz|libbson-1\.0|libpthread|libgcc_s|ld-linux[\w-]*)\.so(\.\d+)*"
 
 
@@ -44,6 +46,31 @@ def needed(library):
     return re.findall(r"\(NEEDED\).*\[(.+)\]", out)
 
 
+def readelf(flag, library):
+    return subprocess.run(["readelf", "-W", flag, library], check=True, text=True, capture_output=True).stdout
+
+
+def thread_local_errors(relocations):
+    """From the output of readelf -r."""
+    errors, places = [], set()
+    for line in relocations.splitlines():
+        kind = re.search(r"R_\w*_(?:TPOFF|TPREL|DTPMOD|DTPOFF|DTPREL|TLSDESC|TLS_\w+)\d*", line)
+        if not kind:
+            continue
+        if not re.search(r"TPOFF|TPREL", kind[0].replace("DTPOFF", "").replace("DTPREL", "")):
+            errors.append(f"a thread-local variable of another model than initial-exec: {line.strip()}")
+            continue
+        # A symbol's value and an addend, or an addend alone.
+        words = line[line.index(kind[0]) + len(kind[0]):].split()
+        place = int(words[0], 16) + (int(words[-1], 16) if "+" in words else 0)
+        if "<null>" in words or place in places:
+            errors.append(f"a thread-local variable at the address of another: {line.strip()}")
+        places.add(place)
+    if len(places) < LEAST_THREAD_LOCAL:
+        errors.append(f"found {len(places)} thread-local variables only, expected at least {LEAST_THREAD_LOCAL}")
+    return errors
+
+
 def main():
     library = sys.argv[1]
     root = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else
@@ -53,6 +80,7 @@ def main():
     errors += [f"exported, but not a name of cflux: {n}" for n in sorted(have)
                if not re.fullmatch(r"fxi?_\w+", n)]
     errors += [f"needs {n}" for n in needed(library) if not re.fullmatch(ALLOWED_LIBRARIES, n)]
+    errors += thread_local_errors(readelf("-r", library))
     if len(want) < LEAST:
         errors.append(f"found {len(want)} declarations only, expected at least {LEAST}")
     for e in errors[:SHOWN]:

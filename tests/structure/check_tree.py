@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """Checks of the source tree that no compiler makes.
 
-  * The direction of #includes between the folders of src/: a folder includes itself and folders
-    before it in ORDER, and folders in PUBLIC_ONLY see nothing but base and the public headers.
-    What deviates stands in EXCEPTIONS with its reason, and an exception that is not needed fails.
+  * The direction of #includes between the folders of src/ (rooms): a room includes itself and the
+    rooms before it in the list of CONTRIBUTING.md, and the rooms in PUBLIC_ONLY see nothing but
+    platform, base and the public headers. What deviates stands in EXCEPTIONS with its reason, and an exception that
+    is not needed fails. Calls have the same direction: see check_calls.py.
   * A tool uses the library through its public headers.
   * File names are unique over src, include, tests, examples and tools, so that #include "x.h" is one file.
+  * What differs between systems is in src/platform: no other room includes a system's headers or
+    uses its names.
   * The library does not print, exit, or take memory but through src/base/memory.h.
+  * Outside src/nn the library names no layer: what it must know stands in the layer's table.
   * Every C file begins with a comment; no file names a place on somebody's machine.
 
 Each check counts what it looked at: with nothing to look at, it fails.
@@ -16,13 +20,51 @@ import os
 import re
 import sys
 
-ORDER = ["base", "array", "grad", "plan", "device", "backends", "tree", "nn", "optim", "train",
-         "data", "io"]
-PUBLIC_ONLY = {"nn", "optim", "train", "data", "io"}
+PUBLIC_ONLY = {"nn", "train"}
+FOR_ALL = {"platform", "base"}  # which these may include as well
 # (folder, header): why.
-EXCEPTIONS = {}
+EXCEPTIONS = {
+    ("nn", "evaluate_object.h"): "the parameters of a new layer are computed without the program's asking",
+    ("nn", "check_arguments.h"): "fx_chain checks its arguments as fx_tuple does",
+}
 
-C_FILES = (".c", ".h", ".def", ".inc", ".cpp", ".cc")
+def rooms(root):
+    """The rooms of src/ in the order that CONTRIBUTING.md gives: a table with a row for each room."""
+    path = os.path.join(root, "CONTRIBUTING.md")
+    with open(path, encoding="utf-8") as f:
+        names = re.findall(r"(?m)^\| `src/(\w+)/` \|", f.read())
+    if len(names) < 10:
+        raise SystemExit(f"{path}: its table has {len(names)} rooms, expected at least 10")
+    return names
+
+
+ORDER = rooms(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+
+# What src/ includes of others: ISO C, the instructions of processors, and the libraries that are
+# linked. Every other header, such as <pthread.h>, <unistd.h> or <sys/stat.h>, belongs to a kind of
+# system, and only src/platform/ includes it. <time.h> and <signal.h> are ISO C, but what a program
+# needs of clocks and signals is not in them everywhere.
+EVERYWHERE = re.compile(r"(?:ctype|errno|float|inttypes|limits|math|std(?:arg|bool|def|int|io|lib)|string)\.h"
+                        r"|(?:imm|emm)intrin\.h|arm_neon\.h|sanitizer/\w+\.h"
+                        r"|zlib\.h|bson/bson\.h|dnnl\.h|cflux/\w+\.(?:h|def)")
+SYSTEM_INCLUDE = re.compile(r"(?m)^\s*#\s*include\s+<([^>]+)>")
+# The command line asks the system in one file. Widths of characters and the names of options are in
+# libraries of their own where the system has none.
+SYSTEM_FILES = {"system.c"}
+TOOLS_TOO = {"cflux.h", "getopt.h", "locale.h", "wchar.h"}
+# Names of POSIX that the headers of EVERYWHERE declare where they may.
+SYSTEM_NAMES = re.compile(r"(?<![\w.])(?<!->)(?:fileno|fdopen|secure_getenv|setenv|putenv|realpath|mkstemp|mkostemp|mkdtemp|strtok_r"
+                          r"|strcasecmp|strncasecmp|strcasestr|str(?:to[dfl]|tol[dl])_l|strerror_r|fseeko|ftello"
+                          r"|fopencookie|fmemopen|qsort_r|random|srandom|flockfile|popen)\s*\(|\bpthread_\w+|\bssize_t\b|\boff_t\b")
+# (file, name of a layer in it): why.
+LAYER_NAMES = {
+    ("src/flux/bson_closure.c", "fxi_maxpool"): "an anonymous function of a file that pools is written with these layers",
+    ("src/flux/bson_closure.c", "fxi_meanpool"): "the same",
+    ("src/flux/bson_closure.c", "fx_maxpool_args"): "the same",
+    ("src/flux/bson_closure.c", "fxi_chain"): "the same: one function may be several layers",
+}
+
+C_FILES = (".c", ".h", ".def", ".inc", ".hpp", ".cpp", ".cc")
 SAME_NAME_ALLOWED = {"CMakeLists.txt", "README.md"}
 # Names that would end the program or write to its standard output, and those that take memory
 # behind the back of the fault tests.
@@ -33,7 +75,10 @@ FORBIDDEN = {
     "takes memory": r"(?:malloc|calloc|realloc|reallocarray|free|strdup|strndup|aligned_alloc"
                     r"|posix_memalign|asprintf|vasprintf|getline|getdelim|open_memstream)",
 }
-MEMORY_FILES = {"memory.c", "memory.h"}
+# The planner is told what it must know (planner.h).
+FORBIDDEN_IN = {"plan": {"reads the environment": r"(?:secure_)?getenv\s*\(", "logs": r"fx_message\s*\(",
+                         "looks into a backend": r"backend\s*->", "prints": r"fprintf\s*\("}}
+MEMORY_FILES = {"memory.c", "memory.h", "system_memory.c"}
 # Put together from pieces, so that this file passes its own check.
 MACHINE_PATH = re.compile(r"(?<![\w./-])/(?:" + "|".join(["wor" + "k", "roo" + "t", "tm" + "p/h"])
                           + r")(?=[/\s\"')]|$)")
@@ -59,6 +104,11 @@ def strip_c(text):
     return pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group(0)), text)
 
 
+def includes_of_system(text, more=()):
+    """The headers that one kind of system has."""
+    return [name for name in SYSTEM_INCLUDE.findall(text) if not EVERYWHERE.fullmatch(name) and name not in more]
+
+
 def line_of(text, offset):
     return text.count("\n", 0, offset) + 1
 
@@ -73,9 +123,11 @@ def area(path, root):
 
 def may_include(source, target):
     """May a file of folder `source` include a header of folder `target`?"""
-    if source == target or target == "base":
+    if source == target:
         return True
     top, below = source.split("/")[0], target.split("/")[0]
+    if target in FOR_ALL and top not in FOR_ALL:
+        return True
     if top in PUBLIC_ONLY or top not in ORDER or below not in ORDER:
         return False
     # Two backends do not know each other; all know what lies in backends/ itself, and in gpu/.
@@ -135,14 +187,16 @@ def check_tools(root, errors):
     for path in walk(root, ["tools"]):
         if not path.endswith(C_FILES):
             continue
-        for number, line in enumerate(read(path).split("\n"), 1):
+        where, text = os.path.relpath(path, root), read(path)
+        for number, line in enumerate(text.split("\n"), 1):
             m = re.match(r"\s*#\s*include\s+\"([^\"]+)\"", line)
             if not m:
                 continue
             count += 1
             if not os.path.exists(os.path.join(os.path.dirname(path), m.group(1))):
-                errors.append(f"{os.path.relpath(path, root)}:{number}: tools include public headers "
-                              f"and their own, not \"{m.group(1)}\"")
+                errors.append(f"{where}:{number}: tools include public headers and their own, not \"{m.group(1)}\"")
+        if os.path.basename(path) not in SYSTEM_FILES:
+            errors += [f"{where}: only system.c includes <{name}>" for name in includes_of_system(text, TOOLS_TOO)]
     return count
 
 
@@ -172,8 +226,26 @@ def check_calls(root, errors):
             # Not a member (x->free), and not part of a longer name (fxi_free).
             for m in re.finditer(r"(?<![\w.])(?<!->)\b(" + names + r")\s*\(", text):
                 errors.append(f"{where}:{line_of(text, m.start())}: {m.group(1)} {what}")
+        for what, pattern in FORBIDDEN_IN.get(area(path, root), {}).items():
+            for m in re.finditer(r"\b" + pattern, text):
+                errors.append(f"{where}:{line_of(text, m.start())}: {area(path, root)} {what}")
         for m in re.finditer(r"\bv?fprintf\s*\(\s*stdout\b|\bfput[sc]\s*\([^;]*\bstdout\b", text):
             errors.append(f"{where}:{line_of(text, m.start())}: writes to stdout")
+    return count
+
+
+def check_system(root, errors):
+    """Only src/platform/ includes headers that not every system has, and calls what they declare."""
+    count = 0
+    for path in walk(root, ["src"]):
+        if not path.endswith(C_FILES) or area(path, root) == "platform":
+            continue
+        where, text = os.path.relpath(path, root), read(path)
+        count += len(SYSTEM_INCLUDE.findall(text))
+        errors += [f"{where}: only src/platform/ includes <{name}>" for name in includes_of_system(text)]
+        stripped = strip_c(text)
+        for m in SYSTEM_NAMES.finditer(stripped):
+            errors.append(f"{where}:{line_of(stripped, m.start())}: only src/platform/ uses {m.group(0).rstrip('( ')}")
     return count
 
 
@@ -190,7 +262,7 @@ def check_heads(root, errors):
 def check_places(root, errors):
     count = 0
     top = [os.path.join(root, n) for n in sorted(os.listdir(root))
-           if os.path.isfile(os.path.join(root, n))]
+           if os.path.isfile(os.path.join(root, n)) and n != ".git"]  # a file in a linked worktree
     folders = ["src", "include", "tests", "examples", "bench", "docs", "scripts", "cmake", "tools", ".ci"]
     for path in top + list(walk(root, folders)):
         if path.endswith((".gz", ".npy", ".bin", ".png", ".bson")):
@@ -202,14 +274,40 @@ def check_places(root, errors):
     return count
 
 
+def check_layers(root, errors):
+    """A layer is known by its table: outside src/nn the library names no layer."""
+    names = re.findall(r"^LAYER\((\w+)\)", read(os.path.join(root, "src", "nn", "layers.def")), re.M)
+    call = re.compile(r"\b(?:fx|fxi)_(" + "|".join(names) + r")(?:_(?:layer|args|layer_args|type))?\b")
+    text = re.compile(r"\"(?:Flux\.)?(" + "|".join(names) + r")\"", re.I)
+    count, used = 0, set()
+    for path in walk(root, ["src/tree", "src/io", "src/flux", "src/format", "src/torch", "src/optim", "src/train"]):
+        if not path.endswith(C_FILES):
+            continue
+        count += 1
+        where, source = os.path.relpath(path, root), read(path)
+        found = [m for m in call.finditer(strip_c(source))]
+        bare = re.sub(r"/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m.group(0)), source, flags=re.S)
+        found += [m for m in text.finditer(bare) if m.group(1)[0].isupper()]
+        for m in found:
+            if (where, m.group(0)) in LAYER_NAMES:
+                used.add((where, m.group(0)))
+            else:
+                errors.append(f"{where}:{line_of(source, m.start())}: names a layer: {m.group(0)}")
+    for unused in sorted(set(LAYER_NAMES) - used):
+        errors.append(f"exception {unused} is not needed any more: remove it")
+    return count if len(names) >= 8 else 0
+
+
 CHECKS = [  # name, function, what it must at least have looked at
     ("includes between folders", check_includes, 20),
     ("includes of public headers", check_public_includes, 11),
     ("includes of tools", check_tools, 10),
     ("unique names", check_names, 60),
     ("calls", check_calls, 20),
+    ("system headers", check_system, 200),
     ("file heads", check_heads, 40),
     ("machine paths", check_places, 60),
+    ("names of layers", check_layers, 60),
 ]
 
 

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """The checkers find what they are for: each is given a small tree with one known fault in it."""
+import contextlib
+import io
 import os
 import sys
 import tempfile
@@ -8,11 +10,16 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, "..", "docs"))
+sys.path.insert(0, os.path.join(HERE, "..", "perf"))
+import check_calls  # noqa: E402
 import check_docs  # noqa: E402
 import check_pages  # noqa: E402
+import check_exports  # noqa: E402
 import check_headers  # noqa: E402
+import check_names  # noqa: E402
 import check_reference  # noqa: E402
 import check_tree  # noqa: E402
+import check_walk  # noqa: E402
 
 
 class Scratch(unittest.TestCase):
@@ -31,9 +38,32 @@ class Scratch(unittest.TestCase):
             f.write(text)
 
 
+class ThreadLocal(unittest.TestCase):
+    """Lines of readelf -rW as bfd and gold write them, x86-64 and 64-bit ARM."""
+    GOOD = [f"0000000000250e{k}0  0000000000000012 R_X86_64_TPOFF64                          {k}0" for k in range(4)]
+
+    def errors(self, *lines):
+        return check_exports.thread_local_errors("\n".join([*self.GOOD, *lines]))
+
+    def test_addresses_of_their_own(self):
+        self.assertEqual(self.errors("0000000000252f98  0000019300000012 R_X86_64_TPOFF64  00000000000000c8 fxi_place@@V + 0"), [])
+        self.assertEqual(self.errors("000000021ff8  000100000406 R_AARCH64_TLS_TPREL64 00000000000000d0 mine + 0"), [])
+
+    def test_another_model(self):
+        for kind in ("R_X86_64_DTPMOD64", "R_X86_64_DTPOFF64", "R_AARCH64_TLSDESC", "R_AARCH64_TLS_DTPMOD64"):
+            self.assertIn("another model", self.errors(f"252f40  000100000010 {kind}  00000000000000a0 mine + 0")[0])
+
+    def test_the_same_address(self):
+        self.assertIn("of another", self.errors("252f90  000200000012 R_X86_64_TPOFF64  0000000000000000 <null> + 0")[0])
+        self.assertIn("of another", self.errors("252f90  000200000012 R_X86_64_TPOFF64  0000000000000020 mine + 0")[0])
+
+    def test_too_few(self):
+        self.assertIn("expected at least", check_exports.thread_local_errors(self.GOOD[0])[0])
+
+
 class Tree(Scratch):
     def includes(self, path, header, exceptions=None):
-        for folder, name in (("base", "memory.h"), ("array", "node.h"), ("plan", "step.h"),
+        for folder, name in (("base", "memory.h"), ("value", "node.h"), ("plan", "plan.h"), ("backends", "step.h"),
                              ("backends/ref", "ref_kernels.h"), ("backends/cpu", "cpu_kernels.h"),
                              ("backends/gpu", "gpu.h")):
             self.put(f"src/{folder}/{name}", "/* */\n")
@@ -47,14 +77,72 @@ class Tree(Scratch):
         self.assertEqual(self.includes("src/backends/cpu/a.c", "step.h"), [])
         self.assertEqual(self.includes("src/nn/a.c", "memory.h"), [])
 
+    def test_layers_have_no_names_outside_nn(self):
+        self.put("src/nn/layers.def", "".join(f"LAYER({n})\n" for n in "dense conv maxpool a b c d e".split()))
+        for text, wrong in (("int f(void) { return fxi_dense(0); }", 1), ('static const char n[] = "Dense";', 1),
+                            ('static const char n[] = "Flux.Conv";', 1), ("fx_conv_args x;", 1),
+                            ("/* Dense */ int fx_density; fx_convolve(x); \"maxpool\";", 0)):
+            self.put("src/io/a.c", text)
+            self.errors = []
+            check_tree.LAYER_NAMES, kept = {}, check_tree.LAYER_NAMES
+            self.assertEqual(check_tree.check_layers(self.root, self.errors), 1)
+            check_tree.LAYER_NAMES = kept
+            self.assertEqual(len(self.errors), wrong, text)
+
     def test_wrong_direction(self):
-        self.assertIn("may not include", self.includes("src/array/a.c", "step.h")[0])
+        self.assertIn("may not include", self.includes("src/value/a.c", "plan.h")[0])
+
+    def test_exec_includes_plans(self):
+        self.assertEqual(self.includes("src/exec/a.c", "plan.h"), [])
 
     def test_layers_above_see_the_public_headers_only(self):
         self.assertIn("may not include", self.includes("src/nn/a.c", "node.h")[0])
 
     def test_backends_do_not_know_each_other(self):
         self.assertIn("may not include", self.includes("src/backends/cpu/a.c", "ref_kernels.h")[0])
+
+    def test_systems_differ_in_one_room(self):
+        self.put("src/platform/a.c", "/* */\n#include <dlfcn.h>\n#include <sys/stat.h>\nint f = fileno(x);\n")
+        self.put("src/base/b.c", "/* fileno(x) */\n#include <stdio.h>\n#include <zlib.h>\nint f = a.fileno(x);\n")
+        check_tree.check_system(self.root, self.errors)
+        self.assertEqual(self.errors, [])
+
+    def test_no_room_but_platform_uses_a_system(self):
+        for name in ("dlfcn.h", "pthread.h", "sys/stat.h", "time.h", "signal.h", "unistd.h", "windows.h"):
+            self.errors.clear()
+            self.put("src/backends/opencl/c.c", f"/* */\n#include <{name}>\n")
+            check_tree.check_system(self.root, self.errors)
+            self.assertEqual(self.errors, [f"src/backends/opencl/c.c: only src/platform/ includes <{name}>"])
+        for use in ("fileno(x)", "pthread_self()", "(off_t)1", "strtod_l (a, b, c)"):
+            self.errors.clear()
+            self.put("src/backends/opencl/c.c", f"/* */\nint x = {use};\n")
+            check_tree.check_system(self.root, self.errors)
+            self.assertEqual(len(self.errors), 1, use)
+            self.assertIn("src/backends/opencl/c.c:2: only src/platform/ uses ", self.errors[0])
+
+    def test_the_command_line_asks_the_system_in_one_file(self):
+        self.put("tools/cflux/system.c", "/* */\n#include <unistd.h>\n")
+        self.put("tools/cflux/a.c", "/* */\n#include <getopt.h>\n#include <cflux.h>\n#include <cflux/io.h>\n")
+        check_tree.check_tools(self.root, self.errors)
+        self.assertEqual(self.errors, [])
+        self.put("tools/cflux/b.c", "/* */\n#include <termios.h>\n")
+        check_tree.check_tools(self.root, self.errors)
+        self.assertEqual(self.errors, ["tools/cflux/b.c: only system.c includes <termios.h>"])
+
+    def test_a_hop_of_the_walk_is_named(self):
+        known = {source: {"f"} for source in check_walk.KNOWN}
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(check_walk.judge({**known, "src/value/node.c": {"g"}}), [])
+            self.assertIn("what does a reader learn there?", check_walk.judge({**known, "src/exec/hop.c": {"g"}})[0])
+            del known["src/plan/graph.c"]
+            self.assertEqual(check_walk.judge(known), ["src/plan/graph.c is not on the walk any more: remove its row"])
+            services = {f"src/base/{k}.c": {"g"} for k in range(check_walk.MOST_SERVICES + 1)}
+            self.assertIn("at most", check_walk.judge(services)[-1])
+
+    def test_costs_of_calls_are_not_counted_twice(self):
+        lines = ["ob=/b/program", "fn=f", "0x10 0 5", "calls=1 0x90 0", "0x14 0 700", "0x18 0 2", "ob=/lib/libc.so",
+                 "fn=g", "0x10 0 9"]
+        self.assertEqual(check_walk.read_costs(lines, "program"), {0x10: 5, 0x18: 2})
 
     def test_backends_share_the_machinery_of_gpus(self):
         self.assertEqual(self.includes("src/backends/cpu/a.c", "gpu.h"), [])
@@ -68,6 +156,30 @@ class Tree(Scratch):
         table = {("nn", "node.h"): "for the test"}
         self.assertEqual(self.includes("src/nn/a.c", "node.h", table), [])
         self.assertIn("not needed", self.includes("src/nn/a.c", "memory.h", table)[0])
+
+    def calls_of(self, files):
+        return check_calls.check({source: (set(d.split()), set(u.split())) for source, (d, u) in files.items()},
+                                 self.root)
+
+    def test_calls_between_rooms(self):
+        good = {"src/base/a.c": ("low", "strlen"), "src/plan/b.c": ("middle", "low"),
+                "src/value/n.c": ("node", "low fxi_the_evaluator"), "src/ops/o.c": ("", "fxi_the_evaluator"),
+                "src/exec/c.c": ("high fxi_the_evaluator", "middle low"),
+                "src/backends/common.c": ("shared", "low"), "src/backends/cpu/k.c": ("kernel", "shared"),
+                "src/backends/gpu/g.c": ("gpu", ""), "src/backends/opencl/o.c": ("", "gpu")}
+        errors, calls = self.calls_of(good)
+        self.assertEqual((errors, calls), ([], 9))
+        for source, used in (("src/base/a.c", "middle"), ("src/plan/b.c", "high"), ("src/plan/b.c", "fxi_the_evaluator"),
+                             ("src/backends/common.c", "kernel"), ("src/backends/opencl/o.c", "low"),
+                             ("src/backends/gpu/g.c", "kernel"), ("src/device/d.c", "node high")):
+            defined, before = good.get(source, ("", ""))
+            errors, _ = self.calls_of({**good, source: (defined, before + " " + used)})
+            self.assertEqual(len(errors), 1, (source, used, errors))
+            self.assertIn(used.split()[-1], errors[0])
+
+    def test_an_exception_that_is_not_needed(self):
+        errors, _ = self.calls_of({"src/exec/c.c": ("fxi_the_evaluator", "")})
+        self.assertEqual(len(errors), 2)
 
     def test_same_name(self):
         self.put("src/base/a.h", "/* */\n")
@@ -88,6 +200,15 @@ class Tree(Scratch):
         for good in ("fxi_free(p);", "b->free(p);", "snprintf(d, n, f);", "/* exit(1) */", "// abort()",
                      's = "printf(1)";', "fprintf(out, f);", "fx_exit(1);", "fx_show_to(stdout, x);"):
             self.assertEqual(self.calls(good), 0, good)
+
+    def test_what_the_planner_may_not_do(self):
+        for code in ('getenv("X");', "b = d->backend->views;", 'fx_message(0, "x");'):
+            for room, count in (("plan", 1), ("exec", 0)):
+                self.put(f"src/{room}/a.c", code)
+                self.errors = []
+                check_tree.check_calls(self.root, self.errors)
+                self.assertEqual(len(self.errors), count, (room, code))
+                os.remove(os.path.join(self.root, f"src/{room}/a.c"))
 
     def test_places(self):
         home = "/wor" + "k"
@@ -127,6 +248,46 @@ class Tree(Scratch):
                             ("#ifdef __cplusplus\nint fx_c(int);\n#else\nint fx_a(int);\n#endif\n", ["fx_a"])):
             self.assertEqual(sorted(self.undocumented(text)), sorted(names), text)
 
+    def names(self, text):
+        self.put("src/nn/layers.def", "LAYER(a)\n")
+        self.put("include/cflux/a.h", text)
+        return check_names.check(self.root)[1]
+
+    def test_names(self):
+        layer = "FXI_OPTION_STRUCT(fx_a_args, L);\nFX_API fx_a_layer *fxi_a(const fx_a_args *a);\n#define fx_a(...) fxi_a(__VA_ARGS__)\n"
+        for text in ("", "typedef enum fx_b { FX_B_ONE = 1, FX_B_TWO } fx_b;\n", "typedef enum fx_b_kind { FX_B_ONE } fx_b_kind;\n",
+                     "F(fx_axes, dims, 0)\nvoid fx_f(fx_axes dims, int n, const int64_t *sizes);\n",
+                     "typedef int (*fx_b_fn)(int x);\n", "FXI_OPTION_STRUCT(fx_loss_args, L);\n",
+                     "FX_API int fxi_b(int x);\nstatic inline int fx_b(int x)\n{\n    return fxi_b(x);\n}\n"):
+            self.assertEqual(self.names(layer + text), [], text)
+        for text, said in (("FXI_OPTION_STRUCT(fx_b_opts, L);\n", "fx_b_opts"), ("FXI_OPTION_STRUCT(fx_b_args, L);\n", "fx_b_args"),
+                           ("typedef enum fx_b { FX_ONE } fx_b;\n", "FX_ONE of fx_b"),
+                           ("void fx_f(int ndims, const int64_t *dims);\n", "dims are axes"),
+                           ("struct fx_b { int64_t dims[8]; };\n", "dims are axes"),
+                           ("typedef int (*fx_b_hook)(int x);\n", "fx_b_hook"),
+                           ("FX_API int fxi_b(int x);\n", "fxi_b: no macro"),
+                           ("FX_API int *fxi_b(int x, int (*f)(int));\n", "fxi_b: no macro")):
+            errors = self.names(layer + text)
+            self.assertEqual(len(errors), 1, text)
+            self.assertIn(said, errors[0])
+        self.assertIn("takes fx_b_args, not fx_a_args", self.names(layer.replace("fx_a_args *a", "fx_b_args *a"))[0])
+        self.assertIn("expected fx_a_layer of fx_a_args", self.names(layer.replace("fx_a_layer", "fx_b_layer"))[0])
+        self.assertIn("no function makes", self.names("")[0])
+
+    def test_header_that_looks_for_cxx(self):
+        for text, count in (("#ifdef __cplusplus\nint f(int);\n#endif\n", 1), ("#if !defined(__cplusplus)\n#endif\n", 1),
+                            ("/* __cplusplus is for base.h */\n", 0)):
+            self.put("include/cflux/a.h", text)
+            errors = []
+            check_headers.check_looks(self.root, ["cflux/a.h"], errors)
+            self.assertEqual(len(errors), count, text)
+
+    def test_macro_that_stays_in_cxx(self):
+        self.put("include/cflux.h", "#define fx_a(x) (x)\n#define fx_new(T) (T)\n")
+        errors = []
+        self.assertEqual(check_headers.check_macros(self.root, errors), 2)
+        self.assertIn("fx_a is still a macro in C++", errors)
+
     def test_header_with_a_warning(self):
         self.put("include/cflux/a.h", "typedef struct b { } b;\n")
         text = "#include <cflux/a.h>\n"
@@ -153,9 +314,10 @@ class Pages(Scratch):
             self.assertEqual(self.page(bad + "\n"), 1, bad)
 
     def test_names(self):
-        for good in ("`fx_a(x)` and `FX_A`", "`fx_…`", "fx_b", "```c\nfx_b();\n```", "`my_fx_b`"):
+        for good in ("`fx_a(x)` and `FX_A`", "`fx_…`", "fx_b", "```c\nfx_b();\n```", "`my_fx_b`",
+                     "## Renamed in 2\n\n| 1 | 2 |\n|---|---|\n| `fx_b` | `fx_a` |"):
             self.assertEqual(self.page(good + "\n"), 0, good)
-        for bad in ("`fx_b(x)`", "`.x = FX_B`"):
+        for bad in ("`fx_b(x)`", "`.x = FX_B`", "| `fx_b` | `fx_a` |", "## Renamed in 2\n\n| `fx_a` | `fx_b` |"):
             self.assertEqual(self.page(bad + "\n"), 1, bad)
 
     def test_navigation(self):

@@ -95,13 +95,13 @@ static void away_release(fx_device *device, fx_step *step)
 static fx_status away_run(fx_device *device, const fx_step *step, const void *const *in, void *out,
                           fx_run *run)
 {
-    const int outputs = step->segments ? fx_step_outputs(step) : 0;
+    const int outputs = step->cls == FX_CLASS_FOREACH ? fx_step_outputs(step) : 0;
     const void **inputs = malloc(((size_t)step->nin + 1) * sizeof *inputs);
     void **segments = malloc(((size_t)outputs + 1) * sizeof *segments);
     fx_run here = {.streams = run->streams, .outputs = segments};
     for (int k = 0; k < step->nin; k++)
         inputs[k] = real(in[k]);
-    for (int k = 0; k < step->nmore && !step->segments; k++)
+    for (int k = 0; k < fx_step_more(step)->n && outputs == 0; k++)
         here.more[k] = real(run->more[k]);
     for (int k = 0; k < outputs; k++)
         segments[k] = real(run->outputs[k]);
@@ -130,9 +130,7 @@ fx_device *away_register(const char *name, int devices)
     static int used;
     if (used == 4)
         abort();
-    backends[used] = (fx_backend){.abi = FX_BACKEND_ABI,
-                                  .sizes = FX_BACKEND_SIZES_HERE,
-                                  .name = name,
+    backends[used] = (fx_backend){.head = FX_BACKEND_HEAD(name),
                                   .views = true,
                                   .fuses = true,
                                   .info = away_info,

@@ -22,12 +22,13 @@ except ImportError:  # an interpreter beside the system's: the package is Debian
 
 SIZES = {"Float16": 2, "BFloat16": 2, "Float32": 4, "Float64": 8, "Int8": 1, "Int16": 2, "Int32": 4,
          "Int64": 8, "UInt8": 1, "UInt16": 2, "UInt32": 4, "UInt64": 8, "Bool": 1}
-PLAIN = {"Nothing", "String", "Missing", "Any", "Colon", "Random.TaskLocalRNG"} | set(SIZES)
+PLAIN = {"Symbol", "Nothing", "String", "Missing", "Any", "Colon", "Random.TaskLocalRNG"} | set(SIZES)
 NNLIB = ("σ hardσ logσ hardtanh relu relu6 leakyrelu rrelu elu celu selu gelu gelu_tanh gelu_sigmoid "
          "gelu_erf swish hardswish lisht softplus softsign logcosh mish tanhshrink softshrink trelu "
          "softmax logsoftmax").split()
 FUNCTIONS = ({"NNlib.#" + f for f in NNLIB} | {"Flux.#flatten", "MLUtils.#flatten"} |
-             {"#identity", "#tanh", "#exp", "Broadcast.#broadcast"})
+             {"#identity", "#tanh", "#exp", "Broadcast.#broadcast", "#reshape", "#size"} |
+             {"#" + f for f in "*+-/"})
 NORM = [("λ", "F"), ("β", "V"), ("γ", "V"), ("μ", "W"), ("σ²", "W"), ("ϵ", "N"), ("momentum", "N"),
         ("affine", "Bool"), ("track_stats", "Bool"), ("active", ("Bool", "Nothing")), ("chs", "Int64")]
 POOL = [("k", ("NTuple", "N")), ("pad", ("NTuple", "M")), ("stride", ("NTuple", "N"))]
@@ -44,7 +45,14 @@ STRUCTS = {  # parameters and fields, as Flux 0.16 defines them
                                    ("affine", "Bool")]),
     "Flux.Scale": ("F A B", [("scale", "A"), ("bias", "B"), ("σ", "F")]),
     "Flux.Dropout": ("F D R", [("p", "F"), ("dims", "D"), ("active", ("Bool", "Nothing")), ("rng", "R")]),
+    "Flux.Parallel": ("F T", [("connection", "F"), ("layers", "T")]),
     "Fix1": ("F T", [("f", "F"), ("x", "T")]),
+    "Fix2": ("F T", [("f", "F"), ("x", "T")]),
+    "Returns": ("V", [("value", "V")]),
+    # structs of programs, whose fields have no types
+    "Models.Encoder": ("", [(f, "Any") for f in "weight bias act inner rate steps small single on size "
+                            "title layers".split()]),
+    "Main.Inner": ("", [("x", "Any"), ("scale", "Any")]),
     # and Optimisers.jl 0.4
     "Optimisers.Leaf": ("R S", [("rule", "R"), ("state", "S"), ("frozen", "Bool")]),
     "Optimisers.Descent": ("T", [("eta", "T")]),
@@ -58,6 +66,7 @@ BOUNDS = {  # what Flux asks of parameters: dimensions of arrays
     ("Flux.Dense", "M"): lambda t: t[0] == "Array" and t[1][1] == 2,
     ("Flux.Scale", "A"): lambda t: t[0] == "Array",
     ("Flux.Chain", "T"): lambda t: t[0] in ("Tuple", "NamedTuple", "Array"),
+    ("Flux.Parallel", "T"): lambda t: t[0] in ("Tuple", "NamedTuple"),
     ("Optimisers.AdamW", "B"): lambda t: t[0] == "Tuple",
 }
 
@@ -124,6 +133,8 @@ class Raiser:
             need(not params, name + " has no parameters")
         elif name == "Array":
             need(len(params) == 2 and isinstance(params[0], tuple) and isinstance(params[1], int), "Array")
+        elif name in ("Dict", "IdDict"):
+            need(len(params) == 2 and all(isinstance(p, tuple) for p in params), name)
         elif name == "Tuple":
             need(all(isinstance(p, tuple) for p in params), "the types of a tuple")
         elif name == "NamedTuple":
@@ -155,6 +166,11 @@ class Raiser:
         values = [self.value(v) for v in data]
         if name in FUNCTIONS or name in PLAIN:
             need(not data, name + " has no fields")
+        elif name in ("Dict", "IdDict"):
+            need(len(data) == 2, "keys and values")
+            keys, items = [self.items(self.follow(v)) for v in data]
+            need(len(keys) == len(items) and len(set(keys)) == len(keys), "as many values as keys")
+            need(params[0][0] == "Any" or all(k[0] == params[0] for k in keys), "keys of the key type")
         elif name == "NamedTuple":
             need(tuple(v[0] for v in values) == params[1][1], "the values of a named tuple")
         else:
@@ -165,8 +181,16 @@ class Raiser:
             for (field, spec), v in zip(fields, values):
                 union = isinstance(spec, tuple) and spec[0] != "NTuple"
                 wanted = [(s, ()) for s in spec] if union else [self.field_type(spec, bound)]
-                need(v[0] in wanted, "%s.%s is a %r, not a %r" % (name, field, v[0], wanted))
+                need(wanted == [("Any", ())] or v[0] in wanted, "%s.%s is a %r, not a %r" % (name, field, v[0], wanted))
         return kind, values
+
+    def items(self, x):
+        """(type, value) of each item of a bare list or of an array of numbers."""
+        if isinstance(x, list):
+            return [(v[0], repr(v[1])) for v in map(self.value, x)]
+        (_, (element, _)), data = self.array(x)
+        n = SIZES[element[0]]
+        return [(element, data[i:i + n]) for i in range(0, len(data), n)]
 
     def array(self, x):
         element, size = self.type(x["type"]), self.follow(x["size"])

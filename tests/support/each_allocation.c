@@ -10,6 +10,7 @@
 #include <cflux.h>
 
 #include "context.h"
+#include "evaluate.h"
 #include "memory.h"
 
 static bool read_fails(void *(*read)(const char *path), const char *path, int64_t nth)

@@ -7,6 +7,7 @@ fields and their values, `steps.json` the parameters after one step of the optim
 holds, computed here in double precision by the formulas of the library that wrote it.
 
     make_bson.py all FOLDER         writes all of it
+    make_bson.py struct FILE        the types of the structs in a file's entries, their numbers of fields
     make_bson.py mutate FILE OTHER  writes changed copies of a good file, one after the other, into
                                     the other file, and prints how many
 """
@@ -212,6 +213,16 @@ def layouts(folder):
         "pool_0.8.3": st("Flux/MeanPool", [ints(2, 2), ints(0, 0, 0, 0), ints(2, 2)]),
     }
     write(folder, "known.bson", known)
+    # LayerNorm's layout says nothing of its formula: what is beside it narrows the versions
+    norm = st("Flux/LayerNorm", [IDENTITY, st("Flux/Scale", [a(1), a(2), IDENTITY]), number(0.5), ints(3), True])
+    beside = {
+        "layernorm_0.13.bson": st("Flux/Recur", [cell("RNNCell", RNN + [("state0", w(4, 2, 1))]), w(6, 2, 1)]),
+        "layernorm_0.16.10.bson": st("Flux/Embedding", [w(7, 2, 3)]),
+        "layernorm_0.16.11.bson": st("Flux/Embedding", [w(7, 2, 3), None]),
+        "layernorm.bson": None,
+    }
+    for name, other in beside.items():
+        write(folder, name, {"layer": norm, "other": other})
 
 
 # ---- whole files of kinds ------------------------------------------------------------------------
@@ -221,6 +232,26 @@ def kinds(folder):
     write(folder, "main.bson", {"model": st("Main/Flux/Chain", [tup(dense, dense)])})
     chain = st("Flux/Chain", [tup(DENSE)])
     write(folder, "dict.bson", st("Base/Dict", [["model", "epoch"], [chain, INT(7)]], dt("Core/String"), dt("Core/Any")))
+    # dictionaries: keys and values are lists, or typed arrays where all are numbers of one type
+    def dictionary(keys, values, k="String", v="Any", path="Base/Dict"):
+        return st(path, [keys, values], dt("Core/" + k), dt("Core/" + v))
+
+    def symbols(*names):
+        return [{"tag": "symbol", "name": n} for n in names]
+    write(folder, "dicts.bson", {
+        "metrics": dictionary(["loss", "acc"], array([0.25, 0.97], eltype="Float64"), v="Float64"),
+        "narrow": dictionary(["loss", "a much longer key, with spaces"], array([0.25, -1.5]), v="Float32"),
+        "counts": dictionary(array([3, -7], eltype="Int64"), array([30, 70], eltype="Int64"), "Int64", "Int64"),
+        "classes": dictionary(array([0, 1], eltype="Int32"), ["cat", "dog"], "Int32", "String"),
+        "symbols": dictionary(symbols("α", "tag"), [INT(1), a(5)], "Symbol"),
+        "iddict": dictionary(symbols("w"), [w(1, 2, 2)], "Symbol", path="Base/IdDict"),
+        "empty": dictionary([], []), "empty_numbers": dictionary(array([], eltype="Int64"), array([]), "Int64", "Float32"),
+        "nested": dictionary(["inner"], [dictionary(array([5], eltype="Int64"), [DENSE], "Int64")]),
+        "plain": {"x": INT(4), "deep": {"y": 0.5}},
+        "floats": dictionary(array([0.5, 1.5], eltype="Float64"), [INT(1), INT(2)], "Float64", "Int64"),
+    })
+    write(folder, "dict_twice.bson", {"d": dictionary(["a", "b", "a"], array([1, 2, 3], eltype="Int64"))})
+    write(folder, "dict_short.bson", {"d": dictionary(["a", "b"], array([1], eltype="Int64"))})
     # a 32-bit Julia: Int is Int32, parameters too
     pool = {"tag": "struct", "data": [tup(2, 2), tup(0, 0, 0, 0), tup(2, 2)], "type": {
         "tag": "datatype", "name": ["Flux", "MaxPool"],
@@ -340,6 +371,90 @@ def optimisers(folder):
                                     "old": st("Flux/Optimise/Descent", [-0.7])})
 
 
+# ---- anonymous functions -------------------------------------------------------------------------
+
+def sym(name):
+    return {"tag": "symbol", "name": name}
+
+
+def call(f, *args):
+    return st("Core/Expr", [sym("call"), [st("Core/GlobalRef", [{"tag": "ref", "path": ["Main"]}, sym(f)])] + list(args)])
+
+
+X, COLON = st("Core/SlotNumber", [INT(2)]), fun("Core/Colon")
+
+
+def ssa(k):
+    return st("Core/SSAValue", [INT(k)])
+
+
+def anonymous(*code):
+    """x -> …, whose calls refer to each other; the last one is returned."""
+    code = list(code) + [st("Core/Expr", [sym("return"), [ssa(len(code))]])]
+    method = st("Core/Method", [{"tag": "ref", "path": ["Main"]}, st("Core/CodeInfo", [code])])
+    typename = st("Core/TypeName", ["1.9", sym("#1"), [sym("#1"), [method], INT(2), None]])
+    return {"tag": "struct", "data": [], "type": {"tag": "jl_anonymous", "params": [], "typename": typename}}
+
+
+def dotted(f, *args):
+    return anonymous(call("broadcasted", st("Core/GlobalRef", [{"tag": "ref", "path": ["Main"]}, sym(f)]), *args),
+                     call("materialize", ssa(1)))
+
+
+def closures(folder):
+    fixed = tup(INT(8), fun("Core/Colon"))
+    fix2 = st("Base/Fix2", [fun("Base/#reshape"), fixed])
+    write(folder, "closures.bson", {
+        "flatten4": anonymous(call("size", X, INT(4)), call("reshape", X, COLON, ssa(1))),
+        "rows": anonymous(call("size", X, INT(1)), call("reshape", X, ssa(1), COLON)),
+        "sizes": anonymous(call("size", X, INT(3)), call("reshape", X, INT(4), COLON, ssa(1))),
+        "fixed": anonymous(call("reshape", X, fixed)),
+        "twice": dotted("*", INT(2), X), "half": dotted("*", X, 0.5), "plus": dotted("+", X, number(0.1)),
+        "minus": dotted("-", 1.5, X), "less": dotted("-", X, INT(1)), "over": dotted("/", INT(1), X),
+        "divided": dotted("/", X, INT(3)), "power": dotted("*", X, 2.0),
+        "tanh": dotted("tanh", X), "softmax": anonymous(call("softmax", X)), "same": anonymous(call("identity", X)),
+        "flat": anonymous(call("flatten", X)), "pool": anonymous(call("maxpool", X, ints(2, 2))),
+        "mean": anonymous(call("meanpool", X, ints(2, 2))),
+        "several": anonymous(call("size", X, INT(4)), call("reshape", X, COLON, ssa(1)),
+                             call("broadcasted", st("Core/GlobalRef", [{"tag": "ref", "path": ["Main"]}, sym("tanh")]), ssa(2)),
+                             call("materialize", ssa(3)), call("softmax", ssa(4))),
+        "value": fix2,
+        "chain": st("Flux/Chain", [tup(anonymous(call("size", X, INT(4)), call("reshape", X, COLON, ssa(1))),
+                                       dotted("tanh", X), anonymous(call("softmax", X)))])})
+    # reshapes that no array has: they stay nodes
+    write(folder, "odd_callables.bson", {
+        "two": st("Base/Fix2", [fun("Base/#reshape"), tup(COLON, COLON)]),
+        "negative": st("Base/Fix2", [fun("Base/#reshape"), ints(-3, 2)]),
+        "axis": st("Flux/Parallel", [fun("Base/#reshape"), tup(IDENTITY, st("Base/Fix2", [fun("Base/#size"), INT(0)]))]),
+        "other": st("Flux/Parallel", [fun("Base/#reshape"), tup(RELU, st("Base/Returns", [COLON]))]),
+        "many": st("Base/Fix2", [fun("Base/#reshape"), ints(*([1] * 40))]),
+        "operator": st("Base/Fix1", [fun("Base/Broadcast/#broadcast"), st("Base/Fix2", [fun("Base/#^"), INT(2)])])})
+
+
+# ---- structs of programs --------------------------------------------------------------------------
+
+def structs(folder):
+    def inner(x, module="Main"):
+        return st(module + "/Inner", [x, 0.25])
+
+    def encoder(**other):
+        fields = {"weight": w(5, 2, 3), "bias": None, "act": RELU, "inner": inner(a(6, 2)), "rate": 0.125, "steps": INT(7),
+                  "small": INT(-3), "single": number(0.5), "on": True, "size": ints(4, 5), "title": "an encoder",
+                  "layers": tup(DENSE, RELU), **other}
+        return st("Models/Encoder", fields.values())
+    refs = Refs()
+    x = refs.put(w(1, 2, 2))
+    write(folder, "own.bson", {"model": encoder(), "bare": inner(a(1, 2), "Other/Deep"), "unknown": st("Main/Stranger", [a(1)]),
+                               "tied": tup(inner(x), inner(x))}, refs)
+    bad = {"count": st("Models/Encoder", [a(1)]), "weight": encoder(weight=DENSE), "inner": encoder(inner=a(1)),
+           "bias": encoder(bias=a(1)), "act": encoder(act=inner(a(1))), "rate": encoder(rate="fast"),
+           "small": encoder(small=INT(2 ** 40)), "on": encoder(on=INT(1)), "layers": encoder(layers=a(1)),
+           "title": encoder(title=INT(1)), "size": encoder(size=tup(0.5)),
+           "type": {"tag": "struct", "data": [], "type": dict(dt("Models/Encoder"), name=[INT(1), "Encoder"])}}
+    for name, v in bad.items():
+        write(folder, "own_bad_%s.bson" % name, {"model": v})
+
+
 # ---- changed copies ------------------------------------------------------------------------------
 
 def places(x, path=()):
@@ -402,6 +517,11 @@ def mutate(file, other):
 if __name__ == "__main__":
     if sys.argv[1] == "mutate":
         mutate(*sys.argv[2:4])
+    elif sys.argv[1] == "struct":
+        with open(sys.argv[2], "rb") as f:
+            rows = bson.decode(f.read()).values()
+        assert all(v["tag"] == "struct" and v["type"]["params"] == [] for v in rows)
+        print(" ".join("%s %d" % (".".join(v["type"]["name"]), len(v["data"])) for v in rows))
     else:
-        for make in (layouts, kinds, optimisers):
+        for make in (layouts, kinds, optimisers, closures, structs):
             make(sys.argv[2])

@@ -51,14 +51,14 @@ static inline void check_array(const char *what, fx_array *x, int64_t n, const d
         check_value(what, i, got[i], want[i], rel, abs);
 }
 
-static inline void check_dims(const char *what, const fx_array *x, int ndims, const int64_t *dims)
+static inline void check_dims(const char *what, const fx_array *x, int ndims, const int64_t *sizes)
 {
     if (fx_ndims(x) != ndims)
         fail_msg("%s: %d axes, expected %d", what, fx_ndims(x), ndims);
     for (int i = 0; i < ndims; i++)
-        if (fx_size(x, i) != dims[i])
+        if (fx_size(x, i) != sizes[i])
             fail_msg("%s: axis %d has size %lld, expected %lld", what, i, (long long)fx_size(x, i),
-                     (long long)dims[i]);
+                     (long long)sizes[i]);
 }
 
 /* check(x, (3, 4), 1e-12, values…): shape and exact list of elements, column-major. */
@@ -113,25 +113,26 @@ static inline fx_array *gradient_of(unary_fn f, fx_array *x)
 }
 
 /* x of this shape with element i moved by h. */
-static inline fx_array *moved(const double *at, int64_t i, double h, int ndims, const int64_t *dims)
+static inline fx_array *moved(const double *at, int64_t i, double h, int ndims,
+                              const int64_t *sizes)
 {
     double v[CHECK_MOST];
     int64_t n = 1;
     for (int k = 0; k < ndims; k++)
-        n *= dims[k];
+        n *= sizes[k];
     memcpy(v, at, (size_t)n * sizeof *v);
     v[i] += h;
-    return fxi_from(FX_DTYPE_F64, v, ndims, dims);
+    return fxi_from(FX_DTYPE_F64, v, ndims, sizes);
 }
 
 /* Gradient and gradient of the gradient of f at a point, against central differences. The second
  * one differentiates Σ w·g, where g is the gradient that the library built. */
 static inline void check_gradients(const char *what, unary_fn f, const double *at, int ndims,
-                                   const int64_t *dims, double tolerance)
+                                   const int64_t *sizes, double tolerance)
 {
     FX_SCOPE;
     const double h = 1e-5;
-    fx_array *x = moved(at, 0, 0, ndims, dims), *g = gradient_of(f, x), *gg = NULL;
+    fx_array *x = moved(at, 0, 0, ndims, sizes), *g = gradient_of(f, x), *gg = NULL;
     const int64_t n = fx_length(x);
     double first[CHECK_MOST], second[CHECK_MOST];
     fx_gradient_of(weighted_sum(g), &x, 1, &gg);
@@ -139,7 +140,7 @@ static inline void check_gradients(const char *what, unary_fn f, const double *a
     check_read(what, gg, second, n);
     for (int64_t i = 0; i < n; i++) {
         FX_SCOPE;
-        fx_array *up = moved(at, i, h, ndims, dims), *down = moved(at, i, -h, ndims, dims);
+        fx_array *up = moved(at, i, h, ndims, sizes), *down = moved(at, i, -h, ndims, sizes);
         const double slope =
             (fx_item(weighted_sum(f(up))) - fx_item(weighted_sum(f(down)))) / (2 * h);
         const double bend = (fx_item(weighted_sum(gradient_of(f, up))) -

@@ -16,6 +16,7 @@
 #include "cpu_simd.h"
 #include "half.h"
 #include "memory.h"
+#include "step.h"
 
 enum { GUARD = 64 };
 
@@ -197,15 +198,13 @@ static inline fx_status run_once(fx_step *step, const void *const *in, void *out
     return status;
 }
 
-static inline bench run_step_laid(fx_op op, fx_op_class cls, fx_attr attr, int nin,
+static inline bench run_step_laid(fx_op op, fx_class cls, fx_attr attr, int nin,
                                   const operand *const *in, operand *out, bool channels_last)
 {
-    bench b = {.step = {.op = (uint8_t)op,
-                        .cls = (uint8_t)cls,
-                        .nin = nin,
-                        .attr = attr,
-                        .out = out->t,
-                        .channels_last = channels_last}};
+    bench b = {.step = {.op = (uint8_t)op, .cls = (uint8_t)cls, .nin = nin, .out = out->t}};
+    fxi_step_set_attr(&b.step, &attr);
+    if (channels_last)
+        *(op == FX_OP_CONV ? &b.step.as.conv.channels_last : &b.step.as.pool.channels_last) = true;
     for (int k = 0; k < nin; k++) {
         b.in[k] = in[k]->t;
         b.ptr[k] = in[k]->data;
@@ -218,7 +217,7 @@ static inline bench run_step_laid(fx_op op, fx_op_class cls, fx_attr attr, int n
 }
 
 /* Runs a step over operands; `out` must be dense. */
-static inline bench run_step(fx_op op, fx_op_class cls, fx_attr attr, int nin,
+static inline bench run_step(fx_op op, fx_class cls, fx_attr attr, int nin,
                              const operand *const *in, operand *out)
 {
     return run_step_laid(op, cls, attr, nin, in, out, false);

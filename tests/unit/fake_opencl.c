@@ -2,12 +2,19 @@
  * compute nothing. The environment variable FAKE_OPENCL is a list of words that say what goes
  * wrong, always on the GPU alone where it can: no_icd, no_platform, no_device, old (1.1),
  * no_compiler, no_context, no_queue, no_build, no_launch, lost (the first launch ends the device),
- * no_memory, copies_fail, no_f64, two_platforms (the devices have one each), other_driver. */
+ * faulted (the first launch is accepted, and then the device fails as NVIDIA's do after a kernel
+ * that touched foreign memory: with another error in each function), hiccup (the first launch
+ * fails, and waiting after it once), small_items (groups of 64 along an axis), small_groups (groups
+ * of 64 for a kernel), small_local (kernels need more local memory than there is), rounds (divides
+ * correctly rounded, when the compiler is told so), slow (compiling takes 0.6 s),
+ * no_memory, copies_fail, no_f64, two_platforms
+ * (the devices have one each), other_driver. */
 #include "opencl_api.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define EXPORT                           __attribute__((visibility("default")))
 #define DECLARE(result, name, arguments) EXPORT result cl##name arguments;
@@ -32,6 +39,7 @@ struct fxi_cl_mem {
 };
 struct fxi_cl_program {
     int kernels; /* not 0: made of a binary that is right, or of source */
+    int from_source;
 };
 struct fxi_cl_kernel {
     int unused;
@@ -46,7 +54,7 @@ static struct fxi_cl_context contexts[DEVICES]; /* by the first device of each *
 static struct fxi_cl_queue queues[DEVICES] = {{GPU}, {CPU}};
 static struct fxi_cl_event event;
 static struct fxi_cl_kernel kernel;
-static int is_lost;
+static int is_lost, is_faulted, hiccups;
 static const char binary[] = "the fake binary";
 
 static bool asked(const char *word)
@@ -68,7 +76,10 @@ static void *give(cl_int *error, void *object, cl_int code)
 /* What a command on the queue gets before it is looked at. */
 static cl_int state(cl_command_queue q)
 {
-    return is_lost && q->device == GPU ? CL_DEVICE_NOT_AVAILABLE : CL_SUCCESS;
+    return q->device != GPU ? CL_SUCCESS
+           : is_lost        ? CL_DEVICE_NOT_AVAILABLE
+           : is_faulted     ? CL_OUT_OF_RESOURCES
+                            : CL_SUCCESS;
 }
 
 static cl_int answer(const void *value, size_t n, size_t size, void *out, size_t *length)
@@ -142,6 +153,13 @@ cl_int clGetDeviceInfo(cl_device_id d, cl_uint what, size_t size, void *out, siz
     case CL_DEVICE_GLOBAL_MEM_SIZE:
     case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
         return answer_number(1 << 30, size, out, length);
+    case CL_DEVICE_MAX_WORK_ITEM_SIZES: {
+        const size_t along[3] = {gpu && asked("small_items") ? 64 : 1024, 1024, 64};
+        return answer(along, sizeof along, size, out, length);
+    }
+    case CL_DEVICE_SINGLE_FP_CONFIG:
+        return answer_number(asked("rounds") ? CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT | 6 : 6, size,
+                             out, length);
     case CL_DEVICE_DOUBLE_FP_CONFIG:
         return answer_number(gpu && asked("no_f64") ? 0 : 63, size, out, length);
     case CL_DEVICE_COMPILER_AVAILABLE:
@@ -173,7 +191,9 @@ cl_command_queue clCreateCommandQueue(cl_context c, cl_device_id d, cl_bitfield 
 
 cl_mem clCreateBuffer(cl_context c, cl_bitfield flags, size_t size, void *host, cl_int *error)
 {
-    (void)c, (void)flags, (void)host;
+    (void)flags, (void)host;
+    if (is_faulted && c == &contexts[GPU])
+        return give(error, NULL, CL_MEM_OBJECT_ALLOCATION_FAILURE);
     cl_mem mem = asked("no_memory") ? NULL : calloc(1, sizeof *mem + size);
     if (mem)
         mem->size = size;
@@ -243,7 +263,7 @@ cl_program clCreateProgramWithSource(cl_context c, cl_uint n, const char **text,
     (void)c, (void)n, (void)text, (void)length;
     cl_program p = calloc(1, sizeof *p);
     if (p)
-        p->kernels = 1;
+        p->kernels = p->from_source = 1;
     return give(error, p, CL_OUT_OF_HOST_MEMORY);
 }
 
@@ -260,10 +280,34 @@ cl_program clCreateProgramWithBinary(cl_context c, cl_uint n, const cl_device_id
     return give(error, p, CL_OUT_OF_HOST_MEMORY);
 }
 
+/* The most programs that were compiled at the same time, for tests. */
+EXPORT int fake_most_builds(void);
+static int builds, most_builds;
+int fake_most_builds(void)
+{
+    return most_builds;
+}
+
+static void build_slowly(void)
+{
+    const struct timespec time = {.tv_nsec = 600000000};
+    const int n = __atomic_add_fetch(&builds, 1, __ATOMIC_SEQ_CST);
+    int most = __atomic_load_n(&most_builds, __ATOMIC_SEQ_CST);
+    while (n > most && !__atomic_compare_exchange_n(&most_builds, &most, n, false, __ATOMIC_SEQ_CST,
+                                                    __ATOMIC_SEQ_CST))
+        continue;
+    nanosleep(&time, NULL);
+    __atomic_sub_fetch(&builds, 1, __ATOMIC_SEQ_CST);
+}
+
 cl_int clBuildProgram(cl_program p, cl_uint n, const cl_device_id *ids, const char *options,
                       void (*notify)(cl_program, void *), void *user)
 {
-    (void)n, (void)options, (void)notify, (void)user;
+    (void)n, (void)notify, (void)user;
+    if (asked("rounds") != (strstr(options, "-cl-fp32-correctly-rounded-divide-sqrt") != NULL))
+        return -43;
+    if (p->from_source && asked("slow"))
+        build_slowly();
     return p->kernels && !(ids[0]->number == GPU && asked("no_build")) ? CL_SUCCESS : -11;
 }
 
@@ -298,6 +342,16 @@ cl_kernel clCreateKernel(cl_program p, const char *name, cl_int *error)
     return give(error, &kernel, CL_OUT_OF_HOST_MEMORY);
 }
 
+cl_int clGetKernelWorkGroupInfo(cl_kernel k, cl_device_id d, cl_uint what, size_t size, void *out,
+                                size_t *length)
+{
+    (void)k;
+    if (what == CL_KERNEL_LOCAL_MEM_SIZE)
+        return answer_number(d->number == GPU && asked("small_local") ? 4096 : 0, size, out,
+                             length);
+    return answer_number(d->number == GPU && asked("small_groups") ? 64 : 256, size, out, length);
+}
+
 cl_int clReleaseKernel(cl_kernel k)
 {
     (void)k;
@@ -314,11 +368,19 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint axes, con
                               const size_t *global, const size_t *local, cl_uint waits,
                               const cl_event *list, cl_event *out)
 {
-    (void)k, (void)axes, (void)offset, (void)waits, (void)list, (void)out;
+    (void)k, (void)axes, (void)offset, (void)waits, (void)list;
+    if (out)
+        *out = &event;
     if (global[0] % local[0] != 0)
         return -54;
-    if (asked("lost") && q->device == GPU)
+    if (q->device == GPU && asked("lost"))
         is_lost = true;
+    if (q->device == GPU && asked("faulted")) {
+        is_faulted = true;
+        return CL_SUCCESS;
+    }
+    if (q->device == GPU && asked("hiccup") && hiccups++ == 0)
+        return CL_OUT_OF_RESOURCES;
     if (asked("no_launch") && q->device == GPU)
         return CL_OUT_OF_RESOURCES;
     return state(q);
@@ -347,6 +409,12 @@ cl_int clWaitForEvents(cl_uint n, const cl_event *list)
     return CL_SUCCESS;
 }
 
+cl_int clGetEventInfo(cl_event e, cl_uint what, size_t size, void *out, size_t *length)
+{
+    (void)e, (void)what;
+    return answer_number(CL_COMPLETE, size, out, length);
+}
+
 cl_int clReleaseEvent(cl_event e)
 {
     (void)e;
@@ -360,5 +428,8 @@ cl_int clFlush(cl_command_queue q)
 
 cl_int clFinish(cl_command_queue q)
 {
-    return state(q);
+    enum { INVALID_COMMAND_QUEUE = -36 };
+    if (hiccups == 1 && ++hiccups)
+        return CL_OUT_OF_RESOURCES;
+    return is_faulted && q->device == GPU ? INVALID_COMMAND_QUEUE : state(q);
 }

@@ -128,7 +128,7 @@ static void hear(int level, const char *text, void *user)
 static void after(fx_array *(*spoil)(fx_array *weight), uint64_t misses, const char *why)
 {
     FX_SCOPE;
-    fx_dense_layer *layer = fx_dense(3, 2, .no_bias = true);
+    fx_dense_layer *layer = fx_dense(3, 2, .bias = false);
     void *opt = fx_setup(fx_descent(.eta = 0.1), layer);
     fx_array *x = leaf(3, 5);
     assert_int_equal(fx_eval(layer), FX_OK);

@@ -1,4 +1,4 @@
-/* Tests of src/array/activations.c: values against libm in long double over ±1e4, NaN and
+/* Tests of src/ops/activations.c: values against libm in long double over ±1e4, NaN and
  * infinities as NNlib has them, first and second gradients against central differences, gradients
  * at kinks, element types, the two modes of rrelu.
  */

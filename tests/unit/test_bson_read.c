@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "data_index.h"
+#include "python_run.h"
 #include "temp_file.h"
 
 static bool skipped(const char *rest)
@@ -183,19 +184,19 @@ static fx_array *recorded_npy(const char *path)
     const size_t n = (size_t)head[8] + 256u * head[9];
     assert_true(n < sizeof text && fread(text, 1, n, f) == n);
     assert_non_null(strstr(text, "'<f4', 'fortran_order': False"));
-    int64_t dims[4], length = 1;
+    int64_t sizes[4], length = 1;
     int k = 0;
     for (char *p = strchr(text, '(') + 1; *p != ')' && k < 4; p += strspn(p, ", "))
-        length *= dims[k++] = strtol(p, &p, 10);
+        length *= sizes[k++] = strtol(p, &p, 10);
     for (int i = 0; i < k / 2; i++) {
-        const int64_t d = dims[i];
-        dims[i] = dims[k - 1 - i];
-        dims[k - 1 - i] = d;
+        const int64_t d = sizes[i];
+        sizes[i] = sizes[k - 1 - i];
+        sizes[k - 1 - i] = d;
     }
     float *data = malloc((size_t)length * sizeof *data);
     assert_int_equal(fread(data, sizeof *data, (size_t)length, f), length);
     fclose(f);
-    fx_array *x = fxi_from(FX_DTYPE_F32, data, k, dims);
+    fx_array *x = fxi_from(FX_DTYPE_F32, data, k, sizes);
     free(data);
     return x;
 }
@@ -389,13 +390,82 @@ static void other_libraries(void **state)
     assert_true(good >= 70 && bad >= 150 && compared >= 15);
 }
 
+static double number_at(void *object, const char *name)
+{
+    void *x = fx_child_named(object, name);
+    if (!x || !fx_is_array(x) || fx_is_error(x) || fx_ndims(x) != 0)
+        fail_msg("no number \"%s\"", name);
+    return fx_item(x);
+}
+
+static void check_dictionaries(void *file)
+{
+    void *metrics = fx_child_named(file, "metrics"), *narrow = fx_child_named(file, "narrow");
+    assert_int_equal(fx_count(metrics), 2);
+    assert_true(number_at(metrics, "loss") == 0.25 && number_at(metrics, "acc") == 0.97);
+    assert_true(number_at(narrow, "a much longer key, with spaces") == -1.5);
+    assert_int_equal(fx_eltype(fx_child(narrow, 0)), FX_DTYPE_F32);
+    void *counts = fx_child_named(file, "counts");
+    assert_true(number_at(counts, "3") == 30 && number_at(counts, "-7") == 70);
+    assert_string_equal(fx_string_text(fx_child_named(fx_child_named(file, "classes"), "1")),
+                        "dog");
+    void *symbols = fx_child_named(file, "symbols");
+    assert_true(number_at(symbols, "α") == 1);
+    assert_int_equal(fx_length(fx_child_named(symbols, "tag")), 3);
+    assert_int_equal(fx_length(fx_child_named(fx_child_named(file, "iddict"), "w")), 4);
+    assert_int_equal(fx_count(fx_child_named(file, "empty")), 0);
+    assert_int_equal(fx_count(fx_child_named(file, "empty_numbers")), 0);
+    void *inner = fx_child_named(fx_child_named(file, "nested"), "inner");
+    assert_string_equal(fx_type_of(fx_child_named(inner, "5"))->name, "Dense");
+    void *plain = fx_child_named(file, "plain");
+    assert_true(number_at(plain, "x") == 4);
+    assert_true(number_at(fx_child_named(plain, "deep"), "y") == 0.5);
+}
+
+/* Dict and IdDict with keys of every kind, and back by the rules of BSON.jl. */
+static void dictionaries(void **state)
+{
+    (void)state;
+    FX_TEST;
+    char line[400], text[200];
+    void *file = fx_load(made_bson("dicts.bson"));
+    if (fx_is_error(file))
+        fail_msg("%s", fx_error_take().message);
+    check_dictionaries(file);
+    fx_summary(fx_child_named(file, "metrics"), text, sizeof text);
+    assert_non_null(strstr(text, "loss"));
+    const void *pairs[40];
+    int n = 0;
+    for (int64_t i = 0; i < fx_count(file); i++)
+        if (strcmp(fx_child_name(file, i), "floats") != 0) {
+            pairs[n++] = fx_child_name(file, i);
+            pairs[n++] = fx_child(file, i);
+        }
+    assert_int_equal(n, 20);
+    char path[600];
+    snprintf(path, sizeof path, "%s", temp_file("dicts_again.bson", "", 0));
+    assert_int_equal(fxi_save(path, n, pairs), FX_OK);
+    python_bson("check_bson.py", "load", path, NULL, line, sizeof line);
+    assert_true(atoi(line) >= 10);
+    void *again = fx_load(path);
+    if (fx_is_error(again))
+        fail_msg("%s", fx_error_take().message);
+    check_dictionaries(again);
+    /* keys of other types stay a node with both lists */
+    void *floats = fx_child_named(file, "floats");
+    assert_int_equal(fx_length(fx_child_named(floats, "keys")), 2);
+    refused(made_bson("dict_twice.bson"), "the key \"a\"");
+    refused(made_bson("dict_short.bson"), "not two lists of one length");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_array),     cmocka_unit_test(layers_are_ours),
-        cmocka_unit_test(forward_results), cmocka_unit_test(mnist_accuracy),
-        cmocka_unit_test(closures),        cmocka_unit_test(refusals),
-        cmocka_unit_test(deep_nesting),    cmocka_unit_test(other_libraries),
+        cmocka_unit_test(dictionaries),    cmocka_unit_test(every_array),
+        cmocka_unit_test(layers_are_ours), cmocka_unit_test(forward_results),
+        cmocka_unit_test(mnist_accuracy),  cmocka_unit_test(closures),
+        cmocka_unit_test(refusals),        cmocka_unit_test(deep_nesting),
+        cmocka_unit_test(other_libraries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

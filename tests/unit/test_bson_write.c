@@ -112,14 +112,13 @@ static void *every_layer(void)
 {
     return fx_chain(
         fx_conv(FX_DIMS(3, 3), 1, 4, FX_RELU, .pad = FX_SAME),
-        fx_conv(FX_DIMS(3, 3), 4, 4, .groups = 2, .no_bias = true, .stride = FX_DIMS(2)),
-        fx_batchnorm(4, FX_GELU), fx_batchnorm(4, .no_affine = true, .no_track = true),
+        fx_conv(FX_DIMS(3, 3), 4, 4, .groups = 2, .bias = false, .stride = FX_DIMS(2)),
+        fx_batchnorm(4, FX_GELU), fx_batchnorm(4, .affine = false, .track_stats = false),
         fx_maxpool(FX_DIMS(2, 2)), fx_meanpool(FX_DIMS(1, 1)), FX_FLATTEN,
-        fx_chain_of("first", fx_dense(16, 5, FX_SIGMOID), "second",
-                    fx_dense(5, 5, .no_bias = true)),
-        fx_layernorm(FX_DIMS(5), FX_TANH), fx_layernorm(FX_DIMS(5), FX_RELU, .no_affine = true),
-        fx_layernorm(FX_DIMS(5), .no_affine = true), fx_dropout(0.25),
-        fx_dropout(0.5, .dims = FX_DIMS(0), .active = FX_ACTIVE_OFF), FX_SOFTMAX);
+        fx_chain_of("first", fx_dense(16, 5, FX_SIGMOID), "second", fx_dense(5, 5, .bias = false)),
+        fx_layernorm(FX_DIMS(5), FX_TANH), fx_layernorm(FX_DIMS(5), FX_RELU, .affine = false),
+        fx_layernorm(FX_DIMS(5), .affine = false), fx_dropout(0.25),
+        fx_dropout(0.5, .dims = FX_AXES(0), .active = FX_ACTIVE_OFF), FX_SOFTMAX);
 }
 
 static void same_text(void *a, void *b)
@@ -163,7 +162,7 @@ static void state_and_back(void **state)
         fail_msg("%s", fx_error_take().message);
     fx_array *x = fx_randn(12, 12, 1, 3);
     assert_true(fx_item(fx_all(fx_eq(fx_call(m, x), fx_call(other, x)))) == 1);
-    fx_dense_layer *without = fx_dense(3, 2, .no_bias = true), *with = fx_dense(3, 2);
+    fx_dense_layer *without = fx_dense(3, 2, .bias = false), *with = fx_dense(3, 2);
     fx_copy_into(with->bias, fx_ones(2));
     assert_int_equal(fx_save(path, "s", fx_flux_state(without)), FX_OK);
     assert_int_equal(fx_loadmodel(fx_flux_state(with), fx_load_key(path, "s")), FX_OK);
@@ -194,7 +193,8 @@ static void shared_weights_stay_shared(void **state)
     FX_TEST;
     char line[400];
     fx_array *w = fx_randn(4, 4);
-    void *m = fx_chain(fx_dense(0, 0, .weight = w), fx_dense(0, 0, FX_RELU, .weight = w));
+    void *m =
+        fx_chain(fx_dense(0, 0, .weight_array = w), fx_dense(0, 0, FX_RELU, .weight_array = w));
     const char *path = fresh_path("tied.bson");
     assert_int_equal(fx_save(path, "model", m), FX_OK);
     checker("load", path, NULL, line, sizeof line);
@@ -241,8 +241,8 @@ static void what_flux_has_not(void **state)
     fx_error_take();
 }
 
-/* A program's own type with the name and the fields of a rule is no rule, however many it has: what
- * would be lost on the way to Flux is refused. */
+/* A program's own type with the name and the fields of a rule is no rule, however many it has: it
+ * is Main.Adam, not Optimisers.Adam, and refused when it has more fields than a struct may have. */
 static void what_only_looks_like_a_rule(void **state)
 {
     enum { MANY = 400, NAMES = 5, COUNTS = 4 };
@@ -276,9 +276,18 @@ static void what_only_looks_like_a_rule(void **state)
                           .fields = fields,
                           .nfields = counts[i % COUNTS],
                           .error = &error};
-        assert_int_equal(fx_save(path, "rule", fxi_new(type, &init)), FX_STATUS_UNSUPPORTED);
-        assert_non_null(strstr(fx_error_take().message, "is no type of Flux"));
-        assert_file_is(path, "old");
+        if (type->nfields == MANY) {
+            assert_int_equal(fx_save(path, "rule", fxi_new(type, &init)), FX_STATUS_UNSUPPORTED);
+            assert_non_null(strstr(fx_error_take().message, "more than 32 fields"));
+            assert_file_is(path, "old");
+            continue;
+        }
+        char summary[100], wanted[100];
+        const char *own = fresh_path("own_rule.bson");
+        assert_int_equal(fx_save(own, "rule", fxi_new(type, &init)), FX_OK);
+        snprintf(wanted, sizeof wanted, "Main.%s(…)", type->name);
+        fx_summary(fx_load_key(own, "rule"), summary, sizeof summary);
+        assert_string_equal(summary, wanted);
     }
     assert_int_equal(fx_save(path, "rule", fx_adam()), FX_OK); /* the library's own is one */
     assert_int_equal(fx_error_status(), FX_OK);
@@ -328,10 +337,78 @@ static void parameters_only(void **state)
     assert_true(fx_item(fx_all(fx_eq(fx_call(m, x), fx_call(other, x)))) == 1);
 }
 
+/* Bytes of every rank keep their type and their sizes: a vector of them is BSON's own binary. */
+static void arrays_of_bytes(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const char *path = fresh_path("bytes.bson");
+    const uint8_t bytes[24] = {1, 2, 3, 4, 5, 6, 250};
+    static const int64_t sizes[4][3] = {{24}, {4, 6}, {2, 3, 4}, {1, 24}};
+    static const int ranks[4] = {1, 2, 3, 2};
+    for (int i = 0; i < 4; i++) {
+        fx_array *x = fxi_from(FX_DTYPE_U8, bytes, ranks[i], sizes[i]);
+        assert_int_equal(fx_save(path, "x", x), FX_OK);
+        fx_array *y = fx_child_named(fx_load(path), "x");
+        assert_false(fx_is_error(y));
+        assert_int_equal(fx_eltype(y), FX_DTYPE_U8);
+        assert_int_equal(fx_ndims(y), ranks[i]);
+        for (int k = 0; k < ranks[i]; k++)
+            assert_int_equal(fx_size(y, k), sizes[i][k]);
+        for (int k = 0; k < 24; k++)
+            assert_true(fx_at(y, k) == bytes[k]);
+    }
+}
+
+/* Each object is the next one twice: 2^12 and 2^25 ways to the last. The file has each once, and so
+ * has what is read again. */
+static void shared_objects_are_written_once(void **state)
+{
+    (void)state;
+    FX_TEST;
+    char line[400];
+    size_t n;
+    void *layers = fx_dense(2, 2), *tuples = fx_ones(2);
+    for (int i = 0; i < 12; i++)
+        layers = fx_chain(layers, layers);
+    for (int i = 0; i < 25; i++)
+        tuples = fx_tuple(tuples, tuples);
+    const char *path = fresh_path("shared.bson");
+    assert_int_equal(fx_save(path, "model", layers, "t", tuples), FX_OK);
+    free(file_bytes(path, &n));
+    assert_true(n < 50000);
+    void *m = fx_load_key(path, "model"), *t = fx_load_key(path, "t");
+    if (fx_error_status() != FX_OK)
+        fail_msg("%s", fx_error_take().message);
+    int levels = 0;
+    while (fx_count(m) == 2 && strcmp(fx_type_of(m)->name, "Chain") == 0) {
+        assert_ptr_equal(fx_child(m, 0), fx_child(m, 1));
+        m = fx_child(m, 0);
+        levels++;
+    }
+    assert_int_equal(levels, 12);
+    for (levels = 0; !fx_is_array(t); levels++) {
+        assert_ptr_equal(fx_child(t, 0), fx_child(t, 1));
+        t = fx_child(t, 0);
+    }
+    assert_int_equal(levels, 25);
+    assert_true(fx_item(fx_sum(t)) == 2);
+    /* a few levels, and BSON.jl's rules */
+    layers = fx_dense(2, 2);
+    for (int i = 0; i < 3; i++)
+        layers = fx_chain(layers, layers);
+    assert_int_equal(fx_save(path, "model", layers), FX_OK);
+    checker("load", path, NULL, line, sizeof line);
+    assert_true(atoi(line) >= 10);
+    checker("selftest", path, NULL, line, sizeof line);
+    assert_true(atoi(line) >= 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bytes_of_flux),
+        cmocka_unit_test(arrays_of_bytes),
         cmocka_unit_test(the_trees_of_flux),
         cmocka_unit_test(every_layer_and_back),
         cmocka_unit_test(state_and_back),
@@ -341,6 +418,7 @@ int main(void)
         cmocka_unit_test(parameters_only),
         cmocka_unit_test(from_a_device),
         cmocka_unit_test(texts_that_are_no_utf8),
+        cmocka_unit_test(shared_objects_are_written_once),
         cmocka_unit_test(what_only_looks_like_a_rule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,6 +16,7 @@
 
 #include "backends.h"
 #include "context.h"
+#include "evaluate.h"
 #include "memory.h"
 #include "registry.h"
 
@@ -122,9 +123,7 @@ static void wrong_release(fx_device *device, fx_step *step)
     fxi_cpu_backend.release(device, step);
 }
 
-static const fx_backend near = {.abi = FX_BACKEND_ABI,
-                                .sizes = FX_BACKEND_SIZES_HERE,
-                                .name = "near",
+static const fx_backend near = {.head = FX_BACKEND_HEAD("near"),
                                 .views = true,
                                 .fuses = true,
                                 .alloc = wrong_alloc,
@@ -138,7 +137,7 @@ static int set_up(void **state)
 {
     (void)state;
     far = near;
-    far.name = "far";
+    far.head.name = "far";
     far.write = far.read = wrong_write;
     far.copy = wrong_copy;
     far.fill = wrong_fill;
@@ -362,8 +361,7 @@ static fx_status call(fx_device *d, int64_t n, int64_t stride, const float *x, f
                     .nin = 1,
                     .out = {.dtype = FX_DTYPE_F32, .ndim = 1, .shape = {n}, .stride = {1}},
                     .in = &in,
-                    .program = &negate,
-                    .ninstr = 1};
+                    .as.elementwise.program = {&negate, 1}};
     fx_run run = {.error = ""};
     const void *ins[] = {x};
     assert_int_equal(d->backend->prepare(d, &step), FX_OK);

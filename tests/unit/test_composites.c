@@ -1,4 +1,4 @@
-/* Tests of src/array/composites.c: values against libm in long double, remainders and rounding
+/* Tests of src/ops/composites.c: values against libm in long double, remainders and rounding
  * against C's own, logic as truth tables, first and second gradients against central differences.
  */
 #include "composite_check.h"

@@ -316,21 +316,19 @@ static bool run_plugin(fx_attr attr, const operand *a, const operand *b, operand
                     .nin = 2,
                     .in = in,
                     .out = out->t,
-                    .attr = attr,
-                    .channels_last = true};
+                    .as.conv = {.attr = attr.conv, .channels_last = true}};
     if (bias) {
         in[2] = out->t;
         memset(in[2].stride, 0, sizeof in[2].stride);
         in[2].stride[attr.conv.spatial] = in[2].shape[attr.conv.spatial] > 1;
         step.nin = 3;
-        step.program = &add;
-        step.ninstr = 1;
+        step.as.conv.epilogue = (fx_program){&add, 1};
     }
     const int64_t live = fxi_live_allocations();
     fx_run run = {0};
     fx_status status = FX_STATUS_MEMORY;
     for (int64_t nth = failing ? 0 : -1; status == FX_STATUS_MEMORY; nth++) {
-        fxi_plugin_ready *ready = NULL;
+        fxi_kernel_ready *ready = NULL;
         fxi_fault_set(nth);
         status = fxi_cpu_plugin_prepare(&step, &ready);
         if (!status) {

@@ -15,8 +15,7 @@ static bench run_program(const fx_instr *program, int ninstr, int nin, const ope
         b.ptr[k] = in[k]->data;
     }
     b.step.in = b.in;
-    b.step.program = (fx_instr *)(uintptr_t)program;
-    b.step.ninstr = ninstr;
+    b.step.as.elementwise.program = (fx_program){(fx_instr *)(uintptr_t)program, ninstr};
     b.status = run_once(&b.step, b.ptr, out->data, &b.run);
     check_guards(out);
     return b;
@@ -119,6 +118,7 @@ static const struct {
     {FX_OP_MUL, 2, FLOATS | INTS | BOOLS, ref_mul},
     {FX_OP_DIV, 2, FLOATS, ref_div},
     {FX_OP_FLD, 2, FLOATS, ref_fld},
+    {FX_OP_REM, 2, FLOATS, fmod},
     {FX_OP_POW, 2, FLOATS, pow},
     {FX_OP_ATAN2, 2, FLOATS, atan2},
     {FX_OP_MAX, 2, FLOATS | INTS | BOOLS, ref_max},

@@ -40,7 +40,7 @@ static void check_gather(int dtype, int idx_type, layout l, int axis, int ndim,
     fill_indices(&idx, shape[axis]);
     const int nd = joined_shape(&x.t, axis, &idx.t, joined);
     operand out = make_operand(dtype, DENSE, nd, joined);
-    const fx_attr attr = {.i = {axis}};
+    const fx_attr attr = {.axis = axis};
     assert_int_equal(
         run_step(FX_OP_GATHER, FX_CLASS_GATHER, attr, 2, (const operand *[]){&x, &idx}, &out)
             .status,
@@ -69,10 +69,10 @@ static void gathers(void **state)
 
 static double combine(int kind, double p, double q)
 {
-    return kind == FX_FOLD_SUM    ? p + q
-           : kind == FX_FOLD_PROD ? p * q
-           : kind == FX_FOLD_MAX  ? fmax(p, q)
-                                  : fmin(p, q);
+    return kind == FX_REDUCE_SUM    ? p + q
+           : kind == FX_REDUCE_PROD ? p * q
+           : kind == FX_REDUCE_MAX  ? fmax(p, q)
+                                    : fmin(p, q);
 }
 
 static void check_scatter(int kind, int dtype, layout l, int axis, int64_t n)
@@ -90,27 +90,27 @@ static void check_scatter(int kind, int dtype, layout l, int axis, int64_t n)
     operand src = make_operand(dtype, l, nd, joined);
     const split s = split_at(&out.t, axis, &idx);
     double want[4 * 5 * 64];
-    const double start[] = {[FX_FOLD_SUM] = 0,
-                            [FX_FOLD_MAX] = low[dtype],
-                            [FX_FOLD_MIN] = high[dtype],
-                            [FX_FOLD_PROD] = 1};
+    const double start[] = {[FX_REDUCE_SUM] = 0,
+                            [FX_REDUCE_MAX] = low[dtype],
+                            [FX_REDUCE_MIN] = high[dtype],
+                            [FX_REDUCE_PROD] = 1};
     for (int64_t i = 0; i < length_of(&out); i++)
         want[i] = start[kind];
     for (int64_t i = 0; i < length_of(&src); i++) {
-        if (kind == FX_FOLD_PROD)
+        if (kind == FX_REDUCE_PROD)
             set_element(&src, i, 1 + (double)(next_random() % 2));
         const int64_t k = (int64_t)element(&idx, i / s.inner % s.n);
         const int64_t to = i % s.inner + s.inner * (k + n * (i / s.inner / s.n));
         want[to] = combine(kind, want[to], element(&src, i));
-        if (l == BROADCAST && kind == FX_FOLD_PROD)
+        if (l == BROADCAST && kind == FX_REDUCE_PROD)
             break; /* writing changed several elements at once: only check that it runs */
     }
-    const fx_attr attr = {.i = {kind, axis}};
+    const fx_attr attr = {.scatter = {kind, axis}};
     assert_int_equal(
         run_step(FX_OP_SCATTER, FX_CLASS_SCATTER, attr, 2, (const operand *[]){&src, &idx}, &out)
             .status,
         FX_OK);
-    for (int64_t i = 0; i < length_of(&out) && !(l == BROADCAST && kind == FX_FOLD_PROD); i++)
+    for (int64_t i = 0; i < length_of(&out) && !(l == BROADCAST && kind == FX_REDUCE_PROD); i++)
         check_close(element(&out, i), dtype == FX_DTYPE_U8 ? fmod(want[i], 256) : want[i],
                     4 * epsilon_of(dtype), 8 * epsilon_of(dtype));
     drop_operand(&out), drop_operand(&idx), drop_operand(&src);
@@ -119,7 +119,7 @@ static void check_scatter(int kind, int dtype, layout l, int axis, int64_t n)
 static void scatters(void **state)
 {
     (void)state;
-    for (int kind = FX_FOLD_SUM; kind <= FX_FOLD_PROD; kind++)
+    for (int kind = FX_REDUCE_SUM; kind <= FX_REDUCE_PROD; kind++)
         for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
             for (int l = 0; l < LAYOUTS && dtype != FX_DTYPE_BOOL; l++)
                 for (int axis = 0; axis < 3; axis++) {
@@ -137,11 +137,11 @@ static void sums_are_taken_in_index_order(void **state)
     operand out = make_operand(FX_DTYPE_F32, DENSE, SHAPE(2));
     for (int k = 0; k < 4; k++)
         set_element(&src, k, values[k]), set_element(&idx, k, 1);
-    const fx_attr attr = {.i = {FX_FOLD_SUM, 0}};
+    const fx_attr attr = {.scatter = {FX_REDUCE_SUM, 0}};
     run_step(FX_OP_SCATTER, FX_CLASS_SCATTER, attr, 2, (const operand *[]){&src, &idx}, &out);
     assert_true(element(&out, 0) == 0 && element(&out, 1) == 1);
     set_element(&src, 2, NAN);
-    const fx_attr max = {.i = {FX_FOLD_MAX, 0}};
+    const fx_attr max = {.scatter = {FX_REDUCE_MAX, 0}};
     run_step(FX_OP_SCATTER, FX_CLASS_SCATTER, max, 2, (const operand *[]){&src, &idx}, &out);
     assert_true(element(&out, 0) == -INFINITY && isnan(element(&out, 1)));
     drop_operand(&src), drop_operand(&idx), drop_operand(&out);
@@ -155,12 +155,12 @@ static void indices_out_of_range(void **state)
     operand out = make_operand(FX_DTYPE_F32, DENSE, SHAPE(3, 2));
     const int64_t live = fxi_live_allocations();
     set_element(&idx, 0, 4), set_element(&idx, 1, 7);
-    bench b = run_step(FX_OP_GATHER, FX_CLASS_GATHER, (fx_attr){.i = {1}}, 2,
+    bench b = run_step(FX_OP_GATHER, FX_CLASS_GATHER, (fx_attr){.axis = 1}, 2,
                        (const operand *[]){&x, &idx}, &out);
     assert_int_equal(b.status, FX_STATUS_ARGUMENT);
     assert_string_equal(b.run.error, "gather: index 7 is out of range for axis 1 of size 5");
     set_element(&idx, 1, -1);
-    b = run_step(FX_OP_SCATTER, FX_CLASS_SCATTER, (fx_attr){.i = {FX_FOLD_SUM, 1}}, 2,
+    b = run_step(FX_OP_SCATTER, FX_CLASS_SCATTER, (fx_attr){.scatter = {FX_REDUCE_SUM, 1}}, 2,
                  (const operand *[]){&out, &idx}, &x);
     assert_int_equal(b.status, FX_STATUS_ARGUMENT);
     assert_string_equal(b.run.error, "scatter: index -1 is out of range for axis 1 of size 5");
@@ -178,8 +178,9 @@ static void failing_allocations(void **state)
     fill_indices(&idx, 5);
     for (int64_t nth = 0; nth < 2; nth++) {
         fxi_fault_set(nth);
-        const bench b = run_step(FX_OP_SCATTER, FX_CLASS_SCATTER, (fx_attr){.i = {FX_FOLD_SUM, 1}},
-                                 2, (const operand *[]){&src, &idx}, &out);
+        const bench b =
+            run_step(FX_OP_SCATTER, FX_CLASS_SCATTER, (fx_attr){.scatter = {FX_REDUCE_SUM, 1}}, 2,
+                     (const operand *[]){&src, &idx}, &out);
         fxi_fault_set(-1);
         assert_int_equal(b.status, FX_STATUS_MEMORY);
         assert_int_equal(fxi_live_allocations(), live);

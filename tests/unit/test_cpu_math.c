@@ -93,8 +93,7 @@ static void apply(fx_op op, int64_t attr, const float *a, const float *b, float 
                     .nin = ins.nsrc,
                     .out = t[0],
                     .in = t,
-                    .program = &ins,
-                    .ninstr = 1};
+                    .as.elementwise.program = {&ins, 1}};
     fx_run run;
     assert_int_equal(run_once(&step, (const void *[]){a, b}, d, &run), FX_OK);
 }

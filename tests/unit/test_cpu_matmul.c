@@ -19,7 +19,7 @@ static void check_product(int dtype, layout la, layout lb, bool ta, bool tb, int
 {
     operand a = matrix(dtype, la, m, k, ta), b = matrix(dtype, lb, k, n, tb),
             out = matrix(dtype, DENSE, m, n, false);
-    const fx_attr attr = {.i = {ta, tb}};
+    const fx_attr attr = {.matmul = {ta, tb}};
     assert_int_equal(
         run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &b}, &out).status,
         FX_OK);
@@ -89,7 +89,7 @@ static void large_products_in_threads(void **state)
             operand a = matrix(dtype, DENSE, m, k, ta), b = matrix(dtype, DENSE, k, n, tb),
                     one = matrix(dtype, DENSE, m, n, false),
                     more = matrix(dtype, DENSE, m, n, false);
-            const fx_attr attr = {.i = {ta, tb}};
+            const fx_attr attr = {.matmul = {ta, tb}};
             const operand *const in[] = {&a, &b};
             fx_set_num_threads(1);
             run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, attr, 2, in, &one);
@@ -117,7 +117,7 @@ static void check_batch(int dtype, layout l, int64_t m, int64_t n, int64_t k, co
             b = make_operand(dtype, l, SHAPE(k, n, bb[0], bb[1]));
     operand out = make_operand(dtype, DENSE, SHAPE(m, n, batch[0], batch[1])),
             one = matrix(dtype, DENSE, m, n, false);
-    const fx_attr attr = {.i = {0, 0}};
+    const fx_attr attr = {.matmul = {0, 0}};
     assert_int_equal(
         run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &b}, &out).status,
         FX_OK);
@@ -162,7 +162,7 @@ static void batches_broadcast(void **state)
 static void failing_allocations(void **state)
 {
     (void)state;
-    const fx_attr attr = {.i = {0, 0}};
+    const fx_attr attr = {.matmul = {0, 0}};
     operand a = matrix(FX_DTYPE_F32, DENSE, 200, 200, false),
             b = matrix(FX_DTYPE_F32, DENSE, 200, 200, false);
     operand out = matrix(FX_DTYPE_F32, DENSE, 200, 200, false);

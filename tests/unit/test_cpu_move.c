@@ -63,7 +63,7 @@ static void concatenations(void **state)
                 total[axis] = 6;
                 operand out = make_operand(dtype, DENSE, 3, total);
                 assert_int_equal(
-                    run_step(FX_OP_CONCAT, FX_CLASS_COPY, (fx_attr){.i = {axis}}, 4, ptrs, &out)
+                    run_step(FX_OP_CONCAT, FX_CLASS_COPY, (fx_attr){.axis = axis}, 4, ptrs, &out)
                         .status,
                     FX_OK);
                 for (int64_t i = 0; i < length_of(&out); i++) {
@@ -92,7 +92,7 @@ static void paddings(void **state)
                             v = scalar_operand(dtype, 1);
                     shape[axis] = n + 5;
                     operand out = make_operand(dtype, DENSE, 3, shape);
-                    const fx_attr attr = {.i = {axis, 2, 3}};
+                    const fx_attr attr = {.pad = {axis, 2, 3}};
                     assert_int_equal(run_step(FX_OP_PAD, FX_CLASS_COPY, attr, 2,
                                               (const operand *[]){&x, &v}, &out)
                                          .status,
@@ -113,11 +113,12 @@ static fx_status add_first(const fx_custom_op *op, int n, const fx_custom_operan
                            const fx_custom_operand *out)
 {
     const double *a = in[0].data, *b = in[1].data;
-    if (n != 2 || in[0].ndims != 1 || in[1].ndims != 2 || in[1].dims[1] != 2)
+    if (n != 2 || in[0].ndims != 1 || in[1].ndims != 2 || in[1].sizes[1] != 2)
         return FX_STATUS_SHAPE;
-    if (in[0].dtype != FX_DTYPE_F64 || out->dtype != FX_DTYPE_F64 || out->dims[0] != in[0].dims[0])
+    if (in[0].dtype != FX_DTYPE_F64 || out->dtype != FX_DTYPE_F64 ||
+        out->sizes[0] != in[0].sizes[0])
         return FX_STATUS_DTYPE;
-    for (int64_t i = 0; i < in[0].dims[0]; i++)
+    for (int64_t i = 0; i < in[0].sizes[0]; i++)
         ((double *)out->data)[i] = a[i] + b[i] + *(double *)op->user;
     return FX_OK;
 }

@@ -2,6 +2,7 @@
  * part; nested and concurrent calls; statuses; scratch; forks; signals; when threads pay. Parts run
  * on other threads, so they count what is wrong and the test asserts afterwards.
  * ctest: threads native */
+#include "cores.h"
 #include "cpu_check.h"
 #include "cpu_parallel.h"
 #include "cpu_threads.h"

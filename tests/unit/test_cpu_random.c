@@ -28,7 +28,8 @@ static operand random_operand(int dtype, int64_t n, uint64_t seed, uint64_t coun
 {
     operand out = make_operand(dtype, DENSE, SHAPE(n));
     const uint64_t streams[2][2] = {{99, 99}, {seed, counter}};
-    const fx_step step = {.op = FX_OP_RANDOM, .cls = FX_CLASS_GENERATOR, .out = out.t, .slot = 1};
+    const fx_step step = {
+        .op = FX_OP_RANDOM, .cls = FX_CLASS_GENERATOR, .out = out.t, .as.generator.stream = 1};
     fx_run run = {.streams = streams};
     assert_int_equal(fxi_cpu_run_step(&step, NULL, out.data, &run), FX_OK);
     check_guards(&out);
@@ -85,7 +86,7 @@ static void indices_along_axes(void **state)
             for (int64_t n = 0; n < 8; n += 7) {
                 int64_t shape[] = {3, n, 2};
                 operand out = make_operand(dtype, DENSE, 3, shape);
-                run_step(FX_OP_IOTA, FX_CLASS_GENERATOR, (fx_attr){.i = {axis}}, 0, NULL, &out);
+                run_step(FX_OP_IOTA, FX_CLASS_GENERATOR, (fx_attr){.axis = axis}, 0, NULL, &out);
                 for (int64_t i = 0; i < length_of(&out); i++) {
                     const int64_t at[] = {i % 3, i / 3 % n, i / 3 / n};
                     assert_true(element(&out, i) ==

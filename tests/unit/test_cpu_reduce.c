@@ -4,13 +4,13 @@
 
 static double combine(int kind, double p, double q)
 {
-    if (kind == FX_FOLD_SUM)
+    if (kind == FX_REDUCE_SUM)
         return p + q;
-    if (kind == FX_FOLD_PROD)
+    if (kind == FX_REDUCE_PROD)
         return p * q;
     if (isnan(p) || isnan(q))
         return NAN;
-    return kind == FX_FOLD_MAX ? fmax(p, q) : fmin(p, q);
+    return kind == FX_REDUCE_MAX ? fmax(p, q) : fmin(p, q);
 }
 
 static double neutral(int kind, int dtype)
@@ -19,10 +19,10 @@ static double neutral(int kind, int dtype)
                                  0,         0,         -INFINITY,     -INFINITY};
     static const double high[] = {INFINITY, INFINITY, 2147483647.0, 0x1p63,
                                   255,      1,        INFINITY,     INFINITY};
-    return kind == FX_FOLD_SUM    ? 0
-           : kind == FX_FOLD_PROD ? 1
-           : kind == FX_FOLD_MAX  ? low[dtype]
-                                  : high[dtype];
+    return kind == FX_REDUCE_SUM    ? 0
+           : kind == FX_REDUCE_PROD ? 1
+           : kind == FX_REDUCE_MAX  ? low[dtype]
+                                    : high[dtype];
 }
 
 static double wrapped(double v, int dtype)
@@ -49,7 +49,7 @@ static void check_reduce(int kind, int dtype, layout l, uint32_t mask, int ndim,
     double *want = malloc((size_t)(n + 1) * sizeof *want),
            *size = calloc((size_t)n + 1, sizeof *size);
     assert_true(want && size);
-    if (kind == FX_FOLD_PROD) /* whole powers of two: products are exact in every type */
+    if (kind == FX_REDUCE_PROD) /* whole powers of two: products are exact in every type */
         for (int64_t i = 0; i < length_of(&x); i++)
             set_element(&x, i, dtype == FX_DTYPE_BOOL ? next_random() % 2 : i % 601 ? 1 : 2);
     for (int64_t i = 0; i < n; i++)
@@ -64,7 +64,7 @@ static void check_reduce(int kind, int dtype, layout l, uint32_t mask, int ndim,
         want[at] = combine(kind, want[at], element(&x, i));
         size[at] += fabs(element(&x, i));
     }
-    const fx_attr attr = {.i = {kind, mask}};
+    const fx_attr attr = {.reduce = {kind, mask}};
     assert_int_equal(
         run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out).status,
         FX_OK);
@@ -72,7 +72,7 @@ static void check_reduce(int kind, int dtype, layout l, uint32_t mask, int ndim,
         const double eps = epsilon_of(dtype);
         if (dtype == FX_DTYPE_F16 && want[i] > 65519)
             want[i] = INFINITY;
-        if (kind == FX_FOLD_MAX || kind == FX_FOLD_MIN)
+        if (kind == FX_REDUCE_MAX || kind == FX_REDUCE_MIN)
             assert_true(element(&out, i) == want[i]);
         else
             check_close(element(&out, i), wrapped(want[i], dtype), eps, eps * size[i]);
@@ -84,10 +84,10 @@ static void check_reduce(int kind, int dtype, layout l, uint32_t mask, int ndim,
 static void every_mask_type_and_layout(void **state)
 {
     (void)state;
-    for (int kind = FX_FOLD_SUM; kind <= FX_FOLD_PROD; kind++)
+    for (int kind = FX_REDUCE_SUM; kind <= FX_REDUCE_PROD; kind++)
         for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
             for (int l = 0; l < LAYOUTS; l++) {
-                if (dtype == FX_DTYPE_BOOL && kind == FX_FOLD_SUM)
+                if (dtype == FX_DTYPE_BOOL && kind == FX_REDUCE_SUM)
                     continue; /* sums of Bool are made of integers */
                 for (uint32_t mask = 0; mask < 16; mask++)
                     check_reduce(kind, dtype, (layout)l, mask, SHAPE(5, 1, 17, 3));
@@ -116,7 +116,7 @@ static void long_sums_are_accurate(void **state)
             }
             shape[axis] = 1;
             operand out = make_operand(dtype, DENSE, 2, shape);
-            const fx_attr attr = {.i = {FX_FOLD_SUM, 1 << axis}};
+            const fx_attr attr = {.reduce = {FX_REDUCE_SUM, 1 << axis}};
             run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
             for (int k = 0; k < 2; k++)
                 check_close(element(&out, k), (double)want[k], dtype == FX_DTYPE_F32 ? 6e-8 : 1e-12,
@@ -128,7 +128,7 @@ static void long_sums_are_accurate(void **state)
 static void nan_wins(void **state)
 {
     (void)state;
-    for (int kind = FX_FOLD_SUM; kind <= FX_FOLD_PROD; kind++)
+    for (int kind = FX_REDUCE_SUM; kind <= FX_REDUCE_PROD; kind++)
         for (int dtype = 0; dtype < FX_DTYPE_COUNT; dtype++)
             for (int64_t at = 0; at < 40 && (dtype < 2 || fxi_cpu_is_half(dtype)); at++)
                 for (int axis = 0; axis < 2; axis++) {
@@ -137,7 +137,7 @@ static void nan_wins(void **state)
                         make_operand(dtype, DENSE, 2,
                                      axis ? (const int64_t[]){40, 1} : (const int64_t[]){1, 40});
                     set_element(&x, axis ? 7 + 40 * at : at + 40 * 7, NAN);
-                    const fx_attr attr = {.i = {kind, 1 << axis}};
+                    const fx_attr attr = {.reduce = {kind, 1 << axis}};
                     run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
                     for (int64_t i = 0; i < 40; i++)
                         assert_true(isnan(element(&out, i)) == (i == 7));
@@ -164,7 +164,7 @@ static double extreme_of(const double *x, int64_t n, int kind)
 {
     int64_t at = 0;
     for (int64_t i = 1; i < n && !isnan(x[at]); i++)
-        if (isnan(x[i]) || (kind == FX_FOLD_ARGMAX ? x[i] > x[at] : x[i] < x[at]))
+        if (isnan(x[i]) || (kind == FX_REDUCE_ARGMAX ? x[i] > x[at] : x[i] < x[at]))
             at = i;
     return (double)at;
 }
@@ -174,8 +174,9 @@ static void check_each(int kind, const operand *x, int axis, expected_fn expecte
     int64_t shape[2] = {x->t.shape[0], x->t.shape[1]};
     const int64_t n = shape[axis], results = shape[!axis];
     shape[axis] = 1;
-    operand out = make_operand(kind == FX_FOLD_SQDEV ? x->t.dtype : FX_DTYPE_I64, DENSE, 2, shape);
-    const fx_attr attr = {.i = {kind, 1 << axis}};
+    operand out =
+        make_operand(kind == FX_REDUCE_SQDEV ? x->t.dtype : FX_DTYPE_I64, DENSE, 2, shape);
+    const fx_attr attr = {.reduce = {kind, 1 << axis}};
     assert_int_equal(
         run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){x}, &out).status,
         FX_OK);
@@ -199,7 +200,7 @@ static void squared_deviations(void **state)
             for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
                 for (int axis = 0; axis < 2; axis++) {
                     operand x = make_operand(dtype, (layout)l, 2, shapes[k]);
-                    check_each(FX_FOLD_SQDEV, &x, axis, deviations_of, 4 * epsilon_of(dtype));
+                    check_each(FX_REDUCE_SQDEV, &x, axis, deviations_of, 4 * epsilon_of(dtype));
                     drop_operand(&x);
                 }
 }
@@ -217,7 +218,7 @@ static void deviations_from_a_large_mean(void **state)
                     for (int64_t i = 0; i < length_of(&x); i++)
                         set_element(&x, i,
                                     outlier && i == 0 ? -3e7 : 1e6 + next_random() % 64 / 8.0);
-                    check_each(FX_FOLD_SQDEV, &x, axis, deviations_of,
+                    check_each(FX_REDUCE_SQDEV, &x, axis, deviations_of,
                                dtype == FX_DTYPE_F32 ? 1e-6 : 1e-9);
                     drop_operand(&x);
                 }
@@ -233,7 +234,7 @@ static void deviations_that_are_not_numbers(void **state)
                 operand out = make_operand(
                     dtype, DENSE, 2, axis ? (const int64_t[]){40, 1} : (const int64_t[]){1, 40});
                 set_element(&x, axis ? 7 + 40 * at : at + 40 * 7, at % 2 ? NAN : INFINITY);
-                const fx_attr attr = {.i = {FX_FOLD_SQDEV, 1 << axis}};
+                const fx_attr attr = {.reduce = {FX_REDUCE_SQDEV, 1 << axis}};
                 run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
                 for (int64_t i = 0; i < 40; i++)
                     assert_true(isnan(element(&out, i)) == (i == 7));
@@ -252,7 +253,7 @@ static void deviations_that_overflow(void **state)
             operand out = make_operand(dtype, DENSE, 2,
                                        axis ? (const int64_t[]){20, 1} : (const int64_t[]){1, 20});
             set_element(&x, axis ? 20 * 3 : 3, huge[dtype]);
-            const fx_attr attr = {.i = {FX_FOLD_SQDEV, 1 << axis}};
+            const fx_attr attr = {.reduce = {FX_REDUCE_SQDEV, 1 << axis}};
             run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
             for (int64_t i = 0; i < 20; i++)
                 assert_true((element(&out, i) == INFINITY) == (i == 0));
@@ -265,7 +266,7 @@ static void indices_of_extremes(void **state)
     (void)state;
     static const int64_t shapes[][2] = {{1, 1},    {3, 9},    {33, 40},    {40, 33},
                                         {5000, 9}, {9, 5000}, {2, 100000}, {100000, 2}};
-    for (int kind = FX_FOLD_ARGMAX; kind <= FX_FOLD_ARGMIN; kind++)
+    for (int kind = FX_REDUCE_ARGMAX; kind <= FX_REDUCE_ARGMIN; kind++)
         for (int dtype = 0; dtype <= FX_DTYPE_BOOL; dtype++)
             for (int l = 0; l < LAYOUTS; l++)
                 for (size_t k = 0; k < (l == DENSE && dtype % 4 == 0 ? 8 : 4); k++)
@@ -284,15 +285,15 @@ static void indices_of_extremes(void **state)
 static void extremes_at_every_place(void **state)
 {
     (void)state;
-    for (int kind = FX_FOLD_ARGMAX; kind <= FX_FOLD_ARGMIN; kind++) {
-        const double far = kind == FX_FOLD_ARGMAX ? 100 : -100;
+    for (int kind = FX_REDUCE_ARGMAX; kind <= FX_REDUCE_ARGMIN; kind++) {
+        const double far = kind == FX_REDUCE_ARGMAX ? 100 : -100;
         for (int64_t at = 0; at < 90; at++)
             for (int axis = 0; axis < 2; axis++) {
                 operand x = make_operand(FX_DTYPE_F32, DENSE, SHAPE(90, 90));
                 set_element(&x, axis ? 5 + 90 * at : at + 90 * 5, far);
                 check_each(kind, &x, axis, extreme_of, 0);
                 for (int64_t i = 0; i < length_of(&x); i++)
-                    set_element(&x, i, kind == FX_FOLD_ARGMAX ? -INFINITY : INFINITY);
+                    set_element(&x, i, kind == FX_REDUCE_ARGMAX ? -INFINITY : INFINITY);
                 check_each(kind, &x, axis, extreme_of, 0);
                 drop_operand(&x);
             }
@@ -305,10 +306,10 @@ static void pieces_do_not_depend_on_threads(void **state)
     (void)state;
     static const int64_t shapes[][2] = {{1000000, 1}, {3, 500000}, {500000, 3}, {2000, 700}};
     const int before = fx_num_threads();
-    for (int kind = 0; kind < FX_FOLDS; kind++)
+    for (int kind = 0; kind <= FX_REDUCE_ARGMIN; kind++)
         for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
             for (uint32_t mask = 1; mask < 4; mask++) {
-                if (kind >= FX_FOLD_ARGMAX && mask == 3)
+                if (kind >= FX_REDUCE_ARGMAX && mask == 3)
                     continue;
                 int64_t shape[2];
                 operand x = make_operand(FX_DTYPE_F32, DENSE, 2, shapes[k]);
@@ -316,9 +317,9 @@ static void pieces_do_not_depend_on_threads(void **state)
                 operand out[2];
                 for (int t = 0; t < 2; t++) {
                     fx_set_num_threads(t ? 3 : 1);
-                    out[t] = make_operand(kind >= FX_FOLD_ARGMAX ? FX_DTYPE_I64 : FX_DTYPE_F32,
+                    out[t] = make_operand(kind >= FX_REDUCE_ARGMAX ? FX_DTYPE_I64 : FX_DTYPE_F32,
                                           DENSE, 2, shape);
-                    const fx_attr attr = {.i = {kind, mask}};
+                    const fx_attr attr = {.reduce = {kind, mask}};
                     run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&x},
                              &out[t]);
                 }
@@ -332,7 +333,7 @@ static void check_cumsum(int dtype, layout l, int axis, bool from_end, int ndim,
                          const int64_t *shape)
 {
     operand x = make_operand(dtype, l, ndim, shape), out = make_operand(dtype, DENSE, ndim, shape);
-    const fx_attr attr = {.i = {axis, from_end}};
+    const fx_attr attr = {.scan = {axis, from_end}};
     assert_int_equal(
         run_step(FX_OP_CUMSUM, FX_CLASS_SCAN, attr, 1, (const operand *[]){&x}, &out).status,
         FX_OK);
@@ -367,7 +368,7 @@ static void cumulative_sums(void **state)
 static void failing_allocations(void **state)
 {
     (void)state;
-    const fx_attr attr = {.i = {FX_FOLD_SUM, 1}};
+    const fx_attr attr = {.reduce = {FX_REDUCE_SUM, 1}};
     for (int64_t nth = 0; nth < 2; nth++) {
         operand x = make_operand(FX_DTYPE_F16, DENSE, SHAPE(4, 4)),
                 out = make_operand(FX_DTYPE_F16, DENSE, SHAPE(1, 4));

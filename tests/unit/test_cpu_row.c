@@ -9,6 +9,7 @@
 #include <cflux.h>
 
 #include "context.h"
+#include "evaluate.h"
 
 /* Evaluates an array or a tuple in one row step. */
 static void compute(void *x)
@@ -43,21 +44,21 @@ typedef enum arrangement {
 static fx_array *operand_of(fx_dtype t, arrangement how, int64_t m, int64_t n)
 {
     static uint64_t state = 1;
-    const int64_t dims[] = {how == TURNED      ? n
-                            : how == SPACED    ? 2 * m
-                            : how == ONE_A_ROW ? 1
-                                               : m,
-                            how == TURNED    ? m
-                            : how == ONE_ROW ? 1
-                                             : n};
-    const int64_t length = dims[0] * dims[1];
+    const int64_t sizes[] = {how == TURNED      ? n
+                             : how == SPACED    ? 2 * m
+                             : how == ONE_A_ROW ? 1
+                                                : m,
+                             how == TURNED    ? m
+                             : how == ONE_ROW ? 1
+                                              : n};
+    const int64_t length = sizes[0] * sizes[1];
     double *v = malloc((size_t)length * sizeof *v);
     assert_non_null(v);
     for (int64_t i = 0; i < length; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         v[i] = (double)(state >> 40) * 0x6p-24 - 3;
     }
-    fx_array *x = fx_cast(fxi_from(FX_DTYPE_F64, v, 2, dims), t);
+    fx_array *x = fx_cast(fxi_from(FX_DTYPE_F64, v, 2, sizes), t);
     free(v);
     assert_int_equal(fx_eval(x), FX_OK);
     return how == TURNED      ? fx_transpose(x)
@@ -134,7 +135,7 @@ static void every_length(void **state)
             const fx_dtype t = k % 2 ? FX_DTYPE_F64 : FX_DTYPE_F32;
             const double epsilon = 16 * epsilon_of((int)t);
             fx_array *x = operand_of(t, PLAIN, m, n);
-            fx_array *y = fx_softmax(x), *z = fx_normalise(x, FX_AXIS(0), 1);
+            fx_array *y = fx_softmax(x), *z = fx_normalise(x, FX_AXES(0), 1);
             compute(y);
             compute(z);
             check_rows(y, x, softmax_of, epsilon, "softmax");
@@ -153,7 +154,7 @@ static void every_layout_and_type(void **state)
             for (int i = 0; i < 5; i++) {
                 FX_SCOPE;
                 fx_array *x = operand_of(types[k], (arrangement)how, sizes[i][0], sizes[i][1]);
-                fx_array *y = fx_softmax(x), *z = fx_normalise(x, FX_AXIS(0), 1);
+                fx_array *y = fx_softmax(x), *z = fx_normalise(x, FX_AXES(0), 1);
                 compute(y);
                 compute(z);
                 assert_int_equal(fx_eltype(y), types[k]);
@@ -177,7 +178,7 @@ static void several_operands_and_outputs(void **state)
             fx_array *s = operand_of(FX_DTYPE_F32, PLAIN, m, 1);
             fx_array *b = fx_add(operand_of(FX_DTYPE_F32, how % 2 ? SPACED : PLAIN, 1, n), 20);
             assert_int_equal(fx_eval(b), FX_OK);
-            fx_array *t = fx_add(fx_mul(s, x), b), *sum = fx_sum(t, .dims = FX_AXIS(0));
+            fx_array *t = fx_add(fx_mul(s, x), b), *sum = fx_sum(t, .dims = FX_AXES(0));
             fx_array *y = fx_div(t, sum), *root = fx_sqrt(sum);
             compute(fx_tuple(y, sum, root));
             double *xs = elements(x), *ss = elements(s), *bs = elements(b), *ys = elements(y),
@@ -209,8 +210,8 @@ static void integers(void **state)
         const int64_t m = sizes[i][0], n = sizes[i][1];
         fx_array *x = fx_cast(operand_of(FX_DTYPE_F32, PLAIN, m, n), FX_DTYPE_I32);
         assert_int_equal(fx_eval(x), FX_OK);
-        fx_array *hit = fx_eq(x, fx_maximum(x, .dims = FX_AXIS(0)));
-        fx_array *count = fx_sum(hit, .dims = FX_AXIS(0));
+        fx_array *hit = fx_eq(x, fx_maximum(x, .dims = FX_AXES(0)));
+        fx_array *count = fx_sum(hit, .dims = FX_AXES(0));
         compute(fx_tuple(count, hit));
         double *v = elements(x), *c = elements(count), *h = elements(hit);
         for (int64_t r = 0; r < n; r++) {
@@ -248,7 +249,7 @@ static void not_finite(void **state)
             v[3 * m + k] = -INFINITY;
         fx_array *x = fxi_from(FX_DTYPE_F32, v, 2, dims);
         assert_int_equal(fx_eval(x), FX_OK);
-        fx_array *y = fx_logsumexp(x, .dims = FX_AXIS(0)), *z = fx_softmax(x);
+        fx_array *y = fx_logsumexp(x, .dims = FX_AXES(0)), *z = fx_softmax(x);
         compute(y);
         compute(z);
         double *got = elements(y), *soft = elements(z), *want = malloc((size_t)m * sizeof *want),

@@ -17,6 +17,19 @@
 #include "memory.h"
 #include "temp_file.h"
 
+static void *read_csv(const char *path)
+{
+    return fx_read_csv(path);
+}
+static void *read_table(const char *path)
+{
+    return fx_read_table(path);
+}
+static void *read_idx(const char *path)
+{
+    return fx_read_idx(path);
+}
+
 static void check_table(const char *path, int64_t columns, int64_t rows, const float *expected)
 {
     FX_SCOPE;
@@ -121,6 +134,7 @@ static void refusals(void **state)
     refuse("", "found none");
     refuse("only,names\n", "found none");
     refuse("\"a\n1\",b\n1,\"2\n", "line 3: expected a closing quote, found the end of the file");
+    refuse("1,\"2\n3\n4", "line 1: expected a closing quote, found the end of the file");
     refuse("\"a\n1\",b\n1,x\n", "line 3, column 2: expected a number, found \"x\"");
     refuse("1;2\n3;4\n", "in 2 lines; the first line has ';' and no ',': fx_read_table takes "
                          ".separator = ';'");
@@ -155,15 +169,47 @@ static void broken_gzip(void **state)
     expect_refusal(temp_file("cut.gz", packed, n - 1), FX_STATUS_FORMAT, "gzip");
 }
 
-static void *read_file(const char *path)
+/* A small file that unpacks to more than the limit is refused after the memory of the limit. */
+static void bombs(void **state)
 {
-    return fx_read_csv(path);
+    (void)state;
+    enum { LINES = 2 << 20, LIMIT = 1 << 20 };
+    char *text = malloc(2 * LINES);
+    assert_non_null(text);
+    for (int i = 0; i < LINES; i++)
+        memcpy(text + 2 * i, "1\n", 2);
+    const char *rows = temp_gzip("rows.csv.gz", text, 2 * LINES);
+    for (int i = 0; i < LINES; i++)
+        memcpy(text + 2 * i, "1,", 2);
+    text[2 * LINES - 1] = '\n';
+    const char *line = temp_gzip("line.csv.gz", text, 2 * LINES);
+    memset(text, 0, 2 * LINES);
+    memcpy(text, "\0\0\x08\x01\0\x3F\0\0", 8); /* 0x3F0000 bytes */
+    const char *idx = temp_gzip("zeros.idx.gz", text, 8 + 0x3F0000);
+    free(text);
+    void *(*const readers[])(const char *) = {read_csv, read_table, read_csv, read_table, read_idx};
+    const char *const paths[] = {rows, rows, line, line, idx};
+    for (int i = 0; i < 5; i++) {
+        FX_SCOPE;
+        if (fx_is_error(readers[i](paths[i]))) /* without a limit */
+            fail_msg("%d: %s", i, fx_error_take().message);
+    }
+    fx_set_memory_limit(fx_cpu_device(), LIMIT);
+    for (int i = 0; i < 5; i++) {
+        FX_SCOPE;
+        assert_true(fx_is_error(readers[i](paths[i])));
+        const fx_error e = fx_error_take();
+        assert_int_equal(e.status, FX_STATUS_MEMORY);
+        if (!strstr(e.message, paths[i]) || !strstr(e.message, "of at most 1048576"))
+            fail_msg("%s", e.message);
+    }
+    fx_set_memory_limit(fx_cpu_device(), 0);
 }
 
 static void each_allocation_fails(void **state)
 {
     (void)state;
-    each_allocation_of(read_file, temp_text("small.csv", "a,b\n1,2\n3,4\n"), 5);
+    each_allocation_of(read_csv, temp_text("small.csv", "a,b\n1,2\n3,4\n"), 5);
 }
 
 static void digits(void **state)
@@ -194,7 +240,7 @@ int main(void)
         cmocka_unit_test(nan_and_inf), cmocka_unit_test(decimal_point_in_any_locale),
         cmocka_unit_test(refusals),    cmocka_unit_test(remarks),
         cmocka_unit_test(broken_gzip), cmocka_unit_test(each_allocation_fails),
-        cmocka_unit_test(digits),
+        cmocka_unit_test(digits),      cmocka_unit_test(bombs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,10 @@
 
 #include "away.h"
 #include "context.h"
+#include "evaluate.h"
 #include "memory.h"
+#include "pool.h"
+#include "reads.h"
 #include "registry.h"
 
 enum { MIB = 1 << 20, BLOCKS = 4096, LOG = 4000 };
@@ -122,7 +125,7 @@ static fx_status traced_run(fx_device *device, const fx_step *step, const void *
 static fx_backend table(const char *name)
 {
     fx_backend b = *inner;
-    b.name = name;
+    b.head.name = name;
     b.alloc = traced_alloc;
     b.free = traced_free;
     b.available = traced_available;
@@ -153,7 +156,7 @@ static int before_each(void **state)
     capacity = 1 << 30;
     sync_fails = false;
     fxi_drain();
-    assert_int_equal(d0->live, 0);
+    assert_int_equal(fxi_device_live(d0), 0);
     assert_int_equal(used[0], 0);
     assert_int_equal(fx_error_status(), FX_OK);
     forget_calls();
@@ -326,6 +329,34 @@ static fx_array *product(fx_array *x)
     return fx_matmul(x, x);
 }
 
+/* A device keeps a thread's work space while the thread computes on another device. */
+static void work_space_stays_when_devices_alternate(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_device *const d[2] = {d0, d1};
+    fx_array *x[2];
+    int64_t live[2], kept[2] = {0, 0};
+    for (int k = 0; k < 2; k++) {
+        x[k] = fx_to(d[k], fx_full(1, 256, 256));
+        assert_int_equal(fx_eval(x[k]), FX_OK);
+        live[k] = fx_memory_status(d[k]).live;
+    }
+    for (int i = 0; i < 6; i++) {
+        FX_SCOPE;
+        assert_true(fx_at(product(product(x[i % 2])), 5) == 256. * 256 * 256);
+        kept[i % 2] = fx_memory_status(d[i % 2]).live - live[i % 2];
+        assert_true(kept[i % 2] >= MIB / 4); /* the first product */
+        if (i > 1)
+            assert_true(fx_memory_status(d[(i + 1) % 2]).live - live[(i + 1) % 2] >= MIB / 4);
+    }
+    fx_reclaim_device(d1);
+    assert_int_equal(fx_memory_status(d1).live, live[1]);
+    assert_true(fx_memory_status(d0).live - live[0] >= MIB / 4);
+    fx_reclaim();
+    assert_int_equal(fx_memory_status(d0).live, live[0]);
+}
+
 /* Trim, wait, drop plans, one more try: for a move and for an evaluation. */
 static void the_steps_come_in_order(void **state)
 {
@@ -422,11 +453,67 @@ static void the_error_names_the_largest(void **state)
              "to: no memory for 400000 bytes on CUDA:0 (%lld bytes live, 0 cached, %lld free); the "
              "largest arrays: 7×1000 Float64 (56000), 5000 Int32 (20000), 2×2000 Float32 (16000), "
              "10×300 Float32 (12000), 100×9×5 Float16 (9000)",
-             (long long)d0->live, (long long)(capacity - used[0]));
+             (long long)fxi_device_live(d0), (long long)(capacity - used[0]));
     assert_string_equal(e.message, want);
     capacity = 1 << 30;
     for (int i = 0; i < 7; i++)
         assert_true(fx_item(fx_sum(fx_cast(a[i], FX_DTYPE_F64))) == sums[i]);
+}
+
+static uint32_t dice;
+
+static int64_t roll(int64_t sides)
+{
+    dice = dice * 1664525 + 1013904223;
+    return (dice >> 8) % sides;
+}
+
+/* The end of the message, from the sizes of the vectors alone. */
+static void largest_of(int n, const int64_t *sizes, char *text, size_t room)
+{
+    int64_t below = INT64_MAX;
+    size_t at = 0;
+    *text = 0;
+    for (int k = 0; k < 5; k++) {
+        int64_t next = 0;
+        for (int i = 0; i < n; i++)
+            next = sizes[i] < below && sizes[i] > next ? sizes[i] : next;
+        if (!next)
+            break;
+        at += (size_t)snprintf(text + at, room - at, "%s%lld Float32 (%lld)",
+                               k ? ", " : "; the largest arrays: ", (long long)next,
+                               (long long)(4 * next));
+        below = next;
+    }
+}
+
+/* Arrays come and go in a random order: the error always names the five largest that are left. */
+static void the_error_names_those_that_are_left(void **state)
+{
+    (void)state;
+    enum { MOST = 12, FIRST = 1024 };
+    fx_array *arrays[MOST] = {NULL};
+    int64_t sizes[MOST] = {0};
+    dice = 5;
+    for (int round = 0; round < 150; round++) {
+        FX_SCOPE;
+        const int64_t i = roll(MOST);
+        capacity = 1 << 30;
+        sizes[i] = sizes[i] ? 0 : FIRST + MOST * roll(200) + i; /* each its own */
+        fx_set(&arrays[i], sizes[i] ? there(d0, sizes[i]) : NULL);
+        fx_reclaim_device(d0);
+        capacity = used[0];
+        assert_true(fx_is_error(fx_to(d0, fx_full(1, 100))));
+        const fx_error e = fx_error_take();
+        char want[400];
+        largest_of(MOST, sizes, want, sizeof want);
+        const char *got = strstr(e.message, " free)");
+        assert_non_null(got);
+        assert_string_equal(got + strlen(" free)"), want);
+    }
+    capacity = 1 << 30;
+    for (int i = 0; i < MOST; i++)
+        fx_set(&arrays[i], NULL);
 }
 
 /* A plan that cannot fit: nothing is allocated, nothing runs. */
@@ -504,7 +591,7 @@ static void a_training_step_fails_as_a_whole(void **state)
     fx_eval(far);
     for (int64_t room = 0; done == 0 && room < 400; room++) {
         fxi_drain();
-        fx_set_memory_limit(d0, d0->live + room * 4096);
+        fx_set_memory_limit(d0, fxi_device_live(d0) + room * 4096);
         FX_STEP;
         fx_array *loss = loss_of(far, d0);
         const fx_status s = fx_update(far_opt, far, fx_gradient(loss, far));
@@ -576,7 +663,7 @@ static void figures_for_a_person(void **state)
     assert_int_equal(m.cached, MIB / 2);
     assert_int_equal(m.free, 0x5555555555555555);
     const fx_memory cpu = fx_memory_status(NULL);
-    assert_int_equal(cpu.live, fx_cpu_device()->live);
+    assert_int_equal(cpu.live, fxi_device_live(fx_cpu_device()));
     assert_true(cpu.total > 0 && cpu.free > 0 && cpu.free < cpu.total && cpu.peak >= cpu.live);
     fx_reclaim();
     const int64_t kept = fx_memory_status(NULL).cached;
@@ -627,6 +714,61 @@ static void the_environment_sets_limits(void **state)
     fx_message_set_hook(NULL, NULL);
 }
 
+static int64_t limit_of_text(const char *text)
+{
+    int64_t limit, cache;
+    setenv("FX_MEMORY_LIMIT", text, 1);
+    fxi_pool_settings(d0, &limit, &cache);
+    unsetenv("FX_MEMORY_LIMIT");
+    assert_int_equal(cache, -1);
+    return limit;
+}
+
+/* Every digit and unit, with and without decimals, to the byte. */
+static void sizes_are_exact(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t bytes;
+    } units[] = {{"", 1},           {"B", 1},
+                 {" b", 1},         {"K", 1000},
+                 {"kB", 1000},      {" KiB", 1 << 10},
+                 {"ki", 1 << 10},   {"MB", 1000000},
+                 {"Mib", 1 << 20},  {"G", 1000000000},
+                 {"GiB", 1 << 30},  {"TB", 1000000000000},
+                 {"tI", 1ll << 40}, {"P", 1000000000000000},
+                 {"PiB", 1ll << 50}};
+    static const int64_t places[] = {1, 10, 100, 1000};
+    warnings = 0;
+    fx_message_set_hook(listen, NULL);
+    dice = 3;
+    for (size_t u = 0; u < sizeof units / sizeof units[0]; u++)
+        for (int k = 0; k < 100; k++) {
+            char text[60];
+            const int decimals = units[u].bytes < 1ll << 41 ? k % 4 : 0;
+            const int64_t n = roll(10 * places[decimals]);
+            if (decimals)
+                snprintf(text, sizeof text, "%lld.%0*lld%s", (long long)(n / places[decimals]),
+                         decimals, (long long)(n % places[decimals]), units[u].text);
+            else
+                snprintf(text, sizeof text, "%lld%s", (long long)n, units[u].text);
+            const int64_t got = limit_of_text(text), want = n * units[u].bytes / places[decimals];
+            if (got != want)
+                fail_msg("\"%s\" is %lld bytes, not %lld", text, (long long)want, (long long)got);
+        }
+    assert_int_equal(warnings, 0);
+    static const char *const bad[] = {"GiB", "5.",   "1..2",      "1.2.3", ".",      "-1",
+                                      "1e9", "1 XB", "1Bi",       "1 KBB", "1 ki B", "9/",
+                                      "3:",  "1iB",  "9999999PB", " 1"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(limit_of_text(bad[i]), 0);
+        if (warnings != (int)i + 1 || !strstr(warned, bad[i]))
+            fail_msg("\"%s\" is no size, but: %s", bad[i], warned);
+    }
+    fx_message_set_hook(NULL, NULL);
+}
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 enum { THREADS = 4, ROUNDS = 60 };
@@ -659,7 +801,7 @@ static void several_threads(void **state)
         pthread_join(t[i], &right);
         assert_int_equal((intptr_t)right, ROUNDS);
     }
-    assert_int_equal(d0->live, 0);
+    assert_int_equal(fxi_device_live(d0), 0);
     assert_true(fx_memory_status(d0).cached <= 200000);
     assert_int_equal(fx_memory_status(d0).cached, used[0]);
     fx_reclaim(); /* LeakSanitizer does not know these addresses */
@@ -677,15 +819,18 @@ int main(void)
         TEST(by_default_half_of_the_peak),
         TEST(reclaimed_by_device),
         TEST(the_limit_holds_for_all),
+        TEST(work_space_stays_when_devices_alternate),
         TEST(the_steps_come_in_order),
         TEST(one_failure_is_survived),
         TEST(a_lost_device_is_not_out_of_memory),
         TEST(the_error_names_the_largest),
+        TEST(the_error_names_those_that_are_left),
         TEST(a_plan_knows_its_need),
         TEST(a_training_step_fails_as_a_whole),
         TEST(host_memory_runs_out),
         TEST(figures_for_a_person),
         TEST(the_environment_sets_limits),
+        TEST(sizes_are_exact),
         TEST(several_threads),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

@@ -8,10 +8,13 @@
 
 #include <cflux.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "context.h"
+#include "evaluate.h"
 #include "standin.h"
+#include "temp_file.h"
 
 enum { DEVICES = 5, STEPS = 4, MOST = 32, LONGEST = 256 };
 static fx_device *d[DEVICES]; /* the CPU, three of one backend, one of another */
@@ -197,8 +200,64 @@ static void a_move_copies_each_array_once(void **state)
     assert_non_null(strstr(e.message, "fx_to"));
 }
 
+static int messages;
+
+static void listen(int level, const char *text, void *user)
+{
+    (void)level, (void)text, (void)user;
+    messages++;
+}
+
+/* Float64 narrows on the way. A pending array stays pending, as part of its graph; one with a value
+ * moves when it is told to: its memory may be borrowed, and be something else later. */
+static void narrowing_moves_what_is_there(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    double memory[3] = {1, 2, 3};
+    fx_array *borrowed = fx_borrow(FX_DTYPE_F64, memory, NULL, NULL, 3);
+    fx_array *moved = fx_gpu(borrowed);
+    assert_true(fx_is_evaluated(moved));
+    memory[0] = 100;
+    assert_true(fx_item(fx_sum(moved)) == 6);
+    fx_array *pending = fx_add(borrowed, 0.5); /* 100.5, 2.5, 3.5 */
+    assert_false(fx_is_evaluated(pending));
+    moved = fx_gpu(pending);
+    assert_false(fx_is_evaluated(moved) || fx_is_evaluated(pending));
+    assert_int_equal(fx_eltype(moved), FX_DTYPE_F32);
+    assert_true(fx_item(fx_sum(moved)) == 106.5);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+/* cu is CUDA's, whatever the project prefers; gpu follows the preference. */
+static void cu_means_cuda(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    assert_string_equal(fx_gpu_backend(), "AMDGPU");
+    fx_message_set_hook(listen, NULL);
+    fx_array *x = fx_ones(2);
+    assert_ptr_equal(fx_array_device(fx_gpu(x)), d[4]);
+    assert_ptr_equal(fx_array_device(fx_gpu_strict(x)), d[4]);
+    assert_ptr_equal(fx_array_device(fx_cu(x)), d[1]);
+    fx_dense_layer *m = fx_fmap(fx_cu, fx_dense(2, 3));
+    assert_ptr_equal(fx_array_device(m->weight), d[1]);
+    assert_ptr_equal(fx_array_device(((fx_dense_layer *)fx_cu(fx_dense(2, 3)))->bias), d[1]);
+    assert_int_equal(fx_eltype(fx_cu(fx_full_dtype(FX_DTYPE_F64, 1, 2))), FX_DTYPE_F32);
+    assert_int_equal(fx_error_status(), FX_OK);
+    assert_int_equal(messages, 0); /* everything went where the project wants it */
+    fx_message_set_hook(NULL, NULL);
+}
+
 int main(void)
 {
+    static const char preference[] = "[Flux]\ngpu_backend = \"AMDGPU\"\n";
+    char *project = strdup(temp_file("LocalPreferences.toml", preference, sizeof preference - 1));
+    if (!project)
+        return 1;
+    *strrchr(project, '/') = '\0';
+    setenv("CFLUX_PROJECT", project, 1);
+    free(project);
     static const char *const names[DEVICES] = {"CPU", "CUDA:0", "CUDA:1", "CUDA:2", "AMDGPU:0"};
     standin_path();
     for (int i = 0; i < DEVICES; i++)
@@ -211,6 +270,8 @@ int main(void)
         cmocka_unit_test(from_several_threads),
         cmocka_unit_test(values_of_generators_go_where_they_are_used),
         cmocka_unit_test(a_move_copies_each_array_once),
+        cmocka_unit_test(cu_means_cuda),
+        cmocka_unit_test(narrowing_moves_what_is_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

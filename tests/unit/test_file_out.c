@@ -35,7 +35,7 @@ static void every_call_fails_in_turn(void **state)
 {
     (void)state;
     static const int errors[] = {EIO, ENOSPC, EINTR, FXI_FILE_SHORT};
-    int failed = 0, went_on = 0;
+    int failed = 0, went_on = 0, in_place = 0;
     for (size_t e = 0; e < sizeof errors / sizeof *errors; e++)
         for (int64_t k = 0;; k++) {
             const char *path = temp_text("faults.txt", "the old text");
@@ -64,9 +64,14 @@ static void every_call_fails_in_turn(void **state)
             /* What comes after the rename fails with the new text in place. */
             const bool folder = strstr(error.message, "folder to the disk") != NULL;
             assert_file_is(path, folder ? "a new one" : "the old text");
+            assert_non_null(strstr(error.message, folder ? "; the new file is in place but may not "
+                                                           "survive a power failure"
+                                                         : "; the old file is unchanged"));
+            in_place += folder;
         }
     assert_true(failed >= 12); /* open, write, fsync, close, rename, open and fsync of the folder */
     assert_true(went_on >= 8); /* interrupted and short calls */
+    assert_true(in_place >= 4);
 }
 
 static void allocations_fail_in_turn(void **state)

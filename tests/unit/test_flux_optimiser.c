@@ -207,7 +207,7 @@ static void frozen_stays(void **state)
 static void *network(void)
 {
     return fx_chain(fx_conv(FX_DIMS(3, 3), 1, 2, FX_RELU), fx_batchnorm(2),
-                    fx_maxpool(FX_DIMS(2, 2)), FX_FLATTEN, fx_dense(8, 3, .no_bias = true),
+                    fx_maxpool(FX_DIMS(2, 2)), FX_FLATTEN, fx_dense(8, 3, .bias = false),
                     fx_dropout(0.5), fx_layernorm(FX_DIMS(3)));
 }
 
@@ -227,7 +227,7 @@ static void written_and_back(void **state)
     FX_TEST;
     fx_rule *const rules[] = {fx_descent(.eta = 0.1), fx_momentum(.eta = 0.02, .rho = 0.5),
                               fx_nesterov(.eta = 0.02), fx_adam(.eta = 0.03, .beta2 = 0.9),
-                              fx_adamw(.eta = 0.03, .lambda = 0.25, .no_couple = true)};
+                              fx_adamw(.eta = 0.03, .lambda = 0.25, .couple = false)};
     const char *path = temp_text("written.bson", "");
     fx_device *device = away_register("AWAY2", 1);
     for (int i = 0; i < 5; i++) {
@@ -264,7 +264,8 @@ static void a_tied_leaf(void **state)
     FX_TEST;
     char line[200];
     fx_array *w = fx_randn(4, 4);
-    void *model = fx_chain(fx_dense(0, 0, .weight = w), fx_dense(0, 0, FX_RELU, .weight = w));
+    void *model =
+        fx_chain(fx_dense(0, 0, .weight_array = w), fx_dense(0, 0, FX_RELU, .weight_array = w));
     void *opt = fx_setup(fx_momentum(), model);
     step(opt, model);
     const char *path = temp_text("tied.bson", "");

@@ -13,7 +13,9 @@
 #include <string.h>
 
 #include "context.h"
+#include "evaluate.h"
 #include "memory.h"
+#include "object_types.h"
 
 /* The manual's example before @functor and after it. */
 typedef struct Before {
@@ -159,6 +161,37 @@ static void fields_of_every_kind(void **state)
     takes(FX_OK, NULL);
 }
 
+/* The list of trainable fields is made of whole words. It may begin anywhere: what stands before it
+ * in memory is no part of it. */
+static void trainable_is_a_list_of_words(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"w", "ww", "b", "bias", "bia", "ias", "w1", "rate"};
+    static const char *const between[] = {",", ", ", " "};
+    enum { WORDS = sizeof words / sizeof words[0] };
+    uint32_t dice = 7;
+    for (int round = 0; round < 300; round++) {
+        char text[80] = "w",
+             *list = text + round % 2; /* after a letter, or at the very beginning */
+        bool in[WORDS] = {false};
+        *list = 0;
+        for (int n = 0; n < 3; n++) {
+            dice = dice * 1664525 + 1013904223;
+            const uint32_t i = (dice >> 16) % WORDS;
+            in[i] = true;
+            strcat(list, n ? between[(dice >> 24) % 3] : "");
+            strcat(list, words[i]);
+        }
+        const fx_type type = {.trainable = list};
+        for (int i = 0; i < WORDS; i++) {
+            const fx_field field = {.name = words[i]}, frozen = {.name = words[i], .frozen = true};
+            if (fxi_field_frozen(&type, &field) == in[i])
+                fail_msg("\"%s\" in \"%s\"", words[i], list);
+            assert_true(fxi_field_frozen(&type, &frozen));
+        }
+    }
+}
+
 static void trainable_restricts_optimisers_only(void **state)
 {
     (void)state;
@@ -189,7 +222,7 @@ static void functor_and_rebuild(void **state)
 {
     (void)state;
     FX_SCOPE;
-    fx_dense_layer *d = fx_dense(2, 3, FX_RELU, .no_bias = true);
+    fx_dense_layer *d = fx_dense(2, 3, FX_RELU, .bias = false);
     void *children = fx_functor(d);
     assert_int_equal(fx_count(children), 2);
     assert_string_equal(fx_child_name(children, 0), "weight");
@@ -227,10 +260,10 @@ static void destructure_and_restructure(void **state)
     FX_SCOPE;
     static const float four[] = {1, 2, 3, 4}, two[] = {5, 6};
     fx_array *w = fx_from(FX_DTYPE_F32, four, 2, 2), *b = fx_from(FX_DTYPE_F32, two, 2);
-    fx_dense_layer *d = fx_dense(2, 2, FX_IDENTITY, .weight = w, .bias = b);
-    void *model = fx_chain(
-        d, d,
-        fx_dense(2, 1, FX_IDENTITY, .weight = fx_full(9.0, 1, 2), .no_bias = true)); /* d is tied */
+    fx_dense_layer *d = fx_dense(2, 2, FX_IDENTITY, .weight_array = w, .bias_array = b);
+    void *model = fx_chain(d, d,
+                           fx_dense(2, 1, FX_IDENTITY, .weight_array = fx_full(9.0, 1, 2),
+                                    .bias = false)); /* d is tied */
     fx_array *flat = fx_destructure(model);
     VALUES(flat, 1, 2, 3, 4, 5, 6, 9, 9);
     fx_chain_layer *m = fx_restructure((fx_chain_layer *)model, fx_mul(flat, 10));
@@ -304,9 +337,10 @@ static void loadmodel_with_and_without_bias(void **state)
 {
     (void)state;
     FX_SCOPE;
-    fx_dense_layer *with = fx_dense(2, 2, FX_IDENTITY, .weight = fx_ones(2, 2), .bias = fx_ones(2));
+    fx_dense_layer *with =
+        fx_dense(2, 2, FX_IDENTITY, .weight_array = fx_ones(2, 2), .bias_array = fx_ones(2));
     fx_dense_layer *none =
-        fx_dense(2, 2, FX_IDENTITY, .weight = fx_full(3.0, 2, 2), .no_bias = true);
+        fx_dense(2, 2, FX_IDENTITY, .weight_array = fx_full(3.0, 2, 2), .bias = false);
     assert_int_equal(fx_loadmodel(none, with), FX_STATUS_ARGUMENT); /* ones are no missing bias */
     takes(FX_STATUS_ARGUMENT, "structures do not match");
     VALUES(none->weight, 3, 3, 3, 3);
@@ -373,8 +407,8 @@ static void freeze_thaw_adjust(void **state)
     (void)state;
     FX_SCOPE;
     fx_chain_layer *m =
-        fx_chain(fx_dense(1, 1, FX_IDENTITY, .weight = fx_ones(1, 1), .no_bias = true),
-                 fx_dense(1, 1, FX_IDENTITY, .weight = fx_ones(1, 1), .no_bias = true));
+        fx_chain(fx_dense(1, 1, FX_IDENTITY, .weight_array = fx_ones(1, 1), .bias = false),
+                 fx_dense(1, 1, FX_IDENTITY, .weight_array = fx_ones(1, 1), .bias = false));
     fx_dense_layer *a = fx_child(m, 0), *b = fx_child(m, 1);
     void *opt = fx_setup(fx_descent(.eta = 0.25), m);
     assert_int_equal(fx_freeze(fx_child(opt, 0)), FX_OK);
@@ -459,12 +493,42 @@ static void every_allocation_fails(void **state)
     assert_int_equal(fxi_live_allocations(), live);
 }
 
+/* ---- as many fields as there may be ---------------------------------------------------------- */
+
+typedef struct {
+    fx_object base;
+    fx_array *f0, *f1, *f2, *f3, *f4, *f5, *f6, *f7, *f8, *f9, *f10, *f11, *f12, *f13, *f14, *f15,
+        *f16, *f17, *f18, *f19, *f20, *f21, *f22, *f23, *f24, *f25, *f26, *f27, *f28, *f29, *f30,
+        *f31;
+} Wide;
+FX_FUNCTOR(Wide, f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17,
+           f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31);
+
+static fx_array *tripled(fx_array *x)
+{
+    return fx_mul(x, 3);
+}
+
+static void test_32_fields(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    Wide *m = fx_new(Wide, .f0 = fx_vector(1), .f12 = fx_vector(2), .f31 = fx_vector(3));
+    m = fx_fmap(tripled, m);
+    assert_true(fx_item(m->f0) == 3 && fx_item(m->f12) == 6 && fx_item(m->f31) == 9);
+    assert_int_equal(fx_parameter_count(m), 3);
+    assert_int_equal(fx_type_of(m)->nfields, 32);
+    assert_string_equal(fx_type_of(m)->fields[31].name, "f31");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_32_fields),
         cmocka_unit_test(a_struct_without_children_passes),
         cmocka_unit_test(fields_of_every_kind),
         cmocka_unit_test(trainable_restricts_optimisers_only),
+        cmocka_unit_test(trainable_is_a_list_of_words),
         cmocka_unit_test(functor_and_rebuild),
         cmocka_unit_test(destructure_and_restructure),
         cmocka_unit_test(restructure_keeps_types),

@@ -190,8 +190,8 @@ static void withgradient_is_one_plan(void **state)
 {
     (void)state;
     FX_SCOPE;
-    fx_dense_layer *m =
-        fx_dense(0, 0, .weight = fx_from(FX_DTYPE_F32, ((float[]){1, 2}), 1, 2), .no_bias = true);
+    fx_dense_layer *m = fx_dense(
+        0, 0, .weight_array = fx_from(FX_DTYPE_F32, ((float[]){1, 2}), 1, 2), .bias = false);
     fx_array *x = fx_vector(3, 5);
     fx_eval(m);
     double value = 0;
@@ -263,8 +263,8 @@ static void ties_are_summed(void **state)
     (void)state;
     FX_SCOPE;
     fx_array *w = fx_from(FX_DTYPE_F32, ((float[]){1, 2, 3, 4}), 2, 2), *x = fx_vector(1, -1);
-    fx_chain_layer *m = fx_chain(fx_dense(0, 0, .weight = w, .no_bias = true),
-                                 fx_dense(0, 0, .weight = w, .no_bias = true));
+    fx_chain_layer *m = fx_chain(fx_dense(0, 0, .weight_array = w, .bias = false),
+                                 fx_dense(0, 0, .weight_array = w, .bias = false));
     fx_chain_layer *g = fx_gradient(fx_sum(fx_call(m, x)), m);
     const fx_dense_layer *g0 = fx_child(g, 0), *g1 = fx_child(g, 1);
     assert_ptr_equal(g0->weight, g1->weight);
@@ -399,6 +399,11 @@ static void after_the_step(void **state)
         fx_eval(evaluated);
     }
     check_error(gradient1(loss, x), FX_STATUS_STATE, "gradient: ");
+    CHECK(gradient1(loss, loss), (), 0, 1); /* of itself: that needs no history */
+    fx_array *g[2];
+    assert_int_equal(fx_gradient_of(loss, (fx_array *[]){x, loss}, 2, g), FX_OK);
+    CHECK(g[0], (2), 0, 0, 0);
+    CHECK(g[1], (), 0, 1);
     /* as part of a new loss it is the constant that it is documented to be */
     CHECK(gradient1(fx_sum(fx_mul(evaluated, x)), x), (2), 0, 1, 4);
 }
@@ -438,7 +443,7 @@ static fx_status cube(const fx_custom_op *op, int n, const fx_custom_operand *in
     (void)op, (void)n;
     const double *x = in->data;
     double *y = out->data;
-    for (int64_t i = 0; i < in->dims[0]; i++)
+    for (int64_t i = 0; i < in->sizes[0]; i++)
         y[i] = x[i] * x[i] * x[i];
     return FX_OK;
 }
@@ -464,6 +469,32 @@ static void custom_operations(void **state)
     CHECK(gradient1(fx_sum(g), x), (3), 0, 6, 12, -18);
     y = fx_custom(&without, 1, &x, FX_DTYPE_F64, FX_DIMS(3));
     CHECK(gradient1(fx_sum(fx_mul(y, x)), x), (3), 0, 1, 8, -27);
+}
+
+/* A forward function that breaks its promise and evaluates arrays itself. */
+static double own_sum;
+static fx_status evaluates(const fx_custom_op *op, int n, const fx_custom_operand *in,
+                           const fx_custom_operand *out)
+{
+    fx_array *x = fx_from(FX_DTYPE_F64, in->data, 3);
+    own_sum = fx_item(fx_sum(fx_matmul(fx_reshape(x, 1, 3), fx_exp(x))));
+    return cube(op, n, in, out);
+}
+
+static void a_forward_function_that_evaluates(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const fx_custom_op op = {sizeof op, "evaluates", evaluates, NULL, NULL};
+    fx_array *x = fx_exp(vector64((double[]){0, 0, 0}, 3));
+    fx_array *y = fx_mul(fx_custom(&op, 1, &x, FX_DTYPE_F64, FX_DIMS(3)), fx_add(x, 1));
+    assert_int_equal(fx_eval(y), FX_OK);
+    const fx_error e = fx_error_take();
+    assert_int_equal(e.status, FX_STATUS_STATE);
+    assert_non_null(strstr(e.message, "forward function of a custom operation"));
+    assert_true(own_sum != own_sum);
+    CHECK(y, (3), 0, 2, 2, 2);
+    CHECK(fx_exp(x), (3), 1e-12, 2.718281828459045, 2.718281828459045, 2.718281828459045);
 }
 
 /* ---- gradients of slices --------------------------------------------------------------------- */
@@ -498,6 +529,119 @@ static void slices_that_overlap_and_leave_gaps(void **state)
                 for (int64_t i = 0; i < 30; i++)
                     assert_true(fx_at(g, i) == want[axis ? i / 3 : i % 10]);
             }
+}
+
+/* The same with pieces along both axes of one array, in random order. */
+static void slices_along_several_axes(void **state)
+{
+    (void)state;
+    enum { ROWS = 4, COLUMNS = 5, ROUNDS = 40 };
+    uint32_t random = 7;
+    for (int round = 0; round < ROUNDS; round++) {
+        FX_SCOPE;
+        double want[ROWS * COLUMNS] = {0};
+        fx_array *x = fx_full_dtype(FX_DTYPE_F64, 1, ROWS, COLUMNS), *loss = fx_zeros(), *g;
+        fx_eval(x);
+        for (int k = 0; k < 2 + round % 5; k++) {
+            random = random * 1664525u + 1013904223u;
+            const int axis = random >> 30 & 1, size = axis ? COLUMNS : ROWS;
+            const int64_t from = (int)(random >> 20 & 255) % size,
+                          to = from + 1 + (int)(random >> 10 & 255) % (size - from);
+            loss = fx_add(loss, fx_sum(fx_mul(fx_slice(x, axis, from, to), k + 1)));
+            for (int i = 0; i < ROWS * COLUMNS; i++) {
+                const int64_t at = axis ? i / ROWS : i % ROWS;
+                want[i] += at >= from && at < to ? k + 1 : 0;
+            }
+        }
+        assert_int_equal(fx_gradient_of(loss, &x, 1, &g), FX_OK);
+        for (int i = 0; i < ROWS * COLUMNS; i++)
+            assert_true(fx_at(g, i) == want[i]);
+    }
+}
+
+/* Every start, step and number of a slice of the middle axis: x gets what its copies have got. */
+static void slices_in_steps(void **state)
+{
+    (void)state;
+    enum { INNER = 2, SIZE = 5, OUTER = 3 };
+    int checked = 0;
+    for (int start = 0; start < SIZE; start++)
+        for (int step = -SIZE; step <= SIZE; step++)
+            for (int n = 0; n <= SIZE; n++) {
+                const int last = start + step * (n - 1);
+                if (n > 0 && (last < 0 || last >= SIZE))
+                    continue;
+                FX_SCOPE;
+                fx_array *x = fx_ones(INNER, SIZE, OUTER), *g;
+                double want[INNER * SIZE * OUTER] = {0};
+                fx_array *weights = fx_reshape(fx_range(1, 1, INNER * n * OUTER), INNER, n, OUTER);
+                for (int i = 0; i < INNER * n * OUTER; i++) {
+                    const int at = start + step * (i / INNER % n);
+                    want[i % INNER + INNER * (at + SIZE * (i / (INNER * n)))] += i + 1;
+                }
+                fx_array *loss = fx_sum(fx_mul(fx_slice_step(x, 1, start, step, n), weights));
+                assert_int_equal(fx_gradient_of(loss, &x, 1, &g), FX_OK);
+                for (int i = 0; i < INNER * SIZE * OUTER; i++)
+                    assert_true(fx_at(g, i) == want[i]);
+                checked++;
+            }
+    assert_true(checked > 100);
+}
+
+/* y = x, and 2x₃ added to its last element. */
+static void check_padded(fx_array *x, fx_array *gy, double rest)
+{
+    fx_array *last = fx_mul(fx_slice(x, 0, 3, 4), 2), *g;
+    assert_int_equal(fx_pullback(fx_add(x, fx_pad(last, 0, 3, 0, 0)), gy, &x, 1, &g), FX_OK);
+    CHECK(g, (4), 0, rest, 6, 7, 3 * rest);
+}
+
+/* Upstream gradients that are pads themselves, of zeros and of something else, pending, evaluated,
+ * and kept from a step that has closed: what flows from slices does not replace what is around
+ * them. */
+static void upstream_gradients_that_are_pads(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_vector(1, 2, 3, 4);
+    for (int evaluated = 0; evaluated < 2; evaluated++)
+        for (double rest = 0; rest < 20; rest += 9) {
+            fx_array *gy;
+            {
+                FX_STEP;
+                gy = fx_keep(fx_pad(fx_add(fx_vector(5, 6), 1), 0, 1, 1, rest));
+                if (evaluated)
+                    fx_eval(gy);
+                check_padded(x, gy, rest);
+            }
+            for (int i = 0; i < 100; i++) /* may take the memory of what went with the step */
+                fx_pad(fx_add(fx_vector(1, 1), 1), 0, 1, 1, 0);
+            check_padded(x, gy, rest);
+        }
+}
+
+/* Of a broadcast: the sum over what was repeated, also when the upstream gradient is a negation,
+ * pending, evaluated, and kept from a step that has closed. */
+static void upstream_gradients_that_are_negations(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_vector(1, 2), *g;
+    for (int evaluated = 0; evaluated < 2; evaluated++) {
+        fx_array *gy;
+        {
+            FX_STEP;
+            gy = fx_keep(fx_neg(fx_mul(fx_ones(2, 3), fx_vector(5, 7))));
+            if (evaluated)
+                fx_eval(gy);
+            assert_int_equal(fx_pullback(fx_add(x, fx_ones(2, 3)), gy, &x, 1, &g), FX_OK);
+            CHECK(g, (2), 0, -15, -21);
+        }
+        for (int i = 0; i < 100; i++) /* may take the memory of what went with the step */
+            fx_neg(fx_mul(fx_ones(2, 3), fx_vector(1, 1)));
+        assert_int_equal(fx_pullback(fx_add(x, fx_ones(2, 3)), gy, &x, 1, &g), FX_OK);
+        CHECK(g, (2), 0, -15, -21);
+    }
 }
 
 /* Bytes that the gradient of `n` slices moves, of an array that they divide. */
@@ -545,7 +689,12 @@ int main(void)
         TEST(after_the_step),
         TEST(pullbacks),
         TEST(custom_operations),
+        TEST(a_forward_function_that_evaluates),
         TEST(slices_that_overlap_and_leave_gaps),
+        TEST(slices_along_several_axes),
+        TEST(slices_in_steps),
+        TEST(upstream_gradients_that_are_pads),
+        TEST(upstream_gradients_that_are_negations),
         TEST(many_slices_cost_what_the_array_costs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,12 +13,12 @@
 enum { ROWS = 100, COLUMNS = 300, N = ROWS * COLUMNS };
 static double sample[N];
 
-static void draw(fx_init_fn init, int ndims, const int64_t *dims)
+static void draw(fx_init_fn init, int ndims, const int64_t *sizes)
 {
     FX_SCOPE;
-    fx_array *x = init(ndims, dims);
+    fx_array *x = init(ndims, sizes);
     assert_int_equal(fx_eltype(x), FX_DTYPE_F32);
-    check_dims("init", x, ndims, dims);
+    check_dims("init", x, ndims, sizes);
     check_read("init", x, sample, N);
 }
 

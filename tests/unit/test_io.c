@@ -11,9 +11,13 @@
 
 #include <cflux.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "file_out.h"
+#include "read_back.h"
 #include "temp_file.h"
 
 static int64_t size_of(const char *path)
@@ -141,7 +145,7 @@ static void numpy_files_are_looked_at(void **state)
     refused(temp_text("text.npy", "hello world"), FX_STATUS_FORMAT, "npy", "magic number");
     refused(temp_file("cut.npy", "\x93NUMPY\1", 7), FX_STATUS_FORMAT, "npy", "the version");
     refused(temp_file("new.npy", "\x93NUMPY\4\0\0\0\0\0", 12), FX_STATUS_FORMAT, "npy", "4.0");
-    refused(temp_text("empty.npy", ""), FX_STATUS_FORMAT, "npy", "magic number");
+    refused(temp_text("empty.npy", ""), FX_STATUS_FORMAT, "npy", "the file is empty");
     refused(temp_text("text.npz", "hello world"), FX_STATUS_FORMAT, "npz", "directory");
     refused(temp_file("cut.npz", "PK\3\4", 4), FX_STATUS_FORMAT, "npz", "directory");
     const char *path = temp_text("good.npz", "");
@@ -159,6 +163,66 @@ static void numpy_files_are_looked_at(void **state)
     refused(temp_file("entry.npz", bytes, n), FX_STATUS_FORMAT, "npz", "no entry");
     bytes[entry] = 'P';
     expect(temp_file("again.npz", bytes, n), "npz", "");
+}
+
+/* A descr of more characters than any element type has. */
+static void long_texts_of_numpy_are_refused(void **state)
+{
+    (void)state;
+    static const char head[] = "{'descr': '<f4<f4<f4<f4<f4<f4', 'fortran_order': False, "
+                               "'shape': (1,), }\n";
+    char bytes[10 + sizeof head + 3] = "\x93NUMPY\1";
+    bytes[8] = sizeof head - 1;
+    memcpy(bytes + 10, head, sizeof head - 1);
+    FX_SCOPE;
+    assert_true(fx_is_error(fx_load(temp_file("long.npy", bytes, sizeof bytes))));
+    assert_non_null(strstr(fx_error_take().message, "too long or not closed"));
+}
+
+/* What cannot be mapped is read, in as many pieces as it comes. */
+static void a_pipe_is_read(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const char *path = temp_text("piped.npy", "");
+    assert_int_equal(fx_save(path, "x", fx_range(0, 1, 700)), FX_OK);
+    for (int pieces = 0; pieces < 2; pieces++) {
+        FX_SCOPE;
+        size_t n;
+        char *bytes = file_bytes(path, &n), name[32];
+        int ends[2];
+        assert_int_equal(pipe(ends), 0);
+        assert_int_equal(write(ends[1], bytes, n), n);
+        assert_int_equal(close(ends[1]), 0);
+        snprintf(name, sizeof name, "/dev/fd/%d", ends[0]);
+        fxi_file_fault_set(pieces ? 1 : -1, FXI_FILE_SHORT); /* call 0 opens, call 1 reads */
+        fx_array *x = fx_load(name);
+        fxi_file_fault_set(-1, 0);
+        assert_int_equal(fx_error_take().status, FX_OK);
+        assert_int_equal(fx_length(x), 700);
+        for (int i = 0; i < 700; i++)
+            assert_true(fx_at(x, i) == i);
+        close(ends[0]);
+        free(bytes);
+    }
+}
+
+/* A program that has closed its standard input gets number 0 for the next file. */
+static void a_file_may_have_the_number_zero(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const char *path = temp_text("zero.npy", "");
+    assert_int_equal(fx_save(path, "x", fx_vector(1, 2)), FX_OK);
+    const int kept = dup(STDIN_FILENO);
+    close(STDIN_FILENO);
+    fx_array *x = fx_load(path);
+    if (kept >= 0) {
+        dup2(kept, STDIN_FILENO);
+        close(kept);
+    }
+    assert_int_equal(fx_error_take().status, FX_OK);
+    assert_int_equal(fx_length(x), 2);
 }
 
 static void a_damaged_checkpoint_is_seen(void **state)
@@ -201,6 +265,9 @@ int main(void)
         cmocka_unit_test(layers_of_one_version_say_it),
         cmocka_unit_test(what_is_no_file_of_these_is_refused),
         cmocka_unit_test(numpy_files_are_looked_at),
+        cmocka_unit_test(long_texts_of_numpy_are_refused),
+        cmocka_unit_test(a_pipe_is_read),
+        cmocka_unit_test(a_file_may_have_the_number_zero),
         cmocka_unit_test(a_damaged_checkpoint_is_seen),
         cmocka_unit_test(texts_are_entries),
     };

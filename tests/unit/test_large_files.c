@@ -93,7 +93,7 @@ static void assert_values(fx_array *x)
 
 static fx_dense_layer *dense_of(fx_array *x)
 {
-    return fx_dense(0, 0, .weight = x, .no_bias = true);
+    return fx_dense(0, 0, .weight_array = x, .bias = false);
 }
 
 static void large_files_come_back(void **state)
@@ -123,7 +123,7 @@ static void large_files_come_back(void **state)
     assert_true(size_of(path) > LEAST);
     fx_dense_layer *other =
         dense_of(fx_full(1, ROWS, COLUMNS)); /* not computed before it is gone */
-    fx_checkpoint c = {.fxi_size = sizeof c, .model = other};
+    fx_checkpoint_args c = {.fxi_size = sizeof c, .model = other};
     assert_int_equal(fx_checkpoint_load(path, &c), FX_OK);
     assert_int_equal(c.step, 9);
     assert_values(other->weight);

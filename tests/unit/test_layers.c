@@ -19,16 +19,16 @@ static double number(int64_t i)
     return sin(0.7 + 1.3 * (double)i + 0.01 * (double)(i * i % 17));
 }
 
-static fx_array *numbers(fx_dtype dtype, int64_t from, int ndims, const int64_t *dims)
+static fx_array *numbers(fx_dtype dtype, int64_t from, int ndims, const int64_t *sizes)
 {
     double v[CHECK_MOST];
     int64_t n = 1;
     for (int i = 0; i < ndims; i++)
-        n *= dims[i];
+        n *= sizes[i];
     assert_true(n <= CHECK_MOST);
     for (int64_t i = 0; i < n; i++)
         v[i] = number(from + i);
-    return fx_cast(fxi_from(FX_DTYPE_F64, v, ndims, dims), dtype);
+    return fx_cast(fxi_from(FX_DTYPE_F64, v, ndims, sizes), dtype);
 }
 #define NUMBERS(dtype, from, ...)                                                                  \
     numbers(dtype, from, COUNT(((const int64_t[]){__VA_ARGS__})), (const int64_t[]){__VA_ARGS__})
@@ -79,7 +79,7 @@ static void test_dense_values(void **state)
     for (int i = 0; i < 60; i++)
         x[i] = number(200 + i);
     fx_array *W = fx_from(FX_DTYPE_F64, w, 3, 5), *B = fx_from(FX_DTYPE_F64, b, 3);
-    fx_dense_layer *l = fx_dense(0, 0, FX_TANH, .weight = W, .bias = B);
+    fx_dense_layer *l = fx_dense(0, 0, FX_TANH, .weight_array = W, .bias_array = B);
     assert_ptr_equal(l->weight, W);
     dense_expected(w, b, x, 3, 5, 12, want);
     CHECK(fx_call(l, fx_from(FX_DTYPE_F64, x, 5)), (3), 1e-14, want[0], want[1], want[2]);
@@ -90,7 +90,7 @@ static void test_dense_values(void **state)
     check_dims("dense 4-d", y, 4, (const int64_t[]){3, 2, 2, 3});
     check_array("dense 4-d", y, 36, want, 1e-14, 1e-14);
     dense_expected(w, NULL, x, 3, 5, 2, want);
-    y = fx_call(fx_dense(5, 3, FX_TANH, .weight = W, .no_bias = true),
+    y = fx_call(fx_dense(5, 3, FX_TANH, .weight_array = W, .bias = false),
                 fx_from(FX_DTYPE_F64, x, 5, 2));
     check_array("dense without bias", y, 6, want, 1e-14, 1e-14);
     check_dims("empty batch", fx_call(l, fxi_full(FX_DTYPE_F64, 0, 3, (const int64_t[]){5, 0, 2})),
@@ -112,18 +112,20 @@ static void test_dense_construction(void **state)
         assert_true(fabs(w[i]) <= sqrt(6.0 / 15)); /* glorot_uniform */
     CHECK(fx_dense(2, 2, .init = fx_ones_init)->weight, (2, 2), 0, 1, 1, 1, 1);
     fx_array *b64 = fx_from(FX_DTYPE_F64, ((const double[]){1, 2}), 2);
-    assert_int_equal(fx_eltype(fx_dense(3, 2, .bias = b64)->bias),
+    assert_int_equal(fx_eltype(fx_dense(3, 2, .bias_array = b64)->bias),
                      FX_DTYPE_F32); /* the weight's type */
     DESCRIBES(l, "Dense(10 => 5, relu)");
-    DESCRIBES(fx_dense(10, 5, FX_RELU, .no_bias = true), "Dense(10 => 5, relu; bias=false)");
-    DESCRIBES(fx_dense(10, 5, .no_bias = true), "Dense(10 => 5; bias=false)");
+    DESCRIBES(fx_dense(10, 5, FX_RELU, .bias = false), "Dense(10 => 5, relu; bias=false)");
+    DESCRIBES(fx_dense(10, 5, .bias = false), "Dense(10 => 5; bias=false)");
     check_refused(fx_dense(10, 0), "Dense: sizes must be positive, got 10 => 0");
     check_refused(fx_dense(-1, 3), "got -1 => 3");
-    check_refused(fx_dense(4, 2, .weight = fx_ones(2, 5)),
-                  "weight must be an out×in matrix for 4 => 2, got 2×5");
-    check_refused(fx_dense(3, 2, .bias = fx_ones(3)), "expected bias of size (2,), got 3-element");
-    check_refused(fx_dense(3, 2, .init = fx_ones_init, .weight = fx_add(fx_ones(2), fx_ones(3))),
-                  "add");
+    check_refused(fx_dense(4, 2, .weight_array = fx_ones(2, 5)),
+                  "weight must be an array of size 2×4, got 2×5");
+    check_refused(fx_dense(3, 2, .bias_array = fx_ones(3)),
+                  "expected bias of size (2,), got 3-element");
+    check_refused(
+        fx_dense(3, 2, .init = fx_ones_init, .weight_array = fx_add(fx_ones(2), fx_ones(3))),
+        "add");
 }
 
 static void test_dense_errors(void **state)
@@ -185,13 +187,13 @@ static fx_array *call_under_test(fx_array *x)
     return fx_call(under_test, x);
 }
 
-static void check_layer_gradient(const char *what, void *layer, int ndims, const int64_t *dims)
+static void check_layer_gradient(const char *what, void *layer, int ndims, const int64_t *sizes)
 {
     double at[CHECK_MOST];
     for (int64_t i = 0; i < CHECK_MOST; i++)
         at[i] = number(400 + i);
     under_test = layer;
-    check_gradients(what, call_under_test, at, ndims, dims, 2e-6);
+    check_gradients(what, call_under_test, at, ndims, sizes, 2e-6);
 }
 
 static void test_input_gradients(void **state)
@@ -199,30 +201,30 @@ static void test_input_gradients(void **state)
     (void)state;
     FX_SCOPE;
     fx_array *w = NUMBERS(FX_DTYPE_F64, 0, 3, 4), *k = NUMBERS(FX_DTYPE_F64, 7, 2, 3, 2, 2);
-    check_layer_gradient("Dense", fx_dense(4, 3, FX_TANH, .weight = w), 3,
+    check_layer_gradient("Dense", fx_dense(4, 3, FX_TANH, .weight_array = w), 3,
                          (const int64_t[]){4, 2, 3});
-    check_layer_gradient(
-        "Conv",
-        fx_conv(FX_DIMS(2, 3), 2, 2, FX_TANH, .weight = k, .pad = FX_DIMS(1), .stride = FX_DIMS(2)),
-        4, (const int64_t[]){5, 4, 2, 2});
+    check_layer_gradient("Conv",
+                         fx_conv(FX_DIMS(2, 3), 2, 2, FX_TANH, .weight_array = k, .pad = FX_DIMS(1),
+                                 .stride = FX_DIMS(2)),
+                         4, (const int64_t[]){5, 4, 2, 2});
     check_layer_gradient("MeanPool", fx_meanpool(FX_DIMS(2, 2)), 4, (const int64_t[]){4, 4, 2, 1});
     check_layer_gradient("LayerNorm", fx_layernorm(FX_DIMS(4), FX_TANH), 2,
                          (const int64_t[]){4, 3});
     check_layer_gradient("BatchNorm in training",
-                         fx_batchnorm(2, FX_TANH, .active = FX_ACTIVE_ON, .no_track = true), 3,
+                         fx_batchnorm(2, FX_TANH, .active = FX_ACTIVE_ON, .track_stats = false), 3,
                          (const int64_t[]){3, 2, 4});
     check_layer_gradient("BatchNorm in inference", fx_batchnorm(2, FX_TANH), 3,
                          (const int64_t[]){3, 2, 4});
-    check_layer_gradient("Chain", fx_chain(fx_dense(4, 3, FX_TANH, .weight = w), FX_SOFTMAX), 2,
-                         (const int64_t[]){4, 3});
+    check_layer_gradient("Chain", fx_chain(fx_dense(4, 3, FX_TANH, .weight_array = w), FX_SOFTMAX),
+                         2, (const int64_t[]){4, 3});
 }
 
 static fx_array *shaped_like(const fx_array *x, const double *v)
 {
-    int64_t dims[FX_MAX_DIMS];
+    int64_t sizes[FX_MAX_DIMS];
     for (int i = 0; i < fx_ndims(x); i++)
-        dims[i] = fx_size(x, i);
-    return fxi_from(FX_DTYPE_F64, v, fx_ndims(x), dims);
+        sizes[i] = fx_size(x, i);
+    return fxi_from(FX_DTYPE_F64, v, fx_ndims(x), sizes);
 }
 
 /* Every parameter's gradient, one element at a time. */
@@ -263,12 +265,12 @@ static void test_parameter_gradients(void **state)
     FX_SCOPE;
     fx_array *w = NUMBERS(FX_DTYPE_F64, 0, 3, 4), *k = NUMBERS(FX_DTYPE_F64, 7, 2, 2, 1, 4);
     fx_array *x = NUMBERS(FX_DTYPE_F64, 50, 4, 5), *image = NUMBERS(FX_DTYPE_F64, 60, 5, 4, 2, 2);
-    check_parameter_gradients("Dense", 2, fx_dense(4, 3, FX_TANH, .weight = w), x);
-    check_parameter_gradients(
-        "Conv", 2,
-        fx_conv(FX_DIMS(2, 2), 2, 4, FX_TANH, .weight = k, .groups = 2, .dilation = FX_DIMS(2, 1)),
-        image);
-    fx_batchnorm_layer *bn = fx_batchnorm(4, FX_TANH, .active = FX_ACTIVE_ON, .no_track = true);
+    check_parameter_gradients("Dense", 2, fx_dense(4, 3, FX_TANH, .weight_array = w), x);
+    check_parameter_gradients("Conv", 2,
+                              fx_conv(FX_DIMS(2, 2), 2, 4, FX_TANH, .weight_array = k, .groups = 2,
+                                      .dilation = FX_DIMS(2, 1)),
+                              image);
+    fx_batchnorm_layer *bn = fx_batchnorm(4, FX_TANH, .active = FX_ACTIVE_ON, .track_stats = false);
     check_parameter_gradients("BatchNorm", 2, fx_fmap(to_f64, bn), x);
     check_parameter_gradients("LayerNorm", 2, fx_fmap(to_f64, fx_layernorm(FX_DIMS(4), FX_TANH)),
                               x);
@@ -344,17 +346,17 @@ static void test_conv_values(void **state)
             want[o] += i >= 0 && i < 9 ? x[i] * w[k] : 0;
         }
     }
-    fx_conv_layer *l = fx_conv(FX_DIMS(3), 1, 1, .weight = fx_from(FX_DTYPE_F64, w, 3, 1, 1),
-                               .bias = fx_full_dtype(FX_DTYPE_F64, 0.5, 1), .stride = FX_DIMS(2),
-                               .dilation = FX_DIMS(2), .pad = FX_DIMS(3, 1));
+    fx_conv_layer *l = fx_conv(FX_DIMS(3), 1, 1, .weight_array = fx_from(FX_DTYPE_F64, w, 3, 1, 1),
+                               .bias_array = fx_full_dtype(FX_DTYPE_F64, 0.5, 1),
+                               .stride = FX_DIMS(2), .dilation = FX_DIMS(2), .pad = FX_DIMS(3, 1));
     CHECK(fx_call(l, fx_from(FX_DTYPE_F64, x, 9, 1, 1)), (5, 1, 1), 1e-14, want[0], want[1],
           want[2], want[3], want[4]);
     DESCRIBES(l, "Conv((3,), 1 => 1, pad=(3, 1), stride=2, dilation=2)");
     /* groups: channel c of the output sees channel c of the input only; the activation comes last
      */
     const double two[2] = {2, -3}, in[4] = {1, 2, 10, 20};
-    fx_conv_layer *g = fx_conv(FX_DIMS(1), 2, 2, FX_RELU, .groups = 2, .no_bias = true,
-                               .weight = fx_from(FX_DTYPE_F64, two, 1, 1, 2));
+    fx_conv_layer *g = fx_conv(FX_DIMS(1), 2, 2, FX_RELU, .groups = 2, .bias = false,
+                               .weight_array = fx_from(FX_DTYPE_F64, two, 1, 1, 2));
     CHECK(fx_call(g, fx_from(FX_DTYPE_F64, in, 2, 2, 1)), (2, 2, 1), 0, 2, 4, 0, 0);
 }
 
@@ -370,7 +372,7 @@ static void test_conv_construction(void **state)
     assert_memory_equal(l->pad.v, pad, sizeof pad);
     check_dims("same", fx_call(l, fx_ones(9, 8, 6, 2)), 4, (const int64_t[]){9, 8, 4, 2});
     DESCRIBES(fx_conv(FX_DIMS(3, 3), 2, 16, FX_RELU, .pad = FX_DIMS(1), .stride = FX_DIMS(2),
-                      .groups = 2, .no_bias = true),
+                      .groups = 2, .bias = false),
               "Conv((3, 3), 2 => 16, relu, pad=1, stride=2, groups=2, bias=false)");
     DESCRIBES(fx_conv(FX_DIMS(3, 3), 1, 2, .pad = FX_DIMS(1, 2), .dilation = FX_DIMS(2, 1)),
               "Conv((3, 3), 1 => 2, pad=(1, 2), dilation=(2, 1))");
@@ -393,7 +395,7 @@ static void test_conv_construction(void **state)
     check_refused(fx_conv(FX_DIMS(3, 3), 3, 1, .pad = FX_DIMS(1, 2, 3)),
                   "pad takes one number, 2, 4, or FX_SAME");
     check_refused(fx_conv(FX_DIMS(3, 3), 3, 1, .pad = FX_DIMS(-1)), "each at least 0");
-    check_refused(fx_conv(FX_DIMS(3), 3, 1, .weight = fx_ones(2, 3, 1)),
+    check_refused(fx_conv(FX_DIMS(3), 3, 1, .weight_array = fx_ones(2, 3, 1)),
                   "other sizes than kernel, in and out");
 }
 
@@ -458,7 +460,7 @@ static void test_batchnorm(void **state)
 {
     (void)state;
     FX_SCOPE;
-    fx_batchnorm_layer *l = fx_batchnorm(CHANNELS, FX_TANH, .momentum = 0.3, .epsilon = 0.01);
+    fx_batchnorm_layer *l = fx_batchnorm(CHANNELS, FX_TANH, .momentum = 0.3, .eps = 0.01);
     double x[PER_CHANNEL * CHANNELS], mean[CHANNELS], var[CHANNELS], run_mean[CHANNELS] = {0, 0},
                                                                      run_var[CHANNELS] = {1, 1};
     fill_batch(x, 0);
@@ -508,21 +510,21 @@ static void test_batchnorm_options(void **state)
 {
     (void)state;
     FX_SCOPE;
-    fx_batchnorm_layer *l = fx_batchnorm(64, FX_RELU, .no_affine = true, .active = FX_ACTIVE_ON);
+    fx_batchnorm_layer *l = fx_batchnorm(64, FX_RELU, .affine = false, .active = FX_ACTIVE_ON);
     assert_null(l->gamma);
     assert_null(l->beta);
     DESCRIBES(l, "BatchNorm(64, relu, affine=false, active=true)");
     DESCRIBES(fx_batchnorm(3, .active = FX_ACTIVE_OFF), "BatchNorm(3, active=false)");
     DESCRIBES(fx_batchnorm(3), "BatchNorm(3)");
-    l = fx_batchnorm(2, .epsilon = FX_ZERO, .momentum = FX_ZERO);
+    l = fx_batchnorm(2, .eps = 0, .momentum = 0);
     assert_true(l->epsilon == 0 && l->momentum == 0);
     l = fx_batchnorm(2);
     assert_true(l->epsilon == 1e-5 && l->momentum == 0.1);
     assert_int_equal(fx_parameter_count(l), 4); /* running statistics are not trained */
-    assert_null(fx_batchnorm(2, .no_track = true)->mean);
+    assert_null(fx_batchnorm(2, .track_stats = false)->mean);
     { /* without statistics of its own, inference uses the batch's */
         fx_array *x = fx_reshape(fx_vector(1, 3), 1, 2);
-        CHECK(fx_call(fx_batchnorm(1, .no_track = true, .epsilon = 3), x), (1, 2), 1e-6, -0.5, 0.5);
+        CHECK(fx_call(fx_batchnorm(1, .track_stats = false, .eps = 3), x), (1, 2), 1e-6, -0.5, 0.5);
     }
     check_error(fx_call(l, fx_ones(3, 2)), FX_STATUS_SHAPE,
                 "layer BatchNorm(2) expects size(input, 1) == 2, but got 3×2 Matrix{Float32}");
@@ -553,16 +555,16 @@ static void test_layernorm(void **state)
             want[6 * j + i] = (x[6 * j + i] - mean) / sqrt(var + 0.02);
     }
     fx_array *in = fx_from(FX_DTYPE_F64, x, 2, 3, 2);
-    check_array("LayerNorm", fx_call(fx_layernorm(FX_DIMS(2, 3), .epsilon = 0.02), in), 12, want,
-                1e-13, 1e-13);
+    check_array("LayerNorm", fx_call(fx_layernorm(FX_DIMS(2, 3), .eps = 0.02), in), 12, want, 1e-13,
+                1e-13);
     check_array("normalise", fx_normalise(in, FX_AXES(0, 1), 0.02), 12, want, 1e-13, 1e-13);
-    fx_layernorm_layer *l = fx_layernorm(FX_DIMS(2, 3), FX_TANH, .epsilon = 0.02);
+    fx_layernorm_layer *l = fx_layernorm(FX_DIMS(2, 3), FX_TANH, .eps = 0.02);
     fx_copy_into(l->scale, fx_full(2, 2, 3));
     fx_copy_into(l->bias, fx_full(0.25, 2, 3));
     for (int i = 0; i < 12; i++)
         want[i] = tanh(2 * want[i] + 0.25);
     check_array("LayerNorm with parameters", fx_call(l, in), 12, want, 1e-13, 1e-13);
-    DESCRIBES(fx_layernorm(FX_DIMS(4), .no_affine = true), "LayerNorm(4, affine=false)");
+    DESCRIBES(fx_layernorm(FX_DIMS(4), .affine = false), "LayerNorm(4, affine=false)");
     DESCRIBES(l, "LayerNorm(2, 3, tanh)");
     check_error(fx_call(fx_layernorm(FX_DIMS(4)), fx_ones(3, 2)), FX_STATUS_SHAPE,
                 "layer LayerNorm(4) expects size(input, 1) == 4, but got 3×2 Matrix{Float32}");
@@ -633,11 +635,11 @@ static void test_dropout_modes(void **state)
     check_error(fx_dropout_apply(x, 1.5), FX_STATUS_ARGUMENT, "expects 0 ≤ p ≤ 1, got p = 1.5");
     check_refused(fx_dropout(-0.1), "Dropout: expects 0 ≤ p ≤ 1, got p = -0.1");
     check_refused(fx_dropout((double)NAN), "got p = NaN");
-    check_refused(fx_dropout(0.5, .dims = FX_DIMS(9)), "dims must be axes from 0 to 7");
+    check_refused(fx_dropout(0.5, .dims = FX_AXES(9)), "dims must be one or more axes from 0 to 7");
     DESCRIBES(l, "Dropout(0.5)");
-    DESCRIBES(fx_dropout(0.4, .dims = FX_DIMS(1), .active = FX_ACTIVE_OFF),
+    DESCRIBES(fx_dropout(0.4, .dims = FX_AXES(1), .active = FX_ACTIVE_OFF),
               "Dropout(0.4, dims=2, active=false)");
-    DESCRIBES(fx_dropout(0.4, .dims = FX_DIMS(0, 2)), "Dropout(0.4, dims=(1, 3))");
+    DESCRIBES(fx_dropout(0.4, .dims = FX_AXES(0, 2)), "Dropout(0.4, dims=(1, 3))");
 }
 
 /* With dims the mask is one value along the other axes; its gradient is the same mask. */
@@ -647,7 +649,7 @@ static void test_dropout_dims(void **state)
     FX_SCOPE;
     fx_seed(1);
     fx_array *x = fx_ones(3, 40), *g = NULL;
-    fx_array *y = fx_call(fx_dropout(0.5, .dims = FX_DIMS(1), .active = FX_ACTIVE_ON), x);
+    fx_array *y = fx_call(fx_dropout(0.5, .dims = FX_AXES(1), .active = FX_ACTIVE_ON), x);
     assert_int_equal(fx_gradient_of(fx_sum(y), &x, 1, &g), FX_OK);
     double v[120], d[120];
     check_read("y", y, v, 120);
@@ -660,7 +662,7 @@ static void test_dropout_dims(void **state)
     }
     assert_in_range(columns, 5, 35);
     assert_memory_equal(v, d, sizeof v);
-    fx_array *again = fx_call(fx_dropout(0.5, .dims = FX_DIMS(1), .active = FX_ACTIVE_ON), x);
+    fx_array *again = fx_call(fx_dropout(0.5, .dims = FX_AXES(1), .active = FX_ACTIVE_ON), x);
     double w[120];
     check_read("a second mask", again, w, 120);
     assert_memory_not_equal(v, w, sizeof v);
@@ -696,7 +698,7 @@ static fx_status build_and_run(void)
     void *m = fx_chain_of(
         "conv", fx_conv(FX_DIMS(3, 3), 1, 2, FX_RELU, .pad = FX_SAME, .init = fx_lecun_normal),
         "pool", fx_maxpool(FX_DIMS(2, 2)), "norm", fx_batchnorm(2), "flat", FX_FLATTEN, "drop",
-        fx_dropout(0.5, .dims = FX_DIMS(0)), "dense", fx_dense(8, 3), "ln",
+        fx_dropout(0.5, .dims = FX_AXES(0)), "dense", fx_dense(8, 3), "ln",
         fx_layernorm(FX_DIMS(3)));
     char text[40];
     fx_summary(m, text, sizeof text);

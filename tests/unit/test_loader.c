@@ -136,7 +136,7 @@ static void check_combination(combination c)
         FX_SCOPE;
         fx_loader *loader =
             fx_dataloader(make_data(c.form, c.n), .batchsize = c.batchsize, .shuffle = c.shuffle,
-                          .seed = 42, .drop_partial = c.drop, .workers = worker_counts[w]);
+                          .seed = 42, .partial = !c.drop, .workers = worker_counts[w]);
         assert_false(fx_is_error(loader));
         assert_int_equal(fx_loader_length(loader), whole + (!c.drop && c.n % c.batchsize != 0));
         for (int pass = 0; pass < 2; pass++) {
@@ -194,12 +194,15 @@ static void seeds(void **state)
     assert_memory_equal(a, b, 40 * sizeof *a);
     assert_memory_not_equal(a, c, 40 * sizeof *a);
     fx_seed(7);
-    order_of(0, a);
-    order_of(0, c);
+    order_of(FX_DRAWN, a);
+    order_of(FX_DRAWN, c);
     fx_seed(7);
-    order_of(0, b);
+    order_of(FX_DRAWN, b);
     assert_memory_equal(a, b, 40 * sizeof *a);
     assert_memory_not_equal(a, c, 40 * sizeof *a);
+    order_of(0, a); /* zero is a seed like any other */
+    order_of(0, b);
+    assert_memory_equal(a, b, 40 * sizeof *a);
 }
 
 /* Every observation comes first about equally often: 6000 passes over 6, χ² with 5 degrees of
@@ -241,7 +244,7 @@ static int64_t threads_now(void)
 /* A joined thread may still be listed for a moment. */
 static void expect_threads(int64_t n)
 {
-    for (int i = 0; i < 200 && threads_now() > n; i++)
+    for (int i = 0; i < 3000 && threads_now() > n; i++) /* a loaded machine ends them late */
         usleep(10000);
     assert_true(threads_now() <= n);
 }
@@ -373,7 +376,7 @@ static void refusals(void **state)
     expect_error(fx_dataloader(fx_named_tuple("a", make_x(10), "b", make_y(12))), FX_STATUS_SHAPE,
                  "a has 10 observations, b has 12");
     expect_error(fx_dataloader(make_x(4), .batchsize = -3), FX_STATUS_ARGUMENT, "batchsize is -3");
-    expect_error(fx_dataloader(make_x(4), .workers = -1), FX_STATUS_ARGUMENT, "workers is -1");
+    expect_error(fx_dataloader(make_x(4), .workers = -2), FX_STATUS_ARGUMENT, "workers is -2");
     expect_error(fx_dataloader(NULL), FX_STATUS_ARGUMENT, "NULL");
     expect_error(fx_dataloader(fx_scalar(1)), FX_STATUS_SHAPE, "no axis");
     expect_error(fx_dataloader(fx_dense(2, 3)), FX_STATUS_ARGUMENT, "Dense");
@@ -395,7 +398,7 @@ static void fewer_than_a_batch(void **state)
     FX_SCOPE;
     int64_t order[MOST];
     fx_message_set_hook(remember_message, NULL);
-    fx_loader *loader = fx_dataloader(make_x(5), .batchsize = 8, .drop_partial = true);
+    fx_loader *loader = fx_dataloader(make_x(5), .batchsize = 8, .partial = false);
     assert_string_equal(
         last_message,
         "Number of observations less than batch-size, decreasing the batch-size to 5");
@@ -418,7 +421,7 @@ static void summary(void **state)
     assert_string_equal(
         text,
         "4-element DataLoader(::Tuple{Matrix{Float32}, Vector{Int64}}, shuffle=true, batchsize=3)");
-    fx_summary(fx_dataloader(make_z(10), .drop_partial = true), text, sizeof text);
+    fx_summary(fx_dataloader(make_z(10), .partial = false), text, sizeof text);
     assert_string_equal(text, "10-element DataLoader(::Array{UInt8, 3}, partial=false)");
     fx_summary(fx_dataloader(fx_named_tuple("x", make_x(4)), .batchsize = 4), text, sizeof text);
     assert_string_equal(text,

@@ -5,13 +5,14 @@
 #include <cflux.h>
 
 #include "composite_check.h"
+#include "option_struct.h"
 
 #include <float.h>
 
 typedef fx_array *(*loss_fn)(const fx_loss_args *a);
 
 enum { CLASSES = 3, OBSERVATIONS = 4, SIZE = CLASSES * OBSERVATIONS };
-static const int64_t dims[] = {CLASSES, OBSERVATIONS};
+static const int64_t sizes[] = {CLASSES, OBSERVATIONS};
 
 /* ---- the formulas, on one element; NaN marks those that sum over classes ---------------- */
 
@@ -112,10 +113,11 @@ static void fill(double *p, double *y)
 
 static fx_loss_args args_of(const row *r, const double *p, const double *y)
 {
-    return (fx_loss_args){.fxi_size = sizeof(fx_loss_args),
-                          .pred = fxi_from(FX_DTYPE_F64, p, 2, dims),
-                          .target = fxi_from(FX_DTYPE_F64, y, 2, dims),
-                          .delta = r->delta};
+    FXI_DEFAULT_OPTIONS(fx_loss_args, FXI_LOSS_ARGS, a);
+    a.pred = fxi_from(FX_DTYPE_F64, p, 2, sizes);
+    a.target = fxi_from(FX_DTYPE_F64, y, 2, sizes);
+    a.delta = r->delta;
+    return a;
 }
 
 static void check_row(const row *r)
@@ -138,7 +140,7 @@ static void check_row(const row *r)
                (const int64_t[]){r->per_class ? 1 : CLASSES, OBSERVATIONS});
     check_array(r->name, r->loss(&a), n, each, 1e-13, 1e-15);
     a.pred = fx_cast(a.pred, FX_DTYPE_F32), a.target = fx_cast(a.target, FX_DTYPE_F32),
-    a.none = false, a.epsilon = eps;
+    a.none = false, a.eps = eps;
     assert_int_equal(fx_eltype(r->loss(&a)), FX_DTYPE_F32);
     check_value(r->name, -3, fx_item(r->loss(&a)), total / n, 1e-5, 1e-5);
 }
@@ -208,7 +210,7 @@ static void test_logitcrossentropy(void **state)
                        (p[CLASSES * j + i] - log_sum_exp(p + (ptrdiff_t)CLASSES * j, CLASSES));
         mean += each[j] / OBSERVATIONS;
     }
-    fx_array *P = fxi_from(FX_DTYPE_F64, p, 2, dims), *Y = fxi_from(FX_DTYPE_F64, y, 2, dims);
+    fx_array *P = fxi_from(FX_DTYPE_F64, p, 2, sizes), *Y = fxi_from(FX_DTYPE_F64, y, 2, sizes);
     check_value("mean", 0, fx_item(fx_logitcrossentropy(P, Y)), mean, 1e-13, 0);
     check_array("none", fx_logitcrossentropy(P, Y, .none = true), OBSERVATIONS, each, 1e-13, 0);
     /* the same with classes on the last axis */
@@ -244,9 +246,9 @@ static void test_extreme_logits(void **state)
     fx_array *sure32 = fx_cast(sure, FX_DTYPE_F32);
     check_value("wrong, Float32", 0, fx_item(fx_crossentropy(sure32, fx_sub(1, sure32))),
                 -log((double)FLT_EPSILON), 1e-6, 0);
-    check_value("given ε", 0, fx_item(fx_crossentropy(sure, fx_sub(1, sure), .epsilon = 0.5)),
+    check_value("given ε", 0, fx_item(fx_crossentropy(sure, fx_sub(1, sure), .eps = 0.5)),
                 -log(0.5), 1e-12, 0);
-    assert_true(isinf(fx_item(fx_crossentropy(sure, fx_sub(1, sure), .epsilon = FX_ZERO))));
+    assert_true(isinf(fx_item(fx_crossentropy(sure, fx_sub(1, sure), .eps = 0))));
 }
 
 /* ---- smoothing, types, errors ----------------------------------------------------------- */

@@ -12,7 +12,9 @@
 
 #include <cflux/backend.h>
 #include "context.h"
+#include "evaluate.h"
 #include "memory.h"
+#include "pool.h"
 
 enum { N = 512, BYTES = N * N * 4 }; /* a matrix: 1 MiB */
 
@@ -31,7 +33,7 @@ static fx_array *needs_an_arena(fx_array *x)
 
 static int64_t live(void)
 {
-    return fx_cpu_device()->live;
+    return fxi_device_live(fx_cpu_device());
 }
 
 static void live_bytes_are_counted(void **state)

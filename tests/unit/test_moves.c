@@ -119,6 +119,26 @@ static void every_array_is_copied_once(void **state)
     assert_int_equal(fx_count(both), 2);
 }
 
+/* On the CPU, what is made of literals alone is there already when it has been computed there. */
+static void generators_move_once(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_add(fx_ones(3), 1), *pending = fx_add(fx_ones(3), 2);
+    fx_eval(x);
+    const fx_counters before = fx_stats();
+    assert_ptr_equal(fx_cpu(x), x);
+    assert_ptr_equal(fx_cpu(pending), pending);
+    assert_true(fx_is_evaluated(pending));
+    assert_int_equal(fx_stats().transfers, before.transfers);
+    fx_array *there = fx_to(d[1], x), *back = fx_cpu(there);
+    assert_ptr_equal(fx_array_device(there), d[1]);
+    assert_ptr_equal(fx_array_device(back), fx_cpu_device());
+    assert_int_equal(fx_stats().transfers - before.transfers, 2);
+    assert_true(fx_item(fx_sum(back)) == 6 && fx_item(fx_sum(pending)) == 9);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
 /* A batch is made of its data and copied once. */
 static void batches_are_copied_once(void **state)
 {
@@ -275,7 +295,7 @@ static void devices_print(void **state)
                  "device 2");
     static fx_backend metal;
     metal = *d[0]->backend;
-    metal.name = "Metal";
+    metal.head.name = "Metal";
     metal.info = big_info;
     metal.available = half_free;
     assert_int_equal(fxi_backend_register(&metal, 2, ""), FX_OK);
@@ -379,8 +399,8 @@ static void loading_into_a_device(void **state)
 {
     (void)state;
     FX_SCOPE;
-    fx_dense_layer *m = fx_to(d[1], fx_dense(2, 2, .bias = fx_ones(2)));
-    fx_dense_layer *src = fx_dense(2, 2, .weight = fx_full(3.0, 2, 2), .no_bias = true);
+    fx_dense_layer *m = fx_to(d[1], fx_dense(2, 2, .bias_array = fx_ones(2)));
+    fx_dense_layer *src = fx_dense(2, 2, .weight_array = fx_full(3.0, 2, 2), .bias = false);
     assert_int_equal(fx_loadmodel(m, src), FX_OK);
     assert_ptr_equal(fx_array_device(m->weight), d[1]);
     assert_ptr_equal(fx_array_device(m->bias), d[1]); /* zeros, made there */
@@ -394,6 +414,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_array_is_copied_once),
+        cmocka_unit_test(generators_move_once),
         cmocka_unit_test(batches_are_copied_once),
         cmocka_unit_test(literals_stay_literals),
         cmocka_unit_test(gpu_narrows),

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "evaluate.h"
 #include "memory.h"
 
 enum { TEXT = 1 << 16 };
@@ -133,45 +134,48 @@ static fx_dims random_dims(int64_t n, int64_t least, int64_t most)
     return d;
 }
 
-/* Not given, one for all, or several. */
+/* One for all, or several. */
 static fx_dims option(int64_t n, int64_t least, int64_t most)
 {
-    return random_dims(below(3) == 0 ? 0 : below(2) ? 1 : n, least, most);
+    return random_dims(below(2) ? 1 : n, least, most);
 }
 
 /* A layer of a kind, and an input that it takes. */
 static void *random_layer(int kind, fx_array **out_x)
 {
     const int64_t c = 1 + below(3), groups = 1 + below(2), in = 1 + below(6), n = 1 + below(3);
-    int64_t dims[] = {12, 12, 12, 12, 12};
-    dims[c] = kind == 1 ? in * groups : in;
-    dims[c + 1] = 2;
-    *out_x = fxi_rand(FX_DTYPE_F32, (int)c + 2, dims);
+    int64_t sizes[] = {12, 12, 12, 12, 12};
+    sizes[c] = kind == 1 ? in * groups : in;
+    sizes[c + 1] = 2;
+    *out_x = fxi_rand(FX_DTYPE_F32, (int)c + 2, sizes);
     const fx_active active = (fx_active)below(3);
     const fx_dims window = random_dims(c, 2, 3), pad = below(4) ? option(c, 0, 1) : FX_SAME;
+    const fx_dims axes = random_dims(below(3), 0, 4);
     switch (kind) {
     case 0:
         *out_x = fx_rand(in, 2);
-        return fx_dense(in, 1 + below(6), random_act(), .no_bias = below(2));
+        return fx_dense(in, 1 + below(6), random_act(), .bias = below(2) != 0);
     case 1:
         return fx_conv(random_dims(c, 1, 3), in * groups, (1 + below(3)) * groups, random_act(),
                        .stride = option(c, 1, 2), .dilation = option(c, 1, 2),
                        .pad = below(2) ? pad : option(2 * c, 0, 2), .groups = groups,
-                       .no_bias = below(2));
+                       .bias = below(2) != 0);
     case 2:
-        return fx_maxpool(window, .pad = pad, .stride = option(c, 1, 3));
+        return fx_maxpool(window, .pad = pad,
+                          .stride = below(3) ? option(c, 1, 3) : (fx_dims){0, {0}});
     case 3:
-        return fx_meanpool(window, .pad = pad, .stride = option(c, 1, 3));
+        return fx_meanpool(window, .pad = pad,
+                           .stride = below(3) ? option(c, 1, 3) : (fx_dims){0, {0}});
     case 4:
         *out_x = fx_rand(3, in, 2);
-        return fx_batchnorm(in, random_act(), .no_affine = below(2), .active = active);
+        return fx_batchnorm(in, random_act(), .affine = below(2), .active = active);
     case 5:
-        *out_x = fxi_rand(FX_DTYPE_F32, (int)n, dims);
-        return fx_layernorm((fx_dims){.n = n, .v = {dims[0], dims[1], dims[2]}}, random_act(),
-                            .no_affine = below(2));
+        *out_x = fxi_rand(FX_DTYPE_F32, (int)n, sizes);
+        return fx_layernorm((fx_dims){.n = n, .v = {sizes[0], sizes[1], sizes[2]}}, random_act(),
+                            .affine = below(2));
     case 6:
-        return fx_dropout((double)below(11) / 10, .dims = random_dims(below(3), 0, 4),
-                          .active = active);
+        return fx_dropout((double)below(11) / 10, .active = active,
+                          .dims = axes.n ? fx_axes_of((int)axes.n, axes.v) : FX_ALL);
     default:
         return FX_RELU;
     }
@@ -249,10 +253,13 @@ static void *random_model(int depth)
             items[i] = random_model(depth - 1); /* a tuple is no layer */
         names[i] = kind == 2 && below(2) ? NULL : words[i];
     }
+    const void *pairs[10];
+    for (int i = 0; i < n; i++)
+        pairs[2 * i] = names[i], pairs[2 * i + 1] = items[i];
     return kind == 3   ? fxi_tuple(n, items)
-           : kind == 4 ? fxi_named_tuple(n, names, items)
+           : kind == 4 ? fx_named_tuple_from(n, names, items)
            : kind == 5 ? fxi_chain(n, items)
-                       : fxi_chain_named(n, names, items);
+                       : fxi_chain_pairs(2 * n, pairs);
 }
 
 static void random_models(void **state)
@@ -286,6 +293,25 @@ static void refused(const char *text, const char *message)
     assert_true(fx_is_error(model));
     assert_string_equal(e.message, message);
     assert_true(e.status == FX_STATUS_FORMAT || e.status == FX_STATUS_ARGUMENT);
+}
+
+/* What is quoted is cut after 24 characters, and only then it ends with "…". */
+static void quotes_are_cut_between_characters(void **state)
+{
+    (void)state;
+    static const char *const letters[] = {"a", "σ", "加", "𝒩"}; /* 1 to 4 bytes */
+    for (size_t i = 0; i < sizeof letters / sizeof *letters; i++)
+        for (int n = 1; n <= 30; n++) {
+            char name[130] = "", text[200], message[300];
+            for (int k = 0; k < n; k++)
+                strcat(name, letters[i]);
+            snprintf(text, sizeof text, "Dense(%s => 4)", name);
+            if (n > 24)
+                snprintf(name + 24 * strlen(letters[i]), 8, "…");
+            snprintf(message, sizeof message, "model, column 7: Dense takes in => out, got %s",
+                     name);
+            refused(text, message);
+        }
 }
 
 static void errors_have_a_place(void **state)
@@ -419,6 +445,27 @@ static void an_earlier_record_stays(void **state)
     assert_string_equal(fx_error_take().message, "before: something else");
 }
 
+/* A text may name more layers than memory holds: only a small model is evaluated at once. */
+static void a_large_model_of_small_layers(void **state)
+{
+    (void)state;
+    enum { LAYERS = 400 }; /* of 4 MB */
+    FX_SCOPE;
+    static char text[LAYERS * 24];
+    size_t n = (size_t)sprintf(text, "Chain(");
+    for (int i = 0; i < LAYERS; i++)
+        n += (size_t)sprintf(text + n, "%sDense(1000 => 1000)", i ? ", " : "");
+    sprintf(text + n, ")");
+    const int64_t before = fx_memory_status(fx_cpu_device()).live;
+    void *model = fx_parse_model(text);
+    assert_false(fx_is_error(model));
+    assert_int_equal(fx_count(model), LAYERS);
+    assert_in_range(fx_memory_status(fx_cpu_device()).live - before, 0, 1 << 20);
+    assert_false(fx_is_evaluated(((fx_dense_layer *)fx_child(model, 0))->weight));
+    fx_dense_layer *small = fx_parse_model("Dense(2 => 3)");
+    assert_true(fx_is_evaluated(small->weight) && fx_is_evaluated(small->bias));
+}
+
 /* Every allocation failing in turn: the model or an error, and nothing left behind. */
 static void without_memory(void **state)
 {
@@ -428,6 +475,7 @@ static void without_memory(void **state)
     int failures = 0;
     parsed(text);
     for (int64_t nth = 0;; nth++) {
+        fxi_drain();
         const int64_t live = fxi_live_allocations();
         bool reached;
         {
@@ -436,10 +484,12 @@ static void without_memory(void **state)
             const bool bad = fx_is_error(fx_parse_model(text));
             reached = fxi_fault_seen() > nth;
             fxi_fault_set(-1);
-            const fx_status status = fx_error_take().status;
-            assert_int_equal(status, bad ? FX_STATUS_MEMORY : FX_OK);
+            const fx_error e = fx_error_take();
+            if (e.status != (bad ? FX_STATUS_MEMORY : FX_OK))
+                fail_msg("allocation %d: %s", (int)nth, e.message);
             failures += bad;
         }
+        fxi_drain();
         assert_int_equal(fxi_live_allocations(), live);
         if (!reached)
             break;
@@ -502,13 +552,13 @@ static void losses(void **state)
     assert_ptr_equal(fx_parse_loss("mse"), fxi_mse);
     assert_ptr_equal(fx_parse_loss(" Flux.Losses.logitcrossentropy "), fxi_logitcrossentropy);
     assert_ptr_equal(fx_parse_loss("Flux.squared_hinge_loss"), fxi_squared_hinge_loss);
-    const fx_loss_formula none = fx_parse_loss("mes");
+    const fx_formula_fn none = fx_parse_loss("mes");
     assert_string_equal(fx_error_take().message,
                         "loss, column 1: there is no loss mes; there are mse, mae, msle, "
                         "huber_loss, crossentropy, logitcrossentropy, binarycrossentropy, "
                         "logitbinarycrossentropy, kldivergence, poisson_loss, hinge_loss, "
                         "squared_hinge_loss");
-    assert_true(fx_is_error(none(&(const fx_loss_args){.fxi_size = sizeof(fx_loss_args)})));
+    assert_true(fx_is_error(fx_call_loss(none, NULL, NULL)));
     fx_parse_loss("mse(");
     assert_string_equal(fx_error_take().message, "loss, column 4: expected the end, got (");
     fx_parse_loss(NULL);
@@ -522,9 +572,11 @@ int main(void)
         cmocka_unit_test(options_that_are_not_printed),
         cmocka_unit_test(random_layers),
         cmocka_unit_test(random_models),
+        cmocka_unit_test(quotes_are_cut_between_characters),
         cmocka_unit_test(errors_have_a_place),
         cmocka_unit_test(depth_and_length_are_bounded),
         cmocka_unit_test(an_earlier_record_stays),
+        cmocka_unit_test(a_large_model_of_small_layers),
         cmocka_unit_test(without_memory),
         cmocka_unit_test(optimisers),
         cmocka_unit_test(losses),

@@ -272,6 +272,39 @@ static void a_model_comes_back(void **state)
     assert_int_equal(fx_count(fx_load(none)), 0);
 }
 
+/* Texts are a member of bytes: what NumPy sees, and what comes back. */
+static void texts_come_back(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const char *path = temp_text("texts.npz", "");
+    void *texts = fx_metadata("a", "\xC3\xA9\"\n", "", "empty key", "b", "");
+    assert_int_equal(fx_save(path, "x", fx_vector(1, 2), "", texts), FX_OK);
+    void *file = fx_load(path), *again = fx_child_named(file, "__metadata__");
+    assert_int_equal(fx_count(file), 2);
+    assert_int_equal(fx_metadata_count(again), 3);
+    assert_string_equal(fx_metadata_text(again, "a"), "\xC3\xA9\"\n");
+    assert_string_equal(fx_metadata_text(again, ""), "empty key");
+    assert_string_equal(fx_metadata_text(again, "b"), "");
+    assert_non_null(fx_metadata_key(again, 2));
+    assert_null(fx_metadata_key(again, 3));
+    assert_null(fx_metadata_key(again, -1));
+    assert_true(fx_at(fx_child_named(file, "x"), 1) == 2);
+    const char *python = python_that("-c 'import numpy'");
+    if (python) {
+        assert_int_equal(fx_save(path, "", fx_metadata("a", "b")), FX_OK);
+        numpy_prints(python, path,
+                     "__metadata__ uint8 (9,) [123, 34, 97, 34, 58, 34, 98, 34, 125]\n");
+    }
+    /* An array may not take the place of the texts, nor a text be what no file can hold. */
+    assert_int_equal(fx_save(path, "__metadata__", fx_vector(1), "", texts), FX_STATUS_ARGUMENT);
+    assert_non_null(strstr(fx_error_take().message, "two arrays would be called"));
+    assert_int_equal(fx_save(path, "", fx_metadata("a", "\xFF")), FX_STATUS_ARGUMENT);
+    assert_non_null(strstr(fx_error_take().message, "not UTF-8"));
+    assert_int_equal(fx_save(path, "x", fx_vector(1), "", fxi_metadata(0, NULL)), FX_OK);
+    assert_int_equal(fx_count(fx_load(path)), 1);
+}
+
 static void failures(void **state)
 {
     (void)state;
@@ -292,6 +325,8 @@ static void failures(void **state)
         assert_true(fx_at(fx_load_key(path, "x"), 0) == (done || folder ? 1 : 5));
         if (done)
             break;
+        assert_non_null(
+            strstr(error.message, folder ? "new file is in place" : "old file is unch"));
         failed++;
     }
     assert_true(failed >= 8);
@@ -338,6 +373,7 @@ int main(void)
         cmocka_unit_test(headers_that_are_wrong),
         cmocka_unit_test(numpy_reads_what_is_written),
         cmocka_unit_test(a_model_comes_back),
+        cmocka_unit_test(texts_come_back),
         cmocka_unit_test(failures),
         cmocka_unit_test(damage_is_found),
     };

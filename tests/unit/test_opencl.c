@@ -25,7 +25,7 @@
 enum { DEVICES = 3 };
 static fx_device *d[DEVICES];
 
-static fxi_opencl_counters *counters(void)
+static fxi_gpu_counters *counters(void)
 {
     return fx_backend_proc("OpenCL", "counters");
 }
@@ -133,6 +133,20 @@ static void digits_are_learnt_as_on_the_cpu(void **state)
     assert_true(here.accuracy > 85);
     print_message("accuracy %.2f %% on the CPU, %.2f %% on OpenCL\n", here.accuracy,
                   there.accuracy);
+}
+
+/* PoCL divides correctly rounded when its compiler is told so. */
+static void quotients_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_randn(1000, 50), *y = fx_randn(1000, 50);
+    assert_int_equal(fx_eval(x), FX_OK);
+    assert_int_equal(fx_eval(y), FX_OK);
+    fx_array *there = fx_to(d[0], x), *by = fx_to(d[0], y);
+    same_bits(fx_div(there, by), fx_div(x, y));
+    same_bits(fx_fld(there, by), fx_fld(x, y));
+    same_bits(fx_sqrt(fx_abs(there)), fx_sqrt(fx_abs(x)));
 }
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -280,7 +294,7 @@ static void a_second_start_compiles_nothing(void **state)
 int main(int argc, char **argv)
 {
     self = argv[0];
-    setenv("CFLUX_BACKEND_PATH", CFLUX_BUILD_DIR, 1);
+    setenv("FX_PLUGIN_PATH", CFLUX_BUILD_DIR, 1);
     setenv("FX_OPENCL_DEVICES", "portable", 1); /* PoCL's full name */
     setenv("POCL_DEVICES", "pthread pthread pthread", 1);
     if (argc > 1 && strcmp(argv[1], "--start") == 0)
@@ -288,6 +302,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_update_is_few_launches),
         cmocka_unit_test(digits_are_learnt_as_on_the_cpu),
+        cmocka_unit_test(quotients_are_those_of_the_cpu),
         cmocka_unit_test(arrays_move_between_devices),
         cmocka_unit_test(copies_keep_the_order),
         cmocka_unit_test(many_buffers),

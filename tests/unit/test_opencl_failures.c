@@ -14,7 +14,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,11 @@
 #define FAKE CFLUX_BUILD_DIR "/tests/plugins/libfake-opencl.so"
 
 /* ---- what a child does: writes what it sees -------------------------------------------------- */
+
+static void hear(int level, const char *text, void *out)
+{
+    fprintf(out, "; %d: %s", level, text);
+}
 
 static void say_error(FILE *out)
 {
@@ -64,6 +71,75 @@ static void compute(FILE *out, const char *device)
         say_error(out);
 }
 
+static fx_array *exp_of(fx_array *x)
+{
+    return fx_exp(x);
+}
+static fx_array *sqrt_of(fx_array *x)
+{
+    return fx_sqrt(x);
+}
+static fx_array *sin_of(fx_array *x)
+{
+    return fx_sin(x);
+}
+static fx_array *cos_of(fx_array *x)
+{
+    return fx_cos(x);
+}
+
+/* A launch, and then an allocation; the status and the sentence of what fails. */
+static void allocate_after(FILE *out)
+{
+    fx_use("OpenCL");
+    fx_device *device = fx_device_find("opencl:0");
+    fx_eval(fx_exp(fx_to(device, fx_vector(1, 2, 3))));
+    fx_array *x = fx_to(device, fx_ones(1000));
+    fx_eval(x);
+    const fx_error e = fx_error_take();
+    fprintf(out, "%s %s", fx_status_name(e.status), e.message);
+}
+
+static fx_array *(*const maps[])(fx_array *) = {exp_of, sqrt_of, sin_of, cos_of};
+enum { MAPS = sizeof maps / sizeof *maps };
+
+static void *compile_one(void *which)
+{
+    FX_SCOPE;
+    fx_array *x = fx_to(fx_device_find("opencl:0"), fx_vector(1, 2, 3));
+    return fx_eval(maps[*(int *)which](x)) == FX_OK ? which : NULL;
+}
+
+/* Two threads for each of two kernels: programs compiled, and the most of them at a time. */
+static void compile_together(FILE *out)
+{
+    int which[4] = {0, 1, 0, 1}, fine = 0;
+    pthread_t threads[4];
+    fx_use("OpenCL");
+    for (int k = 0; k < 4; k++)
+        pthread_create(&threads[k], NULL, compile_one, &which[k]);
+    for (int k = 0; k < 4; k++) {
+        void *result = NULL;
+        pthread_join(threads[k], &result);
+        fine += result == &which[k];
+    }
+    int (*most)(void);
+    *(void **)&most = dlsym(dlopen(FAKE, RTLD_NOW | RTLD_NOLOAD), "fake_most_builds");
+    const fxi_gpu_counters *n = fx_backend_proc("OpenCL", "counters");
+    fprintf(out, "%d threads, compiled %d, %d at a time", fine, (int)n->compiled, most());
+}
+
+/* Four kernels, one after the other. */
+static void compile_four(FILE *out)
+{
+    fx_message_set_hook(hear, out);
+    fx_use("OpenCL");
+    for (int k = 0; k < MAPS; k++)
+        if (!compile_one(&k))
+            say_error(out);
+    fx_message_set_hook(NULL, NULL);
+}
+
 static void move_both(FILE *out)
 {
     open_it(out);
@@ -90,6 +166,16 @@ static void compute_f64(FILE *out)
     }
 }
 
+/* A mean of what belongs to no device yet: computed without Float64 where it meets a device that
+ * has none. */
+static void mean_for_f32(FILE *out)
+{
+    fx_use("OpenCL");
+    fx_array *x = fx_to(fx_device_get("OpenCL", 0), fx_vector(1, 2, 3));
+    fprintf(out, "; 0 %s", fx_eval(fx_mul(x, fx_mean(fx_rand(3)))) == FX_OK ? "adds a mean" : "");
+    say_error(out);
+}
+
 /* What a program gets that does not name a device. */
 static void choose(FILE *out)
 {
@@ -106,7 +192,7 @@ static void copy(FILE *out)
     fx_array *y = fx_to(fx_device_find("opencl:1"), x);
     float back[3] = {0};
     fx_read_into(y, back, sizeof back);
-    const fxi_opencl_counters *n = fx_backend_proc("OpenCL", "counters");
+    const fxi_gpu_counters *n = fx_backend_proc("OpenCL", "counters");
     fprintf(out, "; %g %g, direct %d, by host %d", (double)back[0], (double)back[2], (int)n->direct,
             (int)n->by_host);
 }
@@ -116,9 +202,20 @@ static void count_programs(FILE *out)
 {
     fx_use("OpenCL");
     compute(out, "opencl:0");
-    const fxi_opencl_counters *n = fx_backend_proc("OpenCL", "counters");
+    const fxi_gpu_counters *n = fx_backend_proc("OpenCL", "counters");
     fprintf(out, "; compiled %d, loaded %d, launched %d", (int)n->compiled, (int)n->loaded,
             (int)n->launches);
+}
+
+/* The same, of two programs, with what is said to the user. */
+static void count_and_hear(FILE *out)
+{
+    fx_message_set_hook(hear, out);
+    fx_use("OpenCL");
+    fx_array *x = fx_to(fx_device_find("opencl:0"), fx_vector(1, 2, 3));
+    fx_eval(fx_sqrt(x));
+    count_programs(out);
+    fx_message_set_hook(NULL, NULL);
 }
 
 /* ---- the parent ------------------------------------------------------------------------------ */
@@ -135,7 +232,7 @@ static void in_child(const char *fault, const char *devices, void (*act)(FILE *)
     if (child == 0) {
         setenv("FAKE_OPENCL", fault, 1);
         setenv("FX_OPENCL_DEVICES", devices, 1);
-        setenv("CFLUX_BACKEND_PATH", CFLUX_BUILD_DIR, 1);
+        setenv("FX_PLUGIN_PATH", CFLUX_BUILD_DIR, 1);
         FILE *out = fdopen(ends[1], "w");
         fx_message_set_hook(NULL, NULL);
         act(out);
@@ -199,9 +296,42 @@ static const row rows[] = {
     {"lost",
      "",
      compute_both,
-     {"OpenCL:0 (Fake GPU) is lost: clEnqueueNDRangeKernel says CL_DEVICE_NOT_AVAILABLE",
+     {"OpenCL:0 (Fake GPU) is lost: clEnqueueNDRangeKernel said CL_DEVICE_NOT_AVAILABLE; arrays on",
       "opencl:1 runs; opencl:0 does not run:",
-      "OpenCL:0 (Fake GPU) is lost: clEnqueueWriteBuffer"}},
+      "(Fake GPU) is lost: clEnqueueNDRangeKernel said CL_DEVICE_NOT_AVAILABLE; arrays on"}},
+    {"faulted two_platforms",
+     "",
+     compute_both,
+     {"opencl:0 does not run: synchronize: OpenCL:0 (Fake GPU) is lost: clFinish said "
+      "CL_INVALID_COMM",
+      "opencl:1 runs; opencl:0 does not run: alloc: OpenCL:0 (Fake GPU) is lost: clFinish"}},
+    {"faulted two_platforms",
+     "",
+     allocate_after,
+     {"FX_STATUS_DEVICE alloc: OpenCL:0 (Fake GPU) is lost: clCreateBuffer said "
+      "CL_MEM_OBJECT_ALLOCATION"}},
+    {"no_memory", "", allocate_after, {"FX_STATUS_MEMORY"}},
+    {"hiccup",
+     "",
+     compute_both,
+     {"opencl:0 does not run: exp: OpenCL:0 (Fake GPU): clEnqueueNDRangeKernel failed with CL_OUT_",
+      "opencl:1 runs; opencl:0 runs"}},
+    /* groups of 256 work-items */
+    {"small_items", "", open_it, {"1 devices: Fake CPU,"}},
+    {"small_items", "gpu", open_it, {"0 devices"}},
+    {"small_groups",
+     "",
+     compute_both,
+     {"OpenCL:0 (Fake GPU) runs fx_elementwise in groups of at most 64 work-items, and it needs "
+      "256",
+      "opencl:1 runs"}},
+    {"small_local",
+     "",
+     compute_both,
+     {"OpenCL:0 (Fake GPU) has 1024 bytes of local memory, and fx_elementwise needs 4096",
+      "opencl:1 runs"}},
+    {"slow", "", compile_together, {"4 threads, compiled 2, 2 at a time"}},
+    {"rounds", "", compute_both, {"opencl:0 runs; opencl:1 runs"}},
     {"no_memory", "", move_both, {"opencl:0 does not move:", "bytes"}},
     {"copies_fail",
      "",
@@ -209,6 +339,7 @@ static const row rows[] = {
      {"opencl:0 does not move:", "clEnqueueWriteBuffer failed with CL_OUT_OF_RESOURCES",
       "opencl:1 moves"}},
     {"no_f64", "", compute_f64, {"0 refuses:", "Float64", "1 takes it"}},
+    {"no_f64", "", mean_for_f32, {"0 adds a mean"}},
     /* between devices */
     {"", "", copy, {BOTH, "1 3, direct 1, by host 0"}},
     {"two_platforms", "", copy, {BOTH, "1 3, direct 0, by host 1"}},
@@ -389,10 +520,168 @@ static void the_cache(void **state)
     expect("no place", "compiled 1, loaded 0, launched 1");
 }
 
+/* ---- what is said while it compiles ---------------------------------------------------------- */
+
+static int said(const char *text)
+{
+    int n = 0;
+    for (const char *at = heard; (at = strstr(at, text)) != NULL; at++)
+        n++;
+    return n;
+}
+
+static void a_line_while_kernels_compile(void **state)
+{
+    (void)state;
+    snprintf(cache, sizeof cache, "%s.d", temp_text("line", "x"));
+    setenv("XDG_CACHE_HOME", cache, 1);
+    setenv("FX_OPENCL_LIBRARY", FAKE, 1);
+    in_child("slow", "", compile_four); /* 2.4 s, or more on a busy machine */
+    expect("slow", "0: OpenCL:0: compiling kernels for the first time: ");
+    int count = 0, seconds = 0;
+    assert_int_equal(sscanf(strstr(heard, "time: "), "time: %d so far, %d s", &count, &seconds), 2);
+    assert_in_range(count, 1, MAPS);
+    assert_in_range(seconds, 2, 60);
+    assert_in_range(said("compiling"), 1, 3);
+    in_child("slow", "", compile_four); /* they come from the cache */
+    assert_string_equal(heard, "");
+    in_child("", "cpu", compile_four); /* in no time */
+    assert_string_equal(heard, "");
+    each_file(erase);
+}
+
+/* ---- whose files the cache uses -------------------------------------------------------------- */
+
+enum { NOBODY = 65534 };
+static char the_folder[600], elsewhere[600];
+
+static void others_may_write(const char *path)
+{
+    assert_int_equal(chmod(path, 0666), 0);
+}
+static void of_another_user(const char *path)
+{
+    assert_int_equal(chown(path, NOBODY, NOBODY), 0);
+}
+static void becomes_a_link(const char *path)
+{
+    char to[1300];
+    snprintf(to, sizeof to, "%s/moved", elsewhere);
+    mkdir(elsewhere, 0700);
+    assert_int_equal(rename(path, to), 0);
+    assert_int_equal(symlink(to, path), 0);
+}
+
+static void folder_of_others(void)
+{
+    assert_int_equal(chmod(the_folder, 0770), 0);
+}
+static void folder_of_another_user(void)
+{
+    assert_int_equal(chown(the_folder, NOBODY, NOBODY), 0);
+}
+static void folder_is_a_link(void)
+{
+    assert_int_equal(rename(the_folder, elsewhere), 0);
+    assert_int_equal(symlink(elsewhere, the_folder), 0);
+}
+static void folder_is_a_file(void)
+{
+    each_file(erase);
+    assert_int_equal(rmdir(the_folder), 0);
+    FILE *f = fopen(the_folder, "wb");
+    assert_non_null(f);
+    fclose(f);
+}
+
+typedef struct trust {
+    void (*file)(const char *path); /* what happens to every file, */
+    void (*folder)(void);           /* or to the folder */
+    const char *says;
+    bool needs_root;
+} trust;
+static const trust trusts[] = {
+    {others_may_write, NULL, "others may write to it (its mode is 666)", false},
+    {of_another_user, NULL, "it belongs to user 65534, and this process runs as user 0", true},
+    {becomes_a_link, NULL, "it is a link", false},
+    {NULL, folder_of_others, "others may write to it (its mode is 770)", false},
+    {NULL, folder_of_another_user, "it belongs to user 65534, and", true},
+    {NULL, folder_is_a_link, "it is a link or a file, and not a folder", false},
+    {NULL, folder_is_a_file, "it is a link or a file, and not a folder", false},
+};
+
+static void fresh_folder(void)
+{
+    each_file(erase);
+    unlink(the_folder);
+    rmdir(the_folder);
+    char moved[1300];
+    snprintf(moved, sizeof moved, "%s/moved", elsewhere);
+    unlink(moved);
+    DIR *dir = opendir(elsewhere);
+    for (struct dirent *e; dir && (e = readdir(dir)) != NULL;)
+        unlinkat(dirfd(dir), e->d_name, 0);
+    if (dir)
+        closedir(dir);
+    rmdir(elsewhere);
+}
+
+/* The folder and its files are for the user alone, whatever the umask. */
+static void made_for_the_user(const char *path)
+{
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, S_ISDIR(st.st_mode) ? 0700 : 0600);
+    assert_int_equal(st.st_uid, geteuid());
+}
+
+static void whose_files_it_uses(void **state)
+{
+    (void)state;
+    int checked = 0;
+    snprintf(cache, sizeof cache, "%s.d", temp_text("trust", "x"));
+    snprintf(the_folder, sizeof the_folder, "%s/cflux", cache);
+    snprintf(elsewhere, sizeof elsewhere, "%s/elsewhere", cache);
+    setenv("XDG_CACHE_HOME", cache, 1);
+    setenv("FX_OPENCL_LIBRARY", FAKE, 1);
+    for (size_t k = 0; k < sizeof trusts / sizeof *trusts; k++) {
+        const trust *t = &trusts[k];
+        if (t->needs_root && geteuid() != 0)
+            continue;
+        const mode_t mask = umask(0);
+        in_child("", "", count_and_hear);
+        umask(mask);
+        expect("fresh", "compiled 2, loaded 0, launched 2");
+        assert_int_equal(said("kernel cache"), 0);
+        made_for_the_user(the_folder);
+        assert_int_equal(each_file(made_for_the_user), 2);
+        in_child("", "", count_and_hear);
+        expect("its own", "compiled 0, loaded 2, launched 2");
+        if (t->file)
+            each_file(t->file);
+        else
+            t->folder();
+        in_child("", "", count_and_hear);
+        expect(t->says, "compiled 2, loaded 0, launched 2");
+        expect(t->says, t->says);
+        assert_int_equal(said("1: kernel cache: "), 1);
+        if (t->file) { /* the process has put files of its own in their place */
+            in_child("", "", count_and_hear);
+            expect(t->says, "compiled 0, loaded 2, launched 2");
+            assert_int_equal(each_file(made_for_the_user), 2);
+        }
+        fresh_folder();
+        checked++;
+    }
+    rmdir(cache);
+    assert_true(checked >= 5);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_sentence_each_and_others_go_on),
-                                       cmocka_unit_test(a_library_that_is_none),
-                                       cmocka_unit_test(the_cache)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sentence_each_and_others_go_on),
+        cmocka_unit_test(a_library_that_is_none), cmocka_unit_test(the_cache),
+        cmocka_unit_test(whose_files_it_uses), cmocka_unit_test(a_line_while_kernels_compile)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

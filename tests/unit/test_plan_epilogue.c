@@ -4,6 +4,7 @@
  *
  * A backend that refuses epilogues is the CPU's with another `prepare`.
  */
+#include "evaluate.h"
 #include "semantics_check.h"
 
 #include <stdlib.h>
@@ -138,7 +139,7 @@ static void convolution(void **state)
 {
     (void)state;
     FX_SCOPE;
-    fx_conv_layer *l = fx_conv(FX_DIMS(3, 3), 2, 4, FX_RELU, .pad = FX_SAME, .bias = RAND(4));
+    fx_conv_layer *l = fx_conv(FX_DIMS(3, 3), 2, 4, FX_RELU, .pad = FX_SAME, .bias_array = RAND(4));
     fx_eval(l);
     fx_array *x = RAND(7, 6, 2, 3);
     expect(fx_call(l, x),
@@ -188,8 +189,9 @@ static void convolutions_of_all_sizes(void **state)
 static int most; /* instructions of an epilogue */
 static fx_status prepare_at_most(fx_device *device, fx_step *s)
 {
-    return s->cls != FX_CLASS_ELEMENTWISE && s->ninstr > most ? FX_STATUS_UNSUPPORTED
-                                                              : fxi_cpu_backend.prepare(device, s);
+    return s->cls != FX_CLASS_ELEMENTWISE && fx_step_program(s).n > most
+               ? FX_STATUS_UNSUPPORTED
+               : fxi_cpu_backend.prepare(device, s);
 }
 
 static void a_backend_refuses(void **state)

@@ -20,8 +20,9 @@ static bool wants_last(fx_device *device, const fx_step *s)
     (void)device;
     if (s->op == FX_OP_POOL)
         return true;
-    const fx_tensor *w = s->attr.conv.kind == FX_CONV_WEIGHT ? &s->out : &s->in[1];
-    return w->shape[s->attr.conv.spatial + 1] >= 16;
+    const fx_conv_attr *a = &fx_step_conv(s)->attr;
+    const fx_tensor *w = a->kind == FX_CONV_WEIGHT ? &s->out : &s->in[1];
+    return w->shape[a->spatial + 1] >= 16;
 }
 
 /* It takes whatever it is asked to make ready. */

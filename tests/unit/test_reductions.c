@@ -1,4 +1,4 @@
-/* Tests of src/array/reductions.c: small integers whose sums, products and extremes are known by
+/* Tests of src/ops/reductions.c: small integers whose sums, products and extremes are known by
  * hand, softmax against exp in long double, gradients of both orders against central differences;
  * empty arrays, infinities, NaN, 16-bit sums, and errors.
  */
@@ -40,17 +40,17 @@ static void moments(void **state)
     CHECK(fx_mean(x), (), 1e-15, 3.5);
     CHECK(fx_mean(x, FX_AXES(1)), (2, 1), 1e-15, 2, 5);
     CHECK(fx_var(x), (), 1e-15, 3.5); /* deviations ±2.5, ±1.5, ±0.5: 17.5/5 */
-    CHECK(fx_var(x, .uncorrected = true), (), 1e-15, 17.5 / 6);
+    CHECK(fx_var(x, .corrected = false), (), 1e-15, 17.5 / 6);
     CHECK(fx_var(x, FX_AXES(0)), (1, 3), 1e-15, 4.5, 4.5, 4.5);
     CHECK(fx_std(x, FX_AXES(1), .drop = true), (2), 1e-15, 1, 1);
-    CHECK(fx_std(x, .uncorrected = true), (), 1e-15, sqrt(17.5 / 6));
+    CHECK(fx_std(x, .corrected = false), (), 1e-15, sqrt(17.5 / 6));
     CHECK(fx_norm(x), (), 1e-15, sqrt(91));
     CHECK(fx_norm(x, FX_AXES(0)), (1, 3), 1e-15, sqrt(17), sqrt(29), sqrt(45));
     /* two passes: Σx² − n·mean² has no digits left here */
     fx_array *far = fx_add(fx_vector(1, 2, 3, 4), 1e6F);
     CHECK(fx_var(far), (), 1e-6, 5.0 / 3);
     CHECK(fx_var(fx_vector(7)), (), 0, nan_);
-    CHECK(fx_var(fx_vector(7), .uncorrected = true), (), 0, 0);
+    CHECK(fx_var(fx_vector(7), .corrected = false), (), 0, 0);
 }
 
 static void element_types(void **state)
@@ -212,7 +212,7 @@ static fx_array *var0(fx_array *x)
 }
 static fx_array *var_all(fx_array *x)
 {
-    return fx_var(x, .uncorrected = true);
+    return fx_var(x, .corrected = false);
 }
 static fx_array *std1(fx_array *x)
 {
@@ -272,9 +272,9 @@ static void gradients_match_central_differences(void **state)
                  {"logsumexp", logsumexp1},
                  {"logsumexp all", logsumexp_all}};
     static const double at[] = {0.3, -1.2, 0.7, 2.1, -0.4, 1.6, 0.9, -0.8, 1.1, 0.2, -1.7, 0.5};
-    const int64_t dims[] = {4, 3};
+    const int64_t sizes[] = {4, 3};
     for (size_t k = 0; k < COUNT(cases); k++)
-        check_gradients(cases[k].name, cases[k].f, at, 2, dims, 2e-8);
+        check_gradients(cases[k].name, cases[k].f, at, 2, sizes, 2e-8);
 }
 
 static void gradients_where_formulas_break(void **state)

@@ -99,14 +99,14 @@ static void conversions(void **state)
     assert_true(big.real == 0x1p60 + 0x1p37);
 }
 
-static fx_tensor tensor(int t, int ndim, const int64_t *dims)
+static fx_tensor tensor(int t, int ndim, const int64_t *sizes)
 {
     fx_tensor r = {.dtype = (uint8_t)t, .ndim = (uint8_t)ndim};
     int64_t stride = 1;
     for (int k = 0; k < ndim; k++) {
-        r.shape[k] = dims[k];
+        r.shape[k] = sizes[k];
         r.stride[k] = stride;
-        stride *= dims[k];
+        stride *= sizes[k];
     }
     return r;
 }
@@ -119,13 +119,15 @@ static void index_errors(void **state)
     float out[4];
     fx_tensor in[2] = {tensor(FX_DTYPE_F32, 2, (int64_t[]){2, 5}),
                        tensor(FX_DTYPE_I64, 1, (int64_t[]){2})};
-    fx_step s = {.op = FX_OP_GATHER, .cls = FX_CLASS_GATHER, .nin = 2, .in = in, .attr.i = {1}};
+    fx_step s = {
+        .op = FX_OP_GATHER, .cls = FX_CLASS_GATHER, .nin = 2, .in = in, .as.gather.axis = 1};
     fx_run run = {0};
     s.out = tensor(FX_DTYPE_F32, 2, (int64_t[]){2, 2});
     assert_int_equal(fxi_ref_run_step(&s, (const void *[]){x, idx}, out, &run), FX_STATUS_ARGUMENT);
     assert_string_equal(run.error, "gather: index 7 is out of range for axis 1 of size 5");
     in[0] = tensor(FX_DTYPE_F32, 2, (int64_t[]){2, 2});
-    s.op = FX_OP_SCATTER, s.cls = FX_CLASS_SCATTER, s.attr.i[0] = FX_FOLD_SUM, s.attr.i[1] = 1;
+    s.op = FX_OP_SCATTER, s.cls = FX_CLASS_SCATTER;
+    s.as.scatter = (fx_scatter_step){.fold = FX_REDUCE_SUM, .axis = 1};
     s.out = tensor(FX_DTYPE_F32, 2, (int64_t[]){2, 2});
     assert_int_equal(fxi_ref_run_step(&s, (const void *[]){x, idx}, out, &run), FX_STATUS_ARGUMENT);
     assert_string_equal(run.error, "scatter: index 7 is out of range for axis 1 of size 2");
@@ -142,8 +144,7 @@ static int64_t calculate(int op, int t, int64_t a, int64_t b)
                  .nin = 2,
                  .in = in,
                  .out = tensor(t, 0, NULL),
-                 .program = &k,
-                 .ninstr = 1};
+                 .as.elementwise.program = {&k, 1}};
     fx_run run = {0};
     int64_t out = 0;
     assert_int_equal(fxi_ref_run_step(&s, (const void *[]){&a, &b}, &out, &run), FX_OK);

@@ -6,6 +6,7 @@
 #include <cflux.h>
 
 #include "composite_check.h"
+#include "option_struct.h"
 #include "rules.h"
 #include "julia_number.h"
 #include "temp_file.h"
@@ -106,9 +107,8 @@ static void test_trajectories(void **state)
         check_trajectory("Nesterov", fx_nesterov(.eta = 0.05), types[i], tolerances[i]);
         check_trajectory("AdamW_couple", fx_adamw(.eta = 0.05, .lambda = 0.1), types[i],
                          tolerances[i]);
-        check_trajectory("AdamW_decoupled",
-                         fx_adamw(.eta = 0.05, .lambda = 0.01, .no_couple = true), types[i],
-                         tolerances[i]);
+        check_trajectory("AdamW_decoupled", fx_adamw(.eta = 0.05, .lambda = 0.01, .couple = false),
+                         types[i], tolerances[i]);
     }
 }
 
@@ -125,7 +125,7 @@ static void test_descent_and_momentum(void **state)
     FX_SCOPE;
     leaf d = leaf_of(fx_descent(.eta = 0.2), fx_full_dtype(FX_DTYPE_F64, 1, 1));
     leaf m = leaf_of(fx_momentum(.eta = 0.2, .rho = 0.8), fx_full_dtype(FX_DTYPE_F64, 1, 1));
-    leaf z = leaf_of(fx_momentum(.eta = 0.2, .rho = FX_ZERO), fx_full_dtype(FX_DTYPE_F64, 1, 1));
+    leaf z = leaf_of(fx_momentum(.eta = 0.2, .rho = 0), fx_full_dtype(FX_DTYPE_F64, 1, 1));
     double wd = 1, wm = 1, v = 0;
     for (int k = 0; k < 10; k++) {
         const double g = gradient_at(k);
@@ -147,12 +147,12 @@ static void test_adam_details(void **state)
 {
     (void)state;
     FX_SCOPE;
-    leaf l = leaf_of(fx_adam(.eta = 0.5, .epsilon = FX_ZERO), fx_zeros(3));
+    leaf l = leaf_of(fx_adam(.eta = 0.5, .epsilon = 0), fx_zeros(3));
     assert_true(l.numbers[0] == 0.9 && l.numbers[1] == 0.999);
     step(&l, fx_vector(1e-6f, -3, 1000));
     CHECK(l.x, (3), 1e-5, -0.5, 0.5, -0.5);
     assert_true(l.numbers[0] == 0.9 * 0.9 && l.numbers[1] == 0.999 * 0.999);
-    leaf still = leaf_of(fx_adam(.eta = FX_ZERO), fx_vector(1, 2));
+    leaf still = leaf_of(fx_adam(.eta = 0), fx_vector(1, 2));
     step(&still, fx_vector(1, 2));
     CHECK(still.x, (2), 0, 1, 2);
     /* Float16: ε does not vanish, so a zero gradient is no 0/0 */
@@ -194,9 +194,16 @@ static void test_descriptions(void **state)
     describes(fx_momentum(), "Momentum(eta=0.01, rho=0.9)");
     describes(fx_nesterov(.eta = 1e-5), "Nesterov(eta=1.0e-5, rho=0.9)");
     describes(fx_adam(), "Adam(eta=0.001, beta=(0.9, 0.999), epsilon=1.0e-8)");
-    describes(fx_adamw(.no_couple = true),
+    describes(fx_adamw(.couple = false),
               "AdamW(eta=0.001, beta=(0.9, 0.999), lambda=0.0, epsilon=1.0e-8, couple=false)");
     assert_int_equal(fx_error_status(), FX_OK);
+}
+
+static fx_rule *with_eta(const fx_rule *r, double eta)
+{
+    FXI_DEFAULT_OPTIONS(fx_adjust_args, FXI_ADJUST_ARGS, numbers);
+    numbers.eta = eta;
+    return fxi_rule_with(r, &numbers);
 }
 
 static void test_making(void **state)
@@ -210,17 +217,13 @@ static void test_making(void **state)
     assert_null(fxi_rule_info_of(bad));
     assert_null(fxi_rule_info_of(NULL));
     assert_null(fxi_rule_info_of((fx_rule *)(void *)fx_ones(2)));
-    fx_rule *r = fx_adam(.beta1 = 0.5),
-            *slow = fxi_rule_with(
-                r, &(const fx_rule_args){.fxi_size = sizeof(fx_rule_args), .eta = 1e-4});
+    fx_rule *r = fx_adam(.beta1 = 0.5), *slow = with_eta(r, 1e-4);
     assert_true(slow->eta == 1e-4 && slow->beta1 == 0.5 && r->eta == 0.001);
     assert_ptr_equal(fxi_rule_info_of(slow), fxi_rule_info_of(r));
     assert_string_equal(fxi_rule_info_of(r)->name, "Adam");
-    assert_null(fxi_rule_info_of(
-        fxi_rule_with(r, &(const fx_rule_args){.fxi_size = sizeof(fx_rule_args), .eta = -1})));
+    assert_null(fxi_rule_info_of(with_eta(r, -1)));
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
-    assert_null(fxi_rule_info_of(
-        fxi_rule_with(bad, &(const fx_rule_args){.fxi_size = sizeof(fx_rule_args), .eta = 1})));
+    assert_null(fxi_rule_info_of(with_eta(bad, 1)));
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
 }
 

@@ -221,7 +221,7 @@ static fx_chain_layer *network(uint64_t seed)
 {
     fx_seed(seed);
     return fx_chain(fx_conv(FX_DIMS(3, 3), 1, 2, FX_RELU), fx_batchnorm(2), FX_FLATTEN,
-                    fx_dense(8, 3, .no_bias = true), fx_dense(3, 2), FX_SOFTMAX);
+                    fx_dense(8, 3, .bias = false), fx_dense(3, 2), FX_SOFTMAX);
 }
 
 static void same_values(void *a, void *b)

@@ -284,7 +284,7 @@ static void keep_takes_whole_objects(void **state)
         fx_dense_layer *m;
         {
             FX_SCOPE;
-            m = fx_keep(fx_dense(0, 0, .weight = fx_reshape(tracked(), 2, 2), .no_bias = true));
+            m = fx_keep(fx_dense(0, 0, .weight_array = fx_reshape(tracked(), 2, 2), .bias = false));
         }
         assert_int_equal(released, 0);
         CHECK(fx_call(m, fx_ones(2)), (2), 0, 4, 6);
@@ -648,6 +648,89 @@ static void scopes_cannot_fail(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
+/* Of the first scopes without memory each keeps its mode, also while more are open. */
+static void modes_without_memory(void **state)
+{
+    (void)state;
+    enum { REMEMBERED = 64, OPEN = REMEMBERED + 100 };
+    static const int modes[] = {FXI_SCOPE_INHERIT, FXI_SCOPE_STEP, FXI_SCOPE_TEST};
+    int before[OPEN];
+    bool training[OPEN];
+    uint32_t dice = 1;
+    const int first = fxi_scope_open(FXI_SCOPE_STEP, __FILE__, __LINE__);
+    for (int i = 1; i < FXI_INLINE_SCOPES; i++)
+        fxi_scope_open(FXI_SCOPE_INHERIT, __FILE__, __LINE__);
+    fxi_fault_set(0);
+    for (int i = 0; i < OPEN; i++) {
+        dice = dice * 1664525 + 1013904223;
+        const int mode = modes[(dice >> 16) % 3];
+        const bool inherited = i == 0 || training[i - 1];
+        training[i] = mode == FXI_SCOPE_STEP || (mode == FXI_SCOPE_INHERIT && inherited);
+        before[i] = fxi_scope_open(mode, __FILE__, __LINE__);
+        if (i < REMEMBERED)
+            assert_int_equal(fx_training(), training[i]);
+    }
+    fxi_fault_set(-1);
+    for (int i = OPEN - 1; i >= 0; i--) {
+        if (i < REMEMBERED)
+            assert_int_equal(fx_training(), training[i]);
+        fxi_scope_close(before[i]);
+    }
+    assert_true(fx_training());
+    fxi_scope_close(first);
+    assert_false(fx_training());
+}
+
+/* A value that is there, or that will never be, is not waited for. */
+static void only_what_is_pending_is_wanted(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *there = fx_ones(2), *pending = fx_add(there, 1), *bad = fx_add(there, fx_ones(3));
+    fx_eval(there);
+    expect_error(FX_STATUS_SHAPE, "add");
+    const int before = fxi_here()->npromises;
+    assert_ptr_equal(fx_want(there), there);
+    assert_ptr_equal(fx_want(bad), bad);
+    assert_int_equal(fxi_here()->npromises, before);
+    assert_ptr_equal(fx_want(pending), pending);
+    assert_int_equal(fxi_here()->npromises, before + 1);
+}
+
+static fx_array *left_behind;
+
+/* A pending result that is older than all that the update replaces: it rests. */
+static void *leaves_a_result_at_rest(void *unused)
+{
+    (void)unused;
+    FX_SCOPE;
+    left_behind = fx_retain(fx_add(fx_ones(2), 1));
+    fx_dense_layer *m = fx_dense(2, 1);
+    void *opt = fx_setup(fx_descent(.eta = 0.1), m);
+    {
+        FX_STEP;
+        fx_array *loss = fx_sum(fx_call(m, fx_ones(2, 1)));
+        if (fx_update(opt, m, fx_gradient(loss, m)) != FX_OK)
+            return NULL;
+    }
+    return fxi_here()->resting.next == left_behind->node ? &left_behind : NULL;
+}
+
+/* Releasing it must not touch the list of the thread, which is gone. */
+static void what_rests_outlives_its_thread(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    void *fine = NULL;
+    assert_int_equal(pthread_create(&thread, NULL, leaves_a_result_at_rest, NULL), 0);
+    pthread_join(thread, &fine);
+    assert_ptr_equal(fine, &left_behind);
+    assert_null(left_behind->node->next);
+    assert_null(left_behind->node->prev);
+    fx_release(left_behind);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
 static void *in_the_root_scope(void *unused)
 {
     (void)unused;
@@ -698,6 +781,9 @@ int main(void)
         TEST(a_step_cuts_only_its_own),
         TEST(ten_thousand_scopes),
         TEST(scopes_cannot_fail),
+        TEST(modes_without_memory),
+        TEST(only_what_is_pending_is_wanted),
+        TEST(what_rests_outlives_its_thread),
         TEST(the_root_scope_ends_with_its_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -59,13 +59,21 @@ static fx_backend fakes[4];
 static void add_fake(int i, const char *name, int devices, const char *why)
 {
     fakes[i] = fxi_cpu_backend;
-    fakes[i].name = name;
+    fakes[i].head.name = name;
     assert_int_equal(fxi_backend_register(&fakes[i], devices, why), FX_OK);
 }
 
 static const char *chosen(void)
 {
     return fx_device_name(fx_get_device(.verbose = true));
+}
+
+/* What is said of a backend that was asked for and is not installed. */
+#define WHY "it is not installed: there is no libcflux-cuda"
+static void starts(const char *text, const char *with)
+{
+    if (strncmp(text, with, strlen(with)) != 0)
+        fail_msg("\"%s\" does not start with \"%s\"", text, with);
 }
 
 /* ---- without any backend --------------------------------------------------------------------- */
@@ -83,28 +91,43 @@ static void nothing_is_loaded(void **state)
     assert_true(fx_functional("CPU"));
     assert_true(strlen(fx_why_not("CUDA")) > 0);
     assert_string_equal(fx_why_not("CPU"), "");
+    assert_true(fx_is_error(fx_gpu_strict(fx_ones(2))));
+    assert_string_equal(
+        fx_error_take().message,
+        "gpu_strict: No functional GPU device found: no GPU backend is loaded: call "
+        "fx_use(\"CUDA\"), for example, or fx_use_all()");
+    fx_device_get("CUDA", 0);
+    assert_non_null(strstr(fx_error_take().message, "Try loading it with fx_use(\"CUDA\")"));
     assert_int_equal(fx_use("CUDA"), FX_STATUS_DEVICE);
     assert_int_equal(fx_error_take().status, FX_OK); /* that is no error */
+    assert_non_null(strstr(fx_why_not("CUDA"), WHY));
     static const char *const order[] = {"CUDA", "AMDGPU", "Metal", "OpenCL", "CPU"};
     for (int i = 0; i < 5; i++)
         assert_string_equal(fx_supported_devices()[i], order[i]);
     assert_null(fx_supported_devices()[5]);
     messages = 0;
     fx_array *x = fx_ones(2);
+    /* after a failed fx_use all advice repeats the reason */
     assert_ptr_equal(fx_gpu(x), x);
-    assert_ptr_equal(fx_fmap(fx_cu, x), x);
+    assert_ptr_equal(fx_gpu(x), x);
     assert_int_equal(messages, 1); /* once */
-    says(0,
-         "The GPU functionality is being called but no GPU backend is loaded: call "
-         "fx_use(\"CUDA\"), for example, or fx_use_all().\nDefaulting back to the CPU. (No action "
-         "is required if you want to run on the CPU).");
+    assert_int_equal(said_level, 0);
+    starts(said, "The GPU functionality is being called but CUDA could not be loaded: " WHY);
+    assert_non_null(strstr(said, "Defaulting back to the CPU."));
+    assert_ptr_equal(fx_cu(x), x);
+    assert_ptr_equal(fx_fmap(fx_cu, x), x);
+    assert_int_equal(messages, 2);
+    assert_int_equal(said_level, 1);
+    starts(said, "fx_cu needs CUDA, so arrays stay where they are: " WHY);
+    assert_string_equal(chosen(), "CPU");
+    assert_int_equal(said_level, 0);
+    starts(said, "Using backend: CPU.\nCUDA could not be loaded: " WHY);
+    messages = 2;
     fx_dense_layer *model = fx_dense(2, 3);
     assert_ptr_equal(fx_gpu(model), model);
     assert_true(fx_is_error(fx_gpu_strict(x)) && fx_is_error(fx_gpu_strict(model)));
-    assert_string_equal(
-        fx_error_take().message,
-        "gpu_strict: No functional GPU device found: no GPU backend is loaded: call "
-        "fx_use(\"CUDA\"), for example, or fx_use_all()");
+    starts(fx_error_take().message,
+           "gpu_strict: No functional GPU device found: CUDA could not be loaded: " WHY);
     char text[300];
     fx_show_text(fx_devices("CUDA"), text, sizeof text);
     assert_int_equal(strncmp(text, "no devices: it is not ", 22), 0);
@@ -112,16 +135,44 @@ static void nothing_is_loaded(void **state)
     assert_string_equal(text, "no devices: there is no backend of that name");
     fx_show_text(fx_devices(NULL), text, sizeof text);
     assert_string_equal(text, "CPU\nref");
-    assert_int_equal(messages, 1);
+    assert_int_equal(messages, 2);
     fx_device_get("CUDA", 0);
     fx_error e = fx_error_take();
     assert_int_equal(e.status, FX_STATUS_DEVICE);
-    assert_non_null(strstr(e.message, "Unavailable backend: CUDA"));
-    assert_non_null(strstr(e.message, "fx_use(\"CUDA\")"));
+    starts(e.message, "device: Unavailable backend: CUDA: " WHY);
+    assert_null(strstr(e.message, "fx_use"));
     fx_device_get("Quantum", 0);
     e = fx_error_take();
     assert_non_null(strstr(e.message, "Unsupported backend: Quantum. Supported backends are "
                                       "(\"CUDA\", \"AMDGPU\", \"Metal\", \"OpenCL\", \"CPU\")."));
+}
+
+/* Flux 0.14.23 and later read and write [MLDataDevices]. */
+static void the_table_of_later_versions(void **state)
+{
+    (void)state;
+    prefer("[MLDataDevices]\ngpu_backend = \"Metal\"\n");
+    assert_string_equal(fx_gpu_backend(), "Metal");
+    assert_int_equal(fx_gpu_backend_set("CUDA"), FX_OK);
+    assert_file_is(file, "[MLDataDevices]\ngpu_backend = \"CUDA\"\n");
+    /* both: the later versions' decides, and is the one that is written */
+    prefer("[Flux]\ngpu_backend = \"AMDGPU\"\n[MLDataDevices]\ngpu_backend = \"CPU\"\n");
+    assert_string_equal(fx_gpu_backend(), "CPU");
+    assert_string_equal(fx_device_name(fx_get_device()), "CPU");
+    assert_int_equal(fx_gpu_backend_set("CUDA"), FX_OK);
+    assert_file_is(file, "[Flux]\ngpu_backend = \"AMDGPU\"\n"
+                         "[MLDataDevices]\ngpu_backend = \"CUDA\"\n");
+    /* the table without the key says nothing */
+    prefer("[MLDataDevices]\nother = 1\n[Flux]\ngpu_backend = \"OpenCL\"\n");
+    assert_string_equal(fx_gpu_backend(), "OpenCL");
+    assert_int_equal(fx_gpu_backend_set("CPU"), FX_OK);
+    assert_file_is(file, "[MLDataDevices]\nother = 1\n[Flux]\ngpu_backend = \"CPU\"\n");
+    /* damage in the table that is looked at first */
+    prefer("[MLDataDevices]\ngpu_backend = 1\n[Flux]\ngpu_backend = \"CPU\"\n");
+    assert_string_equal(fx_gpu_backend(), "");
+    assert_int_equal(fx_gpu_backend_set("CPU"), FX_STATUS_FORMAT);
+    fx_error_take();
+    assert_file_is(file, "[MLDataDevices]\ngpu_backend = 1\n[Flux]\ngpu_backend = \"CPU\"\n");
 }
 
 static void preferences_that_cannot_be_followed(void **state)
@@ -130,13 +181,18 @@ static void preferences_that_cannot_be_followed(void **state)
     prefer("[Flux]\ngpu_backend = \"CUDA\"\n");
     assert_string_equal(fx_gpu_backend(), "CUDA");
     assert_string_equal(fx_device_name(fx_get_device()), "CPU");
-    says(1, "Trying to use backend: CUDA but it is not loaded.\nPlease call fx_use(\"CUDA\") and "
-            "this function again to respect the preferences backend.");
+    starts(said, "Trying to use backend: CUDA but it could not be loaded: " WHY);
     assert_int_equal(messages, 1);
     assert_true(fx_is_error(fx_gpu_strict(fx_ones(2))));
-    assert_non_null(strstr(fx_error_take().message,
-                           "CUDA, the preferred backend, is not loaded: it "
-                           "is not installed"));
+    assert_non_null(strstr(fx_error_take().message, "CUDA could not be loaded: " WHY));
+    prefer("[Flux]\ngpu_backend = \"Metal\"\n"); /* nobody has asked for it yet */
+    assert_string_equal(fx_device_name(fx_get_device()), "CPU");
+    says(1, "Trying to use backend: Metal but it is not loaded.\nPlease call fx_use(\"Metal\") and "
+            "this function again to respect the preferences backend.");
+    assert_true(fx_is_error(fx_gpu_strict(fx_ones(2))));
+    assert_non_null(
+        strstr(fx_error_take().message,
+               "Metal, the preferred backend, is not loaded: it is not loaded: fx_use"));
     prefer("[Flux]\ngpu_backend = \"Abacus\"\n");
     assert_string_equal(fx_device_name(fx_get_device()), "CPU");
     says(1, "`gpu_backend` preference is set to Abacus, which is not allowed.\nDefaulting to "
@@ -226,15 +282,15 @@ static void order_of_choice(void **state)
     assert_int_equal(messages, 1); /* once */
     prefer("[Flux]\ngpu_backend = \"CUDA\"\n");
     assert_string_equal(fx_device_name(fx_get_device()), "AMDGPU:0");
-    says(1, "Backend: CUDA from the set preferences is not functional. Defaulting to automatic "
-            "device selection.");
+    says(1, "Backend: CUDA from the set preferences is not functional: the driver is too old.\n"
+            "Defaulting to automatic device selection.");
     messages = 0;
     assert_string_equal(fx_device_name(fx_gpu_device()), "AMDGPU:0"); /* as well */
     assert_int_equal(messages, 1);
     assert_string_equal(fx_device_name(fx_array_device(fx_gpu(fx_ones(2)))), "AMDGPU:0");
     assert_int_equal(messages, 1); /* once */
-    says(1, "Backend: CUDA from the set preferences is not functional. Defaulting to automatic "
-            "device selection.");
+    says(1, "Backend: CUDA from the set preferences is not functional: the driver is too old.\n"
+            "Defaulting to automatic device selection.");
     prefer("[Flux]\ngpu_backend = \"CPU\"\n");
     assert_string_equal(fx_device_name(fx_get_device()), "CPU");
     fx_array *x = fx_ones(2);
@@ -310,15 +366,49 @@ static void moving_to_the_gpu(void **state)
     assert_non_null(strstr(e.message, "AMDGPU:1"));
 }
 
+/* What a backend may register, and how many there may be. Fills the registry. */
+static void limits_of_the_registry(void **state)
+{
+    (void)state;
+    static fx_backend more[FXI_BACKENDS_MOST];
+    static char names[FXI_BACKENDS_MOST][16];
+    static const int refused[] = {-1, FXI_DEVICES_MOST + 1};
+    int n = 0;
+    for (; n < FXI_BACKENDS_MOST; n++) {
+        more[n] = fxi_cpu_backend;
+        snprintf(names[n], sizeof names[n], "Extra%d", n);
+        more[n].head.name = names[n];
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(fxi_backend_register(&more[n], refused[i], NULL), FX_STATUS_ARGUMENT);
+            fx_error_take();
+        }
+        if (fxi_backend_register(&more[n], n % 2 ? 0 : FXI_DEVICES_MOST, "none") != FX_OK)
+            break;
+        assert_int_equal(fx_device_count(names[n]), n % 2 ? 0 : FXI_DEVICES_MOST);
+        assert_string_equal(fx_why_not(names[n]), "none");
+    }
+    assert_int_equal(n, FXI_BACKENDS_MOST - 6); /* six names are known from the start */
+    char wanted[640];
+    snprintf(wanted, sizeof wanted, "use: %s is one backend too many: there are %d", names[n],
+             FXI_BACKENDS_MOST);
+    assert_string_equal(fx_error_take().message, wanted);
+    assert_null(fxi_registered_find(names[n]));
+    assert_int_equal(fx_device_count(names[n - 2]), FXI_DEVICES_MOST);
+    assert_int_equal(fxi_backend_register(NULL, 1, NULL), FX_STATUS_ARGUMENT);
+    fx_error_take();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_loaded),
+        cmocka_unit_test(the_table_of_later_versions),
         cmocka_unit_test(preferences_that_cannot_be_followed),
         cmocka_unit_test(setting_the_preference),
         cmocka_unit_test(order_of_choice),
         cmocka_unit_test(devices_by_number),
         cmocka_unit_test(moving_to_the_gpu),
+        cmocka_unit_test(limits_of_the_registry),
     };
     snprintf(file, sizeof file, "%s", temp_text("LocalPreferences.toml", ""));
     snprintf(project, sizeof project, "%.*s", (int)(strrchr(file, '/') - file), file);

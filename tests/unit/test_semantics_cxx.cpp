@@ -112,8 +112,8 @@ static void training_reads_the_same(void **)
         }
     assert_int_equal(steps, 90);
     assert_true(last < 0.5 * first);
-    fx_update_args a = {};
-    a.fxi_size = sizeof a, a.state = opt, a.model = m;
+    fx_update_args a;
+    a.state = opt, a.model = m;
     FX_STEP;
     fx_array *loss = fx_mse(fx_call(m, X), Y);
     a.gradient = fx_gradient(loss, m), a.guard = loss;

@@ -3,6 +3,7 @@
  * their bytes and turn their dimensions round. And the other side of in-place updates: nobody who
  * can still see an old value sees it change.
  */
+#include "evaluate.h"
 #include "semantics_check.h"
 
 #include <sys/mman.h>
@@ -130,7 +131,7 @@ static void never_written(void **state)
         mprotect(page, 4096, PROT_READ);
         fx_array *w = borrowed ? fx_borrow(FX_DTYPE_F32, page, NULL, NULL, 2, 3)
                                : fx_from(FX_DTYPE_F32, page, 2, 3);
-        fx_dense_layer *m = fx_dense(0, 0, .weight = w, .no_bias = true);
+        fx_dense_layer *m = fx_dense(0, 0, .weight_array = w, .bias = false);
         void *opt = fx_setup(fx_descent(.eta = 0.5), m);
         for (int k = 0; k < 3; k++) {
             FX_STEP;
@@ -192,7 +193,7 @@ static void copies_are_copies(void **state)
 
 static fx_dense_layer *trained_once(void **out_opt)
 {
-    fx_dense_layer *m = fx_dense(0, 0, .weight = fx_ones(4, 4), .no_bias = true);
+    fx_dense_layer *m = fx_dense(0, 0, .weight_array = fx_ones(4, 4), .bias = false);
     *out_opt = fx_setup(fx_descent(.eta = 0.5), m);
     FX_STEP;
     fx_array *loss = fx_mul(0.5, fx_sum(fx_square(m->weight)));
@@ -224,7 +225,7 @@ static void data_pins(void **state)
         FX_STEP;
         fx_array *loss = fx_mul(0.5, fx_sum(fx_square(m->weight)));
         fx_array *alive = fx_stop_gradient(m->weight); /* the value lives on in this pending view */
-        assert_int_equal(fx_update(opt, m, fx_gradient(loss, m), .no_sinks = true), FX_OK);
+        assert_int_equal(fx_update(opt, m, fx_gradient(loss, m), .sinks = false), FX_OK);
         assert_ptr_not_equal(address_of(m->weight), p);
         SAME((double)p[0], 0.25);
         SAME((double)p[15], 0.25);

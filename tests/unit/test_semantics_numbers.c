@@ -77,10 +77,11 @@ static void p10_literals_are_weak(void **state)
         FX_SCOPE;
         fx_array *x = of_type(t, 1);
         const bool integer = t >= I32 && t <= B;
-        assert_int_equal(fx_eltype(fx_mul(x, 2)), t);
-        assert_int_equal(fx_eltype(fx_mul(2, x)), t);
-        assert_int_equal(fx_eltype(fx_add(x, 1)), t == B ? I64 : t);
-        assert_int_equal(fx_eltype(fx_max(x, 1000000)), t);
+        const int number = t == B ? I64 : t; /* Julia: true * 2 === 2 */
+        assert_int_equal(fx_eltype(fx_mul(x, 2)), number);
+        assert_int_equal(fx_eltype(fx_mul(2, x)), number);
+        assert_int_equal(fx_eltype(fx_add(x, 1)), number);
+        assert_int_equal(fx_eltype(fx_max(x, 1000000)), number);
         assert_int_equal(fx_eltype(fx_mul(x, 2.0)), integer ? F32 : t);
         assert_int_equal(fx_eltype(fx_mul(2.0f, x)), integer ? F32 : t);
         assert_int_equal(fx_eltype(fx_mul(x, fx_scalar(2))), integer ? F32 : t);

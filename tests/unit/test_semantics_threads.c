@@ -5,6 +5,7 @@
  * alone; races are the thread sanitizer's to find. Assertions that jump are the main thread's only:
  * the others count what went wrong.
  */
+#include "evaluate.h"
 #include "semantics_check.h"
 
 #include <pthread.h>
@@ -142,7 +143,8 @@ static void p16_a_pending_array_is_refused(void **state)
 {
     (void)state;
     FX_SCOPE;
-    taker t = {.x = fx_sum(fx_ones(3)), .model = fx_dense(2, 1)};
+    fx_array *pending = fx_mul(fx_ones(1, 2), 2); /* the caller's: only fx_eval computes it */
+    taker t = {.x = fx_sum(fx_ones(3)), .model = fx_dense(2, 1, .weight_array = pending)};
     run_threads(1, take_pending, &t, sizeof t);
     assert_int_equal(t.in_operation, FX_STATUS_STATE);
     assert_non_null(strstr(t.error.message, "add: an argument is still pending in another thread"));
@@ -161,6 +163,80 @@ static void p16_a_pending_array_is_refused(void **state)
     assert_int_equal(t.in_call, FX_OK);
     assert_int_equal(t.in_eval, FX_OK);
     SAME(t.value, 3);
+}
+
+/* ---- new models ------------------------------------------------------------------------------ */
+
+enum { READERS = 6, READS = 20 };
+
+static fx_array *network_input(void)
+{
+    return fx_reshape(fx_div(fx_range(0, 1, 128), 100.0), 4, 32);
+}
+
+static void *new_network(void)
+{
+    return fx_chain(fx_dense(4, 8, .act = FX_TANH), fx_batchnorm(8), fx_dropout(0.5),
+                    fx_dense(8, 2), fx_layernorm(FX_DIMS(2)));
+}
+
+typedef struct new_reader {
+    void *model;
+    double sum[READS];
+    fx_status status;
+} new_reader;
+
+static void *read_new_model(void *argument)
+{
+    new_reader *r = argument;
+    for (int i = 0; i < READS; i++) {
+        FX_TEST;
+        r->sum[i] = fx_item(fx_sum(fx_abs(fx_call(r->model, network_input()))));
+    }
+    r->status = fx_error_take().status;
+    return NULL;
+}
+
+static void *train_new_model(void *argument)
+{
+    new_reader *r = argument;
+    void *state = fx_setup(fx_descent(0.1), r->model);
+    fx_retain(state);
+    for (int i = 0; i < READS; i++) {
+        FX_STEP;
+        fx_array *loss = fx_mse(fx_call(r->model, network_input()), fx_zeros(2, 32));
+        fx_want(loss);
+        fx_update(state, r->model, fx_gradient(loss, r->model));
+        r->sum[i] = fx_item(loss);
+    }
+    fx_release(state);
+    r->status = fx_error_take().status;
+    return NULL;
+}
+
+/* Semantics 16: parameters of a new model count as evaluated. */
+static void p16_a_new_model_may_be_used_by_other_threads(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_seed(11);
+    new_reader here = {.model = new_network()};
+    read_new_model(&here);
+    assert_int_equal(here.status, FX_OK);
+    fx_seed(11);
+    new_reader r[READERS];
+    void *model = new_network(); /* nothing evaluates it */
+    for (int i = 0; i < READERS; i++)
+        r[i] = (new_reader){.model = model};
+    run_threads(READERS, read_new_model, r, sizeof r[0]);
+    for (int i = 0; i < READERS; i++) {
+        assert_int_equal(r[i].status, FX_OK);
+        assert_memory_equal(r[i].sum, here.sum, sizeof here.sum);
+    }
+    new_reader trained = {.model = new_network()};
+    run_threads(1, train_new_model, &trained, sizeof trained);
+    assert_int_equal(trained.status, FX_OK);
+    assert_true(trained.sum[READS - 1] < trained.sum[0]);
 }
 
 /* ---- snapshots ------------------------------------------------------------------------------- */
@@ -220,7 +296,7 @@ static void *update_and_publish(void *argument)
 {
     shared *s = *(shared **)argument;
     FX_SCOPE;
-    fx_dense_layer *m = fx_dense(0, 0, .weight = fx_zeros(8, 8), .bias = fx_zeros(8));
+    fx_dense_layer *m = fx_dense(0, 0, .weight_array = fx_zeros(8, 8), .bias_array = fx_zeros(8));
     void *opt = fx_setup(fx_descent(.eta = 1), m);
     fx_eval(m);
     publish(s, m, 0);
@@ -344,7 +420,7 @@ static void p16_the_model_of_another_thread(void **state)
 {
     (void)state;
     FX_SCOPE;
-    apprentice a = {.model = fx_dense(0, 0, .weight = fx_full(2, 3, 3), .no_bias = true)};
+    apprentice a = {.model = fx_dense(0, 0, .weight_array = fx_full(2, 3, 3), .bias = false)};
     fx_eval(a.model);
     run_threads(1, train_the_model_of_another, &a, sizeof a);
     assert_true(a.updated);
@@ -519,6 +595,7 @@ int main(void)
         TEST(p16_many_threads_read_one_model),
         TEST(p16_many_threads_ask_for_data),
         TEST(p16_a_pending_array_is_refused),
+        TEST(p16_a_new_model_may_be_used_by_other_threads),
         TEST(p16_snapshots_while_another_updates),
         TEST(p16_models_trained_side_by_side_are_as_alone),
         TEST(p16_the_model_of_another_thread),

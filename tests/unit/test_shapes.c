@@ -1,4 +1,4 @@
-/* Tests of src/array/shapes.c and src/array/index_composites.c: rearrangements of the numbers 1, 2,
+/* Tests of src/ops/shapes.c and src/ops/index.c: rearrangements of the numbers 1, 2,
  * 3, … written out by hand, their gradients against central differences, one-hot arrays, indexing
  * by element, scatter, mean pooling at the border, and errors.
  */
@@ -9,11 +9,11 @@ static const double nan_ = (double)NAN;
 /* 1, 2, 3, … in this shape, column-major. */
 #define COUNTING(...)                                                                              \
     fx_reshape(fx_range(1, 1, 1 * counted((const int64_t[]){__VA_ARGS__, -1})), __VA_ARGS__)
-static int64_t counted(const int64_t *dims)
+static int64_t counted(const int64_t *sizes)
 {
     int64_t n = 1;
-    for (; *dims >= 0; dims++)
-        n *= *dims;
+    for (; *sizes >= 0; sizes++)
+        n *= *sizes;
     return n;
 }
 
@@ -216,7 +216,7 @@ static void scatters(void **state)
     fx_gradient_of(fx_sum(fx_mul(fx_scatter(FX_REDUCE_MEAN, src, idx, 1, 4), COUNTING(2, 4))), &src,
                    1, &g);
     CHECK(g, (2, 3), 0, 3.5, 4, 1, 2, 3.5, 4);
-    check_error(fx_scatter((fx_reduction)9, src, idx, 1, 4), FX_STATUS_ARGUMENT,
+    check_error(fx_scatter((fx_reduce)9, src, idx, 1, 4), FX_STATUS_ARGUMENT,
                 "scatter: 9 is not a reduction");
     assert_int_equal(fx_array_status(fx_scatter(FX_REDUCE_MEAN, src, idx, 0, 4)), FX_STATUS_SHAPE);
     fx_error_take();
@@ -312,9 +312,9 @@ static void gradients_match_central_differences(void **state)
                  {"stack", stacked},         {"tril", lower},
                  {"pool_mean", pooled},      {"gather_elements", picked}};
     static const double at[] = {0.3, -1.2, 0.7, 2.1, -0.4, 1.6, 0.9, -0.8, 1.1, 0.2, -1.7, 0.5};
-    const int64_t dims[] = {4, 3};
+    const int64_t sizes[] = {4, 3};
     for (size_t k = 0; k < COUNT(cases); k++)
-        check_gradients(cases[k].name, cases[k].f, at, 2, dims, 2e-8);
+        check_gradients(cases[k].name, cases[k].f, at, 2, sizes, 2e-8);
 }
 
 static void errors_pass(void **state)
@@ -326,8 +326,8 @@ static void errors_pass(void **state)
                                  fx_flatten(bad),
                                  fx_vec(bad),
                                  fx_unsqueeze(bad, 0),
-                                 fx_squeeze(bad, 1),
-                                 fx_flip(bad, 1),
+                                 fx_squeeze(bad, FX_AXES(0)),
+                                 fx_flip(bad, FX_AXES(0)),
                                  fx_pad_reflect(bad, 0, 1, 1),
                                  fx_pad_repeat(bad, 0, 1, 1),
                                  fx_repeat(bad, 2),
@@ -343,7 +343,7 @@ static void errors_pass(void **state)
     for (size_t i = 0; i < COUNT(results); i++)
         assert_int_equal(fx_array_status(results[i]), FX_STATUS_MEMORY);
     assert_int_equal(fx_error_status(), FX_OK);
-    check_error(fx_flip(NULL, 1), FX_STATUS_ARGUMENT, "flip: an argument is NULL");
+    check_error(fx_flip(NULL, FX_AXES(0)), FX_STATUS_ARGUMENT, "flip: an argument is NULL");
 }
 
 int main(void)

@@ -12,6 +12,7 @@
 
 #include <cflux.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "memory.h"
@@ -64,7 +65,7 @@ static void dense_alone(void **state)
     FX_SCOPE;
     shows(fx_dense(2, 3),
           "Dense(2 => 3)       # 9 parameters"); /* @layer's docstring has the form */
-    shows(fx_dense(10, 5, FX_RELU, .no_bias = true),
+    shows(fx_dense(10, 5, FX_RELU, .bias = false),
           "Dense(10 => 5, relu; bias=false)  # 50 parameters");
     shows(fx_dropout(0.4), "Dropout(0.4)");
     shows(FX_RELU, "relu");
@@ -111,11 +112,12 @@ static void struct_of_layers(void **state)
     (void)state;
     FX_SCOPE;
     const double w[] = {1.1, 2.2}, b[] = {0.0}, v[] = {3.3};
-    Trio *t = fx_new(Trio,
-                     .a = fx_dense(0, .weight = fx_from(FX_DTYPE_F64, w, 1, 2),
-                                   .bias = fx_from(FX_DTYPE_F64, b, 1), .act = FX_TANH),
-                     .b = fx_dense(0, .weight = fx_from(FX_DTYPE_F64, v, 1, 1), .no_bias = true),
-                     .c = fx_dropout(0.4));
+    Trio *t =
+        fx_new(Trio,
+               .a = fx_dense(0, .weight_array = fx_from(FX_DTYPE_F64, w, 1, 2),
+                             .bias_array = fx_from(FX_DTYPE_F64, b, 1), .act = FX_TANH),
+               .b = fx_dense(0, .weight_array = fx_from(FX_DTYPE_F64, v, 1, 1), .bias = false),
+               .c = fx_dropout(0.4));
     shows(t, "Trio(\n"
              "  Dense(2 => 1, tanh),                  # 3 parameters\n"
              "  Dense(1 => 1; bias=false),            # 1 parameters\n"
@@ -230,10 +232,9 @@ static void arrays_and_tuples(void **state)
              ")                   # Total: 4 arrays, 738 parameters, 3.117 KiB.");
     /* 738·4 + 48 + 48 + 40 + 56 for the arrays, 24 for the fields, 16 + 8 for the tuple: 3192 bytes
      */
-    shows(fx_tuple(fx_ones(2, 3), FX_RELU), "(2×3 Matrix{Float32}, relu)");
-    shows(fx_tuple(fx_ones(2)), "(2-element Vector{Float32},)");
-    shows(fx_named_tuple("x", fx_ones(2), "y", FX_TANH),
-          "(x = 2-element Vector{Float32}, y = tanh)");
+    shows(fx_tuple(fx_ones(2, 3), FX_RELU), "(Float32[1.0 1.0 1.0; 1.0 1.0 1.0], relu)");
+    shows(fx_tuple(fx_ones(2)), "(Float32[1.0, 1.0],)");
+    shows(fx_named_tuple("x", fx_ones(2), "y", FX_TANH), "(x = Float32[1.0, 1.0], y = tanh)");
     contains(fx_chain(fx_dense(2, 2)), ") ");
     contains(fx_named_tuple("g", fx_chain(FX_RELU, fx_dense(2, 3)), "d", fx_dense(3, 1)),
              "(;\n  g = Chain(\n    relu,\n    Dense(2 => 3),                      # 9 "
@@ -250,21 +251,172 @@ static void plain_fields(void **state)
     const Affine init = {
         .W = fx_ones(2, 2), .b = fx_ones(2), .scale = 0.5, .on = true, .size = FX_DIMS(3, 4)};
     shows(fxi_new(&affine_type, &init),
-          "Affine(2×2 Matrix{Float32}, 2-element Vector{Float32}, 0.5, true, (3, 4))"
+          "Affine(Float32[1.0 1.0; 1.0 1.0], Float32[1.0, 1.0], 0.5, true, (3, 4))"
           "  # 4 parameters, plus 2 non-trainable");
     const Affine bare = {.scale = 1e-8, .size = FX_DIMS(7)};
     shows(fxi_new(&affine_type, &bare), "Affine(nothing, nothing, 1.0e-8, false, (7,))");
+}
+
+/* Arrays inside a line, after Julia 1.10's show_vector, _show_nonempty and show_nd: each of these
+ * was derived from that source by hand. */
+static void arrays_inside_a_line(void **state)
+{
+    static const struct {
+        fx_dtype type;
+        int ndims;
+        int64_t sizes[4];
+        const char *text;
+    } rows[] = {
+        {FX_DTYPE_F32, 0, {0}, "1.0f0"},
+        {FX_DTYPE_I64, 0, {0}, "1"},
+        {FX_DTYPE_F32, 1, {3}, "Float32[1.0, 2.0, 3.0]"},
+        {FX_DTYPE_F64, 1, {2}, "[1.0, 2.0]"},
+        {FX_DTYPE_I64, 1, {2}, "[1, 2]"},
+        {FX_DTYPE_I32, 1, {2}, "Int32[1, 2]"},
+        {FX_DTYPE_F16, 1, {2}, "Float16[1.0, 2.0]"},
+        {FX_DTYPE_I64,
+         1,
+         {21},
+         "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10  …  12, 13, 14, 15, 16, 17, 18, 19, 20, 21]"},
+        {FX_DTYPE_I64,
+         1,
+         {20},
+         "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20]"},
+        {FX_DTYPE_I64, 2, {2, 3}, "[1 3 5; 2 4 6]"},
+        {FX_DTYPE_I64, 2, {1, 3}, "[1 2 3]"},
+        {FX_DTYPE_I64, 2, {3, 1}, "[1; 2; 3;;]"},
+        {FX_DTYPE_F32, 2, {1, 1}, "Float32[1.0;;]"},
+        {FX_DTYPE_I64, 2, {5, 2}, "[1 6; 2 7; … ; 4 9; 5 10]"},
+        {FX_DTYPE_I64, 2, {2, 5}, "[1 3 … 7 9; 2 4 … 8 10]"},
+        {FX_DTYPE_I64, 3, {2, 2, 2}, "[1 3; 2 4;;; 5 7; 6 8]"},
+        {FX_DTYPE_I64, 3, {2, 2, 1}, "[1 3; 2 4;;;]"},
+        {FX_DTYPE_I64, 4, {1, 2, 2, 2}, "[1 2;;; 3 4;;;; 5 6;;; 7 8]"},
+        {FX_DTYPE_I64, 3, {1, 1, 11}, "[1;;; 2;;; 3;;; … ;;; 9;;; 10;;; 11]"},
+        {FX_DTYPE_F32, 1, {0}, "Float32[]"},
+        {FX_DTYPE_F32, 2, {0, 3}, "Matrix{Float32}(undef, 0, 3)"},
+        {FX_DTYPE_F64, 3, {2, 0, 3}, "Array{Float64}(undef, 2, 0, 3)"},
+    };
+    int n = 0;
+    (void)state;
+    FX_SCOPE;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++, n++) {
+        char expected[300];
+        double values[64];
+        for (int k = 0; k < 64; k++)
+            values[k] = k + 1;
+        fx_array *x =
+            fx_cast(fxi_from(FX_DTYPE_F64, values, rows[i].ndims, rows[i].sizes), rows[i].type);
+        snprintf(expected, sizeof expected, "(x = %s,)", rows[i].text);
+        shows(fx_named_tuple("x", x), expected);
+    }
+    assert_true(n >= 22);
+    /* read through strides */
+    const int64_t six[] = {1, 2, 3, 4, 5, 6};
+    shows(fx_tuple(fx_transpose(fx_from(FX_DTYPE_I64, six, 2, 3))), "([1 2; 3 4; 5 6],)");
+    const bool truths[] = {true, false};
+    shows(fx_tuple(fx_from(FX_DTYPE_BOOL, truths, 2), fx_string("a")), "(Bool[1, 0], \"a\")");
+}
+
+/* What Julia shows for a state: one line, with values. */
+static void states_have_values(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const float w[] = {0.5f, -1, 2, 1e-7f};
+    fx_dense_layer *d = fx_dense(0, .weight_array = fx_from(FX_DTYPE_F32, w, 2, 2));
+    shows(fx_flux_state(fx_chain(d, FX_RELU)),
+          "(layers = ((weight = Float32[0.5 2.0; -1.0 1.0f-7], bias = Float32[0.0, 0.0], σ = ()), "
+          "()),)");
+    shows(fx_flux_state(d),
+          "(weight = Float32[0.5 2.0; -1.0 1.0f-7], bias = Float32[0.0, 0.0], σ = ())");
+    /* names that Julia would not read as such */
+    shows(fx_named_tuple("0.weight", fx_ones(1), "σ²", fx_scalar(2)),
+          "(var\"0.weight\" = Float32[1.0], σ² = 2.0f0)");
+    shows(fx_tuple(fx_tuple(), NULL, fx_tuple(fx_ones(1))), "((), nothing, (Float32[1.0],))");
+    /* the one-line form of messages keeps to sizes, and evaluates nothing */
+    char line[200];
+    fx_array *pending = fx_add(fx_ones(2), 1);
+    fx_summary(fx_tuple(pending), line, sizeof line);
+    assert_string_equal(line, "(2-element Vector{Float32},)");
+    assert_false(fx_is_evaluated(pending));
+}
+
+/* Each object is the next one twice: 2^levels ways to the last. */
+static void *twice(void *x, int levels, void *(*make)(void *x))
+{
+    for (int i = 0; i < levels; i++)
+        x = make(x);
+    return x;
+}
+static void *pair(void *x)
+{
+    return fx_tuple(x, x);
+}
+static void *pair_of_layers(void *x)
+{
+    return fx_chain(x, x);
+}
+static void *pair_in_a_struct(void *x)
+{
+    return fx_new(Trio, .a = x, .b = x);
+}
+
+static size_t lines_of(const char *s)
+{
+    size_t n = 1;
+    for (; *s; s++)
+        n += *s == '\n';
+    return n;
+}
+
+/* Text, and with it time, in proportion to the objects. */
+static void shared_objects_are_shown_once(void **state)
+{
+    static char long_text[1 << 22];
+    void *(*const make[])(void *x) = {pair, pair_of_layers, pair_in_a_struct};
+    (void)state;
+    FX_SCOPE;
+    void *last[] = {fx_ones(2), fx_dense(2, 2), fx_dense(2, 2)};
+    for (int i = 0; i < 3; i++) {
+        void *x = twice(last[i], 30, make[i]);
+        const size_t n = fx_show_text(x, long_text, sizeof long_text);
+        assert_true(n < 400000 && lines_of(long_text) < 3000);
+        assert_true(i == 0 || strstr(long_text, "# shown above\n"));
+        assert_true(i > 0 || strstr(long_text, "…"));
+        const size_t brief = fx_summary(x, NULL, 0);
+        assert_true(brief < 20000000);
+    }
+    /* what is shared in a model of ordinary size is written out each time, as Flux does */
+    fx_dense_layer *d = fx_dense(2, 2);
+    contains(fx_chain(fx_chain(d, FX_RELU), fx_chain(d, FX_RELU)),
+             "Chain(\n"
+             "  Chain(\n"
+             "    Dense(2 => 2),                      # 6 parameters\n"
+             "    relu,\n"
+             "  ),\n"
+             "  Chain(\n"
+             "    Dense(2 => 2),                      # 6 parameters\n"
+             "    relu,\n"
+             "  ),\n");
+    /* a list without anything shared is never cut off */
+    void *many[1500];
+    for (int i = 0; i < 1500; i++)
+        many[i] = fx_chain(FX_RELU, fx_dropout(0.5));
+    fx_show_text(fxi_chain(1500, many), long_text, sizeof long_text);
+    assert_int_equal(lines_of(long_text), 2 + 4 * 1500);
+    assert_null(strstr(long_text, "…"));
 }
 
 static void states_of_parameters(void **state)
 {
     (void)state;
     FX_SCOPE;
-    fx_dense_layer *d = fx_dense(0, .weight = fx_zeros(3, 2));
+    fx_dense_layer *d = fx_dense(0, .weight_array = fx_zeros(3, 2));
     shows(d, "Dense(2 => 3)       # 9 parameters  (all zero)");
-    shows(fx_dense(0, .weight = fxi_full(FX_DTYPE_F32, (double)NAN, 2, (const int64_t[]){3, 2})),
+    shows(fx_dense(0,
+                   .weight_array = fxi_full(FX_DTYPE_F32, (double)NAN, 2, (const int64_t[]){3, 2})),
           "Dense(2 => 3)       # 9 parameters  (some NaN)");
-    shows(fx_dense(0, .weight = fxi_full(FX_DTYPE_F32, INFINITY, 2, (const int64_t[]){3, 2})),
+    shows(fx_dense(0, .weight_array = fxi_full(FX_DTYPE_F32, INFINITY, 2, (const int64_t[]){3, 2})),
           "Dense(2 => 3)       # 9 parameters  (some Inf)");
     contains(fx_chain(d, fx_dense(3, 1)),
              "  Dense(2 => 3),                        # 9 parameters  (all zero)\n");
@@ -276,8 +428,8 @@ static void ties(void **state)
     (void)state;
     FX_SCOPE;
     fx_array *w = fx_rand(3, 3);
-    void *m = fx_chain(fx_dense(0, .weight = w), fx_dense(0, .weight = w),
-                       fx_dense(3, 1, .no_bias = true));
+    void *m = fx_chain(fx_dense(0, .weight_array = w), fx_dense(0, .weight_array = w),
+                       fx_dense(3, 1, .bias = false));
     contains(m, "# Total: 4 arrays, 18 parameters, ");
 }
 
@@ -341,6 +493,9 @@ int main(void)
         cmocka_unit_test(arrays_and_tuples),
         cmocka_unit_test(plain_fields),
         cmocka_unit_test(states_of_parameters),
+        cmocka_unit_test(arrays_inside_a_line),
+        cmocka_unit_test(states_have_values),
+        cmocka_unit_test(shared_objects_are_shown_once),
         cmocka_unit_test(ties),
         cmocka_unit_test(on_a_device),
         cmocka_unit_test(errors),

@@ -370,7 +370,7 @@ static void printed_once(void **state)
     FX_SCOPE;
     char text[500];
     fx_dense_layer *in = fx_dense(2, 3, FX_TANH);
-    fx_chain_layer *m = fx_chain(in, fx_dense(3, 2, .weight = fx_transpose(in->weight)));
+    fx_chain_layer *m = fx_chain(in, fx_dense(3, 2, .weight_array = fx_transpose(in->weight)));
     fx_eval(m);
     fx_show_text(fx_to(d[1], m), text, sizeof text);
     assert_non_null(strstr(text, "# Total: 3 arrays, 11 parameters, 44 bytes on CUDA:1."));

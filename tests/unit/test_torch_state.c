@@ -24,22 +24,22 @@ static fx_chain_layer *convolutions(void)
 {
     return fx_chain(fx_conv(FX_DIMS(2, 3), 2, 4, .stride = FX_DIMS(2, 1), .pad = FX_DIMS(0, 1)),
                     fx_batchnorm(4), FX_RELU, fx_maxpool(FX_DIMS(2, 2)),
-                    fx_conv(FX_DIMS(3, 2), 4, 6, .groups = 2, .no_bias = true), FX_FLATTEN,
+                    fx_conv(FX_DIMS(3, 2), 4, 6, .groups = 2, .bias = false), FX_FLATTEN,
                     fx_dense(24, 5), fx_layernorm(FX_DIMS(5)), FX_TANH,
-                    fx_dense(5, 3, .no_bias = true));
+                    fx_dense(5, 3, .bias = false));
 }
 
 static fx_chain_layer *names(void)
 {
     fx_chain_layer *features = fx_chain(fx_conv(FX_DIMS(3), 3, 4, .dilation = FX_DIMS(2)),
-                                        fx_batchnorm(4, .no_affine = true), FX_GELU_ERF);
+                                        fx_batchnorm(4, .affine = false), FX_GELU_ERF);
     return fx_chain_of("features", features, "classifier", fx_chain(FX_FLATTEN, fx_dense(20, 4)));
 }
 
 static fx_chain_layer *volumes(void)
 {
-    return fx_chain(fx_conv(FX_DIMS(1, 3, 2), 1, 2), fx_batchnorm(2, .no_track = true), FX_FLATTEN,
-                    fx_dense(24, 2));
+    return fx_chain(fx_conv(FX_DIMS(1, 3, 2), 1, 2), fx_batchnorm(2, .track_stats = false),
+                    FX_FLATTEN, fx_dense(24, 2));
 }
 
 static const struct {
@@ -199,14 +199,14 @@ static void counts_may_be_missing_and_ties_stay(void **state)
     assert_true(fx_item(l->mean) == 4 && fx_item(l->var) == 5);
     fx_array *w = fx_randn(3, 3);
     fx_eval(w);
-    fx_dense_layer *a = fx_dense(0, 0, .weight = w, .no_bias = true);
-    fx_dense_layer *b = fx_dense(0, 0, .weight = w, .no_bias = true);
+    fx_dense_layer *a = fx_dense(0, 0, .weight_array = w, .bias = false);
+    fx_dense_layer *b = fx_dense(0, 0, .weight_array = w, .bias = false);
     void *tied = fx_chain(a, b), *given = fx_torch_state(tied);
     assert_int_equal(fx_count(given), 2);
     assert_int_equal(fx_load_torch_state(tied, given), FX_OK);
     assert_ptr_equal(a->weight, b->weight);
     void *other =
-        fx_torch_state(fx_chain(fx_dense(3, 3, .no_bias = true), fx_dense(3, 3, .no_bias = true)));
+        fx_torch_state(fx_chain(fx_dense(3, 3, .bias = false), fx_dense(3, 3, .bias = false)));
     assert_int_not_equal(fx_load_torch_state(tied, other), FX_OK);
     fx_error_take();
 }

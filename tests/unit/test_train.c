@@ -15,6 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -103,7 +104,7 @@ static fx_flow log_batch(const fx_progress *p)
     assert_false(fx_training());
     assert_int_equal(fx_read_into(m->weight, l->weights, sizeof l->weights), FX_OK);
     assert_int_equal(fx_read_into(m->bias, &l->bias, sizeof l->bias), FX_OK);
-    return l->batches == l->stop_batch ? FX_STOP : FX_CONTINUE;
+    return l->batches == l->stop_batch ? FX_FLOW_STOP : FX_FLOW_CONTINUE;
 }
 
 static fx_flow log_epoch(const fx_progress *p)
@@ -112,7 +113,7 @@ static fx_flow log_epoch(const fx_progress *p)
     l->epochs++;
     assert_int_equal(p->epoch, l->epochs);
     assert_int_equal(p->batch, p->batches);
-    return l->epochs == l->stop_epoch ? FX_STOP : FX_CONTINUE;
+    return l->epochs == l->stop_epoch ? FX_FLOW_STOP : FX_FLOW_CONTINUE;
 }
 
 static void steps_are_descent(void **state)
@@ -236,10 +237,26 @@ static void early_stop(void **state)
                               .user = &three),
                      FX_OK);
     assert_int_equal(three.epochs, 8);
+    for (int patience = 0; patience <= 1; patience++) { /* the first that does not improve */
+        log_book one = {.metrics = metrics};
+        assert_int_equal(fx_train(squared_error, m, linear(10, -1, 0), opt, .epochs = 9,
+                                  .on_epoch = log_epoch, .metric = scripted_metric,
+                                  .patience = patience, .user = &one),
+                         FX_OK);
+        assert_int_equal(one.epochs, 3);
+    }
+    log_book none = {.metrics = metrics};
+    assert_int_equal(fx_train(squared_error, m, linear(10, -1, 0), opt, .epochs = 0,
+                              .on_epoch = log_epoch, .user = &none),
+                     FX_OK);
+    assert_int_equal(none.epochs, 0);
+    assert_int_equal(fx_train(squared_error, m, linear(10, -1, 0), opt, .patience = -2),
+                     FX_STATUS_ARGUMENT);
+    assert_non_null(strstr(fx_error_take().message, "patience is -2"));
 
     /* Without a metric the mean loss counts: with a learning rate of zero it never improves. */
     log_book still = {0};
-    void *frozen = fx_setup(fx_descent(.eta = FX_ZERO), m);
+    void *frozen = fx_setup(fx_descent(.eta = 0), m);
     assert_int_equal(fx_train(squared_error, m, linear(10, -1, 0), frozen, .epochs = 9,
                               .on_epoch = log_epoch, .patience = 2, .user = &still),
                      FX_OK);
@@ -260,7 +277,7 @@ static fx_flow count_start(const fx_progress *p)
     assert_int_equal(p->epoch, 0);
     assert_int_equal(p->step, 0);
     assert_true(isinf(p->best));
-    return FX_CONTINUE;
+    return FX_FLOW_CONTINUE;
 }
 
 static fx_flow note_epoch(const fx_progress *p)
@@ -270,7 +287,7 @@ static fx_flow note_epoch(const fx_progress *p)
     b->first[p->epoch] = (float)fx_at(m->weight, 0);
     b->metrics[p->epoch] = p->mean_loss;
     b->best_epoch = p->best_epoch;
-    return FX_CONTINUE;
+    return FX_FLOW_CONTINUE;
 }
 
 /* Smallest where the loss, which falls, is nearest to 3. */
@@ -345,6 +362,8 @@ static void refusals(void **state)
                    "optimiser state is NULL");
     expect_failure(fx_train(squared_error, m, data, opt, .epochs = -1), FX_STATUS_ARGUMENT,
                    "epochs is -1");
+    expect_failure(fx_train(squared_error, m, data, opt, .log = "run", .checkpoint = "run"),
+                   FX_STATUS_ARGUMENT, "run is given for the log and for the checkpoint");
     expect_failure(fx_train(loss_null, m, data, opt), FX_STATUS_ARGUMENT, "returned NULL");
     expect_failure(fx_train(loss_vector, m, data, opt), FX_STATUS_SHAPE, "");
     expect_failure(fx_train(loss_mismatch, m, data, opt), FX_STATUS_SHAPE, "");
@@ -393,7 +412,7 @@ static void plain_progress(void **state)
 static fx_flow note_seconds(const fx_progress *p)
 {
     *(double *)p->user = p->seconds;
-    return FX_CONTINUE;
+    return FX_FLOW_CONTINUE;
 }
 
 static int64_t broken_at, losses_made; /* 0: never */
@@ -468,6 +487,88 @@ static double seconds_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* ---- the width of a terminal ----------------------------------------------------------------- */
+
+static const int widths[] = {200, 80, 60, 40, 20, 10, 3, 1, 0, 33};
+enum { WIDTHS = sizeof widths / sizeof *widths };
+
+static void set_width(int master, int columns)
+{
+    const struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)columns};
+    assert_int_equal(ioctl(master, TIOCSWINSZ, &size), 0);
+}
+
+static fx_flow resize(const fx_progress *p)
+{
+    set_width(*(const int *)p->user, widths[p->epoch % WIDTHS]);
+    return FX_FLOW_CONTINUE;
+}
+
+static void note_wide(const fx_progress *p, char *text, size_t capacity)
+{
+    (void)p;
+    snprintf(text, capacity, "全部 e\xCC\x81 done");
+}
+
+/* Of the characters that can be there: ASCII and the bar's take a column, those of the note two and
+ * none. */
+static int columns_of_line(const char *line, size_t n)
+{
+    int columns = 0;
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char c = (unsigned char)line[i];
+        columns += c < 0x80 || c == 0xC2 || c == 0xE2 ? 1 : c == 0xE5 || c == 0xE9 ? 2 : 0;
+    }
+    return columns;
+}
+
+static void the_bar_fits_the_terminal(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
+        print_message("skipped: no pseudo-terminals here\n");
+        return;
+    }
+    FILE *terminal = fopen(ptsname(master), "w");
+    assert_non_null(terminal);
+    fx_dense_layer *m = zero_model();
+    set_width(master, widths[0]);
+    assert_int_equal(fx_train(squared_error, m, linear(4, -1, 0),
+                              fx_setup(fx_descent(.eta = 0.1), m), .epochs = WIDTHS,
+                              .progress = true, .progress_to = terminal, .epoch_note = note_wide,
+                              .on_epoch = resize, .user = &master),
+                     FX_OK);
+    fflush(terminal);
+    char text[16384];
+    size_t n = 0;
+    assert_int_equal(fcntl(master, F_SETFL, O_NONBLOCK), 0);
+    for (ssize_t got; (got = read(master, text + n, sizeof text - 1 - n)) > 0;)
+        n += (size_t)got;
+    text[n] = 0;
+    int lines = 0, whole = 0;
+    for (char *end, *at = text; (end = strstr(at, "\033[K\r\n")); at = end + 5, lines++) {
+        const char *begin = end;
+        while (begin > at && begin[-1] != '\r')
+            begin--;
+        const int set = widths[(lines + 1) % WIDTHS], width = set ? set : 80;
+        const int columns = columns_of_line(begin, (size_t)(end - begin));
+        if (columns > width - 1)
+            fail_msg("epoch %d: %d columns of %d: %.*s", lines + 1, columns, width,
+                     (int)(end - begin), begin);
+        if (columns < (width < 60 ? width / 2 : 50) && width >= 10)
+            fail_msg("only %d columns of %d: %.*s", columns, width, (int)(end - begin), begin);
+        const char *note = strstr(begin, "全部 e\xCC\x81 done");
+        whole += note && note < end;
+        assert_true(width < 60 || (note && note < end));
+    }
+    assert_int_equal(lines, WIDTHS);
+    assert_in_range(whole, 4, WIDTHS - 4);
+    fclose(terminal);
+    close(master);
+}
+
 static void bar_on_a_terminal(void **state)
 {
     (void)state;
@@ -523,6 +624,7 @@ int main(void)
         cmocka_unit_test(lines_are_few),
         cmocka_unit_test(no_line_for_an_epoch_that_broke_off),
         cmocka_unit_test(bar_on_a_terminal),
+        cmocka_unit_test(the_bar_fits_the_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

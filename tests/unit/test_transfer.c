@@ -172,7 +172,7 @@ static fx_status doubled(const fx_custom_op *op, int n, const fx_custom_operand 
                          const fx_custom_operand *out)
 {
     (void)op, (void)n;
-    for (int64_t i = 0; i < in[0].dims[0]; i++)
+    for (int64_t i = 0; i < in[0].sizes[0]; i++)
         ((float *)out->data)[i] = 2 * ((const float *)in[0].data)[i];
     return FX_OK;
 }

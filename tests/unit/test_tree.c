@@ -140,12 +140,12 @@ static void error_objects(void **state)
 {
     (void)state;
     FX_SCOPE;
-    Pair *p = fxi_error_object(fxi_type_Pair());
+    Pair *p = fx_error_object(fxi_type_Pair());
     assert_true(fx_is_error(p));
     assert_true(fx_is(p, fxi_type_Pair()));
     assert_int_equal(fx_array_status(p->left), FX_STATUS_MEMORY);
     fx_fail(FX_STATUS_SHAPE, "test", "a failure");
-    assert_ptr_equal(fxi_error_object(fxi_type_Pair()), p); /* one per type */
+    assert_ptr_equal(fx_error_object(fxi_type_Pair()), p); /* one per type */
     assert_int_equal(fx_array_status(p->right), FX_STATUS_SHAPE);
     fx_release(p); /* static: both are ignored */
     assert_ptr_equal(fx_retain(p), p);
@@ -160,9 +160,9 @@ static void *make_errors(void *unused)
 {
     (void)unused;
     for (int i = 0; i < 1000; i++)
-        if (!fx_is_error(fxi_error_object(fxi_type_Halver())))
+        if (!fx_is_error(fx_error_object(fxi_type_Halver())))
             return NULL;
-    return fxi_error_object(fxi_type_Halver());
+    return fx_error_object(fxi_type_Halver());
 }
 
 static void error_objects_of_many_threads(void **state)
@@ -175,7 +175,7 @@ static void error_objects_of_many_threads(void **state)
     for (int i = 0; i < 4; i++)
         pthread_join(t[i], &result[i]);
     for (int i = 0; i < 4; i++)
-        assert_ptr_equal(result[i], fxi_error_object(fxi_type_Halver()));
+        assert_ptr_equal(result[i], fx_error_object(fxi_type_Halver()));
 }
 
 /* ---- tuples ---------------------------------------------------------------------------------- */
@@ -223,7 +223,7 @@ static void named_tuples(void **state)
     assert_true(fx_is_error(fx_named_tuple("a", x, "b")));
     takes_status(FX_STATUS_ARGUMENT);
     /* children of a layer: its fields */
-    fx_dense_layer *d = fx_dense(2, 3, .no_bias = true);
+    fx_dense_layer *d = fx_dense(2, 3, .bias = false);
     assert_int_equal(fx_count(d), 2);
     assert_ptr_equal(fx_child_named(d, "weight"), d->weight);
     assert_string_equal(fx_child_name(d, 1), "bias");
@@ -283,7 +283,7 @@ static void calls_that_fail(void **state)
     assert_int_equal(fx_array_status(fx_call(FX_RELU, fx_error_array(FX_STATUS_SHAPE))),
                      FX_STATUS_SHAPE);
     assert_int_equal(fx_array_status(fx_call(fx_error_array(FX_STATUS_DTYPE), x)), FX_STATUS_DTYPE);
-    assert_true(fx_is_error(fx_call(fxi_error_object(fxi_type_Halver()), x)));
+    assert_true(fx_is_error(fx_call(fx_error_object(fxi_type_Halver()), x)));
     takes_status(FX_OK);
 }
 
@@ -368,6 +368,60 @@ static void map_keeps_ties(void **state)
     assert_false(fx_is_error(fx_fmap(counted, d)));
     assert_int_equal(calls, 1);
     assert_int_equal(fx_parameter_count(d), 2);
+}
+
+typedef struct Average {
+    fx_object base;
+    fx_array *mean;
+    Pair *inside;
+} Average;
+FX_OBJECT(Average, (mean, inside), .trainable = "none");
+
+static void count_trained(fx_array *x, const char *path, bool trainable, void *user)
+{
+    (void)path;
+    int *counts = user;
+    counts[0]++;
+    counts[1] += trainable && fx_length(x) == 3;
+}
+
+/* An array that is frozen on the path which the walk takes first, and trained on another, is
+ * trained: Flux's trainables follow every field that is trained. */
+static void frozen_on_one_path(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    Pair *shared = fx_new(Pair, .left = fx_ones(3), .right = fx_ones(3));
+    Average *average = fx_new(Average, .mean = fx_ones(2), .inside = shared);
+    int counts[2] = {0};
+    fx_visit(fx_tuple(average, shared), count_trained, counts);
+    assert_int_equal(counts[0], 3);
+    assert_int_equal(counts[1], 2);
+    assert_int_equal(fx_parameter_count(fx_tuple(average, shared)), 6);
+    assert_int_equal(fx_parameter_count(fx_tuple(shared, average)), 6);
+    assert_int_equal(fx_parameter_count(average), 0);
+    void *model = fx_tuple(average, shared->left);
+    assert_int_equal(fx_parameter_count(model), 3);
+    void *updated = fx_fmap(fx_neg, model);
+    assert_ptr_equal(((Average *)fx_child(updated, 0))->inside->left, fx_child(updated, 1));
+}
+
+/* An object that holds itself is an error of every walk; none goes round in it. */
+static void cycles_are_errors(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_tuple_object *inner = fx_tuple(fx_ones(2), fx_ones(2)), *outer = fx_tuple(inner);
+    void *second = inner->items.items[1];
+    inner->items.items[1] = outer;
+    assert_true(fx_is_error(fx_fmap(fx_neg, outer)));
+    takes_status(FX_STATUS_ARGUMENT);
+    assert_true(fx_is_error(fx_trainables(outer)));
+    takes_status(FX_STATUS_ARGUMENT);
+    assert_true(fx_is_error(fx_state(outer)));
+    takes_status(FX_STATUS_ARGUMENT);
+    inner->items.items[1] = second;
+    assert_int_equal(fx_parameter_count(outer), 4);
 }
 
 static void *nested(int levels)
@@ -519,9 +573,83 @@ static void every_allocation_fails(void **state)
     assert_int_equal(fxi_live_allocations(), live);
 }
 
+/* ---- several trees --------------------------------------------------------------------------- */
+
+static int calls;
+static fx_array *first_plus_second(fx_array *x, fx_array *y)
+{
+    calls++;
+    return y ? fx_add(x, y) : x;
+}
+
+static fx_array *sum_of_three(int n, fx_array *const *xs, void *user)
+{
+    assert_int_equal(n, 3);
+    ++*(int *)user;
+    return fx_add(xs[0], fx_add(xs[1], xs[2]));
+}
+
+static void maps_of_several_trees(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *x = fx_named_tuple("a", fx_ones(2), "b", fx_tuple(fx_zeros(1), FX_RELU));
+    void *y = fx_named_tuple("a", fx_full(2, 2), "b", fx_tuple(fx_ones(1), FX_TANH));
+    calls = 0;
+    void *z = fx_fmap2(first_plus_second, x, y);
+    assert_int_equal(calls, 2);
+    assert_true(fx_item(fx_sum(fx_child_named(z, "a"))) == 6);
+    assert_true(fx_item(fx_sum(fx_child(fx_child_named(z, "b"), 0))) == 1);
+    assert_ptr_equal(fx_child(fx_child_named(z, "b"), 1), FX_RELU); /* the first tree's */
+    int three = 0;
+    void *const trees[] = {x, y, z};
+    void *w = fx_fmap_n(sum_of_three, &three, 3, trees);
+    assert_int_equal(three, 2);
+    assert_true(fx_item(fx_sum(fx_child_named(w, "a"))) == 12);
+    /* a tie of the first tree is mapped once, with what was beside it first */
+    fx_array *shared = fx_ones(1);
+    calls = 0;
+    void *tied =
+        fx_fmap2(first_plus_second, fx_tuple(shared, shared), fx_tuple(fx_ones(1), fx_full(5, 1)));
+    assert_int_equal(calls, 1);
+    assert_ptr_equal(fx_child(tied, 0), fx_child(tied, 1));
+    assert_true(fx_item(fx_sum(fx_child(tied, 0))) == 2);
+    /* nothing beside an array, as in a gradient */
+    void *kept = fx_fmap2(first_plus_second, fx_tuple(shared), fx_tuple(NULL));
+    assert_ptr_equal(fx_child(kept, 0), shared);
+}
+
+static void trees_that_differ(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *x = fx_named_tuple("a", fx_named_tuple("b", fx_ones(1), "c", fx_tuple(fx_ones(1))));
+    void *const others[] = {
+        fx_named_tuple("a", fx_named_tuple("b", fx_ones(1), "d", fx_tuple(fx_ones(1)))),
+        fx_named_tuple("a", fx_named_tuple("b", fx_ones(1), "c", fx_ones(1))),
+        fx_named_tuple("a", fx_named_tuple("b", fx_ones(1), "c", fx_tuple(fx_tuple(fx_ones(1))))),
+        fx_named_tuple("a", fx_ones(1)),
+    };
+    static const char *const paths[] = {"at \"a\"", "at \"a.c\"", "at \"a.c.0\"", "at \"a\""};
+    for (int i = 0; i < 4; i++) {
+        calls = 0;
+        assert_true(fx_is_error(fx_fmap2(first_plus_second, x, others[i])));
+        const fx_error e = fx_error_take();
+        if (!strstr(e.message, paths[i]) || !strstr(e.message, "in number 2"))
+            fail_msg("%d: %s", i, e.message);
+        assert_int_equal(calls, 0);
+    }
+    assert_true(fx_is_error(fx_fmap2(NULL, x, x)));
+    assert_true(fx_is_error(fx_fmap2(first_plus_second, x, (void *)NULL)));
+    assert_true(fx_is_error(fx_fmap_n(sum_of_three, NULL, 9, others)));
+    fx_error_take();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(maps_of_several_trees),
+        cmocka_unit_test(trees_that_differ),
         cmocka_unit_test(objects_own_their_children),
         cmocka_unit_test(lists_are_copied),
         cmocka_unit_test(error_objects),
@@ -534,6 +662,8 @@ int main(void)
         cmocka_unit_test(map_keeps_what_stays),
         cmocka_unit_test(map_keeps_ties),
         cmocka_unit_test(nesting_is_bounded),
+        cmocka_unit_test(frozen_on_one_path),
+        cmocka_unit_test(cycles_are_errors),
         cmocka_unit_test(errors_flow_through_maps),
         cmocka_unit_test(visits_in_order),
         cmocka_unit_test(trainable_arrays),

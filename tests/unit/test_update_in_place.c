@@ -16,10 +16,12 @@
 
 #include <cmocka.h>
 
+#include "option_struct.h"
+#include "state_parts.h"
+
 enum { STEPS = 6, BATCH = 16, LARGEST = 32 * 16 * 9 };
 
-typedef fx_rule *(*rule_fn)(const fx_rule_args *);
-static const rule_fn rules[] = {fxi_descent, fxi_momentum, fxi_nesterov, fxi_adam, fxi_adamw};
+static const char *const rules[] = {"Descent", "Momentum", "Nesterov", "Adam", "AdamW"};
 enum { RULES = sizeof rules / sizeof *rules };
 
 static fx_chain_layer *network(void)
@@ -31,13 +33,15 @@ static fx_chain_layer *network(void)
 }
 
 /* Trains a network that depends on nothing but the rule; the caller's scope owns it. */
-static fx_chain_layer *train(rule_fn rule, bool guarded, bool hold)
+static fx_chain_layer *train(const char *rule, bool guarded, bool hold)
 {
     fx_seed(4);
     fx_array *x = fx_rand(8, 8, 1, BATCH);
     fx_array *y = fx_onehot(fx_cast(fx_mul(fx_rand(BATCH), 3), FX_DTYPE_I64), 3);
     fx_chain_layer *model = network();
-    void *state = fx_setup(rule(&(const fx_rule_args){sizeof(fx_rule_args), .eta = 0.005}), model);
+    FXI_DEFAULT_OPTIONS(fx_adjust_args, FXI_ADJUST_ARGS, numbers);
+    numbers.eta = 0.005;
+    void *state = fx_setup(fxi_rule_named(rule, &numbers, true), model);
     assert_int_equal(fx_eval(fx_tuple(x, y, model, state)), FX_OK);
     for (int i = 0; i < STEPS; i++) {
         FX_STEP;
@@ -60,7 +64,7 @@ static void assert_same_bits(fx_array *a, fx_array *b)
     assert_memory_equal(left, right, (size_t)n * sizeof *left);
 }
 
-static void compare(rule_fn rule, bool guarded)
+static void compare(const char *rule, bool guarded)
 {
     FX_SCOPE;
     const fx_counters start = fx_stats();

@@ -2,6 +2,7 @@
 #include "clean_text.h"
 #include <stdbool.h>
 #include <string.h>
+#include <wchar.h>
 
 int utf8_length(const char *text)
 {
@@ -53,6 +54,18 @@ void clean_text(const char *text, char *dst, size_t size)
     dst[n] = 0;
 }
 
+/* The columns of a piece: an escaped character has one for each of its own. */
+static int piece_columns(const char *piece)
+{
+    wchar_t c;
+    mbstate_t state = {0};
+    if (piece[0] == '\\')
+        return (int)strlen(piece);
+    const size_t n = mbrtowc(&c, piece, strlen(piece), &state);
+    const int columns = n > 0 && n <= PIECE ? wcwidth(c) : 1;
+    return columns >= 0 ? columns : 1;
+}
+
 int put_clean(FILE *to, const char *text, int indent)
 {
     char piece[PIECE];
@@ -61,7 +74,7 @@ int put_clean(FILE *to, const char *text, int indent)
         if (*text == '\n' && to)
             fprintf(to, "\n%*s", indent, "");
         text += *text == '\n' ? (piece[0] = 0, 1) : next_piece(text, piece);
-        columns += piece[0] == '\\' ? (int)strlen(piece) : 1;
+        columns += *piece ? piece_columns(piece) : 0;
         if (to)
             fputs(piece, to);
     }

@@ -14,7 +14,7 @@ int utf8_length(const char *text);
 void clean_text(const char *text, char *dst, size_t size);
 
 /* The same to a file (NULL: nowhere); lines after the first are indented. How many columns of a
- * terminal it takes, if it is one line and no character is wide. */
+ * terminal it takes, if it is one line. */
 int put_clean(FILE *to, const char *text, int indent);
 
 #endif

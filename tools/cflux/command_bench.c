@@ -6,10 +6,10 @@
  */
 #include "array_stats.h"
 #include "failure.h"
-#include "json_out.h"
+#include <cflux/json_out.h>
 #include "options.h"
+#include "system.h"
 #include "text_parts.h"
-#include "wall_clock.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,15 +27,17 @@ static int64_t batchsize = 64;
 static double seconds = 0.5;
 static option_row options[] = {
     {"device", 'd', OPTION_TEXT, &device_name, "DEVICE",
-     "Where to compute: CPU, CUDA:0, OpenCL …; without: where programs compute without a wish", 0,
-     0},
+     "The device to compute on, such as cpu or opencl:0; cflux devices lists them (default: the "
+     "preferred device)",
+     0, 0},
     {"model", 'm', OPTION_TEXT, &notation, "NOTATION",
-     "Time this model instead of the usual rows; --input says what it takes", 0, 0},
+     "Time this model instead of the usual rows; needs --input", 0, 0},
     {"input", 'i', OPTION_TEXT, &input_text, "SIZES",
-     "The sizes of one observation, 784 or 28x28x1", 0, 0},
-    {"batchsize", 'b', OPTION_INTEGER, &batchsize, "N", "Observations in a batch; 64 without", 1,
+     "The sizes of one observation: 784 or 28x28x1", 0, 0},
+    {"batchsize", 'b', OPTION_INTEGER, &batchsize, "N", "Observations in a batch (default: 64)", 1,
      1e9},
-    {"seconds", 's', OPTION_NUMBER, &seconds, "S", "Time for each row; 0.5 without", 0.001, 3600},
+    {"seconds", 's', OPTION_NUMBER, &seconds, "S", "Seconds to spend on each row (default: 0.5)",
+     0.001, 3600},
     OPTION_JSON(&as_json),
     OPTIONS_END,
 };
@@ -106,22 +108,22 @@ static double time_of(bench *b, void (*run)(bench *b))
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* Before the first row: bad input is found before it, and then nothing is printed. */
-static void print_head(json_out *j, const fx_device *device)
+static void print_head(fx_json *j, const fx_device *device)
 {
     if (!as_json) {
         printf("%s, %d threads, batches of %d\n\n", fx_device_name(device), fx_num_threads(),
                (int)batchsize);
         return;
     }
-    json_open(j, NULL, '{');
-    json_text(j, "device", fx_device_name(device));
-    json_integer(j, "threads", fx_num_threads());
-    json_integer(j, "batchsize", batchsize);
-    json_open(j, "rows", '[');
+    fx_json_open(j, NULL, '{');
+    fx_json_text(j, "device", fx_device_name(device));
+    fx_json_integer(j, "threads", fx_num_threads());
+    fx_json_integer(j, "batchsize", batchsize);
+    fx_json_open(j, "rows", '[');
 }
 
 /* Work of a row in the unit it is told in, for one run. A row that failed midway has no time. */
-static void print_row(json_out *j, const char *name, double each, double work, const char *unit)
+static void print_row(fx_json *j, const char *name, double each, double work, const char *unit)
 {
     char scaled[32];
     if (fx_error_status() != FX_OK)
@@ -133,12 +135,12 @@ static void print_row(json_out *j, const char *name, double each, double work, c
         fflush(stdout);
         return;
     }
-    json_open(j, NULL, '{');
-    json_text(j, "name", name);
-    json_number(j, "seconds", each);
-    json_number(j, "rate", work / each);
-    json_text(j, "unit", unit);
-    json_close(j);
+    fx_json_open(j, NULL, '{');
+    fx_json_text(j, "name", name);
+    fx_json_number(j, "seconds", each);
+    fx_json_number(j, "rate", work / each);
+    fx_json_text(j, "unit", unit);
+    fx_json_close(j);
 }
 
 static fx_array *on_device(const bench *b, fx_array *x)
@@ -148,7 +150,7 @@ static fx_array *on_device(const bench *b, fx_array *x)
     return x;
 }
 
-static void bench_machine(json_out *j, fx_device *device)
+static void bench_machine(fx_json *j, fx_device *device)
 {
     FX_SCOPE;
     bench b = {.device = device};
@@ -165,14 +167,14 @@ static void bench_machine(json_out *j, fx_device *device)
 static fx_array *targets(const fx_array *out, bool regression)
 {
     if (regression)
-        return fxi_zeros_like(out);
+        return fx_zeros_like(out);
     const int64_t classes = fx_size(out, 0);
     fx_array *pick = fx_floor(fx_mul(fx_rand(fx_size(out, 1)), (double)classes));
     return fx_onehot(fx_cast(pick, FX_DTYPE_I64), classes);
 }
 
 /* Forward pass and training step; classes in columns are trained as such, all else to zeros. */
-static void bench_model(json_out *j, fx_device *device, const char *name, void *model,
+static void bench_model(fx_json *j, fx_device *device, const char *name, void *model,
                         const fx_dims *input)
 {
     FX_SCOPE;
@@ -211,7 +213,7 @@ static const struct {
      {3, {28, 28, 1}}},
 };
 
-static int bench_all(json_out *j, fx_device *device)
+static int bench_all(fx_json *j, fx_device *device)
 {
     fx_dims input = {.n = 0};
     if (!notation && input_text)
@@ -239,7 +241,7 @@ static int run_bench(int n, char **operands)
 {
     (void)n;
     (void)operands;
-    json_out j = {.to = stdout};
+    fx_json j = {.to = stdout};
     if (!*device_name)
         fx_use_all();
     fx_device *device = *device_name ? fx_device_find(device_name) : fx_get_device();
@@ -248,7 +250,7 @@ static int run_bench(int n, char **operands)
     fx_seed(1);
     const int status = bench_all(&j, device);
     if (j.depth > 0)
-        json_end(&j);
+        fx_json_end(&j);
     return status;
 }
 

@@ -1,33 +1,40 @@
-/* command_convert.c: cflux convert: from one format into another, without loss or not at all. */
+/* command_convert.c: cflux convert: from one format into another; a loss is named, and has to be
+ * allowed. */
 #include "clean_text.h"
 #include "failure.h"
 #include "input_file.h"
-#include "interrupt.h"
-#include "json_out.h"
+#include <cflux/json_out.h>
 #include "model_file.h"
+#include "name_pairs.h"
 #include "nearest.h"
 #include "options.h"
 #include "output_paths.h"
+#include "system.h"
 #include "text_parts.h"
+#include "tree_text.h"
 #include <inttypes.h>
 #include <string.h>
 
-static bool as_json, as_checkpoint, as_pytorch, arrays_alone;
+static bool as_json, as_checkpoint, as_pytorch, arrays_alone, lossy;
 static const char *notation;
 static text_list only;
+static const char *flux_version;
 static option_row options[] = {
     {"only", 'k', OPTION_TEXTS, &only, "NAME",
-     "Convert the entry of this name and leave out the others; may be given several times", 0, 0},
+     "Convert only the entry of this name; may be given several times", 0, 0},
     {"model", 'm', OPTION_TEXT, &notation, "NOTATION",
-     "The model, in Flux's notation, that the arrays of IN belong to: those of a file without "
-     "notation, of Flux.state, of a list of parameters, or of PyTorch",
+     "The model, in Flux's notation, that the arrays of IN belong to. Needed for files that hold "
+     "no notation: of arrays alone, of Flux.state, of a list of parameters, or of PyTorch",
      0, 0},
     {"arrays", 'a', OPTION_FLAG, &arrays_alone, NULL,
-     "Write arrays by name and leave out the structure that a format of arrays cannot hold", 0, 0},
+     "Write the arrays under their names, without the structure of models and without texts", 0, 0},
+    {"lossy", 0, OPTION_FLAG, &lossy, NULL,
+     "Leave out what OUT cannot hold, and say what that is (default: refuse)", 0, 0},
     {"pytorch", 0, OPTION_FLAG, &as_pytorch, NULL,
-     "Write the model's state with PyTorch's names and layouts", 0, 0},
+     "Write the model's arrays with the names and layouts that PyTorch expects", 0, 0},
     {"checkpoint", 0, OPTION_FLAG, &as_checkpoint, NULL,
-     "Write a checkpoint, whatever OUT is called; .checkpoint and .ckpt say it too", 0, 0},
+     "Write a checkpoint whatever the extension of OUT (default: for .checkpoint and .ckpt)", 0, 0},
+    OPTION_FLUX_VERSION(&flux_version),
     OPTION_JSON(&as_json),
     OPTIONS_END,
 };
@@ -68,189 +75,194 @@ static int choose(input_file *in)
             return unknown_entry(in, only.items[i]);
     }
     if (only.n > 0)
-        in->entries = fxi_named_tuple(only.n, only.items, chosen);
+        in->entries = fx_named_tuple_from(only.n, only.items, chosen);
     return EXIT_FINE;
-}
-
-/* A checkpoint is more than its model. */
-static int refuse_training(const input_file *in)
-{
-    return fail(EXIT_BAD_INPUT,
-                "%s is a checkpoint: what it holds of a training run (optimiser state, counts, the "
-                "random stream) has no place elsewhere; --only model converts the model",
-                in->path);
 }
 
 /* ---- a model from arrays --------------------------------------------------------------------- */
 
-static void *in_precision_of(fx_array *x, void *model)
+static void widest_type(fx_array *x, const char *path, bool trainable, void *user)
 {
-    switch (fx_eltype(x)) {
-    case FX_DTYPE_F64:
-        return fxi_in_precision(FX_DTYPE_F64, model);
-    case FX_DTYPE_F16:
-    case FX_DTYPE_BF16:
-        return fxi_in_precision(fx_eltype(x), model);
-    default:
-        return model;
-    }
-}
-
-static void first_array(fx_array *x, const char *path, bool trainable, void *user)
-{
-    fx_array **first = user;
+    fx_dtype *widest = user;
     (void)path;
-    if (!*first || (trainable && fx_dtype_size(fx_eltype(x)) > fx_dtype_size(fx_eltype(*first))))
-        *first = x;
+    if (trainable && fx_dtype_size(fx_eltype(x)) > fx_dtype_size(*widest))
+        *widest = fx_eltype(x);
+    else if (fx_eltype(x) == FX_DTYPE_F16 || fx_eltype(x) == FX_DTYPE_BF16)
+        *widest = *widest == FX_DTYPE_BOOL ? fx_eltype(x) : *widest;
 }
 
-static bool any_begins(void *entries, const char *prefix)
+/* Flux.state, a list of parameters, another model: what an entry holds goes into a model by place.
+ */
+static void *model_of_object(void *object)
 {
-    for (int64_t i = 0; i < fx_count(entries); i++)
-        if (strncmp(fx_child_name(entries, i), prefix, strlen(prefix)) == 0)
-            return true;
-    return false;
-}
-
-/* Where one array of the model would lie, alone. */
-static void first_path(fx_array *x, const char *path, bool trainable, void *user)
-{
-    char *first = user;
-    (void)x;
-    (void)trainable;
-    if (!*first)
-        snprintf(first, 256, "%s", path);
-}
-
-/* Arrays by our paths, "model.…" or without; a state or list of Flux's; else PyTorch's names. */
-static fx_status fill(const input_file *in, void *model)
-{
-    char path[256] = "";
-    fx_visit(model, first_path, path);
-    void *whole = fx_count(in->entries) == 1 ? fx_child(in->entries, 0) : NULL;
-    if (any_begins(in->entries, "model."))
-        return fx_load_into(in->path, "model", model);
-    if (model_file_entry(in->entries, path))
-        return fx_load_into(in->path, "", model);
-    if (whole && !fx_is_array(whole))
-        return fx_loadmodel(*fx_child_name(whole, 0) ? fx_flux_state(model) : model, whole);
-    return fx_load_torch_state(model, in->entries);
-}
-
-static int make_model(input_file *in)
-{
-    fx_array *first = NULL;
+    fx_dtype type = FX_DTYPE_BOOL; /* the smallest */
     void *model = fx_parse_model(notation);
     if (fx_is_error(model))
-        return fail_library(EXIT_BAD_INPUT);
-    fx_visit(in->entries, first_array, &first);
-    model = first ? in_precision_of(first, model) : model;
-    if (fill(in, model) != FX_OK)
-        return fail_library(EXIT_BAD_INPUT);
-    in->entries = fx_named_tuple("model", model);
+        return NULL;
+    fx_visit(object, widest_type, &type);
+    if (type == FX_DTYPE_F64 || type == FX_DTYPE_F16 || type == FX_DTYPE_BF16)
+        model = fxi_in_precision(type, model);
+    const bool state = tree_kind_of(object) == TREE_TUPLE && *fx_child_name(object, 0);
+    return fx_loadmodel(state ? fx_flux_state(model) : model, object) == FX_OK ? model : NULL;
+}
+
+/* Neither an array nor texts: else the arrays of the file are entries of their own. */
+static bool holds_arrays(void *object)
+{
+    return tree_kind_of(object) >= TREE_TUPLE && fx_metadata_count(object) <= 0 &&
+           fx_parameter_count(object) != 0;
+}
+
+/* Everything else in the file stays. */
+static int make_model(input_file *in)
+{
+    const int64_t place = model_file_place(in->entries, holds_arrays), n = fx_count(in->entries);
+    if (place < 0) {
+        in->entries = model_file_load(in->path, notation);
+        return fx_is_error(in->entries) ? fail_library(EXIT_BAD_INPUT) : EXIT_FINE;
+    }
+    void *model = model_of_object(fx_child(in->entries, place));
+    name_pairs all = {0};
+    for (int64_t i = 0; model && i < n; i++)
+        pairs_add(&all, i == place ? "model" : fx_child_name(in->entries, i),
+                  i == place ? model : fx_child(in->entries, i));
+    if (all.failed)
+        memory_error();
+    else
+        in->entries = fxi_named_pairs(all.n, all.items);
+    pairs_free(&all);
+    return fx_error_status() == FX_OK ? EXIT_FINE : fail_library(EXIT_BAD_INPUT);
+}
+
+/* ---- what was written ------------------------------------------------------------------------ */
+
+enum { NAMES_SHOWN = 12 };
+
+/* What a checkpoint holds beside its model is the library's own. */
+static bool is_shown(const input_file *out, const char *name)
+{
+    return strcmp(out->format, "checkpoint") != 0 ||
+           (strncmp(name, "cflux.", 6) != 0 && strncmp(name, "__", 2) != 0);
+}
+
+static void print_written(const input_file *out, losses *lost)
+{
+    int shown = 0, more = 0;
+    put_clean(stdout, out->path, 0);
+    printf(": %s, %" PRId64 " bytes:", out->format, out->bytes);
+    for (int64_t i = 0; i < fx_count(out->entries); i++) {
+        const char *name = fx_child_name(out->entries, i);
+        if (!is_shown(out, name))
+            continue;
+        if (shown == NAMES_SHOWN) {
+            more++;
+            continue;
+        }
+        fputs(shown++ ? ", " : " ", stdout);
+        put_clean(stdout, name, 0);
+    }
+    printf(more ? ", and %d more\n" : "\n", more);
+    if (lost->n > 0)
+        warn("%s does not hold all: %s", out->path, losses_sentence(lost));
+}
+
+static void json_written(const input_file *in, const input_file *out, losses *lost)
+{
+    fx_json j = {.to = stdout};
+    fx_json_open(&j, NULL, '{');
+    fx_json_text(&j, "in", in->path);
+    fx_json_text(&j, "out", out->path);
+    fx_json_text(&j, "format", out->format);
+    fx_json_integer(&j, "bytes", out->bytes);
+    fx_json_open(&j, "entries", '[');
+    for (int64_t i = 0; i < fx_count(out->entries); i++)
+        if (is_shown(out, fx_child_name(out->entries, i)))
+            fx_json_text(&j, NULL, fx_child_name(out->entries, i));
+    fx_json_close(&j);
+    fx_json_text(&j, "lost", lost->n > 0 ? losses_sentence(lost) : NULL);
+    fx_json_end(&j);
+}
+
+/* Reads OUT again, so that what is printed is what it holds. */
+static int written(const input_file *in, const char *path, losses *lost)
+{
+    input_file out;
+    if (!input_file_read(path, &out))
+        return fail_library(EXIT_FAILED);
+    if (as_json)
+        json_written(in, &out, lost);
+    else
+        print_written(&out, lost);
     return EXIT_FINE;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static int written(const input_file *in, const char *path)
-{
-    fx_file_info info;
-    json_out j = {.to = stdout};
-    if (fx_file_about(path, &info) != FX_OK)
-        return fail_library(EXIT_FAILED);
-    if (!as_json) {
-        put_clean(stdout, path, 0);
-        printf(": %s, %" PRId64 " bytes:", info.format, info.bytes);
-        for (int64_t i = 0; i < fx_count(in->entries); i++) {
-            fputs(i ? ", " : " ", stdout);
-            put_clean(stdout, fx_child_name(in->entries, i), 0);
-        }
-        putchar('\n');
-        return EXIT_FINE;
-    }
-    json_open(&j, NULL, '{');
-    json_text(&j, "in", in->path);
-    json_text(&j, "out", path);
-    json_text(&j, "format", info.format);
-    json_integer(&j, "bytes", info.bytes);
-    json_open(&j, "entries", '[');
-    for (int64_t i = 0; i < fx_count(in->entries); i++)
-        json_text(&j, NULL, fx_child_name(in->entries, i));
-    json_end(&j);
-    return EXIT_FINE;
-}
-
-/* The names and objects of a named tuple, without the texts of a header. */
-static fx_status save_arrays(const char *path, void *entries)
-{
-    const int n = (int)fx_count(entries);
-    const void *pairs[2 * ENTRIES_AT_MOST];
-    int used = 0;
-    if (n > ENTRIES_AT_MOST)
-        return fx_fail(FX_STATUS_UNSUPPORTED, "save", "%s: more than %d entries", path,
-                       ENTRIES_AT_MOST);
-    for (int i = 0; i < n; i++) {
-        void *object = fx_child(entries, i);
-        if (!object || fx_metadata_count(object) > 0 || fx_string_text(object))
-            continue;
-        pairs[used++] = fx_child_name(entries, i);
-        pairs[used++] = object;
-    }
-    return fxi_save(path, used, pairs);
-}
-
-static fx_status save(const char *path, void *entries)
-{
-    void *model = model_file_entry(entries, "model");
-    if (as_pytorch && !model)
-        return fx_fail(FX_STATUS_ARGUMENT, "save", "there is no entry \"model\" to give PyTorch");
-    if (as_pytorch)
-        return fx_save(path, "", fx_torch_state(model));
-    if (to_checkpoint(path) && (!model || fx_count(entries) != 1))
-        return fx_fail(FX_STATUS_UNSUPPORTED, "save",
-                       "%s: a checkpoint holds one entry, \"model\"; --only model leaves out the "
-                       "others",
-                       path);
-    if (to_checkpoint(path))
-        return fx_checkpoint_save(path, model, .keep = 1);
-    return arrays_alone ? save_arrays(path, entries) : model_file_save(path, entries);
-}
-
-static int save_failed(const char *path)
+static int save_failed(const char *path, losses *lost)
 {
     const fx_error why = fx_error_take();
     const bool theirs = why.status == FX_STATUS_IO || why.status == FX_STATUS_MEMORY ||
                         why.status == FX_STATUS_INTERNAL;
-    const bool poor = why.status == FX_STATUS_UNSUPPORTED && to_arrays(path) && !arrays_alone;
-    return fail(theirs ? EXIT_FAILED : EXIT_BAD_INPUT, "%s%s", failure_sentence(&why),
-                poor ? "; --arrays writes its arrays alone" : "");
+    if (why.status == FX_STATUS_UNSUPPORTED && lost->n > 0)
+        return fail(EXIT_BAD_INPUT, "%s cannot hold %s; --lossy writes the rest", path,
+                    losses_sentence(lost));
+    return fail(theirs ? EXIT_FAILED : EXIT_BAD_INPUT, "%s", failure_sentence(&why));
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-static int read_input(const char *path, input_file *in)
+/* What of IN is not even among its entries, or has no place in any other file. */
+static int check_input(input_file *in, losses *lost)
+{
+    const bool training = strcmp(in->format, "checkpoint") == 0 && only.n == 0;
+    if (*in->notice && !notation)
+        losses_add(lost, NULL, in->notice);
+    if (in->columns)
+        losses_add(lost, NULL, "the names and labels of its columns have no place in OUT");
+    if (training)
+        losses_add(
+            lost, NULL,
+            "it is a checkpoint, and the state of its training run (optimiser, counts, random "
+            "stream) has no place in OUT");
+    if (lost->n == 0 || lossy || (arrays_alone && !training))
+        return EXIT_FINE;
+    return fail(EXIT_BAD_INPUT, "%s: %s; --lossy writes the rest%s", in->path,
+                losses_sentence(lost), training ? ", --only model the model" : "");
+}
+
+/* Of a checkpoint that may lose its training run the model is left. */
+static void leave_training(input_file *in)
+{
+    void *model = model_file_entry(in->entries, "model");
+    if (strcmp(in->format, "checkpoint") == 0 && only.n == 0 && model)
+        in->entries = fx_named_tuple("model", model);
+}
+
+static int read_input(const char *path, input_file *in, losses *lost)
 {
     if (!input_file_read(path, in))
         return fail_table(EXIT_BAD_INPUT, "cflux train ");
-    if (*in->notice && !arrays_alone && !notation)
-        return fail(EXIT_BAD_INPUT, "%s: %s; --arrays converts these", path, in->notice);
-    if (in->columns && !arrays_alone)
-        return fail(EXIT_BAD_INPUT,
-                    "%s: the names of its columns have no place in other formats; --arrays writes "
-                    "its numbers alone, into .safetensors, .npz or .npy",
-                    path);
-    if (strcmp(in->format, "checkpoint") == 0 && only.n == 0 && !notation)
-        return refuse_training(in);
-    const int status = choose(in);
-    return status == EXIT_FINE && notation ? make_model(in) : status;
+    int status = check_input(in, lost);
+    if (status == EXIT_FINE && notation)
+        status = make_model(in);
+    if (status != EXIT_FINE)
+        return status;
+    leave_training(in);
+    return choose(in);
 }
 
 static int run_convert(int n, char **operands)
 {
     (void)n;
     input_file in;
+    losses lost = {0};
     const char *path = operands[1];
+    const model_file_form form = {.checkpoint = to_checkpoint(path),
+                                  .pytorch = as_pytorch,
+                                  .arrays = arrays_alone,
+                                  .lossy = lossy};
+    if (fx_load_flux_version(flux_version) != FX_OK)
+        return fail(EXIT_BAD_INPUT, "%s", fx_error_take().message);
     if (!to_arrays(path) && !to_checkpoint(path) && !ends_with(path, ".bson"))
         return fail(EXIT_BAD_INPUT,
                     "%s: the extension says no format; known are .bson, .safetensors, .npz, .npy, "
@@ -261,11 +273,12 @@ static int run_convert(int n, char **operands)
                     arrays_alone ? "arrays" : "pytorch");
     int status = check_outputs(&(output_path){path, "OUT"}, 1, NULL, 0);
     if (status == EXIT_FINE)
-        status = read_input(operands[0], &in);
+        status = read_input(operands[0], &in, &lost);
     if (status != EXIT_FINE)
         return status;
     interrupt_begin(); /* no half-written file stays beside OUT */
-    status = save(path, in.entries) == FX_OK ? written(&in, path) : save_failed(path);
+    status = model_file_save(path, in.entries, &form, &lost) == FX_OK ? written(&in, path, &lost)
+                                                                      : save_failed(path, &lost);
     return interrupt_caught() ? 128 + interrupt_caught() : status;
 }
 
@@ -276,11 +289,12 @@ const command command_convert = {
     .least = 2,
     .most = 2,
     .about =
-        "IN is anything that cflux inspect reads; the extension of OUT says the format: .bson, "
-        ".safetensors, .npz, .npy, .checkpoint. A safetensors file keeps the notation of a "
-        "model in its header, so that the model comes back. What a format cannot say is an "
-        "error, and then nothing is written; an OUT that is there is replaced only by a whole "
-        "new file.",
+        "IN is any file that cflux inspect reads. The extension of OUT says the format: .bson, "
+        ".safetensors, .npz, .npy, .checkpoint. BSON, safetensors and npz keep everything that "
+        "cflux train saves: the model, the scale of its inputs, names of columns and classes. If "
+        "OUT cannot hold everything, convert names what would be lost and writes nothing, unless "
+        "--lossy is given. An existing OUT is replaced only by a complete new file. The printed "
+        "line lists what OUT holds, read from OUT.",
     .options = options,
     .run = run_convert,
 };

@@ -1,21 +1,17 @@
 /* command_devices.c: cflux devices and cflux backend: what there is to compute with, why the rest
  * is absent, and which one is preferred. */
 #include "failure.h"
-#include "json_out.h"
+#include <cflux/json_out.h>
 #include "nearest.h"
 #include "options.h"
+#include "system.h"
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 static bool as_json;
 static option_row options[] = {OPTION_JSON(&as_json), OPTIONS_END};
 
-/* Libraries that a backend uses where it finds them. */
-static const struct {
-    const char *backend, *part;
-} parts[] = {{"CPU", "oneDNN"}, {"CUDA", "cuDNN"}, {"AMDGPU", "MIOpen"}};
-enum { PARTS = sizeof parts / sizeof parts[0], NAME_BYTES = 64, SIZE_BYTES = 32 };
+enum { NAME_BYTES = 64, SIZE_BYTES = 32 };
 
 /* "CUDA" of "CUDA:0". */
 static void backend_of(const fx_device *device, char name[NAME_BYTES])
@@ -26,12 +22,21 @@ static void backend_of(const fx_device *device, char name[NAME_BYTES])
         *colon = 0;
 }
 
-/* The part of row i works. */
-static bool has_part(int i, const char *backend)
+/* Opens a kernel library that nobody has needed yet, so that the list says whether it works. */
+static void open_library(const fx_plugin_info *plugin, void *user)
 {
-    char name[2 * NAME_BYTES];
-    snprintf(name, sizeof name, "%s:%s", parts[i].backend, parts[i].part);
-    return strcmp(parts[i].backend, backend) == 0 && fx_functional(name);
+    char name[3 * NAME_BYTES];
+    (void)user;
+    snprintf(name, sizeof name, "%s:%s", plugin->serves, plugin->name);
+    if (*plugin->serves && !plugin->why)
+        fx_functional(name);
+}
+
+/* Is it a kernel library that the backend uses? */
+static bool is_part_of(const fx_plugin_info *plugin, const char *backend)
+{
+    return plugin->why && !*plugin->why &&
+           same_letters(plugin->serves, backend, strlen(backend) + 1);
 }
 
 /* ---- as text --------------------------------------------------------------------------------- */
@@ -61,16 +66,28 @@ static void memory_text(fx_device *device, char text[3 * SIZE_BYTES])
                  m.total > 0 ? "" : " free");
 }
 
+typedef struct parts_text {
+    const char *backend;
+    char *text;
+    size_t size;
+} parts_text;
+
+static void add_part(const fx_plugin_info *plugin, void *user)
+{
+    const parts_text *p = user;
+    const size_t n = strlen(p->text);
+    if (is_part_of(plugin, p->backend))
+        snprintf(p->text + n, p->size - n, "%s%s", n ? ", " : "", plugin->name);
+}
+
 /* "NVIDIA H100, cuDNN" */
 static void name_text(const fx_device *device, const char *backend, char *text, size_t size)
 {
-    size_t n = (size_t)snprintf(text, size, "%s", fx_device_model(device));
+    snprintf(text, size, "%s", fx_device_model(device));
     if (device == fx_cpu_device())
-        n = (size_t)snprintf(text, size, "%d thread%s", fx_num_threads(),
-                             fx_num_threads() == 1 ? "" : "s");
-    for (int i = 0; i < PARTS && n < size; i++)
-        if (has_part(i, backend))
-            n += (size_t)snprintf(text + n, size - n, "%s%s", n ? ", " : "", parts[i].part);
+        snprintf(text, size, "%d thread%s", fx_num_threads(), fx_num_threads() == 1 ? "" : "s");
+    parts_text parts = {backend, text, size};
+    fx_plugins(add_part, &parts);
 }
 
 static void print_device(fx_device *device)
@@ -80,6 +97,16 @@ static void print_device(fx_device *device)
     memory_text(device, memory);
     name_text(device, backend, name, sizeof name);
     printf("%-8s %2d  %-*s%s\n", backend, fx_device_id(device), *name ? 28 : 0, memory, name);
+}
+
+static void print_plugin(const fx_plugin_info *plugin, void *user)
+{
+    bool *first = user;
+    char name[2 * NAME_BYTES];
+    snprintf(name, sizeof name, "%s%s%s", plugin->name, *plugin->serves ? " for " : "",
+             plugin->serves);
+    printf("%s%-14s  %-16s  %s\n", *first ? "\nPlugins:\n" : "", plugin->kind, name, plugin->file);
+    *first = false;
 }
 
 static void print_devices(void *devices)
@@ -96,48 +123,76 @@ static void print_devices(void *devices)
         printf("%s%-8s %s\n", absent ? "" : "\nAbsent:\n", names[i], fx_why_not(names[i]));
         absent = true;
     }
+    bool first = true;
+    fx_plugins(print_plugin, &first);
 }
 
 /* ---- as JSON --------------------------------------------------------------------------------- */
 
-static void json_device(json_out *j, fx_device *device)
+typedef struct json_parts {
+    fx_json *j;
+    const char *backend;
+} json_parts;
+
+static void json_part(const fx_plugin_info *plugin, void *user)
+{
+    const json_parts *p = user;
+    if (is_part_of(plugin, p->backend))
+        fx_json_text(p->j, NULL, plugin->name);
+}
+
+static void json_plugin(const fx_plugin_info *plugin, void *user)
+{
+    fx_json *j = user;
+    fx_json_open(j, NULL, '{');
+    fx_json_text(j, "kind", plugin->kind);
+    fx_json_text(j, "name", plugin->name);
+    fx_json_text(j, "serves", *plugin->serves ? plugin->serves : NULL);
+    fx_json_text(j, "file", plugin->file);
+    fx_json_text(j, "version", *plugin->version ? plugin->version : NULL);
+    fx_json_text(j, "why", plugin->why); /* "": it is used; null: it was not opened */
+    fx_json_close(j);
+}
+
+static void json_device(fx_json *j, fx_device *device)
 {
     const fx_memory m = fx_memory_status(device);
     char backend[NAME_BYTES];
     backend_of(device, backend);
-    json_open(j, NULL, '{');
-    json_text(j, "backend", backend);
-    json_integer(j, "id", fx_device_id(device));
-    json_text(j, "device", fx_device_name(device));
-    json_text(j, "name", fx_device_model(device));
+    fx_json_open(j, NULL, '{');
+    fx_json_text(j, "backend", backend);
+    fx_json_integer(j, "id", fx_device_id(device));
+    fx_json_text(j, "device", fx_device_name(device));
+    fx_json_text(j, "name", fx_device_model(device));
     if (m.free >= 0)
-        json_integer(j, "memory_free", m.free);
+        fx_json_integer(j, "memory_free", m.free);
     if (m.total > 0)
-        json_integer(j, "memory_total", m.total);
-    json_open(j, "parts", '[');
-    for (int i = 0; i < PARTS; i++)
-        if (has_part(i, backend))
-            json_text(j, NULL, parts[i].part);
-    json_close(j);
-    json_close(j);
+        fx_json_integer(j, "memory_total", m.total);
+    fx_json_open(j, "parts", '[');
+    fx_plugins(json_part, &(json_parts){j, backend});
+    fx_json_close(j);
+    fx_json_close(j);
 }
 
 static void json_devices(void *devices)
 {
-    json_out j = {.to = stdout};
+    fx_json j = {.to = stdout};
     const char *const *names = fx_supported_devices();
-    json_open(&j, NULL, '{');
-    json_open(&j, "devices", '[');
+    fx_json_open(&j, NULL, '{');
+    fx_json_open(&j, "devices", '[');
     for (int64_t i = 0; i < fx_count(devices); i++)
         json_device(&j, fx_child(devices, i));
-    json_close(&j);
-    json_text(&j, "default", fx_device_name(fx_get_device()));
-    json_integer(&j, "threads", fx_num_threads());
-    json_open(&j, "absent", '{');
+    fx_json_close(&j);
+    fx_json_text(&j, "default", fx_device_name(fx_get_device()));
+    fx_json_integer(&j, "threads", fx_num_threads());
+    fx_json_open(&j, "absent", '{');
     for (int i = 0; names[i]; i++)
         if (fx_device_count(names[i]) == 0)
-            json_text(&j, names[i], fx_why_not(names[i]));
-    json_end(&j);
+            fx_json_text(&j, names[i], fx_why_not(names[i]));
+    fx_json_close(&j);
+    fx_json_open(&j, "plugins", '[');
+    fx_plugins(json_plugin, &j);
+    fx_json_end(&j);
 }
 
 static int run_devices(int n, char **operands)
@@ -148,16 +203,19 @@ static int run_devices(int n, char **operands)
     fx_use_all();
     for (int i = 0; names[i]; i++) /* so that each says why it is absent */
         fx_use(names[i]);
+    fx_plugins(open_library, NULL);
     (as_json ? json_devices : print_devices)(fx_devices(NULL));
     return EXIT_FINE;
 }
 
 const command command_devices = {
     .name = "devices",
-    .summary = "List the devices there are, and why others are absent",
+    .summary = "List the available devices, and say why others are not available",
     .operands = "",
-    .about = "Loads every backend that is installed. Each device is shown with its backend, its "
-             "number, its memory, its name and the libraries that its backend has found.",
+    .about =
+        "Loads every backend that is installed. Each device is shown with its backend, its "
+        "number, its memory, its name and the kernel libraries that its backend uses. Then come "
+        "the backends that are absent, with the reason, and the files of all plugins.",
     .options = options,
     .run = run_devices,
 };
@@ -170,7 +228,7 @@ static const char *supported(const char *name, int *count)
     const char *const *names = fx_supported_devices();
     const char *found = NULL;
     for (*count = 0; names[*count]; ++*count)
-        if (strcasecmp(names[*count], name) == 0)
+        if (same_letters(names[*count], name, strlen(name) + 1))
             found = names[*count];
     return found;
 }
@@ -187,14 +245,14 @@ static int unknown_backend(const char *name, int count)
 
 static void show_preference(const char *name)
 {
-    json_out j = {.to = stdout};
+    fx_json j = {.to = stdout};
     if (!as_json) {
         puts(*name ? name : "no preference: the first of CUDA, AMDGPU, Metal, OpenCL that works");
         return;
     }
-    json_open(&j, NULL, '{');
-    json_text(&j, "preference", *name ? name : NULL);
-    json_end(&j);
+    fx_json_open(&j, NULL, '{');
+    fx_json_text(&j, "preference", *name ? name : NULL);
+    fx_json_end(&j);
 }
 
 static int run_backend(int n, char **operands)

@@ -1,7 +1,7 @@
 /* command_eval.c: cflux eval: how well a saved model does on data. */
 #include "clean_text.h"
 #include "failure.h"
-#include "json_out.h"
+#include <cflux/json_out.h>
 #include "options.h"
 #include "trained.h"
 #include <stdlib.h>
@@ -12,41 +12,41 @@ static const char *loss_text, *device_text = "cpu", *part = "test";
 static bool as_json;
 
 static option_row options[] = {
-    {"data", 'd', OPTION_TEXT, &request.path, "FILE|FOLDER",
-     "What to measure on, as in cflux train; of a folder of IDX files the test part", 0, 0},
+    OPTION_DATA(request,
+                "What to measure on, as in cflux train; of a folder of IDX files the test part"),
     DATA_OPTIONS(request),
     OPTION_PART(&part),
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
-     "The loss; without it the one of training, where the file says it", 0, 0},
+     "The loss (default: the one of training, if MODEL says it)", 0, 0},
     OPTION_DEVICE(&device_text),
     OPTION_JSON(&as_json),
     OPTIONS_END};
 
 static void print_json(const char *path, const char *data, const problem *p, const scores *s)
 {
-    json_out j = {.to = stdout};
-    json_open(&j, NULL, '{');
-    json_text(&j, "model", path);
-    json_text(&j, "data", data);
-    json_integer(&j, "observations", s->n);
-    json_text(&j, "loss_function", p->loss);
-    json_number(&j, "loss", s->loss);
+    fx_json j = {.to = stdout};
+    fx_json_open(&j, NULL, '{');
+    fx_json_text(&j, "model", path);
+    fx_json_text(&j, "data", data);
+    fx_json_integer(&j, "observations", s->n);
+    fx_json_text(&j, "loss_function", p->loss);
+    fx_json_number(&j, "loss", s->loss);
     if (p->classes) {
-        json_number(&j, "accuracy", accuracy_of(s));
-        json_open(&j, "classes", '[');
+        fx_json_number(&j, "accuracy", accuracy_of(s));
+        fx_json_open(&j, "classes", '[');
         for (int64_t i = 0; i < p->nclasses; i++)
-            json_text(&j, NULL, class_name(p, i));
-        json_close(&j);
-        json_open(&j, "confusion", '[');
+            fx_json_text(&j, NULL, class_name(p, i));
+        fx_json_close(&j);
+        fx_json_open(&j, "confusion", '[');
         for (int64_t i = 0; i < p->nclasses; i++) {
-            json_open(&j, NULL, '[');
+            fx_json_open(&j, NULL, '[');
             for (int64_t k = 0; k < p->nclasses; k++)
-                json_integer(&j, NULL, s->counts[i * p->nclasses + k]);
-            json_close(&j);
+                fx_json_integer(&j, NULL, s->counts[i * p->nclasses + k]);
+            fx_json_close(&j);
         }
-        json_close(&j);
+        fx_json_close(&j);
     }
-    json_end(&j);
+    fx_json_end(&j);
 }
 
 /* The name as a terminal may show it, to the right of a column; how wide it is. */
@@ -133,8 +133,7 @@ static int prepare(const char *path, trained *t, problem *p, dataset *d, fx_arra
 static int run_eval(int n, char **operands)
 {
     FX_SCOPE;
-    request.others = operands + 1;
-    request.more = n - 1;
+    dataset_inputs(&request, n - 1, operands + 1);
     trained t;
     problem p = {0};
     dataset d;
@@ -164,8 +163,8 @@ const command command_eval = {
     .least = 1,
     .most = -1,
     .about =
-        "Prints the loss and, for classes, the accuracy and how often each class was taken for "
-        "which. Further files go on where that of --data ends.",
+        "Prints the loss and, for classes, the accuracy and the confusion matrix: how often each "
+        "class was predicted as each other.",
     .options = options,
     .run = run_eval,
 };

@@ -14,11 +14,13 @@
 enum { LABELS_SHOWN = 12 };
 
 static bool as_json, with_stats;
+static const char *flux_version;
 static option_row options[] = {
     {"stats", 's', OPTION_FLAG, &with_stats, NULL,
-     "For every array the least, largest and mean finite value, the standard deviation (by n − 1), "
-     "and how many are NaN or infinite",
+     "Print for every array the minimum, maximum, mean and standard deviation (by n − 1) of its "
+     "finite values, and how many are NaN or infinite",
      0, 0},
+    OPTION_FLUX_VERSION(&flux_version),
     OPTION_JSON(&as_json),
     OPTIONS_END,
 };
@@ -36,6 +38,8 @@ typedef struct report {
     int64_t parameters, array_bytes;
     char **warnings;
     int64_t nwarnings, warnings_room;
+    object_set looked_at; /* objects that warnings were looked for in */
+    bool formula_said;    /* that of LayerNorm */
     fx_status status;
 } report;
 
@@ -103,6 +107,23 @@ static void warn_of_numbers(report *r, array_row *row)
                     row->path, row->stats.nan, row->stats.inf, fx_length(row->array));
 }
 
+/* A BSON file does not say which of Flux's formulas its LayerNorms have. */
+static void say_formula(report *r, const void *object)
+{
+    const fx_type *type = fx_type_of(object);
+    if (r->formula_said || strcmp(r->file.format, "BSON") != 0 ||
+        strcmp(type->name, "LayerNorm") != 0 || type->size != sizeof(fx_layernorm_layer))
+        return;
+    const double flux = ((const fx_layernorm_layer *)object)->flux;
+    r->formula_said = true;
+    add_warning(r, "LayerNorm divides by %s: %s",
+                flux == 0.14   ? "σ + ε, as Flux until 0.14"
+                : flux == 0.15 ? "√(σ² + ε²), as Flux 0.15 to 0.16.10"
+                               : "√(σ² + ε), as Flux 0.16.11 and later",
+                flux_version ? "--flux-version says so"
+                             : "the newest formula that the file may have; --flux-version chooses");
+}
+
 /* Structs that the library has no layer for. */
 static void warn_of_structs(report *r, void *object, const char *path)
 {
@@ -118,8 +139,13 @@ static void warn_of_structs(report *r, void *object, const char *path)
             "be called",
             path, name);
     }
-    if (kind < TREE_TUPLE)
+    if (kind < TREE_TUPLE || object_set_has(&r->looked_at, object))
         return;
+    if (!object_set_add(&r->looked_at, object)) {
+        no_memory(r);
+        return;
+    }
+    say_formula(r, object);
     for (int64_t i = 0; i < fx_count(object); i++) {
         const char *child = fx_child_name(object, i);
         char number[24];
@@ -131,14 +157,18 @@ static void warn_of_structs(report *r, void *object, const char *path)
 }
 
 /* Those of layers and structs: arrays beside a model are none. */
-static int64_t parameters_of(void *object)
+static int64_t parameters_of(report *r, object_set *seen, void *object)
 {
     const tree_kind kind = tree_kind_of(object);
     int64_t n = 0;
+    if (kind < TREE_TUPLE || object_set_has(seen, object))
+        return 0;
+    if (!object_set_add(seen, object))
+        no_memory(r);
     if (kind == TREE_LAYER || (kind == TREE_STRUCT && !tree_is_of_optimiser(object)))
         return fx_parameter_count(object);
-    for (int64_t i = 0; kind == TREE_TUPLE && i < fx_count(object); i++)
-        n += parameters_of(fx_child(object, i));
+    for (int64_t i = 0; kind == TREE_TUPLE && r->status == FX_OK && i < fx_count(object); i++)
+        n += parameters_of(r, seen, fx_child(object, i));
     return n;
 }
 
@@ -152,7 +182,9 @@ static bool look(const char *path, report *r)
         add_columns(r);
     else
         fx_visit(r->file.entries, add_array, r);
-    r->parameters = parameters_of(r->file.entries);
+    object_set seen = {0};
+    r->parameters = parameters_of(r, &seen, r->file.entries);
+    object_set_free(&seen);
     if (r->parameters == 0 && !r->file.table) /* arrays alone */
         r->parameters = fx_parameter_count(r->file.entries);
     warn_of_structs(r, r->file.entries, "");
@@ -207,10 +239,13 @@ static void print_columns(void *columns)
 
 static void print_report(const report *r)
 {
+    tree_shown shown = {.lines = 0};
     print_head(&r->file);
     putchar('\n');
     for (int64_t i = 0; i < fx_count(r->file.entries); i++)
-        tree_print(stdout, fx_child_name(r->file.entries, i), fx_child(r->file.entries, i), 0);
+        tree_print(stdout, &shown, fx_child_name(r->file.entries, i), fx_child(r->file.entries, i),
+                   0);
+    object_set_free(&shown.objects);
     print_columns(r->file.columns);
     printf("\n%" PRId64 " %s%s, ", r->n, r->file.columns ? "column" : "array",
            r->n == 1 ? "" : "s");
@@ -228,79 +263,81 @@ static void print_report(const report *r)
 
 /* ---- as JSON --------------------------------------------------------------------------------- */
 
-static void json_head(json_out *j, const input_file *file)
+static void json_head(fx_json *j, const input_file *file)
 {
-    json_open(j, NULL, '{');
-    json_text(j, "path", file->path);
-    json_text(j, "format", *file->format ? file->format : NULL);
-    json_integer(j, "bytes", file->bytes);
-    json_text(j, "origin", *file->origin ? file->origin : NULL);
+    fx_json_open(j, NULL, '{');
+    fx_json_text(j, "path", file->path);
+    fx_json_text(j, "format", *file->format ? file->format : NULL);
+    fx_json_integer(j, "bytes", file->bytes);
+    fx_json_text(j, "origin", *file->origin ? file->origin : NULL);
 }
 
-static void json_stats(json_out *j, const array_stats *s)
+static void json_stats(fx_json *j, const array_stats *s)
 {
-    json_number(j, "min", s->min);
-    json_number(j, "max", s->max);
-    json_number(j, "mean", s->mean);
-    json_number(j, "std", s->std);
-    json_integer(j, "nan", s->nan);
-    json_integer(j, "inf", s->inf);
+    fx_json_number(j, "min", s->min);
+    fx_json_number(j, "max", s->max);
+    fx_json_number(j, "mean", s->mean);
+    fx_json_number(j, "std", s->std);
+    fx_json_integer(j, "nan", s->nan);
+    fx_json_integer(j, "inf", s->inf);
 }
 
-static void json_columns(json_out *j, void *columns)
+static void json_columns(fx_json *j, void *columns)
 {
-    json_open(j, "columns", '[');
+    fx_json_open(j, "columns", '[');
     for (int64_t i = 0; i < fx_count(columns); i++) {
         void *labels = fx_child(columns, i);
-        json_open(j, NULL, '{');
-        json_text(j, "name", fx_child_name(columns, i));
+        fx_json_open(j, NULL, '{');
+        fx_json_text(j, "name", fx_child_name(columns, i));
         if (fx_count(labels) > 0)
-            json_open(j, "labels", '{');
+            fx_json_open(j, "labels", '{');
         for (int64_t k = 0; k < fx_count(labels); k++)
-            json_integer(j, fx_child_name(labels, k), (int64_t)fx_item(fx_child(labels, k)));
+            fx_json_integer(j, fx_child_name(labels, k), (int64_t)fx_item(fx_child(labels, k)));
         if (fx_count(labels) > 0)
-            json_close(j);
-        json_close(j);
+            fx_json_close(j);
+        fx_json_close(j);
     }
-    json_close(j);
+    fx_json_close(j);
 }
 
 static void json_report(const report *r)
 {
-    json_out j = {.to = stdout};
+    fx_json j = {.to = stdout};
     json_head(&j, &r->file);
-    json_open(&j, "entries", '[');
+    fx_json_open(&j, "entries", '[');
+    tree_shown shown = {.lines = 0};
     for (int64_t i = 0; i < fx_count(r->file.entries); i++)
-        tree_json(&j, fx_child_name(r->file.entries, i), fx_child(r->file.entries, i));
-    json_close(&j);
+        tree_json(&j, &shown, fx_child_name(r->file.entries, i), fx_child(r->file.entries, i));
+    fx_json_close(&j);
+    object_set_free(&shown.objects);
     if (r->file.columns)
         json_columns(&j, r->file.columns);
-    json_integer(&j, "parameters", r->parameters);
-    json_integer(&j, "array_bytes", r->array_bytes);
-    json_open(&j, "arrays", '[');
+    fx_json_integer(&j, "parameters", r->parameters);
+    fx_json_integer(&j, "array_bytes", r->array_bytes);
+    fx_json_open(&j, "arrays", '[');
     for (int64_t i = 0; i < r->n; i++) {
-        json_open(&j, NULL, '{');
-        json_text(&j, "path", r->rows[i].path);
+        fx_json_open(&j, NULL, '{');
+        fx_json_text(&j, "path", r->rows[i].path);
         tree_json_sizes(&j, r->rows[i].array);
         if (with_stats)
             json_stats(&j, &r->rows[i].stats);
-        json_close(&j);
+        fx_json_close(&j);
     }
-    json_close(&j);
-    json_open(&j, "warnings", '[');
+    fx_json_close(&j);
+    fx_json_open(&j, "warnings", '[');
     for (int64_t i = 0; i < r->nwarnings; i++)
-        json_text(&j, NULL, r->warnings[i]);
-    json_close(&j);
-    json_text(&j, "refused", NULL);
-    json_end(&j);
+        fx_json_text(&j, NULL, r->warnings[i]);
+    fx_json_close(&j);
+    fx_json_text(&j, "refused", NULL);
+    fx_json_end(&j);
 }
 
 static void json_refused(const input_file *file, const char *why)
 {
-    json_out j = {.to = stdout};
+    fx_json j = {.to = stdout};
     json_head(&j, file);
-    json_text(&j, "refused", why);
-    json_end(&j);
+    fx_json_text(&j, "refused", why);
+    fx_json_end(&j);
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
@@ -313,6 +350,7 @@ static void free_report(report *r)
         free(r->warnings[i]);
     free(r->rows);
     free(r->warnings);
+    object_set_free(&r->looked_at);
 }
 
 static int run_inspect(int n, char **operands)
@@ -320,6 +358,8 @@ static int run_inspect(int n, char **operands)
     (void)n;
     report r = {.status = FX_OK};
     int status = EXIT_FINE;
+    if (fx_load_flux_version(flux_version) != FX_OK)
+        return fail(EXIT_BAD_INPUT, "%s", fx_error_take().message);
     if (look(operands[0], &r)) {
         (as_json ? json_report : print_report)(&r);
     } else {

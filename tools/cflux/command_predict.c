@@ -15,18 +15,17 @@ static const char *device_text = "cpu", *part = "test", *out_path, *loss_text;
 static bool probabilities;
 
 static option_row options[] = {
-    {"data", 'd', OPTION_TEXT, &request.path, "FILE|FOLDER",
-     "The observations, as in cflux train; a target may be there and is passed over", 0, 0},
+    OPTION_DATA(request, "The observations, as in cflux train; their targets are ignored"),
     DATA_OPTIONS(request),
     OPTION_PART(&part),
     {"out", 'O', OPTION_TEXT, &out_path, "FILE",
-     "Where predictions go: .csv, or .npy (numbers of classes from 0, or a row for each "
-     "observation); CSV on standard output without it",
+     "Write the predictions to FILE: .csv, or .npy (classes as numbers from 0, or a row for each "
+     "observation) (default: CSV on standard output)",
      0, 0},
     {"probabilities", 'P', OPTION_FLAG, &probabilities, NULL,
-     "The probability of each class instead of the class, or of numbers from 0 to 1", 0, 0},
+     "Write the probability of each class instead of the name of the likeliest class", 0, 0},
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
-     "The loss of training, where the file does not say it: it decides how outputs become "
+     "The loss of training, for a MODEL that does not say it: it decides how outputs become "
      "probabilities",
      0, 0},
     OPTION_DEVICE(&device_text),
@@ -48,12 +47,12 @@ static fx_array *predict(const problem *p, void *model, fx_array *x)
     const int64_t n = fx_size(x, fx_ndims(x) - 1), batches = (n + BATCH - 1) / BATCH;
     fx_array **parts = calloc((size_t)batches, sizeof *parts), *all = NULL;
     for (int64_t i = 0; parts && i < batches; i++) {
+        FX_TEST;
         const int64_t end = (i + 1) * BATCH < n ? (i + 1) * BATCH : n;
         fx_array *part_x = fx_slice(x, fx_ndims(x) - 1, i * BATCH, end);
-        parts[i] = fx_cpu(result_of(p, fx_call(model, fx_to(p->device, part_x))));
+        parts[i] = fx_keep(fx_cpu(result_of(p, fx_call(model, fx_to(p->device, part_x)))));
         if (fx_eval(parts[i]) != FX_OK)
             break;
-        fxi_array_cut(parts[i]);
     }
     if (parts && fx_error_status() == FX_OK)
         all = fxi_concat(fx_ndims(parts[0]) - 1, (int)batches, parts);
@@ -196,8 +195,7 @@ static int prepare(const char *path, trained *t, problem *p, dataset *d)
 static int check_files(int n, char **operands)
 {
     const output_path output = {out_path, "--out"};
-    const char *const inputs[] = {request.path};
-    int status = check_outputs(&output, 1, inputs, 1);
+    int status = check_outputs(&output, 1, request.data.items, request.data.n);
     if (status == EXIT_FINE)
         status = check_outputs(&output, 1, (const char *const *)operands, n);
     return status == EXIT_FINE ? check_outputs(&output, 1, request.targets.items, request.targets.n)
@@ -207,8 +205,7 @@ static int check_files(int n, char **operands)
 static int run_predict(int n, char **operands)
 {
     FX_SCOPE;
-    request.others = operands + 1;
-    request.more = n - 1;
+    dataset_inputs(&request, n - 1, operands + 1);
     trained t;
     problem p = {0};
     dataset d;
@@ -225,12 +222,13 @@ static int run_predict(int n, char **operands)
 
 const command command_predict = {
     .name = "predict",
-    .summary = "Write what a model says about data",
+    .summary = "Write the predictions of a model for data",
     .operands = "MODEL [FILE]…",
     .least = 1,
     .most = -1,
-    .about = "Writes a line for each observation: the name of its class, or numbers. Inputs are "
-             "scaled as in training. Further files go on where that of --data ends.",
+    .about =
+        "Writes one line for each observation: the name of its class, or the predicted numbers. "
+        "The inputs are scaled as in training.",
     .options = options,
     .run = run_predict,
 };

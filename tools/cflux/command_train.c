@@ -8,20 +8,18 @@
 #include "data_sum.h"
 #include "failure.h"
 #include "held_out.h"
-#include "interrupt.h"
-#include "json_out.h"
+#include <cflux/json_out.h>
 #include "options.h"
 #include "output_paths.h"
-#include "report.h"
-#include "run_log.h"
+#include <cflux/report.h>
 #include "run_record.h"
+#include "system.h"
 #include "trained.h"
 #include "tree_text.h"
-#include <errno.h>
+#include "write_report.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -29,63 +27,65 @@ static data_request request;
 static const char *model_text, *loss_text, *optimiser_text = "Adam()", *device_text = "cpu";
 static const char *save_path, *validation_text, *checkpoint_path, *log_path, *report_path;
 static const char *normalise_text = "auto";
-static int64_t epochs = 10, batchsize = 32, seed, patience, checkpoint_every;
+static int64_t epochs = 10, batchsize = 32, seed, patience = FX_NEVER, checkpoint_every;
 static bool as_classes, as_numbers, quiet, as_json, drop_partial;
 
 static option_row options[] = {
-    {"data", 'd', OPTION_TEXT, &request.path, "FILE|FOLDER",
-     "What to learn from: a CSV file (.gz or not), an npz or npy file, an IDX file, or a folder of "
-     "IDX files as MNIST's; - is a CSV file on standard input",
-     0, 0},
+    OPTION_DATA(request,
+                "What to learn from: a CSV file (.gz or not), an npz or npy file, an IDX file, "
+                "or a folder of IDX files as MNIST's; - is a CSV file on standard input"),
     DATA_OPTIONS(request),
     {"model", 'm', OPTION_TEXT, &model_text, "NOTATION",
      "The model in Flux's notation: 'Chain(Dense(4 => 8, relu), Dense(8 => 3))'", 0, 0},
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
-     "A loss of Flux's; without it logitcrossentropy for classes and mse for numbers", 0, 0},
+     "The loss, by Flux's name (default: logitcrossentropy for classes, mse for numbers)", 0, 0},
     {"classes", 0, OPTION_FLAG, &as_classes, NULL,
-     "The target's values are classes; without this option text and whole numbers that repeat are, "
-     "or what the loss says",
+     "The target's values are classes (default: if the loss is one for classes, or the values are "
+     "text or whole numbers that repeat)",
      0, 0},
     {"regression", 0, OPTION_FLAG, &as_numbers, NULL,
-     "The target's values are numbers to come near", 0, 0},
+     "The target's values are numbers, also where they look like classes", 0, 0},
     {"optimiser", 'o', OPTION_TEXT, &optimiser_text, "RULE",
-     "The optimiser in Flux's notation; Adam() without it", 0, 0},
-    {"epochs", 'e', OPTION_INTEGER, &epochs, "N", "Passes over the data; 10 without it", 1, 1e12},
-    {"batchsize", 'b', OPTION_INTEGER, &batchsize, "N", "Observations in a step; 32 without it", 1,
-     1e12},
+     "The optimiser in Flux's notation (default: Adam())", 0, 0},
+    {"epochs", 'e', OPTION_INTEGER, &epochs, "N",
+     "How many times to go through the data (default: 10)", 1, 1e12},
+    {"batchsize", 'b', OPTION_INTEGER, &batchsize, "N",
+     "Observations in a training step (default: 32)", 1, 1e12},
     {"drop-partial", 0, OPTION_FLAG, &drop_partial, NULL,
      "Leave out the last batch of an epoch when it is smaller", 0, 0},
     {"validation", 'v', OPTION_TEXT, &validation_text, "SHARE|FILE|FOLDER",
-     "What is kept from training, to measure on: a share of the data (of each class) such as 0.2, "
-     "drawn by --seed, or other data; of a folder of IDX files the test part",
+     "Data to measure on, which are not trained on: a share of the data (of each class) such as "
+     "0.2, drawn at random by --seed, or other files; of a folder of IDX files the test part "
+     "(default: none)",
      0, 0},
     {"normalise", 0, OPTION_CHOICE, &normalise_text, "auto|features|channels|none",
-     "Shift and scale inputs to mean 0 and standard deviation 1, each feature by its own or each "
-     "channel of images, as the training part has them; the numbers stay with the model. auto: "
-     "channels where an observation has three sizes, else features",
+     "Shift and scale the inputs to mean 0 and standard deviation 1 over the training data: each "
+     "feature, or each channel of images. The mean and deviation are saved with the model. auto: "
+     "channels if an observation has three sizes, else features (default: auto)",
      0, 0},
     OPTION_DEVICE(&device_text),
     {"seed", 's', OPTION_INTEGER, &seed, "N",
-     "Of the first weights, the order of the data and the validation part; 0 without it. The same "
-     "seed gives the same bits",
+     "Seed for the initial weights, the order of the data and the validation share (default: 0). "
+     "The same seed gives the same result, bit for bit",
      0, 9e15},
     {"save", 'S', OPTION_TEXT, &save_path, "FILE",
-     "Write the model: .bson (for Flux) or .safetensors", 0, 0},
+     "Save the model to FILE: .bson (for Flux) or .safetensors", 0, 0},
     {"patience", 'p', OPTION_INTEGER, &patience, "N",
-     "Stop when the validation loss (the training loss without validation) has not improved for N "
-     "epochs, and keep the model of the best epoch",
+     "Stop when the validation loss (the training loss if there is no --validation) has not "
+     "improved for N epochs, and keep the model of the best epoch (default: never)",
      0, 1e12},
     {"checkpoint", 'c', OPTION_TEXT, &checkpoint_path, "FILE",
-     "Write all that is needed to go on, after every epoch and when stopped; where the file is "
-     "there, go on from it, to the same bits as without the interruption",
+     "Save the state of training to FILE after every epoch and when stopped. If FILE exists, "
+     "training resumes from it and gives the same result as without the interruption",
      0, 0},
     {"checkpoint-every", 0, OPTION_INTEGER, &checkpoint_every, "STEPS",
-     "Write the checkpoint every so many steps instead", 1, 1e12},
+     "Save the checkpoint every STEPS training steps instead of after every epoch", 1, 1e12},
     {"log", 'L', OPTION_TEXT, &log_path, "FILE",
-     "Write what happens as lines of JSON; added to when training goes on", 0, 0},
+     "Write a log, as lines of JSON; a resumed training appends to it", 0, 0},
     {"report", 'r', OPTION_TEXT, &report_path, "FILE",
-     "At the end write a page (HTML) of the run: curves, confusion matrix, samples, layers", 0, 0},
-    {"quiet", 'q', OPTION_FLAG, &quiet, NULL, "No progress", 0, 0},
+     "Write an HTML page about the run when it ends: curves, confusion matrix, samples, layers", 0,
+     0},
+    {"quiet", 'q', OPTION_FLAG, &quiet, NULL, "Do not show progress", 0, 0},
     OPTION_JSON(&as_json),
     OPTIONS_END};
 
@@ -99,8 +99,7 @@ typedef struct run {
     int64_t ntrain, nvalidation;
     void *state;
     char *settings; /* see put_settings */
-    run_log *log;
-    int log_error;
+    fx_run_log *log;
     scores validation; /* after the last epoch */
     int64_t step, epoch;
     double loss, seconds;
@@ -345,20 +344,17 @@ static int check_files(void)
                                    {checkpoint_path, "--checkpoint"},
                                    {log_path, "--log"},
                                    {report_path, "--report"}};
-    const char *const inputs[] = {request.path, validation_text};
-    int status = check_outputs(outputs, 4, inputs, 2);
+    int status = check_outputs(outputs, 4, &validation_text, 1);
+    if (status == EXIT_FINE)
+        status = check_outputs(outputs, 4, request.data.items, request.data.n);
     if (status == EXIT_FINE)
         status = check_outputs(outputs, 4, request.targets.items, request.targets.n);
     if (status == EXIT_FINE)
-        status = check_outputs(outputs, 4, (const char *const *)request.others, request.more);
+        status = check_outputs(outputs, 4, (const char *const *)request.operands,
+                               request.more - request.data.n + 1);
     if (status == EXIT_FINE && checkpoint_every && !checkpoint_path)
         status = fail(EXIT_BAD_INPUT, "--checkpoint-every says how often, --checkpoint FILE where");
     return status;
-}
-
-static const char *log_name(void)
-{
-    return log_path ? log_path : "of a temporary file";
 }
 
 static int open_log(run *r)
@@ -366,16 +362,11 @@ static int open_log(run *r)
     const bool resumes = checkpoint_path && fx_checkpoint_exists(checkpoint_path);
     if (!log_path && !report_path)
         return EXIT_FINE;
-    r->log = run_log_open(log_path, resumes);
-    return r->log ? EXIT_FINE : fail(EXIT_BAD_INPUT, "--log %s: %s", log_name(), strerror(errno));
-}
-
-/* The log is not worth the training: it goes on without, and says so once. */
-static void log_result(run *r, int error)
-{
-    if (error && !r->log_error)
-        warn("the log %s ends here: %s", log_name(), strerror(error));
-    r->log_error = error;
+    r->log = fx_run_log_open(log_path, resumes);
+    if (r->log)
+        return EXIT_FINE;
+    const fx_error e = fx_error_take();
+    return fail(EXIT_BAD_INPUT, "--log %s", failure_sentence(&e));
 }
 
 /* ---- while it runs --------------------------------------------------------------------------- */
@@ -406,30 +397,17 @@ static fx_flow on_start(const fx_progress *now)
                 (long long)now->step, (long long)now->epoch + 1, checkpoint_path);
     r->status = open_log(r); /* not before: a checkpoint that does not fit leaves it alone */
     if (!r->log)
-        return r->status == EXIT_FINE ? FX_CONTINUE : FX_STOP;
+        return r->status == EXIT_FINE ? FX_FLOW_CONTINUE : FX_FLOW_STOP;
     const char **names = class_names(&r->p);
-    const run_start start = {
-        .model = model_text,
-        .loss = r->p.loss,
-        .optimiser = optimiser_text,
-        .device = fx_device_name(r->p.device),
-        .data = {.path = r->data.path,
-                 .kind = r->data.kind,
-                 .target = r->data.target,
-                 .observations = r->ntrain + r->nvalidation,
-                 .train = r->ntrain,
-                 .validation = r->nvalidation,
-                 .classes = names,
-                 .nclasses = r->p.nclasses},
-        .seed = (uint64_t)seed,
-        .epochs = epochs,
-        .batchsize = batchsize,
-        .parameters = fx_parameter_count(now->model),
-        .resumed_at_step = now->step,
-    };
-    log_result(r, run_log_start(r->log, &start));
+    fx_run_log_start(r->log, .model = model_text, .loss = r->p.loss, .optimiser = optimiser_text,
+                     .device = fx_device_name(r->p.device), .data_path = r->data.path,
+                     .data_kind = r->data.kind, .target = r->data.target,
+                     .observations = r->ntrain + r->nvalidation, .train = r->ntrain,
+                     .validation = r->nvalidation, .classes = names, .nclasses = r->p.nclasses,
+                     .seed = seed, .epochs = epochs, .batchsize = batchsize,
+                     .parameters = fx_parameter_count(now->model), .resumed_at_step = now->step);
     free(names);
-    return FX_CONTINUE;
+    return FX_FLOW_CONTINUE;
 }
 
 static fx_flow on_batch(const fx_progress *now)
@@ -438,9 +416,8 @@ static fx_flow on_batch(const fx_progress *now)
     r->step = now->step;
     r->seconds = now->seconds;
     r->loss = now->mean_loss;
-    if (r->log && !r->log_error)
-        log_result(r, run_log_step(r->log, now->step, now->epoch, now->loss, now->seconds));
-    return interrupt_caught() ? FX_STOP : FX_CONTINUE;
+    fx_run_log_step(r->log, now->step, now->epoch, now->loss, now->seconds);
+    return interrupt_caught() ? FX_FLOW_STOP : FX_FLOW_CONTINUE;
 }
 
 static fx_flow on_epoch(const fx_progress *now)
@@ -450,17 +427,12 @@ static fx_flow on_epoch(const fx_progress *now)
     r->loss = now->mean_loss;
     if (r->vx)
         r->status = problem_scores(&r->p, now->model, r->vx, r->vy, &r->validation);
-    const run_epoch epoch = {
-        .epoch = now->epoch,
-        .step = now->step,
-        .loss = now->mean_loss,
-        .validation_loss = r->vx ? r->validation.loss : NAN,
-        .accuracy = r->vx && r->p.classes ? accuracy_of(&r->validation) : NAN,
-        .seconds = now->seconds,
-    };
-    if (r->log && !r->log_error)
-        log_result(r, run_log_epoch(r->log, &epoch));
-    return r->status != EXIT_FINE ? FX_STOP : FX_CONTINUE;
+    const bool measured = r->vx != NULL;
+    fx_run_log_epoch(r->log, .epoch = now->epoch, .step = now->step, .loss = now->mean_loss,
+                     .validation_loss = measured ? r->validation.loss : NAN,
+                     .accuracy = measured && r->p.classes ? accuracy_of(&r->validation) : NAN,
+                     .seconds = now->seconds);
+    return r->status != EXIT_FINE ? FX_FLOW_STOP : FX_FLOW_CONTINUE;
 }
 
 static double validation_loss(void *model, void *user)
@@ -501,12 +473,12 @@ static fx_status train(run *r)
 {
     fx_loader *batches = fx_dataloader(
         fx_tuple(r->x, r->y), .batchsize = batchsize < r->ntrain ? batchsize : r->ntrain,
-        .shuffle = true, .drop_partial = drop_partial, .device = r->p.device);
+        .shuffle = true, .partial = !drop_partial, .device = r->p.device);
     interrupt_begin();
     const fx_status status =
         fx_train(batch_loss, r->t.model, batches, r->state, .epochs = epochs, .progress = !quiet,
                  .on_start = on_start, .on_batch = on_batch, .on_epoch = on_epoch,
-                 .epoch_note = epoch_note, .patience = patience, .keep_best = patience > 0,
+                 .epoch_note = epoch_note, .patience = patience, .keep_best = patience != FX_NEVER,
                  .metric = r->vx ? validation_loss : NULL, .user = r, .checkpoint = checkpoint_path,
                  .checkpoint_every = checkpoint_every, .settings = r->settings);
     return status;
@@ -521,46 +493,44 @@ static const char *reason(const run *r)
 
 static void log_end(run *r, const char *why, const char *message, const scores *last)
 {
-    run_end end = {.why = why, .message = message, .step = r->step, .seconds = r->seconds};
-    run_record record = {.nlayers = 0};
-    if (!r->log || r->log_error)
+    FX_SCOPE;
+    run_record record = {.nsamples = 0};
+    fx_array *x = r->vx ? r->vx : r->x, *batch = NULL;
+    if (!r->log)
         return;
-    const char **names = class_names(&r->p);
+    const char **names = last->n > 0 ? class_names(&r->p) : NULL;
     if (last->n > 0) {
-        record_fill(&record, &r->p, r->t.model, r->vx ? r->vx : r->x, r->vx ? r->vy : r->y,
-                    batchsize);
-        end.layers = record.layers;
-        end.nlayers = record.nlayers;
-        end.samples = record.samples;
-        end.nsamples = record.nsamples;
-        end.confusion = last->counts;
-        end.classes = names;
-        end.nclasses = r->p.nclasses;
+        batch = fx_to(r->p.device,
+                      fx_slice(x, fx_ndims(x) - 1, 0, last->n < batchsize ? last->n : batchsize));
+        record_fill(&record, &r->p, r->t.model, x, r->vx ? r->vy : r->y);
     }
-    log_result(r, run_log_end(r->log, &end));
+    fx_run_log_end(r->log, .why = why, .message = message, .step = r->step, .seconds = r->seconds,
+                   .confusion = last->counts, .classes = names, .nclasses = r->p.nclasses,
+                   .samples = record.samples, .nsamples = record.nsamples, .model = r->t.model,
+                   .batch = batch);
     record_free(&record);
     free(names);
 }
 
 static void print_json(const run *r, const char *why, const scores *last)
 {
-    json_out j = {.to = stdout};
-    json_open(&j, NULL, '{');
-    json_text(&j, "why", why);
-    json_integer(&j, "epochs", r->epoch);
-    json_integer(&j, "steps", r->step);
-    json_number(&j, "seconds", r->seconds);
-    json_number(&j, "loss", r->loss);
+    fx_json j = {.to = stdout};
+    fx_json_open(&j, NULL, '{');
+    fx_json_text(&j, "why", why);
+    fx_json_integer(&j, "epochs", r->epoch);
+    fx_json_integer(&j, "steps", r->step);
+    fx_json_number(&j, "seconds", r->seconds);
+    fx_json_number(&j, "loss", r->loss);
     if (last->n > 0) {
-        json_text(&j, "measured_on", r->vx ? "validation" : "training");
-        json_integer(&j, "observations", last->n);
-        json_number(&j, "measured_loss", last->loss);
+        fx_json_text(&j, "measured_on", r->vx ? "validation" : "training");
+        fx_json_integer(&j, "observations", last->n);
+        fx_json_number(&j, "measured_loss", last->loss);
     }
     if (last->n > 0 && r->p.classes)
-        json_number(&j, "accuracy", accuracy_of(last));
-    json_text(&j, "saved", save_path);
-    json_text(&j, "report", report_path);
-    json_end(&j);
+        fx_json_number(&j, "accuracy", accuracy_of(last));
+    fx_json_text(&j, "saved", save_path);
+    fx_json_text(&j, "report", report_path);
+    fx_json_end(&j);
 }
 
 static void print_result(const run *r, const char *why, const scores *last)
@@ -663,8 +633,7 @@ static int run_train(int n, char **operands)
 {
     FX_SCOPE;
     static run r;
-    request.others = operands;
-    request.more = n;
+    dataset_inputs(&request, n, operands);
     int status = prepare(&r);
     if (status != EXIT_FINE)
         return status;
@@ -672,11 +641,12 @@ static int run_train(int n, char **operands)
     const fx_status how = train(&r);
     status = how != FX_OK ? failed(&r, how) : finish(&r);
     interrupt_end();
-    const int report = report_path && r.log ? report_run(r.log, report_path) : EXIT_FINE;
-    const int log_error = run_log_close(r.log);
+    const fx_report_args log = {.fxi_size = sizeof log, .run = r.log};
+    const int report = report_path && r.log ? write_report(log, report_path) : EXIT_FINE;
+    const bool logged = fx_run_log_close(r.log) == FX_OK;
+    fx_error_take(); /* the log has sent a warning */
     free(r.settings);
-    log_result(&r, log_error);
-    return status != EXIT_FINE ? status : log_error ? EXIT_FAILED : report;
+    return status != EXIT_FINE ? status : logged ? report : EXIT_FAILED;
 }
 
 const command command_train = {
@@ -685,11 +655,11 @@ const command command_train = {
     .operands = "[FILE]…",
     .most = -1,
     .about =
-        "Learns the target of the data from the other columns, or labels from images, and "
-        "saves the model together with what predicting needs: the scale of the inputs, the "
-        "names of columns and classes. Further files go on where that of --data ends.\n"
-        "A first SIGINT or SIGTERM ends training after the step, and model, checkpoint and log "
-        "are written; a second one ends it at once.",
+        "Trains a model to predict one column of a table from the other columns, or the labels of "
+        "images. The saved model includes what predicting needs: the scale of the inputs, and the "
+        "names of columns and classes.\n"
+        "The first SIGINT (Ctrl-C) or SIGTERM stops training after the current step and saves the "
+        "model, the checkpoint and the log. A second one stops it at once.",
     .options = options,
     .run = run_train,
 };

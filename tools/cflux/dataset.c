@@ -7,15 +7,14 @@
 #include "model_file.h"
 #include "nearest.h"
 #include "sorted_names.h"
+#include "system.h"
 #include "text_parts.h"
-#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-enum { PATH_BYTES = 4096, NAMES_AT_MOST = 4096 };
+enum { NAMES_AT_MOST = 4096 };
 
 void describe_sizes(const fx_array *x, bool observation, char *text, size_t size)
 {
@@ -230,16 +229,17 @@ static int separator_of(const data_request *r, char *out)
 {
     static const char *const names[] = {",", ";", "|", "tab", "space", "\\t"};
     static const char characters[] = ",;|\t \t";
-    *out = 0;
+    *out = ',';
     if (!r->separator)
         return EXIT_FINE;
     for (int i = 0; characters[i]; i++)
         if (strcmp(r->separator, names[i]) == 0 ||
-            (r->separator[0] == characters[i] && !r->separator[1]))
+            (r->separator[0] == characters[i] && !r->separator[1])) {
             *out = characters[i];
-    return *out ? EXIT_FINE
-                : fail(EXIT_BAD_INPUT, "--separator takes one of , ; | tab space, got \"%s\"",
-                       r->separator);
+            return EXIT_FINE;
+        }
+    return fail(EXIT_BAD_INPUT, "--separator takes one of , ; | tab space, got \"%s\"",
+                r->separator);
 }
 
 /* One column, of text, is a table whose columns another separator parts. */
@@ -317,24 +317,32 @@ static bool is_part(const char *name, const char *what, bool test)
     return strstr(name, what) && strstr(name, "idx") && of_test == test;
 }
 
-/* The file of images or labels in a folder: plain before gzip. False: there is none. */
-static bool find_part(const char *folder, const char *what, bool test, char out[PATH_BYTES])
+typedef struct wanted_part {
+    const char *folder, *what;
+    bool test, found;
+    char *path;
+} wanted_part;
+
+static void look_at_file(const char *name, void *user)
 {
-    bool found = false;
-    DIR *all = opendir(folder);
-    for (struct dirent *e = all ? readdir(all) : NULL; e; e = readdir(all))
-        if (is_part(e->d_name, what, test) && (!found || !ends_with(e->d_name, ".gz"))) {
-            snprintf(out, PATH_BYTES, "%s/%s", folder, e->d_name);
-            found = true;
-        }
-    if (all)
-        closedir(all);
-    return found;
+    wanted_part *w = user;
+    if (!is_part(name, w->what, w->test) || (w->found && ends_with(name, ".gz")))
+        return;
+    snprintf(w->path, FILE_PATH_BYTES, "%s/%s", w->folder, name);
+    w->found = true;
+}
+
+/* The file of images or labels in a folder: plain before gzip. False: there is none. */
+static bool find_part(const char *folder, const char *what, bool test, char out[FILE_PATH_BYTES])
+{
+    wanted_part w = {.folder = folder, .what = what, .test = test, .path = out};
+    each_file(folder, look_at_file, &w);
+    return w.found;
 }
 
 static int read_folder(const data_request *r, dataset *d)
 {
-    static char images[PATH_BYTES], labels[PATH_BYTES];
+    static char images[FILE_PATH_BYTES], labels[FILE_PATH_BYTES];
     const char *part = r->test ? "t10k" : "train";
     if (!find_part(r->path, "images", r->test, images))
         return fail(
@@ -419,16 +427,15 @@ static int read_idx_file(const data_request *r, dataset *d)
 
 static bool is_folder(const char *path)
 {
-    struct stat s;
-    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+    return kind_of_path(path) == PATH_FOLDER;
 }
 
 static int read_any(const data_request *r, dataset *d)
 {
-    struct stat s;
-    if (stat(r->path, &s) != 0)
+    const path_kind kind = kind_of_path(r->path);
+    if (kind == PATH_ABSENT)
         return fail(EXIT_BAD_INPUT, "%s: %s", r->path, strerror(errno));
-    if (is_folder(r->path))
+    if (kind == PATH_FOLDER)
         return read_folder(r, d);
     if (!input_file_ends(r->path) || (r->target && !input_file_ends(r->target)))
         return fail_library(EXIT_BAD_INPUT);
@@ -459,11 +466,24 @@ static int read_one(const data_request *r, dataset *out)
     return status;
 }
 
+void dataset_inputs(data_request *r, int n, char *const *operands)
+{
+    r->path = r->data.n > 0 ? r->data.items[0] : NULL;
+    r->operands = operands;
+    r->more = r->data.n > 0 ? r->data.n - 1 + n : n;
+}
+
+/* The files after the first one, from 0. */
+static const char *further_file(const data_request *r, int i)
+{
+    return i + 1 < r->data.n ? r->data.items[i + 1] : r->operands[i - (r->data.n - 1)];
+}
+
 int dataset_files(const data_request *r)
 {
     int files = !is_folder(r->path);
     for (int i = 0; i < r->more; i++)
-        files += !is_folder(r->others[i]);
+        files += !is_folder(further_file(r, i));
     return files;
 }
 
@@ -489,7 +509,7 @@ int dataset_read(const data_request *r, dataset *out)
     dataset *parts = calloc((size_t)r->more + 1, sizeof *parts);
     int status = parts ? read_one(&one, &parts[0]) : fail(EXIT_FAILED, "no memory");
     for (int i = 1; i <= r->more && status == EXIT_FINE; i++) {
-        one.path = r->others[i - 1];
+        one.path = further_file(r, i - 1);
         take_target(&one);
         one.columns = one.columns ? one.columns : parts[0].columns;
         status = read_one(&one, &parts[i]);

@@ -9,15 +9,16 @@
 
 /* What to read. Zeroed members mean the default. */
 typedef struct data_request {
-    const char *path;
-    char *const *others; /* files that go on where the first one ends */
-    int more;            /* so many */
-    text_list targets;   /* each a column, an entry or a file: one for all, or one for each file */
-    int first, files;    /* which of the targets is that of path, and for how many files they are;
-                            0: these alone */
-    const char *column;  /* of a CSV file without those; NULL: the last one */
-    const char *target;  /* of the file that is read; set by dataset_read */
-    const char *shape;   /* of an observation: "8x8x1" */
+    text_list data;        /* the values of --data; see dataset_inputs */
+    const char *path;      /* the first file */
+    char *const *operands; /* further files, after those of --data */
+    int more;              /* how many files follow the first one */
+    text_list targets;  /* each a column, an entry or a file: one for all, or one for each file */
+    int first, files;   /* which of the targets is that of path, and for how many files they are;
+                           0: these alone */
+    const char *column; /* of a CSV file without those; NULL: the last one */
+    const char *target; /* of the file that is read; set by dataset_read */
+    const char *shape;  /* of an observation: "8x8x1" */
     const char *separator; /* of a CSV file: one character, or "tab" or "space" */
     int64_t skip;          /* lines at its top */
     void *columns;         /* a tuple of texts: the features a model wants, by name; NULL: all */
@@ -27,6 +28,15 @@ typedef struct data_request {
     bool no_target;        /* there is none: every column is a feature */
 } data_request;
 
+/* The option --data, with what it says about the files. */
+#define OPTION_DATA(request, help)                                                                 \
+    {                                                                                              \
+        "data", 'd', OPTION_TEXTS, &(request).data, "FILE|FOLDER",                                 \
+            help "; may be given several times, and further files may follow as operands: each "   \
+                 "goes on where the one before ends",                                              \
+            0, 0                                                                                   \
+    }
+
 /* The options that say how files are read, for the commands' tables. */
 #define DATA_OPTIONS(request)                                                                      \
     {"target",                                                                                     \
@@ -34,34 +44,30 @@ typedef struct data_request {
      OPTION_TEXTS,                                                                                 \
      &(request).targets,                                                                           \
      "COLUMN|FILE",                                                                                \
-     "What is to be predicted: a column of a CSV file by name or by number from 1 (the last one "  \
-     "without this option), an entry of an npz file, or a file of its own beside an npy or IDX "   \
-     "file; where each file of data has one, given for each in their order, data to measure on "   \
-     "last",                                                                                       \
+     "What is to be predicted: a column of a CSV file by name or by number from 1 (default: the "  \
+     "last), an entry of an npz file (default: y), or a file of its own beside an npy or IDX "     \
+     "file; may be given several times, once for each file of data in their order, data to "       \
+     "measure on last",                                                                            \
      0,                                                                                            \
      0},                                                                                           \
         {"shape",     0,                                                                           \
          OPTION_TEXT, &(request).shape,                                                            \
-         "SIZES",     "The sizes of an observation, as 28x28x1 (width, height, channels)",         \
+         "SIZES",     "The sizes of an observation, as 28x28x1: width, height, channels",          \
          0,           0},                                                                          \
-        {"separator",                                                                              \
-         0,                                                                                        \
-         OPTION_TEXT,                                                                              \
-         &(request).separator,                                                                     \
-         "CHARACTER",                                                                              \
-         "What parts the columns of a CSV file: , (the default) or ; or | or tab or space",        \
-         0,                                                                                        \
-         0},                                                                                       \
+        {"separator", 0,                                                                           \
+         OPTION_TEXT, &(request).separator,                                                        \
+         "CHARACTER", "What separates the columns of a CSV file: , ; | tab or space (default: ,)", \
+         0,           0},                                                                          \
     {                                                                                              \
         "skip", 0, OPTION_INTEGER, &(request).skip, "LINES",                                       \
-            "Pass over so many lines at the top of a CSV file", 0, 1e9                             \
+            "Skip this many lines at the top of a CSV file (default: 0)", 0, 1e9                   \
     }
 
 /* Of the commands that measure and predict: a folder of IDX files has two parts. */
 #define OPTION_PART(target)                                                                        \
     {                                                                                              \
         "part", 0, OPTION_CHOICE, (target), "test|train",                                          \
-            "Which part of a folder of IDX files; test without it", 0, 0                           \
+            "Which part of a folder of IDX files (default: test)", 0, 0                            \
     }
 
 typedef struct dataset {
@@ -74,6 +80,11 @@ typedef struct dataset {
     void *labels;       /* texts of y, which holds positions in this named tuple; NULL: numbers */
     void *columns;      /* a tuple of texts, the names of the features; NULL: they have none */
 } dataset;
+
+/* Fills in path, operands and more: the files are those of --data, then n operands. path is NULL
+ * where
+ * --data is missing. */
+void dataset_inputs(data_request *r, int n, char *const *operands);
 
 /* How many of the paths go with a target: a folder of IDX files has its own. */
 int dataset_files(const data_request *r);

@@ -44,7 +44,7 @@ static void *merge_labels(void *a, void *b)
             count += fx_item(fx_child(b, j++));
         rows[n] = fx_scalar(count);
     }
-    void *merged = names && rows ? fxi_named_tuple(n, names, rows) : memory_error();
+    void *merged = names && rows ? fx_named_tuple_from(n, names, rows) : memory_error();
     free(names);
     free(rows);
     return merged;

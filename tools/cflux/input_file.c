@@ -1,11 +1,10 @@
 /* input_file.c: what a file is, by its first bytes, then by its name. */
 #include "input_file.h"
+#include "failure.h"
 #include "model_file.h"
+#include "system.h"
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { HEAD = 4 };
 #define NO_FILE "%s: it is no file on a disk"
@@ -14,7 +13,7 @@ static bool name_has(const char *path, const char *part)
 {
     const char *slash = strrchr(path, '/');
     for (const char *s = slash ? slash + 1 : path; *s; s++)
-        if (strncasecmp(s, part, strlen(part)) == 0)
+        if (same_letters(s, part, strlen(part)))
             return true;
     return false;
 }
@@ -88,35 +87,31 @@ static bool read_table(input_file *in, int row)
 /* A notation in the header that does not fit its arrays leaves the arrays. */
 static bool read_entries(input_file *in)
 {
-    in->entries = model_file_load(in->path);
+    in->entries = model_file_load(in->path, NULL);
     if (!fx_is_array(in->entries))
         return true;
     const fx_error why = fx_error_take();
     in->entries = fx_load(in->path);
     if (fx_is_error(in->entries))
         return false;
-    snprintf(in->notice, sizeof in->notice,
-             "the arrays stand alone, as its model cannot be made: %s", why.message);
+    snprintf(in->notice, sizeof in->notice, "its model cannot be made: %s", failure_sentence(&why));
     return true;
 }
 
 /* Files are read more than once: a pipe is none, and a device may have no end. */
 static bool is_file(const char *path)
 {
-    struct stat s;
-    if (stat(path, &s) != 0 || S_ISREG(s.st_mode))
+    const path_kind kind = kind_of_path(path);
+    if (kind == PATH_ABSENT || kind == PATH_FILE)
         return true; /* reading it says what is wrong */
     fx_fail(FX_STATUS_FORMAT, "read",
-            S_ISDIR(s.st_mode) ? "%s: it is a folder, and no file" : NO_FILE, path);
+            kind == PATH_FOLDER ? "%s: it is a folder, and no file" : NO_FILE, path);
     return false;
 }
 
 bool input_file_ends(const char *path)
 {
-    struct stat s, in;
-    if (stat(path, &s) != 0 || !(S_ISCHR(s.st_mode) || S_ISBLK(s.st_mode)))
-        return true;
-    if (isatty(STDIN_FILENO) && fstat(STDIN_FILENO, &in) == 0 && in.st_rdev == s.st_rdev)
+    if (kind_of_path(path) != PATH_DEVICE || is_own_terminal(path))
         return true;
     fx_fail(FX_STATUS_FORMAT, "read", NO_FILE, path);
     return false;

@@ -2,6 +2,7 @@
 #include "failure.h"
 #include "nearest.h"
 #include "options.h"
+#include <locale.h>
 #include <string.h>
 
 #define COMMAND(name) extern const command command_##name;
@@ -90,6 +91,7 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    setlocale(LC_CTYPE, "C.UTF-8"); /* for the widths of characters */
     failure_take_messages();
     return finish_output(run(argc, argv));
 }

@@ -1,62 +1,26 @@
-/* model_file.c: entries of files, with their models as text where the format holds arrays only.
+/* model_file.c: writing the entries of a file, with models as text where the format holds arrays
+ * only.
  *
- * Before a file of arrays is written its text is read back and compared with the model, so that
- * what comes back later is what went in: sizes, settings, and which arrays are shared.
+ * Before a file of arrays is written the notation of each model is read back and compared with the
+ * model, so that what comes back later is what went in: sizes, settings, and which arrays are
+ * shared. Whatever the format cannot hold is collected first; without leave to lose it nothing is
+ * written.
  */
 #include "model_file.h"
+#include "array_text.h"
+#include "failure.h"
+#include "model_text.h"
+#include "name_pairs.h"
 #include "text_parts.h"
 #include "tree_text.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char METADATA[] = "__metadata__", NOTATION[] = "notation.", TEXT[] = "text.",
-                  TUPLE[] = "tuple.";
-enum { PATH_BYTES = 512, DEPTH_AT_MOST = 64 };
-
-/* ---- lists of names and things --------------------------------------------------------------- */
-
-/* Names are copies. */
-typedef struct pairs {
-    const void **items; /* name, thing, name, thing, … */
-    int n, room;
-    bool failed;
-} pairs;
-
-static void add_part(pairs *p, const char *name, size_t length, const void *thing)
-{
-    char *copy = strndup(name, length);
-    if (p->n + 2 > p->room) {
-        const int room = 2 * p->room + 16;
-        const void **more = realloc(p->items, (size_t)room * sizeof *more);
-        p->items = more ? more : p->items;
-        p->room = more ? room : p->room;
-    }
-    if (!copy || p->n + 2 > p->room) {
-        free(copy);
-        p->failed = true;
-        return;
-    }
-    p->items[p->n++] = copy;
-    p->items[p->n++] = thing;
-}
-
-static void add(pairs *p, const char *name, const void *thing)
-{
-    add_part(p, name, strlen(name), thing);
-}
-
-static void free_pairs(pairs *p)
-{
-    for (int i = 0; i < p->n; i += 2)
-        free((void *)(uintptr_t)p->items[i]);
-    free(p->items);
-    *p = (pairs){0};
-}
+enum { PATH_BYTES = 512 };
 
 static fx_status no_memory(void)
 {
-    return fx_fail(FX_STATUS_MEMORY, "file", "no memory");
+    return fx_fail(FX_STATUS_MEMORY, "save", "no memory");
 }
 
 /* ---- what an object is ----------------------------------------------------------------------- */
@@ -73,30 +37,40 @@ typedef struct contents {
     bool deep_texts;  /* below the first level */
 } contents;
 
-static void look(const void *object, int depth, contents *c)
+/* Looks at what is in a tuple itself. */
+static void look_at_items(const void *tuple, bool inside, contents *c)
 {
+    c->empty = c->empty || fx_count(tuple) == 0;
+    for (int64_t i = 0; i < fx_count(tuple); i++) {
+        c->dots = c->dots || strchr(fx_child_name(tuple, i), '.');
+        c->deep_texts = c->deep_texts || (inside && fx_string_text(fx_child(tuple, i)));
+    }
+}
+
+static fx_walk look(const fx_spot *at, void *user)
+{
+    contents *c = user;
+    const void *object = at->objects[0];
     if (!object)
         c->nothing = true;
     else if (fx_is_array(object))
         c->arrays = true;
-    else if (fx_string_text(object)) {
+    else if (fx_string_text(object))
         c->texts = true;
-        c->deep_texts = c->deep_texts || depth > 1;
-    } else if (!is_tuple(object))
+    else if (!is_tuple(object))
         c->layers = true;
     else {
-        c->empty = c->empty || fx_count(object) == 0;
-        for (int64_t i = 0; i < fx_count(object); i++) {
-            c->dots = c->dots || strchr(fx_child_name(object, i), '.');
-            look(fx_child(object, i), depth + 1, c);
-        }
+        look_at_items(object, at->depth > 0, c);
+        return FX_WALK_ENTER;
     }
+    return FX_WALK_PASS;
 }
 
-static contents contents_of(const void *object)
+static contents contents_of(void *object)
 {
     contents c = {0};
-    look(object, 0, &c);
+    const fx_tree_walker how = {.op = "save", .meet = look, .user = &c};
+    fx_tree_walk(&how, &object);
     return c;
 }
 
@@ -108,174 +82,67 @@ void *model_file_entry(void *entries, const char *name)
     return NULL;
 }
 
-/* ---- is the text enough? --------------------------------------------------------------------- */
-
-/* Flux stores some numbers as Float32. */
-static bool same_number(double a, double b)
+int64_t model_file_place(void *entries, bool (*is_model)(void *object))
 {
-    return (float)a == (float)b || (isnan(a) && isnan(b));
-}
-
-static bool same_field(const fx_field *field, const void *a, const void *b)
-{
-    const char *x = (const char *)a + field->offset, *y = (const char *)b + field->offset;
-    switch (field->kind) {
-    case FX_FIELD_NUMBER:
-        return same_number(*(const double *)(const void *)x, *(const double *)(const void *)y);
-    case FX_FIELD_FLOAT:
-        return same_number(*(const float *)(const void *)x, *(const float *)(const void *)y);
-    case FX_FIELD_INTEGER:
-        return *(const int64_t *)(const void *)x == *(const int64_t *)(const void *)y;
-    case FX_FIELD_INT:
-        return *(const int *)(const void *)x == *(const int *)(const void *)y;
-    case FX_FIELD_FLAG:
-        return *(const bool *)(const void *)x == *(const bool *)(const void *)y;
-    default: /* what the text shows, or the walk comes to */
-        return true;
+    int64_t found = -1, n = 0;
+    for (int64_t i = 0; i < fx_count(entries); i++) {
+        if (!is_model(fx_child(entries, i)))
+            continue;
+        if (strcmp(fx_child_name(entries, i), "model") == 0)
+            return i;
+        found = i;
+        n++;
     }
-}
-
-/* Writes what differs first into `what`; true: nothing does. The texts of both are the same. */
-static bool same_settings(void *a, void *b, char *what, size_t size)
-{
-    const fx_type *type = a ? fx_type_of(a) : NULL;
-    if (!a || !b || fx_is_array(a) || fx_type_of(b) != type || (type->flags & FX_TYPE_FUNCTION))
-        return true;
-    for (int i = 0; i < type->nfields; i++)
-        if (!same_field(&type->fields[i], a, b)) {
-            snprintf(what, size, "Flux's notation does not say %s of %s", type->fields[i].name,
-                     type->name);
-            return false;
-        }
-    for (int64_t i = 0; i < fx_count(a) && i < fx_count(b); i++)
-        if (!same_settings(fx_child(a, i), fx_child(b, i), what, size))
-            return false;
-    return true;
-}
-
-typedef struct path_list {
-    char *text;
-    size_t n, room;
-    bool failed;
-} path_list;
-
-static void put_path(path_list *l, const char *path, const fx_array *x)
-{
-    char line[PATH_BYTES + 256];
-    size_t n = (size_t)snprintf(line, sizeof line, "%.*s", PATH_BYTES, path);
-    for (int k = 0; k < fx_ndims(x); k++)
-        n += (size_t)snprintf(line + n, sizeof line - n, " %lld", (long long)fx_size(x, k));
-    line[n++] = '\n';
-    if (l->n + n + 1 > l->room) {
-        const size_t room = 2 * l->room + sizeof line;
-        char *more = realloc(l->text, room);
-        l->failed = l->failed || !more;
-        l->text = more ? more : l->text;
-        l->room = more ? room : l->room;
-    }
-    if (!l->failed) {
-        memcpy(l->text + l->n, line, n);
-        l->n += n;
-    }
-}
-
-static void visit_path(fx_array *x, const char *path, bool trainable, void *user)
-{
-    (void)trainable;
-    put_path(user, path, x);
-}
-
-/* Paths and sizes of the distinct arrays are the same: none is shared that the text does not say.
- */
-static bool same_arrays(void *a, void *b)
-{
-    path_list l = {0}, m = {0};
-    fx_visit(a, visit_path, &l);
-    fx_visit(b, visit_path, &m);
-    const bool same =
-        !l.failed && !m.failed && l.n == m.n && (l.n == 0 || memcmp(l.text, m.text, l.n) == 0);
-    free(l.text);
-    free(m.text);
-    return same;
-}
-
-/* Why a model is more than its text, in `what`; true: the text says all. */
-static bool text_says_all(void *model, const char *text, char *what, size_t size)
-{
-    FX_SCOPE;
-    const fx_status before = fx_error_status();
-    void *again = fx_parse_model(text);
-    if (fx_is_error(again)) {
-        const fx_error why = before == FX_OK ? fx_error_take() : (fx_error){0};
-        snprintf(what, size, "its notation, %.200s, cannot be read back: %.*s", text,
-                 (int)strcspn(why.message, ";"), why.message);
-        return false;
-    }
-    char *second = text_of(again, fx_summary);
-    const bool same_text = second && strcmp(text, second) == 0;
-    free(second);
-    if (!same_text)
-        snprintf(what, size, "its notation, %.200s, does not read back as itself", text);
-    else if (!same_arrays(model, again))
-        snprintf(what, size, "Flux's notation does not say which of its arrays are shared");
-    else
-        return same_settings(model, again, what, size);
-    return false;
+    return n == 1 ? found : -1;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
 typedef struct saving {
     const char *path;
-    bool model_texts;                /* the format has texts in its header, and no models */
-    pairs objects, texts, notations; /* notations: name, text to be freed */
-    fx_status status;
+    model_file_form form;
+    bool holds_texts;          /* the format holds texts beside arrays, and no models */
+    name_pairs objects, texts; /* texts: copies, to be freed */
+    losses *lost;
+    fx_status status; /* of memory and of reading arrays */
 } saving;
 
-static fx_status cannot(saving *s, const char *name, const char *why)
+static void lose(saving *s, const char *name, const char *why)
 {
-    s->status =
-        fx_fail(FX_STATUS_UNSUPPORTED, "save", "%s cannot hold \"%s\": %s", s->path, name, why);
-    return s->status;
+    losses_add(s->lost, name, why);
 }
 
+/* A text of the file by prefix, name and what is below it. */
 static void add_text(saving *s, const char *prefix, const char *name, const char *below,
                      const char *text)
 {
     char key[PATH_BYTES];
     const int n = snprintf(key, sizeof key, "%s%s%s%s", prefix, name, *below ? "." : "", below);
-    if (n < 0 || n >= PATH_BYTES)
-        cannot(s, name, "its name is too long");
-    add(&s->texts, key, text);
+    char *copy = strdup(text);
+    if (n < 0 || n >= PATH_BYTES) {
+        lose(s, name, "its name is too long");
+        free(copy);
+        return;
+    }
+    if (copy)
+        pairs_add(&s->texts, key, copy);
+    if (!copy || s->texts.failed)
+        s->status = no_memory();
 }
 
 static void add_texts(saving *s, const char *name, const void *object)
 {
     if (fx_string_text(object)) {
-        add_text(s, TEXT, name, "", fx_string_text(object));
+        add_text(s, MODEL_FILE_TEXT, name, "", fx_string_text(object));
         return;
     }
     for (int64_t i = 0; i < fx_count(object); i++) {
         char number[24];
         const char *below = fx_child_name(object, i);
         snprintf(number, sizeof number, "%lld", (long long)i);
-        add_text(s, TEXT, name, *below ? below : number, fx_string_text(fx_child(object, i)));
+        add_text(s, MODEL_FILE_TEXT, name, *below ? below : number,
+                 fx_string_text(fx_child(object, i)));
     }
-}
-
-static void add_layers(saving *s, const char *name, void *object)
-{
-    char what[600], key[PATH_BYTES], *text = text_of(object, fx_summary);
-    if (!text) {
-        s->status = no_memory();
-        return;
-    }
-    snprintf(key, sizeof key, "%s%s", NOTATION, name);
-    add(&s->notations, key, text);
-    if (!text_says_all(object, text, what, sizeof what))
-        cannot(s, name, what);
-    add(&s->texts, key, text);
-    add(&s->objects, name, object);
 }
 
 /* Texts by key of a file's header, as one object or the other. */
@@ -283,13 +150,106 @@ static void add_header(saving *s, const void *object)
 {
     for (int64_t i = 0; i < fx_metadata_count(object); i++) {
         const char *key = fx_metadata_key(object, i);
-        add(&s->texts, key, fx_metadata_text(object, key));
+        add_text(s, "", key, "", fx_metadata_text(object, key));
     }
     for (int64_t i = 0; is_tuple(object) && i < fx_count(object); i++)
-        add(&s->texts, fx_child_name(object, i), fx_string_text(fx_child(object, i)));
+        add_text(s, "", fx_child_name(object, i), "", fx_string_text(fx_child(object, i)));
 }
 
-/* Why a format of arrays cannot hold an entry, whatever it has in its header; NULL: it can. */
+/* The arrays of one entry, as texts. */
+typedef struct array_texts {
+    saving *s;
+    const char *name; /* of the entry */
+    int n;
+} array_texts;
+
+static void add_array_text(saving *s, const char *name, fx_array *x)
+{
+    char *text = array_to_text(x);
+    if (text)
+        add_text(s, MODEL_FILE_ARRAY, name, "", text);
+    else
+        s->status = fx_error_status();
+    free(text);
+}
+
+static fx_walk meet_array(const fx_spot *at, void *user)
+{
+    enum { MOST = 100000 };
+    array_texts *all = user;
+    void *x = at->objects[0];
+    if (!x || !fx_is_array(x))
+        return fx_count(x) > 0 ? FX_WALK_ENTER : FX_WALK_PASS;
+    if (all->n++ == MOST) {
+        lose(all->s, all->name, "its arrays have too many names, as other objects share them");
+        return FX_WALK_STOP;
+    }
+    char path[PATH_BYTES], below[PATH_BYTES];
+    const size_t n = fx_spot_path(at, fx_naming_children, below, sizeof below);
+    const int whole = snprintf(path, sizeof path, "%s%s%s", all->name, n ? "." : "", below);
+    if (n >= sizeof below || whole >= (int)sizeof path)
+        lose(all->s, all->name, "its name is too long");
+    else
+        add_array_text(all->s, path, x);
+    return all->s->status == FX_OK ? FX_WALK_TAKE : FX_WALK_STOP;
+}
+
+/* The arrays of an entry as texts: other arrays than those of its model would keep PyTorch from
+ * taking the file. */
+static void add_arrays_as_texts(saving *s, const char *name, void *object)
+{
+    array_texts all = {.s = s, .name = name};
+    const fx_tree_walker how = {.op = "save", .meet = meet_array, .every_path = true, .user = &all};
+    const fx_status status = fx_tree_walk(&how, &object);
+    if (s->status == FX_OK)
+        s->status = status;
+}
+
+static void add_arrays(saving *s, const char *name, void *object)
+{
+    if (s->form.pytorch)
+        add_arrays_as_texts(s, name, object);
+    else
+        pairs_add(&s->objects, name, object);
+}
+
+/* Is an array of another type than the first one? */
+typedef struct mixture {
+    int type; /* −1: none yet */
+    bool mixed;
+} mixture;
+
+static void look_at_type(fx_array *x, const char *path, bool trainable, void *user)
+{
+    mixture *m = user;
+    const int type = (int)fx_eltype(x);
+    (void)path;
+    (void)trainable;
+    m->mixed = m->mixed || (m->type >= 0 && m->type != type);
+    m->type = type;
+}
+
+/* The notation of an entry, where a reader can make its model of it. */
+static void add_notation(saving *s, const char *prefix, const char *name, void *object)
+{
+    char what[600], *text = text_of(object, fx_summary);
+    mixture m = {.type = -1};
+    if (!text) {
+        s->status = no_memory();
+        return;
+    }
+    const text_worth worth = model_text_worth(object, text, what, sizeof what);
+    if (worth != TEXT_ALL)
+        lose(s, name, what);
+    if (worth != TEXT_USELESS)
+        add_text(s, prefix, name, "", text);
+    fx_visit(object, look_at_type, &m);
+    if (s->form.pytorch && m.mixed)
+        lose(s, name, "its arrays are of several element types, which read back as one");
+    free(text);
+}
+
+/* Why a format of arrays cannot hold an entry, whatever texts it has; NULL: it can. */
 static const char *too_rich(const contents *c)
 {
     return c->nothing                                 ? "it has values that are nothing"
@@ -300,335 +260,188 @@ static const char *too_rich(const contents *c)
                                                       : NULL;
 }
 
+typedef struct found_struct {
+    char *what; /* says so; at most `size` bytes */
+    size_t size;
+    bool found;
+} found_struct;
+
+static fx_walk look_for_struct(const fx_spot *at, void *user)
+{
+    found_struct *f = user;
+    char name[200];
+    const tree_kind kind = tree_kind_of(at->objects[0]);
+    if (kind != TREE_STRUCT)
+        return kind >= TREE_TUPLE ? FX_WALK_ENTER : FX_WALK_PASS;
+    tree_struct_name(at->objects[0], name, sizeof name);
+    snprintf(f->what, f->size, "it has a %s, which this library has no layer for", name);
+    f->found = true;
+    return FX_WALK_STOP;
+}
+
 /* A struct that this library has no layer for; says so in `what`. */
 static bool has_struct(void *object, char *what, size_t size)
 {
-    char name[200];
-    const tree_kind kind = tree_kind_of(object);
-    if (kind == TREE_STRUCT) {
-        tree_struct_name(object, name, sizeof name);
-        snprintf(what, size, "it has a %s, which this library has no layer for", name);
-        return true;
-    }
-    for (int64_t i = 0; kind >= TREE_TUPLE && i < fx_count(object); i++)
-        if (has_struct(fx_child(object, i), what, size))
-            return true;
-    return false;
+    found_struct f = {.what = what, .size = size};
+    const fx_tree_walker how = {.op = "save", .meet = look_for_struct, .user = &f};
+    fx_tree_walk(&how, &object);
+    return f.found;
 }
 
-static void add_entry(saving *s, const char *name, void *object)
+/* The model that PyTorch's names are made of. */
+static void add_pytorch(saving *s, const char *name, void *object)
+{
+    if (!s->form.arrays)
+        add_notation(s, MODEL_FILE_PYTORCH, name, object);
+    pairs_add(&s->objects, "", fx_torch_state(object));
+}
+
+static void add_layers(saving *s, const char *name, void *object)
+{
+    char what[300];
+    if (has_struct(object, what, sizeof what))
+        lose(s, name, what);
+    else
+        add_notation(s, MODEL_FILE_NOTATION, name, object);
+    pairs_add(&s->objects, name, object);
+}
+
+/* An entry of which the format holds the arrays alone. */
+static void add_stripped(saving *s, const char *name, void *object, const contents *c,
+                         const char *why)
+{
+    lose(s, name, why);
+    if (c->arrays || c->layers)
+        add_arrays(s, name, object);
+}
+
+static bool is_header(const char *name, const void *object, const contents *c)
+{
+    return fx_metadata_count(object) > 0 || (strcmp(name, MODEL_FILE_METADATA) == 0 && c->texts &&
+                                             !c->arrays && !c->layers && !c->deep_texts);
+}
+
+static void add_entry(saving *s, const char *name, void *object, bool is_model)
 {
     const contents c = contents_of(object);
-    const char *why = too_rich(&c);
-    char title[300];
-    if (strcmp(name, METADATA) == 0 && c.texts && !c.arrays && !c.layers && !c.deep_texts)
+    const bool header = is_header(name, object, &c);
+    if (s->form.pytorch && is_model)
+        add_pytorch(s, name, object);
+    else if (!s->holds_texts && (header || c.texts || c.nothing || !fx_is_array(object)))
+        add_stripped(s, name, object, &c,
+                     c.layers ? "its structure is not an array" : "not an array");
+    else if (header)
         add_header(s, object);
-    else if (fx_metadata_count(object) > 0)
-        add_header(s, object);
-    else if (why)
-        cannot(s, name, why);
-    else if (!s->model_texts && !fx_is_array(object))
-        cannot(s, name, "the format holds arrays by name, and nothing else");
-    else if (c.layers && has_struct(object, title, sizeof title))
-        cannot(s, name, title);
+    else if (s->form.pytorch && c.layers)
+        lose(s, name, "PyTorch's names have room for one model");
+    else if (too_rich(&c))
+        add_stripped(s, name, object, &c, too_rich(&c));
     else if (c.layers)
         add_layers(s, name, object);
     else if (c.texts)
         add_texts(s, name, object);
     else {
         if (is_tuple(object))
-            add_text(s, TUPLE, name, "", "");
-        add(&s->objects, name, object);
+            add_text(s, MODEL_FILE_TUPLE, name, "", "");
+        add_arrays(s, name, object);
     }
 }
 
 static fx_status write_entries(saving *s)
 {
-    if (s->objects.failed || s->texts.failed || s->notations.failed)
-        return no_memory();
-    if (s->texts.n > 0 && !s->model_texts)
-        return cannot(s, METADATA, "the format holds arrays and no texts");
     if (s->texts.n > 0)
-        add(&s->objects, "", fxi_metadata(s->texts.n, s->texts.items));
-    return s->objects.failed ? no_memory() : fxi_save(s->path, s->objects.n, s->objects.items);
+        pairs_add(&s->objects, "", fxi_metadata(s->texts.n, s->texts.items));
+    if (s->objects.failed)
+        return no_memory();
+    return fxi_save(s->path, s->objects.n, s->objects.items);
 }
 
 /* BSON has texts of its own: those of a header become a dictionary. */
 static void *header_as_tuple(const void *metadata)
 {
-    pairs p = {0};
+    name_pairs p = {0};
     for (int64_t i = 0; i < fx_metadata_count(metadata); i++) {
         const char *key = fx_metadata_key(metadata, i);
-        add(&p, key, fx_string(fx_metadata_text(metadata, key)));
+        pairs_add(&p, key, fx_string(fx_metadata_text(metadata, key)));
     }
-    void *tuple = fxi_named_pairs(p.n, p.items);
-    free_pairs(&p);
+    void *tuple = p.failed ? memory_error() : fxi_named_pairs(p.n, p.items);
+    pairs_free(&p);
     return tuple;
 }
 
 static fx_status save_whole(const char *path, void *entries)
 {
-    pairs p = {0};
+    name_pairs p = {0};
     for (int64_t i = 0; i < fx_count(entries); i++) {
         void *object = fx_child(entries, i);
-        add(&p, fx_child_name(entries, i),
-            fx_metadata_count(object) > 0 ? header_as_tuple(object) : object);
+        pairs_add(&p, fx_child_name(entries, i),
+                  fx_metadata_count(object) > 0 ? header_as_tuple(object) : object);
     }
     const fx_status status = p.failed ? no_memory() : fxi_save(path, p.n, p.items);
-    free_pairs(&p);
+    pairs_free(&p);
     return status;
 }
 
-fx_status model_file_save(const char *path, void *entries)
+/* A loss that nobody asked for: nothing is written. */
+static fx_status refused(const saving *s)
+{
+    return fx_fail(FX_STATUS_UNSUPPORTED, "save", "%s cannot hold %s", s->path,
+                   losses_sentence(s->lost));
+}
+
+static bool loss_is_fine(const saving *s)
+{
+    return s->lost->n == 0 || s->form.lossy || s->form.arrays;
+}
+
+static fx_status save_checkpoint(saving *s, void *entries)
+{
+    void *model = model_file_entry(entries, "model");
+    if (!model)
+        return fx_fail(FX_STATUS_UNSUPPORTED, "save",
+                       "%s: a checkpoint holds an entry \"model\", and there is none", s->path);
+    for (int64_t i = 0; i < fx_count(entries); i++)
+        if (fx_child(entries, i) != model)
+            lose(s, fx_child_name(entries, i), "not a part of a checkpoint");
+    add_notation(s, MODEL_FILE_NOTATION, "model", model);
+    if (s->status != FX_OK)
+        return s->status;
+    return loss_is_fine(s) ? fx_checkpoint_save(s->path, model, .keep = 1) : refused(s);
+}
+
+/* Are PyTorch's names made of it? */
+static bool has_layers(void *object)
+{
+    return contents_of(object).layers;
+}
+
+static fx_status save_arrays(saving *s, void *entries)
+{
+    const int64_t model = s->form.pytorch ? model_file_place(entries, has_layers) : -1;
+    s->holds_texts = !s->form.arrays && !ends_with(s->path, ".npy");
+    if (s->form.pytorch && model < 0)
+        return fx_fail(FX_STATUS_ARGUMENT, "save", "there is no entry \"model\" to give PyTorch");
+    for (int64_t i = 0; i < fx_count(entries) && s->status == FX_OK; i++)
+        add_entry(s, fx_child_name(entries, i), fx_child(entries, i), i == model);
+    if (s->status != FX_OK)
+        return s->status;
+    return loss_is_fine(s) ? write_entries(s) : refused(s);
+}
+
+fx_status model_file_save(const char *path, void *entries, const model_file_form *form,
+                          losses *out_lost)
 {
     FX_SCOPE;
-    if (ends_with(path, ".bson"))
-        return save_whole(path, entries);
-    saving s = {.path = path, .model_texts = ends_with(path, ".safetensors")};
-    for (int64_t i = 0; i < fx_count(entries) && s.status == FX_OK; i++)
-        add_entry(&s, fx_child_name(entries, i), fx_child(entries, i));
-    if (s.status == FX_OK)
-        s.status = write_entries(&s);
-    for (int i = 1; i < s.notations.n; i += 2)
-        free((void *)(uintptr_t)s.notations.items[i]);
-    free_pairs(&s.notations);
-    free_pairs(&s.texts);
-    free_pairs(&s.objects);
-    return s.status;
-}
-
-/* ---- reading --------------------------------------------------------------------------------- */
-
-typedef struct filling {
-    const char *path, *name;
-    void *file; /* a named tuple of arrays by name */
-    bool *used; /* which of them */
-    fx_array **from, **to;
-    int64_t n, at; /* of from and to; where the search goes on */
-    fx_status status;
-} filling;
-
-static int64_t find_array(const filling *f, const char *name, int64_t start)
-{
-    const int64_t n = fx_count(f->file);
-    for (int64_t i = 0; i < n; i++)
-        if (strcmp(fx_child_name(f->file, (start + i) % n), name) == 0)
-            return (start + i) % n;
-    return -1;
-}
-
-static bool same_sizes(const fx_array *a, const fx_array *b)
-{
-    bool same = fx_ndims(a) == fx_ndims(b);
-    for (int k = 0; k < fx_ndims(a) && same; k++)
-        same = fx_size(a, k) == fx_size(b, k);
-    return same;
-}
-
-static void take_array(fx_array *x, const char *path, bool trainable, void *user)
-{
-    (void)trainable;
-    filling *f = user;
-    char name[PATH_BYTES];
-    if (f->status != FX_OK)
-        return;
-    snprintf(name, sizeof name, "%s%s%s", f->name, *path ? "." : "", path);
-    const int64_t i = find_array(f, name, f->at);
-    fx_array *found = i >= 0 ? fx_child(f->file, i) : NULL;
-    if (!found || !same_sizes(found, x)) {
-        char have[100] = "there is none", want[100];
-        fx_summary(x, want, sizeof want);
-        if (found)
-            fx_summary(found, have, sizeof have);
-        f->status = fx_fail(FX_STATUS_FORMAT, "load", "%s: \"%s\" should be a %s: %s%s", f->path,
-                            name, want, found ? "it is a " : "", have);
-        return;
-    }
-    f->at = i + 1;
-    f->used[i] = true;
-    f->from[f->n] = x;
-    f->to[f->n++] = found;
-}
-
-static fx_array *replaced(fx_array *x, void *user)
-{
-    filling *f = user;
-    for (int64_t i = 0; i < f->n; i++, f->at++)
-        if (f->from[f->at % f->n] == x)
-            return f->to[f->at++ % f->n];
-    return x;
-}
-
-/* An array below the entry that its notation has no place for. */
-static void refuse_others(filling *f)
-{
-    const size_t length = strlen(f->name);
-    for (int64_t i = 0; f->status == FX_OK && i < fx_count(f->file); i++) {
-        const char *name = fx_child_name(f->file, i);
-        if (!f->used[i] && strncmp(name, f->name, length) == 0 && name[length] == '.')
-            f->status = fx_fail(FX_STATUS_FORMAT, "load",
-                                "%s: the notation of \"%s\" has no place for \"%s\"", f->path,
-                                f->name, name);
-    }
-}
-
-/* The model of a text with the file's arrays, in their own element types. NULL: recorded. */
-static void *model_of(const char *path, void *file, bool *used, const char *name, const char *text)
-{
-    const size_t n = (size_t)fx_count(file) + 1;
-    filling f = {.path = path, .name = name, .file = file, .used = used};
-    void *model = fx_parse_model(text);
-    if (fx_is_error(model))
-        return NULL;
-    f.from = calloc(n, sizeof *f.from);
-    f.to = calloc(n, sizeof *f.to);
-    f.status = f.from && f.to ? FX_OK : no_memory();
-    fx_visit(model, take_array, &f);
-    refuse_others(&f);
-    f.at = 0;
-    void *filled = f.status == FX_OK ? fx_fmap_with(replaced, &f, model) : NULL;
-    free(f.from);
-    free(f.to);
-    return filled;
-}
-
-/* The number below n that a name is, as it is printed; −1: none. */
-static int place_of(const char *name, int n)
-{
-    char number[24];
-    const long place = strtol(name, NULL, 10);
-    snprintf(number, sizeof number, "%ld", place);
-    return place >= 0 && place < n && strcmp(number, name) == 0 ? (int)place : -1;
-}
-
-/* A tuple where the names are 0, 1, …, whatever their order in the file; else a named one. */
-static void *tuple_of(const pairs *p)
-{
-    const int n = p->n / 2;
-    void **things = calloc((size_t)n + 1, sizeof *things);
-    int placed = 0;
-    for (int i = 0; things && i < n; i++) {
-        const int place = place_of(p->items[2 * i], n);
-        if (place < 0 || things[place])
-            break;
-        things[place] = (void *)(uintptr_t)p->items[2 * i + 1];
-        placed++;
-    }
-    void *tuple = !things       ? fx_error_array(no_memory())
-                  : placed == n ? fxi_tuple(n, things)
-                                : fxi_named_pairs(p->n, p->items);
-    free(things);
-    return tuple;
-}
-
-static bool begins(const char *text, const char *prefix)
-{
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
-/* The texts of entry `name`, which is so long: "text.NAME" is one text, "text.NAME.KEY" one of
- * several, a tuple where the keys are 0, 1, … */
-static void *texts_of(const void *header, const char *name, int length)
-{
-    char one[PATH_BYTES], several[PATH_BYTES + 1];
-    pairs p = {0};
-    snprintf(one, sizeof one, "%s%.*s", TEXT, length, name);
-    snprintf(several, sizeof several, "%s.", one);
-    if (fx_metadata_text(header, one))
-        return fx_string(fx_metadata_text(header, one));
-    for (int64_t i = 0; i < fx_metadata_count(header); i++) {
-        const char *key = fx_metadata_key(header, i);
-        if (begins(key, several))
-            add(&p, key + strlen(several), fx_string(fx_metadata_text(header, key)));
-    }
-    void *tuple = tuple_of(&p);
-    free_pairs(&p);
-    return tuple;
-}
-
-static bool has_name(const pairs *p, const char *name)
-{
-    for (int i = 0; i < p->n; i += 2)
-        if (strcmp(p->items[i], name) == 0)
-            return true;
-    return false;
-}
-
-/* Those of file's arrays whose names begin so, as a tuple of the scope, nested at the dots. */
-static void *nested(void *file, bool *used, const char *prefix, size_t length, int depth)
-{
-    pairs p = {0};
-    for (int64_t i = 0; i < fx_count(file); i++) {
-        const char *key = fx_child_name(file, i), *rest = key + length;
-        if (used[i] || strncmp(key, prefix, length) != 0)
-            continue;
-        const size_t part = strcspn(rest, ".");
-        used[i] = !rest[part] || depth == DEPTH_AT_MOST;
-        add_part(&p, rest, part,
-                 used[i] ? fx_child(file, i)
-                         : nested(file, used, key, length + part + 1, depth + 1));
-    }
-    void *tuple = tuple_of(&p);
-    free_pairs(&p);
-    return tuple;
-}
-
-/* What the header says: entries in `out`, and in `rest` the texts that are no entries. false:
- * recorded. */
-static bool read_header(const char *path, void *file, bool *used, const void *header, pairs *out,
-                        pairs *rest)
-{
-    for (int64_t i = 0; i < fx_metadata_count(header); i++) {
-        const char *key = fx_metadata_key(header, i), *text = fx_metadata_text(header, key);
-        char name[PATH_BYTES];
-        if (begins(key, NOTATION)) {
-            const char *entry = key + strlen(NOTATION);
-            void *model = model_of(path, file, used, entry, text);
-            if (!model)
-                return false;
-            add(out, entry, model);
-        } else if (begins(key, TEXT)) {
-            const char *entry = key + strlen(TEXT);
-            const int length = (int)strcspn(entry, ".");
-            snprintf(name, sizeof name, "%.*s", length, entry);
-            if (!has_name(out, name))
-                add(out, name, texts_of(header, entry, length));
-        } else if (begins(key, TUPLE)) {
-            snprintf(name, sizeof name, "%s.", key + strlen(TUPLE));
-            add(out, key + strlen(TUPLE), nested(file, used, name, strlen(name), 0));
-        } else {
-            add(rest, key, text);
-        }
-    }
-    return true;
-}
-
-static void *entries_of(const char *path, void *file, const void *header)
-{
-    pairs out = {0}, rest = {0};
-    bool *used = calloc((size_t)fx_count(file) + 1, sizeof *used);
-    bool good = used && read_header(path, file, used, header, &out, &rest);
-    for (int64_t i = 0; good && i < fx_count(file); i++)
-        if (!used[i] && fx_child(file, i) != header)
-            add(&out, fx_child_name(file, i), fx_child(file, i));
-    if (good && rest.n > 0)
-        add(&out, METADATA, fxi_metadata(rest.n, rest.items));
-    if (!used || out.failed || rest.failed)
-        no_memory();
-    good = good && !out.failed && !rest.failed;
-    void *entries = good ? fxi_named_pairs(out.n, out.items) : fx_error_array(fx_error_status());
-    free_pairs(&out);
-    free_pairs(&rest);
-    free(used);
-    return entries;
-}
-
-void *model_file_load(const char *path)
-{
-    FX_SCOPE;
-    void *file = fx_load(path);
-    if (fx_is_array(file))
-        return fx_is_error(file) ? file : fx_keep(fx_named_tuple("array", file));
-    const void *header = model_file_entry(file, METADATA);
-    return fx_keep(fx_metadata_count(header) > 0 ? entries_of(path, file, header) : file);
+    losses own = {0};
+    saving s = {.path = path, .lost = out_lost ? out_lost : &own};
+    if (form)
+        s.form = *form;
+    const fx_status status = s.form.checkpoint          ? save_checkpoint(&s, entries)
+                             : ends_with(path, ".bson") ? save_whole(path, entries)
+                                                        : save_arrays(&s, entries);
+    for (int i = 1; i < s.texts.n; i += 2)
+        free((void *)(uintptr_t)s.texts.items[i]);
+    pairs_free(&s.texts);
+    pairs_free(&s.objects);
+    return status;
 }

@@ -92,7 +92,7 @@ static int read_texts(const option_row *row, const char *text)
 {
     text_list *list = row->to;
     if (list->n == TEXTS_AT_MOST)
-        return fail(EXIT_BAD_INPUT, "--%s may be given %d times", row->name, TEXTS_AT_MOST);
+        return fail(EXIT_BAD_INPUT, "--%s is given more than %d times", row->name, TEXTS_AT_MOST);
     list->items[list->n++] = text;
     return -1;
 }
@@ -177,6 +177,7 @@ int options_read(const command *c, int argc, char **argv, int *n, char ***operan
 {
     struct option longs[OPTIONS_AT_MOST + 2];
     char shorts[2 * OPTIONS_AT_MOST + 3];
+    const char *given[OPTIONS_AT_MOST] = {NULL}; /* the value of each option so far */
     fill_getopt(c, longs, shorts);
     opterr = 0;
     optind = 0; /* begins anew, as glibc documents */
@@ -192,6 +193,11 @@ int options_read(const command *c, int argc, char **argv, int *n, char ***operan
             return EXIT_FINE;
         }
         const option_row *row = row_of(c, value);
+        const char **before = &given[row - c->options];
+        if (*before && row->kind != OPTION_TEXTS)
+            return fail(EXIT_BAD_INPUT, "--%s is given twice: \"%s\" and \"%s\"", row->name,
+                        *before, optarg);
+        *before = optarg;
         const int status = readers[row->kind](row, optarg);
         if (status >= 0)
             return status;
@@ -334,8 +340,7 @@ void options_manual(const command *const *commands, int n, FILE *to)
         ".TP\n130, 143\nStopped by SIGINT, by SIGTERM.\n"
         ".SH ENVIRONMENT\n"
         ".TP\nCFLUX_PROJECT\nThe folder of LocalPreferences.toml; the current one without it.\n"
-        ".TP\nCFLUX_BACKEND_PATH\nFolders in which backends are looked for first, parted by "
-        "colons.\n"
+        ".TP\nFX_PLUGIN_PATH\nFolders that plugins are searched in first, separated by colons.\n"
         ".TP\nFX_NUM_THREADS\nHow many threads the CPU works with.\n"
         ".SH EXAMPLES\n"
         ".PP\nLearn the last column of a table, and save the model for Flux:\n"

@@ -7,8 +7,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* An option with a value is refused when it is given twice, except OPTION_TEXTS. */
 typedef enum option_kind {
-    OPTION_FLAG,    /* bool: becomes true */
+    OPTION_FLAG,    /* bool: becomes true; may be repeated */
     OPTION_TEXT,    /* const char * */
     OPTION_CHOICE,  /* const char *: one of the words of metavar, "mean|sum" */
     OPTION_INTEGER, /* int64_t */
@@ -48,10 +49,19 @@ typedef struct command {
         "json", 0, OPTION_FLAG, (target), NULL, "Print one JSON document instead of text", 0, 0    \
     }
 /* Of the commands that compute. */
+#define OPTION_FLUX_VERSION(target)                                                                \
+    {                                                                                              \
+        "flux-version", 0, OPTION_TEXT, (target), "VERSION",                                       \
+            "The version of Flux, 0.14 or 0.16.10, whose formula a LayerNorm of a BSON file has "  \
+            "(default: the newest that could have written the file)",                              \
+            0, 0                                                                                   \
+    }
 #define OPTION_DEVICE(target)                                                                      \
     {                                                                                              \
         "device", 0, OPTION_TEXT, (target), "DEVICE",                                              \
-            "Where to compute: cpu (the default), opencl:0; cflux devices lists them", 0, 0        \
+            "The device to compute on, such as cpu or opencl:0; cflux devices lists them "         \
+            "(default: cpu)",                                                                      \
+            0, 0                                                                                   \
     }
 #define OPTIONS_END                                                                                \
     {                                                                                              \

@@ -1,47 +1,44 @@
 /* output_paths.c: see output_paths.h. */
 #include "output_paths.h"
 #include "failure.h"
+#include "system.h"
 #include <errno.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-static void folder_of(const char *path, char folder[PATH_MAX])
+static void folder_of(const char *path, char folder[FILE_PATH_BYTES])
 {
     const char *slash = strrchr(path, '/');
-    snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    snprintf(folder, FILE_PATH_BYTES, "%.*s", slash ? (int)(slash - path) + 1 : 1,
+             slash ? path : ".");
 }
 
 /* The path without links and dots; of a file that is not there, its folder's and its name. */
-static bool resolve(const char *path, char out[PATH_MAX])
+static bool resolve(const char *path, char out[FILE_PATH_BYTES])
 {
-    char folder[PATH_MAX], whole[PATH_MAX];
-    if (realpath(path, out))
+    char folder[FILE_PATH_BYTES], whole[FILE_PATH_BYTES];
+    if (real_path(path, out))
         return true;
     folder_of(path, folder);
     const char *slash = strrchr(path, '/');
-    if (!realpath(folder, whole))
+    if (!real_path(folder, whole))
         return false;
-    const int n = snprintf(out, PATH_MAX, "%s/%s", whole, slash ? slash + 1 : path);
-    return n > 0 && n < PATH_MAX;
+    const int n = snprintf(out, FILE_PATH_BYTES, "%s/%s", whole, slash ? slash + 1 : path);
+    return n > 0 && n < FILE_PATH_BYTES;
 }
 
 /* A file that is there and is none, such as /dev/null, is written to as it is; others are made
  * beside the old one, where a link leads. */
 static int check_place(const output_path *o)
 {
-    char whole[PATH_MAX], folder[PATH_MAX];
-    struct stat s;
-    const bool there = stat(o->path, &s) == 0;
-    if (there && S_ISDIR(s.st_mode))
+    char whole[FILE_PATH_BYTES], folder[FILE_PATH_BYTES];
+    const path_kind kind = kind_of_path(o->path);
+    if (kind == PATH_FOLDER)
         return fail(EXIT_BAD_INPUT, "%s %s: it is a folder", o->name, o->path);
-    folder_of(there && realpath(o->path, whole) ? whole : o->path, folder);
-    const bool good = there && !S_ISREG(s.st_mode) ? access(o->path, W_OK) == 0
-                                                   : access(folder, W_OK | X_OK) == 0;
+    folder_of(kind != PATH_ABSENT && real_path(o->path, whole) ? whole : o->path, folder);
+    const bool as_it_is = kind == PATH_DEVICE || kind == PATH_OTHER;
+    const bool good = as_it_is ? may_write(o->path) : may_make_files_in(folder);
     if (good)
         return EXIT_FINE;
     return errno == ENOENT
@@ -51,9 +48,9 @@ static int check_place(const output_path *o)
 
 static bool is_same_file(const char *a, const char *b)
 {
-    char whole[2][PATH_MAX];
-    struct stat s;
-    if (!a || !b || (stat(a, &s) == 0 && !S_ISREG(s.st_mode)))
+    char whole[2][FILE_PATH_BYTES];
+    const path_kind kind = a && b ? kind_of_path(a) : PATH_OTHER;
+    if (kind != PATH_ABSENT && kind != PATH_FILE)
         return false;
     return resolve(a, whole[0]) && resolve(b, whole[1]) && strcmp(whole[0], whole[1]) == 0;
 }
@@ -62,7 +59,7 @@ static bool is_same_file(const char *a, const char *b)
 static bool is_read(const char *output, const char *input)
 {
     const char *from = input && strcmp(input, "-") == 0 ? "/dev/stdin" : input;
-    return from && access(from, F_OK) == 0 && is_same_file(output, from);
+    return from && kind_of_path(from) != PATH_ABSENT && is_same_file(output, from);
 }
 
 int check_outputs(const output_path *outputs, int n, const char *const *inputs, int ninputs)

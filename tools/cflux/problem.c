@@ -125,7 +125,7 @@ static void *class_tuple(const char *const *names, int64_t n)
     void **numbers = calloc((size_t)n + 1, sizeof *numbers);
     for (int64_t i = 0; numbers && i < n; i++)
         numbers[i] = fxi_from(FX_DTYPE_I64, &i, 0, NULL);
-    void *tuple = numbers ? fxi_named_tuple((int)n, names, numbers) : memory_error();
+    void *tuple = numbers ? fx_named_tuple_from((int)n, names, numbers) : memory_error();
     free(numbers);
     return tuple;
 }
@@ -354,9 +354,12 @@ static fx_array *in_float64(fx_array *x)
 void problem_scale(problem *p, fx_array *x, bool channels)
 {
     const int last = fx_ndims(x) - 1;
-    unsigned dims = FX_AXIS(last);
-    for (int i = 0; i < last - 1 && channels; i++)
-        dims |= FX_AXIS(i);
+    int64_t axes[FX_MAX_DIMS];
+    int n = 0;
+    for (int i = 0; i <= last; i++)
+        if (i == last || (channels && i < last - 1))
+            axes[n++] = i;
+    const fx_axes dims = fx_axes_of(n, axes);
     fx_array *least = fx_minimum(x, .dims = dims), *mean = fx_mean(in_float64(x), .dims = dims);
     /* What never varies, or was seen once, is only moved: to 0, whatever rounding makes of a mean.
      */
@@ -366,8 +369,8 @@ void problem_scale(problem *p, fx_array *x, bool channels)
     fx_array *squares = fx_sum(fx_square(fx_sub(in_float64(x), mean)), .dims = dims);
     const double freedom = (double)(fx_length(x) / fx_length(mean) - 1);
     fx_array *std = fx_where(constant, 1.0, fx_sqrt(fx_div(squares, freedom)));
-    p->mean = fx_squeeze(mean, FX_AXIS(last));
-    p->std = fx_squeeze(std, FX_AXIS(last));
+    p->mean = fx_squeeze(mean, FX_AXES(last));
+    p->std = fx_squeeze(std, FX_AXES(last));
     fx_eval(fx_tuple(p->mean, p->std));
 }
 
@@ -391,8 +394,7 @@ static fx_array *target_of(const problem *p, fx_array *y)
 
 static fx_array *loss_of(const problem *p, fx_array *output, fx_array *y)
 {
-    const fx_loss_args a = {.fxi_size = sizeof a, .pred = output, .target = target_of(p, y)};
-    return p->formula(&a);
+    return fx_call_loss(p->formula, output, target_of(p, y));
 }
 
 fx_array *problem_batch_loss(const problem *p, void *model, fx_array *x, fx_array *y)

@@ -10,7 +10,7 @@ typedef struct loss_kind loss_kind;
 typedef struct problem {
     const char *loss; /* its name, without a module */
     const loss_kind *kind;
-    fx_loss_formula formula;
+    fx_formula_fn formula;
     void *classes; /* a named tuple, name to number; NULL: the target is numbers */
     int64_t nclasses;
     bool single;          /* two classes, and a model with one output */

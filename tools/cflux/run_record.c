@@ -1,75 +1,10 @@
 /* run_record.c: see run_record.h. */
 #include "run_record.h"
-#include "wall_clock.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS = 5, TEXT = 200, NUMBERS_AT_MOST = 12 * 1024 };
-
-static void add_bytes(fx_array *x, const char *path, bool trainable, void *user)
-{
-    (void)path;
-    (void)trainable;
-    *(int64_t *)user += fx_length(x) * (int64_t)fx_dtype_size(fx_eltype(x));
-}
-
-static int64_t bytes_of(void *layer)
-{
-    int64_t bytes = 0;
-    fx_visit(layer, add_bytes, &bytes);
-    return bytes;
-}
-
-/* The least time of a few runs; the result of the last one. */
-static fx_array *timed(void *layer, fx_array *x, double *out)
-{
-    fx_array *y = NULL;
-    *out = INFINITY;
-    for (int i = 0; i < RUNS; i++) {
-        const double began = seconds_now();
-        y = fx_call(layer, x);
-        if (fx_eval(y) != FX_OK || fx_synchronize(fx_array_device(y)) != FX_OK)
-            return NULL;
-        const double took = seconds_now() - began;
-        *out = took < *out ? took : *out;
-    }
-    return y;
-}
-
-static bool add_layer(run_record *r, void *layer, fx_array **x)
-{
-    char *text = malloc(TEXT);
-    int64_t *sizes = calloc(FX_MAX_DIMS, sizeof *sizes);
-    run_layer *l = &r->layers[r->nlayers];
-    fx_array *y = text && sizes ? timed(layer, *x, &l->seconds) : NULL;
-    if (!y) {
-        free(text);
-        free(sizes);
-        return false;
-    }
-    fx_summary(layer, text, TEXT);
-    l->layer = text;
-    l->rank = fx_ndims(y);
-    for (int i = 0; i < l->rank; i++)
-        sizes[i] = fx_size(y, i);
-    l->output = sizes;
-    l->parameters = fx_parameter_count(layer);
-    l->bytes = bytes_of(layer);
-    r->nlayers++;
-    *x = y;
-    return true;
-}
-
-static void fill_layers(run_record *r, void *model, fx_array *x)
-{
-    FX_TEST;
-    const bool chain = strcmp(fx_type_of(model)->name, "Chain") == 0;
-    const int64_t n = chain ? fx_count(model) : 1;
-    for (int64_t i = 0; i < n && r->nlayers < RECORD_LAYERS; i++)
-        if (!add_layer(r, chain ? fx_child(model, i) : model, &x))
-            return;
-}
+enum { NUMBERS_AT_MOST = 12 * 1024 };
 
 /* The numbers of one observation, the last axis of x at i. */
 static double *numbers_of(fx_array *x, int64_t i, int64_t *n)
@@ -100,7 +35,7 @@ static answers ask(const problem *p, void *model, fx_array *inputs)
 
 static void add_sample(run_record *r, fx_array *raw, fx_array *y, const answers *a, int64_t i)
 {
-    run_sample *s = &r->samples[r->nsamples];
+    fx_run_sample *s = &r->samples[r->nsamples];
     int64_t *shape = calloc(FX_MAX_DIMS, sizeof *shape);
     s->rank = fx_ndims(raw) - 1;
     for (int k = 0; shape && k < s->rank; k++)
@@ -147,24 +82,16 @@ static void fill_samples(run_record *r, const problem *p, void *model, fx_array 
         add_sample(r, raw, fx_child(some, 1), &a, i);
 }
 
-void record_fill(run_record *out, const problem *p, void *model, fx_array *x, fx_array *y,
-                 int64_t batchsize)
+void record_fill(run_record *out, const problem *p, void *model, fx_array *x, fx_array *y)
 {
     FX_SCOPE;
-    const int last = fx_ndims(x) - 1;
-    const int64_t n = fx_size(x, last) < batchsize ? fx_size(x, last) : batchsize;
     memset(out, 0, sizeof *out);
-    fill_layers(out, model, fx_to(p->device, fx_slice(x, last, 0, n)));
     fill_samples(out, p, model, x, y);
     fx_error_take(); /* what could not be had is not in the log */
 }
 
 void record_free(run_record *record)
 {
-    for (int64_t i = 0; i < record->nlayers; i++) {
-        free((void *)(uintptr_t)record->layers[i].layer);
-        free((void *)(uintptr_t)record->layers[i].output);
-    }
     for (int64_t i = 0; i < record->nsamples; i++) {
         free((void *)(uintptr_t)record->samples[i].shape);
         free((void *)(uintptr_t)record->samples[i].input);

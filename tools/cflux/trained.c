@@ -3,12 +3,12 @@
 #include "failure.h"
 #include "input_file.h"
 #include "model_file.h"
+#include "system.h"
 #include "tree_text.h"
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { PATH_BYTES = 4096, ENTRIES = 7 };
+enum { ENTRIES = 7 };
 
 typedef struct entry_list {
     const void *pairs[2 * ENTRIES];
@@ -53,24 +53,24 @@ fx_status trained_save(const char *path, const trained *t, const problem *p)
     add_if(&e, "classes", p->classes ? texts_of_classes(p) : NULL);
     add_if(&e, "mean", p->mean);
     add_if(&e, "std", p->std);
-    return model_file_save(path, fxi_named_pairs(e.n, e.pairs));
+    return model_file_save(path, fxi_named_pairs(e.n, e.pairs), NULL, NULL);
 }
 
 int trained_try(const char *path, const trained *t, const problem *p)
 {
-    char beside[PATH_BYTES];
+    char beside[FILE_PATH_BYTES];
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     const char *dot = strrchr(name, '.');
     const int n = snprintf(beside, sizeof beside, "%.*s.cflux-%ld%s", (int)(name - path), path,
-                           (long)getpid(), dot ? dot : "");
+                           process_number(), dot ? dot : "");
     FX_SCOPE;
     if (!dot || (strcmp(dot, ".bson") != 0 && strcmp(dot, ".safetensors") != 0))
         return fail(EXIT_BAD_INPUT, "--save %s: models are saved as .bson or .safetensors", path);
-    if (n < 0 || n >= PATH_BYTES)
+    if (n < 0 || n >= FILE_PATH_BYTES)
         return fail(EXIT_BAD_INPUT, "--save: the path is too long");
     const bool saved = trained_save(beside, t, p) == FX_OK,
-               loads = saved && !fx_is_error(model_file_load(beside));
-    unlink(beside);
+               loads = saved && !fx_is_error(model_file_load(beside, NULL));
+    remove(beside);
     if (loads)
         return EXIT_FINE;
     const fx_error e = fx_error_take();
@@ -162,7 +162,7 @@ static bool is_ours(const trained *t, const problem *p, const void *classes)
 
 int trained_load(const char *path, trained *t, problem *p)
 {
-    void *entries = input_file_ends(path) ? model_file_load(path) : NULL;
+    void *entries = input_file_ends(path) ? model_file_load(path, NULL) : NULL;
     if (!entries || fx_is_error(entries))
         return fail_library(EXIT_BAD_INPUT);
     *t = (trained){.model = find_model(entries)};

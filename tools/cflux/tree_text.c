@@ -1,8 +1,21 @@
-/* tree_text.c: the entries of a file, printed. */
+/* tree_text.c: the entries of a file, printed.
+ *
+ * A file may refer to one object in very many ways. The first FULL_LINES lines show it each time;
+ * after them an object that was shown before is named only.
+ */
 #include "tree_text.h"
 #include "clean_text.h"
 #include <stdlib.h>
 #include <string.h>
+
+enum { FULL_LINES = 1000 };
+
+/* Is it named only? Else it counts as shown. */
+static bool only_named(tree_shown *shown, const void *object)
+{
+    return (shown->lines++ > FULL_LINES && object_set_has(&shown->objects, object)) ||
+           !object_set_add(&shown->objects, object);
+}
 
 tree_kind tree_kind_of(const void *object)
 {
@@ -44,32 +57,35 @@ char *text_of(void *object, size_t (*write)(void *object, char *dst, size_t capa
     return text;
 }
 
-static void print_children(FILE *to, const char *name, void *object, int indent)
+static void print_children(FILE *to, tree_shown *shown, const char *name, void *object, int indent)
 {
+    put_clean(to, name, 0);
     if (fx_count(object) == 0) {
-        put_clean(to, name, 0);
         fputs("()\n", to);
         return;
     }
-    put_clean(to, name, 0);
+    if (only_named(shown, object)) {
+        fputs("(…) shown above\n", to);
+        return;
+    }
     fputs("(\n", to);
     for (int64_t i = 0; i < fx_count(object); i++)
-        tree_print(to, fx_child_name(object, i), fx_child(object, i), indent + 2);
+        tree_print(to, shown, fx_child_name(object, i), fx_child(object, i), indent + 2);
     fprintf(to, "%*s)\n", indent, "");
 }
 
 static void print_number(FILE *to, void *object)
 {
-    char text[NUMBER_TEXT];
+    char text[FX_SHORTEST_TEXT];
     const double x = fx_item(object);
     const bool narrow = fx_dtype_size(fx_eltype(object)) <= sizeof(float);
     if (fx_eltype(object) == FX_DTYPE_BOOL)
         fprintf(to, "%s\n", x != 0 ? "true" : "false");
     else
-        fprintf(to, "%s\n", narrow ? number_text_f32((float)x, text) : number_text(x, text));
+        fprintf(to, "%s\n", narrow ? fx_shortest_f32((float)x, text) : fx_shortest(x, text));
 }
 
-void tree_print(FILE *to, const char *name, void *object, int indent)
+void tree_print(FILE *to, tree_shown *shown, const char *name, void *object, int indent)
 {
     const tree_kind kind = tree_kind_of(object);
     char title[200] = "", *text = NULL;
@@ -79,7 +95,7 @@ void tree_print(FILE *to, const char *name, void *object, int indent)
     if (kind == TREE_STRUCT)
         tree_struct_name(object, title, sizeof title);
     if (kind == TREE_STRUCT || kind == TREE_TUPLE)
-        print_children(to, title, object, indent);
+        print_children(to, shown, title, object, indent);
     else if (kind == TREE_NOTHING)
         fputs("nothing\n", to);
     else if (kind == TREE_NUMBER)
@@ -93,67 +109,71 @@ void tree_print(FILE *to, const char *name, void *object, int indent)
     free(text);
 }
 
-void tree_json_sizes(json_out *j, const fx_array *x)
+void tree_json_sizes(fx_json *j, const fx_array *x)
 {
-    json_text(j, "type", fx_dtype_name(fx_eltype(x)));
-    json_open(j, "size", '[');
+    fx_json_text(j, "type", fx_dtype_name(fx_eltype(x)));
+    fx_json_open(j, "size", '[');
     for (int k = 0; k < fx_ndims(x); k++)
-        json_integer(j, NULL, fx_size(x, k));
-    json_close(j);
+        fx_json_integer(j, NULL, fx_size(x, k));
+    fx_json_close(j);
 }
 
-static void json_children(json_out *j, void *object)
+static void json_children(fx_json *j, tree_shown *shown, void *object)
 {
-    json_open(j, "children", '[');
+    if (fx_count(object) > 0 && only_named(shown, object)) {
+        fx_json_flag(j, "shown_above", true);
+        return;
+    }
+    fx_json_open(j, "children", '[');
     for (int64_t i = 0; i < fx_count(object); i++)
-        tree_json(j, fx_child_name(object, i), fx_child(object, i));
-    json_close(j);
+        tree_json(j, shown, fx_child_name(object, i), fx_child(object, i));
+    fx_json_close(j);
 }
 
 /* A text, or several by their keys. */
-static void json_texts(json_out *j, const void *object)
+static void json_texts(fx_json *j, const void *object)
 {
     if (fx_string_text(object)) {
-        json_text(j, "text", fx_string_text(object));
+        fx_json_text(j, "text", fx_string_text(object));
         return;
     }
-    json_open(j, "texts", '{');
+    fx_json_open(j, "texts", '{');
     for (int64_t i = 0; i < fx_metadata_count(object); i++)
-        json_text(j, fx_metadata_key(object, i),
-                  fx_metadata_text(object, fx_metadata_key(object, i)));
-    json_close(j);
+        fx_json_text(j, fx_metadata_key(object, i),
+                     fx_metadata_text(object, fx_metadata_key(object, i)));
+    fx_json_close(j);
 }
 
-static void json_layer(json_out *j, void *object)
+static void json_layer(fx_json *j, void *object)
 {
     char *text = text_of(object, fx_summary);
-    json_text(j, "notation", text);
-    json_integer(j, "parameters", fx_parameter_count(object));
+    fx_json_text(j, "notation", text);
+    fx_json_integer(j, "parameters", fx_parameter_count(object));
     free(text);
 }
 
-void tree_json(json_out *j, const char *name, void *object)
+void tree_json(fx_json *j, tree_shown *shown, const char *name, void *object)
 {
     static const char *const kinds[] = {"nothing", "text",   "number", "array",
                                         "tuple",   "struct", "layer",  "object"};
     const tree_kind kind = tree_kind_of(object);
     char title[200];
-    json_open(j, NULL, '{');
-    json_text(j, "name", name);
-    json_text(j, "kind", kinds[kind]);
+    fx_json_open(j, NULL, '{');
+    fx_json_text(j, "name", name);
+    fx_json_text(j, "kind", kinds[kind]);
     if (kind == TREE_TEXT)
         json_texts(j, object);
     if (kind == TREE_NUMBER || kind == TREE_ARRAY)
         tree_json_sizes(j, object);
     if (kind == TREE_NUMBER)
-        json_number(j, "value", fx_item(object));
+        fx_json_number(j, "value", fx_item(object));
     if (kind >= TREE_LAYER)
         json_layer(j, object);
     if (kind == TREE_STRUCT) {
         tree_struct_name(object, title, sizeof title);
-        json_text(j, "struct", title);
+        fx_json_text(j, "struct", title);
     }
     if (kind == TREE_TUPLE || kind == TREE_STRUCT)
-        json_children(j, object);
-    json_close(j);
+        json_children(j, shown, object);
+    fx_json_close(j);
 }

@@ -3,7 +3,8 @@
 #ifndef CFLUX_TOOL_TREE_TEXT_H
 #define CFLUX_TOOL_TREE_TEXT_H
 
-#include "json_out.h"
+#include <cflux/json_out.h>
+#include "object_set.h"
 #include <cflux.h>
 
 typedef enum tree_kind {
@@ -18,13 +19,20 @@ typedef enum tree_kind {
 } tree_kind;
 tree_kind tree_kind_of(const void *object);
 
+/* What was printed of a file so far; zeroed at first. */
+typedef struct tree_shown {
+    object_set objects;
+    int64_t lines;
+} tree_shown;
+
 /* Prints "name: " (none when it is empty) and the object, with a line end. */
-void tree_print(FILE *to, const char *name, void *object, int indent);
-/* The same as one JSON value: {"name", "kind", …, "children"}. */
-void tree_json(json_out *j, const char *name, void *object);
+void tree_print(FILE *to, tree_shown *shown, const char *name, void *object, int indent);
+/* The same as one JSON value: {"name", "kind", …, "children"}; "shown_above": true instead of the
+ * children of an object that was printed before and is not printed again. */
+void tree_json(fx_json *j, tree_shown *shown, const char *name, void *object);
 
 /* "type" and "size" of an array. */
-void tree_json_sizes(json_out *j, const fx_array *x);
+void tree_json_sizes(fx_json *j, const fx_array *x);
 
 /* The name of a TREE_STRUCT, "Main.Encoder", into dst. */
 void tree_struct_name(void *object, char *dst, size_t capacity);

@@ -8,6 +8,7 @@
 #include "check.h"
 #include "backends.h"
 #include "memory.h"
+#include "pool.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +22,8 @@ static const fx_backend *inner_of(const fx_device *device)
 /* Nothing of its memory is cached by the library: what is released is to come here. */
 static fx_status check_info(fx_device *device)
 {
-    fx_set_memory_cache(device, 0);
-    fx_device *inner = &fxi_checker_of(device)->devices[device->id];
+    fxi_pool_keep(device, 0);
+    fx_device *inner = fxi_checker_of(device)->devices[device->id];
     device->info = inner->info;
     device->data = inner;
     return FX_OK;
@@ -114,9 +115,7 @@ static fx_status check_sync(fx_device *device)
 /* Entries are there when the inner backend has them. */
 static fx_backend table_over(const fx_backend *inner, const char *name)
 {
-    return (fx_backend){.abi = FX_BACKEND_ABI,
-                        .sizes = FX_BACKEND_SIZES_HERE,
-                        .name = name,
+    return (fx_backend){.head = FX_BACKEND_HEAD(name),
                         .views = inner->views,
                         .fuses = inner->fuses,
                         .info = check_info,
@@ -137,14 +136,14 @@ static fx_backend table_over(const fx_backend *inner, const char *name)
                         .proc = inner->proc};
 }
 
-const fx_backend *fxi_check_backend(const fx_backend *inner, fx_device *devices, int count)
+const fx_backend *fxi_check_backend(const fx_backend *inner, fx_device *const *devices, int count)
 {
-    const size_t room = sizeof "check:" + strlen(inner->name);
+    const size_t room = sizeof "check:" + strlen(inner->head.name);
     fxi_checker *c = fxi_calloc(1, sizeof *c + room);
     if (!c)
         return NULL;
     char *name = (char *)(c + 1);
-    snprintf(name, room, "check:%s", inner->name);
+    snprintf(name, room, "check:%s", inner->head.name);
     const char *wish = getenv("FX_CHECK");
     c->table = table_over(inner, name);
     c->inner = inner;
@@ -152,6 +151,6 @@ const fx_backend *fxi_check_backend(const fx_backend *inner, fx_device *devices,
     c->count = count;
     c->thorough = wish && strcmp(wish, "all") == 0;
     c->last = "nothing";
-    pthread_mutex_init(&c->lock, NULL);
+    fxi_mutex_init(&c->lock);
     return &c->table;
 }

@@ -3,13 +3,13 @@
 #ifndef CFLUX_CHECK_H
 #define CFLUX_CHECK_H
 
+#include "thread.h"
 #include <cflux/backend.h>
 
-#include <pthread.h>
 #include <stdint.h>
 
 /* Room for a sentence; as much as a kernel may say. */
-enum { FXI_CHECK_TEXT = 200 };
+enum { FXI_CHECK_TEXT = 320 };
 
 typedef struct fxi_check_block fxi_check_block;
 
@@ -17,10 +17,10 @@ typedef struct fxi_check_block fxi_check_block;
 typedef struct fxi_checker {
     fx_backend table; /* the first, so that a device's backend is its checker */
     const fx_backend *inner;
-    fx_device *devices; /* of the inner backend */
+    fx_device *const *devices; /* of the inner backend */
     int count;
     bool thorough; /* FX_CHECK=all */
-    pthread_mutex_t lock;
+    fxi_mutex lock;
     fxi_check_block **blocks; /* live and released, by device, then by address */
     int32_t nblocks, capacity;
     fxi_check_block *oldest, *newest; /* released, in that order */

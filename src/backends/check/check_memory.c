@@ -6,8 +6,8 @@
  * left. Where the host may follow addresses they are followed; else bytes go through `read` and
  * `write` in pieces.
  */
-#include "check.h"
 #include "backends.h"
+#include "check.h"
 #include "memory.h"
 
 #include <stdio.h>
@@ -65,7 +65,7 @@ static size_t piece(size_t bytes)
 static bool put(const fxi_checker *c, const fxi_check_block *b, size_t offset, size_t bytes,
                 fxi_check_fill fill)
 {
-    fx_device *inner = &c->devices[b->device];
+    fx_device *inner = c->devices[b->device];
     if (c->inner->fill && fill != FXI_CHECK_GUARD && bytes > 0)
         return c->inner->fill(inner, b->base + offset, byte_of(b, fill, 0), bytes) == FX_OK;
     uint8_t want[PIECE];
@@ -87,7 +87,7 @@ static const uint8_t *get(const fxi_checker *c, const fxi_check_block *b, size_t
 {
     if (!c->inner->read)
         return (const uint8_t *)b->base + offset;
-    const fx_status s = c->inner->read(&c->devices[b->device], copy, b->base + offset, n);
+    const fx_status s = c->inner->read(c->devices[b->device], copy, b->base + offset, n);
     return s == FX_OK ? copy : NULL;
 }
 
@@ -194,13 +194,13 @@ bool fxi_check_range(fx_device *device, fxi_span range, char *why)
 {
     fxi_checker *c = fxi_checker_of(device);
     char what[120], where[80] = "";
-    pthread_mutex_lock(&c->lock);
+    fxi_mutex_lock(&c->lock);
     const fxi_check_block *b = touched(c, device->id, range);
     const bool fine = b && inside(b, range) && !b->released;
     for (int i = 0; !b && i < c->count; i++) {
         b = touched(c, i, range);
         if (b)
-            snprintf(where, sizeof where, "of %s:%d, ", c->table.name, i);
+            snprintf(where, sizeof where, "of %s:%d, ", c->table.head.name, i);
     }
     /* Memory of the program, or a literal: where the host's is the device's. */
     const bool foreign = !b && !c->inner->read;
@@ -212,17 +212,17 @@ bool fxi_check_range(fx_device *device, fxi_span range, char *why)
     } else if (!b) {
         snprintf(why, FXI_CHECK_TEXT, "lies in no memory of the device, at %p", (void *)range.low);
     }
-    pthread_mutex_unlock(&c->lock);
+    fxi_mutex_unlock(&c->lock);
     return !fine && !foreign;
 }
 
 bool fxi_check_guards(fx_device *device, fxi_span range, char *why)
 {
     fxi_checker *c = fxi_checker_of(device);
-    pthread_mutex_lock(&c->lock);
+    fxi_mutex_lock(&c->lock);
     const fxi_check_block *b = touched(c, device->id, range);
     const bool bad = b && damaged(c, b, why);
-    pthread_mutex_unlock(&c->lock);
+    fxi_mutex_unlock(&c->lock);
     return bad;
 }
 
@@ -230,11 +230,11 @@ void fxi_check_all(fx_device *device, char *why)
 {
     fxi_checker *c = fxi_checker_of(device);
     *why = '\0';
-    pthread_mutex_lock(&c->lock);
+    fxi_mutex_lock(&c->lock);
     for (int32_t i = 0; i < c->nblocks && !*why; i++)
         if (c->blocks[i]->device == device->id)
             damaged(c, c->blocks[i], why);
-    pthread_mutex_unlock(&c->lock);
+    fxi_mutex_unlock(&c->lock);
 }
 
 /* ---- outputs --------------------------------------------------------------------------------- */
@@ -242,18 +242,18 @@ void fxi_check_all(fx_device *device, char *why)
 bool fxi_check_fill_range(fx_device *device, fxi_span range, fxi_check_fill fill)
 {
     fxi_checker *c = fxi_checker_of(device);
-    pthread_mutex_lock(&c->lock);
+    fxi_mutex_lock(&c->lock);
     const fxi_check_block *b = touched(c, device->id, range);
-    pthread_mutex_unlock(&c->lock);
+    fxi_mutex_unlock(&c->lock);
     return b && put(c, b, range.low - (uintptr_t)b->base, range.high - range.low, fill);
 }
 
 int64_t fxi_check_untouched(fx_device *device, fxi_span range, size_t size)
 {
     fxi_checker *c = fxi_checker_of(device);
-    pthread_mutex_lock(&c->lock);
+    fxi_mutex_lock(&c->lock);
     const fxi_check_block *b = touched(c, device->id, range);
-    pthread_mutex_unlock(&c->lock);
+    fxi_mutex_unlock(&c->lock);
     uint8_t copy[PIECE], want[16];
     memset(want, 0xFF, sizeof want);
     const size_t bytes = b ? range.high - range.low : 0;
@@ -285,7 +285,7 @@ static void let_go(fxi_checker *c, size_t most, char *why)
         if (!*why)
             damaged(c, b, why);
         take_out(c, b);
-        c->inner->free(&c->devices[b->device], b->base);
+        c->inner->free(c->devices[b->device], b->base);
         fxi_free(b);
     }
     if (!c->oldest)
@@ -298,13 +298,13 @@ static fxi_check_block *new_block(fxi_checker *c, int device, size_t bytes)
     if (!b)
         return NULL;
     *b = (fxi_check_block){.bytes = bytes, .device = device, .key = c->key++};
-    b->base = c->inner->alloc(&c->devices[device], bytes + 2 * (size_t)GUARD);
+    b->base = c->inner->alloc(c->devices[device], bytes + 2 * (size_t)GUARD);
     if (b->base && put(c, b, 0, GUARD, FXI_CHECK_GUARD) &&
         put(c, b, GUARD + bytes, GUARD, FXI_CHECK_GUARD) &&
         put(c, b, GUARD, bytes, FXI_CHECK_POISON) && insert(c, b))
         return b;
     if (b->base)
-        c->inner->free(&c->devices[device], b->base);
+        c->inner->free(c->devices[device], b->base);
     fxi_free(b);
     return NULL;
 }
@@ -315,13 +315,13 @@ void *fxi_check_alloc(fx_device *device, size_t bytes)
     char why[FXI_CHECK_TEXT] = "";
     if (bytes > SIZE_MAX - 2 * (size_t)GUARD)
         return NULL;
-    pthread_mutex_lock(&c->lock);
+    fxi_mutex_lock(&c->lock);
     fxi_check_block *b = new_block(c, device->id, bytes);
     if (!b) {
         let_go(c, 0, why);
         b = new_block(c, device->id, bytes);
     }
-    pthread_mutex_unlock(&c->lock);
+    fxi_mutex_unlock(&c->lock);
     fxi_check_report(device, why);
     return b ? b->base + GUARD : NULL;
 }
@@ -348,7 +348,7 @@ void fxi_check_free(fx_device *device, void *ptr)
     const uintptr_t base = (uintptr_t)ptr - GUARD;
     if (!ptr)
         return;
-    pthread_mutex_lock(&c->lock);
+    fxi_mutex_lock(&c->lock);
     const int32_t k = position(c, device->id, base);
     fxi_check_block *b = k < c->nblocks ? c->blocks[k] : NULL;
     if (!b || b->device != device->id || (uintptr_t)b->base != base) {
@@ -359,7 +359,7 @@ void fxi_check_free(fx_device *device, void *ptr)
     } else {
         release(c, b, why);
     }
-    pthread_mutex_unlock(&c->lock);
+    fxi_mutex_unlock(&c->lock);
     fxi_check_report(device, why);
 }
 
@@ -367,8 +367,8 @@ void fxi_check_drain(fx_device *device)
 {
     fxi_checker *c = fxi_checker_of(device);
     char why[FXI_CHECK_TEXT] = "";
-    pthread_mutex_lock(&c->lock);
+    fxi_mutex_lock(&c->lock);
     let_go(c, 0, why);
-    pthread_mutex_unlock(&c->lock);
+    fxi_mutex_unlock(&c->lock);
     fxi_check_report(device, why);
 }

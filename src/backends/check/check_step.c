@@ -7,6 +7,7 @@
  */
 #include "check.h"
 #include "context.h"
+#include "step.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -55,37 +56,12 @@ static fxi_span input(const call *c, int32_t k)
     return span_of(&c->step->in[k], c->in[k]);
 }
 
-/* The instruction that computes further output k. */
-static const fx_instr *maker(const fx_step *s, int k)
-{
-    return &s->program[s->more_reg[k] - s->nin / (s->segments ? s->nsegments : 1)];
-}
-
-/* Type and length of output k; outputs are dense. */
-static fx_tensor output_tensor(const fx_step *s, int32_t k)
-{
-    const int more = k % (1 + s->nmore) - 1;
-    fx_tensor t = {.dtype = s->out.dtype, .ndim = 1, .stride = {1}};
-    if (s->segments)
-        t.shape[0] = s->segments[k / (1 + s->nmore)].length;
-    else
-        t.shape[0] = fx_tensor_length(&s->out);
-    if (more < 0)
-        return t;
-    t.dtype = maker(s, more)->dtype;
-    for (int i = 0; s->cls == FX_CLASS_ROW && i < s->space.ndim; i++) {
-        const int64_t n = maker(s, more)->row && i < s->row_axes ? 1 : s->space.shape[i];
-        t.shape[0] = i == 0 ? n : t.shape[0] * n;
-    }
-    return t;
-}
-
 static fxi_span output(const call *c, int32_t k)
 {
-    const fx_tensor t = output_tensor(c->step, k);
-    return span_of(&t, c->step->segments ? c->run->outputs[k]
-                       : k == 0          ? c->out
-                                         : c->run->more[k - 1]);
+    const fx_tensor t = fxi_step_output_tensor(c->step, k);
+    return span_of(&t, c->step->cls == FX_CLASS_FOREACH ? c->run->outputs[k]
+                       : k == 0                         ? c->out
+                                                        : c->run->more[k - 1]);
 }
 
 static bool is_empty(fxi_span s)
@@ -112,10 +88,11 @@ static fx_status find_strays(const call *c)
 static bool may_share(const call *c, int32_t i, int32_t k)
 {
     const fx_step *s = c->step;
-    const fx_tensor *t = &s->in[i], out = output_tensor(s, k);
+    const fx_tensor *t = &s->in[i], out = fxi_step_output_tensor(s, k);
     const fxi_span a = input(c, i), b = output(c, k);
     const bool family = s->cls == FX_CLASS_ELEMENTWISE || s->cls == FX_CLASS_FOREACH;
-    const bool own = !s->segments || i / (s->nin / s->nsegments) == k / (1 + s->nmore);
+    const int32_t n = fx_step_segments(s);
+    const bool own = i / (s->nin / n) == k / (fx_step_outputs(s) / n);
     return family && own && a.low == b.low && a.high == b.high && size_of(t) == size_of(&out) &&
            fxi_is_dense(t->ndim, t->shape, t->stride);
 }
@@ -165,7 +142,7 @@ static fx_status find_damage(const call *c)
 static fx_status find_unwritten(const call *c)
 {
     for (int32_t k = 0; k < fx_step_outputs(c->step); k++) {
-        const fx_tensor t = output_tensor(c->step, k);
+        const fx_tensor t = fxi_step_output_tensor(c->step, k);
         const fxi_span at = output(c, k);
         const int64_t suspects = is_empty(at) ? 0 : fxi_check_untouched(c->device, at, size_of(&t));
         if (suspects == 0)
@@ -186,10 +163,10 @@ static fx_status find_unwritten(const call *c)
 static void count_step(const call *c)
 {
     fxi_checker *checker = fxi_checker_of(c->device);
-    pthread_mutex_lock(&checker->lock);
+    fxi_mutex_lock(&checker->lock);
     checker->steps++;
     checker->last = fxi_ops[c->step->op].name;
-    pthread_mutex_unlock(&checker->lock);
+    fxi_mutex_unlock(&checker->lock);
 }
 
 fx_status fxi_check_run(fx_device *device, const fx_step *step, const void *const *in, void *out,

@@ -18,12 +18,13 @@ static void cpu_free(fx_device *device, void *ptr)
 }
 
 /* Asks the plugin for the step as it is, or without its epilogue. */
-static fx_status ask_plugin(const fx_step *step, bool bare, fxi_plugin_ready **out)
+static fx_status ask_plugin(const fx_step *step, bool bare, fxi_kernel_ready **out)
 {
     fx_step asked = *step;
     if (bare) {
         asked.nin = 2;
-        asked.ninstr = 0;
+        *(step->op == FX_OP_CONV ? &asked.as.conv.epilogue : &asked.as.matmul.epilogue) =
+            (fx_program){0};
     }
     return fxi_cpu_plugin_prepare(&asked, out);
 }
@@ -31,7 +32,7 @@ static fx_status ask_plugin(const fx_step *step, bool bare, fxi_plugin_ready **o
 /* Also when it would but for want of memory, which is found out again. */
 static bool plugin_takes(const fx_step *step, bool bare)
 {
-    fxi_plugin_ready *ready = NULL;
+    fxi_kernel_ready *ready = NULL;
     const fx_status status = ask_plugin(step, bare, &ready);
     if (!status)
         fxi_cpu_plugin_release(ready);
@@ -44,7 +45,7 @@ static fx_status cpu_prepare(fx_device *device, fx_step *step)
     (void)device;
     if (step->op != FX_OP_MATMUL && step->op != FX_OP_CONV)
         return fxi_cpu_prepare_step(step);
-    fxi_plugin_ready *ready = NULL;
+    fxi_kernel_ready *ready = NULL;
     const fx_status status = ask_plugin(step, false, &ready);
     if (!status) {
         step->ready = ready;
@@ -82,9 +83,7 @@ static fx_status cpu_run(fx_device *device, const fx_step *step, const void *con
     return fxi_cpu_run_step(step, in, out, run);
 }
 
-const fx_backend fxi_cpu_backend = {.abi = FX_BACKEND_ABI,
-                                    .sizes = FX_BACKEND_SIZES_HERE,
-                                    .name = "CPU",
+const fx_backend fxi_cpu_backend = {.head = FX_BACKEND_HEAD("CPU"),
                                     .views = true,
                                     .fuses = true,
                                     .channels_last = cpu_channels_last,

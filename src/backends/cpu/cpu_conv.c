@@ -4,8 +4,12 @@
  * along the windows (cpu_conv_direct.c) where channels are few, else with vectors along the
  * channels (cpu_conv_gather.c), which takes anything.
  */
+#include "conv_infinite.h"
 #include "cpu_conv.h"
 #include "cpu_kernels.h"
+#include "cpu_parallel.h"
+#include "cpu_walk.h"
+#include "memory.h"
 #include <string.h>
 
 static void spatial_sizes(const fx_tensor *t, int spatial, int64_t out[3])
@@ -28,7 +32,7 @@ static void read_attr(fxi_conv_geometry *g, const fx_conv_attr *a)
 static fxi_conv_geometry geometry_of(const fx_step *step, const fx_tensor *x, const fx_tensor *w,
                                      const fx_tensor *y)
 {
-    const fx_conv_attr *a = &step->attr.conv;
+    const fx_conv_attr *a = &fx_step_conv(step)->attr;
     const int s = a->spatial;
     fxi_conv_geometry g = {
         .attr = a, .dtype = step->out.dtype, .size = fxi_cpu_size(step->out.dtype)};
@@ -53,9 +57,61 @@ static const struct {
 } kinds[] = {
     [FX_CONV_FORWARD] = {0, 1, 2}, [FX_CONV_DATA] = {2, 1, 0}, [FX_CONV_WEIGHT] = {0, 2, 1}};
 
+/* ---- gradients by weights from a gy that is not finite ----------------------------------------
+ */
+
+typedef struct scan {
+    const char *p;
+    int dtype;
+    int64_t n, parts;
+    bool infinite; /* atomic */
+} scan;
+
+static void scan_part(void *user, int64_t part)
+{
+    scan *s = user;
+    int64_t from, to;
+    fxi_cpu_range(s->n, s->parts, part, &from, &to);
+    if (!fxi_conv_finite(s->dtype, fxi_at(s->p, from, fxi_cpu_size(s->dtype)), to - from))
+        __atomic_store_n(&s->infinite, true, __ATOMIC_RELAXED);
+}
+
+static bool is_finite(const fx_tensor *t, const void *p)
+{
+    scan s = {.p = p, .dtype = t->dtype, .n = fx_tensor_length(t)};
+    s.parts = fxi_cpu_parts(s.n, fxi_cpu_cost((double)s.n * (double)fxi_cpu_size(t->dtype), 0));
+    fxi_cpu_parallel(s.parts, scan_part, &s);
+    return !s.infinite;
+}
+
+static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_run *run);
+
+static fx_status weigh_infinite(const fx_step *step, const void *const *in, void *out, fx_run *run)
+{
+    const fx_tensor *y = &step->in[1];
+    const int64_t n = fx_tensor_length(y);
+    void *finite = fxi_aligned(64, (size_t)n * fxi_cpu_size(y->dtype));
+    if (!finite)
+        return fxi_cpu_no_memory(run, step);
+    fxi_conv_finite_part(y->dtype, finite, in[1], n);
+    const fx_status status = conv(step, (const void *[]){in[0], finite}, out, run);
+    if (status == FX_OK)
+        fxi_conv_add_infinite(step, in[0], in[1], out);
+    fxi_free(finite);
+    return status;
+}
+
 fx_status fxi_cpu_conv(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
-    const int kind = step->attr.conv.kind;
+    const bool known = step->out.dtype == FX_DTYPE_F32 || step->out.dtype == FX_DTYPE_F64;
+    if (known && fxi_conv_asks_gy(&fx_step_conv(step)->attr) && !is_finite(&step->in[1], in[1]))
+        return weigh_infinite(step, in, out, run);
+    return conv(step, in, out, run);
+}
+
+static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_run *run)
+{
+    const int kind = fx_step_conv(step)->attr.kind;
     const fx_tensor *tensors[] = {&step->in[0], &step->in[1], &step->out};
     /* Inputs are only read, through the same struct as the one operand that is written. */
     char *const ptrs[] = {(char *)(uintptr_t)in[0], (char *)(uintptr_t)in[1], out};

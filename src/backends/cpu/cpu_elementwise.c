@@ -10,21 +10,16 @@
 /* Bytes of an output from which on it bypasses the caches. */
 static const int64_t STREAM_BYTES = (int64_t)64 << 20;
 
-static int outputs_of(const fx_step *step)
-{
-    return 1 + step->nmore;
-}
-
 fx_status fxi_cpu_elementwise_prepare(fx_step *step)
 {
-    fxi_program_spec spec = {.instr = step->program,
-                             .ninstr = step->ninstr,
+    const fx_elementwise_step *e = fx_step_elementwise(step);
+    fxi_program_spec spec = {.program = e->program,
                              .nin = step->nin,
-                             .nout = outputs_of(step),
+                             .nout = 1 + e->more.n,
                              .in = step->in,
                              .length = fx_tensor_length(&step->out),
-                             .out = {(uint8_t)(step->nin + step->ninstr - 1)}};
-    memcpy(spec.out + 1, step->more_reg, (size_t)step->nmore);
+                             .out = {(uint8_t)(step->nin + e->program.n - 1)}};
+    memcpy(spec.out + 1, e->more.reg, (size_t)e->more.n);
     return fxi_program_make(&spec, &step->ready);
 }
 
@@ -45,11 +40,12 @@ fx_status fxi_cpu_elementwise(const fx_step *step, const void *const *in, void *
 {
     if (!step->ready)
         return fxi_cpu_no_dtype(run, step, step->out.dtype);
+    const int32_t more = fx_step_elementwise(step)->more.n;
     void *outs[FXI_PROGRAM_OUTPUTS] = {out};
-    memcpy(outs + 1, run->more, (size_t)step->nmore * sizeof *outs);
+    memcpy(outs + 1, run->more, (size_t)more * sizeof *outs);
     fxi_program_args args = {.in = in, .out = outs, .to = fx_tensor_length(&step->out)};
     args.stream = args.to * (int64_t)fxi_cpu_size(step->out.dtype) >= STREAM_BYTES;
-    for (int k = 0; k < outputs_of(step) && args.stream; k++)
+    for (int k = 0; k < 1 + more && args.stream; k++)
         args.stream = !replaces_operand(step, in, outs[k]);
     fxi_program_run_parallel(step->ready, &args);
     return FX_OK;
@@ -67,13 +63,13 @@ fx_status fxi_cpu_epilogue_prepare(fx_step *step)
         return FX_STATUS_UNSUPPORTED;
     for (int k = 0; k < nin; k++)
         in[k] = k ? step->in[k + 1] : step->out;
-    const fxi_program_spec spec = {.instr = step->program,
-                                   .ninstr = step->ninstr,
+    const fx_program epilogue = fx_step_program(step);
+    const fxi_program_spec spec = {.program = epilogue,
                                    .nin = nin,
                                    .nout = 1,
                                    .in = in,
                                    .length = fx_tensor_length(&step->out),
-                                   .out = {(uint8_t)(nin + step->ninstr - 1)}};
+                                   .out = {(uint8_t)(nin + epilogue.n - 1)}};
     return fxi_program_make(&spec, &step->ready);
 }
 

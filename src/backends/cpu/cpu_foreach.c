@@ -13,25 +13,26 @@ enum { PIECE = 16 * FXI_TILE };
  * values look alike. */
 fx_status fxi_cpu_foreach_prepare(fx_step *step)
 {
-    const int nin = step->nin / step->nsegments;
+    const fx_foreach_step *f = fx_step_foreach(step);
+    const int nin = step->nin / f->nsegments;
     int32_t longest = 0;
-    for (int32_t s = 1; s < step->nsegments; s++)
-        if (step->segments[s].length > step->segments[longest].length)
+    for (int32_t s = 1; s < f->nsegments; s++)
+        if (f->segments[s].length > f->segments[longest].length)
             longest = s;
-    fxi_program_spec spec = {.instr = step->program,
-                             .ninstr = step->ninstr,
+    fxi_program_spec spec = {.program = f->program,
                              .nin = nin,
-                             .nout = 1 + step->nmore,
+                             .nout = 1 + f->more.n,
                              .in = step->in + longest * nin,
-                             .length = step->segments[longest].length,
-                             .out = {(uint8_t)(nin + step->ninstr - 1)}};
-    for (int k = 0; k < step->nmore; k++)
-        spec.out[1 + k] = step->more_reg[k];
+                             .length = f->segments[longest].length,
+                             .out = {(uint8_t)(nin + f->program.n - 1)}};
+    for (int k = 0; k < f->more.n; k++)
+        spec.out[1 + k] = f->more.reg[k];
     return fxi_program_make(&spec, &step->ready);
 }
 
 typedef struct job {
     const fx_step *step;
+    const fx_foreach_step *own;
     const void *const *in;
     void *const *out;
     int64_t pieces, parts;
@@ -45,8 +46,8 @@ static int64_t pieces_of(const fx_segment *s)
 static void run_segment(const job *j, int32_t s, int64_t from, int64_t to)
 {
     const fx_step *step = j->step;
-    const fxi_program_args args = {.in = j->in + s * (step->nin / step->nsegments),
-                                   .out = j->out + s * (1 + step->nmore),
+    const fxi_program_args args = {.in = j->in + s * (step->nin / j->own->nsegments),
+                                   .out = j->out + s * (1 + j->own->more.n),
                                    .from = from,
                                    .to = to};
     fxi_program_run(step->ready, &args);
@@ -57,8 +58,8 @@ static void run_part(void *user, int64_t part)
     const job *j = user;
     int64_t from, to, first = 0; /* the segment's first piece */
     fxi_cpu_range(j->pieces, j->parts, part, &from, &to);
-    for (int32_t s = 0; s < j->step->nsegments && first < to; s++) {
-        const fx_segment *g = &j->step->segments[s];
+    for (int32_t s = 0; s < j->own->nsegments && first < to; s++) {
+        const fx_segment *g = &j->own->segments[s];
         const int64_t n = pieces_of(g), a = from > first ? from - first : 0,
                       b = to - first < n ? to - first : n;
         if (a < b)
@@ -72,17 +73,18 @@ fx_status fxi_cpu_foreach(const fx_step *step, const void *const *in, void *out,
     (void)out;
     if (!step->ready)
         return fxi_cpu_no_dtype(run, step, step->out.dtype);
-    job j = {.step = step, .in = in, .out = run->outputs};
+    const fx_foreach_step *f = fx_step_foreach(step);
+    job j = {.step = step, .own = f, .in = in, .out = run->outputs};
     int64_t length = 0;
-    for (int32_t s = 0; s < step->nsegments; s++) {
-        length += step->segments[s].length;
-        j.pieces += pieces_of(&step->segments[s]);
+    for (int32_t s = 0; s < f->nsegments; s++) {
+        length += f->segments[s].length;
+        j.pieces += pieces_of(&f->segments[s]);
     }
     j.parts = fxi_cpu_parts(j.pieces, fxi_program_cost(step->ready) * (double)length);
     if (j.parts > 1)
         fxi_cpu_parallel(j.parts, run_part, &j);
     else
-        for (int32_t s = 0; s < step->nsegments; s++)
-            run_segment(&j, s, 0, step->segments[s].length);
+        for (int32_t s = 0; s < f->nsegments; s++)
+            run_segment(&j, s, 0, f->segments[s].length);
     return FX_OK;
 }

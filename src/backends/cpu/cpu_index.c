@@ -125,7 +125,7 @@ static void gather(const fx_tensor *x, int axis, const void *in, const int64_t *
 fx_status fxi_cpu_gather(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     const fx_tensor *x = &step->in[0];
-    const int axis = (int)step->attr.i[0];
+    const int axis = fx_step_gather(step)->axis;
     int64_t *idx;
     const fx_status status = read_indices(step, in[1], axis, x->shape[axis], &idx, run);
     if (status)
@@ -163,10 +163,10 @@ typedef void (*merge_fn)(void *, const void *, int64_t);
     {                                                                                              \
         n##_f32, n##_f64, n##_i32, n##_i64, n##_u8, NULL                                           \
     }
-static const merge_fn merges[4][FXI_C_COUNT] = {[FX_FOLD_SUM] = ROW(sum),
-                                                [FX_FOLD_MAX] = ROW(max),
-                                                [FX_FOLD_MIN] = ROW(min),
-                                                [FX_FOLD_PROD] = ROW(prod)};
+static const merge_fn merges[4][FXI_C_COUNT] = {[FX_REDUCE_SUM] = ROW(sum),
+                                                [FX_REDUCE_MAX] = ROW(max),
+                                                [FX_REDUCE_MIN] = ROW(min),
+                                                [FX_REDUCE_PROD] = ROW(prod)};
 
 /* The neutral element: what an empty reduction of the kind and type gives. */
 static void neutral(int kind, int dtype, char value[8])
@@ -190,8 +190,9 @@ static void scatter_part(void *user, int64_t part)
 {
     const scattering *s = user;
     const fx_tensor *t = &s->step->out;
-    const merge_fn merge = merges[s->step->attr.i[0]][t->dtype];
-    const int64_t size = (int64_t)fxi_cpu_size(t->dtype), along = t->shape[s->step->attr.i[1]];
+    const merge_fn merge = merges[fx_step_scatter(s->step)->fold][t->dtype];
+    const int64_t size = (int64_t)fxi_cpu_size(t->dtype),
+                  along = t->shape[fx_step_scatter(s->step)->axis];
     int64_t from, to;
     fxi_cpu_range(s->inner, s->parts, part, &from, &to);
     const int64_t m = s->parts == 1 ? s->inner * along * s->outer : to - from;
@@ -209,7 +210,7 @@ enum { SCATTER_PIECE = 256 };
 static void scatter(const fx_step *step, const char *src, const int64_t *idx, int64_t n, char *out)
 {
     const fx_tensor *t = &step->out;
-    const int axis = (int)step->attr.i[1];
+    const int axis = fx_step_scatter(step)->axis;
     const int64_t size = (int64_t)fxi_cpu_size(t->dtype);
     scattering s = {.step = step,
                     .src = src,
@@ -222,14 +223,14 @@ static void scatter(const fx_step *step, const char *src, const int64_t *idx, in
         (double)s.inner * (double)s.outer * (double)size * ((double)t->shape[axis] + 3 * (double)n);
     const int64_t pieces = s.inner * size / SCATTER_PIECE;
     s.parts = fxi_cpu_parts(pieces > 0 ? pieces : 1, fxi_cpu_cost(bytes, 0));
-    neutral((int)step->attr.i[0], t->dtype, s.neutral);
+    neutral(fx_step_scatter(step)->fold, t->dtype, s.neutral);
     fxi_cpu_parallel(s.parts, scatter_part, &s);
 }
 
 fx_status fxi_cpu_scatter(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     const fx_tensor *src = &step->in[0];
-    const int axis = (int)step->attr.i[1];
+    const int axis = fx_step_scatter(step)->axis;
     int64_t *idx;
     void *copy = NULL;
     if (src->dtype != step->out.dtype || src->dtype >= FX_DTYPE_BOOL)

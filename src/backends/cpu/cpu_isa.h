@@ -4,6 +4,7 @@
  *   FXI_GEMM_NR, FXI_GEMM_STEP    columns of the matrix product's register tile, and what narrower
  *                                 tiles' columns are multiples of
  *   FXI_FMA_F32/F64(a, b, c)      a·b + c on vectors, FXI_FMA1_… on numbers; fused or not, alike
+ *   FXI_FUSED                     defined where FXI_FMA… rounds once
  *   FXI_MASK_…, FXI_PART_…, …     optional: masks and choices in the processor's own way (see
  *                                 cpu_isa_math.h, cpu_isa_gemm.h)
  * Everything in here is static but the table. Functions of numbers (cpu_isa_math.h,
@@ -17,8 +18,6 @@
 #include <float.h>
 
 #if defined(__clang__)
-/* Loops that call libm cannot be vectors; clang would complain about each. */
-#pragma clang diagnostic ignored "-Wpass-failed"
 #define FXI_IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define FXI_IVDEP _Pragma("GCC ivdep")
@@ -45,6 +44,8 @@ const fxi_simd FXI_ISA_NAME = {
     .stream = stream,
     .stream_end = stream_end,
     .reduce = tile_reducers,
+    .sum_wide = &sum_wide,
+    .sum_of_sqdev = &sum_of_sqdev,
     .gemm = tile_gemm,
     .conv = tile_conv,
     .pool = tile_pool,

@@ -10,13 +10,14 @@
 #pragma GCC target("avx2,fma")
 #endif
 #include <immintrin.h>
-#define FXI_ISA_NAME          fxi_simd_avx2
-#define FXI_ISA_LABEL         "avx2"
-#define FXI_VECTOR_BYTES      32
-#define FXI_GEMM_NR           6
-#define FXI_GEMM_STEP         2
-#define FXI_FMA_F32(a, b, c)  ((vf)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
-#define FXI_FMA_F64(a, b, c)  ((vd)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
+#define FXI_ISA_NAME         fxi_simd_avx2
+#define FXI_ISA_LABEL        "avx2"
+#define FXI_VECTOR_BYTES     32
+#define FXI_GEMM_NR          6
+#define FXI_GEMM_STEP        2
+#define FXI_FMA_F32(a, b, c) ((vf)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
+#define FXI_FMA_F64(a, b, c) ((vd)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
+#define FXI_FUSED
 #define FXI_FMA1_F32(a, b, c) __builtin_fmaf((a), (b), (c))
 #define FXI_FMA1_F64(a, b, c) __builtin_fma((a), (b), (c))
 #define FXI_PICK_F32(m, a, b) ((vf)_mm256_blendv_ps((__m256)(b), (__m256)(a), (__m256)(m)))

@@ -9,13 +9,14 @@
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma")
 #endif
 #include <immintrin.h>
-#define FXI_ISA_NAME          fxi_simd_avx512
-#define FXI_ISA_LABEL         "avx512"
-#define FXI_VECTOR_BYTES      64
-#define FXI_GEMM_NR           12
-#define FXI_GEMM_STEP         4
-#define FXI_FMA_F32(a, b, c)  ((vf)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
-#define FXI_FMA_F64(a, b, c)  ((vd)_mm512_fmadd_pd((__m512d)(a), (__m512d)(b), (__m512d)(c)))
+#define FXI_ISA_NAME         fxi_simd_avx512
+#define FXI_ISA_LABEL        "avx512"
+#define FXI_VECTOR_BYTES     64
+#define FXI_GEMM_NR          12
+#define FXI_GEMM_STEP        4
+#define FXI_FMA_F32(a, b, c) ((vf)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
+#define FXI_FMA_F64(a, b, c) ((vd)_mm512_fmadd_pd((__m512d)(a), (__m512d)(b), (__m512d)(c)))
+#define FXI_FUSED
 #define FXI_FMA1_F32(a, b, c) __builtin_fmaf((a), (b), (c))
 #define FXI_FMA1_F64(a, b, c) __builtin_fma((a), (b), (c))
 #define FXI_MASK_F32          __mmask16

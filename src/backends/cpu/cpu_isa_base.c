@@ -9,8 +9,9 @@
 #define FXI_GEMM_STEP    2
 #if defined(__aarch64__)
 #include <arm_neon.h>
-#define FXI_FMA_F32(a, b, c)  ((vf)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
-#define FXI_FMA_F64(a, b, c)  ((vd)vfmaq_f64((float64x2_t)(c), (float64x2_t)(a), (float64x2_t)(b)))
+#define FXI_FMA_F32(a, b, c) ((vf)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
+#define FXI_FMA_F64(a, b, c) ((vd)vfmaq_f64((float64x2_t)(c), (float64x2_t)(a), (float64x2_t)(b)))
+#define FXI_FUSED
 #define FXI_FMA1_F32(a, b, c) __builtin_fmaf((a), (b), (c))
 #define FXI_FMA1_F64(a, b, c) __builtin_fma((a), (b), (c))
 #else

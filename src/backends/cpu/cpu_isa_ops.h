@@ -1,19 +1,50 @@
-/* cpu_isa_ops.h: one loop for every elementwise op and type, and the table of them; part of
+/* cpu_isa_ops.h: one loop for every elementwise op and type, and the tables of them; part of
  * cpu_isa.h.
  *
- * A loop is FXI_LOOP1/2 with an expression in x and y. Signed integers compute in their unsigned
- * type, so overflow wraps. An empty place in the table means that the op has no meaning for the
- * type (the builders of operations never ask for it).
+ * The loops are made from the expressions of op.def, in the operands a and b. Integers compute in
+ * their unsigned type W, so overflow wraps. A function that has a faster form than its expression
+ * is written here or in cpu_isa_wide.h and listed below; no loop is made from its row then. An
+ * empty place in the tables means that the op has no meaning for the type (the builders of
+ * operations never ask for it).
  */
+
+/* ---- functions that have a loop of their own, by type ---------------------------------------- */
+#define FXI_OWN_f32_EXP     FXI_OWN(vector_exp)
+#define FXI_OWN_f32_EXPM1   FXI_OWN(vector_expm1)
+#define FXI_OWN_f32_LOG     FXI_OWN(vector_log)
+#define FXI_OWN_f32_LOG1P   FXI_OWN(vector_log1p)
+#define FXI_OWN_f32_TANH    FXI_OWN(vector_tanh)
+#define FXI_OWN_f32_SIGMOID FXI_OWN(vector_sigmoid)
+#define FXI_OWN_f32_ERF     FXI_OWN(vector_erf)
+#define FXI_OWN_f32_SIN     FXI_OWN(vector_sin)
+#define FXI_OWN_f32_COS     FXI_OWN(vector_cos)
+#define FXI_OWN_f32_ATAN2   FXI_OWN(vector_atan2)
+#define FXI_OWN_f32_POW     FXI_OWN(vector_pow)
+#define FXI_OWN_f32_POWI    FXI_OWN(powers_f32)
+#define FXI_OWN_f64_POWI    FXI_OWN(powers_f64)
+#define FXI_OWN_f32_REM     FXI_OWN(rem_tile_f32)
+#ifdef FXI_FUSED
+#define FXI_OWN_f64_REM FXI_OWN(rem_tile_f64)
+#endif
+
+/* FXI_LOOP_OF(FXI_OWN_f32_EXP, x) is the loop listed above, or x if there is none.
+ * FXI_IF_OWN(FXI_OWN_f32_EXP, y, x) is y if there is one, else x. */
+#define FXI_OWN(loop)           0, loop
+#define FXI_SECOND(a, b, ...)   b
+#define FXI_THIRD(a, b, c, ...) c
+#define FXI_LOOP_OF(...)        FXI_SECOND(__VA_ARGS__, 0)
+#define FXI_IF_OWN(...)         FXI_THIRD(__VA_ARGS__, 0)
+
+/* ---- loops ----------------------------------------------------------------------------------- */
 #define FXI_LOOP1(NAME, T, R, EXPR)                                                                \
     static void NAME(void *dv, const void *const *s, int n, int64_t attr)                          \
     {                                                                                              \
         (void)attr;                                                                                \
-        const T *a = s[0];                                                                         \
+        const T *p = s[0];                                                                         \
         R *d = dv;                                                                                 \
         FXI_IVDEP                                                                                  \
         for (int i = 0; i < n; i++) {                                                              \
-            const T x = a[i];                                                                      \
+            const T a = p[i];                                                                      \
             d[i] = (R)(EXPR);                                                                      \
         }                                                                                          \
     }
@@ -21,11 +52,11 @@
     static void NAME(void *dv, const void *const *s, int n, int64_t attr)                          \
     {                                                                                              \
         (void)attr;                                                                                \
-        const T *a = s[0], *b = s[1];                                                              \
+        const T *p = s[0], *q = s[1];                                                              \
         R *d = dv;                                                                                 \
         FXI_IVDEP                                                                                  \
         for (int i = 0; i < n; i++) {                                                              \
-            const T x = a[i], y = b[i];                                                            \
+            const T a = p[i], b = q[i];                                                            \
             d[i] = (R)(EXPR);                                                                      \
         }                                                                                          \
     }
@@ -37,22 +68,22 @@
     static void NAME##_vs(void *dv, const void *const *s, int n, int64_t attr)                     \
     {                                                                                              \
         (void)attr;                                                                                \
-        const T *a = s[0], y = *(const T *)s[1];                                                   \
+        const T *p = s[0], b = *(const T *)s[1];                                                   \
         R *d = dv;                                                                                 \
         FXI_IVDEP                                                                                  \
         for (int i = 0; i < n; i++) {                                                              \
-            const T x = a[i];                                                                      \
+            const T a = p[i];                                                                      \
             d[i] = (R)(EXPR);                                                                      \
         }                                                                                          \
     }                                                                                              \
     static void NAME##_sv(void *dv, const void *const *s, int n, int64_t attr)                     \
     {                                                                                              \
         (void)attr;                                                                                \
-        const T x = *(const T *)s[0], *b = s[1];                                                   \
+        const T a = *(const T *)s[0], *q = s[1];                                                   \
         R *d = dv;                                                                                 \
         FXI_IVDEP                                                                                  \
         for (int i = 0; i < n; i++) {                                                              \
-            const T y = b[i];                                                                      \
+            const T b = q[i];                                                                      \
             d[i] = (R)(EXPR);                                                                      \
         }                                                                                          \
     }
@@ -67,10 +98,26 @@ static inline uint64_t bits_f64(double x)
 #define NEGATIVE_f32(x) (fxi_bits(x) >> 31)
 #define NEGATIVE_f64(x) (bits_f64(x) >> 63)
 
-static inline double sigmoid1(double x)
+/* The functions that op.def names, for one element. */
+#define FXI_REAL_FUNCTIONS(S, T)                                                                   \
+    static inline T max_one_##S(T x, T y)                                                          \
+    {                                                                                              \
+        return ((x > y) | (x != x) | ((x == y) & !NEGATIVE_##S(x))) ? x : y;                       \
+    }                                                                                              \
+    static inline T min_one_##S(T x, T y)                                                          \
+    {                                                                                              \
+        return ((x < y) | (x != x) | ((x == y) & (int)NEGATIVE_##S(x))) ? x : y;                   \
+    }                                                                                              \
+    static inline T quotient_one_##S(T x, T y)                                                     \
+    {                                                                                              \
+        return x / y;                                                                              \
+    }
+FXI_REAL_FUNCTIONS(f32, float)
+FXI_REAL_FUNCTIONS(f64, double)
+static inline double sigmoid_one_f64(double x)
 {
     const double e = exp(-fabs(x));
-    return (x < 0 ? e : 1.0) / (1.0 + e);
+    return (x < 0 ? e : 1) / (1 + e);
 }
 
 /* Saturating conversion; NaN gives 0. The bounds of Int32 and UInt8 are exact in Float64. */
@@ -94,7 +141,7 @@ static inline int64_t to_i64(double x)
 }
 
 /* ⌊x/y⌋; 0 for y = 0. The narrower types compute in Int64, too, and keep the low bits. */
-static inline int64_t fld1(int64_t x, int64_t y)
+static inline int64_t whole_fld(int64_t x, int64_t y)
 {
     if (y == 0)
         return 0;
@@ -103,8 +150,14 @@ static inline int64_t fld1(int64_t x, int64_t y)
     return x / y - (x % y != 0 && (x % y < 0) != (y < 0));
 }
 
+/* x − y·(x/y truncated); x for y = 0. */
+static inline int64_t whole_rem(int64_t x, int64_t y)
+{
+    return y == 0 ? x : y == -1 ? 0 : x % y;
+}
+
 /* xᵉ by squaring, wrapping; a negative exponent gives 0 but for x = ±1. */
-static inline int64_t pow1(int64_t x, int64_t e)
+static inline int64_t whole_ipow(int64_t x, int64_t e)
 {
     if (e < 0)
         return x == 1 ? 1 : x != -1 ? 0 : e % 2 ? -1 : 1;
@@ -116,13 +169,58 @@ static inline int64_t pow1(int64_t x, int64_t e)
     return (int64_t)r;
 }
 
-/* ---- every type ------------------------------------------------------------------------------ */
-#define FXI_COMPARE_LOOPS(S, T, LOOP2)                                                             \
-    LOOP2(lt_##S, T, uint8_t, x < y)                                                               \
-    LOOP2(le_##S, T, uint8_t, x <= y)                                                              \
-    LOOP2(eq_##S, T, uint8_t, x == y)                                                              \
-    LOOP2(ne_##S, T, uint8_t, x != y)                                                              \
-    FXI_LOOP1(relu_##S, T, T, x <= 0 ? 0 : x)                                                      \
+/* ---- the rows of op.def, once for each type -------------------------------------------------- */
+#define K                                       attr
+#define I64                                     int64_t
+#define I(function)                             whole_##function
+#define FXI_REAL_LOOP1(NAME, T, R, EXPR)        FXI_LOOP1(NAME, T, R, EXPR)
+#define FXI_REAL_LOOP2(NAME, T, R, EXPR)        FXI_LOOP2_MIXED(NAME, T, R, EXPR)
+#define FXI_REAL_REAL(inputs, NAME, T, EXPR)    FXI_REAL_LOOP##inputs(NAME, T, T, EXPR)
+#define FXI_REAL_COUNT(inputs, NAME, T, EXPR)   FXI_REAL_LOOP##inputs(NAME, T, T, EXPR)
+#define FXI_REAL_KEEP(inputs, NAME, T, EXPR)    FXI_REAL_LOOP##inputs(NAME, T, T, EXPR)
+#define FXI_REAL_COMPARE(inputs, NAME, T, EXPR) FXI_REAL_LOOP##inputs(NAME, T, uint8_t, EXPR)
+#define FXI_NO_LOOP(inputs, NAME, T, EXPR)
+#define FXI_WHOLE_REAL(inputs, NAME, T, EXPR)
+#define FXI_WHOLE_COUNT(inputs, NAME, T, EXPR)   FXI_LOOP##inputs(NAME, T, T, EXPR)
+#define FXI_WHOLE_KEEP(inputs, NAME, T, EXPR)    FXI_LOOP##inputs(NAME, T, T, EXPR)
+#define FXI_WHOLE_COMPARE(inputs, NAME, T, EXPR) FXI_LOOP##inputs(NAME, T, uint8_t, EXPR)
+
+#define M(function) function##f
+#define F(function) function##_one_f32
+#define ELEMENTWISE(NAME, name, inputs, rule, gradient, real, whole)                               \
+    FXI_IF_OWN(FXI_OWN_f32_##NAME, FXI_NO_LOOP, FXI_REAL_##rule)(inputs, name##_f32, float, real)
+#include <cflux/op.def>
+#undef M
+#undef F
+
+#define M(function) function
+#define F(function) function##_one_f64
+#define ELEMENTWISE(NAME, name, inputs, rule, gradient, real, whole)                               \
+    FXI_IF_OWN(FXI_OWN_f64_##NAME, FXI_NO_LOOP, FXI_REAL_##rule)(inputs, name##_f64, double, real)
+#include <cflux/op.def>
+#undef M
+#undef F
+
+#define W uint32_t
+#define ELEMENTWISE(NAME, name, inputs, rule, gradient, real, whole)                               \
+    FXI_WHOLE_##rule(inputs, name##_i32, int32_t, whole)
+#include <cflux/op.def>
+#undef W
+
+#define W uint64_t
+#define ELEMENTWISE(NAME, name, inputs, rule, gradient, real, whole)                               \
+    FXI_WHOLE_##rule(inputs, name##_i64, int64_t, whole)
+#include <cflux/op.def>
+#undef W
+
+#define W uint8_t
+#define ELEMENTWISE(NAME, name, inputs, rule, gradient, real, whole)                               \
+    FXI_WHOLE_##rule(inputs, name##_u8, uint8_t, whole)
+#include <cflux/op.def>
+#undef W
+
+/* ---- select, whose first operand is a Bool --------------------------------------------------- */
+#define FXI_SELECT_LOOP(S, T)                                                                      \
     static void select_##S(void *dv, const void *const *s, int n, int64_t attr)                    \
     {                                                                                              \
         (void)attr;                                                                                \
@@ -135,61 +233,11 @@ static inline int64_t pow1(int64_t x, int64_t e)
             d[i] = c[i] ? x : y;                                                                   \
         }                                                                                          \
     }
-FXI_COMPARE_LOOPS(f32, float, FXI_LOOP2_MIXED)
-FXI_COMPARE_LOOPS(f64, double, FXI_LOOP2_MIXED)
-FXI_COMPARE_LOOPS(i32, int32_t, FXI_LOOP2)
-FXI_COMPARE_LOOPS(i64, int64_t, FXI_LOOP2)
-FXI_COMPARE_LOOPS(u8, uint8_t, FXI_LOOP2)
-
-/* ---- floats: f is the suffix of libm's functions --------------------------------------------- */
-#define FXI_FLOAT_LOOPS(S, T, f)                                                                   \
-    FXI_LOOP2_MIXED(add_##S, T, T, x + y)                                                          \
-    FXI_LOOP2_MIXED(sub_##S, T, T, x - y)                                                          \
-    FXI_LOOP2_MIXED(mul_##S, T, T, x *y)                                                           \
-    FXI_LOOP2_MIXED(div_##S, T, T, x / y)                                                          \
-    FXI_LOOP2(fld_##S, T, T, floor##f(x / y))                                                      \
-    FXI_LOOP2_MIXED(max_##S, T, T, ((x > y) | (x != x) | ((x == y) & !NEGATIVE_##S(x))) ? x : y)   \
-    FXI_LOOP2_MIXED(min_##S, T, T,                                                                 \
-                    ((x < y) | (x != x) | ((x == y) & (int)NEGATIVE_##S(x))) ? x : y)              \
-    FXI_LOOP1(neg_##S, T, T, -x)                                                                   \
-    FXI_LOOP1(sqrt_##S, T, T, sqrt##f(x))                                                          \
-    FXI_LOOP1(floor_##S, T, T, floor##f(x))                                                        \
-    FXI_LOOP1(invert_##S, T, T, 1 / x)                                                             \
-    FXI_LOOP1(power0_##S, T, T, ((void)x, 1))                                                      \
-    FXI_LOOP1(power1_##S, T, T, x)                                                                 \
-    FXI_LOOP1(power2_##S, T, T, x *x)                                                              \
-    FXI_LOOP1(power3_##S, T, T, x *(x * x))                                                        \
-    FXI_LOOP1(power4_##S, T, T, (x * x) * (x * x))                                                 \
-    /* xᵏ, k > 0, of a whole tile by squaring */                                                 \
-    static void power_##S(T *d, const T *a, int n, uint64_t k)                                     \
-    {                                                                                              \
-        T b[FXI_TILE_MOST];                                                                        \
-        memcpy(b, a, (size_t)n * sizeof *b);                                                       \
-        for (int i = 0; i < n; i++)                                                                \
-            d[i] = 1;                                                                              \
-        for (; k; k >>= 1) {                                                                       \
-            for (int i = 0; k & 1 && i < n; i++)                                                   \
-                d[i] *= b[i];                                                                      \
-            for (int i = 0; k > 1 && i < n; i++)                                                   \
-                b[i] *= b[i];                                                                      \
-        }                                                                                          \
-    }                                                                                              \
-    /* Small exponents have their own loop, with the same bits; a negative e gives 1/x⁻ᵉ. */   \
-    static void powi_##S(void *dv, const void *const *s, int n, int64_t e)                         \
-    {                                                                                              \
-        static const fxi_tile_fn small[] = {power0_##S, power1_##S, power2_##S, power3_##S,        \
-                                            power4_##S};                                           \
-        const uint64_t k = e < 0 ? 0 - (uint64_t)e : (uint64_t)e;                                  \
-        if (k < sizeof small / sizeof *small)                                                      \
-            small[k](dv, s, n, 0);                                                                 \
-        else                                                                                       \
-            power_##S(dv, s[0], n, k);                                                             \
-        const void *const power[] = {dv};                                                          \
-        if (e < 0)                                                                                 \
-            invert_##S(dv, power, n, 0);                                                           \
-    }
-FXI_FLOAT_LOOPS(f32, float, f)
-FXI_FLOAT_LOOPS(f64, double, )
+FXI_SELECT_LOOP(f32, float)
+FXI_SELECT_LOOP(f64, double)
+FXI_SELECT_LOOP(i32, int32_t)
+FXI_SELECT_LOOP(i64, int64_t)
+FXI_SELECT_LOOP(u8, uint8_t)
 #define FXI_SELECT_MIXED(S, T)                                                                     \
     static void select_##S##_vs(void *dv, const void *const *s, int n, int64_t attr)               \
     {                                                                                              \
@@ -217,98 +265,115 @@ FXI_FLOAT_LOOPS(f64, double, )
     }
 FXI_SELECT_MIXED(f32, float)
 FXI_SELECT_MIXED(f64, double)
-FXI_LOOP1(exp_f64, double, double, exp(x))
-FXI_LOOP1(expm1_f64, double, double, expm1(x))
-FXI_LOOP1(log_f64, double, double, log(x))
-FXI_LOOP1(log1p_f64, double, double, log1p(x))
-FXI_LOOP1(tanh_f64, double, double, tanh(x))
-FXI_LOOP1(sin_f64, double, double, sin(x))
-FXI_LOOP1(cos_f64, double, double, cos(x))
-FXI_LOOP1(erf_f64, double, double, erf(x))
-FXI_LOOP2(pow_f64, double, double, pow(x, y))
-FXI_LOOP2(atan2_f64, double, double, atan2(x, y))
-FXI_LOOP1(sigmoid_f64, double, double, sigmoid1(x))
 
-/* ---- integers -------------------------------------------------------------------------------- */
-#define FXI_INTEGER_LOOPS(S, T, U)                                                                 \
-    FXI_LOOP2(add_##S, T, T, (U)x + (U)y)                                                          \
-    FXI_LOOP2(sub_##S, T, T, (U)x - (U)y)                                                          \
-    FXI_LOOP2(mul_##S, T, T, (U)x *(U)y)                                                           \
-    FXI_LOOP2(fld_##S, T, T, fld1((int64_t)x, (int64_t)y))                                         \
-    FXI_LOOP2(pow_##S, T, T, pow1((int64_t)x, (int64_t)y))                                         \
-    FXI_LOOP2(max_##S, T, T, x > y ? x : y)                                                        \
-    FXI_LOOP2(min_##S, T, T, x < y ? x : y)                                                        \
-    FXI_LOOP1(neg_##S, T, T, 0u - (U)x)                                                            \
-    FXI_LOOP1(floor_##S, T, T, x)                                                                  \
-    static void powi_##S(void *dv, const void *const *s, int n, int64_t e)                         \
+/* ---- faster than their expressions ----------------------------------------------------------- */
+#define FXI_POWERS(S, T)                                                                           \
+    FXI_LOOP1(invert_##S, T, T, 1 / a)                                                             \
+    FXI_LOOP1(power0_##S, T, T, ((void)a, 1))                                                      \
+    FXI_LOOP1(power1_##S, T, T, a)                                                                 \
+    FXI_LOOP1(power2_##S, T, T, a *a)                                                              \
+    FXI_LOOP1(power3_##S, T, T, a *(a * a))                                                        \
+    FXI_LOOP1(power4_##S, T, T, (a * a) * (a * a))                                                 \
+    /* xᵏ, k > 0, of a whole tile by squaring */                                                 \
+    static void power_##S(T *d, const T *a, int n, uint64_t k)                                     \
     {                                                                                              \
-        const T *a = s[0];                                                                         \
-        T *d = dv;                                                                                 \
+        T b[FXI_TILE_MOST];                                                                        \
+        memcpy(b, a, (size_t)n * sizeof *b);                                                       \
         for (int i = 0; i < n; i++)                                                                \
-            d[i] = (T)pow1((int64_t)a[i], e);                                                      \
-    }
-FXI_INTEGER_LOOPS(i32, int32_t, uint32_t)
-FXI_INTEGER_LOOPS(i64, int64_t, uint64_t)
-FXI_INTEGER_LOOPS(u8, uint8_t, uint8_t)
-
-#define FXI_ROW_FLOAT(n)                                                                           \
-    {                                                                                              \
-        n##_f32, n##_f64, NULL, NULL, NULL, NULL                                                   \
-    }
-#define FXI_ROW_SIGNED(n)                                                                          \
-    {                                                                                              \
-        n##_f32, n##_f64, n##_i32, n##_i64, n##_u8, NULL                                           \
-    }
-#define FXI_ROW_ALL(n)                                                                             \
-    {                                                                                              \
-        n##_f32, n##_f64, n##_i32, n##_i64, n##_u8, n##_u8                                         \
-    }
-static const fxi_tile_fn tile_ops[FX_OP_COUNT][FXI_C_COUNT] = {
-    [FX_OP_ADD] = FXI_ROW_SIGNED(add),
-    [FX_OP_SUB] = FXI_ROW_SIGNED(sub),
-    [FX_OP_MUL] = FXI_ROW_ALL(mul),
-    [FX_OP_DIV] = FXI_ROW_FLOAT(div),
-    [FX_OP_FLD] = FXI_ROW_SIGNED(fld),
-    [FX_OP_POW] = FXI_ROW_SIGNED(pow),
-    [FX_OP_MAX] = FXI_ROW_ALL(max),
-    [FX_OP_MIN] = FXI_ROW_ALL(min),
-    [FX_OP_ATAN2] = FXI_ROW_FLOAT(atan2),
-    [FX_OP_LT] = FXI_ROW_ALL(lt),
-    [FX_OP_LE] = FXI_ROW_ALL(le),
-    [FX_OP_EQ] = FXI_ROW_ALL(eq),
-    [FX_OP_NE] = FXI_ROW_ALL(ne),
-    [FX_OP_SELECT] = FXI_ROW_ALL(select),
-    [FX_OP_NEG] = FXI_ROW_SIGNED(neg),
-    [FX_OP_POWI] = FXI_ROW_SIGNED(powi),
-    [FX_OP_EXP] = FXI_ROW_FLOAT(exp),
-    [FX_OP_EXPM1] = FXI_ROW_FLOAT(expm1),
-    [FX_OP_LOG] = FXI_ROW_FLOAT(log),
-    [FX_OP_LOG1P] = FXI_ROW_FLOAT(log1p),
-    [FX_OP_SQRT] = FXI_ROW_FLOAT(sqrt),
-    [FX_OP_SIN] = FXI_ROW_FLOAT(sin),
-    [FX_OP_COS] = FXI_ROW_FLOAT(cos),
-    [FX_OP_TANH] = FXI_ROW_FLOAT(tanh),
-    [FX_OP_SIGMOID] = FXI_ROW_FLOAT(sigmoid),
-    [FX_OP_RELU] = FXI_ROW_ALL(relu),
-    [FX_OP_ERF] = FXI_ROW_FLOAT(erf),
-    [FX_OP_FLOOR] = FXI_ROW_SIGNED(floor),
-};
-
-#define FXI_ROW_MIXED(n)                                                                           \
-    {                                                                                              \
-        {n##_f32_vs, n##_f32_sv},                                                                  \
-        {                                                                                          \
-            n##_f64_vs, n##_f64_sv                                                                 \
+            d[i] = 1;                                                                              \
+        for (; k; k >>= 1) {                                                                       \
+            for (int i = 0; k & 1 && i < n; i++)                                                   \
+                d[i] *= b[i];                                                                      \
+            for (int i = 0; k > 1 && i < n; i++)                                                   \
+                b[i] *= b[i];                                                                      \
         }                                                                                          \
+    }                                                                                              \
+    /* Small exponents have their own loop, with the same bits; a negative e gives 1/x⁻ᵉ. */   \
+    static void powers_##S(void *dv, const void *const *s, int n, int64_t e)                       \
+    {                                                                                              \
+        static const fxi_tile_fn small[] = {power0_##S, power1_##S, power2_##S, power3_##S,        \
+                                            power4_##S};                                           \
+        const uint64_t k = e < 0 ? 0 - (uint64_t)e : (uint64_t)e;                                  \
+        if (k < sizeof small / sizeof *small)                                                      \
+            small[k](dv, s, n, 0);                                                                 \
+        else                                                                                       \
+            power_##S(dv, s[0], n, k);                                                             \
+        const void *const power[] = {dv};                                                          \
+        if (e < 0)                                                                                 \
+            invert_##S(dv, power, n, 0);                                                           \
     }
-static const fxi_tile_fn tile_mixed[FX_OP_COUNT][2][2] = {
-    [FX_OP_ADD] = FXI_ROW_MIXED(add),       [FX_OP_SUB] = FXI_ROW_MIXED(sub),
-    [FX_OP_MUL] = FXI_ROW_MIXED(mul),       [FX_OP_DIV] = FXI_ROW_MIXED(div),
-    [FX_OP_MAX] = FXI_ROW_MIXED(max),       [FX_OP_MIN] = FXI_ROW_MIXED(min),
-    [FX_OP_LT] = FXI_ROW_MIXED(lt),         [FX_OP_LE] = FXI_ROW_MIXED(le),
-    [FX_OP_EQ] = FXI_ROW_MIXED(eq),         [FX_OP_NE] = FXI_ROW_MIXED(ne),
-    [FX_OP_SELECT] = FXI_ROW_MIXED(select),
+FXI_POWERS(f32, float)
+FXI_POWERS(f64, double)
+/* fmod: with a quotient below MOST, q = ⌊|x|/|y|⌋ or one more, and |x| − q·|y| is exact (EXACT);
+ * the one too many shows as a negative result. libm computes the rest, NaN and infinities. */
+#define FXI_REM_LOOP(S, T, f, MOST, WHOLE, EXACT)                                                  \
+    static void rem_tile_##S(void *dv, const void *const *s, int n, int64_t attr)                  \
+    {                                                                                              \
+        (void)attr;                                                                                \
+        const T *a = s[0], *b = s[1];                                                              \
+        T d[FXI_TILE_MOST];                                                                        \
+        int32_t far = 0;                                                                           \
+        for (int i = 0; i < n; i++) {                                                              \
+            const double x = fabs((double)a[i]), y = fabs((double)b[i]), t = x / y;                \
+            far |= !((t < MOST) & (y < INFINITY));                                                 \
+            const double q = WHOLE, r = EXACT;                                                     \
+            d[i] = (T)copysign(r < 0 ? r + y : r, (double)a[i]);                                   \
+        }                                                                                          \
+        for (int i = 0; far && i < n; i++)                                                         \
+            if (!(fabs((double)a[i]) / fabs((double)b[i]) < MOST &&                                \
+                  fabs((double)b[i]) < INFINITY))                                                  \
+                d[i] = fmod##f(a[i], b[i]);                                                        \
+        memcpy(dv, d, (size_t)n * sizeof *d);                                                      \
+    }
+#ifdef FXI_FUSED
+FXI_REM_LOOP(f32, float, f, 0x1p28, trunc(t), x - q * y) /* a product of 28 and 24 bits */
+FXI_REM_LOOP(f64, double, , 0x1p53, trunc(t), FXI_FMA1_F64(-q, y, x))
+#else
+FXI_REM_LOOP(f32, float, f, 0x1p28, (double)(int32_t)(t < 0x1p28 ? t : 0), x - q * y)
+#endif
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+#define FXI_TILES_FLOAT(NAME, n)                                                                   \
+    FXI_LOOP_OF(FXI_OWN_f32_##NAME, n##_f32), FXI_LOOP_OF(FXI_OWN_f64_##NAME, n##_f64)
+#define FXI_TILES_REAL(NAME, n)                                                                    \
+    {                                                                                              \
+        FXI_TILES_FLOAT(NAME, n), NULL, NULL, NULL, NULL                                           \
+    }
+#define FXI_TILES_COUNT(NAME, n)                                                                   \
+    {                                                                                              \
+        FXI_TILES_FLOAT(NAME, n), n##_i32, n##_i64, n##_u8, NULL                                   \
+    }
+#define FXI_TILES_KEEP(NAME, n)                                                                    \
+    {                                                                                              \
+        FXI_TILES_FLOAT(NAME, n), n##_i32, n##_i64, n##_u8, n##_u8                                 \
+    }
+#define FXI_TILES_COMPARE(NAME, n) FXI_TILES_KEEP(NAME, n)
+static const fxi_tile_fn tile_ops[FX_OP_COUNT][FXI_C_COUNT] = {
+#define ELEMENTWISE(NAME, name, inputs, rule, gradient, real, whole)                               \
+    [FX_OP_##NAME] = FXI_TILES_##rule(NAME, name),
+#include <cflux/op.def>
+    [FX_OP_SELECT] = FXI_TILES_KEEP(SELECT, select),
 };
+
+#define FXI_MIXED_OF(own, n)                                                                       \
+    {                                                                                              \
+        FXI_IF_OWN(own, NULL, n##_vs), FXI_IF_OWN(own, NULL, n##_sv)                               \
+    }
+#define FXI_MIXED_2(NAME, n)                                                                       \
+    {                                                                                              \
+        FXI_MIXED_OF(FXI_OWN_f32_##NAME, n##_f32), FXI_MIXED_OF(FXI_OWN_f64_##NAME, n##_f64)       \
+    }
+#define FXI_MIXED_ROW_1(NAME, n)
+#define FXI_MIXED_ROW_2(NAME, n) [FX_OP_##NAME] = FXI_MIXED_2(NAME, n),
+static const fxi_tile_fn tile_mixed[FX_OP_COUNT][2][2] = {
+#define ELEMENTWISE(NAME, name, inputs, rule, gradient, real, whole)                               \
+    FXI_MIXED_ROW_##inputs(NAME, name)
+#include <cflux/op.def>
+    [FX_OP_SELECT] = FXI_MIXED_2(SELECT, select),
+};
+#undef K
+#undef I64
+#undef I
 
 /* ---- conversions ----------------------------------------------------------------------------- */
 #define FXI_CASTS_TO(S, T, TO_F32, TO_F64, TO_I32, TO_I64, TO_U8)                                  \
@@ -317,12 +382,12 @@ static const fxi_tile_fn tile_mixed[FX_OP_COUNT][2][2] = {
     FXI_LOOP1(S##_to_i32, T, int32_t, TO_I32)                                                      \
     FXI_LOOP1(S##_to_i64, T, int64_t, TO_I64)                                                      \
     FXI_LOOP1(S##_to_u8, T, uint8_t, TO_U8)                                                        \
-    FXI_LOOP1(S##_to_bool, T, uint8_t, x != 0)
-FXI_CASTS_TO(f32, float, x, x, to_i32((double)x), to_i64((double)x), to_u8((double)x))
-FXI_CASTS_TO(f64, double, x, x, to_i32(x), to_i64(x), to_u8(x))
-FXI_CASTS_TO(i32, int32_t, x, x, x, x, x)
-FXI_CASTS_TO(i64, int64_t, x, x, x, x, x)
-FXI_CASTS_TO(u8, uint8_t, x, x, x, x, x)
+    FXI_LOOP1(S##_to_bool, T, uint8_t, a != 0)
+FXI_CASTS_TO(f32, float, a, a, to_i32((double)a), to_i64((double)a), to_u8((double)a))
+FXI_CASTS_TO(f64, double, a, a, to_i32(a), to_i64(a), to_u8(a))
+FXI_CASTS_TO(i32, int32_t, a, a, a, a, a)
+FXI_CASTS_TO(i64, int64_t, a, a, a, a, a)
+FXI_CASTS_TO(u8, uint8_t, a, a, a, a, a)
 #define FXI_ROW_CAST(S)                                                                            \
     {                                                                                              \
         S##_to_f32, S##_to_f64, S##_to_i32, S##_to_i64, S##_to_u8, S##_to_bool                     \
@@ -332,18 +397,18 @@ static const fxi_tile_fn tile_casts[FXI_C_COUNT][FXI_C_COUNT] = {
     FXI_ROW_CAST(i64), FXI_ROW_CAST(u8),  FXI_ROW_CAST(u8),
 };
 
-FXI_LOOP1(f64_to_odd, double, float, fxi_f64_to_odd(x))
-FXI_LOOP1(i32_to_odd, int32_t, float, fxi_f64_to_odd((double)x))
-FXI_LOOP1(i64_to_odd, int64_t, float, fxi_f64_to_odd((double)x))
+FXI_LOOP1(f64_to_odd, double, float, fxi_f64_to_odd(a))
+FXI_LOOP1(i32_to_odd, int32_t, float, fxi_f64_to_odd((double)a))
+FXI_LOOP1(i64_to_odd, int64_t, float, fxi_f64_to_odd((double)a))
 static const fxi_tile_fn tile_odd[FXI_C_COUNT] = {f32_to_f32, f64_to_odd, i32_to_odd,
                                                   i64_to_odd, u8_to_f32,  u8_to_f32};
 
-FXI_LOOP1(round_f16, float, float, fxi_f16_to_f32(fxi_f32_to_f16(x)))
-FXI_LOOP1(round_bf16, float, float, fxi_bf16_to_f32(fxi_f32_to_bf16(x)))
-FXI_LOOP1(load_f16, uint16_t, float, fxi_f16_to_f32(x))
-FXI_LOOP1(load_bf16, uint16_t, float, fxi_bf16_to_f32(x))
-FXI_LOOP1(store_f16, float, uint16_t, fxi_f32_to_f16(x))
-FXI_LOOP1(store_bf16, float, uint16_t, fxi_f32_to_bf16(x))
+FXI_LOOP1(round_f16, float, float, fxi_f16_to_f32(fxi_f32_to_f16(a)))
+FXI_LOOP1(round_bf16, float, float, fxi_bf16_to_f32(fxi_f32_to_bf16(a)))
+FXI_LOOP1(load_f16, uint16_t, float, fxi_f16_to_f32(a))
+FXI_LOOP1(load_bf16, uint16_t, float, fxi_bf16_to_f32(a))
+FXI_LOOP1(store_f16, float, uint16_t, fxi_f32_to_f16(a))
+FXI_LOOP1(store_bf16, float, uint16_t, fxi_f32_to_bf16(a))
 static const fxi_tile_fn tile_round[2] = {round_f16, round_bf16};
 static const fxi_tile_fn tile_load[2] = {load_f16, load_bf16};
 static const fxi_tile_fn tile_store[2] = {store_f16, store_bf16};

@@ -31,6 +31,20 @@ static inline double deviation_square(const deviations *d, int64_t i)
     return isinf(q) && isfinite(s) ? q : v < 0 ? 0 : v;
 }
 
+/* Infinities are no pivots: Inf − Inf would hide them from the sum. */
+static inline double pivot_of(double x)
+{
+    return isfinite(x) ? x : 0;
+}
+
+/* Σx */
+static void rdev_total(const void *acc, int64_t n, void *out)
+{
+    const deviations d = deviations_at(acc, n);
+    for (int64_t i = 0; i < n; i++)
+        ((double *)out)[i] = d.sum[i] + *d.terms * d.pivot[i];
+}
+
 #define FXI_DEVIATIONS(NAME, T)                                                                    \
     static void NAME##_row(const void *xv, int64_t n, int64_t stride, void *acc)                   \
     {                                                                                              \
@@ -39,7 +53,7 @@ static inline double deviation_square(const deviations *d, int64_t i)
         double s[FXI_ADD_LANES] = {0}, q[FXI_ADD_LANES] = {0};                                     \
         int64_t i = 0;                                                                             \
         if (*d.terms == 0 && n > 0)                                                                \
-            *d.pivot = (double)x[0];                                                               \
+            *d.pivot = pivot_of((double)x[0]);                                                     \
         const double p = *d.pivot;                                                                 \
         for (; stride == 1 && i + FXI_ADD_LANES <= n; i += FXI_ADD_LANES)                          \
             for (int j = 0; j < FXI_ADD_LANES; j++) {                                              \
@@ -68,7 +82,7 @@ static inline double deviation_square(const deviations *d, int64_t i)
         const deviations d = deviations_at(acc, n);                                                \
         int64_t k = 0;                                                                             \
         for (int64_t i = 0; *d.terms == 0 && rows > 0 && i < n; i++)                               \
-            d.pivot[i] = (double)x[i * stride];                                                    \
+            d.pivot[i] = pivot_of((double)x[i * stride]);                                          \
         for (; stride == 1 && k + 4 <= rows; k += 4, x += 4 * pitch) {                             \
             FXI_IVDEP                                                                              \
             for (int64_t i = 0; i < n; i++) {                                                      \

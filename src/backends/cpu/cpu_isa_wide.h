@@ -196,17 +196,17 @@ static inline vh vh_atan2(vh ys, vh xs)
         NAME##_vector(tail[0], tail[1], tail[2]);                                                  \
         memcpy(d + i, tail[2], rest);                                                              \
     }
-FXI_VECTOR_LOOP(exp_f32, vf, 1, vf_exp(u))
-FXI_VECTOR_LOOP(expm1_f32, vf, 1, vf_expm1(u))
-FXI_VECTOR_LOOP(log_f32, vf, 1, vf_log(u))
-FXI_VECTOR_LOOP(log1p_f32, vf, 1, vf_log1p(u))
-FXI_VECTOR_LOOP(tanh_f32, vf, 1, vf_tanh(u))
-FXI_VECTOR_LOOP(sigmoid_f32, vf, 1, vf_sigmoid(u))
-FXI_VECTOR_LOOP(erf_f32, vf, 1, vf_erf(u))
+FXI_VECTOR_LOOP(vector_exp, vf, 1, vf_exp(u))
+FXI_VECTOR_LOOP(vector_expm1, vf, 1, vf_expm1(u))
+FXI_VECTOR_LOOP(vector_log, vf, 1, vf_log(u))
+FXI_VECTOR_LOOP(vector_log1p, vf, 1, vf_log1p(u))
+FXI_VECTOR_LOOP(vector_tanh, vf, 1, vf_tanh(u))
+FXI_VECTOR_LOOP(vector_sigmoid, vf, 1, vf_sigmoid(u))
+FXI_VECTOR_LOOP(vector_erf, vf, 1, vf_erf(u))
 FXI_VECTOR_LOOP(near_sin, vh, 1, vh_sin(u))
 FXI_VECTOR_LOOP(near_cos, vh, 1, vh_cos(u))
-FXI_VECTOR_LOOP(atan2_f32, vh, 2, vh_atan2(u, v))
-FXI_VECTOR_LOOP(pow_f32, vh, 2, vh_pow(u, v))
+FXI_VECTOR_LOOP(vector_atan2, vh, 2, vh_atan2(u, v))
+FXI_VECTOR_LOOP(vector_pow, vh, 2, vh_pow(u, v))
 
 static inline bool any_far(const float *a, int n)
 {
@@ -229,5 +229,5 @@ static inline bool any_far(const float *a, int n)
             if (fabsf(x[i]) > FAR)                                                                 \
                 d[i] = LIBM(x[i]);                                                                 \
     }
-FXI_ANGLE_LOOP(sin_f32, near_sin, sinf)
-FXI_ANGLE_LOOP(cos_f32, near_cos, cosf)
+FXI_ANGLE_LOOP(vector_sin, near_sin, sinf)
+FXI_ANGLE_LOOP(vector_cos, near_cos, cosf)

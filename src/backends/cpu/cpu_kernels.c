@@ -78,7 +78,7 @@ static const struct {
     fxi_kernel run;
     bool widen; /* 16-bit floats are converted around it */
 } kernels[FX_OP_COUNT] = {
-#define OP(NAME, name, inputs, cls) KERNEL_##cls,
+#define OP(NAME, name, inputs, cls, words, gradient) KERNEL_##cls,
 #include <cflux/op.def>
 };
 
@@ -109,7 +109,7 @@ void fxi_cpu_release_step(fx_step *step)
 }
 
 static const char *const op_names[FX_OP_COUNT] = {
-#define OP(NAME, name, inputs, cls) name,
+#define OP(NAME, name, inputs, cls, words, gradient) name,
 #include <cflux/op.def>
 };
 
@@ -242,6 +242,13 @@ static void narrow(const float *src, int64_t n, int dtype, uint16_t *dst)
     }
 }
 
+static bool lies_last(const fx_step *s)
+{
+    return s->cls == FX_CLASS_CONV   ? fx_step_conv(s)->channels_last
+           : s->cls == FX_CLASS_POOL ? fx_step_pool(s)->channels_last
+                                     : false;
+}
+
 static fx_status run_widened(fxi_kernel kernel, const fx_step *step, const void *const *in,
                              void *out, fx_run *run)
 {
@@ -250,6 +257,7 @@ static fx_status run_widened(fxi_kernel kernel, const fx_step *step, const void 
     float *scratch[WIDEN_MAX_IN + 1] = {NULL};
     fx_status status = step->nin <= WIDEN_MAX_IN ? FX_OK : FX_STATUS_INTERNAL;
     const size_t n_out = (size_t)fx_tensor_length(&step->out);
+    const bool last = lies_last(step);
     for (int k = 0; k < step->nin && !status; k++) {
         tensors[k] = step->in[k];
         ptrs[k] = in[k];
@@ -260,10 +268,10 @@ static fx_status run_widened(fxi_kernel kernel, const fx_step *step, const void 
             status = FX_STATUS_MEMORY;
             break;
         }
-        const fx_tensor all = step->channels_last ? flat(&tensors[k]) : tensors[k];
+        const fx_tensor all = last ? flat(&tensors[k]) : tensors[k];
         widen(&all, in[k], scratch[k]);
         tensors[k].dtype = FX_DTYPE_F32;
-        if (!step->channels_last)
+        if (!last)
             fxi_cpu_set_dense(&tensors[k]);
         ptrs[k] = scratch[k];
     }
@@ -289,7 +297,8 @@ fx_status fxi_cpu_run_step(const fx_step *step, const void *const *in, void *out
 {
     if (step->cls == FX_CLASS_ROW)
         return fxi_cpu_row(step, in, out, run);
-    const fxi_kernel kernel = step->segments ? fxi_cpu_foreach : kernels[step->op].run;
+    const fxi_kernel kernel =
+        step->cls == FX_CLASS_FOREACH ? fxi_cpu_foreach : kernels[step->op].run;
     if (kernels[step->op].widen && fxi_cpu_is_half(step->out.dtype))
         return run_widened(kernel, step, in, out, run);
     return kernel(step, in, out, run);

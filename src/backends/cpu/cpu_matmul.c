@@ -43,7 +43,7 @@ static fxi_walk batch_walk(const fx_tensor *out, const fx_tensor *t)
 static fxi_gemm product_of(const fx_step *step)
 {
     const fx_tensor *a = &step->in[0], *b = &step->in[1];
-    const int ta = step->attr.i[0] != 0, tb = step->attr.i[1] != 0;
+    const int ta = fx_step_matmul(step)->transpose_a, tb = fx_step_matmul(step)->transpose_b;
     return (fxi_gemm){.m = step->out.shape[0],
                       .n = step->out.shape[1],
                       .k = a->shape[!ta],
@@ -119,6 +119,7 @@ fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, 
         return FX_OK;
     if (run_batch(&p))
         return fxi_cpu_no_memory(run, step);
-    fxi_cpu_finish(&(fxi_finish){step, in, out});
+    if (fx_step_has_epilogue(step))
+        fxi_cpu_finish(&(fxi_finish){step, in, out});
     return FX_OK;
 }

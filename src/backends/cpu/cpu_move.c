@@ -92,11 +92,12 @@ static void fill(const void *value, size_t bytes, int64_t n, void *out)
 fx_status fxi_cpu_join(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     (void)run;
-    const int axis = (int)step->attr.i[0];
+    const bool pads = step->op == FX_OP_PAD;
+    const int axis = fx_step_copy(step)->axis;
     place p = place_of(&step->out, axis, out);
-    if (step->op == FX_OP_PAD) {
+    if (pads) {
         fill(in[1], p.bytes, fx_tensor_length(&step->out), out);
-        p.start = step->attr.i[1];
+        p.start = fx_step_copy(step)->before;
         put(&p, &step->in[0], in[0], step->in[0].shape[axis]);
         return FX_OK;
     }

@@ -17,13 +17,13 @@
  * is done by who holds it. A child of fork() has no workers and starts anew.
  */
 #include "cpu_parallel.h"
+#include "clock.h"
 #include "cpu_threads.h"
 #include "memory.h"
+#include "this_process.h"
+#include "thread.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
-#include <time.h>
 
 enum { SPIN = 20000, PAUSES = 16 }; /* nanoseconds; looks between two readings of the clock */
 
@@ -65,8 +65,8 @@ typedef struct job {
 typedef struct seat {
     _Alignas(64) uint64_t range; /* atomic */
     bool asleep;                 /* atomic */
-    pthread_cond_t more;
-    pthread_t thread;
+    fxi_cond more;
+    fxi_thread thread;
 } seat;
 
 static struct {
@@ -77,20 +77,13 @@ static struct {
     bool quit;                 /* workers, end */
     bool waits;                /* the caller sleeps until parts are finished */
     _Alignas(64) int64_t done; /* parts of this job that workers have finished */
-    pthread_mutex_t lock;
-    pthread_cond_t finished;
+    fxi_mutex lock;
+    fxi_cond finished;
     /* Of who holds the pool: */
     int workers, wanted; /* threads that run; how many there were to be */
     bool fork_handled;
     seat seats[FXI_THREADS_MOST];
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .finished = PTHREAD_COND_INITIALIZER};
-
-static int64_t nanoseconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
+} pool = {.lock = FXI_MUTEX_INIT, .finished = FXI_COND_INIT};
 
 static void pause_a_little(void)
 {
@@ -104,14 +97,14 @@ static void pause_a_little(void)
 /* Looks for SPIN nanoseconds whether ready(of, than) holds; the answer. */
 static bool spin_until(bool (*ready)(int of, uint64_t than), int of, uint64_t than)
 {
-    const int64_t end = nanoseconds() + SPIN;
+    const int64_t end = fxi_clock_nanoseconds() + SPIN;
     do
         for (int k = 0; k < PAUSES; k++) {
             if (ready(of, than))
                 return true;
             pause_a_little();
         }
-    while (nanoseconds() < end);
+    while (fxi_clock_nanoseconds() < end);
     return false;
 }
 
@@ -153,12 +146,12 @@ static bool worker_ready(int me, uint64_t number)
 static void worker_sleep(int me, uint64_t number)
 {
     seat *s = &pool.seats[me];
-    pthread_mutex_lock(&pool.lock);
+    fxi_mutex_lock(&pool.lock);
     __atomic_store_n(&s->asleep, true, __ATOMIC_SEQ_CST);
     while (!worker_ready(me, number))
-        pthread_cond_wait(&s->more, &pool.lock);
+        fxi_cond_wait(&s->more, &pool.lock);
     __atomic_store_n(&s->asleep, false, __ATOMIC_SEQ_CST);
-    pthread_mutex_unlock(&pool.lock);
+    fxi_mutex_unlock(&pool.lock);
 }
 
 static void finish_part(void)
@@ -166,9 +159,9 @@ static void finish_part(void)
     __atomic_add_fetch(&pool.done, 1, __ATOMIC_SEQ_CST);
     if (!__atomic_load_n(&pool.waits, __ATOMIC_SEQ_CST))
         return;
-    pthread_mutex_lock(&pool.lock);
-    pthread_cond_signal(&pool.finished);
-    pthread_mutex_unlock(&pool.lock);
+    fxi_mutex_lock(&pool.lock);
+    fxi_cond_wake_one(&pool.finished);
+    fxi_mutex_unlock(&pool.lock);
 }
 
 static void *worker_main(void *own_seat)
@@ -188,14 +181,14 @@ static void *worker_main(void *own_seat)
 
 static void stop_workers(void)
 {
-    pthread_mutex_lock(&pool.lock);
+    fxi_mutex_lock(&pool.lock);
     __atomic_store_n(&pool.quit, true, __ATOMIC_SEQ_CST);
     for (int k = 1; k <= pool.workers; k++)
-        pthread_cond_signal(&pool.seats[k].more);
-    pthread_mutex_unlock(&pool.lock);
+        fxi_cond_wake_one(&pool.seats[k].more);
+    fxi_mutex_unlock(&pool.lock);
     for (int k = 1; k <= pool.workers; k++) {
-        pthread_join(pool.seats[k].thread, NULL);
-        pthread_cond_destroy(&pool.seats[k].more);
+        fxi_thread_join(pool.seats[k].thread);
+        fxi_cond_destroy(&pool.seats[k].more);
     }
     pool.workers = pool.wanted = 0;
     __atomic_store_n(&pool.quit, false, __ATOMIC_SEQ_CST);
@@ -211,35 +204,30 @@ static void forget_workers(void)
     }
     pool.workers = pool.wanted = 0;
     pool.busy = pool.quit = pool.waits = false;
-    pthread_mutex_init(&pool.lock, NULL);
-    pthread_cond_init(&pool.finished, NULL);
+    fxi_mutex_init(&pool.lock);
+    fxi_cond_init(&pool.finished);
 }
 
 static bool start_worker(seat *s)
 {
-    if (pthread_cond_init(&s->more, NULL) != 0)
+    if (!fxi_cond_init(&s->more))
         return false;
-    if (pthread_create(&s->thread, NULL, worker_main, s) == 0)
+    if (fxi_thread_start(&s->thread, worker_main, s) == 0)
         return true;
-    pthread_cond_destroy(&s->more);
+    fxi_cond_destroy(&s->more);
     return false;
 }
 
-/* Brings the workers to `wanted`; where the system refuses a thread there are fewer. Signals are
- * for the program's own threads. */
+/* Brings the workers to `wanted`; where the system refuses a thread there are fewer. */
 static void set_workers(int wanted)
 {
-    sigset_t all, before;
     if (wanted < pool.wanted)
         stop_workers();
-    if (!pool.fork_handled && pthread_atfork(NULL, NULL, forget_workers) != 0)
+    if (!pool.fork_handled && !fxi_process_on_fork(NULL, NULL, forget_workers))
         return;
     pool.fork_handled = true;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     while (pool.workers < wanted && start_worker(&pool.seats[pool.workers + 1]))
         pool.workers++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     pool.wanted = wanted;
 }
 
@@ -289,12 +277,12 @@ static void await(uint64_t done)
 {
     if (caller_ready(0, done) || spin_until(caller_ready, 0, done))
         return;
-    pthread_mutex_lock(&pool.lock);
+    fxi_mutex_lock(&pool.lock);
     __atomic_store_n(&pool.waits, true, __ATOMIC_SEQ_CST);
     while (!caller_ready(0, done))
-        pthread_cond_wait(&pool.finished, &pool.lock);
+        fxi_cond_wait(&pool.finished, &pool.lock);
     __atomic_store_n(&pool.waits, false, __ATOMIC_SEQ_CST);
-    pthread_mutex_unlock(&pool.lock);
+    fxi_mutex_unlock(&pool.lock);
 }
 
 static void wake(int width)
@@ -302,9 +290,9 @@ static void wake(int width)
     for (int k = 1; k < width; k++) {
         if (!__atomic_load_n(&pool.seats[k].asleep, __ATOMIC_SEQ_CST))
             continue;
-        pthread_mutex_lock(&pool.lock);
-        pthread_cond_signal(&pool.seats[k].more);
-        pthread_mutex_unlock(&pool.lock);
+        fxi_mutex_lock(&pool.lock);
+        fxi_cond_wake_one(&pool.seats[k].more);
+        fxi_mutex_unlock(&pool.lock);
     }
 }
 
@@ -389,7 +377,7 @@ typedef struct failure { /* of the lowest part that failed */
     fx_status status;
     const fx_run *run;
     char error[sizeof((fx_run *)0)->error];
-    pthread_mutex_t lock;
+    fxi_mutex lock;
 } failure;
 
 static void run_status(const job *j, int64_t part, int slot)
@@ -403,20 +391,20 @@ static void run_status(const job *j, int64_t part, int slot)
     const fx_status status = j->body.status(j->user, part, &mine);
     if (status == FX_OK)
         return;
-    pthread_mutex_lock(&f->lock);
+    fxi_mutex_lock(&f->lock);
     if (part < f->part) {
         __atomic_store_n(&f->part, part, __ATOMIC_RELAXED);
         f->status = status;
         memcpy(f->error, mine.error, sizeof f->error);
     }
-    pthread_mutex_unlock(&f->lock);
+    fxi_mutex_unlock(&f->lock);
 }
 
 fx_status fxi_cpu_parallel_run(int64_t parts,
                                fx_status (*body)(void *user, int64_t part, fx_run *run), void *user,
                                fx_run *run)
 {
-    failure f = {.part = parts, .run = run, .lock = PTHREAD_MUTEX_INITIALIZER};
+    failure f = {.part = parts, .run = run, .lock = FXI_MUTEX_INIT};
     job j = {.run = run_status, .user = user, .body.status = body, .failure = &f};
     run_job(&j, parts, gather(parts));
     if (f.status)

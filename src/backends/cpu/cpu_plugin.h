@@ -2,13 +2,13 @@
 #ifndef CFLUX_CPU_PLUGIN_H
 #define CFLUX_CPU_PLUGIN_H
 
-#include "plugin.h"
+#include "kernel_library.h"
 
 /* Asks the plugin for the step. FX_STATUS_UNSUPPORTED when there is no plugin, or the step is too
  * small to open one for, or the plugin declines. */
-fx_status fxi_cpu_plugin_prepare(const fx_step *step, fxi_plugin_ready **out_ready);
-void fxi_cpu_plugin_release(fxi_plugin_ready *ready);
-fx_status fxi_cpu_plugin_run(const fxi_plugin_ready *ready, const fx_step *step,
+fx_status fxi_cpu_plugin_prepare(const fx_step *step, fxi_kernel_ready **out_ready);
+void fxi_cpu_plugin_release(fxi_kernel_ready *ready);
+fx_status fxi_cpu_plugin_run(const fxi_kernel_ready *ready, const fx_step *step,
                              const void *const *in, void *out, fx_run *run);
 
 /* The plugin in use ("oneDNN"), or NULL; open: opens it now if it is there. */

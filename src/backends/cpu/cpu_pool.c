@@ -287,15 +287,15 @@ static double cost_of(const geometry *g, bool pairs)
 
 fx_status fxi_cpu_pool(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
-    const int kind = step->attr.pool.kind, dtype = step->out.dtype;
-    if (step->channels_last) {
+    const int kind = fx_step_pool(step)->attr.kind, dtype = step->out.dtype;
+    if (fx_step_pool(step)->channels_last) {
         fxi_cpu_pool_last(step, in, out);
         return FX_OK;
     }
     const fx_tensor *t[] = {&step->in[0], &step->in[step->nin - 1], &step->out};
     if (!kinds[kind].fn[dtype])
         return fxi_cpu_no_dtype(run, step, dtype);
-    const geometry g = geometry_of(&step->attr.pool, t[kinds[kind].x], t[kinds[kind].y]);
+    const geometry g = geometry_of(&fx_step_pool(step)->attr, t[kinds[kind].x], t[kinds[kind].y]);
     planes p = {.g = &g,
                 .kind = kind,
                 .fn = kinds[kind].fn[dtype],

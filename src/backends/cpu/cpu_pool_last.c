@@ -114,7 +114,7 @@ static void set_sizes(pooling *p, const fx_tensor *x, const fx_tensor *y)
 
 bool fxi_cpu_pools_last(const fx_step *step)
 {
-    const fx_pool_attr *a = &step->attr.pool;
+    const fx_pool_attr *a = &fx_step_pool(step)->attr;
     int64_t taps = 1;
     for (int d = 0; d < a->spatial; d++)
         taps *= a->window[d];
@@ -124,11 +124,11 @@ bool fxi_cpu_pools_last(const fx_step *step)
 
 void fxi_cpu_pool_last(const fx_step *step, const void *const *in, void *out)
 {
-    const int kind = step->attr.pool.kind;
+    const int kind = fx_step_pool(step)->attr.kind;
     const bool grad = kind == FX_POOL_MAX_GRAD || kind == FX_POOL_MEAN_GRAD;
     float *const first = (float *)(uintptr_t)in[0], *const last = /* inputs are only read */
                                                     (float *)(uintptr_t)in[step->nin - 1];
-    pooling p = {.a = &step->attr.pool, .run = fxi_cpu_simd()->pool_last[kind]};
+    pooling p = {.a = &fx_step_pool(step)->attr, .run = fxi_cpu_simd()->pool_last[kind]};
     set_sizes(&p, grad ? &step->out : &step->in[0], grad ? &step->in[0] : &step->out);
     p.xs = kind == FX_POOL_MEAN_GRAD ? NULL : last;
     p.ys = grad ? first : out;

@@ -141,11 +141,11 @@ static void find_last_uses(maker *m)
     const fxi_program_spec *s = m->spec;
     for (int r = 0; r < m->nregs; r++)
         m->regs[r] = (reg){NOWHERE, NOWHERE, NOWHERE, NOWHERE, .last_use = -1};
-    for (int k = 0; k < s->ninstr; k++)
-        for (int i = 0; i < s->instr[k].nsrc; i++)
-            m->regs[s->instr[k].src[i]].last_use = (int16_t)k;
+    for (int k = 0; k < s->program.n; k++)
+        for (int i = 0; i < s->program.instr[k].nsrc; i++)
+            m->regs[s->program.instr[k].src[i]].last_use = (int16_t)k;
     for (int k = 0; k < s->nout; k++) /* kept to the end of the tile */
-        m->regs[s->out[k]].last_use = (int16_t)s->ninstr;
+        m->regs[s->out[k]].last_use = (int16_t)s->program.n;
 }
 
 static void add_call(maker *m, fxi_tile_fn loop, int to, int from)
@@ -272,7 +272,7 @@ static fxi_tile_fn mixed_loop(const maker *m, const fx_instr *ins, int *out_scal
 /* Spreads the scalars that instruction k takes as vectors over tiles that they keep. */
 static void spread_scalars(maker *m, int k)
 {
-    const fx_instr *ins = &m->spec->instr[k];
+    const fx_instr *ins = &m->spec->program.instr[k];
     int scalar = -1;
     if (!mixed_loop(m, ins, &scalar))
         scalar = -1;
@@ -293,7 +293,7 @@ static void spread_scalars(maker *m, int k)
 /* Gives back the tiles of operands that die here and whose elements have (or have not) `size`. */
 static void give_back(maker *m, int k, size_t size, bool same)
 {
-    const fx_instr *ins = &m->spec->instr[k];
+    const fx_instr *ins = &m->spec->program.instr[k];
     for (int i = 0; i < ins->nsrc; i++) {
         reg *a = &m->regs[ins->src[i]];
         if (a->slot < 0 || a->last_use != k || (register_size(a->dtype) == size) != same)
@@ -323,7 +323,7 @@ static void place_result(maker *m, int k, int r)
 
 static bool place_instruction(maker *m, int k)
 {
-    const fx_instr *ins = &m->spec->instr[k];
+    const fx_instr *ins = &m->spec->program.instr[k];
     const int r = m->spec->nin + k;
     int scalar = -1;
     call c = {.loop = mixed_loop(m, ins, &scalar), .attr = ins->attr};
@@ -350,9 +350,9 @@ static bool place_instruction(maker *m, int k)
 static uint32_t read_later(const maker *m, int k)
 {
     uint32_t mask = 0;
-    for (int j = k + 1; j < m->spec->ninstr; j++)
-        for (int i = 0; i < m->spec->instr[j].nsrc; i++) {
-            const int r = m->spec->instr[j].src[i];
+    for (int j = k + 1; j < m->spec->program.n; j++)
+        for (int i = 0; i < m->spec->program.instr[j].nsrc; i++) {
+            const int r = m->spec->program.instr[j].src[i];
             if (r < m->spec->nin && m->regs[r].vector == r)
                 mask |= 1u << r;
         }
@@ -395,7 +395,7 @@ static void number_outputs(fxi_program *p)
 static double loop_cost(int op, int dtype)
 {
     const bool slow = (op >= FX_OP_EXP && op <= FX_OP_ERF && op != FX_OP_SQRT) || op == FX_OP_POW ||
-                      op == FX_OP_ATAN2 || op == FX_OP_FLD;
+                      op == FX_OP_ATAN2 || op == FX_OP_FLD || op == FX_OP_REM;
     return (slow ? 0.4 : 0.03) * (dtype == FX_DTYPE_F64 ? (slow ? 10 : 2) : 1);
 }
 
@@ -405,9 +405,9 @@ static double cost_of(const fxi_program_spec *s)
     for (int k = 0; k < s->nin; k++)
         bytes += is_scalar(&s->in[k]) ? 0 : (double)fxi_cpu_size(s->in[k].dtype);
     for (int k = 0; k < s->nout; k++)
-        bytes += (double)fxi_cpu_size(s->instr[s->out[k] - s->nin].dtype);
-    for (int k = 0; k < s->ninstr; k++)
-        loops += loop_cost(s->instr[k].op, s->instr[k].dtype);
+        bytes += (double)fxi_cpu_size(s->program.instr[s->out[k] - s->nin].dtype);
+    for (int k = 0; k < s->program.n; k++)
+        loops += loop_cost(s->program.instr[k].op, s->program.instr[k].dtype);
     return fxi_cpu_cost(bytes, 0) + loops;
 }
 
@@ -417,8 +417,10 @@ static size_t widest(const fxi_program_spec *s)
     size_t size = 4;
     for (int k = 0; k < s->nin; k++)
         size = register_size(s->in[k].dtype) > size ? register_size(s->in[k].dtype) : size;
-    for (int k = 0; k < s->ninstr; k++)
-        size = register_size(s->instr[k].dtype) > size ? register_size(s->instr[k].dtype) : size;
+    for (int k = 0; k < s->program.n; k++)
+        size = register_size(s->program.instr[k].dtype) > size
+                   ? register_size(s->program.instr[k].dtype)
+                   : size;
     return size;
 }
 
@@ -427,7 +429,7 @@ static void place_operands(maker *m)
 {
     for (int k = 0; k < m->spec->nin; k++)
         place_operand(m, k);
-    for (int k = 0; k < m->spec->ninstr; k++)
+    for (int k = 0; k < m->spec->program.n; k++)
         spread_scalars(m, k);
     for (int k = 0; k < m->spec->nin; k++)
         if (m->regs[k].raw >= 0)
@@ -444,7 +446,7 @@ static fx_status place_all(maker *m, int tile)
     memset(m->busy, 0, sizeof m->busy);
     find_last_uses(m);
     place_operands(m);
-    for (int k = 0; k < s->ninstr; k++)
+    for (int k = 0; k < s->program.n; k++)
         if (!place_instruction(m, k))
             return FX_STATUS_UNSUPPORTED;
     place_outputs(m);
@@ -461,7 +463,7 @@ static bool too_large(const fxi_program *p)
 static fxi_program *allocate(const fxi_program_spec *s)
 {
     const size_t nfirst = (size_t)(2 * s->nin), nin = (size_t)s->nin,
-                 ncalls = (size_t)(s->nin + 2 * s->ninstr + s->nout);
+                 ncalls = (size_t)(s->nin + 2 * s->program.n + s->nout);
     fxi_program *p = fxi_calloc(1, sizeof *p + (nfirst + ncalls) * sizeof(call) +
                                        nin * (sizeof(load) + sizeof(moving)));
     if (!p)
@@ -477,9 +479,9 @@ static fxi_program *allocate(const fxi_program_spec *s)
 
 fx_status fxi_program_make(const fxi_program_spec *spec, void **out_program)
 {
-    maker m = {.spec = spec, .simd = fxi_cpu_simd(), .nregs = spec->nin + spec->ninstr};
+    maker m = {.spec = spec, .simd = fxi_cpu_simd(), .nregs = spec->nin + spec->program.n};
     *out_program = NULL;
-    if (m.nregs > MAX_REGISTERS || spec->nin > FXI_PROGRAM_OPERANDS || spec->ninstr < 1)
+    if (m.nregs > MAX_REGISTERS || spec->nin > FXI_PROGRAM_OPERANDS || spec->program.n < 1)
         return FX_STATUS_INTERNAL;
     m.p = allocate(spec);
     if (!m.p)

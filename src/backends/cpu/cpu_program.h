@@ -21,8 +21,8 @@ enum { FXI_PROGRAM_OPERANDS = 32, FXI_PROGRAM_OUTPUTS = 1 + FX_MORE_OUTPUTS };
 typedef struct fxi_program fxi_program;
 
 typedef struct fxi_program_spec {
-    const fx_instr *instr;
-    int ninstr, nin, nout;
+    fx_program program;
+    int nin, nout;
     const fx_tensor *in;              /* nin operands; registers 0 … nin−1 */
     int64_t length;                   /* the number of elements computed in all */
     uint8_t out[FXI_PROGRAM_OUTPUTS]; /* registers, results of instructions, all different */

@@ -72,7 +72,10 @@ static fx_status run_random(const fx_step *step, void *out, fx_run *run)
     const int dtype = step->out.dtype;
     if (dtype != FX_DTYPE_F32 && dtype != FX_DTYPE_F64 && !fxi_cpu_is_half(dtype))
         return fxi_cpu_no_dtype(run, step, dtype);
-    randoms r = {.stream = run->streams[step->slot], .n = n, .dtype = dtype, .out = out};
+    randoms r = {.stream = run->streams[fx_step_generator(step)->stream],
+                 .n = n,
+                 .dtype = dtype,
+                 .out = out};
     r.parts = fxi_cpu_parts((n + 3) / 4, NANOSECONDS * (double)n);
     fxi_cpu_parallel(r.parts, random_part, &r);
     return FX_OK;
@@ -105,7 +108,7 @@ static void encode(int64_t v, int dtype, void *out)
 static fx_status run_iota(const fx_step *step, void *out)
 {
     const fx_tensor *t = &step->out;
-    const int axis = (int)step->attr.i[0];
+    const int axis = fx_step_generator(step)->axis;
     const size_t size = fxi_cpu_size(t->dtype);
     const size_t inner = (size_t)fxi_length(axis, t->shape) * size;
     const size_t row = inner * (size_t)t->shape[axis];

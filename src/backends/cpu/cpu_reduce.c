@@ -144,13 +144,13 @@ static void describe(reduction *r, const fx_tensor *t, uint32_t mask)
 static fx_status reduce_tensor(const fx_step *step, const void *in, void *out, fx_run *run)
 {
     const fx_tensor *t = &step->in[0];
-    reduction r = {.op = &fxi_cpu_simd()->reduce[step->attr.i[0]][fxi_compute_type(t->dtype)],
+    reduction r = {.op = fxi_cpu_reducer(fx_step_reduce(step)->fold, t->dtype, step->out.dtype),
                    .in = in,
                    .out = out,
                    .out_size = fxi_cpu_size(step->out.dtype)};
     if (!r.op->size)
         return fxi_cpu_no_dtype(run, step, t->dtype);
-    describe(&r, t, (uint32_t)step->attr.i[1]);
+    describe(&r, t, fx_step_reduce(step)->mask);
     if (r.pieces > 1) {
         const int64_t results = r.items * least(r.width, COLUMNS);
         r.partial = fxi_aligned(64, (size_t)(r.pieces * results) * r.op->size);
@@ -210,22 +210,23 @@ static void take_columns(void *user, const void *const *shown, int64_t at, int n
 
 fx_status fxi_cpu_reduce_prepare(fx_step *step)
 {
-    if (step->ninstr == 0)
+    const fx_reduce_step *r = fx_step_reduce(step);
+    if (r->program.n == 0)
         return FX_OK;
-    const fxi_program_spec spec = {.instr = step->program,
-                                   .ninstr = step->ninstr,
+    const fxi_program_spec spec = {.program = r->program,
                                    .nin = step->nin,
                                    .nout = 1,
                                    .in = step->in,
-                                   .length = fx_tensor_length(&step->space),
-                                   .out = {(uint8_t)(step->nin + step->ninstr - 1)}};
+                                   .length = fx_tensor_length(&r->space),
+                                   .out = {(uint8_t)(step->nin + r->program.n - 1)}};
     return fxi_program_make(&spec, &step->ready);
 }
 
 static fx_status reduce_program(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
-    tiles t = {.op = &fxi_cpu_simd()->reduce[step->attr.i[0]][fxi_compute_type(step->out.dtype)],
-               .size = fxi_cpu_size(step->out.dtype)};
+    const fx_reduce_step *r = fx_step_reduce(step);
+    const int dtype = r->program.instr[r->program.n - 1].dtype;
+    tiles t = {.op = fxi_cpu_reducer(r->fold, dtype, step->out.dtype), .size = fxi_cpu_size(dtype)};
     const int64_t results = fx_tensor_length(&step->out);
     if (!t.op->size || !step->ready)
         return fxi_cpu_no_dtype(run, step, step->out.dtype);
@@ -234,11 +235,11 @@ static fx_status reduce_program(const fx_step *step, const void *const *in, void
     t.acc = fxi_aligned(64, (size_t)results * t.op->size);
     if (!t.acc)
         return fxi_cpu_no_memory(run, step);
-    split_space(&step->space, (uint32_t)step->attr.i[1], &t.inner, &t.kept);
+    split_space(&r->space, r->mask, &t.inner, &t.kept);
     t.op->init(t.acc, results);
     const bool columns = t.inner == 1 && t.kept > 1;
     const fxi_program_args args = {.in = in,
-                                   .to = fx_tensor_length(&step->space),
+                                   .to = fx_tensor_length(&r->space),
                                    .sink = columns ? take_columns : take_rows,
                                    .user = &t};
     fxi_program_run(step->ready, &args);
@@ -249,10 +250,13 @@ static fx_status reduce_program(const fx_step *step, const void *const *in, void
 
 fx_status fxi_cpu_reduce(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
-    if (step->ninstr > 0)
+    const int fold = fx_step_reduce(step)->fold;
+    if (fx_step_reduce(step)->program.n > 0)
         return reduce_program(step, in, out, run);
-    const bool index = step->attr.i[0] == FX_FOLD_ARGMAX || step->attr.i[0] == FX_FOLD_ARGMIN;
-    if (step->out.dtype != (index ? FX_DTYPE_I64 : step->in[0].dtype))
+    const bool index = fold == FX_REDUCE_ARGMAX || fold == FX_REDUCE_ARGMIN;
+    const bool wide = fold == FX_REDUCE_SUM && step->in[0].dtype == FX_DTYPE_F32 &&
+                      step->out.dtype == FX_DTYPE_F64;
+    if (!wide && step->out.dtype != (index ? FX_DTYPE_I64 : step->in[0].dtype))
         return fxi_cpu_fail(run, FX_STATUS_INTERNAL, step, "element types differ");
     return fx_tensor_length(&step->out) ? reduce_tensor(step, in[0], out, run) : FX_OK;
 }
@@ -304,7 +308,7 @@ fx_status fxi_cpu_cumsum(const fx_step *step, const void *const *in, void *out, 
     static const scan_fn by_type[FXI_C_COUNT] = {scan_f32, scan_f64, scan_i32,
                                                  scan_i64, scan_u8,  NULL};
     const fx_tensor *t = &step->out;
-    const int axis = (int)step->attr.i[0];
+    const int axis = fx_step_scan(step)->axis;
     const int64_t length = fx_tensor_length(t);
     if (t->dtype >= FX_DTYPE_BOOL)
         return fxi_cpu_no_dtype(run, step, t->dtype);
@@ -316,7 +320,7 @@ fx_status fxi_cpu_cumsum(const fx_step *step, const void *const *in, void *out, 
                .inner = fxi_length(axis, t->shape),
                .n = t->shape[axis],
                .size = fxi_cpu_size(t->dtype),
-               .reverse = step->attr.i[1] != 0};
+               .reverse = fx_step_scan(step)->reverse};
     s.count = length / (s.inner * s.n);
     s.parts = fxi_cpu_parts(s.count, (double)length); /* about a nanosecond an element */
     fxi_cpu_parallel(s.parts, scan_part, &s);

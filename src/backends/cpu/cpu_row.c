@@ -94,11 +94,14 @@ static void reduce(const runner *r, const fxi_row_call *c, const tile *t)
     const fxi_reducer *op = c->reducer;
     const char *x = r->at[c->src[0]];
     char *acc = r->at[c->to], *to = r->at[c->src[1]] + t->first * c->size;
+    char *also = c->also ? r->at[c->src[2]] + t->first * c->also_size : NULL;
     const int64_t n = t->n / t->rows;
     if (t->rows > 1 && n < SHORT_ROW) {
         op->init(acc, t->rows);
         op->col(x, t->rows, n, n, 1, acc);
         op->done(acc, t->rows, to);
+        if (also)
+            c->also->done(acc, t->rows, also);
         return;
     }
     for (int k = 0; k < t->rows; k++, x += n * c->in_size, to += c->size) {
@@ -107,6 +110,8 @@ static void reduce(const runner *r, const fxi_row_call *c, const tile *t)
         op->row(x, n, 1, acc);
         if (t->ends)
             op->done(acc, 1, to);
+        if (t->ends && also)
+            c->also->done(acc, 1, also + k * c->also_size);
     }
 }
 
@@ -251,7 +256,7 @@ fx_status fxi_cpu_row(const fx_step *step, const void *const *in, void *out, fx_
     if (!p)
         return fxi_cpu_no_dtype(run, step, step->out.dtype);
     void *outs[1 + FX_MORE_OUTPUTS] = {out};
-    for (int k = 0; k < step->nmore; k++)
+    for (int k = 0; k < fx_step_row(step)->more.n; k++)
         outs[1 + k] = run->more[k];
     job j = {.p = p, .in = in, .out = outs, .blocks = (p->rows + p->block - 1) / p->block};
     j.parts = fxi_cpu_parts(j.blocks, p->cost);

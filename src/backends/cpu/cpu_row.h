@@ -17,6 +17,9 @@ typedef struct fxi_row_call {
     int64_t attr;
     int16_t to, src[3];
     uint8_t in_size, size; /* of a reduced element, and of the result */
+    /* A second result of the same accumulators, in src[2]; NULL: none. */
+    const fxi_reducer *also;
+    uint8_t also_size;
 } fxi_row_call;
 
 /* A place that depends on another one. */

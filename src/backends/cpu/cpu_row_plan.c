@@ -42,6 +42,7 @@ typedef struct reg {
 
 typedef struct maker {
     const fx_step *step;
+    const fx_row_step *row; /* of the step */
     const fxi_simd *simd;
     fxi_row_plan *p;
     int nregs, pass, nspreads;
@@ -108,24 +109,30 @@ static fxi_row_call *add_call(maker *m, fxi_tile_fn loop, int to, int from)
 
 static int place_of_output(const maker *m, int r)
 {
-    if (m->step->out_reg == r)
+    if (m->row->out_reg == r)
         return m->step->nin;
-    for (int k = 0; k < m->step->nmore; k++)
-        if (m->step->more_reg[k] == r)
+    for (int k = 0; k < m->row->more.n; k++)
+        if (m->row->more.reg[k] == r)
             return m->step->nin + 1 + k;
     return NOWHERE;
 }
 
+/* A register of elements has this type. */
+static void widen(maker *m, int dtype)
+{
+    m->width = register_size(dtype) > m->width ? register_size(dtype) : m->width;
+}
+
 static void find_last_uses(maker *m)
 {
-    const fx_step *s = m->step;
-    for (int k = 0; k < s->ninstr; k++) {
-        const fx_instr *ins = &s->program[k];
+    for (int k = 0; k < m->row->program.n; k++) {
+        const fx_instr *ins = &m->row->program.instr[k];
         for (int i = 0; i < ins->nsrc; i++) {
             m->regs[ins->src[i]].last_use = (int16_t)k;
             m->regs[ins->src[i]].last_pass = ins->pass;
         }
-        m->width = register_size(ins->dtype) > m->width ? register_size(ins->dtype) : m->width;
+        if (!ins->row) /* values of rows lie in places of their own, unless they are spread */
+            widen(m, ins->dtype);
     }
 }
 
@@ -186,10 +193,10 @@ static void place_column_operand(maker *m, int k, uint8_t size)
 static void place_operand(maker *m, int k)
 {
     const fx_tensor *t = &m->step->in[k];
-    const int axes = m->step->row_axes;
+    const int axes = m->row->row_axes;
     const uint8_t size = (uint8_t)fxi_cpu_size(t->dtype);
     m->regs[k].dtype = t->dtype;
-    m->width = register_size(t->dtype) > m->width ? register_size(t->dtype) : m->width;
+    widen(m, t->dtype);
     if (is_scalar(t)) {
         m->regs[k].row = true;
         const fx_tensor one = {.dtype = t->dtype};
@@ -218,6 +225,7 @@ static int16_t splat_of(maker *m, int r)
 {
     reg *a = &m->regs[r];
     if (a->spread == NOWHERE) {
+        widen(m, a->dtype);
         a->spread = take(m, ROOM_FILLED);
         m->p->splats[m->p->nsplats++] =
             (fxi_row_link){a->one, a->spread, (uint8_t)register_size(a->dtype)};
@@ -242,8 +250,10 @@ static int16_t elements_of(maker *m, int r)
         return a->elements;
     if (is_one(a))
         return splat_of(m, r);
-    if (a->spread == NOWHERE)
+    if (a->spread == NOWHERE) {
+        widen(m, a->dtype);
         a->spread = take(m, ROOM_FILLED);
+    }
     if (a->spread_pass != m->pass)
         m->p->spreads[m->nspreads++] =
             (fxi_row_link){a->values, a->spread, (uint8_t)register_size(a->dtype)};
@@ -274,7 +284,7 @@ static void round_result(maker *m, const fx_instr *ins, int place)
 /* On values of rows. */
 static void add_row_call(maker *m, int k)
 {
-    const fx_instr *ins = &m->step->program[k];
+    const fx_instr *ins = &m->row->program.instr[k];
     reg *to = &m->regs[m->step->nin + k];
     const int out = place_of_output(m, m->step->nin + k);
     int16_t src[3] = {0, 0, 0};
@@ -287,15 +297,45 @@ static void add_row_call(maker *m, int k)
     round_result(m, ins, to->values);
 }
 
+/* Sums and squared deviations of the same elements, as a layer normalisation needs them, take one
+ * reading: the call that was there first gives both. False: there is none of the other kind. */
+static bool join_reduction(maker *m, const fxi_reducer *r, int16_t from, int16_t to)
+{
+    const fxi_reducer *sqdev = &m->simd->reduce[FX_REDUCE_SQDEV][FXI_C_F32];
+    for (int32_t k = m->p->passes[m->pass].elements; k < m->p->ncalls; k++) {
+        fxi_row_call *c = &m->p->calls[k];
+        if (c->loop || c->also || c->src[0] != from)
+            continue;
+        if (c->reducer == m->simd->sum_wide && r == sqdev) {
+            c->src[2] = c->src[1];
+            c->src[1] = to;
+            c->size = sizeof(float);
+        } else if (c->reducer == sqdev && r == m->simd->sum_wide) {
+            c->src[2] = to;
+        } else {
+            continue;
+        }
+        c->reducer = sqdev;
+        c->also = m->simd->sum_of_sqdev;
+        c->also_size = sizeof(double);
+        m->accumulator = sqdev->size > m->accumulator ? sqdev->size : m->accumulator;
+        return true;
+    }
+    return false;
+}
+
 static void add_reduction(maker *m, int k)
 {
-    const fx_instr *ins = &m->step->program[k];
+    const fx_instr *ins = &m->row->program.instr[k];
     reg *to = &m->regs[m->step->nin + k];
     const int out = place_of_output(m, m->step->nin + k);
     const int16_t from = elements_of(m, ins->src[0]);
+    const fxi_reducer *reducer = fxi_cpu_reducer(ins->attr, ins->from, ins->dtype);
     to->values = out >= 0 ? (int16_t)out : take(m, ROOM_ROWS);
+    if (join_reduction(m, reducer, from, to->values))
+        return;
     fxi_row_call *c = add_call(m, NULL, take(m, ROOM_SUMS), from);
-    c->reducer = &m->simd->reduce[ins->attr][fxi_compute_type(ins->from)];
+    c->reducer = reducer;
     c->src[1] = to->values;
     c->in_size = (uint8_t)fxi_cpu_size(ins->from);
     c->size = (uint8_t)fxi_cpu_size(ins->dtype);
@@ -305,7 +345,7 @@ static void add_reduction(maker *m, int k)
 /* Gives back the tiles of operands that die here and whose elements have (or have not) `size`. */
 static void give_back(maker *m, int k, size_t size, bool same)
 {
-    const fx_instr *ins = &m->step->program[k];
+    const fx_instr *ins = &m->row->program.instr[k];
     for (int i = 0; i < ins->nsrc; i++) {
         const reg *a = &m->regs[ins->src[i]];
         if (!a->row && m->room[a->elements] != ROOM_NONE && ins->src[i] >= m->step->nin &&
@@ -359,7 +399,7 @@ static fxi_tile_fn mixed_loop(const maker *m, const fx_instr *ins, int *out_scal
 
 static void add_element_call(maker *m, int k)
 {
-    const fx_instr *ins = &m->step->program[k];
+    const fx_instr *ins = &m->row->program.instr[k];
     const int out = place_of_output(m, m->step->nin + k);
     int16_t src[3] = {0, 0, 0};
     int scalar;
@@ -381,7 +421,7 @@ static void add_element_call(maker *m, int k)
 
 static void add_instruction(maker *m, int k)
 {
-    const fx_instr *ins = &m->step->program[k];
+    const fx_instr *ins = &m->row->program.instr[k];
     reg *to = &m->regs[m->step->nin + k];
     to->dtype = ins->dtype;
     to->row = ins->row;
@@ -399,17 +439,17 @@ static void add_instruction(maker *m, int k)
 
 static void add_passes(maker *m)
 {
-    const fx_step *s = m->step;
+    const fx_program *q = &m->row->program;
     fxi_row_plan *p = m->p;
-    for (int k = 0; k < s->ninstr; m->pass++) {
+    for (int k = 0; k < q->n; m->pass++) {
         fxi_row_pass *pass = &p->passes[m->pass];
         pass->first = p->ncalls;
-        for (; k < s->ninstr && s->program[k].pass == m->pass && s->program[k].row &&
-               s->program[k].op != FX_OP_REDUCE;
+        for (; k < q->n && q->instr[k].pass == m->pass && q->instr[k].row &&
+               q->instr[k].op != FX_OP_REDUCE;
              k++)
             add_instruction(m, k);
         pass->elements = p->ncalls;
-        for (; k < s->ninstr && s->program[k].pass == m->pass; k++)
+        for (; k < q->n && q->instr[k].pass == m->pass; k++)
             add_instruction(m, k);
         pass->last = p->ncalls;
         pass->spreads = m->nspreads;
@@ -431,8 +471,8 @@ static void store_rows(maker *m)
 static void place_outputs(maker *m)
 {
     fxi_row_plan *p = m->p;
-    for (int k = 0; k < m->step->ninstr; k++) {
-        const fx_instr *ins = &m->step->program[k];
+    for (int k = 0; k < m->row->program.n; k++) {
+        const fx_instr *ins = &m->row->program.instr[k];
         const int out = place_of_output(m, m->step->nin + k);
         const uint8_t size = (uint8_t)fxi_cpu_size(ins->dtype);
         if (out < 0)
@@ -498,8 +538,9 @@ static void lay_out(maker *m)
  * each of the other lists once. */
 static fxi_row_plan *allocate(const fx_step *s)
 {
-    const size_t links = (size_t)(s->nin + s->ninstr + 1 + s->nmore);
-    const size_t calls = 3 * (size_t)s->ninstr + 8;
+    const fx_row_step *row = fx_step_row(s);
+    const size_t links = (size_t)(s->nin + row->program.n + 1 + row->more.n);
+    const size_t calls = 3 * (size_t)row->program.n + 8;
     fxi_row_plan *p =
         fxi_calloc(1, sizeof *p + FXI_ROW_PLACES * sizeof *p->offset + calls * sizeof *p->calls +
                           (size_t)s->nin * sizeof *p->loads +
@@ -515,16 +556,18 @@ static fxi_row_plan *allocate(const fx_step *s)
     for (int k = 0; k < 6; k++, next += links)
         *lists[k] = next;
     p->nin = s->nin;
-    p->nout = 1 + s->nmore;
+    p->nout = 1 + row->more.n;
     p->nplaces = p->nin + p->nout;
     return p;
 }
 
 fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
 {
+    const fx_row_step *row = fx_step_row(step);
     maker m = {.step = step,
+               .row = row,
                .simd = fxi_cpu_simd(),
-               .nregs = step->nin + step->ninstr,
+               .nregs = step->nin + row->program.n,
                .width = 4,
                .status = FX_OK};
     *out_plan = NULL;
@@ -533,8 +576,8 @@ fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
     fxi_row_plan *p = m.p = allocate(step);
     if (!p)
         return FX_STATUS_MEMORY;
-    p->inner = fxi_length(step->row_axes, step->space.shape);
-    p->rows = fxi_length(step->space.ndim - step->row_axes, step->space.shape + step->row_axes);
+    p->inner = fxi_length(row->row_axes, row->space.shape);
+    p->rows = fxi_length(row->space.ndim - row->row_axes, row->space.shape + row->row_axes);
     p->tile_rows = p->inner <= FXI_TILE / 2 ? (int32_t)(FXI_TILE / p->inner) : 0;
     for (int r = 0; r < m.nregs; r++)
         m.regs[r] = (reg){

@@ -25,7 +25,7 @@ typedef void (*fxi_tile_fn)(void *d, const void *const *s, int n, int64_t attr);
 
 /* A reduction over one type. n accumulators take n·size bytes; what lies in them is the reducer's
  * own (doubles for sums of Float32), so accumulators are used by the same n throughout, except
- * those of FX_FOLD_SUM … FX_FOLD_PROD, which are an array of `size` bytes each. */
+ * those of FX_REDUCE_SUM … FX_REDUCE_PROD, which are an array of `size` bytes each. */
 typedef struct fxi_reducer {
     size_t size;
     void (*init)(void *acc, int64_t n);
@@ -158,14 +158,24 @@ typedef struct fxi_simd {
     /* Copies past the caches; the last one of an array should be followed by `stream_end`. */
     void (*stream)(void *d, const void *s, size_t bytes);
     void (*stream_end)(void);
-    const fxi_reducer (*reduce)[FXI_C_COUNT];           /* [fx_fold][type] */
-    const fxi_gemm_core *gemm;                          /* [0] Float32, [1] Float64 */
-    const fxi_conv_core *conv;                          /* [0] Float32, [1] Float64 */
-    const fxi_pool_core *pool;                          /* [type] */
+    const fxi_reducer (*reduce)[FXI_C_COUNT]; /* [fx_reduce][type] */
+    const fxi_reducer *sum_wide;              /* of Float32, with a Float64 result */
+    const fxi_reducer *sum_of_sqdev; /* the same from the accumulators of FX_REDUCE_SQDEV */
+    const fxi_gemm_core *gemm;       /* [0] Float32, [1] Float64 */
+    const fxi_conv_core *conv;       /* [0] Float32, [1] Float64 */
+    const fxi_pool_core *pool;       /* [type] */
     void (*const *pool_last)(const fxi_pool_window *w); /* [fx_pool_kind], Float32 */
 } fxi_simd;
 
 const fxi_simd *fxi_cpu_simd(void);
+
+/* How elements of type `from` are reduced to results of type `to`. */
+static inline const fxi_reducer *fxi_cpu_reducer(int64_t kind, int from, int to)
+{
+    const fxi_simd *simd = fxi_cpu_simd();
+    const bool wide = kind == FX_REDUCE_SUM && from == FX_DTYPE_F32 && to == FX_DTYPE_F64;
+    return wide ? simd->sum_wide : &simd->reduce[kind][fxi_compute_type(from)];
+}
 
 /* The loop of an elementwise instruction over vectors; NULL when the op has no meaning for the
  * type. */

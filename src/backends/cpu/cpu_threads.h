@@ -6,8 +6,4 @@
 
 enum { FXI_THREADS_MOST = 255 };
 
-/* The processors that a cgroup grants, from the text of its cpu.max ("max 100000", "150000
- * 100000"), rounded up; 0: no bound. */
-int fxi_cgroup_cores(const char *text);
-
 #endif

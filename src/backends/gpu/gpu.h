@@ -1,10 +1,10 @@
 /* gpu.h: what the backends of GPUs share, and what each brings along.
  *
  * The files of this folder turn steps into kernels: text in one dialect that all of OpenCL C, CUDA,
- * HIP, Metal and C take (gpu_prelude.c), rendered from a step's program, and the list of launches
+ * HIP, Metal and C take (kernels/), rendered from a step's program, and the list of launches
  * that running the step is. They are compiled into every plugin that uses them and know the library
- * through fx_host alone. A plugin brings a runtime: memory, compiling, launching. Its table's
- * `prepare`, `release` and `run` are the three functions at the end.
+ * through fx_host alone. They work over a runtime: memory, compiling, launching. For plugins most
+ * of a runtime, and of the table that a plugin is, is shared as well (gpu_device.h).
  *
  *     prepare   renders and compiles a step's kernels, decides grids, fills in all parameters
  *     run       looks up addresses and launches; no allocation, no text
@@ -34,13 +34,16 @@ enum { FXI_GPU_BUFFERS = 64 }; /* of a launch, at most */
 
 /* What is rendered depends on these; they do not change while a device is in use. */
 typedef struct fxi_gpu_limits {
-    int32_t units;       /* compute units: how many groups keep the device busy */
-    int32_t param_bytes; /* of a kernel's arguments in all; at least 1024 */
-    int32_t buffers;     /* pointers among them; at most FXI_GPU_BUFFERS (Metal: 30) */
-    bool serial;         /* a group runs on one core of a CPU, one work-item after another: what
-                            shares memory is as fast with groups of one work-item */
-    bool f64;            /* Float64 works */
-    bool atomic64;       /* compare and swap of 64 bits in global memory works */
+    int32_t units;        /* compute units: how many groups keep the device busy */
+    int32_t param_bytes;  /* of a kernel's arguments in all; at least 1024 */
+    int32_t buffers;      /* pointers among them; at most FXI_GPU_BUFFERS (Metal: 30) */
+    bool serial;          /* a group runs on one core of a CPU, one work-item after another: what
+                             shares memory is as fast with groups of one work-item */
+    int64_t items;        /* work-items of a launch along an axis; 0: no limit */
+    int64_t group_memory; /* bytes that a group can share; 0: unknown */
+    bool rounds_division; /* Float32 is divided correctly rounded */
+    bool f64;             /* Float64 works */
+    bool atomic64;        /* compare and swap of 64 bits in global memory works */
 } fxi_gpu_limits;
 
 /* One kernel call. A kernel's arguments are, in this order:
@@ -52,7 +55,7 @@ typedef struct fxi_gpu_limits {
  * The struct has no padding: params can be handed over as they are. */
 typedef struct fxi_gpu_launch {
     void *kernel;       /* of compile */
-    uint32_t groups[3]; /* none 0; the first below 2³¹, the others below 2¹⁶ */
+    uint32_t groups[3]; /* none 0; the first below 2³¹, the others below 2¹⁶, which is checked */
     int32_t group;      /* work-items of a group: FXI_GPU_GROUP, or 1 */
     int32_t nbuffers;
     void *const *buffers; /* device addresses, as the library knows them: of arrays, views into

@@ -5,16 +5,23 @@
  *
  *     fxi_gpu_begin(b, wide);
  *     fxi_gpu_kernel(b, "fx_copy", nbuffers, nparams);
- *     fxi_gpu_say(b, "    FX_USE(0, const fx_f32, x)\n …", …);
+ *     fxi_gpu_set(b, "type", "fx_f32"); …
+ *     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_copy, "walk");
+ *     fxi_gpu_say(b, …);
+ *     fxi_gpu_say_part(b, text);
  *     fxi_gpu_end(b);
  *     fxi_gpu_call *c = fxi_gpu_add(b);
  *     fxi_gpu_buffer(c, 0, FXI_GPU_IN, 0); …
  *     fxi_gpu_param(c, 0, n); …
  *     c->groups[0] = …;
  *
+ * Sizes and grids are 64-bit numbers here. A grid beyond what the device can launch, and a
+ * parameter that a 32-bit kernel cannot hold, fail the step when it is prepared; nothing is cut off
+ * silently.
+ *
  * Nothing of this needs a check: after a failure they do nothing, and fxi_gpu_prepare reports it.
  *
- * In the text (gpu_prelude.c has all of it):
+ * In the text (kernels/prelude.cl has all of it):
  *     FX_USE(k, T, x)     declares T *x, buffer k; FX_GLOBAL is its address space in types
  *     P(k)                parameter k, an fx_int: 32 bits, or 64 in `wide` kernels
  *     FX_GROUP            work-items of a group; FX_ITEM the work-item in it
@@ -56,14 +63,22 @@ typedef struct fxi_gpu_call fxi_gpu_call;
 struct fxi_gpu_call {
     fxi_gpu_call *next;
     void *kernel;
-    uint32_t groups[3];
+    int64_t groups[3];
     int32_t group; /* that of its kernel */
     int32_t nbuffers, nparams;
     bool wide, checks;
+    bool cut;       /* a parameter does not fit in 32 bits */
     int32_t stream; /* RANDOM: parameters from here on are the halves of seed and counter; or −1 */
     fxi_gpu_buffer_ref *buffers;
     void *params; /* int32_t, or int64_t when wide */
 };
+
+/* What a hole of a text is filled with. */
+typedef struct fxi_gpu_value {
+    const char *name, *text; /* NULL: a number */
+    int64_t number;
+} fxi_gpu_value;
+enum { FXI_GPU_VALUES = 32 };
 
 struct fxi_gpu_builder {
     const fxi_gpu_runtime *runtime;
@@ -73,6 +88,8 @@ struct fxi_gpu_builder {
     fx_status status; /* the first failure, recorded; everything after it does nothing */
     char *text;       /* of the kernel that is being said */
     size_t length, room;
+    fxi_gpu_value values[FXI_GPU_VALUES];
+    int nvalues;
     const char *name;
     int32_t nbuffers, nparams;
     bool wide;
@@ -90,8 +107,16 @@ static inline void fxi_gpu_begin(fxi_gpu_builder *b, bool wide)
 {
     fxi_gpu_begin_groups(b, wide, FXI_GPU_GROUP);
 }
-/* A text of any length, as it is; and one of at most 1000 bytes. */
-void fxi_gpu_say_text(fxi_gpu_builder *b, const char *text);
+/* Gives the hole @name@ a value, a string that stays in place or a number, until another one or the
+ * next fxi_gpu_begin. */
+void fxi_gpu_set(fxi_gpu_builder *b, const char *name, const char *value);
+void fxi_gpu_set_number(fxi_gpu_builder *b, const char *name, int64_t value);
+/* Says a text of kernels/, whose holes all have values. */
+void fxi_gpu_say_part(fxi_gpu_builder *b, const char *text);
+/* The same up to a hole without a value, which the caller fills by saying more; returns the rest of
+ * the text. */
+const char *fxi_gpu_say_until(fxi_gpu_builder *b, const char *text, const char *hole);
+/* At most 1000 bytes. */
 void fxi_gpu_say(fxi_gpu_builder *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The head of a kernel; its body follows. */
 void fxi_gpu_kernel(fxi_gpu_builder *b, const char *name, int nbuffers, int nparams);
@@ -100,10 +125,21 @@ void fxi_gpu_end(fxi_gpu_builder *b);
 /* A launch of the kernel just compiled (several are fine), in order behind those before: one group,
  * all parameters 0, all buffers the operand 0. Never NULL: after a failure one that nobody runs. */
 fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b);
+/* A launch for n elements, parameter 0, of a kernel whose work-items make `each` of them, a group's
+ * width apart: the hole @each@ has that number in all texts. */
+enum { FXI_GPU_EACH = 4 };
+fxi_gpu_call *fxi_gpu_add_each(fxi_gpu_builder *b, int64_t n);
+static inline int64_t fxi_gpu_groups(int64_t n, int64_t each)
+{
+    return n / each + (n % each != 0);
+}
 void fxi_gpu_buffer(fxi_gpu_call *c, int buffer, fxi_gpu_place place, int64_t k);
 void fxi_gpu_param(fxi_gpu_call *c, int param, int64_t value);
+/* The same for 32 bits that are no number: a kernel that is not wide gets them as they are. */
+void fxi_gpu_bits(fxi_gpu_call *c, int param, uint32_t bits);
 /* Bytes of scratch memory, for this step alone; where they begin, aligned to 64. */
 int64_t fxi_gpu_scratch(fxi_gpu_builder *b, int64_t bytes);
+void fxi_gpu_no_memory(fxi_gpu_builder *b);
 /* Records the sentence and returns its status. */
 fx_status fxi_gpu_fail(fxi_gpu_builder *b, fx_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

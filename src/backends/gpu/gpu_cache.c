@@ -1,16 +1,14 @@
 /* gpu_cache.c: see gpu_cache.h. */
 #include "gpu_cache.h"
+#include "files.h"
+#include "private_folder.h"
+#include "this_process.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-enum { PATH_MOST = 4096, MEGABYTES_MOST = 512, FILES_MOST = 4096 };
+enum { MEGABYTES_MOST = 512, FILES_MOST = 4096 };
 
 typedef struct head {
     char mark[8];
@@ -31,41 +29,43 @@ uint64_t fxi_gpu_hash(const void *bytes, size_t size, uint64_t seed)
     return h ^ h >> 31;
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
+/* ---- the folder ------------------------------------------------------------------------------ */
 
-/* The folder's name, made when `make` says so; false: there is to be no cache. */
-static bool folder(char *out, size_t size, bool make)
+/* Each kind of refusal is said once. */
+static void refuse(const fx_host *host, int *said, const char *path, const char *reason)
 {
-    const char *off = getenv("FX_CACHE"), *base = secure_getenv("XDG_CACHE_HOME");
-    const char *below = "";
-    if (off && strcmp(off, "off") == 0)
-        return false;
-    if (!base || *base != '/') {
-        base = secure_getenv("HOME");
-        below = "/.cache";
-    }
-    if (!base || *base != '/')
-        return false;
-    const int n = snprintf(out, size, "%s%s/cflux", base, below);
-    if (n < 0 || (size_t)n >= size)
-        return false;
-    for (char *c = out + 1; make && (c = strchr(c, '/')) != NULL; *c++ = '/') {
-        *c = '\0';
-        mkdir(out, 0700);
-    }
-    return !make || mkdir(out, 0700) == 0 || errno == EEXIST;
+    char text[FXI_PATH_MOST + 256];
+    if (__atomic_exchange_n(said, 1, __ATOMIC_RELAXED))
+        return;
+    snprintf(text, sizeof text, "kernel cache: %s is not used: %s", path, reason);
+    host->message(1, text);
 }
 
-static bool file_name(char *out, const char *kind, const char *key, bool make)
+bool fxi_gpu_cache_on(void)
 {
-    char where[PATH_MOST - 128];
+    const char *off = getenv("FX_CACHE");
+    return !off || strcmp(off, "off") != 0;
+}
+
+/* The folder, made if `make` says so; −1: it cannot be used. */
+static int open_folder(const fx_host *host, bool make)
+{
+    static int said; /* atomic */
+    char where[FXI_PATH_MOST], why[FXI_PRIVATE_WHY];
+    if (!fxi_gpu_cache_on() || !fxi_cache_folder(where, sizeof where - sizeof "/cflux"))
+        return -1;
+    strcat(where, "/cflux");
+    const int folder = fxi_private_folder_open(where, make, why);
+    if (folder < 0 && *why)
+        refuse(host, &said, where, why);
+    return folder;
+}
+
+static void file_name(char *out, size_t size, const char *kind, const char *key)
+{
     const size_t n = strlen(key);
-    if (!folder(where, sizeof where, make))
-        return false;
-    snprintf(out, PATH_MOST, "%s/%.40s-%016llx%016llx", where, kind,
-             (unsigned long long)fxi_gpu_hash(key, n, 0),
+    snprintf(out, size, "%.40s-%016llx%016llx", kind, (unsigned long long)fxi_gpu_hash(key, n, 0),
              (unsigned long long)fxi_gpu_hash(key, n, 1));
-    return true;
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -85,11 +85,11 @@ static bool same_key(FILE *f, const char *key, size_t size)
 static void *read_file(const fx_host *host, FILE *f, const char *key, size_t *out_size)
 {
     head h;
-    struct stat st;
+    fxi_os_facts facts;
     const size_t n = strlen(key);
     if (fread(&h, sizeof h, 1, f) != 1 || memcmp(h.mark, mark, sizeof mark) != 0 ||
-        h.key_size != n || fstat(fileno(f), &st) != 0 || st.st_size < 0 ||
-        h.size > (uint64_t)st.st_size || (uint64_t)st.st_size != sizeof h + n + h.size ||
+        h.key_size != n || fxi_os_facts_of_stream(f, &facts) != 0 || facts.bytes < 0 ||
+        h.size > (uint64_t)facts.bytes || (uint64_t)facts.bytes != sizeof h + n + h.size ||
         !same_key(f, key, n))
         return NULL;
     void *bytes = host->alloc(h.size);
@@ -103,48 +103,30 @@ static void *read_file(const fx_host *host, FILE *f, const char *key, size_t *ou
 
 void *fxi_gpu_cache_load(const fx_host *host, const char *kind, const char *key, size_t *out_size)
 {
-    char path[PATH_MOST];
-    FILE *f = file_name(path, kind, key, false) ? fopen(path, "rbe") : NULL;
+    static int said; /* atomic */
+    char name[FXI_PRIVATE_NAME], why[FXI_PRIVATE_WHY];
+    const int folder = open_folder(host, false);
+    if (folder < 0)
+        return NULL;
+    file_name(name, sizeof name, kind, key);
+    FILE *f = fxi_private_file_read(folder, name, why);
+    if (!f && *why)
+        refuse(host, &said, name, why);
     void *bytes = f ? read_file(host, f, key, out_size) : NULL;
     if (bytes)
-        futimens(fileno(f), NULL); /* the time of last use, by which room is made */
+        fxi_private_file_used(f);
     if (f)
         fclose(f);
+    fxi_private_folder_close(folder);
     return bytes;
 }
 
 /* ---- a bound on all of it -------------------------------------------------------------------- */
 
-typedef struct kept {
-    char name[128];
-    int64_t size;
-    struct timespec used;
-} kept;
-
 static int latest_first(const void *a, const void *b)
 {
-    const struct timespec *x = &((const kept *)a)->used, *y = &((const kept *)b)->used;
-    if (x->tv_sec != y->tv_sec)
-        return x->tv_sec < y->tv_sec ? 1 : -1;
-    return (x->tv_nsec < y->tv_nsec) - (x->tv_nsec > y->tv_nsec);
-}
-
-/* The files there are, FILES_MOST at most: those beyond wait for the next time. */
-static int list_files(DIR *dir, kept *out)
-{
-    int n = 0;
-    struct stat st;
-    for (struct dirent *e; n < FILES_MOST && (e = readdir(dir)) != NULL;) {
-        kept *k = &out[n];
-        if (strlen(e->d_name) >= sizeof k->name ||
-            fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
-            continue;
-        strcpy(k->name, e->d_name);
-        k->size = st.st_size;
-        k->used = st.st_mtim;
-        n++;
-    }
-    return n;
+    const int64_t x = ((const fxi_private_file *)a)->used, y = ((const fxi_private_file *)b)->used;
+    return (x < y) - (x > y);
 }
 
 /* FX_CACHE may be a number of megabytes. */
@@ -157,42 +139,59 @@ static int64_t bytes_most(void)
     return (int64_t)(number ? n : MEGABYTES_MOST) << 20;
 }
 
-/* Files used longest ago are removed until the rest is within the bound. */
-static void make_room(const fx_host *host)
+/* Files used longest ago are removed until the rest is within the bound. Of more than FILES_MOST
+ * some wait for the next time. */
+static void remove_oldest(const fx_host *host, int folder)
 {
-    char where[PATH_MOST - 128];
-    DIR *dir = folder(where, sizeof where, false) ? opendir(where) : NULL;
-    kept *files = dir ? host->alloc(FILES_MOST * sizeof *files) : NULL;
-    const int n = files ? list_files(dir, files) : 0;
+    fxi_private_file *files = host->alloc(FILES_MOST * sizeof *files);
+    const int n = files ? fxi_private_folder_list(folder, files, FILES_MOST) : 0;
     int64_t left = bytes_most();
     if (n > 0)
         qsort(files, (size_t)n, sizeof *files, latest_first);
     for (int i = 0; i < n; i++)
-        if ((left -= files[i].size) < 0)
-            unlinkat(dirfd(dir), files[i].name, 0);
+        if ((left -= files[i].bytes) < 0)
+            fxi_private_file_remove(folder, files[i].name);
     host->free(files);
-    if (dir)
-        closedir(dir);
+}
+
+/* Looks at the whole folder at the first call, and again when a 64th of the bound was written. */
+static void make_room(const fx_host *host, int folder, size_t written)
+{
+    static int64_t since = INT64_MAX / 2; /* atomic */
+    if (__atomic_add_fetch(&since, (int64_t)written, __ATOMIC_RELAXED) < bytes_most() / 64)
+        return;
+    __atomic_store_n(&since, 0, __ATOMIC_RELAXED);
+    remove_oldest(host, folder);
+}
+
+static bool write_file(int folder, const char *name, const char *key, const void *bytes,
+                       size_t size)
+{
+    const size_t n = strlen(key);
+    FILE *f = fxi_private_file_new(folder, name);
+    if (!f)
+        return false;
+    head h = {.key_size = n, .size = size, .hash = fxi_gpu_hash(bytes, size, 0)};
+    memcpy(h.mark, mark, sizeof mark);
+    const bool whole = fwrite(&h, sizeof h, 1, f) == 1 && fwrite(key, 1, n, f) == n &&
+                       fwrite(bytes, 1, size, f) == size;
+    return (fclose(f) == 0) & whole;
 }
 
 void fxi_gpu_cache_store(const fx_host *host, const char *kind, const char *key, const void *bytes,
                          size_t size)
 {
     static uint32_t written; /* atomic: several threads write at the same time */
-    char path[PATH_MOST], fresh[PATH_MOST + 32];
-    const size_t n = strlen(key);
-    if (!file_name(path, kind, key, true))
+    char name[FXI_PRIVATE_NAME], fresh[FXI_PRIVATE_NAME + 32];
+    const int folder = open_folder(host, true);
+    if (folder < 0)
         return;
-    snprintf(fresh, sizeof fresh, "%s.%ld.%u", path, (long)getpid(),
+    file_name(name, sizeof name, kind, key);
+    snprintf(fresh, sizeof fresh, "%s.%ld.%u", name, fxi_process_id(),
              __atomic_fetch_add(&written, 1, __ATOMIC_RELAXED));
-    FILE *f = fopen(fresh, "wbex");
-    if (!f)
-        return;
-    head h = {.key_size = n, .size = size, .hash = fxi_gpu_hash(bytes, size, 0)};
-    memcpy(h.mark, mark, sizeof mark);
-    const bool whole = fwrite(&h, sizeof h, 1, f) == 1 && fwrite(key, 1, n, f) == n &&
-                       fwrite(bytes, 1, size, f) == size;
-    if (fclose(f) != 0 || !whole || rename(fresh, path) != 0)
-        unlink(fresh);
-    make_room(host);
+    if (!write_file(folder, fresh, key, bytes, size) ||
+        !fxi_private_file_rename(folder, fresh, name))
+        fxi_private_file_remove(folder, fresh);
+    make_room(host, folder, strlen(key) + size);
+    fxi_private_folder_close(folder);
 }

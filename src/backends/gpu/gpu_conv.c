@@ -20,7 +20,9 @@
  * of a group take a slice each. Slices are written to scratch memory and added up by a second
  * kernel, always in the same order: no atomics, the same bits in every run.
  *
- * In the padding the source counts as 0, so an infinite weight gives NaN there.
+ * In the padding the source counts as 0, so an infinite weight gives NaN there. WEIGHT leaves such
+ * terms out: gy, which is infinite or NaN sooner than weights are, may be so where a window is
+ * padding only.
  */
 #include "gpu_text.h"
 
@@ -105,7 +107,7 @@ typedef struct geometry {
 
 static geometry geometry_of(const fx_step *s)
 {
-    const fx_conv_attr *a = &s->attr.conv;
+    const fx_conv_attr *a = &fx_step_conv(s)->attr;
     const int n = a->spatial;
     const fx_tensor *x = a->kind == FX_CONV_DATA ? &s->out : &s->in[0],
                     *w = a->kind == FX_CONV_WEIGHT ? &s->out : &s->in[1],
@@ -267,11 +269,16 @@ static bool is_wide(contraction *c, const geometry *g)
     bool wide = false;
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         wide |= fxi_gpu_wide(lengths[i]);
-    /* Positions, and the one that is outside everywhere. */
-    for (int d = 0; d < 3; d++)
+    /* Positions, and the one that is outside everywhere; places in the source are computed also of
+     * positions in the padding. */
+    double places = (double)fx_tensor_length(&c->step->in[0]);
+    for (int d = 0; d < 3; d++) {
+        const int64_t size = *on_axis(c, SIZE, d), beyond = g->before[d] + g->k[d] * g->dilation[d];
+        places *= size > 0 ? (double)(size + beyond) / (double)size : 1;
         wide |= g->x[d] + g->before[d] + g->k[d] * g->dilation[d] + g->y[d] * g->stride[d] >=
                 (int64_t)1 << 29;
-    return wide;
+    }
+    return wide || places >= INT32_MAX;
 }
 
 enum { SLICE_LEAST = 16 * DEPTH, SCRATCH_MOST = 1 << 26 };
@@ -328,7 +335,7 @@ static contraction contraction_of(const fx_step *s, const fxi_gpu_limits *limits
                      .type = &fxi_gpu_types[s->out.dtype],
                      .groups = g.groups,
                      .length = fx_tensor_length(&s->out)};
-    kinds[s->attr.conv.kind](&c, &g);
+    kinds[fx_step_conv(s)->attr.kind](&c, &g);
     /* An operand without elements: nothing is added up, and nothing may be read. */
     if (fx_tensor_length(&s->in[0]) == 0 || fx_tensor_length(&s->in[1]) == 0)
         c.v[LAST_TERMS] = 0;
@@ -347,144 +354,73 @@ static contraction contraction_of(const fx_step *s, const fxi_gpu_limits *limits
 
 /* ---- the text -------------------------------------------------------------------------------- */
 
-static void say_constants(fxi_gpu_builder *b, const contraction *c, const char *stored_out)
+static void set_constants(fxi_gpu_builder *b, const contraction *c, const char *stored_out)
 {
     const fxi_gpu_type *t = c->type;
+    fxi_gpu_set_number(b, "items", c->items);
+    fxi_gpu_set_number(b, "lanes", c->lanes);
+    fxi_gpu_set_number(b, "each", c->each);
+    fxi_gpu_set_number(b, "width", c->width);
+    fxi_gpu_set_number(b, "depth", DEPTH);
+    fxi_gpu_set(b, "row", c->lanes > 1 ? "(FX_ITEM % ITEMS)" : "FX_ITEM");
+    fxi_gpu_set(b, "lane", c->lanes > 1 ? "(FX_ITEM / ITEMS)" : "0");
+    fxi_gpu_set(b, "unsigned", c->wide ? "fx_u64" : "fx_u32");
+    fxi_gpu_set(b, "value", t->value);
+    fxi_gpu_set(b, "name", t->name);
+    fxi_gpu_set(b, "stored", t->stored);
+    fxi_gpu_set(b, "out", stored_out);
+}
+
+static void say_parameters(fxi_gpu_builder *b)
+{
     for (int k = 0; k < AXIS_PARAM_COUNT; k++)
         fxi_gpu_say(b, "#define %s(d) P(%d + (d))\n", axis_names[k], 3 * k);
     for (int k = AXES_END + 1; k < PARAM_COUNT; k++)
         fxi_gpu_say(b, "#define %s P(%d)\n", names[k - AXES_END - 1], k);
-    fxi_gpu_say(b,
-                "#define ITEMS %d\n#define LANES %d\n#define EACH %d\n#define WIDTH %d\n"
-                "#define DEPTH %d\n"
-                "#define TERMS (LANES * DEPTH)\n"
-                "#define ROW %s\n#define LANE %s\n#define VALUE %s\n"
-                "#define BELOW(x, n) ((%s)(x) < (%s)(n))\n#define FAR ((fx_int)1 << 30)\n",
-                c->items, c->lanes, c->each, c->width, DEPTH,
-                c->lanes > 1 ? "(FX_ITEM % ITEMS)" : "FX_ITEM",
-                c->lanes > 1 ? "(FX_ITEM / ITEMS)" : "0", t->value, c->wide ? "fx_u64" : "fx_u32",
-                c->wide ? "fx_u64" : "fx_u32");
-    fxi_gpu_say(b,
-                "#define LOAD(x, i) FX_LOAD_%s(x, i)\n"
-                "FX_USE(0, const %s, source)\nFX_USE(1, const %s, other)\nFX_USE(2, %s, y)\n",
-                t->name, t->stored, t->stored, stored_out);
 }
 
-/* Local memory: of each term the position along the axes and in the source, the place in `other`
- * or −1 behind the last term, and a row of factors. */
-static const char head[] =
-    "    FX_LOCAL(fx_int, position, TERMS * 4);\n"
-    "    FX_LOCAL(fx_int, place, TERMS);\n"
-    "    FX_LOCAL(VALUE, factor, TERMS * WIDTH);\n"
-    "    fx_int rest = FX_GROUP_X;\n"
-    "    const fx_int m = rest % ROW_TILES * (ITEMS * EACH) + ROW; rest /= ROW_TILES;\n"
-    "    const fx_int n0 = rest % COLUMN_TILES * WIDTH; rest /= COLUMN_TILES;\n"
-    "    const fx_int slice = rest % SLICES * LANES; rest /= SLICES;\n";
-
-/* One spatial axis, $ its number: of all rows and taps … */
-static const char plain_axis[] =
-    "    const fx_int rows$ = ROWS($), taps$ = TAPS($), from$ = FROM($);\n";
-/* … and of those of a phase: the first tap is found by trying. */
-static const char phased_axis[] =
-    "    const fx_int phase$ = rest % PHASES($); rest /= PHASES($);\n"
-    "    const fx_int rows$ = (ROWS($) - phase$ + STRIDE($) - 1) / STRIDE($);\n"
-    "    fx_int tap$ = 0;\n"
-    "    while (tap$ < TAPS($) && (FROM($) + phase$ - tap$ * DILATION($)) % STRIDE($) != 0)\n"
-    "        tap$++;\n"
-    "    const fx_int taps$ = tap$ < TAPS($)\n"
-    "        ? (TAPS($) - tap$ + EVERY($) - 1) / EVERY($) : 0;\n"
-    "    const fx_int from$ = (FROM($) + phase$ - tap$ * DILATION($)) / STRIDE($);\n";
-
-static const char counts_text[] = "    const fx_int rows = rows0 * rows1 * rows2 * LAST_ROWS;\n"
-                                  "    const fx_int terms = taps0 * taps1 * taps2 * LAST_TERMS;\n"
-                                  "    const fx_int length = terms > 0 ? LENGTH : 0;\n";
-/* One of the item's rows, $ its number. */
-static const char row_text[] =
-    "    const fx_int m$ = m + $ * ITEMS;\n"
-    "    fx_int m$_3 = m$ < rows ? m$ : 0;\n"
-    "    const fx_int m$_0 = m$_3 % rows0; m$_3 /= rows0;\n"
-    "    const fx_int m$_1 = m$_3 % rows1; m$_3 /= rows1;\n"
-    "    const fx_int m$_2 = m$_3 % rows2; m$_3 /= rows2;\n"
-    "    const fx_int p$_0 = from0 + m$_0 * ROW_STEP(0), p$_1 = from1 + m$_1 * ROW_STEP(1),\n"
-    "        p$_2 = from2 + m$_2 * ROW_STEP(2);\n"
-    "    const fx_int p$ = p$_0 + SIZE(0) * (p$_1 + SIZE(1) * p$_2) + m$_3 * SOURCE_ROW\n"
-    "        + rest * SOURCE_GROUP;\n";
-static const char other_text[] =
-    "    const fx_int o = OTHER_START + rest * OTHER_GROUP + n0 * OTHER_COLUMN";
-
-static const char terms_text[] =
-    "    for (fx_int done = 0; done < length; done += DEPTH) {\n"
-    "        if (FX_ITEM < TERMS) {\n"
-    "            const fx_int k = (slice + FX_ITEM / DEPTH) * LENGTH + done + FX_ITEM % DEPTH;\n"
-    "            const fx_int e = 4 * FX_ITEM;\n"
-    "            fx_int k3 = k < terms ? k : 0;\n"
-    "            const fx_int k0 = k3 % taps0; k3 /= taps0;\n"
-    "            const fx_int k1 = k3 % taps1; k3 /= taps1;\n"
-    "            const fx_int k2 = k3 % taps2; k3 /= taps2;\n"
-    "            const fx_int d0 = k0 * TERM_STEP(0), d1 = k1 * TERM_STEP(1),\n"
-    "                d2 = k2 * TERM_STEP(2);\n"
-    "            position[e] = k < terms ? d0 : FAR;\n"
-    "            position[e + 1] = d1;\n"
-    "            position[e + 2] = d2;\n"
-    "            position[e + 3] = d0 + SIZE(0) * (d1 + SIZE(1) * d2) + k3 * SOURCE_TERM;\n"
-    "            place[FX_ITEM] = k < terms ? o + k0 * OTHER(0) + k1 * OTHER(1)\n"
-    "                + k2 * OTHER(2) + k3 * OTHER_TERM : -1;\n"
-    "        }\n"
-    "        FX_BARRIER;\n"
-    "        for (fx_int i = FX_ITEM; i < TERMS * WIDTH; i += FX_GROUP) {\n"
-    "            const fx_int e = i % TERMS, n = i / TERMS, from = place[e];\n"
-    "            factor[e * WIDTH + n] = from >= 0 && n0 + n < COLUMNS\n"
-    "                ? LOAD(other, from + n * OTHER_COLUMN) : (VALUE)0;\n"
-    "        }\n"
-    "        FX_BARRIER;\n";
-
-/* A term's element of the source for one row. */
-static const char term_text[] =
-    "    const fx_int x$_0 = p$_0 + position[q], x$_1 = p$_1 + position[q + 1]; \\\n"
-    "    const fx_int x$_2 = p$_2 + position[q + 2], x$ = p$ + position[q + 3]; \\\n"
-    "    const int in$ = BELOW(x$_0, SIZE(0)) & BELOW(x$_1, SIZE(1)) & BELOW(x$_2, SIZE(2)); \\\n"
-    "    const VALUE there$ = LOAD(source, in$ ? x$ : 0), v$ = in$ ? there$ : (VALUE)0; \\\n";
-
-static const char out_text[] =
-    "    if (m$ < rows) {\n"
-    "        const fx_int first = m$_0 * OUT(0) + m$_1 * OUT(1) + m$_2 * OUT(2) + m$_3 * OUT_ROW\n"
-    "            + n0 * OUT_COLUMN + rest * OUT_GROUP + (slice + LANE) * OUT_SLICE";
-
-static void say_numbered(fxi_gpu_builder *b, const char *text, int d)
+/* A text for every number below n, which is its hole. */
+static void say_numbered(fxi_gpu_builder *b, const char *text, const char *hole, int n)
 {
-    for (size_t n; *text; text += n + (text[n] != '\0')) {
-        n = strcspn(text, "$");
-        fxi_gpu_say(b, "%.*s", (int)n, text);
-        if (text[n])
-            fxi_gpu_say(b, "%d", d);
+    for (int k = 0; k < n; k++) {
+        fxi_gpu_set_number(b, hole, k);
+        fxi_gpu_say_part(b, text);
     }
+}
+
+static bool has_padding(const fx_conv_attr *a)
+{
+    for (int d = 0; d < a->spatial; d++)
+        if (a->before[d] != 0 || a->after[d] != 0)
+            return true;
+    return false;
 }
 
 static void say_sums(fxi_gpu_builder *b, const contraction *c)
 {
+    const fx_conv_attr *a = &fx_step_conv(b->step)->attr;
+    const bool leaves_out = a->kind == FX_CONV_WEIGHT && has_padding(a);
     for (int r = 0; r < c->each; r++)
         for (int n = 0; n < c->width; n++)
             fxi_gpu_say(b, "    VALUE sum%d_%d = 0;\n", r, n);
     fxi_gpu_say(b, "#define TERM(j) { const fx_int e = LANE * DEPTH + j, q = 4 * e; \\\n");
-    for (int r = 0; r < c->each; r++)
-        say_numbered(b, term_text, r);
+    say_numbered(b, fxi_gpu_text_conv_term, "r", c->each);
     for (int n = 0; n < c->width; n++) {
         fxi_gpu_say(b, "    const VALUE f%d = factor[e * WIDTH + %d]; \\\n", n, n);
-        for (int r = 0; r < c->each; r++)
-            fxi_gpu_say(b, "    sum%d_%d = FX_MAD(v%d, f%d, sum%d_%d); \\\n", r, n, r, n, r, n);
+        for (int r = 0; r < c->each; r++) {
+            fxi_gpu_say(b, "    sum%d_%d = ", r, n);
+            if (leaves_out)
+                fxi_gpu_say(b, "!in%d ? sum%d_%d : ", r, r, n);
+            fxi_gpu_say(b, "FX_MAD(v%d, f%d, sum%d_%d); \\\n", r, n, r, n);
+        }
     }
     fxi_gpu_say(b, "}\n");
-    fxi_gpu_say_text(b, terms_text);
-    for (int k = 0; k < DEPTH; k++)
-        fxi_gpu_say(b, "        TERM(%d)\n", k);
-    fxi_gpu_say(b, "        FX_BARRIER;\n    }\n");
 }
 
 static void say_phases(fxi_gpu_builder *b, const char *phase, const char *param, bool phased)
 {
     for (int d = 0; d < 3 && phased; d++)
         fxi_gpu_say(b, " + %s%d * %s(%d)", phase, d, param, d);
-    fxi_gpu_say(b, ";\n");
 }
 
 /* ---- what becomes of a sum ------------------------------------------------------------------- */
@@ -526,7 +462,7 @@ static void say_finish(fxi_gpu_builder *b, const finish *f, const char *sum, int
 {
     const fx_step *s = b->step;
     const fxi_gpu_type *t = &fxi_gpu_types[s->out.dtype];
-    const bool rounds = t->size == 2 && s->ninstr > 0;
+    const bool rounds = t->size == 2 && fx_step_has_epilogue(s);
     fxi_gpu_say(b, "const %s r0 = %s%s(%s);\n", t->value, rounds ? "fx_round_" : "",
                 rounds ? t->name : "", sum);
     fxi_gpu_walk_say(b, &f->walk, first_param, "i", "o", NULL);
@@ -535,9 +471,8 @@ static void say_finish(fxi_gpu_builder *b, const finish *f, const char *sum, int
         fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(e%d, o%d);\n", from->value, 1 + k, from->name, k,
                     f->pattern[k]);
     }
-    for (int k = 0; k < s->ninstr; k++)
-        fxi_gpu_say_instr(b, &s->program[k], 1 + f->operands + k);
-    fxi_gpu_say(b, "FX_STORE_%s(y, i, r%d);\n", t->name, s->ninstr ? f->operands + s->ninstr : 0);
+    const int result = fxi_gpu_say_program(b, 1 + f->operands);
+    fxi_gpu_say(b, "FX_STORE_%s(y, i, r%d);\n", t->name, result);
 }
 
 /* ---- the step -------------------------------------------------------------------------------- */
@@ -545,8 +480,10 @@ static void say_finish(fxi_gpu_builder *b, const finish *f, const char *sum, int
 static void say_row_out(fxi_gpu_builder *b, const contraction *c, const finish *f, bool sliced,
                         int row)
 {
-    say_numbered(b, out_text, row);
+    fxi_gpu_set_number(b, "r", row);
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_conv_out, "phases");
     say_phases(b, "phase", "OUT_PHASE", c->phased);
+    text = fxi_gpu_say_until(b, text, "columns");
     for (int n = 0; n < c->width; n++) {
         char sum[32];
         snprintf(sum, sizeof sum, "sum%d_%d", row, n);
@@ -558,7 +495,7 @@ static void say_row_out(fxi_gpu_builder *b, const contraction *c, const finish *
             say_finish(b, f, sum, PARAM_COUNT);
         fxi_gpu_say(b, "}\n");
     }
-    fxi_gpu_say(b, "    }\n");
+    fxi_gpu_say_part(b, text);
 }
 
 /* Into the output, or slices of sums into scratch memory. */
@@ -570,20 +507,27 @@ static fxi_gpu_call *add_product(fxi_gpu_builder *b, const contraction *c, const
               params = PARAM_COUNT + (sliced ? 0 : fxi_gpu_walk_params(&f->walk));
     fxi_gpu_begin(b, c->wide);
     fxi_gpu_kernel(b, "fx_conv", 3 + operands, params);
-    say_constants(b, c, sliced ? t->value : t->stored);
+    set_constants(b, c, sliced ? t->value : t->stored);
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_conv, "parameters");
+    say_parameters(b);
+    text = fxi_gpu_say_until(b, text, "operands");
     if (!sliced)
         use_operands(b, f, 3);
-    fxi_gpu_say_text(b, head);
-    for (int d = 0; d < 3; d++)
-        say_numbered(b, c->phased ? phased_axis : plain_axis, d);
-    fxi_gpu_say_text(b, counts_text);
-    for (int r = 0; r < c->each; r++)
-        say_numbered(b, row_text, r);
-    fxi_gpu_say_text(b, other_text);
+    text = fxi_gpu_say_until(b, text, "axes");
+    say_numbered(b, c->phased ? fxi_gpu_text_conv_axis_of_phase : fxi_gpu_text_conv_axis, "d", 3);
+    text = fxi_gpu_say_until(b, text, "rows");
+    say_numbered(b, fxi_gpu_text_conv_row, "r", c->each);
+    text = fxi_gpu_say_until(b, text, "taps");
     say_phases(b, "tap", "OTHER_TAP", c->phased);
+    text = fxi_gpu_say_until(b, text, "sums");
     say_sums(b, c);
+    text = fxi_gpu_say_until(b, text, "terms");
+    for (int k = 0; k < DEPTH; k++)
+        fxi_gpu_say(b, "        TERM(%d)\n", k);
+    text = fxi_gpu_say_until(b, text, "outputs");
     for (int r = 0; r < c->each; r++)
         say_row_out(b, c, f, sliced, r);
+    fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
     fxi_gpu_call *call = fxi_gpu_add(b);
     for (int k = 0; k < PARAM_COUNT; k++)
@@ -594,31 +538,18 @@ static fxi_gpu_call *add_product(fxi_gpu_builder *b, const contraction *c, const
     return call;
 }
 
-/* Columns of a group: neighbouring elements; its other work-items share their slices. */
-static const char sum_text[] =
-    "    FX_LOCAL(VALUE, part, FX_GROUP);\n"
-    "    const fx_int i = FX_GROUP_X * COLUMNS + FX_ITEM % COLUMNS;\n"
-    "    VALUE own = 0;\n"
-    "    for (fx_int s = FX_ITEM / COLUMNS; i < P(0) && s < P(1); s += FX_GROUP / COLUMNS)\n"
-    "        own += slices[s * P(0) + i];\n"
-    "    part[FX_ITEM] = own;\n"
-    "    FX_BARRIER;\n"
-    "    if (FX_ITEM < COLUMNS && i < P(0)) {\n"
-    "        VALUE sum = part[FX_ITEM];\n"
-    "        for (fx_int s = FX_ITEM + COLUMNS; s < FX_GROUP; s += COLUMNS)\n"
-    "            sum += part[s];\n";
-
 static void add_sum(fxi_gpu_builder *b, const contraction *c, const finish *f, int64_t scratch)
 {
     fxi_gpu_begin(b, c->wide);
     fxi_gpu_kernel(b, "fx_conv_sum", 2 + f->operands, 2 + fxi_gpu_walk_params(&f->walk));
-    fxi_gpu_say(b, "#define VALUE %s\n#define COLUMNS %d\n", c->type->value, SUM_COLUMNS);
-    fxi_gpu_say(b, "FX_USE(0, const %s, slices)\nFX_USE(1, %s, y)\n", c->type->value,
-                c->type->stored);
+    fxi_gpu_set(b, "value", c->type->value);
+    fxi_gpu_set(b, "stored", c->type->stored);
+    fxi_gpu_set_number(b, "columns", SUM_COLUMNS);
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_conv_sum, "operands");
     use_operands(b, f, 2);
-    fxi_gpu_say_text(b, sum_text);
+    text = fxi_gpu_say_until(b, text, "finish");
     say_finish(b, f, "sum", 2);
-    fxi_gpu_say(b, "    }\n");
+    fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
     fxi_gpu_call *call = fxi_gpu_add(b);
     fxi_gpu_buffer(call, 0, FXI_GPU_SCRATCH, scratch);
@@ -637,7 +568,7 @@ void fxi_gpu_conv(fxi_gpu_builder *b)
                      fxi_gpu_types[s->out.dtype].name);
         return;
     }
-    if (fx_tensor_length(&s->out) == 0 || !fxi_gpu_known(b, s->program, s->ninstr))
+    if (fx_tensor_length(&s->out) == 0 || !fxi_gpu_known(b))
         return;
     const contraction c = contraction_of(s, b->limits);
     const finish f = finish_of(s);
@@ -645,12 +576,8 @@ void fxi_gpu_conv(fxi_gpu_builder *b)
     int64_t groups = c.v[ROW_TILES] * c.v[COLUMN_TILES] * c.v[SLICES] * c.groups;
     for (int d = 0; d < 3 && c.phased; d++)
         groups *= c.v[3 * PHASES + d];
-    if (groups > INT32_MAX) {
-        fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "%lld tiles are too many", (long long)groups);
-        return;
-    }
     fxi_gpu_call *call = add_product(b, &c, &f, sliced);
-    call->groups[0] = (uint32_t)groups;
+    call->groups[0] = groups;
     if (!sliced) {
         set_operands(&f, call, 3, PARAM_COUNT);
         return;

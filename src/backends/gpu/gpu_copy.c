@@ -6,7 +6,7 @@
  */
 #include "gpu_text.h"
 
-enum { TILE = 32, LEAST = 16, EACH = 4 };
+enum { TILE = 32, LEAST = 16 };
 
 static const char *type_of(size_t size)
 {
@@ -23,38 +23,33 @@ typedef struct copy {
     bool wide;
 } copy;
 
-static void say_sides(fxi_gpu_builder *b, const copy *q)
+/* A text with its walk over some axes. */
+static void say_copy(fxi_gpu_builder *b, const copy *q, const char *text, const fxi_gpu_walk *w,
+                     int first, const char *index)
 {
-    fxi_gpu_say(b, "FX_USE(0, const %s, x)\nFX_USE(1, %s, y)\n", type_of(q->size),
-                type_of(q->size));
+    fxi_gpu_set(b, "type", type_of(q->size));
+    fxi_gpu_set_number(b, "from", q->px);
+    fxi_gpu_set_number(b, "to", q->py);
+    text = fxi_gpu_say_until(b, text, "walk");
+    fxi_gpu_walk_say(b, w, first, index, "o", NULL);
+    fxi_gpu_say_part(b, text);
+    fxi_gpu_end(b);
 }
 
-static fxi_gpu_call *add_copy(fxi_gpu_builder *b, const copy *q)
+static void set_sides(fxi_gpu_call *c, const copy *q)
 {
-    fxi_gpu_call *c = fxi_gpu_add(b);
     fxi_gpu_buffer(c, 0, (fxi_gpu_place)q->from->buffer.place, q->from->buffer.k);
     fxi_gpu_buffer(c, 1, (fxi_gpu_place)q->to->buffer.place, q->to->buffer.k);
     fxi_gpu_param(c, 1, q->to->offset);
-    return c;
 }
 
 static void plain_copy(fxi_gpu_builder *b, const copy *q, const fxi_gpu_walk *w)
 {
-    const int64_t n = fxi_gpu_walk_length(w);
     fxi_gpu_begin(b, q->wide);
     fxi_gpu_kernel(b, "fx_copy", 2, 2 + fxi_gpu_walk_params(w));
-    say_sides(b, q);
-    fxi_gpu_say(b,
-                "for (fx_int each = 0; each < %d; each++) {\n"
-                "const fx_int i = (FX_GROUP_X * %d + each) * FX_GROUP + FX_ITEM;\n"
-                "if (i >= P(0)) return;\n",
-                EACH, EACH);
-    fxi_gpu_walk_say(b, w, 2, "i", "o", NULL);
-    fxi_gpu_say(b, "y[o%d + P(1)] = x[o%d];\n}\n", q->py, q->px);
-    fxi_gpu_end(b);
-    fxi_gpu_call *c = add_copy(b, q);
-    fxi_gpu_param(c, 0, n);
-    c->groups[0] = fxi_gpu_groups(n, (int64_t)EACH * FXI_GPU_GROUP);
+    say_copy(b, q, fxi_gpu_text_copy, w, 2, "i");
+    fxi_gpu_call *c = fxi_gpu_add_each(b, fxi_gpu_walk_length(w));
+    set_sides(c, q);
     fxi_gpu_walk_fill(w, c, 2);
 }
 
@@ -77,25 +72,9 @@ static void tiled_copy(fxi_gpu_builder *b, const copy *q, const fxi_gpu_walk *w,
                   over = (w->shape[axis] + TILE - 1) / TILE;
     fxi_gpu_begin(b, q->wide);
     fxi_gpu_kernel(b, "fx_transpose", 2, 12 + fxi_gpu_walk_params(&rest));
-    say_sides(b, q);
-    fxi_gpu_say(b, "FX_LOCAL(%s, s, 32 * 33);\n", type_of(q->size));
-    fxi_gpu_say(b, "const fx_int lane = FX_ITEM %% 32, first = FX_ITEM / 32, tile = FX_GROUP_X;\n"
-                   "const fx_int t1 = FX_DIV(tile, 6), a0 = (tile - t1 * P(6)) * 32;\n"
-                   "const fx_int t2 = FX_DIV(t1, 9), b0 = (t1 - t2 * P(9)) * 32;\n");
-    fxi_gpu_walk_say(b, &rest, 12, "t2", "o", NULL);
-    fxi_gpu_say(b,
-                "for (fx_int r = first; r < 32; r += 8)\n"
-                "    if (a0 + r < P(2) && b0 + lane < P(3))\n"
-                "        s[r * 33 + lane] = x[o%d + (a0 + r) * P(4) + b0 + lane];\n"
-                "FX_BARRIER;\n",
-                q->px);
-    fxi_gpu_say(b,
-                "for (fx_int r = first; r < 32; r += 8)\n"
-                "    if (b0 + r < P(3) && a0 + lane < P(2))\n"
-                "        y[o%d + P(1) + (b0 + r) * P(5) + a0 + lane] = s[lane * 33 + r];\n",
-                q->py);
-    fxi_gpu_end(b);
-    fxi_gpu_call *c = add_copy(b, q);
+    say_copy(b, q, fxi_gpu_text_transpose, &rest, 12, "t2");
+    fxi_gpu_call *c = fxi_gpu_add(b);
+    set_sides(c, q);
     fxi_gpu_param(c, 2, w->shape[0]);
     fxi_gpu_param(c, 3, w->shape[axis]);
     fxi_gpu_param(c, 4, w->stride[q->px][0]);
@@ -103,7 +82,7 @@ static void tiled_copy(fxi_gpu_builder *b, const copy *q, const fxi_gpu_walk *w,
     fxi_gpu_divisor(c, 6, along);
     fxi_gpu_divisor(c, 9, over);
     fxi_gpu_walk_fill(&rest, c, 12);
-    c->groups[0] = (uint32_t)(along * over * fxi_gpu_walk_length(&rest));
+    c->groups[0] = along * over * fxi_gpu_walk_length(&rest);
 }
 
 void fxi_gpu_copy(fxi_gpu_builder *b, int nd, const int64_t *shape, size_t size,
@@ -167,14 +146,14 @@ static void put(fxi_gpu_builder *b, int k, int axis, int64_t start, int64_t alon
 void fxi_gpu_join(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
-    const int axis = (int)s->attr.i[0];
+    const int axis = fx_step_copy(s)->axis;
     int64_t start = 0;
     if (s->op == FX_OP_CONCAT) {
         for (int k = 0; k < s->nin; start += s->in[k++].shape[axis])
             put(b, k, axis, start, s->in[k].shape[axis]);
         return;
     }
-    const int64_t before = s->attr.i[1], inside = s->in[0].shape[axis],
+    const int64_t before = fx_step_copy(s)->before, inside = s->in[0].shape[axis],
                   behind = s->out.shape[axis] - before - inside;
     put(b, 1, axis, 0, before);
     put(b, 0, axis, before, inside);

@@ -1,46 +1,16 @@
 /* gpu_map.c: kernels of one value for every element of the output: elementwise programs, the same
  * over several segments, generators, and gather.
  *
- * A work-item makes EACH elements, a group's width apart, so that neighbours read neighbours. An
- * operand is one value, or lies like the output and is read at the element's own number, or is
- * walked (gpu_walk.c). All operands of an element are read before its outputs are written: those
- * may lie in the same memory.
+ * A work-item makes FXI_GPU_EACH elements, a group's width apart, so that neighbours read
+ * neighbours. An operand is one value, or lies like the output and is read at the element's own
+ * number, or is walked (gpu_walk.c). All operands of an element are read before its outputs are
+ * written: those may lie in the same memory.
  */
 #include "gpu_text.h"
 
-enum { EACH = 4 };
-
-/* The part of a kernel before the element's value: i is its number, of so many, in the group-th
- * group of its kind. */
-static void say_loop_of(fxi_gpu_builder *b, const char *group, const char *count)
-{
-    fxi_gpu_say(b,
-                "for (fx_int each = 0; each < %d; each++) {\n"
-                "const fx_int i = (%s * %d + each) * FX_GROUP + FX_ITEM;\n"
-                "if (i >= %s) return;\n",
-                EACH, group, EACH, count);
-}
-
-static void say_loop(fxi_gpu_builder *b)
-{
-    say_loop_of(b, "FX_GROUP_X", "P(0)");
-}
-
-static uint32_t groups_of(int64_t n)
-{
-    return fxi_gpu_groups(n, (int64_t)EACH * FXI_GPU_GROUP);
-}
-
-static fxi_gpu_call *add_map(fxi_gpu_builder *b, int64_t n)
-{
-    fxi_gpu_call *c = fxi_gpu_add(b);
-    fxi_gpu_param(c, 0, n);
-    c->groups[0] = groups_of(n);
-    return c;
-}
-
 /* ---- elementwise ----------------------------------------------------------------------------- */
-enum { SINGLE = -1, OWN = -2, OPERANDS = 32 }; /* instead of a pattern */
+enum { SINGLE = -1, OWN = -2 }; /* instead of a pattern */
+enum { OPERANDS = 32, EACH_GROUP = FXI_GPU_EACH * FXI_GPU_GROUP };
 
 /* The tensors of one program over one space. */
 typedef struct program {
@@ -105,7 +75,7 @@ static void say_loads(fxi_gpu_builder *b, const program *p)
 /* The element type in memory of output k. */
 static const fxi_gpu_type *type_out(const fx_step *s, const program *p, int k)
 {
-    return &fxi_gpu_types[s->program[p->out[k] - p->nin].dtype];
+    return &fxi_gpu_types[fx_step_program(s).instr[p->out[k] - p->nin].dtype];
 }
 
 /* The value of output k of element i, for all k. */
@@ -113,36 +83,38 @@ static void say_element(fxi_gpu_builder *b, const program *p)
 {
     const fx_step *s = b->step;
     say_loads(b, p);
-    for (int k = 0; k < s->ninstr; k++)
-        fxi_gpu_say_instr(b, &s->program[k], p->nin + k);
+    fxi_gpu_say_program(b, p->nin);
     for (int k = 0; k < p->nout; k++)
         fxi_gpu_say(b, "FX_STORE_%s(y%d, i, r%d);\n", type_out(s, p, k)->name, k, p->out[k]);
-    fxi_gpu_say(b, "}\n");
 }
 
 static void say_program(fxi_gpu_builder *b, const program *p)
 {
     const fx_step *s = b->step;
-    if (!fxi_gpu_known(b, s->program, s->ninstr))
+    if (!fxi_gpu_known(b))
         return;
     fxi_gpu_begin(b, p->wide);
     fxi_gpu_kernel(b, "fx_elementwise", p->nin + p->nout, 1 + fxi_gpu_walk_params(&p->walk));
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_elementwise, "operands");
     for (int k = 0; k < p->nin; k++)
         fxi_gpu_say(b, "FX_USE(%d, const %s, x%d)\n", k, fxi_gpu_types[p->in[k].dtype].stored, k);
     for (int k = 0; k < p->nout; k++)
         fxi_gpu_say(b, "FX_USE(%d, %s, y%d)\n", p->nin + k, type_out(s, p, k)->stored, k);
-    say_loop(b);
+    text = fxi_gpu_say_until(b, text, "walk");
     fxi_gpu_walk_say(b, &p->walk, 1, "i", "o", NULL);
+    text = fxi_gpu_say_until(b, text, "program");
     say_element(b, p);
+    fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
 }
 
 static void set_outputs(program *p, const fx_step *s)
 {
-    p->nout = 1 + s->nmore;
-    p->out[0] = (uint8_t)(p->nin + s->ninstr - 1);
-    for (int k = 0; k < s->nmore; k++)
-        p->out[1 + k] = s->more_reg[k];
+    const fx_more_outputs *more = fx_step_more(s);
+    p->nout = 1 + more->n;
+    p->out[0] = (uint8_t)(p->nin + fx_step_program(s).n - 1);
+    for (int k = 0; k < more->n; k++)
+        p->out[1 + k] = more->reg[k];
 }
 
 void fxi_gpu_elementwise(fxi_gpu_builder *b)
@@ -161,7 +133,7 @@ void fxi_gpu_elementwise(fxi_gpu_builder *b)
     place_operands(&p, &s->out);
     fit(b, &p, &s->out);
     say_program(b, &p);
-    fxi_gpu_call *c = add_map(b, p.length);
+    fxi_gpu_call *c = fxi_gpu_add_each(b, p.length);
     for (int k = 0; k < p.nin; k++)
         fxi_gpu_buffer(c, k, (fxi_gpu_place)p.from[k].place, p.from[k].k);
     for (int k = 0; k < p.nout; k++)
@@ -187,7 +159,7 @@ typedef struct segments {
 
 static bool same_in_all(const fx_step *s, int nin, int k)
 {
-    for (int32_t g = 1; g < s->nsegments; g++)
+    for (int32_t g = 1; g < fx_step_segments(s); g++)
         if (s->in_value[g * nin + k] != s->in_value[k] ||
             s->in_offset[g * nin + k] != s->in_offset[k])
             return false;
@@ -220,7 +192,7 @@ static int batch_of(const fxi_gpu_builder *b, const segments *q)
         most = room / (own * ADDRESS + params);
     if (most > SEGMENTS)
         most = SEGMENTS;
-    while (batch < most && batch < b->step->nsegments)
+    while (batch < most && batch < fx_step_segments(b->step))
         batch *= 2;
     return batch < most || most < 1 ? batch : most;
 }
@@ -232,7 +204,8 @@ static void say_choice(fxi_gpu_builder *b, int batch, const char *format, int fi
         if (g < batch - 1)
             fxi_gpu_say(b, "g == %d ? ", g);
         fxi_gpu_say(b, format, first + g * each);
-        fxi_gpu_say(b, g < batch - 1 ? " : " : ";\n");
+        if (g < batch - 1)
+            fxi_gpu_say(b, " : ");
     }
 }
 
@@ -250,26 +223,28 @@ static void say_operand(fxi_gpu_builder *b, const segments *q, int k)
     fxi_gpu_say(b, "FX_GLOBAL %s%s *%c%d = ", is_const, type, in ? 'x' : 'y',
                 in ? k : k - q->p.nin);
     say_choice(b, q->shared[k] ? 1 : q->batch, "b%d", first, each);
+    fxi_gpu_say(b, ";\n");
 }
 
 static void say_segments(fxi_gpu_builder *b, const segments *q)
 {
-    const fx_step *s = b->step;
-    if (!fxi_gpu_known(b, s->program, s->ninstr))
+    if (!fxi_gpu_known(b))
         return;
     fxi_gpu_begin(b, q->p.wide);
     fxi_gpu_kernel(b, "fx_segments", buffer_of(q, q->batch - 1, q->operands - 1) + 1, 2 * q->batch);
-    fxi_gpu_say(b, "const fx_int g = 0");
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_segments, "later_segments");
     for (int g = 1; g < q->batch; g++)
         fxi_gpu_say(b, " + (FX_GROUP_X >= P(%d))", q->batch + g);
-    fxi_gpu_say(b, ";\nconst fx_int length = ");
+    text = fxi_gpu_say_until(b, text, "length");
     say_choice(b, q->batch, "P(%d)", 0, 1);
-    fxi_gpu_say(b, "const fx_int first = ");
+    text = fxi_gpu_say_until(b, text, "first");
     say_choice(b, q->batch, "P(%d)", q->batch, 1);
+    text = fxi_gpu_say_until(b, text, "operands");
     for (int k = 0; k < q->operands; k++)
         say_operand(b, q, k);
-    say_loop_of(b, "(FX_GROUP_X - first)", "length");
+    text = fxi_gpu_say_until(b, text, "program");
     say_element(b, &q->p);
+    fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
 }
 
@@ -281,23 +256,23 @@ static int32_t add_segments(fxi_gpu_builder *b, const segments *q, int32_t g)
     fxi_gpu_call *c = fxi_gpu_add(b);
     int64_t groups = 0;
     int done = 0;
-    for (; done < q->batch && g < s->nsegments; g++) {
-        const int64_t n = s->segments[g].length;
+    for (; done < q->batch && g < fx_step_segments(s); g++) {
+        const int64_t n = fx_step_foreach(s)->segments[g].length;
         if (n == 0)
             continue;
-        if (done > 0 && groups + groups_of(n) >= INT32_MAX)
+        if (done > 0 && groups + fxi_gpu_groups(n, EACH_GROUP) >= INT32_MAX)
             break;
         fxi_gpu_param(c, done, n);
         fxi_gpu_param(c, q->batch + done, groups);
         for (int k = 0; k < q->operands; k++)
             fxi_gpu_buffer(c, buffer_of(q, done, k), k < nin ? FXI_GPU_IN : FXI_GPU_OUT,
                            k < nin ? g * nin + k : g * q->p.nout + k - nin);
-        groups += groups_of(n);
+        groups += fxi_gpu_groups(n, EACH_GROUP);
         done++;
     }
     for (; done < q->batch; done++)
         fxi_gpu_param(c, q->batch + done, INT32_MAX);
-    c->groups[0] = (uint32_t)groups;
+    c->groups[0] = groups;
     return g;
 }
 
@@ -306,18 +281,19 @@ static int32_t add_segments(fxi_gpu_builder *b, const segments *q, int32_t g)
 void fxi_gpu_foreach(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
-    const int nin = s->nin / s->nsegments;
+    const fx_foreach_step *f = fx_step_foreach(s);
+    const int nin = s->nin / f->nsegments;
     int32_t longest = 0, last = -1;
-    for (int32_t g = 0; g < s->nsegments; g++) {
-        if (s->segments[g].length > s->segments[longest].length)
+    for (int32_t g = 0; g < f->nsegments; g++) {
+        if (f->segments[g].length > f->segments[longest].length)
             longest = g;
-        if (s->segments[g].length > 0)
+        if (f->segments[g].length > 0)
             last = g;
     }
     if (last < 0)
         return;
     segments q = {
-        .p = {.in = s->in + longest * nin, .nin = nin, .length = s->segments[longest].length}};
+        .p = {.in = s->in + longest * nin, .nin = nin, .length = f->segments[longest].length}};
     program *p = &q.p;
     set_outputs(p, s);
     for (int k = 0; k < nin; k++)
@@ -337,38 +313,25 @@ static void iota(fxi_gpu_builder *b, int64_t n)
 {
     const fx_tensor *t = &b->step->out;
     const fxi_gpu_type *type = &fxi_gpu_types[t->dtype];
-    const int axis = (int)b->step->attr.i[0];
+    const int axis = fx_step_generator(b->step)->axis;
     int64_t strides[FX_MAX_DIMS];
     const fx_instr cast = {.op = FX_OP_CAST, .dtype = t->dtype, .from = FX_DTYPE_I64};
     fxi_gpu_dense_strides(t->ndim, t->shape, strides);
     fxi_gpu_begin(b, fxi_gpu_wide(n));
     fxi_gpu_kernel(b, "fx_iota", 1, 7);
-    fxi_gpu_say(b, "FX_USE(0, %s, y)\n", type->stored);
-    say_loop(b);
-    fxi_gpu_say(b, "const fx_int row = FX_DIV(i, 1);\n"
-                   "const fx_i64 r0 = row - FX_DIV(row, 4) * P(4);\n");
+    fxi_gpu_set(b, "stored", type->stored);
+    fxi_gpu_set(b, "name", type->name);
+    fxi_gpu_set_number(b, "result", t->dtype != FX_DTYPE_I64);
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_iota, "cast");
     if (t->dtype != FX_DTYPE_I64)
         fxi_gpu_say_instr(b, &cast, 1);
-    fxi_gpu_say(b, "FX_STORE_%s(y, i, r%d);\n}\n", type->name, t->dtype != FX_DTYPE_I64);
+    fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
-    fxi_gpu_call *c = add_map(b, n);
+    fxi_gpu_call *c = fxi_gpu_add_each(b, n);
     fxi_gpu_buffer(c, 0, FXI_GPU_OUT, 0);
     fxi_gpu_divisor(c, 1, strides[axis]);
     fxi_gpu_divisor(c, 4, t->shape[axis]);
 }
-
-/* Philox4x32-10 with the step's seed as key and its counter as the high half: philox.h. Its 128
- * bits are four elements, or two of Float64. */
-static const char philox[] =
-    "FX_FN void fx_philox(fx_u32 k0, fx_u32 k1, fx_u32 c2, fx_u32 c3, fx_u64 block, fx_u32 w[4]) "
-    "{\n"
-    "    fx_u32 c0 = (fx_u32)block, c1 = (fx_u32)(block >> 32);\n"
-    "    for (int round = 0; round < 10; round++) {\n"
-    "        const fx_u64 p0 = (fx_u64)0xD2511F53u * c0, p1 = (fx_u64)0xCD9E8D57u * c2;\n"
-    "        c0 = (fx_u32)(p1 >> 32) ^ c1 ^ k0; c1 = (fx_u32)p1;\n"
-    "        c2 = (fx_u32)(p0 >> 32) ^ c3 ^ k1; c3 = (fx_u32)p0;\n"
-    "        k0 += 0x9E3779B9u; k1 += 0xBB67AE85u; }\n"
-    "    w[0] = c0; w[1] = c1; w[2] = c2; w[3] = c3; }\n";
 
 /* Element k of a block of words w. 16 bits take as many as they hold below 1. */
 static const char *const uniforms[FX_DTYPE_COUNT] = {
@@ -388,15 +351,13 @@ static void uniform(fxi_gpu_builder *b, int64_t n)
         return;
     }
     fxi_gpu_begin(b, fxi_gpu_wide(n));
-    fxi_gpu_say(b, "%s", philox);
+    fxi_gpu_say_part(b, fxi_gpu_text_philox);
     fxi_gpu_kernel(b, "fx_random", 1, 5);
-    fxi_gpu_say(b, "FX_USE(0, %s, y)\n", type->stored);
-    fxi_gpu_say(b, "fx_u32 w[4];\n"
-                   "const fx_int block = FX_GROUP_X * FX_GROUP + FX_ITEM;\n"
-                   "fx_philox((fx_u32)P(1), (fx_u32)P(2), (fx_u32)P(3), (fx_u32)P(4), "
-                   "(fx_u64)block, w);\n");
-    fxi_gpu_say(b, "for (fx_int k = 0; k < %d && block * %d + k < P(0); k++)\n", block, block);
-    fxi_gpu_say(b, "    FX_STORE_%s(y, block * %d + k, %s);\n", type->name, block, uniforms[dtype]);
+    fxi_gpu_set(b, "stored", type->stored);
+    fxi_gpu_set(b, "name", type->name);
+    fxi_gpu_set_number(b, "block", block);
+    fxi_gpu_set(b, "uniform", uniforms[dtype]);
+    fxi_gpu_say_part(b, fxi_gpu_text_random);
     fxi_gpu_end(b);
     fxi_gpu_call *c = fxi_gpu_add(b);
     fxi_gpu_buffer(c, 0, FXI_GPU_OUT, 0);
@@ -432,17 +393,14 @@ void fxi_gpu_check_indices(fxi_gpu_builder *b, int axis, int64_t size)
                      fxi_gpu_types[t->dtype].name);
     if (n == 0)
         return;
-    fxi_gpu_begin(b, fxi_gpu_layout_wide(&l));
+    fxi_gpu_begin(b, fxi_gpu_layout_wide(&l) || fxi_gpu_wide(size));
     fxi_gpu_kernel(b, "fx_check", 2, 4 + fxi_gpu_walk_params(&w));
-    fxi_gpu_say(b, "FX_USE(0, const %s, x)\nFX_USE(1, fx_i64, fault)\n",
-                fxi_gpu_types[t->dtype].stored);
-    say_loop(b);
+    fxi_gpu_set(b, "index", fxi_gpu_types[t->dtype].stored);
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_check_indices, "walk");
     fxi_gpu_walk_say(b, &w, 4, "i", "o", NULL);
-    fxi_gpu_say(b, "const fx_i64 v = x[o0];\n"
-                   "if ((v < 0 || v >= P(1)) && fault[0] == 0) {\n"
-                   "fault[1] = v; fault[2] = P(2); fault[3] = P(1); fault[0] = P(3); }\n}\n");
+    fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
-    fxi_gpu_call *c = add_map(b, n);
+    fxi_gpu_call *c = fxi_gpu_add_each(b, n);
     fxi_gpu_buffer(c, 0, FXI_GPU_IN, 1);
     fxi_gpu_buffer(c, 1, FXI_GPU_FAULT, 0);
     fxi_gpu_param(c, 1, size);
@@ -476,32 +434,28 @@ void fxi_gpu_gather(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
     const fx_tensor *x = &s->in[0], *idx = &s->in[1];
-    const int axis = (int)s->attr.i[0];
+    const int axis = fx_step_gather(s)->axis;
     const int64_t n = fx_tensor_length(&s->out);
-    const char *stored = fxi_gpu_types[x->dtype].stored;
     fxi_gpu_layout l;
     fxi_gpu_check_indices(b, axis, x->shape[axis]);
     if (n == 0)
         return;
     fxi_gpu_index_layout(&l, &s->out, idx, x, axis);
     const fxi_gpu_walk w = fxi_gpu_walk_over(&l, UINT32_MAX);
-    fxi_gpu_begin(b, fxi_gpu_layout_wide(&l) ||
+    fxi_gpu_begin(b, fxi_gpu_layout_wide(&l) || fxi_gpu_wide(x->shape[axis]) ||
                          fxi_gpu_wide(fxi_gpu_reach(x->ndim, x->shape, x->stride)));
     fxi_gpu_kernel(b, "fx_gather", 3, 3 + fxi_gpu_walk_params(&w));
-    fxi_gpu_say(b, "FX_USE(0, const %s, x)\nFX_USE(1, const %s, idx)\nFX_USE(2, %s, y)\n", stored,
-                fxi_gpu_types[idx->dtype].stored, stored);
-    say_loop(b);
+    fxi_gpu_set(b, "stored", fxi_gpu_types[x->dtype].stored);
+    fxi_gpu_set(b, "index", fxi_gpu_types[idx->dtype].stored);
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_gather, "walk");
     fxi_gpu_walk_say(b, &w, 3, "i", "o", NULL);
-    fxi_gpu_say(b,
-                "const fx_i64 v = idx[o1];\n"
-                "y[i] = v < 0 || v >= P(1) ? (%s)0 : x[o0 + (fx_int)v * P(2)];\n}\n",
-                stored);
+    fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
-    fxi_gpu_call *c = add_map(b, n);
+    fxi_gpu_call *c = fxi_gpu_add_each(b, n);
     fxi_gpu_buffer(c, 0, FXI_GPU_IN, 0);
     fxi_gpu_buffer(c, 1, FXI_GPU_IN, 1);
     fxi_gpu_buffer(c, 2, FXI_GPU_OUT, 0);
     fxi_gpu_param(c, 1, x->shape[axis]);
-    fxi_gpu_param(c, 2, x->stride[axis]);
+    fxi_gpu_param(c, 2, fxi_gpu_stride(x, axis));
     fxi_gpu_walk_fill(&w, c, 3);
 }

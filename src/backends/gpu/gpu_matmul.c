@@ -72,16 +72,16 @@ static void walk_batch(product *p, const fx_step *s)
 static product product_of(const fx_step *s)
 {
     const fx_tensor *a = &s->in[0], *b = &s->in[1];
-    const bool ta = s->attr.i[0] != 0, tb = s->attr.i[1] != 0;
+    const bool ta = fx_step_matmul(s)->transpose_a, tb = fx_step_matmul(s)->transpose_b;
     product p = {.step = s,
                  .type = &fxi_gpu_types[s->out.dtype],
                  .m = s->out.shape[0],
                  .n = s->out.shape[1],
                  .k = a->shape[!ta],
-                 .am = a->stride[ta],
-                 .ak = a->stride[!ta],
-                 .bk = b->stride[tb],
-                 .bn = b->stride[!tb],
+                 .am = fxi_gpu_stride(a, ta),
+                 .ak = fxi_gpu_stride(a, !ta),
+                 .bk = fxi_gpu_stride(b, tb),
+                 .bn = fxi_gpu_stride(b, !tb),
                  .operands = s->nin - 2};
     walk_batch(&p, s);
     return p;
@@ -113,10 +113,11 @@ static void choose_tile(product *p, const fxi_gpu_limits *limits)
     }
 }
 
-/* Is an operand, or the output, larger than 32-bit indices reach? */
-static bool is_wide(const fx_step *s)
+/* Is an operand, the output or the inner axis larger than 32-bit indices reach? */
+static bool is_wide(const product *p)
 {
-    bool wide = fxi_gpu_wide(fx_tensor_length(&s->out));
+    const fx_step *s = p->step;
+    bool wide = fxi_gpu_wide(fx_tensor_length(&s->out)) || fxi_gpu_wide(p->k);
     for (int i = 0; i < s->nin; i++) {
         const fx_tensor *t = &s->in[i];
         int64_t far = 0;
@@ -131,103 +132,34 @@ static bool is_wide(const fx_step *s)
 
 /* Parameters; two an operand of the epilogue and those of the batch follow. */
 enum { ROWS, COLUMNS, INNER, A_ROW, A_INNER, B_INNER, B_COLUMN, TILES_M, TILES_N, OPERANDS };
-static const char names[] =
-    "#define ROWS P(0)\n#define COLUMNS P(1)\n#define INNER P(2)\n#define A_ROW P(3)\n"
-    "#define A_INNER P(4)\n#define B_INNER P(5)\n#define B_COLUMN P(6)\n#define TILES_M P(7)\n"
-    "#define TILES_N P(8)\n";
-
 static int first_of_batch(const product *p)
 {
     return OPERANDS + 2 * p->operands;
 }
 
-static void say_constants(fxi_gpu_builder *b, const product *p)
+static void set_constants(fxi_gpu_builder *b, const product *p)
 {
     const tile *t = &p->tile;
     const fxi_gpu_type *type = p->type;
-    fxi_gpu_say(b,
-                "#define TX %d\n#define TY %d\n#define RM %d\n#define RN %d\n#define MT %d\n"
-                "#define NT %d\n#define BK %d\n#define BM (TX * RM * MT)\n"
-                "#define BN (TY * RN * NT)\n",
-                t->tx, t->ty, t->rm, t->rn, t->mt, t->nt, t->bk);
-    fxi_gpu_say(b, "#define EACH%s\n", t->mt * t->nt > 1 ? "" : " FX_UNROLL");
-    fxi_gpu_say(b, "#define SUM %s\n#define LOAD(x, i) (SUM)FX_LOAD_%s(x, i)\n",
-                type->wrapping ? type->wrapping : type->value, type->name);
-    if (type->math)
-        fxi_gpu_say(b, "#define MAD(x, y, z) FX_MAD(x, y, z)\n");
-    else
-        fxi_gpu_say(b, "#define MAD(x, y, z) (SUM)((x) * (y) + (z))\n");
-    fxi_gpu_say(b, "    FX_USE(0, const %s, a)\n    FX_USE(1, const %s, b)\n    FX_USE(2, %s, c)\n",
-                type->stored, type->stored, type->stored);
-    for (int i = 0; i < p->operands; i++)
-        fxi_gpu_say(b, "    FX_USE(%d, const %s, x%d)\n", 3 + i, type->stored, 1 + i);
+    fxi_gpu_set_number(b, "tx", t->tx);
+    fxi_gpu_set_number(b, "ty", t->ty);
+    fxi_gpu_set_number(b, "rm", t->rm);
+    fxi_gpu_set_number(b, "rn", t->rn);
+    fxi_gpu_set_number(b, "mt", t->mt);
+    fxi_gpu_set_number(b, "nt", t->nt);
+    fxi_gpu_set_number(b, "bk", t->bk);
+    fxi_gpu_set(b, "unroll", t->mt * t->nt > 1 ? "" : " FX_UNROLL");
+    fxi_gpu_set(b, "sum", type->wrapping ? type->wrapping : type->value);
+    fxi_gpu_set(b, "mad", type->math ? "FX_MAD(x, y, z)" : "(SUM)((x) * (y) + (z))");
+    fxi_gpu_set(b, "name", type->name);
+    fxi_gpu_set(b, "stored", type->stored);
+    fxi_gpu_set_number(b, "of_a", p->pattern[0]);
+    fxi_gpu_set_number(b, "of_b", p->pattern[1]);
 }
-
-/* Copies a tile of an operand, rows of `size` elements along the inner axis; what lies outside is
- * 0. Work-items go along the axis whose elements are neighbours in memory. */
-static const char copy[] =
-    "#define COPY(s, x, o, first, rows, most, row_stride, k_stride) \\\n"
-    "    if (k_stride == 1) for (fx_int e = FX_ITEM; e < rows * BK; e += TX * TY) { \\\n"
-    "        const fx_int k = e % BK, r = e / BK; \\\n"
-    "        s[k * rows + r] = first + r < most && k < left ? \\\n"
-    "            LOAD(x, o + (first + r) * row_stride + at + k) : (SUM)0; \\\n"
-    "    } else for (fx_int e = FX_ITEM; e < rows * BK; e += TX * TY) { \\\n"
-    "        const fx_int r = e % rows, k = e / rows; \\\n"
-    "        s[k * rows + r] = first + r < most && k < left ? \\\n"
-    "            LOAD(x, o + (first + r) * row_stride + (at + k) * k_stride) : (SUM)0; \\\n"
-    "    }\n";
-
-static const char head[] =
-    "    FX_LOCAL(SUM, as, BK * BM);\n"
-    "    FX_LOCAL(SUM, bs, BK * BN);\n"
-    "    SUM sum[MT * NT][RN][RM];\n"
-    "    const fx_int tm = FX_ITEM % TX, tn = FX_ITEM / TX;\n"
-    "    const fx_int m0 = FX_GROUP_X % TILES_M * BM, z = FX_GROUP_X / TILES_M / TILES_N;\n"
-    "    const fx_int n0 = FX_GROUP_X / TILES_M % TILES_N * BN;\n";
-
-static const char product_text[] =
-    "    for (fx_int t = 0; t < MT * NT; t++)\n"
-    "        EACH for (fx_int y = 0; y < RN; y++)\n"
-    "            EACH for (fx_int x = 0; x < RM; x++) sum[t][y][x] = 0;\n"
-    "    for (fx_int at = 0; at < INNER; at += BK) {\n"
-    "        const fx_int left = INNER - at;\n"
-    "        COPY(as, a, oa, m0, BM, ROWS, A_ROW, A_INNER)\n"
-    "        COPY(bs, b, ob, n0, BN, COLUMNS, B_COLUMN, B_INNER)\n"
-    "        FX_BARRIER;\n"
-    "        for (fx_int t = 0; t < MT * NT; t++) {\n"
-    "            const fx_int m = t / NT * TX * RM + tm, n = t % NT * TY * RN + tn;\n"
-    "            if (m0 + m >= ROWS || n0 + n >= COLUMNS) continue;\n"
-    "            SUM r[RN][RM];\n"
-    "            FX_UNROLL for (fx_int y = 0; y < RN; y++)\n"
-    "                FX_UNROLL for (fx_int x = 0; x < RM; x++) r[y][x] = sum[t][y][x];\n"
-    "            for (fx_int k = 0; k < BK; k++)\n"
-    "                FX_UNROLL for (fx_int y = 0; y < RN; y++)\n"
-    "                    FX_UNROLL for (fx_int x = 0; x < RM; x++)\n"
-    "                        r[y][x] = MAD(as[k * BM + m + x * TX], bs[k * BN + n + y * TY],\n"
-    "                            r[y][x]);\n"
-    "            FX_UNROLL for (fx_int y = 0; y < RN; y++)\n"
-    "                FX_UNROLL for (fx_int x = 0; x < RM; x++) sum[t][y][x] = r[y][x];\n"
-    "        }\n"
-    "        FX_BARRIER;\n"
-    "    }\n"
-    "    for (fx_int t = 0; t < MT * NT; t++)\n"
-    "        EACH for (fx_int y = 0; y < RN; y++)\n"
-    "            EACH for (fx_int x = 0; x < RM; x++) {\n"
-    "                const fx_int m = m0 + t / NT * TX * RM + tm + x * TX;\n"
-    "                const fx_int n = n0 + t % NT * TY * RN + tn + y * TY;\n"
-    "                if (m >= ROWS || n >= COLUMNS) continue;\n";
-
-/* Other kernels of the same text have their own. */
-static const char no_names[] =
-    "#undef TX\n#undef TY\n#undef RM\n#undef RN\n#undef MT\n#undef NT\n#undef BK\n#undef BM\n"
-    "#undef BN\n#undef EACH\n#undef SUM\n#undef LOAD\n#undef MAD\n#undef COPY\n#undef ROWS\n"
-    "#undef COLUMNS\n#undef INNER\n#undef A_ROW\n#undef A_INNER\n#undef B_INNER\n"
-    "#undef B_COLUMN\n#undef TILES_M\n#undef TILES_N\n";
 
 /* From the sum to what is stored: registers r0 the product, then operands, then instructions. */
 static void say_result(fxi_gpu_builder *b, const product *p)
 {
-    const fx_step *s = p->step;
     const fxi_gpu_type *type = p->type;
     const bool narrow = type->math && type->size == 2;
     fxi_gpu_say(b, "const %s r0 = %s%s%s(sum[t][y][x]);\n", type->value, narrow ? "fx_round_" : "(",
@@ -236,26 +168,24 @@ static void say_result(fxi_gpu_builder *b, const product *p)
         fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(x%d, o%d + m * P(%d) + n * P(%d));\n",
                     type->value, 1 + i, type->name, 1 + i, p->pattern[2 + i], OPERANDS + 2 * i,
                     OPERANDS + 2 * i + 1);
-    for (int k = 0; k < s->ninstr; k++)
-        fxi_gpu_say_instr(b, &s->program[k], 1 + p->operands + k);
-    fxi_gpu_say(b, "FX_STORE_%s(c, (z * COLUMNS + n) * ROWS + m, r%d);\n            }\n",
-                type->name, s->ninstr ? p->operands + s->ninstr : 0);
+    const int result = fxi_gpu_say_program(b, 1 + p->operands);
+    fxi_gpu_say(b, "FX_STORE_%s(c, (z * COLUMNS + n) * ROWS + m, r%d);\n", type->name, result);
 }
 
 static void say_kernel(fxi_gpu_builder *b, const product *p)
 {
-    fxi_gpu_begin_groups(b, is_wide(p->step), p->tile.tx * p->tile.ty);
+    fxi_gpu_begin_groups(b, is_wide(p), p->tile.tx * p->tile.ty);
     fxi_gpu_kernel(b, "fx_matmul", 3 + p->operands,
                    first_of_batch(p) + fxi_gpu_walk_params(&p->batch));
-    say_constants(b, p);
-    fxi_gpu_say_text(b, names);
-    fxi_gpu_say_text(b, copy);
-    fxi_gpu_say_text(b, head);
+    set_constants(b, p);
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_matmul, "operands");
+    for (int k = 0; k < p->operands; k++)
+        fxi_gpu_say(b, "    FX_USE(%d, const %s, x%d)\n", 3 + k, p->type->stored, 1 + k);
+    text = fxi_gpu_say_until(b, text, "batch");
     fxi_gpu_walk_say(b, &p->batch, first_of_batch(p), "z", "o", NULL);
-    fxi_gpu_say(b, "const fx_int oa = o%d, ob = o%d;\n", p->pattern[0], p->pattern[1]);
-    fxi_gpu_say_text(b, product_text);
+    text = fxi_gpu_say_until(b, text, "result");
     say_result(b, p);
-    fxi_gpu_say_text(b, no_names);
+    fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
 }
 
@@ -274,11 +204,11 @@ static void add_launch(fxi_gpu_builder *b, const product *p)
     fxi_gpu_buffer(c, 2, FXI_GPU_OUT, 0);
     for (int i = 0; i < p->operands; i++) {
         fxi_gpu_buffer(c, 3 + i, FXI_GPU_IN, 2 + i);
-        fxi_gpu_param(c, OPERANDS + 2 * i, s->in[2 + i].stride[0]);
-        fxi_gpu_param(c, OPERANDS + 2 * i + 1, s->in[2 + i].stride[1]);
+        fxi_gpu_param(c, OPERANDS + 2 * i, fxi_gpu_stride(&s->in[2 + i], 0));
+        fxi_gpu_param(c, OPERANDS + 2 * i + 1, fxi_gpu_stride(&s->in[2 + i], 1));
     }
     fxi_gpu_walk_fill(&p->batch, c, first_of_batch(p));
-    c->groups[0] = (uint32_t)(p->tiles_m * p->tiles_n * p->batches);
+    c->groups[0] = p->tiles_m * p->tiles_n * p->batches;
 }
 
 void fxi_gpu_matmul(fxi_gpu_builder *b)

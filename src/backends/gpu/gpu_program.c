@@ -1,12 +1,17 @@
 /* gpu_program.c: register programs as text, one line an instruction.
  *
- * Each operation is a row: an expression for reals and one for integers; what is missing has no
- * meaning for the type. Integers compute in an unsigned type, so that overflow wraps. Float16 and
- * BFloat16 are Float32 values that are rounded to 16 bits after every instruction, as on the CPU.
+ * Each operation is a row of op.def, with an expression for reals and one for integers; what is
+ * missing has no meaning for the type. Integers compute in an unsigned type, so that overflow
+ * wraps. Float16 and BFloat16 are Float32 values that are rounded to 16 bits after every
+ * instruction, as on the CPU.
  */
 #include "gpu_text.h"
 
+#include <stdio.h>
 #include <string.h>
+
+/* Characters of names and numbers. */
+#define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
 const fxi_gpu_type fxi_gpu_types[FX_DTYPE_COUNT] = {
 #define REAL(n, stored, value, value_name, math, size)                                             \
@@ -30,47 +35,28 @@ const fxi_gpu_type fxi_gpu_types[FX_DTYPE_COUNT] = {
 typedef struct expression {
     const char *real, *integer;
 } expression;
+#define WHOLE_REAL(text)    NULL
+#define WHOLE_COUNT(text)   text
+#define WHOLE_KEEP(text)    text
+#define WHOLE_COMPARE(text) text
 static const expression expressions[FX_OP_COUNT] = {
-    [FX_OP_ADD] = {"$0 + $1", "($U)$0 + ($U)$1"},
-    [FX_OP_SUB] = {"$0 - $1", "($U)$0 - ($U)$1"},
-    [FX_OP_MUL] = {"$0 * $1", "($U)$0 * ($U)$1"},
-    [FX_OP_DIV] = {"$0 / $1", NULL},
-    [FX_OP_FLD] = {"$M(floor)($0 / $1)", "fx_fld((fx_i64)$0, (fx_i64)$1)"},
-    [FX_OP_POW] = {"$M(pow)($0, $1)", "fx_ipow((fx_i64)$0, (fx_i64)$1)"},
-    [FX_OP_MAX] = {"fx_max_$S($0, $1)", "$0 > $1 ? $0 : $1"},
-    [FX_OP_MIN] = {"fx_min_$S($0, $1)", "$0 < $1 ? $0 : $1"},
-    [FX_OP_ATAN2] = {"$M(atan2)($0, $1)", NULL},
-    [FX_OP_LT] = {"$0 < $1", "$0 < $1"},
-    [FX_OP_LE] = {"$0 <= $1", "$0 <= $1"},
-    [FX_OP_EQ] = {"$0 == $1", "$0 == $1"},
-    [FX_OP_NE] = {"$0 != $1", "$0 != $1"},
-    [FX_OP_SELECT] = {"$0 ? $1 : $2", "$0 ? $1 : $2"},
-    [FX_OP_NEG] = {"-$0", "0 - ($U)$0"},
-    [FX_OP_POWI] = {"fx_powi_$S($0, $K)", "fx_ipow((fx_i64)$0, $K)"},
-    [FX_OP_EXP] = {"$M(exp)($0)", NULL},
-    [FX_OP_EXPM1] = {"$M(expm1)($0)", NULL},
-    [FX_OP_LOG] = {"$M(log)($0)", NULL},
-    [FX_OP_LOG1P] = {"$M(log1p)($0)", NULL},
-    [FX_OP_SQRT] = {"$M(sqrt)($0)", NULL},
-    [FX_OP_SIN] = {"$M(sin)($0)", NULL},
-    [FX_OP_COS] = {"$M(cos)($0)", NULL},
-    [FX_OP_TANH] = {"$M(tanh)($0)", NULL},
-    [FX_OP_SIGMOID] = {"fx_sigmoid_$S($0)", NULL},
-    [FX_OP_RELU] = {"$0 <= 0 ? 0 : $0", "$0 <= 0 ? 0 : $0"},
-    [FX_OP_ERF] = {"$M(erf)($0)", NULL},
-    [FX_OP_FLOOR] = {"$M(floor)($0)", "$0"},
+#define ELEMENTWISE(NAME, name, inputs, rule, gradient, real, whole)                               \
+    [FX_OP_##NAME] = {#real, WHOLE_##rule(#whole)},
+#include <cflux/op.def>
+    [FX_OP_SELECT] = {"a ? b : c", "a ? b : c"},
 };
 
-/* CAST from reals and integers; $S and $M are the operand's. 16 bits are rounded to afterwards. */
+/* CAST from reals and integers; the names are those of the operand's type. 16 bits are rounded to
+ * afterwards. */
 static const expression casts[FX_DTYPE_COUNT] = {
-    [FX_DTYPE_F32] = {"$0", "$0"},
-    [FX_DTYPE_F64] = {"$0", "$0"},
-    [FX_DTYPE_F16] = {"fx_odd_$S($0)", "fx_odd_i64((fx_i64)$0)"},
-    [FX_DTYPE_BF16] = {"fx_odd_$S($0)", "fx_odd_i64((fx_i64)$0)"},
-    [FX_DTYPE_I32] = {"fx_to_i32_$S($0)", "$0"},
-    [FX_DTYPE_I64] = {"fx_to_i64_$S($0)", "$0"},
-    [FX_DTYPE_U8] = {"fx_to_u8_$S($0)", "$0"},
-    [FX_DTYPE_BOOL] = {"$0 != 0", "$0 != 0"},
+    [FX_DTYPE_F32] = {"a", "a"},
+    [FX_DTYPE_F64] = {"a", "a"},
+    [FX_DTYPE_F16] = {"F(odd)(a)", "I(odd_i64)((I64)a)"},
+    [FX_DTYPE_BF16] = {"F(odd)(a)", "I(odd_i64)((I64)a)"},
+    [FX_DTYPE_I32] = {"F(to_i32)(a)", "a"},
+    [FX_DTYPE_I64] = {"F(to_i64)(a)", "a"},
+    [FX_DTYPE_U8] = {"F(to_u8)(a)", "a"},
+    [FX_DTYPE_BOOL] = {"a != 0", "a != 0"},
 };
 
 /* The type whose row and names an instruction uses: of the operands where it looks at those. */
@@ -86,38 +72,45 @@ static const char *expression_of(const fx_instr *ins)
     return type_of(ins)->math ? e->real : e->integer;
 }
 
-bool fxi_gpu_known(fxi_gpu_builder *b, const fx_instr *instr, int ninstr)
+bool fxi_gpu_known(fxi_gpu_builder *b)
 {
-    for (int k = 0; k < ninstr; k++)
-        if (instr[k].op != FX_OP_REDUCE && !expression_of(&instr[k])) {
+    const fx_program p = fx_step_program(b->step);
+    for (int k = 0; k < p.n; k++)
+        if (p.instr[k].op != FX_OP_REDUCE && !expression_of(&p.instr[k])) {
             fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED,
-                         "operation %d has no meaning for element type %s", instr[k].op,
-                         type_of(&instr[k])->name);
+                         "operation %d has no meaning for element type %s", p.instr[k].op,
+                         type_of(&p.instr[k])->name);
             return false;
         }
     return true;
 }
 
-void fxi_gpu_say_marked(fxi_gpu_builder *b, const char *text, const fxi_gpu_type *type,
-                        const uint8_t *src, int64_t attr)
+/* An expression of op.def as text: its operands and names become those of the dialect. */
+static void say_expression(fxi_gpu_builder *b, const fx_instr *ins)
 {
-    for (size_t n; *text; text += n) {
-        n = strcspn(text, "$");
-        fxi_gpu_say(b, "%.*s", (int)n, text);
-        if (!text[n])
-            return;
-        const char mark = text[n + 1];
-        n += 2;
-        if (mark >= '0' && mark <= '2')
-            fxi_gpu_say(b, "r%d", src[mark - '0']);
-        else if (mark == 'K')
-            fxi_gpu_say(b, "(fx_i64)0x%llxu", (unsigned long long)attr);
+    const fxi_gpu_type *type = type_of(ins);
+    char name[32];
+    int n;
+    for (const char *at = expression_of(ins); *at; at += n) {
+        n = (int)strspn(at, NAME_CHARACTERS);
+        if (n == 0)
+            fxi_gpu_say(b, "%.*s", n = (int)strcspn(at, NAME_CHARACTERS), at);
+        else if (n == 1 && *at >= 'a' && *at <= 'c')
+            fxi_gpu_say(b, "r%d", ins->src[*at - 'a']);
+        else if (n == 1 && *at == 'K')
+            fxi_gpu_say(b, "(fx_i64)0x%llxu", (unsigned long long)ins->attr);
+        else if (n == 1 && *at == 'M')
+            fxi_gpu_say(b, "%s", type->math);
+        else if (n == 1 && *at == 'W')
+            fxi_gpu_say(b, "%s", type->wrapping);
+        else if (n == 3 && strncmp(at, "I64", 3) == 0)
+            fxi_gpu_say(b, "fx_i64");
+        else if (sscanf(at, "F(%31[a-z0-9_])%n", name, &n) == 1)
+            fxi_gpu_say(b, "fx_%s_%s", name, type->value_name);
+        else if (sscanf(at, "I(%31[a-z0-9_])%n", name, &n) == 1)
+            fxi_gpu_say(b, "fx_%s", name);
         else
-            fxi_gpu_say(b, "%s",
-                        mark == 'T'   ? type->value
-                        : mark == 'U' ? type->wrapping
-                        : mark == 'M' ? type->math
-                                      : type->value_name);
+            fxi_gpu_say(b, "%.*s", n, at);
     }
 }
 
@@ -126,8 +119,16 @@ void fxi_gpu_say_instr(fxi_gpu_builder *b, const fx_instr *ins, int reg)
     const fxi_gpu_type *to = &fxi_gpu_types[ins->dtype];
     const bool rounds = ins->dtype == FX_DTYPE_F16 || ins->dtype == FX_DTYPE_BF16;
     fxi_gpu_say(b, "const %s %c%d = (%s)(", to->value, rounds ? 't' : 'r', reg, to->value);
-    fxi_gpu_say_marked(b, expression_of(ins), type_of(ins), ins->src, ins->attr);
+    say_expression(b, ins);
     fxi_gpu_say(b, ");\n");
     if (rounds)
         fxi_gpu_say(b, "const fx_f32 r%d = fx_round_%s(t%d);\n", reg, to->name, reg);
+}
+
+int fxi_gpu_say_program(fxi_gpu_builder *b, int first)
+{
+    const fx_program p = fx_step_program(b->step);
+    for (int k = 0; k < p.n; k++)
+        fxi_gpu_say_instr(b, &p.instr[k], first + k);
+    return p.n ? first + p.n - 1 : 0;
 }

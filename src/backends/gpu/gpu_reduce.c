@@ -73,7 +73,6 @@ static void divide(const fxi_gpu_builder *b, reduction *r)
 /* Takes term t, which is at o<pattern> of the operands. */
 static void say_value(fxi_gpu_builder *b, const reduction *r)
 {
-    const fx_step *s = b->step;
     for (int k = 0; k < r->nin; k++) {
         const fxi_gpu_type *t = &fxi_gpu_types[r->in[k].dtype];
         fxi_gpu_say(b, "const %s r%d = FX_LOAD_%s(x%d, ", t->value, k, t->name, k);
@@ -82,51 +81,47 @@ static void say_value(fxi_gpu_builder *b, const reduction *r)
         else
             fxi_gpu_say(b, "o%d);\n", r->pattern[k]);
     }
-    for (int k = 0; k < s->ninstr; k++)
-        fxi_gpu_say_instr(b, &s->program[k], r->nin + k);
+    const int result = fxi_gpu_say_program(b, r->nin);
     if (r->matches)
         fxi_gpu_say(b, "if ((fx_i64)r1 == (fx_i64)k%d)\n    ", r->coordinate);
-    fxi_gpu_say(b, "a0 = fx_take0(a0, r%d, t);\n", s->ninstr ? r->nin + s->ninstr - 1 : 0);
+    fxi_gpu_say(b, "a0 = fx_take0(a0, r%d, t);\n", result);
 }
 
-/* The part before the terms of result o, which follow inside the braces that it opens. */
-static void say_head(fxi_gpu_builder *b)
+/* What the texts of reductions have in common; says the text up to the lanes and those. */
+static const char *say_head(fxi_gpu_builder *b, const char *text)
 {
-    fxi_gpu_say(b, "FX_LOCAL(fx_acc0, s0, FX_GROUP);\n");
+    const fxi_gpu_type *t = &fxi_gpu_types[b->step->out.dtype];
+    fxi_gpu_set(b, "stored", t->stored);
+    fxi_gpu_set(b, "name", t->name);
+    fxi_gpu_set_number(b, "results", RESULTS);
+    fxi_gpu_set_number(b, "count", COUNT);
+    text = fxi_gpu_say_until(b, text, "lanes");
     fxi_gpu_say_lanes(b, LANES);
-    fxi_gpu_say(b,
-                "const fx_int o = FX_GROUP_X * slots + slot;\nfx_acc0 a0 = fx_none0();\n"
-                "if (o < P(%d)) {\n",
-                RESULTS);
-}
-
-static const char *result_name(const fxi_gpu_builder *b)
-{
-    return fxi_gpu_types[b->step->out.dtype].name;
+    return text;
 }
 
 static void say_reduction(fxi_gpu_builder *b, const reduction *r, int *bytes)
 {
     const int walks = fxi_gpu_walk_params(&r->kept);
     fxi_gpu_begin(b, r->wide);
-    *bytes = fxi_gpu_say_fold(b, 0, r->kind, r->dtype);
+    *bytes = fxi_gpu_say_fold(b, 0, r->kind, r->dtype, b->step->out.dtype);
     fxi_gpu_kernel(b, "fx_reduce", r->nin + 2, WALKS + walks + fxi_gpu_walk_params(&r->reduced));
+    fxi_gpu_set_number(b, "nin", r->nin);
+    fxi_gpu_set_number(b, "partial", r->nin + 1);
+    fxi_gpu_set_number(b, "chunk", CHUNK);
+    fxi_gpu_set_number(b, "parts", PARTS);
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_reduce, "operands");
     for (int k = 0; k < r->nin; k++)
         fxi_gpu_say(b, "FX_USE(%d, const %s, x%d)\n", k, fxi_gpu_types[r->in[k].dtype].stored, k);
-    fxi_gpu_say(b, "FX_USE(%d, %s, y)\nFX_USE(%d, fx_acc0, partial)\n", r->nin,
-                fxi_gpu_types[b->step->out.dtype].stored, r->nin + 1);
-    say_head(b);
+    text = fxi_gpu_say_until(b, say_head(b, text), "kept");
     fxi_gpu_walk_say(b, &r->kept, WALKS, "o", "k", NULL);
-    fxi_gpu_say(b, "const fx_int first = FX_GROUP_Y * P(%d), all = P(%d) - first;\n", CHUNK, COUNT);
-    fxi_gpu_say(b, "const fx_int last = first + (all < P(%d) ? all : P(%d));\n", CHUNK, CHUNK);
-    fxi_gpu_say(b, "for (fx_int t = first + lane; t < last; t += lanes) {\n");
+    text = fxi_gpu_say_until(b, text, "reduced");
     fxi_gpu_walk_say(b, &r->reduced, WALKS + walks, "t", "o", "k");
+    text = fxi_gpu_say_until(b, text, "value");
     say_value(b, r);
-    fxi_gpu_say(b, "}\n}\n");
+    text = fxi_gpu_say_until(b, text, "tree");
     fxi_gpu_say_tree(b, 0, 0);
-    fxi_gpu_say(b, "if (lane == 0 && o < P(%d)) {\n    if (P(%d) > 1)\n", RESULTS, PARTS);
-    fxi_gpu_say(b, "        partial[FX_GROUP_Y * P(%d) + o] = s0[slot];\n    else\n", RESULTS);
-    fxi_gpu_say(b, "        FX_STORE_%s(y, o, fx_done0(s0[slot]));\n}\n", result_name(b));
+    fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
 }
 
@@ -150,8 +145,8 @@ static void add_reduction(fxi_gpu_builder *b, reduction *r, int bytes)
     fxi_gpu_lanes_fill(r->lanes, c, LANES);
     fxi_gpu_walk_fill(&r->kept, c, WALKS);
     fxi_gpu_walk_fill(&r->reduced, c, WALKS + fxi_gpu_walk_params(&r->kept));
-    c->groups[0] = (uint32_t)groups_of(r);
-    c->groups[1] = (uint32_t)r->pieces;
+    c->groups[0] = groups_of(r);
+    c->groups[1] = r->pieces;
 }
 
 /* Joins the pieces of every result. */
@@ -160,16 +155,12 @@ static void finish(fxi_gpu_builder *b, const reduction *r)
     const fxi_gpu_lanes lanes = {.lanes = fxi_gpu_power(r->pieces / 4), .columns = true};
     const int64_t slots = FXI_GPU_GROUP / lanes.lanes;
     fxi_gpu_begin(b, r->wide);
-    fxi_gpu_say_fold(b, 0, r->kind, r->dtype);
+    fxi_gpu_say_fold(b, 0, r->kind, r->dtype, b->step->out.dtype);
     fxi_gpu_kernel(b, "fx_finish", 2, WALKS);
-    fxi_gpu_say(b, "FX_USE(0, const fx_acc0, partial)\nFX_USE(1, %s, y)\n",
-                fxi_gpu_types[b->step->out.dtype].stored);
-    say_head(b);
-    fxi_gpu_say(b, "for (fx_int t = lane; t < P(%d); t += lanes)\n", COUNT);
-    fxi_gpu_say(b, "    a0 = fx_join0(a0, partial[t * P(%d) + o]);\n}\n", RESULTS);
+    const char *text = say_head(b, fxi_gpu_text_reduce_finish);
+    text = fxi_gpu_say_until(b, text, "tree");
     fxi_gpu_say_tree(b, 0, 0);
-    fxi_gpu_say(b, "if (lane == 0 && o < P(%d)) FX_STORE_%s(y, o, fx_done0(s0[slot]));\n", RESULTS,
-                result_name(b));
+    fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
     fxi_gpu_call *c = fxi_gpu_add(b);
     fxi_gpu_buffer(c, 0, FXI_GPU_SCRATCH, r->partial);
@@ -184,8 +175,7 @@ static void finish(fxi_gpu_builder *b, const reduction *r)
 static void reduce(fxi_gpu_builder *b, reduction *r, uint32_t axes)
 {
     int bytes;
-    if (!fxi_gpu_has_fold(b, r->kind, r->dtype) ||
-        !fxi_gpu_known(b, b->step->program, b->step->ninstr))
+    if (!fxi_gpu_has_fold(b, r->kind, r->dtype) || !fxi_gpu_known(b))
         return;
     r->kept = fxi_gpu_walk_over(&r->layout, ~axes);
     r->reduced = fxi_gpu_walk_over(&r->layout, axes);
@@ -194,6 +184,7 @@ static void reduce(fxi_gpu_builder *b, reduction *r, uint32_t axes)
     if (r->results == 0)
         return;
     divide(b, r);
+    r->wide |= fxi_gpu_wide(r->pieces * r->results);
     say_reduction(b, r, &bytes);
     add_reduction(b, r, bytes);
     if (r->pieces > 1)
@@ -204,13 +195,15 @@ static void reduce(fxi_gpu_builder *b, reduction *r, uint32_t axes)
 void fxi_gpu_reduce(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
-    const fx_tensor *space = s->ninstr ? &s->space : &s->in[0];
-    reduction r = {.in = s->in, .nin = s->nin, .kind = (int)s->attr.i[0]};
+    const fx_reduce_step *own = fx_step_reduce(s);
+    const fx_program *p = &own->program;
+    const fx_tensor *space = p->n ? &own->space : &s->in[0];
+    reduction r = {.in = s->in, .nin = s->nin, .kind = own->fold};
     if (s->nin > OPERANDS) {
         fxi_gpu_fail(b, FX_STATUS_INTERNAL, "%d operands", (int)s->nin);
         return;
     }
-    r.dtype = s->ninstr ? s->program[s->ninstr - 1].dtype : s->in[0].dtype;
+    r.dtype = p->n ? p->instr[p->n - 1].dtype : s->in[0].dtype;
     r.layout.nd = space->ndim;
     for (int d = 0; d < space->ndim; d++)
         r.layout.shape[d] = space->shape[d];
@@ -218,7 +211,7 @@ void fxi_gpu_reduce(fxi_gpu_builder *b)
         r.pattern[k] =
             fxi_gpu_is_scalar(&s->in[k]) ? -1 : fxi_gpu_layout_add(&r.layout, s->in[k].stride);
     r.wide = fxi_gpu_layout_wide(&r.layout);
-    reduce(b, &r, (uint32_t)s->attr.i[1]);
+    reduce(b, &r, own->mask);
 }
 
 /* ---- scatter --------------------------------------------------------------------------------- */
@@ -227,10 +220,10 @@ void fxi_gpu_scatter_by_output(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
     const fx_tensor *src = &s->in[0], *idx = &s->in[1], *out = &s->out;
-    const int axis = (int)s->attr.i[1], n = out->ndim;
+    const int axis = fx_step_scatter(s)->axis, n = out->ndim;
     int64_t from_src[FXI_GPU_AXES] = {0}, from_idx[FXI_GPU_AXES] = {0},
             coordinate[FXI_GPU_AXES] = {0};
-    reduction r = {.in = s->in, .nin = 2, .kind = (int)s->attr.i[0], .matches = true};
+    reduction r = {.in = s->in, .nin = 2, .kind = fx_step_scatter(s)->fold, .matches = true};
     r.dtype = src->dtype;
     r.layout.nd = n + idx->ndim;
     for (int d = 0; d < n; d++) {

@@ -28,7 +28,7 @@ typedef struct rows {
     int64_t count, elements;
     int npasses, nfolds;
     struct {
-        int kind, dtype;
+        int kind, dtype, result;
     } folds[FOLDS]; /* that occur */
     bool wide;
 } rows;
@@ -41,13 +41,15 @@ static bool reduces(const fx_instr *i)
 /* The number of an instruction's accumulator among those that occur, which it may join. */
 static int fold_of(rows *r, const fx_instr *ins)
 {
-    const int kind = (int)ins->attr, dtype = ins->from;
+    const int kind = (int)ins->attr, dtype = ins->from, result = ins->dtype;
     int k = 0;
-    while (k < r->nfolds && (r->folds[k].kind != kind || r->folds[k].dtype != dtype))
+    while (k < r->nfolds &&
+           (r->folds[k].kind != kind || r->folds[k].dtype != dtype || r->folds[k].result != result))
         k++;
     if (k == r->nfolds && k < FOLDS) {
         r->folds[k].kind = kind;
         r->folds[k].dtype = dtype;
+        r->folds[k].result = result;
         r->nfolds++;
     }
     return k;
@@ -55,11 +57,11 @@ static int fold_of(rows *r, const fx_instr *ins)
 
 static int outputs_of(const fx_step *s)
 {
-    return 1 + s->nmore;
+    return 1 + fx_step_row(s)->more.n;
 }
 static int output_reg(const fx_step *s, int k)
 {
-    return k == 0 ? s->out_reg : s->more_reg[k - 1];
+    return k == 0 ? fx_step_row(s)->out_reg : fx_step_row(s)->more.reg[k - 1];
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -78,9 +80,10 @@ static void say_load(fxi_gpu_builder *b, const rows *r, int k, const char *at)
 static void say_row_values(fxi_gpu_builder *b, const rows *r, int pass)
 {
     const fx_step *s = r->step;
-    for (int k = 0; k < s->ninstr; k++)
-        if (s->program[k].row && !reduces(&s->program[k]) && s->program[k].pass == pass)
-            fxi_gpu_say_instr(b, &s->program[k], s->nin + k);
+    const fx_program *p = &fx_step_row(s)->program;
+    for (int k = 0; k < p->n; k++)
+        if (p->instr[k].row && !reduces(&p->instr[k]) && p->instr[k].pass == pass)
+            fxi_gpu_say_instr(b, &p->instr[k], s->nin + k);
 }
 
 /* Marks the registers that the elements of a pass need: of its reductions and of the outputs that
@@ -88,32 +91,35 @@ static void say_row_values(fxi_gpu_builder *b, const rows *r, int pass)
 static bool mark_needed(const rows *r, int pass, bool *needed)
 {
     const fx_step *s = r->step;
+    const fx_program *p = &fx_step_row(s)->program;
     bool any = false;
     memset(needed, 0, REGISTERS * sizeof *needed);
-    for (int k = 0; k < s->ninstr; k++)
-        if (reduces(&s->program[k]) && s->program[k].pass == pass)
-            any = needed[s->program[k].src[0]] = true;
+    for (int k = 0; k < p->n; k++)
+        if (reduces(&p->instr[k]) && p->instr[k].pass == pass)
+            any = needed[p->instr[k].src[0]] = true;
     for (int k = 0; k < outputs_of(s); k++) {
-        const fx_instr *ins = &s->program[output_reg(s, k) - s->nin];
+        const fx_instr *ins = &p->instr[output_reg(s, k) - s->nin];
         if (!ins->row && ins->pass == pass)
             any = needed[output_reg(s, k)] = true;
     }
-    for (int k = s->ninstr - 1; k >= 0; k--)
-        for (int i = 0; i < s->program[k].nsrc && needed[s->nin + k] && !s->program[k].row; i++)
-            needed[s->program[k].src[i]] = true;
+    for (int k = p->n - 1; k >= 0; k--)
+        for (int i = 0; i < p->instr[k].nsrc && needed[s->nin + k] && !p->instr[k].row; i++)
+            needed[p->instr[k].src[i]] = true;
     return any;
 }
 
 static void say_elements(fxi_gpu_builder *b, rows *r, int pass, const bool *needed)
 {
     const fx_step *s = r->step;
-    fxi_gpu_say(b, "for (fx_int i = lane; i < count; i += lanes) {\n");
+    const fx_program *p = &fx_step_row(s)->program;
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows_elements, "walk");
     fxi_gpu_walk_say(b, &r->inner, WALKS + fxi_gpu_walk_params(&r->outer), "i", "o", "k");
+    text = fxi_gpu_say_until(b, text, "program");
     for (int k = 0; k < s->nin; k++)
         if (needed[k] && !r->of_row[k])
             say_load(b, r, k, "o");
-    for (int k = 0; k < s->ninstr; k++) {
-        const fx_instr *ins = &s->program[k];
+    for (int k = 0; k < p->n; k++) {
+        const fx_instr *ins = &p->instr[k];
         if (reduces(ins) && ins->pass == pass)
             fxi_gpu_say(b, "a%d = fx_take%d(a%d, r%d, i);\n", s->nin + k, fold_of(r, ins),
                         s->nin + k, ins->src[0]);
@@ -122,69 +128,78 @@ static void say_elements(fxi_gpu_builder *b, rows *r, int pass, const bool *need
     }
     for (int k = 0; k < outputs_of(s); k++) {
         const int reg = output_reg(s, k);
-        const fx_instr *ins = &s->program[reg - s->nin];
+        const fx_instr *ins = &p->instr[reg - s->nin];
         if (!ins->row && ins->pass == pass)
             fxi_gpu_say(b, "FX_STORE_%s(y%d, row * P(%d) + i, r%d);\n",
                         fxi_gpu_types[ins->dtype].name, k, COUNT, reg);
     }
-    fxi_gpu_say(b, "}\n");
+    fxi_gpu_say_part(b, text);
 }
 
 /* Reductions share the local memory of their kind, one after the other. */
 static void say_pass(fxi_gpu_builder *b, rows *r, int pass)
 {
     const fx_step *s = r->step;
+    const fx_program *p = &fx_step_row(s)->program;
     bool needed[REGISTERS];
     const bool any = mark_needed(r, pass, needed);
     say_row_values(b, r, pass);
-    for (int k = 0; k < s->ninstr; k++)
-        if (reduces(&s->program[k]) && s->program[k].pass == pass)
-            fxi_gpu_say(b, "fx_acc%d a%d = fx_none%d();\n", fold_of(r, &s->program[k]), s->nin + k,
-                        fold_of(r, &s->program[k]));
+    for (int k = 0; k < p->n; k++)
+        if (reduces(&p->instr[k]) && p->instr[k].pass == pass)
+            fxi_gpu_say(b, "fx_acc%d a%d = fx_none%d();\n", fold_of(r, &p->instr[k]), s->nin + k,
+                        fold_of(r, &p->instr[k]));
     if (any)
         say_elements(b, r, pass, needed);
-    for (int k = 0; k < s->ninstr; k++) {
-        const fx_instr *ins = &s->program[k];
+    for (int k = 0; k < p->n; k++) {
+        const fx_instr *ins = &p->instr[k];
         if (!reduces(ins) || ins->pass != pass)
             continue;
         const int fold = fold_of(r, ins), reg = s->nin + k;
+        fxi_gpu_set(b, "value", fxi_gpu_types[ins->dtype].value);
+        const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows_reduced, "tree");
         fxi_gpu_say_tree(b, fold, reg);
-        fxi_gpu_say(b, "const %s r%d = fx_done%d(s%d[slot]);\nFX_BARRIER;\n",
-                    fxi_gpu_types[ins->dtype].value, reg, fold, fold);
+        fxi_gpu_say_part(b, text);
     }
 }
 
 static void say_rows(fxi_gpu_builder *b, rows *r)
 {
     const fx_step *s = r->step;
+    const fx_program *p = &fx_step_row(s)->program;
     const int nout = outputs_of(s), outer = fxi_gpu_walk_params(&r->outer);
     fxi_gpu_begin(b, r->wide);
     for (int k = 0; k < r->nfolds; k++)
-        fxi_gpu_say_fold(b, k, r->folds[k].kind, r->folds[k].dtype);
+        fxi_gpu_say_fold(b, k, r->folds[k].kind, r->folds[k].dtype, r->folds[k].result);
     fxi_gpu_kernel(b, "fx_rows", s->nin + nout, WALKS + outer + fxi_gpu_walk_params(&r->inner));
+    const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows, "operands");
     for (int k = 0; k < s->nin; k++)
         fxi_gpu_say(b, "FX_USE(%d, const %s, x%d)\n", k, fxi_gpu_types[s->in[k].dtype].stored, k);
     for (int k = 0; k < nout; k++)
         fxi_gpu_say(b, "FX_USE(%d, %s, y%d)\n", s->nin + k,
-                    fxi_gpu_types[s->program[output_reg(s, k) - s->nin].dtype].stored, k);
+                    fxi_gpu_types[p->instr[output_reg(s, k) - s->nin].dtype].stored, k);
+    text = fxi_gpu_say_until(b, text, "local");
     for (int k = 0; k < r->nfolds; k++)
         fxi_gpu_say(b, "FX_LOCAL(fx_acc%d, s%d, FX_GROUP);\n", k, k);
+    text = fxi_gpu_say_until(b, text, "lanes");
     fxi_gpu_say_lanes(b, LANES);
-    fxi_gpu_say(b, "const fx_int line = FX_GROUP_X * slots + slot, row = line < P(0) ? line : 0;\n"
-                   "const fx_int count = line < P(0) ? P(1) : 0;\n");
+    text = fxi_gpu_say_until(b, text, "walk");
     fxi_gpu_walk_say(b, &r->outer, WALKS, "row", "k", NULL);
+    text = fxi_gpu_say_until(b, text, "values_of_row");
     for (int k = 0; k < s->nin; k++)
         if (r->of_row[k])
             say_load(b, r, k, "k");
+    text = fxi_gpu_say_until(b, text, "passes");
     for (int pass = 0; pass < r->npasses; pass++)
         say_pass(b, r, pass);
+    text = fxi_gpu_say_until(b, text, "outputs_of_row");
     for (int k = 0; k < nout; k++) {
         const int reg = output_reg(s, k);
-        const fx_instr *ins = &s->program[reg - s->nin];
+        const fx_instr *ins = &p->instr[reg - s->nin];
         if (ins->row)
             fxi_gpu_say(b, "if (lane == 0 && count > 0) FX_STORE_%s(y%d, row, r%d);\n",
                         fxi_gpu_types[ins->dtype].name, k, reg);
     }
+    fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
 }
 
@@ -192,10 +207,11 @@ static void say_rows(fxi_gpu_builder *b, rows *r)
 static void place_operands(rows *r)
 {
     const fx_step *s = r->step;
-    const uint32_t inner = (1u << s->row_axes) - 1;
-    r->layout.nd = s->space.ndim;
-    for (int d = 0; d < s->space.ndim; d++)
-        r->layout.shape[d] = s->space.shape[d];
+    const fx_row_step *own = fx_step_row(s);
+    const uint32_t inner = (1u << own->row_axes) - 1;
+    r->layout.nd = own->space.ndim;
+    for (int d = 0; d < own->space.ndim; d++)
+        r->layout.shape[d] = own->space.shape[d];
     for (int k = 0; k < s->nin; k++) {
         int64_t strides[FX_MAX_DIMS] = {0};
         const fx_tensor *t = &s->in[k];
@@ -216,8 +232,9 @@ static void place_operands(rows *r)
 static bool list_folds(fxi_gpu_builder *b, rows *r)
 {
     const fx_step *s = r->step;
-    for (int k = 0; k < s->ninstr; k++) {
-        const fx_instr *ins = &s->program[k];
+    const fx_program *p = &fx_step_row(s)->program;
+    for (int k = 0; k < p->n; k++) {
+        const fx_instr *ins = &p->instr[k];
         r->npasses = ins->pass >= r->npasses ? ins->pass + 1 : r->npasses;
         if (!reduces(ins))
             continue;
@@ -225,16 +242,16 @@ static bool list_folds(fxi_gpu_builder *b, rows *r)
             return false;
         fold_of(r, ins);
     }
-    return fxi_gpu_known(b, s->program, s->ninstr);
+    return fxi_gpu_known(b);
 }
 
 void fxi_gpu_row(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
+    const fx_program *p = &fx_step_row(s)->program;
     rows r = {.step = s};
-    if (s->nin > OPERANDS || s->nin + s->ninstr > REGISTERS) {
-        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "%d operands, %d instructions", (int)s->nin,
-                     (int)s->ninstr);
+    if (s->nin > OPERANDS || s->nin + p->n > REGISTERS) {
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "%d operands, %d instructions", (int)s->nin, (int)p->n);
         return;
     }
     place_operands(&r);

@@ -27,7 +27,7 @@ static void (*const kinds[])(fxi_gpu_builder *b) = {
 };
 
 static const char *const op_names[FX_OP_COUNT] = {
-#define OP(NAME, name, inputs, cls) name,
+#define OP(NAME, name, inputs, cls, words, gradient) name,
 #include <cflux/op.def>
 };
 
@@ -50,90 +50,9 @@ fx_status fxi_gpu_fail(fxi_gpu_builder *b, fx_status status, const char *format,
     return b->runtime->host->fail(status, op_names[b->step->op], text);
 }
 
-static void no_memory(fxi_gpu_builder *b)
+void fxi_gpu_no_memory(fxi_gpu_builder *b)
 {
     fxi_gpu_fail(b, FX_STATUS_MEMORY, "out of host memory");
-}
-
-/* ---- text ------------------------------------------------------------------------------------ */
-static bool make_room(fxi_gpu_builder *b, size_t more)
-{
-    if (b->length + more < b->room)
-        return true;
-    const size_t room = 2 * (b->length + more);
-    char *text = b->runtime->host->alloc(room);
-    if (!text) {
-        no_memory(b);
-        return false;
-    }
-    if (b->text)
-        memcpy(text, b->text, b->length + 1);
-    b->runtime->host->free(b->text);
-    b->text = text;
-    b->room = room;
-    return true;
-}
-
-void fxi_gpu_say_text(fxi_gpu_builder *b, const char *text)
-{
-    const size_t n = strlen(text);
-    if (b->status || !make_room(b, n))
-        return;
-    memcpy(b->text + b->length, text, n + 1);
-    b->length += n;
-}
-
-void fxi_gpu_say(fxi_gpu_builder *b, const char *format, ...)
-{
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    const int n = vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    if (n < 0 || (size_t)n >= sizeof text)
-        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a line of a kernel's text is too long");
-    fxi_gpu_say_text(b, text);
-}
-
-void fxi_gpu_begin_groups(fxi_gpu_builder *b, bool wide, int group)
-{
-    const fxi_gpu_dialect dialect = b->runtime->dialect;
-    b->length = 0;
-    b->wide = wide;
-    b->group = group;
-    b->kernel = NULL;
-    fxi_gpu_say(b, "#define FX_GROUP %d\n%s%s%s", group, wide ? "#define FX_WIDE\n" : "",
-                b->limits->f64 ? "#define FX_HAS_F64\n" : "",
-                b->limits->atomic64 ? "#define FX_HAS_ATOMIC64\n" : "");
-    for (int k = 0; k < 2; k++)
-        fxi_gpu_say_text(b, fxi_gpu_preludes[dialect][k]);
-    fxi_gpu_say_text(b, fxi_gpu_common);
-    fxi_gpu_say_text(b, fxi_gpu_arithmetic);
-}
-
-void fxi_gpu_kernel(fxi_gpu_builder *b, const char *name, int nbuffers, int nparams)
-{
-    b->name = name;
-    b->nbuffers = nbuffers;
-    b->nparams = nparams;
-    const int bytes = nbuffers * (int)(2 * sizeof(int64_t)) + nparams * (b->wide ? 8 : 4);
-    if (nbuffers > b->limits->buffers || nparams > FXI_GPU_PARAMS || bytes > b->limits->param_bytes)
-        fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED,
-                     "%d operands and outputs of their strides are too many for a kernel of %s",
-                     nbuffers, b->device->name);
-    fxi_gpu_say(b, "typedef struct { fx_int v[%d]; } fx_params;\n", nparams);
-    fxi_gpu_say(b, "typedef struct { fx_i64 v[%d]; } fx_offsets;\n", nbuffers);
-    fxi_gpu_say(b, "FX_KERNEL %s(", name);
-    for (int k = 0; k < nbuffers; k++)
-        fxi_gpu_say(b, "FX_B(%d), ", k);
-    fxi_gpu_say(b, "FX_ARGS)\n{\n");
-}
-
-void fxi_gpu_end(fxi_gpu_builder *b)
-{
-    fxi_gpu_say(b, "}\n");
-    if (!b->status)
-        b->status = b->runtime->compile(b->device, b->name, b->text, &b->kernel);
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */
@@ -145,7 +64,7 @@ fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b)
                  bytes = sizeof(fxi_gpu_call) + refs + params;
     fxi_gpu_call *c = b->status ? NULL : b->runtime->host->alloc(bytes);
     if (!c) {
-        no_memory(b);
+        fxi_gpu_no_memory(b);
         b->lost = (fxi_gpu_call){.params = b->lost_memory};
         return &b->lost;
     }
@@ -165,6 +84,14 @@ fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b)
     return c;
 }
 
+fxi_gpu_call *fxi_gpu_add_each(fxi_gpu_builder *b, int64_t n)
+{
+    fxi_gpu_call *c = fxi_gpu_add(b);
+    fxi_gpu_param(c, 0, n);
+    c->groups[0] = fxi_gpu_groups(n, (int64_t)FXI_GPU_EACH * FXI_GPU_GROUP);
+    return c;
+}
+
 void fxi_gpu_buffer(fxi_gpu_call *c, int buffer, fxi_gpu_place place, int64_t k)
 {
     if (buffer < c->nbuffers)
@@ -176,10 +103,17 @@ void fxi_gpu_param(fxi_gpu_call *c, int param, int64_t value)
 {
     if (param >= c->nparams)
         return;
-    if (c->wide)
+    if (c->wide) {
         ((int64_t *)c->params)[param] = value;
-    else
-        ((int32_t *)c->params)[param] = (int32_t)value;
+        return;
+    }
+    ((int32_t *)c->params)[param] = (int32_t)value;
+    c->cut |= value != (int32_t)value;
+}
+
+void fxi_gpu_bits(fxi_gpu_call *c, int param, uint32_t bits)
+{
+    fxi_gpu_param(c, param, c->wide ? (int64_t)bits : (int64_t)(int32_t)bits);
 }
 
 int64_t fxi_gpu_scratch(fxi_gpu_builder *b, int64_t bytes)
@@ -203,8 +137,9 @@ static bool has_f64(const fx_step *s)
     bool f64 = s->out.dtype == FX_DTYPE_F64;
     for (int32_t k = 0; k < s->nin; k++)
         f64 |= s->in[k].dtype == FX_DTYPE_F64;
-    for (int32_t k = 0; k < s->ninstr; k++)
-        f64 |= s->program[k].dtype == FX_DTYPE_F64;
+    const fx_program p = fx_step_program(s);
+    for (int32_t k = 0; k < p.n; k++)
+        f64 |= p.instr[k].dtype == FX_DTYPE_F64;
     return f64;
 }
 
@@ -219,6 +154,25 @@ static void build(fxi_gpu_builder *b)
         kinds[s->cls](b);
 }
 
+/* See fxi_gpu_launch.groups. */
+static void check_call(fxi_gpu_builder *b, const fxi_gpu_call *c)
+{
+    static const int64_t most[3] = {INT32_MAX, UINT16_MAX, UINT16_MAX};
+    if (c->cut)
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a kernel of 32-bit indices for a larger array");
+    for (int k = 0; k < 3; k++) {
+        const int64_t items = k == 0 ? c->group : 1;
+        if (c->groups[k] < 1)
+            fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a launch of no groups");
+        if (c->groups[k] > most[k] ||
+            (b->limits->items > 0 && c->groups[k] > b->limits->items / items))
+            fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED,
+                         "%lld groups of %d work-items are too many for one launch on %s: compute "
+                         "it in parts",
+                         (long long)c->groups[k], (int)c->group, b->device->name);
+    }
+}
+
 fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *step)
 {
     fxi_gpu_builder b = {
@@ -226,10 +180,12 @@ fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_
     b.last = &b.first;
     step->ready = NULL;
     build(&b);
+    for (const fxi_gpu_call *c = b.first; c; c = c->next)
+        check_call(&b, c);
     runtime->host->free(b.text);
     struct ready *r = b.status ? NULL : runtime->host->alloc(sizeof *r);
     if (!r) {
-        no_memory(&b);
+        fxi_gpu_no_memory(&b);
         free_calls(runtime, b.first);
         return b.status;
     }
@@ -259,7 +215,7 @@ typedef struct places {
 
 static void *output(const places *p, int64_t k)
 {
-    if (p->step->segments)
+    if (p->step->cls == FX_CLASS_FOREACH)
         return p->run->outputs[k];
     return k == 0 ? p->out : p->run->more[k - 1];
 }
@@ -285,7 +241,7 @@ static const void *with_stream(const fxi_gpu_call *c, const uint64_t stream[2], 
     fxi_gpu_call own = *c;
     own.params = copy;
     for (int k = 0; k < 4; k++)
-        fxi_gpu_param(&own, c->stream + k, (int64_t)(uint32_t)(stream[k / 2] >> 32 * (k % 2)));
+        fxi_gpu_bits(&own, c->stream + k, (uint32_t)(stream[k / 2] >> 32 * (k % 2)));
     return copy;
 }
 
@@ -296,17 +252,17 @@ static fx_status launch(const fxi_gpu_runtime *runtime, fx_device *device, const
     int64_t copy[16];
     for (int32_t k = 0; k < c->nbuffers; k++)
         buffers[k] = address(p, &c->buffers[k]);
-    fxi_gpu_launch l = {.kernel = c->kernel,
-                        .groups = {c->groups[0], c->groups[1], c->groups[2]},
-                        .group = c->group,
-                        .nbuffers = c->nbuffers,
-                        .buffers = buffers,
-                        .params = c->params,
-                        .param_bytes =
-                            (size_t)c->nparams * (c->wide ? sizeof(int64_t) : sizeof(int32_t)),
-                        .checks = c->checks};
+    fxi_gpu_launch l = {
+        .kernel = c->kernel,
+        .groups = {(uint32_t)c->groups[0], (uint32_t)c->groups[1], (uint32_t)c->groups[2]},
+        .group = c->group,
+        .nbuffers = c->nbuffers,
+        .buffers = buffers,
+        .params = c->params,
+        .param_bytes = (size_t)c->nparams * (c->wide ? sizeof(int64_t) : sizeof(int32_t)),
+        .checks = c->checks};
     if (c->stream >= 0)
-        l.params = with_stream(c, run->streams[p->step->slot], copy);
+        l.params = with_stream(c, run->streams[fx_step_generator(p->step)->stream], copy);
     return runtime->launch(device, &l, run);
 }
 

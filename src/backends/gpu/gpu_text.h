@@ -3,11 +3,7 @@
 #define CFLUX_GPU_TEXT_H
 
 #include "gpu_build.h"
-
-/* gpu_prelude.c: a dialect's two parts, what all have, and what programs need besides. */
-extern const char *const fxi_gpu_preludes[FXI_GPU_DIALECTS][2];
-extern const char *const fxi_gpu_common;
-extern const char *const fxi_gpu_arithmetic;
+#include "gpu_kernels.h"
 
 /* ---- element types (gpu_program.c) ----------------------------------------------------------- */
 typedef struct fxi_gpu_type {
@@ -27,14 +23,13 @@ static inline size_t fxi_gpu_size(int dtype)
     return fxi_gpu_types[dtype].size;
 }
 
-/* Text with $-marks: $0 $1 $2 registers by number, $T the type's `value`, $U `wrapping`, $M `math`,
- * $S `value_name`, $K the attribute, $$ nothing. */
-void fxi_gpu_say_marked(fxi_gpu_builder *b, const char *text, const fxi_gpu_type *type,
-                        const uint8_t *src, int64_t attr);
 /* "const fx_f32 r7 = …;": what instruction k of a program writes to register nin + k. */
 void fxi_gpu_say_instr(fxi_gpu_builder *b, const fx_instr *ins, int reg);
-/* False, after recording it, when an instruction has no meaning for its type. */
-bool fxi_gpu_known(fxi_gpu_builder *b, const fx_instr *instr, int ninstr);
+/* All instructions of the step's program, which write to the registers from `first` on. Returns the
+ * last of them; 0, the first operand or the product, if there are none. */
+int fxi_gpu_say_program(fxi_gpu_builder *b, int first);
+/* False, after recording it, when an instruction of the step has no meaning for its type. */
+bool fxi_gpu_known(fxi_gpu_builder *b);
 
 /* ---- spaces of indices (gpu_walk.c) ---------------------------------------------------------- */
 /* A space, and the strides over it of several tensors; tensors alike share a pattern. */
@@ -71,14 +66,15 @@ static inline bool fxi_gpu_wide(int64_t n)
     return n >= ((int64_t)1 << 31) - ((int64_t)1 << 20);
 }
 bool fxi_gpu_layout_wide(const fxi_gpu_layout *l);
-static inline uint32_t fxi_gpu_groups(int64_t n, int64_t each)
-{
-    return (uint32_t)((n + each - 1) / each);
-}
 /* The strides of a dense tensor of so many axes. */
 void fxi_gpu_dense_strides(int nd, const int64_t *shape, int64_t *strides);
 bool fxi_gpu_is_dense(const fx_tensor *t);
 bool fxi_gpu_is_scalar(const fx_tensor *t); /* one value for all elements */
+/* The stride along an axis; 0 along an axis of size 1, whose stride may be any number. */
+static inline int64_t fxi_gpu_stride(const fx_tensor *t, int axis)
+{
+    return t->shape[axis] == 1 ? 0 : t->stride[axis];
+}
 /* How far from its first element a tensor reaches, forwards and back together. */
 int64_t fxi_gpu_reach(int nd, const int64_t *shape, const int64_t *stride);
 
@@ -110,7 +106,7 @@ bool fxi_gpu_has_fold(fxi_gpu_builder *b, int kind, int dtype);
 /* Declares type fx_acc<n> and functions fx_none<n>() (of nothing), fx_take<n>(a, x, i), fx_join<n>(
  * a, b) and fx_done<n>(a) for a fold of elements of dtype; i: the element's number, for ARGMAX.
  * Returns the bytes of an accumulator, at most. */
-int fxi_gpu_say_fold(fxi_gpu_builder *b, int n, int kind, int dtype);
+int fxi_gpu_say_fold(fxi_gpu_builder *b, int n, int kind, int dtype, int result);
 
 /* How a group's work-items are divided: `lanes` of them, a power of two, make one result. Next to
  * each other are a result's lanes or, by columns, the results. */

@@ -127,7 +127,7 @@ void fxi_gpu_divisor(fxi_gpu_call *c, int first, int64_t size)
         return;
     const uint64_t more = ((uint64_t)1 << shift) - (uint64_t)size,
                    multiplier = size ? (more << 32) / (uint64_t)size + 1 : 0;
-    fxi_gpu_param(c, first + 1, (int64_t)multiplier);
+    fxi_gpu_bits(c, first + 1, (uint32_t)multiplier);
     fxi_gpu_param(c, first + 2, shift);
 }
 

@@ -10,11 +10,10 @@
 #define CFLUX_ONEDNN_H
 
 #include "onednn_api.h"
-#include "plugin.h"
+#include "kernel_library.h"
 
-extern const fxi_plugin_host *fxi_onednn_host;
+extern const fxi_kernel_host *fxi_onednn_host;
 extern dnnl_engine_t fxi_onednn_engine;
-extern const fxi_plugin fxi_plugin_table;
 
 /* Around every call that creates or executes: OpenMP's number of threads for this thread is 1
  * inside, and the program's own again afterwards. */
@@ -57,12 +56,12 @@ dnnl_primitive_attr_t fxi_onednn_attr(void);
 typedef fx_status (*fxi_onednn_part)(void *user, int64_t k, void *scratch);
 fx_status fxi_onednn_parts(int64_t n, int64_t bytes, fxi_onednn_part part, void *user);
 
-fx_status fxi_onednn_conv_prepare(const fx_step *step, fxi_plugin_ready **out);
-fx_status fxi_onednn_matmul_prepare(const fx_step *step, fxi_plugin_ready **out);
+fx_status fxi_onednn_conv_prepare(const fx_step *step, fxi_kernel_ready **out);
+fx_status fxi_onednn_matmul_prepare(const fx_step *step, fxi_kernel_ready **out);
 
 /* Prepared steps: how they run and go. */
 typedef struct fxi_onednn_ready {
-    fxi_plugin_ready base;
+    fxi_kernel_ready base;
     fx_status (*run)(const void *self, const void *const *in, void *out);
     void (*release)(void *self);
 } fxi_onednn_ready;

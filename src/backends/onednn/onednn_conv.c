@@ -7,6 +7,7 @@
  * Rejected: keeping packed weights from run to run. They change with every training step, and
  * packing costs a few per cent of one convolution.
  */
+#include "conv_infinite.h"
 #include "onednn.h"
 #include <string.h>
 
@@ -19,6 +20,8 @@ static const int64_t SUM_BYTES = 32 << 20; /* of all such sums */
 typedef struct conv {
     fxi_onednn_ready base;
     int kind;
+    fx_conv_attr attr;
+    fx_tensor inputs[2], out;
     int x_at, w_at, y_at; /* which operand is where: input 0, input 1 or the output (2) */
     bool turned;          /* the kernel is turned round */
     int64_t images, parts;
@@ -120,7 +123,7 @@ static fx_status create(conv *c, int which, int64_t images, const fx_step *step,
                         dnnl_data_type_t type)
 {
     const fx_tensor *t[] = {&step->in[0], &step->in[1], &step->out};
-    const fx_conv_attr *a = &step->attr.conv;
+    const fx_conv_attr *a = &fx_step_conv(step)->attr;
     const int s = a->spatial;
     dnnl_dims_t dims;
     activation_dims(t[c->x_at], s, images, dims);
@@ -153,7 +156,7 @@ static fx_status create_packing(conv *c)
 
 static fx_status create_all(conv *c, const fx_step *step, dnnl_data_type_t type)
 {
-    const fx_conv_attr *a = &step->attr.conv;
+    const fx_conv_attr *a = &fx_step_conv(step)->attr;
     const fx_tensor *w = c->kind == FX_CONV_WEIGHT ? &step->out : &step->in[1];
     dnnl_dims_t dims;
     const int n = weight_dims(w, a, dims);
@@ -306,9 +309,35 @@ static fx_status run_for_weights(const conv *c, call *q, void *out)
     return status;
 }
 
+static fx_status run(const void *self, const void *const *in, void *out);
+
+/* conv_infinite.h */
+static fx_status weigh_infinite(const conv *c, const void *const *in, void *out)
+{
+    const fx_tensor *y = &c->inputs[1];
+    const int64_t n = fxi_length(y->ndim, y->shape);
+    const fx_step step = {.cls = FX_CLASS_CONV,
+                          .as.conv = {.attr = c->attr, .channels_last = true},
+                          .in = (fx_tensor *)(uintptr_t)c->inputs, /* only read */
+                          .out = c->out};
+    void *finite = fxi_onednn_host->alloc(64, (size_t)(n * c->size));
+    if (!finite)
+        return FX_STATUS_MEMORY;
+    fxi_conv_finite_part(y->dtype, finite, in[1], n);
+    const fx_status status = run(c, (const void *[]){in[0], finite}, out);
+    if (!status)
+        fxi_conv_add_infinite(&step, in[0], in[1], out);
+    fxi_onednn_host->free(finite);
+    return status;
+}
+
 static fx_status run(const void *self, const void *const *in, void *out)
 {
     const conv *c = self;
+    if (fxi_conv_asks_gy(&c->attr) &&
+        !fxi_conv_finite(c->inputs[1].dtype, in[1],
+                         fxi_length(c->inputs[1].ndim, c->inputs[1].shape)))
+        return weigh_infinite(c, in, out);
     /* Inputs are only read. */
     void *const at[] = {(void *)(uintptr_t)in[0], (void *)(uintptr_t)in[1], out};
     call q = {.c = c, .x = at[c->x_at], .y = at[c->y_at]};
@@ -331,11 +360,11 @@ static void release(void *self)
 
 /* ---- which steps ----------------------------------------------------------------------------- */
 
-fx_status fxi_onednn_conv_prepare(const fx_step *step, fxi_plugin_ready **out)
+fx_status fxi_onednn_conv_prepare(const fx_step *step, fxi_kernel_ready **out)
 {
-    const fx_conv_attr *a = &step->attr.conv;
+    const fx_conv_attr *a = &fx_step_conv(step)->attr;
     const dnnl_data_type_t type = fxi_onednn_type(step->out.dtype);
-    if (type == dnnl_data_type_undef || !step->channels_last ||
+    if (type == dnnl_data_type_undef || !fx_step_conv(step)->channels_last ||
         !fxi_onednn_epilogue(step, a->spatial))
         return FX_STATUS_UNSUPPORTED;
     conv *c = fxi_onednn_host->alloc(64, sizeof *c);
@@ -347,7 +376,11 @@ fx_status fxi_onednn_conv_prepare(const fx_step *step, fxi_plugin_ready **out)
     c->base.run = run;
     c->base.release = release;
     c->kind = a->kind;
-    c->biased = step->ninstr > 0;
+    c->attr = *a;
+    c->inputs[0] = step->in[0];
+    c->inputs[1] = step->in[1];
+    c->out = step->out;
+    c->biased = fx_step_has_epilogue(step);
     c->x_at = kinds[a->kind].x, c->w_at = kinds[a->kind].w, c->y_at = kinds[a->kind].y;
     c->size = type == dnnl_f32 ? 4 : 2;
     c->images = x->shape[a->spatial + 1];

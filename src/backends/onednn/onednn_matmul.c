@@ -59,7 +59,7 @@ static bool settle_strides(operand *o, int n)
 static bool describe(product *p, const fx_step *s)
 {
     const fx_tensor *t[] = {&s->in[1], &s->in[0], &s->out};
-    const int ta = s->attr.i[0] != 0, tb = s->attr.i[1] != 0;
+    const int ta = fx_step_matmul(s)->transpose_a, tb = fx_step_matmul(s)->transpose_b;
     const int row[] = {!tb, !ta, 1}, column[] = {tb, ta, 0};
     p->n = s->out.ndim;
     bool ok = p->n <= DNNL_MAX_NDIMS && fxi_onednn_epilogue(s, 0);
@@ -76,7 +76,7 @@ static bool describe(product *p, const fx_step *s)
     for (int d = 0; d < p->n; d++)
         add_axis(&p->o[BIAS], d, d == p->n - 1 ? s->out.shape[0] : 1,
                  d == p->n - 1 ? 1 : s->out.shape[0]);
-    p->operands = s->ninstr ? OPERANDS : BIAS;
+    p->operands = fx_step_has_epilogue(s) ? OPERANDS : BIAS;
     return ok;
 }
 
@@ -183,7 +183,7 @@ static void release(void *self)
     }
 }
 
-fx_status fxi_onednn_matmul_prepare(const fx_step *step, fxi_plugin_ready **out)
+fx_status fxi_onednn_matmul_prepare(const fx_step *step, fxi_kernel_ready **out)
 {
     const dnnl_data_type_t type = fxi_onednn_type(step->out.dtype);
     if (type == dnnl_data_type_undef)

@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-const fxi_plugin_host *fxi_onednn_host;
+extern FX_API const fxi_kernel_library fx_plugin; /* at the end of this file */
+const fxi_kernel_host *fxi_onednn_host;
 dnnl_engine_t fxi_onednn_engine;
 
 /* ---- threads --------------------------------------------------------------------------------- */
@@ -67,9 +68,10 @@ dnnl_data_type_t fxi_onednn_type(int dtype)
 
 bool fxi_onednn_epilogue(const fx_step *s, int axis)
 {
-    if (s->ninstr == 0)
+    const fx_program epilogue = fx_step_program(s);
+    if (epilogue.n == 0)
         return true;
-    if (s->ninstr > 1 || s->nin != 3 || s->program[0].op != FX_OP_ADD ||
+    if (epilogue.n > 1 || s->nin != 3 || epilogue.instr[0].op != FX_OP_ADD ||
         s->out.dtype != FX_DTYPE_F32 || s->in[2].dtype != FX_DTYPE_F32)
         return false;
     bool bias = true;
@@ -180,7 +182,7 @@ fx_status fxi_primitive_run(const fxi_primitive *p, int n, const fxi_onednn_arg 
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static const char *open_plugin(const fxi_plugin_host *host)
+static const char *open_plugin(const fxi_kernel_host *host)
 {
     static char text[120];
     fxi_onednn_host = host;
@@ -196,7 +198,7 @@ static const char *open_plugin(const fxi_plugin_host *host)
     return s ? text : NULL;
 }
 
-static fx_status prepare(const fx_step *step, fxi_plugin_ready **out)
+static fx_status prepare(const fx_step *step, fxi_kernel_ready **out)
 {
     *out = NULL;
     const int threads = fxi_onednn_enter();
@@ -205,18 +207,18 @@ static fx_status prepare(const fx_step *step, fxi_plugin_ready **out)
                                                       : FX_STATUS_UNSUPPORTED;
     fxi_onednn_leave(threads);
     if (!status)
-        (*out)->plugin = &fxi_plugin_table;
+        (*out)->library = &fx_plugin;
     return status;
 }
 
-static void release(fxi_plugin_ready *ready)
+static void release(fxi_kernel_ready *ready)
 {
     fxi_onednn_ready *r = (fxi_onednn_ready *)ready;
     r->release(r);
     fxi_onednn_host->free(r);
 }
 
-static fx_status run_step(const fxi_plugin_ready *ready, const fx_step *step, const void *const *in,
+static fx_status run_step(const fxi_kernel_ready *ready, const fx_step *step, const void *const *in,
                           void *out, fx_run *run)
 {
     (void)step;
@@ -228,10 +230,8 @@ static fx_status run_step(const fxi_plugin_ready *ready, const fx_step *step, co
     return status;
 }
 
-FX_API const fxi_plugin fxi_plugin_table = {.abi = FXI_PLUGIN_ABI,
-                                            .sizes = FXI_PLUGIN_SIZES_HERE,
-                                            .name = "oneDNN",
-                                            .open = open_plugin,
-                                            .prepare = prepare,
-                                            .release = release,
-                                            .run = run_step};
+FX_PLUGIN_EXPORT(fxi_kernel_library) = {.head = FXI_KERNEL_HEAD("oneDNN"),
+                                        .open = open_plugin,
+                                        .prepare = prepare,
+                                        .release = release,
+                                        .run = run_step};

@@ -1,9 +1,9 @@
 /* opencl_api.c: opens the OpenCL library; see opencl_api.h. */
 #include "opencl_api.h"
+#include "shared_library.h"
+#include "this_process.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 fxi_cl_api fxi_cl;
 
@@ -18,16 +18,16 @@ static const struct {
 
 bool fxi_cl_open(char *why, size_t size)
 {
-    const char *wanted = secure_getenv("FX_OPENCL_LIBRARY");
+    const char *wanted = fxi_trusted_variable("FX_OPENCL_LIBRARY");
     const char *file = wanted && *wanted ? wanted : "libOpenCL.so.1";
-    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    char reason[256];
+    void *library = fxi_library_open(file, reason, sizeof reason);
     if (!library) {
-        const char *reason = dlerror();
-        snprintf(why, size, "%s does not open: %s", file, reason ? reason : "nobody knows why");
+        snprintf(why, size, "%s does not open: %s", file, reason);
         return false;
     }
     for (size_t k = 0; k < sizeof functions / sizeof *functions; k++) {
-        *functions[k].to = dlsym(library, functions[k].name);
+        *functions[k].to = fxi_library_symbol(library, functions[k].name);
         if (!*functions[k].to) {
             snprintf(why, size, "%s has no %s: OpenCL 1.2 is needed", file, functions[k].name);
             return false;

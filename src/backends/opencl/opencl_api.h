@@ -38,8 +38,11 @@ enum {
     CL_DEVICE_TYPE = 0x1000,
     CL_DEVICE_MAX_COMPUTE_UNITS = 0x1002,
     CL_DEVICE_MAX_WORK_GROUP_SIZE = 0x1004,
+    CL_DEVICE_MAX_WORK_ITEM_SIZES = 0x1005,
+    CL_DEVICE_ADDRESS_BITS = 0x100D,
     CL_DEVICE_MAX_MEM_ALLOC_SIZE = 0x1010,
     CL_DEVICE_MAX_PARAMETER_SIZE = 0x1017,
+    CL_DEVICE_SINGLE_FP_CONFIG = 0x101B,
     CL_DEVICE_GLOBAL_MEM_SIZE = 0x101F,
     CL_DEVICE_LOCAL_MEM_SIZE = 0x1023,
     CL_DEVICE_AVAILABLE = 0x1027,
@@ -55,12 +58,20 @@ enum {
     CL_DEVICE_TYPE_GPU = 1 << 2,
     CL_DEVICE_TYPE_ACCELERATOR = 1 << 3,
 
+    CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT = 1 << 7,
+
     CL_MEM_READ_WRITE = 1 << 0,
     CL_CONTEXT_PLATFORM = 0x1084,
 
+    CL_COMPLETE = 0,
+    CL_EVENT_COMMAND_EXECUTION_STATUS = 0x11D3,
+
     CL_PROGRAM_BINARY_SIZES = 0x1165,
     CL_PROGRAM_BINARIES = 0x1166,
-    CL_PROGRAM_BUILD_LOG = 0x1183
+    CL_PROGRAM_BUILD_LOG = 0x1183,
+
+    CL_KERNEL_WORK_GROUP_SIZE = 0x11B0,
+    CL_KERNEL_LOCAL_MEM_SIZE = 0x11B2
 };
 #define CL_DEVICE_TYPE_ALL UINT64_C(0xFFFFFFFF)
 
@@ -88,6 +99,8 @@ enum {
     X(cl_int, GetProgramBuildInfo, (cl_program, cl_device_id, cl_uint, size_t, void *, size_t *))  \
     X(cl_int, ReleaseProgram, (cl_program))                                                        \
     X(cl_kernel, CreateKernel, (cl_program, const char *, cl_int *))                               \
+    X(cl_int, GetKernelWorkGroupInfo,                                                              \
+      (cl_kernel, cl_device_id, cl_uint, size_t, void *, size_t *))                                \
     X(cl_int, ReleaseKernel, (cl_kernel))                                                          \
     X(cl_int, SetKernelArg, (cl_kernel, cl_uint, size_t, const void *))                            \
     X(cl_int, EnqueueNDRangeKernel,                                                                \
@@ -110,6 +123,7 @@ enum {
     X(cl_int, EnqueueBarrierWithWaitList,                                                          \
       (cl_command_queue, cl_uint, const cl_event *, cl_event *))                                   \
     X(cl_int, WaitForEvents, (cl_uint, const cl_event *))                                          \
+    X(cl_int, GetEventInfo, (cl_event, cl_uint, size_t, void *, size_t *))                         \
     X(cl_int, ReleaseEvent, (cl_event))                                                            \
     X(cl_int, Flush, (cl_command_queue))                                                           \
     X(cl_int, Finish, (cl_command_queue))

@@ -1,4 +1,4 @@
-/* opencl_devices.c: finds the devices, lets the user choose, opens them, names what fails.
+/* opencl_devices.c: finds the devices, lets the user choose, opens them.
  *
  * All platforms are asked. GPUs come first, then accelerators, other devices and CPUs (PoCL's,
  * which tests run on). A device older than OpenCL 1.2, without a compiler, or that does not open is
@@ -8,12 +8,12 @@
  * of devices and platforms, without regard to case ("0,2", "pocl"); the devices get the order of
  * the list. "none" hides all.
  */
+#include "c_text.h"
 #include "opencl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 enum { PLATFORMS_MOST = 16, FOUND_MOST = 64 };
 
@@ -25,41 +25,9 @@ fxi_opencl_device *fxi_opencl_device_at(int id)
     return &chosen[id];
 }
 
-/* ---- what fails ------------------------------------------------------------------------------ */
-
-/* Errors after which nothing can be done with a device. */
-static bool is_loss(cl_int error)
+int fxi_opencl_device_count(void)
 {
-    enum { INVALID_CONTEXT = -34, INVALID_COMMAND_QUEUE = -36 };
-    return error == CL_DEVICE_NOT_AVAILABLE || error == INVALID_CONTEXT ||
-           error == INVALID_COMMAND_QUEUE;
-}
-
-fx_status fxi_opencl_why(fxi_opencl_device *d, const char *call, cl_int error, char *text,
-                         size_t size)
-{
-    if (is_loss(error))
-        __atomic_store_n(&d->lost, error, __ATOMIC_RELAXED);
-    const int lost = __atomic_load_n(&d->lost, __ATOMIC_RELAXED);
-    if (lost)
-        snprintf(text, size, "%s (%s) is lost: %s says %s; arrays on it can no longer be read",
-                 d->label, d->name, call, fxi_cl_error_name(lost));
-    else
-        snprintf(text, size, "%s (%s): %s failed with %s", d->label, d->name, call,
-                 fxi_cl_error_name(error));
-    return error == CL_MEM_OBJECT_ALLOCATION_FAILURE || error == CL_OUT_OF_HOST_MEMORY
-               ? FX_STATUS_MEMORY
-               : FX_STATUS_DEVICE;
-}
-
-fx_status fxi_opencl_check(fxi_opencl_device *d, const char *operation, const char *call,
-                           cl_int error)
-{
-    char text[320];
-    if (error == CL_SUCCESS)
-        return FX_OK;
-    const fx_status status = fxi_opencl_why(d, call, error, text, sizeof text);
-    return fxi_opencl_host->fail(status, operation, text);
+    return nchosen;
 }
 
 /* ---- finding --------------------------------------------------------------------------------- */
@@ -67,7 +35,7 @@ fx_status fxi_opencl_check(fxi_opencl_device *d, const char *operation, const ch
 static void left_out(const fxi_opencl_device *d, const char *reason)
 {
     char text[320];
-    snprintf(text, sizeof text, "OpenCL: %s of %s is left out: %s", d->name, d->platform_name,
+    snprintf(text, sizeof text, "OpenCL: %s of %s is left out: %s", d->gpu.name, d->platform_name,
              reason);
     fxi_opencl_host->message(1, text);
 }
@@ -101,6 +69,16 @@ static int version_of(const char *text)
     return sscanf(text, "OpenCL %d.%d", &major, &minor) == 2 ? 100 * major + minor : 0;
 }
 
+/* Work-items of a group in a row. */
+static int64_t largest_group(cl_device_id id)
+{
+    size_t along[16] = {0};
+    const uint64_t all = device_number(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t));
+    if (fxi_cl.GetDeviceInfo(id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof along, along, NULL))
+        along[0] = 0;
+    return (int64_t)(along[0] < all ? along[0] : all);
+}
+
 static const char *unfit(const fxi_opencl_device *d)
 {
     static char reason[160];
@@ -113,27 +91,50 @@ static const char *unfit(const fxi_opencl_device *d)
     }
     if (!device_number(d->id, CL_DEVICE_COMPILER_AVAILABLE, sizeof(cl_bool)))
         return "it has no compiler";
-    return device_number(d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t)) < FXI_GPU_GROUP
-               ? "its work-groups are too small"
-               : NULL;
+    if (largest_group(d->id) < FXI_GPU_GROUP) {
+        snprintf(reason, sizeof reason, "its work-groups have at most %lld work-items, not %d",
+                 (long long)largest_group(d->id), (int)FXI_GPU_GROUP);
+        return reason;
+    }
+    return NULL;
+}
+
+/* Global sizes are numbers of the device's own size_t. */
+static int64_t largest_launch(cl_device_id id)
+{
+    return device_number(id, CL_DEVICE_ADDRESS_BITS, sizeof(cl_uint)) == 32 ? UINT32_MAX
+                                                                            : INT64_MAX;
+}
+
+static void identify(fxi_opencl_device *d)
+{
+    char text[sizeof d->gpu.identity];
+    snprintf(text, sizeof text, "%s\n%s\n%s\n%s\n%s", d->platform_name, d->gpu.name, d->driver,
+             d->version, fxi_opencl_options(d));
+    memcpy(d->gpu.identity, text, sizeof text);
 }
 
 static void describe(fxi_opencl_device *d)
 {
-    snprintf(d->name, sizeof d->name, "%.127s", device_text(d->id, CL_DEVICE_NAME));
+    snprintf(d->gpu.name, sizeof d->gpu.name, "%.127s", device_text(d->id, CL_DEVICE_NAME));
     snprintf(d->driver, sizeof d->driver, "%.63s", device_text(d->id, CL_DRIVER_VERSION));
     snprintf(d->version, sizeof d->version, "%.127s", device_text(d->id, CL_DEVICE_VERSION));
     d->type = device_number(d->id, CL_DEVICE_TYPE, sizeof(cl_bitfield));
     d->memory = (int64_t)device_number(d->id, CL_DEVICE_GLOBAL_MEM_SIZE, 8);
     d->largest = (int64_t)device_number(d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 8);
     d->says_free = has_extension(d->id, "cl_amd_device_attribute_query");
-    d->limits = (fxi_gpu_limits){
+    d->gpu.limits = (fxi_gpu_limits){
         .units = (int32_t)device_number(d->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint)),
         .buffers = FXI_GPU_BUFFERS,
         .param_bytes = (int32_t)device_number(d->id, CL_DEVICE_MAX_PARAMETER_SIZE, sizeof(size_t)),
         .serial = (d->type & CL_DEVICE_TYPE_CPU) != 0,
+        .items = largest_launch(d->id),
+        .group_memory = (int64_t)device_number(d->id, CL_DEVICE_LOCAL_MEM_SIZE, 8),
+        .rounds_division = (device_number(d->id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(cl_bitfield)) &
+                            CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0,
         .f64 = device_number(d->id, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof(cl_bitfield)) != 0,
         .atomic64 = has_extension(d->id, "cl_khr_int64_base_atomics")};
+    identify(d);
 }
 
 /* The first reason why a device was left out is kept in `why`. */
@@ -145,7 +146,8 @@ static void find_in(cl_platform_id platform, char *why, size_t size)
         return;
     for (cl_uint k = 0; k < n && k < FOUND_MOST && nfound < FOUND_MOST; k++) {
         fxi_opencl_device *d = &found[nfound];
-        *d = (fxi_opencl_device){.platform = platform, .id = ids[k]};
+        *d = (fxi_opencl_device){
+            .gpu.driver = &fxi_opencl_driver, .platform = platform, .id = ids[k]};
         fxi_cl.GetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof d->platform_name - 1,
                                d->platform_name, NULL);
         describe(d);
@@ -155,7 +157,7 @@ static void find_in(cl_platform_id platform, char *why, size_t size)
         else
             left_out(d, reason);
         if (reason && !*why)
-            snprintf(why, size, "%s is left out: %s", d->name, reason);
+            snprintf(why, size, "%s is left out: %s", d->gpu.name, reason);
     }
 }
 
@@ -222,7 +224,8 @@ static void choose_item(const char *item)
         return;
     }
     for (int k = 0; k < nfound; k++)
-        if (strcasestr(found[k].name, item) || strcasestr(found[k].platform_name, item))
+        if (fxi_contains_letters(found[k].gpu.name, item) ||
+            fxi_contains_letters(found[k].platform_name, item))
             choose(k);
 }
 
@@ -280,7 +283,7 @@ static bool open_device(int k, char *why, size_t size)
     char reason[128];
     snprintf(reason, sizeof reason, "%s failed with %s", call, fxi_cl_error_name(error));
     left_out(d, reason);
-    snprintf(why, size, "%s: %s", d->name, reason);
+    snprintf(why, size, "%s: %s", d->gpu.name, reason);
     return false;
 }
 
@@ -294,8 +297,7 @@ int fxi_opencl_devices_open(char *why, size_t size)
         if (!open_device(k, why, size))
             continue;
         chosen[n] = chosen[k];
-        snprintf(chosen[n].label, sizeof chosen[n].label, "OpenCL:%d", n);
-        pthread_mutex_init(&chosen[n].lock, NULL);
+        fxi_gpu_device_open(&chosen[n].gpu, "OpenCL", n);
         n++;
     }
     nchosen = n;

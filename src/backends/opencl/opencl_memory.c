@@ -24,10 +24,10 @@ typedef struct slot {
 } slot;
 
 static struct {
-    pthread_mutex_t lock; /* of those who take and give slots */
+    fxi_mutex lock;       /* of those who take and give slots */
     slot *blocks[BLOCKS]; /* atomic */
     uint32_t used, free;  /* slots ever given out; the newest free one, plus one */
-} table = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} table = {.lock = FXI_MUTEX_INIT};
 
 static slot *slot_at(uint64_t number)
 {
@@ -60,7 +60,7 @@ static bool more_slots(void)
 /* The address of a buffer; NULL when there is no slot for it. */
 static void *take_slot(cl_mem mem)
 {
-    pthread_mutex_lock(&table.lock);
+    fxi_mutex_lock(&table.lock);
     uint32_t number = table.free;
     if (number)
         table.free = slot_at(number - 1)->next;
@@ -68,7 +68,7 @@ static void *take_slot(cl_mem mem)
         number = ++table.used;
     if (number)
         __atomic_store_n(&slot_at(number - 1)->mem, mem, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&table.lock);
+    fxi_mutex_unlock(&table.lock);
     return (void *)(uintptr_t)((uint64_t)number << OFFSET_BITS);
 }
 
@@ -78,29 +78,43 @@ static cl_mem give_slot(const void *address)
     slot *s = number ? slot_at(number - 1) : NULL;
     if (!s)
         return NULL;
-    pthread_mutex_lock(&table.lock);
+    fxi_mutex_lock(&table.lock);
     const cl_mem mem = __atomic_exchange_n(&s->mem, NULL, __ATOMIC_ACQ_REL);
     if (mem) {
         s->next = table.free;
         table.free = number;
     }
-    pthread_mutex_unlock(&table.lock);
+    fxi_mutex_unlock(&table.lock);
     return mem;
 }
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
+/* A failed allocation: the library asks again if memory is out, for which drivers have several
+ * errors. What else it is, is recorded. */
+static void refused(fxi_opencl_device *d, cl_int error)
+{
+    char text[320];
+    const fx_status status = fxi_gpu_why(&d->gpu, "clCreateBuffer", error, text, sizeof text);
+    const bool memory = status == FX_STATUS_MEMORY || error == CL_OUT_OF_RESOURCES ||
+                        error == CL_INVALID_BUFFER_SIZE;
+    if (!memory || fxi_gpu_lost(&d->gpu.health))
+        fxi_opencl_host->fail(status, "alloc", text);
+}
+
 /* Buffers come to be when they are first used: what a device cannot hold is refused here. */
 void *fxi_opencl_alloc(fx_device *device, size_t bytes)
 {
     fxi_opencl_device *d = fxi_opencl_of(device);
-    cl_int error;
+    cl_int error = CL_SUCCESS;
     if (bytes > (uint64_t)d->largest || bytes >> OFFSET_BITS)
         return NULL;
     cl_mem mem =
         fxi_cl.CreateBuffer(d->context, CL_MEM_READ_WRITE, bytes ? bytes : 1, NULL, &error);
-    if (!mem)
+    if (!mem) {
+        refused(d, error);
         return NULL;
+    }
     void *address = take_slot(mem);
     if (!address)
         fxi_cl.ReleaseMemObject(mem);
@@ -139,8 +153,8 @@ static fx_status find(const fxi_opencl_device *d, const char *operation, const v
     char text[200];
     if (fxi_opencl_find(address, &out->mem, &out->offset))
         return FX_OK;
-    snprintf(text, sizeof text, "%p is no address of %s (%s), or no longer", address, d->label,
-             d->name);
+    snprintf(text, sizeof text, "%p is no address of %s (%s), or no longer", address, d->gpu.label,
+             d->gpu.name);
     return fxi_opencl_host->fail(FX_STATUS_INTERNAL, operation, text);
 }
 
@@ -202,16 +216,16 @@ fx_status fxi_opencl_write(fx_device *device, void *to, const void *from, size_t
     cl_int error = CL_SUCCESS;
     fxi_opencl_ring *ring = NULL;
     if (bytes <= SHORT) {
-        pthread_mutex_lock(&d->lock);
+        fxi_mutex_lock(&d->gpu.lock);
         ring = ring_of(d);
         if (ring)
             error = write_short(d, ring, &p, from, bytes);
-        pthread_mutex_unlock(&d->lock);
+        fxi_mutex_unlock(&d->gpu.lock);
     }
     if (!ring)
         error =
             fxi_cl.EnqueueWriteBuffer(d->queue, p.mem, true, p.offset, bytes, from, 0, NULL, NULL);
-    return fxi_opencl_check(d, "write", "clEnqueueWriteBuffer", error);
+    return fxi_gpu_check(&d->gpu, "write", "clEnqueueWriteBuffer", error);
 }
 
 fx_status fxi_opencl_read(fx_device *device, void *to, const void *from, size_t bytes)
@@ -225,8 +239,8 @@ fx_status fxi_opencl_read(fx_device *device, void *to, const void *from, size_t 
         return status;
     const cl_int error =
         fxi_cl.EnqueueReadBuffer(d->queue, p.mem, true, p.offset, bytes, to, 0, NULL, NULL);
-    return error ? fxi_opencl_check(d, "read", "clEnqueueReadBuffer", error)
-                 : fxi_opencl_faults(device, "read");
+    return error ? fxi_gpu_check(&d->gpu, "read", "clEnqueueReadBuffer", error)
+                 : fxi_gpu_device_found(device, "read");
 }
 
 /* The longest pattern of one byte that the place and the size are multiples of. */
@@ -244,8 +258,8 @@ fx_status fxi_opencl_fill(fx_device *device, void *to, uint8_t value, size_t byt
     size_t length = sizeof pattern;
     while ((p.offset | bytes) % length != 0)
         length /= 2;
-    return fxi_opencl_check(
-        d, "fill", "clEnqueueFillBuffer",
+    return fxi_gpu_check(
+        &d->gpu, "fill", "clEnqueueFillBuffer",
         fxi_cl.EnqueueFillBuffer(d->queue, p.mem, pattern, length, p.offset, bytes, 0, NULL, NULL));
 }
 
@@ -311,11 +325,11 @@ fx_status fxi_opencl_copy(fx_device *to_device, void *to, fx_device *from_device
     if (status)
         return status;
     if (d->context != s->context) {
-        fxi_opencl_count(&fxi_opencl_counts.by_host);
+        fxi_gpu_count(&fxi_gpu_counts.by_host);
         return copy_by_host(to_device, to, from_device, from, bytes);
     }
     if (d != s)
-        fxi_opencl_count(&fxi_opencl_counts.direct);
-    return fxi_opencl_check(d, "copy", "clEnqueueCopyBuffer",
-                            copy_direct(d, &into, s, &out, bytes));
+        fxi_gpu_count(&fxi_gpu_counts.direct);
+    return fxi_gpu_check(&d->gpu, "copy", "clEnqueueCopyBuffer",
+                         copy_direct(d, &into, s, &out, bytes));
 }

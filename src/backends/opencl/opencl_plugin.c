@@ -1,67 +1,52 @@
-/* opencl_plugin.c: the table of the OpenCL backend, libcflux-opencl.so. */
+/* opencl_plugin.c: the table of the OpenCL backend, libcflux-opencl.so: how it is opened. The rest
+ * of it is shared by all backends of GPUs (gpu_backend.c).
+ */
 #include "opencl.h"
 
+#include "gpu_gate.h"
+
 #include <stdio.h>
-#include <string.h>
 
 const fx_host *fxi_opencl_host;
-fxi_opencl_counters fxi_opencl_counts;
+
+static void quiesce(void)
+{
+    for (int k = 0; k < fxi_opencl_device_count(); k++)
+        if (!fxi_gpu_lost(&fxi_opencl_device_at(k)->gpu.health))
+            fxi_cl.Finish(fxi_opencl_device_at(k)->queue);
+}
 
 static int open_backend(const fx_host *host, char *why, size_t size)
 {
-    fxi_opencl_host = fxi_opencl_runtime.host = host;
-    return fxi_cl_open(why, size) ? fxi_opencl_devices_open(why, size) : 0;
+    fxi_gpu_guard guard;
+    fxi_opencl_host = fxi_opencl_driver.runtime.host = host;
+    if (!fxi_cl_open(why, size)) /* a statically linked program has no threads in plugins */
+        return 0;
+    if (!fxi_gpu_gate_open(quiesce)) {
+        snprintf(why, size, "out of host memory");
+        return 0;
+    }
+    if (fxi_gpu_enter()) {
+        snprintf(why, size, "the process is ending");
+        return 0;
+    }
+    fxi_gpu_guard_begin(&guard);
+    const int n = fxi_opencl_devices_open(why, size);
+    fxi_gpu_guard_end(&guard);
+    fxi_gpu_leave();
+    return n;
 }
 
 static fx_status info(fx_device *device)
 {
     fxi_opencl_device *d = fxi_opencl_device_at(device->id);
     device->data = d;
-    snprintf(device->info.name, sizeof device->info.name, "%s", d->name);
+    snprintf(device->info.name, sizeof device->info.name, "%s", d->gpu.name);
     snprintf(device->info.driver, sizeof device->info.driver, "%s", d->driver);
     device->info.memory = d->memory;
-    device->info.no_f64 = !d->limits.f64;
-    device->info.on_cpu = d->limits.serial;
+    device->info.no_f64 = !d->gpu.limits.f64;
+    device->info.on_cpu = d->gpu.limits.serial;
     return FX_OK;
 }
 
-static void submit(fx_device *device)
-{
-    fxi_cl.Flush(fxi_opencl_of(device)->queue);
-}
-
-static fx_status sync(fx_device *device)
-{
-    fxi_opencl_device *d = fxi_opencl_of(device);
-    const fx_status status =
-        fxi_opencl_check(d, "synchronize", "clFinish", fxi_cl.Finish(d->queue));
-    return status ? status : fxi_opencl_faults(device, "synchronize");
-}
-
-static void *proc(const char *name)
-{
-    return strcmp(name, "counters") == 0   ? (void *)&fxi_opencl_counts
-           : strcmp(name, "launches") == 0 ? &fxi_opencl_counts.launches
-                                           : NULL;
-}
-
-FX_BACKEND_PLUGIN = {.abi = FX_BACKEND_ABI,
-                     .sizes = FX_BACKEND_SIZES_HERE,
-                     .name = "OpenCL",
-                     .views = true,
-                     .fuses = true,
-                     .open = open_backend,
-                     .info = info,
-                     .alloc = fxi_opencl_alloc,
-                     .free = fxi_opencl_free,
-                     .write = fxi_opencl_write,
-                     .read = fxi_opencl_read,
-                     .copy = fxi_opencl_copy,
-                     .fill = fxi_opencl_fill,
-                     .available = fxi_opencl_available,
-                     .prepare = fxi_opencl_prepare,
-                     .release = fxi_opencl_release,
-                     .run = fxi_opencl_run,
-                     .submit = submit,
-                     .sync = sync,
-                     .proc = proc};
+FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("OpenCL", open_backend, info);

@@ -1,39 +1,18 @@
-/* opencl_program.c: kernels from text: compiled once for a device, then found in memory, and by the
- * next process on disk.
- *
- * One lock for all: who needs a kernel that another thread is compiling waits for it rather than
- * compile it again. Programs stay until the process ends; their texts do not depend on sizes, so
- * there are few.
+/* opencl_program.c: what gpu_compile.c asks of a driver: programs from text and from their compiled
+ * form, and their functions.
  */
 #include "opencl.h"
 
-#include "gpu_cache.h"
+#include "gpu_gate.h"
 
 #include <stdio.h>
 #include <string.h>
 
-typedef struct program {
-    struct program *next; /* of the same bucket */
-    const fxi_opencl_device *device;
-    uint64_t hash;
-    char *source;
-    cl_program made;
-    struct entry *entries;
-} program;
-
-typedef struct entry {
-    struct entry *next;
-    cl_kernel kernel;
-    char name[]; /* of the function */
-} entry;
-
-enum { BUCKETS = 512 };
-static struct {
-    pthread_mutex_t lock;
-    program *buckets[BUCKETS];
-} programs = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static const char options[] = "-cl-std=CL1.2";
+const char *fxi_opencl_options(const fxi_opencl_device *d)
+{
+    return d->gpu.limits.rounds_division ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt"
+                                         : "-cl-std=CL1.2";
+}
 
 /* ---- the compiler ---------------------------------------------------------------------------- */
 
@@ -52,7 +31,7 @@ static void compiler_says(const fxi_opencl_device *d, cl_program made, cl_int er
         fxi_opencl_host->message(1, log);
     }
     const char *what = log ? strstr(log, "error") : NULL;
-    snprintf(text, size, "%s (%s) cannot compile a kernel: %s%s%.120s", d->label, d->name,
+    snprintf(text, size, "%s (%s) cannot compile a kernel: %s%s%.120s", d->gpu.label, d->gpu.name,
              fxi_cl_error_name(error), what ? ": " : "", what ? what : "");
     for (char *c = text; *c; c++)
         if (*c == '\n')
@@ -62,167 +41,113 @@ static void compiler_says(const fxi_opencl_device *d, cl_program made, cl_int er
 
 static cl_int build(const fxi_opencl_device *d, cl_program made)
 {
-    return fxi_cl.BuildProgram(made, 1, &d->id, options, NULL, NULL);
+    return fxi_cl.BuildProgram(made, 1, &d->id, fxi_opencl_options(d), NULL, NULL);
 }
 
-static cl_program compile(fxi_opencl_device *d, const char *source, char *text, size_t size)
+void *fxi_opencl_compile(fxi_gpu_device *device, const char *source, char *text, size_t size)
 {
+    fxi_opencl_device *d = (fxi_opencl_device *)device;
     cl_int error;
     cl_program made = fxi_cl.CreateProgramWithSource(d->context, 1, &source, NULL, &error);
     if (!made) {
-        fxi_opencl_why(d, "clCreateProgramWithSource", error, text, size);
+        fxi_gpu_why(device, "clCreateProgramWithSource", error, text, size);
         return NULL;
     }
     error = build(d, made);
-    if (error == CL_SUCCESS) {
-        fxi_opencl_count(&fxi_opencl_counts.compiled);
+    if (error == CL_SUCCESS)
         return made;
-    }
     compiler_says(d, made, error, text, size);
     fxi_cl.ReleaseProgram(made);
     return NULL;
 }
 
-/* ---- the disk -------------------------------------------------------------------------------- */
+/* ---- the compiled form ----------------------------------------------------------------------- */
 
-/* Everything that the compiled form depends on; freed by host->free. */
-static char *key_of(const fxi_opencl_device *d, const char *source)
+void *fxi_opencl_load(fxi_gpu_device *device, const void *bytes, size_t size)
 {
-    static const char form[] = "cflux %s\n%s\n%s\n%s\n%s\n%s\n%s";
-    const char *version = fxi_opencl_host->version;
-    const int n = snprintf(NULL, 0, form, version, d->platform_name, d->name, d->driver, d->version,
-                           options, source);
-    char *key = n > 0 ? fxi_opencl_host->alloc((size_t)n + 1) : NULL;
-    if (key)
-        snprintf(key, (size_t)n + 1, form, version, d->platform_name, d->name, d->driver,
-                 d->version, options, source);
-    return key;
-}
-
-static cl_program from_disk(const fxi_opencl_device *d, const char *key)
-{
-    size_t size = 0;
-    void *bytes = fxi_gpu_cache_load(fxi_opencl_host, "opencl", key, &size);
+    const fxi_opencl_device *d = (fxi_opencl_device *)device;
     const unsigned char *binary = bytes;
     cl_int error, of_binary;
-    if (!bytes)
-        return NULL;
     cl_program made =
         fxi_cl.CreateProgramWithBinary(d->context, 1, &d->id, &size, &binary, &of_binary, &error);
-    fxi_opencl_host->free(bytes);
-    if (made && build(d, made) == CL_SUCCESS) {
-        fxi_opencl_count(&fxi_opencl_counts.loaded);
+    if (made && build(d, made) == CL_SUCCESS)
         return made;
-    }
     if (made)
         fxi_cl.ReleaseProgram(made);
     return NULL;
 }
 
 /* Programs are made for one device, so there is one binary. (With a context of several devices the
- * others' have size 0.) */
-static void to_disk(const fxi_opencl_device *d, const char *key, cl_program made)
+ * others' have size 0.) PoCL compiles a program a second time to answer, for groups of any size. */
+void *fxi_opencl_binary(fxi_gpu_device *device, void *program, size_t *out_size)
 {
     enum { MOST = 64 };
-    size_t sizes[MOST] = {0}, total = 0;
+    size_t sizes[MOST] = {0}, total = 0, used = 0;
     unsigned char *binaries[MOST] = {NULL};
-    (void)d;
-    if (fxi_cl.GetProgramInfo(made, CL_PROGRAM_BINARY_SIZES, sizeof sizes, sizes, NULL))
-        return;
+    (void)device;
+    if (fxi_cl.GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof sizes, sizes, NULL))
+        return NULL;
     for (int k = 0; k < MOST; k++)
         total += sizes[k];
     unsigned char *bytes = total ? fxi_opencl_host->alloc(total) : NULL;
-    size_t used = 0;
     for (int k = 0; k < MOST && bytes; k++) {
         binaries[k] = sizes[k] ? bytes + used : NULL;
         used += sizes[k];
     }
-    if (bytes && !fxi_cl.GetProgramInfo(made, CL_PROGRAM_BINARIES, sizeof binaries, binaries, NULL))
-        fxi_gpu_cache_store(fxi_opencl_host, "opencl", key, bytes, total);
+    *out_size = total;
+    if (bytes &&
+        !fxi_cl.GetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binaries, binaries, NULL))
+        return bytes;
     fxi_opencl_host->free(bytes);
+    return NULL;
 }
 
-static cl_program make(fxi_opencl_device *d, const char *source, char *text, size_t size)
+/* ---- functions ------------------------------------------------------------------------------- */
+
+/* The kernels' groups have a size of their own (gpu.h), for which a device may lack registers or
+ * local memory. Drivers that cannot tell are believed. */
+static bool fits(const fxi_opencl_device *d, cl_kernel kernel, const char *name, char *text,
+                 size_t size)
 {
-    char *key = key_of(d, source);
-    cl_program made = key ? from_disk(d, key) : NULL;
-    if (!made) {
-        made = compile(d, source, text, size);
-        if (made && key)
-            to_disk(d, key, made);
-    }
-    fxi_opencl_host->free(key);
-    return made;
+    size_t items = 0;
+    uint64_t local = 0;
+    if (fxi_cl.GetKernelWorkGroupInfo(kernel, d->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof items,
+                                      &items, NULL) != CL_SUCCESS)
+        items = 0;
+    if (fxi_cl.GetKernelWorkGroupInfo(kernel, d->id, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local, &local,
+                                      NULL) != CL_SUCCESS)
+        local = 0;
+    if (items > 0 && items < FXI_GPU_GROUP && !d->gpu.limits.serial)
+        snprintf(text, size, "%s (%s) runs %s in groups of at most %zu work-items, and it needs %d",
+                 d->gpu.label, d->gpu.name, name, items, (int)FXI_GPU_GROUP);
+    else if (d->gpu.limits.group_memory > 0 && local > (uint64_t)d->gpu.limits.group_memory)
+        snprintf(text, size, "%s (%s) has %lld bytes of local memory, and %s needs %llu",
+                 d->gpu.label, d->gpu.name, (long long)d->gpu.limits.group_memory, name,
+                 (unsigned long long)local);
+    else
+        return true;
+    return false;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-static program *find_program(fxi_opencl_device *d, const char *source, uint64_t hash)
+void *fxi_opencl_function_of(fxi_gpu_device *device, void *program, const char *name, char *text,
+                             size_t size)
 {
-    program *p = programs.buckets[hash % BUCKETS];
-    while (p && (p->hash != hash || p->device != d || strcmp(p->source, source) != 0))
-        p = p->next;
-    return p;
-}
-
-static program *new_program(fxi_opencl_device *d, const char *source, uint64_t hash, char *text,
-                            size_t size)
-{
-    const size_t n = strlen(source) + 1;
-    cl_program made = make(d, source, text, size);
-    program *p = made ? fxi_opencl_host->alloc(sizeof *p + n) : NULL;
-    if (!p) {
-        if (made) {
-            snprintf(text, size, "no memory for a kernel of %s", d->label);
-            fxi_cl.ReleaseProgram(made);
-        }
-        return NULL;
-    }
-    *p = (program){.next = programs.buckets[hash % BUCKETS],
-                   .device = d,
-                   .hash = hash,
-                   .source = (char *)(p + 1),
-                   .made = made};
-    memcpy(p->source, source, n);
-    programs.buckets[hash % BUCKETS] = p;
-    return p;
-}
-
-static cl_kernel kernel_of(fxi_opencl_device *d, program *p, const char *name, char *text,
-                           size_t size)
-{
+    fxi_opencl_device *d = (fxi_opencl_device *)device;
+    fxi_opencl_function *f = fxi_opencl_host->alloc(sizeof *f);
     cl_int error;
-    entry *e = p->entries;
-    while (e && strcmp(e->name, name) != 0)
-        e = e->next;
-    if (e)
-        return e->kernel;
-    e = fxi_opencl_host->alloc(sizeof *e + strlen(name) + 1);
-    if (!e) {
-        snprintf(text, size, "no memory for a kernel of %s", d->label);
+    if (!f) {
+        snprintf(text, size, "no memory for a kernel of %s", device->label);
         return NULL;
     }
-    e->kernel = fxi_cl.CreateKernel(p->made, name, &error);
-    if (!e->kernel) {
-        fxi_opencl_why(d, "clCreateKernel", error, text, size);
-        fxi_opencl_host->free(e);
-        return NULL;
-    }
-    memcpy(e->name, name, strlen(name) + 1);
-    e->next = p->entries;
-    p->entries = e;
-    return e->kernel;
-}
-
-cl_kernel fxi_opencl_kernel(fxi_opencl_device *d, const char *source, const char *name, char *text,
-                            size_t size)
-{
-    const uint64_t hash = fxi_gpu_hash(source, strlen(source), (uint64_t)(uintptr_t)d);
-    pthread_mutex_lock(&programs.lock);
-    program *p = find_program(d, source, hash);
-    if (!p)
-        p = new_program(d, source, hash, text, size);
-    cl_kernel kernel = p ? kernel_of(d, p, name, text, size) : NULL;
-    pthread_mutex_unlock(&programs.lock);
-    return kernel;
+    *f = (fxi_opencl_function){.kernel = fxi_cl.CreateKernel(program, name, &error)};
+    fxi_gpu_gate_renew();
+    const bool made = f->kernel != NULL;
+    if (!made)
+        fxi_gpu_why(device, "clCreateKernel", error, text, size);
+    if (made && fits(d, f->kernel, name, text, size))
+        return f;
+    if (made)
+        fxi_cl.ReleaseKernel(f->kernel);
+    fxi_opencl_host->free(f);
+    return NULL;
 }

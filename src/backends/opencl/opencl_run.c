@@ -1,24 +1,12 @@
-/* opencl_run.c: the runtime that the shared machinery of GPU kernels works with (gpu.h): launches,
- * scratch memory, and what kernels report.
+/* opencl_run.c: launches, and the table that the shared machinery of GPUs works with
+ * (gpu_device.h).
  */
 #include "opencl.h"
 
+#include "gpu_gate.h"
+
 #include <stdio.h>
 #include <string.h>
-
-static const fxi_gpu_limits *limits(fx_device *device)
-{
-    return &fxi_opencl_of(device)->limits;
-}
-
-static fx_status compile(fx_device *device, const char *name, const char *source, void **out_kernel)
-{
-    char text[320];
-    *out_kernel = fxi_opencl_kernel(fxi_opencl_of(device), source, name, text, sizeof text);
-    return *out_kernel ? FX_OK : fxi_opencl_host->fail(FX_STATUS_DEVICE, "compile", text);
-}
-
-/* ---- launches -------------------------------------------------------------------------------- */
 
 static cl_int set_arguments(cl_kernel kernel, const fxi_gpu_launch *l)
 {
@@ -40,110 +28,118 @@ static cl_int set_arguments(cl_kernel kernel, const fxi_gpu_launch *l)
     return error;
 }
 
+static cl_int enqueue(const fxi_opencl_device *d, const fxi_opencl_function *f,
+                      const fxi_gpu_launch *l, cl_event *event)
+{
+    const size_t local[3] = {(size_t)l->group, 1, 1};
+    const size_t global[3] = {(size_t)l->groups[0] * local[0], l->groups[1], l->groups[2]};
+    return fxi_cl.EnqueueNDRangeKernel(d->queue, f->kernel, 3, NULL, global, local, 0, NULL, event);
+}
+
+/* Its error, if the work of the event failed. */
+static cl_int wait_for_event(cl_event event)
+{
+    cl_int state = CL_COMPLETE;
+    const cl_int error = fxi_cl.WaitForEvents(1, &event);
+    const cl_int told =
+        fxi_cl.GetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    fxi_cl.ReleaseEvent(event);
+    return told == CL_SUCCESS && state < 0 ? state : error;
+}
+
+/* Drivers of processors, such as PoCL, compile a kernel a second time when it is first launched, in
+ * a thread of theirs. Its first launch is waited for, so that they do it in a call (gpu_gate.h). */
+static cl_int launch_first(fxi_opencl_device *d, const fxi_opencl_function *f,
+                           const fxi_gpu_launch *l)
+{
+    cl_event event = NULL;
+    fxi_gpu_guard guard;
+    fxi_gpu_compile_begin(&d->gpu.progress);
+    fxi_gpu_guard_begin(&guard);
+    cl_int error = enqueue(d, f, l, &event);
+    if (error == CL_SUCCESS)
+        error = wait_for_event(event);
+    fxi_gpu_guard_end(&guard);
+    fxi_gpu_compile_end(&d->gpu.progress, 0);
+    return error;
+}
+
+static cl_int queue_kernel(fxi_opencl_device *d, fxi_opencl_function *f, const fxi_gpu_launch *l)
+{
+    const cl_int error =
+        d->gpu.limits.serial && !f->launched ? launch_first(d, f, l) : enqueue(d, f, l, NULL);
+    f->launched |= error == CL_SUCCESS;
+    return error;
+}
+
 /* Under the device's lock: a kernel's arguments are part of it until it is queued. */
 static fx_status launch(fx_device *device, const fxi_gpu_launch *l, fx_run *run)
 {
     fxi_opencl_device *d = fxi_opencl_of(device);
-    const cl_kernel kernel = l->kernel;
+    fxi_opencl_function *f = l->kernel;
     if (l->nbuffers > FXI_GPU_BUFFERS) {
         snprintf(run->error, sizeof run->error, "a kernel of %d buffers", (int)l->nbuffers);
         return FX_STATUS_INTERNAL;
     }
-    const size_t local[3] = {(size_t)l->group, 1, 1};
-    const size_t global[3] = {(size_t)l->groups[0] * local[0], l->groups[1], l->groups[2]};
-    cl_int error = set_arguments(kernel, l);
+    cl_int error = set_arguments(f->kernel, l);
     const char *call = "clSetKernelArg";
     if (error == CL_SUCCESS) {
         call = "clEnqueueNDRangeKernel";
-        error =
-            fxi_cl.EnqueueNDRangeKernel(d->queue, kernel, 3, NULL, global, local, 0, NULL, NULL);
+        error = queue_kernel(d, f, l);
     }
     if (error != CL_SUCCESS)
-        return fxi_opencl_why(d, call, error, run->error, sizeof run->error);
-    if (l->checks)
-        __atomic_store_n(&d->checks, 1, __ATOMIC_RELEASE);
-    fxi_opencl_count(&fxi_opencl_counts.launches);
+        return fxi_gpu_why(&d->gpu, call, error, run->error, sizeof run->error);
+    fxi_gpu_launched(&d->gpu, l);
     return FX_OK;
 }
 
-/* ---- memory of its own ----------------------------------------------------------------------- */
+/* ---- the driver ------------------------------------------------------------------------------ */
 
-static void *scratch(fx_device *device, size_t bytes)
+static int wait_for(void *device)
 {
-    fxi_opencl_device *d = fxi_opencl_of(device);
-    if (bytes <= d->scratch_bytes)
-        return d->scratch;
-    if (d->scratch)
-        fxi_opencl_free(device, d->scratch);
-    d->scratch_bytes = 0;
-    d->scratch = fxi_opencl_alloc(device, bytes);
-    if (d->scratch)
-        d->scratch_bytes = bytes;
-    return d->scratch;
+    return fxi_cl.Finish(((fxi_opencl_device *)device)->queue);
 }
 
-enum { FAULT_BYTES = FXI_GPU_FAULTS * sizeof(int64_t) };
-
-static void *faults(fx_device *device)
+/* NVIDIA's driver returns ILLEGAL_ACCESS after a kernel has touched memory that is not its own. */
+static fxi_gpu_error_kind kind_of(cl_int error)
 {
-    fxi_opencl_device *d = fxi_opencl_of(device);
-    void *fresh = d->faults ? NULL : fxi_opencl_alloc(device, FAULT_BYTES);
-    if (fresh && fxi_opencl_fill(device, fresh, 0, FAULT_BYTES) != FX_OK) {
-        fxi_opencl_free(device, fresh);
-        fresh = NULL;
+    enum { INVALID_DEVICE = -33, INVALID_CONTEXT = -34, INVALID_COMMAND_QUEUE = -36 };
+    enum { ILLEGAL_ACCESS = -9999 };
+    switch (error) {
+    case CL_MEM_OBJECT_ALLOCATION_FAILURE:
+    case CL_OUT_OF_HOST_MEMORY:
+        return FXI_GPU_ERROR_MEMORY;
+    case CL_DEVICE_NOT_AVAILABLE:
+    case INVALID_DEVICE:
+    case INVALID_CONTEXT:
+    case INVALID_COMMAND_QUEUE:
+    case ILLEGAL_ACCESS:
+        return FXI_GPU_ERROR_LOSS;
+    default:
+        return FXI_GPU_ERROR_OTHER;
     }
-    if (fresh)
-        d->faults = fresh;
-    return d->faults;
 }
 
-fx_status fxi_opencl_faults(fx_device *device, const char *operation)
+static void submit(fx_device *device)
 {
-    fxi_opencl_device *d = fxi_opencl_of(device);
-    int64_t words[FXI_GPU_FAULTS] = {0};
-    char text[200];
-    if (!__atomic_exchange_n(&d->checks, 0, __ATOMIC_ACQUIRE))
-        return FX_OK;
-    fx_status status = fxi_opencl_read(device, words, d->faults, sizeof words);
-    if (status != FX_OK || words[0] == 0)
-        return status;
-    status = fxi_opencl_fill(device, d->faults, 0, FAULT_BYTES);
-    if (status != FX_OK)
-        return status;
-    status = fxi_gpu_fault_text(words, text, sizeof text);
-    return fxi_opencl_host->fail(status, operation, text);
+    fxi_cl.Flush(fxi_opencl_of(device)->queue);
 }
 
-/* ---- steps ----------------------------------------------------------------------------------- */
-
-fxi_gpu_runtime fxi_opencl_runtime = {.dialect = FXI_GPU_OPENCL,
-                                      .limits = limits,
-                                      .compile = compile,
-                                      .launch = launch,
-                                      .scratch = scratch,
-                                      .faults = faults};
-
-fx_status fxi_opencl_prepare(fx_device *device, fx_step *step)
-{
-    return fxi_gpu_prepare(&fxi_opencl_runtime, device, step);
-}
-
-void fxi_opencl_release(fx_device *device, fx_step *step)
-{
-    (void)device;
-    fxi_gpu_release(&fxi_opencl_runtime, step);
-}
-
-fx_status fxi_opencl_run(fx_device *device, const fx_step *step, const void *const *in, void *out,
-                         fx_run *run)
-{
-    fxi_opencl_device *d = fxi_opencl_of(device);
-    if (!step->ready) { /* prepare has said why */
-        snprintf(run->error, sizeof run->error, "%s (%s) has no kernel for it", d->label, d->name);
-        return FX_STATUS_UNSUPPORTED;
-    }
-    pthread_mutex_lock(&d->lock);
-    const fx_status status = fxi_gpu_run(&fxi_opencl_runtime, device, step, in, out, run);
-    pthread_mutex_unlock(&d->lock);
-    return status;
-}
+fxi_gpu_driver fxi_opencl_driver = {.kind = "opencl",
+                                    .runtime = FXI_GPU_RUNTIME(FXI_GPU_OPENCL, launch),
+                                    .compile = fxi_opencl_compile,
+                                    .binary = fxi_opencl_binary,
+                                    .load = fxi_opencl_load,
+                                    .function = fxi_opencl_function_of,
+                                    .alloc = fxi_opencl_alloc,
+                                    .free = fxi_opencl_free,
+                                    .write = fxi_opencl_write,
+                                    .read = fxi_opencl_read,
+                                    .copy = fxi_opencl_copy,
+                                    .fill = fxi_opencl_fill,
+                                    .available = fxi_opencl_available,
+                                    .submit = submit,
+                                    .wait = wait_for,
+                                    .wait_call = "clFinish",
+                                    .error_kind = kind_of,
+                                    .error_name = fxi_cl_error_name};

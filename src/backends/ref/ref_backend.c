@@ -25,9 +25,7 @@ static fx_status ref_run(fx_device *device, const fx_step *step, const void *con
     return fxi_ref_run_step(step, in, out, run);
 }
 
-const fx_backend fxi_ref_backend = {.abi = FX_BACKEND_ABI,
-                                    .sizes = FX_BACKEND_SIZES_HERE,
-                                    .name = "ref",
+const fx_backend fxi_ref_backend = {.head = FX_BACKEND_HEAD("ref"),
                                     .views = false,
                                     .alloc = ref_alloc,
                                     .free = ref_free,

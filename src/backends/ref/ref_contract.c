@@ -14,7 +14,7 @@
 fx_status fxi_ref_matmul(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
     const fx_tensor *a = &s->in[0], *b = &s->in[1];
-    const bool ta = s->attr.i[0] != 0, tb = s->attr.i[1] != 0;
+    const bool ta = fx_step_matmul(s)->transpose_a, tb = fx_step_matmul(s)->transpose_b;
     int64_t index[FX_MAX_DIMS], ia[FX_MAX_DIMS], ib[FX_MAX_DIMS];
     (void)run;
     const int64_t inner = a->shape[ta ? 0 : 1], n = fxi_ref_length(&s->out);
@@ -57,7 +57,7 @@ static void spatial_sizes(const fx_tensor *t, int spatial, int64_t *size)
 
 static geometry describe(const fx_step *s)
 {
-    geometry g = {.c = s->attr.conv};
+    geometry g = {.c = fx_step_conv(s)->attr};
     const int kind = g.c.kind, n = g.c.spatial;
     const fx_tensor *x = kind == FX_CONV_DATA ? &s->out : &s->in[0];
     const fx_tensor *w = kind == FX_CONV_WEIGHT ? &s->out : &s->in[1];

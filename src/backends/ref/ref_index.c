@@ -28,7 +28,7 @@ static fx_status check_indices(const char *op, const fx_tensor *t, const void *i
 fx_status fxi_ref_gather(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
     const fx_tensor *x = &s->in[0], *idx = &s->in[1];
-    const int axis = (int)s->attr.i[0];
+    const int axis = fx_step_gather(s)->axis;
     int64_t index[FX_MAX_DIMS], at[FX_MAX_DIMS];
     const fx_status status = check_indices("gather", idx, in[1], axis, x->shape[axis], run);
     if (status != FX_OK)
@@ -50,7 +50,7 @@ fx_status fxi_ref_gather(const fx_step *s, const void *const *in, void *out, fx_
 static fxi_ref_value scatter_one(const fx_step *s, const void *const *in, const int64_t *index)
 {
     const fx_tensor *src = &s->in[0], *idx = &s->in[1];
-    const int kind = (int)s->attr.i[0], axis = (int)s->attr.i[1];
+    const int kind = fx_step_scatter(s)->fold, axis = fx_step_scatter(s)->axis;
     int64_t at[FX_MAX_DIMS], place[FX_MAX_DIMS];
     fxi_ref_value y = fxi_ref_reduce_start(kind, src->dtype);
     const int64_t n = fxi_ref_length(idx);
@@ -70,7 +70,7 @@ static fxi_ref_value scatter_one(const fx_step *s, const void *const *in, const 
 
 fx_status fxi_ref_scatter(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
-    const int axis = (int)s->attr.i[1];
+    const int axis = fx_step_scatter(s)->axis;
     int64_t index[FX_MAX_DIMS];
     const fx_status status =
         check_indices("scatter", &s->in[1], in[1], axis, s->out.shape[axis], run);

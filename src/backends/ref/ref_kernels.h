@@ -47,7 +47,7 @@ int64_t fxi_ref_offset(const fx_tensor *t, const int64_t *index);
 /* a + b and a · b in dtype. Reals are not rounded: sums are rounded once, when they are written. */
 fxi_ref_value fxi_ref_sum2(int dtype, fxi_ref_value a, fxi_ref_value b);
 fxi_ref_value fxi_ref_product2(int dtype, fxi_ref_value a, fxi_ref_value b);
-/* The value of a reduction (fx_fold) of nothing, and one more element for it. */
+/* The value of a reduction (fx_reduce) of nothing, and one more element for it. */
 fxi_ref_value fxi_ref_reduce_start(int kind, int dtype);
 fxi_ref_value fxi_ref_reduce_next(int kind, int dtype, fxi_ref_value sofar, fxi_ref_value x);
 

@@ -40,7 +40,7 @@ fx_status fxi_ref_reshape(const fx_step *s, const void *const *in, void *out, fx
 static void permute_source(const fx_step *s, const int64_t *index, int64_t *at)
 {
     for (int k = 0; k < s->out.ndim; k++)
-        at[s->attr.i[k]] = index[k];
+        at[fx_step_movement(s)->permutation[k]] = index[k];
 }
 
 fx_status fxi_ref_permute(const fx_step *s, const void *const *in, void *out, fx_run *run)
@@ -65,7 +65,8 @@ static void slice_source(const fx_step *s, const int64_t *index, int64_t *at)
 {
     for (int k = 0; k < s->out.ndim; k++)
         at[k] = index[k];
-    at[s->attr.i[0]] = s->attr.i[1] + index[s->attr.i[0]] * s->attr.i[2];
+    const fx_movement_step *m = fx_step_movement(s);
+    at[m->slice.axis] = m->slice.start + index[m->slice.axis] * m->slice.step;
 }
 
 fx_status fxi_ref_slice(const fx_step *s, const void *const *in, void *out, fx_run *run)
@@ -77,14 +78,14 @@ fx_status fxi_ref_slice(const fx_step *s, const void *const *in, void *out, fx_r
 fx_status fxi_ref_pad(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
     const fx_tensor *x = &s->in[0];
-    const int axis = (int)s->attr.i[0];
+    const int axis = fx_step_copy(s)->axis;
     const fxi_ref_value fill = fxi_ref_get(s->in[1].dtype, in[1], 0);
     int64_t index[FX_MAX_DIMS];
     (void)run;
     const int64_t n = fxi_ref_length(&s->out);
     for (int64_t i = 0; i < n; i++) {
         fxi_ref_unravel(i, s->out.ndim, s->out.shape, index);
-        index[axis] -= s->attr.i[1];
+        index[axis] -= fx_step_copy(s)->before;
         const bool inside = index[axis] >= 0 && index[axis] < x->shape[axis];
         fxi_ref_put(s->out.dtype, out, i,
                     inside ? fxi_ref_get(x->dtype, in[0], fxi_ref_offset(x, index)) : fill);
@@ -94,7 +95,7 @@ fx_status fxi_ref_pad(const fx_step *s, const void *const *in, void *out, fx_run
 
 fx_status fxi_ref_concat(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
-    const int axis = (int)s->attr.i[0];
+    const int axis = fx_step_copy(s)->axis;
     int64_t index[FX_MAX_DIMS];
     (void)run;
     const int64_t n = fxi_ref_length(&s->out);
@@ -112,12 +113,13 @@ fx_status fxi_ref_concat(const fx_step *s, const void *const *in, void *out, fx_
 
 fx_status fxi_ref_iota(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
+    const int axis = fx_step_generator(s)->axis;
     int64_t index[FX_MAX_DIMS];
     (void)in, (void)run;
     const int64_t n = fxi_ref_length(&s->out);
     for (int64_t i = 0; i < n; i++) {
         fxi_ref_unravel(i, s->out.ndim, s->out.shape, index);
-        fxi_ref_put(s->out.dtype, out, i, fxi_ref_number(s->out.dtype, index[s->attr.i[0]]));
+        fxi_ref_put(s->out.dtype, out, i, fxi_ref_number(s->out.dtype, index[axis]));
     }
     return FX_OK;
 }
@@ -126,13 +128,13 @@ fx_status fxi_ref_iota(const fx_step *s, const void *const *in, void *out, fx_ru
  * block: see philox.h. */
 fx_status fxi_ref_random(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
-    const uint64_t seed = run->streams[s->slot][0], counter = run->streams[s->slot][1];
+    const uint64_t *stream = run->streams[fx_step_generator(s)->stream];
     const int64_t n = fxi_ref_length(&s->out);
     const int64_t per_block = s->out.dtype == FX_DTYPE_F64 ? 2 : 4;
     (void)in;
     for (int64_t i = 0; i < n; i++) {
         uint32_t word[4];
-        fxi_philox(seed, counter, (uint64_t)(i / per_block), word);
+        fxi_philox(stream[0], stream[1], (uint64_t)(i / per_block), word);
         const int64_t k = i % per_block;
         const double u = per_block == 2 ? fxi_uniform64(word[2 * k], word[2 * k + 1])
                                         : (double)fxi_uniform32(word[k]);

@@ -20,7 +20,7 @@ typedef struct geometry {
 
 static geometry describe(const fx_step *s)
 {
-    geometry g = {.p = s->attr.pool, .dtype = s->out.dtype};
+    geometry g = {.p = fx_step_pool(s)->attr, .dtype = s->out.dtype};
     const bool backward = g.p.kind == FX_POOL_MAX_GRAD || g.p.kind == FX_POOL_MEAN_GRAD;
     const fx_tensor *x = backward ? &s->out : &s->in[0], *y = backward ? &s->in[0] : &s->out;
     for (int d = 0; d < 3; d++) {
@@ -96,7 +96,7 @@ static fxi_ref_value divided(const geometry *g, fxi_ref_value sum)
 static fxi_ref_value max_one(const geometry *g, const void *const *in, int64_t plane, int64_t i)
 {
     const int64_t base = plane * fxi_ref_volume(g->x), best = pick(g, in[0], base, i);
-    return best < 0 ? fxi_ref_reduce_start(FX_FOLD_MAX, g->dtype)
+    return best < 0 ? fxi_ref_reduce_start(FX_REDUCE_MAX, g->dtype)
                     : fxi_ref_get(g->dtype, in[0], base + best);
 }
 

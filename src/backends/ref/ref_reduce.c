@@ -17,27 +17,27 @@ static const int64_t largest[FX_DTYPE_COUNT] = {[FX_DTYPE_I32] = INT32_MAX,
 
 fxi_ref_value fxi_ref_reduce_start(int kind, int dtype)
 {
-    if (kind == FX_FOLD_SUM || kind == FX_FOLD_PROD)
-        return fxi_ref_number(dtype, kind == FX_FOLD_PROD);
+    if (kind == FX_REDUCE_SUM || kind == FX_REDUCE_PROD)
+        return fxi_ref_number(dtype, kind == FX_REDUCE_PROD);
     if (fxi_ref_is_real(dtype))
-        return (fxi_ref_value){.real = kind == FX_FOLD_MAX ? -INFINITY : INFINITY};
-    return (fxi_ref_value){.integer = kind == FX_FOLD_MAX ? smallest[dtype] : largest[dtype]};
+        return (fxi_ref_value){.real = kind == FX_REDUCE_MAX ? -INFINITY : INFINITY};
+    return (fxi_ref_value){.integer = kind == FX_REDUCE_MAX ? smallest[dtype] : largest[dtype]};
 }
 
 static bool replaces(int kind, int dtype, fxi_ref_value sofar, fxi_ref_value x)
 {
     if (!fxi_ref_is_real(dtype))
-        return kind == FX_FOLD_MAX ? x.integer > sofar.integer : x.integer < sofar.integer;
+        return kind == FX_REDUCE_MAX ? x.integer > sofar.integer : x.integer < sofar.integer;
     if (isnan(sofar.real))
         return false;
-    return isnan(x.real) || (kind == FX_FOLD_MAX ? x.real > sofar.real : x.real < sofar.real);
+    return isnan(x.real) || (kind == FX_REDUCE_MAX ? x.real > sofar.real : x.real < sofar.real);
 }
 
 fxi_ref_value fxi_ref_reduce_next(int kind, int dtype, fxi_ref_value sofar, fxi_ref_value x)
 {
-    if (kind == FX_FOLD_SUM)
+    if (kind == FX_REDUCE_SUM)
         return fxi_ref_sum2(dtype, sofar, x);
-    if (kind == FX_FOLD_PROD)
+    if (kind == FX_REDUCE_PROD)
         return fxi_ref_product2(dtype, sofar, x);
     return replaces(kind, dtype, sofar, x) ? x : sofar;
 }
@@ -56,18 +56,22 @@ static fxi_ref_value term(const terms *e, int64_t r)
     int64_t inner[FX_MAX_DIMS], at[FX_MAX_DIMS];
     fxi_ref_unravel(r, t->ndim, e->extent, inner);
     for (int k = 0; k < t->ndim; k++)
-        at[k] = FXI_AXIS_IN(e->step->attr.i[1], k) ? inner[k] : e->index[k];
+        at[k] = FXI_AXIS_IN(fx_step_reduce(e->step)->mask, k) ? inner[k] : e->index[k];
     return fxi_ref_get(t->dtype, e->x, fxi_ref_offset(t, at));
 }
 
-/* Σ(x − mean)² in two passes. */
+/* Σ(x − mean)²: of d = x − first, which is exact where the numbers are nearly the same, in two
+ * passes. */
 static fxi_ref_value squared_deviations(const terms *e)
 {
     double mean = 0, sum = 0;
+    const double first = e->count > 0 ? term(e, 0).real : 0;
     for (int64_t r = 0; r < e->count; r++)
-        mean += term(e, r).real / (double)e->count;
-    for (int64_t r = 0; r < e->count; r++)
-        sum += (term(e, r).real - mean) * (term(e, r).real - mean);
+        mean += (term(e, r).real - first) / (double)e->count;
+    for (int64_t r = 0; r < e->count; r++) {
+        const double d = (term(e, r).real - first) - mean;
+        sum += d * d;
+    }
     return (fxi_ref_value){.real = sum};
 }
 
@@ -86,16 +90,17 @@ static fxi_ref_value index_of_extreme(const terms *e, int kind, int dtype)
 static fxi_ref_value reduce_one(const fx_step *s, const void *x, const int64_t *index)
 {
     const fx_tensor *t = &s->in[0];
-    const int kind = (int)s->attr.i[0];
+    const int kind = fx_step_reduce(s)->fold;
     terms e = {.step = s, .x = x, .index = index, .count = 1};
     for (int k = 0; k < t->ndim; k++) {
-        e.extent[k] = FXI_AXIS_IN(s->attr.i[1], k) ? t->shape[k] : 1;
+        e.extent[k] = FXI_AXIS_IN(fx_step_reduce(s)->mask, k) ? t->shape[k] : 1;
         e.count *= e.extent[k];
     }
-    if (kind == FX_FOLD_SQDEV)
+    if (kind == FX_REDUCE_SQDEV)
         return squared_deviations(&e);
-    if (kind == FX_FOLD_ARGMAX || kind == FX_FOLD_ARGMIN)
-        return index_of_extreme(&e, kind == FX_FOLD_ARGMAX ? FX_FOLD_MAX : FX_FOLD_MIN, t->dtype);
+    if (kind == FX_REDUCE_ARGMAX || kind == FX_REDUCE_ARGMIN)
+        return index_of_extreme(&e, kind == FX_REDUCE_ARGMAX ? FX_REDUCE_MAX : FX_REDUCE_MIN,
+                                t->dtype);
     fxi_ref_value y = fxi_ref_reduce_start(kind, t->dtype);
     for (int64_t r = 0; r < e.count; r++)
         y = fxi_ref_reduce_next(kind, t->dtype, y, term(&e, r));
@@ -118,14 +123,14 @@ fx_status fxi_ref_reduce(const fx_step *s, const void *const *in, void *out, fx_
 fx_status fxi_ref_cumsum(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
     const fx_tensor *t = &s->in[0];
-    const int axis = (int)s->attr.i[0];
+    const int axis = fx_step_scan(s)->axis;
     int64_t index[FX_MAX_DIMS];
     (void)run;
     const int64_t n = fxi_ref_length(&s->out);
     for (int64_t i = 0; i < n; i++) {
         fxi_ref_unravel(i, s->out.ndim, s->out.shape, index);
-        const int64_t first = s->attr.i[1] ? index[axis] : 0;
-        const int64_t last = s->attr.i[1] ? t->shape[axis] - 1 : index[axis];
+        const int64_t first = fx_step_scan(s)->reverse ? index[axis] : 0;
+        const int64_t last = fx_step_scan(s)->reverse ? t->shape[axis] - 1 : index[axis];
         fxi_ref_value y = fxi_ref_number(t->dtype, 0);
         for (index[axis] = first; index[axis] <= last; index[axis]++)
             y = fxi_ref_sum2(t->dtype, y, fxi_ref_get(t->dtype, in[0], fxi_ref_offset(t, index)));

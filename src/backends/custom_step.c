@@ -1,0 +1,65 @@
+/* custom_step.c: a user's operation as a step: a function on host memory. */
+#include "memory.h"
+#include "step.h"
+
+#include <stdio.h>
+
+static fx_custom_operand operand(const fx_tensor *t, const void *data)
+{
+    return (fx_custom_operand){(fx_dtype)t->dtype, t->ndim, t->shape, (void *)(uintptr_t)data};
+}
+
+fx_status fxi_run_custom(const fx_step *step, const void *const *in, void *out, fx_run *run)
+{
+    const fx_custom_op *op = fx_step_custom(step)->op;
+    fx_custom_operand *inputs = fxi_malloc(((size_t)step->nin + 1) * sizeof *inputs);
+    if (!inputs)
+        return FX_STATUS_MEMORY;
+    for (int k = 0; k < step->nin; k++)
+        inputs[k] = operand(&step->in[k], in[k]);
+    const fx_custom_operand result = operand(&step->out, out);
+    const fx_status status = op->forward(op, step->nin, inputs, &result);
+    fxi_free(inputs);
+    if (status != FX_OK)
+        snprintf(run->error, sizeof run->error, "%s: its function returned %s", op->name,
+                 fx_status_name(status));
+    return status;
+}
+
+static size_t bytes_of(const fx_tensor *t)
+{
+    return (size_t)fx_tensor_length(t) * fx_dtype_size((fx_dtype)t->dtype);
+}
+
+/* copies[0 … nin−1] are the inputs, copies[nin] is the result. */
+static fx_status run_on_copies(fx_device *device, const fx_step *step, const void *const *in,
+                               void *out, void **copies, fx_run *run)
+{
+    fx_status status = FX_OK;
+    for (int k = 0; k <= step->nin && status == FX_OK; k++) {
+        const size_t bytes = bytes_of(k < step->nin ? &step->in[k] : &step->out);
+        copies[k] = fxi_malloc(bytes);
+        if (!copies[k])
+            status = FX_STATUS_MEMORY;
+        else if (k < step->nin)
+            status = device->backend->read(device, copies[k], in[k], bytes);
+    }
+    if (status == FX_OK)
+        status = fxi_run_custom(step, (const void *const *)copies, copies[step->nin], run);
+    if (status == FX_OK)
+        status = device->backend->write(device, out, copies[step->nin], bytes_of(&step->out));
+    return status;
+}
+
+fx_status fxi_run_custom_away(fx_device *device, const fx_step *step, const void *const *in,
+                              void *out, fx_run *run)
+{
+    void **copies = fxi_calloc((size_t)step->nin + 1, sizeof *copies);
+    if (!copies)
+        return FX_STATUS_MEMORY;
+    const fx_status status = run_on_copies(device, step, in, out, copies, run);
+    for (int k = 0; k <= step->nin; k++)
+        fxi_free(copies[k]);
+    fxi_free(copies);
+    return status;
+}

@@ -1,0 +1,173 @@
+/* gpu_backend.c: the functions of fx_backend over a driver (gpu_device.h). Every one that calls the
+ * driver passes the gate (gpu_gate.h), so that nothing calls it after the process has begun to end,
+ * and none calls a device that is lost.
+ */
+#include "gpu_device.h"
+#include "gpu_gate.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const fxi_gpu_driver *driver_of(const fx_device *device)
+{
+    return fxi_gpu_device_of(device)->driver;
+}
+
+/* True: the call may go on, and ends with fxi_gpu_leave. Else `text` says why not. */
+static bool enter(const fx_device *device, char *text, size_t size)
+{
+    const fxi_gpu_device *d = fxi_gpu_device_of(device);
+    if (fxi_gpu_lost(&d->health)) {
+        fxi_gpu_say_lost(d, text, size);
+        return false;
+    }
+    const char *why = fxi_gpu_enter();
+    if (why)
+        snprintf(text, size, "%s (%s) %s", d->label, d->name, why);
+    return !why;
+}
+
+/* The same; a refusal is recorded as an error of the operation. */
+static bool enter_for(const fx_device *device, const char *operation)
+{
+    char text[320];
+    const bool may = enter(device, text, sizeof text);
+    if (!may)
+        fxi_gpu_host_of(fxi_gpu_device_of(device))->fail(FX_STATUS_DEVICE, operation, text);
+    return may;
+}
+
+/* Is the device lost? Recorded as an error of the operation. */
+static bool refused_by(const fx_device *device, const char *operation)
+{
+    const bool may = enter_for(device, operation);
+    if (may)
+        fxi_gpu_leave();
+    return !may;
+}
+
+static fx_status leave(fx_status status)
+{
+    fxi_gpu_leave();
+    return status;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+void *fxi_gpu_backend_alloc(fx_device *device, size_t bytes)
+{
+    if (!enter_for(device, "alloc"))
+        return NULL;
+    void *address = driver_of(device)->alloc(device, bytes);
+    fxi_gpu_leave();
+    return address;
+}
+
+/* Memory of a device that can no longer be called goes with the process. */
+void fxi_gpu_backend_free(fx_device *device, void *address)
+{
+    if (fxi_gpu_enter())
+        return;
+    driver_of(device)->free(device, address);
+    fxi_gpu_leave();
+}
+
+fx_status fxi_gpu_backend_write(fx_device *device, void *to, const void *from, size_t bytes)
+{
+    return enter_for(device, "write") ? leave(driver_of(device)->write(device, to, from, bytes))
+                                      : FX_STATUS_DEVICE;
+}
+
+fx_status fxi_gpu_backend_read(fx_device *device, void *to, const void *from, size_t bytes)
+{
+    return enter_for(device, "read") ? leave(driver_of(device)->read(device, to, from, bytes))
+                                     : FX_STATUS_DEVICE;
+}
+
+fx_status fxi_gpu_backend_copy(fx_device *to_device, void *to, fx_device *from_device,
+                               const void *from, size_t bytes)
+{
+    return !refused_by(from_device, "copy") && enter_for(to_device, "copy")
+               ? leave(driver_of(to_device)->copy(to_device, to, from_device, from, bytes))
+               : FX_STATUS_DEVICE;
+}
+
+fx_status fxi_gpu_backend_fill(fx_device *device, void *to, uint8_t value, size_t bytes)
+{
+    return enter_for(device, "fill") ? leave(driver_of(device)->fill(device, to, value, bytes))
+                                     : FX_STATUS_DEVICE;
+}
+
+int64_t fxi_gpu_backend_available(fx_device *device)
+{
+    if (fxi_gpu_enter())
+        return -1;
+    const int64_t bytes = driver_of(device)->available(device);
+    fxi_gpu_leave();
+    return bytes;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+fx_status fxi_gpu_backend_prepare(fx_device *device, fx_step *step)
+{
+    return enter_for(device, "prepare")
+               ? leave(fxi_gpu_prepare(&driver_of(device)->runtime, device, step))
+               : FX_STATUS_DEVICE;
+}
+
+void fxi_gpu_backend_release(fx_device *device, fx_step *step)
+{
+    fxi_gpu_release(&driver_of(device)->runtime, step);
+}
+
+static fx_status run_step(fx_device *device, const fx_step *step, const void *const *in, void *out,
+                          fx_run *run)
+{
+    fxi_gpu_device *d = fxi_gpu_device_of(device);
+    if (!step->ready) { /* prepare has said why */
+        snprintf(run->error, sizeof run->error, "%s (%s) has no kernel for it", d->label, d->name);
+        return FX_STATUS_UNSUPPORTED;
+    }
+    fxi_mutex_lock(&d->lock);
+    const fx_status status = fxi_gpu_run(&d->driver->runtime, device, step, in, out, run);
+    fxi_mutex_unlock(&d->lock);
+    fxi_gpu_progress_say(&d->progress, fxi_gpu_host_of(d), d->label);
+    return status;
+}
+
+fx_status fxi_gpu_backend_run(fx_device *device, const fx_step *step, const void *const *in,
+                              void *out, fx_run *run)
+{
+    return enter(device, run->error, sizeof run->error)
+               ? leave(run_step(device, step, in, out, run))
+               : FX_STATUS_DEVICE;
+}
+
+void fxi_gpu_backend_submit(fx_device *device)
+{
+    if (fxi_gpu_enter())
+        return;
+    driver_of(device)->submit(device);
+    fxi_gpu_leave();
+}
+
+static fx_status wait_for(fx_device *device)
+{
+    fxi_gpu_device *d = fxi_gpu_device_of(device);
+    const fx_status status =
+        fxi_gpu_check(d, "synchronize", d->driver->wait_call, d->driver->wait(d));
+    return status ? status : fxi_gpu_device_found(device, "synchronize");
+}
+
+fx_status fxi_gpu_backend_sync(fx_device *device)
+{
+    return enter_for(device, "synchronize") ? leave(wait_for(device)) : FX_STATUS_DEVICE;
+}
+
+void *fxi_gpu_backend_proc(const char *name)
+{
+    return strcmp(name, "counters") == 0   ? (void *)&fxi_gpu_counts
+           : strcmp(name, "launches") == 0 ? &fxi_gpu_counts.launches
+                                           : NULL;
+}

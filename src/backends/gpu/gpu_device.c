@@ -1,0 +1,96 @@
+/* gpu_device.c: what is kept for a device: see gpu_device.h. */
+#include "gpu_device.h"
+
+#include <stdio.h>
+
+fxi_gpu_counters fxi_gpu_counts;
+
+void fxi_gpu_device_open(fxi_gpu_device *d, const char *backend, int k)
+{
+    snprintf(d->label, sizeof d->label, "%s:%d", backend, k);
+    fxi_mutex_init(&d->lock);
+    fxi_gpu_progress_init(&d->progress);
+}
+
+/* ---- what fails ------------------------------------------------------------------------------ */
+
+void fxi_gpu_say_lost(const fxi_gpu_device *d, char *text, size_t size)
+{
+    snprintf(text, size, "%s (%s) is lost: %s said %s; arrays on it can no longer be read",
+             d->label, d->name, d->health.call, d->driver->error_name(fxi_gpu_lost(&d->health)));
+}
+
+fx_status fxi_gpu_why(fxi_gpu_device *d, const char *call, int error, char *text, size_t size)
+{
+    const fxi_gpu_driver *driver = d->driver;
+    const fxi_gpu_verdict v =
+        fxi_gpu_judge(&d->health, call, error, driver->error_kind(error), driver->wait, d);
+    if (v == FXI_GPU_LOST)
+        fxi_gpu_say_lost(d, text, size);
+    else
+        snprintf(text, size, "%s (%s): %s failed with %s", d->label, d->name, call,
+                 driver->error_name(error));
+    return v == FXI_GPU_NO_MEMORY ? FX_STATUS_MEMORY : FX_STATUS_DEVICE;
+}
+
+fx_status fxi_gpu_check(fxi_gpu_device *d, const char *operation, const char *call, int error)
+{
+    char text[320];
+    if (error == 0)
+        return FX_OK;
+    const fx_status status = fxi_gpu_why(d, call, error, text, sizeof text);
+    return fxi_gpu_host_of(d)->fail(status, operation, text);
+}
+
+/* ---- memory of its own ----------------------------------------------------------------------- */
+
+const fxi_gpu_limits *fxi_gpu_device_limits(fx_device *device)
+{
+    return &fxi_gpu_device_of(device)->limits;
+}
+
+void *fxi_gpu_device_scratch(fx_device *device, size_t bytes)
+{
+    fxi_gpu_device *d = fxi_gpu_device_of(device);
+    if (bytes <= d->scratch_bytes)
+        return d->scratch;
+    if (d->scratch)
+        d->driver->free(device, d->scratch);
+    d->scratch_bytes = 0;
+    d->scratch = d->driver->alloc(device, bytes);
+    if (d->scratch)
+        d->scratch_bytes = bytes;
+    return d->scratch;
+}
+
+enum { FAULT_BYTES = FXI_GPU_FAULTS * sizeof(int64_t) };
+
+void *fxi_gpu_device_faults(fx_device *device)
+{
+    fxi_gpu_device *d = fxi_gpu_device_of(device);
+    void *fresh = d->faults ? NULL : d->driver->alloc(device, FAULT_BYTES);
+    if (fresh && d->driver->fill(device, fresh, 0, FAULT_BYTES) != FX_OK) {
+        d->driver->free(device, fresh);
+        fresh = NULL;
+    }
+    if (fresh)
+        d->faults = fresh;
+    return d->faults;
+}
+
+fx_status fxi_gpu_device_found(fx_device *device, const char *operation)
+{
+    fxi_gpu_device *d = fxi_gpu_device_of(device);
+    int64_t words[FXI_GPU_FAULTS] = {0};
+    char text[200];
+    if (!__atomic_exchange_n(&d->checks, 0, __ATOMIC_ACQUIRE))
+        return FX_OK;
+    fx_status status = d->driver->read(device, words, d->faults, sizeof words);
+    if (status != FX_OK || words[0] == 0)
+        return status;
+    status = d->driver->fill(device, d->faults, 0, FAULT_BYTES);
+    if (status != FX_OK)
+        return status;
+    status = fxi_gpu_fault_text(words, text, sizeof text);
+    return fxi_gpu_host_of(d)->fail(status, operation, text);
+}

@@ -1,0 +1,160 @@
+/* gpu_device.h: a backend of GPUs over a driver: what it keeps for a device, and its table.
+ *
+ * A backend brings a driver, the table fxi_gpu_driver of functions over OpenCL, CUDA, HIP or Metal,
+ * and finds its devices. The rest is here: compiled programs in memory and on disk, scratch memory
+ * and fault words, what an error says about a device, the gate that every call passes
+ * (gpu_gate.h), and the functions of fx_backend. Its own struct of a device begins with an
+ * fxi_gpu_device, and `info` makes fx_device.data point to it.
+ *
+ *     a program   what the compiler makes of a text: kept for a device until the process ends
+ *     a function  a kernel of a program that can be launched: fxi_gpu_launch.kernel
+ */
+#ifndef CFLUX_GPU_DEVICE_H
+#define CFLUX_GPU_DEVICE_H
+
+#include "gpu.h"
+#include "gpu_health.h"
+#include "gpu_progress.h"
+#include "thread.h"
+
+typedef struct fxi_gpu_device fxi_gpu_device;
+
+/* Functions that fail with a sentence write it to `text`. Those that have the names of members of
+ * fx_backend do what those do. Nothing is called once the process ends (gpu_gate.h); when a device
+ * is lost, only `free`, `available` and `submit`. */
+typedef struct fxi_gpu_driver {
+    const char *kind;        /* of its files in the cache: "opencl" */
+    fxi_gpu_runtime runtime; /* FXI_GPU_RUNTIME; its host is set when the plugin is opened */
+    /* A program of a source text; NULL with a sentence. Called by several threads. */
+    void *(*compile)(fxi_gpu_device *d, const char *source, char *text, size_t size);
+    /* Its compiled form, allocated by host->alloc; NULL: there is none. */
+    void *(*binary)(fxi_gpu_device *d, void *program, size_t *out_size);
+    /* The program of a compiled form; NULL: the driver does not take it. */
+    void *(*load)(fxi_gpu_device *d, const void *bytes, size_t size);
+    /* A function of a program; NULL with a sentence. Called once for each name. */
+    void *(*function)(fxi_gpu_device *d, void *program, const char *name, char *text, size_t size);
+    void *(*alloc)(fx_device *device, size_t bytes);
+    void (*free)(fx_device *device, void *address);
+    fx_status (*write)(fx_device *device, void *to, const void *from, size_t bytes);
+    fx_status (*read)(fx_device *device, void *to, const void *from, size_t bytes);
+    fx_status (*copy)(fx_device *to_device, void *to, fx_device *from_device, const void *from,
+                      size_t bytes);
+    fx_status (*fill)(fx_device *device, void *to, uint8_t value, size_t bytes);
+    int64_t (*available)(fx_device *device);
+    void (*submit)(fx_device *device);
+    /* Waits for everything that is queued on the fxi_gpu_device; the driver's error, 0: none. */
+    int (*wait)(void *device);
+    const char *wait_call; /* its name: "clFinish" */
+    fxi_gpu_error_kind (*error_kind)(int error);
+    const char *(*error_name)(int error);
+} fxi_gpu_driver;
+
+struct fxi_gpu_device {
+    const fxi_gpu_driver *driver;
+    char name[128], label[24]; /* "OpenCL:0" */
+    char identity[512]; /* all that a program depends on but its text: device, driver, options */
+    fxi_gpu_limits limits;
+    fxi_mutex lock; /* of a step's launches, arguments of kernels, and what follows */
+    void *scratch, *faults;
+    size_t scratch_bytes;
+    int checks; /* atomic: work that may have written to `faults` is queued */
+    fxi_gpu_health health;
+    fxi_gpu_progress progress;
+};
+
+/* What has happened since the process began; atomic. `fx_backend.proc("counters")` is its address,
+ * and proc("launches") that of the first, as in all backends that count them. */
+typedef struct fxi_gpu_counters {
+    uint64_t launches; /* kernels handed to a queue */
+    uint64_t compiled; /* programs made from source */
+    uint64_t loaded;   /* programs made from the files of the cache */
+    uint64_t direct;   /* copies from device to device */
+    uint64_t by_host;  /* copies by way of the host */
+} fxi_gpu_counters;
+extern fxi_gpu_counters fxi_gpu_counts;
+
+static inline void fxi_gpu_count(uint64_t *counter)
+{
+    __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+static inline fxi_gpu_device *fxi_gpu_device_of(const fx_device *device)
+{
+    return device->data;
+}
+
+static inline const fx_host *fxi_gpu_host_of(const fxi_gpu_device *d)
+{
+    return d->driver->runtime.host;
+}
+
+/* Makes the lock and the rest, of a device with its driver, name and limits; it gets number k. */
+void fxi_gpu_device_open(fxi_gpu_device *d, const char *backend, int k);
+
+/* ---- what fails ------------------------------------------------------------------------------ */
+
+/* What went wrong in a call, as a sentence, and its status: FX_STATUS_MEMORY if memory is out, else
+ * FX_STATUS_DEVICE. */
+fx_status fxi_gpu_why(fxi_gpu_device *d, const char *call, int error, char *text, size_t size);
+/* The sentence of a device that is lost. */
+void fxi_gpu_say_lost(const fxi_gpu_device *d, char *text, size_t size);
+/* fxi_gpu_why, recorded as an error of `operation`; FX_OK when error is 0. */
+fx_status fxi_gpu_check(fxi_gpu_device *d, const char *operation, const char *call, int error);
+/* What kernels that have ended found wrong, recorded; FX_OK when nothing. `read` ends with it. */
+fx_status fxi_gpu_device_found(fx_device *device, const char *operation);
+
+/* ---- fxi_gpu_runtime ------------------------------------------------------------------------- */
+
+const fxi_gpu_limits *fxi_gpu_device_limits(fx_device *device);
+/* gpu_compile.c */
+fx_status fxi_gpu_device_compile(fx_device *device, const char *name, const char *source,
+                                 void **out_kernel);
+void *fxi_gpu_device_scratch(fx_device *device, size_t bytes);
+void *fxi_gpu_device_faults(fx_device *device);
+/* `launch` is the driver's: it runs under the device's lock, and ends with fxi_gpu_launched. */
+#define FXI_GPU_RUNTIME(its_dialect, its_launch)                                                   \
+    {                                                                                              \
+        .dialect = its_dialect, .limits = fxi_gpu_device_limits,                                   \
+        .compile = fxi_gpu_device_compile, .launch = its_launch,                                   \
+        .scratch = fxi_gpu_device_scratch, .faults = fxi_gpu_device_faults                         \
+    }
+/* The kernel is queued. */
+static inline void fxi_gpu_launched(fxi_gpu_device *d, const fxi_gpu_launch *l)
+{
+    if (l->checks)
+        __atomic_store_n(&d->checks, 1, __ATOMIC_RELEASE);
+    fxi_gpu_count(&fxi_gpu_counts.launches);
+}
+
+/* ---- fx_backend (gpu_backend.c) -------------------------------------------------------------- */
+
+void *fxi_gpu_backend_alloc(fx_device *device, size_t bytes);
+void fxi_gpu_backend_free(fx_device *device, void *address);
+fx_status fxi_gpu_backend_write(fx_device *device, void *to, const void *from, size_t bytes);
+fx_status fxi_gpu_backend_read(fx_device *device, void *to, const void *from, size_t bytes);
+fx_status fxi_gpu_backend_copy(fx_device *to_device, void *to, fx_device *from_device,
+                               const void *from, size_t bytes);
+fx_status fxi_gpu_backend_fill(fx_device *device, void *to, uint8_t value, size_t bytes);
+int64_t fxi_gpu_backend_available(fx_device *device);
+fx_status fxi_gpu_backend_prepare(fx_device *device, fx_step *step);
+void fxi_gpu_backend_release(fx_device *device, fx_step *step);
+fx_status fxi_gpu_backend_run(fx_device *device, const fx_step *step, const void *const *in,
+                              void *out, fx_run *run);
+void fxi_gpu_backend_submit(fx_device *device);
+fx_status fxi_gpu_backend_sync(fx_device *device);
+void *fxi_gpu_backend_proc(const char *name);
+
+/* The plugin's table: FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("OpenCL", open, info). */
+#define FXI_GPU_BACKEND(its_name, its_open, its_info)                                              \
+    {                                                                                              \
+        .head = FX_BACKEND_HEAD(its_name), .views = true, .fuses = true, .open = its_open,         \
+        .info = its_info, .alloc = fxi_gpu_backend_alloc, .free = fxi_gpu_backend_free,            \
+        .write = fxi_gpu_backend_write, .read = fxi_gpu_backend_read,                              \
+        .copy = fxi_gpu_backend_copy, .fill = fxi_gpu_backend_fill,                                \
+        .available = fxi_gpu_backend_available, .prepare = fxi_gpu_backend_prepare,                \
+        .release = fxi_gpu_backend_release, .run = fxi_gpu_backend_run,                            \
+        .submit = fxi_gpu_backend_submit, .sync = fxi_gpu_backend_sync,                            \
+        .proc = fxi_gpu_backend_proc                                                               \
+    }
+
+#endif

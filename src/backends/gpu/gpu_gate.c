@@ -1,0 +1,136 @@
+/* gpu_gate.c: see gpu_gate.h. */
+#include "gpu_gate.h"
+#include "clock.h"
+#include "this_process.h"
+#include "thread.h"
+
+enum { OPEN, ENDING, FORKED };
+/* A call that lasts longer, say in a hook of the program that waits for the thread that exits, is
+ * not waited for: a process must end. A compiler on a loaded machine takes longer than a hook. */
+enum { MILLISECONDS_MOST = 20000, COMPILING_MOST = 600000 };
+
+static struct {
+    int inside;  /* atomic: threads in calls */
+    int guarded; /* atomic: threads that compile */
+    int state;   /* atomic: OPEN, ENDING or FORKED */
+    long owner;  /* the process */
+    void (*quiesce)(void);
+    fxi_mutex lock; /* of the registration */
+} gate = {.lock = FXI_MUTEX_INIT};
+static _Thread_local int depth;  /* of the thread's nested calls */
+static _Thread_local bool known; /* the handler of its end is registered */
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static int most_milliseconds(void)
+{
+    return __atomic_load_n(&gate.guarded, __ATOMIC_SEQ_CST) > 0 ? COMPILING_MOST
+                                                                : MILLISECONDS_MOST;
+}
+
+/* The thread itself may be in a call: exit in a hook of the program. */
+static void wait_for_calls(void)
+{
+    const int own = depth > 0;
+    for (int k = 0; k < most_milliseconds(); k++) {
+        if (__atomic_load_n(&gate.inside, __ATOMIC_SEQ_CST) <= own)
+            return;
+        fxi_sleep_milliseconds(1);
+    }
+}
+
+static void at_exit(void)
+{
+    if (fxi_process_id() != gate.owner ||
+        __atomic_exchange_n(&gate.state, ENDING, __ATOMIC_SEQ_CST) != OPEN)
+        return;
+    wait_for_calls();
+    gate.quiesce();
+}
+
+static fxi_exit_handler exit_handler = {.run = at_exit},
+                        thread_handler = {.run = fxi_gpu_gate_renew};
+
+/* Nothing is moved once the process ends: exit may be running the handler. */
+void fxi_gpu_gate_renew(void)
+{
+    if (__atomic_load_n(&gate.state, __ATOMIC_SEQ_CST) != OPEN)
+        return;
+    fxi_mutex_lock(&gate.lock);
+    (void)fxi_process_on_exit(&exit_handler);
+    fxi_mutex_unlock(&gate.lock);
+}
+
+static void *keep_first(void *guard)
+{
+    const fxi_gpu_guard *g = guard;
+    while (!__atomic_load_n(&g->ended, __ATOMIC_ACQUIRE)) {
+        fxi_gpu_gate_renew();
+        fxi_sleep_milliseconds(1);
+    }
+    return NULL;
+}
+
+/* Without memory for the thread the handler is moved at the end only. */
+void fxi_gpu_guard_begin(fxi_gpu_guard *g)
+{
+    __atomic_add_fetch(&gate.guarded, 1, __ATOMIC_SEQ_CST);
+    g->ended = 0;
+    g->runs = fxi_thread_start(&g->thread, keep_first, g) == 0;
+}
+
+void fxi_gpu_guard_end(fxi_gpu_guard *g)
+{
+    __atomic_store_n(&g->ended, 1, __ATOMIC_RELEASE);
+    if (g->runs)
+        fxi_thread_join(g->thread);
+    fxi_gpu_gate_renew();
+    __atomic_sub_fetch(&gate.guarded, 1, __ATOMIC_SEQ_CST);
+}
+
+static void know_thread(void)
+{
+    if (!known)
+        fxi_process_on_thread_end(&thread_handler);
+    known = true;
+}
+
+static void in_child(void)
+{
+    __atomic_store_n(&gate.state, FORKED, __ATOMIC_SEQ_CST);
+    depth = 0;
+}
+
+bool fxi_gpu_gate_open(void (*quiesce)(void))
+{
+    gate.owner = fxi_process_id();
+    gate.quiesce = quiesce;
+    know_thread();
+    return fxi_process_on_fork(NULL, NULL, in_child) && fxi_process_on_exit(&exit_handler);
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+const char *fxi_gpu_enter(void)
+{
+    if (depth > 0) {
+        depth++;
+        return NULL;
+    }
+    know_thread();
+    __atomic_add_fetch(&gate.inside, 1, __ATOMIC_SEQ_CST);
+    const int state = __atomic_load_n(&gate.state, __ATOMIC_SEQ_CST);
+    if (state == OPEN) {
+        depth = 1;
+        return NULL;
+    }
+    __atomic_sub_fetch(&gate.inside, 1, __ATOMIC_SEQ_CST);
+    return state == FORKED ? "belongs to the process that opened it, of which this one is a fork"
+                           : "is closed: the process is ending";
+}
+
+void fxi_gpu_leave(void)
+{
+    if (--depth == 0)
+        __atomic_sub_fetch(&gate.inside, 1, __ATOMIC_SEQ_CST);
+}

@@ -1,0 +1,80 @@
+/* gpu_kernels.h: the texts of kernels/, as strings: made at build time (embed_kernels.cmake). What
+ * they look like is said in kernels/prelude.cl; fxi_gpu_say_part says them. */
+#ifndef CFLUX_GPU_KERNELS_H
+#define CFLUX_GPU_KERNELS_H
+
+/* opencl.cl */
+extern const char fxi_gpu_text_opencl[];
+/* cuda.cl */
+extern const char fxi_gpu_text_cuda_and_hip[];
+extern const char fxi_gpu_text_cuda[];
+/* hip.cl */
+extern const char fxi_gpu_text_hip[];
+/* metal.cl */
+extern const char fxi_gpu_text_metal[];
+extern const char fxi_gpu_text_metal_functions[];
+/* host.cl */
+extern const char fxi_gpu_text_host[];
+/* prelude.cl */
+extern const char fxi_gpu_text_common[];
+extern const char fxi_gpu_text_arithmetic[];
+/* map.cl */
+extern const char fxi_gpu_text_elementwise[];
+extern const char fxi_gpu_text_segments[];
+extern const char fxi_gpu_text_iota[];
+extern const char fxi_gpu_text_philox[];
+extern const char fxi_gpu_text_random[];
+/* gather.cl */
+extern const char fxi_gpu_text_check_indices[];
+extern const char fxi_gpu_text_gather[];
+/* copy.cl */
+extern const char fxi_gpu_text_copy[];
+extern const char fxi_gpu_text_transpose[];
+/* fold.cl */
+extern const char fxi_gpu_text_fold_begin[];
+extern const char fxi_gpu_text_fold_sum_reals[];
+extern const char fxi_gpu_text_fold_product_reals[];
+extern const char fxi_gpu_text_fold_sum_integers[];
+extern const char fxi_gpu_text_fold_product_integers[];
+extern const char fxi_gpu_text_fold_extreme[];
+extern const char fxi_gpu_text_fold_deviations[];
+extern const char fxi_gpu_text_fold_place[];
+extern const char fxi_gpu_text_fold_end[];
+extern const char fxi_gpu_text_lanes[];
+extern const char fxi_gpu_text_tree[];
+/* reduce.cl */
+extern const char fxi_gpu_text_reduce[];
+extern const char fxi_gpu_text_reduce_finish[];
+/* scan.cl */
+extern const char fxi_gpu_text_scan[];
+/* row.cl */
+extern const char fxi_gpu_text_rows[];
+extern const char fxi_gpu_text_rows_elements[];
+extern const char fxi_gpu_text_rows_reduced[];
+/* scatter.cl */
+extern const char fxi_gpu_text_scatter_clear[];
+extern const char fxi_gpu_text_scatter_fold[];
+extern const char fxi_gpu_text_scatter[];
+extern const char fxi_gpu_text_scatter_narrow[];
+/* matmul.cl */
+extern const char fxi_gpu_text_matmul[];
+/* conv.cl */
+extern const char fxi_gpu_text_conv[];
+extern const char fxi_gpu_text_conv_axis[];
+extern const char fxi_gpu_text_conv_axis_of_phase[];
+extern const char fxi_gpu_text_conv_row[];
+extern const char fxi_gpu_text_conv_term[];
+extern const char fxi_gpu_text_conv_out[];
+extern const char fxi_gpu_text_conv_sum[];
+/* pool.cl */
+extern const char fxi_gpu_text_pool_definitions[];
+extern const char fxi_gpu_text_pool_max[];
+extern const char fxi_gpu_text_pool_mean[];
+extern const char fxi_gpu_text_pool_max_grad[];
+extern const char fxi_gpu_text_pool_pick[];
+extern const char fxi_gpu_text_pool_tap[];
+extern const char fxi_gpu_text_pool_item[];
+extern const char fxi_gpu_text_pool_over_windows[];
+extern const char fxi_gpu_text_pool_over_places[];
+
+#endif

@@ -1,0 +1,52 @@
+/* gpu_progress.c: see gpu_progress.h. */
+#include "gpu_progress.h"
+#include "clock.h"
+
+#include <stdio.h>
+
+enum { SECONDS_FIRST = 2, SECONDS_BETWEEN = 5 };
+
+static double spent(const fxi_gpu_progress *p)
+{
+    return p->busy + (p->active > 0 ? fxi_clock() - p->since : 0);
+}
+
+void fxi_gpu_progress_init(fxi_gpu_progress *p)
+{
+    *p = (fxi_gpu_progress){.next = SECONDS_FIRST};
+    fxi_mutex_init(&p->lock);
+}
+
+void fxi_gpu_compile_begin(fxi_gpu_progress *p)
+{
+    fxi_mutex_lock(&p->lock);
+    if (p->active++ == 0)
+        p->since = fxi_clock();
+    fxi_mutex_unlock(&p->lock);
+}
+
+void fxi_gpu_compile_end(fxi_gpu_progress *p, int compiled)
+{
+    fxi_mutex_lock(&p->lock);
+    p->count += compiled;
+    p->busy = spent(p);
+    p->since = fxi_clock();
+    p->active--;
+    fxi_mutex_unlock(&p->lock);
+}
+
+void fxi_gpu_progress_say(fxi_gpu_progress *p, const fx_host *host, const char *device)
+{
+    char text[160];
+    fxi_mutex_lock(&p->lock);
+    const double seconds = spent(p);
+    const bool due = p->count > 0 && seconds >= p->next;
+    if (due) {
+        p->next = seconds + (seconds > 4 * SECONDS_BETWEEN ? seconds / 4 : SECONDS_BETWEEN);
+        snprintf(text, sizeof text, "%s: compiling kernels for the first time: %d so far, %.0f s",
+                 device, p->count, seconds);
+    }
+    fxi_mutex_unlock(&p->lock);
+    if (due)
+        host->message(0, text);
+}

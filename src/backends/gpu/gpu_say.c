@@ -1,0 +1,181 @@
+/* gpu_say.c: the text of a kernel as it grows: what C code says itself, and texts of kernels/ with
+ * their holes filled (kernels/prelude.cl says what those look like).
+ */
+#include "gpu_text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const preludes[FXI_GPU_DIALECTS][2] = {
+    [FXI_GPU_OPENCL] = {fxi_gpu_text_opencl},
+    [FXI_GPU_CUDA] = {fxi_gpu_text_cuda_and_hip, fxi_gpu_text_cuda},
+    [FXI_GPU_HIP] = {fxi_gpu_text_cuda_and_hip, fxi_gpu_text_hip},
+    [FXI_GPU_METAL] = {fxi_gpu_text_metal, fxi_gpu_text_metal_functions},
+    [FXI_GPU_HOST] = {fxi_gpu_text_host},
+};
+
+/* ---- text ------------------------------------------------------------------------------------ */
+static bool make_room(fxi_gpu_builder *b, size_t more)
+{
+    if (b->length + more < b->room)
+        return true;
+    const size_t room = 2 * (b->length + more);
+    char *text = b->runtime->host->alloc(room);
+    if (!text) {
+        fxi_gpu_no_memory(b);
+        return false;
+    }
+    if (b->text)
+        memcpy(text, b->text, b->length + 1);
+    b->runtime->host->free(b->text);
+    b->text = text;
+    b->room = room;
+    return true;
+}
+
+static void say_bytes(fxi_gpu_builder *b, const char *bytes, size_t n)
+{
+    if (b->status || !make_room(b, n))
+        return;
+    memcpy(b->text + b->length, bytes, n);
+    b->length += n;
+    b->text[b->length] = '\0';
+}
+
+void fxi_gpu_say(fxi_gpu_builder *b, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (n < 0 || (size_t)n >= sizeof text)
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a line of a kernel's text is too long");
+    else
+        say_bytes(b, text, (size_t)n);
+}
+
+/* ---- holes ----------------------------------------------------------------------------------- */
+static fxi_gpu_value *value_of(fxi_gpu_builder *b, const char *name, size_t n)
+{
+    for (int k = 0; k < b->nvalues; k++)
+        if (strncmp(b->values[k].name, name, n) == 0 && b->values[k].name[n] == '\0')
+            return &b->values[k];
+    return NULL;
+}
+
+static void set(fxi_gpu_builder *b, fxi_gpu_value value)
+{
+    fxi_gpu_value *v = value_of(b, value.name, strlen(value.name));
+    if (!v && b->nvalues == FXI_GPU_VALUES)
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a kernel's text has too many holes");
+    else
+        *(v ? v : &b->values[b->nvalues++]) = value;
+}
+
+void fxi_gpu_set(fxi_gpu_builder *b, const char *name, const char *value)
+{
+    set(b, (fxi_gpu_value){.name = name, .text = value});
+}
+
+void fxi_gpu_set_number(fxi_gpu_builder *b, const char *name, int64_t value)
+{
+    set(b, (fxi_gpu_value){.name = name, .number = value});
+}
+
+static void say_value(fxi_gpu_builder *b, const char *name, size_t n)
+{
+    const fxi_gpu_value *v = value_of(b, name, n);
+    if (!v)
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a kernel's text has a hole without a value: %.*s",
+                     (int)n, name);
+    else if (v->text)
+        say_bytes(b, v->text, strlen(v->text));
+    else
+        fxi_gpu_say(b, "%lld", (long long)v->number);
+}
+
+/* Says the text up to the hole at `at`, without the blanks before a hole that is a line of its own;
+ * returns what is behind it, of such a line the next line. */
+static const char *say_before(fxi_gpu_builder *b, const char *text, const char *at,
+                              const char *behind)
+{
+    const char *line = at;
+    while (line > text && line[-1] == ' ')
+        line--;
+    say_bytes(b, text, (size_t)(line - text));
+    const bool whole = *behind == '\n' && !b->status && b->text[b->length - 1] == '\n';
+    if (!whole)
+        say_bytes(b, line, (size_t)(at - line));
+    return behind + whole;
+}
+
+const char *fxi_gpu_say_until(fxi_gpu_builder *b, const char *text, const char *hole)
+{
+    const char *at;
+    while ((at = strchr(text, '@')) != NULL) {
+        const char *name = at + 1;
+        const size_t n = strcspn(name, "@");
+        const char *behind = name + n + (name[n] == '@');
+        if (hole && strlen(hole) == n && strncmp(name, hole, n) == 0)
+            return say_before(b, text, at, behind);
+        say_bytes(b, text, (size_t)(at - text));
+        say_value(b, name, n);
+        text = behind;
+    }
+    say_bytes(b, text, strlen(text));
+    if (hole)
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a kernel's text has no hole %s", hole);
+    return "";
+}
+
+void fxi_gpu_say_part(fxi_gpu_builder *b, const char *text)
+{
+    fxi_gpu_say_until(b, text, NULL);
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+void fxi_gpu_begin_groups(fxi_gpu_builder *b, bool wide, int group)
+{
+    const fxi_gpu_dialect dialect = b->runtime->dialect;
+    b->length = 0;
+    b->wide = wide;
+    b->group = group;
+    b->kernel = NULL;
+    b->nvalues = 0;
+    fxi_gpu_set_number(b, "each", FXI_GPU_EACH);
+    fxi_gpu_say(b, "#define FX_GROUP %d\n%s%s%s%s", group, wide ? "#define FX_WIDE\n" : "",
+                b->limits->f64 ? "#define FX_HAS_F64\n" : "",
+                b->limits->rounds_division ? "#define FX_DIVIDES\n" : "",
+                b->limits->atomic64 ? "#define FX_HAS_ATOMIC64\n" : "");
+    for (int k = 0; k < 2 && preludes[dialect][k]; k++)
+        fxi_gpu_say_part(b, preludes[dialect][k]);
+    fxi_gpu_say_part(b, fxi_gpu_text_common);
+    fxi_gpu_say_part(b, fxi_gpu_text_arithmetic);
+}
+
+void fxi_gpu_kernel(fxi_gpu_builder *b, const char *name, int nbuffers, int nparams)
+{
+    b->name = name;
+    b->nbuffers = nbuffers;
+    b->nparams = nparams;
+    const int bytes = nbuffers * (int)(2 * sizeof(int64_t)) + nparams * (b->wide ? 8 : 4);
+    if (nbuffers > b->limits->buffers || nparams > FXI_GPU_PARAMS || bytes > b->limits->param_bytes)
+        fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED,
+                     "%d operands and outputs of their strides are too many for a kernel of %s",
+                     nbuffers, b->device->name);
+    fxi_gpu_say(b, "typedef struct { fx_int v[%d]; } fx_params;\n", nparams);
+    fxi_gpu_say(b, "typedef struct { fx_i64 v[%d]; } fx_offsets;\n", nbuffers);
+    fxi_gpu_say(b, "FX_KERNEL %s(", name);
+    for (int k = 0; k < nbuffers; k++)
+        fxi_gpu_say(b, "FX_B(%d), ", k);
+    fxi_gpu_say(b, "FX_ARGS)\n{\n");
+}
+
+void fxi_gpu_end(fxi_gpu_builder *b)
+{
+    fxi_gpu_say(b, "}\n");
+    if (!b->status)
+        b->status = b->runtime->compile(b->device, b->name, b->text, &b->kernel);
+}

@@ -1,0 +1,36 @@
+// CUDA, and what it shares with HIP: see prelude.cl.
+//// cuda_and_hip
+typedef float fx_f32; typedef int fx_i32; typedef long long fx_i64;
+typedef unsigned char fx_u8; typedef unsigned short fx_u16; typedef unsigned fx_u32;
+typedef unsigned long long fx_u64; typedef double fx_f64;
+#define FX_GLOBAL
+#define FX_SHARED
+#define FX_B(k) void *fx_b##k
+#define FX_ARGS const fx_params fx_p
+#define FX_USE(k, T, x) T *x = (T *)fx_b##k;
+#define P(k) (fx_p.v[k])
+
+//// cuda
+#define FX_LOCAL(T, s, n) __shared__ __attribute__((aligned(16))) T s[n]
+#define FX_BARRIER __syncthreads()
+#define FX_FN static __device__ __forceinline__
+#define FX_KERNEL extern "C" __global__ __launch_bounds__(FX_GROUP) void
+#define FX_ITEM ((fx_int)threadIdx.x)
+#define FX_GROUP_X ((fx_int)blockIdx.x)
+#define FX_GROUP_Y ((fx_int)blockIdx.y)
+#define FX_GROUP_Z ((fx_int)blockIdx.z)
+#define FX_F32(name) name##f
+#define FX_F64(f) f
+#define FX_UNROLL _Pragma("unroll")
+#define FX_MAD(x, y, z) fma(x, y, z)
+#define fx_bits(x) __float_as_uint(x)
+#define fx_float(u) __uint_as_float(u)
+#define fx_bits64(x) ((fx_u64)__double_as_longlong(x))
+#define fx_double(u) __longlong_as_double((fx_i64)(u))
+#define fx_cas32(p, old, new) atomicCAS(p, old, new)
+#define fx_cas64(p, old, new) atomicCAS(p, old, new)
+#define FX_HALF_IN
+FX_FN fx_f32 fx_f16_in(fx_u16 h)
+{ fx_f32 x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h)); return x; }
+FX_FN fx_u16 fx_f16_out(fx_f32 x)
+{ fx_u16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }

@@ -1,0 +1,92 @@
+// Accumulators of reductions: see gpu_fold.c. A fold is definitions, a type and four functions, and
+// the end of the definitions. n is its number among those of a kernel.
+//
+// T: the element's type, R: of a sum of reals the result's, A: the type to accumulate in, U: an
+// unsigned one; NONE: the least or greatest value; BETTER(p, q): the comparison; IS_NAN(v): is it
+// one?
+//// fold_begin
+#define T @value@
+#define A @accumulated@
+#define R @out@
+#define U @wrapping@
+#define NONE @none@
+#define BETTER(p, q) ((p) @better@ (q))
+#define IS_NAN(v) @is_nan@
+
+// Sums carry what their roundings lost.
+//// fold_sum_reals
+typedef struct { A s, c; } fx_acc@n@;
+FX_FN fx_acc@n@ fx_none@n@(void) { fx_acc@n@ a; a.s = 0; a.c = 0; return a; }
+FX_FN fx_acc@n@ fx_take@n@(fx_acc@n@ a, T x, fx_int i) { (void)i; const A t = a.s + x, z = t - a.s; a.c += (a.s - (t - z)) + (x - z); a.s = t; return a; }
+FX_FN fx_acc@n@ fx_join@n@(fx_acc@n@ a, fx_acc@n@ b) { const A t = a.s + b.s, z = t - a.s; a.c += (a.s - (t - z)) + (b.s - z) + b.c; a.s = t; return a; }
+FX_FN @out@ fx_done@n@(fx_acc@n@ a) { return a.c == a.c ? (R)a.s + (R)a.c : (R)a.s; }
+
+//// fold_product_reals
+typedef struct { A s; } fx_acc@n@;
+FX_FN fx_acc@n@ fx_none@n@(void) { fx_acc@n@ a; a.s = 1; return a; }
+FX_FN fx_acc@n@ fx_take@n@(fx_acc@n@ a, T x, fx_int i) { (void)i; a.s *= (A)x; return a; }
+FX_FN fx_acc@n@ fx_join@n@(fx_acc@n@ a, fx_acc@n@ b) { a.s *= b.s; return a; }
+FX_FN @out@ fx_done@n@(fx_acc@n@ a) { return (T)a.s; }
+
+//// fold_sum_integers
+typedef struct { A s; } fx_acc@n@;
+FX_FN fx_acc@n@ fx_none@n@(void) { fx_acc@n@ a; a.s = 0; return a; }
+FX_FN fx_acc@n@ fx_take@n@(fx_acc@n@ a, T x, fx_int i) { (void)i; a.s = (A)((U)a.s + (U)x); return a; }
+FX_FN fx_acc@n@ fx_join@n@(fx_acc@n@ a, fx_acc@n@ b) { a.s = (A)((U)a.s + (U)b.s); return a; }
+FX_FN @out@ fx_done@n@(fx_acc@n@ a) { return a.s; }
+
+//// fold_product_integers
+typedef struct { A s; } fx_acc@n@;
+FX_FN fx_acc@n@ fx_none@n@(void) { fx_acc@n@ a; a.s = 1; return a; }
+FX_FN fx_acc@n@ fx_take@n@(fx_acc@n@ a, T x, fx_int i) { (void)i; a.s = (A)((U)a.s * (U)x); return a; }
+FX_FN fx_acc@n@ fx_join@n@(fx_acc@n@ a, fx_acc@n@ b) { a.s = (A)((U)a.s * (U)b.s); return a; }
+FX_FN @out@ fx_done@n@(fx_acc@n@ a) { return a.s; }
+
+//// fold_extreme
+typedef struct { A s; } fx_acc@n@;
+FX_FN fx_acc@n@ fx_none@n@(void) { fx_acc@n@ a; a.s = NONE; return a; }
+FX_FN fx_acc@n@ fx_take@n@(fx_acc@n@ a, T x, fx_int i) { (void)i; if (BETTER(x, a.s) || IS_NAN(x)) a.s = x; return a; }
+FX_FN fx_acc@n@ fx_join@n@(fx_acc@n@ a, fx_acc@n@ b) { if (BETTER(b.s, a.s) || IS_NAN(b.s)) a.s = b.s; return a; }
+FX_FN @out@ fx_done@n@(fx_acc@n@ a) { return a.s; }
+
+// Squared deviations: how many, their mean in two parts, and the sum around it.
+//// fold_deviations
+typedef struct { A n, mean, low, m2; } fx_acc@n@;
+FX_FN fx_acc@n@ fx_none@n@(void) { fx_acc@n@ a; a.n = 0; a.mean = 0; a.low = 0; a.m2 = 0; return a; }
+FX_FN fx_acc@n@ fx_take@n@(fx_acc@n@ a, T x, fx_int i) { (void)i; a.n += 1; const A d = (x - a.mean) - a.low, l = a.low + d / a.n, m = a.mean + l; a.low = l - (m - a.mean); a.mean = m; a.m2 += d * ((x - a.mean) - a.low); return a; }
+FX_FN fx_acc@n@ fx_join@n@(fx_acc@n@ a, fx_acc@n@ b) { if (b.n > 0) { const A n = a.n + b.n, d = (b.mean - a.mean) + (b.low - a.low), f = b.n / n; const A l = a.low + d * f, m = a.mean + l; a.low = l - (m - a.mean); a.mean = m; a.m2 += b.m2 + d * d * (a.n * f); a.n = n; } return a; }
+FX_FN @out@ fx_done@n@(fx_acc@n@ a) { return (T)a.m2; }
+
+// The number of the extreme; −1: of nothing.
+//// fold_place
+typedef struct { A s; fx_int i; } fx_acc@n@;
+FX_FN fx_acc@n@ fx_none@n@(void) { fx_acc@n@ a; a.s = 0; a.i = -1; return a; }
+FX_FN fx_acc@n@ fx_take@n@(fx_acc@n@ a, T x, fx_int i) { if (i >= 0 && (a.i < 0 || (IS_NAN(x) ? !IS_NAN(a.s) || i < a.i : !IS_NAN(a.s) && (BETTER(x, a.s) || (x == a.s && i < a.i))))) { a.s = x; a.i = i; } return a; }
+FX_FN fx_acc@n@ fx_join@n@(fx_acc@n@ a, fx_acc@n@ b) { if (b.i >= 0 && (a.i < 0 || (IS_NAN(b.s) ? !IS_NAN(a.s) || b.i < a.i : !IS_NAN(a.s) && (BETTER(b.s, a.s) || (b.s == a.s && b.i < a.i))))) { a.s = b.s; a.i = b.i; } return a; }
+FX_FN @out@ fx_done@n@(fx_acc@n@ a) { return (fx_i64)a.i; }
+
+//// fold_end
+#undef T
+#undef A
+#undef R
+#undef U
+#undef NONE
+#undef BETTER
+#undef IS_NAN
+
+// How a group's work-items are divided: some lanes, a power of two, make the result of a slot.
+//// lanes
+const fx_int lanes = P(@lanes@), slots = FX_GROUP >> P(@log@);
+const fx_int lane = P(@columns@) ? FX_ITEM >> (8 - P(@log@)) : FX_ITEM & (lanes - 1);
+const fx_int slot = P(@columns@) ? FX_ITEM & (slots - 1) : FX_ITEM >> P(@log@);
+const fx_int own = slot + lane * slots;
+
+// Joins the lanes' accumulators.
+//// tree
+s@n@[own] = a@reg@;
+FX_BARRIER;
+for (fx_int half_of = lanes / 2; half_of > 0; half_of /= 2) {
+    if (lane < half_of)
+        s@n@[own] = fx_join@n@(s@n@[own], s@n@[own + half_of * slots]);
+    FX_BARRIER;
+}

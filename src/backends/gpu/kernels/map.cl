@@ -1,0 +1,56 @@
+// One value for every element of the output: see gpu_map.c. i is the element's number.
+
+// @program@: loads operands, computes, stores outputs.
+//// elementwise
+@operands@
+for (fx_int each = 0; each < @each@; each++) {
+const fx_int i = (FX_GROUP_X * @each@ + each) * FX_GROUP + FX_ITEM;
+if (i >= P(0)) return;
+@walk@
+@program@
+}
+
+// The same of one of several segments: g is its number, of `length` elements, in the groups from
+// `first` on.
+//// segments
+const fx_int g = 0@later_segments@;
+const fx_int length = @length@;
+const fx_int first = @first@;
+@operands@
+for (fx_int each = 0; each < @each@; each++) {
+const fx_int i = ((FX_GROUP_X - first) * @each@ + each) * FX_GROUP + FX_ITEM;
+if (i >= length) return;
+@program@
+}
+
+// Element i along an axis is i / inner mod size.
+//// iota
+FX_USE(0, @stored@, y)
+for (fx_int each = 0; each < @each@; each++) {
+const fx_int i = (FX_GROUP_X * @each@ + each) * FX_GROUP + FX_ITEM;
+if (i >= P(0)) return;
+const fx_int row = FX_DIV(i, 1);
+const fx_i64 r0 = row - FX_DIV(row, 4) * P(4);
+@cast@
+FX_STORE_@name@(y, i, r@result@);
+}
+
+// Philox4x32-10 with the step's seed as key and its counter as the high half: philox.h. Its 128 bits
+// are four elements, or two of Float64.
+//// philox
+FX_FN void fx_philox(fx_u32 k0, fx_u32 k1, fx_u32 c2, fx_u32 c3, fx_u64 block, fx_u32 w[4]) {
+    fx_u32 c0 = (fx_u32)block, c1 = (fx_u32)(block >> 32);
+    for (int round = 0; round < 10; round++) {
+        const fx_u64 p0 = (fx_u64)0xD2511F53u * c0, p1 = (fx_u64)0xCD9E8D57u * c2;
+        c0 = (fx_u32)(p1 >> 32) ^ c1 ^ k0; c1 = (fx_u32)p1;
+        c2 = (fx_u32)(p0 >> 32) ^ c3 ^ k1; c3 = (fx_u32)p0;
+        k0 += 0x9E3779B9u; k1 += 0xBB67AE85u; }
+    w[0] = c0; w[1] = c1; w[2] = c2; w[3] = c3; }
+
+//// random
+FX_USE(0, @stored@, y)
+fx_u32 w[4];
+const fx_int block = FX_GROUP_X * FX_GROUP + FX_ITEM;
+fx_philox((fx_u32)P(1), (fx_u32)P(2), (fx_u32)P(3), (fx_u32)P(4), (fx_u64)block, w);
+for (fx_int k = 0; k < @block@ && block * @block@ + k < P(0); k++)
+    FX_STORE_@name@(y, block * @block@ + k, @uniform@);

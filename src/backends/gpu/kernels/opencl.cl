@@ -1,0 +1,39 @@
+// OpenCL C 1.2: see prelude.cl.
+//// opencl
+#pragma OPENCL FP_CONTRACT OFF
+typedef float fx_f32; typedef int fx_i32; typedef long fx_i64; typedef uchar fx_u8;
+typedef ushort fx_u16; typedef uint fx_u32; typedef ulong fx_u64;
+#define FX_GLOBAL __global
+#define FX_SHARED __local
+#define FX_LOCAL(T, s, n) __local T s[n] __attribute__((aligned(16)))
+#define FX_BARRIER barrier(CLK_LOCAL_MEM_FENCE)
+#define FX_FN static
+#define FX_KERNEL __kernel __attribute__((reqd_work_group_size(FX_GROUP, 1, 1))) void
+#define FX_B(k) __global void *fx_b##k
+#define FX_ARGS const fx_params fx_p, const fx_offsets fx_o
+#define FX_USE(k, T, x) __global T *x = (__global T *)((__global char *)fx_b##k + fx_o.v[k]);
+#define P(k) (fx_p.v[k])
+#define FX_ITEM ((fx_int)get_local_id(0))
+#define FX_GROUP_X ((fx_int)get_group_id(0))
+#define FX_GROUP_Y ((fx_int)get_group_id(1))
+#define FX_GROUP_Z ((fx_int)get_group_id(2))
+#define FX_F32(f) f
+#define FX_UNROLL _Pragma("unroll")
+#define FX_MAD(x, y, z) fma(x, y, z)
+#define fx_bits(x) as_uint(x)
+#define fx_float(u) as_float(u)
+#define fx_cas32(p, old, new) atomic_cmpxchg((volatile __global uint *)(p), old, new)
+#ifdef FX_HAS_F64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef double fx_f64;
+#define FX_F64(f) f
+#define fx_bits64(x) as_ulong(x)
+#define fx_double(u) as_double(u)
+#endif
+#ifdef FX_HAS_ATOMIC64
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+#define fx_cas64(p, old, new) atom_cmpxchg((volatile __global ulong *)(p), old, new)
+#endif
+#define FX_HALF_IN
+static fx_f32 fx_f16_in(fx_u16 h) { return vload_half(0, (const half *)&h); }
+static fx_u16 fx_f16_out(fx_f32 x) { fx_u16 h; vstore_half_rte(x, 0, (half *)&h); return h; }

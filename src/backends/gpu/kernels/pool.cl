@@ -1,0 +1,98 @@
+// Pooling: see gpu_pool.c. A kernel is definitions, what it does with taps or windows (BEGIN, EACH,
+// END), and the loop over windows or over places.
+
+// NaN is above everything, and the first of several stays.
+//// pool_definitions
+@parameters@
+#define STORED @stored@
+#define VALUE @value@
+#define LOWEST @lowest@
+#define LARGER(a, b) @larger@
+#define LOAD(x, i) FX_LOAD_@name@(x, i)
+#define STORE(x, i, v) FX_STORE_@name@(x, i, v)
+#define LENGTH P(0)
+#define REACH(d) ((TAPS(d) - 1) * DILATION(d))
+#define LOW(d, p) ((p) < REACH(d) ? 0 : ((p) - REACH(d) + STRIDE(d) - 1) / STRIDE(d))
+#define HIGH(d, p) ((p) / STRIDE(d) < YS(d) ? (p) / STRIDE(d) : YS(d) - 1)
+#define TAP (k0 + TAPS(0) * (k1 + TAPS(1) * k2))
+#define COUNT ((VALUE)(TAPS(0) * TAPS(1) * TAPS(2)))
+
+//// pool_max
+#define BEGIN VALUE top = LOWEST; fx_int best = -1;
+#define EACH const VALUE v = LOAD(from, at); if (best < 0 || LARGER(v, top)) { top = v; best = at; }
+#define END STORE(to, i, top);
+
+//// pool_mean
+#define BEGIN VALUE sum = 0;
+#define EACH sum += LOAD(from, at);
+#define END STORE(to, i, sum / COUNT);
+
+//// pool_max_grad
+#define BEGIN VALUE sum = 0;
+#define EACH if (also[at] == TAP) sum += LOAD(from, at);
+#define END STORE(to, i, sum);
+
+//// pool_pick
+#define BEGIN VALUE top = LOWEST; fx_int best = -1;
+#define EACH const VALUE v = LOAD(from, at); if (best < 0 || LARGER(v, top)) { top = v; best = at; }
+#define END to[i] = best < 0 ? (STORED)0 : also[best];
+
+//// pool_tap
+#define BEGIN VALUE top = LOWEST; fx_int best = -1;
+#define EACH const VALUE v = LOAD(from, at); if (best < 0 || LARGER(v, top)) { top = v; best = TAP; }
+#define END to[i] = best;
+
+//// pool_item
+FX_USE(0, const STORED, from)
+FX_USE(1, @to@, to)
+@also@
+    const fx_int i = FX_GROUP_X * FX_GROUP + FX_ITEM;
+    if (i >= LENGTH) return;
+
+// EACH of the taps of a window that lie in x: the tap's digits k0 … k2, its place `at`.
+//// pool_over_windows
+    fx_int o3 = i;
+    const fx_int o0 = o3 % YS(0); o3 /= YS(0);
+    const fx_int o1 = o3 % YS(1); o3 /= YS(1);
+    const fx_int o2 = o3 % YS(2); o3 /= YS(2);
+    const fx_int a0 = o0 * STRIDE(0) - BEFORE(0), a1 = o1 * STRIDE(1) - BEFORE(1),
+        a2 = o2 * STRIDE(2) - BEFORE(2);
+    BEGIN
+    for (fx_int k2 = 0; k2 < TAPS(2); k2++) {
+        const fx_int x2 = a2 + k2 * DILATION(2);
+        if (x2 < 0 || x2 >= XS(2)) continue;
+        for (fx_int k1 = 0; k1 < TAPS(1); k1++) {
+            const fx_int x1 = a1 + k1 * DILATION(1);
+            if (x1 < 0 || x1 >= XS(1)) continue;
+            const fx_int row = XS(0) * (x1 + XS(1) * (x2 + XS(2) * o3));
+            for (fx_int k0 = 0; k0 < TAPS(0); k0++) {
+                const fx_int x0 = a0 + k0 * DILATION(0), at = row + x0;
+                if (x0 >= 0 && x0 < XS(0)) { EACH }
+            }
+        }
+    }
+    END
+
+// EACH of the windows that hold a place: its number `at`, the digits k0 … k2 of the tap that the
+// place is. Along an axis the windows from LOW to HIGH reach it; with dilation some pass it by.
+//// pool_over_places
+    fx_int p3 = i;
+    const fx_int x0 = p3 % XS(0) + BEFORE(0); p3 /= XS(0);
+    const fx_int x1 = p3 % XS(1) + BEFORE(1); p3 /= XS(1);
+    const fx_int x2 = p3 % XS(2) + BEFORE(2); p3 /= XS(2);
+    const fx_int high0 = HIGH(0, x0), high1 = HIGH(1, x1), high2 = HIGH(2, x2);
+    BEGIN
+    for (fx_int o2 = LOW(2, x2); o2 <= high2; o2++) {
+        const fx_int k2 = (x2 - o2 * STRIDE(2)) / DILATION(2);
+        if (o2 * STRIDE(2) + k2 * DILATION(2) != x2) continue;
+        for (fx_int o1 = LOW(1, x1); o1 <= high1; o1++) {
+            const fx_int k1 = (x1 - o1 * STRIDE(1)) / DILATION(1);
+            if (o1 * STRIDE(1) + k1 * DILATION(1) != x1) continue;
+            for (fx_int o0 = LOW(0, x0); o0 <= high0; o0++) {
+                const fx_int k0 = (x0 - o0 * STRIDE(0)) / DILATION(0);
+                const fx_int at = o0 + YS(0) * (o1 + YS(1) * (o2 + YS(2) * p3));
+                if (o0 * STRIDE(0) + k0 * DILATION(0) == x0) { EACH }
+            }
+        }
+    }
+    END

@@ -1,0 +1,41 @@
+// Reductions: see gpu_reduce.c. Some lanes of a group make result o, which takes the terms t.
+
+//// reduce
+@operands@
+FX_USE(@nin@, @stored@, y)
+FX_USE(@partial@, fx_acc0, partial)
+FX_LOCAL(fx_acc0, s0, FX_GROUP);
+@lanes@
+const fx_int o = FX_GROUP_X * slots + slot;
+fx_acc0 a0 = fx_none0();
+if (o < P(@results@)) {
+@kept@
+const fx_int first = FX_GROUP_Y * P(@chunk@), all = P(@count@) - first;
+const fx_int last = first + (all < P(@chunk@) ? all : P(@chunk@));
+for (fx_int t = first + lane; t < last; t += lanes) {
+@reduced@
+@value@
+}
+}
+@tree@
+if (lane == 0 && o < P(@results@)) {
+    if (P(@parts@) > 1)
+        partial[FX_GROUP_Y * P(@results@) + o] = s0[slot];
+    else
+        FX_STORE_@name@(y, o, fx_done0(s0[slot]));
+}
+
+// Joins the pieces of every result.
+//// reduce_finish
+FX_USE(0, const fx_acc0, partial)
+FX_USE(1, @stored@, y)
+FX_LOCAL(fx_acc0, s0, FX_GROUP);
+@lanes@
+const fx_int o = FX_GROUP_X * slots + slot;
+fx_acc0 a0 = fx_none0();
+if (o < P(@results@)) {
+for (fx_int t = lane; t < P(@count@); t += lanes)
+    a0 = fx_join0(a0, partial[t * P(@results@) + o]);
+}
+@tree@
+if (lane == 0 && o < P(@results@)) FX_STORE_@name@(y, o, fx_done0(s0[slot]));

@@ -1,0 +1,26 @@
+// Row steps: see gpu_row.c. Some lanes of a group make one row.
+
+//// rows
+@operands@
+@local@
+@lanes@
+const fx_int line = FX_GROUP_X * slots + slot, row = line < P(0) ? line : 0;
+const fx_int count = line < P(0) ? P(1) : 0;
+@walk@
+@values_of_row@
+@passes@
+@outputs_of_row@
+
+// The elements of a row in one pass.
+//// rows_elements
+for (fx_int i = lane; i < count; i += lanes) {
+@walk@
+@program@
+}
+
+// What accumulator a@reg@ has at the end of a pass; reductions share the local memory of their kind,
+// one after the other.
+//// rows_reduced
+@tree@
+const @value@ r@reg@ = fx_done@n@(s@n@[slot]);
+FX_BARRIER;

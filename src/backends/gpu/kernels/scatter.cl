@@ -1,0 +1,48 @@
+// Scatter with atomics: see gpu_scatter.c.
+
+// Every element of y becomes what a fold begins with.
+//// scatter_clear
+FX_USE(0, @stored@, y)
+for (fx_int each = 0; each < @each@; each++) {
+const fx_int i = (FX_GROUP_X * @each@ + each) * FX_GROUP + FX_ITEM;
+if (i >= P(0)) return;
+FX_STORE_@name@(y, i, fx_done0(fx_none0()));
+}
+
+// Folds q into the value at `at`, by compare and swap of its bits.
+//// scatter_fold
+#define T @value@
+#define U @wrapping@
+FX_FN void fx_fold(FX_GLOBAL fx_u@bits@ *at, T q) {
+    fx_u@bits@ was = *at;
+    for (;;) {
+        const T p = @from_bits@(was);
+        const fx_u@bits@ now = @to_bits@((T)(@merged@));
+        const fx_u@bits@ seen = now == was ? was : fx_cas@bits@(at, was, now);
+        if (seen == was) return;
+        was = seen; } }
+#undef T
+#undef U
+
+//// scatter
+FX_USE(0, const @stored@, x)
+FX_USE(1, const @index@, idx)
+FX_USE(2, fx_u@bits@, y)
+for (fx_int each = 0; each < @each@; each++) {
+const fx_int i = (FX_GROUP_X * @each@ + each) * FX_GROUP + FX_ITEM;
+if (i >= P(0)) return;
+@walk@
+const fx_i64 v = idx[o1];
+if (v >= 0 && v < P(1))
+    fx_fold(y + o0 + (fx_int)v * P(2), (@value@)FX_LOAD_@name@(x, o@from@));
+}
+
+// From scratch memory to the output's shorter type.
+//// scatter_narrow
+FX_USE(0, const @from@, x)
+FX_USE(1, @stored@, y)
+for (fx_int each = 0; each < @each@; each++) {
+const fx_int i = (FX_GROUP_X * @each@ + each) * FX_GROUP + FX_ITEM;
+if (i >= P(0)) return;
+FX_STORE_@name@(y, i, (@value@)x[i]);
+}

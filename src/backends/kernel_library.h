@@ -1,0 +1,52 @@
+/* kernel_library.h: what the CPU backend and a kernel library that serves it agree on.
+ *
+ * A kernel library is a plugin that computes some steps (step.h) with a vendor's library.
+ * cpu_plugin.c opens it while the program runs. It shares no symbols with cflux, which may be
+ * linked statically, and calls back through the host table only.
+ */
+#ifndef CFLUX_KERNEL_LIBRARY_H
+#define CFLUX_KERNEL_LIBRARY_H
+
+#include "step.h"
+
+#include <cflux/plugin.h>
+
+/* What the CPU backend does for a kernel library. */
+typedef struct fxi_kernel_host {
+    void *(*alloc)(size_t alignment, size_t bytes); /* NULL if memory is exhausted */
+    void (*free)(void *ptr);
+    /* Calls part(user, k, scratch) for all k < n, on several threads where there are several, each
+     * with `bytes` of memory, and returns when all are done: FX_OK, or FX_STATUS_MEMORY before the
+     * first call. Parts allocate nothing themselves. */
+    fx_status (*parallel)(int64_t n, size_t bytes,
+                          void (*part)(void *user, int64_t k, void *scratch), void *user);
+} fxi_kernel_host;
+
+/* The table of functions. */
+struct fxi_kernel_ready;
+typedef struct fxi_kernel_library {
+    fx_plugin_head head; /* FXI_KERNEL_HEAD("oneDNN") */
+    /* Called once, before anything else. Returns NULL on success, else what went wrong. */
+    const char *(*open)(const fxi_kernel_host *host);
+    /* Prepares the step, for any number of threads at a time. Returns FX_STATUS_UNSUPPORTED if the
+     * library cannot compute it as it is, or not faster than the CPU backend. */
+    fx_status (*prepare)(const fx_step *step, struct fxi_kernel_ready **out_ready);
+    void (*release)(struct fxi_kernel_ready *ready);
+    fx_status (*run)(const struct fxi_kernel_ready *ready, const fx_step *step,
+                     const void *const *in, void *out, fx_run *run);
+} fxi_kernel_library;
+
+/* What `prepare` makes begins with its library. */
+typedef struct fxi_kernel_ready {
+    const fxi_kernel_library *library;
+} fxi_kernel_ready;
+
+#define FXI_KERNEL_SIZES_HERE FX_PLUGIN_SIZES_HERE(fxi_kernel_library, fxi_kernel_host)
+/* The head of a kernel library that serves the CPU backend. */
+#define FXI_KERNEL_HEAD(library_name)                                                              \
+    {                                                                                              \
+        .abi = FX_PLUGIN_ABI, .kind = FX_PLUGIN_KERNEL_LIBRARY, .sizes = FXI_KERNEL_SIZES_HERE,    \
+        .version = FX_VERSION_STRING, .name = (library_name), .serves = "CPU"                      \
+    }
+
+#endif

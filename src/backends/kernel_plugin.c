@@ -1,0 +1,58 @@
+/* kernel_plugin.c: a kernel library that a built-in backend opens when it first needs it; see
+ * kernel_plugin.h. Opening a vendor's library takes tens of milliseconds, so backends wait until a
+ * plan holds work that repays it. */
+#include "kernel_plugin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool fxi_kernel_plugin_off(const fxi_kernel_plugin *k)
+{
+    const char *wish = k->variable ? getenv(k->variable) : NULL;
+    return wish && strcmp(wish, "0") == 0;
+}
+
+static const char *take(const fx_plugin_head *plugin, void *user)
+{
+    const fxi_kernel_plugin *k = user;
+    return k->open(plugin);
+}
+
+const fx_plugin_head *fxi_kernel_plugin_opened(const fxi_kernel_plugin *k)
+{
+    return __atomic_load_n(&k->asked, __ATOMIC_ACQUIRE) ? k->plugin : NULL;
+}
+
+const fx_plugin_head *fxi_kernel_plugin_get(fxi_kernel_plugin *k)
+{
+    if (__atomic_load_n(&k->asked, __ATOMIC_ACQUIRE))
+        return k->plugin;
+    fxi_mutex_lock(&k->lock);
+    if (!k->asked) {
+        const fxi_plugin_wish wish = {.kind = FX_PLUGIN_KERNEL_LIBRARY,
+                                      .name = k->name,
+                                      .serves = k->serves,
+                                      .sizes = k->sizes,
+                                      .take = take,
+                                      .user = k};
+        fxi_plugin_find(&wish, &k->plugin, k->why, sizeof k->why);
+        __atomic_store_n(&k->asked, true, __ATOMIC_RELEASE);
+    }
+    fxi_mutex_unlock(&k->lock);
+    return k->plugin;
+}
+
+const char *fxi_kernel_plugin_why(fxi_kernel_plugin *k)
+{
+    if (fxi_kernel_plugin_off(k))
+        return k->off;
+    return fxi_kernel_plugin_get(k) ? "" : k->why;
+}
+
+void fxi_kernel_plugin_forget(fxi_kernel_plugin *k)
+{
+    fxi_mutex_lock(&k->lock);
+    k->asked = false;
+    k->plugin = NULL;
+    fxi_mutex_unlock(&k->lock);
+}

@@ -1,0 +1,80 @@
+/* step.c: a step from a node's attributes, and what follows from its members. */
+#include "context.h"
+#include "step.h"
+
+#include <string.h>
+
+void fxi_step_set_attr(fx_step *s, const fx_attr *a)
+{
+    switch (s->op) {
+    case FX_OP_IOTA:
+        s->as.generator.axis = (int32_t)a->axis;
+        break;
+    case FX_OP_PERMUTE:
+        memcpy(s->as.movement.permutation, a->permutation, sizeof a->permutation);
+        break;
+    case FX_OP_SLICE:
+        s->as.movement.slice.axis = a->slice.axis;
+        s->as.movement.slice.start = a->slice.start;
+        s->as.movement.slice.step = a->slice.step;
+        break;
+    case FX_OP_PAD:
+        s->as.copy = (fx_copy_step){(int32_t)a->pad.axis, a->pad.before, a->pad.after};
+        break;
+    case FX_OP_CONCAT:
+        s->as.copy.axis = (int32_t)a->axis;
+        break;
+    case FX_OP_REDUCE:
+        s->as.reduce.fold = (int32_t)a->reduce.fold;
+        s->as.reduce.mask = (uint32_t)a->reduce.mask;
+        break;
+    case FX_OP_CUMSUM:
+        s->as.scan = (fx_scan_step){(int32_t)a->scan.axis, a->scan.reverse != 0};
+        break;
+    case FX_OP_GATHER:
+        s->as.gather.axis = (int32_t)a->axis;
+        break;
+    case FX_OP_SCATTER:
+        s->as.scatter = (fx_scatter_step){(int32_t)a->scatter.fold, (int32_t)a->scatter.axis};
+        break;
+    case FX_OP_MATMUL:
+        s->as.matmul.transpose_a = a->matmul.transpose_a != 0;
+        s->as.matmul.transpose_b = a->matmul.transpose_b != 0;
+        break;
+    case FX_OP_CONV:
+        s->as.conv.attr = a->conv;
+        break;
+    case FX_OP_POOL:
+        s->as.pool.attr = a->pool;
+        break;
+    case FX_OP_CUSTOM:
+        s->as.custom.op = a->custom;
+        break;
+    default:
+        break;
+    }
+}
+
+fx_tensor fxi_step_output_tensor(const fx_step *step, int32_t k)
+{
+    const fx_more_outputs *more = fx_step_more(step);
+    const int32_t segments = fx_step_segments(step), which = k % (1 + more->n);
+    fx_tensor t = step->out;
+    if (step->cls == FX_CLASS_FOREACH) {
+        t.ndim = 1;
+        t.shape[0] = fx_step_foreach(step)->segments[k / (1 + more->n)].length;
+    }
+    if (which > 0) {
+        const int reg = more->reg[which - 1] - step->nin / segments;
+        const fx_instr *ins = &fx_step_program(step).instr[reg];
+        if (step->cls == FX_CLASS_ROW) {
+            const fx_row_step *row = fx_step_row(step);
+            t = row->space;
+            for (int a = 0; a < row->row_axes && ins->row; a++)
+                t.shape[a] = 1;
+        }
+        t.dtype = ins->dtype;
+    }
+    fxi_dense_strides(t.ndim, t.shape, t.stride);
+    return t;
+}

@@ -1,0 +1,35 @@
+/* text.h: a piece of text that grows. Internal.
+ *
+ * The first failed allocation sticks: the text keeps what it had, later additions do nothing, and
+ * whoever takes the text looks at `failed` once, at the end. A zeroed struct is an empty text.
+ */
+#ifndef CFLUX_TEXT_H
+#define CFLUX_TEXT_H
+
+#include <cflux/tree.h>
+#include <stdio.h>
+
+struct fx_text {
+    char *data; /* terminated; NULL while empty */
+    size_t length, capacity;
+    size_t limit; /* objects are cut off ("…") where the text is longer than this; 0: nowhere */
+    bool failed;
+    bool values; /* arrays are written as their elements, not as their sizes */
+};
+
+void fxi_text_put(fx_text *text, const char *s);
+void fxi_text_pad(fx_text *text, int64_t spaces); /* none when negative */
+void fxi_text_cut(fx_text *text, size_t length);  /* back to an earlier length */
+void fxi_text_free(fx_text *text);
+void fxi_text_bytes(fx_text *text, int64_t bytes); /* as Base.format_bytes: "1.500 KiB" */
+
+/* Two ways to end a text; both free it, and record it when memory was out. Copies what fits, whole
+ * characters only, and returns the full length; or prints it with a newline. */
+size_t fxi_text_hand_over(fx_text *text, char *dst, size_t capacity);
+void fxi_text_print(fx_text *text, FILE *out);
+
+/* Characters (Unicode scalars) from byte `from` to the end: widths of columns. */
+int64_t fxi_text_width(const fx_text *text, size_t from);
+int64_t fxi_utf8_width(const char *s);
+
+#endif

@@ -1,0 +1,189 @@
+/* bind.c: binds a plan to the numbers and the memory of one run.
+ *
+ * All memory that a run needs is allocated here, before the first step runs.
+ */
+#include "evaluate.h"
+#include "host.h"
+#include "pool.h"
+#include "run.h"
+
+#include <cflux/device.h>
+#include <string.h>
+
+/* ---- inputs ---------------------------------------------------------------------------------- */
+
+void fxi_binding_free(fxi_binding *b, fxi_scratch *s)
+{
+    if (b->arena)
+        fxi_arena_keep(s, b->arena);
+    for (int32_t i = 0; b->buffers && i < b->plan->nbuffers; i++)
+        if (b->buffers[i])
+            fxi_buffer_release(b->buffers[i]);
+    for (int32_t i = 0; b->datas && i < b->plan->noutputs; i++)
+        fxi_data_free(b->datas[i]);
+    void *const all[] = {b->buffers, b->datas,   b->base,      b->in,
+                         b->out,     b->streams, b->constants, b->leaves};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        fxi_free(all[i]);
+}
+
+static bool binding_alloc(fxi_binding *b, const fxi_graph *g)
+{
+    const fxi_plan *p = b->plan;
+    b->buffers = fxi_calloc((size_t)p->nbuffers + 1, sizeof *b->buffers);
+    b->datas = fxi_calloc((size_t)p->noutputs + 1, sizeof *b->datas);
+    b->base = fxi_calloc((size_t)p->nvalues + 1, sizeof *b->base);
+    b->in = fxi_calloc((size_t)p->max_inputs + 1, sizeof *b->in);
+    b->out = fxi_calloc((size_t)p->max_outputs + 1, sizeof *b->out);
+    b->streams = fxi_calloc((size_t)g->nstreams + 1, sizeof *b->streams);
+    b->constants = fxi_calloc((size_t)p->nslots + 1, sizeof *b->constants);
+    b->leaves = fxi_calloc((size_t)(g->nleaves + g->nconsts) + 1, sizeof *b->leaves);
+    return b->buffers && b->datas && b->base && b->in && b->out && b->streams && b->constants &&
+           b->leaves;
+}
+
+/* A 0-d array that is not a literal is first rounded to its own element type. */
+static void put_literal(const fxi_node *n, uint8_t dtype, uint64_t *out)
+{
+    const fx_attr *a = &n->attr;
+    double number = a->literal.number;
+    if (!a->literal.is_integer && !n->weak && n->dtype != dtype) {
+        fxi_host_put_double(n->dtype, out, number);
+        number = fxi_host_double(n->dtype, out);
+    }
+    if (a->literal.is_integer)
+        fxi_host_put_integer(dtype, out, a->literal.integer);
+    else
+        fxi_host_put_double(dtype, out, number);
+}
+
+/* Leaves, literals and random streams of this graph, in the plan's numbering. */
+static void bind_inputs(fxi_binding *b, const fxi_graph *g)
+{
+    fxi_node **consts = b->leaves + g->nleaves;
+    for (int32_t i = 0; i < g->n; i++) {
+        fxi_node *n = g->nodes[i];
+        if (n->data)
+            b->leaves[g->slot[i]] = n;
+        else if (n->op == FX_OP_CONST)
+            consts[g->slot[i]] = n;
+        else if (n->op == FX_OP_RANDOM)
+            memcpy(b->streams[g->slot[i]], n->attr.stream, sizeof b->streams[0]);
+    }
+    for (int32_t i = 0; i < b->plan->nslots; i++)
+        put_literal(consts[b->plan->slots[i].constant], b->plan->slots[i].dtype, &b->constants[i]);
+}
+
+/* Each returns how many bytes could not be had, less than 0 when they are of the host; 0: all is
+ * there. */
+static int64_t reserve_arena(fxi_binding *b, fxi_scratch *s)
+{
+    const fxi_plan *p = b->plan;
+    if (p->arena_bytes > 0)
+        b->arena = fxi_arena_take(s, p->device, p->arena_bytes);
+    return b->arena ? 0 : p->arena_bytes;
+}
+
+static int64_t reserve_outputs(fxi_binding *b, const fxi_graph *g)
+{
+    const fxi_plan *p = b->plan;
+    for (int32_t i = 0; i < p->nbuffers; i++) {
+        if (p->buffer_bytes[i] < 0)
+            continue;
+        b->buffers[i] = fxi_buffer_new(p->device, (size_t)p->buffer_bytes[i]);
+        if (!b->buffers[i])
+            return p->buffer_bytes[i] > 0 ? p->buffer_bytes[i] : 1;
+    }
+    for (int32_t k = 0; k < p->noutputs; k++) {
+        const fxi_result *r = &p->results[k];
+        const fxi_value *v = &p->values[r->value];
+        const fxi_node *n = g->nodes[g->outputs[k]];
+        fxi_buffer *buffer =
+            v->kind == FXI_VALUE_OUTPUT ? b->buffers[v->index] : b->leaves[v->index]->data->buffer;
+        const int64_t base = v->kind == FXI_VALUE_OUTPUT ? 0 : b->leaves[v->index]->data->offset;
+        fxi_buffer_retain(buffer);
+        fxi_pool_name(buffer, (fx_dtype)n->dtype, n->ndim, n->shape);
+        b->datas[k] = fxi_data_new(buffer, base + r->offset, n->ndim, n->shape, r->stride);
+        if (!b->datas[k])
+            return -(int64_t)sizeof(fxi_data);
+    }
+    return 0;
+}
+
+static int64_t reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g)
+{
+    if (!binding_alloc(b, g))
+        return -(int64_t)sizeof *b;
+    bind_inputs(b, g);
+    const int64_t missing = reserve_arena(b, s);
+    return missing ? missing : reserve_outputs(b, g);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static int64_t result_bytes(const fxi_plan *p)
+{
+    int64_t n = 0;
+    for (int32_t i = 0; i < p->nbuffers; i++)
+        if (p->buffer_bytes[i] > 0)
+            n += p->buffer_bytes[i];
+    return n;
+}
+
+/* As reserve; what cannot fit is not even begun. The thread's work space counts as room: the run
+ * takes it over or replaces it. */
+static int64_t reserve_if_it_fits(fxi_binding *b, fxi_scratch *s, const fxi_graph *g)
+{
+    const fxi_plan *p = b->plan;
+    const fxi_buffer *kept = fxi_arena_kept(s, p->device);
+    const int64_t idle = kept ? (int64_t)kept->held : 0;
+    const int64_t need = fxi_device_is_bounded(p->device) ? p->arena_bytes + result_bytes(p) : 0;
+    return need && !fxi_device_has_room(p->device, need, idle) ? need : reserve(b, s, g);
+}
+
+static fx_status no_memory(const fxi_plan *p, int64_t missing)
+{
+    char needs[120];
+    if (missing < 0)
+        return fxi_no_memory("eval", fx_cpu_device(), -missing, "");
+    snprintf(needs, sizeof needs, "; the plan needs %lld bytes of work space and %lld of results",
+             (long long)p->arena_bytes, (long long)result_bytes(p));
+    return fxi_no_memory("eval", p->device, missing, needs);
+}
+
+/* All the memory that a run needs. Where there is not enough, room is made and one more try. */
+fx_status fxi_binding_reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g)
+{
+    const fxi_plan *p = b->plan;
+    int64_t missing = reserve_if_it_fits(b, s, g);
+    if (missing) {
+        fxi_binding_free(b, s);
+        *b = (fxi_binding){.plan = p};
+        const fx_status status = fxi_make_room(p->device);
+        if (status != FX_OK)
+            return status;
+        missing = reserve_if_it_fits(b, s, g);
+    }
+    return missing ? no_memory(p, missing) : FX_OK;
+}
+
+void fxi_bind_values(fxi_binding *b)
+{
+    const fxi_plan *p = b->plan;
+    char *arena = b->arena ? b->arena->ptr : NULL;
+    for (int32_t i = 0; i < p->nvalues; i++) {
+        const fxi_value *v = &p->values[i];
+        if (v->kind == FXI_VALUE_LEAF || v->kind == FXI_VALUE_DONATED) {
+            const fxi_node *n = b->leaves[v->index];
+            b->base[i] = (char *)n->data->buffer->ptr +
+                         n->data->offset * (int64_t)fx_dtype_size((fx_dtype)n->dtype);
+        } else if (v->kind == FXI_VALUE_SLOT) {
+            b->base[i] = p->slots_bytes ? (void *)(arena + p->slots_offset + 8 * v->index)
+                                        : (void *)&b->constants[v->index];
+        } else if (v->kind == FXI_VALUE_OUTPUT) {
+            b->base[i] = b->buffers[v->index]->ptr;
+        } else {
+            b->base[i] = arena + v->offset;
+        }
+    }
+}

@@ -1,0 +1,180 @@
+/* commit.c: new values for handles: updates, promises that are due, and the evaluation that a
+ * thread does unasked when too much is pending.
+ */
+#include "counters.h"
+#include "elements.h"
+#include "evaluate.h"
+#include "run.h"
+
+#include <cflux/optim.h>
+#include <string.h>
+
+/* A state array's handle gets its new value; the value is a constant from now on. */
+static void commit_one(fx_array *handle, fx_array *value)
+{
+    fxi_node *n = value->node;
+    if (handle && handle->node != n) {
+        __atomic_store_n(&handle->node->rebound, handle, __ATOMIC_RELAXED);
+        fxi_array_rebind(handle, n);
+    }
+    if (n->owner == fxi_here()->id)
+        fxi_node_cut(n);
+}
+
+static void settle_promises(fxi_context *c, int depth, bool commit)
+{
+    for (int i = c->npromises - 1; i >= 0; i--) {
+        fxi_promise *p = &c->promises[i];
+        if (p->depth < depth)
+            continue;
+        if (commit && p->kind != FXI_PROMISE_WANT)
+            commit_one(p->slot, p->value);
+        fxi_promise_drop(c, i);
+    }
+}
+
+/* After an update that failed: staged state goes; what fx_want and fx_set asked for stays promised
+ * to the step's close, unless it may be what failed. */
+static void drop_promises(fxi_context *c, bool staged_only)
+{
+    for (int i = c->npromises - 1; i >= 0; i--)
+        if (!staged_only || c->promises[i].kind == FXI_PROMISE_STAGE)
+            fxi_promise_drop(c, i);
+}
+
+/* Evaluates and commits the promises made at this depth or deeper; drops them on error. */
+static void promises_due(fxi_context *c, int depth)
+{
+    fxi_scratch *s = NULL;
+    int32_t n = 0;
+    bool due = false, ok = true;
+    for (int i = 0; i < c->npromises && ok; i++) {
+        const fxi_promise *p = &c->promises[i];
+        if (p->depth < depth)
+            continue;
+        due = true;
+        s = s ? s : fxi_scratch_of(c);
+        ok = s && p->value->status == FX_OK &&
+             (p->value->node->data || fxi_root_push(s, &n, p->value->node, NULL));
+    }
+    if (!due)
+        return;
+    if (ok && n > 0)
+        ok = fxi_run_all(c, n, s->roots) == FX_OK;
+    settle_promises(c, depth, ok);
+}
+
+/* So many nodes without a read count as so many evaluations that left something behind. */
+enum { FLUSH_WEIGHT = 20 };
+
+static void flush(fxi_context *c)
+{
+    fxi_scratch *s = fxi_scratch_of(c);
+    int32_t n = 0;
+    fxi_count_nodes_here();
+    c->created = 0;
+    c->mark++;
+    fxi_sinks_wake(c, 0);
+    if (s) {
+        s->nforeign = 0;
+        s->oldest = 0;
+    }
+    for (fxi_node *k = c->sinks.next; s && k != &c->sinks; k = k->next)
+        if (fxi_what_it_reads(c, s, k) != FXI_READS_LOST && !fxi_root_push(s, &n, k, NULL))
+            return;
+    if (s && n > 0 && fxi_run_all(c, n, s->roots) == FX_OK)
+        fxi_count(&fxi_counters.implicit_evals, 1);
+    fxi_scope_watch(c, FLUSH_WEIGHT);
+}
+
+const fxi_evaluator fxi_the_evaluator = {.flush = flush,
+                                         .promises_due = promises_due,
+                                         .make_room = fxi_make_room,
+                                         .thread_ends = fxi_scratch_free};
+
+/* ---- updates --------------------------------------------------------------------------------- */
+
+static fx_status check_commit(int n, fx_array *const *handles, fx_array *const *values)
+{
+    for (int i = 0; i < n; i++) {
+        if (fx_is_error(handles[i]) || fx_is_error(values[i]))
+            return fx_is_error(handles[i]) ? fx_array_status(handles[i])
+                                           : fx_array_status(values[i]);
+        const fxi_node *a = handles[i]->node, *b = values[i]->node;
+        if (a->ndim != b->ndim ||
+            memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(int64_t)) != 0 ||
+            a->dtype != b->dtype)
+            return fx_fail(FX_STATUS_SHAPE, "update",
+                           "a new value differs from the old one in size or type");
+    }
+    return FX_OK;
+}
+
+/* Staged layer state under a guard: where the guard is false the old value stays. */
+static fx_status guard_promises(fxi_context *c, fx_array *guard)
+{
+    for (int i = 0; i < c->npromises; i++) {
+        fxi_promise *p = &c->promises[i];
+        if (p->kind != FXI_PROMISE_STAGE)
+            continue;
+        fx_array *chosen = fx_where(guard, p->value, p->slot);
+        if (fx_is_error(chosen))
+            return chosen->status;
+        fxi_retain(chosen);
+        fx_release(p->value);
+        c->promises[i].value = chosen;
+    }
+    return FX_OK;
+}
+
+static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *const *handles,
+                              fx_array *const *values, fx_array *guard, bool sinks, int32_t *m)
+{
+    bool ok = true;
+    for (int i = 0; i < n && ok; i++)
+        ok = values[i]->node->data || fxi_root_push(s, m, values[i]->node, handles[i]->node);
+    for (int i = 0; i < c->npromises && ok; i++) {
+        const fxi_promise *p = &c->promises[i];
+        if (p->value->status != FX_OK)
+            return p->value->status;
+        ok = p->value->node->data ||
+             fxi_root_push(s, m, p->value->node,
+                           p->kind == FXI_PROMISE_STAGE ? p->slot->node : NULL);
+    }
+    if (ok && guard && !guard->node->data)
+        ok = fxi_root_push(s, m, guard->node, NULL);
+    if (!sinks)
+        fxi_keep_calm(c, 0);
+    else if (ok)
+        ok = fxi_sinks_push(c, s, m, n, handles);
+    return ok ? FX_OK : fxi_no_roots();
+}
+
+fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, fx_array *guard,
+                     bool sinks)
+{
+    fxi_context *c = fxi_here();
+    fxi_scratch *s = fxi_scratch_of(c);
+    fx_status status = !s                            ? FX_STATUS_MEMORY
+                       : guard && fx_is_error(guard) ? fx_array_status(guard)
+                                                     : check_commit(n, handles, values);
+    if (status == FX_OK && guard)
+        status = guard_promises(c, guard);
+    int32_t m = 0;
+    if (status == FX_OK)
+        status = gather_roots(c, s, n, handles, values, guard, sinks, &m);
+    const bool launched = status == FX_OK && m > 0;
+    if (launched)
+        status = fxi_run_all(c, m, s->roots);
+    if (status != FX_OK) {
+        drop_promises(c, !launched);
+        return status;
+    }
+    for (int i = 0; i < n; i++)
+        commit_one(handles[i], values[i]);
+    settle_promises(c, 0, true);
+    double held = 1;
+    if (guard)
+        status = fxi_element_get("update", guard, 0, &held);
+    return status == FX_OK && held == 0 ? FX_STATUS_NONFINITE : status;
+}

@@ -1,0 +1,214 @@
+/* plan_cache.c: plans by key. A hash finds the bucket, the whole key decides. The least recently
+ * used plan goes when there are too many or they take too much memory. With FX_TRACE=plan,miss
+ * every new plan is reported, and in what the graph differs from the most recent one of as many
+ * nodes.
+ */
+#include "counters.h"
+#include "planning.h"
+#include "thread.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The newest FEWEST plans stay, however large: a program that alternates between a few large graphs
+ * does not plan each of them anew. */
+enum { BUCKETS = 1024, MAX_PLANS = 512, FEWEST = 8 };
+static const int64_t MAX_BYTES = (int64_t)32 << 20;
+
+static struct {
+    fxi_mutex lock;
+    fxi_plan *bucket[BUCKETS];
+    fxi_plan *newest, *oldest;
+    int32_t count;
+    int64_t bytes;
+} cache = {.lock = FXI_MUTEX_INIT};
+
+/* ---- trace ----------------------------------------------------------------------------------- */
+
+static void record_text(const uint64_t *w, char *text, size_t capacity)
+{
+    const int op = (int)(w[0] & 255), ndim = (int)(w[0] >> 16 & 255), nin = (int)(w[0] >> 32);
+    const uint64_t *shape = w + 1 + (nin + 1) / 2;
+    size_t n = (size_t)snprintf(text, capacity, "%s %s", fxi_ops[op].name,
+                                fx_dtype_name((fx_dtype)(w[0] >> 8 & 255)));
+    for (int i = 0; i < ndim && n < capacity; i++)
+        n += (size_t)snprintf(text + n, capacity - n, i ? "×%lld" : " %lld", (long long)shape[i]);
+}
+
+enum { MISS_TEXT = 512 };
+
+/* Writes in which node the graph first differs from the newest plan of as many nodes. It is said
+ * when the cache is no longer locked: a message hook may evaluate. */
+static void explain_miss(const fxi_graph *g, char text[MISS_TEXT])
+{
+    const fxi_plan *p = cache.newest;
+    while (p && p->nnodes != g->n)
+        p = p->older;
+    if (!p) {
+        snprintf(text, MISS_TEXT, "plan miss: no plan of %d nodes yet", (int)g->n);
+        return;
+    }
+    for (int32_t i = 0; i < g->n; i++) {
+        const uint32_t a = g->record[i],
+                       a1 = i + 1 < g->n ? g->record[i + 1] : g->nkey - (uint32_t)g->noutputs - 1;
+        const uint32_t b = p->record[i],
+                       b1 = i + 1 < g->n ? p->record[i + 1] : p->nkey - (uint32_t)p->noutputs - 1;
+        if (a1 - a == b1 - b && memcmp(g->key + a, p->key + b, (a1 - a) * sizeof *g->key) == 0)
+            continue;
+        char now[160], before[160];
+        record_text(g->key + a, now, sizeof now);
+        record_text(p->key + b, before, sizeof before);
+        if (strcmp(now, before) == 0)
+            snprintf(text, MISS_TEXT,
+                     "plan miss: node %d of %d (%s) differs in its attributes, inputs or layout",
+                     (int)i, (int)g->n, now);
+        else
+            snprintf(text, MISS_TEXT, "plan miss: node %d of %d is %s, was %s", (int)i, (int)g->n,
+                     now, before);
+        return;
+    }
+    snprintf(text, MISS_TEXT,
+             "plan miss: the same %d nodes with other outputs, donations or device", (int)g->n);
+}
+
+/* ---- the cache ------------------------------------------------------------------------------- */
+
+static void unlink_use(fxi_plan *p)
+{
+    if (p->newer)
+        p->newer->older = p->older;
+    else
+        cache.newest = p->older;
+    if (p->older)
+        p->older->newer = p->newer;
+    else
+        cache.oldest = p->newer;
+}
+
+static void link_newest(fxi_plan *p)
+{
+    p->newer = NULL;
+    p->older = cache.newest;
+    if (cache.newest)
+        cache.newest->newer = p;
+    cache.newest = p;
+    if (!cache.oldest)
+        cache.oldest = p;
+}
+
+static void evict(fxi_plan *p)
+{
+    fxi_plan **at = &cache.bucket[p->hash % BUCKETS];
+    while (*at != p)
+        at = &(*at)->next;
+    *at = p->next;
+    unlink_use(p);
+    cache.count--;
+    cache.bytes -= p->bytes;
+    fxi_plan_release(p);
+}
+
+static fxi_plan *find(const fxi_graph *g)
+{
+    fxi_plan *p = cache.bucket[g->hash % BUCKETS];
+    while (p && !(p->hash == g->hash && p->nkey == g->nkey &&
+                  memcmp(p->key, g->key, (size_t)g->nkey * sizeof *g->key) == 0))
+        p = p->next;
+    if (p && p != cache.newest) {
+        unlink_use(p);
+        link_newest(p);
+    }
+    return p;
+}
+
+/* The most bytes of plans: a quarter of the most array memory that was ever live, if that is more
+ * than MAX_BYTES. */
+static int64_t most_bytes(void)
+{
+    const int64_t quarter = __atomic_load_n(&fxi_counters.peak_bytes, __ATOMIC_RELAXED) / 4;
+    return quarter > MAX_BYTES ? quarter : MAX_BYTES;
+}
+
+static void insert(fxi_plan *p)
+{
+    while (cache.count >= MAX_PLANS ||
+           (cache.count >= FEWEST && cache.bytes + p->bytes > most_bytes())) {
+        evict(cache.oldest);
+        fxi_count(&fxi_counters.plans_evicted, 1);
+    }
+    p->refs++;
+    p->next = cache.bucket[p->hash % BUCKETS];
+    cache.bucket[p->hash % BUCKETS] = p;
+    link_newest(p);
+    cache.count++;
+    cache.bytes += p->bytes;
+}
+
+fx_status fxi_plan_of(const fxi_graph *g, fxi_plan **out_plan)
+{
+    char miss[MISS_TEXT] = "";
+    fxi_mutex_lock(&cache.lock);
+    fxi_plan *p = find(g);
+    if (p)
+        __atomic_fetch_add(&p->refs, 1, __ATOMIC_RELAXED);
+    else if (fxi_traced("miss"))
+        explain_miss(g, miss);
+    fxi_mutex_unlock(&cache.lock);
+    if (*miss)
+        fx_message(0, "%s", miss);
+    if (p) {
+        fxi_count(&fxi_counters.plan_hits, 1);
+        *out_plan = p;
+        return FX_OK;
+    }
+    const fx_status status = fxi_plan_new(g, out_plan);
+    if (status != FX_OK)
+        return status;
+    p = *out_plan;
+    fxi_count(&fxi_counters.plans_built, 1);
+    if (fxi_traced("plan"))
+        fx_message(0, "plan: %d nodes, %d steps, %lld bytes of arena, %d donations (%d denied)",
+                   (int)p->nnodes, (int)p->nsteps, (long long)p->arena_bytes, (int)p->donations,
+                   (int)p->donations_denied);
+    fxi_mutex_lock(&cache.lock);
+    if (!find(g)) /* another thread may have been first */
+        insert(p);
+    fxi_mutex_unlock(&cache.lock);
+    return FX_OK;
+}
+
+int64_t fxi_plans_bytes(void)
+{
+    fxi_mutex_lock(&cache.lock);
+    const int64_t bytes = cache.bytes;
+    fxi_mutex_unlock(&cache.lock);
+    return bytes;
+}
+
+void fxi_plans_drop(void)
+{
+    fxi_mutex_lock(&cache.lock);
+    while (cache.oldest)
+        evict(cache.oldest);
+    fxi_mutex_unlock(&cache.lock);
+}
+
+void fxi_plans_drop_idle(void)
+{
+    uint64_t evicted = 0;
+    fxi_mutex_lock(&cache.lock);
+    for (fxi_plan *p = cache.oldest, *newer; p; p = newer) {
+        newer = p->newer;
+        if (__atomic_load_n(&p->refs, __ATOMIC_ACQUIRE) > 1)
+            continue;
+        evict(p);
+        evicted++;
+    }
+    fxi_mutex_unlock(&cache.lock);
+    fxi_count(&fxi_counters.plans_evicted, evicted);
+}
+
+__attribute__((destructor)) static void drop_at_exit(void)
+{
+    fxi_plans_drop();
+}

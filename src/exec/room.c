@@ -1,0 +1,121 @@
+/* room.c: what a thread keeps between evaluations, and how it is given back when memory is out. */
+#include "counters.h"
+#include "evaluate.h"
+#include "pool.h"
+#include "run.h"
+
+#include <cflux/device.h>
+
+fxi_scratch *fxi_scratch_of(fxi_context *c)
+{
+    if (!c->scratch) {
+        c->scratch = fxi_calloc(1, sizeof *c->scratch);
+        if (!c->scratch)
+            fx_fail(FX_STATUS_MEMORY, "eval", "no memory for the evaluator");
+    }
+    return c->scratch;
+}
+
+/* ---- work space ------------------------------------------------------------------------------ */
+
+static int32_t arena_index(const fxi_scratch *s, const fx_device *device)
+{
+    for (int32_t i = 0; i < s->narenas; i++)
+        if (s->arenas[i]->device == device)
+            return i;
+    return -1;
+}
+
+fxi_buffer *fxi_arena_kept(const fxi_scratch *s, const fx_device *device)
+{
+    const int32_t i = arena_index(s, device);
+    return i < 0 ? NULL : s->arenas[i];
+}
+
+fxi_buffer *fxi_arena_take(fxi_scratch *s, fx_device *device, int64_t bytes)
+{
+    const int32_t i = arena_index(s, device);
+    if (i >= 0) {
+        fxi_buffer *arena = s->arenas[i];
+        s->arenas[i] = s->arenas[--s->narenas];
+        if ((int64_t)arena->bytes >= bytes)
+            return arena;
+        fxi_buffer_release(arena);
+    }
+    return fxi_buffer_new(device, (size_t)bytes);
+}
+
+void fxi_arena_keep(fxi_scratch *s, fxi_buffer *arena)
+{
+    if (fxi_grow(&s->arenas, &s->arena_capacity, s->narenas + 1, sizeof *s->arenas))
+        s->arenas[s->narenas++] = arena;
+    else
+        fxi_buffer_release(arena);
+}
+
+/* Frees the work space that is kept for a device; NULL: for all devices. */
+static void drop_arenas(fxi_scratch *s, const fx_device *device)
+{
+    for (int32_t i = s ? s->narenas - 1 : -1; i >= 0; i--)
+        if (!device || s->arenas[i]->device == device) {
+            fxi_buffer_release(s->arenas[i]);
+            s->arenas[i] = s->arenas[--s->narenas];
+        }
+}
+
+/* ---- giving back ----------------------------------------------------------------------------- */
+
+void fxi_scratch_free(fxi_context *c)
+{
+    fxi_scratch *s = c->scratch;
+    if (!s)
+        return;
+    fxi_graph_free(&s->graph);
+    fxi_free(s->roots);
+    fxi_free(s->foreign);
+    drop_arenas(s, NULL);
+    fxi_free(s->arenas);
+    fxi_free(s);
+    c->scratch = NULL;
+}
+
+void fxi_drain(void)
+{
+    fxi_context *c = fxi_here();
+    fxi_scratch_free(c);
+    if (c->npromises == 0) {
+        fxi_free(c->promises);
+        c->promises = NULL;
+        c->promise_capacity = 0;
+    }
+    fxi_plans_drop();
+    fxi_pools_trim();
+    fxi_memory_trim();
+}
+
+fx_status fxi_make_room(fx_device *device)
+{
+    drop_arenas(fxi_here()->scratch, device);
+    fxi_pool_trim(device);
+    fxi_memory_trim();
+    const fx_status status = device->backend->sync ? device->backend->sync(device) : FX_OK;
+    fxi_plans_drop_idle();
+    return status;
+}
+
+void fx_reclaim(void)
+{
+    drop_arenas(fxi_here()->scratch, NULL);
+    fxi_plans_drop_idle();
+    fxi_pools_trim();
+    fxi_memory_give_back();
+}
+
+void fx_reclaim_device(fx_device *device)
+{
+    device = device ? device : fx_cpu_device();
+    drop_arenas(fxi_here()->scratch, device);
+    fxi_pool_trim(device);
+    if (fxi_device_on_host(device))
+        fxi_memory_trim();
+}

@@ -1,0 +1,259 @@
+/* run.c: evaluation: graph → plan → bind → run → results.
+ *
+ * Results are handed to their nodes only after the last step has run. So a failed evaluation leaves
+ * every array as it was, except the values that a step was replacing in place: those are lost.
+ */
+#include "counters.h"
+#include "elements.h"
+#include "evaluate.h"
+#include "handle.h"
+#include "run.h"
+
+#include <string.h>
+
+static fx_status kernel_failed(const fx_step *s, const fx_run *run, fx_status status)
+{
+    const char *name = fxi_ops[s->op].name, *text = run->error;
+    const size_t n = strlen(name);
+    if (strncmp(text, name, n) == 0 &&
+        text[n] == ':') /* the sentence begins with the operation already */
+        text += n + 1 + (text[n + 1] == ' ');
+    return fx_fail(status, name, "%s",
+                   *text                        ? text
+                   : status == FX_STATUS_MEMORY ? "no memory"
+                                                : "the kernel failed");
+}
+
+/* Step i failed: values that were being replaced in place until then are lost. */
+static void spoil(const fxi_binding *b, int32_t i)
+{
+    const fxi_plan *p = b->plan;
+    for (int32_t k = 0; k < p->noutputs; k++) {
+        const fxi_value *v = &p->values[p->results[k].value];
+        if (v->kind == FXI_VALUE_DONATED && v->first <= i)
+            fxi_node_spoil(b->leaves[v->index]);
+    }
+}
+
+static fx_status run_step(const fxi_binding *b, const fx_step *s, fx_run *run)
+{
+    fx_device *device = b->plan->device;
+    void *out = b->base[s->out_value];
+    return fxi_runs_away(device, s) ? fxi_run_custom_away(device, s, b->in, out, run)
+                                    : device->backend->run(device, s, b->in, out, run);
+}
+
+/* Literals go where the device's kernels can read them, all at once. */
+static fx_status write_slots(const fxi_binding *b)
+{
+    const fxi_plan *p = b->plan;
+    return p->slots_bytes == 0
+               ? FX_OK
+               : p->device->backend->write(p->device, (char *)b->arena->ptr + p->slots_offset,
+                                           b->constants, (size_t)p->slots_bytes);
+}
+
+static fx_status run_steps(fxi_binding *b)
+{
+    const fxi_plan *p = b->plan;
+    fx_run run = {.outputs = b->out, .streams = (const uint64_t(*)[2])b->streams};
+    const fx_status written = write_slots(b);
+    if (written != FX_OK)
+        return written;
+    for (int32_t i = 0; i < p->nsteps; i++) {
+        const fx_step *s = &p->steps[i];
+        for (int k = 0; k < s->nin; k++)
+            b->in[k] = (const char *)b->base[s->in_value[k]] +
+                       s->in_offset[k] * (int64_t)fx_dtype_size((fx_dtype)s->in[k].dtype);
+        const fx_more_outputs *more = fx_step_more(s);
+        for (int k = 0; k < more->n; k++)
+            run.more[k] = b->base[more->value[k]];
+        for (int32_t k = 0; s->cls == FX_CLASS_FOREACH && k < fx_step_outputs(s); k++)
+            b->out[k] = b->base[fx_step_output(s, k)];
+        const fx_status status = run_step(b, s, &run);
+        if (status != FX_OK) {
+            spoil(b, i);
+            return kernel_failed(s, &run, status);
+        }
+    }
+    if (p->device->backend->submit)
+        p->device->backend->submit(p->device);
+    fxi_count(&fxi_counters.steps_run, (uint64_t)p->nsteps);
+    fxi_count(&fxi_counters.fused_steps, (uint64_t)p->fused_steps);
+    fxi_count(&fxi_counters.bytes_moved, p->bytes_moved);
+    fxi_count(&fxi_counters.bytes_saved, p->bytes_saved);
+    fxi_count(&fxi_counters.evals, 1);
+    fxi_count(&fxi_counters.donations, (uint64_t)p->donations);
+    fxi_count(&fxi_counters.donation_misses, (uint64_t)p->donations_denied);
+    return FX_OK;
+}
+
+/* Nodes of the graph that get no value of their own have served their purpose: they do not count as
+ * results that nothing consumed when the nodes computed from them are freed. */
+static void hand_over(fxi_binding *b, const fxi_graph *g)
+{
+    const fxi_plan *p = b->plan;
+    for (int32_t i = 0; i < g->n; i++)
+        if (!g->nodes[i]->data)
+            g->nodes[i]->used = true;
+    for (int32_t k = 0; k < p->noutputs; k++) {
+        fxi_node *n = g->nodes[g->outputs[k]];
+        if (p->values[p->results[k].value].kind == FXI_VALUE_DONATED)
+            fxi_node_spoil(b->leaves[p->values[p->results[k].value].index]);
+        fxi_node_settle(n, b->datas[k]);
+        b->datas[k] = NULL;
+    }
+}
+
+/* The plan of the graph that has been built. */
+static fx_status run_graph(fxi_scratch *s)
+{
+    fxi_graph *g = &s->graph;
+    if (g->noutputs == 0)
+        return FX_OK;
+    fxi_plan *plan;
+    fx_status status = fxi_plan_of(g, &plan);
+    if (status != FX_OK)
+        return status;
+    fxi_binding b = {.plan = plan};
+    status = fxi_binding_reserve(&b, s, g);
+    if (status == FX_OK) {
+        s->running = true;
+        fxi_bind_values(&b);
+        status = run_steps(&b);
+        s->running = false;
+    }
+    if (status == FX_OK)
+        hand_over(&b, g);
+    fxi_binding_free(&b, s);
+    fxi_plan_release(plan);
+    return status;
+}
+
+static fx_status build_graph(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots);
+
+/* A pending move: its input is computed on its own device, then copied. What the input needs from
+ * other devices is moved before: it may be computed elsewhere than in the graph that found it. */
+static fx_status settle_transfer(fxi_context *c, fxi_scratch *s, fxi_node *n)
+{
+    const fxi_root source = {n->in[0], NULL};
+    fx_status status = build_graph(c, s, 1, &source);
+    if (status == FX_OK)
+        status = run_graph(s);
+    fxi_data *data = status == FX_OK ? fxi_moved("to", n->in[0], n->device, &status) : NULL;
+    if (data)
+        fxi_node_settle(n, data);
+    if (data && n->attr.transfer
+                    .unasked) /* added by the evaluation: it belongs to no device, as its input */
+        n->device = NULL;
+    return status;
+}
+
+/* Builds the graph of roots, settling moves from other devices that it needs. */
+static fx_status build_graph(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots)
+{
+    fx_status status = fxi_graph_of(c, &s->graph, n, roots);
+    while (s->graph.blocked) {
+        status = settle_transfer(c, s, s->graph.blocked);
+        if (status != FX_OK)
+            return status;
+        status = fxi_graph_of(c, &s->graph, n, roots);
+    }
+    return status;
+}
+
+/* One plan over roots on one device. */
+static fx_status run_roots(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots)
+{
+    const fx_status status = build_graph(c, s, n, roots);
+    return status == FX_OK ? run_graph(s) : status;
+}
+
+static bool several_devices(int n, const fxi_root *roots)
+{
+    const fx_device *d = NULL;
+    for (int i = 0; i < n; i++) {
+        const fx_device *own = roots[i].node->device;
+        if (own && d && own != d)
+            return true;
+        d = d ? d : own;
+    }
+    return false;
+}
+
+/* Evaluates roots, device by device. Moves between them come first: a plan may replace values in
+ * place that the others were computed from. */
+fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots)
+{
+    fxi_scratch *s = fxi_scratch_of(c);
+    if (!s)
+        return FX_STATUS_MEMORY;
+    if (s->running)
+        return fx_fail(FX_STATUS_STATE, "eval",
+                       "called by the forward function of a custom "
+                       "operation, which must not evaluate arrays");
+    const bool nested = c->busy;
+    c->busy = true;
+    fx_status status = several_devices(n, roots) ? build_graph(c, s, n, roots) : FX_OK;
+    for (int done = 0; done < n && status == FX_OK;) {
+        fx_device *d = roots[done].node->device;
+        int m = done;
+        for (int i = done; i < n; i++) { /* those on this device, or on none, come next */
+            fx_device *own = roots[i].node->device;
+            if (own && d && own != d)
+                continue;
+            d = d ? d : own;
+            const fxi_root r = roots[m];
+            roots[m++] = roots[i];
+            roots[i] = r;
+        }
+        status = run_roots(c, s, m - done, roots + done);
+        done = m;
+    }
+    c->busy = nested;
+    fxi_count_nodes_here();
+    c->created = 0;
+    if (!c->unwatched)
+        fxi_scope_watch(c, 1);
+    return status;
+}
+
+bool fxi_root_push(fxi_scratch *s, int32_t *n, fxi_node *node, fxi_node *donor)
+{
+    if (!fxi_grow(&s->roots, &s->root_capacity, *n + 1, sizeof *s->roots))
+        return false;
+    s->roots[(*n)++] = (fxi_root){node, donor};
+    return true;
+}
+
+fx_status fxi_no_roots(void)
+{
+    return fx_fail(FX_STATUS_MEMORY, "eval", "no memory for the list of results");
+}
+
+fx_status fxi_evaluate(fxi_context *c, int n, fxi_node *const *nodes)
+{
+    fxi_scratch *s = fxi_scratch_of(c);
+    if (!s)
+        return FX_STATUS_MEMORY;
+    int32_t m = 0;
+    for (int i = 0; i < n; i++)
+        if (!nodes[i]->data && !fxi_root_push(s, &m, nodes[i], NULL))
+            return fxi_no_roots();
+    return m ? fxi_run_all(c, m, s->roots) : FX_OK;
+}
+
+fx_status fxi_evaluate_array(fx_array *x)
+{
+    if (x->status != FX_OK)
+        return fxi_array_refusal("eval", x);
+    if (x->node->data) {
+        if (fxi_node_given_up("eval", x->node))
+            return FX_STATUS_STATE;
+        if (x->node->stale)
+            return fx_fail(FX_STATUS_STATE, "eval",
+                           "the value was replaced by fx_update and its memory reused");
+        return FX_OK;
+    }
+    return fxi_evaluate(fxi_here(), 1, &x->node);
+}

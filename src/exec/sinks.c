@@ -1,0 +1,147 @@
+/* sinks.c: pending results that nothing consumed, and which of them an update has to compute first:
+ * those that read a value which it replaces.
+ */
+#include "run.h"
+
+#include <stdlib.h>
+
+static int by_node(const void *a, const void *b)
+{
+    const uintptr_t x = (uintptr_t) * (const fxi_node *const *)a;
+    const uintptr_t y = (uintptr_t) * (const fxi_node *const *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Is n one of the values of other threads that are about to be replaced? */
+static bool foreign_replaced(const fxi_scratch *s, const fxi_node *n)
+{
+    return s->nforeign > 0 &&
+           bsearch(&n, s->foreign, (size_t)s->nforeign, sizeof *s->foreign, by_node);
+}
+
+static void worsen(fxi_node *x, uint32_t answer)
+{
+    x->id = answer > x->id ? answer : x->id;
+}
+
+/* The answer for the input `in` of x, where it is known without a walk. */
+static bool known_answer(const fxi_context *c, const fxi_scratch *s, const fxi_node *in,
+                         uint32_t *out_answer)
+{
+    *out_answer = FXI_READS_NEITHER;
+    if (in->owner != c->id)
+        *out_answer = in->stale                 ? FXI_READS_LOST
+                      : foreign_replaced(s, in) ? FXI_READS_REPLACED
+                                                : FXI_READS_NEITHER;
+    else if (in->mark == c->mark)
+        *out_answer = in->id;
+    else if (in->data)
+        *out_answer = in->stale ? FXI_READS_LOST : FXI_READS_NEITHER;
+    else
+        return in->calm == c->calm;
+    return true;
+}
+
+/* The answer for the pending graph behind n. Values that are about to be replaced are marked with
+ * FXI_READS_REPLACED; answers are kept in the nodes' ids. The walk ends at the worst answer that
+ * there can be: where no value of the process is stale, the first replaced value. Iterative, as the
+ * graph may be deep. */
+uint32_t fxi_what_it_reads(fxi_context *c, fxi_scratch *s, fxi_node *n)
+{
+    fxi_graph *g = &s->graph;
+    const uint32_t worst = fxi_any_stale() ? FXI_READS_LOST : FXI_READS_REPLACED;
+    int32_t depth = 0;
+    uint32_t answer;
+    if (!fxi_grow(&g->stack, &g->stack_capacity, 1, sizeof *g->stack))
+        return FXI_READS_REPLACED;
+    g->stack[depth++] = (fxi_frame){.node = n};
+    while (depth > 0) {
+        fxi_frame *f = &g->stack[depth - 1];
+        fxi_node *x = f->node;
+        if (f->next == 0 && x->mark != c->mark) {
+            x->mark = c->mark;
+            x->id = FXI_READS_NEITHER;
+            c->visited++;
+        }
+        if (x->data || x->id == worst || f->next >= x->nin) {
+            if (x->id == FXI_READS_NEITHER && x->seq < s->oldest)
+                x->calm = c->calm;
+            if (--depth > 0)
+                worsen(g->stack[depth - 1].node, x->id);
+            continue;
+        }
+        fxi_node *in = x->in[f->next++];
+        if (known_answer(c, s, in, &answer)) {
+            worsen(x, answer);
+            continue;
+        }
+        if (!fxi_grow(&g->stack, &g->stack_capacity, depth + 1, sizeof *g->stack))
+            return FXI_READS_REPLACED;
+        g->stack[depth++] = (fxi_frame){.node = in};
+    }
+    return n->id;
+}
+
+static bool mark_replaced(const fxi_context *c, fxi_scratch *s, fxi_node *n)
+{
+    if (n->owner == c->id) {
+        n->mark = c->mark;
+        n->id = FXI_READS_REPLACED;
+        s->oldest = n->seq < s->oldest ? n->seq : s->oldest;
+        return true;
+    }
+    s->oldest = 0; /* ages are those of one thread */
+    if (!fxi_grow(&s->foreign, &s->foreign_capacity, s->nforeign + 1, sizeof *s->foreign))
+        return false;
+    s->foreign[s->nforeign++] = n;
+    return true;
+}
+
+/* Marks what the update replaces: the handles' values and staged state. */
+static bool mark_all_replaced(fxi_context *c, fxi_scratch *s, int n, fx_array *const *handles)
+{
+    bool ok = true;
+    c->mark++;
+    s->nforeign = 0;
+    s->oldest = UINT64_MAX;
+    for (int i = 0; i < n && ok; i++)
+        ok = mark_replaced(c, s, handles[i]->node);
+    for (int i = 0; i < c->npromises && ok; i++)
+        if (c->promises[i].kind == FXI_PROMISE_STAGE)
+            ok = mark_replaced(c, s, c->promises[i].slot->node);
+    if (ok && s->nforeign > 1)
+        qsort(s->foreign, (size_t)s->nforeign, sizeof *s->foreign, by_node);
+    return ok;
+}
+
+/* Nodes older than everything that is replaced read none of it, and of what they read nothing is
+ * replaced later either, as long as no update replaces something older still: they are calm, and
+ * walks stop at them. So the updates of a loop do not look at the whole past each time. */
+void fxi_keep_calm(fxi_context *c, uint64_t oldest)
+{
+    if (oldest < c->calm_below)
+        c->calm++;
+    c->calm_below = oldest;
+    fxi_sinks_wake(c, oldest);
+}
+
+/* Adds the pending results that nothing consumed and that read what the update replaces: the
+ * handles' values and staged state. Not those that cannot be computed any more: an intermediate
+ * result that was consumed before its parameters were replaced is an error only when it is read. */
+bool fxi_sinks_push(fxi_context *c, fxi_scratch *s, int32_t *m, int n, fx_array *const *handles)
+{
+    if (!mark_all_replaced(c, s, n, handles))
+        return false;
+    if (s->oldest == UINT64_MAX) /* nothing is replaced */
+        return true;
+    fxi_keep_calm(c, s->oldest);
+    for (fxi_node *k = c->sinks.next, *next; k != &c->sinks; k = next) {
+        next = k->next;
+        c->visited++;
+        if (k->seq < s->oldest)
+            fxi_sink_rest(c, k);
+        else if (fxi_what_it_reads(c, s, k) == FXI_READS_REPLACED && !fxi_root_push(s, m, k, NULL))
+            return false;
+    }
+    return true;
+}

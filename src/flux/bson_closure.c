@@ -1,0 +1,325 @@
+/* bson_closure.c: anonymous functions of Julia's that are small enough to recognise.
+ *
+ * A file carries x -> softmax(x) as the lowered form of its method: a list of calls in which a
+ * value is the argument, the result of an earlier call, a name, or a number. The few shapes that
+ * stand in real chains (reshape, flatten, pooling, softmax, a broadcast function, a factor) become
+ * a layer; anything else stays a node. The calls are read, never made.
+ */
+#include "bson_objects.h"
+#include "closure_layer.h"
+#include "option_struct.h"
+
+#include <cflux/nn.h>
+#include <string.h>
+
+enum { MAX_STEPS = 8, MAX_VALUES = 40, MAX_ARGS = 10, MAX_VISITS = 4000, MAX_DEPTH = 40 };
+
+/* ---- values of the lowered form -------------------------------------------------------------- */
+
+typedef enum value_kind { UNKNOWN = 0, ARRAY, NUMBER, COLON, DIMS, SIZE, NAME } value_kind;
+
+typedef struct value {
+    value_kind kind;
+    int step; /* ARRAY: after how many layers; SIZE: of the array after so many */
+    double number;
+    fx_dtype literal; /* NUMBER: I64, F64 or F32 */
+    fx_dims dims;     /* DIMS: as in fxi_closure_layer; SIZE: v[0], the axis in Julia's count */
+    const char *name;
+} value;
+
+typedef struct lowered {
+    fxi_julia *j;
+    value values[MAX_VALUES];
+    void *layers[MAX_STEPS];
+    int nvalues, nlayers;
+    bool returned;
+} lowered;
+
+static value call(lowered *l, fxi_bson args, int depth);
+
+static bool is_struct(lowered *l, fxi_bson v, const char *type, fxi_bson *out_data)
+{
+    char name[FXI_JULIA_NAME];
+    fxi_julia_struct_name(l->j, v, name);
+    *out_data = fxi_julia_get(l->j, fxi_julia_value(l->j, v), "data");
+    return strcmp(name, type) == 0;
+}
+
+static value named(const char *name)
+{
+    return (value){.kind = strcmp(name, ":") == 0 ? COLON : NAME, .name = name};
+}
+
+static const char *symbol(lowered *l, fxi_bson v)
+{
+    v = fxi_julia_value(l->j, v);
+    const fxi_bson name = fxi_bson_get(v, "name");
+    return fxi_julia_tagged(v, "symbol") && name.kind == FXI_BSON_STRING ? name.u.text : "";
+}
+
+static value tuple_value(lowered *l, fxi_bson v)
+{
+    value t = {.kind = DIMS};
+    fxi_bson_items items = fxi_bson_items_of(fxi_julia_get(l->j, v, "data"));
+    fxi_bson item, data;
+    while (fxi_bson_next(&items, &item)) {
+        const bool colon = is_struct(l, item, "Colon", &data);
+        if (t.dims.n == FX_MAX_DIMS ||
+            (!colon &&
+             (!fxi_julia_integer(l->j, item, &t.dims.v[t.dims.n]) || t.dims.v[t.dims.n] < 0)))
+            return (value){.kind = UNKNOWN};
+        if (colon)
+            t.dims.v[t.dims.n] = -1;
+        t.dims.n++;
+    }
+    return t;
+}
+
+/* The argument of the method is slot 2, the method itself slot 1. */
+static value slot(lowered *l, fxi_bson data)
+{
+    int64_t k;
+    return fxi_julia_integer(l->j, fxi_bson_at(data, 0), &k) && k == 2 ? (value){.kind = ARRAY}
+                                                                       : (value){.kind = UNKNOWN};
+}
+
+static value earlier(lowered *l, fxi_bson data)
+{
+    int64_t k;
+    return fxi_julia_integer(l->j, fxi_bson_at(data, 0), &k) && k >= 1 && k <= l->nvalues
+               ? l->values[k - 1]
+               : (value){.kind = UNKNOWN};
+}
+
+fx_dtype fxi_closure_literal(fxi_bson v, double number)
+{
+    const bool exact = number > -9e15 && number < 9e15;
+    if (v.kind == FXI_BSON_INT && exact)
+        return FX_DTYPE_I64;
+    return v.kind == FXI_BSON_DOUBLE || (double)(float)number != number ? FX_DTYPE_F64
+                                                                        : FX_DTYPE_F32;
+}
+
+static value evaluate(lowered *l, fxi_bson v, int depth)
+{
+    fxi_bson data;
+    value x = {.kind = UNKNOWN};
+    v = fxi_julia_value(l->j, v);
+    if (fxi_julia_number(l->j, v, &x.number)) {
+        x.kind = NUMBER;
+        x.literal = fxi_closure_literal(v, x.number);
+        return x;
+    }
+    if (fxi_julia_tagged(v, "tuple"))
+        return tuple_value(l, v);
+    if (fxi_julia_tagged(v, "symbol"))
+        return named(symbol(l, v));
+    if (is_struct(l, v, "SlotNumber", &data) || is_struct(l, v, "Argument", &data))
+        return slot(l, data);
+    if (is_struct(l, v, "SSAValue", &data))
+        return earlier(l, data);
+    if (is_struct(l, v, "GlobalRef", &data))
+        return named(symbol(l, fxi_bson_at(data, 1)));
+    if (is_struct(l, v, "QuoteNode", &data))
+        return named(symbol(l, fxi_bson_at(data, 0)));
+    if (is_struct(l, v, "Colon", &data))
+        return named(":");
+    if (is_struct(l, v, "Expr", &data) && depth < MAX_STEPS &&
+        strcmp(symbol(l, fxi_bson_at(data, 0)), "call") == 0)
+        return call(l, fxi_julia_value(l->j, fxi_bson_at(data, 1)), depth + 1);
+    const fx_function *f = fxi_julia_function(l->j, v);
+    return f ? named(f->name) : x;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+/* The input of a layer is what the layer before it gave. */
+static bool is_latest(const lowered *l, const value *v)
+{
+    return v->kind == ARRAY && v->step == l->nlayers;
+}
+
+static value add_layer(lowered *l, void *layer)
+{
+    if (!layer || fx_is_error(layer) || l->nlayers == MAX_STEPS)
+        return (value){.kind = UNKNOWN};
+    l->layers[l->nlayers++] = layer;
+    return (value){.kind = ARRAY, .step = l->nlayers};
+}
+
+static value add_closure(lowered *l, const fxi_closure_layer *init)
+{
+    return add_layer(l, fxi_closure_new(init));
+}
+
+/* Adds a value to sizes; false when it is none. */
+static bool add_size(const lowered *l, fx_dims *dims, const value *v)
+{
+    int64_t d;
+    if (v->kind == NUMBER && v->number >= 0 && v->number < 1e9)
+        d = (int64_t)v->number;
+    else if (v->kind == COLON)
+        d = -1;
+    else if (v->kind == SIZE && v->step == l->nlayers)
+        d = -1 - v->dims.v[0];
+    else
+        return false;
+    if (dims->n == FX_MAX_DIMS)
+        return false;
+    dims->v[dims->n++] = d;
+    return true;
+}
+
+static value sizes(const lowered *l, const value *a, int n)
+{
+    value t = {.kind = DIMS};
+    for (int i = 0; i < n; i++)
+        if (!add_size(l, &t.dims, &a[i]))
+            return (value){.kind = UNKNOWN};
+    return t;
+}
+
+static value call_reshape(lowered *l, const value *a, int n)
+{
+    const value t = n == 2 && a[1].kind == DIMS ? a[1] : sizes(l, a + 1, n - 1);
+    int left = 0;
+    for (int64_t i = 0; i < t.dims.n; i++)
+        left += t.dims.v[i] == -1;
+    if (n < 2 || !is_latest(l, &a[0]) || t.kind != DIMS || left > 1 || t.dims.n > FX_MAX_DIMS)
+        return (value){.kind = UNKNOWN};
+    return add_closure(l, &(const fxi_closure_layer){.op = 'r', .dims = t.dims});
+}
+
+static value call_pool(lowered *l, const value *a, int n, bool max)
+{
+    if (n != 2 || !is_latest(l, &a[0]) || a[1].kind != DIMS)
+        return (value){.kind = UNKNOWN};
+    FXI_DEFAULT_OPTIONS(fx_maxpool_args, FXI_MAXPOOL_ARGS, p);
+    p.window = a[1].dims;
+    return add_layer(l, (max ? fxi_maxpool : fxi_meanpool)(&p));
+}
+
+/* A number and the array, in either order. */
+static value call_arithmetic(lowered *l, const char *op, const value *a, int n)
+{
+    const bool first = n == 2 && a[0].kind == NUMBER && is_latest(l, &a[1]);
+    if (!first && !(n == 2 && a[1].kind == NUMBER && is_latest(l, &a[0])))
+        return (value){.kind = UNKNOWN};
+    return add_closure(l, &(const fxi_closure_layer){.op = op[0],
+                                                     .number_first = first,
+                                                     .number = a[first ? 0 : 1].number,
+                                                     .literal = (int64_t)a[first ? 0 : 1].literal});
+}
+
+static bool is_arithmetic(const char *f)
+{
+    return f[0] && !f[1] && strchr("*+-/", f[0]);
+}
+
+static value call_broadcast(lowered *l, const value *a, int n)
+{
+    if (n < 2 || a[0].kind != NAME)
+        return (value){.kind = UNKNOWN};
+    if (is_arithmetic(a[0].name))
+        return call_arithmetic(l, a[0].name, a + 1, n - 1);
+    return n == 2 && is_latest(l, &a[1]) ? add_layer(l, fxi_julia_function_named(a[0].name))
+                                         : (value){.kind = UNKNOWN};
+}
+
+static value call_named(lowered *l, const char *f, const value *a, int n)
+{
+    static const char *const whole[] = {"softmax", "logsoftmax", "flatten", "identity"};
+    if (strcmp(f, "broadcasted") == 0)
+        return call_broadcast(l, a, n);
+    if ((strcmp(f, "materialize") == 0 || strcmp(f, "param") == 0) && n == 1)
+        return a[0];
+    if (strcmp(f, "tuple") == 0)
+        return sizes(l, a, n);
+    if (strcmp(f, "getproperty") == 0 && n == 2 && a[1].kind == NAME)
+        return a[1];
+    if (strcmp(f, "size") == 0 && n == 2 && is_latest(l, &a[0]) && a[1].kind == NUMBER &&
+        a[1].number >= 1 && a[1].number <= FX_MAX_DIMS)
+        return (value){
+            .kind = SIZE, .step = a[0].step, .dims = {.n = 1, .v = {(int64_t)a[1].number}}};
+    if (strcmp(f, "reshape") == 0)
+        return call_reshape(l, a, n);
+    if (strcmp(f, "maxpool") == 0 || strcmp(f, "meanpool") == 0)
+        return call_pool(l, a, n, f[1] == 'a');
+    if (strcmp(f, "*") == 0 || strcmp(f, "/") == 0)
+        return call_arithmetic(l, f, a, n);
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
+        if (strcmp(f, whole[i]) == 0 && n == 1 && is_latest(l, &a[0]))
+            return add_layer(l, fxi_julia_function_named(f));
+    return (value){.kind = UNKNOWN};
+}
+
+static value call(lowered *l, fxi_bson args, int depth)
+{
+    value a[MAX_ARGS];
+    int n = 0;
+    fxi_bson_items items = fxi_bson_items_of(args);
+    fxi_bson v;
+    while (n < MAX_ARGS && fxi_bson_next(&items, &v))
+        a[n++] = evaluate(l, v, depth);
+    return n >= 1 && n < MAX_ARGS && a[0].kind == NAME ? call_named(l, a[0].name, a + 1, n - 1)
+                                                       : (value){.kind = UNKNOWN};
+}
+
+/* ---- the method ------------------------------------------------------------------------------ */
+
+/* The lowered code below a value: a struct CodeInfo. */
+static bool find_code(fxi_julia *j, fxi_bson v, int depth, int *visits, fxi_bson *out)
+{
+    char name[FXI_JULIA_NAME];
+    v = fxi_julia_value(j, v);
+    fxi_julia_struct_name(j, v, name);
+    if (strcmp(name, "CodeInfo") == 0) {
+        *out = fxi_julia_value(j, fxi_bson_at(fxi_julia_get(j, v, "data"), 0));
+        return out->kind == FXI_BSON_ARRAY;
+    }
+    if (name[0])
+        v = fxi_julia_get(j, v, "data");
+    fxi_bson_items items = fxi_bson_items_of(v);
+    fxi_bson item;
+    while (v.kind == FXI_BSON_ARRAY && depth < MAX_DEPTH && ++*visits < MAX_VISITS &&
+           fxi_bson_next(&items, &item))
+        if (find_code(j, item, depth + 1, visits, out))
+            return true;
+    return false;
+}
+
+static void statement(lowered *l, fxi_bson v)
+{
+    fxi_bson data;
+    value x = {.kind = UNKNOWN};
+    v = fxi_julia_value(l->j, v);
+    const bool expression = is_struct(l, v, "Expr", &data);
+    if (expression && strcmp(symbol(l, fxi_bson_at(data, 0)), "return") == 0) {
+        x = evaluate(l, fxi_bson_at(fxi_julia_value(l->j, fxi_bson_at(data, 1)), 0), 0);
+        l->returned = is_latest(l, &x);
+    } else if (is_struct(l, v, "ReturnNode", &data)) {
+        x = evaluate(l, fxi_bson_at(data, 0), 0);
+        l->returned = is_latest(l, &x);
+    } else {
+        x = evaluate(l, v, 0);
+    }
+    l->values[l->nvalues++] = x;
+}
+
+void *fxi_bson_closure(fxi_julia *j, fxi_bson v)
+{
+    lowered l = {.j = j};
+    int visits = 0;
+    fxi_bson code, item;
+    const fxi_bson type = fxi_julia_get(j, v, "type");
+    if (!find_code(j, fxi_bson_get(type, "typename"), 0, &visits, &code))
+        return NULL;
+    fxi_bson_items items = fxi_bson_items_of(code);
+    while (!l.returned && l.nvalues < MAX_VALUES && fxi_bson_next(&items, &item))
+        statement(&l, item);
+    if (!l.returned)
+        return NULL;
+    return l.nlayers == 0   ? (void *)FX_IDENTITY
+           : l.nlayers == 1 ? l.layers[0]
+                            : (void *)fxi_chain(l.nlayers, l.layers);
+}

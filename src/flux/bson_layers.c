@@ -1,0 +1,376 @@
+/* bson_layers.c: layers from the structs that Flux 0.6 to 0.16 wrote for them.
+ *
+ * A struct in a file is a list of fields without names; which they are follows from the type and
+ * from how many there are, because every version that changed a layer changed that number too (or
+ * kept the positions). The table of a layer (cflux/layer.h) lists these forms. The values become
+ * options, from which the layer's own constructor makes it; children that are no options replace
+ * those of the new layer. Layers that the library does not have become nodes.
+ */
+#include "bson_objects.h"
+#include "bson_version.h"
+#include "flux_rows.h"
+#include "memory.h"
+
+#include <cflux/nn.h>
+#include <string.h>
+
+/* A struct that is being read as one form of a layer. */
+typedef struct fields {
+    fxi_julia *j;
+    fxi_bson v[FXI_JULIA_FIELDS];
+    int n;
+    int depth;
+    const fx_type *type;
+    const fx_layer *layer;
+    const fx_flux_form *form;
+    char *options, *self; /* the option struct, and a struct of the layer's type */
+    uint64_t read;        /* rows that the form has, a bit each */
+} fields;
+
+/* ---- values of fields ------------------------------------------------------------------------ */
+
+static bool is_array_of(const void *object, int ndims)
+{
+    return object && fx_is_array(object) && (ndims < 0 || fx_ndims(object) == ndims);
+}
+
+/* The array of a field; NULL when it is something else or has another number of axes (−1: any). */
+static fx_array *array_at(fields *f, int i, int ndims)
+{
+    void *object = i < f->n ? fxi_bson_object(f->j, f->v[i], f->depth + 1) : NULL;
+    return is_array_of(object, ndims) ? object : NULL;
+}
+
+static bool is_nothing(fields *f, int i)
+{
+    char type[FXI_JULIA_NAME];
+    const fxi_bson v = fxi_julia_value(f->j, f->v[i]);
+    fxi_julia_struct_name(f->j, v, type);
+    return v.kind == FXI_BSON_NULL || (v.kind == FXI_BSON_BOOL && !v.u.integer) ||
+           strcmp(type, "Flux.Zeros") == 0;
+}
+
+static fx_function *function_at(fields *f, int i)
+{
+    return fxi_julia_function(f->j, f->v[i]);
+}
+
+static bool bool_at(fields *f, int i, bool *out)
+{
+    const fxi_bson v = fxi_julia_value(f->j, f->v[i]);
+    *out = v.kind == FXI_BSON_BOOL && v.u.integer;
+    return v.kind == FXI_BSON_BOOL;
+}
+
+/* Whether a layer trains. Before Flux 0.10 the field was a Bool, true from the start, and meant
+ * "unless testmode! says otherwise": that is automatic now. Later versions with as many fields have
+ * nothing there until they are told. */
+static void active_at(fields *f, int i, fx_active *out)
+{
+    bool active;
+    if (bool_at(f, i, &active))
+        *out = !active                                   ? FX_ACTIVE_OFF
+               : f->form->until && f->form->since < 1000 ? FX_ACTIVE_AUTO
+                                                         : FX_ACTIVE_ON;
+}
+
+/* Julia counts axes from 1. Colon is the default, all of them. */
+static bool axes_at(fields *f, int i, fx_axes *out)
+{
+    fx_dims dims;
+    char type[FXI_JULIA_NAME];
+    fxi_julia_struct_name(f->j, f->v[i], type);
+    if (strcmp(type, "Colon") == 0)
+        return true;
+    if (!fxi_julia_dims(f->j, f->v[i], &dims)) {
+        dims.n = 1;
+        if (!fxi_julia_integer(f->j, f->v[i], &dims.v[0]))
+            return false;
+    }
+    for (int64_t k = 0; k < dims.n; k++)
+        dims.v[k]--;
+    *out = fx_axes_of((int)dims.n, dims.v);
+    return true;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* Options that say whether a child is there follow the child. */
+static void note_presence(fields *f, size_t member, bool there)
+{
+    for (int i = 0; i < f->layer->nrows; i++) {
+        const fx_layer_row *row = fxi_row(f->layer, i);
+        if (!row->present || row->present != member || !row->option)
+            continue;
+        if (row->kind == FX_OPTION_BIAS)
+            *(int *)(void *)(f->options + row->option) = there;
+        else
+            *(bool *)(f->options + row->option) = there;
+    }
+}
+
+/* The array of a field, which is an option or a member; nothing and false are none. */
+static bool take_array(fields *f, int i, const fx_layer_row *row)
+{
+    const int ndims = row->kind == FX_OPTION_VECTOR ? 1 : row->kind == FX_OPTION_MATRIX ? 2 : -1;
+    fx_array *x = is_nothing(f, i) ? NULL : array_at(f, i, ndims);
+    void *to = row->option ? f->options + row->option : f->self + row->member;
+    memcpy(to, &x, sizeof x);
+    note_presence(f, row->member, x != NULL);
+    return x || is_nothing(f, i);
+}
+
+/* Flux.Scale, until 0.12 Flux.Diagonal, has the members scale and bias; else there is none. */
+static bool take_scale(fields *f, int i)
+{
+    char type[FXI_JULIA_NAME];
+    fields part = {.j = f->j, .depth = f->depth + 1};
+    const int rows[2] = {fxi_row_named(f->layer, "scale"), fxi_row_named(f->layer, "bias")};
+    fxi_julia_struct_name(f->j, f->v[i], type);
+    const bool there = strcmp(type, "Flux.Scale") == 0 || strcmp(type, "Flux.Diagonal") == 0;
+    part.n = there ? fxi_julia_fields(f->j, f->v[i], part.v) : 0;
+    for (int k = 0; k < 2; k++) {
+        if (rows[k] < 0)
+            return false;
+        const fx_layer_row *row = fxi_row(f->layer, rows[k]);
+        fx_array *x = there ? array_at(&part, k, -1) : NULL;
+        *fxi_child_slot(row, f->self) = x;
+        note_presence(f, row->member, x != NULL);
+        f->read |= (uint64_t)1 << rows[k];
+        if (there && !x)
+            return false;
+    }
+    return true;
+}
+
+/* A member that is no option. */
+static bool take_member(fields *f, int i, const fx_layer_row *row)
+{
+    const fx_field *field = fxi_field_of_row(f->type, row);
+    void *to = f->self + row->member;
+    switch (field ? field->kind : FX_FIELD_STRING) {
+    case FX_FIELD_CHILD:
+        return take_array(f, i, row);
+    case FX_FIELD_NUMBER:
+        return fxi_julia_number(f->j, f->v[i], to);
+    case FX_FIELD_INTEGER:
+        return fxi_julia_integer(f->j, f->v[i], to);
+    case FX_FIELD_FLAG:
+        return bool_at(f, i, to);
+    case FX_FIELD_DIMS:
+        return fxi_julia_dims(f->j, f->v[i], to);
+    default:
+        return false;
+    }
+}
+
+/* The value of field i; flags of children wait until all children are there. */
+static bool take_value(fields *f, int i, const fx_layer_row *row)
+{
+    void *to = f->options + row->option;
+    fx_function *function;
+    switch (row->kind) {
+    case FX_OPTION_NONE:
+        return take_member(f, i, row);
+    case FX_OPTION_VECTOR:
+    case FX_OPTION_MATRIX:
+    case FX_OPTION_ARRAY:
+        return take_array(f, i, row);
+    case FX_OPTION_FUNCTION:
+        function = function_at(f, i);
+        memcpy(to, &function, sizeof function);
+        return function != NULL;
+    case FX_OPTION_KERNEL:
+    case FX_OPTION_SIZES:
+    case FX_OPTION_NUMBERS:
+    case FX_OPTION_PADDING:
+        return fxi_julia_dims(f->j, f->v[i], to);
+    case FX_OPTION_SIZE:
+    case FX_OPTION_INTEGER:
+        return fxi_julia_integer(f->j, f->v[i], to);
+    case FX_OPTION_REAL:
+    case FX_OPTION_REAL32:
+        return fxi_julia_number(f->j, f->v[i], to);
+    case FX_OPTION_AXES:
+        return axes_at(f, i, to);
+    case FX_OPTION_ACTIVE:
+        active_at(f, i, to);
+        return true;
+    case FX_OPTION_SCALE:
+        return take_scale(f, i);
+    case FX_OPTION_FLAG:
+        return row->present ? true : bool_at(f, i, to);
+    case FX_OPTION_RNG:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* A flag of a child says what the child says. */
+static bool flag_fits(fields *f, int i, const fx_layer_row *row)
+{
+    bool flag;
+    return row->kind != FX_OPTION_FLAG || !row->present ||
+           (bool_at(f, i, &flag) && flag == *(const bool *)(f->options + row->option));
+}
+
+/* The values of all fields; false: they are not those of this form. */
+static bool take_form(fields *f)
+{
+    const char *at = f->form->fields;
+    fxi_word name;
+    for (int i = 0; fxi_next_word(&at, &name); i++) {
+        const int k = fxi_row_of_flux(f->layer, name);
+        if (k < 0 || !take_value(f, i, fxi_row(f->layer, k)))
+            return false;
+        f->read |= (uint64_t)1 << k;
+    }
+    at = f->form->fields;
+    for (int i = 0; fxi_next_word(&at, &name); i++)
+        if (!flag_fits(f, i, fxi_row(f->layer, fxi_row_of_flux(f->layer, name))))
+            return false;
+    return true;
+}
+
+/* ---- layers ---------------------------------------------------------------------------------- */
+
+static bool callable(const void *object)
+{
+    const fx_type *type = object ? fx_type_of(object) : NULL;
+    return type && (type->forward || (type->flags & FX_TYPE_FUNCTION));
+}
+
+/* A tuple of layers, a named tuple, and in Flux 0.6 and for long chains a list. */
+static void *container(fields *f)
+{
+    const bool in_list = fxi_julia_value(f->j, f->v[0]).kind == FXI_BSON_ARRAY;
+    f->j->lists += in_list;
+    void *all = fxi_bson_object(f->j, f->v[0], f->depth + 1);
+    f->j->lists -= in_list;
+    if (!all || !fx_type_of(all) || !(fx_type_of(all)->flags & FX_TYPE_TUPLE))
+        return NULL;
+    const fx_list *list = &((const fx_tuple_object *)all)->items;
+    for (int64_t i = 0; i < list->n; i++)
+        if (!callable(list->items[i]))
+            return NULL;
+    return f->layer->build_list((int)list->n, (const char *const *)list->names, list->items);
+}
+
+static bool same_sizes(fx_array *a, fx_array *b)
+{
+    bool same = fx_ndims(a) == fx_ndims(b);
+    for (int i = 0; i < fx_ndims(a) && same; i++)
+        same = fx_size(a, i) == fx_size(b, i);
+    return same;
+}
+
+/* A child of the file takes the place of the one that the constructor made; false: there is none,
+ * or it has other sizes. */
+static bool put_child(const fx_layer_row *row, fields *f, void *made)
+{
+    void *child = *fxi_child_slot(row, f->self), **slot = fxi_child_slot(row, made);
+    if (!child || !*slot)
+        return !child == !*slot;
+    if (!same_sizes(child, *slot))
+        return false;
+    fxi_set(slot, child);
+    return true;
+}
+
+static size_t plain_size(fx_field_kind kind)
+{
+    return kind == FX_FIELD_DIMS   ? sizeof(fx_dims)
+           : kind == FX_FIELD_FLAG ? sizeof(bool)
+                                   : sizeof(double);
+}
+
+/* Members that are no options, from the file into the new layer; `made`, an error array that stands
+ * among the children, or NULL when something does not fit. */
+static void *completed(fields *f, void *made)
+{
+    for (int i = 0; i < f->layer->nrows; i++) {
+        const fx_layer_row *row = fxi_row(f->layer, i);
+        const fx_field *field = fxi_field_of_row(f->type, row);
+        if (!(f->read >> i & 1) || row->option || !field)
+            continue;
+        void *child = field->kind == FX_FIELD_CHILD ? *fxi_child_slot(row, f->self) : NULL;
+        if (child && fx_is_error(child))
+            return child;
+        if (field->kind != FX_FIELD_CHILD)
+            memcpy((char *)made + row->member, f->self + row->member, plain_size(field->kind));
+        else if (!put_child(row, f, made))
+            return NULL;
+    }
+    return made;
+}
+
+/* The newest version of Flux that may have written the file: found out once. */
+static int newest(fxi_julia *j)
+{
+    if (j->newest == 0) {
+        const fxi_flux_range range = fxi_bson_flux_range(j);
+        j->newest = range.since > range.until ? FXI_FLUX_LAST : range.until;
+    }
+    return j->newest;
+}
+
+static void *read_as(fields *f)
+{
+    if (!take_form(f))
+        return NULL;
+    if (f->layer->from_flux) {
+        const fx_flux_source source = {sizeof source, f->n, f->j->lists > 0, newest(f->j)};
+        if (!f->layer->from_flux(&source, f->options, f->self))
+            return NULL;
+    }
+    void *made = fx_layer_make(f->type, f->options);
+    return fx_is_error(made) ? made : completed(f, made);
+}
+
+/* The layer of the first form with so many fields whose values fit; NULL: there is none. */
+static void *layer_of(fields *f)
+{
+    const size_t size = *(const size_t *)f->layer->defaults;
+    void *made = NULL;
+    if (f->layer->build_list)
+        return f->n == 1 ? container(f) : NULL;
+    f->options = fxi_malloc(size + f->type->size);
+    if (!f->options) {
+        f->j->b->status = fx_fail(FX_STATUS_MEMORY, f->j->b->op, "no memory for a layer");
+        return NULL;
+    }
+    f->self = f->options + size;
+    for (f->form = f->layer->forms; f->form->fields && !made && f->j->b->status == FX_OK;
+         f->form++) {
+        if (fxi_count_words(f->form->fields) != f->n)
+            continue;
+        memcpy(f->options, f->layer->defaults, size);
+        memset(f->self, 0, f->type->size);
+        f->read = 0;
+        made = read_as(f);
+    }
+    fxi_free(f->options);
+    return made;
+}
+
+void *fxi_bson_layer(fxi_julia *j, const char *type, fxi_bson v, int depth)
+{
+    fields f = {.j = j, .depth = depth, .type = fxi_type_of_flux(type)};
+    if (!f.type)
+        return NULL;
+    f.layer = fx_layer_of(f.type);
+    f.n = fxi_julia_fields(j, v, f.v);
+    const bool clean = fx_error_status() == FX_OK;
+    void *layer = layer_of(&f);
+    if (layer && fx_is_error(layer) && fx_error_status() == FX_STATUS_MEMORY) {
+        j->b->status = FX_STATUS_MEMORY;
+        return NULL;
+    }
+    if (layer && fx_is_error(layer) && j->b->status == FX_OK) {
+        const fx_error e = clean ? fx_error_take() : (fx_error){.message = "does not fit together"};
+        fxi_bytes_bad(j->b, (size_t)(v.u.bytes - j->b->data), "a %s: %s", type, e.message);
+        return NULL;
+    }
+    return layer;
+}

@@ -1,0 +1,353 @@
+/* bson_shapes.c: layers as the structs of Flux 0.16, optimisers as those of Optimisers.jl 0.4.
+ *
+ * The table of a layer (cflux/layer.h) says which fields its struct has, in the order of Flux's
+ * definition, and which type parameters, as Flux declares them. The rules of optimisers are here;
+ * the @def of Optimisers.jl makes a parameter of each field:
+ *     Leaf{R,S}            rule::R state::S frozen::Bool
+ *     Adam{E,B,P}          eta::E beta::B epsilon::P
+ *     AdamW{E,B,L,P}       eta::E beta::B lambda::L epsilon::P couple::Bool
+ * BSON.jl converts every field to the type that the parameters give, so both must agree.
+ */
+#include "bson_shapes.h"
+#include "bson_callable.h"
+#include "c_text.h"
+#include "flux_rows.h"
+#include "state_parts.h"
+
+#include <cflux/nn.h>
+#include <cflux/optim.h>
+#include <string.h>
+
+static fxi_item object(const void *x)
+{
+    return (fxi_item){.kind = FXI_ITEM_OBJECT, .object = x};
+}
+static fxi_item truth(bool x)
+{
+    return (fxi_item){.kind = FXI_ITEM_BOOL, .integer = x};
+}
+static fxi_item integer(int64_t x)
+{
+    return (fxi_item){.kind = FXI_ITEM_INT, .integer = x};
+}
+static fxi_item float32(double x)
+{
+    return (fxi_item){.kind = FXI_ITEM_FLOAT32, .number = x};
+}
+static fxi_item float64(double x)
+{
+    return (fxi_item){.kind = FXI_ITEM_FLOAT64, .number = x};
+}
+static fxi_item dims(const fx_dims *d)
+{
+    return (fxi_item){.kind = FXI_ITEM_DIMS, .object = d};
+}
+static fxi_item single(const char *const *path)
+{
+    return (fxi_item){.kind = FXI_ITEM_SINGLE, .path = path};
+}
+static fxi_param number(int64_t n)
+{
+    return (fxi_param){-1, n};
+}
+static fxi_param type_of(int field)
+{
+    return (fxi_param){field, 0};
+}
+
+/* ---- layers ---------------------------------------------------------------------------------- */
+
+static const char *const colon[] = {"Main", "Base", "Colon", NULL};
+static const char *const rng[] = {"Random", "TaskLocalRNG", NULL};
+static const char *const broadcast[] = {"Main", "Base", "Broadcast", "#broadcast", NULL};
+static const char *const scale_path[] = {"Flux", "Scale", NULL};
+static const char *const fix1_path[] = {"Main", "Base", "Fix1", NULL};
+
+/* A layer that is being described. */
+typedef struct described {
+    const void *self;
+    const fx_type *type;
+    const fx_layer *layer;
+    const char *lost;
+} described;
+
+static const void *member(const described *d, const fx_layer_row *row)
+{
+    return (const char *)d->self + row->member;
+}
+
+/* The member of that name; NULL. */
+static const void *child_named(const described *d, const char *name)
+{
+    const int i = fxi_row_named(d->layer, name);
+    return i < 0 ? NULL : *fxi_child_slot(fxi_row(d->layer, i), d->self);
+}
+
+static fxi_item act_of(const described *d)
+{
+    const void *act = child_named(d, "act");
+    return object(act ? act : FX_IDENTITY);
+}
+
+/* Flux.Scale, with the activation in it; without it the activation alone, for every element. */
+static fxi_item scale_of(const described *d)
+{
+    if (child_named(d, "scale"))
+        return (fxi_item){.kind = FXI_ITEM_SCALE, .object = d->self};
+    const fxi_item act = act_of(d);
+    return act.object == FX_IDENTITY ? act
+                                     : (fxi_item){.kind = FXI_ITEM_BROADCAST, .object = d->self};
+}
+
+static fxi_item real(described *d, const fx_layer_row *row, bool single_precision)
+{
+    double v = *(const double *)member(d, row);
+    const char *lost = d->layer->to_flux ? d->layer->to_flux(d->self, row->name, &v) : NULL;
+    d->lost = lost ? lost : d->lost;
+    return single_precision ? float32(v) : float64(v);
+}
+
+/* An absent bias is false, any other absent child nothing. */
+static fxi_item child(const described *d, const fx_layer_row *row)
+{
+    const void *x = *fxi_child_slot(row, d->self);
+    for (int i = 0; i < d->layer->nrows && !x; i++) {
+        const fx_layer_row *other = fxi_row(d->layer, i);
+        if (other->kind == FX_OPTION_BIAS && other->present == row->member)
+            return truth(false);
+    }
+    return object(x);
+}
+
+static fxi_item active(int64_t state)
+{
+    return state == FX_ACTIVE_AUTO ? object(NULL) : truth(state == FX_ACTIVE_ON);
+}
+
+static fxi_item axes(const fx_dims *d)
+{
+    fxi_item item = d->n ? dims(d) : single(colon);
+    item.integer = d->n > 0; /* what the writer adds: axes are counted from 0 here */
+    return item;
+}
+
+/* By what the member is. */
+static fxi_item plain(described *d, const fx_layer_row *row)
+{
+    const fx_field *f = fxi_field_of_row(d->type, row);
+    const void *at = member(d, row);
+    switch (f ? f->kind : FX_FIELD_STRING) {
+    case FX_FIELD_CHILD:
+        return child(d, row);
+    case FX_FIELD_SHARED:
+        return object(*fxi_child_slot(row, d->self));
+    case FX_FIELD_NUMBER:
+        return real(d, row, false);
+    case FX_FIELD_INTEGER:
+        return integer(*(const int64_t *)at);
+    case FX_FIELD_FLAG:
+        return truth(*(const bool *)at);
+    case FX_FIELD_DIMS:
+        return dims(at);
+    case FX_FIELD_LIST:
+        return (fxi_item){.kind = FXI_ITEM_LIST, .object = at};
+    default:
+        return object(NULL);
+    }
+}
+
+static fxi_item item_of(described *d, const fx_layer_row *row)
+{
+    fxi_item item;
+    switch (row->kind) {
+    case FX_OPTION_FUNCTION:
+        item = plain(d, row);
+        return item.object ? item : object(FX_IDENTITY);
+    case FX_OPTION_ACTIVE:
+        return active(*(const int64_t *)member(d, row));
+    case FX_OPTION_AXES:
+        return axes(member(d, row));
+    case FX_OPTION_REAL32:
+        return real(d, row, true);
+    case FX_OPTION_FLAG:
+        return row->present
+                   ? truth(*(void *const *)(const void *)((const char *)d->self + row->present) !=
+                           NULL)
+                   : plain(d, row);
+    case FX_OPTION_SCALE:
+        return scale_of(d);
+    case FX_OPTION_RNG:
+        return single(rng);
+    default:
+        return plain(d, row);
+    }
+}
+
+/* "Flux.Dense" becomes Flux, Dense; a name without modules is one of Main. */
+static void split_name(const char *name, fxi_shape *s)
+{
+    int n = 0;
+    snprintf(s->own_name, sizeof s->own_name, "%s", name);
+    if (!strchr(name, '.'))
+        s->own_path[n++] = "Main";
+    char *rest = s->own_name;
+    for (char *part; n < FXI_SHAPE_PATH && (part = fxi_cut_word(".", &rest));)
+        s->own_path[n++] = part;
+    s->own_path[n] = NULL;
+    s->path = s->own_path;
+}
+
+/* "#stride" is how many numbers the field stride has, "weight" the type of that field. */
+static fxi_param param_of(const fx_flux_form *form, const fxi_shape *s, fxi_word word)
+{
+    const bool count = *word.from == '#';
+    const int i = fxi_word_position(form->fields, (fxi_word){word.from + count, word.n - count});
+    if (!count || i < 0)
+        return type_of(i);
+    return number(((const fx_dims *)s->items[i].object)->n);
+}
+
+static void fill_layer(described *d, const fx_flux_form *form, fxi_shape *s)
+{
+    const char *at = form->fields;
+    *s = (fxi_shape){.names = form->fields};
+    split_name(d->layer->flux, s);
+    for (fxi_word w; s->nitems < FXI_SHAPE_FIELDS && fxi_next_word(&at, &w);) {
+        const int i = fxi_row_of_flux(d->layer, w);
+        s->items[s->nitems++] = i < 0 ? object(NULL) : item_of(d, fxi_row(d->layer, i));
+    }
+    at = form->params;
+    for (fxi_word w; s->nparams < FXI_SHAPE_PARAMS && fxi_next_word(&at, &w);)
+        s->params[s->nparams++] = param_of(form, s, w);
+    s->lost = d->lost;
+}
+
+/* The newest form stands last. */
+static bool shape_of_layer(const void *x, fxi_shape *out)
+{
+    described d = {.self = x, .type = fx_type_of(x)};
+    d.layer = fx_layer_of(d.type);
+    const fx_flux_form *form = d.layer && d.layer->flux ? d.layer->forms : NULL;
+    if (!form || !form->fields)
+        return false;
+    while (form[1].fields)
+        form++;
+    fill_layer(&d, form, out);
+    return true;
+}
+
+/* The Flux.Scale of a layer. */
+static void scale(const void *x, fxi_shape *s)
+{
+    const described d = {.self = x, .type = fx_type_of(x), .layer = fx_layer_of(fx_type_of(x))};
+    const fxi_item items[] = {object(child_named(&d, "scale")), object(child_named(&d, "bias")),
+                              act_of(&d)};
+    const fxi_param params[] = {type_of(2), type_of(0), type_of(1)};
+    *s = (fxi_shape){.path = scale_path, .nitems = 3, .nparams = 3};
+    memcpy(s->items, items, sizeof items);
+    memcpy(s->params, params, sizeof params);
+}
+
+/* Base.Fix1(broadcast, act) */
+static void fix1(const void *x, fxi_shape *s)
+{
+    const described d = {.self = x, .type = fx_type_of(x), .layer = fx_layer_of(fx_type_of(x))};
+    const fxi_item items[] = {single(broadcast), act_of(&d)};
+    const fxi_param params[] = {type_of(0), type_of(1)};
+    *s = (fxi_shape){.path = fix1_path, .nitems = 2, .nparams = 2};
+    memcpy(s->items, items, sizeof items);
+    memcpy(s->params, params, sizeof params);
+}
+
+/* ---- optimisers ------------------------------------------------------------------------------ */
+
+static fxi_item two(fx_dtype type, double a, double b)
+{
+    return object(
+        fxi_tuple(2, (void *const[]){fxi_full(type, a, 0, NULL), fxi_full(type, b, 0, NULL)}));
+}
+
+/* The fields of our rules are Flux's in its order, but for the two numbers of beta. */
+static void rule(const void *x, fxi_shape *s)
+{
+    const fx_type *type = fx_type_of(x);
+    int n = 0;
+    for (int i = 0; i < type->nfields; i++) {
+        const fx_field *f = &type->fields[i];
+        const char *at = (const char *)x + f->offset;
+        double v = 0, next = 0;
+        if (f->kind == FX_FIELD_FLAG) {
+            s->items[n++] = truth(*(const bool *)at);
+            continue;
+        }
+        memcpy(&v, at, sizeof v);
+        if (strcmp(f->name, "beta1") == 0) {
+            memcpy(&next, (const char *)x + type->fields[++i].offset, sizeof next);
+            s->items[n++] = two(FX_DTYPE_F64, v, next);
+        } else {
+            s->items[n++] = float64(v);
+        }
+    }
+    for (int i = 0; i < s->nparams; i++)
+        s->params[i] = type_of(i);
+}
+
+/* What Optimisers.jl remembers: nothing, an array, or two and the powers of β in their type. */
+static void leaf(const void *x, fxi_shape *s)
+{
+    fxi_leaf l;
+    fxi_leaf_of(x, &l);
+    fxi_item state = object(l.nstates ? l.states[0] : NULL);
+    if (l.nstates == 2) {
+        const fxi_item powers = two(fx_eltype(l.states[0]), l.numbers[0], l.numbers[1]);
+        state = object(fxi_tuple(
+            3, (void *const[]){l.states[0], l.states[1], (void *)(uintptr_t)powers.object}));
+    }
+    const fxi_item items[] = {object(l.rule), state, truth(l.frozen)};
+    const fxi_param params[] = {type_of(0), type_of(1)};
+    memcpy(s->items, items, sizeof items);
+    memcpy(s->params, params, sizeof params);
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *const path[3]; /* its last part is the name of the library's type */
+    int nitems, nparams;
+    void (*fill)(const void *x, fxi_shape *s);
+} rules[] = {
+    {{"Optimisers", "Leaf"}, 3, 2, leaf},     {{"Optimisers", "Descent"}, 1, 1, rule},
+    {{"Optimisers", "Momentum"}, 2, 2, rule}, {{"Optimisers", "Nesterov"}, 2, 2, rule},
+    {{"Optimisers", "Adam"}, 3, 3, rule},     {{"Optimisers", "AdamW"}, 5, 4, rule},
+};
+
+/* A program's own type may have the name of a rule or a leaf. */
+static bool shape_of_rule(const void *x, fxi_shape *out)
+{
+    fxi_leaf l;
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        if (strcmp(fx_type_of(x)->name, rules[i].path[1]) != 0 ||
+            !(rules[i].fill == leaf ? fxi_leaf_of(x, &l) : fxi_is_rule(x)))
+            continue;
+        *out = (fxi_shape){
+            .path = rules[i].path, .nitems = rules[i].nitems, .nparams = rules[i].nparams};
+        rules[i].fill(x, out);
+        return true;
+    }
+    return false;
+}
+
+bool fxi_shape_of(const void *x, fxi_shape *out)
+{
+    return x && fx_type_of(x) && (shape_of_layer(x, out) || shape_of_rule(x, out));
+}
+
+bool fxi_shape_of_item(const fxi_item *item, fxi_shape *out)
+{
+    if (item->kind == FXI_ITEM_SCALE || item->kind == FXI_ITEM_BROADCAST) {
+        (item->kind == FXI_ITEM_SCALE ? scale : fix1)(item->object, out);
+        return true;
+    }
+    return item->kind == FXI_ITEM_OBJECT &&
+           (fxi_callable_shape(item->object, out) || fxi_shape_of(item->object, out));
+}

@@ -1,0 +1,23 @@
+/* bson_version.h: which versions of Flux and Julia wrote a BSON document. Internal. */
+#ifndef CFLUX_BSON_VERSION_H
+#define CFLUX_BSON_VERSION_H
+
+#include "bson_julia.h"
+
+#include <cflux/io.h>
+
+/* Versions of Flux, both ends included: 1206 is 0.12.6, 1299 the last of 0.12. */
+enum { FXI_FLUX_FIRST = 600, FXI_FLUX_LAST = 9999 };
+typedef struct fxi_flux_range {
+    int since, until;
+} fxi_flux_range;
+
+/* The versions in which a layer of this type had so many fields; all of them when nobody knows. */
+fxi_flux_range fxi_bson_layer_range(const char *type, int nfields);
+
+/* The versions of Flux that may have written a document, or the one that was chosen. */
+fxi_flux_range fxi_bson_flux_range(fxi_julia *j);
+/* Fills in where a document comes from; the status of its bytes. */
+fx_status fxi_bson_about(fxi_bytes *b, fx_file_info *out);
+
+#endif

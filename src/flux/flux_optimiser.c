@@ -1,0 +1,578 @@
+/* flux_optimiser.c: optimiser states between Flux's files and fx_update.
+ *
+ * Optimisers.jl keeps a tree with the names of Flux's fields, a Leaf where the model has an array;
+ * ours has the names of our fields. Both go through fx_flux_state, which is the model in Flux's
+ * shape with our arrays in it: walking it beside a tree says which Leaf is which array's. The
+ * optimisers of Flux until 0.14 are one object with a dictionary from arrays to what they remember.
+ *
+ * What does not fit is found out before anything is made, so that a file's optimiser may be tried
+ * on every model of the file.
+ */
+#include "flux_optimiser.h"
+#include "error.h"
+#include "file_node.h"
+#include "memory.h"
+#include "option_struct.h"
+#include "state_parts.h"
+#include "tuples.h"
+
+#include <cflux/device.h>
+#include <cflux/io.h>
+#include <cflux/ops.h>
+#include <cflux/optim.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char OP[] = "flux_optimiser";
+/* Arrays of a dictionary are compared with those of a model, each with each: so many steps may that
+ * take while a file is loaded, and when the program asks. */
+enum { WORK_OF_LOADING = 400000, WORK_OF_ASKING = 100 * WORK_OF_LOADING };
+static const char TOO_MUCH[] = "there are too many arrays to compare";
+static const char NEW[] = "Optimisers.", OLD[] = "Flux.Optimise."; /* modules */
+
+typedef struct pair {
+    void *array, *leaf;
+} pair;
+
+/* Which leaf is which array's. */
+typedef struct matching {
+    pair *pairs;
+    int32_t n, capacity;
+    void *old; /* an optimiser of Flux until 0.14; NULL: there are leaves */
+    bool no_memory;
+    fx_status status; /* of walks that could not go on */
+    int64_t work;     /* steps that comparing values may still take */
+    char why[300];    /* why it does not fit; "" */
+} matching;
+
+static bool unfit(matching *m, const char *format, ...) FXI_PRINTF(2, 3);
+static bool unfit(matching *m, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (!m->why[0])
+        vsnprintf(m->why, sizeof m->why, format, args);
+    va_end(args);
+    return false;
+}
+
+static fx_status failure(const matching *m)
+{
+    return m->no_memory ? fx_fail(FX_STATUS_MEMORY, OP, "no memory")
+                        : fx_fail(FX_STATUS_ARGUMENT, OP, "%s", m->why);
+}
+
+/* ---- what is an optimiser -------------------------------------------------------------------- */
+
+static bool is_named(const void *object, const char *name)
+{
+    const char *is = object ? fxi_file_node_name(object) : NULL;
+    return is && strcmp(is, name) == 0;
+}
+
+static bool is_leaf(const void *object)
+{
+    fxi_leaf parts;
+    return is_named(object, "Optimisers.Leaf") || fxi_leaf_of(object, &parts);
+}
+
+static bool is_old(const void *object)
+{
+    const char *name = object ? fxi_file_node_name(object) : NULL;
+    return name && strncmp(name, OLD, strlen(OLD)) == 0;
+}
+
+static bool is_branch(const fx_spot *at)
+{
+    const void *x = at->objects[0];
+    return x && !fx_is_array(x) && at->depth <= FXI_IO_MAX_DEPTH;
+}
+
+static fx_walk look_for_leaf(const fx_spot *at, void *user)
+{
+    bool *found = user;
+    *found = at->objects[0] && is_leaf(at->objects[0]);
+    return *found ? FX_WALK_STOP : is_branch(at) ? FX_WALK_ENTER : FX_WALK_PASS;
+}
+
+/* *io_status: the first failure of such walks. */
+static bool has_leaf(void *object, fx_status *io_status)
+{
+    bool found = false;
+    const fx_tree_walker how = {.op = OP, .meet = look_for_leaf, .user = &found};
+    const fx_status status = fx_tree_walk(&how, &object);
+    *io_status = *io_status == FX_OK ? status : *io_status;
+    return status == FX_OK && found;
+}
+
+/* ---- leaves and arrays ----------------------------------------------------------------------- */
+
+static bool add(matching *m, void *array, void *leaf)
+{
+    m->no_memory = !fxi_grow(&m->pairs, &m->capacity, m->n + 1, sizeof *m->pairs);
+    if (!m->no_memory)
+        m->pairs[m->n++] = (pair){array, leaf};
+    return !m->no_memory || unfit(m, "no memory");
+}
+
+static fx_walk match_place(const fx_spot *at, void *user)
+{
+    matching *m = user;
+    void *tree = at->objects[0], *x = at->objects[1];
+    const bool array = x && fx_is_array(x);
+    if (tree && is_leaf(tree))
+        return (array ? add(m, x, tree)
+                      : unfit(m, "the tree has a Leaf where the model has no array"))
+                   ? FX_WALK_PASS
+                   : FX_WALK_STOP;
+    if (!is_branch(at))
+        return FX_WALK_PASS;
+    const int64_t n = fx_count(tree), has = x && !array ? fx_count(x) : 0;
+    if (n == has)
+        return FX_WALK_ENTER;
+    if (!has_leaf(tree, &m->status))
+        return m->status == FX_OK ? FX_WALK_PASS : FX_WALK_STOP;
+    unfit(m, "the tree has %lld branches where the model has %lld", (long long)n, (long long)has);
+    return FX_WALK_STOP;
+}
+
+/* The leaves of a tree and the arrays in the same places of x. */
+static bool match(matching *m, void *tree, void *x)
+{
+    void *const both[] = {tree, x};
+    const fx_tree_walker how = {.op = OP, .trees = 2, .meet = match_place, .user = m};
+    const fx_status status = fx_tree_walk(&how, both);
+    m->status = m->status == FX_OK ? status : m->status;
+    m->no_memory |= m->status == FX_STATUS_MEMORY;
+    return m->status != FX_OK ? unfit(m, "the tree cannot be walked") : !m->why[0];
+}
+
+static int by_array(const void *a, const void *b)
+{
+    const uintptr_t x = (uintptr_t)((const pair *)a)->array,
+                    y = (uintptr_t)((const pair *)b)->array;
+    return (x > y) - (x < y);
+}
+
+static void sort_pairs(matching *m)
+{
+    if (m->n > 1)
+        qsort(m->pairs, (size_t)m->n, sizeof *m->pairs, by_array);
+}
+
+/* The leaf of an array, or what a dictionary has for it; NULL: none. Pairs are sorted. */
+static void *leaf_of(const matching *m, void *array)
+{
+    const pair key = {array, NULL};
+    const pair *p = m->n ? bsearch(&key, m->pairs, (size_t)m->n, sizeof *m->pairs, by_array) : NULL;
+    return p ? p->leaf : NULL;
+}
+
+/* ---- rules ----------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name; /* in Optimisers.jl, and in Flux.Optimise */
+    const char *rule;
+    int nstates;
+} rules[] = {{"Descent", "Descent", 0}, {"Momentum", "Momentum", 1}, {"Nesterov", "Nesterov", 1},
+             {"Adam", "Adam", 2},       {"ADAM", "Adam", 2},         {"AdamW", "AdamW", 2}};
+
+/* A child by name; NULL when there is none. */
+static void *child(const void *object, const char *name)
+{
+    for (int64_t i = 0; i < fx_count(object); i++)
+        if (strcmp(fx_child_name(object, i), name) == 0)
+            return fx_child(object, i);
+    return NULL;
+}
+
+static bool is_number(const void *object)
+{
+    return object && fx_is_array(object) && fx_length(object) == 1;
+}
+
+static void take_number(void *object, double *out)
+{
+    if (is_number(object))
+        *out = fx_item(object);
+}
+
+/* Two numbers: a tuple, or a vector. */
+static bool two_numbers(void *object, double out[2])
+{
+    const bool vector = object && fx_is_array(object) && fx_length(object) == 2;
+    const bool two = object && !fx_is_array(object) && fx_count(object) == 2;
+    for (int i = 0; i < 2; i++) {
+        void *part = two ? fx_child(object, i) : NULL;
+        if (!vector && !is_number(part))
+            return false;
+        out[i] = vector ? fx_at(object, i) : fx_item(part);
+    }
+    return true;
+}
+
+/* The numbers of a rule that the file has. */
+static fx_adjust_args arguments(void *node, bool *out_couple)
+{
+    FXI_DEFAULT_OPTIONS(fx_adjust_args, FXI_ADJUST_ARGS, a);
+    double beta[2], couple = 1;
+    take_number(child(node, "eta"), &a.eta);
+    take_number(child(node, "rho"), &a.rho);
+    take_number(child(node, "epsilon"), &a.epsilon);
+    take_number(child(node, "lambda"), &a.lambda);
+    take_number(child(node, "couple"), &couple);
+    if (two_numbers(child(node, "beta"), beta)) {
+        a.beta1 = beta[0];
+        a.beta2 = beta[1];
+    }
+    *out_couple = couple != 0;
+    return a;
+}
+
+/* The parts of what a file holds for one array, whichever library wrote it. */
+typedef struct parts {
+    void *rule;  /* a node */
+    void *state; /* what the rule remembers of the array; NULL: nothing */
+    void *decay; /* the number of a WeightDecay that follows the rule; NULL: none */
+    bool frozen;
+    bool old;
+} parts;
+
+/* Adam and a WeightDecay after it: AdamW before both libraries had it as a rule. A chain of one is
+ * that one. */
+static void open_chain(parts *p)
+{
+    if (!is_named(p->rule, "Optimisers.OptimiserChain") &&
+        !is_named(p->rule, "Flux.Optimise.Optimiser"))
+        return;
+    void *list = fx_child(p->rule, 0);
+    const int64_t n = list && !fx_is_array(list) ? fx_count(list) : 0;
+    void *last = n == 2 ? fx_child(list, 1) : NULL;
+    if (is_named(last, "Optimisers.WeightDecay") || is_named(last, "Flux.Optimise.WeightDecay"))
+        p->decay = fx_child(last, 0);
+    if (n != 1 && !p->decay)
+        return;
+    p->rule = fx_child(list, 0);
+    if (p->state && !fx_is_array(p->state) && fx_count(p->state) == n)
+        p->state = fx_child(p->state, 0);
+}
+
+static int row_of(matching *m, const parts *p)
+{
+    const char *name = p->rule ? fxi_file_node_name(p->rule) : NULL;
+    const char *module = p->old ? OLD : NEW;
+    const bool here = name && strncmp(name, module, strlen(module)) == 0;
+    for (size_t i = 0; here && i < sizeof rules / sizeof rules[0]; i++)
+        if (strcmp(name + strlen(module), rules[i].name) == 0 &&
+            (!p->decay || strcmp(rules[i].rule, "Adam") == 0))
+            return (int)i;
+    unfit(m, "%s%s is no rule of this library", name ? name : "what a Leaf holds",
+          p->decay ? " with a WeightDecay after it" : "");
+    return -1;
+}
+
+static fx_rule *make_rule(int row, const parts *p)
+{
+    bool couple;
+    fx_adjust_args a = arguments(p->rule, &couple);
+    if (!p->decay)
+        return fxi_rule_named(rules[row].rule, &a, couple);
+    take_number(p->decay, &a.lambda);
+    return fxi_rule_named("AdamW", &a, false);
+}
+
+/* ---- states ---------------------------------------------------------------------------------- */
+
+static bool same_size(const void *x, const void *y)
+{
+    bool same = x && y && fx_is_array(x) && fx_is_array(y) && fx_ndims(x) == fx_ndims(y);
+    for (int i = 0; same && i < fx_ndims(x); i++)
+        same = fx_size(x, i) == fx_size(y, i);
+    return same;
+}
+
+/* The array that the rule keeps as number i of n. */
+static void *state_at(const parts *p, int i, int n)
+{
+    const bool tuple = p->state && !fx_is_array(p->state);
+    return n == 1 ? p->state : tuple && fx_count(p->state) == 3 ? fx_child(p->state, i) : NULL;
+}
+
+/* Does the library take the rule's numbers? A file may hold any. */
+static bool takes_rule(matching *m, int row, const parts *p)
+{
+    FXI_SCOPE;
+    const fx_error earlier = fxi_error_aside();
+    const bool taken = !fx_is_error(make_rule(row, p));
+    const fx_error why = fx_error_take();
+    fxi_error_back(&earlier);
+    m->no_memory |= why.status == FX_STATUS_MEMORY;
+    return taken || unfit(m, "%s", why.message);
+}
+
+static bool fits(matching *m, const parts *p, const void *x)
+{
+    double numbers[2];
+    const int row = row_of(m, p), n = row < 0 ? 0 : rules[row].nstates;
+    if (row < 0 || !takes_rule(m, row, p))
+        return false;
+    if (p->old && !p->state) /* the array was never updated */
+        return true;
+    for (int i = 0; i < n; i++)
+        if (!same_size(state_at(p, i, n), x))
+            return unfit(m, "what %s remembers has not the size of its array",
+                         fxi_file_node_name(p->rule));
+    return n < 2 || two_numbers(fx_child(p->state, 2), numbers) ||
+           unfit(m, "%s has no powers of beta", fxi_file_node_name(p->rule));
+}
+
+/* Is it the model's array? A file that was loaded twice has other arrays with the same values. */
+static bool same_values(fx_array *x, fx_array *key)
+{
+    FXI_SCOPE;
+    const size_t bytes = (size_t)fx_length(x) * fx_dtype_size(fx_eltype(x));
+    if (x == key)
+        return true;
+    if (!same_size(x, key) || fx_eltype(x) != fx_eltype(key))
+        return false;
+    char *a = fxi_malloc(bytes + 1), *b = fxi_malloc(bytes + 1);
+    const bool same = a && b && fx_read_into(x, a, bytes) == FX_OK &&
+                      fx_read_into(key, b, bytes) == FX_OK && memcmp(a, b, bytes) == 0;
+    fxi_free(a);
+    fxi_free(b);
+    return same;
+}
+
+/* The arrays of an old optimiser's dictionary and what it remembers of them. */
+static bool match_old(matching *m, void *optimiser)
+{
+    parts p = {.rule = optimiser};
+    open_chain(&p);
+    void *dict = child(p.rule, "state");
+    dict = dict ? dict : child(p.rule, "velocity");
+    void *keys = is_named(dict, "Dict") ? child(dict, "keys") : NULL;
+    void *values = keys ? child(dict, "values") : NULL;
+    bool good = true;
+    for (int64_t i = 0; values && i < fx_count(keys) && i < fx_count(values) && good; i++) {
+        void *key = fx_child(keys, i), *value = fx_child(values, i);
+        good = !key || !value || !fx_is_array(key) || add(m, key, value);
+    }
+    return good;
+}
+
+/* What the dictionary has for the array; NULL: nothing. */
+static void *remembered(matching *m, fx_array *x)
+{
+    void *found = leaf_of(m, x);
+    for (int32_t i = 0; i < m->n && !found && m->work > 0; i++) {
+        fx_array *key = m->pairs[i].array;
+        m->work -= 1 + (same_size(x, key) ? fx_length(x) / 64 : 0);
+        found = same_values(x, key) ? m->pairs[i].leaf : NULL;
+    }
+    if (!found && m->work <= 0)
+        unfit(m, "%s", TOO_MUCH);
+    return found;
+}
+
+static bool parts_of(matching *m, fx_array *x, parts *out)
+{
+    void *leaf = m->old ? NULL : leaf_of(m, x);
+    *out = (parts){.rule = m->old, .old = m->old != NULL};
+    if (!m->old && !leaf)
+        return unfit(m, "the tree has no Leaf for an array of the model");
+    if (leaf) {
+        double frozen = 0;
+        take_number(child(leaf, "frozen"), &frozen);
+        *out = (parts){.rule = child(leaf, "rule"), .state = child(leaf, "state")};
+        out->frozen = frozen != 0;
+    }
+    open_chain(out);
+    if (out->old)
+        out->state = remembered(m, x);
+    return !m->why[0];
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static fx_array *as(fx_array *x, void *state, bool negative)
+{
+    fx_array *y = fx_to(fx_array_device(x), fx_cast(state, fx_eltype(x)));
+    return negative ? fx_neg(y) : y;
+}
+
+static fx_status fill_leaf(fx_array *x, fxi_leaf *out, void *user)
+{
+    matching *m = user;
+    parts p;
+    void *leaf = m->old ? NULL : leaf_of(m, x);
+    if (leaf && fxi_leaf_of(leaf, out))
+        return FX_OK;
+    if (!parts_of(m, x, &p) || !fits(m, &p, x))
+        return failure(m);
+    const int row = row_of(m, &p), n = rules[row].nstates;
+    out->rule = make_rule(row, &p);
+    out->frozen = p.frozen;
+    out->nstates = n;
+    if (fx_is_error(out->rule))
+        return fx_error_status() != FX_OK ? fx_error_status() : FX_STATUS_MEMORY;
+    /* Flux's own Momentum subtracted into v, Optimisers.jl's adds */
+    const bool negative = p.old && strcmp(rules[row].rule, "Momentum") == 0;
+    for (int i = 0; i < n; i++)
+        out->states[i] = p.state ? as(x, state_at(&p, i, n), negative) : fx_zeros_like(x);
+    if (n == 2) {
+        fx_adjust_args a;
+        fxi_rule_numbers(out->rule, &a);
+        out->numbers[0] = a.beta1;
+        out->numbers[1] = a.beta2;
+        if (p.state)
+            two_numbers(fx_child(p.state, 2), out->numbers);
+    }
+    return FX_OK;
+}
+
+static void check_array(fx_array *x, const char *path, bool trainable, void *user)
+{
+    matching *m = user;
+    parts p;
+    fxi_leaf leaf;
+    (void)path;
+    if (!trainable || m->why[0] || (!m->old && fxi_leaf_of(leaf_of(m, x), &leaf)))
+        return;
+    if (parts_of(m, x, &p))
+        fits(m, &p, x);
+}
+
+/* Finds out whether the optimiser fits the model; the arrays in m stay in use until it is made. */
+static bool prepare(matching *m, void *optimiser, void *model)
+{
+    if (is_old(optimiser)) {
+        m->old = optimiser;
+        match_old(m, optimiser);
+    } else if (!has_leaf(optimiser, &m->status)) {
+        m->no_memory |= m->status == FX_STATUS_MEMORY;
+        return unfit(m, "there is no Leaf of Optimisers.jl and no optimiser of Flux");
+    } else
+        match(m, optimiser, fx_flux_state(model));
+    sort_pairs(m);
+    if (!m->why[0])
+        fx_visit(model, check_array, m);
+    return !m->why[0];
+}
+
+static bool is_state_of(void *optimiser, void *model)
+{
+    matching m = {.work = WORK_OF_ASKING};
+    fxi_leaf leaf;
+    bool is = match(&m, optimiser, model) && m.n > 0;
+    for (int32_t i = 0; i < m.n && is; i++)
+        is = fxi_leaf_of(m.pairs[i].leaf, &leaf);
+    fxi_free(m.pairs);
+    return is;
+}
+
+void *fx_flux_optimiser(void *optimiser, void *model)
+{
+    FXI_SCOPE;
+    if (fx_is_error(optimiser) || fx_is_error(model))
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, OP, "the %s %s",
+                                      fx_is_error(model) ? "model" : "optimiser",
+                                      "is NULL or carries an error"));
+    matching m = {.work = WORK_OF_ASKING};
+    const fx_error earlier = fxi_error_aside();
+    void *state = is_state_of(optimiser, model)   ? optimiser
+                  : prepare(&m, optimiser, model) ? fxi_setup_with(model, fill_leaf, &m)
+                                                  : fx_error_array(failure(&m));
+    const fx_status status = fxi_error_back(&earlier);
+    fxi_free(m.pairs);
+    if (status != FX_OK)
+        return fx_error_array(status);
+    return state == optimiser ? state : fx_keep(state);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static bool is_model(const void *object)
+{
+    const fx_type *type = object ? fx_type_of(object) : NULL;
+    return type && type->forward && !fxi_file_node_name(object);
+}
+
+/* The state of a file's optimiser for one of its models; NULL: it fits none. */
+static void *adopted(const fx_list *entries, void *optimiser, int64_t *io_work)
+{
+    void *state = NULL;
+    for (int64_t i = 0; i < entries->n && !state && *io_work > 0; i++) {
+        void *model = entries->items[i];
+        matching m = {.work = *io_work};
+        if (is_model(model) && (prepare(&m, optimiser, model) || m.no_memory))
+            state =
+                m.no_memory ? fx_error_array(failure(&m)) : fxi_setup_with(model, fill_leaf, &m);
+        *io_work = m.work;
+        fxi_free(m.pairs);
+    }
+    return state;
+}
+
+fx_status fxi_flux_optimisers_in(void *file)
+{
+    int64_t work = WORK_OF_LOADING;
+    fx_status status = FX_OK;
+    if (!(fx_type_of(file)->flags & FX_TYPE_TUPLE))
+        return FX_OK;
+    fx_list *entries = &((fx_tuple_object *)file)->items;
+    for (int64_t i = 0; i < entries->n; i++) {
+        void *entry = entries->items[i];
+        if (!entry || is_model(entry) || !(is_old(entry) || has_leaf(entry, &status)))
+            continue;
+        void *state = adopted(entries, entry, &work);
+        if (state && fx_is_error(state))
+            return fx_array_status(state);
+        if (state)
+            fxi_set(&entries->items[i], state);
+    }
+    return status;
+}
+
+/* In the place of an array its leaf, in all others nothing. */
+static void *leaf_or_nothing(void *x, void *user)
+{
+    void *leaf = x && fx_is_array(x) ? leaf_of(user, x) : NULL;
+    return leaf ? leaf : fxi_tuple(0, NULL);
+}
+
+static void *tree_beside(const fxi_saving *what, void *state)
+{
+    void *tree = NULL;
+    matching m = {.n = 0};
+    for (int i = 0; i < what->n && !tree && !m.no_memory; i++) {
+        m.n = 0;
+        m.why[0] = 0;
+        if (!is_model(what->objects[i]) || !match(&m, state, what->objects[i]) || m.n == 0)
+            continue;
+        sort_pairs(&m);
+        tree = fxi_mirror(OP, fx_flux_state(what->objects[i]), leaf_or_nothing, &m);
+    }
+    fxi_free(m.pairs);
+    return m.no_memory ? fx_error_array(fx_fail(FX_STATUS_MEMORY, what->op, "no memory")) : tree;
+}
+
+fx_status fxi_flux_optimisers_out(const fxi_saving *what, void **objects)
+{
+    fx_status status = FX_OK;
+    for (int i = 0; i < what->n; i++) {
+        void *object = objects[i] = what->objects[i];
+        if (fx_is_error(object) || is_model(object) || !has_leaf(object, &status))
+            continue;
+        objects[i] = tree_beside(what, object);
+        if (!objects[i])
+            return fx_fail(FX_STATUS_ARGUMENT, what->op,
+                           "\"%s\" is the state of an optimiser, which Flux keeps in the shape of "
+                           "its model: save the model beside it",
+                           what->names[i]);
+        if (fx_is_error(objects[i]))
+            return fx_error_status() != FX_OK ? fx_error_status() : FX_STATUS_MEMORY;
+    }
+    return status;
+}

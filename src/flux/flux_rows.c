@@ -1,0 +1,78 @@
+/* flux_rows.c: see flux_rows.h. Tables are short, so a search goes through them. */
+#include "flux_rows.h"
+
+#include <string.h>
+
+bool fxi_next_word(const char **io_at, fxi_word *out)
+{
+    if (!*io_at)
+        return false;
+    const char *from = *io_at + strspn(*io_at, " ");
+    const size_t n = strcspn(from, " ");
+    *io_at = from + n;
+    *out = (fxi_word){from, (int)n};
+    return n > 0;
+}
+
+int fxi_count_words(const char *words)
+{
+    int n = 0;
+    for (fxi_word w; fxi_next_word(&words, &w);)
+        n++;
+    return n;
+}
+
+int fxi_word_position(const char *words, fxi_word word)
+{
+    fxi_word w;
+    for (int i = 0; fxi_next_word(&words, &w); i++)
+        if (w.n == word.n && strncmp(w.from, word.from, (size_t)w.n) == 0)
+            return i;
+    return -1;
+}
+
+const fx_layer_row *fxi_row(const fx_layer *layer, int i)
+{
+    const char *at = (const char *)layer->rows + (size_t)i * layer->row_size;
+    return (const fx_layer_row *)(const void *)at;
+}
+
+int fxi_row_of_flux(const fx_layer *layer, fxi_word name)
+{
+    for (int i = 0; i < layer->nrows; i++)
+        if (fxi_word_position(fxi_row(layer, i)->flux, name) >= 0)
+            return i;
+    return -1;
+}
+
+int fxi_row_named(const fx_layer *layer, const char *name)
+{
+    for (int i = 0; i < layer->nrows; i++)
+        if (fxi_row(layer, i)->member && strcmp(fxi_row(layer, i)->name, name) == 0)
+            return i;
+    return -1;
+}
+
+const fx_field *fxi_field_of_row(const fx_type *type, const fx_layer_row *row)
+{
+    for (int i = 0; row->member && i < type->nfields; i++)
+        if (type->fields[i].offset == row->member)
+            return &type->fields[i];
+    return NULL;
+}
+
+void **fxi_child_slot(const fx_layer_row *row, const void *layer)
+{
+    return (void **)(void *)((char *)(uintptr_t)layer + row->member);
+}
+
+const fx_type *fxi_type_of_flux(const char *name)
+{
+    const fx_type *type;
+    for (int64_t i = 0; (type = fx_layer_type(i)); i++) {
+        const fx_layer *layer = fx_layer_of(type);
+        if (layer->flux && layer->forms && strcmp(layer->flux, name) == 0)
+            return type;
+    }
+    return NULL;
+}

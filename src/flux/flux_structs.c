@@ -1,0 +1,126 @@
+/* flux_structs.c: names of the fields of Flux's structs, and the versions that wrote them.
+ *
+ * A struct in a file is a list of fields without names. Which they are follows from the type and
+ * from how many there are. The tables of layers say it for the layers that are known; the others,
+ * which become nodes with these names, and the structs of optimisers are here.
+ */
+#include "bson_objects.h"
+#include "bson_version.h"
+#include "flux_rows.h"
+
+#include <string.h>
+
+#define NORM       "λ β γ μ σ² ϵ momentum"
+#define CONV       "σ weight bias stride pad dilation"
+#define OPTIMISERS "Optimisers."
+#define OPTIMISE   "Flux.Optimise." /* until Flux 0.14 */
+enum { FIRST = FXI_FLUX_FIRST, LAST = FXI_FLUX_LAST };
+static const struct {
+    const char *type;
+    int n; /* of fields */
+    const char *names;
+    fxi_flux_range range; /* the versions that wrote it so */
+} others[] = {
+    {"Flux.AlphaDropout", 2, "p active", {FIRST, LAST}},
+    {"Flux.AlphaDropout", 3, "p active rng", {FIRST, LAST}},
+    {"Flux.ConvTranspose", 6, CONV, {800, 1207}},
+    {"Flux.ConvTranspose", 7, CONV " groups", {1208, 1416}},
+    {"Flux.ConvTranspose", 8, "σ weight bias stride pad outpad dilation groups", {1417, LAST}},
+    {"Flux.CrossCor", 6, CONV, {900, LAST}},
+    {"Flux.DepthwiseConv", 6, CONV, {700, 1299}},
+    {"Flux.InstanceNorm", 7, NORM, {1000, 1001}},
+    {"Flux.InstanceNorm", 8, NORM " active", {FIRST, 1199}},
+    {"Flux.InstanceNorm", 11, NORM " affine track_stats active chs", {1200, LAST}},
+    {"Flux.GroupNorm", 8, "G " NORM, {1000, 1001}},
+    {"Flux.GroupNorm", 9, "G " NORM " active", {FIRST, 1199}},
+    {"Flux.GroupNorm", 12, "G " NORM " affine track_stats active chs", {1200, LAST}},
+    {"Flux.Diagonal", 2, "α β", {FIRST, 1299}},
+    {"Flux.Scale", 3, "scale bias σ", {1300, LAST}},
+    {"Flux.Bilinear", 3, "weight bias σ", {FIRST, LAST}},
+    {"Flux.Embedding", 1, "weight", {1205, 1610}},
+    {"Flux.Embedding", 2, "weight padding_idx", {1611, LAST}},
+    {"Flux.EmbeddingBag", 2, "weight reduction", {FIRST, LAST}},
+    {"Flux.SkipConnection", 2, "layers connection", {FIRST, LAST}},
+    {"Flux.Parallel", 2, "connection layers", {FIRST, LAST}},
+    {"Flux.PairwiseFusion", 2, "connection layers", {FIRST, LAST}},
+    {"Flux.Maxout", 1, "layers", {FIRST, LAST}},
+    {"Flux.AdaptiveMaxPool", 1, "out", {FIRST, LAST}},
+    {"Flux.AdaptiveMeanPool", 1, "out", {FIRST, LAST}},
+    {"Flux.Upsample", 2, "scale size", {FIRST, LAST}},
+    {"Flux.PixelShuffle", 1, "r", {FIRST, LAST}},
+    {"Flux.Recur", 2, "cell state", {1200, 1499}},
+    {"Flux.Recur", 3, "cell init state", {FIRST, 1199}},
+    {"Flux.RNN", 1, "cell", {1500, LAST}},
+    {"Flux.LSTM", 1, "cell", {1500, LAST}},
+    {"Flux.GRU", 1, "cell", {1500, LAST}},
+    {"Flux.GRUv3", 1, "cell", {1500, LAST}},
+    {"Flux.RNNCell", 4, "σ Wi Wh bias", {1500, LAST}},
+    {"Flux.RNNCell", 5, "σ Wi Wh b state0", {FIRST, 1499}},
+    {"Flux.LSTMCell", 3, "Wi Wh bias", {1500, LAST}},
+    {"Flux.LSTMCell", 4, "Wi Wh b state0", {1200, 1499}},
+    {"Flux.LSTMCell", 5, "Wi Wh b h c", {FIRST, 1199}},
+    {"Flux.GRUCell", 3, "Wi Wh b", {1500, LAST}},
+    {"Flux.GRUCell", 4, "Wi Wh b state0", {FIRST, 1499}},
+    {"Fix1", 2, "f x", {FIRST, LAST}},
+    /* optimisers: flux_optimiser.c makes states of them */
+    {OPTIMISERS "Leaf", 2, "rule state", {FIRST, LAST}},
+    {OPTIMISERS "Leaf", 3, "rule state frozen", {FIRST, LAST}},
+    {OPTIMISERS "Descent", 1, "eta", {FIRST, LAST}},
+    {OPTIMISERS "Momentum", 2, "eta rho", {FIRST, LAST}},
+    {OPTIMISERS "Nesterov", 2, "eta rho", {FIRST, LAST}},
+    {OPTIMISERS "RMSProp", 4, "eta rho epsilon centred", {FIRST, LAST}},
+    {OPTIMISERS "Adam", 3, "eta beta epsilon", {FIRST, LAST}},
+    {OPTIMISERS "AdamW", 5, "eta beta lambda epsilon couple", {FIRST, LAST}},
+    {OPTIMISERS "WeightDecay", 1, "lambda", {FIRST, LAST}},
+    {OPTIMISERS "ClipGrad", 1, "delta", {FIRST, LAST}},
+    {OPTIMISERS "ClipNorm", 3, "omega p throw", {FIRST, LAST}},
+    {OPTIMISERS "OptimiserChain", 1, "opts", {FIRST, LAST}},
+    {OPTIMISE "Descent", 1, "eta", {FIRST, 1499}},
+    {OPTIMISE "Momentum", 3, "eta rho velocity", {FIRST, 1499}},
+    {OPTIMISE "Nesterov", 3, "eta rho velocity", {FIRST, 1499}},
+    {OPTIMISE "RMSProp", 3, "eta rho acc", {FIRST, 1499}},
+    {OPTIMISE "RMSProp", 4, "eta rho epsilon acc", {FIRST, 1499}},
+    {OPTIMISE "ADAM", 3, "eta beta state", {FIRST, 1499}},
+    {OPTIMISE "ADAM", 4, "eta beta epsilon state", {FIRST, 1499}},
+    {OPTIMISE "Adam", 4, "eta beta epsilon state", {FIRST, 1499}},
+    {OPTIMISE "WeightDecay", 1, "wd", {FIRST, 1499}},
+    {OPTIMISE "Optimiser", 1, "os", {FIRST, 1499}},
+};
+enum { NOTHERS = sizeof others / sizeof others[0] };
+
+/* Names and versions of a struct with so many fields; names NULL: not known. */
+static void look_up(const char *name, int n, const char **names, fxi_flux_range *range)
+{
+    *names = NULL;
+    *range = (fxi_flux_range){FIRST, LAST};
+    const fx_type *type = fxi_type_of_flux(name);
+    for (const fx_flux_form *f = type ? fx_layer_of(type)->forms : NULL; f && f->fields; f++) {
+        if (fxi_count_words(f->fields) != n)
+            continue;
+        *names = f->fields;
+        *range = (fxi_flux_range){f->since ? f->since : FIRST, f->until ? f->until : LAST};
+        return;
+    }
+    for (int i = 0; i < NOTHERS; i++)
+        if (others[i].n == n && strcmp(others[i].type, name) == 0) {
+            *names = others[i].names;
+            *range = others[i].range;
+            return;
+        }
+}
+
+const char *fxi_bson_field_names(const char *type, int nfields)
+{
+    const char *names;
+    fxi_flux_range range;
+    look_up(type, nfields, &names, &range);
+    return names;
+}
+
+fxi_flux_range fxi_bson_layer_range(const char *type, int nfields)
+{
+    const char *names;
+    fxi_flux_range range;
+    look_up(type, nfields, &names, &range);
+    return range;
+}

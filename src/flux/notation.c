@@ -1,0 +1,227 @@
+/* notation.c: models, optimisers and losses written as Flux writes them, read.
+ *
+ * What fx_show prints comes back as the same structure with new parameters, and so does what people
+ * write by hand. Comments are Julia's, so the counts of a printed model are skipped.
+ *
+ * A recursive descent: this file has chains, tuples and the entry points, notation_forms.c what is
+ * known of single layers and rules, notation_reader.c characters, names and numbers. The text comes
+ * from outside, so nesting and the number of layers have bounds, as sizes have there.
+ */
+#include "evaluate_object.h"
+#include "notation_forms.h"
+
+#include "memory.h"
+
+#include <string.h>
+
+enum { MAX_DEPTH = 64, MAX_LAYERS = 10000 };
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+static void *take_object(fxi_reader *r);
+
+/* What stands between parentheses; names are copies. */
+typedef struct list {
+    void **items;
+    char **names;
+    int32_t n, room_items, room_names;
+    bool named, comma;
+} list;
+
+static void free_list(list *l)
+{
+    for (int32_t i = 0; i < l->n; i++)
+        fxi_free(l->names[i]);
+    fxi_free(l->names);
+    fxi_free(l->items);
+}
+
+static bool append(fxi_reader *r, list *l, fxi_span name, void *object)
+{
+    const size_t n = (size_t)(name.to - name.from);
+    char *copy = n ? fxi_calloc(n + 1, 1) : NULL;
+    const bool ok = (copy || !n) && fxi_grow(&l->items, &l->room_items, l->n + 1, sizeof(void *)) &&
+                    fxi_grow(&l->names, &l->room_names, l->n + 1, sizeof(char *));
+    if (!ok) {
+        fxi_free(copy);
+        return fxi_reader_no_memory(r, r->at);
+    }
+    if (n)
+        memcpy(copy, name.from, n);
+    l->items[l->n] = object;
+    l->names[l->n++] = copy;
+    l->named = l->named || n;
+    return true;
+}
+
+static bool take_list(fxi_reader *r, char close, list *l)
+{
+    for (bool first = true; fxi_reader_next_item(r, first, close); first = false) {
+        fxi_span name = {NULL, NULL};
+        fxi_reader_keyword(r, &name);
+        void *object = take_object(r);
+        if (!object || !append(r, l, name, object))
+            return false;
+        l->comma = fxi_reader_peek(r) == ',';
+    }
+    return r->status == FX_OK;
+}
+
+/* Chain(a, b), Chain(x = a, y = b), Chain([a, b]), and what else holds layers. */
+static void *take_container(fxi_reader *r, const fxi_form *form, const char *start)
+{
+    list l = {0};
+    void *made = NULL;
+    fxi_reader_take(r, '(');
+    const bool vector = fxi_reader_take(r, '[');
+    char buf[FXI_EXCERPT_BYTES];
+    bool ok = take_list(r, vector ? ']' : ')', &l);
+    if (ok && vector && !fxi_reader_take(r, ')'))
+        ok = fxi_reader_fail(r, r->at, "expected ), got %s", fxi_reader_got(r, r->at, buf));
+    if (ok)
+        made = form->build_list(l.n, l.named ? (const char *const *)l.names : NULL, l.items);
+    free_list(&l);
+    return !made || !fx_is_error(made) || fxi_reader_passed_on(r, start) ? made : NULL;
+}
+
+/* (a, b), (a,), (x = a,), (; x = a); (a) is a. */
+static void *take_tuple(fxi_reader *r)
+{
+    const char *start = r->at;
+    list l = {0};
+    void *tuple = NULL;
+    fxi_reader_take(r, '(');
+    const bool ok = take_list(r, ')', &l);
+    bool all = true;
+    for (int32_t i = 0; i < l.n; i++)
+        all = all && l.names[i];
+    if (ok && l.n == 1 && !l.named && !l.comma)
+        tuple = l.items[0];
+    else if (ok && l.named && !all)
+        fxi_reader_fail(r, start, "a tuple has names for all of its items or for none");
+    else if (ok)
+        tuple = l.named ? fx_named_tuple_from(l.n, (const char *const *)l.names, l.items)
+                        : fxi_tuple(l.n, l.items);
+    free_list(&l);
+    return !tuple || !fx_is_error(tuple) || fxi_reader_passed_on(r, start) ? tuple : NULL;
+}
+
+static void *take_named(fxi_reader *r, fxi_span name)
+{
+    if (fxi_reader_peek(r) != '(')
+        return fxi_form_function(r, name);
+    fxi_form form;
+    if (!fxi_form_layer(r, name, &form))
+        return NULL;
+    return form.build_list ? take_container(r, &form, name.from)
+                           : fxi_form_call(r, &form, name.from);
+}
+
+static void *take_object(fxi_reader *r)
+{
+    char buf[FXI_EXCERPT_BYTES];
+    fxi_span name;
+    void *object = NULL;
+    const char c = fxi_reader_peek(r);
+    if (r->depth == MAX_DEPTH || ++r->layers > MAX_LAYERS) {
+        fxi_reader_fail(r, r->at,
+                        r->layers > MAX_LAYERS ? "more than %d layers" : "nested deeper than %d",
+                        r->layers > MAX_LAYERS ? MAX_LAYERS : MAX_DEPTH);
+        return NULL;
+    }
+    r->depth++;
+    if (c == '(')
+        object = take_tuple(r);
+    else if (fxi_reader_name(r, &name))
+        object = take_named(r, name);
+    else
+        fxi_reader_fail(r, r->at, "expected a layer or a function, got %s",
+                        fxi_reader_got(r, r->at, buf));
+    r->depth--;
+    return object;
+}
+
+/* ---- entry points ---------------------------------------------------------------------------- */
+
+void *fx_parse_model(const char *text)
+{
+    FXI_SCOPE;
+    fxi_reader r;
+    fxi_evaluate_new_suspend();
+    void *model = fxi_reader_begin(&r, "model", text) ? take_object(&r) : NULL;
+    fxi_evaluate_new_resume();
+    fx_status status = fxi_reader_end(&r) ? FX_OK : r.status;
+    if (status == FX_OK)
+        status = fxi_evaluate_new(model, NULL, NULL);
+    return fx_keep(status == FX_OK ? model : fx_error_array(status));
+}
+
+static fx_rule *take_rule(fxi_reader *r)
+{
+    char buf[FXI_EXCERPT_BYTES];
+    fxi_span name;
+    const bool named = fxi_reader_name(r, &name);
+    const fxi_form *form = named ? fxi_form_rule(r, name) : NULL;
+    if (form && fxi_reader_peek(r) == '(')
+        return fxi_form_call(r, form, name.from);
+    fxi_reader_fail(r, r->at, "expected an optimiser such as Adam(0.001), got %s",
+                    fxi_reader_got(r, r->at, buf));
+    return NULL;
+}
+
+fx_rule *fx_parse_optimiser(const char *text)
+{
+    FXI_SCOPE;
+    fxi_reader r;
+    fx_rule *rule = fxi_reader_begin(&r, "optimiser", text) ? take_rule(&r) : NULL;
+    if (fxi_reader_end(&r))
+        return fx_keep(rule);
+    return fx_error_object(fx_type_of(fx_descent()));
+}
+
+static fx_array *no_loss(const fx_loss_args *a)
+{
+    (void)a;
+    return fx_error_array(FX_STATUS_ARGUMENT);
+}
+
+static const struct loss {
+    const char *name;
+    fx_formula_fn formula;
+} LOSSES[] = {
+    {"mse", fxi_mse},
+    {"mae", fxi_mae},
+    {"msle", fxi_msle},
+    {"huber_loss", fxi_huber_loss},
+    {"crossentropy", fxi_crossentropy},
+    {"logitcrossentropy", fxi_logitcrossentropy},
+    {"binarycrossentropy", fxi_binarycrossentropy},
+    {"logitbinarycrossentropy", fxi_logitbinarycrossentropy},
+    {"kldivergence", fxi_kldivergence},
+    {"poisson_loss", fxi_poisson_loss},
+    {"hinge_loss", fxi_hinge_loss},
+    {"squared_hinge_loss", fxi_squared_hinge_loss},
+};
+
+static fx_formula_fn take_loss(fxi_reader *r)
+{
+    char known[300] = "", buf[FXI_EXCERPT_BYTES];
+    fxi_span name;
+    const bool named = fxi_reader_name(r, &name);
+    for (size_t i = 0; i < sizeof LOSSES / sizeof *LOSSES; i++) {
+        if (named && fxi_span_is(name, LOSSES[i].name))
+            return LOSSES[i].formula;
+        fxi_add_word(known, sizeof known, LOSSES[i].name);
+    }
+    r->at = named ? name.from : r->at;
+    fxi_reader_fail(r, r->at, "there is no loss %s; there are %s", fxi_reader_got(r, r->at, buf),
+                    known);
+    return no_loss;
+}
+
+fx_formula_fn fx_parse_loss(const char *text)
+{
+    fxi_reader r;
+    const fx_formula_fn formula = fxi_reader_begin(&r, "loss", text) ? take_loss(&r) : no_loss;
+    return fxi_reader_end(&r) ? formula : no_loss;
+}

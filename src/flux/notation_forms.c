@@ -1,0 +1,528 @@
+/* notation_forms.c: what the notation says of layers, rules and functions. See notation_forms.h.
+ *
+ * A form is a name, a table of parameters and a constructor. Layers bring their tables along
+ * (cflux/layer.h); those of rules are here. A value is written into a copy of the constructor's
+ * option struct, which begins with its defaults.
+ *
+ * Integers are checked against the range of their parameter, and sizes are multiplied with a bound
+ * before anything is made.
+ */
+#include "notation_forms.h"
+
+#include "memory.h"
+
+#include <string.h>
+
+static const int64_t MAX_SIZE = INT32_MAX, MAX_PARAMETERS = (int64_t)1 << 40;
+#define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+/* ---- functions ------------------------------------------------------------------------------- */
+
+typedef struct named_function {
+    const char *name; /* besides the one that is printed */
+    fx_function *function;
+} named_function;
+#define ROW(NAME, name) {#name, &fxi_function_##name},
+static const named_function FUNCTIONS[] = {FXI_FUNCTIONS(ROW)
+                                           /* what Flux puts in their places, and an older name */
+                                           {"tanh_fast", &fxi_function_tanh},
+                                           {"sigmoid_fast", &fxi_function_sigmoid},
+                                           {"thresholdrelu", &fxi_function_trelu}};
+#undef ROW
+
+fx_function *fxi_form_function(fxi_reader *r, fxi_span name)
+{
+    char list[360] = "";
+    for (int i = 0; i < COUNT(FUNCTIONS); i++) {
+        if (fxi_span_is(name, FUNCTIONS[i].name) || fxi_span_is(name, FUNCTIONS[i].function->name))
+            return FUNCTIONS[i].function;
+        fxi_add_word(list, sizeof list, FUNCTIONS[i].name);
+    }
+    fxi_reader_fail(r, name.from, "there is no function %.*s; there are %s", fxi_span_width(name),
+                    name.from, list);
+    return NULL;
+}
+
+/* ---- parameters of rules --------------------------------------------------------------------- */
+
+#define RULE(T, f, k, ...)                                                                         \
+    {                                                                                              \
+        .name = #f, .option = offsetof(T, f), .kind = FX_OPTION_##k, .names = __VA_ARGS__          \
+    }
+#define ETA(T)     RULE(T, eta, REAL, "eta η", .place = "a learning rate")
+#define BETA(T)    RULE(T, beta1, REALS, "beta β", .place = "beta such as (0.9, 0.999)")
+#define EPSILON(T) RULE(T, epsilon, REAL, "epsilon ϵ eps", .place = "epsilon")
+#define RHO(T)     RULE(T, rho, REAL, "rho ρ", .place = "rho")
+static const fx_layer_row DESCENT_PARAMETERS[] = {ETA(fx_descent_args)};
+static const fx_layer_row MOMENTUM_PARAMETERS[] = {ETA(fx_momentum_args), RHO(fx_momentum_args)};
+static const fx_layer_row NESTEROV_PARAMETERS[] = {ETA(fx_nesterov_args), RHO(fx_nesterov_args)};
+static const fx_layer_row ADAM_PARAMETERS[] = {ETA(fx_adam_args), BETA(fx_adam_args),
+                                               EPSILON(fx_adam_args)};
+static const fx_layer_row ADAMW_PARAMETERS[] = {
+    ETA(fx_adamw_args),
+    BETA(fx_adamw_args),
+    RULE(fx_adamw_args, lambda, REAL, "lambda λ decay", .place = "lambda"),
+    EPSILON(fx_adamw_args),
+    RULE(fx_adamw_args, couple, FLAG, "couple"),
+};
+
+#define MAKER(name, T)                                                                             \
+    static void *make_##name(const void *arguments)                                                \
+    {                                                                                              \
+        return fxi_##name((const T *)arguments);                                                   \
+    }
+MAKER(descent, fx_descent_args)
+MAKER(momentum, fx_momentum_args)
+MAKER(nesterov, fx_nesterov_args)
+MAKER(adam, fx_adam_args)
+MAKER(adamw, fx_adamw_args)
+
+#define DEFAULTS(T, MEMBERS)                                                                       \
+    static const T T##_defaults = {.fxi_size = sizeof(T), MEMBERS(FXI_DEFAULT)}
+DEFAULTS(fx_descent_args, FXI_DESCENT_ARGS);
+DEFAULTS(fx_momentum_args, FXI_MOMENTUM_ARGS);
+DEFAULTS(fx_nesterov_args, FXI_NESTEROV_ARGS);
+DEFAULTS(fx_adam_args, FXI_ADAM_ARGS);
+DEFAULTS(fx_adamw_args, FXI_ADAMW_ARGS);
+
+#define FORM(text, list, T, maker)                                                                 \
+    {                                                                                              \
+        .name = (text), .rows = (list), .row_size = sizeof(fx_layer_row), .count = COUNT(list),    \
+        .defaults = &T##_defaults, .make = make_##maker                                            \
+    }
+static const fxi_form RULES[] = {
+    FORM("Descent", DESCENT_PARAMETERS, fx_descent_args, descent),
+    FORM("Momentum", MOMENTUM_PARAMETERS, fx_momentum_args, momentum),
+    FORM("Nesterov", NESTEROV_PARAMETERS, fx_nesterov_args, nesterov),
+    FORM("Adam", ADAM_PARAMETERS, fx_adam_args, adam),
+    FORM("AdamW", ADAMW_PARAMETERS, fx_adamw_args, adamw),
+};
+
+/* The option struct of a form that is being filled in. */
+typedef struct call {
+    const fxi_form *form;
+    const char *start;           /* of the argument being read */
+    const fx_layer_row *current; /* its parameter */
+    bool keyword;
+    uint32_t given; /* parameters, a bit each */
+    int64_t volume; /* product of its sizes */
+    void *options;
+} call;
+
+/* Row i of the form; NULL if it is no parameter of the notation. */
+static const fx_layer_row *parameter(const fxi_form *form, int i)
+{
+    const char *at = (const char *)form->rows + (size_t)i * form->row_size;
+    const fx_layer_row *row = (const fx_layer_row *)(const void *)at;
+    return row->option && (row->names || row->place) ? row : NULL;
+}
+
+static void *target(call *c)
+{
+    return (char *)c->options + c->current->option;
+}
+
+static const char *expected(const fx_layer_row *p, bool keyword)
+{
+    static const char *const texts[] = {
+        [FX_OPTION_PAIR] = "in => out",
+        [FX_OPTION_KERNEL] = "sizes such as (5, 5)",
+        [FX_OPTION_SIZES] = "sizes",
+        [FX_OPTION_SIZE] = "a number",
+        [FX_OPTION_INTEGER] = "a number",
+        [FX_OPTION_REAL] = "a number",
+        [FX_OPTION_REAL32] = "a number",
+        [FX_OPTION_REALS] = "two numbers such as (0.9, 0.999)",
+        [FX_OPTION_NUMBERS] = "a number or several such as (2, 2)",
+        [FX_OPTION_PADDING] = "a number, several such as (1, 1), or SamePad()",
+        [FX_OPTION_AXES] = "an axis, several such as (1, 2), or :",
+        [FX_OPTION_FUNCTION] = "a function",
+        [FX_OPTION_BIAS] = "true or false",
+        [FX_OPTION_FLAG] = "true or false",
+        [FX_OPTION_ACTIVE] = "true, false or nothing",
+        [FX_OPTION_INIT] = "an initialiser",
+    };
+    return p->place && !keyword ? p->place : texts[p->kind];
+}
+
+/* The length of the first name, for %.*s. */
+static int first_width(const char *names)
+{
+    return (int)strcspn(names, " ");
+}
+
+/* "Dense takes in => out, got 3 => )"; "Conv takes true or false for bias, got 7". */
+static bool mismatch(fxi_reader *r, const call *c)
+{
+    char buf[FXI_EXCERPT_BYTES];
+    fxi_reader_peek(r);
+    const fx_layer_row *p = c->current;
+    const char *at = r->at, *shown = fxi_reader_got(r, c->start, buf);
+    if (!c->keyword)
+        return fxi_reader_fail(r, at, "%s takes %s, got %s", c->form->name, expected(p, false),
+                               shown);
+    return fxi_reader_fail(r, at, "%s takes %s for %.*s, got %s", c->form->name, expected(p, true),
+                           first_width(p->names), p->names, shown);
+}
+
+static bool expect(fxi_reader *r, const call *c, char next)
+{
+    return fxi_reader_take(r, next) || mismatch(r, c);
+}
+
+static bool take_integer(fxi_reader *r, const call *c, int64_t *out)
+{
+    fxi_number n;
+    if (!fxi_reader_number(r, &n) || !n.integer) {
+        r->at = n.span.from;
+        return mismatch(r, c);
+    }
+    *out = n.whole;
+    if (n.whole >= c->current->least && n.whole <= MAX_SIZE)
+        return true;
+    return fxi_reader_fail(r, n.span.from, "%s takes numbers from %d to %d here, got %.*s",
+                           c->form->name, (int)c->current->least, (int)MAX_SIZE,
+                           (int)(n.span.to - n.span.from), n.span.from);
+}
+
+static bool take_real(fxi_reader *r, const call *c, double *out)
+{
+    fxi_number n;
+    if (!fxi_reader_number(r, &n))
+        return mismatch(r, c);
+    *out = n.value;
+    return true;
+}
+
+/* One number, or several in parentheses. */
+static bool take_numbers(fxi_reader *r, call *c, fx_dims *out)
+{
+    out->n = 0;
+    if (!fxi_reader_take(r, '('))
+        return take_integer(r, c, &out->v[out->n++]);
+    for (bool first = true; fxi_reader_next_item(r, first, ')'); first = false) {
+        if (out->n == 2 * FX_MAX_DIMS)
+            return fxi_reader_fail(r, r->at, "%s takes at most %d numbers here", c->form->name,
+                                   2 * FX_MAX_DIMS);
+        if (!take_integer(r, c, &out->v[out->n++]))
+            return false;
+    }
+    return r->status == FX_OK && (out->n > 0 || mismatch(r, c));
+}
+
+/* 4, 5: as long as numbers follow. */
+static bool take_sizes(fxi_reader *r, call *c, fx_dims *out)
+{
+    if (!take_numbers(r, c, out))
+        return false;
+    for (;;) {
+        const char *before = r->at;
+        if (!fxi_reader_take(r, ',') || !strchr("0123456789", fxi_reader_peek(r)) || !*r->at) {
+            r->at = before;
+            return true;
+        }
+        if (out->n == FX_MAX_DIMS)
+            return fxi_reader_fail(r, r->at, "%s takes at most %d sizes", c->form->name,
+                                   FX_MAX_DIMS);
+        if (!take_integer(r, c, &out->v[out->n++]))
+            return false;
+    }
+}
+
+static bool take_pair(fxi_reader *r, call *c, int64_t *out)
+{
+    if (!take_integer(r, c, &out[0]))
+        return false;
+    if (fxi_reader_take(r, '=')) {
+        if (*r->at != '>')
+            return mismatch(r, c);
+        r->at++;
+    } else if (!fxi_reader_take(r, ','))
+        return mismatch(r, c);
+    return take_integer(r, c, &out[1]);
+}
+
+static bool take_padding(fxi_reader *r, call *c, fx_dims *out)
+{
+    fxi_span name;
+    if (!fxi_reader_name(r, &name))
+        return take_numbers(r, c, out);
+    if (!fxi_span_is(name, "SamePad") || !fxi_reader_take(r, '(') || !fxi_reader_take(r, ')')) {
+        r->at = name.from;
+        return mismatch(r, c);
+    }
+    *out = FX_SAME;
+    return true;
+}
+
+static bool take_axes(fxi_reader *r, call *c, fx_axes *out)
+{
+    fx_dims axes;
+    if (fxi_reader_take(r, ':'))
+        return true;
+    if (!take_numbers(r, c, &axes))
+        return false;
+    for (int64_t i = 0; i < axes.n; i++)
+        axes.v[i]--;
+    *out = fx_axes_of((int)axes.n, axes.v);
+    return true;
+}
+
+static bool take_function(fxi_reader *r, call *c, fx_function **out)
+{
+    fxi_span name;
+    if (!fxi_reader_name(r, &name))
+        return mismatch(r, c);
+    *out = fxi_form_function(r, name);
+    return *out != NULL;
+}
+
+/* The position of the name among the words; −1 (recorded) when it is none. */
+static int take_word(fxi_reader *r, call *c, const char *const *words, int n)
+{
+    fxi_span name;
+    if (fxi_reader_name(r, &name)) {
+        for (int i = 0; i < n; i++)
+            if (fxi_span_is(name, words[i]))
+                return i;
+        r->at = name.from;
+    }
+    mismatch(r, c);
+    return -1;
+}
+
+static bool take_init(fxi_reader *r, fx_init_fn *out)
+{
+    static const struct {
+        const char *name;
+        fx_init_fn init;
+    } inits[] = {
+        {"glorot_uniform", fx_glorot_uniform},
+        {"glorot_normal", fx_glorot_normal},
+        {"kaiming_uniform", fx_kaiming_uniform},
+        {"kaiming_normal", fx_kaiming_normal},
+        {"lecun_normal", fx_lecun_normal},
+        {"truncated_normal", fx_truncated_normal},
+        {"zeros32", fx_zeros_init},
+        {"ones32", fx_ones_init},
+    };
+    fxi_span name;
+    char list[200] = "", buf[FXI_EXCERPT_BYTES];
+    const bool named = fxi_reader_name(r, &name);
+    for (int i = 0; i < COUNT(inits); i++) {
+        fxi_add_word(list, sizeof list, inits[i].name);
+        if (named && fxi_span_is(name, inits[i].name)) {
+            *out = inits[i].init;
+            return true;
+        }
+    }
+    if (named)
+        r->at = name.from;
+    return fxi_reader_fail(r, r->at, "there is no initialiser %s; there are %s",
+                           fxi_reader_got(r, r->at, buf), list);
+}
+
+static bool take_value(fxi_reader *r, call *c)
+{
+    static const char *const words[] = {"false", "true", "nothing"}; /* by fx_active */
+    void *at = target(c);
+    int word;
+    switch (c->current->kind) {
+    case FX_OPTION_PAIR:
+        return take_pair(r, c, at);
+    case FX_OPTION_KERNEL:
+    case FX_OPTION_NUMBERS:
+        return take_numbers(r, c, at);
+    case FX_OPTION_SIZES:
+        return take_sizes(r, c, at);
+    case FX_OPTION_SIZE:
+    case FX_OPTION_INTEGER:
+        return take_integer(r, c, at);
+    case FX_OPTION_REAL:
+    case FX_OPTION_REAL32:
+        return take_real(r, c, at);
+    case FX_OPTION_REALS:
+        return expect(r, c, '(') && take_real(r, c, at) && expect(r, c, ',') &&
+               take_real(r, c, (double *)at + 1) && expect(r, c, ')');
+    case FX_OPTION_PADDING:
+        return take_padding(r, c, at);
+    case FX_OPTION_AXES:
+        return take_axes(r, c, at);
+    case FX_OPTION_FUNCTION:
+        return take_function(r, c, at);
+    case FX_OPTION_BIAS:
+        word = take_word(r, c, words, 2);
+        *(int *)at = word;
+        return word >= 0;
+    case FX_OPTION_FLAG:
+        word = take_word(r, c, words, 2);
+        *(bool *)at = word == 1;
+        return word >= 0;
+    case FX_OPTION_ACTIVE:
+        word = take_word(r, c, words, 3);
+        *(fx_active *)at = word < 0 ? FX_ACTIVE_AUTO : (fx_active)word;
+        return word >= 0;
+    case FX_OPTION_INIT:
+        return take_init(r, at);
+    default: /* of members and of files only */
+        return mismatch(r, c);
+    }
+}
+
+/* How many parameters it asks for, at most, is the product of its sizes. */
+static bool count_sizes(fxi_reader *r, call *c)
+{
+    const fx_option_kind k = c->current->kind;
+    const int64_t *v = target(c);
+    int64_t n = 1;
+    if (k == FX_OPTION_PAIR)
+        n = 2;
+    else if (k == FX_OPTION_KERNEL || k == FX_OPTION_SIZES) {
+        n = ((const fx_dims *)target(c))->n;
+        v = ((const fx_dims *)target(c))->v;
+    } else if (k != FX_OPTION_SIZE)
+        return true;
+    for (int64_t i = 0; i < n; i++)
+        if (!fxi_mul_i64(c->volume, v[i], &c->volume) || c->volume > MAX_PARAMETERS)
+            return fxi_reader_fail(r, c->start,
+                                   "%s of that size would have more than %lld parameters",
+                                   c->form->name, (long long)MAX_PARAMETERS);
+    return true;
+}
+
+static bool unknown_keyword(fxi_reader *r, const call *c, fxi_span name)
+{
+    char list[200] = "", word[FXI_NAME_SHOWN];
+    for (int i = 0; i < c->form->count; i++) {
+        const fx_layer_row *p = parameter(c->form, i);
+        if (!p || !p->names)
+            continue;
+        snprintf(word, sizeof word, "%.*s", first_width(p->names), p->names);
+        fxi_add_word(list, sizeof list, word);
+    }
+    return fxi_reader_fail(r, name.from, "%s has no option %.*s; it has %s", c->form->name,
+                           fxi_span_width(name), name.from, list);
+}
+
+/* The parameter of a keyword, or the next one that has a place; −1 when there is none. */
+static int parameter_of(const call *c, fxi_span name)
+{
+    for (int i = 0; i < c->form->count; i++) {
+        const fx_layer_row *p = parameter(c->form, i);
+        if (p && (c->keyword ? fxi_span_one_of(name, p->names) : p->place && !(c->given >> i & 1)))
+            return i;
+    }
+    return -1;
+}
+
+/* Which parameter comes next; its value begins there. */
+static bool find_parameter(fxi_reader *r, call *c)
+{
+    char buf[FXI_EXCERPT_BYTES];
+    fxi_span name;
+    c->keyword = fxi_reader_keyword(r, &name);
+    fxi_reader_peek(r);
+    c->start = r->at;
+    const int i = parameter_of(c, name);
+    if (i < 0 && c->keyword)
+        return unknown_keyword(r, c, name);
+    if (i < 0)
+        return fxi_reader_fail(r, r->at, "%s takes no argument here, got %s", c->form->name,
+                               fxi_reader_got(r, r->at, buf));
+    c->current = parameter(c->form, i);
+    if (c->given >> i & 1)
+        return fxi_reader_fail(r, name.from, "%.*s was given twice", first_width(c->current->names),
+                               c->current->names);
+    c->given |= 1u << i;
+    return true;
+}
+
+/* All that must be there was given. */
+static bool complete(fxi_reader *r, const call *c)
+{
+    char buf[FXI_EXCERPT_BYTES];
+    for (int i = 0; i < c->form->count; i++) {
+        const fx_layer_row *p = parameter(c->form, i);
+        if (!p || !p->required || c->given >> i & 1)
+            continue;
+        r->at--; /* the parenthesis came too early */
+        return fxi_reader_fail(r, r->at, "%s takes %s, got %s", c->form->name, expected(p, false),
+                               fxi_reader_got(r, r->at, buf));
+    }
+    return true;
+}
+
+/* Reads the arguments in parentheses into the option struct. */
+static bool take_arguments(fxi_reader *r, call *c)
+{
+    if (!fxi_reader_take(r, '('))
+        return false;
+    for (bool first = true; fxi_reader_next_item(r, first, ')'); first = false)
+        if (!find_parameter(r, c) || !take_value(r, c) || !count_sizes(r, c))
+            return false;
+    return r->status == FX_OK && complete(r, c);
+}
+
+static void *made(fxi_reader *r, const call *c, const char *start)
+{
+    r->parameters += c->volume;
+    if (r->parameters > MAX_PARAMETERS) {
+        fxi_reader_fail(r, start, "the model would have more than %lld parameters",
+                        (long long)MAX_PARAMETERS);
+        return NULL;
+    }
+    const fxi_form *form = c->form;
+    void *object = form->type ? fx_layer_make(form->type, c->options) : form->make(c->options);
+    return !fx_is_error(object) || fxi_reader_passed_on(r, start) ? object : NULL;
+}
+
+void *fxi_form_call(fxi_reader *r, const fxi_form *form, const char *start)
+{
+    const size_t size = *(const size_t *)form->defaults;
+    call c = {.form = form, .volume = 1, .options = fxi_malloc(size)};
+    void *object = NULL;
+    if (!c.options)
+        fxi_reader_no_memory(r, start);
+    else {
+        memcpy(c.options, form->defaults, size);
+        if (take_arguments(r, &c))
+            object = made(r, &c, start);
+    }
+    fxi_free(c.options);
+    return object;
+}
+
+bool fxi_form_layer(fxi_reader *r, fxi_span name, fxi_form *out)
+{
+    char known[600] = "";
+    const fx_type *type;
+    for (int64_t i = 0; (type = fx_layer_type(i)); i++) {
+        const fx_layer *layer = fx_layer_of(type);
+        *out = (fxi_form){type->name,
+                          layer->rows,
+                          layer->row_size,
+                          layer->nrows,
+                          layer->defaults,
+                          layer->build_list,
+                          type,
+                          NULL};
+        if (fxi_span_is(name, type->name))
+            return true;
+        fxi_add_word(known, sizeof known, type->name);
+    }
+    return fxi_reader_fail(r, name.from, "there is no layer %.*s; there are %s",
+                           fxi_span_width(name), name.from, known);
+}
+
+const fxi_form *fxi_form_rule(fxi_reader *r, fxi_span name)
+{
+    char known[200] = "";
+    for (int i = 0; i < COUNT(RULES); i++) {
+        if (fxi_span_is(name, RULES[i].name))
+            return &RULES[i];
+        fxi_add_word(known, sizeof known, RULES[i].name);
+    }
+    fxi_reader_fail(r, name.from, "there is no optimiser %.*s; there are %s", fxi_span_width(name),
+                    name.from, known);
+    return NULL;
+}

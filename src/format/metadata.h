@@ -1,0 +1,18 @@
+/* metadata.h: texts by key, as an object that is saved along. Internal. */
+#ifndef CFLUX_METADATA_H
+#define CFLUX_METADATA_H
+
+#include "json.h"
+
+#include <cflux/io.h>
+
+extern const fx_type fxi_metadata_type;
+#define FXI_METADATA_NAME "__metadata__"
+
+/* The texts as a JSON object: {"key": "text", …}. */
+void fxi_metadata_put(fx_json *out, const char *name, const void *object);
+/* Reads such an object, owned by the scope; NULL if it has no texts, or when that failed (the
+ * status of b). */
+void *fxi_metadata_read(fxi_bytes *b);
+
+#endif

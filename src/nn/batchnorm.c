@@ -1,0 +1,184 @@
+/* batchnorm.c: BatchNorm, y = act(γ·(x − μ)/√(σ² + ε) + β).
+ *
+ * Mean and variance are two reductions that do not wait for each other; the variance of a batch far
+ * from zero keeps its digits (FX_REDUCE_SQDEV), and what x − μ adds to its gradient is known to be
+ * 0. 16-bit inputs are normalised in Float32. Running statistics are staged, never assigned: an
+ * update of the step, or its close, computes and commits them (after an error they are dropped),
+ * and the gradient does not see them. Two calls in one step stage on top of each other; inference
+ * reads the handles. An empty batch leaves them alone: its mean is NaN, and one NaN would stay in
+ * them for good. Source: Ioffe, Szegedy, 2015.
+ */
+#include "nn_layer.h"
+
+#include <inttypes.h>
+
+/* What one call knows about its input. */
+typedef struct batch {
+    fx_array *x; /* floating point, 32 bits or more */
+    int ndims, channel_axis;
+    int64_t per_channel; /* values that are averaged */
+    bool training;
+    fx_array *next_mean, *next_var; /* running statistics to stage; NULL for none */
+} batch;
+
+/* A vector of channels in the shape that broadcasts over x. */
+static fx_array *along_channels(const batch *b, fx_array *v)
+{
+    int64_t sizes[FX_MAX_DIMS] = {1, 1, 1, 1, 1, 1, 1, 1};
+    sizes[b->channel_axis] = fx_size(v, 0);
+    return fxi_reshape(v, b->ndims, sizes);
+}
+
+/* (1−m)·old + m·factor·new, as a constant in old's type. */
+static fx_array *moved(fx_array *old, double momentum, fx_array *batch_value, double factor)
+{
+    fx_array *next = fx_mul(fx_mul(momentum, fx_vec(batch_value)), factor);
+    next = fx_add(fx_mul(1 - momentum, fx_staged(old)), next);
+    return fx_stop_gradient(fx_cast(next, fx_eltype(old)));
+}
+
+/* x − μ and σ² of this call: of the batch, or the running ones. *rest is what rounding μ lost;
+ * NULL: nothing. */
+static void moments(const fx_batchnorm_layer *l, batch *b, fx_array **centred, fx_array **rest,
+                    fx_array **variance)
+{
+    *rest = NULL;
+    if (!b->training && l->mean) {
+        *centred = fx_sub(b->x, along_channels(b, l->mean));
+        *variance = along_channels(b, l->var);
+        return;
+    }
+    const unsigned all = (1u << (unsigned)b->ndims) - 1;
+    const fx_axes axes = FXI_AXES(all & ~(1u << (unsigned)b->channel_axis));
+    fx_array *mean = fx_mean(b->x, .dims = axes);
+    *centred = fx_sub(b->x, mean);
+    *rest = fx_mean_rest(b->x, .dims = axes);
+    *variance = fx_var(b->x, .dims = axes, .corrected = false);
+    if (!b->training || !l->mean || b->per_channel == 0)
+        return;
+    const double n = (double)b->per_channel;
+    b->next_mean = fx_keep(moved(l->mean, l->momentum, mean, 1));
+    b->next_var = fx_keep(moved(l->var, l->momentum, *variance, n / (n - 1)));
+}
+
+/* 1/√(v + ε) times `factor`, which may be NULL. */
+static fx_array *scale_of(fx_array *v, double epsilon, fx_array *factor)
+{
+    fx_array *deviation = fx_sqrt(fx_add(v, epsilon));
+    return factor ? fx_div(factor, deviation) : fx_div(1, deviation);
+}
+
+static fx_array *batchnorm_apply(const fx_batchnorm_layer *l, batch *b, fx_dtype input)
+{
+    FXI_SCOPE;
+    fx_array *centred, *rest, *variance;
+    b->x = fxi_wide_enough(b->x);
+    moments(l, b, &centred, &rest, &variance);
+    fx_array *scale = scale_of(variance, l->epsilon, l->gamma ? along_channels(b, l->gamma) : NULL);
+    fx_array *y = fx_mul(centred, scale), *shift = l->beta ? along_channels(b, l->beta) : NULL;
+    if (rest) /* a number a channel: what it costs does not grow with the batch */
+        shift = shift ? fx_sub(shift, fx_mul(rest, scale)) : fx_neg(fx_mul(rest, scale));
+    if (shift)
+        y = fx_add(y, shift);
+    const fx_dtype other = l->gamma ? fx_eltype(l->gamma) : input;
+    if (fxi_is_half(input) && fxi_is_half(fx_dtype_promote(input, other)))
+        y = fx_cast(y, input);
+    return fx_keep(fxi_activate(l->act, y));
+}
+
+static fx_status batchnorm_check(fx_batchnorm_layer *l, batch *b)
+{
+    if (b->ndims < 2)
+        return fxi_layer_mismatch(l, b->x, FX_STATUS_SHAPE, "ndims(input) >= 2");
+    const fx_status s = fxi_expect_size(l, b->x, b->channel_axis, l->channels);
+    if (s != FX_OK)
+        return s;
+    b->per_channel = fx_length(b->x) / l->channels;
+    if (b->training && b->per_channel == 1)
+        return fxi_layer_mismatch(l, b->x, FX_STATUS_ARGUMENT,
+                                  "more than one value per channel in training");
+    return FX_OK;
+}
+
+static void *batchnorm_forward(void *self, int n, void *const *args)
+{
+    fx_batchnorm_layer *l = self;
+    fx_array *x = fxi_layer_input(self, n, args);
+    if (fx_is_error(x))
+        return x;
+    batch b = {.x = x, .ndims = fx_ndims(x), .channel_axis = fx_ndims(x) - 2};
+    b.training = fxi_is_active(l->active);
+    const fx_status s = batchnorm_check(l, &b);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    fx_array *y = batchnorm_apply(l, &b, fx_eltype(x));
+    if (b.next_mean && !fx_is_error(y)) {
+        fx_stage(l->mean, b.next_mean);
+        fx_stage(l->var, b.next_var);
+    }
+    return y;
+}
+
+static bool batchnorm_build(const fx_type *type, const void *options, void *self)
+{
+    const fx_batchnorm_args *a = options;
+    fx_batchnorm_layer *l = self;
+    const int64_t *c = &l->channels;
+    if (*c < 1)
+        return fxi_refuse(type, "the number of channels must be positive, got %" PRId64, *c);
+    return (!a->affine || (fxi_filled(&l->beta, 0, 1, c) && fxi_filled(&l->gamma, 1, 1, c))) &&
+           (!a->track_stats || (fxi_filled(&l->mean, 0, 1, c) && fxi_filled(&l->var, 1, 1, c)));
+}
+
+/* Flux 0.6 kept the standard deviation, ϵ under its root, and its chains were lists, which no chain
+ * was again before BatchNorm had other fields. Computed here: a file is loaded or it is not. */
+static fx_array *variance_of(const fx_flux_source *source, fx_array *kept, double epsilon)
+{
+    if (!kept || source->nfields != 8 || !source->in_lists)
+        return kept;
+    fx_array *x = fx_sub(fx_mul(kept, kept), epsilon);
+    const fx_status status = fx_eval(x);
+    return status == FX_OK ? x : fx_error_array(status);
+}
+
+static bool batchnorm_from_flux(const fx_flux_source *source, void *options, void *self)
+{
+    fx_batchnorm_args *a = options;
+    fx_batchnorm_layer *l = self;
+    fx_array *any = l->beta ? l->beta : l->mean;
+    if (a->channels == 0 && any) /* no field says it before Flux 0.12 */
+        a->channels = fx_length(any);
+    l->var = variance_of(source, l->var, a->eps);
+    return a->channels >= 1;
+}
+
+/* clang-format off */
+#define ROWS(M, O, F)                                                                              \
+    M(channels, INTEGER, FX_FROM(channels, SIZE), .place = "a number of channels", .least = 1,     \
+      .required = true, .flux = "chs")                                                             \
+    M(act, SHARED, FX_FROM(act, FUNCTION), .place = "a function", .flux = "λ")                     \
+    M(beta, CHILD, .flux = "β", .torch = "bias")                                                   \
+    M(gamma, CHILD, .flux = "γ", .torch = "weight")                                                \
+    M(mean, BUFFER, .flux = "μ", .torch = "running_mean")                                          \
+    M(var, BUFFER, .flux = "σ²", .torch = "running_var", .torch_count = "num_batches_tracked")     \
+    O(affine, FLAG, FX_PRESENT(gamma), .names = "affine", .flux = "affine")                        \
+    O(track_stats, FLAG, FX_PRESENT(mean), .names = "track_stats", .silent = true,                 \
+      .flux = "track_stats")                                                                       \
+    M(epsilon, NUMBER, FX_FROM(eps, REAL32), .names = "eps ϵ epsilon", .silent = true, .flux = "ϵ") \
+    M(momentum, NUMBER, FX_FROM(momentum, REAL32), .names = "momentum", .silent = true,            \
+      .flux = "momentum")                                                                          \
+    M(active, INTEGER, FX_FROM(active, ACTIVE), .names = "active", .flux = "active")
+/* clang-format on */
+#define NORM "λ β γ μ σ² ϵ momentum"
+static const fx_flux_form forms[] = {
+    {NORM, NULL, 1000, 1001},
+    {NORM " active", NULL, 0, 1199},
+    {NORM " affine track_stats active chs", "λ β ϵ μ", 1200, 0},
+    {0},
+};
+FX_LAYER_TYPE(batchnorm, fx_batchnorm_layer, fx_batchnorm_args, FXI_BATCHNORM_ARGS, ROWS,
+              (.name = "BatchNorm", .forward = batchnorm_forward, .layout_bytes = 56,
+               .flags = FX_TYPE_MUTABLE | FX_TYPE_WIDE),
+              .build = batchnorm_build, .flux = "Flux.BatchNorm", .forms = forms,
+              .from_flux = batchnorm_from_flux);
+FXI_LIBRARY_LAYER(batchnorm, fx_batchnorm_layer, fx_batchnorm_args)

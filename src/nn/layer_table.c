@@ -1,0 +1,246 @@
+/* layer_table.c: what follows from the tables of layers: construction from options and back, the
+ * list of the types that are known.
+ *
+ * <cflux/layer.h> describes the tables.
+ */
+#include "nn_layer.h"
+#include "thread.h"
+
+#include "memory.h"
+
+#include <string.h>
+
+static const void *at(const void *base, size_t offset)
+{
+    return (const char *)base + offset;
+}
+static void *into(void *base, size_t offset)
+{
+    return (char *)base + offset;
+}
+
+/* ---- construction ------------------------------------------------------------------------ */
+
+/* The axes as a list, empty for all of them; false if one is none of an array's. */
+static bool axes_listed(fx_axes axes, fx_dims *out)
+{
+    *out = (fx_dims){.n = 0};
+    if (axes.bits == FXI_BIT_ALL)
+        return true;
+    for (int i = 0; i < FX_MAX_DIMS; i++)
+        if (axes.bits >> i & 1)
+            out->v[out->n++] = i;
+    return axes.bits != 0 && axes.bits >> FX_MAX_DIMS == 0;
+}
+
+static size_t value_size(fx_option_kind kind)
+{
+    switch (kind) {
+    case FX_OPTION_KERNEL:
+    case FX_OPTION_SIZES:
+    case FX_OPTION_NUMBERS:
+    case FX_OPTION_PADDING:
+        return sizeof(fx_dims);
+    case FX_OPTION_PAIR:
+    case FX_OPTION_REALS:
+        return 2 * sizeof(double);
+    case FX_OPTION_BIAS:
+        return sizeof(int);
+    case FX_OPTION_FLAG:
+        return sizeof(bool);
+    default:
+        return sizeof(int64_t); /* integers, reals and pointers */
+    }
+}
+
+static bool is_array_option(fx_option_kind kind)
+{
+    return kind == FX_OPTION_VECTOR || kind == FX_OPTION_MATRIX || kind == FX_OPTION_ARRAY;
+}
+
+/* An option's value into the member that holds it; false after a failure (recorded). */
+static bool to_member(const fx_type *type, const fx_layer_row *row, const void *options, void *self)
+{
+    const void *from = at(options, row->option);
+    void *to = into(self, row->member);
+    if (row->kind == FX_OPTION_ACTIVE)
+        *(int64_t *)to = (int64_t) * (const fx_active *)from;
+    else if (row->kind == FX_OPTION_AXES)
+        return axes_listed(*(const fx_axes *)from, to) ||
+               fxi_refuse(type, "%s must be one or more axes from 0 to %d", row->name,
+                          FX_MAX_DIMS - 1);
+    else
+        memcpy(to, from, value_size(row->kind));
+    fx_function **function = to;
+    if (row->kind == FX_OPTION_FUNCTION && !*function)
+        *function = FX_IDENTITY;
+    return !is_array_option(row->kind) || !*(fx_array **)to || !fx_is_error(*(fx_array **)to);
+}
+
+static bool built(const fx_type *type, const void *options, void *self)
+{
+    const fx_layer *layer = fx_layer_of(type);
+    for (int i = 0; i < layer->nrows; i++) {
+        const fx_layer_row *row = fxi_layer_row(layer, i);
+        if (row->member && row->option && !to_member(type, row, options, self))
+            return false;
+    }
+    return !layer->build || layer->build(type, options, self);
+}
+
+/* ---- parameters of a new layer ----------------------------------------------------------- */
+
+/* Is x the value of an option, and so the caller's? */
+static bool was_given(const fx_layer *layer, const void *options, const void *x)
+{
+    for (int i = 0; i < layer->nrows; i++) {
+        const fx_layer_row *row = fxi_layer_row(layer, i);
+        if (row->option && is_array_option(row->kind) &&
+            *(void *const *)at(options, row->option) == x)
+            return true;
+    }
+    return false;
+}
+
+typedef struct new_parameters {
+    const fx_layer *layer;
+    const void *options;
+} new_parameters;
+
+static bool is_new(const fx_array *x, void *user)
+{
+    const new_parameters *p = user;
+    return !was_given(p->layer, p->options, x);
+}
+
+void *fx_layer_make(const fx_type *type, const void *given)
+{
+    const fx_layer *layer = fx_layer_of(type);
+    if (!layer || layer->build_list) {
+        fx_fail(FX_STATUS_ARGUMENT, type ? type->name : "layer_make",
+                "the type has no options to make a layer from");
+        return fx_error_object(type);
+    }
+    FXI_SCOPE;
+    const size_t size = fxi_options_size(layer);
+    char *options = fxi_calloc(1, size + type->size);
+    void *made = NULL;
+    if (!options)
+        fx_fail(FX_STATUS_MEMORY, type->name, "no memory for options");
+    else {
+        memcpy(options, layer->defaults, size);
+        if (fxi_take_options(type->name, options, size, given) &&
+            built(type, options, options + size))
+            made = fxi_new(type, options + size);
+        new_parameters p = {layer, options};
+        if (made && !fx_is_error(made) && fxi_evaluate_new(made, is_new, &p) != FX_OK)
+            made = NULL;
+    }
+    fxi_free(options);
+    return made ? fx_keep(made) : fx_error_object(type);
+}
+
+/* ---- options of a layer ------------------------------------------------------------------ */
+
+static void from_member(const fx_layer_row *row, const void *self, void *options)
+{
+    const void *from = at(self, row->member);
+    void *to = into(options, row->option);
+    const fx_dims *axes = from;
+    if (row->kind == FX_OPTION_ACTIVE)
+        *(fx_active *)to = (fx_active) * (const int64_t *)from;
+    else if (row->kind == FX_OPTION_AXES && axes->n)
+        *(fx_axes *)to = fx_axes_of((int)axes->n, axes->v);
+    else if (row->kind != FX_OPTION_AXES)
+        memcpy(to, from, value_size(row->kind));
+}
+
+static void from_presence(const fx_layer_row *row, const void *self, void *options)
+{
+    const bool there = *(void *const *)at(self, row->present) != NULL;
+    if (row->kind == FX_OPTION_BIAS)
+        *(int *)into(options, row->option) = there;
+    else
+        *(bool *)into(options, row->option) = there;
+}
+
+static bool recovered(const fx_layer *layer, const void *self, void *options)
+{
+    for (int i = 0; i < layer->nrows; i++) {
+        const fx_layer_row *row = fxi_layer_row(layer, i);
+        if (row->option && row->member)
+            from_member(row, self, options);
+        else if (row->option && row->present)
+            from_presence(row, self, options);
+    }
+    return !layer->recover || layer->recover(self, options);
+}
+
+bool fx_layer_options(const void *self, void *options)
+{
+    const fx_layer *layer = fx_layer_of(fx_type_of(self));
+    if (!layer || layer->build_list || self == fx_type_of(self)->error)
+        return false;
+    const size_t size = fxi_options_size(layer);
+    _Alignas(16) char all[FXI_LARGEST_OPTIONS]; /* printing must not need memory */
+    if (size > sizeof all)
+        return false;
+    memcpy(all, layer->defaults, size);
+    const bool whole = recovered(layer, self, all);
+    fxi_give_options(options, all, size);
+    return whole;
+}
+
+/* ---- the types that are known ------------------------------------------------------------ */
+
+static fxi_mutex lock = FXI_MUTEX_INIT;
+static const fx_type **registered;
+static int32_t nregistered, room;
+
+#define LAYER(id) fxi_##id##_type,
+static const fx_type *(*const library[])(void) = {
+#include "layers.def"
+};
+#undef LAYER
+enum { NLIBRARY = sizeof library / sizeof library[0] };
+
+const fx_type *fx_layer_type(int64_t i)
+{
+    const fx_type *type = NULL;
+    if (i >= 0 && i < NLIBRARY)
+        return library[i]();
+    fxi_mutex_lock(&lock);
+    if (i >= NLIBRARY && i < NLIBRARY + nregistered)
+        type = registered[i - NLIBRARY];
+    fxi_mutex_unlock(&lock);
+    return type;
+}
+
+static bool same_file_name(const fx_layer *a, const fx_layer *b)
+{
+    return a->flux && b->flux && strcmp(a->flux, b->flux) == 0;
+}
+
+fx_status fx_register_layer(const fx_type *type)
+{
+    const fx_layer *layer = fx_layer_of(type);
+    if (!layer)
+        return fx_fail(FX_STATUS_ARGUMENT, "register_layer",
+                       "%s has no table (FX_LAYER_TYPE makes one)", type ? type->name : "NULL");
+    const fx_type *other;
+    for (int64_t i = 0; (other = fx_layer_type(i)); i++) {
+        if (other == type || (strcmp(other->name, type->name) == 0 && i >= NLIBRARY &&
+                              other->size == type->size && other->nfields == type->nfields))
+            return FX_OK;
+        if (strcmp(other->name, type->name) == 0 || same_file_name(fx_layer_of(other), layer))
+            return fx_fail(FX_STATUS_ARGUMENT, "register_layer",
+                           "another type is called %s already", type->name);
+    }
+    fxi_mutex_lock(&lock);
+    const bool grown = fxi_grow(&registered, &room, nregistered + 1, sizeof *registered);
+    if (grown)
+        registered[nregistered++] = type;
+    fxi_mutex_unlock(&lock);
+    return grown ? FX_OK
+                 : fx_fail(FX_STATUS_MEMORY, "register_layer", "no memory for the name of a type");
+}

@@ -1,0 +1,171 @@
+/* layer_text.c: layers as Flux prints them, Dense(2 => 3, tanh; bias=false), from their tables.
+ *
+ * The options that a layer was made with are found again (fx_layer_options), and those that differ
+ * from their defaults are printed: positional ones in their order, the others by their keywords.
+ * Pieces are the same for all layers, so that they agree with Flux byte for byte.
+ */
+#include "nn_layer.h"
+
+#include "julia_number.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct printing {
+    const fx_layer *layer;
+    const void *options, *defaults;
+    fx_text *text;
+    bool first, keyword; /* nothing, and no keyword, was printed so far */
+} printing;
+
+/* "(3, 3)", "(5,)" */
+static void put_tuple(fx_text *text, const fx_dims *d)
+{
+    fx_text_add(text, "(");
+    for (int64_t i = 0; i < d->n; i++)
+        fx_text_add(text, "%s%" PRId64, i ? ", " : "", d->v[i]);
+    fx_text_add(text, d->n == 1 ? ",)" : ")");
+}
+
+static bool all_equal(const fx_dims *d)
+{
+    for (int64_t i = 1; i < d->n; i++)
+        if (d->v[i] != d->v[0])
+            return false;
+    return true;
+}
+
+/* One number where all are equal, else the tuple. */
+static void put_numbers(fx_text *text, const fx_dims *d)
+{
+    if (all_equal(d) && d->n)
+        fx_text_add(text, "%" PRId64, d->v[0]);
+    else
+        put_tuple(text, d);
+}
+
+/* Axes are printed as Julia's, from 1. */
+static void put_axes(fx_text *text, fx_axes axes)
+{
+    fx_dims d = {.n = 0};
+    for (int i = 0; i < FX_MAX_DIMS; i++)
+        if (axes.bits >> i & 1)
+            d.v[d.n++] = i + 1;
+    if (d.n == 1)
+        fx_text_add(text, "%" PRId64, d.v[0]);
+    else
+        put_tuple(text, &d);
+}
+
+static void put_sizes(fx_text *text, const fx_dims *d)
+{
+    for (int64_t i = 0; i < d->n; i++)
+        fx_text_add(text, "%s%" PRId64, i ? ", " : "", d->v[i]);
+}
+
+static void put_value(fx_text *text, fx_option_kind kind, const void *value)
+{
+    char number[FXI_NUMBER_TEXT];
+    const int64_t *integers = value;
+    switch (kind) {
+    case FX_OPTION_PAIR:
+        fx_text_add(text, "%" PRId64 " => %" PRId64, integers[0], integers[1]);
+        return;
+    case FX_OPTION_KERNEL:
+        put_tuple(text, value);
+        return;
+    case FX_OPTION_SIZES:
+        put_sizes(text, value);
+        return;
+    case FX_OPTION_SIZE:
+    case FX_OPTION_INTEGER:
+        fx_text_add(text, "%" PRId64, integers[0]);
+        return;
+    case FX_OPTION_REAL:
+    case FX_OPTION_REAL32:
+        fx_text_add(text, "%s", fxi_float64_text(*(const double *)value, number));
+        return;
+    case FX_OPTION_NUMBERS:
+    case FX_OPTION_PADDING:
+        put_numbers(text, value);
+        return;
+    case FX_OPTION_AXES:
+        put_axes(text, *(const fx_axes *)value);
+        return;
+    case FX_OPTION_FUNCTION:
+        fx_text_add(text, "%s", (*(fx_function *const *)value)->name);
+        return;
+    case FX_OPTION_BIAS:
+        fx_text_add(text, *(const int *)value ? "true" : "false");
+        return;
+    case FX_OPTION_FLAG:
+        fx_text_add(text, *(const bool *)value ? "true" : "false");
+        return;
+    default: /* ACTIVE; others are never printed */
+        fx_text_add(text, *(const fx_active *)value == FX_ACTIVE_ON ? "true" : "false");
+    }
+}
+
+/* Is the option what it is by default? Options that have no notation always are. */
+static bool is_default(const fx_layer_row *row, const void *value, const void *usual)
+{
+    const fx_dims *d = value, *u = usual;
+    fx_function *const *function = value, *const *usual_function = usual;
+    switch (row->kind) {
+    case FX_OPTION_NUMBERS:
+    case FX_OPTION_PADDING:
+        return d->n == 0 || (u->n > 0 && all_equal(d) && d->v[0] == u->v[0]);
+    case FX_OPTION_FUNCTION:
+        return (*function ? *function : FX_IDENTITY) ==
+               (*usual_function ? *usual_function : FX_IDENTITY);
+    case FX_OPTION_SIZE:
+    case FX_OPTION_INTEGER:
+    case FX_OPTION_REAL:
+    case FX_OPTION_REAL32:
+        return memcmp(value, usual, sizeof(int64_t)) == 0;
+    case FX_OPTION_AXES:
+        return ((const fx_axes *)value)->bits == ((const fx_axes *)usual)->bits;
+    case FX_OPTION_BIAS:
+        return !*(const int *)value == !*(const int *)usual;
+    case FX_OPTION_FLAG:
+        return *(const bool *)value == *(const bool *)usual;
+    case FX_OPTION_ACTIVE:
+        return *(const fx_active *)value == *(const fx_active *)usual;
+    default:
+        return true;
+    }
+}
+
+static void put_option(printing *p, const fx_layer_row *row)
+{
+    const void *value = (const char *)p->options + row->option;
+    const bool keyword = !row->place;
+    if (row->silent || !row->option || (!row->names && !row->place))
+        return;
+    if (!row->required && is_default(row, value, (const char *)p->defaults + row->option))
+        return;
+    if (!p->first)
+        fx_text_add(p->text, "%s ", p->layer->semicolon && keyword && p->keyword ? ";" : ",");
+    if (keyword)
+        fx_text_add(p->text, "%.*s=", (int)strcspn(row->names, " "), row->names);
+    put_value(p->text, row->kind, value);
+    p->first = false;
+    p->keyword = p->keyword && !keyword;
+}
+
+void fx_layer_describe(const void *self, fx_text *text)
+{
+    const fx_type *type = fx_type_of(self);
+    const fx_layer *layer = fx_layer_of(type);
+    const size_t size = layer ? fxi_options_size(layer) : 0;
+    _Alignas(16) char options[FXI_LARGEST_OPTIONS];
+    fx_text_add(text, "%s(", type->name);
+    if (size > 0 && size <= sizeof options) {
+        memcpy(options, layer->defaults, size);
+        printing p = {layer, options, layer->defaults, text, true, true};
+        const bool whole = fx_layer_options(self, options);
+        for (int i = 0; whole && i < layer->nrows; i++)
+            put_option(&p, fxi_layer_row(layer, i));
+    }
+    fx_text_add(text, ")");
+}

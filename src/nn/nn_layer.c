@@ -1,0 +1,245 @@
+/* nn_layer.c: what the built-in layers share: checks of inputs and options, weights and biases.
+ *
+ * The texts of failed checks are Flux's, Julia's axis numbers (from 1) included, because they quote
+ * Julia expressions: size(input, 1). Warnings about element types are given once per process, as
+ * Flux's @warn with maxlog=1, so a training loop is not drowned in them.
+ */
+#include "nn_layer.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+
+enum { SUMMARY_TEXT = 200 };
+
+bool fxi_refuse(const fx_type *type, const char *format, ...)
+{
+    char text[400];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    fx_fail(FX_STATUS_ARGUMENT, type->name, "%s", text);
+    return false;
+}
+
+/* ---- inputs ----------------------------------------------------------------------------- */
+
+fx_array *fxi_layer_input(const void *layer, int n, void *const *args)
+{
+    const fx_type *type = fx_type_of(layer);
+    if (layer == type->error)
+        return fx_error_array(FX_STATUS_ARGUMENT);
+    if (n == 1 && args[0] && fx_is_array(args[0]))
+        return args[0];
+    if (n == 1 && args[0] && fx_is_error(args[0]))
+        return fx_error_array(FX_STATUS_ARGUMENT);
+    if (n != 1 || !args[0]) {
+        fx_fail(FX_STATUS_ARGUMENT, type->name, "expects one array, got %s",
+                n > 1 ? "several inputs" : "none");
+        return fx_error_array(FX_STATUS_ARGUMENT);
+    }
+    char got[SUMMARY_TEXT];
+    fx_summary(args[0], got, sizeof got);
+    fx_fail(FX_STATUS_ARGUMENT, type->name, "expects one array, got %s", got);
+    return fx_error_array(FX_STATUS_ARGUMENT);
+}
+
+fx_array *fxi_weighted_input(const void *layer, int n, void *const *args, fx_array *weight)
+{
+    fx_array *x = fxi_layer_input(layer, n, args);
+    if (fx_is_error(x) || !fx_is_error(weight))
+        return x;
+    return fx_error_array(fx_array_status(weight));
+}
+
+fx_status fxi_layer_mismatch(void *layer, fx_array *x, fx_status status, const char *expectation)
+{
+    char self[SUMMARY_TEXT], got[SUMMARY_TEXT];
+    fx_summary(layer, self, sizeof self);
+    fx_summary(x, got, sizeof got);
+    return fx_fail(status, fx_type_of(layer)->name, "layer %s expects %s, but got %s", self,
+                   expectation, got);
+}
+
+fx_status fxi_expect_size(void *layer, fx_array *x, int axis, int64_t size)
+{
+    if (axis < fx_ndims(x) && fx_size(x, axis) == size)
+        return FX_OK;
+    char what[64];
+    snprintf(what, sizeof what, "size(input, %d) == %" PRId64, axis + 1, size);
+    return fxi_layer_mismatch(layer, x, FX_STATUS_SHAPE, what);
+}
+
+fx_status fxi_expect_ndims(void *layer, fx_array *x, int ndims)
+{
+    if (fx_ndims(x) == ndims)
+        return FX_OK;
+    char what[64];
+    snprintf(what, sizeof what, "ndims(input) == %d", ndims);
+    return fxi_layer_mismatch(layer, x, FX_STATUS_SHAPE, what);
+}
+
+static bool is_float(fx_dtype t)
+{
+    return t != FX_DTYPE_BOOL && t != FX_DTYPE_U8 && t != FX_DTYPE_I32 && t != FX_DTYPE_I64;
+}
+
+fx_array *fxi_match_type(fx_array *parameter, fx_array *x)
+{
+    static bool warned[2];
+    if (fx_is_error(parameter))
+        return fx_error_array(fx_array_status(parameter));
+    const fx_dtype want = fx_eltype(parameter), got = fx_eltype(x);
+    if (want == got || !is_float(want))
+        return x;
+    const bool wide = want == FX_DTYPE_F32 && got == FX_DTYPE_F64;
+    const bool half = want == FX_DTYPE_F16 && got == FX_DTYPE_F32;
+    if ((wide || half) && !__atomic_test_and_set(&warned[half], __ATOMIC_RELAXED))
+        fx_message(1,
+                   "Layer with %s parameters got %s input.\n"
+                   "  The input will be converted, but any earlier layers may be very slow.",
+                   fx_dtype_name(want), fx_dtype_name(got));
+    return fx_cast(x, want);
+}
+
+fx_array *fxi_activate(fx_function *act, fx_array *x)
+{
+    return act ? act->apply(x) : x;
+}
+
+/* Sizes of the rest are multiplied out, not inferred, so that zero-size inputs work. */
+fx_array *fxi_weighted(fx_array *weight, fx_array *x)
+{
+    const int nd = fx_ndims(x);
+    if (nd <= 2)
+        return fx_matmul(weight, x);
+    int64_t sizes[FX_MAX_DIMS], rest = 1;
+    for (int i = 1; i < nd; i++)
+        rest *= sizes[i] = fx_size(x, i);
+    sizes[0] = fx_size(weight, 0);
+    return fxi_reshape(fx_matmul(weight, fx_reshape(x, fx_size(x, 0), rest)), nd, sizes);
+}
+
+fx_array *fxi_biased(fx_array *y, fx_array *bias, int axis)
+{
+    int64_t sizes[FX_MAX_DIMS] = {1, 1, 1, 1, 1, 1, 1, 1};
+    if (!bias || fx_is_error(y))
+        return y;
+    if (fx_ndims(y) <= 1)
+        return fx_add(y, bias);
+    sizes[axis] = fx_size(bias, 0);
+    return fx_add(y, fxi_reshape(bias, fx_ndims(y), sizes));
+}
+
+/* ---- options ----------------------------------------------------------------------------- */
+
+static bool has_sizes(fx_array *x, int ndims, const int64_t *sizes)
+{
+    bool same = fx_ndims(x) == ndims;
+    for (int i = 0; i < ndims && same; i++)
+        same = !sizes[i] || fx_size(x, i) == sizes[i];
+    return same;
+}
+
+/* Refuses an array; the text says which sizes it must have, `:` for any: "… 3×: …". */
+static bool other_sizes(const fx_type *type, fx_array *given, int ndims, const int64_t *sizes)
+{
+    char wanted[SUMMARY_TEXT] = "", got[SUMMARY_TEXT];
+    size_t n = 0;
+    for (int i = 0; i < ndims && n < sizeof wanted; i++) {
+        char size[24] = ":";
+        if (sizes[i])
+            snprintf(size, sizeof size, "%" PRId64, sizes[i]);
+        n += (size_t)snprintf(wanted + n, sizeof wanted - n, "%s%s", i ? "×" : "", size);
+    }
+    if (!given)
+        return fxi_refuse(type, "init returned an array of another size than %s", wanted);
+    fx_summary(given, got, sizeof got);
+    return fxi_refuse(type, "weight must be an array of size %s, got %s", wanted, got);
+}
+
+bool fxi_weight(const fx_type *type, fx_array **io_weight, fx_init_fn init, int ndims,
+                const int64_t *sizes)
+{
+    if (*io_weight)
+        return has_sizes(*io_weight, ndims, sizes) || other_sizes(type, *io_weight, ndims, sizes);
+    if (!init)
+        return fxi_refuse(type, "init is NULL");
+    *io_weight = init(ndims, sizes);
+    if (fx_is_error(*io_weight))
+        return false;
+    return has_sizes(*io_weight, ndims, sizes) || other_sizes(type, NULL, ndims, sizes);
+}
+
+bool fxi_bias(const fx_type *type, fx_array **io_bias, bool wanted, fx_array *weight, int64_t n)
+{
+    char got[SUMMARY_TEXT];
+    if (!wanted)
+        return !*io_bias || fxi_refuse(type, "bias_array was given with bias = false");
+    if (!*io_bias)
+        *io_bias = fxi_full(fx_eltype(weight), 0, 1, &n);
+    else if (has_sizes(*io_bias, 1, &n))
+        *io_bias = fx_cast(*io_bias, fx_eltype(weight));
+    else {
+        fx_summary(*io_bias, got, sizeof got);
+        fx_fail(FX_STATUS_SHAPE, type->name, "expected bias of size (%" PRId64 ",), got %s", n,
+                got);
+        return false;
+    }
+    return !fx_is_error(*io_bias);
+}
+
+bool fxi_filled(fx_array **out, double value, int ndims, const int64_t *sizes)
+{
+    *out = fxi_full(FX_DTYPE_F32, value, ndims, sizes);
+    return !fx_is_error(*out);
+}
+
+static bool all_at_least(const fx_dims *d, int64_t least)
+{
+    for (int64_t i = 0; i < d->n; i++)
+        if (d->v[i] < least)
+            return false;
+    return true;
+}
+
+static fx_dims repeated(int64_t n, int64_t value)
+{
+    fx_dims d = {.n = n};
+    for (int64_t i = 0; i < n; i++)
+        d.v[i] = value;
+    return d;
+}
+
+bool fxi_spread_option(const fx_type *type, const char *name, const fx_dims *given, int spatial,
+                       int64_t least, fx_dims *out)
+{
+    *out = given->n == spatial ? *given : repeated(spatial, given->v[0]);
+    if ((given->n == 1 || given->n == spatial) && all_at_least(out, least))
+        return true;
+    fx_fail(FX_STATUS_ARGUMENT, type->name, "%s takes one number or %d, each at least %" PRId64,
+            name, spatial, least);
+    return false;
+}
+
+bool fxi_spread_padding(const fx_type *type, const fx_dims *given, const fx_dims *kernel,
+                        const fx_dims *dilation, fx_dims *out)
+{
+    const int64_t n = kernel->n;
+    if (given->n == -1) { /* Dumoulin, Visin, 2016: half of the kernel's reach on each side, the odd
+                             one before */
+        out->n = 2 * n;
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t total = (kernel->v[i] - 1) * (dilation ? dilation->v[i] : 1);
+            out->v[2 * i] = total - total / 2;
+            out->v[2 * i + 1] = total / 2;
+        }
+        return true;
+    }
+    *out = given->n == 1 ? repeated(2 * n, given->v[0]) : *given;
+    if ((given->n == 1 || given->n == n || given->n == 2 * n) && all_at_least(out, 0))
+        return true;
+    fx_fail(FX_STATUS_ARGUMENT, type->name,
+            "pad takes one number, %d, %d, or FX_SAME, each at least 0", (int)n, (int)(2 * n));
+    return false;
+}

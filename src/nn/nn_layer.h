@@ -1,0 +1,112 @@
+/* nn_layer.h: what the built-in layers share. Internal to nn.
+ *
+ * A layer is one .c file: a forward function, a build function that makes what options do not say,
+ * and the table of FX_LAYER_TYPE. Constructors that fail return the type's error object (static
+ * storage); a forward function that meets it passes the error on, so a wrong model poisons its
+ * results only.
+ */
+#ifndef CFLUX_NN_LAYER_H
+#define CFLUX_NN_LAYER_H
+
+#include <cflux/nn.h>
+
+#include "evaluate_object.h"
+#include "option_struct.h"
+
+#define FXI_COUNT(a) (int)(sizeof(a) / sizeof((a)[0]))
+
+/* Defines fxi_ID, the constructor of a library layer, and the function that layers.def lists. */
+#define FXI_LIBRARY_LAYER(id, T, options)                                                          \
+    const fx_type *fxi_##id##_type(void)                                                           \
+    {                                                                                              \
+        return fxi_type_##id();                                                                    \
+    }                                                                                              \
+    T *fxi_##id(const options *a)                                                                  \
+    {                                                                                              \
+        return fx_layer_make(fxi_type_##id(), a);                                                  \
+    }
+#define LAYER(id) const fx_type *fxi_##id##_type(void);
+#include "layers.def"
+#undef LAYER
+
+/* Records FX_STATUS_ARGUMENT in the name of the type; false. */
+bool fxi_refuse(const fx_type *type, const char *format, ...) FXI_PRINTF(2, 3);
+
+/* ---- tables of layers ------------------------------------------------------------------------ */
+
+/* Row i of a table, whose rows may be shorter or longer than this library's. */
+static inline const fx_layer_row *fxi_layer_row(const fx_layer *layer, int i)
+{
+    return (const fx_layer_row *)(const void *)((const char *)layer->rows +
+                                                (size_t)i * layer->row_size);
+}
+static inline size_t fxi_options_size(const fx_layer *layer)
+{
+    return *(const size_t *)layer->defaults;
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+/* The one array a layer was called with, or an error array (recorded, unless an error came in). */
+fx_array *fxi_layer_input(const void *layer, int n, void *const *args);
+
+/* Records "layer L expects <expectation>, but got S" and returns status. */
+fx_status fxi_layer_mismatch(void *layer, fx_array *x, fx_status status, const char *expectation);
+/* "layer L expects size(input, axis + 1) == size, but got S": Julia's axis in the text, as in Flux.
+ */
+fx_status fxi_expect_size(void *layer, fx_array *x, int axis, int64_t size);
+/* "layer L expects ndims(input) == ndims, but got S". */
+fx_status fxi_expect_ndims(void *layer, fx_array *x, int ndims);
+
+/* x in the parameters' element type when that is a float: Float64 into Float32 and Float32 into
+ * Float16 warn once per process, everything else converts silently. */
+fx_array *fxi_match_type(fx_array *parameter, fx_array *x);
+
+/* The same for a layer with a weight; an error array if the weight is in error. */
+fx_array *fxi_weighted_input(const void *layer, int n, void *const *args, fx_array *weight);
+/* W·x along the first axis of x, whatever its other axes are. */
+fx_array *fxi_weighted(fx_array *weight, fx_array *x);
+/* y .+ bias along `axis`; y itself if the bias is NULL or y is in error. */
+fx_array *fxi_biased(fx_array *y, fx_array *bias, int axis);
+/* act(x). */
+fx_array *fxi_activate(fx_function *act, fx_array *x);
+/* Whether a layer with a member `active` behaves as in training now. */
+static inline bool fxi_is_active(int64_t active)
+{
+    return active == FX_ACTIVE_AUTO ? fx_training() : active == FX_ACTIVE_ON;
+}
+
+/* ---- building: each returns false after a failure that it recorded --------------------------- */
+
+/* *io_weight, if it was given, must have the sizes (0: any); else init makes it. */
+bool fxi_weight(const fx_type *type, fx_array **io_weight, fx_init_fn init, int ndims,
+                const int64_t *sizes);
+/* *io_bias, if `wanted`: n zeros, or what was given, in the element type of weight. */
+bool fxi_bias(const fx_type *type, fx_array **io_bias, bool wanted, fx_array *weight, int64_t n);
+/* An array of `value` everywhere, Float32. */
+bool fxi_filled(fx_array **out, double value, int ndims, const int64_t *sizes);
+
+/* An option of per-axis numbers made explicit: `spatial` numbers as they are, or `spatial` copies
+ * of one. False (recorded) for another count or an entry below `least`. */
+bool fxi_spread_option(const fx_type *type, const char *name, const fx_dims *given, int spatial,
+                       int64_t least, fx_dims *out);
+/* Padding made explicit: FX_SAME and one number give (before, after) per axis, N or 2N numbers stay
+ * as they are. */
+bool fxi_spread_padding(const fx_type *type, const fx_dims *given, const fx_dims *kernel,
+                        const fx_dims *dilation, fx_dims *out);
+
+/* The versions of Flux whose formulas of LayerNorm differ: see fx_layernorm_layer. */
+#define FXI_FLUX_14 0.14
+#define FXI_FLUX_15 0.15
+#define FXI_FLUX_16 0.16
+/* (x − mean)/deviation over the axes; `flux` as in fx_layernorm_layer. */
+fx_array *fxi_normalised(fx_array *x, fx_axes dims, double eps, double flux);
+/* x in an element type in which means and squares are safe: Float32 for 16 bits and integers. */
+fx_array *fxi_wide_enough(fx_array *x);
+bool fxi_is_half(fx_dtype type);
+
+/* x with each element 0 with probability p, else x/(1−p); the mask varies along dims (none: all).
+ */
+fx_array *fxi_dropped(fx_array *x, double p, const fx_dims *dims);
+
+#endif

@@ -1,0 +1,41 @@
+/* normalise.c: (x − mean)/√(var + ε) over some axes, fx_normalise.
+ *
+ * 16-bit inputs are normalised in Float32. Source: Flux's normalise.jl (ε is added to the variance
+ * since 0.16.11).
+ */
+#include "nn_layer.h"
+
+bool fxi_is_half(fx_dtype t)
+{
+    return t == FX_DTYPE_F16 || t == FX_DTYPE_BF16;
+}
+
+static bool is_integer(fx_dtype t)
+{
+    return t == FX_DTYPE_BOOL || t == FX_DTYPE_U8 || t == FX_DTYPE_I32 || t == FX_DTYPE_I64;
+}
+
+fx_array *fxi_wide_enough(fx_array *x)
+{
+    return fxi_is_half(fx_eltype(x)) || is_integer(fx_eltype(x)) ? fx_cast(x, FX_DTYPE_F32) : x;
+}
+
+fx_array *fxi_normalised(fx_array *x, fx_axes dims, double eps, double flux)
+{
+    if (fx_is_error(x))
+        return fx_cast(x, FX_DTYPE_F32); /* records what is wrong with NULL, passes an error on */
+    fx_array *w = fxi_wide_enough(x);
+    fx_array *mean = fx_mean(w, .dims = dims), *rest = fx_mean_rest(w, .dims = dims);
+    fx_array *variance = fx_var(w, .dims = dims, .corrected = false);
+    fx_array *deviation = flux == FXI_FLUX_14
+                              ? fx_add(fx_sqrt(variance), eps)
+                              : fx_sqrt(fx_add(variance, flux == FXI_FLUX_15 ? eps * eps : eps));
+    fx_array *y = fx_div(fx_sub(fx_sub(w, mean), rest), deviation);
+    return fxi_is_half(fx_eltype(x)) ? fx_cast(y, fx_eltype(x)) : y;
+}
+
+fx_array *fx_normalise(fx_array *x, fx_axes dims, double eps)
+{
+    FXI_SCOPE;
+    return fx_keep(fxi_normalised(x, dims, eps, FXI_FLUX_16));
+}

@@ -1,0 +1,216 @@
+/* activations.c: NNlib's activation functions as expressions of primitives.
+ *
+ * Values and gradients follow NNlib; where its rule and PyTorch's differ at a kink, NNlib's holds,
+ * and where NNlib leaves it to chance (clamps inside a broadcast), PyTorch's: relu has gradient 0
+ * at 0, hardtanh, hardsigmoid and relu6 have 0 at their bounds, elu 1, selu λα. NaN stays NaN in
+ * all of them: the branch taken when a comparison is false is a function of x. Functions of e^x
+ * never see an argument that overflows, not even in the branch that is not taken (its gradient
+ * would be 0·Inf), so they hold for |x| up to the largest number; products such as x·σ(x) give NaN
+ * at −Inf, as in NNlib.
+ */
+#include "composites.h"
+
+fx_array *fx_identity(fx_array *x)
+{
+    return fx_is_error(x) ? fxi_pass_error("identity", x) : x;
+}
+
+/* ---- pieces of straight lines ---------------------------------------------------------------- */
+
+/* x between lo and hi; gradient 0 at the bounds and beyond. Integers stay integers. */
+static fx_array *saturate(fx_array *x, int lo, int hi)
+{
+    FXI_SCOPE;
+    return fx_keep(fx_where(fx_le(x, lo), lo, fx_where(fx_ge(x, hi), hi, x)));
+}
+
+/* UInt8 and Bool have no −1, but are never below it. */
+fx_array *fx_hardtanh(fx_array *x)
+{
+    const fx_dtype t = fx_eltype(x);
+    return saturate(x, t == FX_DTYPE_U8 || t == FX_DTYPE_BOOL ? 0 : -1, 1);
+}
+fx_array *fx_relu6(fx_array *x)
+{
+    return saturate(x, 0, 6);
+}
+
+fx_array *fx_hardsigmoid(fx_array *x)
+{
+    FXI_SCOPE;
+    x = fxi_real(x);
+    fx_array *line = fx_div(fx_add(x, 3), 6.0);
+    return fx_keep(fx_where(fx_le(x, -3), 0, fx_where(fx_ge(x, 3), 1, line)));
+}
+
+/* At ±3 the gradient is that of x·(x + 3)/6: −½ and 3/2. */
+fx_array *fx_hardswish(fx_array *x)
+{
+    FXI_SCOPE;
+    x = fxi_real(x);
+    fx_array *line = fx_div(fx_add(x, 3), 6.0);
+    fx_array *gate = fx_where(fx_lt(x, -3), 0, fx_where(fx_gt(x, 3), 1, line));
+    return fx_keep(fx_mul(x, gate));
+}
+
+fx_array *fx_leakyrelu_slope(fx_array *x, double slope)
+{
+    FXI_SCOPE;
+    return fx_keep(fx_where(fx_gt(x, 0), x, fx_mul(slope, x)));
+}
+fx_array *fx_leakyrelu(fx_array *x)
+{
+    return fx_leakyrelu_slope(x, 0.01);
+}
+
+/* Xu et al., 2015. */
+fx_array *fx_rrelu(fx_array *x)
+{
+    static const double lo = 1.0 / 8, hi = 1.0 / 3;
+    if (fx_is_error(x))
+        return fxi_pass_error("rrelu", x);
+    if (!fx_training())
+        return fx_leakyrelu_slope(x, (lo + hi) / 2);
+    FXI_SCOPE;
+    x = fxi_real(x);
+    int64_t sizes[FX_MAX_DIMS];
+    for (int i = 0; i < fx_ndims(x); i++)
+        sizes[i] = fx_size(x, i);
+    fx_array *slope = fx_add(fx_mul(fxi_rand(fx_eltype(x), fx_ndims(x), sizes), hi - lo), lo);
+    return fx_keep(fx_where(fx_gt(x, 0), x, fx_mul(slope, x)));
+}
+
+fx_array *fx_trelu_theta(fx_array *x, double theta)
+{
+    return fx_where(fx_le(x, theta), 0, x);
+}
+fx_array *fx_trelu(fx_array *x)
+{
+    return fx_where(fx_le(x, 1), 0, x);
+}
+
+fx_array *fx_softshrink_lambda(fx_array *x, double lambda)
+{
+    FXI_SCOPE;
+    fx_array *low = fx_where(fx_ge(x, -lambda), 0, fx_add(x, lambda));
+    return fx_keep(fx_where(fx_gt(x, lambda), fx_sub(x, lambda), low));
+}
+fx_array *fx_softshrink(fx_array *x)
+{
+    return fx_softshrink_lambda(x, 0.5);
+}
+
+fx_array *fx_softsign(fx_array *x)
+{
+    FXI_SCOPE;
+    return fx_keep(fx_div(x, fx_add(1, fx_abs(x))));
+}
+
+/* ---- exponential below zero ------------------------------------------------------------------ */
+
+/* upper ? x : α(e^(x/β) − 1), where `upper` is true for all positive x. */
+static fx_array *exponential_below(fx_array *x, fx_array *upper, double alpha, double beta)
+{
+    fx_array *below = fx_where(upper, 0, x);
+    if (beta != 1)
+        below = fx_div(below, beta);
+    return fx_where(upper, x, fx_mul(alpha, fx_expm1(below)));
+}
+
+fx_array *fx_elu_alpha(fx_array *x, double alpha)
+{
+    FXI_SCOPE;
+    return fx_keep(exponential_below(x, fx_ge(x, 0), alpha, 1));
+}
+fx_array *fx_elu(fx_array *x)
+{
+    return fx_elu_alpha(x, 1);
+}
+
+fx_array *fx_celu_alpha(fx_array *x, double alpha)
+{
+    FXI_SCOPE;
+    return fx_keep(exponential_below(x, fx_ge(x, 0), alpha, alpha));
+}
+fx_array *fx_celu(fx_array *x)
+{
+    return fx_celu_alpha(x, 1);
+}
+
+fx_array *fx_selu(fx_array *x)
+{
+    static const double lambda = 1.0507009873554804934, alpha = 1.6732632423543772848;
+    FXI_SCOPE;
+    return fx_keep(fx_mul(lambda, exponential_below(x, fx_gt(x, 0), alpha, 1)));
+}
+
+/* ---- gates: x·s(x) --------------------------------------------------------------------------- */
+
+/* x/2·(1 + tanh(√(2/π)(x + 0.044715x³))) = x·σ(√(8/π)·x·(1 + 0.044715x²)), which keeps its relative
+ * precision for negative x where 1 + tanh cancels. Hendrycks and Gimpel, 2016; NNlib's gelu_sigmoid
+ * is the second form of the same function. */
+fx_array *fx_gelu(fx_array *x)
+{
+    FXI_SCOPE;
+    x = fxi_real(x);
+    fx_array *inner = fx_add(1, fx_mul(0.044715, fx_square(x)));
+    return fx_keep(fx_mul(x, fx_sigmoid(fx_mul(fx_mul(1.5957691216057308, x), inner))));
+}
+fx_array *fx_gelu_sigmoid(fx_array *x)
+{
+    return fx_gelu(x);
+}
+
+fx_array *fx_gelu_erf(fx_array *x)
+{
+    FXI_SCOPE;
+    fx_array *cdf = fx_add(1, fx_erf(fx_mul(0.70710678118654752, x)));
+    return fx_keep(fx_mul(fx_mul(0.5, x), cdf));
+}
+
+fx_array *fx_swish(fx_array *x)
+{
+    return fx_mul(x, fx_sigmoid(x));
+}
+fx_array *fx_lisht(fx_array *x)
+{
+    return fx_mul(x, fx_tanh(x));
+}
+fx_array *fx_tanhshrink(fx_array *x)
+{
+    return fx_sub(x, fx_tanh(x));
+}
+
+/* ---- logarithms of sums of exponentials ------------------------------------------------------ */
+
+/* max(x, 0) + log1p(e^−|x|). Both parts branch on the same comparison, so that first and second
+ * derivative are right at 0 too. */
+fx_array *fx_softplus(fx_array *x)
+{
+    FXI_SCOPE;
+    x = fxi_real(x);
+    fx_array *negative = fx_lt(x, 0);
+    fx_array *tail = fx_log1p(fx_exp(fx_where(negative, x, fx_neg(x))));
+    return fx_keep(fx_add(fx_where(negative, 0, x), tail));
+}
+
+fx_array *fx_logsigmoid(fx_array *x)
+{
+    FXI_SCOPE;
+    return fx_keep(fx_neg(fx_softplus(fx_neg(fxi_real(x)))));
+}
+
+/* With a = |x|: a + log1p((e^−2a − 1)/2): 0 at 0, relative error ε/a instead of NNlib's ε/a². */
+fx_array *fx_logcosh(fx_array *x)
+{
+    FXI_SCOPE;
+    x = fxi_real(x);
+    fx_array *a = fx_where(fx_lt(x, 0), fx_neg(x), x);
+    return fx_keep(fx_add(a, fx_log1p(fx_mul(0.5, fx_expm1(fx_mul(-2, a))))));
+}
+
+fx_array *fx_mish(fx_array *x)
+{
+    FXI_SCOPE;
+    return fx_keep(fx_mul(x, fx_tanh(fx_softplus(x))));
+}

@@ -1,0 +1,51 @@
+/* custom.c: operations of programs. */
+#include "memory.h"
+#include "operands.h"
+
+fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype out_dtype,
+                    fx_dims out_sizes)
+{
+    if (op && op->fxi_size < sizeof *op) {
+        fx_fail(FX_STATUS_ARGUMENT, "custom",
+                "the fx_custom_op must begin with .fxi_size = sizeof(fx_custom_op)");
+        return fx_error_array(FX_STATUS_ARGUMENT);
+    }
+    const char *name = op && op->name ? op->name : "custom";
+    if (!op || !op->forward || n < 0 || out_sizes.n < 0 || out_sizes.n > FX_MAX_DIMS) {
+        fx_fail(FX_STATUS_ARGUMENT, name,
+                "a custom operation needs a forward function and at most %d dimensions",
+                FX_MAX_DIMS);
+        return fx_error_array(FX_STATUS_ARGUMENT);
+    }
+    fxi_node **nodes = fxi_malloc(((size_t)n + 1) * sizeof *nodes);
+    fx_status s = nodes ? FX_OK : fx_fail(FX_STATUS_MEMORY, name, "no memory");
+    fx_device *device = NULL;
+    for (int i = 0; i < n && s == FX_OK; i++) {
+        s = fxi_check_operand(name, in[i]);
+        if (s == FX_OK)
+            s = fxi_same_device(name, in[0], in[i], &device);
+        nodes[i] = s == FX_OK ? in[i]->node : NULL;
+    }
+    fx_attr a = {.words = {0}};
+    a.custom = op;
+    fx_array *y =
+        s == FX_OK
+            ? fxi_array_take(fxi_node_new(fxi_here(), FX_OP_CUSTOM, out_dtype, (int)out_sizes.n,
+                                          out_sizes.v, device, &a, n, nodes))
+            : fx_error_array(s);
+    fxi_free(nodes);
+    return y;
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+RULE(CUSTOM)
+{
+    const fx_custom_op *op = a->node->attr.custom;
+    fx_array *out = Z;
+    bool ok = op->gradient && !fx_is_error(out);
+    for (int i = 0; i < a->node->nin && ok; i++)
+        ok = !fx_is_error(fxi_rule_in(a, i));
+    if (ok)
+        op->gradient(op, a->node->nin, a->in, out, a->gy, a->gx);
+}

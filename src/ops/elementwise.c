@@ -1,0 +1,353 @@
+/* elementwise.c: elementwise operations. Their functions, expressions and type rules are rows of
+ * op.def; here are the builders that the rows share, those that differ, and the gradient rules.
+ */
+#include "operands.h"
+
+/* Records an elementwise node over operands that are resolved: operands from `first` on become
+ * `type`; the result has type `result`. Releases the operands. */
+static fx_array *finish(fx_op op, const char *name, fxi_operand *o, int first, int n, fx_dtype type,
+                        fx_dtype result)
+{
+    int ndim = 0;
+    int64_t mixed[FX_MAX_DIMS];
+    fx_device *device = NULL;
+    fxi_node *in[3];
+    const fxi_node *alike = fxi_all_alike(o, n);
+    const int64_t *shape = alike ? alike->shape : mixed;
+    fx_status s = FX_OK;
+    if (alike)
+        ndim = alike->ndim;
+    else
+        s = fxi_common_shape(name, o, n, &ndim, mixed);
+    if (s == FX_OK)
+        s = fxi_common_device(name, o, n, &device);
+    for (int i = 0; i < n && s == FX_OK; i++) {
+        const fx_dtype want = i < first ? FX_DTYPE_BOOL : type;
+        if (!fxi_operand_convert(&o[i], want) ||
+            !(alike || fxi_operand_stretch(&o[i], ndim, shape)))
+            s = FX_STATUS_MEMORY;
+        in[i] = o[i].node;
+    }
+    fxi_node *node =
+        s == FX_OK ? fxi_node_new(fxi_here(), op, result, ndim, shape, device, NULL, n, in) : NULL;
+    fxi_operands_release(o, n);
+    return s == FX_OK ? fxi_array_take(node) : fx_error_array(s);
+}
+
+static fx_array *give_up(fxi_operand *o, int n, fx_status s)
+{
+    fxi_operands_release(o, n);
+    return fx_error_array(s);
+}
+
+/* ---- elementwise, two arguments -------------------------------------------------------------- */
+
+enum type_rule { KEEP, COUNT, REAL, COMPARE };
+
+/* The usual case needs no rules: floating-point operands of one type, shape and device, or one of
+ * them a number. NULL: not that. */
+static fx_array *plain_binary(fx_op op, enum type_rule rule, const fxi_arg *args)
+{
+    fxi_context *c = fxi_begin();
+    fxi_node *in[2] = {NULL, NULL}, *main = NULL;
+    for (int i = 0; i < 2; i++) {
+        if (args[i].kind != FXI_ARG_ARRAY)
+            continue;
+        const fx_array *x = args[i].u.array;
+        if (!fxi_usable(c, x))
+            return NULL;
+        in[i] = x->node;
+        main = main && main->ndim > 0 ? main : in[i];
+    }
+    if (!main || main->weak || !fxi_is_float(main->dtype))
+        return NULL;
+    fx_device *device = in[0] && in[0]->device ? in[0]->device : in[1] ? in[1]->device : NULL;
+    for (int i = 0; i < 2; i++)
+        if (in[i] && (in[i]->dtype != main->dtype || (in[i]->device && in[i]->device != device) ||
+                      (in[i]->ndim > 0 && !fxi_same_shape(in[i], main))))
+            return NULL;
+    fxi_operand number = {.arg = args[in[0] ? 1 : 0]};
+    if (!in[0] || !in[1]) {
+        if (!fxi_operand_literal(&number, (fx_dtype)main->dtype))
+            return fx_error_array(FX_STATUS_MEMORY);
+        in[in[0] ? 1 : 0] = number.node;
+    }
+    fxi_node *node = fxi_node_new(c, op, rule == COMPARE ? FX_DTYPE_BOOL : (fx_dtype)main->dtype,
+                                  main->ndim, main->shape, device, NULL, 2, in);
+    fxi_operands_release(&number, 1);
+    return fxi_array_take(node);
+}
+
+static fx_array *binary(fx_op op, enum type_rule rule, fxi_arg a, fxi_arg b)
+{
+    const char *name = fxi_ops[op].name;
+    fxi_operand o[2];
+    fx_array *plain = plain_binary(op, rule, (fxi_arg[]){a, b});
+    if (plain)
+        return plain;
+    const fx_status s = fxi_resolve(name, (fxi_arg[]){a, b}, 2, o);
+    if (s != FX_OK)
+        return give_up(o, 2, s);
+    fx_dtype type = fxi_common_type(o, 0, 2);
+    if (rule == COMPARE && fxi_any_beyond(o, 0, 2, type))
+        type = FX_DTYPE_I64; /* every Bool is below 2 */
+    else if (rule != COMPARE && type == FX_DTYPE_BOOL && (rule == COUNT || fxi_any_literal(o, 2)))
+        type = FX_DTYPE_I64; /* Julia: true + true == true * 2 == 2 */
+    if (rule == REAL && !fxi_is_float((int)type))
+        type = FX_DTYPE_F32;
+    return finish(op, name, o, 0, 2, type, rule == COMPARE ? FX_DTYPE_BOOL : type);
+}
+
+/* x^n with an integer literal n: the exponent is structure, exact for every type. */
+static fx_array *integer_power(fx_array *x, int64_t exponent)
+{
+    const fx_status s = fxi_check_array("pow", x);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    fxi_context *c = fxi_begin();
+    if (x->node->dtype == FX_DTYPE_BOOL && exponent >= 0) /* Julia: true^2 === true */
+        return exponent > 0 ? x : fxi_eq(fxi_arg_array(x), fxi_arg_array(x));
+    if (exponent < 0 && !fxi_is_float(x->node->dtype))
+        x = fx_cast(x, FX_DTYPE_F32);
+    if (fx_is_error(x))
+        return x;
+    const fx_attr a = {.exponent = exponent};
+    const fxi_node *n = x->node;
+    return fxi_array_take(fxi_node_new(c, FX_OP_POWI, (fx_dtype)n->dtype, n->ndim, n->shape,
+                                       n->device, &a, 1, &x->node));
+}
+
+fx_array *fxi_pow(fxi_arg a, fxi_arg b)
+{
+    if (a.kind == FXI_ARG_ARRAY && b.kind == FXI_ARG_INT)
+        return integer_power(a.u.array, b.u.integer);
+    return binary(FX_OP_POW, COUNT, a, b);
+}
+
+fx_array *fxi_where(fxi_arg c, fxi_arg a, fxi_arg b)
+{
+    fxi_operand o[3];
+    const fx_status s = fxi_resolve("where", (fxi_arg[]){c, a, b}, 3, o);
+    if (s != FX_OK)
+        return give_up(o, 3, s);
+    fx_dtype type = fxi_common_type(o, 1, 3);
+    if (type == FX_DTYPE_BOOL && fxi_any_beyond(o, 1, 3, type))
+        type = FX_DTYPE_I64;
+    return finish(FX_OP_SELECT, "where", o, 1, 3, type, type);
+}
+
+/* ---- elementwise, one argument --------------------------------------------------------------- */
+
+static fx_array *unary(fx_op op, enum type_rule rule, fx_array *x)
+{
+    const char *name = fxi_ops[op].name;
+    fxi_operand o[1];
+    const fx_status s = fxi_resolve(name, (fxi_arg[]){fxi_arg_array(x)}, 1, o);
+    if (s != FX_OK)
+        return give_up(o, 1, s);
+    fx_dtype type = fxi_common_type(o, 0, 1);
+    if (rule == COUNT && type == FX_DTYPE_BOOL)
+        type = FX_DTYPE_I64;
+    if (rule == REAL && !fxi_is_float((int)type))
+        type = FX_DTYPE_F32;
+    return finish(op, name, o, 0, 1, type, type);
+}
+
+/* The functions of one and of two arguments that are rows of op.def. */
+#define BUILDER_1(NAME, name, rule)                                                                \
+    fx_array *fx_##name(fx_array *x)                                                               \
+    {                                                                                              \
+        return unary(FX_OP_##NAME, rule, x);                                                       \
+    }
+#define BUILDER_2(NAME, name, rule)                                                                \
+    fx_array *fxi_##name(fxi_arg a, fxi_arg b)                                                     \
+    {                                                                                              \
+        return binary(FX_OP_##NAME, rule, a, b);                                                   \
+    }
+#define ELEMENTWISE(NAME, name, inputs, rule, gradient, real, whole)                               \
+    BUILDER_##inputs(NAME, name, rule)
+#define OWN_ELEMENTWISE(NAME, name, inputs, rule, gradient, real, whole)
+#include <cflux/op.def>
+
+fx_array *fx_floor(fx_array *x)
+{
+    if (!fx_is_error(x) && fx_is_array(x) && !fxi_is_float(x->node->dtype))
+        return x;
+    return unary(FX_OP_FLOOR, REAL, x);
+}
+
+fx_array *fx_cast(fx_array *x, fx_dtype dtype)
+{
+    const fx_status s = fxi_check_array("cast", x);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    if ((unsigned)dtype >= FX_DTYPE_COUNT) {
+        fx_fail(FX_STATUS_ARGUMENT, "cast", "%d is not an element type", (int)dtype);
+        return fx_error_array(FX_STATUS_ARGUMENT);
+    }
+    fxi_node *n = x->node;
+    if (n->dtype == dtype)
+        return x;
+    return fxi_array_take(
+        fxi_node_new(fxi_begin(), FX_OP_CAST, dtype, n->ndim, n->shape, n->device, NULL, 1, &n));
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+RULE(ADD)
+{
+    a->gx[0] = a->gx[1] = G;
+}
+
+RULE(SUB)
+{
+    a->gx[0] = G;
+    if (a->need[1])
+        a->gx[1] = fx_neg(G);
+}
+
+RULE(MUL)
+{
+    if (a->need[0])
+        a->gx[0] = fx_mul(G, Y);
+    if (a->need[1])
+        a->gx[1] = fx_mul(G, X);
+}
+
+RULE(DIV)
+{
+    fx_array *q = fx_div(G, Y);
+    a->gx[0] = q;
+    if (a->need[1])
+        a->gx[1] = fx_neg(fx_mul(q, Z));
+}
+
+/* x − y·q for the whole number q = (x − rem)/y, which is rounded: a quotient of floats is not
+ * whole. */
+RULE(REM)
+{
+    a->gx[0] = G;
+    if (a->need[1])
+        a->gx[1] = fx_neg(fx_mul(G, fx_round(fx_div(fx_sub(X, Z), Y))));
+}
+
+/* d/dx x^y = y·x^(y−1), 0 where y is 0; d/dy = x^y·log x, 0 where x is 0 (as PyTorch has it). */
+RULE(POW)
+{
+    if (a->need[0])
+        a->gx[0] = fx_mul(G, fx_where(fx_eq(Y, 0), 0, fx_mul(Y, fx_pow(X, fx_sub(Y, 1)))));
+    if (a->need[1])
+        a->gx[1] = fx_mul(G, fx_where(fx_eq(X, 0), 0, fx_mul(Z, fx_log(X))));
+}
+
+static void share(const fxi_rule_args *a, fx_array *first_wins)
+{
+    fx_array *weight = fx_where(first_wins, 1, fx_where(fx_eq(X, Y), 0.5, 0));
+    fx_array *g = fx_mul(G, weight);
+    a->gx[0] = g;
+    if (a->need[1])
+        a->gx[1] = fx_sub(G, g);
+}
+
+RULE(MAX)
+{
+    share(a, fx_lt(Y, X));
+}
+
+RULE(MIN)
+{
+    share(a, fx_lt(X, Y));
+}
+
+RULE(ATAN2)
+{
+    fx_array *q = fx_div(G, fx_add(fx_mul(X, X), fx_mul(Y, Y)));
+    a->gx[0] = fx_mul(q, Y);
+    a->gx[1] = fx_neg(fx_mul(q, X));
+}
+
+RULE(SELECT)
+{
+    if (a->need[1])
+        a->gx[1] = fx_where(X, G, 0);
+    if (a->need[2])
+        a->gx[2] = fx_where(X, 0, G);
+}
+
+RULE(NEG)
+{
+    a->gx[0] = fx_neg(G);
+}
+
+RULE(POWI)
+{
+    const int64_t n = a->node->attr.exponent;
+    if (n == 1)
+        a->gx[0] = G;
+    else if (n == 2)
+        a->gx[0] = fx_mul(G, fx_mul(2, X));
+    else if (n != 0)
+        a->gx[0] = fx_mul(G, fx_mul(n, fx_pow(X, n - 1)));
+}
+
+RULE(EXP)
+{
+    a->gx[0] = fx_mul(G, Z);
+}
+
+RULE(EXPM1)
+{
+    a->gx[0] = fx_mul(G, fx_add(Z, 1));
+}
+
+RULE(LOG)
+{
+    a->gx[0] = fx_div(G, X);
+}
+
+RULE(LOG1P)
+{
+    a->gx[0] = fx_div(G, fx_add(X, 1));
+}
+
+RULE(SQRT)
+{
+    a->gx[0] = fx_div(fx_mul(0.5, G), Z);
+}
+
+RULE(SIN)
+{
+    a->gx[0] = fx_mul(G, fx_cos(X));
+}
+
+RULE(COS)
+{
+    a->gx[0] = fx_neg(fx_mul(G, fx_sin(X)));
+}
+
+RULE(TANH)
+{
+    a->gx[0] = fx_mul(G, fx_sub(1, fx_mul(Z, Z)));
+}
+
+RULE(SIGMOID)
+{
+    a->gx[0] = fx_mul(G, fx_mul(Z, fx_sub(1, Z)));
+}
+
+RULE(RELU)
+{
+    a->gx[0] = fx_where(fx_le(Z, 0), 0, G); /* Z ≤ 0 where X ≤ 0 */
+}
+
+/* 2/√π·e^(−x²) */
+RULE(ERF)
+{
+    a->gx[0] = fx_mul(G, fx_mul(1.1283791670955126, fx_exp(fx_neg(fx_mul(X, X)))));
+}
+
+RULE(CAST)
+{
+    if (fxi_is_float(a->node->in[0]->dtype))
+        a->gx[0] = fx_cast(G, (fx_dtype)a->node->in[0]->dtype);
+}

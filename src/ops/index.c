@@ -1,0 +1,307 @@
+/* index.c: gather, scatter, indexing by element, and one-hot arrays.
+ *
+ * The primitives gather and scatter take whole slices along one axis. Indexing by element
+ * (GatherElements, take_along_axis) is the same thing on the flattened array with linear indices
+ * computed from the axis index and the element's own position. An index outside its axis could name
+ * an element of another column; it is therefore sent outside the whole array, where the primitive
+ * reports it when the value is computed.
+ */
+#include "composites.h"
+#include "memory.h"
+#include "operands.h"
+
+#include <string.h>
+
+/* ---- primitives ------------------------------------------------------------------------------ */
+
+static fx_status check_index(const char *op, fx_array *x, fx_array *idx, int axis)
+{
+    fx_status s = fxi_check_operand(op, x);
+    if (s == FX_OK)
+        s = fxi_check_operand(op, idx);
+    if (s == FX_OK)
+        s = fxi_check_axis(op, x, axis);
+    if (s == FX_OK && (fxi_is_float(idx->node->dtype) || idx->node->dtype == FX_DTYPE_BOOL))
+        s = fx_fail(FX_STATUS_DTYPE, op, "indices must be integers, got %s",
+                    fx_dtype_name(fx_eltype(idx)));
+    return s;
+}
+
+static fx_array *index_node(fx_op op, fx_array *x, fx_array *idx, int ndim, const int64_t *shape,
+                            const fx_attr *a)
+{
+    fx_device *device;
+    if (idx->node->dtype == FX_DTYPE_U8)
+        idx = fx_cast(idx, FX_DTYPE_I32);
+    if (fx_is_error(idx))
+        return idx;
+    const fx_status s = fxi_same_device(fxi_ops[op].name, x, idx, &device);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    fxi_node *in[] = {x->node, idx->node};
+    return fxi_array_take(
+        fxi_node_new(fxi_here(), op, (fx_dtype)x->node->dtype, ndim, shape, device, a, 2, in));
+}
+
+fx_array *fx_gather(fx_array *x, fx_array *idx, int axis)
+{
+    const fx_status s = check_index("gather", x, idx, axis);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    const fxi_node *n = x->node, *k = idx->node;
+    if (n->ndim - 1 + k->ndim > FX_MAX_DIMS) {
+        fx_fail(FX_STATUS_ARGUMENT, "gather", "the result would have %d dimensions",
+                n->ndim - 1 + k->ndim);
+        return fx_error_array(FX_STATUS_ARGUMENT);
+    }
+    int64_t shape[FX_MAX_DIMS];
+    int d = 0;
+    for (int i = 0; i < axis; i++)
+        shape[d++] = n->shape[i];
+    for (int i = 0; i < k->ndim; i++)
+        shape[d++] = k->shape[i];
+    for (int i = axis + 1; i < n->ndim; i++)
+        shape[d++] = n->shape[i];
+    const fx_attr a = {.axis = axis};
+    return index_node(FX_OP_GATHER, x, idx, d, shape, &a);
+}
+
+fx_array *fxi_scatter_primitive(fx_reduce kind, fx_array *src, fx_array *idx, int axis, int64_t n)
+{
+    char t[FXI_SHAPE_TEXT], u[FXI_SHAPE_TEXT];
+    fx_status s = fxi_check_operand("scatter", src);
+    if (s == FX_OK)
+        s = fxi_check_operand("scatter", idx);
+    if (s == FX_OK && (fxi_is_float(idx->node->dtype) || idx->node->dtype == FX_DTYPE_BOOL))
+        s = fx_fail(FX_STATUS_DTYPE, "scatter", "indices must be integers, got %s",
+                    fx_dtype_name(fx_eltype(idx)));
+    if (s != FX_OK)
+        return fx_error_array(s);
+    const fxi_node *x = src->node, *k = idx->node;
+    const int rank = x->ndim - k->ndim + 1; /* of the result */
+    bool fits = axis >= 0 && rank >= 1 && axis < rank && n >= 0;
+    for (int i = 0; i < k->ndim && fits; i++)
+        fits = x->shape[axis + i] == k->shape[i];
+    if (!fits) {
+        fx_fail(FX_STATUS_SHAPE, "scatter", "source %s does not fit indices %s at axis %d",
+                fxi_shape_text(x->ndim, x->shape, t), fxi_shape_text(k->ndim, k->shape, u), axis);
+        return fx_error_array(FX_STATUS_SHAPE);
+    }
+    int64_t shape[FX_MAX_DIMS];
+    int d = 0;
+    for (int i = 0; i < axis; i++)
+        shape[d++] = x->shape[i];
+    shape[d++] = n;
+    for (int i = axis + k->ndim; i < x->ndim; i++)
+        shape[d++] = x->shape[i];
+    const fx_attr a = {.scatter = {kind, axis}};
+    return index_node(FX_OP_SCATTER, src, idx, d, shape, &a);
+}
+
+/* ---- one-hot --------------------------------------------------------------------------------- */
+
+fx_status fxi_check_labels(const char *op, const fx_array *labels, int64_t nclasses)
+{
+    if (fx_is_error(labels))
+        return fxi_operand_status(op, labels);
+    if (fxi_is_float((int)fx_eltype(labels)))
+        return fx_fail(FX_STATUS_DTYPE, op, "labels must be integers, got %s",
+                       fx_dtype_name(fx_eltype(labels)));
+    if (nclasses < 0 || fx_ndims(labels) == FX_MAX_DIMS)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "%lld classes of labels with %d axes",
+                       (long long)nclasses, fx_ndims(labels));
+    return FX_OK;
+}
+
+fx_array *fx_onehot(fx_array *labels, int64_t nclasses)
+{
+    const fx_status s = fxi_check_labels("onehot", labels, nclasses);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    FXI_SCOPE;
+    return fx_keep(fx_eq(fxi_iota(FX_DTYPE_I64, 0, 1, &nclasses), fx_unsqueeze(labels, 0)));
+}
+
+fx_array *fx_onecold(fx_array *y)
+{
+    return fx_argmax(y, .dims = FX_AXES(0), .drop = true);
+}
+
+/* ---- indexing by element --------------------------------------------------------------------- */
+
+/* FX_OK when idx picks from x along axis: as many axes, and not longer than x beside that axis. */
+static fx_status check_elements(const char *op, const fx_array *x, const fx_array *idx, int axis)
+{
+    char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
+    if (fx_is_error(x) || fx_is_error(idx))
+        return fxi_operand_status(op, fx_is_error(x) ? x : idx);
+    if (fxi_is_float((int)fx_eltype(idx)) || fx_eltype(idx) == FX_DTYPE_BOOL)
+        return fx_fail(FX_STATUS_DTYPE, op, "indices must be integers, got %s",
+                       fx_dtype_name(fx_eltype(idx)));
+    if (axis < 0 || axis >= fx_ndims(x))
+        return fx_fail(FX_STATUS_ARGUMENT, op, "axis %d of a %d-d array", axis, fx_ndims(x));
+    bool fits = fx_ndims(x) == fx_ndims(idx);
+    for (int i = 0; i < fx_ndims(x); i++)
+        fits &= i == axis || fx_size(idx, i) <= fx_size(x, i);
+    if (!fits)
+        return fx_fail(FX_STATUS_SHAPE, op, "indices %s do not fit %s along axis %d",
+                       fxi_shape_text(idx->node->ndim, idx->node->shape, a),
+                       fxi_shape_text(x->node->ndim, x->node->shape, b), axis);
+    return FX_OK;
+}
+
+/* Positions along axis i as a vector that broadcasts. */
+static fx_array *positions(int axis, int ndims, int64_t n)
+{
+    int64_t sizes[FX_MAX_DIMS];
+    for (int i = 0; i < ndims; i++)
+        sizes[i] = i == axis ? n : 1;
+    return fxi_iota(FX_DTYPE_I64, axis, ndims, sizes);
+}
+
+/* Index into the flattened x of the element that idx names; outside it where idx is outside the
+ * axis. */
+static fx_array *linear_index(const fx_array *x, fx_array *idx, int axis)
+{
+    const int64_t n = fx_size(x, axis), total = fx_length(x);
+    int64_t stride = 1;
+    fx_array *own = fx_cast(idx, FX_DTYPE_I64), *linear = NULL;
+    for (int i = 0; i < fx_ndims(x); i++) {
+        fx_array *at = i == axis ? own : positions(i, fx_ndims(x), fx_size(idx, i));
+        fx_array *term = fx_mul(at, stride);
+        linear = linear ? fx_add(linear, term) : term;
+        stride *= fx_size(x, i);
+    }
+    fx_array *outside = fx_or(fx_lt(own, 0), fx_ge(own, n));
+    return fx_where(outside, fx_where(fx_lt(own, 0), own, fx_add(own, total)), linear);
+}
+
+fx_array *fx_gather_elements(fx_array *x, fx_array *idx, int axis)
+{
+    const fx_status s = check_elements("gather_elements", x, idx, axis);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    FXI_SCOPE;
+    return fx_keep(fx_gather(fx_vec(x), linear_index(x, idx, axis), 0));
+}
+
+/* values added up at linear indices, in x's shape. */
+static fx_array *placed(const fx_array *x, fx_array *values, fx_array *linear)
+{
+    int64_t sizes[FX_MAX_DIMS];
+    for (int i = 0; i < fx_ndims(x); i++)
+        sizes[i] = fx_size(x, i);
+    return fxi_reshape(fxi_scatter_primitive(FX_REDUCE_SUM, values, linear, 0, fx_length(x)),
+                       fx_ndims(x), sizes);
+}
+
+static fx_array *ones_like(const fx_array *x, fx_dtype dtype)
+{
+    int64_t sizes[FX_MAX_DIMS];
+    for (int i = 0; i < fx_ndims(x); i++)
+        sizes[i] = fx_size(x, i);
+    return fxi_full(dtype, 1, fx_ndims(x), sizes);
+}
+
+fx_array *fx_scatter_elements(fx_array *x, fx_array *idx, fx_array *src, int axis)
+{
+    char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
+    fx_status s = check_elements("scatter_elements", x, idx, axis);
+    if (s == FX_OK && fx_is_error(src))
+        s = fxi_operand_status("scatter_elements", src);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    bool same = fx_ndims(src) == fx_ndims(idx);
+    for (int i = 0; i < fx_ndims(idx); i++)
+        same &= fx_size(src, i) == fx_size(idx, i);
+    if (!same)
+        return fx_error_array(fx_fail(FX_STATUS_SHAPE, "scatter_elements",
+                                      "source %s and indices %s differ",
+                                      fxi_shape_text(src->node->ndim, src->node->shape, a),
+                                      fxi_shape_text(idx->node->ndim, idx->node->shape, b)));
+    FXI_SCOPE;
+    fx_array *linear = linear_index(x, idx, axis);
+    fx_array *hit = fx_gt(placed(x, ones_like(idx, FX_DTYPE_I32), linear), 0);
+    const bool logical = fx_eltype(src) == FX_DTYPE_BOOL; /* its sums would be counts */
+    fx_array *values = placed(x, logical ? fx_cast(src, FX_DTYPE_U8) : src, linear);
+    return fx_keep(fx_where(hit, logical ? fx_cast(values, FX_DTYPE_BOOL) : values, x));
+}
+
+/* ---- scatter --------------------------------------------------------------------------------- */
+
+/* Integers as in fx_mean, and 16-bit types in Float32, where sums do not stall. */
+static fx_dtype mean_type(fx_dtype t)
+{
+    if (!fxi_is_float((int)t))
+        return t == FX_DTYPE_BOOL ? FX_DTYPE_F32 : FX_DTYPE_F64;
+    return t == FX_DTYPE_F64 ? FX_DTYPE_F64 : FX_DTYPE_F32;
+}
+
+/* The sum over the count; slices that no index names have 0/1. */
+static fx_array *scatter_mean(fx_array *src, fx_array *idx, int axis, int64_t n)
+{
+    FXI_SCOPE;
+    const fx_dtype given = fx_eltype(src), t = mean_type(given);
+    fx_array *sum = fxi_scatter_primitive(FX_REDUCE_SUM, fx_cast(src, t), idx, axis, n);
+    if (fx_is_error(sum))
+        return fx_keep(sum);
+    int64_t sizes[FX_MAX_DIMS];
+    for (int i = 0; i < fx_ndims(sum); i++)
+        sizes[i] = i == axis ? n : 1;
+    fx_array *count = fxi_scatter_primitive(FX_REDUCE_SUM, ones_like(idx, FX_DTYPE_I64), idx, 0, n);
+    count = fxi_reshape(fx_max(count, 1), fx_ndims(sum), sizes);
+    fx_array *mean = fx_div(sum, count);
+    return fx_keep(fxi_is_float((int)given) ? fx_cast(mean, given) : mean);
+}
+
+/* As the reductions of the whole: sums and products count in Int64, an extreme of Bools is a Bool.
+ */
+static fx_array *scatter_bool(fx_reduce kind, fx_array *src, fx_array *idx, int axis, int64_t n)
+{
+    FXI_SCOPE;
+    const bool counts = kind == FX_REDUCE_SUM || kind == FX_REDUCE_PROD;
+    fx_array *x = fx_cast(src, counts ? FX_DTYPE_I64 : FX_DTYPE_U8);
+    fx_array *y = fxi_scatter_primitive(kind, x, idx, axis, n);
+    return fx_keep(counts ? y : fx_cast(y, FX_DTYPE_BOOL));
+}
+
+fx_array *fx_scatter(fx_reduce reduction, fx_array *src, fx_array *idx, int axis, int64_t n)
+{
+    if (fx_is_error(src) || fx_is_error(idx))
+        return fxi_pass_error("scatter", fx_is_error(src) ? src : idx);
+    if (reduction == FX_REDUCE_MEAN)
+        return scatter_mean(src, idx, axis, n);
+    if ((unsigned)reduction > FX_REDUCE_PROD)
+        return fx_error_array(
+            fx_fail(FX_STATUS_ARGUMENT, "scatter", "%d is not a reduction", (int)reduction));
+    if (fx_is_array(src) && fx_eltype(src) == FX_DTYPE_BOOL)
+        return scatter_bool(reduction, src, idx, axis, n);
+    return fxi_scatter_primitive(reduction, src, idx, axis, n);
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+RULE(GATHER)
+{
+    const int axis = (int)a->node->attr.axis;
+    a->gx[0] = fxi_scatter_primitive(FX_REDUCE_SUM, G, Y, axis, a->node->in[0]->shape[axis]);
+}
+
+RULE(SCATTER)
+{
+    const fx_reduce kind = (fx_reduce)a->node->attr.scatter.fold;
+    const int axis = (int)a->node->attr.scatter.axis;
+    fx_array *g = fx_gather(G, Y, axis);
+    if (kind == FX_REDUCE_SUM) {
+        a->gx[0] = g;
+        return;
+    }
+    fx_array *z = fx_gather(Z, Y, axis);
+    if (kind == FX_REDUCE_PROD) {
+        a->gx[0] = fx_div(fx_mul(g, z), X);
+        return;
+    }
+    fx_array *hit = fx_cast(fx_eq(X, z), (fx_dtype)a->node->in[0]->dtype);
+    fx_array *count = fxi_scatter_primitive(FX_REDUCE_SUM, hit, Y, axis, a->node->shape[axis]);
+    a->gx[0] = fx_div(fx_mul(g, hit), fx_max(fx_gather(count, Y, axis), 1));
+}

@@ -1,0 +1,122 @@
+/* matmul.c: matrix products, of two matrices or of batches. */
+#include "operands.h"
+
+#include <string.h>
+
+/* Both operands in their common type, Bool as Int64. */
+static fx_status promote_pair(const char *op, fx_array **a, fx_array **b)
+{
+    fx_dtype t = fx_dtype_promote(fx_eltype(*a), fx_eltype(*b));
+    if (t == FX_DTYPE_BOOL)
+        t = FX_DTYPE_I64;
+    *a = fx_eltype(*a) == t ? *a : fx_cast(*a, t);
+    *b = fx_eltype(*b) == t ? *b : fx_cast(*b, t);
+    if (fx_is_error(*a) || fx_is_error(*b))
+        return fx_fail(FX_STATUS_MEMORY, op, "no memory for a conversion");
+    return FX_OK;
+}
+
+fx_array *fxi_matmul_node(bool ta, bool tb, fx_array *a, fx_array *b, const char *op)
+{
+    char t[FXI_SHAPE_TEXT], u[FXI_SHAPE_TEXT];
+    fx_device *device;
+    fx_status s = fxi_check_operand(op, a);
+    if (s == FX_OK)
+        s = fxi_check_operand(op, b);
+    if (s == FX_OK)
+        s = fxi_same_device(op, a, b, &device);
+    if (s == FX_OK && (fx_ndims(a) < 2 || fx_ndims(b) < 2))
+        s = fx_fail(FX_STATUS_SHAPE, op, "takes matrices: A is %s, B is %s",
+                    fxi_shape_text(a->node->ndim, a->node->shape, t),
+                    fxi_shape_text(b->node->ndim, b->node->shape, u));
+    if (s == FX_OK && fx_size(a, !ta) != fx_size(b, tb))
+        s = fx_fail(FX_STATUS_SHAPE, op, "inner sizes differ: A is %s, B is %s",
+                    fxi_shape_text(a->node->ndim, a->node->shape, t),
+                    fxi_shape_text(b->node->ndim, b->node->shape, u));
+    if (s == FX_OK)
+        s = promote_pair(op, &a, &b);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    const int ndim = fx_ndims(a) > fx_ndims(b) ? fx_ndims(a) : fx_ndims(b);
+    int64_t shape[FX_MAX_DIMS] = {fx_size(a, ta), fx_size(b, !tb)};
+    for (int i = 2; i < ndim; i++) {
+        const int64_t p = fx_size(a, i), q = fx_size(b, i);
+        if (p != q && p != 1 && q != 1) {
+            fx_fail(FX_STATUS_SHAPE, op, "batch sizes differ: A is %s, B is %s",
+                    fxi_shape_text(a->node->ndim, a->node->shape, t),
+                    fxi_shape_text(b->node->ndim, b->node->shape, u));
+            return fx_error_array(FX_STATUS_SHAPE);
+        }
+        shape[i] = p == 1 ? q : p;
+    }
+    const fx_attr attr = {.matmul = {ta, tb}};
+    fxi_node *in[] = {a->node, b->node};
+    return fxi_array_take(fxi_node_new(fxi_here(), FX_OP_MATMUL, (fx_dtype)a->node->dtype, ndim,
+                                       shape, device, &attr, 2, in));
+}
+
+fx_array *fx_matmul(fx_array *a, fx_array *b)
+{
+    char t[FXI_SHAPE_TEXT], u[FXI_SHAPE_TEXT];
+    fx_status s = fxi_check_operand("matmul", a);
+    if (s == FX_OK)
+        s = fxi_check_operand("matmul", b);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    const int da = fx_ndims(a), db = fx_ndims(b);
+    if (da == 2 && db == 2)
+        return fxi_matmul_node(false, false, a, b, "matmul");
+    /* A vector is a column; a column times a row is the outer product. */
+    const bool columns = da >= 1 && da <= 2 && db >= 1 && db <= 2;
+    if (!columns || (da == 2 && fx_size(a, 1) != fx_size(b, 0)) ||
+        (da == 1 && (db == 1 || fx_size(b, 0) != 1))) {
+        fx_fail(FX_STATUS_SHAPE, "matmul",
+                columns ? "inner sizes differ: A is %s, B is %s"
+                        : "takes matrices and vectors: A is %s, B is %s",
+                fxi_shape_text(da, a->node->shape, t), fxi_shape_text(db, b->node->shape, u));
+        return fx_error_array(FX_STATUS_SHAPE);
+    }
+    FXI_SCOPE;
+    fx_array *ma = da == 2 ? a : fx_reshape(a, -1, 1),
+             *mb = db == 2 ? b : fx_reshape(b, fx_size(b, 0), 1);
+    fx_array *y = fxi_matmul_node(false, false, ma, mb, "matmul");
+    return fx_keep(db == 2 ? y : fx_reshape(y, fx_size(a, 0)));
+}
+
+fx_array *fx_batched_mul(fx_array *a, fx_array *b)
+{
+    return fxi_matmul_node(false, false, a, b, "batched_mul");
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* Views y as having x's sizes. */
+static fx_array *like(fx_array *y, const fx_array *x)
+{
+    return fx_is_error(x) ? y : fxi_reshape(y, x->node->ndim, x->node->shape);
+}
+
+/* Sums g over the batch axes along which x was broadcast. */
+static fx_array *unbroadcast(fx_array *g, const fx_array *x)
+{
+    if (fx_is_error(g))
+        return g;
+    unsigned mask = 0;
+    for (int i = 2; i < fx_ndims(g); i++)
+        if (fx_size(g, i) != fx_size(x, i))
+            mask |= FXI_AXIS_BIT(i);
+    return like(fxi_reduce(FX_REDUCE_SUM, g, mask, "sum"), x);
+}
+
+RULE(MATMUL)
+{
+    const bool ta = a->node->attr.matmul.transpose_a, tb = a->node->attr.matmul.transpose_b;
+    if (a->need[0])
+        a->gx[0] = unbroadcast(ta ? fxi_matmul_node(tb, true, Y, G, "matmul")
+                                  : fxi_matmul_node(false, !tb, G, Y, "matmul"),
+                               X);
+    if (a->need[1])
+        a->gx[1] = unbroadcast(tb ? fxi_matmul_node(true, ta, G, X, "matmul")
+                                  : fxi_matmul_node(!ta, false, X, G, "matmul"),
+                               Y);
+}

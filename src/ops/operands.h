@@ -1,0 +1,72 @@
+/* operands.h: what the builders of all operations share. Internal to this folder. */
+#ifndef CFLUX_OPERANDS_H
+#define CFLUX_OPERANDS_H
+
+#include "gradient.h"
+#include "primitives.h"
+
+typedef struct fxi_operand {
+    fxi_node *node; /* NULL for a number not yet made */
+    fxi_arg arg;
+    bool literal;
+    bool made; /* here: the reference is ours; else an argument holds it */
+} fxi_operand;
+
+/* Fills in n operands from arguments. The caller releases them, also after a failure. */
+fx_status fxi_resolve(const char *op, const fxi_arg *args, int n, fxi_operand *out);
+static inline void fxi_operands_release(fxi_operand *o, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (o[i].made && o[i].node)
+            fxi_node_release(o[i].node);
+}
+/* May the calling thread use x? Records nothing. */
+static inline bool fxi_usable(const fxi_context *c, const fx_array *x)
+{
+    return x && x->base.type == &fxi_array_type && x->status == FX_OK &&
+           fxi_node_usable(c, x->node);
+}
+/* Evaluates when too much is pending, then fxi_check_array. */
+fx_status fxi_check_operand(const char *op, const fx_array *x);
+
+/* Makes the number of a literal a node; converts an operand; both false if memory is out. */
+bool fxi_operand_literal(fxi_operand *o, fx_dtype dtype);
+bool fxi_operand_convert(fxi_operand *o, fx_dtype dtype);
+/* Views an operand with `ndim` axes (1s behind) and then as `shape`; false if memory is out. */
+bool fxi_operand_stretch(fxi_operand *o, int ndim, const int64_t *shape);
+
+/* The element type in which operands from `first` on meet: Julia's promotion, literals weak. */
+fx_dtype fxi_common_type(const fxi_operand *o, int first, int n);
+/* Is one of the operands from `first` on an integer literal that the integer type does not have? */
+bool fxi_any_beyond(const fxi_operand *o, int first, int n, fx_dtype type);
+static inline bool fxi_any_literal(const fxi_operand *o, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (o[i].literal)
+            return true;
+    return false;
+}
+fx_status fxi_common_device(const char *op, const fxi_operand *o, int n, fx_device **out);
+fx_status fxi_same_device(const char *op, const fx_array *a, const fx_array *b, fx_device **out);
+/* The node whose shape all others have, numbers left out; NULL when they differ. */
+static inline const fxi_node *fxi_all_alike(const fxi_operand *o, int n)
+{
+    const fxi_node *first = NULL;
+    for (int i = 0; i < n; i++) {
+        if (!o[i].node || o[i].node->ndim == 0)
+            continue;
+        if (first && !fxi_same_shape(first, o[i].node))
+            return NULL;
+        first = o[i].node;
+    }
+    return first;
+}
+/* Julia's broadcasting: axis k of every operand has the same size or 1. */
+fx_status fxi_common_shape(const char *op, const fxi_operand *o, int n, int *out_ndim,
+                           int64_t *out);
+
+/* A node over one array. */
+fx_array *fxi_node_over(fx_op op, fx_array *x, fx_dtype dtype, int ndim, const int64_t *shape,
+                        const fx_attr *attr);
+
+#endif

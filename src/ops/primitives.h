@@ -1,0 +1,51 @@
+/* primitives.h: builders of primitives that the public API does not name. Internal. */
+#ifndef CFLUX_PRIMITIVES_H
+#define CFLUX_PRIMITIVES_H
+
+#include <cflux/ops.h>
+#include "context.h"
+
+/* An evaluated array over a buffer, whose reference it takes. */
+fx_array *fxi_leaf_over(const char *op, fx_dtype dtype, int ndims, const int64_t *sizes,
+                        fxi_buffer *b);
+/* To be called before a builder makes nodes: evaluates if more than FXI_PENDING_LIMIT nodes are
+ * pending. Returns the context. */
+static inline fxi_context *fxi_begin(void)
+{
+    fxi_context *c = fxi_here();
+    if (c->created > FXI_PENDING_LIMIT && !c->busy)
+        fxi_the_evaluator.flush(c);
+    return c;
+}
+/* A pending copy of x on another device, through which gradients flow. */
+fx_array *fxi_transfer(fx_device *device, fx_array *x);
+/* FX_OK if x may be an operand, else what is wrong with it, recorded; the status of an error array
+ * is not recorded again. */
+fx_status fxi_check_array(const char *op, const fx_array *x);
+fx_status fxi_check_axis(const char *op, const fx_array *x, int axis);
+/* Checks sizes from outside: count, sign, and that the bytes fit; records what is wrong. */
+fx_status fxi_check_sizes(const char *op, fx_dtype dtype, int ndims, const int64_t *sizes);
+
+/* Reduces the axes in mask, which stay with size 1; no conversion. The max or min of an empty axis
+ * is an error naming op. */
+fx_array *fxi_reduce(fx_reduce kind, fx_array *x, unsigned mask, const char *op);
+/* Σx of Float32 with a Float64 result, for devices that have Float64. */
+fx_array *fxi_sum_wide(fx_array *x, unsigned mask, const char *op);
+/* The mean of floats, as fx_mean has it. */
+fx_array *fxi_mean_over(fx_array *x, unsigned mask, const char *op);
+/* As fxi_reduce, but the max or min of an empty axis is the neutral element: any and all. */
+fx_array *fxi_reduce_logical(fx_reduce kind, fx_array *x, unsigned mask, const char *op);
+/* The index along `axis`. */
+fx_array *fxi_iota(fx_dtype dtype, int axis, int ndims, const int64_t *sizes);
+fx_array *fxi_scatter_primitive(fx_reduce kind, fx_array *src, fx_array *idx, int axis, int64_t n);
+fx_array *fxi_pool_mean_primitive(const fx_pool_args *a);
+
+/* The raw contractions, for gradient rules; shapes are the caller's promise. */
+fx_array *fxi_conv_node(const fx_conv_attr *attr, fx_array *a, fx_array *b, int ndim,
+                        const int64_t *shape);
+fx_array *fxi_pool_node(const fx_pool_attr *attr, int n, fx_array *const *in, int ndim,
+                        const int64_t *shape);
+/* a with its first two axes swapped when ta, times b likewise; batch axes broadcast. */
+fx_array *fxi_matmul_node(bool ta, bool tb, fx_array *a, fx_array *b, const char *op);
+
+#endif

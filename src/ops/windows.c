@@ -1,0 +1,59 @@
+/* windows.c: see windows.h. */
+#include "windows.h"
+#include "primitives.h"
+
+#include <string.h>
+
+/* One value per spatial axis from an option: one → all. */
+fx_status fxi_spread(const char *op, const char *what, const fx_dims *d, int spatial, int64_t least,
+                     int32_t *out)
+{
+    if (d->n != 1 && d->n != spatial)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "%s has %lld numbers for %d spatial axes", what,
+                       (long long)d->n, spatial);
+    for (int i = 0; i < spatial; i++) {
+        const int64_t v = d->v[d->n == 1 ? 0 : i];
+        if (v < least || v > INT32_MAX)
+            return fx_fail(FX_STATUS_ARGUMENT, op, "%s of %lld is out of range", what,
+                           (long long)v);
+        out[i] = (int32_t)v;
+    }
+    return FX_OK;
+}
+
+/* Padding: one number, one per axis, or (before, after) per axis. */
+fx_status fxi_spread_pad(const char *op, const fx_dims *d, int spatial, int32_t *before,
+                         int32_t *after)
+{
+    if (d->n != 2 * spatial || spatial == 0) {
+        const fx_status s = fxi_spread(op, "pad", d, spatial, 0, before);
+        memcpy(after, before, (size_t)spatial * sizeof *after);
+        return s;
+    }
+    for (int i = 0; i < spatial; i++) {
+        if (d->v[2 * i] < 0 || d->v[2 * i + 1] < 0 || d->v[2 * i] > INT32_MAX ||
+            d->v[2 * i + 1] > INT32_MAX)
+            return fx_fail(FX_STATUS_ARGUMENT, op, "pad is negative");
+        before[i] = (int32_t)d->v[2 * i];
+        after[i] = (int32_t)d->v[2 * i + 1];
+    }
+    return FX_OK;
+}
+
+/* floor((n + before + after − dilation·(k−1) − 1)/stride) + 1; negative when the window does not
+ * fit. */
+int64_t fxi_window_count(int64_t n, int64_t k, int32_t stride, int32_t before, int32_t after,
+                         int32_t dilation)
+{
+    const int64_t room = n + before + after - ((k - 1) * dilation + 1);
+    return room < 0 ? -1 : room / stride + 1;
+}
+
+fx_status fxi_window_too_large(const char *op, const fx_array *x, const int64_t *window,
+                               int spatial)
+{
+    char t[FXI_SHAPE_TEXT], u[FXI_SHAPE_TEXT];
+    return fx_fail(FX_STATUS_SHAPE, op, "a window of %s does not fit into %s",
+                   fxi_shape_text(spatial, window, u),
+                   fxi_shape_text(x->node->ndim, x->node->shape, t));
+}

@@ -1,0 +1,357 @@
+/* plan_check.c: does every step of a finished plan read what it is meant to read?
+ *
+ * Goes through the steps in their order and notes which value the bytes of each memory hold: of the
+ * arena, of leaves' buffers and of output buffers. A step may read a value that an earlier step
+ * made (or that is a leaf or a literal) if no step has written over any byte of it since. A step
+ * may write over a value that it reads itself only element for element. At the end the results must
+ * be there, in memory that outlives the run.
+ *
+ * Uses nothing of place.c, donate.c and in_place.c: only the steps' tensors and offsets and the
+ * values' places. Debug builds check every plan. Time is linear in the operands, apart from the
+ * insertion into the sorted list of what the arena holds.
+ */
+#include "plan.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NEVER = -2, BEFORE = -1, ALIGNMENT = 64 };
+
+/* What is known of a value while steps are looked at. */
+typedef struct state {
+    int32_t made;        /* the step that made it; NEVER so far; BEFORE all steps */
+    int32_t spoiled;     /* the first step that has written over it, or NEVER */
+    int32_t replacement; /* the value that this step wrote there */
+} state;
+
+typedef struct checking {
+    const fxi_plan *p;
+    char *why;
+    size_t size;
+    state *values;
+    int32_t *arena; /* intact arena values, by offset; they do not overlap */
+    int32_t narena;
+    int32_t *leaf, *output; /* per buffer: the value that it holds, or -1 */
+    int32_t nleaves;
+} checking;
+
+FXI_PRINTF(2, 3) static bool wrong(const checking *c, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(c->why, c->size, format, args);
+    va_end(args);
+    return false;
+}
+
+static const char *name_of(const checking *c, int32_t step)
+{
+    return step < 0 ? "no step" : fxi_ops[c->p->steps[step].op].name;
+}
+
+/* ---- where bytes are ------------------------------------------------------------------------- */
+
+/* Bytes relative to the beginning of a value. */
+typedef struct range {
+    int64_t low, high;
+} range;
+
+static int64_t size_of(const fx_tensor *t)
+{
+    return (int64_t)fx_dtype_size((fx_dtype)t->dtype);
+}
+
+/* What operand k reads of its value; low = high: nothing. */
+static range operand_range(const fx_step *s, int k)
+{
+    const fx_tensor *t = &s->in[k];
+    range r = {s->in_offset[k], s->in_offset[k]};
+    if (fx_tensor_length(t) == 0)
+        return (range){0, 0};
+    for (int a = 0; a < t->ndim; a++)
+        *(t->stride[a] < 0 ? &r.low : &r.high) += (t->shape[a] - 1) * t->stride[a];
+    return (range){r.low * size_of(t), (r.high + 1) * size_of(t)};
+}
+
+/* The bytes of output o, from the step's sizes and its program. */
+static int64_t output_bytes(const fx_step *s, int32_t o)
+{
+    const fx_tensor t = fxi_step_output_tensor(s, o);
+    return fx_tensor_length(&t) * size_of(&t);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static bool is_intact(const checking *c, const char *reader, int32_t v)
+{
+    const state *s = &c->values[v];
+    if (s->made == NEVER)
+        return wrong(c, "%s reads value %d before a step has made it", reader, (int)v);
+    if (s->spoiled != NEVER)
+        return wrong(c, "%s reads value %d, over which step %d (%s) has written value %d", reader,
+                     (int)v, (int)s->spoiled, name_of(c, s->spoiled), (int)s->replacement);
+    return true;
+}
+
+static bool check_operand(const checking *c, int32_t i, int k)
+{
+    const fx_step *s = &c->p->steps[i];
+    const int32_t v = s->in_value[k];
+    char reader[64];
+    snprintf(reader, sizeof reader, "step %d (%s)", (int)i, name_of(c, i));
+    if (!is_intact(c, reader, v))
+        return false;
+    const range r = operand_range(s, k);
+    if (c->p->values[v].kind != FXI_VALUE_LEAF && r.low < r.high &&
+        (r.low < 0 || r.high > c->p->values[v].bytes))
+        return wrong(c, "%s reads bytes %lld to %lld of value %d, which has %lld", reader,
+                     (long long)r.low, (long long)r.high - 1, (int)v,
+                     (long long)c->p->values[v].bytes);
+    return true;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static void spoil(checking *c, int32_t v, int32_t i, int32_t by)
+{
+    if (v < 0 || c->values[v].spoiled != NEVER)
+        return;
+    c->values[v].spoiled = i;
+    c->values[v].replacement = by;
+}
+
+/* The first value of the arena's list that ends behind an offset. */
+static int32_t first_behind(const checking *c, int64_t offset)
+{
+    int32_t lo = 0, hi = c->narena;
+    while (lo < hi) {
+        const int32_t mid = (lo + hi) / 2;
+        const fxi_value *v = &c->p->values[c->arena[mid]];
+        if (v->offset + v->bytes <= offset)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static bool write_arena(checking *c, int32_t i, int32_t w)
+{
+    const fxi_value *v = &c->p->values[w];
+    const int64_t end = c->p->slots_bytes ? c->p->slots_offset : c->p->arena_bytes;
+    if (v->offset < 0 || v->offset % ALIGNMENT != 0 || v->offset + v->bytes > end)
+        return wrong(c, "value %d lies at bytes %lld to %lld of an arena of %lld", (int)w,
+                     (long long)v->offset, (long long)(v->offset + v->bytes) - 1, (long long)end);
+    if (v->bytes == 0)
+        return true;
+    const int32_t from = first_behind(c, v->offset);
+    int32_t to = from;
+    for (; to < c->narena && c->p->values[c->arena[to]].offset < v->offset + v->bytes; to++)
+        spoil(c, c->arena[to], i, w);
+    memmove(&c->arena[from + 1], &c->arena[to], (size_t)(c->narena - to) * sizeof *c->arena);
+    c->narena += from + 1 - to;
+    c->arena[from] = w;
+    return true;
+}
+
+/* A buffer that one value fills. */
+static bool write_buffer(checking *c, int32_t i, int32_t w, int32_t *holder, int32_t n,
+                         const char *what)
+{
+    const int32_t index = c->p->values[w].index;
+    if (index < 0 || index >= n)
+        return wrong(c, "value %d lies in %s %d of %d", (int)w, what, (int)index, (int)n);
+    spoil(c, holder[index], i, w);
+    holder[index] = w;
+    return true;
+}
+
+static bool write_place(checking *c, int32_t i, int32_t w)
+{
+    const fxi_value *v = &c->p->values[w];
+    switch (v->kind) {
+    case FXI_VALUE_ARENA:
+        return write_arena(c, i, w);
+    case FXI_VALUE_OUTPUT:
+        if (v->index >= 0 && v->index < c->p->nbuffers && c->p->buffer_bytes[v->index] < v->bytes)
+            return wrong(c, "value %d has %lld bytes, its buffer %lld", (int)w, (long long)v->bytes,
+                         (long long)c->p->buffer_bytes[v->index]);
+        return write_buffer(c, i, w, c->output, c->p->nbuffers, "output buffer");
+    case FXI_VALUE_DONATED:
+        if (v->index >= 0 && v->index < c->nleaves && c->leaf[v->index] >= 0 &&
+            c->p->values[c->leaf[v->index]].bytes != v->bytes)
+            return wrong(c, "value %d has %lld bytes, value %d that it replaces %lld", (int)w,
+                         (long long)v->bytes, (int)c->leaf[v->index],
+                         (long long)c->p->values[c->leaf[v->index]].bytes);
+        return write_buffer(c, i, w, c->leaf, c->nleaves, "leaf");
+    default:
+        return wrong(c, "step %d (%s) writes value %d, which is a leaf or a literal", (int)i,
+                     name_of(c, i), (int)w);
+    }
+}
+
+static bool check_output(checking *c, int32_t i, int32_t o)
+{
+    const fx_step *s = &c->p->steps[i];
+    const int32_t w = fx_step_output(s, o);
+    state *t = &c->values[w];
+    if (t->made != NEVER)
+        return wrong(c, "step %d (%s) makes value %d, which is there already", (int)i,
+                     name_of(c, i), (int)w);
+    if (output_bytes(s, o) != c->p->values[w].bytes)
+        return wrong(c, "step %d (%s) writes %lld bytes to value %d, which has %lld", (int)i,
+                     name_of(c, i), (long long)output_bytes(s, o), (int)w,
+                     (long long)c->p->values[w].bytes);
+    t->made = i;
+    return write_place(c, i, w);
+}
+
+/* Several outputs of one step that share bytes. */
+static bool outputs_are_apart(const checking *c, int32_t i)
+{
+    const fx_step *s = &c->p->steps[i];
+    for (int32_t o = 0; o < fx_step_outputs(s); o++) {
+        const state *t = &c->values[fx_step_output(s, o)];
+        if (t->spoiled == i)
+            return wrong(c, "step %d (%s) writes value %d over value %d, another output of it",
+                         (int)i, name_of(c, i), (int)t->replacement, (int)fx_step_output(s, o));
+    }
+    return true;
+}
+
+/* ---- in place -------------------------------------------------------------------------------- */
+
+/* The first byte of a value in its memory. */
+static int64_t start_of(const checking *c, int32_t v)
+{
+    return c->p->values[v].kind == FXI_VALUE_ARENA ? c->p->values[v].offset : 0;
+}
+
+/* Is element i of operand k at the same byte as element i of an output that begins at `start` and
+ * has `bytes` bytes? */
+static bool element_for_element(const checking *c, const fx_step *s, int k, int64_t start,
+                                int64_t bytes)
+{
+    const fx_tensor *t = &s->in[k];
+    const int64_t at = start_of(c, s->in_value[k]) + s->in_offset[k] * size_of(t);
+    const bool elementwise = s->cls == FX_CLASS_ELEMENTWISE, foreach = s->cls == FX_CLASS_FOREACH;
+    if (!(elementwise || foreach) || at != start || fx_tensor_length(t) * size_of(t) != bytes)
+        return false;
+    int64_t run = 1; /* the stride of a dense tensor */
+    for (int a = 0; a < t->ndim; a++) {
+        if (t->shape[a] != 1 && t->stride[a] != run)
+            return false;
+        if (elementwise && (t->ndim != s->out.ndim || t->shape[a] != s->out.shape[a]))
+            return false;
+        run *= t->shape[a];
+    }
+    return true;
+}
+
+/* Operand k was written over by its own step: is that in place? */
+static bool check_own_write(const checking *c, int32_t i, int k)
+{
+    const fx_step *s = &c->p->steps[i];
+    const int32_t v = s->in_value[k], w = c->values[v].replacement;
+    if (c->values[v].spoiled != i)
+        return true;
+    const int64_t start = start_of(c, w), bytes = c->p->values[w].bytes, from = start_of(c, v);
+    const range r = operand_range(s, k);
+    if (from + r.low >= start + bytes || from + r.high <= start || r.low == r.high)
+        return true; /* what it reads of the value is elsewhere */
+    const int32_t segments = fx_step_segments(s), per_segment = fx_step_outputs(s) / segments,
+                  first = k / (s->nin / segments) * per_segment;
+    for (int32_t o = first; o < first + per_segment; o++)
+        if (fx_step_output(s, o) == w && element_for_element(c, s, k, start, bytes))
+            return true;
+    return wrong(c, "step %d (%s) writes value %d over value %d, which it reads in another order",
+                 (int)i, name_of(c, i), (int)w, (int)v);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static bool check_step(checking *c, int32_t i)
+{
+    const fx_step *s = &c->p->steps[i];
+    for (int k = 0; k < s->nin; k++)
+        if (!check_operand(c, i, k))
+            return false;
+    for (int32_t o = 0; o < fx_step_outputs(s); o++)
+        if (!check_output(c, i, o))
+            return false;
+    if (!outputs_are_apart(c, i))
+        return false;
+    for (int k = 0; k < s->nin; k++)
+        if (!check_own_write(c, i, k))
+            return false;
+    return true;
+}
+
+static bool check_results(const checking *c)
+{
+    for (int32_t k = 0; k < c->p->noutputs; k++) {
+        const int32_t v = c->p->results[k].value;
+        const fxi_value_kind kind = c->p->values[v].kind;
+        char reader[32];
+        snprintf(reader, sizeof reader, "result %d", (int)k);
+        if (kind == FXI_VALUE_ARENA || kind == FXI_VALUE_SLOT)
+            return wrong(c, "%s is value %d, whose memory does not outlive the run", reader,
+                         (int)v);
+        if (!is_intact(c, reader, v))
+            return false;
+    }
+    return true;
+}
+
+static bool prepare(checking *c)
+{
+    const fxi_plan *p = c->p;
+    for (int32_t v = 0; v < p->nvalues; v++)
+        if (p->values[v].kind == FXI_VALUE_LEAF && p->values[v].index >= c->nleaves)
+            c->nleaves = p->values[v].index + 1;
+    c->values = fxi_malloc(((size_t)p->nvalues + 1) * sizeof *c->values);
+    c->arena = fxi_malloc(((size_t)p->nvalues + 1) * sizeof *c->arena);
+    c->leaf = fxi_malloc(((size_t)c->nleaves + 1) * sizeof *c->leaf);
+    c->output = fxi_malloc(((size_t)p->nbuffers + 1) * sizeof *c->output);
+    if (!c->values || !c->arena || !c->leaf || !c->output)
+        return false;
+    memset(c->leaf, -1, (size_t)c->nleaves * sizeof *c->leaf);
+    memset(c->output, -1, (size_t)p->nbuffers * sizeof *c->output);
+    for (int32_t v = 0; v < p->nvalues; v++) {
+        const fxi_value_kind kind = p->values[v].kind;
+        const bool there = kind == FXI_VALUE_LEAF || kind == FXI_VALUE_SLOT;
+        c->values[v] = (state){there ? BEFORE : NEVER, NEVER, -1};
+        if (kind == FXI_VALUE_LEAF)
+            c->leaf[p->values[v].index] = v;
+    }
+    return true;
+}
+
+static bool check_literals(const checking *c)
+{
+    const fxi_plan *p = c->p;
+    if (p->slots_bytes == 0 || p->slots_offset + p->slots_bytes <= p->arena_bytes)
+        return true;
+    return wrong(c, "literals lie at bytes %lld to %lld of an arena of %lld",
+                 (long long)p->slots_offset, (long long)(p->slots_offset + p->slots_bytes) - 1,
+                 (long long)p->arena_bytes);
+}
+
+fx_status fxi_plan_check(const fxi_plan *p, char *why, size_t size)
+{
+    checking c = {.p = p, .why = why, .size = size};
+    fx_status status = prepare(&c) ? FX_OK : FX_STATUS_MEMORY;
+    if (status == FX_OK && !check_literals(&c))
+        status = FX_STATUS_INTERNAL;
+    for (int32_t i = 0; i < p->nsteps && status == FX_OK; i++)
+        if (!check_step(&c, i))
+            status = FX_STATUS_INTERNAL;
+    if (status == FX_OK && !check_results(&c))
+        status = FX_STATUS_INTERNAL;
+    fxi_free(c.values);
+    fxi_free(c.arena);
+    fxi_free(c.leaf);
+    fxi_free(c.output);
+    return status;
+}

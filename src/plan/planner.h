@@ -1,0 +1,25 @@
+/* planner.h: what the planner is told. It reads no environment, logs nothing, and knows of a
+ * backend only what stands in this table.
+ */
+#ifndef CFLUX_PLANNER_H
+#define CFLUX_PLANNER_H
+
+#include <cflux/backend.h>
+#include "node.h"
+
+typedef struct fxi_planner {
+    bool views; /* the backend's kernels take strided operands */
+    bool fuses; /* they take steps of several instructions and outputs, and the caller wants that */
+    bool own_memory; /* literals have to be written to the device's memory */
+    bool checks;     /* the plan is checked (fxi_plan_check) */
+    /* Does the device compute this conv or pool step channels last? NULL: never. */
+    bool (*channels_last)(fx_device *device, const fx_step *step);
+    /* Makes a step ready; FX_STATUS_UNSUPPORTED: not with this epilogue. NULL: nothing to do. */
+    fx_status (*prepare)(fx_device *device, fx_step *step);
+    void (*release)(fx_device *device, fx_step *step); /* NULL only with `prepare` */
+    /* Is told why the new value of n does not take over the memory of the old one; NULL: nobody is.
+     */
+    void (*denied)(const fxi_node *n, const char *why);
+} fxi_planner;
+
+#endif

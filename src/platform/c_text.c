@@ -1,0 +1,53 @@
+/* c_text.c: functions on text on systems with POSIX; see c_text.h.
+ *
+ * The C locale is opened once and never closed. If there is no memory for it, which cannot happen
+ * where it is a constant of the C library as in glibc and musl, numbers are read in the program's
+ * locale.
+ */
+#include "c_text.h"
+
+#include <locale.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static locale_t c_locale;
+
+static void open_locale(void)
+{
+    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+double fxi_strtod(const char *text, char **out_end)
+{
+    pthread_once(&once, open_locale);
+    return c_locale ? strtod_l(text, out_end, c_locale) : strtod(text, out_end);
+}
+
+float fxi_strtof(const char *text, char **out_end)
+{
+    pthread_once(&once, open_locale);
+    return c_locale ? strtof_l(text, out_end, c_locale) : strtof(text, out_end);
+}
+
+bool fxi_same_letters(const char *a, const char *b)
+{
+    return strcasecmp(a, b) == 0;
+}
+
+bool fxi_same_first_letters(const char *a, const char *b, size_t n)
+{
+    return strncasecmp(a, b, n) == 0;
+}
+
+bool fxi_contains_letters(const char *text, const char *part)
+{
+    return strcasestr(text, part) != NULL;
+}
+
+char *fxi_cut_word(const char *separators, char **io_rest)
+{
+    return strtok_r(NULL, separators, io_rest);
+}

@@ -1,0 +1,75 @@
+/* shared_library.c: shared objects on systems with ELF and dlopen; see shared_library.h. */
+#include "shared_library.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static bool read_at(FILE *f, long at, void *out, size_t bytes)
+{
+    return fseek(f, at, SEEK_SET) == 0 && fread(out, 1, bytes, f) == bytes;
+}
+
+/* Does the file end before the last byte that dlopen would map? Reading beyond the end of a mapped
+ * file ends the process. A file that is not an ELF object is left to dlopen, which says so. */
+static bool is_cut_short(const char *path)
+{
+    ElfW(Ehdr) head;
+    FILE *f = strchr(path, '/') ? fopen(path, "rb") : NULL; /* dlopen searches for a bare name */
+    bool cut = false;
+    if (f && read_at(f, 0, &head, sizeof head) && memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 &&
+        fseek(f, 0, SEEK_END) == 0) {
+        const long size = ftell(f);
+        for (int i = 0; i < head.e_phnum && !cut; i++) {
+            ElfW(Phdr) part;
+            cut = !read_at(f, (long)head.e_phoff + i * (long)sizeof part, &part, sizeof part) ||
+                  (part.p_type == PT_LOAD && (long)(part.p_offset + part.p_filesz) > size);
+        }
+    }
+    if (f)
+        fclose(f);
+    return cut;
+}
+
+/* Opening a pipe waits until somebody writes to it. dlopen says what is wrong with a folder. */
+static bool is_special(const char *path)
+{
+    struct stat st;
+    return strchr(path, '/') && stat(path, &st) == 0 && !S_ISREG(st.st_mode) &&
+           !S_ISDIR(st.st_mode);
+}
+
+void *fxi_library_open(const char *path, char *why, size_t size)
+{
+    if (is_special(path) || is_cut_short(path)) {
+        snprintf(why, size, is_special(path) ? "it is no regular file" : "the file is cut short");
+        return NULL;
+    }
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    const char *reason = library ? NULL : dlerror();
+    if (!library)
+        snprintf(why, size, "%s", reason ? reason : "no reason given");
+    return library;
+}
+
+void *fxi_library_symbol(void *library, const char *name)
+{
+    return dlsym(library, name);
+}
+
+/* ---- its folder ------------------------------------------------------------------------------ */
+
+bool fxi_library_folder(const void *address, char *folder, size_t size)
+{
+    Dl_info object;
+    const char *slash = dladdr(address, &object) ? strrchr(object.dli_fname, '/') : NULL;
+    const size_t n = slash ? (size_t)(slash - object.dli_fname) : 0;
+    if (n == 0 || n >= size)
+        return false;
+    snprintf(folder, size, "%.*s", (int)n, object.dli_fname);
+    return true;
+}

@@ -1,0 +1,80 @@
+/* system_memory.c: memory on systems with POSIX, and on Linux; see system_memory.h. */
+#include "system_memory.h"
+
+#include <errno.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+void *fxi_system_alloc(size_t alignment, size_t bytes)
+{
+    void *p = NULL;
+    if (alignment == 0)
+        return malloc(bytes);
+    return posix_memalign(&p, alignment, bytes) == 0 ? p : NULL;
+}
+
+void fxi_system_free(void *p, bool aligned)
+{
+    (void)aligned;
+    free(p);
+}
+
+void fxi_system_huge_pages(void *at, size_t bytes)
+{
+#ifdef MADV_HUGEPAGE
+    madvise(at, bytes, MADV_HUGEPAGE);
+#else
+    (void)at, (void)bytes;
+#endif
+}
+
+void fxi_system_memory_trim(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
+/* ---- what the system says of it -------------------------------------------------------------- */
+
+void fxi_system_memory(int64_t *out_total, int64_t *out_available)
+{
+    char text[256] = "";
+    *out_total = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    *out_available = -1;
+    FILE *f = fopen("/proc/meminfo", "r");
+    const size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    text[n] = 0;
+    const char *at = strstr(text, "MemAvailable:");
+    if (at)
+        *out_available = 1024 * strtoll(at + strlen("MemAvailable:"), NULL, 10);
+    if (f)
+        fclose(f);
+}
+
+size_t fxi_page_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The kernel is asked to copy a byte of the page, because a page may be mapped and not readable:
+ * guard pages, and the 40-bit addresses of the address sanitizer that a name of five characters
+ * looks like. Where that call is forbidden, a mapped page counts as readable. */
+bool fxi_page_readable(uintptr_t address)
+{
+    unsigned char byte;
+    struct iovec to = {&byte, 1}, from = {(void *)address, 1};
+    const ssize_t copied = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
+    if (copied == 1 || errno == EFAULT)
+        return copied == 1;
+    return mincore((void *)address, fxi_page_bytes(), &byte) == 0;
+}

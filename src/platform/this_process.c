@@ -1,0 +1,65 @@
+/* this_process.c: the process on systems with POSIX and the C++ ABI for Itanium; see
+ * this_process.h.
+ *
+ * That ABI is what atexit is made of: registration of a handler, and its removal by a handle.
+ * Removal calls the handler, which `moving` makes do nothing. A handler that is moved is registered
+ * again before it is removed, so that there is no moment without it.
+ */
+#include "this_process.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* The last one is glibc's; elsewhere it may be missing. */
+int __cxa_atexit(void (*function)(void *), void *argument, void *handle);
+void __cxa_finalize(void *handle);
+int __cxa_thread_atexit_impl(void (*function)(void *), void *argument, void *library)
+    __attribute__((weak));
+
+static _Thread_local const fxi_exit_handler *moving;
+
+long fxi_process_id(void)
+{
+    return (long)getpid();
+}
+
+const char *fxi_trusted_variable(const char *name)
+{
+    return secure_getenv(name);
+}
+
+bool fxi_process_on_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void))
+{
+    return pthread_atfork(before, in_parent, in_child) == 0;
+}
+
+static void at_exit(void *handler)
+{
+    const fxi_exit_handler *h = handler;
+    if (moving != h)
+        h->run();
+}
+
+bool fxi_process_on_exit(fxi_exit_handler *handler)
+{
+    char *older = &handler->handles[handler->newest], *newer = &handler->handles[!handler->newest];
+    if (__cxa_atexit(at_exit, handler, newer) != 0)
+        return false;
+    moving = handler;
+    __cxa_finalize(older);
+    moving = NULL;
+    handler->newest = !handler->newest;
+    return true;
+}
+
+static void at_thread_end(void *handler)
+{
+    ((const fxi_exit_handler *)handler)->run();
+}
+
+void fxi_process_on_thread_end(fxi_exit_handler *handler)
+{
+    if (__cxa_thread_atexit_impl)
+        __cxa_thread_atexit_impl(at_thread_end, handler, handler);
+}

@@ -1,0 +1,19 @@
+/* thread.c: threads on systems with POSIX; see thread.h. */
+#include "thread.h"
+
+#include <signal.h>
+
+int fxi_thread_start(fxi_thread *out, void *(*run)(void *), void *user)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* a thread inherits the mask */
+    const int error = pthread_create(out, NULL, run, user);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+void fxi_thread_join(fxi_thread thread)
+{
+    pthread_join(thread, NULL);
+}

@@ -1,0 +1,95 @@
+/* thread.h: threads and locks as the system at hand has them. Internal.
+ *
+ * Locks and conditions are inline, because a warm call takes several of them. Only files of this
+ * folder name the type that is behind them.
+ */
+#ifndef CFLUX_THREAD_H
+#define CFLUX_THREAD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+/* ---- locks ----------------------------------------------------------------------------------- */
+
+typedef pthread_mutex_t fxi_mutex;
+#define FXI_MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
+
+static inline void fxi_mutex_init(fxi_mutex *m)
+{
+    pthread_mutex_init(m, NULL);
+}
+static inline void fxi_mutex_destroy(fxi_mutex *m)
+{
+    pthread_mutex_destroy(m);
+}
+static inline void fxi_mutex_lock(fxi_mutex *m)
+{
+    pthread_mutex_lock(m);
+}
+static inline void fxi_mutex_unlock(fxi_mutex *m)
+{
+    pthread_mutex_unlock(m);
+}
+
+/* ---- conditions ------------------------------------------------------------------------------ */
+
+typedef pthread_cond_t fxi_cond;
+#define FXI_COND_INIT PTHREAD_COND_INITIALIZER
+
+/* False: the system has no room for another one. */
+static inline bool fxi_cond_init(fxi_cond *c)
+{
+    return pthread_cond_init(c, NULL) == 0;
+}
+static inline void fxi_cond_destroy(fxi_cond *c)
+{
+    pthread_cond_destroy(c);
+}
+static inline void fxi_cond_wait(fxi_cond *c, fxi_mutex *m)
+{
+    pthread_cond_wait(c, m);
+}
+static inline void fxi_cond_wake_one(fxi_cond *c)
+{
+    pthread_cond_signal(c);
+}
+static inline void fxi_cond_wake_all(fxi_cond *c)
+{
+    pthread_cond_broadcast(c);
+}
+
+/* ---- once in a process ----------------------------------------------------------------------- */
+
+typedef pthread_once_t fxi_once;
+#define FXI_ONCE_INIT PTHREAD_ONCE_INIT
+
+static inline void fxi_call_once(fxi_once *once, void (*function)(void))
+{
+    pthread_once(once, function);
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+typedef pthread_t fxi_thread;
+
+/* Starts a thread in which all signals are blocked: a program's handlers run in its own threads.
+ * Returns 0, or the error as in errno. */
+int fxi_thread_start(fxi_thread *out, void *(*run)(void *), void *user);
+void fxi_thread_join(fxi_thread thread);
+
+/* ---- the end of a thread --------------------------------------------------------------------- */
+
+/* A value that every thread may set. `end` gets it when the thread ends, unless it is NULL. The end
+ * of the process is not the end of its main thread. */
+typedef pthread_key_t fxi_thread_value;
+
+static inline bool fxi_thread_value_init(fxi_thread_value *v, void (*end)(void *))
+{
+    return pthread_key_create(v, end) == 0;
+}
+static inline bool fxi_thread_value_set(fxi_thread_value v, void *value)
+{
+    return pthread_setspecific(v, value) == 0;
+}
+
+#endif

@@ -1,0 +1,88 @@
+/* run_layers.c: see run_layers.h. */
+#include "run_layers.h"
+#include "clock.h"
+#include "error.h"
+
+#include <cflux/device.h>
+#include <cflux/layer.h>
+#include <cflux/tree.h>
+#include <math.h>
+#include <string.h>
+
+enum { RUNS = 5, LAYERS_MOST = 256, NOTATION_MOST = 200, DIGITS = 9 };
+
+static void add_bytes(fx_array *x, const char *path, bool trainable, void *user)
+{
+    (void)path;
+    (void)trainable;
+    *(int64_t *)user += fx_length(x) * (int64_t)fx_dtype_size(fx_eltype(x));
+}
+
+static int64_t bytes_of(void *layer)
+{
+    int64_t bytes = 0;
+    fx_visit(layer, add_bytes, &bytes);
+    return bytes;
+}
+
+/* The least time of a few passes; the result of the last one, NULL if one fails. */
+static fx_array *timed(void *layer, fx_array *x, double *out_seconds)
+{
+    fx_array *y = NULL;
+    *out_seconds = INFINITY;
+    for (int i = 0; i < RUNS; i++) {
+        const double began = fxi_clock();
+        y = fx_call(layer, x);
+        if (fx_eval(y) != FX_OK || fx_synchronize(fx_array_device(y)) != FX_OK)
+            return NULL;
+        *out_seconds = fmin(*out_seconds, fxi_clock() - began);
+    }
+    return y;
+}
+
+static void write_layer(fx_json *j, void *layer, fx_array *y, double seconds)
+{
+    char text[NOTATION_MOST];
+    fx_summary(layer, text, sizeof text);
+    fx_json_open(j, NULL, '{');
+    fx_json_text(j, "layer", text);
+    fx_json_open(j, "output", '[');
+    for (int i = 0; i < fx_ndims(y); i++)
+        fx_json_integer(j, NULL, fx_size(y, i));
+    fx_json_close(j);
+    fx_json_integer(j, "parameters", fx_parameter_count(layer));
+    fx_json_integer(j, "bytes", bytes_of(layer));
+    fx_json_rounded(j, "seconds", seconds, DIGITS);
+    fx_json_close(j);
+}
+
+static void write_all(fx_json *j, void *model, fx_array *x)
+{
+    FX_TEST;
+    const bool chain = strcmp(fx_type_of(model)->name, "Chain") == 0;
+    const int64_t n = chain ? fx_count(model) : 1;
+    double seconds;
+    bool any = false;
+    for (int64_t i = 0; i < n && i < LAYERS_MOST; i++) {
+        void *layer = chain ? fx_child(model, i) : model;
+        fx_array *y = timed(layer, x, &seconds);
+        if (!y)
+            break;
+        if (!any)
+            fx_json_open(j, "layers", '[');
+        any = true;
+        write_layer(j, layer, y, seconds);
+        x = y;
+    }
+    if (any)
+        fx_json_close(j);
+}
+
+void fxi_write_layers(fx_json *j, void *model, fx_array *batch)
+{
+    FX_SCOPE;
+    const fx_error earlier = fxi_error_aside();
+    write_all(j, model, batch);
+    fx_error_take(); /* what could not be measured is not in the log */
+    fxi_error_back(&earlier);
+}

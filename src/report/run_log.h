@@ -1,0 +1,10 @@
+/* run_log.h: what the room shares of an open log. */
+#ifndef CFLUX_RUN_LOG_H
+#define CFLUX_RUN_LOG_H
+
+#include <cflux/report.h>
+
+/* The file's descriptor, which is open for reading too. */
+int fxi_run_log_descriptor(const fx_run_log *log);
+
+#endif

@@ -1,0 +1,163 @@
+/* torch_state.c: the state of a model as PyTorch keeps it.
+ *
+ * The arrays are found as for any file (entries.h), with other names for some fields. What PyTorch
+ * and Flux lay out alike has the same bytes, because sizes are reversed; the two exceptions are
+ * their own inverses, so that one table serves both ways.
+ */
+#include "entries_load.h"
+#include "flux_rows.h"
+
+#include <cflux/io.h>
+#include <cflux/nn.h>
+#include <cflux/ops.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The name of a member in PyTorch, of which the table of the layer's type may have another one. */
+static const char *name_of(const fx_type *type, const fx_field *field)
+{
+    const fx_layer *layer = fx_layer_of(type);
+    const int i = layer ? fxi_row_named(layer, field->name) : -1;
+    const char *name = i < 0 ? NULL : fxi_row(layer, i)->torch;
+    return name ? name : field->name;
+}
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+/* Kernels are the axes before the channels. */
+static fx_array *flip(fx_array *w)
+{
+    return fx_ndims(w) > 2 ? fx_flip(w, FXI_AXES((1u << (unsigned)(fx_ndims(w) - 2)) - 1)) : w;
+}
+
+static fx_array *transpose(fx_array *w)
+{
+    return fx_ndims(w) == 2 ? fx_transpose(w) : w;
+}
+
+/* Does the path end with that name? */
+static bool ends_with(const char *path, const char *name)
+{
+    const char *dot = strrchr(path, '.');
+    return strcmp(dot ? dot + 1 : path, name) == 0;
+}
+
+/* The row that an entry's array is of; NULL: its owner has no table. */
+static const fx_layer_row *row_of(const fxi_entry *e)
+{
+    const fx_layer *layer = fx_layer_of(e->owner);
+    for (int i = 0; layer && i < layer->nrows; i++) {
+        const fx_layer_row *row = fxi_row(layer, i);
+        if (row->member && ends_with(e->name, row->torch ? row->torch : row->name))
+            return row;
+    }
+    return NULL;
+}
+
+/* An array of the entry's field in the other layout. */
+static fx_array *change(const fxi_entry *e, fx_array *x)
+{
+    const fx_layer_row *row = row_of(e);
+    if (!row || fx_is_error(x) || row->layout == FX_TORCH_LAYOUT_SAME)
+        return x;
+    return row->layout == FX_TORCH_LAYOUT_TRANSPOSED ? transpose(x) : flip(x);
+}
+
+/* ---- giving ---------------------------------------------------------------------------------- */
+
+/* "1.running_var" has "1.num_batches_tracked" beside it. */
+static void add_count(fxi_entries *out, const fxi_entry *e)
+{
+    char name[4200];
+    const int64_t none = 0;
+    const fx_layer_row *row = row_of(e);
+    if (!row || !row->torch_count)
+        return;
+    const char *dot = strrchr(e->name, '.');
+    snprintf(name, sizeof name, "%.*s%s", dot ? (int)(dot + 1 - e->name) : 0, e->name,
+             row->torch_count);
+    fxi_entries_add(out, name, fxi_from(FX_DTYPE_I64, &none, 0, NULL));
+}
+
+/* A layer may have to say what its state does not hold. */
+static void *say_note(void *object, void *user)
+{
+    const fx_layer *layer = fx_layer_of(fx_type_of(object));
+    (void)user;
+    if (layer && layer->to_torch)
+        layer->to_torch(object);
+    return NULL;
+}
+
+static fx_array *same(fx_array *x, void *user)
+{
+    (void)user;
+    return x;
+}
+
+void *fx_torch_state(void *model)
+{
+    FXI_SCOPE;
+    fxi_entries own = {.op = "torch_state", .naming = name_of}, state = {.op = own.op};
+    if (model && !fx_is_array(model) && fx_is_error(fx_fmap_objects(same, say_note, NULL, model)))
+        own.status = fx_error_status();
+    fxi_entries_walk(&own, "", model);
+    state.status = own.status;
+    for (int32_t i = 0; i < own.n && state.status == FX_OK; i++) {
+        fxi_entries_add(&state, own.items[i].name, change(&own.items[i], own.items[i].array));
+        add_count(&state, &own.items[i]);
+    }
+    void *tuple = fxi_entries_tuple(&state);
+    fxi_entries_free(&own);
+    fxi_entries_free(&state);
+    return fx_keep(tuple);
+}
+
+/* ---- taking ---------------------------------------------------------------------------------- */
+
+/* Does PyTorch keep an entry of that name beside an array of the model's? */
+static bool is_count(const fxi_entries *own, const char *name)
+{
+    for (int32_t i = 0; i < own->n; i++) {
+        const fx_layer_row *row = row_of(&own->items[i]);
+        if (row && row->torch_count && ends_with(name, row->torch_count))
+            return true;
+    }
+    return false;
+}
+
+/* The state's arrays in the layout of the model's, without the counts. */
+static fxi_entries in_our_layout(const fxi_entries *own, void *state)
+{
+    fxi_entries all = fxi_entries_of(own->op, state, ""),
+                out = {.op = own->op, .status = all.status};
+    for (int32_t i = 0; i < all.n && out.status == FX_OK; i++) {
+        const fxi_entry *e = fxi_entries_find(own, all.items[i].name);
+        if (e || !is_count(own, all.items[i].name))
+            fxi_entries_add(&out, all.items[i].name,
+                            e ? change(e, all.items[i].array) : all.items[i].array);
+    }
+    fxi_entries_free(&all);
+    return out;
+}
+
+fx_status fx_load_torch_state(void *model, void *state)
+{
+    FXI_SCOPE;
+    static const char *const op = "load_torch_state";
+    if (!state)
+        return fx_fail(FX_STATUS_ARGUMENT, op, "there is no state");
+    if (fx_is_error(state))
+        return fxi_status_of_error(state);
+    if (fx_is_array(state))
+        return fx_fail(FX_STATUS_ARGUMENT, op, "the state is an array, not a tuple of arrays");
+    fxi_entries own = {.op = op, .naming = name_of};
+    fxi_entries_walk(&own, "", model);
+    fxi_entries from = {.op = op};
+    if (own.status == FX_OK)
+        from = in_our_layout(&own, state);
+    fxi_entries_assign("the state", &own, &from);
+    fxi_entries_free(&own);
+    fxi_entries_free(&from);
+    return own.status;
+}

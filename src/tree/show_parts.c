@@ -1,0 +1,116 @@
+/* show_parts.c: the parts of an object as they are printed: see show_parts.h.
+ *
+ * An object may be reached in very many ways, so a search remembers the objects it has been in.
+ */
+#include "show_parts.h"
+#include "identity_map.h"
+#include "object_types.h"
+
+const fx_list *fxi_tuple_list(const void *object)
+{
+    const fx_type *type = fx_type_of(object);
+    return type && (type->flags & FX_TYPE_TUPLE) ? fxi_field_at(object, &type->fields[0]) : NULL;
+}
+
+/* A list as such, and a tuple that is a field: their items are printed in the object's own list. */
+static const fx_list *list_of(const void *object, const fx_field *f)
+{
+    if (f->kind == FX_FIELD_LIST)
+        return fxi_field_at(object, f);
+    return f->kind == FX_FIELD_CHILD ? fxi_tuple_list(fxi_field_child(object, f)) : NULL;
+}
+
+bool fxi_next_part(fxi_parts *p, fxi_part *out)
+{
+    const fx_type *type = fx_type_of(p->object);
+    for (; type && p->field < type->nfields; p->field++, p->item = 0) {
+        const fx_field *f = &type->fields[p->field];
+        const fx_list *list = list_of(p->object, f);
+        if ((!p->frozen && fxi_field_frozen(type, f)) || (list && p->item >= list->n))
+            continue;
+        *out = (fxi_part){.field = f, .at = fxi_field_at(p->object, f)};
+        out->is_object = list || f->kind == FX_FIELD_CHILD || f->kind == FX_FIELD_SHARED;
+        if (list) {
+            out->name = list->names ? list->names[p->item] : NULL;
+            out->object = list->items[p->item++];
+            return true;
+        }
+        out->object = out->is_object ? fxi_field_child(p->object, f) : NULL;
+        p->field++;
+        return true;
+    }
+    return false;
+}
+
+bool fxi_is_leaf(const void *object)
+{
+    return !object || fx_is_array(object) ||
+           (fx_type_of(object)->flags & (FX_TYPE_FUNCTION | FX_TYPE_LEAF));
+}
+
+/* Flux's _show_leaflike: what does not force its container over several lines. */
+static bool leaf_like(const fxi_part *p)
+{
+    if (!p->is_object || p->field->kind == FX_FIELD_SHARED || fxi_is_leaf(p->object))
+        return true;
+    const fx_list *list = fxi_tuple_list(p->object);
+    for (int64_t i = 0; list && i < list->n; i++)
+        if (!fxi_is_leaf(list->items[i]))
+            return false;
+    return list != NULL;
+}
+
+bool fxi_expands(const void *object)
+{
+    if (fxi_is_leaf(object) || fx_is_error(object) ||
+        (fx_type_of(object)->flags & FX_TYPE_ONE_LINE))
+        return false;
+    fxi_parts it = {.object = object};
+    for (fxi_part p; fxi_next_part(&it, &p);)
+        if (!leaf_like(&p))
+            return true;
+    return false;
+}
+
+bool fxi_has_parameters(const void *object)
+{
+    const fx_type *type = fx_type_of(object);
+    return type && !fx_is_error(object) && (type->forward || !type->describe);
+}
+
+/* Does the object, or what lies in its tuples and (`structs`) plain structs, have a form of Flux's?
+ * `seen` are those without. */
+static bool find(fxi_identity_map *seen, const void *object, bool structs, int depth)
+{
+    const fx_type *type = fx_type_of(object);
+    void *unused;
+    if (!type || fxi_is_leaf(object) || depth > FXI_MAX_DEPTH)
+        return false;
+    const bool plain = !type->forward && !type->describe && !fx_is_error(object);
+    if (!fxi_tuple_list(object) && !(structs && plain))
+        return structs || fxi_has_parameters(object);
+    if (fxi_identity_get(seen, object, &unused) || !fxi_identity_put(seen, object, NULL))
+        return false;
+    for (int64_t i = 0; i < fx_count(object); i++)
+        if (find(seen, fx_child(object, i), structs, depth + 1))
+            return true;
+    return false;
+}
+
+static bool holds(const void *object, bool structs)
+{
+    fxi_identity_map seen = {0};
+    const bool found = find(&seen, object, structs, 0);
+    fxi_identity_free(&seen);
+    return found;
+}
+
+bool fxi_holds_layer(const void *object)
+{
+    return holds(object, false);
+}
+
+bool fxi_is_plain(const void *object)
+{
+    return !fxi_is_leaf(object) && !holds(object, true);
+}

@@ -1,0 +1,384 @@
+/* tree_walk.c: the one walk over objects: see fx_tree_walk in tree.h.
+ *
+ * Objects may be shared: N objects, each of which holds the next one twice, have 2^N paths. So the
+ * walk remembers the rows of objects that it met in a hash table, and meets each row once. A row
+ * has one object of each tree. A walk over every path, which files of arrays need, still enters an
+ * object only once if nothing was taken below it.
+ *
+ * Recursion is as deep as the nesting of the objects, at most FXI_MAX_DEPTH. A row that is met
+ * while its children are walked is part of a cycle, which is an error.
+ */
+#include "identity_map.h"
+#include "object_types.h"
+#include "tuples.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_TREES = 8 };
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* What is known of a row. */
+enum { OPEN = 1, FRUITFUL = 2 };
+
+enum { FIRST_ROWS = 32, FIRST_SLOTS = 2 * FIRST_ROWS };
+typedef struct row_set {
+    int width;         /* objects in a row */
+    void **rows;       /* one after the other */
+    unsigned char *is; /* OPEN, FRUITFUL */
+    int32_t n, room;
+    int32_t *slots; /* row + 1; 0: free */
+    size_t nslots;  /* a power of two, at least twice n */
+    /* Small trees need no memory. */
+    void *first_rows[FIRST_ROWS];
+    unsigned char first_is[FIRST_ROWS];
+    int32_t first_slots[FIRST_SLOTS];
+} row_set;
+
+static void row_set_init(row_set *s, int width)
+{
+    s->width = width;
+    s->n = 0;
+    s->rows = s->first_rows;
+    s->is = s->first_is;
+    s->room = FIRST_ROWS / width;
+    s->slots = s->first_slots;
+    s->nslots = FIRST_SLOTS;
+    memset(s->first_slots, 0, sizeof s->first_slots);
+}
+
+static bool same_row(const row_set *s, int32_t number, void *const *row)
+{
+    void *const *known = s->rows + (size_t)number * (size_t)s->width;
+    int k = 0;
+    while (k < s->width && known[k] == row[k])
+        k++;
+    return k == s->width;
+}
+
+static size_t slot_of(const row_set *s, void *const *row)
+{
+    uint64_t h = 0;
+    for (int k = 0; k < s->width; k++) /* Knuth, volume 3, 6.4 */
+        h = (h ^ (uint64_t)(uintptr_t)row[k]) * 0x9E3779B97F4A7C15u;
+    size_t i = (size_t)(h >> 32) & (s->nslots - 1);
+    while (s->slots[i] && !same_row(s, s->slots[i] - 1, row))
+        i = (i + 1) & (s->nslots - 1);
+    return i;
+}
+
+static bool more_slots(row_set *s)
+{
+    const size_t n = 2 * s->nslots;
+    int32_t *slots = fxi_calloc(n, sizeof *slots);
+    if (!slots)
+        return false;
+    if (s->slots != s->first_slots)
+        fxi_free(s->slots);
+    s->slots = slots;
+    s->nslots = n;
+    for (int32_t i = 0; i < s->n; i++)
+        s->slots[slot_of(s, s->rows + (size_t)i * (size_t)s->width)] = i + 1;
+    return true;
+}
+
+static void row_set_free(row_set *s)
+{
+    if (s->rows != s->first_rows) {
+        fxi_free(s->rows);
+        fxi_free(s->is);
+    }
+    if (s->slots != s->first_slots)
+        fxi_free(s->slots);
+}
+
+static bool more_rows(row_set *s)
+{
+    const size_t bytes = (size_t)s->width * sizeof *s->rows, room = 2 * (size_t)s->room + 1;
+    void **rows = room < INT32_MAX ? fxi_malloc(room * bytes) : NULL;
+    unsigned char *is = fxi_malloc(room);
+    if (!rows || !is) {
+        fxi_free(rows);
+        fxi_free(is);
+        return false;
+    }
+    memcpy(rows, s->rows, (size_t)s->n * bytes);
+    memcpy(is, s->is, (size_t)s->n);
+    if (s->rows != s->first_rows) {
+        fxi_free(s->rows);
+        fxi_free(s->is);
+    }
+    s->rows = rows;
+    s->is = is;
+    s->room = (int32_t)room;
+    return true;
+}
+
+/* The number of a row, −1 when memory is out; *out_new: it was not there before. */
+static int32_t row_number(row_set *s, void *const *row, bool *out_new)
+{
+    const size_t bytes = (size_t)s->width * sizeof *row;
+    *out_new = false;
+    if (2 * ((size_t)s->n + 1) > s->nslots && !more_slots(s))
+        return -1;
+    const size_t i = slot_of(s, row);
+    if (s->slots[i])
+        return s->slots[i] - 1;
+    if (s->n == s->room && !more_rows(s))
+        return -1;
+    memcpy(s->rows + (size_t)s->n * (size_t)s->width, row, bytes);
+    s->is[s->n] = 0;
+    s->slots[i] = ++s->n;
+    *out_new = true;
+    return s->n - 1;
+}
+
+/* ---- the walk -------------------------------------------------------------------------------- */
+
+typedef struct walking {
+    const fx_tree_walker *how;
+    row_set met;
+    int64_t taken; /* places that `meet` took */
+    bool stopped;
+    fx_status status;
+} walking;
+
+bool fx_has_children(const void *object)
+{
+    return object && !fx_is_array(object) &&
+           !(fx_type_of(object)->flags & (FX_TYPE_FUNCTION | FX_TYPE_LEAF));
+}
+
+static void fail(walking *w, fx_status status)
+{
+    w->status = status;
+    w->stopped = true;
+}
+
+/* The row of a place that is to be met; −1: it is not. */
+static int32_t row_to_meet(walking *w, const fx_spot *at)
+{
+    bool is_new;
+    if (at->depth > FXI_MAX_DEPTH + 1) {
+        fail(w, fx_fail(FX_STATUS_ARGUMENT, w->how->op, "nested more than %d levels deep",
+                        FXI_MAX_DEPTH));
+        return -1;
+    }
+    const int32_t row = row_number(&w->met, at->objects, &is_new);
+    if (row < 0)
+        fail(w, fx_fail(FX_STATUS_MEMORY, w->how->op, "no memory to remember what was visited"));
+    else if (!is_new && (w->met.is[row] & OPEN))
+        fail(w, fx_fail(FX_STATUS_ARGUMENT, w->how->op, "a %s holds itself",
+                        fx_type_of(at->objects[0])->name));
+    else if (is_new || (w->how->every_path && (w->met.is[row] & FRUITFUL)))
+        return row;
+    return -1;
+}
+
+static void walk_place(walking *w, const fx_spot *at);
+
+/* Item k of a field, of an object that may have another type than the first tree's there; NULL if
+ * it has no such child. */
+static void *child_at(void *x, const fx_type *type, const fx_field *f, int64_t k, int64_t child)
+{
+    if (!x || fx_is_array(x))
+        return NULL;
+    if (fx_type_of(x) != type)
+        return child < fx_count(x) ? fx_child(x, child) : NULL;
+    if (f->kind == FX_FIELD_CHILD)
+        return fxi_field_child(x, f);
+    const fx_list *list = fxi_field_at(x, f);
+    return k < list->n ? list->items[k] : NULL;
+}
+
+static void walk_field(walking *w, const fx_spot *parent, const fx_field *f, int64_t n,
+                       int64_t child, bool frozen)
+{
+    void *row[MOST_TREES];
+    const fx_type *type = fx_type_of(parent->objects[0]);
+    fx_spot at = {.objects = row, .parent = parent, .depth = parent->depth + 1, .frozen = frozen};
+    for (int64_t k = 0; k < n && !w->stopped; k++) {
+        at.child = child + k;
+        for (int t = 0; t < w->met.width; t++)
+            row[t] = child_at(parent->objects[t], type, f, k, at.child);
+        walk_place(w, &at);
+    }
+}
+
+static void walk_children(walking *w, const fx_spot *at)
+{
+    const fx_type *type = fx_type_of(at->objects[0]);
+    int64_t child = 0;
+    for (int i = 0; i < type->nfields; i++) {
+        const fx_field *f = &type->fields[i];
+        const int64_t n = fxi_field_children(at->objects[0], f);
+        const bool frozen = at->frozen || (n > 0 && fxi_field_frozen(type, f));
+        if (n > 0 && !(frozen && w->how->trained_only))
+            walk_field(w, at, f, n, child, frozen);
+        child += n;
+    }
+}
+
+static void walk_place(walking *w, const fx_spot *at)
+{
+    const int32_t row = row_to_meet(w, at);
+    if (row < 0)
+        return;
+    const fx_walk step = w->how->meet(at, w->how->user);
+    const int64_t before = w->taken;
+    w->taken += step == FX_WALK_TAKE;
+    w->stopped |= step == FX_WALK_STOP;
+    if (step == FX_WALK_ENTER) {
+        w->met.is[row] |= OPEN;
+        walk_children(w, at);
+        w->met.is[row] &= (unsigned char)~OPEN;
+        if (!w->stopped && w->how->leave && !w->how->leave(at, w->how->user))
+            w->stopped = true;
+    }
+    if (w->taken > before)
+        w->met.is[row] |= FRUITFUL;
+}
+
+fx_status fx_tree_walk(const fx_tree_walker *how, void *const *trees)
+{
+    walking w; /* not zeroed as a whole: it is large */
+    w.how = how;
+    w.taken = 0;
+    w.stopped = false;
+    w.status = FX_OK;
+    if (how->trees > MOST_TREES)
+        return fx_fail(FX_STATUS_ARGUMENT, how->op, "takes at most %d trees", MOST_TREES);
+    row_set_init(&w.met, how->trees ? how->trees : 1);
+    const fx_spot top = {.objects = trees};
+    walk_place(&w, &top);
+    row_set_free(&w.met);
+    return w.status;
+}
+
+/* ---- paths ----------------------------------------------------------------------------------- */
+
+typedef struct path_text {
+    char *dst;
+    size_t capacity, length;
+} path_text;
+
+static void add_char(path_text *t, char c)
+{
+    if (t->length + 1 < t->capacity)
+        t->dst[t->length] = c;
+    t->length++;
+}
+
+static void add_part(path_text *t, const char *part)
+{
+    if (*part && t->length)
+        add_char(t, '.');
+    for (; *part; part++)
+        add_char(t, *part);
+}
+
+static const char *own_name(const fx_type *type, const fx_field *field)
+{
+    (void)type;
+    return field->name;
+}
+
+const char *fx_naming_children(const fx_type *type, const fx_field *field)
+{
+    (void)type;
+    return field->kind == FX_FIELD_LIST ? "" : field->name;
+}
+
+static void add_parts(path_text *t, const fx_spot *at, fx_naming_fn naming)
+{
+    if (!at->parent)
+        return;
+    add_parts(t, at->parent, naming);
+    const void *object = at->parent->objects[0];
+    const fx_type *type = fx_type_of(object);
+    int64_t item = at->child;
+    int i = 0;
+    for (; i < type->nfields && item >= fxi_field_children(object, &type->fields[i]); i++)
+        item -= fxi_field_children(object, &type->fields[i]);
+    const fx_field *f = &type->fields[i];
+    if (!(type->flags & FX_TYPE_TUPLE)) /* a tuple's items are its own, not those of a field */
+        add_part(t, naming(type, f));
+    if (f->kind != FX_FIELD_LIST)
+        return;
+    char number[24] = {(char)('0' + item)};
+    const char *name = fx_child_name(object, at->child);
+    if (!*name && item > 9)
+        snprintf(number, sizeof number, "%lld", (long long)item);
+    add_part(t, *name ? name : number);
+}
+
+size_t fx_spot_path(const fx_spot *at, fx_naming_fn naming, char *dst, size_t capacity)
+{
+    path_text t = {.dst = dst, .capacity = capacity};
+    add_parts(&t, at, naming ? naming : own_name);
+    if (capacity)
+        dst[t.length < capacity ? t.length : capacity - 1] = 0;
+    return t.length;
+}
+
+/* ---- mirrors --------------------------------------------------------------------------------- */
+
+typedef struct mirroring {
+    const char *op;
+    void *(*leaf)(void *x, void *user);
+    void *user;
+    fxi_identity_map made; /* object → its tuple, or what `leaf` gave */
+    void *nothing;         /* what NULL becomes */
+    bool failed;
+} mirroring;
+
+static bool became(mirroring *m, void *x, void *y)
+{
+    if (x ? fxi_identity_put(&m->made, x, y) : true) {
+        m->nothing = x ? m->nothing : y;
+        m->failed |= y && fx_is_error(y) && !(x && fx_is_error(x));
+    } else {
+        fx_fail(FX_STATUS_MEMORY, m->op, "no memory to remember what was visited");
+        m->failed = true;
+    }
+    return !m->failed;
+}
+
+static void *mirrored(const mirroring *m, void *x)
+{
+    void *y = m->nothing;
+    if (x)
+        fxi_identity_get(&m->made, x, &y);
+    return y;
+}
+
+static fx_walk mirror_leaf(const fx_spot *at, void *user)
+{
+    mirroring *m = user;
+    void *x = at->objects[0];
+    if (fx_has_children(x) && !fx_is_error(x))
+        return FX_WALK_ENTER;
+    return became(m, x, m->leaf(x, m->user)) ? FX_WALK_PASS : FX_WALK_STOP;
+}
+
+static bool mirror_object(const fx_spot *at, void *user)
+{
+    mirroring *m = user;
+    void *x = at->objects[0], *t = fx_functor(x);
+    for (int64_t i = 0; i < fx_count(t); i++)
+        fxi_child_set(t, i, mirrored(m, fx_child(x, i)));
+    return became(m, x, t);
+}
+
+void *fxi_mirror(const char *op, void *x, void *(*leaf)(void *x, void *user), void *user)
+{
+    mirroring m = {.op = op, .leaf = leaf, .user = user};
+    const fx_tree_walker how = {.op = op, .meet = mirror_leaf, .leave = mirror_object, .user = &m};
+    const fx_status status = fx_tree_walk(&how, &x);
+    void *y = status == FX_OK && !m.failed
+                  ? mirrored(&m, x)
+                  : fx_error_array(status == FX_OK ? fx_error_status() : status);
+    fxi_identity_free(&m.made);
+    return y;
+}

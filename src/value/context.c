@@ -1,0 +1,574 @@
+/* context.c: the thread's context, scopes, and the life of objects.
+ *
+ * Every object is in the list of one scope, which holds one reference to it. Closing a scope gives
+ * that reference up; fx_keep moves an object one list outward. Closing works by depth: a scope
+ * whose block was left by longjmp is closed by the next one further out that closes.
+ *
+ * When a training step (or a test that is not part of one) closes, promises made in it fall due
+ * (layer state, fx_set) and the history of what survives it is cut: an evaluated value that
+ * outlives its step is a constant.
+ */
+#include "context.h"
+#include "counters.h"
+#include "error.h"
+#include "handle.h"
+#include "object.h"
+#include "this_process.h"
+#include "thread.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+_Thread_local fxi_context *fxi_own_context;
+static fxi_thread_value exit_key;
+static fxi_once once = FXI_ONCE_INIT;
+static uint32_t last_id;
+
+/* ---- threads that are alive ------------------------------------------------------------------ */
+
+static fxi_mutex threads_lock = FXI_MUTEX_INIT;
+static fxi_context *threads;
+
+void fxi_threads_lock(void)
+{
+    fxi_mutex_lock(&threads_lock);
+}
+
+void fxi_threads_unlock(void)
+{
+    fxi_mutex_unlock(&threads_lock);
+}
+
+bool fxi_send_home(fxi_node *n)
+{
+    fxi_threads_lock();
+    fxi_context *c = threads;
+    while (c && c->id != n->owner)
+        c = c->next_thread;
+    if (!c)
+        return false;
+    n->next = c->returned;
+    __atomic_store_n(&c->returned, n, __ATOMIC_RELAXED);
+    fxi_threads_unlock();
+    return true;
+}
+
+static void thread_begins(fxi_context *c)
+{
+    fxi_threads_lock();
+    c->next_thread = threads;
+    threads = c;
+    fxi_threads_unlock();
+}
+
+/* What is still pending belongs to nobody from now on: it is touched under the lock only. */
+static void forget(fxi_context *c)
+{
+    fxi_context **at = &threads;
+    while (*at && *at != c)
+        at = &(*at)->next_thread;
+    if (*at)
+        *at = c->next_thread;
+    fxi_sinks_wake(c, 0);
+    for (fxi_node *n = c->sinks.next, *next; n != &c->sinks; n = next) {
+        next = n->next;
+        n->prev = n->next = NULL;
+    }
+    c->sinks.next = c->sinks.prev = &c->sinks;
+}
+
+static void thread_ends(fxi_context *c)
+{
+    fxi_threads_lock();
+    while (c->returned) {
+        fxi_threads_unlock();
+        fxi_take_back(c);
+        fxi_threads_lock();
+    }
+    forget(c);
+    fxi_threads_unlock();
+}
+
+/* ---- contexts without memory ----------------------------------------------------------------- */
+
+/* A thread cannot do anything without a context, not even report that memory is out. So a thread
+ * whose context cannot be allocated uses this one, which was allocated with the thread. */
+static _Thread_local fxi_context reserve;
+
+static fxi_context *take_reserve(void)
+{
+    memset(&reserve, 0, sizeof reserve);
+    reserve.is_reserve = true;
+    return &reserve;
+}
+
+/* A child of fork has none of the other threads, and uses their memory for its own. */
+static void in_child(void)
+{
+    for (fxi_context *c = threads, *next; c; c = next) {
+        next = c->next_thread;
+        if (c->is_reserve && c != fxi_own_context)
+            forget(c);
+    }
+}
+
+static void context_close(void *p)
+{
+    fxi_context *c = p;
+    fxi_scope_close(-1);
+    while (c->npromises > 0)
+        fxi_promise_drop(c, c->npromises - 1);
+    fxi_free(c->promises);
+    c->promises = NULL;
+    c->promise_capacity = 0;
+    fxi_the_evaluator.thread_ends(c);
+    fxi_count_nodes_here();
+    thread_ends(c);
+    fxi_own_context = NULL;
+    if (!c->is_reserve)
+        fxi_free(c);
+}
+
+static void make_key(void)
+{
+    fxi_thread_value_init(&exit_key, context_close);
+    fxi_process_on_fork(NULL, NULL, in_child);
+}
+
+/* The main thread's keys are not destroyed at exit. */
+__attribute__((destructor)) static void close_at_exit(void)
+{
+    if (fxi_own_context)
+        context_close(fxi_own_context);
+    fxi_handle_report();
+}
+
+fxi_context *fxi_context_new(void)
+{
+    fxi_context *c = fxi_calloc(1, sizeof *c);
+    if (!c)
+        c = take_reserve();
+    fxi_own_context = c;
+    fxi_call_once(&once, make_key);
+    const bool will_close = fxi_thread_value_set(exit_key, c);
+    c->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
+    c->sinks.next = c->sinks.prev = &c->sinks;
+    c->resting.next = c->resting.prev = &c->resting;
+    c->calm = 1;
+    c->scope = &c->scopes[0];
+    if (will_close || !c->is_reserve) /* the list must not name memory that went with a thread */
+        thread_begins(c);
+    return c;
+}
+
+/* ---- scopes ---------------------------------------------------------------------------------- */
+
+static bool virtual_training(const fxi_context *c)
+{
+    const int top = c->virtual_scopes < 64 ? c->virtual_scopes : 64;
+    return c->virtual_training >> (top - 1) & 1;
+}
+
+/* A scope without memory: only its mode is remembered. */
+static void open_virtual(fxi_context *c, int mode)
+{
+    const bool training = mode == FXI_SCOPE_STEP || (mode != FXI_SCOPE_TEST && fx_training());
+    const int i = c->virtual_scopes++;
+    if (i < 64)
+        c->virtual_training = (c->virtual_training & ~(1ull << i)) | (uint64_t)training << i;
+}
+
+int fxi_scope_open(int mode, const char *file, int line)
+{
+    fxi_context *c = fxi_here();
+    const int depth = c->depth++;
+    fxi_scope *parent = c->scope;
+    fxi_scope *s = parent->depth + 1 < FXI_INLINE_SCOPES ? &c->scopes[parent->depth + 1]
+                                                         : fxi_malloc(sizeof *s);
+    if (!s || c->virtual_scopes) {
+        if (s && parent->depth + 1 >= FXI_INLINE_SCOPES)
+            fxi_free(s);
+        open_virtual(c, mode);
+        return depth;
+    }
+    *s = (fxi_scope){.below = parent->first,
+                     .parent = parent,
+                     .depth = parent->depth + 1,
+                     .mode = mode,
+                     .training =
+                         mode == FXI_SCOPE_STEP || (parent->training && mode != FXI_SCOPE_TEST),
+                     .seq = c->seq,
+                     .file = file ? file : parent->file,
+                     .line = file ? line : parent->line};
+    c->scope = s;
+    if (file)
+        fxi_error_where(file, line);
+    return depth;
+}
+
+static void unlink_object(fx_object *o)
+{
+    fxi_scope *s = o->fxi_scope;
+    if (o->fxi_prev)
+        o->fxi_prev->fxi_next = o->fxi_next;
+    else
+        s->first = o->fxi_next;
+    if (o->fxi_next)
+        o->fxi_next->fxi_prev = o->fxi_prev;
+    o->fxi_prev = o->fxi_next = NULL;
+    o->fxi_scope = NULL;
+    s->objects--;
+}
+
+static void link_object(fxi_scope *s, fx_object *o)
+{
+    o->fxi_scope = s;
+    o->fxi_prev = NULL;
+    o->fxi_next = s->first;
+    if (s->first)
+        s->first->fxi_prev = o;
+    s->first = o;
+    s->objects++;
+}
+
+/* Cuts the history of an evaluated array made since `seq`. */
+static void cut_array(const fxi_context *c, fx_object *o, uint64_t seq)
+{
+    if (o->type != &fxi_array_type)
+        return;
+    fxi_node *n = ((fx_array *)o)->node;
+    if (n && n->owner == c->id && n->seq >= seq && n->data) {
+        n->history_cut |= n->nin > 0 && !n->tied;
+        fxi_node_cut(n);
+    }
+}
+
+/* Takes a reference away. Was it the last one? */
+static bool gives_last(fx_object *o)
+{
+    return __atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) <= 1 ||
+           __atomic_sub_fetch(&o->refs, 1, __ATOMIC_ACQ_REL) == 0;
+}
+
+static void free_object(fx_object *o);
+
+static void scope_pop(fxi_context *c)
+{
+    fxi_scope *s = c->scope;
+    /* a test inside a step: what survives it may be part of the step's loss */
+    const bool step =
+        s->mode == FXI_SCOPE_STEP || (s->mode == FXI_SCOPE_TEST && !s->parent->training);
+    const bool quiet = s->mode == FXI_SCOPE_QUIET;
+    if (step || s->depth == 0 || (!s->training && !quiet))
+        fxi_the_evaluator.promises_due(c, s->depth);
+    else
+        for (int i = 0; i < c->npromises; i++)
+            if (c->promises[i].depth >= s->depth)
+                c->promises[i].depth = s->depth - 1;
+    const fxi_scope *outer = fxi_handle_closing(s);
+    while (s->first) {
+        fx_object *o = s->first;
+        unlink_object(o);
+        if (step && __atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) > 1)
+            cut_array(c, o, s->seq);
+        if (gives_last(o))
+            free_object(o);
+    }
+    fxi_handle_closing(outer);
+    fxi_take_back(c);
+    if (s->depth == 0)
+        return;
+    if (step) /* what fx_keep moved out lies at the head of the parent's list */
+        for (fx_object *o = s->parent->first; o && o != s->below; o = o->fxi_next)
+            cut_array(c, o, s->seq);
+    c->scope = s->parent;
+    if (c->scope->file != s->file || c->scope->line != s->line)
+        fxi_error_where(c->scope->file, c->scope->line);
+    if (s->depth >= FXI_INLINE_SCOPES)
+        fxi_free(s);
+}
+
+void fxi_scope_close(int depth)
+{
+    fxi_context *c = fxi_here();
+    while (c->depth > depth && (c->depth > 0 || depth < 0)) {
+        if (c->virtual_scopes > 0) {
+            c->virtual_scopes--;
+            c->depth--;
+            continue;
+        }
+        scope_pop(c);
+        if (c->depth == 0)
+            break;
+        c->depth--;
+    }
+}
+
+bool fx_training(void)
+{
+    const fxi_context *c = fxi_here();
+    return c->virtual_scopes ? virtual_training(c) : c->scope->training;
+}
+
+/* ---- loops without a scope ------------------------------------------------------------------- */
+
+enum { MANY_EVALUATIONS = 1000, SOME_EVALUATIONS = 250 };
+static const int64_t MANY_BYTES = (int64_t)1 << 30;
+
+static bool warned_of_growth; /* atomic */
+
+static void warn_of_growth(const fxi_scope *s)
+{
+    char scope[300] = "outside of every scope";
+    if (__atomic_exchange_n(&warned_of_growth, true, __ATOMIC_RELAXED))
+        return;
+    if (s->file)
+        snprintf(scope, sizeof scope, "in the scope opened at %s:%d", s->file, s->line);
+    fx_message(1,
+               "does a loop%s%s open no scope? %lld evaluations %s have each left objects behind, "
+               "%lld objects are alive there, and memory grows. Begin the body of the loop with "
+               "FX_STEP; (training), FX_TEST; or FX_SCOPE;",
+               fxi_place ? " near " : "", fxi_place ? fxi_place : "", (long long)s->grown, scope,
+               (long long)s->objects);
+}
+
+void fxi_scope_watch(fxi_context *c, int weight)
+{
+    fxi_scope *s = c->scope;
+    while (s->mode == FXI_SCOPE_QUIET && s->parent)
+        s = s->parent;
+    if (s->objects <= s->most)
+        return;
+    s->most = s->objects;
+    const int64_t bytes = __atomic_load_n(&fxi_counters.live_bytes, __ATOMIC_RELAXED);
+    if (s->grown == 0)
+        s->bytes = bytes;
+    s->grown += weight;
+    if (s->grown >= MANY_EVALUATIONS ||
+        (s->grown >= SOME_EVALUATIONS && bytes - s->bytes >= MANY_BYTES))
+        warn_of_growth(s);
+}
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
+void *fxi_object_alloc(const fx_type *type)
+{
+    fxi_context *c = fxi_here();
+    fx_object *o = fxi_handle_alloc(type->size);
+    if (!o) {
+        fx_fail(FX_STATUS_MEMORY, type->name, "no memory for an object of %zu bytes", type->size);
+        return NULL;
+    }
+    if (type == &fxi_array_type)
+        *(fx_array *)o = (fx_array){.status = FX_OK};
+    else
+        memset(o, 0, type->size);
+    o->type = type;
+    o->refs = 1;
+    fxi_handle_made(o, c->scope);
+    link_object(c->scope, o);
+    return o;
+}
+
+static bool immortal(const fx_object *o)
+{
+    return __atomic_load_n(&o->refs, __ATOMIC_RELAXED) >= FXI_IMMORTAL;
+}
+
+/* The scope of what is handed out: it has no list, and nobody opens or closes it. */
+static fxi_scope handed_out;
+
+void fxi_hand_out(void *object)
+{
+    fx_object *o = object;
+    if (o && !immortal(o) && !o->fxi_scope)
+        o->fxi_scope = &handed_out;
+}
+
+void *fxi_keep(void *object)
+{
+    fxi_context *c = fxi_here();
+    fx_object *o = object;
+    if (o && o->fxi_scope == &handed_out) {
+        const bool outward = c->scope->parent && !c->virtual_scopes;
+        link_object(outward ? c->scope->parent : c->scope, fxi_retain(o));
+        return object;
+    }
+    if (!o || o->fxi_scope != c->scope || c->scope->depth == 0 || c->virtual_scopes)
+        return object;
+    unlink_object(o);
+    link_object(c->scope->parent, o);
+    return object;
+}
+
+void *fxi_retain(void *object)
+{
+    fx_object *o = object;
+    if (o && !immortal(o))
+        __atomic_fetch_add(&o->refs, 1, __ATOMIC_RELAXED);
+    else if (o && fxi_handle_freed(o))
+        fxi_handle_misused("retain", o);
+    return object;
+}
+
+static void release_list(fx_list *list)
+{
+    for (int64_t i = 0; i < list->n; i++) {
+        fx_release(list->items ? list->items[i] : NULL);
+        if (list->names)
+            fxi_free(list->names[i]);
+    }
+    fxi_free(list->items);
+    fxi_free(list->names);
+}
+
+static void release_fields(fx_object *o)
+{
+    for (int i = 0; i < o->type->nfields; i++) {
+        const fx_field *f = &o->type->fields[i];
+        void *at = (char *)o + f->offset;
+        if (f->kind == FX_FIELD_CHILD || f->kind == FX_FIELD_SHARED)
+            fx_release(*(void **)at);
+        else if (f->kind == FX_FIELD_LIST)
+            release_list(at);
+    }
+}
+
+static void free_array(fx_array *x)
+{
+    if (x->node) {
+        fxi_node *n = x->node;
+        if (__atomic_sub_fetch(&n->handles, 1, __ATOMIC_ACQ_REL) == 0 && !n->data && n->next) {
+            n->prev->next = n->next; /* a result that nobody can see is not a sink */
+            n->next->prev = n->prev;
+            n->next = n->prev = NULL;
+        }
+        fxi_node_release(n);
+    }
+}
+
+/* Frees an object that may hold others. These are freed in the same loop: a list of objects may be
+ * longer than the stack is deep. An object counts as freed before its fields are released, since
+ * one of them may be the object itself. */
+static void free_holder(fx_object *o)
+{
+    static _Thread_local struct {
+        fx_object *first; /* linked by fxi_next */
+        bool busy;
+    } dying;
+    o->refs = FXI_FREED;
+    o->fxi_next = dying.first;
+    dying.first = o;
+    if (dying.busy)
+        return;
+    dying.busy = true;
+    while ((o = dying.first) != NULL) {
+        dying.first = o->fxi_next;
+        if (o->type->finish)
+            o->type->finish(o);
+        release_fields(o);
+        fxi_handle_bury(o);
+    }
+    dying.busy = false;
+}
+
+/* The last reference is gone. */
+static void free_object(fx_object *o)
+{
+    fxi_handle_ends(o);
+    if (o->type != &fxi_array_type) {
+        free_holder(o);
+        return;
+    }
+    free_array((fx_array *)o);
+    fxi_handle_bury(o);
+}
+
+void fx_release(void *object)
+{
+    fx_object *o = object;
+    if (!o)
+        return;
+    if (immortal(o)) {
+        if (fxi_handle_freed(o))
+            fxi_handle_misused("release", o);
+        return;
+    }
+    if (!gives_last(o))
+        return;
+    if (o->fxi_scope && o->fxi_scope != &handed_out)
+        unlink_object(o); /* it was the scope's reference that was given back */
+    free_object(o);
+}
+
+/* ---- promises -------------------------------------------------------------------------------- */
+
+void fxi_promise_drop(fxi_context *c, int i)
+{
+    fxi_promise p = c->promises[i];
+    memmove(&c->promises[i], &c->promises[i + 1], (size_t)(c->npromises - i - 1) * sizeof p);
+    c->npromises--;
+    fx_release(p.slot);
+    fx_release(p.value);
+}
+
+fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *slot, fx_array *value)
+{
+    for (int i = 0; slot && i < c->npromises; i++)
+        if (c->promises[i].slot == slot) {
+            fxi_promise_drop(c, i);
+            break;
+        }
+    if (c->npromises == c->promise_capacity) {
+        const int capacity = c->promise_capacity ? 2 * c->promise_capacity : 16;
+        fxi_promise *grown = fxi_realloc(c->promises, (size_t)capacity * sizeof *grown);
+        if (!grown)
+            return fx_fail(FX_STATUS_MEMORY, "stage", "no memory to remember a value");
+        c->promises = grown;
+        c->promise_capacity = capacity;
+    }
+    c->promises[c->npromises++] = (fxi_promise){.kind = kind,
+                                                .depth = c->scope->depth,
+                                                .slot = fxi_retain(slot),
+                                                .value = fxi_retain(value)};
+    return FX_OK;
+}
+
+void fxi_set(void *slot, void *object)
+{
+    void **at = slot;
+    void *old = *at;
+    if (old && !fxi_handle_is_object(old)) {
+        fx_fail(FX_STATUS_ARGUMENT, "set",
+                "the variable holds %p, which is no object: make it NULL before its first fx_set",
+                old);
+        old = NULL;
+    }
+    *at = fxi_retain(object);
+    fx_release(old);
+    if (fx_is_array(object) && !fx_is_error(object))
+        fxi_promise_add(fxi_here(), FXI_PROMISE_SET, NULL, object);
+}
+
+fx_array *fx_want(fx_array *x)
+{
+    if (!fx_is_error(x) && !x->node->data)
+        fxi_promise_add(fxi_here(), FXI_PROMISE_WANT, NULL, x);
+    return x;
+}
+
+void fx_stage(fx_array *slot, fx_array *value)
+{
+    if (fx_is_error(slot) || fx_is_error(value))
+        return;
+    fxi_promise_add(fxi_here(), FXI_PROMISE_STAGE, slot, value);
+}
+
+fx_array *fx_staged(fx_array *slot)
+{
+    const fxi_context *c = fxi_here();
+    for (int i = 0; i < c->npromises; i++)
+        if (c->promises[i].kind == FXI_PROMISE_STAGE && c->promises[i].slot == slot)
+            return c->promises[i].value;
+    return slot;
+}

@@ -1,0 +1,412 @@
+/* node.c: value nodes and the buffers behind them.
+ *
+ * Reference counts of pending nodes are touched by their own thread only and need no atomics; once
+ * a node has data it may be shared, and then counting is atomic. A shared node keeps pending inputs
+ * of its thread as history: whoever drops the last reference sends it home to that thread. Freeing
+ * is iterative: a chain of a million nodes must not recurse. A pending node with a live handle and
+ * no consumer is a sink; the thread keeps all sinks in a list, so that an update finds results
+ * nobody has asked for yet.
+ */
+#include "context.h"
+#include <cflux/backend.h>
+#include "counters.h"
+#include "pool.h"
+
+#include <string.h>
+
+const fxi_op_info fxi_ops[FX_OP_COUNT] = {
+#define OP(NAME, name, inputs, cls, words, gradient) {name, inputs, FX_CLASS_##cls, words},
+#include <cflux/op.def>
+};
+
+/* ---- buffers --------------------------------------------------------------------------------- */
+
+fxi_buffer *fxi_buffer_new(fx_device *device, size_t bytes)
+{
+    fxi_buffer *b = fxi_malloc(sizeof *b);
+    if (!b)
+        return NULL;
+    memset(b, 0, offsetof(fxi_buffer, shape));
+    b->ptr = fxi_pool_take(device, bytes, &b->held);
+    if (!b->ptr) {
+        fxi_free(b);
+        return NULL;
+    }
+    b->refs = 1;
+    b->bytes = bytes;
+    b->device = device;
+    fxi_count_live((int64_t)b->bytes);
+    return b;
+}
+
+fx_status fxi_buffer_need(const char *op, fx_device *device, size_t bytes, fxi_buffer **out)
+{
+    *out = fxi_buffer_new(device, bytes);
+    if (*out)
+        return FX_OK;
+    const fx_status status = fxi_the_evaluator.make_room(device);
+    if (status == FX_OK)
+        *out = fxi_buffer_new(device, bytes);
+    return *out || status != FX_OK ? status : fxi_no_memory(op, device, (int64_t)bytes, "");
+}
+
+void fxi_buffer_retain(fxi_buffer *b)
+{
+    __atomic_fetch_add(&b->refs, 1, __ATOMIC_RELAXED);
+}
+
+void fxi_buffer_give_up(fxi_buffer *b)
+{
+    if (b->freed)
+        return;
+    if (!b->borrowed) {
+        fxi_count_live(-(int64_t)b->bytes);
+        fxi_pool_forget(b);
+        fxi_pool_give(b->device, b->ptr, b->held);
+    } else if (b->release) {
+        b->release(b->ptr, b->user);
+    }
+    b->freed = true;
+}
+
+bool fxi_node_given_up(const char *op, const fxi_node *n)
+{
+    if (!n->data || !n->data->buffer->freed)
+        return false;
+    fx_fail(FX_STATUS_STATE, op,
+            "the array was freed when the iterator it came from went on to the next batch");
+    return true;
+}
+
+void fxi_buffer_release(fxi_buffer *b)
+{
+    if (__atomic_sub_fetch(&b->refs, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    fxi_buffer_give_up(b);
+    fxi_free(b);
+}
+
+fxi_data *fxi_data_new(fxi_buffer *b, int64_t offset, int ndim, const int64_t *shape,
+                       const int64_t *strides)
+{
+    fxi_data *d = fxi_calloc(1, sizeof *d);
+    if (!d) {
+        fxi_buffer_release(b);
+        return NULL;
+    }
+    d->buffer = b;
+    d->offset = offset;
+    if (strides)
+        memcpy(d->stride, strides, (size_t)ndim * sizeof *strides);
+    else
+        fxi_dense_strides(ndim, shape, d->stride);
+    return d;
+}
+
+void fxi_data_free(fxi_data *d)
+{
+    if (!d)
+        return;
+    fxi_buffer_release(d->buffer);
+    fxi_free(d->dense);
+    fxi_free(d);
+}
+
+/* ---- sinks ----------------------------------------------------------------------------------- */
+
+static void sink_add(fxi_context *c, fxi_node *n)
+{
+    n->prev = c->sinks.prev;
+    n->next = &c->sinks;
+    n->prev->next = n;
+    c->sinks.prev = n;
+}
+
+static void sink_remove(fxi_node *n)
+{
+    if (!n->next)
+        return;
+    n->prev->next = n->next;
+    n->next->prev = n->prev;
+    n->next = n->prev = NULL;
+}
+
+void fxi_sink_rest(fxi_context *c, fxi_node *n)
+{
+    sink_remove(n);
+    n->prev = c->resting.prev;
+    n->next = &c->resting;
+    n->prev->next = n;
+    c->resting.prev = n;
+    if (n->seq > c->resting_newest)
+        c->resting_newest = n->seq;
+}
+
+void fxi_sinks_wake(fxi_context *c, uint64_t oldest)
+{
+    fxi_node *first = c->resting.next, *last = c->resting.prev;
+    if (first == &c->resting || oldest > c->resting_newest)
+        return;
+    first->prev = c->sinks.prev;
+    first->prev->next = first;
+    last->next = &c->sinks;
+    c->sinks.prev = last;
+    c->resting.next = c->resting.prev = &c->resting;
+    c->resting_newest = 0;
+}
+
+/* One pending consumer fewer: an input that others no longer need is a result of its own again. */
+static void consumer_gone(fxi_context *c, fxi_node *in)
+{
+    if (in->data || in->owner != c->id)
+        return;
+    if (--in->consumers == 0 && in->handles > 0 && !in->next && !in->used)
+        sink_add(c, in);
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+static bool some_lack_f64; /* atomic */
+
+void fxi_note_no_f64(void)
+{
+    __atomic_store_n(&some_lack_f64, true, __ATOMIC_RELAXED);
+}
+
+bool fxi_has_f64(const fx_device *device)
+{
+    return device ? !device->info.no_f64 : !__atomic_load_n(&some_lack_f64, __ATOMIC_RELAXED);
+}
+
+/* How many nodes of the process are stale; atomic. */
+static int64_t stale_nodes;
+
+void fxi_node_spoil(fxi_node *n)
+{
+    if (n->stale)
+        return;
+    n->stale = true;
+    __atomic_fetch_add(&stale_nodes, 1, __ATOMIC_RELAXED);
+}
+
+bool fxi_any_stale(void)
+{
+    return __atomic_load_n(&stale_nodes, __ATOMIC_RELAXED) > 0;
+}
+
+static void node_free(fxi_node *n)
+{
+    if (n->stale)
+        __atomic_fetch_sub(&stale_nodes, 1, __ATOMIC_RELAXED);
+    if (n->in != n->inl)
+        fxi_free(n->in);
+    fxi_data_free(n->data);
+    fxi_free(n);
+}
+
+fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const int64_t *shape,
+                       fx_device *device, const fx_attr *attr, int nin, fxi_node *const *in)
+{
+    if (__builtin_expect(__atomic_load_n(&c->returned, __ATOMIC_RELAXED) != NULL, 0))
+        fxi_take_back(c);
+    if (__builtin_expect(dtype == FX_DTYPE_F64 && device && device->info.no_f64, 0)) {
+        fx_fail(FX_STATUS_UNSUPPORTED, fxi_ops[op].name,
+                "%s has no Float64: convert with fx_f32 or fx_cast, or move with fx_gpu, which "
+                "makes it Float32",
+                device->name);
+        return NULL;
+    }
+    fxi_node *n = fxi_malloc(sizeof *n);
+    fxi_node **list = nin > 3 ? fxi_malloc((size_t)nin * sizeof *list) : NULL;
+    if (!n || (nin > 3 && !list)) {
+        fxi_free(n);
+        fxi_free(list);
+        fx_fail(FX_STATUS_MEMORY, fxi_ops[op].name, "no memory for a node");
+        return NULL;
+    }
+    memset(n, 0, offsetof(fxi_node, shape));
+    n->refs = 1;
+    n->op = (uint8_t)op;
+    n->dtype = (uint8_t)dtype;
+    n->ndim = (uint8_t)ndim;
+    n->nin = nin;
+    n->owner = c->id;
+    n->seq = c->seq++;
+    n->device = device;
+    n->in = list ? list : n->inl;
+    for (int i = 0; i < ndim; i++)
+        n->shape[i] = shape[i];
+    if (attr)
+        n->attr = *attr;
+    else
+        memset(&n->attr, 0, sizeof n->attr);
+    for (int i = 0; i < nin; i++) {
+        n->in[i] = in[i];
+        fxi_node_retain(in[i]);
+        if (!in[i]->data && in[i]->consumers++ == 0)
+            sink_remove(in[i]);
+    }
+    c->created++;
+    fxi_nodes_here++;
+    return n;
+}
+
+/* True when the reference given up was the last. */
+static bool drop_ref(fxi_node *n)
+{
+    if (!n->data)
+        return --n->refs == 0;
+    return __atomic_load_n(&n->refs, __ATOMIC_ACQUIRE) == 1 ||
+           __atomic_sub_fetch(&n->refs, 1, __ATOMIC_ACQ_REL) == 0;
+}
+
+/* Gives up the inputs of n; those that die are put on the list of the dying. */
+static void drop_inputs(fxi_context *c, fxi_node *n, fxi_node **dying)
+{
+    const bool pending = !n->data;
+    for (int i = 0; i < n->nin; i++) {
+        fxi_node *in = n->in[i];
+        if (pending)
+            consumer_gone(c, in);
+        if (drop_ref(in)) {
+            sink_remove(in);
+            in->next = *dying;
+            *dying = in;
+        }
+    }
+    n->nin = 0;
+}
+
+static void bury(fxi_context *c, fxi_node *dying)
+{
+    while (dying) {
+        fxi_node *n = dying;
+        dying = n->next;
+        n->next = NULL;
+        const bool foreign = n->owner != c->id && n->nin > 0;
+        if (foreign && fxi_send_home(n))
+            continue;
+        drop_inputs(c, n, &dying);
+        if (foreign)
+            fxi_threads_unlock();
+        node_free(n);
+    }
+}
+
+void fxi_take_back(fxi_context *c)
+{
+    if (!__atomic_load_n(&c->returned, __ATOMIC_RELAXED))
+        return;
+    fxi_threads_lock();
+    fxi_node *dying = c->returned;
+    __atomic_store_n(&c->returned, NULL, __ATOMIC_RELAXED);
+    fxi_threads_unlock();
+    bury(c, dying);
+}
+
+void fxi_node_release(fxi_node *n)
+{
+    if (!drop_ref(n))
+        return;
+    sink_remove(n);
+    n->next = NULL;
+    bury(fxi_here(), n);
+}
+
+void fxi_node_settle(fxi_node *n, fxi_data *data)
+{
+    fxi_context *c = fxi_here();
+    sink_remove(n);
+    for (int i = 0; i < n->nin; i++)
+        if (!n->in[i]->data && n->in[i]->owner == c->id) {
+            n->in[i]->consumers--;
+            n->in[i]->used = true;
+        }
+    __atomic_store_n(&n->data, data, __ATOMIC_RELEASE);
+}
+
+void fxi_node_cut(fxi_node *n)
+{
+    if (n->tied)
+        return;
+    fxi_node *dying = NULL;
+    drop_inputs(fxi_here(), n, &dying);
+    bury(fxi_here(), dying);
+}
+
+/* ---- handles --------------------------------------------------------------------------------- */
+
+static fx_array error_arrays[] = {
+#define ERR(s)                                                                                     \
+    {                                                                                              \
+        .base = {.type = &fxi_array_type, .refs = FXI_IMMORTAL}, .status = s                       \
+    }
+    ERR(FX_OK),
+    ERR(FX_STATUS_MEMORY),
+    ERR(FX_STATUS_SHAPE),
+    ERR(FX_STATUS_DTYPE),
+    ERR(FX_STATUS_DEVICE),
+    ERR(FX_STATUS_ARGUMENT),
+    ERR(FX_STATUS_STATE),
+    ERR(FX_STATUS_IO),
+    ERR(FX_STATUS_FORMAT),
+    ERR(FX_STATUS_NONFINITE),
+    ERR(FX_STATUS_UNSUPPORTED),
+    ERR(FX_STATUS_INTERNAL),
+#undef ERR
+};
+
+fx_array *fx_error_array(fx_status status)
+{
+    const size_t i = (size_t)status;
+    return &error_arrays[i > 0 && i < sizeof error_arrays / sizeof error_arrays[0]
+                             ? i
+                             : (size_t)FX_STATUS_INTERNAL];
+}
+
+/* Takes over a reference. */
+static void hold(fx_array *x, fxi_node *n)
+{
+    x->node = n;
+    if (n->data) {
+        __atomic_fetch_add(&n->handles, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    if (n->handles++ == 0 && n->consumers == 0 && !n->used)
+        sink_add(fxi_here(), n);
+}
+
+fx_array *fxi_array_of(fxi_node *n)
+{
+    fx_array *x = fxi_object_alloc(&fxi_array_type);
+    if (!x)
+        return fx_error_array(FX_STATUS_MEMORY);
+    fxi_node_retain(n);
+    hold(x, n);
+    return x;
+}
+
+fx_array *fxi_array_take(fxi_node *n)
+{
+    if (!n) {
+        const fx_status status = fx_error_status();
+        return fx_error_array(status != FX_OK ? status : FX_STATUS_MEMORY);
+    }
+    fx_array *x = fxi_object_alloc(&fxi_array_type);
+    if (!x) {
+        fxi_node_release(n);
+        return fx_error_array(FX_STATUS_MEMORY);
+    }
+    hold(x, n);
+    return x;
+}
+
+void fxi_array_rebind(fx_array *x, fxi_node *n)
+{
+    fxi_node *old = x->node;
+    fxi_node_retain(n);
+    hold(x, n);
+    if (__atomic_sub_fetch(&old->handles, 1, __ATOMIC_ACQ_REL) == 0 && !old->data)
+        sink_remove(old);
+    fxi_node_release(old);
+}

@@ -1,0 +1,20 @@
+/* object.h: allocation and release of objects, scopes, the thread's context. Internal. */
+#ifndef CFLUX_OBJECT_H
+#define CFLUX_OBJECT_H
+
+#include <cflux/tree.h>
+#include "memory.h"
+#include "node.h"
+
+/* Static objects (error objects, function objects) have this count and are never freed. */
+#define FXI_IMMORTAL (INT64_MAX / 2)
+
+/* A zeroed object of type->size bytes with one reference, owned by the innermost scope; NULL when
+ * memory is out (recorded). Releasing the last reference calls type->finish, releases the fields
+ * that are children or shared, and frees lists with their names. */
+void *fxi_object_alloc(const fx_type *type);
+extern const fx_type fxi_array_type;
+/* Promises that an object in no scope will be released by the caller, unless fx_keep is called. */
+void fxi_hand_out(void *object);
+
+#endif

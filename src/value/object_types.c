@@ -1,0 +1,192 @@
+/* object_types.c: objects and their descriptors: construction, type checks, error objects.
+ *
+ * An object that is not complete must still be releasable, because it lies in a scope from the
+ * moment it is allocated: a copy takes the bytes of its model, empties every field that owns
+ * something, and then fills those one at a time, each with a reference of its own.
+ *
+ * Error objects are static, one per type, never freed, and may be made by several threads at once.
+ * All their arrays are error arrays, which are immortal too: a reader sees an old one or a new one,
+ * and either is valid.
+ */
+#include "object_types.h"
+#include "thread.h"
+
+#include <cflux/layer.h>
+
+#include <string.h>
+
+/* ---- construction ---------------------------------------------------------------------------- */
+
+static bool owns(const fx_field *f)
+{
+    return f->kind == FX_FIELD_CHILD || f->kind == FX_FIELD_SHARED || f->kind == FX_FIELD_LIST;
+}
+
+static size_t owned_size(const fx_field *f)
+{
+    return f->kind == FX_FIELD_LIST ? sizeof(fx_list) : sizeof(void *);
+}
+
+static fx_status no_memory(const char *op)
+{
+    return fx_fail(FX_STATUS_MEMORY, op, "no memory for a list of children");
+}
+
+/* The list counts its items before they are there, so that a half-made one can be released. */
+static fx_status copy_list(fx_list *to, const fx_list *from, const char *op, fxi_child_fn child,
+                           void *user)
+{
+    if (from->n <= 0)
+        return FX_OK;
+    to->items = fxi_calloc((size_t)from->n, sizeof *to->items);
+    to->names = from->names ? fxi_calloc((size_t)from->n, sizeof *to->names) : NULL;
+    if (!to->items || (from->names && !to->names)) {
+        fxi_free(to->items);
+        fxi_free(to->names);
+        *to = (fx_list){0};
+        return no_memory(op);
+    }
+    to->n = from->n;
+    for (int64_t i = 0; i < from->n; i++) {
+        void *item = from->items[i];
+        to->items[i] = fxi_retain(item && child ? child(user, item) : item);
+        if (!from->names || !from->names[i])
+            continue;
+        to->names[i] = fxi_strdup(from->names[i]);
+        if (!to->names[i])
+            return no_memory(op);
+    }
+    return FX_OK;
+}
+
+static fx_status copy_field(void *object, const void *init, const fx_field *f, fxi_child_fn child,
+                            void *user)
+{
+    const char *op = ((const fx_object *)object)->type->name;
+    if (f->kind == FX_FIELD_LIST)
+        return copy_list(fxi_field_at(object, f), fxi_field_at(init, f), op, child, user);
+    void *value = fxi_field_child(init, f);
+    if (value && child && f->kind == FX_FIELD_CHILD)
+        value = child(user, value);
+    *(void **)fxi_field_at(object, f) = fxi_retain(value);
+    return FX_OK;
+}
+
+void *fxi_object_copy(const fx_type *type, const void *init, fxi_child_fn child, void *user)
+{
+    void *object = fxi_object_alloc(type);
+    if (!object)
+        return NULL;
+    const size_t head = sizeof(fx_object);
+    memcpy((char *)object + head, (const char *)init + head, type->size - head);
+    for (int i = 0; i < type->nfields; i++)
+        if (owns(&type->fields[i]))
+            memset(fxi_field_at(object, &type->fields[i]), 0, owned_size(&type->fields[i]));
+    for (int i = 0; i < type->nfields; i++)
+        if (owns(&type->fields[i]) &&
+            copy_field(object, init, &type->fields[i], child, user) != FX_OK)
+            return NULL; /* the scope releases what is there */
+    return object;
+}
+
+void *fxi_new(const fx_type *type, const void *init)
+{
+    if (!type || type->size < sizeof(fx_object) || !init) {
+        fx_fail(FX_STATUS_ARGUMENT, "new", "there is no %s", type ? "object to copy" : "type");
+        return fx_error_object(type);
+    }
+    void *object = fxi_object_copy(type, init, NULL, NULL);
+    return object ? object : fx_error_object(type);
+}
+
+/* ---- error objects --------------------------------------------------------------------------- */
+
+static fxi_mutex error_lock = FXI_MUTEX_INIT;
+
+static void point_at(void *field, void *value)
+{
+    if (__atomic_load_n((void **)field, __ATOMIC_RELAXED) != value)
+        __atomic_store_n((void **)field, value, __ATOMIC_RELEASE);
+}
+
+void *fx_error_object(const fx_type *type)
+{
+    const fx_status recorded = fx_error_status();
+    fx_array *bad = fx_error_array(recorded == FX_OK ? FX_STATUS_MEMORY : recorded);
+    if (!type || !type->error)
+        return bad;
+    fx_object *o = type->error;
+    fxi_mutex_lock(&error_lock);
+    if (__atomic_load_n(&o->type, __ATOMIC_RELAXED) != type) {
+        o->refs = FXI_IMMORTAL;
+        __atomic_store_n(&o->type, type, __ATOMIC_RELEASE);
+    }
+    for (int i = 0; i < type->nfields; i++)
+        if (type->fields[i].kind == FX_FIELD_CHILD)
+            point_at(fxi_field_at(o, &type->fields[i]), bad);
+    fxi_mutex_unlock(&error_lock);
+    return o;
+}
+
+fx_status fxi_object_status(const void *object)
+{
+    if (!fx_is_error(object))
+        return FX_OK;
+    if (!object)
+        return FX_STATUS_ARGUMENT;
+    if (fx_is_array(object))
+        return fx_array_status(object);
+    const fx_type *type = fx_type_of(object);
+    for (int i = 0; type && i < type->nfields; i++)
+        if (type->fields[i].kind == FX_FIELD_CHILD)
+            return fx_array_status(fxi_field_child(object, &type->fields[i]));
+    return fx_error_status() == FX_OK ? FX_STATUS_MEMORY : fx_error_status();
+}
+
+/* ---- types ----------------------------------------------------------------------------------- */
+
+const fx_type *fx_type_of(const void *object)
+{
+    return object ? ((const fx_object *)object)->type : NULL;
+}
+
+/* The program may have been compiled with a header whose fx_type ends before this member. */
+const fx_layer *fx_layer_of(const fx_type *type)
+{
+    const size_t end = offsetof(fx_type, layer) + sizeof type->layer;
+    return type && type->fxi_size >= end ? type->layer : NULL;
+}
+
+/* FX_FUNCTOR makes a descriptor in every source file that sees it, so equal descriptors at
+ * different addresses are one type. */
+static bool same_type(const fx_type *a, const fx_type *b)
+{
+    return a == b ||
+           (a->size == b->size && a->nfields == b->nfields && strcmp(a->name, b->name) == 0);
+}
+
+/* Is `name` one of the words of a list? */
+static bool listed(const char *list, const char *name)
+{
+    const size_t n = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)); at += n)
+        if ((at == list || strchr(" ,", at[-1])) && strchr(" ,", at[n]))
+            return true;
+    return false;
+}
+
+bool fxi_field_frozen(const fx_type *type, const fx_field *field)
+{
+    return field->frozen || (type->trainable && !listed(type->trainable, field->name));
+}
+
+bool fx_is(const void *object, const fx_type *type)
+{
+    const fx_type *own = fx_type_of(object);
+    return own && type && same_type(own, type);
+}
+
+bool fx_is_array(const void *object)
+{
+    return fx_type_of(object) == &fxi_array_type;
+}

@@ -1,0 +1,155 @@
+/* options.cc: option structs as C++ programs of every standard from C++11 to C++20 see them.
+ * ctest: quick
+ *
+ * This file is compiled once for each standard. For every option struct it compares the layout with
+ * that of the struct in C, which is written down here again from the same list of members, and
+ * tries to reach what is private. Then it makes layers with the form that the standard offers:
+ * members, setters, and, in C++20, designated initialisers. A failed check is printed with its
+ * line; the exit status is the number of failed checks, at most 99.
+ */
+#include <cflux.h>
+
+#include <cstdio>
+#include <cstring>
+#include <type_traits>
+
+namespace
+{
+
+int failures = 0, structs = 0, members = 0;
+
+void check(bool ok, const char *what, int line)
+{
+    if (ok)
+        return;
+    failures++;
+    std::fprintf(stderr, "options.cc:%d: %s\n", line, what);
+}
+
+#define CHECK(...) check((__VA_ARGS__), #__VA_ARGS__, __LINE__)
+
+/* Can a program name T::fxi_size? */
+template <class T> auto shows_size(int) -> decltype(T().fxi_size, std::true_type());
+template <class T> std::false_type shows_size(...);
+
+#define IN_C(type, name, value) alignas(8) type name;
+#define SAME_PLACE(type, name, value)                                                              \
+    members++;                                                                                     \
+    CHECK(reinterpret_cast<const char *>(&sized.options().name) - start ==                         \
+          static_cast<std::ptrdiff_t>(offsetof(c_form, name)));
+/* The struct of C, and whether the library gets its size and its members in their places. */
+#define ROW(T, MEMBERS)                                                                            \
+    {                                                                                              \
+        struct c_form {                                                                            \
+            size_t fxi_size;                                                                       \
+            MEMBERS(IN_C)                                                                          \
+        };                                                                                         \
+        const fxi_sized<T> sized{T()};                                                             \
+        const T *pointer = sized;                                                                  \
+        const char *start = reinterpret_cast<const char *>(pointer);                               \
+        size_t first;                                                                              \
+        std::memcpy(&first, start, sizeof first);                                                  \
+        structs++;                                                                                 \
+        MEMBERS(SAME_PLACE)                                                                        \
+        CHECK(sizeof sized == sizeof(c_form) && first == sizeof(c_form));                          \
+        CHECK(!decltype(shows_size<T>(0))::value && std::is_standard_layout<T>::value);            \
+    }
+
+void layout()
+{
+    ROW(fx_read_table_args, FXI_READ_TABLE_ARGS)
+    ROW(fx_dataloader_args, FXI_DATALOADER_ARGS)
+    ROW(fx_get_device_args, FXI_GET_DEVICE_ARGS)
+    ROW(fx_checkpoint_args, FXI_CHECKPOINT_ARGS)
+    ROW(fx_dense_args, FXI_DENSE_ARGS)
+    ROW(fx_conv_args, FXI_CONV_ARGS)
+    ROW(fx_maxpool_args, FXI_MAXPOOL_ARGS)
+    ROW(fx_batchnorm_args, FXI_BATCHNORM_ARGS)
+    ROW(fx_layernorm_args, FXI_LAYERNORM_ARGS)
+    ROW(fx_dropout_args, FXI_DROPOUT_ARGS)
+    ROW(fx_loss_args, FXI_LOSS_ARGS)
+    ROW(fx_reduce_args, FXI_REDUCE_ARGS)
+    ROW(fx_var_args, FXI_VAR_ARGS)
+    ROW(fx_softmax_args, FXI_SOFTMAX_ARGS)
+    ROW(fx_convolve_args, FXI_CONVOLVE_ARGS)
+    ROW(fx_pool_args, FXI_POOL_ARGS)
+    ROW(fx_descent_args, FXI_DESCENT_ARGS)
+    ROW(fx_momentum_args, FXI_MOMENTUM_ARGS)
+    ROW(fx_nesterov_args, FXI_NESTEROV_ARGS)
+    ROW(fx_adam_args, FXI_ADAM_ARGS)
+    ROW(fx_adamw_args, FXI_ADAMW_ARGS)
+    ROW(fx_adjust_args, FXI_ADJUST_ARGS)
+    ROW(fx_update_args, FXI_UPDATE_ARGS)
+    ROW(fx_train_args, FXI_TRAIN_ARGS)
+    ROW(fx_report_args, FXI_REPORT_ARGS)
+    ROW(fx_run_log_start_args, FXI_RUN_LOG_START_ARGS)
+    ROW(fx_run_log_epoch_args, FXI_RUN_LOG_EPOCH_ARGS)
+    ROW(fx_run_log_end_args, FXI_RUN_LOG_END_ARGS)
+    CHECK(structs >= 28 && members >= 100);
+}
+
+/* y = sum(W·1) of a Dense layer of ones without a bias, 2 => 3. */
+bool six(fx_dense_layer *d)
+{
+    fx_array *y = fx_call(d, fx_ones(2));
+    return d->bias == nullptr && d->act == FX_RELU && fx_length(y) == 3 && fx_item(fx_sum(y)) == 6;
+}
+
+void forms()
+{
+    FX_SCOPE;
+    fx_dense_args a{};
+    a.in = 2;
+    a.out = 3;
+    a.act = FX_RELU;
+    a.bias = false;
+    a.init = fx_ones_init;
+    CHECK(six(fx_dense(a)));
+    CHECK(six(
+        fx_dense(fx_dense_args().with_in(2).with_out(3).with_act(FX_RELU).with_bias(0).with_init(
+            fx_ones_init))));
+    const fx_dense_args copy = a;
+    CHECK(six(fx_dense(copy)));
+#if __cplusplus >= 202002L
+    CHECK(six(fx_dense({.in = 2, .out = 3, .act = FX_RELU, .bias = 0, .init = fx_ones_init})));
+    fx_array *x = fx_reshape(fx_vector(1, 2, 3, 4, 5, 6), 2, 3);
+    fx_array *s = fx_sum({.x = x, .dims = FX_AXES(1), .drop = true});
+    CHECK(fx_ndims(s) == 1 && fx_at(s, 0) == 9 && fx_at(s, 1) == 12);
+    static_assert(std::is_aggregate<fx_dense_args>::value, "designated initialisers");
+#endif
+    CHECK(fx_error_print(stderr) == 0);
+}
+
+fx_array *loss(void *m, const fx_batch *b, void *)
+{
+    return fx_mse(fx_call(m, b->x), b->y);
+}
+
+/* A struct that is filled member by member carries its size: training and loading work. */
+void training()
+{
+    FX_SCOPE;
+    fx_dense_layer *m = fx_dense(2, 1);
+    fx_dataloader_args l{};
+    l.data = fx_tuple(fx_ones(2, 8), fx_zeros(1, 8));
+    l.batchsize = 4;
+    fx_train_args a{};
+    a.loss = loss;
+    a.model = m;
+    a.data = fx_dataloader(l);
+    a.state = fx_setup(fx_adam(), m);
+    a.epochs = 3;
+    CHECK(fx_train(a) == FX_OK && fx_error_print(stderr) == 0);
+}
+
+} // namespace
+
+int main()
+{
+    layout();
+    forms();
+    training();
+    std::printf("C++ %ld: %d structs, %d members\n", static_cast<long>(__cplusplus), structs,
+                members);
+    return failures < 99 ? failures : 99;
+}

@@ -1,0 +1,80 @@
+/* gpu_texts.c: see gpu_texts.h. */
+#include "gpu_texts.h"
+#include "gpu_host.h"
+#include "gpu_steps.h"
+#include "gpu_text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+gpu_text gpu_texts[GPU_TEXTS_MOST];
+int gpu_texts_count, gpu_texts_steps;
+
+static fxi_gpu_runtime recorder;
+static fxi_gpu_limits recorder_limits;
+static const gpu_case *current;
+
+static fx_status record(fx_device *device, const char *name, const char *source, void **out)
+{
+    (void)device;
+    *out = gpu_texts;
+    for (int k = 0; k < gpu_texts_count; k++)
+        if (strcmp(gpu_texts[k].source, source) == 0)
+            return FX_OK;
+    assert_true(gpu_texts_count < GPU_TEXTS_MOST);
+    const char *end = strstr(source, fxi_gpu_text_arithmetic);
+    assert_non_null(end);
+    gpu_text *t = &gpu_texts[gpu_texts_count++];
+    t->source = strdup(source);
+    assert_non_null(t->source);
+    t->prelude = (size_t)(end - source) + strlen(fxi_gpu_text_arithmetic);
+    snprintf(t->name, sizeof t->name, "%s", name);
+    snprintf(t->step, sizeof t->step, "%s", current->name);
+    return FX_OK;
+}
+
+static const fxi_gpu_limits *limits(fx_device *device)
+{
+    (void)device;
+    return &recorder_limits;
+}
+
+static void prepare(void *unused, const gpu_case *c)
+{
+    fx_step step = c->step;
+    (void)unused;
+    current = c;
+    const fx_status status = fxi_gpu_prepare(&recorder, &gpu_host_device, &step);
+    if (status == FX_OK)
+        gpu_texts_steps++;
+    else if (recorder.dialect != FXI_GPU_METAL || !strstr(gpu_host_error, "Float64"))
+        fail_msg("%s: %s", c->name, gpu_host_error);
+    fxi_gpu_release(&recorder, &step);
+}
+
+void gpu_texts_render(fxi_gpu_dialect dialect, bool serial)
+{
+    const bool metal = dialect == FXI_GPU_METAL;
+    gpu_texts_free();
+    gpu_texts_steps = 0;
+    recorder_limits = (fxi_gpu_limits){.units = 100,
+                                       .param_bytes = 1024,
+                                       .buffers = metal ? 30 : FXI_GPU_BUFFERS,
+                                       .serial = serial,
+                                       .f64 = !metal,
+                                       .atomic64 = !metal};
+    recorder = (fxi_gpu_runtime){
+        .dialect = dialect, .host = &gpu_host_services, .limits = limits, .compile = record};
+    gpu_visit(prepare, NULL);
+}
+
+void gpu_texts_free(void)
+{
+    for (int k = 0; k < gpu_texts_count; k++)
+        free(gpu_texts[k].source);
+    gpu_texts_count = 0;
+}

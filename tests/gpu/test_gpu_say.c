@@ -1,0 +1,148 @@
+/* Texts with holes (gpu_say.c): what fills them, holes that are lines, and what a text that does
+ * not fit its C code says when a step is prepared. */
+#include "gpu_host.h"
+#include "gpu_text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static fx_step step = {.op = FX_OP_ADD};
+static fxi_gpu_builder b;
+
+static int begin(void **unused)
+{
+    (void)unused;
+    b = (fxi_gpu_builder){.runtime = &gpu_host_runtime, .device = &gpu_host_device, .step = &step};
+    gpu_host_error[0] = '\0';
+    return 0;
+}
+
+static int end(void **unused)
+{
+    (void)unused;
+    free(b.text);
+    return 0;
+}
+
+static void test_values(void **unused)
+{
+    (void)unused;
+    fxi_gpu_set(&b, "type", "fx_f32");
+    fxi_gpu_set_number(&b, "n", -3);
+    fxi_gpu_set(&b, "none", "");
+    fxi_gpu_say_part(&b, "@type@ x@n@ = @n@;@none@\n");
+    fxi_gpu_set(&b, "type", "fx_i64"); /* in the place of the other */
+    fxi_gpu_set_number(&b, "none", 0); /* a number in the place of a string */
+    fxi_gpu_say_part(&b, "@type@@none@\n");
+    assert_int_equal(b.status, FX_OK);
+    assert_string_equal(b.text, "fx_f32 x-3 = -3;\nfx_i640\n");
+    assert_int_equal(b.length, strlen(b.text));
+}
+
+/* A hole that is a line of its own takes the line with it; one that is not is where it is. */
+static void test_lines(void **unused)
+{
+    static const char text[] = "first\n    @lines@\nx = @sum@;\n@last@\n";
+    (void)unused;
+    for (int lines = 0; lines <= 2; lines++) {
+        b.length = 0;
+        const char *rest = fxi_gpu_say_until(&b, text, "lines");
+        for (int k = 0; k < lines; k++)
+            fxi_gpu_say(&b, "line %d\n", k);
+        rest = fxi_gpu_say_until(&b, rest, "sum");
+        fxi_gpu_say(&b, "1 + 2");
+        rest = fxi_gpu_say_until(&b, rest, "last");
+        fxi_gpu_say_part(&b, rest);
+        assert_string_equal(b.text, lines == 0   ? "first\nx = 1 + 2;\n"
+                                    : lines == 1 ? "first\nline 0\nx = 1 + 2;\n"
+                                                 : "first\nline 0\nline 1\nx = 1 + 2;\n");
+    }
+}
+
+/* Blanks before a hole are part of the line unless the hole is all of it; behind another hole it is
+ * not. */
+static void test_blanks(void **unused)
+{
+    (void)unused;
+    fxi_gpu_set(&b, "x", "x");
+    fxi_gpu_say_part(&b, "    @x@\n");
+    const char *rest = fxi_gpu_say_until(&b, "@x@  @more@\n", "more");
+    fxi_gpu_say(&b, "y");
+    fxi_gpu_say_part(&b, rest);
+    assert_string_equal(b.text, "    x\nx  y\n");
+}
+
+static void expect(const char *sentence)
+{
+    assert_int_equal(b.status, FX_STATUS_INTERNAL);
+    assert_non_null(strstr(gpu_host_error, sentence));
+    const size_t length = b.length;
+    fxi_gpu_say_part(&b, "more"); /* does nothing now */
+    assert_int_equal(b.length, length);
+}
+
+static void test_no_value(void **unused)
+{
+    (void)unused;
+    fxi_gpu_set(&b, "type", "fx_f32");
+    fxi_gpu_say_part(&b, "@type@ @typ@ @types@\n");
+    expect("a hole without a value: typ");
+}
+
+static void test_no_hole(void **unused)
+{
+    (void)unused;
+    fxi_gpu_set(&b, "walker", "");
+    assert_string_equal(fxi_gpu_say_until(&b, "@walker@\n", "walk"), "");
+    expect("no hole walk");
+}
+
+static void test_not_closed(void **unused)
+{
+    (void)unused;
+    fxi_gpu_set(&b, "x", "");
+    fxi_gpu_say_part(&b, "@x@ a@b\n");
+    expect("a hole without a value: b");
+}
+
+static void test_too_many(void **unused)
+{
+    static char names[FXI_GPU_VALUES + 1][16];
+    (void)unused;
+    for (int k = 0; k <= FXI_GPU_VALUES; k++) {
+        assert_int_equal(b.status, FX_OK);
+        snprintf(names[k], sizeof names[k], "n%d", k);
+        fxi_gpu_set_number(&b, names[k], k);
+    }
+    expect("too many holes");
+}
+
+/* Values end with the text. */
+static void test_begin(void **unused)
+{
+    static const fxi_gpu_limits limits = {.units = 1};
+    (void)unused;
+    b.limits = &limits;
+    fxi_gpu_set(&b, "type", "fx_f32");
+    fxi_gpu_begin(&b, false);
+    assert_int_equal(b.status, FX_OK);
+    assert_non_null(strstr(b.text, fxi_gpu_text_host));
+    assert_non_null(strstr(b.text, fxi_gpu_text_arithmetic));
+    fxi_gpu_say_part(&b, "@each@");
+    assert_string_equal(b.text + b.length - 1, "4");
+    fxi_gpu_say_part(&b, "@type@");
+    expect("a hole without a value: type");
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
+    const struct CMUnitTest tests[] = {
+        TEST(test_values),  TEST(test_lines),      TEST(test_blanks),   TEST(test_no_value),
+        TEST(test_no_hole), TEST(test_not_closed), TEST(test_too_many), TEST(test_begin)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

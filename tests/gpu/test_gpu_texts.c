@@ -1,0 +1,160 @@
+/* The texts of kernels are those that were last looked at: gpu_texts.txt has a line for each, of
+ * its hash, its kernel and the first step that makes it, and another text fails with its name. So a
+ * change of the files of src/backends/gpu/kernels/, or of what fills them in, shows which kernels
+ * it reaches, and that it reaches no others. The dialects differ in their preludes alone, which are
+ * listed by themselves.
+ *
+ *     gpu_texts --write FOLDER    writes the texts, a folder each dialect: to be compared by diff
+ * -r gpu_texts --renew           accepts the texts as they are and lists what has changed
+ */
+#include "gpu_texts.h"
+#include "gpu_cache.h"
+#include "gpu_text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <cmocka.h>
+
+#define LIST CFLUX_SOURCE_DATA_DIR "/../tests/gpu/gpu_texts.txt"
+
+static const char *const dialects[FXI_GPU_DIALECTS] = {[FXI_GPU_OPENCL] = "opencl",
+                                                       [FXI_GPU_CUDA] = "cuda",
+                                                       [FXI_GPU_HIP] = "hip",
+                                                       [FXI_GPU_METAL] = "metal",
+                                                       [FXI_GPU_HOST] = "host"};
+
+/* ---- lists of lines -------------------------------------------------------------------------- */
+enum { LINES = 4096, LINE = 224 };
+typedef struct list {
+    int n;
+    char line[LINES][LINE];
+} list;
+static list now, before;
+
+static bool has(const list *l, const char *line)
+{
+    for (int k = 0; k < l->n; k++)
+        if (strcmp(l->line[k], line) == 0)
+            return true;
+    return false;
+}
+
+/* A text that several steps make, or several dialects, is one line. */
+static void add(const char *bytes, size_t size, const char *name, const char *step)
+{
+    char hash[20];
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)fxi_gpu_hash(bytes, size, 0));
+    for (int k = 0; k < now.n; k++)
+        if (strncmp(now.line[k], hash, 16) == 0)
+            return;
+    assert_true(now.n < LINES);
+    snprintf(now.line[now.n++], LINE, "%s %s %s", hash, name, step);
+}
+
+static void list_texts(void)
+{
+    static const struct {
+        fxi_gpu_dialect dialect;
+        bool serial;
+    } all[] = {{FXI_GPU_HOST, false},   {FXI_GPU_HOST, true},  {FXI_GPU_METAL, false},
+               {FXI_GPU_OPENCL, false}, {FXI_GPU_CUDA, false}, {FXI_GPU_HIP, false}};
+    now.n = 0;
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+        gpu_texts_render(all[k].dialect, all[k].serial);
+        assert_true(gpu_texts_count >= 350);
+        for (int i = 0; i < gpu_texts_count; i++) {
+            const gpu_text *t = &gpu_texts[i];
+            add(t->source, t->prelude, "prelude", dialects[all[k].dialect]);
+            add(t->source + t->prelude, strlen(t->source + t->prelude), t->name, t->step);
+        }
+    }
+    gpu_texts_free();
+}
+
+static void read_list(void)
+{
+    FILE *f = fopen(LIST, "r");
+    before.n = 0;
+    if (!f)
+        return;
+    while (before.n < LINES && fgets(before.line[before.n], LINE, f)) {
+        char *line = before.line[before.n++];
+        line[strcspn(line, "\n")] = '\0';
+    }
+    fclose(f);
+}
+
+/* Says which lines are in one list only; returns how many. */
+static int compare(void)
+{
+    int n = 0;
+    for (int k = 0; k < now.n; k++)
+        if (!has(&before, now.line[k]) && ++n)
+            print_message("new:  %s\n", now.line[k]);
+    for (int k = 0; k < before.n; k++)
+        if (!has(&now, before.line[k]) && ++n)
+            print_message("gone: %s\n", before.line[k]);
+    return n;
+}
+
+static void test_texts(void **unused)
+{
+    (void)unused;
+    list_texts();
+    read_list();
+    if (compare() > 0)
+        fail_msg("kernel texts have changed: look at them with --write FOLDER, then --renew");
+}
+
+/* ---- the two commands ------------------------------------------------------------------------ */
+static int renew(void)
+{
+    list_texts();
+    read_list();
+    compare();
+    FILE *f = fopen(LIST, "w");
+    for (int k = 0; k < now.n && f; k++)
+        fprintf(f, "%s\n", now.line[k]);
+    if (f && fclose(f) == 0)
+        return 0;
+    print_error("%s cannot be written\n", LIST);
+    return 1;
+}
+
+static int write_texts(const char *folder)
+{
+    char path[1024];
+    for (int k = 0; k < 2 * FXI_GPU_DIALECTS; k++) {
+        snprintf(path, sizeof path, "%s/%s%s", folder, dialects[k / 2], k % 2 ? "_serial" : "");
+        mkdir(folder, 0777);
+        mkdir(path, 0777);
+        const size_t n = strlen(path);
+        gpu_texts_render((fxi_gpu_dialect)(k / 2), k % 2);
+        for (int i = 0; i < gpu_texts_count; i++) {
+            snprintf(path + n, sizeof path - n, "/%04d.%s.%s.cl", i, gpu_texts[i].step,
+                     gpu_texts[i].name);
+            FILE *f = fopen(path, "w");
+            const bool written = f && fputs(gpu_texts[i].source, f) >= 0;
+            if (!f || (fclose(f) != 0) | !written) {
+                print_error("%s cannot be written\n", path);
+                return 1;
+            }
+        }
+    }
+    gpu_texts_free();
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts)};
+    if (argc == 2 && strcmp(argv[1], "--renew") == 0)
+        return renew();
+    if (argc == 3 && strcmp(argv[1], "--write") == 0)
+        return write_texts(argv[2]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,219 @@
+/* test_bson_closures.c: anonymous functions of Julia's, read from a file and written again.
+ *
+ * make_bson.py writes the lowered code. The expected results are the operations of the library on
+ * the same array; check_bson.py judges what was written.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <cflux.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "python_run.h"
+#include "read_back.h"
+#include "temp_file.h"
+
+/* Four axes, so that all reshapes apply. */
+static fx_array *flatten4(fx_array *x)
+{
+    return fx_reshape(x, -1, fx_size(x, 3));
+}
+static fx_array *rows(fx_array *x)
+{
+    return fx_reshape(x, fx_size(x, 0), -1);
+}
+static fx_array *sizes(fx_array *x)
+{
+    return fx_reshape(x, 4, -1, fx_size(x, 2));
+}
+static fx_array *fixed(fx_array *x)
+{
+    return fx_reshape(x, 8, -1);
+}
+static fx_array *twice(fx_array *x)
+{
+    return fx_mul(x, 2);
+}
+static fx_array *half(fx_array *x)
+{
+    return fx_mul(x, 0.5);
+}
+static fx_array *plus(fx_array *x)
+{
+    return fx_add(x, 0.1);
+}
+static fx_array *minus(fx_array *x)
+{
+    return fx_sub(1.5, x);
+}
+static fx_array *less(fx_array *x)
+{
+    return fx_sub(x, 1);
+}
+static fx_array *over(fx_array *x)
+{
+    return fx_div(1, x);
+}
+static fx_array *divided(fx_array *x)
+{
+    return fx_div(x, 3);
+}
+static fx_array *hyperbolic(fx_array *x)
+{
+    return fx_tanh(x);
+}
+static fx_array *soft(fx_array *x)
+{
+    return fx_softmax(x);
+}
+static fx_array *same(fx_array *x)
+{
+    return x;
+}
+static fx_array *maximum(fx_array *x)
+{
+    return fx_call(fx_maxpool(FX_DIMS(2, 2)), x);
+}
+static fx_array *mean(fx_array *x)
+{
+    return fx_call(fx_meanpool(FX_DIMS(2, 2)), x);
+}
+static fx_array *several(fx_array *x)
+{
+    return fx_softmax(fx_tanh(flatten4(x)));
+}
+
+static const struct {
+    const char *name, *notation;
+    fx_array *(*expected)(fx_array *x);
+} closures[] = {
+    {"flatten4", "x -> reshape(x, :, size(x, 4))", flatten4},
+    {"rows", "x -> reshape(x, size(x, 1), :)", rows},
+    {"sizes", "x -> reshape(x, 4, :, size(x, 3))", sizes},
+    {"fixed", "x -> reshape(x, 8, :)", fixed},
+    {"twice", "x -> 2 .* x", twice},
+    {"half", "x -> x .* 0.5", half},
+    {"plus", "x -> x .+ 0.1", plus},
+    {"minus", "x -> 1.5 .- x", minus},
+    {"less", "x -> x .- 1", less},
+    {"over", "x -> 1 ./ x", over},
+    {"divided", "x -> x ./ 3", divided},
+    {"power", "x -> x .* 2", twice},
+    {"tanh", "tanh", hyperbolic},
+    {"softmax", "softmax", soft},
+    {"same", "identity", same},
+    {"flat", "Flux.flatten", flatten4},
+    {"pool", "MaxPool((2, 2))", maximum},
+    {"mean", "MeanPool((2, 2))", mean},
+    {"several", "Chain(x -> reshape(x, :, size(x, 4)), tanh, softmax)", several},
+    {"value", "x -> reshape(x, 8, :)", fixed},
+    {"chain", "Chain(x -> reshape(x, :, size(x, 4)), tanh, softmax)", several},
+};
+enum { CLOSURES = sizeof closures / sizeof closures[0] };
+
+static void check(void *file, int i, fx_array *x)
+{
+    char text[200];
+    void *layer = fx_child_named(file, closures[i].name);
+    fx_summary(layer, text, sizeof text);
+    assert_string_equal(text, closures[i].notation);
+    fx_array *y = fx_call(layer, x), *expected = closures[i].expected(x);
+    if (fx_is_error(y))
+        fail_msg("%s: %s", closures[i].name, fx_error_take().message);
+    assert_int_equal(fx_ndims(y), fx_ndims(expected));
+    for (int d = 0; d < fx_ndims(y); d++)
+        assert_int_equal(fx_size(y, d), fx_size(expected, d));
+    assert_int_equal(fx_eltype(y), FX_DTYPE_F32);
+    assert_true(fx_item(fx_all(fx_eq(y, expected))) == 1);
+}
+
+static void save_all(const char *path, void *file)
+{
+    const void *pairs[2 * CLOSURES];
+    assert_int_equal(fx_count(file), CLOSURES);
+    for (int i = 0; i < CLOSURES; i++) {
+        pairs[2 * i] = fx_child_name(file, i);
+        pairs[2 * i + 1] = fx_child(file, i);
+    }
+    if (fxi_save(path, 2 * CLOSURES, pairs) != FX_OK)
+        fail_msg("%s", fx_error_take().message);
+}
+
+static void every_closure_and_back(void **state)
+{
+    (void)state;
+    FX_TEST;
+    char line[400];
+    size_t n, m;
+    fx_array *x = fx_randn(4, 2, 3, 2);
+    void *file = fx_load(made_bson("closures.bson"));
+    for (int i = 0; i < CLOSURES; i++)
+        check(file, i, x);
+    const char *path = temp_file("closures.bson", "", 0);
+    save_all(path, file);
+    python_bson("check_bson.py", "load", path, NULL, line, sizeof line);
+    assert_true(atoi(line) >= 90);
+    python_bson("check_bson.py", "selftest", path, NULL, line, sizeof line);
+    assert_true(atoi(line) >= 300);
+    void *back = fx_load(path);
+    for (int i = 0; i < CLOSURES; i++)
+        check(back, i, x);
+    char *first = file_bytes(path, &n); /* and the numbers kept their types */
+    save_all(path, back);
+    char *second = file_bytes(path, &m);
+    assert_int_equal(n, m);
+    assert_memory_equal(first, second, n);
+    free(first);
+    free(second);
+}
+
+/* The lowered code of the fuzzing corpus, and a model around it. */
+static void a_model_with_a_closure(void **state)
+{
+    (void)state;
+    FX_TEST;
+    char line[400];
+    void *r = fx_load_key("tests/fuzz/corpus/bson/bson-closures.bson", "r");
+    void *m = fx_chain(fx_conv(FX_DIMS(3, 3), 1, 2, FX_RELU), r, fx_dense(8, 3), FX_TANH);
+    const char *path = temp_file("closure_model.bson", "", 0);
+    assert_int_equal(fx_save(path, "model", m), FX_OK);
+    python_bson("check_bson.py", "load", path, NULL, line, sizeof line);
+    assert_true(atoi(line) >= 10);
+    void *back = fx_load_key(path, "model");
+    fx_array *x = fx_randn(4, 4, 1, 3);
+    assert_true(fx_item(fx_all(fx_eq(fx_call(m, x), fx_call(back, x)))) == 1);
+    char a[400], b[400];
+    fx_summary(m, a, sizeof a);
+    fx_summary(back, b, sizeof b);
+    assert_string_equal(a, b);
+}
+
+static void what_is_no_function_of_ours_stays_a_node(void **state)
+{
+    (void)state;
+    FX_TEST;
+    void *file = fx_load(made_bson("odd_callables.bson"));
+    char text[200];
+    assert_int_equal(fx_count(file), 6);
+    for (int i = 0; i < 6; i++) {
+        fx_summary(fx_child(file, i), text, sizeof text);
+        if (!strstr(text, "(…)"))
+            fail_msg("%s is %s", fx_child_name(file, i), text);
+    }
+}
+
+int main(void)
+{
+    fx_message_set_hook(NULL, NULL);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_closure_and_back),
+        cmocka_unit_test(a_model_with_a_closure),
+        cmocka_unit_test(what_is_no_function_of_ours_stays_a_node),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,632 @@
+/* test_option_structs.c: every option struct of the public headers, by one table.
+ *
+ * A row has a struct, its members as the header lists them, and a function that calls what takes
+ * the struct and writes what came of it. For each row:
+ *   - a struct that ends at any of its members, as an older program passes it, gives what the
+ *     defaults give. The memory ends there too, so that a sanitizer sees a read beyond.
+ *   - a longer struct whose tail is zero gives the same; one with more in it is refused.
+ *   - each member whose default is not zero can be set to zero, and something else comes of it.
+ * tests/structure/check_options.py says that no struct and no function is missing here.
+ */
+#include "run_log.h"
+#include "semantics_check.h"
+
+#include "state_parts.h"
+#include "temp_file.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { TEXT = 2048 };
+
+typedef struct member {
+    const char *name;
+    size_t offset, size;
+    bool pointer;
+} member;
+
+typedef struct subject {
+    const char *name;
+    size_t size;
+    const void *defaults;
+    const member *members;
+    int count, required;     /* the first `required` members are set by prepare */
+    void (*prepare)(void *); /* NULL: none is required */
+    void (*observe)(const void *, char *);
+    const char *unseen; /* members whose zero shows elsewhere: a name, or NULL */
+} subject;
+
+static void add(char *text, const char *format, ...) FXI_PRINTF(2, 3);
+static void add(char *text, const char *format, ...)
+{
+    const size_t n = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + n, TEXT - n, format, arguments);
+    va_end(arguments);
+}
+
+/* What an object is, and what was recorded. */
+static void add_object(char *text, void *object)
+{
+    char shown[600];
+    fx_eval(object);
+    fx_show_text(object, shown, sizeof shown);
+    add(text, "%s; %s\n", fx_is_error(object) ? "error" : shown, fx_error_take().message);
+}
+
+/* ---- layers ---------------------------------------------------------------------------------- */
+
+static void prepare_dense(void *args)
+{
+    fx_dense_args *a = args;
+    a->in = 2, a->out = 3;
+}
+static void observe_dense(const void *args, char *text)
+{
+    fx_seed(1);
+    fx_dense_layer *l = fxi_dense(args);
+    add_object(text, l);
+    if (!fx_is_error(l))
+        add_object(text, l->weight);
+}
+
+static void prepare_conv_layer(void *args)
+{
+    fx_conv_args *a = args;
+    a->kernel = FX_DIMS(3, 2), a->in = 2, a->out = 2;
+}
+static void observe_conv_layer(const void *args, char *text)
+{
+    fx_seed(1);
+    fx_conv_layer *l = fxi_conv(args);
+    add_object(text, l);
+    if (!fx_is_error(l))
+        add_object(text, fx_call(l, fx_ones(4, 4, 2, 1)));
+}
+
+static void prepare_pool_layer(void *args)
+{
+    fx_maxpool_args *a = args;
+    a->window = FX_DIMS(2, 2);
+}
+static void observe_pool_layer(const void *args, char *text)
+{
+    fx_array *x = fx_reshape(fx_range(0, 1, 16), 4, 4, 1, 1);
+    add_object(text, fx_call(fxi_maxpool(args), x));
+    add_object(text, fx_call(fxi_meanpool(args), x));
+}
+
+static void prepare_batchnorm(void *args)
+{
+    ((fx_batchnorm_args *)args)->channels = 2;
+}
+static void observe_batchnorm(const void *args, char *text)
+{
+    const fx_batchnorm_layer *l = fxi_batchnorm(args);
+    add(text, "%g %g %d %d %d; %s\n", l->epsilon, l->momentum, (int)l->active, l->gamma != NULL,
+        l->mean != NULL, fx_error_take().message);
+}
+
+static void prepare_layernorm(void *args)
+{
+    ((fx_layernorm_args *)args)->size = FX_DIMS(2);
+}
+static void observe_layernorm(const void *args, char *text)
+{
+    const fx_layernorm_layer *l = fxi_layernorm(args);
+    add(text, "%g %d; %s\n", l->epsilon, l->scale != NULL, fx_error_take().message);
+}
+
+static void prepare_dropout(void *args)
+{
+    ((fx_dropout_args *)args)->p = 0.5;
+}
+static void observe_dropout(const void *args, char *text)
+{
+    add_object(text, fxi_dropout(args));
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static fx_array *matrix(void)
+{
+    return fx_reshape(fx_vector(0.25f, 3, 0, 1, 2, 0.5f), 2, 3);
+}
+static void prepare_reduce(void *args)
+{
+    ((fx_reduce_args *)args)->x = matrix();
+}
+static void observe_reduce(const void *args, char *text)
+{
+    static fx_array *(*const all[])(const fx_reduce_args *) = {
+        fxi_sum,  fxi_prod,      fxi_mean,   fxi_maximum, fxi_minimum,
+        fxi_norm, fxi_logsumexp, fxi_argmax, fxi_argmin,  fxi_mean_rest};
+    for (int i = 0; i < COUNT(all); i++)
+        add_object(text, all[i](args));
+}
+static void prepare_truth(void *args)
+{
+    ((fx_reduce_args *)args)->x = fx_gt(matrix(), 1);
+}
+static void observe_truth(const void *args, char *text)
+{
+    add_object(text, fxi_any_true(args));
+    add_object(text, fxi_all_true(args));
+}
+static void prepare_var(void *args)
+{
+    ((fx_var_args *)args)->x = matrix();
+}
+static void observe_var(const void *args, char *text)
+{
+    add_object(text, fxi_var(args));
+    add_object(text, fxi_std(args));
+}
+static void prepare_softmax(void *args)
+{
+    ((fx_softmax_args *)args)->x = matrix();
+}
+static void observe_softmax(const void *args, char *text)
+{
+    add_object(text, fxi_softmax(args));
+    add_object(text, fxi_logsoftmax(args));
+}
+
+static void prepare_conv(void *args)
+{
+    fx_convolve_args *a = args;
+    a->x = fx_reshape(fx_range(0, 1, 6), 6, 1, 1);
+    a->w = fx_reshape(fx_vector(1, 10), 2, 1, 1);
+}
+static void observe_conv(const void *args, char *text)
+{
+    add_object(text, fxi_convolve(args));
+    add_object(text, fxi_convolve_transposed(args));
+}
+static void prepare_pool(void *args)
+{
+    fx_pool_args *a = args;
+    a->x = fx_reshape(fx_range(0, 1, 6), 6, 1, 1);
+    a->window = FX_DIMS(2);
+}
+static void observe_pool(const void *args, char *text)
+{
+    add_object(text, fxi_pool_max(args));
+    add_object(text, fxi_pool_mean(args));
+}
+
+static void prepare_loss(void *args)
+{
+    fx_loss_args *a = args;
+    a->pred = matrix();
+    a->target = fx_reshape(fx_vector(1, 0, 1, 0, 0.5f, 0.5f), 2, 3);
+}
+static void observe_loss(const void *args, char *text)
+{
+    static fx_array *(*const all[])(const fx_loss_args *) = {
+        fxi_mse,
+        fxi_mae,
+        fxi_msle,
+        fxi_huber_loss,
+        fxi_crossentropy,
+        fxi_logitcrossentropy,
+        fxi_binarycrossentropy,
+        fxi_logitbinarycrossentropy,
+        fxi_kldivergence,
+        fxi_poisson_loss,
+        fxi_hinge_loss,
+        fxi_squared_hinge_loss,
+    };
+    for (int i = 0; i < COUNT(all); i++)
+        add_object(text, all[i](args));
+}
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+#define OBSERVE_RULE(name, make)                                                                   \
+    static void observe_##name(const void *args, char *text)                                       \
+    {                                                                                              \
+        add_object(text, make(args));                                                              \
+    }
+OBSERVE_RULE(descent, fxi_descent)
+OBSERVE_RULE(momentum, fxi_momentum)
+OBSERVE_RULE(nesterov, fxi_nesterov)
+OBSERVE_RULE(adam, fxi_adam)
+OBSERVE_RULE(adamw, fxi_adamw)
+
+static void observe_adjust(const void *args, char *text)
+{
+    void *states[] = {
+        fx_setup(fx_momentum(.eta = 0.5, .rho = 0.25), fx_vector(1)),
+        fx_setup(fx_adamw(.eta = 2, .beta1 = 0.5, .beta2 = 0.75, .epsilon = 3, .lambda = 4),
+                 fx_vector(1))};
+    for (int i = 0; i < COUNT(states); i++) {
+        double numbers[32];
+        const fx_status status = fxi_adjust(states[i], args);
+        const int64_t n = fxi_state_numbers(states[i], numbers, COUNT(numbers));
+        add(text, "%s:", fx_status_name(status));
+        for (int64_t k = 0; k < n && k < COUNT(numbers); k++)
+            add(text, " %g", numbers[k]);
+        add(text, " %s\n", fx_error_take().message);
+    }
+}
+
+static fx_array *sink;
+static void prepare_update(void *args)
+{
+    fx_update_args *a = args;
+    fx_dense_layer *m = fx_dense(0, 0, .weight_array = fx_ones(1, 2), .bias = false);
+    fx_eval(m);
+    a->state = fx_setup(fx_descent(.eta = 0.5), m);
+    a->model = m;
+    a->gradient = fx_gradient(fx_sum(fx_square(m->weight)), m);
+    sink = fx_sum(fx_abs(m->weight));
+}
+static void observe_update(const void *args, char *text)
+{
+    FX_STEP;
+    fx_update_args whole;
+    prepare_update(&whole); /* what an earlier call has updated is no good again */
+    memcpy((char *)(uintptr_t)args + sizeof(size_t), (char *)&whole + sizeof(size_t),
+           3 * sizeof(void *));
+    const fx_status status = fxi_update(args);
+    add(text, "%s %d %s\n", fx_status_name(status), fx_is_evaluated(sink), fx_error_take().message);
+    if (status == FX_OK)
+        add_object(text, ((fx_dense_layer *)whole.model)->weight);
+}
+
+static void prepare_table(void *args)
+{
+    static const char csv[] = "1,2;5\n3,4;6\n";
+    ((fx_read_table_args *)args)->path = temp_file("options.csv", csv, sizeof csv - 1);
+}
+static void observe_table(const void *args, char *text)
+{
+    void *table = fxi_read_table(args);
+    add(text, "%d %s\n", fx_is_error(table), fx_error_take().message);
+    if (!fx_is_error(table))
+        add_object(text, fx_child_named(table, "values"));
+}
+
+static void *same(void *observations, void *user)
+{
+    (void)user;
+    return observations;
+}
+static void prepare_loader(void *args)
+{
+    ((fx_dataloader_args *)args)->data = fx_mapobs_with(same, NULL, fx_ones(2, 5));
+}
+static void observe_loader(const void *args, char *text)
+{
+    fx_seed(1);
+    fx_loader *l = fxi_dataloader(args);
+    add(text, "%" PRId64 " batches, seed %" PRIu64 "\n", fx_loader_length(l),
+        fx_is_error(l) ? 0 : fx_loader_tell(l, NULL).seed);
+    add_object(text, l);
+}
+
+static fx_array *loss(void *model, const fx_batch *b, void *user)
+{
+    (void)user;
+    return fx_mse(fx_call(model, b->x), fx_zeros(1, fx_size(b->x, 1)));
+}
+static void prepare_train(void *args)
+{
+    fx_train_args *a = args;
+    a->loss = loss;
+    a->model = fx_dense(2, 1, .init = fx_ones_init);
+    a->data = fx_dataloader(fx_ones(2, 4), .batchsize = 2);
+    a->state = fx_setup(fx_descent(), a->model);
+}
+static void observe_train(const void *args, char *text)
+{
+    fx_train_args whole;
+    prepare_train(&whole);
+    memcpy((char *)(uintptr_t)args + sizeof(size_t), (char *)&whole + sizeof(size_t),
+           4 * sizeof(void *));
+    add(text, "%s %s\n", fx_status_name(fxi_train(args)), fx_error_take().message);
+    add_object(text, ((fx_dense_layer *)whole.model)->weight);
+}
+
+static void prepare_checkpoint(void *args)
+{
+    ((fx_checkpoint_args *)args)->model = fx_vector(1, 2);
+}
+static void observe_checkpoint(const void *args, char *text)
+{
+    const char *path = temp_file("options.checkpoint", "", 0);
+    const fx_status status = fxi_checkpoint_save(path, args);
+    add(text, "%s %s\n", fx_status_name(status), fx_error_take().message);
+}
+
+/* The lines of a log, but for the time of day. */
+static void add_log(fx_run_log *log, fx_status status, char *text)
+{
+    char lines[1000] = "";
+    const ssize_t n = pread(fxi_run_log_descriptor(log), lines, sizeof lines - 1, 0);
+    char *time = strstr(lines, "\"time\":\"");
+    if (time)
+        memset(time + 8, '0', 20);
+    add(text, "%d %s %s", (int)n, fx_status_name(status), lines);
+    fx_run_log_close(log);
+    add(text, " %s\n", fx_error_take().message);
+}
+static const int64_t counts[] = {3, 1, 0, 4};
+static const char *const names[] = {"a", "b"};
+static const fx_run_sample a_sample = {(double[]){1}, 1, counts, 1,     (double[]){2},
+                                       (double[]){3}, 1, 1,      false, 0};
+static void prepare_run_start(void *args)
+{
+    ((fx_run_log_start_args *)args)->model = "relu";
+}
+static void observe_run_start(const void *args, char *text)
+{
+    fx_run_log *log = fx_run_log_open(NULL, false);
+    add_log(log, fxi_run_log_start(log, args), text);
+}
+static void prepare_run_epoch(void *args)
+{
+    ((fx_run_log_epoch_args *)args)->epoch = 3;
+}
+static void observe_run_epoch(const void *args, char *text)
+{
+    fx_run_log *log = fx_run_log_open(NULL, false);
+    add_log(log, fxi_run_log_epoch(log, args), text);
+}
+static void prepare_run_end(void *args)
+{
+    fx_run_log_end_args *e = args;
+    e->why = "finished";
+}
+static void observe_run_end(const void *args, char *text)
+{
+    fx_run_log_end_args whole = {.fxi_size = sizeof whole, FXI_RUN_LOG_END_ARGS(FXI_DEFAULT)};
+    fx_run_log *log = fx_run_log_open(NULL, false);
+    add_log(log, fxi_run_log_end(log, args), text);
+    log = fx_run_log_open(NULL, false); /* and all members at once */
+    whole.confusion = counts, whole.classes = names, whole.nclasses = 2;
+    whole.samples = &a_sample, whole.nsamples = 1;
+    add_log(log, fxi_run_log_end(log, &whole), text);
+}
+
+static void prepare_report(void *args)
+{
+    static const char log[] = "{\"event\":\"start\"}\n";
+    fx_report_args *a = args;
+    a->log = temp_file("options.jsonl", log, sizeof log - 1);
+    a->page = temp_file("options.html", "", 0);
+}
+static void observe_report(const void *args, char *text)
+{
+    char page[100] = "";
+    const fx_status status = fxi_report(args);
+    FILE *f = fopen(((const fx_report_args *)args)->page, "r");
+    const size_t n = f ? fread(page, 1, sizeof page - 1, f) : 0;
+    if (f)
+        fclose(f);
+    add(text, "%s %zu %s %s\n", fx_status_name(status), n, page, fx_error_take().message);
+}
+
+static void observe_device(const void *args, char *text)
+{
+    fx_device *device = fxi_get_device(args);
+    add(text, "%s %s\n", fx_device_name(device), fx_error_take().message);
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+/* A pointer that is NULL means what the member's comment says, and no zero. */
+#define IS_POINTER(x)                                                                              \
+    _Generic((x), bool : 0, int : 0, int64_t : 0, uint64_t : 0, double : 0, char : 0,              \
+             unsigned : 0, fx_dims : 0, fx_axes : 0, default : 1)
+#define ROWS(F)                                                                                    \
+    F(dense, fx_dense_args, FXI_DENSE_ARGS, 2, prepare_dense, NULL)                                \
+    F(conv_layer, fx_conv_args, FXI_CONV_ARGS, 3, prepare_conv_layer, NULL)                        \
+    F(pool_layer, fx_maxpool_args, FXI_MAXPOOL_ARGS, 1, prepare_pool_layer, NULL)                  \
+    F(batchnorm, fx_batchnorm_args, FXI_BATCHNORM_ARGS, 1, prepare_batchnorm, NULL)                \
+    F(layernorm, fx_layernorm_args, FXI_LAYERNORM_ARGS, 1, prepare_layernorm, NULL)                \
+    F(dropout, fx_dropout_args, FXI_DROPOUT_ARGS, 1, prepare_dropout, NULL)                        \
+    F(reduce, fx_reduce_args, FXI_REDUCE_ARGS, 1, prepare_reduce, NULL)                            \
+    F(truth, fx_reduce_args, FXI_REDUCE_ARGS, 1, prepare_truth, NULL)                              \
+    F(var, fx_var_args, FXI_VAR_ARGS, 1, prepare_var, NULL)                                        \
+    F(softmax, fx_softmax_args, FXI_SOFTMAX_ARGS, 1, prepare_softmax, NULL)                        \
+    F(conv, fx_convolve_args, FXI_CONVOLVE_ARGS, 2, prepare_conv, NULL)                            \
+    F(pool, fx_pool_args, FXI_POOL_ARGS, 2, prepare_pool, NULL)                                    \
+    F(loss, fx_loss_args, FXI_LOSS_ARGS, 2, prepare_loss, NULL)                                    \
+    F(descent, fx_descent_args, FXI_DESCENT_ARGS, 0, NULL, NULL)                                   \
+    F(momentum, fx_momentum_args, FXI_MOMENTUM_ARGS, 0, NULL, NULL)                                \
+    F(nesterov, fx_nesterov_args, FXI_NESTEROV_ARGS, 0, NULL, NULL)                                \
+    F(adam, fx_adam_args, FXI_ADAM_ARGS, 0, NULL, NULL)                                            \
+    F(adamw, fx_adamw_args, FXI_ADAMW_ARGS, 0, NULL, NULL)                                         \
+    F(adjust, fx_adjust_args, FXI_ADJUST_ARGS, 0, NULL, NULL)                                      \
+    F(update, fx_update_args, FXI_UPDATE_ARGS, 3, prepare_update, NULL)                            \
+    F(table, fx_read_table_args, FXI_READ_TABLE_ARGS, 1, prepare_table, NULL)                      \
+    F(loader, fx_dataloader_args, FXI_DATALOADER_ARGS, 1, prepare_loader, "workers")               \
+    F(train, fx_train_args, FXI_TRAIN_ARGS, 4, prepare_train, "patience checkpoint_keep")          \
+    F(checkpoint, fx_checkpoint_args, FXI_CHECKPOINT_ARGS, 1, prepare_checkpoint, NULL)            \
+    F(run_start, fx_run_log_start_args, FXI_RUN_LOG_START_ARGS, 1, prepare_run_start, NULL)        \
+    F(run_epoch, fx_run_log_epoch_args, FXI_RUN_LOG_EPOCH_ARGS, 1, prepare_run_epoch, NULL)        \
+    F(run_end, fx_run_log_end_args, FXI_RUN_LOG_END_ARGS, 1, prepare_run_end, NULL)                \
+    F(report, fx_report_args, FXI_REPORT_ARGS, 2, prepare_report, NULL)                            \
+    F(device, fx_get_device_args, FXI_GET_DEVICE_ARGS, 0, NULL, NULL)
+
+#define MEMBER(type, m, value)                                                                     \
+    {#m, offsetof(THIS, m), sizeof(((THIS *)0)->m), IS_POINTER(((THIS *)0)->m)},
+#define TABLES(id, T, MEMBERS, required, prepare, unseen)                                          \
+    static const T id##_defaults = {.fxi_size = sizeof(T), MEMBERS(FXI_DEFAULT)};                  \
+    static int id##_members(member *out)                                                           \
+    {                                                                                              \
+        typedef T THIS;                                                                            \
+        static const member all[] = {MEMBERS(MEMBER)};                                             \
+        if (out)                                                                                   \
+            memcpy(out, all, sizeof all);                                                          \
+        return COUNT(all);                                                                         \
+    }
+ROWS(TABLES)
+
+enum { MOST = 24 };
+static int all_subjects(subject *out, member (*members)[MOST])
+{
+    int n = 0;
+#define ADD(id, T, MEMBERS, needs, set, hidden)                                                    \
+    assert_true(id##_members(NULL) <= MOST);                                                       \
+    out[n] = (subject){.name = #T,                                                                 \
+                       .size = sizeof(T),                                                          \
+                       .defaults = &id##_defaults,                                                 \
+                       .members = members[n],                                                      \
+                       .count = id##_members(members[n]),                                          \
+                       .required = (needs),                                                        \
+                       .prepare = (set),                                                           \
+                       .observe = observe_##id,                                                    \
+                       .unseen = (hidden)};                                                        \
+    n++;
+    ROWS(ADD)
+#undef ADD
+    return n;
+}
+
+/* Calls with the first `size` bytes of a struct, in memory of that size, and says what came of it.
+ */
+static void observe(const subject *s, const char *bytes, size_t size, char *text)
+{
+    char *copy = malloc(size);
+    assert_non_null(copy);
+    memcpy(copy, bytes, size);
+    memcpy(copy, &size, sizeof size);
+    text[0] = '\0';
+    s->observe(copy, text);
+    free(copy);
+}
+
+static void begin(const subject *s, char *bytes)
+{
+    memcpy(bytes, s->defaults, s->size);
+    if (s->prepare)
+        s->prepare(bytes);
+}
+
+enum { BYTES = 2048 };
+
+static void older_structs_get_defaults(const subject *s, int *io_checks)
+{
+    FX_SCOPE;
+    char bytes[BYTES] = {0}, want[TEXT], got[TEXT];
+    begin(s, bytes);
+    observe(s, bytes, s->size, want);
+    for (int k = s->required > 0 ? s->required : 1; k < s->count; k++) {
+        observe(s, bytes, s->members[k].offset, got);
+        if (strcmp(got, want) != 0)
+            fail_msg("%s that ends before %s gives\n%sinstead of\n%s", s->name, s->members[k].name,
+                     got, want);
+        ++*io_checks;
+    }
+}
+
+static void newer_structs_are_understood_or_refused(const subject *s)
+{
+    FX_SCOPE;
+    char bytes[BYTES] = {0}, want[TEXT], got[TEXT];
+    begin(s, bytes);
+    observe(s, bytes, s->size, want);
+    observe(s, bytes, s->size + 16, got);
+    assert_string_equal(got, want);
+    bytes[s->size + 8] = 1;
+    observe(s, bytes, s->size + 16, got);
+    if (!strstr(got, "the program was compiled for a newer cflux"))
+        fail_msg("%s with an unknown option gives\n%s", s->name, got);
+    observe(s, bytes, s->size + 4, got);
+    if (!strstr(got, "must begin with its size"))
+        fail_msg("%s of %zu bytes gives\n%s", s->name, s->size + 4, got);
+}
+
+static bool is_zero(const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (bytes[i])
+            return false;
+    return true;
+}
+
+static void zero_is_a_value(const subject *s, int *io_checks)
+{
+    for (int k = s->required; k < s->count; k++) {
+        FX_SCOPE;
+        const member *m = &s->members[k];
+        char bytes[BYTES] = {0}, standard[TEXT], got[TEXT];
+        begin(s, bytes);
+        if (m->pointer || is_zero(bytes + m->offset, m->size) ||
+            (s->unseen && strstr(s->unseen, m->name)))
+            continue;
+        observe(s, bytes, s->size, standard);
+        memset(bytes + m->offset, 0, m->size);
+        observe(s, bytes, s->size, got);
+        if (strcmp(got, standard) == 0)
+            fail_msg("%s: .%s = 0 gives the same as the default:\n%s", s->name, m->name, got);
+        ++*io_checks;
+    }
+}
+
+static void every_struct_honours_its_size(void **state)
+{
+    (void)state;
+    static subject all[64];
+    static member members[64][MOST];
+    const int n = all_subjects(all, members);
+    int older = 0, zeros = 0;
+    for (int i = 0; i < n; i++) {
+        assert_true(all[i].size + 64 <= BYTES);
+        older_structs_get_defaults(&all[i], &older);
+        newer_structs_are_understood_or_refused(&all[i]);
+        zero_is_a_value(&all[i], &zeros);
+    }
+    printf("%d structs, %d shorter ones, %d members set to zero\n", n, older, zeros);
+    assert_true(n >= 25 && older >= 80 && zeros >= 40);
+}
+
+/* Members aligned to 8 bytes never lie in the padding of an older struct. */
+static void members_are_aligned(void **state)
+{
+    (void)state;
+    static subject all[64];
+    static member members[64][MOST];
+    const int n = all_subjects(all, members);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < all[i].count; k++)
+            assert_int_equal(all[i].members[k].offset % 8, 0);
+}
+
+/* A checkpoint is filled in as far as the caller's struct goes. */
+static void loading_honours_the_size(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const char *path = temp_file("size.checkpoint", "", 0);
+    fx_array *x = fx_vector(1, 2);
+    assert_int_equal(fx_checkpoint_save(path, x, .epoch = 3, .step = 7), FX_OK);
+    const size_t size = offsetof(fx_checkpoint_args, step);
+    const fx_checkpoint_args given = {.fxi_size = size, .model = x};
+    char *c = malloc(size); /* ends where an older struct ends */
+    int64_t epoch;
+    assert_non_null(c);
+    memcpy(c, &given, size);
+    assert_int_equal(fxi_checkpoint_load(path, (fx_checkpoint_args *)(void *)c), FX_OK);
+    memcpy(&epoch, c + offsetof(fx_checkpoint_args, epoch), sizeof epoch);
+    assert_int_equal(epoch, 3);
+    free(c);
+    fx_checkpoint_args whole = {.model = x};
+    assert_int_equal(fx_checkpoint_load(path, &whole), FX_OK);
+    assert_int_equal(whole.step, 7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(every_struct_honours_its_size),
+        TEST(members_are_aligned),
+        TEST(loading_honours_the_size),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,140 @@
+/* test_plan_place.c: the arena reuses what is free: the smallest gap that holds a value, and gaps
+ * that meet are one.
+ *
+ * Plans are made by hand: each step makes one value; which earlier values it reads says when those
+ * die. Steps are never run.
+ */
+#include "semantics_check.h"
+
+#include "plan.h"
+#include <cflux/backend.h>
+
+enum { MOST = 16 };
+
+typedef struct draft {
+    fxi_plan p;
+    fxi_value values[MOST];
+    fx_step steps[MOST];
+    int32_t in_value[MOST][4];
+} draft;
+
+static void begin(draft *d)
+{
+    memset(d, 0, sizeof *d);
+    d->p.device = fx_cpu_device();
+    d->p.values = d->values;
+    d->p.steps = d->steps;
+}
+
+/* A step, no elementwise one, that makes a value of so many bytes and is the last to read two
+ * others (-1: none). */
+static int32_t make(draft *d, int64_t bytes, int32_t reads, int32_t reads_too)
+{
+    const int32_t k = d->p.nsteps++;
+    fx_step *s = &d->steps[k];
+    s->op = FX_OP_CUMSUM;
+    s->cls = FX_CLASS_SCAN;
+    s->in_value = d->in_value[k];
+    s->out_value = k;
+    d->values[k] = (fxi_value){
+        .kind = FXI_VALUE_ARENA, .first = k, .last = MOST - 1, .offset = -1, .bytes = bytes};
+    d->p.nvalues = d->p.nsteps;
+    const int32_t died[] = {reads, reads_too};
+    for (int i = 0; i < 2; i++)
+        if (died[i] >= 0) {
+            s->in_value[s->nin++] = died[i];
+            d->values[died[i]].last = k;
+        }
+    return k;
+}
+
+static void place(draft *d)
+{
+    for (int32_t v = 0; v < d->p.nvalues; v++)
+        if (d->values[v].last >= d->p.nsteps)
+            d->values[v].last = d->p.nsteps - 1;
+    assert_true(fxi_plan_place(&d->p));
+}
+
+/* a 256, b 64, c 128, d 64; then a and c die. */
+static void begin_with_gaps(draft *d)
+{
+    begin(d);
+    make(d, 256, -1, -1);
+    make(d, 64, -1, -1);
+    make(d, 128, -1, -1);
+    make(d, 64, 0, 2);
+}
+
+static void the_smallest_gap_is_taken(void **state)
+{
+    (void)state;
+    draft d;
+    begin_with_gaps(&d);
+    const int32_t e = make(&d, 128, -1, -1), f = make(&d, 256, -1, -1);
+    place(&d);
+    assert_int_equal(d.values[3].offset, 448);
+    assert_int_equal(d.values[e].offset, 320); /* where c was, exactly */
+    assert_int_equal(d.values[f].offset, 0);   /* where a was */
+    assert_int_equal(d.p.arena_bytes, 512);
+}
+
+static void a_gap_is_divided(void **state)
+{
+    (void)state;
+    draft d;
+    begin_with_gaps(&d);
+    const int32_t e = make(&d, 192, -1, -1), f = make(&d, 64, -1, -1), g = make(&d, 128, -1, -1);
+    place(&d);
+    assert_int_equal(d.values[e].offset, 0);
+    assert_int_equal(d.values[f].offset, 192);
+    assert_int_equal(d.values[g].offset, 320);
+    assert_int_equal(d.p.arena_bytes, 512);
+}
+
+/* b dies between two gaps: one gap of all three. */
+static void gaps_that_meet_are_one(void **state)
+{
+    (void)state;
+    draft d;
+    begin_with_gaps(&d);
+    make(&d, 64, 1, -1); /* takes a part of c's gap; then b dies */
+    const int32_t f = make(&d, 320, -1, -1);
+    place(&d);
+    assert_int_equal(d.values[4].offset, 320);
+    assert_int_equal(d.values[f].offset, 0); /* 256 of a and 64 of b */
+    assert_int_equal(d.p.arena_bytes, 512);
+    begin_with_gaps(&d);
+    make(&d, 0, 1, -1); /* b dies */
+    const int32_t all = make(&d, 448, -1, -1);
+    place(&d);
+    assert_int_equal(d.values[all].offset, 0); /* a, b and c */
+    assert_int_equal(d.p.arena_bytes, 512);
+}
+
+/* The gap at the end grows. */
+static void the_end_grows(void **state)
+{
+    (void)state;
+    draft d;
+    begin(&d);
+    make(&d, 64, -1, -1);
+    make(&d, 100, -1, -1); /* 128 with its alignment */
+    make(&d, 0, 1, -1);
+    const int32_t e = make(&d, 512, -1, -1);
+    place(&d);
+    assert_int_equal(d.values[1].offset, 64);
+    assert_int_equal(d.values[e].offset, 64);
+    assert_int_equal(d.p.arena_bytes, 64 + 512);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(the_smallest_gap_is_taken),
+        TEST(a_gap_is_divided),
+        TEST(gaps_that_meet_are_one),
+        TEST(the_end_grows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,156 @@
+/* test_report.c: fx_report: the page of a log, from a path, a file and an open log; its document
+ * parsed by cJSON; and what happens without memory, without a log, without a disk.
+ */
+#include "memory.h"
+#include "temp_file.h"
+
+#include <cflux.h>
+#include <cjson/cJSON.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char log_path[300], page_path[300];
+
+static void make_log(void)
+{
+    snprintf(log_path, sizeof log_path, "%s", temp_text("report.jsonl", ""));
+    snprintf(page_path, sizeof page_path, "%s", temp_text("report.html", "the old page"));
+    fx_run_log *log = fx_run_log_open(log_path, false);
+    assert_non_null(log);
+    fx_run_log_start(log, .model = "Dense(1 => 1)</script>", .epochs = 2);
+    for (int i = 1; i <= 4; i++) {
+        fx_run_log_step(log, i, (i + 1) / 2, 1.0 / i, i);
+        if (i % 2 == 0)
+            fx_run_log_epoch(log, .epoch = i / 2, .step = i, .loss = 0.5, .seconds = i + 0.5);
+    }
+    fx_run_log_end(log, .why = "finished", .step = 4, .seconds = 5);
+    assert_int_equal(fx_run_log_close(log), FX_OK);
+}
+
+static char *contents(const char *path)
+{
+    static char bytes[1 << 18];
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    const size_t n = fread(bytes, 1, sizeof bytes - 1, f);
+    fclose(f);
+    bytes[n] = 0;
+    return bytes;
+}
+
+/* The JSON document in a page. */
+static cJSON *document(const char *page)
+{
+    const char *at = strstr(page, "{\"cflux\":");
+    assert_non_null(at);
+    cJSON *found = cJSON_Parse(at);
+    assert_non_null(found);
+    return found;
+}
+
+static void the_page_has_the_numbers_of_the_log(void **state)
+{
+    (void)state;
+    make_log();
+    assert_int_equal(fx_report(log_path, page_path), FX_OK);
+    const char *page = contents(page_path);
+    assert_int_equal(strncmp(page, "<!DOCTYPE html>", 15), 0);
+    cJSON *made = document(page);
+    const cJSON *steps = cJSON_GetObjectItem(made, "steps");
+    const cJSON *losses = cJSON_GetObjectItem(steps, "loss");
+    assert_int_equal(cJSON_GetArraySize(losses), 4);
+    static const double want[] = {1, 0.5, 0.333333, 0.25};
+    for (int i = 0; i < 4; i++)
+        assert_true(cJSON_GetArrayItem(losses, i)->valuedouble == want[i]);
+    assert_int_equal(cJSON_GetObjectItem(cJSON_GetObjectItem(made, "epochs"), "logged")->valueint,
+                     2);
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(made, "log")), log_path);
+    const cJSON *start = cJSON_GetObjectItem(made, "start");
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(start, "model")),
+                        "Dense(1 => 1)</script>");
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(made, "warnings")), 0);
+    cJSON_Delete(made);
+}
+
+static void every_source_gives_the_same_page(void **state)
+{
+    (void)state;
+    make_log();
+    assert_int_equal(fx_report(log_path, page_path, .name = "a run"), FX_OK);
+    char *want = strdup(contents(page_path));
+    FILE *from = fopen(log_path, "r");
+    assert_int_equal(fx_report(NULL, page_path, .name = "a run", .log_from = from), FX_OK);
+    fclose(from);
+    assert_string_equal(contents(page_path), want);
+    fx_run_log *log = fx_run_log_open(log_path, true);
+    assert_int_equal(fx_report(NULL, page_path, .name = "a run", .run = log), FX_OK);
+    assert_int_equal(fx_run_log_close(log), FX_OK);
+    assert_string_equal(contents(page_path), want);
+    FILE *to = tmpfile();
+    assert_int_equal(fx_report(log_path, .name = "a run", .page_to = to), FX_OK);
+    assert_int_equal(ftell(to), strlen(want));
+    fclose(to);
+    free(want);
+}
+
+static void failures_leave_the_old_page(void **state)
+{
+    (void)state;
+    make_log();
+    assert_int_equal(fx_report("/nowhere/run.jsonl", page_path), FX_STATUS_IO);
+    assert_non_null(strstr(fx_error_take().message, "cannot read /nowhere/run.jsonl"));
+    assert_int_equal(fx_report(NULL, page_path), FX_STATUS_ARGUMENT);
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+    assert_int_equal(fx_report(log_path), FX_STATUS_ARGUMENT);
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+    assert_int_equal(fx_report(page_path, page_path), FX_STATUS_FORMAT);
+    assert_non_null(strstr(fx_error_take().message, "is not the log of a training run"));
+    char *log = strdup(contents(log_path));
+    assert_int_equal(fx_report(log_path, log_path), FX_STATUS_ARGUMENT);
+    assert_non_null(strstr(fx_error_take().message, "would replace its log"));
+    assert_string_equal(contents(log_path), log);
+    free(log);
+    assert_int_equal(fx_report(log_path, "/nowhere/run.html"), FX_STATUS_IO);
+    assert_int_equal(fx_error_take().status, FX_STATUS_IO);
+    assert_string_equal(contents(page_path), "the old page");
+}
+
+static void without_memory_there_is_an_error(void **state)
+{
+    (void)state;
+    make_log();
+    const int64_t live = fxi_live_allocations();
+    int failures = 0;
+    fx_status status = FX_STATUS_MEMORY;
+    for (int64_t nth = 0; nth < 2000 && status != FX_OK; nth++) {
+        fxi_fault_set(nth);
+        status = fx_report(log_path, page_path);
+        fxi_fault_set(-1);
+        assert_int_equal(fx_error_take().status, status);
+        assert_true(status == FX_OK || status == FX_STATUS_MEMORY);
+        assert_int_equal(fxi_live_allocations(), live);
+        if (status != FX_OK)
+            assert_string_equal(contents(page_path), "the old page");
+        failures += status != FX_OK;
+    }
+    assert_int_equal(status, FX_OK);
+    print_message("%d allocations failed\n", failures);
+    assert_true(failures > 60);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_page_has_the_numbers_of_the_log),
+        cmocka_unit_test(every_source_gives_the_same_page),
+        cmocka_unit_test(failures_leave_the_old_page),
+        cmocka_unit_test(without_memory_there_is_an_error),
+    };
+    return cmocka_run_group_tests_name("report", tests, NULL, NULL);
+}

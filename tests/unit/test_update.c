@@ -1,0 +1,232 @@
+/* Tests of src/optim/update.c: the numbers of a state, which parts of a model have a state, several
+ * updates at once of which one fails, and fx_updated without memory. Expected values are the rules'
+ * formulas.
+ */
+#include "composite_check.h"
+#include "state_parts.h"
+
+#include <cflux.h>
+#include <memory.h>
+
+typedef struct Pair {
+    fx_object base;
+    fx_array *actor, *critic;
+} Pair;
+FX_STRUCT(Pair, actor, critic);
+
+static fx_array *numbers(double first, double second)
+{
+    return fx_vector(first, second);
+}
+
+/* The numbers of two leaves that differ in nothing but the learning rate come back as two rates. */
+static void numbers_of_a_state(void **test)
+{
+    (void)test;
+    FX_SCOPE;
+    void *model = fx_tuple(numbers(1, 2), numbers(3, 4));
+    void *state = fx_setup(fx_momentum(.eta = 0.125), model);
+    assert_int_equal(fx_adjust_eta(fx_child(state, 1), 0.5), FX_OK);
+    double saved[64];
+    const int64_t n = fxi_state_numbers(state, saved, 64);
+    assert_in_range(n, 2, 64);
+    void *other = fx_setup(fx_momentum(.eta = 0.25), model);
+    assert_int_equal(fxi_state_numbers_set(other, saved, n), FX_OK);
+    assert_true(fx_eta(fx_child(other, 0)) == 0.125);
+    assert_true(fx_eta(fx_child(other, 1)) == 0.5);
+    /* what lies before the numbers does not matter */
+    double twice[128];
+    memcpy(twice, saved, (size_t)n * sizeof *saved);
+    memcpy(twice + n / 2, saved, (size_t)n * sizeof *saved);
+    other = fx_setup(fx_momentum(.eta = 0.25), model);
+    assert_int_equal(fxi_state_numbers_set(other, twice + n / 2, n), FX_OK);
+    assert_true(fx_eta(fx_child(other, 0)) == 0.125);
+    assert_true(fx_eta(fx_child(other, 1)) == 0.5);
+    assert_int_equal(fxi_state_numbers_set(other, saved, n - 1), FX_STATUS_ARGUMENT);
+    fx_error_take();
+    assert_true(fx_eta(fx_child(other, 1)) == 0.5);
+}
+
+/* The state of a model without parameters has no numbers, however the model is nested; it can be
+ * adjusted, frozen and saved like any other. An object that is not a state gives -1. */
+static void numbers_of_nothing(void **test)
+{
+    (void)test;
+    FX_SCOPE;
+    double saved[4];
+    void *const models[] = {FX_RELU, fx_chain(FX_RELU), fx_chain(FX_RELU, fx_chain(FX_TANH)),
+                            fx_tuple(fx_tuple(), fx_tuple(fx_tuple(fx_tuple())))};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        void *state = fx_setup(fx_descent(), models[i]);
+        assert_int_equal(fxi_state_numbers(state, saved, 4), 0);
+        assert_int_equal(fxi_state_numbers_set(state, saved, 0), FX_OK);
+        assert_int_equal(fx_adjust_eta(state, 0.5), FX_OK);
+        assert_int_equal(fx_freeze(state), FX_OK);
+        assert_int_equal(fx_thaw(state), FX_OK);
+    }
+    assert_int_equal(fxi_state_numbers(fx_tuple(numbers(1, 2)), saved, 4), -1);
+    assert_int_equal(fxi_state_numbers(fx_tuple(fx_tuple(), FX_RELU), saved, 4), -1);
+    assert_int_equal(fxi_state_numbers(fx_chain(FX_RELU), saved, 4), -1);
+    assert_int_equal(fxi_state_numbers(NULL, saved, 4), -1);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+/* Older files have the numbers of a tied array once for every path to it: with w on
+ * three paths and b on one that is w, b, w, w. */
+static void numbers_of_tied_arrays(void **test)
+{
+    (void)test;
+    FX_SCOPE;
+    enum { EACH = 11, ETA = 1, FROZEN = 10 };
+    fx_array *w = numbers(1, 2), *b = numbers(3, 4);
+    void *model = fx_tuple(fx_tuple(w, b), fx_tuple(w, w));
+    void *state = fx_setup(fx_momentum(.eta = 0.25), model);
+    double now[2 * EACH], old[4 * EACH];
+    assert_int_equal(fxi_state_numbers(state, now, 2 * EACH), 2 * EACH);
+    now[ETA] = 0.5;         /* of w */
+    now[EACH + FROZEN] = 1; /* b */
+    const int order[] = {0, 1, 0, 0};
+    for (int i = 0; i < 4; i++)
+        memcpy(old + i * EACH, now + order[i] * EACH, EACH * sizeof *old);
+    assert_int_equal(fxi_state_numbers_set(state, old, 3 * EACH), FX_STATUS_ARGUMENT);
+    assert_int_equal(fxi_state_numbers_set(state, old, 5 * EACH), FX_STATUS_ARGUMENT);
+    assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
+    assert_int_equal(fxi_state_numbers_set(state, old, 4 * EACH), FX_OK);
+    fxi_leaf first, second;
+    assert_true(fxi_leaf_of(fx_child(fx_child(state, 0), 0), &first));
+    assert_true(fxi_leaf_of(fx_child(fx_child(state, 0), 1), &second));
+    fx_adjust_args a, c;
+    fxi_rule_numbers(first.rule, &a);
+    fxi_rule_numbers(second.rule, &c);
+    assert_true(a.eta == 0.5 && !first.frozen && c.eta == 0.25 && second.frozen);
+}
+
+/* Trees that do not fit together are refused, and nothing is updated. */
+static void other_structures_are_refused(void **test)
+{
+    (void)test;
+    FX_SCOPE;
+    fx_array *x = fx_ones(2, 1);
+    fx_dense_layer *first = fx_dense(2, 2), *second = fx_dense(2, 2);
+    void *two = fx_chain(first, second), *one = fx_chain(first), *deep = fx_chain(two),
+         *deep_one = fx_chain(one);
+    void *const models[] = {one, two, deep, deep_one};
+    fx_eval(deep);
+    const double before = fx_item(fx_sum(first->weight));
+    int refused = 0;
+    for (int m = 0; m < 4; m++)
+        for (int s = 0; s < 4; s++)
+            for (int g = 0; g < 4; g++) {
+                FX_SCOPE;
+                void *state = fx_setup(fx_descent(), models[s]);
+                void *gradient = fx_gradient(fx_sum(fx_call(models[g], x)), models[g]);
+                const bool fits = m == s && m == g;
+                if (fits)
+                    continue;
+                assert_int_equal(fx_update(state, models[m], gradient), FX_STATUS_ARGUMENT);
+                assert_non_null(
+                    strstr(fx_error_take().message, "does not have the model's structure"));
+                assert_true(fx_item(fx_sum(first->weight)) == before);
+                refused++;
+            }
+    assert_int_equal(refused, 60);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+/* A rule that could not be made says why itself; anything else is no rule. */
+static void setup_without_a_rule(void **test)
+{
+    (void)test;
+    FX_SCOPE;
+    void *model = fx_dense(2, 2), *error = fx_error_array(FX_STATUS_MEMORY);
+    fx_fail(FX_STATUS_MEMORY, "adam", "no memory for the rule");
+    assert_int_equal(fx_array_status(fx_setup(error, model)), FX_STATUS_MEMORY);
+    assert_string_equal(fx_error_take().message, "adam: no memory for the rule");
+    void *const others[] = {error, model, NULL};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(fx_array_status(fx_setup(others[i], model)), FX_STATUS_ARGUMENT);
+        assert_string_equal(fx_error_take().message,
+                            "setup: the first argument is not an optimiser rule");
+    }
+}
+
+/* A plain struct is opaque: it has no state, and its arrays are not updated. */
+static void structs_have_no_state(void **test)
+{
+    (void)test;
+    FX_SCOPE;
+    Pair *pair = fx_new(Pair, .actor = numbers(1, 2), .critic = numbers(3, 4));
+    fx_array *free_one = numbers(5, 6);
+    void *state = fx_setup(fx_descent(.eta = 1), fx_tuple(pair, free_one));
+    assert_int_equal(fx_count(state), 2);
+    assert_int_equal(fx_count(fx_child(state, 0)), 0);
+    assert_true(fx_eta(fx_child(state, 1)) == 1);
+}
+
+/* Where the gradient has nothing, the parameter stays. */
+static void parts_without_gradient(void **test)
+{
+    (void)test;
+    FX_SCOPE;
+    fx_array *x = numbers(1, 2), *y = numbers(3, 4);
+    void *model = fx_tuple(x, y), *state = fx_setup(fx_descent(.eta = 0.5), model);
+    assert_int_equal(fx_update(state, model, fxi_tuple(2, (void *[]){NULL, numbers(1, 2)})), FX_OK);
+    check_array("x", x, 2, (const double[]){1, 2}, 0, 0);
+    check_array("y", y, 2, (const double[]){2.5, 3}, 0, 0);
+}
+
+/* The first failure is the one that is returned, and nothing is updated. */
+static void first_failure_of_several(void **test)
+{
+    (void)test;
+    FX_SCOPE;
+    fx_array *x = numbers(1, 2), *y = numbers(3, 4);
+    void *good = fx_setup(fx_descent(.eta = 1), x);
+    void *const states[] = {good, fx_error_array(fx_fail(FX_STATUS_SHAPE, "test", "on purpose"))};
+    void *const models[] = {x, y}, *const gradients[] = {fx_tuple(numbers(1, 1)), numbers(1, 1)};
+    fx_error_take();
+    assert_int_equal(fx_update_all(2, states, models, gradients), FX_STATUS_ARGUMENT);
+    fx_error_take();
+    check_array("x", x, 2, (const double[]){1, 2}, 0, 0);
+    check_array("y", y, 2, (const double[]){3, 4}, 0, 0);
+}
+
+/* x − η·dx in a new model, or an error when any one allocation fails. */
+static void updated_without_memory(void **test)
+{
+    (void)test;
+    int failures = 0;
+    for (int64_t k = 0;; k++) {
+        FX_SCOPE;
+        fx_array *x = numbers(1, 2), *y = numbers(3, 4);
+        void *model = fx_tuple(x, y), *state = fx_setup(fx_adam(.eta = 0.5), model);
+        void *gradient = fx_tuple(numbers(1, 1), numbers(1, 1));
+        fxi_fault_set(k);
+        void *both = fx_updated(state, model, gradient);
+        const bool reached = fxi_fault_seen() > k;
+        fxi_fault_set(-1);
+        if (!reached) {
+            assert_false(fx_is_error(both));
+            check_array("x", fx_child(fx_child(both, 1), 0), 2, (const double[]){0.5, 1.5}, 1e-6,
+                        0);
+            break;
+        }
+        failures++;
+        if (fx_is_error(both) || fx_is_error(fx_child(both, 0)) || fx_is_error(fx_child(both, 1)))
+            assert_int_equal(fx_error_take().status, FX_STATUS_MEMORY);
+        check_array("the old x", x, 2, (const double[]){1, 2}, 0, 0);
+    }
+    assert_in_range(failures, 20, 100000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_of_a_state),           cmocka_unit_test(numbers_of_nothing),
+        cmocka_unit_test(numbers_of_tied_arrays),       cmocka_unit_test(structs_have_no_state),
+        cmocka_unit_test(other_structures_are_refused), cmocka_unit_test(setup_without_a_rule),
+        cmocka_unit_test(first_failure_of_several),     cmocka_unit_test(parts_without_gradient),
+        cmocka_unit_test(updated_without_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,382 @@
+/* model_file_load.c: the entries of a file: models made of their notation and of the arrays that
+ * belong to it. Every array of such a model must be there, with the right size, and no other below
+ * its name. */
+#include "array_text.h"
+#include "failure.h"
+#include "model_file.h"
+#include "name_pairs.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_BYTES = 512, DEPTH_AT_MOST = 64 };
+
+/* A file that is being read. */
+typedef struct reading {
+    const char *path, *given; /* given: the notation of its model; NULL: none is given */
+    void *file, *header;  /* file: a named tuple of arrays by name; header NULL: there is none */
+    int64_t narrays;      /* of `file`: those after them are texts in the file */
+    bool *used;           /* which of them belong to an entry */
+    name_pairs out, rest; /* entries, and texts that are no entries */
+    bool good;
+} reading;
+
+typedef struct filling {
+    const char *path, *name;
+    void *file; /* a named tuple of arrays by name */
+    bool *used; /* which of them */
+    fx_array **from, **to;
+    int64_t n, at; /* of from and to; where the search goes on */
+    fx_status status;
+} filling;
+
+static int64_t find_array(const filling *f, const char *name, int64_t start)
+{
+    const int64_t n = fx_count(f->file);
+    for (int64_t i = 0; i < n; i++)
+        if (strcmp(fx_child_name(f->file, (start + i) % n), name) == 0)
+            return (start + i) % n;
+    return -1;
+}
+
+/* Among the first n; −1: there is none. */
+static int64_t find_name(void *file, const char *name, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (strcmp(fx_child_name(file, i), name) == 0)
+            return i;
+    return -1;
+}
+
+static bool same_sizes(const fx_array *a, const fx_array *b)
+{
+    bool same = fx_ndims(a) == fx_ndims(b);
+    for (int k = 0; k < fx_ndims(a) && same; k++)
+        same = fx_size(a, k) == fx_size(b, k);
+    return same;
+}
+
+static void take_array(fx_array *x, const char *path, bool trainable, void *user)
+{
+    (void)trainable;
+    filling *f = user;
+    char name[PATH_BYTES];
+    if (f->status != FX_OK)
+        return;
+    snprintf(name, sizeof name, "%s%s%s", f->name, *path && *f->name ? "." : "", path);
+    const int64_t i = find_array(f, name, f->at);
+    fx_array *found = i >= 0 ? fx_child(f->file, i) : NULL;
+    if (!found || !fx_is_array(found) || !same_sizes(found, x)) {
+        char have[100] = "there is none", want[100];
+        fx_summary(x, want, sizeof want);
+        if (found && fx_is_array(found))
+            fx_summary(found, have, sizeof have);
+        f->status = fx_fail(FX_STATUS_FORMAT, "load", "%s: \"%s\" should be a %s: %s%s", f->path,
+                            name, want, found ? "it is a " : "", have);
+        return;
+    }
+    f->at = i + 1;
+    f->used[i] = true;
+    f->from[f->n] = x;
+    f->to[f->n++] = found;
+}
+
+static fx_array *replaced(fx_array *x, void *user)
+{
+    filling *f = user;
+    for (int64_t i = 0; i < f->n; i++, f->at++)
+        if (f->from[f->at % f->n] == x)
+            return f->to[f->at++ % f->n];
+    return x;
+}
+
+/* An array below the entry that its notation has no place for. */
+static void refuse_others(filling *f)
+{
+    const size_t length = strlen(f->name);
+    for (int64_t i = 0; f->status == FX_OK && i < fx_count(f->file); i++) {
+        const char *name = fx_child_name(f->file, i);
+        const bool below = strncmp(name, f->name, length) == 0 && (!length || name[length] == '.');
+        if (!f->used[i] && below && fx_is_array(fx_child(f->file, i)))
+            f->status = fx_fail(FX_STATUS_FORMAT, "load",
+                                "%s: the notation of \"%s\" has no place for \"%s\"", f->path,
+                                length ? f->name : "model", name);
+    }
+}
+
+/* The model of a text with the file's arrays, in their own element types. NULL: recorded. */
+static void *model_of(const char *path, void *file, bool *used, const char *name, const char *text)
+{
+    const size_t n = (size_t)fx_count(file) + 1;
+    filling f = {.path = path, .name = name, .file = file, .used = used};
+    void *model = fx_parse_model(text);
+    if (fx_is_error(model))
+        return NULL;
+    f.from = calloc(n, sizeof *f.from);
+    f.to = calloc(n, sizeof *f.to);
+    f.status = f.from && f.to ? FX_OK : fx_fail(FX_STATUS_MEMORY, "load", "no memory");
+    fx_visit(model, take_array, &f);
+    refuse_others(&f);
+    f.at = 0;
+    void *filled = f.status == FX_OK ? fx_fmap_with(replaced, &f, model) : NULL;
+    free(f.from);
+    free(f.to);
+    return filled;
+}
+
+/* The number below n that a name is, as it is printed; −1: none. */
+static int place_of(const char *name, int n)
+{
+    char number[24];
+    const long place = strtol(name, NULL, 10);
+    snprintf(number, sizeof number, "%ld", place);
+    return place >= 0 && place < n && strcmp(number, name) == 0 ? (int)place : -1;
+}
+
+/* A tuple where the names are 0, 1, …, whatever their order in the file; else a named one. */
+static void *tuple_of(const name_pairs *p)
+{
+    const int n = p->n / 2;
+    void **things = calloc((size_t)n + 1, sizeof *things);
+    int placed = 0;
+    for (int i = 0; things && i < n; i++) {
+        const int place = place_of(p->items[2 * i], n);
+        if (place < 0 || things[place])
+            break;
+        things[place] = (void *)(uintptr_t)p->items[2 * i + 1];
+        placed++;
+    }
+    void *tuple = !things       ? memory_error()
+                  : placed == n ? fxi_tuple(n, things)
+                                : fxi_named_pairs(p->n, p->items);
+    free(things);
+    return tuple;
+}
+
+static bool begins(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* The texts of entry `name`, which is so long: "text.NAME" is one text, "text.NAME.KEY" one of
+ * several, a tuple where the keys are 0, 1, … */
+static void *texts_of(const void *header, const char *name, int length)
+{
+    char one[PATH_BYTES], several[PATH_BYTES + 1];
+    name_pairs p = {0};
+    snprintf(one, sizeof one, "%s%.*s", MODEL_FILE_TEXT, length, name);
+    snprintf(several, sizeof several, "%s.", one);
+    if (fx_metadata_text(header, one))
+        return fx_string(fx_metadata_text(header, one));
+    for (int64_t i = 0; i < fx_metadata_count(header); i++) {
+        const char *key = fx_metadata_key(header, i);
+        if (begins(key, several))
+            pairs_add(&p, key + strlen(several), fx_string(fx_metadata_text(header, key)));
+    }
+    void *tuple = tuple_of(&p);
+    pairs_free(&p);
+    return tuple;
+}
+
+/* Those of file's arrays whose names begin so, as a tuple of the scope, nested at the dots. */
+static void *nested(void *file, bool *used, const char *prefix, size_t length, int depth)
+{
+    name_pairs p = {0};
+    for (int64_t i = 0; i < fx_count(file); i++) {
+        const char *key = fx_child_name(file, i), *rest = key + length;
+        if (used[i] || strncmp(key, prefix, length) != 0)
+            continue;
+        const size_t part = strcspn(rest, ".");
+        used[i] = !rest[part] || depth == DEPTH_AT_MOST;
+        pairs_add_part(&p, rest, part,
+                       used[i] ? fx_child(file, i)
+                               : nested(file, used, key, length + part + 1, depth + 1));
+    }
+    void *tuple = tuple_of(&p);
+    pairs_free(&p);
+    return tuple;
+}
+
+/* ---- PyTorch's names ------------------------------------------------------------------------- */
+
+/* The widest type of real numbers among the arrays: that of the model. */
+static void widen(fx_array *x, const char *path, bool trainable, void *user)
+{
+    fx_dtype *widest = user;
+    const fx_dtype t = fx_eltype(x);
+    const bool real =
+        t == FX_DTYPE_F32 || t == FX_DTYPE_F64 || t == FX_DTYPE_F16 || t == FX_DTYPE_BF16;
+    (void)path;
+    (void)trainable;
+    if (real && (*widest == FX_DTYPE_COUNT || fx_dtype_size(t) > fx_dtype_size(*widest)))
+        *widest = t;
+}
+
+/* The model of a text with all arrays of the file, which have PyTorch's names. NULL: recorded. */
+static void *pytorch_model(const reading *r, const char *text)
+{
+    name_pairs state = {0};
+    fx_dtype type = FX_DTYPE_COUNT;
+    for (int64_t i = 0; i < r->narrays; i++)
+        if (fx_is_array(fx_child(r->file, i))) {
+            pairs_add(&state, fx_child_name(r->file, i), fx_child(r->file, i));
+            r->used[i] = true;
+        }
+    void *model = fx_parse_model(text);
+    void *arrays = state.failed ? memory_error() : fxi_named_pairs(state.n, state.items);
+    pairs_free(&state);
+    if (fx_is_error(model) || fx_is_error(arrays))
+        return NULL;
+    fx_visit(arrays, widen, &type);
+    if (type != FX_DTYPE_COUNT && type != FX_DTYPE_F32)
+        model = fxi_in_precision(type, model);
+    return fx_load_torch_state(model, arrays) == FX_OK ? model : NULL;
+}
+
+/* ---- the texts of a file --------------------------------------------------------------------- */
+
+static void add_model(reading *r, const char *name, void *model)
+{
+    r->good = r->good && model;
+    if (model)
+        pairs_add(&r->out, name, model);
+}
+
+/* The place of an array that is a text; −1: the text was none. */
+static int64_t find_text_array(const reading *r, const char *name)
+{
+    const int64_t at = find_name(r->file, name, fx_count(r->file));
+    return at >= r->narrays ? at : -1;
+}
+
+/* What one text says. The model that the caller describes takes the place of the file's. */
+static void read_text(reading *r, const char *key, const char *text)
+{
+    char name[PATH_BYTES];
+    if (begins(key, MODEL_FILE_NOTATION)) {
+        const char *entry = key + strlen(MODEL_FILE_NOTATION);
+        if (!r->given || strcmp(entry, "model") != 0)
+            add_model(r, entry, model_of(r->path, r->file, r->used, entry, text));
+    } else if (begins(key, MODEL_FILE_PYTORCH)) {
+        if (!r->given)
+            add_model(r, key + strlen(MODEL_FILE_PYTORCH), pytorch_model(r, text));
+    } else if (begins(key, MODEL_FILE_TEXT)) {
+        const char *entry = key + strlen(MODEL_FILE_TEXT);
+        const int length = (int)strcspn(entry, ".");
+        snprintf(name, sizeof name, "%.*s", length, entry);
+        if (!pairs_have(&r->out, name))
+            pairs_add(&r->out, name, texts_of(r->header, entry, length));
+    } else if (begins(key, MODEL_FILE_TUPLE)) {
+        const char *entry = key + strlen(MODEL_FILE_TUPLE);
+        snprintf(name, sizeof name, "%s.", entry);
+        pairs_add(&r->out, entry, nested(r->file, r->used, name, strlen(name), 0));
+    } else if (!begins(key, MODEL_FILE_ARRAY) ||
+               find_text_array(r, key + strlen(MODEL_FILE_ARRAY)) < 0) {
+        pairs_add(&r->rest, key, text);
+    }
+}
+
+/* Is the text an array that the file has under no other name? */
+static fx_array *array_of(void *file, const char *key, const char *text)
+{
+    const bool fits = begins(key, MODEL_FILE_ARRAY) &&
+                      find_name(file, key + strlen(MODEL_FILE_ARRAY), fx_count(file)) < 0;
+    return fits ? array_of_text(text) : NULL;
+}
+
+/* The arrays that are texts stand behind the file's own. */
+static void *with_arrays_of_texts(void *file, const void *header)
+{
+    name_pairs all = {0};
+    for (int64_t i = 0; i < fx_count(file); i++)
+        pairs_add(&all, fx_child_name(file, i), fx_child(file, i));
+    for (int64_t i = 0; i < fx_metadata_count(header); i++) {
+        const char *key = fx_metadata_key(header, i);
+        fx_array *x = array_of(file, key, fx_metadata_text(header, key));
+        if (x)
+            pairs_add(&all, key + strlen(MODEL_FILE_ARRAY), x);
+    }
+    void *tuple = all.failed ? memory_error() : fxi_named_pairs(all.n, all.items);
+    pairs_free(&all);
+    return tuple;
+}
+
+/* Where one array of the model would be, alone. */
+static void first_path(fx_array *x, const char *path, bool trainable, void *user)
+{
+    char *first = user;
+    (void)x;
+    (void)trainable;
+    if (!*first)
+        snprintf(first, PATH_BYTES, "%s", path);
+}
+
+/* The model that the caller says the arrays belong to. */
+static void read_given(reading *r)
+{
+    char path[PATH_BYTES] = "";
+    bool below = false;
+    void *model = fx_parse_model(r->given);
+    if (fx_is_error(model)) {
+        r->good = false;
+        return;
+    }
+    fx_visit(model, first_path, path);
+    for (int64_t i = 0; i < r->narrays; i++)
+        below = below || begins(fx_child_name(r->file, i), "model.");
+    if (below)
+        model = model_of(r->path, r->file, r->used, "model", r->given);
+    else if (find_name(r->file, path, r->narrays) >= 0)
+        model = model_of(r->path, r->file, r->used, "", r->given);
+    else
+        model = pytorch_model(r, r->given);
+    add_model(r, "model", model);
+}
+
+static void add_unused(reading *r)
+{
+    for (int64_t i = 0; i < fx_count(r->file); i++)
+        if (!r->used[i] && fx_child(r->file, i) != r->header)
+            pairs_add(&r->out, fx_child_name(r->file, i), fx_child(r->file, i));
+    if (r->rest.n > 0)
+        pairs_add(&r->out, MODEL_FILE_METADATA, fxi_metadata(r->rest.n, r->rest.items));
+}
+
+static void *entries_of(const char *path, void *file, void *header, const char *given)
+{
+    reading r = {.path = path, .header = header, .given = given, .good = true};
+    r.narrays = fx_count(file);
+    r.file = with_arrays_of_texts(file, header);
+    if (fx_is_error(r.file))
+        return r.file;
+    r.used = calloc((size_t)fx_count(r.file) + 1, sizeof *r.used);
+    if (r.used && given)
+        read_given(&r);
+    for (int64_t i = 0; r.used && r.good && i < fx_metadata_count(header); i++) {
+        const char *key = fx_metadata_key(header, i);
+        read_text(&r, key, fx_metadata_text(header, key));
+    }
+    if (r.used && r.good)
+        add_unused(&r);
+    if (!r.used || r.out.failed || r.rest.failed) {
+        memory_error();
+        r.good = false;
+    }
+    void *entries =
+        r.good ? fxi_named_pairs(r.out.n, r.out.items) : fx_error_array(fx_error_status());
+    pairs_free(&r.out);
+    pairs_free(&r.rest);
+    free(r.used);
+    return entries;
+}
+
+void *model_file_load(const char *path, const char *notation)
+{
+    FX_SCOPE;
+    void *file = fx_load(path);
+    if (fx_is_array(file))
+        return fx_is_error(file) ? file : fx_keep(fx_named_tuple("array", file));
+    void *header = model_file_entry(file, MODEL_FILE_METADATA);
+    header = fx_metadata_count(header) > 0 ? header : NULL;
+    return fx_keep(header || notation ? entries_of(path, file, header, notation) : file);
+}

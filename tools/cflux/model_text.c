@@ -1,0 +1,135 @@
+/* model_text.c: see model_text.h. */
+#include "model_text.h"
+#include "tree_text.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_BYTES = 512 };
+
+/* Flux stores some numbers as Float32. */
+static bool same_number(double a, double b)
+{
+    return (float)a == (float)b || (isnan(a) && isnan(b));
+}
+
+static bool same_field(const fx_field *field, const void *a, const void *b)
+{
+    const char *x = (const char *)a + field->offset, *y = (const char *)b + field->offset;
+    switch (field->kind) {
+    case FX_FIELD_NUMBER:
+        return same_number(*(const double *)(const void *)x, *(const double *)(const void *)y);
+    case FX_FIELD_FLOAT:
+        return same_number(*(const float *)(const void *)x, *(const float *)(const void *)y);
+    case FX_FIELD_INTEGER:
+        return *(const int64_t *)(const void *)x == *(const int64_t *)(const void *)y;
+    case FX_FIELD_INT:
+        return *(const int *)(const void *)x == *(const int *)(const void *)y;
+    case FX_FIELD_FLAG:
+        return *(const bool *)(const void *)x == *(const bool *)(const void *)y;
+    default: /* what the text shows, or the walk comes to */
+        return true;
+    }
+}
+
+typedef struct difference {
+    char *what; /* says which; at most `size` bytes */
+    size_t size;
+    bool found;
+} difference;
+
+static fx_walk compare(const fx_spot *at, void *user)
+{
+    difference *d = user;
+    void *a = at->objects[0], *b = at->objects[1];
+    const fx_type *type = a ? fx_type_of(a) : NULL;
+    if (!a || !b || fx_is_array(a) || fx_type_of(b) != type || (type->flags & FX_TYPE_FUNCTION))
+        return FX_WALK_PASS;
+    for (int i = 0; i < type->nfields && !d->found; i++)
+        if (!same_field(&type->fields[i], a, b)) {
+            snprintf(d->what, d->size, "Flux's notation does not say %s of %s",
+                     type->fields[i].name, type->name);
+            d->found = true;
+        }
+    return d->found ? FX_WALK_STOP : FX_WALK_ENTER;
+}
+
+/* Writes what differs first into `what`; true: nothing does. The texts of both are the same. */
+static bool same_settings(void *a, void *b, char *what, size_t size)
+{
+    void *const both[] = {a, b};
+    difference d = {.what = what, .size = size};
+    const fx_tree_walker how = {.op = "save", .trees = 2, .meet = compare, .user = &d};
+    fx_tree_walk(&how, both);
+    return !d.found;
+}
+
+typedef struct path_list {
+    char *text;
+    size_t n, room;
+    bool failed;
+} path_list;
+
+static void put_path(path_list *l, const char *path, const fx_array *x)
+{
+    char line[PATH_BYTES + 256];
+    size_t n = (size_t)snprintf(line, sizeof line, "%.*s", PATH_BYTES, path);
+    for (int k = 0; k < fx_ndims(x); k++)
+        n += (size_t)snprintf(line + n, sizeof line - n, " %lld", (long long)fx_size(x, k));
+    line[n++] = '\n';
+    if (l->n + n + 1 > l->room) {
+        const size_t room = 2 * l->room + sizeof line;
+        char *more = realloc(l->text, room);
+        l->failed = l->failed || !more;
+        l->text = more ? more : l->text;
+        l->room = more ? room : l->room;
+    }
+    if (!l->failed) {
+        memcpy(l->text + l->n, line, n);
+        l->n += n;
+    }
+}
+
+static void visit_path(fx_array *x, const char *path, bool trainable, void *user)
+{
+    (void)trainable;
+    put_path(user, path, x);
+}
+
+/* Paths and sizes of the distinct arrays are the same: none is shared that the text does not say.
+ */
+static bool same_arrays(void *a, void *b)
+{
+    path_list l = {0}, m = {0};
+    fx_visit(a, visit_path, &l);
+    fx_visit(b, visit_path, &m);
+    const bool same =
+        !l.failed && !m.failed && l.n == m.n && (l.n == 0 || memcmp(l.text, m.text, l.n) == 0);
+    free(l.text);
+    free(m.text);
+    return same;
+}
+
+text_worth model_text_worth(void *model, const char *text, char *what, size_t size)
+{
+    FX_SCOPE;
+    const fx_status before = fx_error_status();
+    void *again = fx_parse_model(text);
+    if (fx_is_error(again)) {
+        const fx_error why = before == FX_OK ? fx_error_take() : (fx_error){0};
+        snprintf(what, size, "its notation, %.200s, cannot be read back: %.*s", text,
+                 (int)strcspn(why.message, ";"), why.message);
+        return TEXT_USELESS;
+    }
+    char *second = text_of(again, fx_summary);
+    const bool same_text = second && strcmp(text, second) == 0;
+    free(second);
+    if (!same_text) {
+        snprintf(what, size, "its notation, %.200s, does not read back as itself", text);
+        return TEXT_USELESS;
+    }
+    if (same_arrays(model, again))
+        return same_settings(model, again, what, size) ? TEXT_ALL : TEXT_MOST;
+    snprintf(what, size, "Flux's notation does not say which of its arrays are shared");
+    return TEXT_USELESS;
+}

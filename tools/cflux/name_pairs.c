@@ -1,0 +1,44 @@
+/* name_pairs.c: see name_pairs.h. */
+#include "name_pairs.h"
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+void pairs_add_part(name_pairs *p, const char *name, size_t length, const void *object)
+{
+    char *copy = strndup(name, length);
+    if (p->n + 2 > p->room) {
+        const int room = 2 * p->room + 16;
+        const void **more = realloc(p->items, (size_t)room * sizeof *more);
+        p->items = more ? more : p->items;
+        p->room = more ? room : p->room;
+    }
+    if (!copy || p->n + 2 > p->room) {
+        free(copy);
+        p->failed = true;
+        return;
+    }
+    p->items[p->n++] = copy;
+    p->items[p->n++] = object;
+}
+
+void pairs_add(name_pairs *p, const char *name, const void *object)
+{
+    pairs_add_part(p, name, strlen(name), object);
+}
+
+bool pairs_have(const name_pairs *p, const char *name)
+{
+    for (int i = 0; i < p->n; i += 2)
+        if (strcmp(p->items[i], name) == 0)
+            return true;
+    return false;
+}
+
+void pairs_free(name_pairs *p)
+{
+    for (int i = 0; i < p->n; i += 2)
+        free((void *)(uintptr_t)p->items[i]);
+    free(p->items);
+    *p = (name_pairs){0};
+}

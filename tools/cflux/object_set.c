@@ -1,0 +1,48 @@
+/* object_set.c: objects that were met before: a table of addresses with linear probing. */
+#include "object_set.h"
+#include <stdint.h>
+#include <stdlib.h>
+
+static size_t place_of(const object_set *set, const void *object)
+{
+    const uint64_t hash = (uint64_t)(uintptr_t)object * 0x9E3779B97F4A7C15u; /* Knuth, 6.4 */
+    size_t i = (size_t)(hash >> 32) & (set->room - 1);
+    while (set->objects[i] && set->objects[i] != object)
+        i = (i + 1) & (set->room - 1);
+    return i;
+}
+
+bool object_set_has(const object_set *set, const void *object)
+{
+    return set->room && set->objects[place_of(set, object)];
+}
+
+static bool grow(object_set *set)
+{
+    object_set more = {.room = set->room ? 2 * set->room : 64};
+    more.objects = calloc(more.room, sizeof *more.objects);
+    for (size_t i = 0; more.objects && i < set->room; i++)
+        if (set->objects[i])
+            object_set_add(&more, set->objects[i]);
+    if (!more.objects)
+        return false;
+    free(set->objects);
+    *set = more;
+    return true;
+}
+
+bool object_set_add(object_set *set, const void *object)
+{
+    if (2 * (set->n + 1) > set->room && !grow(set))
+        return false;
+    const size_t i = place_of(set, object);
+    set->n += !set->objects[i];
+    set->objects[i] = object;
+    return true;
+}
+
+void object_set_free(object_set *set)
+{
+    free(set->objects);
+    *set = (object_set){0};
+}
