@@ -32,7 +32,7 @@ typedef struct column {
     char *name;
     bool text;
     label *labels; /* in the order of appearance; at the end alphabetical */
-    int32_t n, capacity;
+    int32_t n;     /* of them; half of the slots have room for them */
     int32_t
         *slots; /* of a hash table of labels: their codes + 1, 0: free; at most half are taken */
     int32_t nslots; /* a power of two */
@@ -349,12 +349,17 @@ static int32_t *slot_of(const column *c, const char *text, size_t n)
     return &c->slots[at];
 }
 
-/* Room for one label more. */
+/* Room for one label more. There may be a column for every few bytes of the file: room begins
+ * small. */
 static bool more_slots(column *c)
 {
     if (c->n < c->nslots / 2)
         return true;
-    const int32_t nslots = c->nslots ? 2 * c->nslots : 16;
+    const int32_t nslots = c->nslots ? 2 * c->nslots : 4;
+    label *labels = fxi_realloc(c->labels, (size_t)nslots / 2 * sizeof *labels);
+    if (!labels)
+        return false;
+    c->labels = labels;
     int32_t *slots = fxi_calloc((size_t)nslots, sizeof *slots);
     if (!slots)
         return false;
@@ -374,10 +379,8 @@ static label *label_of(column *c, fxi_field f)
     if (*slot)
         return &c->labels[*slot - 1];
     char *text = copy_text(f.start, f.stop);
-    if (!text || !fxi_grow(&c->labels, &c->capacity, c->n + 1, sizeof *c->labels)) {
-        fxi_free(text);
+    if (!text)
         return NULL;
-    }
     c->labels[c->n] = (label){.text = text, .code = c->n};
     *slot = ++c->n;
     return &c->labels[c->n - 1];
@@ -434,8 +437,9 @@ static fx_status read_field(table *t, int32_t i, float *out)
 
 static bool make_room(table *t)
 {
+    enum { FIRST = 4096 }; /* values, or a row */
     size_t values, bytes;
-    const int64_t room = t->room ? t->room + t->room / 2 : 64;
+    const int64_t room = t->room ? t->room + (t->room + 1) / 2 : 1 + FIRST / t->ncolumns;
     if (t->rows < t->room)
         return true;
     float *grown = fxi_mul_size((size_t)room, (size_t)t->ncolumns, &values) &&
@@ -547,34 +551,38 @@ static bool sort_codes(table *t, int32_t i)
     return order != NULL;
 }
 
-/* A named tuple of what `item` gives for each of n names; an error array when one is an error. */
-static void *named(const table *t, int32_t n, const void *from,
-                   void *(*item)(const void *from, int32_t i, const char **out_name))
+/* A named tuple of what `item` gives for each of n names, NULL: nothing; an error array when one is
+ * an error. */
+static void *named(const table *t, int32_t n, void *from,
+                   void *(*item)(void *from, int32_t i, const char **out_name))
 {
     const char **names = fxi_calloc((size_t)n + 1, sizeof *names);
     void **items = fxi_calloc((size_t)n + 1, sizeof *items);
     const bool memory = names && items;
     fx_status status = memory ? FX_OK : fxi_lines_out_of_memory(&t->lines);
+    int32_t found = 0;
     for (int32_t i = 0; status == FX_OK && i < n; i++) {
-        items[i] = item(from, i, &names[i]);
-        status = fx_is_error(items[i]) ? fx_error_status() : FX_OK;
+        items[found] = item(from, i, &names[found]);
+        status = items[found] && fx_is_error(items[found]) ? fx_error_status() : FX_OK;
+        found += items[found] != NULL;
     }
-    void *tuple = status == FX_OK ? fx_named_tuple_from(n, names, items) : fx_error_array(status);
+    void *tuple =
+        status == FX_OK ? fx_named_tuple_from(found, names, items) : fx_error_array(status);
     fxi_free((void *)names);
     fxi_free((void *)items);
     return tuple;
 }
 
-static void *rows_of_label(const void *from, int32_t i, const char **out_name)
+static void *rows_of_label(void *from, int32_t i, const char **out_name)
 {
     const label *l = (const label *)from + i;
     *out_name = l->text;
     return fxi_from(FX_DTYPE_I64, &l->rows, 0, NULL);
 }
 
-static void *labels_of_column(const void *from, int32_t i, const char **out_name)
+static void *labels_of_column(void *from, int32_t i, const char **out_name)
 {
-    const table *t = from;
+    table *t = from;
     const column *c = &t->columns[i];
     *out_name = c->name;
     return c->text ? named(t, c->n, c->labels, rows_of_label) : fxi_tuple(0, NULL);
@@ -585,20 +593,15 @@ static void *line_of_first(const table *t)
     return fxi_from(FX_DTYPE_I64, &t->first, 0, NULL);
 }
 
-/* The columns in Float64, by their names. */
-static void *wide_columns(const table *t)
+/* The column in Float64, which takes over the numbers; NULL where Float32 holds them. */
+static void *wide_column(void *from, int32_t i, const char **out_name)
 {
-    const void **pairs = fxi_calloc(2 * (size_t)t->ncolumns + 1, sizeof *pairs);
-    int n = 0;
-    for (int32_t i = 0; pairs && i < t->ncolumns; i++)
-        if (t->columns[i].wide) {
-            pairs[n++] = t->columns[i].name;
-            pairs[n++] = fxi_from(FX_DTYPE_F64, t->columns[i].wide, 1, &t->rows);
-        }
-    void *wide =
-        pairs ? fxi_named_pairs(n, pairs) : fx_error_array(fxi_lines_out_of_memory(&t->lines));
-    fxi_free((void *)pairs);
-    return wide;
+    table *t = from;
+    column *c = &t->columns[i];
+    double *wide = c->wide;
+    c->wide = NULL;
+    *out_name = c->name;
+    return wide ? fxi_lend(FX_DTYPE_F64, wide, 1, &t->rows) : NULL;
 }
 
 static void *to_object(table *t)
@@ -612,7 +615,7 @@ static void *to_object(table *t)
     t->values = NULL;
     fx_array *matrix = fxi_lend(FX_DTYPE_F32, values, 2, sizes);
     void *columns = named(t, t->ncolumns, t, labels_of_column);
-    void *wide = wide_columns(t), *line = line_of_first(t);
+    void *wide = named(t, t->ncolumns, t, wide_column), *line = line_of_first(t);
     if (fx_is_error(matrix) || fx_is_error(columns) || fx_is_error(wide) || fx_is_error(line))
         return fx_error_array(fx_error_status());
     return fx_keep(

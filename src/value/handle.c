@@ -256,16 +256,24 @@ static bool readable(const void *p, size_t bytes)
     return true;
 }
 
-/* The object may be a text, which may end within its first word: a sanitizer must not see that all
- * of the word is read. The rest is read only if the word is the address of a type. */
+/* Is this the descriptor of a type? Chance does not bring about all that it must hold. */
+__attribute__((no_sanitize("address"))) static bool looks_like_type(const fx_type *type)
+{
+    enum { MOST = 1024, MOST_FIELDS = 4096 }; /* a descriptor's own size says its version */
+    if ((uintptr_t)type % sizeof(void *) != 0 || !readable(type, sizeof *type))
+        return false;
+    return type->fxi_size >= offsetof(fx_type, fields) && type->fxi_size <= MOST &&
+           type->size >= sizeof(fx_object) && type->nfields >= 0 && type->nfields <= MOST_FIELDS &&
+           (type->nfields == 0 || readable(type->fields, sizeof *type->fields)) &&
+           readable(type->name, 1) && (unsigned char)*type->name > ' ';
+}
+
+/* The object may be a text that ends within its first word, and what lies behind a text is
+ * anything: a sanitizer must not see that all of the word is read, nor may the rest be read or
+ * believed unless the word is the address of a type. */
 __attribute__((no_sanitize("address"))) bool fxi_handle_is_object(const void *p)
 {
-    enum { MOST = 1024 }; /* a descriptor's own size says its version */
     const fx_object *o = p;
-    if ((uintptr_t)p % sizeof(void *) != 0 || !readable(p, sizeof *o))
-        return false;
-    const fx_type *type = o->type;
-    return (uintptr_t)type % sizeof(void *) == 0 && readable(type, sizeof *type) &&
-           type->fxi_size >= offsetof(fx_type, fields) && type->fxi_size <= MOST &&
-           type->size >= sizeof *o && __atomic_load_n(&o->refs, __ATOMIC_RELAXED) > 0;
+    return (uintptr_t)p % sizeof(void *) == 0 && readable(p, sizeof *o) &&
+           looks_like_type(o->type) && __atomic_load_n(&o->refs, __ATOMIC_RELAXED) > 0;
 }

@@ -189,15 +189,18 @@ void fuzz_one(const fuzz_target *target, const unsigned char *data, size_t n)
         make_file(target->extension);
     if (target->load)
         write_file(n ? data : none, n);
-    const size_t allowed = 2 * measured_by(target, data, n) + SLACK;
+    const size_t each = target->heap_per_byte ? target->heap_per_byte : 2;
+    const size_t measure = measured_by(target, data, n);
+    const size_t allowed = each * measure + SLACK;
+    const double allowed_time = 1 + (double)measure / LONGEST;
     fxi_memory_trim();
     fuzz_heap_begin();
     const double start = seconds();
     read_input(target, n ? data : none, n);
     const double took = seconds() - start;
     const size_t peak = reading_peak ? reading_peak : fuzz_heap_peak();
-    snprintf(what, sizeof what, "took %.2f s, more than one", took);
-    fuzz_expect(took <= 1, what);
+    snprintf(what, sizeof what, "took %.2f s, more than %.2f", took, allowed_time);
+    fuzz_expect(took <= allowed_time, what);
     snprintf(what, sizeof what, "took %zu bytes of heap, more than %zu", peak, allowed);
     fuzz_expect(peak <= allowed, what);
 }

@@ -1,6 +1,7 @@
 /* fuzz_target.h: the readers that are fed with damaged input, and what must hold for every input:
- * no crash, no second of processor time, no more heap than twice the input and 16 MiB, and an error
- * object exactly when there is a record.
+ * no crash, no more processor time than a second and one for every 64 KiB of the input, no more
+ * heap than 16 MiB and a few bytes for each of the input (two, unless its row says more), and an
+ * error object exactly when there is a record.
  *
  * Two programs run them: libFuzzer's (clang, guided by coverage), and one for any compiler that
  * replays the seeds and then changes them at random. A new reader is one row in fuzz_targets.c.
@@ -23,6 +24,7 @@ typedef struct fuzz_target {
     const char *seeds[FUZZ_SEED_FOLDERS]; /* more of them, in CFLUX_DATA */
     bool gzip;            /* reads compressed files: the heap is measured by what they hold */
     size_t longest;       /* input; default 64 KiB */
+    size_t heap_per_byte; /* that a reader may take; default 2 */
     int64_t memory_limit; /* of arrays; what asks for more is read but not shown. 0: none */
 } fuzz_target;
 

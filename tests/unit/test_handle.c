@@ -411,6 +411,32 @@ static void no_object_is_read(void **state)
     munmap(two, 2 * page);
 }
 
+/* What lies behind a short text may complete it to the address of any memory: only a descriptor
+ * that is sound in every part makes an object. */
+static void no_other_memory_is_a_type(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const fx_type good = *fx_type_of(fx_tuple(fx_ones(2)));
+    fx_type type = good;
+    const fx_object object = {.type = &type, .refs = 1};
+    assert_true(good.nfields > 0 && fxi_handle_is_object(&object));
+#define EXPECT_NONE(change)                                                                        \
+    type = good;                                                                                   \
+    change;                                                                                        \
+    assert_false(fxi_handle_is_object(&object))
+    EXPECT_NONE(type.name = NULL);
+    EXPECT_NONE(type.name = "");
+    EXPECT_NONE(type.name = (const char *)8);
+    EXPECT_NONE(type.nfields = -1);
+    EXPECT_NONE(type.nfields = 1 << 20);
+    EXPECT_NONE(type.fields = NULL);
+    EXPECT_NONE(type.size = sizeof object - 1);
+    EXPECT_NONE(type.fxi_size = 0);
+    EXPECT_NONE(type.fxi_size = 1 << 16);
+#undef EXPECT_NONE
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -422,6 +448,7 @@ int main(int argc, char **argv)
         TEST(the_end_names_what_is_retained),
         TEST(memory_is_used_again),
         TEST(no_object_is_read),
+        TEST(no_other_memory_is_a_type),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
