@@ -291,7 +291,9 @@ typedef struct fx_step {
                     is dense; not of conv and pool steps */
     bool by_plugin; /* the backend's own: whose `ready` it is */
     int32_t nin;
-    int32_t out_value; /* the output's index into the plan's values */
+    int32_t out_value;  /* the output's index into the plan's values */
+    int32_t work_value; /* that of its work space, where it needs some */
+    int64_t work_bytes; /* prepare says: memory of the device that `run` needs besides operands */
     fx_tensor out;
     fx_tensor *in;      /* nin of them */
     int32_t *in_value;  /* indices into the plan's values */
@@ -422,11 +424,24 @@ static inline bool fx_step_has_epilogue(const fx_step *s)
 
 /* One run of a plan, as a kernel sees it. */
 typedef struct fx_run {
-    void *more[FX_MORE_OUTPUTS];  /* where a step's further outputs go */
-    void *const *outputs;         /* of a foreach step: all of them, segment by segment */
-    const uint64_t (*streams)[2]; /* RANDOM: seed and counter by slot; host memory */
+    void *more[FX_MORE_OUTPUTS]; /* where a step's further outputs go */
+    void *const *outputs;        /* of a foreach step: all of them, segment by segment */
+    /* A step's work space: work_bytes of the device, aligned to 64, of any content, which no other
+     * step of the run uses at the same time; NULL where work_bytes is 0. */
+    void *work;
+    /* RANDOM: seed and counter by slot, UInt64 each, where literals are: in the device's memory. */
+    const uint64_t (*streams)[2];
     char error[200]; /* a kernel that fails writes the sentence here and returns a status */
 } fx_run;
+
+/* The steps of a plan in their order, for backends that run them in one call. */
+typedef struct fx_plan {
+    const fx_step *steps;
+    int32_t nsteps;
+    int32_t nvalues;  /* how many addresses a run brings along */
+    int32_t nstreams; /* how many seeds and counters */
+    void *ready;      /* what plan_prepare made of it */
+} fx_plan;
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
@@ -538,12 +553,36 @@ struct fx_backend {
      * `release`. On failure run->error holds the sentence, and nothing is recorded. */
     fx_status (*run)(fx_device *device, const fx_step *step, const void *const *in, void *out,
                      fx_run *run);
+    /* -- a plan as a whole; NULL, all three: step by step, as above -- */
+    /* Makes a new plan ready whose steps `prepare` has made ready, in plan->ready; called once,
+     * before its first run. FX_STATUS_UNSUPPORTED, which is not recorded: it runs step by step.
+     * Plans with steps that the library runs itself are not asked about. */
+    fx_status (*plan_prepare)(fx_device *device, fx_plan *plan);
+    /* Runs all steps. values[v] is where value v begins in this run: an input of a step is
+     * in_offset elements behind that, as the offsets of its views say. Addresses may differ from
+     * run to run; so do literals, and seeds and counters, in the places they are in. The plan may
+     * be run by several threads at the same time. On failure run->error holds the sentence, nothing
+     * is recorded, and *out_step is the step that failed, with all that come after it. */
+    fx_status (*plan_run)(fx_device *device, const fx_plan *plan, void *const *values, fx_run *run,
+                          int32_t *out_step);
+    /* Frees plan->ready; before the steps are released. */
+    void (*plan_release)(fx_device *device, fx_plan *plan);
+
+    /* -- queues -- */
     /* The steps of one plan have been queued: hands them to the device, without waiting. NULL: they
      * run by themselves. */
     void (*submit)(fx_device *device);
     /* Waits until everything queued is done; reports what failed since the last report. NULL: `run`
      * never returns early. */
     fx_status (*sync)(fx_device *device);
+    /* A point in the device's queue, behind all that is queued now; NULL, recorded, on failure.
+     * NULL, all three: work is done when `run` returns, or `sync` waits for it. */
+    void *(*mark)(fx_device *device);
+    /* What is queued on the device from now on begins when the mark, of any device of the backend,
+     * has been reached; the host goes on. */
+    fx_status (*wait)(fx_device *device, void *mark);
+    /* Frees a mark, reached or not. */
+    void (*unmark)(fx_device *device, void *mark);
 
     /* -- more -- */
     /* A further function or object of the backend by name, for programs that know what they ask
@@ -563,7 +602,7 @@ struct fx_backend {
             sizeof(fx_reduce_step), sizeof(fx_row_step), sizeof(fx_scan_step),                     \
             sizeof(fx_gather_step), sizeof(fx_scatter_step), sizeof(fx_matmul_step),               \
             sizeof(fx_conv_step), sizeof(fx_pool_step), sizeof(fx_custom_step),                    \
-            sizeof(fx_foreach_step)                                                                \
+            sizeof(fx_foreach_step), sizeof(fx_plan)                                               \
     }
 /* The head of a backend: `.head = FX_BACKEND_HEAD("CUDA")`. */
 #define FX_BACKEND_HEAD(backend_name)                                                              \
