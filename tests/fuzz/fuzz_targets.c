@@ -13,7 +13,8 @@
 /* ---- texts ----------------------------------------------------------------------------------- */
 
 /* What can be read can be printed, and comes back the same. A few letters describe gigabytes: a
- * model whose values do not fit into the limit of the row is shown without them. */
+ * model whose values do not fit into the limit of the row is shown without them, and there may be
+ * room for one model and not for two. */
 static void read_notation(const char *text, size_t n)
 {
     static char shown[1 << 20], again[1 << 20];
@@ -26,6 +27,8 @@ static void read_notation(const char *text, size_t n)
     if (fx_is_error(model) || fx_summary(model, shown, sizeof shown) >= sizeof shown)
         return;
     void *copy = fx_parse_model(shown);
+    if (fx_is_error(copy) && fx_error_take().status == FX_STATUS_MEMORY)
+        return;
     fuzz_expect(!fx_is_error(copy), "what is printed is not read");
     fx_summary(copy, again, sizeof again);
     fuzz_expect(strcmp(shown, again) == 0, "what is printed comes back as something else");
