@@ -556,16 +556,20 @@ struct fx_backend {
     /* -- a plan as a whole; NULL, all three: step by step, as above -- */
     /* Makes a new plan ready whose steps `prepare` has made ready, in plan->ready; called once,
      * before its first run. FX_STATUS_UNSUPPORTED, which is not recorded: it runs step by step.
-     * Plans with steps that the library runs itself are not asked about. */
+     * Any other failure fails the evaluation. The library does not call it for a plan with steps
+     * that it runs itself or that `prepare` refused, nor with FX_EAGER. */
     fx_status (*plan_prepare)(fx_device *device, fx_plan *plan);
     /* Runs all steps. values[v] is where value v begins in this run: an input of a step is
      * in_offset elements behind that, as the offsets of its views say. Addresses may differ from
      * run to run; so do literals, and seeds and counters, in the places they are in. The plan may
      * be run by several threads at the same time. On failure run->error holds the sentence, nothing
-     * is recorded, and *out_step is the step that failed, with all that come after it. */
+     * is recorded, and *out_step is the step that failed: values that steps up to it replace in
+     * place are lost, those of later ones are not. -1: no step has begun. Left alone: every step
+     * may have begun. */
     fx_status (*plan_run)(fx_device *device, const fx_plan *plan, void *const *values, fx_run *run,
                           int32_t *out_step);
-    /* Frees plan->ready; before the steps are released. */
+    /* Frees plan->ready, before the steps are released. Not called after a `plan_prepare` that
+     * failed. */
     void (*plan_release)(fx_device *device, fx_plan *plan);
 
     /* -- queues -- */

@@ -49,6 +49,12 @@ static const fx_host host = {.version = FX_VERSION_STRING,
 
 /* ---- a plugin -------------------------------------------------------------------------------- */
 
+/* Are some of three entries there, but not all? */
+static bool part_of(bool a, bool b, bool c)
+{
+    return a + b + c == 1 || a + b + c == 2;
+}
+
 /* What a backend's table lacks, or NULL. */
 static const char *missing(const fx_backend *b)
 {
@@ -58,6 +64,10 @@ static const char *missing(const fx_backend *b)
         return "its table has only one of read and write";
     if (!b->prepare != !b->release)
         return "its table has only one of prepare and release";
+    if (part_of(b->plan_prepare, b->plan_run, b->plan_release))
+        return "its table has only a part of plan_prepare, plan_run and plan_release";
+    if (part_of(b->mark, b->wait, b->unmark))
+        return "its table has only a part of mark, wait and unmark";
     return NULL;
 }
 

@@ -75,6 +75,8 @@ fx_status fxi_plan_new(const fxi_graph *g, fxi_plan **out_plan)
                              .channels_last = g->eager ? NULL : backend->channels_last,
                              .prepare = backend->prepare,
                              .release = backend->release,
+                             .plan_prepare = g->eager ? NULL : backend->plan_prepare,
+                             .plan_release = backend->plan_release,
                              .denied = g->denied};
     return fxi_plan_build(&how, g, out_plan);
 }

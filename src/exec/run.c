@@ -53,13 +53,26 @@ static fx_status write_slots(const fxi_binding *b)
                                            b->constants, (size_t)p->slots_bytes);
 }
 
-static fx_status run_steps(fxi_binding *b)
+/* Step i failed; -1: none has begun. */
+static fx_status failed_at(const fxi_binding *b, int32_t i, const fx_run *run, fx_status status)
+{
+    spoil(b, i);
+    return kernel_failed(&b->plan->steps[i < 0 ? 0 : i], run, status);
+}
+
+/* The whole plan in one call; every step may have begun unless the backend says otherwise. */
+static fx_status run_whole(const fxi_binding *b, fx_run *run)
 {
     const fxi_plan *p = b->plan;
-    fx_run run = {.outputs = b->out, .streams = (const uint64_t(*)[2])b->streams};
-    const fx_status written = write_slots(b);
-    if (written != FX_OK)
-        return written;
+    int32_t step = p->nsteps - 1;
+    const fx_status status =
+        p->device->backend->plan_run(p->device, &p->whole, b->base, run, &step);
+    return status == FX_OK ? FX_OK : failed_at(b, step, run, status);
+}
+
+static fx_status run_steps(const fxi_binding *b, fx_run *run)
+{
+    const fxi_plan *p = b->plan;
     for (int32_t i = 0; i < p->nsteps; i++) {
         const fx_step *s = &p->steps[i];
         for (int k = 0; k < s->nin; k++)
@@ -67,15 +80,25 @@ static fx_status run_steps(fxi_binding *b)
                        s->in_offset[k] * (int64_t)fx_dtype_size((fx_dtype)s->in[k].dtype);
         const fx_more_outputs *more = fx_step_more(s);
         for (int k = 0; k < more->n; k++)
-            run.more[k] = b->base[more->value[k]];
+            run->more[k] = b->base[more->value[k]];
         for (int32_t k = 0; s->cls == FX_CLASS_FOREACH && k < fx_step_outputs(s); k++)
             b->out[k] = b->base[fx_step_output(s, k)];
-        const fx_status status = run_step(b, s, &run);
-        if (status != FX_OK) {
-            spoil(b, i);
-            return kernel_failed(s, &run, status);
-        }
+        const fx_status status = run_step(b, s, run);
+        if (status != FX_OK)
+            return failed_at(b, i, run, status);
     }
+    return FX_OK;
+}
+
+static fx_status run_plan(const fxi_binding *b)
+{
+    const fxi_plan *p = b->plan;
+    fx_run run = {.outputs = b->out, .streams = (const uint64_t(*)[2])b->streams};
+    fx_status status = write_slots(b);
+    if (status == FX_OK)
+        status = p->plan_release ? run_whole(b, &run) : run_steps(b, &run);
+    if (status != FX_OK)
+        return status;
     if (p->device->backend->submit)
         p->device->backend->submit(p->device);
     fxi_count(&fxi_counters.steps_run, (uint64_t)p->nsteps);
@@ -120,7 +143,7 @@ static fx_status run_graph(fxi_scratch *s)
     if (status == FX_OK) {
         s->running = true;
         fxi_bind_values(&b);
-        status = run_steps(&b);
+        status = run_plan(&b);
         s->running = false;
     }
     if (status == FX_OK)

@@ -22,6 +22,7 @@ typedef struct fxi_builder {
     fxi_groups groups;
     int32_t *last; /* per node: value of a channels-last copy, or −1 */
     bool views;
+    bool by_steps; /* the backend is not asked for the plan as a whole */
 } fxi_builder;
 
 static inline int64_t fxi_node_bytes(const fxi_node *n)

@@ -141,13 +141,32 @@ static bool keep_key(fxi_plan *p, const fxi_graph *g)
 
 /* Steps with an epilogue were prepared when it was settled. A step that the backend does not
  * support fails when it runs, and says why. */
-static bool prepare(const fxi_planner *how, fxi_plan *p)
+static bool prepare(fxi_builder *b)
 {
+    fxi_plan *p = b->p;
     fx_status status = FX_OK;
-    for (int32_t i = 0; how->prepare && i < p->nsteps && status != FX_STATUS_MEMORY; i++)
-        if (!p->steps[i].ready && !fxi_runs_away(p->device, &p->steps[i]))
-            status = how->prepare(p->device, &p->steps[i]);
+    for (int32_t i = 0; i < p->nsteps && status != FX_STATUS_MEMORY; i++) {
+        const bool away = fxi_runs_away(p->device, &p->steps[i]);
+        if (b->how->prepare && !p->steps[i].ready && !away)
+            status = b->how->prepare(p->device, &p->steps[i]);
+        b->by_steps |= away || status != FX_OK;
+    }
     return status != FX_STATUS_MEMORY;
+}
+
+/* The backend takes the plan as a whole, if it can. Not one with steps that the library runs
+ * itself, or that it could not prepare: their turn would not come. */
+static fx_status prepare_whole(const fxi_builder *b)
+{
+    fxi_plan *p = b->p;
+    if (!b->how->plan_prepare || b->by_steps || p->nsteps == 0)
+        return FX_OK;
+    p->whole = (fx_plan){
+        .steps = p->steps, .nsteps = p->nsteps, .nvalues = p->nvalues, .nstreams = b->g->nstreams};
+    const fx_status status = b->how->plan_prepare(p->device, &p->whole);
+    if (status == FX_OK)
+        p->plan_release = b->how->plan_release;
+    return status == FX_STATUS_UNSUPPORTED ? FX_OK : status;
 }
 
 static bool build(fxi_builder *b)
@@ -169,7 +188,7 @@ static bool build(fxi_builder *b)
         if (!settle_output(b, k))
             return false;
     if ((fuse && !(fxi_add_epilogues(p) && fxi_settle_epilogues(b->how, p))) || !fxi_donate(b) ||
-        (fuse && !fxi_merge_foreach(p)) || !prepare(b->how, p))
+        (fuse && !fxi_merge_foreach(p)) || !prepare(b))
         return false;
     note_lives(p);
     fxi_account(p, g);
@@ -201,9 +220,11 @@ fx_status fxi_plan_build(const fxi_planner *how, const fxi_graph *g, fxi_plan **
     fxi_free(b.places);
     fxi_free(b.last);
     fxi_groups_free(&b.groups);
-    const fx_status status =
+    fx_status status =
         ok ? check(how, p)
            : fx_fail(FX_STATUS_MEMORY, "plan", "no memory for a plan of %d nodes", (int)g->n);
+    if (status == FX_OK)
+        status = prepare_whole(&b);
     if (status == FX_OK) {
         *out_plan = p;
         p->bytes = fxi_memory_held_here() - before;
@@ -214,6 +235,8 @@ fx_status fxi_plan_build(const fxi_planner *how, const fxi_graph *g, fxi_plan **
 
 void fxi_plan_free(fxi_plan *p)
 {
+    if (p->plan_release)
+        p->plan_release(p->device, &p->whole);
     for (int32_t i = 0; i < p->nsteps; i++) {
         if (p->steps[i].ready)
             p->release(p->device, &p->steps[i]);

@@ -68,12 +68,16 @@ struct fxi_plan {
     int64_t bytes; /* of host memory that the plan keeps, with what the backend prepared */
     void (*release)(fx_device *device,
                     fx_step *step); /* the backend's; NULL: steps have no `ready` */
-    fxi_plan *next;                 /* in its bucket of the cache */
-    fxi_plan *newer, *older;        /* in the order of use */
+    fx_plan whole; /* the plan as a whole, as the backend sees it, if `plan_release` is set */
+    void (*plan_release)(fx_device *device,
+                         fx_plan *plan); /* the backend's; NULL: the plan runs step by step */
+    fxi_plan *next;                      /* in its bucket of the cache */
+    fxi_plan *newer, *older;             /* in the order of use */
 };
 
-/* Builds the plan of a graph; *out_plan is the caller's, NULL unless FX_OK. FX_STATUS_MEMORY, or
- * FX_STATUS_INTERNAL if plans are checked and this one is wrong; both are recorded. */
+/* Builds the plan of a graph; *out_plan is the caller's, NULL unless FX_OK. FX_STATUS_MEMORY,
+ * FX_STATUS_INTERNAL if plans are checked and this one is wrong, or the status of a plan_prepare
+ * that failed; all are recorded. */
 fx_status fxi_plan_build(const fxi_planner *how, const fxi_graph *g, fxi_plan **out_plan);
 void fxi_plan_free(fxi_plan *p);
 static inline void fxi_plan_release(fxi_plan *p)

@@ -17,6 +17,9 @@ typedef struct fxi_planner {
     /* Makes a step ready; FX_STATUS_UNSUPPORTED: not with this epilogue. NULL: nothing to do. */
     fx_status (*prepare)(fx_device *device, fx_step *step);
     void (*release)(fx_device *device, fx_step *step); /* NULL only with `prepare` */
+    /* Makes a plan ready as a whole; FX_STATUS_UNSUPPORTED: it runs step by step. NULL: all do. */
+    fx_status (*plan_prepare)(fx_device *device, fx_plan *plan);
+    void (*plan_release)(fx_device *device, fx_plan *plan); /* NULL only with `plan_prepare` */
     /* Is told why the new value of n does not take over the memory of the old one; NULL: nobody is.
      */
     void (*denied)(const fxi_node *n, const char *why);

@@ -61,9 +61,37 @@ static fx_status read_bytes(fx_device *device, void *to, const void *from, size_
 }
 #endif
 
+#ifdef BROKEN_PART_OF_PLANS
+static fx_status plan_run(fx_device *device, const fx_plan *plan, void *const *values, fx_run *run,
+                          int32_t *out_step)
+{
+    (void)device, (void)plan, (void)values, (void)run, (void)out_step;
+    return FX_STATUS_UNSUPPORTED;
+}
+
+static void plan_release(fx_device *device, fx_plan *plan)
+{
+    (void)device, (void)plan;
+}
+#endif
+
+#ifdef BROKEN_PART_OF_MARKS
+static void *mark(fx_device *device)
+{
+    return device;
+}
+#endif
+
 FX_BACKEND_PLUGIN = {.head = FX_BACKEND_HEAD(BROKEN_NAME),
 #ifdef BROKEN_HALF
                      .read = read_bytes,
+#endif
+#ifdef BROKEN_PART_OF_PLANS
+                     .plan_run = plan_run,
+                     .plan_release = plan_release,
+#endif
+#ifdef BROKEN_PART_OF_MARKS
+                     .mark = mark,
 #endif
 #ifndef BROKEN_NO_RUN
                      .run = launch,

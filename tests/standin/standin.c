@@ -5,7 +5,7 @@
  * empty. The queue's thread takes whatever the caller's memory holds only for the call (operands,
  * random streams) from copies. A step that fails there is reported by the next call that can.
  */
-#include "standin.h"
+#include "script.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -29,10 +29,6 @@ typedef struct job {
 
 typedef struct device_state {
     pthread_mutex_t lock;
-    int64_t calls[STANDIN_CALLS], bytes[STANDIN_CALLS], blocks;
-    unsigned which; /* of the script */
-    int64_t after, times, lost_after, capacity;
-    bool lost, failed;
     pthread_cond_t changed;
     bool has_thread, busy;
     job *first, **end;
@@ -43,40 +39,6 @@ static device_state states[MOST_DEVICES];
 static device_state *state_of(const fx_device *device)
 {
     return &states[device->id];
-}
-
-/* ---- the script ------------------------------------------------------------------------------ */
-
-/* Counts a call. True: it fails, and `why` says how. */
-static bool fails(const fx_device *device, standin_call call, size_t bytes, char why[200])
-{
-    static const char *const names[STANDIN_CALLS] = {
-        "an allocation", "a release", "a copy", "a copy", "a copy", "a fill", "a launch"};
-    device_state *s = state_of(device);
-    pthread_mutex_lock(&s->lock);
-    s->calls[call]++;
-    s->bytes[call] += (int64_t)bytes;
-    if (call != STANDIN_FREE && s->lost_after >= 0 && s->lost_after-- == 0)
-        s->lost = true;
-    const bool hit = s->which & 1u << call && s->times > 0 && s->after-- <= 0;
-    s->times -= hit;
-    s->failed |= hit || s->lost;
-    const bool bad = hit || s->lost;
-    if (s->lost)
-        snprintf(why, 200, "%s is lost", device->name);
-    else if (hit)
-        snprintf(why, 200, "%s: %s failed", device->name, names[call]);
-    pthread_mutex_unlock(&s->lock);
-    return bad;
-}
-
-static bool is_lost(const fx_device *device)
-{
-    device_state *s = state_of(device);
-    pthread_mutex_lock(&s->lock);
-    const bool lost = s->lost;
-    pthread_mutex_unlock(&s->lock);
-    return lost;
 }
 
 static fx_status refused(const char *operation, const char *why)
@@ -204,8 +166,9 @@ static int open_standin(const fx_host *library, char *why, size_t size)
     const char *wish = getenv("STANDIN_ASYNC");
     host = library;
     queued = wish && atoi(wish) > 0;
+    script_open();
     for (int i = 0; i < MOST_DEVICES; i++) {
-        states[i] = (device_state){.lost_after = -1, .end = &states[i].first};
+        states[i] = (device_state){.end = &states[i].first};
         pthread_mutex_init(&states[i].lock, NULL);
         pthread_cond_init(&states[i].changed, NULL);
     }
@@ -244,44 +207,29 @@ static int64_t used(fx_device *device)
     return device->info.memory - example_backend.available(device);
 }
 
-static int64_t capacity_of(fx_device *device)
-{
-    device_state *s = state_of(device);
-    pthread_mutex_lock(&s->lock);
-    const int64_t bytes = s->capacity ? s->capacity : device->info.memory;
-    pthread_mutex_unlock(&s->lock);
-    return bytes;
-}
-
 /* Frees that are still queued may be what is missing. */
 static void *take(fx_device *device, size_t bytes)
 {
     char why[200];
-    device_state *s = state_of(device);
-    if (fails(device, STANDIN_ALLOC, bytes, why)) {
-        if (is_lost(device))
+    if (script_fails(device, STANDIN_ALLOC, bytes, why)) {
+        if (script_lost(device))
             refused("alloc", why);
         return NULL;
     }
-    if (used(device) + (int64_t)bytes > capacity_of(device))
+    if (used(device) + (int64_t)bytes > script_capacity(device))
         wait_for(device);
-    void *p = used(device) + (int64_t)bytes > capacity_of(device)
+    void *p = used(device) + (int64_t)bytes > script_capacity(device)
                   ? NULL
                   : example_backend.alloc(device, bytes);
-    pthread_mutex_lock(&s->lock);
-    s->blocks += p != NULL;
-    pthread_mutex_unlock(&s->lock);
+    script_block(device, p != NULL);
     return p;
 }
 
 static void give_back(fx_device *device, void *address)
 {
     char why[200];
-    device_state *s = state_of(device);
-    fails(device, STANDIN_FREE, 0, why);
-    pthread_mutex_lock(&s->lock);
-    s->blocks--;
-    pthread_mutex_unlock(&s->lock);
+    script_fails(device, STANDIN_FREE, 0, why);
+    script_block(device, -1);
     job *j = queued ? job_new(NULL, NULL, address, NULL) : NULL;
     if (j) {
         enter(device, j);
@@ -297,7 +245,7 @@ static fx_status begin(const char *operation, const fx_device *device, standin_c
 {
     char why[200];
     wait_for(device);
-    const bool bad = fails(device, call, bytes, why) || take_error(device, why);
+    const bool bad = script_fails(device, call, bytes, why) || take_error(device, why);
     return bad ? refused(operation, why) : FX_OK;
 }
 
@@ -329,7 +277,7 @@ static fx_status fill_bytes(fx_device *device, void *to, uint8_t value, size_t b
 
 static int64_t available(fx_device *device)
 {
-    return capacity_of(device) - used(device);
+    return script_capacity(device) - used(device);
 }
 
 static bool channels_last(fx_device *device, const fx_step *step)
@@ -352,7 +300,7 @@ static fx_status launch(fx_device *device, const fx_step *step, const void *cons
                         fx_run *run)
 {
     char why[200];
-    if (fails(device, STANDIN_LAUNCH, 0, why) || take_error(device, why)) {
+    if (script_fails(device, STANDIN_LAUNCH, 0, why) || take_error(device, why)) {
         memcpy(run->error, why, sizeof run->error);
         return FX_STATUS_DEVICE;
     }
@@ -372,82 +320,12 @@ static fx_status wait_and_report(fx_device *device)
     if (take_error(device, why))
         return refused("synchronize", why);
     snprintf(why, sizeof why, "%s is lost", device->name);
-    return is_lost(device) ? refused("synchronize", why) : FX_OK;
-}
-
-/* ---- for tests ------------------------------------------------------------------------------- */
-
-static void script_refuse(int device, unsigned which, int64_t n, int64_t times)
-{
-    device_state *s = &states[device];
-    pthread_mutex_lock(&s->lock);
-    s->which = which;
-    s->after = n;
-    s->times = times;
-    s->failed = false;
-    pthread_mutex_unlock(&s->lock);
-}
-
-static void script_lose(int device, int64_t n)
-{
-    device_state *s = &states[device];
-    pthread_mutex_lock(&s->lock);
-    s->lost_after = n;
-    s->lost = s->failed = false;
-    pthread_mutex_unlock(&s->lock);
-}
-
-static void script_capacity(int device, int64_t bytes)
-{
-    device_state *s = &states[device];
-    pthread_mutex_lock(&s->lock);
-    s->capacity = bytes;
-    pthread_mutex_unlock(&s->lock);
-}
-
-/* A number that the lock guards. */
-static int64_t number(device_state *s, const int64_t *at)
-{
-    pthread_mutex_lock(&s->lock);
-    const int64_t n = *at;
-    pthread_mutex_unlock(&s->lock);
-    return n;
-}
-
-static bool script_failed(int device)
-{
-    device_state *s = &states[device];
-    pthread_mutex_lock(&s->lock);
-    const bool failed = s->failed;
-    pthread_mutex_unlock(&s->lock);
-    return failed;
-}
-
-static int64_t count_calls(int device, standin_call call)
-{
-    return number(&states[device], &states[device].calls[call]);
-}
-
-static int64_t count_bytes(int device, standin_call call)
-{
-    return number(&states[device], &states[device].bytes[call]);
-}
-
-static int64_t count_blocks(int device)
-{
-    return number(&states[device], &states[device].blocks);
+    return script_lost(device) ? refused("synchronize", why) : FX_OK;
 }
 
 static void *proc(const char *name)
 {
-    static const standin table = {.refuse = script_refuse,
-                                  .lose = script_lose,
-                                  .failed = script_failed,
-                                  .capacity = script_capacity,
-                                  .calls = count_calls,
-                                  .bytes = count_bytes,
-                                  .blocks = count_blocks};
-    return strcmp(name, "standin") == 0 ? (void *)(uintptr_t)&table : NULL;
+    return strcmp(name, "standin") == 0 ? (void *)(uintptr_t)&script_table : NULL;
 }
 
 FX_BACKEND_PLUGIN = {.head = FX_BACKEND_HEAD(STANDIN_NAME),

@@ -22,6 +22,8 @@ typedef enum standin_call {
     STANDIN_COPY, /* counted at the device that is copied to */
     STANDIN_FILL,
     STANDIN_LAUNCH,
+    STANDIN_MARK,
+    STANDIN_WAIT, /* for a mark */
     STANDIN_CALLS
 } standin_call;
 
@@ -29,6 +31,7 @@ typedef enum standin_call {
 enum {
     STANDIN_ALLOCS = 1 << STANDIN_ALLOC,
     STANDIN_LAUNCHES = 1 << STANDIN_LAUNCH,
+    STANDIN_MARKS = 1 << STANDIN_MARK | 1 << STANDIN_WAIT,
     STANDIN_COPIES = 1 << STANDIN_WRITE | 1 << STANDIN_READ | 1 << STANDIN_COPY | 1 << STANDIN_FILL
 };
 

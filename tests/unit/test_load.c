@@ -69,9 +69,13 @@ static void a_missing_one_is_not_installed(void **state)
 static void a_broken_one_says_what_is_wrong(void **state)
 {
     (void)state;
-    const char *const wrong[][2] = {{"no_run", "its table lacks alloc, free or run"},
-                                    {"half", "its table has only one of read and write"},
-                                    {"needs_library", "libfake_library.so"}};
+    const char *const wrong[][2] = {
+        {"no_run", "its table lacks alloc, free or run"},
+        {"half", "its table has only one of read and write"},
+        {"part_of_plans", "its table has only a part of plan_prepare, "
+                          "plan_run and plan_release"},
+        {"part_of_marks", "its table has only a part of mark, wait and unmark"},
+        {"needs_library", "libfake_library.so"}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         look_in_broken(wrong[i][0]);
         assert_int_equal(fx_use("Metal"), FX_STATUS_DEVICE);

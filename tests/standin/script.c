@@ -1,0 +1,146 @@
+/* script.c: see script.h and standin.h. */
+#include "script.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+enum { MOST_DEVICES = 64 };
+
+typedef struct script {
+    pthread_mutex_t lock;
+    int64_t calls[STANDIN_CALLS], bytes[STANDIN_CALLS], blocks;
+    unsigned which;
+    int64_t after, times, lost_after, capacity;
+    bool lost, failed;
+} script;
+static script scripts[MOST_DEVICES];
+
+void script_open(void)
+{
+    for (int i = 0; i < MOST_DEVICES; i++) {
+        scripts[i] = (script){.lost_after = -1};
+        pthread_mutex_init(&scripts[i].lock, NULL);
+    }
+}
+
+/* ---- for the plugins ------------------------------------------------------------------------- */
+
+bool script_fails(const fx_device *device, standin_call call, size_t bytes, char why[200])
+{
+    static const char *const names[STANDIN_CALLS] = {"an allocation", "a release", "a copy",
+                                                     "a copy",        "a copy",    "a fill",
+                                                     "a launch",      "a marker",  "a wait"};
+    script *s = &scripts[device->id];
+    pthread_mutex_lock(&s->lock);
+    s->calls[call]++;
+    s->bytes[call] += (int64_t)bytes;
+    if (call != STANDIN_FREE && s->lost_after >= 0 && s->lost_after-- == 0)
+        s->lost = true;
+    const bool hit = s->which & 1u << call && s->times > 0 && s->after-- <= 0;
+    s->times -= hit;
+    s->failed |= hit || s->lost;
+    const bool bad = hit || s->lost;
+    if (s->lost)
+        snprintf(why, 200, "%s is lost", device->name);
+    else if (hit)
+        snprintf(why, 200, "%s: %s failed", device->name, names[call]);
+    pthread_mutex_unlock(&s->lock);
+    return bad;
+}
+
+bool script_lost(const fx_device *device)
+{
+    script *s = &scripts[device->id];
+    pthread_mutex_lock(&s->lock);
+    const bool lost = s->lost;
+    pthread_mutex_unlock(&s->lock);
+    return lost;
+}
+
+int64_t script_capacity(const fx_device *device)
+{
+    script *s = &scripts[device->id];
+    pthread_mutex_lock(&s->lock);
+    const int64_t bytes = s->capacity ? s->capacity : device->info.memory;
+    pthread_mutex_unlock(&s->lock);
+    return bytes;
+}
+
+void script_block(const fx_device *device, int change)
+{
+    script *s = &scripts[device->id];
+    pthread_mutex_lock(&s->lock);
+    s->blocks += change;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- for tests ------------------------------------------------------------------------------- */
+
+static void refuse(int device, unsigned which, int64_t n, int64_t times)
+{
+    script *s = &scripts[device];
+    pthread_mutex_lock(&s->lock);
+    s->which = which;
+    s->after = n;
+    s->times = times;
+    s->failed = false;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void lose(int device, int64_t n)
+{
+    script *s = &scripts[device];
+    pthread_mutex_lock(&s->lock);
+    s->lost_after = n;
+    s->lost = s->failed = false;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void capacity(int device, int64_t bytes)
+{
+    script *s = &scripts[device];
+    pthread_mutex_lock(&s->lock);
+    s->capacity = bytes;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* A number that the lock guards. */
+static int64_t number(script *s, const int64_t *at)
+{
+    pthread_mutex_lock(&s->lock);
+    const int64_t n = *at;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+static bool failed(int device)
+{
+    script *s = &scripts[device];
+    pthread_mutex_lock(&s->lock);
+    const bool any = s->failed;
+    pthread_mutex_unlock(&s->lock);
+    return any;
+}
+
+static int64_t calls(int device, standin_call call)
+{
+    return number(&scripts[device], &scripts[device].calls[call]);
+}
+
+static int64_t bytes(int device, standin_call call)
+{
+    return number(&scripts[device], &scripts[device].bytes[call]);
+}
+
+static int64_t blocks(int device)
+{
+    return number(&scripts[device], &scripts[device].blocks);
+}
+
+const standin script_table = {.refuse = refuse,
+                              .lose = lose,
+                              .failed = failed,
+                              .capacity = capacity,
+                              .calls = calls,
+                              .bytes = bytes,
+                              .blocks = blocks};

@@ -1,0 +1,20 @@
+/* script.h: what the stand-in devices share: the script that tells which calls fail, and counters.
+ * Each plugin has its own. */
+#ifndef CFLUX_TEST_SCRIPT_H
+#define CFLUX_TEST_SCRIPT_H
+
+#include "standin.h"
+
+/* The functions that tests reach by proc("standin"). */
+extern const standin script_table;
+
+void script_open(void);
+/* Counts a call. True: it fails, and `why` says how. */
+bool script_fails(const fx_device *device, standin_call call, size_t bytes, char why[200]);
+bool script_lost(const fx_device *device);
+/* The device's memory in bytes: what a test has set, or else all it has. */
+int64_t script_capacity(const fx_device *device);
+/* An allocation is there (1) or gone (-1). */
+void script_block(const fx_device *device, int change);
+
+#endif
