@@ -33,25 +33,34 @@
 #endif
 
 enum { CLASSES = 96, PLAIN = 16, ALIGNED = 64 };
-enum { MORE_LATE = 1024 }; /* blocks that have waited long enough and are kept for the next */
+enum { LISTS = 2 * CLASSES }; /* of plain blocks by class, then of aligned ones */
+enum { SMALL = 512 };         /* bytes whose class is looked up */
+enum { MORE_LATE = 1024 };    /* blocks that have waited long enough and are kept for the next */
 static const size_t HUGE_BYTES = (size_t)4 << 20, HUGE_PAGE = (size_t)2 << 20;
 static const size_t CACHE_BYTES = (size_t)64 << 20;
 
 typedef struct header { /* 16 bytes directly in front of what the caller gets */
     uint32_t offset;    /* from the system's block */
-    uint16_t size_class, aligned;
+    uint16_t list;      /* number of the list it belongs to */
+    bool aligned;
     union {
         size_t capacity;     /* while it is handed out, and nothing is cached */
         struct header *next; /* while it is in a list */
     } u;
 } header;
 
+/* Cached blocks of one size. */
+typedef struct list {
+    header *first;
+    size_t bytes; /* of each block */
+} list;
+
 typedef struct cache {
-    header *lists[2][CLASSES];
+    list lists[LISTS];
     size_t bytes;
-    int64_t live;          /* blocks handed out less blocks taken back by this thread */
-    int64_t held;          /* their bytes; other threads do not read it */
-    header *late, *latest; /* blocks that wait, the oldest first */
+    int64_t live;        /* blocks handed out less blocks taken back by this thread */
+    int64_t held;        /* their bytes; other threads do not read it */
+    header *late, **end; /* blocks that wait, the oldest first, and where the next one goes */
     uint32_t nlate;
     struct cache *next, *prev;
 } cache;
@@ -83,7 +92,7 @@ static inline int class_of(size_t bytes)
         4,         TIMES4(5), TIMES4(6), TIMES4(7),  TIMES4(7),  TIMES4(8),  TIMES4(8), TIMES4(9),
         TIMES4(9), TIMES4(9), TIMES4(9), TIMES4(10), TIMES4(10), TIMES4(10), TIMES4(10)};
 #undef TIMES4
-    if (__builtin_expect(bytes <= 512, 1))
+    if (__builtin_expect(bytes <= SMALL, 1))
         return small[(bytes + 7) / 8];
     const int octave =
         63 - __builtin_clzll((unsigned long long)(bytes - 1)); /* 2^octave < bytes ≤ 2^(octave+1) */
@@ -120,11 +129,12 @@ static inline void set_bytes(cache *c, size_t bytes)
     __atomic_store_n(&c->bytes, bytes, __ATOMIC_RELAXED);
 }
 
-static header *pop_late(cache *c)
+static inline header *pop_late(cache *c)
 {
     header *h = c->late;
     c->late = h->u.next;
-    c->nlate--;
+    if (--c->nlate == 0)
+        c->end = &c->late;
     return h;
 }
 
@@ -136,13 +146,12 @@ static void release_late(cache *c)
 
 static void release_lists(cache *c)
 {
-    for (int kind = 0; kind < 2; kind++)
-        for (int i = 0; i < CLASSES; i++)
-            while (c->lists[kind][i]) {
-                header *h = c->lists[kind][i];
-                c->lists[kind][i] = h->u.next;
-                free_block(h);
-            }
+    for (int i = 0; i < LISTS; i++)
+        while (c->lists[i].first) {
+            header *h = c->lists[i].first;
+            c->lists[i].first = h->u.next;
+            free_block(h);
+        }
     set_bytes(c, 0);
 }
 
@@ -183,6 +192,9 @@ static __attribute__((noinline)) cache *register_cache(void)
         free(c);
         return NULL;
     }
+    for (int i = 0; i < LISTS; i++)
+        c->lists[i].bytes = class_bytes(i % CLASSES);
+    c->end = &c->late;
     fxi_mutex_lock(&lock);
     c->next = all;
     if (all)
@@ -197,12 +209,15 @@ static inline cache *my_cache(void)
     return __builtin_expect(mine != NULL, 1) ? mine : register_cache();
 }
 
-static inline void count_live(cache *c, int64_t by)
+/* A block has been handed out (by: 1) or taken back (−1). */
+static inline void count_live(cache *c, int by, size_t bytes)
 {
-    if (__builtin_expect(c != NULL, 1))
-        __atomic_store_n(&c->live, c->live + by, __ATOMIC_RELAXED);
-    else
+    if (__builtin_expect(c == NULL, 0)) {
         __atomic_fetch_add(&without, by, __ATOMIC_RELAXED);
+        return;
+    }
+    __atomic_store_n(&c->live, c->live + by, __ATOMIC_RELAXED);
+    c->held += by * (int64_t)bytes;
 }
 
 void fxi_memory_trim(void)
@@ -241,7 +256,7 @@ size_t fxi_memory_cached_by_all(void)
 
 static size_t capacity_of(const header *h)
 {
-    return CACHING ? class_bytes(h->size_class) : h->u.capacity;
+    return CACHING ? class_bytes(h->list % CLASSES) : h->u.capacity;
 }
 
 static __attribute__((noinline)) bool counted_fault(void)
@@ -250,14 +265,18 @@ static __attribute__((noinline)) bool counted_fault(void)
     return n == __atomic_load_n(&fault_at, __ATOMIC_RELAXED);
 }
 
-/* True when this allocation is the one a test wants to fail. */
+/* Does a test want an allocation to fail? */
+static inline bool faults(void)
+{
+    return __builtin_expect(__atomic_load_n(&fault_at, __ATOMIC_RELAXED) != -1, 0);
+}
+/* True when this allocation is the one. */
 static inline bool fault(void)
 {
-    return __builtin_expect(__atomic_load_n(&fault_at, __ATOMIC_RELAXED) != -1, 0) &&
-           counted_fault();
+    return faults() && counted_fault();
 }
 
-static header *from_system(int size_class, size_t bytes, size_t alignment, bool aligned)
+static header *from_system(int number, size_t bytes, size_t alignment, bool aligned)
 {
     const size_t front = aligned ? (alignment > ALIGNED ? alignment : ALIGNED) : PLAIN;
     if (bytes > SIZE_MAX - front)
@@ -273,44 +292,52 @@ static header *from_system(int size_class, size_t bytes, size_t alignment, bool 
             bytes - bytes % HUGE_PAGE);
     header *h = (header *)(void *)((char *)base + front) - 1;
     h->offset = (uint32_t)front;
-    h->size_class = (uint16_t)size_class;
+    h->list = (uint16_t)number;
     h->aligned = aligned;
     return h;
 }
 
-static void *hand_out(cache *c, header *h)
+static void *take_new(cache *c, int size_class, size_t bytes, size_t alignment, bool aligned)
 {
-    count_live(c, 1);
-    if (c)
-        c->held += (int64_t)class_bytes(h->size_class);
-    return h + 1;
-}
-
-static __attribute__((noinline)) void *take_new(cache *c, size_t bytes, size_t alignment,
-                                                bool aligned)
-{
-    const int k = class_of(bytes);
-    if (k >= CLASSES)
-        return NULL;
-    header *h = from_system(k, CACHING ? class_bytes(k) : bytes, alignment, aligned);
+    const size_t whole = class_bytes(size_class);
+    header *h =
+        from_system(size_class + aligned * CLASSES, CACHING ? whole : bytes, alignment, aligned);
     if (!h)
         return NULL;
     h->u.capacity = bytes;
-    return hand_out(c, h);
+    count_live(c, 1, whole);
+    return h + 1;
 }
 
+static inline void *pop(cache *c, list *l)
+{
+    header *h = l->first;
+    l->first = h->u.next;
+    set_bytes(c, c->bytes - l->bytes);
+    count_live(c, 1, l->bytes);
+    return h + 1;
+}
+
+static __attribute__((noinline)) void *take_any(size_t bytes, size_t alignment, bool aligned)
+{
+    const int k = class_of(bytes);
+    if (fault() || k >= CLASSES)
+        return NULL;
+    cache *c = my_cache();
+    list *l = CACHING && c && alignment <= ALIGNED ? &c->lists[k + aligned * CLASSES] : NULL;
+    return l && l->first ? pop(c, l) : take_new(c, k, bytes, alignment, aligned);
+}
+
+/* take_any, without a call for small blocks that are cached. */
 static inline void *take(size_t bytes, size_t alignment, bool aligned)
 {
-    if (fault())
-        return NULL;
-    const int k = class_of(bytes);
-    cache *c = my_cache();
-    header *h = CACHING && c && alignment <= ALIGNED && k < CLASSES ? c->lists[aligned][k] : NULL;
-    if (!h)
-        return take_new(c, bytes, alignment, aligned);
-    c->lists[aligned][k] = h->u.next;
-    set_bytes(c, c->bytes - class_bytes(k));
-    return hand_out(c, h);
+    cache *c = mine;
+    if (CACHING && c && bytes <= SMALL && alignment <= ALIGNED && !faults()) {
+        list *l = &c->lists[class_of(bytes) + aligned * CLASSES];
+        if (l->first)
+            return pop(c, l);
+    }
+    return take_any(bytes, alignment, aligned);
 }
 
 /* A quarter of the peak would not hold the result of a step that makes one large array of another:
@@ -323,16 +350,16 @@ static size_t cache_limit(void)
 
 /* Room for one more block of a class: blocks of other classes go, the largest first, so that sizes
  * that are no longer used do not keep out those that are. */
-static bool make_room(cache *c, int aligned, int size_class)
+static bool make_room(cache *c, const list *wanted)
 {
-    const size_t bytes = class_bytes(size_class), limit = cache_limit();
+    const size_t bytes = wanted->bytes, limit = cache_limit();
     for (int k = CLASSES - 1; k >= 0 && bytes <= limit; k--)
         for (int kind = 0; kind < 2; kind++) {
-            header **list = &c->lists[kind][k];
-            while (*list && c->bytes + bytes > limit && (kind != aligned || k != size_class)) {
-                header *h = *list;
-                *list = h->u.next;
-                set_bytes(c, c->bytes - class_bytes(k));
+            list *l = &c->lists[k + kind * CLASSES];
+            while (l->first && c->bytes + bytes > limit && l != wanted) {
+                header *h = l->first;
+                l->first = h->u.next;
+                set_bytes(c, c->bytes - l->bytes);
                 free_block(h);
             }
         }
@@ -371,58 +398,75 @@ void *fxi_realloc(void *p, size_t bytes)
     return q;
 }
 
-static inline void taken_back(cache *c, const header *h)
+static inline void push(cache *c, list *l, header *h)
 {
-    count_live(c, -1);
-    if (c)
-        c->held -= (int64_t)class_bytes(h->size_class);
+    h->u.next = l->first;
+    l->first = h;
+    set_bytes(c, c->bytes + l->bytes);
 }
 
 /* To the lists, or to the system. */
-static inline void put_away(cache *c, header *h)
+static void put_away(cache *c, header *h)
 {
-    const size_t bytes = class_bytes(h->size_class);
-    if (!CACHING || !c || __builtin_expect(h->offset > ALIGNED, 0) ||
-        (__builtin_expect(c->bytes + bytes > CACHE_BYTES, 0) &&
-         !make_room(c, h->aligned, h->size_class))) {
+    list *l = CACHING && c && h->offset <= ALIGNED ? &c->lists[h->list] : NULL;
+    if (l && (c->bytes + l->bytes <= CACHE_BYTES || make_room(c, l)))
+        push(c, l, h);
+    else
         free_block(h);
-        return;
-    }
-    h->u.next = c->lists[h->aligned][h->size_class];
-    c->lists[h->aligned][h->size_class] = h;
-    set_bytes(c, c->bytes + bytes);
+}
+
+static __attribute__((noinline)) void free_any(header *h)
+{
+    cache *c = my_cache();
+    count_live(c, -1, class_bytes(h->list % CLASSES));
+    put_away(c, h);
 }
 
 void fxi_free(void *p)
 {
     if (!p)
         return;
-    cache *c = my_cache();
-    taken_back(c, header_of(p));
-    put_away(c, header_of(p));
+    header *h = header_of(p);
+    cache *c = mine;
+    list *l = CACHING && c && h->offset <= ALIGNED ? &c->lists[h->list] : NULL;
+    if (!l || c->bytes + l->bytes > CACHE_BYTES) {
+        free_any(h);
+        return;
+    }
+    count_live(c, -1, l->bytes);
+    push(c, l, h);
 }
 
 void *fxi_malloc_late(size_t bytes, uint32_t waiting)
 {
-    cache *c = my_cache();
-    if (!CACHING || !c || c->nlate <= waiting || c->late->size_class != class_of(bytes))
+    cache *c = mine;
+    if (!CACHING || !c || c->nlate <= waiting || c->late->list != class_of(bytes) || faults())
         return fxi_malloc(bytes);
-    return fault() ? NULL : hand_out(c, pop_late(c));
+    count_live(c, 1, c->lists[c->late->list].bytes);
+    return pop_late(c) + 1;
+}
+
+static __attribute__((noinline)) void free_late_first(void *p, uint32_t waiting, size_t keep)
+{
+    if (register_cache())
+        fxi_free_late(p, waiting, keep);
+    else
+        fxi_free(p);
 }
 
 void fxi_free_late(void *p, uint32_t waiting, size_t keep)
 {
-    cache *c = my_cache();
-    if (!c) {
-        fxi_free(p);
+    cache *c = mine;
+    if (__builtin_expect(!c, 0)) {
+        free_late_first(p, waiting, keep);
         return;
     }
     header *h = header_of(p);
-    taken_back(c, h);
+    count_live(c, -1, c->lists[h->list].bytes);
     cover(h, keep);
     h->u.next = NULL;
-    *(c->late ? &c->latest->u.next : &c->late) = h;
-    c->latest = h;
+    *c->end = h;
+    c->end = &h->u.next;
     if (__builtin_expect(++c->nlate > waiting + (CACHING ? MORE_LATE : 0), 0))
         put_away(c, pop_late(c));
 }
