@@ -44,36 +44,46 @@ static fx_array *give_up(fxi_operand *o, int n, fx_status s)
 
 enum type_rule { KEEP, COUNT, REAL, COMPARE };
 
+/* The node of an argument, NULL for a number. False when the calling thread may not use it. */
+static inline bool node_of(const fxi_context *c, const fxi_arg *a, fxi_node **out)
+{
+    *out = NULL;
+    if (a->kind != FXI_ARG_ARRAY)
+        return true;
+    if (!fxi_usable(c, a->u.array))
+        return false;
+    *out = a->u.array->node;
+    return true;
+}
+
+/* Do they need no conversion and no move, and only broadcast a 0-d one? */
+static inline bool meets(const fxi_node *main, const fxi_node *other)
+{
+    return other->dtype == main->dtype &&
+           (other->device == main->device || !other->device || !main->device) &&
+           (other->ndim == 0 || fxi_same_shape(other, main));
+}
+
 /* The usual case needs no rules: floating-point operands of one type, shape and device, or one of
  * them a number. NULL: not that. */
-static fx_array *plain_binary(fx_op op, enum type_rule rule, const fxi_arg *args)
+static fx_array *plain_binary(fx_op op, enum type_rule rule, const fxi_arg *a, const fxi_arg *b)
 {
     fxi_context *c = fxi_begin();
-    fxi_node *in[2] = {NULL, NULL}, *main = NULL;
-    for (int i = 0; i < 2; i++) {
-        if (args[i].kind != FXI_ARG_ARRAY)
-            continue;
-        const fx_array *x = args[i].u.array;
-        if (!fxi_usable(c, x))
-            return NULL;
-        in[i] = x->node;
-        main = main && main->ndim > 0 ? main : in[i];
-    }
-    if (!main || main->weak || !fxi_is_float(main->dtype))
+    fxi_node *in[2];
+    if (!node_of(c, a, &in[0]) || !node_of(c, b, &in[1]))
         return NULL;
-    fx_device *device = in[0] && in[0]->device ? in[0]->device : in[1] ? in[1]->device : NULL;
-    for (int i = 0; i < 2; i++)
-        if (in[i] && (in[i]->dtype != main->dtype || (in[i]->device && in[i]->device != device) ||
-                      (in[i]->ndim > 0 && !fxi_same_shape(in[i], main))))
-            return NULL;
-    fxi_operand number = {.arg = args[in[0] ? 1 : 0]};
-    if (!in[0] || !in[1]) {
-        if (!fxi_operand_literal(&number, (fx_dtype)main->dtype))
-            return fx_error_array(FX_STATUS_MEMORY);
-        in[in[0] ? 1 : 0] = number.node;
-    }
-    fxi_node *node = fxi_node_new(c, op, rule == COMPARE ? FX_DTYPE_BOOL : (fx_dtype)main->dtype,
-                                  main->ndim, main->shape, device, NULL, 2, in);
+    const int first = in[0] && (in[0]->ndim > 0 || !in[1]) ? 0 : 1;
+    const fxi_node *main = in[first], *other = in[1 - first];
+    if (!main || main->weak || !fxi_is_float(main->dtype) || (other && !meets(main, other)))
+        return NULL;
+    const fx_dtype type = rule == COMPARE ? FX_DTYPE_BOOL : (fx_dtype)main->dtype;
+    fxi_operand number = {.arg = first == 0 ? *b : *a};
+    if (!other && !fxi_operand_literal(&number, (fx_dtype)main->dtype))
+        return fx_error_array(FX_STATUS_MEMORY);
+    if (!other)
+        in[1 - first] = number.node;
+    fx_device *device = main->device || !other ? main->device : other->device;
+    fxi_node *node = fxi_node_new(c, op, type, main->ndim, main->shape, device, NULL, 2, in);
     fxi_operands_release(&number, 1);
     return fxi_array_take(node);
 }
@@ -82,7 +92,7 @@ static fx_array *binary(fx_op op, enum type_rule rule, fxi_arg a, fxi_arg b)
 {
     const char *name = fxi_ops[op].name;
     fxi_operand o[2];
-    fx_array *plain = plain_binary(op, rule, (fxi_arg[]){a, b});
+    fx_array *plain = plain_binary(op, rule, &a, &b);
     if (plain)
         return plain;
     const fx_status s = fxi_resolve(name, (fxi_arg[]){a, b}, 2, o);

@@ -436,21 +436,23 @@ static void release_fields(fx_object *o)
 
 static void free_array(fx_array *x)
 {
-    if (x->node) {
-        fxi_node *n = x->node;
-        if (__atomic_sub_fetch(&n->handles, 1, __ATOMIC_ACQ_REL) == 0 && !n->data && n->next) {
-            n->prev->next = n->next; /* a result that nobody can see is not a sink */
-            n->next->prev = n->prev;
-            n->next = n->prev = NULL;
-        }
-        fxi_node_release(n);
+    fxi_node *n = x->node;
+    if (!n)
+        return;
+    if (n->data) {
+        __atomic_fetch_sub(&n->handles, 1, __ATOMIC_ACQ_REL);
+    } else if (--n->handles == 0 && n->next) {
+        n->prev->next = n->next; /* a result that nobody can see is not a sink */
+        n->next->prev = n->prev;
+        n->next = n->prev = NULL;
     }
+    fxi_node_release(n);
 }
 
 /* Frees an object that may hold others. These are freed in the same loop: a list of objects may be
  * longer than the stack is deep. An object counts as freed before its fields are released, since
  * one of them may be the object itself. */
-static void free_holder(fx_object *o)
+static __attribute__((noinline)) void free_holder(fx_object *o)
 {
     static _Thread_local struct {
         fx_object *first; /* linked by fxi_next */

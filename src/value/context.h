@@ -146,7 +146,11 @@ void fxi_buffer_release(fxi_buffer *b);
  */
 void fxi_buffer_give_up(fxi_buffer *b);
 /* Does the node's value lie in memory that was given up? Records it in the name of op. */
-bool fxi_node_given_up(const char *op, const fxi_node *n);
+bool fxi_node_report_given_up(const char *op);
+static inline bool fxi_node_given_up(const char *op, const fxi_node *n)
+{
+    return n->data && n->data->buffer->freed && fxi_node_report_given_up(op);
+}
 
 /* Marks a node as stale: an update has reused its buffer, and its value is lost. */
 void fxi_node_spoil(fxi_node *n);

@@ -69,10 +69,8 @@ void fxi_buffer_give_up(fxi_buffer *b)
     b->freed = true;
 }
 
-bool fxi_node_given_up(const char *op, const fxi_node *n)
+bool fxi_node_report_given_up(const char *op)
 {
-    if (!n->data || !n->data->buffer->freed)
-        return false;
     fx_fail(FX_STATUS_STATE, op,
             "the array was freed when the iterator it came from went on to the next batch");
     return true;
@@ -224,7 +222,7 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
         fx_fail(FX_STATUS_MEMORY, fxi_ops[op].name, "no memory for a node");
         return NULL;
     }
-    memset(n, 0, offsetof(fxi_node, shape));
+    memset(&n->op, 0, offsetof(fxi_node, inl) - offsetof(fxi_node, op));
     n->refs = 1;
     n->op = (uint8_t)op;
     n->dtype = (uint8_t)dtype;

@@ -54,7 +54,12 @@ typedef struct fxi_data {
 
 typedef struct fxi_node fxi_node;
 struct fxi_node {
-    int64_t refs; /* atomic */
+    int64_t refs;      /* atomic */
+    uint64_t seq;      /* order of creation within the thread: inputs before consumers */
+    fx_device *device; /* where it belongs. NULL: made of literals and generators alone, so it may
+                          meet arrays of any device; this stays so when it is evaluated */
+    fxi_node **in;     /* inputs; points at inl when nin ≤ 3 */
+    /* From here to `inl` a new node is zero. */
     uint8_t op, dtype, ndim;
     bool weak;        /* a literal's type: does not widen what it meets */
     bool stale;       /* an update has reused its buffer for the value that replaced it */
@@ -69,15 +74,11 @@ struct fxi_node {
     uint32_t calm;            /* == the context's: reads nothing that updates replace (sinks.c) */
     int32_t handles;          /* live handles (owner thread) */
     int32_t consumers;        /* pending nodes that take it as an input (owner thread) */
-    uint64_t seq;             /* order of creation within the thread: inputs before consumers */
-    fx_device *device; /* where it belongs. NULL: made of literals and generators alone, so it may
-                          meet arrays of any device; this stays so when it is evaluated */
-    fxi_data *data;    /* NULL while pending */
+    fxi_data *data;           /* NULL while pending */
     const fx_array
-        *rebound;  /* the handle in which an update replaced this value, else NULL; atomic */
-    fxi_node **in; /* inputs; points at inl when nin ≤ 3 */
-    fxi_node *inl[3];
+        *rebound; /* the handle in which an update replaced this value, else NULL; atomic */
     fxi_node *prev, *next; /* the thread's list of pending results that nothing consumed (sinks) */
+    fxi_node *inl[3];
     int64_t shape[FX_MAX_DIMS];
     fx_attr attr;
 };
