@@ -230,10 +230,10 @@ static fx_status bring(fxi_context *c, fxi_graph *g, const frame *consumer, fx_d
 
 /* Is the value of the top frame on another device than its consumer? The first value decides where
  * nothing else does. */
-static bool is_elsewhere(const fxi_context *c, fxi_graph *g, const frame *top, int32_t below)
+static bool is_elsewhere(const fxi_context *c, fxi_graph *g, const frame *top)
 {
     const fxi_node *n = top->node;
-    if (!n->data || below == 0)
+    if (!n->data || top == g->stack)
         return false;
     fx_device *place = n->data->buffer->device;
     if (!top->device && !g->device)
@@ -250,41 +250,54 @@ static frame frame_of(const frame *consumer, fxi_node *n)
     return (frame){n, device, 0};
 }
 
+/* The node of the top frame, all of whose inputs have numbers. */
+static inline fx_status finish_top(fxi_context *c, fxi_graph *g, const frame *top)
+{
+    fxi_node *n = top->node;
+    const fx_status s = check_node(c, n);
+    if (s != FX_OK)
+        return s;
+    if (is_elsewhere(c, g, top))
+        return bring(c, g, top - 1, top->device ? top->device : g->device);
+    if (is_transfer(n)) {
+        g->blocked = n;
+        return FX_STATUS_UNSUPPORTED;
+    }
+    return finish_node(c, g, n);
+}
+
+/* The frame above the top one; NULL when memory is out. */
+static inline frame *frame_above(fxi_graph *g, const frame *top)
+{
+    const int32_t depth = (int32_t)(top - g->stack) + 1;
+    const bool ok = depth < g->stack_capacity ||
+                    fxi_grow(&g->stack, &g->stack_capacity, depth + 1, sizeof *g->stack);
+    return ok ? &g->stack[depth] : NULL;
+}
+
+/* The stack is a path of the graph, so it has no node twice. */
 static fx_status walk(fxi_context *c, fxi_graph *g, fxi_node *root)
 {
     if (number_of(c, g, root) >= 0)
         return FX_OK;
-    int32_t depth = 0;
     if (!fxi_grow(&g->stack, &g->stack_capacity, 1, sizeof *g->stack))
         return FX_STATUS_MEMORY;
-    g->stack[depth++] = (frame){root, root->device, 0};
-    while (depth > 0) {
-        frame *f = &g->stack[depth - 1];
+    frame *f = g->stack;
+    *f = (frame){root, root->device, 0};
+    for (;;) {
         fxi_node *n = f->node, *in = n->data ? NULL : unnumbered(c, g, n, &f->next);
         if (in) {
-            if (depth == g->stack_capacity &&
-                !fxi_grow(&g->stack, &g->stack_capacity, depth + 1, sizeof *g->stack))
+            f = frame_above(g, f);
+            if (!f)
                 return FX_STATUS_MEMORY;
-            g->stack[depth] = frame_of(&g->stack[depth - 1], in);
-            depth++;
+            *f = frame_of(f - 1, in);
             continue;
         }
-        depth--;
-        if (number_of(c, g, n) >= 0) /* reached twice before it was finished */
-            continue;
-        fx_status s = check_node(c, n);
-        if (s == FX_OK && is_elsewhere(c, g, f, depth))
-            s = bring(c, g, f - 1, f->device ? f->device : g->device);
-        if (s == FX_OK && is_transfer(n)) {
-            g->blocked = n;
-            s = FX_STATUS_UNSUPPORTED;
-        }
-        if (s == FX_OK)
-            s = finish_node(c, g, n);
-        if (s != FX_OK)
+        const fx_status s = finish_top(c, g, f);
+        if (s != FX_OK || f == g->stack)
             return s;
+        f--;
     }
-    return FX_OK;
 }
 
 static bool add_output(fxi_graph *g, int32_t id, int32_t donor)
@@ -357,11 +370,9 @@ static bool collect_outputs(fxi_context *c, fxi_graph *g, int n, const fxi_root 
 static uint64_t hash_words(const uint64_t *w, uint32_t n)
 {
     uint64_t h = 0x9E3779B97F4A7C15ull ^ n;
-    for (uint32_t i = 0; i < n; i++) {
-        h = (h ^ w[i]) * 0xFF51AFD7ED558CCDull;
-        h ^= h >> 32;
-    }
-    return h;
+    for (uint32_t i = 0; i < n; i++)
+        h = ((h << 5 | h >> 59) ^ w[i]) * 0xFF51AFD7ED558CCDull;
+    return h ^ h >> 32;
 }
 
 fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots)
