@@ -32,7 +32,9 @@ static fx_array *along_channels(const batch *b, fx_array *v)
 /* (1−m)·old + m·factor·new, as a constant in old's type. */
 static fx_array *moved(fx_array *old, double momentum, fx_array *batch_value, double factor)
 {
-    fx_array *next = fx_mul(fx_mul(momentum, fx_vec(batch_value)), factor);
+    fx_array *next = fx_mul(momentum, fx_vec(batch_value));
+    if (factor != 1)
+        next = fx_mul(next, factor);
     next = fx_add(fx_mul(1 - momentum, fx_staged(old)), next);
     return fx_stop_gradient(fx_cast(next, fx_eltype(old)));
 }
