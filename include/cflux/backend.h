@@ -416,6 +416,26 @@ static inline int32_t fx_step_output(const fx_step *s, int32_t k)
     return k == 0 ? s->out_value : more->value[k - 1];
 }
 
+/* The number of buffers that a kernel of the step may need at once: inputs, literals among them,
+ * and outputs; work space, which `prepare` may ask for; and the table of streams for RANDOM. A
+ * foreach step counts as one of its segments and CONCAT with one of its inputs, which separate
+ * kernels can take. 0 for custom steps, whose function runs on the host. */
+static inline int32_t fx_step_buffers(const fx_step *s)
+{
+    const int32_t nin = s->op == FX_OP_CONCAT ? 1 : s->nin / fx_step_segments(s);
+    return s->cls == FX_CLASS_CUSTOM ? 0
+                                     : nin + 1 + fx_step_more(s)->n + (s->op == FX_OP_RANDOM) + 1;
+}
+/* Does a step compute several operations, which other steps could compute one by one? */
+static inline bool fx_step_is_fused(const fx_step *s)
+{
+    return s->cls == FX_CLASS_ROW || s->cls == FX_CLASS_FOREACH ||
+           fx_step_program(s).n > (s->cls == FX_CLASS_ELEMENTWISE);
+}
+
+/* The least number that a device may state (fx_device_info.buffers): SELECT of three inputs. */
+enum { FX_LEAST_BUFFERS = 5 };
+
 /* Does a product or convolution go on with a program before it stores a result? */
 static inline bool fx_step_has_epilogue(const fx_step *s)
 {
@@ -453,6 +473,8 @@ typedef struct fx_device_info {
     bool no_f64;     /* has no Float64: arrays of it do not move there */
     bool on_cpu;     /* computes on the host's processors, as PoCL does: a backend whose first
                         device is such is used only where it is asked for by name */
+    int32_t buffers; /* the most buffers of a kernel: no step has more (fx_step_buffers), so at
+                        least FX_LEAST_BUFFERS; 0: no limit */
 } fx_device_info;
 
 /* The table of functions below. */
@@ -543,8 +565,10 @@ struct fx_backend {
     bool (*channels_last)(fx_device *device, const fx_step *step);
     /* Makes a step of a new plan ready: what can be decided once (kernels, tiles, a library's
      * primitive) goes to step->ready, which several threads may use at the same time and `release`
-     * frees. FX_STATUS_UNSUPPORTED, which is not recorded: not with this epilogue; the planner asks
-     * again with less of it. NULL: there is nothing to make ready. */
+     * frees. FX_STATUS_UNSUPPORTED of a step of several operations (fx_step_is_fused), which is
+     * not recorded: not all of them in one step; the planner asks again with less of an epilogue,
+     * or with other steps. Any other failure is recorded and fails the plan before a step has run.
+     * NULL: there is nothing to make ready. */
     fx_status (*prepare)(fx_device *device, fx_step *step);
     /* Frees step->ready. NULL only with `prepare`. */
     void (*release)(fx_device *device, fx_step *step);

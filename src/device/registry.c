@@ -136,6 +136,17 @@ void *fx_devices(const char *backend)
     return fxi_new(&list_type, &init);
 }
 
+/* Does the device take fewer buffers than a step may need? Recorded. */
+static bool states_too_few(const fx_device *d)
+{
+    const bool few = d->info.buffers != 0 && d->info.buffers < FX_LEAST_BUFFERS;
+    if (few)
+        fx_fail(FX_STATUS_DEVICE, "use",
+                "%s states that a step may have %d buffers, and %d is the least (fx_step_buffers)",
+                d->name, (int)d->info.buffers, (int)FX_LEAST_BUFFERS);
+    return few;
+}
+
 /* "CUDA:0" and so on, never freed. NULL: recorded. */
 static fx_device **make_devices(const fx_backend *backend, int n)
 {
@@ -149,7 +160,7 @@ static fx_device **make_devices(const fx_backend *backend, int n)
         fx_device *d = devices[i] = &all[i].device;
         snprintf(names, each, "%s:%d", backend->head.name, i);
         all[i] = (fxi_device)DEVICE(backend, i, names);
-        if (backend->info && backend->info(d) != FX_OK) {
+        if ((backend->info && backend->info(d) != FX_OK) || states_too_few(d)) {
             fxi_free(all);
             return NULL;
         }

@@ -68,8 +68,12 @@ fx_status fxi_graph_of(fxi_context *c, fxi_graph *g, int n, const fxi_root *root
 fx_status fxi_plan_new(const fxi_graph *g, fxi_plan **out_plan)
 {
     const fx_backend *backend = g->device->backend;
+    const bool fuses = backend->fuses && !g->eager;
+    const int32_t buffers = g->device->info.buffers;
     const fxi_planner how = {.views = backend->views,
-                             .fuses = backend->fuses && !g->eager,
+                             .fuses = fuses,
+                             .rows = fuses,
+                             .buffers = buffers ? buffers : INT32_MAX,
                              .own_memory = backend->write,
                              .checks = fxi_plans_checked(),
                              .channels_last = g->eager ? NULL : backend->channels_last,

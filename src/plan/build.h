@@ -74,7 +74,7 @@ bool fxi_lower(fxi_builder *b, int32_t id);
 void fxi_step_free(fx_step *s);
 
 /* Gives matrix products and forward convolutions the elementwise steps that finish them. */
-bool fxi_add_epilogues(fxi_plan *p);
+bool fxi_add_epilogues(const fxi_planner *how, fxi_plan *p);
 /* Makes the steps with an epilogue ready; what the backend cannot do of an epilogue becomes a step
  * after its product. False when memory is out. */
 bool fxi_settle_epilogues(const fxi_planner *how, fxi_plan *p);

@@ -103,8 +103,10 @@ static bool fits(const fx_step *m, const fx_step *e, int32_t k, int r, uint8_t *
     return *out_operand < e->nin && translate(m, e, *out_operand, &t);
 }
 
-/* Follows the product through E up to a value that is stored. */
-static bool find_chain(const fx_step *m, const fx_step *e, int32_t product, chain *out)
+/* Follows the product through E up to a value that is stored. `most`: the operands that M has room
+ * for. */
+static bool find_chain(const fx_step *m, const fx_step *e, int32_t product, int32_t most,
+                       chain *out)
 {
     const fx_tensor *t = &e->in[product];
     *out = (chain){.product = product};
@@ -115,6 +117,9 @@ static bool find_chain(const fx_step *m, const fx_step *e, int32_t product, chai
     do {
         const int32_t k = out->n < MOST ? only_user(e, r) : -1;
         if (k < 0 || !fits(m, e, k, r, &out->operand[out->n]))
+            return false;
+        most -= out->operand[out->n] != r;
+        if (most < 0)
             return false;
         out->instr[out->n++] = (uint8_t)k;
         r = e->nin + k;
@@ -257,7 +262,8 @@ static bool look(const fxi_plan *p, survey *s)
 }
 
 /* The newest contraction that step e may finish; −1: none. */
-static int32_t find_product(const fxi_plan *p, const survey *s, int32_t e, chain *out)
+static int32_t find_product(const fxi_planner *how, const fxi_plan *p, const survey *s, int32_t e,
+                            chain *out)
 {
     const fx_step *step = &p->steps[e];
     int32_t best = -1;
@@ -265,7 +271,7 @@ static int32_t find_product(const fxi_plan *p, const survey *s, int32_t e, chain
         const int32_t v = step->in_value[k], m = s->maker[v];
         chain c;
         if (m > best && !s->gone[m] && s->readers[v] == 1 &&
-            find_chain(&p->steps[m], step, k, &c)) {
+            find_chain(&p->steps[m], step, k, how->buffers - fx_step_buffers(&p->steps[m]), &c)) {
             best = m;
             *out = c;
         }
@@ -310,13 +316,13 @@ static bool reorder(fxi_plan *p, const survey *s)
     return true;
 }
 
-bool fxi_add_epilogues(fxi_plan *p)
+bool fxi_add_epilogues(const fxi_planner *how, fxi_plan *p)
 {
     survey s = {0};
     bool ok = look(p, &s), any = false;
     for (int32_t e = 0; e < p->nsteps && ok; e++) {
         chain c;
-        const int32_t m = find_product(p, &s, e, &c);
+        const int32_t m = find_product(how, p, &s, e, &c);
         ok = m < 0 || fuse(p, &s, m, e, &c);
         any |= m >= 0;
     }

@@ -27,6 +27,7 @@ typedef struct growth {
 
 typedef struct grouping {
     const fxi_graph *g;
+    int32_t buffers; /* that a step may have, without its work space */
     fxi_groups *out;
     growth *growth;
     int32_t *at;                /* per node: its place in the order of computation */
@@ -104,10 +105,11 @@ static bool joins(const grouping *s, int32_t i, int32_t root, bool *out_stored)
 {
     const growth *w = &s->growth[root];
     const int outside = needed_outside(s, i, root);
-    const int operands = fxi_graph_inputs(s->g, i) - 1; /* its own are new, it is one no longer */
+    /* Its own operands are new, it is one no longer. */
+    const int32_t inputs = w->inputs + fxi_graph_inputs(s->g, i) - 1;
     if (outside < 0 || !same_shape(s->g->nodes[i], w->space) ||
-        w->instructions >= FXI_GROUP_INSTRUCTIONS || w->inputs + operands > FXI_GROUP_INPUTS ||
-        w->outputs + outside > w->most_outputs)
+        w->instructions >= FXI_GROUP_INSTRUCTIONS || inputs > FXI_GROUP_INPUTS ||
+        w->outputs + outside > w->most_outputs || inputs + w->outputs + outside > s->buffers)
         return false;
     *out_stored = outside > 0;
     return true;
@@ -209,17 +211,17 @@ static void alone(const fxi_graph *g, fxi_groups *out)
     }
 }
 
-bool fxi_group(const fxi_graph *g, bool fuse, fxi_groups *out)
+bool fxi_group(const fxi_planner *how, const fxi_graph *g, fxi_groups *out)
 {
     const size_t n = (size_t)g->n + 1;
-    grouping s = {.g = g, .out = out};
+    grouping s = {.g = g, .buffers = how->buffers - 1, .out = out};
     out->root = fxi_malloc(n * sizeof *out->root);
     out->stored = fxi_malloc(n * sizeof *out->stored);
     out->next = fxi_malloc(n * sizeof *out->next);
-    bool ok = out->root && out->stored && out->next && fxi_rows_find(g, fuse, &out->rows);
-    if (ok && !fuse)
+    bool ok = out->root && out->stored && out->next && fxi_rows_find(how, g, &out->rows);
+    if (ok && !how->fuses)
         alone(g, out);
-    if (ok && fuse) {
+    if (ok && how->fuses) {
         s.growth = fxi_malloc(n * sizeof *s.growth);
         s.at = fxi_malloc(n * sizeof *s.at);
         ok = s.growth && s.at && list_consumers(&s);

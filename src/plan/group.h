@@ -20,8 +20,8 @@ typedef struct fxi_groups {
 int32_t fxi_graph_input(const fxi_graph *g, int32_t id, int i);
 int fxi_graph_inputs(const fxi_graph *g, int32_t id); /* how many */
 
-/* Groups the nodes of g; fuse false leaves every node alone. False when memory is out. */
-bool fxi_group(const fxi_graph *g, bool fuse, fxi_groups *out);
+/* Groups the nodes of g; without how->fuses every node is left alone. False when memory is out. */
+bool fxi_group(const fxi_planner *how, const fxi_graph *g, fxi_groups *out);
 void fxi_groups_free(fxi_groups *groups);
 
 #endif

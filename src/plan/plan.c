@@ -5,6 +5,10 @@
  * elements dense first. What is left becomes steps (lower.c), which contractions finish
  * (epilogue.c). Outputs get buffers of their own, or take over those of the values they replace
  * (donate.c); everything else goes to the arena (place.c).
+ *
+ * If the backend does not take a fused step (its kernel needs more registers or local memory than
+ * the device has, say), the graph is planned again without row steps, and then with a step for
+ * every node: what a device cannot compute is found out before a step has run.
  */
 #include "build.h"
 #include <cflux/backend.h>
@@ -139,23 +143,32 @@ static bool keep_key(fxi_plan *p, const fxi_graph *g)
     return true;
 }
 
-/* Steps with an epilogue were prepared when it was settled. A step that the backend does not
- * support fails when it runs, and says why. */
-static bool prepare(fxi_builder *b)
+/* Steps with an epilogue were prepared when it was settled; those that failed are asked for again.
+ * A backend that fails has recorded why, unless the planner may ask for other steps: *out_refused.
+ */
+static fx_status prepare(fxi_builder *b, bool *out_refused)
 {
     fxi_plan *p = b->p;
-    fx_status status = FX_OK;
-    for (int32_t i = 0; i < p->nsteps && status != FX_STATUS_MEMORY; i++) {
-        const bool away = fxi_runs_away(p->device, &p->steps[i]);
-        if (b->how->prepare && !p->steps[i].ready && !away)
-            status = b->how->prepare(p->device, &p->steps[i]);
-        b->by_steps |= away || status != FX_OK;
+    for (int32_t i = 0; i < p->nsteps; i++) {
+        fx_step *s = &p->steps[i];
+        const bool away = fxi_runs_away(p->device, s);
+        b->by_steps |= away;
+        if (!b->how->prepare || s->ready || away)
+            continue;
+        const fx_status status = b->how->prepare(p->device, s);
+        if (status == FX_OK)
+            continue;
+        *out_refused = status == FX_STATUS_UNSUPPORTED && fx_step_is_fused(s);
+        return *out_refused || status == FX_STATUS_MEMORY
+                   ? status
+                   : fx_fail(status, fxi_ops[s->op].name, "%s has no kernel for it that makes %s",
+                             p->device->name, fx_dtype_name((fx_dtype)s->out.dtype));
     }
-    return status != FX_STATUS_MEMORY;
+    return FX_OK;
 }
 
 /* The backend takes the plan as a whole, if it can. Not one with steps that the library runs
- * itself, or that it could not prepare: their turn would not come. */
+ * itself: their turn would not come. */
 static fx_status prepare_whole(const fxi_builder *b)
 {
     fxi_plan *p = b->p;
@@ -169,15 +182,16 @@ static fx_status prepare_whole(const fxi_builder *b)
     return status == FX_STATUS_UNSUPPORTED ? FX_OK : status;
 }
 
-static bool build(fxi_builder *b)
+/* From nodes to steps. False when memory is out. */
+static bool lower(fxi_builder *b)
 {
     const fxi_graph *g = b->g;
     fxi_plan *p = b->p;
-    const bool fuse = b->how->fuses;
     b->places = fxi_malloc(((size_t)g->n + 1) * sizeof *b->places);
     p->results = fxi_calloc((size_t)g->noutputs + 1, sizeof *p->results);
     b->last = fxi_malloc(((size_t)g->n + 1) * sizeof *b->last);
-    if (!b->places || !b->last || !p->results || !keep_key(p, g) || !fxi_group(g, fuse, &b->groups))
+    if (!b->places || !b->last || !p->results || !keep_key(p, g) ||
+        !fxi_group(b->how, g, &b->groups))
         return false;
     memset(b->last, -1, (size_t)g->n * sizeof *b->last);
     p->noutputs = g->noutputs;
@@ -187,13 +201,21 @@ static bool build(fxi_builder *b)
     for (int32_t k = 0; k < g->noutputs; k++)
         if (!settle_output(b, k))
             return false;
-    if ((fuse && !(fxi_add_epilogues(p) && fxi_settle_epilogues(b->how, p))) || !fxi_donate(b) ||
-        (fuse && !fxi_merge_foreach(p)) || !prepare(b))
-        return false;
+    return !b->how->fuses || (fxi_add_epilogues(b->how, p) && fxi_settle_epilogues(b->how, p));
+}
+
+static fx_status build(fxi_builder *b, bool *out_refused)
+{
+    fxi_plan *p = b->p;
+    if (!lower(b) || !fxi_donate(b) || (b->how->fuses && !fxi_merge_foreach(p)))
+        return FX_STATUS_MEMORY;
+    const fx_status status = prepare(b, out_refused);
+    if (status != FX_OK)
+        return status;
     note_lives(p);
-    fxi_account(p, g);
+    fxi_account(p, b->g);
     p->slots_bytes = b->how->own_memory ? 8 * (int64_t)p->nslots : 0;
-    return fxi_plan_place(p);
+    return fxi_plan_place(p) ? FX_OK : FX_STATUS_MEMORY;
 }
 
 static fx_status check(const fxi_planner *how, const fxi_plan *p)
@@ -205,24 +227,28 @@ static fx_status check(const fxi_planner *how, const fxi_plan *p)
                                      p->device->name, why);
 }
 
-fx_status fxi_plan_build(const fxi_planner *how, const fxi_graph *g, fxi_plan **out_plan)
+/* *out_refused: the backend does not take a fused step, which is not recorded. */
+static fx_status build_once(const fxi_planner *how, const fxi_graph *g, fxi_plan **out_plan,
+                            bool *out_refused)
 {
     const int64_t before = fxi_memory_held_here();
     fxi_plan *p = fxi_calloc(1, sizeof *p);
     fxi_builder b = {.g = g, .p = p, .how = how, .views = how->views};
     *out_plan = NULL;
+    *out_refused = false;
     if (p) {
         p->refs = 1;
         p->device = g->device;
         p->release = how->release;
     }
-    const bool ok = p && build(&b);
+    fx_status status = p ? build(&b, out_refused) : FX_STATUS_MEMORY;
     fxi_free(b.places);
     fxi_free(b.last);
     fxi_groups_free(&b.groups);
-    fx_status status =
-        ok ? check(how, p)
-           : fx_fail(FX_STATUS_MEMORY, "plan", "no memory for a plan of %d nodes", (int)g->n);
+    if (status == FX_OK)
+        status = check(how, p);
+    else if (status == FX_STATUS_MEMORY)
+        fx_fail(status, "plan", "no memory for a plan of %d nodes", (int)g->n);
     if (status == FX_OK)
         status = prepare_whole(&b);
     if (status == FX_OK) {
@@ -230,6 +256,19 @@ fx_status fxi_plan_build(const fxi_planner *how, const fxi_graph *g, fxi_plan **
         p->bytes = fxi_memory_held_here() - before;
     } else if (p)
         fxi_plan_release(p);
+    return status;
+}
+
+fx_status fxi_plan_build(const fxi_planner *how, const fxi_graph *g, fxi_plan **out_plan)
+{
+    fxi_planner less = *how;
+    bool refused;
+    fx_status status = build_once(&less, g, out_plan, &refused);
+    while (refused) {
+        less.fuses = less.rows;
+        less.rows = false;
+        status = build_once(&less, g, out_plan, &refused);
+    }
     return status;
 }
 

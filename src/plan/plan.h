@@ -76,8 +76,8 @@ struct fxi_plan {
 };
 
 /* Builds the plan of a graph; *out_plan is the caller's, NULL unless FX_OK. FX_STATUS_MEMORY,
- * FX_STATUS_INTERNAL if plans are checked and this one is wrong, or the status of a plan_prepare
- * that failed; all are recorded. */
+ * FX_STATUS_INTERNAL if plans are checked and this one is wrong, or what `prepare` returned of a
+ * step or plan_prepare of all; all are recorded. */
 fx_status fxi_plan_build(const fxi_planner *how, const fxi_graph *g, fxi_plan **out_plan);
 void fxi_plan_free(fxi_plan *p);
 static inline void fxi_plan_release(fxi_plan *p)

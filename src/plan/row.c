@@ -38,6 +38,7 @@ typedef struct search {
     int32_t first, last;            /* places of its members lie between */
     int32_t low, high;              /* places that are looked at: low … high − 1 */
     int32_t members, most;
+    int32_t buffers; /* inputs and outputs that a row step may have */
 } search;
 
 /* ---- what fits ------------------------------------------------------------------------------- */
@@ -318,7 +319,8 @@ static void find_row(search *s, int32_t seed, int32_t *room)
     for (int32_t most = FXI_ROW_MEMBERS; most >= 8; most /= 2) {
         if (!grow(s, seed, most))
             return;
-        if (count_outputs(s) > FXI_ROW_OUTPUTS || count_inputs(s) > FXI_ROW_INPUTS)
+        const int32_t outputs = count_outputs(s), inputs = count_inputs(s);
+        if (outputs > FXI_ROW_OUTPUTS || inputs > FXI_ROW_INPUTS || inputs + outputs > s->buffers)
             continue;
         s->most = 0; /* nobody joins any more */
         make_neighbours(s, room);
@@ -337,10 +339,10 @@ void fxi_rows_free(fxi_rows *rows)
     memset(rows, 0, sizeof *rows);
 }
 
-bool fxi_rows_find(const fxi_graph *g, bool find, fxi_rows *out)
+bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, fxi_rows *out)
 {
     const size_t n = (size_t)g->n + 1;
-    search s = {.g = g, .out = out};
+    search s = {.g = g, .out = out, .buffers = how->buffers - 1};
     int32_t *room = fxi_malloc(n * sizeof *room);
     s.at = fxi_malloc(n * sizeof *s.at);
     s.mark = fxi_malloc(n);
@@ -353,7 +355,7 @@ bool fxi_rows_find(const fxi_graph *g, bool find, fxi_rows *out)
         out->order[i] = s.at[i] = i;
         out->row[i] = -1;
     }
-    for (int32_t i = 0; i < g->n && ok && find; i++)
+    for (int32_t i = 0; i < g->n && ok && how->rows; i++)
         if (out->row[i] < 0 && reduces_rows(g->nodes[i]))
             find_row(&s, i, room);
     fxi_free(room);

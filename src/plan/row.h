@@ -3,6 +3,7 @@
 #define CFLUX_ROW_H
 
 #include "graph.h"
+#include "planner.h"
 
 /* The budgets of one row step (planner rule 3). The passes are those that layer norm needs with its
  * gradient in one step. */
@@ -33,8 +34,8 @@ typedef struct fxi_rows {
     int32_t n;     /* row steps */
 } fxi_rows;
 
-/* Finds the row steps of g; with `find` false there are none. False when memory is out. */
-bool fxi_rows_find(const fxi_graph *g, bool find, fxi_rows *out);
+/* Finds the row steps of g; without how->rows there are none. False when memory is out. */
+bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, fxi_rows *out);
 void fxi_rows_free(fxi_rows *rows);
 
 #endif

@@ -32,6 +32,14 @@ static int open_broken(const fx_host *host, char *why, size_t size)
 }
 #endif
 
+#ifdef BROKEN_FEW_BUFFERS
+static fx_status describe(fx_device *device)
+{
+    device->info.buffers = 4;
+    return FX_OK;
+}
+#endif
+
 static void *take(fx_device *device, size_t bytes)
 {
     (void)device;
@@ -92,6 +100,9 @@ FX_BACKEND_PLUGIN = {.head = FX_BACKEND_HEAD(BROKEN_NAME),
 #endif
 #ifdef BROKEN_PART_OF_MARKS
                      .mark = mark,
+#endif
+#ifdef BROKEN_FEW_BUFFERS
+                     .info = describe,
 #endif
 #ifndef BROKEN_NO_RUN
                      .run = launch,

@@ -3,20 +3,24 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { MOST_DEVICES = 64 };
 
 typedef struct script {
     pthread_mutex_t lock;
     int64_t calls[STANDIN_CALLS], bytes[STANDIN_CALLS], blocks;
-    unsigned which;
+    unsigned which, lacks;
     int64_t after, times, lost_after, capacity;
     bool lost, failed;
 } script;
 static script scripts[MOST_DEVICES];
+static int buffers; /* of a kernel, at most; 0: no limit */
 
 void script_open(void)
 {
+    const char *wish = getenv("STANDIN_BUFFERS");
+    buffers = wish ? atoi(wish) : 0;
     for (int i = 0; i < MOST_DEVICES; i++) {
         scripts[i] = (script){.lost_after = -1};
         pthread_mutex_init(&scripts[i].lock, NULL);
@@ -74,6 +78,40 @@ void script_block(const fx_device *device, int change)
     pthread_mutex_unlock(&s->lock);
 }
 
+int script_buffers(void)
+{
+    return buffers;
+}
+
+/* Counts what a kernel would get a pointer for, without asking the header. */
+static int pointers_of(const fx_step *step, const fx_run *run)
+{
+    if (step->op == FX_OP_CONCAT || step->cls == FX_CLASS_CUSTOM)
+        return 0; /* an input after the other; computed by the host */
+    const int segments = step->cls == FX_CLASS_FOREACH ? step->as.foreach.nsegments : 1;
+    return step->nin / segments + fx_step_outputs(step) / segments + (run->work != NULL) +
+           (step->op == FX_OP_RANDOM);
+}
+
+bool script_overfull(const fx_device *device, const fx_step *step, fx_run *run)
+{
+    const int n = pointers_of(step, run);
+    if (buffers == 0 || n <= buffers)
+        return false;
+    snprintf(run->error, sizeof run->error, "a kernel of %d buffers, and %s takes %d", n,
+             device->name, buffers);
+    return true;
+}
+
+bool script_lacks(const fx_device *device, const fx_step *step)
+{
+    script *s = &scripts[device->id];
+    pthread_mutex_lock(&s->lock);
+    const bool lacks = s->lacks >> step->cls & 1;
+    pthread_mutex_unlock(&s->lock);
+    return lacks;
+}
+
 /* ---- for tests ------------------------------------------------------------------------------- */
 
 static void refuse(int device, unsigned which, int64_t n, int64_t times)
@@ -101,6 +139,14 @@ static void capacity(int device, int64_t bytes)
     script *s = &scripts[device];
     pthread_mutex_lock(&s->lock);
     s->capacity = bytes;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void lacks(int device, unsigned classes)
+{
+    script *s = &scripts[device];
+    pthread_mutex_lock(&s->lock);
+    s->lacks = classes;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -143,4 +189,5 @@ const standin script_table = {.refuse = refuse,
                               .capacity = capacity,
                               .calls = calls,
                               .bytes = bytes,
-                              .blocks = blocks};
+                              .blocks = blocks,
+                              .lacks = lacks};

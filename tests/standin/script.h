@@ -16,5 +16,11 @@ bool script_lost(const fx_device *device);
 int64_t script_capacity(const fx_device *device);
 /* An allocation is there (1) or gone (-1). */
 void script_block(const fx_device *device, int change);
+/* The most buffers of a kernel; 0: no limit. */
+int script_buffers(void);
+/* Does the step have more? The sentence is then in run->error. */
+bool script_overfull(const fx_device *device, const fx_step *step, fx_run *run);
+/* Is `prepare` to refuse the step? */
+bool script_lacks(const fx_device *device, const fx_step *step);
 
 #endif

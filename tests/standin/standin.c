@@ -181,6 +181,7 @@ static fx_status describe(fx_device *device)
     device_state *s = state_of(device);
     snprintf(device->info.name, sizeof device->info.name,
              "stand-in %d for a " STANDIN_NAME " device", device->id);
+    device->info.buffers = script_buffers();
     pthread_t thread;
     if (status == FX_OK && queued && !s->has_thread) {
         if (pthread_create(&thread, NULL, work_off, device) != 0)
@@ -287,7 +288,11 @@ static bool channels_last(fx_device *device, const fx_step *step)
 
 static fx_status prepare(fx_device *device, fx_step *step)
 {
-    return example_backend.prepare(device, step);
+    if (!script_lacks(device, step))
+        return example_backend.prepare(device, step);
+    return fx_step_is_fused(step)
+               ? FX_STATUS_UNSUPPORTED
+               : host->fail(FX_STATUS_UNSUPPORTED, "prepare", "the stand-in lacks such a kernel");
 }
 
 static void release(fx_device *device, fx_step *step)
@@ -304,6 +309,8 @@ static fx_status launch(fx_device *device, const fx_step *step, const void *cons
         memcpy(run->error, why, sizeof run->error);
         return FX_STATUS_DEVICE;
     }
+    if (script_overfull(device, step, run))
+        return FX_STATUS_INTERNAL;
     if (!queued)
         return example_backend.run(device, step, in, out, run);
     job *j = job_new(step, in, out, run);

@@ -3,7 +3,8 @@
  *
  * libcflux-cuda.so and libcflux-amdgpu.so lie in STANDIN_FOLDER of the build tree and are found
  * when FX_PLUGIN_PATH names it (standin_path). STANDIN_ASYNC=1 in the environment when they are
- * opened gives each device a thread that runs its steps after `run` has returned.
+ * opened gives each device a thread that runs its steps after `run` has returned. STANDIN_BUFFERS=N
+ * gives each device kernels of N buffers at most: a step of more fails.
  */
 #ifndef CFLUX_TEST_STANDIN_H
 #define CFLUX_TEST_STANDIN_H
@@ -53,6 +54,9 @@ typedef struct standin {
     int64_t (*bytes)(int device, standin_call call);
     /* Allocations that live. */
     int64_t (*blocks)(int device);
+    /* From now on `prepare` takes no step of the classes in the mask `classes` (1 << FX_CLASS_ROW).
+     */
+    void (*lacks)(int device, unsigned classes);
 } standin;
 
 /* To be called before the first fx_use. */

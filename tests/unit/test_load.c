@@ -75,6 +75,7 @@ static void a_broken_one_says_what_is_wrong(void **state)
         {"part_of_plans", "its table has only a part of plan_prepare, "
                           "plan_run and plan_release"},
         {"part_of_marks", "its table has only a part of mark, wait and unmark"},
+        {"few_buffers", "Metal:0 states that a step may have 4 buffers, and 5 is the least"},
         {"needs_library", "libfake_library.so"}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         look_in_broken(wrong[i][0]);

@@ -93,8 +93,9 @@ typedef struct fxi_gpu_runtime {
 enum { FXI_GPU_FAULTS = 4 };
 fx_status fxi_gpu_fault_text(const int64_t words[FXI_GPU_FAULTS], char *text, size_t size);
 
-/* Makes step->ready. FX_STATUS_UNSUPPORTED, not recorded: not with this epilogue. Other failures
- * are recorded: an element type the device has not, a kernel that does not compile, no memory. */
+/* Makes step->ready. FX_STATUS_UNSUPPORTED of a fused step, not recorded: not all of it in one
+ * step. Other failures are recorded: an element type the device has not, a kernel that does not
+ * compile, no memory. */
 fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *step);
 void fxi_gpu_release(const fxi_gpu_runtime *runtime, fx_step *step);
 /* Queues the launches of a prepared step. A step's launches share scratch memory: the caller holds

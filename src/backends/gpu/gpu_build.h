@@ -143,5 +143,9 @@ void fxi_gpu_no_memory(fxi_gpu_builder *b);
 /* Records the sentence and returns its status. */
 fx_status fxi_gpu_fail(fxi_gpu_builder *b, fx_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The step needs more than the device has: FX_STATUS_UNSUPPORTED, which is recorded unless the step
+ * is fused, when the planner asks for other steps. */
+void fxi_gpu_too_much(fxi_gpu_builder *b, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

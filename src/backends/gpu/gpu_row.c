@@ -168,8 +168,12 @@ static void say_rows(fxi_gpu_builder *b, rows *r)
     const fx_program *p = &fx_step_row(s)->program;
     const int nout = outputs_of(s), outer = fxi_gpu_walk_params(&r->outer);
     fxi_gpu_begin(b, r->wide);
+    int64_t bytes = 0;
     for (int k = 0; k < r->nfolds; k++)
-        fxi_gpu_say_fold(b, k, r->folds[k].kind, r->folds[k].dtype, r->folds[k].result);
+        bytes += fxi_gpu_say_fold(b, k, r->folds[k].kind, r->folds[k].dtype, r->folds[k].result);
+    if (b->limits->group_memory > 0 && FXI_GPU_GROUP * bytes > b->limits->group_memory)
+        fxi_gpu_too_much(b, "%lld bytes of local memory in a group",
+                         (long long)(FXI_GPU_GROUP * bytes));
     fxi_gpu_kernel(b, "fx_rows", s->nin + nout, WALKS + outer + fxi_gpu_walk_params(&r->inner));
     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_rows, "operands");
     for (int k = 0; k < s->nin; k++)
@@ -240,7 +244,10 @@ static bool list_folds(fxi_gpu_builder *b, rows *r)
             continue;
         if (!fxi_gpu_has_fold(b, (int)ins->attr, ins->from))
             return false;
-        fold_of(r, ins);
+        if (fold_of(r, ins) == FOLDS) {
+            fxi_gpu_too_much(b, "more than %d kinds of reductions", (int)FOLDS);
+            return false;
+        }
     }
     return fxi_gpu_known(b);
 }

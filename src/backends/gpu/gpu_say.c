@@ -162,9 +162,9 @@ void fxi_gpu_kernel(fxi_gpu_builder *b, const char *name, int nbuffers, int npar
     b->nparams = nparams;
     const int bytes = nbuffers * (int)(2 * sizeof(int64_t)) + nparams * (b->wide ? 8 : 4);
     if (nbuffers > b->limits->buffers || nparams > FXI_GPU_PARAMS || bytes > b->limits->param_bytes)
-        fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED,
-                     "%d operands and outputs of their strides are too many for a kernel of %s",
-                     nbuffers, b->device->name);
+        fxi_gpu_too_much(b,
+                         "%d operands and outputs of their strides are too many for a kernel of %s",
+                         nbuffers, b->device->name);
     fxi_gpu_say(b, "typedef struct { fx_int v[%d]; } fx_params;\n", nparams);
     fxi_gpu_say(b, "typedef struct { fx_i64 v[%d]; } fx_offsets;\n", nbuffers);
     fxi_gpu_say(b, "FX_KERNEL %s(", name);

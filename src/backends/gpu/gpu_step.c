@@ -37,17 +37,34 @@ struct ready {
 };
 
 /* ---- failures -------------------------------------------------------------------------------- */
-fx_status fxi_gpu_fail(fxi_gpu_builder *b, fx_status status, const char *format, ...)
+static fx_status fail(fxi_gpu_builder *b, fx_status status, const char *format, va_list args)
 {
     char text[256];
-    va_list args;
     if (b->status)
         return b->status;
-    va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
-    va_end(args);
     b->status = status;
     return b->runtime->host->fail(status, op_names[b->step->op], text);
+}
+
+fx_status fxi_gpu_fail(fxi_gpu_builder *b, fx_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fail(b, status, format, args);
+    va_end(args);
+    return b->status;
+}
+
+void fxi_gpu_too_much(fxi_gpu_builder *b, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (fx_step_is_fused(b->step))
+        b->status = b->status ? b->status : FX_STATUS_UNSUPPORTED;
+    else
+        fail(b, FX_STATUS_UNSUPPORTED, format, args);
+    va_end(args);
 }
 
 void fxi_gpu_no_memory(fxi_gpu_builder *b)
@@ -166,10 +183,10 @@ static void check_call(fxi_gpu_builder *b, const fxi_gpu_call *c)
             fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a launch of no groups");
         if (c->groups[k] > most[k] ||
             (b->limits->items > 0 && c->groups[k] > b->limits->items / items))
-            fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED,
-                         "%lld groups of %d work-items are too many for one launch on %s: compute "
-                         "it in parts",
-                         (long long)c->groups[k], (int)c->group, b->device->name);
+            fxi_gpu_too_much(b,
+                             "%lld groups of %d work-items are too many for one launch on %s: "
+                             "compute it in parts",
+                             (long long)c->groups[k], (int)c->group, b->device->name);
     }
 }
 

@@ -45,6 +45,7 @@ static fx_status info(fx_device *device)
     snprintf(device->info.driver, sizeof device->info.driver, "%s", d->driver);
     device->info.memory = d->memory;
     device->info.no_f64 = !d->gpu.limits.f64;
+    device->info.buffers = d->gpu.limits.buffers;
     device->info.on_cpu = d->gpu.limits.serial;
     return FX_OK;
 }
