@@ -292,8 +292,9 @@ typedef struct fx_step {
     bool by_plugin; /* the backend's own: whose `ready` it is */
     int32_t nin;
     int32_t out_value;  /* the output's index into the plan's values */
-    int32_t work_value; /* that of its work space, where it needs some */
-    int64_t work_bytes; /* prepare says: memory of the device that `run` needs besides operands */
+    int32_t work_value; /* that of its work space; no meaning where work_bytes is 0 */
+    int64_t work_bytes; /* memory of the device that `run` needs besides operands: set by `prepare`,
+                           before which it is 0; what prepare does not set up needs none */
     fx_tensor out;
     fx_tensor *in;      /* nin of them */
     int32_t *in_value;  /* indices into the plan's values */
@@ -449,7 +450,8 @@ typedef struct fx_run {
     /* A step's work space: work_bytes of the device, aligned to 64, of any content, which no other
      * step of the run uses at the same time; NULL where work_bytes is 0. */
     void *work;
-    /* RANDOM: seed and counter by slot, UInt64 each, where literals are: in the device's memory. */
+    /* RANDOM: seed and counter by slot, UInt64 each, in the device's memory, as literals are. NULL
+     * where the plan has none. */
     const uint64_t (*streams)[2];
     char error[200]; /* a kernel that fails writes the sentence here and returns a status */
 } fx_run;
@@ -499,8 +501,8 @@ typedef struct fx_host {
     /* Records an error and returns its status. */
     fx_status (*fail)(fx_status status, const char *operation, const char *text);
     void (*message)(int level, const char *text); /* to the log: 0 information, 1 warning */
-    /* The CPU. Its prepare, release and run take any step whose operands are in host memory, and
-     * ignore which device they are given. */
+    /* The CPU. Its prepare, release and run take any step whose operands, work space and streams
+     * are in host memory, and ignore which device they are given. */
     const fx_backend *cpu;
     /* Finds, checks and opens the kernel library `name` that serves the backend `serves`. `sizes`
      * are those that its head must state. Returns its head, which stays valid and which its table
@@ -565,10 +567,11 @@ struct fx_backend {
     bool (*channels_last)(fx_device *device, const fx_step *step);
     /* Makes a step of a new plan ready: what can be decided once (kernels, tiles, a library's
      * primitive) goes to step->ready, which several threads may use at the same time and `release`
-     * frees. FX_STATUS_UNSUPPORTED of a step of several operations (fx_step_is_fused), which is
-     * not recorded: not all of them in one step; the planner asks again with less of an epilogue,
-     * or with other steps. Any other failure is recorded and fails the plan before a step has run.
-     * NULL: there is nothing to make ready. */
+     * frees; what `run` needs besides operands goes to step->work_bytes. FX_STATUS_UNSUPPORTED of a
+     * step of several operations (fx_step_is_fused), which is not recorded: not all of them in one
+     * step; the planner asks again with less of an epilogue, or with other steps. Any other failure
+     * is recorded and fails the plan before a step has run. NULL: there is nothing to make ready.
+     */
     fx_status (*prepare)(fx_device *device, fx_step *step);
     /* Frees step->ready. NULL only with `prepare`. */
     void (*release)(fx_device *device, fx_step *step);

@@ -21,8 +21,7 @@ void fxi_binding_free(fxi_binding *b, fxi_scratch *s)
             fxi_buffer_release(b->buffers[i]);
     for (int32_t i = 0; b->datas && i < b->plan->noutputs; i++)
         fxi_data_free(b->datas[i]);
-    void *const all[] = {b->buffers, b->datas,   b->base,      b->in,
-                         b->out,     b->streams, b->constants, b->leaves};
+    void *const all[] = {b->buffers, b->datas, b->base, b->in, b->out, b->constants, b->leaves};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         fxi_free(all[i]);
 }
@@ -35,11 +34,11 @@ static bool binding_alloc(fxi_binding *b, const fxi_graph *g)
     b->base = fxi_calloc((size_t)p->nvalues + 1, sizeof *b->base);
     b->in = fxi_calloc((size_t)p->max_inputs + 1, sizeof *b->in);
     b->out = fxi_calloc((size_t)p->max_outputs + 1, sizeof *b->out);
-    b->streams = fxi_calloc((size_t)g->nstreams + 1, sizeof *b->streams);
-    b->constants = fxi_calloc((size_t)p->nslots + 1, sizeof *b->constants);
+    b->constants = fxi_calloc((size_t)fxi_plan_slots_bytes(p) / 8 + 1, sizeof *b->constants);
     b->leaves = fxi_calloc((size_t)(g->nleaves + g->nconsts) + 1, sizeof *b->leaves);
-    return b->buffers && b->datas && b->base && b->in && b->out && b->streams && b->constants &&
-           b->leaves;
+    if (b->constants)
+        b->streams = (uint64_t(*)[2])(b->constants + p->nslots);
+    return b->buffers && b->datas && b->base && b->in && b->out && b->constants && b->leaves;
 }
 
 /* A 0-d array that is not a literal is first rounded to its own element type. */
@@ -143,11 +142,14 @@ static int64_t reserve_if_it_fits(fxi_binding *b, fxi_scratch *s, const fxi_grap
 
 static fx_status no_memory(const fxi_plan *p, int64_t missing)
 {
-    char needs[120];
+    char needs[200], kernels[80] = "";
     if (missing < 0)
         return fxi_no_memory("eval", fx_cpu_device(), -missing, "");
-    snprintf(needs, sizeof needs, "; the plan needs %lld bytes of work space and %lld of results",
-             (long long)p->arena_bytes, (long long)result_bytes(p));
+    if (p->work_step >= 0)
+        snprintf(kernels, sizeof kernels, " (%lld of them for the kernels of %s)",
+                 (long long)fxi_plan_work_bytes(p), fxi_ops[p->steps[p->work_step].op].name);
+    snprintf(needs, sizeof needs, "; the plan needs %lld bytes of work space%s and %lld of results",
+             (long long)p->arena_bytes, kernels, (long long)result_bytes(p));
     return fxi_no_memory("eval", p->device, missing, needs);
 }
 

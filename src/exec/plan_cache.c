@@ -167,9 +167,11 @@ fx_status fxi_plan_of(const fxi_graph *g, fxi_plan **out_plan)
     p = *out_plan;
     fxi_count(&fxi_counters.plans_built, 1);
     if (fxi_traced("plan"))
-        fx_message(0, "plan: %d nodes, %d steps, %lld bytes of arena, %d donations (%d denied)",
-                   (int)p->nnodes, (int)p->nsteps, (long long)p->arena_bytes, (int)p->donations,
-                   (int)p->donations_denied);
+        fx_message(0,
+                   "plan: %d nodes, %d steps, %lld bytes of arena, %lld of work space at most, "
+                   "%d donations (%d denied)",
+                   (int)p->nnodes, (int)p->nsteps, (long long)p->arena_bytes,
+                   (long long)fxi_plan_work_bytes(p), (int)p->donations, (int)p->donations_denied);
     fxi_mutex_lock(&cache.lock);
     if (!find(g)) /* another thread may have been first */
         insert(p);

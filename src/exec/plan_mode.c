@@ -1,4 +1,5 @@
 /* plan_mode.c: what the planner is told: of the backend, and by environment variables or a test. */
+#include "backends.h"
 #include "planning.h"
 
 #include <stdlib.h>
@@ -76,6 +77,7 @@ fx_status fxi_plan_new(const fxi_graph *g, fxi_plan **out_plan)
                              .buffers = buffers ? buffers : INT32_MAX,
                              .own_memory = backend->write,
                              .checks = fxi_plans_checked(),
+                             .work_guard = fxi_check_work_guard(backend),
                              .channels_last = g->eager ? NULL : backend->channels_last,
                              .prepare = backend->prepare,
                              .release = backend->release,

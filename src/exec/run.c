@@ -43,7 +43,7 @@ static fx_status run_step(const fxi_binding *b, const fx_step *s, fx_run *run)
                                     : device->backend->run(device, s, b->in, out, run);
 }
 
-/* Literals go where the device's kernels can read them, all at once. */
+/* Literals and streams go where the device's kernels can read them, all at once. */
 static fx_status write_slots(const fxi_binding *b)
 {
     const fxi_plan *p = b->plan;
@@ -51,6 +51,15 @@ static fx_status write_slots(const fxi_binding *b)
                ? FX_OK
                : p->device->backend->write(p->device, (char *)b->arena->ptr + p->slots_offset,
                                            b->constants, (size_t)p->slots_bytes);
+}
+
+/* Seeds and counters, in the memory of the device; NULL: the plan has none. */
+static const uint64_t (*streams_of(const fxi_binding *b))[2]
+{
+    const fxi_plan *p = b->plan;
+    void *at = p->slots_bytes ? (char *)b->arena->ptr + p->slots_offset + 8 * (int64_t)p->nslots
+                              : (void *)b->streams;
+    return p->nstreams ? at : NULL;
 }
 
 /* Step i failed; -1: none has begun. */
@@ -78,6 +87,7 @@ static fx_status run_steps(const fxi_binding *b, fx_run *run)
         for (int k = 0; k < s->nin; k++)
             b->in[k] = (const char *)b->base[s->in_value[k]] +
                        s->in_offset[k] * (int64_t)fx_dtype_size((fx_dtype)s->in[k].dtype);
+        run->work = s->work_bytes > 0 ? b->base[s->work_value] : NULL;
         const fx_more_outputs *more = fx_step_more(s);
         for (int k = 0; k < more->n; k++)
             run->more[k] = b->base[more->value[k]];
@@ -93,7 +103,7 @@ static fx_status run_steps(const fxi_binding *b, fx_run *run)
 static fx_status run_plan(const fxi_binding *b)
 {
     const fxi_plan *p = b->plan;
-    fx_run run = {.outputs = b->out, .streams = (const uint64_t(*)[2])b->streams};
+    fx_run run = {.outputs = b->out, .streams = streams_of(b)};
     fx_status status = write_slots(b);
     if (status == FX_OK)
         status = p->plan_release ? run_whole(b, &run) : run_steps(b, &run);

@@ -21,14 +21,14 @@ typedef struct fxi_scratch {
 /* What one run brings along. */
 typedef struct fxi_binding {
     const fxi_plan *plan;
-    fxi_buffer *arena;    /* work space; NULL: the plan needs none */
-    fxi_buffer **buffers; /* output buffers */
-    fxi_data **datas;     /* per output */
-    void **base;          /* per value */
-    const void **in;      /* operand pointers of one step */
-    void **out;           /* output pointers of a foreach step */
-    uint64_t (*streams)[2];
-    uint64_t *constants; /* per slot, in its type */
+    fxi_buffer *arena;      /* work space; NULL: the plan needs none */
+    fxi_buffer **buffers;   /* output buffers */
+    fxi_data **datas;       /* per output */
+    void **base;            /* per value */
+    const void **in;        /* operand pointers of one step */
+    void **out;             /* output pointers of a foreach step */
+    uint64_t *constants;    /* per slot, in its type */
+    uint64_t (*streams)[2]; /* behind them */
     fxi_node **leaves;
 } fxi_binding;
 

@@ -402,10 +402,10 @@ static fx_status settle(const fxi_planner *how, fxi_plan *p, int32_t i)
     const fx_program epilogue = fx_step_program(&whole);
     memcpy(program, epilogue.instr, (size_t)epilogue.n * sizeof *program);
     int32_t n = epilogue.n;
-    fx_status status = how->prepare(p->device, &p->steps[i]);
+    fx_status status = fxi_prepare_step(how, p, &p->steps[i]);
     while (status == FX_STATUS_UNSUPPORTED && n > 0) {
         trim(&p->steps[i], --n);
-        status = how->prepare(p->device, &p->steps[i]);
+        status = fxi_prepare_step(how, p, &p->steps[i]);
     }
     const bool stripped = n < epilogue.n;
     if (status != FX_STATUS_MEMORY && stripped && !add_rest(p, i, &whole, program, n))

@@ -3,8 +3,9 @@
  * One pass over the steps with a list of free gaps, best fit: an output takes the smallest gap that
  * holds it, and a value's bytes return when its last reader has run. The first output of an
  * elementwise step takes over the bytes of an input that dies there, if the step may write over
- * that input (in_place.c). Gaps are kept sorted and merged, so the
- * time is linear in the steps as long as gaps are few.
+ * that input (in_place.c). A step's work space is taken after its outputs and returns with the
+ * values that die there, so it shares bytes with no operand of the step. Gaps are kept sorted and
+ * merged, so the time is linear in the steps as long as gaps are few.
  */
 #include "plan.h"
 
@@ -134,6 +135,10 @@ bool fxi_plan_place(fxi_plan *p)
             fxi_value *more = &p->values[fx_step_output(&p->steps[i], k)];
             if (more->kind == FXI_VALUE_ARENA)
                 more->offset = take(&a, rounded(more->bytes));
+        }
+        if (p->steps[i].work_bytes > 0) {
+            fxi_value *work = &p->values[p->steps[i].work_value];
+            work->offset = take(&a, rounded(work->bytes));
         }
         for (int32_t v = head[i]; v >= 0 && ok; v = next[v])
             if (v != inherited)

@@ -116,6 +116,23 @@ static bool settle_output(fxi_builder *b, int32_t k)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+/* The steps' work space: values that live as long as their step runs. */
+static bool add_work_space(fxi_plan *p, int64_t guard)
+{
+    p->work_step = -1;
+    for (int32_t i = 0; i < p->nsteps; i++) {
+        fx_step *s = &p->steps[i];
+        if (s->work_bytes <= 0)
+            continue;
+        s->work_value = fxi_add_value(p, FXI_VALUE_ARENA, 0, s->work_bytes + guard);
+        if (s->work_value < 0)
+            return false;
+        if (p->work_step < 0 || s->work_bytes > p->steps[p->work_step].work_bytes)
+            p->work_step = i;
+    }
+    return true;
+}
+
 static void note_lives(fxi_plan *p)
 {
     for (int32_t i = 0; i < p->nsteps; i++) {
@@ -126,6 +143,8 @@ static void note_lives(fxi_plan *p)
         }
         for (int k = 0; k < s->nin; k++)
             p->values[s->in_value[k]].last = i;
+        if (s->work_bytes > 0)
+            p->values[s->work_value].first = p->values[s->work_value].last = i;
     }
 }
 
@@ -143,6 +162,15 @@ static bool keep_key(fxi_plan *p, const fxi_graph *g)
     return true;
 }
 
+fx_status fxi_prepare_step(const fxi_planner *how, const fxi_plan *p, fx_step *s)
+{
+    s->work_bytes = 0;
+    const fx_status status = how->prepare(p->device, s);
+    if (status != FX_OK)
+        s->work_bytes = 0;
+    return status;
+}
+
 /* Steps with an epilogue were prepared when it was settled; those that failed are asked for again.
  * A backend that fails has recorded why, unless the planner may ask for other steps: *out_refused.
  */
@@ -155,7 +183,7 @@ static fx_status prepare(fxi_builder *b, bool *out_refused)
         b->by_steps |= away;
         if (!b->how->prepare || s->ready || away)
             continue;
-        const fx_status status = b->how->prepare(p->device, s);
+        const fx_status status = fxi_prepare_step(b->how, p, s);
         if (status == FX_OK)
             continue;
         *out_refused = status == FX_STATUS_UNSUPPORTED && fx_step_is_fused(s);
@@ -175,7 +203,7 @@ static fx_status prepare_whole(const fxi_builder *b)
     if (!b->how->plan_prepare || b->by_steps || p->nsteps == 0)
         return FX_OK;
     p->whole = (fx_plan){
-        .steps = p->steps, .nsteps = p->nsteps, .nvalues = p->nvalues, .nstreams = b->g->nstreams};
+        .steps = p->steps, .nsteps = p->nsteps, .nvalues = p->nvalues, .nstreams = p->nstreams};
     const fx_status status = b->how->plan_prepare(p->device, &p->whole);
     if (status == FX_OK)
         p->plan_release = b->how->plan_release;
@@ -212,9 +240,12 @@ static fx_status build(fxi_builder *b, bool *out_refused)
     const fx_status status = prepare(b, out_refused);
     if (status != FX_OK)
         return status;
+    if (!add_work_space(p, b->how->work_guard))
+        return FX_STATUS_MEMORY;
     note_lives(p);
     fxi_account(p, b->g);
-    p->slots_bytes = b->how->own_memory ? 8 * (int64_t)p->nslots : 0;
+    p->nstreams = b->g->nstreams;
+    p->slots_bytes = b->how->own_memory ? fxi_plan_slots_bytes(p) : 0;
     return fxi_plan_place(p) ? FX_OK : FX_STATUS_MEMORY;
 }
 

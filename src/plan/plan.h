@@ -60,7 +60,10 @@ struct fxi_plan {
     int64_t *buffer_bytes; /* per output buffer */
     int32_t nbuffers, buffer_capacity;
     int64_t arena_bytes;
-    int64_t slots_offset, slots_bytes; /* where literals lie in the arena; 0 bytes: with the run */
+    int32_t work_step; /* the one that needs most work space; −1: none does */
+    int32_t nstreams;  /* seeds and counters of random numbers */
+    /* Where literals lie in the arena, and streams behind them; 0 bytes: with the run. */
+    int64_t slots_offset, slots_bytes;
     uint64_t bytes_moved, bytes_saved; /* see fx_counters */
     int32_t fused_steps;
     int32_t max_inputs, max_outputs; /* of a step; outputs counted for foreach steps only */
@@ -84,6 +87,18 @@ static inline void fxi_plan_release(fxi_plan *p)
 {
     if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) == 0)
         fxi_plan_free(p);
+}
+
+/* A plan's literals have 8 bytes each; its streams, behind them, 16. */
+static inline int64_t fxi_plan_slots_bytes(const fxi_plan *p)
+{
+    return 8 * (int64_t)p->nslots + 16 * (int64_t)p->nstreams;
+}
+
+/* The most work space that a step of the plan needs besides its operands. */
+static inline int64_t fxi_plan_work_bytes(const fxi_plan *p)
+{
+    return p->work_step < 0 ? 0 : p->steps[p->work_step].work_bytes;
 }
 
 /* Does each step of the plan read what it is meant to read (plan_check.c)? FX_STATUS_INTERNAL: no,

@@ -3,7 +3,8 @@
  * Goes through the steps in their order and notes which value the bytes of each memory hold: of the
  * arena, of leaves' buffers and of output buffers. A step may read a value that an earlier step
  * made (or that is a leaf or a literal) if no step has written over any byte of it since. A step
- * may write over a value that it reads itself only element for element. At the end the results must
+ * may write over a value that it reads itself only element for element. Its work space is memory
+ * that it writes before its outputs, and that nothing reads. At the end the results must
  * be there, in memory that outlives the run.
  *
  * Uses nothing of place.c, donate.c and in_place.c: only the steps' tensors and offsets and the
@@ -220,6 +221,38 @@ static bool outputs_are_apart(const checking *c, int32_t i)
     return true;
 }
 
+/* ---- work space ------------------------------------------------------------------------------ */
+
+/* The step's work space is written; no operand of the step may share a byte with it. */
+static bool check_work(checking *c, int32_t i)
+{
+    const fx_step *s = &c->p->steps[i];
+    const int32_t w = s->work_value;
+    if (s->work_bytes <= 0)
+        return true;
+    if (w < 0 || w >= c->p->nvalues || c->p->values[w].kind != FXI_VALUE_ARENA ||
+        c->values[w].made != NEVER || c->p->values[w].bytes < s->work_bytes)
+        return wrong(c, "step %d (%s) needs %lld bytes of work space, and value %d is none", (int)i,
+                     name_of(c, i), (long long)s->work_bytes, (int)w);
+    if (!write_arena(c, i, w))
+        return false;
+    for (int k = 0; k < s->nin; k++)
+        if (c->values[s->in_value[k]].spoiled == i)
+            return wrong(c,
+                         "step %d (%s) has its work space, value %d, in value %d, which it reads",
+                         (int)i, name_of(c, i), (int)w, (int)s->in_value[k]);
+    return true;
+}
+
+static bool work_is_apart(const checking *c, int32_t i)
+{
+    const fx_step *s = &c->p->steps[i];
+    const state *t = s->work_bytes > 0 ? &c->values[s->work_value] : NULL;
+    return !t || t->spoiled != i ||
+           wrong(c, "step %d (%s) writes value %d over its work space, value %d", (int)i,
+                 name_of(c, i), (int)t->replacement, (int)s->work_value);
+}
+
 /* ---- in place -------------------------------------------------------------------------------- */
 
 /* The first byte of a value in its memory. */
@@ -277,10 +310,12 @@ static bool check_step(checking *c, int32_t i)
     for (int k = 0; k < s->nin; k++)
         if (!check_operand(c, i, k))
             return false;
+    if (!check_work(c, i))
+        return false;
     for (int32_t o = 0; o < fx_step_outputs(s); o++)
         if (!check_output(c, i, o))
             return false;
-    if (!outputs_are_apart(c, i))
+    if (!outputs_are_apart(c, i) || !work_is_apart(c, i))
         return false;
     for (int k = 0; k < s->nin; k++)
         if (!check_own_write(c, i, k))
@@ -328,9 +363,17 @@ static bool prepare(checking *c)
     return true;
 }
 
-static bool check_literals(const checking *c)
+/* Literals, and streams behind them. */
+static bool check_slots(const checking *c)
 {
     const fxi_plan *p = c->p;
+    for (int32_t i = 0; i < p->nsteps; i++) {
+        const fx_step *s = &p->steps[i];
+        if (s->op == FX_OP_RANDOM &&
+            (fx_step_generator(s)->stream < 0 || fx_step_generator(s)->stream >= p->nstreams))
+            return wrong(c, "step %d (%s) reads stream %d of %d", (int)i, name_of(c, i),
+                         (int)fx_step_generator(s)->stream, (int)p->nstreams);
+    }
     if (p->slots_bytes == 0 || p->slots_offset + p->slots_bytes <= p->arena_bytes)
         return true;
     return wrong(c, "literals lie at bytes %lld to %lld of an arena of %lld",
@@ -342,7 +385,7 @@ fx_status fxi_plan_check(const fxi_plan *p, char *why, size_t size)
 {
     checking c = {.p = p, .why = why, .size = size};
     fx_status status = prepare(&c) ? FX_OK : FX_STATUS_MEMORY;
-    if (status == FX_OK && !check_literals(&c))
+    if (status == FX_OK && !check_slots(&c))
         status = FX_STATUS_INTERNAL;
     for (int32_t i = 0; i < p->nsteps && status == FX_OK; i++)
         if (!check_step(&c, i))

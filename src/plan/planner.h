@@ -11,9 +11,10 @@ typedef struct fxi_planner {
     bool views; /* the backend's kernels take strided operands */
     bool fuses; /* they take steps of several instructions and outputs, and the caller wants that */
     bool rows;  /* with `fuses`: row steps as well */
-    int32_t buffers; /* no step may have more (fx_step_buffers) */
-    bool own_memory; /* literals have to be written to the device's memory */
-    bool checks;     /* the plan is checked (fxi_plan_check) */
+    int32_t buffers;    /* no step may have more (fx_step_buffers) */
+    bool own_memory;    /* literals have to be written to the device's memory */
+    bool checks;        /* the plan is checked (fxi_plan_check) */
+    int64_t work_guard; /* bytes behind the work space of each step that no step has */
     /* Does the device compute this conv or pool step channels last? NULL: never. */
     bool (*channels_last)(fx_device *device, const fx_step *step);
     /* Makes a step ready; FX_STATUS_UNSUPPORTED: not all operations of a fused step together. NULL:

@@ -205,6 +205,11 @@ static void add_step(fx_text *t, const fxi_plan *p, int32_t i, bool details)
     if (details) {
         fx_text_add(t, ", ");
         add_bytes(t, (uint64_t)fxi_step_bytes(p, s));
+        if (s->work_bytes > 0) {
+            fx_text_add(t, " and ");
+            add_bytes(t, (uint64_t)s->work_bytes);
+            fx_text_add(t, " of work space");
+        }
     }
     fx_text_add(t, "\n");
 }

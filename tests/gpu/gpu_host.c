@@ -46,29 +46,6 @@ static const fxi_gpu_limits *limits(fx_device *device)
     return &l;
 }
 
-static void *scratch_memory;
-static size_t scratch_bytes;
-
-static void *scratch(fx_device *device, size_t bytes)
-{
-    (void)device;
-    if (bytes > scratch_bytes) {
-        free(scratch_memory);
-        scratch_memory = malloc(bytes);
-        scratch_bytes = scratch_memory ? bytes : 0;
-    }
-    if (scratch_memory)
-        memset(scratch_memory, 0x5a, scratch_bytes);
-    return scratch_memory;
-}
-
-void gpu_host_end(void)
-{
-    free(scratch_memory);
-    scratch_memory = NULL;
-    scratch_bytes = 0;
-}
-
 static void *faults(fx_device *device)
 {
     (void)device;
@@ -244,5 +221,4 @@ const fxi_gpu_runtime gpu_host_runtime = {.dialect = FXI_GPU_HOST,
                                           .limits = limits,
                                           .compile = compile,
                                           .launch = launch,
-                                          .scratch = scratch,
                                           .faults = faults};

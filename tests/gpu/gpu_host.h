@@ -15,7 +15,5 @@ extern int64_t gpu_host_faults[FXI_GPU_FAULTS];
 /* Kernels compiled and launches run so far; launches in which some work-items of a group waited at
  * a barrier that others never reached. */
 extern int gpu_host_kernels, gpu_host_launches, gpu_host_divergent;
-/* Gives the scratch memory back. */
-void gpu_host_end(void);
 
 #endif

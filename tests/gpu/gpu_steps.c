@@ -289,6 +289,7 @@ static void generators(visit *v)
         if (!is_real(dtype))
             continue;
         c.step.op = FX_OP_RANDOM;
+        c.step.as.generator.stream = 1;
         snprintf(c.name, sizeof c.name, "random.%s", type_names[dtype]);
         show(v, &c);
     }

@@ -45,6 +45,7 @@ static fx_status run_on_host(fx_step *s, const void *const *in, void *out)
     fx_status status = fxi_gpu_prepare(&gpu_host_runtime, &gpu_host_device, s);
     if (status)
         fail_msg("%s", gpu_host_error);
+    assert_int_equal(s->work_bytes, 0);
     status = fxi_gpu_run(&gpu_host_runtime, &gpu_host_device, s, in, out, &run);
     fxi_gpu_release(&gpu_host_runtime, s);
     return status;

@@ -121,7 +121,7 @@ static double value(const gpu_case *c, int k, int dtype)
 
 /* ---- a step, here and there ------------------------------------------------------------------ */
 typedef struct operands {
-    buffer in[BUFFERS], out[2][BUFFERS];
+    buffer in[BUFFERS], out[2][BUFFERS], work[2];
     const void *at[BUFFERS];
     void *to[2][BUFFERS];
     int nout;
@@ -200,21 +200,32 @@ static void make_operands(operands *o, const gpu_case *c)
         }
 }
 
+static void free_buffer(buffer *b)
+{
+    if (b->map)
+        munmap(b->map, b->mapped);
+}
+
 static void free_operands(operands *o)
 {
-    for (int k = 0; k < BUFFERS; k++) {
-        if (o->in[k].map)
-            munmap(o->in[k].map, o->in[k].mapped);
-        for (int side = 0; side < 2; side++)
-            if (o->out[side][k].map)
-                munmap(o->out[side][k].map, o->out[side][k].mapped);
+    for (int k = 0; k < BUFFERS; k++)
+        free_buffer(&o->in[k]);
+    for (int side = 0; side < 2; side++) {
+        free_buffer(&o->work[side]);
+        for (int k = 0; k < BUFFERS; k++)
+            free_buffer(&o->out[side][k]);
     }
 }
 
-static void begin_run(fx_run *run, operands *o, int side)
+/* Work space of any content, with nothing behind it. */
+static void begin_run(fx_run *run, operands *o, const fx_step *step, int side)
 {
-    static const uint64_t streams[][2] = {{0x123456789abcdef0, 0xfedcba9876543210}};
+    static const uint64_t streams[][2] = {{1, 2}, {0x123456789abcdef0, 0xfedcba9876543210}};
     *run = (fx_run){.streams = streams, .outputs = o->to[side]};
+    if (step->work_bytes > 0) {
+        o->work[side] = make_buffer((size_t)step->work_bytes);
+        run->work = memset(o->work[side].data, 0x5a, (size_t)step->work_bytes);
+    }
     for (int k = 1; k < o->nout && k <= FX_MORE_OUTPUTS; k++)
         run->more[k - 1] = o->to[side][k];
 }
@@ -234,7 +245,7 @@ static bool close_to(const gpu_case *c, int dtype, double a, double b)
 
 typedef struct tally {
     const char *only;
-    int cases, elements, failures;
+    int cases, elements, failures, works;
 } tally;
 
 static void compare(tally *t, const gpu_case *c, operands *o)
@@ -268,17 +279,18 @@ static void check(void *user, const gpu_case *c)
         return;
     make_operands(&o, c);
     assert_int_equal(fxi_cpu_backend.prepare(NULL, &there), FX_OK);
-    begin_run(&run, &o, 1);
+    begin_run(&run, &o, &there, 1);
     assert_int_equal(fxi_cpu_backend.run(NULL, &there, o.at, o.to[1][0], &run), FX_OK);
     fxi_cpu_backend.release(NULL, &there);
     if (fxi_gpu_prepare(&gpu_host_runtime, &gpu_host_device, &here)) {
         print_message("%s: %s\n", c->name, gpu_host_error);
         t->failures++;
     } else {
-        begin_run(&run, &o, 0);
+        begin_run(&run, &o, &here, 0);
         assert_int_equal(
             fxi_gpu_run(&gpu_host_runtime, &gpu_host_device, &here, o.at, o.to[0][0], &run), FX_OK);
         compare(t, c, &o);
+        t->works += here.work_bytes > 0;
         fxi_gpu_release(&gpu_host_runtime, &here);
     }
     free_operands(&o);
@@ -294,13 +306,12 @@ static void test_steps(void **unused)
         return;
     }
     const int visited = gpu_visit(check, &t);
-    print_message("%d steps of %d, %d kernels, %d launches, %d elements\n", t.cases, visited,
-                  gpu_host_kernels, gpu_host_launches, t.elements);
+    print_message("%d steps of %d, %d kernels, %d launches, %d elements, %d with work space\n",
+                  t.cases, visited, gpu_host_kernels, gpu_host_launches, t.elements, t.works);
     assert_int_equal(t.failures, 0);
     assert_int_equal(gpu_host_divergent, 0);
     assert_int_equal(gpu_host_faults[0], 0);
-    assert_true(t.only || (t.cases >= 740 && gpu_host_kernels >= 440));
-    gpu_host_end();
+    assert_true(t.only || (t.cases >= 740 && gpu_host_kernels >= 440 && t.works >= 80));
 }
 
 int main(void)

@@ -11,7 +11,7 @@ typedef struct script {
     pthread_mutex_t lock;
     int64_t calls[STANDIN_CALLS], bytes[STANDIN_CALLS], blocks;
     unsigned which, lacks;
-    int64_t after, times, lost_after, capacity;
+    int64_t after, times, lost_after, capacity, work;
     bool lost, failed;
 } script;
 static script scripts[MOST_DEVICES];
@@ -22,7 +22,7 @@ void script_open(void)
     const char *wish = getenv("STANDIN_BUFFERS");
     buffers = wish ? atoi(wish) : 0;
     for (int i = 0; i < MOST_DEVICES; i++) {
-        scripts[i] = (script){.lost_after = -1};
+        scripts[i] = (script){.lost_after = -1, .work = 100};
         pthread_mutex_init(&scripts[i].lock, NULL);
     }
 }
@@ -66,6 +66,15 @@ int64_t script_capacity(const fx_device *device)
     script *s = &scripts[device->id];
     pthread_mutex_lock(&s->lock);
     const int64_t bytes = s->capacity ? s->capacity : device->info.memory;
+    pthread_mutex_unlock(&s->lock);
+    return bytes;
+}
+
+int64_t script_work(const fx_device *device)
+{
+    script *s = &scripts[device->id];
+    pthread_mutex_lock(&s->lock);
+    const int64_t bytes = s->work;
     pthread_mutex_unlock(&s->lock);
     return bytes;
 }
@@ -150,6 +159,14 @@ static void lacks(int device, unsigned classes)
     pthread_mutex_unlock(&s->lock);
 }
 
+static void work(int device, int64_t bytes)
+{
+    script *s = &scripts[device];
+    pthread_mutex_lock(&s->lock);
+    s->work = bytes;
+    pthread_mutex_unlock(&s->lock);
+}
+
 /* A number that the lock guards. */
 static int64_t number(script *s, const int64_t *at)
 {
@@ -187,6 +204,7 @@ const standin script_table = {.refuse = refuse,
                               .lose = lose,
                               .failed = failed,
                               .capacity = capacity,
+                              .work = work,
                               .calls = calls,
                               .bytes = bytes,
                               .blocks = blocks,

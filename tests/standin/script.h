@@ -14,6 +14,8 @@ bool script_fails(const fx_device *device, standin_call call, size_t bytes, char
 bool script_lost(const fx_device *device);
 /* The device's memory in bytes: what a test has set, or else all it has. */
 int64_t script_capacity(const fx_device *device);
+/* Bytes of work space that each step needs besides what its kernel needs. */
+int64_t script_work(const fx_device *device);
 /* An allocation is there (1) or gone (-1). */
 void script_block(const fx_device *device, int change);
 /* The most buffers of a kernel; 0: no limit. */

@@ -2,8 +2,8 @@
  * build takes from the page), unless the device's script says that it fails.
  *
  * With a queue, `run` and `free` are entered in it and `run` returns; all others wait until it is
- * empty. The queue's thread takes whatever the caller's memory holds only for the call (operands,
- * random streams) from copies. A step that fails there is reported by the next call that can.
+ * empty. The queue's thread takes whatever the caller's memory holds only for the call (the lists
+ * of addresses) from copies. A step that fails there is reported by the next call that can.
  */
 #include "script.h"
 
@@ -51,8 +51,16 @@ static fx_status refused(const char *operation, const char *why)
 static void job_free(job *j)
 {
     host->free(j->in);
-    host->free((void *)(uintptr_t)j->run.streams);
     host->free(j);
+}
+
+static fx_status run_now(fx_device *device, const fx_step *step, const void *const *in, void *out,
+                         fx_run *run)
+{
+    const fx_status status = step->work_bytes == 0 ? FX_OK
+                                                   : example_backend.fill(device, run->work, 0xA5,
+                                                                          (size_t)step->work_bytes);
+    return status == FX_OK ? example_backend.run(device, step, in, out, run) : status;
 }
 
 static void work(fx_device *device, job *j)
@@ -62,7 +70,7 @@ static void work(fx_device *device, job *j)
         example_backend.free(device, j->out);
         return;
     }
-    const fx_status status = example_backend.run(device, j->step, j->in, j->out, &j->run);
+    const fx_status status = run_now(device, j->step, j->in, j->out, &j->run);
     if (status == FX_OK)
         return;
     pthread_mutex_lock(&s->lock);
@@ -137,15 +145,9 @@ static job *job_new(const fx_step *step, const void *const *in, void *out, const
     *j = (job){.step = step, .out = out};
     if (!step)
         return j;
-    const size_t streams =
-        step->op == FX_OP_RANDOM
-            ? ((size_t)fx_step_generator(step)->stream + 1) * sizeof *run->streams
-            : 0;
     j->run = *run;
     j->in = host->alloc((size_t)(nin + nout + 1) * sizeof *j->in);
-    void *pairs = streams ? host->alloc(streams) : NULL;
-    j->run.streams = pairs;
-    if (!j->in || (streams && !pairs)) {
+    if (!j->in) {
         job_free(j);
         return NULL;
     }
@@ -154,8 +156,6 @@ static job *job_new(const fx_step *step, const void *const *in, void *out, const
     if (nout)
         memcpy(j->in + nin, run->outputs, (size_t)nout * sizeof *run->outputs);
     j->run.outputs = (void *const *)(j->in + nin);
-    if (streams)
-        memcpy(pairs, run->streams, streams);
     return j;
 }
 
@@ -286,13 +286,16 @@ static bool channels_last(fx_device *device, const fx_step *step)
     return host->cpu->channels_last(device, step);
 }
 
+/* Every step needs work space, more than the kernel does: a run writes over all of it. */
 static fx_status prepare(fx_device *device, fx_step *step)
 {
-    if (!script_lacks(device, step))
-        return example_backend.prepare(device, step);
-    return fx_step_is_fused(step)
-               ? FX_STATUS_UNSUPPORTED
-               : host->fail(FX_STATUS_UNSUPPORTED, "prepare", "the stand-in lacks such a kernel");
+    if (script_lacks(device, step))
+        return fx_step_is_fused(step) ? FX_STATUS_UNSUPPORTED
+                                      : host->fail(FX_STATUS_UNSUPPORTED, "prepare",
+                                                   "the stand-in lacks such a kernel");
+    const fx_status status = example_backend.prepare(device, step);
+    step->work_bytes += script_work(device);
+    return status;
 }
 
 static void release(fx_device *device, fx_step *step)
@@ -312,7 +315,7 @@ static fx_status launch(fx_device *device, const fx_step *step, const void *cons
     if (script_overfull(device, step, run))
         return FX_STATUS_INTERNAL;
     if (!queued)
-        return example_backend.run(device, step, in, out, run);
+        return run_now(device, step, in, out, run);
     job *j = job_new(step, in, out, run);
     if (!j)
         return FX_STATUS_MEMORY;

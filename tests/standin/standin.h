@@ -49,6 +49,9 @@ typedef struct standin {
     bool (*failed)(int device);
     /* Its memory from now on, in bytes; 0: as much as at first. */
     void (*capacity)(int device, int64_t bytes);
+    /* Bytes of work space of each step that is prepared from now on, besides what its kernel needs;
+     * 100 at first. */
+    void (*work)(int device, int64_t bytes);
     /* Calls that were made and bytes that they were about, since the beginning. */
     int64_t (*calls)(int device, standin_call call);
     int64_t (*bytes)(int device, standin_call call);

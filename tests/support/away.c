@@ -98,7 +98,9 @@ static fx_status away_run(fx_device *device, const fx_step *step, const void *co
     const int outputs = step->cls == FX_CLASS_FOREACH ? fx_step_outputs(step) : 0;
     const void **inputs = malloc(((size_t)step->nin + 1) * sizeof *inputs);
     void **segments = malloc(((size_t)outputs + 1) * sizeof *segments);
-    fx_run here = {.streams = run->streams, .outputs = segments};
+    fx_run here = {.work = run->work ? real(run->work) : NULL,
+                   .streams = run->streams ? real(run->streams) : NULL,
+                   .outputs = segments};
     for (int k = 0; k < step->nin; k++)
         inputs[k] = real(in[k]);
     for (int k = 0; k < fx_step_more(step)->n && outputs == 0; k++)

@@ -136,6 +136,11 @@ static fx_backend table_over(const fx_backend *inner, const char *name)
                         .proc = inner->proc};
 }
 
+int64_t fxi_check_work_guard(const fx_backend *backend)
+{
+    return backend->run == fxi_check_run ? FXI_CHECK_WORK_GUARD : 0;
+}
+
 const fx_backend *fxi_check_backend(const fx_backend *inner, fx_device *const *devices, int count)
 {
     const size_t room = sizeof "check:" + strlen(inner->head.name);

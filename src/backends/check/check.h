@@ -11,6 +11,9 @@
 /* Room for a sentence; as much as a kernel may say. */
 enum { FXI_CHECK_TEXT = 320 };
 
+/* Bytes of a guard behind the work space of each step (fxi_check_work_guard). */
+enum { FXI_CHECK_WORK_GUARD = 256 };
+
 typedef struct fxi_check_block fxi_check_block;
 
 /* One wrapper. Everything below `lock` is under it. */
@@ -68,6 +71,9 @@ bool fxi_check_guards(fx_device *device, fxi_span range, char *why);
 /* Fills a range of a live allocation; nothing happens to memory that is no allocation. True when
  * it is done. */
 bool fxi_check_fill_range(fx_device *device, fxi_span range, fxi_check_fill fill);
+/* The first byte of a range of a live allocation that is not as filled, counted from its begin; -1:
+ * all are, or there is no allocation. */
+int64_t fxi_check_changed(fx_device *device, fxi_span range, fxi_check_fill fill);
 /* How many elements of `size` bytes are as FXI_CHECK_POISON leaves them; 0 where there is no
  * allocation. */
 int64_t fxi_check_untouched(fx_device *device, fxi_span range, size_t size);

@@ -237,7 +237,7 @@ void fxi_check_all(fx_device *device, char *why)
     fxi_mutex_unlock(&c->lock);
 }
 
-/* ---- outputs --------------------------------------------------------------------------------- */
+/* ---- ranges ---------------------------------------------------------------------------------- */
 
 bool fxi_check_fill_range(fx_device *device, fxi_span range, fxi_check_fill fill)
 {
@@ -246,6 +246,17 @@ bool fxi_check_fill_range(fx_device *device, fxi_span range, fxi_check_fill fill
     const fxi_check_block *b = touched(c, device->id, range);
     fxi_mutex_unlock(&c->lock);
     return b && put(c, b, range.low - (uintptr_t)b->base, range.high - range.low, fill);
+}
+
+int64_t fxi_check_changed(fx_device *device, fxi_span range, fxi_check_fill fill)
+{
+    fxi_checker *c = fxi_checker_of(device);
+    fxi_mutex_lock(&c->lock);
+    const fxi_check_block *b = touched(c, device->id, range);
+    fxi_mutex_unlock(&c->lock);
+    const size_t offset = b ? range.low - (uintptr_t)b->base : 0;
+    const int64_t at = b ? changed(c, b, offset, range.high - range.low, fill) : -1;
+    return at < 0 ? -1 : at - (int64_t)offset;
 }
 
 int64_t fxi_check_untouched(fx_device *device, fxi_span range, size_t size)

@@ -1,9 +1,10 @@
 /* check_step.c: what is looked at before and after a step.
  *
  * Before: every operand lies inside one live allocation of the device, and outputs lie in no input
- * but where the contract lets them. Outputs are poisoned. After: no guard was written, and every
- * element of the outputs was: an element that still looks poisoned may be a result, so the step
- * runs once more over zeros, which a result does not depend on.
+ * but where the contract lets them; so does the work space, which meets no operand. Outputs and
+ * work space are poisoned. After: no guard was written, nor the one behind the work space, and
+ * every element of the outputs was: an element that still looks poisoned may be a result, so the
+ * step runs once more over zeros, which a result does not depend on.
  */
 #include "check.h"
 #include "context.h"
@@ -64,6 +65,19 @@ static fxi_span output(const call *c, int32_t k)
                                                         : c->run->more[k - 1]);
 }
 
+/* The work space without the guard behind it, and that guard. */
+static fxi_span work_space(const call *c)
+{
+    const uintptr_t at = (uintptr_t)c->run->work;
+    const int64_t bytes = c->step->work_bytes;
+    return bytes > 0 ? (fxi_span){at, at + (uintptr_t)bytes} : (fxi_span){0, 0};
+}
+static fxi_span work_guard(const call *c)
+{
+    const uintptr_t at = work_space(c).high;
+    return (fxi_span){at, at ? at + FXI_CHECK_WORK_GUARD : 0};
+}
+
 static bool is_empty(fxi_span s)
 {
     return s.low == s.high;
@@ -80,6 +94,9 @@ static fx_status find_strays(const call *c)
             return wrong(c, "%s %d on %s %s", k < s->nin ? "operand" : "output",
                          (int)(k < s->nin ? k : k - s->nin), c->device->name, why);
     }
+    const fxi_span work = {work_space(c).low, work_guard(c).high};
+    if (!is_empty(work) && fxi_check_range(c->device, work, why))
+        return wrong(c, "work space on %s %s", c->device->name, why);
     return FX_OK;
 }
 
@@ -120,6 +137,17 @@ static fx_status find_overlaps(const call *c, bool *shared)
     return FX_OK;
 }
 
+static fx_status find_shared_work(const call *c)
+{
+    const fx_step *s = c->step;
+    const fxi_span work = {work_space(c).low, work_guard(c).high};
+    for (int32_t k = 0; k < s->nin + fx_step_outputs(s); k++)
+        if (fxi_spans_meet(k < s->nin ? input(c, k) : output(c, k - s->nin), work))
+            return wrong(c, "work space on %s lies in the memory of %s %d", c->device->name,
+                         k < s->nin ? "operand" : "output", (int)(k < s->nin ? k : k - s->nin));
+    return FX_OK;
+}
+
 /* ---- outputs --------------------------------------------------------------------------------- */
 
 static fx_status run_inner(const call *c)
@@ -136,7 +164,13 @@ static fx_status find_damage(const call *c)
     for (int32_t k = 0; k < fx_step_outputs(c->step) && !*why; k++)
         if (!is_empty(output(c, k)))
             fxi_check_guards(c->device, output(c, k), why);
-    return *why ? wrong(c, "on %s %s", c->device->name, why) : FX_OK;
+    if (*why)
+        return wrong(c, "on %s %s", c->device->name, why);
+    const int64_t at =
+        is_empty(work_guard(c)) ? -1 : fxi_check_changed(c->device, work_guard(c), FXI_CHECK_GUARD);
+    return at < 0 ? FX_OK
+                  : wrong(c, "on %s byte %lld behind a work space of %lld bytes was written",
+                          c->device->name, (long long)at, (long long)c->step->work_bytes);
 }
 
 static fx_status find_unwritten(const call *c)
@@ -178,9 +212,15 @@ fx_status fxi_check_run(fx_device *device, const fx_step *step, const void *cons
     fx_status status = find_strays(&c);
     if (status == FX_OK)
         status = find_overlaps(&c, &shared);
+    if (status == FX_OK)
+        status = find_shared_work(&c);
     for (int32_t k = 0; k < fx_step_outputs(step) && status == FX_OK && !shared; k++)
         if (!is_empty(output(&c, k)))
             fxi_check_fill_range(device, output(&c, k), FXI_CHECK_POISON);
+    if (status == FX_OK && !is_empty(work_space(&c))) {
+        fxi_check_fill_range(device, work_space(&c), FXI_CHECK_POISON);
+        fxi_check_fill_range(device, work_guard(&c), FXI_CHECK_GUARD);
+    }
     if (status == FX_OK)
         status = run_inner(&c);
     if (status == FX_OK)

@@ -59,7 +59,7 @@ typedef struct fxi_gpu_launch {
     int32_t group;      /* work-items of a group: FXI_GPU_GROUP, or 1 */
     int32_t nbuffers;
     void *const *buffers; /* device addresses, as the library knows them: of arrays, views into
-                             them, scratch and faults */
+                             them, work space, streams and faults */
     const void *params;
     size_t param_bytes;
     bool checks; /* it may write to `faults` */
@@ -79,10 +79,6 @@ typedef struct fxi_gpu_runtime {
     /* Queues one kernel call behind everything queued on the device. On failure the sentence is in
      * run->error. */
     fx_status (*launch)(fx_device *device, const fxi_gpu_launch *launch, fx_run *run);
-    /* Device memory of at least so many bytes, aligned to 64, whose content may be lost between
-     * steps: one area a device, which grows. What is queued already may still use the old one. NULL
-     * when memory is out. */
-    void *(*scratch)(fx_device *device, size_t bytes);
     /* Device memory of FXI_GPU_FAULTS Int64 words, zero at first. A kernel that finds an index out
      * of range writes there. After launches that `check` the runtime reads it when it waits for the
      * device (sync, read); where word 0 is not zero it fails with fxi_gpu_fault_text's sentence and
@@ -98,8 +94,9 @@ fx_status fxi_gpu_fault_text(const int64_t words[FXI_GPU_FAULTS], char *text, si
  * compile, no memory. */
 fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *step);
 void fxi_gpu_release(const fxi_gpu_runtime *runtime, fx_step *step);
-/* Queues the launches of a prepared step. A step's launches share scratch memory: the caller holds
- * a lock of the device, so that those of another thread's step do not come between. */
+/* Queues the launches of a prepared step; from one to the next they pass data on in its work space,
+ * which no other run has. The caller holds a lock of the device: the arguments of a kernel may be
+ * part of it until it is queued. */
 fx_status fxi_gpu_run(const fxi_gpu_runtime *runtime, fx_device *device, const fx_step *step,
                       const void *const *in, void *out, fx_run *run);
 

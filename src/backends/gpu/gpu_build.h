@@ -50,7 +50,8 @@ enum { FXI_GPU_PARAMS = 512 }; /* of a launch, at most */
 typedef enum fxi_gpu_place {
     FXI_GPU_IN,      /* the step's operand k */
     FXI_GPU_OUT,     /* the step's output k (fx_step_output) */
-    FXI_GPU_SCRATCH, /* from byte k of the scratch memory on */
+    FXI_GPU_WORK,    /* from byte k of the work space on */
+    FXI_GPU_STREAMS, /* seeds and counters */
     FXI_GPU_FAULT    /* the fault words */
 } fxi_gpu_place;
 
@@ -67,8 +68,7 @@ struct fxi_gpu_call {
     int32_t group; /* that of its kernel */
     int32_t nbuffers, nparams;
     bool wide, checks;
-    bool cut;       /* a parameter does not fit in 32 bits */
-    int32_t stream; /* RANDOM: parameters from here on are the halves of seed and counter; or −1 */
+    bool cut; /* a parameter does not fit in 32 bits */
     fxi_gpu_buffer_ref *buffers;
     void *params; /* int32_t, or int64_t when wide */
 };
@@ -98,7 +98,7 @@ struct fxi_gpu_builder {
     fxi_gpu_call *first, **last;
     fxi_gpu_call lost; /* what is added after a failure */
     int64_t lost_memory[FXI_GPU_PARAMS];
-    size_t scratch; /* bytes of it that the step needs */
+    int64_t work_bytes; /* of the step's work space, so far */
 };
 
 /* Begins a source text. Functions may follow, then the kernel. */
@@ -137,8 +137,8 @@ void fxi_gpu_buffer(fxi_gpu_call *c, int buffer, fxi_gpu_place place, int64_t k)
 void fxi_gpu_param(fxi_gpu_call *c, int param, int64_t value);
 /* The same for 32 bits that are no number: a kernel that is not wide gets them as they are. */
 void fxi_gpu_bits(fxi_gpu_call *c, int param, uint32_t bits);
-/* Bytes of scratch memory, for this step alone; where they begin, aligned to 64. */
-int64_t fxi_gpu_scratch(fxi_gpu_builder *b, int64_t bytes);
+/* Bytes of the step's work space; where they begin in it, aligned to 64. */
+int64_t fxi_gpu_work(fxi_gpu_builder *b, int64_t bytes);
 void fxi_gpu_no_memory(fxi_gpu_builder *b);
 /* Records the sentence and returns its status. */
 fx_status fxi_gpu_fail(fxi_gpu_builder *b, fx_status status, const char *format, ...)

@@ -17,7 +17,7 @@
  * `other` and the decoded digits lie in local memory: neighbours read neighbouring elements of the
  * source, and what is read by all items of a group is the same element. Where there are few tiles
  * or few rows the terms are cut into slices, and where rows are fewer than work-items several lanes
- * of a group take a slice each. Slices are written to scratch memory and added up by a second
+ * of a group take a slice each. Slices are written to work space and added up by a second
  * kernel, always in the same order: no atomics, the same bits in every run.
  *
  * In the padding the source counts as 0, so an infinite weight gives NaN there. WEIGHT leaves such
@@ -281,7 +281,7 @@ static bool is_wide(contraction *c, const geometry *g)
     return wide || places >= INT32_MAX;
 }
 
-enum { SLICE_LEAST = 16 * DEPTH, SCRATCH_MOST = 1 << 26 };
+enum { SLICE_LEAST = 16 * DEPTH, SLICES_MOST = 1 << 26 };
 
 static int64_t tiles_of(contraction *c)
 {
@@ -298,7 +298,7 @@ static int64_t tiles_of(contraction *c)
 static void choose_tile(contraction *c, const fxi_gpu_limits *limits)
 {
     const bool few = c->rows <= FEW_ROWS * 4 && c->terms >= 8 * DEPTH && !limits->serial &&
-                     c->length <= SCRATCH_MOST / 8;
+                     c->length <= SLICES_MOST / 8;
     c->items = few ? FEW_ROWS : FXI_GPU_GROUP;
     c->lanes = FXI_GPU_GROUP / c->items;
     c->width = width_for(c->v[COLUMNS]);
@@ -311,7 +311,7 @@ static void cut(contraction *c, const fxi_gpu_limits *limits)
 {
     choose_tile(c, limits);
     const int64_t tiles = tiles_of(c), want = 4 * (int64_t)limits->units,
-                  room = SCRATCH_MOST / c->length / c->lanes;
+                  room = SLICES_MOST / c->length / c->lanes;
     int64_t slices = tiles < want ? ceil_div(want, tiles) : 1;
     if (slices > c->terms / (SLICE_LEAST * c->lanes))
         slices = c->terms / (SLICE_LEAST * c->lanes);
@@ -498,7 +498,7 @@ static void say_row_out(fxi_gpu_builder *b, const contraction *c, const finish *
     fxi_gpu_say_part(b, text);
 }
 
-/* Into the output, or slices of sums into scratch memory. */
+/* Into the output, or slices of sums into work space. */
 static fxi_gpu_call *add_product(fxi_gpu_builder *b, const contraction *c, const finish *f,
                                  bool sliced)
 {
@@ -538,7 +538,7 @@ static fxi_gpu_call *add_product(fxi_gpu_builder *b, const contraction *c, const
     return call;
 }
 
-static void add_sum(fxi_gpu_builder *b, const contraction *c, const finish *f, int64_t scratch)
+static void add_sum(fxi_gpu_builder *b, const contraction *c, const finish *f, int64_t work)
 {
     fxi_gpu_begin(b, c->wide);
     fxi_gpu_kernel(b, "fx_conv_sum", 2 + f->operands, 2 + fxi_gpu_walk_params(&f->walk));
@@ -552,7 +552,7 @@ static void add_sum(fxi_gpu_builder *b, const contraction *c, const finish *f, i
     fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
     fxi_gpu_call *call = fxi_gpu_add(b);
-    fxi_gpu_buffer(call, 0, FXI_GPU_SCRATCH, scratch);
+    fxi_gpu_buffer(call, 0, FXI_GPU_WORK, work);
     fxi_gpu_buffer(call, 1, FXI_GPU_OUT, 0);
     fxi_gpu_param(call, 0, c->length);
     fxi_gpu_param(call, 1, c->v[SLICES] * c->lanes);
@@ -584,7 +584,7 @@ void fxi_gpu_conv(fxi_gpu_builder *b)
     }
     const size_t size = c.type->size == 8 ? 8 : 4;
     const int64_t bytes = c.length * c.v[SLICES] * c.lanes * (int64_t)size,
-                  scratch = fxi_gpu_scratch(b, bytes);
-    fxi_gpu_buffer(call, 2, FXI_GPU_SCRATCH, scratch);
-    add_sum(b, &c, &f, scratch);
+                  work = fxi_gpu_work(b, bytes);
+    fxi_gpu_buffer(call, 2, FXI_GPU_WORK, work);
+    add_sum(b, &c, &f, work);
 }

@@ -117,8 +117,8 @@ static void copy_in(fxi_gpu_builder *b, int k, const fx_tensor *t, fxi_gpu_buffe
 int64_t fxi_gpu_densify(fxi_gpu_builder *b, int k)
 {
     const fx_tensor *t = &b->step->in[k];
-    const int64_t at = fxi_gpu_scratch(b, fx_tensor_length(t) * (int64_t)fxi_gpu_size(t->dtype));
-    copy_in(b, k, t, (fxi_gpu_buffer_ref){at, FXI_GPU_SCRATCH});
+    const int64_t at = fxi_gpu_work(b, fx_tensor_length(t) * (int64_t)fxi_gpu_size(t->dtype));
+    copy_in(b, k, t, (fxi_gpu_buffer_ref){at, FXI_GPU_WORK});
     return at;
 }
 

@@ -49,20 +49,6 @@ const fxi_gpu_limits *fxi_gpu_device_limits(fx_device *device)
     return &fxi_gpu_device_of(device)->limits;
 }
 
-void *fxi_gpu_device_scratch(fx_device *device, size_t bytes)
-{
-    fxi_gpu_device *d = fxi_gpu_device_of(device);
-    if (bytes <= d->scratch_bytes)
-        return d->scratch;
-    if (d->scratch)
-        d->driver->free(device, d->scratch);
-    d->scratch_bytes = 0;
-    d->scratch = d->driver->alloc(device, bytes);
-    if (d->scratch)
-        d->scratch_bytes = bytes;
-    return d->scratch;
-}
-
 enum { FAULT_BYTES = FXI_GPU_FAULTS * sizeof(int64_t) };
 
 void *fxi_gpu_device_faults(fx_device *device)

@@ -1,8 +1,8 @@
 /* gpu_device.h: a backend of GPUs over a driver: what it keeps for a device, and its table.
  *
  * A backend brings a driver, the table fxi_gpu_driver of functions over OpenCL, CUDA, HIP or Metal,
- * and finds its devices. The rest is here: compiled programs in memory and on disk, scratch memory
- * and fault words, what an error says about a device, the gate that every call passes
+ * and finds its devices. The rest is here: compiled programs in memory and on disk, fault
+ * words, what an error says about a device, the gate that every call passes
  * (gpu_gate.h), and the functions of fx_backend. Its own struct of a device begins with an
  * fxi_gpu_device, and `info` makes fx_device.data point to it.
  *
@@ -54,9 +54,8 @@ struct fxi_gpu_device {
     char name[128], label[24]; /* "OpenCL:0" */
     char identity[512]; /* all that a program depends on but its text: device, driver, options */
     fxi_gpu_limits limits;
-    fxi_mutex lock; /* of a step's launches, arguments of kernels, and what follows */
-    void *scratch, *faults;
-    size_t scratch_bytes;
+    fxi_mutex lock; /* of the arguments of kernels until they are queued, and what follows */
+    void *faults;
     int checks; /* atomic: work that may have written to `faults` is queued */
     fxi_gpu_health health;
     fxi_gpu_progress progress;
@@ -109,14 +108,12 @@ const fxi_gpu_limits *fxi_gpu_device_limits(fx_device *device);
 /* gpu_compile.c */
 fx_status fxi_gpu_device_compile(fx_device *device, const char *name, const char *source,
                                  void **out_kernel);
-void *fxi_gpu_device_scratch(fx_device *device, size_t bytes);
 void *fxi_gpu_device_faults(fx_device *device);
 /* `launch` is the driver's: it runs under the device's lock, and ends with fxi_gpu_launched. */
 #define FXI_GPU_RUNTIME(its_dialect, its_launch)                                                   \
     {                                                                                              \
         .dialect = its_dialect, .limits = fxi_gpu_device_limits,                                   \
-        .compile = fxi_gpu_device_compile, .launch = its_launch,                                   \
-        .scratch = fxi_gpu_device_scratch, .faults = fxi_gpu_device_faults                         \
+        .compile = fxi_gpu_device_compile, .launch = its_launch, .faults = fxi_gpu_device_faults   \
     }
 /* The kernel is queued. */
 static inline void fxi_gpu_launched(fxi_gpu_device *d, const fxi_gpu_launch *l)

@@ -32,9 +32,9 @@ static void place_operands(program *p, const fx_tensor *space)
         p->layout.shape[d] = space->shape[d];
     for (int k = 0; k < p->nin; k++) {
         const fx_tensor *t = &p->in[k];
-        p->pattern[k] = p->from[k].place == FXI_GPU_SCRATCH ? OWN
-                        : fxi_gpu_is_scalar(t)              ? SINGLE
-                        : fxi_gpu_is_dense(t)               ? OWN
+        p->pattern[k] = p->from[k].place == FXI_GPU_WORK ? OWN
+                        : fxi_gpu_is_scalar(t)           ? SINGLE
+                        : fxi_gpu_is_dense(t)            ? OWN
                                               : fxi_gpu_layout_add(&p->layout, t->stride);
     }
     p->walk = fxi_gpu_walk_over(&p->layout, UINT32_MAX);
@@ -54,7 +54,7 @@ static void fit(fxi_gpu_builder *b, program *p, const fx_tensor *space)
 {
     for (int k = 0; k < p->nin && too_many(b, p); k++)
         if (p->pattern[k] >= 0) {
-            p->from[k] = (fxi_gpu_buffer_ref){fxi_gpu_densify(b, k), FXI_GPU_SCRATCH};
+            p->from[k] = (fxi_gpu_buffer_ref){fxi_gpu_densify(b, k), FXI_GPU_WORK};
             place_operands(p, space);
         }
 }
@@ -352,7 +352,7 @@ static void uniform(fxi_gpu_builder *b, int64_t n)
     }
     fxi_gpu_begin(b, fxi_gpu_wide(n));
     fxi_gpu_say_part(b, fxi_gpu_text_philox);
-    fxi_gpu_kernel(b, "fx_random", 1, 5);
+    fxi_gpu_kernel(b, "fx_random", 2, 2);
     fxi_gpu_set(b, "stored", type->stored);
     fxi_gpu_set(b, "name", type->name);
     fxi_gpu_set_number(b, "block", block);
@@ -361,8 +361,9 @@ static void uniform(fxi_gpu_builder *b, int64_t n)
     fxi_gpu_end(b);
     fxi_gpu_call *c = fxi_gpu_add(b);
     fxi_gpu_buffer(c, 0, FXI_GPU_OUT, 0);
+    fxi_gpu_buffer(c, 1, FXI_GPU_STREAMS, 0);
     fxi_gpu_param(c, 0, n);
-    c->stream = 1;
+    fxi_gpu_param(c, 1, fx_step_generator(b->step)->stream);
     c->groups[0] = fxi_gpu_groups(n, (int64_t)block * FXI_GPU_GROUP);
 }
 

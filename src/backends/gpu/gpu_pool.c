@@ -4,7 +4,7 @@
  * column-major order, and skip those in the padding: the maximum is the first NaN, else the first
  * largest. Kernels over places ask of an element of x which windows hold it and add up what comes
  * from them in the order of the windows; so nothing is written by two. For the gradient of the
- * maximum a first kernel notes in scratch memory at which tap each window has it.
+ * maximum a first kernel notes in work space at which tap each window has it.
  */
 #include "gpu_text.h"
 
@@ -53,10 +53,11 @@ static pooling pooling_of(const fx_step *s)
  * what the kernel needs besides. */
 typedef struct kernel {
     const char *name;
-    bool places;      /* over places, else over windows */
-    int from;         /* an operand */
-    bool notes;       /* `to` is scratch memory: the number of the maximum's tap, or −1 */
-    const char *also; /* NULL, or type of operand 0 (over windows) or of scratch (over places) */
+    bool places; /* over places, else over windows */
+    int from;    /* an operand */
+    bool notes;  /* `to` is work space: the number of the maximum's tap, or −1 */
+    const char
+        *also; /* NULL, or type of operand 0 (over windows) or of the work space (over places) */
     const char *text; /* what it does: BEGIN, EACH, END */
 } kernel;
 enum { TAP_OF_MAX = FX_POOL_MAX_PICK + 1 };
@@ -104,7 +105,7 @@ static void say_kernel(fxi_gpu_builder *b, const pooling *p, const kernel *k)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-static void add(fxi_gpu_builder *b, const pooling *p, const kernel *k, int64_t scratch)
+static void add(fxi_gpu_builder *b, const pooling *p, const kernel *k, int64_t work)
 {
     const int64_t length = k->places ? p->places : p->windows;
     if (length == 0)
@@ -115,9 +116,9 @@ static void add(fxi_gpu_builder *b, const pooling *p, const kernel *k, int64_t s
     for (int a = 0; a < 3 * AXIS_PARAM_COUNT; a++)
         fxi_gpu_param(c, 1 + a, p->v[a]);
     fxi_gpu_buffer(c, 0, FXI_GPU_IN, k->from);
-    fxi_gpu_buffer(c, 1, k->notes ? FXI_GPU_SCRATCH : FXI_GPU_OUT, scratch);
+    fxi_gpu_buffer(c, 1, k->notes ? FXI_GPU_WORK : FXI_GPU_OUT, work);
     if (k->also)
-        fxi_gpu_buffer(c, 2, k->places ? FXI_GPU_SCRATCH : FXI_GPU_IN, scratch);
+        fxi_gpu_buffer(c, 2, k->places ? FXI_GPU_WORK : FXI_GPU_IN, work);
     c->groups[0] = fxi_gpu_groups(length, FXI_GPU_GROUP);
 }
 
@@ -126,14 +127,14 @@ void fxi_gpu_pool(fxi_gpu_builder *b)
     const fx_step *s = b->step;
     const int kind = fx_step_pool(s)->attr.kind;
     const pooling p = pooling_of(s);
-    int64_t scratch = 0;
+    int64_t work = 0;
     if (!p.type->math && kind != FX_POOL_MAX && kind != FX_POOL_MAX_PICK) {
         fxi_gpu_fail(b, FX_STATUS_DTYPE, "there is no mean or gradient of %s", p.type->name);
         return;
     }
     if (kind == FX_POOL_MAX_GRAD && p.places > 0) {
-        scratch = fxi_gpu_scratch(b, (p.windows + 1) * (p.wide ? 8 : 4));
-        add(b, &p, &kernels[TAP_OF_MAX], scratch);
+        work = fxi_gpu_work(b, (p.windows + 1) * (p.wide ? 8 : 4));
+        add(b, &p, &kernels[TAP_OF_MAX], work);
     }
-    add(b, &p, &kernels[kind], scratch);
+    add(b, &p, &kernels[kind], work);
 }

@@ -5,7 +5,7 @@
  * in a tree: one kernel for rows, columns and whole arrays. Neighbouring work-items are lanes of
  * one result where its terms are neighbours in memory, else neighbouring results. Where results are
  * so few that the device would be idle their terms are cut into pieces: each group leaves an
- * accumulator in scratch memory, and a second kernel joins those. How all is divided depends on
+ * accumulator in work space, and a second kernel joins those. How all is divided depends on
  * shapes and on the device alone, and so do the bits.
  */
 #include "gpu_text.h"
@@ -34,7 +34,7 @@ typedef struct reduction {
     int64_t results, terms, pieces;
     fxi_gpu_lanes lanes;
     bool wide;
-    int64_t partial; /* in scratch memory */
+    int64_t partial; /* in work space */
 } reduction;
 
 /* ---- how it is divided ----------------------------------------------------------------------- */
@@ -133,8 +133,8 @@ static void add_reduction(fxi_gpu_builder *b, reduction *r, int bytes)
     fxi_gpu_buffer(c, r->nin, FXI_GPU_OUT, 0);
     fxi_gpu_buffer(c, r->nin + 1, FXI_GPU_OUT, 0);
     if (r->pieces > 1) {
-        r->partial = fxi_gpu_scratch(b, r->pieces * r->results * bytes);
-        fxi_gpu_buffer(c, r->nin + 1, FXI_GPU_SCRATCH, r->partial);
+        r->partial = fxi_gpu_work(b, r->pieces * r->results * bytes);
+        fxi_gpu_buffer(c, r->nin + 1, FXI_GPU_WORK, r->partial);
     }
     const int64_t chunk = (r->terms + r->pieces - 1) / r->pieces;
     r->pieces = chunk > 0 ? (r->terms + chunk - 1) / chunk : 1;
@@ -163,7 +163,7 @@ static void finish(fxi_gpu_builder *b, const reduction *r)
     fxi_gpu_say_part(b, text);
     fxi_gpu_end(b);
     fxi_gpu_call *c = fxi_gpu_add(b);
-    fxi_gpu_buffer(c, 0, FXI_GPU_SCRATCH, r->partial);
+    fxi_gpu_buffer(c, 0, FXI_GPU_WORK, r->partial);
     fxi_gpu_buffer(c, 1, FXI_GPU_OUT, 0);
     fxi_gpu_param(c, RESULTS, r->results);
     fxi_gpu_param(c, COUNT, r->pieces);

@@ -4,7 +4,7 @@
  * output looks through the indices (gpu_reduce.c): the same bits at every run. Else every element
  * of src goes where it belongs with compare and swap, in whatever order they come; sums of reals
  * then differ in their last bits from run to run. Elements of 8 and 16 bits are folded as 32-bit
- * ones in scratch memory and rounded once. Devices without 64-bit atomics always look through.
+ * ones in work space and rounded once. Devices without 64-bit atomics always look through.
  */
 #include "gpu_text.h"
 
@@ -17,7 +17,7 @@ static int folded_type(int dtype)
     return half ? FX_DTYPE_F32 : dtype == FX_DTYPE_U8 ? FX_DTYPE_I32 : dtype;
 }
 
-/* Where it is folded: the output itself, or scratch memory. */
+/* Where it is folded: the output itself, or work space. */
 typedef struct target {
     int dtype; /* folded */
     fxi_gpu_buffer_ref buffer;
@@ -103,7 +103,7 @@ static void scatter(fxi_gpu_builder *b, const target *t)
     fxi_gpu_walk_fill(&w, c, 3);
 }
 
-/* From scratch memory to the output. */
+/* From work space to the output. */
 static void narrow(fxi_gpu_builder *b, const target *t)
 {
     const fxi_gpu_type *from = &fxi_gpu_types[t->dtype], *to = &fxi_gpu_types[b->step->out.dtype];
@@ -140,7 +140,7 @@ void fxi_gpu_scatter(fxi_gpu_builder *b)
     }
     t.buffer = (fxi_gpu_buffer_ref){0, FXI_GPU_OUT};
     if (t.dtype != dtype)
-        t.buffer = (fxi_gpu_buffer_ref){fxi_gpu_scratch(b, 4 * length), FXI_GPU_SCRATCH};
+        t.buffer = (fxi_gpu_buffer_ref){fxi_gpu_work(b, 4 * length), FXI_GPU_WORK};
     clear(b, &t);
     scatter(b, &t);
     if (t.dtype != dtype)

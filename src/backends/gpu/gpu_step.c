@@ -1,8 +1,8 @@
 /* gpu_step.c: steps as lists of launches: which kind makes them, and how they are run.
  *
  * All that is decided when a plan is made is in the list: kernels, grids, parameters. A launch's
- * buffers are named by what they are to the step (operand 2, output 0, scratch), and a run looks
- * their addresses up. The only parameters that a run fills in are those of random numbers.
+ * buffers are named by what they are to the step (operand 2, output 0, work space), and a run looks
+ * their addresses up. It fills in nothing else: what differs from run to run lies in memory.
  */
 #include "gpu_text.h"
 
@@ -33,7 +33,6 @@ static const char *const op_names[FX_OP_COUNT] = {
 
 struct ready {
     fxi_gpu_call *first;
-    size_t scratch;
 };
 
 /* ---- failures -------------------------------------------------------------------------------- */
@@ -93,7 +92,6 @@ fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b)
     c->nbuffers = b->nbuffers;
     c->nparams = b->nparams;
     c->wide = b->wide;
-    c->stream = -1;
     for (int k = 0; k < 3; k++)
         c->groups[k] = 1;
     *b->last = c;
@@ -133,11 +131,11 @@ void fxi_gpu_bits(fxi_gpu_call *c, int param, uint32_t bits)
     fxi_gpu_param(c, param, c->wide ? (int64_t)bits : (int64_t)(int32_t)bits);
 }
 
-int64_t fxi_gpu_scratch(fxi_gpu_builder *b, int64_t bytes)
+int64_t fxi_gpu_work(fxi_gpu_builder *b, int64_t bytes)
 {
-    const size_t at = b->scratch;
-    b->scratch += ((size_t)bytes + 63) / 64 * 64;
-    return (int64_t)at;
+    const int64_t at = b->work_bytes;
+    b->work_bytes += (bytes + 63) / 64 * 64;
+    return at;
 }
 
 /* ---- prepare and release --------------------------------------------------------------------- */
@@ -206,8 +204,9 @@ fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_
         free_calls(runtime, b.first);
         return b.status;
     }
-    *r = (struct ready){.first = b.first, .scratch = b.scratch};
+    *r = (struct ready){.first = b.first};
     step->ready = r;
+    step->work_bytes = b.work_bytes;
     return FX_OK;
 }
 
@@ -226,7 +225,6 @@ typedef struct places {
     const void *const *in;
     void *out;
     const fx_run *run;
-    char *scratch;
     void *faults;
 } places;
 
@@ -244,29 +242,19 @@ static void *address(const places *p, const fxi_gpu_buffer_ref *ref)
         return (void *)(uintptr_t)p->in[ref->k];
     case FXI_GPU_OUT:
         return output(p, ref->k);
-    case FXI_GPU_SCRATCH:
-        return p->scratch + ref->k;
+    case FXI_GPU_WORK:
+        return (char *)p->run->work + ref->k;
+    case FXI_GPU_STREAMS:
+        return (void *)(uintptr_t)p->run->streams;
     default:
         return p->faults;
     }
-}
-
-/* A copy of the parameters with the halves of seed and counter; in 32-bit kernels the bits. */
-static const void *with_stream(const fxi_gpu_call *c, const uint64_t stream[2], int64_t *copy)
-{
-    memcpy(copy, c->params, (size_t)c->nparams * (c->wide ? sizeof(int64_t) : sizeof(int32_t)));
-    fxi_gpu_call own = *c;
-    own.params = copy;
-    for (int k = 0; k < 4; k++)
-        fxi_gpu_bits(&own, c->stream + k, (uint32_t)(stream[k / 2] >> 32 * (k % 2)));
-    return copy;
 }
 
 static fx_status launch(const fxi_gpu_runtime *runtime, fx_device *device, const fxi_gpu_call *c,
                         const places *p, fx_run *run)
 {
     void *buffers[FXI_GPU_BUFFERS];
-    int64_t copy[16];
     for (int32_t k = 0; k < c->nbuffers; k++)
         buffers[k] = address(p, &c->buffers[k]);
     fxi_gpu_launch l = {
@@ -278,8 +266,6 @@ static fx_status launch(const fxi_gpu_runtime *runtime, fx_device *device, const
         .params = c->params,
         .param_bytes = (size_t)c->nparams * (c->wide ? sizeof(int64_t) : sizeof(int32_t)),
         .checks = c->checks};
-    if (c->stream >= 0)
-        l.params = with_stream(c, run->streams[fx_step_generator(p->step)->stream], copy);
     return runtime->launch(device, &l, run);
 }
 
@@ -289,14 +275,6 @@ fx_status fxi_gpu_run(const fxi_gpu_runtime *runtime, fx_device *device, const f
     const struct ready *r = step->ready;
     places p = {.step = step, .in = in, .out = out, .run = run};
     fx_status status = FX_OK;
-    if (r->scratch) {
-        p.scratch = runtime->scratch(device, r->scratch);
-        if (!p.scratch) {
-            snprintf(run->error, sizeof run->error, "%s: out of memory on %s", op_names[step->op],
-                     device->name);
-            return FX_STATUS_MEMORY;
-        }
-    }
     for (const fxi_gpu_call *c = r->first; c && !status; c = c->next) {
         p.faults = c->checks ? runtime->faults(device) : NULL;
         status = launch(runtime, device, c, &p, run);

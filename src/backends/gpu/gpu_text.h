@@ -89,7 +89,7 @@ typedef struct fxi_gpu_side {
 /* Elements of so many bytes over a space of nd axes. */
 void fxi_gpu_copy(fxi_gpu_builder *b, int nd, const int64_t *shape, size_t size,
                   const fxi_gpu_side *from, const fxi_gpu_side *to);
-/* Copies operand k to scratch memory, densely; returns where. */
+/* Copies operand k to work space, densely; returns where. */
 int64_t fxi_gpu_densify(fxi_gpu_builder *b, int k);
 
 /* ---- indices (gpu_map.c) --------------------------------------------------------------------- */

@@ -36,7 +36,7 @@ FX_STORE_@name@(y, i, r@result@);
 }
 
 // Philox4x32-10 with the step's seed as key and its counter as the high half: philox.h. Its 128 bits
-// are four elements, or two of Float64.
+// are four elements, or two of Float64. Parameter 1 is the step's slot in the run's streams.
 //// philox
 FX_FN void fx_philox(fx_u32 k0, fx_u32 k1, fx_u32 c2, fx_u32 c3, fx_u64 block, fx_u32 w[4]) {
     fx_u32 c0 = (fx_u32)block, c1 = (fx_u32)(block >> 32);
@@ -49,8 +49,11 @@ FX_FN void fx_philox(fx_u32 k0, fx_u32 k1, fx_u32 c2, fx_u32 c3, fx_u64 block, f
 
 //// random
 FX_USE(0, @stored@, y)
+FX_USE(1, const fx_u64, streams)
 fx_u32 w[4];
 const fx_int block = FX_GROUP_X * FX_GROUP + FX_ITEM;
-fx_philox((fx_u32)P(1), (fx_u32)P(2), (fx_u32)P(3), (fx_u32)P(4), (fx_u64)block, w);
+const fx_u64 seed = streams[2 * P(1)], counter = streams[2 * P(1) + 1];
+fx_philox((fx_u32)seed, (fx_u32)(seed >> 32), (fx_u32)counter, (fx_u32)(counter >> 32),
+    (fx_u64)block, w);
 for (fx_int k = 0; k < @block@ && block * @block@ + k < P(0); k++)
     FX_STORE_@name@(y, block * @block@ + k, @uniform@);

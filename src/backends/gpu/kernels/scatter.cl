@@ -37,7 +37,7 @@ if (v >= 0 && v < P(1))
     fx_fold(y + o0 + (fx_int)v * P(2), (@value@)FX_LOAD_@name@(x, o@from@));
 }
 
-// From scratch memory to the output's shorter type.
+// From the work space to the output's shorter type.
 //// scatter_narrow
 FX_USE(0, const @from@, x)
 FX_USE(1, @stored@, y)
