@@ -111,11 +111,13 @@ static inline uint64_t *write_words(uint64_t *w, const int64_t *from, int n)
     return w;
 }
 
-static uint64_t *write_inputs(const fxi_context *c, fxi_graph *g, const fxi_node *n, uint64_t *w)
+static inline uint64_t *write_inputs(const fxi_context *c, fxi_graph *g, const fxi_node *n,
+                                     uint64_t *w)
 {
+    int32_t *uses = g->uses;
     for (int i = 0; i < n->nin; i++) {
         const uint64_t id = (uint64_t)number_of(c, g, n->in[i]);
-        g->uses[id]++;
+        uses[id]++;
         if (i % 2 == 0)
             *w++ = id;
         else
@@ -266,13 +268,13 @@ static inline fx_status finish_top(fxi_context *c, fxi_graph *g, const frame *to
     return finish_node(c, g, n);
 }
 
-/* The frame above the top one; NULL when memory is out. */
-static inline frame *frame_above(fxi_graph *g, const frame *top)
+/* The stack is full. Returns its next frame and the new end; NULL when memory is out. */
+static frame *more_frames(fxi_graph *g, frame **out_end)
 {
-    const int32_t depth = (int32_t)(top - g->stack) + 1;
-    const bool ok = depth < g->stack_capacity ||
-                    fxi_grow(&g->stack, &g->stack_capacity, depth + 1, sizeof *g->stack);
-    return ok ? &g->stack[depth] : NULL;
+    const int32_t depth = g->stack_capacity;
+    const bool grown = fxi_grow(&g->stack, &g->stack_capacity, depth + 1, sizeof *g->stack);
+    *out_end = g->stack + g->stack_capacity;
+    return grown ? &g->stack[depth] : NULL;
 }
 
 /* The stack is a path of the graph, so it has no node twice. */
@@ -282,13 +284,12 @@ static fx_status walk(fxi_context *c, fxi_graph *g, fxi_node *root)
         return FX_OK;
     if (!fxi_grow(&g->stack, &g->stack_capacity, 1, sizeof *g->stack))
         return FX_STATUS_MEMORY;
-    frame *f = g->stack;
+    frame *f = g->stack, *end = f + g->stack_capacity;
     *f = (frame){root, root->device, 0};
     for (;;) {
         fxi_node *n = f->node, *in = n->data ? NULL : unnumbered(c, g, n, &f->next);
         if (in) {
-            f = frame_above(g, f);
-            if (!f)
+            if (++f == end && !(f = more_frames(g, &end)))
                 return FX_STATUS_MEMORY;
             *f = frame_of(f - 1, in);
             continue;
