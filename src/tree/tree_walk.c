@@ -146,7 +146,7 @@ typedef struct walking {
 
 bool fx_has_children(const void *object)
 {
-    return object && !fx_is_array(object) &&
+    return object && !fxi_is_array(object) &&
            !(fx_type_of(object)->flags & (FX_TYPE_FUNCTION | FX_TYPE_LEAF));
 }
 
@@ -182,10 +182,10 @@ static void walk_place(walking *w, const fx_spot *at);
  * it has no such child. */
 static void *child_at(void *x, const fx_type *type, const fx_field *f, int64_t k, int64_t child)
 {
-    if (!x || fx_is_array(x))
+    if (!x || fxi_is_array(x))
         return NULL;
-    if (fx_type_of(x) != type)
-        return child < fx_count(x) ? fx_child(x, child) : NULL;
+    if (((const fx_object *)x)->type != type)
+        return fxi_child_or_null(x, child);
     if (f->kind == FX_FIELD_CHILD)
         return fxi_field_child(x, f);
     const fx_list *list = fxi_field_at(x, f);

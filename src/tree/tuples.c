@@ -115,13 +115,6 @@ typedef struct child {
     const char *name;
 } child;
 
-int64_t fxi_field_children(const void *object, const fx_field *f)
-{
-    if (f->kind == FX_FIELD_LIST)
-        return ((const fx_list *)fxi_field_at(object, f))->n;
-    return f->kind == FX_FIELD_CHILD;
-}
-
 int64_t fx_count(const void *container)
 {
     const fx_type *type = fx_type_of(container);
@@ -164,6 +157,12 @@ static const char *type_name(const void *object)
 {
     const fx_type *type = fx_type_of(object);
     return type ? type->name : "NULL";
+}
+
+void *fxi_child_or_null(const void *object, int64_t i)
+{
+    child c;
+    return find(object, i, &c) ? *c.slot : NULL;
 }
 
 void *fx_child(const void *object, int64_t i)

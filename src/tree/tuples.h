@@ -6,6 +6,9 @@
 
 extern const fx_type fxi_tuple_type;
 
+/* Child i; NULL if there is none. */
+void *fxi_child_or_null(const void *object, int64_t i);
+
 /* Makes `value` child i of an object that nobody else uses yet. */
 void fxi_child_set(void *object, int64_t i, void *value);
 

@@ -191,15 +191,16 @@ int fxi_scope_open(int mode, const char *file, int line)
         open_virtual(c, mode);
         return depth;
     }
-    *s = (fxi_scope){.below = parent->first,
-                     .parent = parent,
-                     .depth = parent->depth + 1,
-                     .mode = mode,
-                     .training =
-                         mode == FXI_SCOPE_STEP || (parent->training && mode != FXI_SCOPE_TEST),
-                     .seq = c->seq,
-                     .file = file ? file : parent->file,
-                     .line = file ? line : parent->line};
+    s->first = NULL;
+    s->below = parent->first;
+    s->parent = parent;
+    s->depth = parent->depth + 1;
+    s->mode = mode;
+    s->training = mode == FXI_SCOPE_STEP || (parent->training && mode != FXI_SCOPE_TEST);
+    s->seq = c->seq;
+    s->file = file ? file : parent->file;
+    s->line = file ? line : parent->line;
+    s->objects = s->most = s->grown = s->bytes = 0;
     c->scope = s;
     if (file)
         fxi_error_where(file, line);
@@ -216,6 +217,17 @@ static void unlink_object(fx_object *o)
     if (o->fxi_next)
         o->fxi_next->fxi_prev = o->fxi_prev;
     o->fxi_prev = o->fxi_next = NULL;
+    o->fxi_scope = NULL;
+    s->objects--;
+}
+
+/* The same for the first object of a scope. */
+static inline void unlink_first(fxi_scope *s, fx_object *o)
+{
+    s->first = o->fxi_next;
+    if (s->first)
+        s->first->fxi_prev = NULL;
+    o->fxi_next = NULL;
     o->fxi_scope = NULL;
     s->objects--;
 }
@@ -268,7 +280,7 @@ static void scope_pop(fxi_context *c)
     const fxi_scope *outer = fxi_handle_closing(s);
     while (s->first) {
         fx_object *o = s->first;
-        unlink_object(o);
+        unlink_first(s, o);
         if (step && __atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) > 1)
             cut_array(c, o, s->seq);
         if (gives_last(o))

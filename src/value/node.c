@@ -250,7 +250,7 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
 }
 
 /* True when the reference given up was the last. */
-static bool drop_ref(fxi_node *n)
+static inline bool drop_ref(fxi_node *n)
 {
     if (!n->data)
         return --n->refs == 0;
@@ -363,7 +363,7 @@ fx_array *fx_error_array(fx_status status)
 }
 
 /* Takes over a reference. */
-static void hold(fx_array *x, fxi_node *n)
+static inline void hold(fx_array *x, fxi_node *n)
 {
     x->node = n;
     if (n->data) {

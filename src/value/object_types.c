@@ -188,5 +188,5 @@ bool fx_is(const void *object, const fx_type *type)
 
 bool fx_is_array(const void *object)
 {
-    return fx_type_of(object) == &fxi_array_type;
+    return fxi_is_array(object);
 }

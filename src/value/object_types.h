@@ -24,8 +24,18 @@ static inline void *fxi_field_child(const void *object, const fx_field *field)
     return *(void **)fxi_field_at(object, field);
 }
 
+static inline bool fxi_is_array(const void *object)
+{
+    return object && ((const fx_object *)object)->type == &fxi_array_type;
+}
+
 /* How many children of the object are in the field. */
-int64_t fxi_field_children(const void *object, const fx_field *field);
+static inline int64_t fxi_field_children(const void *object, const fx_field *field)
+{
+    if (field->kind == FX_FIELD_LIST)
+        return ((const fx_list *)fxi_field_at(object, field))->n;
+    return field->kind == FX_FIELD_CHILD;
+}
 /* Is the field one that optimisers do not see? */
 bool fxi_field_frozen(const fx_type *type, const fx_field *field);
 
