@@ -68,6 +68,7 @@ static fx_status away_read(fx_device *device, void *to, const void *from, size_t
     if (fails(&away_copy_fails))
         return fx_fail(FX_STATUS_DEVICE, "read", "%s does not answer", device->name);
     count(&away.reads, 1);
+    count(&away.bytes_read, (int64_t)bytes);
     memcpy(to, real(from), bytes);
     return FX_OK;
 }

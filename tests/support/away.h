@@ -9,7 +9,7 @@
 /* What it was asked for; atomic. */
 typedef struct away_counts {
     int64_t allocs, live; /* live: allocations not yet freed */
-    int64_t writes, reads, copies, bytes_written;
+    int64_t writes, reads, copies, bytes_written, bytes_read;
     int64_t runs;
 } away_counts;
 extern away_counts away;

@@ -162,6 +162,43 @@ static void views_on_a_device(void **state)
     check_views(away_register("Away", 1));
 }
 
+/* A read of a view takes from the device what the view spans: 7 of 10 elements, in both directions.
+ */
+static void a_view_is_read_as_far_as_it_spans(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_array_to(fx_device_get("Away", 0), fx_range(0, 1, 10));
+    fx_array *const views[] = {fx_slice_step(x, 0, 2, 2, 4), fx_slice_step(x, 0, 8, -2, 4)};
+    static const float want[2][4] = {{2, 4, 6, 8}, {8, 6, 4, 2}};
+    for (int i = 0; i < 2; i++) {
+        float got[4];
+        fx_eval(views[i]);
+        const int64_t before = away.bytes_read;
+        assert_int_equal(fx_read_into(views[i], got, sizeof got), FX_OK);
+        assert_int_equal(away.bytes_read - before, 7 * sizeof(float));
+        assert_memory_equal(got, want[i], sizeof got);
+    }
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+/* Nothing is handed on of a piece that could not be read. */
+static void a_failed_read_hands_nothing_on(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_array_to(fx_device_get("Away", 0), fx_range(0, 1, 10));
+    float room[10];
+    char *end = (char *)room;
+    assert_int_equal(fx_eval(x), FX_OK);
+    away_copy_fails = 1;
+    assert_int_equal(fxi_read_pieces(x, collect, &end), FX_STATUS_DEVICE);
+    assert_ptr_equal(end, (char *)room);
+    assert_int_equal(fx_error_take().status, FX_STATUS_DEVICE);
+    assert_int_equal(fxi_read_pieces(x, collect, &end), FX_OK);
+    assert_ptr_equal(end, (char *)(room + 10));
+}
+
 /* A copy is refused exactly if the sizes differ, and then changes nothing. */
 static void copies_need_equal_sizes(void **state)
 {
@@ -216,6 +253,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(views_on_the_host),
         cmocka_unit_test(views_on_a_device),
+        cmocka_unit_test(a_view_is_read_as_far_as_it_spans),
+        cmocka_unit_test(a_failed_read_hands_nothing_on),
         cmocka_unit_test(copies_need_equal_sizes),
         cmocka_unit_test(reads_need_the_right_size),
     };

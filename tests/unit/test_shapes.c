@@ -153,6 +153,11 @@ static void one_hot(void **state)
     check_error(fx_onehotbatch(labels, 3), FX_STATUS_ARGUMENT,
                 "onehotbatch: Value 9 is not in labels");
     check_error(fx_onehotbatch(INDICES(-1), 3), FX_STATUS_ARGUMENT, "Value -1 is not in labels");
+    check_error(fx_onehotbatch(INDICES(3), 3), FX_STATUS_ARGUMENT, "Value 3 is not in labels");
+    check_error(fx_onehotbatch(fx_vector(1), 3), FX_STATUS_DTYPE,
+                "onehotbatch: labels must be integers, got Float32");
+    check_error(fx_onehotbatch(INDICES(0, 1, 0, 1, 7), 2), FX_STATUS_ARGUMENT, "Value 7");
+    CHECK(fx_onehotbatch(INDICES(0, 1, 0, 1), 2), (2, 4), 0, 1, 0, 0, 1, 1, 0, 0, 1);
     check_error(fx_onehot(fx_vector(1), 3), FX_STATUS_DTYPE,
                 "onehot: labels must be integers, got Float32");
     CHECK(fx_onecold(fx_onehot(INDICES(2, 0, 1), 3)), (3), 0, 2, 0, 1);
