@@ -139,6 +139,43 @@ static void generators_move_once(void **state)
     assert_int_equal(fx_error_status(), FX_OK);
 }
 
+/* NULL is the CPU, for arrays that are there already, on a device, and still to be computed there.
+ */
+static void no_device_is_the_cpu(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *here = fx_ones(3), *there = fx_to(d[0], fx_vector(1, 2, 3)),
+             *pending = fx_add(there, 1);
+    assert_ptr_equal(fx_array_to(NULL, here), here);
+    assert_true(fx_is_evaluated(here));
+    fx_array *const moved[] = {fx_array_to(NULL, there), fx_array_to(NULL, pending)};
+    for (int i = 0; i < 2; i++) {
+        assert_ptr_equal(fx_array_device(moved[i]), fx_cpu_device());
+        assert_true(fx_item(fx_sum(moved[i])) == 6 + 3 * i);
+    }
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
+/* What is made of literals belongs to no device, also after another array's evaluation computed it
+ * on one and it was read back: it is computed wherever it is used, and gradients lead to it. */
+static void what_belongs_nowhere_still_does(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_add(fx_ones(3), 1), *user = fx_mul(x, fx_to(d[1], fx_vector(1, 2, 3)));
+    fx_eval(fx_tuple(user, x));
+    assert_ptr_equal(fx_array_device(x), d[1]);
+    fx_array *y = fx_cpu(x), *z = fx_mul(y, fx_to(d[2], fx_vector(1, 2, 3)));
+    assert_ptr_equal(fx_array_device(y), fx_cpu_device());
+    assert_ptr_equal(fx_array_device(z), d[2]);
+    fx_array *g = fx_gradient(fx_sum(z), x);
+    for (int i = 0; i < 3; i++)
+        assert_true(fx_at(fx_cpu(z), i) == 2 * (i + 1) && fx_at(fx_cpu(g), i) == i + 1);
+    assert_ptr_equal(fx_array_device(g), d[2]);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
 /* A batch is made of its data and copied once. */
 static void batches_are_copied_once(void **state)
 {
@@ -415,6 +452,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_array_is_copied_once),
         cmocka_unit_test(generators_move_once),
+        cmocka_unit_test(no_device_is_the_cpu),
+        cmocka_unit_test(what_belongs_nowhere_still_does),
         cmocka_unit_test(batches_are_copied_once),
         cmocka_unit_test(literals_stay_literals),
         cmocka_unit_test(gpu_narrows),
