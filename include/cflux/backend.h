@@ -261,6 +261,7 @@ typedef struct fx_scatter_step {
  * it is ADD of an input, RELU, TANH or SIGMOID. */
 typedef struct fx_matmul_step {
     bool transpose_a, transpose_b; /* the first two axes are exchanged */
+    uint8_t precision;             /* fx_precision: what is allowed for products of Float32 */
     fx_program epilogue;
 } fx_matmul_step;
 
@@ -268,6 +269,7 @@ typedef struct fx_matmul_step {
 typedef struct fx_conv_step {
     fx_conv_attr attr;
     bool channels_last; /* activations lie W×H×C×N with C fastest; weights are dense */
+    uint8_t precision;  /* fx_precision: what is allowed for products of Float32 */
     fx_program epilogue;
 } fx_conv_step;
 

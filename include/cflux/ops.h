@@ -298,6 +298,23 @@ FX_API fx_array *fx_matmul(fx_array *a, fx_array *b);
 /* A: m×k×batch…, B: k×n×batch… → m×n×batch…; batch sizes broadcast. NNlib.batched_mul. */
 FX_API fx_array *fx_batched_mul(fx_array *a, fx_array *b);
 
+/* How exact products of Float32 have to be: matrix products and convolutions, those of gradients
+ * included. Sums are Float32 or better in all three. The same as PyTorch's
+ * torch.set_float32_matmul_precision. */
+typedef enum fx_precision {
+    FX_PRECISION_HIGHEST, /* factors are Float32 */
+    FX_PRECISION_HIGH,    /* factors may be rounded to TensorFloat-32 (11 significant bits), or each
+                             be a sum of two BFloat16 numbers (16 bits) */
+    FX_PRECISION_MEDIUM   /* factors may be rounded to BFloat16 (8 bits) */
+} fx_precision;
+/* Allows less precision from now on, for what the whole process evaluates, on backends that are
+ * faster with it. The default is the environment variable FX_MATMUL_PRECISION (highest, high or
+ * medium), else FX_PRECISION_HIGHEST. No backend of this version computes in less: the CPU, with
+ * oneDNN too, and OpenCL ignore it. FX_STATUS_ARGUMENT when it is none of the three. May be called
+ * from any thread at any time. */
+FX_API fx_status fx_set_matmul_precision(fx_precision precision);
+FX_API fx_precision fx_matmul_precision(void); /* what is allowed now */
+
 /* ---- shape ----------------------------------------------------------------------------------- */
 /* Views where possible: no bytes move until somebody needs them dense. */
 /* One size may be −1: it is inferred. */

@@ -68,7 +68,8 @@ static void explain_miss(const fxi_graph *g, char text[MISS_TEXT])
         return;
     }
     snprintf(text, MISS_TEXT,
-             "plan miss: the same %d nodes with other outputs, donations or device", (int)g->n);
+             "plan miss: the same %d nodes with other outputs, donations, device or precision",
+             (int)g->n);
 }
 
 /* ---- the cache ------------------------------------------------------------------------------- */

@@ -62,6 +62,7 @@ static void trace_denied(const fxi_node *n, const char *why)
 fx_status fxi_graph_of(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots)
 {
     g->eager = fxi_eager();
+    g->precision = (uint8_t)fx_matmul_precision();
     g->denied = fxi_traced("donation") ? trace_denied : NULL;
     return fxi_graph_build(c, g, n, roots);
 }

@@ -50,6 +50,15 @@ static inline int fxi_find_id(const int32_t *list, int n, int32_t id)
 int32_t fxi_add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t bytes);
 int32_t fxi_add_slot(fxi_plan *p, int32_t constant, uint8_t dtype); /* a value too */
 
+/* What is allowed for the product that a step computes, if it computes one. */
+static inline void fxi_set_precision(const fxi_builder *b, fx_step *s)
+{
+    if (s->cls == FX_CLASS_MATMUL)
+        s->as.matmul.precision = b->g->precision;
+    if (s->cls == FX_CLASS_CONV)
+        s->as.conv.precision = b->g->precision;
+}
+
 /* A new step of the plan, of the operation's class. attr: NULL for zeros. */
 fx_step *fxi_add_step(fxi_builder *b, uint8_t op, int nin, const fx_attr *attr);
 /* Input i of a step: node n as it is seen at a place. */

@@ -172,6 +172,7 @@ static fx_status finish_node(fxi_context *c, fxi_graph *g, fxi_node *n)
     g->uses[id] = 0;
     g->output[id] = -1;
     g->record[id] = g->nkey;
+    g->multiplies |= !n->data && fxi_multiplies(n->op);
     g->slot[id] = n->data                 ? g->nleaves++
                   : n->op == FX_OP_CONST  ? g->nconsts++
                   : n->op == FX_OP_RANDOM ? g->nstreams++
@@ -381,6 +382,7 @@ fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *r
     c->mark++;
     g->n = g->nleaves = g->nconsts = g->nstreams = g->noutputs = 0;
     g->nkey = 0;
+    g->multiplies = false;
     g->device = NULL;
     g->blocked = NULL;
     if (g->nforeign) {
@@ -402,7 +404,9 @@ fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *r
     for (int32_t i = 0; i < g->noutputs; i++)
         g->key[g->nkey++] = (uint64_t)(uint32_t)g->outputs[i] | (uint64_t)(uint32_t)g->donors[i]
                                                                     << 32;
-    g->key[g->nkey++] = (uint64_t)(uintptr_t)g->device | g->eager; /* addresses are even */
+    const uint64_t precision = g->multiplies ? g->precision : 0;
+    /* Addresses are multiples of 8. */
+    g->key[g->nkey++] = (uint64_t)(uintptr_t)g->device | g->eager | precision << 1;
     g->hash = hash_words(g->key, g->nkey);
     return FX_OK;
 }

@@ -7,7 +7,8 @@
  *
  * Record: word 0 = op | dtype << 8 | ndim << 16 | flags << 24 | nin << 32; then the input numbers,
  * two to a word; then ndim sizes; then attributes, or for a leaf that is not dense its strides.
- * After the records: the outputs, one word each; then the device, with the bit of eager mode.
+ * After the records: the outputs, one word each; then the device, with the bit of eager mode and,
+ * if there are products, their precision.
  */
 #ifndef CFLUX_GRAPH_H
 #define CFLUX_GRAPH_H
@@ -24,9 +25,10 @@ typedef struct fxi_frame {
 } fxi_frame;
 
 typedef struct fxi_graph {
-    /* Set by the caller: is every node to be a step of its own (part of the key), and who is told
-     * why a donation is denied; NULL: nobody. */
+    /* Set by the caller: is every node to be a step of its own, how exact are products (both are
+     * part of the key), and who is told why a donation is denied; NULL: nobody. */
     bool eager;
+    uint8_t precision; /* fx_precision of products */
     void (*denied)(const fxi_node *n, const char *why);
     fx_device *device;
     fxi_node **nodes; /* n of them, inputs first */
@@ -36,6 +38,7 @@ typedef struct fxi_graph {
     uint32_t *record; /* per node: where its record starts in key */
     int32_t n, node_capacity;
     int32_t nleaves, nconsts, nstreams;
+    bool multiplies;  /* there are products */
     int32_t *outputs; /* node numbers */
     int32_t *donors;  /* per output: the node whose buffer it may take over, or −1 */
     int32_t noutputs, output_capacity;
@@ -54,6 +57,11 @@ static inline bool fxi_is_cast_literal(const fxi_node *n)
 {
     return n->op == FX_OP_CAST && !n->data && n->ndim == 0 && n->in[0]->op == FX_OP_CONST &&
            !n->in[0]->data;
+}
+
+static inline bool fxi_multiplies(uint8_t op)
+{
+    return fxi_ops[op].cls == FX_CLASS_MATMUL || fxi_ops[op].cls == FX_CLASS_CONV;
 }
 
 /* A result wanted, and the value whose buffer it may take over (NULL: none). */

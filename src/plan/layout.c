@@ -206,9 +206,10 @@ static void describe(fx_tensor *t, const fxi_node *n, bool last)
         fxi_dense_strides(n->ndim, n->shape, t->stride);
 }
 
-static void set_channels_last(fx_step *s, const fxi_node *n)
+static void set_channels_last(const fxi_builder *b, fx_step *s, const fxi_node *n)
 {
     fxi_step_set_attr(s, &n->attr);
+    fxi_set_precision(b, s);
     *(n->op == FX_OP_CONV ? &s->as.conv.channels_last : &s->as.pool.channels_last) = true;
 }
 
@@ -227,7 +228,7 @@ static bool wanted(const fxi_builder *b, int32_t id)
         describe(&in[i], n->in[i], i != kernel_of(n));
     }
     fx_step s = {.op = n->op, .cls = (uint8_t)fxi_ops[n->op].cls, .nin = n->nin, .in = in};
-    set_channels_last(&s, n);
+    set_channels_last(b, &s, n);
     describe(&s.out, n, kernel_of(n) != 2);
     return (n->op == FX_OP_CONV || lie) && b->how->channels_last(b->p->device, &s);
 }
@@ -249,7 +250,7 @@ bool fxi_lower_channels_last(fxi_builder *b, int32_t id, bool *out_done)
         return false;
     for (int i = 0; i < n->nin; i++)
         fxi_set_input(s, i, n->in[i], &in[i]);
-    set_channels_last(s, n);
+    set_channels_last(b, s, n);
     if (kernel_of(n) != 2) {
         describe(&s->out, n, true);
         fxi_turn_place(n, &b->places[id]);

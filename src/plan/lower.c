@@ -46,6 +46,7 @@ fx_step *fxi_add_step(fxi_builder *b, uint8_t op, int nin, const fx_attr *attr)
     s->nin = nin;
     if (attr)
         fxi_step_set_attr(s, attr);
+    fxi_set_precision(b, s);
     p->nsteps++;
     if (nin > p->max_inputs)
         p->max_inputs = nin;

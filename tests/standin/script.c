@@ -11,7 +11,7 @@ typedef struct script {
     pthread_mutex_t lock;
     int64_t calls[STANDIN_CALLS], bytes[STANDIN_CALLS], blocks;
     unsigned which, lacks;
-    int64_t after, times, lost_after, capacity, work;
+    int64_t after, times, lost_after, capacity, work, precision;
     bool lost, failed;
 } script;
 static script scripts[MOST_DEVICES];
@@ -22,7 +22,7 @@ void script_open(void)
     const char *wish = getenv("STANDIN_BUFFERS");
     buffers = wish ? atoi(wish) : 0;
     for (int i = 0; i < MOST_DEVICES; i++) {
-        scripts[i] = (script){.lost_after = -1, .work = 100};
+        scripts[i] = (script){.lost_after = -1, .work = 100, .precision = -1};
         pthread_mutex_init(&scripts[i].lock, NULL);
     }
 }
@@ -112,10 +112,14 @@ bool script_overfull(const fx_device *device, const fx_step *step, fx_run *run)
     return true;
 }
 
-bool script_lacks(const fx_device *device, const fx_step *step)
+bool script_refuses(const fx_device *device, const fx_step *step)
 {
     script *s = &scripts[device->id];
     pthread_mutex_lock(&s->lock);
+    if (step->cls == FX_CLASS_MATMUL)
+        s->precision = step->as.matmul.precision;
+    if (step->cls == FX_CLASS_CONV)
+        s->precision = step->as.conv.precision;
     const bool lacks = s->lacks >> step->cls & 1;
     pthread_mutex_unlock(&s->lock);
     return lacks;
@@ -200,6 +204,11 @@ static int64_t blocks(int device)
     return number(&scripts[device], &scripts[device].blocks);
 }
 
+static int precision(int device)
+{
+    return (int)number(&scripts[device], &scripts[device].precision);
+}
+
 const standin script_table = {.refuse = refuse,
                               .lose = lose,
                               .failed = failed,
@@ -208,4 +217,5 @@ const standin script_table = {.refuse = refuse,
                               .calls = calls,
                               .bytes = bytes,
                               .blocks = blocks,
-                              .lacks = lacks};
+                              .lacks = lacks,
+                              .precision = precision};

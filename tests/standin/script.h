@@ -22,7 +22,7 @@ void script_block(const fx_device *device, int change);
 int script_buffers(void);
 /* Does the step have more? The sentence is then in run->error. */
 bool script_overfull(const fx_device *device, const fx_step *step, fx_run *run);
-/* Is `prepare` to refuse the step? */
-bool script_lacks(const fx_device *device, const fx_step *step);
+/* Notes a step that is prepared. Is `prepare` to refuse it? */
+bool script_refuses(const fx_device *device, const fx_step *step);
 
 #endif

@@ -289,7 +289,7 @@ static bool channels_last(fx_device *device, const fx_step *step)
 /* Every step needs work space, more than the kernel does: a run writes over all of it. */
 static fx_status prepare(fx_device *device, fx_step *step)
 {
-    if (script_lacks(device, step))
+    if (script_refuses(device, step))
         return fx_step_is_fused(step) ? FX_STATUS_UNSUPPORTED
                                       : host->fail(FX_STATUS_UNSUPPORTED, "prepare",
                                                    "the stand-in lacks such a kernel");

@@ -60,6 +60,8 @@ typedef struct standin {
     /* From now on `prepare` takes no step of the classes in the mask `classes` (1 << FX_CLASS_ROW).
      */
     void (*lacks)(int device, unsigned classes);
+    /* The precision of the product that was prepared last, -1 before the first. */
+    int (*precision)(int device);
 } standin;
 
 /* To be called before the first fx_use. */

@@ -554,7 +554,7 @@ static void the_trace_names_what_differs(void **state)
         "plan miss: node 3 of 4 is sub Float32 2×3, was cumsum Float32 2×3\n"
         "plan miss: node 3 of 4 (sub Float32 2×3) differs in its attributes, inputs or layout\n"
         "plan miss: node 3 of 4 is exp Float32 2×3, was sub Float32 2×3\n"
-        "plan miss: the same 4 nodes with other outputs, donations or device\n");
+        "plan miss: the same 4 nodes with other outputs, donations, device or precision\n");
     trace_of("--differences", "miss", text, sizeof text);
     assert_string_equal(text, want);
 }
