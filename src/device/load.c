@@ -85,6 +85,7 @@ static const char *take(const fx_plugin_head *plugin, void *user)
     if (n == 0 && !*reason)
         snprintf(reason, sizeof reason, "it found no device");
     fxi_backend_register(b, n, n ? "" : reason); /* what fails is recorded */
+    fxi_registered_plugin(b->head.name);
     return NULL;
 }
 
@@ -132,6 +133,8 @@ static void wrap(const char *name)
         fxi_works(r) ? wrapper_of(name)->around(r->backend, r->devices, r->count) : NULL;
     if (b)
         fxi_backend_register(b, r->count, "");
+    if (b && r->plugin)
+        fxi_registered_plugin(name);
 }
 
 /* ---- by name --------------------------------------------------------------------------------- */

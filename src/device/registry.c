@@ -8,10 +8,12 @@
 #include "backends.h"
 #include "c_text.h"
 #include "context.h"
+#include "forked.h"
 #include "julia_number.h"
 #include "memory.h"
 #include "object.h"
 #include "pool.h"
+#include "this_process.h"
 #include "thread.h"
 
 #include <stdio.h>
@@ -100,12 +102,12 @@ static const fx_type list_type = {.fxi_size = sizeof(fx_type),
 static fxi_mutex lock = FXI_MUTEX_INIT; /* of writers */
 static int entries = 6;                 /* atomic */
 static fxi_registered registry[FXI_BACKENDS_MOST] = {
-    {"CPU", &fxi_cpu_backend, the_cpu, 1, "", false},
-    {"ref", &fxi_ref_backend, the_ref, 1, "", false},
-    {"CUDA", NULL, NULL, 0, NOT_ASKED("CUDA"), false},
-    {"AMDGPU", NULL, NULL, 0, NOT_ASKED("AMDGPU"), false},
-    {"Metal", NULL, NULL, 0, NOT_ASKED("Metal"), false},
-    {"OpenCL", NULL, NULL, 0, NOT_ASKED("OpenCL"), false},
+    {"CPU", &fxi_cpu_backend, the_cpu, 1, "", false, false},
+    {"ref", &fxi_ref_backend, the_ref, 1, "", false, false},
+    {"CUDA", NULL, NULL, 0, NOT_ASKED("CUDA"), false, false},
+    {"AMDGPU", NULL, NULL, 0, NOT_ASKED("AMDGPU"), false, false},
+    {"Metal", NULL, NULL, 0, NOT_ASKED("Metal"), false, false},
+    {"OpenCL", NULL, NULL, 0, NOT_ASKED("OpenCL"), false, false},
 };
 
 fx_device *fx_cpu_device(void)
@@ -185,6 +187,37 @@ static fxi_registered *entry(const char *name)
     __atomic_store_n(&entries, entries + 1, __ATOMIC_RELEASE);
     return &registry[entries - 1];
 }
+
+/* ---- forks ----------------------------------------------------------------------------------- */
+
+/* The thread that forked is the only one. */
+static void in_child(void)
+{
+    static fx_backend tables[FXI_BACKENDS_MOST];
+    fxi_mutex_init(&lock);
+    for (int i = 0; i < entries; i++) {
+        fxi_registered *r = &registry[i];
+        if (!r->plugin || r->backend == &tables[i])
+            continue;
+        fxi_forked_table(r->backend, &tables[i]);
+        r->backend = &tables[i];
+        for (int k = 0; k < r->count; k++)
+            r->devices[k]->backend = &tables[i];
+    }
+}
+
+void fxi_registered_plugin(const char *name)
+{
+    static bool watched;
+    fxi_mutex_lock(&lock);
+    fxi_registered *r = fxi_registered_find(name);
+    watched = watched || fxi_process_on_fork(NULL, NULL, in_child);
+    if (fxi_loaded(r) && watched)
+        r->plugin = true;
+    fxi_mutex_unlock(&lock);
+}
+
+/* ---- registering ----------------------------------------------------------------------------- */
 
 static fx_status add_backend(const fx_backend *backend, int devices, const char *why)
 {

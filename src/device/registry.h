@@ -14,6 +14,7 @@ typedef struct fxi_registered {
     fx_device *const *devices; /* `count` of them; none: loaded, but not functional */
     int count;
     char why[FXI_PLUGIN_WHY]; /* why it is not loaded or not functional; "" if it works */
+    bool plugin;              /* its devices cannot be used in the child of a fork (forked.h) */
     bool tried; /* fx_use asked for it, and it could not be loaded, as `why` says; atomic */
 } fxi_registered;
 
@@ -42,6 +43,9 @@ fx_device *fxi_cuda_or_none(void);
 /* Keeps why a backend could not be loaded; does nothing if it is loaded. add: keeps the reason also
  * for a name that is not known yet. */
 void fxi_registered_why(const char *name, const char *why, bool add);
+
+/* From now on the devices of a backend that is loaded refuse in the child of a fork. */
+void fxi_registered_plugin(const char *name);
 
 /* Makes a backend known with so many devices (0: it is there but does not work, for the reason
  * `why`). A backend of that name that is loaded already stays. Its name and table stay where they

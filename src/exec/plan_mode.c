@@ -67,6 +67,17 @@ fx_status fxi_graph_of(fxi_context *c, fxi_graph *g, int n, const fxi_root *root
     return fxi_graph_build(c, g, n, roots);
 }
 
+/* By the table that the device has then: it has another one in the child of a fork. */
+static void release_step(fx_device *device, fx_step *step)
+{
+    device->backend->release(device, step);
+}
+
+static void release_plan(fx_device *device, fx_plan *plan)
+{
+    device->backend->plan_release(device, plan);
+}
+
 fx_status fxi_plan_new(const fxi_graph *g, fxi_plan **out_plan)
 {
     const fx_backend *backend = g->device->backend;
@@ -81,9 +92,9 @@ fx_status fxi_plan_new(const fxi_graph *g, fxi_plan **out_plan)
                              .work_guard = fxi_check_work_guard(backend),
                              .channels_last = g->eager ? NULL : backend->channels_last,
                              .prepare = backend->prepare,
-                             .release = backend->release,
+                             .release = release_step,
                              .plan_prepare = g->eager ? NULL : backend->plan_prepare,
-                             .plan_release = backend->plan_release,
+                             .plan_release = release_plan,
                              .denied = g->denied};
     return fxi_plan_build(&how, g, out_plan);
 }

@@ -1,0 +1,121 @@
+/* forked.c: the table of a backend that was opened before the process was forked.
+ *
+ * A driver's threads, and what it shares with the kernel of the system, are not copied into the
+ * child of a fork: a call that waits for one of them never returns. So nothing of the backend is
+ * called in the child. Memory and prepared steps of the device are not freed: they go with the
+ * process. Members that are NULL stay NULL: they have a meaning.
+ */
+#include "forked.h"
+#include "error.h"
+
+#include <stdio.h>
+
+#define SENTENCE "%s cannot be used: this process is a fork, made after the device was opened"
+
+static fx_status refused(const char *operation, const fx_device *device)
+{
+    return fx_fail(FX_STATUS_DEVICE, operation, SENTENCE, device->name);
+}
+
+static void *refuse_alloc(fx_device *device, size_t bytes)
+{
+    (void)bytes;
+    refused("alloc", device);
+    return NULL;
+}
+
+static void forget(fx_device *device, void *address)
+{
+    (void)device, (void)address;
+}
+
+static fx_status refuse_write(fx_device *device, void *to, const void *from, size_t bytes)
+{
+    (void)to, (void)from, (void)bytes;
+    return refused("write", device);
+}
+
+static fx_status refuse_read(fx_device *device, void *to, const void *from, size_t bytes)
+{
+    (void)to, (void)from, (void)bytes;
+    return refused("read", device);
+}
+
+static fx_status refuse_copy(fx_device *to_device, void *to, fx_device *from_device,
+                             const void *from, size_t bytes)
+{
+    (void)to, (void)from_device, (void)from, (void)bytes;
+    return refused("copy", to_device);
+}
+
+static fx_status refuse_fill(fx_device *device, void *to, uint8_t value, size_t bytes)
+{
+    (void)to, (void)value, (void)bytes;
+    return refused("fill", device);
+}
+
+static fx_status refuse_prepare(fx_device *device, fx_step *step)
+{
+    (void)step;
+    return refused("prepare", device);
+}
+
+static void forget_step(fx_device *device, fx_step *step)
+{
+    (void)device, (void)step;
+}
+
+static fx_status refuse_run(fx_device *device, const fx_step *step, const void *const *in,
+                            void *out, fx_run *run)
+{
+    (void)step, (void)in, (void)out;
+    snprintf(run->error, sizeof run->error, SENTENCE, device->name);
+    return FX_STATUS_DEVICE;
+}
+
+static fx_status refuse_plan(fx_device *device, const fx_plan *plan, void *const *values,
+                             fx_run *run, int32_t *out_step)
+{
+    (void)plan, (void)values;
+    *out_step = -1;
+    snprintf(run->error, sizeof run->error, SENTENCE, device->name);
+    return FX_STATUS_DEVICE;
+}
+
+static void forget_plan(fx_device *device, fx_plan *plan)
+{
+    (void)device, (void)plan;
+}
+
+static fx_status refuse_sync(fx_device *device)
+{
+    return refused("synchronize", device);
+}
+
+static const char *refuse_part(const char *name)
+{
+    (void)name;
+    return "this process is a fork, made after the backend was opened";
+}
+
+/* plan_prepare, submit and the marks of queues are NULL: nothing new is queued. */
+void fxi_forked_table(const fx_backend *of, fx_backend *out)
+{
+    *out = (fx_backend){.head = of->head,
+                        .views = of->views,
+                        .fuses = of->fuses,
+                        .alloc = refuse_alloc,
+                        .free = forget,
+                        .read = of->read ? refuse_read : NULL,
+                        .write = of->write ? refuse_write : NULL,
+                        .copy = of->copy ? refuse_copy : NULL,
+                        .fill = of->fill ? refuse_fill : NULL,
+                        .prepare = refuse_prepare,
+                        .release = forget_step,
+                        .run = refuse_run,
+                        .plan_run = of->plan_run ? refuse_plan : NULL,
+                        .plan_release = of->plan_release ? forget_plan : NULL,
+                        .part = of->part ? refuse_part : NULL,
+                        .sync = refuse_sync,
+                        .proc = of->proc};
+}
