@@ -72,6 +72,34 @@ void gpu_texts_render(fxi_gpu_dialect dialect, bool serial)
     gpu_visit(prepare, NULL);
 }
 
+static int refusals;
+
+static void prepare_or_refuse(void *unused, const gpu_case *c)
+{
+    fx_step step = c->step;
+    (void)unused;
+    current = c;
+    gpu_host_error[0] = '\0';
+    const fx_status status = fxi_gpu_prepare(&recorder, &gpu_host_device, &step);
+    if (status == FX_STATUS_UNSUPPORTED && fx_step_is_fused(&step) && !*gpu_host_error)
+        refusals++;
+    else if (status != FX_OK)
+        fail_msg("%s: %s", c->name, gpu_host_error);
+    fxi_gpu_release(&recorder, &step);
+}
+
+int gpu_texts_refusals(const fxi_gpu_limits *its)
+{
+    gpu_texts_free();
+    refusals = 0;
+    recorder_limits = *its;
+    recorder = (fxi_gpu_runtime){
+        .dialect = FXI_GPU_CUDA, .host = &gpu_host_services, .limits = limits, .compile = record};
+    gpu_visit(prepare_or_refuse, NULL);
+    gpu_texts_free();
+    return refusals;
+}
+
 void gpu_texts_free(void)
 {
     for (int k = 0; k < gpu_texts_count; k++)

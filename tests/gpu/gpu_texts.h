@@ -20,5 +20,8 @@ extern int gpu_texts_count, gpu_texts_steps;
  * The texts of the call before are freed. */
 void gpu_texts_render(fxi_gpu_dialect dialect, bool serial);
 void gpu_texts_free(void);
+/* Prepares all steps for a device of these limits. Returns how many fused steps it refuses, which
+ * is not to be recorded; the test fails if it refuses another one. */
+int gpu_texts_refusals(const fxi_gpu_limits *limits);
 
 #endif

@@ -149,9 +149,29 @@ static int write_texts(const char *folder)
     return 0;
 }
 
+/* Kernels of fused steps may need too much, and the planner asks for others; those of one operation
+ * fit the least device. */
+static void small_devices_refuse_fused_steps(void **unused)
+{
+    (void)unused;
+    fxi_gpu_limits l = {.units = 100,
+                        .param_bytes = 1024,
+                        .buffers = FXI_GPU_BUFFERS,
+                        .group_memory = 48 << 10,
+                        .f64 = true,
+                        .atomic64 = true};
+    assert_int_equal(gpu_texts_refusals(&l), 0);
+    l.group_memory = 3000; /* one sum, not the deviations from its mean */
+    assert_true(gpu_texts_refusals(&l) > 0);
+    l.group_memory = 0;
+    l.buffers = FX_LEAST_BUFFERS;
+    assert_true(gpu_texts_refusals(&l) > 0);
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts),
+                                       cmocka_unit_test(small_devices_refuse_fused_steps)};
     if (argc == 2 && strcmp(argv[1], "--renew") == 0)
         return renew();
     if (argc == 3 && strcmp(argv[1], "--write") == 0)
