@@ -586,7 +586,7 @@ struct fx_backend {
     /* Makes a new plan ready whose steps `prepare` has made ready, in plan->ready; called once,
      * before its first run. FX_STATUS_UNSUPPORTED, which is not recorded: it runs step by step.
      * Any other failure fails the evaluation. The library does not call it for a plan with steps
-     * that it runs itself or that `prepare` refused, nor with FX_EAGER. */
+     * that it runs itself, nor with FX_EAGER. */
     fx_status (*plan_prepare)(fx_device *device, fx_plan *plan);
     /* Runs all steps. values[v] is where value v begins in this run: an input of a step is
      * in_offset elements behind that, as the offsets of its views say. Addresses may differ from
