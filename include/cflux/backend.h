@@ -296,7 +296,7 @@ typedef struct fx_step {
     int32_t out_value;  /* the output's index into the plan's values */
     int32_t work_value; /* that of its work space; no meaning where work_bytes is 0 */
     int64_t work_bytes; /* memory of the device that `run` needs besides operands: set by `prepare`,
-                           before which it is 0; what prepare does not set up needs none */
+                           before which it is 0 */
     fx_tensor out;
     fx_tensor *in;      /* nin of them */
     int32_t *in_value;  /* indices into the plan's values */

@@ -84,7 +84,7 @@ void fxi_step_free(fx_step *s);
 
 /* Gives matrix products and forward convolutions the elementwise steps that finish them. */
 bool fxi_add_epilogues(const fxi_planner *how, fxi_plan *p);
-/* Makes a step ready. One that cannot be made ready needs no work space. */
+/* Makes a step ready, also one that the backend was asked about before. */
 fx_status fxi_prepare_step(const fxi_planner *how, const fxi_plan *p, fx_step *s);
 /* Makes the steps with an epilogue ready; what the backend cannot do of an epilogue becomes a step
  * after its product. False when memory is out. */

@@ -165,10 +165,7 @@ static bool keep_key(fxi_plan *p, const fxi_graph *g)
 fx_status fxi_prepare_step(const fxi_planner *how, const fxi_plan *p, fx_step *s)
 {
     s->work_bytes = 0;
-    const fx_status status = how->prepare(p->device, s);
-    if (status != FX_OK)
-        s->work_bytes = 0;
-    return status;
+    return how->prepare(p->device, s);
 }
 
 /* Steps with an epilogue were prepared when it was settled; those that failed are asked for again.

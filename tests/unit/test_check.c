@@ -37,11 +37,14 @@ typedef enum sin_kind {
     KEEPS_OPERAND,
     WRITES_RELEASED,
     WRITES_ELSEWHERE,
+    READS_WORK,
+    WRITES_BEHIND_WORK,
     FAILS
 } sin_kind;
 
 static sin_kind sin_of_it;
-static float *elsewhere; /* memory that the step has nothing to do with */
+static float *elsewhere;   /* memory that the step has nothing to do with */
+static int64_t work_of_it; /* bytes of work space that its steps need */
 static int runs;
 
 static void *wrong_alloc(fx_device *device, size_t bytes)
@@ -111,12 +114,20 @@ static fx_status wrong_run(fx_device *device, const fx_step *step, const void *c
         memcpy(&elsewhere, &in[0], sizeof elsewhere);
     if (sin_of_it == WRITES_RELEASED || sin_of_it == WRITES_ELSEWHERE)
         elsewhere[3] = 7;
+    if (sin_of_it == READS_WORK)
+        y[0] = 1 + ((float *)run->work)[9];
+    if (sin_of_it == WRITES_BEHIND_WORK)
+        ((char *)run->work)[work_of_it + 3] = 1;
+    if (run->work)
+        memset(run->work, 0, (size_t)work_of_it);
     return status;
 }
 
 static fx_status wrong_prepare(fx_device *device, fx_step *step)
 {
-    return fxi_cpu_backend.prepare(device, step);
+    const fx_status status = fxi_cpu_backend.prepare(device, step);
+    step->work_bytes += work_of_it;
+    return status;
 }
 static void wrong_release(fx_device *device, fx_step *step)
 {
@@ -347,10 +358,36 @@ static void released_arrays_are_watched(void **state)
     }
 }
 
+/* Work space holds NaN when a step begins, and has a guard behind it. */
+static void work_space_is_watched(void **state)
+{
+    (void)state;
+    char sentence[200];
+    work_of_it = 40;
+    fxi_drain(); /* the plans without work space */
+    for (int is_far = 0; is_far < 2; is_far++) {
+        fx_device *d = checked(is_far, 0);
+        assert_float_equal(eight(d, NONE), exp(1), 1e-6);
+        assert_true(isnan(eight(d, READS_WORK)));
+        said_nothing();
+        eight(d, WRITES_BEHIND_WORK);
+        snprintf(sentence, sizeof sentence,
+                 "exp: on %s byte 3 behind a work space of 40 bytes was written",
+                 fx_device_name(d));
+        said(sentence);
+        assert_float_equal(eight(d, NONE), exp(1), 1e-6);
+        said_nothing();
+    }
+    work_of_it = 0;
+    fxi_drain();
+}
+
 /* ---- what callers do ------------------------------------------------------------------------- */
 
 static fx_instr negate = {
     .op = FX_OP_NEG, .dtype = FX_DTYPE_F32, .from = FX_DTYPE_F32, .nsrc = 1, .src = {0}};
+
+static void *work; /* of the step */
 
 /* −x of n numbers with a stride, as a step made by hand. */
 static fx_status call(fx_device *d, int64_t n, int64_t stride, const float *x, float *y, char *why)
@@ -362,7 +399,7 @@ static fx_status call(fx_device *d, int64_t n, int64_t stride, const float *x, f
                     .out = {.dtype = FX_DTYPE_F32, .ndim = 1, .shape = {n}, .stride = {1}},
                     .in = &in,
                     .as.elementwise.program = {&negate, 1}};
-    fx_run run = {.error = ""};
+    fx_run run = {.work = work};
     const void *ins[] = {x};
     assert_int_equal(d->backend->prepare(d, &step), FX_OK);
     const fx_status status = d->backend->run(d, &step, ins, y, &run);
@@ -435,6 +472,32 @@ static void outputs_lie_in_no_input(void **state)
     wrong(d, 8, 2, x, x, "output 0 on check:near:0 lies in the memory of operand 0");
     wrong(d, 8, -1, x + 7, x, "output 0 on check:near:0 lies in the memory of operand 0");
     d->backend->free(d, x);
+    said_nothing();
+}
+
+static void work_space_lies_in_no_operand(void **state)
+{
+    (void)state;
+    char why[300];
+    fx_device *d = checked(0, 0), *other = checked(0, 1);
+    char *x = d->backend->alloc(d, 1024), *theirs = other->backend->alloc(other, 1024);
+    float *in = (void *)x, *out = (void *)(x + 64);
+    memset(x, 0, 1024);
+    work_of_it = 40;
+    work = x + 128;
+    assert_int_equal(call(d, 8, 1, in, out, why), FX_OK);
+    work = x;
+    wrong(d, 8, 1, in, out, "work space on check:near:0 lies in the memory of operand 0");
+    work = x + 92;
+    wrong(d, 8, 1, in, out, "work space on check:near:0 lies in the memory of output 0");
+    work = x + 1000;
+    wrong(d, 8, 1, in, out, "work space on check:near:0 lies in memory at bytes 1000 to 1295 of");
+    work = theirs;
+    wrong(d, 8, 1, in, out, "work space on check:near:0 lies in memory of check:near:1, at bytes");
+    work_of_it = 0;
+    work = NULL;
+    d->backend->free(d, x);
+    other->backend->free(other, theirs);
     said_nothing();
 }
 
@@ -574,7 +637,9 @@ int main(void)
         cmocka_unit_test(poison_may_be_a_result),
         cmocka_unit_test(writes_to_other_memory_are_found),
         cmocka_unit_test(released_arrays_are_watched),
+        cmocka_unit_test(work_space_is_watched),
         cmocka_unit_test(operands_lie_in_live_memory),
+        cmocka_unit_test(work_space_lies_in_no_operand),
         cmocka_unit_test(outputs_lie_in_no_input),
         cmocka_unit_test(bytes_are_moved_inside_allocations),
         cmocka_unit_test(little_is_held),

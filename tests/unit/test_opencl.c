@@ -67,6 +67,32 @@ static void an_update_is_few_launches(void **state)
     assert_in_range(launches, 1, LAYERS - 2); /* those of the powers of beta included */
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+/* Work space of kernels counts: a plan that does not fit fails before its first step. */
+static void work_space_has_limits(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    enum { MANY = 1 << 20 };
+    fx_array *x = fx_to(d[0], fx_full(1, MANY));
+    assert_int_equal(fx_eval(x), FX_OK);
+    assert_int_equal(fx_synchronize(d[0]), FX_OK);
+    fx_reclaim();
+    const int64_t live = fx_memory_status(d[0]).live;
+    fx_array *y = fx_sum(x);
+    fx_set_memory_limit(d[0], live + 8);
+    const uint64_t launches = counters()->launches;
+    assert_int_equal(fx_eval(y), FX_STATUS_MEMORY);
+    const fx_error e = fx_error_take();
+    assert_non_null(strstr(e.message, "of them for the kernels of reduce) and 4 of results"));
+    assert_int_equal(counters()->launches, launches);
+    assert_int_equal(fx_memory_status(d[0]).live, live);
+    fx_set_memory_limit(d[0], 0);
+    assert_true(fx_item(y) == MANY);
+    assert_true(fx_item(fx_sum(x)) == MANY);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
 /* ---- training -------------------------------------------------------------------------------- */
 enum { BATCH = 64, STEPS = 20, EPOCHS = 6, PIXELS = 64, DIGITS = 10 };
 
@@ -301,6 +327,7 @@ int main(int argc, char **argv)
         return start();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_update_is_few_launches),
+        cmocka_unit_test(work_space_has_limits),
         cmocka_unit_test(digits_are_learnt_as_on_the_cpu),
         cmocka_unit_test(quotients_are_those_of_the_cpu),
         cmocka_unit_test(arrays_move_between_devices),

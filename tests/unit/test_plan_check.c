@@ -440,6 +440,65 @@ static void another_class(void **state)
 #endif
 }
 
+/* ---- work space ------------------------------------------------------------------------------ */
+
+/* The chain, whose cast has 100 bytes of work space, value 4. */
+static draft *working(draft *d, int64_t offset)
+{
+    chain(d);
+    d->steps[1].work_bytes = 100;
+    d->steps[1].work_value = in_arena(d, offset, 100);
+    return d;
+}
+
+static void work_space(void **state)
+{
+    (void)state;
+    draft d;
+    expect_sound(working(&d, 128));
+    expect_wrong(working(&d, 0), "step 1 (cast) has its work space, value 4, in value 1, which it "
+                                 "reads");
+    expect_wrong(working(&d, 64), "step 1 (cast) writes value 2 over its work space, value 4");
+    expect_wrong(working(&d, 960), "value 4 lies at bytes 960 to 1059 of an arena of 1024");
+    working(&d, 128);
+    d.steps[2].in_value[0] = 4; /* nothing is left there */
+    expect_wrong(&d, "step 2 (cumsum) reads value 4 before a step has made it");
+    working(&d, 0);
+    d.steps[1].in_value[0] = 0; /* a later step reads what lies there */
+    d.values[2].offset = 128;
+    expect_sound(&d);
+    add_operand(&d.steps[2], 1, 0, vector_of(FX_DTYPE_F32, 16, 1));
+    expect_wrong(&d, "step 2 (cumsum) reads value 1, over which step 1 (cast) has written value 4");
+    working(&d, 128);
+    d.values[4].bytes = 99;
+    expect_wrong(&d, "step 1 (cast) needs 100 bytes of work space, and value 4 is none");
+    static const int32_t others[] = {-1, 5, 0, 3, 1}; /* no value, a leaf, a result, an operand */
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
+        working(&d, 128);
+        d.steps[1].work_value = others[k];
+        expect_wrong(&d, "step 1 (cast) needs 100 bytes of work space, and value");
+    }
+}
+
+/* ---- random numbers -------------------------------------------------------------------------- */
+
+static void streams_of_random_numbers(void **state)
+{
+    (void)state;
+    draft d;
+    new_draft(&d);
+    an_output(&d, 0, 64);
+    fx_step *s = add_step(&d, FX_OP_RANDOM, 0, vector_of(FX_DTYPE_F32, 16, 1));
+    add_result(&d, 0);
+    d.p.nstreams = 2;
+    s->as.generator.stream = 1;
+    expect_sound(&d);
+    d.p.nstreams = 1;
+    expect_wrong(&d, "step 0 (random) reads stream 1 of 1");
+    s->as.generator.stream = -1;
+    expect_wrong(&d, "step 0 (random) reads stream -1 of 1");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -455,6 +514,8 @@ int main(void)
         cmocka_unit_test(places),
         cmocka_unit_test(order_and_sizes),
         cmocka_unit_test(results),
+        cmocka_unit_test(work_space),
+        cmocka_unit_test(streams_of_random_numbers),
         cmocka_unit_test_setup_teardown(plans_are_checked, clean_start, clean_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -128,13 +128,37 @@ static void the_end_grows(void **state)
     assert_int_equal(d.p.arena_bytes, 64 + 512);
 }
 
+/* Work space is taken after the outputs, from other bytes than the operands', and is free again
+ * when the step has run. */
+static void work_space_lives_for_its_step(void **state)
+{
+    (void)state;
+    draft d;
+    begin(&d);
+    make(&d, 64, -1, -1);
+    make(&d, 64, 0, -1);
+    const int32_t e = make(&d, 256, -1, -1), work = MOST - 1;
+    d.steps[1].work_bytes = 100;
+    d.steps[1].work_value = work;
+    d.values[work] =
+        (fxi_value){.kind = FXI_VALUE_ARENA, .first = 1, .last = 1, .offset = -1, .bytes = 100};
+    d.p.nvalues = MOST;
+    for (int32_t v = d.p.nsteps; v < work; v++)
+        d.values[v].kind = FXI_VALUE_LEAF;
+    place(&d);
+    assert_int_equal(d.values[0].offset, 0);
+    assert_int_equal(d.values[1].offset, 64);
+    assert_int_equal(d.values[work].offset, 128); /* 0 to 63 is read by the same step */
+    assert_int_equal(d.values[e].offset, 128);    /* where the work space was, and on */
+    assert_int_equal(d.p.arena_bytes, 128 + 256);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_smallest_gap_is_taken),
-        TEST(a_gap_is_divided),
-        TEST(gaps_that_meet_are_one),
-        TEST(the_end_grows),
+        TEST(the_smallest_gap_is_taken),     TEST(a_gap_is_divided),
+        TEST(gaps_that_meet_are_one),        TEST(the_end_grows),
+        TEST(work_space_lives_for_its_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -152,6 +152,10 @@ static fx_status find_shared_work(const call *c)
 
 static fx_status run_inner(const call *c)
 {
+    if (!is_empty(work_space(c))) {
+        fxi_check_fill_range(c->device, work_space(c), FXI_CHECK_POISON);
+        fxi_check_fill_range(c->device, work_guard(c), FXI_CHECK_GUARD);
+    }
     return fxi_checker_of(c->device)->inner->run(fxi_check_inner(c->device), c->step, c->in, c->out,
                                                  c->run);
 }
@@ -217,10 +221,6 @@ fx_status fxi_check_run(fx_device *device, const fx_step *step, const void *cons
     for (int32_t k = 0; k < fx_step_outputs(step) && status == FX_OK && !shared; k++)
         if (!is_empty(output(&c, k)))
             fxi_check_fill_range(device, output(&c, k), FXI_CHECK_POISON);
-    if (status == FX_OK && !is_empty(work_space(&c))) {
-        fxi_check_fill_range(device, work_space(&c), FXI_CHECK_POISON);
-        fxi_check_fill_range(device, work_guard(&c), FXI_CHECK_GUARD);
-    }
     if (status == FX_OK)
         status = run_inner(&c);
     if (status == FX_OK)
