@@ -145,8 +145,8 @@ void fxi_buffer_release(fxi_buffer *b);
 /* Frees the memory while others may still hold the buffer: what reads it from now on is an error.
  */
 void fxi_buffer_give_up(fxi_buffer *b);
-/* Does the node's value lie in memory that was given up? Records it in the name of op. */
 bool fxi_node_report_given_up(const char *op);
+/* Does the node's value lie in memory that was given up? Records it in the name of op. */
 static inline bool fxi_node_given_up(const char *op, const fxi_node *n)
 {
     return n->data && n->data->buffer->freed && fxi_node_report_given_up(op);
