@@ -44,10 +44,17 @@ typedef enum fx_class {
     FX_CLASS_CONV,
     FX_CLASS_POOL,
     FX_CLASS_CUSTOM,
+    FX_CLASS_COLLECTIVE,
     FX_CLASS_FOREACH /* of steps only: elementwise programs over several tensors (planner rule 5)
                       */
 } fx_class;
 
+/* What a collective step does with the x of all members of a communicator. */
+typedef enum fx_collective_kind {
+    FX_COLLECTIVE_ALL_REDUCE, /* every member gets the fold of all x */
+    FX_COLLECTIVE_REDUCE,     /* member `root` gets the fold of all x, the others zeros */
+    FX_COLLECTIVE_BROADCAST   /* every member gets the x of member `root` */
+} fx_collective_kind;
 /* Which of the three products of a convolution a step computes. */
 typedef enum fx_conv_kind {
     FX_CONV_FORWARD, /* inputs x, w */
@@ -76,6 +83,15 @@ typedef struct fx_pool_attr {
     int32_t kind, spatial;
     int32_t window[3], stride[3], before[3], after[3], dilation[3];
 } fx_pool_attr;
+
+typedef struct fx_communicator fx_communicator;
+/* A collective operation. */
+typedef struct fx_collective {
+    const fx_communicator *communicator;
+    int64_t kind; /* fx_collective_kind */
+    int64_t fold; /* fx_reduce: how members' elements become one; not of BROADCAST */
+    int64_t root; /* a member; not of ALL_REDUCE */
+} fx_collective;
 
 /* What a node's operation has besides its inputs: one member for each kind of operation. A step has
  * it in the struct of its class. */
@@ -114,6 +130,7 @@ typedef union fx_attr {
     fx_conv_attr conv;
     fx_pool_attr pool;
     const fx_custom_op *custom;
+    fx_collective collective;
 } fx_attr;
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -126,8 +143,10 @@ typedef union fx_attr {
  * elementwise family may have its output in the memory of an input, and then with the same strides.
  * A backend without `views` gets movement operations as steps of their own, and dense operands; one
  * without `fuses` gets elementwise steps of one instruction and one output, and no reduce step with
- * a program, row or foreach step. Custom steps (a user's function on host memory) come only to
- * backends whose memory is the host's; for the others the library runs them itself.
+ * a program, row or foreach step.
+ * Custom steps (a user's function) and collective steps work on host memory. They come to backends
+ * whose memory is the host's, which may hand them to fx_host.cpu; for the others the library runs
+ * them itself, on copies, but for collective steps that the backend takes (fx_backend.collective).
  */
 typedef struct fx_tensor {
     uint8_t dtype, ndim;
@@ -284,6 +303,13 @@ typedef struct fx_custom_step {
     const fx_custom_op *op;
 } fx_custom_step;
 
+/* Exchanges in[0], dense, with the other members of a communicator. Where there is an in[1] it is
+ * the output of the collective step that must come before, and is not read. */
+typedef struct fx_collective_step {
+    fx_collective what;
+    bool by_backend; /* its `run` takes the step */
+} fx_collective_step;
+
 /* One kernel call: what to compute, on tensors of which sizes. First what every step has, then what
  * the steps of its class have. */
 typedef struct fx_step {
@@ -318,6 +344,7 @@ typedef struct fx_step {
         fx_conv_step conv;
         fx_pool_step pool;
         fx_custom_step custom;
+        fx_collective_step collective;
         fx_foreach_step foreach;
     } as;
 } fx_step;
@@ -337,6 +364,7 @@ static inline const fx_matmul_step *fx_step_matmul(const fx_step *s);
 static inline const fx_conv_step *fx_step_conv(const fx_step *s);
 static inline const fx_pool_step *fx_step_pool(const fx_step *s);
 static inline const fx_custom_step *fx_step_custom(const fx_step *s);
+static inline const fx_collective_step *fx_step_collective(const fx_step *s);
 static inline const fx_foreach_step *fx_step_foreach(const fx_step *s);
 
 #ifdef CFLUX_DEBUG_CHECKS
@@ -363,6 +391,7 @@ FXI_STEP_OF_CLASS(MATMUL, matmul)
 FXI_STEP_OF_CLASS(CONV, conv)
 FXI_STEP_OF_CLASS(POOL, pool)
 FXI_STEP_OF_CLASS(CUSTOM, custom)
+FXI_STEP_OF_CLASS(COLLECTIVE, collective)
 FXI_STEP_OF_CLASS(FOREACH, foreach)
 
 /* ---- what several classes have ---- */
@@ -457,6 +486,21 @@ typedef struct fx_run {
     const uint64_t (*streams)[2];
     char error[200]; /* a kernel that fails writes the sentence here and returns a status */
 } fx_run;
+
+/* Those who take part in a collective operation: processes, or devices. Each member calls the same
+ * operations in the same order, on arrays of the same element type and sizes. It must outlive the
+ * plans that name it, so it is best static. */
+struct fx_communicator {
+    size_t fxi_size;    /* sizeof(fx_communicator) */
+    const char *name;   /* "MPI" */
+    int32_t rank, size; /* this member, from 0, and how many there are */
+    const void *user;   /* for whoever made it */
+    /* Runs a collective step (fx_collective_step) on operands in host memory: the elements of
+     * step->out from `in`, in number and type, to `out`. Returns when they are there. On failure
+     * run->error holds the sentence. */
+    fx_status (*run)(const fx_communicator *self, const fx_step *step, const void *in, void *out,
+                     fx_run *run);
+};
 
 /* The steps of a plan in their order, for backends that run them in one call. */
 typedef struct fx_plan {
@@ -567,6 +611,10 @@ struct fx_backend {
     /* Does it take a conv or pool step channels last (W×H×C×N with C fastest), and rather than
      * dense? Asked before the step is made, with the sizes filled in. NULL: never. */
     bool (*channels_last)(fx_device *device, const fx_step *step);
+    /* Does `run` take this collective step, whose communicator it knows, on memory of the device?
+     * Asked before the step is made ready. A backend that runs it in another queue than the steps
+     * before and behind it orders the queues itself. NULL: never. */
+    bool (*collective)(fx_device *device, const fx_step *step);
     /* Makes a step of a new plan ready: what can be decided once (kernels, tiles, a library's
      * primitive) goes to step->ready, which several threads may use at the same time and `release`
      * frees; what `run` needs besides operands goes to step->work_bytes. FX_STATUS_UNSUPPORTED of a
@@ -635,7 +683,8 @@ struct fx_backend {
             sizeof(fx_reduce_step), sizeof(fx_row_step), sizeof(fx_scan_step),                     \
             sizeof(fx_gather_step), sizeof(fx_scatter_step), sizeof(fx_matmul_step),               \
             sizeof(fx_conv_step), sizeof(fx_pool_step), sizeof(fx_custom_step),                    \
-            sizeof(fx_foreach_step), sizeof(fx_plan)                                               \
+            sizeof(fx_collective_step), sizeof(fx_communicator), sizeof(fx_foreach_step),          \
+            sizeof(fx_plan)                                                                        \
     }
 /* The head of a backend: `.head = FX_BACKEND_HEAD("CUDA")`. */
 #define FX_BACKEND_HEAD(backend_name)                                                              \

@@ -24,7 +24,7 @@ typedef enum fx_plugin_kind {
 } fx_plugin_kind;
 
 /* The number of the interface of plugins, and how many sizes of structs a plugin states. */
-enum { FX_PLUGIN_ABI = 4, FX_PLUGIN_SIZES = 29 };
+enum { FX_PLUGIN_ABI = 4, FX_PLUGIN_SIZES = 31 };
 
 /* What the library reads of a plugin before it calls anything. */
 typedef struct fx_plugin_head {

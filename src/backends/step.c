@@ -50,6 +50,9 @@ void fxi_step_set_attr(fx_step *s, const fx_attr *a)
     case FX_OP_CUSTOM:
         s->as.custom.op = a->custom;
         break;
+    case FX_OP_COLLECTIVE:
+        s->as.collective.what = a->collective;
+        break;
     default:
         break;
     }

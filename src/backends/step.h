@@ -15,13 +15,17 @@ fx_tensor fxi_step_output_tensor(const fx_step *step, int32_t k);
 
 /* Runs a custom step: the user's function on operands in host memory. */
 fx_status fxi_run_custom(const fx_step *step, const void *const *in, void *out, fx_run *run);
-/* Is that the library's business, because the host cannot address the device's memory? Then the
- * operands come to the host, and the result goes back. */
+/* Runs a collective step on operands in host memory. */
+fx_status fxi_run_collective(const fx_step *step, const void *const *in, void *out, fx_run *run);
+/* Is a step the library's business, because it works on host memory and the device has memory of
+ * its own? Then the operands come to the host, and the result goes back. */
 static inline bool fxi_runs_away(const fx_device *device, const fx_step *step)
 {
-    return step->cls == FX_CLASS_CUSTOM && device->backend->write;
+    return device->backend->write &&
+           (step->cls == FX_CLASS_CUSTOM ||
+            (step->cls == FX_CLASS_COLLECTIVE && !step->as.collective.by_backend));
 }
-fx_status fxi_run_custom_away(fx_device *device, const fx_step *step, const void *const *in,
-                              void *out, fx_run *run);
+fx_status fxi_run_away(fx_device *device, const fx_step *step, const void *const *in, void *out,
+                       fx_run *run);
 
 #endif

@@ -91,6 +91,7 @@ fx_status fxi_plan_new(const fxi_graph *g, fxi_plan **out_plan)
                              .checks = fxi_plans_checked(),
                              .work_guard = fxi_check_work_guard(backend),
                              .channels_last = g->eager ? NULL : backend->channels_last,
+                             .collective = backend->collective,
                              .prepare = backend->prepare,
                              .release = release_step,
                              .plan_prepare = g->eager ? NULL : backend->plan_prepare,

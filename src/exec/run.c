@@ -39,7 +39,7 @@ static fx_status run_step(const fxi_binding *b, const fx_step *s, fx_run *run)
 {
     fx_device *device = b->plan->device;
     void *out = b->base[s->out_value];
-    return fxi_runs_away(device, s) ? fxi_run_custom_away(device, s, b->in, out, run)
+    return fxi_runs_away(device, s) ? fxi_run_away(device, s, b->in, out, run)
                                     : device->backend->run(device, s, b->in, out, run);
 }
 
@@ -244,6 +244,10 @@ fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots)
         done = m;
     }
     c->busy = nested;
+    if (c->collective && c->collective->data) {
+        fxi_node_release(c->collective);
+        c->collective = NULL;
+    }
     fxi_count_nodes_here();
     c->created = 0;
     if (!c->unwatched)

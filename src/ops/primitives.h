@@ -40,6 +40,11 @@ fx_array *fxi_iota(fx_dtype dtype, int axis, int ndims, const int64_t *sizes);
 fx_array *fxi_scatter_primitive(fx_reduce kind, fx_array *src, fx_array *idx, int axis, int64_t n);
 fx_array *fxi_pool_mean_primitive(const fx_pool_args *a);
 
+/* What a collective operation (fx_collective_kind) makes of x, of x's type and sizes. It runs
+ * behind the collective operations that the calling thread has made before on the same device. MEAN
+ * is for floats; the gradient of the folds MAX, MIN and PROD is an error. */
+fx_array *fxi_collective(const fx_collective *what, fx_array *x);
+
 /* The raw contractions, for gradient rules; shapes are the caller's promise. */
 fx_array *fxi_conv_node(const fx_conv_attr *attr, fx_array *a, fx_array *b, int ndim,
                         const int64_t *shape);

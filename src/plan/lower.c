@@ -242,8 +242,8 @@ bool fxi_lower(fxi_builder *b, int32_t id)
     const bool lowered = fxi_lower_channels_last(b, id, &last);
     if (!lowered || last)
         return lowered;
-    const bool dense =
-        !b->views || cls == FX_CLASS_CONV || cls == FX_CLASS_POOL || cls == FX_CLASS_CUSTOM;
+    const bool dense = !b->views || cls == FX_CLASS_CONV || cls == FX_CLASS_POOL ||
+                       cls == FX_CLASS_CUSTOM || cls == FX_CLASS_COLLECTIVE;
     /* Copies come first: they are steps of their own. */
     fxi_place inline_places[4],
         *in = n->nin <= 4 ? inline_places : fxi_malloc((size_t)n->nin * sizeof *in);
@@ -264,6 +264,8 @@ bool fxi_lower(fxi_builder *b, int32_t id)
     if (ok && n->op == FX_OP_RANDOM)
         s->as.generator.stream = b->g->slot[id];
     ok = ok && fxi_set_output(b, s, n, &b->places[id]);
+    if (ok && cls == FX_CLASS_COLLECTIVE && b->how->collective)
+        s->as.collective.by_backend = b->how->collective(b->p->device, s);
     if (ok && last) {
         fxi_turn_step(b, s);
         fxi_turn_place(n, &b->places[id]);

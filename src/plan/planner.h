@@ -17,6 +17,8 @@ typedef struct fxi_planner {
     int64_t work_guard; /* bytes behind the work space of each step that no step has */
     /* Does the device compute this conv or pool step channels last? NULL: never. */
     bool (*channels_last)(fx_device *device, const fx_step *step);
+    /* Does the backend run this collective step? NULL: never. */
+    bool (*collective)(fx_device *device, const fx_step *step);
     /* Makes a step ready; FX_STATUS_UNSUPPORTED: not all operations of a fused step together. NULL:
      * nothing to do. */
     fx_status (*prepare)(fx_device *device, fx_step *step);

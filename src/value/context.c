@@ -121,6 +121,9 @@ static void context_close(void *p)
     fxi_free(c->promises);
     c->promises = NULL;
     c->promise_capacity = 0;
+    if (c->collective)
+        fxi_node_release(c->collective);
+    c->collective = NULL;
     fxi_the_evaluator.thread_ends(c);
     fxi_count_nodes_here();
     thread_ends(c);

@@ -61,6 +61,9 @@ typedef struct fxi_context {
     uint64_t calm_below;     /* calm nodes are older */
     uint64_t visited;        /* sinks and nodes behind them that updates have looked at */
     int64_t created;         /* nodes made since the last evaluation */
+    /* The newest collective operation while it is pending, a reference to it, else NULL: it comes
+     * before the next one (ops/collective.c). */
+    fxi_node *collective;
     fxi_promise *promises;
     int npromises, promise_capacity;
     struct fxi_scratch *scratch; /* the evaluator's arrays, kept between runs (room.c) */

@@ -61,9 +61,10 @@ struct fxi_node {
     fxi_node **in;     /* inputs; points at inl when nin ≤ 3 */
     /* From here to `inl` a new node is zero. */
     uint8_t op, dtype, ndim;
-    bool weak;        /* a literal's type: does not widen what it meets */
-    bool stale;       /* an update has reused its buffer for the value that replaced it */
-    bool wanted;      /* a loss: its value is asked for after the update that consumes it */
+    bool weak;   /* a literal's type: does not widen what it meets */
+    bool stale;  /* an update has reused its buffer for the value that replaced it */
+    bool wanted; /* kept when it is computed, as long as there is a handle: a loss, whose value is
+                    asked for after the update that consumes it, or a collective operation */
     bool history_cut; /* inputs dropped when its step closed */
     bool used;        /* something evaluated was computed from it: not a result nobody took */
     bool tied;        /* a view that follows the array it is made of: keeps its history (ties.c) */

@@ -5,6 +5,8 @@
  * before, pad after, dilation, groups, flipped, extra output size.
  */
 #include "conform.h"
+
+#include "primitives.h"
 #include "option_struct.h"
 
 static fx_array *b_matmul(fx_array *const *x, const int64_t *p)
@@ -125,6 +127,30 @@ static fx_array *b_custom(fx_array *const *x, const int64_t *p)
     return fx_custom(&op, 2, x, fx_eltype(x[0]), dims);
 }
 
+/* A collective operation of two members, the other of which has the same x. */
+static fx_status run_with_twin(const fx_communicator *self, const fx_step *step, const void *in,
+                               void *out, fx_run *run)
+{
+    (void)self, (void)run;
+    const int64_t n = fx_tensor_length(&step->out);
+    if (step->out.dtype != FX_DTYPE_F32 && step->out.dtype != FX_DTYPE_F64)
+        return FX_STATUS_DTYPE;
+    for (int64_t i = 0; i < n; i++)
+        if (step->out.dtype == FX_DTYPE_F32)
+            ((float *)out)[i] = 2 * ((const float *)in)[i];
+        else
+            ((double *)out)[i] = 2 * ((const double *)in)[i];
+    return FX_OK;
+}
+static fx_array *b_collective(fx_array *const *x, const int64_t *p)
+{
+    static const fx_communicator twins = {
+        .fxi_size = sizeof twins, .name = "twins", .size = 2, .run = run_with_twin};
+    const fx_collective w = {&twins, FX_COLLECTIVE_ALL_REDUCE, FX_REDUCE_SUM, 0};
+    (void)p;
+    return fxi_collective(&w, x[0]);
+}
+
 static const char *const matmuls[] = {"m5n7k3=5x3 3x7",
                                       "m17n5k129=17x129 129x5",
                                       "m17n5k129.nt=17x129 5x129:0,1",
@@ -205,6 +231,7 @@ static const char *const max_pools[] = {"1d=9x2x3:1,3",
 static const char *const inside_pools[] = {"pad=6x5x2x2:2,3,2,1,1,0,1",
                                            "uneven=7x6x1x2:2,2,2,0,1,0,1",
                                            "nopad=6x6x2x1:2,2,0,0,0,0,1", NULL};
+static const char *const collectives[] = {"5x7", "s", "0x3", "+257", NULL};
 static const char *const customs[] = {"5x7 5x7", "s s", "0x3 0x3", "+257 257", NULL};
 
 #define AB                                                                                         \
@@ -274,6 +301,16 @@ const cf_row cf_contract_rows[] = {
      CF_NMSE,
      0},
     {"custom", NULL, b_custom, customs, NULL, 2, AB, CF_REAL, CF_POINT, CF_OWN_TYPES},
+    {"collective",
+     "collective",
+     b_collective,
+     collectives,
+     NULL,
+     1,
+     {CF_ANY},
+     CF_REAL,
+     CF_POINT,
+     CF_OWN_TYPES},
     {0},
 };
 

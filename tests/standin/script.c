@@ -209,7 +209,20 @@ static int precision(int device)
     return (int)number(&scripts[device], &scripts[device].precision);
 }
 
-const standin script_table = {.refuse = refuse,
+static int collectives_taken; /* atomic */
+
+static void collectives(bool taken)
+{
+    __atomic_store_n(&collectives_taken, taken, __ATOMIC_RELAXED);
+}
+
+bool script_collectives(void)
+{
+    return __atomic_load_n(&collectives_taken, __ATOMIC_RELAXED);
+}
+
+const standin script_table = {.collectives = collectives,
+                              .refuse = refuse,
                               .lose = lose,
                               .failed = failed,
                               .capacity = capacity,

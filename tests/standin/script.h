@@ -22,6 +22,8 @@ void script_block(const fx_device *device, int change);
 int script_buffers(void);
 /* Does the step have more? The sentence is then in run->error. */
 bool script_overfull(const fx_device *device, const fx_step *step, fx_run *run);
+/* Do devices run collective steps, on their own memory? */
+bool script_collectives(void);
 /* Notes a step that is prepared. Is `prepare` to refuse it? */
 bool script_refuses(const fx_device *device, const fx_step *step);
 

@@ -333,6 +333,12 @@ static fx_status wait_and_report(fx_device *device)
     return script_lost(device) ? refused("synchronize", why) : FX_OK;
 }
 
+static bool takes_collective(fx_device *device, const fx_step *step)
+{
+    (void)device, (void)step;
+    return script_collectives();
+}
+
 static void *proc(const char *name)
 {
     return strcmp(name, "standin") == 0 ? (void *)(uintptr_t)&script_table : NULL;
@@ -352,6 +358,7 @@ FX_BACKEND_PLUGIN = {.head = FX_BACKEND_HEAD(STANDIN_NAME),
                      .fill = fill_bytes,
                      .available = available,
                      .channels_last = channels_last,
+                     .collective = takes_collective,
                      .prepare = prepare,
                      .release = release,
                      .run = launch,

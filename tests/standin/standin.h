@@ -55,6 +55,8 @@ typedef struct standin {
     /* Calls that were made and bytes that they were about, since the beginning. */
     int64_t (*calls)(int device, standin_call call);
     int64_t (*bytes)(int device, standin_call call);
+    /* Do its devices run collective steps from now on, on their own memory? */
+    void (*collectives)(bool taken);
     /* Allocations that live. */
     int64_t (*blocks)(int device);
     /* From now on `prepare` takes no step of the classes in the mask `classes` (1 << FX_CLASS_ROW).

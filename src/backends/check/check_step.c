@@ -225,6 +225,10 @@ fx_status fxi_check_run(fx_device *device, const fx_step *step, const void *cons
         status = run_inner(&c);
     if (status == FX_OK)
         status = find_damage(&c);
-    /* A user's function is called once: it may do more than compute. */
-    return status == FX_OK && !shared && step->cls != FX_CLASS_CUSTOM ? find_unwritten(&c) : status;
+    /* A user's function is called once: it may do more than compute; so is what others take part
+     * in. */
+    return status == FX_OK && !shared && step->cls != FX_CLASS_CUSTOM &&
+                   step->cls != FX_CLASS_COLLECTIVE
+               ? find_unwritten(&c)
+               : status;
 }

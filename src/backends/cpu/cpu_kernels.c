@@ -74,6 +74,10 @@ static fx_status run_leaf(const fx_step *step, const void *const *in, void *out,
     {                                                                                              \
         fxi_run_custom, false                                                                      \
     }
+#define KERNEL_COLLECTIVE                                                                          \
+    {                                                                                              \
+        fxi_run_collective, false                                                                  \
+    }
 static const struct {
     fxi_kernel run;
     bool widen; /* 16-bit floats are converted around it */

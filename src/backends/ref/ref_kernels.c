@@ -14,7 +14,7 @@ static const fxi_kernel kernels[FX_OP_COUNT] = {
     [FX_OP_CUMSUM] = fxi_ref_cumsum,   [FX_OP_GATHER] = fxi_ref_gather,
     [FX_OP_SCATTER] = fxi_ref_scatter, [FX_OP_MATMUL] = fxi_ref_matmul,
     [FX_OP_CONV] = fxi_ref_conv,       [FX_OP_POOL] = fxi_ref_pool,
-    [FX_OP_CUSTOM] = fxi_run_custom,
+    [FX_OP_CUSTOM] = fxi_run_custom,   [FX_OP_COLLECTIVE] = fxi_run_collective,
 };
 
 fx_status fxi_ref_run_step(const fx_step *step, const void *const *in, void *out, fx_run *run)

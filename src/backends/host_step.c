@@ -1,8 +1,11 @@
-/* custom_step.c: a user's operation as a step: a function on host memory. */
+/* host_step.c: steps that work on host memory, whichever device the plan is for: a user's
+ * operation, and a collective one.
+ */
 #include "memory.h"
 #include "step.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static fx_custom_operand operand(const fx_tensor *t, const void *data)
 {
@@ -26,33 +29,54 @@ fx_status fxi_run_custom(const fx_step *step, const void *const *in, void *out, 
     return status;
 }
 
+fx_status fxi_run_collective(const fx_step *step, const void *const *in, void *out, fx_run *run)
+{
+    const fx_communicator *c = fx_step_collective(step)->what.communicator;
+    char text[sizeof run->error];
+    const fx_status status = c->run(c, step, in[0], out, run);
+    if (status != FX_OK) {
+        memcpy(text, run->error, sizeof text);
+        snprintf(run->error, sizeof run->error, "%s, rank %d of %d: %.120s", c->name, (int)c->rank,
+                 (int)c->size, *text ? text : fx_status_name(status));
+    }
+    return status;
+}
+
 static size_t bytes_of(const fx_tensor *t)
 {
     return (size_t)fx_tensor_length(t) * fx_dtype_size((fx_dtype)t->dtype);
 }
 
-/* copies[0 … nin−1] are the inputs, copies[nin] is the result. */
+/* How many of a step's inputs it reads. */
+static int read_by(const fx_step *step)
+{
+    return step->cls == FX_CLASS_COLLECTIVE ? 1 : step->nin;
+}
+
+/* copies[0 … n−1] are the n inputs that are read, copies[n] is the result. */
 static fx_status run_on_copies(fx_device *device, const fx_step *step, const void *const *in,
                                void *out, void **copies, fx_run *run)
 {
+    const int n = read_by(step);
     fx_status status = FX_OK;
-    for (int k = 0; k <= step->nin && status == FX_OK; k++) {
-        const size_t bytes = bytes_of(k < step->nin ? &step->in[k] : &step->out);
+    for (int k = 0; k <= n && status == FX_OK; k++) {
+        const size_t bytes = bytes_of(k < n ? &step->in[k] : &step->out);
         copies[k] = fxi_malloc(bytes);
         if (!copies[k])
             status = FX_STATUS_MEMORY;
-        else if (k < step->nin)
+        else if (k < n)
             status = device->backend->read(device, copies[k], in[k], bytes);
     }
     if (status == FX_OK)
-        status = fxi_run_custom(step, (const void *const *)copies, copies[step->nin], run);
+        status = (step->cls == FX_CLASS_COLLECTIVE ? fxi_run_collective : fxi_run_custom)(
+            step, (const void *const *)copies, copies[n], run);
     if (status == FX_OK)
-        status = device->backend->write(device, out, copies[step->nin], bytes_of(&step->out));
+        status = device->backend->write(device, out, copies[n], bytes_of(&step->out));
     return status;
 }
 
-fx_status fxi_run_custom_away(fx_device *device, const fx_step *step, const void *const *in,
-                              void *out, fx_run *run)
+fx_status fxi_run_away(fx_device *device, const fx_step *step, const void *const *in, void *out,
+                       fx_run *run)
 {
     void **copies = fxi_calloc((size_t)step->nin + 1, sizeof *copies);
     if (!copies)

@@ -1,0 +1,87 @@
+/* collective.c: operations over the arrays of all members of a communicator.
+ *
+ * All members must run theirs in the same order. A graph alone does not say which of two comes
+ * first, nor that one whose result nobody reads yet runs at all. So each has the one before as an
+ * input, which it does not read, as long as that is pending: planning keeps the order as it keeps
+ * that of any value and its consumer.
+ */
+#include "operands.h"
+
+static const char *name_of(const fx_collective *w)
+{
+    return w->kind == FX_COLLECTIVE_BROADCAST ? "broadcast"
+           : w->kind == FX_COLLECTIVE_REDUCE  ? "reduce"
+                                              : "all_reduce";
+}
+
+/* How many inputs: x, and the collective operation that comes before. Pending values of one device
+ * only are computed in one plan. */
+static int inputs(const fxi_context *c, const fx_array *x, fxi_node *in[2])
+{
+    in[0] = x->node;
+    in[1] = c->collective;
+    return in[1] && !in[1]->data && in[1]->device == x->node->device ? 2 : 1;
+}
+
+static fx_status check(const fx_collective *w, const fx_array *x)
+{
+    const char *op = name_of(w);
+    const fx_communicator *c = w->communicator;
+    if (!c || c->fxi_size < sizeof *c || !c->run || c->rank < 0 || c->rank >= c->size)
+        return fx_fail(FX_STATUS_ARGUMENT, op,
+                       "a communicator needs its size, a run function and a rank within it");
+    if (w->kind != FX_COLLECTIVE_ALL_REDUCE && (w->root < 0 || w->root >= c->size))
+        return fx_fail(FX_STATUS_ARGUMENT, op, "root %lld of %d members", (long long)w->root,
+                       (int)c->size);
+    const fx_status status = fxi_check_operand(op, x);
+    if (status != FX_OK || w->kind == FX_COLLECTIVE_BROADCAST)
+        return status;
+    const fx_dtype type = fx_eltype(x);
+    return type == FX_DTYPE_BOOL || (w->fold == FX_REDUCE_MEAN && !fxi_is_float(type))
+               ? fx_fail(FX_STATUS_DTYPE, op, "of %s: expected %s", fx_dtype_name(type),
+                         w->fold == FX_REDUCE_MEAN ? "floats" : "numbers")
+               : FX_OK;
+}
+
+fx_array *fxi_collective(const fx_collective *what, fx_array *x)
+{
+    const fx_status status = check(what, x);
+    if (status != FX_OK)
+        return fx_error_array(status);
+    fxi_context *c = fxi_here();
+    fxi_node *in[2], *n = x->node;
+    const fx_attr attr = {.collective = *what};
+    const int nin = inputs(c, x, in);
+    fxi_node *made = fxi_node_new(c, FX_OP_COLLECTIVE, (fx_dtype)n->dtype, n->ndim, n->shape,
+                                  n->device, &attr, nin, in);
+    if (made) {
+        made->wanted = true; /* who computes it keeps it: it cannot be computed again */
+        fxi_node_retain(made);
+        if (c->collective)
+            fxi_node_release(c->collective);
+        c->collective = made;
+    }
+    return fxi_array_take(made);
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* Of the sum of all members' losses. */
+RULE(COLLECTIVE)
+{
+    fx_collective w = a->node->attr.collective;
+    if (w.kind == FX_COLLECTIVE_BROADCAST) {
+        w.kind = FX_COLLECTIVE_REDUCE;
+        w.fold = FX_REDUCE_SUM;
+        a->gx[0] = fxi_collective(&w, G);
+    } else if (w.fold != FX_REDUCE_SUM && w.fold != FX_REDUCE_MEAN) {
+        a->gx[0] = fx_error_array(
+            fx_fail(FX_STATUS_UNSUPPORTED, name_of(&w), "only sums and means have a gradient"));
+    } else if (w.kind == FX_COLLECTIVE_ALL_REDUCE) {
+        a->gx[0] = fxi_collective(&w, G);
+    } else {
+        const int32_t size = w.fold == FX_REDUCE_MEAN ? w.communicator->size : 1;
+        w.kind = FX_COLLECTIVE_BROADCAST;
+        a->gx[0] = fx_div(fxi_collective(&w, G), size);
+    }
+}
