@@ -163,6 +163,14 @@ static inline int64_t fx_tensor_length(const fx_tensor *t)
     return n;
 }
 
+/* Bytes of an element. */
+static inline int64_t fx_tensor_element_bytes(const fx_tensor *t)
+{
+    static const uint8_t bytes[FX_DTYPE_COUNT] = {4, 8, 4, 8,
+                                                  1, 1, 2, 2}; /* as fx_dtype has them */
+    return bytes[t->dtype];
+}
+
 /* One instruction of a register program (fx_program). */
 typedef struct fx_instr {
     uint8_t op;    /* an elementwise fx_op; in a row step also REDUCE */
@@ -468,6 +476,13 @@ static inline bool fx_step_is_fused(const fx_step *s)
 /* The least number that a device may state (fx_device_info.buffers): SELECT of three inputs. */
 enum { FX_LEAST_BUFFERS = 5 };
 
+/* Where input k of a step begins in a run of its plan: values[v] is where value v does. */
+static inline const void *fx_step_input_at(const fx_step *s, int32_t k, void *const *values)
+{
+    return (const char *)values[s->in_value[k]] +
+           s->in_offset[k] * fx_tensor_element_bytes(&s->in[k]);
+}
+
 /* Does a product or convolution go on with a program before it stores a result? */
 static inline bool fx_step_has_epilogue(const fx_step *s)
 {
@@ -598,7 +613,9 @@ struct fx_backend {
     fx_status (*write)(fx_device *device, void *to, const void *from, size_t bytes);
     /* Bytes of the device to host memory; returns when they are there. */
     fx_status (*read)(fx_device *device, void *to, const void *from, size_t bytes);
-    /* Bytes from one device of the backend to another or the same one; the work queued on both
+    /* Bytes from one device of the backend to another or the same one, queued on `to_device`. With
+     * `mark` and its kin the library orders the two queues: it lets `to_device` wait for
+     * `from_device` before, and the other way round behind. Without them the work queued on both
      * before is done first. NULL: by way of the host. */
     fx_status (*copy)(fx_device *to_device, void *to, fx_device *from_device, const void *from,
                       size_t bytes);
@@ -636,13 +653,13 @@ struct fx_backend {
      * Any other failure fails the evaluation. The library does not call it for a plan with steps
      * that it runs itself, nor with FX_EAGER. */
     fx_status (*plan_prepare)(fx_device *device, fx_plan *plan);
-    /* Runs all steps. values[v] is where value v begins in this run: an input of a step is
-     * in_offset elements behind that, as the offsets of its views say. Addresses may differ from
-     * run to run; so do literals, and seeds and counters, in the places they are in. The plan may
-     * be run by several threads at the same time. On failure run->error holds the sentence, nothing
-     * is recorded, and *out_step is the step that failed: values that steps up to it replace in
-     * place are lost, those of later ones are not. -1: no step has begun. Left alone: every step
-     * may have begun. */
+    /* Runs all steps. values[v] is where value v begins in this run, work space included, and
+     * fx_step_input_at where an input of a step does; run->streams is as for `run`. Addresses may
+     * differ from run to run; so do literals, and seeds and counters, in the places they are in.
+     * The plan may be run by several threads at the same time. On failure run->error holds the
+     * sentence, nothing is recorded, and *out_step is the step that failed: values that steps up to
+     * it replace in place are lost, those of later ones are not. -1: no step has begun. Left alone:
+     * every step may have begun. */
     fx_status (*plan_run)(fx_device *device, const fx_plan *plan, void *const *values, fx_run *run,
                           int32_t *out_step);
     /* Frees plan->ready, before the steps are released. Not called after a `plan_prepare` that
@@ -656,11 +673,12 @@ struct fx_backend {
     /* Waits until everything queued is done; reports what failed since the last report. NULL: `run`
      * never returns early. */
     fx_status (*sync)(fx_device *device);
-    /* A point in the device's queue, behind all that is queued now; NULL, recorded, on failure.
-     * NULL, all three: work is done when `run` returns, or `sync` waits for it. */
+    /* A point in the device's queue, behind all that is queued now; NULL, recorded, on failure. It
+     * is reached without `submit`. NULL, all three: `copy` orders the two queues itself. */
     void *(*mark)(fx_device *device);
     /* What is queued on the device from now on begins when the mark, of any device of the backend,
-     * has been reached; the host goes on. */
+     * has been reached; the host goes on. FX_STATUS_UNSUPPORTED, which is not recorded: this device
+     * cannot wait for that one; bytes go between them by way of the host. */
     fx_status (*wait)(fx_device *device, void *mark);
     /* Frees a mark, reached or not. */
     void (*unmark)(fx_device *device, void *mark);

@@ -119,29 +119,71 @@ fx_status fxi_elements_pieces(const char *op, const fx_array *x, fxi_piece_fn ta
     return s;
 }
 
-/* From one device of a backend to another, without a conversion, in one piece. */
-static bool direct(const fx_array *x, fx_dtype dtype, const fxi_buffer *to)
+/* ---- to another device ----------------------------------------------------------------------- */
+
+/* What `device` is given from now on begins when `other` has done what it was given. Not recorded:
+ * FX_STATUS_UNSUPPORTED, the two cannot wait for each other. */
+static fx_status follow(fx_device *device, fx_device *other)
 {
-    const fxi_node *n = x->node;
-    return n->data->buffer->device->backend == to->device->backend && to->device->backend->copy &&
-           fx_eltype(x) == dtype && fxi_is_dense(n->ndim, n->shape, n->data->stride);
+    const fx_backend *backend = device->backend;
+    if (device == other || !backend->mark)
+        return FX_OK;
+    void *mark = backend->mark(other);
+    if (!mark)
+        return FX_STATUS_DEVICE;
+    const fx_status status = backend->wait(device, mark);
+    backend->unmark(other, mark);
+    return status;
+}
+
+/* Between devices of one backend, in the order of both queues: the bytes are there before they go,
+ * and go before they are overwritten. FX_STATUS_UNSUPPORTED, not recorded: by way of the host. */
+static fx_status copy_direct(fxi_buffer *to, fx_device *from_device, const void *from, size_t bytes)
+{
+    const fx_backend *backend = to->device->backend;
+    if (backend != from_device->backend || !backend->copy)
+        return FX_STATUS_UNSUPPORTED;
+    fx_status status = follow(to->device, from_device);
+    if (status == FX_OK)
+        status = backend->copy(to->device, to->ptr, from_device, from, bytes);
+    if (status != FX_OK)
+        return status;
+    status = follow(from_device, to->device);
+    if (status != FX_OK && backend->sync) /* nothing keeps the bytes that are still to go */
+        backend->sync(to->device);
+    return status;
+}
+
+typedef struct target {
+    fxi_buffer *to;
+    size_t done;
+} target;
+
+static fx_status write_piece(const void *bytes, size_t n, void *user)
+{
+    target *t = user;
+    fx_device *device = t->to->device;
+    const fx_status s = device->backend->write(device, (char *)t->to->ptr + t->done, bytes, n);
+    t->done += n;
+    return s;
 }
 
 static fx_status move(const char *op, const fx_array *x, fx_dtype dtype, fxi_buffer *to)
 {
     const fx_backend *backend = to->device->backend;
     const size_t bytes = (size_t)fx_length(x) * fx_dtype_size(dtype);
-    const bool as_it_is = fx_eltype(x) == dtype && fxi_on_host(x) &&
-                          fxi_is_dense(x->node->ndim, x->node->shape, x->node->data->stride);
+    const bool as_it_is =
+        fx_eltype(x) == dtype && fxi_is_dense(x->node->ndim, x->node->shape, x->node->data->stride);
     if (bytes == 0)
         return FX_OK;
     if (!backend->write)
         return fxi_elements_copy(op, x, dtype, to->ptr);
-    if (direct(x, dtype, to))
-        return backend->copy(to->device, to->ptr, x->node->data->buffer->device,
-                             fxi_elements_here(x), bytes);
-    if (as_it_is)
-        return backend->write(to->device, to->ptr, fxi_elements_here(x), bytes);
+    if (as_it_is) {
+        target t = {.to = to};
+        const fx_status s =
+            copy_direct(to, x->node->data->buffer->device, fxi_elements_here(x), bytes);
+        return s == FX_STATUS_UNSUPPORTED ? fxi_elements_pieces(op, x, write_piece, &t) : s;
+    }
     void *host = fxi_malloc(bytes);
     if (!host)
         return no_memory(op, bytes);

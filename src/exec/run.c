@@ -85,8 +85,7 @@ static fx_status run_steps(const fxi_binding *b, fx_run *run)
     for (int32_t i = 0; i < p->nsteps; i++) {
         const fx_step *s = &p->steps[i];
         for (int k = 0; k < s->nin; k++)
-            b->in[k] = (const char *)b->base[s->in_value[k]] +
-                       s->in_offset[k] * (int64_t)fx_dtype_size((fx_dtype)s->in[k].dtype);
+            b->in[k] = fx_step_input_at(s, k, b->base);
         run->work = s->work_bytes > 0 ? b->base[s->work_value] : NULL;
         const fx_more_outputs *more = fx_step_more(s);
         for (int k = 0; k < more->n; k++)

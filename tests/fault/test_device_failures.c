@@ -2,7 +2,8 @@
  * for good, and a device that is lost at every call in turn, over a program that trains a small
  * convolutional network there. Whatever fails: a sentence names the device, nothing leaks, the
  * values are the old ones or say that they are lost, and training goes on on another device. The
- * devices are the tests' stand-ins. ctest: devices threads timeout=300 */
+ * devices are the tests' stand-ins: CUDA:1 and AMDGPU:2, or those of the backends that are named.
+ * ctest: devices threads timeout=300 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +20,7 @@
 #include "standin.h"
 
 enum { BAD = 1, OTHER = 2, PARAMETERS = 12, FLOATS = 64 };
-static fx_device *bad, *other;
+static fx_device *bad, *other, *neighbour; /* of `bad`, in its backend */
 static const standin *script;
 
 typedef struct network {
@@ -49,7 +50,8 @@ static fx_status train(const network *n, double *loss_out)
     return s;
 }
 
-/* Builds, moves, trains, predicts and brings the prediction home; its sum, or NaN. */
+/* Builds, moves, trains, predicts and brings the prediction home, by way of a neighbour; its sum,
+ * or NaN. */
 static double program(fx_device *device)
 {
     FX_SCOPE;
@@ -57,8 +59,17 @@ static double program(fx_device *device)
     const network n = network_on(device);
     train(&n, &loss);
     train(&n, &loss);
-    const double sum = fx_item(fx_sum(fx_mul(fx_cpu(fx_call(n.model, n.x)), fx_vector(1, 2, 3))));
+    fx_array *there = fx_to(device, fx_to(neighbour, fx_call(n.model, n.x)));
+    const double sum = fx_item(fx_sum(fx_mul(fx_cpu(there), fx_vector(1, 2, 3))));
     return sum + loss;
+}
+
+/* A sentence about `bad`. */
+static const char *say(const char *format)
+{
+    static char text[64];
+    snprintf(text, sizeof text, format, bad->name);
+    return text;
 }
 
 static void forget(void)
@@ -73,6 +84,7 @@ static void settle(void)
     fxi_drain();
     assert_int_equal(fx_synchronize(bad), FX_OK);
     assert_int_equal(fx_synchronize(other), FX_OK);
+    assert_int_equal(fx_synchronize(neighbour), FX_OK);
 }
 
 typedef struct tally {
@@ -93,7 +105,7 @@ static bool one_point(tally *t, double right)
                  (long long)(fxi_live_allocations() - t->allocations), e.message);
     if (e.status == FX_OK)
         assert_float_equal(got, right, 0.0); /* survived: then nothing may differ */
-    else if (!hit || !strstr(e.message, "CUDA:1") ||
+    else if (!hit || !strstr(e.message, bad->name) ||
              (e.status != FX_STATUS_DEVICE && e.status != FX_STATUS_MEMORY))
         fail_msg("point %lld is reported as %s: %s", (long long)t->points, fx_status_name(e.status),
                  e.message);
@@ -122,7 +134,8 @@ static tally every_point(unsigned which, int64_t times, double right)
 static void every_call_fails_in_turn(void **state)
 {
     (void)state;
-    static const struct {
+    const bool has_marks = bad->backend->mark;
+    const struct {
         const char *name;
         unsigned which;
         int64_t times, least;
@@ -133,6 +146,8 @@ static void every_call_fails_in_turn(void **state)
                    {"all launches from", STANDIN_LAUNCHES, INT64_MAX, 40, false},
                    {"a copy", STANDIN_COPIES, 1, 15, false},
                    {"all copies from", STANDIN_COPIES, INT64_MAX, 15, false},
+                   {"a marker or a wait", STANDIN_MARKS, 1, has_marks ? 2 : 0, false},
+                   {"all of them from", STANDIN_MARKS, INT64_MAX, has_marks ? 2 : 0, false},
                    {"the device is lost from", 0, 0, 100, false}};
     const double right = program(fx_cpu_device());
     assert_true(isfinite(right));
@@ -198,7 +213,7 @@ static void a_model_is_as_it_was_or_says_so(void **state)
             break;
         const fx_error e = fx_error_take();
         assert_int_equal(e.status, FX_STATUS_DEVICE);
-        assert_non_null(strstr(e.message, "CUDA:1: a launch failed"));
+        assert_non_null(strstr(e.message, say("%s: a launch failed")));
         const values after = values_of(n.model);
         assert_int_equal(after.n, before.n);
         for (int k = 0; k < after.n; k++)
@@ -230,13 +245,13 @@ static void a_lost_device_leaves_the_others(void **state)
     const values before = values_of(kept);
     script->lose(BAD, 10);
     assert_int_equal(train(&there, &a), FX_STATUS_DEVICE);
-    assert_non_null(strstr(fx_error_take().message, "CUDA:1 is lost"));
+    assert_non_null(strstr(fx_error_take().message, say("%s is lost")));
     assert_int_equal(values_of(there.model).lost, before.n);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(fx_synchronize(bad), FX_STATUS_DEVICE);
-        assert_non_null(strstr(fx_error_take().message, "CUDA:1 is lost"));
+        assert_non_null(strstr(fx_error_take().message, say("%s is lost")));
         assert_true(fx_is_error(fx_to(bad, fx_ones(3))));
-        assert_non_null(strstr(fx_error_take().message, "CUDA:1 is lost"));
+        assert_non_null(strstr(fx_error_take().message, say("%s is lost")));
         assert_int_equal(train(&here, &b), FX_OK);
     }
     const values after = values_of(kept);
@@ -249,12 +264,17 @@ static void a_lost_device_leaves_the_others(void **state)
     forget();
 }
 
-int main(void)
+int main(int n, char **names)
 {
+    char name[32];
     standin_path();
     fx_message_set_hook(NULL, NULL);
-    bad = fx_device_find("CUDA:1");
-    other = fx_device_find("AMDGPU:2");
+    const char *one = n > 1 ? names[1] : "CUDA", *two = n > 2 ? names[2] : "AMDGPU";
+    snprintf(name, sizeof name, "%s:%d", one, (int)BAD);
+    bad = fx_device_find(name);
+    neighbour = fx_device_get(one, 0);
+    snprintf(name, sizeof name, "%s:%d", two, (int)OTHER);
+    other = fx_device_find(name);
     script = standin_of(bad);
     if (fx_error_print(stderr) || !script)
         return 1;

@@ -17,10 +17,10 @@ typedef struct script {
 static script scripts[MOST_DEVICES];
 static int buffers; /* of a kernel, at most; 0: no limit */
 
-void script_open(void)
+void script_open(int most)
 {
     const char *wish = getenv("STANDIN_BUFFERS");
-    buffers = wish ? atoi(wish) : 0;
+    buffers = wish ? atoi(wish) : most;
     for (int i = 0; i < MOST_DEVICES; i++) {
         scripts[i] = (script){.lost_after = -1, .work = 100, .precision = -1};
         pthread_mutex_init(&scripts[i].lock, NULL);

@@ -8,7 +8,8 @@
 /* The functions that tests reach by proc("standin"). */
 extern const standin script_table;
 
-void script_open(void);
+/* `most`: buffers of a kernel; 0: no limit. STANDIN_BUFFERS in the environment wins. */
+void script_open(int most);
 /* Counts a call. True: it fails, and `why` says how. */
 bool script_fails(const fx_device *device, standin_call call, size_t bytes, char why[200]);
 bool script_lost(const fx_device *device);

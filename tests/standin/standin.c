@@ -166,7 +166,7 @@ static int open_standin(const fx_host *library, char *why, size_t size)
     const char *wish = getenv("STANDIN_ASYNC");
     host = library;
     queued = wish && atoi(wish) > 0;
-    script_open();
+    script_open(0);
     for (int i = 0; i < MOST_DEVICES; i++) {
         states[i] = (device_state){.end = &states[i].first};
         pthread_mutex_init(&states[i].lock, NULL);

@@ -7,8 +7,8 @@
  * fails, and waiting after it once), small_items (groups of 64 along an axis), small_groups (groups
  * of 64 for a kernel), small_local (kernels need more local memory than there is), rounds (divides
  * correctly rounded, when the compiler is told so), slow (compiling takes 0.6 s),
- * no_memory, copies_fail, no_f64, two_platforms
- * (the devices have one each), other_driver. */
+ * no_memory, copies_fail, no_marker, no_barrier, no_f64, two_platforms (the devices have one each),
+ * other_driver. */
 #include "opencl_api.h"
 
 #include <stdio.h>
@@ -32,6 +32,7 @@ struct fxi_cl_context {
 };
 struct fxi_cl_queue {
     int device;
+    cl_context context;
 };
 struct fxi_cl_mem {
     size_t size;
@@ -45,16 +46,15 @@ struct fxi_cl_kernel {
     int unused;
 };
 struct fxi_cl_event {
-    int unused;
+    cl_context context;
 };
 
 static struct fxi_cl_platform platforms[2] = {{0}, {1}};
 static struct fxi_cl_device devices[DEVICES] = {{GPU}, {CPU}};
 static struct fxi_cl_context contexts[DEVICES]; /* by the first device of each */
-static struct fxi_cl_queue queues[DEVICES] = {{GPU}, {CPU}};
-static struct fxi_cl_event event;
+static struct fxi_cl_queue queues[DEVICES] = {{GPU, NULL}, {CPU, NULL}};
 static struct fxi_cl_kernel kernel;
-static int is_lost, is_faulted, hiccups;
+static int is_lost, is_faulted, hiccups, events, waited;
 static const char binary[] = "the fake binary";
 
 static bool asked(const char *word)
@@ -80,6 +80,29 @@ static cl_int state(cl_command_queue q)
            : is_lost        ? CL_DEVICE_NOT_AVAILABLE
            : is_faulted     ? CL_OUT_OF_RESOURCES
                             : CL_SUCCESS;
+}
+
+/* Events that live, and waits of one queue for another, both since the beginning. */
+EXPORT int fake_events(void);
+EXPORT int fake_waits(void);
+int fake_events(void)
+{
+    return events;
+}
+int fake_waits(void)
+{
+    return waited;
+}
+
+/* A new event of a queue. */
+static cl_int event_of(cl_command_queue q, cl_event *out)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return CL_OUT_OF_HOST_MEMORY;
+    (*out)->context = q->context;
+    events++;
+    return CL_SUCCESS;
 }
 
 static cl_int answer(const void *value, size_t n, size_t size, void *out, size_t *length)
@@ -182,7 +205,8 @@ cl_context clCreateContext(const intptr_t *properties, cl_uint n, const cl_devic
 cl_command_queue clCreateCommandQueue(cl_context c, cl_device_id d, cl_bitfield properties,
                                       cl_int *error)
 {
-    (void)c, (void)properties;
+    (void)properties;
+    queues[d->number].context = c;
     return give(error, d->number == GPU && asked("no_queue") ? NULL : &queues[d->number],
                 CL_OUT_OF_HOST_MEMORY);
 }
@@ -235,9 +259,7 @@ cl_int clEnqueueCopyBuffer(cl_command_queue q, cl_mem from, cl_mem to, size_t fr
                            size_t to_offset, size_t n, cl_uint waits, const cl_event *list,
                            cl_event *out)
 {
-    (void)waits, (void)list;
-    if (out)
-        *out = &event;
+    (void)waits, (void)list, (void)out;
     return move(q, from_offset + n <= from->size && to_offset + n <= to->size,
                 to->bytes + to_offset, from->bytes + from_offset, n);
 }
@@ -369,21 +391,20 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint axes, con
                               const cl_event *list, cl_event *out)
 {
     (void)k, (void)axes, (void)offset, (void)waits, (void)list;
-    if (out)
-        *out = &event;
     if (global[0] % local[0] != 0)
         return -54;
     if (q->device == GPU && asked("lost"))
         is_lost = true;
     if (q->device == GPU && asked("faulted")) {
         is_faulted = true;
-        return CL_SUCCESS;
+        return out ? event_of(q, out) : CL_SUCCESS;
     }
     if (q->device == GPU && asked("hiccup") && hiccups++ == 0)
         return CL_OUT_OF_RESOURCES;
     if (asked("no_launch") && q->device == GPU)
         return CL_OUT_OF_RESOURCES;
-    return state(q);
+    const cl_int s = state(q);
+    return s || !out ? s : event_of(q, out);
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */
@@ -392,15 +413,23 @@ cl_int clEnqueueMarkerWithWaitList(cl_command_queue q, cl_uint n, const cl_event
                                    cl_event *out)
 {
     (void)n, (void)list;
-    if (out)
-        *out = &event;
-    return state(q);
+    if (asked("no_marker") && q->device == GPU)
+        return CL_OUT_OF_RESOURCES;
+    const cl_int s = state(q);
+    return s || !out ? s : event_of(q, out);
 }
 
 cl_int clEnqueueBarrierWithWaitList(cl_command_queue q, cl_uint n, const cl_event *list,
                                     cl_event *out)
 {
-    return clEnqueueMarkerWithWaitList(q, n, list, out);
+    enum { INVALID_CONTEXT = -34 };
+    (void)out;
+    if (asked("no_barrier") && q->device == GPU)
+        return CL_OUT_OF_RESOURCES;
+    for (cl_uint k = 0; k < n; k++, waited++)
+        if (list[k]->context != q->context)
+            return INVALID_CONTEXT;
+    return state(q);
 }
 
 cl_int clWaitForEvents(cl_uint n, const cl_event *list)
@@ -417,7 +446,8 @@ cl_int clGetEventInfo(cl_event e, cl_uint what, size_t size, void *out, size_t *
 
 cl_int clReleaseEvent(cl_event e)
 {
-    (void)e;
+    free(e);
+    events--;
     return CL_SUCCESS;
 }
 

@@ -110,6 +110,14 @@ static void *compile_one(void *which)
     return fx_eval(maps[*(int *)which](x)) == FX_OK ? which : NULL;
 }
 
+/* A number that the fake library knows. */
+static int ask_fake(const char *function)
+{
+    int (*number)(void);
+    *(void **)&number = dlsym(dlopen(FAKE, RTLD_NOW | RTLD_NOLOAD), function);
+    return number();
+}
+
 /* Two threads for each of two kernels: programs compiled, and the most of them at a time. */
 static void compile_together(FILE *out)
 {
@@ -123,10 +131,9 @@ static void compile_together(FILE *out)
         pthread_join(threads[k], &result);
         fine += result == &which[k];
     }
-    int (*most)(void);
-    *(void **)&most = dlsym(dlopen(FAKE, RTLD_NOW | RTLD_NOLOAD), "fake_most_builds");
     const fxi_gpu_counters *n = fx_backend_proc("OpenCL", "counters");
-    fprintf(out, "%d threads, compiled %d, %d at a time", fine, (int)n->compiled, most());
+    fprintf(out, "%d threads, compiled %d, %d at a time", fine, (int)n->compiled,
+            ask_fake("fake_most_builds"));
 }
 
 /* Four kernels, one after the other. */
@@ -193,8 +200,10 @@ static void copy(FILE *out)
     float back[3] = {0};
     fx_read_into(y, back, sizeof back);
     const fxi_gpu_counters *n = fx_backend_proc("OpenCL", "counters");
-    fprintf(out, "; %g %g, direct %d, by host %d", (double)back[0], (double)back[2], (int)n->direct,
-            (int)n->by_host);
+    fprintf(out, "; %g %g, direct %d, waits %d, events left %d; ", (double)back[0], (double)back[2],
+            (int)n->direct, ask_fake("fake_waits"), ask_fake("fake_events"));
+    if (fx_error_status() != FX_OK)
+        say_error(out);
 }
 
 /* How many programs were compiled, and how many came from the cache. */
@@ -341,8 +350,18 @@ static const row rows[] = {
     {"no_f64", "", compute_f64, {"0 refuses:", "Float64", "1 takes it"}},
     {"no_f64", "", mean_for_f32, {"0 adds a mean"}},
     /* between devices */
-    {"", "", copy, {BOTH, "1 3, direct 1, by host 0"}},
-    {"two_platforms", "", copy, {BOTH, "1 3, direct 0, by host 1"}},
+    {"", "", copy, {BOTH, "1 3, direct 1, waits 2, events left 0"}},
+    {"two_platforms", "", copy, {BOTH, "1 3, direct 0, waits 0, events left 0"}},
+    {"no_marker",
+     "",
+     copy,
+     {"direct 0, waits 0, events left 0",
+      "OpenCL:0 (Fake GPU): clEnqueueMarkerWithWaitList failed with CL_OUT_OF_RESOURCES"}},
+    {"no_barrier",
+     "",
+     copy,
+     {"direct 1, waits 1, events left 0",
+      "OpenCL:0 (Fake GPU): clEnqueueBarrierWithWaitList failed with CL_OUT_OF_RESOURCES"}},
     /* the user's choice */
     {"", "1,0", open_it, {"2 devices: Fake CPU, Fake GPU,"}},
     {"", "cpu", open_it, {"1 devices: Fake CPU,"}},

@@ -98,6 +98,22 @@ static void check_submit(fx_device *device)
     inner_of(device)->submit(fxi_check_inner(device));
 }
 
+/* A mark is the inner backend's. */
+static void *check_mark(fx_device *device)
+{
+    return inner_of(device)->mark(fxi_check_inner(device));
+}
+
+static fx_status check_wait(fx_device *device, void *mark)
+{
+    return inner_of(device)->wait(fxi_check_inner(device), mark);
+}
+
+static void check_unmark(fx_device *device, void *mark)
+{
+    inner_of(device)->unmark(fxi_check_inner(device), mark);
+}
+
 /* Waits where the inner backend does, then verifies all memory. */
 static fx_status check_sync(fx_device *device)
 {
@@ -133,6 +149,9 @@ static fx_backend table_over(const fx_backend *inner, const char *name)
                         .run = fxi_check_run,
                         .submit = inner->submit ? check_submit : NULL,
                         .sync = check_sync,
+                        .mark = inner->mark ? check_mark : NULL,
+                        .wait = inner->mark ? check_wait : NULL,
+                        .unmark = inner->mark ? check_unmark : NULL,
                         .proc = inner->proc};
 }
 

@@ -152,17 +152,40 @@ void fxi_gpu_backend_submit(fx_device *device)
     fxi_gpu_leave();
 }
 
-static fx_status wait_for(fx_device *device)
+static fx_status finish(fx_device *device)
 {
     fxi_gpu_device *d = fxi_gpu_device_of(device);
     const fx_status status =
-        fxi_gpu_check(d, "synchronize", d->driver->wait_call, d->driver->wait(d));
+        fxi_gpu_check(d, "synchronize", d->driver->finish_call, d->driver->finish(d));
     return status ? status : fxi_gpu_device_found(device, "synchronize");
 }
 
 fx_status fxi_gpu_backend_sync(fx_device *device)
 {
-    return enter_for(device, "synchronize") ? leave(wait_for(device)) : FX_STATUS_DEVICE;
+    return enter_for(device, "synchronize") ? leave(finish(device)) : FX_STATUS_DEVICE;
+}
+
+void *fxi_gpu_backend_mark(fx_device *device)
+{
+    if (!enter_for(device, "mark"))
+        return NULL;
+    void *mark = driver_of(device)->mark(device);
+    fxi_gpu_leave();
+    return mark;
+}
+
+fx_status fxi_gpu_backend_wait(fx_device *device, void *mark)
+{
+    return enter_for(device, "wait") ? leave(driver_of(device)->wait(device, mark))
+                                     : FX_STATUS_DEVICE;
+}
+
+void fxi_gpu_backend_unmark(fx_device *device, void *mark)
+{
+    if (fxi_gpu_enter())
+        return;
+    driver_of(device)->unmark(device, mark);
+    fxi_gpu_leave();
 }
 
 void *fxi_gpu_backend_proc(const char *name)

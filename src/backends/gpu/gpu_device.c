@@ -24,7 +24,7 @@ fx_status fxi_gpu_why(fxi_gpu_device *d, const char *call, int error, char *text
 {
     const fxi_gpu_driver *driver = d->driver;
     const fxi_gpu_verdict v =
-        fxi_gpu_judge(&d->health, call, error, driver->error_kind(error), driver->wait, d);
+        fxi_gpu_judge(&d->health, call, error, driver->error_kind(error), driver->finish, d);
     if (v == FXI_GPU_LOST)
         fxi_gpu_say_lost(d, text, size);
     else

@@ -21,7 +21,7 @@ typedef struct fxi_gpu_device fxi_gpu_device;
 
 /* Functions that fail with a sentence write it to `text`. Those that have the names of members of
  * fx_backend do what those do. Nothing is called once the process ends (gpu_gate.h); when a device
- * is lost, only `free`, `available` and `submit`. */
+ * is lost, only `free`, `unmark`, `available` and `submit`. */
 typedef struct fxi_gpu_driver {
     const char *kind;        /* of its files in the cache: "opencl" */
     fxi_gpu_runtime runtime; /* FXI_GPU_RUNTIME; its host is set when the plugin is opened */
@@ -43,8 +43,11 @@ typedef struct fxi_gpu_driver {
     int64_t (*available)(fx_device *device);
     void (*submit)(fx_device *device);
     /* Waits for everything that is queued on the fxi_gpu_device; the driver's error, 0: none. */
-    int (*wait)(void *device);
-    const char *wait_call; /* its name: "clFinish" */
+    int (*finish)(void *device);
+    const char *finish_call; /* its name: "clFinish" */
+    void *(*mark)(fx_device *device);
+    fx_status (*wait)(fx_device *device, void *mark);
+    void (*unmark)(fx_device *device, void *mark);
     fxi_gpu_error_kind (*error_kind)(int error);
     const char *(*error_name)(int error);
 } fxi_gpu_driver;
@@ -67,8 +70,7 @@ typedef struct fxi_gpu_counters {
     uint64_t launches; /* kernels handed to a queue */
     uint64_t compiled; /* programs made from source */
     uint64_t loaded;   /* programs made from the files of the cache */
-    uint64_t direct;   /* copies from device to device */
-    uint64_t by_host;  /* copies by way of the host */
+    uint64_t direct;   /* copies from device to device, without the host */
 } fxi_gpu_counters;
 extern fxi_gpu_counters fxi_gpu_counts;
 
@@ -139,6 +141,9 @@ fx_status fxi_gpu_backend_run(fx_device *device, const fx_step *step, const void
                               void *out, fx_run *run);
 void fxi_gpu_backend_submit(fx_device *device);
 fx_status fxi_gpu_backend_sync(fx_device *device);
+void *fxi_gpu_backend_mark(fx_device *device);
+fx_status fxi_gpu_backend_wait(fx_device *device, void *mark);
+void fxi_gpu_backend_unmark(fx_device *device, void *mark);
 void *fxi_gpu_backend_proc(const char *name);
 
 /* The plugin's table: FX_BACKEND_PLUGIN = FXI_GPU_BACKEND("OpenCL", open, info). */
@@ -151,7 +156,8 @@ void *fxi_gpu_backend_proc(const char *name);
         .available = fxi_gpu_backend_available, .prepare = fxi_gpu_backend_prepare,                \
         .release = fxi_gpu_backend_release, .run = fxi_gpu_backend_run,                            \
         .submit = fxi_gpu_backend_submit, .sync = fxi_gpu_backend_sync,                            \
-        .proc = fxi_gpu_backend_proc                                                               \
+        .mark = fxi_gpu_backend_mark, .wait = fxi_gpu_backend_wait,                                \
+        .unmark = fxi_gpu_backend_unmark, .proc = fxi_gpu_backend_proc                             \
     }
 
 #endif

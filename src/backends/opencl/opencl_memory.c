@@ -263,55 +263,7 @@ fx_status fxi_opencl_fill(fx_device *device, void *to, uint8_t value, size_t byt
         fxi_cl.EnqueueFillBuffer(d->queue, p.mem, pattern, length, p.offset, bytes, 0, NULL, NULL));
 }
 
-/* ---- copies between devices ------------------------------------------------------------------ */
-
-/* `to` takes the bytes when `from` has done what is queued; what `from` gets next waits for it. */
-static cl_int copy_direct(fxi_opencl_device *to, const place *into, fxi_opencl_device *from,
-                          const place *out, size_t bytes)
-{
-    cl_event before = NULL, copied = NULL;
-    const bool two = to != from;
-    cl_int error = CL_SUCCESS;
-    if (two) {
-        error = fxi_cl.EnqueueMarkerWithWaitList(from->queue, 0, NULL, &before);
-        if (error == CL_SUCCESS)
-            error = fxi_cl.Flush(from->queue);
-    }
-    if (error == CL_SUCCESS)
-        error = fxi_cl.EnqueueCopyBuffer(to->queue, out->mem, into->mem, out->offset, into->offset,
-                                         bytes, two, before ? &before : NULL, two ? &copied : NULL);
-    if (two && error == CL_SUCCESS)
-        error = fxi_cl.Flush(to->queue);
-    if (two && error == CL_SUCCESS)
-        error = fxi_cl.EnqueueBarrierWithWaitList(from->queue, 1, &copied, NULL);
-    if (before)
-        fxi_cl.ReleaseEvent(before);
-    if (copied)
-        fxi_cl.ReleaseEvent(copied);
-    return error;
-}
-
-/* Devices of two platforms have nothing in common but the host. */
-static fx_status copy_by_host(fx_device *to_device, char *to, fx_device *from_device,
-                              const char *from, size_t bytes)
-{
-    enum { PIECE = 16 << 20 };
-    const size_t most = bytes < PIECE ? bytes : PIECE;
-    void *host = fxi_opencl_host->alloc(most);
-    if (!host)
-        return fxi_opencl_host->fail(FX_STATUS_MEMORY, "copy",
-                                     "no host memory for a copy between two OpenCL platforms");
-    fx_status status = FX_OK;
-    for (size_t done = 0; done < bytes && status == FX_OK; done += most) {
-        const size_t n = bytes - done < most ? bytes - done : most;
-        status = fxi_opencl_read(from_device, host, from + done, n);
-        if (status == FX_OK)
-            status = fxi_opencl_write(to_device, to + done, host, n);
-    }
-    fxi_opencl_host->free(host);
-    return status;
-}
-
+/* Between devices of one context: the library asks for no other (`wait`). */
 fx_status fxi_opencl_copy(fx_device *to_device, void *to, fx_device *from_device, const void *from,
                           size_t bytes)
 {
@@ -324,12 +276,9 @@ fx_status fxi_opencl_copy(fx_device *to_device, void *to, fx_device *from_device
         status = find(s, "copy", from, &out);
     if (status)
         return status;
-    if (d->context != s->context) {
-        fxi_gpu_count(&fxi_gpu_counts.by_host);
-        return copy_by_host(to_device, to, from_device, from, bytes);
-    }
     if (d != s)
         fxi_gpu_count(&fxi_gpu_counts.direct);
     return fxi_gpu_check(&d->gpu, "copy", "clEnqueueCopyBuffer",
-                         copy_direct(d, &into, s, &out, bytes));
+                         fxi_cl.EnqueueCopyBuffer(d->queue, out.mem, into.mem, out.offset,
+                                                  into.offset, bytes, 0, NULL, NULL));
 }

@@ -95,7 +95,7 @@ static fx_status launch(fx_device *device, const fxi_gpu_launch *l, fx_run *run)
 
 /* ---- the driver ------------------------------------------------------------------------------ */
 
-static int wait_for(void *device)
+static int finish(void *device)
 {
     return fxi_cl.Finish(((fxi_opencl_device *)device)->queue);
 }
@@ -125,6 +125,55 @@ static void submit(fx_device *device)
     fxi_cl.Flush(fxi_opencl_of(device)->queue);
 }
 
+/* ---- marks ----------------------------------------------------------------------------------- */
+
+/* The event of a marker in a device's queue. */
+typedef struct point {
+    cl_event event;
+    cl_context context;
+} point;
+
+static void unmark(fx_device *device, void *mark)
+{
+    (void)device;
+    if (((point *)mark)->event)
+        fxi_cl.ReleaseEvent(((point *)mark)->event);
+    fxi_opencl_host->free(mark);
+}
+
+/* Other queues can wait for it only when it has been handed to the device. */
+static void *mark(fx_device *device)
+{
+    fxi_opencl_device *d = fxi_opencl_of(device);
+    point *p = fxi_opencl_host->alloc(sizeof *p);
+    if (!p) {
+        fxi_opencl_host->fail(FX_STATUS_MEMORY, "mark", "no host memory for a mark in a queue");
+        return NULL;
+    }
+    *p = (point){.context = d->context};
+    const char *call = "clEnqueueMarkerWithWaitList";
+    cl_int error = fxi_cl.EnqueueMarkerWithWaitList(d->queue, 0, NULL, &p->event);
+    if (error == CL_SUCCESS) {
+        call = "clFlush";
+        error = fxi_cl.Flush(d->queue);
+    }
+    if (fxi_gpu_check(&d->gpu, "mark", call, error) == FX_OK)
+        return p;
+    unmark(device, p);
+    return NULL;
+}
+
+/* Queues of two contexts have nothing in common but the host. */
+static fx_status wait_for_mark(fx_device *device, void *mark)
+{
+    fxi_opencl_device *d = fxi_opencl_of(device);
+    const point *p = mark;
+    return p->context != d->context
+               ? FX_STATUS_UNSUPPORTED
+               : fxi_gpu_check(&d->gpu, "wait", "clEnqueueBarrierWithWaitList",
+                               fxi_cl.EnqueueBarrierWithWaitList(d->queue, 1, &p->event, NULL));
+}
+
 fxi_gpu_driver fxi_opencl_driver = {.kind = "opencl",
                                     .runtime = FXI_GPU_RUNTIME(FXI_GPU_OPENCL, launch),
                                     .compile = fxi_opencl_compile,
@@ -139,7 +188,10 @@ fxi_gpu_driver fxi_opencl_driver = {.kind = "opencl",
                                     .fill = fxi_opencl_fill,
                                     .available = fxi_opencl_available,
                                     .submit = submit,
-                                    .wait = wait_for,
-                                    .wait_call = "clFinish",
+                                    .finish = finish,
+                                    .finish_call = "clFinish",
+                                    .mark = mark,
+                                    .wait = wait_for_mark,
+                                    .unmark = unmark,
                                     .error_kind = kind_of,
                                     .error_name = fxi_cl_error_name};
