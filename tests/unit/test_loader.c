@@ -592,6 +592,31 @@ static void mapped_data(void **state)
     assert_int_equal(fx_error_take().status, FX_STATUS_ARGUMENT);
 }
 
+static void *weighted(void *observations, void *weight)
+{
+    return fx_sum(fx_mul(observations, weight));
+}
+
+/* A batch is a constant: no gradient leads from it to what its function computed with. */
+static void batches_have_no_past(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_reshape(fx_range(1, 1, 4), 1, 4), *w = fx_vector(3);
+    fx_loader *l = fx_dataloader(fx_mapobs_with(weighted, w, x), .batchsize = 2);
+    int batches = 0;
+    for (fx_batch b = {0}; fx_next(l, &b); batches++) {
+        assert_true(fx_item(b.x) == (b.index ? 21 : 9));
+        assert_true(fx_is_error(fx_gradient(b.x, w)));
+        const fx_error e = fx_error_take();
+        assert_int_equal(e.status, FX_STATUS_STATE);
+        assert_non_null(strstr(e.message, "it is a constant"));
+        assert_true(fx_item(fx_gradient(fx_mul(b.x, fx_sum(w)), w)) == fx_item(b.x));
+    }
+    assert_int_equal(batches, 2);
+    assert_int_equal(fx_error_status(), FX_OK);
+}
+
 /* A moved loader moves its batches, in the same order; the data and the original stay. */
 static void moved_loader(void **state)
 {
@@ -665,6 +690,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(eager_iterator),
         cmocka_unit_test(mapped_data),
+        cmocka_unit_test(batches_have_no_past),
         cmocka_unit_test(moved_loader),
         cmocka_unit_test(all_combinations),
         cmocka_unit_test(seeds),
