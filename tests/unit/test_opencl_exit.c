@@ -216,7 +216,11 @@ static void a_child_exits(void)
     if (child == 0) {
         fx_array *y = fx_add(fx_to(fx_device_get("OpenCL", 0), fx_ones(3)), 1);
         fx_eval(y);
-        exit(strstr(fx_error_take().message, "is a fork") ? 0 : 97);
+        exit(strstr(fx_error_take().message,
+                    "OpenCL:0 cannot be used: this process is a fork, made "
+                    "after the device was opened")
+                 ? 0
+                 : 97);
     }
     if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
         _exit(98);

@@ -125,10 +125,6 @@ static fx_status run_step(fx_device *device, const fx_step *step, const void *co
                           fx_run *run)
 {
     fxi_gpu_device *d = fxi_gpu_device_of(device);
-    if (!step->ready) { /* prepare has said why */
-        snprintf(run->error, sizeof run->error, "%s (%s) has no kernel for it", d->label, d->name);
-        return FX_STATUS_UNSUPPORTED;
-    }
     fxi_mutex_lock(&d->lock);
     const fx_status status = fxi_gpu_run(&d->driver->runtime, device, step, in, out, run);
     fxi_mutex_unlock(&d->lock);
