@@ -192,8 +192,13 @@ typedef struct bench {
 static inline fx_status run_once(fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     fx_status status = fxi_cpu_prepare_step(step);
-    if (!status || status == FX_STATUS_UNSUPPORTED) /* running says why */
+    run->work = step->work_bytes ? aligned_alloc(64, (size_t)step->work_bytes) : NULL;
+    if (run->work)
+        memset(run->work, 0xFF, (size_t)step->work_bytes); /* NaN */
+    if (!status || status == FX_STATUS_UNSUPPORTED)        /* running says why */
         status = fxi_cpu_run_step(step, in, out, run);
+    free(run->work);
+    run->work = NULL;
     fxi_cpu_release_step(step);
     return status;
 }

@@ -94,6 +94,29 @@ static void what_is_kept_for_speed_goes_first(void **state)
     assert_true(fx_item(needs_an_arena(x)) == (double)N * N * N * N * N);
 }
 
+/* Float32 copies of 16-bit operands are work space of the plan, not of the kernel's call. */
+static void copies_of_16_bits_count(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fxi_drain();
+    fx_array *x = fx_cast(ones(), FX_DTYPE_F16), *y = fx_cumsum(x, 0);
+    assert_int_equal(fx_eval(x), FX_OK);
+    fxi_drain();
+    const int64_t before = live(), need = 2 * BYTES + 128; /* of two copies, and 64 more each */
+    fx_set_memory_limit(fx_cpu_device(), before + need + BYTES / 2 - 1);
+    assert_int_equal(fx_eval(y), FX_STATUS_MEMORY);
+    const fx_error e = fx_error_take();
+    char want[120];
+    snprintf(want, sizeof want, "the plan needs %lld bytes of work space (%lld of them for the",
+             (long long)need, (long long)need);
+    assert_non_null(strstr(e.message, want));
+    fx_set_memory_limit(fx_cpu_device(), before + need + BYTES / 2);
+    assert_int_equal(fx_eval(y), FX_OK);
+    fx_set_memory_limit(fx_cpu_device(), 0);
+    assert_true(fx_at(y, N - 1) == N);
+}
+
 static void reclaim_gives_back(void **state)
 {
     (void)state;
@@ -166,6 +189,7 @@ int main(void)
         cmocka_unit_test(live_bytes_are_counted),
         cmocka_unit_test(beyond_the_limit),
         cmocka_unit_test(what_is_kept_for_speed_goes_first),
+        cmocka_unit_test(copies_of_16_bits_count),
         cmocka_unit_test(reclaim_gives_back),
         cmocka_unit_test(allocations_that_fail),
         cmocka_unit_test(the_cache_follows_use),

@@ -100,8 +100,30 @@ static const struct {
     [FX_CLASS_FOREACH] = {fxi_cpu_foreach_prepare, fxi_cpu_program_release},
 };
 
+/* Is the step computed with Float32 copies of its 16-bit operands and of its output? */
+static bool is_widened(const fx_step *step)
+{
+    return step->cls != FX_CLASS_ROW && kernels[step->op].widen && fxi_cpu_is_half(step->out.dtype);
+}
+
+/* Of a Float32 copy; never 0. */
+static int64_t copy_bytes(const fx_tensor *t)
+{
+    return (fx_tensor_length(t) * (int64_t)sizeof(float) + 64) / 64 * 64;
+}
+
+/* All copies of a step. */
+static int64_t copies_bytes(const fx_step *step)
+{
+    int64_t bytes = copy_bytes(&step->out);
+    for (int k = 0; k < step->nin; k++)
+        bytes += fxi_cpu_is_half(step->in[k].dtype) ? copy_bytes(&step->in[k]) : 0;
+    return bytes;
+}
+
 fx_status fxi_cpu_prepare_step(fx_step *step)
 {
+    step->work_bytes = is_widened(step) ? copies_bytes(step) : 0;
     return preparations[step->cls].prepare ? preparations[step->cls].prepare(step) : FX_OK;
 }
 
@@ -253,47 +275,36 @@ static bool lies_last(const fx_step *s)
                                      : false;
 }
 
+/* The copies lie in the step's work space, that of the output last. */
 static fx_status run_widened(fxi_kernel kernel, const fx_step *step, const void *const *in,
                              void *out, fx_run *run)
 {
     fx_tensor tensors[WIDEN_MAX_IN];
     const void *ptrs[WIDEN_MAX_IN] = {NULL};
-    float *scratch[WIDEN_MAX_IN + 1] = {NULL};
-    fx_status status = step->nin <= WIDEN_MAX_IN ? FX_OK : FX_STATUS_INTERNAL;
-    const size_t n_out = (size_t)fx_tensor_length(&step->out);
+    char *at = run->work;
     const bool last = lies_last(step);
-    for (int k = 0; k < step->nin && !status; k++) {
+    if (step->nin > WIDEN_MAX_IN)
+        return FX_STATUS_INTERNAL;
+    for (int k = 0; k < step->nin; k++) {
         tensors[k] = step->in[k];
         ptrs[k] = in[k];
         if (!fxi_cpu_is_half(tensors[k].dtype))
             continue;
-        scratch[k] = fxi_aligned(64, (size_t)fx_tensor_length(&tensors[k]) * sizeof(float));
-        if (!scratch[k]) {
-            status = FX_STATUS_MEMORY;
-            break;
-        }
         const fx_tensor all = last ? flat(&tensors[k]) : tensors[k];
-        widen(&all, in[k], scratch[k]);
+        ptrs[k] = at;
+        widen(&all, in[k], (float *)(void *)at);
+        at += copy_bytes(&tensors[k]);
         tensors[k].dtype = FX_DTYPE_F32;
         if (!last)
             fxi_cpu_set_dense(&tensors[k]);
-        ptrs[k] = scratch[k];
     }
-    float **result = &scratch[WIDEN_MAX_IN];
-    if (!status && !(*result = fxi_aligned(64, n_out * sizeof(float))))
-        status = FX_STATUS_MEMORY;
-    if (status) {
-        status = status == FX_STATUS_MEMORY ? fxi_cpu_no_memory(run, step) : status;
-    } else {
-        fx_step wide = *step;
-        wide.in = tensors;
-        wide.out.dtype = FX_DTYPE_F32;
-        status = kernel(&wide, ptrs, *result, run);
-        if (!status)
-            narrow(*result, (int64_t)n_out, step->out.dtype, out);
-    }
-    for (int k = 0; k <= WIDEN_MAX_IN; k++)
-        fxi_free(scratch[k]);
+    float *result = (float *)(void *)at;
+    fx_step wide = *step;
+    wide.in = tensors;
+    wide.out.dtype = FX_DTYPE_F32;
+    const fx_status status = kernel(&wide, ptrs, result, run);
+    if (!status)
+        narrow(result, fx_tensor_length(&step->out), step->out.dtype, out);
     return status;
 }
 
@@ -303,7 +314,7 @@ fx_status fxi_cpu_run_step(const fx_step *step, const void *const *in, void *out
         return fxi_cpu_row(step, in, out, run);
     const fxi_kernel kernel =
         step->cls == FX_CLASS_FOREACH ? fxi_cpu_foreach : kernels[step->op].run;
-    if (kernels[step->op].widen && fxi_cpu_is_half(step->out.dtype))
+    if (is_widened(step))
         return run_widened(kernel, step, in, out, run);
     return kernel(step, in, out, run);
 }
