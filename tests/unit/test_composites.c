@@ -238,6 +238,7 @@ static void comparison_and_logic(void **state)
     CHECK(fx_and(a, true), (4), 0, 0, 0, 1, 1);
     CHECK(fx_or(0.5, a), (4), 0, 1, 1, 1, 1);
     assert_int_equal(fx_eltype(fx_and(a, 1)), FX_DTYPE_BOOL);
+    assert_int_equal(fx_eltype(fx_pow(fx_full_dtype(FX_DTYPE_I32, 3, 2), 0)), FX_DTYPE_I32);
     assert_int_equal(fx_eltype(fx_not(a)), FX_DTYPE_BOOL);
     check_error(fx_and(a, x), FX_STATUS_DTYPE, "and: takes Bool, got Float32");
     check_error(fx_not(y), FX_STATUS_DTYPE, "not: takes Bool");

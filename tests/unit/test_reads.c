@@ -5,6 +5,7 @@
 #include "composite_check.h"
 
 #include "away.h"
+#include "memory.h"
 #include "reads.h"
 
 #include <cflux.h>
@@ -199,6 +200,24 @@ static void a_failed_read_hands_nothing_on(void **state)
     assert_ptr_equal(end, (char *)(room + 10));
 }
 
+/* A dense copy that there is no memory for is an error, and the next try makes it. */
+static void data_without_memory(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *x = fx_slice_step(fx_range(0, 1, 10), 0, 9, -3, 3);
+    assert_int_equal(fx_eval(x), FX_OK);
+    fx_array *y = fx_slice_step(x, 0, 2, -1, 3);
+    assert_int_equal(fx_eval(y), FX_OK);
+    fxi_fault_set(0);
+    assert_null(fx_data(y));
+    fxi_fault_set(-1);
+    assert_int_equal(fx_error_take().status, FX_STATUS_MEMORY);
+    const float *data = fx_data(y);
+    assert_non_null(data);
+    assert_true(data[0] == 3 && data[1] == 6 && data[2] == 9);
+}
+
 /* A copy is refused exactly if the sizes differ, and then changes nothing. */
 static void copies_need_equal_sizes(void **state)
 {
@@ -255,6 +274,7 @@ int main(void)
         cmocka_unit_test(views_on_a_device),
         cmocka_unit_test(a_view_is_read_as_far_as_it_spans),
         cmocka_unit_test(a_failed_read_hands_nothing_on),
+        cmocka_unit_test(data_without_memory),
         cmocka_unit_test(copies_need_equal_sizes),
         cmocka_unit_test(reads_need_the_right_size),
     };
