@@ -43,6 +43,7 @@ KNOWN = {
     "src/exec/run.c": "the order of an evaluation",
     "src/exec/room.c": "the work space that a thread keeps",
     "src/exec/plan_mode.c": "what the environment wants of plans",
+    "src/exec/precision.c": "how exact the product has to be, which is part of the plan's key",
     "src/plan/graph.c": "the pending nodes and their key",
     "src/exec/plan_cache.c": "the plan with that key",
     "src/exec/bind.c": "leaves, literals and results get addresses",
