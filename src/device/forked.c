@@ -7,6 +7,8 @@
  */
 #include "forked.h"
 #include "error.h"
+#include "memory.h"
+#include "thread.h"
 
 #include <stdio.h>
 
@@ -60,9 +62,25 @@ static fx_status refuse_prepare(fx_device *device, fx_step *step)
     return refused("prepare", device);
 }
 
-static void forget_step(fx_device *device, fx_step *step)
+/* What plans that are gone had prepared: nobody may free it, and what finds leaks is to see it. */
+static struct {
+    fxi_mutex lock;
+    void **ready;
+    int32_t n, capacity;
+} left = {.lock = FXI_MUTEX_INIT};
+
+static void leave(void *ready)
 {
-    (void)device, (void)step;
+    fxi_mutex_lock(&left.lock);
+    if (ready && fxi_grow(&left.ready, &left.capacity, left.n + 1, sizeof *left.ready))
+        left.ready[left.n++] = ready;
+    fxi_mutex_unlock(&left.lock);
+}
+
+static void leave_step(fx_device *device, fx_step *step)
+{
+    (void)device;
+    leave(step->ready);
 }
 
 static fx_status refuse_run(fx_device *device, const fx_step *step, const void *const *in,
@@ -82,9 +100,10 @@ static fx_status refuse_plan(fx_device *device, const fx_plan *plan, void *const
     return FX_STATUS_DEVICE;
 }
 
-static void forget_plan(fx_device *device, fx_plan *plan)
+static void leave_plan(fx_device *device, fx_plan *plan)
 {
-    (void)device, (void)plan;
+    (void)device;
+    leave(plan->ready);
 }
 
 static fx_status refuse_sync(fx_device *device)
@@ -111,10 +130,10 @@ void fxi_forked_table(const fx_backend *of, fx_backend *out)
                         .copy = of->copy ? refuse_copy : NULL,
                         .fill = of->fill ? refuse_fill : NULL,
                         .prepare = refuse_prepare,
-                        .release = forget_step,
+                        .release = leave_step,
                         .run = refuse_run,
                         .plan_run = of->plan_run ? refuse_plan : NULL,
-                        .plan_release = of->plan_release ? forget_plan : NULL,
+                        .plan_release = of->plan_release ? leave_plan : NULL,
                         .part = of->part ? refuse_part : NULL,
                         .sync = refuse_sync,
                         .proc = of->proc};
