@@ -49,7 +49,7 @@ const char *fxi_kernel_plugin_why(fxi_kernel_plugin *k)
     return fxi_kernel_plugin_get(k) ? "" : k->why;
 }
 
-void fxi_kernel_plugin_forget(fxi_kernel_plugin *k)
+void fxi_kernel_plugin_reset(fxi_kernel_plugin *k)
 {
     fxi_mutex_lock(&k->lock);
     k->asked = false;

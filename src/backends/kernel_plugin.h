@@ -36,6 +36,6 @@ const fx_plugin_head *fxi_kernel_plugin_opened(const fxi_kernel_plugin *k);
 /* Why the library cannot be used; "" if it can. Opens it to find out. */
 const char *fxi_kernel_plugin_why(fxi_kernel_plugin *k);
 /* For tests: the next use searches again, as in a new process. What was opened stays open. */
-void fxi_kernel_plugin_forget(fxi_kernel_plugin *k);
+void fxi_kernel_plugin_reset(fxi_kernel_plugin *k);
 
 #endif

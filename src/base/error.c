@@ -50,7 +50,7 @@ void fxi_error_where(const char *file, int line)
     where_line = line;
 }
 
-void fxi_error_put(const fx_error *error)
+void fxi_error_carry(const fx_error *error)
 {
     if (error->status == FX_OK || record.status != FX_OK)
         return;
@@ -85,7 +85,7 @@ fx_status fx_fail(fx_status status, const char *op, const char *format, ...)
     vsnprintf(e.message + n, sizeof e.message - (size_t)n, format, args);
     va_end(args);
     trim_utf8(e.message, sizeof e.message);
-    fxi_error_put(&e);
+    fxi_error_carry(&e);
 
     fxi_mutex_lock(&hook_lock);
     const fx_error_fn hook = error_hook;
@@ -103,12 +103,12 @@ fx_error fx_error_take(void)
     return e;
 }
 
-fx_error fxi_error_aside(void)
+fx_error fxi_error_begin(void)
 {
     return fx_error_take();
 }
 
-fx_status fxi_error_back(const fx_error *earlier)
+fx_status fxi_error_end(const fx_error *earlier)
 {
     const fx_status status = record.status;
     if (earlier->status != FX_OK)

@@ -13,12 +13,12 @@ extern FX_API _Thread_local const char *fxi_place;
 
 /* Puts a record back (a worker's, in the thread that waited for it) unless one is there already.
  * One without a place gets the thread's. */
-void fxi_error_put(const fx_error *error);
+void fxi_error_carry(const fx_error *error);
 
 /* Between the two calls the record has what went wrong since the first; the second returns the
  * status of that, and puts an earlier record back in its place. For calls that cannot say
  * themselves that they failed. */
-fx_error fxi_error_aside(void);
-fx_status fxi_error_back(const fx_error *earlier);
+fx_error fxi_error_begin(void);
+fx_status fxi_error_end(const fx_error *earlier);
 
 #endif

@@ -220,7 +220,7 @@ static inline void count_live(cache *c, int by, size_t bytes)
     c->held += by * (int64_t)bytes;
 }
 
-void fxi_memory_trim(void)
+void fxi_memory_reclaim(void)
 {
     if (mine)
         release_lists(mine);
@@ -236,10 +236,10 @@ int64_t fxi_memory_held_here(void)
     return mine ? mine->held : 0;
 }
 
-void fxi_memory_give_back(void)
+void fxi_memory_reclaim_all(void)
 {
-    fxi_memory_trim();
-    fxi_system_memory_trim();
+    fxi_memory_reclaim();
+    fxi_system_memory_reclaim();
 }
 
 size_t fxi_memory_cached_by_all(void)

@@ -24,10 +24,10 @@ char *fxi_strdup(const char *s);
 bool fxi_grow(void *array, int32_t *capacity, int32_t need, size_t size);
 
 /* Frees the calling thread's cached blocks. */
-void fxi_memory_trim(void);
+void fxi_memory_reclaim(void);
 /* The same, and the allocator of the system returns what it keeps of freed memory: without that,
  * small blocks that are still in use hold most of it. Takes milliseconds for large heaps. */
-void fxi_memory_give_back(void);
+void fxi_memory_reclaim_all(void);
 /* Bytes of blocks that this thread took less bytes of blocks that it freed, whoever took them:
  * the difference of two readings is what the work between them keeps. */
 int64_t fxi_memory_held_here(void);

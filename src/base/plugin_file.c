@@ -212,7 +212,7 @@ static void take_quietly(const fx_plugin_head *p, const fxi_plugin_wish *wish, c
     if (mine.status != FX_OK || reason)
         snprintf(why, size, "%s", mine.status != FX_OK ? mine.message : reason);
     if (before.status != FX_OK)
-        fxi_error_put(&before);
+        fxi_error_carry(&before);
 }
 
 static bool try_file(const char *path, search *s)

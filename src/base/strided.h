@@ -11,6 +11,30 @@
 
 #include <cflux/base.h>
 
+/* strides of a dense tensor: 1, shape[0], shape[0]·shape[1], … */
+static inline void fxi_dense_strides(int ndim, const int64_t *shape, int64_t *strides)
+{
+    int64_t s = 1;
+    for (int i = 0; i < ndim; i++) {
+        strides[i] = s;
+        s *= shape[i];
+    }
+}
+/* True if these are the strides of a dense tensor. Axes of size 1 may have any stride, and tensors
+ * without elements any strides. */
+static inline bool fxi_is_dense(int ndim, const int64_t *shape, const int64_t *strides)
+{
+    int64_t s = 1;
+    for (int i = 0; i < ndim; i++) {
+        if (shape[i] == 0)
+            return true;
+        if (shape[i] != 1 && strides[i] != s)
+            return false;
+        s *= shape[i];
+    }
+    return true;
+}
+
 typedef struct fxi_walk {
     int nd;
     int64_t offset; /* of the current element, in elements */

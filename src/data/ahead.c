@@ -125,7 +125,7 @@ void *fxi_ahead_take(fxi_ahead *a)
     slot s;
     if (!take_prepared(a, &s))
         return a->spec.make(a->spec.user, a->taken++);
-    fxi_error_put(&s.error);
+    fxi_error_carry(&s.error);
     return s.thing;
 }
 

@@ -50,9 +50,9 @@ static fx_status parse_row(csv_reader *r)
         bool too_large;
         column++;
         if (!fxi_field_number(f, &value, &too_large))
-            return fxi_field_bad(lines, column, f, "a number");
+            return fxi_field_fail(lines, column, f, "a number");
         if (too_large)
-            return fxi_field_bad(lines, column, f, "a number that fits Float32");
+            return fxi_field_fail(lines, column, f, "a number that fits Float32");
         if (r->columns && column > r->columns)
             break;
         if (!push(r, value))

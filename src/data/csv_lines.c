@@ -121,14 +121,14 @@ bool fxi_is_separator(char c, char separator)
 }
 
 /* Where a character stands. Quotes begin a field, but for blanks; elsewhere they are text. */
-typedef enum place {
+typedef enum position {
     BEFORE, /* a field */
     INSIDE, /* quotes */
     BEHIND, /* a quote, which ends them if it is not doubled */
     OUTSIDE
-} place;
+} position;
 
-static place place_after(place now, char c, char separator)
+static position position_after(position now, char c, char separator)
 {
     if (now == INSIDE)
         return c == '"' ? BEHIND : INSIDE;
@@ -142,13 +142,13 @@ static place place_after(place now, char c, char separator)
 /* Appends lines as long as the last one ends inside quotes. */
 static fx_status read_quoted(fxi_lines *lines, char separator)
 {
-    place now = BEFORE;
+    position now = BEFORE;
     int64_t opened = 0;
     bool more = memchr(lines->line, '"', lines->length) != NULL;
     fx_status status = FX_OK;
     for (size_t at = 0; more && status == FX_OK;) {
         for (; at < lines->length; at++) {
-            const place next = place_after(now, lines->line[at], separator);
+            const position next = position_after(now, lines->line[at], separator);
             if (now == BEFORE && next == INSIDE)
                 opened = lines->last;
             now = next;
@@ -225,7 +225,7 @@ bool fxi_field_number(fxi_field f, float *out, bool *out_too_large)
     return f.start < f.stop && *f.start != '\n' && end == f.stop;
 }
 
-fx_status fxi_field_bad(const fxi_lines *lines, int64_t column, fxi_field f, const char *expected)
+fx_status fxi_field_fail(const fxi_lines *lines, int64_t column, fxi_field f, const char *expected)
 {
     int n = (int)(f.stop - f.start < SHOWN ? f.stop - f.start : SHOWN);
     const char *line_break = memchr(f.start, '\n', (size_t)n);

@@ -47,7 +47,7 @@ fxi_field fxi_field_trim(char *start, char *stop);
 /* Is the field a number? One that Float32 cannot hold says so. */
 bool fxi_field_number(fxi_field f, float *out, bool *out_too_large);
 /* "PATH: line 3, column 2: expected a number, found "x"" and the hint, FX_STATUS_FORMAT. */
-fx_status fxi_field_bad(const fxi_lines *lines, int64_t column, fxi_field f, const char *expected);
+fx_status fxi_field_fail(const fxi_lines *lines, int64_t column, fxi_field f, const char *expected);
 /* FX_STATUS_MEMORY, with the line. */
 fx_status fxi_lines_out_of_memory(const fxi_lines *lines);
 

@@ -109,7 +109,7 @@ static fx_status bad_end(const table *t, int64_t opened, fxi_field rest)
     if (rest.number > opened)
         snprintf(expected, sizeof expected, "a separator after the quotes that open in line %lld",
                  (long long)opened);
-    return fxi_field_bad(&t->lines, t->nfields + 1, rest, expected);
+    return fxi_field_fail(&t->lines, t->nfields + 1, rest, expected);
 }
 
 /* The line without blanks around it; tabs that separate are none. */
@@ -416,17 +416,17 @@ static fx_status read_field(table *t, int32_t i, float *out)
     const fxi_field f = t->fields[i];
     bool too_large;
     if (!c->text && !fxi_field_number(f, out, &too_large))
-        return fxi_field_bad(&t->lines, i + 1, f, "a number");
+        return fxi_field_fail(&t->lines, i + 1, f, "a number");
     if (!c->text && too_large)
-        return fxi_field_bad(&t->lines, i + 1, f, "a number that fits Float32");
+        return fxi_field_fail(&t->lines, i + 1, f, "a number that fits Float32");
     if (!c->text)
         return widen(t, i, *out) ? FX_OK : fxi_lines_out_of_memory(&t->lines);
     if (f.start == f.stop || memchr(f.start, 0, (size_t)(f.stop - f.start)))
-        return fxi_field_bad(&t->lines, i + 1, f, t->rows ? "a text" : "a number or a text");
+        return fxi_field_fail(&t->lines, i + 1, f, t->rows ? "a text" : "a number or a text");
     if (!is_text(f))
         return bad_text(t, i);
     if (c->n == MOST_LABELS)
-        return fxi_field_bad(&t->lines, i + 1, f, "less than 2^24 distinct texts");
+        return fxi_field_fail(&t->lines, i + 1, f, "less than 2^24 distinct texts");
     label *found = label_of(c, f);
     if (!found)
         return fxi_lines_out_of_memory(&t->lines);

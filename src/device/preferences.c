@@ -112,7 +112,7 @@ const char *fxi_preferred_backend(void)
     return preferred;
 }
 
-void fxi_preferences_forget(void)
+void fxi_preferences_reset(void)
 {
     fxi_mutex_lock(&lock);
     known = false;

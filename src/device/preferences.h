@@ -10,6 +10,6 @@ const char *fxi_preferred_backend(void);
 /* Writes the preference; the process keeps its own. */
 fx_status fxi_preference_store(const char *backend);
 /* Forgets what was read. For tests. */
-FX_API void fxi_preferences_forget(void);
+FX_API void fxi_preferences_reset(void);
 
 #endif

@@ -188,7 +188,7 @@ int64_t fxi_plans_bytes(void)
     return bytes;
 }
 
-void fxi_plans_drop(void)
+void fxi_plans_reclaim(void)
 {
     fxi_mutex_lock(&cache.lock);
     while (cache.oldest)
@@ -196,7 +196,7 @@ void fxi_plans_drop(void)
     fxi_mutex_unlock(&cache.lock);
 }
 
-void fxi_plans_drop_idle(void)
+void fxi_plans_reclaim_idle(void)
 {
     uint64_t evicted = 0;
     fxi_mutex_lock(&cache.lock);
@@ -213,5 +213,5 @@ void fxi_plans_drop_idle(void)
 
 __attribute__((destructor)) static void drop_at_exit(void)
 {
-    fxi_plans_drop();
+    fxi_plans_reclaim();
 }

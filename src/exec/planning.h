@@ -16,8 +16,8 @@ fx_status fxi_plan_of(const fxi_graph *g, fxi_plan **out_plan);
 /* Bytes of host memory that cached plans keep. */
 int64_t fxi_plans_bytes(void);
 /* Drops all cached plans; only those that no run uses, which count as evicted. */
-void fxi_plans_drop(void);
-void fxi_plans_drop_idle(void);
+void fxi_plans_reclaim(void);
+void fxi_plans_reclaim_idle(void);
 
 /* FX_EAGER=1: every node is a step of its own, for tests and for finding out where a number comes
  * from. A test can set it for the plans of all threads; it is part of a plan's key. */

@@ -282,7 +282,7 @@ fx_status fxi_evaluate(fxi_context *c, int n, fxi_node *const *nodes)
 fx_status fxi_evaluate_array(fx_array *x)
 {
     if (x->status != FX_OK)
-        return fxi_array_refusal("eval", x);
+        return fxi_array_check("eval", x);
     if (x->node->data) {
         if (fxi_node_given_up("eval", x->node))
             return FX_STATUS_STATE;

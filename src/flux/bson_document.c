@@ -145,8 +145,8 @@ static bool each_once(fxi_bytes *b, const key_place *keys, int64_t n)
         if (strcmp(keys[i].key, keys[i - 1].key) == 0 && (!twice || keys[i].at < twice->at))
             twice = &keys[i];
     if (twice)
-        fxi_bytes_bad(b, twice->at, "the key \"%.60s\" is in its document for the second time",
-                      twice->key);
+        fxi_bytes_fail(b, twice->at, "the key \"%.60s\" is in its document for the second time",
+                       twice->key);
     return !twice;
 }
 
@@ -180,9 +180,9 @@ static bool enter(checker *c, const uint8_t *data, size_t size)
 {
     const size_t at = (size_t)(data - c->b->data);
     if (c->depth == FXI_BSON_MAX_NESTING)
-        fxi_bytes_bad(c->b, at, "nested deeper than %d", FXI_BSON_MAX_NESTING);
+        fxi_bytes_fail(c->b, at, "nested deeper than %d", FXI_BSON_MAX_NESTING);
     else if (!bson_iter_init_from_data(&c->stack[c->depth].iter, data, size))
-        fxi_bytes_bad(c->b, at, "a document whose length, %zu, or end is wrong", size);
+        fxi_bytes_fail(c->b, at, "a document whose length, %zu, or end is wrong", size);
     else
         return ++c->depth > 0;
     return false;
@@ -199,12 +199,12 @@ static bool check_value(checker *c, const bson_iter_t *iter)
     const char *key = bson_iter_key(iter);
     const fxi_bson v = value_of(iter);
     if (!bson_utf8_validate(key, strlen(key), false))
-        return fxi_bytes_bad(c->b, at, "a key that is not UTF-8") == FX_OK;
+        return fxi_bytes_fail(c->b, at, "a key that is not UTF-8") == FX_OK;
     if (v.kind == FXI_BSON_NOTHING)
-        return fxi_bytes_bad(c->b, at, "\"%.60s\" has type 0x%02x, which no file of Flux has", key,
-                             (unsigned)bson_iter_type(iter)) == FX_OK;
+        return fxi_bytes_fail(c->b, at, "\"%.60s\" has type 0x%02x, which no file of Flux has", key,
+                              (unsigned)bson_iter_type(iter)) == FX_OK;
     if (v.kind == FXI_BSON_STRING && !bson_utf8_validate(v.u.text, v.size, true))
-        return fxi_bytes_bad(c->b, at, "\"%.60s\" is a text that is not UTF-8", key) == FX_OK;
+        return fxi_bytes_fail(c->b, at, "\"%.60s\" is a text that is not UTF-8", key) == FX_OK;
     if (v.kind == FXI_BSON_DOCUMENT && !unique_keys(c, v.u.bytes, v.size))
         return false;
     return (v.kind != FXI_BSON_DOCUMENT && v.kind != FXI_BSON_ARRAY) || enter(c, v.u.bytes, v.size);
@@ -219,8 +219,8 @@ static bool check(checker *c)
             if (!check_value(c, iter))
                 return false;
         } else if (iter->err_off) {
-            fxi_bytes_bad(c->b, at + iter->err_off,
-                          "a value that is damaged or goes past the end of its document");
+            fxi_bytes_fail(c->b, at + iter->err_off,
+                           "a value that is damaged or goes past the end of its document");
             return false;
         } else {
             c->depth--;
@@ -236,8 +236,8 @@ fxi_bson fxi_bson_open(fxi_bytes *b)
     if (b->status != FX_OK)
         return nothing;
     if (length != b->size || length < 5) {
-        fxi_bytes_bad(b, 0, "the document says it has %zu bytes, the file has %zu", length,
-                      b->size);
+        fxi_bytes_fail(b, 0, "the document says it has %zu bytes, the file has %zu", length,
+                       b->size);
         return nothing;
     }
     checker c = {.b = b,

@@ -19,7 +19,7 @@ static bool is_keras(fxi_julia *j)
     static const char *const keys[] = {"class_name", "keras_version", "model_config"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (fxi_bson_get(j->root, keys[i]).kind != FXI_BSON_NOTHING)
-            return fxi_bytes_bad(
+            return fxi_bytes_fail(
                        j->b, 0,
                        "a model of Keras (it has \"%s\"), not one of Flux: its layers are "
                        "described in another way",
@@ -38,9 +38,9 @@ bool fxi_julia_open(fxi_julia *j, fxi_bytes *b, fxi_bson root)
     if (list.kind != FXI_BSON_ARRAY || n == 0)
         return true;
     if (n > MAX_REFERENCES)
-        return fxi_bytes_bad(b, (size_t)(list.u.bytes - b->data),
-                             "%lld references; at most %d are read", (long long)n,
-                             MAX_REFERENCES) == FX_OK;
+        return fxi_bytes_fail(b, (size_t)(list.u.bytes - b->data),
+                              "%lld references; at most %d are read", (long long)n,
+                              MAX_REFERENCES) == FX_OK;
     j->refs = fxi_calloc((size_t)n, sizeof *j->refs);
     j->made = fxi_calloc((size_t)n, sizeof *j->made);
     if (!j->refs || !j->made) {
@@ -72,8 +72,8 @@ int32_t fxi_julia_reference(const fxi_julia *j, fxi_bson v)
     const fxi_bson k = fxi_bson_get(v, "ref");
     if (k.kind == FXI_BSON_INT && k.u.integer >= 1 && k.u.integer <= j->nrefs)
         return (int32_t)(k.u.integer - 1);
-    fxi_bytes_bad(j->b, (size_t)(v.u.bytes - j->b->data),
-                  "a reference to something that is not in _backrefs, which has %d", j->nrefs);
+    fxi_bytes_fail(j->b, (size_t)(v.u.bytes - j->b->data),
+                   "a reference to something that is not in _backrefs, which has %d", j->nrefs);
     return -1;
 }
 

@@ -138,8 +138,8 @@ void *fxi_bson_elements(fxi_julia *j, const fxi_file_type *type, fxi_bson data, 
         fxi_bytes_part(j->b, fxi_bson_place(j, data), data.size, "the elements of an array");
     size_t bytes = 0;
     if (!fxi_file_type_bytes(type, (int)size->n, sizes, &bytes) || bytes != data.size) {
-        fxi_bytes_bad(j->b, fxi_bson_place(j, data),
-                      "an array whose size does not fit its %u bytes", (unsigned)data.size);
+        fxi_bytes_fail(j->b, fxi_bson_place(j, data),
+                       "an array whose size does not fit its %u bytes", (unsigned)data.size);
         return NULL;
     }
     fx_array *x = fxi_file_type_array(&part, type, false, (int)size->n, sizes);
@@ -168,8 +168,8 @@ static void *array(fxi_julia *j, fxi_bson v, int depth)
     for (int64_t i = 0; i < size.n; i++)
         good = good && size.v[i] >= 0;
     if (!good || (data.kind != FXI_BSON_BINARY && data.kind != FXI_BSON_ARRAY)) {
-        fxi_bytes_bad(j->b, fxi_bson_place(j, v),
-                      "an array whose size or data are not given as such");
+        fxi_bytes_fail(j->b, fxi_bson_place(j, v),
+                       "an array whose size or data are not given as such");
         return NULL;
     }
     const fxi_file_type *type = fxi_julia_elements(j, fxi_bson_get(v, "type"));
@@ -219,8 +219,8 @@ static void *pairs(fxi_julia *j, const char *type, fxi_bson keys, fxi_bson value
     while (j->b->status == FX_OK && fxi_bson_next(&ks, &k)) {
         const char *name = fxi_bson_key_text(j, k);
         if (!name || !fxi_bson_next(&vs, &v))
-            fxi_bytes_bad(j->b, fxi_bson_place(j, keys),
-                          name ? "%s has more names than values" : "a name of a %s is none", type);
+            fxi_bytes_fail(j->b, fxi_bson_place(j, keys),
+                           name ? "%s has more names than values" : "a name of a %s is none", type);
         else
             fxi_bson_list_push(j, &list, name, fxi_bson_object(j, v, depth + 1));
     }
@@ -251,7 +251,7 @@ static void *parameters(fxi_julia *j, fxi_bson v, int depth)
         list = fxi_julia_value(j, fxi_bson_at(fxi_julia_get(j, list, "data"), 0));
     if (list.kind == FXI_BSON_ARRAY)
         return tuple_of(j, list, depth);
-    fxi_bytes_bad(j->b, fxi_bson_place(j, v), "a list of parameters that holds no list");
+    fxi_bytes_fail(j->b, fxi_bson_place(j, v), "a list of parameters that holds no list");
     return NULL;
 }
 
@@ -278,7 +278,7 @@ static bool on_a_gpu(fxi_julia *j, fxi_bson v, const char *type)
     const char *dot = strrchr(type, '.');
     for (size_t i = 0; dot && i < sizeof names / sizeof names[0]; i++)
         if (strcmp(dot + 1, names[i]) == 0)
-            return fxi_bytes_bad(
+            return fxi_bytes_fail(
                        j->b, fxi_bson_place(j, v),
                        "saved from a GPU: a %s holds a pointer into the memory of that "
                        "device, the weights are not in the file; save cpu(model) in Julia",
@@ -292,7 +292,7 @@ static void *structure(fxi_julia *j, fxi_bson v, int depth)
     fxi_julia_struct_name(j, v, type);
     const fxi_bson data = fxi_julia_get(j, v, "data");
     if (!type[0] || data.kind == FXI_BSON_NOTHING) {
-        fxi_bytes_bad(j->b, fxi_bson_place(j, v), "a struct without a type or without data");
+        fxi_bytes_fail(j->b, fxi_bson_place(j, v), "a struct without a type or without data");
         return NULL;
     }
     if (on_a_gpu(j, v, type))
@@ -357,8 +357,8 @@ static void *document(fxi_julia *j, fxi_bson v, int depth)
     for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++)
         if (fxi_bson_is(tag, tags[i].tag))
             return tags[i].make(j, v, depth);
-    fxi_bytes_bad(j->b, fxi_bson_place(j, v), "the tag \"%.40s\" is none of BSON.jl's",
-                  tag.kind == FXI_BSON_STRING ? tag.u.text : "");
+    fxi_bytes_fail(j->b, fxi_bson_place(j, v), "the tag \"%.40s\" is none of BSON.jl's",
+                   tag.kind == FXI_BSON_STRING ? tag.u.text : "");
     return NULL;
 }
 
@@ -402,11 +402,11 @@ void *fxi_bson_object(fxi_julia *j, fxi_bson v, int depth)
     if (j->b->status != FX_OK)
         return NULL;
     if (depth > FXI_IO_MAX_DEPTH)
-        fxi_bytes_bad(j->b, fxi_bson_place(j, v), "objects nested deeper than %d",
-                      FXI_IO_MAX_DEPTH);
+        fxi_bytes_fail(j->b, fxi_bson_place(j, v), "objects nested deeper than %d",
+                       FXI_IO_MAX_DEPTH);
     else if (k < 0 && ++j->objects > j->max_objects)
-        fxi_bytes_bad(j->b, fxi_bson_place(j, v), "more than %lld objects, too many for %zu bytes",
-                      (long long)j->max_objects, j->b->size);
+        fxi_bytes_fail(j->b, fxi_bson_place(j, v), "more than %lld objects, too many for %zu bytes",
+                       (long long)j->max_objects, j->b->size);
     if (j->b->status != FX_OK)
         return NULL;
     void *object = k >= 0 ? referenced(j, k, depth) : value(j, v, depth);
@@ -436,11 +436,11 @@ static void *load(fxi_bytes *b)
  * went wrong on the way is an error, whoever noticed it. */
 void *fxi_bson_load(fxi_bytes *b)
 {
-    const fx_error earlier = fxi_error_aside();
+    const fx_error earlier = fxi_error_begin();
     void *object = load(b);
     if (b->status == FX_OK && !object)
-        fxi_bytes_bad(b, 0, "the file holds nothing");
-    const fx_status status = fxi_error_back(&earlier);
+        fxi_bytes_fail(b, 0, "the file holds nothing");
+    const fx_status status = fxi_error_end(&earlier);
     if (b->status == FX_OK)
         b->status = status;
     return b->status == FX_OK ? object : fx_error_array(b->status);

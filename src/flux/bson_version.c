@@ -99,13 +99,13 @@ static void flux_text(fxi_flux_range r, char *text, size_t size)
  */
 static void guess(versions *v, fxi_bson root)
 {
-    const fx_error earlier = fxi_error_aside();
+    const fx_error earlier = fxi_error_begin();
     look(v, root, 0);
     if (v->j->b->status == FX_STATUS_FORMAT) {
         v->j->b->status = FX_OK;
         fx_error_take();
     }
-    fxi_error_back(&earlier);
+    fxi_error_end(&earlier);
 }
 
 /* A version from a text, "0.14" (its last one) or "0.16.10"; −1: it is none. */

@@ -629,12 +629,12 @@ fx_status fxi_bson_save(fxi_file_out *out, const fxi_saving *what)
     void **objects = fxi_calloc((size_t)what->n + 1, sizeof *objects);
     if (!objects)
         return fx_fail(FX_STATUS_MEMORY, what->op, "no memory for %d objects", what->n);
-    const fx_error earlier = fxi_error_aside();
+    const fx_error earlier = fxi_error_begin();
     fx_status status = fxi_flux_optimisers_out(what, objects);
     flux.objects = objects;
     if (status == FX_OK)
         status = save(out, &flux);
     fxi_free(objects);
-    const fx_status recorded = fxi_error_back(&earlier); /* while objects were made for writing */
+    const fx_status recorded = fxi_error_end(&earlier); /* while objects were made for writing */
     return status == FX_OK ? recorded : status;
 }

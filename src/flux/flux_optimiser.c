@@ -304,10 +304,10 @@ static void *state_at(const parts *p, int i, int n)
 static bool takes_rule(matching *m, int row, const parts *p)
 {
     FXI_SCOPE;
-    const fx_error earlier = fxi_error_aside();
+    const fx_error earlier = fxi_error_begin();
     const bool taken = !fx_is_error(make_rule(row, p));
     const fx_error why = fx_error_take();
-    fxi_error_back(&earlier);
+    fxi_error_end(&earlier);
     m->no_memory |= why.status == FX_STATUS_MEMORY;
     return taken || unfit(m, "%s", why.message);
 }
@@ -480,11 +480,11 @@ void *fx_flux_optimiser(void *optimiser, void *model)
                                       fx_is_error(model) ? "model" : "optimiser",
                                       "is NULL or carries an error"));
     matching m = {.work = WORK_OF_ASKING};
-    const fx_error earlier = fxi_error_aside();
+    const fx_error earlier = fxi_error_begin();
     void *state = is_state_of(optimiser, model)   ? optimiser
                   : prepare(&m, optimiser, model) ? fxi_setup_with(model, fill_leaf, &m)
                                                   : fx_error_array(failure(&m));
-    const fx_status status = fxi_error_back(&earlier);
+    const fx_status status = fxi_error_end(&earlier);
     fxi_free(m.pairs);
     if (status != FX_OK)
         return fx_error_array(status);

@@ -296,9 +296,9 @@ static void *filled(fxi_julia *j, const own_type *t, fxi_bson v, int depth, char
         const fx_field *f = &t->type->fields[i];
         const bool good = read_field(j, t, i, field, depth, init + f->offset);
         if (!good && j->b->status == FX_OK)
-            fxi_bytes_bad(j->b, fxi_bson_place(j, v),
-                          "the field %s of a %s is of another type than in the program's %s",
-                          f->name, t->name, t->type->name);
+            fxi_bytes_fail(j->b, fxi_bson_place(j, v),
+                           "the field %s of a %s is of another type than in the program's %s",
+                           f->name, t->name, t->type->name);
         if (j->b->status != FX_OK)
             return NULL;
     }
@@ -331,9 +331,9 @@ void *fxi_own_struct(fxi_julia *j, const char *type, fxi_bson v, int depth)
     const fxi_bson data = fxi_julia_get(j, v, "data");
     const int64_t n = data.kind == FXI_BSON_ARRAY ? fxi_bson_count(data) : -1;
     if (n != t.type->nfields) {
-        fxi_bytes_bad(j->b, fxi_bson_place(j, v),
-                      "a %s has %lld fields in the file, and %d in the program's %s", type,
-                      (long long)n, t.type->nfields, t.type->name);
+        fxi_bytes_fail(j->b, fxi_bson_place(j, v),
+                       "a %s has %lld fields in the file, and %d in the program's %s", type,
+                       (long long)n, t.type->nfields, t.type->name);
         return NULL;
     }
     char *init = fxi_calloc(1, t.type->size);

@@ -201,7 +201,7 @@ fxi_bytes fxi_file_bytes(fxi_file *file, const char *op, const char *path)
                        .path = path};
 }
 
-fx_status fxi_bytes_bad(fxi_bytes *b, size_t at, const char *format, ...)
+fx_status fxi_bytes_fail(fxi_bytes *b, size_t at, const char *format, ...)
 {
     if (b->status != FX_OK)
         return b->status;
@@ -221,7 +221,8 @@ const unsigned char *fxi_bytes_take(fxi_bytes *b, size_t n, const char *what)
     if (b->status != FX_OK)
         return NULL;
     if (n > fxi_bytes_left(b)) {
-        fxi_bytes_bad(b, b->at, "%s: expected %zu bytes, %zu are left", what, n, fxi_bytes_left(b));
+        fxi_bytes_fail(b, b->at, "%s: expected %zu bytes, %zu are left", what, n,
+                       fxi_bytes_left(b));
         return NULL;
     }
     const unsigned char *p = b->data + b->at;
@@ -244,8 +245,8 @@ fxi_bytes fxi_bytes_part(fxi_bytes *b, size_t at, size_t size, const char *what)
     part.at = 0;
     if (b->status == FX_OK && (at > b->size || size > b->size - at))
         part.status =
-            fxi_bytes_bad(b, at < b->size ? at : b->size, "%s: expected %zu bytes, %zu are left",
-                          what, size, at < b->size ? b->size - at : 0);
+            fxi_bytes_fail(b, at < b->size ? at : b->size, "%s: expected %zu bytes, %zu are left",
+                           what, size, at < b->size ? b->size - at : 0);
     part.size = part.status == FX_OK ? size : 0;
     if (part.status == FX_OK) {
         part.data = b->data + at;

@@ -37,7 +37,7 @@ typedef struct fxi_bytes {
 fxi_bytes fxi_file_bytes(fxi_file *file, const char *op, const char *path);
 
 /* Records FX_STATUS_FORMAT at an offset of these bytes, the first time; returns the status. */
-fx_status fxi_bytes_bad(fxi_bytes *b, size_t at, const char *format, ...) FXI_PRINTF(3, 4);
+fx_status fxi_bytes_fail(fxi_bytes *b, size_t at, const char *format, ...) FXI_PRINTF(3, 4);
 static inline size_t fxi_bytes_left(const fxi_bytes *b)
 {
     return b->size - b->at;

@@ -183,7 +183,7 @@ static bool are_bools(fxi_bytes *b, const unsigned char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (p[i] > 1) {
-            fxi_bytes_bad(b, (size_t)(p - b->data) + i, "a Bool is %d, expected 0 or 1", p[i]);
+            fxi_bytes_fail(b, (size_t)(p - b->data) + i, "a Bool is %d, expected 0 or 1", p[i]);
             return false;
         }
     return true;
@@ -196,12 +196,12 @@ fx_array *fxi_file_type_array(fxi_bytes *b, const fxi_file_type *type, bool big,
     int n;
     int64_t ours[FX_MAX_DIMS];
     if (!fxi_file_type_bytes(type, ndims, sizes, &bytes)) {
-        fxi_bytes_bad(b, b->at, "the sizes of the array are too large to count its bytes");
+        fxi_bytes_fail(b, b->at, "the sizes of the array are too large to count its bytes");
         return NULL;
     }
     if (!our_dims(type, ndims, sizes, &n, ours)) {
-        fxi_bytes_bad(b, b->at, "the array has more than %d axes of a size other than 1",
-                      FX_MAX_DIMS);
+        fxi_bytes_fail(b, b->at, "the array has more than %d axes of a size other than 1",
+                       FX_MAX_DIMS);
         return NULL;
     }
     const unsigned char *p = fxi_bytes_take(b, bytes, "the elements of the array");

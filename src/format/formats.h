@@ -25,7 +25,7 @@ typedef struct fxi_format {
     /* Is it this format, by its first bytes? */
     bool (*sniff)(const fxi_bytes *file);
     /* A named tuple of what the file holds (or an array), owned by the scope. An error array when
-     * that fails; the failure is recorded, by fxi_bytes_bad if it is the file's. */
+     * that fails; the failure is recorded, by fxi_bytes_fail if it is the file's. */
     void *(*load)(fxi_bytes *file);
     /* Writes into `out`, which the caller opened and will close. */
     fx_status (*save)(fxi_file_out *out, const fxi_saving *what);

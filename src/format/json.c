@@ -23,12 +23,12 @@ static void unexpected(fxi_bytes *b, const char *expected)
 {
     const unsigned char c = fxi_json_peek(b);
     if (b->at >= b->size)
-        fxi_bytes_bad(b, b->at, "expected %s, the text ends", expected);
+        fxi_bytes_fail(b, b->at, "expected %s, the text ends", expected);
     else
-        fxi_bytes_bad(b, b->at,
-                      c > 32 && c < 127 ? "expected %s, found '%c'"
-                                        : "expected %s, found the byte %d",
-                      expected, c);
+        fxi_bytes_fail(b, b->at,
+                       c > 32 && c < 127 ? "expected %s, found '%c'"
+                                         : "expected %s, found the byte %d",
+                       expected, c);
 }
 
 bool fxi_json_expect(fxi_bytes *b, unsigned char c)
@@ -57,7 +57,7 @@ static int32_t hex4(fxi_bytes *b)
         if (p && *p)
             at = strchr(digits, *p >= 'A' && *p <= 'F' ? *p + 32 : *p);
         if (!at) {
-            fxi_bytes_bad(b, b->at - (p != NULL), "expected four hexadecimal digits");
+            fxi_bytes_fail(b, b->at - (p != NULL), "expected four hexadecimal digits");
             return -1;
         }
         v = v * 16 + (int32_t)(at - digits);
@@ -78,7 +78,7 @@ static int32_t escaped_code(fxi_bytes *b)
             return 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
     }
     if (c == 0 || (c >= 0xD800 && c < 0xE000)) {
-        fxi_bytes_bad(b, at, "a character of this number is not possible here");
+        fxi_bytes_fail(b, at, "a character of this number is not possible here");
         return -1;
     }
     return c;
@@ -107,7 +107,7 @@ static char *put_escaped(fxi_bytes *b, char *to)
     if (known)
         *to++ = as[known - from];
     else
-        fxi_bytes_bad(b, b->at - 1, "an unknown escape in a string");
+        fxi_bytes_fail(b, b->at - 1, "an unknown escape in a string");
     return to;
 }
 
@@ -119,9 +119,9 @@ static size_t raw_length(fxi_bytes *b)
     while (i < b->size && b->data[i] != '"' && b->data[i] >= 32)
         i += b->data[i] == '\\' ? 2 : 1;
     if (i >= b->size)
-        fxi_bytes_bad(b, b->size, "a string is not closed");
+        fxi_bytes_fail(b, b->size, "a string is not closed");
     else if (b->data[i] != '"')
-        fxi_bytes_bad(b, i, "a string holds the byte %d", b->data[i]);
+        fxi_bytes_fail(b, i, "a string holds the byte %d", b->data[i]);
     return b->status == FX_OK ? i - b->at : 0;
 }
 
@@ -163,14 +163,14 @@ uint64_t fxi_json_count(fxi_bytes *b)
     for (; b->at < b->size && b->data[b->at] >= '0' && b->data[b->at] <= '9'; b->at++) {
         const uint64_t digit = b->data[b->at] - (uint64_t)'0';
         if (v > (INT64_MAX - digit) / 10) {
-            fxi_bytes_bad(b, at, "a number is larger than 2^63 - 1");
+            fxi_bytes_fail(b, at, "a number is larger than 2^63 - 1");
             return 0;
         }
         v = v * 10 + digit;
     }
     const unsigned char next = b->at < b->size ? b->data[b->at] : 0;
     if ((first == '0' && b->at > at + 1) || (next && strchr(".eE", next))) {
-        fxi_bytes_bad(b, at, "expected a whole number in its usual form");
+        fxi_bytes_fail(b, at, "expected a whole number in its usual form");
         return 0;
     }
     return v;

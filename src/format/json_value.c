@@ -54,7 +54,7 @@ static void read_number(fxi_bytes *b, fxi_json *out)
     const size_t n = end_of_number(b, b->at) - b->at;
     char few[64], *text = n < sizeof few ? few : fxi_malloc(n + 1);
     if (n == 0)
-        fxi_bytes_bad(b, b->at, "expected a value");
+        fxi_bytes_fail(b, b->at, "expected a value");
     else if (!text)
         no_memory(b);
     if (b->status != FX_OK)
@@ -88,7 +88,7 @@ static void read_word(fxi_bytes *b, fxi_json *out)
         out->flag = words[i].flag;
         return;
     }
-    fxi_bytes_bad(b, b->at, "expected a value");
+    fxi_bytes_fail(b, b->at, "expected a value");
 }
 
 /* The values of a list, or of an object, which have names; after the opening bracket. */
@@ -97,7 +97,7 @@ static void read_children(fxi_bytes *b, fxi_json *out, int depth)
     const bool object = out->kind == FXI_JSON_OBJECT;
     fxi_json **end = &out->child;
     if (depth == FXI_IO_MAX_DEPTH) {
-        fxi_bytes_bad(b, b->at, "more than %d lists and objects within each other", depth);
+        fxi_bytes_fail(b, b->at, "more than %d lists and objects within each other", depth);
         return;
     }
     while (fxi_json_more(b, object ? '}' : ']', end == &out->child)) {
@@ -150,7 +150,7 @@ fxi_json *fxi_json_read(fxi_bytes *b)
     fxi_json *value = b->status == FX_OK ? read_value(b, 0) : NULL;
     fxi_json_peek(b);
     if (value && fxi_bytes_left(b) > 0) {
-        fxi_bytes_bad(b, b->at, "text after the value");
+        fxi_bytes_fail(b, b->at, "text after the value");
         fxi_json_free(value);
         return NULL;
     }

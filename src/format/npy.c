@@ -49,7 +49,7 @@ static bool take(fxi_bytes *h, char c)
 static bool expect(fxi_bytes *h, char c)
 {
     if (!take(h, c))
-        fxi_bytes_bad(h, h->at, "expected '%c' in the header", c);
+        fxi_bytes_fail(h, h->at, "expected '%c' in the header", c);
     return h->status == FX_OK;
 }
 
@@ -60,14 +60,14 @@ static void quoted(fxi_bytes *h, char *out, size_t capacity)
     size_t n = 0;
     *out = 0;
     if (quote != '\'' && quote != '"') {
-        fxi_bytes_bad(h, h->at, "expected a text in quotes in the header");
+        fxi_bytes_fail(h, h->at, "expected a text in quotes in the header");
         return;
     }
     for (h->at++; h->at < h->size && h->data[h->at] != quote && n + 1 < capacity; h->at++)
         out[n++] = (char)h->data[h->at];
     out[n] = 0;
     if (h->at >= h->size || h->data[h->at] != quote)
-        fxi_bytes_bad(h, h->at, "a text in the header is too long or not closed");
+        fxi_bytes_fail(h, h->at, "a text in the header is too long or not closed");
     else
         h->at++;
 }
@@ -88,12 +88,12 @@ static uint64_t count(fxi_bytes *h)
     uint64_t v = 0;
     while (h->at < h->size && h->data[h->at] >= '0' && h->data[h->at] <= '9') {
         if (v > (INT64_MAX - 9) / 10)
-            fxi_bytes_bad(h, begin, "a size in the header is too large");
+            fxi_bytes_fail(h, begin, "a size in the header is too large");
         v = h->status == FX_OK ? v * 10 + (h->data[h->at] - (uint64_t)'0') : 0;
         h->at++;
     }
     if (h->at == begin)
-        fxi_bytes_bad(h, begin, "expected a size in the header, a whole number");
+        fxi_bytes_fail(h, begin, "expected a size in the header, a whole number");
     if (h->at < h->size && h->data[h->at] == 'L') /* as Python 2 wrote it */
         h->at++;
     return v;
@@ -109,7 +109,7 @@ static void read_shape(fxi_bytes *h, header *out)
         if (out->ndims > 0 && take(h, ')'))
             return;
         if (out->ndims == FXI_FILE_DIMS) {
-            fxi_bytes_bad(h, h->at, "the array has more than %d axes", (int)FXI_FILE_DIMS);
+            fxi_bytes_fail(h, h->at, "the array has more than %d axes", (int)FXI_FILE_DIMS);
             return;
         }
         out->sizes[out->ndims++] = count(h);
@@ -120,7 +120,7 @@ static void read_order(fxi_bytes *h, header *out)
 {
     out->fortran = word(h, "True");
     if (!out->fortran && !word(h, "False"))
-        fxi_bytes_bad(h, h->at, "expected True or False for fortran_order");
+        fxi_bytes_fail(h, h->at, "expected True or False for fortran_order");
 }
 
 static void read_descr(fxi_bytes *h, header *out)
@@ -144,14 +144,14 @@ static void read_pair(fxi_bytes *h, header *out)
             keys[i].read(h, out);
             return;
         }
-    fxi_bytes_bad(h, at, "\"%s\" is there twice, or is none of descr, fortran_order and shape",
-                  key);
+    fxi_bytes_fail(h, at, "\"%s\" is there twice, or is none of descr, fortran_order and shape",
+                   key);
 }
 
 static void read_dictionary(fxi_bytes *h, header *out)
 {
     if (h->size == 0 || h->data[h->size - 1] != '\n')
-        fxi_bytes_bad(h, h->size, "the header does not end with a newline");
+        fxi_bytes_fail(h, h->size, "the header does not end with a newline");
     expect(h, '{');
     while (h->status == FX_OK && !take(h, '}')) {
         if (out->has && !expect(h, ','))
@@ -161,14 +161,14 @@ static void read_dictionary(fxi_bytes *h, header *out)
         read_pair(h, out);
     }
     if (h->status == FX_OK && peek(h) != 0)
-        fxi_bytes_bad(h, h->at, "there is more text after the header's dictionary");
+        fxi_bytes_fail(h, h->at, "there is more text after the header's dictionary");
     else if (h->status == FX_OK && h->at < h->size)
-        fxi_bytes_bad(h, h->at, "there is a zero byte in the header");
+        fxi_bytes_fail(h, h->at, "there is a zero byte in the header");
     else if (h->status == FX_OK && out->has != 7)
-        fxi_bytes_bad(h, h->size, "the header lacks its %s",
-                      !(out->has & 1)   ? "descr"
-                      : !(out->has & 2) ? "fortran_order"
-                                        : "shape");
+        fxi_bytes_fail(h, h->size, "the header lacks its %s",
+                       !(out->has & 1)   ? "descr"
+                       : !(out->has & 2) ? "fortran_order"
+                                         : "shape");
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -177,16 +177,16 @@ static fxi_bytes open_header(fxi_bytes *b)
 {
     const unsigned char *magic = fxi_bytes_take(b, FXI_NPY_MAGIC_BYTES, "the magic number");
     if (magic && memcmp(magic, FXI_NPY_MAGIC, FXI_NPY_MAGIC_BYTES) != 0)
-        fxi_bytes_bad(b, 0, "the magic number is not that of NumPy");
+        fxi_bytes_fail(b, 0, "the magic number is not that of NumPy");
     const uint64_t major = fxi_bytes_number(b, 1, "the version");
     const uint64_t minor = fxi_bytes_number(b, 1, "the version");
     if (b->status == FX_OK && (major < 1 || major > 3 || minor != 0))
-        fxi_bytes_bad(b, FXI_NPY_MAGIC_BYTES, "the version is %d.%d, known are 1.0, 2.0 and 3.0",
-                      (int)major, (int)minor);
+        fxi_bytes_fail(b, FXI_NPY_MAGIC_BYTES, "the version is %d.%d, known are 1.0, 2.0 and 3.0",
+                       (int)major, (int)minor);
     const uint64_t n = fxi_bytes_number(b, major == 1 ? 2 : 4, "the length of the header");
     if (n > MAX_HEADER)
-        fxi_bytes_bad(b, b->at, "the header has %llu bytes, expected at most %d",
-                      (unsigned long long)n, (int)MAX_HEADER);
+        fxi_bytes_fail(b, b->at, "the header has %llu bytes, expected at most %d",
+                       (unsigned long long)n, (int)MAX_HEADER);
     fxi_bytes h = fxi_bytes_part(b, b->at, (size_t)n, "the header");
     b->at += h.size;
     return h;
@@ -198,9 +198,9 @@ static const fxi_file_type *type_of(fxi_bytes *h, const char *descr, bool *out_b
     const fxi_file_type *type =
         descr[0] && strchr("<>|=", descr[0]) ? fxi_file_type_npy(descr + 1) : NULL;
     if (!type)
-        fxi_bytes_bad(h, 0, "the element type is '%s'%s", descr,
-                      strchr(descr, 'O') ? ", Python objects, which are not loaded"
-                                         : ", expected numbers");
+        fxi_bytes_fail(h, 0, "the element type is '%s'%s", descr,
+                       strchr(descr, 'O') ? ", Python objects, which are not loaded"
+                                          : ", expected numbers");
     return type;
 }
 
@@ -236,7 +236,7 @@ fx_array *fxi_npy_read(fxi_bytes *b)
         reverse(h.sizes, h.ndims);
     fx_array *x = fxi_file_type_array(b, type, big, h.ndims, h.sizes);
     if (b->status == FX_OK && fxi_bytes_left(b) > 0)
-        fxi_bytes_bad(b, b->at, "%zu bytes follow the elements", fxi_bytes_left(b));
+        fxi_bytes_fail(b, b->at, "%zu bytes follow the elements", fxi_bytes_left(b));
     if (b->status != FX_OK)
         return fx_error_array(b->status);
     if (!h.fortran || h.ndims < 2)

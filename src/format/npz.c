@@ -99,7 +99,7 @@ static void read_end64(archive *a, size_t end)
     b->at = end - LOCATOR_BYTES + 8;
     const uint64_t at = fxi_bytes_number(b, 8, "the place of the Zip64 end record");
     if (at > end || end - at < END64_BYTES || !signed_as(b, (size_t)at, SIGNATURE_END64)) {
-        fxi_bytes_bad(b, end - LOCATOR_BYTES, "the Zip64 end record is not where it should be");
+        fxi_bytes_fail(b, end - LOCATOR_BYTES, "the Zip64 end record is not where it should be");
         return;
     }
     b->at = (size_t)at + 32;
@@ -113,9 +113,9 @@ static void read_end(archive *a)
     fxi_bytes *b = a->file;
     size_t end;
     if (!find_end(b, &end)) {
-        fxi_bytes_bad(b, b->size, "%s",
-                      b->size ? "the archive's directory is not there: the file is cut off"
-                              : "the file is empty");
+        fxi_bytes_fail(b, b->size, "%s",
+                       b->size ? "the archive's directory is not there: the file is cut off"
+                               : "the file is empty");
         return;
     }
     b->at = end + 4;
@@ -125,14 +125,14 @@ static void read_end(archive *a)
     a->directory_bytes = fxi_bytes_number(b, 4, "the size of the directory");
     a->directory = fxi_bytes_number(b, 4, "the place of the directory");
     if (disks != 0 || here != a->count)
-        fxi_bytes_bad(b, end, "the archive is in several parts");
+        fxi_bytes_fail(b, end, "the archive is in several parts");
     read_end64(a, end);
     if (b->status == FX_OK &&
         (a->directory > end || a->directory_bytes > end - a->directory ||
          a->count > a->directory_bytes / ENTRY_BYTES || a->count > FXI_IO_MAX_ARRAYS))
-        fxi_bytes_bad(b, end, "a directory of %llu members in %llu bytes at %llu is not possible",
-                      (unsigned long long)a->count, (unsigned long long)a->directory_bytes,
-                      (unsigned long long)a->directory);
+        fxi_bytes_fail(b, end, "a directory of %llu members in %llu bytes at %llu is not possible",
+                       (unsigned long long)a->count, (unsigned long long)a->directory_bytes,
+                       (unsigned long long)a->directory);
 }
 
 /* The 64-bit values stand in this field for those, in this order, that do not fit 32 bits. */
@@ -158,7 +158,7 @@ static void add_member(archive *a, member *m, const unsigned char *name, size_t 
     fxi_bytes *b = a->file;
     size_t bad;
     if (!fxi_is_utf8(name, n, &bad)) {
-        fxi_bytes_bad(b, m->at, "the name of a member is not UTF-8 text");
+        fxi_bytes_fail(b, m->at, "the name of a member is not UTF-8 text");
         return;
     }
     if (n > 4 && memcmp(name + n - 4, ".npy", 4) == 0)
@@ -179,7 +179,7 @@ static void read_entry(archive *a)
     fxi_bytes *b = a->file;
     member m = {.at = b->at};
     if (fxi_bytes_number(b, 4, "a directory entry") != SIGNATURE_ENTRY)
-        fxi_bytes_bad(b, m.at, "this is no entry of the directory");
+        fxi_bytes_fail(b, m.at, "this is no entry of the directory");
     fxi_bytes_take(b, 4, "versions");
     m.flags = fxi_bytes_number(b, 2, "flags");
     m.method = fxi_bytes_number(b, 2, "the method");
@@ -222,8 +222,8 @@ static void free_members(archive *a)
 static void locate(fxi_bytes *b, member *m)
 {
     if (!signed_as(b, m->local < b->size ? (size_t)m->local : b->size, SIGNATURE_LOCAL)) {
-        fxi_bytes_bad(b, m->at, "the member \"%.80s\" is not at %llu", m->name,
-                      (unsigned long long)m->local);
+        fxi_bytes_fail(b, m->at, "the member \"%.80s\" is not at %llu", m->name,
+                       (unsigned long long)m->local);
         return;
     }
     b->at = (size_t)m->local + 6;
@@ -236,18 +236,18 @@ static void locate(fxi_bytes *b, member *m)
     fxi_bytes_take(b, extra, "the extra field");
     m->begin = b->at;
     if (b->status == FX_OK && (flags != m->flags || method != m->method))
-        fxi_bytes_bad(b, (size_t)m->local, "the member \"%.80s\" and the directory disagree",
-                      m->name);
+        fxi_bytes_fail(b, (size_t)m->local, "the member \"%.80s\" and the directory disagree",
+                       m->name);
     if ((m->flags & 1) != 0 || (m->method != 0 && m->method != Z_DEFLATED))
-        fxi_bytes_bad(b, m->at, "the member \"%.80s\" is %s", m->name,
-                      m->flags & 1 ? "encrypted" : "packed by a method other than deflate");
+        fxi_bytes_fail(b, m->at, "the member \"%.80s\" is %s", m->name,
+                       m->flags & 1 ? "encrypted" : "packed by a method other than deflate");
     if (b->status == FX_OK && m->packed > fxi_bytes_left(b))
-        fxi_bytes_bad(b, m->at, "the member \"%.80s\" has %llu bytes, %zu are left", m->name,
-                      (unsigned long long)m->packed, fxi_bytes_left(b));
+        fxi_bytes_fail(b, m->at, "the member \"%.80s\" has %llu bytes, %zu are left", m->name,
+                       (unsigned long long)m->packed, fxi_bytes_left(b));
     if (b->status == FX_OK &&
         (m->method == 0 ? m->size != m->packed : m->size / MOST_INFLATED > m->packed))
-        fxi_bytes_bad(b, m->at, "%llu bytes of \"%.80s\" cannot be %llu packed",
-                      (unsigned long long)m->size, m->name, (unsigned long long)m->packed);
+        fxi_bytes_fail(b, m->at, "%llu bytes of \"%.80s\" cannot be %llu packed",
+                       (unsigned long long)m->size, m->name, (unsigned long long)m->packed);
 }
 
 static int by_begin(const void *x, const void *y)
@@ -268,8 +268,8 @@ static void check_overlap(archive *a)
         qsort((void *)order, (size_t)a->n, sizeof *order, by_begin);
     for (int32_t i = 1; order && i < a->n; i++)
         if (order[i]->local < order[i - 1]->begin + order[i - 1]->packed)
-            fxi_bytes_bad(a->file, order[i]->at, "the members \"%.80s\" and \"%.80s\" overlap",
-                          order[i - 1]->name, order[i]->name);
+            fxi_bytes_fail(a->file, order[i]->at, "the members \"%.80s\" and \"%.80s\" overlap",
+                           order[i - 1]->name, order[i]->name);
     fxi_free((void *)order);
 }
 
@@ -312,8 +312,8 @@ static fxi_file *unpack(fxi_bytes *b, const member *m, const unsigned char *pack
     if (code == Z_MEM_ERROR)
         no_memory(b);
     else
-        fxi_bytes_bad(b, (size_t)m->begin, "the member \"%.80s\" is damaged: it does not unpack",
-                      m->name);
+        fxi_bytes_fail(b, (size_t)m->begin, "the member \"%.80s\" is damaged: it does not unpack",
+                       m->name);
     fxi_file_release(file);
     return NULL;
 }
@@ -333,8 +333,8 @@ static fxi_bytes open_member(fxi_bytes *b, const member *m, fxi_file **out_memor
         }
     }
     if (part.status == FX_OK && crc32_z(0, part.data, part.size) != m->crc)
-        part.status = fxi_bytes_bad(b, (size_t)m->begin,
-                                    "the member \"%.80s\" is damaged: its CRC-32 differs", m->name);
+        part.status = fxi_bytes_fail(
+            b, (size_t)m->begin, "the member \"%.80s\" is damaged: its CRC-32 differs", m->name);
     return part;
 }
 
@@ -362,11 +362,11 @@ static void *texts_or_array(fxi_bytes *bytes, const member *m, fx_array *x)
     if (!is_object(m, x, &elements))
         return x;
     if (!fxi_is_utf8(elements.data, n, &bad))
-        fxi_bytes_bad(&elements, bad, "the texts of \"%s\" are not UTF-8", m->name);
+        fxi_bytes_fail(&elements, bad, "the texts of \"%s\" are not UTF-8", m->name);
     void *texts = elements.status == FX_OK ? fxi_metadata_read(&elements) : NULL;
     if (elements.status == FX_OK && fxi_json_peek(&elements) != 0)
-        fxi_bytes_bad(&elements, elements.at, "there is more text after the texts of \"%s\"",
-                      m->name);
+        fxi_bytes_fail(&elements, elements.at, "there is more text after the texts of \"%s\"",
+                       m->name);
     bytes->status = elements.status;
     return elements.status == FX_OK ? texts : fx_error_array(elements.status);
 }

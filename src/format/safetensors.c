@@ -59,7 +59,7 @@ static const fxi_file_type *read_type(fxi_bytes *h)
     char *name = fxi_json_string(h);
     const fxi_file_type *type = name ? fxi_file_type_safetensors(name) : NULL;
     if (name && !type)
-        fxi_bytes_bad(h, at, "there is no element type \"%.40s\"", name);
+        fxi_bytes_fail(h, at, "there is no element type \"%.40s\"", name);
     fxi_free(name);
     return type;
 }
@@ -71,7 +71,7 @@ static int read_shape(fxi_bytes *h, uint64_t sizes[FXI_FILE_DIMS])
         return 0;
     while (fxi_json_more(h, ']', n == 0)) {
         if (n == FXI_FILE_DIMS) {
-            fxi_bytes_bad(h, h->at, "an array has more than %d axes", (int)FXI_FILE_DIMS);
+            fxi_bytes_fail(h, h->at, "an array has more than %d axes", (int)FXI_FILE_DIMS);
             return 0;
         }
         sizes[n++] = fxi_json_count(h);
@@ -115,19 +115,19 @@ static fx_array *place(reading *r, const fxi_file_type *type, int ndims, const u
 {
     size_t bytes;
     if (s->begin > s->end || s->end > r->data.size) {
-        fxi_bytes_bad(&r->header, s->at,
-                      "the array's offsets are %llu and %llu, the data have %zu bytes",
-                      (unsigned long long)s->begin, (unsigned long long)s->end, r->data.size);
+        fxi_bytes_fail(&r->header, s->at,
+                       "the array's offsets are %llu and %llu, the data have %zu bytes",
+                       (unsigned long long)s->begin, (unsigned long long)s->end, r->data.size);
         return NULL;
     }
     if (!fxi_file_type_bytes(type, ndims, sizes, &bytes)) {
-        fxi_bytes_bad(&r->header, s->at, "the array's sizes are too large to count its bytes");
+        fxi_bytes_fail(&r->header, s->at, "the array's sizes are too large to count its bytes");
         return NULL;
     }
     if (bytes != s->end - s->begin) {
-        fxi_bytes_bad(&r->header, s->at,
-                      "the array has %zu bytes by its sizes, %llu by its offsets", bytes,
-                      (unsigned long long)(s->end - s->begin));
+        fxi_bytes_fail(&r->header, s->at,
+                       "the array has %zu bytes by its sizes, %llu by its offsets", bytes,
+                       (unsigned long long)(s->end - s->begin));
         return NULL;
     }
     r->data.at = s->begin;
@@ -151,16 +151,16 @@ static void read_tensor(reading *r, const char *name, size_t at)
         const bool colon = key && fxi_json_expect(h, ':');
         const unsigned field = colon ? read_field(h, key, &type, &ndims, sizes, &s) : 0;
         if (colon && (field == 0 || has & field))
-            fxi_bytes_bad(h, key_at, "\"%.40s\" is %s", key,
-                          field ? "there twice" : "none of dtype, shape and data_offsets");
+            fxi_bytes_fail(h, key_at, "\"%.40s\" is %s", key,
+                           field ? "there twice" : "none of dtype, shape and data_offsets");
         has |= field;
         fxi_free(key);
     }
     if (h->status == FX_OK && has != HAS_ALL)
-        fxi_bytes_bad(h, at, "the array lacks its %s",
-                      !(has & HAS_TYPE)    ? "dtype"
-                      : !(has & HAS_SHAPE) ? "shape"
-                                           : "data_offsets");
+        fxi_bytes_fail(h, at, "the array lacks its %s",
+                       !(has & HAS_TYPE)    ? "dtype"
+                       : !(has & HAS_SHAPE) ? "shape"
+                                            : "data_offsets");
     fx_array *x = h->status == FX_OK ? place(r, type, ndims, sizes, &s) : NULL;
     if (!x)
         return;
@@ -181,7 +181,7 @@ static void read_header(reading *r)
         char *name = fxi_json_string(h);
         const bool is_metadata = name && strcmp(name, FXI_METADATA_NAME) == 0;
         if (is_metadata && metadata)
-            fxi_bytes_bad(h, at, "the metadata are there twice");
+            fxi_bytes_fail(h, at, "the metadata are there twice");
         if (name && fxi_json_expect(h, ':')) {
             if (is_metadata)
                 r->metadata = fxi_metadata_read(h);
@@ -192,9 +192,9 @@ static void read_header(reading *r)
         fxi_free(name);
     }
     if (h->status == FX_OK && fxi_json_peek(h) != 0)
-        fxi_bytes_bad(h, h->at, "there is more text after the header's object");
+        fxi_bytes_fail(h, h->at, "there is more text after the header's object");
     else if (h->status == FX_OK && h->at != h->size)
-        fxi_bytes_bad(h, h->at, "there is a zero byte after the header's object");
+        fxi_bytes_fail(h, h->at, "there is a zero byte after the header's object");
 }
 
 /* ---- reading: the whole ---------------------------------------------------------------------- */
@@ -216,16 +216,16 @@ static void check_cover(reading *r)
     for (int32_t i = 0; i < r->n && r->header.status == FX_OK; i++) {
         const span *s = &r->spans[i];
         if (s->begin != at)
-            fxi_bytes_bad(&r->header, s->at,
-                          "the array \"%.80s\" begins at byte %llu of the data, "
-                          "the one before it ends at %llu",
-                          r->entries.items[s->entry].name, (unsigned long long)s->begin,
-                          (unsigned long long)at);
+            fxi_bytes_fail(&r->header, s->at,
+                           "the array \"%.80s\" begins at byte %llu of the data, "
+                           "the one before it ends at %llu",
+                           r->entries.items[s->entry].name, (unsigned long long)s->begin,
+                           (unsigned long long)at);
         at = s->end;
     }
     if (r->header.status == FX_OK && at != r->data.size)
-        r->header.status = fxi_bytes_bad(&r->data, at, "%llu bytes belong to no array",
-                                         (unsigned long long)(r->data.size - at));
+        r->header.status = fxi_bytes_fail(&r->data, at, "%llu bytes belong to no array",
+                                          (unsigned long long)(r->data.size - at));
 }
 
 static int by_name_then_place(const void *a, const void *b)
@@ -244,10 +244,10 @@ static void check_names(reading *r)
     for (int32_t i = 1; i < r->n && r->header.status == FX_OK; i++) {
         const char *name = r->spans[i].name;
         if (strcmp(r->spans[i - 1].name, name) == 0)
-            fxi_bytes_bad(&r->header, r->spans[i].at, "the name \"%.80s\" is there twice", name);
+            fxi_bytes_fail(&r->header, r->spans[i].at, "the name \"%.80s\" is there twice", name);
     }
     if (r->header.status == FX_OK && r->n && !*r->spans[0].name)
-        fxi_bytes_bad(&r->header, r->spans[0].at, "the name of an array is empty");
+        fxi_bytes_fail(&r->header, r->spans[0].at, "the name of an array is empty");
 }
 
 static void open_parts(reading *r)
@@ -256,15 +256,15 @@ static void open_parts(reading *r)
     const uint64_t n = fxi_bytes_number(f, LENGTH_BYTES, "the length of the header");
     size_t bad;
     if (f->status == FX_OK && n > MAX_HEADER)
-        fxi_bytes_bad(f, 0, "the header's length is %llu, expected at most %d",
-                      (unsigned long long)n, (int)MAX_HEADER);
+        fxi_bytes_fail(f, 0, "the header's length is %llu, expected at most %d",
+                       (unsigned long long)n, (int)MAX_HEADER);
     r->header = fxi_bytes_part(f, LENGTH_BYTES, (size_t)n, "the header");
     if (f->status == FX_OK)
         r->data = fxi_bytes_part(f, LENGTH_BYTES + (size_t)n, f->size - LENGTH_BYTES - (size_t)n,
                                  "the data");
     r->header.status = f->status;
     if (f->status == FX_OK && !fxi_is_utf8(r->header.data, r->header.size, &bad))
-        fxi_bytes_bad(&r->header, bad, "the header is not UTF-8 text");
+        fxi_bytes_fail(&r->header, bad, "the header is not UTF-8 text");
 }
 
 static void *load(fxi_bytes *file)

@@ -349,12 +349,6 @@ static fx_status enter_wanted(sweep *s, fx_array *const *x, int n)
     return FX_OK;
 }
 
-static bool same_shape(const fxi_node *a, const fxi_node *b)
-{
-    return a->ndim == b->ndim &&
-           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
-}
-
 static fx_status check(fx_array *y, fx_array *gy, fx_array *const *x, int n)
 {
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
@@ -363,7 +357,7 @@ static fx_status check(fx_array *y, fx_array *gy, fx_array *const *x, int n)
     if (fx_is_error(gy))
         return gy ? fx_array_status(gy)
                   : fx_fail(FX_STATUS_ARGUMENT, "gradient", "there is no upstream gradient");
-    if (!same_shape(y->node, gy->node))
+    if (!fxi_same_shape(y->node, gy->node))
         return fx_fail(FX_STATUS_SHAPE, "gradient",
                        "the upstream gradient is %s, the result it is for %s",
                        fxi_shape_text(gy->node->ndim, gy->node->shape, a),

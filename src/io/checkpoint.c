@@ -79,11 +79,11 @@ static fx_status look_at_newest(const char *op, const char *path, bool *out_whol
     *out_whole = false;
     if (!fxi_file_exists(path))
         return FX_OK;
-    const fx_error earlier = fxi_error_aside();
+    const fx_error earlier = fxi_error_begin();
     const fx_status status = fxi_file_map(op, path, &file);
     if (status != FX_OK && status != FX_STATUS_MEMORY)
         fx_error_take();
-    fxi_error_back(&earlier);
+    fxi_error_end(&earlier);
     if (status != FX_OK)
         return status == FX_STATUS_MEMORY ? status : FX_OK;
     const fxi_bytes b = fxi_file_bytes(file, op, path);
@@ -251,10 +251,10 @@ static bool is_checkpoint(void *file)
 static fx_status check_sum(fxi_bytes *b)
 {
     if (b->size <= FXI_SUM_BYTES)
-        return fxi_bytes_bad(b, b->size, "the file is too short");
+        return fxi_bytes_fail(b, b->size, "the file is too short");
     return sum_is_right(b) ? FX_OK
-                           : fxi_bytes_bad(b, b->size - FXI_SUM_BYTES,
-                                           "the file is damaged: its CRC-32 differs");
+                           : fxi_bytes_fail(b, b->size - FXI_SUM_BYTES,
+                                            "the file is damaged: its CRC-32 differs");
 }
 
 fx_status fxi_checkpoint_about(fxi_bytes *b, fx_file_info *out)
@@ -286,7 +286,7 @@ static fx_status open_checked(const char *op, const char *path, void **out)
     void *file = check_sum(&b) == FX_OK ? fxi_format_safetensors.load(&b) : NULL;
     status = file && fx_is_error(file) ? fxi_status_of_error(file) : b.status;
     if (status == FX_OK && !is_checkpoint(file))
-        status = fxi_bytes_bad(&b, 0, "the file is no checkpoint, or one of another version");
+        status = fxi_bytes_fail(&b, 0, "the file is no checkpoint, or one of another version");
     fxi_file_release(in);
     if (status == FX_OK)
         *out = file;

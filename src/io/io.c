@@ -141,10 +141,10 @@ static fx_status no_format(fxi_bytes *file)
     char first[40], known[200];
     first_bytes(file, first);
     known_extensions(known, sizeof known);
-    return fxi_bytes_bad(file, 0,
-                         "the file is of no known format: it begins with \"%s\" and its extension "
-                         "is none of %s",
-                         first, known);
+    return fxi_bytes_fail(file, 0,
+                          "the file is of no known format: it begins with \"%s\" and its extension "
+                          "is none of %s",
+                          first, known);
 }
 
 /* The format of a file; NULL: it has none. b->status is not FX_OK when it cannot be read at all. An
@@ -157,7 +157,7 @@ static const fxi_format *format_of(fxi_bytes *file)
     if (format)
         file->format = format->name;
     if (other)
-        fxi_bytes_bad(file, 0, "%s", other);
+        fxi_bytes_fail(file, 0, "%s", other);
     else if (!format)
         no_format(file);
     return format;

@@ -127,7 +127,7 @@ static bool batchnorm_build(const fx_type *type, const void *options, void *self
     fx_batchnorm_layer *l = self;
     const int64_t *c = &l->channels;
     if (*c < 1)
-        return fxi_refuse(type, "the number of channels must be positive, got %" PRId64, *c);
+        return fxi_layer_fail(type, "the number of channels must be positive, got %" PRId64, *c);
     return (!a->affine || (fxi_filled(&l->beta, 0, 1, c) && fxi_filled(&l->gamma, 1, 1, c))) &&
            (!a->track_stats || (fxi_filled(&l->mean, 0, 1, c) && fxi_filled(&l->var, 1, 1, c)));
 }

@@ -42,7 +42,7 @@ static bool links_fit(int n, void *const *layers)
         char got[100] = "NULL";
         if (layers[i])
             fx_summary(layers[i], got, sizeof got);
-        return fxi_refuse(fxi_chain_type(), "child %d is not a layer: %s", i, got);
+        return fxi_layer_fail(fxi_chain_type(), "child %d is not a layer: %s", i, got);
     }
     return true;
 }
@@ -53,11 +53,11 @@ static bool names_fit(int n, const char *const *names)
         if (!names[i])
             continue;
         if (strcmp(names[i], "layers") == 0)
-            return fxi_refuse(fxi_chain_type(),
-                              "a Chain cannot have a named layer called `layers`");
+            return fxi_layer_fail(fxi_chain_type(),
+                                  "a Chain cannot have a named layer called `layers`");
         for (int j = 0; j < i; j++)
             if (names[j] && strcmp(names[i], names[j]) == 0)
-                return fxi_refuse(fxi_chain_type(), "two layers are called `%s`", names[i]);
+                return fxi_layer_fail(fxi_chain_type(), "two layers are called `%s`", names[i]);
     }
     return true;
 }
@@ -106,7 +106,7 @@ fx_chain_layer *fxi_chain_pairs(int n, const void *const *names_and_layers)
 {
     const int count = n / 2;
     if (n % 2) {
-        fxi_refuse(fxi_chain_type(), "names and layers must alternate, got %d arguments", n);
+        fxi_layer_fail(fxi_chain_type(), "names and layers must alternate, got %d arguments", n);
         return fx_error_object(fxi_chain_type());
     }
     if (fxi_check_pairs("Chain", 0, n, names_and_layers) != FX_OK)

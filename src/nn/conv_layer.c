@@ -35,10 +35,11 @@ static bool conv_sizes(const fx_type *type, const fx_conv_args *a, fx_dims *kern
     fx_array *w = a->weight_array;
     const int c = w ? fx_ndims(w) - 2 : (int)a->kernel.n;
     if (c < 1 || c > 3 || a->groups < 1)
-        return fxi_refuse(type,
-                          "takes kernels of 1 to 3 axes and at least one group, got %d axes and "
-                          "%" PRId64 " groups",
-                          c, a->groups);
+        return fxi_layer_fail(
+            type,
+            "takes kernels of 1 to 3 axes and at least one group, got %d axes and "
+            "%" PRId64 " groups",
+            c, a->groups);
     *in = w ? fx_size(w, c) * a->groups : a->in;
     *out = w ? fx_size(w, c + 1) : a->out;
     bool ok = *in >= 1 && *out >= 1 && *in % a->groups == 0 && *out % a->groups == 0;
@@ -47,10 +48,10 @@ static bool conv_sizes(const fx_type *type, const fx_conv_args *a, fx_dims *kern
         kernel->v[i] = w ? fx_size(w, i) : a->kernel.v[i];
         ok = ok && kernel->v[i] >= 1;
     }
-    return ok || fxi_refuse(type,
-                            "sizes must be positive and the groups divide the channels, got "
-                            "%" PRId64 " => %" PRId64 ", %" PRId64 " groups",
-                            *in, *out, a->groups);
+    return ok || fxi_layer_fail(type,
+                                "sizes must be positive and the groups divide the channels, got "
+                                "%" PRId64 " => %" PRId64 ", %" PRId64 " groups",
+                                *in, *out, a->groups);
 }
 
 /* A weight that was given along with kernel, in or out must have those sizes. */
@@ -61,7 +62,7 @@ static bool conv_agrees(const fx_type *type, const fx_conv_args *a, const fx_dim
               (!a->kernel.n || a->kernel.n == kernel->n);
     for (int64_t i = 0; ok && i < a->kernel.n; i++)
         ok = a->kernel.v[i] == kernel->v[i];
-    return ok || fxi_refuse(type, "the weight given has other sizes than kernel, in and out");
+    return ok || fxi_layer_fail(type, "the weight given has other sizes than kernel, in and out");
 }
 
 static bool conv_build(const fx_type *type, const void *options, void *self)

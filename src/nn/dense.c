@@ -26,8 +26,8 @@ static bool dense_build(const fx_type *type, const void *options, void *self)
     const fx_dense_args *a = options;
     fx_dense_layer *l = self;
     if (!l->weight && (a->in < 1 || a->out < 1))
-        return fxi_refuse(type, "sizes must be positive, got %" PRId64 " => %" PRId64, a->in,
-                          a->out);
+        return fxi_layer_fail(type, "sizes must be positive, got %" PRId64 " => %" PRId64, a->in,
+                              a->out);
     return fxi_weight(type, &l->weight, a->init, 2, (const int64_t[]){a->out, a->in}) &&
            fxi_bias(type, &l->bias, a->bias, l->weight, fx_size(l->weight, 0));
 }

@@ -56,7 +56,7 @@ static bool dropout_build(const fx_type *type, const void *options, void *self)
     char text[FXI_NUMBER_TEXT];
     (void)options;
     if (!is_probability(l->p))
-        return fxi_refuse(type, "expects 0 ≤ p ≤ 1, got p = %s", fxi_float64_text(l->p, text));
+        return fxi_layer_fail(type, "expects 0 ≤ p ≤ 1, got p = %s", fxi_float64_text(l->p, text));
     l->p = l->p == 0 ? 0.0 : l->p; /* −0 */
     return true;
 }

@@ -67,8 +67,8 @@ static bool to_member(const fx_type *type, const fx_layer_row *row, const void *
         *(int64_t *)to = (int64_t) * (const fx_active *)from;
     else if (row->kind == FX_OPTION_AXES)
         return axes_listed(*(const fx_axes *)from, to) ||
-               fxi_refuse(type, "%s must be one or more axes from 0 to %d", row->name,
-                          FX_MAX_DIMS - 1);
+               fxi_layer_fail(type, "%s must be one or more axes from 0 to %d", row->name,
+                              FX_MAX_DIMS - 1);
     else
         memcpy(to, from, value_size(row->kind));
     fx_function **function = to;

@@ -36,10 +36,10 @@ static bool layernorm_build(const fx_type *type, const void *options, void *self
     for (int i = 0; ok && i < n; i++)
         ok = l->size.v[i] >= 1;
     if (!ok)
-        return fxi_refuse(type, "takes 1 to %d positive sizes", FX_MAX_DIMS);
+        return fxi_layer_fail(type, "takes 1 to %d positive sizes", FX_MAX_DIMS);
     if (l->flux != FXI_FLUX_14 && l->flux != FXI_FLUX_15 && l->flux != FXI_FLUX_16)
-        return fxi_refuse(type, "has the formula of Flux 0.14, 0.15 or 0.16 (.flux), got %g",
-                          l->flux);
+        return fxi_layer_fail(type, "has the formula of Flux 0.14, 0.15 or 0.16 (.flux), got %g",
+                              l->flux);
     return !a->affine ||
            (fxi_filled(&l->scale, 1, n, l->size.v) && fxi_filled(&l->bias, 0, n, l->size.v));
 }

@@ -11,7 +11,7 @@
 
 enum { SUMMARY_TEXT = 200 };
 
-bool fxi_refuse(const fx_type *type, const char *format, ...)
+bool fxi_layer_fail(const fx_type *type, const char *format, ...)
 {
     char text[400];
     va_list ap;
@@ -153,9 +153,9 @@ static bool other_sizes(const fx_type *type, fx_array *given, int ndims, const i
         n += (size_t)snprintf(wanted + n, sizeof wanted - n, "%s%s", i ? "×" : "", size);
     }
     if (!given)
-        return fxi_refuse(type, "init returned an array of another size than %s", wanted);
+        return fxi_layer_fail(type, "init returned an array of another size than %s", wanted);
     fx_summary(given, got, sizeof got);
-    return fxi_refuse(type, "weight must be an array of size %s, got %s", wanted, got);
+    return fxi_layer_fail(type, "weight must be an array of size %s, got %s", wanted, got);
 }
 
 bool fxi_weight(const fx_type *type, fx_array **io_weight, fx_init_fn init, int ndims,
@@ -164,7 +164,7 @@ bool fxi_weight(const fx_type *type, fx_array **io_weight, fx_init_fn init, int 
     if (*io_weight)
         return has_sizes(*io_weight, ndims, sizes) || other_sizes(type, *io_weight, ndims, sizes);
     if (!init)
-        return fxi_refuse(type, "init is NULL");
+        return fxi_layer_fail(type, "init is NULL");
     *io_weight = init(ndims, sizes);
     if (fx_is_error(*io_weight))
         return false;
@@ -175,7 +175,7 @@ bool fxi_bias(const fx_type *type, fx_array **io_bias, bool wanted, fx_array *we
 {
     char got[SUMMARY_TEXT];
     if (!wanted)
-        return !*io_bias || fxi_refuse(type, "bias_array was given with bias = false");
+        return !*io_bias || fxi_layer_fail(type, "bias_array was given with bias = false");
     if (!*io_bias)
         *io_bias = fxi_full(fx_eltype(weight), 0, 1, &n);
     else if (has_sizes(*io_bias, 1, &n))

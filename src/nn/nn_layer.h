@@ -30,7 +30,7 @@
 #undef LAYER
 
 /* Records FX_STATUS_ARGUMENT in the name of the type; false. */
-bool fxi_refuse(const fx_type *type, const char *format, ...) FXI_PRINTF(2, 3);
+bool fxi_layer_fail(const fx_type *type, const char *format, ...) FXI_PRINTF(2, 3);
 
 /* ---- tables of layers ------------------------------------------------------------------------ */
 

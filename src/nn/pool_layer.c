@@ -32,7 +32,7 @@ static bool pool_build(const fx_type *type, const void *options, void *self)
     fx_maxpool_layer *l = self;
     const int c = (int)a->window.n;
     if (c < 1 || c > 3)
-        return fxi_refuse(type, "takes windows of 1 to 3 axes, got %d", c);
+        return fxi_layer_fail(type, "takes windows of 1 to 3 axes, got %d", c);
     const fx_dims *stride = a->stride.n ? &a->stride : &a->window;
     return fxi_spread_option(type, "window", &a->window, c, 1, &l->window) &&
            fxi_spread_option(type, "stride", stride, c, 1, &l->stride) &&

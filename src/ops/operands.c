@@ -20,7 +20,7 @@ fx_status fxi_check_array(const char *op, const fx_array *x)
         return fx_fail(FX_STATUS_ARGUMENT, op, "takes arrays, got %s",
                        x->base.type ? x->base.type->name : "nothing");
     if (x->status != FX_OK)
-        return fxi_array_refusal(op, x);
+        return fxi_array_check(op, x);
     if (!fxi_node_usable(fxi_here(), x->node))
         return fx_fail(FX_STATUS_STATE, op,
                        "an argument is still pending in another thread; fx_eval it there first");

@@ -212,9 +212,9 @@ void *fxi_setup_with(void *model, fxi_leaf_fn leaf_of, void *user)
     void *state = NULL;
     {
         FXI_SCOPE;
-        const fx_error earlier = fxi_error_aside();
+        const fx_error earlier = fxi_error_begin();
         fx_visit(model, note_array, &s);
-        const fx_status status = fxi_error_back(&earlier); /* a walk that could not go on */
+        const fx_status status = fxi_error_end(&earlier); /* a walk that could not go on */
         if (s.status == FX_OK)
             s.status = status;
         if (s.status == FX_OK && s.n > 0)

@@ -58,11 +58,6 @@ static bool groupable(const fxi_node *n)
     return !n->data && fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE && !fxi_is_cast_literal(n);
 }
 
-static bool same_shape(const fxi_node *a, const fxi_node *b)
-{
-    return a->ndim == b->ndim && memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(int64_t)) == 0;
-}
-
 /* Consumer lists, by counting. */
 static bool list_consumers(grouping *s)
 {
@@ -107,7 +102,7 @@ static bool joins(const grouping *s, int32_t i, int32_t root, bool *out_stored)
     const int outside = needed_outside(s, i, root);
     /* Its own operands are new, it is one no longer. */
     const int32_t inputs = w->inputs + fxi_graph_inputs(s->g, i) - 1;
-    if (outside < 0 || !same_shape(s->g->nodes[i], w->space) ||
+    if (outside < 0 || !fxi_same_shape(s->g->nodes[i], w->space) ||
         w->instructions >= FXI_GROUP_INSTRUCTIONS || inputs > FXI_GROUP_INPUTS ||
         w->outputs + outside > w->most_outputs || inputs + w->outputs + outside > s->buffers)
         return false;

@@ -43,11 +43,6 @@ typedef struct search {
 
 /* ---- what fits ------------------------------------------------------------------------------- */
 
-static bool same_shape(const fxi_node *a, const fxi_node *b)
-{
-    return a->ndim == b->ndim && memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(int64_t)) == 0;
-}
-
 static bool reducible(int64_t kind)
 {
     return kind == FX_REDUCE_SUM || kind == FX_REDUCE_MAX || kind == FX_REDUCE_MIN ||
@@ -70,22 +65,22 @@ static bool reduces_rows(const fxi_node *n)
         kept |= x->shape[k] != 1 && !reduced;
         row *= reduced ? x->shape[k] : 1;
     }
-    return row <= FXI_ROW_BYTES && !same_shape(x, n) && fxi_length(x->ndim, x->shape) > 0;
+    return row <= FXI_ROW_BYTES && !fxi_same_shape(x, n) && fxi_length(x->ndim, x->shape) > 0;
 }
 
 static fxi_row_kind kind_of(const search *s, const fxi_node *n)
 {
     if (n->data)
         return FXI_ROW_NONE;
-    const bool full = same_shape(n, s->full), reduced = same_shape(n, s->reduced);
+    const bool full = fxi_same_shape(n, s->full), reduced = fxi_same_shape(n, s->reduced);
     if (fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE)
         return full ? FXI_ROW_FULL : reduced ? FXI_ROW_SCALAR : FXI_ROW_NONE;
     if (n->op == FX_OP_STOP)
         return full || reduced ? FXI_ROW_ALIAS : FXI_ROW_NONE;
     if (n->op == FX_OP_EXPAND)
-        return full && same_shape(n->in[0], s->reduced) ? FXI_ROW_ALIAS : FXI_ROW_NONE;
-    return reduced && reduces_rows(n) && same_shape(n->in[0], s->full) ? FXI_ROW_REDUCE
-                                                                       : FXI_ROW_NONE;
+        return full && fxi_same_shape(n->in[0], s->reduced) ? FXI_ROW_ALIAS : FXI_ROW_NONE;
+    return reduced && reduces_rows(n) && fxi_same_shape(n->in[0], s->full) ? FXI_ROW_REDUCE
+                                                                           : FXI_ROW_NONE;
 }
 
 /* The marks of node id's inputs, all together. */

@@ -37,7 +37,7 @@ void fxi_system_huge_pages(void *at, size_t bytes)
 #endif
 }
 
-void fxi_system_memory_trim(void)
+void fxi_system_memory_reclaim(void)
 {
 #ifdef __GLIBC__
     malloc_trim(0);

@@ -13,7 +13,7 @@ void fxi_system_free(void *p, bool aligned);
 /* Asks for large pages behind this memory. It is a request. */
 void fxi_system_huge_pages(void *at, size_t bytes);
 /* The C library returns what it keeps of freed memory. */
-void fxi_system_memory_trim(void);
+void fxi_system_memory_reclaim(void);
 
 /* The machine's memory in bytes: all of it, and what a program could have now; −1 if unknown. */
 void fxi_system_memory(int64_t *out_total, int64_t *out_available);

@@ -81,8 +81,8 @@ static void write_all(fx_json *j, void *model, fx_array *x)
 void fxi_write_layers(fx_json *j, void *model, fx_array *batch)
 {
     FX_SCOPE;
-    const fx_error earlier = fxi_error_aside();
+    const fx_error earlier = fxi_error_begin();
     write_all(j, model, batch);
     fx_error_take(); /* what could not be measured is not in the log */
-    fxi_error_back(&earlier);
+    fxi_error_end(&earlier);
 }

@@ -19,7 +19,7 @@ static fx_status ready(const char *op, fx_array *x)
     if (x->base.type != &fxi_array_type)
         return fx_fail(FX_STATUS_ARGUMENT, op, "takes an array, got %s", x->base.type->name);
     if (x->status != FX_OK)
-        return fxi_array_refusal(op, x);
+        return fxi_array_check(op, x);
     return fxi_evaluate_array(x);
 }
 

@@ -121,11 +121,11 @@ static void add_array(fx_array *x, const char *path, bool trainable, void *user)
 static void *arrays_of(void *model)
 {
     array_list list = {.n = 0};
-    const fx_error earlier = fxi_error_aside();
+    const fx_error earlier = fxi_error_begin();
     fx_visit(model, add_array, &list); /* says nothing when it breaks off */
     if (list.no_memory)
         fx_fail(FX_STATUS_MEMORY, OP, "no memory for a list of arrays");
-    const fx_status status = fxi_error_back(&earlier);
+    const fx_status status = fxi_error_end(&earlier);
     void *arrays =
         status == FX_OK ? fxi_tuple(list.n, (void *const *)list.items) : fx_error_array(status);
     fxi_free((void *)list.items);

@@ -47,10 +47,10 @@ void fxi_train_log_epoch(fx_run_log *log, const fx_progress *p, double metric)
 fx_status fxi_train_log_close(fx_run_log *log, const fx_progress *p, const char *why,
                               fx_status status)
 {
-    const fx_error earlier = fxi_error_aside();
+    const fx_error earlier = fxi_error_begin();
     fx_run_log_end(log, .why = status == FX_OK ? why : "error",
                    .message = status == FX_OK ? NULL : earlier.message, .step = p->step,
                    .seconds = p->seconds);
     fx_run_log_close(log);
-    return fxi_error_back(&earlier);
+    return fxi_error_end(&earlier);
 }

@@ -23,7 +23,7 @@ static void add_pending(fx_array *x, fx_array *of, bool trainable, void *user)
     if (p->status != FX_OK || (p->chosen && !p->chosen(x, p->user)))
         return;
     if (x->status != FX_OK)
-        p->status = fxi_array_refusal("eval", x);
+        p->status = fxi_array_check("eval", x);
     else if (!x->node->data && !fxi_grow(&p->nodes, &p->capacity, p->n + 1, sizeof *p->nodes))
         p->status = fx_fail(FX_STATUS_MEMORY, "eval", "no memory for the list of results");
     else if (!x->node->data) {

@@ -65,7 +65,7 @@ static void add_row(beside *b, void *const *xs)
     b->count++;
 }
 
-static bool same_shape(const void *x, const void *y)
+static bool same_structure(const void *x, const void *y)
 {
     if (!y || fx_is_array(y) || is_opaque(y) || fx_count(x) != fx_count(y))
         return false;
@@ -101,7 +101,7 @@ static void walk(beside *b, void *const *xs, int depth)
         return;
     }
     for (int i = 1; i < b->n; i++)
-        if (!same_shape(xs[0], xs[i]))
+        if (!same_structure(xs[0], xs[i]))
             differ(b, xs[0], xs[i], i);
     if (depth > FXI_MAX_DEPTH && b->status == FX_OK)
         b->status =

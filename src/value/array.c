@@ -34,7 +34,7 @@ fx_dtype fx_eltype(const fx_array *x)
 
 fx_status fx_array_status(const fx_array *x)
 {
-    return fx_is_array(x) ? fxi_array_refusal("array", x) : FX_STATUS_ARGUMENT;
+    return fx_is_array(x) ? fxi_array_check("array", x) : FX_STATUS_ARGUMENT;
 }
 bool fx_is_evaluated(const fx_array *x)
 {

@@ -7,6 +7,7 @@
 #define CFLUX_CONTEXT_H
 
 #include "object.h"
+#include "strided.h"
 
 typedef struct fxi_scope fxi_scope;
 struct fxi_scope {
@@ -66,7 +67,7 @@ typedef struct fxi_context {
     fxi_node *collective;
     fxi_promise *promises;
     int npromises, promise_capacity;
-    struct fxi_scratch *scratch; /* the evaluator's arrays, kept between runs (room.c) */
+    struct fxi_scratch *scratch; /* the evaluator's arrays, kept between runs (scratch.c) */
     fxi_node *returned; /* dead nodes that other threads gave back, with their history (atomic) */
     struct fxi_context *next_thread; /* list of the threads that are alive */
 } fxi_context;
@@ -171,14 +172,6 @@ fxi_data *fxi_data_new(fxi_buffer *b, int64_t offset, int ndim, const int64_t *s
                        const int64_t *strides);
 void fxi_data_free(fxi_data *d);
 
-static inline void fxi_dense_strides(int ndim, const int64_t *shape, int64_t *strides)
-{
-    int64_t s = 1;
-    for (int i = 0; i < ndim; i++) {
-        strides[i] = s;
-        s *= shape[i];
-    }
-}
 static inline bool fxi_same_shape(const fxi_node *a, const fxi_node *b)
 {
     if (a->ndim != b->ndim)
@@ -186,18 +179,6 @@ static inline bool fxi_same_shape(const fxi_node *a, const fxi_node *b)
     for (int i = 0; i < a->ndim; i++)
         if (a->shape[i] != b->shape[i])
             return false;
-    return true;
-}
-static inline bool fxi_is_dense(int ndim, const int64_t *shape, const int64_t *strides)
-{
-    int64_t s = 1;
-    for (int i = 0; i < ndim; i++) {
-        if (shape[i] == 0)
-            return true;
-        if (shape[i] != 1 && strides[i] != s)
-            return false;
-        s *= shape[i];
-    }
     return true;
 }
 

@@ -70,7 +70,7 @@ static inline bool fxi_handle_freed(const fx_object *o)
  * and what freed it, as far as that is known. Returns FX_STATUS_STATE. */
 fx_status fxi_handle_misused(const char *op, const void *object);
 /* The status that an array carries; records the misuse of one that was freed. */
-static inline fx_status fxi_array_refusal(const char *op, const fx_array *x)
+static inline fx_status fxi_array_check(const char *op, const fx_array *x)
 {
     return x->status != FX_OK && fxi_handle_freed(&x->base) ? fxi_handle_misused(op, x) : x->status;
 }

@@ -61,7 +61,7 @@ void fxi_buffer_give_up(fxi_buffer *b)
         return;
     if (!b->borrowed) {
         fxi_count_live(-(int64_t)b->bytes);
-        fxi_pool_forget(b);
+        fxi_pool_unname(b);
         fxi_pool_give(b->device, b->ptr, b->held);
     } else if (b->release) {
         b->release(b->ptr, b->user);

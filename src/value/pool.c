@@ -198,7 +198,7 @@ void fxi_pool_give(fx_device *d, void *ptr, size_t bytes)
         d->backend->free(d, ptr);
 }
 
-void fxi_pool_trim(fx_device *d)
+void fxi_pool_reclaim(fx_device *d)
 {
     fxi_pool *p = fxi_pool_of(d);
     fxi_mutex_lock(&p->lock);
@@ -209,11 +209,11 @@ void fxi_pool_trim(fx_device *d)
     fxi_mutex_unlock(&p->lock);
 }
 
-void fxi_pools_trim(void)
+void fxi_pools_reclaim(void)
 {
     fxi_mutex_lock(&pools_lock);
     for (fxi_pool *p = pools; p; p = p->next)
-        fxi_pool_trim(p->device);
+        fxi_pool_reclaim(p->device);
     fxi_mutex_unlock(&pools_lock);
 }
 
@@ -237,7 +237,7 @@ void fxi_pool_name(fxi_buffer *b, fx_dtype dtype, int ndim, const int64_t *shape
     fxi_mutex_unlock(&p->lock);
 }
 
-void fxi_pool_forget(fxi_buffer *b)
+void fxi_pool_unname(fxi_buffer *b)
 {
     if (!b->named)
         return;

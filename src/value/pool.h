@@ -83,12 +83,12 @@ void *fxi_pool_take(fx_device *device, size_t bytes, size_t *out_bytes);
 /* Takes it back; bytes as fxi_pool_take said. */
 void fxi_pool_give(fx_device *device, void *ptr, size_t bytes);
 /* Gives what is kept back to the device. */
-void fxi_pool_trim(fx_device *device);
-void fxi_pools_trim(void); /* of every device */
+void fxi_pool_reclaim(fx_device *device);
+void fxi_pools_reclaim(void); /* of every device */
 
 /* Says what a buffer holds, for fxi_no_memory; of a small or borrowed one nothing. */
 void fxi_pool_name(fxi_buffer *b, fx_dtype dtype, int ndim, const int64_t *shape);
-void fxi_pool_forget(fxi_buffer *b);
+void fxi_pool_unname(fxi_buffer *b);
 
 /* ---- what users see of it (device_memory.c) -------------------------------------------------- */
 

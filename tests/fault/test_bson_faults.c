@@ -229,7 +229,7 @@ static void all_of_the_process(job what, bool on, int at_least)
     int failed = 0, points = 0;
     for (long k = 0;; k++) {
         put_old_file();
-        fxi_memory_trim();
+        fxi_memory_reclaim();
         const int64_t before = live();
         arm(k, on);
         const bool worked = run(what);

@@ -374,7 +374,7 @@ static unsigned char *zeros(size_t elements, size_t *out_size)
 static long long peak_of_loading(const char *path, fx_error *out_error)
 {
     FX_SCOPE;
-    fxi_memory_trim();
+    fxi_memory_reclaim();
     const long long before = atomic_load(&held);
     atomic_store(&peak, before);
     fx_load(path);

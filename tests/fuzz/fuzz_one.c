@@ -193,7 +193,7 @@ void fuzz_one(const fuzz_target *target, const unsigned char *data, size_t n)
     const size_t measure = measured_by(target, data, n);
     const size_t allowed = each * measure + SLACK;
     const double allowed_time = 1 + (double)measure / LONGEST;
-    fxi_memory_trim();
+    fxi_memory_reclaim();
     fuzz_heap_begin();
     const double start = seconds();
     read_input(target, n ? data : none, n);

@@ -41,7 +41,7 @@ KNOWN = {
     "src/ops/operands.c": "which operands are refused",
     "src/tree/evaluate_object.c": "fx_eval of an array or of a whole object",
     "src/exec/run.c": "the order of an evaluation",
-    "src/exec/room.c": "the work space that a thread keeps",
+    "src/exec/scratch.c": "the work space that a thread keeps",
     "src/exec/plan_mode.c": "what the environment wants of plans",
     "src/exec/precision.c": "how exact the product has to be, which is part of the plan's key",
     "src/plan/graph.c": "the pending nodes and their key",

@@ -37,15 +37,15 @@ static void begin(const char *variant, const char *wish)
         setenv("FX_ONEDNN", wish, 1);
     messages[0] = '\0';
     fx_message_set_hook(note, NULL);
-    fxi_cpu_plugin_forget();
-    fxi_plans_drop();
+    fxi_cpu_plugin_reset();
+    fxi_plans_reclaim();
 }
 
 static int end(void **state)
 {
     (void)state;
     fx_message_set_hook(NULL, NULL);
-    fxi_plans_drop(); /* steps go back to the plugin that made them */
+    fxi_plans_reclaim(); /* steps go back to the plugin that made them */
     return 0;
 }
 

@@ -171,7 +171,7 @@ static void refused_steps_are_split(void **state)
         for (int i = 0; i < GRAPHS; i++) {
             FX_SCOPE;
             fx_array *here[RESULTS], *there[RESULTS];
-            fxi_plans_drop();
+            fxi_plans_reclaim();
             assert_int_equal(compute(i, fx_cpu_device(), here), FX_OK);
             script->lacks(d->id, lacks[round]);
             assert_int_equal(compute(i, d, there), FX_OK);
@@ -190,7 +190,7 @@ static void the_plan_fails_before_a_step_runs(void **state)
     fx_device *d = fx_device_get("AMDGPU", 0);
     const standin *script = standin_of(d);
     FX_SCOPE;
-    fxi_plans_drop();
+    fxi_plans_reclaim();
     fx_array *x = leaf(d, 1), *y = fx_cumsum(fx_tanh(fx_cumsum(x, 0)), 1);
     const int64_t launched = script->calls(d->id, STANDIN_LAUNCH);
     for (int round = 0; round < 2; round++) { /* also when it has failed before */

@@ -57,7 +57,7 @@ static void bytes_are_counted(void **state)
         train_once(h);
     const int64_t plans = fxi_plans_bytes(), held = fxi_memory_held_here();
     assert_true(plans > 0);
-    fxi_plans_drop();
+    fxi_plans_reclaim();
     const int64_t freed = held - fxi_memory_held_here();
     if (llabs(freed - plans) > plans / 20)
         fail_msg("%lld bytes counted, %lld freed", (long long)plans, (long long)freed);

@@ -50,7 +50,7 @@ static void look_in(const char *folders)
     unsetenv("CFLUX_BACKEND_PATH");
     messages = 0;
     *said = 0;
-    fxi_cpu_plugin_forget();
+    fxi_cpu_plugin_reset();
 }
 
 static void look_in_head(const char *variant)

@@ -42,7 +42,7 @@ static void prefer(const char *text)
         assert_true(fputs(text, f) >= 0);
         assert_int_equal(fclose(f), 0);
     }
-    fxi_preferences_forget();
+    fxi_preferences_reset();
     messages = 0;
     *said = 0;
 }
@@ -224,7 +224,7 @@ static void setting_the_preference(void **state)
     struct stat st;
     assert_int_equal(stat(file, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0640);
-    fxi_preferences_forget(); /* a restart */
+    fxi_preferences_reset(); /* a restart */
     assert_string_equal(fx_gpu_backend(), "AMDGPU");
     assert_int_equal(fx_gpu_backend_set("AMDGPU"), FX_OK);
     says(0, "GPU backend is already set to: AMDGPU.\nNo need to do anything else.");
@@ -245,11 +245,11 @@ static void setting_the_preference(void **state)
     assert_non_null(f);
     fputs("Flux.gpu_backend = \"CPU\"\n", f);
     fclose(f);
-    fxi_preferences_forget();
+    fxi_preferences_reset();
     assert_string_equal(fx_gpu_backend(), "CPU");
     unlink(other);
     setenv("CFLUX_PROJECT", "/nonexistent/folder", 1);
-    fxi_preferences_forget();
+    fxi_preferences_reset();
     assert_int_equal(fx_gpu_backend_set("CUDA"), FX_STATUS_IO);
     fx_error_take();
     setenv("CFLUX_PROJECT", project, 1);

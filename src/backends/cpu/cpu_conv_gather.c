@@ -268,23 +268,23 @@ static void fill(const reading *r, const unit *u, const char *x, char *scratch)
 }
 
 /* Memory that a thread works in. */
-typedef struct place {
+typedef struct workspace {
     int64_t ready; /* the padding is there */
     char *x, *panel;
     int32_t *list;
-} place;
+} workspace;
 
-static size_t place_bytes(const reading *r, size_t panel)
+static size_t workspace_bytes(const reading *r, size_t panel)
 {
     const int64_t windows = r->images * r->windows + r->core->gather_rows;
     return HEAD + (size_t)(r->images * r->image) * r->size + panel +
            (size_t)windows * sizeof(int32_t);
 }
 
-static place *place_in(const reading *r, size_t panel, void *memory)
+static workspace *workspace_in(const reading *r, size_t panel, void *memory)
 {
     const size_t x = (size_t)(r->images * r->image) * r->size;
-    place *p = memory;
+    workspace *p = memory;
     p->x = (char *)memory + HEAD;
     p->panel = p->x + x;
     p->list = (int32_t *)(void *)(p->panel + panel);
@@ -392,7 +392,7 @@ static void finish_windows(const sweep *s, const unit *u, int64_t out, int64_t n
     }
 }
 
-static void run_panel(const sweep *s, const place *p, const char *panel, int64_t width,
+static void run_panel(const sweep *s, const workspace *p, const char *panel, int64_t width,
                       int64_t windows)
 {
     const reading *r = &s->r;
@@ -409,7 +409,7 @@ static void run_panel(const sweep *s, const place *p, const char *panel, int64_t
 }
 
 /* A slice of the columns of one unit of one group. */
-static void run_task(const sweep *s, const place *p, int64_t task)
+static void run_task(const sweep *s, const workspace *p, int64_t task)
 {
     const reading *r = &s->r;
     const fxi_conv_geometry *g = s->g;
@@ -438,7 +438,7 @@ static void run_task(const sweep *s, const place *p, int64_t task)
 static void run_tasks(void *user, int64_t part, void *memory)
 {
     const sweep *s = user;
-    const place *p = place_in(&s->r, s->panel_bytes, memory);
+    const workspace *p = workspace_in(&s->r, s->panel_bytes, memory);
     int64_t from, to;
     fxi_cpu_range(s->tasks, s->parts, part, &from, &to);
     for (int64_t task = from; task < to; task++)
@@ -472,7 +472,7 @@ static fx_status run_phase(sweep *s)
         for (int64_t k = 0; k < g->groups * s->columns.panels; k++)
             pack_panel(s, k);
     const fx_status status =
-        fxi_cpu_parallel_scratch(s->parts, place_bytes(r, s->panel_bytes), run_tasks, s);
+        fxi_cpu_parallel_scratch(s->parts, workspace_bytes(r, s->panel_bytes), run_tasks, s);
     fxi_free(s->panels);
     return status;
 }
@@ -559,7 +559,7 @@ static void pack_gy(const weigh *w, const unit *u, int64_t group, int64_t first,
     }
 }
 
-static void weigh_share(const weigh *w, const place *p, int64_t group, int64_t share)
+static void weigh_share(const weigh *w, const workspace *p, int64_t group, int64_t share)
 {
     const reading *r = &w->r;
     int64_t from, to;
@@ -588,7 +588,7 @@ static void weigh_share(const weigh *w, const place *p, int64_t group, int64_t s
 static void weigh_part(void *user, int64_t part, void *memory)
 {
     const weigh *w = user;
-    const place *p = place_in(&w->r, w->panel_bytes, memory);
+    const workspace *p = workspace_in(&w->r, w->panel_bytes, memory);
     int64_t from, to;
     fxi_cpu_range(w->g->groups * w->shares, w->parts, part, &from, &to);
     for (int64_t k = from; k < to; k++)
@@ -649,7 +649,7 @@ static fx_status run_weight(weigh *w)
     for (int64_t k = r->sums; k < w->depth; k++)
         r->sum[k] = r->sum[r->sums - 1];
     const fx_status status =
-        fxi_cpu_parallel_scratch(w->parts, place_bytes(r, w->panel_bytes), weigh_part, w);
+        fxi_cpu_parallel_scratch(w->parts, workspace_bytes(r, w->panel_bytes), weigh_part, w);
     for (int64_t k = 0; k < g->groups * w->columns.panels && !status && w->parts == 1; k++)
         put_panel(w, k);
     if (status == FX_OK && w->parts > 1)

@@ -238,7 +238,7 @@ fx_status fxi_cpu_scatter(const fx_step *step, const void *const *in, void *out,
     fx_status status = read_indices(step, in[1], axis, step->out.shape[axis], &idx, run);
     if (status)
         return status;
-    if (!fxi_cpu_is_dense(src)) {
+    if (!fxi_is_dense(src->ndim, src->shape, src->stride)) {
         copy = fxi_aligned(64, (size_t)fx_tensor_length(src) * fxi_cpu_size(src->dtype));
         status = copy ? fxi_cpu_copy(src, in[0], copy) : fxi_cpu_no_memory(run, step);
     }

@@ -167,26 +167,6 @@ size_t fxi_cpu_size(int dtype)
     return sizes[dtype];
 }
 
-bool fxi_cpu_is_dense(const fx_tensor *t)
-{
-    int64_t step = 1;
-    for (int d = 0; d < t->ndim; d++) {
-        if (t->shape[d] != 1 && t->stride[d] != step)
-            return false;
-        step *= t->shape[d];
-    }
-    return true;
-}
-
-void fxi_cpu_set_dense(fx_tensor *t)
-{
-    int64_t step = 1;
-    for (int d = 0; d < t->ndim; d++) {
-        t->stride[d] = step;
-        step *= t->shape[d];
-    }
-}
-
 /* ---- the instruction set --------------------------------------------------------------------- */
 /* Best first; NULL where the machine lacks it. */
 static void list_simd(const fxi_simd *tables[3])
@@ -296,7 +276,7 @@ static fx_status run_widened(fxi_kernel kernel, const fx_step *step, const void 
         at += copy_bytes(&tensors[k]);
         tensors[k].dtype = FX_DTYPE_F32;
         if (!last)
-            fxi_cpu_set_dense(&tensors[k]);
+            fxi_dense_strides(tensors[k].ndim, tensors[k].shape, tensors[k].stride);
     }
     float *result = (float *)(void *)at;
     fx_step wide = *step;

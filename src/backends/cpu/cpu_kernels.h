@@ -8,6 +8,7 @@
 #ifndef CFLUX_CPU_KERNELS_H
 #define CFLUX_CPU_KERNELS_H
 
+#include "strided.h"
 #include "step.h"
 
 fx_status fxi_cpu_run_step(const fx_step *step, const void *const *in, void *out, fx_run *run);
@@ -65,8 +66,6 @@ static inline bool fxi_cpu_is_half(int dtype)
 {
     return dtype == FX_DTYPE_F16 || dtype == FX_DTYPE_BF16;
 }
-bool fxi_cpu_is_dense(const fx_tensor *t);
-void fxi_cpu_set_dense(fx_tensor *t); /* sets the strides of its shape */
 
 /* C (m×n) = A·B, or C += A·B: the blocked product of cpu_gemm.c for floats (16 bits: no +=).
  * Strides are in elements, rs of rows and cs of columns; the rows of C are neighbours. k = 0 gives

@@ -55,24 +55,24 @@ fx_status fxi_cpu_move(const fx_step *step, const void *const *in, void *out, fx
 
 /* ---- concat and pad -------------------------------------------------------------------------- */
 /* The output as inner × axis × outer, and where in it the next input goes. */
-typedef struct place {
+typedef struct target {
     int64_t inner, outer, size; /* size: of the output along the axis */
     int64_t start;              /* along the axis */
     size_t bytes;
     char *out;
-} place;
+} target;
 
-static place place_of(const fx_tensor *t, int axis, void *out)
+static target target_of(const fx_tensor *t, int axis, void *out)
 {
-    return (place){.inner = fxi_length(axis, t->shape),
-                   .size = t->shape[axis],
-                   .outer = fxi_length(t->ndim - axis - 1, t->shape + axis + 1),
-                   .bytes = fxi_cpu_size(t->dtype),
-                   .out = out};
+    return (target){.inner = fxi_length(axis, t->shape),
+                    .size = t->shape[axis],
+                    .outer = fxi_length(t->ndim - axis - 1, t->shape + axis + 1),
+                    .bytes = fxi_cpu_size(t->dtype),
+                    .out = out};
 }
 
-/* Reads t into the place, `along` elements along the axis. */
-static void put(place *p, const fx_tensor *t, const void *in, int64_t along)
+/* Copies t to the target, `along` elements along the axis. */
+static void put(target *p, const fx_tensor *t, const void *in, int64_t along)
 {
     const int64_t run = p->inner * along, row = p->inner * p->size;
     char *dst = p->out + p->inner * p->start * (int64_t)p->bytes;
@@ -94,7 +94,7 @@ fx_status fxi_cpu_join(const fx_step *step, const void *const *in, void *out, fx
     (void)run;
     const bool pads = step->op == FX_OP_PAD;
     const int axis = fx_step_copy(step)->axis;
-    place p = place_of(&step->out, axis, out);
+    target p = target_of(&step->out, axis, out);
     if (pads) {
         fill(in[1], p.bytes, fx_tensor_length(&step->out), out);
         p.start = fx_step_copy(step)->before;

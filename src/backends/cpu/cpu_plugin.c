@@ -38,9 +38,9 @@ const char *fxi_cpu_plugin_why(const char *name)
     return fxi_same_letters(name, library.name) ? fxi_kernel_plugin_why(&library) : NULL;
 }
 
-void fxi_cpu_plugin_forget(void)
+void fxi_cpu_plugin_reset(void)
 {
-    fxi_kernel_plugin_forget(&library);
+    fxi_kernel_plugin_reset(&library);
 }
 
 /* ---- which steps ----------------------------------------------------------------------------- */

@@ -17,6 +17,6 @@ const char *fxi_cpu_plugin_name(bool open);
  * is none of that name. */
 const char *fxi_cpu_plugin_why(const char *name);
 /* For tests: the first use begins anew, as in a new process (what was opened stays open). */
-void fxi_cpu_plugin_forget(void);
+void fxi_cpu_plugin_reset(void);
 
 #endif

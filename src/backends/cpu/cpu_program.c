@@ -77,22 +77,22 @@ static bool half(int dtype)
 enum { NOWHERE = -1 };
 
 /* Where a register is: as a vector, and of scalars also as a single value. */
-typedef struct reg {
+typedef struct reg_location {
     int16_t vector, scalar; /* places */
     int16_t slot;           /* of the vector, given back after the last use; or NOWHERE */
     int16_t raw;            /* slot of 16-bit elements, until all operands are loaded; or NOWHERE */
     int16_t last_use;
     uint8_t dtype;
-} reg;
+} reg_location;
 
-typedef struct maker {
+typedef struct builder {
     const fxi_program_spec *spec;
     const fxi_simd *simd;
     fxi_program *p;
     int nregs;
-    reg regs[MAX_REGISTERS];
+    reg_location regs[MAX_REGISTERS];
     bool busy[MAX_SLOTS];
-} maker;
+} builder;
 
 static bool is_scalar(const fx_tensor *t)
 {
@@ -107,13 +107,13 @@ static size_t register_size(int dtype)
     return half(dtype) ? sizeof(float) : fxi_cpu_size(dtype);
 }
 
-static int slot_place(const maker *m, int slot)
+static int slot_place(const builder *m, int slot)
 {
     return m->spec->nin + slot;
 }
 
 /* The first of `count` neighbouring tiles. */
-static int16_t take_slots(maker *m, int count)
+static int16_t take_slots(builder *m, int count)
 {
     int k = 0;
     for (int i = 0; i < count; i++)
@@ -128,7 +128,7 @@ static int16_t take_slots(maker *m, int count)
     return (int16_t)k;
 }
 
-static int output_of(const maker *m, int r)
+static int output_of(const builder *m, int r)
 {
     for (int k = 0; k < m->spec->nout; k++)
         if (m->spec->out[k] == r)
@@ -136,11 +136,11 @@ static int output_of(const maker *m, int r)
     return -1;
 }
 
-static void find_last_uses(maker *m)
+static void find_last_uses(builder *m)
 {
     const fxi_program_spec *s = m->spec;
     for (int r = 0; r < m->nregs; r++)
-        m->regs[r] = (reg){NOWHERE, NOWHERE, NOWHERE, NOWHERE, .last_use = -1};
+        m->regs[r] = (reg_location){NOWHERE, NOWHERE, NOWHERE, NOWHERE, .last_use = -1};
     for (int k = 0; k < s->program.n; k++)
         for (int i = 0; i < s->program.instr[k].nsrc; i++)
             m->regs[s->program.instr[k].src[i]].last_use = (int16_t)k;
@@ -148,13 +148,13 @@ static void find_last_uses(maker *m)
         m->regs[s->out[k]].last_use = (int16_t)s->program.n;
 }
 
-static void add_call(maker *m, fxi_tile_fn loop, int to, int from)
+static void add_call(builder *m, fxi_tile_fn loop, int to, int from)
 {
     m->p->calls[m->p->ncalls++] =
         (call){.loop = loop, .to = (uint8_t)to, .src = {(uint8_t)from, 0, 0}};
 }
 
-static void add_first(maker *m, fxi_tile_fn loop, int to, int from, int n)
+static void add_first(builder *m, fxi_tile_fn loop, int to, int from, int n)
 {
     m->p->first[m->p->nfirst++] =
         (call){.loop = loop, .to = (uint8_t)to, .src = {(uint8_t)from, 0, 0}, .n = (int16_t)n};
@@ -185,7 +185,7 @@ static int64_t period_of(const fxi_walk *w, int tile)
 }
 
 /* Brings strided operand k into a tile; returns the place. */
-static int add_load(maker *m, int k)
+static int add_load(builder *m, int k)
 {
     const fx_tensor *t = &m->spec->in[k];
     load *l = &m->p->loads[m->p->nloads++];
@@ -199,10 +199,10 @@ static int add_load(maker *m, int k)
     return l->to;
 }
 
-static void place_operand(maker *m, int k)
+static void place_operand(builder *m, int k)
 {
     const fx_tensor *t = &m->spec->in[k];
-    reg *r = &m->regs[k];
+    reg_location *r = &m->regs[k];
     const fxi_tile_fn widen = half(t->dtype) ? m->simd->load[t->dtype == FX_DTYPE_BF16] : NULL;
     r->dtype = t->dtype;
     if (is_scalar(t) && m->spec->length != 1) {
@@ -214,7 +214,7 @@ static void place_operand(maker *m, int k)
         return;
     }
     int place = k;
-    if (is_scalar(t) || fxi_cpu_is_dense(t))
+    if (is_scalar(t) || fxi_is_dense(t->ndim, t->shape, t->stride))
         m->p->moving[m->p->nmoving++] = (moving){(uint8_t)k, (uint8_t)fxi_cpu_size(t->dtype)};
     else
         place = add_load(m, k);
@@ -261,7 +261,7 @@ fxi_tile_fn fxi_cpu_mixed_loop(const fxi_simd *simd, const fx_instr *ins, unsign
     return NULL;
 }
 
-static fxi_tile_fn mixed_loop(const maker *m, const fx_instr *ins, int *out_scalar)
+static fxi_tile_fn mixed_loop(const builder *m, const fx_instr *ins, int *out_scalar)
 {
     unsigned scalars = 0;
     for (int i = 0; i < ins->nsrc; i++)
@@ -270,14 +270,14 @@ static fxi_tile_fn mixed_loop(const maker *m, const fx_instr *ins, int *out_scal
 }
 
 /* Spreads the scalars that instruction k takes as vectors over tiles that they keep. */
-static void spread_scalars(maker *m, int k)
+static void spread_scalars(builder *m, int k)
 {
     const fx_instr *ins = &m->spec->program.instr[k];
     int scalar = -1;
     if (!mixed_loop(m, ins, &scalar))
         scalar = -1;
     for (int i = 0; i < ins->nsrc; i++) {
-        reg *r = &m->regs[ins->src[i]];
+        reg_location *r = &m->regs[ins->src[i]];
         if (i == scalar || r->scalar == NOWHERE || r->vector != NOWHERE)
             continue;
         const size_t size = register_size(r->dtype);
@@ -291,11 +291,11 @@ static void spread_scalars(maker *m, int k)
 }
 
 /* Gives back the tiles of operands that die here and whose elements have (or have not) `size`. */
-static void give_back(maker *m, int k, size_t size, bool same)
+static void give_back(builder *m, int k, size_t size, bool same)
 {
     const fx_instr *ins = &m->spec->program.instr[k];
     for (int i = 0; i < ins->nsrc; i++) {
-        reg *a = &m->regs[ins->src[i]];
+        reg_location *a = &m->regs[ins->src[i]];
         if (a->slot < 0 || a->last_use != k || (register_size(a->dtype) == size) != same)
             continue;
         m->busy[a->slot] = false;
@@ -304,9 +304,9 @@ static void give_back(maker *m, int k, size_t size, bool same)
 }
 
 /* A loop may work in place when its operand's elements have the result's size. */
-static void place_result(maker *m, int k, int r)
+static void place_result(builder *m, int k, int r)
 {
-    reg *to = &m->regs[r];
+    reg_location *to = &m->regs[r];
     const size_t size = register_size(to->dtype);
     const int o = output_of(m, r);
     give_back(m, k, size, true);
@@ -321,7 +321,7 @@ static void place_result(maker *m, int k, int r)
         m->busy[to->slot] = false;
 }
 
-static bool place_instruction(maker *m, int k)
+static bool place_instruction(builder *m, int k)
 {
     const fx_instr *ins = &m->spec->program.instr[k];
     const int r = m->spec->nin + k;
@@ -347,7 +347,7 @@ static bool place_instruction(maker *m, int k)
 
 /* ---- making: outputs ------------------------------------------------------------------------- */
 /* The operands that instructions after k read where they lie. */
-static uint32_t read_later(const maker *m, int k)
+static uint32_t read_later(const builder *m, int k)
 {
     uint32_t mask = 0;
     for (int j = k + 1; j < m->spec->program.n; j++)
@@ -359,7 +359,7 @@ static uint32_t read_later(const maker *m, int k)
     return mask;
 }
 
-static void place_outputs(maker *m)
+static void place_outputs(builder *m)
 {
     for (int o = 0; o < m->spec->nout; o++) {
         const int r = m->spec->out[o], dtype = m->regs[r].dtype;
@@ -425,7 +425,7 @@ static size_t widest(const fxi_program_spec *s)
 }
 
 /* What stays in its tile from tile to tile has to be placed before anything that comes and goes. */
-static void place_operands(maker *m)
+static void place_operands(builder *m)
 {
     for (int k = 0; k < m->spec->nin; k++)
         place_operand(m, k);
@@ -436,7 +436,7 @@ static void place_operands(maker *m)
             m->busy[m->regs[k].raw] = false;
 }
 
-static fx_status place_all(maker *m, int tile)
+static fx_status place_all(builder *m, int tile)
 {
     const fxi_program_spec *s = m->spec;
     fxi_program *p = m->p;
@@ -479,7 +479,7 @@ static fxi_program *allocate(const fxi_program_spec *s)
 
 fx_status fxi_program_make(const fxi_program_spec *spec, void **out_program)
 {
-    maker m = {.spec = spec, .simd = fxi_cpu_simd(), .nregs = spec->nin + spec->program.n};
+    builder m = {.spec = spec, .simd = fxi_cpu_simd(), .nregs = spec->nin + spec->program.n};
     *out_program = NULL;
     if (m.nregs > MAX_REGISTERS || spec->nin > FXI_PROGRAM_OPERANDS || spec->program.n < 1)
         return FX_STATUS_INTERNAL;

@@ -22,36 +22,36 @@ enum {
 };
 
 /* What a place holds. */
-typedef enum room {
-    ROOM_NONE,
-    ROOM_TILE,   /* from one instruction to another */
-    ROOM_FILLED, /* a tile too, filled before the first instruction */
-    ROOM_BLOCK,
-    ROOM_ROWS,
-    ROOM_SUMS /* accumulators of a tile's rows */
-} room;
+typedef enum scratch_use {
+    SCRATCH_NONE,
+    SCRATCH_TILE,   /* from one instruction to another */
+    SCRATCH_FILLED, /* a tile too, filled before the first instruction */
+    SCRATCH_BLOCK,
+    SCRATCH_ROWS,
+    SCRATCH_SUMS /* accumulators of a tile's rows */
+} scratch_use;
 
 /* Where a register is: elements, values of a block's rows, or one number. */
-typedef struct reg {
+typedef struct reg_location {
     int16_t elements, values, one;
     int16_t spread, spread_pass; /* a row's value as elements, filled in this pass */
     int16_t last_use, last_pass;
     uint8_t dtype;
     bool row; /* one value a row */
-} reg;
+} reg_location;
 
-typedef struct maker {
+typedef struct builder {
     const fx_step *step;
     const fx_row_step *row; /* of the step */
     const fxi_simd *simd;
     fxi_row_plan *p;
     int nregs, pass, nspreads;
     size_t width, accumulator; /* of the widest register, and one of a reduction; bytes */
-    reg regs[MAX_REGISTERS];
-    uint8_t room[FXI_ROW_PLACES], size[FXI_ROW_PLACES]; /* size: of a block's elements, else 0 */
+    reg_location regs[MAX_REGISTERS];
+    uint8_t use[FXI_ROW_PLACES], size[FXI_ROW_PLACES]; /* size: of a block's elements, else 0 */
     bool busy[FXI_ROW_PLACES];
     fx_status status;
-} maker;
+} builder;
 
 static bool half(int dtype)
 {
@@ -66,22 +66,22 @@ static size_t register_size(int dtype)
 /* ---- places and calls ------------------------------------------------------------------------ */
 
 /* A place of scratch that is free, or a new one. */
-static int16_t take_sized(maker *m, room kind, size_t size)
+static int16_t take_sized(builder *m, scratch_use kind, size_t size)
 {
     int k = m->step->nin + m->p->nout;
-    while (k < m->p->nplaces && (m->busy[k] || m->room[k] != kind || m->size[k] != size))
+    while (k < m->p->nplaces && (m->busy[k] || m->use[k] != kind || m->size[k] != size))
         k++;
     if (k == FXI_ROW_PLACES) {
         m->status = FX_STATUS_INTERNAL;
         return 0;
     }
-    m->room[k] = (uint8_t)kind;
+    m->use[k] = (uint8_t)kind;
     m->size[k] = (uint8_t)size;
     m->busy[k] = true;
     return (int16_t)k;
 }
 
-static int16_t take(maker *m, room kind)
+static int16_t take(builder *m, scratch_use kind)
 {
     const int16_t k = take_sized(m, kind, 0);
     m->p->nplaces = k >= m->p->nplaces ? k + 1 : m->p->nplaces;
@@ -89,10 +89,10 @@ static int16_t take(maker *m, room kind)
 }
 
 /* Elements that are there for a whole block move on with the tiles. */
-static int16_t take_block(maker *m, int dtype)
+static int16_t take_block(builder *m, int dtype)
 {
     const uint8_t size = (uint8_t)register_size(dtype);
-    const int16_t k = take_sized(m, ROOM_BLOCK, size);
+    const int16_t k = take_sized(m, SCRATCH_BLOCK, size);
     if (k < m->p->nplaces)
         return k;
     m->p->nplaces = k + 1;
@@ -100,14 +100,14 @@ static int16_t take_block(maker *m, int dtype)
     return k;
 }
 
-static fxi_row_call *add_call(maker *m, fxi_tile_fn loop, int to, int from)
+static fxi_row_call *add_call(builder *m, fxi_tile_fn loop, int to, int from)
 {
     fxi_row_call *c = &m->p->calls[m->p->ncalls++];
     *c = (fxi_row_call){.loop = loop, .to = (int16_t)to, .src = {(int16_t)from, 0, 0}};
     return c;
 }
 
-static int place_of_output(const maker *m, int r)
+static int place_of_output(const builder *m, int r)
 {
     if (m->row->out_reg == r)
         return m->step->nin;
@@ -118,12 +118,12 @@ static int place_of_output(const maker *m, int r)
 }
 
 /* A register of elements has this type. */
-static void widen(maker *m, int dtype)
+static void widen(builder *m, int dtype)
 {
     m->width = register_size(dtype) > m->width ? register_size(dtype) : m->width;
 }
 
-static void find_last_uses(maker *m)
+static void find_last_uses(builder *m)
 {
     for (int k = 0; k < m->row->program.n; k++) {
         const fx_instr *ins = &m->row->program.instr[k];
@@ -155,19 +155,19 @@ static fx_tensor axes_of(const fx_tensor *t, int first, int n)
     return part;
 }
 
-static int16_t load_operand(maker *m, int k, const fx_tensor *t, fxi_row_extent extent)
+static int16_t load_operand(builder *m, int k, const fx_tensor *t, fxi_row_extent extent)
 {
     fxi_row_load *l = &m->p->loads[m->p->nloads++];
     *l = (fxi_row_load){.in = (int16_t)k, .dtype = t->dtype, .extent = (uint8_t)extent};
     fxi_walk_init(&l->walk, t->ndim, t->shape, t->stride);
-    l->to = extent == FXI_ROW_ELEMENTS ? take_block(m, t->dtype) : take(m, ROOM_ROWS);
+    l->to = extent == FXI_ROW_ELEMENTS ? take_block(m, t->dtype) : take(m, SCRATCH_ROWS);
     return l->to;
 }
 
-static void place_row_operand(maker *m, int k, const fx_tensor *outer)
+static void place_row_operand(builder *m, int k, const fx_tensor *outer)
 {
     m->regs[k].row = true;
-    if (half(outer->dtype) || !fxi_cpu_is_dense(outer)) {
+    if (half(outer->dtype) || !fxi_is_dense(outer->ndim, outer->shape, outer->stride)) {
         m->regs[k].values = load_operand(m, k, outer, FXI_ROW_VALUES);
         return;
     }
@@ -176,21 +176,21 @@ static void place_row_operand(maker *m, int k, const fx_tensor *outer)
 }
 
 /* One dense row for all rows. */
-static void place_column_operand(maker *m, int k, uint8_t size)
+static void place_column_operand(builder *m, int k, uint8_t size)
 {
     fxi_row_plan *p = m->p;
     if (p->tile_rows) {
-        const int16_t to = take(m, ROOM_FILLED);
+        const int16_t to = take(m, SCRATCH_FILLED);
         p->laid[p->nlaid++] = (fxi_row_link){(int16_t)k, to, size};
         m->regs[k].elements = to;
         return;
     }
-    const int16_t to = take(m, ROOM_NONE);
+    const int16_t to = take(m, SCRATCH_NONE);
     p->columns[p->ncolumns++] = (fxi_row_link){(int16_t)k, to, size};
     m->regs[k].elements = to;
 }
 
-static void place_operand(maker *m, int k)
+static void place_operand(builder *m, int k)
 {
     const fx_tensor *t = &m->step->in[k];
     const int axes = m->row->row_axes;
@@ -207,9 +207,10 @@ static void place_operand(maker *m, int k)
     if (is_scalar(&inner)) {
         place_row_operand(m, k, &outer);
     } else if (half(t->dtype) ||
-               !(fxi_cpu_is_dense(t) || (fxi_cpu_is_dense(&inner) && is_scalar(&outer)))) {
+               !(fxi_is_dense(t->ndim, t->shape, t->stride) ||
+                 (fxi_is_dense(inner.ndim, inner.shape, inner.stride) && is_scalar(&outer)))) {
         m->regs[k].elements = load_operand(m, k, t, FXI_ROW_ELEMENTS);
-    } else if (fxi_cpu_is_dense(t)) {
+    } else if (fxi_is_dense(t->ndim, t->shape, t->stride)) {
         m->regs[k].elements = (int16_t)k;
         m->p->offset[k] = m->p->inner * size;
         m->p->movers[m->p->nmovers++] = (fxi_row_link){(int16_t)k, (int16_t)k, size};
@@ -221,38 +222,38 @@ static void place_operand(maker *m, int k)
 /* ---- registers as instructions see them ------------------------------------------------------ */
 
 /* One number in every element of a tile, which serves as the values of rows as well. */
-static int16_t splat_of(maker *m, int r)
+static int16_t splat_of(builder *m, int r)
 {
-    reg *a = &m->regs[r];
+    reg_location *a = &m->regs[r];
     if (a->spread == NOWHERE) {
         widen(m, a->dtype);
-        a->spread = take(m, ROOM_FILLED);
+        a->spread = take(m, SCRATCH_FILLED);
         m->p->splats[m->p->nsplats++] =
             (fxi_row_link){a->one, a->spread, (uint8_t)register_size(a->dtype)};
     }
     return a->spread;
 }
 
-static bool is_one(const reg *a)
+static bool is_one(const reg_location *a)
 {
     return a->values == NOWHERE && a->one != NOWHERE;
 }
 
-static int16_t values_of(maker *m, int r)
+static int16_t values_of(builder *m, int r)
 {
     return is_one(&m->regs[r]) ? splat_of(m, r) : m->regs[r].values;
 }
 
-static int16_t elements_of(maker *m, int r)
+static int16_t elements_of(builder *m, int r)
 {
-    reg *a = &m->regs[r];
+    reg_location *a = &m->regs[r];
     if (!a->row)
         return a->elements;
     if (is_one(a))
         return splat_of(m, r);
     if (a->spread == NOWHERE) {
         widen(m, a->dtype);
-        a->spread = take(m, ROOM_FILLED);
+        a->spread = take(m, SCRATCH_FILLED);
     }
     if (a->spread_pass != m->pass)
         m->p->spreads[m->nspreads++] =
@@ -262,11 +263,11 @@ static int16_t elements_of(maker *m, int r)
 }
 
 /* The number of the current row. */
-static int16_t one_of(maker *m, int r)
+static int16_t one_of(builder *m, int r)
 {
-    reg *a = &m->regs[r];
+    reg_location *a = &m->regs[r];
     if (a->one == NOWHERE) {
-        a->one = take(m, ROOM_NONE);
+        a->one = take(m, SCRATCH_NONE);
         m->p->ones[m->p->nones++] =
             (fxi_row_link){a->values, a->one, (uint8_t)register_size(a->dtype)};
     }
@@ -275,22 +276,22 @@ static int16_t one_of(maker *m, int r)
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
-static void round_result(maker *m, const fx_instr *ins, int place)
+static void round_result(builder *m, const fx_instr *ins, int place)
 {
     if (half(ins->dtype))
         add_call(m, m->simd->round[ins->dtype == FX_DTYPE_BF16], place, place);
 }
 
 /* On values of rows. */
-static void add_row_call(maker *m, int k)
+static void add_row_call(builder *m, int k)
 {
     const fx_instr *ins = &m->row->program.instr[k];
-    reg *to = &m->regs[m->step->nin + k];
+    reg_location *to = &m->regs[m->step->nin + k];
     const int out = place_of_output(m, m->step->nin + k);
     int16_t src[3] = {0, 0, 0};
     for (int i = 0; i < ins->nsrc; i++)
         src[i] = values_of(m, ins->src[i]);
-    to->values = out >= 0 && !half(ins->dtype) ? (int16_t)out : take(m, ROOM_ROWS);
+    to->values = out >= 0 && !half(ins->dtype) ? (int16_t)out : take(m, SCRATCH_ROWS);
     fxi_row_call *c = add_call(m, fxi_cpu_loop(m->simd, ins), to->values, 0);
     c->attr = ins->attr;
     memcpy(c->src, src, sizeof c->src);
@@ -299,7 +300,7 @@ static void add_row_call(maker *m, int k)
 
 /* Sums and squared deviations of the same elements, as a layer normalisation needs them, take one
  * reading: the call that was there first gives both. False: there is none of the other kind. */
-static bool join_reduction(maker *m, const fxi_reducer *r, int16_t from, int16_t to)
+static bool join_reduction(builder *m, const fxi_reducer *r, int16_t from, int16_t to)
 {
     const fxi_reducer *sqdev = &m->simd->reduce[FX_REDUCE_SQDEV][FXI_C_F32];
     for (int32_t k = m->p->passes[m->pass].elements; k < m->p->ncalls; k++) {
@@ -324,17 +325,17 @@ static bool join_reduction(maker *m, const fxi_reducer *r, int16_t from, int16_t
     return false;
 }
 
-static void add_reduction(maker *m, int k)
+static void add_reduction(builder *m, int k)
 {
     const fx_instr *ins = &m->row->program.instr[k];
-    reg *to = &m->regs[m->step->nin + k];
+    reg_location *to = &m->regs[m->step->nin + k];
     const int out = place_of_output(m, m->step->nin + k);
     const int16_t from = elements_of(m, ins->src[0]);
     const fxi_reducer *reducer = fxi_cpu_reducer(ins->attr, ins->from, ins->dtype);
-    to->values = out >= 0 ? (int16_t)out : take(m, ROOM_ROWS);
+    to->values = out >= 0 ? (int16_t)out : take(m, SCRATCH_ROWS);
     if (join_reduction(m, reducer, from, to->values))
         return;
-    fxi_row_call *c = add_call(m, NULL, take(m, ROOM_SUMS), from);
+    fxi_row_call *c = add_call(m, NULL, take(m, SCRATCH_SUMS), from);
     c->reducer = reducer;
     c->src[1] = to->values;
     c->in_size = (uint8_t)fxi_cpu_size(ins->from);
@@ -343,12 +344,12 @@ static void add_reduction(maker *m, int k)
 }
 
 /* Gives back the tiles of operands that die here and whose elements have (or have not) `size`. */
-static void give_back(maker *m, int k, size_t size, bool same)
+static void give_back(builder *m, int k, size_t size, bool same)
 {
     const fx_instr *ins = &m->row->program.instr[k];
     for (int i = 0; i < ins->nsrc; i++) {
-        const reg *a = &m->regs[ins->src[i]];
-        if (!a->row && m->room[a->elements] != ROOM_NONE && ins->src[i] >= m->step->nin &&
+        const reg_location *a = &m->regs[ins->src[i]];
+        if (!a->row && m->use[a->elements] != SCRATCH_NONE && ins->src[i] >= m->step->nin &&
             a->last_use == k && (register_size(a->dtype) == size) == same)
             m->busy[a->elements] = false;
     }
@@ -361,7 +362,7 @@ static void stream_tile(void *d, const void *const *s, int n, int64_t size)
 
 /* How a register is stored that is not computed where it belongs: 16-bit elements, and outputs far
  * beyond the cache. NULL: it is. */
-static fxi_tile_fn store_of(const maker *m, int dtype)
+static fxi_tile_fn store_of(const builder *m, int dtype)
 {
     if (half(dtype))
         return m->simd->store[dtype == FX_DTYPE_BF16];
@@ -370,10 +371,10 @@ static fxi_tile_fn store_of(const maker *m, int dtype)
 }
 
 /* A loop may work in place when its operand's elements have the result's size. */
-static void place_elements(maker *m, int k)
+static void place_elements(builder *m, int k)
 {
     const int r = m->step->nin + k, out = place_of_output(m, r);
-    reg *to = &m->regs[r];
+    reg_location *to = &m->regs[r];
     const size_t size = register_size(to->dtype);
     give_back(m, k, size, true);
     if (out >= 0 && !store_of(m, to->dtype))
@@ -381,23 +382,23 @@ static void place_elements(maker *m, int k)
     else if (to->last_pass > m->pass)
         to->elements = take_block(m, to->dtype);
     else
-        to->elements = take(m, ROOM_TILE);
+        to->elements = take(m, SCRATCH_TILE);
     give_back(m, k, size, false);
 }
 
 /* A loop that takes one operand as a number, if there is one for the instruction: of several rows
  * in a tile each has its own. */
-static fxi_tile_fn mixed_loop(const maker *m, const fx_instr *ins, int *out_scalar)
+static fxi_tile_fn mixed_loop(const builder *m, const fx_instr *ins, int *out_scalar)
 {
     unsigned scalars = 0;
     for (int i = 0; i < ins->nsrc; i++) {
-        const reg *a = &m->regs[ins->src[i]];
+        const reg_location *a = &m->regs[ins->src[i]];
         scalars |= (unsigned)(a->row && (is_one(a) || !m->p->tile_rows)) << i;
     }
     return fxi_cpu_mixed_loop(m->simd, ins, scalars, out_scalar);
 }
 
-static void add_element_call(maker *m, int k)
+static void add_element_call(builder *m, int k)
 {
     const fx_instr *ins = &m->row->program.instr[k];
     const int out = place_of_output(m, m->step->nin + k);
@@ -407,7 +408,7 @@ static void add_element_call(maker *m, int k)
     for (int i = 0; i < ins->nsrc; i++)
         src[i] = loop && i == scalar ? one_of(m, ins->src[i]) : elements_of(m, ins->src[i]);
     place_elements(m, k);
-    const reg *to = &m->regs[m->step->nin + k];
+    const reg_location *to = &m->regs[m->step->nin + k];
     fxi_row_call *c = add_call(m, loop ? loop : fxi_cpu_loop(m->simd, ins), to->elements, 0);
     c->attr = ins->attr;
     memcpy(c->src, src, sizeof c->src);
@@ -419,10 +420,10 @@ static void add_element_call(maker *m, int k)
     m->p->streams |= store == stream_tile;
 }
 
-static void add_instruction(maker *m, int k)
+static void add_instruction(builder *m, int k)
 {
     const fx_instr *ins = &m->row->program.instr[k];
-    reg *to = &m->regs[m->step->nin + k];
+    reg_location *to = &m->regs[m->step->nin + k];
     to->dtype = ins->dtype;
     to->row = ins->row;
     if (ins->op == FX_OP_REDUCE) {
@@ -437,7 +438,7 @@ static void add_instruction(maker *m, int k)
         add_element_call(m, k);
 }
 
-static void add_passes(maker *m)
+static void add_passes(builder *m)
 {
     const fx_program *q = &m->row->program;
     fxi_row_plan *p = m->p;
@@ -458,17 +459,17 @@ static void add_passes(maker *m)
 }
 
 /* 16-bit values of rows are stored when the block is done. */
-static void store_rows(maker *m)
+static void store_rows(builder *m)
 {
     for (int r = m->step->nin; r < m->nregs; r++) {
-        const reg *a = &m->regs[r];
+        const reg_location *a = &m->regs[r];
         const int out = place_of_output(m, r);
         if (out >= 0 && a->row && half(a->dtype))
             add_call(m, m->simd->store[a->dtype == FX_DTYPE_BF16], out, a->values);
     }
 }
 
-static void place_outputs(maker *m)
+static void place_outputs(builder *m)
 {
     fxi_row_plan *p = m->p;
     for (int k = 0; k < m->row->program.n; k++) {
@@ -488,11 +489,11 @@ static void place_outputs(maker *m)
 /* A tile of part of a row: as large as the first cache allows with all that it needs there, for
  * each call costs time of its own and reductions end with a fold; tiles of a row are about equal.
  */
-static int32_t part_of_row(const maker *m)
+static int32_t part_of_row(const builder *m)
 {
     int64_t tile = FXI_TILE_MOST, places = m->p->nmovers;
     for (int k = m->p->nin + m->p->nout; k < m->p->nplaces; k++)
-        places += m->room[k] == ROOM_TILE || m->room[k] == ROOM_FILLED;
+        places += m->use[k] == SCRATCH_TILE || m->use[k] == SCRATCH_FILLED;
     while (tile > FXI_TILE && tile * places * (int64_t)m->width > TILE_BYTES)
         tile /= 2;
     const int64_t parts = (m->p->inner + tile - 1) / tile, each = (m->p->inner + parts - 1) / parts;
@@ -500,7 +501,7 @@ static int32_t part_of_row(const maker *m)
 }
 
 /* How rows are divided. */
-static void divide(maker *m)
+static void divide(builder *m)
 {
     fxi_row_plan *p = m->p;
     int64_t bytes = 1;
@@ -516,21 +517,21 @@ static void divide(maker *m)
 }
 
 /* Places start an odd number of cache lines apart: they do not share cache sets. */
-static void lay_out(maker *m)
+static void lay_out(builder *m)
 {
     fxi_row_plan *p = m->p;
     const int64_t tile = p->tile > p->block ? p->tile : p->block, width = (int64_t)m->width;
-    const int64_t rooms[] = {[ROOM_NONE] = 0,
-                             [ROOM_TILE] = tile * width,
-                             [ROOM_FILLED] = tile * width,
-                             [ROOM_BLOCK] = p->block * p->inner * width,
-                             [ROOM_ROWS] = p->block * 8,
-                             [ROOM_SUMS] =
-                                 (int64_t)m->accumulator * (p->tile_rows ? p->tile_rows : 1)};
+    const int64_t bytes_of[] = {[SCRATCH_NONE] = 0,
+                                [SCRATCH_TILE] = tile * width,
+                                [SCRATCH_FILLED] = tile * width,
+                                [SCRATCH_BLOCK] = p->block * p->inner * width,
+                                [SCRATCH_ROWS] = p->block * 8,
+                                [SCRATCH_SUMS] =
+                                    (int64_t)m->accumulator * (p->tile_rows ? p->tile_rows : 1)};
     for (int k = p->nin + p->nout; k < p->nplaces; k++) {
         p->offset[k] = p->scratch;
-        if (m->room[k] != ROOM_NONE)
-            p->scratch += (rooms[m->room[k]] + 127) / 128 * 128 + 64;
+        if (m->use[k] != SCRATCH_NONE)
+            p->scratch += (bytes_of[m->use[k]] + 127) / 128 * 128 + 64;
     }
 }
 
@@ -564,12 +565,12 @@ static fxi_row_plan *allocate(const fx_step *s)
 fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
 {
     const fx_row_step *row = fx_step_row(step);
-    maker m = {.step = step,
-               .row = row,
-               .simd = fxi_cpu_simd(),
-               .nregs = step->nin + row->program.n,
-               .width = 4,
-               .status = FX_OK};
+    builder m = {.step = step,
+                 .row = row,
+                 .simd = fxi_cpu_simd(),
+                 .nregs = step->nin + row->program.n,
+                 .width = 4,
+                 .status = FX_OK};
     *out_plan = NULL;
     if (m.nregs > MAX_REGISTERS)
         return FX_STATUS_INTERNAL;
@@ -580,7 +581,7 @@ fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
     p->rows = fxi_length(row->space.ndim - row->row_axes, row->space.shape + row->row_axes);
     p->tile_rows = p->inner <= FXI_TILE / 2 ? (int32_t)(FXI_TILE / p->inner) : 0;
     for (int r = 0; r < m.nregs; r++)
-        m.regs[r] = (reg){
+        m.regs[r] = (reg_location){
             NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE, .last_use = NOWHERE, .last_pass = NOWHERE};
     find_last_uses(&m);
     for (int k = 0; k < step->nin; k++)

@@ -109,7 +109,7 @@ void fxi_gpu_copy(fxi_gpu_builder *b, int nd, const int64_t *shape, size_t size,
 static void copy_in(fxi_gpu_builder *b, int k, const fx_tensor *t, fxi_gpu_buffer_ref buffer)
 {
     int64_t dense[FX_MAX_DIMS];
-    fxi_gpu_dense_strides(t->ndim, t->shape, dense);
+    fxi_dense_strides(t->ndim, t->shape, dense);
     fxi_gpu_copy(b, t->ndim, t->shape, fxi_gpu_size(t->dtype),
                  &(fxi_gpu_side){{k, FXI_GPU_IN}, t->stride, 0}, &(fxi_gpu_side){buffer, dense, 0});
 }
@@ -134,7 +134,7 @@ static void put(fxi_gpu_builder *b, int k, int axis, int64_t start, int64_t alon
     const fx_tensor *out = &b->step->out, *t = &b->step->in[k];
     const int64_t single[FX_MAX_DIMS] = {0};
     int64_t dense[FX_MAX_DIMS], shape[FX_MAX_DIMS];
-    fxi_gpu_dense_strides(out->ndim, out->shape, dense);
+    fxi_dense_strides(out->ndim, out->shape, dense);
     for (int d = 0; d < out->ndim; d++)
         shape[d] = d == axis ? along : out->shape[d];
     fxi_gpu_copy(b, out->ndim, shape, fxi_gpu_size(out->dtype),

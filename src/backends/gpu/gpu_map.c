@@ -34,8 +34,9 @@ static void place_operands(program *p, const fx_tensor *space)
         const fx_tensor *t = &p->in[k];
         p->pattern[k] = p->from[k].place == FXI_GPU_WORK ? OWN
                         : fxi_gpu_is_scalar(t)           ? SINGLE
-                        : fxi_gpu_is_dense(t)            ? OWN
-                                              : fxi_gpu_layout_add(&p->layout, t->stride);
+                        : fxi_is_dense(t->ndim, t->shape, t->stride)
+                            ? OWN
+                            : fxi_gpu_layout_add(&p->layout, t->stride);
     }
     p->walk = fxi_gpu_walk_over(&p->layout, UINT32_MAX);
     p->wide = fxi_gpu_layout_wide(&p->layout);
@@ -316,7 +317,7 @@ static void iota(fxi_gpu_builder *b, int64_t n)
     const int axis = fx_step_generator(b->step)->axis;
     int64_t strides[FX_MAX_DIMS];
     const fx_instr cast = {.op = FX_OP_CAST, .dtype = t->dtype, .from = FX_DTYPE_I64};
-    fxi_gpu_dense_strides(t->ndim, t->shape, strides);
+    fxi_dense_strides(t->ndim, t->shape, strides);
     fxi_gpu_begin(b, fxi_gpu_wide(n));
     fxi_gpu_kernel(b, "fx_iota", 1, 7);
     fxi_gpu_set(b, "stored", type->stored);

@@ -36,7 +36,7 @@ void fxi_gpu_scan(fxi_gpu_builder *b)
     fxi_gpu_layout l = {.nd = y->ndim};
     if (length == 0 || !fxi_gpu_has_fold(b, FX_REDUCE_SUM, y->dtype))
         return;
-    fxi_gpu_dense_strides(y->ndim, y->shape, dense);
+    fxi_dense_strides(y->ndim, y->shape, dense);
     for (int d = 0; d < y->ndim; d++)
         l.shape[d] = y->shape[d];
     fxi_gpu_layout_add(&l, x->stride);

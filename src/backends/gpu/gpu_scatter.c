@@ -75,7 +75,7 @@ static void scatter(fxi_gpu_builder *b, const target *t)
     int64_t dense[FX_MAX_DIMS];
     fx_tensor y = *out;
     fxi_gpu_layout l;
-    fxi_gpu_dense_strides(out->ndim, out->shape, dense);
+    fxi_dense_strides(out->ndim, out->shape, dense);
     for (int d = 0; d < out->ndim; d++)
         y.stride[d] = dense[d];
     fxi_gpu_index_layout(&l, src, idx, &y, axis);

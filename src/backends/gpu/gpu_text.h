@@ -2,6 +2,7 @@
 #ifndef CFLUX_GPU_TEXT_H
 #define CFLUX_GPU_TEXT_H
 
+#include "strided.h"
 #include "gpu_build.h"
 #include "gpu_kernels.h"
 
@@ -66,9 +67,6 @@ static inline bool fxi_gpu_wide(int64_t n)
     return n >= ((int64_t)1 << 31) - ((int64_t)1 << 20);
 }
 bool fxi_gpu_layout_wide(const fxi_gpu_layout *l);
-/* The strides of a dense tensor of so many axes. */
-void fxi_gpu_dense_strides(int nd, const int64_t *shape, int64_t *strides);
-bool fxi_gpu_is_dense(const fx_tensor *t);
 bool fxi_gpu_is_scalar(const fx_tensor *t); /* one value for all elements */
 /* The stride along an axis; 0 along an axis of size 1, whose stride may be any number. */
 static inline int64_t fxi_gpu_stride(const fx_tensor *t, int axis)

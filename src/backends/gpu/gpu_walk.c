@@ -12,25 +12,6 @@
 
 #include <string.h>
 
-void fxi_gpu_dense_strides(int nd, const int64_t *shape, int64_t *strides)
-{
-    int64_t step = 1;
-    for (int d = 0; d < nd; d++) {
-        strides[d] = step;
-        step *= shape[d];
-    }
-}
-
-bool fxi_gpu_is_dense(const fx_tensor *t)
-{
-    int64_t dense[FX_MAX_DIMS];
-    fxi_gpu_dense_strides(t->ndim, t->shape, dense);
-    for (int d = 0; d < t->ndim; d++)
-        if (t->shape[d] != 1 && t->stride[d] != dense[d])
-            return false;
-    return true;
-}
-
 bool fxi_gpu_is_scalar(const fx_tensor *t)
 {
     for (int d = 0; d < t->ndim; d++)

@@ -142,13 +142,13 @@ int64_t fxi_opencl_available(fx_device *device)
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-typedef struct place {
+typedef struct location {
     cl_mem mem;
     size_t offset;
-} place;
+} location;
 
 static fx_status find(const fxi_opencl_device *d, const char *operation, const void *address,
-                      place *out)
+                      location *out)
 {
     char text[200];
     if (fxi_opencl_find(address, &out->mem, &out->offset))
@@ -191,7 +191,7 @@ static cl_int next_half(fxi_opencl_device *d, fxi_opencl_ring *r)
 }
 
 /* Under the device's lock. */
-static cl_int write_short(fxi_opencl_device *d, fxi_opencl_ring *r, const place *to,
+static cl_int write_short(fxi_opencl_device *d, fxi_opencl_ring *r, const location *to,
                           const void *from, size_t bytes)
 {
     cl_int error = r->used + bytes > HALF ? next_half(d, r) : CL_SUCCESS;
@@ -207,7 +207,7 @@ static cl_int write_short(fxi_opencl_device *d, fxi_opencl_ring *r, const place 
 fx_status fxi_opencl_write(fx_device *device, void *to, const void *from, size_t bytes)
 {
     fxi_opencl_device *d = fxi_opencl_of(device);
-    place p;
+    location p;
     if (bytes == 0)
         return FX_OK;
     const fx_status status = find(d, "write", to, &p);
@@ -231,7 +231,7 @@ fx_status fxi_opencl_write(fx_device *device, void *to, const void *from, size_t
 fx_status fxi_opencl_read(fx_device *device, void *to, const void *from, size_t bytes)
 {
     fxi_opencl_device *d = fxi_opencl_of(device);
-    place p;
+    location p;
     if (bytes == 0)
         return FX_OK;
     const fx_status status = find(d, "read", from, &p);
@@ -243,11 +243,11 @@ fx_status fxi_opencl_read(fx_device *device, void *to, const void *from, size_t 
                  : fxi_gpu_device_found(device, "read");
 }
 
-/* The longest pattern of one byte that the place and the size are multiples of. */
+/* The longest pattern of one byte that the address and the size are multiples of. */
 fx_status fxi_opencl_fill(fx_device *device, void *to, uint8_t value, size_t bytes)
 {
     fxi_opencl_device *d = fxi_opencl_of(device);
-    place p;
+    location p;
     if (bytes == 0)
         return FX_OK;
     const fx_status status = find(d, "fill", to, &p);
@@ -268,7 +268,7 @@ fx_status fxi_opencl_copy(fx_device *to_device, void *to, fx_device *from_device
                           size_t bytes)
 {
     fxi_opencl_device *d = fxi_opencl_of(to_device), *s = fxi_opencl_of(from_device);
-    place into, out;
+    location into, out;
     if (bytes == 0)
         return FX_OK;
     fx_status status = find(d, "copy", to, &into);

@@ -44,10 +44,11 @@ typedef struct geometry {
     int64_t in, out, batch;
 } geometry;
 
-/* A tap of the kernel at one place: its three kernel indices and positions on the x and y sides. */
-typedef struct place {
+/* A tap of the kernel at one position: its three kernel indices and positions on the x and y sides.
+ */
+typedef struct tap_position {
     int64_t x[3], k[3], y[3];
-} place;
+} tap_position;
 
 static void spatial_sizes(const fx_tensor *t, int spatial, int64_t *size)
 {
@@ -80,7 +81,7 @@ static int64_t at5(const int64_t *size, int64_t channels, const int64_t *i, int6
     return i[0] + size[0] * (i[1] + size[1] * (i[2] + size[2] * (c + channels * last)));
 }
 
-static int64_t at_w(const geometry *g, const place *p, int64_t in, int64_t out)
+static int64_t at_w(const geometry *g, const tap_position *p, int64_t in, int64_t out)
 {
     int64_t tap[3];
     for (int d = 0; d < 3; d++)
@@ -89,7 +90,7 @@ static int64_t at_w(const geometry *g, const place *p, int64_t in, int64_t out)
 }
 
 /* x = y·stride − before + k·dilation; false when that is outside. */
-static bool solve_x(const geometry *g, place *p)
+static bool solve_x(const geometry *g, tap_position *p)
 {
     for (int d = 0; d < 3; d++) {
         p->x[d] = p->y[d] * g->c.stride[d] - g->c.before[d] + p->k[d] * g->c.dilation[d];
@@ -100,7 +101,7 @@ static bool solve_x(const geometry *g, place *p)
 }
 
 /* y from x and k, where there is one. */
-static bool solve_y(const geometry *g, place *p)
+static bool solve_y(const geometry *g, tap_position *p)
 {
     for (int d = 0; d < 3; d++) {
         const int64_t scaled = p->x[d] + g->c.before[d] - p->k[d] * g->c.dilation[d];
@@ -123,7 +124,7 @@ static fxi_ref_value forward_one(const geometry *g, int dtype, const void *x, co
                                  int64_t linear)
 {
     const int64_t rest = linear / fxi_ref_volume(g->y), out = rest % g->out, b = rest / g->out;
-    place p;
+    tap_position p;
     fxi_ref_unravel3(linear % fxi_ref_volume(g->y), g->y, p.y);
     fxi_ref_value sum = fxi_ref_number(dtype, 0);
     const int64_t taps = fxi_ref_volume(g->k), first = out / g->out_group * g->in_group;
@@ -143,7 +144,7 @@ static fxi_ref_value data_one(const geometry *g, int dtype, const void *gy, cons
                               int64_t linear)
 {
     const int64_t rest = linear / fxi_ref_volume(g->x), in = rest % g->in, b = rest / g->in;
-    place p;
+    tap_position p;
     fxi_ref_unravel3(linear % fxi_ref_volume(g->x), g->x, p.x);
     fxi_ref_value sum = fxi_ref_number(dtype, 0);
     const int64_t taps = fxi_ref_volume(g->k), first = in / g->in_group * g->out_group;
@@ -164,7 +165,7 @@ static fxi_ref_value weight_one(const geometry *g, int dtype, const void *x, con
 {
     const int64_t rest = linear / fxi_ref_volume(g->k), out = rest / g->in_group;
     const int64_t in = out / g->out_group * g->in_group + rest % g->in_group;
-    place p;
+    tap_position p;
     fxi_ref_unravel3(linear % fxi_ref_volume(g->k), g->k, p.k);
     for (int d = 0; d < 3; d++)
         p.k[d] = g->c.flipped ? p.k[d] : g->k[d] - 1 - p.k[d];

@@ -1,4 +1,5 @@
-/* room.c: what a thread keeps between evaluations, and how it is given back when memory is out. */
+/* scratch.c: the memory that a thread keeps between evaluations, and how it is reclaimed when an
+ * allocation fails. */
 #include "counters.h"
 #include "evaluate.h"
 #include "pool.h"
@@ -54,7 +55,7 @@ void fxi_arena_keep(fxi_scratch *s, fxi_buffer *arena)
 }
 
 /* Frees the work space that is kept for a device; NULL: for all devices. */
-static void drop_arenas(fxi_scratch *s, const fx_device *device)
+static void reclaim_arenas(fxi_scratch *s, const fx_device *device)
 {
     for (int32_t i = s ? s->narenas - 1 : -1; i >= 0; i--)
         if (!device || s->arenas[i]->device == device) {
@@ -73,7 +74,7 @@ void fxi_scratch_free(fxi_context *c)
     fxi_graph_free(&s->graph);
     fxi_free(s->roots);
     fxi_free(s->foreign);
-    drop_arenas(s, NULL);
+    reclaim_arenas(s, NULL);
     fxi_free(s->arenas);
     fxi_free(s);
     c->scratch = NULL;
@@ -88,34 +89,34 @@ void fxi_drain(void)
         c->promises = NULL;
         c->promise_capacity = 0;
     }
-    fxi_plans_drop();
-    fxi_pools_trim();
-    fxi_memory_trim();
+    fxi_plans_reclaim();
+    fxi_pools_reclaim();
+    fxi_memory_reclaim();
 }
 
 fx_status fxi_make_room(fx_device *device)
 {
-    drop_arenas(fxi_here()->scratch, device);
-    fxi_pool_trim(device);
-    fxi_memory_trim();
+    reclaim_arenas(fxi_here()->scratch, device);
+    fxi_pool_reclaim(device);
+    fxi_memory_reclaim();
     const fx_status status = device->backend->sync ? device->backend->sync(device) : FX_OK;
-    fxi_plans_drop_idle();
+    fxi_plans_reclaim_idle();
     return status;
 }
 
 void fx_reclaim(void)
 {
-    drop_arenas(fxi_here()->scratch, NULL);
-    fxi_plans_drop_idle();
-    fxi_pools_trim();
-    fxi_memory_give_back();
+    reclaim_arenas(fxi_here()->scratch, NULL);
+    fxi_plans_reclaim_idle();
+    fxi_pools_reclaim();
+    fxi_memory_reclaim_all();
 }
 
 void fx_reclaim_device(fx_device *device)
 {
     device = device ? device : fx_cpu_device();
-    drop_arenas(fxi_here()->scratch, device);
-    fxi_pool_trim(device);
+    reclaim_arenas(fxi_here()->scratch, device);
+    fxi_pool_reclaim(device);
     if (fxi_device_on_host(device))
-        fxi_memory_trim();
+        fxi_memory_reclaim();
 }
