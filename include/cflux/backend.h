@@ -640,6 +640,12 @@ struct fx_backend {
      * is recorded and fails the plan before a step has run. NULL: there is nothing to make ready.
      */
     fx_status (*prepare)(fx_device *device, fx_step *step);
+    /* Completes what `prepare` has left for later, for all steps of a new plan together, so that a
+     * backend can compile their kernels at the same time. Called once, when `prepare` has made all
+     * of them ready and before one runs. Steps that the library runs itself are among them: their
+     * `ready` is NULL. On failure *out_step is the first step that fails, and the status means what
+     * it does for `prepare`. NULL: `prepare` leaves nothing for later. */
+    fx_status (*compile)(fx_device *device, fx_step *steps, int32_t n, int32_t *out_step);
     /* Frees step->ready. NULL only with `prepare`. */
     void (*release)(fx_device *device, fx_step *step);
     /* Runs one step. in[k] and out are addresses of first elements; literals of the program are

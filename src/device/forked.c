@@ -117,7 +117,7 @@ static const char *refuse_part(const char *name)
     return "this process is a fork, made after the backend was opened";
 }
 
-/* plan_prepare, submit and the marks of queues are NULL: nothing new is queued. */
+/* compile, plan_prepare, submit and the marks of queues are NULL: nothing new is queued. */
 void fxi_forked_table(const fx_backend *of, fx_backend *out)
 {
     *out = (fx_backend){.head = of->head,

@@ -93,6 +93,7 @@ fx_status fxi_plan_new(const fxi_graph *g, fxi_plan **out_plan)
                              .channels_last = g->eager ? NULL : backend->channels_last,
                              .collective = backend->collective,
                              .prepare = backend->prepare,
+                             .compile = backend->compile,
                              .release = release_step,
                              .plan_prepare = g->eager ? NULL : backend->plan_prepare,
                              .plan_release = release_plan,

@@ -168,8 +168,19 @@ fx_status fxi_prepare_step(const fxi_planner *how, const fxi_plan *p, fx_step *s
     return how->prepare(p->device, s);
 }
 
+/* The status of a plan whose step failed with `status`. The backend has recorded why, unless the
+ * planner may ask for other steps: *out_refused. */
+static fx_status failed_with(const fxi_plan *p, const fx_step *s, fx_status status,
+                             bool *out_refused)
+{
+    *out_refused = status == FX_STATUS_UNSUPPORTED && fx_step_is_fused(s);
+    return *out_refused || status == FX_STATUS_MEMORY
+               ? status
+               : fx_fail(status, fxi_ops[s->op].name, "%s has no kernel for it that makes %s",
+                         p->device->name, fx_dtype_name((fx_dtype)s->out.dtype));
+}
+
 /* Steps with an epilogue were prepared when it was settled; those that failed are asked for again.
- * A backend that fails has recorded why, unless the planner may ask for other steps: *out_refused.
  */
 static fx_status prepare(fxi_builder *b, bool *out_refused)
 {
@@ -181,15 +192,20 @@ static fx_status prepare(fxi_builder *b, bool *out_refused)
         if (!b->how->prepare || s->ready || away)
             continue;
         const fx_status status = fxi_prepare_step(b->how, p, s);
-        if (status == FX_OK)
-            continue;
-        *out_refused = status == FX_STATUS_UNSUPPORTED && fx_step_is_fused(s);
-        return *out_refused || status == FX_STATUS_MEMORY
-                   ? status
-                   : fx_fail(status, fxi_ops[s->op].name, "%s has no kernel for it that makes %s",
-                             p->device->name, fx_dtype_name((fx_dtype)s->out.dtype));
+        if (status != FX_OK)
+            return failed_with(p, s, status, out_refused);
     }
     return FX_OK;
+}
+
+static fx_status compile(const fxi_builder *b, bool *out_refused)
+{
+    fxi_plan *p = b->p;
+    int32_t k = 0;
+    const fx_status status = b->how->compile && p->nsteps > 0
+                                 ? b->how->compile(p->device, p->steps, p->nsteps, &k)
+                                 : FX_OK;
+    return status == FX_OK ? FX_OK : failed_with(p, &p->steps[k], status, out_refused);
 }
 
 /* The backend takes the plan as a whole, if it can. Not one with steps that the library runs
@@ -234,7 +250,9 @@ static fx_status build(fxi_builder *b, bool *out_refused)
     fxi_plan *p = b->p;
     if (!lower(b) || !fxi_donate(b) || (b->how->fuses && !fxi_merge_foreach(p)))
         return FX_STATUS_MEMORY;
-    const fx_status status = prepare(b, out_refused);
+    fx_status status = prepare(b, out_refused);
+    if (status == FX_OK)
+        status = compile(b, out_refused);
     if (status != FX_OK)
         return status;
     if (!add_work_space(p, b->how->work_guard))

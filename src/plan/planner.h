@@ -22,6 +22,9 @@ typedef struct fxi_planner {
     /* Makes a step ready; FX_STATUS_UNSUPPORTED: not all operations of a fused step together. NULL:
      * nothing to do. */
     fx_status (*prepare)(fx_device *device, fx_step *step);
+    /* Completes n steps that `prepare` has made ready; *out_step: the first that fails. NULL:
+     * nothing to do. */
+    fx_status (*compile)(fx_device *device, fx_step *steps, int32_t n, int32_t *out_step);
     void (*release)(fx_device *device, fx_step *step); /* NULL only with `prepare` */
     /* Makes a plan ready as a whole; FX_STATUS_UNSUPPORTED: it runs step by step. NULL: all do. */
     fx_status (*plan_prepare)(fx_device *device, fx_plan *plan);

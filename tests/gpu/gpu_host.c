@@ -219,6 +219,6 @@ static fx_status launch(fx_device *device, const fxi_gpu_launch *l, fx_run *run)
 const fxi_gpu_runtime gpu_host_runtime = {.dialect = FXI_GPU_HOST,
                                           .host = &gpu_host_services,
                                           .limits = limits,
-                                          .compile = compile,
+                                          .kernel = compile,
                                           .launch = launch,
                                           .faults = faults};

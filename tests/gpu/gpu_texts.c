@@ -68,7 +68,7 @@ void gpu_texts_render(fxi_gpu_dialect dialect, bool serial)
                                        .f64 = !metal,
                                        .atomic64 = !metal};
     recorder = (fxi_gpu_runtime){
-        .dialect = dialect, .host = &gpu_host_services, .limits = limits, .compile = record};
+        .dialect = dialect, .host = &gpu_host_services, .limits = limits, .kernel = record};
     gpu_visit(prepare, NULL);
 }
 
@@ -94,7 +94,7 @@ int gpu_texts_refusals(const fxi_gpu_limits *its)
     refusals = 0;
     recorder_limits = *its;
     recorder = (fxi_gpu_runtime){
-        .dialect = FXI_GPU_CUDA, .host = &gpu_host_services, .limits = limits, .compile = record};
+        .dialect = FXI_GPU_CUDA, .host = &gpu_host_services, .limits = limits, .kernel = record};
     gpu_visit(prepare_or_refuse, NULL);
     gpu_texts_free();
     return refusals;

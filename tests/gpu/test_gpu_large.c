@@ -121,7 +121,7 @@ static fx_status count(fx_device *device, const char *name, const char *source, 
 
 static const fx_host host = {.version = "test", .alloc = malloc, .free = free, .fail = record};
 static const fxi_gpu_runtime runtime = {
-    .dialect = FXI_GPU_CUDA, .host = &host, .limits = limits, .compile = count};
+    .dialect = FXI_GPU_CUDA, .host = &host, .limits = limits, .kernel = count};
 
 static fx_status prepare(const char *name, fx_step *s)
 {
@@ -361,7 +361,7 @@ static fx_status compile_roughly(fx_device *device, const char *name, const char
     assert_non_null(text);
     strcpy(text, rough);
     strcat(text, source);
-    const fx_status status = gpu_host_runtime.compile(device, name, text, out_kernel);
+    const fx_status status = gpu_host_runtime.kernel(device, name, text, out_kernel);
     free(text);
     return status;
 }
@@ -411,7 +411,7 @@ static void floors_of_quotients(void **state)
     int wrong = 0;
     s.out = in[0];
     s.as.elementwise.program = (fx_program){&fld, 1};
-    r.compile = compile_roughly;
+    r.kernel = compile_roughly;
     make_quotients();
     assert_int_equal(fxi_gpu_prepare(&r, &gpu_host_device, &s), FX_OK);
     assert_int_equal(

@@ -8,7 +8,9 @@
  * of 64 for a kernel), small_local (kernels need more local memory than there is), rounds (divides
  * correctly rounded, when the compiler is told so), slow (compiling takes 0.6 s),
  * no_memory, copies_fail, no_marker, no_barrier, no_f64, two_platforms (the devices have one each),
- * other_driver. */
+ * other_driver, meets (a compilation waits up to 20 s until another one has begun).
+ * FAKE_OPENCL_REFUSES is a list of pieces of text, divided by '|': a program that contains one does
+ * not compile, and the first of the list takes 0.3 s to find that out. */
 #include "opencl_api.h"
 
 #include <stdio.h>
@@ -41,6 +43,7 @@ struct fxi_cl_mem {
 struct fxi_cl_program {
     int kernels; /* not 0: made of a binary that is right, or of source */
     int from_source;
+    char refused[64]; /* the piece of text for which it does not compile */
 };
 struct fxi_cl_kernel {
     int unused;
@@ -279,13 +282,30 @@ cl_int clEnqueueFillBuffer(cl_command_queue q, cl_mem mem, const void *pattern, 
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
+static void look_for_refused(cl_program p, const char *text)
+{
+    const char *at = getenv("FAKE_OPENCL_REFUSES");
+    while (at && *at) {
+        const size_t n = strcspn(at, "|");
+        char piece[sizeof p->refused];
+        snprintf(piece, sizeof piece, "%.*s", (int)n, at);
+        if (strstr(text, piece)) {
+            memcpy(p->refused, piece, sizeof piece);
+            return;
+        }
+        at += n + (at[n] == '|');
+    }
+}
+
 cl_program clCreateProgramWithSource(cl_context c, cl_uint n, const char **text,
                                      const size_t *length, cl_int *error)
 {
-    (void)c, (void)n, (void)text, (void)length;
+    (void)c, (void)n, (void)length;
     cl_program p = calloc(1, sizeof *p);
-    if (p)
+    if (p) {
         p->kernels = p->from_source = 1;
+        look_for_refused(p, *text);
+    }
     return give(error, p, CL_OUT_OF_HOST_MEMORY);
 }
 
@@ -307,18 +327,33 @@ EXPORT int fake_most_builds(void);
 static int builds, most_builds;
 int fake_most_builds(void)
 {
-    return most_builds;
+    return __atomic_load_n(&most_builds, __ATOMIC_SEQ_CST);
 }
 
-static void build_slowly(void)
+static void sleep_tenths(int tenths)
 {
-    const struct timespec time = {.tv_nsec = 600000000};
+    nanosleep(&(struct timespec){.tv_nsec = tenths * 100000000L}, NULL);
+}
+
+static void build_begins(void)
+{
     const int n = __atomic_add_fetch(&builds, 1, __ATOMIC_SEQ_CST);
     int most = __atomic_load_n(&most_builds, __ATOMIC_SEQ_CST);
     while (n > most && !__atomic_compare_exchange_n(&most_builds, &most, n, false, __ATOMIC_SEQ_CST,
                                                     __ATOMIC_SEQ_CST))
         continue;
-    nanosleep(&time, NULL);
+}
+
+static void build_source(cl_program p)
+{
+    const char *refuses = getenv("FAKE_OPENCL_REFUSES");
+    build_begins();
+    if (asked("slow"))
+        sleep_tenths(6);
+    for (int k = 0; asked("meets") && k < 200 && !(fake_most_builds() > 1); k++)
+        sleep_tenths(1);
+    if (*p->refused && strncmp(refuses, p->refused, strlen(p->refused)) == 0)
+        sleep_tenths(3);
     __atomic_sub_fetch(&builds, 1, __ATOMIC_SEQ_CST);
 }
 
@@ -328,9 +363,10 @@ cl_int clBuildProgram(cl_program p, cl_uint n, const cl_device_id *ids, const ch
     (void)n, (void)notify, (void)user;
     if (asked("rounds") != (strstr(options, "-cl-fp32-correctly-rounded-divide-sqrt") != NULL))
         return -43;
-    if (p->from_source && asked("slow"))
-        build_slowly();
-    return p->kernels && !(ids[0]->number == GPU && asked("no_build")) ? CL_SUCCESS : -11;
+    if (p->from_source)
+        build_source(p);
+    return p->kernels && !*p->refused && !(ids[0]->number == GPU && asked("no_build")) ? CL_SUCCESS
+                                                                                       : -11;
 }
 
 cl_int clGetProgramInfo(cl_program p, cl_uint what, size_t size, void *out, size_t *length)
@@ -348,8 +384,11 @@ cl_int clGetProgramInfo(cl_program p, cl_uint what, size_t size, void *out, size
 cl_int clGetProgramBuildInfo(cl_program p, cl_device_id d, cl_uint what, size_t size, void *out,
                              size_t *length)
 {
-    (void)p, (void)d, (void)what;
-    return answer_text("kernel.cl:3:1: error: the fake compiler is tired", size, out, length);
+    char text[128];
+    (void)d, (void)what;
+    snprintf(text, sizeof text, "kernel.cl:3:1: error: the fake compiler is tired%s%s",
+             *p->refused ? " of " : "", p->refused);
+    return answer_text(text, size, out, length);
 }
 
 cl_int clReleaseProgram(cl_program p)

@@ -88,6 +88,11 @@ static fx_status check_prepare(fx_device *device, fx_step *step)
     return inner_of(device)->prepare(fxi_check_inner(device), step);
 }
 
+static fx_status check_compile(fx_device *device, fx_step *steps, int32_t n, int32_t *out_step)
+{
+    return inner_of(device)->compile(fxi_check_inner(device), steps, n, out_step);
+}
+
 static void check_release(fx_device *device, fx_step *step)
 {
     inner_of(device)->release(fxi_check_inner(device), step);
@@ -145,6 +150,7 @@ static fx_backend table_over(const fx_backend *inner, const char *name)
                         .available = inner->available ? check_available : NULL,
                         .channels_last = inner->channels_last ? check_channels_last : NULL,
                         .prepare = inner->prepare ? check_prepare : NULL,
+                        .compile = inner->compile ? check_compile : NULL,
                         .release = inner->release ? check_release : NULL,
                         .run = fxi_check_run,
                         .submit = inner->submit ? check_submit : NULL,

@@ -6,7 +6,8 @@
  * through fx_host alone. They work over a runtime: memory, compiling, launching. For plugins most
  * of a runtime, and of the table that a plugin is, is shared as well (gpu_device.h).
  *
- *     prepare   renders and compiles a step's kernels, decides grids, fills in all parameters
+ *     prepare   renders a step's kernels, decides grids, fills in all parameters
+ *     compile   compiles the kernels of all steps of a plan, several at the same time
  *     run       looks up addresses and launches; no allocation, no text
  *
  * Shapes and strides are parameters, so that few kernels serve all: the text depends on the
@@ -74,8 +75,11 @@ typedef struct fxi_gpu_runtime {
      * by device and source for as long as it likes, at least until the process ends; the same
      * source is asked for again with every plan. Called by several threads. A failure is recorded,
      * with the compiler's log. */
-    fx_status (*compile)(fx_device *device, const char *name, const char *source,
-                         void **out_kernel);
+    fx_status (*kernel)(fx_device *device, const char *name, const char *source, void **out_kernel);
+    /* Replaces each of n kernels that `kernel` has named, of one plan, by one that can be launched.
+     * A failure is recorded in the calling thread, and *out_failed is the first that fails. NULL:
+     * those of `kernel` can be launched. */
+    fx_status (*compile)(fx_device *device, void **kernels, int n, int *out_failed);
     /* Queues one kernel call behind everything queued on the device. On failure the sentence is in
      * run->error. */
     fx_status (*launch)(fx_device *device, const fxi_gpu_launch *launch, fx_run *run);
@@ -93,6 +97,10 @@ fx_status fxi_gpu_fault_text(const int64_t words[FXI_GPU_FAULTS], char *text, si
  * step. Other failures are recorded: an element type the device has not, a kernel that does not
  * compile, no memory. */
 fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *step);
+/* Compiles the kernels of n prepared steps (fx_backend.compile); those without `ready` have none.
+ */
+fx_status fxi_gpu_compile(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *steps,
+                          int32_t n, int32_t *out_step);
 void fxi_gpu_release(const fxi_gpu_runtime *runtime, fx_step *step);
 /* Queues the launches of a prepared step; from one to the next they pass data on in its work space,
  * which no other run has. The caller holds a lock of the device: the arguments of a kernel may be

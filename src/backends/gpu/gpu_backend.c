@@ -116,6 +116,13 @@ fx_status fxi_gpu_backend_prepare(fx_device *device, fx_step *step)
                : FX_STATUS_DEVICE;
 }
 
+fx_status fxi_gpu_backend_compile(fx_device *device, fx_step *steps, int32_t n, int32_t *out_step)
+{
+    return enter_for(device, "compile")
+               ? leave(fxi_gpu_compile(&driver_of(device)->runtime, device, steps, n, out_step))
+               : FX_STATUS_DEVICE;
+}
+
 void fxi_gpu_backend_release(fx_device *device, fx_step *step)
 {
     fxi_gpu_release(&driver_of(device)->runtime, step);

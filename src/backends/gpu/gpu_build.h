@@ -63,7 +63,7 @@ typedef struct fxi_gpu_buffer_ref {
 typedef struct fxi_gpu_call fxi_gpu_call;
 struct fxi_gpu_call {
     fxi_gpu_call *next;
-    void *kernel;
+    void *kernel; /* of fxi_gpu_runtime.kernel, then of `compile` */
     int64_t groups[3];
     int32_t group; /* that of its kernel */
     int32_t nbuffers, nparams;
@@ -94,7 +94,7 @@ struct fxi_gpu_builder {
     int32_t nbuffers, nparams;
     bool wide;
     int32_t group; /* work-items of a group of the kernel that is being said */
-    void *kernel;  /* the last one compiled */
+    void *kernel;  /* of the last complete text */
     fxi_gpu_call *first, **last;
     fxi_gpu_call lost; /* what is added after a failure */
     int64_t lost_memory[FXI_GPU_PARAMS];
@@ -120,9 +120,9 @@ const char *fxi_gpu_say_until(fxi_gpu_builder *b, const char *text, const char *
 void fxi_gpu_say(fxi_gpu_builder *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The head of a kernel; its body follows. */
 void fxi_gpu_kernel(fxi_gpu_builder *b, const char *name, int nbuffers, int nparams);
-/* Closes the body and compiles it. */
+/* Closes the body, which completes the kernel's text. */
 void fxi_gpu_end(fxi_gpu_builder *b);
-/* A launch of the kernel just compiled (several are fine), in order behind those before: one group,
+/* A launch of that kernel (several are fine), in order behind those before: one group,
  * all parameters 0, all buffers the operand 0. Never NULL: after a failure one that nobody runs. */
 fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b);
 /* A launch for n elements, parameter 0, of a kernel whose work-items make `each` of them, a group's

@@ -1,10 +1,16 @@
 /* gpu_compile.c: kernels from text: compiled once for a device, then found in memory, and by the
  * next process on disk.
  *
- * Different programs are compiled at the same time. A thread that needs a program which another
- * thread is compiling waits for it; after a failure it compiles for itself. Programs stay until the
- * process ends; their texts do not depend on sizes, so there are few.
+ * Preparing a step only names its kernels (fxi_gpu_device_kernel). When all steps of a plan are
+ * prepared, several threads compile the programs that are missing, in the order of the plan, and
+ * then the calling thread takes the results in that order: kernels, errors and the compiler's log
+ * are those that compiling one after the other would give.
+ *
+ * A thread that needs a program which another one is compiling waits for it; after a failure it
+ * compiles for itself. Programs stay until the process ends; their texts do not depend on sizes, so
+ * there are few.
  */
+#include "cores.h"
 #include "gpu_cache.h"
 #include "gpu_device.h"
 #include "gpu_gate.h"
@@ -12,13 +18,16 @@
 #include <stdio.h>
 #include <string.h>
 
+typedef struct program program;
+
 typedef struct function {
     struct function *next; /* of the same program */
-    void *kernel;
+    program *program;
+    void *kernel; /* NULL: not made yet */
     char name[];
 } function;
 
-typedef struct program {
+struct program {
     struct program *next; /* of the same bucket */
     const fxi_gpu_device *device;
     uint64_t hash;
@@ -26,7 +35,7 @@ typedef struct program {
     bool making; /* a thread compiles it */
     void *made;  /* NULL: not yet, or the last attempt failed */
     function *functions;
-} program;
+};
 
 enum { BUCKETS = 512 };
 static struct {
@@ -35,9 +44,25 @@ static struct {
     program *buckets[BUCKETS];
 } programs = {.lock = FXI_MUTEX_INIT, .ready = FXI_COND_INIT};
 
-static void no_memory(const fxi_gpu_device *d, char *text, size_t size)
+/* Why a program or a function of it could not be made. */
+typedef struct failure {
+    char text[320];
+    char *log; /* the compiler's; NULL: none; freed by host->free */
+} failure;
+
+static void no_memory(const fxi_gpu_device *d, failure *why)
 {
-    snprintf(text, size, "no memory for a kernel of %s", d->label);
+    snprintf(why->text, sizeof why->text, "no memory for a kernel of %s", d->label);
+}
+
+/* Under no lock: the program's hooks may do anything. */
+static fx_status report(const fxi_gpu_device *d, failure *why)
+{
+    const fx_host *host = fxi_gpu_host_of(d);
+    if (why->log)
+        host->message(1, why->log);
+    host->free(why->log);
+    return host->fail(FX_STATUS_DEVICE, "compile", why->text);
 }
 
 /* ---- making a program ------------------------------------------------------------------------ */
@@ -79,26 +104,25 @@ static void to_disk(fxi_gpu_device *d, const char *key, void *made)
     fxi_gpu_host_of(d)->free(bytes);
 }
 
-static void *compile(fxi_gpu_device *d, const char *source, char *text, size_t size)
+static void *compile(fxi_gpu_device *d, const char *source, failure *why)
 {
     fxi_gpu_guard guard;
     fxi_gpu_compile_begin(&d->progress);
     fxi_gpu_guard_begin(&guard);
-    void *made = d->driver->compile(d, source, text, size);
+    void *made = d->driver->compile(d, source, why->text, sizeof why->text, &why->log);
     fxi_gpu_guard_end(&guard);
     fxi_gpu_compile_end(&d->progress, made != NULL);
-    fxi_gpu_progress_say(&d->progress, fxi_gpu_host_of(d), d->label);
     if (made)
         fxi_gpu_count(&fxi_gpu_counts.compiled);
     return made;
 }
 
-static void *make(fxi_gpu_device *d, const char *source, char *text, size_t size)
+static void *make(fxi_gpu_device *d, const char *source, failure *why)
 {
     char *key = fxi_gpu_cache_on() ? key_of(d, source) : NULL;
     void *made = key ? from_disk(d, key) : NULL;
     if (!made) {
-        made = compile(d, source, text, size);
+        made = compile(d, source, why);
         if (made && key)
             to_disk(d, key, made);
     }
@@ -126,59 +150,186 @@ static program *entry_of(fxi_gpu_device *d, const char *source)
     return *bucket = p;
 }
 
-/* Under the lock, which it gives up while it compiles and while it waits. */
-static void make_program(fxi_gpu_device *d, program *p, char *text, size_t size)
+/* The function of a program's entry, a new one if there is none; NULL: no memory. */
+static function *function_of(const fxi_gpu_device *d, program *p, const char *name)
 {
-    while (p->making)
-        fxi_cond_wait(&programs.ready, &programs.lock);
-    if (p->made)
-        return;
-    p->making = true;
-    fxi_mutex_unlock(&programs.lock);
-    void *made = make(d, p->source, text, size);
-    fxi_mutex_lock(&programs.lock);
-    p->made = made;
-    p->making = false;
-    fxi_cond_wake_all(&programs.ready);
-}
-
-static void *function_of(fxi_gpu_device *d, program *p, const char *name, char *text, size_t size)
-{
+    const size_t n = strlen(name) + 1;
     function *f = p->functions;
     while (f && strcmp(f->name, name) != 0)
         f = f->next;
     if (f)
-        return f->kernel;
-    f = fxi_gpu_host_of(d)->alloc(sizeof *f + strlen(name) + 1);
-    if (!f) {
-        no_memory(d, text, size);
+        return f;
+    f = fxi_gpu_host_of(d)->alloc(sizeof *f + n);
+    if (!f)
         return NULL;
+    *f = (function){.next = p->functions, .program = p};
+    memcpy(f->name, name, n);
+    return p->functions = f;
+}
+
+fx_status fxi_gpu_device_kernel(fx_device *device, const char *name, const char *source,
+                                void **out_kernel)
+{
+    fxi_gpu_device *d = fxi_gpu_device_of(device);
+    failure why = {.log = NULL};
+    fxi_mutex_lock(&programs.lock);
+    program *p = entry_of(d, source);
+    *out_kernel = p ? function_of(d, p, name) : NULL;
+    fxi_mutex_unlock(&programs.lock);
+    if (*out_kernel)
+        return FX_OK;
+    no_memory(d, &why);
+    return report(d, &why);
+}
+
+/* ---- making a plan's kernels ----------------------------------------------------------------- */
+
+/* The following are under the lock, which is given up while a program is made, and while another
+ * thread is waited for. */
+static bool make_program(fxi_gpu_device *d, program *p, failure *why)
+{
+    while (p->making)
+        fxi_cond_wait(&programs.ready, &programs.lock);
+    if (p->made)
+        return true;
+    p->making = true;
+    fxi_mutex_unlock(&programs.lock);
+    void *made = make(d, p->source, why);
+    fxi_mutex_lock(&programs.lock);
+    p->made = made;
+    p->making = false;
+    fxi_cond_wake_all(&programs.ready);
+    return made;
+}
+
+/* A kernel that the plan needs. */
+typedef struct job {
+    function *function;
+    bool failed; /* its program, with this reason */
+    failure why;
+} job;
+
+/* What the threads share that compile for one plan. */
+typedef struct work {
+    fxi_gpu_device *device;
+    job *jobs;
+    int n, next;
+    bool stop; /* a program has failed: later ones are of no use */
+} work;
+
+static bool is_missing(const job *j)
+{
+    return !j->function->program->made && !j->function->program->making;
+}
+
+static job *next_job(work *w)
+{
+    while (w->next < w->n && !w->stop) {
+        job *j = &w->jobs[w->next++];
+        if (is_missing(j))
+            return j;
     }
-    *f = (function){.next = p->functions,
-                    .kernel = d->driver->function(d, p->made, name, text, size)};
-    if (!f->kernel) {
-        fxi_gpu_host_of(d)->free(f);
-        return NULL;
+    return NULL;
+}
+
+static int count_missing(const work *w)
+{
+    int n = 0;
+    for (int k = 0; k < w->n; k++)
+        n += is_missing(&w->jobs[k]);
+    return n;
+}
+
+static bool make_next(work *w)
+{
+    fxi_mutex_lock(&programs.lock);
+    job *j = next_job(w);
+    if (j && !make_program(w->device, j->function->program, &j->why))
+        j->failed = w->stop = true;
+    fxi_mutex_unlock(&programs.lock);
+    return j;
+}
+
+/* The gate is passed for each program, so that the process can end between two. */
+static void *help(void *user)
+{
+    bool more = true;
+    while (more && !fxi_gpu_enter()) {
+        more = make_next(user);
+        fxi_gpu_leave();
     }
-    memcpy(f->name, name, strlen(name) + 1);
-    p->functions = f;
+    return NULL;
+}
+
+/* Under no lock. Nothing depends on it: if no thread can be started, the caller makes all
+ * programs. */
+enum { THREADS_MOST = 8 };
+static void make_missing(work *w, int missing)
+{
+    fxi_gpu_device *d = w->device;
+    fxi_thread helpers[THREADS_MOST - 1];
+    int n = 0, most = missing > 1 ? fxi_system_cores() : 1;
+    most = most < missing ? most : missing;
+    most = most < THREADS_MOST ? most : THREADS_MOST;
+    while (n < most - 1 && fxi_thread_start(&helpers[n], help, w) == 0)
+        n++;
+    while (make_next(w))
+        fxi_gpu_progress_say(&d->progress, fxi_gpu_host_of(d), d->label);
+    for (int k = 0; k < n; k++)
+        fxi_thread_join(helpers[k]);
+    fxi_gpu_progress_say(&d->progress, fxi_gpu_host_of(d), d->label);
+}
+
+/* Under the lock, like make_program. */
+static bool make_function(fxi_gpu_device *d, job *j)
+{
+    function *f = j->function;
+    if (!f->kernel && !j->failed && make_program(d, f->program, &j->why))
+        f->kernel =
+            d->driver->function(d, f->program->made, f->name, j->why.text, sizeof j->why.text);
     return f->kernel;
 }
 
-fx_status fxi_gpu_device_compile(fx_device *device, const char *name, const char *source,
-                                 void **out_kernel)
+/* Takes the results in the order of the plan; returns the first that fails, or n. */
+static int make_functions(work *w)
+{
+    int k = 0;
+    fxi_mutex_lock(&programs.lock);
+    while (k < w->n && make_function(w->device, &w->jobs[k]))
+        k++;
+    fxi_mutex_unlock(&programs.lock);
+    return k;
+}
+
+static void list_jobs(work *w, void *const *kernels)
+{
+    for (int k = 0; k < w->n; k++) {
+        w->jobs[k].function = kernels[k];
+        w->jobs[k].failed = false;
+        w->jobs[k].why.log = NULL;
+    }
+}
+
+fx_status fxi_gpu_device_compile(fx_device *device, void **kernels, int n, int *out_failed)
 {
     fxi_gpu_device *d = fxi_gpu_device_of(device);
-    char text[320];
-    *out_kernel = NULL;
+    const fx_host *host = fxi_gpu_host_of(d);
+    work w = {.device = d, .jobs = host->alloc((size_t)n * sizeof *w.jobs), .n = n};
+    if (!w.jobs)
+        return host->fail(FX_STATUS_MEMORY, "compile", "out of host memory");
+    list_jobs(&w, kernels);
     fxi_mutex_lock(&programs.lock);
-    program *p = entry_of(d, source);
-    if (!p)
-        no_memory(d, text, sizeof text);
-    else
-        make_program(d, p, text, sizeof text);
-    if (p && p->made)
-        *out_kernel = function_of(d, p, name, text, sizeof text);
+    const int missing = count_missing(&w);
     fxi_mutex_unlock(&programs.lock);
-    return *out_kernel ? FX_OK : fxi_gpu_host_of(d)->fail(FX_STATUS_DEVICE, "compile", text);
+    if (missing > 0)
+        make_missing(&w, missing);
+    *out_failed = make_functions(&w);
+    const fx_status status = *out_failed < n ? report(d, &w.jobs[*out_failed].why) : FX_OK;
+    for (int k = 0; k < n && !status; k++)
+        kernels[k] = w.jobs[k].function->kernel;
+    for (int k = 0; k < n; k++)
+        if (k != *out_failed)
+            host->free(w.jobs[k].why.log);
+    host->free(w.jobs);
+    return status;
 }

@@ -7,7 +7,7 @@
  * fxi_gpu_device, and `info` makes fx_device.data point to it.
  *
  *     a program   what the compiler makes of a text: kept for a device until the process ends
- *     a function  a kernel of a program that can be launched: fxi_gpu_launch.kernel
+ *     a kernel    a function of a program that can be launched: fxi_gpu_launch.kernel
  */
 #ifndef CFLUX_GPU_DEVICE_H
 #define CFLUX_GPU_DEVICE_H
@@ -25,8 +25,11 @@ typedef struct fxi_gpu_device fxi_gpu_device;
 typedef struct fxi_gpu_driver {
     const char *kind;        /* of its files in the cache: "opencl" */
     fxi_gpu_runtime runtime; /* FXI_GPU_RUNTIME; its host is set when the plugin is opened */
-    /* A program of a source text; NULL with a sentence. Called by several threads. */
-    void *(*compile)(fxi_gpu_device *d, const char *source, char *text, size_t size);
+    /* A program of a source text; NULL with a sentence, and with the compiler's log, allocated by
+     * host->alloc, in *out_log unless there is none. Called by several threads, also by some that
+     * are not the program's: it records nothing and calls no hook. */
+    void *(*compile)(fxi_gpu_device *d, const char *source, char *text, size_t size,
+                     char **out_log);
     /* Its compiled form, allocated by host->alloc; NULL: there is none. */
     void *(*binary)(fxi_gpu_device *d, void *program, size_t *out_size);
     /* The program of a compiled form; NULL: the driver does not take it. */
@@ -108,13 +111,14 @@ fx_status fxi_gpu_device_found(fx_device *device, const char *operation);
 
 const fxi_gpu_limits *fxi_gpu_device_limits(fx_device *device);
 /* gpu_compile.c */
-fx_status fxi_gpu_device_compile(fx_device *device, const char *name, const char *source,
-                                 void **out_kernel);
+fx_status fxi_gpu_device_kernel(fx_device *device, const char *name, const char *source,
+                                void **out_kernel);
+fx_status fxi_gpu_device_compile(fx_device *device, void **kernels, int n, int *out_failed);
 void *fxi_gpu_device_faults(fx_device *device);
 /* `launch` is the driver's: it runs under the device's lock, and ends with fxi_gpu_launched. */
 #define FXI_GPU_RUNTIME(its_dialect, its_launch)                                                   \
     {                                                                                              \
-        .dialect = its_dialect, .limits = fxi_gpu_device_limits,                                   \
+        .dialect = its_dialect, .limits = fxi_gpu_device_limits, .kernel = fxi_gpu_device_kernel,  \
         .compile = fxi_gpu_device_compile, .launch = its_launch, .faults = fxi_gpu_device_faults   \
     }
 /* The kernel is queued. */
@@ -136,6 +140,7 @@ fx_status fxi_gpu_backend_copy(fx_device *to_device, void *to, fx_device *from_d
 fx_status fxi_gpu_backend_fill(fx_device *device, void *to, uint8_t value, size_t bytes);
 int64_t fxi_gpu_backend_available(fx_device *device);
 fx_status fxi_gpu_backend_prepare(fx_device *device, fx_step *step);
+fx_status fxi_gpu_backend_compile(fx_device *device, fx_step *steps, int32_t n, int32_t *out_step);
 void fxi_gpu_backend_release(fx_device *device, fx_step *step);
 fx_status fxi_gpu_backend_run(fx_device *device, const fx_step *step, const void *const *in,
                               void *out, fx_run *run);
@@ -154,9 +159,9 @@ void *fxi_gpu_backend_proc(const char *name);
         .write = fxi_gpu_backend_write, .read = fxi_gpu_backend_read,                              \
         .copy = fxi_gpu_backend_copy, .fill = fxi_gpu_backend_fill,                                \
         .available = fxi_gpu_backend_available, .prepare = fxi_gpu_backend_prepare,                \
-        .release = fxi_gpu_backend_release, .run = fxi_gpu_backend_run,                            \
-        .submit = fxi_gpu_backend_submit, .sync = fxi_gpu_backend_sync,                            \
-        .mark = fxi_gpu_backend_mark, .wait = fxi_gpu_backend_wait,                                \
+        .compile = fxi_gpu_backend_compile, .release = fxi_gpu_backend_release,                    \
+        .run = fxi_gpu_backend_run, .submit = fxi_gpu_backend_submit,                              \
+        .sync = fxi_gpu_backend_sync, .mark = fxi_gpu_backend_mark, .wait = fxi_gpu_backend_wait,  \
         .unmark = fxi_gpu_backend_unmark, .proc = fxi_gpu_backend_proc                             \
     }
 

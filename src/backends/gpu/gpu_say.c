@@ -177,5 +177,5 @@ void fxi_gpu_end(fxi_gpu_builder *b)
 {
     fxi_gpu_say(b, "}\n");
     if (!b->status)
-        b->status = b->runtime->compile(b->device, b->name, b->text, &b->kernel);
+        b->status = b->runtime->kernel(b->device, b->name, b->text, &b->kernel);
 }

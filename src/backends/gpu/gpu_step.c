@@ -210,6 +210,65 @@ fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_
     return FX_OK;
 }
 
+/* ---- compile --------------------------------------------------------------------------------- */
+static fxi_gpu_call *calls_of(const fx_step *step)
+{
+    const struct ready *r = step->ready;
+    return r ? r->first : NULL;
+}
+
+static int count_kernels(const fx_step *steps, int32_t n)
+{
+    int count = 0;
+    for (int32_t i = 0; i < n; i++)
+        for (const fxi_gpu_call *c = calls_of(&steps[i]); c; c = c->next)
+            count++;
+    return count;
+}
+
+static void list_kernels(const fx_step *steps, int32_t n, void **kernels)
+{
+    for (int32_t i = 0; i < n; i++)
+        for (const fxi_gpu_call *c = calls_of(&steps[i]); c; c = c->next)
+            *kernels++ = c->kernel;
+}
+
+/* The step that kernel k in their order belongs to. */
+static int32_t step_of(const fx_step *steps, int k)
+{
+    int32_t i = 0;
+    while ((k -= count_kernels(&steps[i], 1)) >= 0)
+        i++;
+    return i;
+}
+
+static void put_kernels(const fx_step *steps, int32_t n, void *const *kernels)
+{
+    for (int32_t i = 0; i < n; i++)
+        for (fxi_gpu_call *c = calls_of(&steps[i]); c; c = c->next)
+            c->kernel = *kernels++;
+}
+
+fx_status fxi_gpu_compile(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *steps,
+                          int32_t n, int32_t *out_step)
+{
+    const int count = runtime->compile ? count_kernels(steps, n) : 0;
+    int failed = 0;
+    if (count == 0)
+        return FX_OK;
+    void **kernels = runtime->host->alloc((size_t)count * sizeof *kernels);
+    if (!kernels)
+        return runtime->host->fail(FX_STATUS_MEMORY, "compile", "out of host memory");
+    list_kernels(steps, n, kernels);
+    const fx_status status = runtime->compile(device, kernels, count, &failed);
+    if (status == FX_OK)
+        put_kernels(steps, n, kernels);
+    else
+        *out_step = step_of(steps, failed);
+    runtime->host->free(kernels);
+    return status;
+}
+
 void fxi_gpu_release(const fxi_gpu_runtime *runtime, fx_step *step)
 {
     struct ready *r = step->ready;

@@ -63,7 +63,8 @@ typedef struct fxi_opencl_function {
 } fxi_opencl_function;
 
 const char *fxi_opencl_options(const fxi_opencl_device *d);
-void *fxi_opencl_compile(fxi_gpu_device *device, const char *source, char *text, size_t size);
+void *fxi_opencl_compile(fxi_gpu_device *device, const char *source, char *text, size_t size,
+                         char **out_log);
 void *fxi_opencl_binary(fxi_gpu_device *device, void *program, size_t *out_size);
 void *fxi_opencl_load(fxi_gpu_device *device, const void *bytes, size_t size);
 void *fxi_opencl_function_of(fxi_gpu_device *device, void *program, const char *name, char *text,

@@ -16,27 +16,27 @@ const char *fxi_opencl_options(const fxi_opencl_device *d)
 
 /* ---- the compiler ---------------------------------------------------------------------------- */
 
-/* The log's first lines, or as much as fits. */
-static void compiler_says(const fxi_opencl_device *d, cl_program made, cl_int error, char *text,
-                          size_t size)
+/* The compiler's log, and the beginning of what is wrong as a sentence. */
+static char *compiler_says(const fxi_opencl_device *d, cl_program made, cl_int error, char *text,
+                           size_t size)
 {
     size_t length = 0;
     char *log = NULL;
     if (fxi_cl.GetProgramBuildInfo(made, d->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &length) ==
         CL_SUCCESS)
         log = fxi_opencl_host->alloc(length + 1);
-    if (log && fxi_cl.GetProgramBuildInfo(made, d->id, CL_PROGRAM_BUILD_LOG, length, log, NULL) ==
-                   CL_SUCCESS) {
+    if (log && fxi_cl.GetProgramBuildInfo(made, d->id, CL_PROGRAM_BUILD_LOG, length, log, NULL) !=
+                   CL_SUCCESS)
+        length = 0;
+    if (log)
         log[length] = '\0';
-        fxi_opencl_host->message(1, log);
-    }
     const char *what = log ? strstr(log, "error") : NULL;
     snprintf(text, size, "%s (%s) cannot compile a kernel: %s%s%.120s", d->gpu.label, d->gpu.name,
              fxi_cl_error_name(error), what ? ": " : "", what ? what : "");
     for (char *c = text; *c; c++)
         if (*c == '\n')
             *c = ' ';
-    fxi_opencl_host->free(log);
+    return log;
 }
 
 static cl_int build(const fxi_opencl_device *d, cl_program made)
@@ -44,7 +44,8 @@ static cl_int build(const fxi_opencl_device *d, cl_program made)
     return fxi_cl.BuildProgram(made, 1, &d->id, fxi_opencl_options(d), NULL, NULL);
 }
 
-void *fxi_opencl_compile(fxi_gpu_device *device, const char *source, char *text, size_t size)
+void *fxi_opencl_compile(fxi_gpu_device *device, const char *source, char *text, size_t size,
+                         char **out_log)
 {
     fxi_opencl_device *d = (fxi_opencl_device *)device;
     cl_int error;
@@ -56,7 +57,7 @@ void *fxi_opencl_compile(fxi_gpu_device *device, const char *source, char *text,
     error = build(d, made);
     if (error == CL_SUCCESS)
         return made;
-    compiler_says(d, made, error, text, size);
+    *out_log = compiler_says(d, made, error, text, size);
     fxi_cl.ReleaseProgram(made);
     return NULL;
 }
