@@ -1,13 +1,13 @@
-/* cflux/array.h: arrays, scopes, ownership, reading.
+/* cflux/array.h: arrays, scopes, ownership, creation, reading.
  *
- * An fx_array is a handle to an immutable value that may not have been computed yet. Operations
- * check shapes, element types and devices at once and only record a node; work happens when
- * somebody needs the numbers. The first dimension is contiguous (column-major): a C array
- * img[N][C][H][W] is the array W×H×C×N with the same bytes. Axes and indices count from 0.
+ * An fx_array is a handle to an immutable value that may still have to be computed. An operation
+ * checks shapes, element types and devices immediately and adds a node to a graph; the computation
+ * runs when a value is read or an update needs it. The first axis is contiguous (column-major): a C
+ * array img[N][C][H][W] is the array W×H×C×N with the same bytes. Axes and indices count from 0.
  *
- * Ownership: every object a function returns belongs to the innermost open scope of the calling
- * thread and is released when that scope ends. There is always a root scope.
- */
+ * Ownership: the innermost open scope of the calling thread owns every object that a function
+ * returns, and releases it when the scope ends. Outside of all scopes the thread's root scope owns
+ * it until the thread ends. */
 #ifndef CFLUX_ARRAY_H
 #define CFLUX_ARRAY_H
 
@@ -15,10 +15,10 @@
 
 FXI_BEGIN_C
 
-/* Element types, in Julia's names Float32, Float64, Int32, Int64, UInt8, Bool, Float16, BFloat16.
- */
+/* Element types. Julia's names are Float32, Float64, Int32, Int64, UInt8, Bool, Float16,
+ * BFloat16. */
 typedef enum fx_dtype {
-    FX_DTYPE_F32 = 0, /* the default everywhere */
+    FX_DTYPE_F32 = 0, /* the default of every function that creates numbers */
     FX_DTYPE_F64,
     FX_DTYPE_I32,
     FX_DTYPE_I64,
@@ -26,23 +26,23 @@ typedef enum fx_dtype {
     FX_DTYPE_BOOL,
     FX_DTYPE_F16,  /* storage: arithmetic is done in Float32 */
     FX_DTYPE_BF16, /* storage: arithmetic is done in Float32 */
-    FX_DTYPE_COUNT /* how many there are */
+    FX_DTYPE_COUNT /* number of element types */
 } fx_dtype;
 
-/* "Float32", "Bool", … as Julia writes it. */
+/* Julia's name of an element type: "Float32", "Bool", …. Static storage. */
 FX_API const char *fx_dtype_name(fx_dtype dtype);
-FX_API size_t fx_dtype_size(fx_dtype dtype); /* bytes of one element */
+FX_API size_t fx_dtype_size(fx_dtype dtype); /* bytes per element */
 
-/* The element type of a result that combines two arrays: Julia's promotion (Int64 with Float32
- * gives Float32, Int32 with Int64 gives Int64, Bool with anything gives the other). Float16 with
+/* Element type of an operation on two arrays, by Julia's promotion: Int64 with Float32 gives
+ * Float32, Int32 with Int64 gives Int64, Bool with another type gives the other. Float16 with
  * BFloat16 gives Float32. */
 FX_API fx_dtype fx_dtype_promote(fx_dtype a, fx_dtype b);
 
-typedef struct fx_type fx_type;     /* what objects of a kind have in common: tree.h */
-typedef struct fx_device fx_device; /* where values live and are computed: device.h */
+typedef struct fx_type fx_type;     /* describes a type of objects: tree.h */
+typedef struct fx_device fx_device; /* holds and computes values: device.h */
 
-/* The head of every object: arrays, layers, tuples, the user's own structs. All fields are private.
- */
+/* First member of every object: arrays, layers, tuples, structs of programs. All fields are
+ * private. */
 typedef struct fx_object {
     const fx_type *type;
     int64_t refs;
@@ -50,16 +50,15 @@ typedef struct fx_object {
     struct fxi_scope *fxi_scope;
 } fx_object;
 
-/* A handle to a value: numbers of one element type in up to FX_MAX_DIMS dimensions, on one device.
- * Opaque. */
+/* Opaque handle to a value: elements of one type along 0 to FX_MAX_DIMS axes, on one device. */
 typedef struct fx_array fx_array;
 
-/* A list of sizes: FX_DIMS(5, 5). */
+/* A list of n sizes v[0] … v[n−1]: FX_DIMS(5, 5). */
 typedef struct fx_dims {
     int64_t n;
     int64_t v[2 * FX_MAX_DIMS];
 } fx_dims;
-/* Values of options that are lists of sizes: none, 1 and 0 for every axis. */
+/* Defaults of options that are lists of sizes: an empty list, 1, and 0. */
 #define FXI_DIMS_NONE                                                                              \
     {                                                                                              \
         0,                                                                                         \
@@ -82,16 +81,17 @@ typedef struct fx_dims {
         }                                                                                          \
     }
 
-/* Bits that are no axis: all axes; an axis below 0 or above 29. */
+/* Bits that do not stand for an axis: all axes; an axis below 0 or above 28. */
 typedef enum fxi_axis_bits { FXI_BIT_ALL = 1 << 30, FXI_BIT_OUTSIDE = 1 << 29 } fxi_axis_bits;
-/* A set of axes: FX_AXES(0, 2) are the first and the third, FX_ALL all of them. The bits are
- * private, and a number is no set of axes: .dims = 2 does not compile. */
+/* A set of axes: FX_AXES(0, 2) has the first and the third axis, FX_ALL has all. The bits are
+ * private. A plain number does not compile as a set (.dims = 2). */
 typedef struct fx_axes {
     unsigned bits;
     FXI_CXX(fx_axes() : bits(0){})
     FXI_CXX(fx_axes(fxi_axis_bits set) : bits(static_cast<unsigned>(set)){})
 } fx_axes;
-/* The same of a list. */
+/* Returns the set of the n axes in a list. An axis that the array does not have is reported by the
+ * function that receives the set. */
 static inline fx_axes fx_axes_of(int n, const int64_t *axes)
 {
     fx_axes set;
@@ -108,12 +108,12 @@ static inline fx_axes fx_axes_of(int n, const int64_t *axes)
     {                                                                                              \
         (fxi_axis_bits)(1u << (axis))                                                              \
     }
-/* All axes; the axes that are listed. */
+/* FX_ALL: all axes of an array. FX_AXES(0, 2): the listed axes. */
 #define FX_ALL ((fx_axes)FXI_AXES_ALL)
 #define FX_AXES(...)                                                                               \
     fx_axes_of((int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                    \
                (const int64_t[]){__VA_ARGS__})
-/* The axes whose bits are set; for the library and its tests. */
+/* The axes whose bits are set in `mask`; for the library and its tests. */
 #define FXI_AXES(mask) ((fx_axes){mask})
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
@@ -129,93 +129,104 @@ static inline void fxi_scope_end(const int *depth)
     const int FXI_CAT(fxi_scope_, __COUNTER__) __attribute__((cleanup(fxi_scope_end), unused)) =   \
         (FXI_HERE, fxi_scope_open(mode, file, line))
 #define FXI_OPEN(mode) FXI_OPEN_AT(mode, __FILE__, __LINE__)
-/* For library code: the scope of intermediates; error records keep the position of the caller's,
- * and what fx_set, fx_want and fx_stage promised passes on to the caller's scope. */
+/* For library code: a scope for intermediate results. Error records keep the location of the
+ * caller's scope, and requests by fx_set, fx_want and fx_stage move to the caller's scope. */
 #define FXI_SCOPE FXI_OPEN_AT(FXI_SCOPE_QUIET, NULL, 0)
 
-/* FX_SCOPE; opens a scope to the end of the C block and keeps the mode; FX_STEP; opens a training
- * step (dropout is active, batch norm uses and updates its statistics); FX_TEST; opens inference.
- * They must stand first in a {} block and are closed on every way out, break and return included.
- * Closing by depth makes longjmp over them harmless. The mode belongs to the thread. */
+/* Open a scope that ends with the enclosing C block. Write one as the first statement of a {}
+ * block; it closes on every exit, including break, return and longjmp past it.
+ *   FX_SCOPE;   keeps the mode of the enclosing scope
+ *   FX_STEP;    a training step: dropout is active, batch norm uses and updates batch statistics
+ *   FX_TEST;    inference
+ * The mode belongs to the thread; a thread starts in inference mode. */
 #define FX_SCOPE FXI_OPEN(FXI_SCOPE_INHERIT)
 #define FX_STEP  FXI_OPEN(FXI_SCOPE_STEP)
 #define FX_TEST  FXI_OPEN(FXI_SCOPE_TEST)
 
-/* True inside FX_STEP: what layers ask. */
+/* Returns true inside FX_STEP. Layers with different behaviour in training call it. */
 FX_API bool fx_training(void);
 
-/* Hands an object of the innermost scope to the enclosing one, still pending; returns it.
- * `return fx_keep(y);` is how a function with a scope returns. Objects of outer scopes stay put;
- * what a loader has handed out, which is in no scope, is shared with the enclosing one. */
+/* fx_keep(x) moves an object from the innermost scope to the enclosing one, without computing it,
+ * and returns it: `return fx_keep(y);` ends a function that opened a scope. Objects of other
+ * scopes, NULL and error objects are returned unchanged. An object that a loader handed out stays
+ * the loader's too. */
 FX_API void *fxi_keep(void *object);
-/* Takes a reference that outlives scopes, or gives one back. Without fx_retain it is the scope's
- * that is given back: the object is freed before the scope closes. NULL is allowed; error objects
- * ignore both. */
+/* fx_retain(x) adds a reference that keeps x alive after its scope ends, and returns x;
+ * fx_release(x) removes one. fx_release without an earlier fx_retain removes the scope's reference,
+ * so the object is freed before the scope ends. NULL and error objects are ignored. */
 FX_API void *fxi_retain(void *object);
 FX_API void fx_release(void *object);
-/* Stores x in a variable or field: retains it, releases what was there (NULL at first). The value
- * is computed with the next fx_update, or when the step closes, and is a constant from then on
- * (recurrent state, running totals). Plain C assignment never transfers ownership. fx_set(&slot,
- * NULL) empties it. */
-FX_API void fxi_set(void *slot, void *object);
+/* fx_set(&variable, x) stores x in a variable or struct field: retains x and releases the previous
+ * object (NULL at first). Use it for recurrent state and running totals. The value is computed with
+ * the next fx_update, or when the training step ends, and is a constant for later gradients. Plain
+ * C assignment does not change ownership. fx_set(&variable, NULL) empties the variable. */
+FX_API void fxi_set(void *target, void *object);
 
-#define fx_keep(x)      (FXI_HERE, (__typeof__(x))fxi_keep(x))
-#define fx_retain(x)    (FXI_HERE, (__typeof__(x))fxi_retain(x))
-#define fx_set(slot, x) (((void)sizeof(*(slot) = (x))), FXI_HERE, fxi_set((slot), (x)))
+#define fx_keep(x)        (FXI_HERE, (__typeof__(x))fxi_keep(x))
+#define fx_retain(x)      (FXI_HERE, (__typeof__(x))fxi_retain(x))
+#define fx_set(target, x) (((void)sizeof(*(target) = (x))), FXI_HERE, fxi_set((target), (x)))
 
-/* Layer state (running statistics): fx_stage gives the state array `slot` a new value, which an
- * update within the step, or its close, computes and commits to the handle; on error it is dropped.
- * fx_staged is the value staged so far, or slot itself. Outside a step the commit happens with the
- * scope's close. */
-FX_API void fx_stage(fx_array *slot, fx_array *value);
-FX_API fx_array *fx_staged(fx_array *slot);
+/* Layer state, e.g. running statistics. fx_stage requests that the array `state` gets a new value;
+ * the update within the training step, or the end of the step, computes it and rebinds the handle.
+ * If it fails, `state` keeps its value. Outside a training step this happens when the scope ends.
+ * fx_staged returns the value staged so far, or `state` if there is none. fx_stage ignores error
+ * arrays. */
+FX_API void fx_stage(fx_array *state, fx_array *value);
+FX_API fx_array *fx_staged(fx_array *state);
 
-/* The immortal error array of a status (not FX_OK): what failing functions return. */
+/* Returns the error array of a status (not FX_OK), for code that extends cflux. It is shared and
+ * never freed. */
 FX_API fx_array *fx_error_array(fx_status status);
 
 /* ---- what an array is ------------------------------------------------------------------------ */
-/* Number of dimensions; 0 for a single number, and for an error array. */
+/* Number of axes; 0 for a scalar and for an error array. */
 FX_API int fx_ndims(const fx_array *x);
-/* Size along axis (1 beyond the last axis, as in Julia; 0 for an error array). */
+/* Size along an axis; 1 beyond the last axis, as in Julia; 0 for an error array. */
 FX_API int64_t fx_size(const fx_array *x, int axis);
-FX_API int64_t fx_length(const fx_array *x);  /* number of elements */
-FX_API fx_dtype fx_eltype(const fx_array *x); /* of an error array: FX_DTYPE_F32 */
-/* Where its value is, or will be computed: the CPU while nothing else asks for it. */
+FX_API int64_t fx_length(const fx_array *x);  /* number of elements, 0 for an error array */
+FX_API fx_dtype fx_eltype(const fx_array *x); /* element type, FX_DTYPE_F32 for an error array */
+/* Device that holds or will compute the value. The CPU until the value is combined with an array of
+ * another device. */
 FX_API fx_device *fx_array_device(const fx_array *x);
-FX_API bool fx_is_error(const void *object); /* does it carry an error? NULL does */
-/* FX_OK, or the status of the error that an error array carries. */
+FX_API bool fx_is_error(const void *object); /* true for an error object and for NULL */
+/* Status of the error in an error array, otherwise FX_OK. */
 FX_API fx_status fx_array_status(const fx_array *x);
-/* Has its value been computed already? A read of it then costs no more than a copy. */
+/* Returns true if the value has been computed, so that a read only copies it. */
 FX_API bool fx_is_evaluated(const fx_array *x);
 
 /* ---- creation -------------------------------------------------------------------------------- */
-/* Dimensions are given as trailing numbers: fx_zeros(3, 4) is 3×4, fx_zeros() a scalar (0-d) array.
- */
+/* Creation functions take the sizes as trailing numbers: fx_zeros(3, 4) is 3×4, fx_zeros() is a
+ * scalar (0-d). A negative size, more than FX_MAX_DIMS sizes or an overflow of the number of bytes
+ * is FX_STATUS_ARGUMENT. */
 #define FXI_LIST(...)                                                                              \
     (FXI_HERE, (int)(sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1),                  \
         (const int64_t[]){0, __VA_ARGS__} + 1
 
-/* fx_full(value, 3, 4): all elements equal to `value`, in Float32 or the type given; fx_zeros and
- * fx_ones: 0 and 1. Nothing is stored until it is needed. */
+/* fx_full(value, 3, 4): all elements equal to `value`; fx_zeros: 0; fx_ones: 1. Float32, or the
+ * given element type. Memory is allocated when the value is needed. */
 FX_API fx_array *fxi_full(fx_dtype dtype, double value, int ndims, const int64_t *sizes);
-/* Zeros with the sizes, element type and device of x. */
+/* Zeros with the shape, element type and device of x. */
 FX_API fx_array *fx_zeros_like(const fx_array *x);
-/* fx_rand(3, 4): uniform in [0, 1); fx_randn: standard normal. Philox4x32-10, one counter a call;
- * the same numbers on every backend (Salmon et al., 2011). Float32, Float64, Float16, BFloat16. */
+/* fx_rand(3, 4): uniform in [0, 1). fx_randn(3, 4): standard normal (Box and Muller, 1958).
+ * Float32, or the given Float32, Float64, Float16 or BFloat16; other types are FX_STATUS_DTYPE.
+ * Philox4x32-10 (Salmon et al., 2011) with the thread's stream (fx_seed); every call uses a new
+ * counter. All backends give the same numbers. */
 FX_API fx_array *fxi_rand(fx_dtype dtype, int ndims, const int64_t *sizes);
 FX_API fx_array *fxi_randn(fx_dtype dtype, int ndims, const int64_t *sizes);
-/* x[i] = start + i·step for i < n: an n-element vector of dtype. */
+/* Vector x[i] = start + i·step for 0 ≤ i < n. For integer types start and step are truncated. */
 FX_API fx_array *fx_range_dtype(fx_dtype dtype, double start, double step, int64_t n);
-/* fx_from(dtype, data, 3, 4): copies n = Π sizes elements of type dtype from C memory. */
-FX_API fx_array *fxi_vector(int64_t n, const double *values); /* as Float32 */
+/* fx_from(dtype, data, 3, 4): copies Π sizes elements of type dtype from C memory, column-major. */
+FX_API fx_array *fxi_vector(int64_t n, const double *values); /* fx_vector */
 FX_API fx_array *fxi_from(fx_dtype dtype, const void *data, int ndims, const int64_t *sizes);
-/* Uses C memory without a copy. It must stay valid and unchanged until release(data, user) is
- * called (when the last value that reads it is gone); release may be NULL. The memory is never
- * written. If the call fails, release is called at once. */
+/* fx_borrow(dtype, data, release, user, 3, 4): an array that reads C memory in place. The memory
+ * must stay valid and unchanged until release(data, user) is called, which is when the last value
+ * that reads it is freed; release may be NULL. cflux never writes to it. FX_STATUS_ARGUMENT if data
+ * is not aligned for dtype. If the call fails, release is called immediately. */
 typedef void (*fx_release_fn)(void *data, void *user);
 FX_API fx_array *fxi_borrow(fx_dtype dtype, const void *data, fx_release_fn release, void *user,
                             int ndims, const int64_t *sizes);
-/* A 0-d array holding a number. Weak like a literal: it does not widen what it meets. */
+/* A 0-d array of a number. Like a literal it does not change the element type of what it is
+ * combined with (ops.h). */
 FX_API fx_array *fx_scalar(double value);
 
 #define fx_full(value, ...)              fxi_full(FX_DTYPE_F32, (value), FXI_LIST(__VA_ARGS__))
@@ -229,22 +240,23 @@ FX_API fx_array *fx_scalar(double value);
 #define fx_from(dtype, data, ...)        fxi_from((dtype), (data), FXI_LIST(__VA_ARGS__))
 #define fx_borrow(dtype, data, fn, user, ...)                                                      \
     fxi_borrow((dtype), (data), (fn), (user), FXI_LIST(__VA_ARGS__))
-/* A Float32 vector of the listed numbers: fx_vector(1, 2, 3). */
+/* Float32 vector of the listed numbers: fx_vector(1, 2, 3). */
 #define fx_vector(...)                                                                             \
     fxi_vector((FXI_HERE, (int64_t)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double))),      \
                (const double[]){__VA_ARGS__})
-/* A list of sizes, as options take it: FX_DIMS(5, 5). More than 16 do not compile; the name of the
- * macro below is what compilers print then. (clang takes no static assertion here: in a structure
- * of its own the numbers would have to be constants.) */
+/* FX_DIMS(5, 5): a list of sizes for options. More than 16 numbers do not compile; the compiler's
+ * message then contains the name of the macro below. (clang does not accept a static assertion here
+ * because the numbers need not be constants.) */
 #define FX_DIMS(...)                                                                               \
     ((fx_dims){.n = FX_DIMS_TAKES_AT_MOST_16_NUMBERS(                                              \
                    sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t) - 1),                     \
                .v = {__VA_ARGS__}})
 #define FX_DIMS_TAKES_AT_MOST_16_NUMBERS(n)                                                        \
     ((int64_t)(n) + 0 * (int64_t)sizeof(char[(n) <= 2 * FX_MAX_DIMS ? 1 : -1]))
-/* Wraps a C array of 1 to 4 dimensions without a copy, its dimensions reversed: float W[2][5] is
- * the 5×2 array with the same bytes. It is read when the value is evaluated (see fx_borrow).
- * FXI_SUB steps to the sub-array, or stays at the innermost one. */
+/* FX_FROM_C(W): an array that reads a C array of 1 to 4 dimensions in place, with the order of the
+ * axes reversed: float W[2][5] is the 5×2 array with the same bytes. The C array must stay valid
+ * and unchanged as for fx_borrow. FXI_SUB is the first sub-array, or the argument itself if its
+ * elements are numbers. */
 #define FXI_IF_SCALAR(e, yes, no)                                                                  \
     _Generic((e), float                                                                            \
              : yes, double                                                                         \
@@ -270,54 +282,62 @@ FX_API fx_array *fx_scalar(double value);
                (const size_t[]){sizeof(a), sizeof(FXI_SUB(a)), sizeof(FXI_SUB(FXI_SUB(a))),        \
                                 sizeof(FXI_SUB(FXI_SUB(FXI_SUB(a))))})
 FX_API fx_array *fxi_from_c(fx_dtype dtype, const void *data, int ndims, const size_t *level_bytes);
-/* The same in Float32: fx_range(0, 0.5, 3) is 0, 0.5, 1. */
+/* fx_range_dtype in Float32: fx_range(0, 0.5, 3) is [0, 0.5, 1]. */
 #define fx_range(start, step, n) fx_range_dtype(FX_DTYPE_F32, (start), (step), (n))
 
-/* Labels (integers from 0, any shape) → Bool array of shape (nclasses, size(labels)…): column j has
- * its one true element at labels[j]. A label outside 0 … nclasses−1 gives an all-false column; see
- * fx_onehotbatch for the form that checks. */
+/* One-hot encoding without a check: y[c, j…] = (labels[j…] == c). labels: integers in 0 …
+ * nclasses−1, any shape; result: Bool, nclasses × size(labels)…. A label outside this range gives a
+ * column of false. */
 FX_API fx_array *fx_onehot(fx_array *labels, int64_t nclasses);
-/* As Flux.onehotbatch(labels, 0:nclasses-1): reads the labels and fails with "Value 9 is not in
- * labels". */
+/* The same with a check: evaluates labels and returns an error array ("Value 9 is not in labels",
+ * FX_STATUS_ARGUMENT) if a label is outside 0 … nclasses−1. Flux.onehotbatch(labels,
+ * 0:nclasses-1). */
 FX_API fx_array *fx_onehotbatch(fx_array *labels, int64_t nclasses);
-/* Index (Int64, from 0) of the largest element of every column: argmax along axis 0, that axis
- * dropped. */
+/* Index of the largest element of every column: argmax along axis 0, with axis 0 removed. Int64,
+ * from 0; the inverse of fx_onehot. Flux.onecold. */
 FX_API fx_array *fx_onecold(fx_array *y);
 
 /* ---- evaluation and reading ------------------------------------------------------------------ */
-/* A read computes what it needs, stores it and never cuts history. */
+/* A read computes the value if needed and keeps it. Gradients may still flow through a value that
+ * has been read. Pending values of other threads are FX_STATUS_STATE. */
 
-/* Evaluates every array in the object (an array, model, tuple, …) in one plan. */
+/* Computes every array of an object (an array, model, tuple, …) in one plan. Returns the first
+ * failure; FX_STATUS_ARGUMENT for NULL. */
 FX_API fx_status fx_eval(void *object);
-/* Makes x a root of the next fx_update or step close, so that it is computed with it. Returns x. */
+/* Requests that the next fx_update, or the end of the training step, also computes x, so that a
+ * later read needs no second run. Returns x. */
 FX_API fx_array *fx_want(fx_array *x);
-/* The value of a one-element array as a double; NaN on error (and the error is recorded). */
+/* Value of a one-element array as a double. On failure: NaN and an error record. */
 FX_API double fx_item(fx_array *x);
-/* The same, with a status for those who must tell a NaN from an error. */
+/* The same with a status, to tell a NaN value from a failure. FX_STATUS_SHAPE if x has several
+ * elements. */
 FX_API fx_status fx_item_get(fx_array *x, double *out_value);
-/* Element at linear index i (column-major, from 0) as a double; NaN on error. */
+/* Element at linear index i (column-major, from 0) as a double. On failure: NaN and an error
+ * record, FX_STATUS_ARGUMENT if i is out of range. Meant for the CPU: for other devices see
+ * fx_allowscalar. */
 FX_API double fx_at(fx_array *x, int64_t i);
-/* Copies all elements, dense and column-major, in x's element type; `bytes` must be the exact size.
- */
+/* Copies all elements to dst, dense and column-major, in x's element type. `bytes` must be length ×
+ * element size, otherwise FX_STATUS_SHAPE. */
 FX_API fx_status fx_read_into(fx_array *x, void *dst, size_t bytes);
-/* Copies all elements converted to `dtype`. */
+/* Copies all elements to dst, converted to `dtype` as by fx_cast. `count` must be the number of
+ * elements, otherwise FX_STATUS_SHAPE. */
 FX_API fx_status fx_read_as(fx_array *x, fx_dtype dtype, void *dst, int64_t count);
-/* Evaluates x and returns a pointer to its dense data on the host, valid while x's value lives.
- * Pins the value: it is never reused in place. NULL on error. */
+/* Computes x and returns a pointer to its dense elements in host memory, NULL on failure. Do not
+ * free or write it; it is valid while the value exists, which is until all arrays that use it are
+ * released or rebound. The value's buffer is not reused for updates afterwards. Values on other
+ * devices and views that are not dense are copied once. */
 FX_API const void *fx_data(fx_array *x);
-/* Refills dst with src's values (same shape; converted to dst's type): dst's handle gets a new
- * value, on the device where it is. That is a copy, so src may be dst or a view of it, and later
- * changes of src do not show. Whoever has the same handle, a layer that is in a model twice for
- * example, sees the new value. Every other array keeps the old one: what was computed from dst,
- * views of dst (fx_transpose, fx_permute, fx_reshape, fx_slice), and, when dst is a view itself,
- * the array that it is a view of. Such a view and its array are no longer tied (optim.h): each is
- * a parameter of its own. What was computed from dst before, its views too, has no gradient with
- * respect to dst any more: asking for one is refused (FX_STATUS_STATE), so make views anew, or give
- * them values of their own. fx_loadmodel and fx_update keep ties. */
+/* Gives dst a copy of src's values, converted to dst's element type, on dst's device.
+ * FX_STATUS_SHAPE if the sizes differ. dst's handle is rebound to the new value: every model that
+ * holds this handle sees it. Other arrays keep the old value: results computed from dst, views of
+ * dst (fx_transpose, fx_permute, fx_reshape, fx_slice), and the array that dst is a view of. A view
+ * is no longer tied (optim.h) to its array afterwards, and a gradient with respect to dst of
+ * results computed before is refused (FX_STATUS_STATE): build views again. fx_loadmodel and
+ * fx_update keep ties. */
 FX_API fx_status fx_copy_into(fx_array *dst, fx_array *src);
-/* The same value on another device (NULL: the CPU), differentiable; the same object when it is
- * already there. A value that is evaluated, or has no past, is copied at once, another one when it
- * is needed. */
+/* Returns x's value on another device (NULL: the CPU), or x itself if it is already there.
+ * Differentiable: gradients return to x's device. An evaluated value is copied immediately, a
+ * pending one when the result is needed. Error arrays if the device has no memory left. */
 FX_API fx_array *fx_array_to(fx_device *device, fx_array *x);
 
 FXI_END_C

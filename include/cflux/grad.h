@@ -1,8 +1,8 @@
 /* cflux/grad.h: reverse-mode gradients.
  *
- * A gradient is more of the same lazy nodes, so gradients of gradients come for free. Build the
- * gradient before reading the loss: reading first costs a second forward pass.
- */
+ * Gradients consist of the same graph nodes as other results, so they can be differentiated again.
+ * Compute the gradient before you read the loss: after a read the forward pass runs a second
+ * time. */
 #ifndef CFLUX_GRAD_H
 #define CFLUX_GRAD_H
 
@@ -10,25 +10,30 @@
 
 FXI_BEGIN_C
 
-/* d loss / d model: an object of the model's own type, so that g->weight is the gradient of
- * model->weight. `loss` is a one-element floating-point array. Parameters that the loss does not
- * reach get zeros; integer arrays and fields outside `.trainable` get none (NULL). A tied array has
- * one gradient, the sum over its uses. Errors: a loss of several elements; a loss built before the
- * parameters were last updated (FX_STATUS_STATE), never silent zeros. On error the result is of the
- * model's type, filled with error arrays. Passing an array as `model` gives an array. */
+/* fx_gradient(loss, model): d loss / d model, an object of the model's type, so that g->weight is
+ * the gradient of model->weight. For an array as `model` the result is an array. Owned by the
+ * scope. `loss` is a one-element floating-point array.
+ *
+ * Parameters that the loss does not depend on get zeros; integer arrays and fields that are not
+ * trainable get NULL. A tied array has one gradient, the sum over its uses. Flux.gradient.
+ *
+ * Errors: FX_STATUS_SHAPE if the loss has several elements; FX_STATUS_STATE if the loss was built
+ * before the parameters were last updated. The result is then of the model's type, filled with
+ * error arrays. */
 FX_API void *fxi_gradient(fx_array *loss, void *model);
 #define fx_gradient(loss, model) (FXI_HERE, (__typeof__(model))fxi_gradient((loss), (model)))
 
-/* As fx_gradient, and evaluates loss and gradient in one plan; *out_value gets the loss (NULL:
- * nowhere). Flux's withgradient. */
+/* fx_gradient that also computes loss and gradient in one plan and stores the loss in *out_value
+ * (may be NULL). Flux.withgradient. */
 FX_API void *fx_withgradient(fx_array *loss, void *model, double *out_value);
 
-/* d loss / d x[i] for n plain arrays, into out_gradients (owned by the scope). */
+/* Stores d loss / d x[i] for n arrays in out_gradients[0 … n−1]; the scope owns them. Errors as for
+ * fx_gradient. */
 FX_API fx_status fx_gradient_of(fx_array *loss, fx_array *const *x, int n,
                                 fx_array **out_gradients);
 
-/* Vector–Jacobian product: the gradient of Σ y·gy for the given arrays; y of any shape, gy of y's.
- */
+/* Vector–Jacobian product: stores d Σ(y·gy) / d x[i] in out_gradients[0 … n−1]. y may have any
+ * shape; gy has the shape of y, otherwise FX_STATUS_SHAPE. */
 FX_API fx_status fx_pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n,
                              fx_array **out_gradients);
 

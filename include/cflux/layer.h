@@ -1,13 +1,11 @@
-/* cflux/layer.h: a layer as one table.
+/* cflux/layer.h: declares a layer type by one table.
  *
- * FX_LAYER (tree.h) lists the fields of a struct; that is enough for gradients, moves, printing and
- * arrays in files. FX_LAYER_TYPE makes the descriptor from a table that says more: the options that
- * construct the layer, its names in Flux's files by version, and its names in PyTorch's state
- * dictionaries. From the table follow construction from options, the error object, printing in
- * Flux's notation, fx_parse_model, reading and writing of BSON, fx_torch_state, fx_trainmode and
- * copies. The library's own layers (src/nn) are made by the same macro. C only, as FX_OBJECT is:
- * C++ fills the structs by hand.
- */
+ * FX_LAYER (tree.h) lists the fields of a struct, which is enough for gradients, moves, printing
+ * and arrays in files. FX_LAYER_TYPE also takes the options that construct the layer, its names in
+ * Flux's files by version, and its names in PyTorch's state dictionaries. The table provides
+ * construction from options, the error object, printing in Flux's notation, fx_parse_model, reading
+ * and writing of BSON, fx_torch_state, fx_trainmode and copies. The library's own layers (src/nn)
+ * use the same macro. C only, as FX_OBJECT: C++ programs fill the structs by hand. */
 #ifndef CFLUX_LAYER_H
 #define CFLUX_LAYER_H
 
@@ -15,152 +13,159 @@
 
 FXI_BEGIN_C
 
-/* How an option is stored in the option struct, and how the notation writes it. */
+/* Type of an option: its member of the option struct, and its form in the notation. */
 typedef enum fx_option_kind {
     FX_OPTION_NONE = 0,
-    FX_OPTION_PAIR,     /* two int64_t, one after the other: in => out, older in, out */
-    FX_OPTION_KERNEL,   /* fx_dims of sizes that multiply: (5, 5) */
-    FX_OPTION_SIZES,    /* fx_dims of sizes that multiply: 4, 5 or (4, 5) */
-    FX_OPTION_SIZE,     /* int64_t that counts parameters */
-    FX_OPTION_INTEGER,  /* int64_t */
-    FX_OPTION_REAL,     /* double; Float64 in Flux's files */
-    FX_OPTION_REAL32,   /* double; Float32 in Flux's files */
-    FX_OPTION_REALS,    /* two double, one after the other: (0.9, 0.999) */
-    FX_OPTION_NUMBERS,  /* fx_dims: 2 or (2, 2) */
-    FX_OPTION_PADDING,  /* fx_dims: the same, or SamePad() */
-    FX_OPTION_AXES,     /* fx_axes; axes are written from 1, and : for all; the member: fx_dims */
-    FX_OPTION_FUNCTION, /* fx_function *; NULL: the identity */
-    FX_OPTION_BIAS,     /* int, true or false; Flux's files have false for an absent child */
-    FX_OPTION_FLAG,     /* bool; Flux's files have nothing for an absent child */
-    FX_OPTION_ACTIVE,   /* fx_active: true, false, nothing; the member: int64_t */
-    FX_OPTION_INIT,     /* fx_init_fn, which the notation writes by name */
-    FX_OPTION_VECTOR,   /* fx_array * of one axis; no notation */
-    FX_OPTION_MATRIX,   /* fx_array * of two axes; no notation */
-    FX_OPTION_ARRAY,    /* fx_array *; no notation */
+    FX_OPTION_PAIR,    /* two consecutive int64_t: in => out; older form: in, out */
+    FX_OPTION_KERNEL,  /* fx_dims, counts parameters: (5, 5) */
+    FX_OPTION_SIZES,   /* fx_dims, counts parameters: 4, 5 or (4, 5) */
+    FX_OPTION_SIZE,    /* int64_t, counts parameters */
+    FX_OPTION_INTEGER, /* int64_t */
+    FX_OPTION_REAL,    /* double, Float64 in Flux's files */
+    FX_OPTION_REAL32,  /* double, Float32 in Flux's files */
+    FX_OPTION_REALS,   /* two consecutive double: (0.9, 0.999) */
+    FX_OPTION_NUMBERS, /* fx_dims: 2 or (2, 2) */
+    FX_OPTION_PADDING, /* fx_dims: 2, (2, 2) or SamePad() */
+    FX_OPTION_AXES,    /* fx_axes, written from 1, or : for all; the layer's member is an fx_dims */
+    FX_OPTION_FUNCTION, /* fx_function *; NULL: identity */
+    FX_OPTION_BIAS,     /* int, true or false; in Flux's files false stands for an absent child */
+    FX_OPTION_FLAG,     /* bool; in Flux's files `nothing` stands for an absent child */
+    FX_OPTION_ACTIVE,   /* fx_active: true, false, nothing; the layer's member is an int64_t */
+    FX_OPTION_INIT,     /* fx_init_fn, written by its name */
+    FX_OPTION_VECTOR,   /* fx_array * with one axis; not in the notation */
+    FX_OPTION_MATRIX,   /* fx_array * with two axes; not in the notation */
+    FX_OPTION_ARRAY,    /* fx_array *; not in the notation */
     FX_OPTION_LAYERS,   /* a member that is an fx_list of layers */
-    FX_OPTION_SCALE,    /* in Flux's files only: a Flux.Scale of the members scale, bias and act */
-    FX_OPTION_RNG       /* in Flux's files only: the random number generator, which is not kept */
+    FX_OPTION_SCALE, /* Flux's files only: a Flux.Scale made of the members scale, bias and act */
+    FX_OPTION_RNG    /* Flux's files only: the random number generator; not stored */
 } fx_option_kind;
 
-/* How PyTorch lays out an array that Flux lays out in another way. */
+/* How PyTorch's layout of an array differs from Flux's. */
 typedef enum fx_torch_layout {
     FX_TORCH_LAYOUT_SAME = 0,
-    FX_TORCH_LAYOUT_TRANSPOSED, /* a matrix is transposed */
-    FX_TORCH_LAYOUT_FLIPPED     /* a kernel is reversed along its spatial axes */
+    FX_TORCH_LAYOUT_TRANSPOSED, /* a transposed matrix */
+    FX_TORCH_LAYOUT_FLIPPED     /* a kernel with reversed spatial axes */
 } fx_torch_layout;
 
-/* One row of a layer's table: a member of the layer's struct, an option, or both in one. */
+/* One row of a layer's table: a member of the layer's struct, an option, or both. Zero and NULL
+ * mean none. */
 typedef struct fx_layer_row {
-    const char *name;    /* of the member; of the option if the row has no member */
-    size_t member;       /* offset in the layer's struct; 0: none */
-    size_t option;       /* offset in the option struct; 0: none */
-    size_t present;      /* offset of the child that a BIAS or FLAG says is there; 0: none */
-    fx_option_kind kind; /* of the option; of a member without one, for Flux's files */
-    const char *names;   /* keywords of the notation, separated by blanks, the printed one first */
-    const char *place;   /* what errors call a positional option; NULL: keyword only */
-    int64_t least;       /* smallest value of integers */
-    bool required;       /* the notation must give it */
-    bool silent;         /* never printed, as in Flux */
-    const char *flux;    /* names of the field in Flux's structs, separated by blanks; NULL: none */
-    const char *torch;   /* name in a state dictionary (default: the member's); "": left out */
-    const char *torch_count; /* Int64 that PyTorch keeps beside it: written as 0, ignored on load */
-    fx_torch_layout layout;
+    const char *name;    /* name of the member, or of the option if the row has no member */
+    size_t member;       /* offset of the member in the layer's struct */
+    size_t option;       /* offset of the option in the option struct */
+    size_t present;      /* offset of the child that exists if this BIAS or FLAG option is true */
+    fx_option_kind kind; /* type of the option; for Flux's files also of a member without option */
+    const char *names;   /* keywords in the notation, separated by spaces; the first is printed */
+    const char *place;   /* name of a positional option in errors; NULL: keyword only */
+    int64_t least;       /* smallest allowed integer */
+    bool required;       /* required in the notation */
+    bool silent;         /* never printed */
+    const char *flux;    /* names of the field in Flux's structs, separated by spaces; NULL: none */
+    const char *torch;   /* name in a state dictionary; NULL: the member's; "": left out */
+    const char *torch_count; /* name of an Int64 that PyTorch stores as well: written as 0, ignored
+                                on load */
+    fx_torch_layout layout;  /* layout of the array in PyTorch */
 } fx_layer_row;
 
-/* One form of the layer's struct in Flux. An array of forms ends with {0}. */
+/* The layer's struct in a range of versions of Flux. An array of forms ends with {0}. */
 typedef struct fx_flux_form {
-    const char *fields; /* in order: "weight bias σ" */
-    const char *params; /* type parameters: names of fields, #name for the length of a tuple; NULL:
-                           a form that is only read */
-    int since, until;   /* versions of Flux, both included: 1206 is 0.12.6; 0: no limit */
+    const char *fields; /* field names in order: "weight bias σ" */
+    const char *params; /* type parameters: field names, #name for the length of a tuple; NULL: this
+                           form is read, not written */
+    int since, until;   /* first and last version of Flux: 1206 is 0.12.6; 0: no limit */
 } fx_flux_form;
 
-/* The file that a layer is read from. */
+/* Facts about the file from which a layer is read. */
 typedef struct fx_flux_source {
     size_t fxi_size;
-    int nfields;   /* of the struct in the file */
-    bool in_lists; /* some chain around the layer is a list, as in Flux 0.6 */
-    int newest;    /* the newest version of Flux that may have written the file: 1610 */
+    int nfields;   /* number of fields of the struct in the file */
+    bool in_lists; /* a chain around the layer is a list, as in Flux 0.6 */
+    int newest;    /* newest version of Flux that may have written the file: 1610 */
 } fx_flux_source;
 
-/* What FX_LAYER_TYPE adds to a descriptor; fx_type.layer points to it. */
+/* The part of a type that FX_LAYER_TYPE makes; fx_type.layer points to it. */
 typedef struct fx_layer {
     size_t fxi_size; /* sizeof(fx_layer) */
     const fx_layer_row *rows;
     size_t row_size; /* sizeof(fx_layer_row) */
     int nrows;
-    const void *defaults; /* an option struct with its defaults */
-    /* Completes `self`: members linked with options have the options' values already, all others
-     * are zero. False after a failure that was recorded (fx_fail). NULL: nothing to complete. */
+    const void *defaults; /* the option struct with all defaults */
+    /* Completes `self`, in which members linked to options have the options' values and all others
+     * are zero. Returns false after a failure reported by fx_fail. NULL: nothing to complete. */
     bool (*build)(const fx_type *type, const void *options, void *self);
-    /* Makes a layer that contains layers, `Name(layer, name = layer)`; names may be NULL. It
-     * replaces build and the options. NULL: the layer contains none. */
+    /* Makes a layer from sublayers, `Name(layer, name = layer)`, instead of `build` and the
+     * options; names may be NULL. NULL if the layer contains no sublayers. */
     void *(*build_list)(int n, const char *const *names, void *const *layers);
-    /* The inverse of build: fills in the options that no member holds. False: the layer has no
-     * parameters to say them; it is printed as Name(). NULL: members hold all options. */
+    /* The inverse of `build`: fills in the options that no member holds. Returns false if the layer
+     * has no parameters to derive them from; it is then printed as Name(). NULL if members hold all
+     * options. */
     bool (*recover)(const void *self, void *options);
-    /* Size of Flux's struct where it depends on the layer, as fx_type.layout_bytes; may be NULL. */
+    /* Size of Flux's struct in bytes if it depends on the layer, otherwise NULL; see
+     * fx_type.layout_bytes. */
     int64_t (*layout_bytes)(const void *self);
-    bool semicolon;            /* the first keyword is printed after a semicolon, as in Flux */
+    bool semicolon;            /* print a semicolon before the first keyword, as Flux */
     const char *flux;          /* name of Flux's struct, "Flux.Dense"; NULL: none */
-    const fx_flux_form *forms; /* the newest form last */
-    /* Completes what was read from a file: options, and children without an option in `self`. False
-     * if they describe no such layer. May be NULL. */
+    const fx_flux_form *forms; /* oldest first, ends with {0} */
+    /* Completes options, and children of `self` without an option, after reading a file. Returns
+     * false if the values do not describe a layer. May be NULL. */
     bool (*from_flux)(const fx_flux_source *source, void *options, void *self);
-    /* Called for each number before it is written, which it may change. Returns what the file would
-     * lose, which is then an error; NULL: nothing. May be NULL. */
+    /* Called for each number before it is written, which the function may change. Returns NULL, or
+     * a text that says what the file cannot store, which becomes an error. May be NULL. */
     const char *(*to_flux)(const void *self, const char *member, double *number);
-    /* Called before the arrays go into a state dictionary: logs what PyTorch must be told. NULL:
-     * nothing. */
+    /* Called before the arrays are written to a state dictionary, to log what must be set in
+     * PyTorch by hand. May be NULL. */
     void (*to_torch)(const void *self);
 } fx_layer;
 
-/* The table of a descriptor; NULL if it has none. */
+/* Returns the layer table of a type; NULL if it has none. */
 FX_API const fx_layer *fx_layer_of(const fx_type *type);
-/* Makes a layer from an option struct of its type. Owned by the scope; on failure the type's error
+/* Makes a layer from an option struct of its type. The scope owns it. On failure: the type's error
  * object. */
 FX_API void *fx_layer_make(const fx_type *type, const void *options);
-/* Writes the options that make a layer like this one into `options`, an option struct that begins
- * with its size. False if the layer does not say them (it has no table, or no parameters). */
+/* Stores the options that would construct this layer in `options`, an option struct whose first
+ * member is its size. Returns false if the type has no table or the layer no parameters to derive
+ * them from. */
 FX_API bool fx_layer_options(const void *layer, void *options);
-/* Writes Name(…) in Flux's notation: the member describe of types that FX_LAYER_TYPE makes. */
+/* Writes Name(…) in Flux's notation. The function `describe` of types made by FX_LAYER_TYPE. */
 FX_API void fx_layer_describe(const void *layer, fx_text *text);
-/* Makes a layer type known to fx_parse_model and to readers of Flux's files, until the process
- * ends. The library's layers are known. FX_STATUS_ARGUMENT if another type has the name. */
+/* Registers a layer type for fx_parse_model and for readers of Flux's files, until the process
+ * ends. The library's layers are registered. FX_STATUS_ARGUMENT if another type has the same
+ * name. */
 FX_API fx_status fx_register_layer(const fx_type *type);
-/* The layer types that are known, the library's first; NULL behind the last one. */
+/* Returns the i-th registered layer type, the library's first; NULL if i is too large. */
 FX_API const fx_type *fx_layer_type(int64_t i);
 
-/* Whether a layer behaves as in training. FX_ACTIVE_AUTO: inside FX_STEP (Flux's `nothing`); the
- * others are Flux's false and true, so that .active = false is FX_ACTIVE_OFF. */
+/* When a layer uses its training behaviour. FX_ACTIVE_AUTO: inside FX_STEP (Flux's `nothing`);
+ * FX_ACTIVE_ON, FX_ACTIVE_OFF: always, never (Flux's true and false; .active = false is
+ * FX_ACTIVE_OFF). */
 typedef enum fx_active { FX_ACTIVE_OFF = 0, FX_ACTIVE_ON = 1, FX_ACTIVE_AUTO = 2 } fx_active;
 
-/* What initialises an array of the given sizes: fx_glorot_uniform and its like (nn.h). */
+/* Initialiser: returns a new array of the given sizes, e.g. fx_glorot_uniform (nn.h). */
 typedef fx_array *(*fx_init_fn)(int ndims, const int64_t *sizes);
 
-/* An option struct of a program's layer, at most 4096 bytes, declared from a list
- * F(type, name, default)…:
- *     #define GATE_OPTIONS(F) F(int64_t, size, 0) F(bool, bias, true)
- *     FX_OPTIONS(gate_options, GATE_OPTIONS); */
+/* Declares an option struct of a program's layer, at most 4096 bytes, from a list F(type, name,
+ * default)…:
+ *   #define GATE_OPTIONS(F) F(int64_t, size, 0) F(bool, bias, true)
+ *   FX_OPTIONS(gate_options, GATE_OPTIONS); */
 #define FX_OPTIONS(T, LIST) FXI_OPTION_STRUCT(T, LIST)
 
-/* The options of a layer that has none. */
+/* Option list and option struct of a layer without options. */
 #define FX_NO_OPTIONS(F)
 typedef struct fx_no_options {
     size_t fxi_size;
 } fx_no_options;
 
 /* FX_LAYER_TYPE(id, T, options, LIST, ROWS, (members of fx_type), members of fx_layer) declares the
- * type of layers that are a T, after FX_OPTIONS(options, LIST) and after
- *     #define ROWS(M, O, F) …
- * a list of rows in the order of the notation's positional arguments and of printing:
+ * type of layers with struct T. It follows FX_OPTIONS(options, LIST) and
+ *   #define ROWS(M, O, F) …
+ * which lists the rows in the order of positional arguments and of printing:
  *   M(member, kind, …)  a member of T. Kinds: CHILD, BUFFER (a child that is not trained), LIST,
- *                       SHARED (a function), NUMBER, INTEGER, FLAG, DIMS. What follows sets members
- *                       of fx_layer_row by name; FX_FROM(option, kind) links an option.
- *   O(option, kind, …)  an option without a member. FX_PRESENT(child) says which child depends on
- *                       it.
+ *                       SHARED (a function), NUMBER, INTEGER, FLAG, DIMS. The rest sets members of
+ *                       fx_layer_row by name; FX_FROM(option, kind) links an option.
+ *   O(option, kind, …)  an option without a member. FX_PRESENT(child) names the child that
+ *                       depends on it.
  *   F(name, kind, …)    a field of Flux's struct only: SCALE, RNG.
- * fxi_type_ID() is the type, so that fx_new(ID, …) and FX_MAKE(ID, …) work. */
+ * fxi_type_ID() returns the type; fx_new(ID, …) and FX_MAKE(ID, …) use it. */
 #define FX_LAYER_TYPE(id, T, options, LIST, ROWS, type_members, ...)                               \
     static inline const fx_type *fxi_type_##id(void)                                               \
     {                                                                                              \
@@ -169,7 +174,7 @@ typedef struct fx_no_options {
         static const fx_field fields[] = {ROWS(FXI_ROW_FIELD, FXI_ROW_NOTHING, FXI_ROW_NOTHING)};  \
         static const fx_layer_row rows[] = {ROWS(FXI_ROW_MEMBER, FXI_ROW_OPTION, FXI_ROW_FLUX)};   \
         static const fxi_options defaults = {.fxi_size = sizeof(fxi_options), LIST(FXI_DEFAULT)};  \
-        static T error; /* what constructors return on failure */                                  \
+        static T error; /* returned by constructors on failure */                                  \
         static const fx_layer layer = {.fxi_size = sizeof(fx_layer),                               \
                                        .rows = rows,                                               \
                                        .row_size = sizeof(fx_layer_row),                           \
@@ -189,11 +194,11 @@ typedef struct fx_no_options {
     struct fxi_eat_semicolon_##id
 /* In a row: the option whose value the member holds. */
 #define FX_FROM(opt, KIND) .option = offsetof(fxi_options, opt), .kind = FX_OPTION_##KIND
-/* In a row of kind BIAS or FLAG: the child that is there if the option is true. */
+/* In a row of kind BIAS or FLAG: the child that exists if the option is true. */
 #define FX_PRESENT(child) .present = offsetof(fxi_layer, child)
-/* FX_MAKE(ID, options, LIST, first, values…) calls the constructor; `first` is the option that the
- * first value is for:
- *     #define gate(...) ((Gate *)FX_MAKE(Gate, gate_options, GATE_OPTIONS, size, __VA_ARGS__)) */
+/* FX_MAKE(ID, options, LIST, first, values…) makes a layer (fx_layer_make); `first` is the option
+ * of the first value:
+ *   #define gate(...) ((Gate *)FX_MAKE(Gate, gate_options, GATE_OPTIONS, size, __VA_ARGS__)) */
 #define FX_MAKE(id, options, LIST, first, ...)                                                     \
     FXI_CALL(fx_layer_make(fxi_type_##id(),                                                        \
                            FXI_OPTIONS(options, LIST(FXI_DEFAULT).first = __VA_ARGS__)))

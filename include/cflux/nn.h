@@ -1,11 +1,14 @@
-/* cflux/nn.h: layers, initialisers, losses. Names, defaults and formulas are Flux's (0.16).
+/* cflux/nn.h: layers, initialisers, losses. Names, defaults and formulas are those of Flux 0.16.
  *
- * Constructors take the required arguments first, then named options: fx_dense(10, 5, FX_RELU,
- * .bias = false). The structs are public: model->weight is an array. Every layer is an object
- * with a descriptor, so that gradients, moves, printing and saving need nothing more. A constructor
- * evaluates the parameters it makes if they take at most 16 MiB, so other threads may use the layer
- * at once; larger ones are evaluated when they are first used, or by fx_eval.
- */
+ * A constructor takes the required arguments first and then named options: fx_dense(10, 5, FX_RELU,
+ * .bias = false). It returns a layer that the innermost scope owns; the layer holds references to
+ * its arrays and sublayers. If it fails, it returns an error layer of the same type
+ * (FX_STATUS_ARGUMENT or FX_STATUS_SHAPE). The structs are public: model->weight is an array. Call
+ * a layer with fx_call (tree.h); an input of the wrong size gives an error array: "Dense(30 => 10)
+ * expects size(x, 1) == 30, got a 32×8 Matrix{Float32}".
+ *
+ * A constructor evaluates the parameters that it creates if they take at most 16 MiB, so that other
+ * threads can use the layer; larger ones are evaluated at first use, or by fx_eval. */
 #ifndef CFLUX_NN_H
 #define CFLUX_NN_H
 
@@ -15,33 +18,36 @@
 FXI_BEGIN_C
 
 /* ---- initialisers: Float32 arrays of the given sizes ----------------------------------------- */
-/* fan: for out×in weights (in, out); for kernels k…×cin×cout Πk·(cin, cout). */
+/* Initialisers return Float32 arrays of the given sizes from the thread's random stream (fx_seed).
+ * U(±a) is uniform in (−a, a), σ a standard deviation of a normal distribution. fan_in and fan_out
+ * are in and out for out×in weights, and Πk·in and Πk·out for kernels k…×in×out. Sources: Glorot,
+ * Bengio, 2010; He et al., 2015; LeCun et al., 1998. */
 FX_API fx_array *fx_glorot_uniform(int ndims, const int64_t *sizes); /* U(±√(6/(fan_in+fan_out))) */
 FX_API fx_array *fx_glorot_normal(int ndims, const int64_t *sizes); /* σ = √(2/(fan_in+fan_out)) */
-FX_API fx_array *fx_kaiming_uniform(int ndims, const int64_t *sizes); /* U(±√2·√(3/fan_in)) */
+FX_API fx_array *fx_kaiming_uniform(int ndims, const int64_t *sizes); /* U(±√(6/fan_in)) */
 FX_API fx_array *fx_kaiming_normal(int ndims, const int64_t *sizes);  /* σ = √(2/fan_in) */
 FX_API fx_array *fx_lecun_normal(int ndims,
-                                 const int64_t *sizes); /* truncated at 2σ, σ = √(1/fan_in) */
-FX_API fx_array *fx_truncated_normal(int ndims, const int64_t *sizes); /* standard, within ±2 */
-FX_API fx_array *fx_zeros_init(int ndims, const int64_t *sizes);       /* 0, everywhere */
-FX_API fx_array *fx_ones_init(int ndims, const int64_t *sizes);        /* 1, everywhere */
+                                 const int64_t *sizes); /* σ = √(1/fan_in), truncated at ±2σ */
+FX_API fx_array *fx_truncated_normal(int ndims, const int64_t *sizes); /* σ = 1, truncated at ±2 */
+FX_API fx_array *fx_zeros_init(int ndims, const int64_t *sizes);       /* all 0 */
+FX_API fx_array *fx_ones_init(int ndims, const int64_t *sizes);        /* all 1 */
 
 /* ---- Dense ----------------------------------------------------------------------------------- */
-/* y = act(W·x .+ b), W: out×in, x: in×…, y: out×…. */
+/* y = act(W·x + b) with W: out×in, x: in×…, y: out×…. Flux.Dense. */
 typedef struct fx_dense_layer {
     fx_object base;
-    fx_array *weight, *bias; /* bias NULL with .bias = false */
+    fx_array *weight, *bias; /* bias is NULL with .bias = false */
     fx_function *act;
 } fx_dense_layer;
 /* clang-format off */
 #define FXI_DENSE_ARGS(F)                                                                          \
-    F(int64_t, in, 0)                                                                              \
-    F(int64_t, out, 0)                                                                             \
-    F(fx_function *, act, FX_IDENTITY)                                                             \
-    F(int, bias, true)                    /* false: no bias */                                     \
-    F(fx_init_fn, init, fx_glorot_uniform)                                                         \
-    F(fx_array *, weight_array, FXI_NULL) /* used instead of init; in and out may then be 0 */     \
-    F(fx_array *, bias_array, FXI_NULL)   /* used instead of zeros */
+    F(int64_t, in, 0)                      /* size of x along axis 0 */                            \
+    F(int64_t, out, 0)                     /* size of y along axis 0 */                            \
+    F(fx_function *, act, FX_IDENTITY)     /* activation */                                        \
+    F(int, bias, true)                     /* false: no bias */                                    \
+    F(fx_init_fn, init, fx_glorot_uniform) /* initialiser of W */                                  \
+    F(fx_array *, weight_array, FXI_NULL)  /* W itself, instead of init; in and out may be 0 */    \
+    F(fx_array *, bias_array, FXI_NULL)    /* b itself, instead of zeros */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_dense_args, FXI_DENSE_ARGS);
 FX_API fx_dense_layer *fxi_dense(const fx_dense_args *a);
@@ -49,18 +55,22 @@ FX_API fx_dense_layer *fxi_dense(const fx_dense_args *a);
     FXI_CALL(fxi_dense(FXI_OPTIONS(fx_dense_args, FXI_DENSE_ARGS(FXI_DEFAULT).in = __VA_ARGS__)))
 
 /* ---- Chain: layer after layer; several inputs go to the first -------------------------------- */
+/* Flux.Chain: fx_chain(a, b, c) computes c(b(a(x))). Only the first layer may take several inputs.
+ * FX_STATUS_ARGUMENT if a layer is NULL or cannot be called. */
 typedef struct fx_chain_layer {
     fx_object base;
     fx_list layers;
 } fx_chain_layer;
 FX_API fx_chain_layer *fxi_chain(int n, void *const *layers);
 /* A chain whose layers have names: fx_chain_of("enc", fx_dense(4, 2), "dec", fx_dense(2, 4)) is
- * Chain(enc = …, dec = …). A name may be NULL; "layers" is refused, as in Flux. */
+ * Chain(enc = …, dec = …) in Flux. A name may be NULL. The name "layers" is FX_STATUS_ARGUMENT, as
+ * in Flux. */
 FX_API fx_chain_layer *fxi_chain_pairs(int n, const void *const *names_and_layers);
 #define fx_chain(...)    fxi_chain(FXI_OBJECTS(__VA_ARGS__))
 #define fx_chain_of(...) fxi_chain_pairs(FXI_PAIRS(__VA_ARGS__))
 
-/* Total padding (k−1)·dilation of SamePad, split (⌈⌉ before, ⌊⌋ after) in the constructor. */
+/* Padding that keeps the spatial sizes for stride 1: (k−1)·dilation in total per axis, half of it
+ * before (rounded up) and half after. Flux's SamePad(), resolved by the constructor. */
 #define FX_SAME fxi_same_pad()
 static inline fx_dims fxi_same_pad(void)
 {
@@ -69,29 +79,31 @@ static inline fx_dims fxi_same_pad(void)
 }
 
 /* ---- Conv ------------------------------------------------------------------------------------ */
-/* A true convolution (kernel flipped) over x: spatial…×in×batch, weight: kernel…×in/groups×out. */
+/* y = act(W ∗ x + b), a convolution with a flipped kernel (fx_convolve). x: spatial…×in×batch, W:
+ * kernel…×in/groups×out, y: spatial…×out×batch. Output size per axis: ⌊(n + pads − (k−1)·dilation −
+ * 1)/stride⌋ + 1. Flux.Conv. */
 typedef struct fx_conv_layer {
     fx_object base;
     fx_array *weight, *bias;
     fx_function *act;
-    fx_dims stride, pad,
-        dilation; /* per spatial axis; pad also (before, after) per axis, as it was given */
+    fx_dims stride, pad, dilation; /* one per spatial axis; pad may hold (before, after) per axis */
     int64_t groups;
 } fx_conv_layer;
 /* clang-format off */
-#define FXI_CONV_ARGS(F)                                                                     \
-    F(fx_dims, kernel, FXI_DIMS_NONE)     /* FX_DIMS(5, 5) */                                      \
-    F(int64_t, in, 0)                                                                              \
-    F(int64_t, out, 0)                                                                             \
-    F(fx_function *, act, FX_IDENTITY)                                                             \
-    F(fx_dims, stride, FXI_DIMS_ONE)      /* one number holds for all axes */                      \
-    F(fx_dims, pad, FXI_DIMS_ZERO)        /* also FX_SAME, or (before, after) for each axis */     \
-    F(fx_dims, dilation, FXI_DIMS_ONE)    /* one number holds for all axes */                      \
-    F(int64_t, groups, 1)                                                                          \
-    F(int, bias, true)                    /* false: no bias */                                     \
-    F(fx_init_fn, init, fx_glorot_uniform)                                                         \
-    F(fx_array *, weight_array, FXI_NULL) /* used instead of init; in and out may then be 0 */     \
-    F(fx_array *, bias_array, FXI_NULL)   /* used instead of zeros */
+#define FXI_CONV_ARGS(F)                                                                           \
+    F(fx_dims, kernel, FXI_DIMS_NONE)      /* sizes k, e.g. FX_DIMS(5, 5) */                       \
+    F(int64_t, in, 0)                      /* channels of x */                                     \
+    F(int64_t, out, 0)                     /* channels of y */                                     \
+    F(fx_function *, act, FX_IDENTITY)     /* activation */                                        \
+    F(fx_dims, stride, FXI_DIMS_ONE)       /* one per axis, or one number for all */               \
+    F(fx_dims, pad, FXI_DIMS_ZERO)         /* as stride, or (before, after) per axis, or           \
+                                              FX_SAME */                                           \
+    F(fx_dims, dilation, FXI_DIMS_ONE)     /* one per axis, or one number for all */               \
+    F(int64_t, groups, 1)                  /* must divide in and out */                            \
+    F(int, bias, true)                     /* false: no bias */                                    \
+    F(fx_init_fn, init, fx_glorot_uniform) /* initialiser of W */                                  \
+    F(fx_array *, weight_array, FXI_NULL)  /* W itself, instead of init; in and out may be 0 */    \
+    F(fx_array *, bias_array, FXI_NULL)    /* b itself, instead of zeros */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_conv_args, FXI_CONV_ARGS);
 FX_API fx_conv_layer *fxi_conv(const fx_conv_args *a);
@@ -99,17 +111,18 @@ FX_API fx_conv_layer *fxi_conv(const fx_conv_args *a);
     FXI_CALL(fxi_conv(FXI_OPTIONS(fx_conv_args, FXI_CONV_ARGS(FXI_DEFAULT).kernel = __VA_ARGS__)))
 
 /* ---- pooling layers: window FX_DIMS(2, 2); stride defaults to the window --------------------- */
-/* MaxPool; MeanPool has the same struct and options. */
+/* Maximum (Flux.MaxPool) or mean (Flux.MeanPool) of every window, fx_pool_max and fx_pool_mean. x:
+ * spatial…×channels×batch. Both layers have the same members and options. */
 typedef struct fx_maxpool_layer {
     fx_object base;
     fx_dims window, pad, stride;
 } fx_maxpool_layer;
 typedef fx_maxpool_layer fx_meanpool_layer;
 /* clang-format off */
-#define FXI_MAXPOOL_ARGS(F)                                                                     \
-    F(fx_dims, window, FXI_DIMS_NONE)     /* FX_DIMS(2, 2) */                                      \
-    F(fx_dims, pad, FXI_DIMS_ZERO)        /* also FX_SAME */                                       \
-    F(fx_dims, stride, FXI_DIMS_NONE)     /* an empty list: the window */
+#define FXI_MAXPOOL_ARGS(F)                                                                        \
+    F(fx_dims, window, FXI_DIMS_NONE) /* sizes, e.g. FX_DIMS(2, 2) */                              \
+    F(fx_dims, pad, FXI_DIMS_ZERO)    /* per axis, or (before, after), or FX_SAME */               \
+    F(fx_dims, stride, FXI_DIMS_NONE) /* default: the window */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_maxpool_args, FXI_MAXPOOL_ARGS);
 typedef fx_maxpool_args fx_meanpool_args;
@@ -123,27 +136,29 @@ FX_API fx_meanpool_layer *fxi_meanpool(const fx_meanpool_args *a);
         FXI_OPTIONS(fx_meanpool_args, FXI_MAXPOOL_ARGS(FXI_DEFAULT).window = __VA_ARGS__)))
 
 /* ---- BatchNorm: y = act(γ·(x − μ)/√(σ² + ε) + β), channels on the axis before the last ------- */
-/* In training μ and σ² are the batch's (biased), and the running ones move: μ ←
- * (1−m)μ + m·mean, σ² ← (1−m)σ² + m·var·n/(n−1), committed by the step's update. One value per
- * channel in training is an error. */
+/* x has its channels on the axis before the last. In training, μ and σ² are the mean and the
+ * variance (divided by n) of the batch per channel, and the running statistics are updated with
+ * momentum m at the end of the training step: mean ← (1−m)·mean + m·μ, var ← (1−m)·var +
+ * m·σ²·n/(n−1). In inference μ and σ² are the running statistics. One value per channel in training
+ * is FX_STATUS_ARGUMENT. Flux.BatchNorm; Ioffe, Szegedy, 2015. */
 typedef struct fx_batchnorm_layer {
     fx_object base;
     fx_function *act;
     fx_array *beta, *gamma; /* NULL with .affine = false */
-    fx_array *mean, *var;   /* running; NULL with .track_stats = false */
+    fx_array *mean, *var;   /* running statistics; NULL with .track_stats = false */
     double epsilon, momentum;
     int64_t channels;
-    int64_t active; /* fx_active */
+    int64_t active; /* an fx_active */
 } fx_batchnorm_layer;
 /* clang-format off */
 #define FXI_BATCHNORM_ARGS(F)                                                                      \
-    F(int64_t, channels, 0)                                                                        \
-    F(fx_function *, act, FX_IDENTITY)                                                             \
-    F(bool, affine, true)       /* false: no scale γ and no bias β */                              \
-    F(bool, track_stats, true)  /* false: no running statistics, also in inference */              \
-    F(double, eps, 1e-5)                                                                           \
-    F(double, momentum, 0.1)                                                                       \
-    F(fx_active, active, FX_ACTIVE_AUTO)
+    F(int64_t, channels, 0)              /* size of x along its channel axis */                    \
+    F(fx_function *, act, FX_IDENTITY)   /* activation */                                          \
+    F(bool, affine, true)                /* false: no γ and no β */                                \
+    F(bool, track_stats, true)           /* false: use the batch's statistics in inference too */  \
+    F(double, eps, 1e-5)                 /* ε */                                                   \
+    F(double, momentum, 0.1)             /* m */                                                   \
+    F(fx_active, active, FX_ACTIVE_AUTO) /* FX_ACTIVE_AUTO: training behaviour inside FX_STEP */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_batchnorm_args, FXI_BATCHNORM_ARGS);
 FX_API fx_batchnorm_layer *fxi_batchnorm(const fx_batchnorm_args *a);
@@ -152,10 +167,12 @@ FX_API fx_batchnorm_layer *fxi_batchnorm(const fx_batchnorm_args *a);
         FXI_OPTIONS(fx_batchnorm_args, FXI_BATCHNORM_ARGS(FXI_DEFAULT).channels = __VA_ARGS__)))
 
 /* ---- LayerNorm: normalises over the first axes of the given size, then γ·x + β --------------- */
-/* What x − μ is divided by depends on the version of Flux whose formula the layer has, `flux`:
- *   0.16   √(σ² + ε), of Flux 0.16.11 and later, and of PyTorch
- *   0.15   √(σ² + ε²), of Flux 0.15 to 0.16.10
- *   0.14   σ + ε, of Flux 0.14 and before */
+/* y = act(γ·(x − μ)/d + β), μ and σ² over the first axes of x, which have the sizes `size`; γ
+ * (scale) and β (bias) have these sizes. Flux.LayerNorm; Ba et al., 2016. d depends on the version
+ * of Flux, member `flux`:
+ *   0.16   √(σ² + ε): Flux 0.16.11 and later, PyTorch
+ *   0.15   √(σ² + ε²): Flux 0.15 to 0.16.10
+ *   0.14   σ + ε: Flux 0.14 and earlier */
 typedef struct fx_layernorm_layer {
     fx_object base;
     fx_function *act;
@@ -166,11 +183,11 @@ typedef struct fx_layernorm_layer {
 } fx_layernorm_layer;
 /* clang-format off */
 #define FXI_LAYERNORM_ARGS(F)                                                                      \
-    F(fx_dims, size, FXI_DIMS_NONE)  /* FX_DIMS(5): the first axis has 5 elements */               \
-    F(fx_function *, act, FX_IDENTITY)                                                             \
-    F(bool, affine, true)            /* false: no scale and no bias */                             \
-    F(double, eps, 1e-5)                                                                           \
-    F(double, flux, 0.16)            /* whose formula: 0.14, 0.15 or 0.16 */
+    F(fx_dims, size, FXI_DIMS_NONE)    /* sizes of the first axes: FX_DIMS(5) */                   \
+    F(fx_function *, act, FX_IDENTITY) /* activation */                                            \
+    F(bool, affine, true)              /* false: no scale and no bias */                           \
+    F(double, eps, 1e-5)               /* ε */                                                     \
+    F(double, flux, 0.16)              /* which formula: 0.14, 0.15 or 0.16 */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_layernorm_args, FXI_LAYERNORM_ARGS);
 FX_API fx_layernorm_layer *fxi_layernorm(const fx_layernorm_args *a);
@@ -179,17 +196,19 @@ FX_API fx_layernorm_layer *fxi_layernorm(const fx_layernorm_args *a);
         FXI_OPTIONS(fx_layernorm_args, FXI_LAYERNORM_ARGS(FXI_DEFAULT).size = __VA_ARGS__)))
 
 /* ---- Dropout: in training each element is 0 with probability p, else x/(1−p) ----------------- */
+/* In training, y = 0 with probability p per element, otherwise x/(1−p); in inference y = x. p
+ * outside [0, 1] is FX_STATUS_ARGUMENT. Flux.Dropout; Srivastava et al., 2014. */
 typedef struct fx_dropout_layer {
     fx_object base;
     double p;
-    fx_dims dims; /* the mask varies along these axes only; empty: all */
-    int64_t active;
+    fx_dims dims;   /* as the option; empty: all axes */
+    int64_t active; /* an fx_active */
 } fx_dropout_layer;
 /* clang-format off */
 #define FXI_DROPOUT_ARGS(F)                                                                        \
-    F(double, p, 0)                                                                                \
-    F(fx_axes, dims, FXI_AXES_ALL)   /* the mask varies along these axes only */                   \
-    F(fx_active, active, FX_ACTIVE_AUTO)
+    F(double, p, 0)                      /* probability of 0 */                                    \
+    F(fx_axes, dims, FXI_AXES_ALL)       /* random along these axes, equal along others */         \
+    F(fx_active, active, FX_ACTIVE_AUTO) /* FX_ACTIVE_AUTO: active inside FX_STEP */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_dropout_args, FXI_DROPOUT_ARGS);
 FX_API fx_dropout_layer *fxi_dropout(const fx_dropout_args *a);
@@ -197,52 +216,58 @@ FX_API fx_dropout_layer *fxi_dropout(const fx_dropout_args *a);
     FXI_CALL(                                                                                      \
         fxi_dropout(FXI_OPTIONS(fx_dropout_args, FXI_DROPOUT_ARGS(FXI_DEFAULT).p = __VA_ARGS__)))
 
-/* Forces or frees the training behaviour of every dropout and batch norm in the model: Flux's
- * trainmode!(m), testmode!(m), testmode!(m, :auto). */
+/* Sets `active` of every dropout and batch norm in a model: always active, never, or inside FX_STEP
+ * only. Flux's trainmode!(m), testmode!(m), testmode!(m, :auto). FX_STATUS_ARGUMENT for NULL. */
 FX_API fx_status fx_trainmode(void *model);
 FX_API fx_status fx_testmode(void *model);
 FX_API fx_status fx_automode(void *model);
 
 /* ---- losses (Flux.Losses): mean over all but what the formula sums, unless .sum or .none ----- */
-/* The option .eps of losses: the machine epsilon of ŷ's element type. */
+/* Value of the option .eps of losses: the machine epsilon of ŷ's element type. */
 #define FX_EPS (-1.0)
-/* ŷ and y must have the same size: "loss function expects size(ŷ) = (3, 4) to
- * match size(y) = (4,)". */
+/* Options of losses: fx_mse(ŷ, y, .sum = true). ŷ and y must have the same shape (FX_STATUS_SHAPE:
+ * "loss function expects size(ŷ) = (3, 4) to match size(y) = (4,)"). Integer and Bool targets are
+ * converted to ŷ's type. */
 /* clang-format off */
 #define FXI_LOSS_ARGS(F)                                                                           \
-    F(fx_array *, pred, FXI_NULL)                                                                  \
-    F(fx_array *, target, FXI_NULL)                                                                \
-    F(bool, sum, false)            /* agg = sum */                                                 \
-    F(bool, none, false)           /* agg = identity: the values of the observations */            \
-    F(double, eps, FX_EPS)         /* ε, where the formula has one */                              \
-    F(fx_axes, dims, FXI_AXES_OF(0)) /* the class axis of cross-entropies */                       \
-    F(double, delta, 1)            /* δ of huber_loss */                                           \
-    F(double, smoothing, 0)        /* cross-entropies: label smoothing α in [0, 1) */
+    F(fx_array *, pred, FXI_NULL)    /* ŷ, the prediction */                                       \
+    F(fx_array *, target, FXI_NULL)  /* y, the target */                                           \
+    F(bool, sum, false)              /* true: return the sum; Flux's agg = sum */                  \
+    F(bool, none, false)             /* true: return every value; Flux's agg = identity */         \
+    F(double, eps, FX_EPS)           /* ε; default: machine epsilon of ŷ's type */                 \
+    F(fx_axes, dims, FXI_AXES_OF(0)) /* axis of the classes */                                     \
+    F(double, delta, 1)              /* δ of fx_huber_loss */                                      \
+    F(double, smoothing, 0)          /* label smoothing α in [0, 1), cross-entropies only */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_loss_args, FXI_LOSS_ARGS);
-FX_API fx_array *fxi_mse(const fx_loss_args *a);        /* (ŷ−y)² */
-FX_API fx_array *fxi_mae(const fx_loss_args *a);        /* |ŷ−y| */
-FX_API fx_array *fxi_msle(const fx_loss_args *a);       /* log((ŷ+ε)/(y+ε))² */
-FX_API fx_array *fxi_huber_loss(const fx_loss_args *a); /* ½e² for |e| < δ, else δ(|e| − ½δ) */
-FX_API fx_array *fxi_crossentropy(const fx_loss_args *a);      /* −Σ y·log(ŷ+ε) along dims */
+/* The formulas are per element, with e = ŷ − y; Σ is over .dims (default: axis 0, the classes). The
+ * result is the mean over all remaining values, a 0-d array. Losses with *logit* in the name expect
+ * raw scores, without softmax or sigmoid; they stay finite where the others overflow. */
+FX_API fx_array *fxi_mse(const fx_loss_args *a);        /* (ŷ − y)² */
+FX_API fx_array *fxi_mae(const fx_loss_args *a);        /* |ŷ − y| */
+FX_API fx_array *fxi_msle(const fx_loss_args *a);       /* log((ŷ + ε)/(y + ε))² */
+FX_API fx_array *fxi_huber_loss(const fx_loss_args *a); /* ½e² if |e| < δ, else δ(|e| − ½δ) */
+FX_API fx_array *fxi_crossentropy(const fx_loss_args *a);      /* −Σ y·log(ŷ + ε) */
 FX_API fx_array *fxi_logitcrossentropy(const fx_loss_args *a); /* −Σ y·logsoftmax(ŷ) */
 FX_API fx_array *fxi_binarycrossentropy(const fx_loss_args *a); /* −y·log(ŷ+ε) − (1−y)·log(1−ŷ+ε) */
 FX_API fx_array *fxi_logitbinarycrossentropy(const fx_loss_args *a); /* (1−y)·ŷ − logσ(ŷ) */
 FX_API fx_array *fxi_kldivergence(const fx_loss_args *a);       /* Σ y·log(y) − y·log(ŷ+ε) */
 FX_API fx_array *fxi_poisson_loss(const fx_loss_args *a);       /* ŷ − y·log ŷ */
-FX_API fx_array *fxi_hinge_loss(const fx_loss_args *a);         /* max(0, 1 − ŷ·y) */
+FX_API fx_array *fxi_hinge_loss(const fx_loss_args *a);         /* max(0, 1 − ŷ·y), y = ±1 */
 FX_API fx_array *fxi_squared_hinge_loss(const fx_loss_args *a); /* max(0, 1 − ŷ·y)² */
 
-/* (x − mean)/√(var + ε) over the given axes, biased variance: Flux.normalise. */
+/* y = (x − μ)/√(σ² + eps) with mean μ and variance σ² (divided by n) over the given axes.
+ * Flux.normalise. */
 FX_API fx_array *fx_normalise(fx_array *x, fx_axes dims, double eps);
-/* Dropout as a function, always active; the mask varies along all axes. */
+/* Dropout as a function that is always active, with one random number per element. Returns x itself
+ * if p = 0. FX_STATUS_ARGUMENT if p is outside [0, 1]. */
 FX_API fx_array *fx_dropout_apply(fx_array *x, double p);
 
-/* Calls a loss by a pointer, such as fx_parse_loss returns: fx_call_loss(formula, ŷ, y, .sum =
+/* Calls a loss through a pointer, e.g. from fx_parse_loss: fx_call_loss(formula, ŷ, y, .sum =
  * true). */
 #define fx_call_loss(formula, ...)                                                                 \
     FXI_CALL((formula)(FXI_OPTIONS(fx_loss_args, FXI_LOSS_ARGS(FXI_DEFAULT).pred = __VA_ARGS__)))
-#define fx_mse(...)                     fx_call_loss(fxi_mse, __VA_ARGS__) /* fx_mse(ŷ, y, .sum = true) */
+#define fx_mse(...)                     fx_call_loss(fxi_mse, __VA_ARGS__)
 #define fx_mae(...)                     fx_call_loss(fxi_mae, __VA_ARGS__)
 #define fx_msle(...)                    fx_call_loss(fxi_msle, __VA_ARGS__)
 #define fx_huber_loss(...)              fx_call_loss(fxi_huber_loss, __VA_ARGS__)

@@ -1,10 +1,9 @@
-/* cflux/optim.h: optimiser rules, their state, and the update. Formulas and defaults are
- * Optimisers.jl's.
+/* cflux/optim.h: optimiser rules, their state, and the update. Formulas and defaults are those of
+ * Optimisers.jl.
  *
- * A rule turns a gradient dx into the step dx′; the update is x ← x − dx′. The state is a tree in
- * the model's shape with one leaf per distinct trainable array: a tied array has one state, and its
- * gradients are summed.
- */
+ * A rule turns the gradient dx of a parameter x into a change dx′; the update is x ← x − dx′. The
+ * optimiser state is a tree of the model's structure with one leaf per distinct trainable array: a
+ * tied array has one leaf, and its gradients are added. */
 #ifndef CFLUX_OPTIM_H
 #define CFLUX_OPTIM_H
 
@@ -12,42 +11,45 @@
 
 FXI_BEGIN_C
 
-typedef struct fx_rule fx_rule; /* how a gradient becomes a step */
-/* Options of rules. A negative eta is an error: "the learning rate cannot be negative". */
+typedef struct fx_rule fx_rule; /* opaque: an optimiser rule */
+/* Options of rules. A rule owns no arrays; the scope owns the rule, and optimiser states retain it.
+ * A negative or NaN eta is FX_STATUS_ARGUMENT: "the learning rate cannot be negative". */
 /* clang-format off */
 #define FXI_DESCENT_ARGS(F)                                                                        \
-    F(double, eta, 0.1)       /* learning rate */
+    F(double, eta, 0.1) /* learning rate η */
 #define FXI_MOMENTUM_ARGS(F)                                                                       \
-    F(double, eta, 0.01)      /* learning rate */                                                  \
-    F(double, rho, 0.9)
+    F(double, eta, 0.01) /* learning rate η */                                                     \
+    F(double, rho, 0.9)  /* ρ, decay of the velocity */
 #define FXI_NESTEROV_ARGS(F)                                                                       \
-    F(double, eta, 0.001)     /* learning rate */                                                  \
-    F(double, rho, 0.9)
+    F(double, eta, 0.001) /* learning rate η */                                                    \
+    F(double, rho, 0.9)   /* ρ, decay of the velocity */
 #define FXI_ADAM_ARGS(F)                                                                           \
-    F(double, eta, 0.001)     /* learning rate */                                                  \
-    F(double, beta1, 0.9)     /* decay of the mean of gradients */                                 \
-    F(double, beta2, 0.999)   /* decay of the mean of their squares */                             \
-    F(double, epsilon, 1e-8)
+    F(double, eta, 0.001)    /* learning rate η */                                                 \
+    F(double, beta1, 0.9)    /* β₁, decay of the mean of gradients */                              \
+    F(double, beta2, 0.999)  /* β₂, decay of the mean of squared gradients */                      \
+    F(double, epsilon, 1e-8) /* ε, avoids division by 0 */
 #define FXI_ADAMW_ARGS(F)                                                                          \
-    F(double, eta, 0.001)     /* learning rate */                                                  \
-    F(double, beta1, 0.9)     /* decay of the mean of gradients */                                 \
-    F(double, beta2, 0.999)   /* decay of the mean of their squares */                             \
-    F(double, epsilon, 1e-8)                                                                       \
-    F(double, lambda, 0)      /* weight decay */                                                   \
-    F(bool, couple, true)     /* η(dx′ + λx); false: η·dx′ + λx */
+    F(double, eta, 0.001)    /* learning rate η */                                                 \
+    F(double, beta1, 0.9)    /* β₁, decay of the mean of gradients */                              \
+    F(double, beta2, 0.999)  /* β₂, decay of the mean of squared gradients */                      \
+    F(double, epsilon, 1e-8) /* ε, avoids division by 0 */                                         \
+    F(double, lambda, 0)     /* λ, weight decay */                                                 \
+    F(bool, couple, true)    /* true: dx′ = η(a + λx); false: dx′ = η·a + λx */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_descent_args, FXI_DESCENT_ARGS);
 FXI_OPTION_STRUCT(fx_momentum_args, FXI_MOMENTUM_ARGS);
 FXI_OPTION_STRUCT(fx_nesterov_args, FXI_NESTEROV_ARGS);
 FXI_OPTION_STRUCT(fx_adam_args, FXI_ADAM_ARGS);
 FXI_OPTION_STRUCT(fx_adamw_args, FXI_ADAMW_ARGS);
+/* Rules: fx_descent(0.1) or fx_descent(.eta = 0.1). In the t-th update, m ← β₁m + (1−β₁)dx, v ← β₂v
+ * + (1−β₂)dx², and Adam's direction is a = (m/(1−β₁ᵗ)) / (√(v/(1−β₂ᵗ)) + ε). */
 FX_API fx_rule *fxi_descent(const fx_descent_args *a);   /* dx′ = η·dx */
 FX_API fx_rule *fxi_momentum(const fx_momentum_args *a); /* v ← ρv + η·dx; dx′ = v */
 FX_API fx_rule *fxi_nesterov(const fx_nesterov_args *a); /* dx′ = −ρ²v + (1+ρ)η·dx; v ← ρv − η·dx */
-FX_API fx_rule *fxi_adam(const fx_adam_args *a);   /* Kingma, Ba, 2015 */
-FX_API fx_rule *fxi_adamw(const fx_adamw_args *a); /* Loshchilov, Hutter, 2019 */
+FX_API fx_rule *fxi_adam(const fx_adam_args *a);   /* dx′ = η·a; Kingma, Ba, 2015 */
+FX_API fx_rule *fxi_adamw(const fx_adamw_args *a); /* see .couple; Loshchilov, Hutter, 2019 */
 
-/* The numbers that fx_adjust changes; FX_UNCHANGED (NaN) leaves one as it is. */
+/* Options of fx_adjust. FX_UNCHANGED (NaN) keeps a number. */
 #define FX_UNCHANGED __builtin_nan("")
 /* clang-format off */
 #define FXI_ADJUST_ARGS(F)                                                                         \
@@ -59,7 +61,6 @@ FX_API fx_rule *fxi_adamw(const fx_adamw_args *a); /* Loshchilov, Hutter, 2019 *
     F(double, lambda, FX_UNCHANGED)
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_adjust_args, FXI_ADJUST_ARGS);
-/* fx_descent(0.1), fx_descent(.eta = 0.1) */
 #define FXI_RULE(f, T, MEMBERS, ...)                                                               \
     FXI_CALL(f(FXI_OPTIONS(T, MEMBERS(FXI_DEFAULT).fxi_size = sizeof(T), __VA_ARGS__)))
 #define fx_descent(...)  FXI_RULE(fxi_descent, fx_descent_args, FXI_DESCENT_ARGS, __VA_ARGS__)
@@ -73,41 +74,45 @@ FXI_OPTION_STRUCT(fx_adjust_args, FXI_ADJUST_ARGS);
         FXI_OPTIONS(fx_adjust_args,                                                                \
                     FXI_ADJUST_ARGS(FXI_DEFAULT).fxi_size = sizeof(fx_adjust_args), __VA_ARGS__)))
 
-/* The optimiser state for a model: owned by the scope; the rule is shared. A model without
- * trainable parameters warns "setup found no trainable parameters in this model". */
+/* Returns the optimiser state of a model, which the scope owns. A model without trainable arrays
+ * gives a warning: "setup found no trainable parameters in this model". Error objects if `rule` is
+ * not a rule or the model carries an error. Optimisers.setup. */
 FX_API void *fx_setup(fx_rule *rule, void *model);
-/* Changes the learning rate and keeps the state: adjust!(state, η). */
+/* Sets the learning rate of a state, or of a branch of it, and keeps moments.
+ * Optimisers.adjust!(state, η). FX_STATUS_ARGUMENT if eta is negative. */
 FX_API fx_status fx_adjust_eta(void *state, double eta);
-FX_API double fx_eta(void *state); /* the learning rate of its first leaf */
-/* fx_adjust(state, .eta = …, .beta1 = …): adjust!(state; …). What is not given, or what a rule does
- * not have, stays; so do moments and powers. */
+FX_API double fx_eta(void *state); /* learning rate of the first leaf */
+/* fx_adjust(state, .eta = …, .beta1 = …): sets hyperparameters and keeps moments. Numbers that are
+ * not given, or that a rule does not have, are not changed. Optimisers.adjust!(state; …). */
 FX_API fx_status fxi_adjust(void *state, const fx_adjust_args *given);
-/* Arrays below this state, or this branch of it (fx_child, fx_child_named), are not updated until
- * thawed: freeze!, thaw!. A model instead of a state is an error. */
+/* fx_freeze: arrays of this state, or of this branch of it (fx_child, fx_child_named), are not
+ * updated until fx_thaw. Optimisers.freeze!, thaw!. FX_STATUS_ARGUMENT if `state` is a model. */
 FX_API fx_status fx_freeze(void *state);
 FX_API fx_status fx_thaw(void *state);
 
 /* Options of fx_update: fx_update(state, model, gradient, .guard = loss). */
 /* clang-format off */
 #define FXI_UPDATE_ARGS(F)                                                                         \
-    F(void *, state, FXI_NULL)                                                                     \
+    F(void *, state, FXI_NULL)     /* from fx_setup */                                             \
     F(void *, model, FXI_NULL)                                                                     \
-    F(void *, gradient, FXI_NULL)                                                                  \
-    F(fx_array *, guard, FXI_NULL) /* a loss: if it is not finite, parameters, optimiser and       \
-                                      layer state stay as they are, and the call returns           \
-                                      FX_STATUS_NONFINITE without recording an error */            \
-    F(bool, sinks, true)           /* evaluate other pending results along */
+    F(void *, gradient, FXI_NULL)  /* from fx_gradient */                                          \
+    F(fx_array *, guard, FXI_NULL) /* a loss: if it is not finite, parameters, optimiser state     \
+                                      and layer state are not changed, and the call returns        \
+                                      FX_STATUS_NONFINITE without an error record */               \
+    F(bool, sinks, true)           /* true: also compute pending results that use the old          \
+                                      parameters */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_update_args, FXI_UPDATE_ARGS);
-/* One training step: evaluates in one plan the new parameters and state, what fx_want and fx_set
- * asked for, staged layer state, and pending results that read what is replaced; then rebinds the
- * model's handles: pointers to parameters stay valid and see the new values. On error model and
- * state are untouched. */
+/* Applies one update: computes new parameters and state in one plan, together with the arrays of
+ * fx_want and fx_set, staged layer state, and pending results that use the old parameters. Then it
+ * rebinds the handles of the model's arrays: pointers to parameters stay valid and have the new
+ * values. On failure model and state are not changed; FX_STATUS_ARGUMENT if the three trees do not
+ * match, FX_STATUS_SHAPE if a gradient's size differs from its parameter's. Optimisers.update!. */
 FX_API fx_status fxi_update(const fx_update_args *a);
-/* Out of place: leaves its arguments valid and returns the pair (state′, model′) as a tuple:
- * Optimisers.update. */
+/* Returns the pair (new state, new model) as a tuple; does not change its arguments. The scope owns
+ * the tuple. Optimisers.update. */
 FX_API void *fx_updated(void *state, void *model, void *gradient);
-/* Several (state, model, gradient) triples in one plan, as for GANs. */
+/* Applies n updates in one plan, for (states[i], models[i], gradients[i]), e.g. for GANs. */
 FX_API fx_status fx_update_all(int n, void *const *states, void *const *models,
                                void *const *gradients);
 #define fx_update(...)                                                                             \

@@ -551,9 +551,9 @@ fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *slot,
     return FX_OK;
 }
 
-void fxi_set(void *slot, void *object)
+void fxi_set(void *target, void *object)
 {
-    void **at = slot;
+    void **at = target;
     void *old = *at;
     if (old && !fxi_handle_is_object(old)) {
         fx_fail(FX_STATUS_ARGUMENT, "set",
@@ -574,18 +574,18 @@ fx_array *fx_want(fx_array *x)
     return x;
 }
 
-void fx_stage(fx_array *slot, fx_array *value)
+void fx_stage(fx_array *state, fx_array *value)
 {
-    if (fx_is_error(slot) || fx_is_error(value))
+    if (fx_is_error(state) || fx_is_error(value))
         return;
-    fxi_promise_add(fxi_here(), FXI_PROMISE_STAGE, slot, value);
+    fxi_promise_add(fxi_here(), FXI_PROMISE_STAGE, state, value);
 }
 
-fx_array *fx_staged(fx_array *slot)
+fx_array *fx_staged(fx_array *state)
 {
     const fxi_context *c = fxi_here();
     for (int i = 0; i < c->npromises; i++)
-        if (c->promises[i].kind == FXI_PROMISE_STAGE && c->promises[i].slot == slot)
+        if (c->promises[i].kind == FXI_PROMISE_STAGE && c->promises[i].slot == state)
             return c->promises[i].value;
-    return slot;
+    return state;
 }
