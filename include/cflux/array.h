@@ -18,7 +18,7 @@ FXI_BEGIN_C
 /* Element types. Julia's names are Float32, Float64, Int32, Int64, UInt8, Bool, Float16,
  * BFloat16. */
 typedef enum fx_dtype {
-    FX_DTYPE_F32 = 0, /* the default of every function that creates numbers */
+    FX_DTYPE_F32 = 0, /* the default element type */
     FX_DTYPE_F64,
     FX_DTYPE_I32,
     FX_DTYPE_I64,
@@ -134,9 +134,11 @@ static inline void fxi_scope_end(const int *depth)
 #define FXI_SCOPE FXI_OPEN_AT(FXI_SCOPE_QUIET, NULL, 0)
 
 /* Open a scope that ends with the enclosing C block. Write one as the first statement of a {}
- * block; it closes on every exit, including break, return and longjmp past it.
+ * block. It closes on every exit, including break and return; after a longjmp past it, it closes
+ * together with the enclosing scope.
  *   FX_SCOPE;   keeps the mode of the enclosing scope
- *   FX_STEP;    a training step: dropout is active, batch norm uses and updates batch statistics
+ *   FX_STEP;    a training step: dropout is active, batch norm uses the statistics of the batch
+ *               and updates the running ones
  *   FX_TEST;    inference
  * The mode belongs to the thread; a thread starts in inference mode. */
 #define FX_SCOPE FXI_OPEN(FXI_SCOPE_INHERIT)
@@ -148,8 +150,8 @@ FX_API bool fx_training(void);
 
 /* fx_keep(x) moves an object from the innermost scope to the enclosing one, without computing it,
  * and returns it: `return fx_keep(y);` ends a function that opened a scope. Objects of other
- * scopes, NULL and error objects are returned unchanged. An object that a loader handed out stays
- * the loader's too. */
+ * scopes, NULL and error objects are returned unchanged. An object that a loader returned belongs
+ * to both, the loader and the enclosing scope. */
 FX_API void *fxi_keep(void *object);
 /* fx_retain(x) adds a reference that keeps x alive after its scope ends, and returns x;
  * fx_release(x) removes one. fx_release without an earlier fx_retain removes the scope's reference,
@@ -166,11 +168,11 @@ FX_API void fxi_set(void *target, void *object);
 #define fx_retain(x)      (FXI_HERE, (__typeof__(x))fxi_retain(x))
 #define fx_set(target, x) (((void)sizeof(*(target) = (x))), FXI_HERE, fxi_set((target), (x)))
 
-/* Layer state, e.g. running statistics. fx_stage requests that the array `state` gets a new value;
- * the update within the training step, or the end of the step, computes it and rebinds the handle.
- * If it fails, `state` keeps its value. Outside a training step this happens when the scope ends.
- * fx_staged returns the value staged so far, or `state` if there is none. fx_stage ignores error
- * arrays. */
+/* Layer state, e.g. running statistics. fx_stage requests that the array `state` gets a new value.
+ * The next update within the training step, or the end of the step, computes it and rebinds the
+ * handle; outside of a training step the end of the scope does. If that fails, `state` keeps its
+ * value. fx_staged returns the value staged so far, or `state` if there is none. fx_stage ignores
+ * error arrays. */
 FX_API void fx_stage(fx_array *state, fx_array *value);
 FX_API fx_array *fx_staged(fx_array *state);
 
@@ -178,7 +180,7 @@ FX_API fx_array *fx_staged(fx_array *state);
  * never freed. */
 FX_API fx_array *fx_error_array(fx_status status);
 
-/* ---- what an array is ------------------------------------------------------------------------ */
+/* ---- properties of an array ------------------------------------------------------------------ */
 /* Number of axes; 0 for a scalar and for an error array. */
 FX_API int fx_ndims(const fx_array *x);
 /* Size along an axis; 1 beyond the last axis, as in Julia; 0 for an error array. */
@@ -216,7 +218,7 @@ FX_API fx_array *fxi_randn(fx_dtype dtype, int ndims, const int64_t *sizes);
 /* Vector x[i] = start + i·step for 0 ≤ i < n. For integer types start and step are truncated. */
 FX_API fx_array *fx_range_dtype(fx_dtype dtype, double start, double step, int64_t n);
 /* fx_from(dtype, data, 3, 4): copies Π sizes elements of type dtype from C memory, column-major. */
-FX_API fx_array *fxi_vector(int64_t n, const double *values); /* fx_vector */
+FX_API fx_array *fxi_vector(int64_t n, const double *values); /* see fx_vector */
 FX_API fx_array *fxi_from(fx_dtype dtype, const void *data, int ndims, const int64_t *sizes);
 /* fx_borrow(dtype, data, release, user, 3, 4): an array that reads C memory in place. The memory
  * must stay valid and unchanged until release(data, user) is called, which is when the last value
@@ -313,8 +315,8 @@ FX_API double fx_item(fx_array *x);
  * elements. */
 FX_API fx_status fx_item_get(fx_array *x, double *out_value);
 /* Element at linear index i (column-major, from 0) as a double. On failure: NaN and an error
- * record, FX_STATUS_ARGUMENT if i is out of range. Meant for the CPU: for other devices see
- * fx_allowscalar. */
+ * record, FX_STATUS_ARGUMENT if i is out of range. On other devices than the CPU every call is a
+ * copy: see fx_allowscalar. */
 FX_API double fx_at(fx_array *x, int64_t i);
 /* Copies all elements to dst, dense and column-major, in x's element type. `bytes` must be length ×
  * element size, otherwise FX_STATUS_SHAPE. */
@@ -328,16 +330,17 @@ FX_API fx_status fx_read_as(fx_array *x, fx_dtype dtype, void *dst, int64_t coun
  * devices and views that are not dense are copied once. */
 FX_API const void *fx_data(fx_array *x);
 /* Gives dst a copy of src's values, converted to dst's element type, on dst's device.
- * FX_STATUS_SHAPE if the sizes differ. dst's handle is rebound to the new value: every model that
- * holds this handle sees it. Other arrays keep the old value: results computed from dst, views of
- * dst (fx_transpose, fx_permute, fx_reshape, fx_slice), and the array that dst is a view of. A view
- * is no longer tied (optim.h) to its array afterwards, and a gradient with respect to dst of
- * results computed before is refused (FX_STATUS_STATE): build views again. fx_loadmodel and
- * fx_update keep ties. */
+ * FX_STATUS_SHAPE if the sizes differ. dst's handle is rebound to the new value, so every model
+ * that holds this handle sees it. Other arrays keep the old value: results computed from dst, views
+ * of dst (fx_transpose, fx_permute, fx_reshape, fx_slice), and the array that dst is a view of.
+ *
+ * Afterwards a view and its array are no longer tied (optim.h), and results that were computed from
+ * dst before have no gradient with respect to dst (FX_STATUS_STATE): build views and results again.
+ * fx_loadmodel and fx_update keep ties. */
 FX_API fx_status fx_copy_into(fx_array *dst, fx_array *src);
 /* Returns x's value on another device (NULL: the CPU), or x itself if it is already there.
  * Differentiable: gradients return to x's device. An evaluated value is copied immediately, a
- * pending one when the result is needed. Error arrays if the device has no memory left. */
+ * pending one when the result is needed. FX_STATUS_MEMORY if the device has no memory left. */
 FX_API fx_array *fx_array_to(fx_device *device, fx_array *x);
 
 FXI_END_C

@@ -85,10 +85,10 @@ static inline void fxi_pass(const char *place)
 /* ---- named options: fx_dense(10, 5, .bias = false) ------------------------------------------- */
 /* A function with options takes a pointer to a struct whose first member is the struct's size. A
  * macro FXI_NAME_ARGS(F) lists the other members with their defaults: F(type, name, default). This
- * list generates the struct, the defaults that the C macro writes before the caller's values (so 0
- * is an ordinary value), the defaults that the library adds for a program compiled with an older
- * and shorter struct, and the default member initialisers of C++. Members are aligned to 8 bytes,
- * so that a new member never falls into the padding of an older struct.
+ * list generates the struct and its default values: the C macro writes them before the caller's
+ * values (so 0 is an ordinary value), the library adds them for a program compiled with an older
+ * and shorter struct, and in C++ they are default member initialisers. Members are aligned to 8
+ * bytes, so that a new member never occupies the padding of an older struct.
  *
  * In C++20: fx_dense({.in = 10, .out = 5, .bias = false}). In C++11 to C++17:
  * fx_dense(fx_dense_args().with_in(10).with_out(5).with_bias(false)). */

@@ -1,12 +1,10 @@
-/* cflux/cflux.hpp: the library as a C++ program sees it, with C++11 and later.
+/* cflux/cflux.hpp: the library for C++11 and later. <cflux.h> includes this file when a C++
+ * compiler reads it.
  *
- * <cflux.h> includes this file when a C++ compiler reads it. The other headers are written for C:
- * their calls with options, lists, and arguments of several types are macros made of compound
- * literals and _Generic, which C++ does not have. This file undefines these macros and declares
- * functions of the same names. They take the option structs (docs/cpp.md), or the most frequent
- * arguments in the order of the C macro. FX_LAYER_TYPE, FX_OBJECT and what belongs to them exist
- * in C only.
- */
+ * The call macros of the other headers (options, lists, arguments of several types) need compound
+ * literals and _Generic, which C++ does not have. This file undefines them and declares functions
+ * of the same names. These take an option struct (docs/cpp.md), or the most frequent arguments in
+ * the order of the C macro. FX_LAYER_TYPE, FX_OBJECT and the macros for them exist in C only. */
 #ifndef CFLUX_CFLUX_HPP
 #define CFLUX_CFLUX_HPP
 
@@ -14,8 +12,8 @@
 #include <type_traits>
 
 extern "C++" {
-/* Options as the library takes them: behind their size, which is the first member of the struct in
- * C. An object of this class lives until the call that it is made for has returned. */
+/* Options as the library expects them: preceded by their size, the first member of the struct in C.
+ * An object of this class lives until the call for which it is made has returned. */
 template <class T> class fxi_sized
 {
     size_t size_;

@@ -1,4 +1,4 @@
-/* cflux/data.h: data sets from files, and batches from data sets. The last axis counts
+/* cflux/data.h: reads data files, and makes batches. The last axis of an array counts
  * observations. */
 #ifndef CFLUX_DATA_H
 #define CFLUX_DATA_H
@@ -7,137 +7,150 @@
 
 FXI_BEGIN_C
 
-/* An IDX file (the format of MNIST), plain or gzip, as an array of its own element type: a file of
- * n×rows×cols becomes cols×rows×n. Types 0x08 UInt8, 0x0B widened to Int32, 0x0C Int32, 0x0D
- * Float32, 0x0E Float64 (0x09, signed bytes, are widened to Int32). Errors (FX_STATUS_IO,
- * FX_STATUS_FORMAT) name the file, the offset, what was expected and what was found; trailing bytes
- * are an error too. */
+/* Reads an IDX file (the format of MNIST), plain or gzip, as an array of its element type:
+ * n×rows×cols in the file becomes cols×rows×n. Types: 0x08 UInt8, 0x09 (signed bytes) and 0x0B
+ * widened to Int32, 0x0C Int32, 0x0D Float32, 0x0E Float64. Errors: FX_STATUS_IO, FX_STATUS_FORMAT
+ * (also for trailing bytes); the message names the file, the offset, and the expected and actual
+ * value. */
 FX_API fx_array *fx_read_idx(const char *path);
 
-/* A file of numbers in columns (CSV, plain or gzip) as a Float32 matrix columns×rows, one row per
- * line. Lines whose first field is not a number are skipped at the top as a header, where fields in
- * quotes may hold line breaks. Fields that are missing or not numbers are an error with line and
- * column. */
+/* Reads numbers in columns (CSV, plain or gzip) as a Float32 matrix columns×rows, one row per line.
+ * Lines at the top whose first field is not a number are skipped as a header; quoted fields there
+ * may contain line breaks. A missing field or one that is not a number is FX_STATUS_FORMAT, with
+ * line and column. */
 FX_API fx_array *fx_read_csv(const char *path);
 
-/* A table with names and texts (CSV, plain or gzip), as a named tuple of four:
- *   values    columns×rows, Float32; a column of text holds positions in its labels
- *   columns   a named tuple with an entry for each column, by its name: an empty tuple for a column
- *             of numbers; for one of text its distinct texts (labels) in alphabetical order, each
- *             with the number of rows it is in (Int64)
- *   wide      a named tuple of the columns that hold numbers above 2^24 which Float32 rounds, by
- *             their names, as vectors of Float64; smaller numbers in them are those of Float32
- *   line      the number of the first row's line in the file, from 1 (Int64)
- * The first line is a header when none of its fields is a number, or when those that are none, and
- * do not say that a value is missing (as NA does), all stand above numbers of the next line; a name
- * that is empty or there before is replaced by "#3", the column's number from 1 ("#3.1" where
- * another column is called so), and without a header all names are numbers: "1", "2", …. A column
- * is one of text when the field in its first row is no number. Texts are UTF-8. Fields may stand in
- * quotes ("a, b", "say ""yes"""), and then hold line breaks (RFC 4180). Errors name line and
- * column, and where the first line has no comma, the ';' or tabs that it has. */
+/* fx_read_table(path): reads a table with column names and texts (CSV, plain or gzip) as a named
+ * tuple of four:
+ *   values    columns×rows, Float32; a text column holds positions in its labels
+ *   columns   a named tuple with one entry per column: an empty tuple for a column of numbers;
+ *             for a text column its distinct texts (labels) in alphabetical order, each with its
+ *             number of rows (Int64)
+ *   wide      a named tuple of the columns with numbers above 2^24 that Float32 would round, as
+ *             Float64 vectors; their other numbers have the precision of Float32
+ *   line      the line of the first row in the file, from 1 (Int64)
+ *
+ * The first line is a header if none of its fields is a number, or if every field that is neither a
+ * number nor a missing value (e.g. NA) has a number below it. A column name that is empty or
+ * repeated becomes "#3", the column's number from 1 ("#3.1" if another column has that name).
+ * Without a header the names are "1", "2", …. A column is a text column if the field in its first
+ * row is not a number. Texts are UTF-8. Fields may be quoted ("a, b", "say ""yes""") and then
+ * contain line breaks (RFC 4180). Errors name line and column; if the first line has no comma, they
+ * also name the ';' or tabs that it contains. */
 /* clang-format off */
-#define FXI_READ_TABLE_ARGS(F)                                                                          \
-    F(const char *, path, FXI_NULL)                                                                \
-    F(char, separator, ',') /* one of , ; | tab, or a space: any number of blanks */               \
-    F(int64_t, skip, 0)     /* lines at the top that are passed over */
+#define FXI_READ_TABLE_ARGS(F)                                                                     \
+    F(const char *, path, FXI_NULL) /* the file */                                                 \
+    F(char, separator, ',')         /* one of , ; | tab, or a space for any number of blanks */    \
+    F(int64_t, skip, 0)             /* lines to skip at the top */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_read_table_args, FXI_READ_TABLE_ARGS);
 FX_API void *fxi_read_table(const fx_read_table_args *a);
 
 /* ---- DataLoader ------------------------------------------------------------------------------ */
-/* Goes over data in batches. */
+/* Opaque: a data loader, which makes batches. */
 typedef struct fx_loader fx_loader;
-/* Values of .workers and .seed: the loader decides; drawn from the thread's stream (fx_seed). */
+/* FX_WORKERS_AUTO: value of .workers; the loader chooses. FX_DRAWN: value of .seed; drawn from the
+ * thread's random stream (fx_seed). */
 #define FX_WORKERS_AUTO (-1)
 #define FX_DRAWN        UINT64_MAX
 /* Options of fx_dataloader: fx_dataloader(data, .batchsize = 64, .shuffle = true).
  *
- * Workers are threads that make batches ahead of use, at most two each: one is a double buffer.
- * FX_WORKERS_AUTO is one if batches go from the host to a device with memory of its own, so that
- * the next one is collated and copied during the training step, or if .parallel is set; else none.
+ * Workers are threads that prepare up to two batches each before they are used. FX_WORKERS_AUTO is
+ * 1 if batches are copied from the host to a device with its own memory, so that the next batch is
+ * copied during the training step, or if .parallel is set; otherwise 0.
  *
- * With .parallel the workers run the functions of fx_mapobs, several at a time. These functions
- * must use evaluated arrays only, and change nothing that others use without a lock. By default
- * they run in the thread that calls fx_next, and the workers only collate. */
+ * With .parallel the workers call the functions of fx_mapobs, several at the same time. These
+ * functions must use evaluated arrays only, and need a lock to change shared data. Otherwise they
+ * are called in the thread that calls fx_next, and workers only gather observations. */
 /* clang-format off */
-#define FXI_DATALOADER_ARGS(F)                                                                         \
-    F(void *, data, FXI_NULL)          /* an array, a tuple or a named tuple of arrays with as     \
-                                          many observations each */                                \
-    F(int64_t, batchsize, 1)                                                                       \
-    F(bool, shuffle, false)            /* a new order every pass */                                \
-    F(uint64_t, seed, FX_DRAWN)        /* of the order */                                          \
-    F(bool, partial, true)             /* false: leave out a last, smaller batch */                \
-    F(int, workers, FX_WORKERS_AUTO)   /* 0: no thread works ahead */                              \
-    F(fx_device *, device, FXI_NULL)   /* where batches go; NULL: where the data is */             \
-    F(bool, parallel, false)           /* workers run the functions of fx_mapobs */
+#define FXI_DATALOADER_ARGS(F)                                                                     \
+    F(void *, data, FXI_NULL)        /* an array, tuple or named tuple of arrays with equal        \
+                                        numbers of observations */                                 \
+    F(int64_t, batchsize, 1)         /* observations per batch */                                  \
+    F(bool, shuffle, false)          /* true: a new random order for every pass */                 \
+    F(uint64_t, seed, FX_DRAWN)      /* seed of the order */                                       \
+    F(bool, partial, true)           /* false: skip a smaller last batch */                        \
+    F(int, workers, FX_WORKERS_AUTO) /* number of worker threads; 0: none */                       \
+    F(fx_device *, device, FXI_NULL) /* device of the batches; NULL: that of the data */           \
+    F(bool, parallel, false)         /* true: workers call the functions of fx_mapobs */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_dataloader_args, FXI_DATALOADER_ARGS);
-/* Batches, their order and what their functions draw at random are the same whatever works ahead:
- * the functions of batch k of a pass draw from a stream of their own, made of seed, pass and k.
+/* fx_dataloader(data, …): a loader that the scope owns; it retains the data.
  *
- * Memory: with n workers there are up to 2n batches ahead besides the one in use, on the device as
- * well (for one worker: three batches in all). With .workers = 0 there is one.
+ * Batches, their order and random numbers do not depend on the number of workers: functions for
+ * batch k of a pass draw from a random stream derived from seed, pass and k.
  *
- * What goes wrong in a worker (memory, a copy, a device, a function) is recorded in the thread
- * whose fx_next reaches that batch, and ends the pass there. A loader may be dropped, or a pass
- * ended, at any time: its workers finish the batch they are at and are gone when the call returns.
- * After a fork the child goes on with a pass without workers.
+ * Memory: with n workers up to 2n batches exist besides the one in use (one worker: three batches
+ * in total); without workers one.
  *
- * Data that already lie on a device with memory of its own, like fx_gpu(fx_tuple(X, Y)), stay
- * there: batches are gathered on it, and nothing but the shuffled positions is copied to it;
- * consecutive batches are views.
+ * A failure in a worker is recorded in the thread that calls fx_next for that batch, and ends the
+ * pass. A loader may be released, and a pass ended, at any time: the call waits until the workers
+ * have finished their current batch and ended. After fork the child continues a pass without
+ * workers.
  *
- * Fewer observations than batchsize warn and shrink the batch, as in Flux. */
+ * Data on a device with its own memory, e.g. fx_gpu(fx_tuple(X, Y)), stay there: batches are
+ * gathered on the device, and only the shuffled positions are copied to it. Without .shuffle,
+ * batches are views.
+ *
+ * If there are fewer observations than batchsize, a warning is given and the batch is smaller, as
+ * in Flux. FX_STATUS_SHAPE if the arrays differ in their number of observations. */
 FX_API fx_loader *fxi_dataloader(const fx_dataloader_args *a);
 
-/* One batch. items is what the data was (array, tuple, named tuple). x and y are the arrays of
- * these names, wherever they stand in a named tuple; with other names, or none, x is the first and
- * y the second (NULL when there is one). b owns its arrays until the next call or fx_batch_end,
- * which free them, unless somebody has them by fx_retain, fx_set or fx_keep. A zeroed batch starts
- * a pass; a pass ends when fx_next returns false or by fx_batch_end. A loop left by `break` alone
- * keeps its last batch and what was made ahead until its loader goes. */
+/* One batch. `items` has the structure of the data (array, tuple, named tuple). x and y are the
+ * arrays named x and y in a named tuple; with other names or none, x is the first array and y the
+ * second (NULL if there is one array).
+ *
+ * The batch owns its arrays until the next call of fx_next or fx_batch_end, which releases them;
+ * fx_retain, fx_set and fx_keep keep an array longer. A zeroed fx_batch starts a pass. A pass ends
+ * when fx_next returns false, or by fx_batch_end. After a `break` out of the loop without
+ * fx_batch_end, the loader keeps the batch and prepared batches until it is released. */
 typedef struct fx_batch {
     fx_array *x, *y;
     void *items;
-    int64_t index;  /* from 0 */
-    int64_t size;   /* observations in it */
+    int64_t index;  /* index of the batch in the pass, from 0 */
+    int64_t size;   /* number of observations */
     void *fxi_pass; /* private */
 } fx_batch;
-/* The next batch; false when the pass is over, or failed. */
+/* Stores the next batch in *batch. Returns false at the end of the pass, and after a failure (with
+ * an error record). */
 FX_API bool fx_next(fx_loader *loader, fx_batch *batch);
-FX_API void fx_batch_end(fx_batch *batch);                /* ends a pass before its end */
-FX_API int64_t fx_loader_length(const fx_loader *loader); /* batches in a pass */
-/* Where a loader is: which order (that of pass number `pass` under this seed), and how many batches
- * of the pass have been handed out. A loader of the same data that is put there gives the batches
- * that this one would give next. fx_loader_tell: `batch` drives the pass; NULL, or without a pass:
- * the beginning of the next one. fx_loader_seek: the next pass begins there. */
+FX_API void fx_batch_end(fx_batch *batch);                /* ends a pass early */
+FX_API int64_t fx_loader_length(const fx_loader *loader); /* number of batches per pass */
+/* Position of a loader: the order (that of pass number `pass` for this seed), and how many batches
+ * of this pass have been returned. A loader of the same data that is set to a position returns the
+ * same batches from there on.
+ *
+ * fx_loader_tell returns the position of the pass that `batch` belongs
+ * to; for NULL, or a batch without a pass, the start of the next pass. fx_loader_seek makes the
+ * next pass start at a position. */
 typedef struct fx_loader_position {
     uint64_t seed, pass;
     int64_t batch;
 } fx_loader_position;
 FX_API fx_loader_position fx_loader_tell(const fx_loader *loader, const fx_batch *batch);
 FX_API fx_status fx_loader_seek(fx_loader *loader, fx_loader_position to);
-/* Observations in an array, tuple or named tuple, by its last axis. An error when its arrays have
- * not as many each. MLUtils.numobs. */
+/* Number of observations: the size of the last axis of an array, or of all arrays in a tuple or
+ * named tuple. If these differ: 0 and FX_STATUS_SHAPE in the error record. MLUtils.numobs. */
 FX_API int64_t fx_num_obs(void *data);
-/* Observations idx (integers) of the data, in the same structure: MLUtils.getobs. */
+/* The observations with indices idx (integers, from 0), in the structure of the data.
+ * MLUtils.getobs. */
 FX_API void *fx_get_obs(void *data, fx_array *idx);
-/* Splits by position: the first ⌊at·n⌋ observations and the rest, as a pair; at in (0, 1). Views.
- */
+/* Splits data into the first ⌊at·n⌋ observations and the rest, 0 < at < 1; returns a tuple of two
+ * views. MLUtils.splitobs. */
 FX_API void *fx_split_obs(void *data, double at);
-/* The batches of a loader on the GPU that fx_gpu would choose (on the CPU without one), in their
- * own element types, each freed as soon as the next is taken: CUDA.CuIterator, for data that do not
- * fit twice. Reading an array of an earlier batch is an error. Batches must be arrays, tuples or
- * named tuples of arrays. */
+/* A loader whose batches are copies on the device of fx_gpu, in their own element types, for data
+ * that do not fit on the device: each batch is freed when the next is requested, and reading its
+ * arrays afterwards is an error. Batches must be arrays, tuples or named tuples of arrays.
+ * CUDA.CuIterator. */
 FX_API fx_loader *fx_cu_iterator(fx_loader *loader);
-/* Data of which every observation (and every batch of a loader) is f of what it was, made when it
- * is asked for: MLUtils.mapobs. f takes what fx_get_obs gives, or, being a function of arrays such
- * as fx_gpu, is applied to each of its arrays. f runs in the thread that asks, or with .parallel in
- * a loader's workers, which are in inference mode as every new thread. */
+/* Data whose observations (and batches) are f(observations), computed when they are requested. f
+ * receives the result of fx_get_obs; in fx_mapobs, f is a function of arrays, e.g. fx_gpu, and is
+ * applied to each array. f is called in the requesting thread, or with .parallel in a loader's
+ * workers (in inference mode, as every new thread). MLUtils.mapobs. */
 typedef void *(*fx_obs_fn)(void *observations, void *user);
 FX_API void *fx_mapobs_with(fx_obs_fn f, void *user, void *data);
 FX_API void *fxi_mapobs(fx_map_fn f, void *data);
-/* fx_read_table("iris.csv", .separator = ';') */
+/* Macros with options: fx_read_table("iris.csv", .separator = ';'). */
 #define fx_read_table(...)                                                                         \
     FXI_CALL(fxi_read_table(                                                                       \
         FXI_OPTIONS(fx_read_table_args, FXI_READ_TABLE_ARGS(FXI_DEFAULT).path = __VA_ARGS__)))

@@ -1,15 +1,16 @@
-/* cflux/device.h: devices. The CPU is always there; "ref" is the slow, obvious float64 backend that
- * tests compare with.
+/* cflux/device.h: backends, devices, memory, moves between devices.
  *
- * Large convolutions, and matrix products of BFloat16, go through oneDNN where its plugin is
- * installed (libcflux-cpu-onednn.so). It is opened when a computation is first large enough to
- * repay the time that takes. FX_ONEDNN=0 does without.
+ * The CPU is always available. "ref" is a slow and simple Float64 backend for comparisons in tests.
  *
- * "check:" before a backend's name, fx_use("check:CPU"), gives devices "check:CPU:0" and so on that
- * compute as that backend's do and look at what is done to their memory: accesses outside live
- * allocations, writes beyond an end or after release, outputs that are not written. What is found
- * is an error, FX_STATUS_INTERNAL; fresh memory reads as NaN. FX_CHECK=all looks at all memory
- * after each step, and fx_synchronize does so once (docs/guide/checking-memory.md). */
+ * Large convolutions, and BFloat16 matrix products, use oneDNN if its plugin libcflux-cpu-onednn.so
+ * is installed. It is loaded when a computation is first large enough to benefit. FX_ONEDNN=0 in
+ * the environment disables it.
+ *
+ * fx_use("check:CPU") provides devices "check:CPU:0", … that compute as the backend CPU does and
+ * check memory accesses: accesses outside of live allocations, writes beyond the end or after
+ * release, and outputs that are not written are FX_STATUS_INTERNAL; new memory reads as NaN. With
+ * FX_CHECK=all in the environment all memory is checked after each step; fx_synchronize checks it
+ * once (docs/guide/checking-memory.md). */
 #ifndef CFLUX_DEVICE_H
 #define CFLUX_DEVICE_H
 
@@ -17,117 +18,121 @@
 
 FXI_BEGIN_C
 
-/* Loads a backend by name ("CUDA", "CPU") or by the path of its file, which contains a slash
- * ("./libcflux-example.so"). Returns FX_STATUS_DEVICE if the backend cannot be used, which is not
- * recorded as an error, so that the same program runs without a GPU; fx_why_not names every file
+/* Loads a backend by name ("CUDA", "CPU") or by the path of its file, which must contain a slash
+ * ("./libcflux-example.so"). Returns FX_STATUS_DEVICE if the backend cannot be used. This is not
+ * recorded as an error, so that the same program runs without a GPU; fx_why_not lists every file
  * that was tried, with the reason. */
 FX_API fx_status fx_use(const char *backend);
-FX_API fx_status fx_use_all(void);                  /* every backend that is installed */
-FX_API const char *fx_why_not(const char *backend); /* "" if it works; static storage */
-FX_API bool fx_functional(const char *backend);     /* is it loaded, and does it work? */
+FX_API fx_status fx_use_all(void); /* loads every installed backend */
+/* Returns why a backend cannot be used; "" if it works. Static storage. */
+FX_API const char *fx_why_not(const char *backend);
+FX_API bool fx_functional(const char *backend); /* true if it is loaded and works */
 
-/* A plugin's file: a backend, or a kernel library that computes some steps for a backend. */
+/* A plugin file: a backend, or a kernel library that computes some steps for a backend. */
 typedef struct fx_plugin_info {
-    const char *file;    /* its path */
+    const char *file;    /* path of the file */
     const char *kind;    /* "backend" or "kernel library" */
-    const char *name;    /* "OpenCL", "oneDNN"; in lower case until the plugin is opened */
-    const char *serves;  /* the backend that calls a kernel library, "CPU"; "" for a backend */
-    const char *version; /* of the cflux that it was compiled with; "" until it is opened */
-    const char *why;     /* why it is not used; "" if it is used; NULL if it was not opened yet */
+    const char *name;    /* "OpenCL", "oneDNN"; in lower case until the plugin is loaded */
+    const char *serves;  /* the backend that uses a kernel library, "CPU"; "" for a backend */
+    const char *version; /* version of cflux that it was compiled with; "" until it is loaded */
+    const char *why;     /* why it is not used; "" if it is used; NULL if it was not loaded yet */
 } fx_plugin_info;
 typedef void (*fx_plugin_fn)(const fx_plugin_info *plugin, void *user);
-/* Calls visit for every plugin that was opened or rejected, and for every other one in the folders
- * of plugins, which it does not open. These folders are those of the environment variable
- * FX_PLUGIN_PATH (separated by colons), the folder of the library, its subfolder `cflux`, and the
- * folder that plugins are installed in; they are searched in this order. What `plugin` points to
- * is valid during the call. */
+/* Calls visit for every plugin that was loaded or rejected, and for every other plugin in the
+ * plugin folders, without loading it. The folders are searched in this order: those of the
+ * environment variable FX_PLUGIN_PATH (separated by colons), the folder of the library, its
+ * subfolder `cflux`, and the folder where plugins are installed. `plugin` is valid during the
+ * call. */
 FX_API void fx_plugins(fx_plugin_fn visit, void *user);
-/* The backends that may be preferred, in the order in which fx_get_device tries them: "CUDA",
- * "AMDGPU", "Metal", "OpenCL", "CPU"; NULL at the end. */
+/* Returns the backends that can be preferred, in the order in which fx_get_device tries them:
+ * "CUDA", "AMDGPU", "Metal", "OpenCL", "CPU", NULL. Static storage. */
 FX_API const char *const *fx_supported_devices(void);
 
-/* The preferred backend: gpu_backend in LocalPreferences.toml in the folder CFLUX_PROJECT, or the
- * current one; "" when there is none. As Flux's own preference: of the table [MLDataDevices] (Flux
- * 0.14.23 and later), or, where that has none, of [Flux] (before). The file is read once. */
+/* Returns the preferred backend, "" if none: the value of gpu_backend in LocalPreferences.toml, in
+ * the folder of the environment variable CFLUX_PROJECT (default: the current folder). As in Flux,
+ * the value is read from the table [MLDataDevices] (Flux 0.14.23 and later), or if it is not there
+ * from [Flux]. The file is read once. */
 FX_API const char *fx_gpu_backend(void);
-/* Writes the preference to LocalPreferences.toml, into the table that the library read it from
- * (default: [Flux]), and leaves the rest of the file unchanged. It takes effect when the program is
- * started again. Returns FX_STATUS_FORMAT, naming the line, if the file is corrupt; the file is
- * then not changed. */
+/* Writes the preference to LocalPreferences.toml, in the table where it was found (default:
+ * [Flux]); the rest of the file is not changed. It takes effect at the next start of the program.
+ * FX_STATUS_FORMAT, naming the line, if the file is damaged; the file is then not changed. */
 FX_API fx_status fx_gpu_backend_set(const char *backend);
 
 /* Options of fx_get_device. */
 /* clang-format off */
-#define FXI_GET_DEVICE_ARGS(F)                                                                            \
-    F(bool, verbose, false) /* log which device was chosen and why */
+#define FXI_GET_DEVICE_ARGS(F)                                                                     \
+    F(bool, verbose, false) /* true: log which device was chosen, and why */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_get_device_args, FXI_GET_DEVICE_ARGS);
-/* The preferred backend's first device; where it is not loaded or does not work (a warning says
- * so), or there is no preference: the first of CUDA, AMDGPU, Metal, OpenCL that is loaded and
- * works, on something else than the host's processors; else the CPU. */
+/* fx_get_device(): the first device of the preferred backend, if it is loaded and works (otherwise
+ * a warning); else the first of CUDA, AMDGPU, Metal, OpenCL that is loaded, works and is not a CPU;
+ * otherwise the CPU. */
 FX_API fx_device *fxi_get_device(const fx_get_device_args *opts);
-/* A device by backend name and id from 0; an unknown one is an error and gives the CPU. */
+/* A device by backend name and id, from 0. An unknown device is an error and returns the CPU. */
 FX_API fx_device *fx_device_get(const char *backend, int id);
-FX_API fx_device *fx_cpu_device(void); /* always there */
-/* A device by one text, "cuda:0", "CPU", "opencl" (the first one), in any case; loads the backend
- * where that is needed. An unknown one is an error and gives the CPU. For command lines. */
+FX_API fx_device *fx_cpu_device(void); /* the CPU */
+/* A device by name: "cuda:0", "CPU", "opencl" (its first device), upper or lower case. Loads the
+ * backend if needed. An unknown device is an error and returns the CPU. */
 FX_API fx_device *fx_device_find(const char *name);
 FX_API const char *fx_device_name(const fx_device *device); /* "CPU", "CUDA:0" */
-FX_API int fx_device_id(const fx_device *device);           /* its number, from 0 */
-/* The driver's name of it ("NVIDIA H100 80GB HBM3"); "" when nobody knows. */
+FX_API int fx_device_id(const fx_device *device);           /* its id, from 0 */
+/* The driver's name of the device ("NVIDIA H100 80GB HBM3"); "" if unknown. */
 FX_API const char *fx_device_model(const fx_device *device);
-/* Waits until all work that was handed to the device is done, e.g. before a clock is read; reports
- * what failed since the last report (recorded). */
+/* Waits until all work submitted to the device is complete, e.g. before reading a clock. Returns,
+ * and records, an error that the device reported since the previous call. */
 FX_API fx_status fx_synchronize(fx_device *device);
-/* A function or object of the device's backend by name, for programs that know what they ask for;
- * NULL when it has none of that name. */
+/* Escape hatch for backend-specific extensions: a function or object of a backend by name; NULL if
+ * it has none with this name. */
 FX_API void *fx_backend_proc(const char *backend, const char *name);
-FX_API int fx_device_count(const char *backend); /* 0 when it is not loaded or does not work */
-/* The devices of a backend (NULL: all there are) as an object of the scope: fx_count counts them,
- * fx_child gives one, fx_show prints a line for each, with its memory where that is known:
- * "CUDA device 0: NVIDIA H100 80GB HBM3, 78.113 GiB of 79.647 GiB free". An empty one says why. */
+/* Returns the number of devices of a backend; 0 if it is not loaded or does not work. */
+FX_API int fx_device_count(const char *backend);
+/* The devices of a backend (NULL: of all) as an object that the scope owns. fx_count returns their
+ * number, fx_child one of them. fx_show prints a line for each, with its memory if known: "CUDA
+ * device 0: NVIDIA H100 80GB HBM3, 78.113 GiB of 79.647 GiB free"; without a device it prints the
+ * reason. */
 FX_API void *fx_devices(const char *backend);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
-/* Memory that arrays no longer need is kept for the next ones: of a device with memory of its own
- * in a pool of the device, on the CPU by thread.
+/* Freed memory of arrays is cached for reuse: for a device with its own memory in a pool per
+ * device, for the CPU per thread.
  *
- * When memory is out, what is kept is given back, the device's work is waited for, plans that no
- * evaluation uses are dropped, and one more try is made. Then it is an error, FX_STATUS_MEMORY,
- * that says how much was asked for, what is live, kept and free, and which arrays are the largest;
- * every array and model stays as it was, and the program can go on. An evaluation knows its need:
- * where that cannot fit, nothing of it runs and nothing is allocated.
+ * If an allocation fails, the library frees its caches, waits for the device, drops plans that are
+ * not in use, and tries once more. Then it fails with FX_STATUS_MEMORY; the message says how much
+ * was requested, how much is live, cached and free, and which arrays are the largest. Arrays and
+ * models are unchanged, and the program can continue. An evaluation knows its memory use in
+ * advance: if it cannot fit, nothing is run or allocated.
  *
- * Two variables of the environment hold for devices when they are first used: FX_MEMORY_LIMIT and
- * FX_MEMORY_CACHE, lists such as "8GiB" (of every device with memory of its own), "CUDA=8GiB,
- * CUDA:1=500MB,CPU=2GiB" without spaces. What is no size is left out with a warning.
+ * Environment variables FX_MEMORY_LIMIT and FX_MEMORY_CACHE set the two limits below when a device
+ * is first used: "8GiB" (every device with its own memory), or a list without spaces,
+ * "CUDA=8GiB,CUDA:1=500MB,CPU=2GiB". Malformed sizes are ignored with a warning.
  *
- * In these functions NULL stands for the CPU. */
+ * In the functions below NULL stands for the CPU. */
 
-/* The most bytes of arrays and work space that may live on a device, with what is kept on a device
- * with memory of its own; 0, the default, is no limit. What lives already is not touched. */
+/* Limits the bytes of arrays and work space on a device, including cached memory if the device has
+ * its own memory. 0: no limit (default). Memory in use is not affected. */
 FX_API void fx_set_memory_limit(fx_device *device, int64_t bytes);
-/* The most bytes that are kept on a device with memory of its own; 0 keeps none. −1, the default:
- * half of the most that was ever live there, or 64 MiB if that is more. */
+/* Limits the cached bytes of a device with its own memory. 0: no caching; −1 (default): half of the
+ * peak of live bytes, at least 64 MiB. */
 FX_API void fx_set_memory_cache(fx_device *device, int64_t bytes);
-/* Gives back what is kept for speed: cached memory of the devices and of the calling thread, its
- * work space, and plans that no evaluation uses; then returns the process's free memory to the
- * system. The next evaluations take their time again. */
+/* Frees all caches: cached memory of the devices and of the calling thread, work space, and plans
+ * that are not in use; then returns free memory of the process to the operating system. The next
+ * evaluations are slower. */
 FX_API void fx_reclaim(void);
-/* The same of one device; plans stay. */
+/* Frees the cached memory of one device; plans are kept. */
 FX_API void fx_reclaim_device(fx_device *device);
 
-/* The memory of a device, in bytes. */
+/* Memory of a device, in bytes. */
 typedef struct fx_memory {
     size_t fxi_size;
-    int64_t live;   /* of arrays and work space, in whole blocks of the device */
-    int64_t cached; /* kept for the next ones; on the CPU by all threads, for all uses */
-    int64_t free;   /* on the device or the machine, for all programs; −1: unknown */
-    int64_t total;  /* what it has; 0: unknown */
-    int64_t limit;  /* 0: none */
-    int64_t peak;   /* the most that was ever live */
+    int64_t live;   /* arrays and work space, in whole blocks of the device */
+    int64_t cached; /* cached for reuse; on the CPU: by all threads, for all uses */
+    int64_t free;   /* free on the device or the machine, for all programs; −1: unknown */
+    int64_t total;  /* size of the memory; 0: unknown */
+    int64_t limit;  /* fx_set_memory_limit; 0: no limit */
+    int64_t peak;   /* maximum of `live` so far */
 } fx_memory;
 FX_API void fxi_memory_status(fx_device *device, fx_memory *out);
+/* Returns the memory of a device (NULL: the CPU). */
 static inline fx_memory fx_memory_status(fx_device *device)
 {
     fx_memory m;
@@ -135,34 +140,36 @@ static inline fx_memory fx_memory_status(fx_device *device)
     fxi_memory_status(device, &m);
     return m;
 }
-/* The same for a person, as CUDA.memory_status(): to stdout, or into dst as fx_show_text does. */
+/* Prints the memory of a device to stdout, as CUDA.memory_status(); fx_memory_text writes to dst as
+ * fx_show_text does. */
 FX_API void fx_memory_show(fx_device *device);
 FX_API size_t fx_memory_text(fx_device *device, char *dst, size_t capacity);
 
-/* Moves every array of an object; returns the same object when all are there already. Gradients
- * flow back through the move of an array, and inside a step through that of a whole model; outside
- * of one the model that was moved is a new one, which keeps nothing of the old. */
+/* fx_to(device, x): x with all arrays moved to a device; x itself if they are there already. The
+ * scope owns the result. Gradients flow back through the move of an array, and inside a training
+ * step through the move of a model. Outside of a training step a moved model is independent of the
+ * original. */
 FX_API void *fxi_to(fx_device *device, void *object);
-/* To the preferred or first GPU; without one returns its argument and says once why. Float64
- * becomes Float32 on the way to an accelerator; fx_cpu does not turn it back. */
+/* fx_gpu(x): fx_to the device of fx_gpu_device. Without a GPU it returns x and prints the reason
+ * once. Float64 becomes Float32; fx_cpu does not convert it back. Flux.gpu. */
 FX_API void *fxi_gpu(void *object);
-/* fx_gpu_strict(x): the same, but without a GPU it is an error that says why:
+/* fx_gpu_strict(x): fx_gpu, but without a GPU an error that names the reason. Flux's
  * gpu_device(force=true). */
 FX_API void *fxi_gpu_strict(void *object);
-/* fx_cu(x): to the first CUDA device, whatever GPU the project prefers: CUDA.cu. Float64 becomes
- * Float32. Without a CUDA device that works it returns its argument and says once why, so that the
- * same program runs on the CPU (CUDA.jl's is an error there). */
+/* fx_cu(x): fx_to the first CUDA device, whichever GPU is preferred. Float64 becomes Float32.
+ * Without a working CUDA device it returns x and prints the reason once (CUDA.jl's cu fails).
+ * CUDA.cu. */
 FX_API void *fxi_cu(void *object);
-FX_API void *fxi_cpu(void *object);    /* back to the CPU */
-FX_API fx_array *(fx_cu)(fx_array *x); /* as functions, for fx_fmap and fx_mapobs */
+FX_API void *fxi_cpu(void *object);    /* fx_cpu(x): fx_to the CPU; Flux.cpu */
+FX_API fx_array *(fx_cu)(fx_array *x); /* the same as functions, for fx_fmap and fx_mapobs */
 FX_API fx_array *(fx_gpu)(fx_array *x);
 FX_API fx_array *(fx_cpu)(fx_array *x);
-/* Where fx_gpu moves to: the preferred backend's first device; where that does not work (a warning
- * says so once), or there is no preference, the first GPU that works, in fx_get_device's order;
- * else the CPU (a message says once why). */
+/* The device that fx_gpu moves to: the first device of the preferred backend, if it works
+ * (otherwise one warning); else the first GPU that works, in the order of fx_get_device; otherwise
+ * the CPU (one message says why). */
 FX_API fx_device *fx_gpu_device(void);
-/* Reading single elements of an array on an accelerator (fx_at) warns once by default: each is a
- * copy. false makes it an error, true silent: CUDA.allowscalar. */
+/* Sets whether fx_at may read arrays on an accelerator, where each read is a copy. true: allowed;
+ * false: FX_STATUS_STATE. Default: allowed, with one warning. CUDA.allowscalar. */
 FX_API void fx_allowscalar(bool allow);
 #define fx_get_device(...)                                                                         \
     FXI_CALL(fxi_get_device(                                                                       \

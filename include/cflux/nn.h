@@ -17,7 +17,7 @@
 
 FXI_BEGIN_C
 
-/* ---- initialisers: Float32 arrays of the given sizes ----------------------------------------- */
+/* ---- initialisers ---------------------------------------------------------------------------- */
 /* Initialisers return Float32 arrays of the given sizes from the thread's random stream (fx_seed).
  * U(±a) is uniform in (−a, a), σ a standard deviation of a normal distribution. fan_in and fan_out
  * are in and out for out×in weights, and Πk·in and Πk·out for kernels k…×in×out. Sources: Glorot,
@@ -26,9 +26,8 @@ FX_API fx_array *fx_glorot_uniform(int ndims, const int64_t *sizes); /* U(±√(
 FX_API fx_array *fx_glorot_normal(int ndims, const int64_t *sizes); /* σ = √(2/(fan_in+fan_out)) */
 FX_API fx_array *fx_kaiming_uniform(int ndims, const int64_t *sizes); /* U(±√(6/fan_in)) */
 FX_API fx_array *fx_kaiming_normal(int ndims, const int64_t *sizes);  /* σ = √(2/fan_in) */
-FX_API fx_array *fx_lecun_normal(int ndims,
-                                 const int64_t *sizes); /* σ = √(1/fan_in), truncated at ±2σ */
-FX_API fx_array *fx_truncated_normal(int ndims, const int64_t *sizes); /* σ = 1, truncated at ±2 */
+FX_API fx_array *fx_lecun_normal(int ndims, const int64_t *sizes); /* σ = √(1/fan_in), cut at ±2σ */
+FX_API fx_array *fx_truncated_normal(int ndims, const int64_t *sizes); /* σ = 1, cut at ±2 */
 FX_API fx_array *fx_zeros_init(int ndims, const int64_t *sizes);       /* all 0 */
 FX_API fx_array *fx_ones_init(int ndims, const int64_t *sizes);        /* all 1 */
 
@@ -54,7 +53,7 @@ FX_API fx_dense_layer *fxi_dense(const fx_dense_args *a);
 #define fx_dense(...)                                                                              \
     FXI_CALL(fxi_dense(FXI_OPTIONS(fx_dense_args, FXI_DENSE_ARGS(FXI_DEFAULT).in = __VA_ARGS__)))
 
-/* ---- Chain: layer after layer; several inputs go to the first -------------------------------- */
+/* ---- Chain ----------------------------------------------------------------------------------- */
 /* Flux.Chain: fx_chain(a, b, c) computes c(b(a(x))). Only the first layer may take several inputs.
  * FX_STATUS_ARGUMENT if a layer is NULL or cannot be called. */
 typedef struct fx_chain_layer {
@@ -63,8 +62,8 @@ typedef struct fx_chain_layer {
 } fx_chain_layer;
 FX_API fx_chain_layer *fxi_chain(int n, void *const *layers);
 /* A chain whose layers have names: fx_chain_of("enc", fx_dense(4, 2), "dec", fx_dense(2, 4)) is
- * Chain(enc = …, dec = …) in Flux. A name may be NULL. The name "layers" is FX_STATUS_ARGUMENT, as
- * in Flux. */
+ * Chain(enc = …, dec = …) in Flux. A name may be NULL. Two equal names, and the name "layers", are
+ * FX_STATUS_ARGUMENT, as in Flux. */
 FX_API fx_chain_layer *fxi_chain_pairs(int n, const void *const *names_and_layers);
 #define fx_chain(...)    fxi_chain(FXI_OBJECTS(__VA_ARGS__))
 #define fx_chain_of(...) fxi_chain_pairs(FXI_PAIRS(__VA_ARGS__))
@@ -80,8 +79,8 @@ static inline fx_dims fxi_same_pad(void)
 
 /* ---- Conv ------------------------------------------------------------------------------------ */
 /* y = act(W ∗ x + b), a convolution with a flipped kernel (fx_convolve). x: spatial…×in×batch, W:
- * kernel…×in/groups×out, y: spatial…×out×batch. Output size per axis: ⌊(n + pads − (k−1)·dilation −
- * 1)/stride⌋ + 1. Flux.Conv. */
+ * kernel…×in/groups×out, y: spatial…×out×batch. Size of y along a spatial axis: ⌊(n + pads −
+ * (k−1)·dilation − 1)/stride⌋ + 1 with the size n of x and k of the kernel. Flux.Conv. */
 typedef struct fx_conv_layer {
     fx_object base;
     fx_array *weight, *bias;
@@ -110,7 +109,7 @@ FX_API fx_conv_layer *fxi_conv(const fx_conv_args *a);
 #define fx_conv(...)                                                                               \
     FXI_CALL(fxi_conv(FXI_OPTIONS(fx_conv_args, FXI_CONV_ARGS(FXI_DEFAULT).kernel = __VA_ARGS__)))
 
-/* ---- pooling layers: window FX_DIMS(2, 2); stride defaults to the window --------------------- */
+/* ---- MaxPool, MeanPool ----------------------------------------------------------------------- */
 /* Maximum (Flux.MaxPool) or mean (Flux.MeanPool) of every window, fx_pool_max and fx_pool_mean. x:
  * spatial…×channels×batch. Both layers have the same members and options. */
 typedef struct fx_maxpool_layer {
@@ -135,12 +134,12 @@ FX_API fx_meanpool_layer *fxi_meanpool(const fx_meanpool_args *a);
     FXI_CALL(fxi_meanpool(                                                                         \
         FXI_OPTIONS(fx_meanpool_args, FXI_MAXPOOL_ARGS(FXI_DEFAULT).window = __VA_ARGS__)))
 
-/* ---- BatchNorm: y = act(γ·(x − μ)/√(σ² + ε) + β), channels on the axis before the last ------- */
-/* x has its channels on the axis before the last. In training, μ and σ² are the mean and the
- * variance (divided by n) of the batch per channel, and the running statistics are updated with
- * momentum m at the end of the training step: mean ← (1−m)·mean + m·μ, var ← (1−m)·var +
- * m·σ²·n/(n−1). In inference μ and σ² are the running statistics. One value per channel in training
- * is FX_STATUS_ARGUMENT. Flux.BatchNorm; Ioffe, Szegedy, 2015. */
+/* ---- BatchNorm ------------------------------------------------------------------------------- */
+/* y = act(γ·(x − μ)/√(σ² + ε) + β) per channel; channels are the axis before the last. In training,
+ * μ and σ² are the mean and the variance Σ(x − μ)²/n of the batch, with n values per channel.
+ * fx_update, or the end of the training step, updates the running statistics with momentum m: mean
+ * ← (1−m)·mean + m·μ, var ← (1−m)·var + m·σ²·n/(n−1). In inference μ and σ² are the running
+ * statistics. n = 1 in training is FX_STATUS_ARGUMENT. Flux.BatchNorm; Ioffe, Szegedy, 2015. */
 typedef struct fx_batchnorm_layer {
     fx_object base;
     fx_function *act;
@@ -166,7 +165,7 @@ FX_API fx_batchnorm_layer *fxi_batchnorm(const fx_batchnorm_args *a);
     FXI_CALL(fxi_batchnorm(                                                                        \
         FXI_OPTIONS(fx_batchnorm_args, FXI_BATCHNORM_ARGS(FXI_DEFAULT).channels = __VA_ARGS__)))
 
-/* ---- LayerNorm: normalises over the first axes of the given size, then γ·x + β --------------- */
+/* ---- LayerNorm ------------------------------------------------------------------------------- */
 /* y = act(γ·(x − μ)/d + β), μ and σ² over the first axes of x, which have the sizes `size`; γ
  * (scale) and β (bias) have these sizes. Flux.LayerNorm; Ba et al., 2016. d depends on the version
  * of Flux, member `flux`:
@@ -195,7 +194,7 @@ FX_API fx_layernorm_layer *fxi_layernorm(const fx_layernorm_args *a);
     FXI_CALL(fxi_layernorm(                                                                        \
         FXI_OPTIONS(fx_layernorm_args, FXI_LAYERNORM_ARGS(FXI_DEFAULT).size = __VA_ARGS__)))
 
-/* ---- Dropout: in training each element is 0 with probability p, else x/(1−p) ----------------- */
+/* ---- Dropout --------------------------------------------------------------------------------- */
 /* In training, y = 0 with probability p per element, otherwise x/(1−p); in inference y = x. p
  * outside [0, 1] is FX_STATUS_ARGUMENT. Flux.Dropout; Srivastava et al., 2014. */
 typedef struct fx_dropout_layer {
@@ -222,7 +221,7 @@ FX_API fx_status fx_trainmode(void *model);
 FX_API fx_status fx_testmode(void *model);
 FX_API fx_status fx_automode(void *model);
 
-/* ---- losses (Flux.Losses): mean over all but what the formula sums, unless .sum or .none ----- */
+/* ---- losses (Flux.Losses) -------------------------------------------------------------------- */
 /* Value of the option .eps of losses: the machine epsilon of ŷ's element type. */
 #define FX_EPS (-1.0)
 /* Options of losses: fx_mse(ŷ, y, .sum = true). ŷ and y must have the same shape (FX_STATUS_SHAPE:
@@ -254,7 +253,7 @@ FX_API fx_array *fxi_logitbinarycrossentropy(const fx_loss_args *a); /* (1−y)�
 FX_API fx_array *fxi_kldivergence(const fx_loss_args *a);       /* Σ y·log(y) − y·log(ŷ+ε) */
 FX_API fx_array *fxi_poisson_loss(const fx_loss_args *a);       /* ŷ − y·log ŷ */
 FX_API fx_array *fxi_hinge_loss(const fx_loss_args *a);         /* max(0, 1 − ŷ·y), y = ±1 */
-FX_API fx_array *fxi_squared_hinge_loss(const fx_loss_args *a); /* max(0, 1 − ŷ·y)² */
+FX_API fx_array *fxi_squared_hinge_loss(const fx_loss_args *a); /* max(0, 1 − ŷ·y)², y = ±1 */
 
 /* y = (x − μ)/√(σ² + eps) with mean μ and variance σ² (divided by n) over the given axes.
  * Flux.normalise. */

@@ -103,7 +103,7 @@ FX_API fx_array *fxi_xlogy(fxi_arg x, fxi_arg y);
  *   integers   fx_div gives Float32; a fld 0 = 0; a mod 0 = a rem 0 = a; overflow wraps
  *   Bool       fx_add, fx_sub, fx_fld and fx_rem give Int64; fx_mul, fx_max and fx_min stay Bool
  *   fx_mod     Julia's mod: exact apart from one rounding of rem + b
- *   fx_pow     an integer number as exponent is exact and part of the plan
+ *   fx_pow     an integer number as exponent gives exact results; each exponent has its own plan
  *   max, min   NaN if either is NaN; where a = b, each gets half of the gradient
  *   compare    results are Bool; with NaN all but fx_ne are false */
 #define fx_add(a, b)      fxi_add(FXI_ARG(a), FXI_ARG(b)) /* a + b */
@@ -209,14 +209,14 @@ FX_API fx_array *fx_trelu_theta(fx_array *x, double theta);        /* x > θ ? x
 /* ---- reductions ------------------------------------------------------------------------------ */
 /* How a reduction, or fx_scatter, combines numbers into one. */
 typedef enum fx_reduce {
-    FX_REDUCE_SUM = 0, /* in a step, sums of Float32 may be Float64, unrounded */
+    FX_REDUCE_SUM = 0, /* a step may give the sum of Float32 numbers as Float64 */
     FX_REDUCE_MAX,
     FX_REDUCE_MIN,
     FX_REDUCE_PROD,
     FX_REDUCE_SQDEV,  /* Σ(x − mean(x))², floating-point only */
     FX_REDUCE_ARGMAX, /* along one axis: index of the first NaN, else of the first largest; Int64 */
     FX_REDUCE_ARGMIN, /* the same for the smallest */
-    FX_REDUCE_MEAN,   /* fx_scatter only; computed by steps with the others */
+    FX_REDUCE_MEAN,   /* fx_scatter only; never in a step */
     FX_REDUCE_COUNT   /* number of reductions */
 } fx_reduce;
 /* Options of reductions, of variances, and of softmax. */
@@ -304,7 +304,8 @@ FX_API fx_array *fx_matmul(fx_array *a, fx_array *b);
 FX_API fx_array *fx_batched_mul(fx_array *a, fx_array *b);
 
 /* Precision of Float32 matrix products and convolutions, including those of gradients. Sums are at
- * least Float32 in all three modes. Equals PyTorch's torch.set_float32_matmul_precision. */
+ * least Float32 in all three modes. The modes are those of PyTorch's
+ * torch.set_float32_matmul_precision. */
 typedef enum fx_precision {
     FX_PRECISION_HIGHEST, /* factors are Float32 (24 significant bits) */
     FX_PRECISION_HIGH,  /* factors may be rounded to TensorFloat-32 (11 significant bits), or split
@@ -326,7 +327,7 @@ FX_API fx_precision fx_matmul_precision(void); /* the precision in use */
 /* fx_reshape(x, sizes…): the same elements in column-major order with other sizes. One size may be
  * −1 and is then inferred. */
 FX_API fx_array *fxi_reshape(fx_array *x, int ndims, const int64_t *sizes);
-/* fx_permute(x, perm…): axis i of the result is axis perm[i] of x. permutedims. */
+/* fx_permute(x, perm…): axis i of the result is axis perm[i] of x. Julia's permutedims. */
 FX_API fx_array *fxi_permute(fx_array *x, int ndims, const int64_t *perm);
 /* fx_expand(x, sizes…): repeats axes of size 1 to the given sizes; other axes keep theirs. */
 FX_API fx_array *fxi_expand(fx_array *x, int ndims, const int64_t *sizes);
@@ -344,13 +345,13 @@ FX_API fx_array *fx_flip(fx_array *x, fx_axes axes); /* reversed along these axe
 /* Adds `before` and `after` elements of `value` at the ends of one axis. A negative count removes
  * elements instead. */
 FX_API fx_array *fx_pad(fx_array *x, int axis, int64_t before, int64_t after, double value);
-/* The next four add `before` and `after` elements taken from x itself, for x = a b c and two on
- * each side:
+/* Add `before` and `after` elements of x itself at the ends of one axis. For x = a b c and two
+ * elements at each end:
  *   reflect     c b a b c b a   (at most size − 1 elements)
  *   symmetric   b a a b c c b   (at most size)
  *   repeat      a a a b c c c
  *   circular    b c a b c a b   (at most size)
- * FX_STATUS_ARGUMENT for more elements, and for negative counts. */
+ * FX_STATUS_ARGUMENT for more elements, and for negative counts. NNlib.pad_reflect, …. */
 FX_API fx_array *fx_pad_reflect(fx_array *x, int axis, int64_t before, int64_t after);
 FX_API fx_array *fx_pad_symmetric(fx_array *x, int axis, int64_t before, int64_t after);
 FX_API fx_array *fx_pad_repeat(fx_array *x, int axis, int64_t before, int64_t after);
@@ -385,15 +386,16 @@ FX_API fx_array *fx_triu(fx_array *x, int64_t k);
 /* ---- indexing -------------------------------------------------------------------------------- */
 /* Indices are integer arrays and count from 0. An index out of range is found when the value is
  * computed: FX_STATUS_ARGUMENT, naming the index and the size. */
-/* Slices of x along `axis` at idx: the result is x's sizes before `axis` × idx's sizes × x's sizes
- * after. NNlib.gather is the last axis. Gradient: fx_scatter with FX_REDUCE_SUM. */
+/* Slices of x along `axis` at the indices idx. Shape: (sizes of x before axis)×(sizes of
+ * idx)×(sizes of x after axis). NNlib.gather is the case of the last axis. Gradient: fx_scatter
+ * with FX_REDUCE_SUM. */
 FX_API fx_array *fx_gather(fx_array *x, fx_array *idx, int axis);
 /* y[i,j,…] = x[…, idx[i,j,…], …] along `axis`; y has the shape of idx. NumPy's take_along_axis,
  * ONNX's GatherElements. */
 FX_API fx_array *fx_gather_elements(fx_array *x, fx_array *idx, int axis);
 /* Combines slices of src into n slices along `axis`: y[…, k, …] is the reduction of all src[…, i,
- * …] with idx[i] = k. `reduction` is FX_REDUCE_SUM, MAX, MIN, PROD or MEAN. A slice without an
- * index holds 0 (sum, mean), 1 (prod), −Inf (max) or +Inf (min). Sums and products of Bool are
+ * …] with idx[i] = k. `reduction` is FX_REDUCE_SUM, MAX, MIN, PROD or MEAN. A slice that no index
+ * selects holds 0 (sum, mean), 1 (prod), −Inf (max) or +Inf (min). Sums and products of Bool are
  * Int64. Sums are computed in index order, so results are deterministic. NNlib.scatter. */
 FX_API fx_array *fx_scatter(fx_reduce reduction, fx_array *src, fx_array *idx, int axis, int64_t n);
 /* A copy of x in which x[…, idx[i,j,…], …] along `axis` is src[i,j,…]. idx and src have one shape;
@@ -449,7 +451,7 @@ FX_API fx_array *fxi_pool_mean(const fx_pool_args *a); /* Σx / window size, as 
 #define fx_pool_max(...)            FXI_POOL(fxi_pool_max, __VA_ARGS__)
 #define fx_pool_mean(...)           FXI_POOL(fxi_pool_mean, __VA_ARGS__)
 
-/* ---- an operation of one's own --------------------------------------------------------------- */
+/* ---- custom operations ----------------------------------------------------------------------- */
 /* An operand that `forward` receives: dense and column-major in host memory. */
 typedef struct fx_custom_operand {
     fx_dtype dtype;
@@ -461,8 +463,9 @@ typedef struct fx_custom_operand {
 /* A custom operation. `forward` computes `out` from n inputs on the host; it may return
  * FX_STATUS_DTYPE for unsupported element types. It must not call cflux; evaluating an array there
  * is an error. `gradient` builds, with cflux operations, the gradient of each input from the
- * upstream gradient gy and stores it in gx[k] (NULL: no gradient); NULL if the operation has no
- * gradient. The struct must outlive all arrays made with it. */
+ * upstream gradient gy and stores it in gx[k]; inputs whose gx[k] stays NULL get no gradient.
+ * `gradient` itself is NULL if the operation has none. The struct must outlive all arrays made with
+ * it. */
 typedef struct fx_custom_op {
     size_t fxi_size; /* sizeof(fx_custom_op) */
     const char *name;

@@ -53,12 +53,12 @@ FX_API fx_rule *fxi_adamw(const fx_adamw_args *a); /* see .couple; Loshchilov, H
 #define FX_UNCHANGED __builtin_nan("")
 /* clang-format off */
 #define FXI_ADJUST_ARGS(F)                                                                         \
-    F(double, eta, FX_UNCHANGED)                                                                   \
-    F(double, rho, FX_UNCHANGED)                                                                   \
-    F(double, beta1, FX_UNCHANGED)                                                                 \
-    F(double, beta2, FX_UNCHANGED)                                                                 \
-    F(double, epsilon, FX_UNCHANGED)                                                               \
-    F(double, lambda, FX_UNCHANGED)
+    F(double, eta, FX_UNCHANGED)     /* η of every rule */                                         \
+    F(double, rho, FX_UNCHANGED)     /* ρ of Momentum and Nesterov */                              \
+    F(double, beta1, FX_UNCHANGED)   /* β₁ of Adam and AdamW */                                    \
+    F(double, beta2, FX_UNCHANGED)   /* β₂ of Adam and AdamW */                                    \
+    F(double, epsilon, FX_UNCHANGED) /* ε of Adam and AdamW */                                     \
+    F(double, lambda, FX_UNCHANGED)  /* λ of AdamW */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_adjust_args, FXI_ADJUST_ARGS);
 #define FXI_RULE(f, T, MEMBERS, ...)                                                               \

@@ -1,9 +1,9 @@
-/* cflux/report.h: logs of training runs, and the pages that are made of them.
+/* cflux/report.h: logs of training runs, and HTML pages made from them.
  *
- * A log is JSON, one event a line: start, step, epoch, end; docs/log.md lists the members. fx_train
- * writes one with .log = "run.jsonl", and fx_report("run.jsonl", "run.html") makes a page of it. A
- * program with a loop of its own, or with more to say (the data, a confusion matrix, samples,
- * layers), calls these functions:
+ * A log is JSON, one event per line: start, step, epoch, end; docs/log.md lists the members.
+ * fx_train writes a log with .log = "run.jsonl", and fx_report("run.jsonl", "run.html") makes a
+ * page from it. Programs with their own training loop, or with more to log (data, a confusion
+ * matrix, samples, layers), call these functions:
  *
  *     fx_run_log *log = fx_run_log_open("run.jsonl", false);
  *     fx_run_log_start(log, .model = "Dense(2 => 1)", .epochs = 10);
@@ -12,16 +12,16 @@
  *     fx_run_log_end(log, .why = "finished", .step = step, .seconds = seconds);
  *     fx_run_log_close(log);
  *
- * Each line is written whole, by one call of the system, so a run that is killed leaves whole
- * lines. Training steps and epochs that follow each other within FX_RUN_LOG_GAP wait for each
- * other, and may be lost with the process. Training steps within a thousandth of the run's time (at
- * least a tenth of FX_RUN_LOG_GAP, at most all of it) share a line with their mean, least and
- * greatest loss: logging does not slow training down. Call fx_run_log_step for every training step.
+ * Each line is written completely by one system call, so a killed run leaves complete lines. Lines
+ * of training steps and epochs are buffered for up to FX_RUN_LOG_GAP, and can be lost with the
+ * process. Training steps within a thousandth of the run's time (between a tenth of FX_RUN_LOG_GAP
+ * and FX_RUN_LOG_GAP) share a line with their mean, minimum and maximum loss, so that logging does
+ * not slow down training. Call fx_run_log_step for every training step.
  *
- * A failed write (a full disk) does not stop training: the log takes back what it wrote of the
- * line, sends one warning through the message hook, and writes nothing more. The functions return
- * the status from then on and record no error; fx_run_log_close records it. They accept NULL as a
- * log and do nothing. Texts and arrays are read during the call only. */
+ * A failed write (e.g. a full disk) does not stop training: the log removes the incomplete line,
+ * sends one warning to the message hook, and writes nothing more. From then on the functions return
+ * the status without an error record; fx_run_log_close records it. All functions accept NULL as a
+ * log and do nothing. Texts and arrays are only read during the call. */
 #ifndef CFLUX_REPORT_H
 #define CFLUX_REPORT_H
 
@@ -31,117 +31,124 @@
 
 FXI_BEGIN_C
 
-/* Seconds that lines of training steps or epochs wait for each other at most. */
+/* Longest time in seconds that lines of training steps or epochs are buffered. */
 #define FX_RUN_LOG_GAP 0.01
 
-/* An open log. */
+/* Opaque: an open log. */
 typedef struct fx_run_log fx_run_log;
 
-/* An observation and the model's output for it. With classes, `target` is the number of the class
- * from 0, and `output` has a probability for each class. */
+/* An observation and the model's output for it. For classification, `target` is the class from 0,
+ * and `output` holds a probability per class. */
 typedef struct fx_run_sample {
-    const double *input; /* ninput numbers, the first dimension fastest */
-    int64_t ninput;
-    const int64_t *shape; /* (width, height[, channels]) is shown as an image */
-    int rank;
-    const double *target, *output;
-    int64_t ntarget, noutput;
-    bool scores;   /* `output` has scores of classes that are not probabilities; then */
-    int64_t guess; /* this is the number of the chosen class */
+    const double *input;  /* ninput numbers, column-major */
+    int64_t ninput;       /* length of input */
+    const int64_t *shape; /* (width, height[, channels]) is shown as an image; NULL: none */
+    int rank;             /* number of sizes in shape */
+    const double *target, *output; /* correct result; result of the model */
+    int64_t ntarget, noutput;      /* their lengths */
+    bool scores;                   /* `output` holds scores that are not probabilities; then */
+    int64_t guess;                 /* this is the predicted class */
 } fx_run_sample;
 
-/* Options of fx_run_log_start, fx_run_log_epoch and fx_run_log_end. Texts that are NULL, numbers
- * that are −1 and losses that are NaN are unknown, and are not in the log. */
+/* Options of fx_run_log_start, fx_run_log_epoch and fx_run_log_end. NULL texts, numbers of −1 and
+ * losses of NaN mean unknown and are not logged. */
 /* clang-format off */
-#define FXI_RUN_LOG_START_ARGS(F)                                                                           \
-    F(const char *, model, FXI_NULL)       /* in notation, like loss and optimiser */              \
-    F(const char *, loss, FXI_NULL)                                                                \
-    F(const char *, optimiser, FXI_NULL)                                                           \
-    F(const char *, device, FXI_NULL)                                                              \
-    F(const char *, data_path, FXI_NULL)                                                           \
-    F(const char *, data_kind, FXI_NULL)   /* "idx", "csv", "npy", "npz" */                        \
-    F(const char *, target, FXI_NULL)      /* the target column */                                 \
-    F(int64_t, observations, -1)                                                                   \
-    F(int64_t, train, -1)                  /* of these to train, */                                \
-    F(int64_t, validation, -1)             /* and to validate */                                   \
-    F(const char *const *, classes, FXI_NULL) /* nclasses names; NULL: a regression */             \
-    F(int64_t, nclasses, 0)                                                                        \
-    F(int64_t, seed, -1)                                                                           \
-    F(int64_t, epochs, -1)                                                                         \
-    F(int64_t, batchsize, -1)                                                                      \
-    F(int64_t, parameters, -1)                                                                     \
-    F(int64_t, resumed_at_step, 0)         /* > 0: the run goes on from that step of a checkpoint */
-#define FXI_RUN_LOG_EPOCH_ARGS(F)                                                                           \
-    F(int64_t, epoch, 0)                                                                           \
-    F(int64_t, step, 0)                    /* training steps so far, all epochs */                 \
-    F(double, loss, NAN)                   /* mean over the epoch's batches; NaN is null */        \
-    F(double, validation_loss, NAN)                                                                \
-    F(double, accuracy, NAN)               /* from 0 to 1 */                                       \
-    F(double, metric, NAN)                 /* a number of the program's */                         \
-    F(double, seconds, 0)                  /* since training began */
-#define FXI_RUN_LOG_END_ARGS(F)                                                                             \
-    F(const char *, why, FXI_NULL)         /* "finished", "patience", "interrupted", "error" */    \
-    F(const char *, message, FXI_NULL)     /* a sentence */                                        \
-    F(int64_t, step, 0)                                                                            \
-    F(double, seconds, 0)                                                                          \
-    F(const int64_t *, confusion, FXI_NULL) /* nclasses rows: [truth * nclasses + guess] */        \
-    F(const char *const *, classes, FXI_NULL) /* nclasses names */                                 \
-    F(int64_t, nclasses, 0)                                                                        \
-    F(const fx_run_sample *, samples, FXI_NULL)                                                    \
-    F(int64_t, nsamples, 0)                                                                        \
-    F(void *, model, FXI_NULL)             /* with batch: its layers are measured and listed */    \
-    F(fx_array *, batch, FXI_NULL)         /* inputs, on the model's device */
+#define FXI_RUN_LOG_START_ARGS(F)                                                                  \
+    F(const char *, model, FXI_NULL)          /* the model in Flux's notation */                   \
+    F(const char *, loss, FXI_NULL)           /* the loss in Flux's notation */                    \
+    F(const char *, optimiser, FXI_NULL)      /* the rule in Flux's notation */                    \
+    F(const char *, device, FXI_NULL)         /* name of the device */                             \
+    F(const char *, data_path, FXI_NULL)      /* path of the data */                               \
+    F(const char *, data_kind, FXI_NULL)      /* "idx", "csv", "npy", "npz" */                     \
+    F(const char *, target, FXI_NULL)         /* name of the target column */                      \
+    F(int64_t, observations, -1)              /* number of observations */                         \
+    F(int64_t, train, -1)                     /* of these used for training */                     \
+    F(int64_t, validation, -1)                /* of these used for validation */                   \
+    F(const char *const *, classes, FXI_NULL) /* nclasses names; NULL: regression */               \
+    F(int64_t, nclasses, 0)                   /* number of classes */                              \
+    F(int64_t, seed, -1)                      /* random seed */                                    \
+    F(int64_t, epochs, -1)                    /* planned epochs */                                 \
+    F(int64_t, batchsize, -1)                 /* observations per batch */                         \
+    F(int64_t, parameters, -1)                /* number of trainable elements */                   \
+    F(int64_t, resumed_at_step, 0)            /* > 0: the run resumes at this training step of     \
+                                                 a checkpoint */
+#define FXI_RUN_LOG_EPOCH_ARGS(F)                                                                  \
+    F(int64_t, epoch, 0)            /* the epoch, from 1 */                                        \
+    F(int64_t, step, 0)             /* training steps so far, in all epochs */                     \
+    F(double, loss, NAN)            /* mean loss of the epoch's batches; NaN is logged as null */  \
+    F(double, validation_loss, NAN) /* mean loss of the validation data */                         \
+    F(double, accuracy, NAN)        /* fraction of correct predictions, 0 to 1 */                  \
+    F(double, metric, NAN)          /* a number chosen by the program */                           \
+    F(double, seconds, 0)           /* seconds since training began */
+#define FXI_RUN_LOG_END_ARGS(F)                                                                    \
+    F(const char *, why, FXI_NULL)              /* "finished", "patience", "interrupted",          \
+                                                   "error" */                                      \
+    F(const char *, message, FXI_NULL)          /* a sentence, e.g. the error */                   \
+    F(int64_t, step, 0)                         /* training steps in all epochs */                 \
+    F(double, seconds, 0)                       /* seconds since training began */                 \
+    F(const int64_t *, confusion, FXI_NULL)     /* counts, [actual * nclasses + predicted] */      \
+    F(const char *const *, classes, FXI_NULL)   /* nclasses names */                               \
+    F(int64_t, nclasses, 0)                     /* number of classes */                            \
+    F(const fx_run_sample *, samples, FXI_NULL) /* nsamples examples */                            \
+    F(int64_t, nsamples, 0)                     /* number of samples */                            \
+    F(void *, model, FXI_NULL)                  /* with .batch: the model whose layers are         \
+                                                   measured and logged */                          \
+    F(fx_array *, batch, FXI_NULL)              /* inputs for .model, on its device */
 /* clang-format on */
-/* Options of fx_report. The log is `log`, or `run`, or `log_from`. */
+/* Options of fx_report. Give the log as one of .log, .run and .log_from, and the page as .page or
+ * .page_to. */
 /* clang-format off */
 #define FXI_REPORT_ARGS(F)                                                                         \
-    F(const char *, log, FXI_NULL)         /* the file of a log */                                 \
-    F(const char *, page, FXI_NULL)        /* the file to write, whole or not at all */            \
-    F(const char *, name, FXI_NULL)        /* what the page and messages call the log; NULL: its path */ \
-    F(const fx_run_log *, run, FXI_NULL)   /* a log of this program that is open */                \
-    F(FILE *, log_from, FXI_NULL)          /* a file that is read to its end */                    \
-    F(FILE *, page_to, FXI_NULL)           /* a file to write the page to; ask ferror afterwards */
+    F(const char *, log, FXI_NULL)       /* path of the log */                                     \
+    F(const char *, page, FXI_NULL)      /* path of the page; it is written completely or not      \
+                                            at all */                                              \
+    F(const char *, name, FXI_NULL)      /* name of the log in the page and in messages; NULL:     \
+                                            its path */                                            \
+    F(const fx_run_log *, run, FXI_NULL) /* an open log of this program */                         \
+    F(FILE *, log_from, FXI_NULL)        /* an open file, read to its end */                       \
+    F(FILE *, page_to, FXI_NULL)         /* an open file for the page; check ferror afterwards */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_report_args, FXI_REPORT_ARGS);
 FXI_OPTION_STRUCT(fx_run_log_start_args, FXI_RUN_LOG_START_ARGS);
 FXI_OPTION_STRUCT(fx_run_log_epoch_args, FXI_RUN_LOG_EPOCH_ARGS);
 FXI_OPTION_STRUCT(fx_run_log_end_args, FXI_RUN_LOG_END_ARGS);
 
-/* Opens a log: a new file, or with `append` one that a run that goes on adds to. path NULL: a
- * temporary file. NULL with an error recorded (FX_STATUS_IO, FX_STATUS_MEMORY) if it cannot. */
+/* Opens a log: creates the file, or with `append` continues it (a resumed run). path NULL: a
+ * temporary file. Close it with fx_run_log_close. On failure: NULL and an error record
+ * (FX_STATUS_IO, FX_STATUS_MEMORY). */
 FX_API fx_run_log *fx_run_log_open(const char *path, bool append);
-/* Writes the event "start": call it before the first training step. */
+/* fx_run_log_start(log, .model = "Dense(2 => 1)", .epochs = 10): writes the event "start". Call it
+ * before the first training step. */
 FX_API fx_status fxi_run_log_start(fx_run_log *log, const fx_run_log_start_args *start);
-/* After a training step: its number and epoch, from 1; its loss; seconds since training began. */
+/* Logs a training step: its number and epoch, from 1; its loss; seconds since training began. */
 FX_API fx_status fx_run_log_step(fx_run_log *log, int64_t step, int64_t epoch, double loss,
                                  double seconds);
-/* Writes the event "epoch". */
+/* fx_run_log_epoch(log, .epoch = 1, .step = 20, .loss = 0.5, .seconds = 1.5): writes the event
+ * "epoch". */
 FX_API fx_status fxi_run_log_epoch(fx_run_log *log, const fx_run_log_epoch_args *epoch);
-/* Writes the event "end", the last one of a run. */
+/* fx_run_log_end(log, .why = "finished", .step = 20, .seconds = 1.5): writes the event "end" of a
+ * run. */
 FX_API fx_status fxi_run_log_end(fx_run_log *log, const fx_run_log_end_args *end);
-/* Writes the lines that wait, and closes. Returns the log's first failure and records it. */
+/* Writes buffered lines, closes the log and frees it. Returns and records the log's first
+ * failure. */
 FX_API fx_status fx_run_log_close(fx_run_log *log);
 
-/* Makes a page of a log: one HTML file that needs no network, with curves, confusion matrix,
- * samples and layers (docs/log.md). The run may have ended, may have been killed, or may still go
- * on. Lines that are no events are left out, with a warning in the page and through the message
- * hook; a file without events is FX_STATUS_FORMAT. */
+/* fx_report("run.jsonl", "run.html"): makes a page from a log: one HTML file without external
+ * resources, with curves, confusion matrix, samples and layers (docs/log.md). The run may have
+ * ended, been killed, or still be running. Lines that are not events are skipped, with a warning in
+ * the page and to the message hook. FX_STATUS_FORMAT if there are no events. */
 FX_API fx_status fxi_report(const fx_report_args *a);
-/* fx_report("run.jsonl", "run.html") */
 #define fx_report(...)                                                                             \
     FXI_CALL(                                                                                      \
         fxi_report(FXI_OPTIONS(fx_report_args, FXI_REPORT_ARGS(FXI_DEFAULT).log = __VA_ARGS__)))
-/* fx_run_log_start(log, .model = "Dense(2 => 1)", .epochs = 10) */
 #define fx_run_log_start(log, ...)                                                                 \
     FXI_CALL(                                                                                      \
         fxi_run_log_start((log), FXI_OPTIONS(fx_run_log_start_args,                                \
                                              FXI_RUN_LOG_START_ARGS(FXI_DEFAULT) __VA_ARGS__)))
-/* fx_run_log_epoch(log, .epoch = 1, .step = 20, .loss = 0.5, .seconds = 1.5) */
 #define fx_run_log_epoch(log, ...)                                                                 \
     FXI_CALL(                                                                                      \
         fxi_run_log_epoch((log), FXI_OPTIONS(fx_run_log_epoch_args,                                \
                                              FXI_RUN_LOG_EPOCH_ARGS(FXI_DEFAULT) __VA_ARGS__)))
-/* fx_run_log_end(log, .why = "finished", .step = 20, .seconds = 1.5) */
 #define fx_run_log_end(log, ...)                                                                   \
     FXI_CALL(fxi_run_log_end(                                                                      \
         (log), FXI_OPTIONS(fx_run_log_end_args, FXI_RUN_LOG_END_ARGS(FXI_DEFAULT) __VA_ARGS__)))

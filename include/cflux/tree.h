@@ -1,10 +1,9 @@
-/* cflux/tree.h: objects, their type descriptors, and the one walk over them.
+/* cflux/tree.h: objects, their types, and walks over them.
  *
- * Arrays, layers, tuples and the user's own structs are objects: a descriptor says which fields are
- * children (arrays or objects), numbers or functions. One walk over the descriptor serves maps,
- * gradients, optimiser state, counting, printing and moves. Identity is kept: what is reached twice
- * is visited once and stays shared in the result.
- */
+ * Arrays, layers, tuples and structs of programs are objects. A type (fx_type) lists which fields
+ * of a struct are children (arrays or objects), numbers or functions. All maps, gradients,
+ * optimiser states, counts, printing and moves use one walk over these lists. An object that is
+ * reached by several paths is visited once and stays shared in the result. */
 #ifndef CFLUX_TREE_H
 #define CFLUX_TREE_H
 
@@ -12,18 +11,18 @@
 
 FXI_BEGIN_C
 
-/* What a field of a struct is to walks and to printing. */
+/* How walks and printing treat a field of a struct. */
 typedef enum fx_field_kind {
     FX_FIELD_CHILD = 0, /* fx_array *, or any object pointer; NULL allowed */
-    FX_FIELD_LIST,      /* fx_list: a counted list of children, perhaps named */
-    FX_FIELD_SHARED,    /* an object that walks pass by: activation functions, constants */
+    FX_FIELD_LIST,      /* fx_list: children, with or without names */
+    FX_FIELD_SHARED,    /* an object that walks do not enter: an activation function, a constant */
     FX_FIELD_NUMBER,    /* double */
     FX_FIELD_INTEGER,   /* int64_t */
     FX_FIELD_FLAG,      /* bool */
     FX_FIELD_DIMS,      /* fx_dims */
     FX_FIELD_INT,       /* int */
     FX_FIELD_FLOAT,     /* float */
-    FX_FIELD_STRING     /* const char *; must outlive the object; NULL allowed */
+    FX_FIELD_STRING     /* const char *, must outlive the object; NULL allowed */
 } fx_field_kind;
 
 /* One field of a struct. */
@@ -31,77 +30,75 @@ typedef struct fx_field {
     const char *name;
     size_t offset;
     fx_field_kind kind;
-    bool frozen; /* a child that optimisers do not see (running statistics) */
+    bool frozen; /* true: a child that optimisers ignore (running statistics) */
 } fx_field;
 
-/* A counted list of children inside a struct; memory owned by the object. names may be NULL. */
+/* A list of n children inside a struct; the object owns its memory. names may be NULL. */
 typedef struct fx_list {
     int64_t n;
     void **items;
     char **names;
 } fx_list;
 
-/* A growing piece of text, for describe functions. */
+/* Opaque: text under construction, for `describe` functions. fx_text_add appends formatted text. */
 typedef struct fx_text fx_text;
 FX_API void fx_text_add(fx_text *text, const char *format, ...) FXI_PRINTF(2, 3);
 
-/* What objects of a kind have in common. FX_LAYER and its like below make one; zero means none, or
- * the default. */
+/* Type of an object. FX_LAYER and the other macros below define one. Zero and NULL members mean
+ * none or the default. */
 struct fx_type {
     size_t fxi_size;  /* sizeof(fx_type) */
-    const char *name; /* as Flux prints it: "Dense" */
-    size_t size;      /* sizeof of the struct */
+    const char *name; /* printed name: "Dense" */
+    size_t size;      /* sizeof the struct */
     const fx_field *fields;
     int nfields;
-    /* y = self(args…); NULL when the object is not a layer. Returns an object owned by the scope.
-     */
+    /* Computes y = self(args…) and returns an object that the scope owns. NULL if the object is not
+     * a layer. */
     void *(*forward)(void *self, int n, void *const *args);
-    /* Writes the one-line form, "Dense(10 => 5, relu; bias=false)"; NULL, or a sequence:
-     * Name(fields…). */
+    /* Writes the one-line form, "Dense(10 => 5, relu; bias=false)". NULL: Name(fields…). */
     void (*describe)(const void *self, fx_text *text);
-    void (*finish)(void *self); /* extra clean-up before the fields are released; usually NULL */
-    void *error; /* static storage of `size` bytes: what constructors return when memory is out */
-    unsigned flags;
-    /* The struct's own size in Julia, for byte counts as Flux prints them: 8 for each array, its
-     * numbers, flags and tuples of numbers, padding. 0: a struct of untyped fields, 8 bytes each.
-     */
+    void (*finish)(void *self); /* called before the fields are released; usually NULL */
+    void *error;    /* static storage of `size` bytes: returned by constructors on failure */
+    unsigned flags; /* FX_TYPE_ONE_LINE, … */
+    /* Size of the struct in Julia in bytes, for printed byte counts: 8 per array, plus its numbers,
+     * flags and tuples of numbers, plus padding. 0: a struct of untyped fields, 8 bytes each. */
     int64_t layout_bytes;
-    /* The fields that optimisers see, by name: "weight bias"; NULL: all that are not frozen. Moves,
-     * maps, printing and files see every field. */
+    /* Names of the fields that optimisers use, "weight bias"; NULL: all that are not frozen. Moves,
+     * maps, printing and files use every field. */
     const char *trainable;
-    /* Called by maps on a copy that has got new children, to make again what depends on them;
-     * returns the copy, or another object to take its place. NULL: the copy is good as it is. */
+    /* Called by maps on a copy with new children, to update values that depend on them. Returns the
+     * copy or a replacement. NULL: nothing to update. */
     void *(*rebuild)(void *copy);
-    /* What a move to a device makes of the object, instead of moving its children (a data loader
-     * moves its batches, when they are made); each(x, device) is how arrays move, NULL: as they
-     * are. A NULL entry: the children move. */
+    /* Moves the object to a device, for objects that do more than move their children (a data
+     * loader moves its batches when they are made). each(x, device) moves one array; with `each`
+     * NULL arrays are not moved. This member is NULL if moving the children is enough. */
     void *(*move)(void *self, fx_device *device, fx_array *(*each)(fx_array *x, void *device));
-    /* Options of a layer and its names in files (layer.h); NULL: none. Read it with fx_layer_of: a
-     * descriptor of a program that was compiled with an older header ends before this member. */
+    /* Options of a layer and its names in files (layer.h); NULL: none. Read it with fx_layer_of:
+     * types of programs compiled with older headers do not have this member. */
     const struct fx_layer *layer;
 };
-/* Flags of a type. */
+/* Flags of a type, combined with |. */
 enum {
     FX_TYPE_ONE_LINE = 1, /* always printed on one line (Flux's :noexpand) */
-    FX_TYPE_SEQUENCE = 2, /* children of its list are printed as its own lines (Chain) */
-    FX_TYPE_FUNCTION = 4, /* a function object: a leaf of every walk */
+    FX_TYPE_SEQUENCE = 2, /* each child of its list is printed on its own lines (Chain) */
+    FX_TYPE_FUNCTION = 4, /* a function: walks do not enter it */
     FX_TYPE_TUPLE = 8,    /* a tuple or a named tuple */
-    FX_TYPE_LEAF = 16,    /* opaque to walks */
+    FX_TYPE_LEAF = 16,    /* walks do not enter it */
     FX_TYPE_MUTABLE =
         32, /* a mutable struct in Flux (BatchNorm, Dropout): containers hold a pointer to it */
-    FX_TYPE_WIDE = 64, /* keeps its arrays in Float32 when a model goes to 16 bits (BatchNorm) */
-    FX_TYPE_INTERNAL = 128 /* an object of the library that no other program has a type for */
+    FX_TYPE_WIDE = 64,     /* keeps its arrays in Float32 in 16-bit models (BatchNorm) */
+    FX_TYPE_INTERNAL = 128 /* an internal object of the library; programs have no type for it */
 };
 
-/* Makes an object of the type from `init`, a struct of type->size bytes whose head is ignored:
- * children are retained, lists copied. Owned by the scope; on failure the type's error object. */
+/* Makes an object from `init`, a struct of type->size bytes whose first member is ignored. Retains
+ * children and copies lists. The scope owns the object. On failure: the type's error object. */
 FX_API void *fxi_new(const fx_type *type, const void *init);
-/* The error object of a type, all of whose arrays are error arrays. */
+/* Returns the error object of a type; its arrays are error arrays. Shared, never freed. */
 FX_API void *fx_error_object(const fx_type *type);
-FX_API const fx_type *fx_type_of(const void *object); /* what it is; NULL for NULL */
-/* True when object is of that type; NULL and error arrays are not. */
+FX_API const fx_type *fx_type_of(const void *object); /* type of an object; NULL for NULL */
+/* Returns true if an object has this type; false for NULL and error arrays. */
 FX_API bool fx_is(const void *object, const fx_type *type);
-FX_API bool fx_is_array(const void *object); /* an array, or an error array */
+FX_API bool fx_is_array(const void *object); /* true for arrays and error arrays */
 
 /* clang-format off */
 #define FXI_KIND_OF_(x)                                                                            \
@@ -110,7 +107,7 @@ FX_API bool fx_is_array(const void *object); /* an array, or an error array */
              bool: FX_FIELD_FLAG, char *: FX_FIELD_STRING, const char *: FX_FIELD_STRING,          \
              default: FX_FIELD_CHILD)
 /* clang-format on */
-/* Does not compile for a field that is neither a pointer nor one of those. */
+/* Kind of a field; does not compile if the field is neither a pointer nor one of these types. */
 #define FXI_KIND_(T, f)                                                                            \
     ((fx_field_kind)((size_t)FXI_KIND_OF_(((T *)0)->f) *                                           \
                      sizeof(char[FXI_KIND_OF_(((T *)0)->f) != FX_FIELD_CHILD ||                    \
@@ -160,7 +157,7 @@ FX_API bool fx_is_array(const void *object); /* an array, or an error array */
                FXI_FE17, FXI_FE16, FXI_FE15, FXI_FE14, FXI_FE13, FXI_FE12, FXI_FE11, FXI_FE10,     \
                FXI_FE9, FXI_FE8, FXI_FE7, FXI_FE6, FXI_FE5, FXI_FE4, FXI_FE3, FXI_FE2, FXI_FE1, 0) \
     (T, __VA_ARGS__)
-/* Counts the fields: a struct with a char for each is as large as there are fields. */
+/* Checks the number of fields: a struct with one char per field has this size. */
 #define FXI_ASSERT_ _Static_assert
 #define FXI_COUNTED_(T, ...)                                                                       \
     struct fxi_fields_of_##T {                                                                     \
@@ -174,7 +171,7 @@ FX_API bool fx_is_array(const void *object); /* an array, or an error array */
     {                                                                                              \
         static const fx_field fields[] = {FIELDS};                                                 \
         enum { fxi_nfields = sizeof(fields) / sizeof(fields[0]) };                                 \
-        static T error; /* what constructors return when memory is out */                          \
+        static T error; /* returned by constructors on failure */                                  \
         static const fx_type type = {__VA_ARGS__};                                                 \
         return &type;                                                                              \
     }                                                                                              \
@@ -184,51 +181,56 @@ FX_API bool fx_is_array(const void *object); /* an array, or an error array */
     FXI_DESCRIBED_(T, FXI_FIELDS_(T, __VA_ARGS__), sizeof(fx_type), #T, sizeof(T), fields,         \
                    fxi_nfields, fwd, NULL, NULL, &error, flags, 0, NULL, NULL, NULL, NULL)
 
-/* How walks see a struct of the user's. The struct's first member is fx_object base; the macros go
- * after it, at file level, and take up to 32 fields.
- *   FX_FUNCTOR(T, fields…)         the named fields are its children (@functor T): arrays, objects,
- *                                  lists of them (fx_list), and numbers, flags, strings, functions,
- *                                  which stay as they are. A field not named is shared with the
- *                                  original.
- *   FX_LAYER(T, forward, fields…)  also names its forward function, void *forward(void *self,
- *                                  int n, void *const *args), so that fx_call and fx_chain take it.
- *   FX_STRUCT(T, fields…)          fields for printing only: every walk passes it by unchanged.
- *   FX_OBJECT(T, (fields…), …)     everything: further members of fx_type by name, e.g. .forward =
- * f, .trainable = "weight", .rebuild = r (C only; in C++ fill an fx_type by hand). */
+/* Define the type of a program's struct, whose first member is fx_object base. Write one after the
+ * struct, at file level, with up to 32 fields:
+ *   FX_FUNCTOR(T, fields…)         the listed fields are its children (@functor T): arrays,
+ *                                  objects, and lists of them (fx_list). Numbers, flags, strings
+ *                                  and functions are copied. Fields that are not listed are shared
+ *                                  with copies.
+ *   FX_LAYER(T, forward, fields…)  also names its forward function, for fx_call and fx_chain:
+ *                                  void *forward(void *self, int n, void *const *args)
+ *   FX_STRUCT(T, fields…)          fields for printing only; walks do not enter it.
+ *   FX_OBJECT(T, (fields…), …)     also sets further members of fx_type by name: .forward = f,
+ *                                  .trainable = "weight", .rebuild = r (C only; C++ programs
+ *                                  fill an fx_type by hand). */
 #define FX_FUNCTOR(T, ...)        FXI_TYPE_(T, NULL, 0, __VA_ARGS__)
 #define FX_LAYER(T, forward, ...) FXI_TYPE_(T, forward, 0, __VA_ARGS__)
 #define FX_STRUCT(T, ...)         FXI_TYPE_(T, NULL, FX_TYPE_LEAF, __VA_ARGS__)
 #define FXI_BARE_(...)            __VA_ARGS__
 #define FXI_FIELDS_OF_(T, ...)    FXI_FIELDS_(T, __VA_ARGS__)
 #define FXI_COUNTED_OF_(T, ...)   FXI_COUNTED_(T, __VA_ARGS__)
-/* With further members of fx_type by name, see above. C only. */
+/* The macro with further members of fx_type, see above. C only. */
 #define FX_OBJECT(T, fields_in_parentheses, ...)                                                   \
     FXI_COUNTED_OF_(T, FXI_BARE_ fields_in_parentheses)                                            \
     FXI_DESCRIBED_(T, FXI_FIELDS_OF_(T, FXI_BARE_ fields_in_parentheses),                          \
                    .fxi_size = sizeof(fx_type), .name = #T, .size = sizeof(T), .fields = fields,   \
                    .nfields = fxi_nfields, .error = &error, __VA_ARGS__)
-/* fx_new(ActorCritic, .actor = fx_ones(2, 2), …): an object of a declared type. */
+/* fx_new(ActorCritic, .actor = fx_ones(2, 2), …): an object of a type defined above, see
+ * fxi_new. */
 #define fx_new(T, ...)                                                                             \
     (FXI_HERE, (T *)fxi_new(fxi_type_##T(), &(const T){.base = {0}, __VA_ARGS__}))
 
 /* ---- tuples and lists ------------------------------------------------------------------------ */
-/* What fx_tuple and fx_named_tuple make. fx_child reaches the items. */
+/* Result of fx_tuple and fx_named_tuple. fx_child returns the items. */
 typedef struct fx_tuple_object {
     fx_object base;
     fx_list items;
 } fx_tuple_object;
+/* fx_tuple(x, y, …): a tuple of objects, which it retains. The scope owns it. */
 FX_API void *fxi_tuple(int n, void *const *items);
-/* A named tuple of n items from two lists; the names are copied. */
+/* A named tuple of n items; names are copied, items retained. */
 FX_API void *fx_named_tuple_from(int n, const char *const *names, void *const *items);
-FX_API int64_t fx_count(const void *container);       /* children of a tuple, list or layer */
-FX_API void *fx_child(const void *object, int64_t i); /* borrowed; error array when out of range */
-FX_API const char *fx_child_name(const void *object, int64_t i);   /* "" when it has none */
-FX_API void *fx_child_named(const void *object, const char *name); /* as fx_child */
+/* Children of a tuple or layer. fx_count returns their number, fx_child the i-th, fx_child_named
+ * the child with a name; the caller gets no reference, or an error array if the child does not
+ * exist. fx_child_name returns the name of the i-th child, "" if it has none. */
+FX_API int64_t fx_count(const void *container);
+FX_API void *fx_child(const void *object, int64_t i);
+FX_API const char *fx_child_name(const void *object, int64_t i);
+FX_API void *fx_child_named(const void *object, const char *name);
 FX_API void *fxi_named_pairs(int n, const void *const *names_and_objects);
 #define FXI_OBJECTS(...)                                                                           \
     (FXI_HERE, (int)(sizeof((void *[]){NULL, __VA_ARGS__}) / sizeof(void *)) - 1),                 \
         (void *const[]){NULL, __VA_ARGS__} + 1
-/* fx_tuple(x, y) */
 #define fx_tuple(...) fxi_tuple(FXI_OBJECTS(__VA_ARGS__))
 /* fx_named_tuple("x", X, "y", Y): names and objects alternate. */
 #define fx_named_tuple(...) fxi_named_pairs(FXI_PAIRS(__VA_ARGS__))
@@ -237,11 +239,11 @@ FX_API void *fxi_named_pairs(int n, const void *const *names_and_objects);
         (const void *const[]){NULL, __VA_ARGS__} + 1
 
 /* ---- functions as objects -------------------------------------------------------------------- */
-/* A function of one array that stands in a layer or a chain. */
+/* A function of one array as an object, for layers and chains. */
 typedef struct fx_function {
     fx_object base;
     fx_array *(*apply)(fx_array *x);
-    const char *name; /* as Flux prints it: "relu", "flatten" */
+    const char *name; /* printed name: "relu", "flatten" */
 } fx_function;
 /* clang-format off */
 #define FXI_FUNCTIONS(X)                                                                           \
@@ -259,7 +261,8 @@ typedef struct fx_function {
 #define FXI_FUNCTION_DECL(NAME, name) extern FX_API fx_function fxi_function_##name;
 FXI_FUNCTIONS(FXI_FUNCTION_DECL)
 
-/* FX_RELU, FX_TANH, … : activations and other functions as objects, for layers and chains. */
+/* Activations and other functions as objects: fx_dense(10, 5, FX_RELU). Static storage; formulas in
+ * ops.h. */
 #define FX_IDENTITY     (&fxi_function_identity)
 #define FX_SIGMOID      (&fxi_function_sigmoid)
 #define FX_HARDSIGMOID  (&fxi_function_hardsigmoid)
@@ -290,144 +293,143 @@ FXI_FUNCTIONS(FXI_FUNCTION_DECL)
 #define FX_SOFTMAX      (&fxi_function_softmax)
 #define FX_LOGSOFTMAX   (&fxi_function_logsoftmax)
 #define FX_FLATTEN      (&fxi_function_flatten)
-/* Any C function of one array as a layer: fx_function_new("halve", halve). Owned by the scope; the
- * name must outlive it. */
+/* Makes a layer from a C function of one array: fx_function_new("halve", halve). The scope owns it.
+ * `name` must outlive it. */
 FX_API fx_function *fx_function_new(const char *name, fx_array *(*apply)(fx_array *x));
 
 /* ---- the walk -------------------------------------------------------------------------------- */
-/* A copy of x's structure in which every array is replaced by f(array); what is not a child is
- * shared with the original; an array reached twice is mapped once and stays shared. An array that
- * is a view of another one of x (transposed, permuted, reshaped or sliced) becomes the same view of
- * what that one becomes. If every array maps to itself the result is x. fx_mapleaves is the older
- * name. */
+/* fx_fmap(f, x): a copy of x with every array replaced by f(array). Fields that are not children
+ * are shared. An array that is reached twice is mapped once and stays shared. A view of another
+ * array of x (transposed, permuted, reshaped or sliced) becomes the same view of that array's
+ * result. Returns x if every array maps to itself. fx_fmap_with passes `user` to f. The scope owns
+ * the result. Functors.fmap. */
 typedef fx_array *(*fx_map_fn)(fx_array *x);
 FX_API void *fxi_fmap(fx_map_fn f, void *x);
 typedef fx_array *(*fx_map_user_fn)(fx_array *x, void *user);
 FX_API void *fx_fmap_with(fx_map_user_fn f, void *user, void *x);
-/* The same, but `object` sees every object before the walk enters it and may say what it becomes
- * (itself to leave it out: Functors' exclude); NULL: the walk goes on inside. */
+/* fx_fmap_with that calls object(object, user) for every object before its children: it returns a
+ * replacement, the object itself to keep it unchanged (Functors' exclude), or NULL to continue with
+ * its children. */
 typedef void *(*fx_object_fn)(void *object, void *user);
 FX_API void *fx_fmap_objects(fx_map_user_fn f, fx_object_fn object, void *user, void *x);
-/* A map over up to 8 trees of the same structure, Functors' fmap(f, x, y, …): f gets the arrays
- * that stand in one place, those of the first tree first, and NULL where another tree has nothing.
- * The result is a copy of the first tree's structure, with its ties: an array that it reaches twice
- * is mapped once. Trees that differ are an error that names the path. fx_fmap2(f, x, y) takes a
- * function of two arrays. */
+/* Maps f over up to 8 trees of the same structure, as Functors' fmap(f, x, y, …): f receives the
+ * arrays at the same position of each tree, in order; NULL where another tree has none. The result
+ * has the structure and the ties of the first tree: an array that it reaches twice is mapped once.
+ * Different structures are an error that names the path. fx_fmap2(f, x, y) maps a function of two
+ * arrays. */
 typedef fx_array *(*fx_map_n_fn)(int n, fx_array *const *xs, void *user);
 FX_API void *fx_fmap_n(fx_map_n_fn f, void *user, int n, void *const *trees);
 typedef fx_array *(*fx_map2_fn)(fx_array *x, fx_array *y);
 FX_API void *fxi_fmap2(fx_map2_fn f, void *x, void *y);
 #define fx_fmap(f, x)      ((__typeof__(x))fxi_fmap((f), (x)))
 #define fx_fmap2(f, x, y)  ((__typeof__(x))fxi_fmap2((f), (x), (y)))
-#define fx_mapleaves(f, x) fx_fmap((f), (x)) /* the older name */
-/* What a walk sees of an object: its children as a named tuple (items of lists included; a tuple
- * for what has no names, the empty one for arrays, functions and leaves); fx_rebuild makes an
- * object like x from such a tuple: Functors.functor(x) gives this pair. Objects of the scope. */
+#define fx_mapleaves(f, x) fx_fmap((f), (x)) /* the older name of fx_fmap */
+/* fx_functor returns the children of an object as a named tuple (items of lists included; a tuple
+ * if they have no names, an empty one for arrays, functions and leaves). fx_rebuild returns an
+ * object like x with these children. The scope owns both. Functors.functor. */
 FX_API void *fx_functor(void *x);
 FX_API void *fxi_rebuild(void *x, void *children);
 #define fx_rebuild(x, children) ((__typeof__(x))fxi_rebuild((x), (children)))
-/* What all these functions are made of: one walk over a tree, or over up to 8 trees of the same
- * structure side by side. `meet` sees every place before its children: the objects or arrays that
- * stand in the same place of each tree, NULL where there is nothing. Places with the same objects
- * are one place: the walk meets them once, however many paths lead there, so that its time grows
- * with the number of objects and not with the number of paths. */
+/* A position in a walk over one tree, or over up to 8 trees of the same structure in parallel.
+ * Positions with the same objects are one position: they are visited once, so the time of a walk
+ * grows with the number of objects, not of paths. */
 typedef struct fx_spot {
-    void *const *objects;         /* one of each tree */
-    const struct fx_spot *parent; /* NULL at the top */
-    int64_t child;                /* its number among the parent's children */
-    int depth;                    /* 0 at the top */
-    bool frozen;                  /* on this path optimisers do not see it */
+    void *const *objects; /* the objects or arrays at this position, one per tree; NULL: none */
+    const struct fx_spot *parent; /* NULL at the root */
+    int64_t child;                /* index among the parent's children */
+    int depth;                    /* 0 at the root */
+    bool frozen;                  /* optimisers ignore this path */
 } fx_spot;
-/* What `meet` says of a place. */
+/* Returned by `meet`: how the walk continues. */
 typedef enum fx_walk {
-    FX_WALK_PASS,  /* the walk goes on elsewhere */
-    FX_WALK_TAKE,  /* the same, and something was taken */
-    FX_WALK_ENTER, /* the walk goes into the children of the first tree's object */
-    FX_WALK_STOP   /* the walk ends */
+    FX_WALK_PASS,  /* skip the children */
+    FX_WALK_TAKE,  /* skip the children; something was taken */
+    FX_WALK_ENTER, /* visit the children of the first tree's object */
+    FX_WALK_STOP   /* end the walk */
 } fx_walk;
-/* What a walk does. Members that are left out are zero. */
+/* Parameters of a walk. Zero and NULL are the defaults. */
 typedef struct fx_tree_walker {
-    const char *op; /* for errors */
-    int trees;      /* 0: one */
-    fx_walk (*meet)(const fx_spot *at, void *user);
-    bool (*leave)(const fx_spot *at, void *user); /* after the children; false ends the walk.
-                                                     NULL: nothing is done */
-    bool every_path;   /* meets a place on each path to it, unless nothing was taken below it */
-    bool trained_only; /* leaves out the fields that optimisers do not see */
+    const char *op;                                 /* name of the operation in errors */
+    int trees;                                      /* number of trees; 0: one */
+    fx_walk (*meet)(const fx_spot *at, void *user); /* called before the children */
+    /* Called after the children; false ends the walk; NULL: not called. */
+    bool (*leave)(const fx_spot *at, void *user);
+    bool every_path;   /* visit a position once per path, unless nothing was taken below it */
+    bool trained_only; /* skip fields that optimisers ignore */
     void *user;
 } fx_tree_walker;
-/* FX_OK also when `meet` or `leave` ended the walk. Without memory, and for objects that are nested
- * more than 1000 deep or hold themselves, the walk records an error and ends. */
+/* Walks over trees. FX_OK also if `meet` or `leave` ended the walk. FX_STATUS_MEMORY without
+ * memory, FX_STATUS_ARGUMENT for objects that are nested more than 1000 deep or contain
+ * themselves. */
 FX_API fx_status fx_tree_walk(const fx_tree_walker *walker, void *const *trees);
-/* Is it an object that walks go into: neither NULL, an array, a function nor a leaf? */
+/* Returns true for objects that walks enter; false for NULL, arrays, functions and leaves. */
 FX_API bool fx_has_children(const void *object);
-/* Writes the path of a place, "layers.0.weight", and returns its length, as snprintf does. `naming`
- * gives the name of a field, "" for none; NULL: its own. */
+/* Writes the path of a position, "layers.0.weight", to dst and returns its length, as snprintf.
+ * `naming` returns the name of a field, "" for none; NULL: the field's own name. */
 typedef const char *(*fx_naming_fn)(const fx_type *type, const fx_field *field);
 FX_API size_t fx_spot_path(const fx_spot *at, fx_naming_fn naming, char *dst, size_t capacity);
-/* A naming with which paths consist of the names of fx_child_name, and of numbers: "0.weight". */
+/* A `naming` that gives paths of names as in fx_child_name, and of numbers: "0.weight". */
 FX_API const char *fx_naming_children(const fx_type *type, const fx_field *field);
 /* Calls visit for every distinct array of x, depth first in field order; `path` is
  * "layers.0.weight". A view of another array of x is not trainable: it follows that array. */
 typedef void (*fx_visit_fn)(fx_array *x, const char *path, bool trainable, void *user);
 FX_API void fx_visit(void *x, fx_visit_fn visit, void *user);
-/* The distinct trainable arrays of a model (floating point, not frozen) as a tuple, in walk order.
- */
+/* Returns the distinct trainable arrays of a model (floating-point, not frozen) as a tuple, in the
+ * order of fx_visit. The scope owns it. */
 FX_API void *fx_trainables(void *model);
-/* Number of trainable elements; of all elements. */
+/* Number of elements in the trainable arrays of a model. */
 FX_API int64_t fx_parameter_count(void *model);
-/* The distinct trainable arrays of a model one after the other as a vector (trainable fields only,
- * a tied array once), in the type that holds them all; fx_restructure makes a model like `model`
- * from such a vector, each array in its own type again: Optimisers.destructure gives this pair.
- * Both are differentiable. Another length is an error: "Rebuild expected a vector of length n, got
- * m". */
+/* fx_destructure concatenates the distinct trainable arrays of a model into a vector, in their
+ * common element type; fx_restructure(model, vector) makes a model like `model` from this vector,
+ * each array in its own element type. Both are differentiable. FX_STATUS_SHAPE: "Rebuild expected a
+ * vector of length n, got m". Optimisers.destructure. */
 FX_API fx_array *fx_destructure(void *model);
 FX_API void *fxi_restructure(void *model, fx_array *flat);
-/* The arrays of a model as nested tuples with its field names (functions and what holds no arrays
- * are the empty tuple): Flux.state. The arrays are those of the model, not copies. */
+/* The arrays of a model as nested tuples with its field names (an empty tuple for functions and for
+ * objects without arrays). Contains the model's arrays, not copies. Flux.state. */
 FX_API void *fx_state(void *model);
-/* Copies every array of src into dst's arrays, whose handles stay valid: Flux.loadmodel!. src is a
- * model of the same structure or a state: of fx_state, of fx_flux_state or of Flux, made here or
- * read from a file. Element types are dst's. A missing bias takes zeros. A tuple of arrays goes
- * into a model's trainable arrays in their order (Flux.loadparams!). Where structures or sizes
- * differ dst is unchanged, and the error names the path of the first difference: "Tried to load
- * size (a) array into size (b) at "layers.0.bias"". */
+/* Copies every array of src into dst's arrays; their handles stay valid and keep their element
+ * types. src is a model of the same structure, or a state from fx_state, fx_flux_state or Flux,
+ * built or loaded. A missing bias gives zeros. A tuple of arrays is copied into the trainable
+ * arrays in order (Flux.loadparams!). If structures or sizes differ, dst is unchanged, and the
+ * error names the first difference: "Tried to load size (a) array into size (b) at
+ * "layers.0.bias"". Flux.loadmodel!. */
 FX_API fx_status fx_loadmodel(void *dst, void *src);
-/* A model with its floating-point arrays in another type; integers and Bool stay, and so do the
- * arrays of BatchNorm where the type has 16 bits (running statistics would lose what they add). */
+/* fx_f16(x), fx_bf16(x), fx_f32(x), fx_f64(x): a copy of a model with floating-point arrays of
+ * another type. Integer and Bool arrays are not converted; arrays of BatchNorm stay Float32 with
+ * 16-bit types, because running statistics would lose small changes. Flux.f16, bf16, f32, f64. */
 FX_API void *fxi_in_precision(fx_dtype type, void *model);
 #define fx_restructure(model, flat) ((__typeof__(model))fxi_restructure((model), (flat)))
 #define fx_f16(x)                   ((__typeof__(x))fxi_in_precision(FX_DTYPE_F16, (x)))
 #define fx_bf16(x)                  ((__typeof__(x))fxi_in_precision(FX_DTYPE_BF16, (x)))
 #define fx_f32(x)                   ((__typeof__(x))fxi_in_precision(FX_DTYPE_F32, (x)))
 #define fx_f64(x)                   ((__typeof__(x))fxi_in_precision(FX_DTYPE_F64, (x)))
-/* A model as it is now: new handles for the same values, which later updates do not touch and never
- * reuse in place: what readers in other threads hold. */
+/* fx_snapshot(x): a copy of a model for readers in other threads: new handles for the same values,
+ * which later updates neither change nor reuse. */
 FX_API void *fxi_snapshot(void *model);
 #define fx_snapshot(x) ((__typeof__(x))fxi_snapshot(x))
 
-/* y = model(x…): calls a layer or function object. Everything but a layer is an error that names
- * it. */
+/* fx_call(model, x, …): y = model(x, …) for a layer or function object. Calling anything else is
+ * FX_STATUS_ARGUMENT, and the message names its type. */
 FX_API void *fxi_call(void *model, int n, void *const *args);
 #define fx_call(model, ...) ((fx_array *)fxi_call((model), FXI_OBJECTS(__VA_ARGS__)))
 
 /* ---- printing -------------------------------------------------------------------------------- */
-/* Arrays as Julia shows them ("3×2 Matrix{Float32}:" and aligned columns), models in Flux's
- * notation and columns with true byte counts. fx_show prints to stdout with a newline at the
- * end. */
+/* Prints an object as Julia and Flux do: arrays with header and aligned columns ("3×2
+ * Matrix{Float32}:"), models in Flux's notation with byte counts. fx_show prints to stdout with a
+ * newline at the end. */
 FX_API void fx_show(void *object);
 FX_API void fx_show_to(FILE *out, void *object);
-/* The same text, without the last newline, into dst (always terminated); returns its full length.
- */
+/* Writes the same text without the last newline to dst, truncated to `capacity` bytes and always
+ * terminated; returns its full length. */
 FX_API size_t fx_show_text(void *object, char *dst, size_t capacity);
-/* The one-line form: "Dense(2 => 3, relu)", "3×2 Matrix{Float32}". */
+/* Writes the one-line form, "Dense(2 => 3, relu)", "3×2 Matrix{Float32}", like fx_show_text. */
 FX_API size_t fx_summary(void *object, char *dst, size_t capacity);
 
-/* How the pending arrays of an object (an array, a model, a tuple) would be computed: one line a
- * step, with what was fused, sizes, and the arithmetic of contractions; a summary before them.
- * Nothing is computed. fx_plan_show adds the bytes each step moves, and lists what the inputs x0,
- * x1, … and literals c0, … are. fx_plan_text writes to dst (always terminated) and returns the full
- * length. */
+/* Shows how the pending arrays of an object would be computed, without computing them: a summary,
+ * then one line per step with its fused operations, sizes, and the arithmetic of products.
+ * fx_plan_show also prints the bytes that each step moves, and the inputs x0, x1, … and numbers c0,
+ * …. fx_plan_text writes to dst like fx_show_text. */
 FX_API void fx_plan_show(FILE *out, void *object);
 FX_API size_t fx_plan_text(void *object, char *dst, size_t capacity);
 
