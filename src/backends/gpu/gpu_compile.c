@@ -280,11 +280,11 @@ static void make_missing(work *w, int missing)
     fxi_gpu_progress_say(&d->progress, fxi_gpu_host_of(d), d->label);
 }
 
-/* Under the lock, like make_program. */
+/* Under the lock, like make_program, during which another plan may make the function. */
 static bool make_function(fxi_gpu_device *d, job *j)
 {
     function *f = j->function;
-    if (!f->kernel && !j->failed && make_program(d, f->program, &j->why))
+    if (!j->failed && make_program(d, f->program, &j->why) && !f->kernel)
         f->kernel =
             d->driver->function(d, f->program->made, f->name, j->why.text, sizeof j->why.text);
     return f->kernel;
