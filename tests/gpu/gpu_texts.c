@@ -53,7 +53,7 @@ static void prepare(void *unused, const gpu_case *c)
         gpu_texts_steps++;
     else if (recorder.dialect != FXI_GPU_METAL || !strstr(gpu_host_error, "Float64"))
         fail_msg("%s: %s", c->name, gpu_host_error);
-    fxi_gpu_release(&recorder, &step);
+    fxi_gpu_release(&recorder, &gpu_host_device, &step);
 }
 
 void gpu_texts_render(fxi_gpu_dialect dialect, bool serial)
@@ -85,7 +85,7 @@ static void prepare_or_refuse(void *unused, const gpu_case *c)
         refusals++;
     else if (status != FX_OK)
         fail_msg("%s: %s", c->name, gpu_host_error);
-    fxi_gpu_release(&recorder, &step);
+    fxi_gpu_release(&recorder, &gpu_host_device, &step);
 }
 
 int gpu_texts_refusals(const fxi_gpu_limits *its)

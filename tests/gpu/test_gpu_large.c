@@ -47,7 +47,7 @@ static fx_status run_on_host(fx_step *s, const void *const *in, void *out)
         fail_msg("%s", gpu_host_error);
     assert_int_equal(s->work_bytes, 0);
     status = fxi_gpu_run(&gpu_host_runtime, &gpu_host_device, s, in, out, &run);
-    fxi_gpu_release(&gpu_host_runtime, s);
+    fxi_gpu_release(&gpu_host_runtime, &gpu_host_device, s);
     return status;
 }
 
@@ -128,7 +128,7 @@ static fx_status prepare(const char *name, fx_step *s)
     wide = narrow = 0;
     sentence[0] = '\0';
     const fx_status status = fxi_gpu_prepare(&runtime, &gpu_host_device, s);
-    fxi_gpu_release(&runtime, s);
+    fxi_gpu_release(&runtime, &gpu_host_device, s);
     if (status == FX_STATUS_INTERNAL)
         fail_msg("%s: %s", name, sentence);
     return status;
@@ -416,7 +416,7 @@ static void floors_of_quotients(void **state)
     assert_int_equal(fxi_gpu_prepare(&r, &gpu_host_device, &s), FX_OK);
     assert_int_equal(
         fxi_gpu_run(&r, &gpu_host_device, &s, (const void *[]){over, under}, floors, &run), FX_OK);
-    fxi_gpu_release(&r, &s);
+    fxi_gpu_release(&r, &gpu_host_device, &s);
     for (int k = 0; k < QUOTIENTS; k++) {
         const float want = floorf(over[k] / under[k]);
         const bool same = floors[k] == want || (floors[k] != floors[k] && want != want);

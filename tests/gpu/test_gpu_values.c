@@ -291,7 +291,7 @@ static void check(void *user, const gpu_case *c)
             fxi_gpu_run(&gpu_host_runtime, &gpu_host_device, &here, o.at, o.to[0][0], &run), FX_OK);
         compare(t, c, &o);
         t->works += here.work_bytes > 0;
-        fxi_gpu_release(&gpu_host_runtime, &here);
+        fxi_gpu_release(&gpu_host_runtime, &gpu_host_device, &here);
     }
     free_operands(&o);
     t->cases++;

@@ -66,6 +66,22 @@ typedef struct fxi_gpu_launch {
     bool checks; /* it may write to `faults` */
 } fxi_gpu_launch;
 
+/* A kind of call of a vendor's library (a product of cuBLAS, a convolution of MIOpen), which can be
+ * among a step's launches. Its state is what the library needs for one step (descriptors, an
+ * algorithm): `library` of the runtime makes it when the step is prepared, and it is released once,
+ * with the step. */
+typedef struct fxi_gpu_routine {
+    /* Queues the call behind everything queued on the device. `buffers` are addresses as a launch
+     * has them, work space among them. Runs of a plan by several threads use the same state: they
+     * hold the device's lock. On failure the sentence is in run->error. */
+    fx_status (*run)(fx_device *device, void *state, void *const *buffers, fx_run *run);
+    /* Frees the state; also on a device that is lost, but not when the process ends. */
+    void (*release)(fx_device *device, void *state);
+    bool captures; /* a recording of a driver may contain it: `run` then only queues work */
+} fxi_gpu_routine;
+
+struct fxi_gpu_builder;
+
 typedef struct fxi_gpu_runtime {
     fxi_gpu_dialect dialect;
     const fx_host *host; /* NULL until the plugin is open */
@@ -80,6 +96,10 @@ typedef struct fxi_gpu_runtime {
      * A failure is recorded in the calling thread, and *out_failed is the first that fails. NULL:
      * those of `kernel` can be launched. */
     fx_status (*compile)(fx_device *device, void **kernels, int n, int *out_failed);
+    /* Computes a step with calls of a vendor's library, and with kernels where it wants some
+     * (gpu_build.h). False, with nothing added: the step is made of kernels alone. NULL: all are.
+     */
+    bool (*library)(struct fxi_gpu_builder *b);
     /* Queues one kernel call behind everything queued on the device. On failure the sentence is in
      * run->error. */
     fx_status (*launch)(fx_device *device, const fxi_gpu_launch *launch, fx_run *run);
@@ -101,7 +121,11 @@ fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_
  */
 fx_status fxi_gpu_compile(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *steps,
                           int32_t n, int32_t *out_step);
-void fxi_gpu_release(const fxi_gpu_runtime *runtime, fx_step *step);
+/* device NULL: the process ends, and states of library calls are not released. */
+void fxi_gpu_release(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *step);
+/* Can a driver record all launches of a prepared step? May one of them write to `faults`? */
+bool fxi_gpu_captures(const fx_step *step);
+bool fxi_gpu_checks(const fx_step *step);
 /* Queues the launches of a prepared step; from one to the next they pass data on in its work space,
  * which no other run has. The caller holds a lock of the device: the arguments of a kernel may be
  * part of it until it is queued. */

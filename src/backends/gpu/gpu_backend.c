@@ -13,8 +13,7 @@ static const fxi_gpu_driver *driver_of(const fx_device *device)
     return fxi_gpu_device_of(device)->driver;
 }
 
-/* True: the call may go on, and ends with fxi_gpu_leave. Else `text` says why not. */
-static bool enter(const fx_device *device, char *text, size_t size)
+bool fxi_gpu_enter_device(const fx_device *device, char *text, size_t size)
 {
     const fxi_gpu_device *d = fxi_gpu_device_of(device);
     if (fxi_gpu_lost(&d->health)) {
@@ -31,7 +30,7 @@ static bool enter(const fx_device *device, char *text, size_t size)
 static bool enter_for(const fx_device *device, const char *operation)
 {
     char text[320];
-    const bool may = enter(device, text, sizeof text);
+    const bool may = fxi_gpu_enter_device(device, text, sizeof text);
     if (!may)
         fxi_gpu_host_of(fxi_gpu_device_of(device))->fail(FX_STATUS_DEVICE, operation, text);
     return may;
@@ -125,7 +124,10 @@ fx_status fxi_gpu_backend_compile(fx_device *device, fx_step *steps, int32_t n, 
 
 void fxi_gpu_backend_release(fx_device *device, fx_step *step)
 {
-    fxi_gpu_release(&driver_of(device)->runtime, step);
+    const bool may = !fxi_gpu_enter();
+    fxi_gpu_release(&driver_of(device)->runtime, may ? device : NULL, step);
+    if (may)
+        fxi_gpu_leave();
 }
 
 static fx_status run_step(fx_device *device, const fx_step *step, const void *const *in, void *out,
@@ -142,7 +144,7 @@ static fx_status run_step(fx_device *device, const fx_step *step, const void *co
 fx_status fxi_gpu_backend_run(fx_device *device, const fx_step *step, const void *const *in,
                               void *out, fx_run *run)
 {
-    return enter(device, run->error, sizeof run->error)
+    return fxi_gpu_enter_device(device, run->error, sizeof run->error)
                ? leave(run_step(device, step, in, out, run))
                : FX_STATUS_DEVICE;
 }

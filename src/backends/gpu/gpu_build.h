@@ -15,6 +15,12 @@
  *     fxi_gpu_param(c, 0, n); …
  *     c->groups[0] = …;
  *
+ * A backend with a vendor's library has such a function too (fxi_gpu_runtime.library). Its calls
+ * are added in place of a kernel and its launch, between kernels or alone:
+ *
+ *     fxi_gpu_call *c = fxi_gpu_add_routine(b, &product, state, nbuffers);
+ *     fxi_gpu_buffer(c, 2, FXI_GPU_WORK, fxi_gpu_work(b, bytes)); …
+ *
  * Sizes and grids are 64-bit numbers here. A grid beyond what the device can launch, and a
  * parameter that a 32-bit kernel cannot hold, fail the step when it is prepared; nothing is cut off
  * silently.
@@ -63,7 +69,9 @@ typedef struct fxi_gpu_buffer_ref {
 typedef struct fxi_gpu_call fxi_gpu_call;
 struct fxi_gpu_call {
     fxi_gpu_call *next;
-    void *kernel; /* of fxi_gpu_runtime.kernel, then of `compile` */
+    void *kernel;                   /* of fxi_gpu_runtime.kernel, then of `compile` */
+    const fxi_gpu_routine *routine; /* NULL: a kernel. Else a library call, with this state: */
+    void *state;
     int64_t groups[3];
     int32_t group; /* that of its kernel */
     int32_t nbuffers, nparams;
@@ -125,6 +133,10 @@ void fxi_gpu_end(fxi_gpu_builder *b);
 /* A launch of that kernel (several are fine), in order behind those before: one group,
  * all parameters 0, all buffers the operand 0. Never NULL: after a failure one that nobody runs. */
 fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b);
+/* A call of a vendor's library, in order like a launch. The state belongs to the step from now on,
+ * also after a failure, when it is released. */
+fxi_gpu_call *fxi_gpu_add_routine(fxi_gpu_builder *b, const fxi_gpu_routine *routine, void *state,
+                                  int nbuffers);
 /* A launch for n elements, parameter 0, of a kernel whose work-items make `each` of them, a group's
  * width apart: the hole @each@ has that number in all texts. */
 enum { FXI_GPU_EACH = 4 };

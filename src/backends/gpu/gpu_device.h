@@ -21,7 +21,7 @@ typedef struct fxi_gpu_device fxi_gpu_device;
 
 /* Functions that fail with a sentence write it to `text`. Those that have the names of members of
  * fx_backend do what those do. Nothing is called once the process ends (gpu_gate.h); when a device
- * is lost, only `free`, `unmark`, `available` and `submit`. */
+ * is lost, only `free`, `unmark`, `drop`, `available` and `submit`. */
 typedef struct fxi_gpu_driver {
     const char *kind;        /* of its files in the cache: "opencl" */
     fxi_gpu_runtime runtime; /* FXI_GPU_RUNTIME; its host is set when the plugin is opened */
@@ -51,6 +51,16 @@ typedef struct fxi_gpu_driver {
     void *(*mark)(fx_device *device);
     fx_status (*wait)(fx_device *device, void *mark);
     void (*unmark)(fx_device *device, void *mark);
+    /* -- recordings, for plans as a whole (gpu_whole.c); NULL, all four: step by step -- */
+    /* What is queued on the device from now on, under its lock, is recorded and does not run. On
+     * failure the sentence is in run->error, as for those that follow. */
+    fx_status (*record)(fx_device *device, fx_run *run);
+    /* Ends that, also after a launch has failed. */
+    fx_status (*recorded)(fx_device *device, fx_run *run, void **out_recording);
+    /* Queues everything that was recorded. */
+    fx_status (*replay)(fx_device *device, void *recording, fx_run *run);
+    /* Frees a recording, which the device may still run; also on a device that is lost. */
+    void (*drop)(fx_device *device, void *recording);
     fxi_gpu_error_kind (*error_kind)(int error);
     const char *(*error_name)(int error);
 } fxi_gpu_driver;
@@ -115,11 +125,13 @@ fx_status fxi_gpu_device_kernel(fx_device *device, const char *name, const char 
                                 void **out_kernel);
 fx_status fxi_gpu_device_compile(fx_device *device, void **kernels, int n, int *out_failed);
 void *fxi_gpu_device_faults(fx_device *device);
-/* `launch` is the driver's: it runs under the device's lock, and ends with fxi_gpu_launched. */
-#define FXI_GPU_RUNTIME(its_dialect, its_launch)                                                   \
+/* `launch` and `library` are the driver's. `launch` runs under the device's lock, and ends with
+ * fxi_gpu_launched. */
+#define FXI_GPU_RUNTIME(its_dialect, its_launch, its_library)                                      \
     {                                                                                              \
         .dialect = its_dialect, .limits = fxi_gpu_device_limits, .kernel = fxi_gpu_device_kernel,  \
-        .compile = fxi_gpu_device_compile, .launch = its_launch, .faults = fxi_gpu_device_faults   \
+        .compile = fxi_gpu_device_compile, .launch = its_launch, .library = its_library,           \
+        .faults = fxi_gpu_device_faults                                                            \
     }
 /* The kernel is queued. */
 static inline void fxi_gpu_launched(fxi_gpu_device *d, const fxi_gpu_launch *l)
@@ -128,6 +140,11 @@ static inline void fxi_gpu_launched(fxi_gpu_device *d, const fxi_gpu_launch *l)
         __atomic_store_n(&d->checks, 1, __ATOMIC_RELEASE);
     fxi_gpu_count(&fxi_gpu_counts.launches);
 }
+
+/* ---- calls ---- */
+/* Begins a call of the driver for the device. True: it may go on, and ends with fxi_gpu_leave. Else
+ * `text` says why not: the device is lost, or the process ends. */
+bool fxi_gpu_enter_device(const fx_device *device, char *text, size_t size);
 
 /* ---- fx_backend (gpu_backend.c) -------------------------------------------------------------- */
 
@@ -144,6 +161,10 @@ fx_status fxi_gpu_backend_compile(fx_device *device, fx_step *steps, int32_t n, 
 void fxi_gpu_backend_release(fx_device *device, fx_step *step);
 fx_status fxi_gpu_backend_run(fx_device *device, const fx_step *step, const void *const *in,
                               void *out, fx_run *run);
+fx_status fxi_gpu_backend_plan_prepare(fx_device *device, fx_plan *plan);
+fx_status fxi_gpu_backend_plan_run(fx_device *device, const fx_plan *plan, void *const *values,
+                                   fx_run *run, int32_t *out_step);
+void fxi_gpu_backend_plan_release(fx_device *device, fx_plan *plan);
 void fxi_gpu_backend_submit(fx_device *device);
 fx_status fxi_gpu_backend_sync(fx_device *device);
 void *fxi_gpu_backend_mark(fx_device *device);
@@ -160,8 +181,10 @@ void *fxi_gpu_backend_proc(const char *name);
         .copy = fxi_gpu_backend_copy, .fill = fxi_gpu_backend_fill,                                \
         .available = fxi_gpu_backend_available, .prepare = fxi_gpu_backend_prepare,                \
         .compile = fxi_gpu_backend_compile, .release = fxi_gpu_backend_release,                    \
-        .run = fxi_gpu_backend_run, .submit = fxi_gpu_backend_submit,                              \
-        .sync = fxi_gpu_backend_sync, .mark = fxi_gpu_backend_mark, .wait = fxi_gpu_backend_wait,  \
+        .run = fxi_gpu_backend_run, .plan_prepare = fxi_gpu_backend_plan_prepare,                  \
+        .plan_run = fxi_gpu_backend_plan_run, .plan_release = fxi_gpu_backend_plan_release,        \
+        .submit = fxi_gpu_backend_submit, .sync = fxi_gpu_backend_sync,                            \
+        .mark = fxi_gpu_backend_mark, .wait = fxi_gpu_backend_wait,                                \
         .unmark = fxi_gpu_backend_unmark, .proc = fxi_gpu_backend_proc                             \
     }
 

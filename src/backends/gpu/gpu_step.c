@@ -72,30 +72,53 @@ void fxi_gpu_no_memory(fxi_gpu_builder *b)
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */
-/* The launch, its buffers and its parameters are one piece of memory. */
-fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b)
+/* The launch, its buffers and its parameters are one piece of memory. NULL after a failure. */
+static fxi_gpu_call *add(fxi_gpu_builder *b, int nbuffers, int nparams)
 {
-    const size_t refs = (size_t)b->nbuffers * sizeof(fxi_gpu_buffer_ref),
-                 params = (size_t)b->nparams * sizeof(int64_t),
+    const size_t refs = (size_t)nbuffers * sizeof(fxi_gpu_buffer_ref),
+                 params = (size_t)nparams * sizeof(int64_t),
                  bytes = sizeof(fxi_gpu_call) + refs + params;
     fxi_gpu_call *c = b->status ? NULL : b->runtime->host->alloc(bytes);
     if (!c) {
         fxi_gpu_no_memory(b);
         b->lost = (fxi_gpu_call){.params = b->lost_memory};
-        return &b->lost;
+        return NULL;
     }
     memset(c, 0, bytes);
     c->buffers = (fxi_gpu_buffer_ref *)(void *)(c + 1);
-    c->params = c->buffers + b->nbuffers;
+    c->params = c->buffers + nbuffers;
+    c->nbuffers = nbuffers;
+    c->nparams = nparams;
+    *b->last = c;
+    b->last = &c->next;
+    return c;
+}
+
+fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b)
+{
+    fxi_gpu_call *c = add(b, b->nbuffers, b->nparams);
+    if (!c)
+        return &b->lost;
     c->kernel = b->kernel;
     c->group = b->group;
-    c->nbuffers = b->nbuffers;
-    c->nparams = b->nparams;
     c->wide = b->wide;
     for (int k = 0; k < 3; k++)
         c->groups[k] = 1;
-    *b->last = c;
-    b->last = &c->next;
+    return c;
+}
+
+fxi_gpu_call *fxi_gpu_add_routine(fxi_gpu_builder *b, const fxi_gpu_routine *routine, void *state,
+                                  int nbuffers)
+{
+    if (nbuffers > FXI_GPU_BUFFERS)
+        fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a library call of %d buffers", nbuffers);
+    fxi_gpu_call *c = add(b, nbuffers, 0);
+    if (!c) {
+        routine->release(b->device, state);
+        return &b->lost;
+    }
+    c->routine = routine;
+    c->state = state;
     return c;
 }
 
@@ -139,10 +162,12 @@ int64_t fxi_gpu_work(fxi_gpu_builder *b, int64_t bytes)
 }
 
 /* ---- prepare and release --------------------------------------------------------------------- */
-static void free_calls(const fxi_gpu_runtime *runtime, fxi_gpu_call *c)
+static void free_calls(const fxi_gpu_runtime *runtime, fx_device *device, fxi_gpu_call *c)
 {
     for (fxi_gpu_call *next; c; c = next) {
         next = c->next;
+        if (c->routine && device)
+            c->routine->release(device, c->state);
         runtime->host->free(c);
     }
 }
@@ -165,7 +190,7 @@ static void build(fxi_gpu_builder *b)
         fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "%s has no Float64", b->device->name);
     else if (s->cls >= sizeof kinds / sizeof *kinds || !kinds[s->cls])
         fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "%s has no such operation", b->device->name);
-    else
+    else if (!b->runtime->library || !b->runtime->library(b))
         kinds[s->cls](b);
 }
 
@@ -196,12 +221,13 @@ fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_
     step->ready = NULL;
     build(&b);
     for (const fxi_gpu_call *c = b.first; c; c = c->next)
-        check_call(&b, c);
+        if (!c->routine)
+            check_call(&b, c);
     runtime->host->free(b.text);
     struct ready *r = b.status ? NULL : runtime->host->alloc(sizeof *r);
     if (!r) {
         fxi_gpu_no_memory(&b);
-        free_calls(runtime, b.first);
+        free_calls(runtime, device, b.first);
         return b.status;
     }
     *r = (struct ready){.first = b.first};
@@ -217,11 +243,19 @@ static fxi_gpu_call *calls_of(const fx_step *step)
     return r ? r->first : NULL;
 }
 
+/* The first launch of a kernel from c on. */
+static fxi_gpu_call *kernel_from(fxi_gpu_call *c)
+{
+    while (c && c->routine)
+        c = c->next;
+    return c;
+}
+
 static int count_kernels(const fx_step *steps, int32_t n)
 {
     int count = 0;
     for (int32_t i = 0; i < n; i++)
-        for (const fxi_gpu_call *c = calls_of(&steps[i]); c; c = c->next)
+        for (const fxi_gpu_call *c = kernel_from(calls_of(&steps[i])); c; c = kernel_from(c->next))
             count++;
     return count;
 }
@@ -229,7 +263,7 @@ static int count_kernels(const fx_step *steps, int32_t n)
 static void list_kernels(const fx_step *steps, int32_t n, void **kernels)
 {
     for (int32_t i = 0; i < n; i++)
-        for (const fxi_gpu_call *c = calls_of(&steps[i]); c; c = c->next)
+        for (const fxi_gpu_call *c = kernel_from(calls_of(&steps[i])); c; c = kernel_from(c->next))
             *kernels++ = c->kernel;
 }
 
@@ -245,7 +279,7 @@ static int32_t step_of(const fx_step *steps, int k)
 static void put_kernels(const fx_step *steps, int32_t n, void *const *kernels)
 {
     for (int32_t i = 0; i < n; i++)
-        for (fxi_gpu_call *c = calls_of(&steps[i]); c; c = c->next)
+        for (fxi_gpu_call *c = kernel_from(calls_of(&steps[i])); c; c = kernel_from(c->next))
             c->kernel = *kernels++;
 }
 
@@ -269,13 +303,29 @@ fx_status fxi_gpu_compile(const fxi_gpu_runtime *runtime, fx_device *device, fx_
     return status;
 }
 
-void fxi_gpu_release(const fxi_gpu_runtime *runtime, fx_step *step)
+void fxi_gpu_release(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *step)
 {
     struct ready *r = step->ready;
     if (r)
-        free_calls(runtime, r->first);
+        free_calls(runtime, device, r->first);
     runtime->host->free(r);
     step->ready = NULL;
+}
+
+bool fxi_gpu_captures(const fx_step *step)
+{
+    bool all = true;
+    for (const fxi_gpu_call *c = calls_of(step); c; c = c->next)
+        all &= !c->routine || c->routine->captures;
+    return all;
+}
+
+bool fxi_gpu_checks(const fx_step *step)
+{
+    bool any = false;
+    for (const fxi_gpu_call *c = calls_of(step); c; c = c->next)
+        any |= c->checks;
+    return any;
 }
 
 /* ---- run ------------------------------------------------------------------------------------- */
@@ -316,6 +366,8 @@ static fx_status launch(const fxi_gpu_runtime *runtime, fx_device *device, const
     void *buffers[FXI_GPU_BUFFERS];
     for (int32_t k = 0; k < c->nbuffers; k++)
         buffers[k] = address(p, &c->buffers[k]);
+    if (c->routine)
+        return c->routine->run(device, c->state, buffers, run);
     fxi_gpu_launch l = {
         .kernel = c->kernel,
         .groups = {(uint32_t)c->groups[0], (uint32_t)c->groups[1], (uint32_t)c->groups[2]},

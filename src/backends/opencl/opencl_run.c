@@ -175,7 +175,7 @@ static fx_status wait_for_mark(fx_device *device, void *mark)
 }
 
 fxi_gpu_driver fxi_opencl_driver = {.kind = "opencl",
-                                    .runtime = FXI_GPU_RUNTIME(FXI_GPU_OPENCL, launch),
+                                    .runtime = FXI_GPU_RUNTIME(FXI_GPU_OPENCL, launch, NULL),
                                     .compile = fxi_opencl_compile,
                                     .binary = fxi_opencl_binary,
                                     .load = fxi_opencl_load,

@@ -1,0 +1,180 @@
+/* gpu_whole.c: plans that a driver records once and then replays with one call, as graphs of CUDA
+ * and HIP: fx_backend.plan_prepare and its kin.
+ *
+ * A recording has the addresses of one run. A run with the addresses of the run before is recorded;
+ * later ones with the same addresses are replayed; and a run with other addresses launches step by
+ * step, since recording costs more than that. Training has the same addresses from its second
+ * training step on. If the driver cannot record a plan after all, the plan is launched step by step
+ * from then on.
+ */
+#include "gpu_device.h"
+#include "gpu_gate.h"
+
+#include <string.h>
+
+typedef struct whole {
+    void *recording; /* NULL: none */
+    bool refused;    /* the driver has failed to record it */
+    bool checks;     /* a kernel may write to the fault words */
+    bool known;      /* the following are those of the run before */
+    const void *streams;
+    void **values;
+    void **in, **out; /* room for the addresses of a step */
+} whole;
+
+/* ---- prepare and release --------------------------------------------------------------------- */
+
+static bool can_record(const fx_device *device, const fx_plan *plan)
+{
+    bool can = fxi_gpu_device_of(device)->driver->record;
+    for (int32_t i = 0; i < plan->nsteps && can; i++)
+        can = fxi_gpu_captures(&plan->steps[i]);
+    return can;
+}
+
+static whole *new_whole(const fx_host *host, const fx_plan *plan)
+{
+    size_t nin = 0, nout = 0;
+    bool checks = false;
+    for (int32_t i = 0; i < plan->nsteps; i++) {
+        const fx_step *s = &plan->steps[i];
+        const size_t inputs = (size_t)s->nin, outputs = (size_t)fx_step_outputs(s);
+        nin = inputs > nin ? inputs : nin;
+        nout = outputs > nout ? outputs : nout;
+        checks |= fxi_gpu_checks(s);
+    }
+    const size_t addresses = (size_t)plan->nvalues + nin + nout;
+    whole *w = host->alloc(sizeof *w + addresses * sizeof(void *));
+    if (!w)
+        return NULL;
+    *w = (whole){.checks = checks, .values = (void **)(w + 1)};
+    w->in = w->values + plan->nvalues;
+    w->out = w->in + nin;
+    return w;
+}
+
+fx_status fxi_gpu_backend_plan_prepare(fx_device *device, fx_plan *plan)
+{
+    const fx_host *host = fxi_gpu_host_of(fxi_gpu_device_of(device));
+    if (!can_record(device, plan))
+        return FX_STATUS_UNSUPPORTED;
+    plan->ready = new_whole(host, plan);
+    return plan->ready ? FX_OK : host->fail(FX_STATUS_MEMORY, "plan", "out of host memory");
+}
+
+static void drop(fx_device *device, whole *w)
+{
+    if (w->recording)
+        fxi_gpu_device_of(device)->driver->drop(device, w->recording);
+    w->recording = NULL;
+}
+
+/* When the process ends, the recording goes with it. */
+void fxi_gpu_backend_plan_release(fx_device *device, fx_plan *plan)
+{
+    if (!fxi_gpu_enter()) {
+        drop(device, plan->ready);
+        fxi_gpu_leave();
+    }
+    fxi_gpu_host_of(fxi_gpu_device_of(device))->free(plan->ready);
+    plan->ready = NULL;
+}
+
+/* ---- run ------------------------------------------------------------------------------------- */
+
+static fx_status launch_step(fx_device *device, const fx_step *s, const whole *w,
+                             void *const *values, fx_run *run)
+{
+    const fx_more_outputs *more = fx_step_more(s);
+    for (int32_t k = 0; k < s->nin; k++)
+        w->in[k] = (void *)(uintptr_t)fx_step_input_at(s, k, values);
+    for (int32_t k = 0; k < fx_step_outputs(s); k++)
+        w->out[k] = values[fx_step_output(s, k)];
+    for (int32_t k = 0; s->cls != FX_CLASS_FOREACH && k < more->n; k++)
+        run->more[k] = values[more->value[k]];
+    run->outputs = w->out;
+    run->work = s->work_bytes > 0 ? values[s->work_value] : NULL;
+    return fxi_gpu_run(&fxi_gpu_device_of(device)->driver->runtime, device, s,
+                       (const void *const *)w->in, w->out[0], run);
+}
+
+static fx_status launch_steps(fx_device *device, const fx_plan *plan, void *const *values,
+                              fx_run *run, int32_t *out_step)
+{
+    for (int32_t i = 0; i < plan->nsteps; i++) {
+        const fx_status status = launch_step(device, &plan->steps[i], plan->ready, values, run);
+        if (status != FX_OK) {
+            *out_step = i;
+            return status;
+        }
+    }
+    return FX_OK;
+}
+
+static void record(fx_device *device, const fx_plan *plan, void *const *values, fx_run *run)
+{
+    const fxi_gpu_driver *driver = fxi_gpu_device_of(device)->driver;
+    whole *w = plan->ready;
+    int32_t step;
+    w->refused = driver->record(device, run) != FX_OK;
+    if (w->refused)
+        return;
+    const bool launched = launch_steps(device, plan, values, run, &step) == FX_OK;
+    w->refused = driver->recorded(device, run, &w->recording) != FX_OK || !launched;
+    if (w->refused)
+        drop(device, w);
+}
+
+static bool same_addresses(const fx_plan *plan, void *const *values, const fx_run *run)
+{
+    const whole *w = plan->ready;
+    return w->known && w->streams == run->streams &&
+           memcmp(w->values, values, (size_t)plan->nvalues * sizeof *values) == 0;
+}
+
+static void remember_addresses(fx_device *device, const fx_plan *plan, void *const *values,
+                               const fx_run *run)
+{
+    whole *w = plan->ready;
+    drop(device, w);
+    w->known = true;
+    w->streams = run->streams;
+    memcpy(w->values, values, (size_t)plan->nvalues * sizeof *values);
+}
+
+static fx_status replay(fx_device *device, const whole *w, fx_run *run)
+{
+    fxi_gpu_device *d = fxi_gpu_device_of(device);
+    if (w->checks)
+        __atomic_store_n(&d->checks, 1, __ATOMIC_RELEASE);
+    return d->driver->replay(device, w->recording, run);
+}
+
+/* Under the device's lock, which orders the runs of several threads. */
+static fx_status run_plan(fx_device *device, const fx_plan *plan, void *const *values, fx_run *run,
+                          int32_t *out_step)
+{
+    whole *w = plan->ready;
+    if (!same_addresses(plan, values, run))
+        remember_addresses(device, plan, values, run);
+    else if (!w->recording && !w->refused)
+        record(device, plan, values, run);
+    return w->recording ? replay(device, w, run)
+                        : launch_steps(device, plan, values, run, out_step);
+}
+
+fx_status fxi_gpu_backend_plan_run(fx_device *device, const fx_plan *plan, void *const *values,
+                                   fx_run *run, int32_t *out_step)
+{
+    fxi_gpu_device *d = fxi_gpu_device_of(device);
+    if (!fxi_gpu_enter_device(device, run->error, sizeof run->error)) {
+        *out_step = -1;
+        return FX_STATUS_DEVICE;
+    }
+    fxi_mutex_lock(&d->lock);
+    const fx_status status = run_plan(device, plan, values, run, out_step);
+    fxi_mutex_unlock(&d->lock);
+    fxi_gpu_progress_say(&d->progress, fxi_gpu_host_of(d), d->label);
+    fxi_gpu_leave();
+    return status;
+}
