@@ -10,6 +10,7 @@
 
 #include <cflux.h>
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "backends.h"
@@ -196,11 +197,66 @@ static void every_allocation_of_a_checked_device_fails_in_turn(void **state)
     fail_in_turn(fx_device_get("check:CPU", 0));
 }
 
+/* ---- the model of another thread ------------------------------------------------------------- */
+
+/* An update of a model that another thread made remembers its parameters in memory of its own. */
+typedef struct apprentice {
+    fx_dense_layer *model;
+    int64_t fault;
+    double weights, bias; /* sums from before the update, read after it */
+    fx_status updated, read;
+    bool ended; /* fewer allocations than that */
+} apprentice;
+
+static void *train_the_model_of_another(void *argument)
+{
+    apprentice *a = argument;
+    FX_SCOPE;
+    void *state = fx_setup(fx_descent(.eta = 0.5), a->model);
+    fx_dense_layer *g = fx_gradient(
+        fx_add(fx_sum(fx_square(a->model->weight)), fx_sum(fx_square(a->model->bias))), a->model);
+    fx_array *weights = fx_sum(a->model->weight), *bias = fx_sum(a->model->bias);
+    fxi_fault_set(a->fault);
+    a->updated = fx_update(state, a->model, g);
+    a->ended = fxi_fault_seen() <= a->fault;
+    fxi_fault_set(-1);
+    fx_error_take();
+    a->weights = fx_item(weights);
+    a->bias = fx_item(bias);
+    a->read = fx_error_take().status;
+    return NULL;
+}
+
+static void an_update_in_another_thread_fails(void **state)
+{
+    (void)state;
+    int failed = 0;
+    for (apprentice a = {0}; !a.ended; a.fault++) {
+        FX_SCOPE;
+        pthread_t thread;
+        a.model =
+            fx_dense(0, 0, .weight_array = fx_full(2, 3, 3), .bias_array = fx_vector(1, 2, 4));
+        assert_int_equal(fx_eval(a.model), FX_OK);
+        assert_int_equal(pthread_create(&thread, NULL, train_the_model_of_another, &a), 0);
+        pthread_join(thread, NULL);
+        failed += a.updated == FX_STATUS_MEMORY;
+        assert_true(a.updated == FX_OK || a.updated == FX_STATUS_MEMORY);
+        if (a.read != FX_OK || a.weights != 18 || a.bias != 7)
+            fail_msg("fault %d: %s, then %s, %g and %g", (int)a.fault, fx_status_name(a.updated),
+                     fx_status_name(a.read), a.weights, a.bias);
+        const bool done = a.updated == FX_OK;
+        assert_true(fx_item(fx_sum(a.model->weight)) == (done ? 0 : 18)); /* 2 − 0.5 · 2 · 2 */
+        assert_true(fx_item(fx_sum(a.model->bias)) == (done ? 0 : 7));
+    }
+    assert_true(failed >= 6);
+}
+
 int main(void)
 {
     fx_message_set_hook(NULL, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_fail), cmocka_unit_test(every_allocation_fails_in_turn),
+        cmocka_unit_test(an_update_in_another_thread_fails),
         cmocka_unit_test(every_allocation_of_a_checked_device_fails_in_turn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -262,9 +262,10 @@ static void *gradients(void *argument)
     } kinds[] = {{FX_COLLECTIVE_ALL_REDUCE, FX_REDUCE_SUM},
                  {FX_COLLECTIVE_ALL_REDUCE, FX_REDUCE_MEAN},
                  {FX_COLLECTIVE_BROADCAST, FX_REDUCE_SUM},
-                 {FX_COLLECTIVE_REDUCE, FX_REDUCE_MEAN}};
+                 {FX_COLLECTIVE_REDUCE, FX_REDUCE_MEAN},
+                 {FX_COLLECTIVE_REDUCE, FX_REDUCE_SUM}};
     member *m = argument;
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 5; k++) {
         FX_SCOPE;
         fx_array *x = own(m), *by = fx_to(m->device, fx_mul(m->rank + 1, fx_vector(1, 2, 3, 4)));
         fx_array *y = collective(m->rank, kinds[k].kind, kinds[k].fold, 1, fx_square(x));
@@ -292,6 +293,7 @@ static void check_gradients_of(fx_device *device)
             NEAR(m[r].got[1][i], 2 * own_part, 1e-6);
             SAME(m[r].got[2][i], r == 1 ? 6 * own_part : 0);
             NEAR(m[r].got[3][i], 2 * own_part / 3, 1e-6); /* rank 1's loss only, c = 2 */
+            SAME(m[r].got[4][i], 2 * own_part);
         }
     }
     assert_int_equal(room.refusals, 0);

@@ -7,8 +7,10 @@
 #include <cmocka.h>
 
 #include <cflux.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "plan.h"
 
@@ -132,8 +134,53 @@ static void what_is_there_needs_no_plan(void **state)
     assert_string_equal(text, "nothing is pending\n");
 }
 
-int main(void)
+/* ---- FX_EAGER -------------------------------------------------------------------------------- */
+
+/* This program with --steps: prints the steps of three operations in a chain. */
+static int print_steps(void)
 {
+    FX_SCOPE;
+    char text[1000];
+    const size_t n = fx_plan_text(fx_tanh(fx_add(fx_mul(leaf(4, 5), 1.3), 0.2)), text, sizeof text);
+    int lines = 0;
+    for (size_t i = 0; i < n; i++)
+        lines += text[i] == '\n';
+    printf("%d", lines - 1);
+    return 0;
+}
+
+static int steps_with(const char *value)
+{
+    char command[600], self[500];
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    int steps = 0;
+    assert_true(n > 0);
+    self[n] = 0;
+    if (value)
+        setenv("FX_EAGER", value, 1);
+    snprintf(command, sizeof command, "'%s' --steps", self);
+    FILE *out = popen(command, "r");
+    assert_non_null(out);
+    assert_int_equal(fscanf(out, "%d", &steps), 1);
+    assert_int_equal(pclose(out), 0);
+    unsetenv("FX_EAGER");
+    return steps;
+}
+
+static void the_environment_switches_groups_off(void **state)
+{
+    (void)state;
+    assert_int_equal(steps_with(NULL), 1);
+    assert_int_equal(steps_with(""), 1);
+    assert_int_equal(steps_with("0"), 1);
+    assert_int_equal(steps_with("1"), 3);
+    assert_int_equal(steps_with("yes"), 3);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--steps") == 0)
+        return print_steps();
     unsetenv("FX_EAGER");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chain_is_one_step),
@@ -146,6 +193,7 @@ int main(void)
         cmocka_unit_test(a_reshape_of_a_transpose_is_a_copy),
         cmocka_unit_test(groups_respect_their_budgets),
         cmocka_unit_test(what_is_there_needs_no_plan),
+        cmocka_unit_test(the_environment_switches_groups_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,11 @@
 #include <stdlib.h>
 
 enum { MANY = 6 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SLOWER = 10 };
+#else
+enum { SLOWER = 1 };
+#endif
 
 static void run_threads(int n, void *(*body)(void *), void *arguments, size_t size)
 {
@@ -589,6 +594,47 @@ static void p16_arrays_outlive_their_thread(void **state)
     assert_int_equal(fxi_live_allocations(), live);
 }
 
+/* ---- arrays that errors name ----------------------------------------------------------------- */
+
+enum { NAMED = 2048, ROUNDS = 20000, RING = 4 }; /* arrays of 8 KiB */
+
+static void *make_and_free(void *argument)
+{
+    static const float zeros[NAMED];
+    fx_array *ring[RING] = {NULL};
+    int *failed = argument;
+    for (int n = 0; n < ROUNDS / SLOWER; n++) {
+        FX_SCOPE;
+        fx_set(&ring[n % RING], fx_from(FX_DTYPE_F32, zeros, NAMED));
+        *failed += fx_is_error(ring[n % RING]);
+    }
+    for (int i = 0; i < RING; i++)
+        fx_set(&ring[i], NULL);
+    return NULL;
+}
+
+/* Afterwards an error names the arrays that are left: those of this thread. */
+static void p16_large_arrays_come_and_go(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    static const float zeros[NAMED];
+    int failed[MANY] = {0};
+    fx_array *x = fx_from(FX_DTYPE_F32, zeros, 3, 400), *y = fx_from(FX_DTYPE_F32, zeros, 1500);
+    run_threads(MANY, make_and_free, failed, sizeof *failed);
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(failed[i], 0);
+    fx_device *cpu = fx_cpu_device();
+    fx_set_memory_limit(cpu, fx_memory_status(cpu).live + 1);
+    assert_int_equal(fx_eval(fx_add(y, 1)), FX_STATUS_MEMORY);
+    fx_set_memory_limit(cpu, 0);
+    const fx_error e = fx_error_take();
+    const char *got = strstr(e.message, "; the largest");
+    assert_non_null(got);
+    assert_string_equal(got, "; the largest arrays: 1500 Float32 (6000), 3×400 Float32 (4800)");
+    assert_true(fx_item(fx_sum(x)) == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -603,6 +649,7 @@ int main(void)
         TEST(p16_evaluated_arrays_are_handed_over),
         TEST(p16_pending_arrays_end_with_their_thread),
         TEST(p16_arrays_outlive_their_thread),
+        TEST(p16_large_arrays_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

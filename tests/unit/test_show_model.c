@@ -407,6 +407,34 @@ static void shared_objects_are_shown_once(void **state)
     assert_null(strstr(long_text, "…"));
 }
 
+/* A reference is in the column of a layer's count of parameters; two blanks if the line is longer.
+ */
+static void references_are_aligned(void **state)
+{
+    enum { MANY = 600, LONGEST = 34 };
+    static char long_text[1 << 18];
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz";
+    void *many[MANY + LONGEST], *shared;
+    (void)state;
+    FX_SCOPE;
+    many[0] = shared = fx_chain(fx_dense(2, 3), FX_RELU);
+    for (int i = 1; i < MANY; i++)
+        many[i] = fx_chain(FX_RELU, fx_dropout(0.5));
+    for (int i = 0; i < LONGEST; i++)
+        many[MANY + i] = fx_chain_of(letters + sizeof letters - 2 - i, shared);
+    fx_show_text(fxi_chain(MANY + LONGEST, many), long_text, sizeof long_text);
+    assert_non_null(strstr(long_text, "    Dense(2 => 3),                      # 9 parameters\n"));
+    for (int i = 0; i < LONGEST; i++) {
+        char line[200];
+        const char *name = letters + sizeof letters - 2 - i;
+        const int used = snprintf(line, sizeof line, "    %s = Chain(…),", name) - 2; /* … is 1 */
+        snprintf(line, sizeof line, "\n    %s = Chain(…),%*s# shown above\n", name,
+                 used + 2 > 40 ? 2 : 40 - used, "");
+        if (!strstr(long_text, line))
+            fail_msg("not there: %s", line);
+    }
+}
+
 static void states_of_parameters(void **state)
 {
     (void)state;
@@ -496,6 +524,7 @@ int main(void)
         cmocka_unit_test(arrays_inside_a_line),
         cmocka_unit_test(states_have_values),
         cmocka_unit_test(shared_objects_are_shown_once),
+        cmocka_unit_test(references_are_aligned),
         cmocka_unit_test(ties),
         cmocka_unit_test(on_a_device),
         cmocka_unit_test(errors),

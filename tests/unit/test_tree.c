@@ -615,8 +615,16 @@ static void maps_of_several_trees(void **state)
     assert_ptr_equal(fx_child(tied, 0), fx_child(tied, 1));
     assert_true(fx_item(fx_sum(fx_child(tied, 0))) == 2);
     /* nothing beside an array, as in a gradient */
-    void *kept = fx_fmap2(first_plus_second, fx_tuple(shared), fx_tuple(NULL));
+    calls = 0;
+    void *kept = fx_fmap2(first_plus_second, fx_tuple(shared, FX_RELU), fx_tuple(NULL, NULL));
+    assert_int_equal(calls, 1);
     assert_ptr_equal(fx_child(kept, 0), shared);
+    assert_ptr_equal(fx_child(kept, 1), FX_RELU);
+    /* nothing in the first tree stays nothing */
+    kept = fx_fmap2(first_plus_second, fx_tuple(NULL, shared), fx_tuple(fx_ones(1), fx_ones(1)));
+    assert_int_equal(calls, 2);
+    assert_null(fx_child(kept, 0));
+    assert_true(fx_item(fx_child(kept, 1)) == 2);
 }
 
 static void trees_that_differ(void **state)
