@@ -21,6 +21,8 @@ enum { STACK = 64 << 10, KERNELS = 4096 };
 char gpu_host_error[512];
 int64_t gpu_host_faults[FXI_GPU_FAULTS];
 int gpu_host_kernels, gpu_host_launches, gpu_host_divergent;
+fxi_gpu_limits gpu_host_limits = {FXI_GPU_USUAL_LIMITS,       .units = 3,  .param_bytes = 1024,
+                                  .buffers = FXI_GPU_BUFFERS, .f64 = true, .atomic64 = true};
 fx_device gpu_host_device = {.name = "host"};
 
 /* ---- services -------------------------------------------------------------------------------- */
@@ -40,10 +42,8 @@ const fx_host gpu_host_services = {
 
 static const fxi_gpu_limits *limits(fx_device *device)
 {
-    static const fxi_gpu_limits l = {
-        .units = 3, .param_bytes = 1024, .buffers = FXI_GPU_BUFFERS, .f64 = true, .atomic64 = true};
     (void)device;
-    return &l;
+    return &gpu_host_limits;
 }
 
 static void *faults(fx_device *device)

@@ -8,6 +8,7 @@
 extern const fx_host gpu_host_services; /* its `fail` keeps the last sentence in gpu_host_error */
 extern char gpu_host_error[512];
 extern fx_device gpu_host_device;
+extern fxi_gpu_limits gpu_host_limits; /* a test may set others before it prepares steps */
 /* Has a C compiler, which everything here needs. */
 bool gpu_host_works(void);
 extern const fxi_gpu_runtime gpu_host_runtime;

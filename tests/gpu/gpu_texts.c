@@ -56,20 +56,24 @@ static void prepare(void *unused, const gpu_case *c)
     fxi_gpu_release(&recorder, &gpu_host_device, &step);
 }
 
-void gpu_texts_render(fxi_gpu_dialect dialect, bool serial)
+void gpu_texts_render_for(fxi_gpu_dialect dialect, const fxi_gpu_limits *its)
 {
-    const bool metal = dialect == FXI_GPU_METAL;
     gpu_texts_free();
     gpu_texts_steps = 0;
-    recorder_limits = (fxi_gpu_limits){.units = 100,
-                                       .param_bytes = 1024,
-                                       .buffers = metal ? 30 : FXI_GPU_BUFFERS,
-                                       .serial = serial,
-                                       .f64 = !metal,
-                                       .atomic64 = !metal};
+    recorder_limits = *its;
     recorder = (fxi_gpu_runtime){
         .dialect = dialect, .host = &gpu_host_services, .limits = limits, .kernel = record};
     gpu_visit(prepare, NULL);
+}
+
+void gpu_texts_render(fxi_gpu_dialect dialect, bool serial)
+{
+    const bool metal = dialect == FXI_GPU_METAL;
+    const fxi_gpu_limits its = {FXI_GPU_USUAL_LIMITS, .units = 100,
+                                .param_bytes = 1024,  .buffers = metal ? 30 : FXI_GPU_BUFFERS,
+                                .serial = serial,     .f64 = !metal,
+                                .atomic64 = !metal};
+    gpu_texts_render_for(dialect, &its);
 }
 
 static int refusals;

@@ -19,6 +19,8 @@ extern int gpu_texts_count, gpu_texts_steps;
 /* Renders all of a dialect, for a CPU whose groups run one work-item after another if `serial`.
  * The texts of the call before are freed. */
 void gpu_texts_render(fxi_gpu_dialect dialect, bool serial);
+/* The same for any device. */
+void gpu_texts_render_for(fxi_gpu_dialect dialect, const fxi_gpu_limits *limits);
 void gpu_texts_free(void);
 /* Prepares all steps for a device of these limits. Returns how many fused steps it refuses, which
  * is not to be recorded; the test fails if it refuses another one. */

@@ -90,7 +90,7 @@ static void indices_of_a_long_axis(void **state)
 
 static int wide, narrow; /* kernels of the last step */
 static char sentence[256];
-static int64_t items;
+static int64_t items, groups;
 
 static fx_status record(fx_status status, const char *operation, const char *text)
 {
@@ -102,12 +102,11 @@ static const fxi_gpu_limits *limits(fx_device *device)
 {
     static fxi_gpu_limits l;
     (void)device;
-    l = (fxi_gpu_limits){.units = 132,
-                         .param_bytes = 4096,
-                         .buffers = FXI_GPU_BUFFERS,
-                         .items = items,
-                         .f64 = true,
-                         .atomic64 = true};
+    l = (fxi_gpu_limits){
+        FXI_GPU_USUAL_LIMITS, .units = 132, .param_bytes = 4096, .buffers = FXI_GPU_BUFFERS,
+        .items = items,       .f64 = true,  .atomic64 = true};
+    if (groups > 0)
+        l.groups[0] = groups;
     return &l;
 }
 
@@ -342,6 +341,12 @@ static void launches_have_limits(void **state)
     elementwise(&s, in, 4096 * GIB, 1); /* 2³² groups: 0 in 32 bits */
     assert_int_equal(prepare("4 TiB", &s), FX_STATUS_UNSUPPORTED);
     assert_non_null(strstr(sentence, "4294967296 groups"));
+    groups = 1000;
+    elementwise(&s, in, 1000 * 1024, 1);
+    assert_int_equal(prepare("1000 groups", &s), FX_OK);
+    elementwise(&s, in, 1001 * 1024, 1);
+    assert_int_equal(prepare("1001 groups", &s), FX_STATUS_UNSUPPORTED);
+    groups = 0;
 }
 
 /* ---- division -------------------------------------------------------------------------------- */

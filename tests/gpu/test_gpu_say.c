@@ -124,7 +124,7 @@ static void test_too_many(void **unused)
 /* Values end with the text. */
 static void test_begin(void **unused)
 {
-    static const fxi_gpu_limits limits = {.units = 1};
+    static const fxi_gpu_limits limits = {FXI_GPU_USUAL_LIMITS, .units = 1};
     (void)unused;
     b.limits = &limits;
     fxi_gpu_set(&b, "type", "fx_f32");

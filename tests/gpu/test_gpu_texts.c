@@ -154,12 +154,9 @@ static int write_texts(const char *folder)
 static void small_devices_refuse_fused_steps(void **unused)
 {
     (void)unused;
-    fxi_gpu_limits l = {.units = 100,
-                        .param_bytes = 1024,
-                        .buffers = FXI_GPU_BUFFERS,
-                        .group_memory = 48 << 10,
-                        .f64 = true,
-                        .atomic64 = true};
+    fxi_gpu_limits l = {
+        FXI_GPU_USUAL_LIMITS,     .units = 100, .param_bytes = 1024, .buffers = FXI_GPU_BUFFERS,
+        .group_memory = 48 << 10, .f64 = true,  .atomic64 = true};
     assert_int_equal(gpu_texts_refusals(&l), 0);
     l.group_memory = 3000; /* one sum, not the deviations from its mean */
     assert_true(gpu_texts_refusals(&l) > 0);
@@ -168,10 +165,48 @@ static void small_devices_refuse_fused_steps(void **unused)
     assert_true(gpu_texts_refusals(&l) > 0);
 }
 
+/* How many texts contain it. */
+static int texts_with(const char *piece)
+{
+    int n = 0;
+    for (int k = 0; k < gpu_texts_count; k++)
+        n += strstr(gpu_texts[k].source, piece) != NULL;
+    return n;
+}
+
+static void widths_of_the_device_are_in_the_texts(void **unused)
+{
+    (void)unused;
+    fxi_gpu_limits l = {FXI_GPU_USUAL_LIMITS,       .units = 100, .param_bytes = 1024,
+                        .buffers = FXI_GPU_BUFFERS, .f64 = true,  .atomic64 = true};
+    gpu_texts_render_for(FXI_GPU_HIP, &l);
+    const int all = gpu_texts_count, each = texts_with("each < 4;"),
+              tiles = texts_with("s, 32 * 33)"), sums = texts_with("#define COLUMNS 32\n"),
+              few = texts_with("#define ITEMS 32\n");
+    assert_true(each > 0 && tiles > 0 && sums > 0 && few > 0);
+    assert_int_equal(texts_with("aligned(16)"), all);
+    l.warp = 64;
+    l.vector_bytes = 32;
+    gpu_texts_render_for(FXI_GPU_HIP, &l);
+    assert_int_equal(texts_with("each < 8;"), each);
+    assert_int_equal(texts_with("aligned(32)"), gpu_texts_count);
+    assert_int_equal(texts_with("s, 64 * 65)"), tiles);
+    assert_int_equal(texts_with("#define COLUMNS 64\n"), sums);
+    assert_true(texts_with("#define ITEMS 64\n") > 0);
+    assert_int_equal(texts_with("each < 4;") + texts_with("s, 32 * 33)") +
+                         texts_with("#define COLUMNS 32\n") + texts_with("#define ITEMS 32\n"),
+                     0);
+    l.group_memory = 32 << 10; /* not enough for tiles of 8-byte elements */
+    gpu_texts_render_for(FXI_GPU_HIP, &l);
+    assert_true(texts_with("s, 32 * 33)") > 0 && texts_with("s, 64 * 65)") > 0);
+    gpu_texts_free();
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts),
-                                       cmocka_unit_test(small_devices_refuse_fused_steps)};
+                                       cmocka_unit_test(small_devices_refuse_fused_steps),
+                                       cmocka_unit_test(widths_of_the_device_are_in_the_texts)};
     if (argc == 2 && strcmp(argv[1], "--renew") == 0)
         return renew();
     if (argc == 3 && strcmp(argv[1], "--write") == 0)

@@ -314,8 +314,31 @@ static void test_steps(void **unused)
     assert_true(t.only || (t.cases >= 740 && gpu_host_kernels >= 440 && t.works >= 80));
 }
 
+/* Wide and narrow devices compute the same: the kinds whose texts depend on the widths. */
+static void test_widths(void **unused)
+{
+    static const struct {
+        int32_t warp, vector_bytes;
+    } widths[] = {{64, 32}, {8, 8}};
+    static const char *const kinds[] = {"move.f32", "conv.weight.3d.type0",
+                                        "conv.forward.channels"};
+    const fxi_gpu_limits usual = gpu_host_limits;
+    tally t = {.only = NULL};
+    (void)unused;
+    for (size_t w = 0; gpu_host_works() && w < sizeof widths / sizeof *widths; w++)
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            gpu_host_limits.warp = widths[w].warp;
+            gpu_host_limits.vector_bytes = widths[w].vector_bytes;
+            t.only = kinds[k];
+            gpu_visit(check, &t);
+        }
+    gpu_host_limits = usual;
+    assert_int_equal(t.failures, 0);
+    assert_int_equal(gpu_host_divergent, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps), cmocka_unit_test(test_widths)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -334,14 +334,12 @@ static int open_backend(const fx_host *host, char *why, size_t size)
         snprintf(why, size, "out of host memory");
         return 0;
     }
-    the_device = (fxi_gpu_device){.driver = &driver,
-                                  .name = "Vendor device",
-                                  .identity = "vendor",
-                                  .limits = {.units = 3,
-                                             .param_bytes = 1024,
-                                             .buffers = FXI_GPU_BUFFERS,
-                                             .f64 = true,
-                                             .atomic64 = true}};
+    the_device =
+        (fxi_gpu_device){.driver = &driver,
+                         .name = "Vendor device",
+                         .identity = "vendor",
+                         .limits = {FXI_GPU_USUAL_LIMITS, .units = 3, .param_bytes = 1024,
+                                    .buffers = FXI_GPU_BUFFERS, .f64 = true, .atomic64 = true}};
     fxi_gpu_device_open(&the_device, "Vendor", 0);
     return 1;
 }

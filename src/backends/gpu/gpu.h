@@ -33,19 +33,28 @@ typedef enum fxi_gpu_dialect {
 
 enum { FXI_GPU_BUFFERS = 64 }; /* of a launch, at most */
 
-/* What is rendered depends on these; they do not change while a device is in use. */
+/* What is rendered, and how launches are divided, depends on these; they do not change while a
+ * device is in use. */
 typedef struct fxi_gpu_limits {
     int32_t units;        /* compute units: how many groups keep the device busy */
     int32_t param_bytes;  /* of a kernel's arguments in all; at least 1024 */
     int32_t buffers;      /* pointers among them; at most FXI_GPU_BUFFERS (Metal: 30) */
     bool serial;          /* a group runs on one core of a CPU, one work-item after another: what
                              shares memory is as fast with groups of one work-item */
+    int32_t warp;         /* work-items that run in step: a warp, wavefront or sub-group; a power of
+                             two up to 64 */
+    int32_t vector_bytes; /* that a work-item loads or stores with one instruction: 8, 16 or 32 */
     int64_t items;        /* work-items of a launch along an axis; 0: no limit */
+    int64_t groups[3];    /* of a launch along an axis; below 2³¹ */
     int64_t group_memory; /* bytes that a group can share; 0: unknown */
     bool rounds_division; /* Float32 is divided correctly rounded */
     bool f64;             /* Float64 works */
     bool atomic64;        /* compare and swap of 64 bits in global memory works */
 } fxi_gpu_limits;
+
+/* Members for a device that does not say otherwise: `{FXI_GPU_USUAL_LIMITS, .units = …}`. */
+#define FXI_GPU_USUAL_LIMITS                                                                       \
+    .warp = 32, .vector_bytes = 16, .groups = {INT32_MAX, UINT16_MAX, UINT16_MAX}
 
 /* One kernel call. A kernel's arguments are, in this order:
  *   nbuffers pointers to global memory
@@ -56,7 +65,7 @@ typedef struct fxi_gpu_limits {
  * The struct has no padding: params can be handed over as they are. */
 typedef struct fxi_gpu_launch {
     void *kernel;       /* of compile */
-    uint32_t groups[3]; /* none 0; the first below 2³¹, the others below 2¹⁶, which is checked */
+    uint32_t groups[3]; /* none 0, none above limits->groups */
     int32_t group;      /* work-items of a group: FXI_GPU_GROUP, or 1 */
     int32_t nbuffers;
     void *const *buffers; /* device addresses, as the library knows them: of arrays, views into

@@ -32,8 +32,8 @@
  *     P(k)                parameter k, an fx_int: 32 bits, or 64 in `wide` kernels
  *     FX_GROUP            work-items of a group; FX_ITEM the work-item in it
  *     FX_GROUP_X, _Y, _Z  the group; all of these are fx_ints
- *     FX_LOCAL(T, s, n);  T s[n] shared by a group, at the kernel's outermost level, aligned to 16
- *                         bytes; in types of pointers to it FX_SHARED
+ *     FX_LOCAL(T, s, n);  T s[n] shared by a group, at the kernel's outermost level, aligned to a
+ *                         vector; in types of pointers to it FX_SHARED
  *     FX_BARRIER;         waits for the group's work-items, and their writes to local memory
  *     FX_UNROLL           before a loop whose copies are wanted
  *     FX_MAD(x, y, z)     x·y + z of reals, rounded once where the device can
@@ -137,9 +137,14 @@ fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b);
  * also after a failure, when it is released. */
 fxi_gpu_call *fxi_gpu_add_routine(fxi_gpu_builder *b, const fxi_gpu_routine *routine, void *state,
                                   int nbuffers);
+/* Elements that a work-item of simple kernels makes: as many Float32 values as a vector holds. The
+ * hole @each@ has that number in all texts, and @vector@ the bytes of a vector. */
+static inline int32_t fxi_gpu_each(const fxi_gpu_builder *b)
+{
+    return b->limits->vector_bytes / 4;
+}
 /* A launch for n elements, parameter 0, of a kernel whose work-items make `each` of them, a group's
- * width apart: the hole @each@ has that number in all texts. */
-enum { FXI_GPU_EACH = 4 };
+ * width apart. */
 fxi_gpu_call *fxi_gpu_add_each(fxi_gpu_builder *b, int64_t n);
 static inline int64_t fxi_gpu_groups(int64_t n, int64_t each)
 {

@@ -29,7 +29,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DEPTH = 16, FEW_ROWS = 32, MOST_EACH = 4, SUM_COLUMNS = 32 };
+enum { DEPTH = 16, MOST_EACH = 4 };
 
 /* Parameters of the text: one for each spatial axis, and single ones. */
 #define AXIS_PARAMS(X)                                                                             \
@@ -297,9 +297,11 @@ static int64_t tiles_of(contraction *c)
  * them. On a CPU the rows of a group are as good, in vectors. */
 static void choose_tile(contraction *c, const fxi_gpu_limits *limits)
 {
-    const bool few = c->rows <= FEW_ROWS * 4 && c->terms >= 8 * DEPTH && !limits->serial &&
+    /* A warp, which then reads the same factors; a group loads one of each of its lanes' terms. */
+    const int32_t few_rows = limits->warp > DEPTH ? limits->warp : DEPTH;
+    const bool few = c->rows <= few_rows * 4 && c->terms >= 8 * DEPTH && !limits->serial &&
                      c->length <= SLICES_MOST / 8;
-    c->items = few ? FEW_ROWS : FXI_GPU_GROUP;
+    c->items = few ? few_rows : FXI_GPU_GROUP;
     c->lanes = FXI_GPU_GROUP / c->items;
     c->width = width_for(c->v[COLUMNS]);
     c->each = few || limits->serial || c->type->size == 8 ? 1 : MOST_EACH;
@@ -544,7 +546,7 @@ static void add_sum(fxi_gpu_builder *b, const contraction *c, const finish *f, i
     fxi_gpu_kernel(b, "fx_conv_sum", 2 + f->operands, 2 + fxi_gpu_walk_params(&f->walk));
     fxi_gpu_set(b, "value", c->type->value);
     fxi_gpu_set(b, "stored", c->type->stored);
-    fxi_gpu_set_number(b, "columns", SUM_COLUMNS);
+    fxi_gpu_set_number(b, "columns", b->limits->warp);
     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_conv_sum, "operands");
     use_operands(b, f, 2);
     text = fxi_gpu_say_until(b, text, "finish");
@@ -557,7 +559,7 @@ static void add_sum(fxi_gpu_builder *b, const contraction *c, const finish *f, i
     fxi_gpu_param(call, 0, c->length);
     fxi_gpu_param(call, 1, c->v[SLICES] * c->lanes);
     set_operands(f, call, 2, 2);
-    call->groups[0] = fxi_gpu_groups(c->length, SUM_COLUMNS);
+    call->groups[0] = fxi_gpu_groups(c->length, b->limits->warp);
 }
 
 void fxi_gpu_conv(fxi_gpu_builder *b)

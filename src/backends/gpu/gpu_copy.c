@@ -1,12 +1,10 @@
 /* gpu_copy.c: copies between any strides: views that are stored, concatenation, padding.
  *
  * Elements are bytes, so there is one text for each size of them. Where the two sides are
- * contiguous along different axes, tiles of 32×32 go through the group's memory, and both are read
- * and written in lines; else a work-item copies an element.
+ * contiguous along different axes, square tiles, a warp wide, go through the group's memory, and
+ * both are read and written in lines; else a work-item copies an element.
  */
 #include "gpu_text.h"
-
-enum { TILE = 32, LEAST = 16 };
 
 static const char *type_of(size_t size)
 {
@@ -21,6 +19,7 @@ typedef struct copy {
     fxi_gpu_layout layout;
     int px, py; /* patterns */
     bool wide;
+    int32_t tile; /* along both axes of a tile */
 } copy;
 
 /* A text with its walk over some axes. */
@@ -30,6 +29,9 @@ static void say_copy(fxi_gpu_builder *b, const copy *q, const char *text, const 
     fxi_gpu_set(b, "type", type_of(q->size));
     fxi_gpu_set_number(b, "from", q->px);
     fxi_gpu_set_number(b, "to", q->py);
+    fxi_gpu_set_number(b, "tile", q->tile);
+    fxi_gpu_set_number(b, "pitch", q->tile + 1); /* columns fall into different banks */
+    fxi_gpu_set_number(b, "rows", FXI_GPU_GROUP / q->tile);
     text = fxi_gpu_say_until(b, text, "walk");
     fxi_gpu_walk_say(b, w, first, index, "o", NULL);
     fxi_gpu_say_part(b, text);
@@ -56,10 +58,10 @@ static void plain_copy(fxi_gpu_builder *b, const copy *q, const fxi_gpu_walk *w)
 /* The axis along which x is contiguous, when y is so along axis 0 and both are long enough; −1. */
 static int across(const copy *q, const fxi_gpu_walk *w)
 {
-    if (w->nd < 2 || w->stride[q->py][0] != 1 || w->shape[0] < LEAST)
+    if (w->nd < 2 || w->stride[q->py][0] != 1 || w->shape[0] < q->tile / 2)
         return -1;
     for (int d = 1; d < w->nd; d++)
-        if (w->stride[q->px][d] == 1 && w->shape[d] >= LEAST)
+        if (w->stride[q->px][d] == 1 && w->shape[d] >= q->tile / 2)
             return d;
     return -1;
 }
@@ -68,8 +70,8 @@ static int across(const copy *q, const fxi_gpu_walk *w)
 static void tiled_copy(fxi_gpu_builder *b, const copy *q, const fxi_gpu_walk *w, int axis)
 {
     const fxi_gpu_walk rest = fxi_gpu_walk_over(w, ~(1u | 1u << axis));
-    const int64_t along = (w->shape[0] + TILE - 1) / TILE,
-                  over = (w->shape[axis] + TILE - 1) / TILE;
+    const int64_t along = fxi_gpu_groups(w->shape[0], q->tile),
+                  over = fxi_gpu_groups(w->shape[axis], q->tile);
     fxi_gpu_begin(b, q->wide);
     fxi_gpu_kernel(b, "fx_transpose", 2, 12 + fxi_gpu_walk_params(&rest));
     say_copy(b, q, fxi_gpu_text_transpose, &rest, 12, "t2");
@@ -85,10 +87,24 @@ static void tiled_copy(fxi_gpu_builder *b, const copy *q, const fxi_gpu_walk *w,
     c->groups[0] = along * over * fxi_gpu_walk_length(&rest);
 }
 
+/* As wide as a warp, if a group has the memory for it. */
+static int32_t tile_for(const fxi_gpu_limits *limits, size_t size)
+{
+    int32_t tile = limits->warp;
+    while (limits->group_memory > 0 && tile > 8 &&
+           (int64_t)tile * (tile + 1) * (int64_t)size > limits->group_memory)
+        tile /= 2;
+    return tile;
+}
+
 void fxi_gpu_copy(fxi_gpu_builder *b, int nd, const int64_t *shape, size_t size,
                   const fxi_gpu_side *from, const fxi_gpu_side *to)
 {
-    copy q = {.size = size, .from = from, .to = to, .layout = {.nd = nd}};
+    copy q = {.size = size,
+              .from = from,
+              .to = to,
+              .layout = {.nd = nd},
+              .tile = tile_for(b->limits, size)};
     for (int d = 0; d < nd; d++)
         q.layout.shape[d] = shape[d];
     q.px = fxi_gpu_layout_add(&q.layout, from->stride);

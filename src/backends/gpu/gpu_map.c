@@ -1,7 +1,7 @@
 /* gpu_map.c: kernels of one value for every element of the output: elementwise programs, the same
  * over several segments, generators, and gather.
  *
- * A work-item makes FXI_GPU_EACH elements, a group's width apart, so that neighbours read
+ * A work-item makes fxi_gpu_each elements, a group's width apart, so that neighbours read
  * neighbours. An operand is one value, or lies like the output and is read at the element's own
  * number, or is walked (gpu_walk.c). All operands of an element are read before its outputs are
  * written: those may lie in the same memory.
@@ -10,7 +10,7 @@
 
 /* ---- elementwise ----------------------------------------------------------------------------- */
 enum { SINGLE = -1, OWN = -2 }; /* instead of a pattern */
-enum { OPERANDS = 32, EACH_GROUP = FXI_GPU_EACH * FXI_GPU_GROUP };
+enum { OPERANDS = 32 };
 
 /* The tensors of one program over one space. */
 typedef struct program {
@@ -255,20 +255,21 @@ static int32_t add_segments(fxi_gpu_builder *b, const segments *q, int32_t g)
     const fx_step *s = b->step;
     const int nin = q->p.nin;
     fxi_gpu_call *c = fxi_gpu_add(b);
+    const int64_t each = (int64_t)fxi_gpu_each(b) * FXI_GPU_GROUP;
     int64_t groups = 0;
     int done = 0;
     for (; done < q->batch && g < fx_step_segments(s); g++) {
         const int64_t n = fx_step_foreach(s)->segments[g].length;
         if (n == 0)
             continue;
-        if (done > 0 && groups + fxi_gpu_groups(n, EACH_GROUP) >= INT32_MAX)
+        if (done > 0 && groups + fxi_gpu_groups(n, each) >= b->limits->groups[0])
             break;
         fxi_gpu_param(c, done, n);
         fxi_gpu_param(c, q->batch + done, groups);
         for (int k = 0; k < q->operands; k++)
             fxi_gpu_buffer(c, buffer_of(q, done, k), k < nin ? FXI_GPU_IN : FXI_GPU_OUT,
                            k < nin ? g * nin + k : g * q->p.nout + k - nin);
-        groups += fxi_gpu_groups(n, EACH_GROUP);
+        groups += fxi_gpu_groups(n, each);
         done++;
     }
     for (; done < q->batch; done++)

@@ -144,7 +144,8 @@ void fxi_gpu_begin_groups(fxi_gpu_builder *b, bool wide, int group)
     b->group = group;
     b->kernel = NULL;
     b->nvalues = 0;
-    fxi_gpu_set_number(b, "each", FXI_GPU_EACH);
+    fxi_gpu_set_number(b, "each", fxi_gpu_each(b));
+    fxi_gpu_set_number(b, "vector", b->limits->vector_bytes);
     fxi_gpu_say(b, "#define FX_GROUP %d\n%s%s%s%s", group, wide ? "#define FX_WIDE\n" : "",
                 b->limits->f64 ? "#define FX_HAS_F64\n" : "",
                 b->limits->rounds_division ? "#define FX_DIVIDES\n" : "",

@@ -126,7 +126,7 @@ fxi_gpu_call *fxi_gpu_add_each(fxi_gpu_builder *b, int64_t n)
 {
     fxi_gpu_call *c = fxi_gpu_add(b);
     fxi_gpu_param(c, 0, n);
-    c->groups[0] = fxi_gpu_groups(n, (int64_t)FXI_GPU_EACH * FXI_GPU_GROUP);
+    c->groups[0] = fxi_gpu_groups(n, (int64_t)fxi_gpu_each(b) * FXI_GPU_GROUP);
     return c;
 }
 
@@ -197,14 +197,13 @@ static void build(fxi_gpu_builder *b)
 /* See fxi_gpu_launch.groups. */
 static void check_call(fxi_gpu_builder *b, const fxi_gpu_call *c)
 {
-    static const int64_t most[3] = {INT32_MAX, UINT16_MAX, UINT16_MAX};
     if (c->cut)
         fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a kernel of 32-bit indices for a larger array");
     for (int k = 0; k < 3; k++) {
         const int64_t items = k == 0 ? c->group : 1;
         if (c->groups[k] < 1)
             fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a launch of no groups");
-        if (c->groups[k] > most[k] ||
+        if (c->groups[k] > b->limits->groups[k] ||
             (b->limits->items > 0 && c->groups[k] > b->limits->items / items))
             fxi_gpu_too_much(b,
                              "%lld groups of %d work-items are too many for one launch on %s: "

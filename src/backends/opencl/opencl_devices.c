@@ -124,6 +124,7 @@ static void describe(fxi_opencl_device *d)
     d->largest = (int64_t)device_number(d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 8);
     d->says_free = has_extension(d->id, "cl_amd_device_attribute_query");
     d->gpu.limits = (fxi_gpu_limits){
+        FXI_GPU_USUAL_LIMITS,
         .units = (int32_t)device_number(d->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint)),
         .buffers = FXI_GPU_BUFFERS,
         .param_bytes = (int32_t)device_number(d->id, CL_DEVICE_MAX_PARAMETER_SIZE, sizeof(size_t)),

@@ -10,19 +10,19 @@ if (i >= P(0)) return;
 y[o@to@ + P(1)] = x[o@from@];
 }
 
-// Tiles of 32×32 through the group's memory, along axes a and b.
+// Square tiles of a warp's width through the group's memory, along axes a and b.
 //// transpose
 FX_USE(0, const @type@, x)
 FX_USE(1, @type@, y)
-FX_LOCAL(@type@, s, 32 * 33);
-const fx_int lane = FX_ITEM % 32, first = FX_ITEM / 32, tile = FX_GROUP_X;
-const fx_int t1 = FX_DIV(tile, 6), a0 = (tile - t1 * P(6)) * 32;
-const fx_int t2 = FX_DIV(t1, 9), b0 = (t1 - t2 * P(9)) * 32;
+FX_LOCAL(@type@, s, @tile@ * @pitch@);
+const fx_int lane = FX_ITEM % @tile@, first = FX_ITEM / @tile@, tile = FX_GROUP_X;
+const fx_int t1 = FX_DIV(tile, 6), a0 = (tile - t1 * P(6)) * @tile@;
+const fx_int t2 = FX_DIV(t1, 9), b0 = (t1 - t2 * P(9)) * @tile@;
 @walk@
-for (fx_int r = first; r < 32; r += 8)
+for (fx_int r = first; r < @tile@; r += @rows@)
     if (a0 + r < P(2) && b0 + lane < P(3))
-        s[r * 33 + lane] = x[o@from@ + (a0 + r) * P(4) + b0 + lane];
+        s[r * @pitch@ + lane] = x[o@from@ + (a0 + r) * P(4) + b0 + lane];
 FX_BARRIER;
-for (fx_int r = first; r < 32; r += 8)
+for (fx_int r = first; r < @tile@; r += @rows@)
     if (b0 + r < P(3) && a0 + lane < P(2))
-        y[o@to@ + P(1) + (b0 + r) * P(5) + a0 + lane] = s[lane * 33 + r];
+        y[o@to@ + P(1) + (b0 + r) * P(5) + a0 + lane] = s[lane * @pitch@ + r];

@@ -11,7 +11,7 @@ typedef unsigned long long fx_u64; typedef double fx_f64;
 #define P(k) (fx_p.v[k])
 
 //// cuda
-#define FX_LOCAL(T, s, n) __shared__ __attribute__((aligned(16))) T s[n]
+#define FX_LOCAL(T, s, n) __shared__ __attribute__((aligned(@vector@))) T s[n]
 #define FX_BARRIER __syncthreads()
 #define FX_FN static __device__ __forceinline__
 #define FX_KERNEL extern "C" __global__ __launch_bounds__(FX_GROUP) void

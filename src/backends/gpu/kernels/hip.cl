@@ -2,7 +2,7 @@
 // library's own names: no header is needed, and hipRTC's does no harm.
 //// hip
 #define FX_DEVICE __attribute__((device))
-#define FX_LOCAL(T, s, n) static __attribute__((shared, aligned(16))) T s[n]
+#define FX_LOCAL(T, s, n) static __attribute__((shared, aligned(@vector@))) T s[n]
 #define FX_BARRIER (__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"), \
     __builtin_amdgcn_s_barrier(), __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup"))
 #define FX_FN static FX_DEVICE inline

@@ -5,7 +5,7 @@ typedef float fx_f32; typedef int fx_i32; typedef long fx_i64; typedef uchar fx_
 typedef ushort fx_u16; typedef uint fx_u32; typedef ulong fx_u64;
 #define FX_GLOBAL __global
 #define FX_SHARED __local
-#define FX_LOCAL(T, s, n) __local T s[n] __attribute__((aligned(16)))
+#define FX_LOCAL(T, s, n) __local T s[n] __attribute__((aligned(@vector@)))
 #define FX_BARRIER barrier(CLK_LOCAL_MEM_FENCE)
 #define FX_FN static
 #define FX_KERNEL __kernel __attribute__((reqd_work_group_size(FX_GROUP, 1, 1))) void
