@@ -194,7 +194,7 @@ static void a_plan_that_cannot_be_recorded_is_launched(void **state)
 
 int main(void)
 {
-#define ROW(test) cmocka_unit_test_setup_teardown(test, forget_counts, NULL)
+#define ROW(test) cmocka_unit_test_teardown(test, forget_counts)
     const struct CMUnitTest tests[] = {ROW(state_is_made_with_the_plan),
                                        ROW(a_failing_step_frees_the_state_of_those_before),
                                        ROW(a_kernel_that_does_not_compile_frees_the_state),

@@ -227,6 +227,48 @@ static void a_backend_refuses(void **state)
     }
 }
 
+static int compilations; /* that succeeded */
+static fx_status answer; /* of `compile`, for the last step */
+static fx_status compile_no_fused(fx_device *device, fx_step *steps, int32_t n, int32_t *out_step)
+{
+    (void)device;
+    for (*out_step = 0; *out_step < n; ++*out_step)
+        if (fx_step_is_fused(&steps[*out_step]))
+            return FX_STATUS_UNSUPPORTED;
+    *out_step = n - 1;
+    compilations += answer == FX_OK;
+    return answer == FX_OK ? FX_OK : fx_fail(answer, "compile", "told to fail");
+}
+
+/* A fused step that cannot be compiled is divided, like one that cannot be prepared; a step of one
+ * operation fails the plan. */
+static void a_compiler_refuses(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_array *W = RAND(8, 6), *x = RAND(6, 4), *b = RAND(8);
+    fx_array *want = leaf(fx_tanh(fx_add(leaf(fx_matmul(W, x)), b)));
+    fx_device *cpu = fx_cpu_device();
+    const fx_backend *own = cpu->backend;
+    fx_backend refusing = *own;
+    refusing.compile = compile_no_fused;
+    compilations = 0;
+    fxi_drain();
+    cpu->backend = &refusing;
+    answer = FX_STATUS_DEVICE;
+    fx_array *y = fx_tanh(fx_add(fx_matmul(W, x), b));
+    assert_int_equal(fx_eval(y), FX_STATUS_DEVICE);
+    assert_string_equal(fx_error_take().message, "compile: told to fail");
+    answer = FX_OK;
+    expect(y, "  1  matmul(x0, x1) → Float32 8×4, 0.000384 MFLOP\n"
+              "  2  add(1, x2′) → Float32 8×4\n"
+              "  3  tanh(2) → Float32 8×4\n");
+    same_bits(fx_tanh(fx_add(fx_matmul(W, x), b)), want);
+    assert_true(compilations > 0);
+    fxi_drain();
+    cpu->backend = own;
+}
+
 /* 16-bit products are rounded once more when the bias is a step of its own. */
 static void the_cpu_refuses_16_bits(void **state)
 {
@@ -254,6 +296,7 @@ int main(void)
         TEST(convolution),
         TEST(convolutions_of_all_sizes),
         TEST(a_backend_refuses),
+        TEST(a_compiler_refuses),
         TEST(the_cpu_refuses_16_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
