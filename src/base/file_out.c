@@ -109,8 +109,7 @@ static int close_file(int fd)
 
 const char *fxi_tilde_note(const char *path)
 {
-    return path[0] == '~' ? "; only a shell replaces ~ by the home folder: give the whole path"
-                          : "";
+    return path[0] == '~' ? "; only a shell expands ~ to the home folder: give the full path" : "";
 }
 
 /* ---- the writer ------------------------------------------------------------------------------ */
@@ -179,7 +178,7 @@ fx_status fxi_file_out_open(fxi_file_out *f, const char *op, const char *path)
 {
     *f = (fxi_file_out){.op = op, .path = path, .fd = -1, .lock = -1};
     if (!path || !*path)
-        return f->status = fx_fail(FX_STATUS_ARGUMENT, op, "there is no path");
+        return f->status = fx_fail(FX_STATUS_ARGUMENT, op, "the path is missing");
     f->real = real_path(path, &f->there);
     if (!f->real)
         return failed(f, "write there");
@@ -240,9 +239,9 @@ fx_status fxi_file_out_sync(fxi_file_out *f)
         return f->status;
     const int fd = f->fd;
     if (f->reserved > f->offset && fxi_os_resize(fd, f->offset) != 0)
-        return failed(f, "give back room on the disk");
+        return failed(f, "release unused disk space");
     if (sync_file(fd) != 0)
-        return failed(f, "bring the file to the disk");
+        return failed(f, "write the file to the disk");
     f->fd = -1;
     return close_file(fd) == 0 ? FX_OK : failed(f, "close the file");
 }
@@ -271,9 +270,9 @@ fx_status fxi_file_out_close(fxi_file_out *f, fx_status status)
     if (f->status == FX_OK) {
         f->named = fxi_file_rename(f->fresh, f->real) == 0;
         if (!f->named)
-            failed(f, "give the new file its name");
+            failed(f, "rename the new file");
         else if (!sync_folder(f->real))
-            failed(f, "bring the folder to the disk");
+            failed(f, "write the folder to the disk");
     }
     if (!f->named && f->fresh)
         fxi_os_remove(f->fresh);

@@ -52,7 +52,7 @@ static const char *listed_folders(void)
         if (!list || !*list)
             continue;
         if (variables[i].now && !__atomic_test_and_set(&warned[i], __ATOMIC_RELAXED))
-            fx_message(1, "The environment variable %s is now called %s: please rename it.",
+            fx_message(1, "The environment variable %s was renamed: set %s instead.",
                        variables[i].name, variables[i].now);
         return list;
     }
@@ -162,7 +162,7 @@ static void add(char *text, const char *separator, const char *part)
 
 static void other_abi(fx_plugin_kind kind, uint32_t abi, char *why, size_t size)
 {
-    snprintf(why, size, "it was built for %s ABI %u, and this cflux has ABI %d: build it again",
+    snprintf(why, size, "it was built for %s ABI %u, but this cflux has ABI %d: rebuild it",
              fxi_plugin_kind_text(kind), (unsigned)abi, (int)FX_PLUGIN_ABI);
 }
 
@@ -177,7 +177,7 @@ static const fx_plugin_head *head_of(void *library, char *why, size_t size)
             other_abi(former_symbols[i].kind, *former, why, size);
     }
     if (!head && !former)
-        snprintf(why, size, "it does not export %s: it is no plugin of cflux", symbol);
+        snprintf(why, size, "it does not export %s: it is not a plugin of cflux", symbol);
     return head;
 }
 
@@ -191,14 +191,16 @@ static bool fits(const fx_plugin_head *p, const fxi_plugin_wish *wish, char *why
                  fxi_plugin_kind_text(wish->kind));
     else if (memcmp(p->sizes, wish->sizes, sizeof p->sizes) != 0)
         snprintf(why, size,
-                 "its structs have other sizes than this cflux's: build it again with the headers "
-                 "of this cflux");
+                 "its structs have other sizes than this cflux's: rebuild it with the headers of "
+                 "this cflux");
     else if (!p->name || !*p->name || strlen(p->name) >= FXI_PLUGIN_NAME)
         snprintf(why, size, "it has no name");
     else if (!fxi_same_letters(p->name, wish->name))
-        snprintf(why, size, "it says that it is the %s %s", fxi_plugin_kind_text(p->kind), p->name);
+        snprintf(why, size, "it identifies itself as the %s %s", fxi_plugin_kind_text(p->kind),
+                 p->name);
     else if (wish->serves && (!p->serves || !fxi_same_letters(p->serves, wish->serves)))
-        snprintf(why, size, "it says that it serves %s", p->serves ? p->serves : "no backend");
+        snprintf(why, size, "it identifies itself as a plugin for %s",
+                 p->serves ? p->serves : "no backend");
     return !*why;
 }
 
@@ -221,7 +223,7 @@ static bool try_file(const char *path, search *s)
     void *library = fxi_library_open(path, reason, sizeof reason);
     const fx_plugin_head *p = library ? head_of(library, why, sizeof why) : NULL;
     if (!library)
-        snprintf(why, sizeof why, "it does not open: %s", reason);
+        snprintf(why, sizeof why, "it cannot be opened: %s", reason);
     if (p && fits(p, s->wish, why, sizeof why) && s->wish->take)
         take_quietly(p, s->wish, why, sizeof why);
     fxi_plugin_note(path, p && p->abi == FX_PLUGIN_ABI ? p : NULL, why);
@@ -229,7 +231,7 @@ static bool try_file(const char *path, search *s)
         s->found = p;
         return true;
     }
-    snprintf(line, sizeof line, "%s is not used: %s", path, why);
+    snprintf(line, sizeof line, "%s is ignored: %s", path, why);
     fx_message(1, "%s", line);
     add(s->why, "; ", line);
     s->rejected++;

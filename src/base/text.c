@@ -102,7 +102,7 @@ void fxi_text_bytes(fx_text *text, int64_t bytes)
 static bool complete(fx_text *text)
 {
     if (text->failed)
-        fx_fail(FX_STATUS_MEMORY, "show", "no memory for the text");
+        fx_fail(FX_STATUS_MEMORY, "show", "out of memory for the text");
     return !text->failed;
 }
 

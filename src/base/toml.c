@@ -131,7 +131,7 @@ static bool unicode_escape(scanner *c, int digits, char *out, size_t capacity, s
         p = p << 4 | (unsigned long)(d - hex);
     }
     if (p > 0x10FFFF || (p >= 0xD800 && p < 0xE000))
-        return fail(c, "a \\u escape is no character");
+        return fail(c, "a \\u escape is not a character");
     return put_code_point(c, out, capacity, length, p);
 }
 
@@ -187,7 +187,7 @@ static bool string(scanner *c, bool lines, char *out, size_t capacity)
                                 : !put(c, out, capacity, &length, ch))
             return false;
     }
-    return fail(c, "a string does not end");
+    return fail(c, "a string is not closed");
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -317,7 +317,7 @@ static bool word(scanner *c)
     const bool named =
         (n == 4 && memcmp(w, "true", 4) == 0) || (n == 5 && memcmp(w, "false", 5) == 0) ||
         (n == sign + 3 && (memcmp(w + sign, "inf", 3) == 0 || memcmp(w + sign, "nan", 3) == 0));
-    return number || named || fail(c, n ? "a value that is none of TOML's" : "expected a value");
+    return number || named || fail(c, n ? "not a TOML value" : "expected a value");
 }
 
 static bool value(scanner *c)
@@ -347,7 +347,7 @@ static bool pair(scanner *c)
     const size_t from = c->at;
     const int line = c->line;
     if (wanted && c->value.to)
-        return fail(c, "the key was there before");
+        return fail(c, "the key is defined twice");
     if (!value(c))
         return false;
     if (wanted) {
@@ -373,7 +373,7 @@ static bool header(scanner *c)
     c->at += list ? 2 : 1;
     const bool wanted = !list && path_is(c, c->table, NULL);
     if (wanted && c->header)
-        return fail(c, "the table was there before");
+        return fail(c, "the table is defined twice");
     if (!end_of_line(c))
         return false;
     if (wanted)
@@ -431,7 +431,7 @@ bool fxi_toml_string(const char *text, size_t n, const char *table, const char *
     c.at = c.value.from;
     c.line = c.value_line;
     if (peek(&c) != '"' && peek(&c) != '\'')
-        return fail(&c, "the value is no string");
+        return fail(&c, "the value is not a string");
     *found = true;
     return string(&c, true, out, capacity);
 }

@@ -67,7 +67,7 @@ fx_status fxi_collation_open(fxi_collation *c, void *data, bool where_it_was)
     if (status != FX_OK)
         return status;
     if (n != c->n)
-        return fx_fail(FX_STATUS_STATE, OP, "the data had %lld observations and now has %lld",
+        return fx_fail(FX_STATUS_STATE, OP, "the data had %lld observations but now has %lld",
                        (long long)c->n, (long long)n);
     c->data = fx_retain(copy);
     c->sources = fxi_calloc((size_t)c->nsources, sizeof *c->sources);

@@ -65,9 +65,8 @@ static fx_status check_end(const fxi_lines *lines)
 {
     return lines->file.cut
                ? fx_fail(FX_STATUS_FORMAT, lines->file.op,
-                         "%s: line %lld: expected the end of the gzip stream, found nothing%s",
-                         lines->file.path, (long long)lines->number,
-                         fxi_data_file_cut_note(&lines->file))
+                         "%s: line %lld: the gzip stream is truncated%s", lines->file.path,
+                         (long long)lines->number, fxi_data_file_cut_note(&lines->file))
                : FX_OK;
 }
 
@@ -177,8 +176,8 @@ static void look_for_hint(fxi_lines *lines, char separator)
         char separator;
         const char *text;
     } hints[] = {
-        {';', "; the first line has ';' and no ',': fx_read_table takes .separator = ';'"},
-        {'\t', "; the first line has tabs and no ',': fx_read_table takes .separator = '\\t'"}};
+        {';', "; the first line has ';' and no ',': call fx_read_table with .separator = ';'"},
+        {'\t', "; the first line has tabs and no ',': call fx_read_table with .separator = '\\t'"}};
     const fxi_field all = fxi_field_trim(lines->line, lines->line + lines->length);
     const bool parted = separator != ',' || holds(&all, ',');
     if (lines->other && parted && !holds(&all, lines->other))

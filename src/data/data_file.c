@@ -43,9 +43,9 @@ static int64_t record_failure(fxi_data_file *file)
         file->status =
             fx_fail(FX_STATUS_MEMORY, file->op, "%s: out of memory decompressing", file->path);
     else
-        file->status = fx_fail(FX_STATUS_FORMAT, file->op,
-                               "%s: offset %lld: expected a gzip stream, found damage (%s)",
-                               file->path, offset, reason ? reason : "unknown");
+        file->status =
+            fx_fail(FX_STATUS_FORMAT, file->op, "%s: offset %lld: the gzip stream is damaged (%s)",
+                    file->path, offset, reason ? reason : "unknown");
     return -1;
 }
 
@@ -102,5 +102,5 @@ void fxi_data_file_close(fxi_data_file *file)
 
 const char *fxi_data_file_cut_note(const fxi_data_file *file)
 {
-    return file->cut ? " (the gzip stream breaks off)" : "";
+    return file->cut ? " (the gzip stream is truncated)" : "";
 }

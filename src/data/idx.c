@@ -109,7 +109,7 @@ static fx_status check_magic(const fxi_data_file *file, const unsigned char magi
     char found[64];
     snprintf(found, sizeof found, "%02X %02X", magic[0], magic[1]);
     if (magic[0] || magic[1])
-        return bad(file, 0, "an IDX header beginning 00 00", found);
+        return bad(file, 0, "an IDX header that starts with 00 00", found);
     for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++)
         if (TYPES[i].code == magic[2])
             h->type = &TYPES[i];

@@ -320,7 +320,7 @@ static void drop_items(running *r)
 {
     for (int64_t i = 0; r->items && r->loader->eager && array_of(r->items, i); i++)
         fxi_array_give_up(array_of(r->items, i));
-    fxi_release_because(r->items, "when fx_next went on to the next batch, or its pass ended");
+    fxi_release_because(r->items, "when fx_next moved to the next batch, or its pass ended");
     r->items = NULL;
 }
 
@@ -510,7 +510,7 @@ static running *resume_pass(const fx_loader *l, const fx_batch *batch)
     running *r = unlink_pass(l, batch);
     if (!r)
         fx_fail(FX_STATUS_STATE, OP,
-                "this batch is another loader's or a copy, or its pass has ended");
+                "this batch belongs to another loader, is a copy, or its pass has ended");
     return r;
 }
 
@@ -559,7 +559,7 @@ fx_status fx_loader_seek(fx_loader *l, fx_loader_position to)
     if (!l || !fx_is(l, &loader_type) || l == &error_loader)
         return fx_fail(FX_STATUS_ARGUMENT, OP, "not a DataLoader");
     if (to.batch < 0 || to.batch > fx_loader_length(l))
-        return fx_fail(FX_STATUS_ARGUMENT, OP, "there is no batch %lld, a pass has %lld",
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "there is no batch %lld: a pass has %lld batches",
                        (long long)to.batch, (long long)fx_loader_length(l));
     l->seed = to.seed;
     l->passes = to.pass;

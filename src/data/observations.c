@@ -51,7 +51,7 @@ static void *make_mapped(const mapped *init)
     int64_t n;
     int arrays;
     if (!init->f && !init->each)
-        fx_fail(FX_STATUS_ARGUMENT, "mapobs", "there is no function");
+        fx_fail(FX_STATUS_ARGUMENT, "mapobs", "the function is NULL");
     else if (fxi_obs_check("mapobs", init->data, &n, &arrays) == FX_OK)
         return fxi_new(&mapped_type, init);
     return fx_error_object(&mapped_type);
@@ -82,7 +82,8 @@ void *fxi_obs_apply(void *data, void *observations)
     void *inner = fxi_obs_apply(m->data, observations);
     void *y = m->f ? m->f(inner, m->user) : fxi_fmap(m->each, inner);
     return y ? y
-             : fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "mapobs", "the function gave nothing"));
+             : fx_error_array(
+                   fx_fail(FX_STATUS_ARGUMENT, "mapobs", "the function returned nothing"));
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -118,7 +119,7 @@ static fx_status check_item(const char *op, void *data, int64_t i, void *item, i
         return fx_array_status(item);
     const int axes = fx_ndims(item);
     if (axes == 0)
-        return fx_fail(FX_STATUS_SHAPE, op, "%s has no axis that counts observations", name);
+        return fx_fail(FX_STATUS_SHAPE, op, "%s has no axes, so it has no observations", name);
     const int64_t n = fx_size(item, axes - 1);
     if (i > 0 && n != *io_n)
         return fx_fail(FX_STATUS_SHAPE, op, "%s has %lld observations, %s has %lld",
@@ -138,7 +139,8 @@ fx_status fxi_obs_check(const char *op, void *data, int64_t *out_n, int *out_arr
     if (!fx_is_array(data) && !is_tuple(data))
         return fx_fail(FX_STATUS_ARGUMENT, op,
                        "the data is a %s, expected an array, a tuple or a named tuple of arrays",
-                       fx_type_of(data) ? fx_type_of(data)->name : "thing without a type");
+                       fx_type_of(data) ? fx_type_of(data)->name
+                                        : "value that is not a cflux object");
     const int64_t count = fx_is_array(data) ? 1 : fx_count(data);
     if (count < 1 || count > INT32_MAX)
         return fx_fail(FX_STATUS_ARGUMENT, op, "the data is a tuple of %lld arrays",

@@ -647,9 +647,9 @@ void *fxi_read_table(const fx_read_table_args *given)
         return fx_error_array(FX_STATUS_ARGUMENT);
     table t = {.separator = a.separator};
     if (!t.separator || !strchr(",;|\t ", t.separator) || a.skip < 0)
-        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, OP,
-                                      a.skip < 0 ? "skip is negative"
-                                                 : "the separator is none of , ; | tab and space"));
+        return fx_error_array(fx_fail(
+            FX_STATUS_ARGUMENT, OP,
+            a.skip < 0 ? "skip is negative" : "the separator must be one of , ; | tab and space"));
     fx_status status = fxi_lines_open(&t.lines, OP, a.path);
     if (status == FX_OK)
         status = read_all(&t, a.skip);

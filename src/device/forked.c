@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-#define SENTENCE "%s cannot be used: this process is a fork, made after the device was opened"
+#define SENTENCE "%s cannot be used: the device was opened before this process was forked"
 
 static fx_status refused(const char *operation, const fx_device *device)
 {
@@ -114,7 +114,7 @@ static fx_status refuse_sync(fx_device *device)
 static const char *refuse_part(const char *name)
 {
     (void)name;
-    return "this process is a fork, made after the backend was opened";
+    return "the backend was opened before this process was forked";
 }
 
 /* compile, plan_prepare, submit and the marks of queues are NULL: nothing new is queued. */

@@ -59,15 +59,15 @@ static bool part_of(bool a, bool b, bool c)
 static const char *missing(const fx_backend *b)
 {
     if (!b->alloc || !b->free || !b->run)
-        return "its table lacks alloc, free or run";
+        return "its table must have alloc, free and run";
     if (!b->write != !b->read)
-        return "its table has only one of read and write";
+        return "its table must have both read and write, or neither";
     if (!b->prepare != !b->release)
-        return "its table has only one of prepare and release";
+        return "its table must have both prepare and release, or neither";
     if (part_of(b->plan_prepare, b->plan_run, b->plan_release))
-        return "its table has only a part of plan_prepare, plan_run and plan_release";
+        return "its table must have all of plan_prepare, plan_run and plan_release, or none";
     if (part_of(b->mark, b->wait, b->unmark))
-        return "its table has only a part of mark, wait and unmark";
+        return "its table must have all of mark, wait and unmark, or none";
     return NULL;
 }
 

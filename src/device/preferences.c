@@ -139,9 +139,8 @@ fx_status fxi_preference_store(const char *backend)
     if (changed)
         status = fxi_file_write("gpu_backend_set", path, changed, new_n);
     else if (error.line)
-        status =
-            fx_fail(FX_STATUS_FORMAT, "gpu_backend_set",
-                    "%s, line %d: %s; the file is left as it is", path, error.line, error.text);
+        status = fx_fail(FX_STATUS_FORMAT, "gpu_backend_set",
+                         "%s, line %d: %s; the file is unchanged", path, error.line, error.text);
     else
         status = fx_fail(FX_STATUS_MEMORY, "gpu_backend_set", "no memory for %s", path);
     fxi_free(changed);

@@ -144,8 +144,8 @@ static bool states_too_few(const fx_device *d)
     const bool few = d->info.buffers != 0 && d->info.buffers < FX_LEAST_BUFFERS;
     if (few)
         fx_fail(FX_STATUS_DEVICE, "use",
-                "%s states that a step may have %d buffers, and %d is the least (fx_step_buffers)",
-                d->name, (int)d->info.buffers, (int)FX_LEAST_BUFFERS);
+                "%s allows %d buffers in a step; the minimum is %d (fx_step_buffers)", d->name,
+                (int)d->info.buffers, (int)FX_LEAST_BUFFERS);
     return few;
 }
 
@@ -179,8 +179,8 @@ static fxi_registered *entry(const char *name)
     if (r)
         return r;
     if (entries == FXI_BACKENDS_MOST) {
-        fx_fail(FX_STATUS_DEVICE, "use", "%s is one backend too many: there are %d", name,
-                (int)FXI_BACKENDS_MOST);
+        fx_fail(FX_STATUS_DEVICE, "use", "%s cannot be registered: there are already %d backends",
+                name, (int)FXI_BACKENDS_MOST);
         return NULL;
     }
     registry[entries].name = name;

@@ -55,7 +55,7 @@ static const fxi_registered *split(const char *name, const char **part)
 static const char *why_no_check(const char *inner)
 {
     const char *why = fx_why_not(inner);
-    return *why ? why : "it is not loaded: fx_use has not been called with its name";
+    return *why ? why : "it is not loaded: call fx_use with its name";
 }
 
 const char *fx_why_not(const char *name)
@@ -211,7 +211,7 @@ fx_device *fx_device_get(const char *backend, int id)
                 untried ? " Try loading it with fx_use(\"" : "", untried ? r->name : "",
                 untried ? "\")" : "");
     else if (id < 0 || id >= r->count)
-        fx_fail(FX_STATUS_DEVICE, "device", "%s has %d device%s, there is no id %d", r->name,
+        fx_fail(FX_STATUS_DEVICE, "device", "%s has %d device%s, so there is no id %d", r->name,
                 r->count, r->count == 1 ? "" : "s", id);
     else
         return r->devices[id];
@@ -308,7 +308,7 @@ static const char *no_gpu(char *text, size_t size)
                  "no GPU backend is loaded: call fx_use(\"CUDA\"), for example, or fx_use_all()");
     else if (fxi_works(r) && r->devices[0]->info.on_cpu)
         snprintf(text, size,
-                 "%s computes on the CPU here (%s) and is used only when it is preferred or named",
+                 "%s computes on the CPU (%s) and is used only if it is preferred or named",
                  r->name, r->devices[0]->info.name);
     else if (fxi_works(r))
         snprintf(text, size, "the CPU is the preferred backend");
@@ -380,7 +380,7 @@ fx_device *fx_gpu_device(void)
 static void say_no_cuda(void)
 {
     const fxi_registered *r = fxi_registered_find("CUDA");
-    fx_message(1, "fx_cu needs CUDA, so arrays stay where they are: %s.", r->why);
+    fx_message(1, "fx_cu needs CUDA, so arrays are not moved: %s.", r->why);
 }
 
 fx_device *fxi_cuda_or_none(void)

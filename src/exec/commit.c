@@ -105,7 +105,7 @@ static fx_status check_commit(int n, fx_array *const *handles, fx_array *const *
             memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(int64_t)) != 0 ||
             a->dtype != b->dtype)
             return fx_fail(FX_STATUS_SHAPE, "update",
-                           "a new value differs from the old one in size or type");
+                           "the new value has another size or type than the old one");
     }
     return FX_OK;
 }

@@ -36,7 +36,7 @@ fx_precision fx_matmul_precision(void)
                                      __ATOMIC_RELAXED))
         return (fx_precision)now;
     if (found == NAMES)
-        fx_message(1, "FX_MATMUL_PRECISION=%s is ignored: it may be highest, high or medium.",
+        fx_message(1, "FX_MATMUL_PRECISION=%s is ignored: it must be highest, high or medium.",
                    text);
     return (fx_precision)wish;
 }
@@ -44,7 +44,7 @@ fx_precision fx_matmul_precision(void)
 fx_status fx_set_matmul_precision(fx_precision precision)
 {
     if ((unsigned)precision >= NAMES)
-        return fx_fail(FX_STATUS_ARGUMENT, "set_matmul_precision", "%d is no fx_precision",
+        return fx_fail(FX_STATUS_ARGUMENT, "set_matmul_precision", "%d is not an fx_precision",
                        (int)precision);
     __atomic_store_n(&chosen, (int)precision, __ATOMIC_RELAXED);
     return FX_OK;

@@ -113,8 +113,7 @@ static bool unique(fxi_julia *j, const fxi_bson_list *list, fxi_bson where)
     }
     if (twice >= 0)
         fxi_bytes_fail(j->b, fxi_bson_place(j, where),
-                       "the key \"%.60s\" is in a dictionary for the second time",
-                       list->names[twice]);
+                       "a dictionary contains the key \"%.60s\" twice", list->names[twice]);
     return twice < 0;
 }
 
@@ -137,7 +136,7 @@ void *fxi_bson_dictionary(fxi_julia *j, fxi_bson v, int depth)
     fxi_julia_struct_name(j, v, type);
     if (!series_of(j, first, &keys) || !series_of(j, second, &values) || keys.n != values.n) {
         fxi_bytes_fail(j->b, fxi_bson_place(j, v),
-                       "a %s whose keys and values are not two lists of one length", type);
+                       "a %s whose keys and values are not two lists of equal length", type);
         return NULL;
     }
     key_names names = {.kind = FXI_KEYS_STRING};

@@ -145,8 +145,7 @@ static bool each_once(fxi_bytes *b, const key_place *keys, int64_t n)
         if (strcmp(keys[i].key, keys[i - 1].key) == 0 && (!twice || keys[i].at < twice->at))
             twice = &keys[i];
     if (twice)
-        fxi_bytes_fail(b, twice->at, "the key \"%.60s\" is in its document for the second time",
-                       twice->key);
+        fxi_bytes_fail(b, twice->at, "a document contains the key \"%.60s\" twice", twice->key);
     return !twice;
 }
 
@@ -182,7 +181,7 @@ static bool enter(checker *c, const uint8_t *data, size_t size)
     if (c->depth == FXI_BSON_MAX_NESTING)
         fxi_bytes_fail(c->b, at, "nested deeper than %d", FXI_BSON_MAX_NESTING);
     else if (!bson_iter_init_from_data(&c->stack[c->depth].iter, data, size))
-        fxi_bytes_fail(c->b, at, "a document whose length, %zu, or end is wrong", size);
+        fxi_bytes_fail(c->b, at, "a document with a wrong length, %zu, or a wrong end", size);
     else
         return ++c->depth > 0;
     return false;
@@ -201,7 +200,7 @@ static bool check_value(checker *c, const bson_iter_t *iter)
     if (!bson_utf8_validate(key, strlen(key), false))
         return fxi_bytes_fail(c->b, at, "a key that is not UTF-8") == FX_OK;
     if (v.kind == FXI_BSON_NOTHING)
-        return fxi_bytes_fail(c->b, at, "\"%.60s\" has type 0x%02x, which no file of Flux has", key,
+        return fxi_bytes_fail(c->b, at, "\"%.60s\" has type 0x%02x, which Flux does not write", key,
                               (unsigned)bson_iter_type(iter)) == FX_OK;
     if (v.kind == FXI_BSON_STRING && !bson_utf8_validate(v.u.text, v.size, true))
         return fxi_bytes_fail(c->b, at, "\"%.60s\" is a text that is not UTF-8", key) == FX_OK;
@@ -220,7 +219,7 @@ static bool check(checker *c)
                 return false;
         } else if (iter->err_off) {
             fxi_bytes_fail(c->b, at + iter->err_off,
-                           "a value that is damaged or goes past the end of its document");
+                           "a value that is damaged or extends past the end of its document");
             return false;
         } else {
             c->depth--;
@@ -236,7 +235,7 @@ fxi_bson fxi_bson_open(fxi_bytes *b)
     if (b->status != FX_OK)
         return nothing;
     if (length != b->size || length < 5) {
-        fxi_bytes_fail(b, 0, "the document says it has %zu bytes, the file has %zu", length,
+        fxi_bytes_fail(b, 0, "the document should have %zu bytes, but the file has %zu", length,
                        b->size);
         return nothing;
     }

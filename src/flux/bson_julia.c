@@ -19,11 +19,8 @@ static bool is_keras(fxi_julia *j)
     static const char *const keys[] = {"class_name", "keras_version", "model_config"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (fxi_bson_get(j->root, keys[i]).kind != FXI_BSON_NOTHING)
-            return fxi_bytes_fail(
-                       j->b, 0,
-                       "a model of Keras (it has \"%s\"), not one of Flux: its layers are "
-                       "described in another way",
-                       keys[i]) != FX_OK;
+            return fxi_bytes_fail(j->b, 0, "a model of Keras (it has \"%s\"), not one of Flux",
+                                  keys[i]) != FX_OK;
     return false;
 }
 

@@ -368,7 +368,7 @@ void *fxi_bson_layer(fxi_julia *j, const char *type, fxi_bson v, int depth)
         return NULL;
     }
     if (layer && fx_is_error(layer) && j->b->status == FX_OK) {
-        const fx_error e = clean ? fx_error_take() : (fx_error){.message = "does not fit together"};
+        const fx_error e = clean ? fx_error_take() : (fx_error){.message = "is not consistent"};
         fxi_bytes_fail(j->b, (size_t)(v.u.bytes - j->b->data), "a %s: %s", type, e.message);
         return NULL;
     }

@@ -139,7 +139,7 @@ void *fxi_bson_elements(fxi_julia *j, const fxi_file_type *type, fxi_bson data, 
     size_t bytes = 0;
     if (!fxi_file_type_bytes(type, (int)size->n, sizes, &bytes) || bytes != data.size) {
         fxi_bytes_fail(j->b, fxi_bson_place(j, data),
-                       "an array whose size does not fit its %u bytes", (unsigned)data.size);
+                       "an array whose size does not match its %u bytes", (unsigned)data.size);
         return NULL;
     }
     fx_array *x = fxi_file_type_array(&part, type, false, (int)size->n, sizes);
@@ -168,8 +168,7 @@ static void *array(fxi_julia *j, fxi_bson v, int depth)
     for (int64_t i = 0; i < size.n; i++)
         good = good && size.v[i] >= 0;
     if (!good || (data.kind != FXI_BSON_BINARY && data.kind != FXI_BSON_ARRAY)) {
-        fxi_bytes_fail(j->b, fxi_bson_place(j, v),
-                       "an array whose size or data are not given as such");
+        fxi_bytes_fail(j->b, fxi_bson_place(j, v), "an array without valid size or data");
         return NULL;
     }
     const fxi_file_type *type = fxi_julia_elements(j, fxi_bson_get(v, "type"));
@@ -220,7 +219,8 @@ static void *pairs(fxi_julia *j, const char *type, fxi_bson keys, fxi_bson value
         const char *name = fxi_bson_key_text(j, k);
         if (!name || !fxi_bson_next(&vs, &v))
             fxi_bytes_fail(j->b, fxi_bson_place(j, keys),
-                           name ? "%s has more names than values" : "a name of a %s is none", type);
+                           name ? "%s has more names than values" : "an invalid name in a %s",
+                           type);
         else
             fxi_bson_list_push(j, &list, name, fxi_bson_object(j, v, depth + 1));
     }
@@ -251,7 +251,7 @@ static void *parameters(fxi_julia *j, fxi_bson v, int depth)
         list = fxi_julia_value(j, fxi_bson_at(fxi_julia_get(j, list, "data"), 0));
     if (list.kind == FXI_BSON_ARRAY)
         return tuple_of(j, list, depth);
-    fxi_bytes_fail(j->b, fxi_bson_place(j, v), "a list of parameters that holds no list");
+    fxi_bytes_fail(j->b, fxi_bson_place(j, v), "a list of parameters that contains no list");
     return NULL;
 }
 
@@ -357,7 +357,7 @@ static void *document(fxi_julia *j, fxi_bson v, int depth)
     for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++)
         if (fxi_bson_is(tag, tags[i].tag))
             return tags[i].make(j, v, depth);
-    fxi_bytes_fail(j->b, fxi_bson_place(j, v), "the tag \"%.40s\" is none of BSON.jl's",
+    fxi_bytes_fail(j->b, fxi_bson_place(j, v), "BSON.jl has no tag \"%.40s\"",
                    tag.kind == FXI_BSON_STRING ? tag.u.text : "");
     return NULL;
 }
@@ -439,7 +439,7 @@ void *fxi_bson_load(fxi_bytes *b)
     const fx_error earlier = fxi_error_begin();
     void *object = load(b);
     if (b->status == FX_OK && !object)
-        fxi_bytes_fail(b, 0, "the file holds nothing");
+        fxi_bytes_fail(b, 0, "the file is empty");
     const fx_status status = fxi_error_end(&earlier);
     if (b->status == FX_OK)
         b->status = status;

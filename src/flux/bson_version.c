@@ -84,7 +84,7 @@ static void flux_text(fxi_flux_range r, char *text, size_t size)
     version_text(r.until, until);
     *text = 0;
     if (r.since > r.until)
-        snprintf(text, size, "no one version of Flux");
+        snprintf(text, size, "no single version of Flux");
     else if (r.since > FXI_FLUX_FIRST && r.until < FXI_FLUX_LAST && strcmp(since, until) != 0)
         snprintf(text, size, "Flux %s to %s", since, until);
     else if (r.since > FXI_FLUX_FIRST && r.until < FXI_FLUX_LAST)
@@ -128,7 +128,7 @@ fx_status fx_load_flux_version(const char *version)
     const int v = version ? version_of(version) : 0;
     if (v < 0)
         return fx_fail(FX_STATUS_ARGUMENT, "load_flux_version",
-                       "\"%s\" is no version of Flux such as 0.14 or 0.16.10", version);
+                       "\"%s\" is not a version of Flux such as 0.14 or 0.16.10", version);
     chosen = v;
     return FX_OK;
 }

@@ -169,9 +169,10 @@ static void function_path(writer *w, const fx_function *f, char name[80], const 
     path[n++] = name;
     path[n] = NULL;
     if (fxi_julia_function_named(f->name) != f && w->base.status == FX_OK)
-        w->base.status = fx_fail(
-            FX_STATUS_UNSUPPORTED, w->base.op,
-            "the function %s is the program's own: BSON names functions of Julia's", f->name);
+        w->base.status =
+            fx_fail(FX_STATUS_UNSUPPORTED, w->base.op,
+                    "the function %s belongs to the program; BSON can only name functions of Julia",
+                    f->name);
 }
 
 /* ---- containers ------------------------------------------------------------------------------ */
@@ -418,9 +419,10 @@ static void unknown(writer *w, const void *object)
     char text[200];
     fx_summary((void *)(uintptr_t)object, text, sizeof text);
     if (w->base.status == FX_OK)
-        w->base.status =
-            fx_fail(FX_STATUS_UNSUPPORTED, w->base.op,
-                    "%s is no type of Flux: BSON needs one; .safetensors keeps its arrays", text);
+        w->base.status = fx_fail(
+            FX_STATUS_UNSUPPORTED, w->base.op,
+            "%s is not a type of Flux, which BSON requires; .safetensors can store its arrays",
+            text);
 }
 
 /* The value (or the type) of an object that is neither a struct nor a list. */
@@ -466,8 +468,7 @@ static fxi_item as_written(fxi_item item)
 static fx_status too_long(const writer *w)
 {
     return fx_fail(FX_STATUS_UNSUPPORTED, w->base.op,
-                   "%s: more than 2 GiB: BSON counts in 32 bits and ends at 2 GiB; use "
-                   ".safetensors or a checkpoint",
+                   "%s: more than 2 GiB, the limit of BSON; use .safetensors or a checkpoint",
                    w->path);
 }
 
@@ -610,7 +611,7 @@ static fx_status save(fxi_file_out *out, const fxi_saving *what)
         collect(&w, what->objects[i], 0);
         if (strcmp(what->names[i], "_backrefs") == 0)
             w.base.status =
-                fx_fail(FX_STATUS_ARGUMENT, w.base.op, "the name _backrefs is BSON.jl's own");
+                fx_fail(FX_STATUS_ARGUMENT, w.base.op, "BSON.jl reserves the name _backrefs");
     }
     find_ties(&w);
     if (w.base.status == FX_OK)
@@ -625,7 +626,7 @@ fx_status fxi_bson_save(fxi_file_out *out, const fxi_saving *what)
 {
     fxi_saving flux = *what;
     if (what->metadata)
-        return fx_fail(FX_STATUS_UNSUPPORTED, what->op, "BSON has no place for metadata");
+        return fx_fail(FX_STATUS_UNSUPPORTED, what->op, "BSON cannot store metadata");
     void **objects = fxi_calloc((size_t)what->n + 1, sizeof *objects);
     if (!objects)
         return fx_fail(FX_STATUS_MEMORY, what->op, "no memory for %d objects", what->n);

@@ -82,7 +82,7 @@ static void *node_forward(void *self, int n, void *const *args)
     (void)n;
     (void)args;
     return fx_error_array(fx_fail(FX_STATUS_UNSUPPORTED, "call",
-                                  "%s came from a file and is no layer of this library",
+                                  "%s came from a file and is not a layer of this library",
                                   fxi_file_node_name(self)));
 }
 

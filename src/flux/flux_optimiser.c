@@ -124,7 +124,7 @@ static fx_walk match_place(const fx_spot *at, void *user)
     const bool array = x && fx_is_array(x);
     if (tree && is_leaf(tree))
         return (array ? add(m, x, tree)
-                      : unfit(m, "the tree has a Leaf where the model has no array"))
+                      : unfit(m, "the tree has a Leaf at a position where the model has no array"))
                    ? FX_WALK_PASS
                    : FX_WALK_STOP;
     if (!is_branch(at))
@@ -134,7 +134,8 @@ static fx_walk match_place(const fx_spot *at, void *user)
         return FX_WALK_ENTER;
     if (!has_leaf(tree, &m->status))
         return m->status == FX_OK ? FX_WALK_PASS : FX_WALK_STOP;
-    unfit(m, "the tree has %lld branches where the model has %lld", (long long)n, (long long)has);
+    unfit(m, "the tree has %lld branches, but the model has %lld at that position", (long long)n,
+          (long long)has);
     return FX_WALK_STOP;
 }
 
@@ -146,7 +147,7 @@ static bool match(matching *m, void *tree, void *x)
     const fx_status status = fx_tree_walk(&how, both);
     m->status = m->status == FX_OK ? status : m->status;
     m->no_memory |= m->status == FX_STATUS_MEMORY;
-    return m->status != FX_OK ? unfit(m, "the tree cannot be walked") : !m->why[0];
+    return m->status != FX_OK ? unfit(m, "the tree cannot be traversed") : !m->why[0];
 }
 
 static int by_array(const void *a, const void *b)
@@ -268,7 +269,7 @@ static int row_of(matching *m, const parts *p)
         if (strcmp(name + strlen(module), rules[i].name) == 0 &&
             (!p->decay || strcmp(rules[i].rule, "Adam") == 0))
             return (int)i;
-    unfit(m, "%s%s is no rule of this library", name ? name : "what a Leaf holds",
+    unfit(m, "%s%s is not a rule of this library", name ? name : "the content of a Leaf",
           p->decay ? " with a WeightDecay after it" : "");
     return -1;
 }
@@ -322,7 +323,7 @@ static bool fits(matching *m, const parts *p, const void *x)
         return true;
     for (int i = 0; i < n; i++)
         if (!same_size(state_at(p, i, n), x))
-            return unfit(m, "what %s remembers has not the size of its array",
+            return unfit(m, "the state of %s does not have the size of its array",
                          fxi_file_node_name(p->rule));
     return n < 2 || two_numbers(fx_child(p->state, 2), numbers) ||
            unfit(m, "%s has no powers of beta", fxi_file_node_name(p->rule));
@@ -452,7 +453,7 @@ static bool prepare(matching *m, void *optimiser, void *model)
         match_old(m, optimiser);
     } else if (!has_leaf(optimiser, &m->status)) {
         m->no_memory |= m->status == FX_STATUS_MEMORY;
-        return unfit(m, "there is no Leaf of Optimisers.jl and no optimiser of Flux");
+        return unfit(m, "it contains neither a Leaf of Optimisers.jl nor an optimiser of Flux");
     } else
         match(m, optimiser, fx_flux_state(model));
     sort_pairs(m);
@@ -478,7 +479,7 @@ void *fx_flux_optimiser(void *optimiser, void *model)
     if (fx_is_error(optimiser) || fx_is_error(model))
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, OP, "the %s %s",
                                       fx_is_error(model) ? "model" : "optimiser",
-                                      "is NULL or carries an error"));
+                                      "is NULL or an error object"));
     matching m = {.work = WORK_OF_ASKING};
     const fx_error earlier = fxi_error_begin();
     void *state = is_state_of(optimiser, model)   ? optimiser
@@ -568,8 +569,8 @@ fx_status fxi_flux_optimisers_out(const fxi_saving *what, void **objects)
         objects[i] = tree_beside(what, object);
         if (!objects[i])
             return fx_fail(FX_STATUS_ARGUMENT, what->op,
-                           "\"%s\" is the state of an optimiser, which Flux keeps in the shape of "
-                           "its model: save the model beside it",
+                           "\"%s\" is the state of an optimiser, which Flux stores in the shape of "
+                           "its model: save the model in the same file",
                            what->names[i]);
         if (fx_is_error(objects[i]))
             return fx_error_status() != FX_OK ? fx_error_status() : FX_STATUS_MEMORY;

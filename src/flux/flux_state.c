@@ -143,7 +143,7 @@ void *fx_flux_state(void *model)
 {
     FXI_SCOPE;
     if (!model)
-        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "flux_state", "there is no model"));
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "flux_state", "the model is NULL"));
     const fxi_item item = {.kind = FXI_ITEM_OBJECT, .object = model};
     made m = {0};
     void *state = state_of(&m, &item, 0);

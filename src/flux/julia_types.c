@@ -108,16 +108,17 @@ fx_status fx_julia_name(const void *object, const char *name)
 {
     fxi_shape layer;
     if (!object || !is_own(object) || fxi_shape_of(object, &layer))
-        return fx_fail(FX_STATUS_ARGUMENT, "julia_name",
-                       "the object is no struct of the program's own (FX_FUNCTOR and its like)");
+        return fx_fail(
+            FX_STATUS_ARGUMENT, "julia_name",
+            "the object is not a struct of the program (FX_FUNCTOR, FX_LAYER, FX_STRUCT)");
     const fx_type *type = fx_type_of(object);
     name = name ? name : type->name;
     if (type->nfields > FXI_SHAPE_FIELDS)
-        return fx_fail(FX_STATUS_UNSUPPORTED, "julia_name", "%s has %d fields; at most %d",
+        return fx_fail(FX_STATUS_UNSUPPORTED, "julia_name", "%s has %d fields; the maximum is %d",
                        type->name, type->nfields, FXI_SHAPE_FIELDS);
     if (!good_name(name))
         return fx_fail(FX_STATUS_ARGUMENT, "julia_name",
-                       "\"%s\" is no name of a type such as MyModels.Encoder", name);
+                       "\"%s\" is not a type name such as MyModels.Encoder", name);
     fxi_mutex_lock(&lock);
     const fx_status status = name_type(object, name);
     fxi_mutex_unlock(&lock);
@@ -297,7 +298,7 @@ static void *filled(fxi_julia *j, const own_type *t, fxi_bson v, int depth, char
         const bool good = read_field(j, t, i, field, depth, init + f->offset);
         if (!good && j->b->status == FX_OK)
             fxi_bytes_fail(j->b, fxi_bson_place(j, v),
-                           "the field %s of a %s is of another type than in the program's %s",
+                           "the field %s of a %s has another type than in the program's %s",
                            f->name, t->name, t->type->name);
         if (j->b->status != FX_OK)
             return NULL;
@@ -332,7 +333,7 @@ void *fxi_own_struct(fxi_julia *j, const char *type, fxi_bson v, int depth)
     const int64_t n = data.kind == FXI_BSON_ARRAY ? fxi_bson_count(data) : -1;
     if (n != t.type->nfields) {
         fxi_bytes_fail(j->b, fxi_bson_place(j, v),
-                       "a %s has %lld fields in the file, and %d in the program's %s", type,
+                       "a %s has %lld fields in the file, but %d in the program's %s", type,
                        (long long)n, t.type->nfields, t.type->name);
         return NULL;
     }

@@ -98,7 +98,7 @@ static void *take_tuple(fxi_reader *r)
     if (ok && l.n == 1 && !l.named && !l.comma)
         tuple = l.items[0];
     else if (ok && l.named && !all)
-        fxi_reader_fail(r, start, "a tuple has names for all of its items or for none");
+        fxi_reader_fail(r, start, "either all items of a tuple have names, or none");
     else if (ok)
         tuple = l.named ? fx_named_tuple_from(l.n, (const char *const *)l.names, l.items)
                         : fxi_tuple(l.n, l.items);

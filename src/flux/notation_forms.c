@@ -431,7 +431,7 @@ static bool find_parameter(fxi_reader *r, call *c)
                                fxi_reader_got(r, r->at, buf));
     c->current = parameter(c->form, i);
     if (c->given >> i & 1)
-        return fxi_reader_fail(r, name.from, "%.*s was given twice", first_width(c->current->names),
+        return fxi_reader_fail(r, name.from, "%.*s is given twice", first_width(c->current->names),
                                c->current->names);
     c->given |= 1u << i;
     return true;

@@ -244,7 +244,7 @@ bool fxi_reader_number(fxi_reader *r, fxi_number *out)
         ok = errno == 0;
     }
     if (!ok)
-        return fxi_reader_fail(r, out->span.from, "%s is no number, or too large", text);
+        return fxi_reader_fail(r, out->span.from, "%s is not a number, or too large", text);
     r->at = out->span.to;
     return true;
 }
@@ -256,7 +256,7 @@ bool fxi_reader_begin(fxi_reader *r, const char *what, const char *text)
     *r = (fxi_reader){.what = what, .text = text, .at = text};
     r->record_before = fx_error_status() != FX_OK;
     if (!text)
-        r->status = fx_fail(FX_STATUS_ARGUMENT, what, "there is no text");
+        r->status = fx_fail(FX_STATUS_ARGUMENT, what, "the text is NULL");
     return text != NULL;
 }
 

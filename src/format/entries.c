@@ -67,7 +67,7 @@ static fx_walk count_array(const fx_spot *at, void *user)
         char path[MAX_NAME];
         fx_spot_path(at, w->e->naming, path, sizeof path);
         return stop(w, fx_fail(FX_STATUS_UNSUPPORTED, w->e->op,
-                               "%s%s%s: objects lie more than %d deep in each other", w->name,
+                               "%s%s%s: objects are nested more than %d levels deep", w->name,
                                *w->name ? "." : "", path, (int)FXI_IO_MAX_DEPTH));
     }
     if (fx_has_children(x))
@@ -75,10 +75,11 @@ static fx_walk count_array(const fx_spot *at, void *user)
     if (!x || !fx_is_array(x))
         return FX_WALK_PASS;
     if (++w->arrays + w->e->n > FXI_IO_MAX_ARRAYS)
-        return stop(w, fx_fail(FX_STATUS_UNSUPPORTED, w->e->op,
-                               "%s%sthere are more than %d arrays: one that several objects share "
-                               "has a name for every path to it; BSON files keep it once",
-                               w->name, *w->name ? ": " : "", (int)FXI_IO_MAX_ARRAYS));
+        return stop(w,
+                    fx_fail(FX_STATUS_UNSUPPORTED, w->e->op,
+                            "%s%sthere are more than %d names of arrays: an array that several "
+                            "objects share has one name for each path to it; BSON stores it once",
+                            w->name, *w->name ? ": " : "", (int)FXI_IO_MAX_ARRAYS));
     return FX_WALK_TAKE;
 }
 

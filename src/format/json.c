@@ -23,7 +23,7 @@ static void unexpected(fxi_bytes *b, const char *expected)
 {
     const unsigned char c = fxi_json_peek(b);
     if (b->at >= b->size)
-        fxi_bytes_fail(b, b->at, "expected %s, the text ends", expected);
+        fxi_bytes_fail(b, b->at, "expected %s, found the end of the text", expected);
     else
         fxi_bytes_fail(b, b->at,
                        c > 32 && c < 127 ? "expected %s, found '%c'"
@@ -78,7 +78,7 @@ static int32_t escaped_code(fxi_bytes *b)
             return 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
     }
     if (c == 0 || (c >= 0xD800 && c < 0xE000)) {
-        fxi_bytes_fail(b, at, "a character of this number is not possible here");
+        fxi_bytes_fail(b, at, "a character with this number is not allowed here");
         return -1;
     }
     return c;
@@ -121,7 +121,7 @@ static size_t raw_length(fxi_bytes *b)
     if (i >= b->size)
         fxi_bytes_fail(b, b->size, "a string is not closed");
     else if (b->data[i] != '"')
-        fxi_bytes_fail(b, i, "a string holds the byte %d", b->data[i]);
+        fxi_bytes_fail(b, i, "a string contains the byte %d", b->data[i]);
     return b->status == FX_OK ? i - b->at : 0;
 }
 

@@ -97,7 +97,7 @@ static void read_children(fxi_bytes *b, fxi_json *out, int depth)
     const bool object = out->kind == FXI_JSON_OBJECT;
     fxi_json **end = &out->child;
     if (depth == FXI_IO_MAX_DEPTH) {
-        fxi_bytes_fail(b, b->at, "more than %d lists and objects within each other", depth);
+        fxi_bytes_fail(b, b->at, "lists and objects nested more than %d levels deep", depth);
         return;
     }
     while (fxi_json_more(b, object ? '}' : ']', end == &out->child)) {

@@ -144,7 +144,7 @@ static void read_pair(fxi_bytes *h, header *out)
             keys[i].read(h, out);
             return;
         }
-    fxi_bytes_fail(h, at, "\"%s\" is there twice, or is none of descr, fortran_order and shape",
+    fxi_bytes_fail(h, at, "\"%s\" appears twice, or is not one of descr, fortran_order and shape",
                    key);
 }
 
@@ -177,12 +177,13 @@ static fxi_bytes open_header(fxi_bytes *b)
 {
     const unsigned char *magic = fxi_bytes_take(b, FXI_NPY_MAGIC_BYTES, "the magic number");
     if (magic && memcmp(magic, FXI_NPY_MAGIC, FXI_NPY_MAGIC_BYTES) != 0)
-        fxi_bytes_fail(b, 0, "the magic number is not that of NumPy");
+        fxi_bytes_fail(b, 0, "the magic number is not NumPy's");
     const uint64_t major = fxi_bytes_number(b, 1, "the version");
     const uint64_t minor = fxi_bytes_number(b, 1, "the version");
     if (b->status == FX_OK && (major < 1 || major > 3 || minor != 0))
-        fxi_bytes_fail(b, FXI_NPY_MAGIC_BYTES, "the version is %d.%d, known are 1.0, 2.0 and 3.0",
-                       (int)major, (int)minor);
+        fxi_bytes_fail(b, FXI_NPY_MAGIC_BYTES,
+                       "the version is %d.%d; supported are 1.0, 2.0 and 3.0", (int)major,
+                       (int)minor);
     const uint64_t n = fxi_bytes_number(b, major == 1 ? 2 : 4, "the length of the header");
     if (n > MAX_HEADER)
         fxi_bytes_fail(b, b->at, "the header has %llu bytes, expected at most %d",
@@ -199,7 +200,7 @@ static const fxi_file_type *type_of(fxi_bytes *h, const char *descr, bool *out_b
         descr[0] && strchr("<>|=", descr[0]) ? fxi_file_type_npy(descr + 1) : NULL;
     if (!type)
         fxi_bytes_fail(h, 0, "the element type is '%s'%s", descr,
-                       strchr(descr, 'O') ? ", Python objects, which are not loaded"
+                       strchr(descr, 'O') ? ": Python objects are not loaded"
                                           : ", expected numbers");
     return type;
 }
@@ -273,7 +274,7 @@ size_t fxi_npy_header(const char *op, const fx_array *x, char out[FXI_NPY_HEADER
 {
     const fxi_file_type *type = fxi_file_type_of(fx_eltype(x));
     if (!type->npy) {
-        fx_fail(FX_STATUS_DTYPE, op, "NumPy has no %s; fx_f32 makes a copy that can be saved",
+        fx_fail(FX_STATUS_DTYPE, op, "NumPy has no %s; convert with fx_f32 before saving",
                 fx_dtype_name(fx_eltype(x)));
         return 0;
     }
@@ -313,10 +314,10 @@ static fx_status save(fxi_file_out *out, const fxi_saving *what)
         fxi_entries_walk(&e, what->names[i], what->objects[i]);
     fx_status status = e.status;
     if (status == FX_OK && (e.n != 1 || what->metadata))
-        status = fx_fail(FX_STATUS_ARGUMENT, what->op,
-                         "%s: an .npy holds one array and no texts, got %d arrays%s; .npz holds "
-                         "several",
-                         out->path, (int)e.n, what->metadata ? " and texts" : "");
+        status = fx_fail(
+            FX_STATUS_ARGUMENT, what->op,
+            "%s: an .npy can hold one array and no texts, got %d arrays%s; .npz can hold several",
+            out->path, (int)e.n, what->metadata ? " and texts" : "");
     if (status == FX_OK)
         status = save_array(out, e.items[0].array);
     fxi_entries_free(&e);

@@ -97,15 +97,15 @@ static void read_end64(archive *a, size_t end)
     if (end < LOCATOR_BYTES || !signed_as(b, end - LOCATOR_BYTES, SIGNATURE_LOCATOR))
         return;
     b->at = end - LOCATOR_BYTES + 8;
-    const uint64_t at = fxi_bytes_number(b, 8, "the place of the Zip64 end record");
+    const uint64_t at = fxi_bytes_number(b, 8, "the offset of the Zip64 end record");
     if (at > end || end - at < END64_BYTES || !signed_as(b, (size_t)at, SIGNATURE_END64)) {
-        fxi_bytes_fail(b, end - LOCATOR_BYTES, "the Zip64 end record is not where it should be");
+        fxi_bytes_fail(b, end - LOCATOR_BYTES, "the Zip64 end record is not at its offset");
         return;
     }
     b->at = (size_t)at + 32;
     a->count = fxi_bytes_number(b, 8, "the number of members");
     a->directory_bytes = fxi_bytes_number(b, 8, "the size of the directory");
-    a->directory = fxi_bytes_number(b, 8, "the place of the directory");
+    a->directory = fxi_bytes_number(b, 8, "the offset of the directory");
 }
 
 static void read_end(archive *a)
@@ -114,7 +114,7 @@ static void read_end(archive *a)
     size_t end;
     if (!find_end(b, &end)) {
         fxi_bytes_fail(b, b->size, "%s",
-                       b->size ? "the archive's directory is not there: the file is cut off"
+                       b->size ? "the archive's directory is missing: the file is truncated"
                                : "the file is empty");
         return;
     }
@@ -123,14 +123,14 @@ static void read_end(archive *a)
     const uint64_t here = fxi_bytes_number(b, 2, "the number of members");
     a->count = fxi_bytes_number(b, 2, "the number of members");
     a->directory_bytes = fxi_bytes_number(b, 4, "the size of the directory");
-    a->directory = fxi_bytes_number(b, 4, "the place of the directory");
+    a->directory = fxi_bytes_number(b, 4, "the offset of the directory");
     if (disks != 0 || here != a->count)
-        fxi_bytes_fail(b, end, "the archive is in several parts");
+        fxi_bytes_fail(b, end, "the archive is split into several parts");
     read_end64(a, end);
     if (b->status == FX_OK &&
         (a->directory > end || a->directory_bytes > end - a->directory ||
          a->count > a->directory_bytes / ENTRY_BYTES || a->count > FXI_IO_MAX_ARRAYS))
-        fxi_bytes_fail(b, end, "a directory of %llu members in %llu bytes at %llu is not possible",
+        fxi_bytes_fail(b, end, "a directory of %llu members in %llu bytes at %llu is invalid",
                        (unsigned long long)a->count, (unsigned long long)a->directory_bytes,
                        (unsigned long long)a->directory);
 }
@@ -147,7 +147,7 @@ static void read_extra(fxi_bytes *b, size_t n, member *m)
         uint64_t *const values[] = {&m->size, &m->packed, &m->local};
         for (int i = 0; i < 3 && id == ZIP64_FIELD; i++)
             if (*values[i] == IN_64_BITS)
-                *values[i] = fxi_bytes_number(&field, 8, "a size of 64 bits");
+                *values[i] = fxi_bytes_number(&field, 8, "a 64-bit size");
         extra.status = field.status;
     }
     b->status = extra.status;
@@ -179,7 +179,7 @@ static void read_entry(archive *a)
     fxi_bytes *b = a->file;
     member m = {.at = b->at};
     if (fxi_bytes_number(b, 4, "a directory entry") != SIGNATURE_ENTRY)
-        fxi_bytes_fail(b, m.at, "this is no entry of the directory");
+        fxi_bytes_fail(b, m.at, "this is not an entry of the directory");
     fxi_bytes_take(b, 4, "versions");
     m.flags = fxi_bytes_number(b, 2, "flags");
     m.method = fxi_bytes_number(b, 2, "the method");
@@ -191,7 +191,7 @@ static void read_entry(archive *a)
     const size_t extra_bytes = (size_t)fxi_bytes_number(b, 2, "the length of the extra field");
     const size_t comment_bytes = (size_t)fxi_bytes_number(b, 2, "the length of the comment");
     fxi_bytes_take(b, 8, "attributes");
-    m.local = fxi_bytes_number(b, 4, "the place of the member");
+    m.local = fxi_bytes_number(b, 4, "the offset of the member");
     const unsigned char *name = fxi_bytes_take(b, name_bytes, "the name of a member");
     if (name)
         read_extra(b, extra_bytes, &m);
@@ -246,7 +246,7 @@ static void locate(fxi_bytes *b, member *m)
                        (unsigned long long)m->packed, fxi_bytes_left(b));
     if (b->status == FX_OK &&
         (m->method == 0 ? m->size != m->packed : m->size / MOST_INFLATED > m->packed))
-        fxi_bytes_fail(b, m->at, "%llu bytes of \"%.80s\" cannot be %llu packed",
+        fxi_bytes_fail(b, m->at, "%llu bytes of \"%.80s\" cannot come from %llu packed bytes",
                        (unsigned long long)m->size, m->name, (unsigned long long)m->packed);
 }
 
@@ -312,8 +312,8 @@ static fxi_file *unpack(fxi_bytes *b, const member *m, const unsigned char *pack
     if (code == Z_MEM_ERROR)
         no_memory(b);
     else
-        fxi_bytes_fail(b, (size_t)m->begin, "the member \"%.80s\" is damaged: it does not unpack",
-                       m->name);
+        fxi_bytes_fail(b, (size_t)m->begin,
+                       "the member \"%.80s\" is damaged: it cannot be unpacked", m->name);
     fxi_file_release(file);
     return NULL;
 }
@@ -584,7 +584,7 @@ static void add_texts(fxi_entries *e, const void *metadata)
     fxi_metadata_put(&text, NULL, metadata);
     const int64_t n = text.n;
     if (text.failed)
-        e->status = fx_fail(FX_STATUS_MEMORY, e->op, "no memory for the texts");
+        e->status = fx_fail(FX_STATUS_MEMORY, e->op, "out of memory for the texts");
     else if (text.not_utf8)
         e->status = fx_fail(FX_STATUS_ARGUMENT, e->op, "a name or text is not UTF-8");
     else

@@ -116,7 +116,7 @@ static fx_array *place(reading *r, const fxi_file_type *type, int ndims, const u
     size_t bytes;
     if (s->begin > s->end || s->end > r->data.size) {
         fxi_bytes_fail(&r->header, s->at,
-                       "the array's offsets are %llu and %llu, the data have %zu bytes",
+                       "the array's offsets are %llu and %llu, but the data has %zu bytes",
                        (unsigned long long)s->begin, (unsigned long long)s->end, r->data.size);
         return NULL;
     }
@@ -125,9 +125,10 @@ static fx_array *place(reading *r, const fxi_file_type *type, int ndims, const u
         return NULL;
     }
     if (bytes != s->end - s->begin) {
-        fxi_bytes_fail(&r->header, s->at,
-                       "the array has %zu bytes by its sizes, %llu by its offsets", bytes,
-                       (unsigned long long)(s->end - s->begin));
+        fxi_bytes_fail(
+            &r->header, s->at,
+            "the array has %zu bytes according to its shape, but %llu according to its offsets",
+            bytes, (unsigned long long)(s->end - s->begin));
         return NULL;
     }
     r->data.at = s->begin;
@@ -152,7 +153,7 @@ static void read_tensor(reading *r, const char *name, size_t at)
         const unsigned field = colon ? read_field(h, key, &type, &ndims, sizes, &s) : 0;
         if (colon && (field == 0 || has & field))
             fxi_bytes_fail(h, key_at, "\"%.40s\" is %s", key,
-                           field ? "there twice" : "none of dtype, shape and data_offsets");
+                           field ? "given twice" : "not one of dtype, shape and data_offsets");
         has |= field;
         fxi_free(key);
     }
@@ -181,7 +182,7 @@ static void read_header(reading *r)
         char *name = fxi_json_string(h);
         const bool is_metadata = name && strcmp(name, FXI_METADATA_NAME) == 0;
         if (is_metadata && metadata)
-            fxi_bytes_fail(h, at, "the metadata are there twice");
+            fxi_bytes_fail(h, at, "the metadata appears twice");
         if (name && fxi_json_expect(h, ':')) {
             if (is_metadata)
                 r->metadata = fxi_metadata_read(h);
@@ -217,8 +218,8 @@ static void check_cover(reading *r)
         const span *s = &r->spans[i];
         if (s->begin != at)
             fxi_bytes_fail(&r->header, s->at,
-                           "the array \"%.80s\" begins at byte %llu of the data, "
-                           "the one before it ends at %llu",
+                           "the array \"%.80s\" starts at byte %llu of the data, but the previous "
+                           "one ends at %llu",
                            r->entries.items[s->entry].name, (unsigned long long)s->begin,
                            (unsigned long long)at);
         at = s->end;
@@ -244,7 +245,7 @@ static void check_names(reading *r)
     for (int32_t i = 1; i < r->n && r->header.status == FX_OK; i++) {
         const char *name = r->spans[i].name;
         if (strcmp(r->spans[i - 1].name, name) == 0)
-            fxi_bytes_fail(&r->header, r->spans[i].at, "the name \"%.80s\" is there twice", name);
+            fxi_bytes_fail(&r->header, r->spans[i].at, "the name \"%.80s\" appears twice", name);
     }
     if (r->header.status == FX_OK && r->n && !*r->spans[0].name)
         fxi_bytes_fail(&r->header, r->spans[0].at, "the name of an array is empty");
@@ -376,7 +377,7 @@ static fx_status put_header(fx_json *out, const fxi_entries *e, const planned *p
         return fx_fail(FX_STATUS_MEMORY, e->op, "no memory for the header");
     if (out->n > MAX_HEADER)
         return fx_fail(FX_STATUS_UNSUPPORTED, e->op,
-                       "safetensors: the header would have %d bytes, at most %d are allowed",
+                       "safetensors: the header would have %d bytes; the maximum is %d",
                        (int)out->n, (int)MAX_HEADER);
     if (out->not_utf8)
         return fx_fail(FX_STATUS_ARGUMENT, e->op, "a name or text is not UTF-8");

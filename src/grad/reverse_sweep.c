@@ -102,8 +102,8 @@ static bool rebound_in(const fxi_node *n, fx_array *const *x, int nx)
 static fx_status built_before(void)
 {
     return fx_fail(FX_STATUS_STATE, "gradient",
-                   "the loss was built before its parameters were updated; build it anew from the "
-                   "model as it is now");
+                   "the loss was built before its parameters were updated; build it again from the "
+                   "updated model");
 }
 
 static bool finish(sweep *s, int32_t e)
@@ -353,13 +353,13 @@ static fx_status check(fx_array *y, fx_array *gy, fx_array *const *x, int n)
 {
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
     if (fx_is_error(y))
-        return y ? fx_array_status(y) : fx_fail(FX_STATUS_ARGUMENT, "gradient", "there is no loss");
+        return y ? fx_array_status(y) : fx_fail(FX_STATUS_ARGUMENT, "gradient", "the loss is NULL");
     if (fx_is_error(gy))
         return gy ? fx_array_status(gy)
-                  : fx_fail(FX_STATUS_ARGUMENT, "gradient", "there is no upstream gradient");
+                  : fx_fail(FX_STATUS_ARGUMENT, "gradient", "the upstream gradient is NULL");
     if (!fxi_same_shape(y->node, gy->node))
         return fx_fail(FX_STATUS_SHAPE, "gradient",
-                       "the upstream gradient is %s, the result it is for %s",
+                       "the upstream gradient is %s, but its result is %s",
                        fxi_shape_text(gy->node->ndim, gy->node->shape, a),
                        fxi_shape_text(y->node->ndim, y->node->shape, b));
     if (!fxi_is_float(y->node->dtype))
@@ -387,9 +387,9 @@ static fx_status run(sweep *s, fx_array *y, fx_array *gy, fx_array *const *x, in
     if (s->status == FX_OK)
         s->status = collect(s, y->node, x, n);
     if (s->status == FX_OK && y->node->history_cut && !entry_of(s, y->node))
-        s->status = fx_fail(FX_STATUS_STATE, "gradient",
-                            "the step in which the result was built has closed; since then it is a "
-                            "constant");
+        s->status =
+            fx_fail(FX_STATUS_STATE, "gradient",
+                    "the result was built in a training step that has ended; it is now a constant");
     if (s->status != FX_OK)
         return s->status;
     entry *root = entry_of(s, y->node);

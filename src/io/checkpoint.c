@@ -112,7 +112,7 @@ static fx_status keep_older(const char *op, const char *path, int keep)
     if (status != FX_OK || !whole || move_up(path, keep))
         return status;
     return fx_fail(FX_STATUS_IO, op,
-                   "%s: cannot keep the file before: %s; the newest file is unchanged", path,
+                   "%s: cannot keep the previous file: %s; the newest file is unchanged", path,
                    strerror(errno));
 }
 
@@ -157,7 +157,7 @@ static fx_status state_numbers(const char *op, void *state, double **out, int64_
     *out_n = state ? fxi_state_numbers(state, NULL, 0) : 0;
     if (*out_n < 0)
         return *out_n == -2 ? fx_error_status()
-                            : fx_fail(FX_STATUS_ARGUMENT, op, "the state is not one of fx_setup");
+                            : fx_fail(FX_STATUS_ARGUMENT, op, "the state was not made by fx_setup");
     *out = numbers_new(op, *out_n);
     const bool complete = *out && (!state || fxi_state_numbers(state, *out, *out_n) == *out_n);
     return complete ? FX_OK : FX_STATUS_MEMORY;
@@ -214,7 +214,7 @@ fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint_args *given)
         return FX_STATUS_ARGUMENT;
     if (keep < 1 || keep > MAX_KEEP || (path && strlen(path) > LONGEST_PATH))
         return fx_fail(FX_STATUS_ARGUMENT, op,
-                       keep < 1 || keep > MAX_KEEP ? "keep is not between 1 and 1000"
+                       keep < 1 || keep > MAX_KEEP ? "keep must be between 1 and 1000"
                                                    : "the path is too long");
     fx_status status = fxi_file_out_open(&out, op, path);
     if (status == FX_OK)
@@ -286,7 +286,7 @@ static fx_status open_checked(const char *op, const char *path, void **out)
     void *file = check_sum(&b) == FX_OK ? fxi_format_safetensors.load(&b) : NULL;
     status = file && fx_is_error(file) ? fxi_status_of_error(file) : b.status;
     if (status == FX_OK && !is_checkpoint(file))
-        status = fxi_bytes_fail(&b, 0, "the file is no checkpoint, or one of another version");
+        status = fxi_bytes_fail(&b, 0, "the file is not a checkpoint, or has another version");
     fxi_file_release(in);
     if (status == FX_OK)
         *out = file;
@@ -307,7 +307,7 @@ static fx_status open_newest(const char *op, const char *path, char used[MAX_PAT
         if (status == FX_STATUS_MEMORY)
             return status;
         if (status == FX_OK && i > 0)
-            fx_message(1, "%s. %s, written before it, is used.",
+            fx_message(1, "%s. The previous one, %s, is used.",
                        clean ? why.message : "The newest checkpoint cannot be read", used);
         const fx_error error = clean ? fx_error_take() : (fx_error){0};
         if (status == FX_OK)
@@ -433,7 +433,7 @@ fx_status fxi_checkpoint_load(const char *path, fx_checkpoint_args *io)
 {
     static const char *const op = "checkpoint_load";
     if (!io)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "there is no checkpoint to fill in");
+        return fx_fail(FX_STATUS_ARGUMENT, op, "the checkpoint to fill is NULL");
     FXI_TAKE_OPTIONS(fx_checkpoint_args, FXI_CHECKPOINT_ARGS, c, op, io);
     const fx_status status = c_ok ? load(op, path, &c) : FX_STATUS_ARGUMENT;
     if (status == FX_OK)

@@ -20,8 +20,8 @@ static fx_status check_size(const char *source, fxi_entries *to, const fxi_entry
     fx_summary(found, theirs, sizeof theirs);
     fx_summary(key->array, ours, sizeof ours);
     return to->status = fx_fail(FX_STATUS_SHAPE, to->op,
-                                "%s: the array \"%s\" is a %s there, and a %s in the object",
-                                source, key->name, theirs, ours);
+                                "%s: the array \"%s\" is a %s, but a %s in the object", source,
+                                key->name, theirs, ours);
 }
 
 /* Every array of the object with its source: two tuples for fx_loadmodel, which converts, keeps
@@ -58,9 +58,9 @@ static fx_status find_left_over(const char *source, fxi_entries *to, const fxi_e
     for (int32_t i = 0; order && i < from->n && to->status == FX_OK; i++) {
         const fxi_entry *key = &from->items[i];
         if (!bsearch(&key, order, (size_t)to->n, sizeof *order, fxi_entry_by_name))
-            to->status = fx_fail(FX_STATUS_FORMAT, to->op,
-                                 "%s: there is an array \"%s\", which the object has not", source,
-                                 key->name);
+            to->status =
+                fx_fail(FX_STATUS_FORMAT, to->op,
+                        "%s: the array \"%s\" does not exist in the object", source, key->name);
     }
     fxi_free((void *)order);
     return to->status;

@@ -98,7 +98,7 @@ fx_status fxi_save(const char *path, int n, const void *const *names_and_objects
     FXI_SCOPE;
     fxi_saving what = {.op = "save"};
     if (!path)
-        return fx_fail(FX_STATUS_ARGUMENT, what.op, "there is no path");
+        return fx_fail(FX_STATUS_ARGUMENT, what.op, "the path is missing");
     if (fxi_check_text(what.op, 1, "a path", path) != FX_OK)
         return FX_STATUS_ARGUMENT;
     if (n % 2 != 0)
@@ -109,8 +109,8 @@ fx_status fxi_save(const char *path, int n, const void *const *names_and_objects
     if (!format) {
         char known[200];
         known_extensions(known, sizeof known);
-        return fx_fail(FX_STATUS_ARGUMENT, what.op,
-                       "%s: the extension says no format; known are %s", path, known);
+        return fx_fail(FX_STATUS_ARGUMENT, what.op, "%s: unknown extension; use one of %s", path,
+                       known);
     }
     void **both = fxi_calloc((size_t)n + 1, sizeof *both);
     if (!both)
@@ -141,10 +141,9 @@ static fx_status no_format(fxi_bytes *file)
     char first[40], known[200];
     first_bytes(file, first);
     known_extensions(known, sizeof known);
-    return fxi_bytes_fail(file, 0,
-                          "the file is of no known format: it begins with \"%s\" and its extension "
-                          "is none of %s",
-                          first, known);
+    return fxi_bytes_fail(
+        file, 0, "unknown format: the file starts with \"%s\" and its extension is not one of %s",
+        first, known);
 }
 
 /* The format of a file; NULL: it has none. b->status is not FX_OK when it cannot be read at all. An
@@ -229,7 +228,7 @@ void *fx_load_key(const char *path, const char *name)
     FXI_SCOPE;
     static const char *const op = "load_key";
     if (!name)
-        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, op, "there is no name"));
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, op, "the name is NULL"));
     if (fxi_check_text(op, 2, "a name", name) != FX_OK)
         return fx_error_array(FX_STATUS_ARGUMENT);
     void *file = load(op, path);
@@ -240,7 +239,7 @@ void *fx_load_key(const char *path, const char *name)
         found = fxi_entries_below(op, file, name);
     if (!found)
         return fx_error_array(
-            fx_fail(FX_STATUS_ARGUMENT, op, "%s: there is nothing called \"%s\"", path, name));
+            fx_fail(FX_STATUS_ARGUMENT, op, "%s: there is no entry \"%s\"", path, name));
     return fx_keep(found);
 }
 

@@ -377,7 +377,7 @@ static fx_status load_by_path(loading *l, void *model, void *src)
         snprintf(l->path, PATH, "%s", name);
         status = to ? load_leaf(l, to, fx_child(src, i))
                     : fx_fail(FX_STATUS_ARGUMENT, "loadmodel",
-                              "the state has an array \"%s\", which the model has not", name);
+                              "the state has an array \"%s\", but the model does not", name);
     }
     missing m = {.l = l, .status = status};
     if (status == FX_OK)

@@ -62,7 +62,7 @@ static bool conv_agrees(const fx_type *type, const fx_conv_args *a, const fx_dim
               (!a->kernel.n || a->kernel.n == kernel->n);
     for (int64_t i = 0; ok && i < a->kernel.n; i++)
         ok = a->kernel.v[i] == kernel->v[i];
-    return ok || fxi_layer_fail(type, "the weight given has other sizes than kernel, in and out");
+    return ok || fxi_layer_fail(type, "the sizes of the weight do not match kernel, in and out");
 }
 
 static bool conv_build(const fx_type *type, const void *options, void *self)

@@ -226,7 +226,7 @@ fx_status fx_register_layer(const fx_type *type)
     const fx_layer *layer = fx_layer_of(type);
     if (!layer)
         return fx_fail(FX_STATUS_ARGUMENT, "register_layer",
-                       "%s has no table (FX_LAYER_TYPE makes one)", type ? type->name : "NULL");
+                       "%s has no table of fields (use FX_LAYER_TYPE)", type ? type->name : "NULL");
     const fx_type *other;
     for (int64_t i = 0; (other = fx_layer_type(i)); i++) {
         if (other == type || (strcmp(other->name, type->name) == 0 && i >= NLIBRARY &&
@@ -234,7 +234,7 @@ fx_status fx_register_layer(const fx_type *type)
             return FX_OK;
         if (strcmp(other->name, type->name) == 0 || same_file_name(fx_layer_of(other), layer))
             return fx_fail(FX_STATUS_ARGUMENT, "register_layer",
-                           "another type is called %s already", type->name);
+                           "there is already another type named %s", type->name);
     }
     fxi_mutex_lock(&lock);
     const bool grown = fxi_grow(&registered, &room, nregistered + 1, sizeof *registered);

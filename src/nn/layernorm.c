@@ -38,8 +38,7 @@ static bool layernorm_build(const fx_type *type, const void *options, void *self
     if (!ok)
         return fxi_layer_fail(type, "takes 1 to %d positive sizes", FX_MAX_DIMS);
     if (l->flux != FXI_FLUX_14 && l->flux != FXI_FLUX_15 && l->flux != FXI_FLUX_16)
-        return fxi_layer_fail(type, "has the formula of Flux 0.14, 0.15 or 0.16 (.flux), got %g",
-                              l->flux);
+        return fxi_layer_fail(type, "expects .flux = 0.14, 0.15 or 0.16, got %g", l->flux);
     return !a->affine ||
            (fxi_filled(&l->scale, 1, n, l->size.v) && fxi_filled(&l->bias, 0, n, l->size.v));
 }
@@ -64,8 +63,8 @@ static const char *layernorm_to_flux(const void *self, const char *member, doubl
     if (l->flux == FXI_FLUX_15 && strcmp(member, "epsilon") == 0)
         *number *= *number;
     return l->flux == FXI_FLUX_14
-               ? "it divides by σ + ε, as Flux did until 0.14, and no field of Flux's struct says "
-                 "so; with its field flux set to 0.16 it divides by √(σ² + ε) and can be written"
+               ? "it divides by σ + ε, as Flux did until 0.14, and Flux's struct has no field for "
+                 "that; with its field flux set to 0.16 it divides by √(σ² + ε) and can be written"
                : NULL;
 }
 

@@ -53,7 +53,7 @@ static fx_status check(const char *name, const fx_loss_args *a)
     for (int i = 0; i < 2; i++) {
         if (!both[i])
             return fx_fail(FX_STATUS_ARGUMENT, name,
-                           i ? "there is no target" : "there is no prediction");
+                           i ? "the target is NULL" : "the prediction is NULL");
         if (fx_is_error(both[i]))
             return fx_array_status(both[i]);
     }
@@ -62,7 +62,7 @@ static fx_status check(const char *name, const fx_loss_args *a)
     if (!(a->eps >= 0 || a->eps == FX_EPS))
         return fx_fail(FX_STATUS_ARGUMENT, name, "eps must be at least 0, got %g", a->eps);
     if (!(a->smoothing >= 0 && a->smoothing < 1))
-        return fx_fail(FX_STATUS_ARGUMENT, name, "smoothing must lie in [0, 1), got %g",
+        return fx_fail(FX_STATUS_ARGUMENT, name, "smoothing must be in [0, 1), got %g",
                        a->smoothing);
     return check_sizes(name, a->pred, a->target);
 }

@@ -24,9 +24,9 @@ static fx_walk set_active(const fx_spot *at, void *user)
 static fx_status set_mode(const char *op, void *model, fx_active active)
 {
     if (!model)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "there is no model");
+        return fx_fail(FX_STATUS_ARGUMENT, op, "the model is NULL");
     if (fx_is_error(model))
-        return fx_fail(FX_STATUS_ARGUMENT, op, "the model carries an error");
+        return fx_fail(FX_STATUS_ARGUMENT, op, "the model is an error object");
     const fx_tree_walker how = {.op = op, .meet = set_active, .user = &active};
     return fx_tree_walk(&how, &model);
 }

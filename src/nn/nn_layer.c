@@ -153,7 +153,7 @@ static bool other_sizes(const fx_type *type, fx_array *given, int ndims, const i
         n += (size_t)snprintf(wanted + n, sizeof wanted - n, "%s%s", i ? "×" : "", size);
     }
     if (!given)
-        return fxi_layer_fail(type, "init returned an array of another size than %s", wanted);
+        return fxi_layer_fail(type, "init returned an array whose size is not %s", wanted);
     fx_summary(given, got, sizeof got);
     return fxi_layer_fail(type, "weight must be an array of size %s, got %s", wanted, got);
 }

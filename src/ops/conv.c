@@ -63,7 +63,7 @@ static fx_status conv_channels(const char *op, const fx_convolve_args *a, int64_
     if (fx_size(a->x, c) == want && fx_size(a->w, c + 1) % a->groups == 0 &&
         fx_size(a->x, c) % a->groups == 0)
         return FX_OK;
-    return fx_fail(FX_STATUS_SHAPE, op, "channels do not fit: x is %s, w is %s, %lld groups",
+    return fx_fail(FX_STATUS_SHAPE, op, "channels do not match: x is %s, w is %s, %lld groups",
                    fxi_shape_text(a->x->node->ndim, a->x->node->shape, t),
                    fxi_shape_text(a->w->node->ndim, a->w->node->shape, u), (long long)a->groups);
 }

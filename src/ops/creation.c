@@ -12,7 +12,7 @@ fx_status fxi_check_sizes(const char *op, fx_dtype dtype, int ndims, const int64
     if ((unsigned)dtype >= FX_DTYPE_COUNT)
         return fx_fail(FX_STATUS_ARGUMENT, op, "%d is not an element type", (int)dtype);
     if (ndims < 0 || ndims > FX_MAX_DIMS)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "%d dimensions; at most %d are possible", ndims,
+        return fx_fail(FX_STATUS_ARGUMENT, op, "%d dimensions; the maximum is %d", ndims,
                        FX_MAX_DIMS);
     int64_t n = (int64_t)fx_dtype_size(dtype);
     for (int i = 0; i < ndims; i++) {
@@ -21,7 +21,8 @@ fx_status fxi_check_sizes(const char *op, fx_dtype dtype, int ndims, const int64
                            (long long)sizes[i], i);
         /* Those of an empty array too: strides are products of the sizes before them. */
         if (!fxi_mul_i64(n, sizes[i] ? sizes[i] : 1, &n) || n > INT64_MAX / 16)
-            return fx_fail(FX_STATUS_ARGUMENT, op, "the sizes overflow");
+            return fx_fail(FX_STATUS_ARGUMENT, op,
+                           "the product of the product of the product of the sizes overflowsss");
     }
     return FX_OK;
 }
@@ -77,7 +78,7 @@ fx_array *fxi_borrow(fx_dtype dtype, const void *data, fx_release_fn release, vo
     if (s == FX_OK && !data && fxi_length(ndims, sizes) > 0)
         s = fx_fail(FX_STATUS_ARGUMENT, "borrow", "the data pointer is NULL");
     if (s == FX_OK && (uintptr_t)data % fx_dtype_size(dtype) != 0)
-        s = fx_fail(FX_STATUS_ARGUMENT, "borrow", "the address is not one of a %s",
+        s = fx_fail(FX_STATUS_ARGUMENT, "borrow", "the address is not aligned for %s",
                     fx_dtype_name(dtype));
     fxi_buffer *b = s == FX_OK ? fxi_calloc(1, sizeof *b) : NULL;
     if (!b) {

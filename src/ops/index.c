@@ -83,7 +83,7 @@ fx_array *fxi_scatter_primitive(fx_reduce kind, fx_array *src, fx_array *idx, in
     for (int i = 0; i < k->ndim && fits; i++)
         fits = x->shape[axis + i] == k->shape[i];
     if (!fits) {
-        fx_fail(FX_STATUS_SHAPE, "scatter", "source %s does not fit indices %s at axis %d",
+        fx_fail(FX_STATUS_SHAPE, "scatter", "source %s does not match indices %s at axis %d",
                 fxi_shape_text(x->ndim, x->shape, t), fxi_shape_text(k->ndim, k->shape, u), axis);
         return fx_error_array(FX_STATUS_SHAPE);
     }
@@ -144,7 +144,7 @@ static fx_status check_elements(const char *op, const fx_array *x, const fx_arra
     for (int i = 0; i < fx_ndims(x); i++)
         fits &= i == axis || fx_size(idx, i) <= fx_size(x, i);
     if (!fits)
-        return fx_fail(FX_STATUS_SHAPE, op, "indices %s do not fit %s along axis %d",
+        return fx_fail(FX_STATUS_SHAPE, op, "indices %s do not match %s along axis %d",
                        fxi_shape_text(idx->node->ndim, idx->node->shape, a),
                        fxi_shape_text(x->node->ndim, x->node->shape, b), axis);
     return FX_OK;

@@ -18,7 +18,7 @@ static fx_array *movement(fx_op op, fx_array *x, int ndim, const int64_t *shape,
 static fx_status check_rank(const char *op, int ndims)
 {
     if (ndims < 0 || ndims > FX_MAX_DIMS)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "%d dimensions; at most %d are possible", ndims,
+        return fx_fail(FX_STATUS_ARGUMENT, op, "%d dimensions; the maximum is %d", ndims,
                        FX_MAX_DIMS);
     return FX_OK;
 }
@@ -98,7 +98,7 @@ fx_array *fxi_permute(fx_array *x, int ndims, const int64_t *perm)
         same &= perm[i] == i;
     }
     if (ndims != n->ndim || seen != (1u << n->ndim) - 1) {
-        fx_fail(FX_STATUS_ARGUMENT, "permute", "needs each of the axes 0 … %d once", n->ndim - 1);
+        fx_fail(FX_STATUS_ARGUMENT, "permute", "expects each of the axes 0 … %d once", n->ndim - 1);
         return fx_error_array(FX_STATUS_ARGUMENT);
     }
     return same ? x : movement(FX_OP_PERMUTE, x, ndims, shape, &a);
@@ -147,7 +147,7 @@ fx_array *fx_slice_step(fx_array *x, int axis, int64_t start, int64_t step, int6
                           __builtin_add_overflow(start, reach, &last);
     if (n < 0 || overflow || (n > 0 && (start < 0 || start >= size || last < 0 || last >= size))) {
         fx_fail(FX_STATUS_ARGUMENT, "slice",
-                "%lld elements from %lld in steps of %lld leave axis %d of %s", (long long)n,
+                "%lld elements from %lld in steps of %lld are outside axis %d of %s", (long long)n,
                 (long long)start, (long long)step, axis,
                 fxi_shape_text(x->node->ndim, x->node->shape, t));
         return fx_error_array(FX_STATUS_ARGUMENT);
@@ -164,7 +164,7 @@ fx_array *fx_slice_step(fx_array *x, int axis, int64_t start, int64_t step, int6
 fx_array *fx_slice(fx_array *x, int axis, int64_t start, int64_t stop)
 {
     if (!fx_is_error(x) && fx_is_array(x) && stop < start) {
-        fx_fail(FX_STATUS_ARGUMENT, "slice", "stop %lld lies before start %lld", (long long)stop,
+        fx_fail(FX_STATUS_ARGUMENT, "slice", "stop %lld is before start %lld", (long long)stop,
                 (long long)start);
         return fx_error_array(FX_STATUS_ARGUMENT);
     }
@@ -254,9 +254,9 @@ static fx_status concat_shape(int axis, int n, fx_array *const *x, int64_t *shap
         for (int k = 0; k < p->ndim && fits; k++)
             fits = k == axis || p->shape[k] == first->shape[k];
         if (!fits)
-            return fx_fail(FX_STATUS_SHAPE, "concat", "sizes differ beside axis %d: %s and %s",
-                           axis, fxi_shape_text(first->ndim, first->shape, a),
-                           fxi_shape_text(p->ndim, p->shape, b));
+            return fx_fail(
+                FX_STATUS_SHAPE, "concat", "sizes differ in an axis other than %d: %s and %s", axis,
+                fxi_shape_text(first->ndim, first->shape, a), fxi_shape_text(p->ndim, p->shape, b));
         if (i == 0)
             memcpy(shape, first->shape, FX_MAX_DIMS * sizeof *shape);
         else

@@ -17,7 +17,7 @@ static fx_array *fold(fx_reduce kind, fx_array *x, unsigned mask, const char *op
         return fx_error_array(s);
     const fxi_node *n = x->node;
     if (mask >> n->ndim) {
-        fx_fail(FX_STATUS_ARGUMENT, op, "axes beyond the %d of %s", n->ndim,
+        fx_fail(FX_STATUS_ARGUMENT, op, "an axis is not one of the %d axes of %s", n->ndim,
                 fxi_shape_text(n->ndim, n->shape, t));
         return fx_error_array(FX_STATUS_ARGUMENT);
     }
@@ -30,7 +30,7 @@ static fx_array *fold(fx_reduce kind, fx_array *x, unsigned mask, const char *op
     const bool index = kind == FX_REDUCE_ARGMAX || kind == FX_REDUCE_ARGMIN;
     if ((kind == FX_REDUCE_MAX || kind == FX_REDUCE_MIN || index) && reduced == 0 &&
         fxi_length(n->ndim, shape) > 0 && !with.nothing) {
-        fx_fail(FX_STATUS_SHAPE, op, "the %s of no elements: %s", op,
+        fx_fail(FX_STATUS_SHAPE, op, "the %s of an empty array is undefined: %s", op,
                 fxi_shape_text(n->ndim, n->shape, t));
         return fx_error_array(FX_STATUS_SHAPE);
     }

@@ -40,7 +40,7 @@ bool fxi_axes_of(const char *op, const fx_array *x, fx_axes axes, unsigned *out_
     if (axes.bits == FXI_BIT_ALL)
         return true;
     if (axes.bits == 0)
-        fx_fail(FX_STATUS_ARGUMENT, op, "the set of axes is empty (FX_ALL is all of them)");
+        fx_fail(FX_STATUS_ARGUMENT, op, "the set of axes is empty (FX_ALL means all axes)");
     else if (beyond & FXI_BIT_OUTSIDE)
         fx_fail(FX_STATUS_ARGUMENT, op, "an axis below 0 or above 28");
     else if (beyond)
@@ -91,7 +91,7 @@ fx_array *fx_unsqueeze(fx_array *x, int axis)
     const int n = fx_ndims(x);
     if (axis < 0 || axis > n || n == FX_MAX_DIMS)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "unsqueeze",
-                                      "no place for axis %d in a %d-d array", axis, n));
+                                      "cannot insert axis %d into a %d-d array", axis, n));
     int64_t sizes[FX_MAX_DIMS];
     for (int i = 0; i <= n; i++)
         sizes[i] = i == axis ? 1 : fx_size(x, i - (i > axis));
@@ -152,7 +152,8 @@ static fx_status check_counts(const char *op, const fx_array *x, int axis, int64
     if (s != FX_OK)
         return s;
     if (before < 0 || after < 0)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "counts of %lld and %lld: only fx_pad crops",
+        return fx_fail(FX_STATUS_ARGUMENT, op,
+                       "counts of %lld and %lld: only fx_pad accepts negative counts",
                        (long long)before, (long long)after);
     if (before > most || after > most)
         return fx_fail(FX_STATUS_ARGUMENT, op,
@@ -304,7 +305,8 @@ fx_array *fxi_stack(int axis, int n, fx_array *const *x)
         return fx_error_array(s);
     if (axis < 0 || axis > fx_ndims(x[0]) || fx_ndims(x[0]) == FX_MAX_DIMS)
         return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "stack",
-                                      "no place for axis %d beside %d axes", axis, fx_ndims(x[0])));
+                                      "cannot insert axis %d into arrays with %d axes", axis,
+                                      fx_ndims(x[0])));
     fx_array **parts = fxi_malloc((size_t)n * sizeof *parts);
     if (!parts)
         return fx_error_array(fx_fail(FX_STATUS_MEMORY, "stack", "no memory for %d parts", n));

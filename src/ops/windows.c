@@ -53,7 +53,7 @@ fx_status fxi_window_too_large(const char *op, const fx_array *x, const int64_t 
                                int spatial)
 {
     char t[FXI_SHAPE_TEXT], u[FXI_SHAPE_TEXT];
-    return fx_fail(FX_STATUS_SHAPE, op, "a window of %s does not fit into %s",
+    return fx_fail(FX_STATUS_SHAPE, op, "a window of %s is larger than %s",
                    fxi_shape_text(spatial, window, u),
                    fxi_shape_text(x->node->ndim, x->node->shape, t));
 }

@@ -165,7 +165,7 @@ static fx_status check_leaf(const fx_array *x, const fxi_leaf *parts)
         good = like(x, parts->states[i]);
     }
     return good ? FX_OK
-                : fx_fail(FX_STATUS_ARGUMENT, "setup", "the state does not fit its parameter");
+                : fx_fail(FX_STATUS_ARGUMENT, "setup", "the state does not match its parameter");
 }
 
 static void note_array(fx_array *x, const char *path, bool trainable, void *user)
@@ -208,7 +208,7 @@ void *fxi_setup_with(void *model, fxi_leaf_fn leaf_of, void *user)
 {
     setup s = {.leaf_of = leaf_of, .user = user};
     if (fx_is_error(model))
-        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "setup", "the model carries an error"));
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "setup", "the model is an error object"));
     void *state = NULL;
     {
         FXI_SCOPE;
@@ -266,7 +266,8 @@ static fx_status check_gradient(const fx_array *x, const fx_array *g)
         return FX_OK;
     fx_summary((void *)(uintptr_t)g, a, sizeof a);
     fx_summary((void *)(uintptr_t)x, b, sizeof b);
-    return fx_fail(FX_STATUS_SHAPE, "update", "the gradient is a %s, its parameter a %s", a, b);
+    return fx_fail(FX_STATUS_SHAPE, "update", "the gradient is a %s, but its parameter is a %s", a,
+                   b);
 }
 
 static void add_item(items *s, leaf *l, fx_array *x, fx_array *g)
@@ -362,7 +363,7 @@ static void gather_items(items *s, void *state, void *model, void *gradient)
         else if (fx_is_error(all[i]))
             s->status = fx_error_status() != FX_OK ? fx_error_status()
                                                    : fx_fail(FX_STATUS_ARGUMENT, "update",
-                                                             "the %s carries an error", names[i]);
+                                                             "the %s is an error object", names[i]);
         if (s->status != FX_OK)
             return;
     }
@@ -773,7 +774,8 @@ static void prepare_rule(leaf *l, void *user)
     if (g->status != FX_OK)
         return;
     if (x[KIND] != own[KIND] || x[COUPLE] != own[COUPLE]) {
-        g->status = fx_fail(FX_STATUS_ARGUMENT, "state_numbers", "the numbers are another rule's");
+        g->status =
+            fx_fail(FX_STATUS_ARGUMENT, "state_numbers", "the numbers belong to another rule");
         return;
     }
     if (i > 0 && memcmp(x, before, NUMBER0 * sizeof *x) == 0) {
@@ -825,7 +827,7 @@ fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n)
     if (has < 0)
         return has == -2 ? fx_error_status()
                          : fx_fail(FX_STATUS_ARGUMENT, "state_numbers",
-                                   "the state is not one of fx_setup");
+                                   "the state was not made by fx_setup");
     if (has != n && !every_path)
         return fx_fail(FX_STATUS_ARGUMENT, "state_numbers", "the state has %lld numbers, got %lld",
                        (long long)has, (long long)n);

@@ -189,7 +189,7 @@ static fx_status check_node(const fxi_context *c, const fxi_node *n)
     if (n->stale)
         return fx_fail(FX_STATUS_STATE, "eval",
                        "a value was computed from parameters that fx_update has replaced since; "
-                       "ask for it before the update with fx_want, or compute it anew");
+                       "call fx_want before the update, or compute it again");
     if (!fxi_node_usable(c, n))
         return fx_fail(FX_STATUS_STATE, "eval",
                        "a value is still pending in another thread; fx_eval it there first");

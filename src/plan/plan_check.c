@@ -142,7 +142,7 @@ static bool write_arena(checking *c, int32_t i, int32_t w)
     const fxi_value *v = &c->p->values[w];
     const int64_t end = c->p->slots_bytes ? c->p->slots_offset : c->p->arena_bytes;
     if (v->offset < 0 || v->offset % ALIGNMENT != 0 || v->offset + v->bytes > end)
-        return wrong(c, "value %d lies at bytes %lld to %lld of an arena of %lld", (int)w,
+        return wrong(c, "value %d is at bytes %lld to %lld of an arena of %lld", (int)w,
                      (long long)v->offset, (long long)(v->offset + v->bytes) - 1, (long long)end);
     if (v->bytes == 0)
         return true;
@@ -162,7 +162,7 @@ static bool write_buffer(checking *c, int32_t i, int32_t w, int32_t *holder, int
 {
     const int32_t index = c->p->values[w].index;
     if (index < 0 || index >= n)
-        return wrong(c, "value %d lies in %s %d of %d", (int)w, what, (int)index, (int)n);
+        return wrong(c, "value %d is in %s %d of %d", (int)w, what, (int)index, (int)n);
     spoil(c, holder[index], i, w);
     holder[index] = w;
     return true;
@@ -198,7 +198,7 @@ static bool check_output(checking *c, int32_t i, int32_t o)
     const int32_t w = fx_step_output(s, o);
     state *t = &c->values[w];
     if (t->made != NEVER)
-        return wrong(c, "step %d (%s) makes value %d, which is there already", (int)i,
+        return wrong(c, "step %d (%s) makes value %d, which is already defined", (int)i,
                      name_of(c, i), (int)w);
     if (output_bytes(s, o) != c->p->values[w].bytes)
         return wrong(c, "step %d (%s) writes %lld bytes to value %d, which has %lld", (int)i,
@@ -376,7 +376,7 @@ static bool check_slots(const checking *c)
     }
     if (p->slots_bytes == 0 || p->slots_offset + p->slots_bytes <= p->arena_bytes)
         return true;
-    return wrong(c, "literals lie at bytes %lld to %lld of an arena of %lld",
+    return wrong(c, "literals are at bytes %lld to %lld of an arena of %lld",
                  (long long)p->slots_offset, (long long)(p->slots_offset + p->slots_bytes) - 1,
                  (long long)p->arena_bytes);
 }

@@ -29,7 +29,7 @@ static bool unsafe(const struct stat *st, char why[FXI_PRIVATE_WHY])
         snprintf(why, FXI_PRIVATE_WHY, "it belongs to user %ld, and this process runs as user %ld",
                  (long)st->st_uid, (long)geteuid());
     else if (st->st_mode & (S_IWGRP | S_IWOTH))
-        snprintf(why, FXI_PRIVATE_WHY, "others may write to it (its mode is %03o)",
+        snprintf(why, FXI_PRIVATE_WHY, "other users can write to it (its mode is %03o)",
                  (unsigned)(st->st_mode & 0777));
     else
         return false;
@@ -62,7 +62,7 @@ int fxi_private_folder_open(const char *path, bool make, char why[FXI_PRIVATE_WH
         make_folders(path);
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && (errno == ELOOP || (errno == ENOTDIR && lstat(path, &st) == 0)))
-        snprintf(why, FXI_PRIVATE_WHY, "it is a link or a file, and not a folder");
+        snprintf(why, FXI_PRIVATE_WHY, "it is a link or a file, not a folder");
     if (fd < 0 || (fstat(fd, &st) == 0 && !unsafe(&st, why)))
         return fd;
     close(fd);
@@ -87,7 +87,7 @@ FILE *fxi_private_file_read(int folder, const char *name, char why[FXI_PRIVATE_W
         return NULL;
     }
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-        snprintf(why, FXI_PRIVATE_WHY, "it is no regular file");
+        snprintf(why, FXI_PRIVATE_WHY, "it is not a regular file");
     FILE *f = !*why && !unsafe(&st, why) ? fdopen(fd, "rb") : NULL;
     if (!f)
         close(fd);

@@ -46,7 +46,8 @@ static bool is_special(const char *path)
 void *fxi_library_open(const char *path, char *why, size_t size)
 {
     if (is_special(path) || is_cut_short(path)) {
-        snprintf(why, size, is_special(path) ? "it is no regular file" : "the file is cut short");
+        snprintf(why, size,
+                 is_special(path) ? "it is not a regular file" : "the file is truncated");
         return NULL;
     }
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

@@ -95,11 +95,11 @@ static bool take_start(reader *in, fxi_json *event)
         const double of_epochs = r->nepochs > 0 ? r->epochs[r->nepochs - 1].seconds : NAN;
         const double before = fmax(of_steps, of_epochs); /* the one that is a number, if any */
         in->before = isnan(before) ? 0 : before;
-        add_warning(in, "The run was interrupted, and went on from the checkpoint of step %.15g.",
+        add_warning(in, "The run was interrupted and resumed from the checkpoint of step %.15g.",
                     resumed);
     } else {
         if (r->start || r->nsteps > 0)
-            add_warning(in, "The log holds several runs; this is the last.");
+            add_warning(in, "The log contains several runs; this is the last one.");
         release_numbers(r);
         in->before = 0;
     }
@@ -291,16 +291,17 @@ static bool next_line(lines *l)
 static void warn_of_lines(reader *in)
 {
     if (in->broken == 1 && in->last_broken == in->line)
-        add_warning(in, "The last line of the log is broken and was left out.");
+        add_warning(in, "The last line of the log is damaged and was ignored.");
     else if (in->broken > 0)
-        add_warning(in, "Broken lines of the log were left out: %d, the first is line %ld.",
+        add_warning(in, "Damaged lines of the log were ignored: %d, the first is line %ld.",
                     in->broken, in->first_broken);
     if (in->broken > 0)
         fx_message(1, "%s: line %ld is not an event of a log%s", in->name, in->first_broken,
-                   in->broken == 1 ? "; it is left out" : ", nor are others; they are left out");
+                   in->broken == 1 ? "; it is ignored"
+                                   : ", and neither are others; they are ignored");
     if (in->unknown > 0)
-        add_warning(in, "Events of other kinds were left out: %d, the first is \"%s\".",
-                    in->unknown, in->unknown_name);
+        add_warning(in, "Unknown events were ignored: %d, the first is \"%s\".", in->unknown,
+                    in->unknown_name);
 }
 
 static void warn_of_run(reader *in)
@@ -320,9 +321,9 @@ static void warn_of_run(reader *in)
     if (why && strcmp(why, "error") == 0)
         add_warning(in, "The run failed: %s", message ? message : "the log does not say why.");
     if (!r->start)
-        add_warning(in, "The log has no start: its settings are not known.");
+        add_warning(in, "The log has no start event: its settings are unknown.");
     if (!r->end)
-        add_warning(in, "The log has no end: the run still goes on, or was killed.");
+        add_warning(in, "The log has no end event: the run is still running, or was killed.");
 }
 
 static fx_status read_lines(reader *in, FILE *file)
@@ -345,9 +346,9 @@ fx_status fxi_read_log(FILE *file, const char *name, fxi_log_record *out)
     reader in = {.record = out, .name = name};
     fx_status status = read_lines(&in, file);
     if (status == FX_OK && !in.no_memory && in.events == in.unknown)
-        status =
-            fx_fail(FX_STATUS_FORMAT, OP, "%s is not the log of a training run: %s", name,
-                    in.line == 0 ? "it is empty" : "no line of it is a start, step, epoch or end");
+        status = fx_fail(FX_STATUS_FORMAT, OP, "%s is not the log of a training run: %s", name,
+                         in.line == 0 ? "it is empty"
+                                      : "it contains no start, step, epoch or end event");
     if (status == FX_OK && !in.no_memory) {
         warn_of_lines(&in);
         warn_of_run(&in);

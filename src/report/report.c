@@ -307,7 +307,7 @@ static const char *write_confusion(fx_json *j, const fxi_log_record *run, const 
     if (!matrix)
         return NULL;
     if (!is_square(matrix, n))
-        return "The confusion matrix is not a square of counts, and was left out.";
+        return "The confusion matrix is not a square of counts and was left out.";
     if (n > CLASSES_MOST)
         return "The confusion matrix was left out: it has more than 100 classes.";
     fx_json_open(j, "confusion", '[');
@@ -405,7 +405,7 @@ static FILE *open_log(const fx_report_args *a)
                  : a->log    ? fopen(a->log, "r")
                              : NULL;
     if (!file && !a->run && !a->log)
-        fx_fail(FX_STATUS_ARGUMENT, OP, "there is no log: .log is NULL");
+        fx_fail(FX_STATUS_ARGUMENT, OP, ".log is NULL");
     else if (!file)
         fx_fail(FX_STATUS_IO, OP, "cannot read %s: %s", a->log ? a->log : "the log",
                 strerror(errno));
@@ -422,7 +422,7 @@ fx_status fxi_report(const fx_report_args *given)
     if (!a_ok)
         return FX_STATUS_ARGUMENT;
     if (!a.page && !a.page_to)
-        return fx_fail(FX_STATUS_ARGUMENT, OP, "the page has no file: .page is NULL");
+        return fx_fail(FX_STATUS_ARGUMENT, OP, ".page is NULL");
     FILE *file = open_log(&a);
     if (!file)
         return fx_error_status();
@@ -430,7 +430,7 @@ fx_status fxi_report(const fx_report_args *given)
     fx_status status = make_page(file, a.name ? a.name : a.log ? a.log : "the log", &page);
     if (status == FX_OK && !a.page_to && fxi_os_stream_is_named(file, a.page))
         status = fx_fail(FX_STATUS_ARGUMENT, OP,
-                         "the page would replace its log %s: give it another file", a.page);
+                         "the page would overwrite its log %s: choose another file", a.page);
     if (file != a.log_from)
         fclose(file);
     if (status == FX_OK && a.page_to)

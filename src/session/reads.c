@@ -15,7 +15,7 @@
 static fx_status ready(const char *op, fx_array *x)
 {
     if (!x)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "there is no array");
+        return fx_fail(FX_STATUS_ARGUMENT, op, "the array is NULL");
     if (x->base.type != &fxi_array_type)
         return fx_fail(FX_STATUS_ARGUMENT, op, "takes an array, got %s", x->base.type->name);
     if (x->status != FX_OK)
@@ -31,7 +31,7 @@ fx_status fx_item_get(fx_array *x, double *out_value)
         return s;
     char t[FXI_SHAPE_TEXT];
     if (fx_length(x) != 1)
-        return fx_fail(FX_STATUS_SHAPE, "item", "takes an array of one element, got %s",
+        return fx_fail(FX_STATUS_SHAPE, "item", "expects an array of one element, got %s",
                        fxi_shape_text(x->node->ndim, x->node->shape, t));
     return fxi_element_get("item", x, 0, out_value);
 }

@@ -146,7 +146,7 @@ fx_status fx_load_torch_state(void *model, void *state)
     FXI_SCOPE;
     static const char *const op = "load_torch_state";
     if (!state)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "there is no state");
+        return fx_fail(FX_STATUS_ARGUMENT, op, "the state is NULL");
     if (fx_is_error(state))
         return fxi_status_of_error(state);
     if (fx_is_array(state))

@@ -63,10 +63,10 @@ static fx_status check_args(const fx_train_args *a)
         return fx_fail(FX_STATUS_ARGUMENT, OP, "checkpoint_every is %lld, expected at least 0",
                        (long long)a->checkpoint_every);
     if (a->log && a->checkpoint && strcmp(a->log, a->checkpoint) == 0)
-        return fx_fail(FX_STATUS_ARGUMENT, OP, "%s is given for the log and for the checkpoint",
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "%s is given for both the log and the checkpoint",
                        a->log);
     if (fx_is_error(a->data))
-        return fx_fail(FX_STATUS_ARGUMENT, OP, "the data loader carries an error");
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "the data loader is an error object");
     return FX_OK;
 }
 
@@ -232,7 +232,7 @@ static fx_status compare_settings(const char *path, const char *then, const char
         const size_t n = strcspn(then, "\n"), m = strcspn(now, "\n");
         if (n != m || strncmp(then, now, n) != 0)
             return fx_fail(FX_STATUS_ARGUMENT, OP,
-                           "%s was written with \"%.*s\", and this training has \"%.*s\"", path,
+                           "%s was written with \"%.*s\", but this training has \"%.*s\"", path,
                            n < SHOWN ? (int)n : SHOWN, then, m < SHOWN ? (int)m : SHOWN, now);
         then += n + (then[n] == '\n');
         now += m + (now[m] == '\n');
@@ -248,7 +248,7 @@ static fx_status check_settings(const training *t, void *metrics)
     const int64_t n = fx_length(kept);
     char *text = fxi_calloc((size_t)n + 1, 1);
     if (!text)
-        return fx_fail(FX_STATUS_MEMORY, OP, "no memory for the settings");
+        return fx_fail(FX_STATUS_MEMORY, OP, "out of memory for the settings");
     fx_status status = fx_read_as(kept, FX_DTYPE_U8, text, n);
     if (status == FX_OK)
         status = compare_settings(t->a.checkpoint, text, t->a.settings);
@@ -263,7 +263,7 @@ static fx_status read_own(const training *t, void *metrics, double out[NMETRICS]
     const int64_t n = numbers && fx_eltype(numbers) == FX_DTYPE_F64 ? fx_length(numbers) : 0;
     out[BEST_EPOCH] = 0;
     if (n != BEST_EPOCH && n != NMETRICS)
-        return fx_fail(FX_STATUS_FORMAT, OP, "%s: the checkpoint is not one of fx_train",
+        return fx_fail(FX_STATUS_FORMAT, OP, "%s: the checkpoint was not written by fx_train",
                        t->a.checkpoint);
     return fx_read_into(numbers, out, (size_t)n * sizeof *out);
 }

@@ -22,7 +22,8 @@ static fx_status check_object(const char *op, int argument, const void *object)
 {
     if (!object || fxi_handle_is_object(object))
         return FX_OK;
-    return fx_fail(FX_STATUS_ARGUMENT, op, "argument %d is no object of this library", argument);
+    return fx_fail(FX_STATUS_ARGUMENT, op, "argument %d is not an object of this library",
+                   argument);
 }
 
 fx_status fxi_check_objects(const char *op, int before, int n, const void *const *objects)
@@ -37,9 +38,9 @@ fx_status fxi_check_pairs(const char *op, int before, int n, const void *const *
 {
     fx_status status = FX_OK;
     for (int i = 0; i < n && status == FX_OK; i++)
-        status = i % 2
-                     ? check_object(op, before + i + 1, names_and_objects[i])
-                     : fxi_check_text(op, before + i + 1, "a name, as names and objects alternate",
-                                      names_and_objects[i]);
+        status = i % 2 ? check_object(op, before + i + 1, names_and_objects[i])
+                       : fxi_check_text(op, before + i + 1,
+                                        "a name, because names and objects alternate",
+                                        names_and_objects[i]);
     return status;
 }

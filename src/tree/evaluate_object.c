@@ -74,6 +74,6 @@ fx_status fxi_evaluate_new(void *object, fxi_chosen_fn chosen, void *user)
 fx_status fx_eval(void *object)
 {
     if (!object)
-        return fx_fail(FX_STATUS_ARGUMENT, "eval", "there is no object");
+        return fx_fail(FX_STATUS_ARGUMENT, "eval", "the object is NULL");
     return fx_is_array(object) ? fxi_evaluate_array(object) : evaluate_object(object);
 }

@@ -127,7 +127,7 @@ void *fx_fmap_n(fx_map_n_fn f, void *user, int n, void *const *trees)
     if (!f || n < 1 || n > MOST_TREES)
         b.status =
             fx_fail(FX_STATUS_ARGUMENT, "fmap",
-                    f ? "takes 1 to %d trees, got %d" : "there is no function", MOST_TREES, n);
+                    f ? "takes 1 to %d trees, got %d" : "the function is NULL", MOST_TREES, n);
     for (int i = 0; b.status == FX_OK && i < n; i++)
         if (!trees[i] || fx_is_error(trees[i]))
             b.status = trees[i] ? fxi_object_status(trees[i])

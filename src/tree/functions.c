@@ -93,7 +93,7 @@ fx_function *fx_function_new(const char *name, fx_array *(*apply)(fx_array *x))
 void *fxi_call(void *model, int n, void *const *args)
 {
     if (!model)
-        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "call", "there is no model"));
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "call", "the model is NULL"));
     if (fx_is_error(model))
         return fx_error_array(fxi_object_status(model));
     const fx_type *type = fx_type_of(model);

@@ -16,7 +16,7 @@ static bool has_children(const void *x)
 void *fx_functor(void *x)
 {
     if (!x)
-        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "functor", "there is no object"));
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "functor", "the object is NULL"));
     const int64_t n = has_children(x) ? fx_count(x) : 0;
     void **items = fxi_calloc((size_t)n + 1, sizeof *items);
     const char **names = fxi_calloc((size_t)n + 1, sizeof *names);

@@ -38,7 +38,7 @@ static arrays trainables(const char *op, void *model)
     arrays a = {.op = op};
     if (!model || fx_is_error(model))
         a.status =
-            model ? fxi_object_status(model) : fx_fail(FX_STATUS_ARGUMENT, op, "there is no model");
+            model ? fxi_object_status(model) : fx_fail(FX_STATUS_ARGUMENT, op, "the model is NULL");
     else
         fx_visit(model, add_trainable, &a);
     return a;
@@ -95,12 +95,13 @@ static fx_status check_vector(const arrays *a, const fx_array *flat)
         n += fx_length(a->items[i]);
     if (!flat || fx_is_error(flat))
         return flat ? fx_array_status(flat)
-                    : fx_fail(FX_STATUS_ARGUMENT, "restructure", "there is no vector");
+                    : fx_fail(FX_STATUS_ARGUMENT, "restructure", "the vector is NULL");
     if (fx_ndims(flat) == 1 && fx_length(flat) == n)
         return FX_OK;
     return fx_fail(FX_STATUS_SHAPE, "restructure",
                    "Rebuild expected a vector of length %lld, got %lld%s", (long long)n,
-                   (long long)fx_length(flat), fx_ndims(flat) == 1 ? "" : " in other than 1 axis");
+                   (long long)fx_length(flat),
+                   fx_ndims(flat) == 1 ? "" : " whose number of axes is not 1");
 }
 
 void *fxi_restructure(void *model, fx_array *flat)
@@ -131,7 +132,7 @@ void *fx_state(void *model)
 {
     FXI_SCOPE;
     if (!model)
-        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "state", "there is no model"));
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "state", "the model is NULL"));
     return fx_keep(fxi_mirror("state", model, state_leaf, NULL));
 }
 
@@ -157,7 +158,7 @@ static void *wide_in_precision(void *object, void *user)
 void *fxi_in_precision(fx_dtype type, void *model)
 {
     if (!model)
-        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "precision", "there is no model"));
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "precision", "the model is NULL"));
     return fx_fmap_objects(in_precision, fx_dtype_size(type) == 2 ? wide_in_precision : NULL, &type,
                            model);
 }

@@ -86,7 +86,7 @@ static fx_array *gradient_or_none(fx_array *x, void *user)
 static void *gradient(fx_array *loss, void *model, bool evaluate)
 {
     if (!model)
-        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "gradient", "there is no model"));
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "gradient", "the model is NULL"));
     wanted w = {0};
     const fx_status walked = fxi_visit_tied(model, want, &w);
     if (w.status == FX_OK)

@@ -79,8 +79,8 @@ void *fx_named_tuple_from(int n, const char *const *names, void *const *items)
     if (bad == -2)
         fx_fail(FX_STATUS_MEMORY, "named_tuple", "no memory for %d names", n);
     else
-        fx_fail(FX_STATUS_ARGUMENT, "named_tuple", "name %d, \"%s\", is empty or there before", bad,
-                names && names[bad] ? names[bad] : "");
+        fx_fail(FX_STATUS_ARGUMENT, "named_tuple", "name %d, \"%s\", is empty or appears twice",
+                bad, names && names[bad] ? names[bad] : "");
     return fx_error_object(&fxi_tuple_type);
 }
 
@@ -172,7 +172,7 @@ void *fx_child(const void *object, int64_t i)
         return *c.slot;
     if (object && fx_is_error(object))
         return fx_error_array(fxi_object_status(object));
-    fx_fail(FX_STATUS_ARGUMENT, "child", "%s has %lld children, there is no number %lld",
+    fx_fail(FX_STATUS_ARGUMENT, "child", "%s has %lld children, so there is no child %lld",
             type_name(object), (long long)fx_count(object), (long long)i);
     return fx_error_array(FX_STATUS_ARGUMENT);
 }

@@ -556,9 +556,10 @@ void fxi_set(void *target, void *object)
     void **at = target;
     void *old = *at;
     if (old && !fxi_handle_is_object(old)) {
-        fx_fail(FX_STATUS_ARGUMENT, "set",
-                "the variable holds %p, which is no object: make it NULL before its first fx_set",
-                old);
+        fx_fail(
+            FX_STATUS_ARGUMENT, "set",
+            "the variable holds %p, which is not an object: set it to NULL before the first fx_set",
+            old);
         old = NULL;
     }
     *at = fxi_retain(object);

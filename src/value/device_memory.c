@@ -65,7 +65,7 @@ static int64_t setting(const char *variable, const fx_device *d, int64_t otherwi
         if (is_meant(d, text, equals ? (size_t)(equals - text) : 0)) {
             const int64_t bytes = size_of_text(size, end);
             if (bytes < 0)
-                fx_message(1, "%s: \"%.*s\" is not a size such as 8GiB; it does not count for %s.",
+                fx_message(1, "%s: \"%.*s\" is not a size such as 8GiB; it is ignored for %s.",
                            variable, (int)(end - size), size, d->name);
             else
                 result = bytes;

@@ -189,11 +189,11 @@ static const char *freed_text(const record *r, char text[TEXT])
     else if (r->mode >= 0)
         snprintf(text, TEXT,
                  "when the %s at %s:%d closed: hand it out with fx_keep, or store it with fx_set",
-                 names[r->mode], r->file ? r->file : "an unknown place", r->line);
+                 names[r->mode], r->file ? r->file : "an unknown location", r->line);
     else
         snprintf(text, TEXT,
-                 "by fx_release%s%s: without a fx_retain before it, fx_release gives back what the "
-                 "scope holds",
+                 "by fx_release%s%s: without a previous fx_retain, fx_release frees the scope's "
+                 "own reference",
                  r->freed ? " near " : "", r->freed ? r->freed : "");
     return text;
 }
@@ -219,8 +219,7 @@ void fxi_handle_report(void)
     for (const record *r = living.next; reports && r != &living; r = r->next)
         n++;
     if (n > 0)
-        fx_message(0,
-                   "FX_HANDLES: fx_retain or fx_set keeps %lld object%s to the end of the process",
+        fx_message(0, "FX_HANDLES: fx_retain or fx_set keeps %lld object%s until the process ends",
                    (long long)n, n == 1 ? "" : "s");
     for (record *r = living.next; n > 0 && r != &living && shown++ < SHOWN; r = r->next) {
         const fx_object *o = (const fx_object *)(const void *)(r + 1);

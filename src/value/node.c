@@ -71,8 +71,7 @@ void fxi_buffer_give_up(fxi_buffer *b)
 
 bool fxi_node_report_given_up(const char *op)
 {
-    fx_fail(FX_STATUS_STATE, op,
-            "the array was freed when the iterator it came from went on to the next batch");
+    fx_fail(FX_STATUS_STATE, op, "the array was freed when its iterator moved to the next batch");
     return true;
 }
 

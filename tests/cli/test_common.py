@@ -41,8 +41,8 @@ class Help(cli.Cli):
         self.assertIn("Usage: cflux COMMAND", ended.err)
 
     def test_names_that_are_nearly_right(self):
-        self.refused("inspekt", words=['no command "inspekt"', "did you mean inspect?"])
-        self.refused("qwertz", words=['no command "qwertz"', "cflux help lists them"])
+        self.refused("inspekt", words=['unknown command "inspekt"', "did you mean inspect?"])
+        self.refused("qwertz", words=['unknown command "qwertz"', "cflux help lists the commands"])
         self.refused("inspect", "--stat5", "x", words=["--stat5", "did you mean --stats?"])
         self.refused("inspect", "-Z", "x", words=["-Z", "cflux help inspect"])
         self.refused("help", "trian", words="did you mean train?")
@@ -165,7 +165,7 @@ class Preference(cli.Cli):
 
     def test_what_cannot_be(self):
         self.refused("backend", "CUDDA", words=['"CUDDA"', "did you mean CUDA?", "AMDGPU, Metal, OpenCL"])
-        self.refused("backend", "vulkan", words=['no backend "vulkan"', "those there are"])
+        self.refused("backend", "vulkan", words=['unknown backend "vulkan"', "known are"])
         self.refused("backend", "CPU", words="nowhere", status=1, CFLUX_PROJECT=self.path("nowhere"))
         self.write(self.FILE, "[Flux\n")
         ended = self.run_cli("backend", "CPU")

@@ -220,7 +220,7 @@ class Losses(Models):
         self.write("x.bson", f.bson({"net": encoder, "note": f.julia_tuple(f.julia_array([1], [1.0]), "text"),
                                      "nothing": None, "empty": f.julia_tuple(), "rate": f.julia_array([1], [0.5])}))
         self.refused("convert", "x.bson", "x.safetensors",
-                     words=['"net": it has a Main.Encoder', '"note": its texts', '"nothing": ', '"empty": '])
+                     words=['"net": it contains a Main.Encoder', '"note": its texts', '"nothing": ', '"empty": '])
         self.assertEqual(self.fine("convert", "x.bson", "x.safetensors", "--lossy").err.count('": '), 4)
         arrays = f.read_safetensors(self.read("x.safetensors"))[1]
         self.assertEqual(arrays, {"net.children.0": ((1,), [1.5]), "note.0": ((1,), [1.0]), "rate": ((1,), [0.5])})

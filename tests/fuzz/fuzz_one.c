@@ -169,7 +169,7 @@ static void read_input(const fuzz_target *target, const unsigned char *data, siz
         return;
     }
     char *text = malloc(n + 1);
-    fuzz_expect(text != NULL, "no memory for the text");
+    fuzz_expect(text != NULL, "out of memory for the text");
     memcpy(text, data, n);
     text[n] = 0;
     target->read(text, n);

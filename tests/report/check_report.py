@@ -244,7 +244,7 @@ def check_broken(reports):
     """Logs that are no whole logs give pages with warnings; files that are none are refused."""
     whole = logs.start() + logs.steps(30)
     for name, log, warning in [
-            ("cut", whole + '{"event":"ste', "last line of the log is broken"),
+            ("cut", whole + '{"event":"ste', "last line of the log is damaged"),
             ("killed", whole, "no end"),
             ("nan", whole + logs.line(event="step", step=31, epoch=21, loss=None, seconds=9), "not a finite number at step 31"),
             ("resumed", whole + logs.start(resumed_at_step=10) + logs.steps(11), "checkpoint of step 10"),

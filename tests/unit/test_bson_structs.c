@@ -160,7 +160,7 @@ static void what_does_not_fit(void **state)
     static const struct {
         const char *file, *words;
     } cases[] = {
-        {"count", "a Models.Encoder has 1 fields in the file, and 12 in the program's Encoder"},
+        {"count", "a Models.Encoder has 1 fields in the file, but 12 in the program's Encoder"},
         {"weight", "the field weight of a Models.Encoder"},
         {"inner", "the field inner of a Models.Encoder"},
         {"bias", "the field bias of a Models.Encoder"}, /* the example has none */
@@ -199,7 +199,7 @@ static void names(void **state)
     int n = 0;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++, n++) {
         assert_int_equal(fx_julia_name(e, bad[i]), FX_STATUS_ARGUMENT);
-        assert_non_null(strstr(fx_error_take().message, "is no name of a type"));
+        assert_non_null(strstr(fx_error_take().message, "is not a type name"));
     }
     assert_int_equal(n, 8);
     void *const none[] = {NULL, fx_ones(2), FX_RELU, fx_dense(2, 2), fx_tuple(e), fx_adam()};

@@ -321,10 +321,10 @@ static void writes_to_other_memory_are_found(void **state)
         assert_float_equal(eight(d, WRITES_RELEASED), exp(1), 1e-6);
         said_nothing();
         assert_int_equal(fx_synchronize(d), FX_STATUS_INTERNAL);
-        said("byte 12 of an allocation of 32 bytes that was released 1 step ago, after exp was "
+        said("byte 12 of an allocation of 32 bytes that was freed 1 step ago, after exp was "
              "written");
         fxi_check_drain(d); /* it leaves, and says so */
-        said("byte 12 of an allocation of 32 bytes that was released");
+        said("byte 12 of an allocation of 32 bytes that was freed");
         assert_int_equal(fx_synchronize(d), FX_OK);
         float *theirs = other->backend->alloc(other, 4);
         elsewhere = theirs; /* 12 bytes on: behind the other device's */
@@ -334,10 +334,9 @@ static void writes_to_other_memory_are_found(void **state)
         other->backend->free(other, theirs);
         said("byte 12 of an allocation of 4 bytes was written");
         other->backend->free(other, theirs);
-        said("an allocation of 4 bytes that was released 0 steps ago, after exp is released once "
-             "more");
+        said("an allocation of 4 bytes that was freed 0 steps ago, after exp is freed twice");
         other->backend->free(other, theirs + 1);
-        said("is released, where no allocation begins");
+        said("is freed, but no allocation starts there");
         fxi_check_drain(other);
         said_nothing();
     }
@@ -352,9 +351,9 @@ static void released_arrays_are_watched(void **state)
         assert_float_equal(eight(d, KEEPS_OPERAND), exp(1), 1e-6);
         assert_float_equal(eight(d, WRITES_RELEASED), exp(1), 1e-6);
         assert_int_equal(fx_synchronize(d), FX_STATUS_INTERNAL);
-        said("byte 12 of an allocation of 32 bytes that was released");
+        said("byte 12 of an allocation of 32 bytes that was freed");
         fxi_check_drain(d);
-        said("byte 12 of an allocation of 32 bytes that was released");
+        said("byte 12 of an allocation of 32 bytes that was freed");
     }
 }
 
@@ -372,7 +371,7 @@ static void work_space_is_watched(void **state)
         said_nothing();
         eight(d, WRITES_BEHIND_WORK);
         snprintf(sentence, sizeof sentence,
-                 "exp: on %s byte 3 behind a work space of 40 bytes was written",
+                 "exp: on %s, byte 3 after a work space of 40 bytes was written",
                  fx_device_name(d));
         said(sentence);
         assert_float_equal(eight(d, NONE), exp(1), 1e-6);
@@ -439,20 +438,20 @@ static void operands_lie_in_live_memory(void **state)
         assert_int_equal(call(d, 4, 2, x + 1, y, why), FX_OK);
         assert_int_equal(call(d, 8, 0, x + 7, y, why), FX_OK);
         assert_int_equal(call(d, 0, 1, NULL, NULL, why), FX_OK);
-        wrong(d, 8, 1, x + 1, y, "operand 0 on %s lies in memory at bytes 4 to 35 of", name);
-        wrong(d, 8, -1, x + 6, y, "operand 0 on %s lies in memory at bytes -4 to 27 of", name);
-        wrong(d, 5, 2, x, y, "operand 0 on %s lies in memory at bytes 0 to 35 of", name);
-        wrong(d, 8, 1, x, y - 1, "output 0 on %s lies in memory at bytes -4 to 27 of an ", name);
-        wrong(d, 8, 1, theirs, y, "operand 0 on %s lies in memory of %s, at bytes 0 to 31 of an",
+        wrong(d, 8, 1, x + 1, y, "operand 0 on %s is in memory at bytes 4 to 35 of", name);
+        wrong(d, 8, -1, x + 6, y, "operand 0 on %s is in memory at bytes -4 to 27 of", name);
+        wrong(d, 5, 2, x, y, "operand 0 on %s is in memory at bytes 0 to 35 of", name);
+        wrong(d, 8, 1, x, y - 1, "output 0 on %s is in memory at bytes -4 to 27 of an ", name);
+        wrong(d, 8, 1, theirs, y, "operand 0 on %s is in memory of %s, at bytes 0 to 31 of an",
               name, fx_device_name(other));
         if (is_far)
-            wrong(d, 8, 1, mine, y, "operand 0 on %s lies in no memory of the device", name);
+            wrong(d, 8, 1, mine, y, "operand 0 on %s is outside the device's memory", name);
         else
             assert_int_equal(call(d, 8, 1, mine, y, why), FX_OK);
         d->backend->free(d, x);
         wrong(d, 8, 1, x, y,
-              "operand 0 on %s lies in memory at bytes 0 to 31 of an allocation of 32 bytes that "
-              "was released 1 step ago, after neg",
+              "operand 0 on %s is in memory at bytes 0 to 31 of an allocation of 32 bytes that was "
+              "freed 1 step ago, after neg",
               name);
         d->backend->free(d, y);
         other->backend->free(other, theirs);
@@ -468,9 +467,9 @@ static void outputs_lie_in_no_input(void **state)
     float *x = d->backend->alloc(d, 64);
     memset(x, 0, 64);
     assert_int_equal(call(d, 8, 1, x, x, why), FX_OK); /* as an update does */
-    wrong(d, 8, 1, x, x + 1, "output 0 on check:near:0 lies in the memory of operand 0");
-    wrong(d, 8, 2, x, x, "output 0 on check:near:0 lies in the memory of operand 0");
-    wrong(d, 8, -1, x + 7, x, "output 0 on check:near:0 lies in the memory of operand 0");
+    wrong(d, 8, 1, x, x + 1, "output 0 on check:near:0 overlaps operand 0");
+    wrong(d, 8, 2, x, x, "output 0 on check:near:0 overlaps operand 0");
+    wrong(d, 8, -1, x + 7, x, "output 0 on check:near:0 overlaps operand 0");
     d->backend->free(d, x);
     said_nothing();
 }
@@ -487,13 +486,13 @@ static void work_space_lies_in_no_operand(void **state)
     work = x + 128;
     assert_int_equal(call(d, 8, 1, in, out, why), FX_OK);
     work = x;
-    wrong(d, 8, 1, in, out, "work space on check:near:0 lies in the memory of operand 0");
+    wrong(d, 8, 1, in, out, "work space on check:near:0 overlaps operand 0");
     work = x + 92;
-    wrong(d, 8, 1, in, out, "work space on check:near:0 lies in the memory of output 0");
+    wrong(d, 8, 1, in, out, "work space on check:near:0 overlaps output 0");
     work = x + 1000;
-    wrong(d, 8, 1, in, out, "work space on check:near:0 lies in memory at bytes 1000 to 1295 of");
+    wrong(d, 8, 1, in, out, "work space on check:near:0 is in memory at bytes 1000 to 1295 of");
     work = theirs;
-    wrong(d, 8, 1, in, out, "work space on check:near:0 lies in memory of check:near:1, at bytes");
+    wrong(d, 8, 1, in, out, "work space on check:near:0 is in memory of check:near:1, at bytes");
     work_of_it = 0;
     work = NULL;
     d->backend->free(d, x);
@@ -513,16 +512,15 @@ static void bytes_are_moved_inside_allocations(void **state)
     assert_int_equal(b->fill(d, x + 31, 1, 1), FX_OK);
     said_nothing();
     assert_int_equal(b->write(d, x + 1, host, 32), FX_STATUS_INTERNAL);
-    said("write: on check:far:0 it lies in memory at bytes 1 to 32 of an allocation of 32 bytes");
+    said("write: on check:far:0 it is in memory at bytes 1 to 32 of an allocation of 32 bytes");
     assert_int_equal(b->read(d, host, x, 33), FX_STATUS_INTERNAL);
-    said("read: on check:far:0 it lies in memory at bytes 0 to 32 of");
+    said("read: on check:far:0 it is in memory at bytes 0 to 32 of");
     assert_int_equal(b->fill(d, x - 1, 0, 1), FX_STATUS_INTERNAL);
-    said("fill: on check:far:0 it lies in memory at bytes -1 to -1 of");
+    said("fill: on check:far:0 it is in memory at bytes -1 to -1 of");
     b->free(d, x);
     assert_int_equal(b->copy(other, y, d, x, 32), FX_STATUS_INTERNAL);
-    said(
-        "copy: on check:far:0 it lies in memory at bytes 0 to 31 of an allocation of 32 bytes that "
-        "was released");
+    said("copy: on check:far:0 it is in memory at bytes 0 to 31 of an allocation of 32 bytes that "
+         "was freed");
     b->free(other, y);
     assert_null(b->alloc(d, SIZE_MAX - 100));
     assert_null(b->alloc(d, SIZE_MAX / 2));

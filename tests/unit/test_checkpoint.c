@@ -312,7 +312,7 @@ static void older_files_go_on(void **state)
                                           .on_start = note_start, .user = &at, .checkpoint = path);
         if (n == 3 || n == 6) {
             assert_int_equal(status, FX_STATUS_FORMAT);
-            assert_non_null(strstr(fx_error_take().message, "is not one of fx_train"));
+            assert_non_null(strstr(fx_error_take().message, "was not written by fx_train"));
             continue;
         }
         assert_int_equal(status, FX_OK);
@@ -397,10 +397,10 @@ static void other_settings_are_refused(void **state)
         {"seed 1\nlr 2\n", "seed 1\nlr 2\n", NULL},
         {"seed 1\nlr 2\n", NULL, NULL},
         {NULL, "seed 1", NULL},
-        {"seed 1\nlr 2", "seed 1\nlr 23", "\"lr 2\", and this training has \"lr 23\""},
-        {"seed 1\nlr 2\n", "seed 2\nlr 3\n", "\"seed 1\", and this training has \"seed 2\""},
-        {"seed 1\nlr 2\n", "seed 1\n", "\"lr 2\", and this training has \"\""},
-        {"seed 1", "seed 1\n\nlr 2", "\"\", and this training has \"lr 2\""},
+        {"seed 1\nlr 2", "seed 1\nlr 23", "\"lr 2\", but this training has \"lr 23\""},
+        {"seed 1\nlr 2\n", "seed 2\nlr 3\n", "\"seed 1\", but this training has \"seed 2\""},
+        {"seed 1\nlr 2\n", "seed 1\n", "\"lr 2\", but this training has \"\""},
+        {"seed 1", "seed 1\n\nlr 2", "\"\", but this training has \"lr 2\""},
     };
     course p = {.stop_at = -1, .die_at = -1};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -472,7 +472,7 @@ static void damaged_files_give_way(void **state)
     assert_int_equal(step, 3);
     assert_int_equal(messages, 1);
     assert_non_null(strstr(said, "the file is damaged: its CRC-32 differs"));
-    assert_non_null(strstr(said, "run.1, written before it, is used."));
+    assert_non_null(strstr(said, "run.1, is used."));
     assert_int_equal(fx_error_status(), FX_OK);
     snprintf(before, sizeof before, "%s.1", path);
     assert_int_equal(truncate(before, 100), 0);
@@ -548,7 +548,7 @@ static void another_model_changes_nothing(void **state)
     fx_error_take();
     other.state = fx_setup(fx_adam(), other.model);
     assert_int_equal(load(other, path, &step), FX_STATUS_ARGUMENT);
-    assert_non_null(strstr(fx_error_take().message, "another rule's"));
+    assert_non_null(strstr(fx_error_take().message, "another rule"));
     assert_int_equal(step, -1);
     assert_true(memcmp(before.values, bits_of(other).values, 100) == 0);
     assert_true(fx_loader_tell(other.data, NULL).seed == at.seed);

@@ -136,8 +136,9 @@ static void refusals(void **state)
     refuse("\"a\n1\",b\n1,\"2\n", "line 3: expected a closing quote, found the end of the file");
     refuse("1,\"2\n3\n4", "line 1: expected a closing quote, found the end of the file");
     refuse("\"a\n1\",b\n1,x\n", "line 3, column 2: expected a number, found \"x\"");
-    refuse("1;2\n3;4\n", "in 2 lines; the first line has ';' and no ',': fx_read_table takes "
-                         ".separator = ';'");
+    refuse(
+        "1;2\n3;4\n",
+        "in 2 lines; the first line has ';' and no ',': call fx_read_table with .separator = ';'");
     refuse("a\tb\n1,5\t2\n", "found \"5\t2\"; the first line has tabs");
     expect_refusal(temp_file("nul.csv", "1,2\0\n", 5), FX_STATUS_FORMAT, "line 1, column 2");
     expect_refusal("/nonexistent/x.csv", FX_STATUS_IO, "/nonexistent/x.csv");

@@ -697,8 +697,9 @@ static void the_environment_sets_limits(void **state)
     for (int i = 0; i < 4; i++)
         assert_int_equal(fx_memory_status(fx_device_get("AMDGPU", i)).limit, limits[i]);
     assert_int_equal(warnings, 1);
-    assert_string_equal(warned, "FX_MEMORY_LIMIT: \"lots\" is not a size such as 8GiB; it does not "
-                                "count for AMDGPU:2.");
+    assert_string_equal(
+        warned,
+        "FX_MEMORY_LIMIT: \"lots\" is not a size such as 8GiB; it is ignored for AMDGPU:2.");
     assert_int_equal(fx_memory_status(NULL).limit, 0); /* was in use before */
     FX_SCOPE;
     for (int i = 0; i < 2; i++) {

@@ -141,14 +141,14 @@ static void what_does_not_fit(void **state)
     fx_dense_layer *model = fx_dense(2, 2);
     void *tree = fx_load_key(made_bson("adam.alone.bson"), "opt");
     wrong(tree, model, "branches");
-    wrong(tree, fx_chain(fx_dense(5, 2), FX_RELU), "has not the size of its array");
-    wrong(tree, fx_chain(FX_RELU, fx_dense(2, 2)), "branches where the model has 0");
+    wrong(tree, fx_chain(fx_dense(5, 2), FX_RELU), "does not have the size of its array");
+    wrong(tree, fx_chain(FX_RELU, fx_dense(2, 2)), "branches, but the model has 0");
     wrong(fx_load_key(made_bson("rmsprop.bson"), "twins"), fx_tuple(FX_RELU),
-          "a Leaf where the model has no array");
-    wrong(fx_load_key(made_bson("adam.bson"), "model"), model, "no Leaf");
+          "a Leaf at a position where the model has no array");
+    wrong(fx_load_key(made_bson("adam.bson"), "model"), model, "neither a Leaf");
     wrong(fx_load_key(made_bson("rmsprop.bson"), "opt"), model, "branches");
     wrong(fx_load_key(made_bson("rmsprop.bson"), "twins"), fx_tuple(fx_ones(3)),
-          "Optimisers.RMSProp is no rule of this library");
+          "Optimisers.RMSProp is not a rule of this library");
     wrong(NULL, model, "optimiser is NULL");
     /* the arrays of what the library has not stay reachable */
     void *leaf = fx_child(fx_load_key(made_bson("rmsprop.bson"), "twins"), 0);

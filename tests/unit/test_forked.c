@@ -51,7 +51,7 @@ static bool refused(const fx_device *device)
     char want[300];
     const fx_error e = fx_error_take();
     snprintf(want, sizeof want,
-             ": %s cannot be used: this process is a fork, made after the device was opened",
+             ": %s cannot be used: the device was opened before this process was forked",
              fx_device_name(device));
     if (e.status != FX_STATUS_DEVICE || !strstr(e.message, want))
         printf("%s\n", e.message);

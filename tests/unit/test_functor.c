@@ -249,7 +249,7 @@ static void functor_and_rebuild(void **state)
     assert_true(fx_is_error(fx_rebuild(d, fx_tuple(w))));
     takes(FX_STATUS_ARGUMENT, "Dense has 2 children, got 1");
     assert_true(fx_is_error(fx_functor(NULL)));
-    takes(FX_STATUS_ARGUMENT, "no object");
+    takes(FX_STATUS_ARGUMENT, "the object is NULL");
 }
 
 /* ---- vectors --------------------------------------------------------------------------------- */

@@ -256,8 +256,8 @@ static const usage usages[] = {
     {"layer", layer_after_its_scope, "the object was freed", "the Dense made", false, true},
     {"retain", retained_too_late, "retain: the array was freed", "when the FX_SCOPE at", true,
      true},
-    {"set", set_without_null, "the variable holds 0x12345678, which is no object",
-     "the variable holds 0x12345678, which is no object", false, false},
+    {"set", set_without_null, "the variable holds 0x12345678, which is not an object",
+     "the variable holds 0x12345678, which is not an object", false, false},
     {"batch-not-zeroed", batch_not_zeroed, "its pass has ended", "its pass has ended", false,
      false},
     {"kept", kept, NULL, NULL, false, false},
@@ -346,10 +346,10 @@ static void the_end_names_what_is_retained(void **state)
     char out[4096];
     (void)state;
     assert_int_equal(own_child("FX_HANDLES=1", "retained", out, sizeof out), 0);
-    assert_non_null(strstr(out, "keeps 1 object to the end of the process"));
+    assert_non_null(strstr(out, "keeps 1 object until the process ends"));
     assert_non_null(strstr(out, "the array (1000 Float32, expand) made near"));
     assert_int_equal(own_child("FX_HANDLES=1", "threads", out, sizeof out), 0);
-    assert_non_null(strstr(out, "keeps 4 objects to the end of the process"));
+    assert_non_null(strstr(out, "keeps 4 objects until the process ends"));
     assert_int_equal(own_child("FX_HANDLES=1", "total", out, sizeof out), 0);
     assert_null(strstr(out, "to the end of the process"));
     assert_int_equal(own_child("", "retained", out, sizeof out), 0);

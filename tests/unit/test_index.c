@@ -74,11 +74,12 @@ static void indices_that_do_not_fit(void **state)
     check_error(fx_scatter(FX_REDUCE_SUM, x, bad, 1, 3), FX_STATUS_DTYPE, "got Float32");
     check_error(fx_scatter(FX_REDUCE_SUM, x, truth, 1, 3), FX_STATUS_DTYPE, "got Bool");
     check_error(fx_scatter(FX_REDUCE_SUM, x, idx, 0, 3), FX_STATUS_SHAPE,
-                "source 2×3 does not fit indices 3 at axis 0");
+                "source 2×3 does not match indices 3 at axis 0");
     check_error(fx_scatter(FX_REDUCE_SUM, x, idx, -1, 3), FX_STATUS_SHAPE, "at axis -1");
     check_error(fx_scatter(FX_REDUCE_SUM, x, idx, 2, 3), FX_STATUS_SHAPE, "at axis 2");
     check_error(fx_scatter(FX_REDUCE_SUM, x, idx, 1, -1), FX_STATUS_SHAPE, "at axis 1");
-    check_error(fx_scatter(FX_REDUCE_SUM, x, deep, 0, 3), FX_STATUS_SHAPE, "does not fit indices");
+    check_error(fx_scatter(FX_REDUCE_SUM, x, deep, 0, 3), FX_STATUS_SHAPE,
+                "does not match indices");
     check_dims(
         "scatter",
         fx_scatter(FX_REDUCE_SUM, fx_ones(2, 0), indices(1, (const int64_t[]){0}, NULL), 1, 0), 2,

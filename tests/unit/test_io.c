@@ -131,7 +131,7 @@ static void what_is_no_file_of_these_is_refused(void **state)
 {
     (void)state;
     refused("/nowhere/x.npy", FX_STATUS_IO, "", "cannot open");
-    refused(temp_text("list.txt", "a list\n"), FX_STATUS_FORMAT, "", "no known format");
+    refused(temp_text("list.txt", "a list\n"), FX_STATUS_FORMAT, "", "unknown format");
     refused(temp_file("short.bson", "\x20\0\0\0", 4), FX_STATUS_FORMAT, "BSON", "offset");
     refused(temp_file("cut.safetensors", "\x20\0\0\0\0\0\0\0{", 9), FX_STATUS_FORMAT, "safetensors",
             "offset");
@@ -155,12 +155,12 @@ static void numpy_files_are_looked_at(void **state)
     const size_t n = fread(bytes, 1, sizeof bytes, f);
     fclose(f);
     assert_true(n > 500 && n < sizeof bytes);
-    refused(temp_file("short.npz", bytes, n - 1), FX_STATUS_FORMAT, "npz", "cut off");
+    refused(temp_file("short.npz", bytes, n - 1), FX_STATUS_FORMAT, "npz", "truncated");
     size_t entry = n; /* the last of the directory */
     while (--entry > 0 && memcmp(bytes + entry, "PK\1\2", 4) != 0)
         ;
     bytes[entry] = 'Q';
-    refused(temp_file("entry.npz", bytes, n), FX_STATUS_FORMAT, "npz", "no entry");
+    refused(temp_file("entry.npz", bytes, n), FX_STATUS_FORMAT, "npz", "not an entry");
     bytes[entry] = 'P';
     expect(temp_file("again.npz", bytes, n), "npz", "");
 }

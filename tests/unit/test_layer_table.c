@@ -194,7 +194,7 @@ static void registered_once(void **state)
     assert_ptr_equal(fx_layer_type(8), fxi_type_Gate());
     assert_null(fx_layer_type(-1));
     assert_int_equal(fx_register_layer(fxi_type_Old()), FX_STATUS_ARGUMENT);
-    fails_with("register_layer: another type is called Old already");
+    fails_with("register_layer: there is already another type named Old");
     assert_int_equal(fx_register_layer(fx_type_of(FX_RELU)), FX_STATUS_ARGUMENT);
     fx_error_take();
     assert_int_equal(fx_register_layer(NULL), FX_STATUS_ARGUMENT);

@@ -396,7 +396,7 @@ static void test_conv_construction(void **state)
                   "pad takes one number, 2, 4, or FX_SAME");
     check_refused(fx_conv(FX_DIMS(3, 3), 3, 1, .pad = FX_DIMS(-1)), "each at least 0");
     check_refused(fx_conv(FX_DIMS(3), 3, 1, .weight_array = fx_ones(2, 3, 1)),
-                  "other sizes than kernel, in and out");
+                  "do not match kernel, in and out");
 }
 
 static void test_pools(void **state)

@@ -70,12 +70,12 @@ static void a_broken_one_says_what_is_wrong(void **state)
 {
     (void)state;
     const char *const wrong[][2] = {
-        {"no_run", "its table lacks alloc, free or run"},
-        {"half", "its table has only one of read and write"},
-        {"part_of_plans", "its table has only a part of plan_prepare, "
-                          "plan_run and plan_release"},
-        {"part_of_marks", "its table has only a part of mark, wait and unmark"},
-        {"few_buffers", "Metal:0 states that a step may have 4 buffers, and 5 is the least"},
+        {"no_run", "its table must have alloc, free and run"},
+        {"half", "its table must have both read and write, or neither"},
+        {"part_of_plans",
+         "its table must have all of plan_prepare, plan_run and plan_release, or none"},
+        {"part_of_marks", "its table must have all of mark, wait and unmark, or none"},
+        {"few_buffers", "Metal:0 allows 4 buffers in a step; the minimum is 5"},
         {"needs_library", "libfake_library.so"}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         look_in_broken(wrong[i][0]);
@@ -83,7 +83,7 @@ static void a_broken_one_says_what_is_wrong(void **state)
         assert_int_equal(fx_error_status(), FX_OK);
         assert_false(fx_functional("Metal"));
         has(fx_why_not("Metal"), wrong[i][1]);
-        has(fx_why_not("Metal"), "libcflux-metal.so is not used: ");
+        has(fx_why_not("Metal"), "libcflux-metal.so is ignored: ");
         has(fx_why_not("Metal"), wrong[i][0]); /* which file */
         assert_int_equal(messages, 1);
         assert_int_equal(strncmp(said, fx_why_not("Metal"), strlen(said)), 0);
@@ -112,10 +112,10 @@ static void a_truncated_file_does_not_open(void **state)
         look_in(folder);
         assert_int_equal(fx_use("Metal"), FX_STATUS_DEVICE);
         assert_int_equal(fx_error_status(), FX_OK);
-        has(fx_why_not("Metal"), "it does not open: ");
+        has(fx_why_not("Metal"), "it cannot be opened: ");
         has(fx_why_not("Metal"), path);
         if (i >= 3)
-            has(fx_why_not("Metal"), "it does not open: the file is cut short");
+            has(fx_why_not("Metal"), "it cannot be opened: the file is truncated");
         assert_int_equal(messages, 1);
         assert_int_equal(remove(path), 0);
     }
@@ -145,7 +145,7 @@ static void strange_numbers_of_devices(void **state)
     assert_int_equal(fx_device_count("Many"), FXI_DEVICES_MOST);
     assert_string_equal(fx_device_name(fx_device_get("Many", FXI_DEVICES_MOST - 1)), "Many:63");
     fx_device_get("Many", FXI_DEVICES_MOST);
-    has(fx_error_take().message, "Many has 64 devices, there is no id 64");
+    has(fx_error_take().message, "Many has 64 devices, so there is no id 64");
     look_in_broken("minus_devices");
     assert_int_equal(fx_use("Minus"), FX_STATUS_DEVICE);
     assert_string_equal(fx_why_not("Minus"), "it found no device");
@@ -225,7 +225,7 @@ static void the_stand_ins_work(void **state)
         assert_int_equal(d->info.memory, 1 << 30);
     }
     fx_device_get("CUDA", 3);
-    has(fx_error_take().message, "CUDA has 3 devices, there is no id 3");
+    has(fx_error_take().message, "CUDA has 3 devices, so there is no id 3");
     assert_non_null(fx_backend_proc("CUDA", "standin"));
     assert_null(fx_backend_proc("CUDA", "anything else"));
     assert_null(fx_backend_proc("AMDGPU", "standin"));

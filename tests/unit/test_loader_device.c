@@ -359,7 +359,7 @@ static void iterator_frees_at_once(void **state)
             if (held) {
                 double v[ROWS * BATCH];
                 assert_int_equal(fx_read_into(held, v, sizeof v), FX_STATUS_STATE);
-                assert_non_null(strstr(fx_error_take().message, "freed when the iterator"));
+                assert_non_null(strstr(fx_error_take().message, "freed when its iterator"));
                 fx_release(held);
                 stale++;
             }
@@ -471,7 +471,7 @@ static void functions_that_fail(void **state)
             const fx_error e = fx_error_take();
             assert_int_equal(e.status, a.by_file ? FX_STATUS_IO : FX_STATUS_ARGUMENT);
             assert_non_null(strstr(e.message, a.by_file ? "no such file"
-                                                        : "mapobs: the function gave nothing"));
+                                                        : "mapobs: the function returned nothing"));
             assert_non_null(strstr(e.file, "test_loader_device.c"));
         }
     assert_int_equal(away.live, 0);

@@ -278,7 +278,7 @@ static void test_smoothing(void **state)
                 fx_item(fx_logitbinarycrossentropy(odds, onehot, .smoothing = 0.1)), binary, 1e-12,
                 0);
     check_error(fx_crossentropy(Q, Y, .smoothing = 1), FX_STATUS_ARGUMENT,
-                "smoothing must lie in [0, 1)");
+                "smoothing must be in [0, 1)");
 }
 
 static void test_element_types(void **state)
@@ -308,7 +308,7 @@ static void test_errors(void **state)
     check_error(fx_logitcrossentropy(fx_ones(3, 4), fx_ones(3, 5)), FX_STATUS_SHAPE,
                 "expects size(ŷ) = (3, 4) to match size(y) = (3, 5)");
     check_error(fx_mae(fx_ones(2), fx_ones()), FX_STATUS_SHAPE, "to match size(y) = ()");
-    check_error(fx_mse(fx_ones(2), NULL), FX_STATUS_ARGUMENT, "mse: there is no target");
+    check_error(fx_mse(fx_ones(2), NULL), FX_STATUS_ARGUMENT, "mse: the target is NULL");
     check_error(fx_mse(fx_ones(2), fx_ones(2), .sum = true, .none = true), FX_STATUS_ARGUMENT,
                 "sum or none, not both");
     fx_array *bad = fx_add(fx_ones(2), fx_ones(3));

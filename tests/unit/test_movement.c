@@ -21,7 +21,7 @@ static void check_slice(int64_t first, int64_t step, int64_t n)
     if (inside)
         check_array("slice", y, n, want, 0, 0);
     else
-        check_error(y, FX_STATUS_ARGUMENT, "leave axis 0 of 4");
+        check_error(y, FX_STATUS_ARGUMENT, "are outside axis 0 of 4");
 }
 
 static void slices(void **state)
@@ -36,7 +36,7 @@ static void slices(void **state)
     check_slice(1, -far, 5);
     check_slice(INT64_MAX, 1, 2);
     check_slice(INT64_MIN, -1, 2);
-    check_error(fx_slice(fx_ones(3), 0, 2, 1), FX_STATUS_ARGUMENT, "stop 1 lies before start 2");
+    check_error(fx_slice(fx_ones(3), 0, 2, 1), FX_STATUS_ARGUMENT, "stop 1 is before start 2");
     check_error(fx_slice(fx_ones(3), 1, 0, 1), FX_STATUS_ARGUMENT, "axis 1");
     check_error(fx_slice(fx_ones(3), -1, 0, 1), FX_STATUS_ARGUMENT, "axis -1");
 }
@@ -103,8 +103,7 @@ static void shapes(void **state)
         check_error(fxi_reshape(x, unfit[i].n, unfit[i].sizes), FX_STATUS_SHAPE,
                     "reshape: 2×3 does not fit into");
     const int64_t ones[9] = {1, 1, 1, 1, 1, 1, 1, 2, 3};
-    check_error(fxi_reshape(x, 9, ones), FX_STATUS_ARGUMENT,
-                "9 dimensions; at most 8 are possible");
+    check_error(fxi_reshape(x, 9, ones), FX_STATUS_ARGUMENT, "9 dimensions; the maximum is 8");
     check_error(fxi_reshape(x, -1, ones), FX_STATUS_ARGUMENT, "-1 dimensions");
     check_dims("reshape", fx_reshape(fx_zeros(0, 3), -1, 3), 2, (const int64_t[]){0, 3});
 }
@@ -118,7 +117,7 @@ static void permutations(void **state)
                                      {0, -1}, {0, 1, 0}, {0, 1, 2}};
     for (int64_t i = 0; i < COUNT(bad); i++)
         check_error(fxi_permute(x, i < 5 ? 2 : 3, bad[i]), FX_STATUS_ARGUMENT,
-                    "permute: needs each of the axes 0 … 1 once");
+                    "permute: expects each of the axes 0 … 1 once");
     check_error(fxi_permute(x, 1, bad[0]), FX_STATUS_ARGUMENT, "0 … 1 once");
     CHECK(fx_permute(x, 1, 0), (3, 2), 0, 1, 3, 5, 2, 4, 6);
     assert_ptr_equal(fx_permute(x, 0, 1), x);
@@ -148,8 +147,9 @@ static void joins(void **state)
     fx_array *x = MATRIX(2, 1), *wide = MATRIX(2, 2), *flat = fx_ones(2);
     CHECK(fx_concat(1, x, wide), (2, 3), 0, 1, 2, 1, 2, 3, 4);
     assert_ptr_equal(fx_concat(0, x), x);
-    check_error(fx_concat(0, x, wide), FX_STATUS_SHAPE, "sizes differ beside axis 0: 2×1");
-    check_error(fx_concat(0, flat, x), FX_STATUS_SHAPE, "sizes differ beside axis 0");
+    check_error(fx_concat(0, x, wide), FX_STATUS_SHAPE,
+                "sizes differ in an axis other than 0: 2×1");
+    check_error(fx_concat(0, flat, x), FX_STATUS_SHAPE, "sizes differ in an axis other than 0");
     check_error(fx_concat(2, x, x), FX_STATUS_ARGUMENT, "axis 2");
     check_error(fx_concat(-1, x, x), FX_STATUS_ARGUMENT, "axis -1");
     check_error(fxi_concat(0, 0, &x), FX_STATUS_ARGUMENT, "needs at least one array");

@@ -343,7 +343,7 @@ static void devices_print(void **state)
     assert_int_equal(fx_count(fx_devices(NULL)), 7); /* with CPU and ref */
     assert_ptr_equal(fx_to(d[0], list), list);
     assert_ptr_equal(fx_device_get("CUDA", 3), fx_cpu_device());
-    assert_string_equal(fx_error_take().message, "device: CUDA has 3 devices, there is no id 3");
+    assert_string_equal(fx_error_take().message, "device: CUDA has 3 devices, so there is no id 3");
     assert_int_equal(fx_error_status(), FX_OK);
 }
 

@@ -336,8 +336,8 @@ static void errors_have_a_place(void **state)
          "model, column 20: Dense takes true or false for bias, got maybe"},
         {"Dense(3 => 4; bais=true)",
          "model, column 15: Dense has no option bais; it has bias, init"},
-        {"Dense(3 => 4; bias=true, bias=true)", "model, column 26: bias was given twice"},
-        {"Dropout(0.5, p=0.5)", "model, column 14: p was given twice"},
+        {"Dense(3 => 4; bias=true, bias=true)", "model, column 26: bias is given twice"},
+        {"Dropout(0.5, p=0.5)", "model, column 14: p is given twice"},
         {"Dense(3 => 4 relu)", "model, column 14: expected , or ), got relu"},
         {"Dense(3 => 4", "model, column 13: expected , or ), got the end"},
         {"Dense(0 => 4)", "model, column 7: Dense takes numbers from 1 to 2147483647 here, got 0"},
@@ -346,9 +346,9 @@ static void errors_have_a_place(void **state)
         {"Dense(4 => 2147483648)",
          "model, column 12: Dense takes numbers from 1 to 2147483647 here, got 2147483648"},
         {"Dense(99999999999999999999 => 4)",
-         "model, column 7: 99999999999999999999 is no number, or too large"},
-        {"Dropout(1e999)", "model, column 9: 1e999 is no number, or too large"},
-        {"Dropout(1e)", "model, column 9: 1e is no number, or too large"},
+         "model, column 7: 99999999999999999999 is not a number, or too large"},
+        {"Dropout(1e999)", "model, column 9: 1e999 is not a number, or too large"},
+        {"Dropout(1e)", "model, column 9: 1e is not a number, or too large"},
         {"Dense(2000000000 => 2000000000)",
          "model, column 7: Dense of that size would have more than 1099511627776 parameters"},
         {"Conv((2000000, 2000000), 2000000 => 1)",
@@ -399,7 +399,7 @@ static void errors_have_a_place(void **state)
          "model, column 1: Chain: a Chain cannot have a named layer called `layers`"},
         {"Chain(a = relu, a = tanh)", "model, column 1: Chain: two layers are called `a`"},
         {"Chain((relu, tanh))", "model, column 1: Chain: child 0 is not a layer: (relu, tanh)"},
-        {"(a = relu, tanh)", "model, column 1: a tuple has names for all of its items or for none"},
+        {"(a = relu, tanh)", "model, column 1: either all items of a tuple have names, or none"},
         {"Chain(\n  Dense(2 => 3),  # 9 parameters\n  β = Dense(3 => 0),\n)",
          "model, line 3, column 18: Dense takes numbers from 1 to 2147483647 here, got 0"},
         {"22×33 Matrix{Float32}", "model, column 1: expected a layer or a function, got 22"},
@@ -408,7 +408,7 @@ static void errors_have_a_place(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++, n++)
         refused(cases[i][0], cases[i][1]);
     assert_true(n >= 55);
-    refused(NULL, "model: there is no text");
+    refused(NULL, "model: the text is NULL");
 }
 
 static void depth_and_length_are_bounded(void **state)
@@ -542,7 +542,7 @@ static void optimisers(void **state)
         assert_string_equal(fx_error_take().message, errors[i][1]);
     }
     assert_true(fx_is_error(fx_parse_optimiser(NULL)));
-    assert_string_equal(fx_error_take().message, "optimiser: there is no text");
+    assert_string_equal(fx_error_take().message, "optimiser: the text is NULL");
 }
 
 static void losses(void **state)
@@ -562,7 +562,7 @@ static void losses(void **state)
     fx_parse_loss("mse(");
     assert_string_equal(fx_error_take().message, "loss, column 4: expected the end, got (");
     fx_parse_loss(NULL);
-    assert_string_equal(fx_error_take().message, "loss: there is no text");
+    assert_string_equal(fx_error_take().message, "loss: the text is NULL");
 }
 
 int main(void)

@@ -163,7 +163,7 @@ static void archives(void **state)
     assert_true(fx_is_error(fx_load(data_file("npy/npz_bad/flipped_byte60.npz"))));
     assert_non_null(strstr(fx_error_take().message, ": npz: offset "));
     assert_true(fx_is_error(fx_load(data_file("npy/npz_bad/truncated_half.npz"))));
-    assert_non_null(strstr(fx_error_take().message, "the file is cut off"));
+    assert_non_null(strstr(fx_error_take().message, "the file is truncated"));
 }
 
 /* ---- headers --------------------------------------------------------------------------------- */
@@ -194,14 +194,14 @@ static void headers_that_are_wrong(void **state)
     (void)state;
     refused(DICT("'<f4'", "False", "(2,)"), 9, "1 bytes follow the elements");
     refused(DICT("'<f4'", "False", "(2,)"), 7, "expected 8 bytes, 7 are left");
-    refused(DICT("'|O'", "False", "(2,)"), 8, "Python objects, which are not loaded");
+    refused(DICT("'|O'", "False", "(2,)"), 8, "Python objects are not loaded");
     refused(DICT("'<U4'", "False", "(2,)"), 8, "the element type is '<U4', expected numbers");
     refused(DICT("[('x', '<f4')]", "False", "(2,)"), 8, "expected a text in quotes");
     refused(DICT("'<f4'", "False", "(2"), 8, "expected ','");
     refused(DICT("'<f4'", "False", "(,)"), 8, "expected a size");
     refused(DICT("'<f4'", "false", "(2,)"), 8, "expected True or False");
     refused(DICT("'<f4'", "False", "(99999999999999999999,)"), 8, "too large");
-    refused("{'shape': (1,), 'shape': (1,)}", 8, "\"shape\" is there twice");
+    refused("{'shape': (1,), 'shape': (1,)}", 8, "\"shape\" appears twice");
     refused(DICT("'<f4'", "False", "(2,)") " x", 8, "more text after");
     refused("{}", 8, "lacks its descr");
     refused("{'descr': '<f4'", 8, "expected ','");
@@ -268,7 +268,8 @@ static void a_model_comes_back(void **state)
     assert_int_equal(fx_save(none, "x", fx_cast(x, FX_DTYPE_BF16)), FX_STATUS_DTYPE);
     assert_non_null(strstr(fx_error_take().message, "NumPy has no BFloat16"));
     assert_int_equal(fx_save(temp_text("two.npy", ""), "m", m), FX_STATUS_ARGUMENT);
-    assert_non_null(strstr(fx_error_take().message, "holds one array and no texts, got 4 arrays"));
+    assert_non_null(
+        strstr(fx_error_take().message, "can hold one array and no texts, got 4 arrays"));
     assert_int_equal(fx_count(fx_load(none)), 0);
 }
 

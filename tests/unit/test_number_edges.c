@@ -193,7 +193,7 @@ static void reductions_of_nothing(void **unused)
                 x = fx_array_to(device, x);
                 fx_array *y = apply(f, x, shape == 1 ? FX_AXES(0) : FX_ALL);
                 if (f < 4) {
-                    check_error(y, FX_STATUS_SHAPE, "of no elements");
+                    check_error(y, FX_STATUS_SHAPE, "of an empty array");
                     errors++;
                     continue;
                 }

@@ -217,8 +217,7 @@ static void a_child_exits(void)
         fx_array *y = fx_add(fx_to(fx_device_get("OpenCL", 0), fx_ones(3)), 1);
         fx_eval(y);
         exit(strstr(fx_error_take().message,
-                    "OpenCL:0 cannot be used: this process is a fork, made "
-                    "after the device was opened")
+                    "OpenCL:0 cannot be used: the device was opened before this process was forked")
                  ? 0
                  : 97);
     }

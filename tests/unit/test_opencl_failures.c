@@ -281,7 +281,7 @@ static const row rows[] = {
     {"no_icd", "", open_it, {"0 devices", "no OpenCL platform is installed"}},
     {"no_platform", "", open_it, {"0 devices", "no OpenCL platform is installed"}},
     {"no_device", "", open_it, {"0 devices", "platforms have no device"}},
-    {"old two_platforms", "gpu", open_it, {"0 devices", "leaves none of the 1 devices"}},
+    {"old two_platforms", "gpu", open_it, {"0 devices", "matches none of the 1 devices"}},
     /* one device is not fit; the other goes on */
     {"old", "", compute_both, {"1 devices: Fake CPU,", "opencl:0 runs"}},
     {"no_compiler", "", compute_both, {"1 devices: Fake CPU,", "opencl:0 runs"}},
@@ -305,19 +305,20 @@ static const row rows[] = {
     {"lost",
      "",
      compute_both,
-     {"OpenCL:0 (Fake GPU) is lost: clEnqueueNDRangeKernel said CL_DEVICE_NOT_AVAILABLE; arrays on",
+     {"OpenCL:0 (Fake GPU) failed: clEnqueueNDRangeKernel returned CL_DEVICE_NOT_AVAILABLE; arrays "
+      "on",
       "opencl:1 runs; opencl:0 does not run:",
-      "(Fake GPU) is lost: clEnqueueNDRangeKernel said CL_DEVICE_NOT_AVAILABLE; arrays on"}},
+      "(Fake GPU) failed: clEnqueueNDRangeKernel returned CL_DEVICE_NOT_AVAILABLE; arrays on"}},
     {"faulted two_platforms",
      "",
      compute_both,
-     {"opencl:0 does not run: synchronize: OpenCL:0 (Fake GPU) is lost: clFinish said "
+     {"opencl:0 does not run: synchronize: OpenCL:0 (Fake GPU) failed: clFinish returned "
       "CL_INVALID_COMM",
-      "opencl:1 runs; opencl:0 does not run: alloc: OpenCL:0 (Fake GPU) is lost: clFinish"}},
+      "opencl:1 runs; opencl:0 does not run: alloc: OpenCL:0 (Fake GPU) failed: clFinish"}},
     {"faulted two_platforms",
      "",
      allocate_after,
-     {"FX_STATUS_DEVICE alloc: OpenCL:0 (Fake GPU) is lost: clCreateBuffer said "
+     {"FX_STATUS_DEVICE alloc: OpenCL:0 (Fake GPU) failed: clCreateBuffer returned "
       "CL_MEM_OBJECT_ALLOCATION"}},
     {"no_memory", "", allocate_after, {"FX_STATUS_MEMORY"}},
     {"hiccup",
@@ -331,13 +332,13 @@ static const row rows[] = {
     {"small_groups",
      "",
      compute_both,
-     {"OpenCL:0 (Fake GPU) runs fx_elementwise in groups of at most 64 work-items, and it needs "
+     {"OpenCL:0 (Fake GPU) runs fx_elementwise in groups of at most 64 work-items, but it needs "
       "256",
       "opencl:1 runs"}},
     {"small_local",
      "",
      compute_both,
-     {"OpenCL:0 (Fake GPU) has 1024 bytes of local memory, and fx_elementwise needs 4096",
+     {"OpenCL:0 (Fake GPU) has 1024 bytes of local memory, but fx_elementwise needs 4096",
       "opencl:1 runs"}},
     {"slow", "", compile_together, {"4 threads, compiled 2, 2 at a time"}},
     {"rounds", "", compute_both, {"opencl:0 runs; opencl:1 runs"}},
@@ -366,7 +367,7 @@ static const row rows[] = {
     {"", "1,0", open_it, {"2 devices: Fake CPU, Fake GPU,"}},
     {"", "cpu", open_it, {"1 devices: Fake CPU,"}},
     {"", "gpu,fake", open_it, {BOTH}},
-    {"", "none", open_it, {"0 devices", "FX_OPENCL_DEVICES=none leaves none of the 2 devices"}},
+    {"", "none", open_it, {"0 devices", "FX_OPENCL_DEVICES=none matches none of the 2 devices"}},
     {"", "", choose, {"device OpenCL:0, gpu OpenCL:0"}},
     {"", "cpu", choose, {"device CPU, gpu CPU"}}, /* only when asked for */
     {"", "7,nobody", open_it, {"0 devices", "FX_OPENCL_DEVICES=7,nobody"}},
@@ -389,10 +390,10 @@ static void a_library_that_is_none(void **state)
     (void)state;
     setenv("FX_OPENCL_LIBRARY", "libnothing-of-that-name.so.1", 1);
     in_child("", "", open_it);
-    expect("no library", "libnothing-of-that-name.so.1 does not open");
+    expect("no library", "libnothing-of-that-name.so.1 cannot be opened");
     setenv("FX_OPENCL_LIBRARY", "libm.so.6", 1);
     in_child("", "", open_it);
-    expect("another library", "libm.so.6 has no clGetPlatformIDs: OpenCL 1.2 is needed");
+    expect("another library", "libm.so.6 has no clGetPlatformIDs: OpenCL 1.2 is required");
 }
 
 /* ---- the cache ------------------------------------------------------------------------------- */
@@ -620,13 +621,13 @@ typedef struct trust {
     bool needs_root;
 } trust;
 static const trust trusts[] = {
-    {others_may_write, NULL, "others may write to it (its mode is 666)", false},
+    {others_may_write, NULL, "other users can write to it (its mode is 666)", false},
     {of_another_user, NULL, "it belongs to user 65534, and this process runs as user 0", true},
     {becomes_a_link, NULL, "it is a link", false},
-    {NULL, folder_of_others, "others may write to it (its mode is 770)", false},
+    {NULL, folder_of_others, "other users can write to it (its mode is 770)", false},
     {NULL, folder_of_another_user, "it belongs to user 65534, and", true},
-    {NULL, folder_is_a_link, "it is a link or a file, and not a folder", false},
-    {NULL, folder_is_a_file, "it is a link or a file, and not a folder", false},
+    {NULL, folder_is_a_link, "it is a link or a file, not a folder", false},
+    {NULL, folder_is_a_file, "it is a link or a file, not a folder", false},
 };
 
 static void fresh_folder(void)

@@ -281,7 +281,7 @@ static void donated_buffers(void **state)
     expect_wrong(&d, "result 1 reads value 0, over which step 1 (neg) has written value 1");
     donation(&d);
     d.values[1].index = 1;
-    expect_wrong(&d, "value 1 lies in leaf 1 of 1");
+    expect_wrong(&d, "value 1 is in leaf 1 of 1");
     donation(&d);
     d.values[0].bytes = 128;
     expect_wrong(&d, "value 1 has 64 bytes, value 0 that it replaces 128");
@@ -326,29 +326,29 @@ static void places(void **state)
     d.p.arena_bytes = 128;
     expect_sound(&d);
     d.p.arena_bytes = 127;
-    expect_wrong(&d, "value 2 lies at bytes 64 to 127 of an arena of 127");
+    expect_wrong(&d, "value 2 is at bytes 64 to 127 of an arena of 127");
     chain(&d);
     d.p.slots_offset = 64; /* literals follow */
     d.p.slots_bytes = 8;
-    expect_wrong(&d, "value 2 lies at bytes 64 to 127 of an arena of 64");
+    expect_wrong(&d, "value 2 is at bytes 64 to 127 of an arena of 64");
     chain(&d);
     d.p.slots_offset = 128;
     d.p.slots_bytes = 8;
     expect_sound(&d);
     d.p.arena_bytes = 130;
-    expect_wrong(&d, "literals lie at bytes 128 to 135 of an arena of 130");
+    expect_wrong(&d, "literals are at bytes 128 to 135 of an arena of 130");
     chain(&d);
     d.values[1].offset = -64;
-    expect_wrong(&d, "value 1 lies at bytes -64 to -1");
+    expect_wrong(&d, "value 1 is at bytes -64 to -1");
     chain(&d);
     d.values[2].offset = 68; /* kernels expect aligned memory */
-    expect_wrong(&d, "value 2 lies at bytes 68");
+    expect_wrong(&d, "value 2 is at bytes 68");
     chain(&d);
     d.buffers[0] = 32;
     expect_wrong(&d, "value 3 has 64 bytes, its buffer 32");
     chain(&d);
     d.values[3].index = 1;
-    expect_wrong(&d, "value 3 lies in output buffer 1 of 1");
+    expect_wrong(&d, "value 3 is in output buffer 1 of 1");
 }
 
 static void order_and_sizes(void **state)
@@ -360,10 +360,10 @@ static void order_and_sizes(void **state)
     expect_wrong(&d, "step 0 (cumsum) reads value 2 before a step has made it");
     chain(&d);
     d.steps[1].out_value = 1;
-    expect_wrong(&d, "step 1 (cast) makes value 1, which is there already");
+    expect_wrong(&d, "step 1 (cast) makes value 1, which is already defined");
     chain(&d);
     d.steps[1].out_value = 0;
-    expect_wrong(&d, "step 1 (cast) makes value 0, which is there already");
+    expect_wrong(&d, "step 1 (cast) makes value 0, which is already defined");
     chain(&d);
     d.steps[1].out = vector_of(FX_DTYPE_I64, 16, 1);
     expect_wrong(&d, "step 1 (cast) writes 128 bytes to value 2, which has 64");
@@ -459,7 +459,7 @@ static void work_space(void **state)
     expect_wrong(working(&d, 0), "step 1 (cast) has its work space, value 4, in value 1, which it "
                                  "reads");
     expect_wrong(working(&d, 64), "step 1 (cast) writes value 2 over its work space, value 4");
-    expect_wrong(working(&d, 960), "value 4 lies at bytes 960 to 1059 of an arena of 1024");
+    expect_wrong(working(&d, 960), "value 4 is at bytes 960 to 1059 of an arena of 1024");
     working(&d, 128);
     d.steps[2].in_value[0] = 4; /* nothing is left there */
     expect_wrong(&d, "step 2 (cumsum) reads value 4 before a step has made it");

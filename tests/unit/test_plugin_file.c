@@ -109,15 +109,15 @@ static const struct row {
     const char *variant, *reason;
     bool kernel_only;
 } rejected[] = {
-    {"other_abi", "it was built for %k ABI %b, and this cflux has ABI %a: build it again", false},
-    {"former", "it was built for %k ABI 2, and this cflux has ABI %a: build it again", false},
+    {"other_abi", "it was built for %k ABI %b, but this cflux has ABI %a: rebuild it", false},
+    {"former", "it was built for %k ABI 2, but this cflux has ABI %a: rebuild it", false},
     {"other_kind", "it is a %o, not a %k", false},
-    {"other_sizes", "its structs have other sizes than this cflux's: build it again", false},
+    {"other_sizes", "its structs have other sizes than this cflux's: rebuild it", false},
     {"no_symbol", "it does not export fx_plugin", false},
     {"no_name", "it has no name", false},
-    {"wrong_name", "it says that it is the %k Quartz", false},
-    {"needs_library", "it does not open: libfake_library.so", false},
-    {"wrong_serves", "it says that it serves Abacus", true}};
+    {"wrong_name", "it identifies itself as the %k Quartz", false},
+    {"needs_library", "it cannot be opened: libfake_library.so", false},
+    {"wrong_serves", "it identifies itself as a plugin for Abacus", true}};
 enum { REJECTED = sizeof rejected / sizeof rejected[0] };
 
 static void is_rejected(const struct kind *k, const struct row *row)
@@ -128,7 +128,7 @@ static void is_rejected(const struct kind *k, const struct row *row)
     assert_int_equal(find(k, &p), FXI_PLUGIN_REJECTED);
     assert_null(p);
     expand(row->reason, k, reason, sizeof reason);
-    snprintf(line, sizeof line, HEADS "%s/%s is not used: %s", row->variant, k->file, reason);
+    snprintf(line, sizeof line, HEADS "%s/%s is ignored: %s", row->variant, k->file, reason);
     assert_int_equal(strncmp(why, line, strlen(line)), 0);
     char absent[200]; /* the other candidates, of which the first is beside this program */
     snprintf(absent, sizeof absent, "; there is no %s in ", k->file);
@@ -258,7 +258,7 @@ static void one_variable_serves_both_kinds(void **state)
         assert_int_equal(find(&kinds[i], &p), FXI_PLUGIN_TAKEN);
         assert_int_equal(messages, 1);
         if (i == 0)
-            has(said, "CFLUX_BACKEND_PATH is now called FX_PLUGIN_PATH");
+            has(said, "CFLUX_BACKEND_PATH was renamed: set FX_PLUGIN_PATH instead");
         look_in(CFLUX_BUILD_DIR "/nowhere"); /* where both are set, the new one counts */
         setenv("CFLUX_BACKEND_PATH", HEADS "works", 1);
         assert_int_equal(find(&kinds[i], &p), FXI_PLUGIN_ABSENT);
@@ -323,7 +323,7 @@ static void a_pipe_is_not_opened(void **state)
     alarm(60);
     assert_int_equal(fx_use(pipe), FX_STATUS_DEVICE);
     alarm(0);
-    has(fx_why_not(pipe), "it does not open: it is no regular file");
+    has(fx_why_not(pipe), "it cannot be opened: it is not a regular file");
     remove(pipe);
 }
 

@@ -76,7 +76,7 @@ static void one_that_is_none_is_an_error(void **state)
 {
     (void)state;
     assert_int_equal(fx_set_matmul_precision((fx_precision)3), FX_STATUS_ARGUMENT);
-    assert_string_equal(fx_error_take().message, "set_matmul_precision: 3 is no fx_precision");
+    assert_string_equal(fx_error_take().message, "set_matmul_precision: 3 is not an fx_precision");
     assert_int_equal(fx_matmul_precision(), FX_PRECISION_HIGHEST);
 }
 
@@ -123,7 +123,7 @@ static void the_environment_sets_it(void **state)
     expect("highest", "0 0");
     expect("high", "1 0");
     expect("medium", "2 0");
-    expect("low", "FX_MATMUL_PRECISION=low is ignored: it may be highest, high or medium.0 1");
+    expect("low", "FX_MATMUL_PRECISION=low is ignored: it must be highest, high or medium.0 1");
 }
 
 int main(int argc, char **argv)

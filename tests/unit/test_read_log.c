@@ -82,28 +82,26 @@ static void broken_lines_are_left_out(void **state)
         const char *warning;
     } cases[] = {
         {START STEP_1 "{\"event\":\"step\",\"step\":2,\"lo", 1,
-         "The last line of the log is broken"},
-        {START STEP_1 "{\"event\":\"end\"", 1, "The last line of the log is broken"},
-        {START "{\"event\":\"st\n" STEP_1 END, 1, "left out: 1, the first is line "},
-        {START "[1]\n" STEP_1 "17\nnull\n" END, 1, "left out: 3, the first is line "},
-        {START "{\"event\":17}\n{}\n" STEP_1 END, 1, "left out: 2, the first is line "},
-        {START "{\"event\":\"step\",\"loss\":1}\n" STEP_1 END, 1,
-         "left out: 1, the first is line "},
+         "The last line of the log is damaged"},
+        {START STEP_1 "{\"event\":\"end\"", 1, "The last line of the log is damaged"},
+        {START "{\"event\":\"st\n" STEP_1 END, 1, "ignored: 1, the first is line "},
+        {START "[1]\n" STEP_1 "17\nnull\n" END, 1, "ignored: 3, the first is line "},
+        {START "{\"event\":17}\n{}\n" STEP_1 END, 1, "ignored: 2, the first is line "},
+        {START "{\"event\":\"step\",\"loss\":1}\n" STEP_1 END, 1, "ignored: 1, the first is line "},
         {START "{\"event\":\"step\",\"step\":\"1\",\"loss\":1}\n" STEP_1 END, 1,
-         "left out: 1, the first is line "},
+         "ignored: 1, the first is line "},
         {START "{\"event\":\"step\",\"step\":null,\"loss\":1}\n" STEP_1 END, 1,
-         "left out: 1, the first is line "},
+         "ignored: 1, the first is line "},
         {START "{\"event\":\"step\",\"step\":1e999,\"loss\":1}\n" STEP_1 END, 1,
-         "left out: 1, the first is line "},
+         "ignored: 1, the first is line "},
         {START "{\"event\":\"step\",\"step\":7,\"loss\":NaN}\n" STEP_1 END, 1,
-         "left out: 1, the first is line "},
-        {START "{\"event\":\"step\",\"step\":7}\n" STEP_1 END, 1,
-         "left out: 1, the first is line "},
+         "ignored: 1, the first is line "},
+        {START "{\"event\":\"step\",\"step\":7}\n" STEP_1 END, 1, "ignored: 1, the first is line "},
         {START "{\"event\":\"epoch\",\"epoch\":1}\n" STEP_1 END, 1,
-         "left out: 1, the first is line "},
+         "ignored: 1, the first is line "},
         {START STEP_1 "{\"event\":\"end\"} {\"event\":\"end\"}\n" END, 1,
-         "left out: 1, the first is line "},
-        {START STEP_1 "\xff\xfe\x01\n" END, 1, "left out: 1, the first is line "},
+         "ignored: 1, the first is line "},
+        {START STEP_1 "\xff\xfe\x01\n" END, 1, "ignored: 1, the first is line "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         take(cases[i].text, strstr(cases[i].text, END) ? 1 : 2);
@@ -142,8 +140,7 @@ static void other_events_are_passed_by(void **state)
 {
     (void)state;
     take(START "{\"event\":\"note\",\"text\":1}\n{\"event\":\"gpu\"}\n" STEP_1 END, 1);
-    assert_string_equal(warning(0),
-                        "Events of other kinds were left out: 2, the first is \"note\".");
+    assert_string_equal(warning(0), "Unknown events were ignored: 2, the first is \"note\".");
     assert_int_equal(record.nsteps, 1);
     fxi_log_release(&record);
 }

@@ -113,7 +113,7 @@ static void failures_leave_the_old_page(void **state)
     assert_non_null(strstr(fx_error_take().message, "is not the log of a training run"));
     char *log = strdup(contents(log_path));
     assert_int_equal(fx_report(log_path, log_path), FX_STATUS_ARGUMENT);
-    assert_non_null(strstr(fx_error_take().message, "would replace its log"));
+    assert_non_null(strstr(fx_error_take().message, "would overwrite its log"));
     assert_string_equal(contents(log_path), log);
     free(log);
     assert_int_equal(fx_report(log_path, "/nowhere/run.html"), FX_STATUS_IO);

@@ -118,7 +118,7 @@ static void nothing_is_loaded(void **state)
     assert_ptr_equal(fx_fmap(fx_cu, x), x);
     assert_int_equal(messages, 2);
     assert_int_equal(said_level, 1);
-    starts(said, "fx_cu needs CUDA, so arrays stay where they are: " WHY);
+    starts(said, "fx_cu needs CUDA, so arrays are not moved: " WHY);
     assert_string_equal(chosen(), "CPU");
     assert_int_equal(said_level, 0);
     starts(said, "Using backend: CPU.\nCUDA could not be loaded: " WHY);
@@ -316,7 +316,7 @@ static void devices_by_number(void **state)
     assert_int_equal(fx_device_id(d), 2);
     assert_ptr_equal(fx_device_get("AMDGPU", 3), fx_cpu_device());
     fx_error e = fx_error_take();
-    assert_non_null(strstr(e.message, "AMDGPU has 3 devices, there is no id 3"));
+    assert_non_null(strstr(e.message, "AMDGPU has 3 devices, so there is no id 3"));
     fx_device_get("AMDGPU", -1);
     e = fx_error_take();
     assert_non_null(strstr(e.message, "there is no id -1"));
@@ -389,8 +389,8 @@ static void limits_of_the_registry(void **state)
     }
     assert_int_equal(n, FXI_BACKENDS_MOST - 6); /* six names are known from the start */
     char wanted[640];
-    snprintf(wanted, sizeof wanted, "use: %s is one backend too many: there are %d", names[n],
-             FXI_BACKENDS_MOST);
+    snprintf(wanted, sizeof wanted, "use: %s cannot be registered: there are already %d backends",
+             names[n], FXI_BACKENDS_MOST);
     assert_string_equal(fx_error_take().message, wanted);
     assert_null(fxi_registered_find(names[n]));
     assert_int_equal(fx_device_count(names[n - 2]), FXI_DEVICES_MOST);

@@ -228,7 +228,7 @@ static void reads_of_the_wrong_size(void **state)
     SAME(f[0], 7);
     assert_int_equal(fx_item_get(x, &v), FX_STATUS_SHAPE);
     assert_true(isnan(v));
-    expect_error(FX_STATUS_SHAPE, "item: takes an array of one element, got 3");
+    expect_error(FX_STATUS_SHAPE, "item: expects an array of one element, got 3");
     assert_true(isnan(fx_at(x, 3)));
     expect_error(FX_STATUS_ARGUMENT, "at: index 3 is outside 0 … 2");
     assert_true(isnan(fx_at(x, -1)));

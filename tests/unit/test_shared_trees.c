@@ -239,7 +239,7 @@ static void row_loadmodel_paths(const tree *t)
           FX_OK);
     CHECK(all_are(weight_of(t->root, t->depth), 7));
     CHECK(fx_loadmodel(t->root, fx_named_tuple(wrong, fx_full(7, 3, 2))) != FX_OK);
-    CHECK(fails_with(t->depth > SMALL ? "the model has not" : ""));
+    CHECK(fails_with(t->depth > SMALL ? "but the model does not" : ""));
 }
 static void row_precision(const tree *t)
 {

@@ -253,9 +253,9 @@ static void refusals(void **state)
 static void hints(void **state)
 {
     (void)state;
-    refuse("a;b\n1,5;2,5\n", "found 3; the first line has ';' and no ',': fx_read_table takes "
-                             ".separator = ';'");
-    refuse("\na\tb\n", "has tabs and no ',': fx_read_table takes .separator = '\\t'");
+    refuse("a;b\n1,5;2,5\n",
+           "found 3; the first line has ';' and no ',': call fx_read_table with .separator = ';'");
+    refuse("\na\tb\n", "has tabs and no ',': call fx_read_table with .separator = '\\t'");
     FX_SCOPE;
     assert_true(fx_is_error(fx_read_table(temp_text("s.csv", "a;b\n1;2;3\n"), .separator = ';')));
     assert_null(strstr(fx_error_take().message, "separator"));

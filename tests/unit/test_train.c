@@ -363,7 +363,7 @@ static void refusals(void **state)
     expect_failure(fx_train(squared_error, m, data, opt, .epochs = -1), FX_STATUS_ARGUMENT,
                    "epochs is -1");
     expect_failure(fx_train(squared_error, m, data, opt, .log = "run", .checkpoint = "run"),
-                   FX_STATUS_ARGUMENT, "run is given for the log and for the checkpoint");
+                   FX_STATUS_ARGUMENT, "run is given for both the log and the checkpoint");
     expect_failure(fx_train(loss_null, m, data, opt), FX_STATUS_ARGUMENT, "returned NULL");
     expect_failure(fx_train(loss_vector, m, data, opt), FX_STATUS_SHAPE, "");
     expect_failure(fx_train(loss_mismatch, m, data, opt), FX_STATUS_SHAPE, "");

@@ -238,7 +238,7 @@ static void devices_by_one_text(void **state)
     assert_string_equal(fx_device_model(d[1]), "Test device 1");
     assert_int_equal(fx_synchronize(d[1]), FX_OK);
     assert_ptr_equal(fx_device_find("cuda:3"), fx_cpu_device());
-    assert_non_null(strstr(fx_error_take().message, "CUDA has 3 devices, there is no id 3"));
+    assert_non_null(strstr(fx_error_take().message, "CUDA has 3 devices, so there is no id 3"));
     fx_device_find("cuda:99999999999999999999");
     assert_non_null(strstr(fx_error_take().message, "there is no id 2147483647"));
     fx_device_find("");

@@ -115,9 +115,9 @@ static void saving(void **state)
     assert_int_equal(fx_save(path, "model", m, "epochs", NULL), FX_STATUS_ARGUMENT);
     says(FX_STATUS_ARGUMENT, "the object \"epochs\" is NULL");
     assert_int_equal(fx_save("~/no-such-folder/m.bson", "model", m), FX_STATUS_IO);
-    says(FX_STATUS_IO, "only a shell replaces ~ by the home folder");
+    says(FX_STATUS_IO, "only a shell expands ~ to the home folder");
     assert_true(fx_is_error(fx_load("~/m.bson")));
-    says(FX_STATUS_IO, "only a shell replaces ~ by the home folder");
+    says(FX_STATUS_IO, "only a shell expands ~ to the home folder");
     assert_int_equal(fx_save(path, "model", m, "epochs", fx_string("ten")), FX_OK);
     assert_string_equal(fx_string_text(fx_load_key(path, "epochs")), "ten");
 }
@@ -135,7 +135,7 @@ static void swapped_arguments(void **state)
     assert_int_equal(fx_save(path, "model", m, m, "again"), FX_STATUS_ARGUMENT);
     says(FX_STATUS_ARGUMENT, "argument 4 is an object, Dense(2 => 2); expected a name");
     assert_int_equal(fx_save(path, "model", "m"), FX_STATUS_ARGUMENT);
-    says(FX_STATUS_ARGUMENT, "argument 3 is no object of this library");
+    says(FX_STATUS_ARGUMENT, "argument 3 is not an object of this library");
     assert_int_equal(fx_save(m, "m.bson", m), FX_STATUS_ARGUMENT);
     says(FX_STATUS_ARGUMENT, "argument 1 is an object, Dense(2 => 2); expected a path");
     assert_int_equal(fx_load_into(path, m, "model"), FX_STATUS_ARGUMENT);
@@ -149,13 +149,13 @@ static void swapped_arguments(void **state)
     assert_true(fx_is_error(fx_named_tuple(m, "weight")));
     says(FX_STATUS_ARGUMENT, "named_tuple: argument 1 is an object");
     assert_true(fx_is_error(fx_named_tuple("weight", "seven")));
-    says(FX_STATUS_ARGUMENT, "named_tuple: argument 2 is no object");
+    says(FX_STATUS_ARGUMENT, "named_tuple: argument 2 is not an object");
     assert_true(fx_is_error(fx_chain_of(m, "first")));
     says(FX_STATUS_ARGUMENT, "Chain: argument 1 is an object");
     assert_true(fx_is_error(fx_chain(m, "first")));
-    says(FX_STATUS_ARGUMENT, "Chain: argument 2 is no object");
+    says(FX_STATUS_ARGUMENT, "Chain: argument 2 is not an object");
     assert_true(fx_is_error(fx_tuple(m, "first")));
-    says(FX_STATUS_ARGUMENT, "tuple: argument 2 is no object");
+    says(FX_STATUS_ARGUMENT, "tuple: argument 2 is not an object");
     assert_true(fx_is_error(fx_metadata("author", m)));
     says(FX_STATUS_ARGUMENT, "metadata: argument 2 is an object");
     assert_true(fx_is_error(fx_metadata(m, "me")));

@@ -14,7 +14,7 @@ static int64_t windows(int64_t n, int64_t k, int64_t stride, int64_t pad, int64_
 static void check_sizes(fx_array *y, int64_t count)
 {
     if (count < 0)
-        check_error(y, FX_STATUS_SHAPE, "does not fit into");
+        check_error(y, FX_STATUS_SHAPE, "is larger than");
     else
         check_dims("windows", y, 3, (const int64_t[]){count, 2, 3});
 }
@@ -121,7 +121,8 @@ static void options_that_make_no_sense(void **state)
     check_error(fx_convolve(fx_ones(4, 2), fx_ones(2, 2)), FX_STATUS_SHAPE,
                 "takes 1 to 3 spatial axes");
     check_error(fx_convolve(x, fx_ones(2, 2, 2)), FX_STATUS_SHAPE, "w is 2×2×2");
-    check_error(fx_convolve(x, fx_ones(2, 2, 3, 2)), FX_STATUS_SHAPE, "conv: channels do not fit");
+    check_error(fx_convolve(x, fx_ones(2, 2, 3, 2)), FX_STATUS_SHAPE,
+                "conv: channels do not match");
     check_error(fx_convolve(x, fx_ones(2, 2, 1, 3), .groups = 2), FX_STATUS_SHAPE, "2 groups");
     check_error(fx_convolve_transposed(x, fx_ones(2, 2, 2, 3)), FX_STATUS_SHAPE,
                 "conv_transpose: channels");

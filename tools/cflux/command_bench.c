@@ -31,13 +31,13 @@ static option_row options[] = {
      "preferred device)",
      0, 0},
     {"model", 'm', OPTION_TEXT, &notation, "NOTATION",
-     "Time this model instead of the usual rows; needs --input", 0, 0},
+     "Time this model instead of the standard networks; needs --input", 0, 0},
     {"input", 'i', OPTION_TEXT, &input_text, "SIZES",
      "The sizes of one observation: 784 or 28x28x1", 0, 0},
     {"batchsize", 'b', OPTION_INTEGER, &batchsize, "N", "Observations in a batch (default: 64)", 1,
      1e9},
-    {"seconds", 's', OPTION_NUMBER, &seconds, "S", "Seconds to spend on each row (default: 0.5)",
-     0.001, 3600},
+    {"seconds", 's', OPTION_NUMBER, &seconds, "S",
+     "Seconds to spend on each measurement (default: 0.5)", 0.001, 3600},
     OPTION_JSON(&as_json),
     OPTIONS_END,
 };
@@ -217,7 +217,8 @@ static int bench_all(fx_json *j, fx_device *device)
 {
     fx_dims input = {.n = 0};
     if (!notation && input_text)
-        return fail(EXIT_BAD_INPUT, "--input is of a --model: the usual rows have their own");
+        return fail(EXIT_BAD_INPUT,
+                    "--input needs --model: the standard networks have their own input sizes");
     if (!notation) {
         bench_machine(j, device);
         for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
@@ -256,11 +257,11 @@ static int run_bench(int n, char **operands)
 
 const command command_bench = {
     .name = "bench",
-    .summary = "Measure how fast models compute here",
+    .summary = "Measure how fast models compute on this machine",
     .operands = "",
-    .about = "Times the machine (memory, a matrix product) and networks, forward and as training "
-             "steps with Adam, data in memory. Each time is the median of 11 samples. With --model "
-             "it times that model.",
+    .about = "Times memory, a matrix product and networks: predictions, and training steps with "
+             "Adam, with the data in memory. Each time is the median of 11 samples. With --model "
+             "it times only that model.",
     .options = options,
     .run = run_bench,
 };

@@ -23,17 +23,17 @@ static option_row options[] = {
     {"only", 'k', OPTION_TEXTS, &only, "NAME",
      "Convert only the entry of this name; may be given several times", 0, 0},
     {"model", 'm', OPTION_TEXT, &notation, "NOTATION",
-     "The model, in Flux's notation, that the arrays of IN belong to. Needed for files that hold "
-     "no notation: of arrays alone, of Flux.state, of a list of parameters, or of PyTorch",
+     "The model, in Flux's notation, to which the arrays of IN belong. Needed for files without a "
+     "notation: only arrays, Flux.state, a list of parameters, or PyTorch",
      0, 0},
     {"arrays", 'a', OPTION_FLAG, &arrays_alone, NULL,
      "Write the arrays under their names, without the structure of models and without texts", 0, 0},
     {"lossy", 0, OPTION_FLAG, &lossy, NULL,
-     "Leave out what OUT cannot hold, and say what that is (default: refuse)", 0, 0},
+     "Leave out everything that OUT cannot hold, and list it (default: fail)", 0, 0},
     {"pytorch", 0, OPTION_FLAG, &as_pytorch, NULL,
      "Write the model's arrays with the names and layouts that PyTorch expects", 0, 0},
     {"checkpoint", 0, OPTION_FLAG, &as_checkpoint, NULL,
-     "Write a checkpoint whatever the extension of OUT (default: for .checkpoint and .ckpt)", 0, 0},
+     "Write a checkpoint, for any extension of OUT (default: for .checkpoint and .ckpt)", 0, 0},
     OPTION_FLUX_VERSION(&flux_version),
     OPTION_JSON(&as_json),
     OPTIONS_END,
@@ -163,7 +163,7 @@ static void print_written(const input_file *out, losses *lost)
     }
     printf(more ? ", and %d more\n" : "\n", more);
     if (lost->n > 0)
-        warn("%s does not hold all: %s", out->path, losses_sentence(lost));
+        warn("%s does not contain everything: %s", out->path, losses_sentence(lost));
 }
 
 static void json_written(const input_file *in, const input_file *out, losses *lost)
@@ -218,12 +218,11 @@ static int check_input(input_file *in, losses *lost)
     if (*in->notice && !notation)
         losses_add(lost, NULL, in->notice);
     if (in->columns)
-        losses_add(lost, NULL, "the names and labels of its columns have no place in OUT");
+        losses_add(lost, NULL, "OUT cannot store the names and labels of its columns");
     if (training)
-        losses_add(
-            lost, NULL,
-            "it is a checkpoint, and the state of its training run (optimiser, counts, random "
-            "stream) has no place in OUT");
+        losses_add(lost, NULL,
+                   "it is a checkpoint, and OUT cannot store the state of its training run "
+                   "(optimiser, counts, random stream)");
     if (lost->n == 0 || lossy || (arrays_alone && !training))
         return EXIT_FINE;
     return fail(EXIT_BAD_INPUT, "%s: %s; --lossy writes the rest%s", in->path,
@@ -264,12 +263,12 @@ static int run_convert(int n, char **operands)
     if (fx_load_flux_version(flux_version) != FX_OK)
         return fail(EXIT_BAD_INPUT, "%s", fx_error_take().message);
     if (!to_arrays(path) && !to_checkpoint(path) && !ends_with(path, ".bson"))
-        return fail(EXIT_BAD_INPUT,
-                    "%s: the extension says no format; known are .bson, .safetensors, .npz, .npy, "
-                    ".checkpoint, .ckpt",
-                    path);
+        return fail(
+            EXIT_BAD_INPUT,
+            "%s: unknown extension; use one of .bson, .safetensors, .npz, .npy, .checkpoint, .ckpt",
+            path);
     if ((arrays_alone || as_pytorch) && (!to_arrays(path) || to_checkpoint(path)))
-        return fail(EXIT_BAD_INPUT, "--%s is for .safetensors, .npz and .npy",
+        return fail(EXIT_BAD_INPUT, "--%s works only with .safetensors, .npz and .npy",
                     arrays_alone ? "arrays" : "pytorch");
     int status = check_outputs(&(output_path){path, "OUT"}, 1, NULL, 0);
     if (status == EXIT_FINE)
@@ -289,7 +288,7 @@ const command command_convert = {
     .least = 2,
     .most = 2,
     .about =
-        "IN is any file that cflux inspect reads. The extension of OUT says the format: .bson, "
+        "IN is any file that cflux inspect reads. The extension of OUT selects the format: .bson, "
         ".safetensors, .npz, .npy, .checkpoint. BSON, safetensors and npz keep everything that "
         "cflux train saves: the model, the scale of its inputs, names of columns and classes. If "
         "OUT cannot hold everything, convert names what would be lost and writes nothing, unless "

@@ -116,7 +116,7 @@ static void print_devices(void *devices)
     printf("%-8s %2s  %-26s  %s\n", "BACKEND", "ID", "MEMORY", "NAME, PARTS");
     for (int64_t i = 0; i < fx_count(devices); i++)
         print_device(fx_child(devices, i));
-    printf("\nWithout a wish programs use %s.\n", fx_device_name(fx_get_device()));
+    printf("\nDefault device: %s\n", fx_device_name(fx_get_device()));
     for (int i = 0; names[i]; i++) {
         if (fx_device_count(names[i]) > 0)
             continue;
@@ -212,10 +212,9 @@ const command command_devices = {
     .name = "devices",
     .summary = "List the available devices, and say why others are not available",
     .operands = "",
-    .about =
-        "Loads every backend that is installed. Each device is shown with its backend, its "
-        "number, its memory, its name and the kernel libraries that its backend uses. Then come "
-        "the backends that are absent, with the reason, and the files of all plugins.",
+    .about = "Loads every backend that is installed. Shows for each device its backend, number, "
+             "memory, name and the kernel libraries that its backend uses. Then follow the missing "
+             "backends, with the reason, and the files of all plugins.",
     .options = options,
     .run = run_devices,
 };
@@ -239,7 +238,7 @@ static int unknown_backend(const char *name, int count)
     char all[200] = "";
     for (int i = 0; i < count; i++)
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", names[i]);
-    return fail(EXIT_BAD_INPUT, "there is no backend \"%s\"%s%s%s; those there are: %s", name,
+    return fail(EXIT_BAD_INPUT, "unknown backend \"%s\"%s%s%s; known are %s", name,
                 near ? " (did you mean " : "", near ? near : "", near ? "?)" : "", all);
 }
 
@@ -274,8 +273,8 @@ const command command_backend = {
     .operands = "[NAME]",
     .most = 1,
     .about = "The preference is gpu_backend in the table [Flux] of LocalPreferences.toml, in the "
-             "folder that CFLUX_PROJECT names or the current one; the rest of the file stays as it "
-             "is. NAME is CUDA, AMDGPU, Metal, OpenCL or CPU, in any case.",
+             "folder CFLUX_PROJECT (default: the current folder); the rest of the file is "
+             "unchanged. NAME is CUDA, AMDGPU, Metal, OpenCL or CPU, in any case.",
     .options = options,
     .run = run_backend,
 };

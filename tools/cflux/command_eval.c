@@ -12,12 +12,11 @@ static const char *loss_text, *device_text = "cpu", *part = "test";
 static bool as_json;
 
 static option_row options[] = {
-    OPTION_DATA(request,
-                "What to measure on, as in cflux train; of a folder of IDX files the test part"),
+    OPTION_DATA(request, "The data, as in cflux train; in a folder of IDX files, the test part"),
     DATA_OPTIONS(request),
     OPTION_PART(&part),
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
-     "The loss (default: the one of training, if MODEL says it)", 0, 0},
+     "The loss (default: the loss of training, if MODEL contains it)", 0, 0},
     OPTION_DEVICE(&device_text),
     OPTION_JSON(&as_json),
     OPTIONS_END};
@@ -77,7 +76,7 @@ static int width_of(const problem *p, const scores *s)
 static void print_confusion(const problem *p, const scores *s)
 {
     const int width = width_of(p, s);
-    printf("\n%*s   is taken for\n%*s ", width, "this", width, "");
+    printf("\nrows: actual, columns: predicted\n%*s ", width, "");
     for (int64_t k = 0; k < p->nclasses; k++) {
         putchar(' ');
         put_name(stdout, p, k, width);

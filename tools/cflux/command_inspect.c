@@ -17,8 +17,8 @@ static bool as_json, with_stats;
 static const char *flux_version;
 static option_row options[] = {
     {"stats", 's', OPTION_FLAG, &with_stats, NULL,
-     "Print for every array the minimum, maximum, mean and standard deviation (by n − 1) of its "
-     "finite values, and how many are NaN or infinite",
+     "Print for every array the minimum, maximum, mean and standard deviation (divided by n − 1) "
+     "of its finite values, and the number of NaN and infinite values",
      0, 0},
     OPTION_FLUX_VERSION(&flux_version),
     OPTION_JSON(&as_json),
@@ -120,8 +120,9 @@ static void say_formula(report *r, const void *object)
                 flux == 0.14   ? "σ + ε, as Flux until 0.14"
                 : flux == 0.15 ? "√(σ² + ε²), as Flux 0.15 to 0.16.10"
                                : "√(σ² + ε), as Flux 0.16.11 and later",
-                flux_version ? "--flux-version says so"
-                             : "the newest formula that the file may have; --flux-version chooses");
+                flux_version
+                    ? "chosen by --flux-version"
+                    : "the newest formula possible for this file; --flux-version chooses another");
 }
 
 /* Structs that the library has no layer for. */
@@ -133,11 +134,10 @@ static void warn_of_structs(report *r, void *object, const char *path)
         return;
     if (kind == TREE_STRUCT) {
         tree_struct_name(object, name, sizeof name);
-        add_warning(
-            r,
-            "%s is a %s, which this library has no layer for: its arrays are read, it cannot "
-            "be called",
-            path, name);
+        add_warning(r,
+                    "%s is a %s, which is not a layer of this library: its arrays can be read, but "
+                    "it cannot be called",
+                    path, name);
     }
     if (kind < TREE_TUPLE || object_set_has(&r->looked_at, object))
         return;
@@ -386,9 +386,8 @@ const command command_inspect = {
     .about =
         "Reads BSON, safetensors, NumPy's .npy and .npz, checkpoints, IDX and CSV (.gz or not) "
         "and prints the format, the versions of Flux that may have written it, the tree in "
-        "Flux's notation, how many parameters and bytes there are, and warnings: NaN, layers "
-        "that the library does not have. A file that is refused is an error that says why and "
-        "at which byte. Nothing that a file says is run.",
+        "Flux's notation, the number of parameters and bytes, and warnings: NaN, unknown layers. "
+        "For an invalid file it prints the reason and the byte. It never runs code from a file.",
     .options = options,
     .run = run_inspect,
 };

@@ -25,7 +25,7 @@ static option_row options[] = {
     {"probabilities", 'P', OPTION_FLAG, &probabilities, NULL,
      "Write the probability of each class instead of the name of the likeliest class", 0, 0},
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
-     "The loss of training, for a MODEL that does not say it: it decides how outputs become "
+     "The loss of training, for a MODEL that does not contain it. It decides how outputs become "
      "probabilities",
      0, 0},
     OPTION_DEVICE(&device_text),
@@ -159,9 +159,10 @@ static int check_options(const problem *p)
     if (!p->classes)
         return fail(EXIT_BAD_INPUT, "--probabilities: the model has no classes");
     if (!p->kind)
-        return fail(EXIT_BAD_INPUT, "--probabilities: the file says no loss; --loss does");
+        return fail(EXIT_BAD_INPUT,
+                    "--probabilities: the file contains no loss; give it with --loss");
     return fail(EXIT_BAD_INPUT,
-                "--probabilities: outputs of a model trained with %s are no probabilities",
+                "--probabilities: outputs of a model trained with %s are not probabilities",
                 p->loss);
 }
 

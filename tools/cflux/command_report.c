@@ -47,8 +47,8 @@ const command command_report = {
     .least = 1,
     .most = 1,
     .about =
-        "LOG is what cflux train --log wrote, of a run that ended, was killed or still goes on; - "
-        "is standard input. The page is one file that needs no network.",
+        "LOG is a file that cflux train --log wrote. The run may have ended, been killed, or still "
+        "be running; - reads standard input. The page is one file that needs no network.",
     .options = options,
     .run = run_report,
 };

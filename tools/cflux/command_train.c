@@ -32,8 +32,8 @@ static bool as_classes, as_numbers, quiet, as_json, drop_partial;
 
 static option_row options[] = {
     OPTION_DATA(request,
-                "What to learn from: a CSV file (.gz or not), an npz or npy file, an IDX file, "
-                "or a folder of IDX files as MNIST's; - is a CSV file on standard input"),
+                "The training data: a CSV file (.gz or not), an npz or npy file, an IDX file, or a "
+                "folder of IDX files such as MNIST's; - reads CSV from standard input"),
     DATA_OPTIONS(request),
     {"model", 'm', OPTION_TEXT, &model_text, "NOTATION",
      "The model in Flux's notation: 'Chain(Dense(4 => 8, relu), Dense(8 => 3))'", 0, 0},
@@ -44,18 +44,18 @@ static option_row options[] = {
      "text or whole numbers that repeat)",
      0, 0},
     {"regression", 0, OPTION_FLAG, &as_numbers, NULL,
-     "The target's values are numbers, also where they look like classes", 0, 0},
+     "The target's values are numbers, even if they look like classes", 0, 0},
     {"optimiser", 'o', OPTION_TEXT, &optimiser_text, "RULE",
      "The optimiser in Flux's notation (default: Adam())", 0, 0},
-    {"epochs", 'e', OPTION_INTEGER, &epochs, "N",
-     "How many times to go through the data (default: 10)", 1, 1e12},
+    {"epochs", 'e', OPTION_INTEGER, &epochs, "N", "Number of passes over the data (default: 10)", 1,
+     1e12},
     {"batchsize", 'b', OPTION_INTEGER, &batchsize, "N",
      "Observations in a training step (default: 32)", 1, 1e12},
     {"drop-partial", 0, OPTION_FLAG, &drop_partial, NULL,
-     "Leave out the last batch of an epoch when it is smaller", 0, 0},
+     "Leave out the last batch of an epoch if it is smaller", 0, 0},
     {"validation", 'v', OPTION_TEXT, &validation_text, "SHARE|FILE|FOLDER",
-     "Data to measure on, which are not trained on: a share of the data (of each class) such as "
-     "0.2, drawn at random by --seed, or other files; of a folder of IDX files the test part "
+     "Data for validation, not used for training: a share of the data (of each class) such as 0.2, "
+     "drawn at random with --seed, or other files; in a folder of IDX files, the test part "
      "(default: none)",
      0, 0},
     {"normalise", 0, OPTION_CHOICE, &normalise_text, "auto|features|channels|none",
@@ -101,7 +101,7 @@ typedef struct run {
     char *settings; /* see put_settings */
     fx_run_log *log;
     scores validation; /* after the last epoch */
-    int64_t step, epoch;
+    int64_t step, epoch, best_epoch;
     double loss, seconds;
     bool started;
     int status; /* of what went wrong in a callback */
@@ -171,7 +171,7 @@ static int split(run *r, fx_array *y)
     if (kept >= n || (share > 0 && kept == 0))
         return fail(EXIT_BAD_INPUT, "--validation %s of %lld observations leaves %s",
                     validation_text, (long long)n,
-                    kept == 0 ? "none to measure on" : "none to learn from");
+                    kept == 0 ? "none for validation" : "none for training");
     if (kept == 0) {
         r->x = r->data.x;
         r->y = y;
@@ -332,7 +332,7 @@ static int prepare_settings(run *r)
     if (to)
         put_settings(r, to);
     if (!to || fclose(to) != 0)
-        return fail(EXIT_FAILED, "no memory for the settings");
+        return fail(EXIT_FAILED, "out of memory for the settings");
     return fx_error_status() == FX_OK ? EXIT_FINE : fail_library(EXIT_FAILED);
 }
 
@@ -353,7 +353,7 @@ static int check_files(void)
         status = check_outputs(outputs, 4, (const char *const *)request.operands,
                                request.more - request.data.n + 1);
     if (status == EXIT_FINE && checkpoint_every && !checkpoint_path)
-        status = fail(EXIT_BAD_INPUT, "--checkpoint-every says how often, --checkpoint FILE where");
+        status = fail(EXIT_BAD_INPUT, "--checkpoint-every needs --checkpoint FILE");
     return status;
 }
 
@@ -391,10 +391,11 @@ static fx_flow on_start(const fx_progress *now)
     r->started = true;
     r->step = now->step;
     r->epoch = now->epoch;
+    r->best_epoch = now->best_epoch;
     r->loss = NAN; /* until there is a step */
     if (now->step > 0 && !quiet)
-        fprintf(stderr, "going on from step %lld of epoch %lld, as %s has it\n",
-                (long long)now->step, (long long)now->epoch + 1, checkpoint_path);
+        fprintf(stderr, "resuming from %s at epoch %lld, step %lld\n", checkpoint_path,
+                (long long)now->epoch + 1, (long long)now->step);
     r->status = open_log(r); /* not before: a checkpoint that does not fit leaves it alone */
     if (!r->log)
         return r->status == EXIT_FINE ? FX_FLOW_CONTINUE : FX_FLOW_STOP;
@@ -424,6 +425,7 @@ static fx_flow on_epoch(const fx_progress *now)
 {
     run *r = now->user;
     r->epoch = now->epoch;
+    r->best_epoch = now->best_epoch;
     r->loss = now->mean_loss;
     if (r->vx)
         r->status = problem_scores(&r->p, now->model, r->vx, r->vy, &r->validation);
@@ -463,7 +465,7 @@ static void announce(const run *r)
     describe_sizes(r->data.x, true, sizes, sizeof sizes);
     fprintf(stderr, "%s: %lld observations of %s", r->data.path, (long long)r->ntrain, sizes);
     if (r->vx)
-        fprintf(stderr, ", %lld to measure on", (long long)r->nvalidation);
+        fprintf(stderr, ", %lld for validation", (long long)r->nvalidation);
     describe_target(&r->p, classes, sizeof classes);
     fprintf(stderr, "; %s; loss %s\n", classes, r->p.loss);
     fx_show_to(stderr, r->t.model);
@@ -539,8 +541,12 @@ static void print_result(const run *r, const char *why, const scores *last)
         print_json(r, why, last);
         return;
     }
-    printf("%s after epoch %lld, step %lld, %.2f s\n", why, (long long)r->epoch, (long long)r->step,
-           r->seconds);
+    const bool early = strcmp(why, "patience") == 0;
+    printf("%s %s epoch %lld, step %lld, %.2f s", early ? "stopped early" : why,
+           early ? "at" : "after", (long long)r->epoch, (long long)r->step, r->seconds);
+    if (early && r->best_epoch > 0)
+        printf("; best epoch %lld", (long long)r->best_epoch);
+    printf("\n");
     if (last->n > 0)
         printf("%s: loss %.6g", r->vx ? "validation" : "training", last->loss);
     if (last->n > 0 && r->p.classes)
@@ -569,12 +575,12 @@ static int failed(run *r, fx_status status)
     log_end(r, "error", failure_sentence(&e), &none);
     if (!r->started && checkpoint_path) /* which is loaded before the start */
         return fail(EXIT_BAD_INPUT,
-                    "--checkpoint %s is not one of this training: %s; give the same, or remove "
-                    "%s and %s.1 to start over",
+                    "--checkpoint %s belongs to another training: %s; use the same settings, or "
+                    "remove %s and %s.1 to start over",
                     checkpoint_path, failure_sentence(&e), checkpoint_path, checkpoint_path);
     fail(EXIT_FAILED, "%s", failure_sentence(&e));
     if (status == FX_STATUS_IO && save_model(r) == EXIT_FINE && save_path)
-        fprintf(stderr, "the model as it is was saved to %s\n", save_path);
+        fprintf(stderr, "the current model was saved to %s\n", save_path);
     return EXIT_FAILED;
 }
 
@@ -656,8 +662,8 @@ const command command_train = {
     .most = -1,
     .about =
         "Trains a model to predict one column of a table from the other columns, or the labels of "
-        "images. The saved model includes what predicting needs: the scale of the inputs, and the "
-        "names of columns and classes.\n"
+        "images. The saved model includes everything that predict needs: the scale of the inputs, "
+        "and the names of columns and classes.\n"
         "The first SIGINT (Ctrl-C) or SIGTERM stops training after the current step and saves the "
         "model, the checkpoint and the log. A second one stops it at once.",
     .options = options,

@@ -79,7 +79,7 @@ static int give_shape(const data_request *r, dataset *d)
     const int64_t each = fx_length(d->x) / d->n;
     describe_sizes(d->x, true, have, sizeof have);
     if (product == 0)
-        return fail(EXIT_BAD_INPUT, "--shape %s is too much", r->shape);
+        return fail(EXIT_BAD_INPUT, "--shape %s is too large", r->shape);
     if (product != each)
         return fail(EXIT_BAD_INPUT,
                     "--shape %s is %lld numbers, an observation of %s has %lld (%s)", r->shape,
@@ -103,9 +103,8 @@ static int no_column(const char *path, const char *wanted, void *columns)
     char *end;
     strtoll(wanted, &end, 10);
     if (end != wanted && !*end)
-        return fail(EXIT_BAD_INPUT,
-                    "%s has no column \"%s\": columns count from 1, and it has %lld", path, wanted,
-                    (long long)fx_count(columns));
+        return fail(EXIT_BAD_INPUT, "%s has no column \"%s\": columns are numbered from 1 to %lld",
+                    path, wanted, (long long)fx_count(columns));
     for (; n < fx_count(columns) && n < NAMES_AT_MOST; n++)
         names[n] = fx_child_name(columns, n);
     const char *near = nearest(wanted, names, n);
@@ -148,10 +147,11 @@ static int text_feature(const data_request *r, void *table, int64_t i)
 {
     void *columns = fx_child_named(table, "columns");
     fx_array *place = fx_vec(fx_slice(fx_child_named(table, "values"), 0, i, i + 1));
-    return fail(EXIT_BAD_INPUT,
-                "%s: line %.0f: column \"%s\" holds text, such as \"%s\": features must be numbers",
-                r->path, fx_item(fx_child_named(table, "line")), fx_child_name(columns, i),
-                first_text(place, fx_child(columns, i)));
+    return fail(
+        EXIT_BAD_INPUT,
+        "%s: line %.0f: column \"%s\" contains text, such as \"%s\": features must be numbers",
+        r->path, fx_item(fx_child_named(table, "line")), fx_child_name(columns, i),
+        first_text(place, fx_child(columns, i)));
 }
 
 /* The numbers of the feature columns: all but the target, or those that the model names. */
@@ -251,8 +251,7 @@ static int check_separator(const data_request *r, void *columns)
     const char *other = strpbrk(text, ";\t");
     return other
                ? fail(EXIT_BAD_INPUT,
-                      "%s has one column, \"%s\", with no ',' and with %s: --separator %s parts "
-                      "such lines",
+                      "%s has one column, \"%s\", with no ',' but with %s: use --separator %s",
                       r->path, text, *other == ';' ? "';'" : "tabs", *other == ';' ? "';'" : "tab")
                : EXIT_FINE;
 }
@@ -277,12 +276,12 @@ static int read_csv(const data_request *r, dataset *d)
 static int check_target_file(const data_request *r)
 {
     if (!r->target && !r->unlabelled && !r->no_target)
-        return fail(EXIT_BAD_INPUT, "%s holds no targets: --target FILE says where they are",
+        return fail(EXIT_BAD_INPUT, "%s contains no targets: give their file with --target FILE",
                     r->path);
     if (r->target && !r->no_target && r->targets.n == 1 && r->files > 1)
         return fail(EXIT_BAD_INPUT,
-                    "%s: --target %s goes with one file: give --target for each file of data, in "
-                    "their order",
+                    "%s: --target %s belongs to one file: give one --target per data file, in the "
+                    "same order",
                     r->path, r->target);
     return EXIT_FINE;
 }
@@ -345,13 +344,12 @@ static int read_folder(const data_request *r, dataset *d)
     static char images[FILE_PATH_BYTES], labels[FILE_PATH_BYTES];
     const char *part = r->test ? "t10k" : "train";
     if (!find_part(r->path, "images", r->test, images))
-        return fail(
-            EXIT_BAD_INPUT,
-            "%s is a folder without IDX images: %s-images-idx3-ubyte (or .gz) is looked for",
-            r->path, part);
+        return fail(EXIT_BAD_INPUT,
+                    "%s is a folder without IDX images: expected %s-images-idx3-ubyte (or .gz)",
+                    r->path, part);
     const bool labelled = find_part(r->path, "labels", r->test, labels);
     if (!labelled && !r->unlabelled && !r->no_target)
-        return fail(EXIT_BAD_INPUT, "%s has images and no %s-labels-idx1-ubyte (or .gz)", r->path,
+        return fail(EXIT_BAD_INPUT, "%s has images but no %s-labels-idx1-ubyte (or .gz)", r->path,
                     part);
     return read_idx(r, d, images, labelled ? labels : NULL);
 }
@@ -373,7 +371,7 @@ static int no_entry(const char *path, const char *wanted, void *file)
     char names[300] = "";
     size_t n = 0;
     if (fx_count(file) == 0)
-        return fail(EXIT_BAD_INPUT, "%s holds no arrays", path);
+        return fail(EXIT_BAD_INPUT, "%s contains no arrays", path);
     for (int64_t i = 0; i < fx_count(file) && n < sizeof names; i++)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "",
                               fx_child_name(file, i));

@@ -32,8 +32,7 @@ typedef struct data_request {
 #define OPTION_DATA(request, help)                                                                 \
     {                                                                                              \
         "data", 'd', OPTION_TEXTS, &(request).data, "FILE|FOLDER",                                 \
-            help "; may be given several times, and further files may follow as operands: each "   \
-                 "goes on where the one before ends",                                              \
+            help "; may be given several times. Additional files, also as operands, are appended", \
             0, 0                                                                                   \
     }
 

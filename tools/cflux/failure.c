@@ -50,19 +50,19 @@ int fail_library(int status)
 {
     const fx_error e = fx_error_take();
     if (e.status == FX_OK)
-        return fail(EXIT_FAILED, "failed, and the library says no reason");
+        return fail(EXIT_FAILED, "failed for an unknown reason");
     print_line("", failure_sentence(&e));
     return status;
 }
 
 const char *table_sentence(const fx_error *e, const char *whose, char *text, size_t size)
 {
-    static const char advice[] = "fx_read_table takes .separator = ";
+    static const char advice[] = "call fx_read_table with .separator = ";
     const char *sentence = failure_sentence(e), *at = strstr(sentence, advice);
     if (!at)
         return sentence;
-    snprintf(text, size, "%.*s%s--separator %s parts such lines", (int)(at - sentence), sentence,
-             whose, at + strlen(advice));
+    snprintf(text, size, "%.*suse %s--separator %s", (int)(at - sentence), sentence, whose,
+             at + strlen(advice));
     return text;
 }
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum { HEAD = 4 };
-#define NO_FILE "%s: it is no file on a disk"
+#define NO_FILE "%s: not a regular file"
 
 static bool name_has(const char *path, const char *part)
 {
@@ -94,7 +94,8 @@ static bool read_entries(input_file *in)
     in->entries = fx_load(in->path);
     if (fx_is_error(in->entries))
         return false;
-    snprintf(in->notice, sizeof in->notice, "its model cannot be made: %s", failure_sentence(&why));
+    snprintf(in->notice, sizeof in->notice, "its model cannot be created: %s",
+             failure_sentence(&why));
     return true;
 }
 
@@ -104,8 +105,8 @@ static bool is_file(const char *path)
     const path_kind kind = kind_of_path(path);
     if (kind == PATH_ABSENT || kind == PATH_FILE)
         return true; /* reading it says what is wrong */
-    fx_fail(FX_STATUS_FORMAT, "read",
-            kind == PATH_FOLDER ? "%s: it is a folder, and no file" : NO_FILE, path);
+    fx_fail(FX_STATUS_FORMAT, "read", kind == PATH_FOLDER ? "%s: is a folder, not a file" : NO_FILE,
+            path);
     return false;
 }
 

@@ -32,8 +32,8 @@ static int unknown_command(const char *name)
     names[COMMANDS] = "help";
     const char *near = nearest(name, names, COMMANDS + 1);
     if (near)
-        return fail(EXIT_BAD_INPUT, "there is no command \"%s\"; did you mean %s?", name, near);
-    return fail(EXIT_BAD_INPUT, "there is no command \"%s\"; cflux help lists them", name);
+        return fail(EXIT_BAD_INPUT, "unknown command \"%s\"; did you mean %s?", name, near);
+    return fail(EXIT_BAD_INPUT, "unknown command \"%s\"; cflux help lists the commands", name);
 }
 
 static int list_commands(FILE *to)
@@ -44,8 +44,8 @@ static int list_commands(FILE *to)
     for (int i = 0; i < COMMANDS; i++)
         fprintf(to, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
     fputs("  help       Explain a command\n\n"
-          "\"cflux help COMMAND\" or \"cflux COMMAND --help\" explains one; \"cflux --version\" "
-          "says which\nthis is.\n",
+          "\"cflux help COMMAND\" or \"cflux COMMAND --help\" explains a command.\n"
+          "\"cflux --version\" prints the version.\n",
           to);
     return EXIT_FINE;
 }

@@ -181,7 +181,7 @@ static fx_walk meet_array(const fx_spot *at, void *user)
     if (!x || !fx_is_array(x))
         return fx_count(x) > 0 ? FX_WALK_ENTER : FX_WALK_PASS;
     if (all->n++ == MOST) {
-        lose(all->s, all->name, "its arrays have too many names, as other objects share them");
+        lose(all->s, all->name, "its arrays have too many names, because other objects share them");
         return FX_WALK_STOP;
     }
     char path[PATH_BYTES], below[PATH_BYTES];
@@ -245,19 +245,20 @@ static void add_notation(saving *s, const char *prefix, const char *name, void *
         add_text(s, prefix, name, "", text);
     fx_visit(object, look_at_type, &m);
     if (s->form.pytorch && m.mixed)
-        lose(s, name, "its arrays are of several element types, which read back as one");
+        lose(s, name, "its arrays have several element types, but would be read back with one");
     free(text);
 }
 
 /* Why a format of arrays cannot hold an entry, whatever texts it has; NULL: it can. */
 static const char *too_rich(const contents *c)
 {
-    return c->nothing                                 ? "it has values that are nothing"
-           : c->layers                                ? NULL /* its notation says the rest */
-           : c->empty                                 ? "it has an empty tuple"
-           : c->dots                                  ? "a name in it has a dot"
-           : c->texts && (c->arrays || c->deep_texts) ? "its texts stand among arrays or lie deep"
-                                                      : NULL;
+    return c->nothing  ? "it contains `nothing` values"
+           : c->layers ? NULL /* its notation says the rest */
+           : c->empty  ? "it has an empty tuple"
+           : c->dots   ? "a name in it has a dot"
+           : c->texts && (c->arrays || c->deep_texts)
+               ? "its texts are mixed with arrays or nested deeply"
+               : NULL;
 }
 
 typedef struct found_struct {
@@ -274,7 +275,7 @@ static fx_walk look_for_struct(const fx_spot *at, void *user)
     if (kind != TREE_STRUCT)
         return kind >= TREE_TUPLE ? FX_WALK_ENTER : FX_WALK_PASS;
     tree_struct_name(at->objects[0], name, sizeof name);
-    snprintf(f->what, f->size, "it has a %s, which this library has no layer for", name);
+    snprintf(f->what, f->size, "it contains a %s, which is not a layer of this library", name);
     f->found = true;
     return FX_WALK_STOP;
 }
@@ -333,7 +334,7 @@ static void add_entry(saving *s, const char *name, void *object, bool is_model)
     else if (header)
         add_header(s, object);
     else if (s->form.pytorch && c.layers)
-        lose(s, name, "PyTorch's names have room for one model");
+        lose(s, name, "PyTorch's names can describe only one model");
     else if (too_rich(&c))
         add_stripped(s, name, object, &c, too_rich(&c));
     else if (c.layers)
@@ -398,8 +399,8 @@ static fx_status save_checkpoint(saving *s, void *entries)
 {
     void *model = model_file_entry(entries, "model");
     if (!model)
-        return fx_fail(FX_STATUS_UNSUPPORTED, "save",
-                       "%s: a checkpoint holds an entry \"model\", and there is none", s->path);
+        return fx_fail(FX_STATUS_UNSUPPORTED, "save", "%s: a checkpoint needs an entry \"model\"",
+                       s->path);
     for (int64_t i = 0; i < fx_count(entries); i++)
         if (fx_child(entries, i) != model)
             lose(s, fx_child_name(entries, i), "not a part of a checkpoint");
@@ -420,7 +421,8 @@ static fx_status save_arrays(saving *s, void *entries)
     const int64_t model = s->form.pytorch ? model_file_place(entries, has_layers) : -1;
     s->holds_texts = !s->form.arrays && !ends_with(s->path, ".npy");
     if (s->form.pytorch && model < 0)
-        return fx_fail(FX_STATUS_ARGUMENT, "save", "there is no entry \"model\" to give PyTorch");
+        return fx_fail(FX_STATUS_ARGUMENT, "save",
+                       "there is no entry \"model\" to convert for PyTorch");
     for (int64_t i = 0; i < fx_count(entries) && s->status == FX_OK; i++)
         add_entry(s, fx_child_name(entries, i), fx_child(entries, i), i == model);
     if (s->status != FX_OK)

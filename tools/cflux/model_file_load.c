@@ -98,9 +98,9 @@ static void refuse_others(filling *f)
         const char *name = fx_child_name(f->file, i);
         const bool below = strncmp(name, f->name, length) == 0 && (!length || name[length] == '.');
         if (!f->used[i] && below && fx_is_array(fx_child(f->file, i)))
-            f->status = fx_fail(FX_STATUS_FORMAT, "load",
-                                "%s: the notation of \"%s\" has no place for \"%s\"", f->path,
-                                length ? f->name : "model", name);
+            f->status =
+                fx_fail(FX_STATUS_FORMAT, "load", "%s: the notation of \"%s\" has no array \"%s\"",
+                        f->path, length ? f->name : "model", name);
     }
 }
 

@@ -47,7 +47,7 @@ static fx_walk compare(const fx_spot *at, void *user)
         return FX_WALK_PASS;
     for (int i = 0; i < type->nfields && !d->found; i++)
         if (!same_field(&type->fields[i], a, b)) {
-            snprintf(d->what, d->size, "Flux's notation does not say %s of %s",
+            snprintf(d->what, d->size, "Flux's notation cannot express %s of %s",
                      type->fields[i].name, type->name);
             d->found = true;
         }
@@ -125,11 +125,11 @@ text_worth model_text_worth(void *model, const char *text, char *what, size_t si
     const bool same_text = second && strcmp(text, second) == 0;
     free(second);
     if (!same_text) {
-        snprintf(what, size, "its notation, %.200s, does not read back as itself", text);
+        snprintf(what, size, "its notation, %.200s, changes when it is read back", text);
         return TEXT_USELESS;
     }
     if (same_arrays(model, again))
         return same_settings(model, again, what, size) ? TEXT_ALL : TEXT_MOST;
-    snprintf(what, size, "Flux's notation does not say which of its arrays are shared");
+    snprintf(what, size, "Flux's notation cannot express which of its arrays are shared");
     return TEXT_USELESS;
 }

@@ -113,8 +113,8 @@ static int unknown_option(const command *c, const char *word)
     snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
     const char *near = strncmp(name, "--", 2) == 0 ? nearest(name + 2, names, n + 1) : NULL;
     if (near)
-        return fail(EXIT_BAD_INPUT, "there is no option %s; did you mean --%s?", name, near);
-    return fail(EXIT_BAD_INPUT, "there is no option %s; cflux help %s lists those there are", name,
+        return fail(EXIT_BAD_INPUT, "unknown option %s; did you mean --%s?", name, near);
+    return fail(EXIT_BAD_INPUT, "unknown option %s; cflux help %s lists the options", name,
                 c->name);
 }
 
@@ -168,7 +168,7 @@ static int check_operands(const command *c, int n, char **operands)
     if (n < c->least)
         return fail(EXIT_BAD_INPUT, "too few operands; usage: cflux %s %s", c->name, c->operands);
     if (c->most >= 0 && n > c->most)
-        return fail(EXIT_BAD_INPUT, "\"%s\" is one operand too many; usage: cflux %s%s%s",
+        return fail(EXIT_BAD_INPUT, "unexpected operand \"%s\"; usage: cflux %s%s%s",
                     operands[c->most], c->name, *c->operands ? " " : "", c->operands);
     return -1;
 }
@@ -333,22 +333,23 @@ void options_manual(const command *const *commands, int n, FILE *to)
         manual_command(commands[i], to);
     fputs(
         ".SH \"EXIT STATUS\"\n"
-        ".TP\n0\nAll went well.\n"
-        ".TP\n1\nSomething went wrong while running: a write failed, a device, a loss of NaN.\n"
-        ".TP\n2\nBad input: options, notation, columns, shapes, or files that are not there or not "
-        "what they should be. Nothing was written.\n"
+        ".TP\n0\nSuccess.\n"
+        ".TP\n1\nFailure while running: a failed write, a device error, a loss that is NaN.\n"
+        ".TP\n2\nBad input: options, notation, columns, shapes, or missing or invalid files. "
+        "Nothing was written.\n"
         ".TP\n130, 143\nStopped by SIGINT, by SIGTERM.\n"
         ".SH ENVIRONMENT\n"
-        ".TP\nCFLUX_PROJECT\nThe folder of LocalPreferences.toml; the current one without it.\n"
-        ".TP\nFX_PLUGIN_PATH\nFolders that plugins are searched in first, separated by colons.\n"
-        ".TP\nFX_NUM_THREADS\nHow many threads the CPU works with.\n"
+        ".TP\nCFLUX_PROJECT\nThe folder of LocalPreferences.toml (default: the current folder).\n"
+        ".TP\nFX_PLUGIN_PATH\nFolders in which to search for plugins first, separated by colons.\n"
+        ".TP\nFX_NUM_THREADS\nNumber of CPU threads (default: all cores that the process may "
+        "use).\n"
         ".SH EXAMPLES\n"
         ".PP\nLearn the last column of a table, and save the model for Flux:\n"
         ".IP\ncflux train \\-\\-data digits.csv \\-\\-save digits.bson "
         "\\-\\-model \\(aqChain(Dense(64 => 32, relu), Dense(32 => 10))\\(aq\n"
-        ".PP\nSee what a file holds, with the range of every array:\n"
+        ".PP\nShow the content of a file, with the range of every array:\n"
         ".IP\ncflux inspect \\-\\-stats digits.bson\n"
-        ".PP\nGive its weights to PyTorch:\n"
+        ".PP\nConvert the weights for PyTorch:\n"
         ".IP\ncflux convert digits.bson digits.safetensors \\-\\-only model \\-\\-pytorch\n",
         to);
 }

@@ -35,7 +35,7 @@ static int check_place(const output_path *o)
     char whole[FILE_PATH_BYTES], folder[FILE_PATH_BYTES];
     const path_kind kind = kind_of_path(o->path);
     if (kind == PATH_FOLDER)
-        return fail(EXIT_BAD_INPUT, "%s %s: it is a folder", o->name, o->path);
+        return fail(EXIT_BAD_INPUT, "%s %s: is a folder, not a file", o->name, o->path);
     folder_of(kind != PATH_ABSENT && real_path(o->path, whole) ? whole : o->path, folder);
     const bool as_it_is = kind == PATH_DEVICE || kind == PATH_OTHER;
     const bool good = as_it_is ? may_write(o->path) : may_make_files_in(folder);
@@ -70,11 +70,11 @@ int check_outputs(const output_path *outputs, int n, const char *const *inputs, 
         status = o->path ? check_place(o) : EXIT_FINE;
         for (int k = 0; k < i && status == EXIT_FINE; k++)
             if (is_same_file(o->path, outputs[k].path))
-                status = fail(EXIT_BAD_INPUT, "%s and %s are one file, %s", outputs[k].name,
+                status = fail(EXIT_BAD_INPUT, "%s and %s are the same file, %s", outputs[k].name,
                               o->name, o->path);
         for (int k = 0; k < ninputs && status == EXIT_FINE; k++)
             if (is_read(o->path, inputs[k]))
-                status = fail(EXIT_BAD_INPUT, "%s %s is a file that is read", o->name, o->path);
+                status = fail(EXIT_BAD_INPUT, "%s %s is also an input file", o->name, o->path);
     }
     return status;
 }

@@ -62,12 +62,12 @@ int problem_loss(problem *p, const char *text)
         names[i] = kinds[i].name;
     const char *near = nearest(name, names, KINDS);
     if (!p->kind && near)
-        return fail(EXIT_BAD_INPUT, "there is no loss \"%s\"; did you mean %s?", text, near);
+        return fail(EXIT_BAD_INPUT, "unknown loss \"%s\"; did you mean %s?", text, near);
     p->formula = fx_parse_loss(text);
     if (fx_error_status() != FX_OK)
         return fail_library(EXIT_BAD_INPUT);
     if (!p->kind)
-        return fail(EXIT_BAD_INPUT, "the loss %s is not one for this command", name);
+        return fail(EXIT_BAD_INPUT, "this command does not support the loss %s", name);
     p->loss = p->kind->name;
     return EXIT_FINE;
 }
@@ -180,19 +180,20 @@ static int classes_from_numbers(problem *p, const dataset *d, task asked, bool b
     int status = EXIT_FINE;
     if (asked == TASK_CLASSES && by_loss && !whole)
         status = fail(EXIT_BAD_INPUT,
-                      "%s: the loss %s is one for classes, and %s holds numbers such as %.6g; "
-                      "%s learns numbers, --classes takes them as names",
+                      "%s: the loss %s is for classes, but %s contains numbers such as %.6g; use "
+                      "%s to learn numbers, or --classes to treat them as names",
                       d->path, p->loss, d->target, broken,
                       p->kind->shares ? "--regression" : "--loss mse");
     else if (asked == TASK_CLASSES && k > CLASSES_AT_MOST)
         status = fail(EXIT_BAD_INPUT,
-                      "%s: %s has %lld distinct values, too many for classes; --loss mse learns "
-                      "numbers",
+                      "%s: %s has %lld distinct values, too many for classes; use --loss mse to "
+                      "learn numbers",
                       d->path, d->target, (long long)k);
     else if ((asked == TASK_CLASSES || alike) && (values[0] <= -EXACT || values[k - 1] >= EXACT))
-        status = fail(EXIT_BAD_INPUT,
-                      "%s: %s holds %.17g: numbers of 2^53 and more are rounded, and no classes",
-                      d->path, d->target, values[0] <= -EXACT ? values[0] : values[k - 1]);
+        status = fail(
+            EXIT_BAD_INPUT,
+            "%s: %s contains %.17g: numbers of 2^53 and more are rounded and cannot be classes",
+            d->path, d->target, values[0] <= -EXACT ? values[0] : values[k - 1]);
     else if (asked == TASK_CLASSES || alike)
         status = take_classes(p, d, classes_of_numbers(values, k));
     free(values);
@@ -219,8 +220,8 @@ int problem_check_texts(const dataset *d)
         numbers += is_number(fx_child_name(d->labels, i));
     return numbers > 0 && numbers == n - 1 && !is_number(first)
                ? fail(EXIT_BAD_INPUT,
-                      "%s: line %lld: %s is \"%s\" here and a number elsewhere: missing values "
-                      "cannot be learned; --classes takes every text as a class",
+                      "%s: line %lld: %s is \"%s\" here but a number elsewhere: missing values "
+                      "cannot be learned; --classes treats every text as a class",
                       d->path, (long long)d->line, d->target, first)
                : EXIT_FINE;
 }
@@ -244,16 +245,16 @@ int problem_classes(problem *p, const dataset *d, task asked)
     if (by_loss)
         asked = p->kind->means;
     if (asked == TASK_NUMBERS && d->labels)
-        return fail(EXIT_BAD_INPUT, "%s: %s holds text, such as \"%s\", and no numbers", d->path,
-                    d->target, first_text(d->y, d->labels));
+        return fail(EXIT_BAD_INPUT, "%s: %s contains text, such as \"%s\"; expected numbers",
+                    d->path, d->target, first_text(d->y, d->labels));
     if (asked == TASK_CLASSES && !by_loss && several)
         return fail(EXIT_BAD_INPUT,
-                    "--classes: %s has %lld targets for an observation, and a class is one",
+                    "--classes: %s has %lld targets per observation; a class needs exactly one",
                     d->path, (long long)(fx_length(d->y) / d->n));
     if (d->labels && fx_count(d->labels) > CLASSES_AT_MOST)
         return fail(EXIT_BAD_INPUT,
-                    "%s: %s has %lld distinct texts, too many for classes, which are at most %d",
-                    d->path, d->target, (long long)fx_count(d->labels), CLASSES_AT_MOST);
+                    "%s: %s has %lld distinct texts; the maximum number of classes is %d", d->path,
+                    d->target, (long long)fx_count(d->labels), CLASSES_AT_MOST);
     if (d->labels)
         status = take_classes(p, d, classes_of_labels(d->labels));
     else if (asked != TASK_NUMBERS && !several)
@@ -266,7 +267,7 @@ int problem_classes(problem *p, const dataset *d, task asked)
 static int unknown_class(const problem *p, const dataset *d, int64_t row, const char *name)
 {
     return fail(EXIT_BAD_INPUT,
-                "%s: observation %lld is of class \"%s\", which is none of the %lld known, from "
+                "%s: observation %lld has class \"%s\", which is not one of the %lld known, from "
                 "\"%s\" to \"%s\"",
                 d->path, (long long)row + 1, name, (long long)p->nclasses, class_name(p, 0),
                 class_name(p, p->nclasses - 1));
@@ -302,7 +303,7 @@ static int class_targets(const problem *p, const dataset *d, fx_array **out)
                  : numbers && classes ? EXIT_FINE
                                       : fail(EXIT_FAILED, "no memory");
     if (status == EXIT_FINE && n != d->n)
-        status = fail(EXIT_BAD_INPUT, "%s has %lld targets for %lld observations: classes are one",
+        status = fail(EXIT_BAD_INPUT, "%s has %lld targets for %lld observations: classes need one",
                       d->path, (long long)n, (long long)d->n);
     if (status == EXIT_FINE)
         status = number_classes(p, d, classes, values, numbers, n);
@@ -323,7 +324,7 @@ static int check_shares(const problem *p, const dataset *d)
         bad++;
     if (values && bad < n)
         status = fail(EXIT_BAD_INPUT,
-                      "%s: the loss %s takes targets from 0 to 1, and that of observation %lld is "
+                      "%s: the loss %s takes targets from 0 to 1, but that of observation %lld is "
                       "%.6g",
                       d->path, p->loss, (long long)(bad / (n / d->n)) + 1, values[bad]);
     free(values);
@@ -335,8 +336,8 @@ int problem_targets(const problem *p, const dataset *d, fx_array **out)
     if (p->classes)
         return class_targets(p, d, out);
     if (d->labels)
-        return fail(EXIT_BAD_INPUT, "%s: %s holds text, such as \"%s\", and no numbers", d->path,
-                    d->target, first_text(d->y, d->labels));
+        return fail(EXIT_BAD_INPUT, "%s: %s contains text, such as \"%s\"; expected numbers",
+                    d->path, d->target, first_text(d->y, d->labels));
     fx_array *y = fx_ndims(d->y) == 1 ? fx_reshape(d->y, 1, d->n) : d->y;
     *out = fx_cast(y, FX_DTYPE_F32);
     return p->kind->shares ? check_shares(p, d) : EXIT_FINE;
@@ -441,19 +442,19 @@ static void suggest(void *layer, const fx_array *x, char *text, size_t size)
         const fx_dense_layer *dense = layer;
         const int64_t in = fx_size(dense->weight, 1), out = fx_size(dense->weight, 0);
         if (rank > 1 && in == each)
-            snprintf(text, size, "; Flux.flatten before it would fit");
+            snprintf(text, size, "; put Flux.flatten before it");
         else
-            snprintf(text, size, "; %sDense(%lld => %lld) would fit",
-                     rank > 1 ? "Flux.flatten, " : "", (long long)each, (long long)out);
+            snprintf(text, size, "; use %sDense(%lld => %lld)", rank > 1 ? "Flux.flatten, " : "",
+                     (long long)each, (long long)out);
     } else if (is_layer(layer, "Conv")) {
         const fx_conv_layer *conv = layer;
         const int axes = fx_ndims(conv->weight) - 2;
         const int64_t in = fx_size(conv->weight, axes) * conv->groups;
         if (rank != axes + 1)
-            snprintf(text, size, "; it takes %d sizes and channels: --shape gives them", axes);
+            snprintf(text, size, "; it expects %d sizes and channels: give them with --shape",
+                     axes);
         else if (fx_size(x, axes) != in)
-            snprintf(text, size, "; one of %lld => … channels would fit",
-                     (long long)fx_size(x, axes));
+            snprintf(text, size, "; use %lld => … channels", (long long)fx_size(x, axes));
     }
 }
 
@@ -496,14 +497,14 @@ static int check_outputs(problem *p, const char *data, const fx_array *output)
     describe_sizes(output, true, sizes, sizeof sizes);
     const bool one = p->classes && p->nclasses == 2 && each == 1;
     if (one && !p->kind) /* the loss says from which output on it is the second class */
-        return fail(EXIT_BAD_INPUT, "the model has one output for two classes, and its file says "
-                                    "no loss; --loss does");
+        return fail(EXIT_BAD_INPUT, "the model has one output for two classes, and its file "
+                                    "contains no loss; give it with --loss");
     p->single = one && p->kind->binary;
     if (!p->classes || p->single || (fx_ndims(output) == 2 && each == p->nclasses))
         return EXIT_FINE;
     return fail(EXIT_BAD_INPUT,
-                "the model's output for an observation is %s, and %s has %lld classes: a last "
-                "layer with %lld outputs would fit",
+                "the model's output for an observation is %s, but %s has %lld classes: use a last "
+                "layer with %lld outputs",
                 sizes, data, (long long)p->nclasses, (long long)p->nclasses);
 }
 
@@ -513,8 +514,8 @@ static int check_loss(const problem *p, const char *data, fx_array *output, fx_a
     const bool numbers = p->kind->means != TASK_CLASSES || p->kind->shares;
     if (!p->classes && !numbers && fx_length(y) == 1)
         return fail(EXIT_BAD_INPUT,
-                    "the loss %s is one for classes, and the target in %s is a number: --loss mse "
-                    "learns numbers",
+                    "the loss %s is for classes, but the target in %s is a number: use --loss mse "
+                    "to learn numbers",
                     p->loss, data);
     fx_array *loss = loss_of(p, output, y);
     const bool alike = fx_length(output) == fx_length(y) && fx_ndims(output) == fx_ndims(y);
@@ -525,12 +526,12 @@ static int check_loss(const problem *p, const char *data, fx_array *output, fx_a
     fx_error_take();
     describe_sizes(output, true, have, sizeof have);
     describe_sizes(y, true, want, sizeof want);
-    return fail(
-        EXIT_BAD_INPUT,
-        "the model's output for an observation is %s, and its target in %s is %s: %s would fit",
-        have, data, want,
-        fx_ndims(output) > fx_ndims(y) ? "Flux.flatten and a last layer with as many outputs"
-                                       : "a last layer with as many outputs");
+    return fail(EXIT_BAD_INPUT,
+                "the model's output for an observation is %s, but its target in %s is %s: use %s",
+                have, data, want,
+                fx_ndims(output) > fx_ndims(y)
+                    ? "Flux.flatten and a last layer with as many outputs"
+                    : "a last layer with as many outputs");
 }
 
 static fx_array *first_observation(fx_array *x)
@@ -542,7 +543,7 @@ int problem_check(problem *p, void *model, const char *data, fx_array *x, fx_arr
 {
     FX_TEST;
     if (!fx_type_of(model)->forward)
-        return fail(EXIT_BAD_INPUT, "a %s is no model: it cannot be called",
+        return fail(EXIT_BAD_INPUT, "a %s is not a model: it cannot be called",
                     fx_type_of(model)->name);
     fx_array *output = through_layers(model, data, first_observation(x));
     if (!output)

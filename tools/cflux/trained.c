@@ -75,7 +75,7 @@ int trained_try(const char *path, const trained *t, const problem *p)
         return EXIT_FINE;
     const fx_error e = fx_error_take();
     return saved ? fail(EXIT_BAD_INPUT,
-                        "--save %s: such a file could not be read again (%s); another format may "
+                        "--save %s: the file could not be read back (%s); another format may "
                         "do",
                         path, failure_sentence(&e))
                  : fail(EXIT_BAD_INPUT, "--save %s: %s", path, failure_sentence(&e));
@@ -167,7 +167,7 @@ int trained_load(const char *path, trained *t, problem *p)
         return fail_library(EXIT_BAD_INPUT);
     *t = (trained){.model = find_model(entries)};
     if (!t->model)
-        return fail(EXIT_BAD_INPUT, "%s holds no model: cflux inspect says what is in it", path);
+        return fail(EXIT_BAD_INPUT, "%s contains no model: cflux inspect shows its content", path);
     void *about = model_file_entry(entries, "about");
     void *classes = model_file_entry(entries, "classes");
     t->kind = text_in(about, "kind");
@@ -182,8 +182,7 @@ int trained_load(const char *path, trained *t, problem *p)
         p->nclasses = fx_count(p->classes);
     }
     if (!ours || fx_error_status() != FX_OK)
-        return fail(EXIT_BAD_INPUT, "%s: what it says about its data is not as cflux writes it",
-                    path);
+        return fail(EXIT_BAD_INPUT, "%s: its description of the data is invalid", path);
     return p->kind ? EXIT_FINE : problem_loss(p, text_in(about, "loss"));
 }
 
@@ -204,7 +203,7 @@ int trained_shape(const char *path, const trained *t, dataset *d)
     const int64_t each = sizes_of(t->shape, sizes);
     describe_sizes(d->x, true, have, sizeof have);
     if (each != fx_length(d->x) / d->n)
-        return fail(EXIT_BAD_INPUT, "%s takes %lld numbers for an observation, %s has %s", path,
+        return fail(EXIT_BAD_INPUT, "%s takes %lld numbers per observation, but %s has %s", path,
                     (long long)each, d->path, have);
     const int n = (int)fx_length(t->shape);
     sizes[n] = d->n;

@@ -165,7 +165,7 @@ static void describe(const fxi_checker *c, const fxi_check_block *b, char *text,
     const int n = snprintf(text, size, "an allocation of %zu bytes", b->bytes);
     const unsigned long long ago = c->steps - b->when;
     if (b->released && n > 0 && (size_t)n < size)
-        snprintf(text + n, size - (size_t)n, " that was released %llu step%s ago, after %s", ago,
+        snprintf(text + n, size - (size_t)n, " that was freed %llu step%s ago, after %s", ago,
                  ago == 1 ? "" : "s", b->after);
 }
 
@@ -207,10 +207,10 @@ bool fxi_check_range(fx_device *device, fxi_span range, char *why)
     if (b && !fine) {
         describe(c, b, what, sizeof what);
         const long long low = (long long)(range.low - body(b).low);
-        snprintf(why, FXI_CHECK_TEXT, "lies in memory %sat bytes %lld to %lld of %s", where, low,
+        snprintf(why, FXI_CHECK_TEXT, "is in memory %sat bytes %lld to %lld of %s", where, low,
                  low + (long long)(range.high - range.low) - 1, what);
     } else if (!b) {
-        snprintf(why, FXI_CHECK_TEXT, "lies in no memory of the device, at %p", (void *)range.low);
+        snprintf(why, FXI_CHECK_TEXT, "is outside the device's memory, at %p", (void *)range.low);
     }
     fxi_mutex_unlock(&c->lock);
     return !fine && !foreign;
@@ -363,10 +363,10 @@ void fxi_check_free(fx_device *device, void *ptr)
     const int32_t k = position(c, device->id, base);
     fxi_check_block *b = k < c->nblocks ? c->blocks[k] : NULL;
     if (!b || b->device != device->id || (uintptr_t)b->base != base) {
-        snprintf(why, sizeof why, "%p is released, where no allocation begins", ptr);
+        snprintf(why, sizeof why, "%p is freed, but no allocation starts there", ptr);
     } else if (b->released) {
         describe(c, b, what, sizeof what);
-        snprintf(why, sizeof why, "%s is released once more", what);
+        snprintf(why, sizeof why, "%s is freed twice", what);
     } else {
         release(c, b, why);
     }

@@ -125,14 +125,12 @@ static fx_status find_overlaps(const call *c, bool *shared)
             if (!fxi_spans_meet(input(c, i), out))
                 continue;
             if (!may_share(c, i, k))
-                return wrong(c, "output %d on %s lies in the memory of operand %d", (int)k, device,
-                             (int)i);
+                return wrong(c, "output %d on %s overlaps operand %d", (int)k, device, (int)i);
             *shared = true;
         }
         for (int32_t i = 0; i < k; i++)
             if (fxi_spans_meet(output(c, i), out))
-                return wrong(c, "output %d on %s lies in the memory of output %d", (int)k, device,
-                             (int)i);
+                return wrong(c, "output %d on %s overlaps output %d", (int)k, device, (int)i);
     }
     return FX_OK;
 }
@@ -143,7 +141,7 @@ static fx_status find_shared_work(const call *c)
     const fxi_span work = {work_space(c).low, work_guard(c).high};
     for (int32_t k = 0; k < s->nin + fx_step_outputs(s); k++)
         if (fxi_spans_meet(k < s->nin ? input(c, k) : output(c, k - s->nin), work))
-            return wrong(c, "work space on %s lies in the memory of %s %d", c->device->name,
+            return wrong(c, "work space on %s overlaps %s %d", c->device->name,
                          k < s->nin ? "operand" : "output", (int)(k < s->nin ? k : k - s->nin));
     return FX_OK;
 }
@@ -173,7 +171,7 @@ static fx_status find_damage(const call *c)
     const int64_t at =
         is_empty(work_guard(c)) ? -1 : fxi_check_changed(c->device, work_guard(c), FXI_CHECK_GUARD);
     return at < 0 ? FX_OK
-                  : wrong(c, "on %s byte %lld behind a work space of %lld bytes was written",
+                  : wrong(c, "on %s, byte %lld after a work space of %lld bytes was written",
                           c->device->name, (long long)at, (long long)c->step->work_bytes);
 }
 

@@ -37,7 +37,7 @@ static void refuse(const fx_host *host, int *said, const char *path, const char 
     char text[FXI_PATH_MOST + 256];
     if (__atomic_exchange_n(said, 1, __ATOMIC_RELAXED))
         return;
-    snprintf(text, sizeof text, "kernel cache: %s is not used: %s", path, reason);
+    snprintf(text, sizeof text, "kernel cache: %s is ignored: %s", path, reason);
     host->message(1, text);
 }
 

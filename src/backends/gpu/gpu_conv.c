@@ -566,7 +566,7 @@ void fxi_gpu_conv(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
     if (!fxi_gpu_types[s->out.dtype].math) {
-        fxi_gpu_fail(b, FX_STATUS_DTYPE, "there is no convolution of %s",
+        fxi_gpu_fail(b, FX_STATUS_DTYPE, "no convolution for element type %s",
                      fxi_gpu_types[s->out.dtype].name);
         return;
     }

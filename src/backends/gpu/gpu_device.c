@@ -16,7 +16,7 @@ void fxi_gpu_device_open(fxi_gpu_device *d, const char *backend, int k)
 
 void fxi_gpu_say_lost(const fxi_gpu_device *d, char *text, size_t size)
 {
-    snprintf(text, size, "%s (%s) is lost: %s said %s; arrays on it can no longer be read",
+    snprintf(text, size, "%s (%s) failed: %s returned %s; arrays on it can no longer be read",
              d->label, d->name, d->health.call, d->driver->error_name(fxi_gpu_lost(&d->health)));
 }
 

@@ -125,7 +125,7 @@ const char *fxi_gpu_enter(void)
         return NULL;
     }
     __atomic_sub_fetch(&gate.inside, 1, __ATOMIC_SEQ_CST);
-    return state == FORKED ? "belongs to the process that opened it, of which this one is a fork"
+    return state == FORKED ? "was opened before this process was forked"
                            : "is closed: the process is ending";
 }
 

@@ -215,7 +215,7 @@ void fxi_gpu_matmul(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
     if (s->out.dtype == FX_DTYPE_BOOL) {
-        fxi_gpu_fail(b, FX_STATUS_DTYPE, "matmul has no meaning for Bool");
+        fxi_gpu_fail(b, FX_STATUS_DTYPE, "matmul does not support Bool");
         return;
     }
     if (fx_tensor_length(&s->out) == 0)

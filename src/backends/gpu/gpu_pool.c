@@ -129,7 +129,7 @@ void fxi_gpu_pool(fxi_gpu_builder *b)
     const pooling p = pooling_of(s);
     int64_t work = 0;
     if (!p.type->math && kind != FX_POOL_MAX && kind != FX_POOL_MAX_PICK) {
-        fxi_gpu_fail(b, FX_STATUS_DTYPE, "there is no mean or gradient of %s", p.type->name);
+        fxi_gpu_fail(b, FX_STATUS_DTYPE, "no mean or gradient for element type %s", p.type->name);
         return;
     }
     if (kind == FX_POOL_MAX_GRAD && p.places > 0) {

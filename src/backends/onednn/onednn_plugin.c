@@ -188,13 +188,13 @@ static const char *open_plugin(const fxi_kernel_host *host)
     fxi_onednn_host = host;
     const int major = dnnl_version()->major;
     if (major != DNNL_VERSION_MAJOR) {
-        snprintf(text, sizeof text, "it was built for oneDNN %d, and oneDNN %d is installed",
+        snprintf(text, sizeof text, "it was built for oneDNN %d, but oneDNN %d is installed",
                  DNNL_VERSION_MAJOR, major);
         return text;
     }
     const dnnl_status_t s = dnnl_engine_create(&fxi_onednn_engine, dnnl_cpu, 0);
     if (s)
-        snprintf(text, sizeof text, "oneDNN has no engine for this processor (status %d)", (int)s);
+        snprintf(text, sizeof text, "oneDNN does not support this processor (status %d)", (int)s);
     return s ? text : NULL;
 }
 

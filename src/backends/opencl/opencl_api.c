@@ -23,13 +23,13 @@ bool fxi_cl_open(char *why, size_t size)
     char reason[256];
     void *library = fxi_library_open(file, reason, sizeof reason);
     if (!library) {
-        snprintf(why, size, "%s does not open: %s", file, reason);
+        snprintf(why, size, "%s cannot be opened: %s", file, reason);
         return false;
     }
     for (size_t k = 0; k < sizeof functions / sizeof *functions; k++) {
         *functions[k].to = fxi_library_symbol(library, functions[k].name);
         if (!*functions[k].to) {
-            snprintf(why, size, "%s has no %s: OpenCL 1.2 is needed", file, functions[k].name);
+            snprintf(why, size, "%s has no %s: OpenCL 1.2 is required", file, functions[k].name);
             return false;
         }
     }

@@ -35,7 +35,7 @@ int fxi_opencl_device_count(void)
 static void left_out(const fxi_opencl_device *d, const char *reason)
 {
     char text[320];
-    snprintf(text, sizeof text, "OpenCL: %s of %s is left out: %s", d->gpu.name, d->platform_name,
+    snprintf(text, sizeof text, "OpenCL: %s of %s is ignored: %s", d->gpu.name, d->platform_name,
              reason);
     fxi_opencl_host->message(1, text);
 }
@@ -83,9 +83,9 @@ static const char *unfit(const fxi_opencl_device *d)
 {
     static char reason[160];
     if (!device_number(d->id, CL_DEVICE_AVAILABLE, sizeof(cl_bool)))
-        return "it is not available now";
+        return "it is not available";
     if (version_of(d->version) < 102) {
-        snprintf(reason, sizeof reason, "it has %s, and OpenCL 1.2 is needed",
+        snprintf(reason, sizeof reason, "it has %s, but OpenCL 1.2 is required",
                  *d->version ? d->version : "an unknown version");
         return reason;
     }
@@ -158,7 +158,7 @@ static void find_in(cl_platform_id platform, char *why, size_t size)
         else
             left_out(d, reason);
         if (reason && !*why)
-            snprintf(why, size, "%s is left out: %s", d->gpu.name, reason);
+            snprintf(why, size, "%s is ignored: %s", d->gpu.name, reason);
     }
 }
 
@@ -192,15 +192,14 @@ static bool find_all(char *why, size_t size)
     }
     if (error != CL_SUCCESS || n == 0) {
         snprintf(why, size,
-                 "no OpenCL platform is installed: there is a loader, but no driver "
-                 "(ICD)");
+                 "no OpenCL platform is installed: the loader was found, but no driver (ICD)");
         return false;
     }
     for (cl_uint k = 0; k < n && k < PLATFORMS_MOST; k++)
         find_in(platforms[k], why, size);
     sort_found();
     if (nfound == 0 && !*why)
-        snprintf(why, size, "the OpenCL platforms have no device");
+        snprintf(why, size, "the OpenCL platforms have no devicesss");
     return nfound > 0;
 }
 
@@ -245,7 +244,7 @@ static bool choose_all(char *why, size_t size)
         list += n + (list[n] == ',');
     }
     if (nchosen == 0)
-        snprintf(why, size, "FX_OPENCL_DEVICES=%s leaves none of the %d devices",
+        snprintf(why, size, "FX_OPENCL_DEVICES=%s matches none of the %d devices",
                  getenv("FX_OPENCL_DEVICES"), nfound);
     return nchosen > 0;
 }

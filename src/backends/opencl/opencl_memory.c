@@ -153,8 +153,8 @@ static fx_status find(const fxi_opencl_device *d, const char *operation, const v
     char text[200];
     if (fxi_opencl_find(address, &out->mem, &out->offset))
         return FX_OK;
-    snprintf(text, sizeof text, "%p is no address of %s (%s), or no longer", address, d->gpu.label,
-             d->gpu.name);
+    snprintf(text, sizeof text, "%p is not an address on %s (%s), or was freed", address,
+             d->gpu.label, d->gpu.name);
     return fxi_opencl_host->fail(FX_STATUS_INTERNAL, operation, text);
 }
 

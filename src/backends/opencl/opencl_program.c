@@ -119,10 +119,10 @@ static bool fits(const fxi_opencl_device *d, cl_kernel kernel, const char *name,
                                       NULL) != CL_SUCCESS)
         local = 0;
     if (items > 0 && items < FXI_GPU_GROUP && !d->gpu.limits.serial)
-        snprintf(text, size, "%s (%s) runs %s in groups of at most %zu work-items, and it needs %d",
+        snprintf(text, size, "%s (%s) runs %s in groups of at most %zu work-items, but it needs %d",
                  d->gpu.label, d->gpu.name, name, items, (int)FXI_GPU_GROUP);
     else if (d->gpu.limits.group_memory > 0 && local > (uint64_t)d->gpu.limits.group_memory)
-        snprintf(text, size, "%s (%s) has %lld bytes of local memory, and %s needs %llu",
+        snprintf(text, size, "%s (%s) has %lld bytes of local memory, but %s needs %llu",
                  d->gpu.label, d->gpu.name, (long long)d->gpu.limits.group_memory, name,
                  (unsigned long long)local);
     else

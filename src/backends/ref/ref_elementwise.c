@@ -133,7 +133,8 @@ static fx_status check_program(const fx_step *s, const fx_program *p, fx_run *ru
     }
     for (int k = 0; k < p->n; k++)
         if (!known(&p->instr[k])) {
-            snprintf(run->error, sizeof run->error, "%s: element type %s has no such operation",
+            snprintf(run->error, sizeof run->error,
+                     "%s: element type %s does not support this operation",
                      fxi_ops[p->instr[k].op].name, fx_dtype_name((fx_dtype)p->instr[k].dtype));
             return FX_STATUS_UNSUPPORTED;
         }

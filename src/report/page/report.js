@@ -128,13 +128,13 @@ function chart(name, series, say) {
             ...ticks(first, final, width < 500 ? 3 : 8).map((x) => label(toX(x), height - 8, anchor(x), whole(x))),
             label(left - 6, height - 8, "end", "step"), ...chosen().map(drawn));
         const hidden = chosen().flatMap((s) => s.y).filter((y) => known(y) && !drawable(y)).length;
-        note.textContent = hidden ? `Not above 0, and so not on a log scale: ${whole(hidden)} values.` : "";
+        note.textContent = hidden ? `${whole(hidden)} values are not above 0 and are missing on the log scale.` : "";
         point(place);
     }
     function point(step) {
         place = step;
         picture.querySelector(".cursor")?.remove();
-        readout.textContent = "Point at the curves, or use the arrow keys, for the values of a step.";
+        readout.textContent = "Point at the curves, or use the arrow keys, to see the values of a training step.";
         if (place === null) return;
         picture.append(svg("path", { class: "cursor", d: `M${toX(place).toFixed(2)} ${top}V${bottom}` }));
         const value = (s) => {
@@ -197,7 +197,7 @@ function tiles() {
         html("div", {}, html("dt", {}, name), html("dd", {}, value, ...more(note)));
     const planned = known(start.epochs) && `of ${whole(start.epochs)}`;
     const shown = [
-        ["Run", data.end ? ends[end.why] || text(end.why) : "has no end", end.message],
+        ["Run", data.end ? ends[end.why] || text(end.why) : "no end event", end.message],
         epochs.epoch.length && ["Epochs", whole(last(epochs.epoch)), planned],
         ["Steps", whole(end.step ?? last(steps.step) ?? last(epochs.step))],
         best("loss", -1), best("validation_loss", -1), best("accuracy", 1),
@@ -224,8 +224,8 @@ function confusion() {
     const good = sum(counts.map((row, i) => row[i])), total = sum(counts.map(sum));
     if (!counts.length) return;
     section("Confusion matrix",
-        html("p", { class: "note" }, "Rows are what observations are, columns what they were taken for; " +
-            `the margins say how much was right. In all ${whole(good)} of ${whole(total)}, ${percent(good / total)}.`),
+        html("p", { class: "note" }, "Rows: actual class, columns: predicted class; " +
+            `the margins give the share of correct predictions. Total: ${whole(good)} of ${whole(total)} correct, ${percent(good / total)}.`),
         table("Confusion matrix", "heat", ["", ...names, "%"], rows, [["%", ...right, ""]]));
 }
 
@@ -247,7 +247,7 @@ function samples() {
         (s.right === false ? "✗ " : "") + text(s.guess) + sureness(s));
     const input = (s) => text(s.input) + (s.length > s.input.length ? `, … (${whole(s.length)})` : "");
     const figure = (s) =>
-        html("figure", {}, picture(s), html("figcaption", {}, `${text(s.target)}, taken for `, guess(s)));
+        html("figure", {}, picture(s), html("figcaption", {}, `true ${text(s.target)}, predicted `, guess(s)));
     const rows = others.map((s) => [input(s), text(s.target), html("td", {}, guess(s))]);
     const parts = images.length ? [html("div", { class: "samples" }, ...images.map(figure))] : [];
     if (rows.length) parts.push(table("Samples", "words", ["Input", "Target", "Prediction"], rows));
@@ -284,10 +284,10 @@ function epochTable() {
 }
 
 function frame() {
-    const thinned = (what, s) => s.drawn < s.logged && `Of ${whole(s.logged)} ${what} in the log ` +
-        `${whole(s.drawn)} are drawn: the extremes of each stretch, the first and the last.`;
+    const thinned = (what, s) => s.drawn < s.logged && `${whole(s.drawn)} of ${whole(s.logged)} ${what} in the log are drawn: ` +
+        `the first, the last, and the extremes of each interval.`;
     const foot = [
-        steps.least && "Short steps share a line of the log: the curve is their mean, the band their range.",
+        steps.least && "Short training steps share a line of the log: the curve is their mean, the band their range.",
         steps.smooth && `The smooth curve is the mean over ${whole(steps.window)} lines around a step.`,
         thinned("lines of steps", steps), thinned("epochs", epochs), `Made by cflux ${data.cflux} from ${data.log}.`,
     ];
