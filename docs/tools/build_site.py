@@ -5,10 +5,12 @@ The pages under docs/ are for a forge as they are. For the site
   * links that leave docs/ lead to the pages that stand for their targets: the reference for headers,
     examples.md for example programs, contributing.md for CONTRIBUTING.md, index.md for README.md;
   * names of the library in code become links to the reference;
-  * the marks of the tests behind ``` are dropped;
-and the reference, the examples and the list of design notes are written.
+  * the marks of the tests after ``` are dropped;
+and the reference, the examples and the list of design notes are written. The search shows design notes last.
 Usage: build_site.py BUILD [--strict]
 """
+import glob
+import json
 import os
 import re
 import shutil
@@ -21,6 +23,19 @@ from pages import BLOCK, markdown_pages, read, write
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.abspath(os.path.join(HERE, "..", ".."))
 DOCS = os.path.join(ROOT, "docs")
+DESIGN_BOOST = 0.1  # of the score in a search
+
+
+def missing():
+    """What the site needs and does not have, as text; "" if nothing is missing."""
+    if not shutil.which("mkdocs"):
+        return "mkdocs is not installed (Debian: apt-get install mkdocs-material)"
+    # mkdocs may run in another Python than this program.
+    theme = "import mkdocs.utils, sys; sys.exit('material' not in mkdocs.utils.get_theme_names())"
+    for python in (sys.executable, "/usr/bin/python3"):
+        if subprocess.run([python, "-c", theme], capture_output=True).returncode == 0:
+            return ""
+    return "the theme Material of mkdocs is not installed (Debian: apt-get install mkdocs-material)"
 
 
 def site_page(path):
@@ -118,10 +133,13 @@ def stage(build):
     for source in markdown_pages(ROOT):
         page = "contributing.md" if source.endswith("CONTRIBUTING.md") else os.path.relpath(source, DOCS)
         if not page.startswith(".."):  # README.md: the site has its own first page
-            write(os.path.join(target, page), for_site(source, page, pages))
+            design = page.startswith("design/")
+            head = f"---\nsearch:\n  boost: {DESIGN_BOOST}\n---\n" if design else ""
+            write(os.path.join(target, page), head + for_site(source, page, pages))
     write(os.path.join(target, "examples.md"), examples_page())
     write(os.path.join(target, "design", "index.md"), design_page())
     write(os.path.join(target, "site.css"), read(os.path.join(DOCS, "site.css")))
+    shutil.copytree(os.path.join(DOCS, "overrides"), os.path.join(folder, "overrides"))
     names = pages.write(os.path.join(target, "reference"))
     config = read(os.path.join(DOCS, "mkdocs.yml")).rstrip("\n") + "\n"
     config += "".join(f"      - {n}.h: reference/{n}.md\n" for n in names)
@@ -129,14 +147,34 @@ def stage(build):
     return target
 
 
+def boost_for_old_theme(site):
+    """Material before 8.3 (Debian 12) ignores the boost of a page: writes it into the index, and lets the
+    worker pass it to lunr."""
+    index = os.path.join(site, "search", "search_index.json")
+    content = json.loads(read(index))
+    if any("boost" in entry for entry in content["docs"]):
+        return
+    for entry in content["docs"]:
+        if entry["location"].startswith("design/"):
+            entry["boost"] = DESIGN_BOOST
+    write(index, json.dumps(content))
+    for worker in glob.glob(os.path.join(site, "assets", "javascripts", "workers", "search.*.js")):
+        add = r"for\(let (\w+) of (\w+)\)this\.add\(\1\)"
+        text, found = re.subn(add, r"for(let \1 of \2)this.add(\1,{boost:\1.boost||1})", read(worker))
+        if found != 1:
+            raise SystemExit(f"{worker}: the place where it fills its index was not found")
+        write(worker, text)
+
+
 def main():
     build = os.path.abspath(sys.argv[1])
-    if not shutil.which("mkdocs"):
-        sys.exit("mkdocs is not installed (Debian: apt-get install mkdocs)")
+    if missing():
+        sys.exit(missing())
     stage(build)
     command = ["mkdocs", "build", "--quiet", "--clean", "-f", os.path.join(build, "docs", "mkdocs.yml")]
     done = subprocess.run(command + sys.argv[2:])
     if done.returncode == 0:
+        boost_for_old_theme(os.path.join(build, "site"))
         print(f"the site is {os.path.join(build, 'site', 'index.html')}")
     return done.returncode
 

@@ -6,8 +6,8 @@
     its place, and can be searched for.
   * Nothing is fetched from elsewhere: no script, style, font or image.
 With --browser every page is opened in Chromium as well, as wide as a desk's window and as a phone's: no
-complaint in the console, nothing wider than the window, and a search that finds a name.
-Without mkdocs, or without Chromium, that is said and passes.
+complaint in the console, nothing wider than the window, and a search that finds names and their parts, and design notes last.
+Without mkdocs and its theme Material, or without Chromium, the test says so and passes.
 Usage: check_site.py BUILD [--browser] [--pictures FOLDER]
 """
 import argparse
@@ -15,12 +15,11 @@ import functools
 import http.server
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
 from html.parser import HTMLParser
-from urllib.parse import unquote, urldefrag, urljoin
+from urllib.parse import quote, unquote, urldefrag, urljoin
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.abspath(os.path.join(HERE, "..", ".."))
@@ -32,9 +31,9 @@ LEAST_PAGES, LEAST_LINKS, LEAST_NAMES = 45, 3000, 600
 WIDTHS = (1280, 360)
 PICTURES = ("index.html", "gpu.html", "performance.html", "reference/nn.html", "reference/index.html")
 
-# Elements that end right of the window and do not lie in something that scrolls.
+# Elements that end right of the window, except inside something that scrolls and in the closed dialog of the search.
 TOO_WIDE = """[...document.querySelectorAll('body *')].filter(e => {
-    const scrolls = e.parentElement.closest('pre, table');
+    const scrolls = e.parentElement.closest('pre, .md-typeset__scrollwrap, .md-search');
     return !scrolls && e.getClientRects().length && e.getBoundingClientRect().right > innerWidth + 0.5;
 }).map(e => e.outerHTML.slice(0, 80))"""
 
@@ -127,15 +126,27 @@ def look(page, where, width, errors):
     errors += [f"{where}: too wide: {e}" for e in page.value(TOO_WIDE)]
 
 
-def search(browser, address, errors):
-    """A search for a name finds its place in the reference."""
-    page = browser.open(address + "index.html?q=fx_batchnorm")
+def search(browser, address, words):
+    """What a search for the words finds, best first."""
+    page = browser.open(address + "index.html?q=" + quote(words))
     found = page.value("""new Promise(done => { const wait = n => {
-        const found = [...document.querySelectorAll('#mkdocs-search-results a')].map(a => a.getAttribute('href'));
+        const found = [...document.querySelectorAll('.md-search-result__item > a')].map(a => a.getAttribute('href'));
         found.length || n == 0 ? done(found) : setTimeout(wait, 100, n - 1); }; wait(100); })""")
-    if not any("reference/nn.html#ref-fx_batchnorm" in f for f in found):
-        errors.append(f"a search for fx_batchnorm finds only {found}")
     page.close()
+    return [f.partition("?")[0] for f in found]
+
+
+def check_search(browser, address, errors):
+    """A search finds a name, and a part of a name; design notes come after other pages."""
+    for words in ("fx_batchnorm", "atchnor"):
+        found = search(browser, address, words)
+        if not any("reference/nn.html" in f for f in found):
+            errors.append(f"a search for {words} finds only {found}")
+    notes = ["design/" in f for f in search(browser, address, "gradient")]
+    if notes != sorted(notes):
+        errors.append(f"a search for gradient finds design notes before other pages: {notes}")
+    if not any("design/" in f for f in search(browser, address, "consequences")):
+        errors.append("a search for consequences finds no design note")
 
 
 def check_browser(site, pictures, errors):
@@ -157,7 +168,7 @@ def check_browser(site, pictures, errors):
                 if pictures and path in PICTURES:
                     page.picture(os.path.join(pictures, f"{path.replace('/', '-')[:-5]}-{width}.png"))
             page.close()
-        search(browser, address, errors)
+        check_search(browser, address, errors)
         server.shutdown()
     print(f"{len(pages)} pages looked at, at {len(WIDTHS)} widths")
 
@@ -168,8 +179,9 @@ def main():
     parser.add_argument("--browser", action="store_true")
     parser.add_argument("--pictures")
     options = parser.parse_args()
-    if not shutil.which("mkdocs"):
-        print("skipped: the site: mkdocs is not installed")
+    import build_site
+    if build_site.missing():
+        print(f"skipped: the site: {build_site.missing()}")
         return 0
     built = subprocess.run([sys.executable, "-B", os.path.join(ROOT, "docs", "tools", "build_site.py"),
                             options.build, "--strict"], text=True, capture_output=True)
