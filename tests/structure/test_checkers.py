@@ -17,6 +17,7 @@ import check_pages  # noqa: E402
 import check_exports  # noqa: E402
 import check_headers  # noqa: E402
 import check_names  # noqa: E402
+import check_phrases  # noqa: E402
 import check_reference  # noqa: E402
 import check_tree  # noqa: E402
 import check_walk  # noqa: E402
@@ -327,6 +328,28 @@ class Pages(Scratch):
         self.assertEqual(len(self.errors), 2)
         self.assertIn("b.md", self.errors[0])
         self.assertIn("c.md", self.errors[1])
+
+
+class Phrases(Scratch):
+    ROWS = [("nobody knows", "unknown"), ("what is no", "not a …"), ("which the … has not", "lacks")]
+
+    def found(self, path, text):
+        for page in ("README.md", "CONTRIBUTING.md"):
+            self.put(page, "")
+        self.put(path, text)
+        errors, _, _ = check_phrases.check(self.root, self.ROWS)
+        os.remove(os.path.join(self.root, path))
+        return [e.partition(";")[0] for e in errors]
+
+    def test_pages(self):
+        self.assertEqual(self.found("docs/a.md", "a\nb Nobody\n  knows.\n"), ["docs/a.md:2: \"nobody knows\""])
+        self.assertEqual(len(self.found("docs/a.md", "an array which the object has not, and what is no file")), 2)
+        self.assertEqual(self.found("docs/a.md", "nobody knowsit, there what is not"), [])
+        self.assertEqual(self.found("docs/design/1.md", "nobody knows"), [])
+
+    def test_strings(self):
+        self.assertEqual(self.found("src/a.c", 'f("x",\n  "%s: nobody "\n  "knows");'), ["src/a.c:2: \"nobody knows\""])
+        self.assertEqual(self.found("src/a.c", "/* nobody knows \"nobody knows\" */ char c = '\"'; int nobody, knows;"), [])
 
 
 class Docs(unittest.TestCase):

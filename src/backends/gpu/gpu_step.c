@@ -189,7 +189,8 @@ static void build(fxi_gpu_builder *b)
     if (has_f64(s) && !b->limits->f64)
         fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "%s has no Float64", b->device->name);
     else if (s->cls >= sizeof kinds / sizeof *kinds || !kinds[s->cls])
-        fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "%s does not support this operation", b->device->name);
+        fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "%s does not support this operation",
+                     b->device->name);
     else if (!b->runtime->library || !b->runtime->library(b))
         kinds[s->cls](b);
 }
