@@ -274,7 +274,7 @@ const command command_backend = {
     .most = 1,
     .about = "The preference is gpu_backend in the table [Flux] of LocalPreferences.toml, in the "
              "folder CFLUX_PROJECT (default: the current folder); the rest of the file is "
-             "unchanged. NAME is CUDA, AMDGPU, Metal, OpenCL or CPU, in any case.",
+             "unchanged. NAME is CUDA, AMDGPU, Metal, OpenCL or CPU, in upper or lower case.",
     .options = options,
     .run = run_backend,
 };

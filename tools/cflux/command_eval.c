@@ -157,13 +157,13 @@ static int run_eval(int n, char **operands)
 
 const command command_eval = {
     .name = "eval",
-    .summary = "Measure a model on data",
+    .summary = "Evaluate a model on data",
     .operands = "MODEL [FILE]…",
     .least = 1,
     .most = -1,
     .about =
         "Prints the loss and, for classes, the accuracy and the confusion matrix: how often each "
-        "class was predicted as each other.",
+        "class was predicted as each class.",
     .options = options,
     .run = run_eval,
 };

@@ -379,7 +379,7 @@ static int run_inspect(int n, char **operands)
 
 const command command_inspect = {
     .name = "inspect",
-    .summary = "Show what is in a file of models or arrays",
+    .summary = "Show the content of a file of models or arrays",
     .operands = "FILE",
     .least = 1,
     .most = 1,

@@ -19,8 +19,8 @@ static option_row options[] = {
     DATA_OPTIONS(request),
     OPTION_PART(&part),
     {"out", 'O', OPTION_TEXT, &out_path, "FILE",
-     "Write the predictions to FILE: .csv, or .npy (classes as numbers from 0, or a row for each "
-     "observation) (default: CSV on standard output)",
+     "Write the predictions to FILE, .csv or .npy (default: CSV on standard output). An .npy file "
+     "has classes as numbers from 0, or a row for each observation",
      0, 0},
     {"probabilities", 'P', OPTION_FLAG, &probabilities, NULL,
      "Write the probability of each class instead of the name of the likeliest class", 0, 0},

@@ -42,7 +42,7 @@ static int run_report(int n, char **operands)
 
 const command command_report = {
     .name = "report",
-    .summary = "Make a page of a training run's log: curves, confusion matrix, samples",
+    .summary = "Make a page from a training run's log: curves, confusion matrix, samples",
     .operands = "LOG",
     .least = 1,
     .most = 1,

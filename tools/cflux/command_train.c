@@ -664,7 +664,8 @@ const command command_train = {
         "Trains a model to predict one column of a table from the other columns, or the labels of "
         "images. The saved model includes everything that predict needs: the scale of the inputs, "
         "and the names of columns and classes.\n"
-        "The first SIGINT (Ctrl-C) or SIGTERM stops training after the current step and saves the "
+        "The first SIGINT (Ctrl-C) or SIGTERM stops training after the current training step and "
+        "saves the "
         "model, the checkpoint and the log. A second one stops it at once.",
     .options = options,
     .run = run_train,

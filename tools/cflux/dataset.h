@@ -43,19 +43,18 @@ typedef struct data_request {
      OPTION_TEXTS,                                                                                 \
      &(request).targets,                                                                           \
      "COLUMN|FILE",                                                                                \
-     "What is to be predicted: a column of a CSV file by name or by number from 1 (default: the "  \
-     "last), an entry of an npz file (default: y), or a file of its own beside an npy or IDX "     \
-     "file; may be given several times, once for each file of data in their order, data to "       \
-     "measure on last",                                                                            \
+     "The target: a column of a CSV file by name or by number from 1 (default: the last), an "     \
+     "entry of an npz file (default: y), or a separate file for an npy or IDX file; may be given " \
+     "several times: once per data file, in the same order, then for the validation files",        \
      0,                                                                                            \
      0},                                                                                           \
         {"shape",     0,                                                                           \
          OPTION_TEXT, &(request).shape,                                                            \
-         "SIZES",     "The sizes of an observation, as 28x28x1: width, height, channels",          \
+         "SIZES",     "The sizes of an observation, such as 28x28x1: width, height, channels",     \
          0,           0},                                                                          \
         {"separator", 0,                                                                           \
          OPTION_TEXT, &(request).separator,                                                        \
-         "CHARACTER", "What separates the columns of a CSV file: , ; | tab or space (default: ,)", \
+         "CHARACTER", "The column separator of a CSV file: , ; | tab or space (default: ,)",       \
          0,           0},                                                                          \
     {                                                                                              \
         "skip", 0, OPTION_INTEGER, &(request).skip, "LINES",                                       \

@@ -52,8 +52,8 @@ typedef struct command {
 #define OPTION_FLUX_VERSION(target)                                                                \
     {                                                                                              \
         "flux-version", 0, OPTION_TEXT, (target), "VERSION",                                       \
-            "The version of Flux, 0.14 or 0.16.10, whose formula a LayerNorm of a BSON file has "  \
-            "(default: the newest that could have written the file)",                              \
+            "The version of Flux whose LayerNorm formula to use for a BSON file, such as 0.14 or " \
+            "0.16.10 (default: the newest that can have written the file)",                        \
             0, 0                                                                                   \
     }
 #define OPTION_DEVICE(target)                                                                      \
