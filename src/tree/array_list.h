@@ -1,4 +1,4 @@
-/* array_list.h: a list of arrays that grows. Internal. */
+/* array_list.h: a growing list of arrays. Internal. */
 #ifndef CFLUX_ARRAY_LIST_H
 #define CFLUX_ARRAY_LIST_H
 
@@ -7,11 +7,11 @@
 typedef struct fxi_array_list {
     fx_array **items; /* freed by the owner with fxi_free */
     int32_t n, capacity;
-    fx_status status; /* the first failure; then nothing is added any more */
-    const char *op;   /* for messages */
+    fx_status status; /* the first failure; after it nothing is added */
+    const char *op;   /* operation name for messages */
 } fxi_array_list;
 
-/* Adds x; an error array and missing memory are failures. */
+/* Adds x. An error array, or no memory, sets the status of the list. */
 void fxi_array_list_add(fxi_array_list *a, fx_array *x);
 
 #endif

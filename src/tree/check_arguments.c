@@ -1,7 +1,7 @@
-/* check_arguments.c: names and objects that were given in the wrong order.
+/* check_arguments.c: detects names and objects that a caller passed in the wrong order.
  *
- * Functions with any number of arguments take them as void pointers, so a compiler cannot tell a
- * name from an object. An object has a head that is recognised.
+ * Functions with a variable number of arguments take names and objects as void pointers, so a
+ * compiler cannot tell them apart. At run time every object is recognised by its header.
  */
 #include "check_arguments.h"
 #include "handle.h"

@@ -1,7 +1,7 @@
-/* device.c: moves of whole objects between devices.
+/* device_moves.c: moves whole objects between devices.
  *
- * One walk moves every array once and keeps what is tied tied; an object may say itself what a move
- * makes of it (fx_type.move). What is there already stays the same object.
+ * One walk moves every array once, so tied arrays stay tied. A type may replace the move of its
+ * objects (fx_type.move). An object that is already on the device is returned unchanged.
  */
 #include "reads.h"
 #include "registry.h"
@@ -26,16 +26,16 @@ static fx_array *to_device_alone(fx_array *x, void *user)
     return fxi_array_to_alone(user, x);
 }
 
-/* How arrays move: with what gradients need, and alone. */
+/* Two ways to move an array: `array` keeps the history that gradients need, `alone` drops it. */
 typedef struct moves {
     fx_map_user_fn array, alone;
     fx_object_fn object;
 } moves;
 static const moves device_moves = {to_device, to_device_alone, object_to_device};
 
-/* A single pending array moves when it is needed, as part of the graph it is in; models and batches
- * move now. What is moved outside a step may live long and must not hold the memory that it
- * left. */
+/* A single pending array moves when it is evaluated, as part of its graph. Models and batches move
+ * now: outside a training step the result may live long, and its history would keep the memory on
+ * the previous device alive. */
 static void *moved(const moves *m, fx_device *device, void *object)
 {
     const bool alone = !fx_is_array(object) && !fx_training();
@@ -55,14 +55,14 @@ void *fxi_cpu(void *object)
     return fxi_to(fx_cpu_device(), object);
 }
 
-/* CUDA.cu: Float64 becomes Float32 on the way to an accelerator; 16-bit floats and integers stay as
- * they are, and so does what is there already. */
+/* Follows CUDA.cu: Float64 becomes Float32 on the way to an accelerator. 16-bit floats, integers,
+ * and arrays already on the device keep their type. */
 static fx_array *narrowed(fx_map_user_fn move, fx_array *x, fx_device *device)
 {
     const bool narrow = !fx_is_error(x) && fx_eltype(x) == FX_DTYPE_F64 &&
                         device != fx_cpu_device() && fx_array_device(x) != device;
     fx_array *result = move(narrow ? fx_cast(x, FX_DTYPE_F32) : x, device);
-    if (narrow && fx_is_evaluated(x)) /* what is there moves now: it may be borrowed memory */
+    if (narrow && fx_is_evaluated(x)) /* move evaluated values now: they may be borrowed memory */
         fx_eval(result);
     return result;
 }

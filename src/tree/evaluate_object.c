@@ -1,4 +1,4 @@
-/* evaluate_object.c: evaluation of every pending array of an object in one plan. */
+/* evaluate_object.c: evaluates every pending array of an object in one plan. */
 #include "evaluate_object.h"
 
 #include "evaluate.h"

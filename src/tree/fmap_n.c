@@ -1,9 +1,9 @@
 /* fmap_n.c: one map over several trees of the same structure: Functors' fmap(f, x, y, …).
  *
- * The trees are walked side by side first, which finds the arrays that belong to each array of the
- * first tree and what does not fit; then the first tree is mapped as by fx_fmap. So an array that
- * the first tree reaches twice is mapped once, with what stood beside it where it was met first,
- * and nothing is computed when the trees differ.
+ * A first walk over all trees side by side collects the arrays that correspond to each array of the
+ * first tree, and reports differences in structure; then fx_fmap maps the first tree. So nothing is
+ * computed when the trees differ. An array that the first tree reaches twice is mapped once, with
+ * the arrays of the other trees at its first position.
  */
 #include "identity_map.h"
 #include "memory.h"
@@ -19,8 +19,8 @@ typedef struct beside {
     void *user;
     int n;
     int32_t count, capacity;
-    fx_array *(*rows)[MOST_TREES]; /* of each array of the first tree, the arrays of all */
-    fxi_identity_map row_of;       /* array → its row from 1; objects that were walked: NULL */
+    fx_array *(*rows)[MOST_TREES]; /* for each array of the first tree: the arrays of all trees */
+    fxi_identity_map row_of; /* array → its row, counted from 1; objects already walked: NULL */
     char path[PATH];
     fx_status status;
 } beside;
@@ -49,7 +49,7 @@ static void no_memory(beside *b)
     b->status = fx_fail(FX_STATUS_MEMORY, "fmap", "no memory to remember what was visited");
 }
 
-/* An array of the first tree; another tree may have nothing there, as a gradient does. */
+/* Adds an array of the first tree. Another tree may have NULL there, as gradients do. */
 static void add_row(beside *b, void *const *xs)
 {
     if (!fxi_grow(&b->rows, &b->capacity, b->count + 1, sizeof *b->rows) ||

@@ -1,9 +1,9 @@
 /* functions.c: functions as objects, and the call of a layer or function.
  *
- * The functions that layers take are static objects that no release frees. Their names are those
- * that Flux prints: NNlib's gelu is gelu_tanh, its sigmoid σ, and flatten belongs to Flux. A table
- * writes them out because a name and a symbol differ in no regular way; a function of tree.h that
- * is missing here does not link.
+ * The functions that layers take are static objects that are never freed. Their names are those
+ * that Flux prints: NNlib's gelu is gelu_tanh, its sigmoid σ, and flatten belongs to Flux. The
+ * table lists them one by one because names and C symbols follow no common rule. A function of
+ * tree.h that is missing from the table causes a link error.
  */
 #include "object_types.h"
 

@@ -1,8 +1,8 @@
-/* functor.c: an object taken apart and put together again: what a walk does, a step at a time.
+/* functor.c: takes an object apart and rebuilds it, one level at a time (Functors.functor).
  *
- * The children of an object are those that fx_count counts: child fields and the items of lists, in
- * field order. A tuple of them, named where they have names, is Functors' first answer; the second,
- * the function that rebuilds, is fx_rebuild.
+ * The children of an object are those that fx_count counts: child fields and list items, in field
+ * order. Functors returns two things: the children, here a tuple with the names where there are
+ * names, and a function that rebuilds the object, here fx_rebuild.
  */
 #include "object_types.h"
 #include "tuples.h"

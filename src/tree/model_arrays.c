@@ -1,6 +1,6 @@
 /* model_arrays.c: the arrays of a whole model as one vector, as a state, and in another precision.
  *
- * A vector and its way back are ordinary operations, so gradients go through both.
+ * Packing into a vector and unpacking are ordinary operations, so gradients flow through both.
  */
 #include "array_list.h"
 #include "identity_map.h"
@@ -60,7 +60,7 @@ fx_array *fx_destructure(void *model)
 }
 
 typedef struct pieces {
-    fxi_identity_map of; /* array → its piece of the vector */
+    fxi_identity_map of; /* array → its slice of the vector */
 } pieces;
 
 static fx_array *piece_or_same(fx_array *x, void *user)
@@ -70,7 +70,7 @@ static fx_array *piece_or_same(fx_array *x, void *user)
     return fxi_identity_get(&p->of, x, &y) ? y : x;
 }
 
-/* Cuts the vector; false when memory is out. */
+/* Slices the vector into arrays; false if out of memory. */
 static bool cut(const arrays *a, fx_array *flat, pieces *out)
 {
     int64_t at = 0;
@@ -146,7 +146,7 @@ static fx_array *in_precision(fx_array *x, void *user)
     return fx_is_error(x) || !real[fx_eltype(x)] ? x : fx_cast(x, *(const fx_dtype *)user);
 }
 
-/* In 16 bits some objects stay in Float32. */
+/* In 16-bit precision some types ask to keep Float32. */
 static void *wide_in_precision(void *object, void *user)
 {
     fx_dtype wide = FX_DTYPE_F32;

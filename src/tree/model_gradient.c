@@ -1,9 +1,11 @@
-/* model_gradient.c: gradients of whole models: the arrays of the model, their gradients in one
- * sweep, and the model's own structure filled with them. A tied array is visited once, so its
- * gradient is the sum over its uses and stays shared; what an optimiser does not see (frozen
- * fields, integers) gets NULL. The uses of a view of another array count as that one's: the sweep
- * goes on from the view to it, except where the view was made by another thread, whose history it
- * does not enter.
+/* model_gradient.c: gradients of whole models. Collects the arrays of a model, computes all their
+ * gradients in one sweep, and returns them in the structure of the model.
+ *
+ * A tied array is visited once, so its gradient is the sum over its uses and stays shared. Arrays
+ * that an optimiser does not see (frozen fields, integers) get NULL. The gradient of a view is
+ * added to the gradient of the array that it views: the sweep continues from the view to that
+ * array. The exception is a view that another thread made, because the sweep does not enter another
+ * thread's history.
  */
 #include "context.h"
 #include "identity_map.h"
@@ -12,10 +14,11 @@
 
 #include <cflux/grad.h>
 
-/* An array whose gradient is asked for. */
+/* An array whose gradient was requested. */
 typedef struct target {
     fx_array *array;
-    fx_array *of; /* the array whose gradient gets this one's, which is a view of it; else NULL */
+    fx_array *of; /* the array that this one is a view of, which receives its gradient; NULL if it
+                     is no view */
 } target;
 
 typedef struct wanted {
@@ -43,7 +46,7 @@ static void want(fx_array *x, fx_array *of, bool trainable, void *user)
         w->status = no_memory();
 }
 
-/* Adds what has flowed into a view to the gradient of the array that it is a view of. */
+/* Adds the gradient of a view to the gradient of the array that it views. */
 static void pass_on(wanted *w, const target *t, fx_array *gradient)
 {
     void *sum;

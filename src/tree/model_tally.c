@@ -1,8 +1,7 @@
-/* model_tally.c: arrays, parameters and bytes of an object, as they are printed: see
- * model_tally.h.
+/* model_tally.c: counts arrays, parameters and bytes of an object for printing: see model_tally.h.
  *
- * Sizes in bytes are those that Julia's summarysize gives for the same model on a CPU, from the
- * header and the elements of every array and the layout of every struct.
+ * Sizes in bytes equal Julia's summarysize of the same model on a CPU: header and elements of every
+ * array, and the layout of every struct.
  */
 #include "model_tally.h"
 
@@ -16,7 +15,7 @@
 #include <cflux/layer.h>
 #include <math.h>
 
-/* Works for any strides; `x` has been evaluated. */
+/* Works for any strides. Requires an evaluated `x`. */
 static void scan_values(const fx_array *x, fxi_tally *t)
 {
     const fxi_node *n = x->node;
@@ -45,7 +44,7 @@ static void scan_values(const fx_array *x, fxi_tally *t)
 static void count_array(fx_array *x, fx_array *of, bool trainable, void *user)
 {
     fxi_tally *t = user;
-    if (fx_is_error(x) || of) /* a view of another is counted there */
+    if (fx_is_error(x) || of) /* a view is counted with its array */
         return;
     const int64_t n = fx_length(x), bytes = n * (int64_t)fx_dtype_size(fx_eltype(x));
     *(trainable ? &t->arrays : &t->other_arrays) += 1;
@@ -69,7 +68,7 @@ fxi_tally fxi_tally_of(void *object, bool scan)
     return t;
 }
 
-/* Bytes of structs that were counted before. */
+/* The size of each struct that was already computed, by object. */
 typedef struct sizes {
     fxi_identity_map known;
     bool failed;
@@ -77,7 +76,7 @@ typedef struct sizes {
 
 static int64_t struct_bytes(sizes *s, const void *object, int depth);
 
-/* The bytes of a part that lies inside a struct: an immutable one in place, a mutable one behind a
+/* The bytes of a struct's field: an immutable value is stored in place, a mutable one behind a
  * pointer. */
 static int64_t part_bytes(sizes *s, const fxi_part *p, const fx_type *owner, bool plain, int depth)
 {
@@ -92,8 +91,8 @@ static int64_t part_bytes(sizes *s, const fxi_part *p, const fx_type *owner, boo
     return bytes + (type && fx_is_array(p->object) && sequence ? 8 : 0);
 }
 
-/* Julia's size of a struct without what it points to. A descriptor without a layout is a struct of
- * untyped fields: a pointer for each. */
+/* Julia's size of a struct without the objects that it points to. A type without a layout counts as
+ * a struct of untyped fields, which are pointers. */
 static int64_t struct_bytes(sizes *s, const void *object, int depth)
 {
     const fx_type *type = fx_type_of(object);
@@ -108,7 +107,7 @@ static int64_t struct_bytes(sizes *s, const void *object, int depth)
     fxi_parts it = {.object = object, .frozen = true};
     for (fxi_part p; fxi_next_part(&it, &p);)
         if (__builtin_add_overflow(bytes, part_bytes(s, &p, type, plain, depth), &bytes))
-            bytes = INT64_MAX; /* shared by 2^60 ways */
+            bytes = INT64_MAX; /* reached by 2^60 paths: the sum would overflow */
     s->failed |= !fxi_identity_put(&s->known, object, (void *)(intptr_t)bytes);
     return bytes;
 }

@@ -1,12 +1,13 @@
 /* show_array.c: arrays as Julia 1.10 shows them (base/arrayshow.jl: print_matrix, show_nd).
  *
- * The screen is always 24 × 80, so that what is printed does not depend on where. As in Julia, the
- * widths of columns come from the rows that are shown, columns are aligned at the decimal point,
- * and what does not fit is cut in the middle with ⋮ … ⋱. Only elements that are shown are read:
- * they are taken from the value's own memory through its strides, whatever its size.
+ * The screen is always 24 × 80, so that the output does not depend on the terminal. As in Julia,
+ * column widths are computed from the rows that are shown, columns are aligned at the decimal
+ * point, and large arrays are cut in the middle with ⋮ … ⋱. Only the elements that are shown are
+ * read, from the value's own memory through its strides, so the cost does not depend on the array's
+ * size.
  *
- * Two things differ from Julia on purpose: an array on a device says so ("3×2 ref
- * Matrix{Float32}"), and a scalar (0-d) array prints as the number it holds.
+ * Two differences from Julia are intended: an array on a device says so ("3×2 ref
+ * Matrix{Float32}"), and a scalar (0-d) array prints as its number.
  */
 #include "show_array.h"
 #include "elements.h"
@@ -22,9 +23,9 @@ enum {
     TAIL_ROWS = (SCREEN_ROWS - 1) / 2,
     SEPARATOR = 2,
     MOST_COLUMNS = SCREEN_COLUMNS / (1 + SEPARATOR),
-    DOTS = 5, /* width of HDOTS; a dot stands in every fifth row and column */
+    DOTS = 5, /* width of HDOTS; every fifth row and column has a dot */
     MANY_SLICES = 10,
-    SHOWN_SLICES = 3 /* at either end, when there are more than MANY_SLICES */
+    SHOWN_SLICES = 3 /* at either end, if there are more than MANY_SLICES */
 };
 #define HDOTS "  …  "
 #define DDOTS "  ⋱  "
@@ -88,7 +89,7 @@ typedef struct shown {
     int count;
 } shown;
 
-/* All of 0 … n−1 when they are at most `fit`, else the first `head` and the last `tail`. */
+/* All indices 0 … n−1 if n is at most `fit`, otherwise the first `head` and the last `tail`. */
 static shown select_indices(int64_t n, int fit, int head, int tail)
 {
     shown s = {.count = n > fit ? head + tail : (int)n};
@@ -116,7 +117,7 @@ static width measure_column(const matrix *m, const shown *rows, int64_t column)
     return w;
 }
 
-/* Julia's alignment(): the columns, from the left or from the right, that fit into `limit`
+/* Julia's alignment(): how many columns, counted from the left or from the right, fit into `limit`
  * characters. */
 static widths measure(const matrix *m, const shown *rows, const shown *columns, bool from_right,
                       int limit)
@@ -174,7 +175,8 @@ static void put_row(fx_text *text, const matrix *m, const widths *a, int64_t row
     }
 }
 
-/* The line between the upper and the lower rows: a ⋮ in column k where (k + 1) mod 5 = phase. */
+/* The line between the upper and the lower rows: a ⋮ in each column k with (k + 1) mod 5 = phase.
+ */
 static void put_dots(fx_text *text, const widths *a, int64_t phase, bool pad_right)
 {
     for (int k = 0; k < a->count; k++) {
@@ -194,7 +196,7 @@ static void put_dots(fx_text *text, const widths *a, int64_t phase, bool pad_rig
     }
 }
 
-/* The columns of a screen: all of them on the left, or some on either side of the dots. */
+/* The columns on the screen: all of them in `left`, or some on either side of the dots. */
 typedef struct layout {
     widths left, right;
     bool whole;
@@ -257,8 +259,8 @@ static bool in_the_middle(int64_t i, int64_t n)
     return n > MANY_SLICES && i >= SHOWN_SLICES && i < n - SHOWN_SLICES;
 }
 
-/* What becomes of the slice at index[2 …]: of a long axis three at either end are shown. *out_axis
- * is the axis that dots stand for. */
+/* Decides whether the slice at index[2 …] is shown: of a long axis only three at either end are.
+ * *out_axis is the axis that the dots replace. */
 static slice_kind judge_slice(const fxi_node *n, const int64_t *index, int *out_axis)
 {
     for (int i = 2; i < n->ndim; i++) {
@@ -283,8 +285,8 @@ static void put_label(fx_text *text, const fxi_node *n, const int64_t *index)
     fxi_text_put(text, "] =\n");
 }
 
-/* Goes to the next slice, stepping over all but the first of those that are left out. False at the
- * end. */
+/* Advances to the next slice and skips all omitted ones but the first, which prints as dots. False
+ * at the end. */
 static bool next_slice(const fxi_node *n, int64_t *index)
 {
     for (int i = 2; i < n->ndim; i++) {

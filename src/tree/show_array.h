@@ -6,14 +6,14 @@
 #include "text.h"
 
 /* "3×2 Matrix{Float32}", "2×3×4 Array{Float32, 3}"; brief: "2×3×4 Array{Float32,...}", as Flux
- * writes arrays among layers. Evaluates nothing. */
+ * prints arrays among layers. Evaluates nothing. */
 void fxi_array_summary(fx_text *text, const fx_array *x, bool brief);
 
-/* What Julia shows at its prompt, without a last newline. Evaluates x. */
+/* The text that Julia shows at its prompt, without a final newline. Evaluates x. */
 void fxi_array_show(fx_text *text, fx_array *x);
 
-/* The same values inside a line: "Float32[1.0 2.0; 3.0 4.0]", long axes cut. An array that is not
- * evaluated, or on a device, is summarised: the summary says where it is. */
+/* The same values on one line: "Float32[1.0 2.0; 3.0 4.0]", long axes cut. An array that is
+ * pending, or on a device, is only summarised, with its device. */
 void fxi_array_inline(fx_text *text, const fx_array *x);
 
 #endif

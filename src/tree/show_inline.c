@@ -2,8 +2,8 @@
  * _show_nonempty, show_nd): Float32[1.0 2.0; 3.0 4.0].
  *
  * As at Julia's prompt, long axes are cut: a vector of more than 20 elements shows ten at either
- * end, a matrix of more than four rows or columns two. Numbers have all their digits. Float64 and
- * Int64 need no type before the bracket.
+ * end, a matrix of more than four rows or columns shows two. Numbers are printed with all their
+ * digits. Float64 and Int64 arrays have no type before the bracket.
  */
 #include "show_array.h"
 #include "elements.h"
@@ -22,7 +22,7 @@ enum {
 
 typedef struct cells {
     const fxi_node *node;
-    const char *at; /* the first element of the array, or of one matrix of it */
+    const char *at; /* the first element of the array, or of one of its matrices */
 } cells;
 
 static int64_t stride(const cells *c, int axis)
@@ -101,7 +101,7 @@ static bool in_the_middle(int64_t i, int64_t n)
     return n > MANY_SLICES && i >= SLICES && i < n - SLICES;
 }
 
-/* Is the slice left out? The first of those left out along an axis becomes dots. */
+/* True if the slice is omitted. The first omitted slice of an axis prints as dots. */
 static bool skipped(fx_text *text, const fxi_node *n, const int64_t *index)
 {
     for (int a = 2; a < n->ndim; a++) {
@@ -121,7 +121,7 @@ static bool skipped(fx_text *text, const fxi_node *n, const int64_t *index)
     return false;
 }
 
-/* The next slice; the highest axis that went on by one, −1 at the end. */
+/* Advances to the next slice. Returns the highest axis whose index changed, −1 at the end. */
 static int advance(const fxi_node *n, int64_t *index)
 {
     for (int a = 2; a < n->ndim; a++) {
@@ -150,13 +150,13 @@ static void put_slices(fx_text *text, cells c)
             c.at += index[a] * stride(&c, a);
         put_matrix(text, &c);
     }
-    if (!last_axis) /* or Julia would read fewer axes */
+    if (!last_axis) /* without it Julia would read fewer axes */
         put_semicolons(text, c.node->ndim);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Julia has no brackets for what has no elements, but for a vector. */
+/* In Julia, an empty array has no bracket notation, except a vector. */
 static void put_empty(fx_text *text, const fx_array *x, const char *type)
 {
     const int n = fx_ndims(x);

@@ -1,4 +1,4 @@
-/* show_memory.c: the memory of a device for a person to read. */
+/* show_memory.c: prints the memory use of a device. */
 #include "text.h"
 
 #include <cflux/device.h>

@@ -1,21 +1,21 @@
-/* show_model.c: models in Flux's notation and columns, and the entry points of printing.
+/* show_model.c: prints models in Flux's notation and columns; entry points of printing.
  *
- * The rules are those of Flux 0.16 (src/layers/show.jl): a container goes over several lines when
- * one of its children is more than arrays, numbers and functions; a comment begins at column 20 at
- * the top and at column 40 inside; the total is written when there are more than two trainable
- * arrays. Sizes in bytes are those that Julia's summarysize gives for the same model on a CPU, from
- * the header and the elements of every array and the layout of every struct; on another device they
- * are the bytes of the arrays there, which is what one wants to know.
+ * The rules are those of Flux 0.16 (src/layers/show.jl): a container takes several lines if one of
+ * its children is more than arrays, numbers and functions; a comment begins at column 20 at the top
+ * level and at column 40 inside; the total is printed if there are more than two trainable arrays.
+ * Sizes in bytes equal Julia's summarysize of the same model on a CPU. For a model on another
+ * device they are the bytes of its arrays on that device, which is the number that users need
+ * there.
  *
- * Where Flux counts a tied array twice among the non-trainable ones, this counts it once.
+ * Flux counts a tied array twice among the non-trainable ones; this file counts it once.
  *
- * What has no form of Flux's own is written as Julia writes it, with values: tuples and named
- * tuples that hold no layer (a state), and structs: Affine(Float32[1.0 2.0], 0.5).
+ * Objects for which Flux has no notation are printed as Julia prints them, with values: tuples and
+ * named tuples without a layer (a state), and structs: Affine(Float32[1.0 2.0], 0.5).
  *
- * An object may be reached in very many ways: 30 pairs, each of the next one twice, are 2^30
- * leaves. Text and time stay in proportion to the objects: after FULL_LINES lines, an object of
- * several lines that was printed before is printed as Name(…), and a line ends after MOST_LINE
- * bytes.
+ * Sharing can give an object very many paths: 30 nested pairs, each holding the next pair twice,
+ * have 2^30 leaves. Two rules keep text and time proportional to the number of objects: after
+ * FULL_LINES lines, an object of several lines that was already printed becomes Name(…), and a line
+ * ends after MOST_LINE bytes.
  */
 #include "julia_number.h"
 #include "identity_map.h"
@@ -90,7 +90,7 @@ static void put_field(fx_text *text, const fxi_part *p)
     }
 }
 
-/* A name that Julia would not read as one is var"0.weight" there. */
+/* Julia writes a name that is no identifier as var"0.weight". */
 static void put_name(fx_text *text, const char *name)
 {
     bool plain = *name && !strchr("0123456789", *name);
@@ -228,7 +228,7 @@ static void put_total(fx_text *text, void *object)
 
 typedef struct page {
     fx_text *text;
-    fxi_identity_map shown; /* objects of several lines */
+    fxi_identity_map shown; /* objects already printed over several lines */
     int64_t lines;
 } page;
 
@@ -273,8 +273,8 @@ static void put_reference(fx_text *text, const fxi_part *p, int64_t indent)
     fxi_text_put(text, "# shown above\n");
 }
 
-/* Arrays of a struct or tuple inside the line with their values, arrays that have a line of their
- * own by their sizes. */
+/* Arrays of a struct or tuple are printed inside the line with their values; arrays on a line of
+ * their own are printed by their sizes. */
 static void put_line(page *to, const fxi_part *p, int64_t indent)
 {
     fx_text *text = to->text;
@@ -286,7 +286,7 @@ static void put_line(page *to, const fxi_part *p, int64_t indent)
     text->limit = 0;
     const int64_t width = fxi_text_width(text, start);
     fxi_text_put(text, indent ? "," : "");
-    const bool values = indent == 0 && fxi_tuple_list(p->object); /* a plain tuple is no layer */
+    const bool values = indent == 0 && fxi_tuple_list(p->object); /* a plain tuple is not a layer */
     if (p->is_object && p->field->kind != FX_FIELD_SHARED && !values)
         put_comment(text, p->object, indent, width);
     fxi_text_put(text, indent ? "\n" : "");
@@ -308,7 +308,7 @@ static void put_tree(page *to, const fxi_part *p, int64_t indent)
 
 /* ---- entry points ---------------------------------------------------------------------------- */
 
-/* All values in one plan; what cannot be computed is shown as such. */
+/* Evaluates all values in one plan. An array that cannot be computed prints as an error. */
 static void write_text(fx_text *text, void *object)
 {
     page to = {.text = text};

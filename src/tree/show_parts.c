@@ -1,6 +1,6 @@
-/* show_parts.c: the parts of an object as they are printed: see show_parts.h.
+/* show_parts.c: lists the parts of an object that are printed: see show_parts.h.
  *
- * An object may be reached in very many ways, so a search remembers the objects it has been in.
+ * Sharing can give an object very many paths, so searches remember the objects they visited.
  */
 #include "show_parts.h"
 #include "identity_map.h"
@@ -12,7 +12,8 @@ const fx_list *fxi_tuple_list(const void *object)
     return type && (type->flags & FX_TYPE_TUPLE) ? fxi_field_at(object, &type->fields[0]) : NULL;
 }
 
-/* A list as such, and a tuple that is a field: their items are printed in the object's own list. */
+/* A list field, or a field that holds a tuple: their items are printed in the list of the object
+ * itself. */
 static const fx_list *list_of(const void *object, const fx_field *f)
 {
     if (f->kind == FX_FIELD_LIST)
@@ -48,7 +49,7 @@ bool fxi_is_leaf(const void *object)
            (fx_type_of(object)->flags & (FX_TYPE_FUNCTION | FX_TYPE_LEAF));
 }
 
-/* Flux's _show_leaflike: what does not force its container over several lines. */
+/* Flux's _show_leaflike: true for parts that do not force their container over several lines. */
 static bool leaf_like(const fxi_part *p)
 {
     if (!p->is_object || p->field->kind == FX_FIELD_SHARED || fxi_is_leaf(p->object))
@@ -78,8 +79,8 @@ bool fxi_has_parameters(const void *object)
     return type && !fx_is_error(object) && (type->forward || !type->describe);
 }
 
-/* Does the object, or what lies in its tuples and (`structs`) plain structs, have a form of Flux's?
- * `seen` are those without. */
+/* True if the object, or anything inside its tuples and (with `structs`) its plain structs, is
+ * printed in a notation of Flux. `seen` holds the objects that are known not to be. */
 static bool find(fxi_identity_map *seen, const void *object, bool structs, int depth)
 {
     const fx_type *type = fx_type_of(object);

@@ -1,15 +1,15 @@
-/* show_parts.h: the parts of an object as they are printed. Internal. */
+/* show_parts.h: lists the parts of an object that are printed. Internal. */
 #ifndef CFLUX_SHOW_PARTS_H
 #define CFLUX_SHOW_PARTS_H
 
 #include <cflux/tree.h>
 
-/* One thing that is printed: a child, an item of a list, or a plain field. */
+/* A part that is printed: a child, an item of a list, or a plain field. */
 typedef struct fxi_part {
     const fx_field *field;
-    const void *at;   /* the field's value, for numbers */
-    void *object;     /* children, items, shared objects */
-    const char *name; /* of an item; NULL */
+    const void *at;   /* value of a number field */
+    void *object;     /* value of a child, item or shared object */
+    const char *name; /* of an item; NULL if it has none */
     bool is_object;
 } fxi_part;
 
@@ -17,24 +17,25 @@ typedef struct fxi_parts {
     const void *object;
     int field;
     int64_t item;
-    bool frozen; /* frozen fields too */
+    bool frozen; /* in a frozen field */
 } fxi_parts;
 
 bool fxi_next_part(fxi_parts *p, fxi_part *out);
 
-/* The items of a tuple; NULL when the object is none. */
+/* The items of a tuple; NULL if the object is not a tuple. */
 const fx_list *fxi_tuple_list(const void *object);
-/* NULL, an array, a function, or what walks pass by. */
+/* True for NULL, arrays, functions, and objects that walks skip. */
 bool fxi_is_leaf(const void *object);
-/* Is the object printed over several lines, were it a layer? */
+/* True if the object, were it a layer, would be printed over several lines. */
 bool fxi_expands(const void *object);
-/* Are its arrays parameters? Not those of what has a one-line form of its own and cannot be called
- * (a data loader). */
+/* True if the arrays of the object are parameters. False for objects with a one-line form of their
+ * own that cannot be called (a data loader). */
 bool fxi_has_parameters(const void *object);
-/* Is it a layer or a struct of the program's, or a tuple with one? An optimiser's state has no
- * total. */
+/* True for a layer, a struct of the program, or a tuple that holds one. Others (an optimiser's
+ * state) print no total. */
 bool fxi_holds_layer(const void *object);
-/* Is it made of tuples, structs without a form of their own, arrays and numbers alone? */
+/* True if the object consists only of tuples, structs without a form of their own, arrays and
+ * numbers. */
 bool fxi_is_plain(const void *object);
 
 #endif

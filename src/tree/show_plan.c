@@ -1,9 +1,10 @@
-/* show_plan.c: a plan for a person to read: what is computed in which step, from what, how much.
+/* show_plan.c: prints a plan: what each step computes, from which inputs, and how much.
  *
- * One line a step: its number, what it does (all instructions of an elementwise step), where its
- * inputs come from, type and size of its outputs, and for contractions the arithmetic. Inputs are
- * x0, x1, … (values that were there), literals c0, …, and steps by number; ′ marks a view. This is
- * also what the planner's golden tests compare; fx_plan_show adds bytes and a list of the inputs.
+ * Each step has one line: its number, its operation (all instructions of an elementwise step), its
+ * inputs, type and size of its outputs, and for contractions the number of floating-point
+ * operations. Inputs are x0, x1, … (values evaluated before), literals c0, …, and steps by number;
+ * ′ marks a view. The planner's golden tests compare this text; fx_plan_show adds bytes and a list
+ * of the inputs.
  */
 #include "planning.h"
 #include "text.h"
@@ -13,7 +14,7 @@
 #include <cflux/tree.h>
 #include <string.h>
 
-/* turned: the axes are in the order of memory, channels first (layout.c). */
+/* turned: print the axes in memory order, channels first (layout.c). */
 static void add_shape(fx_text *t, const fx_tensor *x, bool turned)
 {
     const int n = x->ndim;
@@ -24,7 +25,7 @@ static void add_shape(fx_text *t, const fx_tensor *x, bool turned)
     }
 }
 
-/* The step that makes a value, counted from 1; 0 when it was there before. */
+/* The step that computes a value, counted from 1; 0 for a value evaluated before. */
 static int maker_of(const fxi_plan *p, int32_t value)
 {
     for (int32_t i = 0; i < p->nsteps; i++) {
@@ -53,7 +54,8 @@ static void add_input(fx_text *t, const fxi_plan *p, const fx_step *s, int i)
 static const char *const reductions[] = {"sum",    "max",   "min", "prod", "squared deviations",
                                          "argmax", "argmin"};
 
-/* Passes are separated by |; what is computed of values of the row is in parentheses. */
+/* Separates passes with a vertical bar, and puts in parentheses the instructions that run on values
+ * of the whole row. */
 static void add_passes(fx_text *t, const fx_program *p)
 {
     int pass = 0;
@@ -117,7 +119,7 @@ static void add_work(fx_text *t, const fx_step *s)
     }
 }
 
-/* Multiplications and additions of a contraction; 0 for other steps. */
+/* Floating-point operations (multiplications and additions) of a contraction; 0 for other steps. */
 static double flops(const fx_step *s)
 {
     const double out = (double)fxi_length(s->out.ndim, s->out.shape);
@@ -125,7 +127,7 @@ static double flops(const fx_step *s)
         return 2 * out * (double)s->in[0].shape[fx_step_matmul(s)->transpose_a ? 0 : 1];
     if (s->op != FX_OP_CONV)
         return 0;
-    /* every product of one forward pass: outputs × kernel × input channels of a group */
+    /* products of one forward pass: outputs × kernel × input channels per group */
     const int kind = fx_step_conv(s)->attr.kind;
     const fx_tensor *y = kind == FX_CONV_FORWARD ? &s->out
                          : kind == FX_CONV_DATA  ? &s->in[0]
@@ -134,7 +136,7 @@ static double flops(const fx_step *s)
     return 2 * (double)fxi_length(y->ndim, y->shape) * (double)fxi_length(w->ndim - 1, w->shape);
 }
 
-/* A number of bytes as people read it. */
+/* Prints a byte count with a unit (bytes, KiB, MiB …). */
 static void add_bytes(fx_text *t, uint64_t bytes)
 {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
@@ -145,7 +147,7 @@ static void add_bytes(fx_text *t, uint64_t bytes)
     fx_text_add(t, k ? "%.1f %s" : "%.0f %s", n, units[k]);
 }
 
-/* Further outputs of a row step have shapes of their own. */
+/* The additional outputs of a row step have their own shapes. */
 static void add_row_outputs(fx_text *t, const fx_step *s)
 {
     for (int32_t k = 1; k < fx_step_outputs(s); k++) {
@@ -155,7 +157,7 @@ static void add_row_outputs(fx_text *t, const fx_step *s)
     }
 }
 
-/* Types and lengths of a foreach step's outputs. */
+/* Prints types and lengths of the outputs of a foreach step. */
 static void add_segments(fx_text *t, const fxi_plan *p, const fx_step *s)
 {
     fx_text_add(t, "%s", fx_dtype_name((fx_dtype)s->out.dtype));
@@ -191,7 +193,7 @@ static void add_step(fx_text *t, const fxi_plan *p, int32_t i, bool details)
     add_work(t, s);
     fx_text_add(t, "(");
     for (int k = 0; k < s->nin; k++) {
-        if (k) /* segments stand apart */
+        if (k) /* separate segments */
             fx_text_add(t, k % (s->nin / fx_step_segments(s)) == 0 ? "; " : ", ");
         add_input(t, p, s, k);
     }

@@ -1,12 +1,12 @@
-/* tree_walk.c: the one walk over objects: see fx_tree_walk in tree.h.
+/* tree_walk.c: the only walk over objects, used by all others: see fx_tree_walk in tree.h.
  *
- * Objects may be shared: N objects, each of which holds the next one twice, have 2^N paths. So the
- * walk remembers the rows of objects that it met in a hash table, and meets each row once. A row
- * has one object of each tree. A walk over every path, which files of arrays need, still enters an
- * object only once if nothing was taken below it.
+ * The walk visits one or more trees side by side. A row holds the corresponding object of each
+ * tree. Objects may be shared: N objects, each holding the next one twice, have 2^N paths, so the
+ * walk keeps the rows it met in a hash table and visits each row once. A walk over every path
+ * (needed for files of arrays) still enters an object only once if nothing was taken below it.
  *
  * Recursion is as deep as the nesting of the objects, at most FXI_MAX_DEPTH. A row that is met
- * while its children are walked is part of a cycle, which is an error.
+ * again while its children are walked is part of a cycle, which is an error.
  */
 #include "identity_map.h"
 #include "object_types.h"
@@ -19,18 +19,18 @@ enum { MOST_TREES = 8 };
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* What is known of a row. */
+/* State of a row: OPEN while its children are walked, FRUITFUL if something was taken below it. */
 enum { OPEN = 1, FRUITFUL = 2 };
 
 enum { FIRST_ROWS = 32, FIRST_SLOTS = 2 * FIRST_ROWS };
 typedef struct row_set {
     int width;         /* objects in a row */
-    void **rows;       /* one after the other */
-    unsigned char *is; /* OPEN, FRUITFUL */
+    void **rows;       /* all rows, `width` pointers each */
+    unsigned char *is; /* state bits: OPEN, FRUITFUL */
     int32_t n, room;
-    int32_t *slots; /* row + 1; 0: free */
+    int32_t *slots; /* hash table of row + 1; 0: empty */
     size_t nslots;  /* a power of two, at least twice n */
-    /* Small trees need no memory. */
+    /* Small trees need no allocation. */
     void *first_rows[FIRST_ROWS];
     unsigned char first_is[FIRST_ROWS];
     int32_t first_slots[FIRST_SLOTS];
@@ -60,7 +60,7 @@ static bool same_row(const row_set *s, int32_t number, void *const *row)
 static size_t slot_of(const row_set *s, void *const *row)
 {
     uint64_t h = 0;
-    for (int k = 0; k < s->width; k++) /* Knuth, volume 3, 6.4 */
+    for (int k = 0; k < s->width; k++) /* multiplicative hashing: Knuth, volume 3, 6.4 */
         h = (h ^ (uint64_t)(uintptr_t)row[k]) * 0x9E3779B97F4A7C15u;
     size_t i = (size_t)(h >> 32) & (s->nslots - 1);
     while (s->slots[i] && !same_row(s, s->slots[i] - 1, row))
@@ -115,7 +115,7 @@ static bool more_rows(row_set *s)
     return true;
 }
 
-/* The number of a row, −1 when memory is out; *out_new: it was not there before. */
+/* The number of a row, −1 if out of memory; *out_new: the row was added. */
 static int32_t row_number(row_set *s, void *const *row, bool *out_new)
 {
     const size_t bytes = (size_t)s->width * sizeof *row;
@@ -139,7 +139,7 @@ static int32_t row_number(row_set *s, void *const *row, bool *out_new)
 typedef struct walking {
     const fx_tree_walker *how;
     row_set met;
-    int64_t taken; /* places that `meet` took */
+    int64_t taken; /* number of spots that `meet` took */
     bool stopped;
     fx_status status;
 } walking;
@@ -156,7 +156,7 @@ static void fail(walking *w, fx_status status)
     w->stopped = true;
 }
 
-/* The row of a place that is to be met; −1: it is not. */
+/* The row of a spot that must be visited; −1 if it was visited already. */
 static int32_t row_to_meet(walking *w, const fx_spot *at)
 {
     bool is_new;
@@ -178,8 +178,8 @@ static int32_t row_to_meet(walking *w, const fx_spot *at)
 
 static void walk_place(walking *w, const fx_spot *at);
 
-/* Item k of a field, of an object that may have another type than the first tree's there; NULL if
- * it has no such child. */
+/* Item k of a field. The object may have another type than the one of the first tree; NULL if it
+ * has no matching child. */
 static void *child_at(void *x, const fx_type *type, const fx_field *f, int64_t k, int64_t child)
 {
     if (!x || fxi_is_array(x))
@@ -302,7 +302,8 @@ static void add_parts(path_text *t, const fx_spot *at, fx_naming_fn naming)
     for (; i < type->nfields && item >= fxi_field_children(object, &type->fields[i]); i++)
         item -= fxi_field_children(object, &type->fields[i]);
     const fx_field *f = &type->fields[i];
-    if (!(type->flags & FX_TYPE_TUPLE)) /* a tuple's items are its own, not those of a field */
+    if (!(type->flags &
+          FX_TYPE_TUPLE)) /* the items of a tuple are named directly, without the field */
         add_part(t, naming(type, f));
     if (f->kind != FX_FIELD_LIST)
         return;
@@ -328,8 +329,8 @@ typedef struct mirroring {
     const char *op;
     void *(*leaf)(void *x, void *user);
     void *user;
-    fxi_identity_map made; /* object → its tuple, or what `leaf` gave */
-    void *nothing;         /* what NULL becomes */
+    fxi_identity_map made; /* object → its tuple, or the result of `leaf` */
+    void *nothing;         /* the result of `leaf` for NULL */
     bool failed;
 } mirroring;
 

@@ -1,8 +1,8 @@
 /* tuples.c: tuples, named tuples, and access to the children of any object by number or name.
  *
  * A tuple is an object with one list. The children of an object are, in field order, its child
- * fields and the items of its lists; a list without names names nothing. Numbers, flags and shared
- * functions are no children. Children are borrowed: they live as long as the object does.
+ * fields and the items of its lists; items of a list without names have no name. Numbers, flags and
+ * shared functions are not children. Children are borrowed: they live as long as the object.
  */
 #include "tuples.h"
 #include "check_arguments.h"
@@ -49,8 +49,8 @@ static int by_name(const void *a, const void *b)
     return order ? order : (*x > *y) - (*x < *y);
 }
 
-/* The number of a name that is empty or there before, −1: there is none, −2: memory is out. Files
- * have very many names, hence not each with each. */
+/* The number of a name that is empty or a duplicate, −1 if there is none, −2 if out of memory.
+ * Sorts the names, because a file may contain too many to compare each with each. */
 static int bad_name(int n, const char *const *names)
 {
     int bad = -1;
@@ -111,7 +111,7 @@ void *fxi_named_pairs(int n, const void *const *names_and_objects)
 /* ---- children -------------------------------------------------------------------------------- */
 
 typedef struct child {
-    void **slot; /* where the pointer to it lies */
+    void **slot; /* address of the pointer to the child */
     const char *name;
 } child;
 

@@ -6,14 +6,14 @@
 
 extern const fx_type fxi_tuple_type;
 
-/* Child i; NULL if there is none. */
+/* Child i; NULL if it does not exist. */
 void *fxi_child_or_null(const void *object, int64_t i);
 
-/* Makes `value` child i of an object that nobody else uses yet. */
+/* Makes `value` child i of an object that nothing else references yet. */
 void fxi_child_set(void *object, int64_t i, void *value);
 
-/* Tuples in the shape of x: each object with children becomes a tuple, named where they are, and
- * `leaf` says what everything else becomes, NULL included. What is shared stays shared. */
+/* Builds tuples in the shape of x: each object with children becomes a tuple, named if its children
+ * have names, and `leaf` replaces everything else, NULL included. Shared objects stay shared. */
 void *fxi_mirror(const char *op, void *x, void *(*leaf)(void *x, void *user), void *user);
 
 #endif

@@ -1,16 +1,16 @@
-/* walk.c: what is made of the walk over objects (tree_walk.c): maps, which make a new object, and
- * visits, which call a function for every array once.
+/* walk.c: maps and visits, built on the walk over objects (tree_walk.c). A map makes a new object;
+ * a visit calls a function for every array once.
  *
- * A map works bottom-up and makes a new object only when some child became another one: the
- * identity map allocates nothing, and an object whose arrays all stay is the original itself, as
- * Functors.fmap does for leaves. Fields that are no children are copied by their bytes. Functions
- * and leaf types stay as they are.
+ * A map works bottom-up and makes a new object only where a child changed: the identity map
+ * allocates nothing, and an object whose arrays all stay is returned itself, as Functors.fmap does
+ * for leaves. Fields that are not children are copied byte by byte. Functions and leaf types stay
+ * unchanged.
  *
  * An array that is a view of another array of the same object (W and its transpose) is tied to it:
- * it becomes the same view of what that one becomes, and is no parameter of its own. An array that
- * is reached through a frozen field and through another one is trained.
+ * a map turns it into the same view of the mapped array, and it is not a parameter of its own. An
+ * array that is reached through a frozen field and also through another field is trained.
  *
- * A walk that fails gives the error object of what it was asked to map.
+ * A map that fails returns an error object of the type that it should have returned.
  */
 #include "walk.h"
 #include "identity_map.h"
@@ -27,8 +27,8 @@ static bool opaque(const void *object)
 
 /* ---- ties ------------------------------------------------------------------------------------ */
 
-/* The arrays of what is walked over, by node, known once the walk has met a view: most objects hold
- * none. */
+/* The arrays of the walked object, by node. Filled only when the walk meets a view, because most
+ * objects have none. */
 typedef struct ties {
     void *root;
     fxi_identity_map handles;
@@ -49,7 +49,8 @@ static void note_handle(fx_array *x, const char *path, bool trainable, void *use
     t->failed = true;
 }
 
-/* The array of the same object that x is a view of, and that is no view of another; NULL: none. */
+/* The array of the same object that x is a view of, and that is itself no view; NULL if there is
+ * none. */
 static fx_array *tied_to(ties *t, const fx_array *x)
 {
     if (!fxi_is_view(x))
@@ -73,12 +74,12 @@ typedef struct mapping {
     fx_map_user_fn f;
     fx_object_fn object; /* NULL: the walk enters every object */
     void *user;
-    fxi_identity_map made; /* array or object → what it became */
+    fxi_identity_map made; /* array or object → its mapped value */
     ties ties;
     bool failed;
 } mapping;
 
-/* Remembers what x became. */
+/* Records that x maps to y. */
 static bool became(mapping *m, void *x, void *y)
 {
     if (!m->failed && !fxi_identity_put(&m->made, x, y)) {
@@ -88,7 +89,7 @@ static bool became(mapping *m, void *x, void *y)
     return !m->failed;
 }
 
-/* What became of x; itself if it was not mapped. */
+/* The mapped value of x; x itself if it was not mapped. */
 static void *mapped(void *user, void *x)
 {
     const mapping *m = user;
@@ -98,8 +99,8 @@ static void *mapped(void *user, void *x)
 
 static void map_array(mapping *m, fx_array *x);
 
-/* What a view of another array becomes: the same view of what that one becomes, evaluated where
- * that is. */
+/* Maps a view of another array: the same view of the mapped array, evaluated on that array's
+ * device. */
 static fx_array *map_view(mapping *m, fx_array *x, fx_array *of)
 {
     map_array(m, of);
@@ -107,7 +108,7 @@ static fx_array *map_view(mapping *m, fx_array *x, fx_array *of)
     if (!y || y == of || m->failed)
         return y ? x : NULL;
     fx_array *view = fxi_view_again(x, of, y);
-    if (!view) /* of other sizes */
+    if (!view) /* the sizes changed */
         return m->f(x, m->user);
     return fx_is_evaluated(y) && fx_eval(view) != FX_OK ? fx_error_array(fx_error_status()) : view;
 }
@@ -139,7 +140,7 @@ static fx_walk map_meet(const fx_spot *at, void *user)
     return m->failed ? FX_WALK_STOP : FX_WALK_PASS;
 }
 
-/* A new object, where a child became another one. */
+/* Makes a new object if a child changed. */
 static bool map_leave(const fx_spot *at, void *user)
 {
     mapping *m = user;
@@ -203,7 +204,7 @@ void *fxi_snapshot(void *model)
 
 typedef struct visiting {
     fx_visit_fn visit;
-    fxi_visit_tied_fn tied; /* instead of `visit`, with the array that x is a view of */
+    fxi_visit_tied_fn tied; /* called instead of `visit`, with the array that x is a view of */
     void *user;
     char *path;
     int32_t room;
@@ -237,8 +238,8 @@ static fx_walk note_trained(const fx_spot *at, void *user)
     return fx_has_children(x) ? FX_WALK_ENTER : FX_WALK_PASS;
 }
 
-/* Do optimisers see the array on another path than the frozen one on which it was met? Known once
- * the walk has met a frozen array. */
+/* True if the array, met on a frozen path, is also on a path that optimisers see. Computed once,
+ * when the walk meets its first frozen array. */
 static bool trained_elsewhere(visiting *v, const fx_array *x)
 {
     void *unused;
@@ -285,7 +286,7 @@ static fx_walk visit_meet(const fx_spot *at, void *user)
     return v->failed ? FX_WALK_STOP : FX_WALK_PASS;
 }
 
-/* Returns the status of a failure, which is recorded. */
+/* Visits x. Returns the status of a failure, which is recorded. */
 static fx_status visit_with(visiting *v, void *x)
 {
     if (!x || (!v->visit && !v->tied))
@@ -298,7 +299,7 @@ static fx_status visit_with(visiting *v, void *x)
     return v->failed ? FX_STATUS_MEMORY : status;
 }
 
-/* Every array as if it were one of its own. */
+/* Visits every array, views included, as if no arrays were tied. */
 static bool visit_raw(void *x, fx_visit_fn visit, void *user)
 {
     visiting v = {.visit = visit, .user = user};

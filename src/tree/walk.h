@@ -1,11 +1,11 @@
-/* walk.h: the visit that knows ties. Internal. */
+/* walk.h: a visit that reports tied arrays. Internal. */
 #ifndef CFLUX_WALK_H
 #define CFLUX_WALK_H
 
 #include <cflux/tree.h>
 
-/* As fx_visit, without the paths, which cost time; `of` is the array of the same object that x is a
- * view of, and that is no view of another itself; NULL: x is one of its own. */
+/* Like fx_visit, without the paths, which cost time. `of` is the array of the same object that x is
+ * a view of, and that is itself no view; NULL if x is tied to none. */
 typedef void (*fxi_visit_tied_fn)(fx_array *x, fx_array *of, bool trainable, void *user);
 fx_status fxi_visit_tied(void *x, fxi_visit_tied_fn visit, void *user);
 
