@@ -23,7 +23,7 @@ enum { MOST_SIZE = 1000000000 };
 
 typedef struct julia_object {
     fx_object base;
-    const char *const *path; /* static */
+    const char *const *path; /* static lifetime */
     fx_list fields;
 } julia_object;
 
@@ -104,7 +104,7 @@ static void *arithmetic(const fxi_closure_layer *l)
     return NULL;
 }
 
-/* reshape(x, (sizes…)) */
+/* Matches reshape(x, (sizes…)). */
 static void *fixed_sizes(const fx_dims *dims)
 {
     void *items[2 * FX_MAX_DIMS];
@@ -113,7 +113,7 @@ static void *fixed_sizes(const fx_dims *dims)
     return pair(fix2, single(reshape), fxi_tuple((int)dims->n, items));
 }
 
-/* reshape(x, sizes…), in which each size is a function of x. */
+/* Matches reshape(x, sizes…) in which each size is a function of x. */
 static void *sizes_of_input(const fx_dims *dims)
 {
     void *items[2 * FX_MAX_DIMS + 1] = {FX_IDENTITY};
@@ -126,7 +126,8 @@ static void *sizes_of_input(const fx_dims *dims)
     return pair(parallel, single(reshape), fxi_tuple((int)dims->n + 1, items));
 }
 
-/* A function of Julia's that takes a number: tanh(x) of a matrix is another function there. */
+/* True for functions that Julia defines for numbers: there, tanh(x) of a matrix is the matrix
+ * function, so an array needs a broadcast. */
 static bool is_of_numbers(const void *object)
 {
     const fx_function *f = object;
@@ -152,7 +153,7 @@ void *fxi_callable_for(const void *object, bool in_chain)
 
 /* ---- read ------------------------------------------------------------------------------------ */
 
-/* The two fields of a struct of this type. */
+/* Reads the two fields of a struct of this type. */
 static bool two_fields(fxi_julia *j, fxi_bson v, const char *type, fxi_bson out[FXI_JULIA_FIELDS])
 {
     char name[FXI_JULIA_NAME];
@@ -184,7 +185,7 @@ static bool add_size(fxi_julia *j, fx_dims *dims, fxi_bson v, bool axis)
     return true;
 }
 
-/* Returns(n), Returns(:), Fix2(size, k) */
+/* Adds the size that Returns(n), Returns(:) or Fix2(size, k) stands for. */
 static bool add_function(fxi_julia *j, fx_dims *dims, fxi_bson v)
 {
     fxi_bson f[FXI_JULIA_FIELDS];
@@ -194,7 +195,7 @@ static bool add_function(fxi_julia *j, fx_dims *dims, fxi_bson v)
            add_size(j, dims, f[0], false);
 }
 
-/* A reshape whose sizes are the items of a tuple, numbers or functions after an identity. */
+/* A reshape whose sizes are the items of a tuple: numbers, or functions after an identity. */
 static void *reshape_of(fxi_julia *j, fxi_bson tuple, bool functions)
 {
     fxi_closure_layer l = {.op = 'r'};

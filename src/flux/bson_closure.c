@@ -1,9 +1,10 @@
-/* bson_closure.c: anonymous functions of Julia's that are small enough to recognise.
+/* bson_closure.c: recognises small anonymous Julia functions in a BSON file and makes layers of
+ * them.
  *
- * A file carries x -> softmax(x) as the lowered form of its method: a list of calls in which a
- * value is the argument, the result of an earlier call, a name, or a number. The few shapes that
- * stand in real chains (reshape, flatten, pooling, softmax, a broadcast function, a factor) become
- * a layer; anything else stays a node. The calls are read, never made.
+ * A file stores x -> softmax(x) as the lowered form of its method: a list of calls whose operands
+ * are the argument, the results of earlier calls, names, or numbers. The few patterns that occur in
+ * real chains (reshape, flatten, pooling, softmax, a broadcast function, a factor) become layers;
+ * everything else stays a node. The calls are only parsed, never executed.
  */
 #include "bson_objects.h"
 #include "closure_layer.h"
@@ -20,10 +21,12 @@ typedef enum value_kind { UNKNOWN = 0, ARRAY, NUMBER, COLON, DIMS, SIZE, NAME } 
 
 typedef struct value {
     value_kind kind;
-    int step; /* ARRAY: after how many layers; SIZE: of the array after so many */
+    int step; /* ARRAY: number of layers that produced it; SIZE: the same of the array whose size
+                 this is */
     double number;
     fx_dtype literal; /* NUMBER: I64, F64 or F32 */
-    fx_dims dims;     /* DIMS: as in fxi_closure_layer; SIZE: v[0], the axis in Julia's count */
+    fx_dims
+        dims; /* DIMS: as in fxi_closure_layer; SIZE: v[0], the axis counted from 1 as in Julia */
     const char *name;
 } value;
 
@@ -75,7 +78,7 @@ static value tuple_value(lowered *l, fxi_bson v)
     return t;
 }
 
-/* The argument of the method is slot 2, the method itself slot 1. */
+/* Slot 2 is the argument of the method, slot 1 the method itself. */
 static value slot(lowered *l, fxi_bson data)
 {
     int64_t k;
@@ -133,7 +136,7 @@ static value evaluate(lowered *l, fxi_bson v, int depth)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* The input of a layer is what the layer before it gave. */
+/* True if the value is the output of the newest layer, which must be the input of the next one. */
 static bool is_latest(const lowered *l, const value *v)
 {
     return v->kind == ARRAY && v->step == l->nlayers;
@@ -152,7 +155,7 @@ static value add_closure(lowered *l, const fxi_closure_layer *init)
     return add_layer(l, fxi_closure_new(init));
 }
 
-/* Adds a value to sizes; false when it is none. */
+/* Adds a value to sizes; false if it is not a size. */
 static bool add_size(const lowered *l, fx_dims *dims, const value *v)
 {
     int64_t d;
@@ -267,7 +270,7 @@ static value call(lowered *l, fxi_bson args, int depth)
 
 /* ---- the method ------------------------------------------------------------------------------ */
 
-/* The lowered code below a value: a struct CodeInfo. */
+/* Finds the lowered code below a value: a struct CodeInfo. */
 static bool find_code(fxi_julia *j, fxi_bson v, int depth, int *visits, fxi_bson *out)
 {
     char name[FXI_JULIA_NAME];

@@ -1,8 +1,8 @@
-/* bson_dict.c: the dictionaries of a BSON document: see bson_objects.h.
+/* bson_dict.c: reads the dictionaries of a BSON document: see bson_objects.h.
  *
- * BSON.jl writes a Dict or IdDict as two lists, keys and values. Either is a bare array, or, where
- * all are numbers of one type, an array of that type with packed bytes. Only a Dict with symbols
- * for keys is a plain document.
+ * BSON.jl writes a Dict or IdDict as two lists, keys and values. Either list is a bare array, or,
+ * if all items are numbers of one type, an array of that type with packed bytes. Only a Dict whose
+ * keys are symbols is a plain document.
  */
 #include "bson_objects.h"
 #include "error.h"
@@ -15,8 +15,8 @@
 
 /* A list of keys or values: a bare array, or an array of numbers with its type. */
 typedef struct series {
-    fxi_bson bare;             /* of kind NOTHING when the numbers are packed */
-    const fxi_file_type *type; /* of packed numbers */
+    fxi_bson bare;             /* kind NOTHING if the numbers are packed */
+    const fxi_file_type *type; /* type of the packed numbers */
     fxi_bson bytes;
     int64_t n;
 } series;
@@ -41,7 +41,7 @@ static bool series_of(const fxi_julia *j, fxi_bson v, series *out)
            out->n >= 0 && out->bytes.size == (uint64_t)out->n * (uint64_t)out->type->size;
 }
 
-/* Number i of packed ones, as an array without axes. */
+/* Number i of a packed list, as a 0-d array. */
 static void *packed(fxi_julia *j, const series *s, int64_t i)
 {
     fxi_bson part = s->bytes;
@@ -50,10 +50,11 @@ static void *packed(fxi_julia *j, const series *s, int64_t i)
     return fxi_bson_elements(j, s->type, part, &(const fx_dims){.n = 0});
 }
 
-/* The names that keys are in a tuple, and what they were. A name that was made is one of `made`. */
+/* Keys as names of tuple items, and the original kind of the keys. Names built for integer keys are
+ * stored in `made`. */
 typedef struct key_names {
     fxi_dict_keys kind;
-    char (*made)[24]; /* of integers */
+    char (*made)[24]; /* for integer keys */
 } key_names;
 
 static bool integer_names(fxi_julia *j, const series *keys, key_names *out, fxi_bson_list *list)
@@ -85,7 +86,7 @@ static bool integer_names(fxi_julia *j, const series *keys, key_names *out, fxi_
     return j->b->status == FX_OK;
 }
 
-/* Texts or symbols, all of one kind. */
+/* Collects names if all keys are strings, or all are symbols. */
 static bool text_names(fxi_julia *j, const series *keys, key_names *out, fxi_bson_list *list)
 {
     fxi_bson_items items = fxi_bson_items_of(keys->bare);
@@ -102,7 +103,7 @@ static bool text_names(fxi_julia *j, const series *keys, key_names *out, fxi_bso
     return good && j->b->status == FX_OK;
 }
 
-/* No key twice: readers differ in which value they take. */
+/* Refuses duplicate keys: readers differ in which value they take. */
 static bool unique(fxi_julia *j, const fxi_bson_list *list, fxi_bson where)
 {
     int32_t twice;
@@ -117,7 +118,8 @@ static bool unique(fxi_julia *j, const fxi_bson_list *list, fxi_bson where)
     return twice < 0;
 }
 
-/* Keys of other kinds, or values that do not fit them: both as they are. */
+/* For keys of other kinds, or if the numbers of keys and values differ: keeps both lists unchanged.
+ */
 static void *keys_and_values(fxi_julia *j, const char *type, fxi_bson keys, fxi_bson values,
                              int depth)
 {
@@ -165,7 +167,7 @@ void *fxi_bson_dictionary(fxi_julia *j, fxi_bson v, int depth)
     return keys_and_values(j, "Dict", first, second, depth);
 }
 
-/* A document without a tag is a Dict{Symbol,Any}. Frees the list. */
+/* Makes a Dict{Symbol,Any}, which is a document without a tag. Frees the list. */
 void *fxi_bson_symbols(fxi_julia *j, fxi_bson_list *list)
 {
     void *object = NULL;

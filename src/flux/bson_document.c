@@ -1,9 +1,9 @@
-/* bson_document.c: the values of a BSON document, checked once and then looked at where they lie.
+/* bson_document.c: checks a BSON document once and then reads its values in place.
  *
  * The check keeps its own stack of libbson's iterators. Nothing is copied: a value points into the
- * file, and looking one up walks the document it is in, which is short in the files of Flux. The
- * bytes that BSON.jl never writes (dates, regular expressions, code, …) are refused with their
- * place, because nothing in a model can mean them.
+ * file. A lookup searches the enclosing document from its start; documents in Flux's files are
+ * short. Element types that BSON.jl never writes (dates, regular expressions, code, …) are refused
+ * with their offset, because they have no meaning in a model.
  */
 #include "bson_document.h"
 #include "memory.h"
@@ -111,7 +111,7 @@ bool fxi_bson_is(fxi_bson value, const char *text)
 
 /* ---- the check ------------------------------------------------------------------------------- */
 
-/* libbson's iterator asks for an alignment that its size is no multiple of. */
+/* libbson's iterator type requires an alignment that does not divide its size. */
 typedef struct level {
     bson_iter_t iter;
 } level;
@@ -124,7 +124,7 @@ typedef struct checker {
 
 /* ---- keys, each once ------------------------------------------------------------------------- */
 
-/* Where a key was seen: `at` is its place in the file. */
+/* A key and its offset `at` in the file. */
 typedef struct key_place {
     const char *key;
     size_t at;
@@ -137,7 +137,7 @@ static int by_key(const void *a, const void *b)
     return order ? order : (x->at > y->at) - (x->at < y->at);
 }
 
-/* Refuses a key that the sorted ones hold twice, the first in the file. */
+/* Refuses duplicates among the sorted keys; reports the first one in the file. */
 static bool each_once(fxi_bytes *b, const key_place *keys, int64_t n)
 {
     const key_place *twice = NULL;
@@ -149,8 +149,8 @@ static bool each_once(fxi_bytes *b, const key_place *keys, int64_t n)
     return !twice;
 }
 
-/* Readers differ in which value of a key that is there twice they take, so that is damage. The keys
- * of an array are not looked at by any reader. */
+/* Duplicate keys are refused as damage, because readers differ in which value they take. Keys of
+ * arrays are exempt: no reader looks at them. */
 static bool unique_keys(checker *c, const uint8_t *data, size_t size)
 {
     enum { FEW = 16 };
@@ -213,7 +213,8 @@ static bool check(checker *c)
 {
     while (c->depth > 0) {
         bson_iter_t *iter = &c->stack[c->depth - 1].iter;
-        const size_t at = place(c, iter, 0); /* libbson forgets it when something is wrong */
+        const size_t at =
+            place(c, iter, 0); /* saved now: after an error libbson no longer knows the position */
         if (bson_iter_next(iter)) {
             if (!check_value(c, iter))
                 return false;

@@ -1,10 +1,10 @@
-/* bson_format.c: BSON, Flux's own format, as one of the formats of files. */
+/* bson_format.c: registers BSON, Flux's own format, as a file format. */
 #include "bson_objects.h"
 #include "bson_version.h"
 #include "bson_write.h"
 #include "formats.h"
 
-/* A document says how long it is and ends in a zero byte. */
+/* Detects BSON: a document begins with its length and ends with a zero byte. */
 static bool sniff(const fxi_bytes *file)
 {
     fxi_bytes start = *file;

@@ -1,4 +1,4 @@
-/* bson_julia.c: what Julia wrote into a BSON document: references, names of types, tuples of
+/* bson_julia.c: decodes what BSON.jl writes for Julia values: references, type names, tuples of
  * numbers.
  */
 #include "bson_julia.h"
@@ -6,14 +6,15 @@
 
 #include <string.h>
 
-/* Files of Flux have a handful of references for each array; this many are no model. */
+/* Limits against hostile files. Flux's files have a handful of references per array; no model has
+ * this many. */
 enum { MAX_REFERENCES = 300000, FREE_OBJECTS = 20000, BYTES_PER_OBJECT = 150 };
 
 static const fxi_bson nothing = {FXI_BSON_NOTHING, 0, {0}};
 
 /* ---- references ------------------------------------------------------------------------------ */
 
-/* A model of Keras as JSON, which is a document too. */
+/* True for a Keras model as JSON, which the BSON check also accepts as a document. */
 static bool is_keras(fxi_julia *j)
 {
     static const char *const keys[] = {"class_name", "keras_version", "model_config"};
@@ -98,7 +99,7 @@ static void join(char name[FXI_JULIA_NAME], size_t *at, const char *part)
     *at += n > 0 && (size_t)n < FXI_JULIA_NAME - *at ? (size_t)n : 0;
 }
 
-/* Packages that older Julias put into Main. */
+/* Packages that older Julia versions put into Main. */
 static bool is_package(fxi_bson part)
 {
     static const char *const names[] = {"Flux", "NNlib", "Tracker", "Zygote", "Optimisers"};
@@ -108,8 +109,9 @@ static bool is_package(fxi_bson part)
     return false;
 }
 
-/* Older Julias write Main.Base.Dict for Base.Dict, Main.Flux.Dense for Flux.Dense; a user's own
- * type is Main.Encoder. */
+/* Joins a path with dots and drops Main where it is redundant: older Julia versions write
+ * Main.Base.Dict for Base.Dict and Main.Flux.Dense for Flux.Dense. A user's own type is
+ * Main.Encoder. */
 static void join_path(fxi_bson path, char name[FXI_JULIA_NAME])
 {
     fxi_bson_items items = fxi_bson_items_of(path);
@@ -169,10 +171,11 @@ int fxi_julia_fields(const fxi_julia *j, fxi_bson v, fxi_bson fields[FXI_JULIA_F
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* Names in Julia's Core, and in the table of element types; what is written comes first. */
+/* Names in Julia's Core, and in the table of element types. The writer uses the rows with `written`
+ * set. */
 static const struct {
     const char *julia, *file;
-    fx_dtype dtype; /* what is written under this name */
+    fx_dtype dtype; /* the library's dtype for this name */
     bool written;
 } elements[] = {
     {"Float32", "F32", FX_DTYPE_F32, true}, {"Float64", "F64", FX_DTYPE_F64, true},
@@ -217,7 +220,7 @@ bool fxi_julia_integer(const fxi_julia *j, fxi_bson v, int64_t *out)
     return v.kind == FXI_BSON_INT;
 }
 
-/* A number that is a struct of bytes: Float32 1e-5 is ac c5 27 37. */
+/* Reads a number that is stored as a struct of bytes: Float32 1e-5 is ac c5 27 37. */
 static bool boxed(const fxi_julia *j, fxi_bson v, double *out)
 {
     const fxi_bson data = fxi_julia_get(j, v, "data");
@@ -265,7 +268,7 @@ static const struct {
     const char *name;
     fx_function *function;
 } functions[] = {FXI_FUNCTIONS(ROW)
-                 /* other names for the same: NNlib's faster ones differ in the last bits */
+                 /* faster versions in NNlib of the same functions; the last bits differ */
                  {"tanh_fast", &fxi_function_tanh},
                  {"sigmoid_fast", &fxi_function_sigmoid}};
 #undef ROW

@@ -1,9 +1,9 @@
-/* bson_julia.h: what Julia wrote into a BSON document: references, names of types, tuples of
+/* bson_julia.h: decodes what BSON.jl writes for Julia values: references, type names, tuples of
  * numbers. Internal.
  *
- * BSON.jl lowers every value to a document with a `tag`; what occurs more than once stands in the
- * list `_backrefs` and is pointed to. Nothing here runs, builds or looks up what a file names:
- * names are compared with the few that are known.
+ * BSON.jl writes every value as a document with a `tag`. A value that occurs more than once is
+ * stored in the list `_backrefs` and referenced from there. No code of a file runs, and no type or
+ * function is looked up by name: names are only compared with a fixed list.
  */
 #ifndef CFLUX_BSON_JULIA_H
 #define CFLUX_BSON_JULIA_H
@@ -19,45 +19,48 @@ typedef struct fxi_julia {
     fxi_bytes *b;
     fxi_bson root;
     fxi_bson *refs; /* the values of _backrefs */
-    void **made;    /* and the objects made of them so far */
+    void **made;    /* the object made for each of them so far; NULL if none */
     int32_t nrefs;
-    int64_t objects, max_objects; /* made so far, and the bound that keeps memory in proportion */
-    int lists;                    /* chains around the value whose layers are a list */
-    int newest;                   /* version of Flux that may have written it; 0: not known yet */
+    int64_t objects, max_objects; /* objects made so far, and their limit, which keeps memory
+                                     proportional to the file */
+    int lists;                    /* number of enclosing chains whose layers are a list */
+    int newest; /* newest version of Flux that may have written the file; 0: not determined yet */
 } fxi_julia;
 
-/* Opens the references of a document; false: recorded. fxi_julia_close in either case. */
+/* Opens the references of a document; false on failure (recorded). Call fxi_julia_close in either
+ * case. */
 bool fxi_julia_open(fxi_julia *j, fxi_bytes *b, fxi_bson root);
 void fxi_julia_close(fxi_julia *j);
 
-/* The number (from 0) of the reference that the value is, or −1. */
+/* The index (from 0) of the reference that the value is, −1 if it is none. */
 int32_t fxi_julia_reference(const fxi_julia *j, fxi_bson v);
-/* The value itself, behind any references; kind NOTHING when they go round in a circle. */
+/* The value with all references resolved; kind NOTHING for a cycle of references. */
 fxi_bson fxi_julia_value(const fxi_julia *j, fxi_bson v);
-/* Entry `key` of a tagged document, behind references. */
+/* Entry `key` of a tagged document, with references resolved. */
 fxi_bson fxi_julia_get(const fxi_julia *j, fxi_bson document, const char *key);
 bool fxi_julia_tagged(fxi_bson document, const char *tag);
 
-/* The name of a type, without Main, Base and Core before it: "Flux.Dense", "Float32", "NamedTuple";
- * "" when it is no type. */
+/* The name of a type, without a leading Main, Base or Core: "Flux.Dense", "Float32", "NamedTuple";
+ * "" if the value is not a type. */
 void fxi_julia_type_name(const fxi_julia *j, fxi_bson type, char name[FXI_JULIA_NAME]);
-/* The name of the type of a struct, "" when the value is none. */
+/* The type name of a struct, "" if the value is not a struct. */
 void fxi_julia_struct_name(const fxi_julia *j, fxi_bson v, char name[FXI_JULIA_NAME]);
 
-/* The fields of a struct, behind references; their number, −1 when it has no fields. */
+/* The fields of a struct with references resolved. Returns their number, −1 if it has no fields. */
 int fxi_julia_fields(const fxi_julia *j, fxi_bson v, fxi_bson fields[FXI_JULIA_FIELDS]);
 
-/* Numbers: an integer, a float of any kind, a tuple of integers. */
+/* Read numbers: an integer, a float of any type, a tuple of integers. False for other values. */
 bool fxi_julia_integer(const fxi_julia *j, fxi_bson v, int64_t *out);
 bool fxi_julia_number(const fxi_julia *j, fxi_bson v, double *out);
 bool fxi_julia_dims(const fxi_julia *j, fxi_bson v, fx_dims *out);
 
-/* What elements of a Julia type become; NULL when the library has nothing like it. */
+/* The element type that the library uses for a Julia type; NULL if it has none. */
 const fxi_file_type *fxi_julia_elements(const fxi_julia *j, fxi_bson type);
-/* The name in Julia's Core of an element type: "Float32". */
+/* The name of an element type in Julia's Core: "Float32". */
 const char *fxi_julia_dtype_name(fx_dtype dtype);
 
-/* The function of the library that the value names, a singleton like NNlib.#relu; NULL: none. */
+/* The library's function for a value that is a Julia function, a singleton like NNlib.#relu; NULL
+ * if there is none. */
 fx_function *fxi_julia_function(const fxi_julia *j, fxi_bson v);
 fx_function *fxi_julia_function_named(const char *name);
 

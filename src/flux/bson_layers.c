@@ -1,10 +1,10 @@
-/* bson_layers.c: layers from the structs that Flux 0.6 to 0.16 wrote for them.
+/* bson_layers.c: makes layers from the structs that Flux 0.6 to 0.16 wrote.
  *
- * A struct in a file is a list of fields without names; which they are follows from the type and
- * from how many there are, because every version that changed a layer changed that number too (or
- * kept the positions). The table of a layer (cflux/layer.h) lists these forms. The values become
- * options, from which the layer's own constructor makes it; children that are no options replace
- * those of the new layer. Layers that the library does not have become nodes.
+ * A struct in a file is a list of fields without names. Type and field count identify the fields,
+ * because every version that changed a layer also changed the count (or kept the positions). The
+ * table of a layer (cflux/layer.h) lists these forms. The field values become options for the
+ * layer's own constructor; children that no option sets then replace those of the new layer. Layers
+ * that the library does not have become nodes.
  */
 #include "bson_objects.h"
 #include "bson_version.h"
@@ -14,7 +14,7 @@
 #include <cflux/nn.h>
 #include <string.h>
 
-/* A struct that is being read as one form of a layer. */
+/* A struct being read as one form of a layer. */
 typedef struct fields {
     fxi_julia *j;
     fxi_bson v[FXI_JULIA_FIELDS];
@@ -24,7 +24,7 @@ typedef struct fields {
     const fx_layer *layer;
     const fx_flux_form *form;
     char *options, *self; /* the option struct, and a struct of the layer's type */
-    uint64_t read;        /* rows that the form has, a bit each */
+    uint64_t read;        /* rows that the form has, one bit each */
 } fields;
 
 /* ---- values of fields ------------------------------------------------------------------------ */
@@ -34,7 +34,7 @@ static bool is_array_of(const void *object, int ndims)
     return object && fx_is_array(object) && (ndims < 0 || fx_ndims(object) == ndims);
 }
 
-/* The array of a field; NULL when it is something else or has another number of axes (−1: any). */
+/* The array in a field; NULL for other values and for another number of axes (−1: any). */
 static fx_array *array_at(fields *f, int i, int ndims)
 {
     void *object = i < f->n ? fxi_bson_object(f->j, f->v[i], f->depth + 1) : NULL;
@@ -62,9 +62,9 @@ static bool bool_at(fields *f, int i, bool *out)
     return v.kind == FXI_BSON_BOOL;
 }
 
-/* Whether a layer trains. Before Flux 0.10 the field was a Bool, true from the start, and meant
- * "unless testmode! says otherwise": that is automatic now. Later versions with as many fields have
- * nothing there until they are told. */
+/* Reads whether a layer is in training mode. Before Flux 0.10 the field was a Bool, initially true,
+ * that meant "unless testmode! says otherwise"; this is now the automatic mode. Later versions with
+ * the same field count store nothing until the user sets a mode. */
 static void active_at(fields *f, int i, fx_active *out)
 {
     bool active;
@@ -74,7 +74,7 @@ static void active_at(fields *f, int i, fx_active *out)
                                                          : FX_ACTIVE_ON;
 }
 
-/* Julia counts axes from 1. Colon is the default, all of them. */
+/* Reads axes, which Julia counts from 1. Colon is the default: all axes. */
 static bool axes_at(fields *f, int i, fx_axes *out)
 {
     fx_dims dims;
@@ -95,7 +95,7 @@ static bool axes_at(fields *f, int i, fx_axes *out)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Options that say whether a child is there follow the child. */
+/* Sets the option that says whether a child exists from the child itself. */
 static void note_presence(fields *f, size_t member, bool there)
 {
     for (int i = 0; i < f->layer->nrows; i++) {
@@ -109,7 +109,7 @@ static void note_presence(fields *f, size_t member, bool there)
     }
 }
 
-/* The array of a field, which is an option or a member; nothing and false are none. */
+/* Reads an array field into an option or a member; nothing and false mean no array. */
 static bool take_array(fields *f, int i, const fx_layer_row *row)
 {
     const int ndims = row->kind == FX_OPTION_VECTOR ? 1 : row->kind == FX_OPTION_MATRIX ? 2 : -1;
@@ -120,7 +120,8 @@ static bool take_array(fields *f, int i, const fx_layer_row *row)
     return x || is_nothing(f, i);
 }
 
-/* Flux.Scale, until 0.12 Flux.Diagonal, has the members scale and bias; else there is none. */
+/* Reads a Flux.Scale (Flux.Diagonal until 0.12) into the members scale and bias; both stay NULL for
+ * other values. */
 static bool take_scale(fields *f, int i)
 {
     char type[FXI_JULIA_NAME];
@@ -143,7 +144,7 @@ static bool take_scale(fields *f, int i)
     return true;
 }
 
-/* A member that is no option. */
+/* Reads a member that is not an option. */
 static bool take_member(fields *f, int i, const fx_layer_row *row)
 {
     const fx_field *field = fxi_field_of_row(f->type, row);
@@ -164,7 +165,8 @@ static bool take_member(fields *f, int i, const fx_layer_row *row)
     }
 }
 
-/* The value of field i; flags of children wait until all children are there. */
+/* Reads the value of field i. Flags that describe children are read later, when all children are
+ * known. */
 static bool take_value(fields *f, int i, const fx_layer_row *row)
 {
     void *to = f->options + row->option;
@@ -207,7 +209,7 @@ static bool take_value(fields *f, int i, const fx_layer_row *row)
     }
 }
 
-/* A flag of a child says what the child says. */
+/* A flag that describes a child must agree with that child. */
 static bool flag_fits(fields *f, int i, const fx_layer_row *row)
 {
     bool flag;
@@ -215,7 +217,7 @@ static bool flag_fits(fields *f, int i, const fx_layer_row *row)
            (bool_at(f, i, &flag) && flag == *(const bool *)(f->options + row->option));
 }
 
-/* The values of all fields; false: they are not those of this form. */
+/* Reads the values of all fields; false if they do not match this form. */
 static bool take_form(fields *f)
 {
     const char *at = f->form->fields;
@@ -241,7 +243,8 @@ static bool callable(const void *object)
     return type && (type->forward || (type->flags & FX_TYPE_FUNCTION));
 }
 
-/* A tuple of layers, a named tuple, and in Flux 0.6 and for long chains a list. */
+/* Makes a container. Its layers are a tuple or a named tuple; in Flux 0.6, and for long chains, a
+ * list. */
 static void *container(fields *f)
 {
     const bool in_list = fxi_julia_value(f->j, f->v[0]).kind == FXI_BSON_ARRAY;
@@ -265,8 +268,8 @@ static bool same_sizes(fx_array *a, fx_array *b)
     return same;
 }
 
-/* A child of the file takes the place of the one that the constructor made; false: there is none,
- * or it has other sizes. */
+/* Replaces a child that the constructor made by the child from the file; false if the constructor
+ * made none, or one of other sizes. */
 static bool put_child(const fx_layer_row *row, fields *f, void *made)
 {
     void *child = *fxi_child_slot(row, f->self), **slot = fxi_child_slot(row, made);
@@ -285,8 +288,8 @@ static size_t plain_size(fx_field_kind kind)
                                    : sizeof(double);
 }
 
-/* Members that are no options, from the file into the new layer; `made`, an error array that stands
- * among the children, or NULL when something does not fit. */
+/* Moves the members that are not options from the file into the new layer. Returns `made`, an error
+ * array found among the children, or NULL if something does not fit. */
 static void *completed(fields *f, void *made)
 {
     for (int i = 0; i < f->layer->nrows; i++) {
@@ -305,7 +308,7 @@ static void *completed(fields *f, void *made)
     return made;
 }
 
-/* The newest version of Flux that may have written the file: found out once. */
+/* The newest version of Flux that may have written the file, computed once. */
 static int newest(fxi_julia *j)
 {
     if (j->newest == 0) {
@@ -328,7 +331,7 @@ static void *read_as(fields *f)
     return fx_is_error(made) ? made : completed(f, made);
 }
 
-/* The layer of the first form with so many fields whose values fit; NULL: there is none. */
+/* Tries the layer's forms with this field count; NULL if the values fit none. */
 static void *layer_of(fields *f)
 {
     const size_t size = *(const size_t *)f->layer->defaults;

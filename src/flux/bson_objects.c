@@ -1,10 +1,10 @@
-/* bson_objects.c: the objects that a BSON document of Julia's describes.
+/* bson_objects.c: makes objects from the values of a BSON document that Julia wrote.
  *
- * A whitelist of tags and types: layers of Flux that the library has become its layers, containers
- * become tuples, and every other struct becomes a node that keeps its name and its children, so
- * that arrays in it stay reachable. Nothing that a file names is looked up or run. What a file
- * refers to twice is one object, which keeps shared weights shared; something that contains itself
- * (the records of a Tracker-era optimiser do) is nothing in that place.
+ * Tags and types are a fixed list: layers of Flux that the library has become its layers,
+ * containers become tuples, and every other struct becomes a node that keeps its name and its
+ * children, so that its arrays stay reachable. No name in a file is looked up or executed. A value
+ * that a file references twice becomes one object, so shared weights stay shared. A value that
+ * contains itself (a record of a Tracker-era optimiser) becomes NULL at the inner position.
  */
 #include "bson_objects.h"
 #include "bson_callable.h"
@@ -82,7 +82,7 @@ bool fxi_bson_list_unique(const fxi_bson_list *list, int32_t *out_twice)
     return true;
 }
 
-/* A named tuple where the names allow it, else a node of this type. Frees the list. */
+/* Makes a named tuple if the names allow it, otherwise a node of this type. Frees the list. */
 static void *named(fxi_julia *j, const char *type, fxi_bson_list *list)
 {
     bool good = list->n <= MOST_NAMES;
@@ -132,7 +132,7 @@ static void *node_of(fxi_julia *j, const char *type, fxi_bson container, int dep
 void *fxi_bson_elements(fxi_julia *j, const fxi_file_type *type, fxi_bson data, const fx_dims *size)
 {
     uint64_t sizes[2 * FX_MAX_DIMS];
-    for (int64_t i = 0; i < size->n; i++) /* the table of types takes the slowest axis first */
+    for (int64_t i = 0; i < size->n; i++) /* the table of types expects the slowest axis first */
         sizes[i] = (uint64_t)size->v[size->n - 1 - i];
     fxi_bytes part =
         fxi_bytes_part(j->b, fxi_bson_place(j, data), data.size, "the elements of an array");
@@ -148,7 +148,7 @@ void *fxi_bson_elements(fxi_julia *j, const fxi_file_type *type, fxi_bson data, 
     return x;
 }
 
-/* What has elements of another kind keeps its bytes. */
+/* An array of an unsupported element type keeps its raw bytes. */
 static void *other_elements(fxi_julia *j, fxi_bson v, fxi_bson data, int depth)
 {
     char element[FXI_JULIA_NAME], name[FXI_JULIA_NAME + 8];
@@ -209,7 +209,7 @@ const char *fxi_bson_key_text(const fxi_julia *j, fxi_bson v)
 
 /* ---- named tuples ---------------------------------------------------------------------------- */
 
-/* Names from one container, values from another. */
+/* Takes names from one container and values from another. */
 static void *pairs(fxi_julia *j, const char *type, fxi_bson keys, fxi_bson values, int depth)
 {
     fxi_bson_list list = {0};
@@ -235,13 +235,13 @@ static void *named_tuple(fxi_julia *j, fxi_bson v, int depth)
                  depth);
 }
 
-/* Tracker-era arrays: what tracks them, the data, their gradient. */
+/* Tracker-era arrays, whose fields are tracker, data and gradient. */
 static void *tracked_array(fxi_julia *j, fxi_bson v, int depth)
 {
     return fxi_bson_object(j, fxi_bson_at(fxi_julia_get(j, v, "data"), 1), depth + 1);
 }
 
-/* Flux.params(m): a list of arrays, in a buffer since Zygote 0.4. */
+/* Flux.params(m): a list of arrays; since Zygote 0.4 inside a buffer. */
 static void *parameters(fxi_julia *j, fxi_bson v, int depth)
 {
     char name[FXI_JULIA_NAME];
@@ -271,7 +271,7 @@ static const struct {
     {"Flux.Tracker.Params", parameters},
 };
 
-/* Arrays of devices: their elements are not in the file. */
+/* True for arrays of a GPU, whose elements are not in the file. */
 static bool on_a_gpu(fxi_julia *j, fxi_bson v, const char *type)
 {
     static const char *const names[] = {"CuArray", "ROCArray", "MtlArray", "oneArray"};
@@ -329,7 +329,7 @@ static void *symbol(fxi_julia *j, fxi_bson v, int depth)
     return fxi_file_text(text ? text : "", text ? strlen(text) : 0);
 }
 
-/* Types and modules as values: their names. */
+/* Types and modules used as values become their names. */
 static void *type_name(fxi_julia *j, fxi_bson v, int depth)
 {
     char name[FXI_JULIA_NAME];
@@ -389,7 +389,8 @@ static char being_made;
 static void *referenced(fxi_julia *j, int32_t k, int depth)
 {
     if (!j->made[k]) {
-        const bool again = fxi_julia_reference(j, j->refs[k]) >= 0; /* adds no level but then */
+        const bool again = fxi_julia_reference(j, j->refs[k]) >=
+                           0; /* only a reference to a reference adds a level */
         j->made[k] = &being_made;
         j->made[k] = fxi_bson_object(j, j->refs[k], depth + again);
     }
@@ -432,8 +433,8 @@ static void *load(fxi_bytes *b)
     return object;
 }
 
-/* All objects are the caller's scope's, because one of them may be all that the caller keeps. What
- * went wrong on the way is an error, whoever noticed it. */
+/* The caller's scope owns all objects, because the caller may keep any one of them. Any failure on
+ * the way makes the result an error, whichever function noticed it. */
 void *fxi_bson_load(fxi_bytes *b)
 {
     const fx_error earlier = fxi_error_begin();

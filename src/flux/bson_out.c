@@ -1,11 +1,12 @@
-/* bson_out.c: the bytes of a BSON document, counted or written: see bson_out.h.
+/* bson_out.c: counts or writes the bytes of a BSON document: see bson_out.h.
  *
- * The library writes these bytes itself because libbson's writer stops the program when it finds no
- * memory, and a library may not exchange libbson's allocator: the program may use libbson too.
+ * The library writes these bytes itself for two reasons: libbson's writer aborts the process when
+ * it runs out of memory, and libbson's allocator is global, so a library must not replace it while
+ * the program may use libbson too.
  *
- * The format (bsonspec.org): a document is its length in 32 bits, little endian, its elements and a
- * zero byte; the length counts all of them. An element is a byte for its type, its key with a zero
- * byte, and its value.
+ * The format (bsonspec.org): a document is its length (32 bits, little endian), its elements and a
+ * zero byte; the length counts all of them. An element is a type byte, its zero-terminated key, and
+ * its value.
  */
 #include "bson_out.h"
 
@@ -23,7 +24,7 @@ enum {
     TYPE_INT64 = 18
 };
 
-/* The place of the next n bytes; NULL when they are only counted or do not fit. */
+/* The address of the next n bytes; NULL while only counting, or if they do not fit. */
 static uint8_t *take(fxi_bson_out *o, int64_t n)
 {
     const int64_t at = o->at;
@@ -62,7 +63,7 @@ int64_t fxi_bson_begin(fxi_bson_out *o, const char *key, bool array)
     if (key)
         element(o, array ? TYPE_ARRAY : TYPE_DOCUMENT, key);
     const int64_t begun = o->at;
-    number(o, 0, 4); /* the length, which the end fills in */
+    number(o, 0, 4); /* length, filled in by fxi_bson_end */
     return begun;
 }
 
@@ -116,6 +117,6 @@ void *fxi_bson_binary(fxi_bson_out *o, const char *key, int64_t n)
 {
     element(o, TYPE_BINARY, key);
     number(o, (uint64_t)n, 4);
-    number(o, 0, 1); /* subtype: bytes of no special meaning */
+    number(o, 0, 1); /* subtype: generic bytes */
     return take(o, n);
 }

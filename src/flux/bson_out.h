@@ -1,7 +1,7 @@
-/* bson_out.h: the bytes of a BSON document, counted or written. Internal.
+/* bson_out.h: counts or writes the bytes of a BSON document. Internal.
  *
- * The same calls are made twice: first with no memory, which counts the bytes, then with a buffer
- * of exactly that size. Nothing here allocates, so nothing here can run out of memory.
+ * The caller makes the same calls twice: first without memory, to count the bytes, then with a
+ * buffer of exactly that size. Nothing here allocates, so nothing here can run out of memory.
  */
 #ifndef CFLUX_BSON_OUT_H
 #define CFLUX_BSON_OUT_H
@@ -11,13 +11,13 @@
 #include <stdint.h>
 
 typedef struct fxi_bson_out {
-    uint8_t *bytes;   /* NULL: the bytes are only counted */
+    uint8_t *bytes;   /* NULL: only count the bytes */
     int64_t capacity; /* of bytes */
-    int64_t at;       /* bytes of the document so far; more than the capacity: it did not fit */
+    int64_t at;       /* bytes of the document so far; more than the capacity if it did not fit */
 } fxi_bson_out;
 
-/* A document or an array inside: what is put between the two calls belongs to it. `key` is NULL for
- * the document of the whole file. */
+/* Begins a nested document or array: everything put before fxi_bson_end belongs to it. `key` is
+ * NULL for the root document. */
 int64_t fxi_bson_begin(fxi_bson_out *o, const char *key, bool array);
 void fxi_bson_end(fxi_bson_out *o, int64_t begun);
 
@@ -27,8 +27,8 @@ void fxi_bson_int32(fxi_bson_out *o, const char *key, int32_t v);
 void fxi_bson_int64(fxi_bson_out *o, const char *key, int64_t v);
 void fxi_bson_double(fxi_bson_out *o, const char *key, double v);
 void fxi_bson_text(fxi_bson_out *o, const char *key, const char *text);
-/* n bytes: their place in the buffer, for the caller to fill in; NULL when they are only counted or
- * do not fit. */
+/* Adds n bytes. Returns their address, which the caller fills in; NULL while only counting, or if
+ * they do not fit. */
 void *fxi_bson_binary(fxi_bson_out *o, const char *key, int64_t n);
 
 #endif

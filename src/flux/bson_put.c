@@ -1,6 +1,6 @@
-/* bson_put.c: the pieces of which BSON.jl's documents are made: see bson_put.h.
+/* bson_put.c: writes the building blocks of BSON.jl's documents: see bson_put.h.
  *
- * The order of keys is that of the files Flux wrote: tag, type, size, data; tag, params, name.
+ * The order of keys is that of files written by Flux: tag, type, size, data; tag, params, name.
  */
 #include "bson_put.h"
 #include "bson_julia.h"
@@ -130,7 +130,8 @@ void fxi_put_single(fxi_bson_writer *w, const char *key, const char *const *path
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
-/* The elements are read into the document itself; while bytes are counted they are not looked at.
+/* Reads the elements directly into the document. While bytes are only counted, the elements are not
+ * read.
  */
 static void put_elements(fxi_bson_writer *w, const char *key, fx_array *x)
 {
@@ -140,7 +141,7 @@ static void put_elements(fxi_bson_writer *w, const char *key, fx_array *x)
         w->status = fx_read_into(x, to, n);
 }
 
-/* Numbers that BSON has: false when it has none like this array of no axes. */
+/* Writes a 0-d array as a BSON number; false if BSON has no number of its type. */
 static bool put_number(fxi_bson_writer *w, const char *key, fx_array *x)
 {
     union {
@@ -173,7 +174,8 @@ void fxi_put_array(fxi_bson_writer *w, const char *key, fx_array *x)
     check_utf8(w, key, key);
     if (put_number(w, key, x))
         return;
-    if (n == 1 && fx_eltype(x) == FX_DTYPE_U8) { /* Vector{UInt8} is BSON's own */
+    if (n == 1 &&
+        fx_eltype(x) == FX_DTYPE_U8) { /* BSON.jl writes a Vector{UInt8} as BSON's own binary */
         put_elements(w, key, x);
         return;
     }

@@ -1,5 +1,4 @@
-/* bson_put.h: the pieces of which BSON.jl's documents are made: tags, paths, types. Internal.
- */
+/* bson_put.h: writes the building blocks of BSON.jl's documents: tags, paths, types. Internal. */
 #ifndef CFLUX_BSON_PUT_H
 #define CFLUX_BSON_PUT_H
 
@@ -9,7 +8,7 @@
 
 typedef struct fxi_bson_writer {
     const char *op;
-    const char *entry; /* of the file, whose object is being written */
+    const char *entry; /* name of the file's entry being written */
     fx_status status;
     fxi_bson_out out;
 } fxi_bson_writer;
@@ -18,7 +17,8 @@ enum { FXI_INDEX_KEY = 16 };
 /* The key of item i of an array: "0", "1", … */
 const char *fxi_index_key(int64_t i, char text[FXI_INDEX_KEY]);
 
-/* fxi_bson_begin and the others of bson_out.h; a key or text that is not UTF-8 is an error. */
+/* These call fxi_bson_begin and the other functions of bson_out.h, and refuse a key or text that is
+ * not UTF-8. */
 int64_t fxi_put_begin(fxi_bson_writer *w, const char *key, bool array);
 void fxi_put_end(fxi_bson_writer *w, int64_t begun);
 void fxi_put_null(fxi_bson_writer *w, const char *key);
@@ -26,27 +26,27 @@ void fxi_put_bool(fxi_bson_writer *w, const char *key, bool v);
 void fxi_put_int(fxi_bson_writer *w, const char *key, int64_t v);
 void fxi_put_text(fxi_bson_writer *w, const char *key, const char *text);
 
-/* A document that begins with its tag. */
+/* Begins a document whose first element is its tag. */
 int64_t fxi_put_tagged(fxi_bson_writer *w, const char *key, const char *tag);
 void fxi_put_symbol(fxi_bson_writer *w, const char *key, const char *name);
 /* size: […] */
 void fxi_put_sizes(fxi_bson_writer *w, int n, const int64_t *sizes);
 
-/* {tag: datatype, params: […], name: path}: the parameters come between the two calls. A path ends
- * with NULL: {"Flux", "Dense", NULL}. */
+/* {tag: datatype, params: […], name: path}. The parameters are put between the two calls. A path
+ * ends with NULL: {"Flux", "Dense", NULL}. */
 typedef struct fxi_bson_type {
     int64_t type, params;
 } fxi_bson_type;
 fxi_bson_type fxi_put_type_begin(fxi_bson_writer *w, const char *key);
 void fxi_put_type_end(fxi_bson_writer *w, fxi_bson_type t, const char *const *path);
 void fxi_put_path(fxi_bson_writer *w, const char *const *path);
-/* A type without parameters. */
+/* Puts a type without parameters. */
 void fxi_put_plain_type(fxi_bson_writer *w, const char *key, const char *const *path);
 void fxi_put_core_type(fxi_bson_writer *w, const char *key, const char *name);
-/* The only value of a type. */
+/* Puts the only value of a singleton type. */
 void fxi_put_single(fxi_bson_writer *w, const char *key, const char *const *path);
 
-/* An array, or a number that BSON has none like: its type and its bytes. */
+/* Puts an array, or a number for which BSON has no type: as its type and its bytes. */
 void fxi_put_array(fxi_bson_writer *w, const char *key, fx_array *x);
 void fxi_put_array_type(fxi_bson_writer *w, const char *key, const fx_array *x);
 

@@ -63,7 +63,7 @@ static const char *const broadcast[] = {"Main", "Base", "Broadcast", "#broadcast
 static const char *const scale_path[] = {"Flux", "Scale", NULL};
 static const char *const fix1_path[] = {"Main", "Base", "Fix1", NULL};
 
-/* A layer that is being described. */
+/* A layer being described. */
 typedef struct described {
     const void *self;
     const fx_type *type;
@@ -76,7 +76,7 @@ static const void *member(const described *d, const fx_layer_row *row)
     return (const char *)d->self + row->member;
 }
 
-/* The member of that name; NULL. */
+/* The member of that name; NULL if there is none. */
 static const void *child_named(const described *d, const char *name)
 {
     const int i = fxi_row_named(d->layer, name);
@@ -89,7 +89,8 @@ static fxi_item act_of(const described *d)
     return object(act ? act : FX_IDENTITY);
 }
 
-/* Flux.Scale, with the activation in it; without it the activation alone, for every element. */
+/* The Flux.Scale, with the activation inside. A layer without affine parameters has only the
+ * activation, broadcast over the elements. */
 static fxi_item scale_of(const described *d)
 {
     if (child_named(d, "scale"))
@@ -107,7 +108,7 @@ static fxi_item real(described *d, const fx_layer_row *row, bool single_precisio
     return single_precision ? float32(v) : float64(v);
 }
 
-/* An absent bias is false, any other absent child nothing. */
+/* A missing bias is written as false, any other missing child as nothing. */
 static fxi_item child(const described *d, const fx_layer_row *row)
 {
     const void *x = *fxi_child_slot(row, d->self);
@@ -127,11 +128,11 @@ static fxi_item active(int64_t state)
 static fxi_item axes(const fx_dims *d)
 {
     fxi_item item = d->n ? dims(d) : single(colon);
-    item.integer = d->n > 0; /* what the writer adds: axes are counted from 0 here */
+    item.integer = d->n > 0; /* added by the writer, because axes here count from 0 */
     return item;
 }
 
-/* By what the member is. */
+/* Describes a plain field by the type of its member. */
 static fxi_item plain(described *d, const fx_layer_row *row)
 {
     const fx_field *f = fxi_field_of_row(d->type, row);
@@ -183,7 +184,7 @@ static fxi_item item_of(described *d, const fx_layer_row *row)
     }
 }
 
-/* "Flux.Dense" becomes Flux, Dense; a name without modules is one of Main. */
+/* Splits "Flux.Dense" into Flux and Dense. A name without modules belongs to Main. */
 static void split_name(const char *name, fxi_shape *s)
 {
     int n = 0;
@@ -197,7 +198,7 @@ static void split_name(const char *name, fxi_shape *s)
     s->path = s->own_path;
 }
 
-/* "#stride" is how many numbers the field stride has, "weight" the type of that field. */
+/* "#stride" is the length of the tuple in field stride, "weight" the type of that field. */
 static fxi_param param_of(const fx_flux_form *form, const fxi_shape *s, fxi_word word)
 {
     const bool count = *word.from == '#';
@@ -222,7 +223,7 @@ static void fill_layer(described *d, const fx_flux_form *form, fxi_shape *s)
     s->lost = d->lost;
 }
 
-/* The newest form stands last. */
+/* Uses the newest form, which is the final one in the table. */
 static bool shape_of_layer(const void *x, fxi_shape *out)
 {
     described d = {.self = x, .type = fx_type_of(x)};
@@ -236,7 +237,7 @@ static bool shape_of_layer(const void *x, fxi_shape *out)
     return true;
 }
 
-/* The Flux.Scale of a layer. */
+/* Describes the Flux.Scale of a layer. */
 static void scale(const void *x, fxi_shape *s)
 {
     const described d = {.self = x, .type = fx_type_of(x), .layer = fx_layer_of(fx_type_of(x))};
@@ -248,7 +249,7 @@ static void scale(const void *x, fxi_shape *s)
     memcpy(s->params, params, sizeof params);
 }
 
-/* Base.Fix1(broadcast, act) */
+/* Describes Base.Fix1(broadcast, act). */
 static void fix1(const void *x, fxi_shape *s)
 {
     const described d = {.self = x, .type = fx_type_of(x), .layer = fx_layer_of(fx_type_of(x))};
@@ -267,7 +268,8 @@ static fxi_item two(fx_dtype type, double a, double b)
         fxi_tuple(2, (void *const[]){fxi_full(type, a, 0, NULL), fxi_full(type, b, 0, NULL)}));
 }
 
-/* The fields of our rules are Flux's in its order, but for the two numbers of beta. */
+/* The fields of the library's rules are those of Optimisers.jl in the same order, except that beta
+ * is two numbers here. */
 static void rule(const void *x, fxi_shape *s)
 {
     const fx_type *type = fx_type_of(x);
@@ -292,7 +294,8 @@ static void rule(const void *x, fxi_shape *s)
         s->params[i] = type_of(i);
 }
 
-/* What Optimisers.jl remembers: nothing, an array, or two and the powers of β in their type. */
+/* The state of one array in Optimisers.jl: nothing, an array, or two arrays and the powers of β in
+ * their type. */
 static void leaf(const void *x, fxi_shape *s)
 {
     fxi_leaf l;
@@ -312,7 +315,7 @@ static void leaf(const void *x, fxi_shape *s)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct {
-    const char *const path[3]; /* its last part is the name of the library's type */
+    const char *const path[3]; /* the final part is the name of the library's type */
     int nitems, nparams;
     void (*fill)(const void *x, fxi_shape *s);
 } rules[] = {
@@ -321,7 +324,8 @@ static const struct {
     {{"Optimisers", "Adam"}, 3, 3, rule},     {{"Optimisers", "AdamW"}, 5, 4, rule},
 };
 
-/* A program's own type may have the name of a rule or a leaf. */
+/* Comparing the name alone is not enough: a program's own type may have the name of a rule or a
+ * leaf. */
 static bool shape_of_rule(const void *x, fxi_shape *out)
 {
     fxi_leaf l;

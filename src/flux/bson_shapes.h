@@ -1,4 +1,4 @@
-/* bson_shapes.h: layers and rules as structs of Julia's packages. Internal. */
+/* bson_shapes.h: describes layers and rules as structs of Julia's packages. Internal. */
 #ifndef CFLUX_BSON_SHAPES_H
 #define CFLUX_BSON_SHAPES_H
 
@@ -10,24 +10,24 @@ typedef struct fxi_shape fxi_shape;
 
 /* The value of a field. */
 typedef enum fxi_item_kind {
-    FXI_ITEM_OBJECT = 0, /* an array, function, layer, tuple; NULL is nothing */
-    FXI_ITEM_LAYER,      /* an object that a chain calls with an array */
+    FXI_ITEM_OBJECT = 0, /* an array, function, layer or tuple; NULL is Julia's nothing */
+    FXI_ITEM_LAYER,      /* an object that a chain applies to an array */
     FXI_ITEM_BOOL,
     FXI_ITEM_INT,
     FXI_ITEM_FLOAT32,
     FXI_ITEM_FLOAT64,
-    FXI_ITEM_DIMS,     /* a tuple of integers */
-    FXI_ITEM_LIST,     /* the layers of a chain: a tuple of objects, or a named tuple */
-    FXI_ITEM_SINGLE,   /* the only value of a type: Base.Colon, Random.TaskLocalRNG, … */
-    FXI_ITEM_SCALE,    /* the Flux.Scale of a LayerNorm */
+    FXI_ITEM_DIMS,   /* a tuple of integers */
+    FXI_ITEM_LIST,   /* the layers of a chain: a tuple of objects, or a named tuple */
+    FXI_ITEM_SINGLE, /* the only value of a singleton type: Base.Colon, Random.TaskLocalRNG, … */
+    FXI_ITEM_SCALE,  /* the Flux.Scale of a LayerNorm */
     FXI_ITEM_BROADCAST /* Base.Fix1(broadcast, act) */
 } fxi_item_kind;
 
 typedef struct fxi_item {
     fxi_item_kind kind;
-    const void *object; /* OBJECT, LIST (fx_list), DIMS (fx_dims), SCALE and BROADCAST: the layer */
+    const void *object; /* OBJECT, LIST (fx_list), DIMS (fx_dims); SCALE and BROADCAST: the layer */
     const char *const *path; /* SINGLE */
-    int64_t integer;         /* also of a Bool */
+    int64_t integer;         /* also for a Bool */
     double number;
 } fxi_item;
 
@@ -39,16 +39,16 @@ typedef struct fxi_param {
 
 struct fxi_shape {
     const char *const *path; /* {"Flux", "Dense", NULL} */
-    const char *names;       /* of the fields, "weight bias σ"; NULL: found by the type's name */
-    const char *lost;        /* what of the object the struct does not say; NULL: nothing */
+    const char *names; /* field names, "weight bias σ"; NULL: look them up by the type's name */
+    const char *lost; /* what the struct cannot store of the object, for a message; NULL: nothing */
     int nitems, nparams;
     fxi_item items[FXI_SHAPE_FIELDS];
     fxi_param params[FXI_SHAPE_PARAMS];
-    const char *own_path[FXI_SHAPE_PATH + 1]; /* what path points to where the name was split */
+    const char *own_path[FXI_SHAPE_PATH + 1]; /* storage for `path` if the name was split */
     char own_name[120];
 };
 
-/* The struct that the object, or the item, is in Flux; false when it is none. */
+/* The struct that Flux has for the object or the item; false if it has none. */
 bool fxi_shape_of(const void *object, fxi_shape *out);
 bool fxi_shape_of_item(const fxi_item *item, fxi_shape *out);
 

@@ -1,8 +1,8 @@
-/* bson_version.c: which versions of Flux and Julia wrote a BSON document.
+/* bson_version.c: determines which versions of Flux and Julia wrote a BSON document.
  *
- * No file says so. But every change of a layer changed the number of its fields, arrays were
- * Tracker's until Flux 0.9, and an anonymous function has the version of Julia in its type. All the
- * structs of the document narrow the range together.
+ * Files do not store the version. But every change of a layer changed its field count, arrays were
+ * Tracker's until Flux 0.9, and the type of an anonymous function holds the version of Julia. Each
+ * struct in the document narrows the range of versions.
  */
 #include "bson_version.h"
 #include "error.h"
@@ -23,7 +23,7 @@ static void narrow(versions *v, fxi_flux_range r)
     v->flux.until = r.until < v->flux.until ? r.until : v->flux.until;
 }
 
-/* Modules that came and went. */
+/* Modules that existed only in some versions. */
 static const struct {
     const char *module;
     fxi_flux_range range;
@@ -33,7 +33,7 @@ static const struct {
     {"MLUtils.", {1300, FXI_FLUX_LAST}},
 };
 
-/* The name of an anonymous function's type is a struct whose first field is Julia's version. */
+/* The type name of an anonymous function is a struct whose first field is Julia's version. */
 static void look_at_julia(versions *v, fxi_bson value)
 {
     fxi_bson fields[FXI_JULIA_FIELDS];
@@ -95,7 +95,8 @@ static void flux_text(fxi_flux_range r, char *text, size_t size)
         snprintf(text, size, "Flux %s or earlier", until);
 }
 
-/* Damage that only the guess looks at is no reason to refuse a file: loading may never come there.
+/* Damage that only this guess notices must not refuse the file, because loading may never read that
+ * part. So the status is restored.
  */
 static void guess(versions *v, fxi_bson root)
 {
@@ -108,7 +109,7 @@ static void guess(versions *v, fxi_bson root)
     fxi_error_end(&earlier);
 }
 
-/* A version from a text, "0.14" (its last one) or "0.16.10"; −1: it is none. */
+/* Parses a version: "0.14" (its latest patch) or "0.16.10"; −1 if it is not a version. */
 static int version_of(const char *text)
 {
     char *end;
@@ -116,11 +117,12 @@ static int version_of(const char *text)
         return -1;
     const long minor = strtol(text + 2, &end, 10);
     const bool patched = *end == '.' && end[1] && strchr("0123456789", end[1]);
-    const long patch = patched ? strtol(end + 1, &end, 10) : 99; /* the last of the minor version */
+    const long patch =
+        patched ? strtol(end + 1, &end, 10) : 99; /* the latest patch of the minor version */
     return *end || minor > 99 || patch > 99 ? -1 : (int)(100 * minor + patch);
 }
 
-/* What fx_load_flux_version said; 0: nothing. */
+/* The version set by fx_load_flux_version; 0: none. */
 static _Thread_local int chosen;
 
 fx_status fx_load_flux_version(const char *version)

@@ -1,15 +1,15 @@
-/* bson_write.c: objects as the BSON that Flux reads.
+/* bson_write.c: writes objects as BSON that Flux can read.
  *
- * Every struct carries its exact type, parameters included, because BSON.jl makes an empty one of
- * that type and converts the fields to the types that it says. The order of keys is that of the
- * files Flux wrote: tag, type, size, data; tag, params, name. What is reached twice
- * (an array, the Leaf of an optimiser, a layer) stands once in _backrefs, so that it is shared
- * again after loading, and a file is no longer than its objects are many.
+ * Every struct is written with its exact type, parameters included, because BSON.jl allocates a
+ * struct of that type and converts the fields to the types that it declares. The order of keys is
+ * that of files written by Flux: tag, type, size, data; tag, params, name. An object that is
+ * reached twice (an array, the Leaf of an optimiser, a layer) is written once, in _backrefs. It is
+ * shared again after loading, and the file size stays proportional to the number of objects.
  *
- * The document is made twice: first its bytes are counted, which needs no memory and reads no
- * array, then they are written into a buffer of that size (bson_out.h). What does not fit into the
- * 32 bits that BSON counts in, and a text that is not UTF-8, which no reader takes, are refused
- * before anything is written.
+ * The document is produced twice: first its bytes are counted, which needs no memory and reads no
+ * array, then they are written into a buffer of that size (bson_out.h). A document too large for
+ * BSON's 32-bit lengths, and a text that is not UTF-8, which no reader accepts, are refused before
+ * anything is written.
  */
 #include "bson_write.h"
 #include "bson_callable.h"
@@ -31,22 +31,23 @@
 
 enum { MOST_BYTES = INT32_MAX - 1 };
 
-/* An array or a Leaf, and when the walk came by it. */
+/* An array or a Leaf, and its position in the order of the walk. */
 typedef struct shared {
     const void *object;
     int32_t order;
 } shared;
 
 typedef struct writer {
-    fxi_bson_writer base; /* first: what bson_put.h takes */
+    fxi_bson_writer base; /* first member, so that functions of bson_put.h accept it */
     const char *path;     /* of the file, for messages */
-    shared *shared;       /* every object reached; then those that are reached twice */
+    shared *shared;       /* every object reached; find_ties keeps only those reached twice */
     int32_t nshared, capacity;
     int32_t nties;
-    fxi_identity_map seen; /* objects that the first walk was in */
+    fxi_identity_map seen; /* objects that the first walk entered */
     fxi_identity_map ties; /* object → its number in _backrefs */
-    const void *defining;  /* the object in _backrefs that is being written, until it is met */
-    bool types;            /* some type is written by reference */
+    const void *defining;  /* the object in _backrefs whose definition is being written; reset when
+                              it is met */
+    bool types;            /* some type is written as a reference */
 } writer;
 
 static void put_value(writer *w, const char *key, fxi_item item, int depth);
@@ -80,8 +81,8 @@ static void note(writer *w, const void *object)
     w->nshared += w->base.status == FX_OK;
 }
 
-/* Every array that has axes, every Leaf, and every other object with children; objects are walked
- * when they are reached first. */
+/* Collects every array with axes, every Leaf, and every other object with children. An object is
+ * entered only the first time. */
 static void collect(writer *w, const void *object, int depth)
 {
     fxi_leaf leaf;
@@ -107,8 +108,8 @@ static void collect(writer *w, const void *object, int depth)
         collect(w, fx_child(object, i), depth + 1);
 }
 
-/* Leaves those that stand there more than once, each once, in the order of the walk: the same
- * objects make the same file. */
+/* Keeps one entry for each object that was collected more than once, in the order of the walk, so
+ * that the same objects always give the same file. */
 static void find_ties(writer *w)
 {
     shared *s = w->shared;
@@ -125,8 +126,8 @@ static void find_ties(writer *w)
                 fx_fail(FX_STATUS_MEMORY, w->base.op, "no memory for a list of objects");
 }
 
-/* The number in _backrefs, from 1, of a tied object, or of its type, which stands behind all
- * objects; 0: it has none, or is what is being written there. */
+/* The number in _backrefs, from 1, of a tied object, or of its type (types follow all objects); 0
+ * if it has none, or if this is its own definition. */
 static int64_t tie_of(writer *w, const fxi_item *item, bool type)
 {
     void *number = NULL;
@@ -155,7 +156,7 @@ static const fx_function *function_of(const void *object)
                                                                                             : NULL;
 }
 
-/* Where Julia has the function, and its type's name there: NNlib.#relu. */
+/* The module of a function in Julia, and the name of its type there: NNlib.#relu. */
 static void function_path(writer *w, const fx_function *f, char name[80], const char *path[4])
 {
     int n = 0;
@@ -187,7 +188,8 @@ static const fx_list *list_of(const fxi_item *item)
     return tuple ? &((const fx_tuple_object *)item->object)->items : NULL;
 }
 
-/* A chain may name some of its layers only; Julia's has all names or none. */
+/* True if every layer is named. A chain here may name only some of its layers; in Julia all or none
+ * have names. */
 static bool is_named(const fx_list *list)
 {
     for (int64_t i = 0; list->names && i < list->n; i++)
@@ -201,7 +203,7 @@ static fxi_item item_of(const fx_list *list, int64_t i, fxi_item_kind kind)
     return (fxi_item){.kind = kind, .object = list->items[i]};
 }
 
-/* A tuple, or a list of values. */
+/* Puts a tuple, or a list of values. */
 static void put_items(writer *w, const char *key, const fx_list *list, fxi_item_kind kind,
                       int depth)
 {
@@ -262,7 +264,7 @@ static const fxi_dict_object *dict_of(const fxi_item *item)
     return item->kind == FXI_ITEM_OBJECT ? fxi_file_dict_of(item->object) : NULL;
 }
 
-/* BSON.jl takes a document with this key for something else. */
+/* BSON.jl would not read a document with this key as a plain dictionary. */
 static bool is_plain_document(const fxi_dict_object *d)
 {
     for (int64_t i = 0; i < d->items.n; i++)
@@ -327,7 +329,7 @@ static void put_dict(writer *w, const char *key, const fxi_dict_object *d, int d
     fxi_put_end(&w->base, dict);
 }
 
-/* Tuples of integers; Julia counts the axes of a Dropout from 1. */
+/* Puts a tuple of integers. Julia counts the axes of a Dropout from 1. */
 static void put_dims(writer *w, const char *key, const fxi_item *item)
 {
     const fx_dims *d = item->object;
@@ -359,7 +361,8 @@ static bool all_numbers(const fxi_shape *s)
     return s->nparams > 0;
 }
 
-/* MaxPool{2,4}: Julia makes an array of parameters that are all integers, and writes it as one. */
+/* MaxPool{2,4}: if all type parameters are integers, Julia collects them into an integer array,
+ * which BSON.jl writes as an array. */
 static void put_number_params(writer *w, const fxi_shape *s)
 {
     const int64_t params = fxi_put_tagged(&w->base, "params", "array");
@@ -425,7 +428,7 @@ static void unknown(writer *w, const void *object)
             text);
 }
 
-/* The value (or the type) of an object that is neither a struct nor a list. */
+/* Puts the value (or the type) of an object that is neither a struct nor a list. */
 static void put_object(writer *w, const char *key, const void *object, bool type)
 {
     const fx_function *f = function_of(object);
@@ -452,7 +455,7 @@ static void put_object(writer *w, const char *key, const void *object, bool type
     }
 }
 
-/* Numbers become arrays without axes, and closures become objects of Julia's types. */
+/* Replaces numbers by 0-d arrays, and closures by objects of Julia's types. */
 static fxi_item as_written(fxi_item item)
 {
     if (item.kind == FXI_ITEM_FLOAT32 || item.kind == FXI_ITEM_FLOAT64)
@@ -486,7 +489,8 @@ static bool stopped(writer *w, const fxi_item *item, int depth)
                                  FXI_IO_MAX_DEPTH);
     else if (w->base.out.at > MOST_BYTES && w->base.status == FX_OK)
         w->base.status = too_long(w);
-    else if (error && w->base.status == FX_OK) /* made for writing: there was no memory */
+    else if (error &&
+             w->base.status == FX_OK) /* an object made for writing failed: out of memory */
         w->base.status =
             fx_is_array(item->object) ? fx_array_status(item->object) : FX_STATUS_MEMORY;
     return w->base.status != FX_OK;
@@ -572,7 +576,7 @@ static void put_backrefs(writer *w)
     fxi_put_end(&w->base, list);
 }
 
-/* The document into `bytes`, or counted (NULL); its length. */
+/* Writes the document into `bytes`, or only counts it (NULL). Returns its length. */
 static int64_t put_document(writer *w, uint8_t *bytes, int64_t capacity, const fxi_saving *what)
 {
     w->base.out = (fxi_bson_out){.bytes = bytes, .capacity = capacity};
@@ -636,6 +640,7 @@ fx_status fxi_bson_save(fxi_file_out *out, const fxi_saving *what)
     if (status == FX_OK)
         status = save(out, &flux);
     fxi_free(objects);
-    const fx_status recorded = fxi_error_end(&earlier); /* while objects were made for writing */
+    const fx_status recorded =
+        fxi_error_end(&earlier); /* failures while objects were made for writing */
     return status == FX_OK ? recorded : status;
 }

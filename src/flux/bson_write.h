@@ -1,4 +1,4 @@
-/* bson_write.h: objects as the BSON that Flux reads. Internal. */
+/* bson_write.h: writes objects as BSON that Flux can read. Internal. */
 #ifndef CFLUX_BSON_WRITE_H
 #define CFLUX_BSON_WRITE_H
 

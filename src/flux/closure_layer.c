@@ -1,4 +1,4 @@
-/* closure_layer.c: the layer that a small anonymous function of Julia becomes. */
+/* closure_layer.c: the layer type for small anonymous Julia functions: see closure_layer.h. */
 #include "closure_layer.h"
 
 #include <cflux/ops.h>

@@ -1,24 +1,23 @@
-/* closure_layer.h: the layer that a small anonymous function of Julia becomes. Internal.
- */
+/* closure_layer.h: the layer type for small anonymous Julia functions. Internal. */
 #ifndef CFLUX_CLOSURE_LAYER_H
 #define CFLUX_CLOSURE_LAYER_H
 
 #include <cflux/tree.h>
 
-/* x -> reshape(x, sizes…), or x -> x .* number and its like. A size of −1 is what is left, −1 − k
- * the input's size of axis k, which Julia counts from 1. */
+/* x -> reshape(x, sizes…), or arithmetic with a number such as x -> x .* number. Among sizes, −1 is
+ * the remaining size, and −1 − k the size of the input's axis k, counted from 1 as in Julia. */
 typedef struct fxi_closure_layer {
     fx_object base;
     fx_dims dims;
-    int64_t op; /* 'r' reshape, or one of * + - / */
+    int64_t op; /* 'r' for reshape, or one of * + - / */
     bool number_first;
     double number;
-    int64_t literal; /* the fx_dtype of the number in Julia: I64, F64 or F32 */
+    int64_t literal; /* the fx_dtype that the number has in Julia: I64, F64 or F32 */
 } fxi_closure_layer;
 
-/* The layer, owned by the scope; base is ignored. */
+/* Makes the layer, owned by the scope; init->base is ignored. */
 void *fxi_closure_new(const fxi_closure_layer *init);
-/* NULL when the object is no such layer. */
+/* NULL if the object is not a closure layer. */
 const fxi_closure_layer *fxi_closure_of(const void *object);
 
 #endif

@@ -1,4 +1,4 @@
-/* file_dict.c: a dictionary of Julia's: see file_dict.h. */
+/* file_dict.c: a dictionary read from a Julia file: see file_dict.h. */
 #include "file_dict.h"
 
 static const fx_field dict_fields[] = {

@@ -1,7 +1,7 @@
-/* file_dict.h: a dictionary of Julia's. Internal.
+/* file_dict.h: a dictionary read from a Julia file. Internal.
  *
- * It is a named tuple to everything but BSON, which writes it as a dictionary again: the names are
- * its keys, numbers as text.
+ * All code but BSON sees it as a named tuple whose names are the keys (numbers as text). BSON
+ * writes it as a dictionary again.
  */
 #ifndef CFLUX_FILE_DICT_H
 #define CFLUX_FILE_DICT_H
@@ -12,14 +12,14 @@ typedef enum fxi_dict_keys { FXI_KEYS_SYMBOL, FXI_KEYS_STRING, FXI_KEYS_INT } fx
 
 typedef struct fxi_dict_object {
     fx_object base;
-    fx_list items; /* as in fx_tuple_object */
+    fx_list items; /* same member as in fx_tuple_object */
     fxi_dict_keys keys;
-    bool by_identity; /* an IdDict */
+    bool by_identity; /* an IdDict, which compares keys by identity */
 } fxi_dict_object;
 
-/* Names and children are copied. */
+/* Makes a dictionary. Copies names and children. */
 void *fxi_file_dict(const fxi_dict_object *init);
-/* NULL when the object is none. */
+/* NULL if the object is not a dictionary. */
 const fxi_dict_object *fxi_file_dict_of(const void *object);
 
 #endif

@@ -1,7 +1,6 @@
-/* file_node.c: what a file holds and the library has no type for.
+/* file_node.c: a struct read from a file for which the library has no type: see file_node.h.
  *
- * The name of a node is a text that its copies share: walks pass it by, and it is freed with the
- * last of them.
+ * Copies of a node share its name, a text that walks skip; the final copy frees it.
  */
 #include "file_node.h"
 #include "memory.h"

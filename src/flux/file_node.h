@@ -1,22 +1,22 @@
-/* file_node.h: what a file holds and the library has no type for. Internal.
+/* file_node.h: a struct read from a file for which the library has no type. Internal.
  *
- * A node keeps the name and the children of a struct, so that the arrays in it stay reachable by
- * path; a text is a string or a name. Both are objects like any other: walks, maps and printing
- * know them. A node may stand among layers; to call it is an error that says what it is.
+ * A node keeps the name and the children of the struct, so that its arrays stay reachable by path.
+ * A text is a string or a name. Both are ordinary objects: walks, maps and printing work on them. A
+ * node may be one of the layers of a chain; calling it is an error that names its type.
  */
 #ifndef CFLUX_FILE_NODE_H
 #define CFLUX_FILE_NODE_H
 
 #include <cflux/tree.h>
 
-/* A text of n bytes, which are copied. */
+/* Makes a text; copies its n bytes. */
 void *fxi_file_text(const char *text, size_t n);
-/* Its bytes, terminated; NULL when the object is no text. */
+/* The terminated bytes of a text; NULL if the object is not a text. */
 const char *fxi_file_text_of(const void *object);
 
-/* A node; children and names (NULL: none) are copied. */
+/* Makes a node; copies children and names (NULL: no names). */
 void *fxi_file_node(const char *name, int n, const char *const *names, void *const *children);
-/* Its name, "Main.Encoder"; NULL when the object is no node. */
+/* The name of a node, "Main.Encoder"; NULL if the object is not a node. */
 const char *fxi_file_node_name(const void *object);
 
 #endif

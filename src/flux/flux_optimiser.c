@@ -1,12 +1,13 @@
-/* flux_optimiser.c: optimiser states between Flux's files and fx_update.
+/* flux_optimiser.c: converts optimiser states between Flux's files and fx_update.
  *
- * Optimisers.jl keeps a tree with the names of Flux's fields, a Leaf where the model has an array;
- * ours has the names of our fields. Both go through fx_flux_state, which is the model in Flux's
- * shape with our arrays in it: walking it beside a tree says which Leaf is which array's. The
- * optimisers of Flux until 0.14 are one object with a dictionary from arrays to what they remember.
+ * Optimisers.jl keeps a tree with the names of Flux's fields and a Leaf for each array of the
+ * model; this library's tree has its own field names. Both are matched through fx_flux_state, which
+ * is the model in Flux's structure with the library's arrays: walking it beside a tree tells which
+ * Leaf belongs to which array. An optimiser of Flux up to 0.14 is one object with a dictionary from
+ * arrays to their state.
  *
- * What does not fit is found out before anything is made, so that a file's optimiser may be tried
- * on every model of the file.
+ * Everything is checked before anything is made, so an optimiser of a file can be tried on every
+ * model of that file.
  */
 #include "flux_optimiser.h"
 #include "error.h"
@@ -26,8 +27,8 @@
 #include <string.h>
 
 static const char OP[] = "flux_optimiser";
-/* Arrays of a dictionary are compared with those of a model, each with each: so many steps may that
- * take while a file is loaded, and when the program asks. */
+/* Budget for comparing the arrays of a dictionary with those of a model, each with each: in steps,
+ * while a file is loaded, and when the program asks for the match. */
 enum { WORK_OF_LOADING = 400000, WORK_OF_ASKING = 100 * WORK_OF_LOADING };
 static const char TOO_MUCH[] = "there are too many arrays to compare";
 static const char NEW[] = "Optimisers.", OLD[] = "Flux.Optimise."; /* modules */
@@ -36,15 +37,15 @@ typedef struct pair {
     void *array, *leaf;
 } pair;
 
-/* Which leaf is which array's. */
+/* The correspondence of leaves and arrays. */
 typedef struct matching {
     pair *pairs;
     int32_t n, capacity;
-    void *old; /* an optimiser of Flux until 0.14; NULL: there are leaves */
+    void *old; /* an optimiser of Flux up to 0.14; NULL: the file has leaves */
     bool no_memory;
-    fx_status status; /* of walks that could not go on */
-    int64_t work;     /* steps that comparing values may still take */
-    char why[300];    /* why it does not fit; "" */
+    fx_status status; /* of walks that failed */
+    int64_t work;     /* remaining budget of steps for comparing values */
+    char why[300];    /* why it does not fit; "" if it fits */
 } matching;
 
 static bool unfit(matching *m, const char *format, ...) FXI_PRINTF(2, 3);
@@ -97,7 +98,7 @@ static fx_walk look_for_leaf(const fx_spot *at, void *user)
     return *found ? FX_WALK_STOP : is_branch(at) ? FX_WALK_ENTER : FX_WALK_PASS;
 }
 
-/* *io_status: the first failure of such walks. */
+/* io_status collects the first failure of these walks. */
 static bool has_leaf(void *object, fx_status *io_status)
 {
     bool found = false;
@@ -139,7 +140,7 @@ static fx_walk match_place(const fx_spot *at, void *user)
     return FX_WALK_STOP;
 }
 
-/* The leaves of a tree and the arrays in the same places of x. */
+/* Pairs the leaves of a tree with the arrays at the same positions of x. */
 static bool match(matching *m, void *tree, void *x)
 {
     void *const both[] = {tree, x};
@@ -163,7 +164,8 @@ static void sort_pairs(matching *m)
         qsort(m->pairs, (size_t)m->n, sizeof *m->pairs, by_array);
 }
 
-/* The leaf of an array, or what a dictionary has for it; NULL: none. Pairs are sorted. */
+/* The leaf of an array, or its entry in a dictionary; NULL if there is none. Requires sorted pairs.
+ */
 static void *leaf_of(const matching *m, void *array)
 {
     const pair key = {array, NULL};
@@ -180,7 +182,7 @@ static const struct {
 } rules[] = {{"Descent", "Descent", 0}, {"Momentum", "Momentum", 1}, {"Nesterov", "Nesterov", 1},
              {"Adam", "Adam", 2},       {"ADAM", "Adam", 2},         {"AdamW", "AdamW", 2}};
 
-/* A child by name; NULL when there is none. */
+/* The child with this name; NULL if there is none. */
 static void *child(const void *object, const char *name)
 {
     for (int64_t i = 0; i < fx_count(object); i++)
@@ -200,7 +202,7 @@ static void take_number(void *object, double *out)
         *out = fx_item(object);
 }
 
-/* Two numbers: a tuple, or a vector. */
+/* Reads two numbers from a tuple or a vector. */
 static bool two_numbers(void *object, double out[2])
 {
     const bool vector = object && fx_is_array(object) && fx_length(object) == 2;
@@ -214,7 +216,7 @@ static bool two_numbers(void *object, double out[2])
     return true;
 }
 
-/* The numbers of a rule that the file has. */
+/* Reads the numbers of a rule that the file stores. */
 static fx_adjust_args arguments(void *node, bool *out_couple)
 {
     FXI_DEFAULT_OPTIONS(fx_adjust_args, FXI_ADJUST_ARGS, a);
@@ -232,17 +234,17 @@ static fx_adjust_args arguments(void *node, bool *out_couple)
     return a;
 }
 
-/* The parts of what a file holds for one array, whichever library wrote it. */
+/* What a file stores for one array, in either library's format. */
 typedef struct parts {
     void *rule;  /* a node */
-    void *state; /* what the rule remembers of the array; NULL: nothing */
-    void *decay; /* the number of a WeightDecay that follows the rule; NULL: none */
+    void *state; /* state that the rule keeps for the array; NULL: none */
+    void *decay; /* number of a WeightDecay that follows the rule; NULL: none */
     bool frozen;
     bool old;
 } parts;
 
-/* Adam and a WeightDecay after it: AdamW before both libraries had it as a rule. A chain of one is
- * that one. */
+/* Adam followed by a WeightDecay is AdamW, from before both libraries had it as a rule. A chain of
+ * one rule is that rule. */
 static void open_chain(parts *p)
 {
     if (!is_named(p->rule, "Optimisers.OptimiserChain") &&
@@ -301,7 +303,7 @@ static void *state_at(const parts *p, int i, int n)
     return n == 1 ? p->state : tuple && fx_count(p->state) == 3 ? fx_child(p->state, i) : NULL;
 }
 
-/* Does the library take the rule's numbers? A file may hold any. */
+/* True if the library accepts the rule's numbers; a file may contain any. */
 static bool takes_rule(matching *m, int row, const parts *p)
 {
     FXI_SCOPE;
@@ -329,7 +331,8 @@ static bool fits(matching *m, const parts *p, const void *x)
            unfit(m, "%s has no powers of beta", fxi_file_node_name(p->rule));
 }
 
-/* Is it the model's array? A file that was loaded twice has other arrays with the same values. */
+/* True if the key has the values of the model's array. Identity is not enough: a file that was
+ * loaded twice has other arrays with the same values. */
 static bool same_values(fx_array *x, fx_array *key)
 {
     FXI_SCOPE;
@@ -346,7 +349,7 @@ static bool same_values(fx_array *x, fx_array *key)
     return same;
 }
 
-/* The arrays of an old optimiser's dictionary and what it remembers of them. */
+/* Pairs the arrays of an old optimiser's dictionary with their state. */
 static bool match_old(matching *m, void *optimiser)
 {
     parts p = {.rule = optimiser};
@@ -363,7 +366,7 @@ static bool match_old(matching *m, void *optimiser)
     return good;
 }
 
-/* What the dictionary has for the array; NULL: nothing. */
+/* The dictionary's entry for the array; NULL if there is none. */
 static void *remembered(matching *m, fx_array *x)
 {
     void *found = leaf_of(m, x);
@@ -418,7 +421,7 @@ static fx_status fill_leaf(fx_array *x, fxi_leaf *out, void *user)
     out->nstates = n;
     if (fx_is_error(out->rule))
         return fx_error_status() != FX_OK ? fx_error_status() : FX_STATUS_MEMORY;
-    /* Flux's own Momentum subtracted into v, Optimisers.jl's adds */
+    /* Flux's own Momentum keeps v with the opposite sign of Optimisers.jl's */
     const bool negative = p.old && strcmp(rules[row].rule, "Momentum") == 0;
     for (int i = 0; i < n; i++)
         out->states[i] = p.state ? as(x, state_at(&p, i, n), negative) : fx_zeros_like(x);
@@ -445,7 +448,8 @@ static void check_array(fx_array *x, const char *path, bool trainable, void *use
         fits(m, &p, x);
 }
 
-/* Finds out whether the optimiser fits the model; the arrays in m stay in use until it is made. */
+/* Checks whether the optimiser fits the model. The arrays in m stay in use until the state is made.
+ */
 static bool prepare(matching *m, void *optimiser, void *model)
 {
     if (is_old(optimiser)) {
@@ -500,7 +504,7 @@ static bool is_model(const void *object)
     return type && type->forward && !fxi_file_node_name(object);
 }
 
-/* The state of a file's optimiser for one of its models; NULL: it fits none. */
+/* The state of a file's optimiser for one of its models; NULL if it fits none. */
 static void *adopted(const fx_list *entries, void *optimiser, int64_t *io_work)
 {
     void *state = NULL;
@@ -536,7 +540,7 @@ fx_status fxi_flux_optimisers_in(void *file)
     return status;
 }
 
-/* In the place of an array its leaf, in all others nothing. */
+/* Maps each array to its leaf, everything else to NULL. */
 static void *leaf_or_nothing(void *x, void *user)
 {
     void *leaf = x && fx_is_array(x) ? leaf_of(user, x) : NULL;

@@ -1,4 +1,5 @@
-/* flux_rows.c: see flux_rows.h. Tables are short, so a search goes through them. */
+/* flux_rows.c: finds rows of layer tables by Flux's names: see flux_rows.h. The tables are short,
+ * so searches are linear. */
 #include "flux_rows.h"
 
 #include <string.h>

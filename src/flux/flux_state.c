@@ -1,9 +1,9 @@
-/* flux_state.c: the state of a model as Flux.state gives it.
+/* flux_state.c: the state of a model in the structure that Flux.state returns.
  *
- * Flux copies a state into a model only when every field of every layer is there, in order and with
- * its own name: numbers as they are, functions and what has no value of its own as empty tuples.
- * The arrays are those of the model, so the same tree is where a state that was read is put.
- * An object that is reached twice has one state, which is reached twice.
+ * Flux copies a state into a model only if every field of every layer is present, in order and
+ * under Flux's name: numbers as they are, functions and valueless fields as empty tuples. The tree
+ * holds the model's own arrays, so a state that was read is copied into the same tree. An object
+ * that is reached twice has one state, which is reached twice.
  */
 #include "bson_objects.h"
 #include "bson_shapes.h"
@@ -48,7 +48,7 @@ static void *state_of_dims(const fxi_item *item)
     return fxi_tuple((int)d->n, items);
 }
 
-/* "Flux.Dense", "Optimisers.Leaf"; what belongs to Julia's Base goes by its own name. */
+/* "Flux.Dense", "Optimisers.Leaf"; types of Julia's Base have only their own name. */
 static const char *names_of(const fxi_shape *s)
 {
     char type[80];
@@ -75,7 +75,8 @@ static void *state_of_shape(made *m, const fxi_shape *s, int depth)
     return fx_named_tuple_from(s->nitems, names, items);
 }
 
-/* An object that Flux has no struct for: its children by the names of its own fields. */
+/* The state of an object for which Flux has no struct: its children under the names of the
+ * library's fields. */
 static void *state_of_other(made *m, void *object, int depth)
 {
     void *t = fx_functor(object);
@@ -101,7 +102,7 @@ static void *state_of_new(made *m, const fxi_item *item, int depth)
 static void *state_of_object(made *m, const fxi_item *item, int depth)
 {
     void *object = (void *)(uintptr_t)item->object, *state;
-    if (item->kind != FXI_ITEM_OBJECT) /* a part of a layer, such as the Scale of a LayerNorm */
+    if (item->kind != FXI_ITEM_OBJECT) /* part of a layer, for example the Scale of a LayerNorm */
         return state_of_new(m, item, depth);
     if (!object || fx_is_array(object) || fx_is_error(object))
         return object;

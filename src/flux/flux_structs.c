@@ -1,8 +1,8 @@
-/* flux_structs.c: names of the fields of Flux's structs, and the versions that wrote them.
+/* flux_structs.c: field names of Flux's structs, and the versions that wrote them.
  *
- * A struct in a file is a list of fields without names. Which they are follows from the type and
- * from how many there are. The tables of layers say it for the layers that are known; the others,
- * which become nodes with these names, and the structs of optimisers are here.
+ * A struct in a file is a list of fields without names; type and field count identify them. The
+ * layers that the library has list them in their tables. This file has the other layers, which
+ * become nodes with these names, and the structs of optimisers.
  */
 #include "bson_objects.h"
 #include "bson_version.h"
@@ -13,13 +13,13 @@
 #define NORM       "λ β γ μ σ² ϵ momentum"
 #define CONV       "σ weight bias stride pad dilation"
 #define OPTIMISERS "Optimisers."
-#define OPTIMISE   "Flux.Optimise." /* until Flux 0.14 */
+#define OPTIMISE   "Flux.Optimise." /* up to Flux 0.14 */
 enum { FIRST = FXI_FLUX_FIRST, LAST = FXI_FLUX_LAST };
 static const struct {
     const char *type;
-    int n; /* of fields */
+    int n; /* number of fields */
     const char *names;
-    fxi_flux_range range; /* the versions that wrote it so */
+    fxi_flux_range range; /* the versions that wrote this form */
 } others[] = {
     {"Flux.AlphaDropout", 2, "p active", {FIRST, LAST}},
     {"Flux.AlphaDropout", 3, "p active rng", {FIRST, LAST}},
@@ -62,7 +62,7 @@ static const struct {
     {"Flux.GRUCell", 3, "Wi Wh b", {1500, LAST}},
     {"Flux.GRUCell", 4, "Wi Wh b state0", {FIRST, 1499}},
     {"Fix1", 2, "f x", {FIRST, LAST}},
-    /* optimisers: flux_optimiser.c makes states of them */
+    /* optimisers: flux_optimiser.c turns them into states */
     {OPTIMISERS "Leaf", 2, "rule state", {FIRST, LAST}},
     {OPTIMISERS "Leaf", 3, "rule state frozen", {FIRST, LAST}},
     {OPTIMISERS "Descent", 1, "eta", {FIRST, LAST}},
@@ -88,7 +88,7 @@ static const struct {
 };
 enum { NOTHERS = sizeof others / sizeof others[0] };
 
-/* Names and versions of a struct with so many fields; names NULL: not known. */
+/* Names and versions of a struct with this field count; names NULL if unknown. */
 static void look_up(const char *name, int n, const char **names, fxi_flux_range *range)
 {
     *names = NULL;

@@ -1,9 +1,9 @@
 /* julia_types.c: structs of the program that have a name in Julia.
  *
  * BSON.jl writes a struct as the name of its type and the values of its fields in declared order. A
- * descriptor lists the same for a struct in C, but not which type an object pointer points to.
- * fx_julia_name therefore notes the types of the children of an example, and a file in which a
- * child has another type is refused before the program can use it as what it is not.
+ * descriptor lists the same for a C struct, but not the types behind its object pointers. So
+ * fx_julia_name records the types of the children of an example object, and a file with a child of
+ * another type is refused: the program would use it as the wrong struct.
  */
 #include "julia_types.h"
 #include "c_text.h"
@@ -22,12 +22,13 @@ enum { MOST_TEXT = 4096 };
 
 typedef struct own_type {
     const fx_type *type;
-    const fx_type *children[FXI_SHAPE_FIELDS]; /* by field; NULL: the examples had nothing there */
-    char name[FXI_JULIA_NAME];                 /* with its modules; without any: of every module */
+    const fx_type
+        *children[FXI_SHAPE_FIELDS]; /* by field; NULL: the examples had NULL in this field */
+    char name[FXI_JULIA_NAME];       /* with its modules; without modules: matches every module */
     struct own_type *next;
 } own_type;
 
-/* A text that a field of a struct points to. Kept until the process ends. */
+/* A text that a field of a struct points to; kept until the process ends. */
 typedef struct kept_text {
     struct kept_text *next;
     char text[];
@@ -39,7 +40,8 @@ static kept_text *texts;
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* A struct of the program: the library's own types are layers of Flux or have no name in Julia. */
+/* True for a struct of the program. The library's own types are layers of Flux, or have no name in
+ * Julia. */
 static bool is_own(const void *object)
 {
     const fx_type *type = fx_type_of(object);
@@ -48,7 +50,7 @@ static bool is_own(const void *object)
            !(type->flags & (FX_TYPE_FUNCTION | FX_TYPE_TUPLE | FX_TYPE_INTERNAL));
 }
 
-/* The row of a type, by descriptor. Under the lock. */
+/* The row of a type, by descriptor. Requires the lock. */
 static own_type *row_of(const void *object)
 {
     for (own_type *t = types; t; t = t->next)
@@ -83,7 +85,7 @@ static void note_children(own_type *t, const void *object)
     }
 }
 
-/* Under the lock. */
+/* Requires the lock. */
 static fx_status name_type(const void *object, const char *name)
 {
     own_type *t = row_of(object);
@@ -127,7 +129,7 @@ fx_status fx_julia_name(const void *object, const char *name)
 
 /* ---- written --------------------------------------------------------------------------------- */
 
-/* Splits the name at its dots; a name without modules is one of Main. */
+/* Splits the name at its dots. A name without modules belongs to Main. */
 static void fill_path(const void *object, fxi_shape *s)
 {
     int n = 0;
@@ -203,7 +205,7 @@ bool fxi_own_shape(const void *object, fxi_shape *out)
 
 /* ---- read ------------------------------------------------------------------------------------ */
 
-/* A copy that lives as long as the process, one for equal texts. Under the lock. */
+/* A copy that lives as long as the process, shared by equal texts. Requires the lock. */
 static const char *kept(const char *text)
 {
     for (kept_text *t = texts; t; t = t->next)
@@ -307,7 +309,8 @@ static void *filled(fxi_julia *j, const own_type *t, fxi_bson v, int depth, char
     return t->type->rebuild && !fx_is_error(object) ? t->type->rebuild(object) : object;
 }
 
-/* The row whose name the file's type has, with its modules or, where none are named, without. */
+/* The row whose name equals the name in the file: with its modules, or without if the row names
+ * none. */
 static bool find(const char *name, own_type *out)
 {
     const char *dot = strrchr(name, '.');

@@ -1,11 +1,12 @@
-/* notation.c: models, optimisers and losses written as Flux writes them, read.
+/* notation.c: parses models, optimisers and losses in Flux's notation.
  *
- * What fx_show prints comes back as the same structure with new parameters, and so does what people
- * write by hand. Comments are Julia's, so the counts of a printed model are skipped.
+ * Text printed by fx_show gives the same structure with new parameters; text written by hand works
+ * too. Comments are Julia's, so the parameter counts of a printed model are skipped.
  *
- * A recursive descent: this file has chains, tuples and the entry points, notation_forms.c what is
- * known of single layers and rules, notation_reader.c characters, names and numbers. The text comes
- * from outside, so nesting and the number of layers have bounds, as sizes have there.
+ * The parser is a recursive descent in three files: this one has chains, tuples and the entry
+ * points, notation_forms.c the parameters of single layers and rules, notation_reader.c characters,
+ * names and numbers. The text may come from untrusted sources, so nesting and the number of layers
+ * are limited here; notation_forms.c limits sizes.
  */
 #include "evaluate_object.h"
 #include "notation_forms.h"
@@ -20,7 +21,7 @@ enum { MAX_DEPTH = 64, MAX_LAYERS = 10000 };
 
 static void *take_object(fxi_reader *r);
 
-/* What stands between parentheses; names are copies. */
+/* The items between parentheses; names are copies. */
 typedef struct list {
     void **items;
     char **names;
@@ -67,7 +68,7 @@ static bool take_list(fxi_reader *r, char close, list *l)
     return r->status == FX_OK;
 }
 
-/* Chain(a, b), Chain(x = a, y = b), Chain([a, b]), and what else holds layers. */
+/* Chain(a, b), Chain(x = a, y = b), Chain([a, b]), and other containers of layers. */
 static void *take_container(fxi_reader *r, const fxi_form *form, const char *start)
 {
     list l = {0};
@@ -84,7 +85,7 @@ static void *take_container(fxi_reader *r, const fxi_form *form, const char *sta
     return !made || !fx_is_error(made) || fxi_reader_passed_on(r, start) ? made : NULL;
 }
 
-/* (a, b), (a,), (x = a,), (; x = a); (a) is a. */
+/* (a, b), (a,), (x = a,), (; x = a). As in Julia, (a) is a itself. */
 static void *take_tuple(fxi_reader *r)
 {
     const char *start = r->at;

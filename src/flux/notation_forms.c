@@ -1,11 +1,12 @@
-/* notation_forms.c: what the notation says of layers, rules and functions. See notation_forms.h.
+/* notation_forms.c: parameters of layers, rules and functions in the notation: see
+ * notation_forms.h.
  *
- * A form is a name, a table of parameters and a constructor. Layers bring their tables along
- * (cflux/layer.h); those of rules are here. A value is written into a copy of the constructor's
- * option struct, which begins with its defaults.
+ * A form is a name, a table of parameters and a constructor. Layers define their own tables
+ * (cflux/layer.h); those of rules are in this file. A parsed value is written into a copy of the
+ * constructor's option struct, which begins with the defaults.
  *
- * Integers are checked against the range of their parameter, and sizes are multiplied with a bound
- * before anything is made.
+ * Integers are checked against the range of their parameter. The product of sizes is limited before
+ * anything is made, so that a short text cannot allocate a huge layer.
  */
 #include "notation_forms.h"
 
@@ -19,12 +20,13 @@ static const int64_t MAX_SIZE = INT32_MAX, MAX_PARAMETERS = (int64_t)1 << 40;
 /* ---- functions ------------------------------------------------------------------------------- */
 
 typedef struct named_function {
-    const char *name; /* besides the one that is printed */
+    const char *name; /* alternative to the printed name */
     fx_function *function;
 } named_function;
 #define ROW(NAME, name) {#name, &fxi_function_##name},
 static const named_function FUNCTIONS[] = {FXI_FUNCTIONS(ROW)
-                                           /* what Flux puts in their places, and an older name */
+                                           /* names that Flux substitutes for them, and an older
+                                            * name */
                                            {"tanh_fast", &fxi_function_tanh},
                                            {"sigmoid_fast", &fxi_function_sigmoid},
                                            {"thresholdrelu", &fxi_function_trelu}};
@@ -98,18 +100,18 @@ static const fxi_form RULES[] = {
     FORM("AdamW", ADAMW_PARAMETERS, fx_adamw_args, adamw),
 };
 
-/* The option struct of a form that is being filled in. */
+/* The option struct of a form while its arguments are parsed. */
 typedef struct call {
     const fxi_form *form;
-    const char *start;           /* of the argument being read */
+    const char *start;           /* start of the argument being parsed */
     const fx_layer_row *current; /* its parameter */
     bool keyword;
-    uint32_t given; /* parameters, a bit each */
-    int64_t volume; /* product of its sizes */
+    uint32_t given; /* parameters given so far, one bit each */
+    int64_t volume; /* product of the sizes */
     void *options;
 } call;
 
-/* Row i of the form; NULL if it is no parameter of the notation. */
+/* Row i of the form; NULL if the notation has no such parameter. */
 static const fx_layer_row *parameter(const fxi_form *form, int i)
 {
     const char *at = (const char *)form->rows + (size_t)i * form->row_size;
@@ -151,7 +153,7 @@ static int first_width(const char *names)
     return (int)strcspn(names, " ");
 }
 
-/* "Dense takes in => out, got 3 => )"; "Conv takes true or false for bias, got 7". */
+/* Records "Dense takes in => out, got 3 => )" or "Conv takes true or false for bias, got 7". */
 static bool mismatch(fxi_reader *r, const call *c)
 {
     char buf[FXI_EXCERPT_BYTES];
@@ -210,7 +212,7 @@ static bool take_numbers(fxi_reader *r, call *c, fx_dims *out)
     return r->status == FX_OK && (out->n > 0 || mismatch(r, c));
 }
 
-/* 4, 5: as long as numbers follow. */
+/* 4, 5: takes numbers as long as they follow. */
 static bool take_sizes(fxi_reader *r, call *c, fx_dims *out)
 {
     if (!take_numbers(r, c, out))
@@ -277,7 +279,7 @@ static bool take_function(fxi_reader *r, call *c, fx_function **out)
     return *out != NULL;
 }
 
-/* The position of the name among the words; −1 (recorded) when it is none. */
+/* The position of the name among the words; −1 (recorded) if it is not one of them. */
 static int take_word(fxi_reader *r, call *c, const char *const *words, int n)
 {
     fxi_span name;
@@ -324,7 +326,7 @@ static bool take_init(fxi_reader *r, fx_init_fn *out)
 
 static bool take_value(fxi_reader *r, call *c)
 {
-    static const char *const words[] = {"false", "true", "nothing"}; /* by fx_active */
+    static const char *const words[] = {"false", "true", "nothing"}; /* indexed by fx_active */
     void *at = target(c);
     int word;
     switch (c->current->kind) {
@@ -364,12 +366,12 @@ static bool take_value(fxi_reader *r, call *c)
         return word >= 0;
     case FX_OPTION_INIT:
         return take_init(r, at);
-    default: /* of members and of files only */
+    default: /* members, and rows for files only */
         return mismatch(r, c);
     }
 }
 
-/* How many parameters it asks for, at most, is the product of its sizes. */
+/* Limits the product of the sizes, which bounds the number of parameters. */
 static bool count_sizes(fxi_reader *r, call *c)
 {
     const fx_option_kind k = c->current->kind;
@@ -404,7 +406,7 @@ static bool unknown_keyword(fxi_reader *r, const call *c, fxi_span name)
                            fxi_span_width(name), name.from, list);
 }
 
-/* The parameter of a keyword, or the next one that has a place; −1 when there is none. */
+/* The parameter of a keyword, or the next positional one; −1 if there is none. */
 static int parameter_of(const call *c, fxi_span name)
 {
     for (int i = 0; i < c->form->count; i++) {
@@ -415,7 +417,7 @@ static int parameter_of(const call *c, fxi_span name)
     return -1;
 }
 
-/* Which parameter comes next; its value begins there. */
+/* Finds the parameter of the next argument and moves to the beginning of its value. */
 static bool find_parameter(fxi_reader *r, call *c)
 {
     char buf[FXI_EXCERPT_BYTES];
@@ -437,7 +439,7 @@ static bool find_parameter(fxi_reader *r, call *c)
     return true;
 }
 
-/* All that must be there was given. */
+/* Checks that all required parameters were given. */
 static bool complete(fxi_reader *r, const call *c)
 {
     char buf[FXI_EXCERPT_BYTES];
@@ -445,7 +447,7 @@ static bool complete(fxi_reader *r, const call *c)
         const fx_layer_row *p = parameter(c->form, i);
         if (!p || !p->required || c->given >> i & 1)
             continue;
-        r->at--; /* the parenthesis came too early */
+        r->at--; /* the unexpected token is the closing parenthesis */
         return fxi_reader_fail(r, r->at, "%s takes %s, got %s", c->form->name, expected(p, false),
                                fxi_reader_got(r, r->at, buf));
     }

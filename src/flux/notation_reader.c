@@ -1,4 +1,5 @@
-/* notation_reader.c: see notation_reader.h. */
+/* notation_reader.c: reads characters, names and numbers of Julia's notation: see
+ * notation_reader.h. */
 #include "notation_reader.h"
 #include "c_text.h"
 
@@ -11,12 +12,12 @@ enum { NUMBER_TEXT = 64 };
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-static bool continues(char c) /* a byte inside a character of UTF-8 */
+static bool continues(char c) /* true for a continuation byte of UTF-8 */
 {
     return ((unsigned char)c & 0xC0) == 0x80;
 }
 
-/* "model, column 14"; with the line when there are several. */
+/* "model, column 14"; includes the line if the text has several. */
 static void place_name(const fxi_reader *r, const char *at, char *dst, size_t capacity)
 {
     int line = 1, column = 1;
@@ -90,7 +91,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Letters of every script are bytes above 0x7F; × is an operator, and fx_show prints it in sizes.
+/* Bytes above 0x7F are letters of any script, except ×: it is an operator, and fx_show prints it in
+ * sizes.
  */
 static bool in_name(const char *c, bool first)
 {
@@ -177,7 +179,8 @@ bool fxi_reader_next_item(fxi_reader *r, bool first, char close)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Flux.relu, NNlib.relu, Flux.Losses.mse: the last part; the others must be these. */
+/* Allowed module prefixes. Of Flux.relu, NNlib.relu and Flux.Losses.mse only the final part is
+ * used. */
 static const char *const MODULES =
     "Flux NNlib Optimisers Optimise Losses MLUtils Base Main Statistics";
 
