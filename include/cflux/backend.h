@@ -491,6 +491,16 @@ static inline bool fx_step_has_epilogue(const fx_step *s)
     return (s->cls == FX_CLASS_MATMUL || s->cls == FX_CLASS_CONV) && fx_step_program(s).n > 0;
 }
 
+/* The name of a primitive (fx_op) as errors give it: "matmul". "step" for any other number. */
+static inline const char *fx_op_name(int op)
+{
+    static const char *const names[FX_OP_COUNT] = {
+#define OP(NAME, name, inputs, cls, words, gradient) name,
+#include <cflux/op.def>
+    };
+    return op >= 0 && op < FX_OP_COUNT ? names[op] : "step";
+}
+
 /* Arguments of one run of a plan. */
 typedef struct fx_run {
     void *more[FX_MORE_OUTPUTS]; /* addresses of a step's additional outputs */
@@ -501,7 +511,6 @@ typedef struct fx_run {
     /* RANDOM: seed and counter of each stream, UInt64, in device memory, as literals are. NULL if
      * the plan has none. */
     const uint64_t (*streams)[2];
-    char error[200]; /* a kernel that fails writes the sentence here and returns a status */
 } fx_run;
 
 /* The participants in collective operations: processes, or devices. Each member must call the same
@@ -514,9 +523,10 @@ struct fx_communicator {
     const void *user;   /* private to its author */
     /* Runs a collective step (fx_collective_step) on operands in host memory: the elements of
      * step->out from `in`, in number and type, to `out`. Returns when they are there. On failure
-     * run->error holds the sentence. */
+     * it writes the reason to `why` (a sentence without a full stop, at most `size` bytes) and
+     * returns a status; the library records it with name, rank and size. */
     fx_status (*run)(const fx_communicator *self, const fx_step *step, const void *in, void *out,
-                     fx_run *run);
+                     char *why, size_t size);
 };
 
 /* The steps of a plan in order, for backends that run a plan in one call. */
@@ -563,6 +573,11 @@ typedef struct fx_host {
     void (*free)(void *ptr);
     /* Records an error and returns its status. */
     fx_status (*fail)(fx_status status, const char *operation, const char *text);
+    /* Returns the calling thread's error and clears it (fx_error_take); makes an error the calling
+     * thread's unless it has one. For backends that work in threads of their own, or recover from a
+     * failure that has been recorded. */
+    fx_error (*error_take)(void);
+    void (*error_put)(const fx_error *error);
     /* Sends a message (fx_message): level 0 info, 1 warning. */
     void (*message)(int level, const char *text);
     /* The CPU backend. Its prepare, release and run accept any step whose operands, work space and
@@ -654,7 +669,7 @@ struct fx_backend {
     void (*release)(fx_device *device, fx_step *step);
     /* Runs one step. in[k] and out are addresses of first elements; literals of the program are
      * operands like others. The lists and `run` last as long as the call, the step until
-     * `release`. On failure run->error holds the sentence, and nothing is recorded. */
+     * `release`. An error's operation is fx_op_name(step->op). */
     fx_status (*run)(fx_device *device, const fx_step *step, const void *const *in, void *out,
                      fx_run *run);
     /* -- a plan as a whole; all three NULL: plans run step by step -- */
@@ -666,10 +681,9 @@ struct fx_backend {
     /* Runs all steps. values[v] is where value v begins in this run, work space included, and
      * fx_step_input_at where an input of a step does; run->streams is as for `run`. Addresses may
      * differ from run to run; so do literals, and seeds and counters, in the places they are in.
-     * The plan may be run by several threads at the same time. On failure run->error holds the
-     * sentence, nothing is recorded, and *out_step is the step that failed: values that steps up to
-     * it replace in place are lost, those of later ones are not. -1: no step has begun. Left alone:
-     * every step may have begun. */
+     * The plan may be run by several threads at the same time. On failure *out_step is the step
+     * that failed: values that steps up to it replace in place are lost, those of later ones are
+     * not. -1: no step has begun. Left alone: every step may have begun. */
     fx_status (*plan_run)(fx_device *device, const fx_plan *plan, void *const *values, fx_run *run,
                           int32_t *out_step);
     /* Frees plan->ready, before the steps are released. Not called if `plan_prepare` failed. */

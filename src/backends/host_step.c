@@ -23,23 +23,22 @@ fx_status fxi_run_custom(const fx_step *step, const void *const *in, void *out, 
     const fx_custom_operand result = operand(&step->out, out);
     const fx_status status = op->forward(op, step->nin, inputs, &result);
     fxi_free(inputs);
-    if (status != FX_OK)
-        snprintf(run->error, sizeof run->error, "%s: its function returned %s", op->name,
-                 fx_status_name(status));
+    (void)run;
+    if (status != FX_OK && fx_error_status() == FX_OK)
+        fx_fail(status, op->name, "its function returned %s", fx_status_name(status));
     return status;
 }
 
 fx_status fxi_run_collective(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     const fx_communicator *c = fx_step_collective(step)->what.communicator;
-    char text[sizeof run->error];
-    const fx_status status = c->run(c, step, in[0], out, run);
-    if (status != FX_OK) {
-        memcpy(text, run->error, sizeof text);
-        snprintf(run->error, sizeof run->error, "%s, rank %d of %d: %.120s", c->name, (int)c->rank,
-                 (int)c->size, *text ? text : fx_status_name(status));
-    }
-    return status;
+    (void)run;
+    char why[200] = "";
+    const fx_status status = c->run(c, step, in[0], out, why, sizeof why);
+    if (status == FX_OK)
+        return FX_OK;
+    return fx_fail(status, fx_op_name(step->op), "%s, rank %d of %d: %s", c->name, (int)c->rank,
+                   (int)c->size, *why ? why : fx_status_name(status));
 }
 
 static size_t bytes_of(const fx_tensor *t)
@@ -55,7 +54,7 @@ static int read_by(const fx_step *step)
 
 /* copies[0 … n−1] are the n inputs that are read, copies[n] is the result. */
 static fx_status run_on_copies(fx_device *device, const fx_step *step, const void *const *in,
-                               void *out, void **copies, fx_run *run)
+                               void *out, void **copies)
 {
     const int n = read_by(step);
     fx_status status = FX_OK;
@@ -69,19 +68,18 @@ static fx_status run_on_copies(fx_device *device, const fx_step *step, const voi
     }
     if (status == FX_OK)
         status = (step->cls == FX_CLASS_COLLECTIVE ? fxi_run_collective : fxi_run_custom)(
-            step, (const void *const *)copies, copies[n], run);
+            step, (const void *const *)copies, copies[n], NULL);
     if (status == FX_OK)
         status = device->backend->write(device, out, copies[n], bytes_of(&step->out));
     return status;
 }
 
-fx_status fxi_run_away(fx_device *device, const fx_step *step, const void *const *in, void *out,
-                       fx_run *run)
+fx_status fxi_run_away(fx_device *device, const fx_step *step, const void *const *in, void *out)
 {
     void **copies = fxi_calloc((size_t)step->nin + 1, sizeof *copies);
     if (!copies)
         return FX_STATUS_MEMORY;
-    const fx_status status = run_on_copies(device, step, in, out, copies, run);
+    const fx_status status = run_on_copies(device, step, in, out, copies);
     for (int k = 0; k <= step->nin; k++)
         fxi_free(copies[k]);
     fxi_free(copies);

@@ -15,6 +15,8 @@
 typedef struct fxi_kernel_host {
     void *(*alloc)(size_t alignment, size_t bytes); /* NULL if memory is exhausted */
     void (*free)(void *ptr);
+    /* Records an error of an operation and returns its status. */
+    fx_status (*fail)(fx_status status, const char *operation, const char *text);
     /* Calls part(user, k, scratch) for all k < n, on several threads where there are several, each
      * with `bytes` of memory, and returns when all are done: FX_OK, or FX_STATUS_MEMORY before the
      * first call. Parts allocate nothing themselves. */
@@ -36,9 +38,10 @@ typedef struct fxi_kernel_library {
                      const void *const *in, void *out, fx_run *run);
 } fxi_kernel_library;
 
-/* What `prepare` makes begins with its library. */
+/* What `prepare` makes begins with its library, and with the bytes that `run` gets as run->work. */
 typedef struct fxi_kernel_ready {
     const fxi_kernel_library *library;
+    int64_t work_bytes;
 } fxi_kernel_ready;
 
 #define FXI_KERNEL_SIZES_HERE FX_PLUGIN_SIZES_HERE(fxi_kernel_library, fxi_kernel_host)

@@ -25,7 +25,6 @@ static inline bool fxi_runs_away(const fx_device *device, const fx_step *step)
            (step->cls == FX_CLASS_CUSTOM ||
             (step->cls == FX_CLASS_COLLECTIVE && !step->as.collective.by_backend));
 }
-fx_status fxi_run_away(fx_device *device, const fx_step *step, const void *const *in, void *out,
-                       fx_run *run);
+fx_status fxi_run_away(fx_device *device, const fx_step *step, const void *const *in, void *out);
 
 #endif

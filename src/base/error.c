@@ -96,6 +96,11 @@ fx_status fx_fail(fx_status status, const char *op, const char *format, ...)
     return status;
 }
 
+fx_status fxi_fail_text(fx_status status, const char *operation, const char *text)
+{
+    return fx_fail(status, operation, "%s", text);
+}
+
 fx_error fx_error_take(void)
 {
     const fx_error e = record;

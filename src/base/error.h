@@ -11,6 +11,9 @@ void fxi_error_where(const char *file, int line);
  * itself is compiled with FXI_INSIDE, so that its own macros leave it alone. */
 extern FX_API _Thread_local const char *fxi_place;
 
+/* fx_fail with a text that is no format. */
+fx_status fxi_fail_text(fx_status status, const char *operation, const char *text);
+
 /* Puts a record back (a worker's, in the thread that waited for it) unless one is there already.
  * One without a place gets the thread's. */
 void fxi_error_carry(const fx_error *error);

@@ -86,18 +86,16 @@ static void leave_step(fx_device *device, fx_step *step)
 static fx_status refuse_run(fx_device *device, const fx_step *step, const void *const *in,
                             void *out, fx_run *run)
 {
-    (void)step, (void)in, (void)out;
-    snprintf(run->error, sizeof run->error, SENTENCE, device->name);
-    return FX_STATUS_DEVICE;
+    (void)in, (void)out, (void)run;
+    return refused(fx_op_name(step->op), device);
 }
 
 static fx_status refuse_plan(fx_device *device, const fx_plan *plan, void *const *values,
                              fx_run *run, int32_t *out_step)
 {
-    (void)plan, (void)values;
+    (void)plan, (void)values, (void)run;
     *out_step = -1;
-    snprintf(run->error, sizeof run->error, SENTENCE, device->name);
-    return FX_STATUS_DEVICE;
+    return refused("plan", device);
 }
 
 static void leave_plan(fx_device *device, fx_plan *plan)

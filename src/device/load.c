@@ -18,11 +18,6 @@ static fxi_mutex lock = FXI_MUTEX_INIT; /* one backend at a time */
 
 /* ---- the library's side ---------------------------------------------------------------------- */
 
-static fx_status host_fail(fx_status status, const char *operation, const char *text)
-{
-    return fx_fail(status, operation, "%s", text);
-}
-
 static void host_message(int level, const char *text)
 {
     fx_message(level, "%s", text);
@@ -42,7 +37,9 @@ static const fx_plugin_head *host_kernel_library(const char *serves, const char 
 static const fx_host host = {.version = FX_VERSION_STRING,
                              .alloc = fxi_malloc,
                              .free = fxi_free,
-                             .fail = host_fail,
+                             .fail = fxi_fail_text,
+                             .error_take = fx_error_take,
+                             .error_put = fxi_error_carry,
                              .message = host_message,
                              .cpu = &fxi_cpu_backend,
                              .kernel_library = host_kernel_library};

@@ -11,17 +11,13 @@
 
 #include <string.h>
 
-static fx_status kernel_failed(const fx_step *s, const fx_run *run, fx_status status)
+/* The backend has recorded why; one that forgot still gives an error. */
+static fx_status kernel_failed(const fx_step *s, fx_status status)
 {
-    const char *name = fxi_ops[s->op].name, *text = run->error;
-    const size_t n = strlen(name);
-    if (strncmp(text, name, n) == 0 &&
-        text[n] == ':') /* the sentence begins with the operation already */
-        text += n + 1 + (text[n + 1] == ' ');
-    return fx_fail(status, name, "%s",
-                   *text                        ? text
-                   : status == FX_STATUS_MEMORY ? "no memory"
-                                                : "the kernel failed");
+    if (fx_error_status() != FX_OK)
+        return status;
+    return fx_fail(status, fx_op_name(s->op), "%s",
+                   status == FX_STATUS_MEMORY ? "no memory" : "the kernel failed");
 }
 
 /* Step i failed: values that were being replaced in place until then are lost. */
@@ -39,7 +35,7 @@ static fx_status run_step(const fxi_binding *b, const fx_step *s, fx_run *run)
 {
     fx_device *device = b->plan->device;
     void *out = b->base[s->out_value];
-    return fxi_runs_away(device, s) ? fxi_run_away(device, s, b->in, out, run)
+    return fxi_runs_away(device, s) ? fxi_run_away(device, s, b->in, out)
                                     : device->backend->run(device, s, b->in, out, run);
 }
 
@@ -63,10 +59,10 @@ static const uint64_t (*streams_of(const fxi_binding *b))[2]
 }
 
 /* Step i failed; -1: none has begun. */
-static fx_status failed_at(const fxi_binding *b, int32_t i, const fx_run *run, fx_status status)
+static fx_status failed_at(const fxi_binding *b, int32_t i, fx_status status)
 {
     spoil(b, i);
-    return kernel_failed(&b->plan->steps[i < 0 ? 0 : i], run, status);
+    return kernel_failed(&b->plan->steps[i < 0 ? 0 : i], status);
 }
 
 /* The whole plan in one call; every step may have begun unless the backend says otherwise. */
@@ -76,7 +72,7 @@ static fx_status run_whole(const fxi_binding *b, fx_run *run)
     int32_t step = p->nsteps - 1;
     const fx_status status =
         p->device->backend->plan_run(p->device, &p->whole, b->base, run, &step);
-    return status == FX_OK ? FX_OK : failed_at(b, step, run, status);
+    return status == FX_OK ? FX_OK : failed_at(b, step, status);
 }
 
 static fx_status run_steps(const fxi_binding *b, fx_run *run)
@@ -94,7 +90,7 @@ static fx_status run_steps(const fxi_binding *b, fx_run *run)
             b->out[k] = b->base[fx_step_output(s, k)];
         const fx_status status = run_step(b, s, run);
         if (status != FX_OK)
-            return failed_at(b, i, run, status);
+            return failed_at(b, i, status);
     }
     return FX_OK;
 }

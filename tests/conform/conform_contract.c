@@ -129,9 +129,9 @@ static fx_array *b_custom(fx_array *const *x, const int64_t *p)
 
 /* A collective operation of two members, the other of which has the same x. */
 static fx_status run_with_twin(const fx_communicator *self, const fx_step *step, const void *in,
-                               void *out, fx_run *run)
+                               void *out, char *why, size_t size)
 {
-    (void)self, (void)run;
+    (void)self, (void)why, (void)size;
     const int64_t n = fx_tensor_length(&step->out);
     if (step->out.dtype != FX_DTYPE_F32 && step->out.dtype != FX_DTYPE_F64)
         return FX_STATUS_DTYPE;

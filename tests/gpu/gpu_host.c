@@ -195,11 +195,11 @@ static void run_group(const kernel *k, int n)
     }
 }
 
-static fx_status launch(fx_device *device, const fxi_gpu_launch *l, fx_run *run)
+static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
 {
     const kernel *k = l->kernel;
     void *arguments[65];
-    (void)device, (void)run;
+    (void)device;
     memcpy(arguments, l->buffers, (size_t)l->nbuffers * sizeof *arguments);
     arguments[l->nbuffers] = (void *)(uintptr_t)l->params;
     group.kernel = k;

@@ -273,13 +273,13 @@ static void release(fx_device *device, fx_step *step)
     example_backend.release(device, step);
 }
 
-/* Does a launch fail? The sentence is in run->error. */
-static bool launch_fails(const fx_device *device, fx_run *run)
+/* Does the launch of a step fail? Recorded. */
+static bool launch_fails(const fx_device *device, const fx_step *step)
 {
     char why[200];
     if (!script_fails(device, STANDIN_LAUNCH, 0, why) && !replay_take_error(device, why))
         return false;
-    memcpy(run->error, why, sizeof run->error);
+    replay_host->fail(FX_STATUS_DEVICE, fx_op_name(step->op), why);
     return true;
 }
 
@@ -287,8 +287,8 @@ static fx_status launch(fx_device *device, const fx_step *step, const void *cons
                         fx_run *run)
 {
     enter();
-    return leave(launch_fails(device, run) ? FX_STATUS_DEVICE
-                                           : replay_launch(device, step, in, out, run));
+    return leave(launch_fails(device, step) ? FX_STATUS_DEVICE
+                                            : replay_launch(device, step, in, out, run));
 }
 
 static fx_status plan_prepare(fx_device *device, fx_plan *plan)
@@ -308,7 +308,7 @@ static fx_status plan_run(fx_device *device, const fx_plan *plan, void *const *v
 {
     enter();
     int32_t fine = 0;
-    while (fine < plan->nsteps && !launch_fails(device, run))
+    while (fine < plan->nsteps && !launch_fails(device, &plan->steps[fine]))
         fine++;
     const bool failed = fine < plan->nsteps;
     fx_status status = replay_plan_launch(device, plan, values, run, fine + failed);

@@ -65,13 +65,15 @@ static bool launch_init(launch *l, const fx_step *step, const void *const *in, v
 static bool launch_now(fx_device *device, const launch *l)
 {
     fx_run run = l->run;
+    char why[200] = "";
     if (l->step->work_bytes > 0)
         example_backend.fill(device, run.work, 0xA5, (size_t)l->step->work_bytes);
-    if (!script_overfull(device, l->step, &run) &&
+    if (!script_overfull(device, l->step, &run, why) &&
         example_backend.run(device, l->step, l->in, l->out, &run) == FX_OK)
         return true;
-    snprintf(errors[device->id], sizeof errors[0], "%s",
-             *run.error ? run.error : "a queued step failed");
+    if (!*why)
+        snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, replay_host->error_take().message);
+    snprintf(errors[device->id], sizeof errors[0], "%s", *why ? why : "a queued step failed");
     return false;
 }
 

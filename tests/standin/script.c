@@ -102,13 +102,12 @@ static int pointers_of(const fx_step *step, const fx_run *run)
            (step->op == FX_OP_RANDOM);
 }
 
-bool script_overfull(const fx_device *device, const fx_step *step, fx_run *run)
+bool script_overfull(const fx_device *device, const fx_step *step, const fx_run *run, char why[200])
 {
     const int n = pointers_of(step, run);
     if (buffers == 0 || n <= buffers)
         return false;
-    snprintf(run->error, sizeof run->error, "a kernel of %d buffers, and %s takes %d", n,
-             device->name, buffers);
+    snprintf(why, 200, "a kernel of %d buffers, and %s takes %d", n, device->name, buffers);
     return true;
 }
 

@@ -21,8 +21,9 @@ int64_t script_work(const fx_device *device);
 void script_block(const fx_device *device, int change);
 /* The most buffers of a kernel; 0: no limit. */
 int script_buffers(void);
-/* Does the step have more? The sentence is then in run->error. */
-bool script_overfull(const fx_device *device, const fx_step *step, fx_run *run);
+/* Does the step have more? The sentence is then in why. */
+bool script_overfull(const fx_device *device, const fx_step *step, const fx_run *run,
+                     char why[200]);
 /* Do devices run collective steps, on their own memory? */
 bool script_collectives(void);
 /* Notes a step that is prepared. Is `prepare` to refuse it? */

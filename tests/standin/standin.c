@@ -73,9 +73,10 @@ static void work(fx_device *device, job *j)
     const fx_status status = run_now(device, j->step, j->in, j->out, &j->run);
     if (status == FX_OK)
         return;
+    const fx_error error = host->error_take(); /* of the thread that works for the device */
     pthread_mutex_lock(&s->lock);
-    snprintf(s->error, sizeof s->error, "%s",
-             *j->run.error ? j->run.error : "a queued step failed");
+    snprintf(s->error, sizeof s->error, "%.*s", (int)sizeof s->error - 1,
+             *error.message ? error.message : "a queued step failed");
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -309,11 +310,10 @@ static fx_status launch(fx_device *device, const fx_step *step, const void *cons
 {
     char why[200];
     if (script_fails(device, STANDIN_LAUNCH, 0, why) || take_error(device, why)) {
-        memcpy(run->error, why, sizeof run->error);
-        return FX_STATUS_DEVICE;
+        return host->fail(FX_STATUS_DEVICE, fx_op_name(step->op), why);
     }
-    if (script_overfull(device, step, run))
-        return FX_STATUS_INTERNAL;
+    if (script_overfull(device, step, run, why))
+        return host->fail(FX_STATUS_INTERNAL, fx_op_name(step->op), why);
     if (!queued)
         return run_now(device, step, in, out, run);
     job *j = job_new(step, in, out, run);

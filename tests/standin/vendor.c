@@ -61,9 +61,9 @@ static void drop(fx_device *device, void *dropped)
     control.recordings--;
 }
 
-static fx_status record(fx_device *device, fx_run *run)
+static fx_status record(fx_device *device)
 {
-    (void)device, (void)run;
+    (void)device;
     recording *r = calloc(1, sizeof *r);
     if (!r)
         return FX_STATUS_MEMORY;
@@ -73,10 +73,9 @@ static fx_status record(fx_device *device, fx_run *run)
     return FX_OK;
 }
 
-static fx_status recorded(fx_device *device, fx_run *run, void **out_recording)
+static fx_status recorded(fx_device *device, void **out_recording)
 {
     recording *r = open_recording;
-    (void)run;
     open_recording = NULL;
     control.recorded++;
     if (!control.record_fails) {
@@ -105,23 +104,22 @@ static void multiply(const product *p, void *const *buffers)
     count(&control.calls);
 }
 
-static fx_status call(fx_device *device, void *state, void *const *buffers, fx_run *run)
+static fx_status call(fx_device *device, void *state, void *const *buffers, const char *operation)
 {
     (void)device;
-    if ((uintptr_t)buffers[2] % 64 != 0) {
-        snprintf(run->error, sizeof run->error, "the work space is not aligned");
-        return FX_STATUS_INTERNAL;
-    }
+    if ((uintptr_t)buffers[2] % 64 != 0)
+        return driver.runtime.host->fail(FX_STATUS_INTERNAL, operation,
+                                         "the work space is not aligned");
     if (open_recording)
         return record_call(state, buffers) ? FX_OK : FX_STATUS_MEMORY;
     multiply(state, buffers);
     return FX_OK;
 }
 
-static fx_status replay(fx_device *device, void *recording_of_plan, fx_run *run)
+static fx_status replay(fx_device *device, void *recording_of_plan)
 {
     const recording *r = recording_of_plan;
-    (void)device, (void)run;
+    (void)device;
     for (const recorded_call *c = r->first; c; c = c->next)
         multiply(c->product, c->buffers);
     control.replayed++;
@@ -254,9 +252,8 @@ static void *function(fxi_gpu_device *d, void *program, const char *name, char *
     (void)d, (void)name, (void)text, (void)size;
     return program;
 }
-static fx_status launch(fx_device *device, const fxi_gpu_launch *l, fx_run *run)
+static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
 {
-    (void)run;
     count(&control.kernels);
     fxi_gpu_launched(fxi_gpu_device_of(device), l);
     return FX_OK;

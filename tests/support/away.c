@@ -110,11 +110,9 @@ static fx_status away_run(fx_device *device, const fx_step *step, const void *co
         segments[k] = real(run->outputs[k]);
     fx_status status = FX_STATUS_DEVICE;
     if (fails(&away_run_fails))
-        snprintf(run->error, sizeof run->error, "%s does not answer", device->name);
+        fx_fail(status, fx_op_name(step->op), "%s does not answer", device->name);
     else
         status = fxi_cpu_backend.run(device, step, inputs, real(out), &here);
-    if (*here.error)
-        memcpy(run->error, here.error, sizeof run->error);
     count(&away.runs, 1);
     free(inputs);
     free(segments);

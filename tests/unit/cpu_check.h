@@ -186,6 +186,7 @@ typedef struct bench {
     const void *ptr[8];
     fx_run run;
     fx_status status;
+    fx_error error; /* what was recorded */
 } bench;
 
 /* Makes a step ready, runs it once and releases it. */
@@ -216,6 +217,7 @@ static inline bench run_step_laid(fx_op op, fx_class cls, fx_attr attr, int nin,
     }
     b.step.in = b.in;
     b.status = run_once(&b.step, b.ptr, out->data, &b.run);
+    b.error = fx_error_take();
     b.step.in = NULL;
     check_guards(out);
     return b;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 static const fxi_kernel_host *the_host;
+enum { WORK = 1000 };                             /* bytes of work space of each step */
 extern FX_API const fxi_kernel_library fx_plugin; /* at the end of this file */
 
 static bool fails(const char *what)
@@ -34,6 +35,7 @@ static fx_status prepare(const fx_step *step, fxi_kernel_ready **out)
     if (!*out)
         return FX_STATUS_MEMORY;
     (*out)->library = &fx_plugin;
+    (*out)->work_bytes = WORK;
     return FX_OK;
 }
 
@@ -59,9 +61,11 @@ static fx_status run_step(const fxi_kernel_ready *ready, const fx_step *step, co
                           void *out, fx_run *run)
 {
     (void)ready, (void)in;
+    if (!run->work)
+        return the_host->fail(FX_STATUS_INTERNAL, fx_op_name(step->op), "no work space");
+    memset(run->work, 0xA5, WORK);
     if (fails("run")) {
-        snprintf(run->error, sizeof run->error, "not today");
-        return FX_STATUS_INTERNAL;
+        return the_host->fail(FX_STATUS_INTERNAL, fx_op_name(step->op), "not today");
     }
     rows r = {out, step->out.shape[0]};
     return the_host->parallel(fxi_length(step->out.ndim - 1, step->out.shape + 1), 100, fill, &r);

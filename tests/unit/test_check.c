@@ -86,8 +86,7 @@ static fx_status wrong_run(fx_device *device, const fx_step *step, const void *c
     if (sin_of_it == WRITES_NOTHING)
         return FX_OK;
     if (sin_of_it == FAILS) {
-        snprintf(run->error, sizeof run->error, "it does not want to");
-        return FX_STATUS_DEVICE;
+        return fx_fail(FX_STATUS_DEVICE, fx_op_name(step->op), "it does not want to");
     }
     if (sin_of_it == WRITES_MINUS_ONE) {
         memset(out, 0xFF, (size_t)n * fx_dtype_size((fx_dtype)step->out.dtype));
@@ -403,7 +402,7 @@ static fx_status call(fx_device *d, int64_t n, int64_t stride, const float *x, f
     assert_int_equal(d->backend->prepare(d, &step), FX_OK);
     const fx_status status = d->backend->run(d, &step, ins, y, &run);
     d->backend->release(d, &step);
-    snprintf(why, sizeof run.error, "%s", run.error);
+    snprintf(why, 200, "%.199s", fx_error_take().message);
     return status;
 }
 

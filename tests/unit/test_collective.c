@@ -77,7 +77,7 @@ static double folded(const fx_collective *w, const fx_step *s, int64_t i)
 }
 
 static fx_status meet(const fx_communicator *self, const fx_step *step, const void *in, void *out,
-                      fx_run *run)
+                      char *why, size_t size)
 {
     const fx_collective *w = &fx_step_collective(step)->what;
     pthread_mutex_lock(&room.lock);
@@ -94,7 +94,7 @@ static fx_status meet(const fx_communicator *self, const fx_step *step, const vo
     wait_for_all();
     pthread_mutex_unlock(&room.lock);
     if (!good)
-        snprintf(run->error, sizeof run->error, "the members came with different operations");
+        snprintf(why, size, "the members came with different operations");
     return good ? FX_OK : FX_STATUS_STATE;
 }
 

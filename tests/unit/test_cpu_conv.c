@@ -272,7 +272,7 @@ static void fail_each(int kind, int32_t stride, int64_t channels)
         if (status != FX_OK)
             assert_int_equal(status, FX_STATUS_MEMORY);
         if (status != FX_OK)
-            assert_string_equal(b.run.error, "conv: out of memory");
+            assert_string_equal(b.error.message, "conv: out of memory");
     }
     assert_true(nth > 1);
     drop_operand(&x), drop_operand(&w), drop_operand(&y);
@@ -332,7 +332,14 @@ static bool run_plugin(fx_attr attr, const operand *a, const operand *b, operand
         fxi_fault_set(nth);
         status = fxi_cpu_plugin_prepare(&step, &ready);
         if (!status) {
+            const size_t bytes = (size_t)ready->work_bytes;
+            uint8_t *work = malloc(bytes + GUARD);
+            memset(work, 0xA5, bytes + GUARD);
+            run.work = work;
             status = fxi_cpu_plugin_run(ready, &step, at, out->data, &run);
+            for (size_t k = 0; k < GUARD; k++)
+                assert_int_equal(work[bytes + k], 0xA5);
+            free(work);
             fxi_cpu_plugin_release(ready);
         }
         fxi_fault_set(-1);

@@ -158,12 +158,12 @@ static void indices_out_of_range(void **state)
     bench b = run_step(FX_OP_GATHER, FX_CLASS_GATHER, (fx_attr){.axis = 1}, 2,
                        (const operand *[]){&x, &idx}, &out);
     assert_int_equal(b.status, FX_STATUS_ARGUMENT);
-    assert_string_equal(b.run.error, "gather: index 7 is out of range for axis 1 of size 5");
+    assert_string_equal(b.error.message, "gather: index 7 is out of range for axis 1 of size 5");
     set_element(&idx, 1, -1);
     b = run_step(FX_OP_SCATTER, FX_CLASS_SCATTER, (fx_attr){.scatter = {FX_REDUCE_SUM, 1}}, 2,
                  (const operand *[]){&out, &idx}, &x);
     assert_int_equal(b.status, FX_STATUS_ARGUMENT);
-    assert_string_equal(b.run.error, "scatter: index -1 is out of range for axis 1 of size 5");
+    assert_string_equal(b.error.message, "scatter: index -1 is out of range for axis 1 of size 5");
     assert_int_equal(fxi_live_allocations(), live);
     drop_operand(&x), drop_operand(&idx), drop_operand(&out);
 }

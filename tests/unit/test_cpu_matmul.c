@@ -172,7 +172,7 @@ static void failing_allocations(void **state)
         run_step(FX_OP_MATMUL, FX_CLASS_MATMUL, attr, 2, (const operand *[]){&a, &b}, &out);
     fxi_fault_set(-1);
     assert_int_equal(r.status, FX_STATUS_MEMORY);
-    assert_string_equal(r.run.error, "matmul: out of memory");
+    assert_string_equal(r.error.message, "matmul: out of memory");
     assert_int_equal(fxi_live_allocations(), live);
     drop_operand(&a), drop_operand(&b), drop_operand(&out);
 }

@@ -175,39 +175,6 @@ static void threads_of_the_program_may_call_at_once(void **state)
         assert_int_equal(wrong_counts(users[k].runs, 40, 300), 0);
 }
 
-/* ---- statuses -------------------------------------------------------------------------------- */
-
-static fx_status fail_from(void *user, int64_t part, fx_run *run)
-{
-    const int64_t *first = user;
-    if (part < *first || part % 3 == 0)
-        return FX_OK;
-    snprintf(run->error, sizeof run->error, "part %lld", (long long)part);
-    return part % 2 ? FX_STATUS_SHAPE : FX_STATUS_DTYPE;
-}
-
-static void the_lowest_part_that_fails_is_told(void **state)
-{
-    (void)state;
-    FOR_THREADS(n)
-    {
-        use_threads(n);
-        for (int64_t first = 0; first < 63; first++) {
-            const int64_t want = first % 3 ? first : first + 1;
-            char text[32];
-            fx_run run = {.error = ""};
-            snprintf(text, sizeof text, "part %lld", (long long)want);
-            assert_int_equal(fxi_cpu_parallel_run(64, fail_from, (void *)&first, &run),
-                             want % 2 ? FX_STATUS_SHAPE : FX_STATUS_DTYPE);
-            assert_string_equal(run.error, text);
-        }
-        int64_t none = 64;
-        fx_run run = {.error = "as before"};
-        assert_int_equal(fxi_cpu_parallel_run(64, fail_from, &none, &run), FX_OK);
-        assert_string_equal(run.error, "as before");
-    }
-}
-
 /* ---- scratch --------------------------------------------------------------------------------- */
 
 enum { SCRATCH = 5000 };
@@ -414,7 +381,6 @@ int main(void)
         cmocka_unit_test(as_many_threads_take_part_as_were_asked_for),
         cmocka_unit_test(a_call_within_a_part_runs_in_its_thread),
         cmocka_unit_test(threads_of_the_program_may_call_at_once),
-        cmocka_unit_test(the_lowest_part_that_fails_is_told),
         cmocka_unit_test(threads_have_scratch_of_their_own),
         cmocka_unit_test(signals_are_for_the_programs_threads),
 #if !defined(__SANITIZE_THREAD__)

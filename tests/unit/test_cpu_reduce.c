@@ -382,7 +382,7 @@ static void failing_allocations(void **state)
                 run_step(FX_OP_REDUCE, FX_CLASS_REDUCE, attr, 1, (const operand *[]){&x}, &out);
             fxi_fault_set(-1);
             status = b.status;
-            assert_string_equal(b.run.error, status ? "reduce: out of memory" : "");
+            assert_string_equal(b.error.message, status ? "reduce: out of memory" : "");
             assert_int_equal(fxi_live_allocations(), live);
         }
         assert_true(failed > 1); /* and the last try was right */

@@ -124,13 +124,15 @@ static void index_errors(void **state)
     fx_run run = {0};
     s.out = tensor(FX_DTYPE_F32, 2, (int64_t[]){2, 2});
     assert_int_equal(fxi_ref_run_step(&s, (const void *[]){x, idx}, out, &run), FX_STATUS_ARGUMENT);
-    assert_string_equal(run.error, "gather: index 7 is out of range for axis 1 of size 5");
+    assert_string_equal(fx_error_take().message,
+                        "gather: index 7 is out of range for axis 1 of size 5");
     in[0] = tensor(FX_DTYPE_F32, 2, (int64_t[]){2, 2});
     s.op = FX_OP_SCATTER, s.cls = FX_CLASS_SCATTER;
     s.as.scatter = (fx_scatter_step){.fold = FX_REDUCE_SUM, .axis = 1};
     s.out = tensor(FX_DTYPE_F32, 2, (int64_t[]){2, 2});
     assert_int_equal(fxi_ref_run_step(&s, (const void *[]){x, idx}, out, &run), FX_STATUS_ARGUMENT);
-    assert_string_equal(run.error, "scatter: index 7 is out of range for axis 1 of size 2");
+    assert_string_equal(fx_error_take().message,
+                        "scatter: index 7 is out of range for axis 1 of size 2");
 }
 
 /* One instruction on two integers. */

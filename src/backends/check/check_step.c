@@ -25,11 +25,12 @@ typedef struct call {
 
 FXI_PRINTF(2, 3) static fx_status wrong(const call *c, const char *format, ...)
 {
+    char text[200];
     va_list args;
     va_start(args, format);
-    vsnprintf(c->run->error, sizeof c->run->error, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return FX_STATUS_INTERNAL;
+    return fx_fail(FX_STATUS_INTERNAL, fx_op_name(c->step->op), "%s", text);
 }
 
 /* ---- operands -------------------------------------------------------------------------------- */

@@ -49,6 +49,7 @@ static fx_status cpu_prepare(fx_device *device, fx_step *step)
     const fx_status status = ask_plugin(step, false, &ready);
     if (!status) {
         step->ready = ready;
+        step->work_bytes = ready->work_bytes;
         step->by_plugin = true;
     }
     if (status != FX_STATUS_UNSUPPORTED)

@@ -92,7 +92,7 @@ static fx_status weigh_infinite(const fx_step *step, const void *const *in, void
     const int64_t n = fx_tensor_length(y);
     void *finite = fxi_aligned(64, (size_t)n * fxi_cpu_size(y->dtype));
     if (!finite)
-        return fxi_cpu_no_memory(run, step);
+        return fxi_cpu_no_memory(step);
     fxi_conv_finite_part(y->dtype, finite, in[1], n);
     const fx_status status = conv(step, (const void *[]){in[0], finite}, out, run);
     if (status == FX_OK)
@@ -111,12 +111,13 @@ fx_status fxi_cpu_conv(const fx_step *step, const void *const *in, void *out, fx
 
 static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
+    (void)run;
     const int kind = fx_step_conv(step)->attr.kind;
     const fx_tensor *tensors[] = {&step->in[0], &step->in[1], &step->out};
     /* Inputs are only read, through the same struct as the one operand that is written. */
     char *const ptrs[] = {(char *)(uintptr_t)in[0], (char *)(uintptr_t)in[1], out};
     if (step->out.dtype != FX_DTYPE_F32 && step->out.dtype != FX_DTYPE_F64)
-        return fxi_cpu_no_dtype(run, step, step->out.dtype);
+        return fxi_cpu_no_dtype(step, step->out.dtype);
     fxi_conv_geometry g =
         geometry_of(step, tensors[kinds[kind].x], tensors[kinds[kind].w], tensors[kinds[kind].y]);
     g.finish = (fxi_finish){step, in, out};
@@ -130,5 +131,5 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
     fx_status status = FX_OK;
     if (!fxi_cpu_conv_direct(&g, kind, x, w, y, &status))
         status = fxi_cpu_conv_gather(&g, kind, x, w, y);
-    return status ? fxi_cpu_no_memory(run, step) : FX_OK;
+    return status ? fxi_cpu_no_memory(step) : FX_OK;
 }

@@ -39,7 +39,7 @@ static bool replaces_operand(const fx_step *step, const void *const *in, const v
 fx_status fxi_cpu_elementwise(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     if (!step->ready)
-        return fxi_cpu_no_dtype(run, step, step->out.dtype);
+        return fxi_cpu_no_dtype(step, step->out.dtype);
     const int32_t more = fx_step_elementwise(step)->more.n;
     void *outs[FXI_PROGRAM_OUTPUTS] = {out};
     memcpy(outs + 1, run->more, (size_t)more * sizeof *outs);

@@ -72,7 +72,7 @@ fx_status fxi_cpu_foreach(const fx_step *step, const void *const *in, void *out,
 {
     (void)out;
     if (!step->ready)
-        return fxi_cpu_no_dtype(run, step, step->out.dtype);
+        return fxi_cpu_no_dtype(step, step->out.dtype);
     const fx_foreach_step *f = fx_step_foreach(step);
     job j = {.step = step, .own = f, .in = in, .out = run->outputs};
     int64_t length = 0;

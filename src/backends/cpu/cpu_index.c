@@ -16,17 +16,17 @@
 
 /* The indices as dense Int64 in *out (to be freed); n is the size along the axis. */
 static fx_status read_indices(const fx_step *step, const void *in, int axis, int64_t n,
-                              int64_t **out, fx_run *run)
+                              int64_t **out)
 {
     const fx_tensor *t = &step->in[1];
     const int64_t count = fx_tensor_length(t);
     const bool narrow = t->dtype == FX_DTYPE_I32;
     *out = NULL;
     if (!narrow && t->dtype != FX_DTYPE_I64)
-        return fxi_cpu_no_dtype(run, step, t->dtype);
+        return fxi_cpu_no_dtype(step, t->dtype);
     int64_t *idx = fxi_malloc((size_t)count * sizeof *idx);
     if (!idx)
-        return fxi_cpu_no_memory(run, step);
+        return fxi_cpu_no_memory(step);
     fxi_cpu_copy(t, in, idx);
     const int32_t *small = (const int32_t *)(const void *)idx;
     for (int64_t k = count; narrow && k-- > 0;) { /* backwards: in place */
@@ -38,7 +38,7 @@ static fx_status read_indices(const fx_step *step, const void *in, int axis, int
         if (idx[k] < 0 || idx[k] >= n) {
             const long long bad = idx[k];
             fxi_free(idx);
-            return fxi_cpu_fail(run, FX_STATUS_ARGUMENT, step,
+            return fxi_cpu_fail(FX_STATUS_ARGUMENT, step,
                                 "index %lld is out of range for axis %d of size %lld", bad, axis,
                                 (long long)n);
         }
@@ -124,10 +124,11 @@ static void gather(const fx_tensor *x, int axis, const void *in, const int64_t *
 
 fx_status fxi_cpu_gather(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
+    (void)run;
     const fx_tensor *x = &step->in[0];
     const int axis = fx_step_gather(step)->axis;
     int64_t *idx;
-    const fx_status status = read_indices(step, in[1], axis, x->shape[axis], &idx, run);
+    const fx_status status = read_indices(step, in[1], axis, x->shape[axis], &idx);
     if (status)
         return status;
     gather(x, axis, in[0], idx, fx_tensor_length(&step->in[1]), out);
@@ -229,18 +230,19 @@ static void scatter(const fx_step *step, const char *src, const int64_t *idx, in
 
 fx_status fxi_cpu_scatter(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
+    (void)run;
     const fx_tensor *src = &step->in[0];
     const int axis = fx_step_scatter(step)->axis;
     int64_t *idx;
     void *copy = NULL;
     if (src->dtype != step->out.dtype || src->dtype >= FX_DTYPE_BOOL)
-        return fxi_cpu_no_dtype(run, step, src->dtype);
-    fx_status status = read_indices(step, in[1], axis, step->out.shape[axis], &idx, run);
+        return fxi_cpu_no_dtype(step, src->dtype);
+    fx_status status = read_indices(step, in[1], axis, step->out.shape[axis], &idx);
     if (status)
         return status;
     if (!fxi_is_dense(src->ndim, src->shape, src->stride)) {
         copy = fxi_aligned(64, (size_t)fx_tensor_length(src) * fxi_cpu_size(src->dtype));
-        status = copy ? fxi_cpu_copy(src, in[0], copy) : fxi_cpu_no_memory(run, step);
+        status = copy ? fxi_cpu_copy(src, in[0], copy) : fxi_cpu_no_memory(step);
     }
     if (!status)
         scatter(step, copy ? copy : in[0], idx, fx_tensor_length(&step->in[1]), out);

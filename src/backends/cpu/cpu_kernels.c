@@ -14,8 +14,8 @@
 
 static fx_status run_leaf(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
-    (void)in, (void)out;
-    return fxi_cpu_fail(run, FX_STATUS_INTERNAL, step, "a leaf is not a step");
+    (void)in, (void)out, (void)run;
+    return fxi_cpu_fail(FX_STATUS_INTERNAL, step, "a leaf is not a step");
 }
 
 #define KERNEL_LEAF                                                                                \
@@ -134,31 +134,25 @@ void fxi_cpu_release_step(fx_step *step)
     step->ready = NULL;
 }
 
-static const char *const op_names[FX_OP_COUNT] = {
-#define OP(NAME, name, inputs, cls, words, gradient) name,
-#include <cflux/op.def>
-};
-
-fx_status fxi_cpu_fail(fx_run *run, fx_status status, const fx_step *step, const char *format, ...)
+fx_status fxi_cpu_fail(fx_status status, const fx_step *step, const char *format, ...)
 {
     char text[160];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    snprintf(run->error, sizeof run->error, "%s: %s", op_names[step->op], text);
-    return status;
+    return fx_fail(status, fx_op_name(step->op), "%s", text);
 }
 
-fx_status fxi_cpu_no_memory(fx_run *run, const fx_step *step)
+fx_status fxi_cpu_no_memory(const fx_step *step)
 {
-    return fxi_cpu_fail(run, FX_STATUS_MEMORY, step, "out of memory");
+    return fxi_cpu_fail(FX_STATUS_MEMORY, step, "out of memory");
 }
 
-fx_status fxi_cpu_no_dtype(fx_run *run, const fx_step *step, int dtype)
+fx_status fxi_cpu_no_dtype(const fx_step *step, int dtype)
 {
-    return fxi_cpu_fail(run, FX_STATUS_UNSUPPORTED, step,
-                        "the CPU has no kernel for element type %d", dtype);
+    return fxi_cpu_fail(FX_STATUS_UNSUPPORTED, step, "the CPU has no kernel for element type %d",
+                        dtype);
 }
 
 size_t fxi_cpu_size(int dtype)

@@ -2,7 +2,7 @@
  *
  * fxi_cpu_run_step is the one entrance: it finds the kernel by the step's class and converts around
  * kernels that have no Float16 and BFloat16 of their own (they compute in Float32). Kernels return
- * a status; a failing one has written the sentence into run->error. No kernel keeps memory between
+ * a status; a failing one has recorded an error. No kernel keeps memory between
  * calls, and all are deterministic: sums have a fixed order that depends on shapes only.
  */
 #ifndef CFLUX_CPU_KERNELS_H
@@ -55,11 +55,11 @@ void fxi_cpu_finish(const fxi_finish *f);
 /* The same for elements from … to−1, in the calling thread. */
 void fxi_cpu_finish_range(const fxi_finish *f, int64_t from, int64_t to);
 
-/* Writes "op: text" into run->error and returns status. */
-fx_status fxi_cpu_fail(fx_run *run, fx_status status, const fx_step *step, const char *format, ...)
-    FXI_PRINTF(4, 5);
-fx_status fxi_cpu_no_memory(fx_run *run, const fx_step *step);
-fx_status fxi_cpu_no_dtype(fx_run *run, const fx_step *step, int dtype);
+/* Records an error of the step's operation and returns its status. */
+fx_status fxi_cpu_fail(fx_status status, const fx_step *step, const char *format, ...)
+    FXI_PRINTF(3, 4);
+fx_status fxi_cpu_no_memory(const fx_step *step);
+fx_status fxi_cpu_no_dtype(const fx_step *step, int dtype);
 
 size_t fxi_cpu_size(int dtype); /* bytes of an element */
 static inline bool fxi_cpu_is_half(int dtype)

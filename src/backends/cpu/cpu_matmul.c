@@ -104,9 +104,10 @@ static fx_status run_batch(batch *p)
 
 fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
+    (void)run;
     const int dtype = step->out.dtype;
     if (dtype == FX_DTYPE_BOOL)
-        return fxi_cpu_no_dtype(run, step, dtype);
+        return fxi_cpu_no_dtype(step, dtype);
     batch p = {.g = product_of(step),
                .dtype = dtype,
                .n = fxi_length(step->out.ndim - 2, step->out.shape + 2),
@@ -118,7 +119,7 @@ fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, 
     if (p.n == 0 || p.g.m == 0 || p.g.n == 0)
         return FX_OK;
     if (run_batch(&p))
-        return fxi_cpu_no_memory(run, step);
+        return fxi_cpu_no_memory(step);
     if (fx_step_has_epilogue(step))
         fxi_cpu_finish(&(fxi_finish){step, in, out});
     return FX_OK;

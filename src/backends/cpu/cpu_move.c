@@ -48,8 +48,9 @@ fx_status fxi_cpu_copy(const fx_tensor *src, const void *in, void *out)
 /* Views that the planner had to store: their input tensor already describes the view. */
 fx_status fxi_cpu_move(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
+    (void)run;
     if (fx_tensor_length(&step->in[0]) != fx_tensor_length(&step->out))
-        return fxi_cpu_fail(run, FX_STATUS_INTERNAL, step, "sizes of input and output differ");
+        return fxi_cpu_fail(FX_STATUS_INTERNAL, step, "sizes of input and output differ");
     return fxi_cpu_copy(&step->in[0], in[0], out);
 }
 

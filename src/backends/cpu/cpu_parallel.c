@@ -54,11 +54,9 @@ typedef struct job {
     union {
         void (*plain)(void *user, int64_t part);
         void (*scratch)(void *user, int64_t part, void *scratch);
-        fx_status (*status)(void *user, int64_t part, fx_run *run);
     } body;
     char *scratch; /* of slot 0 */
     size_t scratch_bytes;
-    struct failure *failure;
 } job;
 
 /* Seat 0 is the caller's, seat k worker k's; a slot is the number of a seat. */
@@ -370,46 +368,6 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
     run_job(&j, parts, width);
     fxi_free(j.scratch);
     return FX_OK;
-}
-
-typedef struct failure { /* of the lowest part that failed */
-    int64_t part;        /* atomic */
-    fx_status status;
-    const fx_run *run;
-    char error[sizeof((fx_run *)0)->error];
-    fxi_mutex lock;
-} failure;
-
-static void run_status(const job *j, int64_t part, int slot)
-{
-    (void)slot;
-    failure *f = j->failure;
-    part += j->first;
-    if (part > __atomic_load_n(&f->part, __ATOMIC_RELAXED))
-        return;
-    fx_run mine = *f->run;
-    const fx_status status = j->body.status(j->user, part, &mine);
-    if (status == FX_OK)
-        return;
-    fxi_mutex_lock(&f->lock);
-    if (part < f->part) {
-        __atomic_store_n(&f->part, part, __ATOMIC_RELAXED);
-        f->status = status;
-        memcpy(f->error, mine.error, sizeof f->error);
-    }
-    fxi_mutex_unlock(&f->lock);
-}
-
-fx_status fxi_cpu_parallel_run(int64_t parts,
-                               fx_status (*body)(void *user, int64_t part, fx_run *run), void *user,
-                               fx_run *run)
-{
-    failure f = {.part = parts, .run = run, .lock = FXI_MUTEX_INIT};
-    job j = {.run = run_status, .user = user, .body.status = body, .failure = &f};
-    run_job(&j, parts, gather(parts));
-    if (f.status)
-        memcpy(run->error, f.error, sizeof f.error);
-    return f.status;
 }
 
 /* ---- when threads pay ------------------------------------------------------------------------ */

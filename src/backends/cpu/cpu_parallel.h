@@ -17,13 +17,6 @@
 /* Runs body(user, part) for every part below `parts`. */
 void fxi_cpu_parallel(int64_t parts, void (*body)(void *user, int64_t part), void *user);
 
-/* The same with a status: that of the lowest part that failed, its sentence in run->error, whatever
- * the order in which they ran. Each part gets a copy of *run. Parts after a failed one may be left
- * out. */
-fx_status fxi_cpu_parallel_run(int64_t parts,
-                               fx_status (*body)(void *user, int64_t part, fx_run *run), void *user,
-                               fx_run *run);
-
 /* The same with `bytes` of memory for each thread that takes part, aligned to 64. A part finds in
  * it what the thread's part before left; the first one finds zeros in the first 64 bytes. Parts
  * themselves should take no memory: which thread runs them is chance, and a steady step must not

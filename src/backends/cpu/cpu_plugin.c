@@ -8,13 +8,15 @@
 #include "c_text.h"
 #include "cpu_kernels.h"
 #include "cpu_parallel.h"
+#include "error.h"
 #include "kernel_plugin.h"
 #include "memory.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const fxi_kernel_host host = {fxi_aligned, fxi_free, fxi_cpu_parallel_scratch};
+static const fxi_kernel_host host = {fxi_aligned, fxi_free, fxi_fail_text,
+                                     fxi_cpu_parallel_scratch};
 
 static const char *open_library(const fx_plugin_head *plugin)
 {

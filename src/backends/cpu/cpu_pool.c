@@ -287,6 +287,7 @@ static double cost_of(const geometry *g, bool pairs)
 
 fx_status fxi_cpu_pool(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
+    (void)run;
     const int kind = fx_step_pool(step)->attr.kind, dtype = step->out.dtype;
     if (fx_step_pool(step)->channels_last) {
         fxi_cpu_pool_last(step, in, out);
@@ -294,7 +295,7 @@ fx_status fxi_cpu_pool(const fx_step *step, const void *const *in, void *out, fx
     }
     const fx_tensor *t[] = {&step->in[0], &step->in[step->nin - 1], &step->out};
     if (!kinds[kind].fn[dtype])
-        return fxi_cpu_no_dtype(run, step, dtype);
+        return fxi_cpu_no_dtype(step, dtype);
     const geometry g = geometry_of(&fx_step_pool(step)->attr, t[kinds[kind].x], t[kinds[kind].y]);
     planes p = {.g = &g,
                 .kind = kind,

@@ -141,7 +141,7 @@ static void describe(reduction *r, const fx_tensor *t, uint32_t mask)
     divide(r);
 }
 
-static fx_status reduce_tensor(const fx_step *step, const void *in, void *out, fx_run *run)
+static fx_status reduce_tensor(const fx_step *step, const void *in, void *out)
 {
     const fx_tensor *t = &step->in[0];
     reduction r = {.op = fxi_cpu_reducer(fx_step_reduce(step)->fold, t->dtype, step->out.dtype),
@@ -149,13 +149,13 @@ static fx_status reduce_tensor(const fx_step *step, const void *in, void *out, f
                    .out = out,
                    .out_size = fxi_cpu_size(step->out.dtype)};
     if (!r.op->size)
-        return fxi_cpu_no_dtype(run, step, t->dtype);
+        return fxi_cpu_no_dtype(step, t->dtype);
     describe(&r, t, fx_step_reduce(step)->mask);
     if (r.pieces > 1) {
         const int64_t results = r.items * least(r.width, COLUMNS);
         r.partial = fxi_aligned(64, (size_t)(r.pieces * results) * r.op->size);
         if (!r.partial)
-            return fxi_cpu_no_memory(run, step);
+            return fxi_cpu_no_memory(step);
     }
     fxi_cpu_parallel(r.parts * r.pieces, reduce_part, &r);
     if (r.partial)
@@ -222,19 +222,19 @@ fx_status fxi_cpu_reduce_prepare(fx_step *step)
     return fxi_program_make(&spec, &step->ready);
 }
 
-static fx_status reduce_program(const fx_step *step, const void *const *in, void *out, fx_run *run)
+static fx_status reduce_program(const fx_step *step, const void *const *in, void *out)
 {
     const fx_reduce_step *r = fx_step_reduce(step);
     const int dtype = r->program.instr[r->program.n - 1].dtype;
     tiles t = {.op = fxi_cpu_reducer(r->fold, dtype, step->out.dtype), .size = fxi_cpu_size(dtype)};
     const int64_t results = fx_tensor_length(&step->out);
     if (!t.op->size || !step->ready)
-        return fxi_cpu_no_dtype(run, step, step->out.dtype);
+        return fxi_cpu_no_dtype(step, step->out.dtype);
     if (results == 0)
         return FX_OK;
     t.acc = fxi_aligned(64, (size_t)results * t.op->size);
     if (!t.acc)
-        return fxi_cpu_no_memory(run, step);
+        return fxi_cpu_no_memory(step);
     split_space(&r->space, r->mask, &t.inner, &t.kept);
     t.op->init(t.acc, results);
     const bool columns = t.inner == 1 && t.kept > 1;
@@ -250,15 +250,16 @@ static fx_status reduce_program(const fx_step *step, const void *const *in, void
 
 fx_status fxi_cpu_reduce(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
+    (void)run;
     const int fold = fx_step_reduce(step)->fold;
     if (fx_step_reduce(step)->program.n > 0)
-        return reduce_program(step, in, out, run);
+        return reduce_program(step, in, out);
     const bool index = fold == FX_REDUCE_ARGMAX || fold == FX_REDUCE_ARGMIN;
     const bool wide = fold == FX_REDUCE_SUM && step->in[0].dtype == FX_DTYPE_F32 &&
                       step->out.dtype == FX_DTYPE_F64;
     if (!wide && step->out.dtype != (index ? FX_DTYPE_I64 : step->in[0].dtype))
-        return fxi_cpu_fail(run, FX_STATUS_INTERNAL, step, "element types differ");
-    return fx_tensor_length(&step->out) ? reduce_tensor(step, in[0], out, run) : FX_OK;
+        return fxi_cpu_fail(FX_STATUS_INTERNAL, step, "element types differ");
+    return fx_tensor_length(&step->out) ? reduce_tensor(step, in[0], out) : FX_OK;
 }
 
 /* ---- cumulative sums ------------------------------------------------------------------------- */
@@ -305,13 +306,14 @@ static void scan_part(void *user, int64_t part)
 
 fx_status fxi_cpu_cumsum(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
+    (void)run;
     static const scan_fn by_type[FXI_C_COUNT] = {scan_f32, scan_f64, scan_i32,
                                                  scan_i64, scan_u8,  NULL};
     const fx_tensor *t = &step->out;
     const int axis = fx_step_scan(step)->axis;
     const int64_t length = fx_tensor_length(t);
     if (t->dtype >= FX_DTYPE_BOOL)
-        return fxi_cpu_no_dtype(run, step, t->dtype);
+        return fxi_cpu_no_dtype(step, t->dtype);
     const fx_status status = fxi_cpu_copy(&step->in[0], in[0], out);
     if (status || length == 0)
         return status;

@@ -254,14 +254,14 @@ fx_status fxi_cpu_row(const fx_step *step, const void *const *in, void *out, fx_
 {
     const fxi_row_plan *p = step->ready;
     if (!p)
-        return fxi_cpu_no_dtype(run, step, step->out.dtype);
+        return fxi_cpu_no_dtype(step, step->out.dtype);
     void *outs[1 + FX_MORE_OUTPUTS] = {out};
     for (int k = 0; k < fx_step_row(step)->more.n; k++)
         outs[1 + k] = run->more[k];
     job j = {.p = p, .in = in, .out = outs, .blocks = (p->rows + p->block - 1) / p->block};
     j.parts = fxi_cpu_parts(j.blocks, p->cost);
     if (fxi_cpu_parallel_scratch(j.parts, (size_t)p->scratch, run_part, &j))
-        return fxi_cpu_no_memory(run, step);
+        return fxi_cpu_no_memory(step);
     return FX_OK;
 }
 

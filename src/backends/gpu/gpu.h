@@ -64,9 +64,10 @@ typedef struct fxi_gpu_limits {
  *   addresses.
  * The struct has no padding: params can be handed over as they are. */
 typedef struct fxi_gpu_launch {
-    void *kernel;       /* of compile */
-    uint32_t groups[3]; /* none 0, none above limits->groups */
-    int32_t group;      /* work-items of a group: FXI_GPU_GROUP, or 1 */
+    const char *operation; /* of the step, for errors */
+    void *kernel;          /* of compile */
+    uint32_t groups[3];    /* none 0, none above limits->groups */
+    int32_t group;         /* work-items of a group: FXI_GPU_GROUP, or 1 */
     int32_t nbuffers;
     void *const *buffers; /* device addresses, as the library knows them: of arrays, views into
                              them, work space, streams and faults */
@@ -82,8 +83,8 @@ typedef struct fxi_gpu_launch {
 typedef struct fxi_gpu_routine {
     /* Queues the call behind everything queued on the device. `buffers` are addresses as a launch
      * has them, work space among them. Runs of a plan by several threads use the same state: they
-     * hold the device's lock. On failure the sentence is in run->error. */
-    fx_status (*run)(fx_device *device, void *state, void *const *buffers, fx_run *run);
+     * hold the device's lock. `operation` is for errors. */
+    fx_status (*run)(fx_device *device, void *state, void *const *buffers, const char *operation);
     /* Frees the state; also on a device that is lost, but not when the process ends. */
     void (*release)(fx_device *device, void *state);
     bool captures; /* a recording of a driver may contain it: `run` then only queues work */
@@ -109,9 +110,8 @@ typedef struct fxi_gpu_runtime {
      * (gpu_build.h). False, with nothing added: the step is made of kernels alone. NULL: all are.
      */
     bool (*library)(struct fxi_gpu_builder *b);
-    /* Queues one kernel call behind everything queued on the device. On failure the sentence is in
-     * run->error. */
-    fx_status (*launch)(fx_device *device, const fxi_gpu_launch *launch, fx_run *run);
+    /* Queues one kernel call behind everything queued on the device. */
+    fx_status (*launch)(fx_device *device, const fxi_gpu_launch *launch);
     /* Device memory of FXI_GPU_FAULTS Int64 words, zero at first. A kernel that finds an index out
      * of range writes there. After launches that `check` the runtime reads it when it waits for the
      * device (sync, read); where word 0 is not zero it fails with fxi_gpu_fault_text's sentence and

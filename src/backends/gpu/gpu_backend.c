@@ -13,33 +13,26 @@ static const fxi_gpu_driver *driver_of(const fx_device *device)
     return fxi_gpu_device_of(device)->driver;
 }
 
-bool fxi_gpu_enter_device(const fx_device *device, char *text, size_t size)
+bool fxi_gpu_enter_for(const fx_device *device, const char *operation)
 {
     const fxi_gpu_device *d = fxi_gpu_device_of(device);
-    if (fxi_gpu_lost(&d->health)) {
-        fxi_gpu_say_lost(d, text, size);
-        return false;
-    }
-    const char *why = fxi_gpu_enter();
-    if (why)
-        snprintf(text, size, "%s (%s) %s", d->label, d->name, why);
-    return !why;
-}
-
-/* The same; a refusal is recorded as an error of the operation. */
-static bool enter_for(const fx_device *device, const char *operation)
-{
+    const bool lost = fxi_gpu_lost(&d->health);
+    const char *why = lost ? NULL : fxi_gpu_enter();
     char text[320];
-    const bool may = fxi_gpu_enter_device(device, text, sizeof text);
-    if (!may)
-        fxi_gpu_host_of(fxi_gpu_device_of(device))->fail(FX_STATUS_DEVICE, operation, text);
-    return may;
+    if (!lost && !why)
+        return true;
+    if (lost)
+        fxi_gpu_say_lost(d, text, sizeof text);
+    else
+        snprintf(text, sizeof text, "%s (%s) %s", d->label, d->name, why);
+    fxi_gpu_host_of(d)->fail(FX_STATUS_DEVICE, operation, text);
+    return false;
 }
 
 /* Is the device lost? Recorded as an error of the operation. */
 static bool refused_by(const fx_device *device, const char *operation)
 {
-    const bool may = enter_for(device, operation);
+    const bool may = fxi_gpu_enter_for(device, operation);
     if (may)
         fxi_gpu_leave();
     return !may;
@@ -55,7 +48,7 @@ static fx_status leave(fx_status status)
 
 void *fxi_gpu_backend_alloc(fx_device *device, size_t bytes)
 {
-    if (!enter_for(device, "alloc"))
+    if (!fxi_gpu_enter_for(device, "alloc"))
         return NULL;
     void *address = driver_of(device)->alloc(device, bytes);
     fxi_gpu_leave();
@@ -73,28 +66,31 @@ void fxi_gpu_backend_free(fx_device *device, void *address)
 
 fx_status fxi_gpu_backend_write(fx_device *device, void *to, const void *from, size_t bytes)
 {
-    return enter_for(device, "write") ? leave(driver_of(device)->write(device, to, from, bytes))
-                                      : FX_STATUS_DEVICE;
+    return fxi_gpu_enter_for(device, "write")
+               ? leave(driver_of(device)->write(device, to, from, bytes))
+               : FX_STATUS_DEVICE;
 }
 
 fx_status fxi_gpu_backend_read(fx_device *device, void *to, const void *from, size_t bytes)
 {
-    return enter_for(device, "read") ? leave(driver_of(device)->read(device, to, from, bytes))
-                                     : FX_STATUS_DEVICE;
+    return fxi_gpu_enter_for(device, "read")
+               ? leave(driver_of(device)->read(device, to, from, bytes))
+               : FX_STATUS_DEVICE;
 }
 
 fx_status fxi_gpu_backend_copy(fx_device *to_device, void *to, fx_device *from_device,
                                const void *from, size_t bytes)
 {
-    return !refused_by(from_device, "copy") && enter_for(to_device, "copy")
+    return !refused_by(from_device, "copy") && fxi_gpu_enter_for(to_device, "copy")
                ? leave(driver_of(to_device)->copy(to_device, to, from_device, from, bytes))
                : FX_STATUS_DEVICE;
 }
 
 fx_status fxi_gpu_backend_fill(fx_device *device, void *to, uint8_t value, size_t bytes)
 {
-    return enter_for(device, "fill") ? leave(driver_of(device)->fill(device, to, value, bytes))
-                                     : FX_STATUS_DEVICE;
+    return fxi_gpu_enter_for(device, "fill")
+               ? leave(driver_of(device)->fill(device, to, value, bytes))
+               : FX_STATUS_DEVICE;
 }
 
 int64_t fxi_gpu_backend_available(fx_device *device)
@@ -110,14 +106,14 @@ int64_t fxi_gpu_backend_available(fx_device *device)
 
 fx_status fxi_gpu_backend_prepare(fx_device *device, fx_step *step)
 {
-    return enter_for(device, "prepare")
+    return fxi_gpu_enter_for(device, "prepare")
                ? leave(fxi_gpu_prepare(&driver_of(device)->runtime, device, step))
                : FX_STATUS_DEVICE;
 }
 
 fx_status fxi_gpu_backend_compile(fx_device *device, fx_step *steps, int32_t n, int32_t *out_step)
 {
-    return enter_for(device, "compile")
+    return fxi_gpu_enter_for(device, "compile")
                ? leave(fxi_gpu_compile(&driver_of(device)->runtime, device, steps, n, out_step))
                : FX_STATUS_DEVICE;
 }
@@ -144,7 +140,7 @@ static fx_status run_step(fx_device *device, const fx_step *step, const void *co
 fx_status fxi_gpu_backend_run(fx_device *device, const fx_step *step, const void *const *in,
                               void *out, fx_run *run)
 {
-    return fxi_gpu_enter_device(device, run->error, sizeof run->error)
+    return fxi_gpu_enter_for(device, fx_op_name(step->op))
                ? leave(run_step(device, step, in, out, run))
                : FX_STATUS_DEVICE;
 }
@@ -167,12 +163,12 @@ static fx_status finish(fx_device *device)
 
 fx_status fxi_gpu_backend_sync(fx_device *device)
 {
-    return enter_for(device, "synchronize") ? leave(finish(device)) : FX_STATUS_DEVICE;
+    return fxi_gpu_enter_for(device, "synchronize") ? leave(finish(device)) : FX_STATUS_DEVICE;
 }
 
 void *fxi_gpu_backend_mark(fx_device *device)
 {
-    if (!enter_for(device, "mark"))
+    if (!fxi_gpu_enter_for(device, "mark"))
         return NULL;
     void *mark = driver_of(device)->mark(device);
     fxi_gpu_leave();
@@ -181,8 +177,8 @@ void *fxi_gpu_backend_mark(fx_device *device)
 
 fx_status fxi_gpu_backend_wait(fx_device *device, void *mark)
 {
-    return enter_for(device, "wait") ? leave(driver_of(device)->wait(device, mark))
-                                     : FX_STATUS_DEVICE;
+    return fxi_gpu_enter_for(device, "wait") ? leave(driver_of(device)->wait(device, mark))
+                                             : FX_STATUS_DEVICE;
 }
 
 void fxi_gpu_backend_unmark(fx_device *device, void *mark)

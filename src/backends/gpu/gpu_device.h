@@ -52,13 +52,12 @@ typedef struct fxi_gpu_driver {
     fx_status (*wait)(fx_device *device, void *mark);
     void (*unmark)(fx_device *device, void *mark);
     /* -- recordings, for plans as a whole (gpu_whole.c); NULL, all four: step by step -- */
-    /* What is queued on the device from now on, under its lock, is recorded and does not run. On
-     * failure the sentence is in run->error, as for those that follow. */
-    fx_status (*record)(fx_device *device, fx_run *run);
+    /* What is queued on the device from now on, under its lock, is recorded and does not run. */
+    fx_status (*record)(fx_device *device);
     /* Ends that, also after a launch has failed. */
-    fx_status (*recorded)(fx_device *device, fx_run *run, void **out_recording);
+    fx_status (*recorded)(fx_device *device, void **out_recording);
     /* Queues everything that was recorded. */
-    fx_status (*replay)(fx_device *device, void *recording, fx_run *run);
+    fx_status (*replay)(fx_device *device, void *recording);
     /* Frees a recording, which the device may still run; also on a device that is lost. */
     void (*drop)(fx_device *device, void *recording);
     fxi_gpu_error_kind (*error_kind)(int error);
@@ -143,8 +142,8 @@ static inline void fxi_gpu_launched(fxi_gpu_device *d, const fxi_gpu_launch *l)
 
 /* ---- calls ---- */
 /* Begins a call of the driver for the device. True: it may go on, and ends with fxi_gpu_leave. Else
- * `text` says why not: the device is lost, or the process ends. */
-bool fxi_gpu_enter_device(const fx_device *device, char *text, size_t size);
+ * an error of the operation is recorded: the device is lost, or the process ends. */
+bool fxi_gpu_enter_for(const fx_device *device, const char *operation);
 
 /* ---- fx_backend (gpu_backend.c) -------------------------------------------------------------- */
 

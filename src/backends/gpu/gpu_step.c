@@ -26,11 +26,6 @@ static void (*const kinds[])(fxi_gpu_builder *b) = {
     [FX_CLASS_FOREACH] = fxi_gpu_foreach,
 };
 
-static const char *const op_names[FX_OP_COUNT] = {
-#define OP(NAME, name, inputs, cls, words, gradient) name,
-#include <cflux/op.def>
-};
-
 struct ready {
     fxi_gpu_call *first;
 };
@@ -43,7 +38,7 @@ static fx_status fail(fxi_gpu_builder *b, fx_status status, const char *format, 
         return b->status;
     vsnprintf(text, sizeof text, format, args);
     b->status = status;
-    return b->runtime->host->fail(status, op_names[b->step->op], text);
+    return b->runtime->host->fail(status, fx_op_name(b->step->op), text);
 }
 
 fx_status fxi_gpu_fail(fxi_gpu_builder *b, fx_status status, const char *format, ...)
@@ -361,14 +356,15 @@ static void *address(const places *p, const fxi_gpu_buffer_ref *ref)
 }
 
 static fx_status launch(const fxi_gpu_runtime *runtime, fx_device *device, const fxi_gpu_call *c,
-                        const places *p, fx_run *run)
+                        const places *p)
 {
     void *buffers[FXI_GPU_BUFFERS];
     for (int32_t k = 0; k < c->nbuffers; k++)
         buffers[k] = address(p, &c->buffers[k]);
     if (c->routine)
-        return c->routine->run(device, c->state, buffers, run);
+        return c->routine->run(device, c->state, buffers, fx_op_name(p->step->op));
     fxi_gpu_launch l = {
+        .operation = fx_op_name(p->step->op),
         .kernel = c->kernel,
         .groups = {(uint32_t)c->groups[0], (uint32_t)c->groups[1], (uint32_t)c->groups[2]},
         .group = c->group,
@@ -377,7 +373,7 @@ static fx_status launch(const fxi_gpu_runtime *runtime, fx_device *device, const
         .params = c->params,
         .param_bytes = (size_t)c->nparams * (c->wide ? sizeof(int64_t) : sizeof(int32_t)),
         .checks = c->checks};
-    return runtime->launch(device, &l, run);
+    return runtime->launch(device, &l);
 }
 
 fx_status fxi_gpu_run(const fxi_gpu_runtime *runtime, fx_device *device, const fx_step *step,
@@ -388,7 +384,7 @@ fx_status fxi_gpu_run(const fxi_gpu_runtime *runtime, fx_device *device, const f
     fx_status status = FX_OK;
     for (const fxi_gpu_call *c = r->first; c && !status; c = c->next) {
         p.faults = c->checks ? runtime->faults(device) : NULL;
-        status = launch(runtime, device, c, &p, run);
+        status = launch(runtime, device, c, &p);
     }
     return status;
 }
@@ -398,6 +394,7 @@ fx_status fxi_gpu_run(const fxi_gpu_runtime *runtime, fx_device *device, const f
 fx_status fxi_gpu_fault_text(const int64_t words[FXI_GPU_FAULTS], char *text, size_t size)
 {
     snprintf(text, size, "%s: index %lld is out of range for axis %lld of size %lld",
-             op_names[words[0] - 1], (long long)words[1], (long long)words[2], (long long)words[3]);
+             fx_op_name((int)words[0] - 1), (long long)words[1], (long long)words[2],
+             (long long)words[3]);
     return FX_STATUS_ARGUMENT;
 }

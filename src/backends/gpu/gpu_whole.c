@@ -116,13 +116,17 @@ static void record(fx_device *device, const fx_plan *plan, void *const *values, 
     const fxi_gpu_driver *driver = fxi_gpu_device_of(device)->driver;
     whole *w = plan->ready;
     int32_t step;
-    w->refused = driver->record(device, run) != FX_OK;
-    if (w->refused)
-        return;
-    const bool launched = launch_steps(device, plan, values, run, &step) == FX_OK;
-    w->refused = driver->recorded(device, run, &w->recording) != FX_OK || !launched;
-    if (w->refused)
-        drop(device, w);
+    const fx_host *host = driver->runtime.host;
+    const fx_error earlier = host->error_take();
+    w->refused = driver->record(device) != FX_OK;
+    if (!w->refused) {
+        const bool launched = launch_steps(device, plan, values, run, &step) == FX_OK;
+        w->refused = driver->recorded(device, &w->recording) != FX_OK || !launched;
+        if (w->refused)
+            drop(device, w);
+    }
+    host->error_take(); /* without a recording the plan runs step by step */
+    host->error_put(&earlier);
 }
 
 static bool same_addresses(const fx_plan *plan, void *const *values, const fx_run *run)
@@ -142,12 +146,12 @@ static void remember_addresses(fx_device *device, const fx_plan *plan, void *con
     memcpy(w->values, values, (size_t)plan->nvalues * sizeof *values);
 }
 
-static fx_status replay(fx_device *device, const whole *w, fx_run *run)
+static fx_status replay(fx_device *device, const whole *w)
 {
     fxi_gpu_device *d = fxi_gpu_device_of(device);
     if (w->checks)
         __atomic_store_n(&d->checks, 1, __ATOMIC_RELEASE);
-    return d->driver->replay(device, w->recording, run);
+    return d->driver->replay(device, w->recording);
 }
 
 /* Under the device's lock, which orders the runs of several threads. */
@@ -159,15 +163,14 @@ static fx_status run_plan(fx_device *device, const fx_plan *plan, void *const *v
         remember_addresses(device, plan, values, run);
     else if (!w->recording && !w->refused)
         record(device, plan, values, run);
-    return w->recording ? replay(device, w, run)
-                        : launch_steps(device, plan, values, run, out_step);
+    return w->recording ? replay(device, w) : launch_steps(device, plan, values, run, out_step);
 }
 
 fx_status fxi_gpu_backend_plan_run(fx_device *device, const fx_plan *plan, void *const *values,
                                    fx_run *run, int32_t *out_step)
 {
     fxi_gpu_device *d = fxi_gpu_device_of(device);
-    if (!fxi_gpu_enter_device(device, run->error, sizeof run->error)) {
+    if (!fxi_gpu_enter_for(device, "plan")) {
         *out_step = -1;
         return FX_STATUS_DEVICE;
     }

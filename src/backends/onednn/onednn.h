@@ -62,7 +62,7 @@ fx_status fxi_onednn_matmul_prepare(const fx_step *step, fxi_kernel_ready **out)
 /* Prepared steps: how they run and go. */
 typedef struct fxi_onednn_ready {
     fxi_kernel_ready base;
-    fx_status (*run)(const void *self, const void *const *in, void *out);
+    fx_status (*run)(const void *self, const void *const *in, void *out, void *work);
     void (*release)(void *self);
 } fxi_onednn_ready;
 

@@ -189,40 +189,49 @@ static void turn(const conv *c, const void *from, void *to)
                 ((uint16_t *)to)[k * n + t] = ((const uint16_t *)from)[k * n + n - 1 - t];
 }
 
-static fx_status reorder(const conv *c, md_ref from_md, const void *from, md_ref to_md, void *to)
+/* A step's work space: weights as they are in memory, oneDNN's packed weights (the sums of all
+ * parts in the gradient by weights), and scratch of the conversion between them. */
+typedef struct work_space {
+    int64_t plain, packed, scratch; /* bytes, multiples of 64 */
+} work_space;
+
+static int64_t round_up(int64_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+static work_space work_space_of(const conv *c)
+{
+    const bool sums = c->kind == FX_CONV_WEIGHT, converts = c->reorder.call;
+    return (work_space){.plain = c->turned ? round_up(c->weights * c->size) : 0,
+                        .packed = sums       ? round_up(c->parts * c->packed_bytes)
+                                  : converts ? round_up(c->packed_bytes)
+                                             : 0,
+                        .scratch = converts ? c->reorder.scratch : 0};
+}
+
+static fx_status reorder(const conv *c, md_ref from_md, const void *from, md_ref to_md, void *to,
+                         char *work)
 {
     const fxi_onednn_arg args[] = {{DNNL_ARG_FROM, from_md, (void *)(uintptr_t)from},
                                    {DNNL_ARG_TO, to_md, to}};
-    void *scratch =
-        c->reorder.scratch ? fxi_onednn_host->alloc(64, (size_t)c->reorder.scratch) : NULL;
-    if (c->reorder.scratch && !scratch)
-        return FX_STATUS_MEMORY;
-    const fx_status status = fxi_primitive_run(&c->reorder, 2, args, scratch);
-    fxi_onednn_host->free(scratch);
-    return status;
+    const work_space s = work_space_of(c);
+    return fxi_primitive_run(&c->reorder, 2, args, s.scratch ? work + s.plain + s.packed : NULL);
 }
 
-/* *out_packed is the caller's own weights, or lies in *out_memory, which the caller frees. */
-static fx_status pack(const conv *c, const void *w, void **out_memory, void **out_packed)
+/* *out_packed is the caller's own weights, or an address in the work space. */
+static fx_status pack(const conv *c, const void *w, char *work, void **out_packed)
 {
-    const int64_t plain = (c->weights * c->size + 63) / 64 * 64;
     *out_packed = (void *)(uintptr_t)w; /* only read */
-    *out_memory = NULL;
-    if (!c->turned && !c->reorder.call)
-        return FX_OK;
-    char *memory = fxi_onednn_host->alloc(64, (size_t)(plain + c->packed_bytes));
-    if (!memory)
-        return FX_STATUS_MEMORY;
-    *out_memory = memory;
     if (c->turned) {
-        turn(c, w, memory);
-        *out_packed = memory;
+        turn(c, w, work);
+        *out_packed = work;
     }
     if (!c->reorder.call)
         return FX_OK;
     const void *from = *out_packed;
-    *out_packed = memory + plain;
-    return reorder(c, c->plain.ref, from, c->packed, *out_packed);
+    *out_packed = work + work_space_of(c).plain;
+    return reorder(c, c->plain.ref, from, c->packed, *out_packed, work);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -275,44 +284,37 @@ static fx_status add_block(void *user, int64_t k, void *scratch)
     return FX_OK;
 }
 
-static fx_status run_with_weights(const conv *c, call *q, const void *w)
+static fx_status run_with_weights(const conv *c, call *q, const void *w, char *work)
 {
-    void *memory, *packed;
-    fx_status status = pack(c, w, &memory, &packed);
+    void *packed;
+    const fx_status status = pack(c, w, work, &packed);
     q->w = packed;
-    if (!status)
-        status = run_parts(q);
-    fxi_onednn_host->free(memory);
-    return status;
+    return status ? status : run_parts(q);
 }
 
-static fx_status run_for_weights(const conv *c, call *q, void *out)
+static fx_status run_for_weights(const conv *c, call *q, void *out, char *work)
 {
-    const int64_t sums = c->parts * c->packed_bytes;
-    char *memory = fxi_onednn_host->alloc(64, (size_t)(sums + c->weights * c->size));
-    if (!memory)
-        return FX_STATUS_MEMORY;
-    q->w = memory;
+    char *sums = work + work_space_of(c).plain;
+    q->w = sums;
     fx_status status = run_parts(q);
     if (!status && c->parts > 1)
         status = fxi_onednn_parts((c->packed_bytes / 4 + BLOCK - 1) / BLOCK, 0, add_block, q);
-    void *plain = memory;
+    void *plain = sums;
     if (!status && c->reorder.call) {
-        plain = c->turned ? memory + sums : out;
-        status = reorder(c, c->packed, memory, c->plain.ref, plain);
+        plain = c->turned ? work : out;
+        status = reorder(c, c->packed, sums, c->plain.ref, plain, work);
     }
     if (!status && c->turned)
         turn(c, plain, out);
     else if (!status && plain != out)
         memcpy(out, plain, (size_t)(c->weights * c->size));
-    fxi_onednn_host->free(memory);
     return status;
 }
 
-static fx_status run(const void *self, const void *const *in, void *out);
+static fx_status run(const void *self, const void *const *in, void *out, void *work);
 
 /* conv_infinite.h */
-static fx_status weigh_infinite(const conv *c, const void *const *in, void *out)
+static fx_status weigh_infinite(const conv *c, const void *const *in, void *out, void *work)
 {
     const fx_tensor *y = &c->inputs[1];
     const int64_t n = fxi_length(y->ndim, y->shape);
@@ -324,26 +326,27 @@ static fx_status weigh_infinite(const conv *c, const void *const *in, void *out)
     if (!finite)
         return FX_STATUS_MEMORY;
     fxi_conv_finite_part(y->dtype, finite, in[1], n);
-    const fx_status status = run(c, (const void *[]){in[0], finite}, out);
+    const fx_status status = run(c, (const void *[]){in[0], finite}, out, work);
     if (!status)
         fxi_conv_add_infinite(&step, in[0], in[1], out);
     fxi_onednn_host->free(finite);
     return status;
 }
 
-static fx_status run(const void *self, const void *const *in, void *out)
+static fx_status run(const void *self, const void *const *in, void *out, void *work)
 {
     const conv *c = self;
     if (fxi_conv_asks_gy(&c->attr) &&
         !fxi_conv_finite(c->inputs[1].dtype, in[1],
                          fxi_length(c->inputs[1].ndim, c->inputs[1].shape)))
-        return weigh_infinite(c, in, out);
+        return weigh_infinite(c, in, out, work);
     /* Inputs are only read. */
     void *const at[] = {(void *)(uintptr_t)in[0], (void *)(uintptr_t)in[1], out};
     call q = {.c = c, .x = at[c->x_at], .y = at[c->y_at]};
     if (c->biased)
         q.bias = (char *)(uintptr_t)in[2];
-    return c->kind == FX_CONV_WEIGHT ? run_for_weights(c, &q, out) : run_with_weights(c, &q, in[1]);
+    return c->kind == FX_CONV_WEIGHT ? run_for_weights(c, &q, out, work)
+                                     : run_with_weights(c, &q, in[1], work);
 }
 
 static void release(void *self)
@@ -397,6 +400,8 @@ fx_status fxi_onednn_conv_prepare(const fx_step *step, fxi_kernel_ready **out)
         fxi_onednn_host->free(c);
         return status;
     }
+    const work_space s = work_space_of(c);
+    c->base.base.work_bytes = s.plain + s.packed + s.scratch;
     *out = &c->base.base;
     return FX_OK;
 }

@@ -162,8 +162,9 @@ static fx_status run_part(void *user, int64_t k, void *scratch)
     return fxi_primitive_run(&p->call[which], p->operands, args, scratch);
 }
 
-static fx_status run(const void *self, const void *const *in, void *out)
+static fx_status run(const void *self, const void *const *in, void *out, void *work)
 {
+    (void)work;
     const product *p = self;
     /* Inputs are only read. */
     call c = {p, {(char *)(uintptr_t)in[1], (char *)(uintptr_t)in[0], out, NULL}};

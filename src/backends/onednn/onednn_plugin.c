@@ -221,12 +221,11 @@ static void release(fxi_kernel_ready *ready)
 static fx_status run_step(const fxi_kernel_ready *ready, const fx_step *step, const void *const *in,
                           void *out, fx_run *run)
 {
-    (void)step;
     const fxi_onednn_ready *r = (const fxi_onednn_ready *)ready;
-    const fx_status status = r->run(r, in, out);
+    const fx_status status = r->run(r, in, out, run->work);
     if (status)
-        snprintf(run->error, sizeof run->error, "%s",
-                 status == FX_STATUS_MEMORY ? "out of memory" : "oneDNN failed");
+        fxi_onednn_host->fail(status, fx_op_name(step->op),
+                              status == FX_STATUS_MEMORY ? "out of memory" : "oneDNN failed");
     return status;
 }
 

@@ -73,13 +73,14 @@ static cl_int queue_kernel(fxi_opencl_device *d, fxi_opencl_function *f, const f
 }
 
 /* Under the device's lock: a kernel's arguments are part of it until it is queued. */
-static fx_status launch(fx_device *device, const fxi_gpu_launch *l, fx_run *run)
+static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
 {
     fxi_opencl_device *d = fxi_opencl_of(device);
     fxi_opencl_function *f = l->kernel;
     if (l->nbuffers > FXI_GPU_BUFFERS) {
-        snprintf(run->error, sizeof run->error, "a kernel of %d buffers", (int)l->nbuffers);
-        return FX_STATUS_INTERNAL;
+        char text[64];
+        snprintf(text, sizeof text, "a kernel of %d buffers", (int)l->nbuffers);
+        return fxi_opencl_host->fail(FX_STATUS_INTERNAL, l->operation, text);
     }
     cl_int error = set_arguments(f->kernel, l);
     const char *call = "clSetKernelArg";
@@ -88,7 +89,7 @@ static fx_status launch(fx_device *device, const fxi_gpu_launch *l, fx_run *run)
         error = queue_kernel(d, f, l);
     }
     if (error != CL_SUCCESS)
-        return fxi_gpu_why(&d->gpu, call, error, run->error, sizeof run->error);
+        return fxi_gpu_check(&d->gpu, l->operation, call, error);
     fxi_gpu_launched(&d->gpu, l);
     return FX_OK;
 }

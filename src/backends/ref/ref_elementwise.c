@@ -124,29 +124,28 @@ static bool known(const fx_instr *k)
     return r->real && (r->rule != REAL || fxi_ref_is_real(k->dtype));
 }
 
-static fx_status check_program(const fx_step *s, const fx_program *p, fx_run *run)
+static fx_status check_program(const fx_step *s, const fx_program *p)
 {
     if (p->n < 1 || s->nin + p->n > UINT8_MAX + 1) {
-        snprintf(run->error, sizeof run->error, "elementwise: a program of %d instructions",
-                 (int)p->n);
-        return FX_STATUS_INTERNAL;
+        return fx_fail(FX_STATUS_INTERNAL, "elementwise", "a program of %d instructions",
+                       (int)p->n);
     }
     for (int k = 0; k < p->n; k++)
         if (!known(&p->instr[k])) {
-            snprintf(run->error, sizeof run->error,
-                     "%s: element type %s does not support this operation",
-                     fxi_ops[p->instr[k].op].name, fx_dtype_name((fx_dtype)p->instr[k].dtype));
-            return FX_STATUS_UNSUPPORTED;
+            return fx_fail(FX_STATUS_UNSUPPORTED, fxi_ops[p->instr[k].op].name,
+                           "element type %s does not support this operation",
+                           fx_dtype_name((fx_dtype)p->instr[k].dtype));
         }
     return FX_OK;
 }
 
 fx_status fxi_ref_elementwise(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
+    (void)run;
     fxi_ref_value reg[UINT8_MAX + 1]; /* as many as src[] can name */
     int64_t index[FX_MAX_DIMS];
     const fx_program *p = &fx_step_elementwise(s)->program;
-    const fx_status status = check_program(s, p, run);
+    const fx_status status = check_program(s, p);
     if (status != FX_OK)
         return status;
     const int64_t n = fxi_ref_length(&s->out);

@@ -8,7 +8,7 @@
 #include "ref_kernels.h"
 
 static fx_status check_indices(const char *op, const fx_tensor *t, const void *idx, int axis,
-                               int64_t size, fx_run *run)
+                               int64_t size)
 {
     int64_t index[FX_MAX_DIMS];
     const int64_t n = fxi_ref_length(t);
@@ -17,20 +17,20 @@ static fx_status check_indices(const char *op, const fx_tensor *t, const void *i
         const int64_t i = fxi_ref_get(t->dtype, idx, fxi_ref_offset(t, index)).integer;
         if (i >= 0 && i < size)
             continue;
-        snprintf(run->error, sizeof run->error,
-                 "%s: index %lld is out of range for axis %d of size %lld", op, (long long)i, axis,
-                 (long long)size);
-        return FX_STATUS_ARGUMENT;
+        return fx_fail(FX_STATUS_ARGUMENT, op,
+                       "index %lld is out of range for axis %d of size %lld", (long long)i, axis,
+                       (long long)size);
     }
     return FX_OK;
 }
 
 fx_status fxi_ref_gather(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
+    (void)run;
     const fx_tensor *x = &s->in[0], *idx = &s->in[1];
     const int axis = fx_step_gather(s)->axis;
     int64_t index[FX_MAX_DIMS], at[FX_MAX_DIMS];
-    const fx_status status = check_indices("gather", idx, in[1], axis, x->shape[axis], run);
+    const fx_status status = check_indices("gather", idx, in[1], axis, x->shape[axis]);
     if (status != FX_OK)
         return status;
     const int64_t n = fxi_ref_length(&s->out);
@@ -70,10 +70,10 @@ static fxi_ref_value scatter_one(const fx_step *s, const void *const *in, const 
 
 fx_status fxi_ref_scatter(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
+    (void)run;
     const int axis = fx_step_scatter(s)->axis;
     int64_t index[FX_MAX_DIMS];
-    const fx_status status =
-        check_indices("scatter", &s->in[1], in[1], axis, s->out.shape[axis], run);
+    const fx_status status = check_indices("scatter", &s->in[1], in[1], axis, s->out.shape[axis]);
     if (status != FX_OK)
         return status;
     const int64_t n = fxi_ref_length(&s->out);

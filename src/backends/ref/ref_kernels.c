@@ -23,9 +23,8 @@ fx_status fxi_ref_run_step(const fx_step *step, const void *const *in, void *out
         return fxi_ref_elementwise(step, in, out, run);
     const fxi_kernel kernel = step->op < FX_OP_COUNT ? kernels[step->op] : NULL;
     if (!kernel) {
-        snprintf(run->error, sizeof run->error, "%s: not an operation of the ref backend",
-                 step->op < FX_OP_COUNT ? fxi_ops[step->op].name : "?");
-        return FX_STATUS_UNSUPPORTED;
+        return fx_fail(FX_STATUS_UNSUPPORTED, step->op < FX_OP_COUNT ? fxi_ops[step->op].name : "?",
+                       "not an operation of the ref backend");
     }
     return kernel(step, in, out, run);
 }

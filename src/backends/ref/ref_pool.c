@@ -148,6 +148,7 @@ static fxi_ref_value mean_grad_one(const geometry *g, const void *const *in, int
 
 fx_status fxi_ref_pool(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
+    (void)run;
     static fxi_ref_value (*const kinds[])(const geometry *, const void *const *, int64_t,
                                           int64_t) = {[FX_POOL_MAX] = max_one,
                                                       [FX_POOL_MEAN] = mean_one,
@@ -156,9 +157,8 @@ fx_status fxi_ref_pool(const fx_step *s, const void *const *in, void *out, fx_ru
                                                       [FX_POOL_MAX_PICK] = pick_one};
     const geometry g = describe(s);
     if (!fxi_ref_is_real(g.dtype) && (g.p.kind == FX_POOL_MEAN || g.p.kind == FX_POOL_MEAN_GRAD)) {
-        snprintf(run->error, sizeof run->error, "pool: the mean of %s",
-                 fx_dtype_name((fx_dtype)g.dtype));
-        return FX_STATUS_UNSUPPORTED;
+        return fx_fail(FX_STATUS_UNSUPPORTED, "pool", "the mean of %s",
+                       fx_dtype_name((fx_dtype)g.dtype));
     }
     int64_t plane = 1;
     for (int d = 0; d < g.p.spatial; d++)
