@@ -1,10 +1,15 @@
-/* cpu_backend.c: the CPU as a backend: host memory and the kernels of this folder. */
+/* cpu_backend.c: the CPU as a backend. Memory is the host's; steps are computed by the kernels of
+ * this folder, and large matrix products and convolutions by the oneDNN plugin where it is
+ * installed (cpu_plugin.c).
+ */
 #include <cflux/backend.h>
 #include "backends.h"
 #include "cpu_kernels.h"
 #include "cpu_plugin.h"
 #include "memory.h"
 
+/* 64 bytes: the longest vector of any instruction set, and a cache line, so that no two arrays
+ * share a line. */
 static void *cpu_alloc(fx_device *device, size_t bytes)
 {
     (void)device;
@@ -17,7 +22,8 @@ static void cpu_free(fx_device *device, void *ptr)
     fxi_free(ptr);
 }
 
-/* Asks the plugin for the step as it is, or without its epilogue. */
+/* Asks the plugin to prepare the step. `bare`: without the epilogue, whose operands follow the
+ * first two inputs. */
 static fx_status ask_plugin(const fx_step *step, bool bare, fxi_kernel_ready **out)
 {
     fx_step asked = *step;
@@ -29,7 +35,8 @@ static fx_status ask_plugin(const fx_step *step, bool bare, fxi_kernel_ready **o
     return fxi_cpu_plugin_prepare(&asked, out);
 }
 
-/* Also when it would but for want of memory, which is found out again. */
+/* Does the plugin compute the step? Also true if it only ran out of memory; `prepare` will report
+ * that. */
 static bool plugin_takes(const fx_step *step, bool bare)
 {
     fxi_kernel_ready *ready = NULL;
@@ -39,7 +46,10 @@ static bool plugin_takes(const fx_step *step, bool bare)
     return status != FX_STATUS_UNSUPPORTED;
 }
 
-/* The plugin comes first, also where it takes less of an epilogue than our kernels. */
+/* The plugin is asked first, even where our kernels would take more of the epilogue. If it takes
+ * the bare product but not this epilogue, the answer is UNSUPPORTED: the planner then asks again
+ * with a shorter epilogue and makes a step of what it cut off (docs/design/0006). Any other error
+ * of the plugin, such as missing memory, is returned and not hidden by a slower kernel. */
 static fx_status cpu_prepare(fx_device *device, fx_step *step)
 {
     (void)device;
@@ -59,13 +69,16 @@ static fx_status cpu_prepare(fx_device *device, fx_step *step)
     return fxi_cpu_prepare_step(step);
 }
 
-/* A convolution is worth it when the plugin computes it; pooling follows its input. */
+/* Channels-last order pays only where the plugin computes the convolution: our own kernels for
+ * convolutions expect each channel as a plane. Pooling keeps the order of its input, so that no
+ * copy is needed between the two. */
 static bool cpu_channels_last(fx_device *device, const fx_step *step)
 {
     (void)device;
     return step->op == FX_OP_CONV ? plugin_takes(step, true) : fxi_cpu_pools_last(step);
 }
 
+/* `ready` belongs to whoever prepared the step, which `by_plugin` tells. */
 static void cpu_release(fx_device *device, fx_step *step)
 {
     (void)device;

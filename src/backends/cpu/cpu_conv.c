@@ -1,8 +1,9 @@
-/* cpu_conv.c: convolution and its two gradients: the sizes, and which way to compute them.
+/* cpu_conv.c: convolution and its two gradients on the CPU: reads the sizes and chooses the method.
  *
- * One, two or three spatial axes are treated as three. Neither way unfolds windows: with vectors
- * along the windows (cpu_conv_direct.c) where channels are few, else with vectors along the
- * channels (cpu_conv_gather.c), which takes anything.
+ * One, two or three spatial axes are treated as three, of which the unused have size 1. There are
+ * two methods, and neither unfolds windows into a matrix, which would take taps times the memory of
+ * x. Where channels are few, vectors run along the windows (cpu_conv_direct.c); otherwise they run
+ * along the output's channels (cpu_conv_gather.c), a method that takes every convolution.
  */
 #include "conv_infinite.h"
 #include "cpu_conv.h"
@@ -28,7 +29,9 @@ static void read_attr(fxi_conv_geometry *g, const fx_conv_attr *a)
     }
 }
 
-/* x, w, y: the tensors of the x side, the kernel and the y side, whichever are inputs. */
+/* x, w and y are the tensors that have the sizes of the input, the kernel and the output of the
+ * forward convolution, whichever of them the step computes. So all three kinds share one
+ * description. */
 static fxi_conv_geometry geometry_of(const fx_step *step, const fx_tensor *x, const fx_tensor *w,
                                      const fx_tensor *y)
 {
@@ -41,6 +44,7 @@ static fxi_conv_geometry geometry_of(const fx_step *step, const fx_tensor *x, co
     spatial_sizes(y, s, g.y);
     read_attr(&g, a);
     g.groups = a->groups;
+    /* A kernel has taps × channels of one group × output channels of all groups. */
     g.cin = w->shape[s];
     g.cout = w->shape[s + 1] / g.groups;
     g.batch = x->shape[s + 1];
@@ -51,14 +55,14 @@ static fxi_conv_geometry geometry_of(const fx_step *step, const fx_tensor *x, co
     return g;
 }
 
-/* Where the x side, the kernel and the y side are, by kind: input 0, input 1 or the output (2). */
+/* Which tensor is the x side, the kernel and the y side, by kind: 0 and 1 are inputs, 2 is the
+ * output. */
 static const struct {
     uint8_t x, w, y;
 } kinds[] = {
     [FX_CONV_FORWARD] = {0, 1, 2}, [FX_CONV_DATA] = {2, 1, 0}, [FX_CONV_WEIGHT] = {0, 2, 1}};
 
-/* ---- gradients by weights from a gy that is not finite ----------------------------------------
- */
+/* ---- gradients by weights from a gy that is not finite ---- */
 
 typedef struct scan {
     const char *p;
@@ -67,6 +71,7 @@ typedef struct scan {
     bool infinite; /* atomic */
 } scan;
 
+/* The parts only ever store true, so it does not matter in which order they do. */
 static void scan_part(void *user, int64_t part)
 {
     scan *s = user;
@@ -86,6 +91,10 @@ static bool is_finite(const fx_tensor *t, const void *p)
 
 static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_run *run);
 
+/* The kernels read padding as zeros, and 0·Inf is NaN, but a window's taps outside x must
+ * contribute nothing. So the gradient is computed from the finite elements of gy, and then the
+ * contributions of the others are added, which read x at positions inside only
+ * (conv_infinite.h). */
 static fx_status weigh_infinite(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     const fx_tensor *y = &step->in[1];
@@ -101,6 +110,8 @@ static fx_status weigh_infinite(const fx_step *step, const void *const *in, void
     return status;
 }
 
+/* Only gradients by weights with padding need the scan of gy. It reads gy once, which is little
+ * beside the convolution. */
 fx_status fxi_cpu_conv(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     const bool known = step->out.dtype == FX_DTYPE_F32 || step->out.dtype == FX_DTYPE_F64;
@@ -121,6 +132,8 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
     fxi_conv_geometry g =
         geometry_of(step, tensors[kinds[kind].x], tensors[kinds[kind].w], tensors[kinds[kind].y]);
     g.finish = (fxi_finish){step, in, out};
+    /* Gradients are accumulated into their output, or leave out elements that no window reads;
+     * forward writes every element itself. */
     if (kind != FX_CONV_FORWARD || g.depth == 0)
         memset(out, 0, (size_t)fx_tensor_length(&step->out) * g.size);
     if (g.batch == 0 || g.positions == 0 || g.depth == 0 || g.cout == 0) {
@@ -129,6 +142,7 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
     }
     void *x = ptrs[kinds[kind].x], *w = ptrs[kinds[kind].w], *y = ptrs[kinds[kind].y];
     fx_status status = FX_OK;
+    /* The gathering method takes whatever the direct one declines, so there is always a kernel. */
     if (!fxi_cpu_conv_direct(&g, kind, x, w, y, &status))
         status = fxi_cpu_conv_gather(&g, kind, x, w, y);
     return status ? fxi_cpu_no_memory(step) : FX_OK;

@@ -1,10 +1,11 @@
-/* cpu_conv.h: what a convolution is made of, for the two ways to compute it. Internal. */
+/* cpu_conv.h: the sizes of a convolution, and the two methods that compute it. Internal. */
 #ifndef CFLUX_CPU_CONV_H
 #define CFLUX_CPU_CONV_H
 
 #include "cpu_kernels.h"
 
-/* Sizes of the x side, the kernel and the y side; one and two spatial axes are filled up with 1. */
+/* Sizes of the x side, the kernel and the y side. Convolutions with fewer than three spatial axes
+ * have size 1, stride 1 and no padding on the others. */
 typedef struct fxi_conv_geometry {
     const fx_conv_attr *attr;
     int dtype;
@@ -15,17 +16,18 @@ typedef struct fxi_conv_geometry {
     int64_t cin, cout;           /* per group */
     int64_t positions, taps, xs; /* of y, of the kernel, of x: products of the sizes */
     int64_t depth;               /* taps·cin */
-    fxi_finish finish;           /* of FORWARD */
+    fxi_finish finish;           /* the epilogue; only FORWARD has one */
 } fxi_conv_geometry;
 
-/* Computes the kind with vectors along the windows and returns true, with FX_OK or FX_STATUS_MEMORY
- * in *out_status; or returns false when that is not the way for it. Of x, w and y one is the
- * output; that of WEIGHT is zeros before, and is zeros again after false. */
+/* Computes the convolution with vectors along the windows. Returns true, with FX_OK or
+ * FX_STATUS_MEMORY in *out_status; or false if the method does not suit these sizes or values. x, w
+ * and y include the output, which depends on `kind`. The output of WEIGHT must be zeros before; it
+ * is zeros again after false. */
 bool fxi_cpu_conv_direct(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y,
                          fx_status *out_status);
 
-/* Computes any kind with vectors along the output's channels. Where no window reaches, the output
- * of DATA is left as it is. FX_OK or FX_STATUS_MEMORY. */
+/* Computes any kind with vectors along the output's channels. Elements of the output of DATA that
+ * no window reaches are not written. Returns FX_OK or FX_STATUS_MEMORY. */
 fx_status fxi_cpu_conv_gather(const fxi_conv_geometry *g, int kind, void *x, void *w, void *y);
 
 #endif

@@ -1,18 +1,20 @@
-/* cpu_conv_direct.c: convolution with vectors along the windows.
+/* cpu_conv_direct.c: convolution with vectors along the windows, for few channels.
  *
- * One image's channels are copied into a scratch with the padding around them, so that a tap of all
- * windows is a run of consecutive elements: window (i, j) begins at i + pitch·j. Strides split the
- * scratch into phases (every stride-th element), in which neighbouring windows are neighbours
- * again. Rows share their padding: where the right padding of a row and the left one of the next
- * overlap, they are the same zeros, so pitch may be less than what a row of windows reads. Windows
- * between the last of a row and the first of the next are computed too and thrown away.
+ * One image's channels are copied into a scratch with the padding around them. There, one tap of
+ * all windows is a run of consecutive elements: window (i, j) begins at i + pitch·j, so a vector of
+ * windows is one load. Strides split the scratch into phases (every stride-th element), in which
+ * neighbouring windows are neighbours again. Rows share their padding: where the right padding of a
+ * row and the left padding of the next overlap, they are the same zeros, so pitch may be less than
+ * the length that a row of windows reads. Windows between the last of a row and the first of the
+ * next are computed too and thrown away; skipping them would break up the vectors.
  *
  *   FORWARD  y(q, o) = Σ x(q + offset(k))·w(k, o), k: taps and channels
- *   DATA     the same with gy for x and the kernel turned round, for strides of 1
+ *   DATA     the same with gy for x and the kernel reversed, for strides of 1
  *   WEIGHT   gw(k, o) = Σ x(q + offset(k))·gy(q, o) over q and images, gy being 0 at windows that
- *            do not exist. 0·Inf is not 0: with such numbers in x the other way is taken.
- * Large images are taken in blocks of rows, small ones several at a time for WEIGHT. The order of
- * every sum depends on the shapes only.
+ *            do not exist. 0·Inf is not 0: if x is not finite, the other method computes it.
+ * Large images are taken in blocks of rows; for WEIGHT, several small images are taken together.
+ * The order of every sum depends on the shapes only, so the number of threads does not change a
+ * bit.
  */
 #include "cpu_conv.h"
 #include "cpu_parallel.h"
@@ -22,21 +24,23 @@
 #include <string.h>
 
 enum {
-    SCRATCH_BYTES = 384 << 10, /* of x or gy: together they stay in the second-level cache */
-    MOST_BYTES = 64 << 20,     /* beyond, the other way is taken */
-    DEPTH = 512,               /* terms of a sum between two visits of y */
+    SCRATCH_BYTES = 384 << 10, /* of x or gy: both together stay in the second-level cache */
+    MOST_BYTES = 64 << 20,     /* a larger scratch: the other method is used */
+    DEPTH = 512,               /* terms of a sum before y is loaded and stored again */
     FEW_WINDOWS = 8,
-    TRANSPOSING = 16, /* terms of a sum that take as long as transposing it */
-    FEW_VECTORS = 16 /* of windows a WEIGHT tile runs over: below, adding up its lanes costs more */
+    TRANSPOSING = 16, /* a sum of so many terms takes as long as transposing its result */
+    FEW_VECTORS = 16  /* vectors of windows; fewer do not repay adding up a WEIGHT tile's lanes */
 };
 
+/* How the scratch is laid out, and which windows are computed from it. Axis 0 is the fastest in
+ * memory. */
 typedef struct layout {
     const fxi_conv_core *core;
     size_t size;
     int64_t in[3], out[3], k[3]; /* spatial sizes of what is read, of the windows, of the kernel */
     int64_t stride[3], before[3];
     int64_t dilation[3];
-    bool against;           /* the kernel's index runs against x */
+    bool against;           /* tap 0 reads the farthest element of a window (a true convolution) */
     int64_t channels;       /* read */
     int64_t shift[3];       /* distance of the farthest tap, in elements of a phase */
     int64_t used[3];        /* elements of a phase that windows read */
@@ -48,7 +52,7 @@ typedef struct layout {
     int64_t windows;        /* of one plane of a block, in whole vectors */
 } layout;
 
-/* Some rows of windows: first and count along axes 1 and 2. */
+/* Some rows of windows: the first one and their number, along axes 1 and 2. */
 typedef struct block {
     int64_t first1, count1, first2, count2;
 } block;
@@ -66,7 +70,8 @@ static int64_t divide_up(int64_t a, int64_t b)
     return a <= 0 ? 0 : (a + b - 1) / b;
 }
 
-/* Elements of a phase along an axis that lie inside: [lo, hi) of used. */
+/* Of the `used` elements of a phase along an axis, those in [lo, hi) are inside the image; the
+ * others are padding. `first` is the first window. */
 static void inside(const layout *l, int axis, int64_t phase, int64_t first, int64_t used,
                    int64_t *lo, int64_t *hi)
 {
@@ -75,6 +80,8 @@ static void inside(const layout *l, int axis, int64_t phase, int64_t first, int6
     *lo = min64(divide_up(before, s), *hi);
 }
 
+/* The distance between rows, made as short as the padding allows: fewer windows that do not exist
+ * are then computed between two rows. */
 static int64_t pitch_of(const layout *l)
 {
     int64_t share = l->shift[0];
@@ -87,6 +94,9 @@ static int64_t pitch_of(const layout *l)
     return l->used[0] - share;
 }
 
+/* Whole planes if several fit in the scratch, else a block of rows. Neighbouring blocks both read
+ * the shift[1] rows between them, so a block has more rows than that: else most of the copying
+ * would be done twice. */
 static void choose_block(layout *l)
 {
     const int64_t row = l->channels * l->phases * l->pitch * (int64_t)l->size;
@@ -110,14 +120,17 @@ static void finish_layout(layout *l)
     l->pitch = pitch_of(l);
     choose_block(l);
     l->phase = l->pitch * (l->rows + l->shift[1]) * (l->planes + l->shift[2]);
-    /* An odd number of cache lines: channels do not fight for the same places of a cache. */
+    /* An odd number of cache lines between channels: with a power of two, all channels would
+     * compete for the same cache sets. */
     l->channel = ((l->phases * l->phase + line - 1) / line | 1) * line;
+    /* The last vector of windows may begin at the last window and read on behind it. */
     l->slack = l->used[0] + 2 * l->core->lanes;
     const int64_t windows = l->pitch * (l->rows - 1) + l->out[0];
     l->windows = (windows + l->core->lanes - 1) / l->core->lanes * l->core->lanes;
 }
 
-/* Of FORWARD and WEIGHT, which read x; of DATA, which reads gy. */
+/* `data`: DATA reads gy and gives x, with the padding that makes each x see all windows that used
+ * it. FORWARD and WEIGHT read x. */
 static layout layout_of(const fxi_conv_geometry *g, bool data)
 {
     layout l = {.core = &fxi_cpu_simd()->conv[g->dtype == FX_DTYPE_F64],
@@ -141,7 +154,8 @@ static int64_t scratch_length(const layout *l)
     return l->channels * l->channel + l->slack;
 }
 
-/* Where tap t of channel 0 lies, from where the window begins. */
+/* The offset of tap t of channel 0 from the beginning of a window: the phase that holds the tap,
+ * then the shift inside that phase. */
 static int64_t tap_offset(const layout *l, int64_t t)
 {
     const int64_t tap[3] = {t % l->k[0], t / l->k[0] % l->k[1], t / l->k[0] / l->k[1]};
@@ -155,6 +169,8 @@ static int64_t tap_offset(const layout *l, int64_t t)
            l->pitch * (shift[1] + (l->rows + l->shift[1]) * shift[2]);
 }
 
+/* Offsets are 32 bits, half the memory traffic of the inner loop's table; MOST_BYTES keeps them in
+ * range. The `extra` ones repeat the last, for tiles that read more taps than there are. */
 static void fill_offsets(const layout *l, int64_t taps, int64_t extra, int32_t *offset)
 {
     const int64_t n = taps * l->channels;
@@ -169,7 +185,8 @@ typedef struct phase_index {
     int64_t p[3];
 } phase_index;
 
-/* One plane of one phase; x: a channel, d: the plane in the scratch. */
+/* Copies one plane of one phase. x: a channel; d: the plane in the scratch. Only rows of padding
+ * are cleared: the columns of padding are never written, so they stay zeros. */
 static void fill_plane(const layout *l, const block *b, phase_index ph, const char *x, int64_t x2,
                        char *d)
 {
@@ -192,6 +209,7 @@ static void fill_plane(const layout *l, const block *b, phase_index ph, const ch
                              .rows = hi1 - lo1});
 }
 
+/* A plane outside the image is all padding. */
 static void fill_phase(const layout *l, const block *b, phase_index ph, const char *x, char *d)
 {
     const int64_t rows = l->rows + l->shift[1];
@@ -204,7 +222,8 @@ static void fill_phase(const layout *l, const block *b, phase_index ph, const ch
     }
 }
 
-/* Columns of padding are zeros from the beginning and stay so. */
+/* Fills the scratch for one block of one image, every phase of every channel. Columns of padding
+ * are zeros from the start of the job and are never written. */
 static void fill(const layout *l, const block *b, const char *x, char *scratch)
 {
     const int64_t in = fxi_length(3, l->in);
@@ -237,13 +256,14 @@ static int64_t vectors_of(const layout *l, const block *b)
     return (l->pitch * (b->count1 - 1) + l->out[0] + l->core->lanes - 1) / l->core->lanes;
 }
 
-/* Where plane j of a block begins in a channel of the scratch. */
+/* The offset of plane j of a block in a channel of the scratch. */
 static int64_t plane_at(const layout *l, int64_t j)
 {
     return j * l->pitch * (l->rows + l->shift[1]);
 }
 
-/* The windows of a block that exist: between n columns of the output and their scratch. */
+/* Copies the windows of a block that exist between n columns of the output and their scratch, in
+ * which windows that do not exist lie between the rows. */
 static void copy_windows(const layout *l, const block *b, char *out, char *scratch, int64_t n,
                          bool to_scratch)
 {
@@ -264,7 +284,9 @@ static void copy_windows(const layout *l, const block *b, char *out, char *scrat
 }
 
 /* ---- forward and data ------------------------------------------------------------------------ */
-/* Units of work: a block of an image and group, and a slice of the columns where blocks are few. */
+/* What FORWARD and DATA share between the threads. A unit of work is one block of one image and
+ * group. Where units are few, the columns (output channels) are cut into slices as well; each slice
+ * fills its own scratch, which costs little beside its sums. */
 typedef struct sweep {
     layout l;
     int64_t batch, groups, columns, taps, depth;
@@ -280,13 +302,16 @@ typedef struct sweep {
 
 enum { ENOUGH_UNITS = 16 };
 
-/* Column panels are as alike as possible. */
+/* Panels of about equal width: tiles of full width and one narrow rest would leave registers idle
+ * in the rest. */
 static int64_t panel_width(int64_t columns, int most, int64_t first)
 {
     const int64_t panels = (columns - first + most - 1) / most;
     return (columns - first + panels - 1) / panels;
 }
 
+/* Copies a group's kernel so that the inner loop reads it in order: for each term the n columns of
+ * a panel. Packed at every run, because in training the kernel changes between runs. */
 #define PACK(S, T)                                                                                 \
     static void pack_##S(const sweep *s, int64_t group)                                            \
     {                                                                                              \
@@ -304,9 +329,10 @@ static int64_t panel_width(int64_t columns, int most, int64_t first)
 PACK(f32, float)
 PACK(f64, double)
 
-/* What a thread works in. */
+/* A thread's memory. It begins with `ready` because the pool clears the first 64 bytes of a
+ * thread's scratch before a job (cpu_parallel.h). */
 typedef struct bench {
-    int64_t ready; /* the padding of x is there */
+    int64_t ready; /* the padding in x is cleared */
     char *x, *y;
 } bench;
 
@@ -326,6 +352,8 @@ static bench *bench_in(const sweep *s, void *memory)
     return w;
 }
 
+/* The slice of the kernel for DEPTH terms is read again for every tile of windows: 512 terms of 8
+ * Float32 columns are 16 KiB, which the first-level cache holds. */
 static void run_panel(const sweep *s, const bench *w, const block *b, const char *panel, int64_t n)
 {
     const layout *l = &s->l;
@@ -342,7 +370,9 @@ static void run_panel(const sweep *s, const bench *w, const block *b, const char
                                     .accumulate = k > 0});
 }
 
-/* The epilogue of n columns of a block, which are in the cache; `first`: where the first begins. */
+/* Applies the epilogue to n columns of a block while they are in the cache. `first`: the first
+ * element of the first column. Where the block is the whole image, the columns are one run of
+ * elements. */
 static void finish_panel(const sweep *s, const block *b, int64_t first, int64_t n)
 {
     const int64_t *out = s->l.out, length = fxi_length(3, out);
@@ -357,6 +387,8 @@ static void finish_panel(const sweep *s, const block *b, int64_t first, int64_t 
         }
 }
 
+/* Windows are summed in the thread's own scratch, not in the output, because the scratch has the
+ * windows between rows that do not exist. */
 static void run_unit(const sweep *s, int64_t unit, const bench *w)
 {
     const layout *l = &s->l;
@@ -389,7 +421,7 @@ static void run_units(void *user, int64_t part, void *memory)
         run_unit(s, unit, w);
 }
 
-/* Memory of `lengths` elements each, on cache lines. */
+/* Allocates one block for n arrays, each beginning on a cache line. */
 static char *take_memory(size_t size, int n, const int64_t *lengths, char **out_parts)
 {
     size_t bytes = 0, begin[4];
@@ -403,6 +435,8 @@ static char *take_memory(size_t size, int n, const int64_t *lengths, char **out_
     return memory;
 }
 
+/* The cost decides how many threads take part; memory traffic is left out because the sums
+ * dominate. */
 static double cost_of(const fxi_conv_geometry *g)
 {
     const double flops = 2.0 * (double)g->depth * (double)g->cout * (double)g->positions;
@@ -441,8 +475,9 @@ static fx_status run_sweep(const fxi_conv_geometry *g, bool data, sweep *s)
 }
 
 /* ---- weight ---------------------------------------------------------------------------------- */
-/* Units of work: a block of some images that are taken together. A group's units are divided into
- * shares, by the shapes alone; every share sums for itself, and the sums are added in order. */
+/* What WEIGHT shares between the threads. A unit of work is a block of some images that are taken
+ * together. The units of a group are divided into shares, by the shapes alone. Each share has its
+ * own sums, and these are added in order: any number of threads gives the same bits. */
 typedef struct weigh {
     layout l;
     const fxi_conv_geometry *g;
@@ -451,25 +486,26 @@ typedef struct weigh {
     int64_t images; /* taken together */
     int64_t xs, ys; /* elements of one image in the scratches */
     int64_t units, shares, parts;
-    char *sums; /* of the shares but the first, which sums in w */
+    char *sums; /* the sums of all shares but the first, whose sums are in w */
     int32_t *offset;
     bool infinite; /* atomic: some x is not finite */
 } weigh;
 
-typedef struct weigh_bench { /* what a thread works in */
+typedef struct weigh_bench { /* a thread's memory; `ready` as in bench */
     int64_t ready;
     char *x, *gy;
     fxi_conv_segment *segments;
 } weigh_bench;
 
 enum {
-    SHARE_WINDOWS = 512, /* at least */
+    SHARE_WINDOWS = 512, /* windows of a share, at least */
     MOST_SHARES = 16,
-    SHARE_COST = 40000, /* nanoseconds of a group from which it is divided */
+    SHARE_COST = 40000, /* a group that takes fewer nanoseconds is one share */
     ENOUGH_VECTORS = 64
 };
 
-/* Fills the scratches with a block of n images from `first` on; false when x is not finite. */
+/* Fills the scratches with a block of n images from `first` on; false if x is not finite. The test
+ * reads the scratch while it is in the cache. */
 static bool fill_images(const weigh *w, const weigh_bench *t, const block *b, int64_t group,
                         int64_t first, int64_t n)
 {
@@ -485,7 +521,8 @@ static bool fill_images(const weigh *w, const weigh_bench *t, const block *b, in
         copy_windows(l, b,
                      fxi_at_out((char *)(uintptr_t)w->y, at * g->cout * g->positions, l->size), gy,
                      g->cout, true);
-        /* A smaller block than the one before leaves windows behind. */
+        /* The last block of an image may be smaller than the one before it, whose windows must not
+         * stay in gy: they would be counted again. */
         for (int64_t c = 0; b->count1 < l->rows && c < columns; c++)
             memset(fxi_at_out(gy, c * l->windows + used, l->size), 0,
                    (size_t)(l->windows - used) * l->size);
@@ -493,6 +530,8 @@ static bool fill_images(const weigh *w, const weigh_bench *t, const block *b, in
     return l->core->finite(t->x, n * w->xs);
 }
 
+/* The images and planes of a unit become segments of one sum, so that a tile adds up its lanes once
+ * for all of them. */
 static void sum_images(const weigh *w, const weigh_bench *t, const block *b, char *sums, int64_t n)
 {
     const layout *l = &w->l;
@@ -522,8 +561,9 @@ static int64_t gradient_length(const fxi_conv_geometry *g, const layout *l)
     return g->cout * l->planes * l->windows;
 }
 
-/* How many images are taken together: as many as the cache holds, but no more than leave a unit for
- * every share, unless a tile would have too few vectors to add up. */
+/* The number of images taken together: as many as the cache holds, but not so many that a share has
+ * no unit. A tile with too few vectors is worse than an idle share, so that limit yields to
+ * ENOUGH_VECTORS. */
 static int64_t images_of(const fxi_conv_geometry *g, const layout *l)
 {
     const int64_t one = (scratch_length(l) + gradient_length(g, l)) * (int64_t)l->size;
@@ -532,7 +572,8 @@ static int64_t images_of(const fxi_conv_geometry *g, const layout *l)
     return max64(1, min64(min64(2 * SCRATCH_BYTES / one, images), g->batch));
 }
 
-/* Where the segments lie: after the scratches, which may end in the middle of their alignment. */
+/* The offset of the segments in a thread's memory: after the scratches, whose end need not be
+ * aligned for them. */
 static size_t segments_at(const weigh *w)
 {
     const size_t align = _Alignof(fxi_conv_segment),
@@ -564,7 +605,7 @@ static int64_t kernel_length(const fxi_conv_geometry *g)
     return g->depth * g->cout;
 }
 
-/* Where a share of a group sums. */
+/* The memory of a share's sums. The first share sums in the result itself. */
 static char *sums_of(const weigh *w, int64_t group, int64_t share)
 {
     const int64_t n = kernel_length(w->g);
@@ -572,6 +613,8 @@ static char *sums_of(const weigh *w, int64_t group, int64_t share)
                       : fxi_at_out(w->sums, (group * (w->shares - 1) + share - 1) * n, w->l.size);
 }
 
+/* As soon as any x is not finite, every share stops: the other method computes the whole gradient
+ * again. */
 static void weigh_share(weigh *w, const weigh_bench *t, int64_t group, int64_t share)
 {
     const fxi_conv_geometry *g = w->g;
@@ -602,6 +645,7 @@ static void weigh_part(void *user, int64_t part, void *memory)
         weigh_share(w, t, i / w->shares, i % w->shares);
 }
 
+/* Adds in the order of the shares, never in the order in which threads finished. */
 #define ADD_SHARES(S, T)                                                                           \
     static void add_shares_##S(void *user, int64_t group)                                          \
     {                                                                                              \
@@ -620,6 +664,8 @@ static fx_status run_weigh(weigh *w, bool *out_finite)
 {
     const layout *l = &w->l;
     const fxi_conv_geometry *g = w->g;
+    /* A tile computes weight_rows taps; the last one may read that many offsets less one behind the
+     * end. */
     const int extra = l->core->weight_rows - 1;
     const int64_t windows = g->batch * g->positions;
     w->xs = scratch_length(l);
@@ -647,8 +693,8 @@ static fx_status run_weigh(weigh *w, bool *out_finite)
 }
 
 /* ---- the choice ------------------------------------------------------------------------------ */
-/* How much of the vectors along the output's channels would be filled, and how much of their time
- * would go into sums rather than transposing results: 1 is all. */
+/* The part of the other method's time that would be useful: how full its vectors along the channels
+ * would be, times the share of sums in sums and transpositions. 1 is the best. */
 static double channels_pay(const fxi_conv_geometry *g, const layout *l, int kind)
 {
     const int64_t columns = kind == FX_CONV_DATA ? g->cin : g->cout;
@@ -657,12 +703,15 @@ static double channels_pay(const fxi_conv_geometry *g, const layout *l, int kind
     return (double)columns / (double)filled * depth / (depth + TRANSPOSING);
 }
 
-/* How much of the vectors along windows is filled with windows that exist. */
+/* The part of this method's vectors that holds windows which exist. 1 is the best. */
 static double windows_pay(const layout *l)
 {
     return (double)(l->out[0] * l->rows) / (double)l->windows;
 }
 
+/* This method must be clearly better (by the factor 0.8). It also needs enough windows to fill
+ * vectors at all, and scratch memory within bounds. DATA with strides has no phases here: x between
+ * the strides would need other taps. */
 static bool suits(const fxi_conv_geometry *g, const layout *l, int kind)
 {
     const int64_t windows = l->planes * l->windows;

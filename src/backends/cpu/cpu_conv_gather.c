@@ -1,17 +1,20 @@
-/* cpu_conv_gather.c: convolution with vectors along the output's channels.
+/* cpu_conv_gather.c: convolution with vectors along the output's channels. It takes every
+ * convolution; cpu_conv.c uses it where the direct method does not suit.
  *
  * Where images are small, windows fill vectors badly; channels do not. One kernel serves the three
- * kinds: a matrix product whose left matrix is never made, its elements being x[row + sum] of a
- * scratch that holds some images with their padding:
+ * kinds. It is a matrix product whose left matrix is never made: its elements are x[row + sum],
+ * read from a scratch that holds some images with their padding:
  *
  *   FORWARD  y(q, o) = Σ x(window q + tap k)·w(k, o)     rows: windows, sums: taps and channels
- *   DATA     the same over gy. With strides, positions of x whose remainder by the stride is the
- *            same are a convolution of gy with those taps that reach them: one phase after another
+ *   DATA     the same over gy. With strides, positions of x with the same remainder by the stride
+ *            form a phase: a convolution of gy with those taps that reach them. Phases are computed
+ *            one after another, each with its own list of taps.
  *   WEIGHT   gw(k, o) = Σ x(tap k + window q)·gy(q, o)   rows: taps and channels, sums: windows
  *
- * The right matrix lies in panels of one to three vectors; the result, too, and is transposed into
- * its place. A unit of work is a block of rows of one image, or some small images. Weights are
- * summed by shares of the units, whose number the shapes decide; the shares are added in order.
+ * The right matrix is packed into panels of one to three vectors. The result is computed in panels
+ * too and then transposed into the output. A unit of work is a block of rows of one image, or a few
+ * small images. The weights' gradient is summed in shares of the units. The shapes alone decide the
+ * number of shares, and the shares are added in order.
  */
 #include "cpu_conv.h"
 #include "cpu_parallel.h"
@@ -21,28 +24,30 @@
 #include <string.h>
 
 enum {
-    SCRATCH_BYTES = 384 << 10, /* of images: they stay in the second-level cache */
-    DEPTH = 128,               /* sums between two visits of a result */
-    BLOCK_WINDOWS = 256,       /* at most, unless one row has more */
-    FEW_WINDOWS = 64,          /* of a unit, at least, where images are small */
+    SCRATCH_BYTES = 384 << 10, /* bytes of images: they stay in the second-level cache */
+    DEPTH = 128,               /* terms of a sum before the result is loaded and stored again */
+    BLOCK_WINDOWS = 256,       /* windows of a block at most, unless one row has more */
+    FEW_WINDOWS = 64,          /* windows of a unit at least, where images are small */
     WEIGHT_WINDOWS = 256,      /* the same for WEIGHT, which sums over them */
     SHARE_WINDOWS = 1024,
     MOST_SHARES = 8,
     ENOUGH_UNITS = 16,
-    FEW_COLUMNS = 8, /* written at a time: columns of a power of two share places in the cache */
+    FEW_COLUMNS =
+        8, /* columns written at a time: more, a power of two apart, would share cache sets */
     HEAD = 64
 };
 
+/* How the windows read one spatial axis. */
 typedef struct axis {
     int64_t in;            /* size of what is read */
-    int64_t windows, step; /* how many windows, and how far apart */
-    int64_t before;        /* padding in front of the first one's first tap; may be negative */
-    int64_t taps;          /* that count */
-    int32_t *at, *tap;     /* where they lie, and their index in the kernel */
-    int64_t last;          /* the largest `at` */
+    int64_t windows, step; /* the number of windows, and the distance between them */
+    int64_t before; /* padding before the first window's first tap; negative if it begins inside */
+    int64_t taps;   /* taps that any window of this phase uses */
+    int32_t *at, *tap; /* their offsets, and their indices in the kernel */
+    int64_t last;      /* the largest `at` */
 } axis;
 
-/* How windows read x or gy. */
+/* How windows read x or gy, and how the images are divided into units. */
 typedef struct reading {
     const fxi_conv_core *core;
     size_t size;
@@ -51,13 +56,14 @@ typedef struct reading {
     int64_t rows, planes;   /* of windows in a block: along axis 1, and along axis 2 */
     int64_t across, blocks; /* blocks of an image: along axis 1, and all */
     int64_t windows;        /* of a full block */
-    int64_t images;         /* taken together; 1 where an image has several blocks */
-    int64_t extent[3];      /* of a block in the scratch */
+    int64_t images;         /* images of a unit; 1 where an image has several blocks */
+    int64_t extent[3];      /* sizes of a block in the scratch */
     int64_t channel, image; /* elements between channels and between images of the scratch */
     int32_t *sum;           /* offset of every tap of every channel */
 } reading;
 
-/* Columns in panels of whole vectors, as alike as possible. */
+/* The output's channels, in panels of whole vectors. Panels are about equally wide: a narrow last
+ * panel would leave registers of its tile idle. */
 typedef struct columns {
     int64_t n, vectors, panels;
 } columns;
@@ -87,7 +93,8 @@ static columns columns_of(const fxi_conv_core *core, int64_t n)
     return (columns){n, vectors, divide_up(vectors, core->gather_vectors)};
 }
 
-/* A panel's first column and its width in whole vectors; the columns in it that exist. */
+/* Returns a panel's first column, its width in whole vectors, and the number of columns in it that
+ * exist. The others are computed from zeros and thrown away. */
 static int64_t panel_at(const fxi_conv_core *core, const columns *c, int64_t panel,
                         int64_t *out_width, int64_t *out_columns)
 {
@@ -100,7 +107,7 @@ static int64_t panel_at(const fxi_conv_core *core, const columns *c, int64_t pan
 
 /* ---- how windows read ------------------------------------------------------------------------ */
 
-/* FORWARD and WEIGHT: window i reads x at i·step − before + at. */
+/* FORWARD and WEIGHT: tap t of window i reads x at i·step − before + at[t]. */
 static void read_x(const fxi_conv_geometry *g, int d, axis *a)
 {
     a->in = g->x[d];
@@ -115,7 +122,8 @@ static void read_x(const fxi_conv_geometry *g, int d, axis *a)
     }
 }
 
-/* DATA: the positions phase, phase + stride, … of x: windows of gy, next to each other. */
+/* DATA: the positions phase, phase + stride, … of x are the windows. They read gy at consecutive
+ * positions, so their step is 1. */
 static void read_gy(const fxi_conv_geometry *g, int d, int64_t phase, axis *a)
 {
     const int64_t s = g->stride[d];
@@ -126,6 +134,7 @@ static void read_gy(const fxi_conv_geometry *g, int d, int64_t phase, axis *a)
     a->taps = 0;
     for (int64_t t = 0; t < g->k[d]; t++) {
         const int64_t far = (g->attr->flipped ? t : g->k[d] - 1 - t) * g->dilation[d];
+        /* This tap meets the positions of another phase only. */
         if ((phase + g->before[d] - far) % s != 0)
             continue;
         const int64_t at = (phase + g->before[d] - far) / s;
@@ -142,8 +151,9 @@ static void read_gy(const fxi_conv_geometry *g, int d, int64_t phase, axis *a)
     a->last = high - low;
 }
 
-/* Blocks, images, and where everything lies in the scratch. windows: how many a unit should have
- * at least. False when a scratch would be too long for its offsets. */
+/* Chooses the blocks, the number of images in a unit, and the layout of the scratch. windows: how
+ * many a unit should have at least. Returns false if the scratch would be too long for 32-bit
+ * offsets. */
 static bool lay_out(reading *r, int64_t batch, int64_t windows)
 {
     const axis *a = r->axes;
@@ -151,6 +161,8 @@ static bool lay_out(reading *r, int64_t batch, int64_t windows)
     r->extent[0] = (a[0].windows - 1) * a[0].step + a[0].last + 1;
     r->rows = a[1].windows;
     r->planes = min64(a[2].windows, max64(1, BLOCK_WINDOWS / (a[0].windows * a[1].windows)));
+    /* Blocks of one plane are cut along axis 1 so that all channels of a block fit in the scratch,
+     * into blocks of about equal height. */
     if (r->planes == 1) {
         const int64_t row = r->channels * r->extent[0] * (a[2].last + 1) * (int64_t)r->size;
         const int64_t rows = min64(BLOCK_WINDOWS / a[0].windows,
@@ -162,7 +174,8 @@ static bool lay_out(reading *r, int64_t batch, int64_t windows)
     r->windows = a[0].windows * r->rows * r->planes;
     r->extent[1] = (r->rows - 1) * a[1].step + a[1].last + 1;
     r->extent[2] = (r->planes - 1) * a[2].step + a[2].last + 1;
-    /* An odd number of cache lines: channels do not fight for the same places of a cache. */
+    /* An odd number of cache lines between channels: with a power of two, all channels would
+     * compete for the same cache sets. */
     r->channel = (divide_up(fxi_length(3, r->extent), line) | 1) * line;
     r->image = r->channel * r->channels;
     const int64_t fit = 2 * SCRATCH_BYTES / (r->image * (int64_t)r->size);
@@ -173,6 +186,8 @@ static bool lay_out(reading *r, int64_t batch, int64_t windows)
     return r->image * r->images <= INT32_MAX;
 }
 
+/* The offsets of all taps of all channels from the beginning of a window, in the order in which a
+ * sum adds them. A table costs one load a term and spares the loops over three axes. */
 static void list_sums(const reading *r)
 {
     const axis *a = r->axes;
@@ -185,7 +200,7 @@ static void list_sums(const reading *r)
                                        r->extent[0] * (a[1].at[j] + r->extent[1] * a[2].at[k]));
 }
 
-/* Which images, and rows and planes of their windows, a unit of a group is. */
+/* The images of a unit, and the rows and planes of their windows. */
 typedef struct unit {
     int64_t first, images, row, rows, plane, planes;
     int64_t windows; /* of one image */
@@ -209,7 +224,8 @@ static unit unit_at(const reading *r, int64_t batch, int64_t number)
     return u;
 }
 
-/* Its windows in the scratch; the list ends with copies of the last. */
+/* Lists where the unit's windows begin in the scratch and returns their number. Copies of the last
+ * one fill the list up to a whole tile; their results are thrown away. */
 static int64_t list_windows(const reading *r, const unit *u, int32_t *list)
 {
     const axis *a = r->axes;
@@ -228,14 +244,16 @@ static int64_t list_windows(const reading *r, const unit *u, int32_t *list)
 
 /* ---- filling the scratch --------------------------------------------------------------------- */
 
+/* The part [*lo, *hi) of a block's extent that is inside the image; the rest is padding. */
 static void clip(const axis *a, int64_t first, int64_t extent, int64_t *lo, int64_t *hi)
 {
     *lo = min64(max64(0, -first), extent);
     *hi = max64(*lo, min64(extent, a->in - first));
 }
 
-/* The unit's rows and planes of one image. Columns of padding are zeros from the beginning and stay
- * so. */
+/* Copies the unit's rows and planes of one image into the scratch, with all channels. Rows of
+ * padding are cleared; columns of padding are zeros from the start of the job and are never
+ * written. */
 static void fill(const reading *r, const unit *u, const char *x, char *scratch)
 {
     const axis *a = r->axes;
@@ -267,9 +285,10 @@ static void fill(const reading *r, const unit *u, const char *x, char *scratch)
         }
 }
 
-/* Memory that a thread works in. */
+/* A thread's memory. It begins with `ready` because the pool clears the first 64 bytes (HEAD) of a
+ * thread's scratch before a job. */
 typedef struct workspace {
-    int64_t ready; /* the padding is there */
+    int64_t ready; /* the padding is cleared */
     char *x, *panel;
     int32_t *list;
 } workspace;
@@ -281,6 +300,8 @@ static size_t workspace_bytes(const reading *r, size_t panel)
            (size_t)windows * sizeof(int32_t);
 }
 
+/* Clears the memory once for each thread and job: the padding, and the columns of panels that
+ * nothing fills. */
 static workspace *workspace_in(const reading *r, size_t panel, void *memory)
 {
     const size_t x = (size_t)(r->images * r->image) * r->size;
@@ -310,9 +331,10 @@ typedef struct sweep {
     const fxi_conv_geometry *g;
     columns columns;
     int64_t phase[3], stride[3],
-        out[3];                    /* window (i, …) is element phase + stride·i of the output */
+        out[3]; /* window (i, …) gives element phase + stride·i of the output */
     int64_t tap_step, column_step; /* of the kernel: between channels read, between columns */
-    int64_t tasks, slices, parts;  /* a slice is a range of panels, where units are few */
+    int64_t tasks, slices,
+        parts; /* where units are few, a task computes only a slice of the panels */
     size_t panel_bytes;
     const char *in, *w;
     char *result;
@@ -320,6 +342,7 @@ typedef struct sweep {
     const fxi_finish *finish; /* NULL: none */
 } sweep;
 
+/* Elements of one group's packed kernel. */
 static int64_t packed_length(const sweep *s)
 {
     return s->columns.vectors * s->r.core->lanes * s->r.sums;
@@ -332,7 +355,8 @@ static int64_t tap_index(const sweep *s, int64_t t)
     return a[0].tap[i] + s->g->k[0] * (a[1].tap[j] + s->g->k[1] * a[2].tap[k]);
 }
 
-/* One panel of the kernel of one group; a tap at a time unless all taps count. */
+/* Packs one panel of one group's kernel, transposed, so that the inner loop reads it in order. A
+ * phase of DATA may use only some taps; these are copied one by one. */
 static void pack_panel(void *user, int64_t number)
 {
     const sweep *s = user;
@@ -353,7 +377,7 @@ static void pack_panel(void *user, int64_t number)
                           n, whole, s->column_step, width, r->size);
 }
 
-/* n columns of one image's windows from a panel of the result into the output. */
+/* Copies n columns of one image's windows from a panel of the result into the output. */
 static void put_windows(const sweep *s, const unit *u, const char *y, int64_t width, char *out,
                         int64_t n)
 {
@@ -366,6 +390,8 @@ static void put_windows(const sweep *s, const unit *u, const char *y, int64_t wi
                           length, r->size);
         return;
     }
+    /* With strides (DATA) the elements of a phase are apart from each other in the output, so they
+     * are stored one by one. */
     for (int64_t k = 0; k < u->planes; k++)
         for (int64_t j = 0; j < u->rows; j++) {
             const int64_t second = s->phase[1] + (u->row + j) * s->stride[1];
@@ -379,8 +405,8 @@ static void put_windows(const sweep *s, const unit *u, const char *y, int64_t wi
         }
 }
 
-/* The epilogue of those columns, which are in the cache; out: the element where the first begins.
- */
+/* Applies the epilogue to those columns while they are in the cache. out: the element where the
+ * first one begins. */
 static void finish_windows(const sweep *s, const unit *u, int64_t out, int64_t n)
 {
     const int64_t length = fxi_length(3, s->out);
@@ -392,6 +418,8 @@ static void finish_windows(const sweep *s, const unit *u, int64_t out, int64_t n
     }
 }
 
+/* Sums are taken DEPTH terms at a time, so that the panel's rows for those terms stay in the
+ * first-level cache while all windows use them. */
 static void run_panel(const sweep *s, const workspace *p, const char *panel, int64_t width,
                       int64_t windows)
 {
@@ -408,7 +436,7 @@ static void run_panel(const sweep *s, const workspace *p, const char *panel, int
                                .accumulate = k > 0});
 }
 
-/* A slice of the columns of one unit of one group. */
+/* Computes a slice of the columns for one unit of one group. */
 static void run_task(const sweep *s, const workspace *p, int64_t task)
 {
     const reading *r = &s->r;
@@ -445,6 +473,8 @@ static void run_tasks(void *user, int64_t part, void *memory)
         run_task(s, p, task);
 }
 
+/* Computes the whole output of FORWARD, or one phase of DATA. The kernel is packed at every run,
+ * because in training it changes between runs. */
 static fx_status run_phase(sweep *s)
 {
     reading *r = &s->r;
@@ -493,7 +523,7 @@ static fx_status run_forward(sweep *s)
     return run_phase(s);
 }
 
-/* Positions that no window reaches stay the zeros they are. */
+/* The caller has cleared the output: positions that no window reaches keep their zeros. */
 static fx_status run_data(sweep *s)
 {
     const fxi_conv_geometry *g = s->g;
@@ -512,6 +542,7 @@ static fx_status run_data(sweep *s)
             s->phase[d] = rest % g->stride[d];
             rest /= g->stride[d];
             read_gy(g, d, s->phase[d], &s->r.axes[d]);
+            /* A phase without taps or positions has no work; its extent would be meaningless. */
             any = any && s->r.axes[d].taps > 0 && s->r.axes[d].windows > 0;
         }
         status = any ? run_phase(s) : FX_OK;
@@ -521,6 +552,7 @@ static fx_status run_data(sweep *s)
 
 /* ---- weight ---------------------------------------------------------------------------------- */
 
+/* What WEIGHT shares between the threads. */
 typedef struct weigh {
     reading r;
     const fxi_conv_geometry *g;
@@ -530,7 +562,7 @@ typedef struct weigh {
     int64_t units, shares, parts;
     int64_t depth; /* rows of the result, in whole tiles */
     size_t panel_bytes;
-    char *sums; /* of group after group, share after share, panel after panel */
+    char *sums; /* partial sums: by group, then share, then panel */
 } weigh;
 
 static int64_t sums_length(const weigh *w)
@@ -544,7 +576,8 @@ static char *sums_of(const weigh *w, int64_t group, int64_t share, int64_t colum
                       w->r.size);
 }
 
-/* The unit's windows of gy in panel order: windows × width. */
+/* Packs the unit's windows of gy: for each window the columns of a panel, which the kernel then
+ * loads as vectors. */
 static void pack_gy(const weigh *w, const unit *u, int64_t group, int64_t first, int64_t width,
                     int64_t n, char *panel)
 {
@@ -559,6 +592,8 @@ static void pack_gy(const weigh *w, const unit *u, int64_t group, int64_t first,
     }
 }
 
+/* Here the roles are exchanged: the offsets of taps are the rows of the product and the windows are
+ * its terms, so the same kernel sums over the windows. */
 static void weigh_share(const weigh *w, const workspace *p, int64_t group, int64_t share)
 {
     const reading *r = &w->r;
@@ -606,7 +641,8 @@ static void weigh_part(void *user, int64_t part, void *memory)
 ADD(f32, float)
 ADD(f64, double)
 
-/* Adds up one panel of one group and puts it into the kernel. */
+/* Adds up the shares of one panel of one group, in order, and writes it into the kernel's
+ * gradient. */
 static void put_panel(void *user, int64_t number)
 {
     const weigh *w = user;
@@ -636,6 +672,7 @@ static fx_status run_weight(weigh *w)
     const double flops = 2.0 * (double)(g->depth * g->cout) * (double)(g->batch * g->positions);
     w->depth = round_up(r->sums, r->core->gather_rows);
     w->units = units_of(r, g->batch);
+    /* Each share has its own copy of the sums, so few windows get few shares. */
     w->shares = min64(min64(w->units, MOST_SHARES), g->batch * g->positions / SHARE_WINDOWS);
     w->shares = max64(w->shares, 1);
     w->parts = fxi_cpu_parts(g->groups * w->shares, fxi_cpu_cost(0, flops * (double)g->groups));
@@ -646,6 +683,7 @@ static fx_status run_weight(weigh *w)
         return FX_STATUS_MEMORY;
     r->sum = (int32_t *)(void *)(w->sums + sums);
     list_sums(r);
+    /* Rows beyond the last fill up a tile; their sums are not copied out. */
     for (int64_t k = r->sums; k < w->depth; k++)
         r->sum[k] = r->sum[r->sums - 1];
     const fx_status status =
@@ -674,6 +712,7 @@ fx_status fxi_cpu_conv_gather(const fxi_conv_geometry *g, int kind, void *x, voi
                .result = kind == FX_CONV_DATA ? x : y};
     weigh v = {.r = r, .g = g, .x = x, .gy = y, .w = w};
     axis *axes = kind == FX_CONV_WEIGHT ? v.r.axes : s.r.axes;
+    /* One list of taps serves all phases: each phase fills it again. */
     for (int64_t d = 0, at = 0; d < 3; at += 2 * g->k[d++]) {
         axes[d].at = lists + at;
         axes[d].tap = lists + at + g->k[d];

@@ -10,13 +10,14 @@
 
 #include "half.h"
 
-/* The Float32 value that x rounds to when rounded to odd. */
+/* Converts x to Float32, rounding to odd. */
 static inline float fxi_f64_to_odd(double x)
 {
     const float r = (float)x;
     const double back = (double)r;
     const uint32_t u = fxi_bits(r);
-    /* An even neighbour: the other neighbour is odd. One step towards zero when |r| > |x|. */
+    /* An inexact r with an even last bit is replaced by its odd neighbour on the other side of x:
+     * one step towards zero if |r| > |x|, else away from zero. */
     const uint32_t step = __builtin_fabs(back) > __builtin_fabs(x) ? u - 1u : u + 1u;
     const int inexact = back < x || back > x;
     return fxi_float(inexact && !(u & 1u) ? step : u);

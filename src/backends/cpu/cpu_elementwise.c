@@ -1,17 +1,19 @@
-/* cpu_elementwise.c: elementwise steps: their programs, made once when the plan is, and run.
+/* cpu_elementwise.c: elementwise steps. Their programs are made once, with the plan, and run by the
+ * tile interpreter (cpu_program.c). The epilogues of products and convolutions are programs too.
  *
- * Results so large that they leave every cache before anybody reads them are written past the
- * caches: memory is then not read before it is written. Where a result replaces an operand it is in
- * the cache already, and stays there.
+ * Results so large that they leave every cache before they are read are written past the caches:
+ * an ordinary store would first read the memory that it overwrites. A result that replaces an
+ * operand is in the cache already, so it is stored as usual.
  */
 #include "cpu_program.h"
 #include <string.h>
 
-/* Bytes of an output from which on it bypasses the caches. */
+/* Outputs of at least this many bytes bypass the caches. */
 static const int64_t STREAM_BYTES = (int64_t)64 << 20;
 
 fx_status fxi_cpu_elementwise_prepare(fx_step *step)
 {
+    /* The last instruction computes the step's output; `more` lists the registers of the others. */
     const fx_elementwise_step *e = fx_step_elementwise(step);
     fxi_program_spec spec = {.program = e->program,
                              .nin = step->nin,
@@ -28,6 +30,7 @@ void fxi_cpu_program_release(fx_step *step)
     fxi_program_free(step->ready);
 }
 
+/* Donation: the planner lets a result overwrite an operand that nothing reads afterwards. */
 static bool replaces_operand(const fx_step *step, const void *const *in, const void *out)
 {
     for (int k = 0; k < step->nin; k++)
@@ -38,6 +41,8 @@ static bool replaces_operand(const fx_step *step, const void *const *in, const v
 
 fx_status fxi_cpu_elementwise(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
+    /* A step without a program was refused by `prepare`: an instruction has no loop for its
+     * type. */
     if (!step->ready)
         return fxi_cpu_no_dtype(step, step->out.dtype);
     const int32_t more = fx_step_elementwise(step)->more.n;
@@ -52,7 +57,9 @@ fx_status fxi_cpu_elementwise(const fx_step *step, const void *const *in, void *
 }
 
 /* ---- epilogues of contractions --------------------------------------------------------------- */
-/* They are for the types that products are computed in: 16-bit floats would round once less. */
+/* Only Float32 and Float64: those products are stored exactly as they are computed. A 16-bit
+ * product is computed in Float32 and would be rounded once less than without fusion, so results
+ * would depend on whether the planner fused. */
 fx_status fxi_cpu_epilogue_prepare(fx_step *step)
 {
     fx_tensor in[FXI_PROGRAM_OPERANDS];
@@ -61,6 +68,8 @@ fx_status fxi_cpu_epilogue_prepare(fx_step *step)
         return FX_OK;
     if ((dtype != FX_DTYPE_F32 && dtype != FX_DTYPE_F64) || nin > FXI_PROGRAM_OPERANDS)
         return FX_STATUS_UNSUPPORTED;
+    /* Operand 0 is the product itself; in[0] and in[1] of the step are the factors, which the
+     * epilogue does not read. */
     for (int k = 0; k < nin; k++)
         in[k] = k ? step->in[k + 1] : step->out;
     const fx_program epilogue = fx_step_program(step);
@@ -73,7 +82,8 @@ fx_status fxi_cpu_epilogue_prepare(fx_step *step)
     return fxi_program_make(&spec, &step->ready);
 }
 
-/* Operands of the program: the product, and the inputs from in[2] on. */
+/* Runs the epilogue in place: the program reads and writes the product's memory. Its other operands
+ * are the step's inputs from in[2] on. */
 static void finish(const fxi_finish *f, int64_t from, int64_t to,
                    void (*run)(const fxi_program *p, const fxi_program_args *args))
 {
@@ -91,6 +101,8 @@ void fxi_cpu_finish(const fxi_finish *f)
     finish(f, 0, fx_tensor_length(&f->step->out), fxi_program_run_parallel);
 }
 
+/* Runs in the calling thread, for kernels that call it from their own parts while the elements are
+ * still in the cache. */
 void fxi_cpu_finish_range(const fxi_finish *f, int64_t from, int64_t to)
 {
     finish(f, from, to, fxi_program_run);

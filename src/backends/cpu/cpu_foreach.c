@@ -1,7 +1,9 @@
-/* cpu_foreach.c: one program over a table of segments: an optimiser over all parameters.
+/* cpu_foreach.c: runs one program over many segments, such as an optimiser over all parameters of a
+ * model.
  *
- * Segments run one after another; where threads pay, their elements are divided into pieces of one
- * size, counted through all segments, so that one large parameter does not keep the others waiting.
+ * On one thread the segments run one after another. Where threads pay, the elements of all segments
+ * are divided into pieces of one size, counted through the segments, so that threads share even a
+ * model with one very large parameter.
  */
 #include "cpu_parallel.h"
 #include "cpu_program.h"
@@ -9,8 +11,8 @@
 
 enum { PIECE = 16 * FXI_TILE };
 
-/* The program is made for the longest segment: in one of a single element dense operands and single
- * values look alike. */
+/* The program is made for the longest segment: in a segment of one element, dense operands and
+ * scalars look alike, and the program must treat them as most segments need. */
 fx_status fxi_cpu_foreach_prepare(fx_step *step)
 {
     const fx_foreach_step *f = fx_step_foreach(step);
@@ -38,6 +40,7 @@ typedef struct job {
     int64_t pieces, parts;
 } job;
 
+/* No piece crosses the end of a segment, so each call of the program has one set of operands. */
 static int64_t pieces_of(const fx_segment *s)
 {
     return (s->length + PIECE - 1) / PIECE;
@@ -53,6 +56,8 @@ static void run_segment(const job *j, int32_t s, int64_t from, int64_t to)
     fxi_program_run(step->ready, &args);
 }
 
+/* Finds the segments that the pieces from … to−1 belong to. The walk over the table is short beside
+ * a piece of 4096 elements. */
 static void run_part(void *user, int64_t part)
 {
     const job *j = user;

@@ -1,14 +1,17 @@
 /* cpu_gemm.c: the product of two matrices of floats.
  *
- * The scheme is Goto's ("Anatomy of high-performance matrix multiplication", 2008), turned a
- * little: some columns of B are packed into panels for the whole sum; then blocks of rows of A and
- * C are independent of each other, and threads share them. For a block of the sum over k a part
- * packs its rows of A, and a register tile (cpu_isa_gemm.h) runs over them, panel of B by panel: A
- * and C stay in the second-level cache, a panel in the first. An operand that lies well, or is used
- * too rarely for a copy to pay, is read where it is.
+ * The scheme is that of Goto and van de Geijn ("Anatomy of high-performance matrix multiplication",
+ * 2008), with one change: some columns of B are packed into panels for the whole sum; then blocks
+ * of rows of A and C are independent of each other, and threads share them without waiting. For
+ * each block of the sum over k, a part packs its rows of A, and a register tile (cpu_isa_gemm.h)
+ * runs over them, panel of B by panel: A and C stay in the second-level cache, a panel in the
+ * first. An operand whose layout suits the tile, or which is used too rarely for a copy to pay, is
+ * read where it is (docs/design/0005).
  *
  * Each element is a sum over k in order, in blocks whose size depends on k alone, whatever the path
- * and the sizes of the rest: results do not depend on how a batch or C is divided.
+ * and the sizes of the rest: results do not depend on how a batch or C is divided. For this reason
+ * no path computes dot products along k in vectors, although that would be faster for a transposed
+ * matrix times a vector.
  *
  * 16-bit operands become Float32 as they are packed, and a part's C is rounded when its sums are
  * complete.
@@ -20,15 +23,17 @@
 #include <string.h>
 
 enum {
-    DEPTH = 512,         /* terms of a block of the sum, at most */
-    ROWS = 128,          /* of a part, when there are enough */
-    COLUMNS = 768,       /* taken at a time: C's part stays in the second-level cache */
-    SMALL = 100000,      /* multiplications that one thread does */
-    FEW_COLUMNS = 8,     /* panels of B up to which A, and */
-    FEW_ROWS = 8,        /* tiles of rows up to which B is read where it is */
-    PARTS = 8,           /* that threads should find */
-    B_BYTES = 12 << 20,  /* of packed B: a share of the last-level cache */
-    STACK_BYTES = 16384, /* of packed operands on the stack */
+    DEPTH = 512,     /* terms of a block of the sum at most */
+    ROWS = 128,      /* rows of a part, when there are enough */
+    COLUMNS = 768,   /* columns taken at a time: with 1032, a part of C left the second-level cache
+                        (2048³: 79 ms, not 68) */
+    SMALL = 100000,  /* multiplications that one thread does alone */
+    FEW_COLUMNS = 8, /* with up to so many panels of B, A is read where it is, and */
+    FEW_ROWS = 8,    /* with up to so many tiles of rows, B is */
+    PARTS = 8,       /* parts that threads should find */
+    B_BYTES = 12 << 20, /* bytes of packed B: a part of the last-level cache */
+    STACK_BYTES =
+        16384, /* bytes of packed operands on the stack: small products allocate nothing */
 };
 
 static int64_t min64(int64_t a, int64_t b)
@@ -40,24 +45,24 @@ static int64_t round_up(int64_t n, int64_t unit)
     return (n + unit - 1) / unit * unit;
 }
 
-/* How a product is computed. */
+/* How a product is computed; plan() decides it from the sizes and strides. */
 typedef struct product {
     fxi_gemm g;
     const fxi_gemm_core *core;
     int64_t size, mr;        /* bytes of an element in panels and sums; rows of a tile */
     int64_t stored;          /* bytes of an element in memory */
-    fxi_tile_fn load, store; /* between the two where they differ, else NULL */
+    fxi_tile_fn load, store; /* conversions between the two; NULL if they are the same type */
     int64_t kc, nc;          /* terms of a block of the sum; columns taken at a time */
     bool pack_a, pack_b;
-    int64_t row_parts, column_parts; /* of such columns */
-    int64_t parts;                   /* that pay as work for several threads; 1: none */
-    int64_t a_bytes, b_bytes;        /* of packed operands; A: of a part, */
-    int64_t c_bytes;                 /* whose sums take so much where they are not C itself */
+    int64_t row_parts, column_parts; /* of the columns taken at a time */
+    int64_t parts;                   /* parts for the threads; 1: the caller computes alone */
+    int64_t a_bytes, b_bytes;        /* bytes of packed operands; those of A are for one part */
+    int64_t c_bytes;                 /* bytes of a part's sums; 0 if they are summed in C itself */
     int64_t first, columns;          /* the columns being computed */
     char *b;
 } product;
 
-/* Elements of panels and sums; of the operands and C. */
+/* Addresses of an element: of panels and sums with at(), of the operands and C with stored_at(). */
 static void *at(void *base, int64_t element, const product *p)
 {
     return (char *)base + element * p->size;
@@ -69,8 +74,12 @@ static void *stored_at(const void *base, int64_t element, const product *p)
 
 /* ---- panels ---------------------------------------------------------------------------------- */
 
+/* Terms converted at a time; WIDEST is the most rows or columns of a panel. */
 enum { CHUNK = 128, WIDEST = 32 };
 
+/* Packs 16-bit elements as Float32. If neighbouring rows are neighbours in memory, each term is one
+ * conversion; else a chunk of each row is made dense and converted first, because the conversion
+ * works on whole vectors. */
 static void pack_halves(const product *p, int width, const uint16_t *s, int64_t stride,
                         int64_t depth_stride, int count, int64_t depth, float *d)
 {
@@ -104,6 +113,7 @@ static void pack(const product *p, int width, const void *s, int64_t stride, int
         p->core->pack(width, s, stride, depth_stride, count, depth, d);
 }
 
+/* Packs one panel of B for the whole sum, so that every block of rows finds it ready. */
 static void pack_panel(const product *p, int64_t panel)
 {
     const fxi_gemm *g = &p->g;
@@ -115,7 +125,8 @@ static void pack_panel(const product *p, int64_t panel)
 
 /* ---- one part -------------------------------------------------------------------------------- */
 
-/* Columns j … of the columns being computed as a tile's B, terms l … of the sum. */
+/* Sets a tile's B: columns from j on, terms from l on. A panel narrower than a vector step is read
+ * column by column, because the columns that do not exist must not be read. */
 static void take_columns(const product *p, int64_t j, int64_t l, fxi_gemm_tile *t, int *out_width)
 {
     const fxi_gemm *g = &p->g;
@@ -133,7 +144,8 @@ static void take_columns(const product *p, int64_t j, int64_t l, fxi_gemm_tile *
     }
 }
 
-/* Rows i … of the part that begins at row `from` as a tile's A. */
+/* Sets a tile's A: rows from i on of the part that begins at row `from`. They are packed when the
+ * first panel of B needs them, and the other panels use the copy. */
 static void take_rows(const product *p, int64_t i, int64_t from, int64_t l, char *a, bool first,
                       fxi_gemm_tile *t)
 {
@@ -149,6 +161,7 @@ static void take_rows(const product *p, int64_t i, int64_t from, int64_t l, char
     }
 }
 
+/* Parts begin at whole tiles. */
 static void range_of(int64_t n, int64_t unit, int64_t parts, int64_t part, int64_t *from,
                      int64_t *to)
 {
@@ -157,7 +170,7 @@ static void range_of(int64_t n, int64_t unit, int64_t parts, int64_t part, int64
     *to = min64(*to * unit, n);
 }
 
-/* Sums of m×n, densely, to where they belong. */
+/* Rounds the m×n sums of a part to 16 bits and writes them to C: one rounding for each element. */
 static void store_sums(const product *p, const float *sums, int64_t m, int64_t n, char *c)
 {
     const bool whole = m == p->g.csc; /* one run */
@@ -169,6 +182,8 @@ static void store_sums(const product *p, const float *sums, int64_t m, int64_t n
         }
 }
 
+/* The order of loops is that of the caches: a block of terms, then a panel of B (first level), then
+ * the tiles of rows (second level). */
 static void run_part(const product *p, int64_t part, char *a)
 {
     const fxi_gemm *g = &p->g;
@@ -199,7 +214,8 @@ static void run_part(const product *p, int64_t part, char *a)
 
 /* ---- how it is computed ---------------------------------------------------------------------- */
 
-/* Parts of a few rows, of many columns; where that makes too few parts, less of either. */
+/* Divides C into parts of ROWS rows and all columns taken at a time. Where that makes too few parts
+ * for the threads, parts have fewer rows, and then fewer columns. The sizes alone decide. */
 static void divide(product *p)
 {
     p->parts = p->row_parts = p->column_parts = 1;
@@ -219,7 +235,8 @@ static void divide(product *p)
         p->parts = p->row_parts * p->column_parts;
 }
 
-/* Columns are taken in portions of one size. */
+/* Columns are taken in portions of about equal size. With a fixed size, 2048 columns were taken as
+ * 1020, 1020 and 8, and A was packed a third time for the last 8. */
 static int64_t columns_at_a_time(const product *p)
 {
     const int64_t n = p->g.n, column = p->g.k * p->size;
@@ -232,7 +249,8 @@ static int64_t columns_at_a_time(const product *p)
     return round_up((n + portions - 1) / portions, p->core->nr);
 }
 
-/* Cᵀ = Bᵀ·Aᵀ, for a C of one row or column. */
+/* Computes Cᵀ = Bᵀ·Aᵀ instead, for a C of one row or one column: the matrix can then be read where
+ * it is, and is not packed for a single use. */
 static void turn_round(fxi_gemm *g)
 {
     const fxi_gemm t = *g;
@@ -246,6 +264,7 @@ static void count_bytes(product *p)
 {
     const int64_t rows = round_up((p->g.m + p->row_parts - 1) / p->row_parts + p->mr, p->mr);
     const int64_t columns = min64(p->nc, p->g.n), each = columns / p->column_parts + p->core->nr;
+    /* A part may have one tile more than the average. */
     if (p->pack_a)
         p->a_bytes = round_up(rows * p->kc * p->size, 64);
     if (p->pack_b)
@@ -268,11 +287,16 @@ static product plan(int dtype, const fxi_gemm *given)
     }
     if ((g->m == 1 && g->csb == 1 && g->csc == 1) || (g->n == 1 && g->csa == 1))
         turn_round(g);
+    /* Blocks of the sum are of about equal size, which depends on k alone (see the head of this
+     * file). */
     p.kc = g->k;
     if (g->k > DEPTH) {
         const int64_t blocks = (g->k + DEPTH - 1) / DEPTH;
         p.kc = (g->k + blocks - 1) / blocks;
     }
+    /* A tile needs neighbouring rows of A. Packing pays even then, if many panels read columns of A
+     * that are far apart. B may be read as rows or columns, so it is packed only where many tiles
+     * of rows share it. */
     p.pack_a = p.load || g->rsa != 1 || (g->n > FEW_COLUMNS * core->nr && g->csa > 2 * p.mr);
     p.pack_b = p.load || g->m > (g->csb == 1 ? 2 : FEW_ROWS) * p.mr;
     p.nc = columns_at_a_time(&p);
@@ -281,7 +305,7 @@ static product plan(int dtype, const fxi_gemm *given)
     return p;
 }
 
-/* C = 0, or as it is. */
+/* A product without terms: C = 0, or unchanged if it accumulates. */
 static void no_terms(const fxi_gemm *g, int64_t size)
 {
     for (int64_t j = 0; j < g->n && !g->accumulate; j++)
@@ -290,6 +314,7 @@ static void no_terms(const fxi_gemm *g, int64_t size)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+/* Uses the memory that the caller gives: packed B, then a part's packed A and sums. */
 static void run_alone(product *p, char *memory)
 {
     p->b = memory;
@@ -311,6 +336,8 @@ static void shared_part(void *user, int64_t part, void *scratch)
     run_part(user, part, scratch);
 }
 
+/* B is packed by all threads together before the first part starts. A thread's packed A and its
+ * sums are the pool's scratch. */
 static fx_status run_shared(product *p)
 {
     fx_status status = FX_OK;
@@ -327,6 +354,7 @@ static fx_status run_shared(product *p)
     return status;
 }
 
+/* For batches: each thread gets this much memory once and computes many products in it. */
 size_t fxi_cpu_gemm_bytes(int dtype, const fxi_gemm *g)
 {
     if (g->m == 0 || g->n == 0 || g->k == 0)

@@ -1,16 +1,19 @@
-/* cpu_isa.h: the text of all inner loops, included once by each cpu_isa_*.c, which defines
- *   FXI_ISA_NAME, FXI_ISA_LABEL   the exported table and its name for people
+/* cpu_isa.h: the inner loops of all kernels, written once and compiled once for each instruction
+ * set. Each cpu_isa_*.c includes this file and defines before
+ *   FXI_ISA_NAME, FXI_ISA_LABEL   the exported table, and its name in FX_CPU_ISA and reports
  *   FXI_VECTOR_BYTES              size of a vector register
- *   FXI_GEMM_NR, FXI_GEMM_STEP    columns of the matrix product's register tile, and what narrower
- *                                 tiles' columns are multiples of
- *   FXI_FMA_F32/F64(a, b, c)      a·b + c on vectors, FXI_FMA1_… on numbers; fused or not, alike
+ *   FXI_GEMM_NR, FXI_GEMM_STEP    columns of the matrix product's register tile, and the number of
+ *                                 which the widths of narrower tiles are multiples
+ *   FXI_FMA_F32/F64(a, b, c)      a·b + c on vectors, FXI_FMA1_… on single numbers; either both are
+ *                                 fused or neither, so that edges of arrays give the same bits
  *   FXI_FUSED                     defined where FXI_FMA… rounds once
- *   FXI_MASK_…, FXI_PART_…, …     optional: masks and choices in the processor's own way (see
+ *   FXI_MASK_…, FXI_PART_…, …     optional: masks and choices as instructions of the processor (see
  *                                 cpu_isa_math.h, cpu_isa_gemm.h)
- * Everything in here is static but the table. Functions of numbers (cpu_isa_math.h,
- * cpu_isa_wide.h) and the matrix product (cpu_isa_gemm.h) are written with vector types; plain
- * loops are left to the compiler, which is told by FXI_IVDEP that they carry nothing from one
- * element to the next even when d is an input.
+ * Everything in here is static but the table: of an inline function with external linkage the
+ * linker keeps one copy, and that could be one with AVX-512 on a machine without. Functions
+ * (cpu_isa_math.h, cpu_isa_wide.h) and the matrix product (cpu_isa_gemm.h) are written with vector
+ * types. Plain loops are left to the compiler; FXI_IVDEP tells it that no element depends on an
+ * earlier one, even where the output is an input's memory.
  */
 #include "cpu_simd.h"
 #include "cpu_convert.h"

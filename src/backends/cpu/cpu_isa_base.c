@@ -1,6 +1,6 @@
-/* cpu_isa_base.c: the loops of cpu_isa.h for what every machine of the architecture has, in 16-byte
- * vectors. On x86-64 that is SSE2, without fused multiply-add: products are rounded, so that this
- * build is also the portable yardstick for the others. On 64-bit ARM it is NEON, which has it.
+/* cpu_isa_base.c: the loops of cpu_isa.h for the instructions that every machine of the
+ * architecture has, in 16-byte vectors. On x86-64 that is SSE2, which has no fused multiply-add:
+ * each product is rounded before it is added. On 64-bit ARM it is NEON, which has one.
  */
 #define FXI_ISA_NAME     fxi_simd_base
 #define FXI_ISA_LABEL    "base"

@@ -1,11 +1,18 @@
-/* cpu_isa_conv.h: the register tiles of the direct convolution; part of cpu_isa.h.
+/* cpu_isa_conv.h: the register tiles of the convolutions; part of cpu_isa.h.
  *
- * The scratch x is laid out by cpu_conv_direct.c so that a tap of neighbouring windows is a run of
- * neighbouring elements. Forward: FXI_CONV_V vectors of windows by up to FXI_CONV_N columns are
- * summed over channels and taps in registers. Weight: FXI_CONV_R taps by up to FXI_CONV_C columns,
- * each a vector of partial sums over the windows, which are added in a fixed order at the end.
- * Gather: FXI_GATHER_Q numbers, each from a place of its own, by up to FXI_GATHER_V vectors of
- * columns. An element's sum does not depend on its place in a tile.
+ * forward_tile   FXI_CONV_V vectors of windows by up to FXI_CONV_N columns, summed over channels
+ * and taps in registers. The scratch x is laid out by cpu_conv_direct.c so that a tap of
+ *                neighbouring windows is a run of neighbouring elements.
+ * weight_tile    FXI_CONV_R taps by up to FXI_CONV_C columns. Each is a vector of partial sums over
+ *                the windows; its lanes are added at the end, in a fixed order.
+ * gather_tile    FXI_GATHER_Q single elements of x, each at an address of its own, by up to
+ *                FXI_GATHER_V vectors of columns (cpu_conv_gather.c).
+ * An element's sum does not depend on its position in a tile.
+ *
+ * The sizes are those that fill the registers: 24 sums of 32 registers with 64-byte vectors, 12 of
+ * 16 with 32-byte ones. Fewer sums would wait for the latency of a multiply-add; more would be
+ * moved to memory. The inner loops are unrolled completely, because only then are the arrays
+ * registers; hence one function for each width.
  */
 #if FXI_VECTOR_BYTES == 64
 enum {
@@ -36,6 +43,10 @@ enum {
 };
 #endif
 
+/* Beside the tiles: copy_row copies n elements; its last vector overlaps the one before, so there
+ * is no loop for a remainder. finite multiplies by 0, which gives 0 for finite numbers and NaN for
+ * others: no branch and one pass. weight_tile computes taps beyond the last too, and does not add
+ * them. */
 #define FXI_CONV_TILES(S, T, V, H, FMA)                                                            \
     FXI_INLINE void forward_tile_##S(const fxi_conv_forward *p, int64_t q, const int M,            \
                                      const int N)                                                  \

@@ -1,25 +1,28 @@
 /* cpu_isa_gemm.h: packing and the register tile of the matrix product; part of cpu_isa.h.
  *
- * A tile is two vectors of rows by up to FXI_GEMM_NR columns, summed over k in registers, one
- * product after the other, so that an element's sum does not depend on where in C it lies. Rows of
- * A must be neighbours in memory; a column of A and one of C may be shorter than the tile (masks).
- * B comes as rows whose columns are neighbours, or as columns anywhere. What does not lie like
- * this, or not close enough together, is packed into panels: of 2·L rows of A, or as many columns
- * of B as the tile has, k after k.
+ * A tile is two vectors of rows by up to FXI_GEMM_NR columns. It is summed over k in registers, one
+ * product after the other, so an element's sum does not depend on its position in C. Rows of A
+ * must be neighbours in memory; a column of A and one of C may be shorter than the tile (masks, so
+ * that no element outside the matrix is touched). B is read either as rows whose columns are
+ * neighbours, or as columns with any distance between them. Operands with other layouts, and those
+ * whose elements are too far apart, are packed into panels: 2·L rows of A, or as many columns of B
+ * as the tile has, term after term.
  */
 #if defined(__clang__)
 #define FXI_UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define FXI_UNROLL _Pragma("GCC unroll 16")
 #endif
-/* Sums this long hide the time it takes to fetch C. */
+/* Sums of at least this many terms hide the time that fetching C takes, so C is prefetched
+ * first. */
 #define FXI_GEMM_FAR 64
 
 #define FXI_INLINE static inline __attribute__((always_inline))
 typedef float f32x16b __attribute__((vector_size(16)));
 typedef double f64x16b __attribute__((vector_size(16)));
 
-/* Parts of vectors: n elements, the others 0 or left alone. */
+/* Loads and stores of the first n elements of a vector. The others are 0 in a load and unchanged by
+ * a store. This is the form for processors without masked loads. */
 #ifndef FXI_PART_F32
 typedef struct gemm_part {
     int n;
@@ -48,7 +51,8 @@ FXI_GEMM_PARTS(f32, float, vf)
 FXI_GEMM_PARTS(f64, double, vd)
 #endif
 
-/* d[q + r·width] = s[r + q·stride], a square of 16-byte vectors */
+/* Transposes a square of 16-byte vectors: d[q + r·width] = s[r + q·stride]. Every instruction set
+ * has vectors of this length. */
 FXI_INLINE void square_f32(float *d, int width, const float *s, int64_t stride)
 {
     f32x16b a, b, c, e;
@@ -78,7 +82,9 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
     memcpy(d + width, &high, sizeof high);
 }
 
-/* S: suffix, T, V: number and vector, H: vector of 16 bytes; NAME: F32 or F64. */
+/* S: suffix; T and V: number and vector; H: vector of 16 bytes; NAME: F32 or F64. VN, N, part and
+ * columns are constants at every call, so each combination becomes a loop without branches. A
+ * column of B that does not exist is read from the last one, and its sum is not stored. */
 #define FXI_GEMM(S, NAME, T, V, H)                                                                 \
     FXI_INLINE void tile_##S(const fxi_gemm_tile *t, const int VN, const int N, const bool part,   \
                              const bool columns)                                                   \
@@ -180,6 +186,7 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
 FXI_GEMM(f32, F32, float, vf, f32x16b)
 FXI_GEMM(f64, F64, double, vd, f64x16b)
 
+/* By the tile's rows: all of them (whole), more than one vector (two), at most one vector (one). */
 #define FXI_GEMM_KINDS(S, W)                                                                       \
     static void tile_##S##_##W##_whole(const fxi_gemm_tile *t)                                     \
     {                                                                                              \

@@ -1,11 +1,11 @@
-/* cpu_isa_ops.h: one loop for every elementwise op and type, and the tables of them; part of
- * cpu_isa.h.
+/* cpu_isa_ops.h: one loop for every elementwise operation and type, and the tables of these loops;
+ * part of cpu_isa.h.
  *
- * The loops are made from the expressions of op.def, in the operands a and b. Integers compute in
- * their unsigned type W, so overflow wraps. A function that has a faster form than its expression
- * is written here or in cpu_isa_wide.h and listed below; no loop is made from its row then. An
- * empty place in the tables means that the op has no meaning for the type (the builders of
- * operations never ask for it).
+ * The loops are made from the expressions of op.def, in the operands a and b, so that an operation
+ * is defined once. Integers compute in their unsigned type W, so overflow wraps instead of being
+ * undefined. A function that has a faster form than its expression is written here or in
+ * cpu_isa_wide.h and listed below; no loop is made from its row then. NULL in the tables means that
+ * the operation has no meaning for the type (the builders of operations never ask for it).
  */
 
 /* ---- functions that have a loop of their own, by type ---------------------------------------- */
@@ -61,8 +61,8 @@
         }                                                                                          \
     }
 
-/* The same expression with one operand that is a single value, the second (_vs) or the first (_sv).
- */
+/* The same expression with one operand that is a single value: the second (_vs) or the first (_sv).
+ * The single value then needs no tile of copies. */
 #define FXI_LOOP2_MIXED(NAME, T, R, EXPR)                                                          \
     FXI_LOOP2(NAME, T, R, EXPR)                                                                    \
     static void NAME##_vs(void *dv, const void *const *s, int n, int64_t attr)                     \
@@ -98,7 +98,9 @@ static inline uint64_t bits_f64(double x)
 #define NEGATIVE_f32(x) (fxi_bits(x) >> 31)
 #define NEGATIVE_f64(x) (bits_f64(x) >> 63)
 
-/* The functions that op.def names, for one element. */
+/* The functions that op.def names, for one element. As in Julia, max and min return NaN if either
+ * operand is NaN, and take −0 as less than 0. Conditions are joined with | and &, which do not
+ * branch, so the loops become vectors. */
 #define FXI_REAL_FUNCTIONS(S, T)                                                                   \
     static inline T max_one_##S(T x, T y)                                                          \
     {                                                                                              \
@@ -120,7 +122,8 @@ static inline double sigmoid_one_f64(double x)
     return (x < 0 ? e : 1) / (1 + e);
 }
 
-/* Saturating conversion; NaN gives 0. The bounds of Int32 and UInt8 are exact in Float64. */
+/* Saturating conversion; NaN gives 0. C leaves both undefined. The bounds of Int32 and UInt8 are
+ * exact in Float64; the upper bound of Int64 is not, so to_i64 compares with 2⁶³. */
 static inline int32_t to_i32(double x)
 {
     const double c = x < -2147483648.0 ? -2147483648.0 : x > 2147483647.0 ? 2147483647.0 : x;
@@ -140,7 +143,8 @@ static inline int64_t to_i64(double x)
     return (int64_t)(x == x ? x : 0.0);
 }
 
-/* ⌊x/y⌋; 0 for y = 0. The narrower types compute in Int64, too, and keep the low bits. */
+/* ⌊x/y⌋; 0 for y = 0, which C leaves undefined. The narrower types compute in Int64 too, and keep
+ * the low bits. */
 static inline int64_t whole_fld(int64_t x, int64_t y)
 {
     if (y == 0)
@@ -150,13 +154,14 @@ static inline int64_t whole_fld(int64_t x, int64_t y)
     return x / y - (x % y != 0 && (x % y < 0) != (y < 0));
 }
 
-/* x − y·(x/y truncated); x for y = 0. */
+/* x − y·(x/y truncated); x for y = 0. y = −1 is a case of its own because C leaves INT64_MIN % −1
+ * undefined. */
 static inline int64_t whole_rem(int64_t x, int64_t y)
 {
     return y == 0 ? x : y == -1 ? 0 : x % y;
 }
 
-/* xᵉ by squaring, wrapping; a negative exponent gives 0 but for x = ±1. */
+/* xᵉ by squaring, wrapping. A negative exponent gives 0 except for x = ±1. */
 static inline int64_t whole_ipow(int64_t x, int64_t e)
 {
     if (e < 0)
@@ -238,6 +243,7 @@ FXI_SELECT_LOOP(f64, double)
 FXI_SELECT_LOOP(i32, int32_t)
 FXI_SELECT_LOOP(i64, int64_t)
 FXI_SELECT_LOOP(u8, uint8_t)
+/* One choice is a single value, as in relu's gradient or a mask with zeros. */
 #define FXI_SELECT_MIXED(S, T)                                                                     \
     static void select_##S##_vs(void *dv, const void *const *s, int n, int64_t attr)               \
     {                                                                                              \
@@ -267,6 +273,8 @@ FXI_SELECT_MIXED(f32, float)
 FXI_SELECT_MIXED(f64, double)
 
 /* ---- faster than their expressions ----------------------------------------------------------- */
+/* Integer powers. The small exponents, which losses and norms use, are products in the order of
+ * `power_`: the same bits, but without its loop over the bits of the exponent. */
 #define FXI_POWERS(S, T)                                                                           \
     FXI_LOOP1(invert_##S, T, T, 1 / a)                                                             \
     FXI_LOOP1(power0_##S, T, T, ((void)a, 1))                                                      \
@@ -304,8 +312,9 @@ FXI_SELECT_MIXED(f64, double)
     }
 FXI_POWERS(f32, float)
 FXI_POWERS(f64, double)
-/* fmod: with a quotient below MOST, q = ⌊|x|/|y|⌋ or one more, and |x| − q·|y| is exact (EXACT);
- * the one too many shows as a negative result. libm computes the rest, NaN and infinities. */
+/* fmod. With a quotient below MOST, q = ⌊|x|/|y|⌋ or one more, and |x| − q·|y| is exact (EXACT); if
+ * q is one too many, the result is negative and y is added. libm computes the rest: larger
+ * quotients, NaN and infinities. */
 #define FXI_REM_LOOP(S, T, f, MOST, WHOLE, EXACT)                                                  \
     static void rem_tile_##S(void *dv, const void *const *s, int n, int64_t attr)                  \
     {                                                                                              \
@@ -376,6 +385,7 @@ static const fxi_tile_fn tile_mixed[FX_OP_COUNT][2][2] = {
 #undef I
 
 /* ---- conversions ----------------------------------------------------------------------------- */
+/* Conversions between all types. Bool is x ≠ 0; floats to integers saturate. */
 #define FXI_CASTS_TO(S, T, TO_F32, TO_F64, TO_I32, TO_I64, TO_U8)                                  \
     FXI_LOOP1(S##_to_f32, T, float, TO_F32)                                                        \
     FXI_LOOP1(S##_to_f64, T, double, TO_F64)                                                       \
@@ -397,6 +407,7 @@ static const fxi_tile_fn tile_casts[FXI_C_COUNT][FXI_C_COUNT] = {
     FXI_ROW_CAST(i64), FXI_ROW_CAST(u8),  FXI_ROW_CAST(u8),
 };
 
+/* Casts to 16-bit floats go through Float32 in one rounding (cpu_convert.h). */
 FXI_LOOP1(f64_to_odd, double, float, fxi_f64_to_odd(a))
 FXI_LOOP1(i32_to_odd, int32_t, float, fxi_f64_to_odd((double)a))
 FXI_LOOP1(i64_to_odd, int64_t, float, fxi_f64_to_odd((double)a))

@@ -1,22 +1,25 @@
-/* cpu_isa_pool.h: one tap of a row of pooling windows; part of cpu_isa.h.
+/* cpu_isa_pool.h: pooling for one tap of a row of windows at a time, and for windows of 2×2; part
+ * of cpu_isa.h.
  *
- * Neighbouring windows lie `stride` elements apart, so that a tap of all of them is one strided
- * run of x. Taps come in the order of the window, so that the first NaN, else the first largest
- * element stays. Strides 1 and 2, the usual ones, are loops of their own: they become vectors.
+ * Neighbouring windows begin `stride` elements apart, so one tap of all of them is one strided run
+ * of x. Taps are taken in the order of the window, so that the first NaN, else the first largest
+ * element, is the maximum. Strides 1 and 2, the usual ones, have loops of their own, which become
+ * vectors.
  */
-/* v > top also when v is the first NaN; top stays once it is NaN. Written so that gcc makes vectors
- * of it: it does not with & and |. */
+/* Does v replace top? Also if v is the first NaN; a NaN in top stays. This form becomes vectors
+ * with gcc; with & and | it does not. */
 #define FXI_BEATS(v, top) ((v) > (top) || ((v) != (v) && (top) == (top)))
 
-/* Blocks are to become vectors as loops, before the compiler thinks of unrolling them. */
+/* The loops over a block are to become vectors. gcc would first unroll them completely and then
+ * find no loop. */
 #if defined(__clang__)
 #define FXI_POOL_LOOP FXI_IVDEP
 #else
 #define FXI_POOL_LOOP _Pragma("GCC ivdep") _Pragma("GCC unroll 1")
 #endif
 
-/* The elements are gathered first and filled up with what beats nothing: no loop has a remainder.
- */
+/* The elements are gathered first and filled up with values that beat nothing, so that no loop has
+ * a remainder. */
 #define FX_POOL_MAX(S, T, LOW)                                                                     \
     static void pool_low_##S(int64_t n, void *top)                                                 \
     {                                                                                              \
@@ -81,8 +84,8 @@
 /* ---- windows of 2×2 side by side ------------------------------------------------------------- */
 typedef int32_t i32x16b __attribute__((vector_size(16)));
 typedef int64_t i64x16b __attribute__((vector_size(16)));
-/* at: the numbers of the taps where the windows have their maxima, integers of the type's size. In
- * vector types, because gcc turns a loop over all taps into branches. */
+/* at: the number of the tap at which each window has its maximum, an integer of the type's size.
+ * Written in vector types, because gcc turns a loop over all taps into branches. */
 #define FXI_POOL_PAIR_FIND(T, I, H, mask)                                                          \
     enum { LANES = sizeof(H) / sizeof(T) };                                                        \
     T e[4][16];                                                                                    \
@@ -113,7 +116,9 @@ typedef int64_t i64x16b __attribute__((vector_size(16)));
         BODY                                                                                       \
     }
 
-/* NAME(p): BODY for a block of L windows, with x, y, v: rows of operands. */
+/* Defines NAME(p), which runs BODY for blocks of L windows; in it x, y and v are rows of operands.
+ * The last block of a row overlaps the one before instead of being shorter, so every block is one
+ * of four sizes known to the compiler. */
 #define FXI_POOL_PAIRS(NAME, X, Y, V, BODY)                                                        \
     static inline __attribute__((always_inline)) void NAME##_block(X *restrict r0, X *restrict r1, \
                                                                    Y *restrict y, V *restrict v0,  \

@@ -1,12 +1,14 @@
 /* cpu_isa_pool_last.h: one pooling window over all channels of a channels-last array; part of
  * cpu_isa.h.
  *
- * A tap is a run of channels. Taps come in the order of the window, so that the first NaN, else the
- * first largest element stays, as in cpu_isa_pool.h.
+ * A tap is a run of channels, so vectors run along the channels. Taps are taken in the order of the
+ * window, so that the first NaN, else the first largest element, is the maximum, as in
+ * cpu_isa_pool.h. oneDNN's pooling is not used because its maximum loses NaN.
  */
 enum { POOL_LANES = sizeof(vf) / sizeof(float) };
 
-/* n: how many lanes there are; those beyond are 0, and are not written. */
+/* Loads up to n lanes; those beyond are 0. A whole vector could read behind the end of the
+ * array. */
 static inline vf pool_load(const float *p, int64_t n)
 {
     vf v = {0};
@@ -30,7 +32,8 @@ static inline vf_mask pool_beats(vf v, vf top)
     return (vf_mask)(vf_less(top, v) | (~vf_same(v, v) & vf_same(top, top)));
 }
 
-/* The numbers of the taps that hold the maxima of up to POOL_LANES channels from c on. */
+/* The numbers of the taps that hold the maxima of up to POOL_LANES channels from c on, as floats,
+ * which masks of Float32 can choose. */
 static inline vf pool_find(const fxi_pool_window *w, int64_t c)
 {
     const int64_t n = w->channels - c;
@@ -85,6 +88,7 @@ static void pool_last_pick(const fxi_pool_window *w)
     }
 }
 
+/* Sums run in double in the order of the taps: the same bits as the pooling of planes gives. */
 static void pool_last_mean(const fxi_pool_window *w)
 {
     enum { BLOCK = 64 };

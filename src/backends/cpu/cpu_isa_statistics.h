@@ -1,13 +1,13 @@
 /* cpu_isa_statistics.h: reductions whose accumulators are more than one number: sums of squared
- * deviations, indices of extremes; part of cpu_isa_reduce.h.
+ * deviations, and indices of extremes; part of cpu_isa_reduce.h.
  */
 
 /* ---- sums of squared deviations -------------------------------------------------------------- */
-/* One pass: with p the first element, Σ(x − mean)² = Σ(x − p)² − (Σ(x − p))²/n. What cancels is at
- * most a factor of n, because p is one of the numbers that deviate, and all is computed in double:
- * as exact as two passes whatever the mean. A later part is added as seen from the pivot of the
- * first. n accumulators are the number of terms so far, then n pivots, n sums and n sums of
- * squares. */
+/* One pass over memory instead of two: with p the first element, Σ(x − mean)² = Σ(x − p)² − (Σ(x −
+ * p))²/n. At most a factor of n cancels, because p is one of the numbers that deviate, and all is
+ * computed in double: the result is as exact as two passes give, whatever the mean. A later part is
+ * added with its sums moved to the pivot of the first. n accumulators are the number of terms so
+ * far, then n pivots, n sums and n sums of squares. */
 typedef struct deviations {
     double *terms, *pivot, *sum, *square;
 } deviations;
@@ -22,7 +22,8 @@ static void rdev_init(void *acc, int64_t n)
     memset(acc, 0, (size_t)(1 + 3 * n) * sizeof(double));
 }
 
-/* Σ(x − mean)²; never below 0, and Inf where only the squares overflow. */
+/* Σ(x − mean)². Never below 0, where rounding would give that, and Inf if only the squares
+ * overflow. */
 static inline double deviation_square(const deviations *d, int64_t i)
 {
     const double s = d->sum[i], q = d->square[i], v = q - s * (s / *d->terms);
@@ -31,13 +32,13 @@ static inline double deviation_square(const deviations *d, int64_t i)
     return isinf(q) && isfinite(s) ? q : v < 0 ? 0 : v;
 }
 
-/* Infinities are no pivots: Inf − Inf would hide them from the sum. */
+/* An infinite first element is not the pivot: Inf − Inf would hide it from the sum. */
 static inline double pivot_of(double x)
 {
     return isfinite(x) ? x : 0;
 }
 
-/* Σx */
+/* Σx from the same accumulators: a layer norm needs both and reads its row once. */
 static void rdev_total(const void *acc, int64_t n, void *out)
 {
     const deviations d = deviations_at(acc, n);
@@ -107,6 +108,8 @@ static void rdev_total(const void *acc, int64_t n, void *out)
             ((T *)out)[i] = (T)deviation_square(&d, i);                                            \
     }
 
+/* Σ(x − p) and Σ(x − p)² of the later part, moved from its pivot to this one's: each term grows by
+ * the distance of the pivots. */
 static void rdev_merge(void *acc, const void *later, int64_t n)
 {
     const deviations a = deviations_at(acc, n), b = deviations_at(later, n);
@@ -125,10 +128,10 @@ FXI_DEVIATIONS(rdev_f32, float)
 FXI_DEVIATIONS(rdev_f64, double)
 
 /* ---- the index of an extreme ----------------------------------------------------------------- */
-/* Of the first NaN if there is one, else of the first element that no other exceeds. The extreme of
- * one block of terms after the other is compared with the best so far; where that lies in its block
- * is looked up once at the end. n accumulators are the number of terms so far, then n indices, then
- * n of the elements there. */
+/* The index of the first NaN if there is one, else of the first element that no other exceeds.
+ * Blocks are reduced with the plain maximum, which is fast; only the block that holds the best
+ * value is searched for its index, once at the end. n accumulators are the number of terms so far,
+ * then n indices, then n of the elements there. */
 enum { FXI_EXTREME_BLOCK = 4096, FXI_EXTREME_WIDTH = 512, FXI_EXTREME_ROWS = 8 };
 #define FXI_EXTREME(NAME, REDUCER, T, EXCEEDS)                                                     \
     static inline bool NAME##_replaces(T x, T best)                                                \

@@ -2,12 +2,12 @@
  * this file and cpu_isa_math.h; part of cpu_isa.h.
  *
  * pow multiplies the error of its logarithm by up to 150, and an angle near a multiple of π loses
- * nearly all of its digits when the multiple is taken away; in double both are plain arithmetic and
- * the result is nearly always the exact one rounded once. Half a vector of Float32 fills a vector
- * of double. Float32 values, denormals too, are normal numbers in double.
- * Polynomials are minimax fits of our own (Remez exchange), each with its largest relative error.
- * Integers of 64 bits are added, shifted and masked but never compared or converted: SSE2 and AVX2
- * cannot.
+ * nearly all of its digits when the multiple is subtracted. In double both are plain arithmetic,
+ * and the result is nearly always the exact one rounded once. Half a vector of Float32 fills a
+ * vector of double. All Float32 values, denormals too, are normal numbers in double. Polynomials
+ * are minimax fits of our own (Remez exchange), each with its largest relative error. Integers of
+ * 64 bits are added, shifted and masked but never compared or converted: SSE2 and AVX2 have no
+ * instructions for that.
  */
 typedef float vh __attribute__((vector_size(FXI_VECTOR_BYTES / 2)));
 #define SIGN_BIT   (UINT64_C(1) << 63)
@@ -47,8 +47,8 @@ static inline vd vd_fma(vd a, vd b, vd c)
     return FXI_FMA_F64(a, b, c);
 }
 
-/* c[0]·xⁿ⁻¹ + … + c[n−1], even and odd powers side by side: the chain of additions, not their
- * number, is what these long functions wait for. n ≥ 2. */
+/* c[0]·xⁿ⁻¹ + … + c[n−1], with even and odd powers side by side: the processor waits for the chain
+ * of additions, not for their number, and this halves the chain. n ≥ 2. */
 static inline vd vd_poly(vd x, const double *c, int n)
 {
     const vd z = x * x;
@@ -70,10 +70,10 @@ static inline vh vd_narrow(vd x)
 /* π in two parts, the first of 32 bits: its product with a multiple of ½ below 2²⁰ is exact. */
 #define PI_HIGH 0x1.921fb544p+1
 #define PI_LOW  0x1.0b4611a626331p-33
-#define FAR     0x1p20f /* larger angles are left to libm */
+#define FAR     0x1p20f /* larger angles are computed by libm */
 
-/* (−1)ᵏ·sin(x − (k + shift)·π), k the nearest integer to x/π − shift: sin x for shift 0, −cos x for
- * shift ½. */
+/* (−1)ᵏ·sin(x − (k + shift)·π), where k is the integer nearest to x/π − shift: sin x for shift 0,
+ * −cos x for shift ½. So one polynomial serves both. */
 static inline vd vd_sin_shifted(vd x, double shift)
 {
     static const double c[] = {-0x1.9a6782ccd5004p-26, 0x1.717074d7c754bp-19,
@@ -96,8 +96,8 @@ static inline vh vh_cos(vh x)
 }
 
 /* ---- pow ------------------------------------------------------------------------------------- */
-/* log₂ of a Float32 x ≥ 0, 2⁻⁴⁵ relative: x = 2ᵏ·m with √½ ≤ m < √2, and log₂ m is an odd function
- * of s = (m − 1)/(m + 1). */
+/* log₂ of a Float32 x ≥ 0, with a relative error of 2⁻⁴⁵: x = 2ᵏ·m with √½ ≤ m < √2, and log₂ m is
+ * an odd function of s = (m − 1)/(m + 1), which needs half the terms. */
 static inline vd vd_log2(vd x)
 {
     static const double c[] = {0x1.21b6049bd60e1p-2, 0x1.4794ffa2cbd10p-2, 0x1.a61a30c5967a7p-2,
@@ -111,7 +111,7 @@ static inline vd vd_log2(vd x)
     return vd_pick(vd_same(x, vd_splat(0.0)), vd_splat(-INFINITY), finite);
 }
 
-/* 2ᵗ, 2⁻³⁴ relative; beyond ±200 all are 0 or Inf to Float32. */
+/* 2ᵗ, with a relative error of 2⁻³⁴. Beyond ±200 every result is 0 or Inf in Float32. */
 static inline vd vd_exp2(vd t)
 {
     static const double c[] = {0x1.fe17848dd4e5bp-17, 0x1.446a1feaa0ef6p-13, 0x1.5d8a7087ff344p-10,
@@ -122,8 +122,8 @@ static inline vd vd_exp2(vd t)
     return vd_poly(r, c, 8) * (vd)(((vl)shifted << 52) + (UINT64_C(1023) << 52));
 }
 
-/* IEEE 754's pow: x⁰ and 1ʸ are 1, whatever the other is; x < 0 needs a whole y, and an odd one
- * keeps the sign. Beyond ±2⁵⁰ every y acts as 2⁵⁰ does: it is even, and the power of any Float32
+/* IEEE 754's pow: x⁰ and 1ʸ are 1, whatever the other operand is. x < 0 needs a whole y, and an odd
+ * y keeps the sign. Beyond ±2⁵⁰ every y acts as 2⁵⁰ does: it is even, and the power of any Float32
  * but ±1 is 0 or Inf. */
 static inline vh vh_pow(vh xs, vh ys)
 {
@@ -145,7 +145,8 @@ static inline vd vd_with_sign(vd x, vd sign)
     return (vd)(((vl)x & ~SIGN_BIT) | ((vl)sign & SIGN_BIT));
 }
 
-/* The angle of (x, y) from that of (larger, smaller) of |x| and |y|, which is in [0, π/4]. */
+/* The angle of (x, y), from the angle of (larger, smaller) of |x| and |y|, which is in [0, π/4];
+ * the polynomial covers this range only. */
 static inline vh vh_atan2(vh ys, vh xs)
 {
     static const double c[] = {0x1.23f92f3c84147p-10, -0x1.df970d43e1d8ap-8, 0x1.714b1e8cefb1bp-6,
@@ -167,8 +168,9 @@ static inline vh vh_atan2(vh ys, vh xs)
 }
 
 /* ---- loops ----------------------------------------------------------------------------------- */
-/* The tail goes through a whole vector too: a number's result does not depend on its place. V is
- * the type of the operands u and v in EXPR. */
+/* Loops over a tile. The rest of a tile goes through a whole vector too: a number's result does not
+ * depend on its position, as a scalar form of the function could make it. V is the type of the
+ * operands u and v in EXPR. */
 #define FXI_VECTOR_LOOP(NAME, V, NSRC, EXPR)                                                       \
     static inline void NAME##_vector(const float *a, const float *b, float *d)                     \
     {                                                                                              \
@@ -216,7 +218,8 @@ static inline bool any_far(const float *a, int n)
     return far;
 }
 
-/* Angles beyond FAR one by one, after the others; d may be the memory of the angles. */
+/* Angles beyond FAR are computed one by one, after the others. d may be the memory of the angles,
+ * so they are copied before. */
 #define FXI_ANGLE_LOOP(NAME, NEAR, LIBM)                                                           \
     static void NAME(void *dv, const void *const *s, int n, int64_t attr)                          \
     {                                                                                              \

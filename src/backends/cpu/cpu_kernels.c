@@ -1,9 +1,10 @@
-/* cpu_kernels.c: which kernel runs a step, and what all kernels share.
+/* cpu_kernels.c: finds the kernel that runs a step, and holds what all kernels share: errors, the
+ * choice of the instruction set, and the conversion of 16-bit floats.
  *
- * One table, made from op.def, maps the class of an op to its kernel. Kernels that sum or compare
- * (reduce, cumsum, scatter, conv, pool) know nothing of 16-bit floats: around them the
- * inputs are converted to dense Float32 and the result back, one rounding at the end. Elementwise
- * steps round after every instruction and do so themselves; movement works on bytes.
+ * One table, made from op.def, maps the class of an operation to its kernel. Kernels that sum or
+ * compare (reduce, cumsum, scatter, conv, pool) have no loops for 16-bit floats: around them the
+ * inputs are converted to dense Float32 and the result back, with one rounding at the end.
+ * Elementwise steps round after every instruction and do so themselves; movement copies bytes.
  */
 #include "cpu_simd.h"
 #include "cpu_walk.h"
@@ -18,6 +19,7 @@ static fx_status run_leaf(const fx_step *step, const void *const *in, void *out,
     return fxi_cpu_fail(FX_STATUS_INTERNAL, step, "a leaf is not a step");
 }
 
+/* KERNEL_<class of op.def>: the kernel, and whether 16-bit floats are converted around it. */
 #define KERNEL_LEAF                                                                                \
     {                                                                                              \
         run_leaf, false                                                                            \
@@ -80,13 +82,14 @@ static fx_status run_leaf(const fx_step *step, const void *const *in, void *out,
     }
 static const struct {
     fxi_kernel run;
-    bool widen; /* 16-bit floats are converted around it */
+    bool widen; /* 16-bit floats are converted around the kernel */
 } kernels[FX_OP_COUNT] = {
 #define OP(NAME, name, inputs, cls, words, gradient) KERNEL_##cls,
 #include <cflux/op.def>
 };
 
-/* Classes of steps that decide something once; the others have no step->ready. */
+/* Classes of steps whose kernel decides something once, when the plan is made; for the others
+ * step->ready is NULL. */
 static const struct {
     fx_status (*prepare)(fx_step *step);
     void (*release)(fx_step *step);
@@ -100,19 +103,20 @@ static const struct {
     [FX_CLASS_FOREACH] = {fxi_cpu_foreach_prepare, fxi_cpu_program_release},
 };
 
-/* Is the step computed with Float32 copies of its 16-bit operands and of its output? */
+/* Is the step computed with Float32 copies of its 16-bit operands and of its output? Row steps are
+ * not: they convert one block of rows at a time themselves. */
 static bool is_widened(const fx_step *step)
 {
     return step->cls != FX_CLASS_ROW && kernels[step->op].widen && fxi_cpu_is_half(step->out.dtype);
 }
 
-/* Of a Float32 copy; never 0. */
+/* Bytes of a Float32 copy, a multiple of 64; never 0, even for an empty tensor. */
 static int64_t copy_bytes(const fx_tensor *t)
 {
     return (fx_tensor_length(t) * (int64_t)sizeof(float) + 64) / 64 * 64;
 }
 
-/* All copies of a step. */
+/* Bytes of all copies of a step. */
 static int64_t copies_bytes(const fx_step *step)
 {
     int64_t bytes = copy_bytes(&step->out);
@@ -121,6 +125,8 @@ static int64_t copies_bytes(const fx_step *step)
     return bytes;
 }
 
+/* The copies are work space of the plan and not allocated by the kernel: limits of memory then
+ * count them, and a plan that does not fit fails before its first step (docs/design/0036). */
 fx_status fxi_cpu_prepare_step(fx_step *step)
 {
     step->work_bytes = is_widened(step) ? copies_bytes(step) : 0;
@@ -162,7 +168,7 @@ size_t fxi_cpu_size(int dtype)
 }
 
 /* ---- the instruction set --------------------------------------------------------------------- */
-/* Best first; NULL where the machine lacks it. */
+/* Lists the tables, the best first; NULL where the machine lacks the instructions. */
 static void list_simd(const fxi_simd *tables[3])
 {
     tables[0] = tables[1] = NULL;
@@ -176,7 +182,8 @@ static void list_simd(const fxi_simd *tables[3])
 #endif
 }
 
-/* The table called `name`, or the best one when name is NULL; NULL when there is none. */
+/* Returns the table called `name`, or the best one if name is NULL; NULL if the machine has none of
+ * that name. */
 static const fxi_simd *find_simd(const char *name)
 {
     const fxi_simd *tables[3];
@@ -187,7 +194,8 @@ static const fxi_simd *find_simd(const char *name)
     return NULL;
 }
 
-static const fxi_simd *chosen_simd; /* atomic; every thread that finds NULL finds the same table */
+static const fxi_simd
+    *chosen_simd; /* atomic; NULL until the first use, and then every thread finds the same table */
 
 bool fxi_cpu_simd_choose(const char *name)
 {
@@ -202,6 +210,7 @@ const fxi_simd *fxi_cpu_simd(void)
     const fxi_simd *s = __atomic_load_n(&chosen_simd, __ATOMIC_ACQUIRE);
     if (s)
         return s;
+    /* An unknown name is ignored: a script that names avx512 still runs on an older machine. */
     const char *want = getenv("FX_CPU_ISA");
     if (!want || !fxi_cpu_simd_choose(want))
         fxi_cpu_simd_choose(NULL);
@@ -211,13 +220,15 @@ const fxi_simd *fxi_cpu_simd(void)
 /* ---- Float16 and BFloat16 around a Float32 kernel -------------------------------------------- */
 enum { WIDEN_MAX_IN = 4 };
 
-/* A channels-last tensor as the run of memory that it is. */
+/* A channels-last tensor as a vector of its elements in memory order. Its copy must keep that
+ * order, while strides describe the tensor in the order of its axes. */
 static fx_tensor flat(const fx_tensor *t)
 {
     return (fx_tensor){.dtype = t->dtype, .ndim = 1, .shape = {fx_tensor_length(t)}, .stride = {1}};
 }
 
-/* dst = the elements of t as Float32, densely. */
+/* Converts the elements of t to Float32, densely. A walk gathers a tile of them first, because the
+ * conversion works on vectors. */
 static void widen(const fx_tensor *t, const void *src, float *dst)
 {
     const fxi_tile_fn load = fxi_cpu_simd()->load[t->dtype == FX_DTYPE_BF16];
@@ -249,7 +260,8 @@ static bool lies_last(const fx_step *s)
                                      : false;
 }
 
-/* The copies lie in the step's work space, that of the output last. */
+/* Runs a kernel on Float32 copies. They are in the step's work space, that of the output after
+ * those of the inputs. */
 static fx_status run_widened(fxi_kernel kernel, const fx_step *step, const void *const *in,
                              void *out, fx_run *run)
 {

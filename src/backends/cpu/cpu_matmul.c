@@ -1,5 +1,5 @@
-/* cpu_matmul.c: matrix products of all types, in batches: floats through cpu_gemm.c, integers in
- * plain loops.
+/* cpu_matmul.c: matrix products of all types, in batches. Floats are computed by cpu_gemm.c,
+ * integers in plain loops.
  */
 #include "cpu_kernels.h"
 #include "cpu_parallel.h"
@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* ---- integers -------------------------------------------------------------------------------- */
-/* Unsigned arithmetic: overflow wraps; C is dense there. */
+/* Unsigned arithmetic, so that overflow wraps instead of being undefined. C is dense. The inner
+ * loop runs down a column of A and C, which are usually neighbours in memory. */
 #define INTEGER_GEMM(NAME, U)                                                                      \
     static void NAME(const fxi_gemm *g)                                                            \
     {                                                                                              \
@@ -29,7 +30,7 @@ static void (*const integer_gemm[FX_DTYPE_COUNT])(const fxi_gemm *) = {
     [FX_DTYPE_I32] = gemm_i32, [FX_DTYPE_I64] = gemm_i64, [FX_DTYPE_U8] = gemm_u8};
 
 /* ---- the step -------------------------------------------------------------------------------- */
-/* The walk of an operand over the output's batch axes; an axis of size 1 is repeated. */
+/* The walk of an operand over the output's batch axes. An axis of size 1 is repeated: stride 0. */
 static fxi_walk batch_walk(const fx_tensor *out, const fx_tensor *t)
 {
     int64_t stride[FX_MAX_DIMS] = {0};
@@ -40,6 +41,7 @@ static fxi_walk batch_walk(const fx_tensor *out, const fx_tensor *t)
     return w;
 }
 
+/* A transposed operand only exchanges its strides; the product packs or reads it as it is. */
 static fxi_gemm product_of(const fx_step *step)
 {
     const fx_tensor *a = &step->in[0], *b = &step->in[1];
@@ -54,9 +56,9 @@ static fxi_gemm product_of(const fx_step *step)
                       .csc = step->out.shape[0]};
 }
 
-/* The products of a batch. */
+/* The products of a batch, which threads share. */
 typedef struct batch {
-    fxi_gemm g; /* of the first */
+    fxi_gemm g; /* the first product */
     int dtype;
     int64_t n, parts;
     fxi_walk a, b;
@@ -90,7 +92,8 @@ static void run_part(void *user, int64_t part, void *memory)
     run_range(p, from, to, memory);
 }
 
-/* A product of its own is divided; those of a batch are shared out, whole. */
+/* A single product is divided between the threads; those of a batch are shared out whole, so that
+ * they need not meet inside a product. */
 static fx_status run_batch(batch *p)
 {
     const bool is_float = !integer_gemm[p->dtype];
@@ -120,6 +123,8 @@ fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, 
         return FX_OK;
     if (run_batch(&p))
         return fxi_cpu_no_memory(step);
+    /* A pass of its own over C: within a part of the product, columns of C are too short for the
+     * interpreter to pay (docs/design/0005). */
     if (fx_step_has_epilogue(step))
         fxi_cpu_finish(&(fxi_finish){step, in, out});
     return FX_OK;

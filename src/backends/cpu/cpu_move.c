@@ -1,8 +1,9 @@
 /* cpu_move.c: dense copies, concatenation and padding.
  *
- * Movement knows element sizes only (1, 2, 4, 8 bytes), never types; strided.h does the copying.
- * Concatenation and padding see the output as inner × axis × outer: what one input gives for one
- * outer index is contiguous there, so both are reads of a walk into runs of the output.
+ * Movement depends on the size of an element only (1, 2, 4 or 8 bytes), not on its type; strided.h
+ * does the copying. Concatenation and padding see the output as inner × axis × outer: the elements
+ * that one input contributes to one outer index are contiguous in the output, so each is one read
+ * of a walk.
  */
 #include "cpu_kernels.h"
 #include "cpu_parallel.h"
@@ -45,7 +46,8 @@ fx_status fxi_cpu_copy(const fx_tensor *src, const void *in, void *out)
     return FX_OK;
 }
 
-/* Views that the planner had to store: their input tensor already describes the view. */
+/* Stores a view as a dense array, where the planner needs one. The input tensor already describes
+ * the view by its strides. */
 fx_status fxi_cpu_move(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     (void)run;
@@ -55,7 +57,7 @@ fx_status fxi_cpu_move(const fx_step *step, const void *const *in, void *out, fx
 }
 
 /* ---- concat and pad -------------------------------------------------------------------------- */
-/* The output as inner × axis × outer, and where in it the next input goes. */
+/* The output as inner × axis × outer, and the position at which the next input begins. */
 typedef struct target {
     int64_t inner, outer, size; /* size: of the output along the axis */
     int64_t start;              /* along the axis */
@@ -72,7 +74,7 @@ static target target_of(const fx_tensor *t, int axis, void *out)
                     .out = out};
 }
 
-/* Copies t to the target, `along` elements along the axis. */
+/* Copies t into the target and advances by `along` elements of the axis. */
 static void put(target *p, const fx_tensor *t, const void *in, int64_t along)
 {
     const int64_t run = p->inner * along, row = p->inner * p->size;
@@ -89,7 +91,9 @@ static void fill(const void *value, size_t bytes, int64_t n, void *out)
     fxi_copy_strided(out, value, n, 0, bytes);
 }
 
-/* CONCAT, and PAD: a concatenation of the value, the input and the value. */
+/* CONCAT copies one input after the other. PAD is a concatenation of the value, the input and
+ * the value: the value fills the whole output first, which is simpler than filling only the two
+ * ends. */
 fx_status fxi_cpu_join(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     (void)run;

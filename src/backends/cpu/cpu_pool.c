@@ -1,7 +1,7 @@
 /* cpu_pool.c: max and mean pooling, their gradients, and picking by the position of the maximum.
  *
- * One to three spatial axes are treated as three; what follows them are planes, each on its own. A
- * window is clipped to the array first, so padding never wins a maximum. A row of windows is
+ * One to three spatial axes are treated as three; the axes after them are planes, each pooled on
+ * its own. A window is first cut to the array, so padding never wins a maximum. A row of windows is
  * computed together, tap after tap in the order of a window (cpu_isa_pool.h). The maximum is the
  * first NaN of the window, else its first largest element in column-major order; the same search
  * serves MAX, MAX_GRAD and MAX_PICK, which therefore agree on ties. Gradients of windows that
@@ -21,6 +21,7 @@ typedef struct geometry {
     double count;           /* elements of a whole window */
 } geometry;
 
+/* The mean divides by the size of the whole window, padding included. */
 static geometry geometry_of(const fx_pool_attr *a, const fx_tensor *x, const fx_tensor *y)
 {
     geometry g = {.count = 1, .size = fxi_cpu_size(x->dtype)};
@@ -41,16 +42,18 @@ static geometry geometry_of(const fx_pool_attr *a, const fx_tensor *x, const fx_
     return g;
 }
 
-/* Up to FXI_TILE neighbouring windows of one row. */
+/* Up to FXI_TILE neighbouring windows of one row: as many as the buffers on the stack hold. */
 typedef struct row {
     int64_t n;
-    int64_t at;           /* index in the y-side plane */
-    int64_t lo[3], hi[3]; /* taps lo … hi − 1 that lie inside, axes 1 and 2 only */
+    int64_t at;           /* index of the first window in the plane of y */
+    int64_t lo[3], hi[3]; /* taps lo … hi − 1 are inside the array; axes 1 and 2 only */
     int64_t origin[3];    /* index in x of tap 0 of the first window */
     const void *a, *b;    /* planes of the inputs */
     void *out;
 } row;
 
+/* Which taps along axis 1 or 2 are inside is the same for the whole row, so it is found once a
+ * row. */
 static void clip(const geometry *g, int axis, int64_t position, row *r)
 {
     const int64_t first = position * g->stride[axis] - g->before[axis], step = g->dilation[axis];
@@ -61,7 +64,7 @@ static void clip(const geometry *g, int axis, int64_t position, row *r)
     r->origin[axis] = first;
 }
 
-/* The windows of the row whose tap i along axis 0 lies inside: [*from, *to). */
+/* Of the row's windows, those whose tap i along axis 0 is inside: [*from, *to). */
 static void windows_inside(const geometry *g, const row *r, int64_t i, int64_t *from, int64_t *to)
 {
     const int64_t first = r->origin[0] + i * g->dilation[0], s = g->stride[0];
@@ -71,7 +74,8 @@ static void windows_inside(const geometry *g, const row *r, int64_t i, int64_t *
         *to = first >= g->x[0] ? 0 : (g->x[0] - 1 - first) / s + 1;
 }
 
-/* Calls RUN with first, from and n for every tap of the row, axis 0 in the order of I. */
+/* Calls RUN with first, from and n for every tap of the row; along axis 0 the tap is I, an
+ * expression in t. first: the element that window `from` reads; n: the number of windows. */
 #define FOR_TAPS(g, r, I, RUN)                                                                     \
     for (int64_t k = (r)->lo[2]; k < (r)->hi[2]; k++)                                              \
         for (int64_t j = (r)->lo[1]; j < (r)->hi[1]; j++)                                          \
@@ -92,8 +96,9 @@ static int64_t tap_index(const geometry *g, const row *r, int64_t i, int64_t j, 
 }
 
 /* ---- maxima ---------------------------------------------------------------------------------- */
-/* The index in x of the first tap inside for every window, −1 for windows wholly in the padding:
- * where the maximum is unless a later tap beats it. */
+/* The index in x of the first tap inside for every window, where the maximum is unless a later tap
+ * beats it: with that start a window of nothing but −Inf has an index too. −1 for windows wholly in
+ * the padding. */
 static void first_taps(const geometry *g, const row *r, int64_t *at)
 {
     const bool any = r->lo[1] < r->hi[1] && r->lo[2] < r->hi[2];
@@ -106,7 +111,8 @@ static void first_taps(const geometry *g, const row *r, int64_t *at)
     }
 }
 
-/* top has room for FXI_TILE + FXI_POOL_SLACK elements, so has at, which may be NULL. */
+/* Finds the maxima, and their indices unless at is NULL. top and at hold FXI_TILE + FXI_POOL_SLACK
+ * elements. */
 static void find(const geometry *g, const row *r, const void *x, void *top, int64_t *at)
 {
     g->core->low(r->n, top);
@@ -140,6 +146,7 @@ PICK(i64, int64_t)
 PICK(u8, uint8_t)
 
 /* ---- floats ---------------------------------------------------------------------------------- */
+/* Sums run in double, as in the reductions. */
 #define FLOAT_ROWS(S, T)                                                                           \
     static void row_max_grad_##S(const geometry *g, const row *r)                                  \
     {                                                                                              \
@@ -158,7 +165,7 @@ PICK(u8, uint8_t)
         for (int64_t i = 0; i < r->n; i++)                                                         \
             ((T *)r->out)[r->at + i] = (T)(sum[i] / g->count);                                     \
     }                                                                                              \
-    /* Taps backwards: an element then gets the share of an earlier window first. */               \
+    /* Taps are taken backwards: an element then gets the share of an earlier window first. */     \
     static void row_mean_grad_##S(const geometry *g, const row *r)                                 \
     {                                                                                              \
         const T *gy = (const T *)r->a + r->at;                                                     \
@@ -174,6 +181,7 @@ FLOAT_ROWS(f64, double)
 /* ---- the step -------------------------------------------------------------------------------- */
 typedef void (*row_fn)(const geometry *g, const row *r);
 
+/* Cuts a row of windows into tiles. */
 static void run_rows(const geometry *g, row_fn fn, row *r)
 {
     for (int64_t i = 0; i < g->y[0]; i += r->n) {
@@ -196,10 +204,11 @@ static void run_plane(const geometry *g, row_fn fn, const void *a, const void *b
     }
 }
 
-/* By kind: the operand of x's sizes and that of y's (input 0, input 1 or 2 for the output). */
+/* By kind: which operand has x's sizes and which has y's (0 and 1 are inputs, 2 is the output), and
+ * the kernel for each element type. */
 static const struct {
     uint8_t x, y;
-    bool adds; /* into the output, which begins as zeros */
+    bool adds; /* it adds to the output, which must be zeros before */
     row_fn fn[FX_DTYPE_COUNT];
 } kinds[] = {
     [FX_POOL_MAX] = {0, 2, false, {row_max, row_max, row_max, row_max, row_max, row_max}},
@@ -213,7 +222,8 @@ static const struct {
                            row_pick_u8}},
 };
 
-/* Windows of 2×2 without padding, side by side, in planes of two axes. */
+/* Are the windows 2×2 without padding, side by side, in planes of two axes? This is the usual
+ * pooling, and it has loops of its own. */
 static bool in_pairs(const geometry *g)
 {
     bool pairs = g->x[2] == 1 && g->y[2] == 1 && g->window[2] == 1 && g->before[2] == 0;
@@ -223,7 +233,8 @@ static bool in_pairs(const geometry *g)
     return pairs;
 }
 
-/* Where x, y and v of fxi_pool_pairs are, by kind: input 0, the last input or the output (2). */
+/* Which operands are x, y and v of fxi_pool_pairs, by kind: 0 is input 0, 1 the last input, 2 the
+ * output. */
 static const struct {
     uint8_t x, y, v;
 } pair_operands[] = {[FX_POOL_MAX] = {0, 2, 0},
@@ -244,7 +255,7 @@ static void run_pairs(const geometry *g, int kind, const void *a, const void *b,
     g->core->pairs[kind](&p);
 }
 
-/* Elements of one plane of an operand: tensors of x's sizes or of y's. */
+/* The number of elements in one plane of an operand. */
 static int64_t plane_of(const geometry *g, const fx_tensor *t)
 {
     return g->planes ? fx_tensor_length(t) / g->planes : 0;
@@ -277,7 +288,8 @@ static void run_planes(void *user, int64_t part)
     }
 }
 
-/* A tap of a window costs about as much as moving four bytes when it is one of many. */
+/* In nanoseconds. A tap of a window costs about as much as moving four bytes if it is one of
+ * many. */
 static double cost_of(const geometry *g, bool pairs)
 {
     const double taps = pairs ? 1 : g->count;

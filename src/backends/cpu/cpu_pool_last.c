@@ -1,7 +1,7 @@
 /* cpu_pool_last.c: pooling of channels-last Float32 arrays, all kinds.
  *
- * Windows are taken one after the other, each for all channels at once: its taps that lie inside
- * are runs of channels, whose beginnings are listed for the loop that does the work
+ * Windows are taken one after the other, each for all channels at once: its taps inside the array
+ * are runs of channels. Their offsets are listed for the loop that does the work
  * (cpu_isa_pool_last.h). Where windows tile the array, gradients are stored and not added, so the
  * output needs no zeros first. Threads share the images.
  */
@@ -18,12 +18,13 @@ typedef struct pooling {
     int64_t x[3], y[3], channels, images;
     int64_t x_image, y_image; /* elements */
     fxi_pool_window window;
-    float *xs, *vs, *ys; /* the first image of what the window reads and writes */
+    float *xs, *vs, *ys; /* the first image of the arrays that the window reads and writes */
     void (*run)(const fxi_pool_window *w);
     int64_t parts;
 } pooling;
 
-/* Taps of a window along an axis that lie inside: [*lo, *hi); where tap 0 is. */
+/* The taps of a window along an axis that are inside the array, [*lo, *hi). Returns where tap 0
+ * is. */
 static int64_t inside(const pooling *p, int axis, int64_t position, int64_t *lo, int64_t *hi)
 {
     if (axis >= p->a->spatial) {
@@ -45,7 +46,8 @@ static int64_t dilation(const pooling *p, int axis)
     return axis < p->a->spatial ? p->a->dilation[axis] : 1;
 }
 
-/* Lists the window at (i, j, k) of y; how many taps lie inside. */
+/* Lists the taps of the window at (i, j, k) of y that are inside, and returns their number. In the
+ * order of the window, which decides between equal maxima. */
 static int list_taps(const pooling *p, int64_t i, int64_t j, int64_t k, int64_t *tap)
 {
     int64_t lo[3], hi[3];
@@ -87,7 +89,7 @@ static void run_part(void *user, int64_t part)
         run_image(p, image);
 }
 
-/* Do the windows cover x, each element once? */
+/* Do the windows cover each element of x exactly once? */
 static bool tiles(const pooling *p)
 {
     bool all = true;
@@ -112,6 +114,7 @@ static void set_sizes(pooling *p, const fx_tensor *x, const fx_tensor *y)
     p->y_image = fxi_length(3, p->y) * p->channels;
 }
 
+/* Larger windows would not fit the list on the stack; they are computed in the usual order. */
 bool fxi_cpu_pools_last(const fx_step *step)
 {
     const fx_pool_attr *a = &fx_step_pool(step)->attr;
@@ -130,6 +133,8 @@ void fxi_cpu_pool_last(const fx_step *step, const void *const *in, void *out)
                                                     (float *)(uintptr_t)in[step->nin - 1];
     pooling p = {.a = &fx_step_pool(step)->attr, .run = fxi_cpu_simd()->pool_last[kind]};
     set_sizes(&p, grad ? &step->out : &step->in[0], grad ? &step->in[0] : &step->out);
+    /* The gradient of a mean needs no x, and the operand with x's sizes is the last input of the
+     * other kinds. */
     p.xs = kind == FX_POOL_MEAN_GRAD ? NULL : last;
     p.ys = grad ? first : out;
     p.vs = grad ? out : kind == FX_POOL_MAX_PICK ? first : NULL;
