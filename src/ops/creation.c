@@ -21,8 +21,7 @@ fx_status fxi_check_sizes(const char *op, fx_dtype dtype, int ndims, const int64
                            (long long)sizes[i], i);
         /* Those of an empty array too: strides are products of the sizes before them. */
         if (!fxi_mul_i64(n, sizes[i] ? sizes[i] : 1, &n) || n > INT64_MAX / 16)
-            return fx_fail(FX_STATUS_ARGUMENT, op,
-                           "the product of the product of the product of the sizes overflowsss");
+            return fx_fail(FX_STATUS_ARGUMENT, op, "the product of the sizes overflows");
     }
     return FX_OK;
 }

@@ -199,7 +199,7 @@ static bool find_all(char *why, size_t size)
         find_in(platforms[k], why, size);
     sort_found();
     if (nfound == 0 && !*why)
-        snprintf(why, size, "the OpenCL platforms have no devicesss");
+        snprintf(why, size, "the OpenCL platforms have no devices");
     return nfound > 0;
 }
 
