@@ -1,9 +1,10 @@
-/* account.c: what the steps of a plan do, counted: the one place for the counters behind fx_stats
- * and the figures of fx_plan_show.
+/* account.c: counts the bytes that the steps of a plan move and the nodes that they compute. These
+ * are the counters behind fx_stats and the figures of fx_plan_show.
  *
- * Every operand of a step counts once, with the elements that lie in memory: a broadcast axis has
- * one. What fusion saves is the difference to a step for every node, which would read all its
- * inputs and write its output; views cost nothing either way.
+ * Every operand of a step counts once, with the elements that are in memory: a broadcast axis
+ * counts as one element. Bytes saved by fusion are the difference to a plan with one step for each
+ * node, in which every step reads all its inputs and writes its output. Views cost nothing in
+ * either plan.
  */
 #include "group.h"
 #include "plan.h"
@@ -29,11 +30,13 @@ int64_t fxi_step_bytes(const fxi_plan *p, const fx_step *s)
 int32_t fxi_step_nodes(const fx_step *s)
 {
     const bool all = s->cls == FX_CLASS_ELEMENTWISE || s->cls == FX_CLASS_FOREACH ||
-                     s->cls == FX_CLASS_ROW; /* else the program is what comes before or after */
+                     s->cls == FX_CLASS_ROW; /* other classes are one node, and their program holds
+                                                the nodes fused before or after it */
     return fx_step_segments(s) * (!all + fx_step_program(s).n);
 }
 
-/* The bytes of node id where they lie: those of what it is a view of, if that is less. */
+/* The bytes that a reader of node id loads: its own size, or that of a smaller value that it is a
+ * view of. */
 static int64_t node_bytes(const fxi_graph *g, int32_t id)
 {
     int64_t least = INT64_MAX;
@@ -47,6 +50,7 @@ static int64_t node_bytes(const fxi_graph *g, int32_t id)
     }
 }
 
+/* The bytes that node id would move as a step of its own. */
 static int64_t bytes_alone(const fxi_graph *g, int32_t id)
 {
     const fxi_node *n = g->nodes[id];
@@ -68,5 +72,7 @@ void fxi_account(fxi_plan *p, const fxi_graph *g)
         p->fused_steps += fxi_step_nodes(&p->steps[i]) > 1;
     }
     p->bytes_moved = (uint64_t)moved;
+    /* Copies that a layout or a kernel needs can cost more than fusion saves; the counter then
+     * stays 0. */
     p->bytes_saved = alone > moved ? (uint64_t)(alone - moved) : 0;
 }

@@ -1,13 +1,15 @@
-/* donate.c: an update's results take over the buffers of the values they replace.
+/* donate.c: results of an update take over the memory of the values that they replace, so that
+ * training needs memory for one copy of the parameters, not for two.
  *
- * A result may be written over the old value when its step reads that value element by element and
- * no later step needs it; steps that overwrite are moved to the end.
+ * A result may be written over the old value if its step reads that value element by element
+ * (in_place.c) and no later step reads it. Steps that overwrite old values move to the end of the
+ * plan, behind the steps that read them.
  */
 #include "build.h"
 
 #include <string.h>
 
-/* The step that makes value v; −1 when none does. */
+/* The step that computes value v; −1 if none does. Searched from the end, where updates are. */
 static int32_t maker(const fxi_plan *p, int32_t v)
 {
     for (int32_t i = p->nsteps - 1; i >= 0; i--)
@@ -18,12 +20,13 @@ static int32_t maker(const fxi_plan *p, int32_t v)
 }
 
 typedef struct donation {
-    bool *last;     /* steps that run after all others, because they overwrite what those read */
-    int32_t *taken; /* per leaf value: the step that overwrites it, from 1; 0: none */
-    bool *late; /* values made by steps that overwrite a leaf, or by steps that need such a value */
+    bool *last;     /* per step: it runs after all others, because it overwrites what they read */
+    int32_t *taken; /* per leaf value: 1 + the step that overwrites it; 0: none */
+    bool *late; /* values computed by steps that overwrite a leaf, or by steps that read a value of
+                   this kind */
 } donation;
 
-/* Does another step read value v before, or at or after, step m? Bit 0 and bit 1. */
+/* Which other steps read value v? Bit 0: one before step m, bit 1: one after it. */
 static int readers(const fxi_plan *p, int32_t v, int32_t m)
 {
     int when = 0;
@@ -33,7 +36,8 @@ static int readers(const fxi_plan *p, int32_t v, int32_t m)
     return when;
 }
 
-/* Do steps that run after all others, or any after step m, read the old value? */
+/* Will a step read the old value after step m has overwritten it? Steps that were moved to the end
+ * count, and all steps after m unless m itself moves to the end. */
 static bool read_later(const fxi_plan *p, int32_t leaf, int32_t m, bool last, const donation *d)
 {
     for (int32_t i = 0; i < p->nsteps; i++)
@@ -42,15 +46,17 @@ static bool read_later(const fxi_plan *p, int32_t leaf, int32_t m, bool last, co
     return !last && (readers(p, leaf, m) & 2);
 }
 
-/* Lets output k be written into its donor's buffer: the step that makes it runs last, or, when
- * other steps need the result, where it is, and then no later step may need the old value. Returns
- * why not, or NULL. */
+/* Lets output k be written into the buffer of its donor. If no step reads the result, its step
+ * moves to the end. Otherwise it keeps its position, and then no later step may read the old value.
+ * Returns NULL, or why not. */
 static const char *try_donation(fxi_builder *b, int32_t k, donation *d)
 {
     fxi_plan *p = b->p;
     const int32_t v = p->results[k].value, leaf = b->places[b->g->donors[k]].value, m = maker(p, v);
     if (m < 0 || p->values[v].kind != FXI_VALUE_OUTPUT || p->values[leaf].kind != FXI_VALUE_LEAF)
         return "no step makes the new value";
+    /* FX_TRACE=donation shows the reasons to users, so they name values, not steps of the planner.
+     */
     if (d->taken[leaf])
         return "another new value takes the memory of the old one";
     if (p->results[k].offset != 0 || p->values[v].bytes != p->values[leaf].bytes)
@@ -60,17 +66,20 @@ static const char *try_donation(fxi_builder *b, int32_t k, donation *d)
     for (int32_t i = 0; i < p->noutputs; i++)
         if (i != k && (p->results[i].value == leaf || p->results[i].value == v))
             return "the old or the new value is another result too";
+    /* The step may move to the end only if no step reads any of its outputs. */
     bool last = true;
     for (int32_t i = 0; i < fx_step_outputs(&p->steps[m]) && last; i++)
         last = readers(p, fx_step_output(&p->steps[m], i), m) == 0;
     if (read_later(p, leaf, m, last, d))
         return "a later step reads the old value";
+    /* Two steps at the end must not read each other's old values: whichever runs second would read
+     * the new one. */
     for (int i = 0; i < p->steps[m].nin && last; i++) {
         const int32_t by = d->taken[p->steps[m].in_value[i]];
         if (by && by != m + 1)
             return "the step reads another value that is replaced";
     }
-    p->buffer_bytes[p->values[v].index] = -1; /* needs no memory */
+    p->buffer_bytes[p->values[v].index] = -1; /* −1: the run allocates no buffer */
     p->values[v].kind = FXI_VALUE_DONATED;
     p->values[v].index = p->values[leaf].index;
     d->last[m] = last;
@@ -78,8 +87,9 @@ static const char *try_donation(fxi_builder *b, int32_t k, donation *d)
     return NULL;
 }
 
-/* Steps that overwrite nothing come first: a kernel among them that fails (an index out of range,
- * no memory) leaves all old values as they were. */
+/* Writes the steps in a new order: those that overwrite nothing first. If a kernel among them fails
+ * (an index out of range, no memory), all old values are intact. Then the steps that overwrite and
+ * are read by others, then those that were moved to the end. */
 static void order_steps(const fxi_plan *p, donation *d, fx_step *ordered)
 {
     int32_t n = 0;
@@ -95,12 +105,14 @@ static void order_steps(const fxi_plan *p, donation *d, fx_step *ordered)
         if (!late)
             ordered[n++] = *s;
     }
+    /* Both passes keep the order of the list, so inputs still come before consumers. */
     for (int pass = 0; pass < 2; pass++)
         for (int32_t i = 0; i < p->nsteps; i++)
             if (d->late[p->steps[i].out_value] && d->last[i] == (pass == 1))
                 ordered[n++] = p->steps[i];
 }
 
+/* Reports a refused donation: the user sees why an update needs more memory. */
 static void deny(const fxi_builder *b, int32_t output, const char *why)
 {
     if (b->how->denied)
@@ -113,6 +125,7 @@ bool fxi_donate(fxi_builder *b)
     bool any = false;
     for (int32_t k = 0; k < b->g->noutputs; k++)
         any |= b->g->donors[k] >= 0;
+    /* Plans without donors are the most frequent. They keep their order. */
     if (!any)
         return true;
     donation d = {.last = fxi_calloc((size_t)p->nsteps + 1, sizeof *d.last),

@@ -1,46 +1,52 @@
-/* epilogue.c: planner rule 4: a matrix product or forward convolution does the elementwise work on
- * its result while that is in the cache, or in the registers of a library's kernel.
+/* epilogue.c: planner rule 4: a matrix product or forward convolution also does the elementwise
+ * work on its result: bias, residual, activation. The result is then still in the cache, or in the
+ * registers of a library's kernel, and is stored once.
  *
- * A pure function of the list of steps, after all other fusion. Step E, elementwise, takes the
- * product of step M, which nobody else reads, through a chain of instructions: additions (of a bias
- * along the output channels, a tensor of the same shape or a number) and functions that libraries
- * know. Where the chain ends in a value that is stored, M computes and stores that value instead of
- * the product, at E's place in the list, where all operands are there. What is left of E, if
- * anything, reads it. Of several products that meet in E the last one is chosen; the others are
- * operands.
+ * A pure function of the list of steps, after all other fusion. An elementwise step E reads the
+ * product of step M, which no other step reads. A chain of instructions leads from the product to
+ * the first value that E stores: additions (of a bias along the output channels, of a tensor of the
+ * same shape or of a number) and functions that libraries know. M then computes and stores the
+ * value at the end of the chain instead of the product. M moves to E's position in the list, where
+ * all operands exist. If E computes more, the rest of E reads that value. If several products meet
+ * in E, the last one is chosen; the others are operands of its epilogue.
  *
- * The chain is M's register program. A backend that cannot do all of it when its step is made ready
- * is asked again without the last instruction, and so on; those stripped become a step of their
- * own. An epilogue rounds after each instruction, as separate steps would.
+ * The chain becomes M's register program. If the backend refuses it, the backend is asked again
+ * without the last instruction, and so on; the removed instructions become a step of their own. An
+ * epilogue rounds after each instruction, as separate steps would, so FX_EAGER=1 gives the same
+ * bits. Measurements: docs/design/0005.
  */
 #include "build.h"
 #include <cflux/backend.h>
 
 #include <string.h>
 
-enum { MOST = 4 }; /* instructions of an epilogue */
+enum { MOST = 4 }; /* the most instructions of an epilogue */
 
-/* Instructions of E, first to last, that become M's epilogue. */
+/* The instructions of E, first to last, that become the epilogue of M. */
 typedef struct chain {
-    int32_t product; /* E's input */
+    int32_t product; /* the input of E that is the product */
     int32_t n;
     uint8_t instr[MOST];
-    uint8_t operand[MOST]; /* E's other input; the product itself: none */
+    uint8_t operand[MOST]; /* the other input of each addition; the product itself if an instruction
+                              has one operand */
 } chain;
 
+/* The functions that libraries of matrix products and convolutions offer. */
 static bool ends_in(uint8_t op)
 {
     return op == FX_OP_RELU || op == FX_OP_TANH || op == FX_OP_SIGMOID;
 }
 
-/* The axis of output channels. */
+/* The axis of output channels: rows of a product, the last but one of a convolution (W×H×C×N). */
 static int channel_axis(const fx_step *m)
 {
     return m->op == FX_OP_MATMUL ? 0 : m->out.ndim - 2;
 }
 
-/* An operand of E as one of M, whose output may be another shape of the same elements, or the same
- * with its axes in another order (channels last). False when it is none that epilogues know. */
+/* Describes an operand of E as an operand of M. M's output may have another shape with the same
+ * elements, or its axes in another order (channels last). An operand is translated if it is a dense
+ * tensor of all elements, a number, or one value for each channel. False otherwise: kernels have no
+ * loops for other broadcasts. */
 static bool translate(const fx_step *m, const fx_step *e, int operand, fx_tensor *out)
 {
     const fx_tensor *t = &e->in[operand];
@@ -61,7 +67,8 @@ static bool translate(const fx_step *m, const fx_step *e, int operand, fx_tensor
     return t->dtype == m->out.dtype;
 }
 
-/* The one instruction of E that takes register r; −1 when there is none or several. */
+/* The only instruction of E that reads register r; −1 if there is none or several. Several would
+ * need the product itself, which the epilogue no longer stores. */
 static int32_t only_user(const fx_step *e, int r)
 {
     const fx_program *p = &fx_step_elementwise(e)->program;
@@ -77,7 +84,7 @@ static int32_t only_user(const fx_step *e, int r)
     return user;
 }
 
-/* Which of E's outputs register r is: −1 the first, 0 … a further one; −2: none. */
+/* The output of E that register r is: −1 the main output, 0 … a further output, −2 none. */
 static int output_of(const fx_step *e, int r)
 {
     const fx_elementwise_step *own = fx_step_elementwise(e);
@@ -87,7 +94,8 @@ static int output_of(const fx_step *e, int r)
     return r == e->nin + own->program.n - 1 ? -1 : -2;
 }
 
-/* May instruction k of E, which takes register r, be in M's epilogue? */
+/* May instruction k of E, which reads register r, be in M's epilogue? All types must equal the type
+ * of the product: the kernels of epilogues do not convert. */
 static bool fits(const fx_step *m, const fx_step *e, int32_t k, int r, uint8_t *out_operand)
 {
     const fx_instr *ins = &fx_step_elementwise(e)->program.instr[k];
@@ -103,8 +111,8 @@ static bool fits(const fx_step *m, const fx_step *e, int32_t k, int r, uint8_t *
     return *out_operand < e->nin && translate(m, e, *out_operand, &t);
 }
 
-/* Follows the product through E up to a value that is stored. `most`: the operands that M has room
- * for. */
+/* Follows the product through E up to a value that is stored. `most`: the number of operands that M
+ * may still get. */
 static bool find_chain(const fx_step *m, const fx_step *e, int32_t product, int32_t most,
                        chain *out)
 {
@@ -124,13 +132,14 @@ static bool find_chain(const fx_step *m, const fx_step *e, int32_t product, int3
         out->instr[out->n++] = (uint8_t)k;
         r = e->nin + k;
     } while (output_of(e, r) == -2);
-    /* the whole of E, or up to a further output of it */
+    /* the chain is all of E, or it ends in a further output of E */
     return output_of(e, r) >= 0 || out->n == fx_step_elementwise(e)->program.n;
 }
 
 /* ---- moving instructions --------------------------------------------------------------------- */
 
-/* Room for n inputs more. */
+/* Extends the lists of inputs by n. A list that grew is kept also if the next allocation fails, so
+ * the step can still be freed. */
 static bool more_inputs(fxi_plan *p, fx_step *s, int n)
 {
     const size_t room = (size_t)(s->nin + n) + 1;
@@ -144,12 +153,13 @@ static bool more_inputs(fxi_plan *p, fx_step *s, int n)
     return in && value && offset;
 }
 
+/* Only these two classes have epilogues. */
 static fx_program *epilogue_of(fx_step *m)
 {
     return m->cls == FX_CLASS_CONV ? &m->as.conv.epilogue : &m->as.matmul.epilogue;
 }
 
-/* M takes the chain's instructions and operands. */
+/* Gives M the instructions and operands of the chain. */
 static bool extend(fxi_plan *p, fx_step *m, const fx_step *e, const chain *c)
 {
     const fx_instr *old = fx_step_elementwise(e)->program.instr;
@@ -167,6 +177,9 @@ static bool extend(fxi_plan *p, fx_step *m, const fx_step *e, const chain *c)
         m->in_value[m->nin] = e->in_value[from];
         m->in_offset[m->nin++] = e->in_offset[from];
     }
+    /* Register 0 of an epilogue is the product, 1 … are the added inputs, then the results of its
+     * instructions. The loop runs second because register numbers depend on the number of inputs.
+     */
     for (int k = 0; k < c->n; k++) {
         fx_instr *ins = &epilogue->instr[k];
         *ins = old[c->instr[k]];
@@ -178,7 +191,8 @@ static bool extend(fxi_plan *p, fx_step *m, const fx_step *e, const chain *c)
     return true;
 }
 
-/* Removes the chain from E: what it computes becomes the input that was the product. */
+/* Removes the chain from E: the input that was the product becomes the value that M now computes.
+ * Inputs that only the chain read are dropped, and all register numbers move down. */
 static void shorten(fx_step *e, const chain *c, int32_t value)
 {
     uint8_t map[UINT8_MAX + 1] = {0};
@@ -194,7 +208,9 @@ static void shorten(fx_step *e, const chain *c, int32_t value)
         }
         for (int s = 0; s < p->instr[k].nsrc; s++)
             used[p->instr[k].src[s]] = true;
-        map[old + k] = (uint8_t)ninstr; /* from the first instruction on */
+        /* Counts from the first instruction. The number of inputs is added below, when it is known.
+         */
+        map[old + k] = (uint8_t)ninstr;
         p->instr[ninstr++] = p->instr[k];
     }
     e->in_value[c->product] = value;
@@ -227,12 +243,14 @@ static void shorten(fx_step *e, const chain *c, int32_t value)
 /* ---- the rule -------------------------------------------------------------------------------- */
 
 typedef struct survey {
-    int32_t *maker;   /* per value: the contraction that makes it, or −1 */
+    int32_t *maker;   /* per value: the product or convolution that computes it, or −1 */
     int32_t *readers; /* per value: how many inputs of steps it is */
-    int32_t *before;  /* per step: the contraction that has moved to before it, or −1 */
-    bool *gone;       /* per step: moved, or wholly taken */
+    int32_t *before;  /* per step: the product or convolution that moves to before it, or −1 */
+    bool *gone;       /* per step: it moved, or all its instructions were taken */
 } survey;
 
+/* Can step s get an epilogue? It can get only one, and only products and forward convolutions can.
+ */
 static bool finishes(const fx_step *s)
 {
     return !fx_step_has_epilogue(s) &&
@@ -240,6 +258,8 @@ static bool finishes(const fx_step *s)
             (s->cls == FX_CLASS_CONV && fx_step_conv(s)->attr.kind == FX_CONV_FORWARD));
 }
 
+/* Notes who computes and who reads each value. Only arena values qualify: an output of the plan
+ * must be stored. */
 static bool look(const fxi_plan *p, survey *s)
 {
     const size_t values = (size_t)p->nvalues + 1, steps = (size_t)p->nsteps + 1;
@@ -261,7 +281,7 @@ static bool look(const fxi_plan *p, survey *s)
     return true;
 }
 
-/* The newest contraction that step e may finish; −1: none. */
+/* The last product or convolution before step e that can take a chain from e; −1: none. */
 static int32_t find_product(const fxi_planner *how, const fxi_plan *p, const survey *s, int32_t e,
                             chain *out)
 {
@@ -279,7 +299,7 @@ static int32_t find_product(const fxi_planner *how, const fxi_plan *p, const sur
     return best;
 }
 
-/* Step m takes the chain out of step e. */
+/* Moves the chain from step e to step m, and with it the output at the end of the chain. */
 static bool fuse(fxi_plan *p, survey *s, int32_t m, int32_t e, const chain *c)
 {
     fx_step *from = &p->steps[e], *to = &p->steps[m];
@@ -295,6 +315,8 @@ static bool fuse(fxi_plan *p, survey *s, int32_t m, int32_t e, const chain *c)
     return true;
 }
 
+/* Writes the list anew: each product moves to the step whose chain it took, because operands of the
+ * chain may be computed between the two. */
 static bool reorder(fxi_plan *p, const survey *s)
 {
     fx_step *steps = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *steps);
@@ -336,7 +358,8 @@ bool fxi_add_epilogues(const fxi_planner *how, fxi_plan *p)
 
 /* ---- stripping ------------------------------------------------------------------------------- */
 
-/* Step i with the first n instructions of its epilogue and the inputs they take. */
+/* Cuts the epilogue of step s to its first n instructions, with the inputs that they read. The
+ * inputs stay in the list behind `nin`, for add_rest. */
 static void trim(fx_step *s, int32_t n)
 {
     fx_program *p = epilogue_of(s);
@@ -351,7 +374,8 @@ static void trim(fx_step *s, int32_t n)
     p->n = n;
 }
 
-/* Instructions n … of `whole` as a step of their own after step i, which they were part of. */
+/* Makes instructions n … of `whole` a step of their own after step i. The new step writes the old
+ * output; step i writes a new arena value. */
 static bool add_rest(fxi_plan *p, int32_t i, const fx_step *whole, const fx_instr *program,
                      int32_t n)
 {
@@ -394,7 +418,8 @@ static bool add_rest(fxi_plan *p, int32_t i, const fx_step *whole, const fx_inst
     return true;
 }
 
-/* The status of `prepare`. */
+/* Prepares step i with the longest epilogue that the backend takes. Returns the status of
+ * `prepare`. The program is copied first, because trim changes it. */
 static fx_status settle(const fxi_planner *how, fxi_plan *p, int32_t i)
 {
     const fx_step whole = p->steps[i];

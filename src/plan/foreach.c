@@ -1,27 +1,30 @@
-/* foreach.c: planner rule 5: identical programs over different tensors are one step.
+/* foreach.c: planner rule 5: merges elementwise steps that run the same program on different
+ * tensors into one step.
  *
- * An optimiser updates every parameter by the same few instructions. Elementwise steps of one
- * program, whose operands are dense or single values alike, become one step over a table of
- * segments: one launch, and small parameters share the cost of a step.
+ * An optimiser updates every parameter by the same few instructions. Such steps become one step
+ * with a table of segments, one for each tensor: one launch for all parameters, so the many small
+ * ones cost little. All operands must be dense or single values, and alike in all members.
  *
- * A pure function on the list of steps in their final order, before memory is placed. Only steps
- * whose results nobody in the plan reads take part, so that no value has to live longer. The merged
- * step runs where the last of its members would: a member moves back past other steps, which is
- * allowed when none of them overwrites what it reads (donation), and neither does another member,
- * since segments may run at the same time.
+ * A pure function of the list of steps in their final order, before memory is placed. Only steps
+ * whose results no step of the plan reads are merged, so that no value has to live longer. The
+ * merged step runs where its last member would run. So members move towards the end, past other
+ * steps. That is allowed if none of those steps overwrites what the member reads (donation), and no
+ * other member does either, since segments may run at the same time.
  */
 #include "build.h"
 
 #include <string.h>
 
-/* A step while steps are merged: the members of a group are a list from its newest one. */
+/* One step while steps are merged. The members of a group are a list from its latest member to its
+ * first. */
 typedef struct member {
-    int32_t before;   /* the next older member, or −1 */
-    int32_t count;    /* at the newest: members in all; 0: merged into a newer one */
-    int32_t typical;  /* at the newest: a member of several elements if there is one */
-    int32_t deadline; /* the first step after this one, or at the newest after any member, that
-                         overwrites what is read */
-    bool fits;        /* may be a member at all */
+    int32_t before;   /* the member before this one, or −1 */
+    int32_t count;    /* in the latest member: the size of the group; 0: merged into a later step */
+    int32_t typical;  /* in the latest member: a member with more than one element if there is one,
+                         to compare with */
+    int32_t deadline; /* the first other step that overwrites what this step reads; in the latest
+                         member: what any member reads */
+    bool fits;        /* can be a member */
 } member;
 
 /* ---- what may be merged ---------------------------------------------------------------------- */
@@ -31,7 +34,7 @@ static int64_t length_of(const fx_tensor *t)
     return fxi_length(t->ndim, t->shape);
 }
 
-/* One value for all elements. */
+/* Is t one value for all elements? */
 static bool single(const fx_tensor *t)
 {
     for (int a = 0; a < t->ndim; a++)
@@ -40,12 +43,15 @@ static bool single(const fx_tensor *t)
     return true;
 }
 
+/* Has operand k an element for each element of the output, in the same order? Shapes need not be
+ * equal: kernels of segments see only a length. */
 static bool whole(const fx_step *s, int k)
 {
     const fx_tensor *t = &s->in[k];
     return length_of(t) == length_of(&s->out) && fxi_is_dense(t->ndim, t->shape, t->stride);
 }
 
+/* A segment has a length and no shape, so every operand must be dense or a single value. */
 static bool segment_like(const fx_step *s)
 {
     if (s->cls != FX_CLASS_ELEMENTWISE || length_of(&s->out) == 0)
@@ -56,7 +62,8 @@ static bool segment_like(const fx_step *s)
     return true;
 }
 
-/* One step's operand k is read as the other's is. A single value is both a scalar and dense. */
+/* Do both steps read operand k in the same way? A parameter of one element fits both ways, since
+ * its operands are single values and dense. */
 static bool same_kind(const fx_step *a, const fx_step *b, int k)
 {
     if (a->in[k].dtype != b->in[k].dtype)
@@ -64,6 +71,8 @@ static bool same_kind(const fx_step *a, const fx_step *b, int k)
     return single(&a->out) || single(&b->out) || whole(a, k) == whole(b, k);
 }
 
+/* Equal instructions, and equal further outputs. Slots of literals may differ: they are operands.
+ */
 static bool same_program(const fx_step *a, const fx_step *b)
 {
     const fx_elementwise_step *p = fx_step_elementwise(a), *q = fx_step_elementwise(b);
@@ -84,7 +93,8 @@ static bool same_program(const fx_step *a, const fx_step *b)
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-/* Fills a foreach step at j's place with the members from the oldest to the newest. */
+/* Replaces step j by a foreach step over all members of its group, first to last. The program of
+ * step j serves all. */
 static bool merge(fxi_plan *p, const member *m, int32_t j)
 {
     const int32_t n = m[j].count, nin = p->steps[j].nin;
@@ -98,6 +108,7 @@ static bool merge(fxi_plan *p, const member *m, int32_t j)
     f->in_value = fxi_malloc((size_t)f->nin * sizeof *f->in_value);
     f->in_offset = fxi_malloc((size_t)f->nin * sizeof *f->in_offset);
     const bool ok = segments && f->in && f->in_value && f->in_offset;
+    /* The list starts at the latest member, so the table is filled from its end. */
     int32_t at = n;
     for (int32_t a = j; a >= 0 && ok; a = m[a].before) {
         const fx_step *s = &p->steps[a];
@@ -126,7 +137,7 @@ static bool merge(fxi_plan *p, const member *m, int32_t j)
     return true;
 }
 
-/* Puts groups of several into their newest members' places and takes the others out. */
+/* Merges every group at its latest member and removes the other members from the list. */
 static bool merge_all(fxi_plan *p, const member *m)
 {
     for (int32_t j = 0; j < p->nsteps; j++)
@@ -143,7 +154,7 @@ static bool merge_all(fxi_plan *p, const member *m)
     return true;
 }
 
-/* Which step overwrites each leaf; nsteps where none does. */
+/* The step that overwrites each leaf; nsteps if none does. NULL if the allocation fails. */
 static int32_t *find_overwriters(const fxi_plan *p, int32_t nleaves)
 {
     int32_t *by = fxi_malloc(((size_t)nleaves + 1) * sizeof *by);
@@ -158,6 +169,8 @@ static int32_t *find_overwriters(const fxi_plan *p, int32_t nleaves)
     return by;
 }
 
+/* Decides whether step i can be a member, and how far it may move. Only donations overwrite memory
+ * that a step still reads: the arena is placed later. */
 static void note_member(const fxi_plan *p, const bool *read, const int32_t *by, int32_t i,
                         member *m)
 {
@@ -193,7 +206,8 @@ static bool find_members(const fxi_plan *p, member *m)
     return ok;
 }
 
-/* Newest members looked at for each step: groups that far apart have little in common. */
+/* How many groups are compared with each step. Without a limit, planning would take quadratic time;
+ * an optimiser has few different programs, so the match is near. */
 enum { NEAREST = 8 };
 
 static bool single_step(const fxi_plan *p, int32_t i)
@@ -201,6 +215,7 @@ static bool single_step(const fxi_plan *p, int32_t i)
     return single(&p->steps[i].out);
 }
 
+/* Adds step j to a group that has the same program and may move to j. */
 static void find_group(const fxi_plan *p, member *m, int32_t j)
 {
     int looked = 0;

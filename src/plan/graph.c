@@ -1,6 +1,9 @@
-/* graph.c: see graph.h. The walk is iterative, and marks only nodes of the calling thread;
- * evaluated nodes that belong to others are numbered through a small hash table, so that several
- * threads may read one model at the same time.
+/* graph.c: walks the pending nodes behind the roots, numbers them and writes their records. See
+ * graph.h for the format.
+ *
+ * The walk is iterative, because a graph can be deeper than the stack of a thread. It stores
+ * numbers only in nodes of the calling thread. Evaluated nodes of other threads are numbered
+ * through a small hash table, so that several threads may read one model at the same time.
  */
 #include "plan.h"
 #include <cflux/backend.h>
@@ -10,6 +13,7 @@
 
 typedef fxi_frame frame;
 
+/* An evaluated node of another thread and its number in this graph. */
 typedef struct fxi_foreign {
     const fxi_node *node;
     uint32_t id;
@@ -26,6 +30,8 @@ void fxi_graph_free(fxi_graph *g)
 
 /* ---- numbering ------------------------------------------------------------------------------- */
 
+/* The entry of n, or the free entry where it belongs. The capacity is a power of two and at most
+ * half is used, so the search ends. */
 static size_t foreign_at(const fxi_graph *g, const fxi_node *n)
 {
     const size_t mask = (size_t)g->foreign_capacity - 1;
@@ -35,6 +41,7 @@ static size_t foreign_at(const fxi_graph *g, const fxi_node *n)
     return i;
 }
 
+/* Doubles the table. On failure the old table stays valid. */
 static bool foreign_grow(fxi_graph *g)
 {
     fxi_graph old = *g;
@@ -52,7 +59,7 @@ static bool foreign_grow(fxi_graph *g)
     return true;
 }
 
-/* The number of a node that the walk has finished; −1 when it has not been seen. */
+/* The number of a node of another thread; −1 if the walk has not finished it. */
 static int64_t foreign_number(const fxi_graph *g, const fxi_node *n)
 {
     if (g->foreign_capacity == 0)
@@ -61,6 +68,8 @@ static int64_t foreign_number(const fxi_graph *g, const fxi_node *n)
     return f->node ? (int64_t)f->id : -1;
 }
 
+/* The number of n, or −1. A node of this thread carries the mark of the walk, so starting a walk
+ * needs no pass that clears old numbers: c->mark changes. */
 static inline int64_t number_of(const fxi_context *c, const fxi_graph *g, const fxi_node *n)
 {
     if (__builtin_expect(n->owner != c->id, 0))
@@ -84,6 +93,8 @@ static bool give_number(fxi_context *c, fxi_graph *g, fxi_node *n, uint32_t id)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
+/* Extends the key by up to `words` words. This runs once a node in every evaluation, so the common
+ * case is one comparison. */
 static bool key_room(fxi_graph *g, uint32_t words)
 {
     int32_t capacity = (int32_t)g->key_capacity;
@@ -95,6 +106,7 @@ static bool key_room(fxi_graph *g, uint32_t words)
     return true;
 }
 
+/* Alignment counts in 64 bytes, the width of a cache line and of an AVX-512 register. */
 static uint64_t leaf_flags(const fxi_node *n)
 {
     const fxi_data *d = n->data;
@@ -111,6 +123,8 @@ static inline uint64_t *write_words(uint64_t *w, const int64_t *from, int n)
     return w;
 }
 
+/* Two input numbers share a word: the key is hashed and compared in every evaluation, so its length
+ * is time. */
 static inline uint64_t *write_inputs(const fxi_context *c, fxi_graph *g, const fxi_node *n,
                                      uint64_t *w)
 {
@@ -128,6 +142,7 @@ static inline uint64_t *write_inputs(const fxi_context *c, fxi_graph *g, const f
 
 static bool write_record(const fxi_context *c, fxi_graph *g, const fxi_node *n)
 {
+    /* An evaluated node is a leaf, whatever operation made it. */
     const bool leaf = n->data != NULL;
     const int nin = leaf ? 0 : n->nin, attrs = leaf ? 0 : fxi_ops[n->op].attr_words;
     if (!key_room(g, (uint32_t)(1 + (nin + 1) / 2 + 2 * FX_MAX_DIMS + attrs)))
@@ -151,6 +166,8 @@ static bool node_room(fxi_graph *g)
     const int32_t need = g->n + 1;
     if (need <= g->node_capacity)
         return true;
+    /* All lists have one capacity. It is raised only if all of them grew; a list that grew alone is
+     * merely larger. */
     int32_t a = g->node_capacity, b = a, d = a, e = a, f = a;
     const bool ok = fxi_grow(&g->nodes, &a, need, sizeof *g->nodes) &&
                     fxi_grow(&g->slot, &b, need, sizeof *g->slot) &&
@@ -162,7 +179,7 @@ static bool node_room(fxi_graph *g)
     return ok;
 }
 
-/* All inputs have numbers: n gets the next one and its record. */
+/* Gives n, whose inputs all have numbers, the next number and writes its record. */
 static fx_status finish_node(fxi_context *c, fxi_graph *g, fxi_node *n)
 {
     if (!node_room(g) || !give_number(c, g, n, (uint32_t)g->n))
@@ -173,6 +190,8 @@ static fx_status finish_node(fxi_context *c, fxi_graph *g, fxi_node *n)
     g->output[id] = -1;
     g->record[id] = g->nkey;
     g->multiplies |= !n->data && fxi_multiplies(n->op);
+    /* Leaves, constants and streams are counted apart: a run binds each kind from a list of its
+     * own. */
     g->slot[id] = n->data                 ? g->nleaves++
                   : n->op == FX_OP_CONST  ? g->nconsts++
                   : n->op == FX_OP_RANDOM ? g->nstreams++
@@ -180,8 +199,8 @@ static fx_status finish_node(fxi_context *c, fxi_graph *g, fxi_node *n)
     return write_record(c, g, n) ? FX_OK : FX_STATUS_MEMORY;
 }
 
-/* What must not be read: a value whose buffer an update has reused, or another thread's pending
- * one. */
+/* Refuses values that must not be read: given up, overwritten by an update, or pending in another
+ * thread. */
 static fx_status check_node(const fxi_context *c, const fxi_node *n)
 {
     if (fxi_node_given_up("eval", n))
@@ -201,7 +220,8 @@ static bool is_transfer(const fxi_node *n)
     return n->op == FX_OP_TRANSFER && !n->data;
 }
 
-/* The first input of n from *next on that has no number yet; NULL when all have. */
+/* The first input of n, from *next on, that has no number yet; NULL if all have. *next remembers
+ * the position, so a node with many inputs is not searched from its start after each of them. */
 static fxi_node *unnumbered(const fxi_context *c, const fxi_graph *g, const fxi_node *n,
                             int32_t *next)
 {
@@ -213,13 +233,14 @@ static fxi_node *unnumbered(const fxi_context *c, const fxi_graph *g, const fxi_
     return NULL;
 }
 
-/* A value made of literals and generators lies where it was first needed, which may be another
- * device than its other consumers are on: such a consumer gets a move of it instead. */
+/* Moves an input to the device of its consumer. A value made only of literals and generators
+ * belongs to the device that needed it first; a consumer on another device gets a TRANSFER node as
+ * its input instead. The graph is then built again, after that move. */
 static fx_status bring(fxi_context *c, fxi_graph *g, const frame *consumer, fx_device *device)
 {
     fxi_node **in = &consumer->node->in[consumer->next - 1], *n = *in;
     const fx_attr added = {
-        .transfer = {.unasked = true}}; /* by the evaluation; see the gradient of moves */
+        .transfer = {.unasked = true}}; /* gradients and the program ignore this move */
     fxi_node *move = fxi_node_new(c, FX_OP_TRANSFER, (fx_dtype)n->dtype, n->ndim, n->shape, device,
                                   &added, 1, in);
     if (!move)
@@ -231,8 +252,9 @@ static fx_status bring(fxi_context *c, fxi_graph *g, const frame *consumer, fx_d
     return FX_STATUS_UNSUPPORTED;
 }
 
-/* Is the value of the top frame on another device than its consumer? The first value decides where
- * nothing else does. */
+/* Is the value of the top frame on another device than its consumer? If neither root nor consumer
+ * names a device, the first value decides. Inputs of another thread's node cannot be exchanged and
+ * are left alone. */
 static bool is_elsewhere(const fxi_context *c, fxi_graph *g, const frame *top)
 {
     const fxi_node *n = top->node;
@@ -244,6 +266,7 @@ static bool is_elsewhere(const fxi_context *c, fxi_graph *g, const frame *top)
     return place != (top->device ? top->device : g->device) && top[-1].node->owner == c->id;
 }
 
+/* The input of a TRANSFER is wanted where it is; any other input on the device of its consumer. */
 static frame frame_of(const frame *consumer, fxi_node *n)
 {
     const fxi_node *to = consumer->node;
@@ -253,7 +276,7 @@ static frame frame_of(const frame *consumer, fxi_node *n)
     return (frame){n, device, 0};
 }
 
-/* The node of the top frame, all of whose inputs have numbers. */
+/* Finishes the node of the top frame, whose inputs all have numbers. */
 static inline fx_status finish_top(fxi_context *c, fxi_graph *g, const frame *top)
 {
     fxi_node *n = top->node;
@@ -269,7 +292,7 @@ static inline fx_status finish_top(fxi_context *c, fxi_graph *g, const frame *to
     return finish_node(c, g, n);
 }
 
-/* The stack is full. Returns its next frame and the new end; NULL when memory is out. */
+/* Grows the full stack. Returns its next frame and the new end; NULL if the allocation fails. */
 static frame *more_frames(fxi_graph *g, frame **out_end)
 {
     const int32_t depth = g->stack_capacity;
@@ -278,7 +301,8 @@ static frame *more_frames(fxi_graph *g, frame **out_end)
     return grown ? &g->stack[depth] : NULL;
 }
 
-/* The stack is a path of the graph, so it has no node twice. */
+/* Numbers all nodes behind root. The stack is a path of an acyclic graph, so it holds no node twice
+ * and needs no marks of its own. */
 static fx_status walk(fxi_context *c, fxi_graph *g, fxi_node *root)
 {
     if (number_of(c, g, root) >= 0)
@@ -316,8 +340,8 @@ static bool add_output(fxi_graph *g, int32_t id, int32_t donor)
     return true;
 }
 
-/* Why a result may not take over this value's buffer; NULL when it may, because nothing else can
- * see it. */
+/* Why a result may not take over this value's buffer; NULL if it may. It may only if no other
+ * handle, view, pin or borrower can see the old contents. */
 static const char *not_donatable(const fxi_node *n, int64_t id)
 {
     const fxi_buffer *b = n->data ? n->data->buffer : NULL;
@@ -336,7 +360,8 @@ static const char *not_donatable(const fxi_node *n, int64_t id)
     return id < 0 ? "the new value is not computed from the old one" : NULL;
 }
 
-/* The node whose buffer a root may take over; −1, counted and traced, when there is none. */
+/* The node whose buffer a root may take over. −1 if there is none; a refusal is counted and traced,
+ * because the update then needs memory for both values. */
 static int64_t donor_of(fxi_context *c, const fxi_graph *g, const fxi_root *root)
 {
     if (!root->donor)
@@ -351,6 +376,8 @@ static int64_t donor_of(fxi_context *c, const fxi_graph *g, const fxi_root *root
     return -1;
 }
 
+/* Outputs are the roots, and nodes that somebody outside the graph still needs: a pending consumer,
+ * or a handle with fx_want. Without the second kind they would be computed again later. */
 static bool collect_outputs(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots)
 {
     for (int i = 0; i < n; i++) {
@@ -369,6 +396,8 @@ static bool collect_outputs(fxi_context *c, fxi_graph *g, int n, const fxi_root 
     return true;
 }
 
+/* A multiply and a rotation per word. The hash only finds the bucket; the cache compares whole
+ * keys, so collisions cost time and are never wrong. */
 static uint64_t hash_words(const uint64_t *w, uint32_t n)
 {
     uint64_t h = 0x9E3779B97F4A7C15ull ^ n;
@@ -379,6 +408,7 @@ static uint64_t hash_words(const uint64_t *w, uint32_t n)
 
 fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots)
 {
+    /* A new mark makes the numbers of all earlier walks invalid. */
     c->mark++;
     g->n = g->nleaves = g->nconsts = g->nstreams = g->noutputs = 0;
     g->nkey = 0;
@@ -390,6 +420,7 @@ fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *r
         g->nforeign = 0;
     }
     fx_status s = FX_OK;
+    /* The first root with a device names the device of values that name none. */
     for (int i = 0; i < n && !g->device; i++)
         g->device = roots[i].node->device;
     for (int i = 0; i < n && s == FX_OK; i++)
@@ -405,7 +436,8 @@ fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *r
         g->key[g->nkey++] = (uint64_t)(uint32_t)g->outputs[i] | (uint64_t)(uint32_t)g->donors[i]
                                                                     << 32;
     const uint64_t precision = g->multiplies ? g->precision : 0;
-    /* Addresses are multiples of 8. */
+    /* The address of a device is a multiple of 8, so its low 3 bits hold the mode. Precision counts
+     * only for graphs with products: other plans serve every precision. */
     g->key[g->nkey++] = (uint64_t)(uintptr_t)g->device | g->eager | precision << 1;
     g->hash = hash_words(g->key, g->nkey);
     return FX_OK;

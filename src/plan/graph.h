@@ -1,9 +1,11 @@
-/* graph.h: the pending graph behind some results, put into canonical form.
+/* graph.h: the pending nodes behind some results, collected and written in canonical form: the key
+ * of the plan cache.
  *
  * Nodes are numbered in the order in which a depth-first walk from the roots finishes them, so
- * inputs come before consumers, and written as records of 64-bit words: operation, element type,
- * input numbers, sizes, attributes. Numbers (literals, random streams) and addresses are not part
- * of it: they are what a plan is bound to. Equal keys mean equal plans.
+ * inputs come before consumers. Each node is written as a record of 64-bit words: operation,
+ * element type, input numbers, sizes, attributes. Literals, random streams and addresses are not in
+ * the key: each run binds its own to the plan. So a learning rate that changes every training step
+ * needs no new plan. Equal keys mean equal plans.
  *
  * Record: word 0 = op | dtype << 8 | ndim << 16 | flags << 24 | nin << 32; then the input numbers,
  * two to a word; then ndim sizes; then attributes, or for a leaf that is not dense its strides.
@@ -15,25 +17,28 @@
 
 #include "context.h"
 
+/* Properties of a leaf that a plan may depend on. They are part of the key, so a plan never gets a
+ * leaf of another kind than the one it was made for. */
 enum { FXI_LEAF_STRIDED = 1, FXI_LEAF_BORROWED = 2, FXI_LEAF_UNALIGNED = 4 };
 
-/* A node that a walk is in the middle of. */
+/* A node that the walk has entered and not finished. */
 typedef struct fxi_frame {
     fxi_node *node;
-    fx_device *device; /* where its value has to be; NULL: where other values of the graph are */
-    int32_t next;      /* input to look at */
+    fx_device *device; /* device on which its consumer runs; NULL: the device of the other values of
+                          the graph */
+    int32_t next;      /* the next input to visit */
 } fxi_frame;
 
 typedef struct fxi_graph {
-    /* Set by the caller: is every node to be a step of its own, how exact are products (both are
-     * part of the key), and who is told why a donation is denied; NULL: nobody. */
+    /* Set by the caller: `eager`, every node becomes a step of its own; the precision of products
+     * (both are part of the key); and who is told why a donation is denied, NULL: nobody. */
     bool eager;
     uint8_t precision; /* fx_precision of products */
     void (*denied)(const fxi_node *n, const char *why);
     fx_device *device;
     fxi_node **nodes; /* n of them, inputs first */
     int32_t *slot;    /* per node: its number among leaves, constants or streams; else −1 */
-    int32_t *uses;    /* per node: how often nodes of the graph take it */
+    int32_t *uses;    /* per node: how many inputs of graph nodes it is */
     int32_t *output;  /* per node: its number among the outputs, or −1 */
     uint32_t *record; /* per node: where its record starts in key */
     int32_t n, node_capacity;
@@ -45,14 +50,16 @@ typedef struct fxi_graph {
     uint64_t *key;
     uint32_t nkey, key_capacity;
     uint64_t hash;
-    fxi_node *blocked; /* a pending move from another device that the graph needs first */
+    fxi_node *blocked; /* a pending move from another device that has to run before this graph can
+                          be built */
     fxi_frame *stack;
     int32_t stack_capacity;
-    struct fxi_foreign *foreign; /* evaluated nodes of other threads: numbers by address */
+    struct fxi_foreign *foreign; /* numbers of the evaluated nodes of other threads, by address */
     int32_t nforeign, foreign_capacity;
 } fxi_graph;
 
-/* A converted literal is a literal: a slot of the plan, so that nothing is rounded twice. */
+/* A literal converted to another type is bound as a literal of that type. Converting it in a step
+ * would round it twice. */
 static inline bool fxi_is_cast_literal(const fxi_node *n)
 {
     return n->op == FX_OP_CAST && !n->data && n->ndim == 0 && n->in[0]->op == FX_OP_CONST &&
@@ -64,16 +71,17 @@ static inline bool fxi_multiplies(uint8_t op)
     return fxi_ops[op].cls == FX_CLASS_MATMUL || fxi_ops[op].cls == FX_CLASS_CONV;
 }
 
-/* A result wanted, and the value whose buffer it may take over (NULL: none). */
+/* A result to compute, and the value whose buffer it may take over (NULL: none). */
 typedef struct fxi_root {
     fxi_node *node;
     fxi_node *donor;
 } fxi_root;
 
-/* Fills g from the roots (all on one device or none). FX_STATUS_UNSUPPORTED, not recorded:
- * g->blocked is a TRANSFER node that must be settled before the graph can be built; none of its
- * inputs waits for another. Nodes that pending nodes outside the graph still need become outputs
- * too. FX_STATUS_MEMORY or FX_STATUS_STATE are recorded. */
+/* Fills g from the roots, which must all be on one device or on none. FX_STATUS_UNSUPPORTED, not
+ * recorded: g->blocked is a TRANSFER node that the caller must evaluate before the graph can be
+ * built; no input of it waits for another TRANSFER. Nodes that pending nodes outside the graph
+ * still need become outputs too, so they are not computed twice. FX_STATUS_MEMORY and
+ * FX_STATUS_STATE are recorded. */
 fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots);
 void fxi_graph_free(fxi_graph *g);
 

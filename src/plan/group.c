@@ -1,36 +1,38 @@
-/* group.c: planner rules 1 and 2: elementwise nodes of one shape grow into groups, backwards from
- * where their values are used. A pure function of the graph. Row steps (rule 3, row.c) are found
- * first; their members are not available here.
+/* group.c: planner rules 1 and 2: elementwise nodes of one shape are grouped into one step, with
+ * the reduction that reads them if there is one. A pure function of the graph. Row steps (rule 3,
+ * row.c) are found first; their members join no group here.
  *
- * Nodes are taken from the last to the first, so when a node's turn comes all its consumers have
- * their groups. It joins the group of one of them when every consumer outside that group comes
- * after the group's root: the group runs at its root's place, so whatever those need is there in
- * time, and no cycle can arise. Inside the group the value stays in a register; if somebody outside
- * needs it, it is one more output. Broadcasts, slices and permutations are no members: they are
- * ways to address a group's inputs.
+ * Nodes are visited from the last to the first, so all consumers of a node have their groups when
+ * the node is visited. The node joins the group of one consumer if every consumer outside that
+ * group is computed after the group's root. A group is computed at its root, so its results exist
+ * before those consumers run, and no cycle can arise. Inside the group the value stays in a
+ * register; if a node outside needs it, it is one more output. Broadcasts, slices and permutations
+ * are not members: they are ways to address a group's inputs. Nodes of other shapes are never
+ * members.
  *
- * Rejected: recomputing cheap producers in several groups; it saves a store now and then, but makes
- * the choice depend on order. Nodes of other shapes are never members.
+ * Rejected: computing cheap producers again in each group that needs them. It saves a store now and
+ * then, but makes the result depend on the order of the nodes. Measurements: docs/design/0004.
  */
 #include "group.h"
 
 #include <string.h>
 
-/* What is known of a group while it grows; kept at its root. */
+/* The size of a group while it grows; kept at its root. */
 typedef struct growth {
     int32_t instructions, outputs;
-    int32_t inputs; /* operands that are no members; one used by several members may count twice */
-    int32_t newest; /* the member added last, the end of the list */
+    int32_t inputs; /* operands outside the group; an operand of several members counts for each,
+                       which can only stop a group early */
+    int32_t newest; /* the member that joined last: the end of the list `next` */
     int32_t most_outputs;
     const fxi_node *space; /* a node of the shape that is iterated over */
 } growth;
 
 typedef struct grouping {
     const fxi_graph *g;
-    int32_t buffers; /* that a step may have, without its work space */
+    int32_t buffers; /* buffers of a step, without its work space */
     fxi_groups *out;
     growth *growth;
-    int32_t *at;                /* per node: its place in the order of computation */
+    int32_t *at;                /* per node: its position in the order of computation */
     int32_t *first, *consumers; /* consumers of node i: consumers[first[i] … first[i+1]−1] */
 } grouping;
 
@@ -53,12 +55,15 @@ void fxi_groups_free(fxi_groups *groups)
     memset(groups, 0, sizeof *groups);
 }
 
+/* Only elementwise operations can be instructions of a program. A converted literal is bound as a
+ * slot and needs none. */
 static bool groupable(const fxi_node *n)
 {
     return !n->data && fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE && !fxi_is_cast_literal(n);
 }
 
-/* Consumer lists, by counting. */
+/* Lists the consumers of every node in one array: count them, add up the counts, fill in. `first`
+ * is shifted by one position while it is filled, so it ends up as the starts. */
 static bool list_consumers(grouping *s)
 {
     const fxi_graph *g = s->g;
@@ -80,8 +85,9 @@ static bool list_consumers(grouping *s)
     return true;
 }
 
-/* Does node i have a consumer that needs its value stored, if i joins the group of `root`? −1: it
- * cannot join, 1: yes, 0: no. */
+/* Must the value of node i be stored if i joins the group of `root`? 1: yes, an output or a
+ * consumer outside needs it. 0: no. −1: i cannot join, because a consumer outside is computed
+ * before the root. */
 static int needed_outside(const grouping *s, int32_t i, int32_t root)
 {
     int outside = s->g->output[i] >= 0;
@@ -100,7 +106,7 @@ static bool joins(const grouping *s, int32_t i, int32_t root, bool *out_stored)
 {
     const growth *w = &s->growth[root];
     const int outside = needed_outside(s, i, root);
-    /* Its own operands are new, it is one no longer. */
+    /* Node i stops being an operand of the group, and brings its own operands. */
     const int32_t inputs = w->inputs + fxi_graph_inputs(s->g, i) - 1;
     if (outside < 0 || !fxi_same_shape(s->g->nodes[i], w->space) ||
         w->instructions >= FXI_GROUP_INSTRUCTIONS || inputs > FXI_GROUP_INPUTS ||
@@ -110,9 +116,9 @@ static bool joins(const grouping *s, int32_t i, int32_t root, bool *out_stored)
     return true;
 }
 
-/* Planner rule 2: a reduction takes its elementwise producers along when the reduced axes, sizes of
- * 1 left out, surround the kept ones (reduced… kept… reduced…), which tiles in memory order can
- * serve. Its only output is the reduction. */
+/* Planner rule 2: a reduction computes its elementwise producers in the same step if its reduced
+ * axes surround the kept ones (reduced… kept… reduced…, ignoring axes of size 1): then kernels can
+ * walk memory in order, tile by tile. The reduction is the only output. */
 static bool takes_producers(const fxi_node *n)
 {
     if (n->data || n->op != FX_OP_REDUCE || n->attr.reduce.fold > FX_REDUCE_PROD ||
@@ -130,6 +136,7 @@ static bool takes_producers(const fxi_node *n)
     return changes <= 2;
 }
 
+/* Gives node i a group: that of the first consumer which it can join, else a new one. */
 static void assign(grouping *s, int32_t i)
 {
     fxi_groups *o = s->out;
@@ -165,7 +172,7 @@ static void assign(grouping *s, int32_t i)
     }
 }
 
-/* The nearest node behind aliases of a row step. */
+/* The node whose value an alias in a row step names. */
 static int32_t behind(const fxi_groups *o, const fxi_graph *g, int32_t id)
 {
     while (o->rows.row[id] >= 0 && o->rows.kind[id] == FXI_ROW_ALIAS)
@@ -173,7 +180,8 @@ static int32_t behind(const fxi_groups *o, const fxi_graph *g, int32_t id)
     return id;
 }
 
-/* Members of a row step are computed at the place of the last one; what outside needs is stored. */
+/* Writes the row steps into the tables of groups. A row step is computed at its last member; values
+ * that nodes outside need are stored. An alias has no memory, so the node behind it is stored. */
 static void assign_rows(const fxi_graph *g, fxi_groups *o)
 {
     const int32_t *row = o->rows.row, *order = o->rows.order;
@@ -197,6 +205,7 @@ static void assign_rows(const fxi_graph *g, fxi_groups *o)
     }
 }
 
+/* Eager mode, and backends without fused steps: every node is its own step. */
 static void alone(const fxi_graph *g, fxi_groups *out)
 {
     for (int32_t i = 0; i < g->n; i++) {

@@ -1,26 +1,30 @@
-/* group.h: which nodes are computed together. */
+/* group.h: which nodes of a graph are computed together in one step. */
 #ifndef CFLUX_GROUP_H
 #define CFLUX_GROUP_H
 
 #include "row.h"
 
-/* The budgets of one elementwise step (planner rule 1). */
+/* The largest elementwise step (planner rule 1). 24 buffers are what the argument limits of GPU
+ * APIs leave (Metal has 31 slots, less those for sizes). Four outputs let a parameter and its
+ * optimiser state come from one pass over memory. */
 enum { FXI_GROUP_INSTRUCTIONS = 64, FXI_GROUP_INPUTS = 24, FXI_GROUP_OUTPUTS = 4 };
 
 typedef struct fxi_groups {
     fxi_rows rows; /* row steps, and the order in which nodes are computed */
-    int32_t *root; /* per node: the node at whose place it is computed; itself where it is a step of
-                      its own */
+    int32_t *root; /* per node: the last member of its group, where the group is computed; the node
+                      itself if it has a step of its own */
     bool *stored;  /* per node: its value is needed outside its group */
-    int32_t *next; /* per node: the member of its group that is computed before it, −1 at the end; a
-                      list from the root */
+    int32_t *next; /* per node: the member of its group that is computed before it, −1 at the end;
+                      the list of a group starts at its root */
 } fxi_groups;
 
-/* The i-th input of node `id`, from the graph's records. */
+/* The i-th input of node `id`. Read from the key, because a node of another thread has no number in
+ * itself. */
 int32_t fxi_graph_input(const fxi_graph *g, int32_t id, int i);
 int fxi_graph_inputs(const fxi_graph *g, int32_t id); /* how many */
 
-/* Groups the nodes of g; without how->fuses every node is left alone. False when memory is out. */
+/* Groups the nodes of g; without how->fuses every node is a group of its own. False if an
+ * allocation fails. */
 bool fxi_group(const fxi_planner *how, const fxi_graph *g, fxi_groups *out);
 void fxi_groups_free(fxi_groups *groups);
 

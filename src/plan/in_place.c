@@ -1,17 +1,18 @@
 /* in_place.c: may a step write an output over a value that it reads?
  *
- * The one answer for arena memory (place.c) and for the buffers of replaced values (donate.c).
- * Only elementwise steps may: they read element i of every operand before they write element i of
- * an output. So each operand that is the value has to begin where the output begins, and to have
- * its element i at the byte where the output has its element i: the same offset, sizes, strides and
- * element size. A value that is larger than the operand does not qualify, even if the bytes of the
- * value and of the output are equal in number: half of a Float32 array, widened to Float64, has as
- * many bytes as the whole array, and element 1 of the output lies over element 2 of the array.
+ * Both users ask here: place.c for arena memory, donate.c for the buffers of replaced values. Only
+ * elementwise steps may: they read element i of every operand before they write element i of an
+ * output. So each operand that is the value must begin where the output begins, and have the same
+ * sizes, strides and element size.
+ *
+ * Equal byte counts are not enough. Half of a Float32 array, widened to Float64, has as many bytes
+ * as the whole array; writing element 1 of the output would overwrite element 2 of the array before
+ * it is read.
  */
 #include "plan.h"
 
-/* Is element i of the operand where element i of the output is, for all i, if the value and the
- * output begin at the same byte? Outputs are dense. */
+/* Is element i of operand k at the address of element i of the output, for all i, if value and
+ * output begin at the same byte? The output is dense, so the operand must be too. */
 static bool coincides(const fxi_plan *p, const fx_step *s, int k, int32_t out)
 {
     const fx_tensor *t = &s->in[k];
@@ -28,6 +29,8 @@ static bool coincides(const fxi_plan *p, const fx_step *s, int k, int32_t out)
 
 fxi_reading fxi_reads(const fxi_plan *p, const fx_step *s, int32_t value, int32_t out)
 {
+    /* A value can be several operands of a step. One that is read in another order decides for all.
+     */
     fxi_reading how = FXI_READS_NOT;
     for (int k = 0; k < s->nin && how != FXI_READS_OTHERWISE; k++)
         if (s->in_value[k] == value)

@@ -1,12 +1,15 @@
-/* layout.c: how the elements of activations lie in memory.
+/* layout.c: chooses the order in which the elements of activations are in memory.
  *
- * Every value is column-major, W×H×C×N with W fastest, except that a backend may take convolutions
- * and pooling channels last, with C fastest: vendors' kernels are about twice as fast so. Then what
- * such a step makes stays as it is: elementwise steps and reductions whose full-size operands lie
- * channels last are written with their axes in that order (C, W, H, N), in which they are dense, so
- * kernels need to know nothing. Only where the two orders meet are there copies: what enters the
- * first such step, what a step needs dense (a reshape before a Dense layer), and the results of the
- * plan. Nodes, attributes and places keep the logical order of axes throughout.
+ * Every value is column-major, W×H×C×N with W fastest. The exception: a backend may ask for
+ * convolutions and pooling with C fastest (channels last), because kernels of vendors are about
+ * twice as fast with it. The output of a channels-last step stays in that order. Elementwise steps
+ * and reductions whose full-size operands are channels last are written with their axes in memory
+ * order (C, W, H, N). In that order the operands are dense, so kernels need no code for layouts.
+ *
+ * Copies are made only where the two orders meet: at the input of the first channels-last step,
+ * where a step needs column-major memory (a reshape before a Dense layer), and for results of the
+ * plan. Nodes, attributes and places keep the logical order of axes throughout. Measurements:
+ * docs/design/0006.
  */
 #include "build.h"
 #include <cflux/backend.h>
@@ -15,7 +18,8 @@
 
 /* ---- the order of axes ----------------------------------------------------------------------- */
 
-/* The axis of a tensor of n axes that is k-th in memory. */
+/* The axis that is k-th in memory of a channels-last tensor with n axes: C, then the axes of space,
+ * then N. */
 static int axis_at(int n, int k)
 {
     return k == 0 ? n - 2 : k == n - 1 ? k : k - 1;
@@ -31,6 +35,7 @@ static void last_strides(int ndim, const int64_t *shape, int64_t *stride)
     }
 }
 
+/* Axes of size 1 are ignored: their stride is never used, and views leave any number there. */
 static bool lies_last(int ndim, const int64_t *shape, const int64_t *stride)
 {
     int64_t expected[FX_MAX_DIMS];
@@ -43,8 +48,9 @@ static bool lies_last(int ndim, const int64_t *shape, const int64_t *stride)
     return true;
 }
 
-/* Does node n, seen at a place, lie channels last because a step made it so? (A permuted leaf may
- * have such strides by chance.) Not when it is dense as well. */
+/* Is node n, seen through a place, channels last because a step wrote it in that order? Strides
+ * alone do not decide: a permuted leaf may have them by chance. False if it is dense as well, since
+ * then both orders are the same. */
 static bool is_last(const fxi_builder *b, const fxi_node *n, const fxi_place *at)
 {
     return b->p->values[at->value].channels_last && lies_last(n->ndim, n->shape, at->stride) &&
@@ -60,6 +66,7 @@ static void turn_tensor(fx_tensor *t)
     }
 }
 
+/* The bits of reduced axes, in memory order. */
 static uint64_t turn_mask(int ndim, uint64_t mask)
 {
     uint64_t turned = 0;
@@ -73,6 +80,8 @@ void fxi_turn_place(const fxi_node *n, fxi_place *at)
     last_strides(n->ndim, n->shape, at->stride);
 }
 
+/* The output becomes dense in the new order of axes; tensors of fewer axes (numbers) stay as they
+ * are. */
 void fxi_turn_axes(fx_step *s)
 {
     const int n = s->out.ndim;
@@ -94,6 +103,8 @@ void fxi_turn_step(fxi_builder *b, fx_step *s)
 {
     int64_t stride[FX_MAX_DIMS];
     last_strides(s->out.ndim, s->out.shape, stride);
+    /* With one channel, or one pixel, both orders are the same memory. The value then counts as
+     * column-major, which saves copies. */
     const bool differs = !fxi_is_dense(s->out.ndim, s->out.shape, stride);
     fxi_turn_axes(s);
     for (int32_t k = 0; k < fx_step_outputs(s); k++)
@@ -102,7 +113,8 @@ void fxi_turn_step(fxi_builder *b, fx_step *s)
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-/* A place of node id that is channels last, made if need be. */
+/* A channels-last place of node id. Adds a copy step if the node has none; later calls return the
+ * same copy. */
 static bool last_place(fxi_builder *b, int32_t id, fxi_place *out)
 {
     const fxi_node *n = b->g->nodes[id];
@@ -127,7 +139,7 @@ bool fxi_plain_place(fxi_builder *b, int32_t id, fxi_place *out)
     return !is_last(b, b->g->nodes[id], out) || fxi_dense_place(b, id, out);
 }
 
-/* Is the place all of a value of the size of `space`, not a broadcast? */
+/* Has node n all elements of `space` at this place, without a broadcast? */
 static bool full_size(const fxi_node *space, const fxi_node *n, const fxi_place *at)
 {
     if (n->ndim != space->ndim ||
@@ -139,8 +151,8 @@ static bool full_size(const fxi_node *space, const fxi_node *n, const fxi_place 
     return true;
 }
 
-/* Kernels reduce a program's results over axes around the kept ones (group.c); in this order too?
- */
+/* Can a reduction kernel still walk memory in order if the axes are in channels-last order? The
+ * condition is that of takes_producers in group.c. */
 static bool still_reducible(const fxi_node *root)
 {
     if (root->op != FX_OP_REDUCE)
@@ -175,6 +187,7 @@ bool fxi_settle_layout(fxi_builder *b, const fxi_node *root, const fxi_node *spa
     }
     if (last == 0)
         return true;
+    /* The layout of most full-size operands is chosen, because that needs the fewest copies. */
     *out_last = same_axes && last >= dense && still_reducible(root);
     for (int i = 0; i < n; i++) {
         const fxi_node *x = b->g->nodes[ids[i]];
@@ -190,12 +203,14 @@ bool fxi_settle_layout(fxi_builder *b, const fxi_node *root, const fxi_node *spa
 
 /* ---- convolution and pooling ----------------------------------------------------------------- */
 
-/* Which operand is a kernel: an input, the output (2), or none. */
+/* Which operand is a convolution's kernel, which keeps its layout: input 1, the output (2) of the
+ * gradient by weights, or −1, none in pooling. */
 static int kernel_of(const fxi_node *n)
 {
     return n->op != FX_OP_CONV ? -1 : n->attr.conv.kind == FX_CONV_WEIGHT ? 2 : 1;
 }
 
+/* Describes node n as a dense tensor in the order asked for. */
 static void describe(fx_tensor *t, const fxi_node *n, bool last)
 {
     *t = (fx_tensor){.dtype = n->dtype, .ndim = n->ndim};
@@ -213,8 +228,9 @@ static void set_channels_last(const fxi_builder *b, fx_step *s, const fxi_node *
     *(n->op == FX_OP_CONV ? &s->as.conv.channels_last : &s->as.pool.channels_last) = true;
 }
 
-/* The backend is asked about a convolution. Pooling goes by how its last input lies, if it can:
- * that is x, also of the gradient of a maximum. */
+/* Does the step of node id run channels last? The backend decides for a convolution, from a step
+ * that describes it. Pooling follows its last input, x, also in the gradient of a maximum: a
+ * pooling step alone never pays for a copy. */
 static bool wanted(const fxi_builder *b, int32_t id)
 {
     const fxi_node *n = b->g->nodes[id];

@@ -1,8 +1,8 @@
-/* lower.c: from nodes to steps.
+/* lower.c: makes the steps of a plan from the nodes of a graph.
  *
  * A group of elementwise nodes, with the reduction at its end if there is one, becomes one step
- * with a register program; any other node is a step by itself. Inputs are seen through the views
- * that lead to them, or as a dense copy where the kernel needs one.
+ * with a register program. Any other node becomes a step of its own. A step reads its inputs
+ * through the views that lead to them, or as a dense copy if its kernel needs that.
  */
 #include "build.h"
 #include <cflux/backend.h>
@@ -30,6 +30,9 @@ int32_t fxi_add_slot(fxi_plan *p, int32_t constant, uint8_t dtype)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
+/* The lists of inputs have one entry more than needed, because an allocation of 0 bytes may return
+ * NULL. The step is counted before the allocations are tested, so fxi_plan_free frees it after a
+ * failure. */
 fx_step *fxi_add_step(fxi_builder *b, uint8_t op, int nin, const fx_attr *attr)
 {
     fxi_plan *p = b->p;
@@ -74,6 +77,8 @@ void fxi_set_input(fx_step *s, int i, const fxi_node *n, const fxi_place *at)
     s->in_offset[i] = at->offset;
 }
 
+/* Every output starts as an arena value; outputs of the graph get a buffer later (settle_output in
+ * plan.c). */
 bool fxi_set_output(fxi_builder *b, fx_step *s, const fxi_node *n, fxi_place *at)
 {
     fx_tensor *t = &s->out;
@@ -95,6 +100,7 @@ void fxi_set_space(fx_tensor *space, const fxi_node *x)
     fxi_dense_strides(x->ndim, x->shape, space->stride);
 }
 
+/* A copy is a RESHAPE step to the same shape: its output is dense by definition. */
 bool fxi_copy_dense(fxi_builder *b, const fxi_node *n, const fxi_place *from, fxi_place *to)
 {
     fx_step *s = fxi_add_step(b, FX_OP_RESHAPE, 1, NULL);
@@ -104,6 +110,7 @@ bool fxi_copy_dense(fxi_builder *b, const fxi_node *n, const fxi_place *from, fx
     return fxi_set_output(b, s, n, to);
 }
 
+/* The copy is remembered at the node, so several kernels that need it share one. */
 bool fxi_dense_place(fxi_builder *b, int32_t id, fxi_place *out)
 {
     const fxi_node *n = b->g->nodes[id];
@@ -125,14 +132,15 @@ bool fxi_dense_place(fxi_builder *b, int32_t id, fxi_place *out)
 
 /* ---- elementwise groups ---------------------------------------------------------------------- */
 
-/* A group while its step is made: members oldest first, operands that are no members. */
+/* A group while its step is made: members, oldest first, and the operands outside. */
 typedef struct group {
     int32_t members[FXI_GROUP_INSTRUCTIONS];
     int32_t operands[FXI_GROUP_INPUTS];
-    const fxi_node *nodes[FXI_GROUP_INPUTS]; /* of the operands */
+    const fxi_node *nodes[FXI_GROUP_INPUTS]; /* the nodes of the operands */
     int nmembers, noperands;
 } group;
 
+/* The list of a group starts at its newest member, so it is written backwards. */
 static void list_group(const fxi_builder *b, int32_t root, group *out)
 {
     out->nmembers = out->noperands = 0;
@@ -154,7 +162,8 @@ static void list_group(const fxi_builder *b, int32_t root, group *out)
     }
 }
 
-/* One instruction a member: inputs are registers 0 … noperands−1, members follow. */
+/* One instruction for each member. Registers 0 … noperands−1 are the inputs, the results of the
+ * instructions follow. */
 static bool make_program(const fxi_builder *b, fx_program *p, int n_instr, const group *q)
 {
     p->instr = fxi_calloc((size_t)n_instr, sizeof *p->instr);
@@ -164,6 +173,8 @@ static bool make_program(const fxi_builder *b, fx_program *p, int n_instr, const
     for (int m = 0; m < n_instr; m++) {
         const fxi_node *n = b->g->nodes[q->members[m]];
         fx_instr *ins = &p->instr[m];
+        /* `from` is the type of the last operand: what a CAST converts and a comparison compares.
+         * (The first operand of a selection is its Bool condition.) */
         *ins = (fx_instr){.op = n->op,
                           .dtype = n->dtype,
                           .from = n->nin ? n->in[n->nin - 1]->dtype : n->dtype,
@@ -179,7 +190,8 @@ static bool make_program(const fxi_builder *b, fx_program *p, int n_instr, const
     return true;
 }
 
-/* Members whose values are needed elsewhere become further outputs. */
+/* Members whose values are needed outside the group become further outputs of the step. The last
+ * member is the main output. */
 static bool more_outputs(fxi_builder *b, int32_t step, const group *q)
 {
     for (int m = 0; m + 1 < q->nmembers; m++) {
@@ -203,12 +215,16 @@ bool fxi_lower_group(fxi_builder *b, int32_t root)
 {
     group q;
     fxi_place in[FXI_GROUP_INPUTS];
+    /* Copies of operands are steps of their own. They must be in the list before the step of the
+     * group. */
     list_group(b, root, &q);
     for (int i = 0; i < q.noperands; i++) {
         in[i] = b->places[q.operands[i]];
         if (!b->views && !fxi_dense_place(b, q.operands[i], &in[i]))
             return false;
     }
+    /* A reduction iterates over the shape of its input, an elementwise step over that of its
+     * output. */
     const fxi_node *n = b->g->nodes[root], *x = n->op == FX_OP_REDUCE ? n->in[0] : n;
     bool last;
     if (!fxi_settle_layout(b, n, x, q.noperands, q.operands, in, &last))
@@ -218,7 +234,8 @@ bool fxi_lower_group(fxi_builder *b, int32_t root)
         return false;
     for (int i = 0; i < q.noperands; i++)
         fxi_set_input(s, i, q.nodes[i], &in[i]);
-    const bool reduces = s->cls == FX_CLASS_REDUCE; /* the reduction is the step itself */
+    /* A reduction is the step itself, not an instruction of its program. */
+    const bool reduces = s->cls == FX_CLASS_REDUCE;
     fx_program *program = reduces ? &s->as.reduce.program : &s->as.elementwise.program;
     if (reduces)
         fxi_set_space(&s->as.reduce.space, x);
@@ -226,6 +243,7 @@ bool fxi_lower_group(fxi_builder *b, int32_t root)
         !fxi_set_output(b, s, n, &b->places[root]) ||
         (!reduces && !more_outputs(b, b->p->nsteps - 1, &q)))
         return false;
+    /* Last, because it permutes the axes of all tensors of the complete step. */
     if (last)
         fxi_turn_step(b, s);
     for (int m = 0; m < q.nmembers && last; m++)
@@ -242,9 +260,10 @@ bool fxi_lower(fxi_builder *b, int32_t id)
     const bool lowered = fxi_lower_channels_last(b, id, &last);
     if (!lowered || last)
         return lowered;
+    /* Kernels of these classes take dense operands on every backend. */
     const bool dense = !b->views || cls == FX_CLASS_CONV || cls == FX_CLASS_POOL ||
                        cls == FX_CLASS_CUSTOM || cls == FX_CLASS_COLLECTIVE;
-    /* Copies come first: they are steps of their own. */
+    /* Copies must be in the list before the step that reads them. */
     fxi_place inline_places[4],
         *in = n->nin <= 4 ? inline_places : fxi_malloc((size_t)n->nin * sizeof *in);
     bool ok = in != NULL;

@@ -1,10 +1,11 @@
-/* lower_row.c: from the members of a row step to its program.
+/* lower_row.c: makes the register program of a row step from its members.
  *
- * Instructions are ordered by pass: first what is computed of the row's values before it, then what
- * is computed of its elements. What has only values of the row as operands, and is needed inside
- * only, is itself one value a row. Aliases are other names of the registers behind them, and so are
- * members that compute what another one computes: gradients ask again for sums of the row that the
- * values needed.
+ * Instructions are ordered by pass: first those that compute values of the row, then those that
+ * compute its elements. A member whose operands are all values of the row, and that is needed only
+ * inside, is computed once for each row, not for each element.
+ *
+ * Aliases name the register of the value behind them. So do twins: members that compute the same as
+ * an earlier member. Gradients often repeat sums of the row that the values needed already.
  */
 #include "build.h"
 
@@ -13,16 +14,16 @@
 typedef struct row_group {
     const fxi_builder *b;
     int32_t members[FXI_ROW_MEMBERS]; /* in the order of execution */
-    bool row[FXI_ROW_MEMBERS];        /* one value a row */
+    bool row[FXI_ROW_MEMBERS];        /* one value for each row */
     int32_t aliases[FXI_ROW_MEMBERS];
     int32_t twins[FXI_ROW_MEMBERS],
-        originals[FXI_ROW_MEMBERS]; /* a twin is computed as the original */
+        originals[FXI_ROW_MEMBERS]; /* twins[i] has the value of originals[i] */
     int32_t operands[FXI_ROW_INPUTS];
     const fxi_node *nodes[FXI_ROW_INPUTS]; /* of the operands */
     int nmembers, naliases, ntwins, noperands;
 } row_group;
 
-/* The node whose value input k of a member is. */
+/* The node that computes input k of a member, behind aliases and twins of this row step. */
 static int32_t input_of(const row_group *q, int32_t id, int k)
 {
     const fxi_rows *r = &q->b->groups.rows;
@@ -39,6 +40,8 @@ static bool is_member(const row_group *q, int32_t id)
     return q->b->groups.rows.row[id] == q->b->groups.rows.row[q->members[0]];
 }
 
+/* Compares operation, type, shape, attributes and inputs. Inputs are compared behind twins, so
+ * whole repeated expressions are found, from their beginning on. */
 static bool same_value(const row_group *q, int32_t a, int32_t b)
 {
     const fxi_node *x = q->b->g->nodes[a], *y = q->b->g->nodes[b];
@@ -52,7 +55,8 @@ static bool same_value(const row_group *q, int32_t a, int32_t b)
     return true;
 }
 
-/* An alias, a twin or a member of its own. */
+/* Lists node id as an alias, a twin or a member. A stored member is never a twin: it needs an
+ * output of its own. */
 static void list_member(row_group *q, int32_t id)
 {
     if (q->b->groups.rows.kind[id] == FXI_ROW_ALIAS) {
@@ -68,7 +72,7 @@ static void list_member(row_group *q, int32_t id)
     q->members[q->nmembers++] = id;
 }
 
-/* Oldest first. */
+/* Lists the members oldest first, so that an original is known before its twins. */
 static void list_members(row_group *q, int32_t root)
 {
     int32_t newest_first[FXI_ROW_MEMBERS];
@@ -93,7 +97,7 @@ static void list_operands(row_group *q)
     }
 }
 
-/* Is the value of input k the same for all elements of a row? */
+/* Is input k of a member the same for all elements of a row? */
 static bool one_a_row(const row_group *q, int32_t id, int k)
 {
     const int32_t x = input_of(q, id, k);
@@ -102,6 +106,8 @@ static bool one_a_row(const row_group *q, int32_t id, int k)
     return q->b->g->nodes[x]->ndim == 0;
 }
 
+/* Finds the members that need one value for each row: fewer instructions, and no tile of memory for
+ * the result. */
 static void find_row_values(row_group *q)
 {
     for (int m = 0; m < q->nmembers; m++) {
@@ -115,7 +121,8 @@ static void find_row_values(row_group *q)
     }
 }
 
-/* Before which others is member m executed? Reductions belong to what is computed of elements. */
+/* The sort key of member m: its pass, values of the row before elements. Reductions belong to the
+ * elements: they are accumulated while the row is read. */
 static int stage(const row_group *q, int m)
 {
     const fxi_rows *r = &q->b->groups.rows;
@@ -123,7 +130,8 @@ static int stage(const row_group *q, int m)
     return 2 * r->level[id] + !(q->row[m] && r->kind[id] != FXI_ROW_REDUCE);
 }
 
-/* Stable, by stage. */
+/* Sorts the members by stage. Insertion sort: it is stable, so operands stay before their users,
+ * and there are at most 64 members. */
 static void order_members(row_group *q)
 {
     for (int i = 1; i < q->nmembers; i++)
@@ -175,8 +183,8 @@ static void set_space(fx_row_step *row, const fxi_node *reduction)
             row->row_axes = k + 1;
 }
 
-/* The last stored member is the output, one of the whole shape if there is any; the others are
- * further outputs. */
+/* The main output is the last stored member of the whole shape, or the last stored one if all are
+ * values of rows. The other stored members are further outputs. */
 static bool set_outputs(fxi_builder *b, int32_t step, const row_group *q)
 {
     int first = -1;
@@ -207,7 +215,7 @@ static bool set_outputs(fxi_builder *b, int32_t step, const row_group *q)
     return true;
 }
 
-/* Aliases are views for those outside. */
+/* Nodes outside the step see an alias as a view of the stored value behind it. */
 static void place_aliases(fxi_builder *b, const row_group *q)
 {
     for (int k = 0; k < q->naliases; k++) {
@@ -225,7 +233,8 @@ bool fxi_lower_row(fxi_builder *b, int32_t root)
     find_row_values(&q);
     order_members(&q);
     fxi_place in;
-    for (int i = 0; i < q.noperands; i++) /* copies come first: they are steps of their own */
+    for (int i = 0; i < q.noperands;
+         i++) /* copies must be in the list before the step that reads them */
         if (!fxi_plain_place(b, q.operands[i], &in))
             return false;
     fx_step *s = fxi_add_step(b, FX_OP_REDUCE, q.noperands, NULL);
@@ -233,6 +242,7 @@ bool fxi_lower_row(fxi_builder *b, int32_t root)
         return false;
     s->cls = FX_CLASS_ROW;
     for (int i = 0; i < q.noperands; i++) {
+        /* The copies exist by now, so this call adds no step and cannot fail. */
         fxi_plain_place(b, q.operands[i], &in);
         fxi_set_input(s, i, q.nodes[i], &in);
     }

@@ -1,16 +1,19 @@
-/* place.c: where in the arena the values between steps live.
+/* place.c: gives the values between steps their offsets in the arena, so that values which are
+ * never needed at the same time share memory.
  *
- * One pass over the steps with a list of free gaps, best fit: an output takes the smallest gap that
- * holds it, and a value's bytes return when its last reader has run. The first output of an
- * elementwise step takes over the bytes of an input that dies there, if the step may write over
- * that input (in_place.c). A step's work space is taken after its outputs and returns with the
- * values that die there, so it shares bytes with no operand of the step. Gaps are kept sorted and
- * merged, so the time is linear in the steps as long as gaps are few.
+ * One pass over the steps with a list of free gaps. An output takes the smallest gap that holds it
+ * (best fit). The bytes of a value become a gap when its last reader has run. The first output of
+ * an elementwise step takes over the bytes of an input that no later step reads, if the step may
+ * write over that input (in_place.c). The work space of a step is taken after its outputs and freed
+ * with the values that end there, so it shares bytes with no operand of the step. Gaps are sorted
+ * and merged, so the time is linear in the number of steps while gaps are few.
  */
 #include "plan.h"
 
 #include <string.h>
 
+/* Bytes. A cache line, and the widest vector register (AVX-512): no value shares a line with
+ * another. */
 enum { ALIGN = 64 };
 
 typedef struct gap {
@@ -20,7 +23,7 @@ typedef struct gap {
 typedef struct arena {
     gap *gaps;
     int32_t n, capacity;
-    int64_t end; /* bytes in use, the arena's size so far */
+    int64_t end; /* bytes; the arena's size so far */
 } arena;
 
 static int64_t rounded(int64_t bytes)
@@ -28,6 +31,7 @@ static int64_t rounded(int64_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+/* Takes bytes from the smallest gap that holds them, or extends the arena. */
 static int64_t take(arena *a, int64_t bytes)
 {
     int32_t best = -1;
@@ -37,7 +41,7 @@ static int64_t take(arena *a, int64_t bytes)
     if (best < 0) {
         int64_t at = a->end;
         if (a->n > 0 && a->gaps[a->n - 1].offset + a->gaps[a->n - 1].bytes == a->end)
-            at = a->gaps[--a->n].offset; /* grow the gap at the end */
+            at = a->gaps[--a->n].offset; /* extend the gap at the end of the arena */
         a->end = at + bytes;
         return at;
     }
@@ -52,6 +56,8 @@ static int64_t take(arena *a, int64_t bytes)
     return at;
 }
 
+/* Returns bytes to the list of gaps and merges them with both neighbours: without merging, large
+ * values would find no gap later. */
 static bool give(arena *a, int64_t offset, int64_t bytes)
 {
     if (bytes == 0)
@@ -85,7 +91,7 @@ static bool give(arena *a, int64_t offset, int64_t bytes)
     return true;
 }
 
-/* An input of step i that no later step reads and whose bytes its output may take over; -1: none.
+/* An input of step i whose bytes its output may take over, since no later step reads it; −1: none.
  */
 static int32_t heir(const fxi_plan *p, int32_t i)
 {
@@ -99,7 +105,7 @@ static int32_t heir(const fxi_plan *p, int32_t i)
     return -1;
 }
 
-/* Values dying at each step, as linked lists through `next`; −1 ends a list. */
+/* The values whose last reader is each step, as linked lists through `next`; −1 ends a list. */
 static bool deaths(const fxi_plan *p, int32_t **out_head, int32_t **out_next)
 {
     int32_t *head = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *head);
@@ -140,10 +146,14 @@ bool fxi_plan_place(fxi_plan *p)
             fxi_value *work = &p->values[p->steps[i].work_value];
             work->offset = take(&a, rounded(work->bytes));
         }
+        /* After all outputs and the work space: a step must not write over an operand that it still
+         * reads. */
         for (int32_t v = head[i]; v >= 0 && ok; v = next[v])
             if (v != inherited)
                 ok = give(&a, p->values[v].offset, rounded(p->values[v].bytes));
     }
+    /* Literals and streams are at the end of the arena: no step writes there, and one write fills
+     * both. */
     p->slots_offset = a.end;
     p->arena_bytes = a.end + rounded(p->slots_bytes);
     fxi_free(a.gaps);

@@ -1,14 +1,16 @@
-/* plan.c: from a graph to a plan.
+/* plan.c: builds the plan of a graph; the other files of this folder are its stages.
  *
- * Every node gets a place: a value with an offset and strides. Movement costs nothing where strides
- * can express it (and the backend takes strides; view.c); where they cannot, a copy makes the
- * elements dense first. What is left becomes steps (lower.c), which contractions finish
- * (epilogue.c). Outputs get buffers of their own, or take over those of the values they replace
- * (donate.c); everything else goes to the arena (place.c).
+ * Every node gets a place: a value with an offset and strides. A movement (reshape, slice, …) costs
+ * nothing if strides can express it and the backend takes strides (view.c); otherwise a copy makes
+ * the elements dense first. All other nodes become steps (lower.c), and elementwise steps that
+ * follow a product are moved into it (epilogue.c). Outputs get buffers of their own, or take over
+ * the memory of the values that they replace (donate.c). All other values are placed in the arena
+ * (place.c).
  *
- * If the backend does not take a fused step (its kernel needs more registers or local memory than
- * the device has, say), the graph is planned again without row steps, and then with a step for
- * every node: what a device cannot compute is found out before a step has run.
+ * The backend may refuse a fused step, for example because its kernel needs more registers or local
+ * memory than the device has. The graph is then planned again without row steps, and if that fails
+ * too, with one step for each node. So a device reports what it cannot compute before a step has
+ * run.
  */
 #include "build.h"
 #include <cflux/backend.h>
@@ -16,6 +18,8 @@
 
 #include <string.h>
 
+/* Gives a movement node a view of its input's place, or of a dense copy of the input. A backend
+ * without strides gets a copy step for every movement. */
 static bool move(fxi_builder *b, int32_t id)
 {
     const fxi_node *n = b->g->nodes[id];
@@ -30,6 +34,7 @@ static bool move(fxi_builder *b, int32_t id)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
+/* A leaf keeps its strides and has offset 0: the run binds the address of its first element. */
 static bool place_leaf(fxi_builder *b, int32_t id)
 {
     const fxi_node *n = b->g->nodes[id];
@@ -39,6 +44,8 @@ static bool place_leaf(fxi_builder *b, int32_t id)
     return v >= 0;
 }
 
+/* `constant` is the graph's number of the literal; the slot adds the type in which this node needs
+ * it. */
 static bool place_constant(fxi_builder *b, int32_t id, int32_t constant)
 {
     const int32_t v = fxi_add_slot(b->p, constant, b->g->nodes[id]->dtype);
@@ -55,7 +62,7 @@ static bool plan_node(fxi_builder *b, int32_t id)
         return place_constant(b, id, b->g->slot[id]);
     if (fxi_is_cast_literal(n))
         return place_constant(b, id, b->g->slot[fxi_graph_input(b->g, id, 0)]);
-    if (b->groups.root[id] != id) { /* computed at its root's place */
+    if (b->groups.root[id] != id) { /* computed in the step of its root */
         b->places[id] = (fxi_place){.value = -1, .dense = -1};
         return true;
     }
@@ -68,6 +75,7 @@ static bool plan_node(fxi_builder *b, int32_t id)
 
 /* ---- outputs --------------------------------------------------------------------------------- */
 
+/* Changes an arena value into an output that has a buffer of its own. */
 static bool add_buffer(fxi_plan *p, fxi_value *v)
 {
     if (!fxi_grow(&p->buffer_bytes, &p->buffer_capacity, p->nbuffers + 1, sizeof *p->buffer_bytes))
@@ -78,7 +86,7 @@ static bool add_buffer(fxi_plan *p, fxi_value *v)
     return true;
 }
 
-/* Is the leaf behind the movements that end in node id in borrowed memory? */
+/* Is node id a view of borrowed memory? It is a leaf, or movements lead from it to one. */
 static bool reads_borrowed(const fxi_builder *b, int32_t id)
 {
     while (!b->g->nodes[id]->data)
@@ -86,8 +94,10 @@ static bool reads_borrowed(const fxi_builder *b, int32_t id)
     return b->g->nodes[id]->data->buffer->borrowed;
 }
 
-/* Output k gets memory that outlives the run. Constants, views of borrowed memory (which is read
- * now or never) and views of little of a large value are copied. */
+/* Gives output k memory that outlives the run. Three kinds of output are copied: constants; views
+ * of borrowed memory, whose owner may free it after the evaluation; and views of less than half of
+ * a value, which would keep the whole value alive. Channels-last results are copied into
+ * column-major order, which programs see. */
 static bool settle_output(fxi_builder *b, int32_t k)
 {
     fxi_plan *p = b->p;
@@ -116,7 +126,8 @@ static bool settle_output(fxi_builder *b, int32_t k)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* The steps' work space: values that live as long as their step runs. */
+/* Adds the work space of the steps as values that are needed only while their step runs. `guard`
+ * bytes are added behind each. */
 static bool add_work_space(fxi_plan *p, int64_t guard)
 {
     p->work_step = -1;
@@ -133,6 +144,7 @@ static bool add_work_space(fxi_plan *p, int64_t guard)
     return true;
 }
 
+/* Notes the steps between which each value must be kept. No later stage may move a step. */
 static void note_lives(fxi_plan *p)
 {
     for (int32_t i = 0; i < p->nsteps; i++) {
@@ -148,6 +160,7 @@ static void note_lives(fxi_plan *p)
     }
 }
 
+/* Copies the key, because the graph's memory is used again for the next evaluation. */
 static bool keep_key(fxi_plan *p, const fxi_graph *g)
 {
     p->key = fxi_malloc((size_t)g->nkey * sizeof *p->key);
@@ -164,12 +177,13 @@ static bool keep_key(fxi_plan *p, const fxi_graph *g)
 
 fx_status fxi_prepare_step(const fxi_planner *how, const fxi_plan *p, fx_step *s)
 {
+    /* A refused attempt may have left a size. */
     s->work_bytes = 0;
     return how->prepare(p->device, s);
 }
 
-/* The status of a plan whose step failed with `status`. The backend has recorded why, unless the
- * planner may ask for other steps: *out_refused. */
+/* The status of a plan whose step failed with `status`. If only the fusion was refused
+ * (*out_refused), nothing is recorded: the planner tries other steps. */
 static fx_status failed_with(const fxi_plan *p, const fx_step *s, fx_status status,
                              bool *out_refused)
 {
@@ -180,8 +194,9 @@ static fx_status failed_with(const fxi_plan *p, const fx_step *s, fx_status stat
                          p->device->name, fx_dtype_name((fx_dtype)s->out.dtype));
 }
 
-/* Steps with an epilogue were prepared when it was settled; those that failed are asked for again.
- */
+/* Prepares all steps. Steps with an epilogue were prepared by fxi_settle_epilogues; those that
+ * failed there are asked again, so that the failure is recorded. Steps that the library runs itself
+ * are not the backend's. */
 static fx_status prepare(fxi_builder *b, bool *out_refused)
 {
     fxi_plan *p = b->p;
@@ -198,6 +213,7 @@ static fx_status prepare(fxi_builder *b, bool *out_refused)
     return FX_OK;
 }
 
+/* All steps at once, so that a backend can compile their kernels together. */
 static fx_status compile(const fxi_builder *b, bool *out_refused)
 {
     fxi_plan *p = b->p;
@@ -208,8 +224,8 @@ static fx_status compile(const fxi_builder *b, bool *out_refused)
     return status == FX_OK ? FX_OK : failed_with(p, &p->steps[k], status, out_refused);
 }
 
-/* The backend takes the plan as a whole, if it can. Not one with steps that the library runs
- * itself: their turn would not come. */
+/* Offers the plan to the backend as a whole, to be replayed with one call for all steps. Not if the
+ * library runs a step itself: the backend could not call it between its own steps. */
 static fx_status prepare_whole(const fxi_builder *b)
 {
     fxi_plan *p = b->p;
@@ -223,7 +239,7 @@ static fx_status prepare_whole(const fxi_builder *b)
     return status == FX_STATUS_UNSUPPORTED ? FX_OK : status;
 }
 
-/* From nodes to steps. False when memory is out. */
+/* Makes the steps from the nodes. False if an allocation fails. */
 static bool lower(fxi_builder *b)
 {
     const fxi_graph *g = b->g;
@@ -236,18 +252,23 @@ static bool lower(fxi_builder *b)
         return false;
     memset(b->last, -1, (size_t)g->n * sizeof *b->last);
     p->noutputs = g->noutputs;
+    /* In the order that the row steps need, not in the order of the graph. */
     for (int32_t k = 0; k < g->n; k++)
         if (!plan_node(b, b->groups.rows.order[k]))
             return false;
     for (int32_t k = 0; k < g->noutputs; k++)
         if (!settle_output(b, k))
             return false;
+    /* Epilogues are settled before donation, as an instruction that the backend refuses becomes a
+     * new step. */
     return !b->how->fuses || (fxi_add_epilogues(b->how, p) && fxi_settle_epilogues(b->how, p));
 }
 
 static fx_status build(fxi_builder *b, bool *out_refused)
 {
     fxi_plan *p = b->p;
+    /* Donation fixes the order of the steps; merging needs that order. Steps are prepared when they
+     * are final, and only then is their work space known, so memory is placed last. */
     if (!lower(b) || !fxi_donate(b) || (b->how->fuses && !fxi_merge_foreach(p)))
         return FX_STATUS_MEMORY;
     fx_status status = prepare(b, out_refused);
@@ -264,6 +285,8 @@ static fx_status build(fxi_builder *b, bool *out_refused)
     return fxi_plan_place(p) ? FX_OK : FX_STATUS_MEMORY;
 }
 
+/* A wrong plan gives wrong numbers without a crash, so debug builds check every plan
+ * (plan_check.c). */
 static fx_status check(const fxi_planner *how, const fxi_plan *p)
 {
     char why[200] = "no memory to check it";
@@ -273,10 +296,12 @@ static fx_status check(const fxi_planner *how, const fxi_plan *p)
                                      p->device->name, why);
 }
 
-/* *out_refused: the backend does not take a fused step, which is not recorded. */
+/* Builds a plan with the rules in `how`. *out_refused: the backend does not take a fused step,
+ * which is not recorded. */
 static fx_status build_once(const fxi_planner *how, const fxi_graph *g, fxi_plan **out_plan,
                             bool *out_refused)
 {
+    /* The size of the plan is measured, not added up: it includes what the backend allocates. */
     const int64_t before = fxi_memory_held_here();
     fxi_plan *p = fxi_calloc(1, sizeof *p);
     fxi_builder b = {.g = g, .p = p, .how = how, .views = how->views};
@@ -311,6 +336,8 @@ fx_status fxi_plan_build(const fxi_planner *how, const fxi_graph *g, fxi_plan **
     bool refused;
     fx_status status = build_once(&less, g, out_plan, &refused);
     while (refused) {
+        /* First without row steps, then without any fusion. A step that is not fused is never
+         * refused this way, so the loop ends. */
         less.fuses = less.rows;
         less.rows = false;
         status = build_once(&less, g, out_plan, &refused);
@@ -318,6 +345,7 @@ fx_status fxi_plan_build(const fxi_planner *how, const fxi_graph *g, fxi_plan **
     return status;
 }
 
+/* What the backend prepared of the whole plan may refer to steps, so it is released before them. */
 void fxi_plan_free(fxi_plan *p)
 {
     if (p->plan_release)

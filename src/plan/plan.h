@@ -1,7 +1,10 @@
-/* plan.h: a plan: the steps that compute a graph's outputs, and where every value lives.
+/* plan.h: a plan is the list of steps that compute a graph's outputs, and the place of every value
+ * in memory.
  *
- * A plan is immutable once built. What a run brings along is addressed by number: leaves,
- * constants, streams, output buffers, and one arena for everything in between.
+ * A plan does not change after it is built, so threads share it and the cache keeps it. What
+ * differs between runs is addressed by number: leaves, constants, streams of random numbers and
+ * output buffers. Values between steps have offsets in one arena, so a run allocates one block for
+ * all of them.
  */
 #ifndef CFLUX_PLAN_H
 #define CFLUX_PLAN_H
@@ -21,10 +24,10 @@ typedef enum fxi_value_kind {
 typedef struct fxi_value {
     fxi_value_kind kind;
     int32_t index;
-    int32_t first, last; /* steps between which an arena value lives */
+    int32_t first, last; /* the steps between which an arena value must be kept */
     int64_t offset;      /* bytes */
     int64_t bytes;
-    bool channels_last; /* how its elements lie: see layout.c */
+    bool channels_last; /* the order of its elements in memory: see layout.c */
 } fxi_value;
 
 /* A constant: the graph's constant number and the type in which it is needed. */
@@ -33,7 +36,7 @@ typedef struct fxi_slot {
     uint8_t dtype;
 } fxi_slot;
 
-/* What becomes of an output node: a view of a value. */
+/* An output of the graph: a view of a value. */
 typedef struct fxi_result {
     int32_t value;
     int64_t offset; /* elements */
@@ -42,12 +45,13 @@ typedef struct fxi_result {
 
 typedef struct fxi_plan fxi_plan;
 struct fxi_plan {
-    int64_t refs; /* atomic: the cache's and the runs' */
+    int64_t refs; /* atomic; one for the cache, one for each run */
     fx_device *device;
     uint64_t *key;
     uint32_t nkey;
     uint64_t hash;
-    uint32_t *record; /* of the nodes, to say why another graph missed */
+    uint32_t *record; /* where the record of each node starts in `key`; explains why another graph
+                         missed the cache */
     int32_t nnodes;
     fx_step *steps;
     int32_t nsteps, step_capacity;
@@ -60,15 +64,16 @@ struct fxi_plan {
     int64_t *buffer_bytes; /* per output buffer */
     int32_t nbuffers, buffer_capacity;
     int64_t arena_bytes;
-    int32_t work_step; /* the one that needs most work space; −1: none does */
-    int32_t nstreams;  /* seeds and counters of random numbers */
-    /* Where literals lie in the arena, and streams behind them; 0 bytes: with the run. */
+    int32_t work_step; /* the step that needs the most work space; −1: no step needs any */
+    int32_t nstreams;  /* number of streams (a seed and a counter each) of random numbers */
+    /* The literals in the arena, followed by the streams. 0 bytes: kernels read them from host
+     * memory, where the run keeps them. */
     int64_t slots_offset, slots_bytes;
     uint64_t bytes_moved, bytes_saved; /* see fx_counters */
     int32_t fused_steps;
     int32_t max_inputs, max_outputs; /* of a step; outputs counted for foreach steps only */
     int32_t donations, donations_denied;
-    int64_t bytes; /* of host memory that the plan keeps, with what the backend prepared */
+    int64_t bytes; /* host memory that the plan keeps, including what the backend prepared */
     void (*release)(fx_device *device,
                     fx_step *step); /* the backend's; NULL: steps have no `ready` */
     fx_plan whole; /* the plan as a whole, as the backend sees it, if `plan_release` is set */
@@ -78,9 +83,9 @@ struct fxi_plan {
     fxi_plan *newer, *older;             /* in the order of use */
 };
 
-/* Builds the plan of a graph; *out_plan is the caller's, NULL unless FX_OK. FX_STATUS_MEMORY,
- * FX_STATUS_INTERNAL if plans are checked and this one is wrong, or what `prepare` returned of a
- * step or plan_prepare of all; all are recorded. */
+/* Builds the plan of a graph; *out_plan is the caller's, NULL unless FX_OK. Fails with
+ * FX_STATUS_MEMORY, with FX_STATUS_INTERNAL if plans are checked and this one is wrong, or with the
+ * status of `prepare` or `plan_prepare`. All failures are recorded. */
 fx_status fxi_plan_build(const fxi_planner *how, const fxi_graph *g, fxi_plan **out_plan);
 void fxi_plan_free(fxi_plan *p);
 static inline void fxi_plan_release(fxi_plan *p)
@@ -89,7 +94,8 @@ static inline void fxi_plan_release(fxi_plan *p)
         fxi_plan_free(p);
 }
 
-/* A plan's literals have 8 bytes each; its streams, behind them, 16. */
+/* A literal takes 8 bytes, whatever its type, so the position in the arena follows from the slot
+ * number. A stream takes 16: seed and counter. */
 static inline int64_t fxi_plan_slots_bytes(const fxi_plan *p)
 {
     return 8 * (int64_t)p->nslots + 16 * (int64_t)p->nstreams;
@@ -101,8 +107,9 @@ static inline int64_t fxi_plan_work_bytes(const fxi_plan *p)
     return p->work_step < 0 ? 0 : p->steps[p->work_step].work_bytes;
 }
 
-/* Does each step of the plan read what it is meant to read (plan_check.c)? FX_STATUS_INTERNAL: no,
- * `why` names the step and the values; FX_STATUS_MEMORY. Records nothing. */
+/* Does each step of the plan read the values that it is meant to read (plan_check.c)?
+ * FX_STATUS_INTERNAL: no, and `why` names the step and the values. FX_STATUS_MEMORY: not checked.
+ * Records nothing. */
 fx_status fxi_plan_check(const fxi_plan *p, char *why, size_t size);
 
 /* How a step reads a value: not at all, each element at the place where it writes the same element
@@ -111,14 +118,14 @@ fx_status fxi_plan_check(const fxi_plan *p, char *why, size_t size);
 typedef enum fxi_reading { FXI_READS_NOT, FXI_READS_IN_PLACE, FXI_READS_OTHERWISE } fxi_reading;
 fxi_reading fxi_reads(const fxi_plan *p, const fx_step *s, int32_t value, int32_t out);
 
-/* Gives every arena value its offset (place.c). Returns false when memory is out. */
+/* Gives every arena value its offset (place.c). Returns false if an allocation fails. */
 bool fxi_plan_place(fxi_plan *p);
 
 /* Counts what the steps do (account.c). */
 void fxi_account(fxi_plan *p, const fxi_graph *g);
-/* Bytes that a step reads and writes, each operand once; the nodes of the graph that it computes.
- */
+/* Bytes that a step reads and writes, each operand counted once. */
 int64_t fxi_step_bytes(const fxi_plan *p, const fx_step *s);
+/* The number of graph nodes that a step computes. */
 int32_t fxi_step_nodes(const fx_step *s);
 
 #endif

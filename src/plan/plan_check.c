@@ -1,15 +1,17 @@
-/* plan_check.c: does every step of a finished plan read what it is meant to read?
+/* plan_check.c: checks that every step of a finished plan reads the values that it is meant to
+ * read.
  *
- * Goes through the steps in their order and notes which value the bytes of each memory hold: of the
- * arena, of leaves' buffers and of output buffers. A step may read a value that an earlier step
- * made (or that is a leaf or a literal) if no step has written over any byte of it since. A step
+ * The check visits the steps in order and notes which value each memory holds: the bytes of the
+ * arena, the buffers of leaves and the output buffers. A step may read a value if an earlier step
+ * made it (or it is a leaf or a literal) and no step has written over any byte of it since. A step
  * may write over a value that it reads itself only element for element. Its work space is memory
- * that it writes before its outputs, and that nothing reads. At the end the results must
- * be there, in memory that outlives the run.
+ * that it writes before its outputs and that no other step reads. At the end the results must be
+ * intact, in memory that outlives the run.
  *
- * Uses nothing of place.c, donate.c and in_place.c: only the steps' tensors and offsets and the
- * values' places. Debug builds check every plan. Time is linear in the operands, apart from the
- * insertion into the sorted list of what the arena holds.
+ * The check shares no code with place.c, donate.c and in_place.c, so a mistake there cannot hide
+ * itself. It uses only the tensors and offsets of the steps and the places of the values. Debug
+ * builds check every plan. The time is linear in the operands, apart from the insertion into the
+ * sorted list of values in the arena.
  */
 #include "plan.h"
 
@@ -17,13 +19,14 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Numbers of steps that are none: not yet, and before the first. */
 enum { NEVER = -2, BEFORE = -1, ALIGNMENT = 64 };
 
-/* What is known of a value while steps are looked at. */
+/* The state of a value while steps are checked. */
 typedef struct state {
-    int32_t made;        /* the step that made it; NEVER so far; BEFORE all steps */
+    int32_t made;        /* the step that made it; NEVER: not made yet; BEFORE: a leaf or literal */
     int32_t spoiled;     /* the first step that has written over it, or NEVER */
-    int32_t replacement; /* the value that this step wrote there */
+    int32_t replacement; /* the value that this step wrote there, for the message */
 } state;
 
 typedef struct checking {
@@ -37,6 +40,7 @@ typedef struct checking {
     int32_t nleaves;
 } checking;
 
+/* Writes the reason and returns false, so that a check can return it in one line. */
 FXI_PRINTF(2, 3) static bool wrong(const checking *c, const char *format, ...)
 {
     va_list args;
@@ -63,7 +67,7 @@ static int64_t size_of(const fx_tensor *t)
     return (int64_t)fx_dtype_size((fx_dtype)t->dtype);
 }
 
-/* What operand k reads of its value; low = high: nothing. */
+/* The bytes of its value that operand k reads; low = high: none. */
 static range operand_range(const fx_step *s, int k)
 {
     const fx_tensor *t = &s->in[k];
@@ -71,11 +75,13 @@ static range operand_range(const fx_step *s, int k)
     if (fx_tensor_length(t) == 0)
         return (range){0, 0};
     for (int a = 0; a < t->ndim; a++)
+        /* A negative stride reads before the first element, so each axis extends one end only. */
         *(t->stride[a] < 0 ? &r.low : &r.high) += (t->shape[a] - 1) * t->stride[a];
     return (range){r.low * size_of(t), (r.high + 1) * size_of(t)};
 }
 
-/* The bytes of output o, from the step's sizes and its program. */
+/* The bytes that the step writes to output o, by its sizes and program; the value's own size comes
+ * from another source. */
 static int64_t output_bytes(const fx_step *s, int32_t o)
 {
     const fx_tensor t = fxi_step_output_tensor(s, o);
@@ -84,6 +90,7 @@ static int64_t output_bytes(const fx_step *s, int32_t o)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+/* Is value v complete, and not overwritten? */
 static bool is_intact(const checking *c, const char *reader, int32_t v)
 {
     const state *s = &c->values[v];
@@ -104,6 +111,7 @@ static bool check_operand(const checking *c, int32_t i, int k)
     if (!is_intact(c, reader, v))
         return false;
     const range r = operand_range(s, k);
+    /* A leaf may be a view of a larger buffer, whose size the plan does not know. */
     if (c->p->values[v].kind != FXI_VALUE_LEAF && r.low < r.high &&
         (r.low < 0 || r.high > c->p->values[v].bytes))
         return wrong(c, "%s reads bytes %lld to %lld of value %d, which has %lld", reader,
@@ -114,6 +122,7 @@ static bool check_operand(const checking *c, int32_t i, int k)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
+/* Notes the first write over value v; later ones do not matter. */
 static void spoil(checking *c, int32_t v, int32_t i, int32_t by)
 {
     if (v < 0 || c->values[v].spoiled != NEVER)
@@ -122,7 +131,8 @@ static void spoil(checking *c, int32_t v, int32_t i, int32_t by)
     c->values[v].replacement = by;
 }
 
-/* The first value of the arena's list that ends behind an offset. */
+/* The first entry of the arena's list that ends behind an offset. Binary search: the entries are
+ * sorted and do not overlap. */
 static int32_t first_behind(const checking *c, int64_t offset)
 {
     int32_t lo = 0, hi = c->narena;
@@ -137,6 +147,8 @@ static int32_t first_behind(const checking *c, int64_t offset)
     return lo;
 }
 
+/* Puts value w into the list of the arena and spoils all values that share a byte with it. Literals
+ * and streams follow at the end, where no value may be. */
 static bool write_arena(checking *c, int32_t i, int32_t w)
 {
     const fxi_value *v = &c->p->values[w];
@@ -156,7 +168,7 @@ static bool write_arena(checking *c, int32_t i, int32_t w)
     return true;
 }
 
-/* A buffer that one value fills. */
+/* Puts value w into a buffer that holds one value, and spoils the value before it. */
 static bool write_buffer(checking *c, int32_t i, int32_t w, int32_t *holder, int32_t n,
                          const char *what)
 {
@@ -168,6 +180,7 @@ static bool write_buffer(checking *c, int32_t i, int32_t w, int32_t *holder, int
     return true;
 }
 
+/* Writes value w to its memory. Donated values must be as large as the value that they replace. */
 static bool write_place(checking *c, int32_t i, int32_t w)
 {
     const fxi_value *v = &c->p->values[w];
@@ -192,6 +205,8 @@ static bool write_place(checking *c, int32_t i, int32_t w)
     }
 }
 
+/* Checks output o of step i. No value may be made twice: readers could not tell which one they get.
+ */
 static bool check_output(checking *c, int32_t i, int32_t o)
 {
     const fx_step *s = &c->p->steps[i];
@@ -208,7 +223,7 @@ static bool check_output(checking *c, int32_t i, int32_t o)
     return write_place(c, i, w);
 }
 
-/* Several outputs of one step that share bytes. */
+/* Do the outputs of step i share no byte? Kernels may write them in any order. */
 static bool outputs_are_apart(const checking *c, int32_t i)
 {
     const fx_step *s = &c->p->steps[i];
@@ -223,7 +238,8 @@ static bool outputs_are_apart(const checking *c, int32_t i)
 
 /* ---- work space ------------------------------------------------------------------------------ */
 
-/* The step's work space is written; no operand of the step may share a byte with it. */
+/* Writes the work space of step i. No operand of the step may share a byte with it: the kernel
+ * writes there while it still reads operands. */
 static bool check_work(checking *c, int32_t i)
 {
     const fx_step *s = &c->p->steps[i];
@@ -244,6 +260,7 @@ static bool check_work(checking *c, int32_t i)
     return true;
 }
 
+/* Outputs may not share bytes with the work space either. */
 static bool work_is_apart(const checking *c, int32_t i)
 {
     const fx_step *s = &c->p->steps[i];
@@ -255,14 +272,14 @@ static bool work_is_apart(const checking *c, int32_t i)
 
 /* ---- in place -------------------------------------------------------------------------------- */
 
-/* The first byte of a value in its memory. */
+/* The offset of a value in its memory: only arena values share memory with others. */
 static int64_t start_of(const checking *c, int32_t v)
 {
     return c->p->values[v].kind == FXI_VALUE_ARENA ? c->p->values[v].offset : 0;
 }
 
 /* Is element i of operand k at the same byte as element i of an output that begins at `start` and
- * has `bytes` bytes? */
+ * has `bytes` bytes? Segments of a foreach step have no shape, so there only the length counts. */
 static bool element_for_element(const checking *c, const fx_step *s, int k, int64_t start,
                                 int64_t bytes)
 {
@@ -271,7 +288,7 @@ static bool element_for_element(const checking *c, const fx_step *s, int k, int6
     const bool elementwise = s->cls == FX_CLASS_ELEMENTWISE, foreach = s->cls == FX_CLASS_FOREACH;
     if (!(elementwise || foreach) || at != start || fx_tensor_length(t) * size_of(t) != bytes)
         return false;
-    int64_t run = 1; /* the stride of a dense tensor */
+    int64_t run = 1; /* the stride that a dense tensor has on this axis */
     for (int a = 0; a < t->ndim; a++) {
         if (t->shape[a] != 1 && t->stride[a] != run)
             return false;
@@ -282,7 +299,7 @@ static bool element_for_element(const checking *c, const fx_step *s, int k, int6
     return true;
 }
 
-/* Operand k was written over by its own step: is that in place? */
+/* If step i writes over its own operand k: does it do so in place, element for element? */
 static bool check_own_write(const checking *c, int32_t i, int k)
 {
     const fx_step *s = &c->p->steps[i];
@@ -292,7 +309,9 @@ static bool check_own_write(const checking *c, int32_t i, int k)
     const int64_t start = start_of(c, w), bytes = c->p->values[w].bytes, from = start_of(c, v);
     const range r = operand_range(s, k);
     if (from + r.low >= start + bytes || from + r.high <= start || r.low == r.high)
-        return true; /* what it reads of the value is elsewhere */
+        return true; /* the bytes that it reads are not overwritten */
+    /* Segments may run at the same time, so an operand may be overwritten only by an output of its
+     * own segment. */
     const int32_t segments = fx_step_segments(s), per_segment = fx_step_outputs(s) / segments,
                   first = k / (s->nin / segments) * per_segment;
     for (int32_t o = first; o < first + per_segment; o++)
@@ -304,6 +323,8 @@ static bool check_own_write(const checking *c, int32_t i, int k)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+/* The order of these checks is the order of events in a step: read operands, write work space,
+ * write outputs. */
 static bool check_step(checking *c, int32_t i)
 {
     const fx_step *s = &c->p->steps[i];
@@ -323,6 +344,8 @@ static bool check_step(checking *c, int32_t i)
     return true;
 }
 
+/* Results must outlive the run: the arena is used again for the next one, and literals belong to
+ * the run. */
 static bool check_results(const checking *c)
 {
     for (int32_t k = 0; k < c->p->noutputs; k++) {
@@ -339,6 +362,7 @@ static bool check_results(const checking *c)
     return true;
 }
 
+/* Leaves and literals exist before the first step. */
 static bool prepare(checking *c)
 {
     const fxi_plan *p = c->p;
@@ -363,7 +387,7 @@ static bool prepare(checking *c)
     return true;
 }
 
-/* Literals, and streams behind them. */
+/* Checks the numbers of the streams, and that literals and streams are inside the arena. */
 static bool check_slots(const checking *c)
 {
     const fxi_plan *p = c->p;

@@ -1,5 +1,6 @@
-/* planner.h: what the planner is told. It reads no environment, logs nothing, and knows of a
- * backend only what stands in this table.
+/* planner.h: everything that the planner knows about a backend and about the mode of the process.
+ * The planner reads no environment variable, writes no log and calls a backend only through the
+ * pointers in this table, so a test can plan for a device that does not exist.
  */
 #ifndef CFLUX_PLANNER_H
 #define CFLUX_PLANNER_H
@@ -9,28 +10,31 @@
 
 typedef struct fxi_planner {
     bool views; /* the backend's kernels take strided operands */
-    bool fuses; /* they take steps of several instructions and outputs, and the caller wants that */
+    bool fuses; /* the kernels take steps of several instructions and outputs, and the caller wants
+                   that */
     bool rows;  /* with `fuses`: row steps as well */
-    int32_t buffers;    /* no step may have more (fx_step_buffers) */
-    bool own_memory;    /* literals have to be written to the device's memory */
-    bool checks;        /* the plan is checked (fxi_plan_check) */
-    int64_t work_guard; /* bytes behind the work space of each step that no step has */
+    int32_t buffers; /* the most buffers that a step may have (fx_step_buffers) */
+    bool own_memory; /* literals have to be written to the device's memory */
+    bool checks;     /* the plan is checked (fxi_plan_check) */
+    int64_t
+        work_guard; /* extra bytes behind the work space of each step, which no step may write */
     /* Does the device compute this conv or pool step channels last? NULL: never. */
     bool (*channels_last)(fx_device *device, const fx_step *step);
     /* Does the backend run this collective step? NULL: never. */
     bool (*collective)(fx_device *device, const fx_step *step);
-    /* Makes a step ready; FX_STATUS_UNSUPPORTED: not all operations of a fused step together. NULL:
-     * nothing to do. */
+    /* Makes a step ready. FX_STATUS_UNSUPPORTED: the backend cannot run the operations of this
+     * fused step together. NULL: steps need no preparation. */
     fx_status (*prepare)(fx_device *device, fx_step *step);
     /* Completes n steps that `prepare` has made ready; *out_step: the first that fails. NULL:
-     * nothing to do. */
+     * nothing to complete. */
     fx_status (*compile)(fx_device *device, fx_step *steps, int32_t n, int32_t *out_step);
     void (*release)(fx_device *device, fx_step *step); /* NULL only with `prepare` */
-    /* Makes a plan ready as a whole; FX_STATUS_UNSUPPORTED: it runs step by step. NULL: all do. */
+    /* Makes a plan ready as a whole. FX_STATUS_UNSUPPORTED: this plan runs step by step. NULL: all
+     * plans run step by step. */
     fx_status (*plan_prepare)(fx_device *device, fx_plan *plan);
     void (*plan_release)(fx_device *device, fx_plan *plan); /* NULL only with `plan_prepare` */
-    /* Is told why the new value of n does not take over the memory of the old one; NULL: nobody is.
-     */
+    /* Called with the reason why the new value of n does not take over the memory of the old one.
+     * NULL: no report. */
     void (*denied)(const fxi_node *n, const char *why);
 } fxi_planner;
 

@@ -1,55 +1,64 @@
-/* row.c: planner rule 3: reductions over leading axes that are combined again with the values they
- * were reduced from, such as softmax, layer norm, cross-entropy and their gradients. A pure
- * function of the graph.
+/* row.c: planner rule 3: finds reductions over leading axes whose result is combined again with the
+ * values that were reduced: softmax, layer norm, cross-entropy and their gradients. A pure function
+ * of the graph.
  *
- * A row step computes several nodes for one row of memory after the other. It grows from such a
- * reduction: sweeps along the order of computation take in what uses its members, sweeps against it
- * what they are made from, as long as it is elementwise or a reduction of the same rows. A node
- * stays outside when it would close a cycle, that is when a path from a member to it, or from it to
- * a member, leads through nodes outside; the last sweep checks this for all members again. Because
- * a loss is often computed before the gradient but not needed for it, members need not be
- * neighbours: the order of computation is changed so that they are. Row steps found earlier are
- * moved, and tested for cycles, as a whole.
+ * A row step computes several nodes for one row of memory before it starts the next row, so the row
+ * is read from memory once. It starts with one reduction. Sweeps along the order of computation add
+ * nodes that use its members; sweeps against the order add nodes that its members are computed
+ * from. A node may join if it is elementwise, or a reduction of the same rows.
  *
- * A member's level is the number of passes over the row that must be complete before its own.
+ * A node must stay outside if it would close a cycle, that is if a path from a member to the node,
+ * or from the node to a member, leads through nodes outside. A later sweep can remove a member
+ * again, so the last sweep tests all of them.
+ *
+ * Members need not be neighbours in the graph: a loss is often recorded before the gradient which
+ * shares its row values. So the order of computation is changed to bring them together. Row steps
+ * found earlier are moved, and tested for cycles, as one unit.
+ *
+ * The level of a member is the number of passes over the row that must be complete before the pass
+ * of the member. Measurements: docs/design/0007.
  */
 #include "row.h"
 #include "group.h"
 
 #include <string.h>
 
-/* Marks of nodes during a search. Of members: */
+/* Marks of nodes during a search. */
 enum {
     MEMBER = 1,
-    FEEDS = 2,  /* a member takes it */
-    LEAVES = 4, /* it leads to a member through nodes outside */
+    FEEDS = 2,  /* it is an input of a member */
+    LEAVES = 4, /* a path leads from it through a node outside to a member */
     AFTER = 8   /* outside, and computed from a member */
 };
 
-/* Nodes farther than this from the first reduction are not looked at. */
+/* Limits of a search. Nodes farther than WINDOW from the first reduction are not examined:
+ * otherwise every reduction would sweep the whole graph, and the time would be quadratic. Sweeps
+ * alternate at most ROUNDS times. */
 enum { WINDOW = 4096, ROUNDS = 4 };
 
 typedef struct search {
     const fxi_graph *g;
     fxi_rows *out;
-    int32_t *at; /* per node: its place in the order */
+    int32_t *at; /* per node: its position in the order */
     uint8_t *mark;
-    const fxi_node *full, *reduced; /* nodes of the shapes of the row step that grows */
-    int32_t first, last;            /* places of its members lie between */
-    int32_t low, high;              /* places that are looked at: low … high − 1 */
+    const fxi_node *full, *reduced; /* nodes with the two shapes of the row step that grows */
+    int32_t first, last;            /* positions of the first and last member */
+    int32_t low, high;              /* positions that are examined: low … high − 1 */
     int32_t members, most;
-    int32_t buffers; /* inputs and outputs that a row step may have */
+    int32_t buffers; /* inputs and outputs that a row step may have together */
 } search;
 
 /* ---- what fits ------------------------------------------------------------------------------- */
 
+/* The reductions that the row kernels have as instructions. */
 static bool reducible(int64_t kind)
 {
     return kind == FX_REDUCE_SUM || kind == FX_REDUCE_MAX || kind == FX_REDUCE_MIN ||
            kind == FX_REDUCE_SQDEV;
 }
 
-/* Is n a reduction of contiguous rows that are short enough? Sizes of 1 count on neither side. */
+/* Is n a reduction of rows that are contiguous and short enough for the cache? Reduced axes must
+ * come before kept ones; axes of size 1 do not count. 16-bit reductions are excluded. */
 static bool reduces_rows(const fxi_node *n)
 {
     if (n->data || n->op != FX_OP_REDUCE || !reducible(n->attr.reduce.fold) ||
@@ -68,6 +77,8 @@ static bool reduces_rows(const fxi_node *n)
     return row <= FXI_ROW_BYTES && !fxi_same_shape(x, n) && fxi_length(x->ndim, x->shape) > 0;
 }
 
+/* The role that node n would have in the row step that grows, from its operation and shape alone.
+ */
 static fxi_row_kind kind_of(const search *s, const fxi_node *n)
 {
     if (n->data)
@@ -83,7 +94,7 @@ static fxi_row_kind kind_of(const search *s, const fxi_node *n)
                                                                            : FXI_ROW_NONE;
 }
 
-/* The marks of node id's inputs, all together. */
+/* The union of the marks of the inputs of node id. */
 static int input_marks(const search *s, int32_t id)
 {
     int marks = 0;
@@ -92,6 +103,7 @@ static int input_marks(const search *s, int32_t id)
     return marks;
 }
 
+/* A reduction is complete only at the end of its pass, so whatever reads it is one level later. */
 static int level_of(const search *s, int32_t id)
 {
     int level = 0;
@@ -114,6 +126,7 @@ static void join(search *s, int32_t id, fxi_row_kind kind)
     s->last = s->at[id] > s->last ? s->at[id] : s->last;
 }
 
+/* first and last may stay too far apart: they only bound later sweeps. */
 static void leave(search *s, int32_t id)
 {
     s->members--;
@@ -122,7 +135,8 @@ static void leave(search *s, int32_t id)
 
 /* ---- sweeps ---------------------------------------------------------------------------------- */
 
-/* The end of what is moved as one: a node, or a row step found earlier. */
+/* The position after the unit at `at`. A unit is moved as a whole: one node, or a row step found
+ * earlier. */
 static int32_t unit_end(const search *s, int32_t at)
 {
     const int32_t row = s->out->row[s->out->order[at]];
@@ -132,6 +146,7 @@ static int32_t unit_end(const search *s, int32_t at)
     return end;
 }
 
+/* The position of the first node of the unit that contains `at`. */
 static int32_t unit_start(const search *s, int32_t at)
 {
     const int32_t row = s->out->row[s->out->order[at]];
@@ -140,14 +155,16 @@ static int32_t unit_start(const search *s, int32_t at)
     return at;
 }
 
+/* Clears the marks of the previous sweep. Membership is kept. */
 static void keep_members(search *s)
 {
     for (int32_t i = 0; i < s->g->n; i++)
         s->mark[i] &= MEMBER;
 }
 
-/* In the order of computation: takes in users of members, and drops members that lost their
- * place. */
+/* Visits one node in the order of computation. A user of members joins if it fits. A member leaves
+ * if it no longer fits: a node outside may have come between it and another member. A node that
+ * touches the step and stays outside is marked AFTER, so nothing computed from it can join. */
 static void visit_user(search *s, int32_t id)
 {
     const int inputs = input_marks(s, id), touched = inputs & (MEMBER | AFTER);
@@ -168,6 +185,8 @@ static void visit_user(search *s, int32_t id)
     s->mark[id] |= !fits && touched ? AFTER : 0;
 }
 
+/* One sweep along the order. An earlier row step that touches this one is computed after it, as a
+ * whole, so all its nodes are marked AFTER. */
 static void take_users(search *s)
 {
     keep_members(s);
@@ -184,7 +203,8 @@ static void take_users(search *s)
     }
 }
 
-/* Tells the inputs of node id, which has these marks, that it takes them. */
+/* Passes the marks of node id to its inputs. Members feed their inputs. A node outside that leads
+ * to a member makes its inputs lead there too, and those may not join. */
 static void pass_on(search *s, int32_t id, int marks)
 {
     if (!(marks & (MEMBER | FEEDS | LEAVES)))
@@ -194,7 +214,8 @@ static void pass_on(search *s, int32_t id, int marks)
         s->mark[fxi_graph_input(s->g, id, k)] |= marks & MEMBER ? FEEDS : LEAVES;
 }
 
-/* Against the order of computation: takes in what members are made from. True: somebody joined. */
+/* One sweep against the order: adds the nodes that members are computed from. Returns whether a
+ * node joined. */
 static bool take_makers(search *s)
 {
     bool joined = false;
@@ -220,7 +241,7 @@ static bool take_makers(search *s)
 
 /* ---- one row step ---------------------------------------------------------------------------- */
 
-/* The node a member stands for: aliases lead to what they alias. */
+/* The node whose value a member names: follows aliases, which have no memory. */
 static int32_t behind(const search *s, int32_t id)
 {
     while ((s->mark[id] & MEMBER) && s->out->kind[id] == FXI_ROW_ALIAS)
@@ -228,7 +249,8 @@ static int32_t behind(const search *s, int32_t id)
     return id;
 }
 
-/* FEEDS from now on marks members whose value is needed outside. Counts them. */
+/* Counts the members whose value is needed outside, and marks them FEEDS. The mark has another
+ * meaning here than during sweeps. */
 static int32_t count_outputs(search *s)
 {
     keep_members(s);
@@ -244,7 +266,7 @@ static int32_t count_outputs(search *s)
     return n;
 }
 
-/* Operands of members that are no members; LEAVES marks those that are counted. */
+/* Counts the operands of members that are outside. LEAVES marks those already counted. */
 static int32_t count_inputs(search *s)
 {
     int32_t n = 0;
@@ -259,7 +281,8 @@ static int32_t count_inputs(search *s)
     return n;
 }
 
-/* Is a value of the row combined with the row again? */
+/* Does a full-size member use the result of a reduction of its row? If not, the plain reduction of
+ * rule 2 computes the same, and a row step saves no pass over memory. */
 static bool combines(const search *s)
 {
     for (int32_t at = s->first; at <= s->last; at++) {
@@ -270,12 +293,13 @@ static bool combines(const search *s)
     return false;
 }
 
-/* What leads to members comes first, then they, then the others. */
+/* Changes the order of computation: first the nodes that lead to members, then the members, then
+ * all others in between. Each part keeps its order, so inputs still come before consumers. */
 static void make_neighbours(search *s, int32_t *moved)
 {
     int32_t *order = s->out->order, n = 0;
     const int32_t number = s->out->n++;
-    take_makers(s); /* marks, and finds nobody new */
+    take_makers(s); /* only sets marks: s->most is 0, so no node joins */
     const int32_t first = s->first, last = s->last;
     for (int part = 0; part < 3; part++)
         for (int32_t at = first; at <= last; at++) {
@@ -292,6 +316,8 @@ static void make_neighbours(search *s, int32_t *moved)
     }
 }
 
+/* Grows a row step from the reduction `seed`, with at most `most` members. False: the step would
+ * save nothing. */
 static bool grow(search *s, int32_t seed, int32_t most)
 {
     memset(s->mark, 0, (size_t)s->g->n);
@@ -311,13 +337,14 @@ static bool grow(search *s, int32_t seed, int32_t most)
 
 static void find_row(search *s, int32_t seed, int32_t *room)
 {
+    /* If the step needs too many buffers, it is grown again with at most half the members. */
     for (int32_t most = FXI_ROW_MEMBERS; most >= 8; most /= 2) {
         if (!grow(s, seed, most))
             return;
         const int32_t outputs = count_outputs(s), inputs = count_inputs(s);
         if (outputs > FXI_ROW_OUTPUTS || inputs > FXI_ROW_INPUTS || inputs + outputs > s->buffers)
             continue;
-        s->most = 0; /* nobody joins any more */
+        s->most = 0; /* no node joins any more */
         make_neighbours(s, room);
         return;
     }
@@ -350,6 +377,8 @@ bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, fxi_rows *out)
         out->order[i] = s.at[i] = i;
         out->row[i] = -1;
     }
+    /* A step of a graph is found from its first reduction; reductions that are members already are
+     * skipped. */
     for (int32_t i = 0; i < g->n && ok && how->rows; i++)
         if (out->row[i] < 0 && reduces_rows(g->nodes[i]))
             find_row(&s, i, room);

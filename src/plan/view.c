@@ -1,10 +1,13 @@
-/* view.c: movement as another look at the same memory: offsets and strides. */
+/* view.c: expresses reshape, permute, expand and slice as another offset and strides over the same
+ * memory, without a copy.
+ */
 #include "build.h"
 
 #include <string.h>
 
-/* Strides of a reshape without moving elements: axes are matched in groups of equal length, and a
- * group of old axes must be one regular run. */
+/* The strides of a reshape that moves no element; false if there are none. Old and new axes are
+ * matched in groups of equal length. The old axes of a group must be evenly spaced in memory, like
+ * one long axis; then any division of that axis has strides. */
 static bool reshape_strides(const fxi_node *from, const int64_t *old, const fxi_node *to,
                             int64_t *stride)
 {
@@ -22,8 +25,8 @@ static bool reshape_strides(const fxi_node *from, const int64_t *old, const fxi_
             else
                 want *= to->shape[k1++];
         }
-        int64_t run = 0, next = -1; /* stride of the group's first element, and the one its next
-                                       axis must have */
+        int64_t run = 0, next = -1; /* run: the stride of the first axis in the group; next: the
+                                       stride that its next axis must have */
         for (int a = i; a < i1 && a < from->ndim; a++) {
             if (from->shape[a] == 1)
                 continue;
@@ -32,7 +35,7 @@ static bool reshape_strides(const fxi_node *from, const int64_t *old, const fxi_
             if (next < 0)
                 run = old[a];
             next = old[a] * from->shape[a];
-            if (next < 0 && a + 1 < i1) /* a reversed axis cannot be joined with others */
+            if (next < 0 && a + 1 < i1) /* a reversed axis cannot be joined with the next one */
                 return false;
         }
         for (int a = k; a < k1; a++) {
@@ -57,15 +60,18 @@ bool fxi_view(const fxi_node *n, const fxi_place *from, fxi_place *to)
         for (int i = 0; i < n->ndim; i++)
             to->stride[i] = from->stride[n->attr.permutation[i]];
         return true;
+    /* A broadcast axis has stride 0: all its indices read one element. */
     case FX_OP_EXPAND:
         for (int i = 0; i < n->ndim; i++)
             if (n->shape[i] != x->shape[i])
                 to->stride[i] = 0;
         return true;
+    /* A negative step gives a negative stride. `start` is then the highest index. */
     case FX_OP_SLICE:
         to->offset += n->attr.slice.start * from->stride[n->attr.slice.axis];
         to->stride[n->attr.slice.axis] *= n->attr.slice.step;
         return true;
+    /* Other movements keep every element where it is. */
     default:
         return true;
     }
