@@ -32,16 +32,16 @@ MAKEFLAGS     += --no-print-directory
         clean setup-demo setup-test
 
 help:
-	@echo 'make demo          build, then learn handwritten digits with the command line'
+	@echo 'make demo          build, then train on handwritten digits with the command line'
 	@echo 'make test          build with gcc and clang, run the quick tests'
 	@echo 'make test-all      every test; again with clang and with sanitizers'
-	@echo 'make bench         build and run the benchmarks, next to PyTorch where it is'
+	@echo 'make bench         build and run the benchmarks, compared with PyTorch if it is installed'
 	@echo 'make asan | tsan   the suite under address+undefined, the thread tests under thread sanitizer'
 	@echo 'make clang         the suite built with clang'
 	@echo 'make arm           cross-compiled for 64-bit ARM, the quick tests under qemu'
 	@echo 'make fuzz          damaged input for every reader, FUZZ_SECONDS=$(FUZZ_SECONDS) each (FUZZ_TARGETS=names)'
 	@echo 'make docs          the pages and the reference as a site, $(BUILD)/site'
-	@echo 'make format        clang-format over the tree (check-format: only look)'
+	@echo 'make format        clang-format over the tree (check-format: only check)'
 	@echo 'make deb           Debian packages; deb-check tries them in a clean root'
 	@echo 'make debian-roots  the demo and the quick tests in roots of Debian 12 and 13'
 	@echo 'make install       PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'

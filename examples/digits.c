@@ -54,7 +54,7 @@ static void draw_line(const float *pixels)
     printf("   ");
 }
 
-/* A few images of the test set, side by side, over what they are and what they are taken for. */
+/* A few images of the test set, side by side, each above its actual and its predicted digit. */
 static void draw(const float *images, const double *digits, const double *guesses, int64_t n)
 {
     for (int first = 0; first < SHOWN; first += SHOWN_COLUMNS) {
@@ -75,7 +75,7 @@ static void print_confusion(const double *digits, const double *guesses, int64_t
     int count[DIGITS][DIGITS] = {{0}};
     for (int64_t i = 0; i < n; i++)
         count[(int)digits[i]][(int)guesses[i]]++;
-    printf("digit   read as\n      ");
+    printf("rows: actual digit, columns: predicted digit\n      ");
     for (int guess = 0; guess < DIGITS; guess++)
         printf("%4d", guess);
     for (int digit = 0; digit < DIGITS; digit++) {

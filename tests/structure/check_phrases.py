@@ -2,7 +2,7 @@
 """Refuses the phrases of phrases.txt, each with a better wording, where people read:
 
   * README.md, CONTRIBUTING.md and the pages of docs/ (not docs/design), their code blocks included,
-  * the public headers,
+  * the public headers and the examples,
   * string literals of src/ and tools/: messages, help texts and the manual.
 Usage: check_phrases.py [root]
 """
@@ -58,7 +58,8 @@ def files(root):
     """(path, are only its string literals read?)"""
     yield os.path.join(root, "README.md"), False
     yield os.path.join(root, "CONTRIBUTING.md"), False
-    for top, endings, only_strings in (("docs", (".md",), False), ("include", (".h", ".hpp", ".def"), False), ("src", (".c", ".h"), True), ("tools", (".c", ".h"), True)):
+    for top, endings, only_strings in (("docs", (".md",), False), ("examples", (".c",), False),
+                                       ("include", (".h", ".hpp", ".def"), False), ("src", (".c", ".h"), True), ("tools", (".c", ".h"), True)):
         for folder, dirs, names in os.walk(os.path.join(root, top)):
             dirs[:] = sorted(d for d in dirs if not (top == "docs" and d == "design"))
             for name in sorted(names):
