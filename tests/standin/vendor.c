@@ -174,8 +174,8 @@ static bool library(fxi_gpu_builder *b)
         return true;
     }
     count(&control.made);
-    fxi_gpu_call *c = fxi_gpu_add_routine(b, &routines[!control.captures_nothing], p, 4);
     const int64_t work = fxi_gpu_work(b, p->m * p->n * (int64_t)sizeof(float));
+    fxi_gpu_call *c = fxi_gpu_add_routine(b, &routines[!control.captures_nothing], p, 4);
     fxi_gpu_buffer(c, 0, FXI_GPU_IN, 0);
     fxi_gpu_buffer(c, 1, FXI_GPU_IN, 1);
     fxi_gpu_buffer(c, 2, FXI_GPU_WORK, work);

@@ -134,7 +134,7 @@ void fxi_gpu_end(fxi_gpu_builder *b);
  * all parameters 0, all buffers the operand 0. Never NULL: after a failure one that nobody runs. */
 fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b);
 /* A call of a vendor's library, in order like a launch. The state belongs to the step from now on,
- * also after a failure, when it is released. */
+ * also after a failure: it may have been released when this returns. */
 fxi_gpu_call *fxi_gpu_add_routine(fxi_gpu_builder *b, const fxi_gpu_routine *routine, void *state,
                                   int nbuffers);
 /* Elements that a work-item of simple kernels makes: as many Float32 values as a vector holds. The
