@@ -1,6 +1,8 @@
-/* bind.c: binds a plan to the numbers and the memory of one run.
+/* bind.c: prepares one run of a plan: allocates all memory that the run needs, and puts the graph's
+ * leaves, literals and random streams into the plan's numbering.
  *
- * All memory that a run needs is allocated here, before the first step runs.
+ * Everything is allocated before the first step runs, so a run that does not fit fails before it
+ * has overwritten any value.
  */
 #include "evaluate.h"
 #include "host.h"
@@ -12,6 +14,8 @@
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
+/* Frees a binding that may be incomplete: every pointer is NULL until its memory is allocated. The
+ * arena returns to the thread's scratch and serves the next run. */
 void fxi_binding_free(fxi_binding *b, fxi_scratch *s)
 {
     if (b->arena)
@@ -36,12 +40,15 @@ static bool binding_alloc(fxi_binding *b, const fxi_graph *g)
     b->out = fxi_calloc((size_t)p->max_outputs + 1, sizeof *b->out);
     b->constants = fxi_calloc((size_t)fxi_plan_slots_bytes(p) / 8 + 1, sizeof *b->constants);
     b->leaves = fxi_calloc((size_t)(g->nleaves + g->nconsts) + 1, sizeof *b->leaves);
+    /* Streams follow the literals in one block, because devices with memory of their own get both
+     * in one write. */
     if (b->constants)
         b->streams = (uint64_t(*)[2])(b->constants + p->nslots);
     return b->buffers && b->datas && b->base && b->in && b->out && b->constants && b->leaves;
 }
 
-/* A 0-d array that is not a literal is first rounded to its own element type. */
+/* A 0-d array that is not a literal is first rounded to its own element type, as if it had been
+ * converted from an array of that type. */
 static void put_literal(const fxi_node *n, uint8_t dtype, uint64_t *out)
 {
     const fx_attr *a = &n->attr;
@@ -56,7 +63,8 @@ static void put_literal(const fxi_node *n, uint8_t dtype, uint64_t *out)
         fxi_host_put_double(dtype, out, number);
 }
 
-/* Leaves, literals and random streams of this graph, in the plan's numbering. */
+/* Fills in the leaves, literals and random streams of this graph, by the plan's numbers. Two graphs
+ * with equal keys number them alike. */
 static void bind_inputs(fxi_binding *b, const fxi_graph *g)
 {
     fxi_node **consts = b->leaves + g->nleaves;
@@ -73,8 +81,8 @@ static void bind_inputs(fxi_binding *b, const fxi_graph *g)
         put_literal(consts[b->plan->slots[i].constant], b->plan->slots[i].dtype, &b->constants[i]);
 }
 
-/* Each returns how many bytes could not be had, less than 0 when they are of the host; 0: all is
- * there. */
+/* The reserve functions return 0 on success, else the size of the allocation that failed: negative
+ * for host memory, so the error can name the right memory. */
 static int64_t reserve_arena(fxi_binding *b, fxi_scratch *s)
 {
     const fxi_plan *p = b->plan;
@@ -87,6 +95,7 @@ static int64_t reserve_outputs(fxi_binding *b, const fxi_graph *g)
 {
     const fxi_plan *p = b->plan;
     for (int32_t i = 0; i < p->nbuffers; i++) {
+        /* −1: the output takes over the buffer of a leaf (donate.c). */
         if (p->buffer_bytes[i] < 0)
             continue;
         b->buffers[i] = fxi_buffer_new(p->device, (size_t)p->buffer_bytes[i]);
@@ -100,6 +109,7 @@ static int64_t reserve_outputs(fxi_binding *b, const fxi_graph *g)
         fxi_buffer *buffer =
             v->kind == FXI_VALUE_OUTPUT ? b->buffers[v->index] : b->leaves[v->index]->data->buffer;
         const int64_t base = v->kind == FXI_VALUE_OUTPUT ? 0 : b->leaves[v->index]->data->offset;
+        /* Several outputs can be views of one buffer, each with a reference. */
         fxi_buffer_retain(buffer);
         fxi_pool_name(buffer, (fx_dtype)n->dtype, n->ndim, n->shape);
         b->datas[k] = fxi_data_new(buffer, base + r->offset, n->ndim, n->shape, r->stride);
@@ -113,7 +123,10 @@ static int64_t reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g)
 {
     if (!binding_alloc(b, g))
         return -(int64_t)sizeof *b;
+    /* Before the outputs, which can be views of leaves. */
     bind_inputs(b, g);
+    /* The arena is the largest block, so it is allocated first: if it fails, nothing else was
+     * allocated on the device. */
     const int64_t missing = reserve_arena(b, s);
     return missing ? missing : reserve_outputs(b, g);
 }
@@ -129,8 +142,9 @@ static int64_t result_bytes(const fxi_plan *p)
     return n;
 }
 
-/* As reserve; what cannot fit is not even begun. The thread's work space counts as room: the run
- * takes it over or replaces it. */
+/* Calls reserve, but only if the plan can fit: the limit and the free memory of the device are
+ * compared with all that the plan needs, before anything is allocated. The thread's kept arena
+ * counts as free, because the run uses or replaces it. Host memory has no limit to compare with. */
 static int64_t reserve_if_it_fits(fxi_binding *b, fxi_scratch *s, const fxi_graph *g)
 {
     const fxi_plan *p = b->plan;
@@ -143,6 +157,7 @@ static int64_t reserve_if_it_fits(fxi_binding *b, fxi_scratch *s, const fxi_grap
 static fx_status no_memory(const fxi_plan *p, int64_t missing)
 {
     char needs[200], kernels[80] = "";
+    /* Host memory: the figures of the device would not explain the failure. */
     if (missing < 0)
         return fxi_no_memory("eval", fx_cpu_device(), -missing, "");
     if (p->work_step >= 0)
@@ -153,12 +168,15 @@ static fx_status no_memory(const fxi_plan *p, int64_t missing)
     return fxi_no_memory("eval", p->device, missing, needs);
 }
 
-/* All the memory that a run needs. Where there is not enough, room is made and one more try. */
+/* Allocates all memory of a run. If it is not enough, caches are freed and the run tries once more.
+ * All kinds of caches are freed at once: this happens too rarely to be worth a try after each kind.
+ */
 fx_status fxi_binding_reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g)
 {
     const fxi_plan *p = b->plan;
     int64_t missing = reserve_if_it_fits(b, s, g);
     if (missing) {
+        /* What was allocated is freed first: it may be the memory that is missing. */
         fxi_binding_free(b, s);
         *b = (fxi_binding){.plan = p};
         const fx_status status = fxi_make_room(p->device);
@@ -169,6 +187,8 @@ fx_status fxi_binding_reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g
     return missing ? no_memory(p, missing) : FX_OK;
 }
 
+/* Only the backend reads through these addresses; on a device with its own memory they mean nothing
+ * to the host. */
 void fxi_bind_values(fxi_binding *b)
 {
     const fxi_plan *p = b->plan;

@@ -1,5 +1,5 @@
-/* commit.c: new values for handles: updates, promises that are due, and the evaluation that a
- * thread does unasked when too much is pending.
+/* commit.c: gives handles new values: the updates of optimisers, values promised by fx_want and
+ * fx_set, and the evaluation that a thread starts by itself when too many nodes are pending.
  */
 #include "counters.h"
 #include "elements.h"
@@ -9,7 +9,8 @@
 #include <cflux/optim.h>
 #include <string.h>
 
-/* A state array's handle gets its new value; the value is a constant from now on. */
+/* Binds a handle to its new value. The value forgets its history: otherwise each training step
+ * would keep the graph of all steps before it. Values of other threads keep theirs. */
 static void commit_one(fx_array *handle, fx_array *value)
 {
     fxi_node *n = value->node;
@@ -21,6 +22,8 @@ static void commit_one(fx_array *handle, fx_array *value)
         fxi_node_cut(n);
 }
 
+/* Ends all promises made at `depth` or deeper; `commit`: binds their handles. Backwards, because
+ * dropping a promise moves those behind it. */
 static void settle_promises(fxi_context *c, int depth, bool commit)
 {
     for (int i = c->npromises - 1; i >= 0; i--) {
@@ -33,8 +36,9 @@ static void settle_promises(fxi_context *c, int depth, bool commit)
     }
 }
 
-/* After an update that failed: staged state goes; what fx_want and fx_set asked for stays promised
- * to the step's close, unless it may be what failed. */
+/* Drops promises after an update that failed. Staged state is always dropped. Values asked for by
+ * fx_want and fx_set stay promised until the training step closes, unless the evaluation itself
+ * failed: then they may be what failed. */
 static void drop_promises(fxi_context *c, bool staged_only)
 {
     for (int i = c->npromises - 1; i >= 0; i--)
@@ -42,7 +46,8 @@ static void drop_promises(fxi_context *c, bool staged_only)
             fxi_promise_drop(c, i);
 }
 
-/* Evaluates and commits the promises made at this depth or deeper; drops them on error. */
+/* Evaluates and commits the promises made at this depth or deeper, in one plan. On error they are
+ * dropped. */
 static void promises_due(fxi_context *c, int depth)
 {
     fxi_scratch *s = NULL;
@@ -57,6 +62,7 @@ static void promises_due(fxi_context *c, int depth)
         ok = s && p->value->status == FX_OK &&
              (p->value->node->data || fxi_root_push(s, &n, p->value->node, NULL));
     }
+    /* Most scopes close without promises; they need no evaluation. */
     if (!due)
         return;
     if (ok && n > 0)
@@ -64,9 +70,13 @@ static void promises_due(fxi_context *c, int depth)
     settle_promises(c, depth, ok);
 }
 
-/* So many nodes without a read count as so many evaluations that left something behind. */
+/* How much an evaluation that the program did not ask for counts for the warning about scopes that
+ * grow: as much as this many evaluations. */
 enum { FLUSH_WEIGHT = 20 };
 
+/* Evaluates the pending results that nothing has consumed, to bound the memory of pending nodes.
+ * Results that read an overwritten value cannot be computed; they report that when they are read.
+ */
 static void flush(fxi_context *c)
 {
     fxi_scratch *s = fxi_scratch_of(c);
@@ -75,6 +85,8 @@ static void flush(fxi_context *c)
     c->created = 0;
     c->mark++;
     fxi_sinks_wake(c, 0);
+    /* No update takes place, so nothing is being replaced: only values lost to earlier updates
+     * matter. */
     if (s) {
         s->nforeign = 0;
         s->oldest = 0;
@@ -87,6 +99,8 @@ static void flush(fxi_context *c)
     fxi_scope_watch(c, FLUSH_WEIGHT);
 }
 
+/* The lower folders know evaluation only through this table, so they do not depend on this folder.
+ */
 const fxi_evaluator fxi_the_evaluator = {.flush = flush,
                                          .promises_due = promises_due,
                                          .make_room = fxi_make_room,
@@ -94,6 +108,7 @@ const fxi_evaluator fxi_the_evaluator = {.flush = flush,
 
 /* ---- updates --------------------------------------------------------------------------------- */
 
+/* Checks all values before anything changes: an update happens for all handles or for none. */
 static fx_status check_commit(int n, fx_array *const *handles, fx_array *const *values)
 {
     for (int i = 0; i < n; i++) {
@@ -110,7 +125,8 @@ static fx_status check_commit(int n, fx_array *const *handles, fx_array *const *
     return FX_OK;
 }
 
-/* Staged layer state under a guard: where the guard is false the old value stays. */
+/* Replaces each staged value by a selection: the new value if the guard is true, else the old one.
+ * So a skipped update also leaves the state of layers (the statistics of batch norm) as it was. */
 static fx_status guard_promises(fxi_context *c, fx_array *guard)
 {
     for (int i = 0; i < c->npromises; i++) {
@@ -120,6 +136,7 @@ static fx_status guard_promises(fxi_context *c, fx_array *guard)
         fx_array *chosen = fx_where(guard, p->value, p->slot);
         if (fx_is_error(chosen))
             return chosen->status;
+        /* The promise holds a reference, as the scope may close before it is kept. */
         fxi_retain(chosen);
         fx_release(p->value);
         c->promises[i].value = chosen;
@@ -127,6 +144,9 @@ static fx_status guard_promises(fxi_context *c, fx_array *guard)
     return FX_OK;
 }
 
+/* Lists everything that this update evaluates: the new values, the promises, the guard and, if
+ * `sinks`, pending results that read what is replaced. One plan for all shares their common work. A
+ * new value may take over the memory of the old one (the donor). */
 static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *const *handles,
                               fx_array *const *values, fx_array *guard, bool sinks, int32_t *m)
 {
@@ -143,6 +163,8 @@ static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *c
     }
     if (ok && guard && !guard->node->data)
         ok = fxi_root_push(s, m, guard->node, NULL);
+    /* Without this walk nothing is known about the age of replaced values, so no node counts as
+     * calm any more. */
     if (!sinks)
         fxi_keep_calm(c, 0);
     else if (ok)
@@ -163,6 +185,8 @@ fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, f
     int32_t m = 0;
     if (status == FX_OK)
         status = gather_roots(c, s, n, handles, values, guard, sinks, &m);
+    /* False if the failure was found before any step could run: then only staged state is dropped.
+     */
     const bool launched = status == FX_OK && m > 0;
     if (launched)
         status = fxi_run_all(c, m, s->roots);
@@ -173,6 +197,8 @@ fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, f
     for (int i = 0; i < n; i++)
         commit_one(handles[i], values[i]);
     settle_promises(c, 0, true);
+    /* The guard is read after the commit: its value selected the new values on the device already,
+     * so nothing waits for it before. */
     double held = 1;
     if (guard)
         status = fxi_element_get("update", guard, 0, &held);

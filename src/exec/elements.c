@@ -1,4 +1,6 @@
-/* elements.c: see elements.h. */
+/* elements.c: reads and copies the elements of evaluated arrays: to the host, to another device,
+ * and one by one.
+ */
 #include "elements.h"
 #include "counters.h"
 #include "host.h"
@@ -7,14 +9,16 @@
 
 #include <cflux/device.h>
 
-enum { PIECE = 4 << 20 }; /* bytes that come from a device at once when they are passed on */
+/* Bytes read from a device at once. A larger array needs no more host memory than this. */
+enum { PIECE = 4 << 20 };
 
 static fx_status no_memory(const char *op, size_t bytes)
 {
     return fx_fail(FX_STATUS_MEMORY, op, "no memory for %zu bytes", bytes);
 }
 
-/* The elements that x spans, relative to its first one: [*low, *high]. */
+/* The range of elements that x covers, relative to its first one: [*low, *high]. low is negative if
+ * a stride is. */
 static void span(const fxi_node *n, int64_t *low, int64_t *high)
 {
     *low = *high = 0;
@@ -38,6 +42,7 @@ fx_status fxi_elements_open(const char *op, const fx_array *x, fxi_elements *out
     if (!out->copy)
         return no_memory(op, bytes);
     const fx_status s = device->backend->read(device, out->copy, out->at + low * size, bytes);
+    /* The first element of x is not the first one copied if strides are negative. */
     out->at = out->copy - low * size;
     if (s != FX_OK)
         fxi_elements_close(out);
@@ -56,6 +61,7 @@ fx_status fxi_element_get(const char *op, const fx_array *x, int64_t offset, dou
     const size_t size = fx_dtype_size(fx_eltype(x));
     const char *at = fxi_elements_here(x) + offset * (int64_t)size;
     fx_device *device = x->node->data->buffer->device;
+    /* Large enough for every element type. */
     uint64_t element;
     if (!fxi_on_host(x)) {
         const fx_status s = device->backend->read(device, &element, at, size);
@@ -79,7 +85,7 @@ fx_status fxi_elements_copy(const char *op, const fx_array *x, fx_dtype dtype, v
     return FX_OK;
 }
 
-/* Dense memory of a device, through a small buffer. */
+/* Passes dense memory of a device on through a buffer of at most PIECE bytes. */
 static fx_status pieces_of_device(const char *op, const fx_array *x, size_t bytes,
                                   fxi_piece_fn take, void *user)
 {
@@ -109,6 +115,7 @@ fx_status fxi_elements_pieces(const char *op, const fx_array *x, fxi_piece_fn ta
     if (fxi_is_dense(n->ndim, n->shape, n->data->stride))
         return fxi_on_host(x) ? take(fxi_elements_here(x), bytes, user)
                               : pieces_of_device(op, x, bytes, take, user);
+    /* A strided array is gathered on the host first. */
     void *dense = fxi_malloc(bytes);
     if (!dense)
         return no_memory(op, bytes);
@@ -121,8 +128,9 @@ fx_status fxi_elements_pieces(const char *op, const fx_array *x, fxi_piece_fn ta
 
 /* ---- to another device ----------------------------------------------------------------------- */
 
-/* What `device` is given from now on begins when `other` has done what it was given. Not recorded:
- * FX_STATUS_UNSUPPORTED, the two cannot wait for each other. */
+/* Work that `device` gets from now on starts only when `other` has finished its present work. The
+ * host does not wait. FX_STATUS_UNSUPPORTED, not recorded: the two queues cannot wait for each
+ * other, as with two OpenCL contexts. */
 static fx_status follow(fx_device *device, fx_device *other)
 {
     const fx_backend *backend = device->backend;
@@ -136,8 +144,10 @@ static fx_status follow(fx_device *device, fx_device *other)
     return status;
 }
 
-/* Between devices of one backend, in the order of both queues: the bytes are there before they go,
- * and go before they are overwritten. FX_STATUS_UNSUPPORTED, not recorded: by way of the host. */
+/* Copies between two devices of one backend in the order of both queues. The target waits for the
+ * source first, so the bytes are complete; the source waits for the target afterwards, so they are
+ * not overwritten or freed too early. FX_STATUS_UNSUPPORTED, not recorded: the caller copies
+ * through the host. */
 static fx_status copy_direct(fxi_buffer *to, fx_device *from_device, const void *from, size_t bytes)
 {
     const fx_backend *backend = to->device->backend;
@@ -149,7 +159,8 @@ static fx_status copy_direct(fxi_buffer *to, fx_device *from_device, const void 
     if (status != FX_OK)
         return status;
     status = follow(from_device, to->device);
-    if (status != FX_OK && backend->sync) /* nothing keeps the bytes that are still to go */
+    if (status != FX_OK && backend->sync) /* without the second mark the source may free the bytes,
+                                             so the copy must end first */
         backend->sync(to->device);
     return status;
 }
@@ -159,6 +170,7 @@ typedef struct target {
     size_t done;
 } target;
 
+/* Appends a piece to the target buffer. */
 static fx_status write_piece(const void *bytes, size_t n, void *user)
 {
     target *t = user;
@@ -176,8 +188,10 @@ static fx_status move(const char *op, const fx_array *x, fx_dtype dtype, fxi_buf
         fx_eltype(x) == dtype && fxi_is_dense(x->node->ndim, x->node->shape, x->node->data->stride);
     if (bytes == 0)
         return FX_OK;
+    /* The target is host memory. */
     if (!backend->write)
         return fxi_elements_copy(op, x, dtype, to->ptr);
+    /* Conversion and gathering of strides happen on the host; other arrays are copied as bytes. */
     if (as_it_is) {
         target t = {.to = to};
         const fx_status s =
@@ -194,6 +208,7 @@ static fx_status move(const char *op, const fx_array *x, fx_dtype dtype, fxi_buf
     return s;
 }
 
+/* Counts as a transfer only if the device changes. */
 fx_status fxi_elements_move(const char *op, const fx_array *x, fx_dtype dtype, fxi_buffer *to)
 {
     const fx_status status = move(op, x, dtype, to);
@@ -204,6 +219,8 @@ fx_status fxi_elements_move(const char *op, const fx_array *x, fx_dtype dtype, f
     return status;
 }
 
+/* The array on the stack is a view of the node for functions that take handles; no scope owns it.
+ */
 fxi_data *fxi_moved(const char *op, fxi_node *n, fx_device *device, fx_status *status)
 {
     const fx_array x = {.base = {.type = &fxi_array_type}, .node = n};
@@ -225,7 +242,7 @@ fxi_data *fxi_moved(const char *op, fxi_node *n, fx_device *device, fx_status *s
 
 /* ---- one by one ------------------------------------------------------------------------------ */
 
-static int scalars; /* atomic; 0: with a warning, once; 1: allowed; −1: an error */
+static int scalars; /* atomic; 0: allowed, warns once; 1: allowed; −1: an error */
 
 void fx_allowscalar(bool allow)
 {

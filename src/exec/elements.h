@@ -1,8 +1,8 @@
-/* elements.h: the elements of evaluated arrays, wherever they are. Internal.
+/* elements.h: reads and copies the elements of evaluated arrays on any device. Internal.
  *
- * Host memory is read where it lies. From a device the bytes that the elements span come in one
- * piece, so a view of little of a large array costs what it shows. Failures are recorded in the
- * name of `op`.
+ * Host memory is read in place. From a device, the bytes between the first and the last element are
+ * copied at once, so a view of a small part of a large array copies only that part. Failures are
+ * recorded with `op` as the name of the operation.
  */
 #ifndef CFLUX_ELEMENTS_H
 #define CFLUX_ELEMENTS_H
@@ -10,6 +10,7 @@
 #include <cflux/backend.h>
 #include "context.h"
 
+/* A backend without `read` works in host memory. */
 static inline bool fxi_on_host(const fx_array *x)
 {
     return !x->node->data->buffer->device->backend->read;
@@ -23,7 +24,7 @@ static inline const char *fxi_elements_here(const fx_array *x)
            d->offset * (int64_t)fx_dtype_size((fx_dtype)x->node->dtype);
 }
 
-/* The elements in host memory, in the strides of x's data, until they are closed. */
+/* The elements in host memory, with the strides of x's data. Valid until they are closed. */
 typedef struct fxi_elements {
     const char *at;
     char *copy; /* NULL: x's own memory */
@@ -31,24 +32,24 @@ typedef struct fxi_elements {
 fx_status fxi_elements_open(const char *op, const fx_array *x, fxi_elements *out);
 void fxi_elements_close(fxi_elements *e);
 
-/* One element, `offset` elements after the first, as a number. */
+/* Reads one element, `offset` elements after the first, as a number. */
 fx_status fxi_element_get(const char *op, const fx_array *x, int64_t offset, double *out);
-/* All elements, converted, densely into host memory. */
+/* Copies all elements, converted to dtype, densely into host memory. */
 fx_status fxi_elements_copy(const char *op, const fx_array *x, fx_dtype dtype, void *dst);
-/* Takes some of an array's bytes. */
+/* Receives a piece of an array's bytes; a failure ends the walk. */
 typedef fx_status (*fxi_piece_fn)(const void *data, size_t bytes, void *user);
-/* All elements, densely, in pieces that follow each other: the array's own memory where it is dense
- * on the host, else copies. Stops at the first piece that is refused. */
+/* Passes all elements on, densely, in consecutive pieces: the array's own memory if it is dense on
+ * the host, otherwise copies. Stops at the first piece that `take` refuses. */
 fx_status fxi_elements_pieces(const char *op, const fx_array *x, fxi_piece_fn take, void *user);
-/* All elements, converted, densely into a buffer of any device. */
+/* Copies all elements, converted to dtype, densely into a buffer of any device. */
 fx_status fxi_elements_move(const char *op, const fx_array *x, fx_dtype dtype, fxi_buffer *to);
 
-/* The elements of an evaluated node in new memory of a device; NULL: *status says why (recorded).
- */
+/* Copies the elements of an evaluated node into new memory of a device. NULL: failed, *status says
+ * why (recorded). */
 fxi_data *fxi_moved(const char *op, fxi_node *n, fx_device *device, fx_status *status);
 
-/* May single elements be read one by one? Warns once, or is an error, on a device
- * (fx_allowscalar). */
+/* May the program read single elements? On a device with its own memory this warns once, or is an
+ * error (fx_allowscalar). */
 bool fxi_scalar_allowed(const char *op, const fx_array *x);
 
 #endif

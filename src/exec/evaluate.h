@@ -4,23 +4,23 @@
 
 #include "context.h"
 
-/* Evaluates nodes of this thread in one plan. */
+/* Evaluates nodes of this thread in one plan, or one for each device. */
 fx_status fxi_evaluate(fxi_context *c, int n, fxi_node *const *nodes);
-/* The same through a handle. */
+/* Evaluates the value of a handle; FX_OK if it is evaluated already. */
 fx_status fxi_evaluate_array(fx_array *x);
-/* Replaces the values of n handles: evaluates the new values, promises (fx_want, fx_set, fx_stage),
- * the guard and, if sinks, pending results that read what is replaced, in one plan; then each
- * handle holds its new value. A guard (0-d Bool) that turns out false gives FX_STATUS_NONFINITE:
- * the caller's values must then be the old ones. On error nothing changes and staged state is
- * dropped. */
+/* Replaces the values of n handles. One plan evaluates the new values, the promises (fx_want,
+ * fx_set, fx_stage), the guard and, if `sinks`, pending results that read what is replaced; then
+ * each handle gets its new value. If the guard (0-d Bool) is false, the status is
+ * FX_STATUS_NONFINITE; the caller must have chosen the old values by the same guard. On error
+ * nothing changes and staged state is dropped. */
 fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, fx_array *guard,
                      bool sinks);
-/* Memory is out: see fxi_evaluator. */
+/* Frees caches after an allocation on `device` has failed: see fxi_evaluator. */
 fx_status fxi_make_room(fx_device *device);
-/* Frees what a thread's evaluator keeps. */
+/* Frees the memory that the evaluator of a thread keeps. */
 void fxi_scratch_free(fxi_context *c);
-/* Frees everything that is kept for speed: the calling thread's scratch and cached memory, all
- * cached plans. For tests that count allocations. */
+/* Frees all caches: the scratch and cached memory of the calling thread, and all plans. For tests
+ * that count allocations. */
 void fxi_drain(void);
 
 #endif

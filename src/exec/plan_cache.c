@@ -1,7 +1,10 @@
-/* plan_cache.c: plans by key. A hash finds the bucket, the whole key decides. The least recently
- * used plan goes when there are too many or they take too much memory. With FX_TRACE=plan,miss
- * every new plan is reported, and in what the graph differs from the most recent one of as many
- * nodes.
+/* plan_cache.c: keeps the plans of this process, so that a graph is planned once and a training
+ * loop only runs.
+ *
+ * The hash finds the bucket; the whole key is compared, so equal hashes never give a wrong plan. If
+ * there are too many plans, or they take too much memory, the least recently used one is evicted.
+ * With FX_TRACE=plan,miss every new plan is reported, with the first difference to the latest plan
+ * of a graph with as many nodes.
  */
 #include "counters.h"
 #include "planning.h"
@@ -10,11 +13,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The newest FEWEST plans stay, however large: a program that alternates between a few large graphs
- * does not plan each of them anew. */
+/* The FEWEST latest plans stay, however large: a program that alternates between a few large graphs
+ * must not plan each of them again. MAX_PLANS bounds programs whose sizes never repeat. */
 enum { BUCKETS = 1024, MAX_PLANS = 512, FEWEST = 8 };
+/* Bytes. Plans of a small program are all kept. */
 static const int64_t MAX_BYTES = (int64_t)32 << 20;
 
+/* One lock for all threads. It is held for a lookup or an insertion, never while a plan is built.
+ * Plans are linked by bucket, and by the order of their last use. */
 static struct {
     fxi_mutex lock;
     fxi_plan *bucket[BUCKETS];
@@ -25,6 +31,7 @@ static struct {
 
 /* ---- trace ----------------------------------------------------------------------------------- */
 
+/* Writes operation, type and sizes of a node's record; graph.h describes the words. */
 static void record_text(const uint64_t *w, char *text, size_t capacity)
 {
     const int op = (int)(w[0] & 255), ndim = (int)(w[0] >> 16 & 255), nin = (int)(w[0] >> 32);
@@ -37,8 +44,9 @@ static void record_text(const uint64_t *w, char *text, size_t capacity)
 
 enum { MISS_TEXT = 512 };
 
-/* Writes in which node the graph first differs from the newest plan of as many nodes. It is said
- * when the cache is no longer locked: a message hook may evaluate. */
+/* Writes the first node in which the graph differs from the latest plan with as many nodes. It only
+ * writes the text: the message is sent after the cache is unlocked, because a message hook may
+ * evaluate. */
 static void explain_miss(const fxi_graph *g, char text[MISS_TEXT])
 {
     const fxi_plan *p = cache.newest;
@@ -49,6 +57,8 @@ static void explain_miss(const fxi_graph *g, char text[MISS_TEXT])
         return;
     }
     for (int32_t i = 0; i < g->n; i++) {
+        /* A record ends where the next one starts; the last one ends before the outputs and the
+         * word of the device. */
         const uint32_t a = g->record[i],
                        a1 = i + 1 < g->n ? g->record[i + 1] : g->nkey - (uint32_t)g->noutputs - 1;
         const uint32_t b = p->record[i],
@@ -58,6 +68,7 @@ static void explain_miss(const fxi_graph *g, char text[MISS_TEXT])
         char now[160], before[160];
         record_text(g->key + a, now, sizeof now);
         record_text(p->key + b, before, sizeof before);
+        /* Equal texts: the difference is in words that the text leaves out. */
         if (strcmp(now, before) == 0)
             snprintf(text, MISS_TEXT,
                      "plan miss: node %d of %d (%s) differs in its attributes, inputs or layout",
@@ -74,6 +85,7 @@ static void explain_miss(const fxi_graph *g, char text[MISS_TEXT])
 
 /* ---- the cache ------------------------------------------------------------------------------- */
 
+/* The list of plans by their last use, most recent first. */
 static void unlink_use(fxi_plan *p)
 {
     if (p->newer)
@@ -97,6 +109,8 @@ static void link_newest(fxi_plan *p)
         cache.oldest = p;
 }
 
+/* Removes a plan from the cache. Runs that use it keep their references, so it is freed when the
+ * last of them ends. */
 static void evict(fxi_plan *p)
 {
     fxi_plan **at = &cache.bucket[p->hash % BUCKETS];
@@ -109,6 +123,7 @@ static void evict(fxi_plan *p)
     fxi_plan_release(p);
 }
 
+/* Finds the plan of a graph and makes it the most recently used one. The cache must be locked. */
 static fxi_plan *find(const fxi_graph *g)
 {
     fxi_plan *p = cache.bucket[g->hash % BUCKETS];
@@ -122,14 +137,15 @@ static fxi_plan *find(const fxi_graph *g)
     return p;
 }
 
-/* The most bytes of plans: a quarter of the most array memory that was ever live, if that is more
- * than MAX_BYTES. */
+/* The most bytes of plans: MAX_BYTES, or a quarter of the most array memory that was ever live, so
+ * that the cache stays small beside the program's data. */
 static int64_t most_bytes(void)
 {
     const int64_t quarter = __atomic_load_n(&fxi_counters.peak_bytes, __ATOMIC_RELAXED) / 4;
     return quarter > MAX_BYTES ? quarter : MAX_BYTES;
 }
 
+/* Adds a plan and evicts others until it fits. The cache must be locked. */
 static void insert(fxi_plan *p)
 {
     while (cache.count >= MAX_PLANS ||
@@ -150,6 +166,8 @@ fx_status fxi_plan_of(const fxi_graph *g, fxi_plan **out_plan)
     char miss[MISS_TEXT] = "";
     fxi_mutex_lock(&cache.lock);
     fxi_plan *p = find(g);
+    /* The reference is taken under the lock; without it another thread could evict and free the
+     * plan. */
     if (p)
         __atomic_fetch_add(&p->refs, 1, __ATOMIC_RELAXED);
     else if (fxi_traced("miss"))
@@ -162,6 +180,8 @@ fx_status fxi_plan_of(const fxi_graph *g, fxi_plan **out_plan)
         *out_plan = p;
         return FX_OK;
     }
+    /* Planned without the lock: a backend may compile for seconds, and other threads must find
+     * their plans meanwhile. */
     const fx_status status = fxi_plan_new(g, out_plan);
     if (status != FX_OK)
         return status;
@@ -174,7 +194,8 @@ fx_status fxi_plan_of(const fxi_graph *g, fxi_plan **out_plan)
                    (int)p->nnodes, (int)p->nsteps, (long long)p->arena_bytes,
                    (long long)fxi_plan_work_bytes(p), (int)p->donations, (int)p->donations_denied);
     fxi_mutex_lock(&cache.lock);
-    if (!find(g)) /* another thread may have been first */
+    if (!find(g)) /* another thread may have built the same plan meanwhile; then both are correct
+                     and one is cached */
         insert(p);
     fxi_mutex_unlock(&cache.lock);
     return FX_OK;
@@ -200,6 +221,7 @@ void fxi_plans_reclaim_idle(void)
 {
     uint64_t evicted = 0;
     fxi_mutex_lock(&cache.lock);
+    /* Evicting a plan in use would free no memory now. */
     for (fxi_plan *p = cache.oldest, *newer; p; p = newer) {
         newer = p->newer;
         if (__atomic_load_n(&p->refs, __ATOMIC_ACQUIRE) > 1)
@@ -211,6 +233,7 @@ void fxi_plans_reclaim_idle(void)
     fxi_count(&fxi_counters.plans_evicted, evicted);
 }
 
+/* So that leak checkers see no plan at the end of a process. */
 __attribute__((destructor)) static void drop_at_exit(void)
 {
     fxi_plans_reclaim();

@@ -1,10 +1,14 @@
-/* plan_mode.c: what the planner is told: of the backend, and by environment variables or a test. */
+/* plan_mode.c: fills in the planner's table for a backend and the mode of the process, which
+ * environment variables or a test set.
+ */
 #include "backends.h"
 #include "planning.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* The variable is read once, because getenv is not safe while another thread calls setenv. `asked`
+ * is released after `trace`, so a thread that sees it also sees the text. */
 bool fxi_traced(const char *what)
 {
     static const char *trace;
@@ -17,7 +21,7 @@ bool fxi_traced(const char *what)
     return t && strstr(t, what);
 }
 
-static int eager = -1; /* -1: FX_EAGER has not been read yet */
+static int eager = -1; /* atomic; -1: FX_EAGER has not been read yet */
 static bool checked =
 #ifdef CFLUX_DEBUG_CHECKS
     true;
@@ -36,11 +40,13 @@ bool fxi_eager(void)
     return e;
 }
 
+/* Takes precedence over the environment. */
 void fxi_eager_set(bool wanted)
 {
     __atomic_store_n(&eager, wanted, __ATOMIC_RELAXED);
 }
 
+/* Tests switch the check on in builds that do not check by default. */
 bool fxi_plans_checked(void)
 {
     return __atomic_load_n(&checked, __ATOMIC_RELAXED);
@@ -51,7 +57,7 @@ void fxi_plans_checked_set(bool wanted)
     __atomic_store_n(&checked, wanted, __ATOMIC_RELAXED);
 }
 
-/* With FX_TRACE=donation. */
+/* Reports a denied donation, with FX_TRACE=donation. */
 static void trace_denied(const fxi_node *n, const char *why)
 {
     char t[FXI_SHAPE_TEXT];
@@ -67,7 +73,8 @@ fx_status fxi_graph_of(fxi_context *c, fxi_graph *g, int n, const fxi_root *root
     return fxi_graph_build(c, g, n, roots);
 }
 
-/* By the table that the device has then: it has another one in the child of a fork. */
+/* Uses the device's table at the time of release, not the one at the time of planning: the child of
+ * a fork gets another table. */
 static void release_step(fx_device *device, fx_step *step)
 {
     device->backend->release(device, step);
@@ -82,6 +89,7 @@ fx_status fxi_plan_new(const fxi_graph *g, fxi_plan **out_plan)
 {
     const fx_backend *backend = g->device->backend;
     const bool fuses = backend->fuses && !g->eager;
+    /* 0: the device names no limit. */
     const int32_t buffers = g->device->info.buffers;
     const fxi_planner how = {.views = backend->views,
                              .fuses = fuses,

@@ -1,5 +1,6 @@
-/* precision.c: how exact products of Float32 have to be. Graphs are evaluated with what is set
- * then; it is part of the key of plans that have products.
+/* precision.c: the precision of Float32 products, set by the program or by FX_MATMUL_PRECISION. A
+ * graph is evaluated with the precision that is set at that time. The precision is part of the key
+ * of plans with products.
  */
 #include "error.h"
 #include "planning.h"
@@ -15,7 +16,7 @@ enum { NAMES = sizeof names / sizeof names[0] };
 
 static int chosen = -1; /* atomic; −1: FX_MATMUL_PRECISION has not been read yet */
 
-/* NAMES: the variable has another value. */
+/* The index of the name in `text`; NAMES if it is another word. */
 static int from_environment(const char *text)
 {
     int k = 0;
@@ -29,9 +30,11 @@ fx_precision fx_matmul_precision(void)
     int now = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
     if (now >= 0)
         return (fx_precision)now;
+    /* Read on first use, so a program can set the variable at its start. */
     const char *text = getenv("FX_MATMUL_PRECISION");
     const int found = from_environment(text), wish = found < NAMES ? found : FX_PRECISION_HIGHEST;
-    /* Unless somebody has chosen meanwhile. */
+    /* A choice that the program has made in another thread meanwhile has precedence over the
+     * environment. */
     if (!__atomic_compare_exchange_n(&chosen, &now, wish, false, __ATOMIC_RELAXED,
                                      __ATOMIC_RELAXED))
         return (fx_precision)now;

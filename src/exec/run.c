@@ -1,7 +1,8 @@
-/* run.c: evaluation: graph → plan → bind → run → results.
+/* run.c: evaluates pending arrays: builds their graph, gets its plan, allocates memory, runs the
+ * steps and hands over the results.
  *
- * Results are handed to their nodes only after the last step has run. So a failed evaluation leaves
- * every array as it was, except the values that a step was replacing in place: those are lost.
+ * Nodes get their results only after the last step has run. So a failed evaluation leaves every
+ * array as it was, except values that a step was replacing in place: those are lost.
  */
 #include "counters.h"
 #include "elements.h"
@@ -12,6 +13,8 @@
 #include <string.h>
 
 /* The backend has recorded why; one that forgot still gives an error. */
+/* Records the failure of a kernel under the name of its operation. A backend's message may start
+ * with that name; it is then not repeated. */
 static fx_status kernel_failed(const fx_step *s, fx_status status)
 {
     if (fx_error_status() != FX_OK)
@@ -20,7 +23,8 @@ static fx_status kernel_failed(const fx_step *s, fx_status status)
                    status == FX_STATUS_MEMORY ? "no memory" : "the kernel failed");
 }
 
-/* Step i failed: values that were being replaced in place until then are lost. */
+/* Marks values as lost that steps up to i were replacing in place: a kernel may have written part
+ * of them. */
 static void spoil(const fxi_binding *b, int32_t i)
 {
     const fxi_plan *p = b->plan;
@@ -31,6 +35,8 @@ static void spoil(const fxi_binding *b, int32_t i)
     }
 }
 
+/* Some steps run on the host although the device has its own memory (custom operations);
+ * fxi_run_away copies their operands. */
 static fx_status run_step(const fxi_binding *b, const fx_step *s, fx_run *run)
 {
     fx_device *device = b->plan->device;
@@ -39,7 +45,8 @@ static fx_status run_step(const fxi_binding *b, const fx_step *s, fx_run *run)
                                     : device->backend->run(device, s, b->in, out, run);
 }
 
-/* Literals and streams go where the device's kernels can read them, all at once. */
+/* Writes literals and streams to the device's memory in one transfer, as each transfer has a fixed
+ * cost. */
 static fx_status write_slots(const fxi_binding *b)
 {
     const fxi_plan *p = b->plan;
@@ -49,7 +56,7 @@ static fx_status write_slots(const fxi_binding *b)
                                            b->constants, (size_t)p->slots_bytes);
 }
 
-/* Seeds and counters, in the memory of the device; NULL: the plan has none. */
+/* The streams of the run, in the memory that kernels read; NULL: the plan has none. */
 static const uint64_t (*streams_of(const fxi_binding *b))[2]
 {
     const fxi_plan *p = b->plan;
@@ -58,17 +65,19 @@ static const uint64_t (*streams_of(const fxi_binding *b))[2]
     return p->nstreams ? at : NULL;
 }
 
-/* Step i failed; -1: none has begun. */
+/* Records that step i failed; -1: no step has begun. */
 static fx_status failed_at(const fxi_binding *b, int32_t i, fx_status status)
 {
     spoil(b, i);
     return kernel_failed(&b->plan->steps[i < 0 ? 0 : i], status);
 }
 
-/* The whole plan in one call; every step may have begun unless the backend says otherwise. */
+/* Runs the whole plan in one call. A backend that does not say which step failed may have begun all
+ * of them, so all values replaced in place are lost. */
 static fx_status run_whole(const fxi_binding *b, fx_run *run)
 {
     const fxi_plan *p = b->plan;
+    /* A backend that knows the failed step overwrites this number. */
     int32_t step = p->nsteps - 1;
     const fx_status status =
         p->device->backend->plan_run(p->device, &p->whole, b->base, run, &step);
@@ -82,6 +91,7 @@ static fx_status run_steps(const fxi_binding *b, fx_run *run)
         const fx_step *s = &p->steps[i];
         for (int k = 0; k < s->nin; k++)
             b->in[k] = fx_step_input_at(s, k, b->base);
+        /* Work space is part of the arena, so its address differs from step to step. */
         run->work = s->work_bytes > 0 ? b->base[s->work_value] : NULL;
         const fx_more_outputs *more = fx_step_more(s);
         for (int k = 0; k < more->n; k++)
@@ -104,8 +114,12 @@ static fx_status run_plan(const fxi_binding *b)
         status = p->plan_release ? run_whole(b, &run) : run_steps(b, &run);
     if (status != FX_OK)
         return status;
+    /* Asks a backend that collects commands to start them now, while the host builds the next
+     * graph. */
     if (p->device->backend->submit)
         p->device->backend->submit(p->device);
+    /* Only runs that completed are counted, with the figures that account.c found when the plan was
+     * built. */
     fxi_count(&fxi_counters.steps_run, (uint64_t)p->nsteps);
     fxi_count(&fxi_counters.fused_steps, (uint64_t)p->fused_steps);
     fxi_count(&fxi_counters.bytes_moved, p->bytes_moved);
@@ -116,8 +130,8 @@ static fx_status run_plan(const fxi_binding *b)
     return FX_OK;
 }
 
-/* Nodes of the graph that get no value of their own have served their purpose: they do not count as
- * results that nothing consumed when the nodes computed from them are freed. */
+/* Gives the results to their nodes. All other nodes of the graph are marked as used: they are
+ * intermediate results, not forgotten ones that nothing consumed. */
 static void hand_over(fxi_binding *b, const fxi_graph *g)
 {
     const fxi_plan *p = b->plan;
@@ -133,10 +147,11 @@ static void hand_over(fxi_binding *b, const fxi_graph *g)
     }
 }
 
-/* The plan of the graph that has been built. */
+/* Runs the graph that has been built in s->graph. */
 static fx_status run_graph(fxi_scratch *s)
 {
     fxi_graph *g = &s->graph;
+    /* All roots have values already. */
     if (g->noutputs == 0)
         return FX_OK;
     fxi_plan *plan;
@@ -146,6 +161,8 @@ static fx_status run_graph(fxi_scratch *s)
     fxi_binding b = {.plan = plan};
     status = fxi_binding_reserve(&b, s, g);
     if (status == FX_OK) {
+        /* A custom operation calls the program back during the run; `running` refuses an evaluation
+         * there, which would overwrite s->graph. */
         s->running = true;
         fxi_bind_values(&b);
         status = run_plan(&b);
@@ -160,8 +177,9 @@ static fx_status run_graph(fxi_scratch *s)
 
 static fx_status build_graph(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots);
 
-/* A pending move: its input is computed on its own device, then copied. What the input needs from
- * other devices is moved before: it may be computed elsewhere than in the graph that found it. */
+/* Evaluates a pending move: computes its input on the input's device, then copies it. Moves that
+ * the input needs are evaluated first, by build_graph, because the input may be computed on another
+ * device than the graph that needs it. */
 static fx_status settle_transfer(fxi_context *c, fxi_scratch *s, fxi_node *n)
 {
     const fxi_root source = {n->in[0], NULL};
@@ -172,12 +190,13 @@ static fx_status settle_transfer(fxi_context *c, fxi_scratch *s, fxi_node *n)
     if (data)
         fxi_node_settle(n, data);
     if (data && n->attr.transfer
-                    .unasked) /* added by the evaluation: it belongs to no device, as its input */
+                    .unasked) /* added by the evaluation: like its input, it belongs to no device */
         n->device = NULL;
     return status;
 }
 
-/* Builds the graph of roots, settling moves from other devices that it needs. */
+/* Builds the graph of roots. Each pending move that it meets is evaluated, and the graph is built
+ * again: a plan has steps of one device only. */
 static fx_status build_graph(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots)
 {
     fx_status status = fxi_graph_of(c, &s->graph, n, roots);
@@ -190,13 +209,14 @@ static fx_status build_graph(fxi_context *c, fxi_scratch *s, int n, const fxi_ro
     return status;
 }
 
-/* One plan over roots on one device. */
+/* Evaluates roots on one device in one plan. */
 static fx_status run_roots(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots)
 {
     const fx_status status = build_graph(c, s, n, roots);
     return status == FX_OK ? run_graph(s) : status;
 }
 
+/* A root without a device (made of literals alone) fits any device. */
 static bool several_devices(int n, const fxi_root *roots)
 {
     const fx_device *d = NULL;
@@ -209,8 +229,8 @@ static bool several_devices(int n, const fxi_root *roots)
     return false;
 }
 
-/* Evaluates roots, device by device. Moves between them come first: a plan may replace values in
- * place that the others were computed from. */
+/* Moves between devices are evaluated first, for all roots: the plan of one device may replace
+ * values in place from which the moves to another device are computed. */
 fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots)
 {
     fxi_scratch *s = fxi_scratch_of(c);
@@ -226,7 +246,8 @@ fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots)
     for (int done = 0; done < n && status == FX_OK;) {
         fx_device *d = roots[done].node->device;
         int m = done;
-        for (int i = done; i < n; i++) { /* those on this device, or on none, come next */
+        /* Roots on this device, or on none, move to the front of the rest. */
+        for (int i = done; i < n; i++) {
             fx_device *own = roots[i].node->device;
             if (own && d && own != d)
                 continue;
@@ -239,17 +260,21 @@ fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots)
         done = m;
     }
     c->busy = nested;
+    /* Collective operations are chained so that all processes call them in one order; an evaluated
+     * one orders nothing any more. */
     if (c->collective && c->collective->data) {
         fxi_node_release(c->collective);
         c->collective = NULL;
     }
     fxi_count_nodes_here();
+    /* The count of pending nodes that makes a thread evaluate by itself starts again. */
     c->created = 0;
     if (!c->unwatched)
         fxi_scope_watch(c, 1);
     return status;
 }
 
+/* The list belongs to the thread's scratch and is written anew by each evaluation. */
 bool fxi_root_push(fxi_scratch *s, int32_t *n, fxi_node *node, fxi_node *donor)
 {
     if (!fxi_grow(&s->roots, &s->root_capacity, *n + 1, sizeof *s->roots))
@@ -279,6 +304,7 @@ fx_status fxi_evaluate_array(fx_array *x)
 {
     if (x->status != FX_OK)
         return fxi_array_check("eval", x);
+    /* A value can be evaluated and still not be readable. */
     if (x->node->data) {
         if (fxi_node_given_up("eval", x->node))
             return FX_STATUS_STATE;

@@ -1,4 +1,5 @@
-/* run.h: what the files of this folder share: a thread's evaluator and one run of a plan. Internal.
+/* run.h: what the files of this folder share: the evaluator of a thread (fxi_scratch) and one run
+ * of a plan (fxi_binding). Internal.
  */
 #ifndef CFLUX_RUN_H
 #define CFLUX_RUN_H
@@ -6,70 +7,76 @@
 #include "evaluate.h"
 #include "planning.h"
 
+/* Memory that a thread keeps between evaluations. A steady training loop then allocates nothing to
+ * build its graph or to run its plan. */
 typedef struct fxi_scratch {
     fxi_graph graph;
     fxi_root *roots;
     int32_t root_capacity;
-    fxi_buffer **arenas; /* work space that no run uses: at most one a device, kept for the next */
+    fxi_buffer **arenas; /* arenas that no run uses: at most one a device */
     int32_t narenas, arena_capacity;
-    bool running;             /* the steps of a plan are running */
-    const fxi_node **foreign; /* values of other threads that an update replaces, sorted */
+    bool running;             /* the steps of a plan are running; evaluating now is an error */
+    const fxi_node **foreign; /* values of other threads to be replaced, by address */
     int32_t nforeign, foreign_capacity;
-    uint64_t oldest; /* values that the update replaces are this old at most; 0: unknown */
+    uint64_t oldest; /* least `seq` of the values to be replaced; 0: unknown */
 } fxi_scratch;
 
-/* What one run brings along. */
+/* The memory and numbers of one run of a plan. */
 typedef struct fxi_binding {
     const fxi_plan *plan;
-    fxi_buffer *arena;      /* work space; NULL: the plan needs none */
+    fxi_buffer *arena;      /* the arena; NULL: the plan needs none */
     fxi_buffer **buffers;   /* output buffers */
-    fxi_data **datas;       /* per output */
-    void **base;            /* per value */
+    fxi_data **datas;       /* per output of the plan */
+    void **base;            /* per value of the plan: its address */
     const void **in;        /* operand pointers of one step */
     void **out;             /* output pointers of a foreach step */
-    uint64_t *constants;    /* per slot, in its type */
-    uint64_t (*streams)[2]; /* behind them */
+    uint64_t *constants;    /* per slot: the literal, in the type of the slot */
+    uint64_t (*streams)[2]; /* seeds and counters, in the same block as the constants */
     fxi_node **leaves;
 } fxi_binding;
 
-/* The calling thread's evaluator, made on first use. NULL: no memory (recorded). */
+/* The evaluator of the calling thread, created on first use. NULL: the allocation failed
+ * (recorded). */
 fxi_scratch *fxi_scratch_of(fxi_context *c);
 
-/* The work space that is kept for a device, still owned by the scratch; NULL: none. */
+/* The arena that is kept for a device, still owned by the scratch; NULL: none. */
 fxi_buffer *fxi_arena_kept(const fxi_scratch *s, const fx_device *device);
-/* At least `bytes` of work space on a device, now the caller's: the one that is kept if it is large
- * enough, else a new one in its stead. NULL: no memory. */
+/* An arena of at least `bytes` on a device, owned by the caller: the kept one if it is large
+ * enough, else a new one that replaces it. NULL: the allocation failed. */
 fxi_buffer *fxi_arena_take(fxi_scratch *s, fx_device *device, int64_t bytes);
-/* Keeps it for the next run on its device, or frees it if there is no memory for the list. */
+/* Keeps an arena for the next run on its device, or frees it if the list cannot grow. */
 void fxi_arena_keep(fxi_scratch *s, fxi_buffer *arena);
 
 /* ---- bind.c ---------------------------------------------------------------------------------- */
-/* Allocates all that a run needs, and binds the graph's leaves, literals and random streams to the
- * plan's numbering. If memory is out, it makes room and tries once more. Recorded on failure. */
+/* Allocates all memory that a run needs, and puts the graph's leaves, literals and random streams
+ * into the plan's numbering. If an allocation fails, it frees caches and tries once more. Failures
+ * are recorded. */
 fx_status fxi_binding_reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g);
-/* The address of each value of the plan. */
+/* Fills in the address of each value of the plan. */
 void fxi_bind_values(fxi_binding *b);
-/* Frees what the run allocated; the work space goes back to the scratch. */
+/* Frees what the run allocated; the arena returns to the scratch. */
 void fxi_binding_free(fxi_binding *b, fxi_scratch *s);
 
 /* ---- run.c ----------------------------------------------------------------------------------- */
-/* Adds a result to the scratch's list of n roots; false if memory is out. */
+/* Adds a result to the list of n roots; false if the allocation fails. */
 bool fxi_root_push(fxi_scratch *s, int32_t *n, fxi_node *node, fxi_node *donor);
-/* Records that memory for the list of roots is out. */
+/* Records that the list of roots could not grow. */
 fx_status fxi_no_roots(void);
-/* Evaluates roots, device by device; reorders them. */
+/* Evaluates roots, one plan for each device. Changes their order. */
 fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots);
 
 /* ---- sinks.c --------------------------------------------------------------------------------- */
-/* What a pending result reads, the worst of it: nothing of this, a value that is about to be
- * replaced, or a value that an earlier update has replaced, so that it cannot be computed. */
+/* What a pending result reads. Of several answers the worst counts: nothing that matters here; a
+ * value that is about to be replaced; or a value that an earlier update has replaced, so that the
+ * result cannot be computed any more. */
 enum { FXI_READS_NEITHER, FXI_READS_REPLACED, FXI_READS_LOST };
-/* The answer for the pending graph behind n; c->mark is that of this question. */
+/* The answer for the pending graph behind n. The caller must have advanced c->mark for this
+ * question. */
 uint32_t fxi_what_it_reads(fxi_context *c, fxi_scratch *s, fxi_node *n);
-/* Adds the pending results that nothing consumed and that read what an update replaces: the values
- * of the handles and staged state. False if memory is out. */
+/* Adds pending results that nothing has consumed and that read a value which an update replaces:
+ * the values of the handles and staged state. False if an allocation fails. */
 bool fxi_sinks_push(fxi_context *c, fxi_scratch *s, int32_t *m, int n, fx_array *const *handles);
-/* No update replaces values older than `oldest` from now on, 0: any may be replaced. */
+/* Promises that no update replaces values older than `oldest` from now on; 0: no promise. */
 void fxi_keep_calm(fxi_context *c, uint64_t oldest);
 
 #endif

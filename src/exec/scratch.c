@@ -1,5 +1,6 @@
-/* scratch.c: the memory that a thread keeps between evaluations, and how it is reclaimed when an
- * allocation fails. */
+/* scratch.c: the memory that a thread keeps between evaluations, and the functions that free caches
+ * when an allocation fails or the program asks for it.
+ */
 #include "counters.h"
 #include "evaluate.h"
 #include "pool.h"
@@ -7,6 +8,7 @@
 
 #include <cflux/device.h>
 
+/* Allocated on first use: threads that never evaluate have none. */
 fxi_scratch *fxi_scratch_of(fxi_context *c)
 {
     if (!c->scratch) {
@@ -19,6 +21,7 @@ fxi_scratch *fxi_scratch_of(fxi_context *c)
 
 /* ---- work space ------------------------------------------------------------------------------ */
 
+/* A linear search: a process has few devices. */
 static int32_t arena_index(const fxi_scratch *s, const fx_device *device)
 {
     for (int32_t i = 0; i < s->narenas; i++)
@@ -33,6 +36,8 @@ fxi_buffer *fxi_arena_kept(const fxi_scratch *s, const fx_device *device)
     return i < 0 ? NULL : s->arenas[i];
 }
 
+/* A kept arena that is too small is freed before the larger one is allocated, so both never exist
+ * at once. */
 fxi_buffer *fxi_arena_take(fxi_scratch *s, fx_device *device, int64_t bytes)
 {
     const int32_t i = arena_index(s, device);
@@ -46,6 +51,7 @@ fxi_buffer *fxi_arena_take(fxi_scratch *s, fx_device *device, int64_t bytes)
     return fxi_buffer_new(device, (size_t)bytes);
 }
 
+/* A failure is not an error: the arena is then freed and allocated again later. */
 void fxi_arena_keep(fxi_scratch *s, fxi_buffer *arena)
 {
     if (fxi_grow(&s->arenas, &s->arena_capacity, s->narenas + 1, sizeof *s->arenas))
@@ -54,7 +60,7 @@ void fxi_arena_keep(fxi_scratch *s, fxi_buffer *arena)
         fxi_buffer_release(arena);
 }
 
-/* Frees the work space that is kept for a device; NULL: for all devices. */
+/* Frees the kept arena of a device; NULL: of all devices. */
 static void reclaim_arenas(fxi_scratch *s, const fx_device *device)
 {
     for (int32_t i = s ? s->narenas - 1 : -1; i >= 0; i--)
@@ -80,6 +86,7 @@ void fxi_scratch_free(fxi_context *c)
     c->scratch = NULL;
 }
 
+/* Tests count allocations, so the list of promises is freed too; one that is in use stays. */
 void fxi_drain(void)
 {
     fxi_context *c = fxi_here();
@@ -94,6 +101,9 @@ void fxi_drain(void)
     fxi_memory_reclaim();
 }
 
+/* Caches first, then waits for the device, so that its queue holds no memory either. A failure that
+ * the device reports while the thread waits is the error, not the lack of memory. Plans are freed
+ * last: making them again costs the most. */
 fx_status fxi_make_room(fx_device *device)
 {
     reclaim_arenas(fxi_here()->scratch, device);
@@ -117,6 +127,7 @@ void fx_reclaim_device(fx_device *device)
     device = device ? device : fx_cpu_device();
     reclaim_arenas(fxi_here()->scratch, device);
     fxi_pool_reclaim(device);
+    /* Host memory is cached for each thread, not for each device. */
     if (fxi_device_on_host(device))
         fxi_memory_reclaim();
 }

@@ -1,10 +1,13 @@
-/* sinks.c: pending results that nothing consumed, and which of them an update has to compute first:
- * those that read a value which it replaces.
+/* sinks.c: finds the pending results that an update must compute first: those that nothing has
+ * consumed yet and that read a value which the update replaces. After the update they could not be
+ * computed.
  */
 #include "run.h"
 
 #include <stdlib.h>
 
+/* The order for qsort and bsearch: by address. Pointers are compared as integers, because C defines
+ * no order between objects. */
 static int by_node(const void *a, const void *b)
 {
     const uintptr_t x = (uintptr_t) * (const fxi_node *const *)a;
@@ -12,19 +15,22 @@ static int by_node(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Is n one of the values of other threads that are about to be replaced? */
+/* Will the update replace n, a value of another thread? Marks are stored only in nodes of this
+ * thread, hence the list. */
 static bool foreign_replaced(const fxi_scratch *s, const fxi_node *n)
 {
     return s->nforeign > 0 &&
            bsearch(&n, s->foreign, (size_t)s->nforeign, sizeof *s->foreign, by_node);
 }
 
+/* The id of a node holds its answer during this walk. */
 static void worsen(fxi_node *x, uint32_t answer)
 {
     x->id = answer > x->id ? answer : x->id;
 }
 
-/* The answer for the input `in` of x, where it is known without a walk. */
+/* The answer for the input `in` of x, if it is known without a walk. A calm node reads nothing that
+ * is replaced. */
 static bool known_answer(const fxi_context *c, const fxi_scratch *s, const fxi_node *in,
                          uint32_t *out_answer)
 {
@@ -42,10 +48,11 @@ static bool known_answer(const fxi_context *c, const fxi_scratch *s, const fxi_n
     return true;
 }
 
-/* The answer for the pending graph behind n. Values that are about to be replaced are marked with
- * FXI_READS_REPLACED; answers are kept in the nodes' ids. The walk ends at the worst answer that
- * there can be: where no value of the process is stale, the first replaced value. Iterative, as the
- * graph may be deep. */
+/* Values that are about to be replaced are marked with FXI_READS_REPLACED by the caller. Answers
+ * are kept in the ids of the nodes, so a node shared by many results is visited once. The walk ends
+ * early at the worst possible answer: if no value of the process is stale, that is the first
+ * replaced value. It is iterative, because the graph can be deeper than the stack of a thread. If
+ * an allocation fails, the answer is the safe one: compute the result. */
 uint32_t fxi_what_it_reads(fxi_context *c, fxi_scratch *s, fxi_node *n)
 {
     fxi_graph *g = &s->graph;
@@ -90,14 +97,15 @@ static bool mark_replaced(const fxi_context *c, fxi_scratch *s, fxi_node *n)
         s->oldest = n->seq < s->oldest ? n->seq : s->oldest;
         return true;
     }
-    s->oldest = 0; /* ages are those of one thread */
+    s->oldest = 0; /* the ages of two threads cannot be compared */
     if (!fxi_grow(&s->foreign, &s->foreign_capacity, s->nforeign + 1, sizeof *s->foreign))
         return false;
     s->foreign[s->nforeign++] = n;
     return true;
 }
 
-/* Marks what the update replaces: the handles' values and staged state. */
+/* Marks the values that the update replaces: those of the handles and staged state. `oldest`
+ * becomes the age of the oldest of them. */
 static bool mark_all_replaced(fxi_context *c, fxi_scratch *s, int n, fx_array *const *handles)
 {
     bool ok = true;
@@ -114,9 +122,9 @@ static bool mark_all_replaced(fxi_context *c, fxi_scratch *s, int n, fx_array *c
     return ok;
 }
 
-/* Nodes older than everything that is replaced read none of it, and of what they read nothing is
- * replaced later either, as long as no update replaces something older still: they are calm, and
- * walks stop at them. So the updates of a loop do not look at the whole past each time. */
+/* Nodes older than everything that is replaced cannot read any of it. They stay so until an update
+ * replaces something older. Such nodes are calm, and walks stop at them, so the updates of a loop
+ * do not walk through all pending nodes of the past each time. */
 void fxi_keep_calm(fxi_context *c, uint64_t oldest)
 {
     if (oldest < c->calm_below)
@@ -125,9 +133,8 @@ void fxi_keep_calm(fxi_context *c, uint64_t oldest)
     fxi_sinks_wake(c, oldest);
 }
 
-/* Adds the pending results that nothing consumed and that read what the update replaces: the
- * handles' values and staged state. Not those that cannot be computed any more: an intermediate
- * result that was consumed before its parameters were replaced is an error only when it is read. */
+/* Results that cannot be computed any more are not added: an intermediate result whose parameters
+ * were replaced before is an error only if it is read. */
 bool fxi_sinks_push(fxi_context *c, fxi_scratch *s, int32_t *m, int n, fx_array *const *handles)
 {
     if (!mark_all_replaced(c, s, n, handles))
