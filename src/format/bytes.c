@@ -1,9 +1,9 @@
-/* bytes.c: a file in memory, and a checked reader of it.
+/* bytes.c: maps or reads a file into memory, and reads its bytes with checks.
  *
- * A mapped file costs no memory of its own and no time until its pages are touched. It must not be
- * cut short while arrays of it live (the system would stop the program); files written by cflux are
- * replaced, never changed, so an old file lives on under its last reader. What cannot be mapped (a
- * pipe, some remote file systems) is read.
+ * A mapped file takes no memory of its own, and no time until its pages are touched. Nobody may
+ * truncate it while arrays of it live, because the system would then kill the process. cflux itself
+ * replaces files and never changes them, so an open file stays valid. A file that cannot be mapped
+ * (a pipe, some remote file systems) is read.
  */
 #include "bytes.h"
 #include "file_out.h"
@@ -22,10 +22,10 @@ struct fxi_file {
     void *data;
     size_t size;
     bool mapped;
-    bool counted; /* in `unpacked` */
+    bool counted; /* included in `unpacked` */
 };
 
-static int64_t unpacked; /* bytes of all files in memory (atomic) */
+static int64_t unpacked; /* bytes of all files unpacked into memory (atomic) */
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
@@ -42,7 +42,8 @@ static fx_status cannot_read(const char *op, const char *path, int64_t offset)
                    "%s: offset %lld: cannot read: %s", path, (long long)offset, strerror(error));
 }
 
-/* Reads to the end into memory that grows; the size is known beforehand for files only. */
+/* Reads to the end of the file into growing memory. The size is known in advance only for regular
+ * files, not for pipes. */
 static bool read_all(fxi_file *file, int fd, size_t expected, int64_t *out_at)
 {
     size_t capacity = expected + 1, n = 0;
@@ -132,13 +133,14 @@ void fxi_file_release(fxi_file *file)
 
 /* ---- files in memory ------------------------------------------------------------------------- */
 
-/* May so many bytes be allocated, `unpacked` included? Linux promises more memory than there is and
- * later ends the process that uses it, so large sizes are compared with what is free. */
+/* Checks that `bytes` more can be allocated, `unpacked` included. Linux grants allocations beyond
+ * free memory and kills the process later when it writes to them, so large sizes are compared with
+ * the free memory first. */
 static fx_status check_room(const char *op, const char *path, int64_t bytes, int64_t all)
 {
     enum { SMALL = 64 << 20, MIB_SHIFT = 20 };
     if (all >> MIB_SHIFT == (all - bytes) >> MIB_SHIFT)
-        return FX_OK; /* asking the system takes longer than unpacking a small array */
+        return FX_OK; /* for a small array the query would take longer than the unpacking */
     const fx_memory m = fx_memory_status(NULL);
     if (m.limit > 0 && all > m.limit - m.live)
         return fx_fail(FX_STATUS_MEMORY, op,

@@ -1,9 +1,9 @@
 /* bytes.h: a file in memory, and a checked reader of it. Internal.
  *
- * Every format reads through this: what a file says about itself is compared with the bytes that
- * are there before anything is allocated or touched, and the first thing that does not fit is
- * recorded with format, path and offset. After that every read gives zeros, so that a reader may
- * look at `status` once in a while instead of after every call.
+ * Every file format reads through these functions. Sizes stated in a file are compared with the
+ * available bytes before anything is allocated or touched. The first mismatch is recorded with
+ * format, path and offset; after it every read returns zeros, so a reader may check `status`
+ * occasionally instead of after every call.
  */
 #ifndef CFLUX_BYTES_H
 #define CFLUX_BYTES_H
@@ -12,14 +12,16 @@
 
 enum { FXI_IO_MAX_DEPTH = 64, FXI_IO_MAX_ARRAYS = 1000000 };
 
-/* A whole file, mapped, or read where it cannot be mapped. Arrays that lie in it each hold a
+/* A whole file, mapped, or read if it cannot be mapped. Each array whose elements are in it holds a
  * reference. */
 typedef struct fxi_file fxi_file;
-/* A failure is recorded under op: FX_STATUS_IO or FX_STATUS_MEMORY, and *out_file is NULL. */
+/* Opens a file. A failure is recorded under op (FX_STATUS_IO or FX_STATUS_MEMORY) and sets
+ * *out_file to NULL. */
 fx_status fxi_file_map(const char *op, const char *path, fxi_file **out_file);
-/* `size` bytes of memory to be filled in by the caller, as a file, *out_data its first byte. With
- * what else is unpacked and live they must fit the limit of the CPU device (fx_set_memory_limit);
- * without a limit they must be free. NULL: FX_STATUS_MEMORY is recorded under op. */
+/* A file object of `size` bytes that the caller fills in, starting at *out_data. Its size, with
+ * everything else unpacked or live, must fit the limit of the CPU device (fx_set_memory_limit);
+ * without a limit, the free memory. NULL if it does not fit: FX_STATUS_MEMORY is recorded under op.
+ */
 fxi_file *fxi_file_in_memory(const char *op, const char *path, size_t size,
                              unsigned char **out_data);
 void fxi_file_release(fxi_file *file); /* NULL is allowed */
@@ -27,32 +29,32 @@ void fxi_file_release(fxi_file *file); /* NULL is allowed */
 typedef struct fxi_bytes {
     const unsigned char *data;
     size_t size, at;
-    size_t origin; /* where data begins in the file */
+    size_t origin; /* offset of `data` in the file */
     fxi_file *file;
     const char *op, *format, *path; /* for messages: "load: m.npz: npz: offset 12: …" */
     fx_status status;
-    bool quiet; /* what does not fit is not recorded, only `status` says it */
+    bool quiet; /* true: failures set only `status` and are not recorded */
 } fxi_bytes;
 
 fxi_bytes fxi_file_bytes(fxi_file *file, const char *op, const char *path);
 
-/* Records FX_STATUS_FORMAT at an offset of these bytes, the first time; returns the status. */
+/* Records FX_STATUS_FORMAT at an offset of these bytes, the first time only; returns the status. */
 fx_status fxi_bytes_fail(fxi_bytes *b, size_t at, const char *format, ...) FXI_PRINTF(3, 4);
 static inline size_t fxi_bytes_left(const fxi_bytes *b)
 {
     return b->size - b->at;
 }
-/* The next n bytes, which lie in the file; NULL, recorded, when there are fewer. `what` names them.
+/* Returns the next n bytes, in place, and moves behind them; NULL (recorded) if fewer are left.
+ * `what` names them in messages.
  */
 const unsigned char *fxi_bytes_take(fxi_bytes *b, size_t n, const char *what);
-/* A little-endian number of 1 to 8 bytes; 0 when they are not there. */
+/* Reads a little-endian number of 1 to 8 bytes; 0 if they are missing. */
 uint64_t fxi_bytes_number(fxi_bytes *b, int n, const char *what);
-/* The bytes from `at` on, `size` of them, as bytes of their own; empty, recorded, when they are not
- * all there. */
+/* The `size` bytes from `at` on, as a reader of their own; empty (recorded) if some are missing. */
 fxi_bytes fxi_bytes_part(fxi_bytes *b, size_t at, size_t size, const char *what);
 
-/* An array of the elements at `data`, which are dense, in this machine's order and lie in the file:
- * used where they are if they are aligned, else copied. */
+/* An array of the elements at `data`, which are dense, inside the file, and in this machine's byte
+ * order. Aligned elements are used in place, others are copied. */
 fx_array *fxi_file_array(fxi_file *file, fx_dtype dtype, const void *data, int ndims,
                          const int64_t *sizes);
 

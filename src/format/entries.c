@@ -1,6 +1,6 @@
-/* entries.c: the arrays of objects under the names of their paths: see entries.h.
+/* entries.c: lists the arrays of objects under the names of their paths: see entries.h.
  *
- * Looking up goes by a sorted list: files may have a million names.
+ * Look-ups use a sorted list, because a file may have a million names.
  */
 #include "entries.h"
 #include "bytes.h"
@@ -49,7 +49,7 @@ fx_status fxi_entries_add(fxi_entries *e, const char *name, fx_array *array)
 typedef struct walking {
     fxi_entries *e;
     const char *name; /* of the whole object; may be "" */
-    int64_t arrays;   /* paths to arrays, while they are counted */
+    int64_t arrays;   /* number of paths to arrays so far */
 } walking;
 
 static fx_walk stop(walking *w, fx_status status)
@@ -58,7 +58,8 @@ static fx_walk stop(walking *w, fx_status status)
     return FX_WALK_STOP;
 }
 
-/* An array has as many names as there are paths to it, which may be more than any file holds. */
+/* Counts paths, not arrays: an array has one name for each path to it, and shared objects can give
+ * more paths than any file can hold. */
 static fx_walk count_array(const fx_spot *at, void *user)
 {
     walking *w = user;

@@ -1,8 +1,9 @@
-/* file_types.c: the element types of files and what they become: one table for all formats.
+/* file_types.c: the element types of files and the types that the library uses for them: one table
+ * for all formats.
  *
  * Float8 formats: Micikevicius et al., "FP8 formats for deep learning", 2022 (E4M3 has no infinity,
- * its NaN has all bits set; E5M2 is as IEEE); E8M0 is the scale of the OCP microscaling formats,
- * 2^(v−127), 255 is NaN. UInt64 becomes Int64 where all values fit, else Float64.
+ * and its NaN has all bits set; E5M2 follows IEEE). E8M0 is the scale of the OCP microscaling
+ * formats, 2^(v−127), 255 is NaN. UInt64 becomes Int64 if all values fit, otherwise Float64.
  */
 #include "file_types.h"
 #include "memory.h"
@@ -82,7 +83,7 @@ static const fxi_file_type types[] = {
     {NULL, "c16", 16, 2, FX_DTYPE_F64, true, widen_same64},
 };
 enum { NTYPES = sizeof types / sizeof *types };
-/* What UInt64 is where a value does not fit Int64. */
+/* Used for UInt64 if some value does not fit Int64. */
 static const fxi_file_type large_u64 = {"U64", "u8", 8, 1, FX_DTYPE_F64, false, widen_u64_f64};
 
 const fxi_file_type *fxi_file_type_safetensors(const char *name)
@@ -118,11 +119,11 @@ bool fxi_file_type_bytes(const fxi_file_type *type, int ndims, const uint64_t *s
     bool fits = true;
     for (int i = 0; i < ndims; i++)
         fits = fits && sizes[i] <= INT64_MAX && fxi_mul_size(*out_bytes, sizes[i], out_bytes);
-    return fits && *out_bytes <= INT64_MAX / 16; /* widened it must be countable too */
+    return fits && *out_bytes <= INT64_MAX / 16; /* the widened array must be countable too */
 }
 
-/* Our sizes, the first axis first in memory. Axes of 1 that are too many are left out, those that
- * vary slowest first. */
+/* The sizes in this library's order, the first axis first in memory. If there are too many axes,
+ * axes of size 1 are dropped, the slowest varying first. */
 static bool our_dims(const fxi_file_type *type, int ndims, const uint64_t *sizes, int *out_n,
                      int64_t out[FX_MAX_DIMS])
 {
@@ -178,7 +179,8 @@ static fx_array *widened(const fxi_file_type *type, bool big, const unsigned cha
     return x;
 }
 
-/* A Bool of other bits than 0 and 1 is nothing that a program may touch. */
+/* Checks that Bools are 0 or 1: a C program that reads a bool of another value has undefined
+ * behaviour. */
 static bool are_bools(fxi_bytes *b, const unsigned char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)

@@ -1,36 +1,39 @@
-/* file_types.h: the element types of files and what they become. Internal. */
+/* file_types.h: the element types of files and the types that the library uses for them. Internal.
+ */
 #ifndef CFLUX_FILE_TYPES_H
 #define CFLUX_FILE_TYPES_H
 
 #include "bytes.h"
 
-/* What an array of the file becomes. A type that cflux has not is widened to one that holds its
- * values; complex numbers get a first axis of 2, real and imaginary part. */
+/* How an element type of a file is read. A type that cflux does not have is widened to one that can
+ * hold its values. Complex numbers get an additional first axis of size 2: real and imaginary part.
+ */
 typedef struct fxi_file_type {
-    const char *safetensors; /* "F32"; NULL: not there */
-    const char *npy;         /* "f4", after the letter of the byte order; NULL: not there */
-    int size;                /* bytes of an element */
-    int parts;               /* numbers in it: 2 for complex ones */
+    const char *safetensors; /* "F32"; NULL: not a type of this format */
+    const char
+        *npy;  /* "f4", the text after the byte order letter; NULL: not a type of this format */
+    int size;  /* bytes per element */
+    int parts; /* numbers per element: 2 for complex types */
     fx_dtype dtype;
-    bool same; /* the bytes are those of dtype */
-    /* One number, whose bits are v, to *dst of dtype; NULL when same. */
+    bool same; /* true: the bytes are those of dtype, nothing is converted */
+    /* Converts one number, given by its bits v, to dtype and writes it to *dst; NULL if `same`. */
     void (*widen)(uint64_t v, void *dst);
 } fxi_file_type;
 
-/* NULL: there is none of that name. */
+/* NULL if there is no type of that name. */
 const fxi_file_type *fxi_file_type_safetensors(const char *name);
 const fxi_file_type *fxi_file_type_npy(const char *name);
 /* The type in which a dtype is written; its npy name is NULL for BFloat16. */
 const fxi_file_type *fxi_file_type_of(fx_dtype dtype);
 
-/* The array of these sizes (of the file: in C order, the last axis first in memory) at the current
- * place of b, which it takes; `big`: the bytes of a number come most significant first. NULL,
- * recorded in b, when the bytes are not there or it has too many axes; an error array when memory
- * is out. Sizes are at most 2^63 − 1 and there are at most FXI_FILE_DIMS. */
+/* Reads an array at the current position of b and moves behind it. Sizes are those in the file, in
+ * C order: the last axis is first in memory. `big`: numbers are big-endian. NULL (recorded in b) if
+ * bytes are missing or there are too many axes; an error array if out of memory. Requires sizes of
+ * at most 2^63 − 1 and at most FXI_FILE_DIMS of them. */
 enum { FXI_FILE_DIMS = 64 };
 fx_array *fxi_file_type_array(fxi_bytes *b, const fxi_file_type *type, bool big, int ndims,
                               const uint64_t *sizes);
-/* Bytes of such an array; false when there are more than a size_t counts. */
+/* The number of bytes of an array of these sizes; false if it exceeds size_t. */
 bool fxi_file_type_bytes(const fxi_file_type *type, int ndims, const uint64_t *sizes,
                          size_t *out_bytes);
 

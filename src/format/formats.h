@@ -1,6 +1,6 @@
-/* formats.h: what a file format is to fx_save and fx_load. Internal.
+/* formats.h: the interface of a file format to fx_save and fx_load. Internal.
  *
- * A new format is a file that defines one fxi_format, and a line in the table of io.c.
+ * To add a format, write a file that defines one fxi_format, and add a line to the table in io.c.
  */
 #ifndef CFLUX_FORMATS_H
 #define CFLUX_FORMATS_H
@@ -10,7 +10,7 @@
 
 #include <cflux/io.h>
 
-/* What is saved: names and objects, and texts for the header (NULL: none). */
+/* The arguments of a save: names and objects, and texts for the header (NULL: none). */
 typedef struct fxi_saving {
     const char *op;
     int n;
@@ -20,16 +20,17 @@ typedef struct fxi_saving {
 } fxi_saving;
 
 typedef struct fxi_format {
-    const char *name;      /* for messages */
+    const char *name;      /* name for messages */
     const char *extension; /* with its dot */
-    /* Is it this format, by its first bytes? */
+    /* True if the first bytes of the file are those of this format. */
     bool (*sniff)(const fxi_bytes *file);
-    /* A named tuple of what the file holds (or an array), owned by the scope. An error array when
-     * that fails; the failure is recorded, by fxi_bytes_fail if it is the file's. */
+    /* The contents of the file as a named tuple (or an array), owned by the scope. An error array
+     * on failure, which is recorded: by fxi_bytes_fail if the file is malformed. */
     void *(*load)(fxi_bytes *file);
-    /* Writes into `out`, which the caller opened and will close. */
+    /* Writes into `out`, which the caller opens and closes. */
     fx_status (*save)(fxi_file_out *out, const fxi_saving *what);
-    /* Fills in what the bytes say of their origin, or a closer name of the format; NULL: nothing.
+    /* Fills in what the file states about its origin, or a more precise name of the format; NULL:
+     * the format states nothing.
      */
     fx_status (*about)(fxi_bytes *file, fx_file_info *out);
 } fxi_format;

@@ -1,4 +1,4 @@
-/* json.c: the JSON of file headers (RFC 8259): see json.h. */
+/* json.c: reads the JSON of file headers (RFC 8259): see json.h. */
 #include "json.h"
 #include "memory.h"
 
@@ -47,7 +47,7 @@ bool fxi_json_more(fxi_bytes *b, unsigned char close, bool first)
     return first || fxi_json_expect(b, ',');
 }
 
-/* Four hexadecimal digits; −1, recorded. */
+/* Reads four hexadecimal digits; −1 on failure (recorded). */
 static int32_t hex4(fxi_bytes *b)
 {
     int32_t v = 0;
@@ -65,7 +65,8 @@ static int32_t hex4(fxi_bytes *b)
     return v;
 }
 
-/* The character after \u; two of them make one beyond U+FFFF. −1: recorded. */
+/* Reads the character code after \u; two such codes (surrogates) form a character beyond U+FFFF. −1
+ * on failure (recorded). */
 static int32_t escaped_code(fxi_bytes *b)
 {
     const size_t at = b->at;
@@ -94,7 +95,7 @@ static char *put_utf8(char *to, int32_t c)
     return to;
 }
 
-/* What follows a backslash. */
+/* Writes the character for the escape after a backslash. */
 static char *put_escaped(fxi_bytes *b, char *to)
 {
     static const char from[] = "\"\\/bfnrt", as[] = "\"\\/\b\f\n\r\t";
@@ -111,8 +112,8 @@ static char *put_escaped(fxi_bytes *b, char *to)
     return to;
 }
 
-/* The length of the string's text in the file, up to its closing quote; recorded when there is
- * none. */
+/* The length of the string's text in the file, up to its closing quote; recorded if the quote is
+ * missing. */
 static size_t raw_length(fxi_bytes *b)
 {
     size_t i = b->at;

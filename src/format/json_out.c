@@ -1,5 +1,5 @@
-/* json_out.c: the one writer of JSON: see cflux/json_out.h. It keeps nothing but its depth, and
- * writes to a file or, where that is NULL, to memory that grows. */
+/* json_out.c: writes JSON: see cflux/json_out.h. The writer keeps only its nesting depth. It writes
+ * to a file, or to growing memory if the file is NULL. */
 #include "json.h"
 #include "memory.h"
 #include "utf8.h"
@@ -47,7 +47,7 @@ static void put_escape(fx_json *j, unsigned char c)
     fxi_json_raw(j, text);
 }
 
-/* n bytes that are UTF-8. */
+/* Writes n bytes that are known to be UTF-8. */
 static void put_characters(fx_json *j, const char *s, size_t n)
 {
     for (size_t i = 0; i < n;) {
@@ -112,7 +112,7 @@ void fx_json_text(fx_json *j, const char *key, const char *text)
         fxi_json_raw(j, "null");
 }
 
-/* The C library writes the decimal point of the locale. */
+/* Replaces the locale's decimal point, which the C library writes, by a dot. */
 static const char *with_point(char *text)
 {
     char *comma = strchr(text, ',');

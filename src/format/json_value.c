@@ -1,5 +1,5 @@
-/* json_value.c: JSON (RFC 8259) as a tree of values: see json_value.h. Lists and objects within
- * each other are the only recursion, and its depth is bounded. */
+/* json_value.c: reads JSON (RFC 8259) into a tree of values: see json_value.h. The only recursion
+ * is over nested lists and objects, and its depth is limited. */
 #include "json_value.h"
 #include "c_text.h"
 #include "json.h"
@@ -30,8 +30,10 @@ static size_t after_digits(const fxi_bytes *b, size_t at)
     return at;
 }
 
-/* Where the number that begins at `at` ends: -?(0|[1-9][0-9]*)(.[0-9]+)?([eE][+-]?[0-9]+)?; `at`
- * itself if there is none. */
+/* The end of the number that begins at `at`: -?(0
+ *
+ * [1-9][0-9]*)(.[0-9]+)?([eE][+-]?[0-9]+)?; `at` itself if no number begins there.
+ */
 static size_t end_of_number(const fxi_bytes *b, size_t at)
 {
     const size_t first = at + is_one_of(b, at, "-");
@@ -91,7 +93,8 @@ static void read_word(fxi_bytes *b, fxi_json *out)
     fxi_bytes_fail(b, b->at, "expected a value");
 }
 
-/* The values of a list, or of an object, which have names; after the opening bracket. */
+/* Reads the values of a list, or of an object, whose values have names. Starts after the opening
+ * bracket. */
 static void read_children(fxi_bytes *b, fxi_json *out, int depth)
 {
     const bool object = out->kind == FXI_JSON_OBJECT;

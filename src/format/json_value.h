@@ -1,5 +1,5 @@
-/* json_value.h: any JSON text, read into memory. For texts whose shape is not known beforehand;
- * headers of files are read piece by piece (json.h). */
+/* json_value.h: any JSON text, read into memory. For texts whose structure is not known in advance;
+ * headers of files are read piece by piece (json.h). Internal. */
 #ifndef CFLUX_JSON_VALUE_H
 #define CFLUX_JSON_VALUE_H
 
@@ -17,24 +17,26 @@ typedef enum fxi_json_kind {
 typedef struct fxi_json {
     fxi_json_kind kind;
     bool flag;
-    double number; /* infinite if it is too large for a double */
+    double number; /* infinite if the number is too large for a double */
     char *text;
-    char *name;                    /* of a member of an object, else NULL */
-    struct fxi_json *child, *next; /* the first of a list's or object's values; the one after it */
+    char *name; /* of a member of an object, otherwise NULL */
+    struct fxi_json *child,
+        *next; /* first value of a list or object; next value of the same list */
 } fxi_json;
 
-/* The one value that the bytes hold. NULL: FX_STATUS_FORMAT (also for more than FXI_IO_MAX_DEPTH
- * lists and objects within each other) or FX_STATUS_MEMORY is recorded. */
+/* Reads the single JSON value in the bytes. NULL on failure: FX_STATUS_FORMAT (also for nesting
+ * beyond FXI_IO_MAX_DEPTH) or FX_STATUS_MEMORY is recorded. */
 fxi_json *fxi_json_read(fxi_bytes *b);
-void fxi_json_free(fxi_json *value); /* with all that it holds; NULL is allowed */
+void fxi_json_free(fxi_json *value); /* frees its children too; NULL is allowed */
 
 /* The functions below accept NULL, and values of any kind. */
-/* The first member of this name; NULL if there is none. */
+/* The first member with this name; NULL if there is none. */
 const fxi_json *fxi_json_member(const fxi_json *object, const char *name);
-const fxi_json *fxi_json_item(const fxi_json *list, size_t index); /* NULL: it is shorter */
-size_t fxi_json_length(const fxi_json *list);        /* values of a list or object; of others 0 */
-const char *fxi_json_text_of(const fxi_json *value); /* NULL: not a text */
-double fxi_json_number_of(const fxi_json *value);    /* NaN: not a finite number */
+const fxi_json *fxi_json_item(const fxi_json *list, size_t index); /* NULL if the list is shorter */
+size_t
+fxi_json_length(const fxi_json *list); /* number of values of a list or object; otherwise 0 */
+const char *fxi_json_text_of(const fxi_json *value);         /* NULL if it is not a text */
+double fxi_json_number_of(const fxi_json *value);            /* NaN if it is not a finite number */
 bool fxi_json_is(const fxi_json *value, fxi_json_kind kind); /* false for NULL */
 
 #endif

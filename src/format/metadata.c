@@ -1,4 +1,4 @@
-/* metadata.c: texts by key, as an object that is saved along with arrays. */
+/* metadata.c: texts by key, as an object that is saved with arrays: see metadata.h. */
 #include "metadata.h"
 #include "check_arguments.h"
 #include "memory.h"
@@ -9,9 +9,9 @@
 typedef struct metadata {
     fx_object base;
     int64_t n;
-    char **texts; /* key, text, key, … */
-    char **
-        *sorted; /* where the keys are in texts, in alphabetical order; equal ones as they came */
+    char **texts;   /* key, text, key, … */
+    char ***sorted; /* pointers to the keys in `texts`, in alphabetical order; equal keys keep their
+                       order */
 } metadata;
 
 static void finish(void *self)
@@ -165,7 +165,7 @@ void *fxi_metadata_read(fxi_bytes *b)
     if (b->status == FX_OK && t.n > 0)
         m = fxi_metadata(t.n, (const void *const *)t.items);
     if (m && fx_is_error(m)) {
-        b->status = FX_STATUS_MEMORY; /* recorded */
+        b->status = FX_STATUS_MEMORY; /* already recorded */
         m = NULL;
     }
     for (int32_t i = 0; i < t.n; i++)

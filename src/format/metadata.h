@@ -1,4 +1,4 @@
-/* metadata.h: texts by key, as an object that is saved along. Internal. */
+/* metadata.h: texts by key, as an object that is saved with arrays. Internal. */
 #ifndef CFLUX_METADATA_H
 #define CFLUX_METADATA_H
 
@@ -9,10 +9,10 @@
 extern const fx_type fxi_metadata_type;
 #define FXI_METADATA_NAME "__metadata__"
 
-/* The texts as a JSON object: {"key": "text", …}. */
+/* Writes the texts as a JSON object: {"key": "text", …}. */
 void fxi_metadata_put(fx_json *out, const char *name, const void *object);
-/* Reads such an object, owned by the scope; NULL if it has no texts, or when that failed (the
- * status of b). */
+/* Reads such an object, owned by the scope; NULL if it has no texts, or on failure (see the status
+ * of b). */
 void *fxi_metadata_read(fxi_bytes *b);
 
 #endif

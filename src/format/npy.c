@@ -1,13 +1,13 @@
-/* npy.c: one array as NumPy keeps it (numpy.lib.format, versions 1.0, 2.0 and 3.0).
+/* npy.c: one array in NumPy's format (numpy.lib.format, versions 1.0, 2.0 and 3.0).
  *
- * After a magic number, the version and a length there is a header, the text of a Python
- * dictionary: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } and spaces up to a
- * newline; then the elements. NumPy reads that text with Python's own parser; here it is what it
- * has to be, or refused. Nothing may follow the elements.
+ * The file begins with a magic number, the version and the length of the header. The header is the
+ * text of a Python dictionary, {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }, padded
+ * with spaces up to a newline; the elements follow. NumPy parses that text with Python's own
+ * parser; this reader accepts only the form that NumPy writes. Bytes after the elements are
+ * refused.
  *
- * What an array of the file becomes does not depend on how it is stored: shape (a, b, c) is the
- * array c×b×a. In C order these are the same bytes; those of an array in Fortran order are
- * transposed.
+ * The result does not depend on the storage order: shape (a, b, c) becomes the array c×b×a. For C
+ * order the bytes stay the same; for Fortran order the elements are transposed.
  */
 #include "npy.h"
 #include "entries.h"
@@ -29,7 +29,7 @@ typedef struct header {
     bool fortran;
     int ndims;
     uint64_t sizes[FXI_FILE_DIMS];
-    unsigned has; /* which of the three keys there were */
+    unsigned has; /* which of the three keys were present */
 } header;
 
 static unsigned char peek(fxi_bytes *h)
@@ -53,7 +53,7 @@ static bool expect(fxi_bytes *h, char c)
     return h->status == FX_OK;
 }
 
-/* A short text in quotes, without escapes. */
+/* Reads a short text in quotes, without escapes. */
 static void quoted(fxi_bytes *h, char *out, size_t capacity)
 {
     const unsigned char quote = peek(h);
@@ -94,7 +94,7 @@ static uint64_t count(fxi_bytes *h)
     }
     if (h->at == begin)
         fxi_bytes_fail(h, begin, "expected a size in the header, a whole number");
-    if (h->at < h->size && h->data[h->at] == 'L') /* as Python 2 wrote it */
+    if (h->at < h->size && h->data[h->at] == 'L') /* suffix written by Python 2 */
         h->at++;
     return v;
 }

@@ -1,21 +1,21 @@
-/* npz.c: several arrays as NumPy keeps them: a ZIP archive of .npy members.
+/* npz.c: several arrays in NumPy's format: a ZIP archive of .npy members.
  *
- * The archive's directory, at the end of the file, says where members are; a member's own header
- * says the same again. Only what NumPy writes is taken: members stored or deflated, not encrypted,
- * in one part, each on bytes of its own, with sizes in 32 or 64 bits (Zip64), and every byte is
- * summed and compared with the CRC-32.
+ * The archive's directory, at the end of the file, gives the positions of the members; each
+ * member's own header repeats its entry. Only archives as NumPy writes them are accepted: members
+ * stored or deflated, not encrypted, in one part, on bytes that do not overlap, with sizes in 32 or
+ * 64 bits (Zip64). Every byte is compared with the CRC-32.
  *
- * A small file must not take much memory (a "ZIP bomb"). Deflate cannot pack better than 1032 : 1,
- * so a member that declares more is refused before anything is allocated. What it declares within
- * that must fit the limit of fx_set_memory_limit for the CPU device, or without a limit the memory
- * that is free (bytes.h). Unpacking writes no byte beyond what was declared.
+ * A small file must not allocate much memory (a "ZIP bomb"). Deflate cannot compress better than
+ * 1032 : 1, so a member that declares more is refused before anything is allocated. The declared
+ * size must also fit the limit of fx_set_memory_limit for the CPU device, or without a limit the
+ * free memory (bytes.h). Unpacking never writes beyond the declared size.
  *
- * Texts are the member "__metadata__", an array of bytes (UInt8) that hold a JSON object of texts,
+ * Texts are stored as the member "__metadata__", a UInt8 array that holds a JSON object of texts,
  * as in the header of a safetensors file. NumPy reads it as an array:
  * json.loads(bytes(z["__metadata__"])).
  *
- * What is written is stored, as numpy.savez does it, and aligned to 64 bytes by an extra field that
- * readers skip: such arrays are then used where they lie in the mapped file. Format: PKWARE,
+ * Members are written uncompressed, as numpy.savez does, and aligned to 64 bytes by an extra field
+ * that readers skip, so that their arrays can be used in place in the mapped file. Format: PKWARE,
  * APPNOTE.TXT 6.3.
  */
 #include "entries.h"
@@ -31,29 +31,30 @@
 #include <zlib.h>
 
 enum {
-    END_BYTES = 22,     /* of the end record, without the comment */
-    LOCATOR_BYTES = 20, /* of what says where the Zip64 end record is, just before */
+    END_BYTES = 22,     /* size of the end record, without the comment */
+    LOCATOR_BYTES = 20, /* size of the Zip64 locator, which directly precedes the end record and
+                           gives the position of the Zip64 end record */
     END64_BYTES = 56,
-    ENTRY_BYTES = 46, /* of a directory entry, without name, extra field and comment */
-    LOCAL_BYTES = 30, /* of a member's header, without name and extra field */
+    ENTRY_BYTES = 46, /* size of a directory entry, without name, extra field and comment */
+    LOCAL_BYTES = 30, /* size of a member's header, without name and extra field */
     MAX_COMMENT = 65535,
     MOST_INFLATED = 1032,
     ALIGNMENT = 64,
     ZIP64_FIELD = 1,
-    PADDING_FIELD = 0xD935 /* the one that Android's zipalign uses */
+    PADDING_FIELD = 0xD935 /* the same as Android's zipalign uses */
 };
 #define SIGNATURE_ENTRY   0x02014b50u
 #define SIGNATURE_LOCAL   0x04034b50u
 #define SIGNATURE_END     0x06054b50u
 #define SIGNATURE_END64   0x06064b50u
 #define SIGNATURE_LOCATOR 0x07064b50u
-static const uint64_t IN_64_BITS = 0xFFFFFFFF; /* "see the Zip64 field" */
+static const uint64_t IN_64_BITS = 0xFFFFFFFF; /* the value is in the Zip64 field */
 
 typedef struct member {
     char *name;
-    size_t at; /* its entry in the directory, for messages */
+    size_t at; /* offset of its directory entry, for messages */
     uint64_t flags, method, crc, packed, size, local;
-    uint64_t begin; /* of its bytes */
+    uint64_t begin; /* offset of its bytes */
 } member;
 
 typedef struct archive {
@@ -77,7 +78,8 @@ static bool signed_as(const fxi_bytes *b, size_t at, uint32_t signature)
     return at <= b->size && b->size - at >= 4 && fxi_bytes_number(&here, 4, "") == signature;
 }
 
-/* The end record: the last place that says it is one and whose comment ends the file. */
+/* Finds the end record: the last signature in the file whose comment reaches exactly to the end of
+ * the file. */
 static bool find_end(const fxi_bytes *b, size_t *out_at)
 {
     for (size_t back = END_BYTES; back <= b->size && back <= END_BYTES + MAX_COMMENT; back++) {
@@ -135,7 +137,7 @@ static void read_end(archive *a)
                        (unsigned long long)a->directory);
 }
 
-/* The 64-bit values stand in this field for those, in this order, that do not fit 32 bits. */
+/* The Zip64 field holds, in this order, the values that do not fit 32 bits. */
 static void read_extra(fxi_bytes *b, size_t n, member *m)
 {
     fxi_bytes extra = fxi_bytes_part(b, b->at, n, "an extra field");
@@ -218,7 +220,7 @@ static void free_members(archive *a)
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* Finds the bytes of a member behind its own header, which must not contradict the directory. */
+/* Finds the bytes of a member behind its own header, which must agree with the directory. */
 static void locate(fxi_bytes *b, member *m)
 {
     if (!signed_as(b, m->local < b->size ? (size_t)m->local : b->size, SIGNATURE_LOCAL)) {
@@ -256,7 +258,7 @@ static int by_begin(const void *x, const void *y)
     return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
-/* Two members on the same bytes make a small file a large one. */
+/* Refuses members that share bytes: they would let a small file unpack to a huge one. */
 static void check_overlap(archive *a)
 {
     const member **order = fxi_calloc((size_t)a->n + 1, sizeof *order);
@@ -273,8 +275,8 @@ static void check_overlap(archive *a)
     fxi_free((void *)order);
 }
 
-/* Unpacks a member into exactly m->size bytes: Z_OK, Z_MEM_ERROR, or Z_DATA_ERROR if it does not
- * give what was declared. No byte is written beyond them. */
+/* Unpacks a member into exactly m->size bytes. Returns Z_OK, Z_MEM_ERROR, or Z_DATA_ERROR if the
+ * member gives another number of bytes. Never writes beyond them. */
 static int inflate_all(const unsigned char *from, const member *m, unsigned char *to)
 {
     z_stream z = {.next_in = (unsigned char *)(uintptr_t)from, .next_out = to};
@@ -297,7 +299,7 @@ static int inflate_all(const unsigned char *from, const member *m, unsigned char
     return code == Z_MEM_ERROR ? code : Z_DATA_ERROR;
 }
 
-/* A deflated member as a file in memory; NULL: recorded, in the status of b. */
+/* Unpacks a deflated member into memory; NULL on failure (recorded in the status of b). */
 static fxi_file *unpack(fxi_bytes *b, const member *m, const unsigned char *packed)
 {
     unsigned char *all;
@@ -318,7 +320,7 @@ static fxi_file *unpack(fxi_bytes *b, const member *m, const unsigned char *pack
     return NULL;
 }
 
-/* The bytes of a member; for a deflated one in memory of their own, *out_memory. */
+/* The bytes of a member. A deflated member is unpacked into *out_memory. */
 static fxi_bytes open_member(fxi_bytes *b, const member *m, fxi_file **out_memory)
 {
     fxi_bytes part = fxi_bytes_part(b, (size_t)m->begin, (size_t)m->packed, "a member");
@@ -338,8 +340,8 @@ static fxi_bytes open_member(fxi_bytes *b, const member *m, fxi_file **out_memor
     return part;
 }
 
-/* Are these bytes (the last ones of a member) a JSON object? An array of another program's may have
- * the name of the metadata too. */
+/* True if the elements, the final bytes of the member, are a JSON object. An array that another
+ * program wrote may also have the name of the metadata. */
 static bool is_object(const member *m, fx_array *x, const fxi_bytes *elements)
 {
     fxi_bytes peek = *elements;
@@ -436,14 +438,15 @@ static uint64_t in_32(uint64_t v)
     return v < IN_64_BITS ? v : IN_64_BITS;
 }
 
-/* What a member's header and its directory entry have in common. */
+/* Writes the fields that a member's header shares with its directory entry. */
 static void put_common(record *r, const member *m, size_t name, size_t extra)
 {
     const bool large = m->size >= IN_64_BITS || m->local >= IN_64_BITS;
     put(r, large ? 45 : 20, 2);
-    put(r, 0x800, 2);    /* names are UTF-8 */
-    put(r, 0, 2);        /* stored */
-    put(r, 0x210000, 4); /* midnight of 1 January 1980: the same arrays give the same file */
+    put(r, 0x800, 2);    /* flag: names are UTF-8 */
+    put(r, 0, 2);        /* method: stored */
+    put(r, 0x210000, 4); /* a fixed time, midnight of 1 January 1980, so that the same arrays give
+                            the same file */
     put(r, m->crc, 4);
     put(r, in_32(m->size), 4);
     put(r, in_32(m->size), 4);
@@ -482,10 +485,10 @@ static fx_status write_entry(fxi_file_out *out, const member *m)
     const bool wide_size = m->size >= IN_64_BITS, wide_local = m->local >= IN_64_BITS;
     const size_t field = (wide_size ? 16u : 0) + (wide_local ? 8u : 0);
     put(&r, SIGNATURE_ENTRY, 4);
-    put(&r, 0x32D, 2); /* made on Unix, by version 4.5 */
+    put(&r, 0x32D, 2); /* version: Unix, 4.5 */
     put_common(&r, m, strlen(m->name) + 4, field ? field + 4 : 0);
-    put(&r, 0, 6);           /* comment, part, kind */
-    put(&r, 0644u << 16, 4); /* rights */
+    put(&r, 0, 6);           /* comment length, disk number, internal attributes */
+    put(&r, 0644u << 16, 4); /* file permissions */
     put(&r, in_32(m->local), 4);
     fxi_file_out_write(out, r.bytes, r.n);
     fxi_file_out_write(out, m->name, strlen(m->name));
@@ -538,7 +541,7 @@ static fx_status add_to_crc(const void *data, size_t bytes, void *io_crc)
     return FX_OK;
 }
 
-/* The sum stands before the elements, which are therefore read twice. */
+/* The CRC-32 precedes the elements in the file, so the elements are read twice. */
 static fx_status write_member(fxi_file_out *out, const fxi_entry *e, member *m)
 {
     char header[FXI_NPY_HEADER];
@@ -573,7 +576,7 @@ static fx_status write_all(fxi_file_out *out, const fxi_entries *e)
     return status == FX_OK ? write_end(out, (uint64_t)e->n, directory) : status;
 }
 
-/* The texts as a member. */
+/* Adds the texts as a member. */
 static void add_texts(fxi_entries *e, const void *metadata)
 {
     fx_json text = {0};

@@ -1,10 +1,10 @@
-/* other_files.c: files of models that other programs wrote: see other_files.h.
+/* other_files.c: recognises model files of other programs: see other_files.h.
  *
- * Everything that opens a file asks here first (fx_load, fx_file_about, and with them every command
- * of cflux), so the same file gets the same explanation on every path. A file is recognised by its
- * first bytes. A pickle begins like a BSON document of 640 bytes may, so the content of a format of
- * this library decides before this table does; only a zip archive is looked into, because npz is
- * one too.
+ * Every function that opens a file asks here first (fx_load, fx_file_about, and so every command of
+ * cflux), so that the same file always gets the same explanation. A file is recognised by its first
+ * bytes. If its content is valid in a format of this library, that format wins: a pickle, for
+ * example, may begin with the same bytes as a BSON document of 640 bytes. The exception is a zip
+ * archive: it is always inspected, because npz is one too.
  */
 #include "other_files.h"
 
@@ -41,7 +41,7 @@ static const struct {
     {START("7z\xbc\xaf"), "a 7z archive: unpack it first"},
 };
 
-/* By the name of the first file in a zip archive. */
+/* Recognised by the name of the first file in a zip archive. */
 static const struct {
     const char *end, *is;
 } archives[] = {
@@ -55,7 +55,7 @@ static const struct {
 
 static const char *archive(const fxi_bytes *file)
 {
-    enum { NAME_LENGTH = 26, NAME = 30 }; /* of the header before the first file */
+    enum { NAME_LENGTH = 26, NAME = 30 }; /* offsets in the header of the first file */
     if (file->size < NAME || memcmp(file->data, "PK\3\4", 4) != 0)
         return NULL;
     const size_t n = file->data[NAME_LENGTH] + 256u * file->data[NAME_LENGTH + 1];

@@ -1,14 +1,15 @@
-/* safetensors.c: arrays by name, as Hugging Face's safetensors keeps them.
+/* safetensors.c: arrays by name, in Hugging Face's safetensors format.
  *
- * The file is a number of 8 bytes, little-endian, the length of the header; the header, a JSON
- * object {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …, "__metadata__":
- * {"key": "text"}}, padded with spaces; and the arrays' bytes, in C order, without holes or
- * overlaps from offset 0 of the data to the end of the file: all of it is checked here, because a
- * file with bytes that nobody names, or that two names share, has been made to deceive.
+ * A file has three parts: the length of the header, a little-endian number of 8 bytes; the header,
+ * a JSON object {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …,
+ * "__metadata__": {"key": "text"}}, padded with spaces; and the bytes of the arrays, in C order.
+ * The arrays must cover the data from offset 0 to the end of the file without gaps or overlaps. All
+ * of this is checked, because bytes without a name, or with two, are a way to hide content in a
+ * file.
  *
- * Arrays are used where they lie in the mapped file. So that they are aligned, the header is padded
- * to a multiple of 8 bytes and arrays of larger elements come first; the header lists them in the
- * order in which they were given.
+ * Arrays are used in place in the mapped file. To align them, the header is padded to a multiple of
+ * 8 bytes and arrays with larger elements are stored first; the header lists them in the order
+ * given by the caller.
  */
 #include "safetensors.h"
 #include "file_types.h"
@@ -25,12 +26,12 @@ enum { LENGTH_BYTES = 8, MAX_HEADER = 100000000 };
 
 /* ---- reading: the header --------------------------------------------------------------------- */
 
-/* What is kept of each array: a small record, as there may be a million. */
+/* The record of one array; small, because a file may have a million. */
 typedef struct span {
-    uint64_t begin, end; /* in the data */
-    size_t at;           /* where its entry stands in the header */
+    uint64_t begin, end; /* offsets in the data */
+    size_t at;           /* offset of its entry in the header */
     int32_t entry;
-    const char *name; /* the entry's; set when all entries are read */
+    const char *name; /* name of the entry; set after all entries are read */
 } span;
 
 typedef struct reading {
@@ -39,7 +40,7 @@ typedef struct reading {
     fxi_entries entries;
     span *spans;
     int32_t n, capacity;
-    void *metadata; /* NULL: none */
+    void *metadata; /* NULL if there is none */
 } reading;
 
 static bool sniff(const fxi_bytes *file)
@@ -109,7 +110,8 @@ static unsigned read_field(fxi_bytes *h, const char *key, const fxi_file_type **
     return 0;
 }
 
-/* The array that an entry describes, at its place in the data; NULL: recorded. */
+/* The array that a header entry describes, from its bytes in the data; NULL on failure (recorded).
+ */
 static fx_array *place(reading *r, const fxi_file_type *type, int ndims, const uint64_t *sizes,
                        const span *s)
 {
@@ -208,7 +210,7 @@ static int by_begin(const void *a, const void *b)
                                 : (x->at > y->at) - (x->at < y->at);
 }
 
-/* From the first byte to the last each belongs to one array. */
+/* Checks that every byte of the data belongs to exactly one array. */
 static void check_cover(reading *r)
 {
     uint64_t at = 0;
@@ -294,7 +296,7 @@ typedef struct planned {
     const fxi_entry *entry;
     const fxi_file_type *type;
     size_t begin, end;
-    int32_t place; /* in the list */
+    int32_t place; /* position in the caller's list */
 } planned;
 
 static int by_element_size(const void *a, const void *b)
@@ -308,7 +310,7 @@ static int by_place(const void *a, const void *b)
     return ((const planned *)a)->place - ((const planned *)b)->place;
 }
 
-/* Gives every array its bytes in the file; the list in their order. */
+/* Assigns each array its offsets in the file. Returns the arrays in the order of their bytes. */
 static planned *plan(const fxi_entries *e, size_t *out_end)
 {
     planned *p = fxi_calloc((size_t)e->n + 1, sizeof *p);
@@ -334,7 +336,7 @@ static void put_place(fx_json *out, size_t begin, size_t end)
     fx_json_integer(out, NULL, (int64_t)begin);
     fx_json_integer(out, NULL, (int64_t)end);
     fx_json_close(out);
-    fx_json_close(out); /* the entry */
+    fx_json_close(out); /* closes the entry */
 }
 
 static void put_entry(fx_json *out, const planned *p)
@@ -359,7 +361,7 @@ static void put_sum(fx_json *out, size_t end)
     put_place(out, end, end + FXI_SUM_BYTES);
 }
 
-/* The header's text, padded; `p` is in the order of the list. */
+/* Writes the padded text of the header. `p` is in the order of the caller's list. */
 static fx_status put_header(fx_json *out, const fxi_entries *e, const planned *p,
                             const void *metadata, bool sum, size_t end)
 {
