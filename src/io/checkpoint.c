@@ -1,18 +1,18 @@
-/* checkpoint.c: all that training needs to go on, in one file.
+/* checkpoint.c: saves and loads everything that training needs to continue, in one file.
  *
- * The file is one of safetensors, so that the hardened reader is the only one there is and other
- * programs can take the weights:
+ * The file is a safetensors file, so that the hardened reader is reused and other programs can read
+ * the weights:
  *
  *   model.…, state.…, metrics.…   the arrays of those objects by their paths
- *   cflux.numbers                 Float64: what the optimiser state holds besides arrays
+ *   cflux.numbers                 Float64: the numbers in the optimiser state
  *   cflux.counts                  Int64: see `counts` below
  *   "notation.model"              in the header: the model as fx_summary prints it
  *   __crc32__                     the CRC-32 of every byte before it; last in the file
  *
- * The new file is complete and on the disk before an older one moves, and the newest keeps its name
- * until the new one takes it: at any moment a kill leaves a file that loads. Who loads looks at the
- * sum first and falls back to the file before. A newest that is damaged makes no older one move: it
- * gives its place to the new one, as the file before it may be the only one that loads.
+ * Saving is safe against a kill at any moment: the new file is complete on the disk before an older
+ * one is renamed, and the newest file keeps its name until the new one replaces it. Loading checks
+ * the CRC-32 first and falls back to the previous file. If the newest file is damaged, the new file
+ * replaces it and no older file is renamed, because the previous file may be the only intact one.
  */
 #include "check_arguments.h"
 #include "checkpoint_about.h"
@@ -53,7 +53,7 @@ typedef enum counts {
 
 /* ---- names of files -------------------------------------------------------------------------- */
 
-/* The i-th file, 0 the newest; false: the path is too long. */
+/* The path of file number i, 0 the newest; false if the path is too long. */
 static bool numbered(char out[MAX_PATH], const char *path, int i)
 {
     const int n =
@@ -71,8 +71,9 @@ static bool sum_is_right(const fxi_bytes *b)
     return fxi_bytes_number(&sum, FXI_SUM_BYTES, "the sum") == crc32_z(0, b->data, end);
 }
 
-/* Is the newest file one to keep? Loading passes over one that cannot be read: then it is no reason
- * not to write another. Want of memory says nothing about it, and is recorded. */
+/* Decides whether the newest file is worth keeping. A file that cannot be read is not kept, and
+ * does not prevent the next save. Running out of memory says nothing about the file, so it is a
+ * failure (recorded). */
 static fx_status look_at_newest(const char *op, const char *path, bool *out_whole)
 {
     fxi_file *file;
@@ -92,8 +93,8 @@ static fx_status look_at_newest(const char *op, const char *path, bool *out_whol
     return FX_OK;
 }
 
-/* Makes room for a new file: each takes the name of the one before it, the oldest goes. The newest
- * keeps its own name as well. */
+/* Renames each older file to the next number, which replaces the oldest, and links the newest file
+ * as number 1. The newest keeps its own name too. */
 static bool move_up(const char *path, int keep)
 {
     char from[MAX_PATH], to[MAX_PATH];
@@ -150,7 +151,7 @@ static double *numbers_new(const char *op, int64_t n)
     return numbers;
 }
 
-/* The numbers of a state, to be freed. */
+/* The numbers of a state; the caller frees them. */
 static fx_status state_numbers(const char *op, void *state, double **out, int64_t *out_n)
 {
     *out = NULL;
@@ -195,7 +196,7 @@ static fx_status write_checkpoint(fxi_file_out *out, const fx_checkpoint_args *c
     if (!model)
         status = fx_fail(FX_STATUS_MEMORY, out->op, "no memory for the model's notation");
     if (status == FX_OK && (n == 1 || fx_summary(c->model, model, n) != n - 1))
-        status = FX_STATUS_MEMORY; /* recorded: no text is empty */
+        status = FX_STATUS_MEMORY; /* recorded: a summary is never empty */
     if (status == FX_OK)
         status = fxi_safetensors_write(out, &e, fxi_metadata(6, (const void *const *)texts), true);
     fxi_free(model);
@@ -247,7 +248,7 @@ static bool is_checkpoint(void *file)
            numbers && fx_is_array(numbers) && fx_eltype(numbers) == FX_DTYPE_F64;
 }
 
-/* Damage is recorded. */
+/* Checks the CRC-32; damage is recorded. */
 static fx_status check_sum(fxi_bytes *b)
 {
     if (b->size <= FXI_SUM_BYTES)
@@ -273,7 +274,7 @@ fx_status fxi_checkpoint_about(fxi_bytes *b, fx_file_info *out)
     return whole.status;
 }
 
-/* What the file holds. */
+/* Loads a file after checking its CRC-32. */
 static fx_status open_checked(const char *op, const char *path, void **out)
 {
     fxi_file *in;
@@ -293,8 +294,8 @@ static fx_status open_checked(const char *op, const char *path, void **out)
     return status;
 }
 
-/* The newest file that is whole. Those passed over are no errors any more once there is one. Want
- * of memory says nothing about a file: then none is passed over. */
+/* Opens the newest intact file. If one is found, the errors of damaged newer files are dropped.
+ * Running out of memory says nothing about a file, so it ends the search. */
 static fx_status open_newest(const char *op, const char *path, char used[MAX_PATH], void **out)
 {
     const bool clean = fx_error_status() == FX_OK;
@@ -320,7 +321,7 @@ static fx_status open_newest(const char *op, const char *path, char used[MAX_PAT
 
 /* ---- loading: what is in it ------------------------------------------------------------------ */
 
-/* The arrays of a file that belong to one of two names. */
+/* The arrays of a file that belong to one of n object names. */
 static void *arrays_of(const char *op, void *file, const char *const *names, int n)
 {
     fxi_entries e = {.op = op};
@@ -336,7 +337,7 @@ static void *arrays_of(const char *op, void *file, const char *const *names, int
     return all;
 }
 
-/* Model and state together, so that both change or neither. */
+/* Loads model and state together, so that both change or neither. */
 static fx_status load_arrays(const char *op, const char *path, void *file,
                              const fx_checkpoint_args *io)
 {
@@ -428,7 +429,7 @@ static fx_status load(const char *op, const char *path, fx_checkpoint_args *io)
     return FX_OK;
 }
 
-/* Fills in the members that the caller's struct has. */
+/* Fills in only the members that the caller's version of the struct has. */
 fx_status fxi_checkpoint_load(const char *path, fx_checkpoint_args *io)
 {
     static const char *const op = "checkpoint_load";

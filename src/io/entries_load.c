@@ -1,4 +1,5 @@
-/* entries_load.c: gives the arrays of an object the values of arrays of a file, by their names. */
+/* entries_load.c: copies the arrays of a file into an object, matched by name: see entries_load.h.
+ */
 #include "entries_load.h"
 #include "memory.h"
 
@@ -6,7 +7,7 @@
 #include <cflux/tree.h>
 #include <stdlib.h>
 
-/* fx_loadmodel looks at sizes too, but knows no names. */
+/* fx_loadmodel would report a wrong size too, but without the name. */
 static fx_status check_size(const char *source, fxi_entries *to, const fxi_entry *key,
                             fx_array *found)
 {
@@ -24,8 +25,8 @@ static fx_status check_size(const char *source, fxi_entries *to, const fxi_entry
                                 key->name, theirs, ours);
 }
 
-/* Every array of the object with its source: two tuples for fx_loadmodel, which converts, keeps
- * ties, and changes all or nothing. */
+/* Passes every array of the object and its source to fx_loadmodel, as two tuples. fx_loadmodel
+ * converts types, keeps ties, and changes all arrays or none. */
 static fx_status load_pairs(const char *source, fxi_entries *to, fxi_entries *from)
 {
     const fxi_entry **order = fxi_entries_sorted(from);
@@ -51,7 +52,8 @@ static fx_status load_pairs(const char *source, fxi_entries *to, fxi_entries *fr
     return to->status;
 }
 
-/* The first array of `from` that the object has not: `to` has fewer names. */
+/* Reports the first array of `from` that the object does not have. Call it only if `to` has fewer
+ * names. */
 static fx_status find_left_over(const char *source, fxi_entries *to, const fxi_entries *from)
 {
     const fxi_entry **order = fxi_entries_sorted(to);

@@ -1,7 +1,7 @@
-/* io.c: fx_save and fx_load: which format, and what is the same for all of them.
+/* io.c: fx_save and fx_load: choose the format and do the work that all formats share.
  *
- * A file says itself what it is by its first bytes; the extension decides where they do not (an
- * empty file, a text). A file is opened once, by the path the caller gave, and no other.
+ * The first bytes of a file determine its format. The extension decides only if they do not (an
+ * empty file, a text). A file is opened once, by exactly the path that the caller gave.
  */
 #include "check_arguments.h"
 #include "checkpoint_about.h"
@@ -62,7 +62,7 @@ static fx_status odd_arguments(const char *op, const char *path, int n)
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-/* Sorts the pairs into names and objects; metadata is no entry of its own. */
+/* Splits the pairs into names and objects. Metadata is not an entry. */
 static fx_status take_pairs(fxi_saving *what, int n, const void *const *pairs, const char **names,
                             void **objects)
 {
@@ -125,7 +125,7 @@ fx_status fxi_save(const char *path, int n, const void *const *names_and_objects
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* The first bytes, for a message: printable ones as they are. */
+/* The first bytes of a file as text for a message; printable bytes stay unchanged. */
 static void first_bytes(const fxi_bytes *file, char text[40])
 {
     size_t n = 0;
@@ -146,8 +146,8 @@ static fx_status no_format(fxi_bytes *file)
         first, known);
 }
 
-/* The format of a file; NULL: it has none. b->status is not FX_OK when it cannot be read at all. An
- * empty file is of the format that its name says, but still none that can be read. */
+/* The format of a file; NULL if it is unknown. b->status is not FX_OK if the file cannot be read in
+ * any format. An empty file gets the format of its extension, but still cannot be read. */
 static const fxi_format *format_of(fxi_bytes *file)
 {
     const fxi_format *content = by_content(file), *by_name = by_extension(file->path);
@@ -243,7 +243,8 @@ void *fx_load_key(const char *path, const char *name)
     return fx_keep(found);
 }
 
-/* An object of the file goes into one like it; a file of arrays by their names. */
+/* Loads one object: an object in the file is loaded into one of the same structure, a file of
+ * arrays by name. */
 static fx_status load_one(const char *op, const char *path, void *file, const char *name,
                           void *object)
 {

@@ -1,13 +1,13 @@
-/* load_model.c: the arrays of one model from another one, or from a state: Flux.loadmodel!.
+/* load_model.c: copies the arrays of one model from another model or from a state: Flux.loadmodel!.
  *
- * All pairs of arrays are collected before one changes, and handed to one commit: all are loaded or
- * none. Two objects that were walked beside each other are not walked again, so shared objects cost
- * as much as they are many.
+ * All pairs of arrays are collected first and committed together: all are loaded or none. A pair of
+ * objects that was already walked is not walked again, so the cost is proportional to the number of
+ * objects even if they are shared.
  *
- * A state has one of two structures: that of fx_state, with the names of this library's fields, or
- * that of fx_flux_state, with Flux's. The first is tried first; where it does not fit, the one that
- * goes further before the first difference is taken, and its difference is what the error names. A
- * file of arrays holds a state as a list of arrays with their paths as names, in either form.
+ * A state has one of two structures: that of fx_state, with the field names of this library, or
+ * that of fx_flux_state, with Flux's. fx_state is tried first. If it does not fit, the structure
+ * that agrees longer is used, and its first difference is what the error reports. A file of arrays
+ * holds a state as a list of arrays whose names are paths, in either structure.
  */
 #include "array_list.h"
 #include "evaluate.h"
@@ -24,21 +24,21 @@ enum { PATH = 400 };
 
 typedef fxi_array_list arrays;
 
-/* Objects that were walked beside each other. */
+/* A pair of objects that was walked. */
 typedef struct met_pair {
     const void *src;
-    int32_t next; /* the place, from 1, of the next pair with the same destination; 0: none */
+    int32_t next; /* position, from 1, of the next pair with the same destination; 0: none */
 } met_pair;
 
 typedef struct loading {
     arrays to, from;
-    arrays views, view_sources; /* arrays that may be views of others, and what to load there */
-    fxi_identity_map source;    /* of each array that is loaded */
-    fxi_identity_map first_met; /* object of the destination → its first place in met */
+    arrays views, view_sources; /* arrays that may be views of others, and the sources for them */
+    fxi_identity_map source;    /* source of each array that is loaded */
+    fxi_identity_map first_met; /* object of the destination → its first position in `met` */
     met_pair *met;
     int32_t nmet, met_capacity;
-    bool dry;       /* only see how far the structures are the same */
-    int64_t walked; /* objects and arrays until the first difference */
+    bool dry;       /* only measure how far the structures agree */
+    int64_t walked; /* number of objects and arrays before the first difference */
     char path[PATH];
 } loading;
 
@@ -60,7 +60,7 @@ static void loading_free(loading *l)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* ` at "layers.0.bias"`; nothing at the top. */
+/* Formats ` at "layers.0.bias"`; empty at the top level. */
 static const char *place(const loading *l, char text[PATH + 8])
 {
     text[0] = 0;
@@ -104,7 +104,7 @@ static bool all_zero(fx_array *x)
 {
     return fx_item(fx_all(fx_eq(x, 0))) != 0;
 }
-static bool same_values(fx_array *a, fx_array *b) /* of the same sizes */
+static bool same_values(fx_array *a, fx_array *b) /* requires equal sizes */
 {
     return fx_item(fx_all(fx_eq(a, b))) != 0;
 }
@@ -144,7 +144,7 @@ static fx_status load_array(loading *l, fx_array *dst, fx_array *src)
                     fx_array_to(fx_array_device(dst), fx_cast(src, fx_eltype(dst))));
 }
 
-/* A view of an array that is loaded takes its new values from there; any other is loaded itself. */
+/* A view of a loaded array gets its values through that array; any other view is loaded itself. */
 static fx_status load_views(loading *l)
 {
     fx_status status = FX_OK;
@@ -168,7 +168,7 @@ static bool is_flag(void *x)
            fx_eltype(x) == FX_DTYPE_BOOL;
 }
 
-/* Was src walked beside dst before? Else it counts as walked. */
+/* True if src was already walked beside dst; otherwise records the pair. */
 static bool walked_before(loading *l, const void *dst, const void *src, fx_status *out)
 {
     void *first;
@@ -218,20 +218,21 @@ static fx_status load_object(loading *l, void *dst, void *src, int depth)
     return status;
 }
 
-/* An array on one side, or on both. */
+/* Loads an array that is on one side, or on both. */
 static fx_status load_leaf(loading *l, void *dst, void *src)
 {
     if (is_flag(dst) && is_flag(src))
         return load_array(l, dst, src);
-    if ((is_flag(dst) && !src) || (is_flag(src) && !dst)) /* Flux's active: nothing or a Bool */
+    if ((is_flag(dst) && !src) ||
+        (is_flag(src) && !dst)) /* Flux's `active` field: nothing or a Bool */
         return FX_OK;
-    /* Flux's bias=false, as files and states have it */
+    /* Flux's bias=false, in files and in states */
     dst = is_flag(dst) && fx_item(dst) == 0 ? NULL : dst;
     src = is_flag(src) && fx_item(src) == 0 ? NULL : src;
     const bool to_array = dst && fx_is_array(dst), from_array = src && fx_is_array(src);
     if (to_array && from_array)
         return load_array(l, dst, src);
-    if (to_array && !src) /* a bias that is not there is one of zeros */
+    if (to_array && !src) /* a missing bias means a bias of zeros */
         return load_array(l, dst, fx_zeros_like(dst));
     if ((from_array && !dst && (l->dry || all_zero(src))) || (!from_array && !to_array))
         return FX_OK;
@@ -256,7 +257,8 @@ static bool is_tuple(const void *x)
     return !fx_is_array(x) && (fx_type_of(x)->flags & FX_TYPE_TUPLE) != 0;
 }
 
-/* A list of parameters (Flux.params in a file) goes into a model's trainable arrays one by one. */
+/* Matches a list of parameters (Flux.params in a file), which is loaded into a model's trainable
+ * arrays in order. */
 static bool is_parameter_list(const void *dst, const void *src)
 {
     bool list = !fx_is_array(dst) && !is_tuple(dst) && is_tuple(src) && fx_count(src) > 0;
@@ -267,8 +269,8 @@ static bool is_parameter_list(const void *dst, const void *src)
     return list;
 }
 
-/* How far the structures are the same; *out: OK to the end, ARGUMENT to a difference, which is not
- * recorded, or what went wrong. */
+/* Measures how far the structures agree. *out: FX_OK if to the end, FX_STATUS_ARGUMENT at a
+ * difference (not recorded), or another failure. */
 static int64_t same_until(void *dst, void *src, fx_status *out)
 {
     loading l = {.dry = true};
@@ -278,8 +280,8 @@ static int64_t same_until(void *dst, void *src, fx_status *out)
     return walked;
 }
 
-/* The model, or its state with Flux's names: whichever the source is made like; *out_fits: one of
- * them is. An error object where something went wrong. */
+/* Returns the model, or its state with Flux's names, whichever has the structure of the source;
+ * *out_fits: one of them does. An error object on failure. */
 static void *like_source(void *dst, void *src, bool *out_fits)
 {
     fx_status own = FX_OK, flux = FX_OK;
@@ -299,7 +301,7 @@ static void *like_source(void *dst, void *src, bool *out_fits)
 
 /* ---- arrays by their paths ------------------------------------------------------------------- */
 
-/* Arrays with names, as a file of arrays has them: "layers.0.weight". */
+/* True for named arrays, as a file of arrays has them: "layers.0.weight". */
 static bool is_list_of_paths(const void *dst, const void *src)
 {
     bool list = !fx_is_array(dst) && !is_tuple(dst) && is_tuple(src) && fx_count(src) > 0;
@@ -310,7 +312,7 @@ static bool is_list_of_paths(const void *dst, const void *src)
     return list;
 }
 
-/* What follows `part` and a dot in a path; NULL: it begins with something else. */
+/* The rest of a path after `part` and a dot; NULL if the path begins with something else. */
 static const char *below(const char *path, const char *part)
 {
     const size_t n = strlen(part);
@@ -319,7 +321,7 @@ static const char *below(const char *path, const char *part)
     return path + n + (path[n] == '.');
 }
 
-/* The array at a path; the name of a list's field ("layers") may stand in it or not. */
+/* The array at a path. The path may contain or omit the name of a list field ("layers"). */
 static fx_array *array_at(void *x, const char *path)
 {
     if (!x || fx_is_array(x))
