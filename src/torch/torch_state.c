@@ -1,8 +1,9 @@
-/* torch_state.c: the state of a model as PyTorch keeps it.
+/* torch_state.c: the state of a model with PyTorch's names and layouts.
  *
- * The arrays are found as for any file (entries.h), with other names for some fields. What PyTorch
- * and Flux lay out alike has the same bytes, because sizes are reversed; the two exceptions are
- * their own inverses, so that one table serves both ways.
+ * The arrays are found as for any file (entries.h), but some fields have PyTorch's names. Arrays of
+ * the same layout in PyTorch and Flux have the same bytes, because PyTorch's sizes are in reverse
+ * order. The two layouts that differ are converted by functions that are their own inverses, so one
+ * table works in both directions.
  */
 #include "entries_load.h"
 #include "flux_rows.h"
@@ -13,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The name of a member in PyTorch, of which the table of the layer's type may have another one. */
+/* The name of a member in PyTorch. The table of a layer's type may override it. */
 static const char *name_of(const fx_type *type, const fx_field *field)
 {
     const fx_layer *layer = fx_layer_of(type);
@@ -24,7 +25,7 @@ static const char *name_of(const fx_type *type, const fx_field *field)
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* Kernels are the axes before the channels. */
+/* Reverses the kernel axes, which precede the channel axes. */
 static fx_array *flip(fx_array *w)
 {
     return fx_ndims(w) > 2 ? fx_flip(w, FXI_AXES((1u << (unsigned)(fx_ndims(w) - 2)) - 1)) : w;
@@ -35,14 +36,14 @@ static fx_array *transpose(fx_array *w)
     return fx_ndims(w) == 2 ? fx_transpose(w) : w;
 }
 
-/* Does the path end with that name? */
+/* True if the path ends with that name. */
 static bool ends_with(const char *path, const char *name)
 {
     const char *dot = strrchr(path, '.');
     return strcmp(dot ? dot + 1 : path, name) == 0;
 }
 
-/* The row that an entry's array is of; NULL: its owner has no table. */
+/* The table row of an entry's array; NULL if its owner has no table. */
 static const fx_layer_row *row_of(const fxi_entry *e)
 {
     const fx_layer *layer = fx_layer_of(e->owner);
@@ -54,7 +55,7 @@ static const fx_layer_row *row_of(const fxi_entry *e)
     return NULL;
 }
 
-/* An array of the entry's field in the other layout. */
+/* Converts an array of the entry's field to the other layout. */
 static fx_array *change(const fxi_entry *e, fx_array *x)
 {
     const fx_layer_row *row = row_of(e);
@@ -65,7 +66,7 @@ static fx_array *change(const fxi_entry *e, fx_array *x)
 
 /* ---- giving ---------------------------------------------------------------------------------- */
 
-/* "1.running_var" has "1.num_batches_tracked" beside it. */
+/* PyTorch stores "1.num_batches_tracked" beside "1.running_var". */
 static void add_count(fxi_entries *out, const fxi_entry *e)
 {
     char name[4200];
@@ -79,7 +80,7 @@ static void add_count(fxi_entries *out, const fxi_entry *e)
     fxi_entries_add(out, name, fxi_from(FX_DTYPE_I64, &none, 0, NULL));
 }
 
-/* A layer may have to say what its state does not hold. */
+/* Lets a layer warn about values that PyTorch's state does not hold. */
 static void *say_note(void *object, void *user)
 {
     const fx_layer *layer = fx_layer_of(fx_type_of(object));
@@ -115,7 +116,7 @@ void *fx_torch_state(void *model)
 
 /* ---- taking ---------------------------------------------------------------------------------- */
 
-/* Does PyTorch keep an entry of that name beside an array of the model's? */
+/* True if the name is a count that PyTorch keeps beside an array of the model. */
 static bool is_count(const fxi_entries *own, const char *name)
 {
     for (int32_t i = 0; i < own->n; i++) {
@@ -126,7 +127,7 @@ static bool is_count(const fxi_entries *own, const char *name)
     return false;
 }
 
-/* The state's arrays in the layout of the model's, without the counts. */
+/* The state's arrays in the layout of the model, without the counts. */
 static fxi_entries in_our_layout(const fxi_entries *own, void *state)
 {
     fxi_entries all = fxi_entries_of(own->op, state, ""),
