@@ -1,16 +1,16 @@
-/* bson_callable.c: small functions as structs of Julia's Base and of Flux.
+/* bson_callable.c: writes small functions as structs of Julia's Base and of Flux, and reads them.
  *
- * An anonymous function exists in Julia only as code, which no file can bring along for every
- * version of Julia. The same function is therefore written as a value made of public types:
+ * An anonymous function of Julia is code, and no file can store code that every version of Julia
+ * can load. So the function is written as an equivalent value of public types:
  *     x -> reshape(x, 7, :)               Fix2(reshape, (7, :))
  *     x -> reshape(x, :, size(x, 4))      Flux.Parallel(reshape, (identity, Returns(:),
  *                                                                 Fix2(size, 4)))
  *     x -> x .* 2                         Fix1(broadcast, Fix2(*, 2))
  *     x -> 1 .- x                         Fix1(broadcast, Fix1(-, 1))
  *     tanh in a chain                     Fix1(broadcast, tanh)
- * Every parameter of these types is the type of the field in the same place. Parallel calls each of
- * its functions with x and passes the results to reshape. Flux.flatten would read nicer, but for
- * input with another number of axes than 4 it is another function.
+ * Type parameter i of these types is the type of field i. Parallel calls each of its functions with
+ * x and passes the results to reshape. Flux.flatten would be shorter, but it is equal only for
+ * input with 4 axes.
  */
 #include "bson_callable.h"
 #include "closure_layer.h"

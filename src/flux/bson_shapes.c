@@ -1,12 +1,14 @@
-/* bson_shapes.c: layers as the structs of Flux 0.16, optimisers as those of Optimisers.jl 0.4.
+/* bson_shapes.c: describes layers as structs of Flux 0.16, optimisers as structs of Optimisers.jl
+ * 0.4.
  *
- * The table of a layer (cflux/layer.h) says which fields its struct has, in the order of Flux's
- * definition, and which type parameters, as Flux declares them. The rules of optimisers are here;
- * the @def of Optimisers.jl makes a parameter of each field:
+ * The table of a layer (cflux/layer.h) lists the fields of its struct in the order of Flux's
+ * definition, and the type parameters as Flux declares them. The rules of optimisers are in this
+ * file; the macro @def of Optimisers.jl gives each field a type parameter:
  *     Leaf{R,S}            rule::R state::S frozen::Bool
  *     Adam{E,B,P}          eta::E beta::B epsilon::P
  *     AdamW{E,B,L,P}       eta::E beta::B lambda::L epsilon::P couple::Bool
- * BSON.jl converts every field to the type that the parameters give, so both must agree.
+ * BSON.jl converts every field to the type that the parameters give, so the field values and the
+ * parameters must agree.
  */
 #include "bson_shapes.h"
 #include "bson_callable.h"
