@@ -10,8 +10,7 @@ typedef struct metadata {
     fx_object base;
     int64_t n;
     char **texts;   /* key, text, key, … */
-    char ***sorted; /* pointers to the keys in `texts`, in alphabetical order; equal keys keep their
-                       order */
+    char ***sorted; /* addresses of the keys in texts, in alphabetical order; equal ones as given */
 } metadata;
 
 static void finish(void *self)
