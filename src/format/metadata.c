@@ -9,8 +9,9 @@
 typedef struct metadata {
     fx_object base;
     int64_t n;
-    char **texts;   /* key, text, key, … */
-    char ***sorted; /* addresses of the keys in texts, in alphabetical order; equal ones as given */
+    char **texts; /* key, text, key, … */
+    char **
+        *sorted; /* addresses of the keys in `texts`, alphabetical; equal keys keep their order */
 } metadata;
 
 static void finish(void *self)

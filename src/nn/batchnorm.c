@@ -1,27 +1,27 @@
 /* batchnorm.c: BatchNorm, y = act(γ·(x − μ)/√(σ² + ε) + β).
  *
- * Mean and variance are two reductions that do not wait for each other; the variance of a batch far
- * from zero keeps its digits (FX_REDUCE_SQDEV), and what x − μ adds to its gradient is known to be
- * 0. 16-bit inputs are normalised in Float32. Running statistics are staged, never assigned: an
- * update of the step, or its close, computes and commits them (after an error they are dropped),
- * and the gradient does not see them. Two calls in one step stage on top of each other; inference
- * reads the handles. An empty batch leaves them alone: its mean is NaN, and one NaN would stay in
- * them for good. Source: Ioffe, Szegedy, 2015.
+ * Mean and variance are two independent reductions. FX_REDUCE_SQDEV keeps the digits of the
+ * variance of a batch far from zero, and its gradient omits the contribution of x − μ, which is 0.
+ * 16-bit inputs are normalised in Float32. Running statistics are staged, not assigned: the update
+ * of the training step, or its end, computes and commits them (after an error they are dropped),
+ * and they are not part of the gradient. Two calls in one training step stage on top of each other;
+ * inference reads the handles. An empty batch does not change the running statistics: its mean is
+ * NaN, and a NaN would stay in them forever. Source: Ioffe, Szegedy, 2015.
  */
 #include "nn_layer.h"
 
 #include <inttypes.h>
 
-/* What one call knows about its input. */
+/* What one call computes about its input. */
 typedef struct batch {
     fx_array *x; /* floating point, 32 bits or more */
     int ndims, channel_axis;
-    int64_t per_channel; /* values that are averaged */
+    int64_t per_channel; /* number of values averaged per channel */
     bool training;
-    fx_array *next_mean, *next_var; /* running statistics to stage; NULL for none */
+    fx_array *next_mean, *next_var; /* running statistics to stage; NULL: nothing to stage */
 } batch;
 
-/* A vector of channels in the shape that broadcasts over x. */
+/* Reshapes a vector of channels so that it broadcasts over x. */
 static fx_array *along_channels(const batch *b, fx_array *v)
 {
     int64_t sizes[FX_MAX_DIMS] = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -29,7 +29,7 @@ static fx_array *along_channels(const batch *b, fx_array *v)
     return fxi_reshape(v, b->ndims, sizes);
 }
 
-/* (1−m)·old + m·factor·new, as a constant in old's type. */
+/* (1−m)·old + m·factor·new, as a constant in the element type of `old`. */
 static fx_array *moved(fx_array *old, double momentum, fx_array *batch_value, double factor)
 {
     fx_array *next = fx_mul(momentum, fx_vec(batch_value));
@@ -39,8 +39,8 @@ static fx_array *moved(fx_array *old, double momentum, fx_array *batch_value, do
     return fx_stop_gradient(fx_cast(next, fx_eltype(old)));
 }
 
-/* x − μ and σ² of this call: of the batch, or the running ones. *rest is what rounding μ lost;
- * NULL: nothing. */
+/* Computes x − μ and σ², from the batch or from the running statistics. *rest is the rounding error
+ * of μ; NULL if none. */
 static void moments(const fx_batchnorm_layer *l, batch *b, fx_array **centred, fx_array **rest,
                     fx_array **variance)
 {
@@ -63,7 +63,7 @@ static void moments(const fx_batchnorm_layer *l, batch *b, fx_array **centred, f
     b->next_var = fx_keep(moved(l->var, l->momentum, *variance, n / (n - 1)));
 }
 
-/* 1/√(v + ε) times `factor`, which may be NULL. */
+/* 1/√(v + ε), times `factor` unless that is NULL. */
 static fx_array *scale_of(fx_array *v, double epsilon, fx_array *factor)
 {
     fx_array *deviation = fx_sqrt(fx_add(v, epsilon));
@@ -78,7 +78,7 @@ static fx_array *batchnorm_apply(const fx_batchnorm_layer *l, batch *b, fx_dtype
     moments(l, b, &centred, &rest, &variance);
     fx_array *scale = scale_of(variance, l->epsilon, l->gamma ? along_channels(b, l->gamma) : NULL);
     fx_array *y = fx_mul(centred, scale), *shift = l->beta ? along_channels(b, l->beta) : NULL;
-    if (rest) /* a number a channel: what it costs does not grow with the batch */
+    if (rest) /* per channel, so the cost does not grow with the batch */
         shift = shift ? fx_sub(shift, fx_mul(rest, scale)) : fx_neg(fx_mul(rest, scale));
     if (shift)
         y = fx_add(y, shift);
@@ -132,8 +132,9 @@ static bool batchnorm_build(const fx_type *type, const void *options, void *self
            (!a->track_stats || (fxi_filled(&l->mean, 0, 1, c) && fxi_filled(&l->var, 1, 1, c)));
 }
 
-/* Flux 0.6 kept the standard deviation, ϵ under its root, and its chains were lists, which no chain
- * was again before BatchNorm had other fields. Computed here: a file is loaded or it is not. */
+/* Converts to the variance. Flux 0.6 stored the standard deviation, with ϵ under its root; such a
+ * file is recognised by its chains, which were lists and not again before BatchNorm had other
+ * fields. Evaluated now, so that a failure refuses the file. */
 static fx_array *variance_of(const fx_flux_source *source, fx_array *kept, double epsilon)
 {
     if (!kept || source->nfields != 8 || !source->in_lists)
@@ -148,7 +149,7 @@ static bool batchnorm_from_flux(const fx_flux_source *source, void *options, voi
     fx_batchnorm_args *a = options;
     fx_batchnorm_layer *l = self;
     fx_array *any = l->beta ? l->beta : l->mean;
-    if (a->channels == 0 && any) /* no field says it before Flux 0.12 */
+    if (a->channels == 0 && any) /* before Flux 0.12 no field stores it */
         a->channels = fx_length(any);
     l->var = variance_of(source, l->var, a->eps);
     return a->channels >= 1;

@@ -1,10 +1,9 @@
-/* chain.c: Chain, layer after layer.
+/* chain.c: Chain, which calls its layers one after another.
  *
- * Whatever can be called is a link: layers, the user's own, function objects. A child that cannot
- * be called is refused when the chain is built, where its position is known, not at the first
- * batch. Several inputs go to the first layer; an empty chain returns its input, several as a
- * tuple. The handles of results between the links are released at once, so that nobody but their
- * consumer holds them.
+ * A layer can be anything callable: layers, the user's own types, function objects. A child that
+ * cannot be called is refused when the chain is built, because then its position is known. Several
+ * inputs go to the first layer. An empty chain returns its input, several inputs as a tuple. The
+ * handles of intermediate results are released at once, so that only the next layer holds them.
  */
 #include "check_arguments.h"
 #include "memory.h"
@@ -65,14 +64,13 @@ static bool names_fit(int n, const char *const *names)
 static void *chain_build(int n, const char *const *names, void *const *layers)
 {
     const fx_type *type = fxi_chain_type();
-    for (int i = 0; i < n; i++) /* a layer that failed has its record: the chain passes it on */
+    for (int i = 0; i < n; i++) /* a failed layer recorded its error; the chain passes it on */
         if (layers[i] && fx_is_error(layers[i]))
             return fx_error_object(type);
     if (!links_fit(n, layers) || (names && !names_fit(n, names)))
         return fx_error_object(type);
     fx_chain_layer init = {.layers = {.n = n}};
-    memcpy(&init.layers.items, &layers,
-           sizeof layers); /* fxi_new copies the lists; their const is kept */
+    memcpy(&init.layers.items, &layers, sizeof layers); /* fxi_new copies the list */
     memcpy(&init.layers.names, &names, sizeof names);
     return fxi_new(type, &init);
 }

@@ -1,9 +1,9 @@
 /* conv_layer.c: Conv, a true convolution (the kernel is flipped) with stride, padding, dilation,
  * groups.
  *
- * Options are made explicit in the constructor, once: stride and dilation per spatial axis; padding
- * as (before, after) per axis, but per axis if it was given so, because Flux keeps and prints that
- * form.
+ * The constructor expands the options once: stride and dilation to one number per spatial axis,
+ * padding to (before, after) per axis. Padding given as one number per axis stays in that form,
+ * because Flux keeps and prints it.
  */
 #include "nn_layer.h"
 
@@ -28,7 +28,7 @@ static void *conv_forward(void *self, int n, void *const *args)
     return fx_keep(fxi_activate(l->act, fxi_biased(y, l->bias, c)));
 }
 
-/* Kernel, channels and groups, those of the weight if it was given, must make sense. */
+/* Checks kernel, channels and groups, taken from the weight if it was given. */
 static bool conv_sizes(const fx_type *type, const fx_conv_args *a, fx_dims *kernel, int64_t *in,
                        int64_t *out)
 {
@@ -54,7 +54,7 @@ static bool conv_sizes(const fx_type *type, const fx_conv_args *a, fx_dims *kern
                                 *in, *out, a->groups);
 }
 
-/* A weight that was given along with kernel, in or out must have those sizes. */
+/* Checks that a given weight has the sizes of kernel, in and out, if those were given too. */
 static bool conv_agrees(const fx_type *type, const fx_conv_args *a, const fx_dims *kernel,
                         int64_t in, int64_t out)
 {
@@ -100,7 +100,7 @@ static bool conv_recover(const void *self, void *options)
     return true;
 }
 
-/* Flux's struct holds its options inline. */
+/* Flux's struct stores its options inline. */
 static int64_t conv_bytes(const void *self)
 {
     const fx_conv_layer *l = self;

@@ -1,7 +1,8 @@
 /* dense.c: Dense, y = act(W·x .+ b).
  *
- * The given weight is taken as it is (shared, any element type); a given bias is converted to the
- * weight's type. A size that is left out is 0 in C, so 0 is refused: Flux has no such trap.
+ * A given weight is used unchanged (shared, any element type); a given bias is converted to the
+ * weight's type. A size of 0 is refused although Flux allows it: in C a size that the caller left
+ * out is 0.
  */
 #include "nn_layer.h"
 

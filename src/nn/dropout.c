@@ -1,10 +1,10 @@
 /* dropout.c: Dropout as a layer and as a function.
  *
- * The mask is uniform noise compared with p: kept where the noise is larger, as in NNlib, in
- * Float32 for every element type (16-bit noise would be too coarse for small p). Each call draws a
- * fresh counter of the thread's stream, so two dropouts never share a mask and a recomputation
- * repeats it. With p = 1 the scale is 0 instead of 1/0, so that values and gradients are zeros, not
- * NaN; with p = 0, and outside training, the result is x itself.
+ * The mask is uniform noise compared with p: an element is kept if its noise is larger, as in
+ * NNlib. The noise is Float32 for every element type, because 16-bit noise would be too coarse for
+ * small p. Each call takes a new counter of the thread's random stream, so two dropouts never share
+ * a mask and a recomputation repeats it. For p = 1 the scale is 0 instead of 1/0, so that values
+ * and gradients are zeros and not NaN. For p = 0, and outside training, the result is x itself.
  */
 #include "nn_layer.h"
 
@@ -35,7 +35,7 @@ fx_array *fx_dropout_apply(fx_array *x, double p)
 {
     char text[FXI_NUMBER_TEXT];
     if (fx_is_error(x))
-        return fx_cast(x, FX_DTYPE_F32); /* records what is wrong with NULL, passes an error on */
+        return fx_cast(x, FX_DTYPE_F32); /* records an error for NULL, passes an error array on */
     if (is_probability(p))
         return fxi_dropped(x, p, &(const fx_dims){0});
     fx_fail(FX_STATUS_ARGUMENT, "dropout", "expects 0 ≤ p ≤ 1, got p = %s",
@@ -57,7 +57,7 @@ static bool dropout_build(const fx_type *type, const void *options, void *self)
     (void)options;
     if (!is_probability(l->p))
         return fxi_layer_fail(type, "expects 0 ≤ p ≤ 1, got p = %s", fxi_float64_text(l->p, text));
-    l->p = l->p == 0 ? 0.0 : l->p; /* −0 */
+    l->p = l->p == 0 ? 0.0 : l->p; /* turns −0 into 0 */
     return true;
 }
 

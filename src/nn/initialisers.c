@@ -1,12 +1,16 @@
-/* initialisers.c: starting values of parameters: Flux's formulas over the thread's random stream.
+/* initialisers.c: initial values of parameters: Flux's formulas over the thread's random stream.
  *
- * All give Float32 and are lazy: a weight is made with the first thing that needs it. The fans are
- * Flux's nfan: (1, n) for a vector, (columns, rows) for a matrix, and the product of the kernel's
- * axes times the last two for convolutions. The truncated normal inverts the distribution function,
- * as Flux does, so it needs no rejection and every element is a function of one random number. The
- * inverse error function is M. Giles' polynomial (GPU Computing Gems, 2011), relative error below
- * 1e-6; |t| ≤ erf(√2) stays within its central branch. Sources: Glorot, Bengio, 2010; He et al.,
- * 2015; LeCun et al., 1998.
+ * All return Float32 and are lazy: a weight is computed together with its first use. The fans are
+ * Flux's nfan: (1, n) for a vector, (columns, rows) for a matrix, and for convolutions the product
+ * of the kernel's axes times each of the final two. The truncated normal inverts the distribution
+ * function, as Flux does, so it needs no rejection and every element depends on one random number.
+ * The inverse error function is M. Giles' polynomial (GPU Computing Gems, 2011), relative error
+ * below 1e-6;
+ *
+ * t
+ *
+ * ≤ erf(√2) stays within its central branch. Sources: Glorot, Bengio, 2010; He et al., 2015; LeCun
+ * et al., 1998.
  */
 #include "nn_layer.h"
 
@@ -53,7 +57,7 @@ fx_array *fx_glorot_normal(int ndims, const int64_t *sizes)
     return normal(sqrt(2 / (f.in + f.out)), ndims, sizes);
 }
 
-/* Gain √2, for relu. */
+/* Gain √2, the value for relu. */
 fx_array *fx_kaiming_uniform(int ndims, const int64_t *sizes)
 {
     return uniform(sqrt(6 / fans_of(ndims, sizes).in), ndims, sizes);

@@ -1,5 +1,5 @@
-/* layer_table.c: what follows from the tables of layers: construction from options and back, the
- * list of the types that are known.
+/* layer_table.c: code driven by the tables of layers: makes a layer from options, recovers the
+ * options from a layer, and lists the known layer types.
  *
  * <cflux/layer.h> describes the tables.
  */
@@ -21,7 +21,7 @@ static void *into(void *base, size_t offset)
 
 /* ---- construction ------------------------------------------------------------------------ */
 
-/* The axes as a list, empty for all of them; false if one is none of an array's. */
+/* Converts the axes to a list, empty for all axes; false if one is not a valid axis. */
 static bool axes_listed(fx_axes axes, fx_dims *out)
 {
     *out = (fx_dims){.n = 0};
@@ -49,7 +49,7 @@ static size_t value_size(fx_option_kind kind)
     case FX_OPTION_FLAG:
         return sizeof(bool);
     default:
-        return sizeof(int64_t); /* integers, reals and pointers */
+        return sizeof(int64_t); /* integers, reals and pointers have 8 bytes */
     }
 }
 
@@ -58,7 +58,7 @@ static bool is_array_option(fx_option_kind kind)
     return kind == FX_OPTION_VECTOR || kind == FX_OPTION_MATRIX || kind == FX_OPTION_ARRAY;
 }
 
-/* An option's value into the member that holds it; false after a failure (recorded). */
+/* Copies an option's value into its member; false on failure (recorded). */
 static bool to_member(const fx_type *type, const fx_layer_row *row, const void *options, void *self)
 {
     const void *from = at(options, row->option);
@@ -90,7 +90,7 @@ static bool built(const fx_type *type, const void *options, void *self)
 
 /* ---- parameters of a new layer ----------------------------------------------------------- */
 
-/* Is x the value of an option, and so the caller's? */
+/* True if x is the value of an option, so that the caller owns it. */
 static bool was_given(const fx_layer *layer, const void *options, const void *x)
 {
     for (int i = 0; i < layer->nrows; i++) {
@@ -182,7 +182,8 @@ bool fx_layer_options(const void *self, void *options)
     if (!layer || layer->build_list || self == fx_type_of(self)->error)
         return false;
     const size_t size = fxi_options_size(layer);
-    _Alignas(16) char all[FXI_LARGEST_OPTIONS]; /* printing must not need memory */
+    _Alignas(16) char
+        all[FXI_LARGEST_OPTIONS]; /* on the stack, because printing must work without free memory */
     if (size > sizeof all)
         return false;
     memcpy(all, layer->defaults, size);

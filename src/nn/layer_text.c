@@ -1,8 +1,8 @@
-/* layer_text.c: layers as Flux prints them, Dense(2 => 3, tanh; bias=false), from their tables.
+/* layer_text.c: prints layers as Flux does, Dense(2 => 3, tanh; bias=false), from their tables.
  *
- * The options that a layer was made with are found again (fx_layer_options), and those that differ
- * from their defaults are printed: positional ones in their order, the others by their keywords.
- * Pieces are the same for all layers, so that they agree with Flux byte for byte.
+ * fx_layer_options recovers the options of a layer, and those that differ from their defaults are
+ * printed: positional options in order, the others with their keywords. All layers share the
+ * functions below, so that their text agrees with Flux byte for byte.
  */
 #include "nn_layer.h"
 
@@ -15,7 +15,7 @@ typedef struct printing {
     const fx_layer *layer;
     const void *options, *defaults;
     fx_text *text;
-    bool first, keyword; /* nothing, and no keyword, was printed so far */
+    bool first, keyword; /* nothing printed so far; no keyword printed so far */
 } printing;
 
 /* "(3, 3)", "(5,)" */
@@ -35,7 +35,7 @@ static bool all_equal(const fx_dims *d)
     return true;
 }
 
-/* One number where all are equal, else the tuple. */
+/* Prints one number if all are equal, otherwise the tuple. */
 static void put_numbers(fx_text *text, const fx_dims *d)
 {
     if (all_equal(d) && d->n)
@@ -44,7 +44,7 @@ static void put_numbers(fx_text *text, const fx_dims *d)
         put_tuple(text, d);
 }
 
-/* Axes are printed as Julia's, from 1. */
+/* Prints axes counted from 1, as in Julia. */
 static void put_axes(fx_text *text, fx_axes axes)
 {
     fx_dims d = {.n = 0};
@@ -101,12 +101,12 @@ static void put_value(fx_text *text, fx_option_kind kind, const void *value)
     case FX_OPTION_FLAG:
         fx_text_add(text, *(const bool *)value ? "true" : "false");
         return;
-    default: /* ACTIVE; others are never printed */
+    default: /* ACTIVE; other kinds are never printed */
         fx_text_add(text, *(const fx_active *)value == FX_ACTIVE_ON ? "true" : "false");
     }
 }
 
-/* Is the option what it is by default? Options that have no notation always are. */
+/* True if the option has its default value, or has no notation. */
 static bool is_default(const fx_layer_row *row, const void *value, const void *usual)
 {
     const fx_dims *d = value, *u = usual;

@@ -1,7 +1,7 @@
-/* layernorm.c: LayerNorm, normalises over the first axes of the given size, then γ·x + β.
+/* layernorm.c: LayerNorm: normalises over the first axes of the given size, then computes γ·x + β.
  *
- * Flux changed the formula twice, so a layer knows whose formula it has: no field of Flux's files
- * and of PyTorch's states says it. Source: Ba et al., 2016.
+ * Flux changed the formula twice, and neither Flux's files nor PyTorch's states store which one
+ * applies. So each layer records the version of its formula. Source: Ba et al., 2016.
  */
 #include "nn_layer.h"
 
@@ -43,7 +43,7 @@ static bool layernorm_build(const fx_type *type, const void *options, void *self
            (fxi_filled(&l->scale, 1, n, l->size.v) && fxi_filled(&l->bias, 0, n, l->size.v));
 }
 
-/* Flux 0.15 changed σ + ε to √(σ² + ε²), 0.16.11 that to √(σ² + ε). */
+/* Flux 0.15 changed σ + ε to √(σ² + ε²), and 0.16.11 changed that to √(σ² + ε). */
 static bool layernorm_from_flux(const fx_flux_source *source, void *options, void *self)
 {
     const fx_layernorm_layer *l = self;
@@ -51,12 +51,13 @@ static bool layernorm_from_flux(const fx_flux_source *source, void *options, voi
     a->flux = source->newest < 1500   ? FXI_FLUX_14
               : source->newest < 1611 ? FXI_FLUX_15
                                       : FXI_FLUX_16;
-    if (a->size.n == 0 && l->scale) /* until Flux 0.11 only the scale said it */
+    if (a->size.n == 0 && l->scale) /* up to Flux 0.11 only the scale stores it */
         a->size = (fx_dims){.n = 1, .v = {fx_size(l->scale, 0)}};
     return true;
 }
 
-/* In Flux's formula of today √(σ² + ε²) has another ε, and σ + ε none. */
+/* To write another formula as Flux's current one: √(σ² + ε²) needs a different ε, and σ + ε has no
+ * equivalent. */
 static const char *layernorm_to_flux(const void *self, const char *member, double *number)
 {
     const fx_layernorm_layer *l = self;
@@ -68,7 +69,7 @@ static const char *layernorm_to_flux(const void *self, const char *member, doubl
                : NULL;
 }
 
-/* PyTorch's LayerNorm divides by √(σ² + ε), and its state does not hold ε. */
+/* Warns, because PyTorch's LayerNorm divides by √(σ² + ε) and its state does not store ε. */
 static void layernorm_to_torch(const void *self)
 {
     const fx_layernorm_layer *l = self;
@@ -101,7 +102,7 @@ static const fx_flux_form forms[] = {
     {0},
 };
 FX_LAYER_TYPE(layernorm, fx_layernorm_layer, fx_layernorm_args, FXI_LAYERNORM_ARGS, ROWS,
-              /* Scale 16, ε 4, one size 8, affine 1, aligned */
+              /* layout: scale 16, ε 4, one size 8, affine 1, aligned */
               (.name = "LayerNorm", .forward = layernorm_forward, .layout_bytes = 40,
                .flags = FX_TYPE_ONE_LINE),
               .build = layernorm_build, .flux = "Flux.LayerNorm", .forms = forms,

@@ -1,10 +1,10 @@
 /* losses.c: Flux.Losses.
  *
- * One driver: it checks the sizes, brings ŷ and y to floating point (Bool one-hot targets take ŷ's
- * type), smooths labels, fills in defaults, calls a core, and aggregates. A core is the formula of
- * one observation or element; a loss is a core and a name. The forms over logits never take
- * log(softmax) or log(σ) apart, so they hold for logits of any size. x·log y with x = 0 is 0
- * everywhere (xlogy), so labels that do not occur cost nothing, not NaN.
+ * All losses share a driver. It checks the sizes, converts ŷ and y to floating point (Bool one-hot
+ * targets take ŷ's type), smooths labels, fills in defaults, calls a core, and aggregates. A core
+ * is the formula for one observation or element; a loss is a core and a name. The losses on logits
+ * compute log(softmax) and log(σ) in one formula, so they work for logits of any size. x·log y is 0
+ * for x = 0 (xlogy), so labels that do not occur contribute 0 and not NaN.
  */
 #include "nn_layer.h"
 
@@ -12,7 +12,7 @@
 #include <inttypes.h>
 
 typedef struct terms {
-    fx_array *pred, *target; /* floating point, of one size */
+    fx_array *pred, *target; /* floating point, equal sizes */
     double eps, delta;
     fx_axes dims;
 } terms;
@@ -24,7 +24,7 @@ typedef enum smoothing { SMOOTH_NONE, SMOOTH_CLASSES, SMOOTH_BINARY } smoothing;
 
 enum { SIZE_TEXT = 180 };
 
-/* Julia's text of a size: "(3, 4)", "(4,)", "()". */
+/* A size as Julia prints it: "(3, 4)", "(4,)", "()". */
 static const char *size_text(const fx_array *x, char text[SIZE_TEXT])
 {
     const int nd = fx_ndims(x);
@@ -82,7 +82,7 @@ static double machine_epsilon(fx_dtype t)
                                 : (double)FLT_EPSILON;
 }
 
-/* The sizes of the axes that x has, multiplied. */
+/* The product of the sizes of those axes that x has. */
 static int64_t classes(const fx_array *x, fx_axes axes)
 {
     int64_t n = 1;

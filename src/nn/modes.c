@@ -1,7 +1,7 @@
 /* modes.c: fx_trainmode, fx_testmode, fx_automode.
  *
- * The walk follows children, as Flux's does, and sets `active` where a layer has it. Error objects
- * are static storage shared by all threads: they are never written.
+ * The walk follows children, as Flux's does, and sets `active` in each layer that has it. Error
+ * objects are never written, because they are static and shared by all threads.
  */
 #include "nn_layer.h"
 

@@ -1,8 +1,9 @@
-/* nn_layer.c: what the built-in layers share: checks of inputs and options, weights and biases.
+/* nn_layer.c: functions that the built-in layers share: checks of inputs and options, weights and
+ * biases.
  *
- * The texts of failed checks are Flux's, Julia's axis numbers (from 1) included, because they quote
- * Julia expressions: size(input, 1). Warnings about element types are given once per process, as
- * Flux's @warn with maxlog=1, so a training loop is not drowned in them.
+ * Messages of failed checks are Flux's, with Julia's axis numbers (from 1), because they quote
+ * Julia expressions: size(input, 1). A warning about an element type is given once per process, as
+ * Flux's @warn with maxlog=1, so that a training loop does not repeat it.
  */
 #include "nn_layer.h"
 
@@ -107,7 +108,7 @@ fx_array *fxi_activate(fx_function *act, fx_array *x)
     return act ? act->apply(x) : x;
 }
 
-/* Sizes of the rest are multiplied out, not inferred, so that zero-size inputs work. */
+/* Multiplies the remaining sizes instead of inferring one, so that arrays of length 0 work. */
 fx_array *fxi_weighted(fx_array *weight, fx_array *x)
 {
     const int nd = fx_ndims(x);
@@ -141,7 +142,7 @@ static bool has_sizes(fx_array *x, int ndims, const int64_t *sizes)
     return same;
 }
 
-/* Refuses an array; the text says which sizes it must have, `:` for any: "… 3×: …". */
+/* Refuses an array. The message lists the required sizes, with `:` for any: "… 3×: …". */
 static bool other_sizes(const fx_type *type, fx_array *given, int ndims, const int64_t *sizes)
 {
     char wanted[SUMMARY_TEXT] = "", got[SUMMARY_TEXT];
@@ -226,8 +227,8 @@ bool fxi_spread_padding(const fx_type *type, const fx_dims *given, const fx_dims
                         const fx_dims *dilation, fx_dims *out)
 {
     const int64_t n = kernel->n;
-    if (given->n == -1) { /* Dumoulin, Visin, 2016: half of the kernel's reach on each side, the odd
-                             one before */
+    if (given->n == -1) { /* Dumoulin, Visin, 2016: half of the kernel's extent on each side; an odd
+                             remainder before */
         out->n = 2 * n;
         for (int64_t i = 0; i < n; i++) {
             const int64_t total = (kernel->v[i] - 1) * (dilation ? dilation->v[i] : 1);

@@ -1,9 +1,9 @@
-/* nn_layer.h: what the built-in layers share. Internal to nn.
+/* nn_layer.h: functions that the built-in layers share. Internal to nn.
  *
- * A layer is one .c file: a forward function, a build function that makes what options do not say,
- * and the table of FX_LAYER_TYPE. Constructors that fail return the type's error object (static
- * storage); a forward function that meets it passes the error on, so a wrong model poisons its
- * results only.
+ * A layer is one .c file: a forward function, a build function for what options do not define, and
+ * the table of FX_LAYER_TYPE. A constructor that fails returns the type's error object (static
+ * storage). A forward function that gets it passes the error on, so a wrong model only affects its
+ * own results.
  */
 #ifndef CFLUX_NN_LAYER_H
 #define CFLUX_NN_LAYER_H
@@ -29,12 +29,13 @@
 #include "layers.def"
 #undef LAYER
 
-/* Records FX_STATUS_ARGUMENT in the name of the type; false. */
+/* Records FX_STATUS_ARGUMENT with the name of the type; returns false. */
 bool fxi_layer_fail(const fx_type *type, const char *format, ...) FXI_PRINTF(2, 3);
 
 /* ---- tables of layers ------------------------------------------------------------------------ */
 
-/* Row i of a table, whose rows may be shorter or longer than this library's. */
+/* Row i of a table. Its rows may be shorter or longer than this library's, because the program may
+ * be built with another version of cflux. */
 static inline const fx_layer_row *fxi_layer_row(const fx_layer *layer, int i)
 {
     return (const fx_layer_row *)(const void *)((const char *)layer->rows +
@@ -47,7 +48,8 @@ static inline size_t fxi_options_size(const fx_layer *layer)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* The one array a layer was called with, or an error array (recorded, unless an error came in). */
+/* The single array that a layer was called with, or an error array (recorded, unless the input was
+ * an error array). */
 fx_array *fxi_layer_input(const void *layer, int n, void *const *args);
 
 /* Records "layer L expects <expectation>, but got S" and returns status. */
@@ -58,19 +60,19 @@ fx_status fxi_expect_size(void *layer, fx_array *x, int axis, int64_t size);
 /* "layer L expects ndims(input) == ndims, but got S". */
 fx_status fxi_expect_ndims(void *layer, fx_array *x, int ndims);
 
-/* x in the parameters' element type when that is a float: Float64 into Float32 and Float32 into
- * Float16 warn once per process, everything else converts silently. */
+/* Converts x to the parameters' element type if that is a float. Float64 to Float32 and Float32 to
+ * Float16 warn once per process; all other conversions are silent. */
 fx_array *fxi_match_type(fx_array *parameter, fx_array *x);
 
-/* The same for a layer with a weight; an error array if the weight is in error. */
+/* The same for a layer with a weight; an error array if the weight is an error array. */
 fx_array *fxi_weighted_input(const void *layer, int n, void *const *args, fx_array *weight);
-/* W·x along the first axis of x, whatever its other axes are. */
+/* W·x along the first axis of x, for any number of other axes. */
 fx_array *fxi_weighted(fx_array *weight, fx_array *x);
-/* y .+ bias along `axis`; y itself if the bias is NULL or y is in error. */
+/* y .+ bias along `axis`; y itself if the bias is NULL or y is an error array. */
 fx_array *fxi_biased(fx_array *y, fx_array *bias, int axis);
 /* act(x). */
 fx_array *fxi_activate(fx_function *act, fx_array *x);
-/* Whether a layer with a member `active` behaves as in training now. */
+/* True if a layer with this member `active` behaves as in training now. */
 static inline bool fxi_is_active(int64_t active)
 {
     return active == FX_ACTIVE_AUTO ? fx_training() : active == FX_ACTIVE_ON;
@@ -78,20 +80,20 @@ static inline bool fxi_is_active(int64_t active)
 
 /* ---- building: each returns false after a failure that it recorded --------------------------- */
 
-/* *io_weight, if it was given, must have the sizes (0: any); else init makes it. */
+/* A given *io_weight must have the sizes (0: any); otherwise init makes it. */
 bool fxi_weight(const fx_type *type, fx_array **io_weight, fx_init_fn init, int ndims,
                 const int64_t *sizes);
-/* *io_bias, if `wanted`: n zeros, or what was given, in the element type of weight. */
+/* Sets *io_bias if `wanted`: a given bias, or n zeros, in the element type of weight. */
 bool fxi_bias(const fx_type *type, fx_array **io_bias, bool wanted, fx_array *weight, int64_t n);
-/* An array of `value` everywhere, Float32. */
+/* A Float32 array with `value` in every element. */
 bool fxi_filled(fx_array **out, double value, int ndims, const int64_t *sizes);
 
-/* An option of per-axis numbers made explicit: `spatial` numbers as they are, or `spatial` copies
- * of one. False (recorded) for another count or an entry below `least`. */
+/* Expands a per-axis option: `spatial` numbers stay unchanged, one number is copied `spatial`
+ * times. False (recorded) for another count or an entry below `least`. */
 bool fxi_spread_option(const fx_type *type, const char *name, const fx_dims *given, int spatial,
                        int64_t least, fx_dims *out);
-/* Padding made explicit: FX_SAME and one number give (before, after) per axis, N or 2N numbers stay
- * as they are. */
+/* Expands padding: FX_SAME and one number become (before, after) per axis; N or 2N numbers stay
+ * unchanged. */
 bool fxi_spread_padding(const fx_type *type, const fx_dims *given, const fx_dims *kernel,
                         const fx_dims *dilation, fx_dims *out);
 
@@ -101,11 +103,13 @@ bool fxi_spread_padding(const fx_type *type, const fx_dims *given, const fx_dims
 #define FXI_FLUX_16 0.16
 /* (x − mean)/deviation over the axes; `flux` as in fx_layernorm_layer. */
 fx_array *fxi_normalised(fx_array *x, fx_axes dims, double eps, double flux);
-/* x in an element type in which means and squares are safe: Float32 for 16 bits and integers. */
+/* Converts x to an element type in which means and squares are safe: Float32 for 16-bit floats and
+ * integers. */
 fx_array *fxi_wide_enough(fx_array *x);
 bool fxi_is_half(fx_dtype type);
 
-/* x with each element 0 with probability p, else x/(1−p); the mask varies along dims (none: all).
+/* Sets each element of x to 0 with probability p and the others to x/(1−p). The mask varies along
+ * dims (none: all).
  */
 fx_array *fxi_dropped(fx_array *x, double p, const fx_dims *dims);
 

@@ -23,7 +23,7 @@ fx_array *fxi_wide_enough(fx_array *x)
 fx_array *fxi_normalised(fx_array *x, fx_axes dims, double eps, double flux)
 {
     if (fx_is_error(x))
-        return fx_cast(x, FX_DTYPE_F32); /* records what is wrong with NULL, passes an error on */
+        return fx_cast(x, FX_DTYPE_F32); /* records an error for NULL, passes an error array on */
     fx_array *w = fxi_wide_enough(x);
     fx_array *mean = fx_mean(w, .dims = dims), *rest = fx_mean_rest(w, .dims = dims);
     fx_array *variance = fx_var(w, .dims = dims, .corrected = false);

@@ -1,7 +1,7 @@
 /* pool_layer.c: MaxPool and MeanPool as layers.
  *
- * A pool has no parameters, only a window. The mean divides by the whole window, padding counted,
- * as NNlib's.
+ * A pool has no parameters, only a window. As in NNlib, the mean divides by the size of the whole
+ * window, padding included.
  */
 #include "nn_layer.h"
 
@@ -39,7 +39,7 @@ static bool pool_build(const fx_type *type, const void *options, void *self)
            fxi_spread_padding(type, &a->pad, &a->window, NULL, &l->pad);
 }
 
-/* A stride that is the window is the default, which an empty list stands for. */
+/* A stride equal to the window is the default, which is an empty list. */
 static bool pool_recover(const void *self, void *options)
 {
     const fx_maxpool_layer *l = self;
@@ -52,7 +52,7 @@ static bool pool_recover(const void *self, void *options)
     return true;
 }
 
-/* Flux's struct holds its options inline. */
+/* Flux's struct stores its options inline. */
 static int64_t pool_bytes(const void *self)
 {
     return 32 * ((const fx_maxpool_layer *)self)->window.n;

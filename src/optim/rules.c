@@ -1,12 +1,12 @@
-/* rules.c: Descent, Momentum, Nesterov, Adam, AdamW: the formulas of Optimisers.jl, one table.
+/* rules.c: Descent, Momentum, Nesterov, Adam, AdamW: the formulas of Optimisers.jl in one table.
  *
- * A row holds the rule's type (name, fields), how it applies, and its default learning rate;
- * making, printing and checking rules are loops over rows and fields, so a new rule is an apply
- * function and a row. Hyperparameters enter as real literals, which are weak: the element type of
- * the parameter stays, and changing them needs no new plan. The powers β₁ᵗ, β₂ᵗ are doubles on the
- * host: they start at β and are multiplied after use, as in Optimisers.jl, but are not rounded to
- * the parameter's type. The operations stand in the order of Optimisers.jl's expressions, so that
- * rounding agrees.
+ * A row of the table holds the rule's type (name, fields), its apply function, and its default
+ * learning rate. Making, printing and checking rules are loops over rows and fields, so a new rule
+ * needs an apply function and a row. Hyperparameters enter the graph as real literals, which are
+ * weak: the parameter's element type is kept, and changing a value needs no new plan. The powers
+ * β₁ᵗ, β₂ᵗ are doubles on the host: as in Optimisers.jl they start at β and are multiplied after
+ * use, but they are not rounded to the parameter's type. The operations are in the order of
+ * Optimisers.jl's expressions, so that rounding agrees.
  */
 #include "rules.h"
 
@@ -96,7 +96,7 @@ static fx_array *nesterov(const fx_rule *r, fx_array *const *c, fx_array *x, fx_
     return fx_keep(step);
 }
 
-/* Float16 rounds 1e-8 to 0 (Optimisers.jl's _eps). */
+/* Raises ε in Float16, which rounds 1e-8 to 0 (Optimisers.jl's _eps). */
 static double epsilon_for(const fx_rule *r, fx_dtype type)
 {
     return r->epsilon > 0 && type == FX_DTYPE_F16 ? fmax(r->epsilon, 1e-7) : r->epsilon;
@@ -125,8 +125,8 @@ static fx_array *average(fx_array *beta, fx_array *rest, fx_array *old, fx_array
     return fx_add(fx_mul(beta, old), fx_mul(rest, value));
 }
 
-/* m ← β₁m + (1−β₁)dx, v ← β₂v + (1−β₂)dx²; m/(1−β₁ᵗ) / (√(v/(1−β₂ᵗ)) + ε). Keeps the states one
- * scope up. */
+/* m ← β₁m + (1−β₁)dx, v ← β₂v + (1−β₂)dx²; m/(1−β₁ᵗ) / (√(v/(1−β₂ᵗ)) + ε). Moves the new states to
+ * the enclosing scope, so that they outlive this function. */
 static fx_array *adam_direction(fx_array *const *c, fx_array *dx, fx_array *const *states,
                                 fx_array **new_states)
 {
@@ -144,7 +144,7 @@ static fx_array *adam(const fx_rule *r, fx_array *const *c, fx_array *x, fx_arra
     return fx_keep(fx_mul(adam_direction(c, dx, states, new_states), c[ETA]));
 }
 
-/* η(d + λx), or η·d + λx without .couple */
+/* η(d + λx), or η·d + λx if `couple` is false */
 static fx_array *adamw(const fx_rule *r, fx_array *const *c, fx_array *x, fx_array *dx,
                        fx_array *const *states, fx_array **new_states)
 {
@@ -164,7 +164,7 @@ static fx_array *adamw(const fx_rule *r, fx_array *const *c, fx_array *x, fx_arr
     {                                                                                              \
         .name = #f, .offset = offsetof(fx_rule, f), .kind = FX_FIELD_FLAG                          \
     }
-/* Optimisers.jl's order. */
+/* The fields are in Optimisers.jl's order. */
 static const fx_field descent_fields[] = {NUMBER(eta)};
 static const fx_field momentum_fields[] = {NUMBER(eta), NUMBER(rho)};
 static const fx_field adam_fields[] = {NUMBER(eta), NUMBER(beta1), NUMBER(beta2), NUMBER(epsilon)};

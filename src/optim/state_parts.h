@@ -1,23 +1,22 @@
-/* state_parts.h: the parts of optimiser states and rules, for the files that keep them. Internal.
- */
+/* state_parts.h: takes optimiser states and rules apart and rebuilds them, for files. Internal. */
 #ifndef CFLUX_STATE_PARTS_H
 #define CFLUX_STATE_PARTS_H
 
 #include <cflux/optim.h>
 
-/* What a state holds besides arrays (rules, powers of β, what is frozen), as numbers: for files.
- * Writes at most `capacity` of them and returns how many there are: 0 for the state of a model
- * without parameters, −1 if it is no state, −2 if the walk failed, which is recorded. A leaf that
- * several paths reach is counted once. fxi_state_numbers_set takes what fxi_state_numbers gave of a
- * state of the same structure, and changes all or nothing. It also takes the numbers of older
- * files, which have those of a leaf once for every path to it. */
+/* The numbers in a state (rules, powers of β, frozen flags), that is everything but its arrays.
+ * Writes at most `capacity` numbers and returns their total count: 0 for the state of a model
+ * without parameters, −1 if the object is not a state, −2 if the walk failed (recorded). A leaf
+ * that several paths reach is counted once. fxi_state_numbers_set accepts the numbers of a state
+ * with the same structure and changes all or nothing. It also accepts the numbers of older files,
+ * which repeat those of a leaf for every path to it. */
 int64_t fxi_state_numbers(void *state, double *out, int64_t capacity);
 fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n);
 
-/* What a state holds for one array, for files: as many arrays, of the array's sizes and type, as
- * the rule has, and the powers of β. The first takes a leaf of a state apart, false when the object
- * is none; the second is fx_setup with leaves that the caller fills in, one for each distinct
- * trainable array (what is not FX_OK ends it, recorded by the caller). */
+/* The state of one array: the arrays that the rule keeps, with the array's sizes and type, and the
+ * powers of β. fxi_leaf_of takes a leaf of a state apart; false if the object is not a leaf. The
+ * second function is fx_setup with leaves that the caller fills in, one for each distinct trainable
+ * array; a status other than FX_OK, recorded by the caller, ends it. */
 typedef struct fxi_leaf {
     fx_rule *rule;
     int nstates;
@@ -27,12 +26,13 @@ typedef struct fxi_leaf {
 } fxi_leaf;
 typedef fx_status (*fxi_leaf_fn)(fx_array *x, fxi_leaf *out_leaf, void *user);
 bool fxi_leaf_of(const void *object, fxi_leaf *out_leaf);
-/* The rule that Optimisers.jl prints under this name, with its defaults but for the numbers that
- * are given and that it has. */
+/* The rule with this name in Optimisers.jl, with its defaults except for the given numbers that it
+ * has. */
 fx_rule *fxi_rule_named(const char *name, const fx_adjust_args *given, bool couple);
-/* The numbers of a rule; what it does not have is 0. */
+/* The numbers of a rule; 0 for those that it does not have. */
 void fxi_rule_numbers(const fx_rule *rule, fx_adjust_args *out);
-/* Is it a rule of this header? A program's own type may have the name of one. */
+/* True for a rule of the library. The name is not enough: a program's own type may have the same
+ * name. */
 bool fxi_is_rule(const void *object);
 void *fxi_setup_with(void *model, fxi_leaf_fn leaf_of, void *user);
 

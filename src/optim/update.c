@@ -1,10 +1,10 @@
-/* update.c: optimiser state and the update.
+/* update.c: optimiser states and the update of parameters.
  *
  * The state mirrors the model: named tuples where the model has children, one leaf per distinct
- * trainable array; a tied array's leaf appears wherever the array does. The update walks state,
- * model and gradient in lock-step, lets the rule build the new values as lazy nodes, and hands
- * everything to fxi_commit, which computes it in one plan and rebinds the handles, or changes
- * nothing. A view of a parameter has no state; it becomes the same view of the new value.
+ * trainable array; the leaf of a tied array appears everywhere the array does. The update walks
+ * state, model and gradient side by side, lets the rule build the new values as lazy nodes, and
+ * passes everything to fxi_commit, which computes it in one plan and rebinds the handles, or
+ * changes nothing. A view of a parameter has no state; it becomes the same view of the new value.
  */
 #include "error.h"
 #include "evaluate.h"
@@ -21,14 +21,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The optimiser's memory for one array. */
+/* The optimiser's state for one array. */
 typedef struct leaf {
     fx_object base;
     fx_rule *rule;
-    fx_list states; /* arrays */
+    fx_list states; /* the arrays of the state */
     double number0, number1;
     bool frozen;
-    int64_t item; /* its number in the update in progress; −1 between updates */
+    int64_t item; /* index in the update in progress; −1 between updates */
 } leaf;
 
 static const fx_field leaf_fields[] = {
@@ -47,7 +47,7 @@ static void add_summary(fx_text *text, void *object)
     fx_text_add(text, "%s", one);
 }
 
-/* Leaf(rule, (states…, (numbers…))), as Optimisers.jl prints it; the arrays by their sizes. */
+/* Prints Leaf(rule, (states…, (numbers…))) as Optimisers.jl does, with sizes instead of arrays. */
 static void leaf_describe(const void *self, fx_text *text)
 {
     const leaf *l = self;
@@ -80,7 +80,7 @@ static fx_status no_memory(void)
     return fx_fail(FX_STATUS_MEMORY, "update", "no memory");
 }
 
-/* Grows *array by doubling, to hold one more than n. */
+/* Grows *array by doubling so that it can hold n + 1 items. */
 static bool room(void *array, int64_t *capacity, int64_t n, size_t size)
 {
     if (n < *capacity)
@@ -102,9 +102,9 @@ typedef struct pair {
 } pair;
 
 typedef struct setup {
-    fxi_leaf_fn leaf_of; /* what the leaf of an array holds */
+    fxi_leaf_fn leaf_of; /* fills in the leaf of an array */
     void *user;
-    pair *pairs; /* of the arrays that are trained, sorted by address once all are known */
+    pair *pairs; /* the trained arrays; sorted by address once all are known */
     int64_t n, capacity;
     fx_status status;
 } setup;
@@ -138,7 +138,7 @@ bool fxi_leaf_of(const void *object, fxi_leaf *out)
     return true;
 }
 
-/* As the rule begins. */
+/* The initial state of a rule. */
 static fx_status fresh_leaf(fx_array *x, fxi_leaf *out, void *rule)
 {
     const fxi_rule_info *info = fxi_rule_info_of(rule);
@@ -194,7 +194,7 @@ static int by_address(const void *a, const void *b)
                                                      : (uintptr_t)x->array > (uintptr_t)y->array;
 }
 
-/* The leaf of an array that is trained; the empty tuple for everything else without children. */
+/* Maps a trained array to its leaf, and everything else without children to the empty tuple. */
 static void *leaf_or_nothing(void *x, void *user)
 {
     const setup *s = user;
@@ -214,7 +214,7 @@ void *fxi_setup_with(void *model, fxi_leaf_fn leaf_of, void *user)
         FXI_SCOPE;
         const fx_error earlier = fxi_error_begin();
         fx_visit(model, note_array, &s);
-        const fx_status status = fxi_error_end(&earlier); /* a walk that could not go on */
+        const fx_status status = fxi_error_end(&earlier); /* of walks that failed */
         if (s.status == FX_OK)
             s.status = status;
         if (s.status == FX_OK && s.n > 0)
@@ -243,19 +243,20 @@ void *fx_setup(fx_rule *rule, void *model)
 typedef struct item {
     leaf *leaf;
     fx_array *x, *gradient;
-    fx_array *values[1 + FXI_RULE_STATES]; /* the new array and the new states */
+    fx_array *values[1 + FXI_RULE_STATES]; /* the new array and its new states */
     double numbers[FXI_RULE_NUMBERS];
 } item;
 
 typedef struct items {
     item *all;
     int64_t n, capacity;
-    fx_array **views; /* that may be views of arrays that are updated */
+    fx_array **views; /* arrays that may be views of updated arrays */
     int64_t nviews, view_capacity;
     fx_status status;
 } items;
 
-/* A gradient must be its parameter's: a smaller one would be broadcast and train on nonsense. */
+/* A gradient must have the size of its parameter: broadcasting a smaller one would train silently
+ * on wrong values. */
 static fx_status check_gradient(const fx_array *x, const fx_array *g)
 {
     char a[128], b[128];
@@ -281,7 +282,7 @@ static void add_item(items *s, leaf *l, fx_array *x, fx_array *g)
     s->status = check_gradient(x, g);
     if (s->status != FX_OK)
         return;
-    if (l->item >= 0) { /* a tied array: another gradient of its own is added */
+    if (l->item >= 0) { /* a tied array: add this gradient to the earlier one */
         item *it = &s->all[l->item];
         if (it->gradient != g)
             it->gradient = fx_add(it->gradient, g);
@@ -311,8 +312,8 @@ static void note_view(items *s, fx_array *x)
         s->status = no_memory();
 }
 
-/* A leaf of the state, with its array and gradient. Where there is no gradient only views are
- * looked for. */
+/* Adds a leaf of the state with its array and gradient. An array without a gradient is only checked
+ * for being a view. */
 static void take_leaf(items *s, leaf *l, void *x, void *g)
 {
     if (!g)
@@ -323,7 +324,7 @@ static void take_leaf(items *s, leaf *l, void *x, void *g)
         add_item(s, l, x, g);
 }
 
-/* What stands in one place of state, model and gradient. */
+/* Visits corresponding positions of state, model and gradient. */
 static fx_walk collect(const fx_spot *at, void *user)
 {
     items *s = user;
@@ -387,11 +388,12 @@ static void items_done(items *s)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-/* The numbers of a rule as arrays, made for the first of the items that have them in common. */
+/* The numbers of a rule as arrays, shared by consecutive items with equal numbers. */
 typedef struct literals {
-    const fx_rule *rule; /* NULL: none yet */
+    const fx_rule *rule; /* NULL: empty */
     fx_dtype type;
-    double before[FXI_RULE_NUMBERS], after[FXI_RULE_NUMBERS]; /* a leaf's, and its next ones */
+    double before[FXI_RULE_NUMBERS],
+        after[FXI_RULE_NUMBERS]; /* numbers of a leaf before and after the update */
     fx_array *at[FXI_RULE_LITERALS];
 } literals;
 
@@ -410,7 +412,7 @@ static void prepare_literals(literals *c, const fxi_rule_info *info, const leaf 
         c->at[i] = fx_scalar(values[i]);
 }
 
-/* Builds the new array and states of an item. */
+/* Builds the new array and the new states of an item. */
 static fx_status apply(item *it, literals *c, fx_array *ok)
 {
     const leaf *l = it->leaf;
@@ -430,7 +432,7 @@ static fx_status apply(item *it, literals *c, fx_array *ok)
     return FX_OK;
 }
 
-/* The new value of a view of an updated array; NULL when it is none. */
+/* The new value of a view of an updated array; NULL if it views none. */
 static fx_array *view_of_new(const items *s, const fx_array *view)
 {
     fx_array *y = NULL;
@@ -491,7 +493,7 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
     if (s.status == FX_OK)
         s.status = commit(&s, ok, sinks);
     if (s.status != FX_OK && s.status != FX_STATUS_NONFINITE)
-        fxi_commit(0, NULL, NULL, fx_error_array(s.status), false); /* staged state is dropped */
+        fxi_commit(0, NULL, NULL, fx_error_array(s.status), false); /* drops staged state */
     items_done(&s);
     return s.status;
 }
@@ -516,7 +518,7 @@ static int by_handle(const void *a, const void *b)
 }
 
 typedef struct renewal {
-    fx_array *(*pairs)[2]; /* old handle, new value, sorted by the old */
+    fx_array *(*pairs)[2]; /* old handle and new value, sorted by old handle */
     size_t n;
 } renewal;
 
@@ -529,7 +531,7 @@ static fx_array *renewed(fx_array *x, void *user)
     return p ? (*p)[1] : x;
 }
 
-/* The new numbers of the leaves of a state; its old leaf stands beside each. */
+/* Copies the new numbers into the leaves of a state; each old leaf is beside its new one. */
 static fx_walk renew_numbers(const fx_spot *at, void *user)
 {
     const items *s = user;
@@ -590,9 +592,9 @@ typedef void (*leaf_fn)(leaf *l, void *user);
 typedef struct leaves {
     leaf_fn f;
     void *user;
-    bool every_path; /* a leaf comes as often as there are paths to it */
-    int64_t most, n; /* leaves that may come (0: any number), and that came */
-    bool other;      /* there are other things than leaves and tuples */
+    bool every_path; /* visit a leaf once for every path to it */
+    int64_t most, n; /* maximum number of leaves (0: no limit), and the number so far */
+    bool other;      /* the state contains objects other than leaves and tuples */
 } leaves;
 
 static fx_walk meet_leaf(const fx_spot *at, void *user)
@@ -609,8 +611,8 @@ static fx_walk meet_leaf(const fx_spot *at, void *user)
     return fx_has_children(x) ? FX_WALK_ENTER : FX_WALK_PASS;
 }
 
-/* Calls f for the leaves of a state. False, not recorded, when it is not what fx_setup returned:
- * without leaves only a tree of tuples is, the state of a model without parameters. */
+/* Calls f for the leaves of a state. False (not recorded) if the object did not come from fx_setup.
+ * A state without leaves belongs to a model without parameters and consists of tuples only. */
 static bool walk_leaves(leaves *all, void *state, fx_status *out)
 {
     const fx_tree_walker how = {
@@ -619,7 +621,7 @@ static bool walk_leaves(leaves *all, void *state, fx_status *out)
     return state && (all->n > 0 || !all->other);
 }
 
-/* Calls f for every leaf once, a tied one too. */
+/* Calls f once for every leaf, also for a tied one. */
 static fx_status each_leaf(const char *op, void *state, leaf_fn f, void *user)
 {
     leaves all = {.f = f, .user = user};
@@ -632,7 +634,7 @@ static fx_status each_leaf(const char *op, void *state, leaf_fn f, void *user)
 
 typedef struct adjustment {
     const fx_adjust_args *given;
-    fx_rule *old, *new; /* the last rule replaced: leaves of one setup share theirs */
+    fx_rule *old, *new; /* the rule replaced most recently: leaves of one setup share their rule */
     fx_status status;
 } adjustment;
 
@@ -704,9 +706,9 @@ fx_status fx_thaw(void *state)
 
 /* ---- a state's numbers ----------------------------------------------------------------------- */
 
-/* Of each leaf, in this order. */
+/* Positions of the numbers that are stored for each leaf. */
 enum {
-    KIND, /* of the rule: its name as a number */
+    KIND, /* the rule's name as a number */
     ETA,
     RHO,
     BETA1,
@@ -724,11 +726,11 @@ typedef struct numbering {
     double *out;
     const double *in;
     int64_t n, capacity;
-    fx_rule **rules; /* of each leaf, made before any leaf changes */
+    fx_rule **rules; /* new rule of each leaf; all are made before any leaf changes */
     fx_status status;
 } numbering;
 
-/* FNV-1a, 32 bits: a double holds it. */
+/* FNV-1a, 32 bits, which a double holds exactly. */
 static double kind_of(const fx_rule *r)
 {
     uint32_t h = 2166136261u;
@@ -763,7 +765,7 @@ int64_t fxi_state_numbers(void *state, double *out, int64_t capacity)
     return status != FX_OK ? -2 : is_state ? g.n : -1;
 }
 
-/* The rule that a leaf will have; leaves in a row with the same numbers share one. */
+/* Makes the new rule of a leaf; consecutive leaves with equal numbers share it. */
 static void prepare_rule(leaf *l, void *user)
 {
     numbering *g = user;
@@ -809,8 +811,8 @@ static void count_leaf(leaf *l, void *user)
     (void)l, (void)user;
 }
 
-/* Are there as many numbers as when each leaf has its numbers once for every path to it? Older
- * files have them so. */
+/* True if n is the count with the numbers of each leaf repeated for every path to it, as older
+ * files have them. */
 static bool fits_every_path(void *state, int64_t n)
 {
     leaves all = {.f = count_leaf, .every_path = true, .most = n / LEAF_NUMBERS};
