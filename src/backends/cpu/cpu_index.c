@@ -3,10 +3,11 @@
  * gather:  y[…, i…, …] = x[…, idx[i…], …]    the axis is replaced by the axes of idx
  * scatter: y[…, idx[i…], …] ⊕= src[…, i…, …]  in the order of the indices
  *
- * Indices are read once into dense Int64 and checked there: nothing is written when one is out of
- * range. Both see their arrays as inner × axis × outer. x may have any strides; a src that is not
- * dense is copied first. Threads share the rows that a gather makes; of a scatter they share the
- * inner axes, each for all indices in their order, so sums do not depend on how many there are.
+ * Indices are first copied to dense Int64 and checked: nothing is written if one is out of range.
+ * Both see their arrays as inner × axis × outer. x may have any strides; a src that is not dense is
+ * copied first. For gather, threads share the rows of the result. For scatter, two indices may name
+ * the same row, so threads share the inner axes instead: each thread takes all indices in their
+ * order, and sums do not depend on the number of threads.
  */
 #include "cpu_parallel.h"
 #include "cpu_simd.h"
@@ -14,7 +15,8 @@
 #include "memory.h"
 #include <string.h>
 
-/* The indices as dense Int64 in *out (to be freed); n is the size along the axis. */
+/* Copies the indices to dense Int64 in *out, which the caller frees, and checks them. n: the size
+ * along the axis. */
 static fx_status read_indices(const fx_step *step, const void *in, int axis, int64_t n,
                               int64_t **out)
 {
@@ -29,7 +31,7 @@ static fx_status read_indices(const fx_step *step, const void *in, int axis, int
         return fxi_cpu_no_memory(step);
     fxi_cpu_copy(t, in, idx);
     const int32_t *small = (const int32_t *)(const void *)idx;
-    for (int64_t k = count; narrow && k-- > 0;) { /* backwards: in place */
+    for (int64_t k = count; narrow && k-- > 0;) { /* widened in place, so from the end */
         int32_t v;
         memcpy(&v, small + k, sizeof v);
         idx[k] = v;
@@ -78,7 +80,8 @@ typedef struct gathering {
     fxi_walk inner, outer;
 } gathering;
 
-/* Rows from … to−1 of those that are made: index k of outer position o is row o·n + k. */
+/* Rows of the result: index k of outer position o is row o·n + k. A part computes rows from …
+ * to−1. */
 static void gather_part(void *user, int64_t part)
 {
     const gathering *g = user;
@@ -93,6 +96,7 @@ static void gather_part(void *user, int64_t part)
         const void *base = fxi_at(g->in, outer.offset, g->size);
         const int64_t *idx = g->idx + first;
         m = g->n - first < to - from ? g->n - first : to - from;
+        /* Rows of one element: a loop without a call for each of them. */
         if (run == 1)
             pick(out, base, idx, m, stride, g->size);
         for (int64_t k = 0; run > 1 && k < m; k++)
@@ -137,7 +141,8 @@ fx_status fxi_cpu_gather(const fx_step *step, const void *const *in, void *out, 
 }
 
 /* ---- scatter --------------------------------------------------------------------------------- */
-/* out[i] = out[i] ⊕ src[i] over one run of the inner axes; U: the type to compute in. */
+/* out[i] = out[i] ⊕ src[i] for one run of the inner axes; U: the type to compute in, unsigned for
+ * integers, whose overflow wraps. */
 #define MERGE(NAME, T, U, EXPR)                                                                    \
     static void NAME(void *out, const void *src, int64_t n)                                        \
     {                                                                                              \
@@ -169,7 +174,7 @@ static const merge_fn merges[4][FXI_C_COUNT] = {[FX_REDUCE_SUM] = ROW(sum),
                                                 [FX_REDUCE_MIN] = ROW(min),
                                                 [FX_REDUCE_PROD] = ROW(prod)};
 
-/* The neutral element: what an empty reduction of the kind and type gives. */
+/* The neutral element: the result of an empty reduction of this kind and type. */
 static void neutral(int kind, int dtype, char value[8])
 {
     const fxi_reducer *r = &fxi_cpu_simd()->reduce[kind][dtype];
@@ -182,7 +187,8 @@ typedef struct scattering {
     const fx_step *step;
     const char *src;
     const int64_t *idx;
-    int64_t n, inner, outer, parts; /* parts: of the inner axes */
+    int64_t n, inner, outer,
+        parts; /* number of indices, sizes of the array, parts of the inner axes */
     char neutral[8];
     char *out;
 } scattering;
@@ -196,6 +202,7 @@ static void scatter_part(void *user, int64_t part)
                   along = t->shape[fx_step_scatter(s->step)->axis];
     int64_t from, to;
     fxi_cpu_range(s->inner, s->parts, part, &from, &to);
+    /* One thread alone fills the whole output in one call. */
     const int64_t m = s->parts == 1 ? s->inner * along * s->outer : to - from;
     for (int64_t row = 0; row < (s->parts == 1 ? 1 : along * s->outer); row++)
         fxi_copy_strided(s->out + (row * s->inner + from) * size, s->neutral, m, 0, (size_t)size);
@@ -205,7 +212,8 @@ static void scatter_part(void *user, int64_t part)
                   s->src + ((o * s->n + k) * s->inner + from) * size, to - from);
 }
 
-/* Pieces of the inner axes of at least this many bytes keep whole cache lines to one thread. */
+/* Pieces of the inner axes have at least this many bytes, so that two threads seldom write the same
+ * cache line. */
 enum { SCATTER_PIECE = 256 };
 
 static void scatter(const fx_step *step, const char *src, const int64_t *idx, int64_t n, char *out)

@@ -1,9 +1,9 @@
-/* cpu_kernels.h: the CPU's kernels, as the backend and each other see them. Internal.
+/* cpu_kernels.h: the CPU's kernels, for the backend and for each other. Internal.
  *
- * fxi_cpu_run_step is the one entrance: it finds the kernel by the step's class and converts around
+ * fxi_cpu_run_step runs any step: it finds the kernel by the step's class, and converts around
  * kernels that have no Float16 and BFloat16 of their own (they compute in Float32). Kernels return
- * a status; a failing one has recorded an error. No kernel keeps memory between
- * calls, and all are deterministic: sums have a fixed order that depends on shapes only.
+ * a status; a failing one has recorded an error. No kernel keeps memory between calls, and all are
+ * deterministic: sums have a fixed order that depends on shapes only.
  */
 #ifndef CFLUX_CPU_KERNELS_H
 #define CFLUX_CPU_KERNELS_H
@@ -18,7 +18,7 @@ fx_status fxi_cpu_reduce_prepare(fx_step *step);
 fx_status fxi_cpu_epilogue_prepare(fx_step *step);
 void fxi_cpu_program_release(fx_step *step);
 
-/* Makes step->ready: what the step's kernel decides once (backend.h), and frees it. */
+/* Makes step->ready, the decisions that the step's kernel takes once (backend.h), and frees it. */
 fx_status fxi_cpu_prepare_step(fx_step *step);
 void fxi_cpu_release_step(fx_step *step);
 
@@ -41,11 +41,12 @@ fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, 
 fx_status fxi_cpu_conv(const fx_step *step, const void *const *in, void *out, fx_run *run);
 fx_status fxi_cpu_pool(const fx_step *step, const void *const *in, void *out, fx_run *run);
 
-/* Pooling of channels-last arrays; which steps it is for. */
+/* Pooling of channels-last arrays. fxi_cpu_pools_last: is there a kernel for this step? */
 bool fxi_cpu_pools_last(const fx_step *step);
 void fxi_cpu_pool_last(const fx_step *step, const void *const *in, void *out);
 
-/* The end of a contraction whose product is in `out`: its epilogue, if it has one. */
+/* The last part of a matrix product or convolution whose result is in `out`: its epilogue, if it
+ * has one. */
 typedef struct fxi_finish {
     const fx_step *step;
     const void *const *in;
@@ -67,10 +68,9 @@ static inline bool fxi_cpu_is_half(int dtype)
     return dtype == FX_DTYPE_F16 || dtype == FX_DTYPE_BF16;
 }
 
-/* C (m×n) = A·B, or C += A·B: the blocked product of cpu_gemm.c for floats (16 bits: no +=).
- * Strides are in elements, rs of rows and cs of columns; the rows of C are neighbours. k = 0 gives
- * zeros.
- */
+/* C (m×n) = A·B, or C += A·B: the blocked product of cpu_gemm.c for floats. 16-bit types cannot
+ * accumulate. Strides are in elements: rs between rows, cs between columns; the rows of C are
+ * neighbours in memory. k = 0 gives zeros. */
 typedef struct fxi_gemm {
     int64_t m, n, k;
     const void *a, *b;
@@ -79,7 +79,7 @@ typedef struct fxi_gemm {
     bool accumulate;
 } fxi_gemm;
 fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *g);
-/* The same in the calling thread alone, in memory of so many bytes, aligned to 64. */
+/* The same in the calling thread alone, with memory of fxi_cpu_gemm_bytes bytes, aligned to 64. */
 size_t fxi_cpu_gemm_bytes(int dtype, const fxi_gemm *g);
 void fxi_cpu_gemm_alone(int dtype, const fxi_gemm *g, void *memory);
 

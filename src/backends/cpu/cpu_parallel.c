@@ -1,20 +1,22 @@
 /* cpu_parallel.c: the thread pool.
  *
- * A job's parts are dealt out in ranges of neighbours, one for each thread that may take part: so
- * the same thread meets the same memory step after step, and finds it in its own cache. A range is
- * one atomic word. Its owner takes parts from the front; who has none left takes them from the ends
- * of others' ranges. A part is taken by a compare-and-swap, which succeeds only while the job still
- * has that part, and then the caller cannot be gone; so a thread that was asleep or preempted in
- * between harms nothing, and the caller waits for parts that were begun, never for a thread that
- * was not scheduled.
+ * A job's parts are dealt out in ranges of neighbours, one for each thread that may take part. So
+ * the same thread gets the same memory step after step and finds it in its own cache (two cores,
+ * Adam over 200,000 elements: 139 µs, with parts from one counter 215). A range is one atomic word.
+ * Its owner takes parts from the front; a thread without parts takes them from the ends of others'
+ * ranges. A part is taken by a compare-and-swap, which succeeds only while the job still has that
+ * part, and then the caller is still waiting. So a thread that was asleep or preempted in between
+ * does no harm, and the caller waits for parts that were begun, never for a thread that the system
+ * has not scheduled.
  *
- * Who finds nothing to do looks again for SPIN nanoseconds and then sleeps. Both sides do: a worker
- * for the next job, the caller for the last parts. Sleeping soon matters on a machine that has
- * other work: who spins holds the core that somebody needs to finish.
+ * A thread without work looks for more during SPIN nanoseconds and then sleeps: a worker for the
+ * next job, the caller for the last parts. Sleeping soon matters on a machine with other work,
+ * because a spinning thread holds the core that another one needs to finish. OpenMP's regions take
+ * 4 to 8 ms when another process holds a core.
  *
- * Workers start when a job of more than one part first wants them. One job runs at a time; whoever
- * finds the pool taken works alone. What changes the pool (start, stop, another number of threads)
- * is done by who holds it. A child of fork() has no workers and starts anew.
+ * Workers start when a job of more than one part first needs them. One job runs at a time; a thread
+ * that finds the pool in use works alone. Only the thread that holds the pool changes it (starts
+ * and stops workers, changes their number). A child of fork() has no workers and starts new ones.
  */
 #include "cpu_parallel.h"
 #include "clock.h"
@@ -25,11 +27,16 @@
 
 #include <string.h>
 
-enum { SPIN = 20000, PAUSES = 16 }; /* nanoseconds; looks between two readings of the clock */
+enum {
+    SPIN = 20000,
+    PAUSES = 16
+}; /* nanoseconds of spinning; looks between two readings of the clock */
 
 /* ---- ranges of parts ------------------------------------------------------------------------- */
 
-/* The job's number (24 bits), the first part of the range (20), the first after it (20). */
+/* A range is the job's number (24 bits), the first part (20) and the first part after the range
+ * (20). The number makes the word of an old job differ from that of a new one, so an old
+ * compare-and-swap fails. */
 enum { PART_BITS = 20, MOST_PARTS = (1 << PART_BITS) - 1 };
 
 static uint64_t range_of(uint64_t number, int64_t from, int64_t to)
@@ -50,16 +57,17 @@ static int64_t to_of(uint64_t range)
 typedef struct job {
     void (*run)(const struct job *j, int64_t part, int slot);
     void *user;
-    int64_t first; /* what part 0 of the ranges is */
+    int64_t first; /* the part that number 0 of the ranges means */
     union {
         void (*plain)(void *user, int64_t part);
         void (*scratch)(void *user, int64_t part, void *scratch);
     } body;
-    char *scratch; /* of slot 0 */
+    char *scratch; /* the scratch of slot 0; others follow */
     size_t scratch_bytes;
 } job;
 
-/* Seat 0 is the caller's, seat k worker k's; a slot is the number of a seat. */
+/* Seat 0 is the caller's, seat k worker k's; a slot is the number of a seat. Each seat has its own
+ * cache lines, because its range is written by several threads. */
 typedef struct seat {
     _Alignas(64) uint64_t range; /* atomic */
     bool asleep;                 /* atomic */
@@ -68,17 +76,17 @@ typedef struct seat {
 } seat;
 
 static struct {
-    _Alignas(64) uint64_t number; /* of the job; atomic, as what follows up to `lock` */
-    int width;                    /* slots that may take part in it */
+    _Alignas(64) uint64_t number; /* the job's number; atomic, like all members up to `lock` */
+    int width;                    /* slots that may take part in the job */
     const job *job;
-    bool busy;                 /* somebody holds the pool */
-    bool quit;                 /* workers, end */
-    bool waits;                /* the caller sleeps until parts are finished */
+    bool busy;                 /* a thread holds the pool */
+    bool quit;                 /* tells the workers to end */
+    bool waits;                /* the caller sleeps and must be woken */
     _Alignas(64) int64_t done; /* parts of this job that workers have finished */
     fxi_mutex lock;
     fxi_cond finished;
-    /* Of who holds the pool: */
-    int workers, wanted; /* threads that run; how many there were to be */
+    /* Used only by the thread that holds the pool: */
+    int workers, wanted; /* threads that run; number of threads that were asked for */
     bool fork_handled;
     seat seats[FXI_THREADS_MOST];
 } pool = {.lock = FXI_MUTEX_INIT, .finished = FXI_COND_INIT};
@@ -92,7 +100,7 @@ static void pause_a_little(void)
 #endif
 }
 
-/* Looks for SPIN nanoseconds whether ready(of, than) holds; the answer. */
+/* Waits up to SPIN nanoseconds for ready(of, than); returns whether it holds. */
 static bool spin_until(bool (*ready)(int of, uint64_t than), int of, uint64_t than)
 {
     const int64_t end = fxi_clock_nanoseconds() + SPIN;
@@ -108,8 +116,8 @@ static bool spin_until(bool (*ready)(int of, uint64_t than), int of, uint64_t th
 
 /* ---- taking parts ---------------------------------------------------------------------------- */
 
-/* Takes a part from the front of the range, or from its end; −1: there is none. A slot beyond the
- * job's width takes none: it has no scratch. */
+/* Takes a part from the front of the range, or from its end; −1 if it is empty. A slot beyond the
+ * job's width takes none, because it has no scratch. */
 static int64_t take_from(uint64_t *range, int me, bool front)
 {
     uint64_t r = __atomic_load_n(range, __ATOMIC_SEQ_CST), left;
@@ -122,6 +130,8 @@ static int64_t take_from(uint64_t *range, int me, bool front)
     return front ? from_of(r) : to_of(left);
 }
 
+/* The own range first; then those of the others, each thread in another order, so that they do not
+ * all try the same range. */
 static int64_t take(int me)
 {
     int64_t part = take_from(&pool.seats[me].range, me, true);
@@ -133,7 +143,7 @@ static int64_t take(int me)
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-/* Is there another job than this one, for worker `me`? */
+/* Is there a newer job than `number` for worker `me`, or are the workers to end? */
 static bool worker_ready(int me, uint64_t number)
 {
     return (__atomic_load_n(&pool.number, __ATOMIC_SEQ_CST) != number &&
@@ -141,6 +151,8 @@ static bool worker_ready(int me, uint64_t number)
            __atomic_load_n(&pool.quit, __ATOMIC_SEQ_CST);
 }
 
+/* `asleep` is set under the lock, and the caller reads it after it published the job: either the
+ * worker sees the job, or the caller sees the sleeper and wakes it. */
 static void worker_sleep(int me, uint64_t number)
 {
     seat *s = &pool.seats[me];
@@ -152,6 +164,7 @@ static void worker_sleep(int me, uint64_t number)
     fxi_mutex_unlock(&pool.lock);
 }
 
+/* The lock is taken only if the caller sleeps, which is rare. */
 static void finish_part(void)
 {
     __atomic_add_fetch(&pool.done, 1, __ATOMIC_SEQ_CST);
@@ -192,8 +205,9 @@ static void stop_workers(void)
     __atomic_store_n(&pool.quit, false, __ATOMIC_SEQ_CST);
 }
 
-/* In the child of a fork the workers are gone, whatever they held; and so is the job that another
- * thread may have been running: nobody may take its parts. */
+/* In the child of a fork the workers do not exist, and locks may be held by threads that are
+ * gone. A job that another thread was running is forgotten too: its data may be on that thread's
+ * stack. */
 static void forget_workers(void)
 {
     for (int k = 0; k <= pool.workers; k++) {
@@ -216,7 +230,8 @@ static bool start_worker(seat *s)
     return false;
 }
 
-/* Brings the workers to `wanted`; where the system refuses a thread there are fewer. */
+/* Changes the number of workers to `wanted`; if the system refuses a thread, there are fewer.
+ * Without the fork handler there are none, because a child process could not forget them. */
 static void set_workers(int wanted)
 {
     if (wanted < pool.wanted)
@@ -229,6 +244,8 @@ static void set_workers(int wanted)
     pool.wanted = wanted;
 }
 
+/* The plain load first: most calls that find the pool in use then write nothing to its cache
+ * line. */
 static bool hold_pool(void)
 {
     return !__atomic_load_n(&pool.busy, __ATOMIC_RELAXED) &&
@@ -240,8 +257,8 @@ static void leave_pool(void)
     __atomic_store_n(&pool.busy, false, __ATOMIC_RELEASE);
 }
 
-/* At exit the pool stays held: what comes later works alone. While another thread holds it the
- * workers end with the process. */
+/* At exit the workers are stopped, and the pool stays held, so that later jobs run in their caller.
+ * If another thread holds the pool, the workers end with the process. */
 __attribute__((destructor)) static void stop_at_exit(void)
 {
     if (hold_pool())
@@ -250,7 +267,8 @@ __attribute__((destructor)) static void stop_at_exit(void)
 
 /* ---- the caller ------------------------------------------------------------------------------ */
 
-/* How many threads may take part, the caller included; above 1 the caller holds the pool. */
+/* The number of threads that may take part, the caller included; if above 1, the caller holds the
+ * pool. */
 static int gather(int64_t parts)
 {
     const int threads = parts > 1 ? fx_num_threads() : 1;
@@ -271,6 +289,8 @@ static bool caller_ready(int unused, uint64_t done)
     return __atomic_load_n(&pool.done, __ATOMIC_SEQ_CST) == (int64_t)done;
 }
 
+/* The caller sets `waits` before it looks again, and workers count a part before they read `waits`,
+ * so no wake-up is lost. */
 static void await(uint64_t done)
 {
     if (caller_ready(0, done) || spin_until(caller_ready, 0, done))
@@ -294,7 +314,8 @@ static void wake(int width)
     }
 }
 
-/* Parts first … first + parts − 1. */
+/* Runs parts first … first + parts − 1. The job and its width are published before the ranges,
+ * because a worker may take a part as soon as it sees a range. */
 static void share(job *j, int64_t first, int64_t parts, int width)
 {
     const uint64_t number = __atomic_load_n(&pool.number, __ATOMIC_SEQ_CST) + 1;
@@ -315,7 +336,8 @@ static void share(job *j, int64_t first, int64_t parts, int width)
     await((uint64_t)parts - mine);
 }
 
-/* Runs the parts and leaves the pool. */
+/* Runs all parts and gives the pool back. A range holds 20 bits, so a job with more parts is run in
+ * several rounds. */
 static void run_job(job *j, int64_t parts, int width)
 {
     for (int64_t part = 0; part < parts && width == 1; part++)
@@ -372,8 +394,9 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
 
 /* ---- when threads pay ------------------------------------------------------------------------ */
 
-/* Below `least` nanoseconds a second thread would come too late: waking one takes microseconds.
- * Parts of half of it hide the cost of taking one; more than USEFUL_PARTS serve nobody. */
+/* Below `least` nanoseconds a second thread would come too late, because waking one takes
+ * microseconds. Parts of half that length hide the cost of taking one. More than USEFUL_PARTS parts
+ * help no machine. */
 static int64_t least = FXI_PARTS_FROM;
 enum { USEFUL_PARTS = 128 };
 

@@ -1,22 +1,24 @@
-/* cpu_program.c: the tile interpreter: makes programs and runs them.
+/* cpu_program.c: the tile interpreter: makes register programs and runs them.
  *
- * Elements are taken in memory order, 256 at a time. For each tile every instruction is one call of
- * a loop over the whole tile (cpu_isa_ops.h), so the cost of interpreting is shared by 256 elements
- * and intermediate results never leave the first-level cache.
+ * Elements are taken in memory order, 256 at a time (a tile). For each tile every instruction is
+ * one call of a loop over the whole tile (cpu_isa_ops.h). So 256 elements share the cost of
+ * interpreting, and intermediate results never leave the first-level cache. There is no code
+ * generation, which would need a compiler where the program runs: in a prototype, a chain of
+ * operations on 10,000 elements took 8.2 µs in tiles and 6.8 as one loop written by hand.
  *
- * All that calls read and write are places, numbered: operands, then tiles of scratch, then
- * outputs. A run is a table of the places' addresses. Dense operands and outputs move on from tile
- * to tile; a scalar is read by loops that take one beside a vector, and spread over a tile for
- * others; an operand that repeats after a short while (a bias) is laid out once, a tile longer than
- * its period; any other is gathered into a tile by a walk. Tiles of results are shared by liveness.
- * A program of so many live values that 256 elements of each would overflow the scratch memory uses
- * shorter tiles.
+ * Calls read and write numbered locations (`place` in the code): operands, then tiles of scratch,
+ * then outputs. A run is a table of these addresses. Dense operands and outputs advance from tile
+ * to tile. A scalar is read by loops that take one beside a vector, and is spread over a tile for
+ * others. An operand that repeats after a short while (a bias) is laid out once, a tile longer than
+ * its period; any other is gathered into a tile by a walk. A tile of results is used again after
+ * its last use. A program with so many live values that 256 elements of each would overflow the
+ * scratch memory uses shorter tiles.
  *
- * Float16 and BFloat16 live in tiles as Float32 values that have been rounded to 16 bits after each
- * instruction; loading and storing them are calls like all others.
+ * Float16 and BFloat16 are Float32 values in tiles, rounded to 16 bits after each instruction;
+ * loading and storing them are calls like all others.
  *
- * An output is computed where it belongs. Only when that is the memory of an operand that a later
- * instruction still reads is it written to a tile, and copied when the tile is done.
+ * An output is computed directly in its memory. Only when that is the memory of an operand that a
+ * later instruction still reads, it is written to a tile and copied when the tile is done.
  */
 #include "cpu_program.h"
 #include "cpu_parallel.h"
@@ -26,7 +28,7 @@
 #include <string.h>
 
 enum {
-    MAX_REGISTERS = 256, /* src is a byte */
+    MAX_REGISTERS = 256, /* registers are numbered by a byte */
     MAX_PLACES = 256,
     MAX_SLOTS =
         3 * FXI_PROGRAM_OPERANDS + MAX_REGISTERS, /* the most that making a program may ask for */
@@ -38,19 +40,19 @@ typedef struct call {
     fxi_tile_fn loop;
     int64_t attr;
     uint8_t to, src[3];
-    int16_t n; /* once a run: elements at most */
+    int16_t n; /* for calls made once a run: the most elements */
 } call;
 
-/* An operand that is brought into a tile. */
+/* An operand that is gathered into a tile. */
 typedef struct load {
     fxi_walk walk;
-    int64_t period; /* > 0: the operand repeats after so many elements and is laid out once */
+    int64_t period; /* 0, or the operand repeats after so many elements and is laid out once */
     uint8_t in, to, size;
 } load;
 
 typedef struct output {
     uint8_t place, size;
-    uint32_t read_later; /* operands that instructions after the output's own read */
+    uint32_t read_later; /* bits: operands that instructions after the output's own read */
 } output;
 
 typedef struct moving {
@@ -59,13 +61,13 @@ typedef struct moving {
 
 struct fxi_program {
     int32_t nin, nslots, nout, tile;
-    int32_t slot_bytes; /* an odd number of cache lines: tiles do not share cache sets */
+    int32_t slot_bytes; /* an odd number of cache lines, so that tiles do not share cache sets */
     int32_t nfirst, ncalls, nloads, nmoving;
-    call *first, *calls; /* once a run; once a tile */
+    call *first, *calls; /* called once a run; called once a tile */
     load *loads;
     moving *moving; /* dense operands */
     output out[FXI_PROGRAM_OUTPUTS];
-    double cost; /* nanoseconds an element */
+    double cost; /* nanoseconds an element, for one thread */
 };
 
 static bool half(int dtype)
@@ -76,11 +78,11 @@ static bool half(int dtype)
 /* ---- making: registers and places ------------------------------------------------------------ */
 enum { NOWHERE = -1 };
 
-/* Where a register is: as a vector, and of scalars also as a single value. */
+/* Where a register's value is: as a vector, and for scalars also as a single value. */
 typedef struct reg_location {
-    int16_t vector, scalar; /* places */
-    int16_t slot;           /* of the vector, given back after the last use; or NOWHERE */
-    int16_t raw;            /* slot of 16-bit elements, until all operands are loaded; or NOWHERE */
+    int16_t vector, scalar; /* numbers of locations */
+    int16_t slot;           /* the vector's tile, free again after the last use; or NOWHERE */
+    int16_t raw; /* the tile of its 16-bit elements, until all operands are loaded; or NOWHERE */
     int16_t last_use;
     uint8_t dtype;
 } reg_location;
@@ -94,6 +96,7 @@ typedef struct builder {
     bool busy[MAX_SLOTS];
 } builder;
 
+/* True if all elements are one value: every axis has size 1 or is repeated. */
 static bool is_scalar(const fx_tensor *t)
 {
     for (int d = 0; d < t->ndim; d++)
@@ -112,7 +115,8 @@ static int slot_place(const builder *m, int slot)
     return m->spec->nin + slot;
 }
 
-/* The first of `count` neighbouring tiles. */
+/* Allocates `count` neighbouring tiles and returns the first. It takes the lowest free ones, so
+ * that few tiles are in use. */
 static int16_t take_slots(builder *m, int count)
 {
     int k = 0;
@@ -136,6 +140,8 @@ static int output_of(const builder *m, int r)
     return -1;
 }
 
+/* Without last uses, each instruction would need a tile of its own, and long programs would leave
+ * the first-level cache. */
 static void find_last_uses(builder *m)
 {
     const fxi_program_spec *s = m->spec;
@@ -144,7 +150,7 @@ static void find_last_uses(builder *m)
     for (int k = 0; k < s->program.n; k++)
         for (int i = 0; i < s->program.instr[k].nsrc; i++)
             m->regs[s->program.instr[k].src[i]].last_use = (int16_t)k;
-    for (int k = 0; k < s->nout; k++) /* kept to the end of the tile */
+    for (int k = 0; k < s->nout; k++) /* outputs are kept to the end of the tile */
         m->regs[s->out[k]].last_use = (int16_t)s->program.n;
 }
 
@@ -175,7 +181,7 @@ SPLAT(32)
 SPLAT(64)
 
 /* ---- making: operands ------------------------------------------------------------------------ */
-/* The length after which a walk repeats; 0 when that is longer than a tile. */
+/* The length after which a walk repeats; 0 if that is longer than a tile. */
 static int64_t period_of(const fxi_walk *w, int tile)
 {
     if (w->nd == 0 || w->stride[w->nd - 1] != 0)
@@ -184,7 +190,7 @@ static int64_t period_of(const fxi_walk *w, int tile)
     return n <= tile ? n : 0;
 }
 
-/* Brings strided operand k into a tile; returns the place. */
+/* Arranges for the strided operand k to be gathered into a tile; returns its location. */
 static int add_load(builder *m, int k)
 {
     const fx_tensor *t = &m->spec->in[k];
@@ -194,11 +200,13 @@ static int add_load(builder *m, int k)
     l->period = period_of(&l->walk, m->p->tile);
     m->regs[k].slot = take_slots(m, l->period ? 2 : 1);
     l->to = (uint8_t)slot_place(m, m->regs[k].slot);
-    if (l->period) /* stays as it is */
+    if (l->period) /* the tile is filled once and never reused */
         m->regs[k].slot = NOWHERE;
     return l->to;
 }
 
+/* A scalar in a program of one element counts as dense, so that loops over vectors take it as it
+ * is. */
 static void place_operand(builder *m, int k)
 {
     const fx_tensor *t = &m->spec->in[k];
@@ -229,7 +237,8 @@ static void place_operand(builder *m, int k)
 }
 
 /* ---- making: instructions -------------------------------------------------------------------- */
-/* The type in which an instruction computes: of the operands where it compares. */
+/* The type in which an instruction computes. A comparison computes in the type of its operands and
+ * gives Bool. */
 static int type_of(const fx_instr *ins)
 {
     const bool compares =
@@ -245,6 +254,8 @@ fxi_tile_fn fxi_cpu_loop(const fxi_simd *simd, const fx_instr *ins)
     return simd->ops[ins->op][type_of(ins)];
 }
 
+/* A loop takes one scalar at most, one of the last two operands: for a scalar more, the caller
+ * spreads it over a tile. */
 fxi_tile_fn fxi_cpu_mixed_loop(const fxi_simd *simd, const fx_instr *ins, unsigned scalars,
                                int *out_scalar)
 {
@@ -269,7 +280,8 @@ static fxi_tile_fn mixed_loop(const builder *m, const fx_instr *ins, int *out_sc
     return fxi_cpu_mixed_loop(m->simd, ins, scalars, out_scalar);
 }
 
-/* Spreads the scalars that instruction k takes as vectors over tiles that they keep. */
+/* Spreads the scalars that instruction k takes as vectors over tiles, once a run. These tiles are
+ * never reused. */
 static void spread_scalars(builder *m, int k)
 {
     const fx_instr *ins = &m->spec->program.instr[k];
@@ -290,7 +302,8 @@ static void spread_scalars(builder *m, int k)
     }
 }
 
-/* Gives back the tiles of operands that die here and whose elements have (or have not) `size`. */
+/* Frees the tiles of operands that instruction k reads last and whose elements have `size` (same),
+ * or have another size (not same). */
 static void give_back(builder *m, int k, size_t size, bool same)
 {
     const fx_instr *ins = &m->spec->program.instr[k];
@@ -303,7 +316,9 @@ static void give_back(builder *m, int k, size_t size, bool same)
     }
 }
 
-/* A loop may work in place when its operand's elements have the result's size. */
+/* Chooses where instruction k stores its result. A loop may work in place if its operand's elements
+ * have the result's size: those tiles are freed before the result takes one. Others are freed
+ * after, because a loop would overwrite elements that it has not read yet. */
 static void place_result(builder *m, int k, int r)
 {
     reg_location *to = &m->regs[r];
@@ -311,13 +326,14 @@ static void place_result(builder *m, int k, int r)
     const int o = output_of(m, r);
     give_back(m, k, size, true);
     if (o >= 0 && !half(to->dtype)) {
-        to->vector = (int16_t)(MAX_PLACES - 1 - o); /* numbered when the tiles are counted */
+        to->vector = (int16_t)(MAX_PLACES - 1 -
+                               o); /* the final number is known when the tiles are counted */
     } else {
         to->slot = take_slots(m, 1);
         to->vector = (int16_t)slot_place(m, to->slot);
     }
     give_back(m, k, size, false);
-    if (to->last_use < k && to->slot >= 0) /* a result that nothing reads */
+    if (to->last_use < k && to->slot >= 0) /* nothing reads this result */
         m->busy[to->slot] = false;
 }
 
@@ -340,13 +356,15 @@ static bool place_instruction(builder *m, int k)
     place_result(m, k, r);
     c.to = (uint8_t)m->regs[r].vector;
     m->p->calls[m->p->ncalls++] = c;
+    /* A 16-bit result is rounded after every instruction, so that fused and separate steps give the
+     * same bits. */
     if (half(ins->dtype))
         add_call(m, m->simd->round[ins->dtype == FX_DTYPE_BF16], c.to, c.to);
     return true;
 }
 
 /* ---- making: outputs ------------------------------------------------------------------------- */
-/* The operands that instructions after k read where they lie. */
+/* The operands that instructions after k read directly in their memory. */
 static uint32_t read_later(const builder *m, int k)
 {
     uint32_t mask = 0;
@@ -373,7 +391,7 @@ static void place_outputs(builder *m)
     }
 }
 
-/* Outputs follow the tiles, whose number is known by now. */
+/* Outputs get the numbers after those of the tiles, whose count is known only now. */
 static void number_outputs(fxi_program *p)
 {
     const int from = MAX_PLACES - p->nout, first = p->nin + p->nslots;
@@ -391,7 +409,8 @@ static void number_outputs(fxi_program *p)
 }
 
 /* ---- making: the cost ------------------------------------------------------------------------ */
-/* Of a function of the math library's kind; other loops load, compute and store. */
+/* Nanoseconds of one loop for one element. Functions such as exp cost ten times as much as
+ * arithmetic. The figures only decide how many threads to use. */
 static double loop_cost(int op, int dtype)
 {
     const bool slow = (op >= FX_OP_EXP && op <= FX_OP_ERF && op != FX_OP_SQRT) || op == FX_OP_POW ||
@@ -424,7 +443,8 @@ static size_t widest(const fxi_program_spec *s)
     return size;
 }
 
-/* What stays in its tile from tile to tile has to be placed before anything that comes and goes. */
+/* Tiles that keep their contents from tile to tile are allocated before the temporary ones, so that
+ * no temporary result is stored over them. */
 static void place_operands(builder *m)
 {
     for (int k = 0; k < m->spec->nin; k++)
@@ -436,6 +456,8 @@ static void place_operands(builder *m)
             m->busy[m->regs[k].raw] = false;
 }
 
+/* Makes the whole program for one length of tile. It is repeated with shorter tiles until the
+ * scratch is small enough. */
 static fx_status place_all(builder *m, int tile)
 {
     const fxi_program_spec *s = m->spec;
@@ -458,8 +480,8 @@ static bool too_large(const fxi_program *p)
     return (int64_t)(p->nslots + p->nout) * p->slot_bytes > SCRATCH_BYTES;
 }
 
-/* One block holds the program and its lists. Every operand may need a call to spread or load it,
- * every instruction one to round, every output one to store. */
+/* One allocation holds the program and its lists. Every operand may need a call to spread or load
+ * it, every instruction one to round, every output one to store. */
 static fxi_program *allocate(const fxi_program_spec *s)
 {
     const size_t nfirst = (size_t)(2 * s->nin), nin = (size_t)s->nin,
@@ -507,17 +529,19 @@ void fxi_program_free(fxi_program *p)
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
+/* The state of one run on one thread, on its stack. */
 typedef struct runner {
     const fxi_program *p;
     const fxi_program_args *args;
     char *scratch;
     char *at[MAX_PLACES];
-    moving moving[FXI_PROGRAM_OUTPUTS];  /* outputs that are computed where they belong */
-    uint8_t copied[FXI_PROGRAM_OUTPUTS]; /* the others that are stored at all */
+    moving moving[FXI_PROGRAM_OUTPUTS];  /* outputs that are computed directly in their memory */
+    uint8_t copied[FXI_PROGRAM_OUTPUTS]; /* the others that are stored at all, from tiles */
     int nmoving, ncopied;
 } runner;
 
-/* May output o be computed where it belongs? */
+/* May output o be computed directly in its memory? Not if a later instruction reads that memory as
+ * an operand, and not if the result bypasses the caches, which needs a finished tile. */
 static bool computed_in_place(const runner *r, int o)
 {
     const char *to = r->args->out[o];
@@ -544,7 +568,8 @@ static void bind_outputs(runner *r)
     }
 }
 
-/* Lays out one period and repeats it. */
+/* Lays out one period of an operand and repeats it, so that any window of one tile is
+ * contiguous. */
 static void lay_out(runner *r, const load *l, int64_t n)
 {
     fxi_walk walk = l->walk;
@@ -558,6 +583,7 @@ static void lay_out(runner *r, const load *l, int64_t n)
     }
 }
 
+/* Fills the table of addresses for elements from args->from on. */
 static void bind(runner *r, fxi_walk *walks)
 {
     const fxi_program *p = r->p;
@@ -610,6 +636,7 @@ static void copy_outputs(const runner *r, int64_t at, int n)
     }
 }
 
+/* Gives the tile to the sink, a reduction for example, while it is in the first-level cache. */
 static void show(const runner *r, int64_t at, int n)
 {
     const void *tiles[FXI_PROGRAM_OUTPUTS];
@@ -666,7 +693,9 @@ double fxi_program_cost(const fxi_program *p)
     return p->cost;
 }
 
-enum { PIECE = 16 * FXI_TILE }; /* parts are whole numbers of these */
+enum {
+    PIECE = 16 * FXI_TILE
+}; /* elements; parts of threads are whole pieces, whatever the number of threads */
 
 typedef struct shares {
     const fxi_program *p;

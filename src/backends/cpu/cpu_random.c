@@ -1,8 +1,8 @@
-/* cpu_random.c: generators: uniform random numbers and the index along an axis.
+/* cpu_random.c: the generators: uniform random numbers, and the index along an axis.
  *
  * Random numbers are counter-based (philox.h): an element depends on the step's seed and counter
- * and on its index only, so any split over threads gives the same bits. 16-bit floats take as many
- * bits as they hold below 1 (11 and 8), so that no value rounds up to 1.
+ * and on its index only, so any division between threads gives the same bits. 16-bit floats use as
+ * many random bits as they can represent below 1 (11 and 8), so that no value rounds up to 1.
  */
 #include "cpu_kernels.h"
 #include "cpu_convert.h"
@@ -10,7 +10,8 @@
 #include "philox.h"
 #include <string.h>
 
-/* Elements from … to − 1 into out; `from` is the first of a block of four. */
+/* Writes elements from … to − 1 to out. `from` is a multiple of four, because one call of Philox
+ * gives four words. */
 static void random_f32(const uint64_t stream[2], int64_t from, int64_t to, float *out)
 {
     uint32_t w[4];
@@ -67,7 +68,7 @@ static void random_part(void *user, int64_t part)
 
 static fx_status run_random(const fx_step *step, void *out, fx_run *run)
 {
-    static const double NANOSECONDS = 4; /* of an element */
+    static const double NANOSECONDS = 4; /* for each element */
     const int64_t n = fx_tensor_length(&step->out);
     const int dtype = step->out.dtype;
     if (dtype != FX_DTYPE_F32 && dtype != FX_DTYPE_F64 && !fxi_cpu_is_half(dtype))
@@ -81,7 +82,7 @@ static fx_status run_random(const fx_step *step, void *out, fx_run *run)
     return FX_OK;
 }
 
-/* The bytes of the number v in an element type. */
+/* Writes the number v in an element type. */
 static void encode(int64_t v, int dtype, void *out)
 {
     const union {
@@ -104,7 +105,7 @@ static void encode(int64_t v, int dtype, void *out)
     memcpy(out, &e[dtype], fxi_cpu_size(dtype));
 }
 
-/* Writes the first inner×axis block element by element group, then repeats it. */
+/* Writes the first inner×axis block value by value, then copies it to the others. */
 static fx_status run_iota(const fx_step *step, void *out)
 {
     const fx_tensor *t = &step->out;

@@ -1,12 +1,13 @@
 /* cpu_reduce.c: reductions over any axes, and cumulative sums.
  *
- * The input's axes are split into kept and reduced ones, each collapsed to a walk. When the reduced
- * axes hold the smaller stride, results are made one by one, row after row of memory; else a tile
- * of neighbouring results is kept in accumulators while the reduced axes are walked ("columns"), so
- * that memory is read in order either way. Threads share the results, and where these are few and
- * have many terms each, the terms too: in pieces, whose accumulators are merged in order. How all
- * is divided depends on shapes and strides only, and so do the bits of the result. Float32
- * accumulates in Float64. An empty reduction gives the neutral element.
+ * The input's axes are divided into kept and reduced ones, and each group is collapsed to a walk.
+ * If the reduced axes have the smaller stride, results are computed one by one, row after row of
+ * memory. Otherwise a tile of neighbouring results is kept in accumulators while the reduced axes
+ * are walked
+ * ("columns"). So memory is read in order either way. Threads share the results; where results are
+ * few and have many terms each, threads share the terms too: in pieces, whose accumulators are
+ * merged in order. The division depends on shapes and strides only, and so do the bits of the
+ * result. Float32 accumulates in Float64. An empty reduction gives the neutral element.
  */
 #include "cpu_parallel.h"
 #include "cpu_program.h"
@@ -15,7 +16,10 @@
 #include "memory.h"
 #include <string.h>
 
-enum { COLUMNS = 512, ACCUMULATOR = 4 * sizeof(double) }; /* results of a tile; the most bytes */
+enum {
+    COLUMNS = 512,
+    ACCUMULATOR = 4 * sizeof(double)
+}; /* results of a tile; the most bytes of an accumulator */
 
 typedef struct reduction {
     const fxi_reducer *op;
@@ -23,13 +27,13 @@ typedef struct reduction {
     char *out;
     size_t size, out_size; /* of an element */
     bool columns;
-    fxi_walk kept, reduced; /* without the axes below */
-    int64_t width, stride;  /* the kept axis that a tile lies along; rows: 1 */
-    int64_t terms, pitch;   /* the reduced axis that a row or column lies along */
-    int64_t outer;          /* terms of `reduced` */
-    int64_t tiles, items;   /* along `width`, in all; an item is one tile of results */
-    int64_t pieces, parts;  /* of the terms of an item; of all items */
-    char *partial;          /* accumulators by piece and item */
+    fxi_walk kept, reduced; /* walks over the axes other than the two below */
+    int64_t width, stride;  /* size and stride of the kept axis of a tile of columns; rows: 1 */
+    int64_t terms, pitch;   /* size and stride of the reduced axis that a row or column follows */
+    int64_t outer;          /* number of positions of `reduced` */
+    int64_t tiles, items;   /* tiles along `width`; tiles in all, called items */
+    int64_t pieces, parts;  /* pieces of an item's terms; parts of all items */
+    char *partial;          /* accumulators by piece and item, where terms are divided; else NULL */
 } reduction;
 
 static int64_t least(int64_t a, int64_t b)
@@ -37,7 +41,9 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The accumulators of m results, the first at element `at`, over one piece of their terms. */
+/* Computes the accumulators of m results, the first at element `at`, over one piece of their
+ * terms. The outer axes are divided if they have enough positions for all pieces, else the
+ * innermost one. */
 static void accumulate(const reduction *r, int64_t at, int64_t m, int64_t piece, void *acc)
 {
     fxi_walk w = r->reduced;
@@ -64,7 +70,7 @@ static char *partial_of(const reduction *r, int64_t piece, int64_t item)
     return r->partial + (piece * r->items + item) * width * (int64_t)r->op->size;
 }
 
-/* Items of one part, or of one piece of them all when terms are divided too. */
+/* Computes the items of one part, or one piece of each item if terms are divided too. */
 static void reduce_part(void *user, int64_t part)
 {
     _Alignas(64) char own[COLUMNS * ACCUMULATOR];
@@ -87,6 +93,7 @@ static void reduce_part(void *user, int64_t part)
     }
 }
 
+/* In the order of the pieces, so that the result does not depend on which thread was first. */
 static void merge_pieces(const reduction *r)
 {
     for (int64_t item = 0; item < r->items; item++) {
@@ -98,7 +105,8 @@ static void merge_pieces(const reduction *r)
     }
 }
 
-/* Columns when neighbouring results lie closer together than neighbouring terms. */
+/* Columns if neighbouring results are closer together in memory than neighbouring terms. With fewer
+ * than 8 results a tile would be too short for vectors, unless there are as few terms. */
 static bool by_columns(const reduction *r)
 {
     if (r->kept.nd == 0 || r->reduced.nd == 0)
@@ -108,7 +116,7 @@ static bool by_columns(const reduction *r)
            (r->kept.shape[0] >= 8 || r->reduced.shape[0] < 8);
 }
 
-/* How the work is divided: by items, and by terms where there are fewer than FEW items. */
+/* Divides the work: by items, and by terms too if there are fewer than FEW items. */
 static void divide(reduction *r)
 {
     enum { FEW = 16 };
@@ -165,11 +173,12 @@ static fx_status reduce_tensor(const fx_step *step, const void *in, void *out)
 }
 
 /* ---- reductions of a program ----------------------------------------------------------------- */
-/* The space as reduced × kept × reduced axes (each collapsed); the planner promises that it is so.
- */
+/* Reductions with a program compute their terms instead of reading them: the program's tiles go to
+ * the reducer while they are in the cache. The planner promises that the space is reduced × kept ×
+ * reduced axes, each group collapsed. */
 typedef struct tiles {
     const fxi_reducer *op;
-    char *acc;   /* one accumulator a result */
+    char *acc;   /* one accumulator for each result */
     size_t size; /* of an element */
     int64_t inner, kept;
 } tiles;
@@ -184,7 +193,7 @@ static void split_space(const fx_tensor *t, uint32_t mask, int64_t *inner, int64
         *kept *= t->shape[k];
 }
 
-/* Short rows come several to a tile. */
+/* A tile may hold several short rows, and a long row several tiles. */
 static void take_rows(void *user, const void *const *shown, int64_t at, int n)
 {
     const tiles *t = user;
@@ -263,7 +272,8 @@ fx_status fxi_cpu_reduce(const fx_step *step, const void *const *in, void *out, 
 }
 
 /* ---- cumulative sums ------------------------------------------------------------------------- */
-/* In place over inner × n: acc[i] is the running sum of element i of the inner axis. */
+/* Running sums in place over inner × n: acc[i] is the sum so far of element i of the inner axis, in
+ * double for Float32. A tile of the inner axis at a time, so that memory is read in order. */
 #define SCAN(NAME, T, A)                                                                           \
     static void NAME(void *data, int64_t inner, int64_t n, bool from_end)                          \
     {                                                                                              \
@@ -324,7 +334,8 @@ fx_status fxi_cpu_cumsum(const fx_step *step, const void *const *in, void *out, 
                .size = fxi_cpu_size(t->dtype),
                .reverse = fx_step_scan(step)->reverse};
     s.count = length / (s.inner * s.n);
-    s.parts = fxi_cpu_parts(s.count, (double)length); /* about a nanosecond an element */
+    s.parts = fxi_cpu_parts(s.count, (double)length); /* about a nanosecond for each element,
+                                                         because a sum waits for the one before */
     fxi_cpu_parallel(s.parts, scan_part, &s);
     return FX_OK;
 }

@@ -1,10 +1,12 @@
-/* cpu_row.c: row steps: several passes over a row while it stays in the cache.
+/* cpu_row.c: runs row steps: several passes over a row while it stays in the cache (softmax, norms,
+ * cross-entropy, with their gradients). cpu_row_plan.c prepares them.
  *
- * A block of rows, with what is kept of it between passes, fits in the first-level cache; what is
- * computed of values of rows is one call for a block. In a pass every instruction is one call of a
- * loop over a tile (cpu_isa_ops.h), as in the tile interpreter, and a reduction adds the tile to
- * the accumulators of its rows. How rows are divided depends on shapes only and rows depend on
- * themselves only: any number of threads gives the same bits.
+ * A block of rows, with the values that are kept between passes, fits in the first-level cache.
+ * Instructions on values of rows (one number a row) are one call for a block. In a pass, every
+ * instruction on elements is one call of a loop over a tile (cpu_isa_ops.h), as in the tile
+ * interpreter, and a reduction adds the tile to the accumulators of its rows. The division into
+ * blocks depends on shapes only and rows are independent: any number of threads gives the same
+ * bits.
  */
 #include "cpu_parallel.h"
 #include "cpu_row.h"
@@ -12,21 +14,21 @@
 
 enum { SHORT_ROW = 16, MAX_LOADS = 32, MAX_MOVERS = 128 };
 
-/* The rows of one part, on one thread. */
+/* The state of one thread for the rows of one part. */
 typedef struct runner {
     const fxi_row_plan *p;
     const void *const *in;
     void *const *out;
     char *scratch;
     char *at[FXI_ROW_PLACES];
-    char *start[MAX_MOVERS]; /* where the movers were at the start of the block */
+    char *start[MAX_MOVERS]; /* addresses of the movers at the start of the block */
     fxi_walk walks[MAX_LOADS];
 } runner;
 
 /* ---- values of rows at their elements -------------------------------------------------------- */
 
-/* Rows are filled to whole vectors: what is too much is overwritten by the next row, and there is
- * room behind the last. */
+/* Repeats the value of each row over its elements. Rows are filled to whole vectors: the excess is
+ * overwritten by the next row, and the scratch is longer than the last row. */
 #define SPREAD(BITS, LANES)                                                                        \
     static void spread##BITS(void *dv, const void *sv, int rows, int64_t n)                        \
     {                                                                                              \
@@ -57,6 +59,8 @@ static void spread(const runner *r, const fxi_row_link *l, int64_t first, int ro
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
+/* Gathers an operand that cannot be read directly for one block. Its walk continues where the
+ * previous block ended. */
 static void load(runner *r, int k, int64_t rows)
 {
     const fxi_row_load *l = &r->p->loads[k];
@@ -81,14 +85,15 @@ static void load(runner *r, int k, int64_t rows)
 
 /* ---- a tile ---------------------------------------------------------------------------------- */
 
-/* Elements of `rows` rows from row `first` of the block on, n in all. */
+/* A tile: elements of `rows` rows from row `first` of the block on, n elements in all. */
 typedef struct tile {
     int64_t first;
     int rows, n;
     bool begins, ends; /* a row */
 } tile;
 
-/* A tile that holds the rest of its row, or whole rows, completes the reduction. */
+/* Adds a tile to the accumulators of its rows and, with the end of a row, stores the result. Short
+ * rows are reduced together as columns: a call for each row would cost more than its elements. */
 static void reduce(const runner *r, const fxi_row_call *c, const tile *t)
 {
     const fxi_reducer *op = c->reducer;
@@ -128,7 +133,8 @@ static void run_calls(const runner *r, int32_t from, int32_t to, const tile *t)
 
 /* ---- a pass over a block --------------------------------------------------------------------- */
 
-/* A row begins, or several whole ones. */
+/* Prepares a pass for the next row, or for several whole ones: values of rows are spread, and
+ * operands that repeat with every row start again. */
 static void begin_row(runner *r, int pass, const tile *t)
 {
     const fxi_row_plan *p = r->p;
@@ -150,6 +156,8 @@ static void move_on(runner *r, int n)
         r->at[p->columns[k].to] += (int64_t)n * p->columns[k].size;
 }
 
+/* A pass over a block's elements. Tiles never cross the end of a row unless they hold whole
+ * rows. */
 static void run_elements(runner *r, int pass, int64_t rows)
 {
     const fxi_row_plan *p = r->p;
@@ -201,7 +209,7 @@ static void run_block(runner *r, int64_t first, int64_t rows)
     run_calls(r, p->passes[p->npasses - 1].last, p->ncalls, &(tile){.n = (int)rows});
 }
 
-/* What is the same for all blocks. */
+/* Prepares what is the same for all blocks of a part. */
 static void begin_part(runner *r, int64_t first)
 {
     const fxi_row_plan *p = r->p;

@@ -1,19 +1,21 @@
-/* cpu_simd.h: the inner loops that exist once per instruction set, and the choice among them.
+/* cpu_simd.h: the table of inner loops that exist once for each instruction set. Internal.
  *
  * cpu_isa.h is the text of these loops; cpu_isa_{base,avx2,avx512}.c compile it for one instruction
- * set each and export one table. fxi_cpu_simd returns the best table the machine runs, or the one
- * that the environment variable FX_CPU_ISA names (base, avx2, avx512) when the machine has it.
- * Within one table results depend on values only, never on an element's place in a tile.
+ * set each and export one table. fxi_cpu_simd returns the best table that the machine can run, or
+ * the one that the environment variable FX_CPU_ISA names (base, avx2, avx512) if the machine can
+ * run it. So one build runs on every machine at full speed. Within one table results depend on
+ * values only, never on an element's position in a tile.
  */
 #ifndef CFLUX_CPU_SIMD_H
 #define CFLUX_CPU_SIMD_H
 
 #include "cpu_kernels.h"
 
+/* A tile is small enough for the first-level cache and long enough to repay a call. */
 #define FXI_TILE      256  /* elements of a tile */
-#define FXI_TILE_MOST 1024 /* n of a tile function never exceeds it */
+#define FXI_TILE_MOST 1024 /* a tile function's n never exceeds it */
 
-/* Types that loops compute in; 16-bit floats live in registers as Float32. */
+/* The types that loops compute in. 16-bit floats are Float32 in registers. */
 enum { FXI_C_F32, FXI_C_F64, FXI_C_I32, FXI_C_I64, FXI_C_U8, FXI_C_BOOL, FXI_C_COUNT };
 static inline int fxi_compute_type(int dtype)
 {
@@ -23,9 +25,10 @@ static inline int fxi_compute_type(int dtype)
 /* d[i] = op(s[0][i], s[1][i], …); d may be one of the s. attr: POWI's exponent. */
 typedef void (*fxi_tile_fn)(void *d, const void *const *s, int n, int64_t attr);
 
-/* A reduction over one type. n accumulators take n·size bytes; what lies in them is the reducer's
- * own (doubles for sums of Float32), so accumulators are used by the same n throughout, except
- * those of FX_REDUCE_SUM … FX_REDUCE_PROD, which are an array of `size` bytes each. */
+/* A reduction over one type. n accumulators take n·size bytes. Their contents are private to the
+ * reducer (doubles for sums of Float32, for example), so an array of accumulators is always used
+ * with the same n. Only those of FX_REDUCE_SUM … FX_REDUCE_PROD are n separate accumulators of
+ * `size` bytes each. */
 typedef struct fxi_reducer {
     size_t size;
     void (*init)(void *acc, int64_t n);
@@ -37,7 +40,7 @@ typedef struct fxi_reducer {
 } fxi_reducer;
 
 /* A register tile of the matrix product: c (m×n) = A·B, or += A·B, summed over k. Rows of A and c
- * are neighbours; columns are acs and ccs apart. `columns`: element (p, j) of B is at
+ * are neighbours in memory; columns are acs and ccs apart. If `columns`, element (p, j) of B is at
  * b[p·brs + j·bcs], else at b[p·brs + j], for as many j as the tile is wide. */
 typedef struct fxi_gemm_tile {
     int64_t k;
@@ -50,7 +53,7 @@ typedef struct fxi_gemm_tile {
 typedef void (*fxi_gemm_tile_fn)(const fxi_gemm_tile *t);
 
 typedef struct fxi_gemm_core {
-    int lanes, nr, step; /* tiles are up to 2·lanes × nr; widths are multiples of step */
+    int lanes, nr, step; /* tiles are up to 2·lanes × nr; their widths are multiples of step */
     /* d[r + p·width] = s[r·stride + p·depth_stride], r < count, p < depth; 0 up to width */
     void (*pack)(int width, const void *s, int64_t stride, int64_t depth_stride, int count,
                  int64_t depth, void *d);
@@ -58,9 +61,9 @@ typedef struct fxi_gemm_core {
     fxi_gemm_tile_fn tile[3][3];
 } fxi_gemm_core;
 
-/* The direct convolution (cpu_conv_direct.c) for windows that begin at consecutive elements q of a
- * scratch x:  y[q + ypitch·j] = Σ x[q + offset[k]]·w[k·n + j]  over k, j < n, q below `vectors`
- * whole vectors; or += with accumulate. */
+/* The direct convolution (cpu_conv_direct.c), for windows that begin at consecutive elements q of a
+ * scratch x: y[q + ypitch·j] = Σ x[q + offset[k]]·w[k·n + j] over k, for j < n and q below
+ * `vectors` whole vectors; or += if `accumulate`. */
 typedef struct fxi_conv_forward {
     const void *x, *w;
     void *y;
@@ -70,7 +73,7 @@ typedef struct fxi_conv_forward {
 } fxi_conv_forward;
 
 /* w[k + wpitch·j] += Σ x[segment.x + q + offset[k]]·g[segment.g + q + gpitch·j] over the segments
- * and q; offset goes on for weight_rows − 1 more elements that may be read. */
+ * and q. `offset` has weight_rows − 1 elements more, which are read but not used. */
 typedef struct fxi_conv_segment {
     int64_t x, g;
 } fxi_conv_segment;
@@ -110,31 +113,32 @@ typedef struct fxi_conv_core {
     bool (*finite)(const void *x, int64_t n);
 } fxi_conv_core;
 
-/* Planes whose windows are 2×2 and lie side by side, n of them a row. By kind of pooling:
- *   MAX and MEAN give y from x;  MAX_GRAD gives v (gx) from y (gy) and x;  MEAN_GRAD gives v from
- * y; MAX_PICK gives y from v and x. Rows of x and v are `pitch` elements apart. What no window
- * covers stays. */
+/* Planes whose windows are 2×2, side by side, n of them in a row. By kind of pooling: MAX and MEAN
+ * compute y from x; MAX_GRAD computes v (gx) from y (gy) and x; MEAN_GRAD computes v from y;
+ * MAX_PICK computes y from v and x. Rows of x and v are `pitch` elements apart. Elements that no
+ * window covers are not written. */
 typedef struct fxi_pool_pairs {
-    void *x, *y, *v; /* only the written one is; the others may be NULL when unused */
+    void *x, *y, *v; /* only one is written; the unused may be NULL */
     int64_t pitch, n, rows;
 } fxi_pool_pairs;
 
 /* One tap of n neighbouring windows: the elements first, first + stride, … of a plane x. top and
- * sum hold a value a window; at its index in x, or NULL when nobody asks. max may touch
- * FXI_POOL_SLACK elements of top and at beyond n, without changing them. */
+ * sum hold one value for each window; at holds its index in x, or is NULL if the index is not
+ * needed. max may read and write FXI_POOL_SLACK elements of top and at beyond n, without changing
+ * them. */
 enum { FXI_POOL_SLACK = 16 };
 typedef struct fxi_pool_core {
-    void (*low)(int64_t n, void *top); /* what the maximum of nothing is */
+    void (*low)(int64_t n, void *top); /* the maximum of no elements */
     void (*max)(const void *x, int64_t first, int64_t n, int64_t stride, void *top, int64_t *at);
     void (*sum)(const void *x, int64_t first, int64_t n, int64_t stride, double *sum);
     void (*spread)(void *x, int64_t first, int64_t n, int64_t stride, const void *share); /* x += */
-    void (*pairs[5])(const fxi_pool_pairs *p); /* [fx_pool_kind]; NULL: not for this type */
+    void (*pairs[5])(const fxi_pool_pairs *p); /* [fx_pool_kind]; NULL: no loop for this type */
 } fxi_pool_core;
 
-/* One window of a channels-last array for all its channels. x: what maxima are looked for in; y: a
- * value a window; v: gradients of x, or what is picked from. taps of them lie inside, at `tap`,
- * elements from x and v. By kind: MAX and MEAN give y from x; MAX_GRAD and MEAN_GRAD give v from y
- * (and x), and add to what is there if `adds`; MAX_PICK gives y from v and x. */
+/* One window of a channels-last array, for all its channels. x: searched for maxima; y: one value
+ * for each channel; v: gradients of x, or the values picked from. `taps` taps are inside the array,
+ * at the offsets `tap` in x and v. By kind: MAX and MEAN compute y from x; MAX_GRAD and MEAN_GRAD
+ * compute v from y (and x), and add to v if `adds`; MAX_PICK computes y from v and x. */
 typedef struct fxi_pool_window {
     const int64_t *tap;
     int taps;
@@ -148,19 +152,21 @@ typedef struct fxi_pool_window {
 typedef struct fxi_simd {
     const char *name;
     const fxi_tile_fn (*ops)[FXI_C_COUNT]; /* [op][type of the operands; SELECT: of the result] */
-    /* [op][Float32 or Float64]: loops whose last operand ([0]) or the one before it ([1]) is one
-     * value for the whole tile; NULL where there is none. The bits are those of `ops`. */
+    /* [op][Float32 or Float64]: loops whose last operand ([0]) or the one before it ([1]) is a
+     * single value for the whole tile; NULL if there is none. The results are the same bits as
+     * those of `ops`. */
     const fxi_tile_fn (*mixed)[2][2];
     const fxi_tile_fn (*cast)[FXI_C_COUNT]; /* [from][to] */
     const fxi_tile_fn *cast_odd;            /* [from]: to Float32, rounded to odd */
     const fxi_tile_fn *round;        /* [0] Float32 to Float16 values, [1] to BFloat16 values */
     const fxi_tile_fn *load, *store; /* the same for 16-bit memory ↔ Float32 registers */
-    /* Copies past the caches; the last one of an array should be followed by `stream_end`. */
+    /* Copies that bypass the caches. After the last one of an array, call `stream_end`; other
+     * threads may read the array only then. */
     void (*stream)(void *d, const void *s, size_t bytes);
     void (*stream_end)(void);
     const fxi_reducer (*reduce)[FXI_C_COUNT]; /* [fx_reduce][type] */
-    const fxi_reducer *sum_wide;              /* of Float32, with a Float64 result */
-    const fxi_reducer *sum_of_sqdev; /* the same from the accumulators of FX_REDUCE_SQDEV */
+    const fxi_reducer *sum_wide;              /* sum of Float32 with a Float64 result */
+    const fxi_reducer *sum_of_sqdev; /* the same sum, from the accumulators of FX_REDUCE_SQDEV */
     const fxi_gemm_core *gemm;       /* [0] Float32, [1] Float64 */
     const fxi_conv_core *conv;       /* [0] Float32, [1] Float64 */
     const fxi_pool_core *pool;       /* [type] */
@@ -169,7 +175,7 @@ typedef struct fxi_simd {
 
 const fxi_simd *fxi_cpu_simd(void);
 
-/* How elements of type `from` are reduced to results of type `to`. */
+/* The reducer for elements of type `from` with results of type `to`. */
 static inline const fxi_reducer *fxi_cpu_reducer(int64_t kind, int from, int to)
 {
     const fxi_simd *simd = fxi_cpu_simd();
@@ -177,15 +183,16 @@ static inline const fxi_reducer *fxi_cpu_reducer(int64_t kind, int from, int to)
     return wide ? simd->sum_wide : &simd->reduce[kind][fxi_compute_type(from)];
 }
 
-/* The loop of an elementwise instruction over vectors; NULL when the op has no meaning for the
+/* The loop of an elementwise instruction over vectors; NULL if the operation has no meaning for the
  * type. */
 fxi_tile_fn fxi_cpu_loop(const fxi_simd *simd, const fx_instr *ins);
-/* A loop for one number among the last two operands, given which operands are numbers (bits);
- * NULL when none of the two is, or both are, or the op has no such loop. */
+/* A loop that takes one of the last two operands as a single number. `scalars`: bits of the
+ * operands that are numbers. NULL if neither or both of the two are, or if the operation has no
+ * such loop. */
 fxi_tile_fn fxi_cpu_mixed_loop(const fxi_simd *simd, const fx_instr *ins, unsigned scalars,
                                int *out_scalar);
 
-/* Uses the table of this name from now on; false when the machine does not have it. For tests. */
+/* Uses the table of this name from now on; false if the machine cannot run it. For tests. */
 bool fxi_cpu_simd_choose(const char *name);
 
 extern const fxi_simd fxi_simd_base;

@@ -1,14 +1,15 @@
 /* cpu_threads.c: how many threads the CPU's kernels may use.
  *
- * The default is what the process may have (cores.h). It is found out when first asked for, not at
- * start.
+ * The default is FX_NUM_THREADS, else the number of cores that the process may use (cores.h), which
+ * is less than the machine's in a container. It is read at the first use, not at start, so that a
+ * program may set the variable.
  */
 #include "cpu_threads.h"
 #include "cores.h"
 
 #include <stdlib.h>
 
-static int chosen; /* atomic; 0: not yet */
+static int chosen; /* atomic; 0: not decided yet */
 
 static int default_threads(void)
 {
@@ -28,7 +29,7 @@ int fx_num_threads(void)
     if (n > 0)
         return n;
     const int found = bounded(default_threads());
-    /* Unless somebody has chosen meanwhile. */
+    /* Another thread may have called fx_set_num_threads in the meantime; its number wins. */
     return __atomic_compare_exchange_n(&chosen, &n, found, false, __ATOMIC_RELAXED,
                                        __ATOMIC_RELAXED)
                ? found

@@ -1,11 +1,11 @@
-/* cpu_walk.h: walks (strided.h) over a step's tensors. */
+/* cpu_walk.h: walks (strided.h) over some of the axes of a step's tensor. Internal. */
 #ifndef CFLUX_CPU_WALK_H
 #define CFLUX_CPU_WALK_H
 
 #include "step.h"
 #include "strided.h"
 
-/* The walk over the axes of t whose bit in `mask` equals `in`. */
+/* Starts a walk over the axes of t whose bit in `mask` equals `in`. */
 void fxi_walk_axes(fxi_walk *w, const fx_tensor *t, uint32_t mask, bool in);
 
 #endif
