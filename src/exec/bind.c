@@ -125,8 +125,7 @@ static int64_t reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g)
         return -(int64_t)sizeof *b;
     /* Before the outputs, which can be views of leaves. */
     bind_inputs(b, g);
-    /* The arena is the largest block, so it is allocated first: if it fails, nothing else was
-     * allocated on the device. */
+    /* The arena is allocated first: if it fails, no output has to be freed. */
     const int64_t missing = reserve_arena(b, s);
     return missing ? missing : reserve_outputs(b, g);
 }

@@ -233,7 +233,7 @@ void fxi_plans_reclaim_idle(void)
     fxi_count(&fxi_counters.plans_evicted, evicted);
 }
 
-/* So that leak checkers see no plan at the end of a process. */
+/* At the end of the process frees all plans, with everything that backends prepared for them. */
 __attribute__((destructor)) static void drop_at_exit(void)
 {
     fxi_plans_reclaim();

@@ -101,9 +101,9 @@ void fxi_drain(void)
     fxi_memory_reclaim();
 }
 
-/* Caches first, then waits for the device, so that its queue holds no memory either. A failure that
- * the device reports while the thread waits is the error, not the lack of memory. Plans are freed
- * last: making them again costs the most. */
+/* Frees caches, then waits for the device, which may still use memory that was freed; then drops
+ * idle plans. If the device reports a failure of earlier work, that is the error, not the lack of
+ * memory. */
 fx_status fxi_make_room(fx_device *device)
 {
     reclaim_arenas(fxi_here()->scratch, device);

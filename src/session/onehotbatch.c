@@ -1,10 +1,12 @@
-/* onehotbatch.c: one-hot rows of labels whose values are checked, which means to read them. */
+/* onehotbatch.c: makes one-hot rows from labels and checks that every label is a class. The check
+ * reads the values, so it evaluates pending labels.
+ */
 #include "composites.h"
 #include "memory.h"
 
 #include <cflux/ops.h>
 
-/* FX_OK when all labels are classes; reads them. */
+/* FX_OK if all labels are classes. Reads them. */
 static fx_status check_values(fx_array *labels, int64_t nclasses)
 {
     const int64_t n = fx_length(labels);

@@ -1,6 +1,5 @@
-/* reads.c: the elements of arrays in C memory, and moves between devices.
- *
- * Every read evaluates what is pending first.
+/* reads.c: reads the elements of arrays into C memory, and moves arrays between devices. Every read
+ * evaluates a pending array first.
  */
 #include "elements.h"
 #include "evaluate.h"
@@ -117,11 +116,11 @@ const void *fx_data(fx_array *x)
     if (__atomic_compare_exchange_n(&d->dense, &none, dense, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
         return dense;
-    fxi_free(dense); /* another thread was first */
+    fxi_free(dense); /* another thread stored its copy first */
     return none;
 }
 
-/* A new evaluated array on `device` with x's elements as dtype. */
+/* A new evaluated array on `device` with the elements of x, converted to dtype. */
 static fx_array *copy_to(const char *op, fx_device *device, fx_array *x, fx_dtype dtype)
 {
     const fxi_node *n = x->node;
@@ -138,8 +137,8 @@ static fx_array *copy_to(const char *op, fx_device *device, fx_array *x, fx_dtyp
     return fxi_leaf_over(op, dtype, n->ndim, n->shape, b);
 }
 
-/* A move at once, which keeps x as its history: gradients flow back to a parameter that lives
- * elsewhere than it is used. */
+/* Moves an evaluated array now. The result keeps x as its history, so gradients flow back to a
+ * parameter that is on another device than its use. */
 static fx_array *moved_now(fx_device *device, fx_array *x)
 {
     fx_status s;
@@ -154,8 +153,9 @@ static fx_array *moved_now(fx_device *device, fx_array *x)
     return y;
 }
 
-/* What is pending moves when it is needed; what is made of literals and generators alone is made
- * here first. On the CPU it still belongs to no device, wherever it was computed. */
+/* Moves x to a device. A pending array is moved when it is evaluated. A value made only of literals
+ * and generators is evaluated here first; a result on the CPU still belongs to no device, so it may
+ * meet arrays of any device. */
 static fx_array *array_to(fx_device *device, fx_array *x, bool alone)
 {
     device = device ? device : fx_cpu_device();
@@ -175,11 +175,11 @@ static fx_array *array_to(fx_device *device, fx_array *x, bool alone)
                       ? moved_now(device, x)
                       : copy_to("to", device, x, fx_eltype(x));
     if (y->node)
-        y->node->weak = x->node->weak; /* a literal stays one */
+        y->node->weak = x->node->weak; /* the copy of a literal still does not widen other types */
     if (y->node && anywhere && device == fx_cpu_device()) {
         y->node->device = NULL;
         y->node->attr.transfer.unasked =
-            y->node->op == FX_OP_TRANSFER; /* gradients take no notice of it */
+            y->node->op == FX_OP_TRANSFER; /* gradients ignore this move */
     }
     return y;
 }

@@ -1,4 +1,6 @@
-/* array.c: handles: what an array is. */
+/* array.c: the properties of an array that a handle tells without evaluation: sizes, element type,
+ * status.
+ */
 #include "context.h"
 #include "handle.h"
 

@@ -1,7 +1,8 @@
-/* context.h: what a thread knows: its open scopes and its pending results.
+/* context.h: the state of a thread: its open scopes, its pending results and its promises.
  *
- * Scopes cannot fail to open: the first 32 are part of the context, further ones are allocated, and
- * when memory is out for them the scope is virtual: its objects go to the nearest real one.
+ * Opening a scope cannot fail. The first 32 scopes are part of the context; further ones are
+ * allocated. If that allocation fails, the scope is virtual: its objects belong to the nearest real
+ * scope.
  */
 #ifndef CFLUX_CONTEXT_H
 #define CFLUX_CONTEXT_H
@@ -11,22 +12,23 @@
 
 typedef struct fxi_scope fxi_scope;
 struct fxi_scope {
-    fx_object *first; /* newest object first */
-    fx_object *below; /* the parent's newest object when this scope was opened */
+    fx_object *first; /* its objects, the latest first */
+    fx_object *below; /* the parent's latest object when this scope was opened */
     fxi_scope *parent;
     int depth; /* from 0, the root */
     int mode;  /* FXI_SCOPE_… */
     bool training;
-    uint64_t seq; /* nodes made in this scope have this or more */
+    uint64_t seq; /* nodes made in this scope have this number or a larger one */
     const char *file;
     int line;
-    int64_t objects; /* in its list */
-    int64_t most;    /* of them at any evaluation so far */
-    int64_t grown;   /* evaluations that found more of them than any before (fxi_scope_watch) */
+    int64_t objects; /* number of objects in its list */
+    int64_t most;    /* the largest number at any evaluation so far */
+    int64_t grown;   /* evaluations that found more objects than any before (fxi_scope_watch) */
     int64_t bytes;   /* of live arrays at the first of these evaluations */
 };
 
-/* Work promised to the next update or step close (fx_want, fx_set, fx_stage). */
+/* Work promised to the next update or to the end of the training step (fx_want, fx_set, fx_stage).
+ */
 typedef enum fxi_promise_kind {
     FXI_PROMISE_WANT,
     FXI_PROMISE_SET,
@@ -34,7 +36,7 @@ typedef enum fxi_promise_kind {
 } fxi_promise_kind;
 typedef struct fxi_promise {
     fxi_promise_kind kind;
-    int depth;       /* of the scope that must have closed before it is due */
+    int depth;       /* depth of the scope at whose end it is due */
     fx_array *slot;  /* STAGE: the state handle, retained */
     fx_array *value; /* retained */
 } fxi_promise;
@@ -42,13 +44,13 @@ typedef struct fxi_promise {
 enum { FXI_INLINE_SCOPES = 32 };
 
 typedef struct fxi_context {
-    uint32_t id;    /* of the thread, from 1; 0: not initialised */
-    uint32_t mark;  /* of the newest walk */
-    uint32_t sweep; /* of the newest reverse sweep */
+    uint32_t id;    /* number of the thread, from 1; 0: not initialised */
+    uint32_t mark;  /* of the latest walk */
+    uint32_t sweep; /* of the latest reverse sweep */
     uint64_t seq;
-    int depth; /* of scopes opened, virtual ones included */
+    int depth; /* number of open scopes, virtual ones included */
     int virtual_scopes;
-    uint64_t virtual_training; /* the modes of the first 64 of them, a bit each */
+    uint64_t virtual_training; /* training mode of the first 64 virtual scopes, a bit each */
     bool is_reserve;           /* thread-local storage, not allocated */
     bool busy;                 /* inside an evaluation: no implicit one may start */
     int unwatched;             /* > 0: evaluations do not count for fxi_scope_watch */
@@ -57,22 +59,22 @@ typedef struct fxi_context {
     fxi_scope scopes[FXI_INLINE_SCOPES];
     fxi_node sinks;          /* head of the list of pending results that nothing consumed */
     fxi_node resting;        /* sinks that are older than everything the last update replaced */
-    uint64_t resting_newest; /* the largest seq that a resting sink may have */
-    uint32_t calm;           /* changes when nodes that were calm may be so no more (sinks.c) */
-    uint64_t calm_below;     /* calm nodes are older */
-    uint64_t visited;        /* sinks and nodes behind them that updates have looked at */
+    uint64_t resting_newest; /* the largest `seq` of a resting sink */
+    uint32_t calm;           /* changes when calm nodes may stop being calm (sinks.c) */
+    uint64_t calm_below;     /* calm nodes have a smaller `seq` */
+    uint64_t visited;        /* number of sinks, and nodes behind them, that updates have visited */
     int64_t created;         /* nodes made since the last evaluation */
-    /* The newest collective operation while it is pending, a reference to it, else NULL: it comes
-     * before the next one (ops/collective.c). */
+    /* The latest collective operation while it is pending (a reference), else NULL. The next one
+     * must run after it (ops/collective.c). */
     fxi_node *collective;
     fxi_promise *promises;
     int npromises, promise_capacity;
     struct fxi_scratch *scratch; /* the evaluator's arrays, kept between runs (scratch.c) */
-    fxi_node *returned; /* dead nodes that other threads gave back, with their history (atomic) */
+    fxi_node *returned; /* dead nodes that other threads returned, with their history (atomic) */
     struct fxi_context *next_thread; /* list of the threads that are alive */
 } fxi_context;
 
-/* The calling thread's context once it has one. */
+/* The context of the calling thread; NULL before its first use. */
 extern _Thread_local fxi_context *fxi_own_context;
 fxi_context *fxi_context_new(void);
 static inline fxi_context *fxi_here(void)
@@ -80,18 +82,18 @@ static inline fxi_context *fxi_here(void)
     return __builtin_expect(fxi_own_context != NULL, 1) ? fxi_own_context : fxi_context_new();
 }
 
-/* An evaluation of `weight` has ended. Sends one warning in the life of the process when many
- * evaluations in one scope have each left more objects there than the one before: the sign of a
- * loop whose body opens no scope. */
+/* Notes the end of an evaluation that counts as `weight`. Sends one warning in the life of the
+ * process if many evaluations in one scope have each left more objects there than the one before:
+ * probably a loop whose body opens no scope. */
 void fxi_scope_watch(fxi_context *c, int weight);
 
-/* Adds a promise; replaces an earlier one for the same slot. FX_STATUS_MEMORY is recorded. */
+/* Adds a promise, which replaces an earlier one for the same slot. FX_STATUS_MEMORY is recorded. */
 fx_status fxi_promise_add(fxi_context *c, fxi_promise_kind kind, fx_array *slot, fx_array *value);
 void fxi_promise_drop(fxi_context *c, int i);
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
-/* A node with one reference; inputs are retained. NULL when memory is out (recorded). shape has
- * ndim sizes. */
+/* A new node with one reference; retains its inputs. NULL if the allocation fails (recorded).
+ * `shape` has ndim sizes. */
 fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const int64_t *shape,
                        fx_device *device, const fx_attr *attr, int nin, fxi_node *const *in);
 static inline void fxi_node_retain(fxi_node *n)
@@ -102,72 +104,73 @@ static inline void fxi_node_retain(fxi_node *n)
         n->refs++;
 }
 void fxi_node_release(fxi_node *n);
-/* Gives a pending node its value: it stops being pending. Takes over data. */
+/* Gives a pending node its value, so it is no longer pending. Takes over `data`. */
 void fxi_node_settle(fxi_node *n, fxi_data *data);
 /* Drops the inputs of an evaluated node, unless it is tied to them. */
 void fxi_node_cut(fxi_node *n);
-/* A sink that is older than every value an update replaces cannot read one of them: it rests, so
- * that later updates need not look at it. fxi_sinks_wake takes the resting ones back to the list if
- * one of them may read a value made at `oldest` or later. */
+/* Sets a sink aside that is older than every value an update replaces: it cannot read any of them,
+ * so later updates need not visit it. fxi_sinks_wake puts the resting sinks back if one of them may
+ * read a value made at `oldest` or later. */
 void fxi_sink_rest(fxi_context *c, fxi_node *n);
 void fxi_sinks_wake(fxi_context *c, uint64_t oldest);
-/* True when the calling thread may use n as an operand. */
+/* May the calling thread use n as an operand? */
 static inline bool fxi_node_usable(const fxi_context *c, const fxi_node *n)
 {
     return n->data || n->owner == c->id;
 }
-/* Where a value is, or has to be computed; NULL: anywhere. */
+/* The device that holds the value, or must compute it; NULL: any. */
 static inline fx_device *fxi_node_place(const fxi_node *n)
 {
     return n->data ? n->data->buffer->device : n->device;
 }
-/* Frees what other threads gave back. */
+/* Frees the nodes that other threads returned. */
 void fxi_take_back(fxi_context *c);
-/* Leaves a dead node of another thread to that thread, which may still use what it was made of. If
- * that thread is gone: false, and fxi_threads_unlock is the caller's to call when it has freed the
- * node. */
+/* Returns a dead node to its thread, which may still use the node's inputs. If that thread has
+ * ended: returns false with the list of threads locked; the caller frees the node and calls
+ * fxi_threads_unlock. */
 bool fxi_send_home(fxi_node *n);
 void fxi_threads_lock(void);
 void fxi_threads_unlock(void);
 
-/* A handle owned by the innermost scope; takes its own reference. fx_error_array when memory is
- * out. */
+/* A handle owned by the innermost scope; takes its own reference. fx_error_array if the allocation
+ * fails. */
 fx_array *fxi_array_of(fxi_node *n);
-/* Makes a handle hold another value. */
+/* Binds a handle to another value. */
 void fxi_array_rebind(fx_array *x, fxi_node *n);
-/* As fxi_array_of, and gives up the caller's reference; n may be NULL (memory was out). */
+/* Like fxi_array_of, but takes over the caller's reference. n may be NULL after a failed
+ * allocation. */
 fx_array *fxi_array_take(fxi_node *n);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
-/* A buffer with one reference; NULL when memory is out (not recorded). */
+/* A new buffer with one reference; NULL if the allocation fails (not recorded). */
 fxi_buffer *fxi_buffer_new(fx_device *device, size_t bytes);
-/* The same; when memory is out, room is made and one more try. What fails is recorded in the name
- * of op. */
+/* Allocates a buffer; if that fails, frees caches and tries once more. Failures are recorded under
+ * the name `op`. */
 fx_status fxi_buffer_need(const char *op, fx_device *device, size_t bytes, fxi_buffer **out);
 void fxi_buffer_retain(fxi_buffer *b);
 void fxi_buffer_release(fxi_buffer *b);
-/* Frees the memory while others may still hold the buffer: what reads it from now on is an error.
+/* Frees the memory although others may still hold the buffer. Reading it from then on is an error.
  */
 void fxi_buffer_give_up(fxi_buffer *b);
 bool fxi_node_report_given_up(const char *op);
-/* Does the node's value lie in memory that was given up? Records it in the name of op. */
+/* Was the memory of the node given up? If so, records it under the name `op`. */
 static inline bool fxi_node_given_up(const char *op, const fxi_node *n)
 {
     return n->data && n->data->buffer->freed && fxi_node_report_given_up(op);
 }
 
-/* Marks a node as stale: an update has reused its buffer, and its value is lost. */
+/* Marks a node as stale: an update has reused its buffer, and the value is lost. */
 void fxi_node_spoil(fxi_node *n);
 
 /* Is any node of the process stale? */
 bool fxi_any_stale(void);
 
-/* May a value of x's device have Float64? An array that belongs to no device yet may meet any of
- * the devices that are open, so one of them without Float64 (fxi_note_no_f64) answers for it. */
+/* Can values on this device have Float64? An array that belongs to no device yet may meet any open
+ * device, so it may have Float64 only if all of them do (fxi_note_no_f64). */
 bool fxi_has_f64(const fx_device *device);
 void fxi_note_no_f64(void);
-/* Data over a buffer, whose reference it takes; strides NULL: dense. NULL when memory is out
- * (buffer released). */
+/* New data over a buffer; takes over the reference to the buffer. strides NULL: dense. NULL if the
+ * allocation fails; the buffer is then released. */
 fxi_data *fxi_data_new(fxi_buffer *b, int64_t offset, int ndim, const int64_t *shape,
                        const int64_t *strides);
 void fxi_data_free(fxi_data *d);
@@ -182,24 +185,24 @@ static inline bool fxi_same_shape(const fxi_node *a, const fxi_node *b)
     return true;
 }
 
-/* ---- what is above this room ----------------------------------------------------------------- */
-/* The functions of the evaluator (src/exec) that this room and src/ops call: the only calls upward
- * in the library. */
+/* ---- calls to folders above ----------------------------------------------------------------- */
+/* The functions of the evaluator (src/exec) that this folder and src/ops call. No other call in the
+ * library goes to a folder above. */
 typedef struct fxi_evaluator {
     /* Evaluates all sinks, because too many nodes are pending. */
     void (*flush)(fxi_context *c);
     /* Evaluates and commits the promises made at this depth or deeper; drops them on error. */
     void (*promises_due)(fxi_context *c, int depth);
-    /* Memory is out: frees caches, waits for the device (memory may be in use until then), and
-     * drops plans that no run uses. Returns an error that the device reports of earlier work. */
+    /* Called after a failed allocation: frees caches, waits for the device (memory may be in use
+     * until then), and drops plans that no run uses. Returns an error that the device reports about
+     * earlier work. */
     fx_status (*make_room)(fx_device *device);
-    /* Frees what the evaluator keeps for a thread. */
+    /* Frees the memory that the evaluator keeps for a thread. */
     void (*thread_ends)(fxi_context *c);
 } fxi_evaluator;
 extern const fxi_evaluator fxi_the_evaluator;
 
-/* The number of nodes made without an evaluation after which pending results are evaluated unasked.
- */
+/* After this many nodes without an evaluation, pending results are evaluated automatically. */
 enum { FXI_PENDING_LIMIT = 20000 };
 
 #endif

@@ -1,13 +1,13 @@
-/* node.h: the value node behind an array handle.
+/* node.h: the node behind an array handle: one value, pending or evaluated.
  *
- * A node is immutable in what it means (op, inputs, attributes, shape) and gains `data` once, when
- * it is evaluated. Handles (fx_array) point to nodes; operations capture nodes, so a handle that is
- * rebound by an update does not change graphs built before. A node keeps its inputs after
- * evaluation (history) until the step that made it closes.
+ * The meaning of a node (operation, inputs, attributes, shape) never changes. It gets `data` once,
+ * when it is evaluated. Handles (fx_array) point to nodes, and operations capture nodes, so an
+ * update that binds a handle to another node does not change graphs recorded before. After
+ * evaluation a node keeps its inputs (its history) until the training step that made it closes.
  *
- * Threads: a pending node (no data) belongs to the thread that made it, and only that thread
- * touches its private fields (mark, id, consumers, links). Evaluated nodes may be shared; other
- * threads use only op, shape, dtype, device, data and the atomic reference count.
+ * Threads: a pending node (no data) belongs to the thread that made it, and only that thread uses
+ * its private fields (mark, id, consumers, links). Evaluated nodes may be shared; other threads use
+ * only op, shape, dtype, device, data and the atomic reference count.
  */
 #ifndef CFLUX_NODE_H
 #define CFLUX_NODE_H
@@ -19,7 +19,7 @@ typedef struct fxi_op_info {
     const char *name;
     int inputs;
     fx_class cls;
-    uint8_t attr_words; /* of fx_attr that tell operations apart */
+    uint8_t attr_words; /* words of fx_attr that are part of the meaning */
 } fxi_op_info;
 extern const fxi_op_info fxi_ops[FX_OP_COUNT];
 
@@ -28,22 +28,22 @@ typedef struct fxi_buffer {
     int64_t refs; /* atomic */
     void *ptr;
     size_t bytes;
-    size_t held; /* of the block it lies in, which may be somewhat larger */
+    size_t held; /* size of the allocated block, which may be somewhat larger */
     fx_device *device;
-    bool borrowed;         /* the user's: never written, never reused */
-    bool freed;            /* given up while handles were left: they may not be read any more */
+    bool borrowed;         /* the user's memory: never written, never reused */
+    bool freed;            /* given up while handles existed: they may not be read any more */
     int64_t pins;          /* atomic; > 0: never reused in place (fx_data, snapshots) */
-    fx_release_fn release; /* borrowed memory's */
+    fx_release_fn release; /* of borrowed memory */
     void *user;
-    /* What it holds, where memory that is out would be explained by it (pool.h). */
+    /* The array in the buffer, for the error that explains a failed allocation (pool.h). */
     bool named;
     uint8_t dtype, ndim;
     struct fxi_buffer *prev, *next; /* in the device's list */
     int64_t shape[FX_MAX_DIMS];
 } fxi_buffer;
 
-/* Where an evaluated node's elements are: element (i0, i1, …) is at buffer + (offset + Σ
- * i_k·stride_k) elements. */
+/* The elements of an evaluated node: element (i0, i1, …) is at buffer + (offset + Σ i_k·stride_k)
+ * elements. */
 typedef struct fxi_data {
     fxi_buffer *buffer;
     int64_t offset;
@@ -56,26 +56,26 @@ typedef struct fxi_node fxi_node;
 struct fxi_node {
     int64_t refs;      /* atomic */
     uint64_t seq;      /* order of creation within the thread: inputs before consumers */
-    fx_device *device; /* where it belongs. NULL: made of literals and generators alone, so it may
-                          meet arrays of any device; this stays so when it is evaluated */
+    fx_device *device; /* the device it belongs to. NULL: made only of literals and generators, so
+                          it may meet arrays of any device; evaluation does not change that */
     fxi_node **in;     /* inputs; points at inl when nin ≤ 3 */
-    /* From here to `inl` a new node is zero. */
+    /* A new node is zero from here to `inl`. */
     uint8_t op, dtype, ndim;
-    bool weak;   /* a literal's type: does not widen what it meets */
+    bool weak;   /* has the type of a literal: does not widen the other operand */
     bool stale;  /* an update has reused its buffer for the value that replaced it */
-    bool wanted; /* kept when it is computed, as long as there is a handle: a loss, whose value is
-                    asked for after the update that consumes it, or a collective operation */
-    bool history_cut; /* inputs dropped when its step closed */
-    bool used;        /* something evaluated was computed from it: not a result nobody took */
-    bool tied;        /* a view that follows the array it is made of: keeps its history (ties.c) */
+    bool wanted; /* becomes an output of the plan that computes it, if it has a handle: a loss that
+                    is read after the update which consumes it, or a collective operation */
+    bool history_cut; /* its inputs were dropped when its training step closed */
+    bool used; /* an evaluated value was computed from it: not a result that nothing consumed */
+    bool tied; /* a view that follows its parent array: keeps its history (ties.c) */
     int32_t nin;
     uint32_t owner;           /* id of the thread that made it */
-    uint32_t mark, id;        /* of the newest walk of the planner */
-    uint32_t sweep, sweep_id; /* of the newest reverse sweep */
-    uint32_t calm;            /* == the context's: reads nothing that updates replace (sinks.c) */
-    int32_t handles;          /* live handles (owner thread) */
-    int32_t consumers;        /* pending nodes that take it as an input (owner thread) */
-    fxi_data *data;           /* NULL while pending */
+    uint32_t mark, id;        /* of the latest walk of the planner */
+    uint32_t sweep, sweep_id; /* of the latest reverse sweep */
+    uint32_t calm;     /* equal to the context's: reads nothing that updates replace (sinks.c) */
+    int32_t handles;   /* live handles (owner thread) */
+    int32_t consumers; /* inputs of pending nodes that it is (owner thread) */
+    fxi_data *data;    /* NULL while pending */
     const fx_array
         *rebound; /* the handle in which an update replaced this value, else NULL; atomic */
     fxi_node *prev, *next; /* the thread's list of pending results that nothing consumed (sinks) */
@@ -96,14 +96,15 @@ static inline bool fxi_is_float(int dtype)
            dtype == FX_DTYPE_BF16;
 }
 
-/* "3×4", "scalar"; for messages. Returns buf. */
+/* Writes the shape as "3×4" or "scalar", for messages. Returns buf. */
 enum { FXI_SHAPE_TEXT = 96 };
 const char *fxi_shape_text(int ndim, const int64_t *shape, char buf[FXI_SHAPE_TEXT]);
 
 #define FXI_AXIS_IN(mask, axis) (((mask) >> (axis)) & 1)
 #define FXI_AXIS_BIT(axis)      (1u << (unsigned)(axis))
 
-/* Number of elements; 1 for 0-d. Builders have checked that it fits. */
+/* The number of elements; 1 for 0-d. The functions that record operations have checked that it
+ * fits. */
 static inline int64_t fxi_length(int ndim, const int64_t *shape)
 {
     int64_t n = 1;

@@ -1,4 +1,4 @@
-/* object.h: allocation and release of objects, scopes, the thread's context. Internal. */
+/* object.h: allocates objects into scopes. Internal. */
 #ifndef CFLUX_OBJECT_H
 #define CFLUX_OBJECT_H
 
@@ -9,8 +9,8 @@
 /* Static objects (error objects, function objects) have this count and are never freed. */
 #define FXI_IMMORTAL (INT64_MAX / 2)
 
-/* A zeroed object of type->size bytes with one reference, owned by the innermost scope; NULL when
- * memory is out (recorded). Releasing the last reference calls type->finish, releases the fields
+/* A zeroed object of type->size bytes with one reference, owned by the innermost scope. NULL if the
+ * allocation fails (recorded). Releasing the last reference calls type->finish, releases fields
  * that are children or shared, and frees lists with their names. */
 void *fxi_object_alloc(const fx_type *type);
 extern const fx_type fxi_array_type;

@@ -1,19 +1,18 @@
-/* object_types.h: objects made from descriptors, for the files of this folder. Internal. */
+/* object_types.h: copies and checks objects by the descriptors of their types. Internal. */
 #ifndef CFLUX_OBJECT_TYPES_H
 #define CFLUX_OBJECT_TYPES_H
 
 #include "object.h"
 
-/* What takes the place of a child in a copy; called for children that are not NULL. */
+/* Returns the replacement of a child in a copy. Called only for children that are not NULL. */
 typedef void *(*fxi_child_fn)(void *user, void *child);
 
-/* An object of the type with the bytes of `init`: children go through `child` (NULL: stay) and are
- * retained, shared fields are retained, lists copied. Owned by the scope; NULL when memory is out
- * (recorded). */
+/* A new object of the type with the bytes of `init`. Children are replaced by `child` (NULL: kept)
+ * and retained, shared fields are retained, lists are copied. Owned by the scope. NULL if an
+ * allocation fails (recorded). */
 void *fxi_object_copy(const fx_type *type, const void *init, fxi_child_fn child, void *user);
 
-/* The status an object carries: of an error array its own, of an error object that of its arrays.
- */
+/* The status of an object: an error array has its own, an error object that of its arrays. */
 fx_status fxi_object_status(const void *object);
 static inline void *fxi_field_at(const void *object, const fx_field *field)
 {
@@ -29,17 +28,17 @@ static inline bool fxi_is_array(const void *object)
     return object && ((const fx_object *)object)->type == &fxi_array_type;
 }
 
-/* How many children of the object are in the field. */
+/* The number of children that the object has in the field. */
 static inline int64_t fxi_field_children(const void *object, const fx_field *field)
 {
     if (field->kind == FX_FIELD_LIST)
         return ((const fx_list *)fxi_field_at(object, field))->n;
     return field->kind == FX_FIELD_CHILD;
 }
-/* Is the field one that optimisers do not see? */
+/* Is the field hidden from optimisers? */
 bool fxi_field_frozen(const fx_type *type, const fx_field *field);
 
-/* Nested deeper than this is an error, which a cycle made by hand is too. */
+/* Deeper nesting is an error. This also ends the walk over a cycle that a program has built. */
 enum { FXI_MAX_DEPTH = 1000 };
 
 #endif
