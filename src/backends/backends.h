@@ -1,4 +1,4 @@
-/* backends.h: the backends that are part of the library. */
+/* backends.h: the backends that are part of the library. Internal. */
 #ifndef CFLUX_BACKENDS_H
 #define CFLUX_BACKENDS_H
 
@@ -6,13 +6,14 @@
 
 extern const fx_backend fxi_cpu_backend, fxi_ref_backend;
 
-/* "check:NAME": a backend that computes with another one, which has these devices, and looks at
- * what is done to its memory (backends/check). Never freed; NULL: no memory for it. */
+/* Makes the backend "check:NAME", which computes with `inner` on these devices and verifies how
+ * memory is used (backends/check). It is never freed. NULL if there is no memory for it. */
 const fx_backend *fxi_check_backend(const fx_backend *inner, fx_device *const *devices, int count);
-/* Bytes behind the work space of each step on its devices, which it keeps for a guard; 0: the
- * backend is not such a one. */
+/* The bytes that the planner adds behind the work space of each step, as a guard; 0 if the backend
+ * is not a checking one. */
 int64_t fxi_check_work_guard(const fx_backend *backend);
-/* Verifies and gives back the released memory that such a device's backend holds. For tests. */
+/* Verifies and frees the released memory that a checking backend holds for the device. For
+ * tests. */
 void fxi_check_drain(fx_device *device);
 
 #endif

@@ -1,10 +1,10 @@
-/* conv_infinite.h: the gradient of a convolution by its weights where gy has infinities or NaN.
+/* conv_infinite.h: the gradient of a convolution by its weights if gy contains infinities or NaN.
  *
- * Kernels read the padding of x as zeros, and 0·Inf and 0·NaN are NaN: but what a window reads
- * outside x contributes nothing. So a kernel of WEIGHT with padding first asks whether gy is
- * finite. If not, it computes with a copy of gy that has zeros there, and adds what the rest of gy
- * contributes: fxi_conv_add_infinite, which looks at positions inside x only. Used by the CPU
- * backend and by plugins, whose symbols are their own: everything is static.
+ * Kernels read the padding of x as zeros, and 0·Inf and 0·NaN are NaN; but a tap outside x must
+ * contribute nothing. So for a padded WEIGHT, a kernel first tests whether gy is finite. If not, it
+ * computes with a copy of gy in which the other elements are zeros, and then adds their
+ * contributions: fxi_conv_add_infinite, which reads positions inside x only. Everything is static,
+ * because the CPU backend and the plugins use it and share no symbols.
  */
 #ifndef CFLUX_CONV_INFINITE_H
 #define CFLUX_CONV_INFINITE_H
@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Must gy be looked at before the step runs? */
+/* Must gy be tested before the step runs? Without padding every tap is inside x. */
 static inline bool fxi_conv_asks_gy(const fx_conv_attr *a)
 {
     bool padded = false;
@@ -56,7 +56,8 @@ static inline void fxi_conv_put(int dtype, void *p, int64_t i, double v)
     }
 }
 
-/* Are n elements finite? By their exponents, a block at a time. */
+/* Are n elements finite? Tests the exponents, a block at a time, so that an early infinity ends the
+ * scan. */
 #define FXI_CONV_FINITE(NAME, T, EXPONENT)                                                         \
     static inline bool NAME(const void *p, int64_t n)                                              \
     {                                                                                              \
@@ -93,7 +94,7 @@ static inline void fxi_conv_finite_part(int dtype, void *d, const void *s, int64
     }
 }
 
-/* Sizes and distances of elements: three spatial axes, then channels, then the batch. */
+/* Sizes and strides of a tensor: three spatial axes, then channels, then the batch. */
 typedef struct fxi_conv_side {
     int64_t size[5], stride[5];
 } fxi_conv_side;
@@ -112,15 +113,16 @@ static inline fxi_conv_side fxi_conv_side_of(const fx_tensor *t, int spatial, bo
     return s;
 }
 
-/* The steps of one convolution, as far as one element of gy needs them. */
+/* A convolution, as far as one element of gy needs it. */
 typedef struct fxi_conv_scatter {
     const fx_conv_attr *a;
     fxi_conv_side x, y;
-    int64_t k[3], channels; /* of the kernel; input channels of a group */
+    int64_t k[3], channels; /* sizes of the kernel; input channels of a group */
     int dtype;
 } fxi_conv_scatter;
 
-/* Adds g·x at every tap that lies in x, for the element of gy at o. gw: that of its channel. */
+/* For the element g of gy at o, adds g·x at every tap that is inside x. gw: the gradient of its
+ * output channel. */
 static inline void fxi_conv_add_one(const fxi_conv_scatter *s, const int64_t *o, double g,
                                     int64_t first_channel, const void *x, void *gw)
 {
@@ -154,8 +156,9 @@ static inline bool fxi_conv_all_nan(int dtype, const void *p, int64_t n)
     return all;
 }
 
-/* gw += what the elements of gy that are not finite contribute. A channel's gradient that is all
- * NaN is done: so an array of nothing but NaN takes no longer than a few windows. */
+/* Adds the contributions of the elements of gy that are not finite. A channel whose gradient is all
+ * NaN cannot change any more and is left early, so an array of nothing but NaN takes no longer than
+ * a few windows. */
 static inline void fxi_conv_add_infinite(const fx_step *step, const void *x, const void *gy,
                                          void *gw)
 {

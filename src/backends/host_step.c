@@ -1,5 +1,5 @@
-/* host_step.c: steps that work on host memory, whichever device the plan is for: a user's
- * operation, and a collective one.
+/* host_step.c: runs steps that work on host memory, whichever device the plan is for: custom
+ * operations of the user, and collective operations.
  */
 #include "memory.h"
 #include "step.h"
@@ -46,13 +46,15 @@ static size_t bytes_of(const fx_tensor *t)
     return (size_t)fx_tensor_length(t) * fx_dtype_size((fx_dtype)t->dtype);
 }
 
-/* How many of a step's inputs it reads. */
+/* The number of inputs that a step reads. The others of a collective step only order it after
+ * earlier ones. */
 static int read_by(const fx_step *step)
 {
     return step->cls == FX_CLASS_COLLECTIVE ? 1 : step->nin;
 }
 
-/* copies[0 … n−1] are the n inputs that are read, copies[n] is the result. */
+/* Runs a step on host copies: copies[0 … n−1] are the n inputs that it reads, copies[n] is the
+ * result. */
 static fx_status run_on_copies(fx_device *device, const fx_step *step, const void *const *in,
                                void *out, void **copies)
 {

@@ -1,4 +1,4 @@
-/* kernel_library.h: what the CPU backend and a kernel library that serves it agree on.
+/* kernel_library.h: the interface between the CPU backend and a kernel library that serves it.
  *
  * A kernel library is a plugin that computes some steps (step.h) with a vendor's library.
  * cpu_plugin.c opens it while the program runs. It shares no symbols with cflux, which may be
@@ -11,7 +11,7 @@
 
 #include <cflux/plugin.h>
 
-/* What the CPU backend does for a kernel library. */
+/* Functions of the CPU backend that a kernel library may call. */
 typedef struct fxi_kernel_host {
     void *(*alloc)(size_t alignment, size_t bytes); /* NULL if memory is exhausted */
     void (*free)(void *ptr);
@@ -38,7 +38,7 @@ typedef struct fxi_kernel_library {
                      const void *const *in, void *out, fx_run *run);
 } fxi_kernel_library;
 
-/* What `prepare` makes begins with its library, and with the bytes that `run` gets as run->work. */
+/* Every object that `prepare` makes begins with this. */
 typedef struct fxi_kernel_ready {
     const fxi_kernel_library *library;
     int64_t work_bytes;

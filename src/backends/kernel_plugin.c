@@ -1,6 +1,6 @@
-/* kernel_plugin.c: a kernel library that a built-in backend opens when it first needs it; see
+/* kernel_plugin.c: finds and opens a kernel library when a built-in backend first needs it; see
  * kernel_plugin.h. Opening a vendor's library takes tens of milliseconds, so backends wait until a
- * plan holds work that repays it. */
+ * plan contains work that repays this time. */
 #include "kernel_plugin.h"
 
 #include <stdlib.h>

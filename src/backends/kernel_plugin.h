@@ -10,13 +10,13 @@
  * static object, initialised with FXI_KERNEL_PLUGIN(…). */
 typedef struct fxi_kernel_plugin {
     const char *name, *serves; /* "oneDNN", "CPU" */
-    const char *variable;      /* an environment variable: 0 does without the library */
-    const char *off;           /* the reason then: "FX_ONEDNN is 0" */
-    const uint32_t *sizes;     /* FX_PLUGIN_SIZES of them */
+    const char *variable;      /* an environment variable; "0" switches the library off */
+    const char *off;           /* the reason to report then: "FX_ONEDNN is 0" */
+    const uint32_t *sizes;     /* sizes of structs to compare, FX_PLUGIN_SIZES of them */
     /* Opens the library. Returns NULL on success, else why it cannot be used. */
     const char *(*open)(const fx_plugin_head *plugin);
 
-    fxi_mutex lock; /* of what follows */
+    fxi_mutex lock; /* protects the members below */
     bool asked;     /* atomic: the search is over */
     const fx_plugin_head *plugin;
     char why[FXI_PLUGIN_WHY];

@@ -1,4 +1,5 @@
-/* step.c: a step from a node's attributes, and what follows from its members. */
+/* step.c: sets a step's attributes from a node's, and computes the types and sizes of its outputs.
+ */
 #include "context.h"
 #include "step.h"
 

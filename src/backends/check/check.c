@@ -1,9 +1,10 @@
-/* check.c: a backend around another one, that looks at what the library and the backend do.
+/* check.c: the table of the checking backend: a backend around another one that verifies how the
+ * library and the backend use memory.
  *
- * "check:CPU" computes with the CPU and has its speed, less what looking takes. Its table is made
- * while the program runs and has NULL where the inner one has. Memory is check_memory.c's, steps
- * are check_step.c's; the rest is passed on with the inner device. What is wrong is an error like
- * any other. Steps keep what the inner backend prepared: step->ready is its own.
+ * "check:CPU" computes with the CPU and is as fast, less the time for the checks. Its table is made
+ * while the program runs; an entry is NULL if the inner backend's is. check_memory.c allocates,
+ * check_step.c runs steps; all other calls are passed on with the inner device. A violation is an
+ * error like any other. step->ready belongs to the inner backend.
  */
 #include "check.h"
 #include "backends.h"
@@ -19,7 +20,8 @@ static const fx_backend *inner_of(const fx_device *device)
     return fxi_checker_of(device)->inner;
 }
 
-/* Nothing of its memory is cached by the library: what is released is to come here. */
+/* The library's pool is switched off for this device, so that freed memory comes back to the
+ * checker, which would not see later accesses to pooled memory. */
 static fx_status check_info(fx_device *device)
 {
     fxi_pool_keep(device, 0);
@@ -31,7 +33,7 @@ static fx_status check_info(fx_device *device)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* Is [at, at + bytes) memory of the device? If not, the operation says so. */
+/* Is [at, at + bytes) memory of the device? If not, records an error of the operation. */
 static fx_status look(fx_device *device, const char *operation, const void *at, size_t bytes)
 {
     char why[FXI_CHECK_TEXT];
@@ -103,7 +105,7 @@ static void check_submit(fx_device *device)
     inner_of(device)->submit(fxi_check_inner(device));
 }
 
-/* A mark is the inner backend's. */
+/* Marks are the inner backend's. */
 static void *check_mark(fx_device *device)
 {
     return inner_of(device)->mark(fxi_check_inner(device));
@@ -119,7 +121,7 @@ static void check_unmark(fx_device *device, void *mark)
     inner_of(device)->unmark(fxi_check_inner(device), mark);
 }
 
-/* Waits where the inner backend does, then verifies all memory. */
+/* Waits if the inner backend can, then verifies all memory. */
 static fx_status check_sync(fx_device *device)
 {
     char why[FXI_CHECK_TEXT];
@@ -133,7 +135,8 @@ static fx_status check_sync(fx_device *device)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* Entries are there when the inner backend has them. */
+/* An entry that the inner backend lacks must be NULL here too: the library asks for the entry to
+ * learn what a backend can do. */
 static fx_backend table_over(const fx_backend *inner, const char *name)
 {
     return (fx_backend){.head = FX_BACKEND_HEAD(name),

@@ -1,10 +1,10 @@
-/* check_memory.c: the allocations of a checked backend.
+/* check_memory.c: the allocations of the checking backend.
  *
- * Each is memory of the inner backend with a guard before and behind. Guards, fresh and released
- * memory hold bytes that are NaN in every float type, so that who reads them sees it; the guards'
- * differ from the others'. Released memory is kept, oldest first out, and must then be as it was
- * left. Where the host may follow addresses they are followed; else bytes go through `read` and
- * `write` in pieces.
+ * Each is memory of the inner backend with a guard before and behind it. Guards, fresh memory and
+ * released memory are filled with bytes that are NaN in every float type, so that a result computed
+ * from them shows it. Guards have another pattern than the rest. Released memory is kept for a
+ * while, to find late writes; the oldest is freed first, and must then be unchanged. If host and
+ * device share memory, it is accessed directly, otherwise with `read` and `write` in pieces.
  */
 #include "backends.h"
 #include "check.h"
@@ -13,19 +13,19 @@
 #include <stdio.h>
 #include <string.h>
 
-/* PIECE is a multiple of 8, so that every piece of a guard looks alike. A released allocation
- * counts as at least LEAST bytes of those that are held: their number is bounded as well. */
+/* PIECE is a multiple of 8, so that every piece of a guard is alike. A released allocation counts
+ * as at least LEAST bytes of those held, so that the number of small ones is bounded too. */
 enum { GUARD = 256, PIECE = 4096, HELD_MOST = 64 << 20, LEAST = 16 << 10 };
 
 struct fxi_check_block {
-    char *base;   /* as the inner backend gave it */
-    size_t bytes; /* as it was asked for: behind a guard, before another */
-    int device;   /* its id */
-    uint32_t key; /* of its guards */
+    char *base;   /* as the inner backend returned it */
+    size_t bytes; /* as requested; one guard before them, one behind */
+    int device;   /* id of its device */
+    uint32_t key; /* part of its guards' pattern */
     bool released;
-    uint64_t when;          /* it was released: how many steps had run, */
-    const char *after;      /* and the operation of the last of them */
-    fxi_check_block *newer; /* the one released next */
+    uint64_t when;          /* number of steps that had run when it was released, */
+    const char *after;      /* and the operation of the latest one */
+    fxi_check_block *newer; /* the allocation released after it */
 };
 
 static fxi_span body(const fxi_check_block *b)
@@ -36,9 +36,10 @@ static fxi_span body(const fxi_check_block *b)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* The byte at an offset from the beginning of an allocation with its guard. A guard is a NaN of
- * every float type: its 16-bit units are from 0x7FC0 on, every fourth from 0x7FF8 on. Neighbours
- * in time have different ones, as a kernel may copy from behind its input to behind its output. */
+/* The byte of a pattern at an offset from the beginning of an allocation, guard included. A guard
+ * is NaN in every float type: its 16-bit units are 0x7FC0 or more, every fourth 0x7FF8 or more.
+ * Allocations that follow each other have different guards, because a kernel may copy bytes from
+ * behind its input to behind its output, and equal guards would hide that. */
 static uint8_t byte_of(const fxi_check_block *b, fxi_check_fill fill, size_t offset)
 {
     if (fill != FXI_CHECK_GUARD)
@@ -48,7 +49,7 @@ static uint8_t byte_of(const fxi_check_block *b, fxi_check_fill fill, size_t off
     return (uint8_t)((offset & 7) == 6 ? 0xF8 | (b->key & 7) : 0xC0 | (b->key & 63));
 }
 
-/* One piece, or as much of it as is needed. */
+/* The pattern of one piece, or of fewer bytes. */
 static void pattern(const fxi_check_block *b, fxi_check_fill fill, size_t offset, size_t bytes,
                     uint8_t *to)
 {
@@ -80,8 +81,8 @@ static bool put(const fxi_checker *c, const fxi_check_block *b, size_t offset, s
     return true;
 }
 
-/* Bytes of an allocation on the host: where they are, or a copy. NULL: they cannot be read, which
- * the inner backend has recorded. */
+/* Bytes of an allocation for the host: their own address, or a copy. NULL if they cannot be read;
+ * the inner backend has recorded the error. */
 static const uint8_t *get(const fxi_checker *c, const fxi_check_block *b, size_t offset, size_t n,
                           uint8_t *copy)
 {
@@ -91,7 +92,7 @@ static const uint8_t *get(const fxi_checker *c, const fxi_check_block *b, size_t
     return s == FX_OK ? copy : NULL;
 }
 
-/* Offset from the base of the first byte that is not as filled; -1: all are. */
+/* The offset from the base of the first byte that differs from its fill; −1 if none does. */
 static int64_t changed(const fxi_checker *c, const fxi_check_block *b, size_t offset, size_t bytes,
                        fxi_check_fill fill)
 {
@@ -126,7 +127,7 @@ static int32_t position(const fxi_checker *c, int device, uintptr_t address)
     return low;
 }
 
-/* The last block, with its guards, that a range of a device meets. */
+/* The last block, guards included, that a range of a device overlaps. */
 static fxi_check_block *touched(const fxi_checker *c, int device, fxi_span range)
 {
     const int32_t k = position(c, device, range.high) - 1;
@@ -174,7 +175,8 @@ fx_status fxi_check_report(const fx_device *device, const char *why)
     return *why ? fx_fail(FX_STATUS_INTERNAL, "check", "%s: %s", device->name, why) : FX_OK;
 }
 
-/* Is an allocation as it should be? Its guards; of a released one the rest too. */
+/* Has an allocation been damaged? Its guards must be unchanged; the contents too if it is
+ * released. */
 static bool damaged(const fxi_checker *c, const fxi_check_block *b, char *why)
 {
     int64_t at = changed(c, b, 0, GUARD, FXI_CHECK_GUARD);
@@ -202,7 +204,7 @@ bool fxi_check_range(fx_device *device, fxi_span range, char *why)
         if (b)
             snprintf(where, sizeof where, "of %s:%d, ", c->table.head.name, i);
     }
-    /* Memory of the program, or a literal: where the host's is the device's. */
+    /* Memory of the program, or a literal, if the device uses host memory. */
     const bool foreign = !b && !c->inner->read;
     if (b && !fine) {
         describe(c, b, what, sizeof what);
@@ -280,13 +282,13 @@ int64_t fxi_check_untouched(fx_device *device, fxi_span range, size_t size)
 
 /* ---- taking and giving back ------------------------------------------------------------------ */
 
-/* What a released allocation counts for. */
+/* The bytes for which a released allocation counts. */
 static size_t weight(const fxi_check_block *b)
 {
     return b->bytes > LEAST ? b->bytes : LEAST;
 }
 
-/* Lets released memory go until at most so many bytes are held. */
+/* Frees released memory, oldest first, until at most so many bytes are held. */
 static void let_go(fxi_checker *c, size_t most, char *why)
 {
     while (c->oldest && c->held > most) {
@@ -340,7 +342,7 @@ void *fxi_check_alloc(fx_device *device, size_t bytes)
 static void release(fxi_checker *c, fxi_check_block *b, char *why)
 {
     damaged(c, b, why);
-    put(c, b, 0, GUARD, FXI_CHECK_GUARD); /* what is reported is not reported again */
+    put(c, b, 0, GUARD, FXI_CHECK_GUARD); /* damage is reported once only */
     put(c, b, GUARD + b->bytes, GUARD, FXI_CHECK_GUARD);
     put(c, b, GUARD, b->bytes, FXI_CHECK_POISON);
     b->released = true;

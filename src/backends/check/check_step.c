@@ -1,10 +1,10 @@
-/* check_step.c: what is looked at before and after a step.
+/* check_step.c: verifies memory before and after a step.
  *
- * Before: every operand lies inside one live allocation of the device, and outputs lie in no input
- * but where the contract lets them; so does the work space, which meets no operand. Outputs and
- * work space are poisoned. After: no guard was written, nor the one behind the work space, and
- * every element of the outputs was: an element that still looks poisoned may be a result, so the
- * step runs once more over zeros, which a result does not depend on.
+ * Before: every operand must be inside one live allocation of the device. Outputs must not overlap
+ * inputs except where the contract allows it, and the work space must not overlap any operand.
+ * Outputs and work space are then filled with poison. After: no guard may have been written, and
+ * every element of the outputs must have been. An element that still looks like poison may be a
+ * result, so the step runs once more over zeros: an element that was never written is then 0.
  */
 #include "check.h"
 #include "context.h"
@@ -66,7 +66,7 @@ static fxi_span output(const call *c, int32_t k)
                                                         : c->run->more[k - 1]);
 }
 
-/* The work space without the guard behind it, and that guard. */
+/* The work space without its guard; and the guard, which is behind it. */
 static fxi_span work_space(const call *c)
 {
     const uintptr_t at = (uintptr_t)c->run->work;
@@ -101,8 +101,8 @@ static fx_status find_strays(const call *c)
     return FX_OK;
 }
 
-/* May output k lie where input i does? The elementwise family reads an element before it writes
- * it. */
+/* May output k have the memory of input i? Only in elementwise and foreach steps, which read an
+ * element before they write it, and only if both have exactly the same bytes. */
 static bool may_share(const call *c, int32_t i, int32_t k)
 {
     const fx_step *s = c->step;
@@ -115,7 +115,8 @@ static bool may_share(const call *c, int32_t i, int32_t k)
            fxi_is_dense(t->ndim, t->shape, t->stride);
 }
 
-/* Outputs that lie in inputs, where that is allowed: *shared is set. */
+/* Finds outputs that overlap operands. *shared is set if one has an operand's memory and may: its
+ * contents are needed, so it is not poisoned. */
 static fx_status find_overlaps(const call *c, bool *shared)
 {
     const fx_step *s = c->step;
@@ -224,8 +225,8 @@ fx_status fxi_check_run(fx_device *device, const fx_step *step, const void *cons
         status = run_inner(&c);
     if (status == FX_OK)
         status = find_damage(&c);
-    /* A user's function is called once: it may do more than compute; so is what others take part
-     * in. */
+    /* Custom and collective steps do not run twice: a user's function may do more than compute, and
+     * other processes take part in a collective step. */
     return status == FX_OK && !shared && step->cls != FX_CLASS_CUSTOM &&
                    step->cls != FX_CLASS_COLLECTIVE
                ? find_unwritten(&c)

@@ -1,10 +1,10 @@
-/* onednn.h: what the files of the plugin share. Internal.
+/* onednn.h: shared by the files of the oneDNN plugin. Internal.
  *
- * A step is computed in parts: blocks of images, of matrix columns. Each part is one call of a
- * primitive that was created for one thread, and the library's own pool runs the parts. oneDNN's
- * threads (GNU OpenMP) are never used: they spin, which with another process on the cores makes a
- * small call a thousand times slower; and how a step is divided depends on its sizes alone, so
- * results are the same for any number of threads.
+ * A step is computed in parts: blocks of images, or of matrix columns. Each part is one call of a
+ * primitive that was created for one thread, and cflux's own pool runs the parts. oneDNN's threads
+ * (GNU OpenMP) are never used: they spin, so a small call becomes a thousand times slower if
+ * another process uses the cores. The division of a step depends on its sizes alone, so results are
+ * the same for any number of threads.
  */
 #ifndef CFLUX_ONEDNN_H
 #define CFLUX_ONEDNN_H
@@ -15,59 +15,61 @@
 extern const fxi_kernel_host *fxi_onednn_host;
 extern dnnl_engine_t fxi_onednn_engine;
 
-/* Around every call that creates or executes: OpenMP's number of threads for this thread is 1
- * inside, and the program's own again afterwards. */
+/* Called before and after every call that creates or executes a primitive: in between, OpenMP uses
+ * one thread in this thread; after it, the program's own number again. */
 int fxi_onednn_enter(void);
 void fxi_onednn_leave(int before);
 
 fx_status fxi_onednn_status(dnnl_status_t s);
-dnnl_data_type_t fxi_onednn_type(int dtype); /* undef: none */
+dnnl_data_type_t fxi_onednn_type(int dtype); /* dnnl_data_type_undef: not supported */
 
-/* A primitive with its scratchpad's size. */
+/* A primitive, and the size of its scratchpad in bytes. */
 typedef struct fxi_primitive {
     dnnl_primitive_t call;
     int64_t scratch;
-    md_ref scratch_md; /* of pd */
+    md_ref scratch_md; /* owned by pd */
     dnnl_primitive_desc_t pd;
 } fxi_primitive;
 
-/* Takes over pd, also when it fails. A slow reference implementation is FX_STATUS_UNSUPPORTED. */
+/* Creates the primitive of pd and owns pd, also on failure. A slow reference implementation is
+ * FX_STATUS_UNSUPPORTED. */
 fx_status fxi_primitive_create(fxi_primitive *p, dnnl_primitive_desc_t pd);
 void fxi_primitive_free(fxi_primitive *p);
 
-/* An argument of a call: DNNL_ARG_…, how it lies, and where. */
+/* An argument of a call: DNNL_ARG_…, its layout, its address. */
 typedef struct fxi_onednn_arg {
     int which;
     md_ref as;
     void *at;
 } fxi_onednn_arg;
-/* scratch: p->scratch bytes. */
+/* Runs a primitive. scratch: p->scratch bytes. */
 fx_status fxi_primitive_run(const fxi_primitive *p, int n, const fxi_onednn_arg *args,
                             void *scratch);
 
-/* Reorders between two layouts of the same values; p->call stays NULL when they are the same. */
+/* A conversion between two layouts of the same values; p->call is NULL if they are the same
+ * layout. */
 fx_status fxi_reorder_create(fxi_primitive *p, md_ref from, md_ref to);
 
-/* Attributes of every primitive: scratchpads are ours. */
+/* The attributes of every primitive: the caller provides scratchpads. */
 dnnl_primitive_attr_t fxi_onednn_attr(void);
 
-/* Runs part(user, k, scratch), which returns a status, for all k < n, with so many bytes of scratch
- * each; some failure, or FX_OK. */
+/* Runs part(user, k, scratch) for all k < n, each with `bytes` of scratch. Returns FX_OK, or the
+ * status of one of the parts that failed. */
 typedef fx_status (*fxi_onednn_part)(void *user, int64_t k, void *scratch);
 fx_status fxi_onednn_parts(int64_t n, int64_t bytes, fxi_onednn_part part, void *user);
 
 fx_status fxi_onednn_conv_prepare(const fx_step *step, fxi_kernel_ready **out);
 fx_status fxi_onednn_matmul_prepare(const fx_step *step, fxi_kernel_ready **out);
 
-/* Prepared steps: how they run and go. */
+/* A prepared step: the functions that run and free it. */
 typedef struct fxi_onednn_ready {
     fxi_kernel_ready base;
     fx_status (*run)(const void *self, const void *const *in, void *out, void *work);
     void (*release)(void *self);
 } fxi_onednn_ready;
 
-/* The epilogues that are taken: none, or one addition of a Float32 bias along an axis. Functions
- * are not: oneDNN's lose NaN. */
+/* Can the plugin compute the step's epilogue? Only none, or the addition of a Float32 bias along an
+ * axis. Activation functions are not given to oneDNN, because its versions lose NaN. */
 bool fxi_onednn_epilogue(const fx_step *step, int axis);
 
 static inline int64_t fxi_least(int64_t a, int64_t b)

@@ -1,9 +1,9 @@
-/* onednn_api.h: the C interfaces of oneDNN 2.x and 3.x as one.
+/* onednn_api.h: one interface to oneDNN 2.x and 3.x.
  *
- * They differ in three things that matter here: a memory descriptor is a struct in 2.x and a handle
- * in 3.x; an operation is described by a struct of its own in 2.x and by the arguments of a
- * function in 3.x; post-operations carry other arguments. Which one is used is decided when the
- * plugin is built. Functions return oneDNN's status.
+ * Their C interfaces differ in three ways that matter here. A memory descriptor is a struct in 2.x
+ * and a handle in 3.x. An operation is described by a struct of its own in 2.x and by the arguments
+ * of a function in 3.x. Post-operations have other arguments. The version is chosen when the plugin
+ * is built. Functions return oneDNN's status.
  */
 #ifndef CFLUX_ONEDNN_API_H
 #define CFLUX_ONEDNN_API_H
@@ -18,7 +18,7 @@ typedef const_dnnl_memory_desc_t md_ref;
 typedef const dnnl_memory_desc_t *md_ref;
 #endif
 
-/* A memory descriptor that we made; `ref` is how oneDNN's functions take it. */
+/* A memory descriptor that we own; `ref` is the form in which oneDNN's functions take it. */
 typedef struct md {
     md_ref ref;
     dnnl_memory_desc_t own;
@@ -61,10 +61,10 @@ static inline void md_free(md *m)
 #endif
 }
 
-/* A convolution as oneDNN sees it: x ∗ w = y, whichever of them is computed. */
+/* A convolution for oneDNN: x ∗ w = y, whichever of them is computed. */
 typedef struct conv_desc {
-    md_ref x, w, y, bias;                        /* bias: of a forward convolution, or NULL */
-    dnnl_dims_t stride, dilation, before, after; /* dilation: 0 is none */
+    md_ref x, w, y, bias;                        /* bias: forward only, or NULL */
+    dnnl_dims_t stride, dilation, before, after; /* dilation: distance of taps − 1 */
 } conv_desc;
 
 static inline dnnl_status_t conv_forward_pd(dnnl_primitive_desc_t *out, dnnl_engine_t engine,

@@ -1,11 +1,12 @@
-/* onednn_conv.c: convolution and its two gradients, channels last.
+/* onednn_conv.c: convolution and its two gradients with oneDNN, for channels-last arrays.
  *
- * A step is divided by images. Weights are packed once a run, in the layout the primitive asks for;
- * a true convolution's kernel is turned round on the way, since oneDNN knows cross-correlation
- * only. Of the gradient by weights every part makes a sum of its own, and these are added in order.
+ * A step is divided by images. Weights are packed once a run, in the layout that the primitive
+ * prefers. oneDNN computes cross-correlation only, so the kernel of a true convolution is reversed
+ * before. For the gradient by weights every part has a sum of its own, and the sums are added in
+ * order.
  *
- * Rejected: keeping packed weights from run to run. They change with every training step, and
- * packing costs a few per cent of one convolution.
+ * Packed weights are not kept from run to run: in training they change with every step, and packing
+ * takes a few per cent of one convolution.
  */
 #include "conv_infinite.h"
 #include "onednn.h"
@@ -13,23 +14,23 @@
 
 enum { X, W, Y, OPERANDS };
 enum { MOST_PARTS = 32, BLOCK = 1 << 14 };
-static const double PART_WORK = 32e6;      /* multiplications and additions */
-static const double SUM_WORK = 256e6;      /* of a part that has a sum of its own */
-static const int64_t SUM_BYTES = 32 << 20; /* of all such sums */
+static const double PART_WORK = 32e6;      /* multiplications and additions of a part, at least */
+static const double SUM_WORK = 256e6;      /* the same for a part with a sum of its own */
+static const int64_t SUM_BYTES = 32 << 20; /* bytes of all sums, at most */
 
 typedef struct conv {
     fxi_onednn_ready base;
     int kind;
     fx_conv_attr attr;
     fx_tensor inputs[2], out;
-    int x_at, w_at, y_at; /* which operand is where: input 0, input 1 or the output (2) */
-    bool turned;          /* the kernel is turned round */
+    int x_at, w_at, y_at; /* which tensor is which operand: input 0, input 1 or the output (2) */
+    bool turned;          /* the kernel is reversed */
     int64_t images, parts;
     int64_t x_image, y_image; /* bytes of one image */
-    int64_t taps, size;       /* of a kernel; bytes of an element */
-    int64_t weights;          /* elements */
+    int64_t taps, size;       /* taps of a kernel; bytes of an element */
+    int64_t weights;          /* elements of the weights */
     int64_t packed_bytes;
-    md x[2], y[2], any, sum, plain, bias; /* x, y: of parts of fewer and of more images */
+    md x[2], y[2], any, sum, plain, bias; /* x, y: for parts with fewer and with more images */
     bool biased;
     md_ref packed; /* the primitive's layout of weights */
     fxi_primitive call[2], reorder;
@@ -48,7 +49,7 @@ static const dnnl_format_tag_t plain_tags[2][4] = {
     {dnnl_format_tag_undef, dnnl_oiw, dnnl_oihw, dnnl_oidhw},
     {dnnl_format_tag_undef, dnnl_goiw, dnnl_goihw, dnnl_goidhw}};
 
-/* Axes as oneDNN orders them: batch, channels, then ours backwards. */
+/* Sizes in oneDNN's order of axes: batch, channels, then ours backwards. */
 static void activation_dims(const fx_tensor *t, int spatial, int64_t images, dnnl_dims_t out)
 {
     out[0] = images;
@@ -68,7 +69,8 @@ static int weight_dims(const fx_tensor *w, const fx_conv_attr *a, dnnl_dims_t ou
     return s + 2 + g;
 }
 
-/* oneDNN wants to know the padding behind that the windows reach. */
+/* The parameters of the windows. oneDNN needs the padding after the last window exactly as far as
+ * the windows read. */
 static void windows(const fx_conv_attr *a, const fx_tensor *x, const fx_tensor *w,
                     const fx_tensor *y, conv_desc *out)
 {
@@ -82,6 +84,7 @@ static void windows(const fx_conv_attr *a, const fx_tensor *x, const fx_tensor *
     }
 }
 
+/* Sums of the gradient by weights cost memory and additions, so it has fewer and larger parts. */
 static void divide(conv *c, double work)
 {
     int64_t most = fxi_least(c->images, MOST_PARTS);
@@ -118,7 +121,8 @@ static dnnl_status_t create_pd(const conv *c, const conv_desc *given, dnnl_primi
     return s;
 }
 
-/* The primitive for parts of `images` images. */
+/* Creates the primitive for parts of `images` images. Parts differ by one image at most, so two
+ * primitives serve all. */
 static fx_status create(conv *c, int which, int64_t images, const fx_step *step,
                         dnnl_data_type_t type)
 {
@@ -141,7 +145,7 @@ static fx_status create(conv *c, int which, int64_t images, const fx_step *step,
     return ok ? fxi_onednn_status(ok) : fxi_primitive_create(&c->call[which], pd);
 }
 
-/* All parts must agree on how weights lie. */
+/* Finds the layout of packed weights, on which both primitives must agree. */
 static fx_status create_packing(conv *c)
 {
     const dnnl_query_t what =
@@ -160,7 +164,7 @@ static fx_status create_all(conv *c, const fx_step *step, dnnl_data_type_t type)
     const fx_tensor *w = c->kind == FX_CONV_WEIGHT ? &step->out : &step->in[1];
     dnnl_dims_t dims;
     const int n = weight_dims(w, a, dims);
-    /* Sums over images keep all their digits until the last one is added. */
+    /* The sums are Float32 even for 16-bit weights, and are rounded when all have been added. */
     if (md_tag(&c->any, n, dims, type, dnnl_format_tag_any) ||
         md_tag(&c->sum, n, dims, dnnl_f32, dnnl_format_tag_any) ||
         md_tag(&c->plain, n, dims, type, plain_tags[a->groups > 1][a->spatial]))
@@ -177,7 +181,7 @@ static fx_status create_all(conv *c, const fx_step *step, dnnl_data_type_t type)
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* to = from with the taps of every kernel in reverse. */
+/* Copies weights with the taps of every kernel in reverse order. */
 static void turn(const conv *c, const void *from, void *to)
 {
     const int64_t kernels = c->weights / c->taps, n = c->taps;
@@ -219,7 +223,8 @@ static fx_status reorder(const conv *c, md_ref from_md, const void *from, md_ref
     return fxi_primitive_run(&c->reorder, 2, args, s.scratch ? work + s.plain + s.packed : NULL);
 }
 
-/* *out_packed is the caller's own weights, or an address in the work space. */
+/* Packs the weights. *out_packed is the caller's own memory if nothing had to be done, else an
+ * address in the work space. */
 static fx_status pack(const conv *c, const void *w, char *work, void **out_packed)
 {
     *out_packed = (void *)(uintptr_t)w; /* only read */
@@ -238,7 +243,7 @@ static fx_status pack(const conv *c, const void *w, char *work, void **out_packe
 
 typedef struct call {
     const conv *c;
-    char *x, *w, *y; /* w: packed; of WEIGHT the sums, one after the other */
+    char *x, *w, *y; /* w: packed weights; for WEIGHT the sums, one after the other */
     char *bias;
 } call;
 
@@ -257,8 +262,8 @@ static fx_status run_part(void *user, int64_t k, void *scratch)
                                    {names[c->kind][W], c->packed, q->w + own_sum},
                                    {names[c->kind][Y], c->y[which].ref, q->y + first * c->y_image},
                                    {DNNL_ARG_BIAS, c->bias.ref, q->bias}};
-    /* oneDNN 2.6 reads scratch that it has not written where a window reaches past the padding of
-     * a short image, in the gradient by 16-bit weights. */
+    /* oneDNN 2.6 reads scratch that it has not written, in the gradient by 16-bit weights, if a
+     * window reaches beyond the padding of a short image. */
     if (c->kind == FX_CONV_WEIGHT && c->size == 2)
         memset(scratch, 0, (size_t)c->call[which].scratch);
     return fxi_primitive_run(&c->call[which], OPERANDS + c->biased, args, scratch);
@@ -271,7 +276,7 @@ static fx_status run_parts(call *q)
                             q);
 }
 
-/* Adds block k of the sums of all parts to that of the first. */
+/* Adds block k of the sums of all parts to the first part's, in the order of the parts. */
 static fx_status add_block(void *user, int64_t k, void *scratch)
 {
     (void)scratch;
@@ -313,7 +318,7 @@ static fx_status run_for_weights(const conv *c, call *q, void *out, char *work)
 
 static fx_status run(const void *self, const void *const *in, void *out, void *work);
 
-/* conv_infinite.h */
+/* A gradient by weights whose gy is not finite; conv_infinite.h says why it is special. */
 static fx_status weigh_infinite(const conv *c, const void *const *in, void *out, void *work)
 {
     const fx_tensor *y = &c->inputs[1];

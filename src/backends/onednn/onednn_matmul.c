@@ -1,29 +1,30 @@
-/* onednn_matmul.c: matrix products, batched.
+/* onednn_matmul.c: matrix products with oneDNN, batched.
  *
- * oneDNN counts rows last-axis-fastest, so our column-major C = A·B is its Cᵀ = Bᵀ·Aᵀ: its source
- * is Bᵀ, its weights are Aᵀ, and transposes are strides. The product is divided along one axis of
- * C, the last batch axis or else the longer side, into parts of one size and a shorter last one.
+ * oneDNN's last axis is the fastest, so our column-major C = A·B is Cᵀ = Bᵀ·Aᵀ to it: its source is
+ * Bᵀ, its weights are Aᵀ, and transposes are strides. The product is divided along one axis of C,
+ * the last batch axis or else the longer side, into parts of one size and a shorter last one.
  */
 #include "onednn.h"
 #include <string.h>
 
 enum { SOURCE, WEIGHTS, RESULT, BIAS, OPERANDS };
-static const double PART_WORK = 32e6; /* multiplications and additions */
+static const double PART_WORK = 32e6; /* multiplications and additions of a part, at least */
 enum { MOST_PARTS = 32, LEAST_SIDE = 64 };
 
-/* Batch axes from the last to the first, then rows and columns as oneDNN counts them. */
+/* Sizes and strides: batch axes from the last to the first, then rows and columns in oneDNN's
+ * order. */
 typedef struct operand {
     dnnl_dims_t dims, strides;
-    int64_t step; /* elements between the parts */
+    int64_t step; /* elements between two parts; 0 if all parts share the operand */
 } operand;
 
 typedef struct product {
     fxi_onednn_ready base;
     int n;        /* axes */
-    int operands; /* with or without a bias */
+    int operands; /* number of operands: with or without a bias */
     int64_t parts, size;
     operand o[OPERANDS];
-    md md[2][OPERANDS]; /* of a whole part and of the last one */
+    md md[2][OPERANDS]; /* [0] for whole parts, [1] for the last one */
     fxi_primitive call[2];
 } product;
 
@@ -35,8 +36,9 @@ static void add_axis(operand *o, int at, int64_t dim, int64_t stride)
     o->strides[at] = stride;
 }
 
-/* Strides that oneDNN takes: one side dense, the other one not closer than that; axes of size 1 get
- * strides that a dense array would have. */
+/* Makes strides that oneDNN accepts: one side dense, the other at least as far apart as that side
+ * is long. Axes of size 1 may have any stride in cflux and get those of a dense array. False if
+ * other strides do not fit. */
 static bool settle_strides(operand *o, int n)
 {
     const int r = n - 2, c = n - 1;
@@ -82,7 +84,8 @@ static bool describe(product *p, const fx_step *s)
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* The axis along which C is divided, how many parts, and the size of a whole part. */
+/* Chooses the axis along which C is divided, the number of parts, and the size of a whole part.
+ * Returns the axis. */
 static int divide(product *p, int64_t *out_whole)
 {
     const operand *c = &p->o[RESULT];

@@ -1,4 +1,5 @@
-/* onednn_plugin.c: the table that the CPU backend finds, and what its steps share. */
+/* onednn_plugin.c: the entry of the oneDNN plugin: the table that the CPU backend loads, and the
+ * functions that matrix products and convolutions share. */
 #include "onednn.h"
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,8 @@ dnnl_engine_t fxi_onednn_engine;
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
-/* Of whatever OpenMP library oneDNN brings along; a build of it without one lacks them. */
+/* Functions of the OpenMP library that oneDNN is linked with; NULL in a build of oneDNN without
+ * OpenMP. */
 extern int omp_get_max_threads(void) __attribute__((weak));
 extern void omp_set_num_threads(int n) __attribute__((weak));
 
@@ -30,7 +32,7 @@ void fxi_onednn_leave(int before)
 typedef struct parts {
     fxi_onednn_part part;
     void *user;
-    int status; /* atomic: the first failure */
+    int status; /* atomic: the first failure, or FX_OK */
 } parts;
 
 static void run_part(void *user, int64_t k, void *scratch)
@@ -93,7 +95,7 @@ fx_status fxi_primitive_create(fxi_primitive *p, dnnl_primitive_desc_t pd)
     const char *name = "";
     *p = (fxi_primitive){.pd = pd};
     dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
-    /* Products of unfolded windows are no faster than what the CPU backend does itself. */
+    /* oneDNN's convolutions by unfolding ("gemm:jit") are no faster than the CPU backend's own. */
     const bool slow = strncmp(name, "ref", 3) == 0 || strstr(name, "gemm:jit");
     const fx_status status =
         slow ? FX_STATUS_UNSUPPORTED : fxi_onednn_status(dnnl_primitive_create(&p->call, pd));
@@ -170,7 +172,7 @@ fx_status fxi_primitive_run(const fxi_primitive *p, int n, const fxi_onednn_arg 
         made++;
     }
     if (s)
-        made--; /* the last one was not made */
+        made--; /* the last one was not created */
     else
         s = execute(p, made, list);
     for (int i = 0; i < made; i++)

@@ -1,5 +1,6 @@
-/* ref_backend.c: the reference backend: host memory and one naive kernel per operation. It computes
- * movements itself (views is false), so that it is an oracle of the planner's view arithmetic too.
+/* ref_backend.c: the reference backend, with which tests compare all others: host memory and one
+ * naive kernel for each operation. It computes movements as steps of their own (`views` is false),
+ * so it also checks how the planner turns movements into strides.
  */
 #include <cflux/backend.h>
 #include "backends.h"

@@ -1,13 +1,13 @@
-/* ref_contract.c: matrix products and convolutions from their definitions.
+/* ref_contract.c: matrix products and convolutions, from their definitions.
  *
- * matmul: y[m, n, b…] = Σ_k A[m, k, b…]·B[k, n, b…], either operand perhaps transposed in its first
- * two axes, batch axes of size 1 (or missing) broadcast.
+ * matmul: y[m, n, b…] = Σ_k A[m, k, b…]·B[k, n, b…]. Either operand may be transposed in its first
+ * two axes; batch axes of size 1 (or missing) are broadcast.
  *
  * Convolution is one relation between three tensors; each kind sums over it for another of them:
- *     y[o] = Σ_{k, c} x[o·stride − before + k·dilation, c]·w[tap(k), c],   tap(k) = flipped ? k :
- * K−1−k so the gradient by x sums over (k, o) with o·stride − before + k·dilation = i, and the
- * gradient by w over all o. Convolutions of one or two spatial axes are written with further axes
- * of size 1.
+ *     y[o] = Σ_{k, c} x[o·stride − before + k·dilation, c]·w[tap(k), c],
+ *     tap(k) = flipped ? k : K−1−k
+ * So the gradient by x sums over (k, o) with o·stride − before + k·dilation = i, and the gradient
+ * by w over all o. Convolutions of one or two spatial axes get further axes of size 1.
  */
 #include "ref_kernels.h"
 
@@ -36,7 +36,7 @@ fx_status fxi_ref_matmul(const fx_step *s, const void *const *in, void *out, fx_
     return FX_OK;
 }
 
-/* Sizes on the x side, of the kernel and on the y side, always with three spatial axes. */
+/* Sizes of the x side, the kernel and the y side, always with three spatial axes. */
 typedef struct geometry {
     fx_conv_attr c;
     int64_t x[3], k[3], y[3];
@@ -89,7 +89,7 @@ static int64_t at_w(const geometry *g, const tap_position *p, int64_t in, int64_
     return at5(g->k, g->in_group, tap, in % g->in_group, out);
 }
 
-/* x = y·stride − before + k·dilation; false when that is outside. */
+/* Sets x = y·stride − before + k·dilation; false if that is outside. */
 static bool solve_x(const geometry *g, tap_position *p)
 {
     for (int d = 0; d < 3; d++) {
@@ -100,7 +100,7 @@ static bool solve_x(const geometry *g, tap_position *p)
     return true;
 }
 
-/* y from x and k, where there is one. */
+/* Sets y from x and k; false if no window has tap k at x. */
 static bool solve_y(const geometry *g, tap_position *p)
 {
     for (int d = 0; d < 3; d++) {
@@ -119,7 +119,7 @@ static fxi_ref_value multiply(int dtype, const void *a, int64_t i, const void *b
     return fxi_ref_product2(dtype, fxi_ref_get(dtype, a, i), fxi_ref_get(dtype, b, j));
 }
 
-/* One element of y: over the kernel and the input channels of the group. */
+/* One element of y: a sum over the kernel and the input channels of the group. */
 static fxi_ref_value forward_one(const geometry *g, int dtype, const void *x, const void *w,
                                  int64_t linear)
 {
@@ -139,7 +139,7 @@ static fxi_ref_value forward_one(const geometry *g, int dtype, const void *x, co
     return sum;
 }
 
-/* One element of the gradient by x: over the kernel and the output channels of the group. */
+/* One element of the gradient by x: a sum over the kernel and the output channels of the group. */
 static fxi_ref_value data_one(const geometry *g, int dtype, const void *gy, const void *w,
                               int64_t linear)
 {
@@ -159,7 +159,7 @@ static fxi_ref_value data_one(const geometry *g, int dtype, const void *gy, cons
     return sum;
 }
 
-/* One element of the gradient by w: over all places of y and the batch. */
+/* One element of the gradient by w: a sum over all positions of y and the batch. */
 static fxi_ref_value weight_one(const geometry *g, int dtype, const void *x, const void *gy,
                                 int64_t linear)
 {

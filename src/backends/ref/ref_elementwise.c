@@ -1,9 +1,10 @@
 /* ref_elementwise.c: register programs, one element at a time.
  *
- * Each instruction is a row of op.def, for reals and for integers; a missing form is an error,
- * never a guess. Results of reals are computed in double by libm and rounded to the instruction's
- * type, so a Float64 program is libm's and a Float32 program is the correctly rounded one nearly
- * everywhere. Comparisons and CAST look at the operands' type, all others at the result's.
+ * Each instruction is a row of op.def, which has one form for reals and one for integers; a missing
+ * form is an error, never a guess. Results of reals are computed in double by libm and rounded to
+ * the instruction's type. So a Float64 program is as exact as libm, and a Float32 program is
+ * correctly rounded nearly everywhere. Comparisons and CAST depend on the operands' type, all
+ * others on the result's.
  */
 #include <math.h>
 
@@ -27,7 +28,7 @@ static double real_powi(double a, int64_t n)
 {
     return pow(a, (double)n);
 }
-/* Neither branch's exponential overflows. */
+/* The exponential overflows in neither branch. */
 static double real_sigmoid(double a)
 {
     return a >= 0 ? 1 / (1 + exp(-a)) : exp(a) / (1 + exp(a));
@@ -36,7 +37,7 @@ static int64_t whole_fld(int64_t a, int64_t b)
 {
     if (b == 0)
         return 0;
-    if (b == -1) /* the one quotient that overflows, INT64_MIN / −1, wraps */
+    if (b == -1) /* the only quotient that overflows, INT64_MIN / −1, wraps */
         return (int64_t)(0 - (uint64_t)a);
     const int64_t q = a / b;
     return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
@@ -142,7 +143,7 @@ static fx_status check_program(const fx_step *s, const fx_program *p)
 fx_status fxi_ref_elementwise(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
     (void)run;
-    fxi_ref_value reg[UINT8_MAX + 1]; /* as many as src[] can name */
+    fxi_ref_value reg[UINT8_MAX + 1]; /* as many registers as src[] can name */
     int64_t index[FX_MAX_DIMS];
     const fx_program *p = &fx_step_elementwise(s)->program;
     const fx_status status = check_program(s, p);

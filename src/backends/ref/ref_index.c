@@ -1,9 +1,9 @@
-/* ref_index.c: gather and scatter from their definitions.
+/* ref_index.c: gather and scatter, from their definitions.
  *
  * gather:  y[a…, k…, b…] = x[a…, idx[k…], b…]
  * scatter: y[a…, i, b…] = reduction over all k… with idx[k…] = i of src[a…, k…, b…], in order of k…
- * Both check all indices first, whatever the sizes of the other axes. Scatter looks through the
- * whole of idx for every element of y, so that each result is rounded once and its order is plain.
+ * Both check all indices first, even if another axis is empty. For every element of y, scatter
+ * searches the whole of idx, so that each result is rounded once and its order is obvious.
  */
 #include "ref_kernels.h"
 
@@ -46,7 +46,7 @@ fx_status fxi_ref_gather(const fx_step *s, const void *const *in, void *out, fx_
     return FX_OK;
 }
 
-/* The reduction that belongs at multi-index `index` of the output. */
+/* The value of the output at multi-index `index`. */
 static fxi_ref_value scatter_one(const fx_step *s, const void *const *in, const int64_t *index)
 {
     const fx_tensor *src = &s->in[0], *idx = &s->in[1];

@@ -1,4 +1,4 @@
-/* ref_kernels.c: the one entry of the ref backend's kernels, a table from operation to function.
+/* ref_kernels.c: runs a step with the ref backend: a table from operation to function.
  *
  * Elementwise operations share the interpreter of register programs; every other operation has its
  * own function. LEAF and CONST are values, not steps, and have none.

@@ -1,22 +1,22 @@
-/* ref_kernels.h: the ref backend, the oracle of all tests.
+/* ref_kernels.h: the kernels of the ref backend, with which all tests compare. Internal.
  *
- * One way of doing everything: for every element of the output compute its multi-index, read what
- * the formula names through fxi_ref_get, compute in double (int64_t for integers and Bool), write
- * through fxi_ref_put. No loop is blocked, hoisted or shared with another backend; the planner
- * hands movement operations over as steps of their own, so that their index arithmetic is checked
- * here as well.
+ * Every kernel does the same: for every element of the output it computes the multi-index, reads
+ * the elements that the formula names with fxi_ref_get, computes in double (int64_t for integers
+ * and Bool), and writes with fxi_ref_put. No loop is optimised or shared with another backend, so
+ * that a mistake elsewhere cannot be repeated here. The planner gives movement operations to ref as
+ * steps of their own, so their index arithmetic is checked too.
  *
- * Invariants: integers in a fxi_ref_value are always in their type's range (fxi_ref_wrap), reals
- * are always values of their type (fxi_ref_round): the register of a Float32 instruction holds a
- * float.
+ * Invariants: integers in a fxi_ref_value are always in their type's range (fxi_ref_wrap), and
+ * reals are always values of their type (fxi_ref_round): the register of a Float32 instruction
+ * holds a float.
  */
 #ifndef CFLUX_REF_KERNELS_H
 #define CFLUX_REF_KERNELS_H
 
 #include "step.h"
 
-/* A real for F32, F64, F16 and BF16, an integer for I32, I64, U8 and Bool: the dtype beside it
- * tells. */
+/* An element: a real for F32, F64, F16 and BF16, an integer for I32, I64, U8 and Bool. The dtype is
+ * always passed beside it. */
 typedef union fxi_ref_value {
     double real;
     int64_t integer;
@@ -31,11 +31,12 @@ int64_t fxi_ref_wrap(int dtype, int64_t x); /* modulo the width of an integer ty
 fxi_ref_value fxi_ref_number(int dtype, int64_t x);               /* x as an element of dtype */
 fxi_ref_value fxi_ref_convert(int to, int from, fxi_ref_value x); /* CAST */
 
-/* The element at `index` elements from p. */
+/* Reads and writes the element at `index` elements from p. */
 fxi_ref_value fxi_ref_get(int dtype, const void *p, int64_t index);
 void fxi_ref_put(int dtype, void *p, int64_t index, fxi_ref_value v);
 
-/* Multi-index of the linear (column-major) position; index has FX_MAX_DIMS entries, the rest 0. */
+/* The multi-index of a linear (column-major) position. index has FX_MAX_DIMS entries; the unused
+ * are 0. */
 void fxi_ref_unravel(int64_t linear, int ndim, const int64_t *shape, int64_t *index);
 /* The same for three spatial axes, and the product of their sizes. */
 void fxi_ref_unravel3(int64_t linear, const int64_t *size, int64_t *index);
@@ -44,14 +45,14 @@ int64_t fxi_ref_length(const fx_tensor *t);
 /* Offset in elements of a multi-index: Σ index_k·stride_k; axes of size 1 are broadcast. */
 int64_t fxi_ref_offset(const fx_tensor *t, const int64_t *index);
 
-/* a + b and a · b in dtype. Reals are not rounded: sums are rounded once, when they are written. */
+/* a + b and a · b in dtype. Reals are not rounded: a sum is rounded once, when it is written. */
 fxi_ref_value fxi_ref_sum2(int dtype, fxi_ref_value a, fxi_ref_value b);
 fxi_ref_value fxi_ref_product2(int dtype, fxi_ref_value a, fxi_ref_value b);
-/* The value of a reduction (fx_reduce) of nothing, and one more element for it. */
+/* A reduction (fx_reduce): its value for no elements, and its value with one element more. */
 fxi_ref_value fxi_ref_reduce_start(int kind, int dtype);
 fxi_ref_value fxi_ref_reduce_next(int kind, int dtype, fxi_ref_value sofar, fxi_ref_value x);
 
-/* The families. */
+/* One function for each family of operations, or for one operation. */
 fx_status fxi_ref_elementwise(const fx_step *step, const void *const *in, void *out, fx_run *run);
 fx_status fxi_ref_reduce(const fx_step *step, const void *const *in, void *out, fx_run *run);
 fx_status fxi_ref_cumsum(const fx_step *step, const void *const *in, void *out, fx_run *run);

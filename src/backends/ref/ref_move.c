@@ -1,7 +1,8 @@
-/* ref_move.c: movement, copies and generators, by index arithmetic of their own.
+/* ref_move.c: movement, copies and generators, with index arithmetic of their own.
  *
- * Other backends never see RESHAPE … STOP: the planner folds them into strides. Here each is a step
- * that copies element by element from the attributes of its node, which checks that folding.
+ * Other backends never get RESHAPE … STOP, because the planner turns them into strides. Here each
+ * is a step that copies element by element, from the attributes of its node. This checks the
+ * planner.
  */
 #include "philox.h"
 #include "ref_kernels.h"
@@ -22,7 +23,7 @@ static fx_status copy_from(const fx_step *s, const void *const *in, void *out, s
     return FX_OK;
 }
 
-/* The element at the same column-major position. STOP is the reshape to the same sizes. */
+/* The element at the same column-major position. STOP is a reshape to the same sizes. */
 static void reshape_source(const fx_step *s, const int64_t *index, int64_t *at)
 {
     int64_t linear = 0;
@@ -124,8 +125,8 @@ fx_status fxi_ref_iota(const fx_step *s, const void *const *in, void *out, fx_ru
     return FX_OK;
 }
 
-/* Float32 element i is word i mod 4 of block i / 4, Float64 element i takes the two words of half a
- * block: see philox.h. */
+/* Float32 element i is word i mod 4 of block i / 4. A Float64 element takes two words, half a
+ * block; see philox.h. */
 fx_status fxi_ref_random(const fx_step *s, const void *const *in, void *out, fx_run *run)
 {
     const uint64_t *stream = run->streams[fx_step_generator(s)->stream];

@@ -1,10 +1,11 @@
-/* ref_pool.c: max and mean pooling from their definitions.
+/* ref_pool.c: max and mean pooling, from their definitions.
  *
- * The window of output position o covers x at o·stride − before + k·dilation; what falls outside is
- * padding. Max: the largest element inside, the first in column-major order of the window where
- * several are equal; NaN is larger than everything; a window of padding only gives −Inf and no
- * gradient. Mean: the sum of what is inside, divided by the size of the whole window. The gradients
- * ask, for every element of x, which windows hold it: the same equation solved for o.
+ * The window of output position o covers x at o·stride − before + k·dilation; positions outside x
+ * are padding. Max: the largest element inside; of several equal ones the first in column-major
+ * order of the window. NaN is larger than everything. A window with nothing but padding gives −Inf
+ * and no gradient. Mean: the sum of the elements inside, divided by the size of the whole window.
+ * The gradients search, for every element of x, the windows that contain it: the same equation
+ * solved for o.
  *
  * Channels and batch do not mix: all axes after the spatial ones count as one axis of planes.
  */
@@ -34,7 +35,7 @@ static geometry describe(const fx_step *s)
     return g;
 }
 
-/* Position in the plane of tap k of output o, or −1 in the padding. */
+/* The position in the plane of x of tap k of output o, or −1 in the padding. */
 static int64_t position(const geometry *g, int64_t o, int64_t k)
 {
     int64_t io[3], ik[3], x[3];
@@ -92,7 +93,7 @@ static fxi_ref_value divided(const geometry *g, fxi_ref_value sum)
     return (fxi_ref_value){.real = sum.real / (double)fxi_ref_volume(g->k)};
 }
 
-/* in and the position within the output: `plane` counts planes, `i` is inside the plane. */
+/* One element of the output; `plane` is the number of its plane, `i` its position in the plane. */
 static fxi_ref_value max_one(const geometry *g, const void *const *in, int64_t plane, int64_t i)
 {
     const int64_t base = plane * fxi_ref_volume(g->x), best = pick(g, in[0], base, i);
@@ -118,7 +119,7 @@ static fxi_ref_value mean_one(const geometry *g, const void *const *in, int64_t 
     return divided(g, sum);
 }
 
-/* Σ gy over the windows that hold position i; with x, only those in which i is the pick. */
+/* Σ gy over the windows that contain position i; with x, only those whose maximum is at i. */
 static fxi_ref_value sum_windows(const geometry *g, const void *gy, const void *x, int64_t plane,
                                  int64_t i)
 {

@@ -1,8 +1,8 @@
-/* ref_reduce.c: reductions and running sums from their definitions.
+/* ref_reduce.c: reductions and running sums, from their definitions.
  *
- * Every output element walks the elements that it stands for in column-major order and rounds once,
- * at the end. Reductions of nothing: 0 for sum, 1 for prod, −Inf for max, +Inf for min (integers:
- * the type's smallest and largest number). NaN wins over everything in max and min.
+ * Every output element reads its terms in column-major order and is rounded once, at the end. A
+ * reduction of no elements is 0 for sum, 1 for prod, −Inf for max, +Inf for min (integers: the
+ * type's smallest and largest number). In max and min the result is NaN if any element is.
  */
 #include <math.h>
 
@@ -42,11 +42,11 @@ fxi_ref_value fxi_ref_reduce_next(int kind, int dtype, fxi_ref_value sofar, fxi_
     return replaces(kind, dtype, sofar, x) ? x : sofar;
 }
 
-/* The terms of one result: how many, and the elements themselves. */
+/* The terms of one result: their number and where they are. */
 typedef struct terms {
     const fx_step *step;
     const void *x;
-    const int64_t *index; /* of the result: counts outside the mask */
+    const int64_t *index; /* multi-index of the result; used outside the mask */
     int64_t count, extent[FX_MAX_DIMS];
 } terms;
 
@@ -60,8 +60,8 @@ static fxi_ref_value term(const terms *e, int64_t r)
     return fxi_ref_get(t->dtype, e->x, fxi_ref_offset(t, at));
 }
 
-/* Σ(x − mean)²: of d = x − first, which is exact where the numbers are nearly the same, in two
- * passes. */
+/* Σ(x − mean)², in two passes over d = x − first. The subtraction is exact for numbers that are
+ * nearly equal, where cancellation would be worst. */
 static fxi_ref_value squared_deviations(const terms *e)
 {
     double mean = 0, sum = 0;
@@ -86,7 +86,7 @@ static fxi_ref_value index_of_extreme(const terms *e, int kind, int dtype)
     return at;
 }
 
-/* The reduction of all x whose multi-index is `index` outside the mask. */
+/* The reduction of all x whose multi-index outside the mask is `index`. */
 static fxi_ref_value reduce_one(const fx_step *s, const void *x, const int64_t *index)
 {
     const fx_tensor *t = &s->in[0];

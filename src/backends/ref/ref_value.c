@@ -1,11 +1,10 @@
-/* ref_value.c: elements and indices as the ref backend sees them.
+/* ref_value.c: reads, writes and converts elements for the ref backend.
  *
- * Every kernel of ref reads an element as a double or an int64_t and writes it back, so that
- * element types are known in this file only. The 16-bit types are converted from their definition,
- * not by shifting bits about: round(x / quantum)·quantum, where the quantum is the distance of
- * neighbours at x. All steps of that are exact in double, so there is one rounding, to nearest with
- * ties to even. Overflow past half a quantum beyond the largest value gives infinity, as IEEE 754
- * says.
+ * Every kernel of ref reads an element as a double or an int64_t and writes it back, so only this
+ * file knows element types. The 16-bit types are converted from their definition, not by shifting
+ * bits: round(x / quantum)·quantum, where the quantum is the distance of neighbours at x. All of
+ * that is exact in double but the one rounding, to nearest with ties to even. A value that rounds
+ * beyond the largest number gives infinity, as IEEE 754 says.
  */
 #include <math.h>
 
@@ -94,13 +93,13 @@ fxi_ref_value fxi_ref_number(int dtype, int64_t x)
 {
     if (!fxi_ref_is_real(dtype))
         return (fxi_ref_value){.integer = fxi_ref_wrap(dtype, x)};
-    /* Straight to float: through double a large integer would be rounded twice. */
+    /* Directly to float: by way of double a large integer would be rounded twice. */
     if (dtype == FX_DTYPE_F32)
         return (fxi_ref_value){.real = (double)(float)x};
     return (fxi_ref_value){.real = fxi_ref_round(dtype, (double)x)};
 }
 
-/* Truncates and saturates; NaN → 0. The limits are powers of two, exact in double. */
+/* Truncates and saturates; NaN gives 0. The limits are powers of two, which are exact in double. */
 static int64_t saturate(int dtype, double x)
 {
     static const struct {
