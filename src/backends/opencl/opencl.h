@@ -1,8 +1,8 @@
-/* opencl.h: what the files of the OpenCL backend share. Internal.
+/* opencl.h: shared by the files of the OpenCL backend. Internal.
  *
- * A device is a cl_device_id with one in-order queue; the devices of a platform share a context, so
- * that buffers are copied between them without the host. Where memory is known by a number
- * (opencl_memory.c) and kernels come from (opencl_program.c) is said there.
+ * A device is a cl_device_id with one in-order queue. The devices of a platform share a context, so
+ * that buffers are copied between them without the host. opencl_memory.c explains how buffers get
+ * addresses, opencl_program.c how kernels are compiled.
  */
 #ifndef CFLUX_OPENCL_H
 #define CFLUX_OPENCL_H
@@ -13,16 +13,16 @@
 typedef struct fxi_opencl_ring fxi_opencl_ring;
 
 typedef struct fxi_opencl_device {
-    fxi_gpu_device gpu; /* comes first */
+    fxi_gpu_device gpu; /* first member: shared code casts between the two */
     cl_platform_id platform;
     cl_device_id id;
     cl_context context;
     cl_command_queue queue;
     cl_bitfield type;
     char driver[64], version[128], platform_name[64];
-    int64_t memory, largest; /* bytes in all; of one buffer at most */
+    int64_t memory, largest; /* bytes in all; most bytes of one buffer */
     bool says_free;
-    fxi_opencl_ring *ring; /* under the device's lock */
+    fxi_opencl_ring *ring; /* protected by the device's lock */
 } fxi_opencl_device;
 
 extern const fx_host *fxi_opencl_host;
@@ -41,7 +41,7 @@ int fxi_opencl_device_count(void);
 
 /* ---- memory (opencl_memory.c) ---------------------------------------------------------------- */
 
-/* The buffer and the byte in it that an address of the backend means; false: it means none. */
+/* Finds the buffer, and the offset in it, of an address of this backend; false if it is none. */
 bool fxi_opencl_find(const void *address, cl_mem *out, size_t *out_offset);
 
 void *fxi_opencl_alloc(fx_device *device, size_t bytes);
@@ -55,8 +55,8 @@ int64_t fxi_opencl_available(fx_device *device);
 
 /* ---- programs (opencl_program.c) ------------------------------------------------------------- */
 
-/* A function of a program: fxi_gpu_launch.kernel. It is shared by all threads, whose use of it the
- * device's lock orders, and stays until the process ends. */
+/* A kernel of a program: fxi_gpu_launch.kernel. All threads share it, and use it only while they
+ * hold the device's lock. It is not freed before the process ends. */
 typedef struct fxi_opencl_function {
     cl_kernel kernel;
     bool launched; /* under the device's lock */

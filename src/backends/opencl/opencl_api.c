@@ -1,4 +1,4 @@
-/* opencl_api.c: opens the OpenCL library; see opencl_api.h. */
+/* opencl_api.c: opens the OpenCL library and names OpenCL's errors; see opencl_api.h. */
 #include "opencl_api.h"
 #include "shared_library.h"
 #include "this_process.h"

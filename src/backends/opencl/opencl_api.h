@@ -1,7 +1,8 @@
-/* opencl_api.h: what is used of OpenCL 1.2, declared here, so that no header of it is needed.
+/* opencl_api.h: declares the part of OpenCL 1.2 that the backend uses, so that no OpenCL header is
+ * needed to build it. Internal.
  *
- * One table, FXI_CL_FUNCTIONS, makes the struct of function pointers, and what opens the library
- * fills them from. The values are those of the OpenCL 1.2 specification. Internal.
+ * One table, FXI_CL_FUNCTIONS, makes the struct of function pointers, which fxi_cl_open fills. The
+ * values are those of the OpenCL 1.2 specification.
  */
 #ifndef CFLUX_OPENCL_API_H
 #define CFLUX_OPENCL_API_H
@@ -136,9 +137,9 @@ typedef struct fxi_cl_api {
 extern fxi_cl_api fxi_cl;
 
 /* Opens libOpenCL.so.1, or the file that the environment variable FX_OPENCL_LIBRARY names, and
- * fills fxi_cl. False with the reason in `why`. */
+ * fills fxi_cl. Returns false with the reason in `why`. */
 bool fxi_cl_open(char *why, size_t size);
-/* "CL_OUT_OF_RESOURCES", or the number. */
+/* The name of an error, such as "CL_OUT_OF_RESOURCES"; its number if it has no name. */
 const char *fxi_cl_error_name(cl_int error);
 
 #endif

@@ -1,12 +1,12 @@
-/* opencl_devices.c: finds the devices, lets the user choose, opens them.
+/* opencl_devices.c: finds the devices, applies the user's choice, and opens them.
  *
- * All platforms are asked. GPUs come first, then accelerators, other devices and CPUs (PoCL's,
- * which tests run on). A device older than OpenCL 1.2, without a compiler, or that does not open is
- * left out with a message, and the others go on.
+ * All platforms are asked. GPUs come first, then accelerators, other devices and CPUs (PoCL's, on
+ * which tests run). A device that is older than OpenCL 1.2, has no compiler or does not open is
+ * ignored with a message, and the others are used.
  *
- * FX_OPENCL_DEVICES chooses: a list with commas of numbers in that order and of parts of the names
- * of devices and platforms, without regard to case ("0,2", "pocl"); the devices get the order of
- * the list. "none" hides all.
+ * FX_OPENCL_DEVICES chooses: a comma-separated list of numbers in that order, and of parts of the
+ * names of devices and platforms; case does not matter ("0,2", "pocl"). The devices get the order
+ * of the list. "none" hides all.
  */
 #include "c_text.h"
 #include "opencl.h"
@@ -40,7 +40,8 @@ static void left_out(const fxi_opencl_device *d, const char *reason)
     fxi_opencl_host->message(1, text);
 }
 
-/* A text of the driver's; all are read in open, which runs once. */
+/* A text from the driver. One static buffer is enough, because all texts are read in `open`, which
+ * runs once. */
 static const char *device_text(cl_device_id id, cl_uint what)
 {
     static char text[16384];
@@ -53,7 +54,7 @@ static const char *device_text(cl_device_id id, cl_uint what)
 
 static uint64_t device_number(cl_device_id id, cl_uint what, size_t size)
 {
-    uint64_t value = 0; /* little endian: also right for 32 bits */
+    uint64_t value = 0; /* on little-endian machines also right for 32 bits */
     return fxi_cl.GetDeviceInfo(id, what, size, &value, NULL) == CL_SUCCESS ? value : 0;
 }
 
@@ -62,14 +63,14 @@ static bool has_extension(cl_device_id id, const char *name)
     return strstr(device_text(id, CL_DEVICE_EXTENSIONS), name) != NULL;
 }
 
-/* "OpenCL 1.2 …" → 102. */
+/* Returns 102 for "OpenCL 1.2 …"; 0 if the text has another form. */
 static int version_of(const char *text)
 {
     int major = 0, minor = 0;
     return sscanf(text, "OpenCL %d.%d", &major, &minor) == 2 ? 100 * major + minor : 0;
 }
 
-/* Work-items of a group in a row. */
+/* The most work-items of a group along its first axis. */
 static int64_t largest_group(cl_device_id id)
 {
     size_t along[16] = {0};
@@ -99,7 +100,7 @@ static const char *unfit(const fxi_opencl_device *d)
     return NULL;
 }
 
-/* Global sizes are numbers of the device's own size_t. */
+/* The largest global size, which must fit in the device's own size_t. */
 static int64_t largest_launch(cl_device_id id)
 {
     return device_number(id, CL_DEVICE_ADDRESS_BITS, sizeof(cl_uint)) == 32 ? UINT32_MAX
@@ -170,7 +171,7 @@ static int rank(const fxi_opencl_device *d)
                                                   : 2;
 }
 
-/* In order of rank; devices of one rank stay as they were found. */
+/* Sorts by rank; devices of one rank keep the order in which they were found. */
 static void sort_found(void)
 {
     for (int i = 1; i < nfound; i++)
@@ -213,7 +214,7 @@ static void choose(int k)
     chosen[nchosen++] = found[k];
 }
 
-/* The devices that one item of the list means. */
+/* Chooses the devices that one item of the list names. */
 static void choose_item(const char *item)
 {
     char *end;
@@ -251,7 +252,7 @@ static bool choose_all(char *why, size_t size)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* One context for the chosen devices of the platform of chosen[first]. */
+/* Creates one context for all chosen devices of the platform of chosen[first]. */
 static cl_int open_context(int first)
 {
     cl_device_id ids[FOUND_MOST];

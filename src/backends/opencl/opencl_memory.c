@@ -1,13 +1,14 @@
-/* opencl_memory.c: memory of OpenCL devices behind addresses that the library can add offsets to.
+/* opencl_memory.c: the memory of OpenCL devices, with addresses to which the library can add
+ * offsets.
  *
  * OpenCL 1.2 has buffer objects and no addresses. An address of this backend is a number: the upper
- * 24 bits name a slot of a table, the lower 40 the byte in the slot's buffer. So finding the buffer
- * of an address is one look into the table, without a lock; nothing of the host's is ever there.
- * Slots lie in blocks that are never moved or freed. A slot is written before its address is given
- * out, and again only when it has been given back.
+ * 24 bits are the number of a slot in a table, the lower 40 are the byte in the slot's buffer. So
+ * the buffer of an address is found by one look into the table, without a lock. No host memory has
+ * these addresses. Slots are allocated in blocks that are never moved or freed. A slot is written
+ * before its address is returned to the library, and again only after it has been freed.
  *
- * Short writes go through a ring of host memory, so that they need not wait for the work that is
- * queued before them.
+ * Short writes are copied to a ring of host memory first, so that they need not wait for the work
+ * that is queued before them.
  */
 #include "opencl.h"
 
@@ -20,13 +21,13 @@ enum { OFFSET_BITS = 40, BLOCK_BITS = 12, BLOCK = 1 << BLOCK_BITS, BLOCKS = 1 <<
 
 typedef struct slot {
     cl_mem mem;    /* atomic; NULL: not in use */
-    uint32_t next; /* the next one that is free, plus one */
+    uint32_t next; /* the next free slot's number plus one; 0: none */
 } slot;
 
 static struct {
-    fxi_mutex lock;       /* of those who take and give slots */
+    fxi_mutex lock;       /* held to allocate or free a slot */
     slot *blocks[BLOCKS]; /* atomic */
-    uint32_t used, free;  /* slots ever given out; the newest free one, plus one */
+    uint32_t used, free;  /* slots ever used; the first free one's number plus one */
 } table = {.lock = FXI_MUTEX_INIT};
 
 static slot *slot_at(uint64_t number)
@@ -57,7 +58,7 @@ static bool more_slots(void)
     return true;
 }
 
-/* The address of a buffer; NULL when there is no slot for it. */
+/* Allocates a slot for a buffer and returns its address; NULL if no slot is left. */
 static void *take_slot(cl_mem mem)
 {
     fxi_mutex_lock(&table.lock);
@@ -90,8 +91,9 @@ static cl_mem give_slot(const void *address)
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
-/* A failed allocation: the library asks again if memory is out, for which drivers have several
- * errors. What else it is, is recorded. */
+/* Handles a failed allocation. For lack of memory, which drivers report with several errors,
+ * nothing is recorded, because the library frees its caches and asks again. Other errors are
+ * recorded. */
 static void refused(fxi_opencl_device *d, cl_int error)
 {
     char text[320];
@@ -102,7 +104,8 @@ static void refused(fxi_opencl_device *d, cl_int error)
         fxi_opencl_host->fail(status, "alloc", text);
 }
 
-/* Buffers come to be when they are first used: what a device cannot hold is refused here. */
+/* Drivers allocate a buffer when it is first used, so a size that the device cannot hold is refused
+ * here. */
 void *fxi_opencl_alloc(fx_device *device, size_t bytes)
 {
     fxi_opencl_device *d = fxi_opencl_of(device);
@@ -121,7 +124,7 @@ void *fxi_opencl_alloc(fx_device *device, size_t bytes)
     return address;
 }
 
-/* OpenCL keeps the buffer until the work that is queued with it is done. */
+/* OpenCL keeps the buffer until the queued work that uses it is done. */
 void fxi_opencl_free(fx_device *device, void *address)
 {
     (void)device;
@@ -158,7 +161,7 @@ static fx_status find(const fxi_opencl_device *d, const char *operation, const v
     return fxi_opencl_host->fail(FX_STATUS_INTERNAL, operation, text);
 }
 
-/* Two halves that are filled in turn; an event tells when a half has been read. */
+/* A ring of two halves, filled alternately. An event tells when the device has read a half. */
 enum { HALF = 1 << 20, SHORT = HALF / 4 };
 struct fxi_opencl_ring {
     cl_event read[2];
@@ -174,7 +177,7 @@ static fxi_opencl_ring *ring_of(fxi_opencl_device *d)
     return d->ring;
 }
 
-/* Goes on in the other half, when what it held has been read. */
+/* Changes to the other half, after the device has read what it held. */
 static cl_int next_half(fxi_opencl_device *d, fxi_opencl_ring *r)
 {
     cl_int error = fxi_cl.EnqueueMarkerWithWaitList(d->queue, 0, NULL, &r->read[r->half]);
@@ -190,7 +193,7 @@ static cl_int next_half(fxi_opencl_device *d, fxi_opencl_ring *r)
     return error;
 }
 
-/* Under the device's lock. */
+/* The caller holds the device's lock. */
 static cl_int write_short(fxi_opencl_device *d, fxi_opencl_ring *r, const location *to,
                           const void *from, size_t bytes)
 {
@@ -243,7 +246,8 @@ fx_status fxi_opencl_read(fx_device *device, void *to, const void *from, size_t 
                  : fxi_gpu_device_found(device, "read");
 }
 
-/* The longest pattern of one byte that the address and the size are multiples of. */
+/* Fills with the longest pattern of that byte by which both offset and size are divisible, as
+ * OpenCL requires. */
 fx_status fxi_opencl_fill(fx_device *device, void *to, uint8_t value, size_t bytes)
 {
     fxi_opencl_device *d = fxi_opencl_of(device);
@@ -263,7 +267,8 @@ fx_status fxi_opencl_fill(fx_device *device, void *to, uint8_t value, size_t byt
         fxi_cl.EnqueueFillBuffer(d->queue, p.mem, pattern, length, p.offset, bytes, 0, NULL, NULL));
 }
 
-/* Between devices of one context: the library asks for no other (`wait`). */
+/* Copies between devices of one context. For other devices `wait` returns UNSUPPORTED, and the
+ * library does not call this. */
 fx_status fxi_opencl_copy(fx_device *to_device, void *to, fx_device *from_device, const void *from,
                           size_t bytes)
 {

@@ -1,5 +1,5 @@
-/* opencl_plugin.c: the table of the OpenCL backend, libcflux-opencl.so: how it is opened. The rest
- * of it is shared by all backends of GPUs (gpu_backend.c).
+/* opencl_plugin.c: the entry of the OpenCL plugin, libcflux-opencl.so: opens the backend and
+ * describes its devices. The rest of the table is shared by all GPU backends (gpu_backend.c).
  */
 #include "opencl.h"
 

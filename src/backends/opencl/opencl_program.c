@@ -1,5 +1,5 @@
-/* opencl_program.c: what gpu_compile.c asks of a driver: programs from text and from their compiled
- * form, and their functions.
+/* opencl_program.c: compiles programs with OpenCL, from source and from their binary form, and
+ * finds their kernels; gpu_compile.c calls these functions.
  */
 #include "opencl.h"
 
@@ -16,7 +16,7 @@ const char *fxi_opencl_options(const fxi_opencl_device *d)
 
 /* ---- the compiler ---------------------------------------------------------------------------- */
 
-/* The compiler's log, and the beginning of what is wrong as a sentence. */
+/* Returns the compiler's log, and writes its first error as a sentence to `text`. */
 static char *compiler_says(const fxi_opencl_device *d, cl_program made, cl_int error, char *text,
                            size_t size)
 {
@@ -78,8 +78,9 @@ void *fxi_opencl_load(fxi_gpu_device *device, const void *bytes, size_t size)
     return NULL;
 }
 
-/* Programs are made for one device, so there is one binary. (With a context of several devices the
- * others' have size 0.) PoCL compiles a program a second time to answer, for groups of any size. */
+/* The program's binary form. Programs are made for one device, so there is one binary; in a context
+ * of several devices the others have size 0. PoCL compiles a program a second time for this call,
+ * for groups of any size. */
 void *fxi_opencl_binary(fxi_gpu_device *device, void *program, size_t *out_size)
 {
     enum { MOST = 64 };
@@ -105,8 +106,9 @@ void *fxi_opencl_binary(fxi_gpu_device *device, void *program, size_t *out_size)
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-/* The kernels' groups have a size of their own (gpu.h), for which a device may lack registers or
- * local memory. Drivers that cannot tell are believed. */
+/* Can the device run the kernel? The kernels' groups have a fixed size (gpu.h), for which a
+ * device may lack registers or local memory. If the driver gives no answer, the kernel is
+ * assumed to fit. */
 static bool fits(const fxi_opencl_device *d, cl_kernel kernel, const char *name, char *text,
                  size_t size)
 {

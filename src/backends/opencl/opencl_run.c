@@ -1,5 +1,5 @@
-/* opencl_run.c: launches, and the table that the shared machinery of GPUs works with
- * (gpu_device.h).
+/* opencl_run.c: launches kernels, and defines the table of functions that the code shared by all
+ * GPU backends calls (gpu_device.h).
  */
 #include "opencl.h"
 
@@ -36,7 +36,7 @@ static cl_int enqueue(const fxi_opencl_device *d, const fxi_opencl_function *f,
     return fxi_cl.EnqueueNDRangeKernel(d->queue, f->kernel, 3, NULL, global, local, 0, NULL, event);
 }
 
-/* Its error, if the work of the event failed. */
+/* Waits for an event; returns its error if the work failed. */
 static cl_int wait_for_event(cl_event event)
 {
     cl_int state = CL_COMPLETE;
@@ -47,8 +47,9 @@ static cl_int wait_for_event(cl_event event)
     return told == CL_SUCCESS && state < 0 ? state : error;
 }
 
-/* Drivers of processors, such as PoCL, compile a kernel a second time when it is first launched, in
- * a thread of theirs. Its first launch is waited for, so that they do it in a call (gpu_gate.h). */
+/* Drivers for CPUs, such as PoCL, compile a kernel a second time at its first launch, in a thread
+ * of their own. The first launch is therefore awaited, so that the compilation happens inside a
+ * call (gpu_gate.h). */
 static cl_int launch_first(fxi_opencl_device *d, const fxi_opencl_function *f,
                            const fxi_gpu_launch *l)
 {
@@ -72,7 +73,8 @@ static cl_int queue_kernel(fxi_opencl_device *d, fxi_opencl_function *f, const f
     return error;
 }
 
-/* Under the device's lock: a kernel's arguments are part of it until it is queued. */
+/* The caller holds the device's lock, because OpenCL stores the arguments in the kernel until it is
+ * queued. */
 static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
 {
     fxi_opencl_device *d = fxi_opencl_of(device);
@@ -101,7 +103,8 @@ static int finish(void *device)
     return fxi_cl.Finish(((fxi_opencl_device *)device)->queue);
 }
 
-/* NVIDIA's driver returns ILLEGAL_ACCESS after a kernel has touched memory that is not its own. */
+/* NVIDIA's driver returns ILLEGAL_ACCESS after a kernel has accessed memory that is not its own.
+ * The device cannot be used after that. */
 static fxi_gpu_error_kind kind_of(cl_int error)
 {
     enum { INVALID_DEVICE = -33, INVALID_CONTEXT = -34, INVALID_COMMAND_QUEUE = -36 };
@@ -128,7 +131,7 @@ static void submit(fx_device *device)
 
 /* ---- marks ----------------------------------------------------------------------------------- */
 
-/* The event of a marker in a device's queue. */
+/* A mark: the event of a marker in a device's queue. */
 typedef struct point {
     cl_event event;
     cl_context context;
@@ -142,7 +145,8 @@ static void unmark(fx_device *device, void *mark)
     fxi_opencl_host->free(mark);
 }
 
-/* Other queues can wait for it only when it has been handed to the device. */
+/* Makes a mark. The queue is flushed, because other queues can wait only for an event that was
+ * submitted to the device. */
 static void *mark(fx_device *device)
 {
     fxi_opencl_device *d = fxi_opencl_of(device);
@@ -164,7 +168,8 @@ static void *mark(fx_device *device)
     return NULL;
 }
 
-/* Queues of two contexts have nothing in common but the host. */
+/* Makes the device's queue wait for a mark. Events belong to one context, so for queues of two
+ * contexts the host must wait. */
 static fx_status wait_for_mark(fx_device *device, void *mark)
 {
     fxi_opencl_device *d = fxi_opencl_of(device);
