@@ -1,10 +1,11 @@
-/* ahead.c: see ahead.h.
+/* ahead.c: threads make items in advance and hand them out in order: see ahead.h.
  *
- * Threads claim numbers in order; thing k lives in slot k mod nslots and may be claimed once thing
- * k − nslots was taken, so a slot has one thing at a time and whoever claimed it works without the
- * lock. One mutex, two conditions: `ready` wakes the taker, `space` the threads. Records of errors
- * belong to threads: a slot keeps what was recorded while its thing was made, for the call that
- * takes it. After a failure nothing more is begun.
+ * Threads claim item numbers in order. Item k uses slot k mod nslots and may be claimed once item k
+ * − nslots was taken, so a slot holds one item at a time, and the thread that claimed it works
+ * without the lock. One mutex and two conditions: `ready` wakes the taker, `space` wakes the
+ * threads. Error records belong to threads, so a slot keeps the error recorded while its item was
+ * made, and the call that takes the item records it again. After a failure no further item is
+ * begun.
  */
 #include "ahead.h"
 #include "error.h"
@@ -25,7 +26,7 @@ struct fxi_ahead {
     int64_t nslots;
     fxi_thread *threads;
     int nthreads;
-    fxi_mutex lock; /* guards what follows, and slot.ready */
+    fxi_mutex lock; /* guards the members below, and slot.ready */
     fxi_cond ready, space;
     int64_t claimed, taken;
     bool stop;
@@ -64,7 +65,8 @@ static int start_threads(fxi_ahead *a, int n)
     return failed;
 }
 
-/* Fewer threads than asked for change nothing but the speed; none at all is an error. */
+/* With fewer threads than requested the queue only gets slower; without any thread it is an error.
+ */
 static fx_status start(fxi_ahead *a)
 {
     const int64_t count = a->spec.count;
@@ -99,7 +101,7 @@ fxi_ahead *fxi_ahead_start(const fxi_ahead_spec *spec)
     return NULL;
 }
 
-/* Thing number `taken` if it is made or in the making. */
+/* Takes item number `taken` if a thread made it; waits while a thread may still make it. */
 static bool take_prepared(fxi_ahead *a, slot *out)
 {
     if (!a->slots)
@@ -162,7 +164,8 @@ void fxi_ahead_thaw(fxi_ahead *a)
     fxi_mutex_unlock(&a->lock);
 }
 
-/* What a thread was in the middle of is lost with it, and made again when it is taken. */
+/* In the child of a fork: the threads are gone. Items that they were making are made again by
+ * fxi_ahead_take. */
 void fxi_ahead_alone(fxi_ahead *a)
 {
     a->nthreads = 0;

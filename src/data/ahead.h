@@ -1,8 +1,8 @@
-/* ahead.h: things made ahead of use by threads, and handed out in order. Internal to src/data.
+/* ahead.h: threads make items in advance and hand them out in order. Internal to src/data.
  *
- * With n threads at most 2n things are ready or in the making; with one thread that is a double
- * buffer. What a thing is depends on its number alone, so neither the number of threads nor their
- * timing shows in what is handed out.
+ * With n threads at most 2n items are ready or in progress; one thread gives a double buffer. An
+ * item depends only on its number, so the output does not depend on the number of threads or on
+ * their timing.
  */
 #ifndef CFLUX_AHEAD_H
 #define CFLUX_AHEAD_H
@@ -10,26 +10,26 @@
 #include <cflux/base.h>
 
 typedef struct fxi_ahead_spec {
-    /* Thing k. NULL: it could not be made, for the reason that is recorded. */
+    /* Makes item k; NULL on failure (recorded). */
     void *(*make)(void *user, int64_t k);
-    void (*drop)(void *thing); /* what nobody took */
-    void *user;                /* outlives the queue */
+    void (*drop)(void *thing); /* frees an item that nobody took */
+    void *user;                /* must outlive the queue */
     int64_t count;
-    int threads; /* 0: everything is made when it is taken */
+    int threads; /* 0: each item is made when it is taken */
 } fxi_ahead_spec;
 
 typedef struct fxi_ahead fxi_ahead;
 
-/* NULL, recorded, when memory or threads are out. */
+/* NULL if out of memory or threads (recorded). */
 fxi_ahead *fxi_ahead_start(const fxi_ahead_spec *spec);
-/* The next thing, now the caller's; waits for the thread that has it. What was recorded while it
- * was made is recorded in the calling thread; NULL: that is why there is no thing. */
+/* Returns the next item, which the caller then owns; waits for the thread that makes it. An error
+ * recorded while the item was made is recorded in the calling thread; then the result is NULL. */
 void *fxi_ahead_take(fxi_ahead *ahead);
-/* Stops and joins the threads and drops what nobody took. NULL is allowed. */
+/* Stops and joins the threads and frees the items that nobody took. NULL is allowed. */
 void fxi_ahead_stop(fxi_ahead *ahead);
 
-/* Around a fork: before it; after it in the parent; after it in the child, whose threads are gone
- * and who makes what is missing itself. */
+/* Handlers for a fork: freeze before it, thaw after it in the parent, alone after it in the child.
+ * The child has no threads, so there fxi_ahead_take makes the missing items itself. */
 void fxi_ahead_freeze(fxi_ahead *ahead);
 void fxi_ahead_thaw(fxi_ahead *ahead);
 void fxi_ahead_alone(fxi_ahead *ahead);

@@ -1,5 +1,6 @@
-/* collate.c: see collate.h. Host memory is copied into a fresh block for each array and batch; on
- * devices with memory of their own a batch is gathered there, and only its numbers go up. */
+/* collate.c: gathers observations into batches: see collate.h. In host memory, each array of a
+ * batch is copied into a new block. On a device with its own memory a batch is gathered there, and
+ * only the observation numbers are copied to it. */
 #include "collate.h"
 #include "lend.h"
 #include "observations.h"
@@ -39,7 +40,8 @@ static fx_status open_source(fxi_source *s, fx_array *x)
     return s->bytes || fx_length(x) == 0 ? FX_OK : fx_error_status();
 }
 
-/* The order in which they come, so that batches are gathered rather than sliced. */
+/* Makes an explicit list of positions if batches must not share memory with the data but would be
+ * slices: gathering by positions copies. */
 static fx_status open_order(fxi_collation *c)
 {
     bool slices = false;
@@ -120,7 +122,7 @@ static fx_array *from_host(const fxi_collation *c, const fxi_source *src, int64_
     return fx_array_to(src->to, fxi_lend(fx_eltype(src->array), block, axes, sizes));
 }
 
-/* The positions of a batch, copied to each device once. */
+/* Copies the positions of a batch to each device once. */
 static fx_array *positions(const fxi_collation *c, int64_t start, int64_t count, fx_device *device,
                            fx_array **io_last)
 {

@@ -1,7 +1,7 @@
-/* collate.h: the observations of a data set, gathered into batches. Internal to src/data.
+/* collate.h: gathers the observations of a data set into batches. Internal to src/data.
  *
- * Works on the data as they were when a pass began: several threads may collate at the same time,
- * and what the program does with its arrays meanwhile does not matter. Batch k holds the
+ * Works on a snapshot of the data from the start of a pass, so several threads may collate at the
+ * same time, and later changes of the program's arrays have no effect. Batch k holds the
  * observations order[k·batchsize …].
  */
 #ifndef CFLUX_COLLATE_H
@@ -10,11 +10,11 @@
 #include <cflux/array.h>
 
 typedef struct fxi_source {
-    fx_array *array;            /* of the snapshot */
-    const unsigned char *bytes; /* observation i is at bytes + i·obs_bytes; NULL: its device's
-                                   memory is not the host's */
+    fx_array *array; /* of the snapshot */
+    const unsigned char
+        *bytes; /* observation i is at bytes + i·obs_bytes; NULL if the device has its own memory */
     size_t obs_bytes;
-    fx_device *to; /* where batches are put */
+    fx_device *to; /* device for the batches */
 } fxi_source;
 
 typedef struct fxi_collation {
@@ -22,21 +22,22 @@ typedef struct fxi_collation {
     fxi_source *sources;
     int nsources;
     int64_t n, batchsize;
-    int64_t *order; /* NULL: as they come; taken over, from memory.h */
-    bool own;       /* no batch may share memory with the data */
+    int64_t *order; /* NULL: in order; owned by this struct, from memory.h */
+    bool own;       /* batches must not share memory with the data */
 } fxi_collation;
 
-/* Fills in data, sources and nsources; the other members are the caller's. Batches lie where the
- * data lie, or where the host made them. */
+/* Fills in data, sources and nsources; the caller sets the other members. Batches are on the device
+ * of the data, or on the CPU. */
 fx_status fxi_collation_open(fxi_collation *c, void *data, bool where_it_was);
 void fxi_collation_close(fxi_collation *c);
 
-/* Observations in batch k. */
+/* Number of observations in batch k. */
 int64_t fxi_collation_size(const fxi_collation *c, int64_t k);
-/* Batch k, perhaps pending, in the structure of the data; owned by the scope. NULL: recorded. */
+/* Batch k, possibly pending, in the structure of the data; owned by the scope. NULL on failure
+ * (recorded). */
 void *fxi_collate(const fxi_collation *c, int64_t k);
 
-/* Is there a copy between it and the host? */
+/* True if the device's memory is separate from the host's. */
 bool fxi_own_memory(const fx_device *device);
 
 #endif

@@ -1,9 +1,9 @@
-/* csv.c: numbers in columns, separated by commas, one observation per line.
+/* csv.c: reads comma-separated numbers, one observation per line.
  *
- * One record and the numbers so far are all that is held. A row-major table with one row per line
- * is the column-major matrix columns×rows with the same bytes, so lines are simply appended. Header
- * lines may stand at the top only; after the first row of numbers everything that is not one is an
- * error, since silently skipped rows are how features and labels come apart.
+ * Only one record and the numbers so far are in memory. A row-major table with one row per line has
+ * the same bytes as the column-major matrix columns×rows, so lines are simply appended. Header
+ * lines are allowed only at the top. After the first row of numbers every other line is an error,
+ * because silently skipped rows would misalign features and labels.
  */
 #include "csv_lines.h"
 #include "lend.h"
@@ -69,7 +69,7 @@ static fx_status parse_row(csv_reader *r)
     return FX_OK;
 }
 
-/* Before the first row of numbers: does the line begin with something that is not a number? */
+/* True if, before the first row of numbers, the line begins with a field that is not a number. */
 static bool is_header(const csv_reader *r)
 {
     const fxi_lines *lines = &r->lines;

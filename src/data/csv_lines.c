@@ -1,4 +1,4 @@
-/* csv_lines.c: lines of a file and numbers in them, for the readers of tables. */
+/* csv_lines.c: reads lines of a text file and the numbers in them: see csv_lines.h. */
 #include "csv_lines.h"
 #include "c_text.h"
 #include "memory.h"
@@ -51,7 +51,8 @@ static bool append(fxi_lines *lines, const char *text, size_t n)
     return true;
 }
 
-/* Some editors begin a UTF-8 file with one; left there it would turn the first row into a header.
+/* Some editors begin a UTF-8 file with a byte order mark, which would turn the first row into a
+ * header.
  */
 static void drop_byte_order_mark(fxi_lines *lines)
 {
@@ -70,7 +71,7 @@ static fx_status check_end(const fxi_lines *lines)
                : FX_OK;
 }
 
-/* Appends the next line. */
+/* Appends the next line to the buffer. */
 static fx_status read_line(fxi_lines *lines, bool *out_more)
 {
     bool found_newline = false;
@@ -119,11 +120,12 @@ bool fxi_is_separator(char c, char separator)
     return c == separator || (separator == ' ' && c == '\t');
 }
 
-/* Where a character stands. Quotes begin a field, but for blanks; elsewhere they are text. */
+/* The parser's state at a character. Quotes are special only at the start of a field, after blanks;
+ * elsewhere they are text. */
 typedef enum position {
-    BEFORE, /* a field */
-    INSIDE, /* quotes */
-    BEHIND, /* a quote, which ends them if it is not doubled */
+    BEFORE, /* at the start of a field */
+    INSIDE, /* inside quotes */
+    BEHIND, /* after a quote, which ends the quotes unless it is doubled */
     OUTSIDE
 } position;
 
@@ -138,7 +140,7 @@ static position position_after(position now, char c, char separator)
     return now == BEFORE && fxi_is_blank(c) ? BEFORE : OUTSIDE;
 }
 
-/* Appends lines as long as the last one ends inside quotes. */
+/* Appends further lines while the end of the line is inside quotes. */
 static fx_status read_quoted(fxi_lines *lines, char separator)
 {
     position now = BEFORE;
@@ -168,8 +170,8 @@ static bool holds(const fxi_field *f, char c)
     return memchr(f->start, c, (size_t)(f->stop - f->start)) != NULL;
 }
 
-/* From the first line that is not blank. A line below with commas and without that separator shows
- * that the first one was a remark. */
+/* Sets the hint from the first line that is not blank. It is dropped if a later line has commas and
+ * not the other separator: then the first line was only a remark. */
 static void look_for_hint(fxi_lines *lines, char separator)
 {
     static const struct hint {
@@ -213,8 +215,8 @@ fxi_field fxi_field_trim(char *start, char *stop)
     return (fxi_field){.start = start, .stop = stop};
 }
 
-/* strtof stops at a separator or the line's terminator, so it may run on the line itself. A line
- * break in quotes is no blank. */
+/* strtof stops at a separator or at the line's terminator, so it can parse the line in place. A
+ * line break inside quotes does not count as a blank. */
 bool fxi_field_number(fxi_field f, float *out, bool *out_too_large)
 {
     char *end = NULL;

@@ -1,9 +1,9 @@
-/* data_file.c: reading plain and gzip files through zlib.
+/* data_file.c: reads plain and gzip files through zlib: see data_file.h.
  *
- * gzread returns what it could decode and reports a truncated stream only through gzerror
- * (Z_BUF_ERROR), while a stream that does not decode gives −1: the two are told apart here so that
- * callers can say "expected 1568 bytes, found 784" for the first. Reads are cut into pieces of at
- * most 1 GiB because gzread counts in unsigned int.
+ * For a truncated stream gzread returns the bytes that it could decode, and only gzerror reports
+ * the problem (Z_BUF_ERROR); for a corrupt stream gzread returns −1. This file distinguishes the
+ * two, so that callers can report "expected 1568 bytes, found 784" for a truncated stream. Reads
+ * are split into pieces of at most 1 GiB because gzread counts in unsigned int.
  */
 #include "data_file.h"
 
@@ -29,7 +29,7 @@ fx_status fxi_data_file_open(fxi_data_file *file, const char *op, const char *pa
     return file->status = fx_fail(FX_STATUS_IO, op, "%s: %s", path, strerror(errno));
 }
 
-/* Called at once after the failing gzread: a system error is still in errno. */
+/* Must be called directly after the failing gzread, while errno still holds a system error. */
 static int64_t record_failure(fxi_data_file *file)
 {
     const int system_error = errno ? errno : EIO;
@@ -74,7 +74,10 @@ int64_t fxi_data_file_read(fxi_data_file *file, void *dst, size_t n)
 
 fx_status fxi_data_file_room(const fxi_data_file *file, size_t bytes)
 {
-    enum { FEW = 1 << 16, MANY = 64 << 20 }; /* asking takes longer than filling few bytes */
+    enum {
+        FEW = 1 << 16,
+        MANY = 64 << 20
+    }; /* reads of at most FEW bytes are not checked: the check takes longer than the read */
     if (bytes <= FEW)
         return FX_OK;
     const fx_memory m = fx_memory_status(NULL);

@@ -1,9 +1,9 @@
 /* data_file.h: a data file, plain or gzip, read from front to back. Internal to src/data.
  *
- * zlib's gzread hands through bytes that are not gzip, so both forms take the same path. Failures
- * are recorded here with the file's name and the offset in the decompressed stream; a short read is
- * not a failure (the caller knows what it expected), but `cut` then says whether a gzip stream
- * broke off.
+ * zlib's gzread passes bytes that are not gzip through unchanged, so both kinds of file use the
+ * same code. Failures are recorded with the file's name and the offset in the decompressed stream.
+ * A short read is not a failure, because only the caller knows the expected size; `cut` then says
+ * whether a gzip stream was truncated.
  */
 #ifndef CFLUX_DATA_FILE_H
 #define CFLUX_DATA_FILE_H
@@ -14,19 +14,20 @@ typedef struct fxi_data_file {
     void *gz;
     const char *op, *path; /* for messages: "read_idx: train.idx: …" */
     int64_t offset;        /* decompressed bytes read so far */
-    bool cut;              /* the gzip stream ended in the middle */
-    fx_status status;      /* of the failure that was recorded, FX_OK before */
+    bool cut;              /* the gzip stream is truncated */
+    fx_status status;      /* status of the recorded failure, FX_OK if none */
 } fxi_data_file;
 
-/* FX_STATUS_IO, recorded, when the file cannot be opened. */
+/* Opens the file; FX_STATUS_IO (recorded) if that fails. */
 fx_status fxi_data_file_open(fxi_data_file *file, const char *op, const char *path);
-/* Reads up to n bytes; fewer only at the end. −1 on a failure, recorded and kept in file->status:
- * FX_STATUS_IO for the system's, FX_STATUS_FORMAT for a gzip stream that does not decode. */
+/* Reads up to n bytes; fewer only at the end of the file. −1 on a failure, which is recorded and
+ * kept in file->status: FX_STATUS_IO for a system error, FX_STATUS_FORMAT for a corrupt gzip
+ * stream. */
 int64_t fxi_data_file_read(fxi_data_file *file, void *dst, size_t n);
-/* May `bytes` bytes be allocated for what the file holds? FX_STATUS_MEMORY, recorded, if they
- * exceed the limit of fx_set_memory_limit for the CPU device, or without a limit the memory that is
- * free: a small gzip file may unpack to any size, and Linux ends processes that use more than there
- * is. */
+/* Checks that `bytes` more can be allocated for the contents of the file. FX_STATUS_MEMORY
+ * (recorded) if they exceed the limit of fx_set_memory_limit for the CPU device, or without a limit
+ * the free memory. Needed because a small gzip file may unpack to any size, and Linux kills
+ * processes that use more memory than exists. */
 fx_status fxi_data_file_room(const fxi_data_file *file, size_t bytes);
 void fxi_data_file_close(fxi_data_file *file);
 /* " (the gzip stream breaks off)" or "", for messages about short files. */

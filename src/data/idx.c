@@ -1,15 +1,18 @@
-/* idx.c: IDX files, the format of MNIST (LeCun, Cortes, Burges: "The MNIST database").
+/* idx.c: reads IDX files, the format of MNIST (LeCun, Cortes, Burges: "The MNIST database").
  *
- *   offset 0  00 00 type ndims         type 08 uint8, 09 int8, 0B int16, 0C int32, 0D float, 0E
- * double offset 4  ndims × uint32           sizes, slowest first then      Π sizes elements
- * big-endian, last index fastest
+ *   offset 0  00 00 type ndims
+ *   offset 4  ndims × uint32: sizes, slowest axis first
+ *   then      Π sizes elements, big-endian, last index fastest
  *
- * The last index of the file is the first axis of the array, so no byte changes its place; only the
- * byte order does. Nothing in the header is believed: sizes are multiplied with overflow checks,
- * and since the length of a gzip stream is unknown before it is read, the data are collected in
- * pieces that double in size, so that a short file with a large header costs memory in proportion
- * to its real length. The pieces are freed after conversion into the array's own memory: at most
- * twice the data are held. That memory is lent to the array (fxi_borrow), which saves a third copy.
+ * Types: 08 uint8, 09 int8, 0B int16, 0C int32, 0D float, 0E double.
+ *
+ * The last index of the file is the first axis of the array, so elements keep their positions and
+ * only the byte order changes. The header is not trusted: sizes are multiplied with overflow
+ * checks. The length of a gzip stream is unknown before it is read, so the data are collected in
+ * pieces that double in size; a short file with a large header then uses memory in proportion to
+ * its real length. The pieces are freed after conversion into the array's own memory, so at most
+ * twice the data are in memory. The array borrows that memory (fxi_borrow), which avoids a third
+ * copy.
  */
 #include "data_file.h"
 #include "lend.h"
@@ -20,7 +23,7 @@
 static const char *const OP = "read_idx";
 enum { FIRST_PIECE = 1 << 20, MAX_PIECES = 48 };
 
-/* Conversion of n big-endian elements of the file to n elements of the array. */
+/* Converts n big-endian elements of the file to n elements of the array. */
 static void from_u8(const unsigned char *src, void *dst, size_t n)
 {
     memcpy(dst, src, n);
@@ -61,7 +64,7 @@ static void from_64(const unsigned char *src, void *dst, size_t n)
 
 typedef struct idx_type {
     unsigned char code;
-    unsigned char bytes; /* of an element in the file */
+    unsigned char bytes; /* per element in the file */
     fx_dtype dtype;
     void (*convert)(const unsigned char *src, void *dst, size_t n);
 } idx_type;
@@ -75,10 +78,10 @@ static const idx_type TYPES[] = {
 typedef struct idx_header {
     const idx_type *type;
     int ndims;
-    int64_t sizes[FX_MAX_DIMS]; /* as the array has them: fastest first */
-    int64_t count;              /* elements */
-    int64_t bytes;              /* of them, in the file */
-    int64_t array_bytes;        /* and in the array */
+    int64_t sizes[FX_MAX_DIMS]; /* in the order of the array: fastest axis first */
+    int64_t count;              /* number of elements */
+    int64_t bytes;              /* their bytes in the file */
+    int64_t array_bytes;        /* their bytes in the array */
 } idx_header;
 
 static fx_status bad(const fxi_data_file *file, int64_t offset, const char *expected,
@@ -88,8 +91,7 @@ static fx_status bad(const fxi_data_file *file, int64_t offset, const char *expe
                    (long long)offset, expected, found, fxi_data_file_cut_note(file));
 }
 
-/* Reads exactly `bytes` bytes that make up, or are the next part of, `total` bytes of `what` at
- * `start`. */
+/* Reads exactly `bytes` bytes, which are a part of the `total` bytes of `what` at `start`. */
 static fx_status read_part(fxi_data_file *file, void *dst, size_t bytes, const char *what,
                            int64_t start, int64_t total)
 {
@@ -180,7 +182,7 @@ static fx_status read_pieces(fxi_data_file *file, int64_t bytes, pieces *p)
     return status;
 }
 
-/* The read past the end is also what makes zlib check the stream's checksum. */
+/* Reading past the end also makes zlib check the stream's checksum. */
 static fx_status check_end(fxi_data_file *file)
 {
     unsigned char extra[64];

@@ -1,7 +1,7 @@
-/* lend.h: memory of ours that becomes an array without a copy. Internal to src/data.
+/* lend.h: turns a block of memory into an array without a copy. Internal to src/data.
  *
- * Readers and the loader fill fresh blocks and hand them over for good: the array borrows the block
- * and frees it when the last value that reads it is gone, on whatever thread that happens.
+ * Readers and the loader fill a new block and give it to an array. The array frees the block when
+ * the final value that uses it is released, on whichever thread that happens.
  */
 #ifndef CFLUX_LEND_H
 #define CFLUX_LEND_H
@@ -16,14 +16,14 @@ static inline void fxi_lend_release(void *block, void *user)
     fxi_free(block);
 }
 
-/* `block` comes from memory.h, holds Π sizes elements, and is the array's from now on, even on
- * error. */
+/* `block` comes from memory.h and holds Π sizes elements. The array owns it from now on, even after
+ * an error. */
 static inline fx_array *fxi_lend(fx_dtype dtype, void *block, int ndims, const int64_t *sizes)
 {
     return fxi_borrow(dtype, block, fxi_lend_release, NULL, ndims, sizes);
 }
 
-/* A block of at least one byte, aligned for vector instructions; NULL when memory is out. */
+/* A block of at least one byte, aligned for vector instructions; NULL if out of memory. */
 static inline void *fxi_lend_alloc(size_t bytes)
 {
     return fxi_aligned(64, bytes ? bytes : 1);

@@ -1,24 +1,25 @@
-/* loader.c: DataLoader: batches along the last axis, shuffled anew every pass, perhaps ahead of use
- * (MLUtils.DataLoader).
+/* loader.c: DataLoader: batches along the final axis, optionally shuffled in every pass and
+ * prepared in advance by threads (MLUtils.DataLoader).
  *
- * A pass works on a snapshot of the data taken when it starts: later updates of the arrays neither
- * change nor free what worker threads read. A batch is collated (collate.c), goes through the
- * functions of mapobs, and is moved to .device: all of it in a worker where there is one (ahead.c),
- * except that functions, which are the user's, run in the thread that asks, with what comes after
- * them, unless .parallel says that they may be run elsewhere. Batches are evaluated and without
- * history when they change threads. Each is built in a scope of its own and retained, so that
- * neither scopes opened in the loop's body nor long loops in one scope hold on to old batches.
+ * A pass works on a snapshot of the data taken at its start: later updates of the arrays neither
+ * change nor free the memory that worker threads read. A batch is collated (collate.c), passed
+ * through the functions of mapobs, and moved to .device. With worker threads (ahead.c) a worker
+ * does all of this. The exception are functions of the user: unless .parallel allows other threads,
+ * they and the steps after them run in the thread that asks for the batch. Batches that change
+ * threads are evaluated and have no history. Each batch is built in its own scope and retained, so
+ * neither scopes opened in the loop's body nor a long loop in one scope keep old batches alive.
  *
  * Order: Fisher–Yates with SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), a counter-based generator
- * keyed by the seed and the number of the pass: passes are reproducible one by one and take nothing
- * from the thread's stream. Functions of mapobs draw from a stream of their batch, keyed by the
- * number of the batch as well, so they make the same batches in whatever thread they run.
+ * keyed by the seed and the number of the pass. So each pass is reproducible by itself and does not
+ * use the thread's random stream. Functions of mapobs draw from a stream that is also keyed by the
+ * batch number, so a batch is the same in whichever thread it is made.
  *
- * Running passes are in one list of the process. A pass left by `break` is stopped when its loader
- * goes, or when the loop runs again (the same variable, zeroed, starts a new pass): hence a batch
- * must not be copied. A batch whose pass is not in the list any more is refused. The list is not
- * kept in the loader, because walks copy that struct. Around a fork the list and its queues are
- * locked; the child has no workers and makes the rest of a pass itself.
+ * All running passes of the process are in one list. A pass that the program left with `break` is
+ * stopped when its loader is freed, or when the loop runs again (the same variable, zeroed, starts
+ * a new pass). For this reason a batch must not be copied; a batch whose pass is no longer in the
+ * list is refused. The loader does not hold the list because walks copy loader structs. During a
+ * fork the list and its queues are locked; the child has no workers and makes the rest of a pass
+ * itself.
  */
 #include "ahead.h"
 #include "collate.h"
@@ -42,13 +43,14 @@ enum { MAX_WORKERS = 256 };
 
 typedef struct running {
     fx_loader *loader;
-    const fx_batch *home; /* the variable that drives the pass */
+    const fx_batch *home; /* the program's variable that drives the pass */
     fxi_collation collation;
     fxi_ahead *ahead;
-    void *items;   /* the batch handed out, retained here: a loop left by `break` forgets it */
-    bool late;     /* functions, and what comes after them, are left to the thread that asks */
-    uint64_t pass; /* its number, of the loader's */
-    int64_t first; /* the batch it began with */
+    void *items;   /* the batch handed out, retained so that it can be freed after the loop was left
+                      with `break` */
+    bool late;     /* functions, and the steps after them, run in the thread that asks */
+    uint64_t pass; /* number of the pass in its loader */
+    int64_t first; /* the batch with which it began */
     int64_t next_batch;
     struct running *next;
 } running;
@@ -58,11 +60,12 @@ struct fx_loader {
     void *data;
     int64_t n, batchsize, workers;
     bool shuffle, drop_partial, parallel;
-    bool eager; /* a batch's memory is freed when the next is taken, whoever holds its arrays */
+    bool eager; /* free a batch's memory when the next is taken, even if the program holds its
+                   arrays */
     uint64_t seed, passes;
-    int64_t first;       /* the batch that the next pass begins with */
-    fx_device *device;   /* where batches go; NULL: where their functions put them */
-    fx_map_user_fn each; /* how their arrays get there; NULL: as they are */
+    int64_t first;     /* the batch with which the next pass begins */
+    fx_device *device; /* device for the batches; NULL: the device on which functions leave them */
+    fx_map_user_fn each; /* how arrays move to it; NULL: no move */
 };
 
 static fxi_mutex running_lock = FXI_MUTEX_INIT;
@@ -143,7 +146,8 @@ static const fx_type loader_type = {
     .move = move,
 };
 
-/* A loader of the same batches in the same order, on the device: gpu(loader). The data stay. */
+/* A loader with the same batches in the same order, on the device: gpu(loader). The data are not
+ * moved. */
 static void *move(void *self, fx_device *device, fx_map_user_fn each)
 {
     const fx_loader *l = self;
@@ -234,8 +238,8 @@ static uint64_t mix(uint64_t z)
     return z ^ (z >> 31);
 }
 
-/* Uniform in [0, bound): the lowest 2^64 mod bound values are drawn again, as they would favour
- * some. */
+/* Uniform in [0, bound). The lowest 2^64 mod bound values are drawn again, because they would
+ * favour some results. */
 static uint64_t below(uint64_t bound, uint64_t key, uint64_t *io_counter)
 {
     const uint64_t unfair = (0 - bound) % bound;
@@ -265,7 +269,7 @@ static bool concerns(const running *r, const fx_loader *loader, const fx_batch *
     return (!loader || r->loader == loader) && (!batch || r->home == batch);
 }
 
-/* Takes a pass of that loader and that batch (NULL: any) out of the list. */
+/* Removes the pass of this loader and batch (NULL: any batch) from the list and returns it. */
 static running *unlink_pass(const fx_loader *loader, const fx_batch *batch)
 {
     fxi_mutex_lock(&running_lock);
@@ -287,7 +291,8 @@ static void link_pass(running *r)
     fxi_mutex_unlock(&running_lock);
 }
 
-/* The i-th array of a batch; a function of mapobs may have made anything of it. */
+/* The i-th array of a batch. Checks the type, because a function of mapobs may return any object.
+ */
 static fx_array *array_of(void *items, int64_t i)
 {
     if (fx_is_array(items))
@@ -301,8 +306,8 @@ static bool is_called(void *items, int64_t i, const char *name)
     return !fx_is_array(items) && strcmp(fx_child_name(items, i), name) == 0;
 }
 
-/* The array of a batch that has this name; without one, the first that has not the other name and
- * is not `taken`. */
+/* The index of the array with this name. If no array has it: the first that does not have the other
+ * name and is not `taken`. */
 static int64_t place_of(void *items, const char *name, const char *other, int64_t taken)
 {
     int64_t first = -1;
@@ -315,7 +320,7 @@ static int64_t place_of(void *items, const char *name, const char *other, int64_
     return first;
 }
 
-/* Ends the batch that was handed out before. */
+/* Releases the batch handed out before. */
 static void drop_items(running *r)
 {
     for (int64_t i = 0; r->items && r->loader->eager && array_of(r->items, i); i++)
@@ -324,7 +329,7 @@ static void drop_items(running *r)
     r->items = NULL;
 }
 
-/* Of a pass that is not in the list. */
+/* Requires that the pass is not in the list. */
 static void end_running(running *r)
 {
     fxi_ahead_stop(r->ahead);
@@ -366,7 +371,7 @@ static void handle_forks(void)
 
 /* ---- batches ---- */
 
-/* What an eager loader hands out must be its own to free. */
+/* An eager loader may only hand out arrays whose memory it can free. */
 static bool flat(void *items)
 {
     int64_t n = 0;
@@ -386,7 +391,7 @@ static fx_array *forget_history(fx_array *x, void *unused)
     return x;
 }
 
-/* Evaluates a batch; from now on its arrays are constants. NULL: recorded. */
+/* Evaluates a batch; its arrays are constants from now on. NULL on failure (recorded). */
 static void *settle(void *items)
 {
     if (!items || fx_is_error(items) || fx_eval(items) != FX_OK)
@@ -410,7 +415,7 @@ static fx_array *to_device(fx_array *x, void *device)
     return fx_array_to(device, x);
 }
 
-/* What happens to a batch after it was collated. NULL: recorded. */
+/* Processes a batch after collation. NULL on failure (recorded). */
 static void *complete(const running *r, int64_t k, void *items)
 {
     const fx_loader *l = r->loader;
@@ -421,7 +426,7 @@ static void *complete(const running *r, int64_t k, void *items)
     return items && (!l->eager || flat(items)) ? items : NULL;
 }
 
-/* The pass's batch number i, or what a worker does of it; retained. */
+/* Makes the pass's batch number i, or the part of the work that a worker may do; retained. */
 static void *make(void *user, int64_t i)
 {
     FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0);
@@ -433,7 +438,7 @@ static void *make(void *user, int64_t i)
     return fx_retain(items);
 }
 
-/* What is left to the thread that asks. Takes over the reference. */
+/* The part of the work left to the thread that asks. Takes over the reference. */
 static void *finish_late(const running *r, int64_t k, void *items)
 {
     FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0);
@@ -444,7 +449,8 @@ static void *finish_late(const running *r, int64_t k, void *items)
 
 /* ---- passes ---- */
 
-/* Moves to other memory are worth a thread of their own. */
+/* By default one thread, if functions may run in it, or if batches are copied to other memory,
+ * which is worth a thread. */
 static int threads_of(const running *r)
 {
     const fx_loader *l = r->loader;
@@ -504,7 +510,7 @@ static running *start_pass(fx_loader *l, const fx_batch *home)
     return r;
 }
 
-/* The pass a batch is in, out of the list while it is worked on. */
+/* Removes the pass of a batch from the list while it is in use. */
 static running *resume_pass(const fx_loader *l, const fx_batch *batch)
 {
     running *r = unlink_pass(l, batch);

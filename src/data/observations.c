@@ -1,8 +1,8 @@
-/* observations.c: counting, picking and splitting the observations of a data set (MLUtils' numobs,
+/* observations.c: counts, selects and splits the observations of a data set (MLUtils' numobs,
  * getobs, splitobs).
  *
- * The last axis counts observations. Picking is a lazy gather and splitting a lazy slice, so both
- * are differentiable and split data share memory with the whole.
+ * The final axis counts observations. Selecting is a lazy gather and splitting a lazy slice, so
+ * both are differentiable, and split data share memory with the whole.
  */
 #include "observations.h"
 
@@ -25,7 +25,7 @@ typedef struct mapped {
     void *data;
     fx_obs_fn f;
     void *user;
-    fx_map_fn each; /* instead of f: of every array */
+    fx_map_fn each; /* instead of f: called for every array */
 } mapped;
 
 static void describe(const void *self, fx_text *text)
@@ -94,7 +94,7 @@ fx_array *fxi_obs_array(void *data, int i)
     return fx_is_array(data) ? data : fx_child(data, i);
 }
 
-/* "x" for a named item, else its position. */
+/* "x" for a named item, otherwise its position. */
 static const char *item_name(const void *data, int64_t i, char *text, size_t capacity)
 {
     const char *name = is_tuple(data) ? fx_child_name(data, i) : "";
@@ -185,11 +185,11 @@ int64_t fx_num_obs(void *data)
     return n;
 }
 
-/* What a selection does to one array, `axis` being its last. */
+/* The selection for one array; `axis` is its final axis. */
 typedef struct selection {
-    fx_array *idx; /* gather these, or when NULL: */
+    fx_array *idx; /* gather these; NULL: slice as below */
     int64_t start, stop;
-    fx_status failed; /* not FX_OK: every array becomes this error */
+    fx_status failed; /* unless FX_OK, every array becomes this error */
 } selection;
 
 static fx_array *select_array(fx_array *x, const selection *s)
@@ -200,7 +200,7 @@ static fx_array *select_array(fx_array *x, const selection *s)
     return s->idx ? fx_gather(x, s->idx, axis) : fx_slice(x, axis, s->start, s->stop);
 }
 
-/* The structure of data with the selection applied to every array. */
+/* Applies the selection to every array and keeps the structure of the data. */
 static void *select_all(void *data, const selection *s)
 {
     if (!data || fx_is_array(data))
@@ -232,7 +232,7 @@ void *fx_get_obs(void *data, fx_array *idx)
     return s.failed == FX_OK ? fxi_obs_apply(data, plain) : plain;
 }
 
-/* The same functions around another data set. */
+/* Applies the functions of one data set to another. */
 static void *mapped_like(void *data, void *plain)
 {
     if (!fx_is(data, &mapped_type))

@@ -1,9 +1,9 @@
-/* table.c: CSV files with names and texts.
+/* table.c: reads CSV files with column names and texts.
  *
- * One pass: whether a column holds numbers or texts is decided by its first row, so that a text
- * among numbers further down is an error with its place and not another meaning of all that came
- * before. Whether the first line is a header is seen in the second, for which it is held back.
- * Texts are counted and numbered as they come; at the end the numbers are changed to the
+ * The file is read once. The first row decides whether a column holds numbers or texts, so a text
+ * among numbers further down is an error with its position, and cannot change the meaning of
+ * earlier rows. To decide whether the first line is a header, it is held back until the second line
+ * is read. Texts get numbers in the order of appearance; at the end these are changed to the
  * alphabetical order, which does not depend on the order of the rows.
  */
 #include "c_text.h"
@@ -18,25 +18,24 @@
 
 static const char *const OP = "read_table";
 enum {
-    MOST_LABELS = 1 << 24, /* their numbers must be exact in Float32 */
-    LARGE = 1 << 24        /* whole numbers up to here are */
+    MOST_LABELS = 1 << 24, /* Float32 must represent label numbers exactly */
+    LARGE = 1 << 24        /* Float32 represents whole numbers up to this one exactly */
 };
 
 typedef struct label {
     char *text;
-    int32_t code; /* in the order of appearance */
+    int32_t code; /* number in the order of appearance */
     int64_t rows;
 } label;
 
 typedef struct column {
     char *name;
     bool text;
-    label *labels; /* in the order of appearance; at the end alphabetical */
-    int32_t n;     /* of them; half of the slots have room for them */
-    int32_t
-        *slots; /* of a hash table of labels: their codes + 1, 0: free; at most half are taken */
+    label *labels;  /* in the order of appearance; at the end in alphabetical order */
+    int32_t n;      /* number of labels */
+    int32_t *slots; /* hash table of labels: code + 1, 0: free; at most half full */
     int32_t nslots; /* a power of two */
-    double *wide;   /* the column again, when it holds a number that Float32 rounds */
+    double *wide;   /* the column in Float64, if it holds a number that Float32 would round */
 } column;
 
 /* A line and its fields. */
@@ -56,9 +55,9 @@ typedef struct table {
     column *columns;
     int32_t ncolumns, column_capacity;
     float *values;
-    int64_t rows, room; /* room: rows that `values` can hold */
-    int64_t first;      /* the line of the first row */
-    whole_line held;    /* the first line, while the second is looked at; then that one */
+    int64_t rows, room; /* room: capacity of `values` in rows */
+    int64_t first;      /* line number of the first row */
+    whole_line held;    /* the first line while the second is read; afterwards the second */
 } table;
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -77,8 +76,8 @@ static bool add_field(table *t, fxi_field f)
     return true;
 }
 
-/* What stands in quotes at *at, moved together in place and terminated; *at goes behind the quotes.
- * A record has closed them. */
+/* The quoted text at *at, with doubled quotes reduced in place, terminated. *at moves behind the
+ * closing quote, which exists because the record is complete. */
 static fxi_field unquote(char **at, const char *end, int64_t *number)
 {
     char *to = *at, *from = *at + 1;
@@ -102,7 +101,8 @@ static char *find_separator(const table *t, char *start, char *end)
     return at ? at : end;
 }
 
-/* Behind quotes that stand open by mistake comes what the next quotes should have held. */
+/* Text after the closing quote usually means that earlier quotes were not closed, so the message
+ * names the line in which they open. */
 static fx_status bad_end(const table *t, int64_t opened, fxi_field rest)
 {
     char expected[80] = "a separator after a quote";
@@ -112,7 +112,7 @@ static fx_status bad_end(const table *t, int64_t opened, fxi_field rest)
     return fxi_field_fail(&t->lines, t->nfields + 1, rest, expected);
 }
 
-/* The line without blanks around it; tabs that separate are none. */
+/* The line without surrounding blanks. Tabs stay if they are the separator. */
 static fxi_field whole_row(const table *t)
 {
     fxi_field all = {.start = t->lines.line, .stop = t->lines.line + t->lines.length};
@@ -154,7 +154,7 @@ static fx_status split(table *t)
     return FX_OK;
 }
 
-/* The next line that is not blank, in fields; *out_more is false at the end. */
+/* Reads the next line that is not blank into fields; *out_more is false at the end. */
 static fx_status next_row(table *t, bool *out_more)
 {
     fx_status status;
@@ -178,7 +178,7 @@ static bool is_number(fxi_field f)
 
 static int compare_field(fxi_field f, const char *text)
 {
-    const size_t n = strnlen(f.start, (size_t)(f.stop - f.start)); /* texts end at a byte of 0 */
+    const size_t n = strnlen(f.start, (size_t)(f.stop - f.start)); /* texts end at a zero byte */
     const int order = strncmp(f.start, text, n);
     return order ? order : -(text[n] != 0);
 }
@@ -192,7 +192,7 @@ static bool is_missing(fxi_field f)
     return false;
 }
 
-/* How many fields of the row are texts; does one of them say that a value is missing? */
+/* How many fields of the row are texts; *out_missing: one of them marks a missing value. */
 static int32_t texts_in(const table *t, bool *out_missing)
 {
     int32_t n = 0;
@@ -205,7 +205,7 @@ static int32_t texts_in(const table *t, bool *out_missing)
     return n;
 }
 
-/* The row becomes the one that is held, and that one the row. */
+/* Swaps the current row and the held row. */
 static void swap_rows(table *t)
 {
     const whole_line now = {t->lines.line, t->lines.length, t->lines.capacity, t->lines.number,
@@ -220,7 +220,8 @@ static void swap_rows(table *t)
     t->held = now;
 }
 
-/* Are the texts of the row above numbers, all of them, where the row that is held comes next? */
+/* True if every text of the current row is above a number of the held row, so that the current row
+ * is a header. */
 static bool stands_above_numbers(const table *t)
 {
     for (int32_t i = 0; i < t->nfields && t->nfields == t->held.nfields; i++)
@@ -267,7 +268,7 @@ static int by_text_and_place(const void *a, const void *b)
     return order ? order : (x > y) - (x < y);
 }
 
-/* "#3", or "#3.1", "#3.2", … where that is the name of another column. */
+/* "#3", or "#3.1", "#3.2", … if another column already has that name. */
 static char *new_name(int32_t number, const fxi_field *const *sorted, int32_t n)
 {
     char text[32];
@@ -280,7 +281,7 @@ static char *new_name(int32_t number, const fxi_field *const *sorted, int32_t n)
     }
 }
 
-/* Very wide tables have very many names: sorted, those that are there before stand together. */
+/* Sorts the names to find duplicates, because a wide table may have very many. */
 static bool name_columns(table *t)
 {
     const fxi_field **sorted = fxi_calloc((size_t)t->nfields, sizeof *sorted);
@@ -336,7 +337,7 @@ static uint64_t hash_of(const char *text, size_t n)
     return h ^ h >> 32;
 }
 
-/* The slot of a text, or the free one that it would take. */
+/* The slot of a text, or the free slot for it. */
 static int32_t *slot_of(const column *c, const char *text, size_t n)
 {
     const uint64_t last = (uint64_t)c->nslots - 1;
@@ -349,8 +350,8 @@ static int32_t *slot_of(const column *c, const char *text, size_t n)
     return &c->slots[at];
 }
 
-/* Room for one label more. There may be a column for every few bytes of the file: room begins
- * small. */
+/* Makes space for one more label. A file may have a column for every few bytes, so the first
+ * allocation is small. */
 static bool more_slots(column *c)
 {
     if (c->n < c->nslots / 2)
@@ -386,7 +387,7 @@ static label *label_of(column *c, fxi_field f)
     return &c->labels[c->n - 1];
 }
 
-/* The column is kept in Float64 as well, from its begin. */
+/* Begins a Float64 copy of the column, from its first row. */
 static bool begin_wide(table *t, int32_t i)
 {
     double *wide = fxi_malloc((size_t)t->room * sizeof *wide);
@@ -396,7 +397,8 @@ static bool begin_wide(table *t, int32_t i)
     return wide != NULL;
 }
 
-/* Below 2^24 a number stays what Float32 makes of it: the same text is the same number everywhere.
+/* Stores a number in the Float64 copy. Below 2^24 the Float32 value is kept, so that the same text
+ * gives the same number in every column.
  */
 static bool widen(table *t, int32_t i, float value)
 {
@@ -437,7 +439,7 @@ static fx_status read_field(table *t, int32_t i, float *out)
 
 static bool make_room(table *t)
 {
-    enum { FIRST = 4096 }; /* values, or a row */
+    enum { FIRST = 4096 }; /* values, or one row */
     size_t values, bytes;
     const int64_t room = t->room ? t->room + (t->room + 1) / 2 : 1 + FIRST / t->ncolumns;
     if (t->rows < t->room)
@@ -482,7 +484,7 @@ static fx_status read_row(table *t)
     return status;
 }
 
-/* The first line, as a header or a row. Behind it stands the next row, if *out_more. */
+/* Reads the first line, as a header or a row. If *out_more, the next row follows it. */
 static fx_status read_first(table *t, bool *out_more)
 {
     bool missing;
@@ -534,7 +536,7 @@ static int by_label(const void *a, const void *b)
     return strcmp(((const label *)a)->text, ((const label *)b)->text);
 }
 
-/* From the order of appearance to the alphabetical one. */
+/* Changes label numbers from the order of appearance to the alphabetical order. */
 static bool sort_codes(table *t, int32_t i)
 {
     const column *c = &t->columns[i];
@@ -551,8 +553,8 @@ static bool sort_codes(table *t, int32_t i)
     return order != NULL;
 }
 
-/* A named tuple of what `item` gives for each of n names, NULL: nothing; an error array when one is
- * an error. */
+/* A named tuple of the results of `item` for n names, without NULL results; an error array if one
+ * is an error. */
 static void *named(const table *t, int32_t n, void *from,
                    void *(*item)(void *from, int32_t i, const char **out_name))
 {
@@ -593,7 +595,7 @@ static void *line_of_first(const table *t)
     return fxi_from(FX_DTYPE_I64, &t->first, 0, NULL);
 }
 
-/* The column in Float64, which takes over the numbers; NULL where Float32 holds them. */
+/* The column in Float64, which takes over the numbers; NULL if Float32 holds them exactly. */
 static void *wide_column(void *from, int32_t i, const char **out_name)
 {
     table *t = from;
