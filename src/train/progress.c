@@ -1,13 +1,13 @@
-/* progress.c: the progress bar.
+/* progress.c: prints the progress bar of fx_train.
  *
  *   epoch 3/10 ███████████████···············  50 %  1234 batches/s  0:07 left  loss 0.1234
  *   epoch 3/10  1234 batches/s  0.8 s  loss 0.1234                      (not a terminal)
  *
- * The line of a terminal fits its width, also after it was resized: the bar gets shorter or goes,
- * then the rate, the time left and the share; what is still too long is cut off.
+ * On a terminal the line fits the width, also after a resize: parts are shortened or removed in the
+ * order bar, rate, time left, percentage; the rest is cut off.
  *
- * The rate is that of the whole run and the time left covers all remaining epochs, so neither jumps
- * at the start of an epoch. The loss is the mean over the epoch so far.
+ * The rate is the average of the whole run and the time left covers all remaining epochs, so
+ * neither jumps at the start of an epoch. The loss is the mean over the epoch so far.
  */
 #include "progress.h"
 #include "terminal.h"
@@ -36,12 +36,12 @@ static const char *gap_before(const char *note)
 
 enum { UNKNOWN_COLUMNS = 80, LEAST_CELLS = 5 };
 
-/* The parts of the line, in their order. The bar is between HEAD and PERCENT. */
+/* The parts of the line, in order. The bar is between HEAD and PERCENT. */
 enum { HEAD, PERCENT, RATE, LEFT, LOSS, NOTE, PARTS };
 enum { PART_BYTES = 256 };
 typedef char part_text[PART_BYTES];
 
-/* Asked for each line, because a terminal may be resized. */
+/* Queried for each line, because a terminal may be resized. */
 static int columns_of(FILE *out)
 {
     const int columns = fxi_terminal_columns(out);
@@ -61,7 +61,7 @@ static void fill_parts(part_text parts[PARTS], const fxi_meter *meter, const fx_
     snprintf(parts[NOTE], PART_BYTES, "%s%s", gap_before(note), note);
 }
 
-/* Empties parts until what is left fits; returns how many columns it takes. */
+/* Removes parts until the line fits; returns its width in columns. */
 static int fit(part_text parts[PARTS], int room)
 {
     static const int dispensable[] = {RATE, LEFT, PERCENT};
@@ -75,7 +75,7 @@ static int fit(part_text parts[PARTS], int room)
     return columns;
 }
 
-/* As much of the text as fits, *io_room: the columns left. */
+/* Prints as much of the text as fits; *io_room: columns left. */
 static void put_cut(FILE *out, const char *text, int *io_room)
 {
     while (*text) {
@@ -91,7 +91,7 @@ static void put_cut(FILE *out, const char *text, int *io_room)
     }
 }
 
-/* The last column stays free: a character there makes some terminals begin a new line. */
+/* Leaves the final column empty: a character there makes some terminals begin a new line. */
 static void draw(fxi_meter *meter, const fx_progress *p, const char *note)
 {
     part_text parts[PARTS];

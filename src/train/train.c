@@ -1,7 +1,6 @@
-/* train.c: Flux.train! with the things everybody adds to it: epochs, progress, callbacks, early
- * stop.
+/* train.c: fx_train: Flux.train! with epochs, progress, callbacks, checkpoints and early stopping.
  *
- * Each step is what one would write by hand:
+ * Each training step is equivalent to this loop:
  *
  *   for (fx_batch b = {0}; fx_next(data, &b);) {
  *       FX_STEP;
@@ -9,11 +8,12 @@
  *       fx_update(state, model, fx_gradient(loss, model), .guard = loss);
  *   }
  *
- * The guard makes the update a no-op in the same plan when the loss is not finite, so "parameters
- * as before that batch" costs neither a copy nor a second look at the loss. The loss is read once,
- * after the update that computed it. Means are over batches, each counting the same, because the
- * loop does not know whether a loss is a mean or a sum. Callbacks and the metric run in a scope of
- * their own, outside the step: in inference mode, and what they make is released.
+ * The guard makes the update do nothing, within the same plan, if the loss is not finite. So
+ * keeping the parameters from before that batch needs neither a copy nor a second evaluation of the
+ * loss. The loss is read once, after the update that computed it. All batches have the same weight
+ * in means, because the loop does not know whether a loss is a mean or a sum. Callbacks and the
+ * metric run in their own scope outside the training step, in inference mode, and their results are
+ * released.
  */
 #include "clock.h"
 #include "error.h"
@@ -34,15 +34,15 @@ typedef struct training {
     fx_train_args a;
     fx_progress p;
     fxi_meter meter;
-    fx_run_log *log; /* NULL: none is wanted */
+    fx_run_log *log; /* NULL: no log */
     double began;
-    double loss_sum; /* over the epoch */
-    double metric;   /* of the last epoch; NaN if nobody wants it */
-    void *kept;      /* the model after the best epoch; NULL before, or not wanted */
-    int64_t waited;  /* epochs since it */
-    int64_t saved;   /* the step of the last checkpoint */
-    bool resumed;    /* the epoch goes on from a checkpoint in its middle */
-    bool unshown;    /* the last epoch had no line of progress */
+    double loss_sum; /* sum over the epoch */
+    double metric;   /* latest metric; NaN without a metric */
+    void *kept;      /* the model after the best epoch; NULL before, or if not requested */
+    int64_t waited;  /* epochs since the best one */
+    int64_t saved;   /* training step of the latest checkpoint */
+    bool resumed;    /* the epoch continues from a checkpoint in its middle */
+    bool unshown;    /* the latest epoch had no line of progress */
     bool stop;
 } training;
 
@@ -70,7 +70,7 @@ static fx_status check_args(const fx_train_args *a)
     return FX_OK;
 }
 
-/* Has the metric not improved for too long? */
+/* True if the metric has not improved for `patience` epochs. */
 static bool out_of_patience(const training *t)
 {
     return t->a.patience != FX_NEVER && t->waited > 0 && t->waited >= t->a.patience;
@@ -117,12 +117,12 @@ static void add_array(fx_array *x, const char *path, bool trainable, void *user)
         list->no_memory = true;
 }
 
-/* Every array of a model as a tuple, in walk order. */
+/* All arrays of a model as a tuple, in walk order. */
 static void *arrays_of(void *model)
 {
     array_list list = {.n = 0};
     const fx_error earlier = fxi_error_begin();
-    fx_visit(model, add_array, &list); /* says nothing when it breaks off */
+    fx_visit(model, add_array, &list); /* does not report a failed walk */
     if (list.no_memory)
         fx_fail(FX_STATUS_MEMORY, OP, "no memory for a list of arrays");
     const fx_status status = fxi_error_end(&earlier);
@@ -142,7 +142,8 @@ static fx_status keep(training *t)
     return FX_OK;
 }
 
-/* From the metrics of a checkpoint, where they are called best.0, best.1, …. */
+/* Restores the best model from the metrics of a checkpoint, where its arrays are named best.0,
+ * best.1, …. */
 static fx_status keep_from(training *t, void *metrics)
 {
     char name[32];
@@ -168,7 +169,7 @@ static bool has(void *tuple, const char *name)
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
 enum { SHOWN = 150 }; /* bytes of a setting in a message */
-/* The numbers of fx_train in a checkpoint; the first files had those before BEST_EPOCH. */
+/* The numbers of fx_train in a checkpoint. Files of the first version end before BEST_EPOCH. */
 enum { LOSS_SUM, BEST, WAITED, BATCH, BEST_EPOCH, NMETRICS };
 
 static const char SETTINGS[] = "settings";
@@ -180,8 +181,8 @@ static int add_pair(const void **pairs, int n, const char *name, const void *obj
     return n + 2;
 }
 
-/* `batch`: the one that was just done, in the middle of an epoch; NULL at its end. The numbers that
- * fx_train itself goes on with are the metrics of the file. */
+/* `batch`: the batch just finished in the middle of an epoch; NULL at the end of an epoch. The
+ * numbers that fx_train needs to continue are stored as metrics of the file. */
 static fx_status save(training *t, const fx_batch *batch)
 {
     FXI_SCOPE;
@@ -211,8 +212,8 @@ static bool due(const training *t)
     return t->a.checkpoint && (every == 0 || t->p.step - t->saved >= every);
 }
 
-/* After a batch. The last one of an epoch leaves it to the epoch's end, unless a callback stops the
- * training here: then the end is still to come when it goes on. */
+/* Saves after a batch. After the final batch of an epoch the end of the epoch saves instead, unless
+ * a callback stops the training here: then the resumed run still has to do the end of the epoch. */
 static fx_status save_in_epoch(training *t, const fx_batch *batch)
 {
     const bool in_middle = t->p.batch < t->p.batches && t->a.checkpoint_every && due(t);
@@ -225,7 +226,7 @@ static fx_status save_after_epoch(training *t)
     return ends || due(t) ? save(t, NULL) : FX_OK;
 }
 
-/* Names the first line in which two texts differ. */
+/* Reports the first line in which two texts differ. */
 static fx_status compare_settings(const char *path, const char *then, const char *now)
 {
     while (strcmp(then, now) != 0) {
@@ -256,7 +257,7 @@ static fx_status check_settings(const training *t, void *metrics)
     return status;
 }
 
-/* Of an older file the best epoch is 0, which is none. */
+/* In a file of the first version the best epoch is 0, which means none. */
 static fx_status read_own(const training *t, void *metrics, double out[NMETRICS])
 {
     fx_array *numbers = metrics ? fx_child_named(metrics, "train") : NULL;
@@ -298,7 +299,7 @@ static fx_status resume(training *t)
         return FX_OK;
     if (has(c.metrics, "best.0"))
         return keep_from(t, c.metrics);
-    t->p.best = INFINITY; /* of an epoch whose model is lost: the best is looked for from here on */
+    t->p.best = INFINITY; /* the best model is not in the file: start the search again */
     t->p.best_epoch = t->waited = 0;
     return FX_OK;
 }
@@ -328,7 +329,7 @@ static fx_status run_batch(training *t, const fx_batch *batch)
     return save_in_epoch(t, batch);
 }
 
-/* A pass that is shorter than the loader says broke off with an error, which it recorded. */
+/* A pass shorter than the loader's length ended with an error, which the loader recorded. */
 static fx_status run_batches(training *t)
 {
     fx_status status = FX_OK;
@@ -344,7 +345,7 @@ static fx_status run_batches(training *t)
     return status;
 }
 
-/* NaN is no improvement, an epoch equal to the best neither. */
+/* NaN is no improvement, and neither is a value equal to the best. */
 static fx_status judge(training *t)
 {
     FX_SCOPE;
@@ -433,7 +434,7 @@ fx_status fxi_train(const fx_train_args *given)
     status = resume(&t);
     t.meter.steps_before = t.p.step;
     if (status == FX_OK)
-        status = open_log(&t); /* not before: a checkpoint that does not fit leaves it alone */
+        status = open_log(&t); /* not before: a checkpoint that does not fit leaves it unchanged */
     if (status == FX_OK && call_back(&t, t.a.on_start))
         t.stop = true;
     while (status == FX_OK && !t.stop && t.p.epoch < t.p.epochs) {

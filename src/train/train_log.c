@@ -1,4 +1,5 @@
-/* train_log.c: see train_log.h. The start says what fx_train knows: the model, its device, counts.
+/* train_log.c: writes the log of fx_train: see train_log.h. The start event holds the facts that
+ * fx_train has: the model, its device, and counts.
  */
 #include "train_log.h"
 #include "error.h"
@@ -17,7 +18,7 @@ static void first_device(fx_array *x, const char *path, bool trainable, void *us
     *out = *out ? *out : fx_array_device(x);
 }
 
-/* Bytes of a model's notation, with its final 0; a longer one is not in the log. */
+/* Maximum bytes of a model's notation, with its terminator; a longer one is not logged. */
 enum { NOTATION_MOST = 1 << 16 };
 
 fx_run_log *fxi_train_log_open(const char *path, const fx_progress *p)

@@ -1,17 +1,18 @@
-/* train_log.h: the log that fx_train writes with .log. Internal to src/train. */
+/* train_log.h: writes the log that fx_train's option .log asks for. Internal to src/train. */
 #ifndef CFLUX_TRAIN_LOG_H
 #define CFLUX_TRAIN_LOG_H
 
 #include <cflux/report.h>
 #include <cflux/train.h>
 
-/* Opens the log and writes its start; a run that goes on from a checkpoint adds to the file. NULL
- * with an error recorded if it cannot. */
+/* Opens the log and writes the start event. A run that continues from a checkpoint appends to the
+ * file. NULL on failure (recorded). */
 fx_run_log *fxi_train_log_open(const char *path, const fx_progress *p);
 /* metric: NaN if there is none. */
 void fxi_train_log_epoch(fx_run_log *log, const fx_progress *p, double metric);
-/* Writes the end and closes. `status`: of the training; its error record is the end's message.
- * Returns the log's own failure, recorded if the training had none. */
+/* Writes the end event and closes the log. `status` is that of the training; its error record
+ * becomes the message of the event. Returns the log's own failure, which is recorded if the
+ * training had none. */
 fx_status fxi_train_log_close(fx_run_log *log, const fx_progress *p, const char *why,
                               fx_status status);
 
