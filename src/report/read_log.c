@@ -1,7 +1,6 @@
-/* read_log.c: see read_log.h.
- *
- * A table says what each event does to the record. A line that is not JSON, or whose event lacks
- * its numbers, is broken: it is counted, and the first one is named.
+/* read_log.c: reads the log of a training run: see read_log.h. A table assigns each event a
+ * function that updates the record. A line that is not JSON, or whose event lacks its numbers, is
+ * broken: broken lines are counted, and the first one is reported.
  */
 #include "read_log.h"
 #include "memory.h"
@@ -15,16 +14,16 @@ static const char *const OP = "report";
 
 typedef struct reader {
     fxi_log_record *record;
-    size_t room_steps, room_epochs; /* how many the arrays have room for */
-    fxi_json *event;                /* of this line; NULL once the record owns it */
-    double before;                  /* seconds of the runs before this one */
-    double last_seconds;            /* of the last event of this run */
-    bool same_stretch;              /* the step before belongs to the same run and epoch */
+    size_t room_steps, room_epochs; /* capacities of the arrays */
+    fxi_json *event;                /* event of the current line; NULL once the record owns it */
+    double before;                  /* seconds of all earlier runs */
+    double last_seconds;            /* of the latest event of this run */
+    bool same_stretch; /* the previous line of steps belongs to the same run and epoch */
     int events, broken, unknown;
     long line, first_broken, last_broken;
     char unknown_name[40];
     bool no_memory;
-    const char *name; /* of the file, in messages */
+    const char *name; /* of the file, for messages */
 } reader;
 
 /* ---- small things ---------------------------------------------------------------------------- */
@@ -52,7 +51,7 @@ static double finite_member(const fxi_json *event, const char *name)
     return fxi_json_number_of(fxi_json_member(event, name));
 }
 
-/* Room for one more at the end of an array; NULL without memory. */
+/* Makes space for one more item at the end of an array; NULL if out of memory. */
 static void *one_more(reader *in, void *array, size_t n, size_t *room, size_t size)
 {
     if (n < *room)
@@ -76,7 +75,8 @@ static void release_numbers(fxi_log_record *r)
     r->nmetrics = 0;
 }
 
-/* What was done after the checkpoint was lost with the run, and is done again. */
+/* Drops the training steps after the checkpoint: the stopped run lost them, and the resumed run
+ * repeats them. */
 static void go_back_to(fxi_log_record *r, double step)
 {
     while (r->nsteps > 0 && r->steps[r->nsteps - 1].step > step)
@@ -93,7 +93,8 @@ static bool take_start(reader *in, fxi_json *event)
         go_back_to(r, resumed);
         const double of_steps = r->nsteps > 0 ? r->steps[r->nsteps - 1].seconds : NAN;
         const double of_epochs = r->nepochs > 0 ? r->epochs[r->nepochs - 1].seconds : NAN;
-        const double before = fmax(of_steps, of_epochs); /* the one that is a number, if any */
+        const double before =
+            fmax(of_steps, of_epochs); /* fmax returns the number if the other is NaN */
         in->before = isnan(before) ? 0 : before;
         add_warning(in, "The run was interrupted and resumed from the checkpoint of step %.15g.",
                     resumed);
@@ -133,7 +134,8 @@ static bool take_step(reader *in, fxi_json *event)
         return true;
     r->steps = grown;
     const fxi_log_step *before = r->nsteps > 0 ? &grown[r->nsteps - 1] : NULL;
-    /* Between two epochs there is more than a step: validation, a checkpoint. */
+    /* Only within an epoch: between two epochs the time also includes validation or a checkpoint.
+     */
     if (before && in->same_stretch && before->epoch == s.epoch && s.seconds >= before->seconds)
         s.each = (s.seconds - before->seconds) / s.steps;
     in->same_stretch = true;
@@ -141,7 +143,7 @@ static bool take_step(reader *in, fxi_json *event)
     return true;
 }
 
-/* The place of a metric in the record; −1 when there is no room for one more. */
+/* The index of a metric in the record; −1 if the record is full. */
 static int metric_place(reader *in, const char *name)
 {
     static const char *const others[] = {"epoch", "step", "seconds"};
@@ -244,12 +246,12 @@ static void take_line(reader *in, const char *text, size_t n)
     in->event = NULL;
 }
 
-/* The file, a line at a time. */
+/* Reads the file line by line. */
 typedef struct lines {
     FILE *file;
     char chunk[1 << 14];
-    size_t at, n; /* of the chunk */
-    char *text;   /* the line, without its end */
+    size_t at, n; /* position and size of the chunk */
+    char *text;   /* current line, without its newline */
     int32_t length, capacity;
     bool no_memory;
 } lines;
@@ -265,7 +267,7 @@ static bool add_to_line(lines *l, const char *from, size_t n)
     return true;
 }
 
-/* False at the end of the file, after a failed read, and without memory. */
+/* False at the end of the file, after a failed read, and if out of memory. */
 static bool next_line(lines *l)
 {
     bool any = false;

@@ -1,9 +1,10 @@
 /* report.c: fx_report: the page of a training run (cflux/report.h).
  *
- * The page is a template (page/) with one hole, for a JSON document that its script draws. All
- * that comes from the log goes through that document and is set as text by the script, so nothing
- * in a log can become markup. Long runs are thinned here, where all of the log is at hand: what is
- * drawn of a stretch are its extremes, and the smooth curve is made from every line.
+ * The page is a template (page/) with one placeholder for a JSON document, which the page's script
+ * draws. All text from the log passes through that document and the script sets it as text, so
+ * nothing in a log can become markup. Long runs are thinned here, because the page does not get the
+ * whole log: of each stretch only the extremes are drawn, and the smooth curve is computed from
+ * every line.
  */
 #include "file_out.h"
 #include "files.h"
@@ -23,7 +24,8 @@
 
 static const char *const OP = "report";
 
-/* How many points are drawn at most; the smooth curve is a mean over a part of the lines. */
+/* Maximum number of points drawn. WINDOW_PART: the smooth curve averages over this fraction (1/50)
+ * of the lines. */
 enum { STEPS_DRAWN = 3000, EPOCHS_DRAWN = 1500, WINDOW_PART = 50, LINES_TO_SMOOTH = 20 };
 
 /* ---- points ---------------------------------------------------------------------------------- */
@@ -33,7 +35,7 @@ typedef struct points {
     const fxi_log_record *run;
     size_t n;
     double (*at)(const fxi_log_record *run, size_t i, int column);
-    bool *keep; /* which are drawn */
+    bool *keep; /* the rows that are drawn */
 } points;
 
 enum { STEP, STEP_EPOCH, STEP_SECONDS, STEP_LOSS, STEP_LEAST, STEP_MOST };
@@ -52,7 +54,7 @@ static double epoch_at(const fxi_log_record *run, size_t i, int column)
     return column < EPOCH_METRICS ? all[column] : e->metrics[column - EPOCH_METRICS];
 }
 
-/* Marks where a column has its least and its greatest number from `begin` to `end`. */
+/* Marks the rows with the minimum and the maximum of a column from `begin` to `end`. */
 static void keep_extremes(points *p, int column, size_t begin, size_t end)
 {
     size_t least = begin, greatest = begin;
@@ -65,8 +67,8 @@ static void keep_extremes(points *p, int column, size_t begin, size_t end)
     p->keep[least] = p->keep[greatest] = true;
 }
 
-/* Marks what is drawn: all, or of so many stretches the extremes of each of the columns that about
- * `most` are marked, and always the first and the last. False without memory. */
+/* Marks the rows to draw: all of them, or the extremes of each column in equal stretches, about
+ * `most` rows in total. The first and the final row are always marked. False if out of memory. */
 static bool thin(points *p, int first_column, int columns, size_t most)
 {
     p->keep = fxi_calloc(p->n + 1, sizeof *p->keep);
@@ -108,9 +110,9 @@ static size_t least_of(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* The mean loss of the lines around one, each counting for its steps; near the ends of fewer, as
- * many on both sides. Sums are made anew each time: a loss of 1e30 somewhere must not swallow the
- * rest. */
+/* The mean loss of the lines around `middle`, weighted by their numbers of training steps. Near the
+ * ends the window shrinks on both sides. Each sum is computed anew: in a running sum, one loss of
+ * 1e30 would destroy the digits of all later values. */
 static double smooth_loss(const fxi_log_record *run, size_t middle, size_t most)
 {
     const size_t half = least_of(most, least_of(middle, run->nsteps - 1 - middle));
@@ -163,7 +165,7 @@ static bool write_steps(fx_json *j, const fxi_log_record *run)
 static bool write_epochs(fx_json *j, const fxi_log_record *run)
 {
     points p = {run, run->nepochs, epoch_at, NULL};
-    /* Without a metric, the extremes of the epoch's number. */
+    /* Without metrics, the column of epoch numbers takes their place. */
     const int first = run->nmetrics > 0 ? EPOCH_METRICS : EPOCH;
     if (!thin(&p, first, run->nmetrics > 0 ? run->nmetrics : 1, EPOCHS_DRAWN))
         return false;
@@ -194,7 +196,8 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The time that a part of the steps does not exceed. `sorted` is not empty. */
+/* The time that a fraction `part` of the steps does not exceed. Requires a non-empty, sorted list.
+ */
 static double quantile(const fxi_log_step *const *sorted, size_t n, double part)
 {
     double total = 0, so_far = 0;
@@ -230,7 +233,7 @@ static bool write_times(fx_json *j, const fxi_log_record *run)
 
 /* ---- what is shown as it is ------------------------------------------------------------------ */
 
-/* Bounds: whatever a log holds, the page stays small. */
+/* Limits that keep the page small for any log. */
 enum { TEXT_MOST = 4000, MEMBERS_MOST = 256, DEPTH_MOST = 4, CLASSES_MOST = 100 };
 
 static void write_text(fx_json *j, const char *key, const char *text)
@@ -242,7 +245,7 @@ static void write_text(fx_json *j, const char *key, const char *text)
     char cut[TEXT_MOST + sizeof "…"];
     size_t n = TEXT_MOST;
     while (n > 0 && ((unsigned char)text[n] & 0xC0) == 0x80)
-        n--; /* not in the middle of a letter */
+        n--; /* do not cut inside a UTF-8 character */
     memcpy(cut, text, n);
     strcpy(cut + n, "…");
     fx_json_text(j, key, cut);
@@ -275,7 +278,8 @@ static void write_member(fx_json *j, const char *name, const fxi_json *event)
         write_item(j, name, item, 0);
 }
 
-/* The names of the classes: a list of texts at the end or the start; NULL: there are none. */
+/* The names of the classes: a list of texts in the end event or the start event; NULL if there is
+ * none. */
 static const fxi_json *find_classes(const fxi_log_record *run)
 {
     const fxi_json *found = fxi_json_member(run->end, "classes");
@@ -362,8 +366,8 @@ static bool write_document(fx_json *j, const fxi_log_record *run, const char *na
 
 /* ---- the page -------------------------------------------------------------------------------- */
 
-/* The template with the document in its hole. A "<" would end the script element that the document
- * stands in if "/script" came after it: in JSON it may always be written as an escape. */
+/* Writes the template with the document in place of the placeholder. The document is inside a
+ * script element, which "</script" would end; so every "<" is written as a JSON escape. */
 static void write_page(fx_json *to, const char *document)
 {
     const char *page = (const char *)fxi_report_page, *hole = strstr(page, FXI_REPORT_HOLE);
@@ -396,7 +400,7 @@ static fx_status make_page(FILE *log, const char *name, fx_json *page)
     return status;
 }
 
-/* The log as a file that is open for reading, at its beginning; NULL, recorded. */
+/* Opens the log for reading at its beginning; NULL on failure (recorded). */
 static FILE *open_log(const fx_report_args *a)
 {
     const int fd = a->run ? fxi_os_duplicate(fxi_run_log_descriptor(a->run)) : -1;

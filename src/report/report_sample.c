@@ -1,4 +1,5 @@
-/* report_sample.c: see report_sample.h. A sample that is not as docs/log.md says is passed by. */
+/* report_sample.c: writes the sample predictions of a report: see report_sample.h. A sample that
+ * does not follow docs/log.md is skipped. */
 #include "report_sample.h"
 #include "memory.h"
 
@@ -6,7 +7,7 @@
 
 enum { SAMPLES_MOST = 24, NUMBERS_MOST = 16, PIXELS_MOST = 4096, SIDE_MOST = 65536 };
 
-/* The numbers of an array, or of one number; what is none is NaN. NULL without memory. */
+/* The numbers of an array, or a single number; other values become NaN. NULL if out of memory. */
 static double *numbers_of(const fxi_json *item, size_t *out_n)
 {
     const size_t n = fxi_json_is(item, FXI_JSON_LIST) ? fxi_json_length(item) : item ? 1 : 0;
@@ -25,7 +26,7 @@ typedef struct picture {
     size_t width, height, channels;
 } picture;
 
-/* Is it (width, height) or (width, height, channels), with as many numbers? */
+/* True if the shape is (width, height) or (width, height, channels) and matches n numbers. */
 static bool is_picture(const double *shape, size_t rank, size_t n, picture *out)
 {
     if (rank != 2 && rank != 3)
@@ -38,7 +39,8 @@ static bool is_picture(const double *shape, size_t rank, size_t n, picture *out)
            out->width * out->height * out->channels == n;
 }
 
-/* The mean of a square of pixels of one channel; the image may end within the square. */
+/* The mean over a square of pixels of one channel. At the edges the square may extend beyond the
+ * image. */
 static double mean_of_square(const double *x, const picture *p, size_t column, size_t row,
                              size_t side)
 {
@@ -52,7 +54,7 @@ static double mean_of_square(const double *x, const picture *p, size_t column, s
     return count > 0 ? sum / count : NAN;
 }
 
-/* The image with every square of side×side pixels as one; `out` may be `x`. */
+/* Shrinks the image: each square of side×side pixels becomes one pixel. `out` may be `x`. */
 static picture shrink(const double *x, const picture *p, size_t side, double *out)
 {
     const picture small = {(p->width + side - 1) / side, (p->height + side - 1) / side,
@@ -80,7 +82,7 @@ static void write_base64(fx_json *j, const char *key, const unsigned char *bytes
     fx_json_text(j, key, text);
 }
 
-/* The least number becomes 0, the greatest 255: inputs are often normalised. */
+/* Scales the minimum to 0 and the maximum to 255, because inputs are often normalised. */
 static void write_picture(fx_json *j, double *x, picture p)
 {
     size_t side = 1;
@@ -141,8 +143,9 @@ static bool is_class(const double *x, size_t n, size_t nclasses)
     return n == 1 && x[0] >= 0 && x[0] < (double)nclasses;
 }
 
-/* A target that is the number of a class and, for each class, a probability; or scores, one for
- * each or of the second of two, with the class that they choose. */
+/* Writes the target class and the guess. With one output per class the guess is the class of the
+ * largest output, and "chance" is that output. Otherwise the log names the guess, and "score" is
+ * its score, or the only score. False if the sample has neither. */
 static bool write_guess(fx_json *j, const fxi_json *classes, double *const x[PARTS],
                         const size_t n[PARTS])
 {

@@ -1,4 +1,4 @@
-/* report_sample.h: the sample predictions of a report. */
+/* report_sample.h: writes the sample predictions of a report. */
 #ifndef CFLUX_REPORT_SAMPLE_H
 #define CFLUX_REPORT_SAMPLE_H
 
@@ -6,11 +6,11 @@
 
 #include <cflux/json_out.h>
 
-/* Writes the samples of an end event as elements of the open array. Those that are images become
- * bytes from 0 to 255 in base64, {"width", "height", "channels", "pixels"}, made smaller where they
- * are large; others {"input": the first numbers, "length"}. Each has "target" and "guess"; with
- * `classes` they are names, and there are "right" and "chance", the probability of the guess. False
- * without memory. */
+/* Writes the samples of an end event as elements of the open array. Images become bytes from 0 to
+ * 255 in base64, {"width", "height", "channels", "pixels"}; large ones are shrunk. Others become
+ * {"input": the first numbers, "length"}. Each sample has "target" and "guess". With `classes`,
+ * these are names, and "right" and "chance" (the probability of the guess) are added. False if out
+ * of memory. */
 bool fxi_report_samples(fx_json *j, const fxi_json *end, const fxi_json *classes);
 
 #endif

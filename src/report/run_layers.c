@@ -1,4 +1,4 @@
-/* run_layers.c: see run_layers.h. */
+/* run_layers.c: measures a model's layers and writes them as a table: see run_layers.h. */
 #include "run_layers.h"
 #include "clock.h"
 #include "error.h"
@@ -25,7 +25,8 @@ static int64_t bytes_of(void *layer)
     return bytes;
 }
 
-/* The least time of a few passes; the result of the last one, NULL if one fails. */
+/* Runs the layer a few times and measures the minimum time. Returns the latest result, NULL if a
+ * pass fails. */
 static fx_array *timed(void *layer, fx_array *x, double *out_seconds)
 {
     fx_array *y = NULL;
@@ -83,6 +84,6 @@ void fxi_write_layers(fx_json *j, void *model, fx_array *batch)
     FX_SCOPE;
     const fx_error earlier = fxi_error_begin();
     write_all(j, model, batch);
-    fx_error_take(); /* what could not be measured is not in the log */
+    fx_error_take(); /* a layer that fails is omitted from the log and is no error */
     fxi_error_end(&earlier);
 }

@@ -1,8 +1,8 @@
 /* run_log.c: writes the logs of training runs: see cflux/report.h.
  *
- * Every event is made in memory, between begin() and put(), which writes it with its newline by one
- * call of the system. Only training steps are many: they are gathered in the struct, and a line is
- * made of them when one is due. Lines of steps and epochs that follow each other within
+ * Every event is built in memory between begin() and put(), and put() writes it with its newline in
+ * one system call. Only training steps are numerous: they are collected in the struct and written
+ * as one line when it is due. Lines of steps and epochs that follow each other within
  * FX_RUN_LOG_GAP are written together.
  */
 #include "run_log.h"
@@ -22,20 +22,20 @@ struct fx_run_log {
     int fd;
     int failed;         /* errno of the first failure */
     char *path;         /* for messages */
-    fx_json json;       /* makes lines, in memory */
-    bool held;          /* lines were made that are not written yet */
-    double gathered_at; /* when the last line of steps was made, in seconds of the run; −1: none */
-    double epoch_at;    /* the last line of an epoch */
-    double written;     /* and when lines were written */
+    fx_json json;       /* builds lines in memory */
+    bool held;          /* some lines are not written yet */
+    double gathered_at; /* time of the latest line of steps, in seconds of the run; −1: none */
+    double epoch_at;    /* time of the latest line of an epoch */
+    double written;     /* time of the latest write */
     struct {
         int64_t n, step, epoch;
         double sum, least, most, seconds;
-    } gathered; /* steps that are not written yet */
+    } gathered; /* training steps that are not yet in a line */
 };
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* Writes it all or takes back what it wrote. Returns 0 or errno. */
+/* Writes the whole text, or undoes a partial write. Returns 0 or errno. */
 static int write_whole(int fd, const char *text, size_t n)
 {
     size_t done = 0;
@@ -51,7 +51,7 @@ static int write_whole(int fd, const char *text, size_t n)
         return 0;
     const int why = errno;
     fxi_os_facts now;
-    /* Where nothing can be taken back (a pipe) readers see a line that is cut off. */
+    /* A partial write to a pipe cannot be undone; readers then see a truncated line. */
     const bool file = done > 0 && fxi_os_facts_of(fd, &now) == 0 && now.regular;
     return file && fxi_os_resize(fd, now.bytes - (int64_t)done) != 0 ? errno : why;
 }
@@ -98,8 +98,9 @@ static fx_status put(fx_run_log *log)
     return write_held(log);
 }
 
-/* The same for lines that may be many, with the time of the line of their kind before: where those
- * come fast they wait for each other, since a call of the system takes longer than is allowed. */
+/* Like put(), for lines that may come often. `before` is the time of the previous line of the same
+ * kind: if lines follow quickly they are collected, because a system call for each would exceed the
+ * time allowed for logging. */
 static fx_status put_at(fx_run_log *log, double seconds, double before)
 {
     const bool fast = before >= 0 && seconds - before < FX_RUN_LOG_GAP;
@@ -147,7 +148,7 @@ static void texts(fx_json *j, const char *key, const char *const *words, int64_t
     fx_json_close(j);
 }
 
-/* One number, or a list of them. */
+/* Writes one number, or a list of numbers. */
 static void values(fx_json *j, const char *key, const double *numbers, int64_t n)
 {
     if (n == 1) {
@@ -162,7 +163,7 @@ static void values(fx_json *j, const char *key, const double *numbers, int64_t n
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-/* Does the file end in the middle of a line? */
+/* True if the file ends in the middle of a line. */
 static bool is_cut_off(int fd)
 {
     fxi_os_facts now;
@@ -179,7 +180,7 @@ static int open_file(const char *path, bool append)
     return path ? fxi_os_open(path, mode) : fxi_os_open_temporary();
 }
 
-/* NULL without memory. */
+/* NULL if out of memory. */
 static fx_run_log *new_log(const char *path)
 {
     fx_run_log *log = fxi_calloc(1, sizeof *log);
@@ -289,8 +290,8 @@ static fx_status put_steps(fx_run_log *log)
     return put_at(log, log->gathered_at, before);
 }
 
-/* How far lines of steps are apart at least: short runs are looked at closely, and logs of long
- * ones stay small. */
+/* The minimum time between lines of steps: small at first, so that short runs are logged in detail,
+ * and growing, so that logs of long runs stay small. */
 static double step_gap(double seconds)
 {
     return fmin(FX_RUN_LOG_GAP, fmax(FX_RUN_LOG_GAP / 10, seconds / 1000));
@@ -300,7 +301,8 @@ fx_status fx_run_log_step(fx_run_log *log, int64_t step, int64_t epoch, double l
 {
     if (!log)
         return FX_OK;
-    /* A loss that is no number is not averaged with others, nor are steps of two epochs. */
+    /* A loss that is not finite is not averaged with others, and neither are training steps of two
+     * epochs. */
     if (log->gathered.n > 0 && (!isfinite(loss) || epoch != log->gathered.epoch))
         put_steps(log);
     const bool first = log->gathered.n++ == 0;

@@ -1,4 +1,4 @@
-/* run_log.h: what the room shares of an open log. */
+/* run_log.h: access to an open log for the other files of src/report. Internal to src/report. */
 #ifndef CFLUX_RUN_LOG_H
 #define CFLUX_RUN_LOG_H
 
