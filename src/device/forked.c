@@ -1,9 +1,9 @@
-/* forked.c: the table of a backend that was opened before the process was forked.
+/* forked.c: replaces the table of a backend in the child of a fork.
  *
- * A driver's threads, and what it shares with the kernel of the system, are not copied into the
- * child of a fork: a call that waits for one of them never returns. So nothing of the backend is
- * called in the child. Memory and prepared steps of the device are not freed: they go with the
- * process. Members that are NULL stay NULL: they have a meaning.
+ * The threads of a driver, and its state in the kernel of the operating system, are not copied into
+ * the child: a call that waits for them would never return. So no function of the backend is called
+ * in the child. Memory and prepared steps of the device are not freed; they end with the process.
+ * Members that are NULL stay NULL, because NULL has a meaning.
  */
 #include "forked.h"
 #include "error.h"
@@ -62,7 +62,8 @@ static fx_status refuse_prepare(fx_device *device, fx_step *step)
     return refused("prepare", device);
 }
 
-/* What plans that are gone had prepared: nobody may free it, and what finds leaks is to see it. */
+/* Prepared steps of freed plans. They cannot be freed; this list keeps them reachable, so that leak
+ * checkers do not report them. */
 static struct {
     fxi_mutex lock;
     void **ready;

@@ -1,7 +1,6 @@
-/* load.c: opens backends: those in plugins, and the wrappers that are made around others.
- *
- * plugin_file.h finds and checks a plugin; this file opens what it found and registers its devices,
- * or keeps the reason for fx_why_not. Plugins are never unloaded.
+/* load.c: opens backends: those in plugins, and wrappers around other backends. plugin_file.h finds
+ * and checks a plugin. This file opens it and registers its devices, or keeps the reason for
+ * fx_why_not. Plugins are never unloaded.
  */
 #include "load.h"
 #include "backends.h"
@@ -46,13 +45,13 @@ static const fx_host host = {.version = FX_VERSION_STRING,
 
 /* ---- a plugin -------------------------------------------------------------------------------- */
 
-/* Are some of three entries there, but not all? */
+/* Are some of the three entries present, but not all? */
 static bool part_of(bool a, bool b, bool c)
 {
     return a + b + c == 1 || a + b + c == 2;
 }
 
-/* What a backend's table lacks, or NULL. */
+/* Names the entries that a backend's table lacks, or NULL. */
 static const char *missing(const fx_backend *b)
 {
     if (!b->alloc || !b->free || !b->run)
@@ -81,7 +80,7 @@ static const char *take(const fx_plugin_head *plugin, void *user)
     n = n < 0 ? 0 : n > FXI_DEVICES_MOST ? FXI_DEVICES_MOST : n;
     if (n == 0 && !*reason)
         snprintf(reason, sizeof reason, "it found no device");
-    fxi_backend_register(b, n, n ? "" : reason); /* what fails is recorded */
+    fxi_backend_register(b, n, n ? "" : reason); /* failures are recorded */
     fxi_registered_plugin(b->head.name);
     return NULL;
 }
@@ -101,7 +100,7 @@ static void load(const char *name, const char *path)
 
 /* ---- wrappers -------------------------------------------------------------------------------- */
 
-/* "check:CPU" is a backend that is made around the backend CPU. */
+/* "check:CPU" is a backend that wraps the backend CPU. */
 static const struct wrapper {
     const char *prefix;
     const fx_backend *(*around)(const fx_backend *inner, fx_device *const *devices, int count);

@@ -1,5 +1,5 @@
-/* memory_limits.c: limits and figures of a device's memory, as users set and read them. A device
- * that is NULL is the CPU.
+/* memory_limits.c: the public functions that set and read memory limits and figures of a device. A
+ * NULL device means the CPU.
  */
 #include "pool.h"
 

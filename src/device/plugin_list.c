@@ -1,4 +1,4 @@
-/* plugin_list.c: fx_plugins, the list of the plugins that are installed and what came of each. */
+/* plugin_list.c: fx_plugins: the list of the installed plugins, and whether each was loaded. */
 #include "plugin_record.h"
 
 #include <cflux/device.h>

@@ -1,14 +1,15 @@
-/* preferences.c: LocalPreferences.toml as Julia's Preferences.jl keeps it.
+/* preferences.c: reads and writes the preferred GPU backend in LocalPreferences.toml, the file of
+ * Julia's Preferences.jl.
  *
- * The project is the folder that CFLUX_PROJECT names, else the current one; as in Preferences.jl a
- * JuliaLocalPreferences.toml goes before LocalPreferences.toml. The file may be that of a Julia
- * project and hold other programs' preferences: only the one value is changed, and the new text
- * takes the old one's place at once (file_out.h), so that nobody ever sees
- * half of a file. A file that is no TOML is never written to.
+ * The project is the folder that CFLUX_PROJECT names (default: the current folder). As in
+ * Preferences.jl, JuliaLocalPreferences.toml has precedence over LocalPreferences.toml. The file
+ * may belong to a Julia project and hold preferences of other programs. So only the one value is
+ * changed, and the new text replaces the old one in one step (file_out.h): no reader ever sees half
+ * of a file. A file that is not TOML is never written.
  *
- * Flux before 0.14.23 keeps its preference in the table Flux, later ones in MLDataDevices and do
- * not look at Flux. Where a file has both, the later one's is read; the value is written where it
- * was read, in a file that has neither into Flux.
+ * Flux before 0.14.23 keeps its preference in the table Flux; later versions use MLDataDevices and
+ * ignore Flux. If a file has both, MLDataDevices is read. The value is written to the table that it
+ * was read from, or to Flux if neither has it.
  */
 #include "preferences.h"
 #include "file_out.h"
@@ -23,7 +24,7 @@
 #include <string.h>
 
 enum { MAX_PATH = 4096, MAX_NAME = 64, MAX_FILE = 16 << 20 };
-/* What is read first comes first; the last one is written where there is none. */
+/* In the order in which they are read. A new value is written to the last one. */
 static const char *const tables[] = {"MLDataDevices", "Flux"};
 static const char KEY[] = "gpu_backend";
 enum { NTABLES = sizeof tables / sizeof tables[0] };
@@ -32,7 +33,7 @@ static fxi_mutex lock = FXI_MUTEX_INIT;
 static bool known;
 static char preferred[MAX_NAME];
 
-/* The file to read and write; where none exists, the one that would be made. */
+/* The file to read and write; if none exists, the one to create. */
 static bool file_of_project(char path[MAX_PATH])
 {
     static const char *const names[] = {"JuliaLocalPreferences.toml", "LocalPreferences.toml"};
@@ -47,7 +48,7 @@ static bool file_of_project(char path[MAX_PATH])
     return true;
 }
 
-/* The file's text in memory of fxi_malloc; an absent file is an empty one. NULL: errno says why. */
+/* Reads the file into memory of fxi_malloc; an absent file is empty. NULL: errno tells why. */
 static char *read_file(const char *path, size_t *out_n)
 {
     *out_n = 0;
@@ -70,7 +71,7 @@ static char *read_file(const char *path, size_t *out_n)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The table of the value; *out is "" where no table has one. NULL: the text is no TOML. */
+/* The table that holds the value; *out is "" if none does. NULL: the text is not TOML. */
 static const char *look_up(const char *text, size_t n, char out[MAX_NAME], fxi_toml_error *error)
 {
     bool found = false;

@@ -1,15 +1,15 @@
-/* preferences.h: the preferred GPU backend as the project's preference file has it. Internal. */
+/* preferences.h: the preferred GPU backend from the project's preference file. Internal. */
 #ifndef CFLUX_PREFERENCES_H
 #define CFLUX_PREFERENCES_H
 
 #include <cflux/base.h>
 
-/* The value of gpu_backend in [MLDataDevices], else in [Flux], when it was first asked for in this
- * process; "" when there is none or the file is corrupt (a warning says its line). */
+/* The value of gpu_backend in [MLDataDevices], else in [Flux], read once in this process; "" if
+ * there is none or the file is invalid (a warning names the line). */
 const char *fxi_preferred_backend(void);
-/* Writes the preference; the process keeps its own. */
+/* Writes the preference to the file. It takes effect in the next process. */
 fx_status fxi_preference_store(const char *backend);
-/* Forgets what was read. For tests. */
+/* Forgets the value that was read. For tests. */
 FX_API void fxi_preferences_reset(void);
 
 #endif

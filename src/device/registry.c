@@ -1,8 +1,9 @@
-/* registry.c: the backends of this process and their devices.
+/* registry.c: the list of backends of this process and their devices.
  *
- * Two are built in: the CPU, and ref, the slow and obvious one that tests compare with. Flux's GPU
- * backends and OpenCL are known by name from the start, so that a program that asks for one runs
- * without it and can say why. Entries and devices are never moved or freed: arrays point to them.
+ * Two are built in: the CPU, and `ref`, a slow and obvious implementation that tests compare with.
+ * Flux's GPU backends and OpenCL are known by name from the start, so a program that asks for one
+ * runs without it and can report why. Entries and devices are never moved or freed, because arrays
+ * point to them.
  */
 #include "registry.h"
 #include "backends.h"
@@ -38,7 +39,7 @@ static void describe(const void *self, fx_text *text)
         fx_text_add(text, ": %s", d->info.name);
 }
 
-/* A device is an object as well, so that fx_show and every other function can tell what it is. */
+/* A device is an object, so that fx_show and other functions recognise it. */
 static const fx_type device_type = {.fxi_size = sizeof(fx_type),
                                     .name = "Device",
                                     .size = sizeof(fx_device),
@@ -61,10 +62,10 @@ static fx_device *const the_cpu[] = {&cpu.device}, *const the_ref[] = {&ref.devi
 typedef struct device_list {
     fx_object base;
     fx_list devices;
-    const char *why; /* there are none */
+    const char *why; /* why there are none */
 } device_list;
 
-/* A line each: ", 79.109 GiB of 79.647 GiB free" where that is known. */
+/* One line for each device, with ", 79.109 GiB of 79.647 GiB free" if known. */
 static void describe_list(const void *self, fx_text *text)
 {
     const device_list *l = self;
@@ -99,7 +100,7 @@ static const fx_type list_type = {.fxi_size = sizeof(fx_type),
 
 #define NOT_ASKED(name) "it is not loaded: fx_use(\"" name "\") has not been called"
 
-static fxi_mutex lock = FXI_MUTEX_INIT; /* of writers */
+static fxi_mutex lock = FXI_MUTEX_INIT; /* for writers; readers use the atomic count */
 static int entries = 6;                 /* atomic */
 static fxi_registered registry[FXI_BACKENDS_MOST] = {
     {"CPU", &fxi_cpu_backend, the_cpu, 1, "", false, false},
@@ -138,7 +139,7 @@ void *fx_devices(const char *backend)
     return fxi_new(&list_type, &init);
 }
 
-/* Does the device take fewer buffers than a step may need? Recorded. */
+/* Does the device allow fewer buffers than a step may need? Recorded. */
 static bool states_too_few(const fx_device *d)
 {
     const bool few = d->info.buffers != 0 && d->info.buffers < FX_LEAST_BUFFERS;
@@ -149,7 +150,7 @@ static bool states_too_few(const fx_device *d)
     return few;
 }
 
-/* "CUDA:0" and so on, never freed. NULL: recorded. */
+/* The devices "CUDA:0", "CUDA:1", …, never freed. NULL: failed (recorded). */
 static fx_device **make_devices(const fx_backend *backend, int n)
 {
     const size_t each = strlen(backend->head.name) + 8;
@@ -172,7 +173,7 @@ static fx_device **make_devices(const fx_backend *backend, int n)
     return devices;
 }
 
-/* The entry of a name, made when there is none. NULL: there is no room (recorded). */
+/* The entry of a name, added if it is new. NULL: the list is full (recorded). */
 static fxi_registered *entry(const char *name)
 {
     fxi_registered *r = fxi_registered_find(name);
@@ -190,7 +191,7 @@ static fxi_registered *entry(const char *name)
 
 /* ---- forks ----------------------------------------------------------------------------------- */
 
-/* The thread that forked is the only one. */
+/* Only the thread that called fork exists in the child. */
 static void in_child(void)
 {
     static fx_backend tables[FXI_BACKENDS_MOST];
@@ -245,8 +246,8 @@ fx_status fxi_backend_register(const fx_backend *backend, int devices, const cha
     return status;
 }
 
-/* A new entry of a name, which is copied. NULL if there is no room, which is no error: the reason
- * is then in the log only. */
+/* Adds an entry; the name is copied. NULL if the list is full. That is not an error: the reason is
+ * then only in the log. */
 static fxi_registered *add_unknown(const char *name)
 {
     const size_t n = strlen(name) + 1;

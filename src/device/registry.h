@@ -1,4 +1,4 @@
-/* registry.h: the backends of this process and their devices. Internal. */
+/* registry.h: the list of backends of this process and their devices. Internal. */
 #ifndef CFLUX_REGISTRY_H
 #define CFLUX_REGISTRY_H
 
@@ -11,11 +11,11 @@ enum { FXI_BACKENDS_MOST = 32, FXI_DEVICES_MOST = 64 };
 typedef struct fxi_registered {
     const char *name;          /* "CUDA" */
     const fx_backend *backend; /* NULL: not loaded */
-    fx_device *const *devices; /* `count` of them; none: loaded, but not functional */
+    fx_device *const *devices; /* `count` devices; 0: loaded, but not functional */
     int count;
     char why[FXI_PLUGIN_WHY]; /* why it is not loaded or not functional; "" if it works */
     bool plugin;              /* its devices cannot be used in the child of a fork (forked.h) */
-    bool tried; /* fx_use asked for it, and it could not be loaded, as `why` says; atomic */
+    bool tried;               /* atomic; fx_use tried to load it and failed, see `why` */
 } fxi_registered;
 
 /* The backends that users may prefer, in the order in which they are tried; NULL at the end. */
@@ -23,7 +23,7 @@ extern const char *const fxi_backend_order[];
 /* "("CUDA", "AMDGPU", …)", for messages. */
 const char *fxi_backend_list(void);
 
-/* By name, of whatever case. NULL: nobody knows it. An entry stays where it is. */
+/* The entry of a name, ignoring case; NULL: unknown. Entries never move. */
 fxi_registered *fxi_registered_find(const char *name);
 static inline bool fxi_loaded(const fxi_registered *r)
 {
@@ -34,22 +34,23 @@ static inline bool fxi_works(const fxi_registered *r)
     return fxi_loaded(r) && r->count > 0;
 }
 
-/* The GPU that fx_gpu moves to; NULL: there is none, and why is recorded in the name of op. */
+/* The GPU that fx_gpu moves to. NULL: there is none; the reason is recorded under the name `op`. */
 fx_device *fxi_gpu_required(const char *op);
 
-/* The first CUDA device; NULL if none works, and the first time a message says why. */
+/* The first CUDA device; NULL if none works. The first such call sends a message with the reason.
+ */
 fx_device *fxi_cuda_or_none(void);
 
-/* Keeps why a backend could not be loaded; does nothing if it is loaded. add: keeps the reason also
- * for a name that is not known yet. */
+/* Stores the reason why a backend could not be loaded; does nothing if it is loaded. add: also for
+ * an unknown name, which is then added. */
 void fxi_registered_why(const char *name, const char *why, bool add);
 
-/* From now on the devices of a backend that is loaded refuse in the child of a fork. */
+/* Marks a loaded backend: its devices refuse work in the child of a fork. */
 void fxi_registered_plugin(const char *name);
 
-/* Makes a backend known with so many devices (0: it is there but does not work, for the reason
- * `why`). A backend of that name that is loaded already stays. Its name and table stay where they
- * are. Exported for tests. */
+/* Registers a backend with its devices. 0 devices: it is loaded but does not work, for the reason
+ * `why`. A loaded backend of the same name is kept. Name and table must stay valid. Exported for
+ * tests. */
 FX_API fx_status fxi_backend_register(const fx_backend *backend, int devices, const char *why);
 
 #endif

@@ -1,9 +1,10 @@
-/* select.c: which device a program uses: Flux's order, preferences and messages (Flux 0.14).
+/* select.c: chooses the device that a program uses, with the order, preferences and messages of
+ * Flux 0.14.
  *
- * A preference is what the project's file says, or nothing. It is followed when its backend is
- * loaded and works; else a warning says why it is not, and the first backend of the list that is
- * loaded and works is taken. The last of the list is the CPU, which always works. Where Flux speaks
- * of packages and Julia sessions the messages speak of fx_use and of this program.
+ * The preference comes from the project's file, if any. It is followed if its backend is loaded and
+ * works. Otherwise a warning says why not, and the first backend in the list that is loaded and
+ * works is used. The last one is the CPU, which always works. Flux's messages name packages and
+ * Julia sessions; these name fx_use and this program.
  */
 #include "context.h"
 #include "handle.h"
@@ -34,8 +35,8 @@ const char *const *fx_supported_devices(void)
     return fxi_backend_order;
 }
 
-/* "CUDA:cuDNN" → CUDA's entry and "cuDNN"; a name without a part gives NULL. "check:CPU" is a name
- * of its own, and may have a part as well. */
+/* "CUDA:cuDNN" → the entry of CUDA and "cuDNN"; a name without a part gives NULL. "check:CPU" is
+ * one name, and may have a part as well. */
 static const fxi_registered *split(const char *name, const char **part)
 {
     const fxi_registered *r = fxi_registered_find(name);
@@ -50,8 +51,8 @@ static const fxi_registered *split(const char *name, const char **part)
     return r;
 }
 
-/* Of a wrapper that is not there: why the backend that it is around is not, or that nobody asked.
- */
+/* Why a wrapper is missing: the reason of the wrapped backend, or that the program did not ask for
+ * the wrapper. */
 static const char *why_no_check(const char *inner)
 {
     const char *why = fx_why_not(inner);
@@ -119,13 +120,13 @@ fx_status fx_gpu_backend_set(const char *backend)
     return status;
 }
 
-/* Did somebody ask for the backend, without success? Then its reason is the advice. */
+/* Has fx_use failed to load the backend? Then that reason is the advice. */
 static bool refused(const fxi_registered *r)
 {
     return r && !fxi_loaded(r) && __atomic_load_n(&r->tried, __ATOMIC_ACQUIRE);
 }
 
-/* What the project prefers. "AMD" is what Flux called AMDGPU once. */
+/* The preference of the project. Flux once called AMDGPU "AMD". */
 static const char *preference(void)
 {
     static bool warned;
@@ -137,11 +138,10 @@ static const char *preference(void)
     return "AMDGPU";
 }
 
-/* The device of the preference; NULL when there is none to follow, and then it has been said why.
- */
+/* The preferred device; NULL if there is none to follow. The reason has then been reported. */
 static fx_device *preferred(bool verbose)
 {
-    static bool warned; /* as Flux's maxlog = 1 */
+    static bool warned; /* once, like Flux's maxlog = 1 */
     const char *name = preference();
     if (!*name)
         return NULL;
@@ -181,7 +181,7 @@ static bool is_cpu(const fxi_registered *r)
     return r->count > 0 && r->devices[0] == fx_cpu_device();
 }
 
-/* The first that works and gains something over the CPU backend; the last of the order is the CPU.
+/* The first working backend that is faster than the CPU backend; the last of the order is the CPU.
  */
 static const fxi_registered *first_that_pays(void)
 {
@@ -259,8 +259,8 @@ const char *fx_device_name(const fx_device *device)
     return device ? device->name : "CPU";
 }
 
-/* A pending value made of nothing but literals and generators is on no device yet: it is computed
- * on the device of what it meets, or on the CPU. */
+/* A pending value made only of literals and generators belongs to no device yet. It is computed on
+ * the device of the array that it meets, or on the CPU. */
 fx_device *fx_array_device(const fx_array *x)
 {
     fx_device *device = fxi_has_node(x) ? fxi_node_place(x->node) : NULL;
@@ -274,16 +274,16 @@ int fx_device_id(const fx_device *device)
 
 /* ---- the GPU --------------------------------------------------------------------------------- */
 
-/* NULL: there is no preference, or none that is allowed. */
+/* The preferred backend; NULL: none, or one that is not allowed. */
 static const fxi_registered *preferred_entry(void)
 {
     const char *name = preference();
     return is_preferable(name) ? fxi_registered_find(name) : NULL;
 }
 
-/* The backend that a message about the GPU is about: the preferred one, else the first that is
- * loaded and is no GPU that works, else the first that could not be loaded; NULL: nobody asked for
- * one. */
+/* The backend that a message about a missing GPU names: the preferred one; else the first that is
+ * loaded and is not a working GPU; else the first that could not be loaded. NULL: the program asked
+ * for none. */
 static const fxi_registered *blamed(void)
 {
     const fxi_registered *r = preferred_entry();
@@ -299,7 +299,7 @@ static const fxi_registered *blamed(void)
     return r;
 }
 
-/* Why there is no GPU, as sentences. */
+/* Explains in sentences why there is no GPU. */
 static const char *no_gpu(char *text, size_t size)
 {
     const fxi_registered *r = blamed();
@@ -342,7 +342,7 @@ fx_device *fxi_get_device(const fx_get_device_args *given)
     return device ? device : automatic(opts.verbose);
 }
 
-/* NULL: there is none. */
+/* The GPU to use; NULL: none. */
 static fx_device *gpu_or_none(void)
 {
     const fxi_registered *r = preferred_entry();

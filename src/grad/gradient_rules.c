@@ -1,4 +1,6 @@
-/* gradient_rules.c: the table of gradient rules. The rules stand in src/ops beside the builders. */
+/* gradient_rules.c: the table of gradient rules, by operation. The rules are in src/ops, beside the
+ * functions that record the operations.
+ */
 #include "gradient_rules.h"
 
 const fxi_gradient_rule fxi_gradient_rules[FX_OP_COUNT] = {

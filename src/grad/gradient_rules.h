@@ -6,7 +6,7 @@
 
 typedef void (*fxi_gradient_rule)(const fxi_rule_args *a);
 
-/* NULL: the operation passes no gradient on. */
+/* The rule of each operation; NULL: the operation has no gradient. */
 extern const fxi_gradient_rule fxi_gradient_rules[FX_OP_COUNT];
 
 #endif

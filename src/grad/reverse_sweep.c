@@ -1,12 +1,13 @@
-/* reverse_sweep.c: gradients.
+/* reverse_sweep.c: computes gradients by reverse-mode differentiation over the history of a result.
  *
- * From the result back along history (evaluated values keep their inputs until their step closes):
- * a walk collects what leads to a wanted value. It finishes inputs before consumers, so the sweep
- * goes in the reverse order, and each node's rule adds lazy contributions to its inputs' gradients.
- * Iterative throughout; each rule runs in a scope of its own.
+ * Evaluated values keep their inputs until their training step closes. A walk from the result
+ * collects the nodes that lead to a wanted value, inputs before consumers. The sweep visits them in
+ * the reverse order, and the rule of each node adds lazy contributions to the gradients of its
+ * inputs. Both are iterative, because a graph can be deeper than the stack. Each rule runs in a
+ * scope of its own.
  *
- * A value that an update has replaced in the very handle asked for is an error: the gradient would
- * be that of another value, or a silent zero.
+ * If an update has replaced the value of a handle whose gradient is wanted, that is an error: the
+ * result would be the gradient of another value, or silently zero.
  */
 #include "gradient_rules.h"
 #include "primitives.h"
@@ -18,10 +19,10 @@
 /* A node on the way from the result to a wanted value. */
 typedef struct entry {
     fxi_node *node;
-    fx_array *gradient; /* retained; NULL: nothing has flowed here yet */
-    bool leads;         /* to a wanted value, or is one */
-    bool walked;        /* the walk has been here (wanted values are entered before it) */
-    fx_array **pads;    /* contributions that are zero but for a piece along one axis; retained */
+    fx_array *gradient; /* retained; NULL: no contribution yet */
+    bool leads;         /* it is a wanted value, or leads to one */
+    bool walked;        /* the walk has visited it (wanted values have entries before) */
+    fx_array **pads; /* retained; contributions that are zero except for a range along one axis */
     int32_t npads, pad_capacity;
 } entry;
 
@@ -29,7 +30,7 @@ typedef struct sweep {
     fxi_context *c;
     entry *entries;
     int32_t n, capacity;
-    int32_t *order; /* entries as the walk finished them */
+    int32_t *order; /* entries in the order in which the walk finished them */
     int32_t norder, order_capacity;
     struct walk_frame {
         int32_t entry;
@@ -55,8 +56,8 @@ static bool mine(const sweep *s, const fxi_node *n)
     return n->owner == s->c->id;
 }
 
-/* The number of n's entry; −1 when it has none. Values of other threads cannot be numbered: the few
- * that are wanted come first and are searched. */
+/* The number of n's entry; −1 if it has none. Nodes of other threads cannot store numbers; the few
+ * that are wanted are the first entries and are found by a search. */
 static int32_t number_of(const sweep *s, const fxi_node *n)
 {
     if (mine(s, n))
@@ -144,7 +145,7 @@ static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
             s->entries[f->entry].leads |= s->entries[known].leads;
             continue;
         }
-        if (known < 0 && !mine(s, in)) { /* another thread's value, not wanted: a constant */
+        if (known < 0 && !mine(s, in)) { /* not wanted, of another thread: a constant */
             if (rebound_in(in, x, nx))
                 return built_before();
             continue;
@@ -158,14 +159,14 @@ static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
     return FX_OK;
 }
 
-/* The entry of an input, or NULL when no gradient is wanted there. */
+/* The entry of an input; NULL if its gradient is not wanted. */
 static entry *entry_of(sweep *s, const fxi_node *n)
 {
     const int32_t i = number_of(s, n);
     return i >= 0 && s->entries[i].leads ? &s->entries[i] : NULL;
 }
 
-/* A contribution in the shape and type of the value it is the gradient of. */
+/* Converts a contribution to the shape and type of the value whose gradient it is. */
 static fx_array *fitted(fx_array *g, const fxi_node *n)
 {
     if (fx_is_error(g))
@@ -184,9 +185,9 @@ static void add(entry *e, fx_array *g)
 }
 
 /* ---- contributions of slices ----------------------------------------------------------------- */
-/* The gradient of a slice is a pad with zeros. Pads of one axis wait until the gradient is needed;
- * those that do not overlap are then one concatenation: n slices of one array cost what the array
- * costs, not n times that. */
+/* Is g a pad with zeros, the gradient of a slice? Pads of one axis are collected until the gradient
+ * is needed. Pads that do not overlap are then joined by one concatenation, so n slices of an array
+ * cost one pass over it, not n. */
 
 static bool zero_pad(const fx_array *g, const entry *e)
 {
@@ -202,7 +203,7 @@ static int by_start(const void *a, const void *b)
     return (i > j) - (i < j);
 }
 
-/* Zeros of e's shape with another size along the axis. */
+/* Zeros with the shape of e, except for the size of `axis`. */
 static fx_array *gap(const entry *e, int axis, int64_t size)
 {
     int64_t shape[FX_MAX_DIMS];
@@ -211,7 +212,8 @@ static fx_array *gap(const entry *e, int axis, int64_t size)
     return fxi_full((fx_dtype)e->node->dtype, 0, e->node->ndim, shape);
 }
 
-/* Takes pads that do not overlap out of the sorted list; the array that they make together. */
+/* Removes pads that do not overlap from the sorted list, and returns the array that they form
+ * together. */
 static fx_array *join_pads(entry *e, fx_array **pieces)
 {
     const int axis = (int)e->pads[0]->node->attr.pad.axis;
@@ -288,7 +290,7 @@ static void apply_rule(sweep *s, entry *e)
         for (int i = 0; i < n->nin; i++)
             need[i] = entry_of(s, n->in[i]) != NULL;
         fxi_gradient_rules[n->op](&(fxi_rule_args){n, in, &out, e->gradient, need, gx});
-        bool made = !out || !fx_is_error(out); /* all handles that the rule asked for */
+        bool made = !out || !fx_is_error(out); /* all handles that the rule asked for exist */
         for (int i = 0; i < n->nin; i++)
             made &= !in[i] || !fx_is_error(in[i]);
         s->status = made ? s->status : FX_STATUS_MEMORY;
@@ -305,7 +307,8 @@ static void apply_rule(sweep *s, entry *e)
     }
 }
 
-/* A sweep inside a custom rule has numbered the entries otherwise. */
+/* Numbers the entries again: a sweep inside a custom rule has overwritten the numbers in the nodes.
+ */
 static void renumber(sweep *s)
 {
     s->mark = ++s->c->sweep;
@@ -322,7 +325,8 @@ static void renumber(sweep *s)
     }
 }
 
-/* The wanted value's gradient: what arrived, else zeros, else (integers) nothing. */
+/* The gradient of a wanted value: the sum of its contributions; zeros if there are none; no
+ * gradient for integers. */
 static fx_array *result_of(sweep *s, fx_array *x)
 {
     entry *e = entry_of(s, x->node);

@@ -1,12 +1,13 @@
-/* context.c: the thread's context, scopes, and the life of objects.
+/* context.c: the context of a thread: its scopes, and the lifetime of objects.
  *
- * Every object is in the list of one scope, which holds one reference to it. Closing a scope gives
- * that reference up; fx_keep moves an object one list outward. Closing works by depth: a scope
- * whose block was left by longjmp is closed by the next one further out that closes.
+ * Every object is in the list of one scope, which holds one reference to it. Closing a scope
+ * releases that reference; fx_keep moves an object to the list of the parent scope. Scopes close by
+ * depth: if longjmp left the block of a scope, the next outer scope that closes also closes this
+ * one.
  *
- * When a training step (or a test that is not part of one) closes, promises made in it fall due
- * (layer state, fx_set) and the history of what survives it is cut: an evaluated value that
- * outlives its step is a constant.
+ * When a training step (or a test outside a training step) closes, the promises made in it are due
+ * (layer state, fx_set), and the history of objects that survive is cut: an evaluated value that
+ * outlives its training step is a constant.
  */
 #include "context.h"
 #include "counters.h"
@@ -61,7 +62,8 @@ static void thread_begins(fxi_context *c)
     fxi_threads_unlock();
 }
 
-/* What is still pending belongs to nobody from now on: it is touched under the lock only. */
+/* Removes an ended thread from the list. Its pending nodes have no owner from now on; they are used
+ * only under the lock. */
 static void forget(fxi_context *c)
 {
     fxi_context **at = &threads;
@@ -91,8 +93,8 @@ static void thread_ends(fxi_context *c)
 
 /* ---- contexts without memory ----------------------------------------------------------------- */
 
-/* A thread cannot do anything without a context, not even report that memory is out. So a thread
- * whose context cannot be allocated uses this one, which was allocated with the thread. */
+/* A thread needs a context even to report that an allocation failed. If its context cannot be
+ * allocated, it uses this one, which was allocated together with the thread. */
 static _Thread_local fxi_context reserve;
 
 static fxi_context *take_reserve(void)
@@ -102,7 +104,7 @@ static fxi_context *take_reserve(void)
     return &reserve;
 }
 
-/* A child of fork has none of the other threads, and uses their memory for its own. */
+/* In the child of a fork no other thread exists, so their memory is used again. */
 static void in_child(void)
 {
     for (fxi_context *c = threads, *next; c; c = next) {
@@ -138,7 +140,7 @@ static void make_key(void)
     fxi_process_on_fork(NULL, NULL, in_child);
 }
 
-/* The main thread's keys are not destroyed at exit. */
+/* The destructors of thread-specific keys do not run for the main thread at exit. */
 __attribute__((destructor)) static void close_at_exit(void)
 {
     if (fxi_own_context)
@@ -159,7 +161,7 @@ fxi_context *fxi_context_new(void)
     c->resting.next = c->resting.prev = &c->resting;
     c->calm = 1;
     c->scope = &c->scopes[0];
-    if (will_close || !c->is_reserve) /* the list must not name memory that went with a thread */
+    if (will_close || !c->is_reserve) /* the list must not keep memory of an ended thread */
         thread_begins(c);
     return c;
 }
@@ -172,7 +174,7 @@ static bool virtual_training(const fxi_context *c)
     return c->virtual_training >> (top - 1) & 1;
 }
 
-/* A scope without memory: only its mode is remembered. */
+/* Opens a scope that has no memory: only its mode is remembered. */
 static void open_virtual(fxi_context *c, int mode)
 {
     const bool training = mode == FXI_SCOPE_STEP || (mode != FXI_SCOPE_TEST && fx_training());
@@ -224,7 +226,7 @@ static void unlink_object(fx_object *o)
     s->objects--;
 }
 
-/* The same for the first object of a scope. */
+/* Removes the first object of a scope from its list. */
 static inline void unlink_first(fxi_scope *s, fx_object *o)
 {
     s->first = o->fxi_next;
@@ -258,7 +260,7 @@ static void cut_array(const fxi_context *c, fx_object *o, uint64_t seq)
     }
 }
 
-/* Takes a reference away. Was it the last one? */
+/* Releases a reference. Returns whether it was the last one. */
 static bool gives_last(fx_object *o)
 {
     return __atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) <= 1 ||
@@ -270,7 +272,8 @@ static void free_object(fx_object *o);
 static void scope_pop(fxi_context *c)
 {
     fxi_scope *s = c->scope;
-    /* a test inside a step: what survives it may be part of the step's loss */
+    /* A test inside a training step cuts nothing: objects that survive it may be part of the loss.
+     */
     const bool step =
         s->mode == FXI_SCOPE_STEP || (s->mode == FXI_SCOPE_TEST && !s->parent->training);
     const bool quiet = s->mode == FXI_SCOPE_QUIET;
@@ -293,7 +296,7 @@ static void scope_pop(fxi_context *c)
     fxi_take_back(c);
     if (s->depth == 0)
         return;
-    if (step) /* what fx_keep moved out lies at the head of the parent's list */
+    if (step) /* objects that fx_keep moved out are at the head of the parent's list */
         for (fx_object *o = s->parent->first; o && o != s->below; o = o->fxi_next)
             cut_array(c, o, s->seq);
     c->scope = s->parent;
@@ -390,7 +393,7 @@ static bool immortal(const fx_object *o)
     return __atomic_load_n(&o->refs, __ATOMIC_RELAXED) >= FXI_IMMORTAL;
 }
 
-/* The scope of what is handed out: it has no list, and nobody opens or closes it. */
+/* The scope of objects that were handed out: it has no list and is never opened or closed. */
 static fxi_scope handed_out;
 
 void fxi_hand_out(void *object)
@@ -457,16 +460,16 @@ static void free_array(fx_array *x)
     if (n->data) {
         __atomic_fetch_sub(&n->handles, 1, __ATOMIC_ACQ_REL);
     } else if (--n->handles == 0 && n->next) {
-        n->prev->next = n->next; /* a result that nobody can see is not a sink */
+        n->prev->next = n->next; /* a result without a handle is not a sink */
         n->next->prev = n->prev;
         n->next = n->prev = NULL;
     }
     fxi_node_release(n);
 }
 
-/* Frees an object that may hold others. These are freed in the same loop: a list of objects may be
- * longer than the stack is deep. An object counts as freed before its fields are released, since
- * one of them may be the object itself. */
+/* Frees an object that may hold others. Those are freed in the same loop, because a list of objects
+ * may be longer than the stack is deep. An object counts as freed before its fields are released,
+ * since a field may be the object itself. */
 static __attribute__((noinline)) void free_holder(fx_object *o)
 {
     static _Thread_local struct {
@@ -489,7 +492,7 @@ static __attribute__((noinline)) void free_holder(fx_object *o)
     dying.busy = false;
 }
 
-/* The last reference is gone. */
+/* Frees an object whose last reference was released. */
 static void free_object(fx_object *o)
 {
     fxi_handle_ends(o);
@@ -514,7 +517,7 @@ void fx_release(void *object)
     if (!gives_last(o))
         return;
     if (o->fxi_scope && o->fxi_scope != &handed_out)
-        unlink_object(o); /* it was the scope's reference that was given back */
+        unlink_object(o); /* the released reference was the scope's */
     free_object(o);
 }
 

@@ -1,6 +1,8 @@
-/* device_memory.c: the memory of one device: what the environment allows, the figures, and the
- * error when there is no more. The environment is read when a device is first used, so that its
- * settings hold for the devices of plugins as well.
+/* device_memory.c: the memory limits that the environment sets for a device, the memory figures of
+ * a device, and the error of a failed allocation.
+ *
+ * The environment is read when a device is first used, so its settings also hold for the devices of
+ * plugins that are loaded later.
  */
 #include "c_text.h"
 #include "memory.h"
@@ -13,7 +15,7 @@
 
 /* ---- the environment ------------------------------------------------------------------------- */
 
-/* "8GiB", "1.5 GB", "1000": bytes; −1 when it is no size. */
+/* Parses "8GiB", "1.5 GB", "1000" into bytes; −1 if it is not a size. */
 static int64_t size_of_text(const char *s, const char *end)
 {
     static const char prefixes[] = "KMGTP";
@@ -38,12 +40,12 @@ static int64_t size_of_text(const char *s, const char *end)
             unit *= binary ? 1024 : 1000;
     }
     s += s < end && (*s == 'B' || *s == 'b');
-    const double bytes = value * unit / place; /* in this order, or "8.19kB" is 8189 */
+    const double bytes = value * unit / place; /* any other order makes "8.19kB" 8189 */
     return s == end && bytes < 0x1p62 ? (int64_t)bytes : -1;
 }
 
-/* Does "CUDA:0" or "CUDA" before the "=" mean this device? Without a name those with memory of
- * their own are meant. */
+/* Does "CUDA:0" or "CUDA" before the "=" mean this device? No name means all devices with memory of
+ * their own. */
 static bool is_meant(const fx_device *d, const char *name, size_t n)
 {
     const char *backend = d->backend->head.name;
@@ -53,7 +55,8 @@ static bool is_meant(const fx_device *d, const char *name, size_t n)
            (fxi_same_first_letters(name, backend, n) && !backend[n]);
 }
 
-/* What a variable such as "8GiB,CUDA:1=4GiB" says of a device; the last that is meant counts. */
+/* The value that a variable such as "8GiB,CUDA:1=4GiB" sets for a device; the last matching entry
+ * counts. */
 static int64_t setting(const char *variable, const fx_device *d, int64_t otherwise)
 {
     const char *text = getenv(variable);
@@ -135,7 +138,7 @@ bool fxi_device_has_room(fx_device *d, int64_t bytes, int64_t idle)
 
 enum { LARGEST = 5 };
 
-/* The largest arrays of a pool, the largest first; returns how many. The lock is held. */
+/* The largest arrays of a pool, by decreasing size; returns how many. The pool must be locked. */
 static int largest(const fxi_pool *p, const fxi_buffer *top[LARGEST])
 {
     int n = 0;

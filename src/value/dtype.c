@@ -1,4 +1,4 @@
-/* dtype.c: element types: names, sizes, promotion. */
+/* dtype.c: the element types: their names, sizes, and the common type of two (promotion). */
 #include <cflux/array.h>
 
 static const struct {

@@ -1,9 +1,11 @@
-/* handle.c: tombstones, and what is known of objects with FX_HANDLES=1. See handle.h.
+/* handle.c: tombstones of freed objects, and the records of objects with FX_HANDLES=1. See
+ * handle.h.
  *
- * A record lies in front of its object, in the same block of memory, so it is found from a handle
- * without a search and costs no allocation of its own. Its texts are static: places come from
- * macros (base.h), scopes keep the file they were opened in. Records of living objects are in one
- * list under a lock; what is still in it when the process ends was retained and never released.
+ * A record is in front of its object, in the same block of memory. So it is found from a handle
+ * without a search and needs no allocation of its own. Its texts are static: locations come from
+ * macros (base.h), and scopes keep the name of the file that opened them. Records of living objects
+ * are in one list under a lock. Objects that are still in it when the process ends were retained
+ * and never released.
  */
 #include "handle.h"
 #include "context.h"
@@ -20,22 +22,22 @@ const fx_type fxi_freed_type = {.fxi_size = sizeof(fx_type),
                                 .flags = FX_TYPE_LEAF};
 
 typedef struct record {
-    const char *made;        /* place of the last macro before; NULL: unknown */
-    const char *made_file;   /* of the scope it was made in; NULL: none */
-    const char *type;        /* name of its type */
-    const char *why;         /* it was freed, if no scope did it */
-    const char *freed;       /* place of the last macro before that */
-    const char *file;        /* of the scope that freed it */
-    int made_line, line;     /* in these files */
-    int16_t mode;            /* of the scope that freed it; −1: no scope */
+    const char *made;      /* location of the latest macro call before it was made; NULL: unknown */
+    const char *made_file; /* file of the scope it was made in; NULL: none */
+    const char *type;      /* name of its type */
+    const char *why;       /* the reason why it was freed, if no scope freed it */
+    const char *freed;     /* location of the latest macro call before it was freed */
+    const char *file;      /* of the scope that freed it */
+    int made_line, line;   /* lines of made_file and file */
+    int16_t mode;          /* mode of the scope that freed it; −1: no scope */
     uint8_t op, dtype, ndim; /* of an array, when it was freed */
     bool root, is_array;     /* freed by a thread's root scope; an array that had a node */
     int64_t shape[FX_MAX_DIMS];
-    struct record *prev, *next; /* list of the living */
+    struct record *prev, *next; /* in the list of living objects */
 } record;
 _Static_assert(sizeof(record) % 16 == 0, "objects stay aligned behind their records");
 
-/* Objects larger than this are freed at once: tombstones shall not hold much memory. */
+/* Bytes. Larger objects are freed at once, so that tombstones do not hold much memory. */
 enum { LARGE = 4096 };
 
 bool fxi_handles_recorded;
@@ -231,12 +233,13 @@ void fxi_handle_report(void)
 
 /* ---- is it an object? ------------------------------------------------------------------------ */
 
-/* Can this memory be read? Pages that were found readable are remembered. */
+/* Can this memory be read? Readable pages are remembered, because the question costs a system call.
+ */
 static bool readable(const void *p, size_t bytes)
 {
     enum { PAGES = 16 };
     static _Thread_local uintptr_t known[PAGES];
-    static uintptr_t size; /* of a page; the same for all threads */
+    static uintptr_t size; /* bytes of a page; the same for all threads */
     uintptr_t page = __atomic_load_n(&size, __ATOMIC_RELAXED);
     if (!page) {
         page = (uintptr_t)fxi_page_bytes();
@@ -255,10 +258,11 @@ static bool readable(const void *p, size_t bytes)
     return true;
 }
 
-/* Is this the descriptor of a type? Chance does not bring about all that it must hold. */
+/* Is this the descriptor of a type? It has so many consistent fields that other memory cannot look
+ * like one by chance. */
 __attribute__((no_sanitize("address"))) static bool looks_like_type(const fx_type *type)
 {
-    enum { MOST = 1024, MOST_FIELDS = 4096 }; /* a descriptor's own size says its version */
+    enum { MOST = 1024, MOST_FIELDS = 4096 }; /* the size in a descriptor tells its version */
     if ((uintptr_t)type % sizeof(void *) != 0 || !readable(type, sizeof *type))
         return false;
     return type->fxi_size >= offsetof(fx_type, fields) && type->fxi_size <= MOST &&
@@ -267,9 +271,9 @@ __attribute__((no_sanitize("address"))) static bool looks_like_type(const fx_typ
            readable(type->name, 1) && (unsigned char)*type->name > ' ';
 }
 
-/* The object may be a text that ends within its first word, and what lies behind a text is
- * anything: a sanitizer must not see that all of the word is read, nor may the rest be read or
- * believed unless the word is the address of a type. */
+/* `p` may point to a text that ends within its first word, with unrelated bytes behind it. So
+ * address sanitizers must not check the read of that word, and the rest is read only if the word is
+ * the address of a type. */
 __attribute__((no_sanitize("address"))) bool fxi_handle_is_object(const void *p)
 {
     const fx_object *o = p;

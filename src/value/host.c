@@ -1,4 +1,5 @@
-/* host.c: see host.h. Integers travel as int64 so that none loses a bit; everything else as double.
+/* host.c: reads, writes and converts elements in host memory; see host.h. Integers are converted
+ * through int64, so that no bit is lost; all other types through double.
  */
 #include "host.h"
 #include "context.h"

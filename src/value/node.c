@@ -1,11 +1,12 @@
-/* node.c: value nodes and the buffers behind them.
+/* node.c: creates, shares and frees value nodes and the buffers behind them.
  *
- * Reference counts of pending nodes are touched by their own thread only and need no atomics; once
- * a node has data it may be shared, and then counting is atomic. A shared node keeps pending inputs
- * of its thread as history: whoever drops the last reference sends it home to that thread. Freeing
- * is iterative: a chain of a million nodes must not recurse. A pending node with a live handle and
- * no consumer is a sink; the thread keeps all sinks in a list, so that an update finds results
- * nobody has asked for yet.
+ * The reference count of a pending node is used only by its own thread and is not atomic. A node
+ * with data may be shared, so its count is atomic. A shared node may keep pending inputs of its
+ * thread as history; the thread that releases the last reference therefore returns the node to its
+ * own thread. Freeing is iterative: a chain of a million nodes must not overflow the stack.
+ *
+ * A pending node with a live handle and no consumer is a sink. Each thread keeps all its sinks in a
+ * list, so that an update finds results which the program may still read later.
  */
 #include "context.h"
 #include <cflux/backend.h>
@@ -152,7 +153,7 @@ void fxi_sinks_wake(fxi_context *c, uint64_t oldest)
     c->resting_newest = 0;
 }
 
-/* One pending consumer fewer: an input that others no longer need is a result of its own again. */
+/* Input `in` has lost a pending consumer. If it has no other, it is a sink again. */
 static void consumer_gone(fxi_context *c, fxi_node *in)
 {
     if (in->data || in->owner != c->id)
@@ -175,7 +176,7 @@ bool fxi_has_f64(const fx_device *device)
     return device ? !device->info.no_f64 : !__atomic_load_n(&some_lack_f64, __ATOMIC_RELAXED);
 }
 
-/* How many nodes of the process are stale; atomic. */
+/* The number of stale nodes in the process; atomic. */
 static int64_t stale_nodes;
 
 void fxi_node_spoil(fxi_node *n)
@@ -248,7 +249,7 @@ fxi_node *fxi_node_new(fxi_context *c, fx_op op, fx_dtype dtype, int ndim, const
     return n;
 }
 
-/* True when the reference given up was the last. */
+/* Releases a reference. Returns whether it was the last one. */
 static inline bool drop_ref(fxi_node *n)
 {
     if (!n->data)
@@ -257,7 +258,7 @@ static inline bool drop_ref(fxi_node *n)
            __atomic_sub_fetch(&n->refs, 1, __ATOMIC_ACQ_REL) == 0;
 }
 
-/* Gives up the inputs of n; those that die are put on the list of the dying. */
+/* Releases the inputs of n. Those that lost their last reference are added to the list `dying`. */
 static void drop_inputs(fxi_context *c, fxi_node *n, fxi_node **dying)
 {
     const bool pending = !n->data;
@@ -361,7 +362,7 @@ fx_array *fx_error_array(fx_status status)
                              : (size_t)FX_STATUS_INTERNAL];
 }
 
-/* Takes over a reference. */
+/* Binds the handle x to n; takes over the caller's reference. */
 static inline void hold(fx_array *x, fxi_node *n)
 {
     x->node = n;

@@ -1,12 +1,13 @@
-/* object_types.c: objects and their descriptors: construction, type checks, error objects.
+/* object_types.c: constructs and copies objects by the descriptors of their types, checks types,
+ * and provides error objects.
  *
- * An object that is not complete must still be releasable, because it lies in a scope from the
- * moment it is allocated: a copy takes the bytes of its model, empties every field that owns
- * something, and then fills those one at a time, each with a reference of its own.
+ * An incomplete object must be releasable, because a scope owns it from its allocation on. So a
+ * copy takes the bytes of its model, clears every field that owns something, and then fills those
+ * fields one at a time, each with a reference of its own.
  *
- * Error objects are static, one per type, never freed, and may be made by several threads at once.
- * All their arrays are error arrays, which are immortal too: a reader sees an old one or a new one,
- * and either is valid.
+ * Error objects are static, one for each type, and never freed. Several threads may make the same
+ * one at once. All their arrays are error arrays, which are never freed either: a reader sees an
+ * older or a newer one, and both are valid.
  */
 #include "object_types.h"
 #include "thread.h"
@@ -32,7 +33,8 @@ static fx_status no_memory(const char *op)
     return fx_fail(FX_STATUS_MEMORY, op, "no memory for a list of children");
 }
 
-/* The list counts its items before they are there, so that a half-made one can be released. */
+/* Copies a list. It counts an item before the item is filled in, so that an incomplete list can be
+ * released. */
 static fx_status copy_list(fx_list *to, const fx_list *from, const char *op, fxi_child_fn child,
                            void *user)
 {
@@ -85,7 +87,7 @@ void *fxi_object_copy(const fx_type *type, const void *init, fxi_child_fn child,
     for (int i = 0; i < type->nfields; i++)
         if (owns(&type->fields[i]) &&
             copy_field(object, init, &type->fields[i], child, user) != FX_OK)
-            return NULL; /* the scope releases what is there */
+            return NULL; /* the scope releases the incomplete object */
     return object;
 }
 

@@ -1,11 +1,11 @@
-/* pool.c: see pool.h.
+/* pool.c: keeps freed device memory for later allocations; see pool.h.
  *
- * Kept blocks are an array sorted by size. A request takes the smallest block that holds it and is
- * at most an eighth larger (a small one is to be of its very size), of equal ones the newest: the
- * device did its last work there. Where a
- * freed block has no room under the bound, those that were freed longest ago go, so that sizes
- * that are no longer used do not keep out those that are. A block may be handed out while the
- * device still works in it: calls for one device take effect in their order (backend.h).
+ * Kept blocks are an array sorted by size. A request gets the smallest block that holds it, if that
+ * is at most an eighth larger; small requests need an exact match. Among equal blocks the one freed
+ * last is used, because it is most likely still in the device's cache. If a freed block exceeds the
+ * bound, the blocks freed longest ago are returned to the device, so that sizes which are no longer
+ * used do not keep out those that are. A block may be handed out while the device still works in
+ * it: calls for one device take effect in order (backend.h).
  */
 #include "pool.h"
 #include "context.h"
@@ -17,7 +17,7 @@ enum { EXACT = 4096, NAMED = 4096 };
 static const int64_t LEAST_BOUND = (int64_t)64 << 20;
 
 static fxi_mutex pools_lock = FXI_MUTEX_INIT;
-static fxi_pool *pools; /* of all devices that were used */
+static fxi_pool *pools; /* of all devices in use */
 
 static int64_t load(const int64_t *at)
 {
@@ -28,7 +28,7 @@ static fxi_pool *set_up(fx_device *d)
 {
     fxi_pool *p = fxi_device_pool(d);
     int64_t limit, cache;
-    fxi_pool_settings(d, &limit, &cache); /* it may warn, so no lock is held */
+    fxi_pool_settings(d, &limit, &cache); /* may call a message hook, so no lock is held */
     fxi_mutex_lock(&pools_lock);
     if (!p->device) {
         p->most = cache;
@@ -53,8 +53,8 @@ void fxi_pool_keep(fx_device *device, int64_t bytes)
     __atomic_store_n(&fxi_pool_of(device)->most, bytes < 0 ? -1 : bytes, __ATOMIC_RELAXED);
 }
 
-/* As the cache of host memory: with a quarter of the peak, the result of a step that makes one
- * large array of another would be fresh memory at every step. */
+/* Half of the peak, as for the cache of host memory. With a quarter, a step that makes one large
+ * array from another would get fresh memory in every run. */
 int64_t fxi_pool_bound(const fxi_pool *p)
 {
     const int64_t most = load(&p->most), half = load(&p->peak) / 2;
@@ -63,7 +63,7 @@ int64_t fxi_pool_bound(const fxi_pool *p)
 
 /* ---- live bytes ------------------------------------------------------------------------------ */
 
-/* False when they are beyond the limit; then they are not counted. */
+/* Counts live bytes. False if they would exceed the limit; then they are not counted. */
 static bool count_live(fxi_pool *p, size_t bytes)
 {
     const int64_t n = (int64_t)bytes, limit = load(&p->limit),
@@ -81,7 +81,7 @@ static bool count_live(fxi_pool *p, size_t bytes)
 
 /* ---- kept blocks; the lock is held ----------------------------------------------------------- */
 
-/* The first block of at least so many bytes. */
+/* The position of the smallest block of at least `bytes` bytes. */
 static int32_t first_of(const fxi_pool *p, size_t bytes)
 {
     int32_t lo = 0, hi = p->n;
@@ -121,7 +121,7 @@ static bool insert_block(fxi_pool *p, void *ptr, size_t bytes)
     return true;
 }
 
-/* Gives back what was freed longest ago until at most so many bytes are kept. */
+/* Returns the blocks freed longest ago to the device until at most `most` bytes are kept. */
 static void shrink(fxi_pool *p, int64_t most)
 {
     while (p->n > 0 && p->cached > most) {
@@ -146,7 +146,8 @@ static fxi_block take_kept(fxi_pool *p, size_t bytes)
     return b;
 }
 
-/* The limit is one of live and kept memory together: what is kept makes room for a fresh block. */
+/* Allocates a new block. The limit covers live and kept memory together, so kept blocks are freed
+ * first if the new block would exceed it. */
 static void *take_fresh(fx_device *d, fxi_pool *p, size_t bytes)
 {
     const int64_t limit = load(&p->limit);
