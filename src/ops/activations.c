@@ -1,12 +1,13 @@
-/* activations.c: NNlib's activation functions as expressions of primitives.
+/* activations.c: NNlib's activation functions, as expressions of primitives.
  *
- * Values and gradients follow NNlib; where its rule and PyTorch's differ at a kink, NNlib's holds,
- * and where NNlib leaves it to chance (clamps inside a broadcast), PyTorch's: relu has gradient 0
- * at 0, hardtanh, hardsigmoid and relu6 have 0 at their bounds, elu 1, selu λα. NaN stays NaN in
- * all of them: the branch taken when a comparison is false is a function of x. Functions of e^x
- * never see an argument that overflows, not even in the branch that is not taken (its gradient
- * would be 0·Inf), so they hold for |x| up to the largest number; products such as x·σ(x) give NaN
- * at −Inf, as in NNlib.
+ * Values and gradients follow NNlib. At kinks where NNlib's rule and PyTorch's differ, NNlib's
+ * holds; where NNlib's result depends on chance (clamps inside a broadcast), PyTorch's. So relu has
+ * gradient 0 at 0; hardtanh, hardsigmoid and relu6 have 0 at their bounds; elu has 1, selu λα.
+ *
+ * NaN stays NaN in all of them: the branch that a false comparison selects is a function of x.
+ * Functions of e^x never get an argument that overflows, not even in a branch that is not selected
+ * (its gradient would be 0·Inf). So they hold for |x| up to the largest number. Products such as
+ * x·σ(x) give NaN at −Inf, as in NNlib.
  */
 #include "composites.h"
 
@@ -17,14 +18,14 @@ fx_array *fx_identity(fx_array *x)
 
 /* ---- pieces of straight lines ---------------------------------------------------------------- */
 
-/* x between lo and hi; gradient 0 at the bounds and beyond. Integers stay integers. */
+/* Limits x to lo … hi; the gradient is 0 at the bounds and beyond. Integers stay integers. */
 static fx_array *saturate(fx_array *x, int lo, int hi)
 {
     FXI_SCOPE;
     return fx_keep(fx_where(fx_le(x, lo), lo, fx_where(fx_ge(x, hi), hi, x)));
 }
 
-/* UInt8 and Bool have no −1, but are never below it. */
+/* UInt8 and Bool have no −1, and are never below it. */
 fx_array *fx_hardtanh(fx_array *x)
 {
     const fx_dtype t = fx_eltype(x);

@@ -1,9 +1,9 @@
 /* collective.c: operations over the arrays of all members of a communicator.
  *
- * All members must run theirs in the same order. A graph alone does not say which of two comes
- * first, nor that one whose result nobody reads yet runs at all. So each has the one before as an
- * input, which it does not read, as long as that is pending: planning keeps the order as it keeps
- * that of any value and its consumer.
+ * All members must run their collective operations in the same order. A graph alone gives no order
+ * between two of them, and does not run one whose result is not read yet. So each takes the
+ * previous one as an input, which it does not read, while that one is pending. The planner then
+ * keeps the order, as for any value and its consumer.
  */
 #include "operands.h"
 
@@ -14,8 +14,8 @@ static const char *name_of(const fx_collective *w)
                                               : "all_reduce";
 }
 
-/* How many inputs: x, and the collective operation that comes before. Pending values of one device
- * only are computed in one plan. */
+/* The number of inputs: x, and the previous collective operation. Only pending values of one device
+ * are computed in one plan, so on another device there is no order to keep. */
 static int inputs(const fxi_context *c, const fx_array *x, fxi_node *in[2])
 {
     in[0] = x->node;
@@ -55,7 +55,8 @@ fx_array *fxi_collective(const fx_collective *what, fx_array *x)
     fxi_node *made = fxi_node_new(c, FX_OP_COLLECTIVE, (fx_dtype)n->dtype, n->ndim, n->shape,
                                   n->device, &attr, nin, in);
     if (made) {
-        made->wanted = true; /* who computes it keeps it: it cannot be computed again */
+        /* The plan that computes it keeps the value: a collective operation cannot be repeated. */
+        made->wanted = true;
         fxi_node_retain(made);
         if (c->collective)
             fxi_node_release(c->collective);
@@ -66,7 +67,7 @@ fx_array *fxi_collective(const fx_collective *what, fx_array *x)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* Of the sum of all members' losses. */
+/* The gradient of the sum of all members' losses. */
 RULE(COLLECTIVE)
 {
     fx_collective w = a->node->attr.collective;

@@ -1,12 +1,11 @@
 /* composites.c: elementwise operations that are expressions of primitives.
  *
- * Each is a formula over the public API, so its gradients, and the gradients of those, follow from
- * the primitives' rules and no backend knows about it; the planner fuses the chain into one kernel.
- * The formulas are chosen so that values hold over the whole range (no overflow where the result is
- * finite, no cancellation near zero) and so that gradients of both orders are right at 0: |x|
- * inside a smooth formula is written where(x < 0, −x, x), whose derivative is ±1 everywhere, not
- * fx_abs, whose derivative vanishes at 0. Comparisons and floor have no gradient, so what is built
- * on them alone is constant.
+ * Each is a formula over the public API. So its gradients of every order follow from the rules of
+ * the primitives, no backend knows it, and the planner fuses it into one kernel. The formulas give
+ * correct values over the whole range: no overflow where the result is finite, no cancellation near
+ * zero. Gradients of both orders are right at 0: inside a smooth formula |x| is written where(x <
+ * 0, −x, x), whose derivative is ±1 everywhere, and not fx_abs, whose derivative is 0 at 0.
+ * Comparisons and floor have no gradient, so functions built only from them are constant.
  */
 #include "composites.h"
 
@@ -15,8 +14,8 @@
 
 /* ---- integers and remainders ----------------------------------------------------------------- */
 
-/* Julia's mod: r = rem(a, b), or r + b where r and b have different signs; a result of 0 has the
- * sign of b. Integers: a mod 0 is a, because rem is. */
+/* Julia's mod: r = rem(a, b), or r + b if r and b have different signs; a result of 0 has the sign
+ * of b. For integers a mod 0 is a, because rem is. */
 fx_array *fxi_mod(fxi_arg a, fxi_arg b)
 {
     FXI_SCOPE;
@@ -55,7 +54,7 @@ static bool logical(const char *op, fxi_arg *a)
     }
     const fx_array *x = a->u.array;
     if (!fx_is_array(x) || fx_is_error(x) || fx_eltype(x) == FX_DTYPE_BOOL)
-        return true; /* what is no array is for the primitive to name */
+        return true; /* the primitive reports an operand that is not an array */
     fx_fail(FX_STATUS_DTYPE, op, "takes Bool, got %s", fx_dtype_name(fx_eltype(x)));
     return false;
 }
@@ -85,7 +84,7 @@ fx_array *fx_not(fx_array *x)
     return combine("not", fxi_eq, fxi_arg_array(x), fxi_arg_int(0));
 }
 
-/* As Julia's clamp: between the bounds, themselves included, the gradient is x's; NaN stays. */
+/* Julia's clamp. From bound to bound, inclusive, the gradient is x's; NaN stays NaN. */
 fx_array *fxi_clamp(fxi_arg x, fxi_arg lo, fxi_arg hi)
 {
     FXI_SCOPE;
@@ -93,7 +92,7 @@ fx_array *fxi_clamp(fxi_arg x, fxi_arg lo, fxi_arg hi)
     return fx_keep(fxi_where(fxi_arg_array(fxi_lt(hi, x)), hi, fxi_arg_array(low)));
 }
 
-/* Where x is 0 and log y is not finite, y is replaced, so that value and gradients are 0, not NaN.
+/* If x is 0 and log y is not finite, y is replaced, so that value and gradients are 0 and not NaN.
  */
 fx_array *fxi_xlogy(fxi_arg x, fxi_arg y)
 {
@@ -111,7 +110,7 @@ static bool is_unsigned(const fx_array *x)
     return fx_eltype(x) == FX_DTYPE_U8 || fx_eltype(x) == FX_DTYPE_BOOL;
 }
 
-/* max(x, −x) shares the gradient at 0 evenly: +½ − ½ = 0. The sum turns a −0 into 0. */
+/* max(x, −x) divides the gradient at 0 equally: +½ − ½ = 0. The sum makes −0 to 0. */
 fx_array *fx_abs(fx_array *x)
 {
     if (fx_is_error(x))
@@ -122,7 +121,7 @@ fx_array *fx_abs(fx_array *x)
     return fx_keep(fx_add(fx_max(x, fx_neg(x)), 0));
 }
 
-/* ±1, and x itself where it is ±0 or NaN. */
+/* ±1, and x itself if it is ±0 or NaN. */
 fx_array *fx_sign(fx_array *x)
 {
     FXI_SCOPE;
@@ -242,7 +241,8 @@ fx_array *fx_ceil(fx_array *x)
     return fx_keep(fx_neg(fx_floor(fx_neg(x))));
 }
 
-/* Up when the fraction is above ½, or is ½ and the floor is odd. An infinite x has fraction NaN. */
+/* Rounds up if the fraction is above ½, or is ½ and the floor is odd. The fraction of an infinite x
+ * is NaN. */
 fx_array *fx_round(fx_array *x)
 {
     if (is_whole(x))

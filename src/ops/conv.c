@@ -1,4 +1,4 @@
-/* conv.c: convolutions and their transposes. */
+/* conv.c: convolutions and transposed convolutions: shape rules, nodes and gradients. */
 #include "option_struct.h"
 #include "operands.h"
 #include "windows.h"
@@ -135,7 +135,8 @@ fx_array *fxi_convolve_transposed(const fx_convolve_args *given)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* The three kinds are each other's gradients. p and q in the order of the node's inputs. */
+/* The three kinds of a convolution are each other's gradients. p and q are in the order of the
+ * node's inputs. */
 static fx_array *conv_kind(const fxi_rule_args *a, fx_conv_kind kind, fx_array *p, fx_array *q,
                            const fxi_node *shape)
 {

@@ -1,4 +1,4 @@
-/* creation.c: arrays from C memory, numbers and generators. */
+/* creation.c: creates arrays from C memory, from numbers and from generators of random numbers. */
 #include "handle.h"
 #include "pool.h"
 #include "primitives.h"
@@ -19,7 +19,8 @@ fx_status fxi_check_sizes(const char *op, fx_dtype dtype, int ndims, const int64
         if (sizes[i] < 0)
             return fx_fail(FX_STATUS_ARGUMENT, op, "size %lld of axis %d is negative",
                            (long long)sizes[i], i);
-        /* Those of an empty array too: strides are products of the sizes before them. */
+        /* The products are checked for empty arrays too, because strides are products of the sizes
+         * before them. */
         if (!fxi_mul_i64(n, sizes[i] ? sizes[i] : 1, &n) || n > INT64_MAX / 16)
             return fx_fail(FX_STATUS_ARGUMENT, op, "the product of the sizes overflows");
     }
@@ -135,7 +136,7 @@ fx_array *fx_zeros_like(const fx_array *x)
     if (fx_is_error(x))
         return fx_error_array(fx_array_status(x));
     fx_array *y = fxi_full(fx_eltype(x), 0, x->node->ndim, x->node->shape);
-    if (y->node) /* else it would be evaluated alone on the CPU */
+    if (y->node) /* otherwise it would be evaluated by itself, on the CPU */
         y->node->device = x->node->device;
     return y;
 }

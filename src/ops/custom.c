@@ -1,4 +1,4 @@
-/* custom.c: operations of programs. */
+/* custom.c: operations that a program defines with C functions. */
 #include "memory.h"
 #include "operands.h"
 

@@ -1,9 +1,10 @@
-/* elementwise.c: elementwise operations. Their functions, expressions and type rules are rows of
- * op.def; here are the builders that the rows share, those that differ, and the gradient rules.
+/* elementwise.c: elementwise operations. Their kernels, expressions and type rules are rows of
+ * op.def. This file has the functions that record them (shared by the rows, or written out where
+ * they differ) and the gradient rules.
  */
 #include "operands.h"
 
-/* Records an elementwise node over operands that are resolved: operands from `first` on become
+/* Records an elementwise node over resolved operands. Operands from `first` on are converted to
  * `type`; the result has type `result`. Releases the operands. */
 static fx_array *finish(fx_op op, const char *name, fxi_operand *o, int first, int n, fx_dtype type,
                         fx_dtype result)
@@ -44,7 +45,7 @@ static fx_array *give_up(fxi_operand *o, int n, fx_status s)
 
 enum type_rule { KEEP, COUNT, REAL, COMPARE };
 
-/* The node of an argument, NULL for a number. False when the calling thread may not use it. */
+/* The node of an argument; NULL if it is a number. False if the calling thread may not use it. */
 static inline bool node_of(const fxi_context *c, const fxi_arg *a, fxi_node **out)
 {
     *out = NULL;
@@ -56,7 +57,7 @@ static inline bool node_of(const fxi_context *c, const fxi_arg *a, fxi_node **ou
     return true;
 }
 
-/* Do they need no conversion and no move, and only broadcast a 0-d one? */
+/* Can both operands be used as they are: no conversion, no move, and only 0-d values broadcast? */
 static inline bool meets(const fxi_node *main, const fxi_node *other)
 {
     return other->dtype == main->dtype &&
@@ -64,8 +65,8 @@ static inline bool meets(const fxi_node *main, const fxi_node *other)
            (other->ndim == 0 || fxi_same_shape(other, main));
 }
 
-/* The usual case needs no rules: floating-point operands of one type, shape and device, or one of
- * them a number. NULL: not that. */
+/* The usual case, without the general rules: floating-point operands of one type, shape and device,
+ * or one of them a number. NULL: not the usual case. */
 static fx_array *plain_binary(fx_op op, enum type_rule rule, const fxi_arg *a, const fxi_arg *b)
 {
     fxi_context *c = fxi_begin();
@@ -100,7 +101,7 @@ static fx_array *binary(fx_op op, enum type_rule rule, fxi_arg a, fxi_arg b)
         return give_up(o, 2, s);
     fx_dtype type = fxi_common_type(o, 0, 2);
     if (rule == COMPARE && fxi_any_beyond(o, 0, 2, type))
-        type = FX_DTYPE_I64; /* every Bool is below 2 */
+        type = FX_DTYPE_I64; /* a Bool is always below 2 */
     else if (rule != COMPARE && type == FX_DTYPE_BOOL && (rule == COUNT || fxi_any_literal(o, 2)))
         type = FX_DTYPE_I64; /* Julia: true + true == true * 2 == 2 */
     if (rule == REAL && !fxi_is_float((int)type))
@@ -108,7 +109,8 @@ static fx_array *binary(fx_op op, enum type_rule rule, fxi_arg a, fxi_arg b)
     return finish(op, name, o, 0, 2, type, rule == COMPARE ? FX_DTYPE_BOOL : type);
 }
 
-/* x^n with an integer literal n: the exponent is structure, exact for every type. */
+/* x^n for an integer literal n: the exponent is an attribute, and the result is exact for every
+ * type. */
 static fx_array *integer_power(fx_array *x, int64_t exponent)
 {
     const fx_status s = fxi_check_array("pow", x);
@@ -163,7 +165,7 @@ static fx_array *unary(fx_op op, enum type_rule rule, fx_array *x)
     return finish(op, name, o, 0, 1, type, type);
 }
 
-/* The functions of one and of two arguments that are rows of op.def. */
+/* The functions with one and two arguments that op.def lists. */
 #define BUILDER_1(NAME, name, rule)                                                                \
     fx_array *fx_##name(fx_array *x)                                                               \
     {                                                                                              \
@@ -232,8 +234,8 @@ RULE(DIV)
         a->gx[1] = fx_neg(fx_mul(q, Z));
 }
 
-/* x − y·q for the whole number q = (x − rem)/y, which is rounded: a quotient of floats is not
- * whole. */
+/* rem(x, y) = x − y·q for the whole number q = (x − rem)/y. q is rounded, because a quotient of
+ * floats is not whole. */
 RULE(REM)
 {
     a->gx[0] = G;
@@ -241,7 +243,7 @@ RULE(REM)
         a->gx[1] = fx_neg(fx_mul(G, fx_round(fx_div(fx_sub(X, Z), Y))));
 }
 
-/* d/dx x^y = y·x^(y−1), 0 where y is 0; d/dy = x^y·log x, 0 where x is 0 (as PyTorch has it). */
+/* d/dx x^y = y·x^(y−1), 0 where y is 0; d/dy = x^y·log x, 0 where x is 0 (like PyTorch). */
 RULE(POW)
 {
     if (a->need[0])

@@ -1,29 +1,29 @@
-/* gradient.h: how the gradient rules of operations are written.
+/* gradient.h: the notation for gradient rules of operations.
  *
- * A rule stands beside its operation's builder as RULE(NAME) { … } and is written with operations
- * of the public API, so that gradients have gradients. Where the derivative can be computed from
- * the output (exp, tanh, sigmoid, sqrt, division) the rule uses the output: the input is then no
- * longer needed after the forward pass. op.def says which operations have a rule.
+ * A rule is written as RULE(NAME) { … } beside the function that records the operation. It uses
+ * operations of the public API, so gradients have gradients. If the derivative can be computed from
+ * the output (exp, tanh, sigmoid, sqrt, division), the rule uses the output: the input is then not
+ * needed after the forward pass. op.def lists the operations that have a rule.
  */
 #ifndef CFLUX_GRADIENT_H
 #define CFLUX_GRADIENT_H
 
 #include "context.h"
 
-/* What a rule works with. gx[i] starts as NULL (no gradient) and is set to the upstream gradient's
- * contribution to input i, of its shape or, for 0-d inputs of elementwise operations, of the
- * output's (the sweep sums it). Rules only fill inputs whose `need` is set; filling others is
- * harmless. */
+/* The arguments of a rule. gx[i] starts as NULL (no gradient). The rule sets it to the contribution
+ * to the gradient of input i, with the shape of that input; for a 0-d input of an elementwise
+ * operation the shape of the output is allowed, and the sweep sums it. Only inputs whose `need` is
+ * set need a contribution. */
 typedef struct fxi_rule_args {
     fxi_node *node;
-    fx_array **in, **out; /* handles, made when they are asked for */
+    fx_array **in, **out; /* handles, created on first use */
     fx_array *gy;
     const bool *need;
     fx_array **gx;
 } fxi_rule_args;
 
-/* Handles of the node's inputs and of itself, owned by the scope that is open when they are first
- * asked for; error arrays when memory is out. */
+/* Handles of the node's inputs and of the node itself. The scope that is open at the first use owns
+ * them. Error arrays if an allocation fails. */
 static inline fx_array *fxi_rule_in(const fxi_rule_args *a, int i)
 {
     return a->in[i] ? a->in[i] : (a->in[i] = fxi_array_of(a->node->in[i]));

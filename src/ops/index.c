@@ -1,10 +1,10 @@
 /* index.c: gather, scatter, indexing by element, and one-hot arrays.
  *
- * The primitives gather and scatter take whole slices along one axis. Indexing by element
- * (GatherElements, take_along_axis) is the same thing on the flattened array with linear indices
- * computed from the axis index and the element's own position. An index outside its axis could name
- * an element of another column; it is therefore sent outside the whole array, where the primitive
- * reports it when the value is computed.
+ * The primitives gather and scatter copy whole slices along one axis. Indexing by element
+ * (GatherElements, take_along_axis) uses them on the flattened array, with linear indices computed
+ * from the axis index and the position of the element. An index outside its axis could name an
+ * element of another column. It is therefore replaced by one outside the whole array, which the
+ * primitive reports when the value is computed.
  */
 #include "composites.h"
 #include "memory.h"
@@ -78,7 +78,7 @@ fx_array *fxi_scatter_primitive(fx_reduce kind, fx_array *src, fx_array *idx, in
     if (s != FX_OK)
         return fx_error_array(s);
     const fxi_node *x = src->node, *k = idx->node;
-    const int rank = x->ndim - k->ndim + 1; /* of the result */
+    const int rank = x->ndim - k->ndim + 1; /* ndims of the result */
     bool fits = axis >= 0 && rank >= 1 && axis < rank && n >= 0;
     for (int i = 0; i < k->ndim && fits; i++)
         fits = x->shape[axis + i] == k->shape[i];
@@ -129,7 +129,8 @@ fx_array *fx_onecold(fx_array *y)
 
 /* ---- indexing by element --------------------------------------------------------------------- */
 
-/* FX_OK when idx picks from x along axis: as many axes, and not longer than x beside that axis. */
+/* FX_OK if idx can select from x along axis: it has as many axes, and is not longer than x along
+ * the others. */
 static fx_status check_elements(const char *op, const fx_array *x, const fx_array *idx, int axis)
 {
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];
@@ -159,7 +160,7 @@ static fx_array *positions(int axis, int ndims, int64_t n)
     return fxi_iota(FX_DTYPE_I64, axis, ndims, sizes);
 }
 
-/* Index into the flattened x of the element that idx names; outside it where idx is outside the
+/* The index into the flattened x of the element that idx names; outside x if idx is outside the
  * axis. */
 static fx_array *linear_index(const fx_array *x, fx_array *idx, int axis)
 {
@@ -185,7 +186,7 @@ fx_array *fx_gather_elements(fx_array *x, fx_array *idx, int axis)
     return fx_keep(fx_gather(fx_vec(x), linear_index(x, idx, axis), 0));
 }
 
-/* values added up at linear indices, in x's shape. */
+/* Adds values at linear indices into zeros of the shape of x. */
 static fx_array *placed(const fx_array *x, fx_array *values, fx_array *linear)
 {
     int64_t sizes[FX_MAX_DIMS];
@@ -222,14 +223,15 @@ fx_array *fx_scatter_elements(fx_array *x, fx_array *idx, fx_array *src, int axi
     FXI_SCOPE;
     fx_array *linear = linear_index(x, idx, axis);
     fx_array *hit = fx_gt(placed(x, ones_like(idx, FX_DTYPE_I32), linear), 0);
-    const bool logical = fx_eltype(src) == FX_DTYPE_BOOL; /* its sums would be counts */
+    const bool logical = fx_eltype(src) == FX_DTYPE_BOOL; /* a sum of Bools would be a count */
     fx_array *values = placed(x, logical ? fx_cast(src, FX_DTYPE_U8) : src, linear);
     return fx_keep(fx_where(hit, logical ? fx_cast(values, FX_DTYPE_BOOL) : values, x));
 }
 
 /* ---- scatter --------------------------------------------------------------------------------- */
 
-/* Integers as in fx_mean, and 16-bit types in Float32, where sums do not stall. */
+/* The type of a mean: integers as in fx_mean, 16-bit types in Float32, because their sums stop
+ * growing. */
 static fx_dtype mean_type(fx_dtype t)
 {
     if (!fxi_is_float((int)t))
@@ -237,7 +239,7 @@ static fx_dtype mean_type(fx_dtype t)
     return t == FX_DTYPE_F64 ? FX_DTYPE_F64 : FX_DTYPE_F32;
 }
 
-/* The sum over the count; slices that no index names have 0/1. */
+/* The sum divided by the count; slices that no index names have 0/1. */
 static fx_array *scatter_mean(fx_array *src, fx_array *idx, int axis, int64_t n)
 {
     FXI_SCOPE;
@@ -254,8 +256,8 @@ static fx_array *scatter_mean(fx_array *src, fx_array *idx, int axis, int64_t n)
     return fx_keep(fxi_is_float((int)given) ? fx_cast(mean, given) : mean);
 }
 
-/* As the reductions of the whole: sums and products count in Int64, an extreme of Bools is a Bool.
- */
+/* Like the reductions of whole arrays: sums and products of Bools count in Int64, their extremes
+ * are Bool. */
 static fx_array *scatter_bool(fx_reduce kind, fx_array *src, fx_array *idx, int axis, int64_t n)
 {
     FXI_SCOPE;

@@ -1,9 +1,9 @@
-/* matmul.c: matrix products, of two matrices or of batches. */
+/* matmul.c: matrix products of two matrices or of batches of matrices. */
 #include "operands.h"
 
 #include <string.h>
 
-/* Both operands in their common type, Bool as Int64. */
+/* Converts both operands to their common type, Bool to Int64. */
 static fx_status promote_pair(const char *op, fx_array **a, fx_array **b)
 {
     fx_dtype t = fx_dtype_promote(fx_eltype(*a), fx_eltype(*b));
@@ -90,7 +90,7 @@ fx_array *fx_batched_mul(fx_array *a, fx_array *b)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* Views y as having x's sizes. */
+/* y reshaped to the sizes of x. */
 static fx_array *like(fx_array *y, const fx_array *x)
 {
     return fx_is_error(x) ? y : fxi_reshape(y, x->node->ndim, x->node->shape);

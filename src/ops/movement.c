@@ -1,12 +1,12 @@
-/* movement.c: operations that move elements: reshape, permute, expand, slice, pad, concatenate, and
- * between devices.
+/* movement.c: operations that move elements without computing: reshape, permute, expand, slice,
+ * pad, concatenate, and moves between devices.
  */
 #include "operands.h"
 
 #include <cflux/device.h>
 #include <string.h>
 
-/* A node over one array, of the given shape. */
+/* Records a node over one array, with the given shape. */
 static fx_array *movement(fx_op op, fx_array *x, int ndim, const int64_t *shape,
                           const fx_attr *attr)
 {
@@ -37,7 +37,7 @@ fx_array *fx_stop_gradient(fx_array *x)
                       : fx_error_array(s);
 }
 
-/* Fills in the one size that is −1; false when the lengths do not match. */
+/* Fills in the size that is −1, if any; false if the lengths do not match. */
 static bool infer(int64_t length, int ndims, const int64_t *sizes, int64_t *shape)
 {
     int64_t known = 1;
@@ -179,7 +179,7 @@ static bool fill_literal(fxi_operand *v, double value, fx_dtype dtype)
     return fxi_operand_literal(v, dtype);
 }
 
-/* The counts left after cropping; FX_STATUS_ARGUMENT when they make no size. */
+/* The sizes after cropping; FX_STATUS_ARGUMENT if one would be negative. */
 static fx_status pad_counts(const fx_array *x, int axis, int64_t before, int64_t after,
                             int64_t *out_size)
 {
@@ -235,8 +235,8 @@ fx_array *fx_pad(fx_array *x, int axis, int64_t before, int64_t after, double va
     return fxi_array_take(r);
 }
 
-/* Checks that the parts of a concatenation agree in all sizes but `axis`, whose sum is the
- * result's. */
+/* Checks that the parts of a concatenation agree in all sizes except along `axis`, whose sum is the
+ * size of the result. */
 static fx_status concat_shape(int axis, int n, fx_array *const *x, int64_t *shape, fx_dtype *type,
                               fx_device **device)
 {
@@ -303,7 +303,7 @@ fx_array *fxi_concat(int axis, int n, fx_array *const *x)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* Views y as having x's sizes. */
+/* y reshaped to the sizes of x. */
 static fx_array *like(fx_array *y, const fx_array *x)
 {
     return fx_is_error(x) ? y : fxi_reshape(y, x->node->ndim, x->node->shape);
@@ -322,7 +322,8 @@ RULE(PERMUTE)
     a->gx[0] = fxi_permute(G, a->node->ndim, inverse);
 }
 
-/* Σ g over the axes of mask. A negation is left to the sums, which are fewer: the same numbers. */
+/* Sums g over the axes of mask. If g is a negation, the smaller sum is negated instead: the same
+ * numbers for less work. */
 static fx_array *summed(fx_array *g, unsigned mask)
 {
     if (fx_is_error(g) || g->node->data || g->node->op != FX_OP_NEG)
@@ -339,9 +340,9 @@ RULE(EXPAND)
     a->gx[0] = summed(G, mask);
 }
 
-/* Puts the elements back where they came from, zeros between them: axis as (inner, n, outer); a
- * step of k is n → k×n with zeros in the new axis. A step of 0 repeats one element. The builder
- * turns the step of an empty slice into 1. */
+/* Writes the gradient back to the positions of the elements, with zeros between them. The axis is
+ * seen as (inner, n, outer); a step of k pads n to k×n with zeros in a new axis. A step of 0
+ * repeats one element. The recording function sets the step of an empty slice to 1. */
 RULE(SLICE)
 {
     const fxi_node *x = a->node->in[0];
@@ -390,16 +391,16 @@ RULE(CONCAT)
     }
 }
 
-/* g where `to` is. */
+/* Moves g to the device of `to`. */
 static fx_array *moved_back(const fxi_node *to, fx_array *g)
 {
     fx_device *device = to->device ? to->device : fx_cpu_device();
     return g->node->device == device ? g : fxi_transfer(device, g);
 }
 
-/* What belongs to no device is computed wherever it is used. A gradient goes back to where a move
- * came from, but not through a move that the evaluation added by itself (transfer.unasked): whether
- * there is one depends on what was evaluated before. */
+/* A value that belongs to no device is computed wherever it is used. A gradient goes back to the
+ * device that the value was moved from. It ignores moves that the evaluation added by itself
+ * (transfer.unasked), because those depend on what was evaluated before. */
 RULE(TRANSFER)
 {
     const bool anywhere = fx_is_error(G) || !G->node->device || a->node->attr.transfer.unasked;

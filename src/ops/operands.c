@@ -1,9 +1,9 @@
-/* operands.c: what the builders of all operations share: checks of arguments, common element types,
- * shapes and devices, and numbers as operands.
+/* operands.c: helpers for the functions that record operations: checks of arguments, common element
+ * types, shapes and devices, and numbers as operands.
  *
- * A builder checks its arguments at once, converts and broadcasts operands, and records one node.
- * Nodes made on the way are released alike on every way out. A number becomes a CONST node of the
- * type the operation computes in: it never widens an array.
+ * A recording function checks its arguments at once, converts and broadcasts operands, and records
+ * one node. Intermediate nodes are released in the same way on success and on failure. A number
+ * becomes a CONST node of the type in which the operation computes, so it never widens an array.
  */
 #include "operands.h"
 
@@ -48,7 +48,7 @@ fx_status fxi_resolve(const char *op, const fxi_arg *args, int n, fxi_operand *o
     return FX_OK;
 }
 
-/* Has the integer type this value? */
+/* Can the integer type represent this value? */
 static bool holds(fx_dtype type, int64_t value)
 {
     return type == FX_DTYPE_BOOL  ? value == 0 || value == 1
@@ -57,7 +57,8 @@ static bool holds(fx_dtype type, int64_t value)
                                   : true;
 }
 
-/* Is one of the operands from `first` on an integer literal that the integer type does not have? */
+/* Is one of the operands from `first` on an integer literal that the integer type cannot represent?
+ */
 bool fxi_any_beyond(const fxi_operand *o, int first, int n, fx_dtype type)
 {
     for (int i = first; i < n; i++)
@@ -66,7 +67,8 @@ bool fxi_any_beyond(const fxi_operand *o, int first, int n, fx_dtype type)
     return false;
 }
 
-/* The element type in which operands from `first` on meet: Julia's promotion, literals weak. */
+/* The common element type of the operands from `first` on: Julia's promotion; literals do not
+ * widen. */
 fx_dtype fxi_common_type(const fxi_operand *o, int first, int n)
 {
     int type = -1;
@@ -115,7 +117,8 @@ bool fxi_operand_convert(fxi_operand *o, fx_dtype dtype)
     return o->node != NULL;
 }
 
-/* Views n with `ndim` axes (1s behind) and then as `shape`. Broadcastability has been checked. */
+/* Reshapes the operand to `ndim` axes (1s at the end) and expands it to `shape`. The caller has
+ * checked that it broadcasts. */
 bool fxi_operand_stretch(fxi_operand *o, int ndim, const int64_t *shape)
 {
     fxi_node *n = o->node;

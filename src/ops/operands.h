@@ -1,4 +1,4 @@
-/* operands.h: what the builders of all operations share. Internal to this folder. */
+/* operands.h: helpers for the functions that record operations. Internal to this folder. */
 #ifndef CFLUX_OPERANDS_H
 #define CFLUX_OPERANDS_H
 
@@ -6,10 +6,10 @@
 #include "primitives.h"
 
 typedef struct fxi_operand {
-    fxi_node *node; /* NULL for a number not yet made */
+    fxi_node *node; /* NULL for a number that has no node yet */
     fxi_arg arg;
     bool literal;
-    bool made; /* here: the reference is ours; else an argument holds it */
+    bool made; /* true: this struct owns the reference; false: an argument does */
 } fxi_operand;
 
 /* Fills in n operands from arguments. The caller releases them, also after a failure. */
@@ -26,18 +26,22 @@ static inline bool fxi_usable(const fxi_context *c, const fx_array *x)
     return x && x->base.type == &fxi_array_type && x->status == FX_OK &&
            fxi_node_usable(c, x->node);
 }
-/* Evaluates when too much is pending, then fxi_check_array. */
+/* Evaluates pending results if there are too many, then calls fxi_check_array. */
 fx_status fxi_check_operand(const char *op, const fx_array *x);
 
-/* Makes the number of a literal a node; converts an operand; both false if memory is out. */
+/* fxi_operand_literal makes a node of a number, fxi_operand_convert converts an operand. Both
+ * return false if an allocation fails. */
 bool fxi_operand_literal(fxi_operand *o, fx_dtype dtype);
 bool fxi_operand_convert(fxi_operand *o, fx_dtype dtype);
-/* Views an operand with `ndim` axes (1s behind) and then as `shape`; false if memory is out. */
+/* Reshapes an operand to `ndim` axes (1s at the end) and expands it to `shape`; false if an
+ * allocation fails. */
 bool fxi_operand_stretch(fxi_operand *o, int ndim, const int64_t *shape);
 
-/* The element type in which operands from `first` on meet: Julia's promotion, literals weak. */
+/* The common element type of the operands from `first` on: Julia's promotion; literals do not
+ * widen. */
 fx_dtype fxi_common_type(const fxi_operand *o, int first, int n);
-/* Is one of the operands from `first` on an integer literal that the integer type does not have? */
+/* Is one of the operands from `first` on an integer literal that the integer type cannot represent?
+ */
 bool fxi_any_beyond(const fxi_operand *o, int first, int n, fx_dtype type);
 static inline bool fxi_any_literal(const fxi_operand *o, int n)
 {
@@ -48,7 +52,7 @@ static inline bool fxi_any_literal(const fxi_operand *o, int n)
 }
 fx_status fxi_common_device(const char *op, const fxi_operand *o, int n, fx_device **out);
 fx_status fxi_same_device(const char *op, const fx_array *a, const fx_array *b, fx_device **out);
-/* The node whose shape all others have, numbers left out; NULL when they differ. */
+/* The node whose shape all operands share, numbers ignored; NULL if they differ. */
 static inline const fxi_node *fxi_all_alike(const fxi_operand *o, int n)
 {
     const fxi_node *first = NULL;

@@ -1,4 +1,4 @@
-/* pooling.c: pooling over windows. */
+/* pooling.c: maximum and mean pooling over windows. */
 #include "composites.h"
 #include "operands.h"
 #include "option_struct.h"
@@ -83,8 +83,8 @@ static bool has_padding(const fx_dims *pad)
     return false;
 }
 
-/* Without padding in the divisor: the mean over the whole window, divided by the share of the
- * window that lies inside the array, which is the mean pool of ones. */
+/* The mean without padding in the divisor: the mean over the whole window, divided by the part of
+ * the window that is inside the array. That part is the mean pool of ones. */
 static fx_array *pool_mean(const fx_pool_args *a)
 {
     if (!a->exclude_pad || !has_padding(&a->pad))

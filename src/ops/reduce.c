@@ -3,10 +3,10 @@
  */
 #include "operands.h"
 
-/* What a reduction allows and gives beyond its kind. */
+/* Options of a reduction besides its kind. */
 typedef struct fold_options {
-    bool nothing; /* no elements give the neutral element also where others fail */
-    bool wide;    /* a sum of Float32 is Float64 */
+    bool nothing; /* no elements give the neutral element, where other reductions fail */
+    bool wide;    /* the sum of Float32 is Float64 */
 } fold_options;
 
 static fx_array *fold(fx_reduce kind, fx_array *x, unsigned mask, const char *op, fold_options with)
@@ -88,7 +88,7 @@ static fx_array *expand_like(fx_array *y, const fx_array *x)
     return fx_is_error(x) ? y : fxi_expand(y, x->node->ndim, x->node->shape);
 }
 
-/* The product of the others: with one zero among the factors only that one has a gradient. */
+/* The product of the other factors. If exactly one factor is zero, only that one has a gradient. */
 static fx_array *product_gradient(const fxi_rule_args *a, unsigned mask)
 {
     fx_array *zero = fx_eq(X, 0), *ones = fx_where(zero, 1, X);
@@ -105,11 +105,11 @@ RULE(REDUCE)
     const fx_reduce kind = (fx_reduce)a->node->attr.reduce.fold;
     const unsigned mask = (unsigned)a->node->attr.reduce.mask;
     const fx_dtype type = (fx_dtype)a->node->in[0]->dtype;
-    if (kind == FX_REDUCE_SUM) { /* a wide one has a wide gradient */
+    if (kind == FX_REDUCE_SUM) { /* a wide sum has a wide gradient */
         a->gx[0] = expand_like(fx_eltype(G) == type ? G : fx_cast(G, type), X);
     } else if (kind == FX_REDUCE_PROD) {
         a->gx[0] = product_gradient(a, mask);
-    } else if (kind == FX_REDUCE_SQDEV) { /* 2·(x − mean): what the mean adds sums to 0 */
+    } else if (kind == FX_REDUCE_SQDEV) { /* 2·(x − mean): the part through the mean sums to 0 */
         a->gx[0] = fx_mul(expand_like(fx_mul(2, G), X),
                           fx_sub(X, expand_like(fxi_mean_over(X, mask, "var"), X)));
     } else { /* equal extremes share the gradient evenly */

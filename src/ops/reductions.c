@@ -1,14 +1,16 @@
 /* reductions.c: sums, means, extremes, softmax and the index of an extreme.
  *
- * The one primitive is fxi_reduce, which keeps reduced axes with size 1 and converts nothing. What
- * this file adds is one driver (`reduce`): it checks the axes, chooses the element type to compute
- * in, applies a core, and gives the result its shape. Each operation names its domain: COUNT
- * integers are summed as Int64; MEAN   integers become Float64, Bool Float32; REAL   integers
- * become Float32; and in MEAN and REAL the 16-bit types compute in Float32 and are rounded once, at
- * the end, because their sums overflow or stall (Float16 ends at 65504, BFloat16 counts to 256).
+ * The only primitive is fxi_reduce, which keeps reduced axes with size 1 and converts nothing.
+ * `reduce` in this file adds the rest: it checks the axes, chooses the element type to compute in,
+ * calls a core function, and shapes the result.
  *
- * Maxima that only shift an exponential are constants for gradients of every order: the result does
- * not depend on the shift.
+ * Each operation names its domain. COUNT: integers are summed as Int64. MEAN: integers become
+ * Float64, Bool becomes Float32. REAL: integers become Float32. In MEAN and REAL the 16-bit types
+ * compute in Float32 and are rounded once, at the end, because their sums overflow or stop growing
+ * (Float16 ends at 65504, BFloat16 counts to 256).
+ *
+ * Maxima that only shift an exponential are constants for gradients of every order, because the
+ * result does not depend on the shift.
  */
 #include "composites.h"
 #include "memory.h"
@@ -18,10 +20,10 @@
 
 typedef enum domain { DOMAIN_SAME, DOMAIN_COUNT, DOMAIN_MEAN, DOMAIN_REAL, DOMAIN_BOOL } domain;
 
-/* Reduces the axes of mask, which stay with size 1. Variances divide by n − correction. */
+/* Reduces the axes of mask, which keep size 1. Variances divide by n − correction. */
 typedef fx_array *(*core_fn)(fx_array *x, unsigned mask, int64_t correction);
 
-/* Number of elements that are reduced to one. */
+/* The number of elements reduced to one. */
 static int64_t extent(const fx_array *x, unsigned mask)
 {
     int64_t n = 1;
@@ -55,7 +57,8 @@ static fx_dtype working_type(domain d, fx_dtype t)
     return t;
 }
 
-/* x in the type to compute in; NULL (recorded) when the operation does not take x's type. */
+/* x converted to the type to compute in; NULL (recorded) if the operation does not accept the type
+ * of x. */
 static fx_array *working(const char *op, domain d, fx_array *x)
 {
     const fx_dtype t = fx_eltype(x), w = working_type(d, t);
@@ -66,7 +69,7 @@ static fx_array *working(const char *op, domain d, fx_array *x)
     return w == t ? x : fx_cast(x, w);
 }
 
-/* The result in the type it is handed out in: 16-bit types come back. */
+/* Converts the result to its final type: 16-bit types return to 16 bits. */
 static fx_array *handed_out(fx_array *y, domain d, fx_dtype t)
 {
     const bool half = t == FX_DTYPE_F16 || t == FX_DTYPE_BF16;
@@ -116,7 +119,7 @@ static fx_array *minimum_core(fx_array *x, unsigned mask, int64_t correction)
     return fxi_reduce(FX_REDUCE_MIN, x, mask, "minimum");
 }
 
-/* Bool has a smallest and a largest value, which the extremes of nothing are. */
+/* The extremes of no Bools exist: Bool has a smallest and a largest value. */
 static fx_array *any_core(fx_array *x, unsigned mask, int64_t correction)
 {
     (void)correction;
@@ -129,11 +132,12 @@ static fx_array *all_core(fx_array *x, unsigned mask, int64_t correction)
     return fxi_reduce_logical(FX_REDUCE_MIN, x, mask, "all");
 }
 
-/* A mean has two parts: rounded to x's type, and what that rounding lost, a constant for gradients.
- * So n equal numbers have themselves as mean, and numbers that differ in their last bits only have
- * one between them. A sum of Float32 in Float64 is exact for them. Elsewhere (Float64, devices
- * without it) a second pass adds the mean of the deviations from the first mean; where that is not
- * finite, x has infinities or its sum overflows. `rest`: the second part instead of the first. */
+/* One of the two parts of a mean: the mean rounded to the type of x, and the rounding error, a
+ * constant for gradients. With both, the mean of n equal numbers is that number, and the mean of
+ * numbers that differ in their last bits is between them. A sum of Float32 in Float64 is exact for
+ * them. Otherwise (Float64, devices without it) a second pass adds the mean of the deviations from
+ * the first mean, unless that is not finite because x has infinities or its sum overflows. `rest`:
+ * the second part instead of the first. */
 static fx_array *mean_part(fx_array *x, unsigned mask, const char *op, bool rest)
 {
     const double n = (double)extent(x, mask);
@@ -168,7 +172,7 @@ static fx_array *mean_rest_core(fx_array *x, unsigned mask, int64_t correction)
     return mean_part(x, mask, "mean_rest", true);
 }
 
-/* Not Σx² − (Σx)²/n, which loses everything when the mean is large. */
+/* Not Σx² − (Σx)²/n, which loses all digits if the mean is large. */
 static fx_array *var_core(fx_array *x, unsigned mask, int64_t correction)
 {
     const int64_t n = extent(x, mask);
@@ -187,9 +191,8 @@ static fx_array *norm_core(fx_array *x, unsigned mask, int64_t correction)
     return fxi_sqrt_or_zero(fxi_reduce(FX_REDUCE_SUM, fx_square(x), mask, "norm"));
 }
 
-/* m + log Σe^(x−m). Where the maximum m is infinite or NaN it is left out: a slice of −Inf only
- * gives −Inf, one with +Inf gives +Inf. The logarithm of 0 is written out to keep its gradient 0.
- */
+/* m + log Σe^(x−m). An infinite or NaN maximum m is left out: a slice of only −Inf gives −Inf, one
+ * with +Inf gives +Inf. The logarithm of 0 is written as a constant to keep its gradient 0. */
 static fx_array *logsumexp_core(fx_array *x, unsigned mask, int64_t correction)
 {
     (void)correction;
@@ -239,7 +242,7 @@ REDUCTION(fxi_logsumexp, "logsumexp", DOMAIN_REAL, logsumexp_core)
 
 /* ---- softmax --------------------------------------------------------------------------------- */
 
-/* x − max x. An array without elements has no maximum and needs none. */
+/* x − max x. An empty array has no maximum and needs none. */
 static fx_array *shifted(fx_array *x, unsigned mask, const char *op)
 {
     if (fx_length(x) == 0)
@@ -261,7 +264,7 @@ static fx_array *logsoftmax_core(fx_array *x, unsigned mask, int64_t correction)
     return fx_sub(d, fx_log(fxi_reduce(FX_REDUCE_SUM, fx_exp(d), mask, "logsoftmax")));
 }
 
-/* As `reduce`, but x keeps its axes, also where the options name all of them. */
+/* Like `reduce`, but x keeps its axes, even if the options name all of them. */
 static fx_array *along(const char *op, const fx_softmax_args *a, core_fn core)
 {
     unsigned mask;

@@ -1,9 +1,9 @@
 /* shapes.c: rearrangements built from reshape, permute, expand, slice and concat.
  *
- * None of these moves an element itself. Repeats are an expand between two reshapes (the gradient
- * is then the sum over the copies, and the copy is one strided kernel); paddings that mirror or
- * wrap are slices of the array joined to it; triangles select by a comparison of two index vectors,
- * so that what is outside the triangle is 0 even where x is NaN.
+ * None of these functions moves an element itself. Repeats are an expand between two reshapes: the
+ * gradient is then the sum over the copies, and the copy is one strided kernel. Paddings that
+ * mirror or wrap are slices of the array joined to it. Triangles are selected by a comparison of
+ * two index vectors, so elements outside the triangle are 0 even if x is NaN there.
  */
 #include "composites.h"
 #include "memory.h"
@@ -22,7 +22,7 @@ static void copy_sizes(const fx_array *x, int64_t *out_sizes)
         out_sizes[i] = fx_size(x, i);
 }
 
-/* FX_OK when x is an array with this axis. */
+/* FX_OK if x is an array with this axis. */
 static fx_status check_axis(const char *op, const fx_array *x, int axis)
 {
     if (fx_is_error(x))
@@ -48,7 +48,7 @@ bool fxi_axes_of(const char *op, const fx_array *x, fx_axes axes, unsigned *out_
     return axes.bits != 0 && !beyond;
 }
 
-/* The axes as a mask, which may be empty; FX_OK when all are x's. */
+/* The axes as a mask, which may be empty; FX_OK if x has all of them. */
 static fx_status check_axes(const char *op, const fx_array *x, fx_axes axes, unsigned *out_mask)
 {
     *out_mask = 0;
@@ -226,8 +226,8 @@ fx_array *fx_pad_repeat(fx_array *x, int axis, int64_t before, int64_t after)
 
 /* ---- repeats --------------------------------------------------------------------------------- */
 
-/* Axis `axis` count times: whole (the axis tiled) or each element. The array is seen as outer ×
- * axis × inner, so that four axes suffice whatever x has. */
+/* Repeats axis `axis` count times: as a whole (tiled) or element by element. The array is seen as
+ * outer × axis × inner, so four axes are enough for every x. */
 static fx_array *tile(const char *op, fx_array *x, int axis, int64_t count, bool each)
 {
     int64_t sizes[FX_MAX_DIMS], inner = 1, outer = 1, all;
@@ -279,7 +279,7 @@ fx_array *fx_repeat_inner(fx_array *x, int axis, int64_t count)
 
 /* ---- stack, triangles ------------------------------------------------------------------------ */
 
-/* FX_OK when all arrays have the first one's shape. */
+/* FX_OK if all arrays have the shape of the first. */
 static fx_status check_same(int n, fx_array *const *x)
 {
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];

@@ -1,8 +1,8 @@
-/* ties.c: a view made again of another array: see ties.h.
+/* ties.c: makes the view of one array again on another array; see ties.h.
  *
- * The movements between the two are repeated on the other array's value. The nodes are marked:
- * their history is never cut, so that the tie lasts beyond the step that made them. It holds no
- * more than the array that is viewed, whose own history is cut as ever.
+ * The movements between array and view are repeated on the value of the other array. The new nodes
+ * are marked: their history is never cut, so the tie lasts beyond the training step that made them.
+ * They hold only the viewed array, whose own history is cut as usual.
  */
 #include "ties.h"
 #include "context.h"
@@ -12,7 +12,8 @@ bool fxi_is_view(const fx_array *x)
     return !fx_is_error(x) && fxi_viewed(x->node);
 }
 
-/* Takes over the reference to `made`. NULL: no memory (recorded). */
+/* Repeats a chain of movements; takes over the reference to `made`. NULL: an allocation failed
+ * (recorded). */
 static fxi_node *repeat(const fxi_node *const *chain, int depth, fxi_node *made)
 {
     while (depth-- > 0 && made) {

@@ -1,10 +1,12 @@
-/* windows.c: see windows.h. */
+/* windows.c: reads the options of convolutions and pools along spatial axes, and counts windows;
+ * see windows.h.
+ */
 #include "windows.h"
 #include "primitives.h"
 
 #include <string.h>
 
-/* One value per spatial axis from an option: one → all. */
+/* One value for each spatial axis from an option; a single value is for all axes. */
 fx_status fxi_spread(const char *op, const char *what, const fx_dims *d, int spatial, int64_t least,
                      int32_t *out)
 {
@@ -40,8 +42,8 @@ fx_status fxi_spread_pad(const char *op, const fx_dims *d, int spatial, int32_t 
     return FX_OK;
 }
 
-/* floor((n + before + after − dilation·(k−1) − 1)/stride) + 1; negative when the window does not
- * fit. */
+/* floor((n + before + after − dilation·(k−1) − 1)/stride) + 1; negative if the window does not fit.
+ */
 int64_t fxi_window_count(int64_t n, int64_t k, int32_t stride, int32_t before, int32_t after,
                          int32_t dilation)
 {
