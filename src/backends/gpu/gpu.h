@@ -1,26 +1,30 @@
-/* gpu.h: what the backends of GPUs share, and what each brings along.
+/* gpu.h: the interface between the code that all GPU backends share and what each of them provides.
  *
- * The files of this folder turn steps into kernels: text in one dialect that all of OpenCL C, CUDA,
- * HIP, Metal and C take (kernels/), rendered from a step's program, and the list of launches
- * that running the step is. They are compiled into every plugin that uses them and know the library
- * through fx_host alone. They work over a runtime: memory, compiling, launching. For plugins most
- * of a runtime, and of the table that a plugin is, is shared as well (gpu_device.h).
+ * The files of this folder turn steps into kernels: text in one dialect that OpenCL C, CUDA, HIP,
+ * Metal and C all take (kernels/), rendered from a step's program, and a list of launches that runs
+ * the step. They are compiled into every plugin that uses them and call the library through fx_host
+ * only. They need a runtime: memory, compiling, launching. Plugins share most of a runtime too, and
+ * of the table of a backend (gpu_device.h).
  *
- *     prepare   renders a step's kernels, decides grids, fills in all parameters
+ *     prepare   renders a step's kernels, decides grids, sets all parameters
  *     compile   compiles the kernels of all steps of a plan, several at the same time
  *     run       looks up addresses and launches; no allocation, no text
  *
- * Shapes and strides are parameters, so that few kernels serve all: the text depends on the
+ * Shapes and strides are parameters, so that few kernels serve all shapes: the text depends on the
  * program, the element types and how operands are walked. All kernels run in groups of
  * FXI_GPU_GROUP work-items in a row; those whose text depends on limits->serial may have groups of
- * one.
+ * one. docs/design/0014, 0035 and 0040 give the reasons.
  */
 #ifndef CFLUX_GPU_H
 #define CFLUX_GPU_H
 
 #include <cflux/backend.h>
 
-enum { FXI_GPU_GROUP = 256 }; /* work-items of a group; a device that takes fewer is not used */
+enum {
+    FXI_GPU_GROUP = 256
+}; /* work-items of a group. One size for all, because PoCL compiles a kernel again for each size,
+      and the tiles of products and the trees of reductions are written for it. A device with
+      smaller groups is not used. */
 
 typedef enum fxi_gpu_dialect {
     FXI_GPU_OPENCL, /* C 1.2 with no extension but fp64 and 64-bit atomics, where used */
@@ -31,28 +35,29 @@ typedef enum fxi_gpu_dialect {
     FXI_GPU_DIALECTS
 } fxi_gpu_dialect;
 
-enum { FXI_GPU_BUFFERS = 64 }; /* of a launch, at most */
+enum { FXI_GPU_BUFFERS = 64 }; /* buffers of a launch, at most */
 
-/* What is rendered, and how launches are divided, depends on these; they do not change while a
- * device is in use. */
+/* Properties of a device that decide the text of kernels and the division of launches. They do not
+ * change while the device is in use. */
 typedef struct fxi_gpu_limits {
-    int32_t units;        /* compute units: how many groups keep the device busy */
-    int32_t param_bytes;  /* of a kernel's arguments in all; at least 1024 */
-    int32_t buffers;      /* pointers among them; at most FXI_GPU_BUFFERS (Metal: 30) */
-    bool serial;          /* a group runs on one core of a CPU, one work-item after another: what
-                             shares memory is as fast with groups of one work-item */
-    int32_t warp;         /* work-items that run in step: a warp, wavefront or sub-group; a power of
-                             two up to 64 */
-    int32_t vector_bytes; /* that a work-item loads or stores with one instruction: 8, 16 or 32 */
-    int64_t items;        /* work-items of a launch along an axis; 0: no limit */
+    int32_t units;       /* compute units: the number of groups that keeps the device busy */
+    int32_t param_bytes; /* bytes of a kernel's arguments in all; at least 1024 */
+    int32_t buffers;     /* pointers among them; at most FXI_GPU_BUFFERS (Metal: 30) */
+    bool serial; /* a group runs on one core of a CPU, one work-item after another, so groups of one
+                    work-item are as fast */
+    int32_t warp; /* work-items that execute together: a warp, wavefront or sub-group; a power of
+                     two up to 64 */
+    int32_t
+        vector_bytes; /* bytes that a work-item loads or stores with one instruction: 8, 16 or 32 */
+    int64_t items;    /* work-items of a launch along an axis; 0: no limit */
     int64_t groups[3];    /* of a launch along an axis; below 2³¹ */
     int64_t group_memory; /* bytes that a group can share; 0: unknown */
-    bool rounds_division; /* Float32 is divided correctly rounded */
+    bool rounds_division; /* Float32 division is correctly rounded */
     bool f64;             /* Float64 works */
     bool atomic64;        /* compare and swap of 64 bits in global memory works */
 } fxi_gpu_limits;
 
-/* Members for a device that does not say otherwise: `{FXI_GPU_USUAL_LIMITS, .units = …}`. */
+/* Members for a device that does not report them: `{FXI_GPU_USUAL_LIMITS, .units = …}`. */
 #define FXI_GPU_USUAL_LIMITS                                                                       \
     .warp = 32, .vector_bytes = 16, .groups = {INT32_MAX, UINT16_MAX, UINT16_MAX}
 
@@ -65,29 +70,28 @@ typedef struct fxi_gpu_limits {
  * The struct has no padding: params can be handed over as they are. */
 typedef struct fxi_gpu_launch {
     const char *operation; /* of the step, for errors */
-    void *kernel;          /* of compile */
-    uint32_t groups[3];    /* none 0, none above limits->groups */
+    void *kernel;          /* a kernel that `compile` made */
+    uint32_t groups[3];    /* at least 1, at most limits->groups */
     int32_t group;         /* work-items of a group: FXI_GPU_GROUP, or 1 */
     int32_t nbuffers;
     void *const *buffers; /* device addresses, as the library knows them: of arrays, views into
                              them, work space, streams and faults */
     const void *params;
     size_t param_bytes;
-    bool checks; /* it may write to `faults` */
+    bool checks; /* the kernel may write to `faults` */
 } fxi_gpu_launch;
 
-/* A kind of call of a vendor's library (a product of cuBLAS, a convolution of MIOpen), which can be
- * among a step's launches. Its state is what the library needs for one step (descriptors, an
- * algorithm): `library` of the runtime makes it when the step is prepared, and it is released once,
- * with the step. */
+/* A kind of call of a vendor's library, such as a product of cuBLAS, which may be one of a step's
+ * launches. Its state is what the library needs for one step (descriptors, an algorithm). `library`
+ * of the runtime makes it when the step is prepared, and it is released once, with the step. */
 typedef struct fxi_gpu_routine {
-    /* Queues the call behind everything queued on the device. `buffers` are addresses as a launch
-     * has them, work space among them. Runs of a plan by several threads use the same state: they
-     * hold the device's lock. `operation` is for errors. */
+    /* Queues the call after all work that is queued on the device. `buffers` are addresses as for a
+     * launch, including work space. Several threads may run the plan with the same state; each
+     * holds the device's lock. `operation` is for error messages. */
     fx_status (*run)(fx_device *device, void *state, void *const *buffers, const char *operation);
-    /* Frees the state; also on a device that is lost, but not when the process ends. */
+    /* Frees the state; also on a lost device, but not when the process ends. */
     void (*release)(fx_device *device, void *state);
-    bool captures; /* a recording of a driver may contain it: `run` then only queues work */
+    bool captures; /* a driver's recording may contain the call: `run` then only queues work */
 } fxi_gpu_routine;
 
 struct fxi_gpu_builder;
@@ -97,47 +101,47 @@ typedef struct fxi_gpu_runtime {
     const fx_host *host; /* NULL until the plugin is open */
     /* Never NULL, the same at every call. */
     const fxi_gpu_limits *(*limits)(fx_device *device);
-    /* The kernel `name` of a complete source text. Kernels belong to the runtime, which keeps them
-     * by device and source for as long as it likes, at least until the process ends; the same
-     * source is asked for again with every plan. Called by several threads. A failure is recorded,
-     * with the compiler's log. */
+    /* Names the kernel `name` of a complete source text. The runtime owns kernels and keeps them by
+     * device and source at least until the process ends; every plan asks again for the same
+     * sources. Called by several threads. A failure is recorded, with the compiler's log. */
     fx_status (*kernel)(fx_device *device, const char *name, const char *source, void **out_kernel);
-    /* Replaces each of n kernels that `kernel` has named, of one plan, by one that can be launched.
-     * A failure is recorded in the calling thread, and *out_failed is the first that fails. NULL:
-     * those of `kernel` can be launched. */
+    /* Replaces each of n kernels of one plan, which `kernel` named, by one that can be launched. A
+     * failure is recorded in the calling thread, and *out_failed is the first kernel that fails.
+     * NULL: kernels of `kernel` can be launched as they are. */
     fx_status (*compile)(fx_device *device, void **kernels, int n, int *out_failed);
-    /* Computes a step with calls of a vendor's library, and with kernels where it wants some
-     * (gpu_build.h). False, with nothing added: the step is made of kernels alone. NULL: all are.
-     */
+    /* Adds calls of a vendor's library for a step, and kernels if the step needs some
+     * (gpu_build.h). Returns false, with nothing added, if kernels alone are to compute the step.
+     * NULL: no library. */
     bool (*library)(struct fxi_gpu_builder *b);
-    /* Queues one kernel call behind everything queued on the device. */
+    /* Queues one kernel call after all work that is queued on the device. */
     fx_status (*launch)(fx_device *device, const fxi_gpu_launch *launch);
-    /* Device memory of FXI_GPU_FAULTS Int64 words, zero at first. A kernel that finds an index out
-     * of range writes there. After launches that `check` the runtime reads it when it waits for the
-     * device (sync, read); where word 0 is not zero it fails with fxi_gpu_fault_text's sentence and
-     * zeroes the words again. */
+    /* Returns device memory of FXI_GPU_FAULTS Int64 words, zero at first. A kernel that finds an
+     * index out of range writes there, since a kernel cannot return an error. After launches that
+     * may write, the runtime reads it when it waits for the device (sync, read); if word 0 is not
+     * zero, it fails with the message of fxi_gpu_fault_text and clears the words. */
     void *(*faults)(fx_device *device);
 } fxi_gpu_runtime;
 
 enum { FXI_GPU_FAULTS = 4 };
 fx_status fxi_gpu_fault_text(const int64_t words[FXI_GPU_FAULTS], char *text, size_t size);
 
-/* Makes step->ready. FX_STATUS_UNSUPPORTED of a fused step, not recorded: not all of it in one
- * step. Other failures are recorded: an element type the device has not, a kernel that does not
- * compile, no memory. */
+/* Makes step->ready. Returns FX_STATUS_UNSUPPORTED, without recording it, if a fused step is too
+ * much for one step; the planner then makes smaller steps. Other failures are recorded: an element
+ * type that the device lacks, a kernel that does not compile, no memory. */
 fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *step);
 /* Compiles the kernels of n prepared steps (fx_backend.compile); those without `ready` have none.
  */
 fx_status fxi_gpu_compile(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *steps,
                           int32_t n, int32_t *out_step);
-/* device NULL: the process ends, and states of library calls are not released. */
+/* device NULL: the process is ending, and states of library calls are not released. */
 void fxi_gpu_release(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *step);
-/* Can a driver record all launches of a prepared step? May one of them write to `faults`? */
+/* Can a driver record all launches of a prepared step? And may one of its kernels write to
+ * `faults`? */
 bool fxi_gpu_captures(const fx_step *step);
 bool fxi_gpu_checks(const fx_step *step);
-/* Queues the launches of a prepared step; from one to the next they pass data on in its work space,
- * which no other run has. The caller holds a lock of the device: the arguments of a kernel may be
- * part of it until it is queued. */
+/* Queues the launches of a prepared step. They pass data on in its work space, which no other run
+ * uses. The caller holds a lock of the device, because OpenCL stores a kernel's arguments in the
+ * kernel until it is queued. */
 fx_status fxi_gpu_run(const fxi_gpu_runtime *runtime, fx_device *device, const fx_step *step,
                       const void *const *in, void *out, fx_run *run);
 

@@ -1,6 +1,6 @@
-/* gpu_backend.c: the functions of fx_backend over a driver (gpu_device.h). Every one that calls the
- * driver passes the gate (gpu_gate.h), so that nothing calls it after the process has begun to end,
- * and none calls a device that is lost.
+/* gpu_backend.c: the functions of fx_backend for every GPU backend: each calls the driver
+ * (gpu_device.h) after passing the gate (gpu_gate.h), so that no driver is called after the process
+ * has begun to end, and no call is made for a lost device.
  */
 #include "gpu_device.h"
 #include "gpu_gate.h"
@@ -29,7 +29,7 @@ bool fxi_gpu_enter_for(const fx_device *device, const char *operation)
     return false;
 }
 
-/* Is the device lost? Recorded as an error of the operation. */
+/* Is the device lost, or the process ending? Then an error of the operation is recorded. */
 static bool refused_by(const fx_device *device, const char *operation)
 {
     const bool may = fxi_gpu_enter_for(device, operation);
@@ -55,7 +55,7 @@ void *fxi_gpu_backend_alloc(fx_device *device, size_t bytes)
     return address;
 }
 
-/* Memory of a device that can no longer be called goes with the process. */
+/* Memory of a device that can no longer be called is freed with the process. */
 void fxi_gpu_backend_free(fx_device *device, void *address)
 {
     if (fxi_gpu_enter())
@@ -118,6 +118,8 @@ fx_status fxi_gpu_backend_compile(fx_device *device, fx_step *steps, int32_t n, 
                : FX_STATUS_DEVICE;
 }
 
+/* The step's own memory is freed in any case; only calls of the driver are left out if the gate is
+ * closed. */
 void fxi_gpu_backend_release(fx_device *device, fx_step *step)
 {
     const bool may = !fxi_gpu_enter();
@@ -133,6 +135,7 @@ static fx_status run_step(fx_device *device, const fx_step *step, const void *co
     fxi_mutex_lock(&d->lock);
     const fx_status status = fxi_gpu_run(&d->driver->runtime, device, step, in, out, run);
     fxi_mutex_unlock(&d->lock);
+    /* Without the lock: the message may call a hook of the program. */
     fxi_gpu_progress_say(&d->progress, fxi_gpu_host_of(d), d->label);
     return status;
 }

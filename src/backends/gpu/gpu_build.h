@@ -1,6 +1,6 @@
-/* gpu_build.h: how a kind of step becomes launches: for the files of this folder.
+/* gpu_build.h: the functions with which a kind of step becomes text and launches. Internal.
  *
- * A kind is one function, a row of the table in gpu_step.c. It says the text of its kernel, then
+ * A kind is one function, a row of the table in gpu_step.c. It writes the text of its kernel, then
  * adds launches of it:
  *
  *     fxi_gpu_begin(b, wide);
@@ -21,13 +21,13 @@
  *     fxi_gpu_call *c = fxi_gpu_add_routine(b, &product, state, nbuffers);
  *     fxi_gpu_buffer(c, 2, FXI_GPU_WORK, fxi_gpu_work(b, bytes)); …
  *
- * Sizes and grids are 64-bit numbers here. A grid beyond what the device can launch, and a
- * parameter that a 32-bit kernel cannot hold, fail the step when it is prepared; nothing is cut off
- * silently.
+ * Sizes and grids are 64-bit numbers here. If a grid is larger than the device can launch, or a
+ * parameter does not fit in a 32-bit kernel, preparing the step fails; no number is cut silently.
  *
- * Nothing of this needs a check: after a failure they do nothing, and fxi_gpu_prepare reports it.
+ * Callers need not check for failures: after one, all of these functions do nothing, and
+ * fxi_gpu_prepare reports it.
  *
- * In the text (kernels/prelude.cl has all of it):
+ * In the text (kernels/prelude.cl explains all of it):
  *     FX_USE(k, T, x)     declares T *x, buffer k; FX_GLOBAL is its address space in types
  *     P(k)                parameter k, an fx_int: 32 bits, or 64 in `wide` kernels
  *     FX_GROUP            work-items of a group; FX_ITEM the work-item in it
@@ -35,7 +35,7 @@
  *     FX_LOCAL(T, s, n);  T s[n] shared by a group, at the kernel's outermost level, aligned to a
  *                         vector; in types of pointers to it FX_SHARED
  *     FX_BARRIER;         waits for the group's work-items, and their writes to local memory
- *     FX_UNROLL           before a loop whose copies are wanted
+ *     FX_UNROLL           before a loop that should be unrolled
  *     FX_MAD(x, y, z)     x·y + z of reals, rounded once where the device can
  *     FX_FN               before functions, between _begin and _kernel
  *     fx_f32 fx_i32 fx_i64 fx_u8 fx_u16 fx_u32 fx_u64; fx_f64 only where the device has it
@@ -50,9 +50,9 @@
 
 typedef struct fxi_gpu_builder fxi_gpu_builder;
 
-enum { FXI_GPU_PARAMS = 512 }; /* of a launch, at most */
+enum { FXI_GPU_PARAMS = 512 }; /* parameters of a launch, at most */
 
-/* What a launch's buffer is. */
+/* What a launch's buffer is. A run looks the address up, so a plan needs no addresses. */
 typedef enum fxi_gpu_place {
     FXI_GPU_IN,      /* the step's operand k */
     FXI_GPU_OUT,     /* the step's output k (fx_step_output) */
@@ -69,11 +69,12 @@ typedef struct fxi_gpu_buffer_ref {
 typedef struct fxi_gpu_call fxi_gpu_call;
 struct fxi_gpu_call {
     fxi_gpu_call *next;
-    void *kernel;                   /* of fxi_gpu_runtime.kernel, then of `compile` */
-    const fxi_gpu_routine *routine; /* NULL: a kernel. Else a library call, with this state: */
+    void *kernel; /* from fxi_gpu_runtime.kernel; after `compile` one that can be launched */
+    const fxi_gpu_routine
+        *routine; /* NULL: a kernel is launched; else a library call, with this state */
     void *state;
     int64_t groups[3];
-    int32_t group; /* that of its kernel */
+    int32_t group; /* work-items of a group */
     int32_t nbuffers, nparams;
     bool wide, checks;
     bool cut; /* a parameter does not fit in 32 bits */
@@ -81,7 +82,7 @@ struct fxi_gpu_call {
     void *params; /* int32_t, or int64_t when wide */
 };
 
-/* What a hole of a text is filled with. */
+/* The value of a hole in a text. */
 typedef struct fxi_gpu_value {
     const char *name, *text; /* NULL: a number */
     int64_t number;
@@ -93,8 +94,8 @@ struct fxi_gpu_builder {
     fx_device *device;
     const fxi_gpu_limits *limits;
     const fx_step *step;
-    fx_status status; /* the first failure, recorded; everything after it does nothing */
-    char *text;       /* of the kernel that is being said */
+    fx_status status; /* the first failure, recorded; later calls do nothing */
+    char *text;       /* source text of the current kernel */
     size_t length, room;
     fxi_gpu_value values[FXI_GPU_VALUES];
     int nvalues;
@@ -102,11 +103,11 @@ struct fxi_gpu_builder {
     int32_t nbuffers, nparams;
     bool wide;
     int32_t group; /* work-items of a group of the kernel that is being said */
-    void *kernel;  /* of the last complete text */
+    void *kernel;  /* the kernel of the latest complete text */
     fxi_gpu_call *first, **last;
-    fxi_gpu_call lost; /* what is added after a failure */
+    fxi_gpu_call lost; /* a dummy that is returned after a failure */
     int64_t lost_memory[FXI_GPU_PARAMS];
-    int64_t work_bytes; /* of the step's work space, so far */
+    int64_t work_bytes; /* bytes of the step's work space so far */
 };
 
 /* Begins a source text. Functions may follow, then the kernel. */
@@ -115,36 +116,37 @@ static inline void fxi_gpu_begin(fxi_gpu_builder *b, bool wide)
 {
     fxi_gpu_begin_groups(b, wide, FXI_GPU_GROUP);
 }
-/* Gives the hole @name@ a value, a string that stays in place or a number, until another one or the
- * next fxi_gpu_begin. */
+/* Sets the value of the hole @name@ until it is set again or the next fxi_gpu_begin. The string is
+ * not copied. */
 void fxi_gpu_set(fxi_gpu_builder *b, const char *name, const char *value);
 void fxi_gpu_set_number(fxi_gpu_builder *b, const char *name, int64_t value);
-/* Says a text of kernels/, whose holes all have values. */
+/* Appends a text of kernels/, all of whose holes have values. */
 void fxi_gpu_say_part(fxi_gpu_builder *b, const char *text);
-/* The same up to a hole without a value, which the caller fills by saying more; returns the rest of
- * the text. */
+/* Appends a text up to a hole that the caller fills by appending more; returns the rest of the
+ * text. */
 const char *fxi_gpu_say_until(fxi_gpu_builder *b, const char *text, const char *hole);
-/* At most 1000 bytes. */
+/* Appends formatted text of at most 1000 bytes. */
 void fxi_gpu_say(fxi_gpu_builder *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The head of a kernel; its body follows. */
+/* Appends the head of a kernel; the caller appends its body. */
 void fxi_gpu_kernel(fxi_gpu_builder *b, const char *name, int nbuffers, int nparams);
-/* Closes the body, which completes the kernel's text. */
+/* Closes the body. The kernel's text is then complete. */
 void fxi_gpu_end(fxi_gpu_builder *b);
-/* A launch of that kernel (several are fine), in order behind those before: one group,
- * all parameters 0, all buffers the operand 0. Never NULL: after a failure one that nobody runs. */
+/* Adds a launch of that kernel after those before; a kernel may have several. It has one group, all
+ * parameters 0, and operand 0 for all buffers. Never NULL: after a failure it returns a dummy that
+ * is discarded. */
 fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b);
-/* A call of a vendor's library, in order like a launch. The state belongs to the step from now on,
- * also after a failure: it may have been released when this returns. */
+/* Adds a call of a vendor's library, in order like a launch. The step owns the state from now on,
+ * also after a failure, when the state may already be released on return. */
 fxi_gpu_call *fxi_gpu_add_routine(fxi_gpu_builder *b, const fxi_gpu_routine *routine, void *state,
                                   int nbuffers);
-/* Elements that a work-item of simple kernels makes: as many Float32 values as a vector holds. The
- * hole @each@ has that number in all texts, and @vector@ the bytes of a vector. */
+/* The number of elements that a work-item of simple kernels computes: as many Float32 values as a
+ * vector holds. In all texts the hole @each@ is this number and @vector@ the bytes of a vector. */
 static inline int32_t fxi_gpu_each(const fxi_gpu_builder *b)
 {
     return b->limits->vector_bytes / 4;
 }
-/* A launch for n elements, parameter 0, of a kernel whose work-items make `each` of them, a group's
- * width apart. */
+/* Adds a launch for n elements, which is parameter 0. Each work-item computes `each` elements, a
+ * group's width apart, so that neighbouring work-items access neighbouring memory. */
 fxi_gpu_call *fxi_gpu_add_each(fxi_gpu_builder *b, int64_t n);
 static inline int64_t fxi_gpu_groups(int64_t n, int64_t each)
 {
@@ -152,16 +154,16 @@ static inline int64_t fxi_gpu_groups(int64_t n, int64_t each)
 }
 void fxi_gpu_buffer(fxi_gpu_call *c, int buffer, fxi_gpu_place place, int64_t k);
 void fxi_gpu_param(fxi_gpu_call *c, int param, int64_t value);
-/* The same for 32 bits that are no number: a kernel that is not wide gets them as they are. */
+/* Sets 32 bits that are not a number; a kernel that is not wide gets them unchanged. */
 void fxi_gpu_bits(fxi_gpu_call *c, int param, uint32_t bits);
-/* Bytes of the step's work space; where they begin in it, aligned to 64. */
+/* Adds bytes to the step's work space; returns their offset, a multiple of 64. */
 int64_t fxi_gpu_work(fxi_gpu_builder *b, int64_t bytes);
 void fxi_gpu_no_memory(fxi_gpu_builder *b);
-/* Records the sentence and returns its status. */
+/* Records the message and returns its status. */
 fx_status fxi_gpu_fail(fxi_gpu_builder *b, fx_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The step needs more than the device has: FX_STATUS_UNSUPPORTED, which is recorded unless the step
- * is fused, when the planner asks for other steps. */
+/* The step needs more than the device has: FX_STATUS_UNSUPPORTED. It is recorded only if the step
+ * is not fused; for a fused one the planner makes smaller steps. */
 void fxi_gpu_too_much(fxi_gpu_builder *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -1,4 +1,5 @@
-/* gpu_cache.c: see gpu_cache.h. */
+/* gpu_cache.c: reads, writes and removes the files of compiled kernels; gpu_cache.h describes them.
+ */
 #include "gpu_cache.h"
 #include "files.h"
 #include "private_folder.h"
@@ -12,12 +13,12 @@ enum { MEGABYTES_MOST = 512, FILES_MOST = 4096 };
 
 typedef struct head {
     char mark[8];
-    uint64_t key_size, size, hash; /* of the key, of what is kept */
+    uint64_t key_size, size, hash; /* bytes of the key; bytes and hash of the contents */
 } head;
 
 static const char mark[8] = "cflux 1";
 
-/* FNV-1a, and its bits mixed once more at the end. */
+/* FNV-1a, followed by a mix of its bits. */
 uint64_t fxi_gpu_hash(const void *bytes, size_t size, uint64_t seed)
 {
     const uint8_t *b = bytes;
@@ -31,7 +32,7 @@ uint64_t fxi_gpu_hash(const void *bytes, size_t size, uint64_t seed)
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 
-/* Each kind of refusal is said once. */
+/* Each kind of refusal is reported once in a process. */
 static void refuse(const fx_host *host, int *said, const char *path, const char *reason)
 {
     char text[FXI_PATH_MOST + 256];
@@ -47,7 +48,7 @@ bool fxi_gpu_cache_on(void)
     return !off || strcmp(off, "off") != 0;
 }
 
-/* The folder, made if `make` says so; −1: it cannot be used. */
+/* Opens the folder, and creates it if `make`; −1 if it cannot be used. */
 static int open_folder(const fx_host *host, bool make)
 {
     static int said; /* atomic */
@@ -61,6 +62,8 @@ static int open_folder(const fx_host *host, bool make)
     return folder;
 }
 
+/* Two hashes make 128 bits, so that keys practically never share a name; the file's key is compared
+ * anyway. */
 static void file_name(char *out, size_t size, const char *kind, const char *key)
 {
     const size_t n = strlen(key);
@@ -70,7 +73,7 @@ static void file_name(char *out, size_t size, const char *kind, const char *key)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Are the next `size` bytes of the file those of the key? */
+/* Are the next `size` bytes of the file equal to the key? */
 static bool same_key(FILE *f, const char *key, size_t size)
 {
     char piece[512];
@@ -82,6 +85,8 @@ static bool same_key(FILE *f, const char *key, size_t size)
     return true;
 }
 
+/* A file that was cut or changed must not reach the driver: sizes, key and hash are all
+ * compared. */
 static void *read_file(const fx_host *host, FILE *f, const char *key, size_t *out_size)
 {
     head h;
@@ -129,7 +134,7 @@ static int latest_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* FX_CACHE may be a number of megabytes. */
+/* The limit in bytes; FX_CACHE may give it in megabytes. */
 static int64_t bytes_most(void)
 {
     const char *text = getenv("FX_CACHE");
@@ -139,8 +144,8 @@ static int64_t bytes_most(void)
     return (int64_t)(number ? n : MEGABYTES_MOST) << 20;
 }
 
-/* Files used longest ago are removed until the rest is within the bound. Of more than FILES_MOST
- * some wait for the next time. */
+/* Removes the files used longest ago until the rest is within the limit. If there are more than
+ * FILES_MOST, some stay until the next time. */
 static void remove_oldest(const fx_host *host, int folder)
 {
     fxi_private_file *files = host->alloc(FILES_MOST * sizeof *files);
@@ -154,7 +159,8 @@ static void remove_oldest(const fx_host *host, int folder)
     host->free(files);
 }
 
-/* Looks at the whole folder at the first call, and again when a 64th of the bound was written. */
+/* Lists the folder at the first call, and again after a 64th of the limit has been written, so that
+ * not every file costs a listing. */
 static void make_room(const fx_host *host, int folder, size_t written)
 {
     static int64_t since = INT64_MAX / 2; /* atomic */

@@ -1,14 +1,15 @@
-/* gpu_compile.c: kernels from text: compiled once for a device, then found in memory, and by the
- * next process on disk.
+/* gpu_compile.c: compiles kernels from text once for a device, keeps them in memory, and on disk
+ * for later processes.
  *
  * Preparing a step only names its kernels (fxi_gpu_device_kernel). When all steps of a plan are
- * prepared, several threads compile the programs that are missing, in the order of the plan, and
- * then the calling thread takes the results in that order: kernels, errors and the compiler's log
- * are those that compiling one after the other would give.
+ * prepared, several threads compile the missing programs, in the order of the plan. Then the
+ * calling thread takes the results in that order: kernels, errors and the compiler's log are the
+ * same as if one thread had compiled one program after the other. A compiler takes from 10 ms to
+ * half a second for a program, and LeNet's first training step needs 19 (docs/design/0040).
  *
- * A thread that needs a program which another one is compiling waits for it; after a failure it
- * compiles for itself. Programs stay until the process ends; their texts do not depend on sizes, so
- * there are few.
+ * A thread that needs a program which another one is compiling waits for it; if that fails, it
+ * compiles the program itself. Programs are kept until the process ends; their texts do not depend
+ * on sizes, so there are few.
  */
 #include "cores.h"
 #include "gpu_cache.h"
@@ -21,18 +22,18 @@
 typedef struct program program;
 
 typedef struct function {
-    struct function *next; /* of the same program */
+    struct function *next; /* next function of the same program */
     program *program;
-    void *kernel; /* NULL: not made yet */
+    void *kernel; /* NULL: not created yet */
     char name[];
 } function;
 
 struct program {
-    struct program *next; /* of the same bucket */
+    struct program *next; /* next program of the same bucket */
     const fxi_gpu_device *device;
     uint64_t hash;
     char *source;
-    bool making; /* a thread compiles it */
+    bool making; /* a thread is compiling it */
     void *made;  /* NULL: not yet, or the last attempt failed */
     function *functions;
 };
@@ -40,14 +41,14 @@ struct program {
 enum { BUCKETS = 512 };
 static struct {
     fxi_mutex lock;
-    fxi_cond ready; /* a program is no longer being made */
+    fxi_cond ready; /* signalled when a program has been compiled, or has failed */
     program *buckets[BUCKETS];
 } programs = {.lock = FXI_MUTEX_INIT, .ready = FXI_COND_INIT};
 
 /* Why a program or a function of it could not be made. */
 typedef struct failure {
     char text[320];
-    char *log; /* the compiler's; NULL: none; freed by host->free */
+    char *log; /* the compiler's log, or NULL; freed by host->free */
 } failure;
 
 static void no_memory(const fxi_gpu_device *d, failure *why)
@@ -55,7 +56,7 @@ static void no_memory(const fxi_gpu_device *d, failure *why)
     snprintf(why->text, sizeof why->text, "no memory for a kernel of %s", d->label);
 }
 
-/* Under no lock: the program's hooks may do anything. */
+/* Called without a lock, because the program's hooks may do anything. */
 static fx_status report(const fxi_gpu_device *d, failure *why)
 {
     const fx_host *host = fxi_gpu_host_of(d);
@@ -67,7 +68,8 @@ static fx_status report(const fxi_gpu_device *d, failure *why)
 
 /* ---- making a program ------------------------------------------------------------------------ */
 
-/* Everything that the compiled form depends on; freed by host->free. */
+/* The key of a compiled program: cflux's version, the device's identity and the text. Freed by
+ * host->free. */
 static char *key_of(const fxi_gpu_device *d, const char *source)
 {
     static const char form[] = "cflux %s\n%s\n%s";
@@ -132,7 +134,7 @@ static void *make(fxi_gpu_device *d, const char *source, failure *why)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* The entry of a text, a new one if there is none; NULL: no memory. */
+/* Finds or adds the entry of a text; NULL if there is no memory. */
 static program *entry_of(fxi_gpu_device *d, const char *source)
 {
     const size_t n = strlen(source) + 1;
@@ -150,7 +152,7 @@ static program *entry_of(fxi_gpu_device *d, const char *source)
     return *bucket = p;
 }
 
-/* The function of a program's entry, a new one if there is none; NULL: no memory. */
+/* Finds or adds a function of a program; NULL if there is no memory. */
 static function *function_of(const fxi_gpu_device *d, program *p, const char *name)
 {
     const size_t n = strlen(name) + 1;
@@ -184,8 +186,8 @@ fx_status fxi_gpu_device_kernel(fx_device *device, const char *name, const char 
 
 /* ---- making a plan's kernels ----------------------------------------------------------------- */
 
-/* The following are under the lock, which is given up while a program is made, and while another
- * thread is waited for. */
+/* The caller of the following functions holds the lock. It is released while a program is compiled,
+ * and while another thread is waited for. */
 static bool make_program(fxi_gpu_device *d, program *p, failure *why)
 {
     while (p->making)
@@ -202,19 +204,19 @@ static bool make_program(fxi_gpu_device *d, program *p, failure *why)
     return made;
 }
 
-/* A kernel that the plan needs. */
+/* A kernel that the plan needs, and why it could not be made. */
 typedef struct job {
     function *function;
-    bool failed; /* its program, with this reason */
+    bool failed; /* its program failed for this reason */
     failure why;
 } job;
 
-/* What the threads share that compile for one plan. */
+/* Shared by the threads that compile for one plan. */
 typedef struct work {
     fxi_gpu_device *device;
     job *jobs;
     int n, next;
-    bool stop; /* a program has failed: later ones are of no use */
+    bool stop; /* a program has failed: later ones are not needed */
 } work;
 
 static bool is_missing(const job *j)
@@ -250,7 +252,8 @@ static bool make_next(work *w)
     return j;
 }
 
-/* The gate is passed for each program, so that the process can end between two. */
+/* A helping thread. It passes the gate for each program, so that the process can end between
+ * two. */
 static void *help(void *user)
 {
     bool more = true;
@@ -261,8 +264,7 @@ static void *help(void *user)
     return NULL;
 }
 
-/* Under no lock. Nothing depends on it: if no thread can be started, the caller makes all
- * programs. */
+/* Called without a lock. If no thread can be started, the caller compiles all programs. */
 enum { THREADS_MOST = 8 };
 static void make_missing(work *w, int missing)
 {
@@ -280,7 +282,8 @@ static void make_missing(work *w, int missing)
     fxi_gpu_progress_say(&d->progress, fxi_gpu_host_of(d), d->label);
 }
 
-/* Under the lock, like make_program, during which another plan may make the function. */
+/* The caller holds the lock, as for make_program; while that releases it, another plan may create
+ * the function. */
 static bool make_function(fxi_gpu_device *d, job *j)
 {
     function *f = j->function;

@@ -1,8 +1,8 @@
-/* gpu_copy.c: copies between any strides: views that are stored, concatenation, padding.
+/* gpu_copy.c: copies between any strides: stored views, concatenation, padding.
  *
- * Elements are bytes, so there is one text for each size of them. Where the two sides are
- * contiguous along different axes, square tiles, a warp wide, go through the group's memory, and
- * both are read and written in lines; else a work-item copies an element.
+ * Elements are copied as bytes, so there is one text for each size. If the two sides are contiguous
+ * along different axes, square tiles, as wide as a warp, go through the group's memory, so that
+ * both sides are accessed in whole lines. Otherwise a work-item copies single elements.
  */
 #include "gpu_text.h"
 
@@ -17,12 +17,12 @@ typedef struct copy {
     size_t size;
     const fxi_gpu_side *from, *to;
     fxi_gpu_layout layout;
-    int px, py; /* patterns */
+    int px, py; /* patterns of strides */
     bool wide;
     int32_t tile; /* along both axes of a tile */
 } copy;
 
-/* A text with its walk over some axes. */
+/* Appends a text with its walk over some axes. */
 static void say_copy(fxi_gpu_builder *b, const copy *q, const char *text, const fxi_gpu_walk *w,
                      int first, const char *index)
 {
@@ -30,7 +30,8 @@ static void say_copy(fxi_gpu_builder *b, const copy *q, const char *text, const 
     fxi_gpu_set_number(b, "from", q->px);
     fxi_gpu_set_number(b, "to", q->py);
     fxi_gpu_set_number(b, "tile", q->tile);
-    fxi_gpu_set_number(b, "pitch", q->tile + 1); /* columns fall into different banks */
+    fxi_gpu_set_number(b, "pitch",
+                       q->tile + 1); /* one more than the tile: columns then use different banks */
     fxi_gpu_set_number(b, "rows", FXI_GPU_GROUP / q->tile);
     text = fxi_gpu_say_until(b, text, "walk");
     fxi_gpu_walk_say(b, w, first, index, "o", NULL);
@@ -55,7 +56,8 @@ static void plain_copy(fxi_gpu_builder *b, const copy *q, const fxi_gpu_walk *w)
     fxi_gpu_walk_fill(w, c, 2);
 }
 
-/* The axis along which x is contiguous, when y is so along axis 0 and both are long enough; −1. */
+/* Returns the axis along which x is contiguous, if y is contiguous along axis 0 and both axes are
+ * long enough for tiles; else −1. */
 static int across(const copy *q, const fxi_gpu_walk *w)
 {
     if (w->nd < 2 || w->stride[q->py][0] != 1 || w->shape[0] < q->tile / 2)
@@ -66,7 +68,8 @@ static int across(const copy *q, const fxi_gpu_walk *w)
     return -1;
 }
 
-/* Parameters from 2 on: sizes of the two axes, strides across, tiles of both, the other axes. */
+/* Parameters from 2 on: sizes of the two axes, strides across them, numbers of tiles, the other
+ * axes. */
 static void tiled_copy(fxi_gpu_builder *b, const copy *q, const fxi_gpu_walk *w, int axis)
 {
     const fxi_gpu_walk rest = fxi_gpu_walk_over(w, ~(1u | 1u << axis));
@@ -87,7 +90,7 @@ static void tiled_copy(fxi_gpu_builder *b, const copy *q, const fxi_gpu_walk *w,
     c->groups[0] = along * over * fxi_gpu_walk_length(&rest);
 }
 
-/* As wide as a warp, if a group has the memory for it. */
+/* A tile is as wide as a warp, or narrower if a group has too little memory. */
 static int32_t tile_for(const fxi_gpu_limits *limits, size_t size)
 {
     int32_t tile = limits->warp;
@@ -138,13 +141,14 @@ int64_t fxi_gpu_densify(fxi_gpu_builder *b, int k)
     return at;
 }
 
-/* A view that is stored: the operand is the view. */
+/* Stores a view as a dense array; the operand's strides describe the view. */
 void fxi_gpu_move(fxi_gpu_builder *b)
 {
     copy_in(b, 0, &b->step->in[0], (fxi_gpu_buffer_ref){0, FXI_GPU_OUT});
 }
 
-/* Operand k, or its single value, to `along` places of the output's axis from `start` on. */
+/* Copies operand k, or its single value, to `along` positions of the output's axis from `start`
+ * on. */
 static void put(fxi_gpu_builder *b, int k, int axis, int64_t start, int64_t along)
 {
     const fx_tensor *out = &b->step->out, *t = &b->step->in[k];
@@ -158,7 +162,8 @@ static void put(fxi_gpu_builder *b, int k, int axis, int64_t start, int64_t alon
                  &(fxi_gpu_side){{0, FXI_GPU_OUT}, dense, start * dense[axis]});
 }
 
-/* CONCAT, and PAD: a concatenation of the value, the input and the value. */
+/* CONCAT copies its inputs one after the other. PAD is a concatenation of the value, the input and
+ * the value. */
 void fxi_gpu_join(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;

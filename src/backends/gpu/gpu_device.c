@@ -1,4 +1,5 @@
-/* gpu_device.c: what is kept for a device: see gpu_device.h. */
+/* gpu_device.c: what all GPU backends keep for a device: error messages, limits and fault words;
+ * see gpu_device.h. */
 #include "gpu_device.h"
 
 #include <stdio.h>
