@@ -1,28 +1,26 @@
-/* gpu_conv.c: convolution and its two gradients, of one to three spatial axes, in one kernel text.
+/* gpu_conv.c: convolution and its two gradients, of one to three spatial axes, as one kernel text.
  *
  * All three kinds are products of matrices one of which is gathered from an array with spatial axes
- * (the source: x, or gy for the gradient by x) and never laid out in memory:
+ * (the source: x, or gy for the gradient by x) and never stored in memory:
  *     out[m, n] = Σ_k source[position(m) + position(k), plane(m) + plane(k)] · other[k, n]
  * Rows m and terms k are numbers of four digits, three along the spatial axes and one of channels
- * or of the batch; positions, planes and places in memory are linear in the digits. What differs
- * between the kinds are the numbers, which are parameters:
- *     FORWARD   source x,  rows: places of y, batch;  terms: taps, input channels;   other w
- *     DATA      source gy, rows: places of x, batch;  terms: taps, output channels;  other w
- *     WEIGHT    source x,  rows: taps, input channels;  terms: places of y, batch;   other gy
- * Columns n are channels of a group. With strides only every so manyeth tap of DATA meets a place
- * of gy, and which ones they are depends on the remainder of x's place: rows of one remainder (a
- * phase) are computed together, with just these taps.
+ * or of the batch; positions, planes and addresses are linear in the digits. The kinds differ in
+ * the numbers only, which are parameters: FORWARD   source x,  rows: positions of y, batch;  terms:
+ * taps, input channels;   other w DATA      source gy, rows: positions of x, batch;  terms: taps,
+ * output channels;  other w WEIGHT    source x,  rows: taps, input channels;  terms: positions of
+ * y, batch;   other gy Columns n are channels of a group. With strides, most taps of DATA meet no
+ * element of gy, and which ones do depends on the remainder of x's position by the stride. Rows of
+ * one remainder (a phase) are computed together, with their taps only.
  *
- * A work-item computes one row and WIDTH columns in registers, DEPTH terms at a time, of which
- * `other` and the decoded digits lie in local memory: neighbours read neighbouring elements of the
- * source, and what is read by all items of a group is the same element. Where there are few tiles
- * or few rows the terms are cut into slices, and where rows are fewer than work-items several lanes
- * of a group take a slice each. Slices are written to work space and added up by a second
- * kernel, always in the same order: no atomics, the same bits in every run.
+ * A work-item computes one row and WIDTH columns in registers, DEPTH terms at a time. The factors
+ * of `other` and the decoded digits of these terms are in local memory. Neighbouring work-items
+ * read neighbouring elements of the source, and all work-items of a group read the same factor. If
+ * there are few tiles or few rows, the terms are cut into slices; if there are fewer rows than
+ * work-items, several lanes of a group take a slice each. Slices are written to work space, and a
+ * second kernel adds them, always in the same order: no atomics, and the same bits in every run.
  *
- * In the padding the source counts as 0, so an infinite weight gives NaN there. WEIGHT leaves such
- * terms out: gy, which is infinite or NaN sooner than weights are, may be so where a window is
- * padding only.
+ * In the padding the source counts as 0, so an infinite weight gives NaN there. WEIGHT leaves these
+ * terms out, because its factor is gy, which becomes infinite or NaN sooner than weights do.
  */
 #include "gpu_text.h"
 
@@ -33,8 +31,8 @@ enum { DEPTH = 16, MOST_EACH = 4 };
 
 /* Parameters of the text: one for each spatial axis, and single ones. */
 #define AXIS_PARAMS(X)                                                                             \
-    X(ROWS)      /* digits of m, all phases together */                                            \
-    X(TAPS)      /* digits of k, all phases together */                                            \
+    X(ROWS)      /* digits of m, of all phases together */                                         \
+    X(TAPS)      /* digits of k, of all phases together */                                         \
     X(FROM)      /* position of the first row's first term; DATA: padding before */                \
     X(ROW_STEP)  /* position of m */                                                               \
     X(TERM_STEP) /* position of k */                                                               \
@@ -76,11 +74,11 @@ typedef struct contraction {
     const fx_step *step;
     const fxi_gpu_type *type;
     int64_t v[PARAM_COUNT];
-    int64_t rows, terms, groups; /* of the largest phase */
+    int64_t rows, terms, groups; /* counts of the largest phase */
     int64_t length;              /* elements of the output */
     bool phased;
-    int items, lanes; /* of a group, along rows and slices */
-    int each, width;  /* rows and columns of an item */
+    int items, lanes; /* work-items of a group, along rows and slices */
+    int each, width;  /* rows and columns of a work-item */
     bool wide;
 } contraction;
 
@@ -132,8 +130,8 @@ static geometry geometry_of(const fx_step *s)
     return g;
 }
 
-/* x = y·stride − before + tap·dilation, where the tap is a number of w's element or, not flipped,
- * counts from the other end. */
+/* x = y·stride − before + tap·dilation. The tap is the index of w's element, or counts from the
+ * other end if the kernel is not flipped. */
 static void forward(contraction *c, const geometry *g)
 {
     int64_t w = 1, y = 1;
@@ -173,8 +171,9 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return a;
 }
 
-/* y = (x + before − tap·dilation)/stride where that divides: for x = phase + row·stride these are
- * the taps first + every·k, and y goes down by every·dilation/stride from one to the next. */
+/* y = (x + before − tap·dilation)/stride, where that is a whole number. For x = phase + row·stride
+ * these are the taps first + every·k, and from one to the next y decreases by
+ * every·dilation/stride. */
 static void data(contraction *c, const geometry *g)
 {
     int64_t w = 1, x = 1;
@@ -212,7 +211,7 @@ static void data(contraction *c, const geometry *g)
     c->v[OUT_GROUP] = g->xs * g->in;
 }
 
-/* As FORWARD, with taps as rows and places of y as terms. */
+/* As FORWARD, with taps as rows and positions of y as terms. */
 static void weight(contraction *c, const geometry *g)
 {
     int64_t w = 1, y = 1;
@@ -244,8 +243,8 @@ static void weight(contraction *c, const geometry *g)
 
 /* ---- tiles and slices ------------------------------------------------------------------------ */
 
-/* An item reads one element of the source, at about the price of six products, for every WIDTH
- * products. */
+/* The number of columns of a work-item. For every WIDTH products it reads one element of the
+ * source, which takes about as long as six products; columns that do not exist are wasted. */
 static int width_for(int64_t columns)
 {
     static const int widths[] = {16, 8, 4, 1};
@@ -269,8 +268,8 @@ static bool is_wide(contraction *c, const geometry *g)
     bool wide = false;
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         wide |= fxi_gpu_wide(lengths[i]);
-    /* Positions, and the one that is outside everywhere; places in the source are computed also of
-     * positions in the padding. */
+    /* Positions, including the one that stands for "outside". Addresses in the source are computed
+     * for positions in the padding too. */
     double places = (double)fx_tensor_length(&c->step->in[0]);
     for (int d = 0; d < 3; d++) {
         const int64_t size = *on_axis(c, SIZE, d), beyond = g->before[d] + g->k[d] * g->dilation[d];
@@ -293,11 +292,13 @@ static int64_t tiles_of(contraction *c)
     return tiles * c->v[ROW_TILES] * c->v[COLUMN_TILES];
 }
 
-/* Several rows an item, if there are enough tiles all the same: a factor is read once for all of
- * them. On a CPU the rows of a group are as good, in vectors. */
+/* Chooses the tile. A work-item computes several rows if there are enough tiles all the same,
+ * because a factor is read once for all of them. A CPU gains nothing from that: there the rows of a
+ * group are vectors. */
 static void choose_tile(contraction *c, const fxi_gpu_limits *limits)
 {
-    /* A warp, which then reads the same factors; a group loads one of each of its lanes' terms. */
+    /* At least a warp, all of whose work-items then read the same factors; and at least DEPTH,
+     * because a group loads one of its lanes' terms with each work-item. */
     const int32_t few_rows = limits->warp > DEPTH ? limits->warp : DEPTH;
     const bool few = c->rows <= few_rows * 4 && c->terms >= 8 * DEPTH && !limits->serial &&
                      c->length <= SLICES_MOST / 8;
@@ -309,6 +310,8 @@ static void choose_tile(contraction *c, const fxi_gpu_limits *limits)
         c->each = 1;
 }
 
+/* Cuts the terms into slices until the device is busy, but not into very short ones, and within a
+ * limit of work space. */
 static void cut(contraction *c, const fxi_gpu_limits *limits)
 {
     choose_tile(c, limits);
@@ -338,7 +341,7 @@ static contraction contraction_of(const fx_step *s, const fxi_gpu_limits *limits
                      .groups = g.groups,
                      .length = fx_tensor_length(&s->out)};
     kinds[fx_step_conv(s)->attr.kind](&c, &g);
-    /* An operand without elements: nothing is added up, and nothing may be read. */
+    /* An operand without elements: there are no terms, and nothing may be read. */
     if (fx_tensor_length(&s->in[0]) == 0 || fx_tensor_length(&s->in[1]) == 0)
         c.v[LAST_TERMS] = 0;
     c.rows = c.v[LAST_ROWS];
@@ -381,7 +384,7 @@ static void say_parameters(fxi_gpu_builder *b)
         fxi_gpu_say(b, "#define %s P(%d)\n", names[k - AXES_END - 1], k);
 }
 
-/* A text for every number below n, which is its hole. */
+/* Appends a text once for every number below n, which is the value of its hole. */
 static void say_numbered(fxi_gpu_builder *b, const char *text, const char *hole, int n)
 {
     for (int k = 0; k < n; k++) {
@@ -427,7 +430,7 @@ static void say_phases(fxi_gpu_builder *b, const char *phase, const char *param,
 
 /* ---- what becomes of a sum ------------------------------------------------------------------- */
 
-/* The epilogue: operands are walked over the output. */
+/* The epilogue. Its operands are walked over the output. */
 typedef struct finish {
     fxi_gpu_walk walk;
     int operands, pattern[FXI_GPU_PATTERNS];
@@ -458,8 +461,8 @@ static void set_operands(const finish *f, fxi_gpu_call *call, int first_buffer, 
     fxi_gpu_walk_fill(&f->walk, call, first_param);
 }
 
-/* Stores element i of the output, of a sum that is rounded to the output's type first, as if the
- * epilogue were steps of their own. */
+/* Appends the storing of element i of the output. The sum is rounded to the output's type first, as
+ * if the epilogue were steps of their own, so that fusion does not change a bit. */
 static void say_finish(fxi_gpu_builder *b, const finish *f, const char *sum, int first_param)
 {
     const fx_step *s = b->step;
@@ -500,7 +503,7 @@ static void say_row_out(fxi_gpu_builder *b, const contraction *c, const finish *
     fxi_gpu_say_part(b, text);
 }
 
-/* Into the output, or slices of sums into work space. */
+/* Adds the product: into the output, or as slices of sums into work space. */
 static fxi_gpu_call *add_product(fxi_gpu_builder *b, const contraction *c, const finish *f,
                                  bool sliced)
 {

@@ -1,12 +1,12 @@
-/* gpu_device.h: a backend of GPUs over a driver: what it keeps for a device, and its table.
+/* gpu_device.h: what all GPU backends keep for a device, and the table of a driver. Internal.
  *
- * A backend brings a driver, the table fxi_gpu_driver of functions over OpenCL, CUDA, HIP or Metal,
- * and finds its devices. The rest is here: compiled programs in memory and on disk, fault
- * words, what an error says about a device, the gate that every call passes
- * (gpu_gate.h), and the functions of fx_backend. Its own struct of a device begins with an
- * fxi_gpu_device, and `info` makes fx_device.data point to it.
+ * A backend provides a driver, the table fxi_gpu_driver of functions over OpenCL, CUDA, HIP or
+ * Metal, and finds its devices. Everything else is shared: compiled programs in memory and on disk,
+ * fault words, error messages, the gate that every call passes (gpu_gate.h), and the functions of
+ * fx_backend. The backend's own struct of a device begins with an fxi_gpu_device, and `info` makes
+ * fx_device.data point to it.
  *
- *     a program   what the compiler makes of a text: kept for a device until the process ends
+ *     a program   the compiled form of a text: kept for a device until the process ends
  *     a kernel    a function of a program that can be launched: fxi_gpu_launch.kernel
  */
 #ifndef CFLUX_GPU_DEVICE_H
@@ -19,22 +19,22 @@
 
 typedef struct fxi_gpu_device fxi_gpu_device;
 
-/* Functions that fail with a sentence write it to `text`. Those that have the names of members of
- * fx_backend do what those do. Nothing is called once the process ends (gpu_gate.h); when a device
- * is lost, only `free`, `unmark`, `drop`, `available` and `submit`. */
+/* Functions that fail with a message write it to `text`. Functions named like members of fx_backend
+ * do the same as those. None is called after the process has begun to end (gpu_gate.h); for a lost
+ * device only `free`, `unmark`, `drop`, `available` and `submit` are. */
 typedef struct fxi_gpu_driver {
-    const char *kind;        /* of its files in the cache: "opencl" */
-    fxi_gpu_runtime runtime; /* FXI_GPU_RUNTIME; its host is set when the plugin is opened */
-    /* A program of a source text; NULL with a sentence, and with the compiler's log, allocated by
-     * host->alloc, in *out_log unless there is none. Called by several threads, also by some that
-     * are not the program's: it records nothing and calls no hook. */
+    const char *kind;        /* begins the names of its files in the cache: "opencl" */
+    fxi_gpu_runtime runtime; /* FXI_GPU_RUNTIME(…); its host is set when the plugin is opened */
+    /* Compiles a source text. On failure NULL with a message, and with the compiler's log in
+     * *out_log, allocated by host->alloc, if there is one. Called by several threads, some of which
+     * the program does not know: it records nothing and calls no hook. */
     void *(*compile)(fxi_gpu_device *d, const char *source, char *text, size_t size,
                      char **out_log);
-    /* Its compiled form, allocated by host->alloc; NULL: there is none. */
+    /* The program's compiled form, allocated by host->alloc; NULL if there is none. */
     void *(*binary)(fxi_gpu_device *d, void *program, size_t *out_size);
-    /* The program of a compiled form; NULL: the driver does not take it. */
+    /* Makes a program from its compiled form; NULL if the driver rejects it. */
     void *(*load)(fxi_gpu_device *d, const void *bytes, size_t size);
-    /* A function of a program; NULL with a sentence. Called once for each name. */
+    /* Finds a function of a program; NULL with a message. Called once for each name. */
     void *(*function)(fxi_gpu_device *d, void *program, const char *name, char *text, size_t size);
     void *(*alloc)(fx_device *device, size_t bytes);
     void (*free)(fx_device *device, void *address);
@@ -45,20 +45,21 @@ typedef struct fxi_gpu_driver {
     fx_status (*fill)(fx_device *device, void *to, uint8_t value, size_t bytes);
     int64_t (*available)(fx_device *device);
     void (*submit)(fx_device *device);
-    /* Waits for everything that is queued on the fxi_gpu_device; the driver's error, 0: none. */
+    /* Waits for all work queued on the fxi_gpu_device; returns the driver's error, 0: none. */
     int (*finish)(void *device);
-    const char *finish_call; /* its name: "clFinish" */
+    const char *finish_call; /* the name of that call: "clFinish" */
     void *(*mark)(fx_device *device);
     fx_status (*wait)(fx_device *device, void *mark);
     void (*unmark)(fx_device *device, void *mark);
     /* -- recordings, for plans as a whole (gpu_whole.c); NULL, all four: step by step -- */
-    /* What is queued on the device from now on, under its lock, is recorded and does not run. */
+    /* Begins a recording: work that is queued from now on, under the device's lock, is recorded and
+     * does not run. */
     fx_status (*record)(fx_device *device);
-    /* Ends that, also after a launch has failed. */
+    /* Ends the recording, also after a launch has failed. */
     fx_status (*recorded)(fx_device *device, void **out_recording);
-    /* Queues everything that was recorded. */
+    /* Queues all recorded work. */
     fx_status (*replay)(fx_device *device, void *recording);
-    /* Frees a recording, which the device may still run; also on a device that is lost. */
+    /* Frees a recording, which the device may still be running; also on a lost device. */
     void (*drop)(fx_device *device, void *recording);
     fxi_gpu_error_kind (*error_kind)(int error);
     const char *(*error_name)(int error);
@@ -67,17 +68,19 @@ typedef struct fxi_gpu_driver {
 struct fxi_gpu_device {
     const fxi_gpu_driver *driver;
     char name[128], label[24]; /* "OpenCL:0" */
-    char identity[512]; /* all that a program depends on but its text: device, driver, options */
+    char identity[512]; /* everything on which a compiled program depends besides its text: device,
+                           driver, options */
     fxi_gpu_limits limits;
-    fxi_mutex lock; /* of the arguments of kernels until they are queued, and what follows */
+    fxi_mutex
+        lock; /* protects the arguments of kernels until they are queued, and the members below */
     void *faults;
     int checks; /* atomic: work that may have written to `faults` is queued */
     fxi_gpu_health health;
     fxi_gpu_progress progress;
 };
 
-/* What has happened since the process began; atomic. `fx_backend.proc("counters")` is its address,
- * and proc("launches") that of the first, as in all backends that count them. */
+/* Counters since the process began; atomic. `fx_backend.proc("counters")` is their address, and
+ * proc("launches") that of the first, as in all backends that count launches. */
 typedef struct fxi_gpu_counters {
     uint64_t launches; /* kernels handed to a queue */
     uint64_t compiled; /* programs made from source */
@@ -101,19 +104,20 @@ static inline const fx_host *fxi_gpu_host_of(const fxi_gpu_device *d)
     return d->driver->runtime.host;
 }
 
-/* Makes the lock and the rest, of a device with its driver, name and limits; it gets number k. */
+/* Initialises device number k, whose driver, name and limits are set. */
 void fxi_gpu_device_open(fxi_gpu_device *d, const char *backend, int k);
 
 /* ---- what fails ------------------------------------------------------------------------------ */
 
-/* What went wrong in a call, as a sentence, and its status: FX_STATUS_MEMORY if memory is out, else
- * FX_STATUS_DEVICE. */
+/* Writes the error of a call as a message and returns its status: FX_STATUS_MEMORY if device memory
+ * is exhausted, else FX_STATUS_DEVICE. */
 fx_status fxi_gpu_why(fxi_gpu_device *d, const char *call, int error, char *text, size_t size);
-/* The sentence of a device that is lost. */
+/* The message for a lost device. */
 void fxi_gpu_say_lost(const fxi_gpu_device *d, char *text, size_t size);
-/* fxi_gpu_why, recorded as an error of `operation`; FX_OK when error is 0. */
+/* fxi_gpu_why, recorded as an error of `operation`; FX_OK if error is 0. */
 fx_status fxi_gpu_check(fxi_gpu_device *d, const char *operation, const char *call, int error);
-/* What kernels that have ended found wrong, recorded; FX_OK when nothing. `read` ends with it. */
+/* Records the faults that finished kernels found; FX_OK if there are none. `read` calls it at its
+ * end. */
 fx_status fxi_gpu_device_found(fx_device *device, const char *operation);
 
 /* ---- fxi_gpu_runtime ------------------------------------------------------------------------- */
@@ -132,7 +136,7 @@ void *fxi_gpu_device_faults(fx_device *device);
         .compile = fxi_gpu_device_compile, .launch = its_launch, .library = its_library,           \
         .faults = fxi_gpu_device_faults                                                            \
     }
-/* The kernel is queued. */
+/* Called when a kernel has been queued. */
 static inline void fxi_gpu_launched(fxi_gpu_device *d, const fxi_gpu_launch *l)
 {
     if (l->checks)
@@ -141,8 +145,8 @@ static inline void fxi_gpu_launched(fxi_gpu_device *d, const fxi_gpu_launch *l)
 }
 
 /* ---- calls ---- */
-/* Begins a call of the driver for the device. True: it may go on, and ends with fxi_gpu_leave. Else
- * an error of the operation is recorded: the device is lost, or the process ends. */
+/* Begins a call of the driver for the device. If true, the caller ends it with fxi_gpu_leave. If
+ * false, an error of the operation is recorded: the device is lost, or the process is ending. */
 bool fxi_gpu_enter_for(const fx_device *device, const char *operation);
 
 /* ---- fx_backend (gpu_backend.c) -------------------------------------------------------------- */

@@ -1,18 +1,18 @@
-/* gpu_fold.c: accumulators of reductions, as text (kernels/fold.cl).
+/* gpu_fold.c: the accumulators of reductions, as text (kernels/fold.cl).
  *
- * A sum of reals carries what its roundings lost (Knuth's TwoSum), so that a Float32 sum is as good
- * as one in Float64, which many devices have not, or slowly. Squared deviations are Welford's: how
- * many, their mean in two parts (numbers that differ in their last bits have a mean between them)
- * and the sum around it, joined as Chan, Golub and LeVeque do. MAX and MIN keep
- * the first NaN they meet. ARGMAX and ARGMIN order values by NaN, then size, then number, so that
- * any order of joining gives the same index.
+ * A sum of reals keeps what its roundings lost (Knuth's TwoSum), so that a Float32 sum is nearly as
+ * exact as one in Float64, which many devices lack or compute slowly. Squared deviations are
+ * Welford's: the count, the mean in two parts (the mean of numbers that differ in their last bits
+ * is between them) and the sum around it, joined as Chan, Golub and LeVeque do. MAX and MIN keep
+ * the first NaN that they meet. ARGMAX and ARGMIN order values by NaN, then size, then index, so
+ * that any order of joining gives the same index.
  */
 #include "gpu_text.h"
 
 typedef struct fold {
     const char *text;
-    int fields; /* of an accumulator, of 8 bytes at most */
-    bool place; /* of the element, instead of its value */
+    int fields; /* fields of an accumulator, of at most 8 bytes */
+    bool place; /* the result is the element's index, not its value */
 } fold;
 
 static const fold sum_reals = {fxi_gpu_text_fold_sum_reals, 2, false},
@@ -23,7 +23,7 @@ static const fold sum_reals = {fxi_gpu_text_fold_sum_reals, 2, false},
                   deviations = {fxi_gpu_text_fold_deviations, 4, false},
                   place = {fxi_gpu_text_fold_place, 3, true};
 
-/* By kind; [1]: of integers. */
+/* By kind: [0] for reals, [1] for integers; NULL if there is none. */
 static const fold *const folds[FX_REDUCE_COUNT][2] = {
     [FX_REDUCE_SUM] = {&sum_reals, &sum_integers},
     [FX_REDUCE_MAX] = {&extreme, &extreme},
@@ -34,7 +34,8 @@ static const fold *const folds[FX_REDUCE_COUNT][2] = {
     [FX_REDUCE_ARGMIN] = {&place, &place},
 };
 
-/* A product of many numbers leaves Float32's range on its way more easily than a sum. */
+/* A product uses Float64 where the device has it: intermediate products leave Float32's range more
+ * easily than sums do. */
 static const char *accumulates_in(const fxi_gpu_builder *b, int kind, const fxi_gpu_type *t)
 {
     return kind == FX_REDUCE_PROD && t->math && b->limits->f64 ? "fx_f64" : t->value;

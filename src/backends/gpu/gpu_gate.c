@@ -1,24 +1,26 @@
-/* gpu_gate.c: see gpu_gate.h. */
+/* gpu_gate.c: counts the calls into a driver, and waits for them when the process ends; gpu_gate.h
+ * explains why. */
 #include "gpu_gate.h"
 #include "clock.h"
 #include "this_process.h"
 #include "thread.h"
 
 enum { OPEN, ENDING, FORKED };
-/* A call that lasts longer, say in a hook of the program that waits for the thread that exits, is
- * not waited for: a process must end. A compiler on a loaded machine takes longer than a hook. */
+/* The longest time to wait for calls at exit. Longer ones are abandoned, since the process must
+ * end: a hook of the program may wait for the very thread that exits. A compiler on a loaded
+ * machine needs longer than a hook. */
 enum { MILLISECONDS_MOST = 20000, COMPILING_MOST = 600000 };
 
 static struct {
     int inside;  /* atomic: threads in calls */
     int guarded; /* atomic: threads that compile */
     int state;   /* atomic: OPEN, ENDING or FORKED */
-    long owner;  /* the process */
+    long owner;  /* the process that opened the gate */
     void (*quiesce)(void);
-    fxi_mutex lock; /* of the registration */
+    fxi_mutex lock; /* protects the registration */
 } gate = {.lock = FXI_MUTEX_INIT};
-static _Thread_local int depth;  /* of the thread's nested calls */
-static _Thread_local bool known; /* the handler of its end is registered */
+static _Thread_local int depth;  /* nested calls of this thread */
+static _Thread_local bool known; /* the handler for the thread's end is registered */
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
@@ -28,7 +30,8 @@ static int most_milliseconds(void)
                                                                 : MILLISECONDS_MOST;
 }
 
-/* The thread itself may be in a call: exit in a hook of the program. */
+/* Waits for the calls of other threads. The exiting thread may be in a call itself, if a hook of
+ * the program called exit. */
 static void wait_for_calls(void)
 {
     const int own = depth > 0;
@@ -51,7 +54,7 @@ static void at_exit(void)
 static fxi_exit_handler exit_handler = {.run = at_exit},
                         thread_handler = {.run = fxi_gpu_gate_renew};
 
-/* Nothing is moved once the process ends: exit may be running the handler. */
+/* The handler is not moved after the process has begun to end, because exit may be running it. */
 void fxi_gpu_gate_renew(void)
 {
     if (__atomic_load_n(&gate.state, __ATOMIC_SEQ_CST) != OPEN)
@@ -71,7 +74,7 @@ static void *keep_first(void *guard)
     return NULL;
 }
 
-/* Without memory for the thread the handler is moved at the end only. */
+/* If the thread cannot be started, the handler is moved at the end of the compilation only. */
 void fxi_gpu_guard_begin(fxi_gpu_guard *g)
 {
     __atomic_add_fetch(&gate.guarded, 1, __ATOMIC_SEQ_CST);

@@ -1,21 +1,21 @@
-/* gpu_gate.h: the calls into a driver, and the end of the process. Internal.
+/* gpu_gate.h: keeps calls into a driver and the end of the process apart. Internal.
  *
  * A driver has threads that compile and compute. When the process ends by exit, the driver's own
- * destructors free what those threads still use, and the process crashes. So a backend counts the
- * threads that are in a call of it, and registers a handler that refuses new calls, waits for those
- * that run, and then calls `quiesce`, which waits for the devices. After _exit, quick_exit and
- * signals no destructors run, and nothing is needed.
+ * destructors free memory that those threads still use, and the process crashes. So a backend
+ * counts the threads that are in a call of it. It registers a handler that refuses new calls, waits
+ * for those that run, and then calls `quiesce`, which waits for the devices. After _exit,
+ * quick_exit and signals no destructors run, and nothing needs to be done.
  *
  * The handler must run before the driver's destructors. exit runs handlers in the opposite order of
- * registration, but first of all the thread-local destructors of the thread that calls it. Drivers
- * register some destructors when they are loaded, and others when they first compile, in whatever
- * thread does that: LLVM's variables in functions, a dozen in the life of a process. So the handler
- * is moved to the front (fxi_gpu_gate_renew): by a thread-local destructor of every thread that has
- * made a call, after everything that compiles, and every millisecond while something compiles, by a
- * thread that does nothing else (fxi_gpu_guard). What remains: if a thread that has made no call
- * exits while another one compiles, a destructor that the driver registered less than a millisecond
- * ago may run first. Nothing can be called between the driver's registration and an exit that
- * follows at once, so this cannot be closed from here.
+ * registration, but before all of them the thread-local destructors of the thread that calls it.
+ * Drivers register some destructors when they are loaded, and others when they first compile, in
+ * whatever thread does that: LLVM's variables in functions, a dozen in the life of a process. So
+ * the handler is moved to the front (fxi_gpu_gate_renew): by a thread-local destructor of every
+ * thread that has made a call, after everything that compiles, and every millisecond during a
+ * compilation, by a thread that does nothing else (fxi_gpu_guard). One gap remains: if a thread
+ * that has made no call exits while another one compiles, a destructor that the driver registered
+ * less than a millisecond ago may run first. It cannot be closed here, because nothing can run
+ * between the driver's registration and an exit that follows at once.
  *
  * The child of a fork has the driver's memory but none of its threads: there all calls are refused,
  * and exit does not wait.
@@ -27,12 +27,13 @@
 
 #include <stdbool.h>
 
-/* Call it before the driver's first call. False: no memory for the handler. */
+/* Must be called before the driver's first call. False: no memory for the handler. */
 bool fxi_gpu_gate_open(void (*quiesce)(void));
 /* Makes the handler the first one that exit runs. */
 void fxi_gpu_gate_renew(void);
-/* Around everything that compiles or loads the driver, inside a call: keeps the handler first. The
- * process waits longer for such a call when it ends, since a compiler waits for nobody. */
+/* Begin and end everything that compiles or loads the driver, inside a call. They keep the handler
+ * first. At exit the process waits longer for such a call, because a compiler cannot be
+ * interrupted. */
 typedef struct fxi_gpu_guard {
     fxi_thread thread;
     bool runs;
@@ -40,8 +41,9 @@ typedef struct fxi_gpu_guard {
 } fxi_gpu_guard;
 void fxi_gpu_guard_begin(fxi_gpu_guard *g);
 void fxi_gpu_guard_end(fxi_gpu_guard *g);
-/* Begins a call. NULL: go on, and end the call with fxi_gpu_leave. Else the call must not be made:
- * the rest of a sentence that begins with the device's name. Calls may be nested. */
+/* Begins a call. NULL: the call may be made, and ends with fxi_gpu_leave. Otherwise it must not be
+ * made, and the text is the rest of a message that begins with the device's name. Calls may be
+ * nested. */
 const char *fxi_gpu_enter(void);
 void fxi_gpu_leave(void);
 

@@ -1,9 +1,9 @@
-/* gpu_health.c: see gpu_health.h. */
+/* gpu_health.c: decides from an error whether a device is lost; see gpu_health.h. */
 #include "gpu_health.h"
 
 #include <stddef.h>
 
-/* The first error that told so is kept. */
+/* Only the first error is kept: later ones are consequences. */
 static void lose(fxi_gpu_health *h, const char *call, int error)
 {
     const char *none = NULL;

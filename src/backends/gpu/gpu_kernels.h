@@ -1,5 +1,5 @@
-/* gpu_kernels.h: the texts of kernels/, as strings: made at build time (embed_kernels.cmake). What
- * they look like is said in kernels/prelude.cl; fxi_gpu_say_part says them. */
+/* gpu_kernels.h: the texts of kernels/ as strings, made at build time (embed_kernels.cmake).
+ * kernels/prelude.cl describes their form; fxi_gpu_say_part appends them to a kernel. Internal. */
 #ifndef CFLUX_GPU_KERNELS_H
 #define CFLUX_GPU_KERNELS_H
 

@@ -1,4 +1,5 @@
-/* gpu_progress.c: see gpu_progress.h. */
+/* gpu_progress.c: measures compile time and decides when a progress message is due; see
+ * gpu_progress.h. */
 #include "gpu_progress.h"
 #include "clock.h"
 

@@ -1,8 +1,9 @@
-/* gpu_progress.h: says that kernels are compiled for the first time, which may take minutes.
+/* gpu_progress.h: reports that kernels are being compiled for the first time, which may take
+ * minutes. Internal.
  *
- * Nothing is said before SECONDS_FIRST seconds of compiling, and then a line every few seconds, at
- * growing distances. Only the time counts in which some thread compiles. What comes from the cache
- * is not counted.
+ * The first message appears after SECONDS_FIRST seconds of compiling, further ones every few
+ * seconds at growing intervals. Only time in which some thread compiles counts. Programs from the
+ * cache are not counted.
  */
 #ifndef CFLUX_GPU_PROGRESS_H
 #define CFLUX_GPU_PROGRESS_H
@@ -10,7 +11,7 @@
 #include "thread.h"
 #include <cflux/backend.h>
 
-/* Of one device. */
+/* The progress of one device. */
 typedef struct fxi_gpu_progress {
     fxi_mutex lock;
     int active, count;  /* threads that compile now; programs compiled */
@@ -19,10 +20,11 @@ typedef struct fxi_gpu_progress {
 } fxi_gpu_progress;
 
 void fxi_gpu_progress_init(fxi_gpu_progress *p);
-/* Around everything that compiles; compiled: how many programs that were. */
+/* Begin and end everything that compiles. compiled: the number of programs that were compiled. */
 void fxi_gpu_compile_begin(fxi_gpu_progress *p);
 void fxi_gpu_compile_end(fxi_gpu_progress *p, int compiled);
-/* Says a line if one is due. The user's hook may do anything: call it without locks. */
+/* Sends a message if one is due. Must be called without locks, because the user's hook may do
+ * anything. */
 void fxi_gpu_progress_say(fxi_gpu_progress *p, const fx_host *host, const char *device);
 
 #endif

@@ -1,23 +1,24 @@
-/* gpu_scatter.c: scatter, as a reduction or with atomics.
+/* gpu_scatter.c: scatter, as a reduction or with atomics: y[…, idx[i…], …] ⊕= src[…, i…, …].
  *
- * y[…, idx[i…], …] ⊕= src[…, i…, …]. Where the output and the indices are few, each element of the
- * output looks through the indices (gpu_reduce.c): the same bits at every run. Else every element
- * of src goes where it belongs with compare and swap, in whatever order they come; sums of reals
- * then differ in their last bits from run to run. Elements of 8 and 16 bits are folded as 32-bit
- * ones in work space and rounded once. Devices without 64-bit atomics always look through.
+ * If output and indices are few, each element of the output searches the indices for its own
+ * (gpu_reduce.c): the same bits in every run. Otherwise every element of src is added to its target
+ * with compare and swap, in whatever order the elements arrive; sums of reals then differ in their
+ * last bits from run to run. Elements of 8 and 16 bits are folded as 32-bit ones in work space and
+ * rounded once. Devices without 64-bit atomics always search for 64-bit types.
  */
 #include "gpu_text.h"
 
-static const int64_t LOOKS = (int64_t)1 << 22; /* of all elements of the output together */
+static const int64_t LOOKS =
+    (int64_t)1 << 22; /* the most comparisons, of all elements of the output together */
 
-/* What a scatter is folded in: for 8 and 16 bits another type. */
+/* The type in which a scatter is folded: 8 and 16 bits use a type of 32. */
 static int folded_type(int dtype)
 {
     const bool half = dtype == FX_DTYPE_F16 || dtype == FX_DTYPE_BF16;
     return half ? FX_DTYPE_F32 : dtype == FX_DTYPE_U8 ? FX_DTYPE_I32 : dtype;
 }
 
-/* Where it is folded: the output itself, or work space. */
+/* The array in which it is folded: the output itself, or work space. */
 typedef struct target {
     int dtype; /* folded */
     fxi_gpu_buffer_ref buffer;
@@ -39,7 +40,7 @@ static void clear(fxi_gpu_builder *b, const target *t)
     fxi_gpu_buffer(fxi_gpu_add_each(b, t->length), 0, (fxi_gpu_place)t->buffer.place, t->buffer.k);
 }
 
-/* The fold of two values p and q. */
+/* The fold of two values p and q, for reals and for integers. */
 static const char *const merges[4][2] = {
     [FX_REDUCE_SUM] = {"p + q", "(T)((U)p + (U)q)"},
     [FX_REDUCE_MAX] = {"q > p || q != q ? q : p", "q > p ? q : p"},
@@ -47,7 +48,7 @@ static const char *const merges[4][2] = {
     [FX_REDUCE_PROD] = {"p * q", "(T)((U)p * (U)q)"},
 };
 
-/* The function fx_fold, which changes an element with compare and swap. */
+/* Appends the function fx_fold, which changes an element with compare and swap. */
 static void say_atomic(fxi_gpu_builder *b, int dtype)
 {
     const fxi_gpu_type *t = &fxi_gpu_types[dtype];
@@ -103,7 +104,7 @@ static void scatter(fxi_gpu_builder *b, const target *t)
     fxi_gpu_walk_fill(&w, c, 3);
 }
 
-/* From work space to the output. */
+/* Rounds the folded elements from work space to the output. */
 static void narrow(fxi_gpu_builder *b, const target *t)
 {
     const fxi_gpu_type *from = &fxi_gpu_types[t->dtype], *to = &fxi_gpu_types[b->step->out.dtype];
