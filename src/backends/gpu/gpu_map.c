@@ -1,15 +1,15 @@
-/* gpu_map.c: kernels of one value for every element of the output: elementwise programs, the same
+/* gpu_map.c: kernels with one value for every element of the output: elementwise programs, the same
  * over several segments, generators, and gather.
  *
- * A work-item makes fxi_gpu_each elements, a group's width apart, so that neighbours read
- * neighbours. An operand is one value, or lies like the output and is read at the element's own
- * number, or is walked (gpu_walk.c). All operands of an element are read before its outputs are
- * written: those may lie in the same memory.
+ * A work-item computes fxi_gpu_each elements, a group's width apart, so that neighbours read
+ * neighbouring memory. An operand is one value, or has the output's layout and is read at the
+ * element's own index, or is walked (gpu_walk.c). All operands of an element are read before its
+ * outputs are written, because outputs may have the memory of operands.
  */
 #include "gpu_text.h"
 
 /* ---- elementwise ----------------------------------------------------------------------------- */
-enum { SINGLE = -1, OWN = -2 }; /* instead of a pattern */
+enum { SINGLE = -1, OWN = -2 }; /* instead of a pattern: one value, or the output's layout */
 enum { OPERANDS = 32 };
 
 /* The tensors of one program over one space. */
@@ -42,7 +42,7 @@ static void place_operands(program *p, const fx_tensor *space)
     p->wide = fxi_gpu_layout_wide(&p->layout);
 }
 
-/* Do the kernel's arguments take more room than the device has? */
+/* Do the kernel's arguments need more bytes than the device has? */
 static bool too_many(const fxi_gpu_builder *b, const program *p)
 {
     const int buffers = (p->nin + p->nout) * (int)(2 * sizeof(int64_t)),
@@ -50,7 +50,8 @@ static bool too_many(const fxi_gpu_builder *b, const program *p)
     return buffers + params > b->limits->param_bytes;
 }
 
-/* Operands of more different strides than a kernel's arguments have room for are copied first. */
+/* Copies operands to work space until the arguments fit: every different set of strides takes
+ * parameters. */
 static void fit(fxi_gpu_builder *b, program *p, const fx_tensor *space)
 {
     for (int k = 0; k < p->nin && too_many(b, p); k++)
@@ -73,13 +74,13 @@ static void say_loads(fxi_gpu_builder *b, const program *p)
     }
 }
 
-/* The element type in memory of output k. */
+/* The element type of output k in memory. */
 static const fxi_gpu_type *type_out(const fx_step *s, const program *p, int k)
 {
     return &fxi_gpu_types[fx_step_program(s).instr[p->out[k] - p->nin].dtype];
 }
 
-/* The value of output k of element i, for all k. */
+/* Appends the program for element i and the storing of all its outputs. */
 static void say_element(fxi_gpu_builder *b, const program *p)
 {
     const fx_step *s = b->step;
@@ -143,18 +144,21 @@ void fxi_gpu_elementwise(fxi_gpu_builder *b)
 }
 
 /* ---- segments -------------------------------------------------------------------------------- */
-/* Tables of addresses are not known to all devices, so a launch does as many segments as its
- * arguments have room for; single values that are the same in all segments (an optimiser's rates)
- * take room once. Segment g of a launch has parameter g, its length, and batch + g, its first
- * group; those that are left over begin behind the last group. */
+/* Kernels cannot read addresses from memory on all devices (OpenCL), so a launch computes as many
+ * segments as its arguments can hold: Adam over 16 arrays takes 5 launches, not 18. Single values
+ * that are the same in all segments (an optimiser's rates) are passed once. Segment g of a launch
+ * has parameter g, its length, and batch + g, its first group. Unused segments begin after the last
+ * group. */
 enum { SEGMENTS = 16 }; /* of a launch, at most */
 
 typedef struct segments {
-    program p;    /* of the longest one */
-    int operands; /* inputs and outputs of one */
-    int nshared;  /* the first buffers are the same for all, then come those of segment 0 … */
+    program p;    /* the program, made for the longest segment */
+    int operands; /* inputs and outputs of one segment */
+    int nshared;  /* the number of first buffers, which all segments share; then those of segment 0,
+                     1 … */
     int batch;    /* segments of a launch */
-    int buffer[OPERANDS + 1 + FX_MORE_OUTPUTS]; /* an operand's: among those shared, or its own */
+    int buffer[OPERANDS + 1 + FX_MORE_OUTPUTS]; /* the index of an operand's buffer: among the
+                                                   shared ones, or among its segment's */
     bool shared[OPERANDS + 1 + FX_MORE_OUTPUTS];
 } segments;
 
@@ -181,8 +185,8 @@ static int buffer_of(const segments *q, int g, int k)
     return q->buffer[k] + (q->shared[k] ? 0 : q->nshared + g * (q->operands - q->nshared));
 }
 
-/* As many segments as there is room for, or a power of two that are enough: few different numbers
- * make few different kernels. */
+/* The segments of a launch: as many as the arguments can hold, or a smaller power of two that is
+ * enough. Each number is a kernel of its own, so there should be few. */
 static int batch_of(const fxi_gpu_builder *b, const segments *q)
 {
     enum { ADDRESS = 2 * sizeof(int64_t) };
@@ -198,7 +202,7 @@ static int batch_of(const fxi_gpu_builder *b, const segments *q)
     return batch < most || most < 1 ? batch : most;
 }
 
-/* The one of a launch's segments that a group works on: "g == 0 ? name0 : …". */
+/* Appends the choice of the segment on which a group works: "g == 0 ? name0 : …". */
 static void say_choice(fxi_gpu_builder *b, int batch, const char *format, int first, int each)
 {
     for (int g = 0; g < batch; g++) {
@@ -210,7 +214,7 @@ static void say_choice(fxi_gpu_builder *b, int batch, const char *format, int fi
     }
 }
 
-/* Operand k of the segment that a group works on: x for inputs, y for outputs. */
+/* Appends operand k of the segment on which a group works: x for inputs, y for outputs. */
 static void say_operand(fxi_gpu_builder *b, const segments *q, int k)
 {
     const bool in = k < q->p.nin;
@@ -249,7 +253,7 @@ static void say_segments(fxi_gpu_builder *b, const segments *q)
     fxi_gpu_end(b);
 }
 
-/* A launch of segments from g on; the first that it does not do. */
+/* Adds a launch of segments from g on; returns the first segment that it does not compute. */
 static int32_t add_segments(fxi_gpu_builder *b, const segments *q, int32_t g)
 {
     const fx_step *s = b->step;
@@ -278,8 +282,8 @@ static int32_t add_segments(fxi_gpu_builder *b, const segments *q, int32_t g)
     return g;
 }
 
-/* In a segment of a single element dense operands and single values look alike: the longest one
- * says which they are. */
+/* In a segment of one element, dense operands and single values look alike: the longest segment
+ * decides which they are. */
 void fxi_gpu_foreach(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;
@@ -310,7 +314,7 @@ void fxi_gpu_foreach(fxi_gpu_builder *b)
 }
 
 /* ---- generators ------------------------------------------------------------------------------ */
-/* Element i along an axis is i / inner mod size. */
+/* Element i of the index along an axis is i / inner mod size. */
 static void iota(fxi_gpu_builder *b, int64_t n)
 {
     const fx_tensor *t = &b->step->out;
@@ -335,7 +339,8 @@ static void iota(fxi_gpu_builder *b, int64_t n)
     fxi_gpu_divisor(c, 4, t->shape[axis]);
 }
 
-/* Element k of a block of words w. 16 bits take as many as they hold below 1. */
+/* Random number k of a block of words w. 16-bit types use as many bits as they can represent below
+ * 1. */
 static const char *const uniforms[FX_DTYPE_COUNT] = {
     [FX_DTYPE_F32] = "(fx_f32)(w[k] >> 8) * 5.96046448e-8f",
     [FX_DTYPE_F64] = "(fx_f64)((((fx_u64)w[2 * k] << 32) | w[2 * k + 1]) >> 11) "
@@ -381,7 +386,8 @@ void fxi_gpu_generate(fxi_gpu_builder *b)
 }
 
 /* ---- gather ---------------------------------------------------------------------------------- */
-/* Looks at every index before anything is read or written through it. */
+/* Checks every index in a launch of its own; out-of-range ones go to the fault words. A gather
+ * gives zeros for them. */
 void fxi_gpu_check_indices(fxi_gpu_builder *b, int axis, int64_t size)
 {
     const fx_tensor *t = &b->step->in[1];
@@ -412,8 +418,8 @@ void fxi_gpu_check_indices(fxi_gpu_builder *b, int axis, int64_t size)
     fxi_gpu_walk_fill(&w, c, 4);
 }
 
-/* The strides of x without its axis, and those of idx, over the output: x's axes before, idx's,
- * x's axes behind. */
+/* The strides of x without its axis, and those of idx, over the output: x's axes before, idx's
+ * axes, x's axes after. */
 void fxi_gpu_index_layout(fxi_gpu_layout *l, const fx_tensor *outer, const fx_tensor *idx,
                           const fx_tensor *x, int axis)
 {
@@ -426,7 +432,7 @@ void fxi_gpu_index_layout(fxi_gpu_layout *l, const fx_tensor *outer, const fx_te
         sx[d] = index ? 0 : x->stride[d < axis ? d : d - idx->ndim + 1];
     }
     fxi_gpu_layout_add(l, sx);
-    if (fxi_gpu_layout_add(l, si) == 0) { /* both all 0: still two patterns */
+    if (fxi_gpu_layout_add(l, si) == 0) { /* both are all 0: still two patterns */
         for (int d = 0; d < l->nd; d++)
             l->stride[1][d] = 0;
         l->npatterns = 2;

@@ -1,17 +1,17 @@
 /* gpu_matmul.c: matrix products of all types, in batches, with an epilogue.
  *
- * One kernel text with the tile's sizes as constants. A group computes a tile of BM×BN elements: it
- * goes along the inner axis in steps of BK, copies its parts of both operands into local memory,
- * whatever their strides are, and each work-item multiplies what belongs to its RM×RN elements from
- * there in registers. Elements of one work-item lie TX (and TY) apart, so that neighbours read and
- * write neighbouring memory.
+ * One kernel text has the tile's sizes as constants. A group computes a tile of BM×BN elements: it
+ * moves along the inner axis in steps of BK, copies its parts of both operands into local memory,
+ * whatever their strides are, and each work-item multiplies the parts for its RM×RN elements from
+ * there in registers. The elements of one work-item are TX (and TY) apart, so that neighbours read
+ * and write neighbouring memory.
  *
- * On GPUs 16×16 work-items have one such block each. On a CPU, which runs the work-items of a group
- * one after another, a group is a single one with MT·NT blocks: local memory is then the cache, and
- * the block's registers are vectors. Which tile is taken depends on how many groups there are: the
- * largest that still keeps all units busy.
+ * On GPUs 16×16 work-items have one such block each. A CPU runs the work-items of a group one after
+ * another, so there a group is a single work-item with MT·NT blocks: local memory is then the
+ * cache, and the block's registers are vectors. The tile is the largest with which there are enough
+ * groups to keep all units busy.
  *
- * 16-bit floats are added up in Float32 and integers modulo their width. The sum is rounded to the
+ * 16-bit floats are added in Float32, and integers modulo their width. The sum is rounded to the
  * output's type before the epilogue's first instruction, as if the product were a step of its own.
  */
 #include "gpu_text.h"
@@ -44,7 +44,7 @@ typedef struct product {
     const fxi_gpu_type *type;
     int64_t m, n, k, am, ak, bk, bn;
     int operands;                  /* of the epilogue */
-    int pattern[FXI_GPU_PATTERNS]; /* of each input over the batch */
+    int pattern[FXI_GPU_PATTERNS]; /* the pattern of each input over the batch */
     fxi_gpu_walk batch;
     tile tile;
     int64_t tiles_m, tiles_n, batches;
@@ -52,7 +52,7 @@ typedef struct product {
 
 /* ---- what is to be done ---------------------------------------------------------------------- */
 
-/* The walks of all inputs over the batch's axes; an axis of size 1 is repeated. */
+/* The walks of all inputs over the batch's axes. An axis of size 1 is repeated. */
 static void walk_batch(product *p, const fx_step *s)
 {
     fxi_gpu_layout l = {.nd = s->out.ndim - 2};
@@ -99,7 +99,7 @@ static void choose_tile(product *p, const fxi_gpu_limits *limits)
     const tile *t = limits->serial ? serial_tiles : parallel_tiles;
     const bool long_elements = p->type->size == 8;
     if (long_elements && !limits->serial)
-        t++; /* too many registers */
+        t++; /* the largest tile needs too many registers */
     while (tiles_of(p, t) < limits->units && t[1].tx > 0)
         t++;
     tiles_of(p, t);
@@ -113,7 +113,7 @@ static void choose_tile(product *p, const fxi_gpu_limits *limits)
     }
 }
 
-/* Is an operand, the output or the inner axis larger than 32-bit indices reach? */
+/* Is an operand, the output or the inner axis too large for 32-bit indices? */
 static bool is_wide(const product *p)
 {
     const fx_step *s = p->step;
@@ -130,7 +130,7 @@ static bool is_wide(const product *p)
 
 /* ---- the text -------------------------------------------------------------------------------- */
 
-/* Parameters; two an operand of the epilogue and those of the batch follow. */
+/* Parameters. Two for each operand of the epilogue and those of the batch follow. */
 enum { ROWS, COLUMNS, INNER, A_ROW, A_INNER, B_INNER, B_COLUMN, TILES_M, TILES_N, OPERANDS };
 static int first_of_batch(const product *p)
 {
@@ -157,7 +157,8 @@ static void set_constants(fxi_gpu_builder *b, const product *p)
     fxi_gpu_set_number(b, "of_b", p->pattern[1]);
 }
 
-/* From the sum to what is stored: registers r0 the product, then operands, then instructions. */
+/* Appends the way from the sum to the stored element: register r0 is the product, then come
+ * operands, then instructions. */
 static void say_result(fxi_gpu_builder *b, const product *p)
 {
     const fxi_gpu_type *type = p->type;

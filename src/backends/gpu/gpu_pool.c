@@ -1,10 +1,12 @@
 /* gpu_pool.c: max and mean pooling, their gradients, and picking by the position of the maximum.
  *
- * One work-item an element of the output. Kernels over windows go along the taps of one, in
- * column-major order, and skip those in the padding: the maximum is the first NaN, else the first
- * largest. Kernels over places ask of an element of x which windows hold it and add up what comes
- * from them in the order of the windows; so nothing is written by two. For the gradient of the
- * maximum a first kernel notes in work space at which tap each window has it.
+ * There is one work-item for each element of the output. Kernels over windows read the taps of one
+ * window, in column-major order, and skip those in the padding: the maximum is the first NaN, else
+ * the first largest. Kernels over positions find, for an element of x, the windows that contain it,
+ * and add their contributions in the order of the windows; so no element is written by two
+ * work-items. For the gradient of the maximum, a first kernel stores in work space at which tap
+ * each window has it: searching again for each element of x would repeat the work for overlapping
+ * windows.
  */
 #include "gpu_text.h"
 
@@ -12,14 +14,16 @@
 #define AXIS_PARAMS(X) X(XS) X(YS) X(TAPS) X(STRIDE) X(BEFORE) X(DILATION)
 #define NUMBER(name)   name,
 enum { AXIS_PARAMS(NUMBER) AXIS_PARAM_COUNT };
-enum { PARAM_COUNT = 1 + 3 * AXIS_PARAM_COUNT }; /* the first: elements of the output */
+enum {
+    PARAM_COUNT = 1 + 3 * AXIS_PARAM_COUNT
+}; /* the first is the number of elements of the output */
 #define NAME(name) #name,
 static const char *const axis_names[] = {AXIS_PARAMS(NAME)};
 
 typedef struct pooling {
     const fxi_gpu_type *type;
     int64_t v[3 * AXIS_PARAM_COUNT];
-    int64_t windows, places; /* elements of y's sizes, of x's */
+    int64_t windows, places; /* elements of an array with y's sizes, and with x's */
     bool wide;
 } pooling;
 
@@ -32,7 +36,7 @@ static pooling pooling_of(const fx_step *s)
                  .windows = fx_tensor_length(y),
                  .places = fx_tensor_length(x)};
     p.wide = fxi_gpu_wide(p.windows) || fxi_gpu_wide(p.places);
-    double taps = 1; /* of a window: numbered, and counted for the mean */
+    double taps = 1; /* taps of a window, which are numbered, and counted for the mean */
     for (int d = 0; d < 3; d++) {
         const bool there = d < a->spatial;
         const int64_t v[AXIS_PARAM_COUNT] = {
@@ -49,16 +53,16 @@ static pooling pooling_of(const fx_step *s)
 
 /* ---- the text -------------------------------------------------------------------------------- */
 
-/* What is done with taps or windows. Buffers: what is read, `from`; the output, `to`; and `also`
- * what the kernel needs besides. */
+/* A kernel over taps or windows. Buffers: `from` is read, `to` is the output, `also` is what some
+ * kernels read besides. */
 typedef struct kernel {
     const char *name;
-    bool places; /* over places, else over windows */
-    int from;    /* an operand */
-    bool notes;  /* `to` is work space: the number of the maximum's tap, or −1 */
+    bool places; /* over positions of x, else over windows */
+    int from;    /* the number of the operand that is read */
+    bool notes;  /* `to` is work space and gets the index of the maximum's tap, or −1 */
     const char
         *also; /* NULL, or type of operand 0 (over windows) or of the work space (over places) */
-    const char *text; /* what it does: BEGIN, EACH, END */
+    const char *text; /* the macros BEGIN, EACH and END */
 } kernel;
 enum { TAP_OF_MAX = FX_POOL_MAX_PICK + 1 };
 

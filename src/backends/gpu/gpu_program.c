@@ -1,8 +1,8 @@
-/* gpu_program.c: register programs as text, one line an instruction.
+/* gpu_program.c: appends register programs to a kernel, one line for each instruction.
  *
- * Each operation is a row of op.def, with an expression for reals and one for integers; what is
- * missing has no meaning for the type. Integers compute in an unsigned type, so that overflow
- * wraps. Float16 and BFloat16 are Float32 values that are rounded to 16 bits after every
+ * Each operation is a row of op.def, with an expression for reals and one for integers; NULL means
+ * that the operation has no meaning for the type. Integers compute in an unsigned type, so that
+ * overflow wraps. Float16 and BFloat16 are Float32 values that are rounded to 16 bits after every
  * instruction, as on the CPU.
  */
 #include "gpu_text.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Characters of names and numbers. */
+/* The characters of names and numbers. */
 #define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
 const fxi_gpu_type fxi_gpu_types[FX_DTYPE_COUNT] = {
@@ -46,8 +46,8 @@ static const expression expressions[FX_OP_COUNT] = {
     [FX_OP_SELECT] = {"a ? b : c", "a ? b : c"},
 };
 
-/* CAST from reals and integers; the names are those of the operand's type. 16 bits are rounded to
- * afterwards. */
+/* CAST to each type, from reals and from integers; the functions' names are those of the operand's
+ * type. 16-bit results are rounded afterwards. */
 static const expression casts[FX_DTYPE_COUNT] = {
     [FX_DTYPE_F32] = {"a", "a"},
     [FX_DTYPE_F64] = {"a", "a"},
@@ -59,7 +59,8 @@ static const expression casts[FX_DTYPE_COUNT] = {
     [FX_DTYPE_BOOL] = {"a != 0", "a != 0"},
 };
 
-/* The type whose row and names an instruction uses: of the operands where it looks at those. */
+/* The type whose expression and names an instruction uses: the operands' type for comparisons and
+ * CAST. */
 static const fxi_gpu_type *type_of(const fx_instr *ins)
 {
     const bool operands = ins->op == FX_OP_CAST || (ins->op >= FX_OP_LT && ins->op <= FX_OP_NE);
@@ -84,7 +85,8 @@ bool fxi_gpu_known(fxi_gpu_builder *b)
     return true;
 }
 
-/* An expression of op.def as text: its operands and names become those of the dialect. */
+/* Appends an expression of op.def; its operands and names are replaced by those of the kernel's
+ * dialect. */
 static void say_expression(fxi_gpu_builder *b, const fx_instr *ins)
 {
     const fxi_gpu_type *type = type_of(ins);

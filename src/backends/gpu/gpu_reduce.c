@@ -1,18 +1,18 @@
-/* gpu_reduce.c: reductions over any axes, of a tensor or of a program's values; and scatter, seen
- * as one.
+/* gpu_reduce.c: reductions over any axes, of a tensor or of a program's values; and scatter as a
+ * reduction.
  *
- * A result is made by some lanes of a group, which take its terms in turn and join what they have
- * in a tree: one kernel for rows, columns and whole arrays. Neighbouring work-items are lanes of
- * one result where its terms are neighbours in memory, else neighbouring results. Where results are
- * so few that the device would be idle their terms are cut into pieces: each group leaves an
- * accumulator in work space, and a second kernel joins those. How all is divided depends on
- * shapes and on the device alone, and so do the bits.
+ * Some lanes of a group compute one result: they take its terms in turn and join their accumulators
+ * in a tree. This one kernel serves rows, columns and whole arrays. Neighbouring work-items are
+ * lanes of one result if its terms are neighbours in memory, else neighbouring results. If results
+ * are so few that the device would be idle, their terms are cut into pieces: each group leaves an
+ * accumulator in work space, and a second kernel joins these. The division depends on shapes and on
+ * the device alone, and so do the bits.
  */
 #include "gpu_text.h"
 
 enum {
     OPERANDS = 32,
-    TERMS = 16, /* of a lane, before a result's terms are divided further */
+    TERMS = 16, /* terms of a lane, before the terms of a result are divided further */
     PIECES = 1024,
     /* Parameters: results, terms, pieces, terms of a piece, lanes. */
     RESULTS = 0,
@@ -25,20 +25,20 @@ enum {
 
 typedef struct reduction {
     const fx_tensor *in;
-    int nin, kind, dtype; /* dtype: of what is reduced */
+    int nin, kind, dtype; /* dtype: type of the reduced values */
     bool matches;         /* scatter: only terms whose index (operand 1) is the result's own */
     int pattern[OPERANDS];
-    int coordinate; /* scatter: the pattern that gives it */
+    int coordinate; /* scatter: the pattern that gives the result's own index */
     fxi_gpu_layout layout;
     fxi_gpu_walk kept, reduced;
     int64_t results, terms, pieces;
     fxi_gpu_lanes lanes;
     bool wide;
-    int64_t partial; /* in work space */
+    int64_t partial; /* offset of the pieces' accumulators in work space */
 } reduction;
 
 /* ---- how it is divided ----------------------------------------------------------------------- */
-/* Columns when neighbouring results lie closer together than neighbouring terms. */
+/* Columns if neighbouring results are closer together in memory than neighbouring terms. */
 static bool by_columns(const reduction *r)
 {
     if (r->kept.nd == 0 || r->reduced.nd == 0 || r->layout.npatterns == 0)
@@ -54,6 +54,8 @@ static int64_t groups_of(const reduction *r)
     return (r->results + slots - 1) / slots;
 }
 
+/* Uses more lanes, then more pieces, until there are four groups for each unit, or lanes have too
+ * few terms to repay the joining. */
 static void divide(const fxi_gpu_builder *b, reduction *r)
 {
     const int64_t busy = 4 * (int64_t)b->limits->units;
@@ -70,7 +72,7 @@ static void divide(const fxi_gpu_builder *b, reduction *r)
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
-/* Takes term t, which is at o<pattern> of the operands. */
+/* Appends the taking of term t, which is at o<pattern> of the operands. */
 static void say_value(fxi_gpu_builder *b, const reduction *r)
 {
     for (int k = 0; k < r->nin; k++) {
@@ -87,7 +89,7 @@ static void say_value(fxi_gpu_builder *b, const reduction *r)
     fxi_gpu_say(b, "a0 = fx_take0(a0, r%d, t);\n", result);
 }
 
-/* What the texts of reductions have in common; says the text up to the lanes and those. */
+/* Appends the part that all reductions have in common, up to and including the lanes. */
 static const char *say_head(fxi_gpu_builder *b, const char *text)
 {
     const fxi_gpu_type *t = &fxi_gpu_types[b->step->out.dtype];
@@ -149,7 +151,7 @@ static void add_reduction(fxi_gpu_builder *b, reduction *r, int bytes)
     c->groups[1] = r->pieces;
 }
 
-/* Joins the pieces of every result. */
+/* Adds the launch that joins the pieces of every result. */
 static void finish(fxi_gpu_builder *b, const reduction *r)
 {
     const fxi_gpu_lanes lanes = {.lanes = fxi_gpu_power(r->pieces / 4), .columns = true};
@@ -171,7 +173,7 @@ static void finish(fxi_gpu_builder *b, const reduction *r)
     c->groups[0] = fxi_gpu_groups(r->results, slots);
 }
 
-/* `axes`: those of the layout that are reduced. */
+/* Adds the reduction. `axes`: the axes of the layout that are reduced. */
 static void reduce(fxi_gpu_builder *b, reduction *r, uint32_t axes)
 {
     int bytes;
@@ -215,7 +217,8 @@ void fxi_gpu_reduce(fxi_gpu_builder *b)
 }
 
 /* ---- scatter --------------------------------------------------------------------------------- */
-/* Axes: the output's, then those of idx. An output's element takes the terms with its index. */
+/* A scatter as a reduction. The axes of the layout are the output's, then those of idx: an element
+ * of the output takes the terms whose index is its own. */
 void fxi_gpu_scatter_by_output(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;

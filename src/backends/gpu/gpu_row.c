@@ -1,9 +1,9 @@
 /* gpu_row.c: row steps: several passes over a row, whose elements some lanes of a group take in
  * turn.
  *
- * What a pass needs of the elements is computed anew from the operands, which the first pass left
- * in the device's caches: rows are short enough for that (planner rule 3), and nothing is kept
- * between passes but the reductions' results. Values of the row are computed by every lane.
+ * Each pass computes what it needs of the elements again from the operands, which the first pass
+ * left in the device's caches: rows are short enough for that (planner rule 3). Only the
+ * reductions' results are kept between passes. Every lane computes the values of the row.
  */
 #include "gpu_text.h"
 
@@ -29,7 +29,7 @@ typedef struct rows {
     int npasses, nfolds;
     struct {
         int kind, dtype, result;
-    } folds[FOLDS]; /* that occur */
+    } folds[FOLDS]; /* the different kinds of reductions */
     bool wide;
 } rows;
 
@@ -38,7 +38,8 @@ static bool reduces(const fx_instr *i)
     return i->op == FX_OP_REDUCE;
 }
 
-/* The number of an instruction's accumulator among those that occur, which it may join. */
+/* The number of an instruction's kind of accumulator, added to the list if it is new. Reductions of
+ * one kind share a text and local memory. */
 static int fold_of(rows *r, const fx_instr *ins)
 {
     const int kind = (int)ins->attr, dtype = ins->from, result = ins->dtype;
@@ -65,7 +66,7 @@ static int output_reg(const fx_step *s, int k)
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
-/* Operand k at `<at><pattern>`. */
+/* Appends the load of operand k at `<at><pattern>`. */
 static void say_load(fxi_gpu_builder *b, const rows *r, int k, const char *at)
 {
     const fxi_gpu_type *t = &fxi_gpu_types[r->step->in[k].dtype];
@@ -76,7 +77,7 @@ static void say_load(fxi_gpu_builder *b, const rows *r, int k, const char *at)
         fxi_gpu_say(b, "%s%d);\n", at, r->pattern[k]);
 }
 
-/* Instructions on values of the row that come before a pass. */
+/* Appends the instructions on values of the row that precede a pass. */
 static void say_row_values(fxi_gpu_builder *b, const rows *r, int pass)
 {
     const fx_step *s = r->step;
@@ -86,8 +87,8 @@ static void say_row_values(fxi_gpu_builder *b, const rows *r, int pass)
             fxi_gpu_say_instr(b, &p->instr[k], s->nin + k);
 }
 
-/* Marks the registers that the elements of a pass need: of its reductions and of the outputs that
- * it completes. */
+/* Marks the registers that a pass needs of the elements: for its reductions and for the outputs
+ * that it completes. */
 static bool mark_needed(const rows *r, int pass, bool *needed)
 {
     const fx_step *s = r->step;
@@ -136,7 +137,7 @@ static void say_elements(fxi_gpu_builder *b, rows *r, int pass, const bool *need
     fxi_gpu_say_part(b, text);
 }
 
-/* Reductions share the local memory of their kind, one after the other. */
+/* Appends a pass. Reductions of one kind use the same local memory, one after the other. */
 static void say_pass(fxi_gpu_builder *b, rows *r, int pass)
 {
     const fx_step *s = r->step;

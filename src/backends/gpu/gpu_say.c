@@ -1,5 +1,5 @@
-/* gpu_say.c: the text of a kernel as it grows: what C code says itself, and texts of kernels/ with
- * their holes filled (kernels/prelude.cl says what those look like).
+/* gpu_say.c: builds the text of a kernel: appends text from C code, and texts of kernels/ with
+ * their holes filled (kernels/prelude.cl describes their form).
  */
 #include "gpu_text.h"
 
@@ -96,8 +96,8 @@ static void say_value(fxi_gpu_builder *b, const char *name, size_t n)
         fxi_gpu_say(b, "%lld", (long long)v->number);
 }
 
-/* Says the text up to the hole at `at`, without the blanks before a hole that is a line of its own;
- * returns what is behind it, of such a line the next line. */
+/* Appends the text up to the hole at `at`, without the blanks before a hole that has a line of its
+ * own. Returns the rest after the hole; after a whole line, from the next line on. */
 static const char *say_before(fxi_gpu_builder *b, const char *text, const char *at,
                               const char *behind)
 {

@@ -1,8 +1,9 @@
-/* gpu_step.c: steps as lists of launches: which kind makes them, and how they are run.
+/* gpu_step.c: turns steps into lists of launches, and runs these lists.
  *
- * All that is decided when a plan is made is in the list: kernels, grids, parameters. A launch's
- * buffers are named by what they are to the step (operand 2, output 0, work space), and a run looks
- * their addresses up. It fills in nothing else: what differs from run to run lies in memory.
+ * Everything that is decided when a plan is made is in the list: kernels, grids, parameters. A
+ * launch's buffers are named by their meaning for the step (operand 2, output 0, work space), and a
+ * run looks up their addresses. It sets nothing else: values that change from run to run are in
+ * device memory, so that a driver can record a plan and replay it (gpu_whole.c).
  */
 #include "gpu_text.h"
 
@@ -67,7 +68,7 @@ void fxi_gpu_no_memory(fxi_gpu_builder *b)
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */
-/* The launch, its buffers and its parameters are one piece of memory. NULL after a failure. */
+/* Adds an entry; it, its buffers and its parameters are one allocation. NULL after a failure. */
 static fxi_gpu_call *add(fxi_gpu_builder *b, int nbuffers, int nparams)
 {
     const size_t refs = (size_t)nbuffers * sizeof(fxi_gpu_buffer_ref),
@@ -190,7 +191,8 @@ static void build(fxi_gpu_builder *b)
         kinds[s->cls](b);
 }
 
-/* See fxi_gpu_launch.groups. */
+/* Verifies the sizes of a launch: more groups than the device can launch would fail only when it
+ * runs. */
 static void check_call(fxi_gpu_builder *b, const fxi_gpu_call *c)
 {
     if (c->cut)
@@ -238,7 +240,7 @@ static fxi_gpu_call *calls_of(const fx_step *step)
     return r ? r->first : NULL;
 }
 
-/* The first launch of a kernel from c on. */
+/* The first launch of a kernel from c on; library calls have nothing to compile. */
 static fxi_gpu_call *kernel_from(fxi_gpu_call *c)
 {
     while (c && c->routine)
@@ -262,7 +264,7 @@ static void list_kernels(const fx_step *steps, int32_t n, void **kernels)
             *kernels++ = c->kernel;
 }
 
-/* The step that kernel k in their order belongs to. */
+/* The step to which kernel k belongs, counted over all steps. */
 static int32_t step_of(const fx_step *steps, int k)
 {
     int32_t i = 0;
@@ -390,7 +392,7 @@ fx_status fxi_gpu_run(const fxi_gpu_runtime *runtime, fx_device *device, const f
 }
 
 /* ---- faults ---------------------------------------------------------------------------------- */
-/* Words: 1 + the operation, the index, the axis, the size. */
+/* The words are 1 + the operation, the index, the axis, and the size. */
 fx_status fxi_gpu_fault_text(const int64_t words[FXI_GPU_FAULTS], char *text, size_t size)
 {
     snprintf(text, size, "%s: index %lld is out of range for axis %lld of size %lld",

@@ -1,9 +1,11 @@
-/* gpu_walk.c: spaces of indices: from the number of an element to offsets in its tensors.
+/* gpu_walk.c: computes, in the text of kernels, the offsets in several tensors from the index of an
+ * element.
  *
- * Shapes and strides are parameters, so a text depends on how many axes are left and on how many
- * patterns of strides there are. Division by a size is a multiplication with a number made here and
- * a shift (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994),
- * which for numerators below 2³¹ needs no 33rd bit; 64-bit kernels divide.
+ * Shapes and strides are parameters, so a text depends only on the number of axes after merging and
+ * on the number of patterns of strides. Division by a size is slow on GPUs, so it is a
+ * multiplication with a number that is computed here, and a shift (Granlund and Montgomery,
+ * "Division by invariant integers using multiplication", 1994). For numerators below 2³¹ this needs
+ * no 33rd bit; 64-bit kernels divide.
  *
  * Parameters: for each axis but the last its size, multiplier and shift; then for each pattern the
  * strides of all axes.
@@ -52,7 +54,7 @@ bool fxi_gpu_layout_wide(const fxi_gpu_layout *l)
 }
 
 /* ---- walks ----------------------------------------------------------------------------------- */
-/* Is axis d of the layout the continuation of the walk's last one, for every pattern? */
+/* Does axis d of the layout continue the walk's last axis, for every pattern? */
 static bool merges(const fxi_gpu_walk *w, const fxi_gpu_layout *l, int d)
 {
     const int last = w->nd - 1;

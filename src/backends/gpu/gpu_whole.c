@@ -1,11 +1,11 @@
-/* gpu_whole.c: plans that a driver records once and then replays with one call, as graphs of CUDA
- * and HIP: fx_backend.plan_prepare and its kin.
+/* gpu_whole.c: plans that a driver records once and then replays with one call, called graphs by
+ * CUDA and HIP: fx_backend.plan_prepare, plan_run and plan_release.
  *
- * A recording has the addresses of one run. A run with the addresses of the run before is recorded;
- * later ones with the same addresses are replayed; and a run with other addresses launches step by
- * step, since recording costs more than that. Training has the same addresses from its second
- * training step on. If the driver cannot record a plan after all, the plan is launched step by step
- * from then on.
+ * A recording contains the addresses of one run. A run with the addresses of the previous run is
+ * recorded; later runs with these addresses are replayed. A run with other addresses launches step
+ * by step, because recording costs more than that. Training has the same addresses from its second
+ * training step on. If the driver cannot record a plan, the plan is launched step by step from then
+ * on.
  */
 #include "gpu_device.h"
 #include "gpu_gate.h"
@@ -13,13 +13,13 @@
 #include <string.h>
 
 typedef struct whole {
-    void *recording; /* NULL: none */
+    void *recording; /* NULL: nothing is recorded */
     bool refused;    /* the driver has failed to record it */
     bool checks;     /* a kernel may write to the fault words */
-    bool known;      /* the following are those of the run before */
+    bool known;      /* the members below are those of the previous run */
     const void *streams;
     void **values;
-    void **in, **out; /* room for the addresses of a step */
+    void **in, **out; /* space for the addresses of one step */
 } whole;
 
 /* ---- prepare and release --------------------------------------------------------------------- */
@@ -69,7 +69,7 @@ static void drop(fx_device *device, whole *w)
     w->recording = NULL;
 }
 
-/* When the process ends, the recording goes with it. */
+/* If the process is ending, the recording is freed with it. */
 void fxi_gpu_backend_plan_release(fx_device *device, fx_plan *plan)
 {
     if (!fxi_gpu_enter()) {
@@ -125,7 +125,8 @@ static void record(fx_device *device, const fx_plan *plan, void *const *values, 
         if (w->refused)
             drop(device, w);
     }
-    host->error_take(); /* without a recording the plan runs step by step */
+    host->error_take(); /* errors of recording are dropped, because the plan then runs step by step
+                         */
     host->error_put(&earlier);
 }
 
@@ -154,7 +155,7 @@ static fx_status replay(fx_device *device, const whole *w)
     return d->driver->replay(device, w->recording);
 }
 
-/* Under the device's lock, which orders the runs of several threads. */
+/* The caller holds the device's lock, which orders the runs of several threads. */
 static fx_status run_plan(fx_device *device, const fx_plan *plan, void *const *values, fx_run *run,
                           int32_t *out_step)
 {
