@@ -1,11 +1,12 @@
-/* array_stats.c: one pass over an array, a part at a time: files may be larger than the memory. */
+/* array_stats.c: computes statistics of an array in one pass, part by part, because files may be
+ * larger than the memory. */
 #include "array_stats.h"
 #include <math.h>
 #include <stdlib.h>
 
 enum { PART = 1 << 16 };
 
-/* Mean and squares are updated by each value (Welford, 1962): no cancellation, whatever the mean.
+/* Updates mean and squares with each value (Welford, 1962), which avoids cancellation for any mean.
  */
 static void take(array_stats *s, double *squares, double x)
 {

@@ -1,4 +1,4 @@
-/* array_text.c: see array_text.h. */
+/* array_text.c: converts a small array to text and back: see array_text.h. */
 #include "array_text.h"
 #include "failure.h"
 #include <inttypes.h>
@@ -13,7 +13,7 @@ static bool is_real(fx_dtype t)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Nine digits tell any two numbers of 32 bits apart, 17 any two of 64 bits. */
+/* Nine digits distinguish any two 32-bit numbers, 17 any two 64-bit numbers. */
 static void put_real(FILE *to, fx_dtype t, double x)
 {
     fprintf(to, " %.*g", t == FX_DTYPE_F64 ? 17 : 9, x);
@@ -65,7 +65,7 @@ char *array_to_text(fx_array *x)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Takes "Float32" and what follows it up to the colon. */
+/* Reads "Float32" and the sizes up to the colon. */
 static const char *read_head(const char *text, fx_dtype *out_type, int *out_n, int64_t *sizes)
 {
     int t = 0;
@@ -90,7 +90,7 @@ static const char *read_head(const char *text, fx_dtype *out_type, int *out_n, i
     return *text == ':' ? text + 1 : NULL;
 }
 
-/* How many elements such an array has; −1: more than the text has room for. */
+/* The number of elements; −1 if the text is too short for them. */
 static int64_t count_of(int n, const int64_t *sizes, size_t room)
 {
     int64_t count = 1;

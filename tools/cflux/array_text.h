@@ -1,16 +1,14 @@
-/* array_text.h: a small array as one line of text, without loss: "Float32 2x3: 0 1 2 3 4 5", the
- * sizes and elements in the order of Julia (the first axis runs fastest); without axes "Float32:
- * 0.5". */
+/* array_text.h: a small array as one line of text, without loss: "Float32 2x3: 0 1 2 3 4 5", sizes
+ * and elements in Julia's order (the first axis varies fastest). A 0-d array is "Float32: 0.5". */
 #ifndef CFLUX_TOOL_ARRAY_TEXT_H
 #define CFLUX_TOOL_ARRAY_TEXT_H
 
 #include <cflux.h>
 
-/* To be freed; NULL: the array cannot be read, or memory is out (recorded). */
+/* The caller frees the text. NULL if the array cannot be read, or if out of memory (recorded). */
 char *array_to_text(fx_array *x);
 
-/* The array of such a text, owned by the scope; NULL when the text is none, which is not recorded.
- */
+/* The array of a text, owned by the scope; NULL if the text is not an array (not recorded). */
 fx_array *array_of_text(const char *text);
 
 #endif

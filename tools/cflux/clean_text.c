@@ -1,4 +1,4 @@
-/* clean_text.c: see clean_text.h. */
+/* clean_text.c: makes texts safe to print: see clean_text.h. */
 #include "clean_text.h"
 #include <stdbool.h>
 #include <string.h>
@@ -15,7 +15,7 @@ int utf8_length(const char *text)
     for (int i = 1; i < n; i++)
         if ((s[i] & 0xC0) != 0x80)
             return 0;
-    /* Longer than needed, halves of pairs, and beyond the last code point. */
+    /* Overlong encodings, surrogates, and values beyond the last code point. */
     if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] >= 0xA0) ||
         (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] >= 0x90))
         return 0;
@@ -24,7 +24,7 @@ int utf8_length(const char *text)
 
 enum { PIECE = 8 };
 
-/* The next character as it may be shown, and how many bytes of the text it is. */
+/* The next character in printable form, and its length in the text. */
 static int next_piece(const char *text, char piece[PIECE])
 {
     const int n = utf8_length(text);
@@ -54,7 +54,7 @@ void clean_text(const char *text, char *dst, size_t size)
     dst[n] = 0;
 }
 
-/* The columns of a piece: an escaped character has one for each of its own. */
+/* The width of a piece in columns; an escape sequence is as wide as it is long. */
 static int piece_columns(const char *piece)
 {
     wchar_t c;

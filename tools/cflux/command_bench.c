@@ -1,8 +1,8 @@
-/* command_bench.c: cflux bench: how fast this machine computes with this library.
+/* command_bench.c: cflux bench: measures how fast this machine computes with this library.
  *
- * A row is timed in samples of many runs; each sample takes about a tenth of the time of the row,
- * and the median of the samples is given, so that one disturbance does not matter. What is computed
- * once (plans, kernels of a device) is computed before.
+ * A row is timed in samples of many runs. Each sample takes about a tenth of the row's time, and
+ * the median of the samples is printed, so that one disturbance has no effect. Work that is done
+ * only once (plans, kernels of a device) is done before the timing.
  */
 #include "array_stats.h"
 #include "failure.h"
@@ -90,7 +90,7 @@ static double time_runs(bench *b, void (*run)(bench *b), int64_t runs)
     return seconds_now() - start;
 }
 
-/* Seconds of one run. */
+/* Seconds per run. */
 static double time_of(bench *b, void (*run)(bench *b))
 {
     double samples[SAMPLES];
@@ -107,7 +107,7 @@ static double time_of(bench *b, void (*run)(bench *b))
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Before the first row: bad input is found before it, and then nothing is printed. */
+/* Called before the first row, after all input is checked, so that bad input prints no table. */
 static void print_head(fx_json *j, const fx_device *device)
 {
     if (!as_json) {
@@ -122,7 +122,7 @@ static void print_head(fx_json *j, const fx_device *device)
     fx_json_open(j, "rows", '[');
 }
 
-/* Work of a row in the unit it is told in, for one run. A row that failed midway has no time. */
+/* `work`: work of one run, in `unit`. A row that failed midway has no time. */
 static void print_row(fx_json *j, const char *name, double each, double work, const char *unit)
 {
     char scaled[32];
@@ -173,7 +173,8 @@ static fx_array *targets(const fx_array *out, bool regression)
     return fx_onehot(fx_cast(pick, FX_DTYPE_I64), classes);
 }
 
-/* Forward pass and training step; classes in columns are trained as such, all else to zeros. */
+/* Times forward pass and training step. If the outputs are class scores in columns, it trains
+ * classes; otherwise it trains towards zeros. */
 static void bench_model(fx_json *j, fx_device *device, const char *name, void *model,
                         const fx_dims *input)
 {

@@ -1,5 +1,5 @@
-/* command_convert.c: cflux convert: from one format into another; a loss is named, and has to be
- * allowed. */
+/* command_convert.c: cflux convert: converts a file to another format. If the format cannot hold
+ * everything, the losses are listed, and the user must allow them. */
 #include "clean_text.h"
 #include "failure.h"
 #include "input_file.h"
@@ -39,7 +39,7 @@ static option_row options[] = {
     OPTIONS_END,
 };
 
-/* A format that cannot hold models, or keeps them as text. */
+/* True for formats that cannot hold models, or hold them as text. */
 static bool to_arrays(const char *path)
 {
     return ends_with(path, ".safetensors") || ends_with(path, ".npz") || ends_with(path, ".npy");
@@ -65,7 +65,7 @@ static int unknown_entry(const input_file *in, const char *name)
                 near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
-/* Those of --only. */
+/* Selects the entries named by --only. */
 static int choose(input_file *in)
 {
     void *chosen[TEXTS_AT_MOST];
@@ -91,11 +91,12 @@ static void widest_type(fx_array *x, const char *path, bool trainable, void *use
         *widest = *widest == FX_DTYPE_BOOL ? fx_eltype(x) : *widest;
 }
 
-/* Flux.state, a list of parameters, another model: what an entry holds goes into a model by place.
+/* Makes a model of an entry that holds its arrays in order: Flux.state, a list of parameters, or
+ * another model.
  */
 static void *model_of_object(void *object)
 {
-    fx_dtype type = FX_DTYPE_BOOL; /* the smallest */
+    fx_dtype type = FX_DTYPE_BOOL; /* the smallest type */
     void *model = fx_parse_model(notation);
     if (fx_is_error(model))
         return NULL;
@@ -106,14 +107,15 @@ static void *model_of_object(void *object)
     return fx_loadmodel(state ? fx_flux_state(model) : model, object) == FX_OK ? model : NULL;
 }
 
-/* Neither an array nor texts: else the arrays of the file are entries of their own. */
+/* True if the entry has arrays but is neither an array nor texts. If no entry has, the arrays of
+ * the file are the entries. */
 static bool holds_arrays(void *object)
 {
     return tree_kind_of(object) >= TREE_TUPLE && fx_metadata_count(object) <= 0 &&
            fx_parameter_count(object) != 0;
 }
 
-/* Everything else in the file stays. */
+/* Replaces the entry by a model; all other entries stay. */
 static int make_model(input_file *in)
 {
     const int64_t place = model_file_place(in->entries, holds_arrays), n = fx_count(in->entries);
@@ -138,7 +140,7 @@ static int make_model(input_file *in)
 
 enum { NAMES_SHOWN = 12 };
 
-/* What a checkpoint holds beside its model is the library's own. */
+/* Only the model of a checkpoint is shown; its other entries are internal. */
 static bool is_shown(const input_file *out, const char *name)
 {
     return strcmp(out->format, "checkpoint") != 0 ||
@@ -183,7 +185,7 @@ static void json_written(const input_file *in, const input_file *out, losses *lo
     fx_json_end(&j);
 }
 
-/* Reads OUT again, so that what is printed is what it holds. */
+/* Reads OUT again, so that the printed contents are those of the file. */
 static int written(const input_file *in, const char *path, losses *lost)
 {
     input_file out;
@@ -211,7 +213,7 @@ static int save_failed(const char *path, losses *lost)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* What of IN is not even among its entries, or has no place in any other file. */
+/* Collects contents of IN that are missing from its entries or that no other file can hold. */
 static int check_input(input_file *in, losses *lost)
 {
     const bool training = strcmp(in->format, "checkpoint") == 0 && only.n == 0;
@@ -229,7 +231,7 @@ static int check_input(input_file *in, losses *lost)
                 losses_sentence(lost), training ? ", --only model the model" : "");
 }
 
-/* Of a checkpoint that may lose its training run the model is left. */
+/* Keeps only the model of a checkpoint whose training run may be lost. */
 static void leave_training(input_file *in)
 {
     void *model = model_file_entry(in->entries, "model");
@@ -275,7 +277,7 @@ static int run_convert(int n, char **operands)
         status = read_input(operands[0], &in, &lost);
     if (status != EXIT_FINE)
         return status;
-    interrupt_begin(); /* no half-written file stays beside OUT */
+    interrupt_begin(); /* removes a half-written file on a signal */
     status = model_file_save(path, in.entries, &form, &lost) == FX_OK ? written(&in, path, &lost)
                                                                       : save_failed(path, &lost);
     return interrupt_caught() ? 128 + interrupt_caught() : status;

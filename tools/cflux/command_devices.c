@@ -1,5 +1,5 @@
-/* command_devices.c: cflux devices and cflux backend: what there is to compute with, why the rest
- * is absent, and which one is preferred. */
+/* command_devices.c: cflux devices and cflux backend: list the available devices, why others are
+ * absent, and which one is preferred. */
 #include "failure.h"
 #include <cflux/json_out.h>
 #include "nearest.h"
@@ -13,7 +13,7 @@ static option_row options[] = {OPTION_JSON(&as_json), OPTIONS_END};
 
 enum { NAME_BYTES = 64, SIZE_BYTES = 32 };
 
-/* "CUDA" of "CUDA:0". */
+/* "CUDA" for "CUDA:0". */
 static void backend_of(const fx_device *device, char name[NAME_BYTES])
 {
     snprintf(name, NAME_BYTES, "%s", fx_device_name(device));
@@ -22,7 +22,7 @@ static void backend_of(const fx_device *device, char name[NAME_BYTES])
         *colon = 0;
 }
 
-/* Opens a kernel library that nobody has needed yet, so that the list says whether it works. */
+/* Opens a kernel library that nothing has used yet, so that the list can say whether it works. */
 static void open_library(const fx_plugin_info *plugin, void *user)
 {
     char name[3 * NAME_BYTES];
@@ -32,7 +32,7 @@ static void open_library(const fx_plugin_info *plugin, void *user)
         fx_functional(name);
 }
 
-/* Is it a kernel library that the backend uses? */
+/* True for a kernel library that the backend uses. */
 static bool is_part_of(const fx_plugin_info *plugin, const char *backend)
 {
     return plugin->why && !*plugin->why &&
@@ -150,7 +150,7 @@ static void json_plugin(const fx_plugin_info *plugin, void *user)
     fx_json_text(j, "serves", *plugin->serves ? plugin->serves : NULL);
     fx_json_text(j, "file", plugin->file);
     fx_json_text(j, "version", *plugin->version ? plugin->version : NULL);
-    fx_json_text(j, "why", plugin->why); /* "": it is used; null: it was not opened */
+    fx_json_text(j, "why", plugin->why); /* "": in use; null: not opened */
     fx_json_close(j);
 }
 
@@ -201,7 +201,7 @@ static int run_devices(int n, char **operands)
     (void)operands;
     const char *const *names = fx_supported_devices();
     fx_use_all();
-    for (int i = 0; names[i]; i++) /* so that each says why it is absent */
+    for (int i = 0; names[i]; i++) /* makes each backend record why it is absent */
         fx_use(names[i]);
     fx_plugins(open_library, NULL);
     (as_json ? json_devices : print_devices)(fx_devices(NULL));
@@ -221,7 +221,7 @@ const command command_devices = {
 
 /* ---- the preference -------------------------------------------------------------------------- */
 
-/* The backend of that name in any case, or NULL. */
+/* The known backend with this name in any case; NULL if there is none. */
 static const char *supported(const char *name, int *count)
 {
     const char *const *names = fx_supported_devices();

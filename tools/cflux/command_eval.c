@@ -1,4 +1,4 @@
-/* command_eval.c: cflux eval: how well a saved model does on data. */
+/* command_eval.c: cflux eval: measures a saved model on data. */
 #include "clean_text.h"
 #include "failure.h"
 #include <cflux/json_out.h>
@@ -48,7 +48,8 @@ static void print_json(const char *path, const char *data, const problem *p, con
     fx_json_end(&j);
 }
 
-/* The name as a terminal may show it, to the right of a column; how wide it is. */
+/* Prints a class name, made safe for a terminal and right-aligned in a column. Returns its width.
+ */
 static int put_name(FILE *to, const problem *p, int64_t i, int width)
 {
     char text[1000];
@@ -104,7 +105,7 @@ static void print_scores(const char *path, const char *data, const problem *p, c
         print_confusion(p, s);
 }
 
-/* Files of Flux's say neither loss nor classes: then the data do. */
+/* Flux's files store neither loss nor classes; then the data determine them. */
 static int prepare(const char *path, trained *t, problem *p, dataset *d, fx_array **y)
 {
     int status = problem_loss(p, loss_text);

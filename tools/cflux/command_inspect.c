@@ -1,4 +1,4 @@
-/* command_inspect.c: cflux inspect: what is in a file, and what is wrong with it. */
+/* command_inspect.c: cflux inspect: shows the contents of a file and warns about problems in it. */
 #include "array_stats.h"
 #include "clean_text.h"
 #include "failure.h"
@@ -38,8 +38,8 @@ typedef struct report {
     int64_t parameters, array_bytes;
     char **warnings;
     int64_t nwarnings, warnings_room;
-    object_set looked_at; /* objects that warnings were looked for in */
-    bool formula_said;    /* that of LayerNorm */
+    object_set looked_at; /* objects already checked for warnings */
+    bool formula_said;    /* the note about LayerNorm's formula was printed */
     fx_status status;
 } report;
 
@@ -88,7 +88,7 @@ static void add_array(fx_array *x, const char *path, bool trainable, void *user)
     r->array_bytes += fx_length(x) * (int64_t)fx_dtype_size(fx_eltype(x));
 }
 
-/* Of a CSV file every column is an array of its own. */
+/* Every column of a CSV file is an array of its own. */
 static void add_columns(report *r)
 {
     fx_array *values = fx_child(r->file.entries, 0);
@@ -107,7 +107,7 @@ static void warn_of_numbers(report *r, array_row *row)
                     row->path, row->stats.nan, row->stats.inf, fx_length(row->array));
 }
 
-/* A BSON file does not say which of Flux's formulas its LayerNorms have. */
+/* Notes that a BSON file does not store which of Flux's formulas its LayerNorms use. */
 static void say_formula(report *r, const void *object)
 {
     const fx_type *type = fx_type_of(object);
@@ -125,7 +125,7 @@ static void say_formula(report *r, const void *object)
                     : "the newest formula possible for this file; --flux-version chooses another");
 }
 
-/* Structs that the library has no layer for. */
+/* Warns about structs for which the library has no layer. */
 static void warn_of_structs(report *r, void *object, const char *path)
 {
     char name[200], below[600];
@@ -156,7 +156,7 @@ static void warn_of_structs(report *r, void *object, const char *path)
     }
 }
 
-/* Those of layers and structs: arrays beside a model are none. */
+/* Counts the parameters of layers and structs. Arrays outside them are not parameters. */
 static int64_t parameters_of(report *r, object_set *seen, void *object)
 {
     const tree_kind kind = tree_kind_of(object);
@@ -185,7 +185,7 @@ static bool look(const char *path, report *r)
     object_set seen = {0};
     r->parameters = parameters_of(r, &seen, r->file.entries);
     object_set_free(&seen);
-    if (r->parameters == 0 && !r->file.table) /* arrays alone */
+    if (r->parameters == 0 && !r->file.table) /* the file has only arrays */
         r->parameters = fx_parameter_count(r->file.entries);
     warn_of_structs(r, r->file.entries, "");
     for (int64_t i = 0; i < r->n; i++)
@@ -220,7 +220,7 @@ static void print_stats(const report *r)
     }
 }
 
-/* "species: setosa (50), versicolor (50)": labels, and in how many rows they are. */
+/* "species: setosa (50), versicolor (50)": labels with their numbers of rows. */
 static void print_columns(void *columns)
 {
     for (int64_t i = 0; columns && i < fx_count(columns); i++) {

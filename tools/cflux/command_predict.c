@@ -1,4 +1,4 @@
-/* command_predict.c: cflux predict: what a saved model says about data. */
+/* command_predict.c: cflux predict: applies a saved model to data. */
 #include "failure.h"
 #include "options.h"
 #include "output_paths.h"
@@ -40,7 +40,8 @@ static fx_array *result_of(const problem *p, fx_array *output)
     return p->classes ? problem_guesses(p, output) : output;
 }
 
-/* The results of all batches, observations along the last axis; NULL: printed. */
+/* The outputs for all batches, with observations along the final axis; NULL on failure (printed).
+ */
 static fx_array *predict(const problem *p, void *model, fx_array *x)
 {
     FX_TEST;
@@ -66,7 +67,7 @@ static fx_array *predict(const problem *p, void *model, fx_array *x)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* A text as a field of CSV: in quotes where it needs them. */
+/* Writes a text as a CSV field, in quotes if needed. */
 static void put_text(FILE *to, const char *text)
 {
     if (!strpbrk(text, ",\"\r\n") && *text != ' ') {
@@ -82,7 +83,7 @@ static void put_text(FILE *to, const char *text)
     fputc('"', to);
 }
 
-/* A header of numbers would be read as a row: "7" becomes "class_7". */
+/* Turns "7" into "class_7", because readers would take a header of numbers for a row. */
 static void put_class(FILE *to, const char *name)
 {
     char *end;
@@ -166,7 +167,7 @@ static int check_options(const problem *p)
                 p->loss);
 }
 
-/* What is not said by the file is not known: outputs are written as they are. */
+/* If the file does not say what the outputs mean, they are written unchanged. */
 static int prepare(const char *path, trained *t, problem *p, dataset *d)
 {
     int status = problem_loss(p, loss_text);
@@ -192,7 +193,7 @@ static int prepare(const char *path, trained *t, problem *p, dataset *d)
     return problem_check(p, t->model, d->path, d->x, NULL);
 }
 
-/* The model and the further files are operands. */
+/* Checks the operands: the model and further data files. */
 static int check_files(int n, char **operands)
 {
     const output_path output = {out_path, "--out"};

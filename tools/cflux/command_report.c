@@ -1,4 +1,4 @@
-/* command_report.c: cflux report: the log of a training run as a page. */
+/* command_report.c: cflux report: makes a page from the log of a training run. */
 #include "failure.h"
 #include "options.h"
 #include "output_paths.h"

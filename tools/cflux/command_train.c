@@ -1,8 +1,8 @@
-/* command_train.c: cflux train: a model in Flux's notation learns from a file.
+/* command_train.c: cflux train: trains a model given in Flux's notation on data from files.
  *
- * Everything that can be wrong with what was asked is found before the first step, and before a
- * file is written: options, data, the model's sizes, where the results go. fx_train does the
- * training; what is here is the way there, what is told while it runs, and what is left at the end.
+ * All input is checked before the first training step and before a file is written: options, data,
+ * the model's sizes, output paths. fx_train does the training; this file prepares it, reports on
+ * it, and writes the results.
  */
 #include "clean_text.h"
 #include "data_sum.h"
@@ -95,16 +95,16 @@ typedef struct run {
     problem p;
     dataset data, other; /* other: the data of --validation FILE */
     trained t;
-    fx_array *x, *y, *vx, *vy; /* the parts, scaled; vx NULL: no validation */
+    fx_array *x, *y, *vx, *vy; /* training and validation parts, scaled; vx NULL: no validation */
     int64_t ntrain, nvalidation;
     void *state;
     char *settings; /* see put_settings */
     fx_run_log *log;
-    scores validation; /* after the last epoch */
+    scores validation; /* after the final epoch */
     int64_t step, epoch, best_epoch;
     double loss, seconds;
     bool started;
-    int status; /* of what went wrong in a callback */
+    int status; /* exit status of a failure in a callback */
 } run;
 
 static int need(const char *value, const char *name)
@@ -114,7 +114,7 @@ static int need(const char *value, const char *name)
 
 /* ---- the data -------------------------------------------------------------------------------- */
 
-/* A number says a share; everything else is data. */
+/* True if the argument is a number, which is a share; other arguments are data files. */
 static bool validation_share(double *out)
 {
     char *end;
@@ -234,15 +234,15 @@ static void describe_trained(run *r)
     r->t.shape = fx_from(FX_DTYPE_I64, sizes, n);
 }
 
-/* BatchNorm needs more than one observation in a batch, and the last one of an epoch may have one:
- * that would be found at the end of the epoch only. */
+/* BatchNorm needs more than one observation in a batch, and the final batch of an epoch may have
+ * only one. Checked now, because otherwise the run would fail at the end of its first epoch. */
 static int check_last_batch(const run *r)
 {
     FX_STEP;
     const bool alone = r->ntrain % batchsize == 1 || batchsize == 1 || r->ntrain == 1;
     if (!alone || (drop_partial && batchsize > 1))
         return EXIT_FINE;
-    void *probe = fx_parse_model(model_text); /* a step changes what it is taken with */
+    void *probe = fx_parse_model(model_text); /* a copy: a training step changes it */
     if (!fx_is_error(fx_call(probe, fx_slice(r->x, fx_ndims(r->x) - 1, 0, 1))))
         return EXIT_FINE;
     const fx_error e = fx_error_take();
@@ -288,7 +288,8 @@ static void describe_target(const problem *p, char *text, size_t size)
     snprintf(text, size, "%lld classes, from %s to %s", (long long)p->nclasses, first, last);
 }
 
-/* An option and what it is, as the library prints it: spaces and defaults make no difference. */
+/* Prints an option as the library prints its value, so that spaces and explicit defaults make no
+ * difference. */
 static void put_notation(FILE *to, const char *option, void *object)
 {
     char *text = text_of(object, fx_summary);
@@ -296,14 +297,14 @@ static void put_notation(FILE *to, const char *option, void *object)
     free(text);
 }
 
-/* Of a column or an entry its name: where the target is a file, any name of it will do. */
+/* The name of the target column or entry. A target file has no name, so that it may be renamed. */
 static const char *name_of_target(const dataset *d)
 {
     const bool named = strcmp(d->kind, "csv") == 0 || strcmp(d->kind, "npz") == 0;
     return named && d->target ? d->target : "";
 }
 
-/* All that decides the bits of a step, a line for each option. */
+/* Prints all options that affect the bits of a training step, one per line. */
 static void put_settings(const run *r, FILE *to)
 {
     char sizes[100], target[CLASSES_TEXT];
@@ -392,11 +393,11 @@ static fx_flow on_start(const fx_progress *now)
     r->step = now->step;
     r->epoch = now->epoch;
     r->best_epoch = now->best_epoch;
-    r->loss = NAN; /* until there is a step */
+    r->loss = NAN; /* no training step yet */
     if (now->step > 0 && !quiet)
         fprintf(stderr, "resuming from %s at epoch %lld, step %lld\n", checkpoint_path,
                 (long long)now->epoch + 1, (long long)now->step);
-    r->status = open_log(r); /* not before: a checkpoint that does not fit leaves it alone */
+    r->status = open_log(r); /* not before: a checkpoint that does not fit leaves it unchanged */
     if (!r->log)
         return r->status == EXIT_FINE ? FX_FLOW_CONTINUE : FX_FLOW_STOP;
     const char **names = class_names(&r->p);
@@ -566,14 +567,14 @@ static int save_model(run *r)
     return fail_library(EXIT_FAILED);
 }
 
-/* Training went wrong: before the first step it is what was asked for. A disk that is full may not
- * be the one where the model goes. */
+/* Reports a failed training. Before the first training step the input is at fault. A full disk
+ * still allows saving the model, which may be on another one. */
 static int failed(run *r, fx_status status)
 {
     const fx_error e = fx_error_take();
     const scores none = {.n = 0};
     log_end(r, "error", failure_sentence(&e), &none);
-    if (!r->started && checkpoint_path) /* which is loaded before the start */
+    if (!r->started && checkpoint_path) /* the checkpoint is loaded before the start */
         return fail(EXIT_BAD_INPUT,
                     "--checkpoint %s belongs to another training: %s; use the same settings, or "
                     "remove %s and %s.1 to start over",
@@ -622,7 +623,7 @@ static int prepare(run *r)
     if (status != EXIT_FINE)
         return status;
     fx_parse_optimiser(optimiser_text);
-    fx_parse_model(model_text); /* made again once the seed is set */
+    fx_parse_model(model_text); /* parsed again because the seed is set only now */
     r->p.device = fx_device_find(device_text);
     if (fx_error_status() != FX_OK)
         return fail_library(EXIT_BAD_INPUT);
@@ -650,7 +651,7 @@ static int run_train(int n, char **operands)
     const fx_report_args log = {.fxi_size = sizeof log, .run = r.log};
     const int report = report_path && r.log ? write_report(log, report_path) : EXIT_FINE;
     const bool logged = fx_run_log_close(r.log) == FX_OK;
-    fx_error_take(); /* the log has sent a warning */
+    fx_error_take(); /* the log has already sent a warning */
     free(r.settings);
     return status != EXIT_FINE ? status : logged ? report : EXIT_FAILED;
 }

@@ -1,4 +1,4 @@
-/* data_sum.c: see data_sum.h. */
+/* data_sum.c: computes a checksum of data: see data_sum.h. */
 #include "data_sum.h"
 #include <string.h>
 #include <zlib.h>

@@ -1,5 +1,5 @@
-/* dataset.c: see dataset.h. The library's readers do the reading; what is here is which file, which
- * column, and what is wrong with it in one sentence. */
+/* dataset.c: reads observations and targets: see dataset.h. The library's readers parse the files;
+ * this file chooses files and columns and reports problems in one sentence. */
 #include "dataset.h"
 #include "dataset_join.h"
 #include "failure.h"
@@ -28,7 +28,7 @@ void describe_sizes(const fx_array *x, bool observation, char *text, size_t size
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
-/* Numbers become Float32, one observation after the other along the last axis. */
+/* Converts to Float32, with observations along the final axis. */
 static fx_array *as_features(fx_array *x)
 {
     if (fx_ndims(x) == 1)
@@ -49,7 +49,7 @@ static int check_counts(const dataset *d)
     return d->n > 0 ? EXIT_FINE : fail(EXIT_BAD_INPUT, "%s has no observations", d->path);
 }
 
-/* A number that is none would make every weight NaN. */
+/* Refuses NaN and infinity, which would make every weight NaN. */
 static int check_finite(const dataset *d, fx_array *x, const char *what)
 {
     if (fx_eltype(x) != FX_DTYPE_F32 && fx_eltype(x) != FX_DTYPE_F64)
@@ -73,7 +73,7 @@ static int give_shape(const data_request *r, dataset *d)
     const int n = read_sizes(r->shape, sizes);
     if (n == 0)
         return fail(EXIT_BAD_INPUT, "--shape takes sizes such as 28x28x1, got \"%s\"", r->shape);
-    for (int i = 0; i < n; i++) /* 0: too many */
+    for (int i = 0; i < n; i++) /* 0: the product is too large */
         if (__builtin_mul_overflow(product, sizes[i], &product))
             product = 0;
     const int64_t each = fx_length(d->x) / d->n;
@@ -116,7 +116,7 @@ static int no_column(const char *path, const char *wanted, void *columns)
                 fx_child_name(columns, fx_count(columns) - 1));
 }
 
-/* By name, then by number from 1; −1: there is none. */
+/* Finds a column by name, then by number from 1; −1 if there is none. */
 static int64_t find_column(const sorted_name *names, int64_t n, const char *wanted)
 {
     char *end;
@@ -127,7 +127,7 @@ static int64_t find_column(const sorted_name *names, int64_t n, const char *want
     return end != wanted && !*end && number >= 1 && number <= n ? number - 1 : -1;
 }
 
-/* Which column is the target, −1 for none. */
+/* The index of the target column, −1 for none. */
 static int choose_target(const data_request *r, void *columns, const sorted_name *names,
                          int64_t *out)
 {
@@ -138,11 +138,11 @@ static int choose_target(const data_request *r, void *columns, const sorted_name
     const char *wanted = r->target ? r->target : r->column;
     *out = wanted ? find_column(names, n, wanted) : n - 1;
     if (*out < 0 && r->unlabelled && r->columns)
-        return EXIT_FINE; /* the features are found by their names */
+        return EXIT_FINE; /* the features are found by name instead */
     return *out < 0 ? no_column(r->path, wanted, columns) : EXIT_FINE;
 }
 
-/* What stands in the first row of a column of text is what made it one. */
+/* Reports a text column used as a feature. The text in its first row made it one. */
 static int text_feature(const data_request *r, void *table, int64_t i)
 {
     void *columns = fx_child_named(table, "columns");
@@ -154,7 +154,7 @@ static int text_feature(const data_request *r, void *table, int64_t i)
         first_text(place, fx_child(columns, i)));
 }
 
-/* The numbers of the feature columns: all but the target, or those that the model names. */
+/* Selects the feature columns: all but the target, or those that the model names. */
 static int choose_features(const data_request *r, void *table, const sorted_name *names,
                            int64_t target, int64_t *list, int64_t *n)
 {
@@ -175,7 +175,7 @@ static int choose_features(const data_request *r, void *table, const sorted_name
     return *n ? EXIT_FINE : fail(EXIT_BAD_INPUT, "%s has no columns but the target", r->path);
 }
 
-/* Columns that have names of their own, and not "1", "2", …. */
+/* True if the columns have real names, not "1", "2", …. */
 static bool are_named(void *columns)
 {
     return fx_count(columns) > 0 && strcmp(fx_child_name(columns, 0), "1") != 0;
@@ -191,7 +191,7 @@ static void *names_of(void *columns, const int64_t *list, int64_t n)
     return names;
 }
 
-/* A column of numbers that Float32 rounds is there a second time. */
+/* Prefers the Float64 copy of a column with numbers that Float32 would round. */
 static fx_array *target_column(void *table, int64_t i)
 {
     const char *name = fx_child_name(fx_child_named(table, "columns"), i);
@@ -242,7 +242,7 @@ static int separator_of(const data_request *r, char *out)
                 r->separator);
 }
 
-/* One column, of text, is a table whose columns another separator parts. */
+/* A single text column usually means that the file uses another separator. */
 static int check_separator(const data_request *r, void *columns)
 {
     if (r->separator || fx_count(columns) != 1 || fx_count(fx_child(columns, 0)) == 0)
@@ -272,7 +272,7 @@ static int read_csv(const data_request *r, dataset *d)
 
 /* ---- targets in files of their own ----------------------------------------------------------- */
 
-/* Such a file goes with one file of observations. */
+/* A target file needs exactly one file of observations. */
 static int check_target_file(const data_request *r)
 {
     if (!r->target && !r->unlabelled && !r->no_target)
@@ -288,8 +288,8 @@ static int check_target_file(const data_request *r)
 
 /* ---- IDX ------------------------------------------------------------------------------------- */
 
-/* As Flux's data sets have them: bytes become numbers from 0 to 1, and images get an axis of one
- * channel. */
+/* Reads images as Flux's data sets do: bytes become numbers from 0 to 1, and images get a channel
+ * axis of size 1. */
 static fx_array *read_images(const char *path)
 {
     fx_array *x = fx_read_idx(path);
@@ -331,7 +331,7 @@ static void look_at_file(const char *name, void *user)
     w->found = true;
 }
 
-/* The file of images or labels in a folder: plain before gzip. False: there is none. */
+/* Finds the file of images or labels in a folder, plain before gzip; false if there is none. */
 static bool find_part(const char *folder, const char *what, bool test, char out[FILE_PATH_BYTES])
 {
     wanted_part w = {.folder = folder, .what = what, .test = test, .path = out};
@@ -471,7 +471,7 @@ void dataset_inputs(data_request *r, int n, char *const *operands)
     r->more = r->data.n > 0 ? r->data.n - 1 + n : n;
 }
 
-/* The files after the first one, from 0. */
+/* The further files, counted from 0. */
 static const char *further_file(const data_request *r, int i)
 {
     return i + 1 < r->data.n ? r->data.items[i + 1] : r->operands[i - (r->data.n - 1)];
@@ -485,14 +485,14 @@ int dataset_files(const data_request *r)
     return files;
 }
 
-/* The target of path, which is the next one where each file has its own. */
+/* Selects the target of `path`: the next one if each file has its own. */
 static void take_target(data_request *r)
 {
     const bool has = r->targets.n > 0 && !is_folder(r->path);
     r->target = !has ? NULL : r->targets.items[r->targets.n == 1 ? 0 : r->first++];
 }
 
-/* The first file's names are the columns that are looked for in the others. */
+/* The column names of the first file are looked up in the others. */
 int dataset_read(const data_request *r, dataset *out)
 {
     const int files = r->files ? r->files : dataset_files(r);

@@ -1,5 +1,5 @@
-/* dataset.h: observations and targets from files, as the commands train, eval and predict take
- * them: folders and files of IDX, CSV, npy and npz. */
+/* dataset.h: reads observations and targets for the commands train, eval and predict: folders and
+ * IDX, CSV, npy and npz files. */
 #ifndef CFLUX_TOOL_DATASET_H
 #define CFLUX_TOOL_DATASET_H
 
@@ -10,25 +10,27 @@
 /* What to read. Zeroed members mean the default. */
 typedef struct data_request {
     text_list data;        /* the values of --data; see dataset_inputs */
-    const char *path;      /* the first file */
+    const char *path;      /* first file */
     char *const *operands; /* further files, after those of --data */
-    int more;              /* how many files follow the first one */
-    text_list targets;  /* each a column, an entry or a file: one for all, or one for each file */
-    int first, files;   /* which of the targets is that of path, and for how many files they are;
-                           0: these alone */
-    const char *column; /* of a CSV file without those; NULL: the last one */
-    const char *target; /* of the file that is read; set by dataset_read */
-    const char *shape;  /* of an observation: "8x8x1" */
-    const char *separator; /* of a CSV file: one character, or "tab" or "space" */
-    int64_t skip;          /* lines at its top */
-    void *columns;         /* a tuple of texts: the features a model wants, by name; NULL: all */
-    int64_t features;      /* how many it wants; 0: unknown */
-    bool test;             /* the test part, where a folder or file has two */
-    bool unlabelled;       /* a target may be missing */
-    bool no_target;        /* there is none: every column is a feature */
+    int more;              /* number of files after the first */
+    text_list
+        targets;      /* each is a column, an entry or a file; one for all files, or one per file */
+    int first, files; /* first: the target that belongs to `path`; files: number of files that share
+                         the targets; 0: only `path` */
+    const char *column;    /* column for CSV files without --target; NULL: the last one */
+    const char *target;    /* of the file being read; set by dataset_read */
+    const char *shape;     /* size of an observation, "8x8x1" */
+    const char *separator; /* of CSV files: one character, or "tab" or "space" */
+    int64_t skip;          /* lines to skip at the top of CSV files */
+    void *columns;    /* names of the features that the model needs, a tuple of texts; NULL: all
+                         columns */
+    int64_t features; /* number of features that the model needs; 0: unknown */
+    bool test;        /* use the test part if a folder or file has two */
+    bool unlabelled;  /* targets may be missing */
+    bool no_target;   /* no target: every column is a feature */
 } data_request;
 
-/* The option --data, with what it says about the files. */
+/* The option --data with the help text about files. */
 #define OPTION_DATA(request, help)                                                                 \
     {                                                                                              \
         "data", 'd', OPTION_TEXTS, &(request).data, "FILE|FOLDER",                                 \
@@ -36,7 +38,7 @@ typedef struct data_request {
             0, 0                                                                                   \
     }
 
-/* The options that say how files are read, for the commands' tables. */
+/* The options for reading files, for the tables of commands. */
 #define DATA_OPTIONS(request)                                                                      \
     {"target",                                                                                     \
      't',                                                                                          \
@@ -61,7 +63,7 @@ typedef struct data_request {
             "Skip this many lines at the top of a CSV file (default: 0)", 0, 1e9                   \
     }
 
-/* Of the commands that measure and predict: a folder of IDX files has two parts. */
+/* For the commands that evaluate and predict: a folder of IDX files has two parts. */
 #define OPTION_PART(target)                                                                        \
     {                                                                                              \
         "part", 0, OPTION_CHOICE, (target), "test|train",                                          \
@@ -70,30 +72,29 @@ typedef struct data_request {
 
 typedef struct dataset {
     const char *path, *kind; /* kind: "csv", "idx", "npy", "npz" */
-    fx_array *x;             /* Float32, observations along the last axis */
-    fx_array *y;             /* as in the file, one or more numbers for each; NULL: none */
+    fx_array *x;             /* Float32, observations along the final axis */
+    fx_array *y; /* as in the file, one or more numbers per observation; NULL: no targets */
     int64_t n;
-    int64_t line;       /* of the first observation in its file; 0: it has no lines */
-    const char *target; /* what the target is called; NULL: none */
-    void *labels;       /* texts of y, which holds positions in this named tuple; NULL: numbers */
-    void *columns;      /* a tuple of texts, the names of the features; NULL: they have none */
+    int64_t line;       /* line number of the first observation; 0: not a text file */
+    const char *target; /* name of the target; NULL: no target */
+    void *labels;  /* texts of y, which then holds positions in this named tuple; NULL: numbers */
+    void *columns; /* names of the features, a tuple of texts; NULL: no names */
 } dataset;
 
-/* Fills in path, operands and more: the files are those of --data, then n operands. path is NULL
- * where
- * --data is missing. */
+/* Fills in path, operands and more from --data and then the n operands. path is NULL if --data is
+ * missing. */
 void dataset_inputs(data_request *r, int n, char *const *operands);
 
-/* How many of the paths go with a target: a folder of IDX files has its own. */
+/* The number of paths that need a target. A folder of IDX files has its own. */
 int dataset_files(const data_request *r);
 
-/* Reads it into the scope. Returns EXIT_FINE, or the exit status of what was printed. */
+/* Reads the data into the scope. Returns EXIT_FINE, or the exit status of a failure (printed). */
 int dataset_read(const data_request *r, dataset *out);
 
-/* The text of the first of the targets, which are positions in labels. */
+/* The text of the first target. The targets are positions in `labels`. */
 const char *first_text(fx_array *y, void *labels);
 
-/* The sizes of one observation as text: "8×8×1". */
+/* The sizes of an observation as text: "8×8×1". */
 void describe_sizes(const fx_array *x, bool observation, char *text, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* dataset_join.c: see dataset_join.h. */
+/* dataset_join.c: joins the data of several files: see dataset_join.h. */
 #include "dataset_join.h"
 #include "failure.h"
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static int check_alike(const dataset *a, const dataset *b)
 
 /* ---- labels ---------------------------------------------------------------------------------- */
 
-/* Of two named tuples in alphabetical order, with their numbers of rows. */
+/* Merges two named tuples in alphabetical order and adds their row counts. */
 static void *merge_labels(void *a, void *b)
 {
     const int64_t na = fx_count(a), nb = fx_count(b);
@@ -50,7 +50,7 @@ static void *merge_labels(void *a, void *b)
     return merged;
 }
 
-/* Positions in `labels` become positions in `all`, which has them too. */
+/* Converts positions in `labels` to positions in `all`, which contains the same labels. */
 static fx_array *renumber(fx_array *y, void *labels, void *all)
 {
     const int64_t n = fx_count(labels);
@@ -79,7 +79,7 @@ static fx_array *targets_of(const dataset *d, void *labels)
     return labels ? renumber(d->y, d->labels, labels) : d->y;
 }
 
-/* Along the axis that counts observations. NULL when memory is out, else maybe an error. */
+/* Joins along the observation axis. NULL if out of memory; the result may be an error array. */
 static fx_array *joined(const dataset *parts, int n, void *labels,
                         fx_array *(*of)(const dataset *, void *))
 {

@@ -1,4 +1,4 @@
-/* failure.c: one line on stderr, and the exit status. */
+/* failure.c: prints failures as one line on stderr: see failure.h. */
 #include "failure.h"
 #include "clean_text.h"
 #include <errno.h>
@@ -13,7 +13,7 @@ void failure_command(const char *name)
     command = name;
 }
 
-/* One line whatever the text holds: line ends become blanks, and those at the end go. */
+/* Prints one line: line ends inside the text become blanks, those at its end are removed. */
 static void print_line(const char *kind, const char *text)
 {
     char flat[2048], line[4096];
@@ -24,7 +24,7 @@ static void print_line(const char *kind, const char *text)
         n--;
     flat[n] = 0;
     clean_text(flat, line, sizeof line);
-    fflush(stdout); /* what was printed before stands before it */
+    fflush(stdout); /* so that earlier output appears first */
     fprintf(stderr, "cflux%s%s: %s%s\n", *command ? " " : "", command, kind, line);
 }
 
@@ -41,7 +41,7 @@ int fail(int status, const char *format, ...)
 
 const char *failure_sentence(const fx_error *e)
 {
-    const size_t n = strcspn(e->op, " "); /* "model, column 3" stays: it says where */
+    const size_t n = strcspn(e->op, " "); /* "model, column 3" stays: it is a position */
     const bool named = n > 0 && strncmp(e->message, e->op, n) == 0 && e->message[n] == ':';
     return e->message + (named ? n + 1 + strspn(e->message + n + 1, " ") : 0);
 }

@@ -1,46 +1,46 @@
-/* failure.h: what went wrong, as one line on stderr and an exit status. */
+/* failure.h: reports a failure as one line on stderr and an exit status. */
 #ifndef CFLUX_TOOL_FAILURE_H
 #define CFLUX_TOOL_FAILURE_H
 
 #include <cflux.h>
 
-/* Exit statuses; 130 and 143 after SIGINT and SIGTERM. */
+/* Exit statuses. SIGINT and SIGTERM give 130 and 143. */
 enum {
     EXIT_FINE = 0,
-    EXIT_FAILED = 1, /* it went wrong while running: a write, a device, a loss of NaN */
-    EXIT_BAD_INPUT =
-        2 /* options, notation, columns, shapes, files that are not what they should be */
+    EXIT_FAILED = 1,   /* a failure while running: a write, a device, a loss of NaN */
+    EXIT_BAD_INPUT = 2 /* bad input: options, notation, columns, shapes, malformed files */
 };
 
-/* The command that messages begin with: "cflux train: …". Static storage. */
+/* The command name with which messages begin: "cflux train: …". Must have static storage. */
 void failure_command(const char *name);
 
 /* Prints "cflux train: text" and returns the status: return fail(EXIT_BAD_INPUT, "…", …); */
 int fail(int status, const char *format, ...) FXI_PRINTF(2, 3);
 
-/* The same with the library's record, which is cleared; `status` says whose fault it is. */
+/* Prints the library's recorded error and clears it; `status` says whether the input is at fault.
+ */
 int fail_library(int status);
 
-/* A record's message without the name of the function that failed. It lives as long as the record.
- */
+/* The message of a record without the name of the function. Lives as long as the record. */
 const char *failure_sentence(const fx_error *e);
 
-/* The same of a file that may be a table: what the library says of its option for the separator is
- * said of the command's own, or of that of `whose`: "cflux train ". */
+/* The same for a file that may be a table. If the library's message names its option for the
+ * separator, it is replaced by the option of this command, or of the command `whose` ("cflux train
+ * "). */
 int fail_table(int status, const char *whose);
-/* The sentence that it prints, in `text` where it is not the record's. */
+/* The sentence that fail_table prints; uses `text` if it differs from the record's. */
 const char *table_sentence(const fx_error *e, const char *whose, char *text, size_t size);
 
-/* Records that memory is out, as an error in the place of an object. */
+/* Records an out-of-memory error and returns an error object. */
 void *memory_error(void);
 
 /* Prints "cflux train: warning: text". */
 void warn(const char *format, ...) FXI_PRINTF(1, 2);
 
-/* Sends the library's messages through warn. */
+/* Prints the library's messages through warn. */
 void failure_take_messages(void);
 
-/* Flushes stdout: `status`, or EXIT_FAILED when something could not be written there. */
+/* Flushes stdout. Returns `status`, or EXIT_FAILED if writing failed. */
 int finish_output(int status);
 
 #endif

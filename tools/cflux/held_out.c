@@ -1,13 +1,13 @@
-/* held_out.c: see held_out.h. */
+/* held_out.c: selects the observations for validation: see held_out.h. */
 #include "held_out.h"
 #include <stdlib.h>
 
 typedef struct division {
     int64_t n, kept, nclasses;
-    int64_t *class_of; /* of each observation */
-    int64_t *counts;   /* observations of each class */
-    int64_t *quotas;   /* how many of them are kept */
-    int64_t *order;    /* what is made */
+    int64_t *class_of; /* class of each observation */
+    int64_t *counts;   /* number of observations in each class */
+    int64_t *quotas;   /* number of validation observations in each class */
+    int64_t *order;    /* the result */
 } division;
 
 static void draw_order(int64_t *order, int64_t n)
@@ -26,8 +26,8 @@ static double share_of(const division *d, int64_t class)
     return (double)d->counts[class] * (double)d->kept / (double)d->n;
 }
 
-/* The class that lacks most of its share; one of which no other observation would be left to learn
- * from comes last. */
+/* The class that lacks most of its share of validation observations. A class whose only remaining
+ * training observation would be taken comes last. */
 static int64_t neediest(const division *d)
 {
     int64_t best = -1;
@@ -54,7 +54,7 @@ static void set_quotas(division *d)
         d->quotas[neediest(d)]++;
 }
 
-/* The kept ones to the front, each side in the order drawn. */
+/* Moves the validation observations to the front; each part keeps the order drawn. */
 static void part(const division *d, const int64_t *drawn)
 {
     int64_t front = 0, back = d->kept;

@@ -1,4 +1,5 @@
-/* input_file.c: what a file is, by its first bytes, then by its name. */
+/* input_file.c: determines what a file is, from its first bytes and then from its name, and reads
+ * it. */
 #include "input_file.h"
 #include "failure.h"
 #include "model_file.h"
@@ -28,7 +29,8 @@ bool input_file_is_called_idx(const char *path)
     return !is_csv(path) && (name_has(path, "idx") || name_has(path, "ubyte"));
 }
 
-/* Two zeros, an element type, a number of axes; compressed, its name has to say it. */
+/* IDX begins with two zeros, an element type and a number of axes. For a compressed file only the
+ * name tells. */
 static bool is_idx(const char *path, const unsigned char head[HEAD])
 {
     if (head[0] == 0x1F && head[1] == 0x8B)
@@ -44,7 +46,7 @@ static bool read_idx(input_file *in)
     return !fx_is_error(x);
 }
 
-/* Columns that are all numbers and have no names are an array and nothing more. */
+/* A table of numbers without column names becomes a single array. */
 static bool read_csv(input_file *in)
 {
     void *table = fx_read_table(in->path);
@@ -66,7 +68,7 @@ static const struct {
     bool (*read)(input_file *in);
 } tables[] = {{"IDX", read_idx}, {"CSV", read_csv}};
 
-/* The row of `tables` for a file that fx_file_about does not know; −1: none. */
+/* The row of `tables` for a file that fx_file_about does not recognise; −1 if none matches. */
 static int table_of(const char *path)
 {
     unsigned char head[HEAD] = {0};
@@ -84,7 +86,7 @@ static bool read_table(input_file *in, int row)
     return tables[row].read(in);
 }
 
-/* A notation in the header that does not fit its arrays leaves the arrays. */
+/* If a notation in the header does not fit the arrays, only the arrays are read. */
 static bool read_entries(input_file *in)
 {
     in->entries = model_file_load(in->path, NULL);
@@ -99,12 +101,13 @@ static bool read_entries(input_file *in)
     return true;
 }
 
-/* Files are read more than once: a pipe is none, and a device may have no end. */
+/* True for regular files. Commands read a file more than once, which a pipe does not allow, and a
+ * device may have no end. */
 static bool is_file(const char *path)
 {
     const path_kind kind = kind_of_path(path);
     if (kind == PATH_ABSENT || kind == PATH_FILE)
-        return true; /* reading it says what is wrong */
+        return true; /* reading reports the problem */
     fx_fail(FX_STATUS_FORMAT, "read", kind == PATH_FOLDER ? "%s: is a folder, not a file" : NO_FILE,
             path);
     return false;

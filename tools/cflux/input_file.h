@@ -1,27 +1,27 @@
-/* input_file.h: any file that the library reads, by what it is. */
+/* input_file.h: reads any file that the library supports, and says what it is. */
 #ifndef CFLUX_TOOL_INPUT_FILE_H
 #define CFLUX_TOOL_INPUT_FILE_H
 
 #include <cflux.h>
 
 typedef struct input_file {
-    const char *path, *format; /* that of fx_file_info, "IDX" or "CSV" */
-    bool table;                /* IDX or CSV: data, no parameters */
+    const char *path, *format; /* format: as in fx_file_info, or "IDX" or "CSV" */
+    bool table;                /* IDX or CSV: data without parameters */
     int64_t bytes;
     char origin[120];
-    void *entries;    /* a named tuple of the scope; one array is the entry "array" */
-    void *columns;    /* of a CSV file, as fx_read_table gives them; NULL: it has no names */
-    char notice[600]; /* what is odd about the file, and did not keep it from being read; "" */
+    void *entries;    /* a named tuple owned by the scope; a single array is the entry "array" */
+    void *columns;    /* of a CSV file, as fx_read_table returns them; NULL: no column names */
+    char notice[600]; /* a problem of the file that did not prevent reading; "" if none */
 } input_file;
 
-/* false: it cannot be read; recorded. What was found out by then is filled in. */
+/* False if the file cannot be read (recorded); members known by then are filled in. */
 bool input_file_read(const char *path, input_file *out);
 
-/* Does the name say that the file is IDX? Where it says .csv too, that decides. */
+/* True if the name is that of an IDX file. A name that contains .csv too is a CSV file. */
 bool input_file_is_called_idx(const char *path);
 
-/* What is read once may be a pipe or the terminal. false: another device, which may have no end;
- * recorded. */
+/* True for a file that can be read to an end: also a pipe or the terminal. False for other devices,
+ * which may have no end (recorded). */
 bool input_file_ends(const char *path);
 
 #endif

@@ -1,11 +1,12 @@
-/* loss_list.c: see loss_list.h. */
+/* loss_list.c: collects what a file format cannot hold: see loss_list.h. */
 #include "loss_list.h"
 #include <stdio.h>
 #include <string.h>
 
 enum { ROOM_FOR_COUNT = 40 };
 
-/* Does the text end with ": " and this reason? Then names can be put before it; else 0. */
+/* If the text ends with ": " and this reason, the length before it, so that another name can be
+ * inserted; otherwise 0. */
 static size_t length_before(const losses *l, const char *why)
 {
     const size_t n = strlen(l->text), m = strlen(why) + 2;

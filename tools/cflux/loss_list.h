@@ -1,4 +1,4 @@
-/* loss_list.h: what a file cannot hold, as one sentence for a message. */
+/* loss_list.h: collects what a file format cannot hold, as one sentence for a message. */
 #ifndef CFLUX_TOOL_LOSS_LIST_H
 #define CFLUX_TOOL_LOSS_LIST_H
 
@@ -10,10 +10,10 @@ typedef struct losses {
     char text[LOSSES_BYTES]; /* "model": why; "mean", "std": why; … */
 } losses;
 
-/* Adds `"name": why`; a name that is NULL adds the reason alone. Needs no memory. */
+/* Adds `"name": why`; a NULL name adds only the reason. Allocates no memory. */
 void losses_add(losses *l, const char *name, const char *why);
 
-/* All of it; what did not fit is counted: "…; and 7 more". */
+/* The whole sentence. Items that did not fit are counted: "…; and 7 more". */
 const char *losses_sentence(losses *l);
 
 #endif

@@ -1,4 +1,4 @@
-/* main.c: the command line: one table of commands. */
+/* main.c: the entry point of the cflux command: finds the subcommand in a table and runs it. */
 #include "failure.h"
 #include "nearest.h"
 #include "options.h"
@@ -91,7 +91,7 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    setlocale(LC_CTYPE, "C.UTF-8"); /* for the widths of characters */
+    setlocale(LC_CTYPE, "C.UTF-8"); /* needed for the widths of characters */
     failure_take_messages();
     return finish_output(run(argc, argv));
 }

@@ -1,10 +1,8 @@
-/* model_file.c: writing the entries of a file, with models as text where the format holds arrays
- * only.
+/* model_file.c: writes the entries of a file; models become text in formats that hold only arrays.
  *
- * Before a file of arrays is written the notation of each model is read back and compared with the
- * model, so that what comes back later is what went in: sizes, settings, and which arrays are
- * shared. Whatever the format cannot hold is collected first; without leave to lose it nothing is
- * written.
+ * Before such a file is written, the notation of each model is parsed back and compared with the
+ * model, so that a later load gives the same sizes, settings and shared arrays. Everything that the
+ * format cannot hold is collected first; nothing is written unless the caller allowed the losses.
  */
 #include "model_file.h"
 #include "array_text.h"
@@ -33,11 +31,11 @@ static bool is_tuple(const void *object)
 
 typedef struct contents {
     bool arrays, texts, nothing, layers;
-    bool empty, dots; /* a tuple without children, a name with a dot */
-    bool deep_texts;  /* below the first level */
+    bool empty, dots; /* a tuple without children; a name with a dot */
+    bool deep_texts;  /* texts below the first level */
 } contents;
 
-/* Looks at what is in a tuple itself. */
+/* Inspects the items of a tuple. */
 static void look_at_items(const void *tuple, bool inside, contents *c)
 {
     c->empty = c->empty || fx_count(tuple) == 0;
@@ -101,10 +99,10 @@ int64_t model_file_place(void *entries, bool (*is_model)(void *object))
 typedef struct saving {
     const char *path;
     model_file_form form;
-    bool holds_texts;          /* the format holds texts beside arrays, and no models */
-    name_pairs objects, texts; /* texts: copies, to be freed */
+    bool holds_texts;          /* the format holds texts beside arrays, but no models */
+    name_pairs objects, texts; /* the texts are copies, to be freed */
     losses *lost;
-    fx_status status; /* of memory and of reading arrays */
+    fx_status status; /* out of memory, or a failure while reading arrays */
 } saving;
 
 static void lose(saving *s, const char *name, const char *why)
@@ -112,7 +110,7 @@ static void lose(saving *s, const char *name, const char *why)
     losses_add(s->lost, name, why);
 }
 
-/* A text of the file by prefix, name and what is below it. */
+/* Adds a text under the name made of prefix, name and `below`. */
 static void add_text(saving *s, const char *prefix, const char *name, const char *below,
                      const char *text)
 {
@@ -145,7 +143,7 @@ static void add_texts(saving *s, const char *name, const void *object)
     }
 }
 
-/* Texts by key of a file's header, as one object or the other. */
+/* Adds the texts of a header; `object` is metadata or a tuple of texts. */
 static void add_header(saving *s, const void *object)
 {
     for (int64_t i = 0; i < fx_metadata_count(object); i++) {
@@ -156,7 +154,7 @@ static void add_header(saving *s, const void *object)
         add_text(s, "", fx_child_name(object, i), "", fx_string_text(fx_child(object, i)));
 }
 
-/* The arrays of one entry, as texts. */
+/* Converts the arrays of an entry to texts. */
 typedef struct array_texts {
     saving *s;
     const char *name; /* of the entry */
@@ -194,8 +192,8 @@ static fx_walk meet_array(const fx_spot *at, void *user)
     return all->s->status == FX_OK ? FX_WALK_TAKE : FX_WALK_STOP;
 }
 
-/* The arrays of an entry as texts: other arrays than those of its model would keep PyTorch from
- * taking the file. */
+/* Adds the arrays of an entry as texts: PyTorch refuses a file with arrays that do not belong to
+ * its model. */
 static void add_arrays_as_texts(saving *s, const char *name, void *object)
 {
     array_texts all = {.s = s, .name = name};
@@ -213,9 +211,9 @@ static void add_arrays(saving *s, const char *name, void *object)
         pairs_add(&s->objects, name, object);
 }
 
-/* Is an array of another type than the first one? */
+/* Detects whether the arrays have different types. */
 typedef struct mixture {
-    int type; /* −1: none yet */
+    int type; /* −1: no array yet */
     bool mixed;
 } mixture;
 
@@ -229,7 +227,7 @@ static void look_at_type(fx_array *x, const char *path, bool trainable, void *us
     m->type = type;
 }
 
-/* The notation of an entry, where a reader can make its model of it. */
+/* Adds the notation of an entry, if a reader can make the model from it. */
 static void add_notation(saving *s, const char *prefix, const char *name, void *object)
 {
     char what[600], *text = text_of(object, fx_summary);
@@ -249,11 +247,12 @@ static void add_notation(saving *s, const char *prefix, const char *name, void *
     free(text);
 }
 
-/* Why a format of arrays cannot hold an entry, whatever texts it has; NULL: it can. */
+/* The reason why a format of arrays cannot hold an entry, whatever texts are added; NULL if it can.
+ */
 static const char *too_rich(const contents *c)
 {
     return c->nothing  ? "it contains `nothing` values"
-           : c->layers ? NULL /* its notation says the rest */
+           : c->layers ? NULL /* the notation covers the rest */
            : c->empty  ? "it has an empty tuple"
            : c->dots   ? "a name in it has a dot"
            : c->texts && (c->arrays || c->deep_texts)
@@ -262,7 +261,7 @@ static const char *too_rich(const contents *c)
 }
 
 typedef struct found_struct {
-    char *what; /* says so; at most `size` bytes */
+    char *what; /* receives a description of at most `size` bytes */
     size_t size;
     bool found;
 } found_struct;
@@ -280,7 +279,7 @@ static fx_walk look_for_struct(const fx_spot *at, void *user)
     return FX_WALK_STOP;
 }
 
-/* A struct that this library has no layer for; says so in `what`. */
+/* True if the object has a struct for which the library has no layer; describes it in `what`. */
 static bool has_struct(void *object, char *what, size_t size)
 {
     found_struct f = {.what = what, .size = size};
@@ -289,7 +288,7 @@ static bool has_struct(void *object, char *what, size_t size)
     return f.found;
 }
 
-/* The model that PyTorch's names are made of. */
+/* Adds the model under PyTorch's names. */
 static void add_pytorch(saving *s, const char *name, void *object)
 {
     if (!s->form.arrays)
@@ -307,7 +306,7 @@ static void add_layers(saving *s, const char *name, void *object)
     pairs_add(&s->objects, name, object);
 }
 
-/* An entry of which the format holds the arrays alone. */
+/* Adds an entry of which the format can hold only the arrays. */
 static void add_stripped(saving *s, const char *name, void *object, const contents *c,
                          const char *why)
 {
@@ -357,7 +356,7 @@ static fx_status write_entries(saving *s)
     return fxi_save(s->path, s->objects.n, s->objects.items);
 }
 
-/* BSON has texts of its own: those of a header become a dictionary. */
+/* BSON has texts of its own, so the texts of a header become a dictionary. */
 static void *header_as_tuple(const void *metadata)
 {
     name_pairs p = {0};
@@ -383,7 +382,7 @@ static fx_status save_whole(const char *path, void *entries)
     return status;
 }
 
-/* A loss that nobody asked for: nothing is written. */
+/* Fails because of losses that the caller did not allow; nothing is written. */
 static fx_status refused(const saving *s)
 {
     return fx_fail(FX_STATUS_UNSUPPORTED, "save", "%s cannot hold %s", s->path,
@@ -410,7 +409,7 @@ static fx_status save_checkpoint(saving *s, void *entries)
     return loss_is_fine(s) ? fx_checkpoint_save(s->path, model, .keep = 1) : refused(s);
 }
 
-/* Are PyTorch's names made of it? */
+/* True if the object has layers, for which PyTorch's names exist. */
 static bool has_layers(void *object)
 {
     return contents_of(object).layers;

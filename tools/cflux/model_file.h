@@ -1,15 +1,16 @@
-/* model_file.h: files of models as the commands write and read them, whatever the format.
+/* model_file.h: reads and writes files of models for all commands, in any format.
  *
- * A BSON file says all of it itself. Files of arrays (safetensors, npz, checkpoints) hold the
- * arrays under their paths, "model.layers.0.weight", and texts (fx_metadata) say the rest:
+ * A BSON file holds models completely. Files of arrays (safetensors, npz, checkpoints) hold the
+ * arrays under their paths, "model.layers.0.weight", and texts (fx_metadata) hold the rest, so that
+ * a load gives the same entries:
  *
  *     notation.NAME   an entry that has layers, in Flux's notation
  *     text.PATH       a text of an entry, "text.classes.0"
  *     tuple.NAME      an entry that is a tuple, a list or a dictionary of arrays
  *     pytorch.NAME    like notation.NAME; the arrays of the file have PyTorch's names and layouts
- *     array.PATH      an array as text (array_text.h): beside PyTorch's names there are no others
- *
- * so that the same entries come back. */
+ *     array.PATH      an array as text (array_text.h); used with PyTorch's names, because PyTorch
+ *                     refuses other arrays in its file
+ */
 #ifndef CFLUX_TOOL_MODEL_FILE_H
 #define CFLUX_TOOL_MODEL_FILE_H
 
@@ -23,34 +24,34 @@
 #define MODEL_FILE_PYTORCH  "pytorch."
 #define MODEL_FILE_ARRAY    "array."
 
-/* The entries of a file as a named tuple of the scope; an error array (recorded) when it cannot be
- * read or its arrays do not fit its notation. Arrays that belong to no notation are entries by
- * their own names; an .npy file is the entry "array". Other texts of the file are the entry
- * "__metadata__". `notation`: the model that the arrays belong to, as the entry "model", whatever
- * the file says (its arrays are called "model.…", or by their paths, or as PyTorch does); NULL: the
- * file says it. */
+/* The entries of a file as a named tuple owned by the scope; an error array (recorded) if the file
+ * cannot be read or its arrays do not fit its notation. Arrays that belong to no notation become
+ * entries under their own names; an .npy file gives the entry "array". The remaining texts become
+ * the entry "__metadata__". `notation`: the model to which the arrays belong, which becomes the
+ * entry "model" and overrides the file (the arrays are named "model.…", or by their paths, or as in
+ * PyTorch). NULL: use the notation in the file. */
 void *model_file_load(const char *path, const char *notation);
 
-/* How a file is written, other than whole by the extension. */
+/* How to write a file, if not completely and in the format of its extension. */
 typedef struct model_file_form {
-    bool checkpoint; /* whatever it is called */
-    bool pytorch;    /* the model under PyTorch's names */
-    bool arrays;     /* arrays by name and no texts */
-    bool lossy;      /* leave out what the format cannot hold */
+    bool checkpoint; /* write a checkpoint, whatever the extension */
+    bool pytorch;    /* use PyTorch's names and layouts for the model */
+    bool arrays;     /* only arrays by name, no texts */
+    bool lossy;      /* omit what the format cannot hold */
 } model_file_form;
 
-/* Writes the entries of a named tuple, in the format of the extension. What that format cannot hold
- * (a layer unknown to Flux's notation, a setting that the notation leaves out, shared arrays, a
- * text in an .npy) is said in *out_lost (NULL: not asked for). It is an error
- * (FX_STATUS_UNSUPPORTED), and nothing is written, unless the form is lossy or of arrays. form
- * NULL: whole. */
+/* Writes the entries of a named tuple in the format of the extension. *out_lost (NULL: not needed)
+ * lists what the format cannot hold: a layer without Flux notation, a setting that the notation
+ * omits, shared arrays, a text in an .npy. If the list is not empty, nothing is written and the
+ * status is FX_STATUS_UNSUPPORTED, unless the form has `lossy` or `arrays`. form NULL: the complete
+ * file. */
 fx_status model_file_save(const char *path, void *entries, const model_file_form *form,
                           losses *out_lost);
 
-/* Its entry of that name, NULL when there is none. */
+/* The entry with this name; NULL if there is none. */
 void *model_file_entry(void *entries, const char *name);
-/* The place of the entry that is_model accepts: that called "model", else the only one; −1: none,
- * or several. */
+/* The position of the entry that is_model accepts: the one named "model", or the only one. −1 if
+ * there is none, or several. */
 int64_t model_file_place(void *entries, bool (*is_model)(void *object));
 
 #endif

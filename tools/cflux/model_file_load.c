@@ -1,6 +1,6 @@
-/* model_file_load.c: the entries of a file: models made of their notation and of the arrays that
- * belong to it. Every array of such a model must be there, with the right size, and no other below
- * its name. */
+/* model_file_load.c: reads the entries of a file and makes models from notations and their arrays.
+ * Every array of such a model must be in the file with the right size, and no other array may be
+ * below the model's name. */
 #include "array_text.h"
 #include "failure.h"
 #include "model_file.h"
@@ -11,22 +11,23 @@
 
 enum { PATH_BYTES = 512, DEPTH_AT_MOST = 64 };
 
-/* A file that is being read. */
+/* The state of reading one file. */
 typedef struct reading {
-    const char *path, *given; /* given: the notation of its model; NULL: none is given */
-    void *file, *header;  /* file: a named tuple of arrays by name; header NULL: there is none */
-    int64_t narrays;      /* of `file`: those after them are texts in the file */
-    bool *used;           /* which of them belong to an entry */
-    name_pairs out, rest; /* entries, and texts that are no entries */
+    const char *path, *given; /* given: the caller's notation of the model; NULL: none */
+    void *file,
+        *header;     /* file: the arrays by name, a named tuple; header: NULL if there is none */
+    int64_t narrays; /* arrays of the file itself; `file` has arrays read from texts after them */
+    bool *used;      /* which arrays belong to an entry */
+    name_pairs out, rest; /* entries; texts that are no entries */
     bool good;
 } reading;
 
 typedef struct filling {
     const char *path, *name;
-    void *file; /* a named tuple of arrays by name */
-    bool *used; /* which of them */
+    void *file; /* the arrays by name, a named tuple */
+    bool *used; /* which of them are used */
     fx_array **from, **to;
-    int64_t n, at; /* of from and to; where the search goes on */
+    int64_t n, at; /* length of `from` and `to`; position where the search continues */
     fx_status status;
 } filling;
 
@@ -39,7 +40,7 @@ static int64_t find_array(const filling *f, const char *name, int64_t start)
     return -1;
 }
 
-/* Among the first n; −1: there is none. */
+/* Searches the first n names; −1 if there is none. */
 static int64_t find_name(void *file, const char *name, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -90,7 +91,7 @@ static fx_array *replaced(fx_array *x, void *user)
     return x;
 }
 
-/* An array below the entry that its notation has no place for. */
+/* Refuses an array below the entry that is not in its notation. */
 static void refuse_others(filling *f)
 {
     const size_t length = strlen(f->name);
@@ -104,7 +105,8 @@ static void refuse_others(filling *f)
     }
 }
 
-/* The model of a text with the file's arrays, in their own element types. NULL: recorded. */
+/* Makes the model of a text with the file's arrays in their own element types. NULL on failure
+ * (recorded). */
 static void *model_of(const char *path, void *file, bool *used, const char *name, const char *text)
 {
     const size_t n = (size_t)fx_count(file) + 1;
@@ -124,7 +126,7 @@ static void *model_of(const char *path, void *file, bool *used, const char *name
     return filled;
 }
 
-/* The number below n that a name is, as it is printed; −1: none. */
+/* The number below n that a name is, in its printed form; −1 if it is none. */
 static int place_of(const char *name, int n)
 {
     char number[24];
@@ -133,7 +135,7 @@ static int place_of(const char *name, int n)
     return place >= 0 && place < n && strcmp(number, name) == 0 ? (int)place : -1;
 }
 
-/* A tuple where the names are 0, 1, …, whatever their order in the file; else a named one. */
+/* A tuple if the names are 0, 1, …, in any order; otherwise a named tuple. */
 static void *tuple_of(const name_pairs *p)
 {
     const int n = p->n / 2;
@@ -158,8 +160,8 @@ static bool begins(const char *text, const char *prefix)
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-/* The texts of entry `name`, which is so long: "text.NAME" is one text, "text.NAME.KEY" one of
- * several, a tuple where the keys are 0, 1, … */
+/* The texts of entry `name`: "text.NAME" is a single text, "text.NAME.KEY" one of several; keys 0,
+ * 1, … make a tuple. */
 static void *texts_of(const void *header, const char *name, int length)
 {
     char one[PATH_BYTES], several[PATH_BYTES + 1];
@@ -178,7 +180,8 @@ static void *texts_of(const void *header, const char *name, int length)
     return tuple;
 }
 
-/* Those of file's arrays whose names begin so, as a tuple of the scope, nested at the dots. */
+/* The file's arrays whose names begin with the prefix, as a tuple owned by the scope, nested at the
+ * dots. */
 static void *nested(void *file, bool *used, const char *prefix, size_t length, int depth)
 {
     name_pairs p = {0};
@@ -199,7 +202,7 @@ static void *nested(void *file, bool *used, const char *prefix, size_t length, i
 
 /* ---- PyTorch's names ------------------------------------------------------------------------- */
 
-/* The widest type of real numbers among the arrays: that of the model. */
+/* Finds the widest real element type of the arrays, which becomes the type of the model. */
 static void widen(fx_array *x, const char *path, bool trainable, void *user)
 {
     fx_dtype *widest = user;
@@ -212,7 +215,8 @@ static void widen(fx_array *x, const char *path, bool trainable, void *user)
         *widest = t;
 }
 
-/* The model of a text with all arrays of the file, which have PyTorch's names. NULL: recorded. */
+/* Makes the model of a text with all arrays of the file, which have PyTorch's names. NULL on
+ * failure (recorded). */
 static void *pytorch_model(const reading *r, const char *text)
 {
     name_pairs state = {0};
@@ -242,14 +246,14 @@ static void add_model(reading *r, const char *name, void *model)
         pairs_add(&r->out, name, model);
 }
 
-/* The place of an array that is a text; −1: the text was none. */
+/* The position of an array that is stored as text; −1 if the text was not an array. */
 static int64_t find_text_array(const reading *r, const char *name)
 {
     const int64_t at = find_name(r->file, name, fx_count(r->file));
     return at >= r->narrays ? at : -1;
 }
 
-/* What one text says. The model that the caller describes takes the place of the file's. */
+/* Reads one text of the header. A model given by the caller replaces the one in the file. */
 static void read_text(reading *r, const char *key, const char *text)
 {
     char name[PATH_BYTES];
@@ -276,7 +280,7 @@ static void read_text(reading *r, const char *key, const char *text)
     }
 }
 
-/* Is the text an array that the file has under no other name? */
+/* The array that a text encodes, unless the file has an array of the same name. */
 static fx_array *array_of(void *file, const char *key, const char *text)
 {
     const bool fits = begins(key, MODEL_FILE_ARRAY) &&
@@ -284,7 +288,7 @@ static fx_array *array_of(void *file, const char *key, const char *text)
     return fits ? array_of_text(text) : NULL;
 }
 
-/* The arrays that are texts stand behind the file's own. */
+/* Appends the arrays that are stored as texts to the file's own. */
 static void *with_arrays_of_texts(void *file, const void *header)
 {
     name_pairs all = {0};
@@ -301,7 +305,7 @@ static void *with_arrays_of_texts(void *file, const void *header)
     return tuple;
 }
 
-/* Where one array of the model would be, alone. */
+/* The path of the first array of the model, to see how the file names it. */
 static void first_path(fx_array *x, const char *path, bool trainable, void *user)
 {
     char *first = user;
@@ -311,7 +315,7 @@ static void first_path(fx_array *x, const char *path, bool trainable, void *user
         snprintf(first, PATH_BYTES, "%s", path);
 }
 
-/* The model that the caller says the arrays belong to. */
+/* Reads the model that the caller described. */
 static void read_given(reading *r)
 {
     char path[PATH_BYTES] = "";

@@ -1,4 +1,4 @@
-/* model_text.c: see model_text.h. */
+/* model_text.c: checks whether a notation is enough to make a model again: see model_text.h. */
 #include "model_text.h"
 #include "tree_text.h"
 #include <math.h>
@@ -7,7 +7,7 @@
 
 enum { PATH_BYTES = 512 };
 
-/* Flux stores some numbers as Float32. */
+/* Equal after rounding to Float32, because Flux stores some numbers as Float32. */
 static bool same_number(double a, double b)
 {
     return (float)a == (float)b || (isnan(a) && isnan(b));
@@ -27,13 +27,13 @@ static bool same_field(const fx_field *field, const void *a, const void *b)
         return *(const int *)(const void *)x == *(const int *)(const void *)y;
     case FX_FIELD_FLAG:
         return *(const bool *)(const void *)x == *(const bool *)(const void *)y;
-    default: /* what the text shows, or the walk comes to */
+    default: /* shown by the text, or compared by the walk */
         return true;
     }
 }
 
 typedef struct difference {
-    char *what; /* says which; at most `size` bytes */
+    char *what; /* receives a description of at most `size` bytes */
     size_t size;
     bool found;
 } difference;
@@ -54,7 +54,8 @@ static fx_walk compare(const fx_spot *at, void *user)
     return d->found ? FX_WALK_STOP : FX_WALK_ENTER;
 }
 
-/* Writes what differs first into `what`; true: nothing does. The texts of both are the same. */
+/* True if all settings are equal; otherwise describes the first difference in `what`. Requires
+ * equal texts. */
 static bool same_settings(void *a, void *b, char *what, size_t size)
 {
     void *const both[] = {a, b};
@@ -96,7 +97,8 @@ static void visit_path(fx_array *x, const char *path, bool trainable, void *user
     put_path(user, path, x);
 }
 
-/* Paths and sizes of the distinct arrays are the same: none is shared that the text does not say.
+/* True if paths and sizes of the distinct arrays are equal, so that no array is shared that the
+ * text makes twice.
  */
 static bool same_arrays(void *a, void *b)
 {

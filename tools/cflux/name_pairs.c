@@ -1,4 +1,4 @@
-/* name_pairs.c: see name_pairs.h. */
+/* name_pairs.c: a growing list of names and objects: see name_pairs.h. */
 #include "name_pairs.h"
 #include <stdint.h>
 #include <stdlib.h>

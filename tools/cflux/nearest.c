@@ -1,4 +1,5 @@
-/* nearest.c: names by the distance of Damerau and Levenshtein (adjacent swaps). */
+/* nearest.c: finds similar names by the Damerau–Levenshtein distance (changes and swaps of
+ * neighbours). */
 #include "nearest.h"
 #include <ctype.h>
 #include <limits.h>

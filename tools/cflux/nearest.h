@@ -1,10 +1,10 @@
-/* nearest.h: the name that somebody may have meant. */
+/* nearest.h: suggests the name that a user may have meant. */
 #ifndef CFLUX_TOOL_NEAREST_H
 #define CFLUX_TOOL_NEAREST_H
 
-/* The one of n names that takes the fewest changed letters to become `word` (a swap of neighbours
- * is one change, case counts nothing); NULL when none is near: a third of the letters, at least
- * one, may differ. Ties go to the first. */
+/* The one of n names with the smallest distance to `word`; NULL if none is near. A swap of
+ * neighbours counts as one change, upper and lower case are equal, and at most a third of the
+ * letters, but at least one, may differ. Among equals the first wins. */
 const char *nearest(const char *word, const char *const *names, int n);
 
 #endif

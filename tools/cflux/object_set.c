@@ -1,4 +1,4 @@
-/* object_set.c: objects that were met before: a table of addresses with linear probing. */
+/* object_set.c: a set of visited objects: a hash table of addresses with linear probing. */
 #include "object_set.h"
 #include <stdint.h>
 #include <stdlib.h>

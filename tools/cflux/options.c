@@ -1,6 +1,7 @@
-/* options.c: options read by getopt_long from a command's rows.
+/* options.c: parses options with getopt_long according to a command's table.
  *
- * getopt_long prints nothing itself: what is wrong is said in one line, with the nearest option.
+ * getopt_long prints nothing itself: failures are reported in one line, with the most similar
+ * option.
  */
 #include "options.h"
 #include "failure.h"
@@ -56,7 +57,7 @@ static int read_number(const option_row *row, const char *text)
     return -1;
 }
 
-/* Is the word one of those between the bars? */
+/* True if the word is one of the choices, which are separated by bars. */
 static bool is_choice(const char *choices, const char *word)
 {
     const size_t length = strlen(word);
@@ -118,7 +119,8 @@ static int unknown_option(const command *c, const char *word)
                 c->name);
 }
 
-/* getopt_long said '?' or ':' of argv[at]; `value` is what stands in optopt. */
+/* Reports an option that getopt_long refused with '?' or ':' at argv[at]; `value` is the value of
+ * optopt. */
 static int refused(const command *c, char **argv, int at, int value, int said)
 {
     const int n = count_rows(c);
@@ -143,7 +145,7 @@ static const option_row *row_of(const command *c, int value)
     return NULL;
 }
 
-/* The rows as getopt_long wants them. */
+/* Converts the rows to getopt_long's format. */
 static void fill_getopt(const command *c, struct option *longs, char *shorts)
 {
     const int n = count_rows(c);
@@ -177,10 +179,10 @@ int options_read(const command *c, int argc, char **argv, int *n, char ***operan
 {
     struct option longs[OPTIONS_AT_MOST + 2];
     char shorts[2 * OPTIONS_AT_MOST + 3];
-    const char *given[OPTIONS_AT_MOST] = {NULL}; /* the value of each option so far */
+    const char *given[OPTIONS_AT_MOST] = {NULL}; /* value of each option given so far */
     fill_getopt(c, longs, shorts);
     opterr = 0;
-    optind = 0; /* begins anew, as glibc documents */
+    optind = 0; /* restarts getopt_long, as glibc documents */
     for (;;) {
         const int at = optind ? optind : 1;
         const int value = getopt_long(argc, argv, shorts, longs, NULL);
@@ -210,8 +212,8 @@ int options_read(const command *c, int argc, char **argv, int *n, char ***operan
 /* ---- for readers ----------------------------------------------------------------------------- */
 enum { WIDTH = 80, HELP_COLUMN = 28 };
 
-/* The text in lines of at most WIDTH characters, those after the first indented; `column` is where
- * it begins. Line ends of the text are kept. */
+/* Prints text in lines of at most WIDTH characters; `column` is the start of the first line, the
+ * others are indented. Line ends in the text are kept. */
 static void wrap(FILE *to, const char *text, int column, int indent)
 {
     while (*text) {
@@ -263,7 +265,7 @@ void options_help(const command *c, FILE *to)
     help_row(&help_option, to);
 }
 
-/* Text for roff: backslashes and hyphens escaped, no line begins with a request. */
+/* Prints text for roff: escapes backslashes and hyphens, and no line begins with a request. */
 static void roff(FILE *to, const char *text)
 {
     for (bool begin = true; *text; begin = *text == '\n', text++) {

@@ -1,5 +1,5 @@
-/* options.h: a command and its options as a table: read, explained in help, manual and completion
- * from the same rows. */
+/* options.h: a command and its options as a table. Parser, help, manual and shell completion use
+ * the same rows. */
 #ifndef CFLUX_TOOL_OPTIONS_H
 #define CFLUX_TOOL_OPTIONS_H
 
@@ -7,9 +7,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* An option with a value is refused when it is given twice, except OPTION_TEXTS. */
+/* All options with a value except OPTION_TEXTS are refused if given twice. */
 typedef enum option_kind {
-    OPTION_FLAG,    /* bool: becomes true; may be repeated */
+    OPTION_FLAG,    /* bool: set to true; may be repeated */
     OPTION_TEXT,    /* const char * */
     OPTION_CHOICE,  /* const char *: one of the words of metavar, "mean|sum" */
     OPTION_INTEGER, /* int64_t */
@@ -28,27 +28,27 @@ typedef struct option_row {
     const char *name; /* "epochs": --epochs */
     char letter;      /* 'e': -e; 0: none */
     option_kind kind;
-    void *to;            /* where the value goes; holds the default before */
+    void *to;            /* address of the value, which initially holds the default */
     const char *metavar; /* "N"; FILE and FOLDER are completed as such; NULL for flags */
-    const char *help;    /* a sentence without its full stop, with the default in words */
-    double least, most;  /* bounds of a number; none when least is not below most */
+    const char *help;    /* a sentence without its full stop; states the default */
+    double least, most;  /* bounds of a number; no bounds unless least < most */
 } option_row;
 
 typedef struct command {
-    const char *name, *summary;         /* the summary is a phrase without a full stop */
-    const char *operands;               /* as usage shows them: "MODEL --data FILE", "[NAME]" */
-    int least, most;                    /* how many operands there are; most −1: any number */
-    const char *about;                  /* paragraphs for help and manual, parted by line ends */
-    option_row *options;                /* NULL: none but --help */
+    const char *name, *summary; /* the summary is a phrase without a full stop */
+    const char *operands;       /* as printed in the usage line: "MODEL --data FILE", "[NAME]" */
+    int least, most;            /* number of operands; most −1: no limit */
+    const char *about;          /* paragraphs for help and manual, separated by line ends */
+    option_row *options;        /* NULL: only --help */
     int (*run)(int n, char **operands); /* returns the exit status */
 } command;
 
-/* The row that every command with results has. */
+/* The row --json, for every command with results. */
 #define OPTION_JSON(target)                                                                        \
     {                                                                                              \
         "json", 0, OPTION_FLAG, (target), NULL, "Print one JSON document instead of text", 0, 0    \
     }
-/* Of the commands that compute. */
+/* The row for commands that compute. */
 #define OPTION_FLUX_VERSION(target)                                                                \
     {                                                                                              \
         "flux-version", 0, OPTION_TEXT, (target), "VERSION",                                       \
@@ -68,11 +68,11 @@ typedef struct command {
         NULL, 0, OPTION_FLAG, NULL, NULL, NULL, 0, 0                                               \
     }
 
-/* Reads argv (argv[0] is the command's name) into the rows. −1: run it with the operands; else the
- * exit status, with what was wrong, or the help that was asked for, printed. */
+/* Parses argv (argv[0] is the command's name) into the rows. Returns −1 if the command should run
+ * with the operands; otherwise the exit status, after printing an error or the requested help. */
 int options_read(const command *c, int argc, char **argv, int *n, char ***operands);
 
-/* The same tables for readers. */
+/* Print the tables for users. */
 void options_help(const command *c, FILE *to);
 void options_manual(const command *const *commands, int n, FILE *to);
 void options_completion(const command *const *commands, int n, FILE *to);

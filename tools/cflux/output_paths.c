@@ -1,4 +1,4 @@
-/* output_paths.c: see output_paths.h. */
+/* output_paths.c: checks output paths before a command begins: see output_paths.h. */
 #include "output_paths.h"
 #include "failure.h"
 #include "system.h"
@@ -14,7 +14,7 @@ static void folder_of(const char *path, char folder[FILE_PATH_BYTES])
              slash ? path : ".");
 }
 
-/* The path without links and dots; of a file that is not there, its folder's and its name. */
+/* The path without links and dots. If the file does not exist: its resolved folder and its name. */
 static bool resolve(const char *path, char out[FILE_PATH_BYTES])
 {
     char folder[FILE_PATH_BYTES], whole[FILE_PATH_BYTES];
@@ -28,8 +28,8 @@ static bool resolve(const char *path, char out[FILE_PATH_BYTES])
     return n > 0 && n < FILE_PATH_BYTES;
 }
 
-/* A file that is there and is none, such as /dev/null, is written to as it is; others are made
- * beside the old one, where a link leads. */
+/* Checks that an output can be written. Devices and pipes such as /dev/null are written in place.
+ * Other files are made beside the existing one and replace it; behind a link, beside its target. */
 static int check_place(const output_path *o)
 {
     char whole[FILE_PATH_BYTES], folder[FILE_PATH_BYTES];
@@ -55,7 +55,8 @@ static bool is_same_file(const char *a, const char *b)
     return resolve(a, whole[0]) && resolve(b, whole[1]) && strcmp(whole[0], whole[1]) == 0;
 }
 
-/* "-" is what standard input was opened from. A name such as that of a column is no file. */
+/* True if the output is also an input. "-" is standard input. An input that is no file, such as a
+ * column name, never matches. */
 static bool is_read(const char *output, const char *input)
 {
     const char *from = input && strcmp(input, "-") == 0 ? "/dev/stdin" : input;

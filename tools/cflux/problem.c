@@ -1,4 +1,5 @@
-/* problem.c: see problem.h. What differs from loss to loss stands in one table. */
+/* problem.c: classes or numbers, losses, and scaling of features: see problem.h. One table holds
+ * all differences between losses. */
 #include "problem.h"
 #include "array_stats.h"
 #include "failure.h"
@@ -11,16 +12,16 @@
 enum { CLASSES_AT_MOST = 1000, BATCH = 256, NUMBER_BYTES = 32 };
 
 typedef enum outputs {
-    SCORES,        /* numbers that are no probabilities */
-    PROBABILITIES, /* they are as they come */
-    LOGITS         /* they become so by softmax, or sigmoid */
+    SCORES,        /* numbers that are not probabilities */
+    PROBABILITIES, /* the outputs are probabilities */
+    LOGITS         /* softmax or sigmoid turns them into probabilities */
 } outputs;
 
-/* threshold: outputs above it mean the second of two classes, where there is one output. */
+/* threshold: with a single output, values above it mean the second of two classes. */
 struct loss_kind {
     const char *name;
-    task means;  /* what targets are without a word: TASK_BY_DATA where both may be */
-    bool binary; /* one output will do for two classes */
+    task means;  /* kind of targets by default; TASK_BY_DATA if the loss allows both */
+    bool binary; /* one output is enough for two classes */
     bool signs;  /* targets are −1 and 1, not 0 and 1 */
     bool shares; /* targets may also be numbers from 0 to 1 */
     outputs outputs;
@@ -81,7 +82,7 @@ const char *class_name(const problem *p, int64_t i)
 
 static const double EXACT = 9007199254740992; /* 2^53: below it whole numbers are exact */
 
-/* Numbers are different classes when they are different texts: all digits that a number needs. */
+/* Prints a number with all its digits. Different texts are different classes. */
 static void print_number(char text[NUMBER_BYTES], double x)
 {
     const bool whole = x == floor(x) && fabs(x) < EXACT;
@@ -89,7 +90,7 @@ static void print_number(char text[NUMBER_BYTES], double x)
     snprintf(text, NUMBER_BYTES, whole ? "%.0f" : single ? "%.9g" : "%.17g", x);
 }
 
-/* All values of y in memory that is the caller's, without −0; NULL: printed. */
+/* All values of y, without −0; the caller frees them. NULL on failure (printed). */
 static double *values_of(const dataset *d, int64_t *n)
 {
     *n = fx_length(d->y);
@@ -104,7 +105,8 @@ static double *values_of(const dataset *d, int64_t *n)
     return values;
 }
 
-/* The distinct values, sorted, to the front; broken: one that is no whole number, NaN without. */
+/* Moves the distinct values, sorted, to the front. *broken: a value that is not a whole number, NaN
+ * if none. */
 static int64_t distinct(double *values, int64_t n, double *broken)
 {
     int64_t kept = 0;
@@ -119,7 +121,7 @@ static int64_t distinct(double *values, int64_t n, double *broken)
     return kept;
 }
 
-/* Names and their numbers as an object that files keep the names of. */
+/* Class names with their numbers, as an object whose names files can store. */
 static void *class_tuple(const char *const *names, int64_t n)
 {
     void **numbers = calloc((size_t)n + 1, sizeof *numbers);
@@ -166,7 +168,7 @@ static int take_classes(problem *p, const dataset *d, void *classes)
                                    d->path, class_name(p, 0));
 }
 
-/* Whole numbers that repeat ten times on average are classes unless told otherwise. */
+/* By default, whole numbers that occur ten times on average are classes. */
 static int classes_from_numbers(problem *p, const dataset *d, task asked, bool by_loss)
 {
     double broken, *values;
@@ -207,8 +209,8 @@ static bool is_number(const char *text)
     return end != text && !*end;
 }
 
-/* A text in the first row, such as NA, makes a column one of text. Where all that follows are
- * numbers it says that a value is missing, unless they are said to be names. */
+/* A text in the first row, such as NA, makes the whole column text. If all later rows are numbers,
+ * the text marks a missing value, unless the user said that the values are names. */
 int problem_check_texts(const dataset *d)
 {
     if (!d->labels)
@@ -235,7 +237,7 @@ int problem_classes(problem *p, const dataset *d, task asked)
 {
     int status = EXIT_FINE;
     const bool several = fx_length(d->y) > d->n;
-    /* A row of its own for each target, as in an array of n × 1, makes no other task. */
+    /* An array of size n × 1 still has one target per row, so it does not change the task. */
     if (asked != TASK_NUMBERS && !several && fx_ndims(d->y) > 1) {
         dataset flat = *d;
         flat.y = fx_vec(d->y);
@@ -273,7 +275,8 @@ static int unknown_class(const problem *p, const dataset *d, int64_t row, const 
                 class_name(p, p->nclasses - 1));
 }
 
-/* The number of the class of each value of y: values repeat, so the last answer is tried first. */
+/* The class number of each value of y. Consecutive values are often equal, so the previous result
+ * is tried first. */
 static int number_classes(const problem *p, const dataset *d, const sorted_name *classes,
                           const double *values, int64_t *out, int64_t n)
 {
@@ -350,8 +353,8 @@ static fx_array *in_float64(fx_array *x)
     return fx_cast(x, FX_DTYPE_F64);
 }
 
-/* In Float64: the squares of numbers that Float32 holds may be too large or too small for it. It is
- * evaluated in steps and cast anew in each, so that the data never lie in memory in that size. */
+/* Computed in Float64, because squares of Float32 numbers may overflow or underflow in Float32.
+ * Evaluated in steps that each cast the data again, so that no Float64 copy of all data is kept. */
 void problem_scale(problem *p, fx_array *x, bool channels)
 {
     const int last = fx_ndims(x) - 1;
@@ -362,7 +365,8 @@ void problem_scale(problem *p, fx_array *x, bool channels)
             axes[n++] = i;
     const fx_axes dims = fx_axes_of(n, axes);
     fx_array *least = fx_minimum(x, .dims = dims), *mean = fx_mean(in_float64(x), .dims = dims);
-    /* What never varies, or was seen once, is only moved: to 0, whatever rounding makes of a mean.
+    /* A feature that never varies, or has one value, is only shifted to exactly 0, whatever the
+     * rounding of its mean.
      */
     fx_array *constant = fx_eq(least, fx_maximum(x, .dims = dims));
     mean = fx_where(constant, in_float64(least), mean);
@@ -432,7 +436,7 @@ static bool is_layer(const void *layer, const char *name)
     return strcmp(fx_type_of(layer)->name, name) == 0;
 }
 
-/* What would take x instead of the layer, as text; "" when there is nothing to say. */
+/* Suggests a layer that would accept x instead; "" if there is no suggestion. */
 static void suggest(void *layer, const fx_array *x, char *text, size_t size)
 {
     const int rank = fx_ndims(x) - 1;
@@ -473,7 +477,7 @@ static int refuse_layer(void *layer, int64_t number, const char *data, const fx_
                               (long long)number, what, got, hint);
 }
 
-/* One observation through the layers of a chain; NULL: printed. */
+/* Passes one observation through the layers of a chain; NULL on failure (printed). */
 static fx_array *through_layers(void *model, const char *data, fx_array *x)
 {
     const bool chain = is_layer(model, "Chain");
@@ -496,7 +500,7 @@ static int check_outputs(problem *p, const char *data, const fx_array *output)
     char sizes[100];
     describe_sizes(output, true, sizes, sizeof sizes);
     const bool one = p->classes && p->nclasses == 2 && each == 1;
-    if (one && !p->kind) /* the loss says from which output on it is the second class */
+    if (one && !p->kind) /* the loss determines the threshold for the second class */
         return fail(EXIT_BAD_INPUT, "the model has one output for two classes, and its file "
                                     "contains no loss; give it with --loss");
     p->single = one && p->kind->binary;

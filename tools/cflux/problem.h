@@ -1,5 +1,5 @@
-/* problem.h: what is learned: classes or numbers, by which loss, from features in which scale; and
- * how well a model does it. */
+/* problem.h: the learning problem: classes or numbers, the loss, the scaling of features, and the
+ * scores of a model. */
 #ifndef CFLUX_TOOL_PROBLEM_H
 #define CFLUX_TOOL_PROBLEM_H
 
@@ -8,54 +8,55 @@
 typedef struct loss_kind loss_kind;
 
 typedef struct problem {
-    const char *loss; /* its name, without a module */
+    const char *loss; /* name without a module */
     const loss_kind *kind;
     fx_formula_fn formula;
-    void *classes; /* a named tuple, name to number; NULL: the target is numbers */
+    void *classes; /* a named tuple of names and numbers; NULL: the targets are numbers */
     int64_t nclasses;
-    bool single;          /* two classes, and a model with one output */
-    fx_array *mean, *std; /* of the features in training, shaped like an observation, sizes that do
-                             not vary 1; NULL: features are taken as they are */
+    bool single;          /* two classes, and the model has one output */
+    fx_array *mean, *std; /* of the training features, with the shape of an observation (size 1
+                             along axes that share a scale); NULL: features are not scaled */
     fx_device *device;
 } problem;
 
 typedef enum task { TASK_BY_DATA = 0, TASK_CLASSES, TASK_NUMBERS } task;
 
-/* Functions that return an int give EXIT_FINE or the exit status of what was printed. */
+/* Functions that return an int return EXIT_FINE or the exit status of a failure (printed). */
 
-/* The loss by its text; NULL: the one that fits the target, once it is known. */
+/* Sets the loss from its text; NULL: chosen later, according to the targets. */
 int problem_loss(problem *p, const char *text);
-/* May targets of text be learned as they are, or do they say that a number is missing? */
+/* Checks whether text targets are classes, or mark a missing number (refused). */
 int problem_check_texts(const dataset *d);
-/* Are the targets classes, and which? */
+/* Determines whether the targets are classes, and which. */
 int problem_classes(problem *p, const dataset *d, task asked);
-/* The targets as the loss takes them: class numbers (Int64), or Float32 numbers. */
+/* The targets in the form that the loss expects: class numbers (Int64), or Float32 numbers. */
 int problem_targets(const problem *p, const dataset *d, fx_array **out);
 
-/* From the features of the training part: of each feature, or of each channel (the axis before the
- * last). */
+/* Sets mean and std from the features of the training part: per feature, or per channel (the axis
+ * before the last). */
 void problem_scale(problem *p, fx_array *x, bool channels);
 fx_array *problem_scaled(const problem *p, fx_array *x);
 
-/* Does the model take such observations and give what the loss wants? One observation goes through
- * it; what does not fit is said by layer. Sets p->single. y NULL: targets are unknown. */
+/* Checks that the model accepts these observations and returns outputs that the loss accepts, with
+ * one observation. A failure names the layer. Sets p->single. y NULL: targets are unknown. */
 int problem_check(problem *p, void *model, const char *data, fx_array *x, fx_array *y);
 
 /* The loss of a batch, for training. */
 fx_array *problem_batch_loss(const problem *p, void *model, fx_array *x, fx_array *y);
-/* Do outputs that such a loss trained say probabilities, of classes or as numbers from 0 to 1? A
- * margin or another number does not. */
+/* True if the outputs of a model trained with this loss are probabilities, of classes or as numbers
+ * from 0 to 1. False for a margin or other numbers. */
 bool problem_has_probabilities(const problem *p);
-/* Of the model's outputs, where they say probabilities: one for each class or number. */
+/* The model's outputs as probabilities: one for each class or number. */
 fx_array *problem_probabilities(const problem *p, fx_array *output);
-/* The number of the class that is chosen. */
+/* The number of the predicted class. */
 fx_array *problem_guesses(const problem *p, fx_array *output);
 
 typedef struct scores {
     int64_t n;
     double loss;     /* mean over the observations */
-    int64_t right;   /* guesses; 0 without classes */
-    int64_t *counts; /* if not NULL: nclasses × nclasses, [truth * nclasses + guess], added to */
+    int64_t right;   /* correct guesses; 0 without classes */
+    int64_t *counts; /* nclasses × nclasses, indexed [truth * nclasses + guess], or NULL; counts are
+                        added */
 } scores;
 /* Runs the model over all observations in batches, in inference mode. */
 int problem_scores(const problem *p, void *model, fx_array *x, fx_array *y, scores *out);

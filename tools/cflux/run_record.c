@@ -1,4 +1,4 @@
-/* run_record.c: see run_record.h. */
+/* run_record.c: records sample predictions for the log: see run_record.h. */
 #include "run_record.h"
 #include <math.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 enum { NUMBERS_AT_MOST = 12 * 1024 };
 
-/* The numbers of one observation, the last axis of x at i. */
+/* The numbers of observation i, which is along the final axis of x. */
 static double *numbers_of(fx_array *x, int64_t i, int64_t *n)
 {
     fx_array *one = fx_slice(x, fx_ndims(x) - 1, i, i + 1);
@@ -19,10 +19,10 @@ static double *numbers_of(fx_array *x, int64_t i, int64_t *n)
     return NULL;
 }
 
-/* What a model says about some observations. */
+/* A model's outputs for some observations. */
 typedef struct answers {
     fx_array *output;
-    fx_array *guesses; /* where outputs are scores of classes, else NULL */
+    fx_array *guesses; /* if the outputs are class scores; otherwise NULL */
 } answers;
 
 static answers ask(const problem *p, void *model, fx_array *inputs)
@@ -49,7 +49,7 @@ static void add_sample(run_record *r, fx_array *raw, fx_array *y, const answers 
     r->nsamples += shape && s->input && s->target && s->output;
 }
 
-/* Evenly spread over the data. */
+/* Positions spread evenly over the data. */
 static fx_array *spread(int64_t n, int64_t count)
 {
     int64_t at[RECORD_SAMPLES];
@@ -58,7 +58,7 @@ static fx_array *spread(int64_t n, int64_t count)
     return fx_from(FX_DTYPE_I64, at, count);
 }
 
-/* Inputs as they were in the file; what is left of a zero by rounding is one. */
+/* Undoes the scaling of inputs. Values that differ from 0 only by rounding become 0. */
 static fx_array *unscaled(const problem *p, fx_array *x)
 {
     if (!p->mean)
@@ -87,7 +87,7 @@ void record_fill(run_record *out, const problem *p, void *model, fx_array *x, fx
     FX_SCOPE;
     memset(out, 0, sizeof *out);
     fill_samples(out, p, model, x, y);
-    fx_error_take(); /* what could not be had is not in the log */
+    fx_error_take(); /* samples that could not be computed are left out of the log */
 }
 
 void record_free(run_record *record)

@@ -1,4 +1,4 @@
-/* run_record.h: some observations and the trained model's output for each, for the log. */
+/* run_record.h: records some observations and the trained model's outputs for them, for the log. */
 #ifndef CFLUX_TOOL_RUN_RECORD_H
 #define CFLUX_TOOL_RUN_RECORD_H
 
@@ -12,7 +12,7 @@ typedef struct run_record {
     int64_t nsamples;
 } run_record;
 
-/* Runs a few observations through the model. Large observations are left out. */
+/* Runs a few observations through the model. Omits large observations. */
 void record_fill(run_record *out, const problem *p, void *model, fx_array *x, fx_array *y);
 void record_free(run_record *record);
 

@@ -1,4 +1,4 @@
-/* sorted_names.c: see sorted_names.h. */
+/* sorted_names.c: finds one of very many names: see sorted_names.h. */
 #include "sorted_names.h"
 #include <cflux.h>
 #include <stdlib.h>

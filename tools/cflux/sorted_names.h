@@ -1,19 +1,19 @@
-/* sorted_names.h: the names of a tuple in alphabetical order, to find one among very many. */
+/* sorted_names.h: the names of a tuple in alphabetical order, to find one of very many quickly. */
 #ifndef CFLUX_TOOL_SORTED_NAMES_H
 #define CFLUX_TOOL_SORTED_NAMES_H
 
 #include <stdint.h>
 
-/* A name, which is the tuple's, and the place of its object there. */
+/* A name, owned by the tuple, and the position of its object in the tuple. */
 typedef struct sorted_name {
     const char *text;
     int64_t place;
 } sorted_name;
 
-/* As many as the tuple has objects, in memory that is the caller's; NULL: there is none. */
+/* One entry per object of the tuple; the caller frees the list. NULL if out of memory. */
 sorted_name *sorted_names(void *tuple);
 
-/* The place in the tuple of n names; −1: there is no such name. */
+/* The position in the tuple, among n names; −1 if there is no such name. */
 int64_t place_of_name(const sorted_name *names, int64_t n, const char *wanted);
 
 #endif

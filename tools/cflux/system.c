@@ -1,4 +1,4 @@
-/* system.c: the operating system on systems with POSIX; see system.h. */
+/* system.c: operating system functions on POSIX systems: see system.h. */
 #include "system.h"
 #include <dirent.h>
 #include <errno.h>
@@ -36,12 +36,12 @@ static volatile sig_atomic_t caught;
 static struct sigaction before[2];
 static const int signals[2] = {SIGINT, SIGTERM};
 
-/* Both may have come before this is run for one of them. */
+/* Both signals may have arrived before this handler runs for one of them. */
 static void note(int number)
 {
     const bool second = caught != 0;
     caught = number;
-    for (int i = 0; i < 2; i++) /* either ends the program from now on */
+    for (int i = 0; i < 2; i++) /* from now on each signal ends the program */
         signal(signals[i], SIG_DFL);
     if (second)
         raise(number);
@@ -53,7 +53,8 @@ void interrupt_begin(void)
     sigemptyset(&action.sa_mask);
     for (int i = 0; i < 2; i++) {
         sigaction(signals[i], NULL, &before[i]);
-        if (before[i].sa_handler != SIG_IGN) /* nohup and background jobs stay as they are */
+        if (before[i].sa_handler !=
+            SIG_IGN) /* nohup and background jobs ignore the signals, and keep doing so */
             sigaction(signals[i], &action, NULL);
     }
 }
@@ -129,7 +130,7 @@ bool sync_stream(FILE *f)
     return fsync(fileno(f)) == 0;
 }
 
-/* Some file systems cannot do this, and say EINVAL. */
+/* Some file systems do not support this and return EINVAL. */
 bool sync_folder(const char *folder)
 {
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,4 +1,4 @@
-/* text_file.c: see text_file.h. */
+/* text_file.c: writes a text file completely or not at all: see text_file.h. */
 #include "text_file.h"
 #include "failure.h"
 #include "system.h"
@@ -10,7 +10,7 @@ int text_file_open(text_file *f, const char *path)
     *f = (text_file){.to = stdout, .path = path};
     if (!path)
         return EXIT_FINE;
-    /* A link is written through: /dev/stdout must not be replaced by a file. */
+    /* A link is written through, because /dev/stdout must not be replaced by a file. */
     const path_kind kind = kind_without_links(path);
     const bool regular = kind == PATH_ABSENT || kind == PATH_FILE;
     if (strlen(path) + 24 > sizeof f->beside)
@@ -21,7 +21,7 @@ int text_file_open(text_file *f, const char *path)
     return f->to ? EXIT_FINE : fail(EXIT_BAD_INPUT, "%s: %s", path, strerror(errno));
 }
 
-/* So that the new name survives a power failure. */
+/* Makes the new name survive a power failure. */
 static bool sync_folder_of(const char *path)
 {
     char folder[FILE_PATH_BYTES];
@@ -31,7 +31,7 @@ static bool sync_folder_of(const char *path)
     return sync_folder(folder);
 }
 
-/* Everything is on the disk and the file is closed; else errno says why it is not. */
+/* Writes everything to the disk and closes the file; on failure errno gives the reason. */
 static bool finish(text_file *f)
 {
     bool good = fflush(f->to) == 0 && !ferror(f->to);

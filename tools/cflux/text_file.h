@@ -1,5 +1,5 @@
-/* text_file.h: a file of text that is there whole or not at all: written beside its place, and
- * moved there when all of it is on the disk. */
+/* text_file.h: a text file that exists completely or not at all: it is written to a temporary file
+ * beside its path and renamed when it is complete on the disk. */
 #ifndef CFLUX_TOOL_TEXT_FILE_H
 #define CFLUX_TOOL_TEXT_FILE_H
 
@@ -8,12 +8,12 @@
 typedef struct text_file {
     FILE *to;
     const char *path;
-    char beside[4096]; /* "": `to` is stdout, or no regular file */
+    char beside[4096]; /* path of the temporary file; "": `to` is stdout, or not a regular file */
 } text_file;
 
-/* path NULL: stdout. Returns EXIT_FINE, or the exit status of what was printed. */
+/* path NULL: stdout. Returns EXIT_FINE, or the exit status of a failure (printed). */
 int text_file_open(text_file *f, const char *path);
-/* status: of those who wrote; anything but EXIT_FINE leaves what was there before. */
+/* `status`: result of the writers; unless EXIT_FINE, the earlier file stays. */
 int text_file_close(text_file *f, int status);
 
 #endif

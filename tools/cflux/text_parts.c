@@ -1,4 +1,4 @@
-/* text_parts.c: see text_parts.h. */
+/* text_parts.c: ends of texts, and sizes as text: see text_parts.h. */
 #include "text_parts.h"
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@ bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* How many bytes there part two sizes. */
+/* The length of a separator between two sizes; 0 if there is none here. */
 static size_t separator_length(const char *text)
 {
     static const char *const separators[] = {"x", "×", ",", "*"};

@@ -1,4 +1,4 @@
-/* text_parts.h: how a text ends, and sizes as text. */
+/* text_parts.h: checks how a text ends, and parses sizes. */
 #ifndef CFLUX_TOOL_TEXT_PARTS_H
 #define CFLUX_TOOL_TEXT_PARTS_H
 
@@ -6,8 +6,8 @@
 
 bool ends_with(const char *text, const char *end);
 
-/* "28x28x1", with x, ×, a comma or * between, into sizes with room for one more; how many, 0 when
- * it is no such text. */
+/* Parses "28x28x1", separated by x, ×, a comma or *, into `sizes`, which keeps space for one more.
+ * Returns their number, 0 if the text is not a list of sizes. */
 int read_sizes(const char *text, int64_t sizes[FX_MAX_DIMS]);
 
 #endif

@@ -1,4 +1,4 @@
-/* trained.c: see trained.h. */
+/* trained.c: saves and loads trained models: see trained.h. */
 #include "trained.h"
 #include "failure.h"
 #include "input_file.h"
@@ -119,7 +119,7 @@ static void *find_model(void *entries)
     return is_model(model) ? model : NULL;
 }
 
-/* At least so many texts. */
+/* True if the object has at least this many texts. */
 static bool are_texts(const void *object, int64_t least)
 {
     bool good = tree_kind_of(object) == TREE_TUPLE && fx_count(object) >= least;
@@ -128,7 +128,8 @@ static bool are_texts(const void *object, int64_t least)
     return good;
 }
 
-/* The sizes of an observation, and how many numbers it has; 0: this is no list of sizes. */
+/* Reads the sizes of an observation. Returns its number of elements; 0 if it is not a list of
+ * sizes. */
 static int64_t sizes_of(fx_array *shape, int64_t sizes[FX_MAX_DIMS])
 {
     const int64_t n = fx_is_array(shape) && fx_ndims(shape) == 1 ? fx_length(shape) : 0;
@@ -141,7 +142,7 @@ static int64_t sizes_of(fx_array *shape, int64_t sizes[FX_MAX_DIMS])
     return each;
 }
 
-/* Numbers for observations of these sizes, or of any where they are not said. */
+/* True if the array fits observations of these sizes (any sizes if `shape` is unknown). */
 static bool is_scale(const fx_array *x, const fx_array *shape, const int64_t *sizes)
 {
     bool good = fx_is_array(x) && (!shape || fx_ndims(x) == fx_length(shape));
@@ -150,7 +151,7 @@ static bool is_scale(const fx_array *x, const fx_array *shape, const int64_t *si
     return good;
 }
 
-/* Every entry is what its name says, or not there. */
+/* True if every entry is missing or has the type that its name requires. */
 static bool is_ours(const trained *t, const problem *p, const void *classes)
 {
     int64_t sizes[FX_MAX_DIMS] = {0};

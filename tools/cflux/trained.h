@@ -1,5 +1,5 @@
-/* trained.h: a model in a file with all that predicting needs: what its inputs were, in which scale
- * they came, and what its outputs mean.
+/* trained.h: saves and loads a model together with everything that a prediction needs: names, sizes
+ * and scaling of its inputs, and the meaning of its outputs. The entries of the file:
  *
  *     model     the model
  *     about     texts: loss, kind (of the data), target
@@ -8,7 +8,7 @@
  *     classes   names of the classes, texts
  *     mean, std of the features, shaped like an observation
  *
- * The model is always there, the others where they apply; a file of Flux's has it alone. */
+ * Only the model is required; a file written by Flux has nothing else. */
 #ifndef CFLUX_TOOL_TRAINED_H
 #define CFLUX_TOOL_TRAINED_H
 
@@ -16,18 +16,18 @@
 
 typedef struct trained {
     void *model;
-    const char *kind, *target; /* NULL: not said */
+    const char *kind, *target; /* NULL: not stored */
     fx_array *shape;
     void *columns;
 } trained;
 
 fx_status trained_save(const char *path, const trained *t, const problem *p);
-/* Could this be saved there, and read again? Tries it beside the file: EXIT_FINE, or what was
- * printed. */
+/* Checks that the model can be saved and loaded again, with a temporary file beside the path.
+ * EXIT_FINE, or the exit status of a failure (printed). */
 int trained_try(const char *path, const trained *t, const problem *p);
-/* Fills in t and p (no formula where the file says no loss). */
+/* Fills in t and p (without a loss formula if the file stores no loss). */
 int trained_load(const char *path, trained *t, problem *p);
-/* What to read for a model: fills in what the file says and the options do not. */
+/* Fills in what to read for a model: from the file, where options do not say it. */
 void trained_request(const trained *t, data_request *r);
 /* Gives the observations the sizes that the model was trained on. */
 int trained_shape(const char *path, const trained *t, dataset *d);

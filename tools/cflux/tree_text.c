@@ -1,7 +1,7 @@
-/* tree_text.c: the entries of a file, printed.
+/* tree_text.c: prints the entries of a file as a tree: see tree_text.h.
  *
- * A file may refer to one object in very many ways. The first FULL_LINES lines show it each time;
- * after them an object that was shown before is named only.
+ * A file may refer to an object in very many ways. The first FULL_LINES lines print it each time;
+ * after them an object that was printed before is only named.
  */
 #include "tree_text.h"
 #include "clean_text.h"
@@ -10,7 +10,7 @@
 
 enum { FULL_LINES = 1000 };
 
-/* Is it named only? Else it counts as shown. */
+/* True if the object should only be named; otherwise marks it as printed. */
 static bool only_named(tree_shown *shown, const void *object)
 {
     return (shown->lines++ > FULL_LINES && object_set_has(&shown->objects, object)) ||
@@ -130,7 +130,7 @@ static void json_children(fx_json *j, tree_shown *shown, void *object)
     fx_json_close(j);
 }
 
-/* A text, or several by their keys. */
+/* Prints a text, or several texts by their keys. */
 static void json_texts(fx_json *j, const void *object)
 {
     if (fx_string_text(object)) {

@@ -1,4 +1,4 @@
-/* write_report.c: see write_report.h. */
+/* write_report.c: writes the page of a training run: see write_report.h. */
 #include "write_report.h"
 #include "failure.h"
 #include "text_file.h"
