@@ -295,6 +295,25 @@ static void windows_in_padding_contribute_nothing(void **unused)
     assert_int_equal((int)fx_item(fx_sum(fx_isnan(g[0]))), 3 * 3 * 16 * 16);
 }
 
+/* An infinite weight at the second tap of two: every window is infinite, and the gradient of the
+ * sum by each element that meets this tap, which is all but one at an end (1 or, where a kernel
+ * reads zeros beyond the border, NaN: docs/design/0016). */
+static void infinite_weights(void **unused)
+{
+    (void)unused;
+    for (int k = 0; k < 2; k++) {
+        FX_SCOPE;
+        const fx_dtype type = k == 0 ? FX_DTYPE_F32 : FX_DTYPE_F64;
+        fx_array *x = fx_array_to(device, fx_full_dtype(type, 2, 5, 1, 1)), *g[1];
+        fx_array *w = fx_cast(fx_reshape(fx_vector(1, INFINITY), 2, 1, 1), type);
+        fx_array *y = fx_convolve(x, fx_array_to(device, w));
+        check_array("windows", y, 4, (const double[]){INFINITY, INFINITY, INFINITY, INFINITY}, 0,
+                    0);
+        fx_gradient_of(fx_sum(y), &x, 1, g);
+        assert_int_equal((int)fx_item(fx_sum(fx_isinf(g[0]))), 4);
+    }
+}
+
 static void pooling_windows_in_padding(void **unused)
 {
     (void)unused;
@@ -388,6 +407,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(reductions_of_nothing),
     cmocka_unit_test(scatter_of_bool),
     cmocka_unit_test(windows_in_padding_contribute_nothing),
+    cmocka_unit_test(infinite_weights),
     cmocka_unit_test(pooling_windows_in_padding),
     cmocka_unit_test(bool_with_literals),
 };
