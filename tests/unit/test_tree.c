@@ -637,9 +637,12 @@ static void trees_that_differ(void **state)
         fx_named_tuple("a", fx_named_tuple("b", fx_ones(1), "c", fx_ones(1))),
         fx_named_tuple("a", fx_named_tuple("b", fx_ones(1), "c", fx_tuple(fx_tuple(fx_ones(1))))),
         fx_named_tuple("a", fx_ones(1)),
+        fx_named_tuple("a", fx_named_tuple("b", fx_ones(1), "c", fx_tuple(fx_ones(1), NULL))),
+        fx_named_tuple("a", fx_named_tuple("b", fx_ones(1), "c", fx_tuple())),
     };
-    static const char *const paths[] = {"at \"a\"", "at \"a.c\"", "at \"a.c.0\"", "at \"a\""};
-    for (int i = 0; i < 4; i++) {
+    static const char *const paths[] = {"at \"a\"", "at \"a.c\"", "at \"a.c.0\"",
+                                        "at \"a\"", "at \"a.c\"", "at \"a.c\""};
+    for (int i = 0; i < 6; i++) {
         calls = 0;
         assert_true(fx_is_error(fx_fmap2(first_plus_second, x, others[i])));
         const fx_error e = fx_error_take();
