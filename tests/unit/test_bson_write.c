@@ -404,9 +404,22 @@ static void shared_objects_are_written_once(void **state)
     assert_true(atoi(line) >= 5);
 }
 
+/* An error, however deep: no walk over the objects ends in the stack's last page. */
+static void deep_objects_are_refused(void **state)
+{
+    (void)state;
+    FX_TEST;
+    void *x = fx_ones(2);
+    for (int i = 0; i < 300000; i++)
+        x = fx_tuple(x);
+    assert_int_equal(fx_save(fresh_path("deep.bson"), "x", x), FX_STATUS_ARGUMENT);
+    assert_non_null(strstr(fx_error_take().message, "nested deeper than"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(deep_objects_are_refused),
         cmocka_unit_test(the_bytes_of_flux),
         cmocka_unit_test(arrays_of_bytes),
         cmocka_unit_test(the_trees_of_flux),

@@ -130,6 +130,10 @@ static void headers_that_are_wrong(void **state)
     refused("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}", 4, "\"dtype\" is given twice");
     refused("{\"a\":{\"x\":[[[[[[[[[[1]]]]]]]]]]}}", 4, "\"x\" is not one of dtype, shape");
     refused("{\"__metadata__\":{\"a\":1}}", 0, "expected a string, found '1'");
+    refused("{\"__metadata__\":{\"a\":!}}", 0, "expected a string, found '!'");
+    refused("{\"__metadata__\":{\"a\":~}}", 0, "expected a string, found '~'");
+    refused("{\"__metadata__\":{\"a\":\177}}", 0, "expected a string, found the byte 127");
+    refused("{\"__metadata__\":{\"a\":\1}}", 0, "expected a string, found the byte 1");
     refused("{\"__metadata__\":{},\"__metadata__\":{}}", 0, "the metadata appears twice");
     refused("{" ONE("\\u0000", "F32", "[1]", "[0,4]") "}", 4, "not allowed here");
     refused("{" ONE("\\ud800", "F32", "[1]", "[0,4]") "}", 4, "not allowed here");
