@@ -656,6 +656,13 @@ static void figures_for_a_person(void **state)
     const size_t length = fx_memory_text(d0, got, sizeof got);
     assert_string_equal(got, want);
     assert_int_equal(length, strlen(want));
+    fx_set_memory_limit(d0, 1); /* the least: 0 is none */
+    fx_memory_text(d0, got, sizeof got);
+    assert_non_null(strstr(got, ", limit 1 byte"));
+    fx_set_memory_limit(d0, 0);
+    fx_memory_text(d0, got, sizeof got);
+    assert_null(strstr(got, "limit"));
+    fx_set_memory_limit(d0, 50 * MIB);
     fx_memory m;
     memset(&m, 0x55, sizeof m);
     m.fxi_size = offsetof(fx_memory, free); /* a program of an older library */
