@@ -1,4 +1,4 @@
-/* counters.c: the counters behind fx_stats. */
+/* counters.c: the counters of the process, which fx_stats returns. */
 #include "counters.h"
 
 fx_counters fxi_counters;

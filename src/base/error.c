@@ -1,7 +1,6 @@
-/* error.c: error records, messages, and their hooks.
- *
- * One record per thread is enough: the first failure sticks, and as scopes close it simply stays,
- * which is what "moves outward" means. Recording needs no memory, so it cannot fail.
+/* error.c: error records, messages and their hooks. Each thread has one record, which keeps the
+ * first failure until it is cleared; closing a scope does not change it. Recording needs no memory,
+ * so it cannot fail.
  */
 #include "error.h"
 #include "thread.h"
@@ -61,7 +60,7 @@ void fxi_error_carry(const fx_error *error)
     }
 }
 
-/* Cuts a text that did not fit at a UTF-8 boundary. */
+/* Shortens a text that was cut off, so that it ends at a whole UTF-8 character. */
 static void trim_utf8(char *text, size_t capacity)
 {
     size_t n = strlen(text);

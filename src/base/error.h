@@ -1,26 +1,27 @@
-/* error.h: internals of error records. */
+/* error.h: how the library records errors and their locations. Internal. */
 #ifndef CFLUX_ERROR_H
 #define CFLUX_ERROR_H
 
 #include <cflux/base.h>
 
-/* Where the innermost scope of this thread was opened; part of records. */
+/* Sets the location where the innermost scope of this thread was opened; error records include it.
+ */
 void fxi_error_where(const char *file, int line);
 
-/* The place of the program's last macro of ours, "file:line"; NULL: none yet (base.h). The library
- * itself is compiled with FXI_INSIDE, so that its own macros leave it alone. */
+/* The location ("file:line") of the latest call of a cflux macro by the program; NULL: none yet
+ * (base.h). The library is compiled with FXI_INSIDE, so that its own calls do not change it. */
 extern FX_API _Thread_local const char *fxi_place;
 
-/* fx_fail with a text that is no format. */
+/* fx_fail with a text that is not a format. */
 fx_status fxi_fail_text(fx_status status, const char *operation, const char *text);
 
-/* Puts a record back (a worker's, in the thread that waited for it) unless one is there already.
- * One without a place gets the thread's. */
+/* Stores a worker's record in the thread that waited for the worker, unless that thread has a
+ * record. A record without a location gets the thread's. */
 void fxi_error_carry(const fx_error *error);
 
-/* Between the two calls the record has what went wrong since the first; the second returns the
- * status of that, and puts an earlier record back in its place. For calls that cannot say
- * themselves that they failed. */
+/* For functions that cannot return that they failed. Between the two calls the record holds the
+ * first failure since the first call. The second call returns its status and restores the earlier
+ * record. */
 fx_error fxi_error_begin(void);
 fx_status fxi_error_end(const fx_error *earlier);
 

@@ -1,20 +1,19 @@
-/* file_out.c: a file written whole or not at all.
+/* file_out.c: writes a file completely or not at all.
  *
- * The order is the one that survives a loss of power on every journalling file system: write, fsync
- * of the file, rename, fsync of the folder. Without the first fsync the new name may point at an
- * empty file after a crash. Close is a call that can fail too (remote file systems report a full
- * disk there), so it comes before the rename.
+ * The order survives a loss of power on every journalling file system: write, fsync of the file,
+ * rename, fsync of the folder. Without the first fsync the new name may refer to an empty file
+ * after a crash. Close can fail too (remote file systems report a full disk there), so it is called
+ * before the rename.
  *
- * Temporary files have few names, and who writes one holds a lock on it: what a killed process left
- * behind has no lock, and the next writer takes it over, so that such files do not pile up. The
- * lock lasts until the file has its name: hence the second descriptor.
+ * There are few names for temporary files, and each writer locks its own. A file that a killed
+ * process left behind has no lock, and the next writer uses it, so such files do not pile up. The
+ * lock must last until the file has its final name: hence the second descriptor. A signal may
+ * interrupt any call, and a short write is continued.
  *
- * A signal may interrupt any call; shorter writes than asked for just go on.
- *
- * Large files are written in pieces, and the disk is told to begin with each as soon as it is
- * there: it then works while the next is copied, instead of all at once in fsync. For that the
- * piece needs its place on the disk first, which the system would else choose late. Both are
- * requests: a file system that cannot, or will not, loses nothing but time.
+ * Large files are written in pieces, and the disk is told to write each piece at once. It then
+ * works while the next piece is copied, instead of doing everything in fsync. For that the piece
+ * needs its blocks on the disk first, which the system would otherwise assign late. Both are
+ * requests: a file system that ignores them only takes longer.
  */
 #include "file_out.h"
 #include "files.h"
@@ -25,8 +24,8 @@
 #include <string.h>
 #include <zlib.h>
 
-enum { MOST_WRITERS = 64 }; /* of one file, at one time */
-enum { PIECE = 4 << 20 };   /* what the processor's caches hold, and a disk takes at once */
+enum { MOST_WRITERS = 64 }; /* at most, of one file at the same time */
+enum { PIECE = 4 << 20 };   /* bytes; fits in the caches of the processor */
 
 /* ---- system calls that tests can make fail --------------------------------------------------- */
 
@@ -45,7 +44,8 @@ int64_t fxi_file_fault_seen(void)
     return __atomic_load_n(&fault_seen, __ATOMIC_RELAXED);
 }
 
-/* Is this the call that fails? Then errno is set. *io_n: the bytes asked for, halved instead. */
+/* Is this the call that a test wants to fail? Then errno is set. *io_n: the bytes asked for, halved
+ * instead of a failure. */
 static bool fault(size_t *io_n)
 {
     const int64_t number = __atomic_fetch_add(&fault_seen, 1, __ATOMIC_RELAXED);
@@ -95,7 +95,7 @@ static int sync_file(int fd)
     return r;
 }
 
-/* The descriptor is gone whatever close says. */
+/* Closes the descriptor; it is invalid afterwards even if close fails. */
 static int close_file(int fd)
 {
     const bool failed = fault(NULL);
@@ -127,7 +127,7 @@ static fx_status failed(fxi_file_out *f, const char *what)
     return f->status;
 }
 
-/* The file behind a link keeps its place; a new one has none behind it. */
+/* The path of the file behind symbolic links, so that the links stay. A new file has none. */
 static char *real_path(const char *path, bool *out_there)
 {
     char found[FXI_PATH_MOST];
@@ -140,8 +140,9 @@ static char *real_path(const char *path, bool *out_there)
     return copy;
 }
 
-/* Opens this temporary file and locks it; 0 when another writer has it. The lock may come after
- * that writer gave the file its name: then it is not this name's any more. */
+/* Opens and locks this temporary file; 0 if another writer has the lock. The lock may be granted
+ * after the other writer has renamed the file; then the file no longer has this name, and is not
+ * used. */
 static int open_locked(const char *name, int *out_fd)
 {
     const int fd = *out_fd = fxi_file_open(name, FXI_OS_WRITE | FXI_OS_CREATE | FXI_OS_NO_LINK);
@@ -168,7 +169,7 @@ static fx_status open_temporary(fxi_file_out *f)
         return FX_OK;
     errno = opened == 0 ? EBUSY : errno;
     const fx_status status = failed(f, "make a file in that folder");
-    fxi_free(f->fresh); /* it is not ours to remove */
+    fxi_free(f->fresh); /* another writer owns it: do not remove it */
     f->fresh = NULL;
     f->fd = -1;
     return status;
@@ -196,7 +197,7 @@ static void add_to_sum(fxi_file_out *f, const unsigned char *at, size_t n)
         f->crc = (uint32_t)crc32_z(f->crc, at, n);
 }
 
-/* A place on the disk for the bytes up to `end`; not for small files, whose pieces never come. */
+/* Reserves blocks on the disk for the bytes up to `end`. Not for files smaller than a piece. */
 static void reserve(fxi_file_out *f, int64_t end)
 {
     if (end <= f->reserved || end < PIECE)
@@ -246,8 +247,9 @@ fx_status fxi_file_out_sync(fxi_file_out *f)
     return close_file(fd) == 0 ? FX_OK : failed(f, "close the file");
 }
 
-/* So that the new name survives a loss of power. Some file systems cannot do this, and say EINVAL.
- * Ends the path at its folder, as it is not needed any more: memory must not be wanting here. */
+/* Writes the folder to the disk, so that the new name survives a loss of power. Some file systems
+ * cannot do this and return EINVAL. Cuts the path at its folder, because a copy would need memory,
+ * and this step must not fail for lack of it. */
 static bool sync_folder(char *real)
 {
     char *slash = strrchr(real, '/');

@@ -1,9 +1,9 @@
-/* file_out.h: a file written whole or not at all. Internal.
+/* file_out.h: writes a file completely or not at all. Internal.
  *
- * Bytes go to a temporary file in the folder of the one they will replace; only when all of them
- * are on the disk does it take the other's name, in one step. Whatever fails before that, the old
- * file is as it was and the temporary one is gone; a process that is killed may leave a temporary
- * file behind ("NAME.tmp0"), which the next writer uses, never half of the real one.
+ * Bytes are written to a temporary file in the same folder. When all of them are on the disk, the
+ * temporary file is renamed to the final name in one step. If anything fails before, the old file
+ * is unchanged and the temporary file is removed. A process that is killed may leave a temporary
+ * file behind ("NAME.tmp0"), which the next writer uses; it never leaves half of the real file.
  */
 #ifndef CFLUX_FILE_OUT_H
 #define CFLUX_FILE_OUT_H
@@ -12,38 +12,36 @@
 
 typedef struct fxi_file_out {
     const char *op, *path; /* for messages: "save: m.npz: …"; must outlive the writing */
-    char *real;            /* the file behind links, and the temporary one beside it */
+    char *real;            /* the file behind symbolic links, and the temporary file beside it */
     char *fresh;
     int fd, lock;
-    int64_t offset; /* bytes written so far */
-    int64_t reserved,
-        begun;    /* up to where they have room on the disk, and are on their way there */
-    uint32_t crc; /* of them, as in zlib; only when `sum` is set */
+    int64_t offset;          /* bytes written so far */
+    int64_t reserved, begun; /* bytes with blocks on the disk, and bytes whose writing has begun */
+    uint32_t crc;            /* CRC-32 of the bytes, as in zlib; only if `sum` is set */
     bool sum;
-    bool there, named; /* there was a file of that name; the new one has taken it */
+    bool there, named; /* a file of that name existed; the new one has the name now */
     fx_status status;  /* the first failure, which is recorded; later calls do nothing */
 } fxi_file_out;
 
-/* The calls return the status so far: FX_STATUS_IO with operation, path, offset, the system's
- * reason, and which file is in place: the old one, unchanged, or the new one. An opened file is
- * always ended by fxi_file_out_close. */
+/* All functions return the status so far. FX_STATUS_IO comes with operation, path, offset, the
+ * system's reason, and which file is in place: the unchanged old one or the new one. Every opened
+ * file must be ended by fxi_file_out_close. */
 fx_status fxi_file_out_open(fxi_file_out *f, const char *op, const char *path);
 fx_status fxi_file_out_write(fxi_file_out *f, const void *data, size_t n);
-/* Brings everything to the disk; the name is not taken yet. Close does it too. */
+/* Writes everything to the disk, without the rename. fxi_file_out_close does it too. */
 fx_status fxi_file_out_sync(fxi_file_out *f);
-/* Takes the name, unless `status` (a failure of the caller's that is recorded already) or an
- * earlier failure forbids it: then the temporary file is removed. If only the folder could not be
- * brought to the disk, the new file has its name, and the error says so. */
+/* Renames the file to its final name. If `status` (a failure of the caller, already recorded) or an
+ * earlier call failed, the temporary file is removed instead. If only the folder could not be
+ * written to the disk, the new file has its name, and the error says so. */
 fx_status fxi_file_out_close(fxi_file_out *f, fx_status status);
 
-/* All of it: gives `path` these bytes in one step. */
+/* Opens, writes and closes: `path` gets these bytes in one step. */
 fx_status fxi_file_write(const char *op, const char *path, const void *data, size_t n);
 
-/* Functions of files.h by which files are read and written, and through which tests make the n-th
- * one fail. */
+/* Functions of files.h for reading and writing, in which tests can make the n-th call fail. */
 enum { FXI_FILE_SHORT = -1 };
-/* The call number `nth` from now (0 the next; −1: none) fails with this errno; FXI_FILE_SHORT: a
- * read or write does half of its work, other calls do theirs. */
+/* Makes the nth call from now (0: the next; −1: none) fail with this errno. FXI_FILE_SHORT: a read
+ * or write processes half of the bytes; other calls succeed. */
 void fxi_file_fault_set(int64_t nth, int error);
 int64_t fxi_file_fault_seen(void); /* calls counted since */
 int fxi_file_open(const char *path, int mode);
@@ -51,7 +49,7 @@ int64_t fxi_file_read(int fd, void *dst, size_t n);
 int fxi_file_rename(const char *from, const char *to);
 int fxi_file_link(const char *from, const char *to);
 
-/* What a message adds about a path that begins with ~; "" for any other. */
+/* A note for messages about a path that begins with ~; "" for other paths. */
 const char *fxi_tilde_note(const char *path);
 
 #endif

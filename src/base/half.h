@@ -1,5 +1,6 @@
-/* half.h: Float16 (IEEE 754 binary16) and BFloat16 to and from Float32, by bits: round to nearest
- * even, NaN stays NaN, denormals kept. */
+/* half.h: converts Float16 (IEEE 754 binary16) and BFloat16 from and to Float32, by bit operations:
+ * round to nearest even, NaN stays NaN, denormals are kept.
+ */
 #ifndef CFLUX_HALF_H
 #define CFLUX_HALF_H
 

@@ -1,7 +1,7 @@
-/* identity_map.c: see identity_map.h. Walks over models hold tens to thousands of arrays; a table
- * with linear probing over two plain arrays is all that takes. Addresses are multiples of 16, so
- * they are multiplied by an odd constant (Fibonacci hashing, Knuth volume 3, 6.4) and the high bits
- * are used.
+/* identity_map.c: a hash table with linear probing over two plain arrays; see identity_map.h. Walks
+ * over models hold tens to thousands of arrays, so nothing more is needed. Addresses are multiples
+ * of 16; they are multiplied by an odd constant (Fibonacci hashing, Knuth volume 3, 6.4) and the
+ * high bits are used.
  */
 #include "identity_map.h"
 #include "memory.h"

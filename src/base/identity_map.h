@@ -1,6 +1,6 @@
-/* identity_map.h: a map from addresses to addresses; what walks remember. Internal.
- *
- * Open addressing, at most half full, keys never NULL, values may be. A zeroed struct is empty.
+/* identity_map.h: a map from addresses to addresses, with which walks over objects remember what
+ * they visited. Internal. Open addressing, at most half full. Keys are never NULL, values may be. A
+ * zeroed struct is empty.
  */
 #ifndef CFLUX_IDENTITY_MAP_H
 #define CFLUX_IDENTITY_MAP_H
@@ -14,9 +14,9 @@ typedef struct fxi_identity_map {
     size_t count, capacity; /* capacity: 0 or a power of two */
 } fxi_identity_map;
 
-/* Looks key up; *out_value is NULL when it is not there. */
+/* Looks key up; *out_value is NULL if it is absent. */
 bool fxi_identity_get(const fxi_identity_map *map, const void *key, void **out_value);
-/* Adds or replaces; false when memory is out (not recorded). */
+/* Adds or replaces a value; false if the allocation fails (not recorded). */
 bool fxi_identity_put(fxi_identity_map *map, const void *key, void *value);
 void fxi_identity_free(fxi_identity_map *map);
 

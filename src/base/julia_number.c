@@ -1,14 +1,17 @@
-/* julia_number.c: numbers as Julia prints them: base/ryu of Julia 1.10 (show of IEEEFloat), in C.
+/* julia_number.c: formats numbers as Julia prints them: base/ryu of Julia 1.10 (show of IEEEFloat),
+ * in C.
  *
- * Floating-point numbers have the fewest digits that read back as the same number; inside a matrix
- * they are rounded to six. The point is written out for 1e-4 ≤ |x| < 1e6 (Float16: 1e3), else the
- * exponent is; Float32 writes its exponent with f, and f0 after a number that stands alone. The
- * search for the fewest digits tries them one after another, which is slow and obviously right; no
+ * A floating-point number gets the fewest digits that read back as the same number; inside a matrix
+ * it is rounded to six. It has no exponent for 1e-4 ≤ |x| < 1e6 (Float16: 1e3). Float32 writes its
+ * exponent with f, and f0 after a number that is printed alone.
+ *
+ * The search tries one number of digits after the other, which is slow and obviously right; no
  * screen holds more than a few hundred numbers. At a power of two the gap below is half the gap
- * above, so the nearest decimal may be too low where the next one up would do: that one is tried
- * too.
+ * above. There the nearest decimal may read back as another number while the next higher one does
+ * not, so that one is tried too.
  *
- * The C library writes the decimal point of the locale; only digits and exponent are taken from it.
+ * The C library writes the decimal point of the locale; only digits and exponent are taken from its
+ * text.
  */
 #include "julia_number.h"
 #include "half.h"
@@ -27,10 +30,10 @@ typedef struct decimal {
 } decimal;
 
 typedef struct float_kind {
-    int digits;                               /* that are always enough */
-    int plain;                                /* the largest point written without an exponent */
-    char expchar;                             /* between number and exponent */
-    const char *before, *after, *after_plain; /* around a number that stands alone */
+    int digits;   /* digits that are always enough */
+    int plain;    /* the largest `point` that is written without an exponent */
+    char expchar; /* the letter between number and exponent */
+    const char *before, *after, *after_plain; /* texts around a number that is printed alone */
     const char *inf, *nan, *inf_alone, *nan_alone;
 } float_kind;
 

@@ -1,15 +1,15 @@
-/* memory.c: host memory: counted, able to fail on demand, and cached by thread. See memory.h.
+/* memory.c: allocates host memory: counted, able to fail on demand, and cached by thread. See
+ * memory.h.
  *
- * A training step makes and drops the same sizes again and again, so freed blocks go to the calling
- * thread's lists by size class (two classes an octave) and come back without a call of the system.
- * In the steady state a step makes none. Every block has a header in front of it that says its
- * class and where the system's block begins. A thread caches at most 64 MiB, or half of the most
- * array memory that was ever live if that is more; beyond it, blocks of other sizes go back to the
- * system first.
+ * A training step allocates and frees the same sizes again and again. So freed blocks are kept in
+ * lists of the calling thread, by size class (two classes an octave), and are used again without a
+ * system call. In the steady state a training step makes none. A header in front of each block
+ * holds its class and the offset of the system's block.
  *
- * Blocks of 4 MiB and more are aligned to huge pages and ask for them: the first touch of fresh
- * memory costs a third. Under AddressSanitizer nothing is cached, so that it sees every use after
- * free.
+ * A thread caches at most 64 MiB, or half of the most array memory that was ever live if that is
+ * more. Beyond that, blocks of other sizes are returned to the system first. Blocks of 4 MiB and
+ * more are aligned to huge pages and ask for them: the first touch of fresh memory then costs a
+ * third. Under AddressSanitizer nothing is cached, so that it sees every use after free.
  */
 #include "memory.h"
 #include "counters.h"
@@ -33,9 +33,9 @@
 #endif
 
 enum { CLASSES = 96, PLAIN = 16, ALIGNED = 64 };
-enum { LISTS = 2 * CLASSES }; /* of plain blocks by class, then of aligned ones */
-enum { SMALL = 512 };         /* bytes whose class is looked up */
-enum { MORE_LATE = 1024 };    /* blocks that have waited long enough and are kept for the next */
+enum { LISTS = 2 * CLASSES }; /* plain blocks by class, then aligned ones */
+enum { SMALL = 512 };         /* bytes; the classes of smaller sizes are in a table */
+enum { MORE_LATE = 1024 };    /* blocks that have waited long enough and are kept for reuse */
 static const size_t HUGE_BYTES = (size_t)4 << 20, HUGE_PAGE = (size_t)2 << 20;
 static const size_t CACHE_BYTES = (size_t)64 << 20;
 
@@ -44,7 +44,7 @@ typedef struct header { /* 16 bytes directly in front of what the caller gets */
     uint16_t list;      /* number of the list it belongs to */
     bool aligned;
     union {
-        size_t capacity;     /* while it is handed out, and nothing is cached */
+        size_t capacity;     /* while it is in use and caching is off */
         struct header *next; /* while it is in a list */
     } u;
 } header;
@@ -58,19 +58,19 @@ typedef struct list {
 typedef struct cache {
     list lists[LISTS];
     size_t bytes;
-    int64_t live;        /* blocks handed out less blocks taken back by this thread */
-    int64_t held;        /* their bytes; other threads do not read it */
-    header *late, **end; /* blocks that wait, the oldest first, and where the next one goes */
+    int64_t live;        /* blocks that this thread allocated, minus those it freed */
+    int64_t held;        /* their bytes; not read by other threads */
+    header *late, **end; /* waiting blocks, the oldest first, and the end of that list */
     uint32_t nlate;
     struct cache *next, *prev;
 } cache;
 
-/* The thread's, made when it is first needed. */
+/* The cache of the thread, created on first use. */
 static _Thread_local cache *mine;
 static fxi_mutex lock = FXI_MUTEX_INIT;
-static cache *all;      /* of living threads */
+static cache *all;      /* caches of running threads */
 static int64_t retired; /* live count of threads that ended */
-static int64_t without; /* live count of blocks handled while a thread had no cache (atomic) */
+static int64_t without; /* live count of blocks of threads without a cache (atomic) */
 static fxi_thread_value exit_key;
 static fxi_once once = FXI_ONCE_INIT;
 static int64_t fault_at = -1, fault_seen;
@@ -103,14 +103,14 @@ static header *header_of(void *p)
 {
     return (header *)p - 1;
 }
-/* To the system. */
+/* Returns a block to the system. */
 static void free_block(header *h)
 {
     fxi_system_free((char *)(h + 1) - h->offset, h->aligned);
 }
 
-/* Under AddressSanitizer, reads of what a waiting block held are reported. Nothing undoes this:
- * without caching a block that has waited goes back to the system. */
+/* Makes AddressSanitizer report reads of a waiting block. It needs no inverse: without caching, a
+ * block that has waited is returned to the system. */
 static void cover(header *h, size_t keep)
 {
 #if CACHING
@@ -123,7 +123,7 @@ static void cover(header *h, size_t keep)
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
-/* Other threads read it. */
+/* Atomic, because other threads read it. */
 static inline void set_bytes(cache *c, size_t bytes)
 {
     __atomic_store_n(&c->bytes, bytes, __ATOMIC_RELAXED);
@@ -182,8 +182,8 @@ __attribute__((destructor(101))) static void close_at_exit(void)
     }
 }
 
-/* NULL if there is no memory for a cache: the thread then works without one and tries again at its
- * next call. */
+/* NULL if the allocation fails: the thread works without a cache and tries again at its next call.
+ */
 static __attribute__((noinline)) cache *register_cache(void)
 {
     cache *c = calloc(1, sizeof *c);
@@ -209,7 +209,7 @@ static inline cache *my_cache(void)
     return __builtin_expect(mine != NULL, 1) ? mine : register_cache();
 }
 
-/* A block has been handed out (by: 1) or taken back (−1). */
+/* Counts a block that was allocated (by: 1) or freed (−1). */
 static inline void count_live(cache *c, int by, size_t bytes)
 {
     if (__builtin_expect(c == NULL, 0)) {
@@ -270,7 +270,7 @@ static inline bool faults(void)
 {
     return __builtin_expect(__atomic_load_n(&fault_at, __ATOMIC_RELAXED) != -1, 0);
 }
-/* True when this allocation is the one. */
+/* Is this the allocation that must fail? */
 static inline bool fault(void)
 {
     return faults() && counted_fault();
@@ -328,7 +328,7 @@ static __attribute__((noinline)) void *take_any(size_t bytes, size_t alignment, 
     return l && l->first ? pop(c, l) : take_new(c, k, bytes, alignment, aligned);
 }
 
-/* take_any, without a call for small blocks that are cached. */
+/* Like take_any, but small cached blocks need no function call. */
 static inline void *take(size_t bytes, size_t alignment, bool aligned)
 {
     cache *c = mine;
@@ -340,16 +340,17 @@ static inline void *take(size_t bytes, size_t alignment, bool aligned)
     return take_any(bytes, alignment, aligned);
 }
 
-/* A quarter of the peak would not hold the result of a step that makes one large array of another:
- * it would be fresh memory at every step, 4 to 6 % of the time of a transpose or a long chain. */
+/* Half of the peak. A quarter would not hold the result of a step that makes one large array from
+ * another: fresh memory in every run then costs 4 to 6 % of the time of a transpose or a long
+ * chain. */
 static size_t cache_limit(void)
 {
     const int64_t half = __atomic_load_n(&fxi_counters.peak_bytes, __ATOMIC_RELAXED) / 2;
     return (size_t)half > CACHE_BYTES ? (size_t)half : CACHE_BYTES;
 }
 
-/* Room for one more block of a class: blocks of other classes go, the largest first, so that sizes
- * that are no longer used do not keep out those that are. */
+/* Makes room for one more block of a class by returning blocks of other classes, the largest first.
+ * So sizes that are no longer used do not keep out those that are. */
 static bool make_room(cache *c, const list *wanted)
 {
     const size_t bytes = wanted->bytes, limit = cache_limit();
@@ -405,7 +406,7 @@ static inline void push(cache *c, list *l, header *h)
     set_bytes(c, c->bytes + l->bytes);
 }
 
-/* To the lists, or to the system. */
+/* Puts a block into its list, or returns it to the system. */
 static void put_away(cache *c, header *h)
 {
     list *l = CACHING && c && h->offset <= ALIGNED ? &c->lists[h->list] : NULL;

@@ -1,10 +1,12 @@
-/* option_struct.c: option structs of older and newer programs. See option_struct.h. */
+/* option_struct.c: reads option structs of programs that were compiled with an older or newer
+ * header. See option_struct.h.
+ */
 #include "option_struct.h"
 
 #include <string.h>
 
-/* Members are aligned to 8 bytes, so every size is a multiple of 8. A struct that was not filled in
- * by a macro or in C++ has another size as a rule, most often 0. */
+/* Members are aligned to 8 bytes, so every size is a multiple of 8. A struct that was filled in by
+ * neither a macro nor C++ usually has another size, most often 0. */
 enum { ALIGNMENT = 8 };
 
 static bool all_zero(const char *bytes, size_t n)

@@ -1,8 +1,8 @@
-/* philox.h: Philox4x32-10, the counter-based generator behind every random number (Salmon, Moraes,
- * Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+/* philox.h: Philox4x32-10, the counter-based generator of all random numbers (Salmon, Moraes, Dror,
+ * Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
  *
- * One random operation has a key (the seed) and a counter; element i is word i mod 4 of block i /
- * 4, the block number being the low half of the 128-bit counter: any element can be made alone, on
+ * A random operation has a key (the seed) and a counter. Element i is word i mod 4 of block i / 4;
+ * the block number is the low half of the 128-bit counter. So any element can be computed alone, on
  * any backend, by any thread.
  */
 #ifndef CFLUX_PHILOX_H
@@ -28,7 +28,7 @@ static inline void fxi_philox(uint64_t key, uint64_t hi, uint64_t lo, uint32_t o
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/* [0, 1) with 24 and 53 random bits. */
+/* Uniform in [0, 1) with 24 and 53 random bits. */
 static inline float fxi_uniform32(uint32_t w)
 {
     return (float)(w >> 8) * 0x1p-24f;

@@ -1,10 +1,10 @@
-/* plugin_file.c: finds, checks and describes the files of plugins, of every kind.
+/* plugin_file.c: finds, checks and describes the files of plugins of every kind.
  *
- * A wish says which plugin is looked for; a file's name is made of it (cflux/plugin.h). A search
- * goes on after a candidate that it rejects, so that an old file in one folder does not hide a good
- * one in another. What is wrong with a file that exists is logged; that no file exists is not,
- * because programs ask for plugins that few machines have. A file that was opened is never closed:
- * devices, arrays and steps point into it.
+ * A wish describes the wanted plugin; the file's name follows from it (cflux/plugin.h). A search
+ * continues after a candidate that it rejects, so that an old file in one folder does not hide a
+ * good one in another. Defects of existing files are logged. A missing file is not, because
+ * programs ask for plugins that few machines have. An opened file is never closed: devices, arrays
+ * and steps point into it.
  */
 #include "plugin_file.h"
 #include "c_text.h"
@@ -40,7 +40,7 @@ const char *fxi_plugin_kind_text(uint32_t kind)
 
 /* The environment variables that name folders; the first that is set is read. */
 static const struct {
-    const char *name, *now; /* now: what it is called today, if that is another name */
+    const char *name, *now; /* now: its present name, if it was renamed */
 } variables[] = {{"FX_PLUGIN_PATH", NULL}, {"CFLUX_BACKEND_PATH", "FX_PLUGIN_PATH"}};
 enum { VARIABLES = sizeof variables / sizeof variables[0] };
 
@@ -166,7 +166,7 @@ static void other_abi(fx_plugin_kind kind, uint32_t abi, char *why, size_t size)
              fxi_plugin_kind_text(kind), (unsigned)abi, (int)FX_PLUGIN_ABI);
 }
 
-/* The head of an open library; NULL if it is no plugin, or one of an earlier version. */
+/* The head of an open library; NULL if it is not a plugin, or one of an earlier version. */
 static const fx_plugin_head *head_of(void *library, char *why, size_t size)
 {
     const fx_plugin_head *head = fxi_library_symbol(library, symbol);
@@ -181,7 +181,7 @@ static const fx_plugin_head *head_of(void *library, char *why, size_t size)
     return head;
 }
 
-/* Is it the plugin that is looked for? */
+/* Is it the wanted plugin? */
 static bool fits(const fx_plugin_head *p, const fxi_plugin_wish *wish, char *why, size_t size)
 {
     if (p->abi != FX_PLUGIN_ABI)
@@ -204,7 +204,8 @@ static bool fits(const fx_plugin_head *p, const fxi_plugin_wish *wish, char *why
     return !*why;
 }
 
-/* Calls `take`. An error that it records is the reason, and no error of the program. */
+/* Calls `take`. An error that `take` records becomes the reason, and is not left as an error of the
+ * program. */
 static void take_quietly(const fx_plugin_head *p, const fxi_plugin_wish *wish, char *why,
                          size_t size)
 {

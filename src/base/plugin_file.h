@@ -6,28 +6,29 @@
 
 enum { FXI_PLUGIN_NAME = 64, FXI_PLUGIN_WHY = 1000 }; /* bytes of a name, of a reason */
 
-/* The plugin that is looked for. */
+/* The plugin to search for. */
 typedef struct fxi_plugin_wish {
     fx_plugin_kind kind;
     const char *name, *serves; /* as in fx_plugin_head; case is ignored */
     const uint32_t *sizes;     /* FX_PLUGIN_SIZES of them */
     const char *path;          /* the only file to try; NULL: the folders are searched */
-    /* Opens a plugin whose head fits. Returns NULL on success, else why the plugin cannot be used;
-     * an error that it records is a reason too, and no error of the program. NULL: no such call. */
+    /* Opens a plugin with a matching head. Returns NULL on success, else why the plugin cannot be
+     * used. An error that it records is a reason too, and not an error of the program. NULL:
+     * nothing to call. */
     const char *(*take)(const fx_plugin_head *plugin, void *user);
     void *user;
 } fxi_plugin_wish;
 
-/* What a search found. */
+/* The result of a search. */
 typedef enum fxi_plugin_result {
     FXI_PLUGIN_TAKEN,
     FXI_PLUGIN_ABSENT,  /* there is no file of that name */
     FXI_PLUGIN_REJECTED /* there are files, and none can be used; each was logged as a warning */
 } fxi_plugin_result;
 
-/* Tries the candidates in their order: `path`, or the file of the plugin's name in each folder of
- * fxi_plugin_folders. The first that can be used is taken and stays open. Otherwise `why` names
- * every candidate with the reason. Several threads may search at the same time. */
+/* Tries the candidates in order: `path`, or the file with the name of the plugin in each folder of
+ * fxi_plugin_folders. The first usable one is opened and stays open. Otherwise `why` names every
+ * candidate with the reason. Threads may search at the same time. */
 fxi_plugin_result fxi_plugin_find(const fxi_plugin_wish *wish, const fx_plugin_head **out_plugin,
                                   char *why, size_t size);
 
@@ -37,23 +38,23 @@ fxi_plugin_result fxi_plugin_find(const fxi_plugin_wish *wish, const fx_plugin_h
  * plugins are installed in. Returns true if a visit did. */
 bool fxi_plugin_folders(bool (*visit)(const char *folder, void *user), void *user);
 
-/* What the name of a plugin's file says. */
+/* The parts of a plugin's file name. */
 typedef struct fxi_plugin_name {
     fx_plugin_kind kind;
     char name[FXI_PLUGIN_NAME], serves[FXI_PLUGIN_NAME]; /* serves: "" for a backend */
 } fxi_plugin_name;
-/* Reads the name of a file, with or without folders before it. Returns false if it is no plugin's.
- */
+/* Parses the name of a file, with or without folders before it. False if it is not the name of a
+ * plugin. */
 bool fxi_plugin_name_of(const char *file, fxi_plugin_name *out);
-/* Calls visit for every file in these folders that has the name of a plugin; opens none. */
+/* Calls visit for every file in these folders with the name of a plugin; opens none. */
 void fxi_plugin_each(void (*visit)(const char *path, const fxi_plugin_name *name, void *user),
                      void *user);
 
 /* "backend", "kernel library"; "plugin" for anything else. */
 const char *fxi_plugin_kind_text(uint32_t kind);
 
-/* Keeps what came of a file, for fx_plugins. why: "" if it is used. plugin: NULL if it has no head
- * that can be read. */
+/* Notes for fx_plugins whether a file is used. why: "" if it is. plugin: NULL if it has no readable
+ * head. */
 void fxi_plugin_note(const char *path, const fx_plugin_head *plugin, const char *why);
 
 #endif

@@ -1,8 +1,7 @@
-/* plugin_record.c: keeps what came of the files of plugins; see plugin_record.h.
- *
- * The search notes every file that it opened or rejected. fxi_plugin_records adds the files that
- * lie in the folders and that nobody asked for yet, without opening them: opening a kernel library
- * loads a vendor's. A record is never freed; there is one a path.
+/* plugin_record.c: records for each plugin file whether it is used, or why not; see
+ * plugin_record.h. The search notes every file that it opened or rejected. fxi_plugin_records adds
+ * the other files in the folders without opening them, because opening a kernel library loads a
+ * vendor's library. A record is never freed; each path has one.
  */
 #include "plugin_record.h"
 #include "memory.h"
@@ -13,12 +12,12 @@
 
 typedef fxi_plugin_record record;
 
-static fxi_mutex lock = FXI_MUTEX_INIT; /* of what follows */
+static fxi_mutex lock = FXI_MUTEX_INIT; /* protects the fields below */
 static record *first, **end = &first;
-static int calls; /* of fxi_plugin_records; atomic */
+static int calls; /* number of calls of fxi_plugin_records; atomic */
 
-/* The record of a path, made if there is none. NULL if the path is no plugin's, or there is no
- * memory. */
+/* The record of a path, created if there is none. NULL if the path is not that of a plugin, or the
+ * allocation fails. */
 static record *record_of(const char *path)
 {
     for (record *r = first; r; r = r->next)
@@ -58,8 +57,8 @@ static void see(const char *path, const fxi_plugin_name *name, void *user)
     fxi_mutex_unlock(&lock);
 }
 
-/* Copies the first record from `r` on that the call shows: other threads may note something in the
- * record meanwhile. Returns false if there is none. */
+/* Copies the first record from `r` on that this call shows; other threads may change the record
+ * meanwhile. False if there is none. */
 static bool copy_shown(const record *r, int call, record *out)
 {
     fxi_mutex_lock(&lock);

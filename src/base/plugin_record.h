@@ -1,4 +1,4 @@
-/* plugin_record.h: what came of the files of plugins; see fx_plugins. Internal. */
+/* plugin_record.h: the state of every plugin file, for fx_plugins. Internal. */
 #ifndef CFLUX_PLUGIN_RECORD_H
 #define CFLUX_PLUGIN_RECORD_H
 
@@ -6,8 +6,8 @@
 
 typedef struct fxi_plugin_record {
     struct fxi_plugin_record *next;
-    fxi_plugin_name name;         /* as the file's name says */
-    const fx_plugin_head *plugin; /* NULL: not opened, or without a head that can be read */
+    fxi_plugin_name name;         /* from the file's name */
+    const fx_plugin_head *plugin; /* NULL: not opened, or without a readable head */
     bool opened;
     char why[256]; /* why it is not used; "" if it is used or was not opened */
     int seen;      /* the last fxi_plugin_records that found the file */

@@ -1,9 +1,9 @@
-/* random.c: which counter a random operation gets.
+/* random.c: gives each random operation its counter.
  *
- * A stream is (seed, high bits naming the stream, count). The counter of a call is name << 40 |
- * count: 2^40 calls a stream before names could collide. Operations on arrays use the pair as key
- * and high counter of Philox (philox.h); host draws use a counter of their own with all bits set in
- * the block number, which no array reaches.
+ * A stream is (seed, name of the stream, count). The counter of a call is name << 40 | count, so a
+ * stream has 2^40 calls before names could collide. Operations on arrays use the pair as key and
+ * high counter of Philox (philox.h). Draws on the host use a counter of their own with all bits set
+ * in the block number, which no array reaches.
  */
 #include "random.h"
 #include "philox.h"
@@ -12,7 +12,7 @@
 
 static _Thread_local fxi_random_state stream;
 
-/* A thread that nobody seeds draws from a stream of its own: two threads never repeat each other.
+/* A thread without a seed draws from a stream of its own, so two threads never repeat each other.
  */
 static void name_once(void)
 {

@@ -1,4 +1,4 @@
-/* random.h: the thread's random stream. */
+/* random.h: the random streams of threads. Internal. */
 #ifndef CFLUX_RANDOM_H
 #define CFLUX_RANDOM_H
 
@@ -10,18 +10,18 @@ typedef struct fxi_random_state {
     bool named;
 } fxi_random_state;
 
-/* The (seed, counter) pair of the next random operation; every call takes a fresh counter. */
+/* The (seed, counter) pair of the next random operation; every call uses a new counter. */
 void fxi_random_next(uint64_t out_stream[2]);
 
-/* Gives the calling thread a named stream: the same seed and name give the same numbers whatever
- * else runs. For worker threads. */
+/* Gives the calling thread a named stream: equal seeds and names give equal numbers, whatever other
+ * threads do. For worker threads. */
 void fxi_random_name(uint64_t seed, uint64_t name);
 
-/* The calling thread's stream as it is; fxi_random_leave makes it so again. */
+/* The state of the calling thread's stream; fxi_random_leave restores it. */
 fxi_random_state fxi_random_now(void);
 
-/* From here to fxi_random_leave, which takes what this gives, the calling thread draws from a
- * stream of that key: what is made in between is the same in whatever thread. */
+/* Until fxi_random_leave, which takes the returned state, the calling thread draws from a stream of
+ * that key: the numbers are then the same in every thread. */
 fxi_random_state fxi_random_enter(uint64_t key);
 void fxi_random_leave(fxi_random_state before);
 

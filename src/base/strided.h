@@ -1,10 +1,10 @@
-/* strided.h: walking over strided memory in the order of its shape (first axis fastest), and
- * copying it densely.
+/* strided.h: walks over strided memory in the order of its shape (first axis fastest), and copies
+ * it densely.
  *
- * A walk is a multi-index over collapsed axes: axes of size 1 are dropped, and neighbours that one
- * stride describes are merged, so that most tensors walk as one or two axes. After the last element
- * it stands at the first again. Neither walks nor copies know element types: offsets and strides
- * count elements, of 1, 2, 4 or 8 bytes.
+ * A walk is a multi-index over collapsed axes: axes of size 1 are dropped, and neighbouring axes
+ * that one stride can describe are merged, so most tensors have one or two axes. After the last
+ * element a walk is at the first again. Walks and copies do not know element types: offsets and
+ * strides count elements of 1, 2, 4 or 8 bytes.
  */
 #ifndef CFLUX_STRIDED_H
 #define CFLUX_STRIDED_H
@@ -44,9 +44,10 @@ typedef struct fxi_walk {
 void fxi_walk_init(fxi_walk *w, int ndim, const int64_t *shape, const int64_t *stride);
 /* Adds a slower axis. */
 void fxi_walk_push(fxi_walk *w, int64_t n, int64_t stride);
-/* Takes the first axis out of the walk: its size and stride (1 and 1 when there is none). */
+/* Removes the first axis from the walk and returns its size and stride (1 and 1 if there is none).
+ */
 void fxi_walk_pop(fxi_walk *w, int64_t *out_n, int64_t *out_stride);
-/* Goes to the element of this number. */
+/* Moves the walk to the element with this number. */
 void fxi_walk_seek(fxi_walk *w, int64_t element);
 int64_t fxi_walk_length(const fxi_walk *w);
 /* Copies the next n elements to dst, densely. */
@@ -59,8 +60,8 @@ void fxi_copy_strided(void *dst, const void *src, int64_t n, int64_t stride, siz
 void fxi_transpose(void *dst, const void *src, int64_t ni, int64_t nj, int64_t si, int64_t dj,
                    size_t size);
 
-/* A dense copy of a whole strided tensor, cut into `parts` that do not touch each other: threads
- * may share them. How it is cut depends on shape and strides only. */
+/* A dense copy of a strided tensor, divided into `parts` that do not overlap, for several threads.
+ * The division depends only on shape and strides. */
 typedef struct fxi_copy {
     size_t size;    /* of an element */
     int64_t length; /* in elements */
@@ -70,11 +71,11 @@ typedef struct fxi_copy {
 } fxi_copy;
 void fxi_copy_init(fxi_copy *c, int ndim, const int64_t *shape, const int64_t *stride, size_t size);
 void fxi_copy_parts(const fxi_copy *c, const void *src, void *dst, int64_t first, int64_t last);
-/* All of it. */
+/* Copies the whole tensor in the calling thread. */
 void fxi_copy_elements(int ndim, const int64_t *shape, const int64_t *stride, size_t size,
                        const void *src, void *dst);
 
-/* Outputs of this many bytes are far beyond the cache: they are written past it. */
+/* Outputs of at least this many bytes are written past the cache, which is far smaller. */
 enum { FXI_STREAM_BYTES = 8 << 20 };
 
 static inline void fxi_walk_next(fxi_walk *w)

@@ -1,6 +1,7 @@
-/* text.c: see text.h. Everything that is shown is built in memory first, because columns need the
- * widths of what was written, and because a failed allocation must not leave half a model on the
- * screen. Growth is by doubling, in bytes; widths count UTF-8 lead bytes, as Julia's length does.
+/* text.c: builds texts in memory; see text.h. Everything that is shown is built in memory first:
+ * columns need the widths of what was written, and a failed allocation must not leave half a model
+ * on the screen. The text grows by doubling, in bytes. Widths count UTF-8 lead bytes, like Julia's
+ * length.
  */
 #include "text.h"
 #include "julia_number.h"

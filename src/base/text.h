@@ -1,7 +1,6 @@
-/* text.h: a piece of text that grows. Internal.
- *
- * The first failed allocation sticks: the text keeps what it had, later additions do nothing, and
- * whoever takes the text looks at `failed` once, at the end. A zeroed struct is an empty text.
+/* text.h: a text that grows. Internal. After a failed allocation the text keeps its content and
+ * ignores later additions. Its user checks `failed` once, at the end. A zeroed struct is an empty
+ * text.
  */
 #ifndef CFLUX_TEXT_H
 #define CFLUX_TEXT_H
@@ -10,11 +9,11 @@
 #include <stdio.h>
 
 struct fx_text {
-    char *data; /* terminated; NULL while empty */
+    char *data; /* ends with 0; NULL while empty */
     size_t length, capacity;
-    size_t limit; /* objects are cut off ("…") where the text is longer than this; 0: nowhere */
+    size_t limit; /* objects are cut off ("…") beyond this length; 0: never */
     bool failed;
-    bool values; /* arrays are written as their elements, not as their sizes */
+    bool values; /* writes arrays as their elements, not as their sizes */
 };
 
 void fxi_text_put(fx_text *text, const char *s);
@@ -23,8 +22,9 @@ void fxi_text_cut(fx_text *text, size_t length);  /* back to an earlier length *
 void fxi_text_free(fx_text *text);
 void fxi_text_bytes(fx_text *text, int64_t bytes); /* as Base.format_bytes: "1.500 KiB" */
 
-/* Two ways to end a text; both free it, and record it when memory was out. Copies what fits, whole
- * characters only, and returns the full length; or prints it with a newline. */
+/* Two ways to end a text; both free it, and record a failed allocation. The first copies as many
+ * whole characters as fit and returns the full length. The second prints the text with a newline.
+ */
 size_t fxi_text_hand_over(fx_text *text, char *dst, size_t capacity);
 void fxi_text_print(fx_text *text, FILE *out);
 

@@ -1,7 +1,6 @@
-/* toml.c: see toml.h. A recursive descent over keys, tables and values. While it goes it compares
- * the path of each key with the one that is looked for, and notes where the value is, or where a
- * new one could go: after the table's header, inside an inline table, or before a dotted key of the
- * table.
+/* toml.c: scans TOML by recursive descent over keys, tables and values; see toml.h. It compares the
+ * path of each key with the wanted one and notes where the value is, or where a new one could be
+ * added: after the table's header, inside an inline table, or before a dotted key of the table.
  */
 #include "toml.h"
 #include "memory.h"
@@ -13,7 +12,7 @@ enum { PATH = 256, DEPTH = 64 };
 static const char SEPARATOR = '\x1f'; /* between the parts of a path; no key holds it unescaped */
 
 typedef struct span {
-    size_t from, to; /* to 0: not there */
+    size_t from, to; /* to = 0: absent */
 } span;
 
 typedef struct scanner {
@@ -68,7 +67,7 @@ static void skip_comment(scanner *c)
             c->at++;
 }
 
-/* True when a line ended here. */
+/* Skips the end of a line; false if there is none. */
 static bool skip_newline(scanner *c)
 {
     if (starts(c, "\r\n"))
@@ -158,7 +157,7 @@ static bool escape(scanner *c, bool lines, char *out, size_t capacity, size_t *l
     return fail(c, "an unknown escape");
 }
 
-/* A quoted string; out may be NULL. `lines`: the form of three quotes is allowed. */
+/* Scans a quoted string; out may be NULL. `lines`: strings with three quotes are allowed. */
 static bool string(scanner *c, bool lines, char *out, size_t capacity)
 {
     const char quote = peek(c);
@@ -215,7 +214,7 @@ static bool key_part(scanner *c)
     return c->at > before || fail(c, "expected a key");
 }
 
-/* a.b."c" is added to the path. */
+/* Scans a key such as a.b."c" and adds it to the path. */
 static bool key(scanner *c)
 {
     for (;;) {
@@ -334,7 +333,7 @@ static bool value(scanner *c)
     return ok;
 }
 
-/* key = value, the key below the current path. */
+/* Scans key = value; the key is below the current path. */
 static bool pair(scanner *c)
 {
     if (!key(c))
@@ -359,7 +358,7 @@ static bool pair(scanner *c)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* [table] or [[table]]; leaves the path at it. */
+/* Scans [table] or [[table]], which becomes the current path. */
 static bool header(scanner *c)
 {
     const bool list = starts(c, "[[");
@@ -438,7 +437,7 @@ bool fxi_toml_string(const char *text, size_t n, const char *table, const char *
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-/* text with [from, to) replaced by `insert`. */
+/* Returns the text with [from, to) replaced by `insert`. */
 static char *replaced(const char *text, size_t n, size_t from, size_t to, const char *insert,
                       size_t *out_n)
 {

@@ -1,11 +1,12 @@
-/* utf8.c: is a text UTF-8, and how wide is it on a terminal? The widths are those of Unicode
- * Standard Annex 11 (wide and fullwidth characters) and of the general categories Mn, Me and Cf, in
- * whole blocks. */
+/* utf8.c: checks that a text is UTF-8, and measures its width on a terminal. The widths are those
+ * of Unicode Standard Annex 11 (wide and fullwidth characters) and of the general categories Mn, Me
+ * and Cf, in whole blocks.
+ */
 #include "utf8.h"
 
 #include <stdint.h>
 
-/* The length of the character that begins with this byte, 0 for none (RFC 3629). */
+/* The length of a character that begins with this byte; 0 if none does (RFC 3629). */
 static size_t utf8_length(unsigned char c)
 {
     return c == 0                  ? 0
@@ -15,7 +16,7 @@ static size_t utf8_length(unsigned char c)
                                    : (size_t)(c >= 0xF0 && c < 0xF5) * 4;
 }
 
-/* Longer forms than needed, surrogates and what lies above U+10FFFF show in the second byte. */
+/* Overlong forms, surrogates and characters above U+10FFFF are detected by the second byte. */
 static bool second_fits(const unsigned char *s)
 {
     return !(s[0] == 0xE0 && s[1] < 0xA0) && !(s[0] == 0xED && s[1] >= 0xA0) &&
