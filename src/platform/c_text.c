@@ -1,8 +1,6 @@
-/* c_text.c: functions on text on systems with POSIX; see c_text.h.
- *
- * The C locale is opened once and never closed. If there is no memory for it, which cannot happen
- * where it is a constant of the C library as in glibc and musl, numbers are read in the program's
- * locale.
+/* c_text.c: text functions on POSIX systems; see c_text.h. The C locale is opened once and never
+ * closed. If that fails for lack of memory, numbers are read in the program's locale; it cannot
+ * fail in glibc and musl, where the C locale is a constant.
  */
 #include "c_text.h"
 

@@ -1,5 +1,4 @@
-/* c_text.h: functions on text that the C library has under another name on every system. Internal.
- */
+/* c_text.h: text functions that have different names on different systems. Internal. */
 #ifndef CFLUX_C_TEXT_H
 #define CFLUX_C_TEXT_H
 
@@ -11,15 +10,14 @@
 double fxi_strtod(const char *text, char **out_end);
 float fxi_strtof(const char *text, char **out_end);
 
-/* Are the texts equal, small and capital letters being the same? The second one looks at `n` bytes
- * at most. */
+/* Are the texts equal, ignoring case? The second function compares at most `n` bytes. */
 bool fxi_same_letters(const char *a, const char *b);
 bool fxi_same_first_letters(const char *a, const char *b, size_t n);
-/* Does the text contain the part, in the same sense? */
+/* Does the text contain the part, ignoring case? */
 bool fxi_contains_letters(const char *text, const char *part);
 
-/* Cuts the next word off a text, as strtok does: *io_rest, the text, becomes what follows the word.
- * NULL: there is none. */
+/* Splits the next word from a text, like strtok: *io_rest, the text, becomes the rest behind the
+ * word. NULL: no word is left. */
 char *fxi_cut_word(const char *separators, char **io_rest);
 
 #endif

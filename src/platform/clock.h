@@ -6,14 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A clock that never goes back, from some moment on: in seconds, and in nanoseconds. */
+/* A clock that never goes back and starts at an arbitrary moment: in seconds, and in nanoseconds.
+ */
 double fxi_clock(void);
 int64_t fxi_clock_nanoseconds(void);
 
 void fxi_sleep_milliseconds(int n);
 
-/* The time of day as a text of ISO 8601, such as 2024-02-29T23:59:59Z; "" if the system has none.
- */
+/* The time of day in ISO 8601, such as 2024-02-29T23:59:59Z; "" if the system has none. */
 void fxi_clock_utc(char *text, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* cores.c: the cores of a process on systems with POSIX, and on Linux; see cores.h. */
+/* cores.c: counts the cores of a process on POSIX systems and on Linux; see cores.h. */
 #include "cores.h"
 
 #include <limits.h>
@@ -26,7 +26,7 @@ int fxi_cgroup_cores(const char *text)
     return cores < INT_MAX ? (int)cores : INT_MAX;
 }
 
-/* The first line of a file; "" when it cannot be read. */
+/* Reads the first line of a file; "" if it cannot be read. */
 static void read_line(const char *path, char *text, int size)
 {
     text[0] = 0;
@@ -44,8 +44,8 @@ static int fewer(int a, int b)
     return b > 0 && (a == 0 || b < a) ? b : a;
 }
 
-/* The quota of the process's own group of version 2 and of all groups above it. Inside a container
- * the root is the container's own. */
+/* The least quota of the process's cgroup (version 2) and of all cgroups above it. Inside a
+ * container the root is the container's own. */
 static int unified_cores(void)
 {
     char line[512], path[600], group[512] = "";

@@ -1,4 +1,4 @@
-/* files.c: files and folders on systems with POSIX, and on Linux; see files.h. */
+/* files.c: files and folders on POSIX systems and on Linux; see files.h. */
 #include "files.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* private_folder.c: private folders on systems with POSIX; see private_folder.h. */
+/* private_folder.c: private folders on POSIX systems; see private_folder.h. */
 #include "private_folder.h"
 #include "this_process.h"
 
@@ -22,7 +22,7 @@ bool fxi_cache_folder(char *path, size_t size)
     return n >= 0 && (size_t)n < size;
 }
 
-/* Can anybody else change it? Then `why` says who. */
+/* Can another user change it? Then `why` tells who. */
 static bool unsafe(const struct stat *st, char why[FXI_PRIVATE_WHY])
 {
     if (st->st_uid != geteuid())
@@ -52,8 +52,8 @@ static void make_folders(const char *path)
     mkdir(above, 0700);
 }
 
-/* The last part of the path may not be a link: who can put one there can choose whose files are
- * written and removed. */
+/* The last part of the path may not be a link: whoever can place a link there chooses the files
+ * that are written and removed. */
 int fxi_private_folder_open(const char *path, bool make, char why[FXI_PRIVATE_WHY])
 {
     struct stat st;
@@ -120,7 +120,7 @@ void fxi_private_file_remove(int folder, const char *name)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* The folder once more, because reading its names moves the descriptor. */
+/* Opens the folder again, because reading its names moves the position of the descriptor. */
 static DIR *open_again(int folder)
 {
     const int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

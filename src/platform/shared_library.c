@@ -1,4 +1,4 @@
-/* shared_library.c: shared objects on systems with ELF and dlopen; see shared_library.h. */
+/* shared_library.c: opens shared libraries on systems with ELF and dlopen; see shared_library.h. */
 #include "shared_library.h"
 
 #include <dlfcn.h>
@@ -14,8 +14,8 @@ static bool read_at(FILE *f, long at, void *out, size_t bytes)
     return fseek(f, at, SEEK_SET) == 0 && fread(out, 1, bytes, f) == bytes;
 }
 
-/* Does the file end before the last byte that dlopen would map? Reading beyond the end of a mapped
- * file ends the process. A file that is not an ELF object is left to dlopen, which says so. */
+/* Is the file shorter than the part that dlopen would map? Reading beyond the end of a mapped file
+ * kills the process. dlopen reports files that are not ELF objects. */
 static bool is_cut_short(const char *path)
 {
     ElfW(Ehdr) head;
@@ -35,7 +35,8 @@ static bool is_cut_short(const char *path)
     return cut;
 }
 
-/* Opening a pipe waits until somebody writes to it. dlopen says what is wrong with a folder. */
+/* Is it neither a file nor a folder? Opening a pipe would wait until another process writes to it.
+ * dlopen reports folders. */
 static bool is_special(const char *path)
 {
     struct stat st;

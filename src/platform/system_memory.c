@@ -1,4 +1,4 @@
-/* system_memory.c: memory on systems with POSIX, and on Linux; see system_memory.h. */
+/* system_memory.c: memory on POSIX systems and on Linux; see system_memory.h. */
 #include "system_memory.h"
 
 #include <errno.h>
@@ -66,9 +66,9 @@ size_t fxi_page_bytes(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The kernel is asked to copy a byte of the page, because a page may be mapped and not readable:
- * guard pages, and the 40-bit addresses of the address sanitizer that a name of five characters
- * looks like. Where that call is forbidden, a mapped page counts as readable. */
+/* Asks the kernel to copy a byte of the page, because a page may be mapped and not readable: guard
+ * pages, and addresses of the address sanitizer, which a name of five characters can look like. If
+ * that call is forbidden, a mapped page counts as readable. */
 bool fxi_page_readable(uintptr_t address)
 {
     unsigned char byte;

@@ -1,4 +1,4 @@
-/* system_memory.h: memory as the system hands it out, and what it says of addresses. Internal. */
+/* system_memory.h: allocates memory from the system, and asks the system about memory. Internal. */
 #ifndef CFLUX_SYSTEM_MEMORY_H
 #define CFLUX_SYSTEM_MEMORY_H
 
@@ -6,20 +6,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Memory of the C library; alignment 0: what malloc gives. NULL without memory. `aligned` of the
- * free says whether the alignment was above 0. */
+/* Allocates from the C library; alignment 0: that of malloc. NULL if it fails. `aligned` in the
+ * function that frees: whether the alignment was above 0. */
 void *fxi_system_alloc(size_t alignment, size_t bytes);
 void fxi_system_free(void *p, bool aligned);
-/* Asks for large pages behind this memory. It is a request. */
+/* Asks the system to use large pages for this memory. Only a request. */
 void fxi_system_huge_pages(void *at, size_t bytes);
-/* The C library returns what it keeps of freed memory. */
+/* Makes the C library return its freed memory to the system. */
 void fxi_system_memory_reclaim(void);
 
-/* The machine's memory in bytes: all of it, and what a program could have now; −1 if unknown. */
+/* The memory of the machine in bytes: all, and the part that is available now; −1 if unknown. */
 void fxi_system_memory(int64_t *out_total, int64_t *out_available);
 
 size_t fxi_page_bytes(void);
-/* Can this page of the process be read? Asks the system and touches nothing. */
+/* Can this page of the process be read? Asks the system; does not touch the page. */
 bool fxi_page_readable(uintptr_t address);
 
 #endif

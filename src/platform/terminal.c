@@ -1,4 +1,4 @@
-/* terminal.c: terminals on systems with POSIX; see terminal.h. */
+/* terminal.c: asks about terminals on POSIX systems; see terminal.h. */
 #include "terminal.h"
 
 #include <sys/ioctl.h>

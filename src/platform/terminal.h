@@ -1,4 +1,4 @@
-/* terminal.h: what a stream writes to. Internal. */
+/* terminal.h: whether a stream is a terminal, and how wide. Internal. */
 #ifndef CFLUX_TERMINAL_H
 #define CFLUX_TERMINAL_H
 
@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 bool fxi_is_terminal(FILE *stream);
-/* The width of the stream's terminal, which may change at any time; 0 if unknown. */
+/* The columns of the terminal behind the stream, which can change at any time; 0 if unknown. */
 int fxi_terminal_columns(FILE *stream);
 
 #endif

@@ -1,9 +1,7 @@
-/* this_process.c: the process on systems with POSIX and the C++ ABI for Itanium; see
- * this_process.h.
- *
- * That ABI is what atexit is made of: registration of a handler, and its removal by a handle.
- * Removal calls the handler, which `moving` makes do nothing. A handler that is moved is registered
- * again before it is removed, so that there is no moment without it.
+/* this_process.c: the process on systems with POSIX and the Itanium C++ ABI; see this_process.h.
+ * atexit is made from that ABI: a handler is registered, and removed by a handle. Removing calls
+ * the handler; `moving` makes it do nothing then. A handler that is moved is registered again
+ * before it is removed, so it is never unregistered.
  */
 #include "this_process.h"
 
@@ -11,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The last one is glibc's; elsewhere it may be missing. */
+/* The last one is glibc's and may be missing elsewhere. */
 int __cxa_atexit(void (*function)(void *), void *argument, void *handle);
 void __cxa_finalize(void *handle);
 int __cxa_thread_atexit_impl(void (*function)(void *), void *argument, void *library)

@@ -1,5 +1,4 @@
-/* this_process.h: the process: its number and environment, its forks and its end. Internal.
- */
+/* this_process.h: the process: its number, its environment, its forks and its end. Internal. */
 #ifndef CFLUX_THIS_PROCESS_H
 #define CFLUX_THIS_PROCESS_H
 
@@ -7,27 +6,27 @@
 
 long fxi_process_id(void);
 
-/* The value of an environment variable; NULL if it is not set, or if the program has more rights
- * than the user who started it. */
+/* The value of an environment variable; NULL if it is not set, or if the program runs with more
+ * rights than its user has. */
 const char *fxi_trusted_variable(const char *name);
 
-/* Calls the functions around every fork: `before` in the process that forks, then the others. Each
- * may be NULL. False: no memory. A system without fork calls none. */
+/* Registers functions to call around every fork: `before` in the process that forks, then the
+ * others. Each may be NULL. False: no memory. A system without fork calls none. */
 bool fxi_process_on_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void));
 
-/* A handler for the end of the process by exit, which calls handlers in the opposite order of their
- * registration. Such a struct must last until then. */
+/* A handler for the end of the process by exit, which calls handlers in the reverse order of
+ * registration. The struct must stay valid until then. */
 typedef struct fxi_exit_handler {
     void (*run)(void);
-    char handles[2]; /* of the two registrations that there are while it is moved */
+    char handles[2]; /* handles of the two registrations that exist while it is moved */
     int newest;
 } fxi_exit_handler;
 
-/* Registers the handler, or moves it, so that it is the next one that exit calls. False: no memory.
- * One thread at a time may call it for a handler. */
+/* Registers or moves the handler, so that exit calls it next. False: no memory. Only one thread at
+ * a time may call this for a handler. */
 bool fxi_process_on_exit(fxi_exit_handler *handler);
 
-/* Calls the handler when the calling thread ends, also when it ends by exit; then before all
+/* Calls the handler when the calling thread ends. If the thread ends by exit, that is before all
  * handlers of exit. A system without such handlers does not call it. */
 void fxi_process_on_thread_end(fxi_exit_handler *handler);
 

@@ -1,4 +1,4 @@
-/* thread.c: threads on systems with POSIX; see thread.h. */
+/* thread.c: threads on POSIX systems; see thread.h. */
 #include "thread.h"
 
 #include <signal.h>
@@ -7,7 +7,7 @@ int fxi_thread_start(fxi_thread *out, void *(*run)(void *), void *user)
 {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* a thread inherits the mask */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread inherits the mask */
     const int error = pthread_create(out, NULL, run, user);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;

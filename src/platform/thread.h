@@ -1,7 +1,6 @@
-/* thread.h: threads and locks as the system at hand has them. Internal.
- *
- * Locks and conditions are inline, because a warm call takes several of them. Only files of this
- * folder name the type that is behind them.
+/* thread.h: threads and locks of the operating system. Internal. Locks and conditions are inline,
+ * because a call in the steady state takes several of them. Only files of this folder name the
+ * system's types.
  */
 #ifndef CFLUX_THREAD_H
 #define CFLUX_THREAD_H
@@ -36,7 +35,7 @@ static inline void fxi_mutex_unlock(fxi_mutex *m)
 typedef pthread_cond_t fxi_cond;
 #define FXI_COND_INIT PTHREAD_COND_INITIALIZER
 
-/* False: the system has no room for another one. */
+/* False: the system cannot create another one. */
 static inline bool fxi_cond_init(fxi_cond *c)
 {
     return pthread_cond_init(c, NULL) == 0;
@@ -72,15 +71,15 @@ static inline void fxi_call_once(fxi_once *once, void (*function)(void))
 
 typedef pthread_t fxi_thread;
 
-/* Starts a thread in which all signals are blocked: a program's handlers run in its own threads.
- * Returns 0, or the error as in errno. */
+/* Starts a thread with all signals blocked, so that the handlers of a program run in its own
+ * threads. Returns 0, or an error number like errno. */
 int fxi_thread_start(fxi_thread *out, void *(*run)(void *), void *user);
 void fxi_thread_join(fxi_thread thread);
 
 /* ---- the end of a thread --------------------------------------------------------------------- */
 
-/* A value that every thread may set. `end` gets it when the thread ends, unless it is NULL. The end
- * of the process is not the end of its main thread. */
+/* A value of which each thread has its own. `end` is called with it when the thread ends, unless it
+ * is NULL; not for the main thread at the end of the process. */
 typedef pthread_key_t fxi_thread_value;
 
 static inline bool fxi_thread_value_init(fxi_thread_value *v, void (*end)(void *))
