@@ -78,7 +78,8 @@ static bool cpu_channels_last(fx_device *device, const fx_step *step)
     return step->op == FX_OP_CONV ? plugin_takes(step, true) : fxi_cpu_pools_last(step);
 }
 
-/* `ready` belongs to whoever prepared the step, which `by_plugin` tells. */
+/* The plugin frees what it prepared, our own kernels theirs; `by_plugin` tells which of them made
+ * `ready`. */
 static void cpu_release(fx_device *device, fx_step *step)
 {
     (void)device;

@@ -125,7 +125,8 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
     (void)run;
     const int kind = fx_step_conv(step)->attr.kind;
     const fx_tensor *tensors[] = {&step->in[0], &step->in[1], &step->out};
-    /* Inputs are only read, through the same struct as the one operand that is written. */
+    /* The struct also describes the written operand, so inputs lose their const here; they are only
+     * read. */
     char *const ptrs[] = {(char *)(uintptr_t)in[0], (char *)(uintptr_t)in[1], out};
     if (step->out.dtype != FX_DTYPE_F32 && step->out.dtype != FX_DTYPE_F64)
         return fxi_cpu_no_dtype(step, step->out.dtype);
@@ -142,7 +143,7 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
     }
     void *x = ptrs[kinds[kind].x], *w = ptrs[kinds[kind].w], *y = ptrs[kinds[kind].y];
     fx_status status = FX_OK;
-    /* The gathering method takes whatever the direct one declines, so there is always a kernel. */
+    /* The gathering method computes whatever the direct method declines. */
     if (!fxi_cpu_conv_direct(&g, kind, x, w, y, &status))
         status = fxi_cpu_conv_gather(&g, kind, x, w, y);
     return status ? fxi_cpu_no_memory(step) : FX_OK;

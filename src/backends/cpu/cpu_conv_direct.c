@@ -28,7 +28,7 @@ enum {
     MOST_BYTES = 64 << 20,     /* a larger scratch: the other method is used */
     DEPTH = 512,               /* terms of a sum before y is loaded and stored again */
     FEW_WINDOWS = 8,
-    TRANSPOSING = 16, /* a sum of so many terms takes as long as transposing its result */
+    TRANSPOSING = 16, /* terms of a sum whose time equals that of transposing its result */
     FEW_VECTORS = 16  /* vectors of windows; fewer do not repay adding up a WEIGHT tile's lanes */
 };
 
@@ -37,7 +37,8 @@ enum {
 typedef struct layout {
     const fxi_conv_core *core;
     size_t size;
-    int64_t in[3], out[3], k[3]; /* spatial sizes of what is read, of the windows, of the kernel */
+    int64_t in[3], out[3],
+        k[3]; /* spatial sizes of the array that is read, of the windows, of the kernel */
     int64_t stride[3], before[3];
     int64_t dilation[3];
     bool against;           /* tap 0 reads the farthest element of a window (a true convolution) */
@@ -169,8 +170,8 @@ static int64_t tap_offset(const layout *l, int64_t t)
            l->pitch * (shift[1] + (l->rows + l->shift[1]) * shift[2]);
 }
 
-/* Offsets are 32 bits, half the memory traffic of the inner loop's table; MOST_BYTES keeps them in
- * range. The `extra` ones repeat the last, for tiles that read more taps than there are. */
+/* Offsets have 32 bits, half the memory traffic of the inner loop's table; MOST_BYTES keeps them in
+ * range. The last offset is repeated `extra` times, for tiles that read beyond the last tap. */
 static void fill_offsets(const layout *l, int64_t taps, int64_t extra, int32_t *offset)
 {
     const int64_t n = taps * l->channels;
@@ -262,8 +263,8 @@ static int64_t plane_at(const layout *l, int64_t j)
     return j * l->pitch * (l->rows + l->shift[1]);
 }
 
-/* Copies the windows of a block that exist between n columns of the output and their scratch, in
- * which windows that do not exist lie between the rows. */
+/* Copies existing windows of a block between n columns of the output and their scratch. In the
+ * scratch the rows are apart, because it has the windows between two rows that do not exist. */
 static void copy_windows(const layout *l, const block *b, char *out, char *scratch, int64_t n,
                          bool to_scratch)
 {
@@ -284,7 +285,7 @@ static void copy_windows(const layout *l, const block *b, char *out, char *scrat
 }
 
 /* ---- forward and data ------------------------------------------------------------------------ */
-/* What FORWARD and DATA share between the threads. A unit of work is one block of one image and
+/* The data of FORWARD and DATA that all threads share. A unit of work is one block of one image and
  * group. Where units are few, the columns (output channels) are cut into slices as well; each slice
  * fills its own scratch, which costs little beside its sums. */
 typedef struct sweep {
@@ -475,9 +476,9 @@ static fx_status run_sweep(const fxi_conv_geometry *g, bool data, sweep *s)
 }
 
 /* ---- weight ---------------------------------------------------------------------------------- */
-/* What WEIGHT shares between the threads. A unit of work is a block of some images that are taken
- * together. The units of a group are divided into shares, by the shapes alone. Each share has its
- * own sums, and these are added in order: any number of threads gives the same bits. */
+/* The data of WEIGHT that all threads share. A unit of work is a block of some images that are
+ * taken together. The units of a group are divided into shares, by the shapes alone. Each share has
+ * its own sums, and these are added in order: any number of threads gives the same bits. */
 typedef struct weigh {
     layout l;
     const fxi_conv_geometry *g;
@@ -521,8 +522,8 @@ static bool fill_images(const weigh *w, const weigh_bench *t, const block *b, in
         copy_windows(l, b,
                      fxi_at_out((char *)(uintptr_t)w->y, at * g->cout * g->positions, l->size), gy,
                      g->cout, true);
-        /* The last block of an image may be smaller than the one before it, whose windows must not
-         * stay in gy: they would be counted again. */
+        /* The last block of an image may be smaller than the previous block, whose windows must be
+         * cleared from gy: they would be counted again. */
         for (int64_t c = 0; b->count1 < l->rows && c < columns; c++)
             memset(fxi_at_out(gy, c * l->windows + used, l->size), 0,
                    (size_t)(l->windows - used) * l->size);
@@ -561,9 +562,9 @@ static int64_t gradient_length(const fxi_conv_geometry *g, const layout *l)
     return g->cout * l->planes * l->windows;
 }
 
-/* The number of images taken together: as many as the cache holds, but not so many that a share has
- * no unit. A tile with too few vectors is worse than an idle share, so that limit yields to
- * ENOUGH_VECTORS. */
+/* The number of images taken together: limited by the cache, and by the number of shares, each of
+ * which needs a unit. Tiles with too few vectors cost more than idle shares, so the second limit
+ * yields to ENOUGH_VECTORS. */
 static int64_t images_of(const fxi_conv_geometry *g, const layout *l)
 {
     const int64_t one = (scratch_length(l) + gradient_length(g, l)) * (int64_t)l->size;

@@ -39,7 +39,7 @@ enum {
 
 /* How the windows read one spatial axis. */
 typedef struct axis {
-    int64_t in;            /* size of what is read */
+    int64_t in;            /* size of the array that is read */
     int64_t windows, step; /* the number of windows, and the distance between them */
     int64_t before; /* padding before the first window's first tap; negative if it begins inside */
     int64_t taps;   /* taps that any window of this phase uses */
@@ -552,7 +552,7 @@ static fx_status run_data(sweep *s)
 
 /* ---- weight ---------------------------------------------------------------------------------- */
 
-/* What WEIGHT shares between the threads. */
+/* The data of WEIGHT that all threads share. */
 typedef struct weigh {
     reading r;
     const fxi_conv_geometry *g;

@@ -11,8 +11,8 @@
 
 enum { PIECE = 16 * FXI_TILE };
 
-/* The program is made for the longest segment: in a segment of one element, dense operands and
- * scalars look alike, and the program must treat them as most segments need. */
+/* The program is made for the longest segment. In a segment of one element, dense operands and
+ * scalars have the same layout, so a program made for it could read an array as one value. */
 fx_status fxi_cpu_foreach_prepare(fx_step *step)
 {
     const fx_foreach_step *f = fx_step_foreach(step);

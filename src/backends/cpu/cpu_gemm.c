@@ -24,12 +24,12 @@
 
 enum {
     DEPTH = 512,     /* terms of a block of the sum at most */
-    ROWS = 128,      /* rows of a part, when there are enough */
+    ROWS = 128,      /* rows of a part, if the product has enough rows */
     COLUMNS = 768,   /* columns taken at a time: with 1032, a part of C left the second-level cache
                         (2048³: 79 ms, not 68) */
     SMALL = 100000,  /* multiplications that one thread does alone */
-    FEW_COLUMNS = 8, /* with up to so many panels of B, A is read where it is, and */
-    FEW_ROWS = 8,    /* with up to so many tiles of rows, B is */
+    FEW_COLUMNS = 8, /* most panels of B with which A is read where it is */
+    FEW_ROWS = 8,    /* most tiles of rows with which B is read where it is */
     PARTS = 8,       /* parts that threads should find */
     B_BYTES = 12 << 20, /* bytes of packed B: a part of the last-level cache */
     STACK_BYTES =

@@ -106,6 +106,7 @@ static void gather_part(void *user, int64_t part)
     }
 }
 
+/* Rows are divided between threads, so even a gather of many single elements uses all of them. */
 static void gather(const fx_tensor *x, int axis, const void *in, const int64_t *idx, int64_t n,
                    char *out)
 {

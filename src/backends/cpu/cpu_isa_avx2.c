@@ -1,8 +1,8 @@
 /* cpu_isa_avx2.c: the loops of cpu_isa.h for x86-64 with AVX2 and FMA: 32-byte vectors and a
  * register tile of 16×6 Float32, whose 12 sums leave 4 of the 16 registers for the operands. Fused
  * multiply-adds are called by name, because contraction is off: the compiler must not decide how
- * often a sum is rounded. The pragmas come before every #include so that inline functions are
- * compiled for the same instruction set.
+ * often a sum is rounded. The pragmas precede every #include so that inline functions are compiled
+ * for the same instruction set.
  */
 #if defined(__x86_64__)
 #if defined(__clang__)

@@ -1,7 +1,7 @@
 /* cpu_isa_avx512.c: the loops of cpu_isa.h for x86-64 with AVX-512 (F, BW, DQ, VL): 64-byte vectors
  * and a register tile of 32×12 Float32, whose 24 sums leave 8 of the 32 registers for the operands.
- * Masks are the processor's own mask registers (cpu_isa_math.h says why). As in cpu_isa_avx2.c, the
- * pragmas come before every #include.
+ * Masks are the processor's own mask registers (cpu_isa_math.h gives the reason). As in
+ * cpu_isa_avx2.c, the pragmas precede every #include.
  */
 #if defined(__x86_64__)
 #if defined(__clang__)

@@ -43,10 +43,10 @@ enum {
 };
 #endif
 
-/* Beside the tiles: copy_row copies n elements; its last vector overlaps the one before, so there
- * is no loop for a remainder. finite multiplies by 0, which gives 0 for finite numbers and NaN for
- * others: no branch and one pass. weight_tile computes taps beyond the last too, and does not add
- * them. */
+/* Besides the tiles: copy_row copies n elements. Its last vector overlaps the previous vector
+ * instead of leaving a remainder for a slower loop. finite multiplies by 0, which gives 0 for
+ * finite numbers and NaN for others, in one pass without branches. weight_tile computes taps beyond
+ * the last too, and does not add them. */
 #define FXI_CONV_TILES(S, T, V, H, FMA)                                                            \
     FXI_INLINE void forward_tile_##S(const fxi_conv_forward *p, int64_t q, const int M,            \
                                      const int N)                                                  \

@@ -16,10 +16,10 @@ typedef int32_t vi __attribute__((vector_size(FXI_VECTOR_BYTES)));
 typedef uint32_t vu __attribute__((vector_size(FXI_VECTOR_BYTES)));
 typedef uint64_t vl __attribute__((vector_size(FXI_VECTOR_BYTES)));
 
-/* A mask says for every lane which of two values is chosen; & and | combine masks. MIN is a < b ? a
- * : b and MAX is a > b ? a : b, so that b is the result if either is NaN, as with the processor's
- * instructions. AVX-512 has registers for masks. If masks were vectors there, gcc 12 would make
- * code in which every iteration waits for the one before. */
+/* A mask chooses one of two values for every lane; & and | combine masks. MIN is a < b ? a : b and
+ * MAX is a > b ? a : b, so that b is the result if either is NaN, as with the processor's
+ * instructions. AVX-512 has registers for masks. With vectors as masks, gcc 12 makes code in which
+ * every iteration waits for the previous one. */
 #ifndef FXI_MASK_F32
 #define FXI_MASK_F32       vi
 #define FXI_MASK_F64       vl
@@ -171,7 +171,7 @@ static inline vf vf_log(vf x)
     return vf_pick(vf_less(x, vf_splat(INFINITY)), y, x); /* NaN and Inf are returned unchanged */
 }
 
-/* log(u + lost) for u = 1 + x rounded, where `lost` is exactly what rounding lost. With u = 2ᵉ·(1 +
+/* log(u + lost) for u = 1 + x rounded, where `lost` is the exact rounding error. With u = 2ᵉ·(1 +
  * f), it is added to f as lost·2⁻ᵉ, so that for small x f is x itself. */
 static inline vf vf_log1p(vf x)
 {

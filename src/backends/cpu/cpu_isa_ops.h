@@ -27,8 +27,8 @@
 #define FXI_OWN_f64_REM FXI_OWN(rem_tile_f64)
 #endif
 
-/* FXI_LOOP_OF(FXI_OWN_f32_EXP, x) is the loop listed above, or x if there is none.
- * FXI_IF_OWN(FXI_OWN_f32_EXP, y, x) is y if there is one, else x. */
+/* FXI_LOOP_OF(FXI_OWN_f32_EXP, x) is the loop listed above; x if none is listed.
+ * FXI_IF_OWN(FXI_OWN_f32_EXP, y, x) is y if a loop is listed, else x. */
 #define FXI_OWN(loop)           0, loop
 #define FXI_SECOND(a, b, ...)   b
 #define FXI_THIRD(a, b, c, ...) c

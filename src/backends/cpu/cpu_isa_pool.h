@@ -117,8 +117,8 @@ typedef int64_t i64x16b __attribute__((vector_size(16)));
     }
 
 /* Defines NAME(p), which runs BODY for blocks of L windows; in it x, y and v are rows of operands.
- * The last block of a row overlaps the one before instead of being shorter, so every block is one
- * of four sizes known to the compiler. */
+ * The last block of a row overlaps the previous block instead of being shorter, so every block has
+ * one of four sizes that the compiler knows. */
 #define FXI_POOL_PAIRS(NAME, X, Y, V, BODY)                                                        \
     static inline __attribute__((always_inline)) void NAME##_block(X *restrict r0, X *restrict r1, \
                                                                    Y *restrict y, V *restrict v0,  \

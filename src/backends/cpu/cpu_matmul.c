@@ -64,6 +64,7 @@ typedef struct batch {
     fxi_walk a, b;
 } batch;
 
+/* The walks give each product's operands, so an operand that the batch repeats is never copied. */
 static void run_range(const batch *p, int64_t from, int64_t to, void *memory)
 {
     const size_t size = fxi_cpu_size(p->dtype);

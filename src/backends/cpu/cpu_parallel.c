@@ -101,6 +101,7 @@ static void pause_a_little(void)
 }
 
 /* Waits up to SPIN nanoseconds for ready(of, than); returns whether it holds. */
+/* The clock is read only once in PAUSES looks, because reading it takes longer than a look. */
 static bool spin_until(bool (*ready)(int of, uint64_t than), int of, uint64_t than)
 {
     const int64_t end = fxi_clock_nanoseconds() + SPIN;
@@ -230,8 +231,8 @@ static bool start_worker(seat *s)
     return false;
 }
 
-/* Changes the number of workers to `wanted`; if the system refuses a thread, there are fewer.
- * Without the fork handler there are none, because a child process could not forget them. */
+/* Changes the number of workers to `wanted`, or to fewer if the system refuses a thread. Without
+ * the fork handler no worker is started, because a child process could not forget it. */
 static void set_workers(int wanted)
 {
     if (wanted < pool.wanted)
@@ -269,6 +270,7 @@ __attribute__((destructor)) static void stop_at_exit(void)
 
 /* The number of threads that may take part, the caller included; if above 1, the caller holds the
  * pool. */
+/* Changes of the number of threads take effect here, between two jobs, when no worker has parts. */
 static int gather(int64_t parts)
 {
     const int threads = parts > 1 ? fx_num_threads() : 1;
@@ -303,6 +305,8 @@ static void await(uint64_t done)
     fxi_mutex_unlock(&pool.lock);
 }
 
+/* Only sleepers are woken: a spinning worker sees the new job by itself, and waking costs a system
+ * call. */
 static void wake(int width)
 {
     for (int k = 1; k < width; k++) {
@@ -394,7 +398,7 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
 
 /* ---- when threads pay ------------------------------------------------------------------------ */
 
-/* Below `least` nanoseconds a second thread would come too late, because waking one takes
+/* Below `least` nanoseconds a second thread would start too late to help, because waking it takes
  * microseconds. Parts of half that length hide the cost of taking one. More than USEFUL_PARTS parts
  * help no machine. */
 static int64_t least = FXI_PARTS_FROM;

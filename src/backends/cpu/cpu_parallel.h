@@ -25,9 +25,9 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
                                    void (*body)(void *user, int64_t part, void *scratch),
                                    void *user);
 
-/* The nanoseconds that one thread needs to move so many bytes through memory and to do so many
- * floating point operations in a good kernel. Rough, and the same on every machine, so that the
- * division into parts is too. A slow kernel states more. */
+/* The nanoseconds that one thread needs to move `bytes` through memory and to do `flops` floating
+ * point operations in a good kernel. The estimate is rough, but the same on every machine, and so
+ * is the division into parts. A slow kernel states more. */
 static inline double fxi_cpu_cost(double bytes, double flops)
 {
     static const double CACHED =

@@ -272,6 +272,8 @@ typedef struct planes {
     int64_t an, bn, on; /* elements of a plane */
 } planes;
 
+/* A plane is the unit of work: windows of one plane may overlap, and their gradients are added in
+ * order. */
 static void run_planes(void *user, int64_t part)
 {
     const planes *p = user;

@@ -80,6 +80,8 @@ static void run_image(const pooling *p, int64_t image)
             }
 }
 
+/* An image is the unit of work: its windows may overlap, and then their gradients must be added in
+ * order. */
 static void run_part(void *user, int64_t part)
 {
     const pooling *p = user;

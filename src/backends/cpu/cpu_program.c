@@ -46,7 +46,8 @@ typedef struct call {
 /* An operand that is gathered into a tile. */
 typedef struct load {
     fxi_walk walk;
-    int64_t period; /* 0, or the operand repeats after so many elements and is laid out once */
+    int64_t period; /* length after which the operand repeats; it is laid out once. 0: it does not
+                       repeat in a tile */
     uint8_t in, to, size;
 } load;
 

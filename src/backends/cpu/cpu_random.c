@@ -51,6 +51,7 @@ typedef struct randoms {
     void *out;
 } randoms;
 
+/* Parts begin at whole blocks of four elements, so that no block of Philox is computed twice. */
 static void random_part(void *user, int64_t part)
 {
     const randoms *r = user;

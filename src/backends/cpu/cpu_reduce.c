@@ -105,8 +105,9 @@ static void merge_pieces(const reduction *r)
     }
 }
 
-/* Columns if neighbouring results are closer together in memory than neighbouring terms. With fewer
- * than 8 results a tile would be too short for vectors, unless there are as few terms. */
+/* Columns if neighbouring results are closer together in memory than neighbouring terms. A tile of
+ * fewer than 8 results is too short for vectors; it is used only if there are fewer than 8 terms
+ * too. */
 static bool by_columns(const reduction *r)
 {
     if (r->kept.nd == 0 || r->reduced.nd == 0)
@@ -334,8 +335,9 @@ fx_status fxi_cpu_cumsum(const fx_step *step, const void *const *in, void *out, 
                .size = fxi_cpu_size(t->dtype),
                .reverse = fx_step_scan(step)->reverse};
     s.count = length / (s.inner * s.n);
-    s.parts = fxi_cpu_parts(s.count, (double)length); /* about a nanosecond for each element,
-                                                         because a sum waits for the one before */
+    s.parts =
+        fxi_cpu_parts(s.count, (double)length); /* about a nanosecond for each element, because
+                                                   every sum waits for the previous one */
     fxi_cpu_parallel(s.parts, scan_part, &s);
     return FX_OK;
 }

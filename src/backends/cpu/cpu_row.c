@@ -163,6 +163,7 @@ static void run_elements(runner *r, int pass, int64_t rows)
     const fxi_row_plan *p = r->p;
     const fxi_row_pass *q = &p->passes[pass];
     const int64_t total = rows * p->inner;
+    /* Each pass reads the block again from its start. */
     for (int k = 0; k < p->nmovers; k++)
         r->at[p->movers[k].to] = r->start[k];
     for (int64_t done = 0; done < total;) {
@@ -180,6 +181,8 @@ static void run_elements(runner *r, int pass, int64_t rows)
     }
 }
 
+/* Values of rows are computed for the whole block before its elements, one call for each
+ * instruction. */
 static void run_pass(runner *r, int pass, int64_t rows)
 {
     const fxi_row_pass *q = &r->p->passes[pass];
@@ -209,7 +212,8 @@ static void run_block(runner *r, int64_t first, int64_t rows)
     run_calls(r, p->passes[p->npasses - 1].last, p->ncalls, &(tile){.n = (int)rows});
 }
 
-/* Prepares what is the same for all blocks of a part. */
+/* Does the preparations that serve all blocks of a part: scalars are spread and repeated rows are
+ * laid out once. */
 static void begin_part(runner *r, int64_t first)
 {
     const fxi_row_plan *p = r->p;
@@ -240,6 +244,7 @@ typedef struct job {
     int64_t blocks, parts;
 } job;
 
+/* A part is a range of blocks; all its state is on its stack and in its own scratch. */
 static void run_part(void *user, int64_t part, void *scratch)
 {
     const job *j = user;

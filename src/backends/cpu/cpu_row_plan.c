@@ -24,7 +24,7 @@ enum {
     TILE_BYTES = 32 << 10   /* the same for a tile */
 };
 
-/* What a location of scratch holds; it decides how large it is. */
+/* The use of a location of scratch, which decides its size. */
 typedef enum scratch_use {
     SCRATCH_NONE,
     SCRATCH_TILE,   /* a tile, from one instruction to another */
@@ -195,6 +195,9 @@ static void place_column_operand(builder *m, int k, uint8_t size)
     m->regs[k].elements = to;
 }
 
+/* The cheapest way of reading is chosen first: one number, one value a row, directly in memory, one
+ * row for all rows. An operand is gathered, which copies it, only if no other way fits, or to
+ * convert 16-bit elements. */
 static void place_operand(builder *m, int k)
 {
     const fx_tensor *t = &m->step->in[k];
@@ -306,7 +309,7 @@ static void add_row_call(builder *m, int k)
 }
 
 /* Sums and squared deviations of the same elements, as a layer norm needs them, are read once: the
- * earlier of the two calls gives both results. Returns false if there is no such call. */
+ * earlier of the two calls gives both results. Returns false if the pass has no call to join. */
 static bool join_reduction(builder *m, const fxi_reducer *r, int16_t from, int16_t to)
 {
     const fxi_reducer *sqdev = &m->simd->reduce[FX_REDUCE_SQDEV][FXI_C_F32];
@@ -447,8 +450,8 @@ static void add_instruction(builder *m, int k)
         add_element_call(m, k);
 }
 
-/* In each pass the values of rows come first: they need only the previous pass's reductions, and
- * the elements of this pass read them. */
+/* In each pass the values of rows are computed before the elements: they need only the previous
+ * pass's reductions, and the elements of this pass read them. */
 static void add_passes(builder *m)
 {
     const fx_program *q = &m->row->program;
@@ -480,6 +483,7 @@ static void store_rows(builder *m)
     }
 }
 
+/* Outputs of elements advance with the tiles, outputs of rows with the blocks. */
 static void place_outputs(builder *m)
 {
     fxi_row_plan *p = m->p;
