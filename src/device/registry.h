@@ -37,8 +37,8 @@ static inline bool fxi_works(const fxi_registered *r)
 /* The GPU that fx_gpu moves to. NULL: there is none; the reason is recorded under the name `op`. */
 fx_device *fxi_gpu_required(const char *op);
 
-/* The first CUDA device; NULL if none works. The first such call sends a message with the reason.
- */
+/* The first CUDA device; NULL if none works. The first call that returns NULL sends a message with
+ * the reason. */
 fx_device *fxi_cuda_or_none(void);
 
 /* Stores the reason why a backend could not be loaded; does nothing if it is loaded. add: also for

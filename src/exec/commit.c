@@ -70,8 +70,8 @@ static void promises_due(fxi_context *c, int depth)
     settle_promises(c, depth, ok);
 }
 
-/* How much an evaluation that the program did not ask for counts for the warning about scopes that
- * grow: as much as this many evaluations. */
+/* The weight of an automatic evaluation for fxi_scope_watch, which warns about scopes that grow. An
+ * ordinary evaluation has weight 1. */
 enum { FLUSH_WEIGHT = 20 };
 
 /* Evaluates the pending results that nothing has consumed, to bound the memory of pending nodes.

@@ -12,9 +12,8 @@
 
 #include <string.h>
 
-/* The backend has recorded why; one that forgot still gives an error. */
-/* Records the failure of a kernel under the name of its operation. A backend's message may start
- * with that name; it is then not repeated. */
+/* The status of a kernel that failed. The backend has normally recorded why; if it has not, this
+ * records the operation, so that no failure is without an error. */
 static fx_status kernel_failed(const fx_step *s, fx_status status)
 {
     if (fx_error_status() != FX_OK)
@@ -131,7 +130,8 @@ static fx_status run_plan(const fxi_binding *b)
 }
 
 /* Gives the results to their nodes. All other nodes of the graph are marked as used: they are
- * intermediate results, not forgotten ones that nothing consumed. */
+ * intermediate results. Otherwise they would count as results that the program forgot, when the
+ * nodes computed from them are freed. */
 static void hand_over(fxi_binding *b, const fxi_graph *g)
 {
     const fxi_plan *p = b->plan;
@@ -274,7 +274,7 @@ fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots)
     return status;
 }
 
-/* The list belongs to the thread's scratch and is written anew by each evaluation. */
+/* The list is part of the thread's scratch; each evaluation starts it again from 0. */
 bool fxi_root_push(fxi_scratch *s, int32_t *n, fxi_node *node, fxi_node *donor)
 {
     if (!fxi_grow(&s->roots, &s->root_capacity, *n + 1, sizeof *s->roots))
@@ -304,7 +304,7 @@ fx_status fxi_evaluate_array(fx_array *x)
 {
     if (x->status != FX_OK)
         return fxi_array_check("eval", x);
-    /* A value can be evaluated and still not be readable. */
+    /* An evaluated value may be lost: given up, or overwritten by an update. */
     if (x->node->data) {
         if (fxi_node_given_up("eval", x->node))
             return FX_STATUS_STATE;

@@ -48,11 +48,11 @@ static bool known_answer(const fxi_context *c, const fxi_scratch *s, const fxi_n
     return true;
 }
 
-/* Values that are about to be replaced are marked with FXI_READS_REPLACED by the caller. Answers
- * are kept in the ids of the nodes, so a node shared by many results is visited once. The walk ends
- * early at the worst possible answer: if no value of the process is stale, that is the first
- * replaced value. It is iterative, because the graph can be deeper than the stack of a thread. If
- * an allocation fails, the answer is the safe one: compute the result. */
+/* The caller has marked the values that are about to be replaced with FXI_READS_REPLACED. Answers
+ * are kept in the ids of the nodes, so a node that many results share is visited once. The walk
+ * ends as soon as it has the worst possible answer, which is FXI_READS_LOST only if the process has
+ * stale values. It is iterative, because the graph can be deeper than the stack of a thread. If an
+ * allocation fails, the answer is the safe one: compute the result. */
 uint32_t fxi_what_it_reads(fxi_context *c, fxi_scratch *s, fxi_node *n)
 {
     fxi_graph *g = &s->graph;
@@ -122,9 +122,9 @@ static bool mark_all_replaced(fxi_context *c, fxi_scratch *s, int n, fx_array *c
     return ok;
 }
 
-/* Nodes older than everything that is replaced cannot read any of it. They stay so until an update
- * replaces something older. Such nodes are calm, and walks stop at them, so the updates of a loop
- * do not walk through all pending nodes of the past each time. */
+/* Nodes older than everything that is replaced cannot read any of it, until an update replaces
+ * something older. These nodes are calm, and walks stop at them. So the updates of a loop do not
+ * walk through all pending nodes of the past each time. */
 void fxi_keep_calm(fxi_context *c, uint64_t oldest)
 {
     if (oldest < c->calm_below)

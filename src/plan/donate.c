@@ -22,8 +22,7 @@ static int32_t maker(const fxi_plan *p, int32_t v)
 typedef struct donation {
     bool *last;     /* per step: it runs after all others, because it overwrites what they read */
     int32_t *taken; /* per leaf value: 1 + the step that overwrites it; 0: none */
-    bool *late; /* values computed by steps that overwrite a leaf, or by steps that read a value of
-                   this kind */
+    bool *late;     /* per value: its step overwrites a leaf, or reads a late value */
 } donation;
 
 /* Which other steps read value v? Bit 0: one before step m, bit 1: one after it. */

@@ -31,7 +31,8 @@ typedef struct chain {
                               has one operand */
 } chain;
 
-/* The functions that libraries of matrix products and convolutions offer. */
+/* Is op an activation that libraries of matrix products and convolutions can apply? Other functions
+ * stay elementwise steps. */
 static bool ends_in(uint8_t op)
 {
     return op == FX_OP_RELU || op == FX_OP_TANH || op == FX_OP_SIGMOID;
@@ -67,8 +68,8 @@ static bool translate(const fx_step *m, const fx_step *e, int operand, fx_tensor
     return t->dtype == m->out.dtype;
 }
 
-/* The only instruction of E that reads register r; −1 if there is none or several. Several would
- * need the product itself, which the epilogue no longer stores. */
+/* The only instruction of E that reads register r; −1 if there is none, or several. With several
+ * users the value of r itself would still be needed, and an epilogue does not store it. */
 static int32_t only_user(const fx_step *e, int r)
 {
     const fx_program *p = &fx_step_elementwise(e)->program;

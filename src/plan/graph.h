@@ -17,8 +17,8 @@
 
 #include "context.h"
 
-/* Properties of a leaf that a plan may depend on. They are part of the key, so a plan never gets a
- * leaf of another kind than the one it was made for. */
+/* Properties of a leaf that a plan may depend on. They are part of the key, so every leaf that a
+ * plan gets has the properties that it was made for. */
 enum { FXI_LEAF_STRIDED = 1, FXI_LEAF_BORROWED = 2, FXI_LEAF_UNALIGNED = 4 };
 
 /* A node that the walk has entered and not finished. */

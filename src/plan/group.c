@@ -22,7 +22,7 @@ typedef struct growth {
     int32_t instructions, outputs;
     int32_t inputs; /* operands outside the group; an operand of several members counts for each,
                        which can only stop a group early */
-    int32_t newest; /* the member that joined last: the end of the list `next` */
+    int32_t newest; /* the latest member: the end of the list `next` */
     int32_t most_outputs;
     const fxi_node *space; /* a node of the shape that is iterated over */
 } growth;
@@ -62,8 +62,9 @@ static bool groupable(const fxi_node *n)
     return !n->data && fxi_ops[n->op].cls == FX_CLASS_ELEMENTWISE && !fxi_is_cast_literal(n);
 }
 
-/* Lists the consumers of every node in one array: count them, add up the counts, fill in. `first`
- * is shifted by one position while it is filled, so it ends up as the starts. */
+/* Lists the consumers of every node in one array: counts them, adds the counts up to start
+ * positions, fills in. Counts are stored two entries further on, because filling advances each
+ * start to its end. */
 static bool list_consumers(grouping *s)
 {
     const fxi_graph *g = s->g;

@@ -140,7 +140,7 @@ typedef struct group {
     int nmembers, noperands;
 } group;
 
-/* The list of a group starts at its newest member, so it is written backwards. */
+/* The list of a group starts at its last member, so it is written backwards. */
 static void list_group(const fxi_builder *b, int32_t root, group *out)
 {
     out->nmembers = out->noperands = 0;

@@ -40,8 +40,8 @@ static bool is_member(const row_group *q, int32_t id)
     return q->b->groups.rows.row[id] == q->b->groups.rows.row[q->members[0]];
 }
 
-/* Compares operation, type, shape, attributes and inputs. Inputs are compared behind twins, so
- * whole repeated expressions are found, from their beginning on. */
+/* Do members a and b compute the same value? Inputs are compared behind twins. Since members are
+ * listed oldest first, this finds whole repeated expressions. */
 static bool same_value(const row_group *q, int32_t a, int32_t b)
 {
     const fxi_node *x = q->b->g->nodes[a], *y = q->b->g->nodes[b];

@@ -126,7 +126,7 @@ static void join(search *s, int32_t id, fxi_row_kind kind)
     s->last = s->at[id] > s->last ? s->at[id] : s->last;
 }
 
-/* first and last may stay too far apart: they only bound later sweeps. */
+/* first and last are not narrowed: they only bound sweeps, and too wide a range costs only time. */
 static void leave(search *s, int32_t id)
 {
     s->members--;
@@ -185,8 +185,8 @@ static void visit_user(search *s, int32_t id)
     s->mark[id] |= !fits && touched ? AFTER : 0;
 }
 
-/* One sweep along the order. An earlier row step that touches this one is computed after it, as a
- * whole, so all its nodes are marked AFTER. */
+/* One sweep along the order. If a row step found earlier reads a value of this one, it is computed
+ * after this one as a whole. So all its nodes are marked AFTER. */
 static void take_users(search *s)
 {
     keep_members(s);
@@ -249,8 +249,8 @@ static int32_t behind(const search *s, int32_t id)
     return id;
 }
 
-/* Counts the members whose value is needed outside, and marks them FEEDS. The mark has another
- * meaning here than during sweeps. */
+/* Counts the members whose value is needed outside, and marks them FEEDS. The sweeps are finished,
+ * so the mark is free for this meaning. */
 static int32_t count_outputs(search *s)
 {
     keep_members(s);
@@ -377,8 +377,8 @@ bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, fxi_rows *out)
         out->order[i] = s.at[i] = i;
         out->row[i] = -1;
     }
-    /* A step of a graph is found from its first reduction; reductions that are members already are
-     * skipped. */
+    /* Seeds are tried in the order of computation. A reduction that an earlier row step contains is
+     * no seed. */
     for (int32_t i = 0; i < g->n && ok && how->rows; i++)
         if (out->row[i] < 0 && reduces_rows(g->nodes[i]))
             find_row(&s, i, room);

@@ -27,7 +27,7 @@ typedef struct fxi_exit_handler {
 bool fxi_process_on_exit(fxi_exit_handler *handler);
 
 /* Calls the handler when the calling thread ends. If the thread ends by exit, that is before all
- * handlers of exit. A system without such handlers does not call it. */
+ * handlers of exit. A system without handlers for threads never calls it. */
 void fxi_process_on_thread_end(fxi_exit_handler *handler);
 
 #endif
