@@ -1,8 +1,8 @@
-/* digits.c: a small network learns to read handwritten digits, on whatever device there
- * is.
+/* digits.c: trains a small network to read handwritten digits, on the preferred device.
  *
- * 1,797 images of 8×8 pixels (see data/README.md). Every fifth is kept for the test and never
- * trained on. The file is data/digits.csv.gz of the source tree, or what CFLUX_DIGITS names.
+ * The data are 1,797 images of 8×8 pixels (see data/README.md). Every fifth image is kept for the
+ * test and never trained on. The file is data/digits.csv.gz of the source tree, or the one that
+ * CFLUX_DIGITS names.
  */
 #include <cflux.h>
 #include <stdlib.h>
@@ -11,16 +11,16 @@
 #define CFLUX_SOURCE_DATA_DIR "data"
 #endif
 enum { SIDE = 8, PIXELS = SIDE * SIDE, DIGITS = 10, EPOCHS = 12 };
-enum { SHOWN = 8, SHOWN_COLUMNS = 4 }; /* images of the test set that are drawn, evenly spread */
+enum { SHOWN = 8, SHOWN_COLUMNS = 4 }; /* number of test images drawn, evenly spread */
 
-/* Images as an 8×8×1×n array in [0, 1] and their digits: (pixels, digit). */
+/* Reads the images as an 8×8×1×n array in [0, 1], and their digits: (pixels, digit). */
 static void *read_digits(void)
 {
     const char *path = getenv("CFLUX_DIGITS");
     fx_array *table = fx_read_csv(path ? path : CFLUX_SOURCE_DATA_DIR "/digits.csv.gz");
     fx_array *pixels = fx_clamp(fx_div(fx_slice(table, 0, 0, PIXELS), 16), 0, 1);
     fx_array *digit = fx_cast(fx_vec(fx_slice(table, 0, PIXELS, PIXELS + 1)), FX_DTYPE_I64);
-    fx_onehotbatch(digit, DIGITS); /* refuses a digit that is none: nothing below has to ask */
+    fx_onehotbatch(digit, DIGITS); /* refuses invalid digits, so the code below need not check */
     return fx_tuple(fx_reshape(pixels, SIDE, SIDE, 1, fx_length(digit)), digit);
 }
 
@@ -43,7 +43,7 @@ static fx_array *loss(void *model, const fx_batch *b, void *user)
     return fx_logitcrossentropy(fx_call(model, b->x), fx_onehot(b->y, DIGITS));
 }
 
-/* One line of an image, two characters a pixel. */
+/* Draws one line of an image, two characters per pixel. */
 static void draw_line(const float *pixels)
 {
     static const char *const ink[] = {" ", "░", "▒", "▓", "█"};
@@ -54,7 +54,7 @@ static void draw_line(const float *pixels)
     printf("   ");
 }
 
-/* A few images of the test set, side by side, each above its actual and its predicted digit. */
+/* Draws a few test images side by side, each above its actual and its predicted digit. */
 static void draw(const float *images, const double *digits, const double *guesses, int64_t n)
 {
     for (int first = 0; first < SHOWN; first += SHOWN_COLUMNS) {
@@ -69,7 +69,7 @@ static void draw(const float *images, const double *digits, const double *guesse
     }
 }
 
-/* A line for each digit: how often it was read as which. */
+/* Prints a line for each digit: how often it was read as each of the ten. */
 static void print_confusion(const double *digits, const double *guesses, int64_t n)
 {
     int count[DIGITS][DIGITS] = {{0}};

@@ -1,11 +1,11 @@
-/* mnist.c: a network of one hidden layer learns the 60,000 digits of MNIST and is tested on 10,000
- * others.
+/* mnist.c: trains a network with one hidden layer on the 60,000 digits of MNIST and tests it on
+ * 10,000 others.
  *
  *   mnist FOLDER [EPOCHS]
  *
- * FOLDER holds train-images-idx3-ubyte, train-labels-idx1-ubyte and the same two beginning with
- * t10k, with or without .gz (http://yann.lecun.com/exdb/mnist). Images stay bytes until a batch
- * needs them.
+ * FOLDER holds train-images-idx3-ubyte, train-labels-idx1-ubyte and the same two names
+ * with t10k instead of train, with or without .gz (http://yann.lecun.com/exdb/mnist). Images stay
+ * bytes until a batch needs them as numbers.
  */
 #include <cflux.h>
 #include <stdlib.h>

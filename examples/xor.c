@@ -1,11 +1,12 @@
-/* xor.c: Flux's quickstart: 1000 noisy points in the unit square, a class each, XOR of their
- * halves, and a network of two layers with batch normalisation between them. In Julia:
+/* xor.c: Flux's quickstart: a network of two layers, with batch normalisation between them, learns
+ * to classify 1000 random points of the unit square. The class of a point is the XOR of the halves
+ * in which its coordinates are. In Julia:
  *
  *   noisy = rand(Float32, 2, 1000)
  *   truth = [xor(col[1]>0.5, col[2]>0.5) for col in eachcol(noisy)]
  *   model = Chain(Dense(2 => 3, tanh), BatchNorm(3), Dense(3 => 2))
  *
- * The loop is written out; fx_train does the same.
+ * The training loop is written out; a call of fx_train would do the same.
  */
 #include <cflux.h>
 
@@ -13,7 +14,7 @@ enum { POINTS = 1000, EPOCHS = 400 };
 
 static double accuracy(void *model, fx_array *points, fx_array *truth)
 {
-    FX_TEST; /* batch norm uses what it has learned about its inputs */
+    FX_TEST; /* batch norm uses its running statistics */
     fx_array *guess = fx_onecold(fx_call(model, points));
     return fx_item(fx_mean(fx_eq(guess, truth)));
 }
@@ -33,7 +34,8 @@ int main(void)
     void *opt = fx_setup(fx_adam(.eta = 0.01), model);
     fx_loader *loader = fx_dataloader(fx_tuple(noisy, target), .batchsize = 64, .shuffle = true);
     for (int epoch = 1; epoch <= EPOCHS; epoch++) {
-        if (epoch == EPOCHS * 3 / 4) /* smaller steps at the end: the result does not jump about */
+        if (epoch ==
+            EPOCHS * 3 / 4) /* a smaller learning rate at the end makes the result stable */
             fx_adjust_eta(opt, 1e-3);
         for (fx_batch b = {0}; fx_next(loader, &b);) {
             FX_STEP;
