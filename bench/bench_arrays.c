@@ -1,12 +1,12 @@
-/* bench_arrays.c: operations over arrays: an elementwise chain, rows (softmax, cross-entropy, layer
- * norm), reductions and the transpose of a large matrix, matrix products.
+/* bench_arrays.c: measures array operations: an elementwise chain, row operations (softmax,
+ * cross-entropy, layer norm), reductions and the transpose of a large matrix, matrix products.
  *
- * Rows "…-gradient" compute the value and the gradient in one plan and ask for both, as the peer
- * does. A transpose is a view, so its row asks for the elements of the view as one dense vector.
+ * Rows "…-gradient" compute the value and the gradient in one plan and request both, as the peer
+ * does. A transpose is a view, so its row requests the elements of the view as one dense vector.
  */
 #include "bench.h"
 
-/* size: of x. */
+/* size: that of x. */
 static void open_array(bench_state *s)
 {
     const int64_t *n = s->which->size;
@@ -21,7 +21,7 @@ static void value(bench_state *s)
     fx_eval(s->which->op(s));
 }
 
-/* The result and its product with g, back to x. */
+/* The result, and its vector-Jacobian product with g. */
 static void with_gradient(bench_state *s)
 {
     FX_SCOPE;
@@ -76,7 +76,7 @@ static fx_array *layernorm(bench_state *s)
     return fx_call(s->model, s->x);
 }
 
-/* The gradient by x, scale and bias. */
+/* The gradients of x, scale and bias. */
 static void layernorm_gradient(bench_state *s)
 {
     FX_SCOPE;
@@ -143,7 +143,7 @@ static void embedding_gradient(bench_state *s)
     fx_eval(fx_tuple(y, gw));
 }
 
-/* Of a transposed view no dense vector can be a view: the bytes move. */
+/* A dense vector cannot be a view of a transposed view, so the elements are copied. */
 static fx_array *transpose(bench_state *s)
 {
     return fx_vec(fx_transpose(s->x));

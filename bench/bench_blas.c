@@ -1,6 +1,6 @@
-/* bench_blas.c: the products of a BLAS library itself, as a peer: bench_runner --blas LIBRARY
- * measures the cases matmul/… as calls of its cblas_sgemm on the same operands. What ours pay on
- * top (recording the graph, finding its plan) is in our rows only.
+/* bench_blas.c: measures the products of a BLAS library as a peer: bench_runner --blas LIBRARY runs
+ * the cases matmul/… as calls of its cblas_sgemm on the same operands. Only the library's own rows
+ * include recording the graph and finding its plan.
  */
 #include "bench.h"
 
@@ -17,7 +17,7 @@ static sgemm_fn sgemm;
 
 static void open_operands(bench_state *s)
 {
-    bench_products[0].setup(s); /* the operands are those of our case */
+    bench_products[0].setup(s); /* the same operands as in the library's case */
     fx_set(&s->y, fx_zeros(s->which->size[0], s->which->size[1]));
     fx_eval(s->y);
 }
@@ -26,7 +26,7 @@ static void product(bench_state *s)
 {
     const int m = (int)s->which->size[0], n = (int)s->which->size[1], k = (int)s->which->size[2];
     const int transposed = s->which->flag != 0;
-    float *c = (float *)(uintptr_t)fx_data(s->y); /* nobody else reads it */
+    float *c = (float *)(uintptr_t)fx_data(s->y); /* no other array reads it */
     sgemm(COLUMNS_FIRST, transposed ? TRANSPOSED : AS_IT_IS, AS_IT_IS, m, n, k, 1, fx_data(s->w),
           transposed ? k : m, fx_data(s->x), k, 0, c, m);
 }

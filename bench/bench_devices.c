@@ -1,10 +1,10 @@
-/* bench_devices.c: a device (bench_runner --device opencl:0 device/): what the host pays for a step
- * it hands over, kernels as fractions of what the device itself reaches (copies for those bound by
- * memory, our product of 1024³ for the rest), so that one table reads on a CPU and on a large GPU;
- * and a second start, with compiled kernels on disk.
+/* bench_devices.c: measures a device (bench_runner --device opencl:0 device/): the host's cost of
+ * launching a step; kernels as fractions of the device's own limits (copies for memory-bound
+ * kernels, this library's product of 1024³ for the others), so that one table is readable for a CPU
+ * and for a large GPU; and a second start of the program, with compiled kernels on disk.
  *
- * Where libclblast is installed and the device is OpenCL's first, device/matmul-1024-clblast is its
- * product, on a queue of its own.
+ * If libclblast is installed and the device is OpenCL's first, device/matmul-1024-clblast is
+ * CLBlast's product, on its own queue.
  */
 #include "bench.h"
 #include "opencl_api.h"
@@ -25,7 +25,7 @@ enum { N = 1 << 24, SIDE = 1024, STEPS = 400, SAMPLES = 15 };
 /* ---- bandwidth and products ------------------------------------------------------------------ */
 static fx_array *op_copy(bench_state *s)
 {
-    return fx_neg(s->x); /* one number in, one out, nothing to compute */
+    return fx_neg(s->x); /* one number in and out, so that only overhead is measured */
 }
 static fx_array *op_arithmetic(bench_state *s)
 {
@@ -49,7 +49,7 @@ static fx_array *op_product(bench_state *s)
     return fx_matmul(s->x, s->x);
 }
 
-/* Seconds of one evaluation, the device's work included. */
+/* Seconds of one evaluation, including the device's work. */
 static double seconds_of(bench_state *s, fx_array *(*op)(bench_state *))
 {
     FX_SCOPE;
@@ -75,7 +75,7 @@ static double best_of(bench_state *s, fx_array *(*op)(bench_state *))
     return best;
 }
 
-/* size: of the array; flag: bytes read and written for each element. 0: the copy itself, in GB/s.
+/* size: that of the array; flag: bytes read and written per element. 0: the copy itself, in GB/s.
  */
 static bool measure_memory(const bench_case *c, bench_row *out)
 {
@@ -107,7 +107,7 @@ static bool measure_product(const bench_case *c, bench_row *out)
     return fx_error_status() == FX_OK;
 }
 
-/* 3×3 over 64 channels, one product's worth of work in each kind. */
+/* 3×3 over 64 channels. Each kind has as much work as one product. */
 static fx_array *op_convolution(bench_state *s)
 {
     static const int64_t map[] = {32, 32, 64, 16}, kernel[] = {3, 3, 64, 64};
@@ -122,7 +122,7 @@ static fx_array *op_convolution(bench_state *s)
     return fxi_conv_node(&attr, s->y, by_weight ? s->y : s->w, 4, by_weight ? kernel : map);
 }
 
-/* flag: the kind. */
+/* flag: the kind of convolution. */
 static bool measure_convolution(const bench_case *c, bench_row *out)
 {
     double value[SAMPLES];
@@ -187,7 +187,7 @@ static bool measure_clblast(const bench_case *c, bench_row *out)
 }
 
 /* ---- the host -------------------------------------------------------------------------------- */
-/* What fx_eval takes for each of the small products of a chain, without waiting for them. */
+/* The time that fx_eval takes per small product of a chain, without waiting for the products. */
 static bool measure_steps(const bench_case *c, bench_row *out)
 {
     double value[SAMPLES + 2];
@@ -205,7 +205,7 @@ static bool measure_steps(const bench_case *c, bench_row *out)
         fx_synchronize(fx_array_device(s.x));
     }
     fx_release(s.x);
-    bench_row_of(value + 2, SAMPLES, "us/step", out); /* without those that plan and compile */
+    bench_row_of(value + 2, SAMPLES, "us/step", out); /* without planning and compiling */
     return fx_error_status() == FX_OK;
 }
 

@@ -1,10 +1,12 @@
-/* bench_files.c: files of half a gigabyte, next to what the system does with the same bytes.
+/* bench_files.c: measures files of half a gigabyte, compared with what the operating system does
+ * with the same bytes.
  *
- * Both ways are measured in turns, on files that are in the system's memory: what is left of the
- * disk is that of writing, which is others' too, so the rows that compare are medians of ratios of
- * neighbours. Reading is copying every array to the program's memory, against read(2) of the file
- * into the same memory; saving ends when all is on the disk, against `cp` of the file and `sync` of
- * the copy. The files lie in TMPDIR; where there is no room for them rows are skipped.
+ * The library and the system are measured alternately, on files in the system's page cache. Only
+ * writing uses the disk, which other programs use too, so the rows that compare are medians of the
+ * ratios of neighbouring measurements. Reading copies every array to the program's memory, compared
+ * with read(2) of the file into the same memory. Saving ends when everything is on the disk,
+ * compared with `cp` of the file and `sync` of the copy. The files are in TMPDIR; rows are skipped
+ * if it has too little free space.
  */
 #include "bench.h"
 
@@ -32,7 +34,8 @@ typedef struct files {
 static bool has_room(const char *folder)
 {
     struct statvfs disk;
-    const double needed = 4.0 * ARRAYS * (double)ARRAY_BYTES; /* each one beside the old one */
+    const double needed =
+        4.0 * ARRAYS * (double)ARRAY_BYTES; /* each new file is beside the old one */
     return statvfs(folder, &disk) == 0 && (double)disk.f_bavail * (double)disk.f_frsize >= needed;
 }
 
@@ -51,7 +54,7 @@ static void make_model(files *f)
     fx_eval(f->model);
 }
 
-/* FX_STATUS_UNSUPPORTED: no room; nothing is recorded then. */
+/* FX_STATUS_UNSUPPORTED if there is too little disk space; then nothing is recorded. */
 static fx_status open_files(files *f)
 {
     const char *base = getenv("TMPDIR");
@@ -146,7 +149,7 @@ static double copy_and_sync(files *f)
 typedef double (*action)(files *f);
 typedef enum what { OPEN, READ, READ_BY_READ, SAVE, SAVE_BY_CP } what;
 static const struct {
-    action ours, peer; /* with a peer the row is how many times faster ours is */
+    action ours, peer; /* with a peer the row is the peer's time divided by the library's */
 } actions[] = {[OPEN] = {open_mapped, NULL},
                [READ] = {read_mapped, NULL},
                [READ_BY_READ] = {read_mapped, read_plainly},
@@ -171,7 +174,7 @@ static bool measure_rounds(files *f, what w, bench_row *out)
     return true;
 }
 
-/* flag: what. */
+/* flag: the value of `what`. */
 static bool measure(const bench_case *c, bench_row *out)
 {
     files f;
@@ -183,7 +186,7 @@ static bool measure(const bench_case *c, bench_row *out)
     return good || out->skipped;
 }
 
-/* The autoencoder of Flux's model zoo, of 3 MB. */
+/* The autoencoder of Flux's model zoo, 3 MB. */
 static const char ZOO[] =
     "flux-bson/FluxML__model-zoo__vision.vae_mnist.output.model__b14376d.bson";
 

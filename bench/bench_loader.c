@@ -1,17 +1,19 @@
-/* bench_loader.c: a loader that is as slow as the training step, without and with a worker.
+/* bench_loader.c: measures a loader that is as slow as the training step, without and with a
+ * worker.
  *
- * Batches of images are augmented by a function of mapobs: mirrored at random, blurred, given noise
- * and normalised, with as many blurs as it takes for a batch to cost what a training step of the
- * network costs, which is measured first. Rows are the time of a step of the whole loop, serial and
- * with one worker (.parallel), and the share of the loader's time that the worker hides: where a
- * training step alone takes s, a step of the serial loop t and one with the worker u, that is
- * (t − u) / (t − s); by-step is what a batch costs, (t − s) / s, and should be about 1.
+ * A function of mapobs augments batches of images: it mirrors them at random, blurs them, adds
+ * noise and normalises. The number of blurs is chosen so that a batch costs as much as a training
+ * step of the network, which is measured first. Rows are the time per step of the whole loop,
+ * serial and with one worker (.parallel), and the share of the loader's time that the worker hides.
+ * If a training step alone takes s, a step of the serial loop t and one with the worker u, this
+ * share is (t − u) / (t − s). The row by-step is the cost of a batch, (t − s) / s, and should be
+ * about 1.
  *
- * Two threads need two cores, which other programs want as well, and differences of medians would
- * be theirs. So s, t and u are minima, over short passes that take turns; the clock starts when the
- * first batch of a pass is there. Where the cores are never free together even that says little:
- * the row taken-over is the same share of the calling thread's processor time, which no other
- * program takes part in, but which does not see it wait for the worker either.
+ * Two threads need two cores, which other programs use too, and they would dominate differences of
+ * medians. So s, t and u are minima over short, alternating passes; the clock starts when the first
+ * batch of a pass is ready. If two cores are never free at once, even minima say little. Therefore
+ * the row taken-over is the same share measured in processor time of the calling thread. Other
+ * programs do not affect it, but it does not include the time spent waiting for the worker.
  */
 #include "bench.h"
 
@@ -22,7 +24,7 @@ enum { BATCH = 64, BATCHES = 9, LEAST_ROUNDS = 11, MOST_BLURS = 1000 };
 
 typedef enum kind { STEP, SERIAL, AHEAD, KINDS } kind;
 
-/* Seconds a step, by the clock and of this thread's processor. */
+/* Seconds per step: elapsed time, and processor time of this thread. */
 typedef struct seconds {
     double clock, processor;
 } seconds;
@@ -30,11 +32,11 @@ typedef struct seconds {
 typedef struct loop {
     bench_state net;
     fx_maxpool_layer *blur;
-    int blurs; /* how much work a batch is */
+    int blurs; /* amount of work per batch */
     fx_loader *loaders[KINDS];
 } loop;
 
-/* The images of a pair: 28×28×1×N, Float32. */
+/* Augments the images of a pair: 28×28×1×N, Float32. */
 static void *augment(void *pair, void *user)
 {
     const loop *l = user;
@@ -62,7 +64,8 @@ static seconds now(void)
     return (seconds){bench_now(), (double)t.tv_sec + 1e-9 * (double)t.tv_nsec};
 }
 
-/* For each batch of a pass, from its first: of training steps, of the loader alone, of both. */
+/* Seconds per batch of a pass, from its first batch on: for training steps, for the loader alone,
+ * or for both. */
 static seconds pass(loop *l, kind k, bool with_step)
 {
     seconds began = now();
@@ -91,7 +94,7 @@ static double least_of(loop *l, kind k, bool with_step)
     return t.processor;
 }
 
-/* As many blurs as make a batch as slow as a step. */
+/* Chooses the number of blurs for which a batch takes as long as a step. */
 static void calibrate(loop *l)
 {
     enum { SOME = 16 };
@@ -142,7 +145,7 @@ static double figure_of(int64_t which, const seconds *t)
     }
 }
 
-/* flag: which figure. */
+/* flag: which quantity. */
 static bool measure(const bench_case *c, bench_row *out)
 {
     loop l = {.blurs = 0};

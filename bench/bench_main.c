@@ -1,18 +1,18 @@
-/* bench_main.c: runs named cases and prints one JSON object a line.
+/* bench_main.c: runs named benchmark cases and prints one JSON object per line.
  *
  *   bench_runner [--seconds S] [--threads N] [--commit TEXT] [part of a name…]
- *                             header, then a row for each case; on one thread unless told otherwise
- *   bench_runner --list                                            the names
- *   bench_runner --serve      reads names, one a line, and answers each with its row: how a peer's
- *                             rows are measured in between ours (bench/run.py)
- *   bench_runner --blas LIBRARY …       the products of a BLAS library instead, as a peer
- *   bench_runner --device opencl:0 device/       rows of a device (bench_devices.c)
+ *                             prints a header, then a row per case (default: one thread)
+ *   bench_runner --list                                            prints the names
+ *   bench_runner --serve      reads one name per line and answers with its row, so that
+ *                             bench/run.py can alternate with the measurements of a peer
+ *   bench_runner --blas LIBRARY …       measures the products of a BLAS library, as a peer
+ *   bench_runner --device opencl:0 device/       measures a device (bench_devices.c)
  *   bench_runner --count NAME STEPS     only runs steps, for counting instructions
  *
- * The plugin of the build folder is used where it is built; with --no-onednn before the other
- * options it is not.
- * The first line describes the run: version, commit, compiler, processor, instruction set. Medians
- * of rows from different machines do not compare; ratios of rows from one run do.
+ * By default the program loads the oneDNN plugin of the build folder, if it was built; with
+ * --no-onednn before the other options it does not. The first line describes the run: version,
+ * commit, compiler, processor, instruction set. Do not compare medians of rows from different
+ * machines; compare ratios of rows from one run.
  */
 #include "bench.h"
 #include "evaluate.h"
@@ -23,7 +23,7 @@
 #include <string.h>
 #include <time.h>
 
-static const bench_case no_cases; /* a device's, when one is named */
+static const bench_case no_cases; /* cases of a device, if one is named */
 static const bench_case *tables[] = {bench_networks, bench_arrays, bench_products, bench_overheads,
                                      bench_loaders,  bench_files,  &no_cases};
 enum { TABLES = sizeof tables / sizeof tables[0] };
@@ -94,7 +94,7 @@ static void print_row(const char *name, const bench_row *r)
     fflush(stdout);
 }
 
-/* kind: failure or skipped. */
+/* Prints a row without a measurement; kind: failure or skipped. */
 static void print_without(const char *kind, const char *name, const char *message)
 {
     printf("{\"row\": \"%s\"", kind);
@@ -128,7 +128,7 @@ void bench_close(bench_state *s)
                           (void **)&s->g, (void **)&s->w, (void **)&s->b};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         fx_set(all[i], NULL);
-    fxi_drain(); /* the next case finds the process as this one did */
+    fxi_drain(); /* each case starts with the same state of the process */
 }
 
 /* Returns the number of failures: 0 or 1. */
@@ -189,7 +189,7 @@ static int count(const char *name, int64_t steps)
         return 2;
     }
     bench_state s;
-    setenv("FX_ONEDNN", "0", 1); /* our own instructions */
+    setenv("FX_ONEDNN", "0", 1); /* uses the library's own kernels */
     bench_open(c, &s);
     for (int64_t i = 0; i < steps; i++)
         c->step(&s);
@@ -197,7 +197,7 @@ static int count(const char *name, int64_t steps)
     return fx_error_print(stderr);
 }
 
-/* Instead of our cases those of the library. */
+/* Replaces the library's cases by those of the BLAS library. */
 static bool become_peer(const char *library)
 {
     static const bench_case none[] = {{.name = NULL}};

@@ -1,8 +1,8 @@
-/* bench_networks.c: training steps and forward passes of whole networks.
+/* bench_networks.c: measures training steps and forward passes of whole networks.
  *
- * A training step is what a program writes: forward, loss, gradient, one update with Adam; the loss
- * is computed as well. Forward rows run under FX_TEST. Batches are fixed random arrays that lie in
- * memory already: loading data is not part of it.
+ * A training step does what a program would write: forward pass, loss, gradient, one update with
+ * Adam; the loss is computed too. Forward rows run under FX_TEST. Batches are fixed random arrays
+ * already in memory, so loading data is not measured.
  */
 #include "bench.h"
 
@@ -45,7 +45,7 @@ static fx_chain_layer *vgg(void)
                     fx_dense(2048, 256, FX_RELU), fx_dense(256, 10));
 }
 
-/* size: the input's; unused sizes are 0. flag: number of classes, or 0 for a regression. */
+/* size: that of the input; unused sizes are 0. flag: number of classes, or 0 for a regression. */
 static void open_network(bench_state *s)
 {
     const bench_case *c = s->which;

@@ -1,11 +1,11 @@
-/* bench_overheads.c: what is not arithmetic: recording a graph and finding its plan, allocations in
- * the steady state, two threads where other programs want the cores, the start of a program, the
- * size of the library.
+/* bench_overheads.c: measures costs other than arithmetic: recording a graph and finding its plan,
+ * allocations in the steady state, two threads while other programs use the cores, the start of a
+ * program, the size of the library.
  *
- * The graph rows use internal functions, to leave out running the plan: the graph is a training
- * step of four dense layers, with the optimiser's nodes (fx_updated). Memory of the started program
- * is the peak that the child reads from /proc/self/status; what the parent could learn of it
- * (ru_maxrss) begins with the parent's own.
+ * The graph rows use internal functions, in order to leave out running the plan. The graph is a
+ * training step of four dense layers, with the optimiser's nodes (fx_updated). The memory of the
+ * started program is the peak that the child reads from /proc/self/status, because ru_maxrss, which
+ * the parent could read, starts at the parent's own peak.
  */
 #include "bench.h"
 #include "graph.h"
@@ -30,7 +30,7 @@ typedef struct root_list {
     int n;
 } root_list;
 
-static fxi_graph graph; /* its arrays are kept between steps, as the evaluator keeps its own */
+static fxi_graph graph; /* its arrays are reused between steps, as in the evaluator */
 
 static void open_graph(bench_state *s)
 {
@@ -45,7 +45,8 @@ static void open_graph(bench_state *s)
 static void *record(bench_state *s)
 {
     fx_array *loss = fx_mse(fx_call(s->model, s->x), s->y);
-    fxi_here()->created = 0; /* nothing is run here, and too many pending nodes would be */
+    fxi_here()->created =
+        0; /* nothing is run here, so the limit of pending nodes must not be reached */
     return fx_updated(s->opt, s->model, fx_gradient(loss, s->model));
 }
 
@@ -75,7 +76,7 @@ static void record_and_find(bench_state *s)
         fxi_plan_release(plan);
 }
 
-/* flag: find the plan too. The row is nanoseconds for each node recorded. */
+/* flag: also find the plan. The row is nanoseconds per recorded node. */
 static bool measure_graph(const bench_case *c, bench_row *out)
 {
     bench_state s;
@@ -96,7 +97,8 @@ static bool measure_graph(const bench_case *c, bench_row *out)
 }
 
 /* ---- allocations ----------------------------------------------------------------------------- */
-/* Calls of the system allocator over `flag` steps of a network, after as many to settle. */
+/* Counts calls of the system allocator over `flag` steps of a network, after the same number of
+ * warm-up steps. */
 static bool measure_allocations(const bench_case *c, bench_row *out)
 {
     const bench_case *net = bench_network(strchr(c->name, '/') + 1);
@@ -169,7 +171,7 @@ bool bench_start_child(double *seconds, double *mib)
     return true;
 }
 
-/* flag: memory instead of time. */
+/* flag: measure memory instead of time. */
 static bool measure_start(const bench_case *c, bench_row *out)
 {
     enum { RUNS = 15 };
@@ -185,7 +187,7 @@ static bool measure_start(const bench_case *c, bench_row *out)
 
 /* ---- size ------------------------------------------------------------------------------------ */
 /* ---- contention ------------------------------------------------------------------------------ */
-/* A process for every core that does nothing but spin; they end with the measurement. */
+/* Starts a process per core that only spins; they end with the measurement. */
 enum { MAX_SPINNERS = 64 };
 
 static int start_spinners(pid_t *spinners)

@@ -1,13 +1,13 @@
-/* bench_sample.c: samples of time that mean something on a machine that others use too.
+/* bench_sample.c: samples times that are meaningful on a machine that other programs use too.
  *
- * A sample repeats the step until at least MIN_SAMPLE seconds have passed, so that the clock's own
- * cost is invisible. Samples during which our threads waited for a core for more than 1 % of the
- * time (the kernel counts this per task) are another program's doing and are left out; when fewer
- * than three are left the row keeps all of them and says that it is contended: on one thread each
- * without the time it waited (exact but for what the others did to the caches), on several as it
- * is, because they wait at the same time. At least
- * MIN_SAMPLES are taken, more while the time for the case lasts. The median is the figure to
- * compare, the minimum says what the machine can do when left alone.
+ * A sample repeats the step for at least MIN_SAMPLE seconds, so that the cost of reading the clock
+ * is negligible. A sample during which the program's threads waited for a core for more than 1 % of
+ * the time (the kernel counts this per task) was disturbed by other programs and is left out. If
+ * fewer than three samples are left, the row keeps all of them and is marked as contended. With one
+ * thread the waiting time is then subtracted, which is exact except for effects on the caches. With
+ * several threads it is not, because threads wait at the same time. At least MIN_SAMPLES are taken,
+ * and more while the time for the case lasts. Compare medians; the minimum shows what an idle
+ * machine can do.
  */
 #include "bench.h"
 
@@ -27,7 +27,8 @@ double bench_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Seconds that this process's threads were runnable and had no core. 0 where it is not counted. */
+/* Seconds in which threads of this process were runnable but had no core; 0 on systems that do not
+ * count it. */
 static double run_delay(void)
 {
     double total = 0;
