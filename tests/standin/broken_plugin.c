@@ -1,6 +1,6 @@
-/* broken_plugin.c: a backend for tests whose head is right (head_plugin.c has the wrong ones),
- * built several times with one thing wrong (BROKEN_…), and twice with nothing wrong: with the
- * longest name that a backend may have, and without the function `open`. */
+/* broken_plugin.c: a test backend with a valid head (head_plugin.c has the invalid heads). The
+ * build makes several versions with one defect each (BROKEN_…), and two without a defect: one has
+ * the longest allowed name, the other lacks the optional function `open`. */
 #include <cflux/backend.h>
 #include <stdio.h>
 #include <stdlib.h>

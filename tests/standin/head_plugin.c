@@ -1,5 +1,6 @@
-/* head_plugin.c: plugins that consist of their head alone, for tests of the loader. Built for both
- * kinds, as it should be and with one thing wrong (HEAD_…). HEAD_SERVES makes a kernel library. */
+/* head_plugin.c: plugins that consist only of their head, for tests of the loader. Built for both
+ * kinds of plugin, each without a defect and with one (HEAD_…). HEAD_SERVES makes a kernel library.
+ */
 #include <cflux/backend.h>
 
 #ifdef HEAD_SERVES
@@ -20,7 +21,7 @@ FX_API int (*const head_needs)(void) = fake_library_function;
 #endif
 
 #ifdef HEAD_FORMER
-/* What plugins of ABI 2 exported. */
+/* The symbol that plugins of ABI 2 exported. */
 extern FX_API const uint32_t FORMER_SYMBOL[20];
 FX_API const uint32_t FORMER_SYMBOL[20] = {2, 100, 100};
 #elif defined HEAD_NO_SYMBOL

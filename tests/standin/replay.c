@@ -1,5 +1,5 @@
-/* replay.c: the table of the stand-in Replay: see replay.h. Memory and kernels are those of the
- * guide's example (example_backend.c), which the queues call later. */
+/* replay.c: the backend table of the stand-in Replay: see replay.h. Memory and kernels are those of
+ * the guide's example (example_backend.c); the queues call them later. */
 #include "replay.h"
 #include "replay_plan.h"
 #include "replay_queue.h"
@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The bytes in front of an allocation, which hold its size; and freed memory that stays a while, as
- * a device's would. */
+/* FRONT: bytes before each allocation, which hold its size. KEPT: freed blocks that are kept for a
+ * while, as on a real device. */
 enum { FRONT = 64, KEPT = 256, NAN_BYTE = 0xFF };
-enum { BUFFERS = 30 }; /* of a kernel, at most: Metal's number */
+enum { BUFFERS = 30 }; /* maximum per kernel, the same as Metal's */
 
 extern const fx_backend example_backend;
-static fx_status answer; /* of plan_prepare */
+static fx_status answer; /* result of plan_prepare */
 
 typedef struct state {
     int64_t used; /* bytes of live allocations */
@@ -44,7 +44,7 @@ static fx_status no_memory(const char *operation)
     return replay_host->fail(FX_STATUS_MEMORY, operation, "no host memory for a queue of Replay");
 }
 
-/* What every call begins with that may fail. FX_OK: the lock is held. */
+/* Begins every call that may fail. FX_OK: the lock is held. */
 static fx_status begin(const char *operation, const fx_device *device, standin_call call,
                        size_t bytes)
 {
@@ -152,7 +152,7 @@ static int64_t available(fx_device *device)
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-/* Bytes that are written, copied or filled. */
+/* Bytes to write, copy or fill. */
 typedef struct bytes_job {
     replay_job job;
     void *to;
@@ -160,7 +160,7 @@ typedef struct bytes_job {
     const void *from;
     size_t bytes;
     uint8_t value;
-    char copy[]; /* what is written */
+    char copy[]; /* the bytes to write */
 } bytes_job;
 
 static void write_now(replay_job *job)
@@ -211,7 +211,7 @@ static void fill_now(replay_job *job)
     example_backend.fill(job->device, j->to, j->value, j->bytes);
 }
 
-/* A copy or fill. */
+/* Queues a copy or a fill. */
 static fx_status put_off(const char *operation, replay_lane lane, const bytes_job *job)
 {
     bytes_job *j = replay_job_new(job->job.device, sizeof *j, job->job.act);
@@ -252,7 +252,8 @@ static bool channels_last(fx_device *device, const fx_step *step)
     return replay_host->cpu->channels_last(device, step);
 }
 
-/* Every step needs work space, more than the kernel does: a run writes over all of it. */
+/* Every step requests more work space than its kernel needs, and a run overwrites all of it, so
+ * that shared work space is detected. */
 static fx_status prepare(fx_device *device, fx_step *step)
 {
     if (script_refuses(device, step))
@@ -273,7 +274,7 @@ static void release(fx_device *device, fx_step *step)
     example_backend.release(device, step);
 }
 
-/* Does the launch of a step fail? Recorded. */
+/* True if the launch of a step fails (recorded). */
 static bool launch_fails(const fx_device *device, const fx_step *step)
 {
     char why[200];
@@ -302,7 +303,7 @@ static fx_status plan_prepare(fx_device *device, fx_plan *plan)
                : replay_host->fail(status, "plan", "Replay was told to refuse it");
 }
 
-/* The step that fails has written some of what it writes; those behind it have not begun. */
+/* The failing step has written part of its output; the steps after it have not begun. */
 static fx_status plan_run(fx_device *device, const fx_plan *plan, void *const *values, fx_run *run,
                           int32_t *out_step)
 {

@@ -1,15 +1,15 @@
-/* replay.h: the stand-in device that uses all of the interface: plans as a whole, and marks.
+/* replay.h: a stand-in device that uses the whole backend interface, with whole plans and marks.
  *
- * libcflux-replay.so lies in STANDIN_FOLDER (standin.h, whose script and counters it has too). Its
- * devices do nothing when they are told, and as little as possible later: a device has two queues,
- * one of transfers and one of the rest, whose work is done when something is read, waited for or
- * freed in great number, and of another device only what stands before a mark that is waited for.
- * So an order that no mark makes is broken at once, not one time in a thousand.
+ * libcflux-replay.so is in STANDIN_FOLDER (see standin.h, whose script and counters it also has).
+ * Its devices delay all work as long as possible: a device has two queues, one for transfers and
+ * one for the rest. Their work is done when something is read, waited for, or freed in large
+ * numbers. Of another device only the work before a mark is done, and only when something waits for
+ * that mark. So a missing mark fails in every run, not in one of a thousand.
  *
- * A plan is captured when it first runs: the addresses of all operands of all steps. Later runs
- * replay them. A run whose addresses differ captures anew. Fresh and freed memory is full of NaN.
- * STANDIN_STALE=N in the environment, or `stale`, makes it forget what N says, so that tests can
- * show that they would notice.
+ * A plan is captured at its first run: the addresses of all operands of all steps. Later runs
+ * replay the capture; a run with other addresses captures again. New and freed memory is filled
+ * with NaN. STANDIN_STALE=N in the environment, or `stale`, switches off the checks that N selects,
+ * so that tests can show that they would notice the fault.
  */
 #ifndef CFLUX_TEST_REPLAY_H
 #define CFLUX_TEST_REPLAY_H
@@ -17,25 +17,25 @@
 #include "standin.h"
 
 typedef enum replay_count {
-    REPLAY_PLANS,    /* plans that live */
-    REPLAY_CAPTURES, /* since the beginning */
-    REPLAY_REPLAYS,  /* runs without a capture, since the beginning */
-    REPLAY_STEPS,    /* steps that ran by themselves, since the beginning */
-    REPLAY_MARKS,    /* marks that live */
-    REPLAY_EARLY,    /* steps that were released before their plan */
+    REPLAY_PLANS,    /* live plans */
+    REPLAY_CAPTURES, /* captures since the start */
+    REPLAY_REPLAYS,  /* runs without a capture, since the start */
+    REPLAY_STEPS,    /* steps that ran outside a plan, since the start */
+    REPLAY_MARKS,    /* live marks */
+    REPLAY_EARLY,    /* steps released before their plan */
     REPLAY_COUNTS
 } replay_count;
 
 enum {
-    REPLAY_STALE_ADDRESSES = 1, /* runs have the addresses of the first one */
-    REPLAY_STALE_STREAMS = 2,   /* runs have the random streams of the first one */
-    REPLAY_STALE_MARKS = 4      /* nothing waits for a mark of another device */
+    REPLAY_STALE_ADDRESSES = 1, /* runs use the addresses of the first run */
+    REPLAY_STALE_STREAMS = 2,   /* runs use the random streams of the first run */
+    REPLAY_STALE_MARKS = 4      /* nothing waits for marks of other devices */
 };
 
-/* What proc("replay") gives. */
+/* The result of proc("replay"). */
 typedef struct replay {
     void (*stale)(unsigned which);
-    /* What plan_prepare answers from now on. */
+    /* Sets the result of plan_prepare from now on. */
     void (*answer)(fx_status status);
     int64_t (*count)(replay_count which);
 } replay;

@@ -1,5 +1,6 @@
-/* replay_plan.c: see replay_plan.h. A capture is the list of a plan's steps with the addresses that
- * they had. It does not change, and lives as long as its plan or a queued run has it. */
+/* replay_plan.c: captures and replays plans of the stand-in Replay: see replay_plan.h. A capture is
+ * the list of a plan's steps with their addresses. It is immutable, and lives as long as its plan
+ * or a queued run uses it. */
 #include "replay_plan.h"
 #include "script.h"
 
@@ -12,7 +13,7 @@ int64_t replay_counts[REPLAY_COUNTS];
 unsigned replay_stale;
 static char errors[REPLAY_DEVICES][200];
 
-/* A step and its addresses: `in`, and those of a foreach step's outputs behind them. */
+/* A step and its addresses: `in`, followed by the outputs of a foreach step. */
 typedef struct launch {
     const fx_step *step;
     const void **in;
@@ -25,7 +26,7 @@ typedef struct capture {
     int32_t n;
     launch *steps;
     void **values; /* nvalues of them */
-    void *streams; /* where the random streams are, and what they were at first */
+    void *streams; /* address of the random streams, and their first values */
     size_t stream_bytes;
     void *kept;
     bool has_kept;
@@ -34,7 +35,7 @@ typedef struct capture {
 typedef struct record {
     struct record *next;
     const fx_plan *plan;
-    capture *newest; /* NULL: it has not run */
+    capture *newest; /* NULL: the plan has not run */
 } record;
 static record *records;
 
@@ -61,7 +62,7 @@ static bool launch_init(launch *l, const fx_step *step, const void *const *in, v
     return true;
 }
 
-/* False: it failed, which a later call reports. */
+/* False on failure, which a later call reports. */
 static bool launch_now(fx_device *device, const launch *l)
 {
     fx_run run = l->run;
@@ -104,7 +105,7 @@ static void drop_step(replay_job *job)
     replay_host->free(((step_job *)job)->launch.in);
 }
 
-/* A step that has nothing to release may end before it is done: it is done now. */
+/* A step without resources to release may be freed before it is done, so it runs now. */
 fx_status replay_launch(fx_device *device, const fx_step *step, const void *const *in, void *out,
                         const fx_run *run)
 {
@@ -187,7 +188,7 @@ static bool same(const capture *c, const fx_plan *plan, void *const *values, con
            c->streams == (const void *)run->streams;
 }
 
-/* The capture that a run replays; NULL when memory is out. */
+/* The capture that a run replays; NULL if out of memory. */
 static capture *capture_for(const fx_plan *plan, void *const *values, const fx_run *run)
 {
     record *r = plan->ready;
@@ -212,7 +213,7 @@ typedef struct plan_job {
     int32_t n;
 } plan_job;
 
-/* The streams of the first run stay there for those that are stale. */
+/* Keeps the streams of the first run, for tests with stale streams. */
 static void settle_streams(fx_device *device, capture *c)
 {
     if (c->stream_bytes == 0)

@@ -6,11 +6,11 @@
 #include "replay.h"
 #include "replay_queue.h"
 
-/* Of replay.h; indices are replay_count. */
+/* The counters of replay.h, indexed by replay_count. */
 extern int64_t replay_counts[REPLAY_COUNTS];
 extern unsigned replay_stale;
 
-/* Queues a step. The lists of addresses, which last as long as the call, are copied. */
+/* Queues a step. Copies the lists of addresses, which are only valid during the call. */
 fx_status replay_launch(fx_device *device, const fx_step *step, const void *const *in, void *out,
                         const fx_run *run);
 
@@ -19,10 +19,10 @@ fx_status replay_plan_prepare(fx_plan *plan);
 fx_status replay_plan_launch(fx_device *device, const fx_plan *plan, void *const *values,
                              const fx_run *run, int32_t n);
 void replay_plan_release(fx_plan *plan);
-/* Notes if the step is one of a plan that lives. */
+/* Counts the release if the step belongs to a live plan. */
 void replay_step_released(const fx_step *step);
 
-/* What a queued step of the device has to say, once. False: nothing. */
+/* Returns the error of a queued step of the device, once. False if there is none. */
 bool replay_take_error(const fx_device *device, char why[200]);
 
 #endif

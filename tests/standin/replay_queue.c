@@ -1,4 +1,4 @@
-/* replay_queue.c: see replay_queue.h. */
+/* replay_queue.c: the work queues of the stand-in Replay: see replay_queue.h. */
 #include "replay_queue.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ typedef struct queue {
 
 typedef struct lanes {
     queue queue[REPLAY_LANES];
-    replay_lane last; /* where the newest job is */
+    replay_lane last; /* lane of the newest job */
 } lanes;
 
 struct replay_mark {
@@ -22,7 +22,7 @@ struct replay_mark {
     bool reached;
 };
 
-/* A job about a mark. */
+/* A job that sets or waits for a mark. */
 typedef struct mark_job {
     replay_job job;
     replay_mark *mark;
@@ -77,7 +77,7 @@ static void append(queue *q, replay_job *job)
     q->n++;
 }
 
-/* All work of the other queue stands before a mark that the last one waits for. */
+/* Draining the queue of the newest job is enough: a mark in it waits for the other queue's work. */
 void replay_drain(const fx_device *device)
 {
     lanes *l = &devices[device->id];
@@ -136,7 +136,7 @@ int64_t replay_marks(void)
     return marks;
 }
 
-/* Into the queue with the newest job. */
+/* Adds the mark to the queue with the newest job. */
 static bool enter_mark(fx_device *device, replay_mark *mark, void (*act)(replay_job *job))
 {
     lanes *l = &devices[device->id];

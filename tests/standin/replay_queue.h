@@ -1,5 +1,5 @@
-/* replay_queue.h: the queues of the stand-in Replay (replay.h). Internal to the plugin. Everything
- * here is called under replay_lock. */
+/* replay_queue.h: the queues of the stand-in Replay (replay.h). Internal to the plugin. All
+ * functions require replay_lock. */
 #ifndef CFLUX_TEST_REPLAY_QUEUE_H
 #define CFLUX_TEST_REPLAY_QUEUE_H
 
@@ -9,7 +9,7 @@
 enum { REPLAY_DEVICES = 8 };
 typedef enum replay_lane { REPLAY_WORK, REPLAY_TRANSFERS, REPLAY_LANES } replay_lane;
 
-/* A piece of work. `act` does it; it is called once, and then `drop`. Neither may be NULL. */
+/* A piece of work. `act` does it and is called once; then `drop` is called. Neither may be NULL. */
 typedef struct replay_job replay_job;
 struct replay_job {
     replay_job *next;
@@ -24,19 +24,19 @@ extern const fx_host *replay_host;
 extern pthread_mutex_t replay_lock;
 
 void replay_queues_open(const fx_host *host);
-/* `bytes` of memory with a job at its beginning; NULL when memory is out. */
+/* Allocates `bytes` that begin with a job; NULL if out of memory. */
 void *replay_job_new(fx_device *device, size_t bytes, void (*act)(replay_job *job));
-/* Enters a job behind all that the device has been given. */
+/* Adds a job after all earlier work of the device. */
 void replay_enter(replay_lane lane, replay_job *job);
-/* Does all that the device has been given. */
+/* Does all queued work of the device. */
 void replay_drain(const fx_device *device);
 
-/* Behind all that the device has been given; NULL when memory is out. */
+/* A mark after all earlier work of the device; NULL if out of memory. */
 replay_mark *replay_mark_new(fx_device *device);
-/* What the device is given from now on comes after the mark. False: memory is out. */
+/* Orders all later work of the device after the mark. False if out of memory. */
 bool replay_follow(fx_device *device, replay_mark *mark);
 void replay_mark_drop(replay_mark *mark);
-/* Marks that live, those of the queues' own among them. */
+/* Number of live marks, including those of the queues. */
 int64_t replay_marks(void);
 
 #endif

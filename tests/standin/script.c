@@ -1,4 +1,4 @@
-/* script.c: see script.h and standin.h. */
+/* script.c: scripted failures and counters of the stand-in devices: see script.h and standin.h. */
 #include "script.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ typedef struct script {
     bool lost, failed;
 } script;
 static script scripts[MOST_DEVICES];
-static int buffers; /* of a kernel, at most; 0: no limit */
+static int buffers; /* maximum per kernel; 0: no limit */
 
 void script_open(int most)
 {
@@ -92,11 +92,11 @@ int script_buffers(void)
     return buffers;
 }
 
-/* Counts what a kernel would get a pointer for, without asking the header. */
+/* Counts the pointers that a kernel would receive, independently of the header's own function. */
 static int pointers_of(const fx_step *step, const fx_run *run)
 {
     if (step->op == FX_OP_CONCAT || step->cls == FX_CLASS_CUSTOM)
-        return 0; /* an input after the other; computed by the host */
+        return 0; /* concat copies one input after another; the host computes custom steps */
     const int segments = step->cls == FX_CLASS_FOREACH ? step->as.foreach.nsegments : 1;
     return step->nin / segments + fx_step_outputs(step) / segments + (run->work != NULL) +
            (step->op == FX_OP_RANDOM);
@@ -170,7 +170,7 @@ static void work(int device, int64_t bytes)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* A number that the lock guards. */
+/* Reads a number under the lock. */
 static int64_t number(script *s, const int64_t *at)
 {
     pthread_mutex_lock(&s->lock);

@@ -1,5 +1,5 @@
-/* script.h: what the stand-in devices share: the script that tells which calls fail, and counters.
- * Each plugin has its own. */
+/* script.h: the script of the stand-in devices, which decides which calls fail, and their counters.
+ * Each plugin has its own copy. */
 #ifndef CFLUX_TEST_SCRIPT_H
 #define CFLUX_TEST_SCRIPT_H
 
@@ -8,25 +8,26 @@
 /* The functions that tests reach by proc("standin"). */
 extern const standin script_table;
 
-/* `most`: buffers of a kernel; 0: no limit. STANDIN_BUFFERS in the environment wins. */
+/* `most`: maximum number of buffers of a kernel; 0: no limit. STANDIN_BUFFERS in the environment
+ * overrides it. */
 void script_open(int most);
-/* Counts a call. True: it fails, and `why` says how. */
+/* Counts a call. Returns true if it must fail; `why` then gives the reason. */
 bool script_fails(const fx_device *device, standin_call call, size_t bytes, char why[200]);
 bool script_lost(const fx_device *device);
-/* The device's memory in bytes: what a test has set, or else all it has. */
+/* The device's memory in bytes: the test's value, or the default. */
 int64_t script_capacity(const fx_device *device);
-/* Bytes of work space that each step needs besides what its kernel needs. */
+/* Additional bytes of work space per step. */
 int64_t script_work(const fx_device *device);
-/* An allocation is there (1) or gone (-1). */
+/* Counts an allocation (1) or a release (-1). */
 void script_block(const fx_device *device, int change);
-/* The most buffers of a kernel; 0: no limit. */
+/* Maximum number of buffers of a kernel; 0: no limit. */
 int script_buffers(void);
-/* Does the step have more? The sentence is then in why. */
+/* True if the step has too many buffers; `why` then holds the message. */
 bool script_overfull(const fx_device *device, const fx_step *step, const fx_run *run,
                      char why[200]);
-/* Do devices run collective steps, on their own memory? */
+/* True if devices run collective steps on their own memory. */
 bool script_collectives(void);
-/* Notes a step that is prepared. Is `prepare` to refuse it? */
+/* Records a prepared step. True if `prepare` must refuse it. */
 bool script_refuses(const fx_device *device, const fx_step *step);
 
 #endif

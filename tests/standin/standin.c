@@ -1,9 +1,10 @@
-/* standin.c: see standin.h. Every call goes to the guide's example (example_backend.c, which the
- * build takes from the page), unless the device's script says that it fails.
+/* standin.c: the stand-in devices: see standin.h. Every call is forwarded to the guide's example
+ * (example_backend.c, which the build extracts from the page), unless the device's script makes it
+ * fail.
  *
- * With a queue, `run` and `free` are entered in it and `run` returns; all others wait until it is
- * empty. The queue's thread takes whatever the caller's memory holds only for the call (the lists
- * of addresses) from copies. A step that fails there is reported by the next call that can.
+ * With a queue, `run` and `free` add a job and return; all other calls wait until the queue is
+ * empty. Data that the caller keeps only during the call (the lists of addresses) are copied for
+ * the queue's thread. The next call that can fail reports a step that failed in the queue.
  */
 #include "script.h"
 
@@ -18,10 +19,10 @@ extern const fx_backend example_backend;
 static const fx_host *host;
 static bool queued; /* set by open */
 
-/* A call that was put off: a step, or the release of `out`. */
+/* A delayed call: a step, or the release of `out`. */
 typedef struct job {
     struct job *next;
-    const fx_step *step; /* NULL: out is freed */
+    const fx_step *step; /* NULL: free `out` */
     const void **in;
     void *out;
     fx_run run;
@@ -32,7 +33,7 @@ typedef struct device_state {
     pthread_cond_t changed;
     bool has_thread, busy;
     job *first, **end;
-    char error[200]; /* of a step that failed in the queue */
+    char error[200]; /* error of a step that failed in the queue */
 } device_state;
 static device_state states[MOST_DEVICES];
 
@@ -73,7 +74,7 @@ static void work(fx_device *device, job *j)
     const fx_status status = run_now(device, j->step, j->in, j->out, &j->run);
     if (status == FX_OK)
         return;
-    const fx_error error = host->error_take(); /* of the thread that works for the device */
+    const fx_error error = host->error_take(); /* recorded in the thread of the device's queue */
     pthread_mutex_lock(&s->lock);
     snprintf(s->error, sizeof s->error, "%.*s", (int)sizeof s->error - 1,
              *error.message ? error.message : "a queued step failed");
@@ -112,7 +113,7 @@ static void wait_for(const fx_device *device)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Takes what a step in the queue has to say. */
+/* Returns the error of a step in the queue, once. */
 static bool take_error(const fx_device *device, char why[200])
 {
     device_state *s = state_of(device);
@@ -135,7 +136,7 @@ static void enter(const fx_device *device, job *j)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Copies of what lasts only as long as the call of `run`. */
+/* Copies everything that is only valid during the call of `run`. */
 static job *job_new(const fx_step *step, const void *const *in, void *out, const fx_run *run)
 {
     const int32_t nin = step ? step->nin : 0,
@@ -193,8 +194,8 @@ static fx_status describe(fx_device *device)
     return status;
 }
 
-/* Two kernel libraries: STANDIN_PART, which lies beside this plugin (head_plugin.c), and one that
- * is not installed. */
+/* Two kernel libraries: STANDIN_PART, beside this plugin (head_plugin.c), and one that is not
+ * installed. */
 static const char *part(const char *name)
 {
     static const uint32_t sizes[] = FX_PLUGIN_SIZES_HERE(fx_plugin_head, fx_host);
@@ -209,7 +210,7 @@ static int64_t used(fx_device *device)
     return device->info.memory - example_backend.available(device);
 }
 
-/* Frees that are still queued may be what is missing. */
+/* If memory is short, queued frees may release some. */
 static void *take(fx_device *device, size_t bytes)
 {
     char why[200];
@@ -241,7 +242,7 @@ static void give_back(fx_device *device, void *address)
     example_backend.free(device, address);
 }
 
-/* What every call but the queued ones begins with. */
+/* Begins every call except the queued ones. */
 static fx_status begin(const char *operation, const fx_device *device, standin_call call,
                        size_t bytes)
 {
@@ -287,7 +288,8 @@ static bool channels_last(fx_device *device, const fx_step *step)
     return host->cpu->channels_last(device, step);
 }
 
-/* Every step needs work space, more than the kernel does: a run writes over all of it. */
+/* Every step requests more work space than its kernel needs, and a run overwrites all of it, so
+ * that shared work space is detected. */
 static fx_status prepare(fx_device *device, fx_step *step)
 {
     if (script_refuses(device, step))

@@ -1,4 +1,4 @@
-/* vendor.c: see vendor.h. */
+/* vendor.c: a backend with a simulated vendor library: see vendor.h. */
 #include "vendor.h"
 
 #include "gpu_build.h"
@@ -20,12 +20,12 @@ static void count(int *counter)
 
 /* ---- recordings ------------------------------------------------------------------------------ */
 
-/* What a library would keep for a product of these sizes: descriptors and an algorithm. */
+/* The state that a library keeps for a product of these sizes: descriptors and an algorithm. */
 typedef struct product {
     int64_t m, n, k, am, ak, bk, bn;
 } product;
 
-/* A call with the addresses that it had when it was recorded. */
+/* A call with its addresses at the time of recording. */
 typedef struct recorded_call {
     struct recorded_call *next;
     const product *product;
@@ -88,7 +88,8 @@ static fx_status recorded(fx_device *device, void **out_recording)
 
 /* ---- the vendor's library -------------------------------------------------------------------- */
 
-/* The product goes to the work space first, as a library's slices do. */
+/* Writes the product to the work space first, as libraries do when they split a product into
+ * slices. */
 static void multiply(const product *p, void *const *buffers)
 {
     const float *a = buffers[0], *b = buffers[1];
@@ -349,7 +350,7 @@ static fx_status info(fx_device *device)
     return FX_OK;
 }
 
-/* The table is the shared one; tests find the control by its symbol. */
+/* The table is shared with other plugins, so tests find the control by its symbol. */
 void *vendor_control_of(void);
 __attribute__((visibility("default"))) void *vendor_control_of(void)
 {
