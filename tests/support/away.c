@@ -1,4 +1,4 @@
-/* away.c: see away.h. */
+/* away.c: a backend whose memory the host cannot address: see away.h. */
 #include "away.h"
 #include "backends.h"
 #include "registry.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No processor's user space has such addresses. */
+/* In no processor's user space are such addresses valid. */
 #define AWAY ((uintptr_t)1 << 52)
 
 away_counts away;
@@ -26,7 +26,7 @@ static void count(int64_t *counter, int64_t n)
 {
     __atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
 }
-/* Counts down to the call that is to fail. */
+/* Counts down to the call that must fail. */
 static bool fails(int64_t *countdown)
 {
     return __atomic_load_n(countdown, __ATOMIC_RELAXED) > 0 &&
@@ -145,7 +145,8 @@ fx_device *away_register(const char *name, int devices)
                                   .run = away_run};
     if (fxi_backend_register(&backends[used++], devices, "") != FX_OK)
         abort();
-    for (int i = 0; i < devices; i++) /* what is freed goes back, so that it can be counted */
+    for (int i = 0; i < devices;
+         i++) /* returns freed memory to the system, so that it is counted */
         fx_set_memory_cache(fx_device_get(name, i), 0);
     return fx_device_get(name, 0);
 }

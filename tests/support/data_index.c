@@ -1,4 +1,4 @@
-/* data_index.c: the JSON files that say what recorded data hold. */
+/* data_index.c: reads the JSON files that describe recorded test data. */
 #include "data_index.h"
 #include "read_back.h"
 #include "temp_file.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Is this the beginning of a value, and not a part of a text? */
+/* True if a value begins here, and not a part of a text. */
 static bool begins_value(const char *text, const char *at)
 {
     at -= at > text && at[-1] == '-';
@@ -17,8 +17,8 @@ static bool begins_value(const char *text, const char *at)
     return at > text && strchr(":,[", at[-1]);
 }
 
-/* Python writes numbers that JSON has not: infinities are read from one that is too large, NaN as
- * an empty text. */
+/* Python writes numbers that JSON does not have: infinity is replaced by a number that is too
+ * large, NaN by an empty text. */
 static void replace_all(char *text, const char *what, const char *by)
 {
     for (char *at = text; (at = strstr(at, what)); at++)

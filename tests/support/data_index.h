@@ -1,10 +1,11 @@
-/* data_index.h: the JSON files that say what recorded data hold. */
+/* data_index.h: reads the JSON files that describe recorded test data. */
 #ifndef CFLUX_TEST_DATA_INDEX_H
 #define CFLUX_TEST_DATA_INDEX_H
 
 #include <cjson/cJSON.h>
 
-/* The parsed file "FOLDER/rest" of the recorded data; NULL without it. The caller's. */
+/* The parsed file "FOLDER/rest" of the recorded data, owned by the caller; NULL if it does not
+ * exist. */
 cJSON *data_index(const char *rest);
 
 #endif

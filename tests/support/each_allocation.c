@@ -1,4 +1,4 @@
-/* each_allocation.c: see each_allocation.h. */
+/* each_allocation.c: makes every allocation of a reader fail: see each_allocation.h. */
 #include "each_allocation.h"
 
 #include <setjmp.h>
@@ -32,7 +32,8 @@ static int64_t live(void)
 
 void each_allocation_of(void *(*read)(const char *path), const char *path, int at_least)
 {
-    assert_false(read_fails(read, path, -1)); /* what is kept for good is there from now on */
+    assert_false(read_fails(read, path,
+                            -1)); /* the first read allocates what is kept for the whole process */
     const int64_t before = live();
     int failures = 0;
     while (read_fails(read, path, failures)) {

@@ -1,4 +1,4 @@
-/* own_child.c: see own_child.h. */
+/* own_child.c: runs the test program again as a child: see own_child.h. */
 #include "own_child.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* python_run.c: see python_run.h. */
+/* python_run.c: finds Python interpreters and runs scripts: see python_run.h. */
 #include "python_run.h"
 
 #include <setjmp.h>

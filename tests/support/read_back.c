@@ -1,4 +1,4 @@
-/* read_back.c: see read_back.h. */
+/* read_back.c: reads back files that a test wrote: see read_back.h. */
 #include "read_back.h"
 
 #include <setjmp.h>

@@ -1,15 +1,14 @@
-/* read_back.h: what a test wrote, read back. A file that is not there fails the test. */
+/* read_back.h: reads back files that a test wrote. A missing file fails the test. */
 #ifndef CFLUX_TEST_READ_BACK_H
 #define CFLUX_TEST_READ_BACK_H
 
 #include <stddef.h>
 
-/* The bytes of the file and a 0 after them; NULL for out_n: the number is not asked for. Freed by
- * the caller. */
+/* The bytes of the file, followed by a 0; the caller frees them. out_n may be NULL. */
 char *file_bytes(const char *path, size_t *out_n);
-/* The file holds this text and nothing else. */
+/* Checks that the file holds exactly this text. */
 void assert_file_is(const char *path, const char *text);
-/* Nothing of a file that was not written to its end is left beside it. */
+/* Checks that no partly written file is left beside it. */
 void assert_alone(const char *path);
 
 #endif

@@ -1,4 +1,5 @@
-/* same_bits.h: two arrays, wherever they are, have the same type, sizes and bits. After cmocka.h.
+/* same_bits.h: checks that two arrays, on any devices, have the same type, sizes and bits. Include
+ * it after cmocka.h.
  */
 #ifndef CFLUX_TEST_SAME_BITS_H
 #define CFLUX_TEST_SAME_BITS_H

@@ -1,5 +1,5 @@
-/* temp_file.c: see temp_file.h. The folder is made at first use, and its files are remembered by
- * name. */
+/* temp_file.c: small files for tests: see temp_file.h. The folder is made at first use; its files
+ * are listed by name. */
 #include "temp_file.h"
 
 #include <ftw.h>
@@ -13,7 +13,7 @@ enum { MOST_FILES = 256, PATH_BYTES = 512 };
 static char folder[PATH_BYTES];
 static char *paths[MOST_FILES];
 static int npaths;
-static pid_t maker; /* of the folder: children of a fork leave it alone */
+static pid_t maker; /* process that made the folder: children of a fork do not remove it */
 
 static void give_up(const char *what)
 {
@@ -30,7 +30,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return remove(path);
 }
 
-/* At the end of the program. What others wrote there goes too. */
+/* Runs at the end of the program. Also removes files that other code wrote there. */
 static void remove_all(void)
 {
     if (getpid() == maker)

@@ -1,8 +1,8 @@
-/* temp_file.h: small files for tests, in a folder of their own under TMPDIR.
+/* temp_file.h: small files for tests, in their own folder under TMPDIR.
  *
- * Paths stay valid, and the files in place, until the program ends: it then removes the folder with
- * whatever files are in it, which a child of a fork leaves alone. Failures to write end the test
- * program with a message: a test without its input has no result.
+ * Paths and files stay valid until the program ends; it then removes the folder with all files in
+ * it. A child of a fork does not remove it. A failure to write ends the test program with a
+ * message, because a test without its input has no result.
  */
 #ifndef CFLUX_TEST_TEMP_FILE_H
 #define CFLUX_TEST_TEMP_FILE_H
@@ -11,9 +11,9 @@
 
 const char *temp_file(const char *name, const void *data, size_t n);
 const char *temp_text(const char *name, const char *text);
-/* As temp_file, compressed with gzip. */
+/* The same, compressed with gzip. */
 const char *temp_gzip(const char *name, const void *data, size_t n);
-/* "FOLDER/rest" in the recorded data, or NULL without CFLUX_DATA or when it is not there. */
+/* "FOLDER/rest" in the recorded data; NULL without CFLUX_DATA, or if the file does not exist. */
 const char *recorded_path(const char *rest);
 
 #endif

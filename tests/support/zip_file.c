@@ -1,4 +1,4 @@
-/* zip_file.c: see zip_file.h. */
+/* zip_file.c: writes ZIP archives: see zip_file.h. */
 #include "zip_file.h"
 #include "temp_file.h"
 
@@ -44,11 +44,11 @@ static size_t deflated(const zip_member *m, unsigned char *to, size_t room)
     return room - z.avail_out;
 }
 
-/* What a member's header and its directory entry have in common. */
+/* Writes the fields that a member's header shares with its directory entry. */
 static void put_common(bytes *b, const zip_member *m, size_t packed)
 {
     put(b, 20, 2);
-    put(b, 0x800, 2); /* names are UTF-8 */
+    put(b, 0x800, 2); /* flag: names are UTF-8 */
     put(b, Z_DEFLATED, 2);
     put(b, 0x210000, 4);
     put(b, (uint32_t)crc32_z(0, m->data, m->size), 4);
