@@ -17,9 +17,9 @@ typedef struct fxi_kernel_host {
     void (*free)(void *ptr);
     /* Records an error of an operation and returns its status. */
     fx_status (*fail)(fx_status status, const char *operation, const char *text);
-    /* Calls part(user, k, scratch) for all k < n, on several threads where there are several, each
-     * with `bytes` of memory, and returns when all are done: FX_OK, or FX_STATUS_MEMORY before the
-     * first call. Parts allocate nothing themselves. */
+    /* Calls part(user, k, scratch) for all k < n, each with `bytes` of memory, on several threads
+     * if the CPU backend has them, and returns when all are done: FX_OK, or FX_STATUS_MEMORY before
+     * the first call. Parts allocate nothing themselves. */
     fx_status (*parallel)(int64_t n, size_t bytes,
                           void (*part)(void *user, int64_t k, void *scratch), void *user);
 } fxi_kernel_host;
@@ -28,7 +28,8 @@ typedef struct fxi_kernel_host {
 struct fxi_kernel_ready;
 typedef struct fxi_kernel_library {
     fx_plugin_head head; /* FXI_KERNEL_HEAD("oneDNN") */
-    /* Called once, before anything else. Returns NULL on success, else what went wrong. */
+    /* Called once, before all other functions. Returns NULL on success, else the reason of the
+     * failure. */
     const char *(*open)(const fxi_kernel_host *host);
     /* Prepares the step, for any number of threads at a time. Returns FX_STATUS_UNSUPPORTED if the
      * library cannot compute it as it is, or not faster than the CPU backend. */

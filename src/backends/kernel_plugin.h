@@ -35,7 +35,7 @@ const fx_plugin_head *fxi_kernel_plugin_get(fxi_kernel_plugin *k);
 const fx_plugin_head *fxi_kernel_plugin_opened(const fxi_kernel_plugin *k);
 /* Why the library cannot be used; "" if it can. Opens it to find out. */
 const char *fxi_kernel_plugin_why(fxi_kernel_plugin *k);
-/* For tests: the next use searches again, as in a new process. What was opened stays open. */
+/* For tests: the next use searches again, as in a new process. An opened library stays open. */
 void fxi_kernel_plugin_reset(fxi_kernel_plugin *k);
 
 #endif

@@ -20,8 +20,8 @@ static const fx_backend *inner_of(const fx_device *device)
     return fxi_checker_of(device)->inner;
 }
 
-/* The library's pool is switched off for this device, so that freed memory comes back to the
- * checker, which would not see later accesses to pooled memory. */
+/* The library's pool is switched off for this device: the checker must get freed memory back,
+ * because it cannot see that the library reuses memory in a pool. */
 static fx_status check_info(fx_device *device)
 {
     fxi_pool_keep(device, 0);
@@ -135,8 +135,8 @@ static fx_status check_sync(fx_device *device)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* An entry that the inner backend lacks must be NULL here too: the library asks for the entry to
- * learn what a backend can do. */
+/* An entry that the inner backend lacks must be NULL here too, because the library tests entries to
+ * learn a backend's abilities. */
 static fx_backend table_over(const fx_backend *inner, const char *name)
 {
     return (fx_backend){.head = FX_BACKEND_HEAD(name),

@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* PIECE is a multiple of 8, so that every piece of a guard is alike. A released allocation counts
- * as at least LEAST bytes of those held, so that the number of small ones is bounded too. */
+/* PIECE is a multiple of 8, the period of a guard's pattern. A released allocation counts as at
+ * least LEAST bytes of those held, so that the number of small ones is bounded too. */
 enum { GUARD = 256, PIECE = 4096, HELD_MOST = 64 << 20, LEAST = 16 << 10 };
 
 struct fxi_check_block {
@@ -23,7 +23,7 @@ struct fxi_check_block {
     int device;   /* id of its device */
     uint32_t key; /* part of its guards' pattern */
     bool released;
-    uint64_t when;          /* number of steps that had run when it was released, */
+    uint64_t when;          /* steps that had been run at its release, */
     const char *after;      /* and the operation of the latest one */
     fxi_check_block *newer; /* the allocation released after it */
 };
@@ -288,7 +288,7 @@ static size_t weight(const fxi_check_block *b)
     return b->bytes > LEAST ? b->bytes : LEAST;
 }
 
-/* Frees released memory, oldest first, until at most so many bytes are held. */
+/* Frees released memory, oldest first, until at most `most` bytes are held. */
 static void let_go(fxi_checker *c, size_t most, char *why)
 {
     while (c->oldest && c->held > most) {

@@ -52,7 +52,8 @@ typedef struct fxi_gpu_builder fxi_gpu_builder;
 
 enum { FXI_GPU_PARAMS = 512 }; /* parameters of a launch, at most */
 
-/* What a launch's buffer is. A run looks the address up, so a plan needs no addresses. */
+/* The meaning of a launch's buffer. A run looks the address up, so a prepared step contains no
+ * addresses. */
 typedef enum fxi_gpu_place {
     FXI_GPU_IN,      /* the step's operand k */
     FXI_GPU_OUT,     /* the step's output k (fx_step_output) */
@@ -102,7 +103,7 @@ struct fxi_gpu_builder {
     const char *name;
     int32_t nbuffers, nparams;
     bool wide;
-    int32_t group; /* work-items of a group of the kernel that is being said */
+    int32_t group; /* work-items of a group of the current kernel */
     void *kernel;  /* the kernel of the latest complete text */
     fxi_gpu_call *first, **last;
     fxi_gpu_call lost; /* a dummy that is returned after a failure */

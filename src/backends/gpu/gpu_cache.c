@@ -193,6 +193,7 @@ void fxi_gpu_cache_store(const fx_host *host, const char *kind, const char *key,
     if (folder < 0)
         return;
     file_name(name, sizeof name, kind, key);
+    /* A name of its own for each process and thread; renaming then replaces the file as a whole. */
     snprintf(fresh, sizeof fresh, "%s.%ld.%u", name, fxi_process_id(),
              __atomic_fetch_add(&written, 1, __ATOMIC_RELAXED));
     if (!write_file(folder, fresh, key, bytes, size) ||

@@ -224,6 +224,8 @@ static bool is_missing(const job *j)
     return !j->function->program->made && !j->function->program->making;
 }
 
+/* In the order of the plan: so every program before one that fails has been taken too, and the
+ * first failure of the plan is known. */
 static job *next_job(work *w)
 {
     while (w->next < w->n && !w->stop) {

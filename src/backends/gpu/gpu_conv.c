@@ -39,7 +39,7 @@ enum { DEPTH = 16, MOST_EACH = 4 };
     X(SIZE)      /* of the source */                                                               \
     X(OTHER)     /* k in `other` */                                                                \
     X(OUT)       /* m in the output */                                                             \
-    X(PHASES)    /* this and the following only where there are phases: how many */                \
+    X(PHASES)    /* number of phases; this and the following are used only with phases */          \
     X(STRIDE)                                                                                      \
     X(DILATION)                                                                                    \
     X(EVERY)     /* distance of the taps of a phase */                                             \
@@ -268,8 +268,8 @@ static bool is_wide(contraction *c, const geometry *g)
     bool wide = false;
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         wide |= fxi_gpu_wide(lengths[i]);
-    /* Positions, including the one that stands for "outside". Addresses in the source are computed
-     * for positions in the padding too. */
+    /* Positions, including the special one for "outside". Addresses in the source are computed for
+     * positions in the padding too. */
     double places = (double)fx_tensor_length(&c->step->in[0]);
     for (int d = 0; d < 3; d++) {
         const int64_t size = *on_axis(c, SIZE, d), beyond = g->before[d] + g->k[d] * g->dilation[d];
@@ -292,9 +292,9 @@ static int64_t tiles_of(contraction *c)
     return tiles * c->v[ROW_TILES] * c->v[COLUMN_TILES];
 }
 
-/* Chooses the tile. A work-item computes several rows if there are enough tiles all the same,
- * because a factor is read once for all of them. A CPU gains nothing from that: there the rows of a
- * group are vectors. */
+/* Chooses the tile. A work-item computes several rows if enough tiles remain to keep the device
+ * busy, because it reads a factor once for all of its rows. On a CPU one row is as good: the rows
+ * of a group are vectors. */
 static void choose_tile(contraction *c, const fxi_gpu_limits *limits)
 {
     /* At least a warp, all of whose work-items then read the same factors; and at least DEPTH,
@@ -341,7 +341,7 @@ static contraction contraction_of(const fx_step *s, const fxi_gpu_limits *limits
                      .groups = g.groups,
                      .length = fx_tensor_length(&s->out)};
     kinds[fx_step_conv(s)->attr.kind](&c, &g);
-    /* An operand without elements: there are no terms, and nothing may be read. */
+    /* If an operand has no elements, the sums have no terms, and nothing may be read. */
     if (fx_tensor_length(&s->in[0]) == 0 || fx_tensor_length(&s->in[1]) == 0)
         c.v[LAST_TERMS] = 0;
     c.rows = c.v[LAST_ROWS];
@@ -428,7 +428,8 @@ static void say_phases(fxi_gpu_builder *b, const char *phase, const char *param,
         fxi_gpu_say(b, " + %s%d * %s(%d)", phase, d, param, d);
 }
 
-/* ---- what becomes of a sum ------------------------------------------------------------------- */
+/* ---- the epilogue
+ * ----------------------------------------------------------------------------- */
 
 /* The epilogue. Its operands are walked over the output. */
 typedef struct finish {

@@ -1,5 +1,5 @@
-/* gpu_device.c: what all GPU backends keep for a device: error messages, limits and fault words;
- * see gpu_device.h. */
+/* gpu_device.c: the state of a device that all GPU backends share: error messages, limits and fault
+ * words; see gpu_device.h. */
 #include "gpu_device.h"
 
 #include <stdio.h>
@@ -13,7 +13,8 @@ void fxi_gpu_device_open(fxi_gpu_device *d, const char *backend, int k)
     fxi_gpu_progress_init(&d->progress);
 }
 
-/* ---- what fails ------------------------------------------------------------------------------ */
+/* ---- errors
+ * ----------------------------------------------------------------------------------- */
 
 void fxi_gpu_say_lost(const fxi_gpu_device *d, char *text, size_t size)
 {
@@ -52,6 +53,7 @@ const fxi_gpu_limits *fxi_gpu_device_limits(fx_device *device)
 
 enum { FAULT_BYTES = FXI_GPU_FAULTS * sizeof(int64_t) };
 
+/* Allocated at the first launch that may write to it; kernels without indices need none. */
 void *fxi_gpu_device_faults(fx_device *device)
 {
     fxi_gpu_device *d = fxi_gpu_device_of(device);
@@ -70,6 +72,8 @@ fx_status fxi_gpu_device_found(fx_device *device, const char *operation)
     fxi_gpu_device *d = fxi_gpu_device_of(device);
     int64_t words[FXI_GPU_FAULTS] = {0};
     char text[200];
+    /* Reading the words waits for the device, so they are read only if a kernel may have written
+     * them. */
     if (!__atomic_exchange_n(&d->checks, 0, __ATOMIC_ACQUIRE))
         return FX_OK;
     fx_status status = d->driver->read(device, words, d->faults, sizeof words);

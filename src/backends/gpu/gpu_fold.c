@@ -71,6 +71,7 @@ int fxi_gpu_say_fold(fxi_gpu_builder *b, int n, int kind, int dtype, int result)
 }
 
 /* ---- the work-items of a group --------------------------------------------------------------- */
+/* A tree needs a power of two. */
 int32_t fxi_gpu_power(int64_t n)
 {
     int32_t power = 1;

@@ -91,6 +91,7 @@ void fxi_gpu_guard_end(fxi_gpu_guard *g)
     __atomic_sub_fetch(&gate.guarded, 1, __ATOMIC_SEQ_CST);
 }
 
+/* The handler for the thread's end is registered once in a thread, at its first call. */
 static void know_thread(void)
 {
     if (!known)
@@ -98,6 +99,7 @@ static void know_thread(void)
     known = true;
 }
 
+/* The child must not call the driver, whose threads it does not have. */
 static void in_child(void)
 {
     __atomic_store_n(&gate.state, FORKED, __ATOMIC_SEQ_CST);
@@ -121,6 +123,8 @@ const char *fxi_gpu_enter(void)
         return NULL;
     }
     know_thread();
+    /* The count is raised before the state is read, and at_exit changes the state before it reads
+     * the count: a call is either refused or waited for. */
     __atomic_add_fetch(&gate.inside, 1, __ATOMIC_SEQ_CST);
     const int state = __atomic_load_n(&gate.state, __ATOMIC_SEQ_CST);
     if (state == OPEN) {

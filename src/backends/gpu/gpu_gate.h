@@ -32,8 +32,8 @@ bool fxi_gpu_gate_open(void (*quiesce)(void));
 /* Makes the handler the first one that exit runs. */
 void fxi_gpu_gate_renew(void);
 /* Begin and end everything that compiles or loads the driver, inside a call. They keep the handler
- * first. At exit the process waits longer for such a call, because a compiler cannot be
- * interrupted. */
+ * first. At exit the process waits longer for a compilation than for other calls, because a
+ * compiler cannot be interrupted. */
 typedef struct fxi_gpu_guard {
     fxi_thread thread;
     bool runs;

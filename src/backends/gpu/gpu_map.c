@@ -282,8 +282,8 @@ static int32_t add_segments(fxi_gpu_builder *b, const segments *q, int32_t g)
     return g;
 }
 
-/* In a segment of one element, dense operands and single values look alike: the longest segment
- * decides which they are. */
+/* In a segment of one element, dense operands and single values have the same layout: the longest
+ * segment decides which they are. */
 void fxi_gpu_foreach(fxi_gpu_builder *b)
 {
     const fx_step *s = b->step;

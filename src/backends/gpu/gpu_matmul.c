@@ -50,7 +50,8 @@ typedef struct product {
     int64_t tiles_m, tiles_n, batches;
 } product;
 
-/* ---- what is to be done ---------------------------------------------------------------------- */
+/* ---- sizes
+ * ------------------------------------------------------------------------------------ */
 
 /* The walks of all inputs over the batch's axes. An axis of size 1 is repeated. */
 static void walk_batch(product *p, const fx_step *s)
@@ -94,6 +95,8 @@ static int64_t tiles_of(product *p, const tile *t)
     return p->tiles_m * p->tiles_n * p->batches;
 }
 
+/* A large tile reads each operand less often, but gives fewer groups; an idle unit costs more than
+ * the extra reads. */
 static void choose_tile(product *p, const fxi_gpu_limits *limits)
 {
     const tile *t = limits->serial ? serial_tiles : parallel_tiles;
@@ -157,8 +160,8 @@ static void set_constants(fxi_gpu_builder *b, const product *p)
     fxi_gpu_set_number(b, "of_b", p->pattern[1]);
 }
 
-/* Appends the way from the sum to the stored element: register r0 is the product, then come
- * operands, then instructions. */
+/* Appends the instructions between the sum and the stored element: register r0 is the product, the
+ * next ones are the epilogue's operands, the others results of instructions. */
 static void say_result(fxi_gpu_builder *b, const product *p)
 {
     const fxi_gpu_type *type = p->type;

@@ -53,15 +53,15 @@ static pooling pooling_of(const fx_step *s)
 
 /* ---- the text -------------------------------------------------------------------------------- */
 
-/* A kernel over taps or windows. Buffers: `from` is read, `to` is the output, `also` is what some
- * kernels read besides. */
+/* A kernel over taps or windows. Buffers: `from` is read, `to` is the output, `also` is another
+ * input that some kernels have. */
 typedef struct kernel {
     const char *name;
-    bool places; /* over positions of x, else over windows */
-    int from;    /* the number of the operand that is read */
-    bool notes;  /* `to` is work space and gets the index of the maximum's tap, or −1 */
-    const char
-        *also; /* NULL, or type of operand 0 (over windows) or of the work space (over places) */
+    bool places;      /* over positions of x, else over windows */
+    int from;         /* the number of the operand that is read */
+    bool notes;       /* `to` is work space and gets the index of the maximum's tap, or −1 */
+    const char *also; /* NULL, or the type of operand 0 (over windows) or of the work space (over
+                         positions) */
     const char *text; /* the macros BEGIN, EACH and END */
 } kernel;
 enum { TAP_OF_MAX = FX_POOL_MAX_PICK + 1 };

@@ -7,6 +7,7 @@
 
 enum { SECONDS_FIRST = 2, SECONDS_BETWEEN = 5 };
 
+/* Seconds in which at least one thread compiled, not the sum over threads. */
 static double spent(const fxi_gpu_progress *p)
 {
     return p->busy + (p->active > 0 ? fxi_clock() - p->since : 0);

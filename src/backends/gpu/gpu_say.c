@@ -16,6 +16,7 @@ static const char *const preludes[FXI_GPU_DIALECTS][2] = {
 };
 
 /* ---- text ------------------------------------------------------------------------------------ */
+/* Doubles the memory, so that a text is copied few times while it grows. */
 static bool make_room(fxi_gpu_builder *b, size_t more)
 {
     if (b->length + more < b->room)
@@ -136,6 +137,8 @@ void fxi_gpu_say_part(fxi_gpu_builder *b, const char *text)
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
+/* Every text begins with the dialect's macros and the common functions, because it is compiled
+ * without headers. */
 void fxi_gpu_begin_groups(fxi_gpu_builder *b, bool wide, int group)
 {
     const fxi_gpu_dialect dialect = b->runtime->dialect;

@@ -26,6 +26,8 @@ typedef struct target {
     bool wide;
 } target;
 
+/* The output begins with the neutral element, because elements are then folded into it in any
+ * order. */
 static void clear(fxi_gpu_builder *b, const target *t)
 {
     const int kind = fx_step_scatter(b->step)->fold;

@@ -168,6 +168,8 @@ static void free_calls(const fxi_gpu_runtime *runtime, fx_device *device, fxi_gp
     }
 }
 
+/* Checked before any text is built, so that the message names the device and not a compiler's
+ * error. */
 static bool has_f64(const fx_step *s)
 {
     bool f64 = s->out.dtype == FX_DTYPE_F64;
@@ -280,6 +282,7 @@ static void put_kernels(const fx_step *steps, int32_t n, void *const *kernels)
             c->kernel = *kernels++;
 }
 
+/* All kernels of a plan are compiled in one call, so that several threads can share them. */
 fx_status fxi_gpu_compile(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *steps,
                           int32_t n, int32_t *out_step)
 {
@@ -309,6 +312,7 @@ void fxi_gpu_release(const fxi_gpu_runtime *runtime, fx_device *device, fx_step 
     step->ready = NULL;
 }
 
+/* A library call may do more than queue work, such as wait, and then a driver cannot record it. */
 bool fxi_gpu_captures(const fx_step *step)
 {
     bool all = true;

@@ -64,8 +64,8 @@ void fxi_gpu_walk_say(fxi_gpu_builder *b, const fxi_gpu_walk *w, int first, cons
 /* Sets three parameters for a size by which the text divides: FX_DIV(n, first). */
 void fxi_gpu_divisor(fxi_gpu_call *c, int first, int64_t size);
 
-/* Must indices have 64 bits, for so many elements or such offsets? The limit is below 2³¹, because
- * indices that the last group skips must fit too. */
+/* Must indices have 64 bits, for n elements or offsets? The limit is below 2³¹, because indices
+ * that the last group skips must fit too. */
 static inline bool fxi_gpu_wide(int64_t n)
 {
     return n >= ((int64_t)1 << 31) - ((int64_t)1 << 20);

@@ -81,6 +81,7 @@ fxi_gpu_walk fxi_gpu_walk_over(const fxi_gpu_layout *l, uint32_t axes)
     return w;
 }
 
+/* Rounded up, so that few texts serve all numbers of axes; unused axes have size 1 and stride 0. */
 static int class_of(const fxi_gpu_walk *w)
 {
     return w->nd < 1 ? 1 : w->nd > 4 ? FX_MAX_DIMS : w->nd;

@@ -24,6 +24,7 @@ typedef struct whole {
 
 /* ---- prepare and release --------------------------------------------------------------------- */
 
+/* One step that cannot be recorded makes the whole plan run step by step. */
 static bool can_record(const fx_device *device, const fx_plan *plan)
 {
     bool can = fxi_gpu_device_of(device)->driver->record;
@@ -130,6 +131,7 @@ static void record(fx_device *device, const fx_plan *plan, void *const *values, 
     host->error_put(&earlier);
 }
 
+/* A recording contains addresses, so it is valid only for a run in which all of them are equal. */
 static bool same_addresses(const fx_plan *plan, void *const *values, const fx_run *run)
 {
     const whole *w = plan->ready;

@@ -223,8 +223,8 @@ static fx_status reorder(const conv *c, md_ref from_md, const void *from, md_ref
     return fxi_primitive_run(&c->reorder, 2, args, s.scratch ? work + s.plain + s.packed : NULL);
 }
 
-/* Packs the weights. *out_packed is the caller's own memory if nothing had to be done, else an
- * address in the work space. */
+/* Packs the weights. *out_packed is the caller's own memory if its layout suits, else an address in
+ * the work space. */
 static fx_status pack(const conv *c, const void *w, char *work, void **out_packed)
 {
     *out_packed = (void *)(uintptr_t)w; /* only read */
@@ -318,7 +318,7 @@ static fx_status run_for_weights(const conv *c, call *q, void *out, char *work)
 
 static fx_status run(const void *self, const void *const *in, void *out, void *work);
 
-/* A gradient by weights whose gy is not finite; conv_infinite.h says why it is special. */
+/* A gradient by weights whose gy is not finite; conv_infinite.h explains it. */
 static fx_status weigh_infinite(const conv *c, const void *const *in, void *out, void *work)
 {
     const fx_tensor *y = &c->inputs[1];

@@ -139,7 +139,7 @@ static void describe(fxi_opencl_device *d)
     identify(d);
 }
 
-/* The first reason why a device was left out is kept in `why`. */
+/* The reason of the first device that is ignored is stored in `why`. */
 static void find_in(cl_platform_id platform, char *why, size_t size)
 {
     cl_device_id ids[FOUND_MOST];

@@ -177,7 +177,7 @@ static fxi_opencl_ring *ring_of(fxi_opencl_device *d)
     return d->ring;
 }
 
-/* Changes to the other half, after the device has read what it held. */
+/* Changes to the other half, and waits until the device has read it. */
 static cl_int next_half(fxi_opencl_device *d, fxi_opencl_ring *r)
 {
     cl_int error = fxi_cl.EnqueueMarkerWithWaitList(d->queue, 0, NULL, &r->read[r->half]);
