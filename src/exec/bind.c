@@ -132,6 +132,7 @@ static int64_t reserve(fxi_binding *b, fxi_scratch *s, const fxi_graph *g)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+/* Outputs that take over old memory have size −1 and need none. */
 static int64_t result_bytes(const fxi_plan *p)
 {
     int64_t n = 0;
@@ -149,6 +150,8 @@ static int64_t reserve_if_it_fits(fxi_binding *b, fxi_scratch *s, const fxi_grap
     const fxi_plan *p = b->plan;
     const fxi_buffer *kept = fxi_arena_kept(s, p->device);
     const int64_t idle = kept ? (int64_t)kept->held : 0;
+    /* 0 for host memory without a limit: the system cannot tell in advance how much it will grant.
+     */
     const int64_t need = fxi_device_is_bounded(p->device) ? p->arena_bytes + result_bytes(p) : 0;
     return need && !fxi_device_has_room(p->device, need, idle) ? need : reserve(b, s, g);
 }

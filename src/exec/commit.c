@@ -172,6 +172,8 @@ static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *c
     return ok ? FX_OK : fxi_no_roots();
 }
 
+/* Nothing is bound before all values are computed, so a failed update leaves every handle as it
+ * was. */
 fx_status fxi_commit(int n, fx_array *const *handles, fx_array *const *values, fx_array *guard,
                      bool sinks)
 {

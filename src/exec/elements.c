@@ -38,6 +38,7 @@ fx_status fxi_elements_open(const char *op, const fx_array *x, fxi_elements *out
     const int64_t size = (int64_t)fx_dtype_size(fx_eltype(x));
     const size_t bytes = (size_t)((high - low + 1) * size);
     fx_device *device = x->node->data->buffer->device;
+    /* One read of the whole range, because a read for each element would cost a transfer each. */
     out->copy = fxi_malloc(bytes);
     if (!out->copy)
         return no_memory(op, bytes);

@@ -217,6 +217,7 @@ void fxi_plans_reclaim(void)
     fxi_mutex_unlock(&cache.lock);
 }
 
+/* Called when memory is short: only plans without a run can be freed at once. */
 void fxi_plans_reclaim_idle(void)
 {
     uint64_t evicted = 0;

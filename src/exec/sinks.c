@@ -117,6 +117,7 @@ static bool mark_all_replaced(fxi_context *c, fxi_scratch *s, int n, fx_array *c
     for (int i = 0; i < c->npromises && ok; i++)
         if (c->promises[i].kind == FXI_PROMISE_STAGE)
             ok = mark_replaced(c, s, c->promises[i].slot->node);
+    /* Sorted once, then searched for every foreign input of the walk. */
     if (ok && s->nforeign > 1)
         qsort(s->foreign, (size_t)s->nforeign, sizeof *s->foreign, by_node);
     return ok;
@@ -145,6 +146,8 @@ bool fxi_sinks_push(fxi_context *c, fxi_scratch *s, int32_t *m, int n, fx_array 
     for (fxi_node *k = c->sinks.next, *next; k != &c->sinks; k = next) {
         next = k->next;
         c->visited++;
+        /* Older than everything that is replaced: it cannot read any of it, and later updates need
+         * not look at it again. */
         if (k->seq < s->oldest)
             fxi_sink_rest(c, k);
         else if (fxi_what_it_reads(c, s, k) == FXI_READS_REPLACED && !fxi_root_push(s, m, k, NULL))

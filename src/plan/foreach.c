@@ -140,6 +140,7 @@ static bool merge(fxi_plan *p, const member *m, int32_t j)
 /* Merges every group at its latest member and removes the other members from the list. */
 static bool merge_all(fxi_plan *p, const member *m)
 {
+    /* A group of one step stays an elementwise step. */
     for (int32_t j = 0; j < p->nsteps; j++)
         if (m[j].count > 1 && !merge(p, m, j))
             return false;

@@ -79,6 +79,7 @@ static inline int64_t number_of(const fxi_context *c, const fxi_graph *g, const 
 
 static bool give_number(fxi_context *c, fxi_graph *g, fxi_node *n, uint32_t id)
 {
+    /* A node of this thread stores its number itself, which is faster than the table. */
     if (n->owner == c->id) {
         n->mark = c->mark;
         n->id = id;
@@ -215,6 +216,7 @@ static fx_status check_node(const fxi_context *c, const fxi_node *n)
     return FX_OK;
 }
 
+/* An evaluated TRANSFER is a leaf like any other. */
 static bool is_transfer(const fxi_node *n)
 {
     return n->op == FX_OP_TRANSFER && !n->data;
@@ -326,6 +328,8 @@ static fx_status walk(fxi_context *c, fxi_graph *g, fxi_node *root)
     }
 }
 
+/* Appends an output. The list is part of the key, since plans with other outputs store other
+ * values. */
 static bool add_output(fxi_graph *g, int32_t id, int32_t donor)
 {
     const int32_t need = g->noutputs + 1;

@@ -75,6 +75,7 @@ static uint64_t turn_mask(int ndim, uint64_t mask)
     return turned;
 }
 
+/* The place keeps the logical order of axes; only its strides tell the layout. */
 void fxi_turn_place(const fxi_node *n, fxi_place *at)
 {
     last_strides(n->ndim, n->shape, at->stride);
@@ -185,6 +186,7 @@ bool fxi_settle_layout(fxi_builder *b, const fxi_node *root, const fxi_node *spa
         last += is_last(b, x, &in[i]);
         dense += fxi_is_dense(x->ndim, x->shape, in[i].stride);
     }
+    /* No operand is channels last: nothing to copy, and the step stays as it is. */
     if (last == 0)
         return true;
     /* The layout of most full-size operands is chosen, because that needs the fewest copies. */

@@ -93,6 +93,7 @@ bool fxi_set_output(fxi_builder *b, fx_step *s, const fxi_node *n, fxi_place *at
     return v >= 0;
 }
 
+/* A program computes dense tiles of its space, whatever the strides of its operands are. */
 void fxi_set_space(fx_tensor *space, const fxi_node *x)
 {
     *space = (fx_tensor){.dtype = x->dtype, .ndim = x->ndim};
@@ -252,6 +253,8 @@ bool fxi_lower_group(fxi_builder *b, int32_t root)
     return true;
 }
 
+/* The layout is decided first, because a channels-last step has other operands than the plain one.
+ */
 bool fxi_lower(fxi_builder *b, int32_t id)
 {
     const fxi_node *n = b->g->nodes[id];
@@ -280,6 +283,7 @@ bool fxi_lower(fxi_builder *b, int32_t id)
     ok = s != NULL;
     for (int i = 0; i < n->nin && ok; i++)
         fxi_set_input(s, i, n->in[i], &in[i]);
+    /* The step knows only the number of its stream; each run brings the seed and the counter. */
     if (ok && n->op == FX_OP_RANDOM)
         s->as.generator.stream = b->g->slot[id];
     ok = ok && fxi_set_output(b, s, n, &b->places[id]);

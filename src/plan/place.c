@@ -26,6 +26,7 @@ typedef struct arena {
     int64_t end; /* bytes; the arena's size so far */
 } arena;
 
+/* Sizes are rounded too, so that every offset stays aligned. */
 static int64_t rounded(int64_t bytes)
 {
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;

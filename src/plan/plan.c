@@ -312,6 +312,7 @@ static fx_status build_once(const fxi_planner *how, const fxi_graph *g, fxi_plan
         p->device = g->device;
         p->release = how->release;
     }
+    /* The tables of the builder are freed in every case; the plan only if building failed. */
     fx_status status = p ? build(&b, out_refused) : FX_STATUS_MEMORY;
     fxi_free(b.places);
     fxi_free(b.last);
