@@ -62,7 +62,7 @@ static const struct {
 } kinds[] = {
     [FX_CONV_FORWARD] = {0, 1, 2}, [FX_CONV_DATA] = {2, 1, 0}, [FX_CONV_WEIGHT] = {0, 2, 1}};
 
-/* ---- gradients by weights from a gy that is not finite ---- */
+/* ---- gradients by weights from a gy that is not finite --------------------------------------- */
 
 typedef struct scan {
     const char *p;

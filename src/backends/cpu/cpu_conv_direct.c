@@ -237,6 +237,7 @@ static void fill(const layout *l, const block *b, const char *x, char *scratch)
         }
 }
 
+/* Blocks of one image; the last ones along an axis may be smaller. */
 static int64_t blocks_of(const layout *l)
 {
     return divide_up(l->out[1], l->rows) * divide_up(l->out[2], l->planes);
@@ -252,6 +253,7 @@ static block block_at(const layout *l, int64_t number)
                    .count2 = min64(l->planes, l->out[2] - first2)};
 }
 
+/* Whole vectors that cover the windows of a block, including those between rows. */
 static int64_t vectors_of(const layout *l, const block *b)
 {
     return (l->pitch * (b->count1 - 1) + l->out[0] + l->core->lanes - 1) / l->core->lanes;
@@ -412,6 +414,7 @@ static void run_unit(const sweep *s, int64_t unit, const bench *w)
     }
 }
 
+/* The scratch is cleared once for each thread and job, not for each unit. */
 static void run_units(void *user, int64_t part, void *memory)
 {
     const sweep *s = user;

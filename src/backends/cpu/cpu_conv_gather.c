@@ -206,6 +206,7 @@ typedef struct unit {
     int64_t windows; /* of one image */
 } unit;
 
+/* Units of one group. */
 static int64_t units_of(const reading *r, int64_t batch)
 {
     return divide_up(batch, r->images) * r->blocks;
@@ -463,6 +464,7 @@ static void run_task(const sweep *s, const workspace *p, int64_t task)
     }
 }
 
+/* Units are about equally large, so equal ranges of tasks keep the threads equally busy. */
 static void run_tasks(void *user, int64_t part, void *memory)
 {
     const sweep *s = user;

@@ -171,6 +171,7 @@ static void range_of(int64_t n, int64_t unit, int64_t parts, int64_t part, int64
 }
 
 /* Rounds the m×n sums of a part to 16 bits and writes them to C: one rounding for each element. */
+/* If a part's columns follow each other without a gap, they are one run, which saves calls. */
 static void store_sums(const product *p, const float *sums, int64_t m, int64_t n, char *c)
 {
     const bool whole = m == p->g.csc; /* one run */
@@ -282,6 +283,8 @@ static product plan(int dtype, const fxi_gemm *given)
     p.stored = p.size = (int64_t)fxi_cpu_size(dtype);
     if (fxi_cpu_is_half(dtype)) {
         p.size = sizeof(float);
+        /* 16-bit products are computed in Float32; the conversions are part of packing and
+         * storing. */
         p.load = simd->load[dtype == FX_DTYPE_BF16];
         p.store = simd->store[dtype == FX_DTYPE_BF16];
     }

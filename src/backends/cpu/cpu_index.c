@@ -194,6 +194,8 @@ typedef struct scattering {
     char *out;
 } scattering;
 
+/* Each part clears its own inner range first, so that no barrier is needed between clearing and
+ * adding. */
 static void scatter_part(void *user, int64_t part)
 {
     const scattering *s = user;

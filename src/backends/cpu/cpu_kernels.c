@@ -294,6 +294,8 @@ static fx_status run_widened(fxi_kernel kernel, const fx_step *step, const void 
     return status;
 }
 
+/* The kernels of row and foreach steps are found by the step's class, all others by its
+ * operation. */
 fx_status fxi_cpu_run_step(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     if (step->cls == FX_CLASS_ROW)

@@ -176,6 +176,8 @@ static void finish_part(void)
     fxi_mutex_unlock(&pool.lock);
 }
 
+/* The number is read before the search for parts: a job that begins in between is then seen as new,
+ * and the worker does not sleep through it. */
 static void *worker_main(void *own_seat)
 {
     const int me = (int)((seat *)own_seat - pool.seats);
@@ -221,6 +223,7 @@ static void forget_workers(void)
     fxi_cond_init(&pool.finished);
 }
 
+/* A worker that cannot be started is no error: its parts are taken by the others. */
 static bool start_worker(seat *s)
 {
     if (!fxi_cond_init(&s->more))
@@ -367,6 +370,7 @@ void fxi_cpu_parallel(int64_t parts, void (*body)(void *user, int64_t part), voi
     run_job(&j, parts, gather(parts));
 }
 
+/* Each slot has scratch of its own, so parts on different threads never share it. */
 static void run_scratch(const job *j, int64_t part, int slot)
 {
     j->body.scratch(j->user, j->first + part, j->scratch + (size_t)slot * j->scratch_bytes);
@@ -383,6 +387,8 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
              .body.scratch = body,
              .scratch_bytes = (bytes + 127) & ~(size_t)127};
     const int width = gather(parts);
+    /* One allocation for all slots, before the job starts, so that no part can fail for lack of
+     * memory. */
     j.scratch = fxi_aligned(64, j.scratch_bytes * (size_t)width);
     if (!j.scratch) {
         if (width > 1)

@@ -366,6 +366,7 @@ static bool place_instruction(builder *m, int k)
 
 /* ---- making: outputs ------------------------------------------------------------------------- */
 /* The operands that instructions after k read directly in their memory. */
+/* These operands must keep its memory until then, even if the output was given that memory. */
 static uint32_t read_later(const builder *m, int k)
 {
     uint32_t mask = 0;
@@ -483,6 +484,7 @@ static bool too_large(const fxi_program *p)
 
 /* One allocation holds the program and its lists. Every operand may need a call to spread or load
  * it, every instruction one to round, every output one to store. */
+/* The lists' lengths are upper bounds that follow from the numbers of operands and instructions. */
 static fxi_program *allocate(const fxi_program_spec *s)
 {
     const size_t nfirst = (size_t)(2 * s->nin), nin = (size_t)s->nin,
@@ -652,6 +654,8 @@ static void move_on(runner *r, const moving *list, int count, int n)
         r->at[list[k].place] += (int64_t)n * list[k].size;
 }
 
+/* The inner loop of the interpreter. It looks nothing up but addresses; all decisions were made
+ * before. */
 static void run_tiles(runner *r, fxi_walk *walks)
 {
     const fxi_program *p = r->p;
@@ -715,6 +719,7 @@ static void run_share(void *user, int64_t part)
     fxi_program_run(s->p, &args);
 }
 
+/* Below the size where threads pay, the caller runs the program without the pool. */
 void fxi_program_run_parallel(const fxi_program *p, const fxi_program_args *args)
 {
     const int64_t n = args->to - args->from;

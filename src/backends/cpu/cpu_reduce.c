@@ -64,6 +64,7 @@ static void accumulate(const reduction *r, int64_t at, int64_t m, int64_t piece,
     }
 }
 
+/* All pieces of an item are items × width apart, so merging reads them at a constant distance. */
 static char *partial_of(const reduction *r, int64_t piece, int64_t item)
 {
     const int64_t width = least(r->width, COLUMNS);
@@ -118,6 +119,7 @@ static bool by_columns(const reduction *r)
 }
 
 /* Divides the work: by items, and by terms too if there are fewer than FEW items. */
+/* Enough pieces for a few threads even if there is a single result, as for the sum of an array. */
 static void divide(reduction *r)
 {
     enum { FEW = 16 };

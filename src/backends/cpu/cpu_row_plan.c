@@ -247,6 +247,7 @@ static bool is_one(const reg_location *a)
     return a->values == NOWHERE && a->one != NOWHERE;
 }
 
+/* A single number serves instructions on values of rows as a tile of equal values. */
 static int16_t values_of(builder *m, int r)
 {
     return is_one(&m->regs[r]) ? splat_of(m, r) : m->regs[r].values;
@@ -286,6 +287,7 @@ static int16_t one_of(builder *m, int r)
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
+/* As in the interpreter: 16-bit values are rounded after every instruction, fused or not. */
 static void round_result(builder *m, const fx_instr *ins, int place)
 {
     if (half(ins->dtype))

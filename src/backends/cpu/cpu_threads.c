@@ -18,6 +18,7 @@ static int default_threads(void)
     return asked > 0 ? asked : fxi_system_cores();
 }
 
+/* At most FXI_THREADS_MOST, the seats of the pool. */
 static int bounded(int n)
 {
     return n < 1 ? 1 : n > FXI_THREADS_MOST ? FXI_THREADS_MOST : n;

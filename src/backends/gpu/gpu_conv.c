@@ -428,8 +428,7 @@ static void say_phases(fxi_gpu_builder *b, const char *phase, const char *param,
         fxi_gpu_say(b, " + %s%d * %s(%d)", phase, d, param, d);
 }
 
-/* ---- the epilogue
- * ----------------------------------------------------------------------------- */
+/* ---- the epilogue ---------------------------------------------------------------------------- */
 
 /* The epilogue. Its operands are walked over the output. */
 typedef struct finish {

@@ -13,8 +13,7 @@ void fxi_gpu_device_open(fxi_gpu_device *d, const char *backend, int k)
     fxi_gpu_progress_init(&d->progress);
 }
 
-/* ---- errors
- * ----------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 void fxi_gpu_say_lost(const fxi_gpu_device *d, char *text, size_t size)
 {

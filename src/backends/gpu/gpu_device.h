@@ -107,8 +107,7 @@ static inline const fx_host *fxi_gpu_host_of(const fxi_gpu_device *d)
 /* Initialises device number k, whose driver, name and limits are set. */
 void fxi_gpu_device_open(fxi_gpu_device *d, const char *backend, int k);
 
-/* ---- errors
- * ----------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 /* Writes the error of a call as a message and returns its status: FX_STATUS_MEMORY if device memory
  * is exhausted, else FX_STATUS_DEVICE. */

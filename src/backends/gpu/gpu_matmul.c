@@ -50,8 +50,7 @@ typedef struct product {
     int64_t tiles_m, tiles_n, batches;
 } product;
 
-/* ---- sizes
- * ------------------------------------------------------------------------------------ */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 /* The walks of all inputs over the batch's axes. An axis of size 1 is repeated. */
 static void walk_batch(product *p, const fx_step *s)
