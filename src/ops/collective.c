@@ -14,8 +14,8 @@ static const char *name_of(const fx_collective *w)
                                               : "all_reduce";
 }
 
-/* The number of inputs: x, and the previous collective operation. Only pending values of one device
- * are computed in one plan, so on another device there is no order to keep. */
+/* The number of inputs: x, and the previous collective operation if that is on the same device: a
+ * plan computes pending values of one device only. */
 static int inputs(const fxi_context *c, const fx_array *x, fxi_node *in[2])
 {
     in[0] = x->node;
