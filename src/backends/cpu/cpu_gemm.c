@@ -170,8 +170,8 @@ static void range_of(int64_t n, int64_t unit, int64_t parts, int64_t part, int64
     *to = min64(*to * unit, n);
 }
 
-/* Rounds the m×n sums of a part to 16 bits and writes them to C: one rounding for each element. */
-/* If a part's columns follow each other without a gap, they are one run, which saves calls. */
+/* Rounds the m×n sums of a part to 16 bits and writes them to C: one rounding for each element. If
+ * a part's columns follow each other without a gap, they are one run, which saves calls. */
 static void store_sums(const product *p, const float *sums, int64_t m, int64_t n, char *c)
 {
     const bool whole = m == p->g.csc; /* one run */

@@ -100,8 +100,8 @@ static void pause_a_little(void)
 #endif
 }
 
-/* Waits up to SPIN nanoseconds for ready(of, than); returns whether it holds. */
-/* The clock is read only once in PAUSES looks, because reading it takes longer than a look. */
+/* Waits up to SPIN nanoseconds for ready(of, than); returns whether it holds. The clock is read
+ * only once in PAUSES looks, because reading it takes longer than a look. */
 static bool spin_until(bool (*ready)(int of, uint64_t than), int of, uint64_t than)
 {
     const int64_t end = fxi_clock_nanoseconds() + SPIN;
@@ -272,8 +272,8 @@ __attribute__((destructor)) static void stop_at_exit(void)
 /* ---- the caller ------------------------------------------------------------------------------ */
 
 /* The number of threads that may take part, the caller included; if above 1, the caller holds the
- * pool. */
-/* Changes of the number of threads take effect here, between two jobs, when no worker has parts. */
+ * pool. Changes of the number of threads take effect here, between two jobs, when no worker has
+ * parts. */
 static int gather(int64_t parts)
 {
     const int threads = parts > 1 ? fx_num_threads() : 1;

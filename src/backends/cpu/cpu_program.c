@@ -365,8 +365,8 @@ static bool place_instruction(builder *m, int k)
 }
 
 /* ---- making: outputs ------------------------------------------------------------------------- */
-/* The operands that instructions after k read directly in their memory. */
-/* These operands must keep its memory until then, even if the output was given that memory. */
+/* The operands that instructions after k read directly in their memory. If the output has the
+ * memory of one of them, it must not be written there before. */
 static uint32_t read_later(const builder *m, int k)
 {
     uint32_t mask = 0;
@@ -483,8 +483,8 @@ static bool too_large(const fxi_program *p)
 }
 
 /* One allocation holds the program and its lists. Every operand may need a call to spread or load
- * it, every instruction one to round, every output one to store. */
-/* The lists' lengths are upper bounds that follow from the numbers of operands and instructions. */
+ * it, every instruction one to round, every output one to store. The lists' lengths are upper
+ * bounds that follow from the numbers of operands and instructions. */
 static fxi_program *allocate(const fxi_program_spec *s)
 {
     const size_t nfirst = (size_t)(2 * s->nin), nin = (size_t)s->nin,
