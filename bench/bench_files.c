@@ -34,8 +34,7 @@ typedef struct files {
 static bool has_room(const char *folder)
 {
     struct statvfs disk;
-    const double needed =
-        4.0 * ARRAYS * (double)ARRAY_BYTES; /* each new file is beside the old one */
+    const double needed = 4.0 * ARRAYS * (double)ARRAY_BYTES; /* new files beside old ones */
     return statvfs(folder, &disk) == 0 && (double)disk.f_bavail * (double)disk.f_frsize >= needed;
 }
 

@@ -45,8 +45,7 @@ static void open_graph(bench_state *s)
 static void *record(bench_state *s)
 {
     fx_array *loss = fx_mse(fx_call(s->model, s->x), s->y);
-    fxi_here()->created =
-        0; /* nothing is run here, so the limit of pending nodes must not be reached */
+    fxi_here()->created = 0; /* nothing is run, so the limit of pending nodes must not be met */
     return fx_updated(s->opt, s->model, fx_gradient(loss, s->model));
 }
 

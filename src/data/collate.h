@@ -10,9 +10,9 @@
 #include <cflux/array.h>
 
 typedef struct fxi_source {
-    fx_array *array; /* of the snapshot */
-    const unsigned char
-        *bytes; /* observation i is at bytes + i·obs_bytes; NULL if the device has its own memory */
+    fx_array *array;            /* of the snapshot */
+    const unsigned char *bytes; /* observation i is at bytes + i·obs_bytes; NULL if on a device with
+                                   its own memory */
     size_t obs_bytes;
     fx_device *to; /* device for the batches */
 } fxi_source;

@@ -74,10 +74,7 @@ int64_t fxi_data_file_read(fxi_data_file *file, void *dst, size_t n)
 
 fx_status fxi_data_file_room(const fxi_data_file *file, size_t bytes)
 {
-    enum {
-        FEW = 1 << 16,
-        MANY = 64 << 20
-    }; /* reads of at most FEW bytes are not checked: the check takes longer than the read */
+    enum { FEW = 1 << 16, MANY = 64 << 20 }; /* the query takes longer than filling FEW bytes */
     if (bytes <= FEW)
         return FX_OK;
     const fx_memory m = fx_memory_status(NULL);

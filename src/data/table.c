@@ -55,7 +55,7 @@ typedef struct table {
     column *columns;
     int32_t ncolumns, column_capacity;
     float *values;
-    int64_t rows, room; /* room: capacity of `values` in rows */
+    int64_t rows, room; /* rows read; capacity of `values` in rows */
     int64_t first;      /* line number of the first row */
     whole_line held;    /* the first line while the second is read; afterwards the second */
 } table;

@@ -25,8 +25,7 @@ typedef struct value {
                  this is */
     double number;
     fx_dtype literal; /* NUMBER: I64, F64 or F32 */
-    fx_dims
-        dims; /* DIMS: as in fxi_closure_layer; SIZE: v[0], the axis counted from 1 as in Julia */
+    fx_dims dims;     /* DIMS: as in fxi_closure_layer; SIZE: v[0], the axis, from 1 as in Julia */
     const char *name;
 } value;
 

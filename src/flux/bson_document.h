@@ -26,8 +26,7 @@ typedef enum fxi_bson_kind {
 /* A value. Its pointers point into the file. */
 typedef struct fxi_bson {
     fxi_bson_kind kind;
-    uint32_t
-        size; /* bytes of a string without its terminator, of a binary, or of a whole document */
+    uint32_t size; /* of a string without its end, of a binary, of a whole document */
     union {
         int64_t integer; /* also for a Bool */
         double number;

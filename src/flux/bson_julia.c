@@ -14,7 +14,7 @@ static const fxi_bson nothing = {FXI_BSON_NOTHING, 0, {0}};
 
 /* ---- references ------------------------------------------------------------------------------ */
 
-/* True for a Keras model as JSON, which the BSON check also accepts as a document. */
+/* Refuses a document with the keys of a Keras model (recorded). */
 static bool is_keras(fxi_julia *j)
 {
     static const char *const keys[] = {"class_name", "keras_version", "model_config"};

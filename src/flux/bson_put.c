@@ -174,8 +174,7 @@ void fxi_put_array(fxi_bson_writer *w, const char *key, fx_array *x)
     check_utf8(w, key, key);
     if (put_number(w, key, x))
         return;
-    if (n == 1 &&
-        fx_eltype(x) == FX_DTYPE_U8) { /* BSON.jl writes a Vector{UInt8} as BSON's own binary */
+    if (n == 1 && fx_eltype(x) == FX_DTYPE_U8) { /* Vector{UInt8} is BSON's own binary */
         put_elements(w, key, x);
         return;
     }

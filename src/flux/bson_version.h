@@ -17,7 +17,7 @@ fxi_flux_range fxi_bson_layer_range(const char *type, int nfields);
 
 /* The versions of Flux that may have written a document, or the version that the program set. */
 fxi_flux_range fxi_bson_flux_range(fxi_julia *j);
-/* Fills in where a document comes from; returns the status of its bytes. */
+/* Fills in the programs and versions that wrote a document; returns the status of its bytes. */
 fx_status fxi_bson_about(fxi_bytes *b, fx_file_info *out);
 
 #endif

@@ -243,8 +243,8 @@ typedef struct parts {
     bool old;
 } parts;
 
-/* Adam followed by a WeightDecay is AdamW, from before both libraries had it as a rule. A chain of
- * one rule is that rule. */
+/* Adam followed by a WeightDecay is AdamW: files from before AdamW was a rule of either library
+ * store it this way. A chain of one rule is that rule. */
 static void open_chain(parts *p)
 {
     if (!is_named(p->rule, "Optimisers.OptimiserChain") &&

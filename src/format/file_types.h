@@ -10,10 +10,9 @@
  */
 typedef struct fxi_file_type {
     const char *safetensors; /* "F32"; NULL: not a type of this format */
-    const char
-        *npy;  /* "f4", the text after the byte order letter; NULL: not a type of this format */
-    int size;  /* bytes per element */
-    int parts; /* numbers per element: 2 for complex types */
+    const char *npy;         /* "f4", without the byte order letter; NULL: not in this format */
+    int size;                /* bytes per element */
+    int parts;               /* numbers per element: 2 for complex types */
     fx_dtype dtype;
     bool same; /* true: the bytes are those of dtype, nothing is converted */
     /* Converts one number, given by its bits v, to dtype and writes it to *dst; NULL if `same`. */

@@ -6,8 +6,9 @@
  *
  * A state has one of two structures: that of fx_state, with the field names of this library, or
  * that of fx_flux_state, with Flux's. fx_state is tried first. If it does not fit, the structure
- * that agrees longer is used, and its first difference is what the error reports. A file of arrays
- * holds a state as a list of arrays whose names are paths, in either structure.
+ * that matches more objects before its first difference is used, and the error reports that
+ * difference. A file of arrays holds a state as a list of arrays whose names are paths, in either
+ * structure.
  */
 #include "array_list.h"
 #include "evaluate.h"

@@ -132,9 +132,9 @@ static bool batchnorm_build(const fx_type *type, const void *options, void *self
            (!a->track_stats || (fxi_filled(&l->mean, 0, 1, c) && fxi_filled(&l->var, 1, 1, c)));
 }
 
-/* Converts to the variance. Flux 0.6 stored the standard deviation, with ϵ under its root; such a
- * file is recognised by its chains, which were lists and not again before BatchNorm had other
- * fields. Evaluated now, so that a failure refuses the file. */
+/* Converts to the variance. Flux 0.6 stored the standard deviation, with ϵ under its root. Its
+ * files are recognised by the combination of 8 fields and chains that are lists, which no later
+ * version wrote. Evaluated now, so that a failure refuses the file. */
 static fx_array *variance_of(const fx_flux_source *source, fx_array *kept, double epsilon)
 {
     if (!kept || source->nfields != 8 || !source->in_lists)

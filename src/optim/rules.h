@@ -16,11 +16,7 @@ struct fx_rule {
     bool couple;
 };
 
-enum {
-    FXI_RULE_STATES = 2,
-    FXI_RULE_NUMBERS = 2,
-    FXI_RULE_LITERALS = 8
-}; /* maximum over all rules */
+enum { FXI_RULE_STATES = 2, FXI_RULE_NUMBERS = 2, FXI_RULE_LITERALS = 8 }; /* maximum */
 
 typedef struct fxi_rule_info {
     const char *name; /* printed name, the one of Optimisers.jl */

@@ -42,7 +42,7 @@ typedef struct training {
     int64_t waited;  /* epochs since the best one */
     int64_t saved;   /* training step of the latest checkpoint */
     bool resumed;    /* the epoch continues from a checkpoint in its middle */
-    bool unshown;    /* the latest epoch had no line of progress */
+    bool unshown;    /* the latest epoch printed no line */
     bool stop;
 } training;
 

@@ -12,7 +12,7 @@ fx_run_log *fxi_train_log_open(const char *path, const fx_progress *p);
 void fxi_train_log_epoch(fx_run_log *log, const fx_progress *p, double metric);
 /* Writes the end event and closes the log. `status` is that of the training; its error record
  * becomes the message of the event. Returns the log's own failure, which is recorded if the
- * training had none. */
+ * training itself succeeded. */
 fx_status fxi_train_log_close(fx_run_log *log, const fx_progress *p, const char *why,
                               fx_status status);
 

@@ -14,8 +14,8 @@ typedef bool (*fxi_chosen_fn)(const fx_array *x, void *user);
 enum { FXI_EVALUATED_AT_ONCE = 16 << 20 };
 
 /* Evaluates in one plan the pending arrays of an object that `chosen` selects (NULL: all), unless
- * they take more than FXI_EVALUATED_AT_ONCE bytes. A loop that calls this does not see it counted
- * as one of its own evaluations. */
+ * they take more than FXI_EVALUATED_AT_ONCE bytes. The evaluation counters of the calling loop do
+ * not include it. */
 fx_status fxi_evaluate_new(void *object, fxi_chosen_fn chosen, void *user);
 /* Between suspend and resume, fxi_evaluate_new does nothing in this thread: a text may describe a
  * million small layers, and the limit applies to the whole model. Calls nest. */

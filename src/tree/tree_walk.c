@@ -302,8 +302,7 @@ static void add_parts(path_text *t, const fx_spot *at, fx_naming_fn naming)
     for (; i < type->nfields && item >= fxi_field_children(object, &type->fields[i]); i++)
         item -= fxi_field_children(object, &type->fields[i]);
     const fx_field *f = &type->fields[i];
-    if (!(type->flags &
-          FX_TYPE_TUPLE)) /* the items of a tuple are named directly, without the field */
+    if (!(type->flags & FX_TYPE_TUPLE)) /* items of a tuple: no field name */
         add_part(t, naming(type, f));
     if (f->kind != FX_FIELD_LIST)
         return;

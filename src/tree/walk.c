@@ -99,8 +99,8 @@ static void *mapped(void *user, void *x)
 
 static void map_array(mapping *m, fx_array *x);
 
-/* Maps a view of another array: the same view of the mapped array, evaluated on that array's
- * device. */
+/* Maps a view of another array to the same view of the mapped array. The view is evaluated now if
+ * that array is evaluated. */
 static fx_array *map_view(mapping *m, fx_array *x, fx_array *of)
 {
     map_array(m, of);

@@ -3,8 +3,8 @@
  * libcflux-replay.so is in STANDIN_FOLDER (see standin.h, whose script and counters it also has).
  * Its devices delay all work as long as possible: a device has two queues, one for transfers and
  * one for the rest. Their work is done when something is read, waited for, or freed in large
- * numbers. Of another device only the work before a mark is done, and only when something waits for
- * that mark. So a missing mark fails in every run, not in one of a thousand.
+ * numbers. Work of another device is done only if it is before a mark that something waits for. So
+ * a missing mark fails in every run, not in one of a thousand.
  *
  * A plan is captured at its first run: the addresses of all operands of all steps. Later runs
  * replay the capture; a run with other addresses captures again. New and freed memory is filled

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In no processor's user space are such addresses valid. */
+/* Addresses with this bit are invalid in the user space of every processor. */
 #define AWAY ((uintptr_t)1 << 52)
 
 away_counts away;
@@ -145,8 +145,7 @@ fx_device *away_register(const char *name, int devices)
                                   .run = away_run};
     if (fxi_backend_register(&backends[used++], devices, "") != FX_OK)
         abort();
-    for (int i = 0; i < devices;
-         i++) /* returns freed memory to the system, so that it is counted */
+    for (int i = 0; i < devices; i++) /* freed memory is not cached, so it is counted */
         fx_set_memory_cache(fx_device_get(name, i), 0);
     return fx_device_get(name, 0);
 }

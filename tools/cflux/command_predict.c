@@ -167,7 +167,7 @@ static int check_options(const problem *p)
                 p->loss);
 }
 
-/* If the file does not say what the outputs mean, they are written unchanged. */
+/* Outputs are written unchanged if the file does not store their meaning. */
 static int prepare(const char *path, trained *t, problem *p, dataset *d)
 {
     int status = problem_loss(p, loss_text);

@@ -26,8 +26,8 @@ static double share_of(const division *d, int64_t class)
     return (double)d->counts[class] * (double)d->kept / (double)d->n;
 }
 
-/* The class that lacks most of its share of validation observations. A class whose only remaining
- * training observation would be taken comes last. */
+/* The class that lacks most of its share of validation observations. A class with only one training
+ * observation left is chosen last. */
 static int64_t neediest(const division *d)
 {
     int64_t best = -1;

@@ -1,5 +1,5 @@
-/* input_file.c: determines what a file is, from its first bytes and then from its name, and reads
- * it. */
+/* input_file.c: determines the format of a file, from its first bytes and then from its name, and
+ * reads it. */
 #include "input_file.h"
 #include "failure.h"
 #include "model_file.h"

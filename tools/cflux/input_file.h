@@ -1,4 +1,4 @@
-/* input_file.h: reads any file that the library supports, and says what it is. */
+/* input_file.h: reads any file that the library supports and determines its format. */
 #ifndef CFLUX_TOOL_INPUT_FILE_H
 #define CFLUX_TOOL_INPUT_FILE_H
 

@@ -53,8 +53,7 @@ void interrupt_begin(void)
     sigemptyset(&action.sa_mask);
     for (int i = 0; i < 2; i++) {
         sigaction(signals[i], NULL, &before[i]);
-        if (before[i].sa_handler !=
-            SIG_IGN) /* nohup and background jobs ignore the signals, and keep doing so */
+        if (before[i].sa_handler != SIG_IGN) /* keep signals ignored, as under nohup */
             sigaction(signals[i], &action, NULL);
     }
 }
