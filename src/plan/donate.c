@@ -9,40 +9,68 @@
 
 #include <string.h>
 
-/* The step that computes value v; −1 if none does. Searched from the end, where updates are. */
-static int32_t maker(const fxi_plan *p, int32_t v)
-{
-    for (int32_t i = p->nsteps - 1; i >= 0; i--)
-        for (int32_t k = 0; k < fx_step_outputs(&p->steps[i]); k++)
-            if (fx_step_output(&p->steps[i], k) == v)
-                return i;
-    return -1;
-}
-
+/* Makers and readers of values are counted once: searching all steps for each result would make
+ * planning quadratic in the number of layers. Steps have the numbers that they have before
+ * order_steps. */
 typedef struct donation {
     bool *last;     /* per step: it runs after all others, because it overwrites what they read */
     int32_t *taken; /* per leaf value: 1 + the step that overwrites it; 0: none */
     bool *late;     /* per value: its step overwrites a leaf, or reads a late value */
+    int32_t *made;  /* per value: the step that computes it; −1: none */
+    int32_t *first; /* per value: index of its first reader in `reader`; the last one is before the
+                       first reader of the next value */
+    int32_t *reader;
+    int32_t *results; /* per value: number of the plan's results that are in it */
 } donation;
 
-/* Which other steps read value v? Bit 0: one before step m, bit 1: one after it. */
-static int readers(const fxi_plan *p, int32_t v, int32_t m)
+static bool use_of_values(const fxi_plan *p, donation *d)
 {
-    int when = 0;
+    const size_t n = (size_t)p->nvalues;
+    int32_t reads = 0;
     for (int32_t i = 0; i < p->nsteps; i++)
-        if (i != m && fxi_reads(p, &p->steps[i], v, -1))
-            when |= i < m ? 1 : 2;
-    return when;
+        reads += p->steps[i].nin;
+    d->made = fxi_malloc((n + 1) * sizeof *d->made);
+    d->first = fxi_calloc(n + 2, sizeof *d->first);
+    d->reader = fxi_malloc(((size_t)reads + 1) * sizeof *d->reader);
+    d->results = fxi_calloc(n + 1, sizeof *d->results);
+    if (!d->made || !d->first || !d->reader || !d->results)
+        return false;
+    memset(d->made, -1, n * sizeof *d->made);
+    for (int32_t i = 0; i < p->nsteps; i++) {
+        for (int32_t k = 0; k < fx_step_outputs(&p->steps[i]); k++)
+            d->made[fx_step_output(&p->steps[i], k)] = i;
+        for (int k = 0; k < p->steps[i].nin; k++)
+            d->first[p->steps[i].in_value[k] + 2]++;
+    }
+    for (size_t v = 2; v < n + 2; v++)
+        d->first[v] += d->first[v - 1];
+    for (int32_t i = 0; i < p->nsteps; i++)
+        for (int k = 0; k < p->steps[i].nin; k++)
+            d->reader[d->first[p->steps[i].in_value[k] + 1]++] = i;
+    for (int32_t k = 0; k < p->noutputs; k++)
+        d->results[p->results[k].value]++;
+    return true;
+}
+
+/* Does a step other than m read value v? */
+static bool read_elsewhere(const donation *d, int32_t v, int32_t m)
+{
+    for (int32_t r = d->first[v]; r < d->first[v + 1]; r++)
+        if (d->reader[r] != m)
+            return true;
+    return false;
 }
 
 /* Will a step read the old value after step m has overwritten it? Steps that were moved to the end
  * count, and all steps after m unless m itself moves to the end. */
-static bool read_later(const fxi_plan *p, int32_t leaf, int32_t m, bool last, const donation *d)
+static bool read_later(const donation *d, int32_t leaf, int32_t m, bool last)
 {
-    for (int32_t i = 0; i < p->nsteps; i++)
-        if (i != m && d->last[i] && fxi_reads(p, &p->steps[i], leaf, -1))
+    for (int32_t r = d->first[leaf]; r < d->first[leaf + 1]; r++) {
+        const int32_t i = d->reader[r];
+        if (i != m && (d->last[i] || (!last && i > m)))
             return true;
-    return !last && (readers(p, leaf, m) & 2);
+    }
+    return false;
 }
 
 /* Lets output k be written into the buffer of its donor. If no step reads the result, its step
@@ -51,7 +79,7 @@ static bool read_later(const fxi_plan *p, int32_t leaf, int32_t m, bool last, co
 static const char *try_donation(fxi_builder *b, int32_t k, donation *d)
 {
     fxi_plan *p = b->p;
-    const int32_t v = p->results[k].value, leaf = b->places[b->g->donors[k]].value, m = maker(p, v);
+    const int32_t v = p->results[k].value, leaf = b->places[b->g->donors[k]].value, m = d->made[v];
     if (m < 0 || p->values[v].kind != FXI_VALUE_OUTPUT || p->values[leaf].kind != FXI_VALUE_LEAF)
         return "no step makes the new value";
     /* FX_TRACE=donation shows these reasons to users. */
@@ -61,14 +89,13 @@ static const char *try_donation(fxi_builder *b, int32_t k, donation *d)
         return "the new value is of another size, or part of a larger one";
     if (fxi_reads(p, &p->steps[m], leaf, v) == FXI_READS_OTHERWISE)
         return "the step that makes the new value reads the old one out of order";
-    for (int32_t i = 0; i < p->noutputs; i++)
-        if (i != k && (p->results[i].value == leaf || p->results[i].value == v))
-            return "the old or the new value is another result too";
+    if (d->results[v] > 1 || d->results[leaf] > 0)
+        return "the old or the new value is another result too";
     /* The step may move to the end only if no step reads any of its outputs. */
     bool last = true;
     for (int32_t i = 0; i < fx_step_outputs(&p->steps[m]) && last; i++)
-        last = readers(p, fx_step_output(&p->steps[m], i), m) == 0;
-    if (read_later(p, leaf, m, last, d))
+        last = !read_elsewhere(d, fx_step_output(&p->steps[m], i), m);
+    if (read_later(d, leaf, m, last))
         return "a later step reads the old value";
     /* Two steps at the end must not read each other's old values: whichever runs second would read
      * the new one. */
@@ -130,7 +157,7 @@ bool fxi_donate(fxi_builder *b)
                   .taken = fxi_calloc((size_t)p->nvalues + 1, sizeof *d.taken),
                   .late = fxi_calloc((size_t)p->nvalues + 1, sizeof *d.late)};
     fx_step *ordered = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *ordered);
-    const bool ok = d.last && d.taken && d.late && ordered;
+    const bool ok = d.last && d.taken && d.late && ordered && use_of_values(p, &d);
     for (int32_t k = 0; k < p->noutputs && ok; k++) {
         if (b->g->donors[k] < 0)
             continue;
@@ -147,6 +174,10 @@ bool fxi_donate(fxi_builder *b)
     fxi_free(d.last);
     fxi_free(d.taken);
     fxi_free(d.late);
+    fxi_free(d.made);
+    fxi_free(d.first);
+    fxi_free(d.reader);
+    fxi_free(d.results);
     fxi_free(ordered);
     return ok;
 }
