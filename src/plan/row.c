@@ -28,22 +28,28 @@ enum {
     MEMBER = 1,
     FEEDS = 2,  /* it is an input of a member */
     LEAVES = 4, /* a path leads from it through a node outside to a member */
-    AFTER = 8   /* outside, and computed from a member */
+    AFTER = 8,  /* outside, and computed from a member */
+    LISTED = 16 /* in search.marked */
 };
 
 /* Limits of a search. Nodes farther than WINDOW from the first reduction are not examined:
  * otherwise every reduction would sweep the whole graph, and the time would be quadratic. Sweeps
  * alternate at most ROUNDS times. */
-enum { WINDOW = 4096, ROUNDS = 4 };
+enum { WINDOW = 512, ROUNDS = 4 };
 
 typedef struct search {
     const fxi_graph *g;
     fxi_rows *out;
     int32_t *at; /* per node: its position in the order */
     uint8_t *mark;
+    int32_t *marked, nmarked; /* nodes whose marks are cleared before the next search, which sees
+                                 only a small part of a large graph */
+    int32_t *user, *user_of;  /* users of node i: user_of[user[i]] … user_of[user[i + 1] − 1] */
     const fxi_node *full, *reduced; /* nodes with the two shapes of the row step that grows */
     int32_t first, last;            /* positions of the first and last member */
     int32_t low, high;              /* positions that are examined: low … high − 1 */
+    int32_t nearest, farthest;      /* positions of the first and last node that can join: it is an
+                                       input or a user of a member. Sweeps end there. */
     int32_t members, most;
     int32_t buffers; /* inputs and outputs that a row step may have together */
 } search;
@@ -117,9 +123,38 @@ static int level_of(const search *s, int32_t id)
     return level;
 }
 
+static void set_mark(search *s, int32_t id, int marks)
+{
+    if (marks && !(s->mark[id] & LISTED))
+        s->marked[s->nmarked++] = id;
+    s->mark[id] |= (uint8_t)(marks ? marks | LISTED : 0);
+}
+
+static bool can_join(const search *s, int32_t id)
+{
+    return s->out->row[id] < 0 && kind_of(s, s->g->nodes[id]) != FXI_ROW_NONE;
+}
+
+/* Node id becomes a member: its inputs and users may join next. */
+static void widen(search *s, int32_t id)
+{
+    for (int k = 0; k < fxi_graph_inputs(s->g, id); k++) {
+        const int32_t i = fxi_graph_input(s->g, id, k);
+        s->nearest = s->at[i] < s->nearest && can_join(s, i) ? s->at[i] : s->nearest;
+    }
+    const int32_t from = s->user[id], to = s->user[id + 1];
+    if (to - from > WINDOW)
+        s->farthest = s->high;
+    for (int32_t k = from; k < to && to - from <= WINDOW; k++) {
+        const int32_t i = s->user_of[k];
+        s->farthest = s->at[i] > s->farthest && can_join(s, i) ? s->at[i] : s->farthest;
+    }
+}
+
 static void join(search *s, int32_t id, fxi_row_kind kind)
 {
-    s->mark[id] |= MEMBER;
+    widen(s, id);
+    set_mark(s, id, MEMBER);
     s->out->kind[id] = (uint8_t)kind;
     s->members++;
     s->first = s->at[id] < s->first ? s->at[id] : s->first;
@@ -158,8 +193,8 @@ static int32_t unit_start(const search *s, int32_t at)
 /* Clears the marks of the previous sweep. Membership is kept. */
 static void keep_members(search *s)
 {
-    for (int32_t i = 0; i < s->g->n; i++)
-        s->mark[i] &= MEMBER;
+    for (int32_t i = 0; i < s->nmarked; i++)
+        s->mark[s->marked[i]] &= MEMBER | LISTED;
 }
 
 /* Visits one node in the order of computation. A user of members joins if it fits. A member leaves
@@ -182,7 +217,7 @@ static void visit_user(search *s, int32_t id)
     else if (!fits && was)
         leave(s, id);
     s->out->level[id] = (uint8_t)(fits ? level_of(s, id) : 0);
-    s->mark[id] |= !fits && touched ? AFTER : 0;
+    set_mark(s, id, !fits && touched ? AFTER : 0);
 }
 
 /* One sweep along the order. If a row step found earlier reads a value of this one, it is computed
@@ -190,7 +225,7 @@ static void visit_user(search *s, int32_t id)
 static void take_users(search *s)
 {
     keep_members(s);
-    for (int32_t at = s->first; at < s->high;) {
+    for (int32_t at = s->first; at < s->high && at <= s->farthest;) {
         const int32_t stop = unit_end(s, at);
         int touched = 0;
         for (int32_t k = at; k < stop && s->out->row[s->out->order[at]] >= 0; k++)
@@ -199,7 +234,7 @@ static void take_users(search *s)
             if (s->out->row[s->out->order[at]] < 0)
                 visit_user(s, s->out->order[at]);
             else
-                s->mark[s->out->order[at]] |= touched ? AFTER : 0;
+                set_mark(s, s->out->order[at], touched ? AFTER : 0);
     }
 }
 
@@ -209,9 +244,9 @@ static void pass_on(search *s, int32_t id, int marks)
 {
     if (!(marks & (MEMBER | FEEDS | LEAVES)))
         return;
-    s->mark[id] |= marks & MEMBER ? 0 : LEAVES;
+    set_mark(s, id, marks & MEMBER ? 0 : LEAVES);
     for (int k = 0; k < fxi_graph_inputs(s->g, id); k++)
-        s->mark[fxi_graph_input(s->g, id, k)] |= marks & MEMBER ? FEEDS : LEAVES;
+        set_mark(s, fxi_graph_input(s->g, id, k), marks & MEMBER ? FEEDS : LEAVES);
 }
 
 /* One sweep against the order: adds the nodes that members are computed from. Returns whether a
@@ -220,7 +255,7 @@ static bool take_makers(search *s)
 {
     bool joined = false;
     keep_members(s);
-    for (int32_t at = s->last; at >= s->low;) {
+    for (int32_t at = s->last; at >= s->low && (at >= s->nearest || at >= s->first);) {
         const int32_t start = unit_start(s, at);
         int marks = 0;
         for (int32_t k = start; k <= at; k++)
@@ -249,20 +284,28 @@ static int32_t behind(const search *s, int32_t id)
     return id;
 }
 
+/* Is a member's value needed outside: by a node that is no member, or as a result? */
+static bool needed_outside(const search *s, int32_t id)
+{
+    for (int32_t k = s->user[id]; k < s->user[id + 1]; k++)
+        if (!(s->mark[s->user_of[k]] & MEMBER))
+            return true;
+    return s->g->output[id] >= 0;
+}
+
 /* Counts the members whose value is needed outside, and marks them FEEDS. The sweeps are finished,
  * so the mark is free for this meaning. */
 static int32_t count_outputs(search *s)
 {
-    keep_members(s);
-    for (int32_t i = 0; i < s->g->n; i++) {
-        for (int k = 0; k < fxi_graph_inputs(s->g, i) && !(s->mark[i] & MEMBER); k++)
-            s->mark[behind(s, fxi_graph_input(s->g, i, k))] |= FEEDS;
-        if (s->g->output[i] >= 0)
-            s->mark[behind(s, i)] |= FEEDS;
-    }
     int32_t n = 0;
-    for (int32_t i = 0; i < s->g->n; i++)
-        n += (s->mark[i] & (MEMBER | FEEDS)) == (MEMBER | FEEDS);
+    keep_members(s);
+    for (int32_t at = s->first; at <= s->last; at++) {
+        const int32_t id = s->out->order[at];
+        if ((s->mark[id] & MEMBER) && needed_outside(s, id))
+            set_mark(s, behind(s, id), FEEDS);
+    }
+    for (int32_t at = s->first; at <= s->last; at++)
+        n += (s->mark[s->out->order[at]] & (MEMBER | FEEDS)) == (MEMBER | FEEDS);
     return n;
 }
 
@@ -275,7 +318,7 @@ static int32_t count_inputs(search *s)
         for (int k = 0; k < fxi_graph_inputs(s->g, id) && (s->mark[id] & MEMBER); k++) {
             const int32_t i = fxi_graph_input(s->g, id, k);
             n += !(s->mark[i] & (MEMBER | LEAVES));
-            s->mark[i] |= LEAVES;
+            set_mark(s, i, LEAVES);
         }
     }
     return n;
@@ -320,13 +363,16 @@ static void make_neighbours(search *s, int32_t *moved)
  * save nothing. */
 static bool grow(search *s, int32_t seed, int32_t most)
 {
-    memset(s->mark, 0, (size_t)s->g->n);
+    for (int32_t i = 0; i < s->nmarked; i++)
+        s->mark[s->marked[i]] = 0;
+    s->nmarked = 0;
     s->full = s->g->nodes[seed]->in[0];
     s->reduced = s->g->nodes[seed];
     s->first = s->last = s->at[seed];
     s->low = s->first > WINDOW ? s->first - WINDOW : 0;
     s->high = s->g->n - s->first > WINDOW ? s->first + WINDOW : s->g->n;
     s->members = 0;
+    s->nearest = s->farthest = s->first;
     s->most = most;
     join(s, seed, FXI_ROW_REDUCE);
     take_users(s);
@@ -335,7 +381,7 @@ static bool grow(search *s, int32_t seed, int32_t most)
     return combines(s);
 }
 
-static void find_row(search *s, int32_t seed, int32_t *room)
+static void find_row(search *s, int32_t seed, int32_t *moved)
 {
     /* If the step needs too many buffers, it is grown again with at most half the members. */
     for (int32_t most = FXI_ROW_MEMBERS; most >= 8; most /= 2) {
@@ -345,7 +391,7 @@ static void find_row(search *s, int32_t seed, int32_t *room)
         if (outputs > FXI_ROW_OUTPUTS || inputs > FXI_ROW_INPUTS || inputs + outputs > s->buffers)
             continue;
         s->most = 0; /* no node joins any more */
-        make_neighbours(s, room);
+        make_neighbours(s, moved);
         return;
     }
 }
@@ -361,18 +407,42 @@ void fxi_rows_free(fxi_rows *rows)
     memset(rows, 0, sizeof *rows);
 }
 
+/* Lists the users of every node. */
+static bool find_users(search *s)
+{
+    const fxi_graph *g = s->g;
+    int64_t reads = 0;
+    for (int32_t i = 0; i < g->n; i++)
+        reads += fxi_graph_inputs(g, i);
+    s->user = fxi_calloc((size_t)g->n + 2, sizeof *s->user);
+    s->user_of = fxi_malloc((size_t)(reads + 1) * sizeof *s->user_of);
+    if (!s->user || !s->user_of)
+        return false;
+    for (int32_t i = 0; i < g->n; i++)
+        for (int k = 0; k < fxi_graph_inputs(g, i); k++)
+            s->user[fxi_graph_input(g, i, k) + 2]++;
+    for (int32_t i = 2; i < g->n + 2; i++)
+        s->user[i] += s->user[i - 1];
+    for (int32_t i = 0; i < g->n; i++)
+        for (int k = 0; k < fxi_graph_inputs(g, i); k++)
+            s->user_of[s->user[fxi_graph_input(g, i, k) + 1]++] = i;
+    return true;
+}
+
 bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, fxi_rows *out)
 {
     const size_t n = (size_t)g->n + 1;
     search s = {.g = g, .out = out, .buffers = how->buffers - 1};
-    int32_t *room = fxi_malloc(n * sizeof *room);
+    int32_t *moved = fxi_malloc(n * sizeof *moved);
     s.at = fxi_malloc(n * sizeof *s.at);
-    s.mark = fxi_malloc(n);
+    s.mark = fxi_calloc(n, 1);
+    s.marked = fxi_malloc(n * sizeof *s.marked);
     out->order = fxi_malloc(n * sizeof *out->order);
     out->row = fxi_malloc(n * sizeof *out->row);
     out->level = fxi_calloc(n, 1);
     out->kind = fxi_calloc(n, 1);
-    const bool ok = room && s.at && s.mark && out->order && out->row && out->level && out->kind;
+    bool ok =
+        moved && s.at && s.mark && s.marked && out->order && out->row && out->level && out->kind;
     for (int32_t i = 0; i < g->n && ok; i++) {
         out->order[i] = s.at[i] = i;
         out->row[i] = -1;
@@ -380,11 +450,17 @@ bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, fxi_rows *out)
     /* Seeds are tried in the order of computation. A reduction that an earlier row step contains is
      * no seed. */
     for (int32_t i = 0; i < g->n && ok && how->rows; i++)
-        if (out->row[i] < 0 && reduces_rows(g->nodes[i]))
-            find_row(&s, i, room);
-    fxi_free(room);
+        if (out->row[i] < 0 && reduces_rows(g->nodes[i])) {
+            ok = s.user || find_users(&s);
+            if (ok)
+                find_row(&s, i, moved);
+        }
+    fxi_free(moved);
     fxi_free(s.at);
     fxi_free(s.mark);
+    fxi_free(s.marked);
+    fxi_free(s.user);
+    fxi_free(s.user_of);
     if (!ok)
         fxi_rows_free(out);
     return ok;

@@ -1,0 +1,91 @@
+/* planning.c: graphs of one family with any number of parts, for check_planning.py.
+ *
+ *     planning dense 100
+ */
+#include <cflux.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A training step of n dense layers: an update of 2·n arrays. */
+static void dense(int n)
+{
+    FX_SCOPE;
+    void **layers = malloc((size_t)n * sizeof *layers);
+    for (int i = 0; i < n; i++)
+        layers[i] = fx_dense(4, 4, FX_RELU);
+    fx_chain_layer *model = fxi_chain(n, layers);
+    free(layers);
+    fx_array *x = fx_randn(4, 2), *y = fx_randn(4, 2);
+    void *state = fx_setup(fx_descent(0.01), model);
+    FX_STEP;
+    fx_update(state, model, fx_gradient(fx_mse(fx_call(model, x), y), model));
+}
+
+/* Row steps, one after the other. */
+static void softmax(int n)
+{
+    FX_SCOPE;
+    fx_array *x = fx_randn(8, 4), *y = x;
+    for (int i = 0; i < n; i++)
+        y = fx_add(fx_softmax(y), x);
+    fx_eval(y);
+}
+
+/* Reductions of one array. */
+static void sums(int n)
+{
+    FX_SCOPE;
+    fx_array *x = fx_randn(8, 4), *y = fx_sum(x);
+    for (int i = 0; i < n; i++)
+        y = fx_add(y, fx_sum(fx_mul(x, fx_add(x, fx_scalar(i)))));
+    fx_eval(y);
+}
+
+static void elementwise(int n)
+{
+    FX_SCOPE;
+    fx_array *x = fx_randn(8, 4), *y = x;
+    for (int i = 0; i < n; i++)
+        y = fx_tanh(fx_add(y, x));
+    fx_eval(y);
+}
+
+/* Products and the gradient by an array that all of them read. */
+static void products(int n)
+{
+    FX_SCOPE;
+    fx_array *x = fx_randn(4, 4), *y = x;
+    for (int i = 0; i < n; i++)
+        y = fx_tanh(fx_matmul(y, x));
+    fx_eval(fx_gradient(fx_sum(y), x));
+}
+
+/* Products of different arrays that are added. */
+static void branches(int n)
+{
+    FX_SCOPE;
+    fx_array *x = fx_randn(4, 4), *y = x;
+    for (int i = 0; i < n; i++)
+        y = fx_add(y, fx_tanh(fx_matmul(x, fx_randn(4, 4))));
+    fx_eval(y);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(int n);
+    } families[] = {{"dense", dense},       {"softmax", softmax},
+                    {"sums", sums},         {"elementwise", elementwise},
+                    {"products", products}, {"branches", branches}};
+    const int n = argc > 2 ? atoi(argv[2]) : 0;
+    for (size_t i = 0; i < sizeof families / sizeof families[0] && n > 0; i++)
+        if (strcmp(argv[1], families[i].name) == 0) {
+            families[i].run(n);
+            return fx_error_print(stderr);
+        }
+    fprintf(stderr, "planning FAMILY N\n");
+    return 2;
+}
