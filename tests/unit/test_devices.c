@@ -200,6 +200,22 @@ static void a_move_copies_each_array_once(void **state)
     assert_non_null(strstr(e.message, "fx_to"));
 }
 
+/* Between devices of two backends bytes pass through the host in pieces of 4 MiB. */
+static void large_arrays_move_in_pieces(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const int64_t n = ((int64_t)9 << 20) / 4 + 3;
+    fx_array *x = fx_range_dtype(FX_DTYPE_I32, 0, 1, n);
+    fx_array *there = fx_array_to(d[4], fx_array_to(d[1], x));
+    const int32_t *v = fx_data(fx_cpu(there));
+    assert_non_null(v);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < n; i++)
+        wrong += v[i] != (int32_t)i;
+    assert_int_equal(wrong, 0);
+}
+
 static int messages;
 
 static void listen(int level, const char *text, void *user)
@@ -270,6 +286,7 @@ int main(void)
         cmocka_unit_test(from_several_threads),
         cmocka_unit_test(values_of_generators_go_where_they_are_used),
         cmocka_unit_test(a_move_copies_each_array_once),
+        cmocka_unit_test(large_arrays_move_in_pieces),
         cmocka_unit_test(cu_means_cuda),
         cmocka_unit_test(narrowing_moves_what_is_there),
     };
