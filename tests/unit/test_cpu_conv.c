@@ -455,11 +455,42 @@ static void plugin_odd_numbers(void **state)
     }
 }
 
+/* Images that are computed in several blocks, with a bias and a function behind each. */
+static void epilogues_of_large_images(void **state)
+{
+    (void)state;
+    fx_error_take(); /* of the tests before */
+    setenv("FX_ONEDNN", "0", 1);
+    {
+        FX_SCOPE;
+        fx_seed(17);
+        fx_device *ref = fx_device_find("ref");
+        fx_array *x = fx_randn(64, 48, 64, 1), *w = fx_randn(3, 3, 64, 32);
+        fx_array *b = fx_randn(1, 1, 32, 1), *y = fx_relu(fx_add(fx_convolve(x, w), b));
+        fx_array *want = fx_cpu(fx_relu(
+            fx_add(fx_convolve(fx_array_to(ref, x), fx_array_to(ref, w)), fx_array_to(ref, b))));
+        fx_eval(y);
+        fx_eval(want);
+        const double apart = fx_item(fx_maximum(fx_abs(fx_sub(y, want))));
+        const double most = fx_item(fx_maximum(want));
+        assert_int_equal(fx_error_print(stderr), 0);
+        assert_true(most > 1);
+        assert_true(apart <= 1e-5 * most);
+    }
+    unsetenv("FX_ONEDNN");
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(random_problems),  cmocka_unit_test(usual_shapes),
-    cmocka_unit_test(large_shapes),     cmocka_unit_test(images_of_odd_lengths),
-    cmocka_unit_test(infinite_numbers), cmocka_unit_test(failing_allocations),
-    cmocka_unit_test(many_channels),    cmocka_unit_test(plugin_problems),
-    cmocka_unit_test(plugin_parts),     cmocka_unit_test(plugin_odd_numbers),
+    cmocka_unit_test(random_problems),
+    cmocka_unit_test(usual_shapes),
+    cmocka_unit_test(large_shapes),
+    cmocka_unit_test(images_of_odd_lengths),
+    cmocka_unit_test(infinite_numbers),
+    cmocka_unit_test(failing_allocations),
+    cmocka_unit_test(many_channels),
+    cmocka_unit_test(plugin_problems),
+    cmocka_unit_test(plugin_parts),
+    cmocka_unit_test(plugin_odd_numbers),
+    cmocka_unit_test(epilogues_of_large_images),
 };
 RUN_ON_EVERY_ISA(tests)
