@@ -859,9 +859,9 @@ class Refusals(Training):
     def test_a_checkpoint_of_another_model(self):
         self.fine("train", "-q", "-d", "line.csv", "-m", "Dense(2 => 1)", "-e", "1", "-c", "c")
         quiet = ("train", "-q", "-d", "line.csv", "-S", "m.bson", "-L", "l", "-c", "c", "-r", "r", "-m")
-        self.refused(*quiet, "Chain(Dense(2 => 3), Dense(3 => 1))", words="--checkpoint c belongs to another training")
+        self.refused(*quiet, "Chain(Dense(2 => 3), Dense(3 => 1))", words="--checkpoint c belongs to another run")
         self.write("c", b"no checkpoint")
-        self.refused(*quiet, "Dense(2 => 1)", words="--checkpoint c belongs to another training")
+        self.refused(*quiet, "Dense(2 => 1)", words="--checkpoint c belongs to another run")
 
     def test_a_checkpoint_of_other_settings(self):
         self.table("long.csv", self.line(210), "a,b,price")

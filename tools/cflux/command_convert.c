@@ -24,7 +24,7 @@ static option_row options[] = {
      "Convert only the entry of this name; may be given several times", 0, 0},
     {"model", 'm', OPTION_TEXT, &notation, "NOTATION",
      "The model, in Flux's notation, to which the arrays of IN belong. Needed for files without a "
-     "notation: only arrays, Flux.state, a list of parameters, or PyTorch",
+     "notation: only arrays, Flux.state, a list of parameters, or PyTorch's state_dict",
      0, 0},
     {"arrays", 'a', OPTION_FLAG, &arrays_alone, NULL,
      "Write the arrays under their names, without the structure of models and without texts", 0, 0},

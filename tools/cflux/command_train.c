@@ -81,7 +81,7 @@ static option_row options[] = {
     {"checkpoint-every", 0, OPTION_INTEGER, &checkpoint_every, "STEPS",
      "Save the checkpoint every STEPS training steps instead of after every epoch", 1, 1e12},
     {"log", 'L', OPTION_TEXT, &log_path, "FILE",
-     "Write a log, as lines of JSON; a resumed training appends to it", 0, 0},
+     "Write a log, as lines of JSON; a resumed run appends to it", 0, 0},
     {"report", 'r', OPTION_TEXT, &report_path, "FILE",
      "Write an HTML page about the run when it ends: curves, confusion matrix, samples, layers", 0,
      0},
@@ -576,7 +576,7 @@ static int failed(run *r, fx_status status)
     log_end(r, "error", failure_sentence(&e), &none);
     if (!r->started && checkpoint_path) /* the checkpoint is loaded before the start */
         return fail(EXIT_BAD_INPUT,
-                    "--checkpoint %s belongs to another training: %s; use the same settings, or "
+                    "--checkpoint %s belongs to another run: %s; use the same settings, or "
                     "remove %s and %s.1 to start over",
                     checkpoint_path, failure_sentence(&e), checkpoint_path, checkpoint_path);
     fail(EXIT_FAILED, "%s", failure_sentence(&e));
