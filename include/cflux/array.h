@@ -29,9 +29,9 @@ typedef enum fx_dtype {
     FX_DTYPE_COUNT /* number of element types */
 } fx_dtype;
 
-/* Julia's name of an element type: "Float32", "Bool", …. Static storage. */
+/* Julia's name of an element type: "Float32", "Bool", …; "?" if it is not one. Static storage. */
 FX_API const char *fx_dtype_name(fx_dtype dtype);
-FX_API size_t fx_dtype_size(fx_dtype dtype); /* bytes per element */
+FX_API size_t fx_dtype_size(fx_dtype dtype); /* bytes per element; 0 if it is not a type */
 
 /* Element type of an operation on two arrays, by Julia's promotion: Int64 with Float32 gives
  * Float32, Int32 with Int64 gives Int64, Bool with another type gives the other. Float16 with
@@ -150,18 +150,20 @@ FX_API bool fx_training(void);
 
 /* fx_keep(x) moves an object from the innermost scope to the enclosing one, without computing it,
  * and returns it: `return fx_keep(y);` ends a function that opened a scope. Objects of other
- * scopes, NULL and error objects are returned unchanged. An object that a loader returned belongs
- * to both, the loader and the enclosing scope. */
+ * scopes, NULL and error objects are returned unchanged. An array of a batch (data.h) belongs to
+ * the batch, and after fx_keep also to the enclosing scope. */
 FX_API void *fxi_keep(void *object);
 /* fx_retain(x) adds a reference that keeps x alive after its scope ends, and returns x;
  * fx_release(x) removes one. fx_release without an earlier fx_retain removes the scope's reference,
- * so the object is freed before the scope ends. NULL and error objects are ignored. */
+ * so the object is freed before the scope ends unless another object or variable holds it. NULL and
+ * error objects are ignored. */
 FX_API void *fxi_retain(void *object);
 FX_API void fx_release(void *object);
-/* fx_set(&variable, x) stores x in a variable or struct field: retains x and releases the previous
- * object (NULL at first). Use it for recurrent state and running totals. The value is computed with
- * the next fx_update, or when the training step ends, and is a constant for later gradients. Plain
- * C assignment does not change ownership. fx_set(&variable, NULL) empties the variable. */
+/* fx_set(&variable, x) stores x in a variable or struct field: retains x and releases the object
+ * that was there. The variable must be NULL before its first fx_set. Use it for recurrent state and
+ * running totals. The value is computed with the next fx_update, or when the training step ends,
+ * and is a constant for later gradients. Plain C assignment does not change ownership.
+ * fx_set(&variable, NULL) empties the variable; an error object is stored too. */
 FX_API void fxi_set(void *target, void *object);
 
 #define fx_keep(x)        (FXI_HERE, (__typeof__(x))fxi_keep(x))
@@ -172,7 +174,7 @@ FX_API void fxi_set(void *target, void *object);
  * The next update within the training step, or the end of the step, computes it and rebinds the
  * handle; outside of a training step the end of the scope does. If that fails, `state` keeps its
  * value. fx_staged returns the value staged so far, or `state` if there is none. fx_stage ignores
- * error arrays. */
+ * NULL and error arrays. */
 FX_API void fx_stage(fx_array *state, fx_array *value);
 FX_API fx_array *fx_staged(fx_array *state);
 
@@ -181,14 +183,17 @@ FX_API fx_array *fx_staged(fx_array *state);
 FX_API fx_array *fx_error_array(fx_status status);
 
 /* ---- properties of an array ------------------------------------------------------------------ */
+/* These functions record no error for NULL and error arrays. Except in fx_is_error, NULL and
+ * objects that are not arrays count as error arrays with the status FX_STATUS_ARGUMENT. */
 /* Number of axes; 0 for a scalar and for an error array. */
 FX_API int fx_ndims(const fx_array *x);
 /* Size along an axis; 1 beyond the last axis, as in Julia; 0 for an error array. */
 FX_API int64_t fx_size(const fx_array *x, int axis);
 FX_API int64_t fx_length(const fx_array *x);  /* number of elements, 0 for an error array */
 FX_API fx_dtype fx_eltype(const fx_array *x); /* element type, FX_DTYPE_F32 for an error array */
-/* Device that holds or will compute the value. The CPU until the value is combined with an array of
- * another device. */
+/* Device that holds or will compute the value. A value made only of numbers (fx_zeros, fx_rand, …)
+ * belongs to no device until it is combined with an array of one; the CPU is returned for it, and
+ * for an error array. */
 FX_API fx_device *fx_array_device(const fx_array *x);
 FX_API bool fx_is_error(const void *object); /* true for an error object and for NULL */
 /* Status of the error in an error array, otherwise FX_OK. */
@@ -217,18 +222,20 @@ FX_API fx_array *fxi_rand(fx_dtype dtype, int ndims, const int64_t *sizes);
 FX_API fx_array *fxi_randn(fx_dtype dtype, int ndims, const int64_t *sizes);
 /* Vector x[i] = start + i·step for 0 ≤ i < n. For integer types start and step are truncated. */
 FX_API fx_array *fx_range_dtype(fx_dtype dtype, double start, double step, int64_t n);
-/* fx_from(dtype, data, 3, 4): copies Π sizes elements of type dtype from C memory, column-major. */
+/* fx_from(dtype, data, 3, 4): copies Π sizes elements of type dtype from C memory, column-major.
+ * FX_STATUS_ARGUMENT if data is NULL and the array is not empty. */
 FX_API fx_array *fxi_vector(int64_t n, const double *values); /* see fx_vector */
 FX_API fx_array *fxi_from(fx_dtype dtype, const void *data, int ndims, const int64_t *sizes);
 /* fx_borrow(dtype, data, release, user, 3, 4): an array that reads C memory in place. The memory
  * must stay valid and unchanged until release(data, user) is called, which is when the last value
  * that reads it is freed; release may be NULL. cflux never writes to it. FX_STATUS_ARGUMENT if data
- * is not aligned for dtype. If the call fails, release is called immediately. */
+ * is NULL (and the array is not empty) or not aligned for dtype. If the call fails, release is
+ * called immediately. */
 typedef void (*fx_release_fn)(void *data, void *user);
 FX_API fx_array *fxi_borrow(fx_dtype dtype, const void *data, fx_release_fn release, void *user,
                             int ndims, const int64_t *sizes);
-/* A 0-d array of a number. Like a literal it does not change the element type of what it is
- * combined with (ops.h). */
+/* A 0-d Float32 array of a number. As an argument of an operation it counts as a real number, not
+ * as an array: it does not widen Float16, and turns integer arrays into Float32 (ops.h). */
 FX_API fx_array *fx_scalar(double value);
 
 #define fx_full(value, ...)              fxi_full(FX_DTYPE_F32, (value), FXI_LIST(__VA_ARGS__))
@@ -289,30 +296,32 @@ FX_API fx_array *fxi_from_c(fx_dtype dtype, const void *data, int ndims, const s
 
 /* One-hot encoding without a check: y[c, j…] = (labels[j…] == c). labels: integers in 0 …
  * nclasses−1, any shape; result: Bool, nclasses × size(labels)…. A label outside this range gives a
- * column of false. */
+ * column of false. Floating-point labels are FX_STATUS_DTYPE, a negative nclasses
+ * FX_STATUS_ARGUMENT. */
 FX_API fx_array *fx_onehot(fx_array *labels, int64_t nclasses);
 /* The same with a check: evaluates labels and returns an error array ("Value 9 is not in labels",
  * FX_STATUS_ARGUMENT) if a label is outside 0 … nclasses−1. Flux.onehotbatch(labels,
  * 0:nclasses-1). */
 FX_API fx_array *fx_onehotbatch(fx_array *labels, int64_t nclasses);
-/* Index of the largest element of every column: argmax along axis 0, with axis 0 removed. Int64,
- * from 0; the inverse of fx_onehot. Flux.onecold. */
+/* Index of the first largest element of every column: fx_argmax along axis 0, with axis 0 removed.
+ * Int64, from 0; the inverse of fx_onehot. Flux.onecold. */
 FX_API fx_array *fx_onecold(fx_array *y);
 
 /* ---- evaluation and reading ------------------------------------------------------------------ */
 /* A read computes the value if needed and keeps it. Gradients may still flow through a value that
- * has been read. Pending values of other threads are FX_STATUS_STATE. */
+ * has been read. Pending values of other threads are FX_STATUS_STATE, NULL is FX_STATUS_ARGUMENT;
+ * for an error array the read returns its status without a new record. */
 
 /* Computes every array of an object (an array, model, tuple, …) in one plan. Returns the first
  * failure; FX_STATUS_ARGUMENT for NULL. */
 FX_API fx_status fx_eval(void *object);
 /* Requests that the next fx_update, or the end of the training step, also computes x, so that a
- * later read needs no second run. Returns x. */
+ * later read needs no second run. Returns x; ignores NULL and error arrays. */
 FX_API fx_array *fx_want(fx_array *x);
 /* Value of a one-element array as a double. On failure: NaN and an error record. */
 FX_API double fx_item(fx_array *x);
-/* The same with a status, to tell a NaN value from a failure. FX_STATUS_SHAPE if x has several
- * elements. */
+/* The same with a status, to tell a NaN value from a failure. FX_STATUS_SHAPE if x does not have
+ * one element. On failure *out_value is NaN. */
 FX_API fx_status fx_item_get(fx_array *x, double *out_value);
 /* Element at linear index i (column-major, from 0) as a double. On failure: NaN and an error
  * record, FX_STATUS_ARGUMENT if i is out of range. On other devices than the CPU every call is a

@@ -521,8 +521,8 @@ struct fx_communicator {
     const char *name;   /* "MPI" */
     int32_t rank, size; /* this member, from 0; number of members */
     const void *user;   /* private to its author */
-    /* Runs a collective step (fx_collective_step) on operands in host memory: the elements of
-     * step->out from `in`, in number and type, to `out`. Returns when they are there. On failure
+    /* Runs a collective step (fx_collective_step) on operands in host memory: `in` and `out` hold
+     * as many elements as step->out, of its type. Returns when the result is in `out`. On failure
      * it writes the reason to `why` (a sentence without a full stop, at most `size` bytes) and
      * returns a status; the library records it with name, rank and size. */
     fx_status (*run)(const fx_communicator *self, const fx_step *step, const void *in, void *out,
@@ -548,8 +548,8 @@ typedef struct fx_device_info {
     bool no_f64;     /* true: no Float64; Float64 arrays cannot be moved to it */
     bool on_cpu; /* true: computes on the host's CPU, as PoCL; a backend whose first device has this
                     set is never chosen automatically */
-    int32_t buffers; /* most buffers of a kernel, at least FX_LEAST_BUFFERS: no step needs more
-                        (fx_step_buffers); 0: no limit */
+    int32_t buffers; /* most buffers of a kernel, at least FX_LEAST_BUFFERS: the planner makes no
+                        step that needs more (fx_step_buffers); 0: no limit */
 } fx_device_info;
 
 /* A backend: the table of functions below. */
@@ -678,12 +678,13 @@ struct fx_backend {
      * failure fails the evaluation. Not called for plans with steps that the library runs itself,
      * nor with FX_EAGER in the environment. */
     fx_status (*plan_prepare)(fx_device *device, fx_plan *plan);
-    /* Runs all steps. values[v] is where value v begins in this run, work space included, and
-     * fx_step_input_at where an input of a step does; run->streams is as for `run`. Addresses may
-     * differ from run to run; so do literals, and seeds and counters, in the places they are in.
-     * The plan may be run by several threads at the same time. On failure *out_step is the step
-     * that failed: values that steps up to it replace in place are lost, those of later ones are
-     * not. -1: no step has begun. Left alone: every step may have begun. */
+    /* Runs all steps. values[v] is the address of value v in this run (work space is a value too),
+     * and fx_step_input_at returns the address of an input of a step; run->streams is as for `run`.
+     * From run to run, addresses may differ, and so may the literals, seeds and counters that are
+     * stored at them. The plan may be run by several threads at the same time. On failure *out_step
+     * is the step that failed: values that this step and earlier steps replace in place are lost,
+     * values that later steps replace are not. −1: no step has begun. If *out_step is not set,
+     * every step may have begun. */
     fx_status (*plan_run)(fx_device *device, const fx_plan *plan, void *const *values, fx_run *run,
                           int32_t *out_step);
     /* Frees plan->ready, before the steps are released. Not called if `plan_prepare` failed. */

@@ -118,8 +118,8 @@ typedef enum fx_status {
     FX_STATUS_DTYPE,    /* the operation does not support this element type */
     FX_STATUS_DEVICE,   /* arrays on different devices, or a device that does not exist */
     FX_STATUS_ARGUMENT, /* an argument out of range or of the wrong type */
-    FX_STATUS_STATE,    /* the value is gone: its parameter was rebound, or it is pending in another
-                           thread */
+    FX_STATUS_STATE,    /* the value is gone (freed, or its parameter was rebound), or is pending in
+                           another thread; or the call is not allowed now (fx_allowscalar) */
     FX_STATUS_IO,       /* the operating system reported a read or write error */
     FX_STATUS_FORMAT,   /* a damaged file, or one of the wrong format */
     FX_STATUS_NONFINITE,   /* a loss is NaN or Inf */
@@ -153,8 +153,9 @@ FX_API fx_status fx_error_status(void);
 FX_API int fx_error_print(FILE *out);
 
 /* Reports a failure with the message "op: formatted text" and returns `status`. The text becomes
- * the thread's error record unless it has one already; the error hook is called in both cases. For
- * code that extends cflux (custom operations, layers, bindings). */
+ * the thread's error record unless it has one already; the error hook is called in both cases. A
+ * message that does not fit in fx_error is cut off. `status` must not be FX_OK. For code that
+ * extends cflux (custom operations, layers, bindings). */
 FX_API fx_status fx_fail(fx_status status, const char *op, const char *format, ...)
     FXI_PRINTF(3, 4);
 
@@ -166,7 +167,7 @@ FX_API void fx_error_set_hook(fx_error_fn hook, void *user);
 
 /* fx_message_set_hook sets the function that receives messages that are not errors (warnings,
  * "running on the CPU"). `level`: 0 info, 1 warning. Default: print "[ Info: text" or "[ Warning:
- * text" to stderr. NULL discards all messages. */
+ * text" to stderr. NULL discards all messages. `user` is passed on to the function. */
 typedef void (*fx_message_fn)(int level, const char *text, void *user);
 FX_API void fx_message_set_hook(fx_message_fn hook, void *user);
 
@@ -212,11 +213,11 @@ FX_API uint64_t fx_rand_u64(void);
 
 /* Sets how many threads the CPU backend uses, including the calling thread, for the whole process.
  * 1: no other threads; 0: the default, which is the environment variable FX_NUM_THREADS, otherwise
- * the number of cores that the process may use (CPU affinity and cgroup quota). At most 255.
- * Results are bit-identical for any number. Threads are created when a step is first large enough
- * to benefit; small steps run on the calling thread. If several threads evaluate at the same time,
- * one of them uses the other cores and the rest compute alone. May be called at any time from any
- * thread. Errors: FX_STATUS_ARGUMENT if n is negative. */
+ * the number of cores that the process may use (CPU affinity and cgroup quota). Numbers above 255
+ * count as 255. Results are bit-identical for any number. Threads are created when a step is first
+ * large enough to benefit; small steps run on the calling thread. If several threads evaluate at
+ * the same time, one of them uses the other cores and the rest compute alone. May be called at any
+ * time from any thread. Errors: FX_STATUS_ARGUMENT if n is negative. */
 FX_API fx_status fx_set_num_threads(int n);
 FX_API int fx_num_threads(void); /* the number of threads in use */
 

@@ -112,17 +112,18 @@ typedef struct fx_batch {
     void *fxi_pass; /* private */
 } fx_batch;
 /* Stores the next batch in *batch. Returns false at the end of the pass, and after a failure (with
- * an error record). */
+ * an error record), which ends the pass. FX_STATUS_ARGUMENT for NULL; FX_STATUS_STATE if *batch is
+ * a copy, or belongs to another loader. */
 FX_API bool fx_next(fx_loader *loader, fx_batch *batch);
 FX_API void fx_batch_end(fx_batch *batch);                /* ends a pass early */
-FX_API int64_t fx_loader_length(const fx_loader *loader); /* number of batches per pass */
+FX_API int64_t fx_loader_length(const fx_loader *loader); /* batches per pass; 0 for NULL */
 /* Position of a loader: the order (that of pass number `pass` for this seed), and how many batches
- * of this pass have been returned. A loader of the same data that is set to a position returns the
- * same batches from there on.
+ * of this pass have been returned. A loader of the same data and batch size that is set to a
+ * position returns the same batches from there on.
  *
- * fx_loader_tell returns the position of the pass that `batch` belongs
- * to; for NULL, or a batch without a pass, the start of the next pass. fx_loader_seek makes the
- * next pass start at a position. */
+ * fx_loader_tell returns the position of the pass that `batch` belongs to; for NULL, or a batch
+ * without a pass, the start of the next pass. fx_loader_seek makes the next pass start at a
+ * position; FX_STATUS_ARGUMENT if a pass does not have that many batches. */
 typedef struct fx_loader_position {
     uint64_t seed, pass;
     int64_t batch;
@@ -132,11 +133,12 @@ FX_API fx_status fx_loader_seek(fx_loader *loader, fx_loader_position to);
 /* Number of observations: the size of the last axis of an array, or of all arrays in a tuple or
  * named tuple. If these differ: 0 and FX_STATUS_SHAPE in the error record. MLUtils.numobs. */
 FX_API int64_t fx_num_obs(void *data);
-/* The observations with indices idx (integers, from 0), in the structure of the data.
+/* The observations with indices idx (integers, from 0), in the structure of the data. The scope
+ * owns the result. An index out of range is found when the value is computed (fx_gather).
  * MLUtils.getobs. */
 FX_API void *fx_get_obs(void *data, fx_array *idx);
 /* Splits data into the first ⌊at·n⌋ observations and the rest, 0 < at < 1; returns a tuple of two
- * views. MLUtils.splitobs. */
+ * views. FX_STATUS_ARGUMENT for another `at`. MLUtils.splitobs. */
 FX_API void *fx_split_obs(void *data, double at);
 /* A loader whose batches are copies on the device of fx_gpu, in their own element types, for data
  * that do not fit on the device: each batch is freed when the next is requested, and reading its

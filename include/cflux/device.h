@@ -23,7 +23,7 @@ FXI_BEGIN_C
  * recorded as an error, so that the same program runs without a GPU; fx_why_not lists every file
  * that was tried, with the reason. */
 FX_API fx_status fx_use(const char *backend);
-FX_API fx_status fx_use_all(void); /* loads every installed backend */
+FX_API fx_status fx_use_all(void); /* loads every installed backend; always FX_OK */
 /* Returns why a backend cannot be used; "" if it works. Static storage. */
 FX_API const char *fx_why_not(const char *backend);
 FX_API bool fx_functional(const char *backend); /* true if it is loaded and works */
@@ -55,7 +55,8 @@ FX_API const char *const *fx_supported_devices(void);
 FX_API const char *fx_gpu_backend(void);
 /* Writes the preference to LocalPreferences.toml, in the table where it was found (default:
  * [Flux]); the rest of the file is not changed. It takes effect at the next start of the program.
- * FX_STATUS_FORMAT, naming the line, if the file is damaged; the file is then not changed. */
+ * FX_STATUS_ARGUMENT for a backend that fx_supported_devices does not list; FX_STATUS_FORMAT,
+ * naming the line, if the file is damaged; FX_STATUS_IO. On failure the file is not changed. */
 FX_API fx_status fx_gpu_backend_set(const char *backend);
 
 /* Options of fx_get_device. */
@@ -74,15 +75,16 @@ FX_API fx_device *fx_cpu_device(void); /* the CPU */
 /* A device by name: "cuda:0", "CPU", "opencl" (its first device), upper or lower case. Loads the
  * backend if needed. An unknown device is an error and returns the CPU. */
 FX_API fx_device *fx_device_find(const char *name);
-FX_API const char *fx_device_name(const fx_device *device); /* "CPU", "CUDA:0" */
-FX_API int fx_device_id(const fx_device *device);           /* its id, from 0 */
+FX_API const char *fx_device_name(const fx_device *device); /* "CPU" (also for NULL), "CUDA:0" */
+FX_API int fx_device_id(const fx_device *device);           /* its id, from 0; 0 for NULL */
 /* The driver's name of the device ("NVIDIA H100 80GB HBM3"); "" if unknown. */
 FX_API const char *fx_device_model(const fx_device *device);
 /* Waits until all work submitted to the device is complete, e.g. before reading a clock. Returns,
- * and records, an error that the device reported since the previous call. */
+ * and records, an error that the device reported since the previous call. FX_OK for the CPU
+ * (NULL). */
 FX_API fx_status fx_synchronize(fx_device *device);
 /* Escape hatch for backend-specific extensions: a function or object of a backend by name; NULL if
- * it has none with this name. */
+ * the backend is not loaded or has none with this name. */
 FX_API void *fx_backend_proc(const char *backend, const char *name);
 /* Returns the number of devices of a backend; 0 if it is not loaded or does not work. */
 FX_API int fx_device_count(const char *backend);

@@ -17,23 +17,24 @@ FXI_BEGIN_C
  * Parameters that the loss does not depend on get zeros; integer arrays and fields that are not
  * trainable get NULL. A tied array has one gradient, the sum over its uses. Flux.gradient.
  *
- * Errors: FX_STATUS_SHAPE if the loss has several elements; FX_STATUS_STATE if the loss was built
- * before the parameters were last updated. The result is then of the model's type, filled with
- * error arrays. */
+ * Errors: FX_STATUS_SHAPE if the loss does not have one element; FX_STATUS_DTYPE if it is not
+ * floating-point; FX_STATUS_ARGUMENT for NULL; FX_STATUS_STATE if the loss was built before the
+ * parameters were last updated. The result is then of the model's type, filled with error
+ * arrays. */
 FX_API void *fxi_gradient(fx_array *loss, void *model);
 #define fx_gradient(loss, model) (FXI_HERE, (__typeof__(model))fxi_gradient((loss), (model)))
 
 /* fx_gradient that also computes loss and gradient in one plan and stores the loss in *out_value
- * (may be NULL). Flux.withgradient. */
+ * (may be NULL), NaN if that fails. Flux.withgradient. */
 FX_API void *fx_withgradient(fx_array *loss, void *model, double *out_value);
 
-/* Stores d loss / d x[i] for n arrays in out_gradients[0 … n−1]; the scope owns them. Errors as for
- * fx_gradient. */
+/* Stores d loss / d x[i] for n arrays in out_gradients[0 … n−1]; the scope owns them. NULL for an
+ * integer array. Errors as for fx_gradient; out_gradients then holds error arrays. */
 FX_API fx_status fx_gradient_of(fx_array *loss, fx_array *const *x, int n,
                                 fx_array **out_gradients);
 
 /* Vector–Jacobian product: stores d Σ(y·gy) / d x[i] in out_gradients[0 … n−1]. y may have any
- * shape; gy has the shape of y, otherwise FX_STATUS_SHAPE. */
+ * shape; gy has the shape of y, otherwise FX_STATUS_SHAPE. The rest as for fx_gradient_of. */
 FX_API fx_status fx_pullback(fx_array *y, fx_array *gy, fx_array *const *x, int n,
                              fx_array **out_gradients);
 

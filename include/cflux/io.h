@@ -65,8 +65,9 @@ FX_API fx_status fxi_load_into(const char *path, int n, const void *const *names
  * "", fx_metadata("author", "me")). A safetensors file stores them in its header; an .npz in the
  * member "__metadata__", bytes of JSON that NumPy reads as an array; an .npy cannot store them. A
  * loaded file with these texts has an entry "__metadata__". Texts are copied. fx_metadata_text
- * returns the text of a key, NULL if there is none; fx_metadata_key the i-th key. These texts are
- * valid while the object exists. */
+ * returns the text of a key, NULL if there is none; fx_metadata_count the number of keys (0 for
+ * another object); fx_metadata_key the i-th key, NULL if i is too large. These texts are valid
+ * while the object exists. */
 FX_API void *fxi_metadata(int n, const void *const *keys_and_texts);
 FX_API const char *fx_metadata_text(const void *metadata, const char *key);
 FX_API int64_t fx_metadata_count(const void *metadata);
@@ -91,8 +92,9 @@ static inline fx_status fx_file_about(const char *path, fx_file_info *out)
 }
 
 /* A text as an object that the scope owns, e.g. for names of classes; BSON stores it as a String.
- * The text is copied. fx_string_text returns the text, NULL for another object; it is valid while
- * the object exists. Texts in BSON files are loaded as objects of this type. */
+ * The text is copied. FX_STATUS_ARGUMENT for NULL. fx_string_text returns the text, NULL for
+ * another object; it is valid while the object exists. Texts in BSON files are loaded as objects of
+ * this type. */
 FX_API void *fx_string(const char *text);
 FX_API const char *fx_string_text(const void *object);
 
@@ -104,7 +106,9 @@ FX_API const char *fx_string_text(const void *object);
  *
  * `object` is an example: in each field, a file must have an object of the same type as the
  * example, or nothing; where the example has NULL, it must have nothing. Another example of the
- * same type adds its fields. Applies to the whole process; may be called from every thread. */
+ * same type adds its fields. Applies to the whole process; may be called from every thread.
+ * FX_STATUS_ARGUMENT if the object is not a struct of the program or the name is not a Julia name;
+ * FX_STATUS_UNSUPPORTED for more than 32 fields. */
 FX_API fx_status fx_julia_name(const void *object, const char *name);
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
@@ -134,8 +138,9 @@ FX_API fx_status fxi_checkpoint_load(const char *path, fx_checkpoint_args *io);
 /* fx_checkpoint_load(path, &io): restores a checkpoint. Copies the saved values into io's model,
  * state and loader, which must match the saved ones (the loader's next pass starts at the saved
  * position), and restores the calling thread's random stream. Sets epoch, step and metrics (the
- * scope owns them). If the file is damaged or missing, the previous one is used, with a message;
- * FX_STATUS_IO if there is none. On failure nothing is changed. */
+ * scope owns them). If the file is damaged or missing, the newest intact one of path.1, path.2, …
+ * is used, with a message; if none is intact, the status is that of the first file (FX_STATUS_IO if
+ * it is missing). On failure nothing is changed. */
 #define fx_checkpoint_load(path, io)                                                               \
     __extension__({                                                                                \
         FXI_HERE;                                                                                  \
@@ -144,12 +149,13 @@ FX_API fx_status fxi_checkpoint_load(const char *path, fx_checkpoint_args *io);
             fxi_io->fxi_size = sizeof *fxi_io;                                                     \
         fxi_checkpoint_load((path), fxi_io);                                                       \
     })
-/* Returns true if the file, or an earlier checkpoint (path.1, …), exists. */
+/* Returns true if the file, or the previous checkpoint (path.1), exists. */
 FX_API bool fx_checkpoint_exists(const char *path);
 
 /* The state of a model as Flux.state returns it: every field of every layer with Flux's name. Saved
  * as BSON it is an argument for Flux.loadmodel!; a loaded state is an argument for
- * fx_loadmodel(model, state). Contains the model's arrays, not copies. */
+ * fx_loadmodel(model, state). Contains the model's arrays, not copies. The scope owns it; an error
+ * array on failure. */
 FX_API void *fx_flux_state(void *model);
 
 /* The state of a model as PyTorch's state_dict(): a named tuple "0.weight", "0.bias",

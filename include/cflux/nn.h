@@ -240,8 +240,9 @@ FX_API fx_status fx_automode(void *model);
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_loss_args, FXI_LOSS_ARGS);
 /* The formulas are per element, with e = ŷ − y; Σ is over .dims (default: axis 0, the classes). The
- * result is the mean over all remaining values, a 0-d array. Losses with *logit* in the name expect
- * raw scores, without softmax or sigmoid; they stay finite where the others overflow. */
+ * result is the mean over all remaining values, a 0-d array, unless .sum or .none is set. Losses
+ * with *logit* in the name expect raw scores, without softmax or sigmoid; they stay finite where
+ * the others overflow. */
 FX_API fx_array *fxi_mse(const fx_loss_args *a);        /* (ŷ − y)² */
 FX_API fx_array *fxi_mae(const fx_loss_args *a);        /* |ŷ − y| */
 FX_API fx_array *fxi_msle(const fx_loss_args *a);       /* log((ŷ + ε)/(y + ε))² */

@@ -216,7 +216,7 @@ typedef enum fx_reduce {
     FX_REDUCE_SQDEV,  /* Σ(x − mean(x))², floating-point only */
     FX_REDUCE_ARGMAX, /* along one axis: index of the first NaN, else of the first largest; Int64 */
     FX_REDUCE_ARGMIN, /* the same for the smallest */
-    FX_REDUCE_MEAN,   /* fx_scatter only; never in a step */
+    FX_REDUCE_MEAN,   /* fx_scatter and collective operations only */
     FX_REDUCE_COUNT   /* number of reductions */
 } fx_reduce;
 /* Options of reductions, of variances, and of softmax. */
@@ -296,8 +296,8 @@ FX_API fx_array *fx_cumsum_reverse(fx_array *x, int axis);
 
 /* ---- matrix products ------------------------------------------------------------------------- */
 /* C = A·B with A: m×k, B: k×n, C: m×n. A vector on the right is a column (the result has m
- * elements); write a row vector on the left as 1×k. FX_STATUS_SHAPE: "matmul: inner sizes differ: A
- * is 2×5, B is 4×3". */
+ * elements). A vector on the left is a column m×1 too; write a row vector as 1×k. FX_STATUS_SHAPE:
+ * "matmul: inner sizes differ: A is 2×5, B is 4×3". */
 FX_API fx_array *fx_matmul(fx_array *a, fx_array *b);
 /* Matrix product for every batch index: A: m×k×batch…, B: k×n×batch…, C: m×n×batch…; batch sizes
  * broadcast. NNlib.batched_mul. */
@@ -329,17 +329,21 @@ FX_API fx_precision fx_matmul_precision(void); /* the precision in use */
 FX_API fx_array *fxi_reshape(fx_array *x, int ndims, const int64_t *sizes);
 /* fx_permute(x, perm…): axis i of the result is axis perm[i] of x. Julia's permutedims. */
 FX_API fx_array *fxi_permute(fx_array *x, int ndims, const int64_t *perm);
-/* fx_expand(x, sizes…): repeats axes of size 1 to the given sizes; other axes keep theirs. */
+/* fx_expand(x, sizes…): repeats axes of size 1 to the given sizes; every other size must be that of
+ * x. Further sizes add axes at the end. */
 FX_API fx_array *fxi_expand(fx_array *x, int ndims, const int64_t *sizes);
 
 FX_API fx_array *fx_transpose(fx_array *x); /* swaps axes 0 and 1; a vector of n becomes 1×n */
 FX_API fx_array *fx_flatten(fx_array *x);   /* (Π other sizes)×(last size): Flux.flatten */
 FX_API fx_array *fx_vec(fx_array *x);       /* a vector of all elements */
-FX_API fx_array *fx_unsqueeze(fx_array *x, int axis);   /* inserts an axis of size 1 */
-FX_API fx_array *fx_squeeze(fx_array *x, fx_axes axes); /* removes axes of size 1 */
+/* Inserts an axis of size 1, which becomes axis `axis` of the result: 0 … ndims. */
+FX_API fx_array *fx_unsqueeze(fx_array *x, int axis);
+/* Removes axes of size 1; another size is FX_STATUS_SHAPE. */
+FX_API fx_array *fx_squeeze(fx_array *x, fx_axes axes);
 /* Elements start ≤ i < stop along one axis. FX_STATUS_ARGUMENT if they exceed the array. */
 FX_API fx_array *fx_slice(fx_array *x, int axis, int64_t start, int64_t stop);
-/* n elements start, start + step, … along one axis; step may be negative. */
+/* n elements start, start + step, … along one axis; step may be negative. FX_STATUS_ARGUMENT if one
+ * is outside the array. */
 FX_API fx_array *fx_slice_step(fx_array *x, int axis, int64_t start, int64_t step, int64_t n);
 FX_API fx_array *fx_flip(fx_array *x, fx_axes axes); /* reversed along these axes */
 /* Adds `before` and `after` elements of `value` at the ends of one axis. A negative count removes
@@ -356,8 +360,9 @@ FX_API fx_array *fx_pad_reflect(fx_array *x, int axis, int64_t before, int64_t a
 FX_API fx_array *fx_pad_symmetric(fx_array *x, int axis, int64_t before, int64_t after);
 FX_API fx_array *fx_pad_repeat(fx_array *x, int axis, int64_t before, int64_t after);
 FX_API fx_array *fx_pad_circular(fx_array *x, int axis, int64_t before, int64_t after);
-/* fx_repeat(x, counts…): tiles the whole array counts[i] times along axis i. Julia's repeat(x,
- * counts...). */
+/* fx_repeat(x, counts…): tiles the whole array counts[i] times along axis i. Counts beyond the axes
+ * of x add axes; axes without a count stay. A negative count is FX_STATUS_ARGUMENT. Julia's
+ * repeat(x, counts...). */
 FX_API fx_array *fxi_repeat(fx_array *x, int ndims, const int64_t *counts);
 /* Repeats each element `count` times along an axis. Julia's repeat(x; inner). */
 FX_API fx_array *fx_repeat_inner(fx_array *x, int axis, int64_t count);
@@ -366,7 +371,7 @@ FX_API fx_array *fxi_concat(int axis, int n, fx_array *const *x);
 /* fx_stack(axis, a, b, …): joins arrays of one shape along a new axis. */
 FX_API fx_array *fxi_stack(int axis, int n, fx_array *const *x);
 /* Lower and upper triangle of every matrix in x: keeps column − row ≤ k (tril) or ≥ k (triu), the
- * rest is 0. */
+ * rest is 0. FX_STATUS_SHAPE for fewer than two axes. */
 FX_API fx_array *fx_tril(fx_array *x, int64_t k);
 FX_API fx_array *fx_triu(fx_array *x, int64_t k);
 
@@ -390,16 +395,18 @@ FX_API fx_array *fx_triu(fx_array *x, int64_t k);
  * idx)×(sizes of x after axis). NNlib.gather is the case of the last axis. Gradient: fx_scatter
  * with FX_REDUCE_SUM. */
 FX_API fx_array *fx_gather(fx_array *x, fx_array *idx, int axis);
-/* y[i,j,…] = x[…, idx[i,j,…], …] along `axis`; y has the shape of idx. NumPy's take_along_axis,
- * ONNX's GatherElements. */
+/* y[i,j,…] = x[…, idx[i,j,…], …] along `axis`; idx has as many axes as x, and is not longer than x
+ * along the other axes; y has the shape of idx. NumPy's take_along_axis, ONNX's GatherElements. */
 FX_API fx_array *fx_gather_elements(fx_array *x, fx_array *idx, int axis);
-/* Combines slices of src into n slices along `axis`: y[…, k, …] is the reduction of all src[…, i,
- * …] with idx[i] = k. `reduction` is FX_REDUCE_SUM, MAX, MIN, PROD or MEAN. A slice that no index
- * selects holds 0 (sum, mean), 1 (prod), −Inf (max) or +Inf (min). Sums and products of Bool are
- * Int64. Sums are computed in index order, so results are deterministic. NNlib.scatter. */
+/* Combines slices of src into n slices along `axis`; src has the shape of the result of fx_gather:
+ * y[…, k, …] is the reduction of all src[…, i, …] with idx[i] = k. `reduction` is FX_REDUCE_SUM,
+ * MAX, MIN, PROD or MEAN. A slice that no index selects holds 0 (sum, mean), 1 (prod), −Inf (max)
+ * or +Inf (min); for integers the smallest (max) or largest (min) number of the type. Sums and
+ * products of Bool are Int64, means of integers Float64 and of Bool Float32. Sums are computed in
+ * index order, so results are deterministic. NNlib.scatter. */
 FX_API fx_array *fx_scatter(fx_reduce reduction, fx_array *src, fx_array *idx, int axis, int64_t n);
-/* A copy of x in which x[…, idx[i,j,…], …] along `axis` is src[i,j,…]. idx and src have one shape;
- * indices must be distinct. ONNX's ScatterElements. */
+/* A copy of x in which x[…, idx[i,j,…], …] along `axis` is src[i,j,…]. idx and src have one shape,
+ * as idx in fx_gather_elements; indices must be distinct. ONNX's ScatterElements. */
 FX_API fx_array *fx_scatter_elements(fx_array *x, fx_array *idx, fx_array *src, int axis);
 
 /* ---- convolution and pooling ----------------------------------------------------------------- */
@@ -475,8 +482,9 @@ typedef struct fx_custom_op {
                      fx_array *gy, fx_array **gx);
     void *user;
 } fx_custom_op;
-/* Returns the result of `op`, of the given element type and sizes. `forward` runs on the host when
- * the value is needed. */
+/* Returns the result of `op` on n arrays, of the given element type and sizes. `forward` runs on
+ * the host when the value is needed. FX_STATUS_ARGUMENT if op or op->forward is NULL, op->fxi_size
+ * is not set, or there are more than FX_MAX_DIMS sizes. */
 FX_API fx_array *fx_custom(const fx_custom_op *op, int n, fx_array *const *in, fx_dtype out_dtype,
                            fx_dims out_sizes);
 

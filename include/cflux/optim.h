@@ -75,15 +75,16 @@ FXI_OPTION_STRUCT(fx_adjust_args, FXI_ADJUST_ARGS);
                     FXI_ADJUST_ARGS(FXI_DEFAULT).fxi_size = sizeof(fx_adjust_args), __VA_ARGS__)))
 
 /* Returns the optimiser state of a model, which the scope owns. A model without trainable arrays
- * gives a warning: "setup found no trainable parameters in this model". Error objects if `rule` is
- * not a rule or the model carries an error. Optimisers.setup. */
+ * gives a warning: "setup found no trainable parameters in this model". An error array if `rule` is
+ * not a rule or the model is NULL or an error object. Optimisers.setup. */
 FX_API void *fx_setup(fx_rule *rule, void *model);
 /* Sets the learning rate of a state, or of a branch of it, and keeps moments.
  * Optimisers.adjust!(state, η). FX_STATUS_ARGUMENT if eta is negative. */
 FX_API fx_status fx_adjust_eta(void *state, double eta);
-FX_API double fx_eta(void *state); /* learning rate of the first leaf */
+FX_API double fx_eta(void *state); /* learning rate of the first leaf; 0 if there is no leaf */
 /* fx_adjust(state, .eta = …, .beta1 = …): sets hyperparameters and keeps moments. Numbers that are
- * not given, or that a rule does not have, are not changed. Optimisers.adjust!(state; …). */
+ * not given, or that a rule does not have, are not changed. FX_STATUS_ARGUMENT if eta is negative
+ * or `state` is not from fx_setup. Optimisers.adjust!(state; …). */
 FX_API fx_status fxi_adjust(void *state, const fx_adjust_args *given);
 /* fx_freeze: arrays of this state, or of this branch of it (fx_child, fx_child_named), are not
  * updated until fx_thaw. Optimisers.freeze!, thaw!. FX_STATUS_ARGUMENT if `state` is a model. */
@@ -110,9 +111,10 @@ FXI_OPTION_STRUCT(fx_update_args, FXI_UPDATE_ARGS);
  * match, FX_STATUS_SHAPE if a gradient's size differs from its parameter's. Optimisers.update!. */
 FX_API fx_status fxi_update(const fx_update_args *a);
 /* Returns the pair (new state, new model) as a tuple; does not change its arguments. The scope owns
- * the tuple. Optimisers.update. */
+ * the tuple; on failure it holds two error arrays. Optimisers.update. */
 FX_API void *fx_updated(void *state, void *model, void *gradient);
-/* Applies n updates in one plan, for (states[i], models[i], gradients[i]), e.g. for GANs. */
+/* Applies n updates in one plan, for (states[i], models[i], gradients[i]), e.g. for GANs. On
+ * failure no model and no state is changed. */
 FX_API fx_status fx_update_all(int n, void *const *states, void *const *models,
                                void *const *gradients);
 #define fx_update(...)                                                                             \

@@ -218,11 +218,14 @@ typedef struct fx_tuple_object {
 } fx_tuple_object;
 /* fx_tuple(x, y, …): a tuple of objects, which it retains. The scope owns it. */
 FX_API void *fxi_tuple(int n, void *const *items);
-/* A named tuple of n items; names are copied, items retained. */
+/* A named tuple of n items; names are copied, items retained. FX_STATUS_ARGUMENT if a name is NULL,
+ * empty or used twice. */
 FX_API void *fx_named_tuple_from(int n, const char *const *names, void *const *items);
-/* Children of a tuple or layer. fx_count returns their number, fx_child the i-th, fx_child_named
- * the child with a name; the caller gets no reference, or an error array if the child does not
- * exist. fx_child_name returns the name of the i-th child, "" if it has none. */
+/* Children of a tuple or layer. fx_count returns their number (0 for NULL and arrays), fx_child the
+ * i-th, fx_child_named the child with a name: NULL if the field is NULL, an error array
+ * (FX_STATUS_ARGUMENT) if there is no such child. The caller gets no reference. fx_child_name
+ * returns the name of the i-th child, "" if it has none; the name is valid while the object
+ * exists. */
 FX_API int64_t fx_count(const void *container);
 FX_API void *fx_child(const void *object, int64_t i);
 FX_API const char *fx_child_name(const void *object, int64_t i);
@@ -294,15 +297,15 @@ FXI_FUNCTIONS(FXI_FUNCTION_DECL)
 #define FX_LOGSOFTMAX   (&fxi_function_logsoftmax)
 #define FX_FLATTEN      (&fxi_function_flatten)
 /* Makes a layer from a C function of one array: fx_function_new("halve", halve). The scope owns it.
- * `name` must outlive it. */
+ * `name` must outlive it. FX_STATUS_ARGUMENT if one of them is NULL. */
 FX_API fx_function *fx_function_new(const char *name, fx_array *(*apply)(fx_array *x));
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 /* fx_fmap(f, x): a copy of x with every array replaced by f(array). Fields that are not children
  * are shared. An array that is reached twice is mapped once and stays shared. A view of another
  * array of x (transposed, permuted, reshaped or sliced) becomes the same view of that array's
- * result. Returns x if every array maps to itself. fx_fmap_with passes `user` to f. The scope owns
- * the result. Functors.fmap. */
+ * result. Returns x if every array maps to itself. If f returns an error array, the result is an
+ * error object. fx_fmap_with passes `user` to f. The scope owns the result. Functors.fmap. */
 typedef fx_array *(*fx_map_fn)(fx_array *x);
 FX_API void *fxi_fmap(fx_map_fn f, void *x);
 typedef fx_array *(*fx_map_user_fn)(fx_array *x, void *user);
@@ -326,7 +329,8 @@ FX_API void *fxi_fmap2(fx_map2_fn f, void *x, void *y);
 #define fx_mapleaves(f, x) fx_fmap((f), (x)) /* the older name of fx_fmap */
 /* fx_functor returns the children of an object as a named tuple (items of lists included; a tuple
  * if they have no names, an empty one for arrays, functions and leaves). fx_rebuild returns an
- * object like x with these children. The scope owns both. Functors.functor. */
+ * object like x with these children. The scope owns both. Another number of children is
+ * FX_STATUS_ARGUMENT. Functors.functor. */
 FX_API void *fx_functor(void *x);
 FX_API void *fxi_rebuild(void *x, void *children);
 #define fx_rebuild(x, children) ((__typeof__(x))fxi_rebuild((x), (children)))
@@ -371,13 +375,15 @@ FX_API size_t fx_spot_path(const fx_spot *at, fx_naming_fn naming, char *dst, si
 /* A `naming` that gives paths of names as in fx_child_name, and of numbers: "0.weight". */
 FX_API const char *fx_naming_children(const fx_type *type, const fx_field *field);
 /* Calls visit for every distinct array of x, depth first in field order; `path` is
- * "layers.0.weight". A view of another array of x is not trainable: it follows that array. */
+ * "layers.0.weight". A view of another array of x is not trainable: it follows that array. A walk
+ * that fails (fx_tree_walk) ends early and leaves an error record. */
 typedef void (*fx_visit_fn)(fx_array *x, const char *path, bool trainable, void *user);
 FX_API void fx_visit(void *x, fx_visit_fn visit, void *user);
 /* Returns the distinct trainable arrays of a model (floating-point, not frozen) as a tuple, in the
- * order of fx_visit. The scope owns it. */
+ * order of fx_visit. The scope owns it. On failure: an error object. */
 FX_API void *fx_trainables(void *model);
-/* Number of elements in the trainable arrays of a model. */
+/* Number of elements in the trainable arrays of a model, counted with fx_visit; 0 and an error
+ * record for NULL. */
 FX_API int64_t fx_parameter_count(void *model);
 /* fx_destructure concatenates the distinct trainable arrays of a model into a vector, in their
  * common element type; fx_restructure(model, vector) makes a model like `model` from this vector,
@@ -405,12 +411,15 @@ FX_API void *fxi_in_precision(fx_dtype type, void *model);
 #define fx_f32(x)                   ((__typeof__(x))fxi_in_precision(FX_DTYPE_F32, (x)))
 #define fx_f64(x)                   ((__typeof__(x))fxi_in_precision(FX_DTYPE_F64, (x)))
 /* fx_snapshot(x): a copy of a model for readers in other threads: new handles for the same values,
- * which later updates neither change nor reuse. */
+ * which later updates neither change nor reuse. Pending arrays are evaluated first. The scope owns
+ * the copy; an error object on failure. */
 FX_API void *fxi_snapshot(void *model);
 #define fx_snapshot(x) ((__typeof__(x))fxi_snapshot(x))
 
 /* fx_call(model, x, …): y = model(x, …) for a layer or function object. Calling anything else is
- * FX_STATUS_ARGUMENT, and the message names its type. */
+ * FX_STATUS_ARGUMENT, and the message names its type. A NULL input is FX_STATUS_ARGUMENT too; for
+ * an error object as input the result is an error array with its status. The scope owns the
+ * result. */
 FX_API void *fxi_call(void *model, int n, void *const *args);
 #define fx_call(model, ...) ((fx_array *)fxi_call((model), FXI_OBJECTS(__VA_ARGS__)))
 
@@ -421,15 +430,15 @@ FX_API void *fxi_call(void *model, int n, void *const *args);
 FX_API void fx_show(void *object);
 FX_API void fx_show_to(FILE *out, void *object);
 /* Writes the same text without the last newline to dst, truncated to `capacity` bytes and always
- * terminated; returns its full length. */
+ * terminated; returns its full length. With capacity 0, dst may be NULL. */
 FX_API size_t fx_show_text(void *object, char *dst, size_t capacity);
 /* Writes the one-line form, "Dense(2 => 3, relu)", "3×2 Matrix{Float32}", like fx_show_text. */
 FX_API size_t fx_summary(void *object, char *dst, size_t capacity);
 
 /* Shows how the pending arrays of an object would be computed, without computing them: a summary,
  * then one line per step with its fused operations, sizes, and the arithmetic of products.
- * fx_plan_show also prints the bytes that each step moves, and the inputs x0, x1, … and numbers c0,
- * …. fx_plan_text writes to dst like fx_show_text. */
+ * fx_plan_show also prints the bytes that each step moves, and the inputs x0, x1, … and literals
+ * c0, …. fx_plan_text writes to dst like fx_show_text. */
 FX_API void fx_plan_show(FILE *out, void *object);
 FX_API size_t fx_plan_text(void *object, char *dst, size_t capacity);
 
