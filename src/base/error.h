@@ -19,8 +19,8 @@ fx_status fxi_fail_text(fx_status status, const char *operation, const char *tex
  * record. A record without a location gets the thread's. */
 void fxi_error_carry(const fx_error *error);
 
-/* For functions that cannot return that they failed. Between the two calls the record holds the
- * first failure since the first call. The second call returns its status and restores the earlier
+/* For functions that do not return a status. Between the two calls the record holds the first
+ * failure since the first call. The second call returns its status and restores the earlier
  * record. */
 fx_error fxi_error_begin(void);
 fx_status fxi_error_end(const fx_error *earlier);

@@ -12,8 +12,8 @@
 
 typedef struct fxi_file_out {
     const char *op, *path; /* for messages: "save: m.npz: …"; must outlive the writing */
-    char *real;            /* the file behind symbolic links, and the temporary file beside it */
-    char *fresh;
+    char *real;            /* the file behind symbolic links */
+    char *fresh;           /* the temporary file beside it */
     int fd, lock;
     int64_t offset;          /* bytes written so far */
     int64_t reserved, begun; /* bytes with blocks on the disk, and bytes whose writing has begun */

@@ -30,8 +30,8 @@ void fxi_memory_reclaim_all(void);
 /* Bytes of blocks that this thread allocated, minus bytes of blocks that it freed, whoever
  * allocated them. The difference of two readings is the memory that the work between them keeps. */
 int64_t fxi_memory_held_here(void);
-size_t fxi_memory_cached(void);        /* their bytes */
-size_t fxi_memory_cached_by_all(void); /* of all threads */
+size_t fxi_memory_cached(void);        /* bytes of the calling thread's cached blocks */
+size_t fxi_memory_cached_by_all(void); /* bytes of the cached blocks of all threads */
 
 /* Checked arithmetic for sizes from the caller. Returns false on overflow. */
 static inline bool fxi_mul_size(size_t a, size_t b, size_t *out)

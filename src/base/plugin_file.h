@@ -13,7 +13,7 @@ typedef struct fxi_plugin_wish {
     const uint32_t *sizes;     /* FX_PLUGIN_SIZES of them */
     const char *path;          /* the only file to try; NULL: the folders are searched */
     /* Opens a plugin with a matching head. Returns NULL on success, else why the plugin cannot be
-     * used. An error that it records is a reason too, and not an error of the program. NULL:
+     * used. An error that it records counts as a reason, not as an error of the program. NULL:
      * nothing to call. */
     const char *(*take)(const fx_plugin_head *plugin, void *user);
     void *user;
@@ -53,8 +53,8 @@ void fxi_plugin_each(void (*visit)(const char *path, const fxi_plugin_name *name
 /* "backend", "kernel library"; "plugin" for anything else. */
 const char *fxi_plugin_kind_text(uint32_t kind);
 
-/* Notes for fx_plugins whether a file is used. why: "" if it is. plugin: NULL if it has no readable
- * head. */
+/* Stores for fx_plugins whether a file is used. `why`: the reason why not; "" if it is used.
+ * `plugin`: its head; NULL if it has no readable one. */
 void fxi_plugin_note(const char *path, const fx_plugin_head *plugin, const char *why);
 
 #endif

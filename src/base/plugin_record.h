@@ -10,7 +10,7 @@ typedef struct fxi_plugin_record {
     const fx_plugin_head *plugin; /* NULL: not opened, or without a readable head */
     bool opened;
     char why[256]; /* why it is not used; "" if it is used or was not opened */
-    int seen;      /* the last fxi_plugin_records that found the file */
+    int seen;      /* number of the latest call of fxi_plugin_records that found the file */
     const char *path;
 } fxi_plugin_record;
 

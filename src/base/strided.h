@@ -11,7 +11,7 @@
 
 #include <cflux/base.h>
 
-/* strides of a dense tensor: 1, shape[0], shape[0]·shape[1], … */
+/* Fills in the strides of a dense tensor: 1, shape[0], shape[0]·shape[1], … */
 static inline void fxi_dense_strides(int ndim, const int64_t *shape, int64_t *strides)
 {
     int64_t s = 1;

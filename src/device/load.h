@@ -10,7 +10,7 @@
  * "check:NAME" loads NAME and registers the wrapper around it. */
 void fxi_backend_load(const char *name);
 /* The name of the backend in a plugin's file: "…/libcflux-cuda.so" → "cuda" (in `room`). Any other
- * text is returned as it is. */
+ * text is returned unchanged. */
 const char *fxi_backend_of(const char *name, fxi_plugin_name *room);
 /* The backend that a wrapper wraps: "check:CUDA" → "CUDA". NULL if the name is not that of a
  * wrapper. */

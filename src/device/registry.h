@@ -41,8 +41,8 @@ fx_device *fxi_gpu_required(const char *op);
  * the reason. */
 fx_device *fxi_cuda_or_none(void);
 
-/* Stores the reason why a backend could not be loaded; does nothing if it is loaded. add: also for
- * an unknown name, which is then added. */
+/* Stores the reason why a backend could not be loaded; does nothing if it is loaded. With `add`, an
+ * unknown name is added to the list; otherwise it is ignored. */
 void fxi_registered_why(const char *name, const char *why, bool add);
 
 /* Marks a loaded backend: its devices refuse work in the child of a fork. */

@@ -38,8 +38,8 @@ fx_status fxi_element_get(const char *op, const fx_array *x, int64_t offset, dou
 fx_status fxi_elements_copy(const char *op, const fx_array *x, fx_dtype dtype, void *dst);
 /* Receives a piece of an array's bytes; a failure ends the walk. */
 typedef fx_status (*fxi_piece_fn)(const void *data, size_t bytes, void *user);
-/* Passes all elements on, densely, in consecutive pieces: the array's own memory if it is dense on
- * the host, otherwise copies. Stops at the first piece that `take` refuses. */
+/* Passes all elements, dense, to `take` in consecutive pieces: the array's own memory if it is
+ * dense on the host, otherwise copies. Stops at the first piece that `take` refuses. */
 fx_status fxi_elements_pieces(const char *op, const fx_array *x, fxi_piece_fn take, void *user);
 /* Copies all elements, converted to dtype, densely into a buffer of any device. */
 fx_status fxi_elements_move(const char *op, const fx_array *x, fx_dtype dtype, fxi_buffer *to);

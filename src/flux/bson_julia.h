@@ -32,7 +32,7 @@ typedef struct fxi_julia {
 bool fxi_julia_open(fxi_julia *j, fxi_bytes *b, fxi_bson root);
 void fxi_julia_close(fxi_julia *j);
 
-/* The index (from 0) of the reference that the value is, −1 if it is none. */
+/* The index (from 0) of a value that is a reference, −1 if it is not one. */
 int32_t fxi_julia_reference(const fxi_julia *j, fxi_bson v);
 /* The value with all references resolved; kind NOTHING for a cycle of references. */
 fxi_bson fxi_julia_value(const fxi_julia *j, fxi_bson v);

@@ -18,9 +18,10 @@ typedef struct fxi_file fxi_file;
 /* Opens a file. A failure is recorded under op (FX_STATUS_IO or FX_STATUS_MEMORY) and sets
  * *out_file to NULL. */
 fx_status fxi_file_map(const char *op, const char *path, fxi_file **out_file);
-/* A file object of `size` bytes that the caller fills in, starting at *out_data. Its size, with
- * everything else unpacked or live, must fit the limit of the CPU device (fx_set_memory_limit);
- * without a limit, the free memory. NULL if it does not fit: FX_STATUS_MEMORY is recorded under op.
+/* A file object of `size` bytes that the caller fills in, starting at *out_data. Together with all
+ * other unpacked files and live arrays it must fit in the limit of the CPU device
+ * (fx_set_memory_limit), or without a limit in the free memory. NULL if it does not fit:
+ * FX_STATUS_MEMORY is recorded under op.
  */
 fxi_file *fxi_file_in_memory(const char *op, const char *path, size_t size,
                              unsigned char **out_data);

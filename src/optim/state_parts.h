@@ -14,9 +14,9 @@ int64_t fxi_state_numbers(void *state, double *out, int64_t capacity);
 fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n);
 
 /* The state of one array: the arrays that the rule keeps, with the array's sizes and type, and the
- * powers of β. fxi_leaf_of takes a leaf of a state apart; false if the object is not a leaf. The
- * second function is fx_setup with leaves that the caller fills in, one for each distinct trainable
- * array; a status other than FX_OK, recorded by the caller, ends it. */
+ * powers of β. fxi_leaf_of takes a leaf of a state apart; false if the object is not a leaf.
+ * fxi_setup_with is fx_setup with leaves that `leaf_of` fills in, one for each distinct trainable
+ * array; a status other than FX_OK, which `leaf_of` records, ends it. */
 typedef struct fxi_leaf {
     fx_rule *rule;
     int nstates;

@@ -17,8 +17,8 @@
 
 #include "context.h"
 
-/* Properties of a leaf that a plan may depend on. They are part of the key, so every leaf that a
- * plan gets has the properties that it was made for. */
+/* Properties of a leaf that a plan may depend on. They are part of the key, so a plan gets only
+ * leaves with the properties that it was made for. */
 enum { FXI_LEAF_STRIDED = 1, FXI_LEAF_BORROWED = 2, FXI_LEAF_UNALIGNED = 4 };
 
 /* A node that the walk has entered and not finished. */
@@ -30,8 +30,9 @@ typedef struct fxi_frame {
 } fxi_frame;
 
 typedef struct fxi_graph {
-    /* Set by the caller: `eager`, every node becomes a step of its own; the precision of products
-     * (both are part of the key); and who is told why a donation is denied, NULL: nobody. */
+    /* Set by the caller. `eager`: every node becomes a step of its own. `precision`: of products.
+     * Both are part of the key. `denied`: called with the reason why a donation is denied; NULL:
+     * not called. */
     bool eager;
     uint8_t precision; /* fx_precision of products */
     void (*denied)(const fxi_node *n, const char *why);

@@ -112,9 +112,9 @@ static inline int64_t fxi_plan_work_bytes(const fxi_plan *p)
  * Records nothing. */
 fx_status fxi_plan_check(const fxi_plan *p, char *why, size_t size);
 
-/* How a step reads a value: not at all, each element at the place where it writes the same element
- * of the output value `out`, or in another way (in_place.c). An `out` of -1 is no output: a step
- * that reads the value reads it FXI_READS_OTHERWISE. */
+/* How a step reads a value (in_place.c). IN_PLACE: it reads each element only to write the same
+ * element of the output value `out`. OTHERWISE: in any other way; also if `out` is −1, which means
+ * no output. */
 typedef enum fxi_reading { FXI_READS_NOT, FXI_READS_IN_PLACE, FXI_READS_OTHERWISE } fxi_reading;
 fxi_reading fxi_reads(const fxi_plan *p, const fx_step *s, int32_t value, int32_t out);
 

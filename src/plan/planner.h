@@ -10,8 +10,8 @@
 
 typedef struct fxi_planner {
     bool views; /* the backend's kernels take strided operands */
-    bool fuses; /* the kernels take steps of several instructions and outputs, and the caller wants
-                   that */
+    bool fuses; /* the kernels take steps of several instructions and outputs, and the caller allows
+                   them */
     bool rows;  /* with `fuses`: row steps as well */
     int32_t buffers; /* the most buffers that a step may have (fx_step_buffers) */
     bool own_memory; /* literals have to be written to the device's memory */
@@ -28,11 +28,11 @@ typedef struct fxi_planner {
     /* Completes n steps that `prepare` has made ready; *out_step: the first that fails. NULL:
      * nothing to complete. */
     fx_status (*compile)(fx_device *device, fx_step *steps, int32_t n, int32_t *out_step);
-    void (*release)(fx_device *device, fx_step *step); /* NULL only with `prepare` */
+    void (*release)(fx_device *device, fx_step *step); /* NULL only if `prepare` is NULL */
     /* Makes a plan ready as a whole. FX_STATUS_UNSUPPORTED: this plan runs step by step. NULL: all
      * plans run step by step. */
     fx_status (*plan_prepare)(fx_device *device, fx_plan *plan);
-    void (*plan_release)(fx_device *device, fx_plan *plan); /* NULL only with `plan_prepare` */
+    void (*plan_release)(fx_device *device, fx_plan *plan); /* NULL only if `plan_prepare` is */
     /* Called with the reason why the new value of n does not take over the memory of the old one.
      * NULL: no report. */
     void (*denied)(const fxi_node *n, const char *why);

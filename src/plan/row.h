@@ -1,4 +1,4 @@
-/* row.h: which nodes are computed together row by row: softmax, layer norm and the like. */
+/* row.h: which nodes are computed together row by row, e.g. those of softmax and layer norm. */
 #ifndef CFLUX_ROW_H
 #define CFLUX_ROW_H
 

@@ -3,8 +3,8 @@
  * Whoever can write to a folder of compiled kernels, or to a file in it, chooses the code that a
  * process runs. So the folder and its files must belong to the user, be writable by no other user,
  * and not be links. Files are named relative to the open folder, so later changes of its path have
- * no effect. A folder is a number; −1: none. If `why` is filled, the folder or file exists but must
- * not be used for that reason; it is "" if there is none, or if the system refused.
+ * no effect. A folder is a number; −1: none. `why` is the reason why a folder or file that exists
+ * must not be used. It is "" if it does not exist, or if the system refused to open it.
  */
 #ifndef CFLUX_PRIVATE_FOLDER_H
 #define CFLUX_PRIVATE_FOLDER_H
@@ -40,7 +40,7 @@ typedef struct fxi_private_file {
 } fxi_private_file;
 
 /* Lists at most `most` regular files of the folder, in no order; longer names are left out. Returns
- * how many. */
+ * their number. */
 int fxi_private_folder_list(int folder, fxi_private_file *out, int most);
 
 #endif

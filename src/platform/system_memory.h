@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Allocates from the C library; alignment 0: that of malloc. NULL if it fails. `aligned` in the
- * function that frees: whether the alignment was above 0. */
+/* Allocates from the C library; alignment 0: that of malloc. NULL if it fails. fxi_system_free:
+ * `aligned` is true if the alignment was above 0. */
 void *fxi_system_alloc(size_t alignment, size_t bytes);
 void fxi_system_free(void *p, bool aligned);
 /* Asks the system to use large pages for this memory. Only a request. */

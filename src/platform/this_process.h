@@ -26,8 +26,8 @@ typedef struct fxi_exit_handler {
  * a time may call this for a handler. */
 bool fxi_process_on_exit(fxi_exit_handler *handler);
 
-/* Calls the handler when the calling thread ends. If the thread ends by exit, that is before all
- * handlers of exit. A system without handlers for threads never calls it. */
+/* Calls the handler when the calling thread ends. If the thread calls exit, the handler runs before
+ * all exit handlers. A system without handlers for threads never calls it. */
 void fxi_process_on_thread_end(fxi_exit_handler *handler);
 
 #endif

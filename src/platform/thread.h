@@ -78,8 +78,8 @@ void fxi_thread_join(fxi_thread thread);
 
 /* ---- the end of a thread --------------------------------------------------------------------- */
 
-/* A value of which each thread has its own. `end` is called with it when the thread ends, unless it
- * is NULL; not for the main thread at the end of the process. */
+/* A variable that has its own value in each thread. When a thread ends, `end` is called with its
+ * value unless that is NULL; not for the main thread at the end of the process. */
 typedef pthread_key_t fxi_thread_value;
 
 static inline bool fxi_thread_value_init(fxi_thread_value *v, void (*end)(void *))

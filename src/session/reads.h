@@ -1,5 +1,4 @@
-/* reads.h: reading arrays and moving them between devices, for the folders above this one.
- * Internal.
+/* reads.h: reads arrays and moves them between devices, for other folders. Internal.
  */
 #ifndef CFLUX_READS_H
 #define CFLUX_READS_H

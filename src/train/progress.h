@@ -3,7 +3,7 @@
  * On a terminal, one line is redrawn at most ten times a second. Other streams get plain lines, so
  * that logs stay readable: one per epoch, but after the first few at most ten a second, because a
  * line takes as long as a small training step. The final epoch always has a line. Nothing is
- * written to other streams.
+ * written to a stream other than `out`.
  */
 #ifndef CFLUX_PROGRESS_H
 #define CFLUX_PROGRESS_H

@@ -13,7 +13,7 @@ void fxi_array_summary(fx_text *text, const fx_array *x, bool brief);
 void fxi_array_show(fx_text *text, fx_array *x);
 
 /* The same values on one line: "Float32[1.0 2.0; 3.0 4.0]", long axes cut. An array that is
- * pending, or on a device, is only summarised, with its device. */
+ * pending, or on another device than the CPU, is only summarised, with its device. */
 void fxi_array_inline(fx_text *text, const fx_array *x);
 
 #endif

@@ -108,9 +108,9 @@ void fxi_node_release(fxi_node *n);
 void fxi_node_settle(fxi_node *n, fxi_data *data);
 /* Drops the inputs of an evaluated node, unless it is tied to them. */
 void fxi_node_cut(fxi_node *n);
-/* Sets a sink aside that is older than every value an update replaces: it cannot read any of them,
- * so later updates need not visit it. fxi_sinks_wake puts the resting sinks back if one of them may
- * read a value made at `oldest` or later. */
+/* Sets aside a sink that is older than every value that the update replaces: it cannot read any of
+ * them, so later updates need not visit it. fxi_sinks_wake puts the resting sinks back if one of
+ * them may read a value made at `oldest` or later. */
 void fxi_sink_rest(fxi_context *c, fxi_node *n);
 void fxi_sinks_wake(fxi_context *c, uint64_t oldest);
 /* May the calling thread use n as an operand? */
@@ -185,9 +185,9 @@ static inline bool fxi_same_shape(const fxi_node *a, const fxi_node *b)
     return true;
 }
 
-/* ---- calls to folders above ----------------------------------------------------------------- */
-/* The functions of the evaluator (src/exec) that this folder and src/ops call. No other call in the
- * library goes to a folder above. */
+/* ---- the evaluator --------------------------------------------------------------------------- */
+/* The functions of the evaluator (src/exec) that this folder and src/ops call. They are the only
+ * calls in the library to a folder that comes later in the table of CONTRIBUTING.md. */
 typedef struct fxi_evaluator {
     /* Evaluates all sinks, because too many nodes are pending. */
     void (*flush)(fxi_context *c);

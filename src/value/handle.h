@@ -4,11 +4,11 @@
  * FXI_FREED, an array has the status FX_STATUS_STATE and no node, any other object has the type
  * fxi_freed_type. So code that uses a stale handle finds an error object and not the memory of
  * another object. Each thread keeps the tombstones of the FXI_GRAVES objects that it freed last;
- * then their memory is used again.
+ * the memory of older ones is used again.
  *
  * FX_HANDLES=1 in the environment (default: 1 if CFLUX_DEBUG_CHECKS is defined, else 0) gives every
- * object a record of its type, where it was made and what freed it. FXI_MANY_GRAVES of them are
- * then kept: about 20 MB for each thread.
+ * object a record of its type, where it was made and what freed it. Each thread then keeps
+ * FXI_MANY_GRAVES tombstones: about 20 MB.
  */
 #ifndef CFLUX_HANDLE_H
 #define CFLUX_HANDLE_H
@@ -84,8 +84,8 @@ static inline bool fxi_has_node(const fx_array *x)
         fxi_handle_misused("array", x);
     return false;
 }
-/* Releases an object and records the reason, for the message of a later use: "when fx_next went on
- * to the next batch". The text must be static. */
+/* Releases an object and records the reason, for the message of a later use: "when fx_next moved to
+ * the next batch". The text must be static. */
 void fxi_release_because(void *object, const char *why);
 /* At the end of the process, if FX_HANDLES is set: reports objects that were retained and never
  * released. */

@@ -14,7 +14,8 @@
  * that are children or shared, and frees lists with their names. */
 void *fxi_object_alloc(const fx_type *type);
 extern const fx_type fxi_array_type;
-/* Promises that an object in no scope will be released by the caller, unless fx_keep is called. */
+/* Marks an object that no scope owns: the caller will release it. fx_keep then adds a reference
+ * that a scope owns. */
 void fxi_hand_out(void *object);
 
 #endif
