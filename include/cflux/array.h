@@ -187,7 +187,7 @@ FX_API fx_array *fx_error_array(fx_status status);
  * objects that are not arrays count as error arrays with the status FX_STATUS_ARGUMENT. */
 /* Number of axes; 0 for a scalar and for an error array. */
 FX_API int fx_ndims(const fx_array *x);
-/* Size along an axis; 1 beyond the last axis, as in Julia; 0 for an error array. */
+/* Size along an axis; 1 for an axis that x does not have, as in Julia; 0 for an error array. */
 FX_API int64_t fx_size(const fx_array *x, int axis);
 FX_API int64_t fx_length(const fx_array *x);  /* number of elements, 0 for an error array */
 FX_API fx_dtype fx_eltype(const fx_array *x); /* element type, FX_DTYPE_F32 for an error array */
@@ -203,14 +203,15 @@ FX_API bool fx_is_evaluated(const fx_array *x);
 
 /* ---- creation -------------------------------------------------------------------------------- */
 /* Creation functions take the sizes as trailing numbers: fx_zeros(3, 4) is 3×4, fx_zeros() is a
- * scalar (0-d). A negative size, more than FX_MAX_DIMS sizes or an overflow of the number of bytes
- * is FX_STATUS_ARGUMENT. */
+ * scalar (0-d). A negative size, more than FX_MAX_DIMS sizes, an overflow of the number of bytes
+ * and an unknown element type are FX_STATUS_ARGUMENT. */
 #define FXI_LIST(...)                                                                              \
     (FXI_HERE, (int)(sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1),                  \
         (const int64_t[]){0, __VA_ARGS__} + 1
 
 /* fx_full(value, 3, 4): all elements equal to `value`; fx_zeros: 0; fx_ones: 1. Float32, or the
- * given element type. Memory is allocated when the value is needed. */
+ * given element type, to which `value` is converted as by fx_cast. Memory is allocated when the
+ * value is needed. */
 FX_API fx_array *fxi_full(fx_dtype dtype, double value, int ndims, const int64_t *sizes);
 /* Zeros with the shape, element type and device of x. */
 FX_API fx_array *fx_zeros_like(const fx_array *x);
@@ -228,9 +229,9 @@ FX_API fx_array *fxi_vector(int64_t n, const double *values); /* see fx_vector *
 FX_API fx_array *fxi_from(fx_dtype dtype, const void *data, int ndims, const int64_t *sizes);
 /* fx_borrow(dtype, data, release, user, 3, 4): an array that reads C memory in place. The memory
  * must stay valid and unchanged until release(data, user) is called, which is when the last value
- * that reads it is freed; release may be NULL. cflux never writes to it. FX_STATUS_ARGUMENT if data
- * is NULL (and the array is not empty) or not aligned for dtype. If the call fails, release is
- * called immediately. */
+ * that reads it is freed; release may be NULL. cflux never writes to the memory. FX_STATUS_ARGUMENT
+ * if data is NULL (and the array is not empty) or not aligned for dtype. If the call fails, release
+ * is called immediately. */
 typedef void (*fx_release_fn)(void *data, void *user);
 FX_API fx_array *fxi_borrow(fx_dtype dtype, const void *data, fx_release_fn release, void *user,
                             int ndims, const int64_t *sizes);
@@ -264,8 +265,8 @@ FX_API fx_array *fx_scalar(double value);
     ((int64_t)(n) + 0 * (int64_t)sizeof(char[(n) <= 2 * FX_MAX_DIMS ? 1 : -1]))
 /* FX_FROM_C(W): an array that reads a C array of 1 to 4 dimensions in place, with the order of the
  * axes reversed: float W[2][5] is the 5×2 array with the same bytes. The C array must stay valid
- * and unchanged as for fx_borrow. FXI_SUB is the first sub-array, or the argument itself if its
- * elements are numbers. */
+ * and unchanged until the last value that reads it is freed. FXI_SUB is the first sub-array, or the
+ * argument itself if its elements are numbers. */
 #define FXI_IF_SCALAR(e, yes, no)                                                                  \
     _Generic((e), float                                                                            \
              : yes, double                                                                         \
@@ -299,7 +300,7 @@ FX_API fx_array *fxi_from_c(fx_dtype dtype, const void *data, int ndims, const s
  * column of false. Floating-point labels are FX_STATUS_DTYPE, a negative nclasses
  * FX_STATUS_ARGUMENT. */
 FX_API fx_array *fx_onehot(fx_array *labels, int64_t nclasses);
-/* The same with a check: evaluates labels and returns an error array ("Value 9 is not in labels",
+/* fx_onehot with a check: evaluates labels and returns an error array ("Value 9 is not in labels",
  * FX_STATUS_ARGUMENT) if a label is outside 0 … nclasses−1. Flux.onehotbatch(labels,
  * 0:nclasses-1). */
 FX_API fx_array *fx_onehotbatch(fx_array *labels, int64_t nclasses);
@@ -308,12 +309,12 @@ FX_API fx_array *fx_onehotbatch(fx_array *labels, int64_t nclasses);
 FX_API fx_array *fx_onecold(fx_array *y);
 
 /* ---- evaluation and reading ------------------------------------------------------------------ */
-/* A read computes the value if needed and keeps it. Gradients may still flow through a value that
- * has been read. Pending values of other threads are FX_STATUS_STATE, NULL is FX_STATUS_ARGUMENT;
- * for an error array the read returns its status without a new record. */
+/* A read computes the value if needed; the array keeps it. Gradients may still flow through a value
+ * that has been read. Pending values of other threads are FX_STATUS_STATE, NULL is
+ * FX_STATUS_ARGUMENT; for an error array the read returns its status without a new record. */
 
 /* Computes every array of an object (an array, model, tuple, …) in one plan. Returns the first
- * failure; FX_STATUS_ARGUMENT for NULL. */
+ * failure (that of an error array in the object too); FX_STATUS_ARGUMENT for NULL. */
 FX_API fx_status fx_eval(void *object);
 /* Requests that the next fx_update, or the end of the training step, also computes x, so that a
  * later read needs no second run. Returns x; ignores NULL and error arrays. */
@@ -339,9 +340,10 @@ FX_API fx_status fx_read_as(fx_array *x, fx_dtype dtype, void *dst, int64_t coun
  * devices and views that are not dense are copied once. */
 FX_API const void *fx_data(fx_array *x);
 /* Gives dst a copy of src's values, converted to dst's element type, on dst's device.
- * FX_STATUS_SHAPE if the sizes differ. dst's handle is rebound to the new value, so every model
- * that holds this handle sees it. Other arrays keep the old value: results computed from dst, views
- * of dst (fx_transpose, fx_permute, fx_reshape, fx_slice), and the array that dst is a view of.
+ * FX_STATUS_SHAPE if the sizes differ; dst is unchanged on failure. dst's handle is rebound to the
+ * new value, so every model that holds this handle sees it. Other arrays keep the old value:
+ * results computed from dst, views of dst (fx_transpose, fx_permute, fx_reshape, fx_slice), and the
+ * array that dst is a view of.
  *
  * Afterwards a view and its array are no longer tied (optim.h), and results that were computed from
  * dst before have no gradient with respect to dst (FX_STATUS_STATE): build views and results again.

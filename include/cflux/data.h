@@ -35,8 +35,9 @@ FX_API fx_array *fx_read_csv(const char *path);
  * repeated becomes "#3", the column's number from 1 ("#3.1" if another column has that name).
  * Without a header the names are "1", "2", …. A column is a text column if the field in its first
  * row is not a number. Texts are UTF-8. Fields may be quoted ("a, b", "say ""yes""") and then
- * contain line breaks (RFC 4180). Errors name line and column; if the first line has no comma, they
- * also name the ';' or tabs that it contains. */
+ * contain line breaks (RFC 4180). Errors: FX_STATUS_IO; FX_STATUS_ARGUMENT for another separator or
+ * a negative .skip; FX_STATUS_FORMAT with line and column; if the first line has no comma, the
+ * message also names the ';' or tabs that it contains. */
 /* clang-format off */
 #define FXI_READ_TABLE_ARGS(F)                                                                     \
     F(const char *, path, FXI_NULL) /* the file */                                                 \
@@ -70,15 +71,15 @@ typedef struct fx_loader fx_loader;
     F(bool, shuffle, false)          /* true: a new random order for every pass */                 \
     F(uint64_t, seed, FX_DRAWN)      /* seed of the order */                                       \
     F(bool, partial, true)           /* false: skip a smaller last batch */                        \
-    F(int, workers, FX_WORKERS_AUTO) /* number of worker threads; 0: none */                       \
+    F(int, workers, FX_WORKERS_AUTO) /* number of worker threads, at most 256; 0: none */          \
     F(fx_device *, device, FXI_NULL) /* device of the batches; NULL: that of the data */           \
     F(bool, parallel, false)         /* true: workers call the functions of fx_mapobs */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_dataloader_args, FXI_DATALOADER_ARGS);
 /* fx_dataloader(data, …): a loader that the scope owns; it retains the data.
  *
- * Batches, their order and random numbers do not depend on the number of workers: functions for
- * batch k of a pass draw from a random stream derived from seed, pass and k.
+ * The data are evaluated. Batches, their order and random numbers do not depend on the number of
+ * workers: functions for batch k of a pass draw from a random stream derived from seed, pass and k.
  *
  * Memory: with n workers up to 2n batches exist besides the one in use (one worker: three batches
  * in total); without workers one.
@@ -93,7 +94,8 @@ FXI_OPTION_STRUCT(fx_dataloader_args, FXI_DATALOADER_ARGS);
  * batches are views.
  *
  * If there are fewer observations than batchsize, a warning is given and the batch is smaller, as
- * in Flux. FX_STATUS_SHAPE if the arrays differ in their number of observations. */
+ * in Flux. Errors: FX_STATUS_SHAPE if the arrays differ in their number of observations;
+ * FX_STATUS_ARGUMENT for other data, an option out of range, and .parallel without workers. */
 FX_API fx_loader *fxi_dataloader(const fx_dataloader_args *a);
 
 /* One batch. `items` has the structure of the data (array, tuple, named tuple). x and y are the
@@ -103,7 +105,7 @@ FX_API fx_loader *fxi_dataloader(const fx_dataloader_args *a);
  * The batch owns its arrays until the next call of fx_next or fx_batch_end, which releases them;
  * fx_retain, fx_set and fx_keep keep an array longer. A zeroed fx_batch starts a pass. A pass ends
  * when fx_next returns false, or by fx_batch_end. After a `break` out of the loop without
- * fx_batch_end, the loader keeps the batch and prepared batches until it is released. */
+ * fx_batch_end, the loader keeps the batch and prepared batches until the loader is released. */
 typedef struct fx_batch {
     fx_array *x, *y;
     void *items;
@@ -147,8 +149,9 @@ FX_API void *fx_split_obs(void *data, double at);
 FX_API fx_loader *fx_cu_iterator(fx_loader *loader);
 /* Data whose observations (and batches) are f(observations), computed when they are requested. f
  * receives the result of fx_get_obs; in fx_mapobs, f is a function of arrays, e.g. fx_gpu, and is
- * applied to each array. f is called in the requesting thread, or with .parallel in a loader's
- * workers (in inference mode, as every new thread). MLUtils.mapobs. */
+ * applied to each array. FX_STATUS_ARGUMENT if f is NULL; errors of the data as for fx_dataloader.
+ * f is called in the requesting thread, or with .parallel in a loader's workers (in inference mode,
+ * as every new thread). MLUtils.mapobs. */
 typedef void *(*fx_obs_fn)(void *observations, void *user);
 FX_API void *fx_mapobs_with(fx_obs_fn f, void *user, void *data);
 FX_API void *fxi_mapobs(fx_map_fn f, void *data);

@@ -69,11 +69,12 @@ FXI_OPTION_STRUCT(fx_get_device_args, FXI_GET_DEVICE_ARGS);
  * a warning); else the first of CUDA, AMDGPU, Metal, OpenCL that is loaded, works and is not a CPU;
  * otherwise the CPU. */
 FX_API fx_device *fxi_get_device(const fx_get_device_args *opts);
-/* A device by backend name and id, from 0. An unknown device is an error and returns the CPU. */
+/* A device by backend name and id, from 0. If there is none, FX_STATUS_DEVICE is recorded and the
+ * CPU returned. */
 FX_API fx_device *fx_device_get(const char *backend, int id);
 FX_API fx_device *fx_cpu_device(void); /* the CPU */
 /* A device by name: "cuda:0", "CPU", "opencl" (its first device), upper or lower case. Loads the
- * backend if needed. An unknown device is an error and returns the CPU. */
+ * backend if needed. If there is none, as for fx_device_get. */
 FX_API fx_device *fx_device_find(const char *name);
 FX_API const char *fx_device_name(const fx_device *device); /* "CPU" (also for NULL), "CUDA:0" */
 FX_API int fx_device_id(const fx_device *device);           /* its id, from 0; 0 for NULL */
@@ -113,8 +114,8 @@ FX_API void *fx_devices(const char *backend);
 /* Limits the bytes of arrays and work space on a device, including cached memory if the device has
  * its own memory. 0: no limit (default). Memory in use is not affected. */
 FX_API void fx_set_memory_limit(fx_device *device, int64_t bytes);
-/* Limits the cached bytes of a device with its own memory. 0: no caching; −1 (default): half of the
- * peak of live bytes, at least 64 MiB. */
+/* Limits the cached bytes of a device with its own memory. 0: no caching; less than 0 (default):
+ * half of the peak of live bytes, at least 64 MiB. */
 FX_API void fx_set_memory_cache(fx_device *device, int64_t bytes);
 /* Frees all caches: cached memory of the devices and of the calling thread, work space, and plans
  * that are not in use; then returns free memory of the process to the operating system. The next
@@ -155,8 +156,8 @@ FX_API void *fxi_to(fx_device *device, void *object);
 /* fx_gpu(x): fx_to the device of fx_gpu_device. Without a GPU it returns x and prints the reason
  * once. Float64 becomes Float32; fx_cpu does not convert it back. Flux.gpu. */
 FX_API void *fxi_gpu(void *object);
-/* fx_gpu_strict(x): fx_gpu, but without a GPU an error that names the reason. Flux's
- * gpu_device(force=true). */
+/* fx_gpu_strict(x): fx_gpu, but without a GPU an error object, and FX_STATUS_DEVICE with the
+ * reason. Flux's gpu_device(force=true). */
 FX_API void *fxi_gpu_strict(void *object);
 /* fx_cu(x): fx_to the first CUDA device, whichever GPU is preferred. Float64 becomes Float32.
  * Without a working CUDA device it returns x and prints the reason once (CUDA.jl's cu fails).

@@ -35,9 +35,10 @@ FXI_BEGIN_C
  * stored: the program builds the model before it loads the arrays. BSON stores models with their
  * settings, and each array once.
  *
- * An argument of the wrong kind (an object instead of a name, a text instead of an object) is
- * FX_STATUS_ARGUMENT; the message says which argument. fx_load_into, fx_metadata, fx_named_tuple,
- * fx_tuple, fx_chain and fx_chain_of check their arguments the same way. */
+ * FX_STATUS_ARGUMENT: an unknown extension, or an argument of the wrong kind (an object instead of
+ * a name, a text instead of an object); the message says which argument. fx_load_into, fx_metadata,
+ * fx_named_tuple, fx_tuple, fx_chain and fx_chain_of check the kinds of their arguments the same
+ * way. */
 FX_API fx_status fxi_save(const char *path, int n, const void *const *names_and_objects);
 
 /* Loads a file as a named tuple (.npy: the array), which the scope owns; an error array on failure.
@@ -58,7 +59,8 @@ FX_API void *fx_load_key(const char *path, const char *name);
 /* fx_load_into(path, "model", m, …): copies values from a file into existing objects. The arrays
  * keep their element types, devices and ties. The file must have exactly the arrays of the object
  * under its name, with the same sizes; otherwise the object is unchanged. Stops at the first object
- * that fails. */
+ * that fails; the objects before it have the new values. FX_STATUS_FORMAT if names differ,
+ * FX_STATUS_SHAPE if sizes differ; other errors as for fx_load. */
 FX_API fx_status fxi_load_into(const char *path, int n, const void *const *names_and_objects);
 
 /* fx_metadata("author", "me", …): an object with pairs of texts to save: fx_save(path, "model", m,
@@ -125,7 +127,7 @@ FX_API fx_status fx_julia_name(const void *object, const char *name);
     F(int64_t, epoch, 0)                 /* the program's count of epochs */                       \
     F(int64_t, step, 0)                  /* the program's count of updates */                      \
     F(void *, metrics, FXI_NULL)         /* a named tuple of arrays; NULL: none */                 \
-    F(int, keep, 2)                      /* files to keep, including this one */
+    F(int, keep, 2)                      /* files to keep, including this one: 1 to 1000 */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_checkpoint_args, FXI_CHECKPOINT_ARGS);
 /* fx_checkpoint_save("run.safetensors", model, .state = opt, .step = n): saves a checkpoint. On
@@ -169,16 +171,17 @@ FX_API void *fx_torch_state(void *model);
 /* Copies a state in PyTorch's layout into a model: fx_load_torch_state(m,
  * fx_load("m.safetensors")). Layers must have the same positions as in PyTorch, where activations
  * are modules: make them separate functions of the chain instead of options of a layer. The names
- * must be exactly the model's (num_batches_tracked is ignored); on failure the model is unchanged.
+ * must be exactly the model's (num_batches_tracked is ignored), otherwise FX_STATUS_FORMAT; other
+ * sizes are FX_STATUS_SHAPE. On failure the model is unchanged.
  */
 FX_API fx_status fx_load_torch_state(void *model, void *state);
 
 /* Converts optimiser state loaded from a Flux file to the state for fx_update. Accepts the tree of
  * Flux.setup (Optimisers.jl) and the older Flux.Optimise.ADAM(…), which stores arrays without
  * positions; these are matched with the model's arrays by identity or by equal values. A state that
- * already fits the model is returned unchanged. The scope owns the result; an error array if the
- * state does not fit, or its rule is not one of the library's. If the file also contains the model,
- * fx_load and fx_load_key have done this conversion. */
+ * already fits the model is returned unchanged. The scope owns the result; an error array
+ * (FX_STATUS_ARGUMENT) if the state does not fit, or its rule is not one of the library's. If the
+ * file also contains the model, fx_load and fx_load_key have done this conversion. */
 FX_API void *fx_flux_optimiser(void *optimiser, void *model);
 
 #define fx_save(path, ...)      fxi_save((path), FXI_PAIRS(__VA_ARGS__))

@@ -31,7 +31,8 @@ typedef struct fx_json {
 } fx_json;
 
 /* Each function below writes one value: with a key in an object, with key NULL in an array. */
-/* Begins an object (bracket '{') or an array (bracket '['). */
+/* Begins an object (bracket '{') or an array (bracket '['). Beyond FX_JSON_DEPTH it writes nothing,
+ * and the output is not valid JSON. */
 FX_API void fx_json_open(fx_json *j, const char *key, char bracket);
 /* Ends the innermost object or array. */
 FX_API void fx_json_close(fx_json *j);

@@ -226,14 +226,15 @@ FX_API fx_status fx_automode(void *model);
 #define FX_EPS (-1.0)
 /* Options of losses: fx_mse(ŷ, y, .sum = true). ŷ and y must have the same shape (FX_STATUS_SHAPE:
  * "loss function expects size(ŷ) = (3, 4) to match size(y) = (4,)"). Integer and Bool targets are
- * converted to ŷ's type. */
+ * converted to ŷ's type. FX_STATUS_ARGUMENT for NULL, for both .sum and .none, and for an .eps or
+ * .smoothing out of range. */
 /* clang-format off */
 #define FXI_LOSS_ARGS(F)                                                                           \
     F(fx_array *, pred, FXI_NULL)    /* ŷ, the prediction */                                       \
     F(fx_array *, target, FXI_NULL)  /* y, the target */                                           \
     F(bool, sum, false)              /* true: return the sum; Flux's agg = sum */                  \
     F(bool, none, false)             /* true: return every value; Flux's agg = identity */         \
-    F(double, eps, FX_EPS)           /* ε; default: machine epsilon of ŷ's type */                 \
+    F(double, eps, FX_EPS)           /* ε ≥ 0; default: machine epsilon of ŷ's type */             \
     F(fx_axes, dims, FXI_AXES_OF(0)) /* axis of the classes */                                     \
     F(double, delta, 1)              /* δ of fx_huber_loss */                                      \
     F(double, smoothing, 0)          /* label smoothing α in [0, 1), cross-entropies only */

@@ -17,7 +17,7 @@ FXI_BEGIN_C
  * Older forms are accepted, e.g. Dense(10, 5, σ). Tuples and named tuples of layers give tuples.
  * The scope owns the result.
  *
- * On failure: an error object, and a record with the position and the expected text: "model, column
+ * On failure: an error array, and a record with the position and the expected text: "model, column
  * 15: Dense takes in => out, got 3 => )". FX_STATUS_FORMAT: a syntax error, an unknown name, a
  * number out of range, more than 2^40 parameters, 10000 layers, or 64 nested parentheses. Errors of
  * layer constructors are passed on. */

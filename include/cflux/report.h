@@ -46,8 +46,8 @@ typedef struct fx_run_sample {
     int rank;             /* number of sizes in shape */
     const double *target, *output; /* correct result; result of the model */
     int64_t ntarget, noutput;      /* their lengths */
-    bool scores;                   /* `output` holds scores that are not probabilities; then */
-    int64_t guess;                 /* this is the predicted class */
+    bool scores;                   /* true: `output` holds scores that are not probabilities */
+    int64_t guess;                 /* with `scores`: the predicted class */
 } fx_run_sample;
 
 /* Options of fx_run_log_start, fx_run_log_epoch and fx_run_log_end. NULL texts, numbers of −1 and
@@ -136,7 +136,9 @@ FX_API fx_status fx_run_log_close(fx_run_log *log);
 /* fx_report("run.jsonl", "run.html"): makes a page from a log: one HTML file without external
  * resources, with curves, confusion matrix, samples and layers (docs/log.md). The run may have
  * ended, been killed, or still be running. Lines that are not events are skipped, with a warning in
- * the page and to the message hook. FX_STATUS_FORMAT if there are no events. */
+ * the page and to the message hook. FX_STATUS_FORMAT if there are no events; FX_STATUS_ARGUMENT
+ * without a log or a page, or if the page would overwrite the log; FX_STATUS_IO,
+ * FX_STATUS_MEMORY. */
 FX_API fx_status fxi_report(const fx_report_args *a);
 #define fx_report(...)                                                                             \
     FXI_CALL(                                                                                      \

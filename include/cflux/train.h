@@ -18,8 +18,9 @@ typedef struct fx_progress {
     double loss;            /* loss of this batch */
     double mean_loss;       /* mean loss of the epoch so far */
     double seconds;         /* seconds since fx_train was called */
-    double best;            /* lowest .metric (or mean loss) of an epoch, Inf before the first; */
-    int64_t best_epoch; /* and its epoch; with .patience or .keep_best, from the next epoch on */
+    double best;            /* lowest .metric (or mean loss) of an epoch. Set after the callbacks of
+                               the epoch, with .patience or .keep_best only; Inf before */
+    int64_t best_epoch;     /* the epoch of `best`, from 1; 0: none */
     void *model, *state;
     void *user; /* the option .user */
 } fx_progress;
@@ -85,8 +86,10 @@ typedef double (*fx_metric_fn)(void *model, void *user);
 FXI_OPTION_STRUCT(fx_train_args, FXI_TRAIN_ARGS);
 /* fx_train(loss, model, loader, state, .epochs = 10, .progress = true): for every batch computes
  * the loss and its gradient in a training step, and updates the model. Training stops at the first
- * error. A loss of NaN or Inf is FX_STATUS_NONFINITE, "train: loss is NaN on batch 17 of epoch 2";
- * parameters and state are those before that batch. Flux.train!. */
+ * error, whose status is returned. FX_STATUS_ARGUMENT if the loss, model, loader or state is NULL,
+ * or a number is out of range; FX_STATUS_FORMAT if .checkpoint was not written by fx_train. A loss
+ * of NaN or Inf is FX_STATUS_NONFINITE, "train: loss is NaN on batch 17 of epoch 2"; parameters and
+ * state are those before that batch. Flux.train!. */
 FX_API fx_status fxi_train(const fx_train_args *a);
 #define fx_train(...)                                                                              \
     FXI_CALL(fxi_train(FXI_OPTIONS(fx_train_args, FXI_TRAIN_ARGS(FXI_DEFAULT).loss = __VA_ARGS__)))

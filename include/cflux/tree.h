@@ -397,9 +397,9 @@ FX_API void *fx_state(void *model);
 /* Copies every array of src into dst's arrays; their handles stay valid and keep their element
  * types. src is a model of the same structure, or a state from fx_state, fx_flux_state or Flux,
  * built or loaded. A missing bias gives zeros. A tuple of arrays is copied into the trainable
- * arrays in order (Flux.loadparams!). If structures or sizes differ, dst is unchanged, and the
- * error names the first difference: "Tried to load size (a) array into size (b) at
- * "layers.0.bias"". Flux.loadmodel!. */
+ * arrays in order (Flux.loadparams!). If structures (FX_STATUS_ARGUMENT) or sizes (FX_STATUS_SHAPE)
+ * differ, dst is unchanged, and the error names the first difference: "Tried to load size (a) array
+ * into size (b) at "layers.0.bias"". Flux.loadmodel!. */
 FX_API fx_status fx_loadmodel(void *dst, void *src);
 /* fx_f16(x), fx_bf16(x), fx_f32(x), fx_f64(x): a copy of a model with floating-point arrays of
  * another type. Integer and Bool arrays are not converted; arrays of BatchNorm stay Float32 with
@@ -424,21 +424,23 @@ FX_API void *fxi_call(void *model, int n, void *const *args);
 #define fx_call(model, ...) ((fx_array *)fxi_call((model), FXI_OBJECTS(__VA_ARGS__)))
 
 /* ---- printing -------------------------------------------------------------------------------- */
-/* Prints an object as Julia and Flux do: arrays with header and aligned columns ("3×2
- * Matrix{Float32}:"), models in Flux's notation with byte counts. fx_show prints to stdout with a
- * newline at the end. */
+/* Evaluates an object and prints it as Julia and Flux do: arrays with header and aligned columns
+ * ("3×2 Matrix{Float32}:"), models in Flux's notation with byte counts. fx_show prints to stdout
+ * with a newline at the end. */
 FX_API void fx_show(void *object);
 FX_API void fx_show_to(FILE *out, void *object);
 /* Writes the same text without the last newline to dst, truncated to `capacity` bytes and always
  * terminated; returns its full length. With capacity 0, dst may be NULL. */
 FX_API size_t fx_show_text(void *object, char *dst, size_t capacity);
-/* Writes the one-line form, "Dense(2 => 3, relu)", "3×2 Matrix{Float32}", like fx_show_text. */
+/* Writes the one-line form, "Dense(2 => 3, relu)", "3×2 Matrix{Float32}", to dst like fx_show_text,
+ * but evaluates nothing. */
 FX_API size_t fx_summary(void *object, char *dst, size_t capacity);
 
 /* Shows how the pending arrays of an object would be computed, without computing them: a summary,
  * then one line per step with its fused operations, sizes, and the arithmetic of products.
  * fx_plan_show also prints the bytes that each step moves, and the inputs x0, x1, … and literals
- * c0, …. fx_plan_text writes to dst like fx_show_text. */
+ * c0, …. fx_plan_text writes to dst like fx_show_text. On failure both leave an error record;
+ * fx_plan_show prints nothing. */
 FX_API void fx_plan_show(FILE *out, void *object);
 FX_API size_t fx_plan_text(void *object, char *dst, size_t capacity);
 

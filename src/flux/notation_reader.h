@@ -1,8 +1,8 @@
 /* notation_reader.h: reads characters, names and numbers of a text in Julia's notation. Internal.
  *
  * The first failure ends the reading: it is recorded with its line and column (in characters, from
- * 1), and every later function returns false or nothing. A function consumes text only if it
- * returns true.
+ * 1), and every later call returns false, NULL or 0. A function consumes text only if it returns
+ * true.
  */
 #ifndef CFLUX_NOTATION_READER_H
 #define CFLUX_NOTATION_READER_H

@@ -5,7 +5,7 @@
 #include "row.h"
 
 /* The largest elementwise step (planner rule 1). 24 buffers are what the argument limits of GPU
- * APIs leave (Metal has 31 slots, less those for sizes). Four outputs let a parameter and its
+ * APIs leave (Metal has 31 arguments, less those for sizes). Four outputs let a parameter and its
  * optimiser state come from one pass over memory. */
 enum { FXI_GROUP_INSTRUCTIONS = 64, FXI_GROUP_INPUTS = 24, FXI_GROUP_OUTPUTS = 4 };
 
@@ -18,8 +18,8 @@ typedef struct fxi_groups {
                       the list of a group starts at its root */
 } fxi_groups;
 
-/* The i-th input of node `id`. Read from the key, because a node of another thread has no number in
- * itself. */
+/* The i-th input of node `id`. Read from the key, because nodes of other threads do not store their
+ * number. */
 int32_t fxi_graph_input(const fxi_graph *g, int32_t id, int i);
 int fxi_graph_inputs(const fxi_graph *g, int32_t id); /* how many */
 

@@ -18,7 +18,7 @@ typedef struct fxi_planner {
     bool checks;     /* the plan is checked (fxi_plan_check) */
     int64_t
         work_guard; /* extra bytes behind the work space of each step, which no step may write */
-    /* Does the device compute this conv or pool step channels last? NULL: never. */
+    /* Does the device prefer channels last for this conv or pool step? NULL: never. */
     bool (*channels_last)(fx_device *device, const fx_step *step);
     /* Does the backend run this collective step? NULL: never. */
     bool (*collective)(fx_device *device, const fx_step *step);

@@ -165,8 +165,8 @@ void fxi_node_spoil(fxi_node *n);
 /* Is any node of the process stale? */
 bool fxi_any_stale(void);
 
-/* Can values on this device have Float64? An array that belongs to no device yet may meet any open
- * device, so it may have Float64 only if all of them do (fxi_note_no_f64). */
+/* Can this device hold Float64? An array that belongs to no device yet may meet any open device, so
+ * it can be Float64 only if all of them can hold it (fxi_note_no_f64). */
 bool fxi_has_f64(const fx_device *device);
 void fxi_note_no_f64(void);
 /* New data over a buffer; takes over the reference to the buffer. strides NULL: dense. NULL if the

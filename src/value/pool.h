@@ -93,7 +93,8 @@ void fxi_pool_unname(fxi_buffer *b);
 
 /* Bytes free on the device; −1 if unknown. */
 int64_t fxi_device_free(fx_device *device);
-/* Has the device a limit, or memory of its own? The size of host memory is not known in advance. */
+/* Does the device have a limit, or memory of its own? The size of host memory is not known in
+ * advance. */
 static inline bool fxi_device_is_bounded(const fx_device *device)
 {
     return !fxi_device_on_host(device) || fxi_device_limit(device) > 0;
