@@ -212,9 +212,10 @@ const command command_devices = {
     .name = "devices",
     .summary = "List the available devices, and say why others are not available",
     .operands = "",
-    .about = "Loads every backend that is installed. Shows for each device its backend, number, "
-             "memory, name and the kernel libraries that its backend uses. Then it lists the missing "
-             "backends, with the reason, and the files of all plugins.",
+    .about =
+        "Loads every backend that is installed. Shows for each device its backend, number, "
+        "memory, name and the kernel libraries that its backend uses. Then it lists the missing "
+        "backends, with the reason, and the files of all plugins.",
     .options = options,
     .run = run_devices,
 };
