@@ -20,6 +20,7 @@ void fxi_binding_free(fxi_binding *b, fxi_scratch *s)
 {
     if (b->arena)
         fxi_arena_keep(s, b->arena);
+    /* Results that were handed over hold their own references to their buffers. */
     for (int32_t i = 0; b->buffers && i < b->plan->nbuffers; i++)
         if (b->buffers[i])
             fxi_buffer_release(b->buffers[i]);
@@ -33,6 +34,7 @@ void fxi_binding_free(fxi_binding *b, fxi_scratch *s)
 static bool binding_alloc(fxi_binding *b, const fxi_graph *g)
 {
     const fxi_plan *p = b->plan;
+    /* One entry more than needed, because an allocation of 0 bytes may return NULL. */
     b->buffers = fxi_calloc((size_t)p->nbuffers + 1, sizeof *b->buffers);
     b->datas = fxi_calloc((size_t)p->noutputs + 1, sizeof *b->datas);
     b->base = fxi_calloc((size_t)p->nvalues + 1, sizeof *b->base);
@@ -86,6 +88,7 @@ static void bind_inputs(fxi_binding *b, const fxi_graph *g)
 static int64_t reserve_arena(fxi_binding *b, fxi_scratch *s)
 {
     const fxi_plan *p = b->plan;
+    /* Without an arena the size is 0, which the last line returns as success. */
     if (p->arena_bytes > 0)
         b->arena = fxi_arena_take(s, p->device, p->arena_bytes);
     return b->arena ? 0 : p->arena_bytes;
@@ -100,12 +103,14 @@ static int64_t reserve_outputs(fxi_binding *b, const fxi_graph *g)
             continue;
         b->buffers[i] = fxi_buffer_new(p->device, (size_t)p->buffer_bytes[i]);
         if (!b->buffers[i])
+            /* 0 would mean success, so the failure of an empty buffer counts as one byte. */
             return p->buffer_bytes[i] > 0 ? p->buffer_bytes[i] : 1;
     }
     for (int32_t k = 0; k < p->noutputs; k++) {
         const fxi_result *r = &p->results[k];
         const fxi_value *v = &p->values[r->value];
         const fxi_node *n = g->nodes[g->outputs[k]];
+        /* A result can also be a view of a leaf, or have taken over its buffer. */
         fxi_buffer *buffer =
             v->kind == FXI_VALUE_OUTPUT ? b->buffers[v->index] : b->leaves[v->index]->data->buffer;
         const int64_t base = v->kind == FXI_VALUE_OUTPUT ? 0 : b->leaves[v->index]->data->offset;
@@ -144,7 +149,7 @@ static int64_t result_bytes(const fxi_plan *p)
 
 /* Calls reserve, but only if the plan can fit: the limit and the free memory of the device are
  * compared with all that the plan needs, before anything is allocated. The thread's kept arena
- * counts as free, because the run uses or replaces it. Host memory has no limit to compare with. */
+ * counts as free, because the run uses or replaces it. */
 static int64_t reserve_if_it_fits(fxi_binding *b, fxi_scratch *s, const fxi_graph *g)
 {
     const fxi_plan *p = b->plan;
@@ -197,11 +202,14 @@ void fxi_bind_values(fxi_binding *b)
     char *arena = b->arena ? b->arena->ptr : NULL;
     for (int32_t i = 0; i < p->nvalues; i++) {
         const fxi_value *v = &p->values[i];
+        /* A donated value starts where its leaf starts: donors are dense and have offset 0
+         * (not_donatable in graph.c). */
         if (v->kind == FXI_VALUE_LEAF || v->kind == FXI_VALUE_DONATED) {
             const fxi_node *n = b->leaves[v->index];
             b->base[i] = (char *)n->data->buffer->ptr +
                          n->data->offset * (int64_t)fx_dtype_size((fx_dtype)n->dtype);
         } else if (v->kind == FXI_VALUE_SLOT) {
+            /* No slots in the arena: kernels read literals from host memory. */
             b->base[i] = p->slots_bytes ? (void *)(arena + p->slots_offset + 8 * v->index)
                                         : (void *)&b->constants[v->index];
         } else if (v->kind == FXI_VALUE_OUTPUT) {

@@ -82,6 +82,8 @@ static void flush(fxi_context *c)
     fxi_scratch *s = fxi_scratch_of(c);
     int32_t n = 0;
     fxi_count_nodes_here();
+    /* Counts again from 0: otherwise a flush that leaves nodes pending would be followed by another
+     * at the next node. */
     c->created = 0;
     c->mark++;
     fxi_sinks_wake(c, 0);
@@ -133,6 +135,7 @@ static fx_status guard_promises(fxi_context *c, fx_array *guard)
         fxi_promise *p = &c->promises[i];
         if (p->kind != FXI_PROMISE_STAGE)
             continue;
+        /* The selection is part of the same plan, so the host does not wait for the guard. */
         fx_array *chosen = fx_where(guard, p->value, p->slot);
         if (fx_is_error(chosen))
             return chosen->status;
@@ -156,6 +159,8 @@ static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *c
     for (int i = 0; i < c->npromises && ok; i++) {
         const fxi_promise *p = &c->promises[i];
         if (p->value->status != FX_OK)
+            /* A promise whose value could not be recorded fails the update: its handle could not
+             * get it. */
             return p->value->status;
         ok = p->value->node->data ||
              fxi_root_push(s, m, p->value->node,

@@ -31,6 +31,7 @@ static void span(const fxi_node *n, int64_t *low, int64_t *high)
 fx_status fxi_elements_open(const char *op, const fx_array *x, fxi_elements *out)
 {
     *out = (fxi_elements){.at = fxi_elements_here(x)};
+    /* An empty array has no first element to read. */
     if (fxi_on_host(x) || fx_length(x) == 0)
         return FX_OK;
     int64_t low, high;
@@ -91,7 +92,10 @@ static fx_status pieces_of_device(const char *op, const fx_array *x, size_t byte
                                   fxi_piece_fn take, void *user)
 {
     fx_device *device = x->node->data->buffer->device;
+    /* One small buffer for all pieces: a checkpoint of a large model must not need twice its
+     * memory. */
     const char *at = fxi_elements_here(x);
+    /* Small arrays must not allocate 4 MiB. */
     const size_t most = bytes < PIECE ? bytes : PIECE;
     char *buffer = fxi_malloc(most);
     if (!buffer)
@@ -135,6 +139,8 @@ fx_status fxi_elements_pieces(const char *op, const fx_array *x, fxi_piece_fn ta
 static fx_status follow(fx_device *device, fx_device *other)
 {
     const fx_backend *backend = device->backend;
+    /* One queue keeps its own order. A backend without marks orders the two queues in its `copy`.
+     * */
     if (device == other || !backend->mark)
         return FX_OK;
     void *mark = backend->mark(other);
@@ -152,6 +158,7 @@ static fx_status follow(fx_device *device, fx_device *other)
 static fx_status copy_direct(fxi_buffer *to, fx_device *from_device, const void *from, size_t bytes)
 {
     const fx_backend *backend = to->device->backend;
+    /* Devices of two backends know nothing of each other. */
     if (backend != from_device->backend || !backend->copy)
         return FX_STATUS_UNSUPPORTED;
     fx_status status = follow(to->device, from_device);
@@ -177,6 +184,7 @@ static fx_status write_piece(const void *bytes, size_t n, void *user)
     target *t = user;
     fx_device *device = t->to->device;
     const fx_status s = device->backend->write(device, (char *)t->to->ptr + t->done, bytes, n);
+    /* Pieces arrive in order, so one position is enough. */
     t->done += n;
     return s;
 }
@@ -257,6 +265,7 @@ bool fxi_scalar_allowed(const char *op, const fx_array *x)
                                  "operations on whole arrays, or move "
                                  "the array to the host with fx_cpu";
     const int rule = __atomic_load_n(&scalars, __ATOMIC_RELAXED);
+    /* Host memory is read in place, so single elements cost no transfer. */
     if (fxi_on_host(x) || rule > 0)
         return true;
     if (rule < 0)

@@ -50,6 +50,8 @@ enum { MISS_TEXT = 512 };
 static void explain_miss(const fxi_graph *g, char text[MISS_TEXT])
 {
     const fxi_plan *p = cache.newest;
+    /* A graph with another number of nodes is another program, and a comparison would only name its
+     * first node. */
     while (p && p->nnodes != g->n)
         p = p->older;
     if (!p) {
@@ -113,6 +115,7 @@ static void link_newest(fxi_plan *p)
  * last of them ends. */
 static void evict(fxi_plan *p)
 {
+    /* A bucket is a short list, so it has no links backwards. */
     fxi_plan **at = &cache.bucket[p->hash % BUCKETS];
     while (*at != p)
         at = &(*at)->next;
@@ -130,6 +133,7 @@ static fxi_plan *find(const fxi_graph *g)
     while (p && !(p->hash == g->hash && p->nkey == g->nkey &&
                   memcmp(p->key, g->key, (size_t)g->nkey * sizeof *g->key) == 0))
         p = p->next;
+    /* A training loop finds the same plan each time and changes no link. */
     if (p && p != cache.newest) {
         unlink_use(p);
         link_newest(p);
@@ -153,6 +157,7 @@ static void insert(fxi_plan *p)
         evict(cache.oldest);
         fxi_count(&fxi_counters.plans_evicted, 1);
     }
+    /* The reference of the cache. The caller has the first one. */
     p->refs++;
     p->next = cache.bucket[p->hash % BUCKETS];
     cache.bucket[p->hash % BUCKETS] = p;

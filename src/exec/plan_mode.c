@@ -18,6 +18,7 @@ bool fxi_traced(const char *what)
         __atomic_store_n(&asked, true, __ATOMIC_RELEASE);
     }
     const char *t = __atomic_load_n(&trace, __ATOMIC_RELAXED);
+    /* The variable is a list of words such as "plan,miss". No word is part of another. */
     return t && strstr(t, what);
 }
 
@@ -32,6 +33,7 @@ static bool checked =
 bool fxi_eager(void)
 {
     int e = __atomic_load_n(&eager, __ATOMIC_RELAXED);
+    /* Two threads may both read the variable and store the same answer, so no lock is needed. */
     if (e < 0) {
         const char *v = getenv("FX_EAGER");
         e = v && *v && strcmp(v, "0") != 0;
@@ -67,6 +69,8 @@ static void trace_denied(const fxi_node *n, const char *why)
 
 fx_status fxi_graph_of(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots)
 {
+    /* Taken once for each graph: the mode is part of the key, and must not change while the graph
+     * is planned. */
     g->eager = fxi_eager();
     g->precision = (uint8_t)fx_matmul_precision();
     g->denied = fxi_traced("donation") ? trace_denied : NULL;
@@ -91,6 +95,8 @@ fx_status fxi_plan_new(const fxi_graph *g, fxi_plan **out_plan)
     const bool fuses = backend->fuses && !g->eager;
     /* 0: the device names no limit. */
     const int32_t buffers = g->device->info.buffers;
+    /* Eager mode has one step for each operation, in column-major order, run one by one: so a wrong
+     * number can be traced to its operation. */
     const fxi_planner how = {.views = backend->views,
                              .fuses = fuses,
                              .rows = fuses,

@@ -29,6 +29,7 @@ static void spoil(const fxi_binding *b, int32_t i)
     const fxi_plan *p = b->plan;
     for (int32_t k = 0; k < p->noutputs; k++) {
         const fxi_value *v = &p->values[p->results[k].value];
+        /* Steps behind i have not run, so the values that they replace are intact. */
         if (v->kind == FXI_VALUE_DONATED && v->first <= i)
             fxi_node_spoil(b->leaves[v->index]);
     }
@@ -95,6 +96,8 @@ static fx_status run_steps(const fxi_binding *b, fx_run *run)
         const fx_more_outputs *more = fx_step_more(s);
         for (int k = 0; k < more->n; k++)
             run->more[k] = b->base[more->value[k]];
+        /* Only foreach steps have a list of outputs; other steps have one output and at most a few
+         * more. */
         for (int32_t k = 0; s->cls == FX_CLASS_FOREACH && k < fx_step_outputs(s); k++)
             b->out[k] = b->base[fx_step_output(s, k)];
         const fx_status status = run_step(b, s, run);
@@ -140,9 +143,12 @@ static void hand_over(fxi_binding *b, const fxi_graph *g)
             g->nodes[i]->used = true;
     for (int32_t k = 0; k < p->noutputs; k++) {
         fxi_node *n = g->nodes[g->outputs[k]];
+        /* The old node still names the buffer, which now holds the new value: reading it is an
+         * error from here on. */
         if (p->values[p->results[k].value].kind == FXI_VALUE_DONATED)
             fxi_node_spoil(b->leaves[p->values[p->results[k].value].index]);
         fxi_node_settle(n, b->datas[k]);
+        /* The node owns it now; fxi_binding_free must not free it. */
         b->datas[k] = NULL;
     }
 }
@@ -200,6 +206,7 @@ static fx_status settle_transfer(fxi_context *c, fxi_scratch *s, fxi_node *n)
 static fx_status build_graph(fxi_context *c, fxi_scratch *s, int n, const fxi_root *roots)
 {
     fx_status status = fxi_graph_of(c, &s->graph, n, roots);
+    /* Each round evaluates one move, which is a leaf afterwards, so the loop ends. */
     while (s->graph.blocked) {
         status = settle_transfer(c, s, s->graph.blocked);
         if (status != FX_OK)
@@ -240,6 +247,7 @@ fx_status fxi_run_all(fxi_context *c, int n, fxi_root *roots)
         return fx_fail(FX_STATUS_STATE, "eval",
                        "called by the forward function of a custom "
                        "operation, which must not evaluate arrays");
+    /* An evaluation inside another one must leave the outer one marked as busy. */
     const bool nested = c->busy;
     c->busy = true;
     fx_status status = several_devices(n, roots) ? build_graph(c, s, n, roots) : FX_OK;

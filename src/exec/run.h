@@ -76,7 +76,8 @@ uint32_t fxi_what_it_reads(fxi_context *c, fxi_scratch *s, fxi_node *n);
 /* Adds pending results that nothing has consumed and that read a value which an update replaces:
  * the values of the handles and staged state. False if an allocation fails. */
 bool fxi_sinks_push(fxi_context *c, fxi_scratch *s, int32_t *m, int n, fx_array *const *handles);
-/* Promises that no update replaces values older than `oldest` from now on; 0: no promise. */
+/* Notes that this update replaces no value older than `oldest` (0: unknown). If it is less than in
+ * the call before, nodes that counted as calm are examined again. */
 void fxi_keep_calm(fxi_context *c, uint64_t oldest);
 
 #endif

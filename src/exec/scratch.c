@@ -43,6 +43,7 @@ fxi_buffer *fxi_arena_take(fxi_scratch *s, fx_device *device, int64_t bytes)
     const int32_t i = arena_index(s, device);
     if (i >= 0) {
         fxi_buffer *arena = s->arenas[i];
+        /* The last entry fills the gap: the list has no order. */
         s->arenas[i] = s->arenas[--s->narenas];
         if ((int64_t)arena->bytes >= bytes)
             return arena;
@@ -54,6 +55,7 @@ fxi_buffer *fxi_arena_take(fxi_scratch *s, fx_device *device, int64_t bytes)
 /* A failure is not an error: the arena is then freed and allocated again later. */
 void fxi_arena_keep(fxi_scratch *s, fxi_buffer *arena)
 {
+    /* One arena a device: fxi_arena_take removed the one before. */
     if (fxi_grow(&s->arenas, &s->arena_capacity, s->narenas + 1, sizeof *s->arenas))
         s->arenas[s->narenas++] = arena;
     else
@@ -63,6 +65,8 @@ void fxi_arena_keep(fxi_scratch *s, fxi_buffer *arena)
 /* Frees the kept arena of a device; NULL: of all devices. */
 static void reclaim_arenas(fxi_scratch *s, const fx_device *device)
 {
+    /* Backwards, because the last entry fills the gap of a freed one. A thread that never evaluated
+     * has no scratch. */
     for (int32_t i = s ? s->narenas - 1 : -1; i >= 0; i--)
         if (!device || s->arenas[i]->device == device) {
             fxi_buffer_release(s->arenas[i]);
@@ -107,6 +111,7 @@ void fxi_drain(void)
 fx_status fxi_make_room(fx_device *device)
 {
     reclaim_arenas(fxi_here()->scratch, device);
+    /* Arenas go to the pool when they are released, so the pool is freed after them. */
     fxi_pool_reclaim(device);
     fxi_memory_reclaim();
     const fx_status status = device->backend->sync ? device->backend->sync(device) : FX_OK;

@@ -66,11 +66,14 @@ uint32_t fxi_what_it_reads(fxi_context *c, fxi_scratch *s, fxi_node *n)
         fxi_frame *f = &g->stack[depth - 1];
         fxi_node *x = f->node;
         if (f->next == 0 && x->mark != c->mark) {
+            /* The first visit: the id may hold a number of an earlier walk. */
             x->mark = c->mark;
             x->id = FXI_READS_NEITHER;
             c->visited++;
         }
         if (x->data || x->id == worst || f->next >= x->nin) {
+            /* Nothing that is replaced is older than `oldest`, so this node need not be visited by
+             * later walks. */
             if (x->id == FXI_READS_NEITHER && x->seq < s->oldest)
                 x->calm = c->calm;
             if (--depth > 0)

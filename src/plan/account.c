@@ -9,6 +9,7 @@
 #include "group.h"
 #include "plan.h"
 
+/* Stride 0: all indices of the axis read one element. */
 static int64_t stored_bytes(const fx_tensor *t)
 {
     int64_t n = (int64_t)fx_dtype_size((fx_dtype)t->dtype);

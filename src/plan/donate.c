@@ -17,8 +17,7 @@ typedef struct donation {
     int32_t *taken; /* per leaf value: 1 + the step that overwrites it; 0: none */
     bool *late;     /* per value: its step overwrites a leaf, or reads a late value */
     int32_t *made;  /* per value: the step that computes it; −1: none */
-    int32_t *first; /* per value: index of its first reader in `reader`; the last one is before the
-                       first reader of the next value */
+    int32_t *first; /* per value v: its readers are reader[first[v]] … reader[first[v + 1] − 1] */
     int32_t *reader;
     int32_t *results; /* per value: number of the plan's results that are in it */
 } donation;
@@ -39,6 +38,8 @@ static bool use_of_values(const fxi_plan *p, donation *d)
     for (int32_t i = 0; i < p->nsteps; i++) {
         for (int32_t k = 0; k < fx_step_outputs(&p->steps[i]); k++)
             d->made[fx_step_output(&p->steps[i], k)] = i;
+        /* Counted two entries further on, because filling advances each start to its end
+         * (list_consumers in group.c does the same). */
         for (int k = 0; k < p->steps[i].nin; k++)
             d->first[p->steps[i].in_value[k] + 2]++;
     }
@@ -114,7 +115,8 @@ static const char *try_donation(fxi_builder *b, int32_t k, donation *d)
 
 /* Writes the steps in a new order: those that overwrite nothing first. If a kernel among them fails
  * (an index out of range, no memory), all old values are intact. Then the steps that overwrite and
- * are read by others, then those that were moved to the end. */
+ * are read by others, with the steps that read their results. Last those that were moved to the
+ * end. */
 static void order_steps(const fxi_plan *p, donation *d, fx_step *ordered)
 {
     int32_t n = 0;
@@ -158,6 +160,7 @@ bool fxi_donate(fxi_builder *b)
                   .late = fxi_calloc((size_t)p->nvalues + 1, sizeof *d.late)};
     fx_step *ordered = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *ordered);
     const bool ok = d.last && d.taken && d.late && ordered && use_of_values(p, &d);
+    /* In the order of the results. A donation that is accepted first can only refuse later ones. */
     for (int32_t k = 0; k < p->noutputs && ok; k++) {
         if (b->g->donors[k] < 0)
             continue;

@@ -53,6 +53,8 @@ static bool translate(const fx_step *m, const fx_step *e, int operand, fx_tensor
     const fx_tensor *t = &e->in[operand];
     const int to = channel_axis(m), axis = e->turned ? 0 : to;
     *out = m->out;
+    /* All elements in the order of the output: the shape may differ, as in a reshape of the
+     * product. */
     if (t->ndim > 0 && fxi_is_dense(t->ndim, t->shape, t->stride))
         return t->dtype == m->out.dtype;
     memset(out->stride, 0, sizeof out->stride);
@@ -119,6 +121,8 @@ static bool find_chain(const fx_step *m, const fx_step *e, int32_t product, int3
 {
     const fx_tensor *t = &e->in[product];
     *out = (chain){.product = product};
+    /* E must read the whole product, element for element: a part or a permutation has no position
+     * in the loop that stores the product. */
     if (e->in_offset[product] != 0 || t->ndim == 0 || !fxi_is_dense(t->ndim, t->shape, t->stride) ||
         fxi_length(t->ndim, t->shape) != fxi_length(m->out.ndim, m->out.shape))
         return false;
@@ -165,6 +169,7 @@ static bool extend(fxi_plan *p, fx_step *m, const fx_step *e, const chain *c)
 {
     const fx_instr *old = fx_step_elementwise(e)->program.instr;
     fx_program *epilogue = epilogue_of(m);
+    /* At most one new operand for each instruction, hence room for c->n inputs. */
     epilogue->instr = fxi_calloc((size_t)c->n, sizeof *epilogue->instr);
     if (!epilogue->instr || !more_inputs(p, m, c->n))
         return false;
@@ -226,12 +231,14 @@ static void shorten(fx_step *e, const chain *c, int32_t value)
     }
     for (int r = old; r < old + p->n; r++)
         map[r] = (uint8_t)(map[r] + e->nin);
+    /* What read the end of the chain now reads the input that was the product. */
     map[end] = map[c->product];
     for (int k = 0; k < ninstr; k++)
         for (int s = 0; s < p->instr[k].nsrc; s++)
             p->instr[k].src[s] = map[p->instr[k].src[s]];
     int nmore = 0;
     for (int k = 0; k < more->n; k++) {
+        /* M stores this output now. */
         if (more->reg[k] == end)
             continue;
         more->reg[nmore] = map[more->reg[k]];
@@ -291,6 +298,7 @@ static int32_t find_product(const fxi_planner *how, const fxi_plan *p, const sur
     for (int k = 0; k < step->nin && step->cls == FX_CLASS_ELEMENTWISE; k++) {
         const int32_t v = step->in_value[k], m = s->maker[v];
         chain c;
+        /* With another reader the bare product is needed too, and M stores only one value. */
         if (m > best && !s->gone[m] && s->readers[v] == 1 &&
             find_chain(&p->steps[m], step, k, how->buffers - fx_step_buffers(&p->steps[m]), &c)) {
             best = m;
@@ -307,6 +315,7 @@ static bool fuse(fxi_plan *p, survey *s, int32_t m, int32_t e, const chain *c)
     if (!extend(p, to, from, c))
         return false;
     const int output = output_of(from, from->nin + c->instr[c->n - 1]);
+    /* The value keeps its number: its readers need no change. */
     to->out_value = fx_step_output(from, output + 1);
     s->before[e] = m;
     s->gone[m] = true;
@@ -391,6 +400,8 @@ static bool add_rest(fxi_plan *p, int32_t i, const fx_step *whole, const fx_inst
                    .nin = 1,
                    .out = m->out,
                    .out_value = m->out_value};
+    /* All instructions of an epilogue keep the type of the product, so the new value is as large as
+     * the old one. */
     p->values[v].bytes = p->values[m->out_value].bytes;
     fx_program *rest = &e->as.elementwise.program;
     rest->instr = fxi_calloc((size_t)count, sizeof *rest->instr);
@@ -414,6 +425,7 @@ static bool add_rest(fxi_plan *p, int32_t i, const fx_step *whole, const fx_inst
         }
     }
     p->values[v].channels_last = p->values[e->out_value].channels_last;
+    /* The new step reads memory in the order in which the convolution writes it. */
     if (m->cls == FX_CLASS_CONV && fx_step_conv(m)->channels_last)
         fxi_turn_axes(e);
     return true;
@@ -429,6 +441,7 @@ static fx_status settle(const fxi_planner *how, fxi_plan *p, int32_t i)
     memcpy(program, epilogue.instr, (size_t)epilogue.n * sizeof *program);
     int32_t n = epilogue.n;
     fx_status status = fxi_prepare_step(how, p, &p->steps[i]);
+    /* At most MOST + 1 questions. The last one is about the bare product. */
     while (status == FX_STATUS_UNSUPPORTED && n > 0) {
         trim(&p->steps[i], --n);
         status = fxi_prepare_step(how, p, &p->steps[i]);
@@ -443,6 +456,8 @@ bool fxi_settle_epilogues(const fxi_planner *how, fxi_plan *p)
 {
     fx_status status = FX_OK;
     for (int32_t i = 0; how->prepare && i < p->nsteps && status != FX_STATUS_MEMORY; i++)
+        /* The step that add_rest inserts after step i has no epilogue, so the loop passes over it.
+         * */
         if (fx_step_has_epilogue(&p->steps[i]))
             status = settle(how, p, i);
     return status != FX_STATUS_MEMORY;

@@ -104,6 +104,7 @@ static bool merge(fxi_plan *p, const member *m, int32_t j)
     f->cls = FX_CLASS_FOREACH;
     f->nin = n * nin;
     f->as.foreach = (fx_foreach_step){each->program, each->more, segments, n};
+    /* One list for all segments: the operands of segment t start at t · nin. */
     f->in = fxi_malloc((size_t)f->nin * sizeof *f->in);
     f->in_value = fxi_malloc((size_t)f->nin * sizeof *f->in_value);
     f->in_offset = fxi_malloc((size_t)f->nin * sizeof *f->in_offset);
@@ -178,10 +179,13 @@ static void note_member(const fxi_plan *p, const bool *read, const int32_t *by, 
     const fx_step *s = &p->steps[i];
     *m = (member){-1, 1, i, p->nsteps, segment_like(s)};
     for (int32_t o = 0; o < fx_step_outputs(s); o++)
+        /* A reader between the members would run before the merged step. */
         m->fits &= !read[fx_step_output(s, o)];
     for (int k = 0; k < s->nin; k++) {
         const fxi_value *v = &p->values[s->in_value[k]];
         const int32_t writer = v->kind == FXI_VALUE_LEAF ? by[v->index] : p->nsteps;
+        /* A step that overwrites its own operand does so element by element (in_place.c), which
+         * merging does not change. */
         if (writer != i && writer < m->deadline)
             m->deadline = writer;
     }
@@ -221,6 +225,7 @@ static void find_group(const fxi_plan *p, member *m, int32_t j)
 {
     int looked = 0;
     for (int32_t i = j - 1; i >= 0 && looked < NEAREST; i--) {
+        /* Count 0: it was merged, and its group is found at the latest member. */
         if (!m[i].fits || m[i].count == 0)
             continue;
         looked++;

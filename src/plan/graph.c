@@ -35,6 +35,9 @@ void fxi_graph_free(fxi_graph *g)
 static size_t foreign_at(const fxi_graph *g, const fxi_node *n)
 {
     const size_t mask = (size_t)g->foreign_capacity - 1;
+    /* Nodes are allocated in multiples of 16 bytes, so the low bits carry nothing. The
+     * multiplication spreads the rest (Fibonacci hashing), and the shift takes its well mixed
+     * middle bits. */
     size_t i = (size_t)(((uintptr_t)n >> 4) * 0x9E3779B97F4A7C15ull >> 20) & mask;
     while (g->foreign[i].node && g->foreign[i].node != n)
         i = (i + 1) & mask;
@@ -52,6 +55,7 @@ static bool foreign_grow(fxi_graph *g)
         g->foreign_capacity = old.foreign_capacity;
         return false;
     }
+    /* Positions depend on the capacity, so every entry is placed again. */
     for (int32_t i = 0; i < old.foreign_capacity; i++)
         if (old.foreign[i].node)
             g->foreign[foreign_at(g, old.foreign[i].node)] = old.foreign[i];
@@ -62,6 +66,7 @@ static bool foreign_grow(fxi_graph *g)
 /* The number of a node of another thread; −1 if the walk has not finished it. */
 static int64_t foreign_number(const fxi_graph *g, const fxi_node *n)
 {
+    /* Most graphs read no value of another thread and have no table. */
     if (g->foreign_capacity == 0)
         return -1;
     const foreign *f = &g->foreign[foreign_at(g, n)];
@@ -132,6 +137,7 @@ static inline uint64_t *write_inputs(const fxi_context *c, fxi_graph *g, const f
     int32_t *uses = g->uses;
     for (int i = 0; i < n->nin; i++) {
         const uint64_t id = (uint64_t)number_of(c, g, n->in[i]);
+        /* Compared with the consumers of the node later, to find readers outside the graph. */
         uses[id]++;
         if (i % 2 == 0)
             *w++ = id;
@@ -146,6 +152,7 @@ static bool write_record(const fxi_context *c, fxi_graph *g, const fxi_node *n)
     /* An evaluated node is a leaf, whatever operation made it. */
     const bool leaf = n->data != NULL;
     const int nin = leaf ? 0 : n->nin, attrs = leaf ? 0 : fxi_ops[n->op].attr_words;
+    /* Room for the longest record: sizes, and strides if the node is a strided leaf. */
     if (!key_room(g, (uint32_t)(1 + (nin + 1) / 2 + 2 * FX_MAX_DIMS + attrs)))
         return false;
     uint64_t *w = g->key + g->nkey;
@@ -156,6 +163,7 @@ static bool write_record(const fxi_context *c, fxi_graph *g, const fxi_node *n)
         w = write_inputs(c, g, n, w);
     w = write_words(w, n->shape, n->ndim);
     w = write_words(w, n->attr.words, attrs);
+    /* Dense strides follow from the sizes, so they would only lengthen the key. */
     if (flags & FXI_LEAF_STRIDED)
         w = write_words(w, n->data->stride, n->ndim);
     g->nkey = (uint32_t)(w - g->key);
@@ -190,6 +198,8 @@ static fx_status finish_node(fxi_context *c, fxi_graph *g, fxi_node *n)
     g->uses[id] = 0;
     g->output[id] = -1;
     g->record[id] = g->nkey;
+    /* Precision matters only to products. Without them a change of precision must not miss the
+     * cache. */
     g->multiplies |= !n->data && fxi_multiplies(n->op);
     /* Leaves, constants and streams are counted apart: a run binds each kind from a list of its
      * own. */
@@ -260,6 +270,7 @@ static fx_status bring(fxi_context *c, fxi_graph *g, const frame *consumer, fx_d
 static bool is_elsewhere(const fxi_context *c, fxi_graph *g, const frame *top)
 {
     const fxi_node *n = top->node;
+    /* Pending values are made where they are needed, and a root has no consumer. */
     if (!n->data || top == g->stack)
         return false;
     fx_device *place = n->data->buffer->device;
@@ -316,6 +327,7 @@ static fx_status walk(fxi_context *c, fxi_graph *g, fxi_node *root)
     for (;;) {
         fxi_node *n = f->node, *in = n->data ? NULL : unnumbered(c, g, n, &f->next);
         if (in) {
+            /* The list may move when it grows, so f and end are taken anew. */
             if (++f == end && !(f = more_frames(g, &end)))
                 return FX_STATUS_MEMORY;
             *f = frame_of(f - 1, in);
@@ -351,12 +363,14 @@ static const char *not_donatable(const fxi_node *n, int64_t id)
     const fxi_buffer *b = n->data ? n->data->buffer : NULL;
     if (!b)
         return "the old value is pending too";
+    /* The program that lent the memory may read it at any time. */
     if (b->borrowed)
         return "the old value is borrowed memory";
     if (__atomic_load_n(&b->pins, __ATOMIC_RELAXED) > 0)
         return "the old value is pinned by fx_data or a snapshot";
     if (n->handles != 1)
         return "another handle holds the old value";
+    /* Rows or parts of a larger array: the rest of the array must keep its values. */
     if (n->data->offset != 0 || !fxi_is_dense(n->ndim, n->shape, n->data->stride))
         return "the old value is a view";
     if (b->refs != 1)
@@ -387,6 +401,9 @@ static bool collect_outputs(fxi_context *c, fxi_graph *g, int n, const fxi_root 
     for (int i = 0; i < n; i++) {
         const int64_t id = number_of(c, g, roots[i].node);
         const int64_t donor = donor_of(c, g, &roots[i]);
+        /* A node can be asked for twice, for example as a new value and by fx_want. It is one
+         * output.
+         */
         if (!roots[i].node->data && g->output[id] < 0 &&
             !add_output(g, (int32_t)id, (int32_t)donor))
             return false;
@@ -419,6 +436,7 @@ fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *r
     g->multiplies = false;
     g->device = NULL;
     g->blocked = NULL;
+    /* Cleared only if it was used: most evaluations read no foreign value. */
     if (g->nforeign) {
         memset(g->foreign, 0, (size_t)g->foreign_capacity * sizeof *g->foreign);
         g->nforeign = 0;
@@ -431,10 +449,12 @@ fx_status fxi_graph_build(fxi_context *c, fxi_graph *g, int n, const fxi_root *r
         s = walk(c, g, roots[i].node);
     if (s == FX_OK && !(collect_outputs(c, g, n, roots) && key_room(g, (uint32_t)g->noutputs + 1)))
         s = FX_STATUS_MEMORY;
+    /* The other failures have been recorded where they were found. */
     if (s == FX_STATUS_MEMORY)
         return fx_fail(s, "eval", "no memory for a graph of %d nodes", (int)g->n);
     if (s != FX_OK)
         return s;
+    /* Only literals and generators: no value names a device. */
     g->device = g->device ? g->device : fx_cpu_device();
     for (int32_t i = 0; i < g->noutputs; i++)
         g->key[g->nkey++] = (uint64_t)(uint32_t)g->outputs[i] | (uint64_t)(uint32_t)g->donors[i]

@@ -22,7 +22,8 @@ typedef struct growth {
     int32_t instructions, outputs;
     int32_t inputs; /* operands outside the group; an operand of several members counts for each,
                        which can only stop a group early */
-    int32_t newest; /* the latest member: the end of the list `next` */
+    int32_t newest; /* the member that joined last, which is computed first: the end of the list
+                     * `next` */
     int32_t most_outputs;
     const fxi_node *space; /* a node of the shape that is iterated over */
 } growth;
@@ -141,14 +142,17 @@ static bool takes_producers(const fxi_node *n)
 static void assign(grouping *s, int32_t i)
 {
     fxi_groups *o = s->out;
+    /* Row steps have been written into the tables by assign_rows. */
     if (o->rows.row[i] >= 0)
         return;
+    /* Every node starts as a group of its own and stays one if no consumer takes it. */
     o->root[i] = i;
     o->stored[i] = true;
     o->next[i] = -1;
     const fxi_node *n = s->g->nodes[i];
     s->growth[i] = (growth){1, 1, fxi_graph_inputs(s->g, i), i, FXI_GROUP_OUTPUTS, n};
     if (takes_producers(n)) {
+        /* The group of a reduction iterates over the input, whose shape its producers have. */
         s->growth[i].space = n->in[0];
         s->growth[i].most_outputs = 1;
     }
@@ -198,6 +202,8 @@ static void assign_rows(const fxi_graph *g, fxi_groups *o)
     for (int32_t i = 0; i < g->n; i++) {
         for (int k = 0; k < fxi_graph_inputs(g, i); k++) {
             const int32_t x = fxi_graph_input(g, i, k);
+            /* Readers in another row step count as outside: the two steps share nothing but memory.
+             * */
             if (row[x] >= 0 && row[x] != row[i])
                 o->stored[behind(o, g, x)] = true;
         }

@@ -39,6 +39,7 @@ static void last_strides(int ndim, const int64_t *shape, int64_t *stride)
 static bool lies_last(int ndim, const int64_t *shape, const int64_t *stride)
 {
     int64_t expected[FX_MAX_DIMS];
+    /* Without an axis of space before the channels both orders are the same. */
     if (ndim < 3)
         return false;
     last_strides(ndim, shape, expected);
@@ -57,6 +58,7 @@ static bool is_last(const fxi_builder *b, const fxi_node *n, const fxi_place *at
            !fxi_is_dense(n->ndim, n->shape, at->stride);
 }
 
+/* Strides move together with their axes, so the tensor names the same elements as before. */
 static void turn_tensor(fx_tensor *t)
 {
     const fx_tensor old = *t;
@@ -92,6 +94,8 @@ void fxi_turn_axes(fx_step *s)
             turn_tensor(&s->in[i]);
     turn_tensor(&s->out);
     fxi_dense_strides(n, s->out.shape, s->out.stride);
+    /* Its space has the axes of the input, which were permuted, and its mask names them by number.
+     * */
     if (s->cls == FX_CLASS_REDUCE) {
         fx_reduce_step *r = &s->as.reduce;
         r->mask = (uint32_t)turn_mask(n, r->mask);
@@ -120,12 +124,15 @@ static bool last_place(fxi_builder *b, int32_t id, fxi_place *out)
 {
     const fxi_node *n = b->g->nodes[id];
     *out = b->places[id];
+    /* Also values that no step turned: with one channel or one pixel they need no copy. */
     if (lies_last(n->ndim, n->shape, out->stride))
         return true;
     if (b->last[id] < 0) {
         fxi_place made;
         if (!fxi_copy_dense(b, n, out, &made))
             return false;
+        /* The copy has been added with a column-major output; permuting its axes makes the output
+         * channels last. */
         fxi_turn_step(b, &b->p->steps[b->p->nsteps - 1]);
         b->last[id] = made.value;
     }
@@ -137,6 +144,7 @@ static bool last_place(fxi_builder *b, int32_t id, fxi_place *out)
 bool fxi_plain_place(fxi_builder *b, int32_t id, fxi_place *out)
 {
     *out = b->places[id];
+    /* Other strides are kept: the kernels of row steps read any. */
     return !is_last(b, b->g->nodes[id], out) || fxi_dense_place(b, id, out);
 }
 
@@ -147,6 +155,8 @@ static bool full_size(const fxi_node *space, const fxi_node *n, const fxi_place 
         memcmp(n->shape, space->shape, (size_t)n->ndim * sizeof *n->shape) != 0)
         return false;
     for (int d = 0; d < n->ndim; d++)
+        /* A broadcast operand is read through its strides, so the order of axes costs it nothing.
+         * */
         if (n->shape[d] != 1 && at->stride[d] == 0)
             return false;
     return true;
@@ -166,6 +176,7 @@ static bool still_reducible(const fxi_node *root)
         if (x->shape[d] == 1)
             continue;
         const bool now = FXI_AXIS_IN(root->attr.reduce.mask, d);
+        /* Blocks of reduced and kept axes in memory order: at most reduced, kept, reduced. */
         changes += now != reduced;
         reduced = now;
     }
@@ -241,12 +252,15 @@ static bool wanted(const fxi_builder *b, int32_t id)
     bool lie = false;
     fx_tensor in[2];
     for (int i = 0; i < n->nin; i++) {
+        /* Operands are described in the order that they would have: copies are made only if the
+         * backend agrees. */
         const fxi_place *at = &b->places[fxi_graph_input(b->g, id, i)];
         lie = is_last(b, n->in[i], at);
         describe(&in[i], n->in[i], i != kernel_of(n));
     }
     fx_step s = {.op = n->op, .cls = (uint8_t)fxi_ops[n->op].cls, .nin = n->nin, .in = in};
     set_channels_last(b, &s, n);
+    /* The gradient by weights is in the layout of the kernel. */
     describe(&s.out, n, kernel_of(n) != 2);
     return (n->op == FX_OP_CONV || lie) && b->how->channels_last(b->p->device, &s);
 }

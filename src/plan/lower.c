@@ -13,6 +13,8 @@
 
 int32_t fxi_add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t bytes)
 {
+    /* Values are named by number, because the list may move when it grows. first and last are noted
+     * when the order of steps is final (note_lives in plan.c). */
     if (!fxi_grow(&p->values, &p->value_capacity, p->nvalues + 1, sizeof *p->values))
         return -1;
     p->values[p->nvalues] =
@@ -22,6 +24,7 @@ int32_t fxi_add_value(fxi_plan *p, fxi_value_kind kind, int32_t index, int64_t b
 
 int32_t fxi_add_slot(fxi_plan *p, int32_t constant, uint8_t dtype)
 {
+    /* The same literal gets a slot for each type that reads it, so no kernel has to convert it. */
     if (!fxi_grow(&p->slots, &p->slot_capacity, p->nslots + 1, sizeof *p->slots))
         return -1;
     p->slots[p->nslots] = (fxi_slot){constant, dtype};
@@ -39,6 +42,7 @@ fx_step *fxi_add_step(fxi_builder *b, uint8_t op, int nin, const fx_attr *attr)
     if (!fxi_grow(&p->steps, &p->step_capacity, p->nsteps + 1, sizeof *p->steps))
         return NULL;
     fx_step *s = &p->steps[p->nsteps];
+    /* fxi_grow does not clear new entries, and every field must start at 0. */
     memset(s, 0, sizeof *s);
     const size_t n = (size_t)nin + 1;
     s->in = fxi_calloc(n, sizeof *s->in);
@@ -51,6 +55,7 @@ fx_step *fxi_add_step(fxi_builder *b, uint8_t op, int nin, const fx_attr *attr)
         fxi_step_set_attr(s, attr);
     fxi_set_precision(b, s);
     p->nsteps++;
+    /* A run allocates one list of operand pointers, which must fit the largest step. */
     if (nin > p->max_inputs)
         p->max_inputs = nin;
     return s->in && s->in_value && s->in_offset ? s : NULL;
@@ -117,6 +122,7 @@ bool fxi_dense_place(fxi_builder *b, int32_t id, fxi_place *out)
     const fxi_node *n = b->g->nodes[id];
     fxi_place *at = &b->places[id];
     *out = *at;
+    /* Dense views cost nothing: kernels take an offset with every operand. */
     if (fxi_is_dense(n->ndim, n->shape, at->stride))
         return true;
     if (at->dense < 0) {
@@ -154,6 +160,8 @@ static void list_group(const fxi_builder *b, int32_t root, group *out)
         const fxi_node *n = b->g->nodes[out->members[m]];
         for (int i = 0; i < n->nin; i++) {
             const int32_t id = fxi_graph_input(b->g, out->members[m], i);
+            /* An operand of several members is listed once: it is one buffer of the step, and a
+             * tile of it is loaded once. */
             if (fxi_find_id(out->members, out->nmembers, id) >= 0 ||
                 fxi_find_id(out->operands, out->noperands, id) >= 0)
                 continue;
@@ -195,8 +203,11 @@ static bool make_program(const fxi_builder *b, fx_program *p, int n_instr, const
  * member is the main output. */
 static bool more_outputs(fxi_builder *b, int32_t step, const group *q)
 {
+    /* In the order of the program, so equal groups get equal lists and foreach.c can merge their
+     * steps. */
     for (int m = 0; m + 1 < q->nmembers; m++) {
         const int32_t id = q->members[m];
+        /* Members without a reader outside stay in registers: that is what fusion saves. */
         if (!b->groups.stored[id])
             continue;
         const fxi_node *n = b->g->nodes[id];
@@ -287,6 +298,8 @@ bool fxi_lower(fxi_builder *b, int32_t id)
     if (ok && n->op == FX_OP_RANDOM)
         s->as.generator.stream = b->g->slot[id];
     ok = ok && fxi_set_output(b, s, n, &b->places[id]);
+    /* Asked with complete tensors: what a backend can sum between devices depends on type and size.
+     * If it refuses, the library runs the step on the host. */
     if (ok && cls == FX_CLASS_COLLECTIVE && b->how->collective)
         s->as.collective.by_backend = b->how->collective(b->p->device, s);
     if (ok && last) {

@@ -29,6 +29,7 @@ static int32_t input_of(const row_group *q, int32_t id, int k)
     const fxi_rows *r = &q->b->groups.rows;
     const int32_t row = r->row[id];
     id = fxi_graph_input(q->b->g, id, k);
+    /* Only aliases of this row step: one of another step has a place in memory (place_aliases). */
     while (r->row[id] == row && r->kind[id] == FXI_ROW_ALIAS)
         id = fxi_graph_input(q->b->g, id, 0);
     const int twin = fxi_find_id(q->twins, q->ntwins, id);
@@ -115,6 +116,9 @@ static void find_row_values(row_group *q)
         q->row[m] = q->b->groups.rows.kind[id] != FXI_ROW_FULL;
         if (q->row[m] || q->b->groups.stored[id])
             continue;
+        /* A node of full size, but all its operands may be values of the row: then all elements of
+         * a row are equal. Members that compute operands are earlier in the list, so their answers
+         * are known here. */
         q->row[m] = true;
         for (int k = 0; k < fxi_graph_inputs(q->b->g, id); k++)
             q->row[m] &= one_a_row(q, id, k);
@@ -145,6 +149,7 @@ static void order_members(row_group *q)
         }
 }
 
+/* Registers 0 … noperands−1 are the inputs, as in elementwise programs (lower.c). */
 static uint8_t reg_of(const row_group *q, int32_t id)
 {
     const int k = fxi_find_id(q->operands, q->noperands, id);
@@ -177,6 +182,8 @@ static bool make_program(const row_group *q, fx_program *p)
 static void set_space(fx_row_step *row, const fxi_node *reduction)
 {
     const fxi_node *x = reduction->in[0];
+    /* The space is the full shape, and the row is its leading axes up to the last one that is
+     * reduced. Axes of size 1 behind it change nothing. */
     fxi_set_space(&row->space, x);
     for (int k = 0; k < x->ndim; k++)
         if (x->shape[k] != reduction->shape[k])
@@ -195,6 +202,7 @@ static bool set_outputs(fxi_builder *b, int32_t step, const row_group *q)
         const int32_t id = q->members[m];
         const fxi_node *n = b->g->nodes[id];
         fx_step *s = &b->p->steps[step];
+        /* A member that no node outside reads stays in a tile of the backend. */
         if (!b->groups.stored[id])
             continue;
         if (m == first) {
@@ -220,6 +228,7 @@ static void place_aliases(fxi_builder *b, const row_group *q)
 {
     for (int k = 0; k < q->naliases; k++) {
         const int32_t id = q->aliases[k], x = fxi_graph_input(b->g, id, 0);
+        /* A value that only members read has no place, and then no node outside reads the alias. */
         if (b->places[x].value >= 0)
             fxi_view(b->g->nodes[id], &b->places[x], &b->places[id]);
     }
@@ -240,6 +249,8 @@ bool fxi_lower_row(fxi_builder *b, int32_t root)
     fx_step *s = fxi_add_step(b, FX_OP_REDUCE, q.noperands, NULL);
     if (!s)
         return false;
+    /* A row step has no single operation. REDUCE stands for it in messages, because every row step
+     * has one. */
     s->cls = FX_CLASS_ROW;
     for (int i = 0; i < q.noperands; i++) {
         /* The copies exist by now, so this call adds no step and cannot fail. */

@@ -46,6 +46,7 @@ static int64_t take(arena *a, int64_t bytes)
         a->end = at + bytes;
         return at;
     }
+    /* The value takes the front of the gap. The rest stays one gap, so the list stays sorted. */
     gap *g = &a->gaps[best];
     const int64_t at = g->offset;
     g->offset += bytes;
@@ -66,6 +67,7 @@ static bool give(arena *a, int64_t offset, int64_t bytes)
     if (!fxi_grow(&a->gaps, &a->capacity, a->n + 1, sizeof *a->gaps))
         return false;
     int32_t lo = 0, hi = a->n;
+    /* Gaps are sorted by offset, so both neighbours are found by one binary search. */
     while (lo < hi) {
         const int32_t mid = (lo + hi) / 2;
         if (a->gaps[mid].offset < offset)
@@ -97,6 +99,7 @@ static bool give(arena *a, int64_t offset, int64_t bytes)
 static int32_t heir(const fxi_plan *p, int32_t i)
 {
     const fx_step *s = &p->steps[i];
+    /* The first that fits: all have the size of the output, so none is better. */
     for (int k = 0; k < s->nin; k++) {
         const int32_t v = s->in_value[k];
         if (p->values[v].kind == FXI_VALUE_ARENA && p->values[v].last == i &&
@@ -117,6 +120,8 @@ static bool deaths(const fxi_plan *p, int32_t **out_head, int32_t **out_next)
         return false;
     memset(head, -1, ((size_t)p->nsteps + 1) * sizeof *head);
     for (int32_t v = 0; v < p->nvalues; v++) {
+        /* Buffers and leaves are not in the arena, and a value that no step writes any more was
+         * replaced by a fused one. */
         if (p->values[v].kind != FXI_VALUE_ARENA || p->values[v].last < 0)
             continue;
         next[v] = head[p->values[v].last];

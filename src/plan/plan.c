@@ -28,6 +28,7 @@ static bool move(fxi_builder *b, int32_t id)
         return fxi_lower(b, id);
     if (fxi_view(n, &b->places[in], &b->places[id]))
         return true;
+    /* A reshape of a dense input always has strides, so the second attempt succeeds. */
     fxi_place dense;
     return fxi_dense_place(b, in, &dense) && fxi_view(n, &dense, &b->places[id]);
 }
@@ -89,6 +90,7 @@ static bool add_buffer(fxi_plan *p, fxi_value *v)
 /* Is node id a view of borrowed memory? It is a leaf, or movements lead from it to one. */
 static bool reads_borrowed(const fxi_builder *b, int32_t id)
 {
+    /* Only movements lead here: the place of any other node is not a leaf. */
     while (!b->g->nodes[id]->data)
         id = fxi_graph_input(b->g, id, 0);
     return b->g->nodes[id]->data->buffer->borrowed;
@@ -138,6 +140,7 @@ static bool add_work_space(fxi_plan *p, int64_t guard)
         s->work_value = fxi_add_value(p, FXI_VALUE_ARENA, 0, s->work_bytes + guard);
         if (s->work_value < 0)
             return false;
+        /* Kept for the message of a run that finds too little memory: it names this step. */
         if (p->work_step < 0 || s->work_bytes > p->steps[p->work_step].work_bytes)
             p->work_step = i;
     }
@@ -151,6 +154,7 @@ static void note_lives(fxi_plan *p)
         fx_step *s = &p->steps[i];
         for (int32_t k = 0; k < fx_step_outputs(s); k++) {
             fxi_value *v = &p->values[fx_step_output(s, k)];
+            /* A value that no step reads still needs its bytes while its own step writes them. */
             v->first = v->last = i;
         }
         for (int k = 0; k < s->nin; k++)
@@ -234,6 +238,8 @@ static fx_status prepare_whole(const fxi_builder *b)
     p->whole = (fx_plan){
         .steps = p->steps, .nsteps = p->nsteps, .nvalues = p->nvalues, .nstreams = p->nstreams};
     const fx_status status = b->how->plan_prepare(p->device, &p->whole);
+    /* A backend keeps nothing of a plan that it refuses, so only then is there something to
+     * release. */
     if (status == FX_OK)
         p->plan_release = b->how->plan_release;
     return status == FX_STATUS_UNSUPPORTED ? FX_OK : status;

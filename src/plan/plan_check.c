@@ -72,6 +72,7 @@ static range operand_range(const fx_step *s, int k)
 {
     const fx_tensor *t = &s->in[k];
     range r = {s->in_offset[k], s->in_offset[k]};
+    /* An empty operand reads nothing, and its strides would give a range. */
     if (fx_tensor_length(t) == 0)
         return (range){0, 0};
     for (int a = 0; a < t->ndim; a++)
@@ -156,12 +157,15 @@ static bool write_arena(checking *c, int32_t i, int32_t w)
     if (v->offset < 0 || v->offset % ALIGNMENT != 0 || v->offset + v->bytes > end)
         return wrong(c, "value %d is at bytes %lld to %lld of an arena of %lld", (int)w,
                      (long long)v->offset, (long long)(v->offset + v->bytes) - 1, (long long)end);
+    /* An empty value shares no byte with others, and the sorted list holds no two values at one
+     * offset. */
     if (v->bytes == 0)
         return true;
     const int32_t from = first_behind(c, v->offset);
     int32_t to = from;
     for (; to < c->narena && c->p->values[c->arena[to]].offset < v->offset + v->bytes; to++)
         spoil(c, c->arena[to], i, w);
+    /* The spoiled values leave the list, so it stays free of overlaps. */
     memmove(&c->arena[from + 1], &c->arena[to], (size_t)(c->narena - to) * sizeof *c->arena);
     c->narena += from + 1 - to;
     c->arena[from] = w;
@@ -246,6 +250,7 @@ static bool check_work(checking *c, int32_t i)
     const int32_t w = s->work_value;
     if (s->work_bytes <= 0)
         return true;
+    /* A value that a step has made is an output and not work space. */
     if (w < 0 || w >= c->p->nvalues || c->p->values[w].kind != FXI_VALUE_ARENA ||
         c->values[w].made != NEVER || c->p->values[w].bytes < s->work_bytes)
         return wrong(c, "step %d (%s) needs %lld bytes of work space, and value %d is none", (int)i,

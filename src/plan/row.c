@@ -80,6 +80,7 @@ static bool reduces_rows(const fxi_node *n)
         kept |= x->shape[k] != 1 && !reduced;
         row *= reduced ? x->shape[k] : 1;
     }
+    /* An empty array has no rows to share, and a reduction over axes of size 1 changes nothing. */
     return row <= FXI_ROW_BYTES && !fxi_same_shape(x, n) && fxi_length(x->ndim, x->shape) > 0;
 }
 
@@ -143,6 +144,8 @@ static void widen(search *s, int32_t id)
         s->nearest = s->at[i] < s->nearest && can_join(s, i) ? s->at[i] : s->nearest;
     }
     const int32_t from = s->user[id], to = s->user[id + 1];
+    /* A value with very many users is not searched; the sweep then runs to the end of the window.
+     * */
     if (to - from > WINDOW)
         s->farthest = s->high;
     for (int32_t k = from; k < to && to - from <= WINDOW; k++) {
@@ -209,7 +212,11 @@ static void visit_user(search *s, int32_t id)
     const fxi_row_kind kind = kind_of(s, s->g->nodes[id]);
     bool fits = kind != FXI_ROW_NONE && !(inputs & AFTER);
     fits &= was || s->members < s->most;
+    /* An alias only renames a register of this step. Behind a node outside it is an ordinary view.
+     * */
     fits &= kind != FXI_ROW_ALIAS || (inputs & MEMBER);
+    /* A value of the row is computed between passes, any other member needs a pass of its own
+     * level. */
     const int level = level_of(s, id) + (kind == FXI_ROW_SCALAR ? 0 : 1);
     fits &= level <= FXI_ROW_PASSES;
     if (fits && !was)
@@ -259,6 +266,8 @@ static bool take_makers(search *s)
         const int32_t start = unit_start(s, at);
         int marks = 0;
         for (int32_t k = start; k <= at; k++)
+            /* A row step found earlier stays one step: if one of its nodes leads to a member, all
+             * of it must be computed before. */
             marks |= s->mark[s->out->order[k]];
         const int32_t id = s->out->order[at];
         const fxi_row_kind kind = kind_of(s, s->g->nodes[id]);
@@ -451,6 +460,7 @@ bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, fxi_rows *out)
      * no seed. */
     for (int32_t i = 0; i < g->n && ok && how->rows; i++)
         if (out->row[i] < 0 && reduces_rows(g->nodes[i])) {
+            /* Most graphs have no such reduction and need no table. */
             ok = s.user || find_users(&s);
             if (ok)
                 find_row(&s, i, moved);

@@ -11,6 +11,7 @@
 static bool reshape_strides(const fxi_node *from, const int64_t *old, const fxi_node *to,
                             int64_t *stride)
 {
+    /* An axis of size 0 would match no group, and without elements any strides are right. */
     if (fxi_length(to->ndim, to->shape) == 0) {
         fxi_dense_strides(to->ndim, to->shape, stride);
         return true;
@@ -19,6 +20,8 @@ static bool reshape_strides(const fxi_node *from, const int64_t *old, const fxi_
     while (k < to->ndim) {
         int64_t have = i < from->ndim ? from->shape[i] : 1, want = to->shape[k];
         int i1 = i + 1, k1 = k + 1;
+        /* The smaller side takes another axis until both groups hold equally many elements. Both
+         * shapes have the same length, so neither runs out of axes. */
         while (have != want) {
             if (have < want)
                 have *= from->shape[i1++];
