@@ -137,6 +137,7 @@ static fx_status conv(const fx_step *step, const void *const *in, void *out, fx_
      * forward writes every element itself. */
     if (kind != FX_CONV_FORWARD || g.depth == 0)
         memset(out, 0, (size_t)fx_tensor_length(&step->out) * g.size);
+    /* An epilogue still applies where no sum has a term: bias and activation of zeros. */
     if (g.batch == 0 || g.positions == 0 || g.depth == 0 || g.cout == 0) {
         fxi_cpu_finish(&g.finish);
         return FX_OK;

@@ -89,6 +89,7 @@ static int64_t pitch_of(const layout *l)
     for (int64_t phase = 0; phase < l->stride[0]; phase++) {
         int64_t lo, hi;
         inside(l, 0, phase, 0, l->used[0], &lo, &hi);
+        /* Phases without an element of the image are all zeros and share everything. */
         if (lo < hi)
             share = min64(share, min64(lo, l->used[0] - hi));
     }
@@ -136,6 +137,7 @@ static layout layout_of(const fxi_conv_geometry *g, bool data)
 {
     layout l = {.core = &fxi_cpu_simd()->conv[g->dtype == FX_DTYPE_F64],
                 .size = g->size,
+                /* The gradient by data reads the kernel in the opposite direction. */
                 .against = (g->attr->flipped != 0) == data,
                 .channels = data ? g->cout : g->cin};
     for (int d = 0; d < 3; d++) {
@@ -197,6 +199,7 @@ static void fill_plane(const layout *l, const block *b, phase_index ph, const ch
     inside(l, 1, ph.p[1], b->first1, rows, &lo1, &hi1);
     memset(d, 0, (size_t)(lo1 * line));
     memset(d + hi1 * line, 0, (size_t)((rows - hi1) * line));
+    /* The element of the image at the first position that is inside. */
     const int64_t x0 = lo0 * l->stride[0] + ph.p[0] - l->before[0];
     const int64_t x1 = (b->first1 + lo1) * l->stride[1] + ph.p[1] - l->before[1];
     if (lo0 < hi0 && lo1 < hi1)
@@ -531,6 +534,7 @@ static bool fill_images(const weigh *w, const weigh_bench *t, const block *b, in
             memset(fxi_at_out(gy, c * l->windows + used, l->size), 0,
                    (size_t)(l->windows - used) * l->size);
     }
+    /* Padding is 0 and passes the test. */
     return l->core->finite(t->x, n * w->xs);
 }
 
@@ -626,6 +630,7 @@ static void weigh_share(weigh *w, const weigh_bench *t, int64_t group, int64_t s
     char *sums = sums_of(w, group, share);
     int64_t from, to;
     fxi_cpu_range(w->units, w->shares, share, &from, &to);
+    /* The caller has cleared the result, in which the first share sums. */
     if (share > 0)
         memset(sums, 0, (size_t)kernel_length(g) * w->l.size);
     for (int64_t unit = from; unit < to; unit++) {
@@ -677,6 +682,7 @@ static fx_status run_weigh(weigh *w, bool *out_finite)
     w->images = images_of(g, l);
     w->units = divide_up(g->batch, w->images) * blocks_of(l);
     w->shares = min64(min64(w->units, MOST_SHARES), max64(1, windows / SHARE_WINDOWS));
+    /* A small gradient is faster on one thread than the sums of several shares. */
     w->shares = cost_of(g) / (double)g->groups < SHARE_COST ? 1 : w->shares;
     w->parts = fxi_cpu_parts(g->groups * w->shares, cost_of(g));
     const int64_t lengths[] = {(w->shares - 1) * g->groups * kernel_length(g), g->depth + extra};
@@ -745,6 +751,7 @@ bool fxi_cpu_conv_direct(const fxi_conv_geometry *g, int kind, void *x, void *w,
     bool finite = true;
     weigh s = {.l = l, .g = g, .x = x, .y = y, .w = w};
     *out_status = run_weigh(&s, &finite);
+    /* The other method must find w as the caller left it: cleared. */
     if (!finite)
         memset(w, 0, (size_t)(g->depth * g->cout * g->groups) * g->size);
     return finite;

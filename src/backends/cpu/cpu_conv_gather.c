@@ -133,6 +133,8 @@ static void read_gy(const fxi_conv_geometry *g, int d, int64_t phase, axis *a)
     a->step = 1;
     a->taps = 0;
     for (int64_t t = 0; t < g->k[d]; t++) {
+        /* By default tap 0 reads the farthest element (a true convolution); `flipped` reads in the
+         * order of memory. */
         const int64_t far = (g->attr->flipped ? t : g->k[d] - 1 - t) * g->dilation[d];
         /* This tap meets the positions of another phase only. */
         if ((phase + g->before[d] - far) % s != 0)
@@ -146,6 +148,7 @@ static void read_gy(const fxi_conv_geometry *g, int d, int64_t phase, axis *a)
     if (a->taps == 0) /* a stride beyond the kernel: nothing reaches this phase */
         low = high = 0;
     for (int64_t t = 0; t < a->taps; t++)
+        /* Offsets count from the first element that any tap reads, so none is negative. */
         a->at[t] -= (int32_t)low;
     a->before = -low;
     a->last = high - low;
@@ -179,6 +182,7 @@ static bool lay_out(reading *r, int64_t batch, int64_t windows)
     r->channel = (divide_up(fxi_length(3, r->extent), line) | 1) * line;
     r->image = r->channel * r->channels;
     const int64_t fit = 2 * SCRATCH_BYTES / (r->image * (int64_t)r->size);
+    /* Small images are taken together until the tiles are full, large ones are cut into blocks. */
     r->images = r->blocks > 1 ? 1 : min64(divide_up(windows, r->windows), fit);
     r->images = max64(1, min64(r->images, batch));
     r->taps = a[0].taps * a[1].taps * a[2].taps;
@@ -239,6 +243,7 @@ static int64_t list_windows(const reading *r, const unit *u, int32_t *list)
                         (int32_t)(m * r->image + i * a[0].step +
                                   r->extent[0] * (j * a[1].step + r->extent[1] * k * a[2].step));
     for (int64_t k = count; k % r->core->gather_rows != 0; k++)
+        /* An address that exists: the tile reads it, and nothing stores the result. */
         list[k] = list[count - 1];
     return count;
 }
@@ -273,6 +278,7 @@ static void fill(const reading *r, const unit *u, const char *x, char *scratch)
             const bool inside = e >= lo2 && e < hi2 && lo0 < hi0;
             const int64_t lo = inside ? lo1 : rows, hi = inside ? hi1 : rows;
             const int64_t from = c * in * a[2].in + (x2 + e) * in + (x1 + lo) * a[0].in;
+            /* The scratch holds the previous unit, whose rows may be where this one has padding. */
             memset(d, 0, (size_t)(lo * line));
             memset(d + hi * line, 0, (size_t)((rows - hi) * line));
             if (lo < hi)
@@ -365,6 +371,7 @@ static void pack_panel(void *user, int64_t number)
     const int64_t group = number / s->columns.panels, panel = number % s->columns.panels;
     int64_t width, n;
     const int64_t first = panel_at(r->core, &s->columns, panel, &width, &n);
+    /* All taps of a channel are neighbours in the kernel, so one transposition copies them. */
     const int64_t whole = r->taps == s->g->taps ? r->taps : 1;
     const char *w =
         fxi_at(s->w, group * s->g->depth * s->g->cout + first * s->column_step, r->size);
@@ -411,6 +418,7 @@ static void put_windows(const sweep *s, const unit *u, const char *y, int64_t wi
 static void finish_windows(const sweep *s, const unit *u, int64_t out, int64_t n)
 {
     const int64_t length = fxi_length(3, s->out);
+    /* Whole images: the columns follow each other without a gap. */
     if (u->windows == length)
         fxi_cpu_finish_range(s->finish, out, out + n * length);
     for (int64_t c = 0; c < n && u->windows < length; c++) {
@@ -447,6 +455,7 @@ static void run_task(const sweep *s, const workspace *p, int64_t task)
     const int64_t windows = list_windows(r, &u, p->list);
     int64_t from, to;
     fxi_cpu_range(s->columns.panels, s->slices, task % s->slices, &from, &to);
+    /* Each slice of a unit fills the scratch itself, which costs little beside its sums. */
     fill_unit(r, g, &u, group, s->in, p->x);
     for (int64_t panel = from; panel < to; panel++) {
         int64_t width, n;
@@ -498,6 +507,7 @@ static fx_status run_phase(sweep *s)
         return FX_STATUS_MEMORY;
     r->sum = (int32_t *)(void *)(s->panels + packed);
     list_sums(r);
+    /* Below the size where threads pay, the caller packs alone. */
     if (s->parts > 1)
         fxi_cpu_parallel(g->groups * s->columns.panels, pack_panel, s);
     else
@@ -652,6 +662,7 @@ static void put_panel(void *user, int64_t number)
     const int64_t group = number / w->columns.panels;
     int64_t width, n;
     const int64_t first = panel_at(r->core, &w->columns, number % w->columns.panels, &width, &n);
+    /* The first share collects the others. */
     char *sums = sums_of(w, group, 0, first);
     for (int64_t share = 1; share < w->shares; share++)
         (r->size == sizeof(double) ? add_f64 : add_f32)(sums, sums_of(w, group, share, first),

@@ -85,6 +85,7 @@ fx_status fxi_cpu_foreach(const fx_step *step, const void *const *in, void *out,
         length += f->segments[s].length;
         j.pieces += pieces_of(&f->segments[s]);
     }
+    /* The cost counts all segments: an optimiser of many small parameters may use threads too. */
     j.parts = fxi_cpu_parts(j.pieces, fxi_program_cost(step->ready) * (double)length);
     if (j.parts > 1)
         fxi_cpu_parallel(j.parts, run_part, &j);

@@ -100,6 +100,7 @@ static void pack_halves(const product *p, int width, const uint16_t *s, int64_t 
             fxi_copy_strided(run, s + r * stride + q * depth_stride, n, depth_stride, sizeof *run);
             p->load(rows + r * CHUNK, &from, (int)n, 0);
         }
+        /* The chunk is dense Float32 now and is packed like any operand. */
         p->core->pack(width, rows, CHUNK, 1, count, n, d + q * width);
     }
 }
@@ -191,6 +192,7 @@ static void run_part(const product *p, int64_t part, char *a)
     int64_t i0, i1, j0, j1;
     range_of(g->m, p->mr, p->row_parts, part % p->row_parts, &i0, &i1);
     range_of(p->columns, p->core->nr, p->column_parts, part / p->row_parts, &j0, &j1);
+    /* 16-bit results are summed in Float32 beside the packed rows, other results in C itself. */
     char *c = stored_at(g->c, i0 + (p->first + j0) * g->csc, p),
          *sums = p->load ? a + p->a_bytes : c;
     fxi_gemm_tile t = {.ccs = p->load ? i1 - i0 : g->csc};
@@ -220,6 +222,7 @@ static void run_part(const product *p, int64_t part, char *a)
 static void divide(product *p)
 {
     p->parts = p->row_parts = p->column_parts = 1;
+    /* Small products are one part: dividing them costs more than it saves. */
     if (p->g.m <= ROWS && (double)p->g.m * (double)p->g.n * (double)p->g.k < SMALL)
         return;
     const int64_t tiles = (p->g.m + p->mr - 1) / p->mr;
@@ -346,6 +349,7 @@ static fx_status run_shared(product *p)
     fx_status status = FX_OK;
     if (p->pack_b && !(p->b = fxi_aligned(64, (size_t)p->b_bytes)))
         return FX_STATUS_MEMORY;
+    /* Portions one after the other: threads meet between them, since they share the packed B. */
     for (p->first = 0; p->first < p->g.n && !status; p->first += p->nc) {
         p->columns = min64(p->nc, p->g.n - p->first);
         if (p->pack_b)

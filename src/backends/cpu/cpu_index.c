@@ -29,6 +29,7 @@ static fx_status read_indices(const fx_step *step, const void *in, int axis, int
     int64_t *idx = fxi_malloc((size_t)count * sizeof *idx);
     if (!idx)
         return fxi_cpu_no_memory(step);
+    /* Int32 indices fill the front half of the buffer. */
     fxi_cpu_copy(t, in, idx);
     const int32_t *small = (const int32_t *)(const void *)idx;
     for (int64_t k = count; narrow && k-- > 0;) { /* widened in place, so from the end */
@@ -36,6 +37,7 @@ static fx_status read_indices(const fx_step *step, const void *in, int axis, int
         memcpy(&v, small + k, sizeof v);
         idx[k] = v;
     }
+    /* All indices before the first write, so a wrong one leaves the output untouched. */
     for (int64_t k = 0; k < count; k++)
         if (idx[k] < 0 || idx[k] >= n) {
             const long long bad = idx[k];
@@ -61,6 +63,7 @@ PICK(pick2, uint16_t)
 PICK(pick4, uint32_t)
 PICK(pick8, uint64_t)
 
+/* By size and not by type: a gather only copies. */
 static void pick(void *out, const void *x, const int64_t *idx, int64_t n, int64_t stride,
                  size_t size)
 {
@@ -233,6 +236,7 @@ static void scatter(const fx_step *step, const char *src, const int64_t *idx, in
                     .out = out};
     const double bytes =
         (double)s.inner * (double)s.outer * (double)size * ((double)t->shape[axis] + 3 * (double)n);
+    /* With few inner elements there is one part: a scatter of single numbers runs on one thread. */
     const int64_t pieces = s.inner * size / SCATTER_PIECE;
     s.parts = fxi_cpu_parts(pieces > 0 ? pieces : 1, fxi_cpu_cost(bytes, 0));
     neutral(fx_step_scatter(step)->fold, t->dtype, s.neutral);
@@ -251,6 +255,7 @@ fx_status fxi_cpu_scatter(const fx_step *step, const void *const *in, void *out,
     fx_status status = read_indices(step, in[1], axis, step->out.shape[axis], &idx);
     if (status)
         return status;
+    /* The merging loops read runs of the inner axes. */
     if (!fxi_is_dense(src->ndim, src->shape, src->stride)) {
         copy = fxi_aligned(64, (size_t)fx_tensor_length(src) * fxi_cpu_size(src->dtype));
         status = copy ? fxi_cpu_copy(src, in[0], copy) : fxi_cpu_no_memory(step);

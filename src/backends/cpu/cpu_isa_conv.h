@@ -1,8 +1,8 @@
 /* cpu_isa_conv.h: the register tiles of the convolutions; part of cpu_isa.h.
  *
  * forward_tile   FXI_CONV_V vectors of windows by up to FXI_CONV_N columns, summed over channels
- * and taps in registers. The scratch x is laid out by cpu_conv_direct.c so that a tap of
- *                neighbouring windows is a run of neighbouring elements.
+ *                and taps in registers. The scratch x is laid out by cpu_conv_direct.c so that a
+ *                tap of neighbouring windows is a run of neighbouring elements.
  * weight_tile    FXI_CONV_R taps by up to FXI_CONV_C columns. Each is a vector of partial sums over
  *                the windows; its lanes are added at the end, in a fixed order.
  * gather_tile    FXI_GATHER_Q single elements of x, each at an address of its own, by up to
@@ -63,9 +63,12 @@ enum {
             V a[FXI_CONV_V];                                                                       \
             FXI_UNROLL                                                                             \
             for (int i = 0; i < M; i++)                                                            \
+                /* Windows begin at any element, so the loads are not aligned. */                  \
                 memcpy(&a[i], x + p->offset[k] + i * L, sizeof(V));                                \
             FXI_UNROLL                                                                             \
             for (int j = 0; j < N; j++) {                                                          \
+                /* Spreads one number over a vector. Subtracting 0 keeps −0; adding 0 would not. \
+                 * */                                                                              \
                 const V s = w[j] - (V){0};                                                         \
                 FXI_UNROLL                                                                         \
                 for (int i = 0; i < M; i++)                                                        \
@@ -78,6 +81,7 @@ enum {
         for (int i = 0; i < M; i++) {                                                              \
             T *y = (T *)p->y + q + j * p->ypitch + i * L;                                          \
             V old = {0};                                                                           \
+            /* Long sums come in blocks of terms; all blocks but the first add to y. */            \
             if (p->accumulate)                                                                     \
                 memcpy(&old, y, sizeof old);                                                       \
             old += t[j][i];                                                                        \
@@ -90,6 +94,8 @@ enum {
         int64_t i = 0;                                                                             \
         for (; i + FXI_CONV_V <= p->vectors; i += FXI_CONV_V)                                      \
             forward_tile_##S(p, i *L, FXI_CONV_V, N);                                              \
+        /* The last vectors are taken one by one: an element of a tile is summed in the same       \
+         * order, whatever the width of the tile. */                                               \
         for (; i < p->vectors; i++)                                                                \
             forward_tile_##S(p, i *L, 1, N);                                                       \
     }                                                                                              \
@@ -98,6 +104,8 @@ enum {
         H h[sizeof(V) / sizeof(H)];                                                                \
         memcpy(h, &v, sizeof h);                                                                   \
         FXI_UNROLL                                                                                 \
+        /* Halves are added to halves, down to one vector of 16 bytes, and then its lanes: an      \
+         * order that the vector length fixes. */                                                  \
         for (size_t n = sizeof(V) / sizeof(H) / 2; n; n /= 2)                                      \
             for (size_t i = 0; i < n; i++)                                                         \
                 h[i] += h[i + n];                                                                  \
@@ -142,6 +150,8 @@ enum {
             FXI_UNROLL                                                                             \
         for (int j = 0; j < N; j++) {                                                              \
             const T sum = sum_of_##S(t[r][j]);                                                     \
+            /* The list of offsets repeats the last tap, so the loads above stay inside the        \
+             * scratch. */                                                                         \
             if (row + r < p->k)                                                                    \
                 ((T *)p->w)[row + r + j * p->wpitch] += sum;                                       \
         }                                                                                          \
@@ -166,6 +176,7 @@ enum {
         for (int v = 0; v < N; v++)                                                                \
             t[r][v] = (V){0};                                                                      \
         for (int64_t k = 0; k < p->sums; k++, b += N * L) {                                        \
+            /* One offset serves all rows: rows differ in their start only. */                     \
             const int64_t at = p->sum[k];                                                          \
             V c[FXI_GATHER_V];                                                                     \
             FXI_UNROLL                                                                             \
@@ -198,6 +209,7 @@ enum {
     FXI_INLINE void copy_row_##S(T *d, const T *s, int64_t n, const int L)                         \
     {                                                                                              \
         for (int64_t i = 0; i < n; i += L) {                                                       \
+            /* Elements that are copied twice get the same value. */                               \
             i = i + L > n ? n - L : i;                                                             \
             memcpy(d + i, s + i, (size_t)L * sizeof(T));                                           \
         }                                                                                          \
@@ -208,6 +220,7 @@ enum {
         T *d = p->d;                                                                               \
         const T *s = p->s;                                                                         \
         for (int64_t j = 0; j < p->rows; j++, d += p->dpitch, s += p->spitch)                      \
+            /* Strided rows are copied element by element; most convolutions have stride 1. */     \
             if (p->stride != 1)                                                                    \
                 for (int64_t i = 0; i < p->n; i++)                                                 \
                     d[i] = s[i * p->stride];                                                       \
@@ -226,6 +239,7 @@ enum {
         for (int64_t i = 0; i + 2 * L <= n; i += 2 * L) {                                          \
             V v[2];                                                                                \
             memcpy(v, x + i, sizeof v);                                                            \
+            /* Two sums, because each addition waits for the previous one of its sum. */           \
             sum[0] += v[0] * 0;                                                                    \
             sum[1] += v[1] * 0;                                                                    \
         }                                                                                          \
@@ -235,6 +249,8 @@ enum {
         return rest == 0;                                                                          \
     }
 
+/* The number of columns must be a constant in the loops above, so each width is a function, and
+ * kernels are chosen from tables by width. */
 #define FXI_CONV_WIDTH(S, N)                                                                       \
     static void forward_##S##_##N(const fxi_conv_forward *p)                                       \
     {                                                                                              \
@@ -262,6 +278,7 @@ FXI_GATHER_WIDTH(f32, 1)
 FXI_GATHER_WIDTH(f32, 2)
 FXI_GATHER_WIDTH(f64, 1)
 FXI_GATHER_WIDTH(f64, 2)
+/* Only the 32 registers of AVX-512 hold tiles of more than four columns. */
 #if FXI_VECTOR_BYTES == 64
 #define FXI_CONV_MORE(X) X(f32, 5) X(f32, 6) X(f64, 5) X(f64, 6)
 FXI_CONV_MORE(FXI_CONV_WIDTH)

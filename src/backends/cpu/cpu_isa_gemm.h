@@ -115,6 +115,8 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
                 memcpy(&x[VN - 1], a + (VN - 1) * L, sizeof(V));                                   \
             FXI_UNROLL                                                                             \
             for (int j = 0; j < N; j++) {                                                          \
+                /* Spreads one number of B over a vector. Subtracting 0 keeps −0; adding 0 would \
+                 * not. */                                                                         \
                 const V y = (columns ? b[j][at] : b[0][at + j]) - (V){0};                          \
                 FXI_UNROLL                                                                         \
                 for (int i = 0; i < VN; i++)                                                       \
@@ -124,6 +126,8 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
         FXI_UNROLL                                                                                 \
         for (int j = 0; j < N; j++) {                                                              \
             T *to = c + j * t->ccs;                                                                \
+            /* Columns that do not exist were summed too, because a loop of constant length stays  \
+             * in registers. */                                                                    \
             if (j >= t->n)                                                                         \
                 break;                                                                             \
             FXI_UNROLL                                                                             \
@@ -165,14 +169,17 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
     {                                                                                              \
         const T *s = sv;                                                                           \
         T *d = dv;                                                                                 \
+        /* Missing rows or columns are zeros, so tiles need no other loop for them. */             \
         if (count < width)                                                                         \
             memset(d, 0, (size_t)(width * depth) * sizeof(T));                                     \
+        /* The panel runs across the memory order, so squares are transposed in registers. */      \
         if (depth_stride == 1 && stride != 1)                                                      \
             pack_across_##S(d, width, s, stride, count, depth);                                    \
         else if (stride != 1 || count < width)                                                     \
             for (int64_t p = 0; p < depth; p++)                                                    \
                 for (int r = 0; r < count; r++)                                                    \
                     d[p * width + r] = s[r * stride + p * depth_stride];                           \
+        /* A constant length becomes two loads and stores. */                                      \
         else if ((size_t)width == 2 * sizeof(V) / sizeof(T))                                       \
             for (int64_t p = 0; p < depth; p++)                                                    \
                 memcpy(d + p * width, s + p * depth_stride, 2 * sizeof(V));                        \

@@ -39,6 +39,7 @@
     {                                                                                              \
         const T *x = (const T *)xv + first;                                                        \
         T d[FXI_TILE], *t = top;                                                                   \
+        /* Calls with a constant stride, so that the usual ones become vectors. */                 \
         stride == 1   ? pool_take_##S(x, n, 1, d)                                                  \
         : stride == 2 ? pool_take_##S(x, n, 2, d)                                                  \
                       : pool_take_##S(x, n, stride, d);                                            \
@@ -52,6 +53,7 @@
         }                                                                                          \
     }
 
+/* The sum and its gradient. Strides 1 and 2 are constants in calls of their own, as above. */
 #define FXI_POOL_SUM(S, T)                                                                         \
     static inline void pool_run_##S(const T *x, int64_t n, int64_t stride, double *restrict sum)   \
     {                                                                                              \

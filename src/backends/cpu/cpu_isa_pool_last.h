@@ -67,6 +67,8 @@ static void pool_last_max_grad(const fxi_pool_window *w)
         const vf best = pool_find(w, c), g = pool_load(w->y + c, n);
         for (int t = 0; t < w->taps; t++) {
             float *to = w->v + w->tap[t] + c;
+            /* Every tap is written, also those that get 0: where windows tile the array nothing has
+             * cleared the output. */
             const vf share = vf_pick(vf_same(best, vf_splat((float)t)), g, (vf){0});
             pool_store(to, w->adds ? pool_load(to, n) + share : share, n);
         }
@@ -78,6 +80,7 @@ static void pool_last_pick(const fxi_pool_window *w)
     for (int64_t c = 0; c < w->channels; c += POOL_LANES) {
         const int64_t n = w->channels - c;
         vf y = {0};
+        /* A window wholly in the padding has no tap and gives 0. */
         if (w->taps > 0) {
             const vf best = pool_find(w, c);
             for (int t = 0; t < w->taps; t++)
@@ -91,6 +94,8 @@ static void pool_last_pick(const fxi_pool_window *w)
 /* Sums run in double in the order of the taps: the same bits as the pooling of planes gives. */
 static void pool_last_mean(const fxi_pool_window *w)
 {
+    /* The sums of a block of channels stay in registers or the first-level cache while the taps
+     * pass. */
     enum { BLOCK = 64 };
     for (int64_t c = 0; c < w->channels; c += BLOCK) {
         const int64_t n = w->channels - c < BLOCK ? w->channels - c : BLOCK;

@@ -32,6 +32,7 @@
         for (; i + LANES <= n; i += LANES)                                                         \
             for (int j = 0; j < LANES; j++)                                                        \
                 l[j] = NAME##_op(l[j], (A)x[(i + j) * stride]);                                    \
+        /* What is left goes to the first lanes, as if the row went on. */                         \
         for (int j = 0; i < n; i++, j++)                                                           \
             l[j] = NAME##_op(l[j], (A)x[i * stride]);                                              \
         for (int w = LANES / 2; w; w /= 2)                                                         \
@@ -42,6 +43,7 @@
     static void NAME##_row(const void *x, int64_t n, int64_t stride, void *acc)                    \
     {                                                                                              \
         A *a = acc;                                                                                \
+        /* Written twice, so that the compiler makes a loop for the constant stride 1. */          \
         *a = NAME##_op(*a, stride == 1 ? NAME##_lanes(x, n, 1) : NAME##_lanes(x, n, stride));      \
     }                                                                                              \
     static void NAME##_col(const void *xv, int64_t n, int64_t stride, int64_t rows, int64_t pitch, \
@@ -110,6 +112,8 @@ FXI_FLOAT_REDUCERS(f64, double)
         for (int j = 1; j < 4; j++)                                                                \
             ok &= V##_same(m[j], m[j]);                                                            \
         for (int64_t i = ALL; i < n; i += ALL) {                                                   \
+            /* The last load ends with the row and may repeat elements, so there is no remainder.  \
+             * */                                                                                  \
             memcpy(v, x + (i < n - ALL ? i : n - ALL), sizeof v);                                  \
             for (int j = 0; j < 4; j++) {                                                          \
                 m[j] = NAME##_vector(v[j], m[j]);                                                  \
@@ -118,6 +122,8 @@ FXI_FLOAT_REDUCERS(f64, double)
         }                                                                                          \
         m[0] = NAME##_vector(NAME##_vector(m[0], m[1]), NAME##_vector(m[2], m[3]));                \
         memcpy(lanes, m, sizeof lanes);                                                            \
+        /* Masks have another type on each instruction set, so they become numbers before lanes    \
+         * are combined. */                                                                        \
         const V one = V##_pick(ok, V##_splat(1), V##_splat(0));                                    \
         memcpy(clean, &one, sizeof clean);                                                         \
         for (int w = L / 2; w; w /= 2)                                                             \
@@ -131,6 +137,7 @@ FXI_FLOAT_REDUCERS(f64, double)
     static void NAME##_fast_row(const void *x, int64_t n, int64_t stride, void *acc)               \
     {                                                                                              \
         T *a = acc, extreme;                                                                       \
+        /* Shorter rows do not fill the four vectors. */                                           \
         if (stride == 1 && n >= (int64_t)(4 * FXI_VECTOR_BYTES / sizeof(T)) &&                     \
             NAME##_vectors(x, n, &extreme))                                                        \
             *a = NAME##_op(*a, extreme);                                                           \
@@ -146,6 +153,8 @@ FXI_EXTREME_ROW(rmin_f32, float, vf)
 FXI_EXTREME_ROW(rmax_f64, double, vd)
 FXI_EXTREME_ROW(rmin_f64, double, vd)
 
+/* Sums and products run in the unsigned type, in which overflow wraps instead of being undefined.
+ * */
 #define FXI_INTEGER_REDUCERS(S, T, U, LOW, HIGH)                                                   \
     FXI_REDUCER(rsum_##S, T, U, FXI_ADD_LANES, 0, p + q)                                           \
     FXI_REDUCER(rprod_##S, T, U, FXI_ADD_LANES, 1, p *q)                                           \
@@ -154,6 +163,7 @@ FXI_EXTREME_ROW(rmin_f64, double, vd)
 FXI_INTEGER_REDUCERS(i32, int32_t, uint32_t, INT32_MIN, INT32_MAX)
 FXI_INTEGER_REDUCERS(i64, int64_t, uint64_t, INT64_MIN, INT64_MAX)
 FXI_INTEGER_REDUCERS(u8, uint8_t, uint8_t, 0, UINT8_MAX)
+/* Bool: the maximum is "any", the minimum and the product are "all". */
 FXI_REDUCER(rany, uint8_t, uint8_t, FXI_COMPARE_LANES, 0, p | q)
 FXI_REDUCER(rall, uint8_t, uint8_t, FXI_COMPARE_LANES, 1, p &q)
 
@@ -167,6 +177,7 @@ FXI_REDUCER(rall, uint8_t, uint8_t, FXI_COMPARE_LANES, 1, p &q)
     {                                                                                              \
         sizeof(T), NAME##_init, NAME##_fast_row, NAME##_col, NAME##_merge, NAME##_done             \
     }
+/* A size of 0 says that the reduction has no meaning for the type. */
 #define FXI_REDUCER_NONE                                                                           \
     {                                                                                              \
         0, NULL, NULL, NULL, NULL, NULL                                                            \

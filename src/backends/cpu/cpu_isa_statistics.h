@@ -53,6 +53,8 @@ static void rdev_total(const void *acc, int64_t n, void *out)
         const deviations d = deviations_at(acc, 1);                                                \
         double s[FXI_ADD_LANES] = {0}, q[FXI_ADD_LANES] = {0};                                     \
         int64_t i = 0;                                                                             \
+        /* The first element of the first part; later parts of the row keep it, so their sums can  \
+         * be added. */                                                                            \
         if (*d.terms == 0 && n > 0)                                                                \
             *d.pivot = pivot_of((double)x[0]);                                                     \
         const double p = *d.pivot;                                                                 \
@@ -89,6 +91,7 @@ static void rdev_total(const void *acc, int64_t n, void *out)
             for (int64_t i = 0; i < n; i++) {                                                      \
                 const double p = d.pivot[i], e = (double)x[i] - p, f = (double)x[i + pitch] - p,   \
                              g = (double)x[i + 2 * pitch] - p, h = (double)x[i + 3 * pitch] - p;   \
+                /* Four rows at a time, so that sums are loaded and stored once for all four. */   \
                 d.sum[i] = d.sum[i] + e + f + g + h;                                               \
                 d.square[i] = d.square[i] + e * e + f * f + g * g + h * h;                         \
             }                                                                                      \
@@ -141,16 +144,20 @@ enum { FXI_EXTREME_BLOCK = 4096, FXI_EXTREME_WIDTH = 512, FXI_EXTREME_ROWS = 8 }
     static void NAME##_init(void *acc, int64_t n)                                                  \
     {                                                                                              \
         int64_t *a = acc;                                                                          \
+        /* Index 0 if no element replaces the neutral one, as in a row of −Inf alone. */         \
         memset(a, 0, (size_t)(1 + n) * sizeof *a);                                                 \
         REDUCER##_init(a + 1 + n, n);                                                              \
     }                                                                                              \
     static inline bool NAME##_alike(T x, T best)                                                   \
     {                                                                                              \
+        /* NaN equals nothing, but a row of NaN has an index too. */                               \
         return (x == best) | ((x != x) & (best != best));                                          \
     }                                                                                              \
     /* The first element from i on that is like `best`; there is one. */                           \
     static int64_t NAME##_find(const T *x, int64_t i, int64_t n, int64_t stride, T best)           \
     {                                                                                              \
+        /* 64 elements are compared without branches, and only the block that has a match is       \
+         * searched. */                                                                            \
         for (; stride == 1 && i + 64 <= n; i += 64) {                                              \
             int32_t found = 0;                                                                     \
             for (int j = 0; j < 64; j++)                                                           \
@@ -177,6 +184,7 @@ enum { FXI_EXTREME_BLOCK = 4096, FXI_EXTREME_WIDTH = 512, FXI_EXTREME_ROWS = 8 }
             }                                                                                      \
         }                                                                                          \
         if (block >= 0)                                                                            \
+            /* a[0]: the terms of earlier tiles of the row. */                                     \
             a[1] = a[0] + NAME##_find(x, block, n, stride, *best);                                 \
         a[0] += n;                                                                                 \
     }                                                                                              \
@@ -220,12 +228,15 @@ enum { FXI_EXTREME_BLOCK = 4096, FXI_EXTREME_WIDTH = 512, FXI_EXTREME_ROWS = 8 }
         T *best = (T *)(void *)(a + 1 + n);                                                        \
         const T *other = (const T *)(const void *)(b + 1 + n);                                     \
         for (int64_t i = 0; i < n; i++)                                                            \
+            /* Only a better element replaces: of equal ones the earlier part has the lower        \
+             * index. */                                                                           \
             if (NAME##_replaces(other[i], best[i])) {                                              \
                 best[i] = other[i];                                                                \
                 a[1 + i] = a[0] + b[1 + i];                                                        \
             }                                                                                      \
         a[0] += b[0];                                                                              \
     }
+/* The result is the index; the element beside it was needed for comparing only. */
 static void extreme_done(const void *acc, int64_t n, void *out)
 {
     memcpy(out, (const int64_t *)acc + 1, (size_t)n * sizeof(int64_t));

@@ -60,6 +60,7 @@ static fx_status run_leaf(const fx_step *step, const void *const *in, void *out,
     {                                                                                              \
         fxi_cpu_matmul, false                                                                      \
     }
+/* The evaluator moves arrays between devices; no backend runs such a step. */
 #define KERNEL_TRANSFER                                                                            \
     {                                                                                              \
         NULL, false                                                                                \
@@ -135,6 +136,7 @@ fx_status fxi_cpu_prepare_step(fx_step *step)
 
 void fxi_cpu_release_step(fx_step *step)
 {
+    /* Most classes prepare nothing. */
     if (step->ready)
         preparations[step->cls].release(step);
     step->ready = NULL;
@@ -174,6 +176,7 @@ static void list_simd(const fxi_simd *tables[3])
     tables[0] = tables[1] = NULL;
     tables[2] = &fxi_simd_base;
 #if defined(__x86_64__)
+    /* Every part that cpu_isa_avx2.c and cpu_isa_avx512.c are compiled for must be there. */
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -199,6 +202,7 @@ static const fxi_simd
 
 bool fxi_cpu_simd_choose(const char *name)
 {
+    /* Several threads may choose at the same time on first use; all find the same table. */
     const fxi_simd *s = find_simd(name);
     if (s)
         __atomic_store_n(&chosen_simd, s, __ATOMIC_RELEASE);
@@ -274,6 +278,7 @@ static fx_status run_widened(fxi_kernel kernel, const fx_step *step, const void 
     for (int k = 0; k < step->nin; k++) {
         tensors[k] = step->in[k];
         ptrs[k] = in[k];
+        /* Other operands, such as the indices of a scatter, are passed on unchanged. */
         if (!fxi_cpu_is_half(tensors[k].dtype))
             continue;
         const fx_tensor all = last ? flat(&tensors[k]) : tensors[k];
@@ -289,6 +294,7 @@ static fx_status run_widened(fxi_kernel kernel, const fx_step *step, const void 
     wide.in = tensors;
     wide.out.dtype = FX_DTYPE_F32;
     const fx_status status = kernel(&wide, ptrs, result, run);
+    /* After a failure the Float32 result is incomplete. */
     if (!status)
         narrow(result, fx_tensor_length(&step->out), step->out.dtype, out);
     return status;

@@ -34,6 +34,7 @@ static void (*const integer_gemm[FX_DTYPE_COUNT])(const fxi_gemm *) = {
 static fxi_walk batch_walk(const fx_tensor *out, const fx_tensor *t)
 {
     int64_t stride[FX_MAX_DIMS] = {0};
+    /* Axes 0 and 1 are the matrix; an operand with fewer axes is repeated. */
     for (int d = 2; d < out->ndim; d++)
         stride[d] = d < t->ndim && t->shape[d] != 1 ? t->stride[d] : 0;
     fxi_walk w;
@@ -101,6 +102,7 @@ static fx_status run_batch(batch *p)
     const double flops = 2.0 * (double)p->g.m * (double)p->g.n * (double)p->g.k;
     if (is_float && p->n == 1)
         return fxi_cpu_gemm(p->dtype, &p->g);
+    /* Asked once: all products of a batch have the same sizes. */
     const size_t bytes = is_float ? fxi_cpu_gemm_bytes(p->dtype, &p->g) : 0;
     p->parts = fxi_cpu_parts(p->n, fxi_cpu_cost(0, flops * (double)p->n));
     return fxi_cpu_parallel_scratch(p->parts, bytes, run_part, p);
@@ -120,6 +122,7 @@ fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, 
     p.g.a = in[0];
     p.g.b = in[1];
     p.g.c = out;
+    /* No element to compute. A product without terms (k = 0) still writes zeros. */
     if (p.n == 0 || p.g.m == 0 || p.g.n == 0)
         return FX_OK;
     if (run_batch(&p))

@@ -40,6 +40,7 @@ fx_status fxi_cpu_copy(const fx_tensor *src, const void *in, void *out)
 {
     copy_job j = {.in = in, .out = out};
     fxi_copy_init(&j.copy, src->ndim, src->shape, src->stride, fxi_cpu_size(src->dtype));
+    /* An empty array. */
     if (j.copy.parts == 0)
         return FX_OK;
     j.parts = fxi_cpu_parts(j.copy.parts,
@@ -53,6 +54,7 @@ fx_status fxi_cpu_copy(const fx_tensor *src, const void *in, void *out)
 fx_status fxi_cpu_move(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     (void)run;
+    /* Only a mistake in the planner leads here. */
     if (fx_tensor_length(&step->in[0]) != fx_tensor_length(&step->out))
         return fxi_cpu_fail(FX_STATUS_INTERNAL, step, "sizes of input and output differ");
     return fxi_cpu_copy(&step->in[0], in[0], out);

@@ -55,6 +55,7 @@ static double work(const fx_step *s)
         return 2 * (double)fx_tensor_length(&s->out) *
                (double)s->in[0].shape[fx_step_matmul(s)->transpose_a ? 0 : 1];
     const int kind = fx_step_conv(s)->attr.kind;
+    /* The same product of sizes for all three kinds: y has the positions, w the terms of each. */
     const fx_tensor *y = kind == FX_CONV_FORWARD ? &s->out : &s->in[kind == FX_CONV_WEIGHT];
     const fx_tensor *w = kind == FX_CONV_WEIGHT ? &s->out : &s->in[1];
     return 2 * (double)fx_tensor_length(y) * (double)fxi_length(w->ndim - 1, w->shape);
@@ -89,6 +90,7 @@ fx_status fxi_cpu_plugin_prepare(const fx_step *step, fxi_kernel_ready **out_rea
     /* FX_ONEDNN=all gives the plugin every step that it can compute, however small. */
     const char *wish = getenv(library.variable);
     const bool all = wish && strcmp(wish, "all") == 0;
+    /* Tested before the library is opened. */
     if (fxi_kernel_plugin_off(&library) || work(step) <= 0 || (!all && !repays(step)))
         return FX_STATUS_UNSUPPORTED;
     const fx_plugin_head *p = fxi_kernel_plugin_get(&library);

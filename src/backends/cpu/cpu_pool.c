@@ -26,6 +26,7 @@ static geometry geometry_of(const fx_pool_attr *a, const fx_tensor *x, const fx_
 {
     geometry g = {.count = 1, .size = fxi_cpu_size(x->dtype)};
     for (int d = 0; d < 3; d++) {
+        /* Unused axes have one tap at stride 1, which changes nothing. */
         const bool used = d < a->spatial;
         g.x[d] = used ? x->shape[d] : 1;
         g.y[d] = used ? y->shape[d] : 1;
@@ -115,6 +116,7 @@ static void first_taps(const geometry *g, const row *r, int64_t *at)
  * elements. */
 static void find(const geometry *g, const row *r, const void *x, void *top, int64_t *at)
 {
+    /* −Inf, or the least integer: every tap beats or equals it. */
     g->core->low(r->n, top);
     if (at)
         first_taps(g, r, at);
@@ -280,6 +282,7 @@ static void run_planes(void *user, int64_t part)
     const geometry *g = p->g;
     int64_t from, to;
     fxi_cpu_range(g->planes, p->parts, part, &from, &to);
+    /* Each part clears its own planes, so no thread waits for another. */
     if (kinds[p->kind].adds)
         memset(fxi_at_out(p->out, from * p->on, g->size), 0,
                (size_t)((to - from) * p->on) * g->size);

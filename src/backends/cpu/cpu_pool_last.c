@@ -27,6 +27,7 @@ typedef struct pooling {
  * is. */
 static int64_t inside(const pooling *p, int axis, int64_t position, int64_t *lo, int64_t *hi)
 {
+    /* Axes that do not exist have one tap. */
     if (axis >= p->a->spatial) {
         *lo = 0;
         *hi = 1;
@@ -142,6 +143,7 @@ void fxi_cpu_pool_last(const fx_step *step, const void *const *in, void *out)
     p.vs = grad ? out : kind == FX_POOL_MAX_PICK ? first : NULL;
     p.window.adds = grad && !tiles(&p);
     if (p.window.adds)
+        /* Overlapping windows add to the output. */
         memset(out, 0, (size_t)(p.images * p.x_image) * sizeof(float));
     const double bytes = (double)(p.images * (p.x_image + p.y_image)) * sizeof(float);
     p.parts = fxi_cpu_parts(p.images, fxi_cpu_cost(bytes, bytes));

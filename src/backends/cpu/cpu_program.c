@@ -122,6 +122,7 @@ static int16_t take_slots(builder *m, int count)
 {
     int k = 0;
     for (int i = 0; i < count; i++)
+        /* Starts again behind the busy tile. */
         if (m->busy[k + i]) {
             k += i + 1;
             i = -1;
@@ -185,6 +186,7 @@ SPLAT(64)
 /* The length after which a walk repeats; 0 if that is longer than a tile. */
 static int64_t period_of(const fxi_walk *w, int tile)
 {
+    /* A repeated operand has stride 0 on its last axis, and the axes before it are the period. */
     if (w->nd == 0 || w->stride[w->nd - 1] != 0)
         return 0;
     const int64_t n = fxi_length(w->nd - 1, w->shape);
@@ -199,6 +201,7 @@ static int add_load(builder *m, int k)
     *l = (load){.in = (uint8_t)k, .size = (uint8_t)fxi_cpu_size(t->dtype)};
     fxi_walk_init(&l->walk, t->ndim, t->shape, t->stride);
     l->period = period_of(&l->walk, m->p->tile);
+    /* Two neighbouring tiles hold a period and a whole tile after it. */
     m->regs[k].slot = take_slots(m, l->period ? 2 : 1);
     l->to = (uint8_t)slot_place(m, m->regs[k].slot);
     if (l->period) /* the tile is filled once and never reused */
@@ -291,6 +294,7 @@ static void spread_scalars(builder *m, int k)
         scalar = -1;
     for (int i = 0; i < ins->nsrc; i++) {
         reg_location *r = &m->regs[ins->src[i]];
+        /* Read as a single number, not a scalar at all, or spread for an earlier instruction. */
         if (i == scalar || r->scalar == NOWHERE || r->vector != NOWHERE)
             continue;
         const size_t size = register_size(r->dtype);
@@ -310,6 +314,7 @@ static void give_back(builder *m, int k, size_t size, bool same)
     const fx_instr *ins = &m->spec->program.instr[k];
     for (int i = 0; i < ins->nsrc; i++) {
         reg_location *a = &m->regs[ins->src[i]];
+        /* Operands in their own memory have no tile to free. */
         if (a->slot < 0 || a->last_use != k || (register_size(a->dtype) == size) != same)
             continue;
         m->busy[a->slot] = false;
@@ -373,6 +378,7 @@ static uint32_t read_later(const builder *m, int k)
     for (int j = k + 1; j < m->spec->program.n; j++)
         for (int i = 0; i < m->spec->program.instr[j].nsrc; i++) {
             const int r = m->spec->program.instr[j].src[i];
+            /* Gathered and converted operands have been copied into tiles by then. */
             if (r < m->spec->nin && m->regs[r].vector == r)
                 mask |= 1u << r;
         }
@@ -424,6 +430,7 @@ static double cost_of(const fxi_program_spec *s)
 {
     double bytes = 0, loops = 0;
     for (int k = 0; k < s->nin; k++)
+        /* A scalar is read once and stays in the cache. */
         bytes += is_scalar(&s->in[k]) ? 0 : (double)fxi_cpu_size(s->in[k].dtype);
     for (int k = 0; k < s->nout; k++)
         bytes += (double)fxi_cpu_size(s->program.instr[s->out[k] - s->nin].dtype);
@@ -454,6 +461,8 @@ static void place_operands(builder *m)
     for (int k = 0; k < m->spec->program.n; k++)
         spread_scalars(m, k);
     for (int k = 0; k < m->spec->nin; k++)
+        /* The 16-bit elements are needed only until they are converted, at the start of each tile.
+         * */
         if (m->regs[k].raw >= 0)
             m->busy[m->regs[k].raw] = false;
 }
@@ -466,6 +475,7 @@ static fx_status place_all(builder *m, int tile)
     fxi_program *p = m->p;
     p->nslots = p->nfirst = p->ncalls = p->nloads = p->nmoving = 0;
     p->tile = tile;
+    /* A power of two and one cache line more. */
     p->slot_bytes = (int32_t)((size_t)tile * widest(s)) + 64;
     memset(m->busy, 0, sizeof m->busy);
     find_last_uses(m);
@@ -512,6 +522,8 @@ fx_status fxi_program_make(const fxi_program_spec *spec, void **out_program)
     if (!m.p)
         return FX_STATUS_MEMORY;
     fx_status status = place_all(&m, FXI_TILE);
+    /* Shorter tiles cost more calls, but the scratch is on the stack and in the first-level cache.
+     * */
     for (int tile = FXI_TILE / 2; tile >= LEAST_TILE && !status && too_large(m.p); tile /= 2)
         status = place_all(&m, tile);
     if (!status && too_large(m.p))
@@ -549,6 +561,7 @@ static bool computed_in_place(const runner *r, int o)
 {
     const char *to = r->args->out[o];
     for (uint32_t later = r->p->out[o].read_later; later; later &= later - 1)
+        /* Addresses are known only now, because each run binds its own buffers. */
         if (r->args->in[__builtin_ctz(later)] == to)
             return false;
     return !r->args->stream;
@@ -593,6 +606,7 @@ static void bind(runner *r, fxi_walk *walks)
     const fxi_program_args *a = r->args;
     const int64_t total = a->to - a->from, n = total < p->tile ? total : p->tile;
     for (int k = 0; k < p->nin; k++)
+        /* Inputs are only read; the table has one type for all locations. */
         r->at[k] = (char *)(uintptr_t)a->in[k];
     for (int k = 0; k < p->nmoving; k++)
         r->at[p->moving[k].place] += a->from * p->moving[k].size;
@@ -600,11 +614,13 @@ static void bind(runner *r, fxi_walk *walks)
         r->at[p->nin + k] = r->scratch + k * p->slot_bytes;
     bind_outputs(r);
     for (int k = 0; k < p->nfirst; k++) {
+        /* Scalars change between runs, so they are spread at the start of each run. */
         const call *c = &p->first[k];
         c->loop(r->at[c->to], (const void *[]){r->at[c->src[0]]}, c->n < n ? c->n : (int)n, 0);
     }
     for (int k = 0; k < p->nloads; k++) {
         const load *l = &p->loads[k];
+        /* Laid out once a run; the other operands are gathered tile by tile. */
         if (l->period) {
             lay_out(r, l, n);
             continue;
@@ -679,9 +695,11 @@ static void run_tiles(runner *r, fxi_walk *walks)
 void fxi_program_run(const fxi_program *p, const fxi_program_args *args)
 {
     _Alignas(64) char scratch[SCRATCH_BYTES];
+    /* A walk has a state, so each run has copies of its own: a program is shared by threads. */
     fxi_walk walks[FXI_PROGRAM_OPERANDS];
     if (args->from >= args->to)
         return;
+    /* Not initialised as a whole: the table of addresses is large, and bind fills what is used. */
     runner r;
     r.p = p;
     r.args = args;

@@ -39,6 +39,7 @@ static void random_half(const uint64_t stream[2], int64_t from, int64_t to, int 
     for (int64_t i = from; i < to; i++) {
         if (i % 4 == 0)
             fxi_philox(stream[0], stream[1], (uint64_t)i / 4, w);
+        /* The upper bits, as many as the type represents. */
         out[i] = dtype == FX_DTYPE_F16 ? fxi_f32_to_f16((float)(w[i % 4] >> 21) * 0x1p-11f)
                                        : fxi_f32_to_bf16((float)(w[i % 4] >> 24) * 0x1p-8f);
     }
@@ -72,6 +73,7 @@ static fx_status run_random(const fx_step *step, void *out, fx_run *run)
     static const double NANOSECONDS = 4; /* for each element */
     const int64_t n = fx_tensor_length(&step->out);
     const int dtype = step->out.dtype;
+    /* Random integers are made from floats by other operations. */
     if (dtype != FX_DTYPE_F32 && dtype != FX_DTYPE_F64 && !fxi_cpu_is_half(dtype))
         return fxi_cpu_no_dtype(step, dtype);
     randoms r = {.stream = run->streams[fx_step_generator(step)->stream],
@@ -119,9 +121,11 @@ static fx_status run_iota(const fx_step *step, void *out)
     for (int64_t v = 0; v < t->shape[axis] && total > 0; v++) {
         char *start = p;
         encode(v, t->dtype, p);
+        /* All elements of the inner axes at one index are equal. */
         for (p += size; p < start + inner; p += size)
             memcpy(p, start, size);
     }
+    /* One block is written, and all outer indices repeat it. */
     for (size_t done = row; done < total; done += row)
         memcpy((char *)out + done, out, row);
     return FX_OK;

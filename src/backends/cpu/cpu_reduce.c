@@ -3,11 +3,10 @@
  * The input's axes are divided into kept and reduced ones, and each group is collapsed to a walk.
  * If the reduced axes have the smaller stride, results are computed one by one, row after row of
  * memory. Otherwise a tile of neighbouring results is kept in accumulators while the reduced axes
- * are walked
- * ("columns"). So memory is read in order either way. Threads share the results; where results are
- * few and have many terms each, threads share the terms too: in pieces, whose accumulators are
- * merged in order. The division depends on shapes and strides only, and so do the bits of the
- * result. Float32 accumulates in Float64. An empty reduction gives the neutral element.
+ * are walked ("columns"). So memory is read in order either way. Threads share the results; where
+ * results are few and have many terms each, threads share the terms too: in pieces, whose
+ * accumulators are merged in order. The division depends on shapes and strides only, and so do the
+ * bits of the result. Float32 accumulates in Float64. An empty reduction gives the neutral element.
  */
 #include "cpu_parallel.h"
 #include "cpu_program.h"
@@ -74,6 +73,7 @@ static char *partial_of(const reduction *r, int64_t piece, int64_t item)
 /* Computes the items of one part, or one piece of each item if terms are divided too. */
 static void reduce_part(void *user, int64_t part)
 {
+    /* Without pieces the accumulators are on the stack, so a reduction allocates nothing. */
     _Alignas(64) char own[COLUMNS * ACCUMULATOR];
     const reduction *r = user;
     const int64_t piece = part % r->pieces;
@@ -87,6 +87,7 @@ static void reduce_part(void *user, int64_t part)
         accumulate(r, kept.offset + j * r->stride, m, piece, acc);
         if (!r->partial)
             r->op->done(acc, m, fxi_at_out(r->out, item / r->tiles * r->width + j, r->out_size));
+        /* Counted instead of divided: items follow each other tile by tile. */
         if (++tile == r->tiles) {
             tile = 0;
             fxi_walk_next(&kept);
@@ -131,6 +132,7 @@ static void divide(reduction *r)
     r->pieces = r->items < FEW ? least(fxi_cpu_parts(longest, cost / (double)r->items),
                                        (2 * FEW + r->items - 1) / r->items)
                                : 1;
+    /* A part is then one piece of one item. */
     if (r->pieces > 1)
         r->parts = r->items;
 }
@@ -142,10 +144,13 @@ static void describe(reduction *r, const fx_tensor *t, uint32_t mask)
     fxi_walk_axes(&r->reduced, t, mask, true);
     r->columns = by_columns(r);
     r->width = 1;
+    /* The innermost reduced axis is followed by the loops of the reducer; the walk has the others.
+     * */
     const int64_t all = fxi_walk_length(&r->reduced);
     fxi_walk_pop(&r->reduced, &r->terms, &r->pitch);
     if (r->columns)
         fxi_walk_pop(&r->kept, &r->width, &r->stride);
+    /* An empty reduction visits no position and keeps the neutral element. */
     r->outer = all ? fxi_walk_length(&r->reduced) : 0;
     r->tiles = (r->width + COLUMNS - 1) / COLUMNS;
     r->items = r->tiles * fxi_walk_length(&r->kept);
@@ -269,6 +274,7 @@ fx_status fxi_cpu_reduce(const fx_step *step, const void *const *in, void *out, 
     const bool index = fold == FX_REDUCE_ARGMAX || fold == FX_REDUCE_ARGMIN;
     const bool wide = fold == FX_REDUCE_SUM && step->in[0].dtype == FX_DTYPE_F32 &&
                       step->out.dtype == FX_DTYPE_F64;
+    /* The planner makes no other combination. */
     if (!wide && step->out.dtype != (index ? FX_DTYPE_I64 : step->in[0].dtype))
         return fxi_cpu_fail(FX_STATUS_INTERNAL, step, "element types differ");
     return fx_tensor_length(&step->out) ? reduce_tensor(step, in[0], out) : FX_OK;
@@ -327,6 +333,7 @@ fx_status fxi_cpu_cumsum(const fx_step *step, const void *const *in, void *out, 
     const int64_t length = fx_tensor_length(t);
     if (t->dtype >= FX_DTYPE_BOOL)
         return fxi_cpu_no_dtype(step, t->dtype);
+    /* A dense copy first: the sums then run in place, whatever strides the input has. */
     const fx_status status = fxi_cpu_copy(&step->in[0], in[0], out);
     if (status || length == 0)
         return status;

@@ -75,6 +75,7 @@ static void load(runner *r, int k, int64_t rows)
     }
     const fxi_tile_fn widen = fxi_cpu_simd()->load[l->dtype == FX_DTYPE_BF16];
     for (int64_t n; left > 0; left -= n, to += (size_t)n * sizeof(float)) {
+        /* A tile at a time, because the conversion works on dense vectors. */
         uint16_t halves[FXI_TILE];
         const void *const from[] = {halves};
         n = left < FXI_TILE ? left : FXI_TILE;
@@ -92,7 +93,7 @@ typedef struct tile {
     bool begins, ends; /* a row */
 } tile;
 
-/* Adds a tile to the accumulators of its rows and, with the end of a row, stores the result. Short
+/* Adds a tile to the accumulators of its rows, and stores the result at the end of a row. Short
  * rows are reduced together as columns: a call for each row would cost more than its elements. */
 static void reduce(const runner *r, const fxi_row_call *c, const tile *t)
 {
@@ -123,6 +124,7 @@ static void reduce(const runner *r, const fxi_row_call *c, const tile *t)
 static void run_calls(const runner *r, int32_t from, int32_t to, const tile *t)
 {
     for (const fxi_row_call *c = r->p->calls + from, *end = r->p->calls + to; c < end; c++) {
+        /* Unused operands name location 0, which exists. */
         const void *const src[] = {r->at[c->src[0]], r->at[c->src[1]], r->at[c->src[2]]};
         if (c->loop)
             c->loop(r->at[c->to], src, t->n, c->attr);
@@ -139,8 +141,10 @@ static void begin_row(runner *r, int pass, const tile *t)
 {
     const fxi_row_plan *p = r->p;
     const int64_t n = p->tile_rows ? p->inner : t->n;
+    /* The lists of all passes are one list; each pass knows its end. */
     for (int k = pass > 0 ? p->passes[pass - 1].spreads : 0; k < p->passes[pass].spreads; k++)
         spread(r, &p->spreads[k], t->first, t->rows, n);
+    /* A repeated row is read from its start again. */
     for (int k = 0; k < p->ncolumns; k++)
         r->at[p->columns[k].to] = r->at[p->columns[k].from];
     for (int k = 0; k < p->nones; k++)
@@ -197,6 +201,7 @@ static void run_block(runner *r, int64_t first, int64_t rows)
 {
     const fxi_row_plan *p = r->p;
     for (int k = 0; k < p->nin; k++)
+        /* Operands that do not advance with the rows have offset 0. */
         r->at[k] = (char *)(uintptr_t)r->in[k] + first * p->offset[k];
     for (int k = 0; k < p->nout; k++)
         r->at[p->nin + k] = (char *)r->out[k] + first * p->offset[p->nin + k];
@@ -205,10 +210,12 @@ static void run_block(runner *r, int64_t first, int64_t rows)
     for (int k = 0; k < p->nmovers; k++)
         r->start[k] = r->at[p->movers[k].to];
     for (int k = 0; k < p->nloads; k++)
+        /* Single numbers were loaded at the start of the part. */
         if (p->loads[k].extent != FXI_ROW_ONE)
             load(r, k, rows);
     for (int k = 0; k < p->npasses; k++)
         run_pass(r, k, rows);
+    /* The calls after the last pass round 16-bit values of rows to memory. */
     run_calls(r, p->passes[p->npasses - 1].last, p->ncalls, &(tile){.n = (int)rows});
 }
 
@@ -227,6 +234,7 @@ static void begin_part(runner *r, int64_t first)
         if (extent == FXI_ROW_ONE)
             load(r, k, 1);
         else
+            /* Each part begins in the middle of the operand. */
             fxi_walk_seek(&r->walks[k], extent == FXI_ROW_VALUES ? first : first * p->inner);
     }
     for (int k = 0; k < p->nsplats; k++)
@@ -259,6 +267,7 @@ static void run_part(void *user, int64_t part, void *scratch)
     begin_part(&r, from * p->block);
     for (int64_t row = from * p->block; from < to; from++, row += p->block)
         run_block(&r, row, p->rows - row < p->block ? p->rows - row : p->block);
+    /* Stores past the caches must be complete before another thread reads them. */
     if (p->streams)
         fxi_cpu_simd()->stream_end();
 }

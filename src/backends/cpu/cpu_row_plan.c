@@ -5,8 +5,8 @@
  * value a row, or one number; others are gathered for one block at a time. The result of an
  * instruction on elements is computed in its output's memory if it has one, else in scratch: one
  * tile if a single pass uses it, a whole block if later passes need it. Scratch is used again after
- * its last use; memory of a block only by elements of the same size, because of different
- * sizes, one tile would overwrite elements of another that are still needed. A value of the row
+ * its last use. Memory of a block is used again only for elements of the same size: with another
+ * size, one tile would overwrite elements of other tiles that are still needed. A value of the row
  * that elements need is read as one number if tiles are parts of rows and the operation has a loop
  * for that; else it is spread over a tile.
  */
@@ -74,6 +74,8 @@ static int16_t take_sized(builder *m, scratch_use kind, size_t size)
     int k = m->step->nin + m->p->nout;
     while (k < m->p->nplaces && (m->busy[k] || m->use[k] != kind || m->size[k] != size))
         k++;
+    /* More locations than the table of a run has. The limits of the planner keep row steps below
+     * it. */
     if (k == FXI_ROW_PLACES) {
         m->status = FX_STATUS_INTERNAL;
         return 0;
@@ -99,6 +101,7 @@ static int16_t take_block(builder *m, int dtype)
     if (k < m->p->nplaces)
         return k;
     m->p->nplaces = k + 1;
+    /* A location that is used again is in the list already (above). */
     m->p->movers[m->p->nmovers++] = (fxi_row_link){k, k, size};
     return k;
 }
@@ -164,6 +167,7 @@ static int16_t load_operand(builder *m, int k, const fx_tensor *t, fxi_row_exten
     fxi_row_load *l = &m->p->loads[m->p->nloads++];
     *l = (fxi_row_load){.in = (int16_t)k, .dtype = t->dtype, .extent = (uint8_t)extent};
     fxi_walk_init(&l->walk, t->ndim, t->shape, t->stride);
+    /* Elements are gathered for the whole block, because each pass reads them again. */
     l->to = extent == FXI_ROW_ELEMENTS ? take_block(m, t->dtype) : take(m, SCRATCH_ROWS);
     return l->to;
 }
@@ -171,6 +175,7 @@ static int16_t load_operand(builder *m, int k, const fx_tensor *t, fxi_row_exten
 static void place_row_operand(builder *m, int k, const fx_tensor *outer)
 {
     m->regs[k].row = true;
+    /* Dense values of rows are read where they are: they advance by one element a row. */
     if (half(outer->dtype) || !fxi_is_dense(outer->ndim, outer->shape, outer->stride)) {
         m->regs[k].values = load_operand(m, k, outer, FXI_ROW_VALUES);
         return;
@@ -266,6 +271,7 @@ static int16_t elements_of(builder *m, int r)
         widen(m, a->dtype);
         a->spread = take(m, SCRATCH_FILLED);
     }
+    /* Once for each pass, however many instructions read it. */
     if (a->spread_pass != m->pass)
         m->p->spreads[m->nspreads++] =
             (fxi_row_link){a->values, a->spread, (uint8_t)register_size(a->dtype)};
@@ -303,6 +309,8 @@ static void add_row_call(builder *m, int k)
     int16_t src[3] = {0, 0, 0};
     for (int i = 0; i < ins->nsrc; i++)
         src[i] = values_of(m, ins->src[i]);
+    /* 16-bit values stay in Float32 while the block runs, and are rounded to memory at its end
+     * (store_rows). */
     to->values = out >= 0 && !half(ins->dtype) ? (int16_t)out : take(m, SCRATCH_ROWS);
     fxi_row_call *c = add_call(m, fxi_cpu_loop(m->simd, ins), to->values, 0);
     c->attr = ins->attr;
@@ -317,9 +325,11 @@ static bool join_reduction(builder *m, const fxi_reducer *r, int16_t from, int16
     const fxi_reducer *sqdev = &m->simd->reduce[FX_REDUCE_SQDEV][FXI_C_F32];
     for (int32_t k = m->p->passes[m->pass].elements; k < m->p->ncalls; k++) {
         fxi_row_call *c = &m->p->calls[k];
+        /* Only reductions of the same elements that have no partner yet. */
         if (c->loop || c->also || c->src[0] != from)
             continue;
         if (c->reducer == m->simd->sum_wide && r == sqdev) {
+            /* The call becomes one of squared deviations, whose accumulators also give the sum. */
             c->src[2] = c->src[1];
             c->src[1] = to;
             c->size = sizeof(float);
@@ -362,6 +372,8 @@ static void give_back(builder *m, int k, size_t size, bool same)
     const fx_instr *ins = &m->row->program.instr[k];
     for (int i = 0; i < ins->nsrc; i++) {
         const reg_location *a = &m->regs[ins->src[i]];
+        /* Operands of the step are read in their own memory, and values of rows are small: neither
+         * is freed. */
         if (!a->row && m->use[a->elements] != SCRATCH_NONE && ins->src[i] >= m->step->nin &&
             a->last_use == k && (register_size(a->dtype) == size) == same)
             m->busy[a->elements] = false;
@@ -393,6 +405,7 @@ static void place_elements(builder *m, int k)
     give_back(m, k, size, true);
     if (out >= 0 && !store_of(m, to->dtype))
         to->elements = (int16_t)out;
+    /* A later pass reads it, so it must be kept for all tiles of the block. */
     else if (to->last_pass > m->pass)
         to->elements = take_block(m, to->dtype);
     else
@@ -428,6 +441,7 @@ static void add_element_call(builder *m, int k)
     memcpy(c->src, src, sizeof c->src);
     round_result(m, ins, to->elements);
     const fxi_tile_fn store = store_of(m, ins->dtype);
+    /* Computed directly in the memory of the output, or not an output. */
     if (out < 0 || !store)
         return;
     add_call(m, store, out, to->elements)->attr = (int64_t)fxi_cpu_size(ins->dtype);
@@ -461,6 +475,7 @@ static void add_passes(builder *m)
     for (int k = 0; k < q->n; m->pass++) {
         fxi_row_pass *pass = &p->passes[m->pass];
         pass->first = p->ncalls;
+        /* The planner has ordered the instructions by pass, values of rows first (lower_row.c). */
         for (; k < q->n && q->instr[k].pass == m->pass && q->instr[k].row &&
                q->instr[k].op != FX_OP_REDUCE;
              k++)
@@ -511,6 +526,7 @@ static int32_t part_of_row(const builder *m)
     int64_t tile = FXI_TILE_MOST, places = m->p->nmovers;
     for (int k = m->p->nin + m->p->nout; k < m->p->nplaces; k++)
         places += m->use[k] == SCRATCH_TILE || m->use[k] == SCRATCH_FILLED;
+    /* Never shorter than 256 elements: then calls would cost more than their elements. */
     while (tile > FXI_TILE && tile * places * (int64_t)m->width > TILE_BYTES)
         tile /= 2;
     const int64_t parts = (m->p->inner + tile - 1) / tile, each = (m->p->inner + parts - 1) / parts;
@@ -524,9 +540,11 @@ static void divide(builder *m)
     int64_t bytes = 1;
     for (int k = 0; k < p->nmovers; k++)
         bytes += p->inner * p->movers[k].size;
+    /* Short rows: as many whole rows as fit in 256 elements. */
     p->tile = p->tile_rows ? (int32_t)(p->tile_rows * p->inner) : part_of_row(m);
     const int64_t unit = p->tile_rows ? p->tile_rows : 1, fit = BLOCK_BYTES / bytes;
     p->block = fit < BLOCK_ROWS ? fit : BLOCK_ROWS;
+    /* A block is a whole number of tiles of rows, and at least one tile. */
     p->block = p->block < unit ? unit : p->block / unit * unit;
     p->block = p->block < p->rows ? p->block : p->rows;
     p->cost = fxi_cpu_cost((double)bytes * (double)p->rows,
@@ -548,6 +566,7 @@ static void lay_out(builder *m)
     for (int k = p->nin + p->nout; k < p->nplaces; k++) {
         p->offset[k] = p->scratch;
         if (m->use[k] != SCRATCH_NONE)
+            /* Multiples of 128 bytes plus 64: an odd number of 64-byte lines. */
             p->scratch += (bytes_of[m->use[k]] + 127) / 128 * 128 + 64;
     }
 }
