@@ -78,6 +78,7 @@ static void inside(const layout *l, int axis, int64_t phase, int64_t first, int6
 {
     const int64_t s = l->stride[axis], before = l->before[axis] - phase - first * s;
     *hi = min64(used, divide_up(l->in[axis] + before, s));
+    /* If nothing is inside, both limits are equal. */
     *lo = min64(divide_up(before, s), *hi);
 }
 
@@ -107,6 +108,7 @@ static void choose_block(layout *l)
     l->planes = min64(l->out[2], max64(1, fit / rows - l->shift[2]));
     l->rows = l->out[1];
     if (rows * (1 + l->shift[2]) > fit)
+        /* At least one row more than the rows that two blocks share. */
         l->rows = max64(fit / (1 + l->shift[2]) - l->shift[1], l->shift[1] + 1);
     l->rows = min64(l->rows, l->out[1]);
 }

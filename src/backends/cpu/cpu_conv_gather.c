@@ -168,6 +168,8 @@ static bool lay_out(reading *r, int64_t batch, int64_t windows)
      * into blocks of about equal height. */
     if (r->planes == 1) {
         const int64_t row = r->channels * r->extent[0] * (a[2].last + 1) * (int64_t)r->size;
+        /* Limited by the length of the block and by the rows that fit in the scratch, less those
+         * that neighbouring blocks share. */
         const int64_t rows = min64(BLOCK_WINDOWS / a[0].windows,
                                    (SCRATCH_BYTES / row - a[1].last - 1) / a[1].step + 1);
         r->rows = divide_up(r->rows, divide_up(r->rows, max64(rows, 1)));

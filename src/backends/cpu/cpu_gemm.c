@@ -232,6 +232,7 @@ static void divide(product *p)
     p->parts = fxi_cpu_parts(tiles * panels, cost);
     const int64_t want = min64(p->parts, PARTS), rows = ROWS / p->mr;
     p->row_parts = (tiles + rows - 1) / rows;
+    /* At least two tiles of rows for a part: its packed rows serve all panels of B. */
     if (p->row_parts < want)
         p->row_parts = min64(want, (tiles + 1) / 2);
     p->column_parts = min64(panels, (want + p->row_parts - 1) / p->row_parts);

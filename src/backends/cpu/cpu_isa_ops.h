@@ -95,6 +95,7 @@ static inline uint64_t bits_f64(double x)
     memcpy(&u, &x, sizeof u);
     return u;
 }
+/* The sign bit, which also tells −0 from 0. */
 #define NEGATIVE_f32(x) (fxi_bits(x) >> 31)
 #define NEGATIVE_f64(x) (bits_f64(x) >> 63)
 
@@ -118,6 +119,7 @@ FXI_REAL_FUNCTIONS(f32, float)
 FXI_REAL_FUNCTIONS(f64, double)
 static inline double sigmoid_one_f64(double x)
 {
+    /* The exponential never overflows, on either side of 0. */
     const double e = exp(-fabs(x));
     return (x < 0 ? e : 1) / (1 + e);
 }
@@ -136,6 +138,7 @@ static inline uint8_t to_u8(double x)
 }
 static inline int64_t to_i64(double x)
 {
+    /* Comparisons with NaN are false, so it reaches the last line. */
     if (x >= 0x1p63)
         return INT64_MAX;
     if (x < -0x1p63)
@@ -166,6 +169,7 @@ static inline int64_t whole_ipow(int64_t x, int64_t e)
 {
     if (e < 0)
         return x == 1 ? 1 : x != -1 ? 0 : e % 2 ? -1 : 1;
+    /* Unsigned, so overflow wraps. */
     uint64_t r = 1, b = (uint64_t)x;
     for (; e; e >>= 1) {
         r = e & 1 ? r * b : r;

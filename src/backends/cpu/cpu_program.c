@@ -134,6 +134,7 @@ static int16_t take_slots(builder *m, int count)
     return (int16_t)k;
 }
 
+/* A register can be one output only (fxi_program_spec.out). */
 static int output_of(const builder *m, int r)
 {
     for (int k = 0; k < m->spec->nout; k++)
@@ -391,6 +392,7 @@ static void place_outputs(builder *m)
         const int r = m->spec->out[o], dtype = m->regs[r].dtype;
         m->p->out[o] =
             (output){.place = (uint8_t)(MAX_PLACES - 1 - o), .size = (uint8_t)fxi_cpu_size(dtype)};
+        /* Stored by a call after all instructions, so none of them can read what it overwrites. */
         if (half(dtype))
             add_call(m, m->simd->store[dtype == FX_DTYPE_BF16], MAX_PLACES - 1 - o,
                      m->regs[r].vector);
@@ -407,6 +409,7 @@ static void number_outputs(fxi_program *p)
     if (place >= from)                                                                             \
         place = (uint8_t)(first + MAX_PLACES - 1 - place);
     for (int k = 0; k < p->ncalls; k++) {
+        /* Outputs were numbered from the end of the range until the tiles were counted. */
         RENUMBER(p->calls[k].to)
         for (int i = 0; i < 3; i++)
             RENUMBER(p->calls[k].src[i])

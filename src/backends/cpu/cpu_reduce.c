@@ -195,6 +195,7 @@ static void split_space(const fx_tensor *t, uint32_t mask, int64_t *inner, int64
 {
     int k = 0;
     *inner = *kept = 1;
+    /* Axes of size 1 belong to either group. */
     for (; k < t->ndim && (t->shape[k] == 1 || FXI_AXIS_IN(mask, k)); k++)
         *inner *= t->shape[k];
     for (; k < t->ndim && (t->shape[k] == 1 || !FXI_AXIS_IN(mask, k)); k++)
@@ -214,6 +215,7 @@ static void take_rows(void *user, const void *const *shown, int64_t at, int n)
     }
 }
 
+/* Each element of the tile is the next term of another result. */
 static void take_columns(void *user, const void *const *shown, int64_t at, int n)
 {
     const tiles *t = user;
@@ -245,6 +247,7 @@ static fx_status reduce_program(const fx_step *step, const void *const *in, void
     const int dtype = r->program.instr[r->program.n - 1].dtype;
     tiles t = {.op = fxi_cpu_reducer(r->fold, dtype, step->out.dtype), .size = fxi_cpu_size(dtype)};
     const int64_t results = fx_tensor_length(&step->out);
+    /* The type has no such reduction, or an instruction has no loop. */
     if (!t.op->size || !step->ready)
         return fxi_cpu_no_dtype(step, step->out.dtype);
     if (results == 0)

@@ -180,6 +180,7 @@ static void place_row_operand(builder *m, int k, const fx_tensor *outer)
         m->regs[k].values = load_operand(m, k, outer, FXI_ROW_VALUES);
         return;
     }
+    /* The operand is its own location. */
     m->regs[k].values = (int16_t)k;
     m->p->offset[k] = (int64_t)fxi_cpu_size(outer->dtype);
 }
@@ -261,6 +262,7 @@ static int16_t values_of(builder *m, int r)
 static int16_t elements_of(builder *m, int r)
 {
     reg_location *a = &m->regs[r];
+    /* Elements have a location already. */
     if (!a->row)
         return a->elements;
     if (is_one(a))
@@ -608,6 +610,7 @@ fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
                  .width = 4,
                  .status = FX_OK};
     *out_plan = NULL;
+    /* More than the planner makes (row.h: 24 inputs and 64 members). */
     if (m.nregs > MAX_REGISTERS)
         return FX_STATUS_INTERNAL;
     fxi_row_plan *p = m.p = allocate(step);

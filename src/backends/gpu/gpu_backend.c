@@ -16,6 +16,7 @@ static const fxi_gpu_driver *driver_of(const fx_device *device)
 bool fxi_gpu_enter_for(const fx_device *device, const char *operation)
 {
     const fxi_gpu_device *d = fxi_gpu_device_of(device);
+    /* A lost device is the more useful message: it says that arrays are gone. */
     const bool lost = fxi_gpu_lost(&d->health);
     const char *why = lost ? NULL : fxi_gpu_enter();
     char text[320];
@@ -38,6 +39,7 @@ static bool refused_by(const fx_device *device, const char *operation)
     return !may;
 }
 
+/* Passes a status on, so that a call between the gate and this function is one expression. */
 static fx_status leave(fx_status status)
 {
     fxi_gpu_leave();
@@ -81,6 +83,7 @@ fx_status fxi_gpu_backend_read(fx_device *device, void *to, const void *from, si
 fx_status fxi_gpu_backend_copy(fx_device *to_device, void *to, fx_device *from_device,
                                const void *from, size_t bytes)
 {
+    /* The gate is passed once, for the device that copies; the other one only must not be lost. */
     return !refused_by(from_device, "copy") && fxi_gpu_enter_for(to_device, "copy")
                ? leave(driver_of(to_device)->copy(to_device, to, from_device, from, bytes))
                : FX_STATUS_DEVICE;
@@ -93,6 +96,7 @@ fx_status fxi_gpu_backend_fill(fx_device *device, void *to, uint8_t value, size_
                : FX_STATUS_DEVICE;
 }
 
+/* −1: unknown. Only a hint, so no error is recorded. */
 int64_t fxi_gpu_backend_available(fx_device *device)
 {
     if (fxi_gpu_enter())
@@ -132,6 +136,8 @@ static fx_status run_step(fx_device *device, const fx_step *step, const void *co
                           fx_run *run)
 {
     fxi_gpu_device *d = fxi_gpu_device_of(device);
+    /* The launches of a step stay together: a kernel object holds its arguments until it is queued.
+     * */
     fxi_mutex_lock(&d->lock);
     const fx_status status = fxi_gpu_run(&d->driver->runtime, device, step, in, out, run);
     fxi_mutex_unlock(&d->lock);
@@ -148,6 +154,7 @@ fx_status fxi_gpu_backend_run(fx_device *device, const fx_step *step, const void
                : FX_STATUS_DEVICE;
 }
 
+/* Nothing to report: errors come from the next call that waits. */
 void fxi_gpu_backend_submit(fx_device *device)
 {
     if (fxi_gpu_enter())
@@ -161,6 +168,8 @@ static fx_status finish(fx_device *device)
     fxi_gpu_device *d = fxi_gpu_device_of(device);
     const fx_status status =
         fxi_gpu_check(d, "synchronize", d->driver->finish_call, d->driver->finish(d));
+    /* Errors that kernels found (an index out of range) are known only when the device has
+     * finished. */
     return status ? status : fxi_gpu_device_found(device, "synchronize");
 }
 
@@ -184,6 +193,7 @@ fx_status fxi_gpu_backend_wait(fx_device *device, void *mark)
                                              : FX_STATUS_DEVICE;
 }
 
+/* A mark that cannot be freed any more is freed with the process. */
 void fxi_gpu_backend_unmark(fx_device *device, void *mark)
 {
     if (fxi_gpu_enter())
@@ -192,6 +202,7 @@ void fxi_gpu_backend_unmark(fx_device *device, void *mark)
     fxi_gpu_leave();
 }
 
+/* For tests, which count launches and copies. */
 void *fxi_gpu_backend_proc(const char *name)
 {
     return strcmp(name, "counters") == 0   ? (void *)&fxi_gpu_counts

@@ -36,6 +36,7 @@ uint64_t fxi_gpu_hash(const void *bytes, size_t size, uint64_t seed)
 static void refuse(const fx_host *host, int *said, const char *path, const char *reason)
 {
     char text[FXI_PATH_MOST + 256];
+    /* A cache that cannot be used costs time only, so one message is enough. */
     if (__atomic_exchange_n(said, 1, __ATOMIC_RELAXED))
         return;
     snprintf(text, sizeof text, "kernel cache: %s is ignored: %s", path, reason);
@@ -92,6 +93,8 @@ static void *read_file(const fx_host *host, FILE *f, const char *key, size_t *ou
     head h;
     fxi_os_facts facts;
     const size_t n = strlen(key);
+    /* The size of the file is known before memory is allocated: a damaged header cannot ask for too
+     * much. */
     if (fread(&h, sizeof h, 1, f) != 1 || memcmp(h.mark, mark, sizeof mark) != 0 ||
         h.key_size != n || fxi_os_facts_of_stream(f, &facts) != 0 || facts.bytes < 0 ||
         h.size > (uint64_t)facts.bytes || (uint64_t)facts.bytes != sizeof h + n + h.size ||
@@ -119,6 +122,7 @@ void *fxi_gpu_cache_load(const fx_host *host, const char *kind, const char *key,
         refuse(host, &said, name, why);
     void *bytes = f ? read_file(host, f, key, out_size) : NULL;
     if (bytes)
+        /* Notes the time, by which files are removed. */
         fxi_private_file_used(f);
     if (f)
         fclose(f);
@@ -154,6 +158,7 @@ static void remove_oldest(const fx_host *host, int folder)
     if (n > 0)
         qsort(files, (size_t)n, sizeof *files, latest_first);
     for (int i = 0; i < n; i++)
+        /* The list is sorted by the time of use, latest first. */
         if ((left -= files[i].bytes) < 0)
             fxi_private_file_remove(folder, files[i].name);
     host->free(files);
@@ -181,6 +186,8 @@ static bool write_file(int folder, const char *name, const char *key, const void
     memcpy(h.mark, mark, sizeof mark);
     const bool whole = fwrite(&h, sizeof h, 1, f) == 1 && fwrite(key, 1, n, f) == n &&
                        fwrite(bytes, 1, size, f) == size;
+    /* Both are evaluated: the file must be closed in any case, and a full disk may show only then.
+     * */
     return (fclose(f) == 0) & whole;
 }
 

@@ -121,6 +121,7 @@ static void *compile(fxi_gpu_device *d, const char *source, failure *why)
 
 static void *make(fxi_gpu_device *d, const char *source, failure *why)
 {
+    /* Without a key (cache off, or no memory) the program is compiled and not kept on disk. */
     char *key = fxi_gpu_cache_on() ? key_of(d, source) : NULL;
     void *made = key ? from_disk(d, key) : NULL;
     if (!made) {
@@ -140,6 +141,7 @@ static program *entry_of(fxi_gpu_device *d, const char *source)
     const size_t n = strlen(source) + 1;
     const uint64_t hash = fxi_gpu_hash(source, n - 1, (uint64_t)(uintptr_t)d);
     program **bucket = &programs.buckets[hash % BUCKETS], *p = *bucket;
+    /* Texts are compared as a whole: equal hashes decide nothing. */
     while (p && (p->hash != hash || p->device != d || strcmp(p->source, source) != 0))
         p = p->next;
     if (p)
@@ -190,6 +192,7 @@ fx_status fxi_gpu_device_kernel(fx_device *device, const char *name, const char 
  * and while another thread is waited for. */
 static bool make_program(fxi_gpu_device *d, program *p, failure *why)
 {
+    /* Another plan may need the same text. */
     while (p->making)
         fxi_cond_wait(&programs.ready, &programs.lock);
     if (p->made)
@@ -200,6 +203,7 @@ static bool make_program(fxi_gpu_device *d, program *p, failure *why)
     fxi_mutex_lock(&programs.lock);
     p->made = made;
     p->making = false;
+    /* All, because several threads may wait for this program. */
     fxi_cond_wake_all(&programs.ready);
     return made;
 }
@@ -221,6 +225,8 @@ typedef struct work {
 
 static bool is_missing(const job *j)
 {
+    /* A program that another plan is compiling is left to that plan; make_functions waits for it.
+     * */
     return !j->function->program->made && !j->function->program->making;
 }
 
@@ -273,6 +279,7 @@ static void make_missing(work *w, int missing)
     fxi_gpu_device *d = w->device;
     fxi_thread helpers[THREADS_MOST - 1];
     int n = 0, most = missing > 1 ? fxi_system_cores() : 1;
+    /* More threads than programs would have nothing to do. */
     most = most < missing ? most : missing;
     most = most < THREADS_MOST ? most : THREADS_MOST;
     while (n < most - 1 && fxi_thread_start(&helpers[n], help, w) == 0)
@@ -333,6 +340,7 @@ fx_status fxi_gpu_device_compile(fx_device *device, void **kernels, int n, int *
     for (int k = 0; k < n && !status; k++)
         kernels[k] = w.jobs[k].function->kernel;
     for (int k = 0; k < n; k++)
+        /* The log of the failure was freed by report. */
         if (k != *out_failed)
             host->free(w.jobs[k].why.log);
     host->free(w.jobs);

@@ -60,6 +60,7 @@ static void plain_copy(fxi_gpu_builder *b, const copy *q, const fxi_gpu_walk *w)
  * long enough for tiles; else −1. */
 static int across(const copy *q, const fxi_gpu_walk *w)
 {
+    /* Half a tile at least: narrower axes would leave most work-items of a tile idle. */
     if (w->nd < 2 || w->stride[q->py][0] != 1 || w->shape[0] < q->tile / 2)
         return -1;
     for (int d = 1; d < w->nd; d++)
@@ -111,6 +112,7 @@ void fxi_gpu_copy(fxi_gpu_builder *b, int nd, const int64_t *shape, size_t size,
     for (int d = 0; d < nd; d++)
         q.layout.shape[d] = shape[d];
     q.px = fxi_gpu_layout_add(&q.layout, from->stride);
+    /* The same pattern if both sides have the same strides. */
     q.py = fxi_gpu_layout_add(&q.layout, to->stride);
     q.wide = fxi_gpu_layout_wide(&q.layout) ||
              fxi_gpu_wide(to->offset + fxi_gpu_reach(nd, shape, to->stride));
@@ -176,6 +178,7 @@ void fxi_gpu_join(fxi_gpu_builder *b)
     }
     const int64_t before = fx_step_copy(s)->before, inside = s->in[0].shape[axis],
                   behind = s->out.shape[axis] - before - inside;
+    /* Three launches and no fill first: each element is written once. */
     put(b, 1, axis, 0, before);
     put(b, 0, axis, before, inside);
     put(b, 1, axis, before + inside, behind);

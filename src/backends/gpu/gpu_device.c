@@ -24,6 +24,7 @@ void fxi_gpu_say_lost(const fxi_gpu_device *d, char *text, size_t size)
 fx_status fxi_gpu_why(fxi_gpu_device *d, const char *call, int error, char *text, size_t size)
 {
     const fxi_gpu_driver *driver = d->driver;
+    /* Waits for the device to find out whether the error stays. */
     const fxi_gpu_verdict v =
         fxi_gpu_judge(&d->health, call, error, driver->error_kind(error), driver->finish, d);
     if (v == FXI_GPU_LOST)
@@ -37,6 +38,7 @@ fx_status fxi_gpu_why(fxi_gpu_device *d, const char *call, int error, char *text
 fx_status fxi_gpu_check(fxi_gpu_device *d, const char *operation, const char *call, int error)
 {
     char text[320];
+    /* 0 is success in every driver's interface. */
     if (error == 0)
         return FX_OK;
     const fx_status status = fxi_gpu_why(d, call, error, text, sizeof text);
@@ -57,6 +59,7 @@ void *fxi_gpu_device_faults(fx_device *device)
 {
     fxi_gpu_device *d = fxi_gpu_device_of(device);
     void *fresh = d->faults ? NULL : d->driver->alloc(device, FAULT_BYTES);
+    /* The first word says whether a fault is recorded, so it must start at 0. */
     if (fresh && d->driver->fill(device, fresh, 0, FAULT_BYTES) != FX_OK) {
         d->driver->free(device, fresh);
         fresh = NULL;
@@ -78,6 +81,7 @@ fx_status fxi_gpu_device_found(fx_device *device, const char *operation)
     fx_status status = d->driver->read(device, words, d->faults, sizeof words);
     if (status != FX_OK || words[0] == 0)
         return status;
+    /* Cleared, so the same fault is not reported again. */
     status = d->driver->fill(device, d->faults, 0, FAULT_BYTES);
     if (status != FX_OK)
         return status;

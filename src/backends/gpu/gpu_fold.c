@@ -61,12 +61,14 @@ int fxi_gpu_say_fold(fxi_gpu_builder *b, int n, int kind, int dtype, int result)
     fxi_gpu_set(b, "accumulated", accumulates_in(b, kind, t));
     fxi_gpu_set(b, "out", fxi_gpu_types[f->place ? FX_DTYPE_I64 : result].value);
     fxi_gpu_set(b, "wrapping", t->wrapping ? t->wrapping : t->value);
+    /* The neutral element of an extreme; texts of other folds do not use it. */
     fxi_gpu_set(b, "none", greatest ? t->low : t->high);
     fxi_gpu_set(b, "better", greatest ? ">" : "<");
     fxi_gpu_set(b, "is_nan", t->math ? "((v) != (v))" : "0");
     fxi_gpu_say_part(b, fxi_gpu_text_fold_begin);
     fxi_gpu_say_part(b, f->text);
     fxi_gpu_say_part(b, fxi_gpu_text_fold_end);
+    /* An upper bound: fields of narrower types take less. */
     return f->fields * (int)sizeof(double);
 }
 

@@ -44,6 +44,7 @@ static void wait_for_calls(void)
 
 static void at_exit(void)
 {
+    /* A forked child has inherited the handler, and the handler may run twice. */
     if (fxi_process_id() != gate.owner ||
         __atomic_exchange_n(&gate.state, ENDING, __ATOMIC_SEQ_CST) != OPEN)
         return;
@@ -77,6 +78,7 @@ static void *keep_first(void *guard)
 /* If the thread cannot be started, the handler is moved at the end of the compilation only. */
 void fxi_gpu_guard_begin(fxi_gpu_guard *g)
 {
+    /* While this is above 0, exit waits longer (most_milliseconds). */
     __atomic_add_fetch(&gate.guarded, 1, __ATOMIC_SEQ_CST);
     g->ended = 0;
     g->runs = fxi_thread_start(&g->thread, keep_first, g) == 0;
@@ -102,6 +104,7 @@ static void know_thread(void)
 /* The child must not call the driver, whose threads it does not have. */
 static void in_child(void)
 {
+    /* The calls that this thread had begun in the parent do not count. */
     __atomic_store_n(&gate.state, FORKED, __ATOMIC_SEQ_CST);
     depth = 0;
 }
@@ -118,6 +121,8 @@ bool fxi_gpu_gate_open(void (*quiesce)(void))
 
 const char *fxi_gpu_enter(void)
 {
+    /* A nested call is part of the outer one, which has passed the gate. Refusing it now would fail
+     * a call half way. */
     if (depth > 0) {
         depth++;
         return NULL;

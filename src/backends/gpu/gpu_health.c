@@ -17,6 +17,7 @@ fxi_gpu_verdict fxi_gpu_judge(fxi_gpu_health *h, const char *call, int error,
 {
     if (__atomic_load_n(&h->call, __ATOMIC_ACQUIRE))
         return FXI_GPU_LOST;
+    /* Two waits: the first may only return the error of work that was queued before. */
     if (kind == FXI_GPU_ERROR_LOSS || (wait(user) != 0 && wait(user) != 0)) {
         lose(h, call, error);
         return FXI_GPU_LOST;

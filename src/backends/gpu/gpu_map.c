@@ -32,6 +32,7 @@ static void place_operands(program *p, const fx_tensor *space)
         p->layout.shape[d] = space->shape[d];
     for (int k = 0; k < p->nin; k++) {
         const fx_tensor *t = &p->in[k];
+        /* An operand that was copied to work space is dense. */
         p->pattern[k] = p->from[k].place == FXI_GPU_WORK ? OWN
                         : fxi_gpu_is_scalar(t)           ? SINGLE
                         : fxi_is_dense(t->ndim, t->shape, t->stride)
@@ -55,6 +56,7 @@ static bool too_many(const fxi_gpu_builder *b, const program *p)
 static void fit(fxi_gpu_builder *b, program *p, const fx_tensor *space)
 {
     for (int k = 0; k < p->nin && too_many(b, p); k++)
+        /* Dense operands and single values take no parameters. */
         if (p->pattern[k] >= 0) {
             p->from[k] = (fxi_gpu_buffer_ref){fxi_gpu_densify(b, k), FXI_GPU_WORK};
             place_operands(p, space);
@@ -266,6 +268,7 @@ static int32_t add_segments(fxi_gpu_builder *b, const segments *q, int32_t g)
         const int64_t n = fx_step_foreach(s)->segments[g].length;
         if (n == 0)
             continue;
+        /* A launch has a limited number of groups; the rest becomes another launch. */
         if (done > 0 && groups + fxi_gpu_groups(n, each) >= b->limits->groups[0])
             break;
         fxi_gpu_param(c, done, n);
@@ -277,6 +280,7 @@ static int32_t add_segments(fxi_gpu_builder *b, const segments *q, int32_t g)
         done++;
     }
     for (; done < q->batch; done++)
+        /* No group has a number as large, so no group chooses an unused segment. */
         fxi_gpu_param(c, q->batch + done, INT32_MAX);
     c->groups[0] = groups;
     return g;
@@ -329,6 +333,7 @@ static void iota(fxi_gpu_builder *b, int64_t n)
     fxi_gpu_set(b, "name", type->name);
     fxi_gpu_set_number(b, "result", t->dtype != FX_DTYPE_I64);
     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_iota, "cast");
+    /* Indices are Int64 in the kernel; other types are converted from it. */
     if (t->dtype != FX_DTYPE_I64)
         fxi_gpu_say_instr(b, &cast, 1);
     fxi_gpu_say_part(b, text);
@@ -351,6 +356,7 @@ static const char *const uniforms[FX_DTYPE_COUNT] = {
 
 static void uniform(fxi_gpu_builder *b, int64_t n)
 {
+    /* One call of Philox gives four words: four numbers, or two of Float64. */
     const int dtype = b->step->out.dtype, block = dtype == FX_DTYPE_F64 ? 2 : 4;
     const fxi_gpu_type *type = &fxi_gpu_types[dtype];
     if (!uniforms[dtype]) {
@@ -446,6 +452,8 @@ void fxi_gpu_gather(fxi_gpu_builder *b)
     const int axis = fx_step_gather(s)->axis;
     const int64_t n = fx_tensor_length(&s->out);
     fxi_gpu_layout l;
+    /* Queued before the gather, which does not wait for the answer: the error is reported by the
+     * next call that waits. */
     fxi_gpu_check_indices(b, axis, x->shape[axis]);
     if (n == 0)
         return;

@@ -106,6 +106,7 @@ static void choose_tile(product *p, const fxi_gpu_limits *limits)
         t++;
     tiles_of(p, t);
     p->tile = *t;
+    /* 8-byte elements: half as many, so the tile takes the same local memory and registers. */
     if (long_elements) {
         p->tile.bk /= 2;
         if (limits->serial) {
@@ -122,6 +123,7 @@ static bool is_wide(const product *p)
     bool wide = fxi_gpu_wide(fx_tensor_length(&s->out)) || fxi_gpu_wide(p->k);
     for (int i = 0; i < s->nin; i++) {
         const fx_tensor *t = &s->in[i];
+        /* The distance from the first element to the last one that the operand reaches. */
         int64_t far = 0;
         for (int d = 0; d < t->ndim; d++)
             far += (t->shape[d] - 1) * (t->stride[d] < 0 ? -t->stride[d] : t->stride[d]);
@@ -164,6 +166,7 @@ static void set_constants(fxi_gpu_builder *b, const product *p)
 static void say_result(fxi_gpu_builder *b, const product *p)
 {
     const fxi_gpu_type *type = p->type;
+    /* 16-bit products are rounded before the epilogue reads them. */
     const bool narrow = type->math && type->size == 2;
     fxi_gpu_say(b, "const %s r0 = %s%s%s(sum[t][y][x]);\n", type->value, narrow ? "fx_round_" : "(",
                 narrow ? type->name : type->value, narrow ? "" : ")");

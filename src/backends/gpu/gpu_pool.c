@@ -38,6 +38,7 @@ static pooling pooling_of(const fx_step *s)
     p.wide = fxi_gpu_wide(p.windows) || fxi_gpu_wide(p.places);
     double taps = 1; /* taps of a window, which are numbered, and counted for the mean */
     for (int d = 0; d < 3; d++) {
+        /* Axes that do not exist have one tap at stride 1. */
         const bool there = d < a->spatial;
         const int64_t v[AXIS_PARAM_COUNT] = {
             [XS] = there ? x->shape[d] : 1,      [YS] = there ? y->shape[d] : 1,
@@ -45,6 +46,8 @@ static pooling pooling_of(const fx_step *s)
             [BEFORE] = there ? a->before[d] : 0, [DILATION] = there ? a->dilation[d] : 1};
         for (int k = 0; k < AXIS_PARAM_COUNT; k++)
             p.v[3 * k + d] = v[k];
+        /* Positions in the padding and beyond are computed too, before they are found to be
+         * outside. */
         p.wide |= fxi_gpu_wide(v[XS] + v[BEFORE] + v[YS] * v[STRIDE] + v[TAPS] * v[DILATION]);
         p.wide |= (taps *= (double)v[TAPS]) >= INT32_MAX;
     }

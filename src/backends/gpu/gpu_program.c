@@ -35,6 +35,7 @@ const fxi_gpu_type fxi_gpu_types[FX_DTYPE_COUNT] = {
 typedef struct expression {
     const char *real, *integer;
 } expression;
+/* Operations that are defined for reals only have no integer expression. */
 #define WHOLE_REAL(text)    NULL
 #define WHOLE_COUNT(text)   text
 #define WHOLE_KEEP(text)    text
@@ -98,6 +99,8 @@ static void say_expression(fxi_gpu_builder *b, const fx_instr *ins)
             fxi_gpu_say(b, "%.*s", n = (int)strcspn(at, NAME_CHARACTERS), at);
         else if (n == 1 && *at >= 'a' && *at <= 'c')
             fxi_gpu_say(b, "r%d", ins->src[*at - 'a']);
+        /* An integer attribute, such as the exponent of POWI, is part of the text: it is constant
+         * in a plan. */
         else if (n == 1 && *at == 'K')
             fxi_gpu_say(b, "(fx_i64)0x%llxu", (unsigned long long)ins->attr);
         else if (n == 1 && *at == 'M')

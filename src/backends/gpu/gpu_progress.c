@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+/* Short compilations are not worth a message; long ones repeat it, less and less often. */
 enum { SECONDS_FIRST = 2, SECONDS_BETWEEN = 5 };
 
 /* Seconds in which at least one thread compiled, not the sum over threads. */
@@ -42,6 +43,7 @@ void fxi_gpu_progress_say(fxi_gpu_progress *p, const fx_host *host, const char *
     char text[160];
     fxi_mutex_lock(&p->lock);
     const double seconds = spent(p);
+    /* Programs loaded from the disk cache do not count: they take no noticeable time. */
     const bool due = p->count > 0 && seconds >= p->next;
     if (due) {
         p->next = seconds + (seconds > 4 * SECONDS_BETWEEN ? seconds / 4 : SECONDS_BETWEEN);

@@ -41,6 +41,7 @@ typedef struct reduction {
 /* Columns if neighbouring results are closer together in memory than neighbouring terms. */
 static bool by_columns(const reduction *r)
 {
+    /* Without patterns all operands are single values, and no order is better. */
     if (r->kept.nd == 0 || r->reduced.nd == 0 || r->layout.npatterns == 0)
         return r->kept.nd > 0;
     const int64_t k = r->kept.stride[0][0], s = r->reduced.stride[0][0];
@@ -60,12 +61,14 @@ static void divide(const fxi_gpu_builder *b, reduction *r)
 {
     const int64_t busy = 4 * (int64_t)b->limits->units;
     r->lanes = (fxi_gpu_lanes){.lanes = 1, .columns = by_columns(r)};
+    /* Rows: at least four terms for each lane. */
     if (!r->lanes.columns)
         r->lanes.lanes = fxi_gpu_power(r->terms / 4);
     while (groups_of(r) < busy && r->lanes.lanes < FXI_GPU_GROUP &&
            r->terms / r->lanes.lanes > TERMS)
         r->lanes.lanes *= 2;
     r->pieces = busy / (groups_of(r) > 0 ? groups_of(r) : 1);
+    /* A piece has at least TERMS terms for each lane. */
     const int64_t most = r->terms / ((int64_t)r->lanes.lanes * TERMS);
     r->pieces = r->pieces < most ? r->pieces : most;
     r->pieces = r->pieces < 1 ? 1 : r->pieces > PIECES ? PIECES : r->pieces;
@@ -84,6 +87,7 @@ static void say_value(fxi_gpu_builder *b, const reduction *r)
             fxi_gpu_say(b, "o%d);\n", r->pattern[k]);
     }
     const int result = fxi_gpu_say_program(b, r->nin);
+    /* All indices are read and compared: the kernel has no list of the terms of a result. */
     if (r->matches)
         fxi_gpu_say(b, "if ((fx_i64)r1 == (fx_i64)k%d)\n    ", r->coordinate);
     fxi_gpu_say(b, "a0 = fx_take0(a0, r%d, t);\n", result);
@@ -133,12 +137,14 @@ static void add_reduction(fxi_gpu_builder *b, reduction *r, int bytes)
     for (int k = 0; k < r->nin; k++)
         fxi_gpu_buffer(c, k, FXI_GPU_IN, k);
     fxi_gpu_buffer(c, r->nin, FXI_GPU_OUT, 0);
+    /* Never written if there is one piece, but every buffer of a kernel needs an address. */
     fxi_gpu_buffer(c, r->nin + 1, FXI_GPU_OUT, 0);
     if (r->pieces > 1) {
         r->partial = fxi_gpu_work(b, r->pieces * r->results * bytes);
         fxi_gpu_buffer(c, r->nin + 1, FXI_GPU_WORK, r->partial);
     }
     const int64_t chunk = (r->terms + r->pieces - 1) / r->pieces;
+    /* Rounding up the terms of a piece may leave fewer pieces than were asked for. */
     r->pieces = chunk > 0 ? (r->terms + chunk - 1) / chunk : 1;
     fxi_gpu_param(c, RESULTS, r->results);
     fxi_gpu_param(c, COUNT, r->terms);
@@ -186,6 +192,7 @@ static void reduce(fxi_gpu_builder *b, reduction *r, uint32_t axes)
     if (r->results == 0)
         return;
     divide(b, r);
+    /* The accumulators of the pieces are an array of their own. */
     r->wide |= fxi_gpu_wide(r->pieces * r->results);
     say_reduction(b, r, &bytes);
     add_reduction(b, r, bytes);
@@ -239,6 +246,7 @@ void fxi_gpu_scatter_by_output(fxi_gpu_builder *b)
         from_src[n + d] = src->stride[axis + d];
         from_idx[n + d] = idx->stride[d];
     }
+    /* A stride of 1 along the axis and 0 elsewhere: the walk's offset is then the index itself. */
     coordinate[axis] = 1;
     r.pattern[0] = fxi_gpu_layout_add(&r.layout, from_src);
     r.pattern[1] = fxi_gpu_layout_add(&r.layout, from_idx);

@@ -47,6 +47,7 @@ static int fold_of(rows *r, const fx_instr *ins)
     while (k < r->nfolds &&
            (r->folds[k].kind != kind || r->folds[k].dtype != dtype || r->folds[k].result != result))
         k++;
+    /* A full list is noticed by list_folds. */
     if (k == r->nfolds && k < FOLDS) {
         r->folds[k].kind = kind;
         r->folds[k].dtype = dtype;
@@ -83,6 +84,7 @@ static void say_row_values(fxi_gpu_builder *b, const rows *r, int pass)
     const fx_step *s = r->step;
     const fx_program *p = &fx_step_row(s)->program;
     for (int k = 0; k < p->n; k++)
+        /* Every lane computes them, so they need no exchange between lanes. */
         if (p->instr[k].row && !reduces(&p->instr[k]) && p->instr[k].pass == pass)
             fxi_gpu_say_instr(b, &p->instr[k], s->nin + k);
 }
@@ -103,6 +105,7 @@ static bool mark_needed(const rows *r, int pass, bool *needed)
         if (!ins->row && ins->pass == pass)
             any = needed[output_reg(s, k)] = true;
     }
+    /* Backwards, because users come after the instructions that they need. */
     for (int k = p->n - 1; k >= 0; k--)
         for (int i = 0; i < p->instr[k].nsrc && needed[s->nin + k] && !p->instr[k].row; i++)
             needed[p->instr[k].src[i]] = true;
@@ -117,6 +120,7 @@ static void say_elements(fxi_gpu_builder *b, rows *r, int pass, const bool *need
     fxi_gpu_walk_say(b, &r->inner, WALKS + fxi_gpu_walk_params(&r->outer), "i", "o", "k");
     text = fxi_gpu_say_until(b, text, "program");
     for (int k = 0; k < s->nin; k++)
+        /* Values of the row were loaded once, before the passes. */
         if (needed[k] && !r->of_row[k])
             say_load(b, r, k, "o");
     for (int k = 0; k < p->n; k++) {
@@ -172,6 +176,7 @@ static void say_rows(fxi_gpu_builder *b, rows *r)
     int64_t bytes = 0;
     for (int k = 0; k < r->nfolds; k++)
         bytes += fxi_gpu_say_fold(b, k, r->folds[k].kind, r->folds[k].dtype, r->folds[k].result);
+    /* Each kind of reduction has local memory of its own, one accumulator a lane. */
     if (b->limits->group_memory > 0 && FXI_GPU_GROUP * bytes > b->limits->group_memory)
         fxi_gpu_too_much(b, "%lld bytes of local memory in a group",
                          (long long)(FXI_GPU_GROUP * bytes));
@@ -222,6 +227,8 @@ static void place_operands(rows *r)
         const fx_tensor *t = &s->in[k];
         r->of_row[k] = true;
         for (int d = 0; d < t->ndim; d++) {
+            /* The stride of an axis of size 1 means nothing, and would make equal patterns differ.
+             * */
             strides[d] = t->shape[d] == 1 ? 0 : t->stride[d];
             r->of_row[k] &= !(inner >> d & 1) || strides[d] == 0;
         }
@@ -266,6 +273,7 @@ void fxi_gpu_row(fxi_gpu_builder *b)
     if (r.count == 0 || r.elements == 0 || !list_folds(b, &r))
         return;
     say_rows(b, &r);
+    /* About four elements for each lane; short rows share a group. */
     const fxi_gpu_lanes lanes = {.lanes = fxi_gpu_power((r.elements + 3) / 4)};
     fxi_gpu_call *c = fxi_gpu_add(b);
     for (int k = 0; k < s->nin; k++)

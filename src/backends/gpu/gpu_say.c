@@ -46,6 +46,7 @@ static void say_bytes(fxi_gpu_builder *b, const char *bytes, size_t n)
 
 void fxi_gpu_say(fxi_gpu_builder *b, const char *format, ...)
 {
+    /* Longer texts are appended as parts; a line that does not fit is a mistake in the code. */
     char text[1024];
     va_list args;
     va_start(args, format);
@@ -72,6 +73,7 @@ static void set(fxi_gpu_builder *b, fxi_gpu_value value)
     if (!v && b->nvalues == FXI_GPU_VALUES)
         fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a kernel's text has too many holes");
     else
+        /* Set again: a text that several kernels share gets other values. */
         *(v ? v : &b->values[b->nvalues++]) = value;
 }
 
@@ -147,6 +149,7 @@ void fxi_gpu_begin_groups(fxi_gpu_builder *b, bool wide, int group)
     b->group = group;
     b->kernel = NULL;
     b->nvalues = 0;
+    /* Holes that every text may have. */
     fxi_gpu_set_number(b, "each", fxi_gpu_each(b));
     fxi_gpu_set_number(b, "vector", b->limits->vector_bytes);
     fxi_gpu_say(b, "#define FX_GROUP %d\n%s%s%s%s", group, wide ? "#define FX_WIDE\n" : "",
@@ -164,6 +167,7 @@ void fxi_gpu_kernel(fxi_gpu_builder *b, const char *name, int nbuffers, int npar
     b->name = name;
     b->nbuffers = nbuffers;
     b->nparams = nparams;
+    /* An address and an offset for each buffer, as OpenCL passes them, and the parameters. */
     const int bytes = nbuffers * (int)(2 * sizeof(int64_t)) + nparams * (b->wide ? 8 : 4);
     if (nbuffers > b->limits->buffers || nparams > FXI_GPU_PARAMS || bytes > b->limits->param_bytes)
         fxi_gpu_too_much(b,

@@ -42,8 +42,10 @@ void fxi_gpu_scan(fxi_gpu_builder *b)
         l.shape[d] = y->shape[d];
     fxi_gpu_layout_add(&l, x->stride);
     fxi_gpu_layout_add(&l, dense);
+    /* The walk finds the start of each line; along the line the kernel adds strides. */
     const fxi_gpu_walk w = fxi_gpu_walk_over(&l, ~(1u << axis));
     fxi_gpu_lanes lanes = {.lanes = fxi_gpu_power(n), .columns = axis > 0};
+    /* Enough lines to keep all work-items busy with one lane each. */
     if (lines >= (int64_t)b->limits->units * FXI_GPU_GROUP)
         lanes.lanes = 1;
     say_scan(b, &w, fxi_gpu_layout_wide(&l));

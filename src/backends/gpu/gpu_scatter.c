@@ -54,6 +54,7 @@ static const char *const merges[4][2] = {
 static void say_atomic(fxi_gpu_builder *b, int dtype)
 {
     const fxi_gpu_type *t = &fxi_gpu_types[dtype];
+    /* Compare and swap works on integers, so reals are exchanged as their bits. */
     const int bits = 8 * t->size;
     const bool wide = bits == 64;
     const char *in = t->math ? wide ? "fx_double" : "fx_float" : wide ? "(fx_i64)" : "(fx_i32)";
@@ -82,6 +83,7 @@ static void scatter(fxi_gpu_builder *b, const target *t)
     for (int d = 0; d < out->ndim; d++)
         y.stride[d] = dense[d];
     fxi_gpu_index_layout(&l, src, idx, &y, axis);
+    /* src is walked too: it may have any strides. */
     const int from = fxi_gpu_layout_add(&l, src->stride);
     const fxi_gpu_walk w = fxi_gpu_walk_over(&l, UINT32_MAX);
     if (n == 0)
@@ -142,6 +144,7 @@ void fxi_gpu_scatter(fxi_gpu_builder *b)
         return;
     }
     t.buffer = (fxi_gpu_buffer_ref){0, FXI_GPU_OUT};
+    /* Atomics exist for 32 and 64 bits only. */
     if (t.dtype != dtype)
         t.buffer = (fxi_gpu_buffer_ref){fxi_gpu_work(b, 4 * length), FXI_GPU_WORK};
     clear(b, &t);

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* By class; NULL for classes that no GPU runs (leaves, transfers) or that the library runs itself
+ * (custom, collective steps). */
 static void (*const kinds[])(fxi_gpu_builder *b) = {
     [FX_CLASS_ELEMENTWISE] = fxi_gpu_elementwise,
     [FX_CLASS_GENERATOR] = fxi_gpu_generate,
@@ -35,6 +37,7 @@ struct ready {
 static fx_status fail(fxi_gpu_builder *b, fx_status status, const char *format, va_list args)
 {
     char text[256];
+    /* Only the first failure is recorded: later ones follow from it. */
     if (b->status)
         return b->status;
     vsnprintf(text, sizeof text, format, args);
@@ -51,6 +54,8 @@ fx_status fxi_gpu_fail(fxi_gpu_builder *b, fx_status status, const char *format,
     return b->status;
 }
 
+/* A fused step that is too large for the device is not an error: the planner tries smaller steps.
+ * */
 void fxi_gpu_too_much(fxi_gpu_builder *b, const char *format, ...)
 {
     va_list args;
@@ -77,6 +82,7 @@ static fxi_gpu_call *add(fxi_gpu_builder *b, int nbuffers, int nparams)
     fxi_gpu_call *c = b->status ? NULL : b->runtime->host->alloc(bytes);
     if (!c) {
         fxi_gpu_no_memory(b);
+        /* Callers go on to fill in a dummy entry, so they need no test after each call. */
         b->lost = (fxi_gpu_call){.params = b->lost_memory};
         return NULL;
     }
@@ -98,6 +104,7 @@ fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b)
     c->kernel = b->kernel;
     c->group = b->group;
     c->wide = b->wide;
+    /* One group along each axis, unless the caller sets more. */
     for (int k = 0; k < 3; k++)
         c->groups[k] = 1;
     return c;
@@ -110,6 +117,7 @@ fxi_gpu_call *fxi_gpu_add_routine(fxi_gpu_builder *b, const fxi_gpu_routine *rou
         fxi_gpu_fail(b, FX_STATUS_INTERNAL, "a library call of %d buffers", nbuffers);
     fxi_gpu_call *c = add(b, nbuffers, 0);
     if (!c) {
+        /* The entry would have owned the state. */
         routine->release(b->device, state);
         return &b->lost;
     }
@@ -130,6 +138,7 @@ void fxi_gpu_buffer(fxi_gpu_call *c, int buffer, fxi_gpu_place place, int64_t k)
 {
     if (buffer < c->nbuffers)
         c->buffers[buffer] = (fxi_gpu_buffer_ref){.k = k, .place = place};
+    /* After a launch that may write fault words, the next call that waits reads them. */
     c->checks |= place == FXI_GPU_FAULT;
 }
 
@@ -142,6 +151,7 @@ void fxi_gpu_param(fxi_gpu_call *c, int param, int64_t value)
         return;
     }
     ((int32_t *)c->params)[param] = (int32_t)value;
+    /* Reported in check_call, as a wrong choice of the index type. */
     c->cut |= value != (int32_t)value;
 }
 
@@ -153,6 +163,7 @@ void fxi_gpu_bits(fxi_gpu_call *c, int param, uint32_t bits)
 int64_t fxi_gpu_work(fxi_gpu_builder *b, int64_t bytes)
 {
     const int64_t at = b->work_bytes;
+    /* Multiples of 64 bytes, so every array in work space is aligned like a buffer. */
     b->work_bytes += (bytes + 63) / 64 * 64;
     return at;
 }
@@ -162,6 +173,8 @@ static void free_calls(const fxi_gpu_runtime *runtime, fx_device *device, fxi_gp
 {
     for (fxi_gpu_call *next; c; c = next) {
         next = c->next;
+        /* Without a device (the gate is closed) the state of the library call stays until the
+         * process ends. */
         if (c->routine && device)
             c->routine->release(device, c->state);
         runtime->host->free(c);
@@ -189,6 +202,7 @@ static void build(fxi_gpu_builder *b)
     else if (s->cls >= sizeof kinds / sizeof *kinds || !kinds[s->cls])
         fxi_gpu_fail(b, FX_STATUS_UNSUPPORTED, "%s does not support this operation",
                      b->device->name);
+    /* A vendor library has precedence where it takes the step. */
     else if (!b->runtime->library || !b->runtime->library(b))
         kinds[s->cls](b);
 }
@@ -222,10 +236,12 @@ fx_status fxi_gpu_prepare(const fxi_gpu_runtime *runtime, fx_device *device, fx_
     for (const fxi_gpu_call *c = b.first; c; c = c->next)
         if (!c->routine)
             check_call(&b, c);
+    /* The texts of all kernels of the step were built in this memory. */
     runtime->host->free(b.text);
     struct ready *r = b.status ? NULL : runtime->host->alloc(sizeof *r);
     if (!r) {
         fxi_gpu_no_memory(&b);
+        /* The planner may prepare a smaller step next; nothing of this one is kept. */
         free_calls(runtime, device, b.first);
         return b.status;
     }
@@ -270,6 +286,7 @@ static void list_kernels(const fx_step *steps, int32_t n, void **kernels)
 static int32_t step_of(const fx_step *steps, int k)
 {
     int32_t i = 0;
+    /* Counted again only after a failure, so no list of owners is kept. */
     while ((k -= count_kernels(&steps[i], 1)) >= 0)
         i++;
     return i;
@@ -286,6 +303,7 @@ static void put_kernels(const fx_step *steps, int32_t n, void *const *kernels)
 fx_status fxi_gpu_compile(const fxi_gpu_runtime *runtime, fx_device *device, fx_step *steps,
                           int32_t n, int32_t *out_step)
 {
+    /* Drivers without `compile` have compiled each kernel in fxi_gpu_prepare. */
     const int count = runtime->compile ? count_kernels(steps, n) : 0;
     int failed = 0;
     if (count == 0)
@@ -340,6 +358,7 @@ typedef struct places {
 
 static void *output(const places *p, int64_t k)
 {
+    /* Foreach steps have a list of outputs; other steps one output and further ones. */
     if (p->step->cls == FX_CLASS_FOREACH)
         return p->run->outputs[k];
     return k == 0 ? p->out : p->run->more[k - 1];
@@ -389,6 +408,8 @@ fx_status fxi_gpu_run(const fxi_gpu_runtime *runtime, fx_device *device, const f
     places p = {.step = step, .in = in, .out = out, .run = run};
     fx_status status = FX_OK;
     for (const fxi_gpu_call *c = r->first; c && !status; c = c->next) {
+        /* Only launches that check indices need the fault words, which are allocated on first use.
+         * */
         p.faults = c->checks ? runtime->faults(device) : NULL;
         status = launch(runtime, device, c, &p);
     }

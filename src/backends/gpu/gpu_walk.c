@@ -27,8 +27,10 @@ int fxi_gpu_layout_add(fxi_gpu_layout *l, const int64_t *strides)
 {
     int64_t own[FXI_GPU_AXES];
     for (int d = 0; d < l->nd; d++)
+        /* Strides of axes of size 1 mean nothing; as 0 they make equal layouts equal. */
         own[d] = l->shape[d] == 1 ? 0 : strides[d];
     const size_t bytes = (size_t)l->nd * sizeof *own;
+    /* Operands with equal strides share one offset, which is computed once. */
     for (int p = 0; p < l->npatterns; p++)
         if (memcmp(l->stride[p], own, bytes) == 0)
             return p;
@@ -47,6 +49,8 @@ int64_t fxi_gpu_reach(int nd, const int64_t *shape, const int64_t *stride)
 
 bool fxi_gpu_layout_wide(const fxi_gpu_layout *l)
 {
+    /* 32-bit indices are faster on GPUs; 64-bit ones are used only where an offset needs them.
+     */
     bool wide = fxi_gpu_wide(fxi_gpu_walk_length(l));
     for (int p = 0; p < l->npatterns; p++)
         wide |= fxi_gpu_wide(fxi_gpu_reach(l->nd, l->shape, l->stride[p]));
@@ -70,6 +74,7 @@ fxi_gpu_walk fxi_gpu_walk_over(const fxi_gpu_layout *l, uint32_t axes)
     for (int d = 0; d < l->nd; d++) {
         if (!(axes >> d & 1) || l->shape[d] == 1)
             continue;
+        /* Fewer axes need fewer divisions in the kernel. */
         if (merges(&w, l, d)) {
             w.shape[w.nd - 1] *= l->shape[d];
             continue;
@@ -104,9 +109,11 @@ int fxi_gpu_walk_params(const fxi_gpu_walk *w)
 void fxi_gpu_divisor(fxi_gpu_call *c, int first, int64_t size)
 {
     int shift = 0;
+    /* The least power of two that is not below the size. */
     while (((int64_t)1 << shift) < size)
         shift++;
     fxi_gpu_param(c, first, size);
+    /* 64-bit kernels divide, so they use only the size. */
     if (c->wide)
         return;
     const uint64_t more = ((uint64_t)1 << shift) - (uint64_t)size,
@@ -133,6 +140,9 @@ void fxi_gpu_walk_say(fxi_gpu_builder *b, const fxi_gpu_walk *w, int first, cons
     const int n = class_of(w), strides = first + 3 * (n - 1);
     if (w->npatterns == 0)
         return;
+    /* The coordinate along an axis is the remainder of a division by its size; the quotient goes on
+     * to the next axis.
+     */
     fxi_gpu_say(b, "const fx_int %s_q0 = %s;\n", name, index);
     for (int d = 0; d < n - 1; d++) {
         fxi_gpu_say(b, "const fx_int %s_q%d = FX_DIV(%s_q%d, %d);\n", name, d + 1, name, d,

@@ -44,6 +44,7 @@ static whole *new_whole(const fx_host *host, const fx_plan *plan)
         nout = outputs > nout ? outputs : nout;
         checks |= fxi_gpu_checks(s);
     }
+    /* One allocation for all lists, so a run allocates nothing. */
     const size_t addresses = (size_t)plan->nvalues + nin + nout;
     whole *w = host->alloc(sizeof *w + addresses * sizeof(void *));
     if (!w)
@@ -105,6 +106,7 @@ static fx_status launch_steps(fx_device *device, const fx_plan *plan, void *cons
     for (int32_t i = 0; i < plan->nsteps; i++) {
         const fx_status status = launch_step(device, &plan->steps[i], plan->ready, values, run);
         if (status != FX_OK) {
+            /* Steps behind i have not been launched, so their values are intact. */
             *out_step = i;
             return status;
         }
@@ -118,10 +120,12 @@ static void record(fx_device *device, const fx_plan *plan, void *const *values, 
     whole *w = plan->ready;
     int32_t step;
     const fx_host *host = driver->runtime.host;
+    /* An error that the program has not read yet must survive a failed recording. */
     const fx_error earlier = host->error_take();
     w->refused = driver->record(device) != FX_OK;
     if (!w->refused) {
         const bool launched = launch_steps(device, plan, values, run, &step) == FX_OK;
+        /* A recording that was begun must be ended, also after a failed launch. */
         w->refused = driver->recorded(device, &w->recording) != FX_OK || !launched;
         if (w->refused)
             drop(device, w);
@@ -152,6 +156,7 @@ static void remember_addresses(fx_device *device, const fx_plan *plan, void *con
 static fx_status replay(fx_device *device, const whole *w)
 {
     fxi_gpu_device *d = fxi_gpu_device_of(device);
+    /* Replayed kernels set no flag by themselves. */
     if (w->checks)
         __atomic_store_n(&d->checks, 1, __ATOMIC_RELEASE);
     return d->driver->replay(device, w->recording);
@@ -174,6 +179,7 @@ fx_status fxi_gpu_backend_plan_run(fx_device *device, const fx_plan *plan, void 
 {
     fxi_gpu_device *d = fxi_gpu_device_of(device);
     if (!fxi_gpu_enter_for(device, "plan")) {
+        /* Nothing was launched: all values are as they were. */
         *out_step = -1;
         return FX_STATUS_DEVICE;
     }

@@ -18,6 +18,7 @@ static const struct {
 
 bool fxi_cl_open(char *why, size_t size)
 {
+    /* Ignored in programs with raised privileges: the file is code that the process runs. */
     const char *wanted = fxi_trusted_variable("FX_OPENCL_LIBRARY");
     const char *file = wanted && *wanted ? wanted : "libOpenCL.so.1";
     char reason[256];
@@ -27,6 +28,8 @@ bool fxi_cl_open(char *why, size_t size)
         return false;
     }
     for (size_t k = 0; k < sizeof functions / sizeof *functions; k++) {
+        /* All functions at once, so that an old library is refused here and not at the first call.
+         * */
         *functions[k].to = fxi_library_symbol(library, functions[k].name);
         if (!*functions[k].to) {
             snprintf(why, size, "%s has no %s: OpenCL 1.2 is required", file, functions[k].name);
@@ -105,6 +108,7 @@ enum {
 
 const char *fxi_cl_error_name(cl_int error)
 {
+    /* Valid until the next call in the same thread. */
     static _Thread_local char text[48];
     const int k = -(int)error;
     if (k >= 0 && k < FIRST)

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Handles are pointers to types that only the driver knows. */
 typedef struct fxi_cl_platform *cl_platform_id;
 typedef struct fxi_cl_device *cl_device_id;
 typedef struct fxi_cl_context *cl_context;
@@ -53,6 +54,7 @@ enum {
     CL_DEVICE_VERSION = 0x102F,
     CL_DEVICE_EXTENSIONS = 0x1030,
     CL_DEVICE_DOUBLE_FP_CONFIG = 0x1032,
+    /* An extension (cl_amd_device_attribute_query); without it the free memory is unknown. */
     CL_DEVICE_GLOBAL_FREE_MEMORY_AMD = 0x4039,
 
     CL_DEVICE_TYPE_CPU = 1 << 1,

@@ -46,6 +46,7 @@ static const char *device_text(cl_device_id id, cl_uint what)
 {
     static char text[16384];
     size_t length = 0;
+    /* A failed query is an empty text: no driver answers all of them. */
     if (fxi_cl.GetDeviceInfo(id, what, sizeof text - 1, text, &length) != CL_SUCCESS)
         length = 0;
     text[length] = '\0';
@@ -90,8 +91,10 @@ static const char *unfit(const fxi_opencl_device *d)
                  *d->version ? d->version : "an unknown version");
         return reason;
     }
+    /* Kernels are compiled on the machine where the program runs. */
     if (!device_number(d->id, CL_DEVICE_COMPILER_AVAILABLE, sizeof(cl_bool)))
         return "it has no compiler";
+    /* Kernels have groups of a fixed size (gpu.h). */
     if (largest_group(d->id) < FXI_GPU_GROUP) {
         snprintf(reason, sizeof reason, "its work-groups have at most %lld work-items, not %d",
                  (long long)largest_group(d->id), (int)FXI_GPU_GROUP);
@@ -107,6 +110,7 @@ static int64_t largest_launch(cl_device_id id)
                                                                             : INT64_MAX;
 }
 
+/* Everything on which compiled programs depend: part of the key of the cache on disk. */
 static void identify(fxi_opencl_device *d)
 {
     char text[sizeof d->gpu.identity];
@@ -129,8 +133,8 @@ static void describe(fxi_opencl_device *d)
         .units = (int32_t)device_number(d->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint)),
         .buffers = FXI_GPU_BUFFERS,
         .param_bytes = (int32_t)device_number(d->id, CL_DEVICE_MAX_PARAMETER_SIZE, sizeof(size_t)),
-        .serial = (d->type & CL_DEVICE_TYPE_CPU) != 0,
-        .items = largest_launch(d->id),
+        /* CPUs run the work-items of a group one after another. */
+        .serial = (d->type & CL_DEVICE_TYPE_CPU) != 0, .items = largest_launch(d->id),
         .group_memory = (int64_t)device_number(d->id, CL_DEVICE_LOCAL_MEM_SIZE, 8),
         .rounds_division = (device_number(d->id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(cl_bitfield)) &
                             CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0,
@@ -144,6 +148,7 @@ static void find_in(cl_platform_id platform, char *why, size_t size)
 {
     cl_device_id ids[FOUND_MOST];
     cl_uint n = 0;
+    /* A platform without devices is no failure: others may have some. */
     if (fxi_cl.GetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, FOUND_MOST, ids, &n) != CL_SUCCESS)
         return;
     for (cl_uint k = 0; k < n && k < FOUND_MOST && nfound < FOUND_MOST; k++) {
@@ -174,6 +179,7 @@ static int rank(const fxi_opencl_device *d)
 /* Sorts by rank; devices of one rank keep the order in which they were found. */
 static void sort_found(void)
 {
+    /* Insertion sort, because it is stable and the list is short. */
     for (int i = 1; i < nfound; i++)
         for (int k = i; k > 0 && rank(&found[k]) < rank(&found[k - 1]); k--) {
             const fxi_opencl_device d = found[k];
@@ -191,6 +197,7 @@ static bool find_all(char *why, size_t size)
         snprintf(why, size, "clGetPlatformIDs failed with %s", fxi_cl_error_name(error));
         return false;
     }
+    /* The loader without a driver returns PLATFORM_NOT_FOUND. */
     if (error != CL_SUCCESS || n == 0) {
         snprintf(why, size,
                  "no OpenCL platform is installed: the loader was found, but no driver (ICD)");
@@ -209,6 +216,7 @@ static bool find_all(char *why, size_t size)
 static void choose(int k)
 {
     for (int i = 0; i < nchosen; i++)
+        /* An item may name a device that an earlier item has chosen. */
         if (chosen[i].id == found[k].id)
             return;
     chosen[nchosen++] = found[k];
@@ -219,6 +227,7 @@ static void choose_item(const char *item)
 {
     char *end;
     const long number = strtol(item, &end, 10);
+    /* A number that names no device is ignored, like a name that no device has. */
     if (end != item && !*end) {
         if (number >= 0 && number < nfound)
             choose((int)number);
@@ -260,6 +269,7 @@ static cl_int open_context(int first)
     cl_int error;
     const cl_platform_id platform = chosen[first].platform;
     for (int k = first; k < nchosen; k++)
+        /* A context cannot span platforms. */
         if (chosen[k].platform == platform)
             ids[n++] = chosen[k].id;
     const intptr_t properties[] = {CL_CONTEXT_PLATFORM, (intptr_t)platform, 0};
@@ -297,6 +307,7 @@ int fxi_opencl_devices_open(char *why, size_t size)
     for (int k = 0; k < nchosen; k++) {
         if (!open_device(k, why, size))
             continue;
+        /* Devices that open move together, so their numbers have no gaps. */
         chosen[n] = chosen[k];
         fxi_gpu_device_open(&chosen[n].gpu, "OpenCL", n);
         n++;

@@ -32,6 +32,7 @@ static struct {
 
 static slot *slot_at(uint64_t number)
 {
+    /* A number beyond the table comes from an address that is not ours. */
     slot *block = number >> BLOCK_BITS < BLOCKS
                       ? __atomic_load_n(&table.blocks[number >> BLOCK_BITS], __ATOMIC_ACQUIRE)
                       : NULL;
@@ -53,6 +54,7 @@ static bool more_slots(void)
     slot *fresh = block < BLOCKS ? fxi_opencl_host->alloc(BLOCK * sizeof *fresh) : NULL;
     if (!fresh)
         return false;
+    /* Complete before its address is published: readers take no lock. */
     memset(fresh, 0, BLOCK * sizeof *fresh);
     __atomic_store_n(&table.blocks[block], fresh, __ATOMIC_RELEASE);
     return true;
@@ -63,6 +65,7 @@ static void *take_slot(cl_mem mem)
 {
     fxi_mutex_lock(&table.lock);
     uint32_t number = table.free;
+    /* Freed slots first: the table then grows only with the buffers that exist at once. */
     if (number)
         table.free = slot_at(number - 1)->next;
     else if ((table.used & (BLOCK - 1)) != 0 || more_slots())
@@ -80,6 +83,7 @@ static cl_mem give_slot(const void *address)
     if (!s)
         return NULL;
     fxi_mutex_lock(&table.lock);
+    /* A second free of the same address finds NULL and does nothing. */
     const cl_mem mem = __atomic_exchange_n(&s->mem, NULL, __ATOMIC_ACQ_REL);
     if (mem) {
         s->next = table.free;
@@ -119,6 +123,7 @@ void *fxi_opencl_alloc(fx_device *device, size_t bytes)
         return NULL;
     }
     void *address = take_slot(mem);
+    /* The table is full, or host memory is: the caller sees a lack of memory. */
     if (!address)
         fxi_cl.ReleaseMemObject(mem);
     return address;
@@ -140,6 +145,7 @@ int64_t fxi_opencl_available(fx_device *device)
     if (!d->says_free ||
         fxi_cl.GetDeviceInfo(d->id, CL_DEVICE_GLOBAL_FREE_MEMORY_AMD, sizeof kib, kib, NULL))
         return -1;
+    /* Two numbers in KiB: all free memory, and the largest free block. */
     return (int64_t)kib[0] * 1024;
 }
 
@@ -225,6 +231,8 @@ fx_status fxi_opencl_write(fx_device *device, void *to, const void *from, size_t
             error = write_short(d, ring, &p, from, bytes);
         fxi_mutex_unlock(&d->gpu.lock);
     }
+    /* Long writes, and short ones if there is no memory for a ring, wait until the device has read
+     * them. */
     if (!ring)
         error =
             fxi_cl.EnqueueWriteBuffer(d->queue, p.mem, true, p.offset, bytes, from, 0, NULL, NULL);
@@ -260,6 +268,7 @@ fx_status fxi_opencl_fill(fx_device *device, void *to, uint8_t value, size_t byt
     uint8_t pattern[16];
     memset(pattern, value, sizeof pattern);
     size_t length = sizeof pattern;
+    /* At the latest at 1 byte every size fits. */
     while ((p.offset | bytes) % length != 0)
         length /= 2;
     return fxi_gpu_check(
@@ -281,6 +290,7 @@ fx_status fxi_opencl_copy(fx_device *to_device, void *to, fx_device *from_device
         status = find(s, "copy", from, &out);
     if (status)
         return status;
+    /* Tests count copies that did not go through the host. */
     if (d != s)
         fxi_gpu_count(&fxi_gpu_counts.direct);
     return fxi_gpu_check(&d->gpu, "copy", "clEnqueueCopyBuffer",

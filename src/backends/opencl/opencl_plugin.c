@@ -9,6 +9,8 @@
 
 const fx_host *fxi_opencl_host;
 
+/* Called when the process ends: waits for the devices, because drivers crash if their threads work
+ * while libraries are unloaded. A lost device may never answer. */
 static void quiesce(void)
 {
     for (int k = 0; k < fxi_opencl_device_count(); k++)

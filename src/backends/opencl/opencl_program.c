@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Divisions and square roots are rounded correctly where the device can, so results agree with the
+ * CPU. */
 const char *fxi_opencl_options(const fxi_opencl_device *d)
 {
     return d->gpu.limits.rounds_division ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt"
@@ -25,6 +27,8 @@ static char *compiler_says(const fxi_opencl_device *d, cl_program made, cl_int e
     if (fxi_cl.GetProgramBuildInfo(made, d->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &length) ==
         CL_SUCCESS)
         log = fxi_opencl_host->alloc(length + 1);
+    /* The length includes the closing zero byte on most drivers; one byte more is allocated for the
+     * others. */
     if (log && fxi_cl.GetProgramBuildInfo(made, d->id, CL_PROGRAM_BUILD_LOG, length, log, NULL) !=
                    CL_SUCCESS)
         length = 0;
@@ -34,6 +38,7 @@ static char *compiler_says(const fxi_opencl_device *d, cl_program made, cl_int e
     snprintf(text, size, "%s (%s) cannot compile a kernel: %s%s%.120s", d->gpu.label, d->gpu.name,
              fxi_cl_error_name(error), what ? ": " : "", what ? what : "");
     for (char *c = text; *c; c++)
+        /* An error message is one line. */
         if (*c == '\n')
             *c = ' ';
     return log;
@@ -71,6 +76,8 @@ void *fxi_opencl_load(fxi_gpu_device *device, const void *bytes, size_t size)
     cl_int error, of_binary;
     cl_program made =
         fxi_cl.CreateProgramWithBinary(d->context, 1, &d->id, &size, &binary, &of_binary, &error);
+    /* If the driver does not accept the binary, the program is compiled from its source.
+     */
     if (made && build(d, made) == CL_SUCCESS)
         return made;
     if (made)
@@ -93,6 +100,7 @@ void *fxi_opencl_binary(fxi_gpu_device *device, void *program, size_t *out_size)
         total += sizes[k];
     unsigned char *bytes = total ? fxi_opencl_host->alloc(total) : NULL;
     for (int k = 0; k < MOST && bytes; k++) {
+        /* NULL: the driver skips this device. */
         binaries[k] = sizes[k] ? bytes + used : NULL;
         used += sizes[k];
     }
@@ -147,6 +155,8 @@ void *fxi_opencl_function_of(fxi_gpu_device *device, void *program, const char *
     const bool made = f->kernel != NULL;
     if (!made)
         fxi_gpu_why(device, "clCreateKernel", error, text, size);
+    /* Checked when the plan is made, so that a fused kernel that does not fit is refused and not
+     * run. */
     if (made && fits(d, f->kernel, name, text, size))
         return f;
     if (made)

@@ -32,6 +32,7 @@ static cl_int enqueue(const fxi_opencl_device *d, const fxi_opencl_function *f,
                       const fxi_gpu_launch *l, cl_event *event)
 {
     const size_t local[3] = {(size_t)l->group, 1, 1};
+    /* OpenCL counts work-items; the launch counts groups. */
     const size_t global[3] = {(size_t)l->groups[0] * local[0], l->groups[1], l->groups[2]};
     return fxi_cl.EnqueueNDRangeKernel(d->queue, f->kernel, 3, NULL, global, local, 0, NULL, event);
 }
@@ -41,6 +42,7 @@ static cl_int wait_for_event(cl_event event)
 {
     cl_int state = CL_COMPLETE;
     const cl_int error = fxi_cl.WaitForEvents(1, &event);
+    /* WaitForEvents reports only that the work failed; the state says how. */
     const cl_int told =
         fxi_cl.GetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
     fxi_cl.ReleaseEvent(event);
@@ -69,6 +71,7 @@ static cl_int queue_kernel(fxi_opencl_device *d, fxi_opencl_function *f, const f
 {
     const cl_int error =
         d->gpu.limits.serial && !f->launched ? launch_first(d, f, l) : enqueue(d, f, l, NULL);
+    /* After a failure the next launch may compile again. */
     f->launched |= error == CL_SUCCESS;
     return error;
 }
@@ -79,12 +82,14 @@ static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
 {
     fxi_opencl_device *d = fxi_opencl_of(device);
     fxi_opencl_function *f = l->kernel;
+    /* Only a mistake in the shared code leads here: fxi_gpu_kernel checks the limit. */
     if (l->nbuffers > FXI_GPU_BUFFERS) {
         char text[64];
         snprintf(text, sizeof text, "a kernel of %d buffers", (int)l->nbuffers);
         return fxi_opencl_host->fail(FX_STATUS_INTERNAL, l->operation, text);
     }
     cl_int error = set_arguments(f->kernel, l);
+    /* The name of the call that fails is part of the error. */
     const char *call = "clSetKernelArg";
     if (error == CL_SUCCESS) {
         call = "clEnqueueNDRangeKernel";
@@ -126,6 +131,7 @@ static fxi_gpu_error_kind kind_of(cl_int error)
 
 static void submit(fx_device *device)
 {
+    /* Drivers may hold commands back until they are asked for results. */
     fxi_cl.Flush(fxi_opencl_of(device)->queue);
 }
 
@@ -140,6 +146,7 @@ typedef struct point {
 static void unmark(fx_device *device, void *mark)
 {
     (void)device;
+    /* NULL if making the mark failed. */
     if (((point *)mark)->event)
         fxi_cl.ReleaseEvent(((point *)mark)->event);
     fxi_opencl_host->free(mark);

@@ -30,6 +30,7 @@ typedef unsigned long long fx_u64; typedef double fx_f64;
 #define fx_cas32(p, old, new) atomicCAS(p, old, new)
 #define fx_cas64(p, old, new) atomicCAS(p, old, new)
 #define FX_HALF_IN
+// Inline assembly: __half is declared in a header, and texts are compiled without headers.
 FX_FN fx_f32 fx_f16_in(fx_u16 h)
 { fx_f32 x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h)); return x; }
 FX_FN fx_u16 fx_f16_out(fx_f32 x)

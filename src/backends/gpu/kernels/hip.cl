@@ -3,6 +3,7 @@
 //// hip
 #define FX_DEVICE __attribute__((device))
 #define FX_LOCAL(T, s, n) static __attribute__((shared, aligned(@vector@))) T s[n]
+// A barrier alone does not make writes to local memory visible: the fences do.
 #define FX_BARRIER (__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"), \
     __builtin_amdgcn_s_barrier(), __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup"))
 #define FX_FN static FX_DEVICE inline

@@ -10,6 +10,7 @@ extern uint32_t fx_host_item, fx_host_group[3];
 extern void (*fx_host_barrier)(void);
 #define FX_GLOBAL
 #define FX_SHARED
+// Groups run one after another, so one array serves all of them.
 #define FX_LOCAL(T, s, n) static T s[n]
 #define FX_BARRIER fx_host_barrier()
 #define FX_FN static inline

@@ -18,6 +18,7 @@
     FX_USE(1, const @stored@, b)
     FX_USE(2, @stored@, c)
     @operands@
+// Sizes and strides are parameters, so one text serves all sizes.
 #define ROWS P(0)
 #define COLUMNS P(1)
 #define INNER P(2)
@@ -55,10 +56,13 @@ const fx_int oa = o@of_a@, ob = o@of_b@;
         const fx_int left = INNER - at;
         COPY(as, a, oa, m0, BM, ROWS, A_ROW, A_INNER)
         COPY(bs, b, ob, n0, BN, COLUMNS, B_COLUMN, B_INNER)
+        // Both tiles are complete before any work-item reads them.
         FX_BARRIER;
         for (fx_int t = 0; t < MT * NT; t++) {
             const fx_int m = t / NT * TX * RM + tm, n = t % NT * TY * RN + tn;
+            // Blocks outside the output. No barrier is inside this loop, so they may be skipped.
             if (m0 + m >= ROWS || n0 + n >= COLUMNS) continue;
+            // A copy with constant indices, which compilers keep in registers.
             SUM r[RN][RM];
             FX_UNROLL for (fx_int y = 0; y < RN; y++)
                 FX_UNROLL for (fx_int x = 0; x < RM; x++) r[y][x] = sum[t][y][x];
@@ -70,6 +74,7 @@ const fx_int oa = o@of_a@, ob = o@of_b@;
             FX_UNROLL for (fx_int y = 0; y < RN; y++)
                 FX_UNROLL for (fx_int x = 0; x < RM; x++) sum[t][y][x] = r[y][x];
         }
+        // The next tiles overwrite what other work-items may still read.
         FX_BARRIER;
     }
     for (fx_int t = 0; t < MT * NT; t++)

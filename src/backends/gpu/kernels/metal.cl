@@ -35,6 +35,7 @@ static inline fx_f32 fx_own_fmod(fx_f32 x, fx_f32 y) { return precise::fmod(x, y
 static inline fx_f32 fx_own_atan2(fx_f32 y, fx_f32 x) { return precise::atan2(y, x); }
 #define fx_bits(x) as_type<fx_u32>(x)
 #define fx_float(u) as_type<fx_f32>((fx_u32)(u))
+// The weak exchange may fail without a reason, so it is repeated while the value is the old one.
 static inline fx_u32 fx_cas32(device fx_u32 *p, fx_u32 o, fx_u32 n) {
     fx_u32 e = o;
     while (!atomic_compare_exchange_weak_explicit((device atomic_uint *)p, &e, n,
@@ -47,6 +48,7 @@ static inline fx_u16 fx_f16_out(fx_f32 x) { return as_type<fx_u16>((half)x); }
 // expm1 and erf with the CPU's polynomials; log1p as log(u)·x/(u − 1) (HP-15C handbook).
 //// metal_functions
 static inline fx_f32 fx_own_expm1(fx_f32 x) {
+    // Far from 0 nothing cancels. NaN takes this path too.
     if (!(precise::fabs(x) < 0.35f)) return precise::exp(x) - 1.0f;
     fx_f32 p = 0.000199156231f;
     p = p * x + 0.00139420456f; p = p * x + 0.00833327044f; p = p * x + 0.0416663438f;

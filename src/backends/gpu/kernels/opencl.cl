@@ -1,5 +1,6 @@
 // OpenCL C 1.2: see prelude.cl.
 //// opencl
+// No fused multiply-add by the compiler: results are those of the expressions in op.def.
 #pragma OPENCL FP_CONTRACT OFF
 typedef float fx_f32; typedef int fx_i32; typedef long fx_i64; typedef uchar fx_u8;
 typedef ushort fx_u16; typedef uint fx_u32; typedef ulong fx_u64;
@@ -11,6 +12,7 @@ typedef ushort fx_u16; typedef uint fx_u32; typedef ulong fx_u64;
 #define FX_KERNEL __kernel __attribute__((reqd_work_group_size(FX_GROUP, 1, 1))) void
 #define FX_B(k) __global void *fx_b##k
 #define FX_ARGS const fx_params fx_p, const fx_offsets fx_o
+// Buffers have no addresses in OpenCL 1.2: the byte offset of the view is an argument.
 #define FX_USE(k, T, x) __global T *x = (__global T *)((__global char *)fx_b##k + fx_o.v[k]);
 #define P(k) (fx_p.v[k])
 #define FX_ITEM ((fx_int)get_local_id(0))
@@ -23,6 +25,7 @@ typedef ushort fx_u16; typedef uint fx_u32; typedef ulong fx_u64;
 #define fx_bits(x) as_uint(x)
 #define fx_float(u) as_float(u)
 #define fx_cas32(p, old, new) atomic_cmpxchg((volatile __global uint *)(p), old, new)
+// Types and functions of 64 bits exist only where the device has them.
 #ifdef FX_HAS_F64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef double fx_f64;

@@ -10,13 +10,16 @@ const fx_int o = FX_GROUP_X * slots + slot;
 fx_acc0 a0 = fx_none0();
 if (o < P(@results@)) {
 @kept@
+// Groups along Y take pieces of the terms.
 const fx_int first = FX_GROUP_Y * P(@chunk@), all = P(@count@) - first;
 const fx_int last = first + (all < P(@chunk@) ? all : P(@chunk@));
+// Neighbouring lanes take neighbouring terms, so rows are read in whole lines of memory.
 for (fx_int t = first + lane; t < last; t += lanes) {
 @reduced@
 @value@
 }
 }
+// All work-items reach the tree, also those without a result: it has barriers.
 @tree@
 if (lane == 0 && o < P(@results@)) {
     if (P(@parts@) > 1)

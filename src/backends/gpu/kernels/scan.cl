@@ -9,6 +9,7 @@ const fx_int line = FX_GROUP_X * slots + slot;
 @walk@
 fx_acc0 carry = fx_none0();
 for (fx_int base = 0; base < P(1); base += lanes) {
+// From the end, elements are taken in reverse.
 const fx_int n = base + lane, at = P(2) ? P(1) - 1 - n : n;
 const int live = line < P(0) && n < P(1);
 fx_acc0 a0 = fx_none0();
@@ -17,6 +18,8 @@ if (lanes > 1) {
 s0[own] = a0;
 FX_BARRIER;
 for (fx_int back = 1; back < lanes; back *= 2) {
+    // In each round a lane adds the sum that ends `back` elements before its own. The first barrier
+    // separates reading from writing.
     if (lane >= back) a0 = fx_join0(s0[own - back * slots], a0);
     FX_BARRIER;
     s0[own] = a0;
@@ -26,6 +29,7 @@ for (fx_int back = 1; back < lanes; back *= 2) {
 a0 = fx_join0(carry, a0);
 if (live) FX_STORE_@name@(y, o@to@ + at * P(4), fx_done0(a0));
 if (lanes > 1) {
+    // The last lane has the sum of all of them.
     carry = fx_join0(carry, s0[slot + (lanes - 1) * slots]);
     FX_BARRIER;
 } else
