@@ -177,7 +177,7 @@ FXI_REDUCER(rall, uint8_t, uint8_t, FXI_COMPARE_LANES, 1, p &q)
     {                                                                                              \
         sizeof(T), NAME##_init, NAME##_fast_row, NAME##_col, NAME##_merge, NAME##_done             \
     }
-/* A size of 0 says that the reduction has no meaning for the type. */
+/* A size of 0 marks a reduction that the type does not have. */
 #define FXI_REDUCER_NONE                                                                           \
     {                                                                                              \
         0, NULL, NULL, NULL, NULL, NULL                                                            \

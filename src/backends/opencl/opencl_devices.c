@@ -133,8 +133,8 @@ static void describe(fxi_opencl_device *d)
         .units = (int32_t)device_number(d->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint)),
         .buffers = FXI_GPU_BUFFERS,
         .param_bytes = (int32_t)device_number(d->id, CL_DEVICE_MAX_PARAMETER_SIZE, sizeof(size_t)),
-        /* CPUs run the work-items of a group one after another. */
-        .serial = (d->type & CL_DEVICE_TYPE_CPU) != 0, .items = largest_launch(d->id),
+        .serial = (d->type & CL_DEVICE_TYPE_CPU) != 0,
+        .items = largest_launch(d->id),
         .group_memory = (int64_t)device_number(d->id, CL_DEVICE_LOCAL_MEM_SIZE, 8),
         .rounds_division = (device_number(d->id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(cl_bitfield)) &
                             CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0,
