@@ -159,8 +159,8 @@ static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *c
     for (int i = 0; i < c->npromises && ok; i++) {
         const fxi_promise *p = &c->promises[i];
         if (p->value->status != FX_OK)
-            /* A promise whose value could not be recorded fails the update: its handle could not
-             * get it. */
+            /* A promise whose value could not be recorded fails the update: its handle would get no
+             * value. */
             return p->value->status;
         ok = p->value->node->data ||
              fxi_root_push(s, m, p->value->node,

@@ -140,7 +140,7 @@ static fx_status follow(fx_device *device, fx_device *other)
 {
     const fx_backend *backend = device->backend;
     /* One queue keeps its own order. A backend without marks orders the two queues in its `copy`.
-     * */
+     */
     if (device == other || !backend->mark)
         return FX_OK;
     void *mark = backend->mark(other);

@@ -160,7 +160,7 @@ bool fxi_donate(fxi_builder *b)
                   .late = fxi_calloc((size_t)p->nvalues + 1, sizeof *d.late)};
     fx_step *ordered = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *ordered);
     const bool ok = d.last && d.taken && d.late && ordered && use_of_values(p, &d);
-    /* In the order of the results. A donation that is accepted first can only refuse later ones. */
+    /* In the order of the results, because an accepted donation can prevent later ones. */
     for (int32_t k = 0; k < p->noutputs && ok; k++) {
         if (b->g->donors[k] < 0)
             continue;

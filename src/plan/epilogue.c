@@ -457,7 +457,7 @@ bool fxi_settle_epilogues(const fxi_planner *how, fxi_plan *p)
     fx_status status = FX_OK;
     for (int32_t i = 0; how->prepare && i < p->nsteps && status != FX_STATUS_MEMORY; i++)
         /* The step that add_rest inserts after step i has no epilogue, so the loop passes over it.
-         * */
+         */
         if (fx_step_has_epilogue(&p->steps[i]))
             status = settle(how, p, i);
     return status != FX_STATUS_MEMORY;

@@ -203,7 +203,7 @@ static void assign_rows(const fxi_graph *g, fxi_groups *o)
         for (int k = 0; k < fxi_graph_inputs(g, i); k++) {
             const int32_t x = fxi_graph_input(g, i, k);
             /* Readers in another row step count as outside: the two steps share nothing but memory.
-             * */
+             */
             if (row[x] >= 0 && row[x] != row[i])
                 o->stored[behind(o, g, x)] = true;
         }

@@ -95,7 +95,7 @@ void fxi_turn_axes(fx_step *s)
     turn_tensor(&s->out);
     fxi_dense_strides(n, s->out.shape, s->out.stride);
     /* Its space has the axes of the input, which were permuted, and its mask names them by number.
-     * */
+     */
     if (s->cls == FX_CLASS_REDUCE) {
         fx_reduce_step *r = &s->as.reduce;
         r->mask = (uint32_t)turn_mask(n, r->mask);
@@ -156,7 +156,7 @@ static bool full_size(const fxi_node *space, const fxi_node *n, const fxi_place 
         return false;
     for (int d = 0; d < n->ndim; d++)
         /* A broadcast operand is read through its strides, so the order of axes costs it nothing.
-         * */
+         */
         if (n->shape[d] != 1 && at->stride[d] == 0)
             return false;
     return true;

@@ -145,7 +145,7 @@ static void widen(search *s, int32_t id)
     }
     const int32_t from = s->user[id], to = s->user[id + 1];
     /* A value with very many users is not searched; the sweep then runs to the end of the window.
-     * */
+     */
     if (to - from > WINDOW)
         s->farthest = s->high;
     for (int32_t k = from; k < to && to - from <= WINDOW; k++) {
@@ -213,7 +213,7 @@ static void visit_user(search *s, int32_t id)
     bool fits = kind != FXI_ROW_NONE && !(inputs & AFTER);
     fits &= was || s->members < s->most;
     /* An alias only renames a register of this step. Behind a node outside it is an ordinary view.
-     * */
+     */
     fits &= kind != FXI_ROW_ALIAS || (inputs & MEMBER);
     /* A value of the row is computed between passes, any other member needs a pass of its own
      * level. */

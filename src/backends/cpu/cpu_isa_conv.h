@@ -68,7 +68,7 @@ enum {
             FXI_UNROLL                                                                             \
             for (int j = 0; j < N; j++) {                                                          \
                 /* Spreads one number over a vector. Subtracting 0 keeps −0; adding 0 would not. \
-                 * */                                                                              \
+                 */                                                                                \
                 const V s = w[j] - (V){0};                                                         \
                 FXI_UNROLL                                                                         \
                 for (int i = 0; i < M; i++)                                                        \
@@ -278,7 +278,7 @@ FXI_GATHER_WIDTH(f32, 1)
 FXI_GATHER_WIDTH(f32, 2)
 FXI_GATHER_WIDTH(f64, 1)
 FXI_GATHER_WIDTH(f64, 2)
-/* Only the 32 registers of AVX-512 hold tiles of more than four columns. */
+/* Tiles have more than four columns only with 64-byte vectors. */
 #if FXI_VECTOR_BYTES == 64
 #define FXI_CONV_MORE(X) X(f32, 5) X(f32, 6) X(f64, 5) X(f64, 6)
 FXI_CONV_MORE(FXI_CONV_WIDTH)

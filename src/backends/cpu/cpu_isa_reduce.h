@@ -113,7 +113,7 @@ FXI_FLOAT_REDUCERS(f64, double)
             ok &= V##_same(m[j], m[j]);                                                            \
         for (int64_t i = ALL; i < n; i += ALL) {                                                   \
             /* The last load ends with the row and may repeat elements, so there is no remainder.  \
-             * */                                                                                  \
+             */                                                                                    \
             memcpy(v, x + (i < n - ALL ? i : n - ALL), sizeof v);                                  \
             for (int j = 0; j < 4; j++) {                                                          \
                 m[j] = NAME##_vector(v[j], m[j]);                                                  \
@@ -154,7 +154,7 @@ FXI_EXTREME_ROW(rmax_f64, double, vd)
 FXI_EXTREME_ROW(rmin_f64, double, vd)
 
 /* Sums and products run in the unsigned type, in which overflow wraps instead of being undefined.
- * */
+ */
 #define FXI_INTEGER_REDUCERS(S, T, U, LOW, HIGH)                                                   \
     FXI_REDUCER(rsum_##S, T, U, FXI_ADD_LANES, 0, p + q)                                           \
     FXI_REDUCER(rprod_##S, T, U, FXI_ADD_LANES, 1, p *q)                                           \

@@ -465,7 +465,7 @@ static void place_operands(builder *m)
         spread_scalars(m, k);
     for (int k = 0; k < m->spec->nin; k++)
         /* The 16-bit elements are needed only until they are converted, at the start of each tile.
-         * */
+         */
         if (m->regs[k].raw >= 0)
             m->busy[m->regs[k].raw] = false;
 }
@@ -526,7 +526,7 @@ fx_status fxi_program_make(const fxi_program_spec *spec, void **out_program)
         return FX_STATUS_MEMORY;
     fx_status status = place_all(&m, FXI_TILE);
     /* Shorter tiles cost more calls, but the scratch is on the stack and in the first-level cache.
-     * */
+     */
     for (int tile = FXI_TILE / 2; tile >= LEAST_TILE && !status && too_large(m.p); tile /= 2)
         status = place_all(&m, tile);
     if (!status && too_large(m.p))

@@ -73,7 +73,6 @@ static fx_status run_random(const fx_step *step, void *out, fx_run *run)
     static const double NANOSECONDS = 4; /* for each element */
     const int64_t n = fx_tensor_length(&step->out);
     const int dtype = step->out.dtype;
-    /* Random integers are made from floats by other operations. */
     if (dtype != FX_DTYPE_F32 && dtype != FX_DTYPE_F64 && !fxi_cpu_is_half(dtype))
         return fxi_cpu_no_dtype(step, dtype);
     randoms r = {.stream = run->streams[fx_step_generator(step)->stream],

@@ -145,7 +145,7 @@ static void describe(reduction *r, const fx_tensor *t, uint32_t mask)
     r->columns = by_columns(r);
     r->width = 1;
     /* The innermost reduced axis is followed by the loops of the reducer; the walk has the others.
-     * */
+     */
     const int64_t all = fxi_walk_length(&r->reduced);
     fxi_walk_pop(&r->reduced, &r->terms, &r->pitch);
     if (r->columns)

@@ -137,7 +137,7 @@ static fx_status run_step(fx_device *device, const fx_step *step, const void *co
 {
     fxi_gpu_device *d = fxi_gpu_device_of(device);
     /* The launches of a step stay together: a kernel object holds its arguments until it is queued.
-     * */
+     */
     fxi_mutex_lock(&d->lock);
     const fx_status status = fxi_gpu_run(&d->driver->runtime, device, step, in, out, run);
     fxi_mutex_unlock(&d->lock);

@@ -187,7 +187,7 @@ static bool write_file(int folder, const char *name, const char *key, const void
     const bool whole = fwrite(&h, sizeof h, 1, f) == 1 && fwrite(key, 1, n, f) == n &&
                        fwrite(bytes, 1, size, f) == size;
     /* Both are evaluated: the file must be closed in any case, and a full disk may show only then.
-     * */
+     */
     return (fclose(f) == 0) & whole;
 }
 

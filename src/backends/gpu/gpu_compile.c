@@ -226,7 +226,7 @@ typedef struct work {
 static bool is_missing(const job *j)
 {
     /* A program that another plan is compiling is left to that plan; make_functions waits for it.
-     * */
+     */
     return !j->function->program->made && !j->function->program->making;
 }
 

@@ -228,7 +228,7 @@ static void place_operands(rows *r)
         r->of_row[k] = true;
         for (int d = 0; d < t->ndim; d++) {
             /* The stride of an axis of size 1 means nothing, and would make equal patterns differ.
-             * */
+             */
             strides[d] = t->shape[d] == 1 ? 0 : t->stride[d];
             r->of_row[k] &= !(inner >> d & 1) || strides[d] == 0;
         }

@@ -55,7 +55,7 @@ fx_status fxi_gpu_fail(fxi_gpu_builder *b, fx_status status, const char *format,
 }
 
 /* A fused step that is too large for the device is not an error: the planner tries smaller steps.
- * */
+ */
 void fxi_gpu_too_much(fxi_gpu_builder *b, const char *format, ...)
 {
     va_list args;
@@ -409,7 +409,7 @@ fx_status fxi_gpu_run(const fxi_gpu_runtime *runtime, fx_device *device, const f
     fx_status status = FX_OK;
     for (const fxi_gpu_call *c = r->first; c && !status; c = c->next) {
         /* Only launches that check indices need the fault words, which are allocated on first use.
-         * */
+         */
         p.faults = c->checks ? runtime->faults(device) : NULL;
         status = launch(runtime, device, c, &p);
     }

@@ -29,7 +29,7 @@ bool fxi_cl_open(char *why, size_t size)
     }
     for (size_t k = 0; k < sizeof functions / sizeof *functions; k++) {
         /* All functions at once, so that an old library is refused here and not at the first call.
-         * */
+         */
         *functions[k].to = fxi_library_symbol(library, functions[k].name);
         if (!*functions[k].to) {
             snprintf(why, size, "%s has no %s: OpenCL 1.2 is required", file, functions[k].name);
