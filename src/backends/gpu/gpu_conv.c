@@ -5,12 +5,15 @@
  *     out[m, n] = Σ_k source[position(m) + position(k), plane(m) + plane(k)] · other[k, n]
  * Rows m and terms k are numbers of four digits, three along the spatial axes and one of channels
  * or of the batch; positions, planes and addresses are linear in the digits. The kinds differ in
- * the numbers only, which are parameters: FORWARD   source x,  rows: positions of y, batch;  terms:
- * taps, input channels;   other w DATA      source gy, rows: positions of x, batch;  terms: taps,
- * output channels;  other w WEIGHT    source x,  rows: taps, input channels;  terms: positions of
- * y, batch;   other gy Columns n are channels of a group. With strides, most taps of DATA meet no
- * element of gy, and which ones do depends on the remainder of x's position by the stride. Rows of
- * one remainder (a phase) are computed together, with their taps only.
+ * the numbers only, which are parameters:
+ *
+ *   FORWARD  source x,  rows: positions of y, batch;  terms: taps, input channels;   other w
+ *   DATA     source gy, rows: positions of x, batch;  terms: taps, output channels;  other w
+ *   WEIGHT   source x,  rows: taps, input channels;   terms: positions of y, batch;  other gy
+ *
+ * Columns n are channels of a group. With strides, most taps of DATA meet no element of gy, and
+ * which ones do depends on the remainder of x's position by the stride. Rows of one remainder (a
+ * phase) are computed together, with their taps only.
  *
  * A work-item computes one row and WIDTH columns in registers, DEPTH terms at a time. The factors
  * of `other` and the decoded digits of these terms are in local memory. Neighbouring work-items

@@ -1,5 +1,5 @@
-// Convolution and its gradients: see gpu_conv.c. Names in capitals are parameters and the tile's
-// sizes. An item has several rows of m, of which r is the number, and columns from n0 on.
+// Convolution and its gradients: see gpu_conv.c. Names in capitals are parameters and sizes of the
+// tile. A work-item computes several rows m, numbered by r, and columns from n0 on.
 
 //// conv
 @parameters@
@@ -20,8 +20,8 @@ FX_USE(1, const @stored@, other)
 FX_USE(2, @out@, y)
 @operands@
 
-// Local memory: of each term the position along the axes and in the source, the place in `other`
-// or −1 behind the last term, and a row of factors.
+// Local memory holds for each term its position along the axes and in the source, its position in
+// `other` (−1 behind the last term), and a row of factors.
     FX_LOCAL(fx_int, position, TERMS * 4);
     FX_LOCAL(fx_int, place, TERMS);
     FX_LOCAL(VALUE, factor, TERMS * WIDTH);
@@ -67,11 +67,11 @@ FX_USE(2, @out@, y)
     }
     @outputs@
 
-// One spatial axis, d its number: of all rows and taps …
+// Spatial axis number d, for all rows and taps …
 //// conv_axis
     const fx_int rows@d@ = ROWS(@d@), taps@d@ = TAPS(@d@), from@d@ = FROM(@d@);
 
-// … and of those of a phase: the first tap is found by trying.
+// … and for those of one phase. The first tap of a phase is found by trying.
 //// conv_axis_of_phase
     const fx_int phase@d@ = rest % PHASES(@d@); rest /= PHASES(@d@);
     const fx_int rows@d@ = (ROWS(@d@) - phase@d@ + STRIDE(@d@) - 1) / STRIDE(@d@);

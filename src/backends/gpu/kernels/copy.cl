@@ -1,4 +1,4 @@
-// Copies between any strides: see gpu_copy.c. Elements are bytes, @type@ so many of them.
+// Copies between any strides: see gpu_copy.c. @type@ is an unsigned type of the size of an element.
 
 //// copy
 FX_USE(0, const @type@, x)
@@ -10,7 +10,7 @@ if (i >= P(0)) return;
 y[o@to@ + P(1)] = x[o@from@];
 }
 
-// Square tiles of a warp's width through the group's memory, along axes a and b.
+// Copies square tiles, as wide as a warp, along axes a and b through the group's memory.
 //// transpose
 FX_USE(0, const @type@, x)
 FX_USE(1, @type@, y)

@@ -1,9 +1,9 @@
-// Accumulators of reductions: see gpu_fold.c. A fold is definitions, a type and four functions, and
-// the end of the definitions. n is its number among those of a kernel.
+// Accumulators of reductions: see gpu_fold.c. A fold consists of definitions, a type, four
+// functions and the end of the definitions. n is its number in the kernel.
 //
-// T: the element's type, R: of a sum of reals the result's, A: the type to accumulate in, U: an
-// unsigned one; NONE: the least or greatest value; BETTER(p, q): the comparison; IS_NAN(v): is it
-// one?
+// T: type of an element; R: type of the result of a sum of reals; A: type of the accumulator; U:
+// its unsigned type; NONE: the least or greatest value; BETTER(p, q): the comparison of an extreme;
+// IS_NAN(v): is v NaN?
 //// fold_begin
 #define T @value@
 #define A @accumulated@
@@ -13,7 +13,7 @@
 #define BETTER(p, q) ((p) @better@ (q))
 #define IS_NAN(v) @is_nan@
 
-// Sums carry what their roundings lost.
+// A sum also keeps the part that its roundings lost.
 //// fold_sum_reals
 typedef struct { A s, c; } fx_acc@n@;
 FX_FN fx_acc@n@ fx_none@n@(void) { fx_acc@n@ a; a.s = 0; a.c = 0; return a; }
@@ -49,7 +49,7 @@ FX_FN fx_acc@n@ fx_take@n@(fx_acc@n@ a, T x, fx_int i) { (void)i; if (BETTER(x, 
 FX_FN fx_acc@n@ fx_join@n@(fx_acc@n@ a, fx_acc@n@ b) { if (BETTER(b.s, a.s) || IS_NAN(b.s)) a.s = b.s; return a; }
 FX_FN @out@ fx_done@n@(fx_acc@n@ a) { return a.s; }
 
-// Squared deviations: how many, their mean in two parts, and the sum around it.
+// Squared deviations: the count, the mean in two parts, and the sum around the mean.
 //// fold_deviations
 typedef struct { A n, mean, low, m2; } fx_acc@n@;
 FX_FN fx_acc@n@ fx_none@n@(void) { fx_acc@n@ a; a.n = 0; a.mean = 0; a.low = 0; a.m2 = 0; return a; }
@@ -57,7 +57,7 @@ FX_FN fx_acc@n@ fx_take@n@(fx_acc@n@ a, T x, fx_int i) { (void)i; a.n += 1; cons
 FX_FN fx_acc@n@ fx_join@n@(fx_acc@n@ a, fx_acc@n@ b) { if (b.n > 0) { const A n = a.n + b.n, d = (b.mean - a.mean) + (b.low - a.low), f = b.n / n; const A l = a.low + d * f, m = a.mean + l; a.low = l - (m - a.mean); a.mean = m; a.m2 += b.m2 + d * d * (a.n * f); a.n = n; } return a; }
 FX_FN @out@ fx_done@n@(fx_acc@n@ a) { return (T)a.m2; }
 
-// The number of the extreme; −1: of nothing.
+// The index of the extreme; −1: no element yet.
 //// fold_place
 typedef struct { A s; fx_int i; } fx_acc@n@;
 FX_FN fx_acc@n@ fx_none@n@(void) { fx_acc@n@ a; a.s = 0; a.i = -1; return a; }
@@ -74,7 +74,7 @@ FX_FN @out@ fx_done@n@(fx_acc@n@ a) { return (fx_i64)a.i; }
 #undef BETTER
 #undef IS_NAN
 
-// How a group's work-items are divided: some lanes, a power of two, make the result of a slot.
+// Divides the work-items of a group: `lanes` of them, a power of two, compute the result of a slot.
 //// lanes
 const fx_int lanes = P(@lanes@), slots = FX_GROUP >> P(@log@);
 const fx_int lane = P(@columns@) ? FX_ITEM >> (8 - P(@log@)) : FX_ITEM & (lanes - 1);

@@ -1,6 +1,6 @@
 // Gather, and the check of its indices and of scatter's: see gpu_map.c.
 
-// Looks at every index before anything is read or written through it.
+// Checks every index before an element is read or written through it.
 //// check_indices
 FX_USE(0, const @index@, x)
 FX_USE(1, fx_i64, fault)

@@ -1,5 +1,5 @@
-// HIP, behind the text cuda_and_hip of cuda.cl: see prelude.cl. Compilers' built-ins and the device
-// library's own names: no header is needed, and hipRTC's does no harm.
+// HIP, behind the text cuda_and_hip of cuda.cl: see prelude.cl. Uses built-ins of the compiler and
+// names of the device library, so it needs no header. hipRTC includes one, which does not conflict.
 //// hip
 #define FX_DEVICE __attribute__((device))
 #define FX_LOCAL(T, s, n) static __attribute__((shared, aligned(@vector@))) T s[n]

@@ -1,5 +1,5 @@
-// C11, for tests: see prelude.cl. Whoever runs it defines where a work-item finds itself and what a
-// barrier is.
+// C11, for tests: see prelude.cl. The test that runs a kernel defines the position of the work-item
+// and the barrier.
 //// host
 #include <math.h>
 #include <stdint.h>

@@ -1,4 +1,5 @@
-// One value for every element of the output: see gpu_map.c. i is the element's number.
+// Kernels that compute one value for every element of the output: see gpu_map.c. i is the index of
+// the element.
 
 // @program@: loads operands, computes, stores outputs.
 //// elementwise
@@ -10,8 +11,8 @@ if (i >= P(0)) return;
 @program@
 }
 
-// The same of one of several segments: g is its number, of `length` elements, in the groups from
-// `first` on.
+// The same for several segments. Segment g has `length` elements, which the groups from `first` on
+// compute.
 //// segments
 const fx_int g = 0@later_segments@;
 const fx_int length = @length@;
@@ -35,8 +36,8 @@ const fx_i64 r0 = row - FX_DIV(row, 4) * P(4);
 FX_STORE_@name@(y, i, r@result@);
 }
 
-// Philox4x32-10 with the step's seed as key and its counter as the high half: philox.h. Its 128 bits
-// are four elements, or two of Float64. Parameter 1 is the step's slot in the run's streams.
+// Philox4x32-10 with the step's seed as key and its counter as the high half: philox.h. Its 128
+// bits give four elements, or two of Float64. Parameter 1 is the number of the step's stream.
 //// philox
 FX_FN void fx_philox(fx_u32 k0, fx_u32 k1, fx_u32 c2, fx_u32 c3, fx_u64 block, fx_u32 w[4]) {
     fx_u32 c0 = (fx_u32)block, c1 = (fx_u32)(block >> 32);

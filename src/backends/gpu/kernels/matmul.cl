@@ -29,8 +29,8 @@
 #define TILES_M P(7)
 #define TILES_N P(8)
 
-// Copies a tile of an operand, rows of `size` elements along the inner axis; what lies outside is 0.
-// Work-items go along the axis whose elements are neighbours in memory.
+// Copies a tile of `rows` rows and BK elements of the inner axis; elements outside the operand are
+// 0. Neighbouring work-items copy elements that are neighbours in memory.
 #define COPY(s, x, o, first, rows, most, row_stride, k_stride) \
     if (k_stride == 1) for (fx_int e = FX_ITEM; e < rows * BK; e += TX * TY) { \
         const fx_int k = e % BK, r = e / BK; \
@@ -86,7 +86,7 @@ const fx_int oa = o@of_a@, ob = o@of_b@;
                 @result@
             }
 
-// Other kernels of the same text have their own.
+// Other kernels in the same source define these names again.
 #undef TX
 #undef TY
 #undef RM

@@ -1,7 +1,7 @@
-// Pooling: see gpu_pool.c. A kernel is definitions, what it does with taps or windows (BEGIN, EACH,
-// END), and the loop over windows or over places.
+// Pooling: see gpu_pool.c. A kernel consists of definitions, the macros BEGIN, EACH and END for
+// taps or windows, and the loop over windows or over positions of x.
 
-// NaN is above everything, and the first of several stays.
+// NaN is larger than every number, and the first of several equal elements stays.
 //// pool_definitions
 @parameters@
 #define STORED @stored@
@@ -49,7 +49,8 @@ FX_USE(1, @to@, to)
     const fx_int i = FX_GROUP_X * FX_GROUP + FX_ITEM;
     if (i >= LENGTH) return;
 
-// EACH of the taps of a window that lie in x: the tap's digits k0 … k2, its place `at`.
+// Runs EACH for the taps of a window that are inside x: the tap's digits are k0 … k2, its position
+// is `at`.
 //// pool_over_windows
     fx_int o3 = i;
     const fx_int o0 = o3 % YS(0); o3 /= YS(0);
@@ -73,8 +74,9 @@ FX_USE(1, @to@, to)
     }
     END
 
-// EACH of the windows that hold a place: its number `at`, the digits k0 … k2 of the tap that the
-// place is. Along an axis the windows from LOW to HIGH reach it; with dilation some pass it by.
+// Runs EACH for the windows that contain a position of x: `at` is the number of the window, k0 … k2
+// are the digits of the tap at this position. Along an axis the windows from LOW to HIGH can reach
+// it; with dilation some of them skip it.
 //// pool_over_places
     fx_int p3 = i;
     const fx_int x0 = p3 % XS(0) + BEFORE(0); p3 /= XS(0);

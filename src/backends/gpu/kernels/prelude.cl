@@ -1,24 +1,24 @@
-// What is the same for all dialects, behind each dialect's own prelude (opencl.cl, cuda.cl, hip.cl,
-// metal.cl, host.cl).
+// The definitions that all dialects share. They follow the dialect's own prelude (opencl.cl,
+// cuda.cl, hip.cl, metal.cl, host.cl).
 //
-// The files of this folder are the texts of kernels. Each is one or several texts, which begin with
-// a line of four slashes and a name: the text `copy` is fxi_gpu_text_copy in C (gpu_kernels.h). Lines
-// that are empty or begin with // are for those who read the file and are not part of a text.
+// The files of this folder are the texts of kernels. Each file has one or several texts, which
+// begin with a line of four slashes and a name: the text `copy` is fxi_gpu_text_copy in C
+// (gpu_kernels.h). Empty lines and lines that begin with // are comments and not part of a text.
 //
-// Text in @ signs is a hole that C code fills with what depends on the step: a type, a number
+// A name in @ signs is a hole, which C code fills for each step: with a type, a number
 // (fxi_gpu_set), or lines that it computes, such as the program of an elementwise step or the walk
-// over strides (fxi_gpu_say_until). A hole that is a line of its own stands for whole lines, of which
-// there may be none. What a text may use is listed in gpu_build.h.
+// over strides (fxi_gpu_say_until). A hole with a line of its own is replaced by any number of
+// whole lines, also by none. gpu_build.h lists the names that a text may use.
 //
-// A kernel's text is `#define`s of what the device has, one dialect's prelude, the two texts below,
-// and a body that uses only what these define. No text includes a header but Metal's and C's own,
-// since run-time compilers often have none. Pointers into global memory and into a group's memory are
-// marked as FX_GLOBAL and FX_SHARED wherever they occur: only OpenCL C and Metal know the difference,
-// and both insist on it. Float16 goes through the dialect's own conversion where there is one, always
-// to nearest even; arithmetic on it is Float32's.
+// A kernel's text is a list of `#define`s for the features of the device, one dialect's prelude,
+// the two texts below, and a body that uses only these definitions. Only Metal and C include
+// headers, since the compilers of other dialects often have none at run time. Pointers into global
+// memory and into a group's memory are always marked FX_GLOBAL and FX_SHARED: only OpenCL C and
+// Metal know the difference, and both require the marks. Float16 is converted by the dialect's own
+// conversion where it has one, always to nearest even, and computed in Float32.
 
 // Index arithmetic: in 32-bit kernels every index is below 2³¹, and FX_DIV divides by a parameter
-// with the multiplier and the shift that stand behind it (gpu_walk.c).
+// with the multiplier and the shift in the next two parameters (gpu_walk.c).
 //// common
 #ifdef FX_WIDE
 typedef fx_i64 fx_int;
@@ -71,12 +71,12 @@ FX_FN fx_u16 fx_bf16_out(fx_f32 x) {
 #define FX_STORE_f16(x, i, v) ((x)[i] = fx_f16_out(v))
 #define FX_STORE_bf16(x, i, v) ((x)[i] = fx_bf16_out(v))
 
-// What instructions need beyond the operators of C. Devices without FX_DIVIDES may divide Float32
-// some units in the last place off, so that the floor of a quotient would be off by one: the
-// quotient is corrected by what is left, which fma gives exactly (x and y are scaled where it would
-// underflow; below 0.25 the floor is the sign's). Reals to integers saturate, NaN gives 0. An
-// integer or a Float64 on its way to 16 bits becomes a Float32 that is rounded to odd, so that the
-// rounding to 16 bits is the only one.
+// Functions for instructions that C has no operator for. On devices without FX_DIVIDES a Float32
+// quotient may be wrong in its last bits, so its floor could be wrong by one. It is corrected by
+// the remainder, which fma gives exactly. (x and y are scaled where the remainder would underflow;
+// below 0.25 the floor follows from the sign.) Conversions from reals to integers saturate, and NaN
+// gives 0. An integer or a Float64 that is converted to 16 bits becomes a Float32 rounded to odd
+// first, so that the rounding to 16 bits is the only one.
 //// arithmetic
 #define FX_REAL(S, T, F) \
 FX_FN T fx_sigmoid_##S(T x) { \

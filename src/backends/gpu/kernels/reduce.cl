@@ -1,4 +1,4 @@
-// Reductions: see gpu_reduce.c. Some lanes of a group make result o, which takes the terms t.
+// Reductions: see gpu_reduce.c. Some lanes of a group compute result o from the terms t.
 
 //// reduce
 @operands@

@@ -1,4 +1,4 @@
-// Row steps: see gpu_row.c. Some lanes of a group make one row.
+// Row steps: see gpu_row.c. Some lanes of a group compute one row.
 
 //// rows
 @operands@
@@ -18,8 +18,8 @@ for (fx_int i = lane; i < count; i += lanes) {
 @program@
 }
 
-// What accumulator a@reg@ has at the end of a pass; reductions share the local memory of their kind,
-// one after the other.
+// The result of accumulator a@reg@ at the end of a pass. Reductions of one kind use the same local
+// memory, one after the other.
 //// rows_reduced
 @tree@
 const @value@ r@reg@ = fx_done@n@(s@n@[slot]);

@@ -1,6 +1,6 @@
 // Scatter with atomics: see gpu_scatter.c.
 
-// Every element of y becomes what a fold begins with.
+// Sets every element of y to the start value of the fold.
 //// scatter_clear
 FX_USE(0, @stored@, y)
 for (fx_int each = 0; each < @each@; each++) {
@@ -37,7 +37,7 @@ if (v >= 0 && v < P(1))
     fx_fold(y + o0 + (fx_int)v * P(2), (@value@)FX_LOAD_@name@(x, o@from@));
 }
 
-// From the work space to the output's shorter type.
+// Rounds the elements in work space to the shorter type of the output.
 //// scatter_narrow
 FX_USE(0, const @from@, x)
 FX_USE(1, @stored@, y)
