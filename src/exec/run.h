@@ -1,5 +1,5 @@
-/* run.h: what the files of this folder share: the evaluator of a thread (fxi_scratch) and one run
- * of a plan (fxi_binding). Internal.
+/* run.h: declarations that the files of this folder share: the evaluator of a thread (fxi_scratch)
+ * and one run of a plan (fxi_binding). Internal.
  */
 #ifndef CFLUX_RUN_H
 #define CFLUX_RUN_H

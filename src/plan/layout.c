@@ -197,7 +197,7 @@ bool fxi_settle_layout(fxi_builder *b, const fxi_node *root, const fxi_node *spa
         last += is_last(b, x, &in[i]);
         dense += fxi_is_dense(x->ndim, x->shape, in[i].stride);
     }
-    /* No operand is channels last: nothing to copy, and the step stays as it is. */
+    /* No operand is channels last: nothing to copy, and the step is unchanged. */
     if (last == 0)
         return true;
     /* The layout of most full-size operands is chosen, because that needs the fewest copies. */

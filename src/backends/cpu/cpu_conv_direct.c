@@ -105,6 +105,7 @@ static void choose_block(layout *l)
     const int64_t row = l->channels * l->phases * l->pitch * (int64_t)l->size;
     const int64_t fit = SCRATCH_BYTES / row;
     const int64_t rows = l->out[1] + l->shift[1];
+    /* Neighbouring blocks of planes share shift[2] planes. */
     l->planes = min64(l->out[2], max64(1, fit / rows - l->shift[2]));
     l->rows = l->out[1];
     if (rows * (1 + l->shift[2]) > fit)
@@ -577,6 +578,7 @@ static int64_t gradient_length(const fxi_conv_geometry *g, const layout *l)
 static int64_t images_of(const fxi_conv_geometry *g, const layout *l)
 {
     const int64_t one = (scratch_length(l) + gradient_length(g, l)) * (int64_t)l->size;
+    /* Images until a tile has enough vectors to repay adding up its lanes. */
     const int64_t enough = divide_up(ENOUGH_VECTORS * l->core->lanes, l->planes * l->windows);
     const int64_t images = max64(enough, divide_up(g->batch, MOST_SHARES));
     return max64(1, min64(min64(2 * SCRATCH_BYTES / one, images), g->batch));

@@ -163,6 +163,7 @@ static bool lay_out(reading *r, int64_t batch, int64_t windows)
     const int64_t line = 64 / (int64_t)r->size;
     r->extent[0] = (a[0].windows - 1) * a[0].step + a[0].last + 1;
     r->rows = a[1].windows;
+    /* Several planes in a block if they are small, as in 3-D convolutions. */
     r->planes = min64(a[2].windows, max64(1, BLOCK_WINDOWS / (a[0].windows * a[1].windows)));
     /* Blocks of one plane are cut along axis 1 so that all channels of a block fit in the scratch,
      * into blocks of about equal height. */
@@ -689,6 +690,7 @@ static fx_status run_weight(weigh *w)
     w->units = units_of(r, g->batch);
     /* Each share has its own copy of the sums, so few windows get few shares. */
     w->shares = min64(min64(w->units, MOST_SHARES), g->batch * g->positions / SHARE_WINDOWS);
+    /* Also without a whole share of windows. */
     w->shares = max64(w->shares, 1);
     w->parts = fxi_cpu_parts(g->groups * w->shares, fxi_cpu_cost(0, flops * (double)g->groups));
     w->panel_bytes = (size_t)(r->images * r->windows * width) * r->size;

@@ -42,7 +42,7 @@ static fxi_walk batch_walk(const fx_tensor *out, const fx_tensor *t)
     return w;
 }
 
-/* A transposed operand only exchanges its strides; the product packs or reads it as it is. */
+/* A transposed operand only exchanges its strides; the product packs it or reads it in place. */
 static fxi_gemm product_of(const fx_step *step)
 {
     const fx_tensor *a = &step->in[0], *b = &step->in[1];

@@ -106,6 +106,7 @@ static void first_taps(const geometry *g, const row *r, int64_t *at)
     const int64_t d = g->dilation[0];
     for (int64_t w = 0; w < r->n; w++) {
         const int64_t first = r->origin[0] + w * g->stride[0];
+        /* The first tap that is not in the padding before the array. */
         const int64_t i = first < 0 ? (-first + d - 1) / d : 0;
         const bool inside = any && i < g->window[0] && first + i * d < g->x[0];
         at[w] = inside ? tap_index(g, r, i, r->lo[1], r->lo[2], w) : -1;
@@ -230,6 +231,7 @@ static bool in_pairs(const geometry *g)
 {
     bool pairs = g->x[2] == 1 && g->y[2] == 1 && g->window[2] == 1 && g->before[2] == 0;
     for (int d = 0; d < 2; d++)
+        /* The last line of x may be left over if its size is odd. */
         pairs = pairs && g->window[d] == 2 && g->stride[d] == 2 && g->dilation[d] == 1 &&
                 g->before[d] == 0 && 2 * g->y[d] <= g->x[d];
     return pairs;

@@ -39,6 +39,7 @@ int fx_num_threads(void)
 
 fx_status fx_set_num_threads(int n)
 {
+    /* 0 asks for the default. */
     if (n < 0)
         return fx_fail(FX_STATUS_ARGUMENT, "set_num_threads", "%d threads", n);
     __atomic_store_n(&chosen, bounded(n ? n : default_threads()), __ATOMIC_RELAXED);

@@ -60,6 +60,7 @@ static void no_memory(const fxi_gpu_device *d, failure *why)
 static fx_status report(const fxi_gpu_device *d, failure *why)
 {
     const fx_host *host = fxi_gpu_host_of(d);
+    /* The log is a message: it may be longer than an error holds. */
     if (why->log)
         host->message(1, why->log);
     host->free(why->log);

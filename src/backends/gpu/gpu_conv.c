@@ -181,6 +181,8 @@ static void data(contraction *c, const geometry *g)
 {
     int64_t w = 1, x = 1;
     for (int d = 0; d < 3; d++) {
+        /* Along an axis a phase meets every `every`-th tap: after that many taps the position has
+         * moved by a multiple of the stride. */
         const int64_t every = g->stride[d] / common_divisor(g->stride[d], g->dilation[d]);
         *on_axis(c, ROWS, d) = g->x[d];
         *on_axis(c, TAPS, d) = g->k[d];
@@ -197,6 +199,7 @@ static void data(contraction *c, const geometry *g)
         *on_axis(c, OTHER_TAP, d) = g->flipped ? w : -w;
         *on_axis(c, OUT_PHASE, d) = x;
         c->v[OTHER_START] += g->flipped ? 0 : (g->k[d] - 1) * w;
+        /* With strides of 1 there is one phase, and the shorter text without phases computes it. */
         c->phased |= g->stride[d] > 1;
         w *= g->k[d], x *= g->x[d];
     }
@@ -309,6 +312,7 @@ static void choose_tile(contraction *c, const fxi_gpu_limits *limits)
     c->lanes = FXI_GPU_GROUP / c->items;
     c->width = width_for(c->v[COLUMNS]);
     c->each = few || limits->serial || c->type->size == 8 ? 1 : MOST_EACH;
+    /* Fewer rows for a work-item give more tiles. */
     if (tiles_of(c) < 2 * limits->units)
         c->each = 1;
 }
@@ -327,8 +331,10 @@ static void cut(contraction *c, const fxi_gpu_limits *limits)
         slices = room;
     if (slices < 1)
         slices = 1;
+    /* Whole blocks of DEPTH terms, so only the last slice has terms that do not exist. */
     const int64_t steps = ceil_div(c->terms, slices * c->lanes * DEPTH);
     c->v[LENGTH] = (steps < 1 ? 1 : steps) * DEPTH;
+    /* Rounding up may leave fewer slices. */
     slices = ceil_div(c->terms, c->v[LENGTH] * c->lanes);
     c->v[SLICES] = slices < 1 ? 1 : slices;
     c->v[OUT_SLICE] = c->length;
@@ -370,6 +376,7 @@ static void set_constants(fxi_gpu_builder *b, const contraction *c, const char *
     fxi_gpu_set_number(b, "each", c->each);
     fxi_gpu_set_number(b, "width", c->width);
     fxi_gpu_set_number(b, "depth", DEPTH);
+    /* With one lane a division is saved. */
     fxi_gpu_set(b, "row", c->lanes > 1 ? "(FX_ITEM % ITEMS)" : "FX_ITEM");
     fxi_gpu_set(b, "lane", c->lanes > 1 ? "(FX_ITEM / ITEMS)" : "0");
     fxi_gpu_set(b, "unsigned", c->wide ? "fx_u64" : "fx_u32");
@@ -407,6 +414,7 @@ static bool has_padding(const fx_conv_attr *a)
 static void say_sums(fxi_gpu_builder *b, const contraction *c)
 {
     const fx_conv_attr *a = &fx_step_conv(b->step)->attr;
+    /* See the head of this file: gy may be infinite. */
     const bool leaves_out = a->kind == FX_CONV_WEIGHT && has_padding(a);
     for (int r = 0; r < c->each; r++)
         for (int n = 0; n < c->width; n++)
@@ -470,6 +478,7 @@ static void say_finish(fxi_gpu_builder *b, const finish *f, const char *sum, int
 {
     const fx_step *s = b->step;
     const fxi_gpu_type *t = &fxi_gpu_types[s->out.dtype];
+    /* Without an epilogue the store rounds. */
     const bool rounds = t->size == 2 && fx_step_has_epilogue(s);
     fxi_gpu_say(b, "const %s r0 = %s%s(%s);\n", t->value, rounds ? "fx_round_" : "",
                 rounds ? t->name : "", sum);

@@ -194,6 +194,7 @@ static int batch_of(const fxi_gpu_builder *b, const segments *q)
     enum { ADDRESS = 2 * sizeof(int64_t) };
     const int own = q->operands - q->nshared, params = 2 * (q->p.wide ? 8 : 4),
               room = b->limits->param_bytes - q->nshared * ADDRESS;
+    /* Two limits: the number of buffers, and the bytes of all arguments. */
     int most = (b->limits->buffers - q->nshared) / own, batch = 1;
     if (most > room / (own * ADDRESS + params))
         most = room / (own * ADDRESS + params);
@@ -340,6 +341,7 @@ static void iota(fxi_gpu_builder *b, int64_t n)
     fxi_gpu_end(b);
     fxi_gpu_call *c = fxi_gpu_add_each(b, n);
     fxi_gpu_buffer(c, 0, FXI_GPU_OUT, 0);
+    /* The kernel divides by these two sizes for every element. */
     fxi_gpu_divisor(c, 1, strides[axis]);
     fxi_gpu_divisor(c, 4, t->shape[axis]);
 }

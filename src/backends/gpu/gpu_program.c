@@ -93,6 +93,8 @@ static void say_expression(fxi_gpu_builder *b, const fx_instr *ins)
     const fxi_gpu_type *type = type_of(ins);
     char name[32];
     int n;
+    /* Names and the characters between them alternate; the meaning of a name follows from its
+     * length and form. */
     for (const char *at = expression_of(ins); *at; at += n) {
         n = (int)strspn(at, NAME_CHARACTERS);
         if (n == 0)

@@ -103,6 +103,7 @@ static bool mark_needed(const rows *r, int pass, bool *needed)
     for (int k = 0; k < outputs_of(s); k++) {
         const fx_instr *ins = &p->instr[output_reg(s, k) - s->nin];
         if (!ins->row && ins->pass == pass)
+            /* An output is stored in the pass in which its instruction is computed. */
             any = needed[output_reg(s, k)] = true;
     }
     /* Backwards, because users come after the instructions that they need. */

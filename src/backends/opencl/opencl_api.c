@@ -113,6 +113,7 @@ const char *fxi_cl_error_name(cl_int error)
     const int k = -(int)error;
     if (k >= 0 && k < FIRST)
         return first_names[k];
+    /* All names of the second range begin with CL_INVALID_. */
     if (k >= SECOND_FROM && k < SECOND_FROM + SECOND)
         snprintf(text, sizeof text, "CL_INVALID_%s", second_names[k - SECOND_FROM]);
     else

@@ -243,12 +243,14 @@ static bool choose_all(char *why, size_t size)
 {
     const char *list = getenv("FX_OPENCL_DEVICES");
     const bool given = list && *list;
+    /* Without a list all devices are chosen. */
     for (int k = 0; k < nfound && !given; k++)
         choose(k);
     while (given && *list) {
         char item[64];
         const size_t n = strcspn(list, ",");
         snprintf(item, sizeof item, "%.*s", (int)n, list);
+        /* "none" names no device, so a list of it alone hides all. */
         if (*item && strcmp(item, "none") != 0)
             choose_item(item);
         list += n + (list[n] == ',');
@@ -272,6 +274,7 @@ static cl_int open_context(int first)
         /* A context cannot span platforms. */
         if (chosen[k].platform == platform)
             ids[n++] = chosen[k].id;
+    /* The platform is named, because a loader with several platforms may choose another one. */
     const intptr_t properties[] = {CL_CONTEXT_PLATFORM, (intptr_t)platform, 0};
     const cl_context context = fxi_cl.CreateContext(properties, n, ids, NULL, NULL, &error);
     for (int k = first; k < nchosen && context; k++)

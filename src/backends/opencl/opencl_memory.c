@@ -44,6 +44,7 @@ bool fxi_opencl_find(const void *address, cl_mem *out, size_t *out_offset)
     const uint64_t a = (uint64_t)(uintptr_t)address, number = (a >> OFFSET_BITS) - 1;
     const slot *s = slot_at(number);
     *out = s ? __atomic_load_n(&s->mem, __ATOMIC_ACQUIRE) : NULL;
+    /* The lower bits are the byte in the buffer, so the library can add offsets to an address. */
     *out_offset = a & ((UINT64_C(1) << OFFSET_BITS) - 1);
     return *out != NULL;
 }
@@ -189,6 +190,7 @@ static cl_int next_half(fxi_opencl_device *d, fxi_opencl_ring *r)
     cl_int error = fxi_cl.EnqueueMarkerWithWaitList(d->queue, 0, NULL, &r->read[r->half]);
     if (error != CL_SUCCESS)
         return error;
+    /* The marker tells when all writes from this half are done. */
     r->half ^= 1;
     r->used = 0;
     if (r->read[r->half]) {
@@ -209,6 +211,7 @@ static cl_int write_short(fxi_opencl_device *d, fxi_opencl_ring *r, const locati
     char *here = r->bytes[r->half] + r->used;
     memcpy(here, from, bytes);
     r->used += (bytes + 63) / 64 * 64;
+    /* Not blocking: `here` stays unchanged until the half is used again. */
     return fxi_cl.EnqueueWriteBuffer(d->queue, to->mem, false, to->offset, bytes, here, 0, NULL,
                                      NULL);
 }
@@ -224,6 +227,7 @@ fx_status fxi_opencl_write(fx_device *device, void *to, const void *from, size_t
         return status;
     cl_int error = CL_SUCCESS;
     fxi_opencl_ring *ring = NULL;
+    /* A longer write would fill the ring and wait for the device anyway. */
     if (bytes <= SHORT) {
         fxi_mutex_lock(&d->gpu.lock);
         ring = ring_of(d);

@@ -24,6 +24,7 @@ static int open_backend(const fx_host *host, char *why, size_t size)
     fxi_opencl_host = fxi_opencl_driver.runtime.host = host;
     if (!fxi_cl_open(why, size)) /* a statically linked program has no threads in plugins */
         return 0;
+    /* Before the first call of a driver, so that the handler at exit covers all of them. */
     if (!fxi_gpu_gate_open(quiesce)) {
         snprintf(why, size, "out of host memory");
         return 0;
@@ -42,12 +43,14 @@ static int open_backend(const fx_host *host, char *why, size_t size)
 static fx_status info(fx_device *device)
 {
     fxi_opencl_device *d = fxi_opencl_device_at(device->id);
+    /* The library keeps the device for the life of the process, as `chosen` does. */
     device->data = d;
     snprintf(device->info.name, sizeof device->info.name, "%s", d->gpu.name);
     snprintf(device->info.driver, sizeof device->info.driver, "%s", d->driver);
     device->info.memory = d->memory;
     device->info.no_f64 = !d->gpu.limits.f64;
     device->info.buffers = d->gpu.limits.buffers;
+    /* The library never chooses such a device by itself: its own CPU backend is faster. */
     device->info.on_cpu = d->gpu.limits.serial;
     return FX_OK;
 }

@@ -94,6 +94,8 @@ void *fxi_opencl_binary(fxi_gpu_device *device, void *program, size_t *out_size)
     size_t sizes[MOST] = {0}, total = 0, used = 0;
     unsigned char *binaries[MOST] = {NULL};
     (void)device;
+    /* The call fails if the context has more than MOST devices; the program is then not kept on
+     * disk. */
     if (fxi_cl.GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof sizes, sizes, NULL))
         return NULL;
     for (int k = 0; k < MOST; k++)

@@ -21,6 +21,7 @@ static cl_int set_arguments(cl_kernel kernel, const fxi_gpu_launch *l)
         offsets[k] = (int64_t)offset;
         error = fxi_cl.SetKernelArg(kernel, k, sizeof mem, &mem);
     }
+    /* Parameters and offsets follow the buffers, as in every kernel (gpu.h). */
     if (error == CL_SUCCESS)
         error = fxi_cl.SetKernelArg(kernel, n, l->param_bytes, l->params);
     if (error == CL_SUCCESS)

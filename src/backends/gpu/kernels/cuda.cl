@@ -1,4 +1,4 @@
-// CUDA, and what it shares with HIP: see prelude.cl.
+// CUDA, and definitions that it shares with HIP: see prelude.cl.
 //// cuda_and_hip
 typedef float fx_f32; typedef int fx_i32; typedef long long fx_i64;
 typedef unsigned char fx_u8; typedef unsigned short fx_u16; typedef unsigned fx_u32;
