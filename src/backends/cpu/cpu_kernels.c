@@ -176,7 +176,8 @@ static void list_simd(const fxi_simd *tables[3])
     tables[0] = tables[1] = NULL;
     tables[2] = &fxi_simd_base;
 #if defined(__x86_64__)
-    /* Every part that cpu_isa_avx2.c and cpu_isa_avx512.c are compiled for must be there. */
+    /* The machine must have all instructions for which cpu_isa_avx2.c and cpu_isa_avx512.c are
+     * compiled. */
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");

@@ -142,7 +142,7 @@ static program *entry_of(fxi_gpu_device *d, const char *source)
     const size_t n = strlen(source) + 1;
     const uint64_t hash = fxi_gpu_hash(source, n - 1, (uint64_t)(uintptr_t)d);
     program **bucket = &programs.buckets[hash % BUCKETS], *p = *bucket;
-    /* Texts are compared as a whole: equal hashes decide nothing. */
+    /* Texts are compared as a whole, because different texts can have equal hashes. */
     while (p && (p->hash != hash || p->device != d || strcmp(p->source, source) != 0))
         p = p->next;
     if (p)

@@ -178,7 +178,7 @@ void fxi_gpu_join(fxi_gpu_builder *b)
     }
     const int64_t before = fx_step_copy(s)->before, inside = s->in[0].shape[axis],
                   behind = s->out.shape[axis] - before - inside;
-    /* Three launches and no fill first: each element is written once. */
+    /* Three launches instead of a fill and a copy: each element is written once. */
     put(b, 1, axis, 0, before);
     put(b, 0, axis, before, inside);
     put(b, 1, axis, before + inside, behind);

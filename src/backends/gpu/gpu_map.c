@@ -334,7 +334,7 @@ static void iota(fxi_gpu_builder *b, int64_t n)
     fxi_gpu_set(b, "name", type->name);
     fxi_gpu_set_number(b, "result", t->dtype != FX_DTYPE_I64);
     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_iota, "cast");
-    /* Indices are Int64 in the kernel; other types are converted from it. */
+    /* The kernel computes the index as Int64 and converts it to other types. */
     if (t->dtype != FX_DTYPE_I64)
         fxi_gpu_say_instr(b, &cast, 1);
     fxi_gpu_say_part(b, text);
