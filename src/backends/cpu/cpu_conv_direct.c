@@ -464,6 +464,7 @@ static fx_status run_sweep(const fxi_conv_geometry *g, bool data, sweep *s)
     s->tap_step = data ? g->depth : g->taps;
     s->column_step = data ? g->taps : g->depth;
     s->units = s->batch * s->groups * blocks_of(&s->l);
+    /* A batch of one image has few units; its columns then keep the threads busy. */
     s->slices = s->units < ENOUGH_UNITS ? divide_up(s->columns, s->l.core->columns) : 1;
     s->units *= s->slices;
     s->finish = !data && fx_step_has_epilogue(g->finish.step) ? &g->finish : NULL;

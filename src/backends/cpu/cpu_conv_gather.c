@@ -160,6 +160,7 @@ static void read_gy(const fxi_conv_geometry *g, int d, int64_t phase, axis *a)
 static bool lay_out(reading *r, int64_t batch, int64_t windows)
 {
     const axis *a = r->axes;
+    /* Elements of a cache line. */
     const int64_t line = 64 / (int64_t)r->size;
     r->extent[0] = (a[0].windows - 1) * a[0].step + a[0].last + 1;
     r->rows = a[1].windows;
@@ -500,6 +501,7 @@ static fx_status run_phase(sweep *s)
     const int64_t windows = round_up(r->images * r->windows, r->core->gather_rows);
     const double flops = 2.0 * (double)(r->sums * s->columns.n) * (double)(g->batch * g->groups) *
                          (double)(r->axes[0].windows * r->axes[1].windows * r->axes[2].windows);
+    /* Rounded up, so that the list of offsets behind it is aligned. */
     const size_t packed = ((size_t)(packed_length(s) * g->groups) * r->size + 63) / 64 * 64;
     s->panel_bytes = (size_t)(windows * width) * r->size;
     s->slices = units < ENOUGH_UNITS ? s->columns.panels : 1;
@@ -686,6 +688,7 @@ static fx_status run_weight(weigh *w)
         return FX_STATUS_MEMORY;
     const int64_t width = r->core->lanes * r->core->gather_vectors;
     const double flops = 2.0 * (double)(g->depth * g->cout) * (double)(g->batch * g->positions);
+    /* The tile computes whole groups of rows, so the sums have room for them. */
     w->depth = round_up(r->sums, r->core->gather_rows);
     w->units = units_of(r, g->batch);
     /* Each share has its own copy of the sums, so few windows get few shares. */

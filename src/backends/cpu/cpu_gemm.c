@@ -262,6 +262,7 @@ static void turn_round(fxi_gemm *g)
     g->m = t.n, g->n = t.m;
     g->a = t.b, g->rsa = t.csb, g->csa = t.rsb;
     g->b = t.a, g->rsb = t.csa, g->csb = t.rsa;
+    /* C is a vector whose elements are neighbours, as a row and as a column. */
     g->csc = 1;
 }
 

@@ -125,6 +125,7 @@ static void gather(const fx_tensor *x, int axis, const void *in, const int64_t *
     const int64_t run = fxi_walk_length(&g.inner), rows = n * fxi_walk_length(&g.outer);
     if (run == 0 || rows == 0)
         return;
+    /* Each element is read and written. */
     const double bytes = 2 * (double)rows * (double)run * (double)g.size;
     g.parts = fxi_cpu_parts(rows, fxi_cpu_cost(bytes, 0));
     fxi_cpu_parallel(g.parts, gather_part, &g);

@@ -224,6 +224,7 @@ enum {
             if (p->stride != 1)                                                                    \
                 for (int64_t i = 0; i < p->n; i++)                                                 \
                     d[i] = s[i * p->stride];                                                       \
+            /* The length of a copy is a constant in each call. */                                 \
             else if (p->n >= L)                                                                    \
                 copy_row_##S(d, s, p->n, L);                                                       \
             else if (p->n >= 4)                                                                    \
@@ -243,6 +244,7 @@ enum {
             sum[0] += v[0] * 0;                                                                    \
             sum[1] += v[1] * 0;                                                                    \
         }                                                                                          \
+        /* NaN in any lane makes the sum NaN. */                                                   \
         T rest = sum_of_##S(sum[0] + sum[1]);                                                      \
         for (int64_t i = n / (2 * L) * (2 * L); i < n; i++)                                        \
             rest += x[i] * 0;                                                                      \

@@ -98,6 +98,7 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
         FXI_UNROLL                                                                                 \
         for (int j = 0; j < N; j++) {                                                              \
             b[j] = (const T *)t->b + (columns ? (j < t->n ? j : t->n - 1) * t->bcs : j);           \
+            /* Always two vectors of sums: if VN is 1, the compiler removes the second. */         \
             sum[j][0] = sum[j][1] = (V){0};                                                        \
         }                                                                                          \
         if (t->k >= FXI_GEMM_FAR)                                                                  \
@@ -132,6 +133,7 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
                 break;                                                                             \
             FXI_UNROLL                                                                             \
             for (int i = 0; i < VN; i++) {                                                         \
+                /* Only the last vector of rows can be incomplete. */                              \
                 const bool masked = part && i == VN - 1;                                           \
                 V old = {0};                                                                       \
                 if (t->accumulate && masked)                                                       \
@@ -156,6 +158,7 @@ FXI_INLINE void square_f64(double *d, int width, const double *s, int64_t stride
         for (; p + H_N <= depth; p += H_N, s += H_N, d += H_N * width) {                           \
             for (int r = 0; r < whole; r += H_N)                                                   \
                 square_##S(d + r, width, s + r * stride, stride);                                  \
+            /* Rows that do not fill a square. */                                                  \
             for (int r = whole; r < count; r++)                                                    \
                 for (int q = 0; q < H_N; q++)                                                      \
                     d[r + q * width] = s[r * stride + q];                                          \

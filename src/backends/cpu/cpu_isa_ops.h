@@ -289,6 +289,7 @@ FXI_SELECT_MIXED(f64, double)
     /* xᵏ, k > 0, of a whole tile by squaring */                                                 \
     static void power_##S(T *d, const T *a, int n, uint64_t k)                                     \
     {                                                                                              \
+        /* A copy, because d may be the memory of a. */                                            \
         T b[FXI_TILE_MOST];                                                                        \
         memcpy(b, a, (size_t)n * sizeof *b);                                                       \
         for (int i = 0; i < n; i++)                                                                \
@@ -305,11 +306,13 @@ FXI_SELECT_MIXED(f64, double)
     {                                                                                              \
         static const fxi_tile_fn small[] = {power0_##S, power1_##S, power2_##S, power3_##S,        \
                                             power4_##S};                                           \
+        /* Negated as unsigned: −INT64_MIN would overflow. */                                    \
         const uint64_t k = e < 0 ? 0 - (uint64_t)e : (uint64_t)e;                                  \
         if (k < sizeof small / sizeof *small)                                                      \
             small[k](dv, s, n, 0);                                                                 \
         else                                                                                       \
             power_##S(dv, s[0], n, k);                                                             \
+        /* In place: each element is read before it is written. */                                 \
         const void *const power[] = {dv};                                                          \
         if (e < 0)                                                                                 \
             invert_##S(dv, power, n, 0);                                                           \
@@ -325,6 +328,7 @@ FXI_POWERS(f64, double)
         (void)attr;                                                                                \
         const T *a = s[0], *b = s[1];                                                              \
         T d[FXI_TILE_MOST];                                                                        \
+        /* Noted without a branch; libm then computes the elements again that need it. */          \
         int32_t far = 0;                                                                           \
         for (int i = 0; i < n; i++) {                                                              \
             const double x = fabs((double)a[i]), y = fabs((double)b[i]), t = x / y;                \

@@ -54,6 +54,7 @@ static void pool_last_max(const fxi_pool_window *w)
         vf top = vf_splat(-__builtin_inff());
         for (int t = 0; t < w->taps; t++) {
             const vf v = pool_load(w->x + w->tap[t] + c, n);
+            /* The first tap is the maximum so far, also if it is NaN. */
             top = t ? vf_pick(pool_beats(v, top), v, top) : v;
         }
         pool_store(w->y + c, top, n);

@@ -25,6 +25,7 @@
             one = NAME##_op(one, (A)x[k * stride]);                                                \
         if (n < 16)                                                                                \
             return one;                                                                            \
+        /* Longer rows: lanes are independent, so additions need not wait for each other. */       \
         A l[LANES];                                                                                \
         for (int j = 0; j < LANES; j++)                                                            \
             l[j] = INIT;                                                                           \
@@ -87,6 +88,7 @@
     static void NAME##_done(const void *acc, int64_t n, void *out)                                 \
     {                                                                                              \
         for (int64_t i = 0; i < n; i++)                                                            \
+            /* The only rounding to the type of the elements. */                                   \
             ((T *)out)[i] = (T)((const A *)acc)[i];                                                \
     }
 
@@ -120,6 +122,7 @@ FXI_FLOAT_REDUCERS(f64, double)
                 ok &= V##_same(v[j], v[j]);                                                        \
             }                                                                                      \
         }                                                                                          \
+        /* Extremes may be combined in any order. */                                               \
         m[0] = NAME##_vector(NAME##_vector(m[0], m[1]), NAME##_vector(m[2], m[3]));                \
         memcpy(lanes, m, sizeof lanes);                                                            \
         /* Masks have another type on each instruction set, so they become numbers before lanes    \

@@ -96,6 +96,7 @@ static void rdev_total(const void *acc, int64_t n, void *out)
                 d.square[i] = d.square[i] + e * e + f * f + g * g + h * h;                         \
             }                                                                                      \
         }                                                                                          \
+        /* Rows beyond a multiple of four, and columns that are not neighbours. */                 \
         for (; k < rows; k++, x += pitch)                                                          \
             for (int64_t i = 0; i < n; i++) {                                                      \
                 const double v = (double)x[i * stride] - d.pivot[i];                               \
@@ -117,6 +118,7 @@ static void rdev_merge(void *acc, const void *later, int64_t n)
 {
     const deviations a = deviations_at(acc, n), b = deviations_at(later, n);
     const double na = *a.terms, nb = *b.terms;
+    /* An empty part has no pivot, so the later part replaces it. */
     if (na == 0)
         memcpy(acc, later, (size_t)(1 + 3 * n) * sizeof(double));
     for (int64_t i = 0; i < n && na > 0 && nb > 0; i++) {
@@ -176,6 +178,7 @@ enum { FXI_EXTREME_BLOCK = 4096, FXI_EXTREME_WIDTH = 512, FXI_EXTREME_ROWS = 8 }
         T *best = (T *)(void *)(a + 2);                                                            \
         for (int64_t i = 0; i < n; i += FXI_EXTREME_BLOCK) {                                       \
             const int64_t m = n - i < FXI_EXTREME_BLOCK ? n - i : FXI_EXTREME_BLOCK;               \
+            /* Constant strides in calls of their own, as in FXI_REDUCER. */                       \
             const T top = stride == 1 ? REDUCER##_lanes(x + i, m, 1)                               \
                                       : REDUCER##_lanes(x + i * stride, m, stride);                \
             if (NAME##_replaces(top, *best)) {                                                     \
@@ -191,6 +194,7 @@ enum { FXI_EXTREME_BLOCK = 4096, FXI_EXTREME_WIDTH = 512, FXI_EXTREME_ROWS = 8 }
     static void NAME##_tile(const T *x, int64_t w, int64_t stride, int64_t rows, int64_t pitch,    \
                             T *best, int64_t *at, int64_t first)                                   \
     {                                                                                              \
+        /* Blocks of rows: only the block of the best value is searched later. */                  \
         T top[FXI_EXTREME_WIDTH];                                                                  \
         int32_t block[FXI_EXTREME_WIDTH];                                                          \
         memset(block, -1, sizeof block);                                                           \
@@ -206,6 +210,7 @@ enum { FXI_EXTREME_BLOCK = 4096, FXI_EXTREME_WIDTH = 512, FXI_EXTREME_ROWS = 8 }
             }                                                                                      \
         }                                                                                          \
         for (int64_t i = 0; i < w; i++)                                                            \
+            /* Below 0: an earlier tile has the best value. */                                     \
             if (block[i] >= 0)                                                                     \
                 at[i] = first + NAME##_find(x + i * stride, block[i] * (int64_t)FXI_EXTREME_ROWS,  \
                                             rows, pitch, best[i]);                                 \

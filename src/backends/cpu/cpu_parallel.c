@@ -91,6 +91,8 @@ static struct {
     seat seats[FXI_THREADS_MOST];
 } pool = {.lock = FXI_MUTEX_INIT, .finished = FXI_COND_INIT};
 
+/* Tells the processor that this thread spins: the other thread of the core gets more of it, and
+ * leaving the loop is faster. */
 static void pause_a_little(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -277,6 +279,8 @@ __attribute__((destructor)) static void stop_at_exit(void)
 static int gather(int64_t parts)
 {
     const int threads = parts > 1 ? fx_num_threads() : 1;
+    /* A kernel that runs inside a part, or in another thread while the pool is in use, computes
+     * alone. */
     if (threads == 1 || !hold_pool())
         return 1;
     if (pool.wanted != threads - 1)
@@ -285,6 +289,7 @@ static int gather(int64_t parts)
         leave_pool();
         return 1;
     }
+    /* More threads than parts would find no work. */
     return parts <= pool.workers ? (int)parts : pool.workers + 1;
 }
 

@@ -582,6 +582,7 @@ static void bind_outputs(runner *r)
             continue;
         }
         r->at[out->place] = r->scratch + (p->nslots + o) * p->slot_bytes;
+        /* An output without memory is only shown to the sink. */
         if (to)
             r->copied[r->ncopied++] = (uint8_t)o;
     }
@@ -597,6 +598,7 @@ static void lay_out(runner *r, const load *l, int64_t n)
     fxi_walk_read(&walk, r->args->in[l->in], l->size, to, l->period);
     for (size_t have = (size_t)l->period * l->size; have < need;) {
         const size_t more = have < need - have ? have : need - have;
+        /* Doubles what is there, so the copies are few. */
         memcpy(to + have, to, more);
         have += more;
     }

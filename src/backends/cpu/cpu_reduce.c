@@ -51,6 +51,7 @@ static void accumulate(const reduction *r, int64_t at, int64_t m, int64_t piece,
         fxi_cpu_range(r->outer, r->pieces, piece, &k0, &k1);
     else
         fxi_cpu_range(r->terms, r->pieces, piece, &from, &to);
+    /* The walk starts at position 0. */
     if (k0 > 0)
         fxi_walk_seek(&w, k0);
     r->op->init(acc, m);
@@ -114,6 +115,7 @@ static bool by_columns(const reduction *r)
 {
     if (r->kept.nd == 0 || r->reduced.nd == 0)
         return r->kept.nd > 0;
+    /* Strides may be negative (reversed views). */
     const int64_t k = r->kept.stride[0], s = r->reduced.stride[0];
     return (k < 0 ? -k : k) < (s < 0 ? -s : s) &&
            (r->kept.shape[0] >= 8 || r->reduced.shape[0] < 8);

@@ -126,6 +126,7 @@ static void run_calls(const runner *r, int32_t from, int32_t to, const tile *t)
     for (const fxi_row_call *c = r->p->calls + from, *end = r->p->calls + to; c < end; c++) {
         /* Unused operands name location 0, which exists. */
         const void *const src[] = {r->at[c->src[0]], r->at[c->src[1]], r->at[c->src[2]]};
+        /* Without a loop the call is a reduction. */
         if (c->loop)
             c->loop(r->at[c->to], src, t->n, c->attr);
         else
@@ -174,6 +175,7 @@ static void run_elements(runner *r, int pass, int64_t rows)
         const int64_t left = p->tile_rows ? total - done : p->inner - done % p->inner;
         tile t = {.first = done / p->inner, .rows = 1, .n = left < p->tile ? (int)left : p->tile};
         t.begins = done % p->inner == 0;
+        /* A tile of whole rows begins and ends them. */
         t.ends = p->tile_rows || t.n == left;
         if (p->tile_rows)
             t.rows = (int)(t.n / p->inner);
@@ -191,6 +193,7 @@ static void run_pass(runner *r, int pass, int64_t rows)
 {
     const fxi_row_pass *q = &r->p->passes[pass];
     run_calls(r, q->first, q->elements, &(tile){.n = (int)rows});
+    /* The last pass may have values of rows only. */
     if (q->elements < q->last)
         run_elements(r, pass, rows);
 }

@@ -447,6 +447,7 @@ static void add_element_call(builder *m, int k)
     if (out < 0 || !store)
         return;
     add_call(m, store, out, to->elements)->attr = (int64_t)fxi_cpu_size(ins->dtype);
+    /* The part then ends with stream_end. */
     m->p->streams |= store == stream_tile;
 }
 
@@ -497,6 +498,7 @@ static void store_rows(builder *m)
     for (int r = m->step->nin; r < m->nregs; r++) {
         const reg_location *a = &m->regs[r];
         const int out = place_of_output(m, r);
+        /* Other values of rows are computed in the memory of their output. */
         if (out >= 0 && a->row && half(a->dtype))
             add_call(m, m->simd->store[a->dtype == FX_DTYPE_BF16], out, a->values);
     }
@@ -541,6 +543,7 @@ static void divide(builder *m)
     fxi_row_plan *p = m->p;
     int64_t bytes = 1;
     for (int k = 0; k < p->nmovers; k++)
+        /* All elements of a block that are kept between passes: operands, outputs and scratch. */
         bytes += p->inner * p->movers[k].size;
     /* Short rows: as many whole rows as fit in 256 elements. */
     p->tile = p->tile_rows ? (int32_t)(p->tile_rows * p->inner) : part_of_row(m);
