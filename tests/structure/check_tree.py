@@ -11,6 +11,8 @@
     uses its names.
   * The library does not print, exit, or take memory but through src/base/memory.h.
   * Outside src/nn the library names no layer: what it must know stands in the layer's table.
+  * A test program that starts itself again does it through own_child.h, which knows the emulator of
+    a cross build, or is marked `native`.
   * Every C file begins with a comment; no file names a place on somebody's machine.
 
 Each check counts what it looked at: with nothing to look at, it fails.
@@ -200,6 +202,24 @@ def check_tools(root, errors):
     return count
 
 
+OWN_PROGRAM = re.compile(r'"/proc/self/exe"|\bargv\[0\]')
+STARTS = re.compile(r"\b(?:popen|system|exec[lv]\w*|posix_spawnp?)\s*\(")
+
+
+def check_own_children(root, errors):
+    count = 0
+    for path in walk(root, ["tests"]):
+        if not path.endswith((".c", ".cpp")):
+            continue
+        text = read(path)
+        count += 1
+        if os.path.basename(path) == "own_child.c" or not OWN_PROGRAM.search(text) or not STARTS.search(text):
+            continue
+        if not re.search(r"ctest:[^*]*\bnative\b", text):
+            errors.append(f"{os.path.relpath(path, root)}: starts itself, which an emulator cannot do: use own_child.h")
+    return count
+
+
 def check_names(root, errors):
     seen, count = {}, 0
     for path in walk(root, ["src", "include", "tests", "examples", "tools"]):
@@ -308,6 +328,7 @@ CHECKS = [  # name, function, what it must at least have looked at
     ("file heads", check_heads, 40),
     ("machine paths", check_places, 60),
     ("names of layers", check_layers, 60),
+    ("programs that start themselves", check_own_children, 100),
 ]
 
 

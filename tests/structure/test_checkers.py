@@ -102,6 +102,15 @@ class Tree(Scratch):
     def test_backends_do_not_know_each_other(self):
         self.assertIn("may not include", self.includes("src/backends/cpu/a.c", "ref_kernels.h")[0])
 
+    def test_programs_that_start_themselves(self):
+        run = 'n = readlink("/proc/self/exe", self, 9);\nFILE *f = popen(self, "r");\n'
+        for text, wrong in ((run, 1), ("/* a.c. ctest: threads native */\n" + run, 0), ("int n = system(argv[0]);", 1),
+                            ('popen("python3", "r");', 0), ('readlink("/proc/self/exe", p, 9);', 0)):
+            self.put("tests/unit/test_a.c", text)
+            self.errors = []
+            self.assertEqual(check_tree.check_own_children(self.root, self.errors), 1)
+            self.assertEqual(len(self.errors), wrong, text)
+
     def test_systems_differ_in_one_room(self):
         self.put("src/platform/a.c", "/* */\n#include <dlfcn.h>\n#include <sys/stat.h>\nint f = fileno(x);\n")
         self.put("src/base/b.c", "/* fileno(x) */\n#include <stdio.h>\n#include <zlib.h>\nint f = a.fileno(x);\n")

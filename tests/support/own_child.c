@@ -6,11 +6,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* A cross-compiled test program runs in an emulator, and so must its child: the system's kernel
+ * cannot run the program itself. */
+#ifndef CFLUX_EMULATOR
+#define CFLUX_EMULATOR ""
+#endif
+
 int own_child(const char *environment, const char *argument, char *out, size_t capacity)
 {
     char path[1024] = "", command[2048];
     const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    snprintf(command, sizeof command, "unset FX_HANDLES; %s exec '%.*s' '%s' 2>&1", environment,
+    snprintf(command, sizeof command,
+             "unset FX_HANDLES; %s exec " CFLUX_EMULATOR " '%.*s' '%s' 2>&1", environment,
              n > 0 ? (int)n : 0, path, argument);
     out[0] = 0;
     FILE *pipe = popen(command, "r");

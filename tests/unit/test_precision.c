@@ -8,9 +8,8 @@
 #include <cflux.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "own_child.h"
 #include "standin.h"
 
 static const float numbers[24] = {1, 2, 3};
@@ -102,17 +101,9 @@ static int say(void)
 
 static void expect(const char *value, const char *want)
 {
-    char command[600], got[300] = "", self[400];
-    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert_true(n > 0);
-    self[n] = 0;
-    setenv("FX_MATMUL_PRECISION", value, 1);
-    snprintf(command, sizeof command, "'%s' --said", self);
-    FILE *out = popen(command, "r");
-    assert_non_null(out);
-    got[fread(got, 1, sizeof got - 1, out)] = 0;
-    assert_int_equal(pclose(out), 0);
-    unsetenv("FX_MATMUL_PRECISION");
+    char environment[100], got[300];
+    snprintf(environment, sizeof environment, "FX_MATMUL_PRECISION='%s'", value);
+    assert_int_equal(own_child(environment, "--said", got, sizeof got), 0);
     assert_string_equal(got, want);
 }
 
