@@ -9,7 +9,7 @@ The info string of a block says what is done with it:
 
 Then src/nn is compiled with the strict warnings as errors and takes the place of the same objects in a
 copy of the built library; tests that the guide writes or changes are built with it and run, those
-in C++ compiled; the checks of structure look at the copy. "**seven places**" on the page must be the number of files.
+in C++ compiled; the checks of structure look at the copy. "**eight places**" on the page must be the number of files.
 With each addition left out in turn, something must fail: a page with a step too many is wrong, too.
 Usage: follow_guide.py GUIDE --cc CC --library libcflux.a --libs "LIBRARIES" [--root ROOT]
 """
@@ -129,7 +129,9 @@ def try_steps(steps, options):
         copy = Copy(options, folder)
         touched = follow(steps, copy.root)
         wrong = copy.build_library()
-        for path in touched:
+        # Every layer must have a row in the table of the test of all layers.
+        every = "tests/unit/test_every_layer.c"
+        for path in touched + ([every] if "src/nn/layers.def" in touched else []):
             if not wrong and re.fullmatch(r"tests/unit/test_\w+\.c", path):
                 wrong = copy.run_test(path)
             if not wrong and path.startswith("tests/cxx/"):

@@ -1,0 +1,53 @@
+/* layer_cases.h: one or more rows for every layer of the library: the layer in Flux's notation and
+ * its inputs. test_every_layer.c runs every check over every row, and fails if a layer has none. */
+#ifndef CFLUX_TEST_LAYER_CASES_H
+#define CFLUX_TEST_LAYER_CASES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* An input: normal random numbers, or with `labels` random integers from 0 to labels − 1. */
+typedef struct layer_input {
+    int ndims;
+    int64_t sizes[5], labels;
+} layer_input;
+
+#define SIZES(...)                                                                                 \
+    {                                                                                              \
+        .ndims = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .sizes = { __VA_ARGS__ }      \
+    }
+#define LABELS(n, ...)                                                                             \
+    {                                                                                              \
+        .ndims = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .sizes = {__VA_ARGS__},       \
+        .labels = (n)                                                                              \
+    }
+
+typedef struct layer_case {
+    const char *text; /* in the notation */
+    layer_input inputs[3];
+    const char *printed; /* as printed, if that differs from the text */
+    bool no_bson;        /* Flux has no such layer, so its files cannot contain it */
+} layer_case;
+
+/* clang-format off */
+static const layer_case layer_cases[] = {
+    {.text = "Dense(4 => 3, tanh)", .inputs = {SIZES(4, 5)}},
+    {.text = "Dense(4 => 3; bias=false)", .inputs = {SIZES(4, 2, 3)}},
+    {.text = "Chain(Dense(3 => 4, sigmoid), Dense(4 => 2), softmax)", .inputs = {SIZES(3, 5)},
+     .printed = "Chain(Dense(3 => 4, σ), Dense(4 => 2), softmax)"},
+    {.text = "Chain(encoder = Dense(3 => 4, gelu), decoder = Dense(4 => 3))", .inputs = {SIZES(3, 5)},
+     .printed = "Chain(encoder = Dense(3 => 4, gelu_tanh), decoder = Dense(4 => 3))"},
+    {.text = "Conv((3,), 2 => 4, tanh)", .inputs = {SIZES(7, 2, 3)}},
+    {.text = "Conv((3, 2), 2 => 4, pad=1, stride=2)", .inputs = {SIZES(7, 6, 2, 3)}},
+    {.text = "Conv((2, 2, 2), 4 => 4, groups=2, bias=false)", .inputs = {SIZES(3, 4, 3, 4, 2)}},
+    {.text = "MaxPool((2, 2))", .inputs = {SIZES(6, 6, 2, 3)}},
+    {.text = "MeanPool((3,), pad=1, stride=2)", .inputs = {SIZES(9, 2, 3)}},
+    {.text = "BatchNorm(3, tanh)", .inputs = {SIZES(3, 6)}},
+    {.text = "BatchNorm(3, affine=false)", .inputs = {SIZES(4, 3, 3, 2)}},
+    {.text = "LayerNorm(4)", .inputs = {SIZES(4, 5)}},
+    {.text = "LayerNorm(4, 3, affine=false)", .inputs = {SIZES(4, 3, 5)}},
+    {.text = "Dropout(0.4)", .inputs = {SIZES(5, 6)}},
+};
+/* clang-format on */
+
+#endif
