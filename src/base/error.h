@@ -8,8 +8,9 @@
  */
 void fxi_error_where(const char *file, int line);
 
-/* The location ("file:line") of the latest call of a cflux macro by the program; NULL: none yet
- * (base.h). The library is compiled with FXI_INSIDE, so that its own calls do not change it. */
+/* The location ("file:line") of the latest call of a cflux macro by the program; NULL before the
+ * first call (base.h). The library is compiled with FXI_INSIDE, so that its own calls do not change
+ * it. */
 extern FX_API _Thread_local const char *fxi_place;
 
 /* fx_fail with a text that is not a format. */

@@ -7,8 +7,9 @@
  *
  * There are few names for temporary files, and each writer locks its own. A file that a killed
  * process left behind has no lock, and the next writer uses it, so such files do not pile up. The
- * lock must last until the file has its final name: hence the second descriptor. A signal may
- * interrupt any call, and a short write is continued.
+ * lock must be held until the file has its final name, but the file is closed before that; so a
+ * second descriptor holds the lock. A signal may interrupt any call, and a short write is
+ * continued.
  *
  * Large files are written in pieces, and the disk is told to write each piece at once. It then
  * works while the next piece is copied, instead of doing everything in fsync. For that the piece
@@ -24,7 +25,7 @@
 #include <string.h>
 #include <zlib.h>
 
-enum { MOST_WRITERS = 64 }; /* at most, of one file at the same time */
+enum { MOST_WRITERS = 64 }; /* writers of one file at the same time, at most */
 enum { PIECE = 4 << 20 };   /* bytes; fits in the caches of the processor */
 
 /* ---- system calls that tests can make fail --------------------------------------------------- */
@@ -44,8 +45,8 @@ int64_t fxi_file_fault_seen(void)
     return __atomic_load_n(&fault_seen, __ATOMIC_RELAXED);
 }
 
-/* Is this the call that a test wants to fail? Then errno is set. *io_n: the bytes asked for, halved
- * instead of a failure. */
+/* Is this the call that a test wants to fail? Then errno is set. FXI_FILE_SHORT: the call succeeds,
+ * and *io_n, the number of bytes to transfer, is halved. */
 static bool fault(size_t *io_n)
 {
     const int64_t number = __atomic_fetch_add(&fault_seen, 1, __ATOMIC_RELAXED);

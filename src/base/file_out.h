@@ -25,7 +25,7 @@ typedef struct fxi_file_out {
 
 /* All functions return the status so far. FX_STATUS_IO comes with operation, path, offset, the
  * system's reason, and which file is in place: the unchanged old one or the new one. Every opened
- * file must be ended by fxi_file_out_close. */
+ * file must be closed with fxi_file_out_close. */
 fx_status fxi_file_out_open(fxi_file_out *f, const char *op, const char *path);
 fx_status fxi_file_out_write(fxi_file_out *f, const void *data, size_t n);
 /* Writes everything to the disk, without the rename. fxi_file_out_close does it too. */

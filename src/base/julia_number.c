@@ -5,10 +5,10 @@
  * it is rounded to six. It has no exponent for 1e-4 ≤ |x| < 1e6 (Float16: 1e3). Float32 writes its
  * exponent with f, and f0 after a number that is printed alone.
  *
- * The search tries one number of digits after the other, which is slow and obviously right; no
- * screen holds more than a few hundred numbers. At a power of two the gap below is half the gap
- * above. There the nearest decimal may read back as another number while the next higher one does
- * not, so that one is tried too.
+ * The search tries 1, 2, 3 … digits. That is slow and simple; a screen shows a few hundred numbers
+ * at most. At a power of two the gap below is half the gap above. There the nearest decimal may
+ * read back as another number, while the next higher decimal reads back as the right one. So the
+ * search tries both.
  *
  * The C library writes the decimal point of the locale; only digits and exponent are taken from its
  * text.

@@ -6,10 +6,10 @@
  * system call. In the steady state a training step makes none. A header in front of each block
  * holds its class and the offset of the system's block.
  *
- * A thread caches at most 64 MiB, or half of the most array memory that was ever live if that is
- * more. Beyond that, blocks of other sizes are returned to the system first. Blocks of 4 MiB and
- * more are aligned to huge pages and ask for them: the first touch of fresh memory then costs a
- * third. Under AddressSanitizer nothing is cached, so that it sees every use after free.
+ * A thread caches at most 64 MiB, or half of the peak of live array memory if that is more. Beyond
+ * that, blocks of other sizes are returned to the system first. Blocks of 4 MiB and more are
+ * aligned to huge pages and ask for them: the first access to new memory then takes a third of the
+ * time. Under AddressSanitizer nothing is cached, so that it sees every use after free.
  */
 #include "memory.h"
 #include "counters.h"
@@ -39,7 +39,7 @@ enum { MORE_LATE = 1024 };    /* blocks that have waited long enough and are kep
 static const size_t HUGE_BYTES = (size_t)4 << 20, HUGE_PAGE = (size_t)2 << 20;
 static const size_t CACHE_BYTES = (size_t)64 << 20;
 
-typedef struct header { /* 16 bytes directly in front of what the caller gets */
+typedef struct header { /* 16 bytes directly in front of the caller's block */
     uint32_t offset;    /* from the system's block */
     uint16_t list;      /* number of the list it belongs to */
     bool aligned;
@@ -109,8 +109,8 @@ static void free_block(header *h)
     fxi_system_free((char *)(h + 1) - h->offset, h->aligned);
 }
 
-/* Makes AddressSanitizer report reads of a waiting block. It needs no inverse: without caching, a
- * block that has waited is returned to the system. */
+/* Makes AddressSanitizer report reads of a waiting block. Nothing has to undo this: with
+ * AddressSanitizer nothing is cached, so a block that has waited is returned to the system. */
 static void cover(header *h, size_t keep)
 {
 #if CACHING
@@ -350,7 +350,7 @@ static size_t cache_limit(void)
 }
 
 /* Makes room for one more block of a class by returning blocks of other classes, the largest first.
- * So sizes that are no longer used do not keep out those that are. */
+ * Otherwise blocks of sizes that are no longer used would fill the cache. */
 static bool make_room(cache *c, const list *wanted)
 {
     const size_t bytes = wanted->bytes, limit = cache_limit();

@@ -12,8 +12,8 @@
 
 static _Thread_local fxi_random_state stream;
 
-/* A thread without a seed draws from a stream of its own, so two threads never repeat each other.
- */
+/* A thread without a seed draws from a stream of its own, so two of them never draw the same
+ * numbers. */
 static void name_once(void)
 {
     static uint64_t threads;

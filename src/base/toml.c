@@ -249,7 +249,7 @@ static bool array(scanner *c)
 {
     const size_t length = c->length;
     c->at++;
-    if (!put(c, c->path, PATH, &c->length, SEPARATOR)) /* tables in it are not those looked for */
+    if (!put(c, c->path, PATH, &c->length, SEPARATOR)) /* so no key inside matches */
         return false;
     for (;;) {
         skip_lines(c);
@@ -377,7 +377,7 @@ static bool header(scanner *c)
         return false;
     if (wanted)
         c->header = c->at;
-    if (list) /* keys of its elements are not the table's */
+    if (list) /* so none of its keys match */
         return put(c, c->path, PATH, &c->length, SEPARATOR);
     return true;
 }
@@ -385,7 +385,7 @@ static bool header(scanner *c)
 static bool scan(scanner *c)
 {
     size_t top = 0;                                         /* length of the current table's path */
-    const size_t first = starts(c, "\xEF\xBB\xBF") ? 3 : 0; /* it stays in front of all lines */
+    const size_t first = starts(c, "\xEF\xBB\xBF") ? 3 : 0; /* a byte order mark stays first */
     c->at = first;
     for (skip_lines(c); c->at < c->n; skip_lines(c)) {
         if (peek(c) == '[') {

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Are the n bytes UTF-8 without a zero byte? *out_at: the position of the first byte that is not.
- */
+/* Are the n bytes UTF-8 without a zero byte? If not, *out_at is the position of the first wrong
+ * byte. */
 bool fxi_is_utf8(const unsigned char *s, size_t n, size_t *out_at);
 
 /* The number of terminal columns of the first character: 0 (a combining mark), 1 or 2 (East Asian

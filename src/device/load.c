@@ -45,7 +45,7 @@ static const fx_host host = {.version = FX_VERSION_STRING,
 
 /* ---- a plugin -------------------------------------------------------------------------------- */
 
-/* Are some of the three entries present, but not all? */
+/* Are one or two of the three entries present? The backend must have all of them or none. */
 static bool part_of(bool a, bool b, bool c)
 {
     return a + b + c == 1 || a + b + c == 2;

@@ -1,9 +1,9 @@
 /* registry.c: the list of backends of this process and their devices.
  *
- * Two are built in: the CPU, and `ref`, a slow and obvious implementation that tests compare with.
- * Flux's GPU backends and OpenCL are known by name from the start, so a program that asks for one
- * runs without it and can report why. Entries and devices are never moved or freed, because arrays
- * point to them.
+ * Two are built in: the CPU, and `ref`, a slow and simple implementation with which tests compare
+ * results. Flux's GPU backends and OpenCL are known by name from the start, so a program that asks
+ * for one runs without it and can report why. Entries and devices are never moved or freed, because
+ * arrays point to them.
  */
 #include "registry.h"
 #include "backends.h"

@@ -120,7 +120,7 @@ fx_status fx_gpu_backend_set(const char *backend)
     return status;
 }
 
-/* Has fx_use failed to load the backend? Then that reason is the advice. */
+/* Did fx_use fail to load the backend? Then the message gives the reason of that failure. */
 static bool refused(const fxi_registered *r)
 {
     return r && !fxi_loaded(r) && __atomic_load_n(&r->tried, __ATOMIC_ACQUIRE);
@@ -181,8 +181,8 @@ static bool is_cpu(const fxi_registered *r)
     return r->count > 0 && r->devices[0] == fx_cpu_device();
 }
 
-/* The first working backend that is faster than the CPU backend; the last of the order is the CPU.
- */
+/* The first working backend that is faster than the CPU backend. The last in the order is the CPU
+ * itself, so there always is one. */
 static const fxi_registered *first_that_pays(void)
 {
     const fxi_registered *r = NULL;

@@ -1,5 +1,5 @@
-/* gradient_rules.c: the table of gradient rules, by operation. The rules are in src/ops, beside the
- * functions that record the operations.
+/* gradient_rules.c: the table of gradient rules, by operation. The rules are in src/ops, next to
+ * the functions that record the operations.
  */
 #include "gradient_rules.h"
 

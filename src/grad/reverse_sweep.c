@@ -3,8 +3,8 @@
  * Evaluated values keep their inputs until their training step closes. A walk from the result
  * collects the nodes that lead to a wanted value, inputs before consumers. The sweep visits them in
  * the reverse order, and the rule of each node adds lazy contributions to the gradients of its
- * inputs. Both are iterative, because a graph can be deeper than the stack. Each rule runs in a
- * scope of its own.
+ * inputs. The walk and the sweep are iterative, because a graph can be deeper than the stack. Each
+ * rule runs in a scope of its own.
  *
  * If an update has replaced the value of a handle whose gradient is wanted, that is an error: the
  * result would be the gradient of another value, or silently zero.
@@ -145,7 +145,7 @@ static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
             s->entries[f->entry].leads |= s->entries[known].leads;
             continue;
         }
-        if (known < 0 && !mine(s, in)) { /* not wanted, of another thread: a constant */
+        if (known < 0 && !mine(s, in)) { /* another thread's, and not wanted: a constant */
             if (rebound_in(in, x, nx))
                 return built_before();
             continue;

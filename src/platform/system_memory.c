@@ -44,7 +44,7 @@ void fxi_system_memory_reclaim(void)
 #endif
 }
 
-/* ---- what the system says of it -------------------------------------------------------------- */
+/* ---- figures and pages ----------------------------------------------------------------------- */
 
 void fxi_system_memory(int64_t *out_total, int64_t *out_available)
 {
@@ -66,9 +66,10 @@ size_t fxi_page_bytes(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Asks the kernel to copy a byte of the page, because a page may be mapped and not readable: guard
- * pages, and addresses of the address sanitizer, which a name of five characters can look like. If
- * that call is forbidden, a mapped page counts as readable. */
+/* Asks the kernel to copy a byte of the page, because a mapped page may not be readable: guard
+ * pages, and the shadow memory of the address sanitizer. (handle.c asks about any pointer-sized
+ * bytes, also those of a text: a text of five characters looks like an address in that shadow
+ * memory.) If the call is forbidden, a mapped page counts as readable. */
 bool fxi_page_readable(uintptr_t address)
 {
     unsigned char byte;

@@ -1,7 +1,7 @@
 /* this_process.c: the process on systems with POSIX and the Itanium C++ ABI; see this_process.h.
- * atexit is made from that ABI: a handler is registered, and removed by a handle. Removing calls
- * the handler; `moving` makes it do nothing then. A handler that is moved is registered again
- * before it is removed, so it is never unregistered.
+ * fxi_process_on_exit uses functions of that ABI: one registers a handler, another removes it by
+ * its handle. Removing a handler calls it; `moving` makes it do nothing then. A handler that is
+ * moved is registered again before it is removed, so it is never unregistered.
  */
 #include "this_process.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The last one is glibc's and may be missing elsewhere. */
+/* The third function is glibc's and may be missing elsewhere, so it is weak. */
 int __cxa_atexit(void (*function)(void *), void *argument, void *handle);
 void __cxa_finalize(void *handle);
 int __cxa_thread_atexit_impl(void (*function)(void *), void *argument, void *library)

@@ -1,4 +1,4 @@
-/* array.c: the properties of an array that a handle tells without evaluation: sizes, element type,
+/* array.c: the properties of an array that are known without evaluation: sizes, element type,
  * status.
  */
 #include "context.h"
@@ -10,7 +10,7 @@
 const fx_type fxi_array_type = {
     .fxi_size = sizeof(fx_type), .name = "Array", .size = sizeof(fx_array)};
 
-/* ---- what it is ------------------------------------------------------------------------------ */
+/* ---- sizes and type -------------------------------------------------------------------------- */
 
 int fx_ndims(const fx_array *x)
 {

@@ -104,7 +104,8 @@ static fxi_context *take_reserve(void)
     return &reserve;
 }
 
-/* In the child of a fork no other thread exists, so their memory is used again. */
+/* In the child of a fork the other threads do not exist. Their reserve contexts are removed from
+ * the list, because the thread-local memory that holds them is used again. */
 static void in_child(void)
 {
     for (fxi_context *c = threads, *next; c; c = next) {

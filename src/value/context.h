@@ -45,8 +45,8 @@ enum { FXI_INLINE_SCOPES = 32 };
 
 typedef struct fxi_context {
     uint32_t id;    /* number of the thread, from 1; 0: not initialised */
-    uint32_t mark;  /* of the latest walk */
-    uint32_t sweep; /* of the latest reverse sweep */
+    uint32_t mark;  /* number of the latest walk */
+    uint32_t sweep; /* number of the latest reverse sweep */
     uint64_t seq;
     int depth; /* number of open scopes, virtual ones included */
     int virtual_scopes;
@@ -58,7 +58,7 @@ typedef struct fxi_context {
     fxi_scope *scope;
     fxi_scope scopes[FXI_INLINE_SCOPES];
     fxi_node sinks;          /* head of the list of pending results that nothing consumed */
-    fxi_node resting;        /* sinks that are older than everything the last update replaced */
+    fxi_node resting;        /* sinks older than everything that the latest update replaced */
     uint64_t resting_newest; /* the largest `seq` of a resting sink */
     uint32_t calm;           /* changes when calm nodes may stop being calm (sinks.c) */
     uint64_t calm_below;     /* calm nodes have a smaller `seq` */
@@ -106,9 +106,9 @@ static inline void fxi_node_retain(fxi_node *n)
 void fxi_node_release(fxi_node *n);
 /* Gives a pending node its value, so it is no longer pending. Takes over `data`. */
 void fxi_node_settle(fxi_node *n, fxi_data *data);
-/* Drops the inputs of an evaluated node, unless it is tied to them. */
+/* Drops the inputs of an evaluated node, unless the node is a view that follows them (`tied`). */
 void fxi_node_cut(fxi_node *n);
-/* Sets aside a sink that is older than every value that the update replaces: it cannot read any of
+/* Sets aside a sink that is older than every value that the update replaces. It cannot read any of
  * them, so later updates need not visit it. fxi_sinks_wake puts the resting sinks back if one of
  * them may read a value made at `oldest` or later. */
 void fxi_sink_rest(fxi_context *c, fxi_node *n);

@@ -4,7 +4,7 @@
 static const struct {
     const char *name;
     size_t size;
-    int rank; /* the larger rank wins a promotion */
+    int rank; /* the common type of two is the one with the larger rank */
 } types[FX_DTYPE_COUNT] = {
     [FX_DTYPE_BOOL] = {"Bool", 1, 0},   [FX_DTYPE_U8] = {"UInt8", 1, 1},
     [FX_DTYPE_I32] = {"Int32", 4, 2},   [FX_DTYPE_I64] = {"Int64", 8, 3},

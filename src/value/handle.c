@@ -258,8 +258,8 @@ static bool readable(const void *p, size_t bytes)
     return true;
 }
 
-/* Is this the descriptor of a type? It has so many consistent fields that other memory cannot look
- * like one by chance. */
+/* Is this the descriptor of a type? A descriptor has so many consistent fields that other memory
+ * does not match by chance. */
 __attribute__((no_sanitize("address"))) static bool looks_like_type(const fx_type *type)
 {
     enum { MOST = 1024, MOST_FIELDS = 4096 }; /* the size in a descriptor tells its version */

@@ -70,11 +70,11 @@ struct fxi_node {
     bool tied; /* a view that follows its parent array: keeps its history (ties.c) */
     int32_t nin;
     uint32_t owner;           /* id of the thread that made it */
-    uint32_t mark, id;        /* of the latest walk of the planner */
-    uint32_t sweep, sweep_id; /* of the latest reverse sweep */
+    uint32_t mark, id;        /* number of the planner's latest walk, and of the node in it */
+    uint32_t sweep, sweep_id; /* the same for the latest reverse sweep */
     uint32_t calm;     /* equal to the context's: reads nothing that updates replace (sinks.c) */
     int32_t handles;   /* live handles (owner thread) */
-    int32_t consumers; /* inputs of pending nodes that it is (owner thread) */
+    int32_t consumers; /* how many inputs of pending nodes refer to it (owner thread) */
     fxi_data *data;    /* NULL while pending */
     const fx_array
         *rebound; /* the handle in which an update replaced this value, else NULL; atomic */

@@ -2,10 +2,10 @@
  *
  * Kept blocks are an array sorted by size. A request gets the smallest block that holds it, if that
  * is at most an eighth larger; small requests need an exact match. Among equal blocks the one freed
- * last is used, because it is most likely still in the device's cache. If a freed block exceeds the
- * bound, the blocks freed longest ago are returned to the device, so that sizes which are no longer
- * used do not keep out those that are. A block may be handed out while the device still works in
- * it: calls for one device take effect in order (backend.h).
+ * last is used, because it is most likely still in the device's cache. If the kept blocks exceed
+ * the bound, those freed longest ago are returned to the device. Otherwise blocks of sizes that are
+ * no longer used would fill the pool. A block may be handed out while the device still works in it:
+ * calls for one device take effect in order (backend.h).
  */
 #include "pool.h"
 #include "context.h"

@@ -18,7 +18,7 @@
 typedef struct fxi_block {
     void *ptr;
     size_t bytes;
-    uint64_t freed; /* a larger number was freed later */
+    uint64_t freed; /* counts up: the larger number was freed later */
 } fxi_block;
 
 typedef struct fxi_pool {
