@@ -25,7 +25,7 @@ static fx_array *saturate(fx_array *x, int lo, int hi)
     return fx_keep(fx_where(fx_le(x, lo), lo, fx_where(fx_ge(x, hi), hi, x)));
 }
 
-/* UInt8 and Bool have no −1, and are never below it. */
+/* UInt8 and Bool cannot represent −1 and are never below 0, so their lower bound is 0. */
 fx_array *fx_hardtanh(fx_array *x)
 {
     const fx_dtype t = fx_eltype(x);

@@ -1,9 +1,9 @@
 /* collective.c: operations over the arrays of all members of a communicator.
  *
  * All members must run their collective operations in the same order. A graph alone gives no order
- * between two of them, and does not run one whose result is not read yet. So each takes the
- * previous one as an input, which it does not read, while that one is pending. The planner then
- * keeps the order, as for any value and its consumer.
+ * between two of them, and does not run an operation whose result is not read yet. So while the
+ * previous collective operation is pending, the next one takes it as an additional input, without
+ * reading it. The planner then keeps the order, as for any value and its consumer.
  */
 #include "operands.h"
 

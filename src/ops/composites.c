@@ -44,8 +44,8 @@ fx_array *fxi_ge(fxi_arg a, fxi_arg b)
     return fxi_le(b, a);
 }
 
-/* The operand of a logical operation: a Bool array, or a literal as 0 or 1. False (recorded):
- * neither. */
+/* The operand of a logical operation: a Bool array, or a literal as 0 or 1. Returns false
+ * (recorded) for anything else. */
 static bool logical(const char *op, fxi_arg *a)
 {
     if (a->kind != FXI_ARG_ARRAY) {
@@ -92,8 +92,8 @@ fx_array *fxi_clamp(fxi_arg x, fxi_arg lo, fxi_arg hi)
     return fx_keep(fxi_where(fxi_arg_array(fxi_lt(hi, x)), hi, fxi_arg_array(low)));
 }
 
-/* If x is 0 and log y is not finite, y is replaced, so that value and gradients are 0 and not NaN.
- */
+/* If x is 0 and log y is not finite, y is replaced by 1, so that value and gradients are 0 and not
+ * NaN. */
 fx_array *fxi_xlogy(fxi_arg x, fxi_arg y)
 {
     FXI_SCOPE;

@@ -135,8 +135,8 @@ fx_array *fxi_convolve_transposed(const fx_convolve_args *given)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* The three kinds of a convolution are each other's gradients. p and q are in the order of the
- * node's inputs. */
+/* The gradients of each of the three kinds of convolution are convolutions of the two other kinds.
+ * p and q are in the order of the node's inputs. */
 static fx_array *conv_kind(const fxi_rule_args *a, fx_conv_kind kind, fx_array *p, fx_array *q,
                            const fxi_node *shape)
 {
@@ -148,7 +148,7 @@ static fx_array *conv_kind(const fxi_rule_args *a, fx_conv_kind kind, fx_array *
 RULE(CONV)
 {
     static const struct {
-        int8_t kind, p, q; /* operands: 0 and 1 inputs, 2 the upstream gradient */
+        int8_t kind, p, q; /* p, q: 0 and 1 are the inputs, 2 is the upstream gradient */
     } rules[3][2] = {
         [FX_CONV_FORWARD] = {{FX_CONV_DATA, 2, 1}, {FX_CONV_WEIGHT, 0, 2}},
         [FX_CONV_DATA] = {{FX_CONV_FORWARD, 2, 1}, {FX_CONV_WEIGHT, 2, 0}},

@@ -136,7 +136,7 @@ fx_array *fx_zeros_like(const fx_array *x)
     if (fx_is_error(x))
         return fx_error_array(fx_array_status(x));
     fx_array *y = fxi_full(fx_eltype(x), 0, x->node->ndim, x->node->shape);
-    if (y->node) /* otherwise it would be evaluated by itself, on the CPU */
+    if (y->node) /* a literal alone has no device: it would be evaluated on the CPU */
         y->node->device = x->node->device;
     return y;
 }

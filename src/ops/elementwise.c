@@ -57,7 +57,8 @@ static inline bool node_of(const fxi_context *c, const fxi_arg *a, fxi_node **ou
     return true;
 }
 
-/* Can both operands be used as they are: no conversion, no move, and only 0-d values broadcast? */
+/* Can both operands be used unchanged: without a conversion or a move, and broadcasting only 0-d
+ * values? */
 static inline bool meets(const fxi_node *main, const fxi_node *other)
 {
     return other->dtype == main->dtype &&

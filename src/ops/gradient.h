@@ -1,6 +1,6 @@
 /* gradient.h: the notation for gradient rules of operations.
  *
- * A rule is written as RULE(NAME) { … } beside the function that records the operation. It uses
+ * A rule is written as RULE(NAME) { … } next to the function that records the operation. It uses
  * operations of the public API, so gradients have gradients. If the derivative can be computed from
  * the output (exp, tanh, sigmoid, sqrt, division), the rule uses the output: the input is then not
  * needed after the forward pass. op.def lists the operations that have a rule.

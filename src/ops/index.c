@@ -230,8 +230,8 @@ fx_array *fx_scatter_elements(fx_array *x, fx_array *idx, fx_array *src, int axi
 
 /* ---- scatter --------------------------------------------------------------------------------- */
 
-/* The type of a mean: integers as in fx_mean, 16-bit types in Float32, because their sums stop
- * growing. */
+/* The type of a mean: integers as in fx_mean; 16-bit types in Float32, because a 16-bit sum stops
+ * growing once its terms are below its precision. */
 static fx_dtype mean_type(fx_dtype t)
 {
     if (!fxi_is_float((int)t))

@@ -157,7 +157,7 @@ fx_status fxi_common_device(const char *op, const fxi_operand *o, int n, fx_devi
     return FX_OK;
 }
 
-/* Julia's broadcasting: axis k of every fxi_operand has the same size or 1. */
+/* Julia's broadcasting: axis k of every operand has the same size or 1. */
 fx_status fxi_common_shape(const char *op, const fxi_operand *o, int n, int *out_ndim, int64_t *out)
 {
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];

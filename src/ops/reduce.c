@@ -5,7 +5,7 @@
 
 /* Options of a reduction besides its kind. */
 typedef struct fold_options {
-    bool nothing; /* no elements give the neutral element, where other reductions fail */
+    bool nothing; /* max and min of no elements are the neutral element, not an error */
     bool wide;    /* the sum of Float32 is Float64 */
 } fold_options;
 

@@ -119,7 +119,8 @@ static fx_array *minimum_core(fx_array *x, unsigned mask, int64_t correction)
     return fxi_reduce(FX_REDUCE_MIN, x, mask, "minimum");
 }
 
-/* The extremes of no Bools exist: Bool has a smallest and a largest value. */
+/* any and all of no elements are false and true: the neutral elements of max and min, the smallest
+ * and the largest Bool. */
 static fx_array *any_core(fx_array *x, unsigned mask, int64_t correction)
 {
     (void)correction;
@@ -296,7 +297,7 @@ static fx_array *index_of_extreme(const char *op, fx_reduce kind, const fx_reduc
     FXI_SCOPE;
     fx_array *x = all ? fx_vec(a->x) : a->x;
     const int axis = all ? 0 : __builtin_ctz(mask);
-    const fx_dtype t = fx_eltype(x); /* 16-bit types are all among Float32 */
+    const fx_dtype t = fx_eltype(x); /* Float32 represents all 16-bit floats */
     if (t == FX_DTYPE_F16 || t == FX_DTYPE_BF16)
         x = fx_cast(x, FX_DTYPE_F32);
     fx_array *y = fxi_reduce(kind, x, FXI_AXIS_BIT(axis), op);

@@ -345,7 +345,7 @@ static fx_status run_batches(training *t)
     return status;
 }
 
-/* NaN is no improvement, and neither is a value equal to the best. */
+/* NaN is not an improvement, nor is a value equal to the best. */
 static fx_status judge(training *t)
 {
     FX_SCOPE;
@@ -414,7 +414,7 @@ static fx_status close_log(training *t, fx_status status)
     return status != FX_OK ? status : logged;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- training -------------------------------------------------------------------------------- */
 
 fx_status fxi_train(const fx_train_args *given)
 {

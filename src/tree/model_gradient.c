@@ -18,7 +18,7 @@
 typedef struct target {
     fx_array *array;
     fx_array *of; /* the array that this one is a view of, which receives its gradient; NULL if it
-                     is no view */
+                     is not a view */
 } target;
 
 typedef struct wanted {

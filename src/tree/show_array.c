@@ -329,7 +329,7 @@ static void put_slices(fx_text *text, const fxi_node *n, const matrix *m)
     } while (!text->failed && next_slice(n, index));
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- a whole array --------------------------------------------------------------------------- */
 
 static matrix matrix_of(const fx_array *x, const char *elements)
 {

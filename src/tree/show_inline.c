@@ -154,7 +154,7 @@ static void put_slices(fx_text *text, cells c)
         put_semicolons(text, c.node->ndim);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- a whole array --------------------------------------------------------------------------- */
 
 /* In Julia, an empty array has no bracket notation, except a vector. */
 static void put_empty(fx_text *text, const fx_array *x, const char *type)

@@ -90,7 +90,7 @@ static void put_field(fx_text *text, const fxi_part *p)
     }
 }
 
-/* Julia writes a name that is no identifier as var"0.weight". */
+/* Julia writes a name that is not an identifier as var"0.weight". */
 static void put_name(fx_text *text, const char *name)
 {
     bool plain = *name && !strchr("0123456789", *name);

@@ -14,7 +14,8 @@
 #include <cflux/tree.h>
 #include <string.h>
 
-/* turned: print the axes in memory order, channels first (layout.c). */
+/* `turned`: x is the tensor of a step whose axes are in memory order, channels first (layout.c);
+ * prints its sizes in the order that programs see. */
 static void add_shape(fx_text *t, const fx_tensor *x, bool turned)
 {
     const int n = x->ndim;
@@ -275,7 +276,7 @@ static void add_plan(fx_text *t, const fxi_plan *p, const fxi_graph *g, bool det
     }
 }
 
-/* ---- the plan of what is pending ------------------------------------------------------------- */
+/* ---- the plan of pending arrays -------------------------------------------------------------- */
 
 typedef struct pending {
     fxi_root *roots;

@@ -50,7 +50,7 @@ static int by_name(const void *a, const void *b)
 }
 
 /* The number of a name that is empty or a duplicate, −1 if there is none, −2 if out of memory.
- * Sorts the names, because a file may contain too many to compare each with each. */
+ * Sorts the names, because a file may contain too many to compare every pair. */
 static int bad_name(int n, const char *const *names)
 {
     int bad = -1;

@@ -49,7 +49,7 @@ static void note_handle(fx_array *x, const char *path, bool trainable, void *use
     t->failed = true;
 }
 
-/* The array of the same object that x is a view of, and that is itself no view; NULL if there is
+/* The array of the same object that x is a view of, and that is not a view itself; NULL if there is
  * none. */
 static fx_array *tied_to(ties *t, const fx_array *x)
 {
@@ -323,7 +323,7 @@ fx_status fxi_visit_tied(void *x, fxi_visit_tied_fn visit, void *user)
     return visit_with(&v, x);
 }
 
-/* ---- what visits are for --------------------------------------------------------------------- */
+/* ---- functions built on visits --------------------------------------------------------------- */
 
 typedef struct collection {
     void **items;
