@@ -119,8 +119,7 @@ static fx_array *add_bias(bench_state *s)
     return fx_add(s->x, s->b);
 }
 
-/* ---- rows of a table, as an embedding takes them: size is rows' length, table, rows taken -----
- */
+/* ---- rows of a table, as in an embedding: size is row length, rows, rows read ---------------- */
 static void open_table(bench_state *s)
 {
     const int64_t *n = s->which->size;

@@ -83,7 +83,7 @@ static void close_files(files *f)
     rmdir(f->folder);
 }
 
-/* ---- what is measured: seconds, negative when it failed -------------------------------------- */
+/* ---- measured actions: seconds, negative on failure ------------------------------------------ */
 
 static double open_mapped(files *f)
 {

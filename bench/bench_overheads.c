@@ -45,7 +45,7 @@ static void open_graph(bench_state *s)
 static void *record(bench_state *s)
 {
     fx_array *loss = fx_mse(fx_call(s->model, s->x), s->y);
-    fxi_here()->created = 0; /* nothing is run, so the limit of pending nodes must not be met */
+    fxi_here()->created = 0; /* nothing is run, so the limit of pending nodes must not be reached */
     return fx_updated(s->opt, s->model, fx_gradient(loss, s->model));
 }
 
@@ -204,7 +204,7 @@ static int start_spinners(pid_t *spinners)
     return n;
 }
 
-/* The time of a step on two threads by that on one, while others spin on all cores. */
+/* The time of a step on two threads divided by the time on one, while others spin on all cores. */
 static bool measure_contention(const bench_case *c, bench_row *out)
 {
     enum { ROUNDS = 15, STEPS = 40 };

@@ -401,7 +401,7 @@ FXI_STEP_OF_CLASS(CUSTOM, custom)
 FXI_STEP_OF_CLASS(COLLECTIVE, collective)
 FXI_STEP_OF_CLASS(FOREACH, foreach)
 
-/* ---- what several classes have ---- */
+/* ---- functions for steps of several classes ---- */
 
 /* Returns the program or epilogue of a step; n is 0 if it has none. */
 static inline fx_program fx_step_program(const fx_step *s)
@@ -564,7 +564,7 @@ struct fx_device {
     void *data; /* the backend's own */
 };
 
-/* ---- what the library does for a backend ----------------------------------------------------- */
+/* ---- functions of the library for backends --------------------------------------------------- */
 
 /* Functions of the library for backends, passed to `open`; valid until the process ends. */
 typedef struct fx_host {
@@ -605,7 +605,7 @@ struct fx_backend {
                    need no step */
     bool fuses; /* true: kernels accept elementwise steps with several instructions and outputs */
 
-    /* -- life -- */
+    /* -- opening -- */
     /* Called once, first. Loads what the backend needs and returns the number of its devices; 0
      * with the reason in `why` (a sentence without a full stop) if it does not work. Records no
      * error. There is no `close`: a backend stays loaded until the process ends. NULL: always one

@@ -134,7 +134,7 @@ FXI_OPTION_STRUCT(fx_checkpoint_args, FXI_CHECKPOINT_ARGS);
  * failure the newest file is unchanged, unless the message says that the new file is in place (see
  * the top of this header). */
 FX_API fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint_args *c);
-/* The function behind fx_checkpoint_load; io->fxi_size must be set. */
+/* Called by the macro fx_checkpoint_load; io->fxi_size must be set. */
 FX_API fx_status fxi_checkpoint_load(const char *path, fx_checkpoint_args *io);
 
 /* fx_checkpoint_load(path, &io): restores a checkpoint. Copies the saved values into io's model,

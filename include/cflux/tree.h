@@ -347,7 +347,7 @@ typedef struct fx_spot {
 /* Returned by `meet`: how the walk continues. */
 typedef enum fx_walk {
     FX_WALK_PASS,  /* skip the children */
-    FX_WALK_TAKE,  /* skip the children; something was taken */
+    FX_WALK_TAKE,  /* skip the children; the position counts as taken (see every_path) */
     FX_WALK_ENTER, /* visit the children of the first tree's object */
     FX_WALK_STOP   /* end the walk */
 } fx_walk;
@@ -358,7 +358,8 @@ typedef struct fx_tree_walker {
     fx_walk (*meet)(const fx_spot *at, void *user); /* called before the children */
     /* Called after the children; false ends the walk; NULL: not called. */
     bool (*leave)(const fx_spot *at, void *user);
-    bool every_path;   /* visit a position once per path, unless nothing was taken below it */
+    bool every_path;   /* visit a position once per path, if FX_WALK_TAKE was returned at or below
+                          it */
     bool trained_only; /* skip fields that optimisers ignore */
     void *user;
 } fx_tree_walker;

@@ -30,7 +30,7 @@ int64_t fxi_data_file_read(fxi_data_file *file, void *dst, size_t n);
  * processes that use more memory than exists. */
 fx_status fxi_data_file_room(const fxi_data_file *file, size_t bytes);
 void fxi_data_file_close(fxi_data_file *file);
-/* " (the gzip stream breaks off)" or "", for messages about short files. */
+/* " (the gzip stream is truncated)" or "", for messages about short files. */
 const char *fxi_data_file_cut_note(const fxi_data_file *file);
 
 #endif

@@ -449,8 +449,8 @@ static void *finish_late(const running *r, int64_t k, void *items)
 
 /* ---- passes ---- */
 
-/* By default one thread, if functions may run in it, or if batches are copied to other memory,
- * which is worth a thread. */
+/* Default: one thread with .parallel, or if batches without functions are copied to a device with
+ * its own memory; otherwise none. */
 static int threads_of(const running *r)
 {
     const fx_loader *l = r->loader;

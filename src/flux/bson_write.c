@@ -58,7 +58,7 @@ static fxi_item of_object(const void *object)
     return (fxi_item){.kind = FXI_ITEM_OBJECT, .object = object};
 }
 
-/* ---- what is shared -------------------------------------------------------------------------- */
+/* ---- shared objects -------------------------------------------------------------------------- */
 
 static int by_object(const void *a, const void *b)
 {

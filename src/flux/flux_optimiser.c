@@ -65,7 +65,7 @@ static fx_status failure(const matching *m)
                         : fx_fail(FX_STATUS_ARGUMENT, OP, "%s", m->why);
 }
 
-/* ---- what is an optimiser -------------------------------------------------------------------- */
+/* ---- recognising optimisers ------------------------------------------------------------------ */
 
 static bool is_named(const void *object, const char *name)
 {

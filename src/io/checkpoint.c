@@ -227,7 +227,7 @@ fx_status fxi_checkpoint_save(const char *path, const fx_checkpoint_args *given)
     return fxi_file_out_close(&out, status);
 }
 
-/* ---- loading: which file --------------------------------------------------------------------- */
+/* ---- loading: choice of the file ------------------------------------------------------------- */
 
 static void *child(void *file, const char *name)
 {
@@ -319,7 +319,7 @@ static fx_status open_newest(const char *op, const char *path, char used[MAX_PAT
     return clean ? fx_fail(why.status, op, "%s", why.message + strlen(op) + 2) : first;
 }
 
-/* ---- loading: what is in it ------------------------------------------------------------------ */
+/* ---- loading: contents ----------------------------------------------------------------------- */
 
 /* The arrays of a file that belong to one of n object names. */
 static void *arrays_of(const char *op, void *file, const char *const *names, int n)

@@ -251,7 +251,7 @@ static fx_status load(loading *l, void *dst, void *src, int depth)
     return status;
 }
 
-/* ---- which structure a state has ------------------------------------------------------------- */
+/* ---- structure of a state -------------------------------------------------------------------- */
 
 static bool is_tuple(const void *x)
 {
@@ -388,7 +388,7 @@ static fx_status load_by_path(loading *l, void *model, void *src)
     return m.status;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- entry point ----------------------------------------------------------------------------- */
 
 static fx_status load_any(loading *l, void *dst, void *src)
 {

@@ -26,7 +26,7 @@ typedef struct reader {
     const char *name; /* of the file, for messages */
 } reader;
 
-/* ---- small things ---------------------------------------------------------------------------- */
+/* ---- helpers --------------------------------------------------------------------------------- */
 
 static void add_warning(reader *in, const char *format, ...) FXI_PRINTF(2, 3);
 static void add_warning(reader *in, const char *format, ...)
@@ -64,8 +64,7 @@ static void *one_more(reader *in, void *array, size_t n, size_t *room, size_t si
     return grown;
 }
 
-/* ---- events: false where one lacks what it must have ------------------------------------------
- */
+/* ---- events: false if a required member is missing ------------------------------------------- */
 
 static void release_numbers(fxi_log_record *r)
 {

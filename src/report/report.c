@@ -231,7 +231,7 @@ static bool write_times(fx_json *j, const fxi_log_record *run)
     return true;
 }
 
-/* ---- what is shown as it is ------------------------------------------------------------------ */
+/* ---- values copied from the log -------------------------------------------------------------- */
 
 /* Limits that keep the page small for any log. */
 enum { TEXT_MOST = 4000, MEMBERS_MOST = 256, DEPTH_MOST = 4, CLASSES_MOST = 100 };

@@ -64,7 +64,7 @@ static fx_array *change(const fxi_entry *e, fx_array *x)
     return row->layout == FX_TORCH_LAYOUT_TRANSPOSED ? transpose(x) : flip(x);
 }
 
-/* ---- giving ---------------------------------------------------------------------------------- */
+/* ---- saving ---------------------------------------------------------------------------------- */
 
 /* PyTorch stores "1.num_batches_tracked" beside "1.running_var". */
 static void add_count(fxi_entries *out, const fxi_entry *e)
@@ -114,7 +114,7 @@ void *fx_torch_state(void *model)
     return fx_keep(tuple);
 }
 
-/* ---- taking ---------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 /* True if the name is a count that PyTorch keeps beside an array of the model. */
 static bool is_count(const fxi_entries *own, const char *name)

@@ -49,7 +49,7 @@ typedef struct bench {
     bool regression;
 } bench;
 
-/* ---- what is timed --------------------------------------------------------------------------- */
+/* ---- timed functions ------------------------------------------------------------------------- */
 
 static void run_copy(bench *b)
 {

@@ -50,7 +50,7 @@ static bool to_checkpoint(const char *path)
     return as_checkpoint || ends_with(path, ".checkpoint") || ends_with(path, ".ckpt");
 }
 
-/* ---- which entries --------------------------------------------------------------------------- */
+/* ---- selected entries ------------------------------------------------------------------------ */
 
 enum { ENTRIES_AT_MOST = 4096 };
 
@@ -136,7 +136,7 @@ static int make_model(input_file *in)
     return fx_error_status() == FX_OK ? EXIT_FINE : fail_library(EXIT_BAD_INPUT);
 }
 
-/* ---- what was written ------------------------------------------------------------------------ */
+/* ---- the written file ------------------------------------------------------------------------ */
 
 enum { NAMES_SHOWN = 12 };
 
@@ -277,7 +277,7 @@ static int run_convert(int n, char **operands)
         status = read_input(operands[0], &in, &lost);
     if (status != EXIT_FINE)
         return status;
-    interrupt_begin(); /* removes a half-written file on a signal */
+    interrupt_begin(); /* the first signal must not leave a temporary file */
     status = model_file_save(path, in.entries, &form, &lost) == FX_OK ? written(&in, path, &lost)
                                                                       : save_failed(path, &lost);
     return interrupt_caught() ? 128 + interrupt_caught() : status;

@@ -72,7 +72,7 @@ static void add_warning(report *r, const char *format, ...)
         r->warnings[r->nwarnings++] = text;
 }
 
-/* ---- looking --------------------------------------------------------------------------------- */
+/* ---- inspection ------------------------------------------------------------------------------ */
 
 static void add_array(fx_array *x, const char *path, bool trainable, void *user)
 {

@@ -272,8 +272,7 @@ static int prepare_model(run *r)
                                                              : status;
 }
 
-/* ---- what a checkpoint has to agree with ------------------------------------------------------
- */
+/* ---- settings that a checkpoint must match --------------------------------------------------- */
 
 enum { CLASSES_TEXT = 300 };
 
@@ -397,7 +396,7 @@ static fx_flow on_start(const fx_progress *now)
     if (now->step > 0 && !quiet)
         fprintf(stderr, "resuming from %s at epoch %lld, step %lld\n", checkpoint_path,
                 (long long)now->epoch + 1, (long long)now->step);
-    r->status = open_log(r); /* not before: a checkpoint that does not fit leaves it unchanged */
+    r->status = open_log(r); /* only now: a wrong checkpoint must leave the log unchanged */
     if (!r->log)
         return r->status == EXIT_FINE ? FX_FLOW_CONTINUE : FX_FLOW_STOP;
     const char **names = class_names(&r->p);

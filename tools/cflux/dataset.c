@@ -415,7 +415,7 @@ static int read_npy(const data_request *r, dataset *d)
     return fx_is_error(d->y) ? fail_library(EXIT_BAD_INPUT) : EXIT_FINE;
 }
 
-/* ---- which ----------------------------------------------------------------------------------- */
+/* ---- choice of the reader -------------------------------------------------------------------- */
 
 static int read_idx_file(const data_request *r, dataset *d)
 {

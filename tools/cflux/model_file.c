@@ -21,7 +21,7 @@ static fx_status no_memory(void)
     return fx_fail(FX_STATUS_MEMORY, "save", "no memory");
 }
 
-/* ---- what an object is ----------------------------------------------------------------------- */
+/* ---- contents of an object ------------------------------------------------------------------- */
 
 static bool is_tuple(const void *object)
 {

@@ -18,7 +18,7 @@ typedef struct reading {
         *header;     /* file: the arrays by name, a named tuple; header: NULL if there is none */
     int64_t narrays; /* arrays of the file itself; `file` has arrays read from texts after them */
     bool *used;      /* which arrays belong to an entry */
-    name_pairs out, rest; /* entries; texts that are no entries */
+    name_pairs out, rest; /* entries; texts that are not entries */
     bool good;
 } reading;
 
@@ -126,7 +126,7 @@ static void *model_of(const char *path, void *file, bool *used, const char *name
     return filled;
 }
 
-/* The number below n that a name is, in its printed form; −1 if it is none. */
+/* The value of a name that is a number from 0 to n − 1 in its usual form; otherwise −1. */
 static int place_of(const char *name, int n)
 {
     char number[24];

@@ -209,7 +209,7 @@ int options_read(const command *c, int argc, char **argv, int *n, char ***operan
     return check_operands(c, *n, *operands);
 }
 
-/* ---- for readers ----------------------------------------------------------------------------- */
+/* ---- help, manual and completion ------------------------------------------------------------- */
 enum { WIDTH = 80, HELP_COLUMN = 28 };
 
 /* Prints text in lines of at most WIDTH characters; `column` is the start of the first line, the

@@ -48,7 +48,7 @@ typedef struct command {
     {                                                                                              \
         "json", 0, OPTION_FLAG, (target), NULL, "Print one JSON document instead of text", 0, 0    \
     }
-/* The row for commands that compute. */
+/* The row --flux-version, for commands that read BSON files. */
 #define OPTION_FLUX_VERSION(target)                                                                \
     {                                                                                              \
         "flux-version", 0, OPTION_TEXT, (target), "VERSION",                                       \
@@ -56,6 +56,7 @@ typedef struct command {
             "0.16.10 (default: the newest that can have written the file)",                        \
             0, 0                                                                                   \
     }
+/* The row --device, for commands that compute. */
 #define OPTION_DEVICE(target)                                                                      \
     {                                                                                              \
         "device", 0, OPTION_TEXT, (target), "DEVICE",                                              \

@@ -55,8 +55,8 @@ static bool is_same_file(const char *a, const char *b)
     return resolve(a, whole[0]) && resolve(b, whole[1]) && strcmp(whole[0], whole[1]) == 0;
 }
 
-/* True if the output is also an input. "-" is standard input. An input that is no file, such as a
- * column name, never matches. */
+/* True if the output is also an input. "-" is standard input. An input that is not a file, such as
+ * a column name, never matches. */
 static bool is_read(const char *output, const char *input)
 {
     const char *from = input && strcmp(input, "-") == 0 ? "/dev/stdin" : input;

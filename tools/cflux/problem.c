@@ -168,7 +168,8 @@ static int take_classes(problem *p, const dataset *d, void *classes)
                                    d->path, class_name(p, 0));
 }
 
-/* By default, whole numbers that occur ten times on average are classes. */
+/* By default, whole numbers are classes if they have at most two distinct values, or each occurs
+ * ten times on average. */
 static int classes_from_numbers(problem *p, const dataset *d, task asked, bool by_loss)
 {
     double broken, *values;
@@ -429,7 +430,7 @@ fx_array *problem_probabilities(const problem *p, fx_array *output)
     return fx_concat(0, fx_sub(1, second), second);
 }
 
-/* ---- does it fit? ---------------------------------------------------------------------------- */
+/* ---- check of the model ---------------------------------------------------------------------- */
 
 static bool is_layer(const void *layer, const char *name)
 {

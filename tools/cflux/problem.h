@@ -27,7 +27,7 @@ typedef enum task { TASK_BY_DATA = 0, TASK_CLASSES, TASK_NUMBERS } task;
 int problem_loss(problem *p, const char *text);
 /* Checks whether text targets are classes, or mark a missing number (refused). */
 int problem_check_texts(const dataset *d);
-/* Determines whether the targets are classes, and which. */
+/* Determines whether the targets are classes, and the names of the classes. */
 int problem_classes(problem *p, const dataset *d, task asked);
 /* The targets in the form that the loss expects: class numbers (Int64), or Float32 numbers. */
 int problem_targets(const problem *p, const dataset *d, fx_array **out);

@@ -27,7 +27,7 @@ fx_status trained_save(const char *path, const trained *t, const problem *p);
 int trained_try(const char *path, const trained *t, const problem *p);
 /* Fills in t and p (without a loss formula if the file stores no loss). */
 int trained_load(const char *path, trained *t, problem *p);
-/* Fills in what to read for a model: from the file, where options do not say it. */
+/* Sets the columns and the number of features that the model needs. */
 void trained_request(const trained *t, data_request *r);
 /* Gives the observations the sizes that the model was trained on. */
 int trained_shape(const char *path, const trained *t, dataset *d);

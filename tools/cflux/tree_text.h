@@ -36,7 +36,7 @@ void tree_json_sizes(fx_json *j, const fx_array *x);
 
 /* The name of a TREE_STRUCT, "Main.Encoder", into dst. */
 void tree_struct_name(void *object, char *dst, size_t capacity);
-/* True for a rule or a state of Flux's optimisers: a struct, but not a missing layer. */
+/* True for a rule or a state of Flux's optimisers: these structs are not unknown layers. */
 bool tree_is_of_optimiser(void *object);
 
 /* The text that fx_summary or fx_show_text writes; the caller frees it. NULL if out of memory. */
