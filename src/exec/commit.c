@@ -169,7 +169,7 @@ static fx_status gather_roots(fxi_context *c, fxi_scratch *s, int n, fx_array *c
     if (ok && guard && !guard->node->data)
         ok = fxi_root_push(s, m, guard->node, NULL);
     /* Without this walk nothing is known about the age of replaced values, so no node counts as
-     * calm any more. */
+     * calm (sinks.c) any more. */
     if (!sinks)
         fxi_keep_calm(c, 0);
     else if (ok)

@@ -133,9 +133,9 @@ fx_status fxi_elements_pieces(const char *op, const fx_array *x, fxi_piece_fn ta
 
 /* ---- to another device ----------------------------------------------------------------------- */
 
-/* Work that `device` gets from now on starts only when `other` has finished its present work. The
- * host does not wait. FX_STATUS_UNSUPPORTED, not recorded: the two queues cannot wait for each
- * other, as with two OpenCL contexts. */
+/* Work that is queued on `device` from now on starts only when `other` has finished the work that
+ * is queued on it now. The host does not wait. FX_STATUS_UNSUPPORTED, not recorded: the two queues
+ * cannot wait for each other, as with two OpenCL contexts. */
 static fx_status follow(fx_device *device, fx_device *other)
 {
     const fx_backend *backend = device->backend;

@@ -13,7 +13,7 @@ typedef struct fxi_scratch {
     fxi_graph graph;
     fxi_root *roots;
     int32_t root_capacity;
-    fxi_buffer **arenas; /* arenas that no run uses: at most one a device */
+    fxi_buffer **arenas; /* arenas that no run uses: at most one for each device */
     int32_t narenas, arena_capacity;
     bool running;             /* the steps of a plan are running; evaluating now is an error */
     const fxi_node **foreign; /* values of other threads to be replaced, by address */

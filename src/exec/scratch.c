@@ -19,7 +19,7 @@ fxi_scratch *fxi_scratch_of(fxi_context *c)
     return c->scratch;
 }
 
-/* ---- work space ------------------------------------------------------------------------------ */
+/* ---- arenas ---------------------------------------------------------------------------------- */
 
 /* A linear search: a process has few devices. */
 static int32_t arena_index(const fxi_scratch *s, const fx_device *device)
@@ -55,7 +55,7 @@ fxi_buffer *fxi_arena_take(fxi_scratch *s, fx_device *device, int64_t bytes)
 /* A failure is not an error: the arena is then freed and allocated again later. */
 void fxi_arena_keep(fxi_scratch *s, fxi_buffer *arena)
 {
-    /* One arena a device: fxi_arena_take removed the one before. */
+    /* One arena for each device: fxi_arena_take removed the previous one. */
     if (fxi_grow(&s->arenas, &s->arena_capacity, s->narenas + 1, sizeof *s->arenas))
         s->arenas[s->narenas++] = arena;
     else
@@ -74,7 +74,7 @@ static void reclaim_arenas(fxi_scratch *s, const fx_device *device)
         }
 }
 
-/* ---- giving back ----------------------------------------------------------------------------- */
+/* ---- freeing caches -------------------------------------------------------------------------- */
 
 void fxi_scratch_free(fxi_context *c)
 {

@@ -231,7 +231,7 @@ static void shorten(fx_step *e, const chain *c, int32_t value)
     }
     for (int r = old; r < old + p->n; r++)
         map[r] = (uint8_t)(map[r] + e->nin);
-    /* What read the end of the chain now reads the input that was the product. */
+    /* Readers of the end of the chain now read the input that was the product. */
     map[end] = map[c->product];
     for (int k = 0; k < ninstr; k++)
         for (int s = 0; s < p->instr[k].nsrc; s++)
@@ -257,8 +257,7 @@ typedef struct survey {
     bool *gone;       /* per step: it moved, or all its instructions were taken */
 } survey;
 
-/* Can step s get an epilogue? It can get only one, and only products and forward convolutions can.
- */
+/* Can step s get an epilogue? Only products and forward convolutions can, and each only once. */
 static bool finishes(const fx_step *s)
 {
     return !fx_step_has_epilogue(s) &&
@@ -325,8 +324,8 @@ static bool fuse(fxi_plan *p, survey *s, int32_t m, int32_t e, const chain *c)
     return true;
 }
 
-/* Writes the list anew: each product moves to the step whose chain it took, because operands of the
- * chain may be computed between the two. */
+/* Writes the list of steps in its new order: each product moves to the step whose chain it took,
+ * because operands of the chain may be computed between the two. */
 static bool reorder(fxi_plan *p, const survey *s)
 {
     fx_step *steps = fxi_malloc(((size_t)p->nsteps + 1) * sizeof *steps);

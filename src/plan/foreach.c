@@ -43,8 +43,8 @@ static bool single(const fx_tensor *t)
     return true;
 }
 
-/* Has operand k an element for each element of the output, in the same order? Shapes need not be
- * equal: kernels of segments see only a length. */
+/* Does operand k have an element for each element of the output, in the same order? Shapes need not
+ * be equal: kernels of segments see only a length. */
 static bool whole(const fx_step *s, int k)
 {
     const fx_tensor *t = &s->in[k];

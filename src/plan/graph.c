@@ -265,8 +265,8 @@ static fx_status bring(fxi_context *c, fxi_graph *g, const frame *consumer, fx_d
 }
 
 /* Is the value of the top frame on another device than its consumer? If neither root nor consumer
- * names a device, the first value decides. Inputs of another thread's node cannot be exchanged and
- * are left alone. */
+ * names a device, the first value decides. Inputs of another thread's node cannot be replaced, so
+ * they are not tested. */
 static bool is_elsewhere(const fxi_context *c, fxi_graph *g, const frame *top)
 {
     const fxi_node *n = top->node;
@@ -327,7 +327,7 @@ static fx_status walk(fxi_context *c, fxi_graph *g, fxi_node *root)
     for (;;) {
         fxi_node *n = f->node, *in = n->data ? NULL : unnumbered(c, g, n, &f->next);
         if (in) {
-            /* The list may move when it grows, so f and end are taken anew. */
+            /* The list may move when it grows, so f and end are set again. */
             if (++f == end && !(f = more_frames(g, &end)))
                 return FX_STATUS_MEMORY;
             *f = frame_of(f - 1, in);
@@ -394,8 +394,8 @@ static int64_t donor_of(fxi_context *c, const fxi_graph *g, const fxi_root *root
     return -1;
 }
 
-/* Outputs are the roots, and nodes that somebody outside the graph still needs: a pending consumer,
- * or a handle with fx_want. Without the second kind they would be computed again later. */
+/* Outputs are the roots, and nodes that are still needed outside the graph: by a pending consumer,
+ * or by a handle with fx_want. Without the second kind they would be computed again later. */
 static bool collect_outputs(fxi_context *c, fxi_graph *g, int n, const fxi_root *roots)
 {
     for (int i = 0; i < n; i++) {

@@ -124,7 +124,8 @@ static bool last_place(fxi_builder *b, int32_t id, fxi_place *out)
 {
     const fxi_node *n = b->g->nodes[id];
     *out = b->places[id];
-    /* Also values that no step turned: with one channel or one pixel they need no copy. */
+    /* Also values that fxi_turn_step has not changed: with one channel or one pixel both orders are
+     * the same memory. */
     if (lies_last(n->ndim, n->shape, out->stride))
         return true;
     if (b->last[id] < 0) {
@@ -148,7 +149,7 @@ bool fxi_plain_place(fxi_builder *b, int32_t id, fxi_place *out)
     return !is_last(b, b->g->nodes[id], out) || fxi_dense_place(b, id, out);
 }
 
-/* Has node n all elements of `space` at this place, without a broadcast? */
+/* Does node n have all elements of `space` at this place, without a broadcast? */
 static bool full_size(const fxi_node *space, const fxi_node *n, const fxi_place *at)
 {
     if (n->ndim != space->ndim ||
@@ -242,8 +243,8 @@ static void set_channels_last(const fxi_builder *b, fx_step *s, const fxi_node *
 }
 
 /* Does the step of node id run channels last? The backend decides for a convolution, from a step
- * that describes it. Pooling follows its last input, x, also in the gradient of a maximum: a
- * pooling step alone never pays for a copy. */
+ * that describes it. Pooling follows its last input, x, also in the gradient of a maximum: a copy
+ * costs more than one pooling step gains. */
 static bool wanted(const fxi_builder *b, int32_t id)
 {
     const fxi_node *n = b->g->nodes[id];

@@ -6,7 +6,7 @@
  * an elementwise step takes over the bytes of an input that no later step reads, if the step may
  * write over that input (in_place.c). The work space of a step is taken after its outputs and freed
  * with the values that end there, so it shares bytes with no operand of the step. Gaps are sorted
- * and merged, so the time is linear in the number of steps while gaps are few.
+ * and merged; as long as there are few, the time is linear in the number of steps.
  */
 #include "plan.h"
 

@@ -265,8 +265,8 @@ static bool lower(fxi_builder *b)
     for (int32_t k = 0; k < g->noutputs; k++)
         if (!settle_output(b, k))
             return false;
-    /* Epilogues are settled before donation, as an instruction that the backend refuses becomes a
-     * new step. */
+    /* Epilogues are settled before donation, because an instruction that the backend refuses
+     * becomes a new step. */
     return !b->how->fuses || (fxi_add_epilogues(b->how, p) && fxi_settle_epilogues(b->how, p));
 }
 

@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Numbers of steps that are none: not yet, and before the first. */
+/* Two numbers that are not numbers of steps: no step yet, and before the first step. */
 enum { NEVER = -2, BEFORE = -1, ALIGNMENT = 64 };
 
 /* The state of a value while steps are checked. */

@@ -293,7 +293,7 @@ static int32_t behind(const search *s, int32_t id)
     return id;
 }
 
-/* Is a member's value needed outside: by a node that is no member, or as a result? */
+/* Is a member's value needed outside: by a node that is not a member, or as a result? */
 static bool needed_outside(const search *s, int32_t id)
 {
     for (int32_t k = s->user[id]; k < s->user[id + 1]; k++)
@@ -457,7 +457,7 @@ bool fxi_rows_find(const fxi_planner *how, const fxi_graph *g, fxi_rows *out)
         out->row[i] = -1;
     }
     /* Seeds are tried in the order of computation. A reduction that an earlier row step contains is
-     * no seed. */
+     * not a seed. */
     for (int32_t i = 0; i < g->n && ok && how->rows; i++)
         if (out->row[i] < 0 && reduces_rows(g->nodes[i])) {
             /* Most graphs have no such reduction and need no table. */
