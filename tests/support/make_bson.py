@@ -421,6 +421,9 @@ def closures(folder):
         "value": fix2,
         "chain": st("Flux/Chain", [tup(anonymous(call("size", X, INT(4)), call("reshape", X, COLON, ssa(1))),
                                        dotted("tanh", X), anonymous(call("softmax", X)))])})
+    # a chain that begins with something that is no layer: a node
+    write(folder, "first_is_no_layer.bson", {"model": st("Flux/Chain", [tup(a(1), DENSE)]),
+                                             "list": st("Flux/Chain", [[a(1), DENSE]])})
     # reshapes that no array has: they stay nodes
     write(folder, "odd_callables.bson", {
         "two": st("Base/Fix2", [fun("Base/#reshape"), tup(COLON, COLON)]),
@@ -453,6 +456,14 @@ def structs(folder):
            "type": {"tag": "struct", "data": [], "type": dict(dt("Models/Encoder"), name=[INT(1), "Encoder"])}}
     for name, v in bad.items():
         write(folder, "own_bad_%s.bson" % name, {"model": v})
+    # Structs in structs, written inside each other, and as references.
+    for levels in (60, 70):
+        inside, linked, refs = None, None, Refs()
+        for _ in range(levels):
+            inside = st("Models/Link", [inside])
+            linked = refs.put(st("Models/Link", [linked]))
+        write(folder, "own_inside_%d.bson" % levels, {"model": inside})
+        write(folder, "own_linked_%d.bson" % levels, {"model": linked}, refs)
 
 
 # ---- changed copies ------------------------------------------------------------------------------

@@ -207,6 +207,19 @@ static void what_is_no_function_of_ours_stays_a_node(void **state)
     }
 }
 
+static void a_chain_that_begins_with_an_array_stays_a_node(void **state)
+{
+    (void)state;
+    FX_TEST;
+    void *file = fx_load(made_bson("first_is_no_layer.bson"));
+    char text[200];
+    assert_int_equal(fx_count(file), 2);
+    for (int i = 0; i < 2; i++) {
+        fx_summary(fx_child(file, i), text, sizeof text);
+        assert_string_equal(text, "Flux.Chain(…)");
+    }
+}
+
 int main(void)
 {
     fx_message_set_hook(NULL, NULL);
@@ -214,6 +227,7 @@ int main(void)
         cmocka_unit_test(every_closure_and_back),
         cmocka_unit_test(a_model_with_a_closure),
         cmocka_unit_test(what_is_no_function_of_ours_stays_a_node),
+        cmocka_unit_test(a_chain_that_begins_with_an_array_stays_a_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,6 +55,12 @@ typedef struct Unnamed {
 } Unnamed;
 FX_FUNCTOR(Unnamed, x);
 
+typedef struct Link {
+    fx_object base;
+    struct Link *next;
+} Link;
+FX_FUNCTOR(Link, next);
+
 static Inner *inner(fx_array *x)
 {
     return fx_new(Inner, .x = x, .scale = 0.25);
@@ -75,7 +81,8 @@ static int name_types(void **state)
     (void)state;
     FX_SCOPE;
     return fx_julia_name(encoder(), "Models.Encoder") != FX_OK ||
-           fx_julia_name(inner(fx_ones(1)), NULL) != FX_OK;
+           fx_julia_name(inner(fx_ones(1)), NULL) != FX_OK ||
+           fx_julia_name(fx_new(Link, .next = fx_new(Link, .next = NULL)), "Models.Link") != FX_OK;
 }
 
 static void check_numbers(const Encoder *e)
@@ -188,6 +195,28 @@ static void what_does_not_fit(void **state)
     assert_int_equal(n, 12);
 }
 
+/* At most 64 structs in each other, however they are written. */
+static void nesting_is_bounded(void **state)
+{
+    static const char *const kinds[] = {"inside", "linked"};
+    (void)state;
+    FX_TEST;
+    for (int k = 0; k < 2; k++) {
+        char name[100];
+        int levels = 0;
+        snprintf(name, sizeof name, "own_%s_60.bson", kinds[k]);
+        for (const Link *l = fx_load_key(made_bson(name), "model"); l; l = l->next)
+            levels++;
+        assert_int_equal(levels, 60);
+        snprintf(name, sizeof name, "own_%s_70.bson", kinds[k]);
+        assert_true(fx_is_error(fx_load(made_bson(name))));
+        const fx_error e = fx_error_take();
+        assert_int_equal(e.status, FX_STATUS_FORMAT);
+        if (!strstr(e.message, "objects nested deeper than 64"))
+            fail_msg("%s", e.message);
+    }
+}
+
 static void names(void **state)
 {
     static const char *const bad[] = {
@@ -215,11 +244,9 @@ int main(void)
 {
     fx_message_set_hook(NULL, NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_of_julia),
-        cmocka_unit_test(written_and_read),
-        cmocka_unit_test(the_same_document),
-        cmocka_unit_test(what_does_not_fit),
-        cmocka_unit_test(names),
+        cmocka_unit_test(a_file_of_julia),    cmocka_unit_test(written_and_read),
+        cmocka_unit_test(the_same_document),  cmocka_unit_test(what_does_not_fit),
+        cmocka_unit_test(nesting_is_bounded), cmocka_unit_test(names),
     };
     return cmocka_run_group_tests(tests, name_types, NULL);
 }

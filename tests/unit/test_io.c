@@ -165,6 +165,33 @@ static void numpy_files_are_looked_at(void **state)
     expect(temp_file("again.npz", bytes, n), "npz", "");
 }
 
+/* Members from which the directory's end has its 64-bit form: APPNOTE.TXT 4.3.14, 4.4.1.4. */
+static void the_end_of_a_directory_by_its_members(void **state)
+{
+    (void)state;
+    enum { MOST = 65535 };
+    static void *items[MOST];
+    for (int n = MOST - 1; n <= MOST; n++) {
+        FX_SCOPE;
+        unsigned char end[98]; /* 64-bit end, locator, end */
+        fx_array *x = fx_ones(1);
+        for (int i = 0; i < n; i++)
+            items[i] = x;
+        const char *path = temp_text("many.npz", "");
+        assert_int_equal(fx_save(path, "t", fxi_tuple(n, items)), FX_OK);
+        FILE *f = fopen(path, "rb");
+        assert_non_null(f);
+        assert_int_equal(fseek(f, -(long)sizeof end, SEEK_END), 0);
+        assert_int_equal(fread(end, 1, sizeof end, f), sizeof end);
+        fclose(f);
+        assert_memory_equal(end + 76, "PK\5\6", 4);
+        assert_int_equal(memcmp(end, "PK\6\6", 4) == 0, n == MOST);
+        assert_int_equal(end[76 + 10] | end[76 + 11] << 8, n);
+        void *back = fx_load(path);
+        assert_int_equal(fx_count(back), n);
+    }
+}
+
 /* A descr of more characters than any element type has. */
 static void long_texts_of_numpy_are_refused(void **state)
 {
@@ -264,6 +291,7 @@ int main(void)
         cmocka_unit_test(what_wrote_a_file_is_narrowed_down),
         cmocka_unit_test(layers_of_one_version_say_it),
         cmocka_unit_test(what_is_no_file_of_these_is_refused),
+        cmocka_unit_test(the_end_of_a_directory_by_its_members),
         cmocka_unit_test(numpy_files_are_looked_at),
         cmocka_unit_test(long_texts_of_numpy_are_refused),
         cmocka_unit_test(a_pipe_is_read),

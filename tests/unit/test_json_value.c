@@ -156,6 +156,18 @@ static void what_the_grammar_forbids_is_refused(void **state)
     assert_int_equal(fxi_live_allocations(), live);
 }
 
+/* What follows the end of a text in memory is not part of it. */
+static void a_text_ends_where_its_size_says(void **state)
+{
+    (void)state;
+    static const char text[] = "\"\\ud83d\\ude00\"";
+    for (size_t n = 0; n < sizeof text - 1; n++) {
+        fx_status status;
+        assert_null(read_bytes(text, n, false, &status));
+        assert_int_equal(fx_error_take().status, FX_STATUS_FORMAT);
+    }
+}
+
 static void depth_is_bounded(void **state)
 {
     (void)state;
@@ -213,6 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_what_another_reader_reads),
         cmocka_unit_test(what_the_grammar_forbids_is_refused),
+        cmocka_unit_test(a_text_ends_where_its_size_says),
         cmocka_unit_test(depth_is_bounded),
         cmocka_unit_test(numbers_do_not_depend_on_the_locale),
         cmocka_unit_test(without_memory_there_is_an_error),
