@@ -69,7 +69,7 @@ static fx_status cpu_prepare(fx_device *device, fx_step *step)
     return fxi_cpu_prepare_step(step);
 }
 
-/* Channels-last order pays only where the plugin computes the convolution: our own kernels for
+/* Channels-last order is faster only if the plugin computes the convolution: our own kernels for
  * convolutions expect each channel as a plane. Pooling keeps the order of its input, so that no
  * copy is needed between the two. */
 static bool cpu_channels_last(fx_device *device, const fx_step *step)

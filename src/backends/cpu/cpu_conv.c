@@ -19,6 +19,7 @@ static void spatial_sizes(const fx_tensor *t, int spatial, int64_t out[3])
         out[d] = d < spatial ? t->shape[d] : 1;
 }
 
+/* `after` is not needed: the number of windows says how far they reach. */
 static void read_attr(fxi_conv_geometry *g, const fx_conv_attr *a)
 {
     for (int d = 0; d < 3; d++) {
@@ -110,8 +111,8 @@ static fx_status weigh_infinite(const fx_step *step, const void *const *in, void
     return status;
 }
 
-/* Only gradients by weights with padding need the scan of gy. It reads gy once, which is little
- * beside the convolution. */
+/* Only gradients by weights with padding need the scan of gy. It reads gy once, which takes little
+ * time compared with the convolution. */
 fx_status fxi_cpu_conv(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     const bool known = step->out.dtype == FX_DTYPE_F32 || step->out.dtype == FX_DTYPE_F64;

@@ -13,8 +13,8 @@
  *   WEIGHT   gw(k, o) = Σ x(q + offset(k))·gy(q, o) over q and images, gy being 0 at windows that
  *            do not exist. 0·Inf is not 0: if x is not finite, the other method computes it.
  * Large images are taken in blocks of rows; for WEIGHT, several small images are taken together.
- * The order of every sum depends on the shapes only, so the number of threads does not change a
- * bit.
+ * The order of every sum depends on the shapes only, so the number of threads does not change any
+ * bit of the result.
  */
 #include "cpu_conv.h"
 #include "cpu_parallel.h"
@@ -134,8 +134,8 @@ static void finish_layout(layout *l)
     l->windows = (windows + l->core->lanes - 1) / l->core->lanes * l->core->lanes;
 }
 
-/* `data`: DATA reads gy and gives x, with the padding that makes each x see all windows that used
- * it. FORWARD and WEIGHT read x. */
+/* `data`: DATA reads gy and computes the gradient by x, with the padding with which each element of
+ * x reaches all windows that read it. FORWARD and WEIGHT read x. */
 static layout layout_of(const fxi_conv_geometry *g, bool data)
 {
     layout l = {.core = &fxi_cpu_simd()->conv[g->dtype == FX_DTYPE_F64],
@@ -249,6 +249,8 @@ static int64_t blocks_of(const layout *l)
     return divide_up(l->out[1], l->rows) * divide_up(l->out[2], l->planes);
 }
 
+/* The last block along an axis is smaller. The kernel gets its size, so nothing is computed for
+ * rows that do not exist. */
 static block block_at(const layout *l, int64_t number)
 {
     const int64_t across = divide_up(l->out[1], l->rows);
@@ -295,7 +297,7 @@ static void copy_windows(const layout *l, const block *b, char *out, char *scrat
 /* ---- forward and data ------------------------------------------------------------------------ */
 /* The data of FORWARD and DATA that all threads share. A unit of work is one block of one image and
  * group. Where units are few, the columns (output channels) are cut into slices as well; each slice
- * fills its own scratch, which costs little beside its sums. */
+ * fills its own scratch, which takes little time compared with its sums. */
 typedef struct sweep {
     layout l;
     int64_t batch, groups, columns, taps, depth;
@@ -350,6 +352,7 @@ static int64_t window_length(const layout *l)
     return l->core->columns * l->planes * l->windows;
 }
 
+/* Only x is cleared: every element of y that is read has been written before. */
 static bench *bench_in(const sweep *s, void *memory)
 {
     bench *w = memory;
@@ -574,8 +577,8 @@ static int64_t gradient_length(const fxi_conv_geometry *g, const layout *l)
 }
 
 /* The number of images taken together: limited by the cache, and by the number of shares, each of
- * which needs a unit. Tiles with too few vectors cost more than idle shares, so the second limit
- * yields to ENOUGH_VECTORS. */
+ * which needs a unit. Tiles with too few vectors cost more than idle shares, so ENOUGH_VECTORS has
+ * precedence over the second limit. */
 static int64_t images_of(const fxi_conv_geometry *g, const layout *l)
 {
     const int64_t one = (scratch_length(l) + gradient_length(g, l)) * (int64_t)l->size;
@@ -599,6 +602,8 @@ static size_t weigh_bench_bytes(const weigh *w)
     return segments_at(w) + (size_t)(w->images * w->l.planes) * sizeof(fxi_conv_segment);
 }
 
+/* gy is cleared too, because its vectors read the windows between two rows, which copy_windows does
+ * not write. */
 static weigh_bench *weigh_bench_in(const weigh *w, void *memory)
 {
     weigh_bench *t = memory;
@@ -649,6 +654,7 @@ static void weigh_share(weigh *w, const weigh_bench *t, int64_t group, int64_t s
     }
 }
 
+/* A share is never divided: its sums are added in the order of its units. */
 static void weigh_part(void *user, int64_t part, void *memory)
 {
     weigh *w = user;
@@ -708,8 +714,8 @@ static fx_status run_weigh(weigh *w, bool *out_finite)
 }
 
 /* ---- the choice ------------------------------------------------------------------------------ */
-/* The part of the other method's time that would be useful: how full its vectors along the channels
- * would be, times the share of sums in sums and transpositions. 1 is the best. */
+/* The efficiency of the other method, at most 1: how full its vectors along the channels would be,
+ * times the part of its time that is sums and not transpositions. */
 static double channels_pay(const fxi_conv_geometry *g, const layout *l, int kind)
 {
     const int64_t columns = kind == FX_CONV_DATA ? g->cin : g->cout;
@@ -718,7 +724,8 @@ static double channels_pay(const fxi_conv_geometry *g, const layout *l, int kind
     return (double)columns / (double)filled * depth / (depth + TRANSPOSING);
 }
 
-/* The part of this method's vectors that holds windows which exist. 1 is the best. */
+/* The efficiency of this method, at most 1: the part of its vectors that holds windows which exist.
+ */
 static double windows_pay(const layout *l)
 {
     return (double)(l->out[0] * l->rows) / (double)l->windows;

@@ -1,14 +1,15 @@
 /* cpu_conv_gather.c: convolution with vectors along the output's channels. It takes every
  * convolution; cpu_conv.c uses it where the direct method does not suit.
  *
- * Where images are small, windows fill vectors badly; channels do not. One kernel serves the three
- * kinds. It is a matrix product whose left matrix is never made: its elements are x[row + sum],
- * read from a scratch that holds some images with their padding:
+ * If images are small, vectors along the windows would be partly empty; vectors along the channels
+ * are full. One kernel serves the three kinds. It is a matrix product whose left matrix is never
+ * made: its elements are x[row + sum], read from a scratch that holds some images with their
+ * padding:
  *
  *   FORWARD  y(q, o) = Σ x(window q + tap k)·w(k, o)     rows: windows, sums: taps and channels
- *   DATA     the same over gy. With strides, positions of x with the same remainder by the stride
- *            form a phase: a convolution of gy with those taps that reach them. Phases are computed
- *            one after another, each with its own list of taps.
+ *   DATA     the same over gy. With strides, positions of x with the same remainder modulo the
+ *            stride form a phase: a convolution of gy with those taps that reach them. Phases are
+ *            computed one after another, each with its own list of taps.
  *   WEIGHT   gw(k, o) = Σ x(tap k + window q)·gy(q, o)   rows: taps and channels, sums: windows
  *
  * The right matrix is packed into panels of one to three vectors. The result is computed in panels
@@ -76,6 +77,7 @@ static int64_t max64(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
+/* 0 for a below 0: an axis shorter than the stride has phases without positions. */
 static int64_t divide_up(int64_t a, int64_t b)
 {
     return a <= 0 ? 0 : (a + b - 1) / b;
@@ -220,6 +222,8 @@ static int64_t units_of(const reading *r, int64_t batch)
     return divide_up(batch, r->images) * r->blocks;
 }
 
+/* Blocks of one image have consecutive numbers, so a thread's range of units covers neighbouring
+ * memory. */
 static unit unit_at(const reading *r, int64_t batch, int64_t number)
 {
     const int64_t block = number % r->blocks;
@@ -459,7 +463,8 @@ static void run_task(const sweep *s, const workspace *p, int64_t task)
     const int64_t windows = list_windows(r, &u, p->list);
     int64_t from, to;
     fxi_cpu_range(s->columns.panels, s->slices, task % s->slices, &from, &to);
-    /* Each slice of a unit fills the scratch itself, which costs little beside its sums. */
+    /* Each slice of a unit fills the scratch itself, which takes little time compared with its
+     * sums. */
     fill_unit(r, g, &u, group, s->in, p->x);
     for (int64_t panel = from; panel < to; panel++) {
         int64_t width, n;
@@ -512,7 +517,7 @@ static fx_status run_phase(sweep *s)
         return FX_STATUS_MEMORY;
     r->sum = (int32_t *)(void *)(s->panels + packed);
     list_sums(r);
-    /* Below the size where threads pay, the caller packs alone. */
+    /* A job that is too short for several threads is packed by the caller. */
     if (s->parts > 1)
         fxi_cpu_parallel(g->groups * s->columns.panels, pack_panel, s);
     else
@@ -637,6 +642,7 @@ static void weigh_share(const weigh *w, const workspace *p, int64_t group, int64
     }
 }
 
+/* A share is never divided: its sums are added in the order of its units. */
 static void weigh_part(void *user, int64_t part, void *memory)
 {
     const weigh *w = user;
@@ -693,7 +699,7 @@ static fx_status run_weight(weigh *w)
     w->units = units_of(r, g->batch);
     /* Each share has its own copy of the sums, so few windows get few shares. */
     w->shares = min64(min64(w->units, MOST_SHARES), g->batch * g->positions / SHARE_WINDOWS);
-    /* Also without a whole share of windows. */
+    /* At least one share, even if there are fewer windows than a share should have. */
     w->shares = max64(w->shares, 1);
     w->parts = fxi_cpu_parts(g->groups * w->shares, fxi_cpu_cost(0, flops * (double)g->groups));
     w->panel_bytes = (size_t)(r->images * r->windows * width) * r->size;

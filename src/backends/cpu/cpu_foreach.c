@@ -1,14 +1,15 @@
 /* cpu_foreach.c: runs one program over many segments, such as an optimiser over all parameters of a
  * model.
  *
- * On one thread the segments run one after another. Where threads pay, the elements of all segments
- * are divided into pieces of one size, counted through the segments, so that threads share even a
- * model with one very large parameter.
+ * On one thread the segments run one after another. For several threads the elements of all
+ * segments are divided into pieces of one size, counted through the segments, so that threads share
+ * even a model with one very large parameter.
  */
 #include "cpu_parallel.h"
 #include "cpu_program.h"
 #include "cpu_simd.h"
 
+/* Elements. Whole tiles, as in cpu_program.c. */
 enum { PIECE = 16 * FXI_TILE };
 
 /* The program is made for the longest segment. In a segment of one element, dense operands and
@@ -46,6 +47,7 @@ static int64_t pieces_of(const fx_segment *s)
     return (s->length + PIECE - 1) / PIECE;
 }
 
+/* Operands and outputs are lists of all segments, one segment after another. */
 static void run_segment(const job *j, int32_t s, int64_t from, int64_t to)
 {
     const fx_step *step = j->step;
@@ -56,8 +58,8 @@ static void run_segment(const job *j, int32_t s, int64_t from, int64_t to)
     fxi_program_run(step->ready, &args);
 }
 
-/* Finds the segments that the pieces from … to−1 belong to. The walk over the table is short beside
- * a piece of 4096 elements. */
+/* Finds the segments that the pieces from … to−1 belong to. The walk over the table takes little
+ * time compared with a piece of 4096 elements. */
 static void run_part(void *user, int64_t part)
 {
     const job *j = user;

@@ -5,8 +5,8 @@
  * of rows of A and C are independent of each other, and threads share them without waiting. For
  * each block of the sum over k, a part packs its rows of A, and a register tile (cpu_isa_gemm.h)
  * runs over them, panel of B by panel: A and C stay in the second-level cache, a panel in the
- * first. An operand whose layout suits the tile, or which is used too rarely for a copy to pay, is
- * read where it is (docs/design/0005).
+ * first. An operand is read in its own memory, without packing, if its layout suits the tile, or if
+ * it is used so rarely that a copy would take longer (docs/design/0005).
  *
  * Each element is a sum over k in order, in blocks whose size depends on k alone, whatever the path
  * and the sizes of the rest: results do not depend on how a batch or C is divided. For this reason
@@ -28,9 +28,9 @@ enum {
     COLUMNS = 768,   /* columns taken at a time: with 1032, a part of C left the second-level cache
                         (2048³: 79 ms, not 68) */
     SMALL = 100000,  /* multiplications that one thread does alone */
-    FEW_COLUMNS = 8, /* most panels of B with which A is read where it is */
-    FEW_ROWS = 8,    /* most tiles of rows with which B is read where it is */
-    PARTS = 8,       /* parts that threads should find */
+    FEW_COLUMNS = 8, /* panels of B: up to this number an A with neighbouring rows is not packed */
+    FEW_ROWS = 8, /* tiles of rows: up to this number a B that is read by columns is not packed */
+    PARTS = 8,    /* parts, at least, for several threads */
     B_BYTES = 12 << 20, /* bytes of packed B: a part of the last-level cache */
     STACK_BYTES =
         16384, /* bytes of packed operands on the stack: small products allocate nothing */
@@ -207,6 +207,8 @@ static void run_part(const product *p, int64_t part, char *a)
                 t.m = (int)min64(p->mr, i1 - i);
                 take_rows(p, i, i0, l, a, j == j0, &t);
                 t.c = at(sums, i - i0 + (j - j0) * t.ccs, p);
+                /* Whole tiles have a function without masks; incomplete ones one for each number of
+                 * vectors. */
                 tiles[t.m == p->mr ? 2 : t.m > p->core->lanes](&t);
             }
         }
@@ -254,8 +256,8 @@ static int64_t columns_at_a_time(const product *p)
     return round_up((n + portions - 1) / portions, p->core->nr);
 }
 
-/* Computes Cᵀ = Bᵀ·Aᵀ instead, for a C of one row or one column: the matrix can then be read where
- * it is, and is not packed for a single use. */
+/* Computes Cᵀ = Bᵀ·Aᵀ instead, for a C of one row or one column: the matrix can then be read in its
+ * own memory, and is not packed for a single use. */
 static void turn_round(fxi_gemm *g)
 {
     const fxi_gemm t = *g;
@@ -293,6 +295,7 @@ static product plan(int dtype, const fxi_gemm *given)
         p.load = simd->load[dtype == FX_DTYPE_BF16];
         p.store = simd->store[dtype == FX_DTYPE_BF16];
     }
+    /* Only if the exchanged matrix has a layout that a tile reads without packing. */
     if ((g->m == 1 && g->csb == 1 && g->csc == 1) || (g->n == 1 && g->csa == 1))
         turn_round(g);
     /* Blocks of the sum are of about equal size, which depends on k alone (see the head of this
@@ -302,9 +305,9 @@ static product plan(int dtype, const fxi_gemm *given)
         const int64_t blocks = (g->k + DEPTH - 1) / DEPTH;
         p.kc = (g->k + blocks - 1) / blocks;
     }
-    /* A tile needs neighbouring rows of A. Packing pays even then, if many panels read columns of A
-     * that are far apart. B may be read as rows or columns, so it is packed only where many tiles
-     * of rows share it. */
+    /* A tile needs neighbouring rows of A. Even then packing is faster if many panels read columns
+     * of A that are far apart. B may be read as rows or columns, so it is packed only where many
+     * tiles of rows share it. */
     p.pack_a = p.load || g->rsa != 1 || (g->n > FEW_COLUMNS * core->nr && g->csa > 2 * p.mr);
     p.pack_b = p.load || g->m > (g->csb == 1 ? 2 : FEW_ROWS) * p.mr;
     p.nc = columns_at_a_time(&p);
@@ -368,6 +371,7 @@ size_t fxi_cpu_gemm_bytes(int dtype, const fxi_gemm *g)
 {
     if (g->m == 0 || g->n == 0 || g->k == 0)
         return 0;
+    /* Sizes and strides alone decide, so all products of a batch need the same memory. */
     const product p = plan(dtype, g);
     return (size_t)(p.a_bytes + p.b_bytes + p.c_bytes);
 }
@@ -387,6 +391,7 @@ void fxi_cpu_gemm_alone(int dtype, const fxi_gemm *g, void *memory)
     run_alone(&p, memory);
 }
 
+/* On one thread a small product uses the stack for its packed operands, so it allocates nothing. */
 fx_status fxi_cpu_gemm(int dtype, const fxi_gemm *g)
 {
     _Alignas(64) char stack[STACK_BYTES];

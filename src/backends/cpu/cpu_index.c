@@ -131,6 +131,7 @@ static void gather(const fx_tensor *x, int axis, const void *in, const int64_t *
     fxi_cpu_parallel(g.parts, gather_part, &g);
 }
 
+/* x keeps its strides: a copy of a whole table would cost more than the rows that are read. */
 fx_status fxi_cpu_gather(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     (void)run;
@@ -223,6 +224,8 @@ static void scatter_part(void *user, int64_t part)
  * cache line. */
 enum { SCATTER_PIECE = 256 };
 
+/* Divided along the inner axes only, so that one thread adds all terms of an element, in their
+ * order. */
 static void scatter(const fx_step *step, const char *src, const int64_t *idx, int64_t n, char *out)
 {
     const fx_tensor *t = &step->out;

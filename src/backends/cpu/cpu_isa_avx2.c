@@ -21,6 +21,7 @@
 #define FXI_FUSED
 #define FXI_FMA1_F32(a, b, c) __builtin_fmaf((a), (b), (c))
 #define FXI_FMA1_F64(a, b, c) __builtin_fma((a), (b), (c))
+/* The instruction chooses its second operand where the mask is set, so a and b are exchanged. */
 #define FXI_PICK_F32(m, a, b) ((vf)_mm256_blendv_ps((__m256)(b), (__m256)(a), (__m256)(m)))
 #define FXI_PICK_F64(m, a, b) ((vd)_mm256_blendv_pd((__m256d)(b), (__m256d)(a), (__m256d)(m)))
 #define FXI_MIN_F32(a, b)     ((vf)_mm256_min_ps((__m256)(a), (__m256)(b)))
@@ -28,6 +29,7 @@
 #define FXI_MIN_F64(a, b)     ((vd)_mm256_min_pd((__m256d)(a), (__m256d)(b)))
 #define FXI_MAX_F64(a, b)     ((vd)_mm256_max_pd((__m256d)(a), (__m256d)(b)))
 typedef __m256i gemm_part_f32, gemm_part_f64;
+/* Lanes below n: AVX2 has no registers for masks, so a mask is a vector of integers. */
 #define FXI_PART_F32(n)                                                                            \
     _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
 #define FXI_PART_F64(n)             _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3))

@@ -15,6 +15,8 @@
 #define FXI_FMA1_F32(a, b, c) __builtin_fmaf((a), (b), (c))
 #define FXI_FMA1_F64(a, b, c) __builtin_fma((a), (b), (c))
 #else
+/* Two roundings for vectors and for single numbers alike, so that the ends of arrays give the same
+ * bits. */
 #define FXI_FMA_F32(a, b, c)  ((a) * (b) + (c))
 #define FXI_FMA_F64(a, b, c)  ((a) * (b) + (c))
 #define FXI_FMA1_F32(a, b, c) ((a) * (b) + (c))

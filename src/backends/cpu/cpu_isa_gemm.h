@@ -221,6 +221,7 @@ FXI_GEMM_KINDS(f64, 2)
     {                                                                                              \
         tile_##S##_##W##_one, tile_##S##_##W##_two, tile_##S##_##W##_whole                         \
     }
+/* Tiles three steps wide exist only where the registers hold their sums (AVX2, AVX-512). */
 #if FXI_GEMM_NR > 2 * FXI_GEMM_STEP
 FXI_GEMM_KINDS(f32, 3)
 FXI_GEMM_KINDS(f64, 3)

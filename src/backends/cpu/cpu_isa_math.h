@@ -5,7 +5,7 @@
  * (tests/unit/test_cpu_math.c measures it for each instruction set). With AVX-512 they take 0.2 to
  * 0.4 ns an element; the C library's take 2 to 10. Polynomials of exp, log and tanh are those of
  * Cephes (Moshier, single precision); those of expm1 and erf are minimax fits of our own (Remez
- * exchange), each with its largest error beside it. Adding and subtracting 1.5·2²³ rounds to an
+ * exchange), each with its largest error in a comment. Adding and subtracting 1.5·2²³ rounds to an
  * integer, because SSE2 has no rounding instruction. Scaling by 2ⁿ takes two steps, so that
  * overflow and gradual underflow happen by themselves. Functions that need more digits inside than
  * Float32 has (sin, cos, pow, atan2) are in cpu_isa_wide.h.
@@ -90,8 +90,8 @@ static inline vf vf_poly(vf x, const float *c, int n)
 #define LN2_HIGH 0.693359375f /* 10 bits: n·LN2_HIGH is exact */
 #define LN2_LOW  -2.12194440e-4f
 
-/* x = n·ln 2 + r with |r| ≤ ½ ln 2, and 2ⁿ as the product of two numbers, since 2ⁿ itself may be no
- * normal number. NaN stays in r. */
+/* x = n·ln 2 + r with |r| ≤ ½ ln 2, and 2ⁿ as the product of two numbers, since 2ⁿ itself may be
+ * denormal or overflow. NaN stays in r. */
 typedef struct vf_parts {
     vf r;
     vu scale[2];
@@ -110,6 +110,8 @@ static inline vf_parts vf_reduce(vf x, float least, float most)
     return (vf_parts){r, {(half + 127u) << 23, (rest + 127u) << 23}};
 }
 
+/* Multiplied by one factor after the other: each is a normal number, so the product overflows to
+ * Inf or underflows gradually, as it should. */
 static inline vf vf_exp(vf x)
 {
     static const float c[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,

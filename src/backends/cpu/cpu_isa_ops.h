@@ -36,6 +36,8 @@
 #define FXI_IF_OWN(...)         FXI_THIRD(__VA_ARGS__, 0)
 
 /* ---- loops ----------------------------------------------------------------------------------- */
+/* In all loops the operands of an element are read before its result is written, because d may be
+ * the memory of an operand. */
 #define FXI_LOOP1(NAME, T, R, EXPR)                                                                \
     static void NAME(void *dv, const void *const *s, int n, int64_t attr)                          \
     {                                                                                              \
@@ -435,6 +437,8 @@ static const fxi_tile_fn tile_store[2] = {store_f16, store_bf16};
 /* ---- stores past the caches ------------------------------------------------------------------ */
 #if defined(__SSE2__)
 #include <emmintrin.h>
+/* Streaming stores need addresses that are multiples of 16. The bytes before and after are copied
+ * as usual. */
 static void stream(void *dv, const void *sv, size_t bytes)
 {
     char *d = dv;

@@ -27,6 +27,7 @@ static inline void pool_store(float *p, vf v, int64_t n)
         memcpy(p, &v, (size_t)n * sizeof *p);
 }
 
+/* As FXI_BEATS of cpu_isa_pool.h: larger, or the first NaN. */
 static inline vf_mask pool_beats(vf v, vf top)
 {
     return (vf_mask)(vf_less(top, v) | (~vf_same(v, v) & vf_same(top, top)));
@@ -109,6 +110,8 @@ static void pool_last_mean(const fxi_pool_window *w)
     }
 }
 
+/* The share is rounded before it is added, as in cpu_pool.c: both orders of memory give the same
+ * bits. */
 static void pool_last_mean_grad(const fxi_pool_window *w)
 {
     for (int64_t i = 0; i < w->channels; i++) {

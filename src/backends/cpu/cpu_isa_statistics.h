@@ -241,7 +241,7 @@ enum { FXI_EXTREME_BLOCK = 4096, FXI_EXTREME_WIDTH = 512, FXI_EXTREME_ROWS = 8 }
             }                                                                                      \
         a[0] += b[0];                                                                              \
     }
-/* The result is the index; the element beside it was needed for comparing only. */
+/* The result is the index; the element stored with it was needed only for comparisons. */
 static void extreme_done(const void *acc, int64_t n, void *out)
 {
     memcpy(out, (const int64_t *)acc + 1, (size_t)n * sizeof(int64_t));

@@ -48,6 +48,7 @@ static fx_status run_leaf(const fx_step *step, const void *const *in, void *out,
     {                                                                                              \
         fxi_cpu_cumsum, true                                                                       \
     }
+/* A gather copies bytes. */
 #define KERNEL_GATHER                                                                              \
     {                                                                                              \
         fxi_cpu_gather, false                                                                      \
@@ -56,6 +57,7 @@ static fx_status run_leaf(const fx_step *step, const void *const *in, void *out,
     {                                                                                              \
         fxi_cpu_scatter, true                                                                      \
     }
+/* The product converts 16-bit operands as it packs them (cpu_gemm.c). */
 #define KERNEL_MATMUL                                                                              \
     {                                                                                              \
         fxi_cpu_matmul, false                                                                      \
@@ -73,6 +75,7 @@ static fx_status run_leaf(const fx_step *step, const void *const *in, void *out,
     {                                                                                              \
         fxi_cpu_pool, true                                                                         \
     }
+/* Both are run by host_step.c, in host memory. */
 #define KERNEL_CUSTOM                                                                              \
     {                                                                                              \
         fxi_run_custom, false                                                                      \
@@ -142,6 +145,7 @@ void fxi_cpu_release_step(fx_step *step)
     step->ready = NULL;
 }
 
+/* Errors of all kernels name the operation. */
 fx_status fxi_cpu_fail(fx_status status, const fx_step *step, const char *format, ...)
 {
     char text[160];
@@ -249,6 +253,7 @@ static void widen(const fx_tensor *t, const void *src, float *dst)
     }
 }
 
+/* A tile at a time: a tile function takes at most FXI_TILE_MOST elements. */
 static void narrow(const float *src, int64_t n, int dtype, uint16_t *dst)
 {
     const fxi_tile_fn store = fxi_cpu_simd()->store[dtype == FX_DTYPE_BF16];

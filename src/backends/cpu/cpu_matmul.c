@@ -127,8 +127,8 @@ fx_status fxi_cpu_matmul(const fx_step *step, const void *const *in, void *out, 
         return FX_OK;
     if (run_batch(&p))
         return fxi_cpu_no_memory(step);
-    /* A pass of its own over C: within a part of the product, columns of C are too short for the
-     * interpreter to pay (docs/design/0005). */
+    /* A pass of its own over C: within a part of the product, columns of C are so short that the
+     * interpreter's calls would take longer than the pass (docs/design/0005). */
     if (fx_step_has_epilogue(step))
         fxi_cpu_finish(&(fxi_finish){step, in, out});
     return FX_OK;

@@ -10,6 +10,7 @@
 #include "cpu_walk.h"
 #include <string.h>
 
+/* fxi_walk_push merges neighbouring axes, so that most walks have one or two. */
 void fxi_walk_axes(fxi_walk *w, const fx_tensor *t, uint32_t mask, bool in)
 {
     w->nd = 0;
@@ -69,6 +70,7 @@ typedef struct target {
     char *out;
 } target;
 
+/* The output of both operations is dense, so its axes can be seen as three. */
 static target target_of(const fx_tensor *t, int axis, void *out)
 {
     return (target){.inner = fxi_length(axis, t->shape),

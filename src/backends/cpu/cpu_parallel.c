@@ -195,6 +195,7 @@ static void *worker_main(void *own_seat)
     return NULL;
 }
 
+/* `quit` is set under the lock, so that no worker goes to sleep between testing it and waiting. */
 static void stop_workers(void)
 {
     fxi_mutex_lock(&pool.lock);
@@ -210,9 +211,9 @@ static void stop_workers(void)
     __atomic_store_n(&pool.quit, false, __ATOMIC_SEQ_CST);
 }
 
-/* In the child of a fork the workers do not exist, and locks may be held by threads that are
- * gone. A job that another thread was running is forgotten too: its data may be on that thread's
- * stack. */
+/* In the child of a fork the workers do not exist, and locks may be held by threads that do not
+ * exist either. A job that another thread was running is forgotten too: its data may be on that
+ * thread's stack. */
 static void forget_workers(void)
 {
     for (int k = 0; k <= pool.workers; k++) {
@@ -225,7 +226,7 @@ static void forget_workers(void)
     fxi_cond_init(&pool.finished);
 }
 
-/* A worker that cannot be started is no error: its parts are taken by the others. */
+/* A worker that cannot be started is not an error: its parts are taken by the others. */
 static bool start_worker(seat *s)
 {
     if (!fxi_cond_init(&s->more))
@@ -407,7 +408,7 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
     return FX_OK;
 }
 
-/* ---- when threads pay ------------------------------------------------------------------------ */
+/* ---- the number of parts --------------------------------------------------------------------- */
 
 /* Below `least` nanoseconds a second thread would start too late to help, because waking it takes
  * microseconds. Parts of half that length hide the cost of taking one. More than USEFUL_PARTS parts
@@ -420,6 +421,7 @@ void fxi_cpu_parts_from(int64_t nanoseconds)
     __atomic_store_n(&least, nanoseconds, __ATOMIC_RELAXED);
 }
 
+/* The number of threads is not asked for: results must not depend on it. */
 int64_t fxi_cpu_parts(int64_t items, double cost)
 {
     const double from = (double)__atomic_load_n(&least, __ATOMIC_RELAXED);

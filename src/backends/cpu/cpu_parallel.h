@@ -27,7 +27,7 @@ fx_status fxi_cpu_parallel_scratch(int64_t parts, size_t bytes,
 
 /* The nanoseconds that one thread needs to move `bytes` through memory and to do `flops` floating
  * point operations in a good kernel. The estimate is rough, but the same on every machine, and so
- * is the division into parts. A slow kernel states more. */
+ * is the division into parts. A slow kernel adds its own cost. */
 static inline double fxi_cpu_cost(double bytes, double flops)
 {
     static const double CACHED =
@@ -36,10 +36,10 @@ static inline double fxi_cpu_cost(double bytes, double flops)
     return 0.02 * near + 0.06 * (bytes - near) + 0.01 * flops;
 }
 
-/* The number of parts for `items` pieces of work that take `cost` nanoseconds together: 1 if
- * threads do not pay, never more than there are items. Depends on its arguments only. */
+/* The number of parts for `items` pieces of work that take `cost` nanoseconds together: 1 if one
+ * thread is faster, never more than the number of items. Depends on its arguments only. */
 int64_t fxi_cpu_parts(int64_t items, double cost);
-/* For tests: sets the nanoseconds from which threads pay. 0: always, in as many parts as
+/* For tests: sets the nanoseconds from which work is divided. 0: always, into as many parts as
  * possible. */
 void fxi_cpu_parts_from(int64_t nanoseconds);
 enum { FXI_PARTS_FROM = 20000 };

@@ -195,6 +195,7 @@ static void run_rows(const geometry *g, row_fn fn, row *r)
     }
 }
 
+/* In the order of the windows, in which the gradients of overlapping windows are added. */
 static void run_plane(const geometry *g, row_fn fn, const void *a, const void *b, void *out)
 {
     row r = {.a = a, .b = b, .out = out};
@@ -247,6 +248,8 @@ static const struct {
                      [FX_POOL_MEAN_GRAD] = {2, 0, 2},
                      [FX_POOL_MAX_PICK] = {1, 2, 0}};
 
+/* Rows and columns of x beyond the windows, if its sizes are odd, are not touched; gradients were
+ * cleared. */
 static void run_pairs(const geometry *g, int kind, const void *a, const void *b, void *out)
 {
     void *const operands[] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, out};
@@ -304,6 +307,8 @@ static double cost_of(const geometry *g, bool pairs)
                                 0.5 * taps * (double)g->ys);
 }
 
+/* Kinds differ in which operand is x and which is y: the tables above say which, so one function
+ * serves all. */
 fx_status fxi_cpu_pool(const fx_step *step, const void *const *in, void *out, fx_run *run)
 {
     (void)run;
@@ -319,6 +324,7 @@ fx_status fxi_cpu_pool(const fx_step *step, const void *const *in, void *out, fx
     planes p = {.g = &g,
                 .kind = kind,
                 .fn = kinds[kind].fn[dtype],
+                /* Integer types have no loops for pairs. */
                 .pairs = in_pairs(&g) && g.core->pairs[kind],
                 .a = in[0],
                 .b = in[step->nin - 1],

@@ -11,6 +11,7 @@
 #include "memory.h"
 #include <string.h>
 
+/* 4 KiB of offsets on the stack. */
 enum { MOST_TAPS = 512 };
 
 typedef struct pooling {
@@ -65,6 +66,7 @@ static int list_taps(const pooling *p, int64_t i, int64_t j, int64_t k, int64_t 
     return n;
 }
 
+/* The taps are listed again for each window: at the border some are outside. */
 static void run_image(const pooling *p, int64_t image)
 {
     int64_t tap[MOST_TAPS];
@@ -102,6 +104,7 @@ static bool tiles(const pooling *p)
     return all;
 }
 
+/* Tensors keep the logical order of axes (W, H, C, N), also in channels-last memory. */
 static void set_sizes(pooling *p, const fx_tensor *x, const fx_tensor *y)
 {
     p->window.count = 1;

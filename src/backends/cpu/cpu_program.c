@@ -8,11 +8,11 @@
  *
  * Calls read and write numbered locations (`place` in the code): operands, then tiles of scratch,
  * then outputs. A run is a table of these addresses. Dense operands and outputs advance from tile
- * to tile. A scalar is read by loops that take one beside a vector, and is spread over a tile for
- * others. An operand that repeats after a short while (a bias) is laid out once, a tile longer than
- * its period; any other is gathered into a tile by a walk. A tile of results is used again after
- * its last use. A program with so many live values that 256 elements of each would overflow the
- * scratch memory uses shorter tiles.
+ * to tile. Some loops read a scalar next to a vector; for other loops it is spread over a tile. An
+ * operand that repeats after a short while (a bias) is laid out once, a tile longer than its
+ * period; any other is gathered into a tile by a walk. A tile of results is used again after its
+ * last use. A program with so many live values that 256 elements of each would overflow the scratch
+ * memory uses shorter tiles.
  *
  * Float16 and BFloat16 are Float32 values in tiles, rounded to 16 bits after each instruction;
  * loading and storing them are calls like all others.
@@ -29,10 +29,14 @@
 
 enum {
     MAX_REGISTERS = 256, /* registers are numbered by a byte */
+    /* Locations are numbered by a byte too, so that a call is small: the inner loop reads one for
+     * each instruction and tile. */
     MAX_PLACES = 256,
     MAX_SLOTS =
         3 * FXI_PROGRAM_OPERANDS + MAX_REGISTERS, /* the most that making a program may ask for */
+    /* About a first-level cache. The scratch is on the stack, so that a run allocates nothing. */
     SCRATCH_BYTES = 48 * 1024,
+    /* One vector of Float32 with AVX-512: shorter tiles would leave lanes idle. */
     LEAST_TILE = 16,
 };
 
@@ -169,6 +173,7 @@ static void add_first(builder *m, fxi_tile_fn loop, int to, int from, int n)
         (call){.loop = loop, .to = (uint8_t)to, .src = {(uint8_t)from, 0, 0}, .n = (int16_t)n};
 }
 
+/* By size and not by type, because only bits are copied. may_alias permits it for floats. */
 #define SPLAT(BITS)                                                                                \
     static void splat##BITS(void *dv, const void *const *s, int n, int64_t attr)                   \
     {                                                                                              \
@@ -210,8 +215,8 @@ static int add_load(builder *m, int k)
     return l->to;
 }
 
-/* A scalar in a program of one element counts as dense, so that loops over vectors take it as it
- * is. */
+/* A scalar in a program of one element counts as dense, so that loops over vectors can read it
+ * directly. */
 static void place_operand(builder *m, int k)
 {
     const fx_tensor *t = &m->spec->in[k];
@@ -251,6 +256,8 @@ static int type_of(const fx_instr *ins)
     return fxi_compute_type(compares ? ins->from : ins->dtype);
 }
 
+/* A cast to 16 bits is rounded to odd first (cpu_convert.h); the rounding to 16 bits is a call of
+ * its own, as after every instruction (place_instruction). */
 fxi_tile_fn fxi_cpu_loop(const fxi_simd *simd, const fx_instr *ins)
 {
     const int from = fxi_compute_type(ins->from);
@@ -259,8 +266,8 @@ fxi_tile_fn fxi_cpu_loop(const fxi_simd *simd, const fx_instr *ins)
     return simd->ops[ins->op][type_of(ins)];
 }
 
-/* A loop takes one scalar at most, one of the last two operands: for a scalar more, the caller
- * spreads it over a tile. */
+/* A loop takes at most one scalar, as one of its last two operands. The caller spreads any other
+ * scalar over a tile. */
 fxi_tile_fn fxi_cpu_mixed_loop(const fxi_simd *simd, const fx_instr *ins, unsigned scalars,
                                int *out_scalar)
 {
@@ -442,7 +449,9 @@ static double cost_of(const fxi_program_spec *s)
     return fxi_cpu_cost(bytes, 0) + loops;
 }
 
-/* ---- making: the whole ----------------------------------------------------------------------- */
+/* ---- making: the program --------------------------------------------------------------------- */
+/* The size of the widest register. All tiles have this size, so that a tile can be used again for a
+ * register of another type. */
 static size_t widest(const fxi_program_spec *s)
 {
     size_t size = 4;
@@ -490,6 +499,7 @@ static fx_status place_all(builder *m, int tile)
     return s->nin + p->nslots + s->nout <= MAX_PLACES ? FX_OK : FX_STATUS_INTERNAL;
 }
 
+/* Outputs count too: one that cannot be computed in its own memory gets a tile (bind_outputs). */
 static bool too_large(const fxi_program *p)
 {
     return (int64_t)(p->nslots + p->nout) * p->slot_bytes > SCRATCH_BYTES;
@@ -519,6 +529,8 @@ fx_status fxi_program_make(const fxi_program_spec *spec, void **out_program)
 {
     builder m = {.spec = spec, .simd = fxi_cpu_simd(), .nregs = spec->nin + spec->program.n};
     *out_program = NULL;
+    /* The planner makes at most 24 inputs and 64 instructions (group.h), so this is a mistake
+     * there. */
     if (m.nregs > MAX_REGISTERS || spec->nin > FXI_PROGRAM_OPERANDS || spec->program.n < 1)
         return FX_STATUS_INTERNAL;
     m.p = allocate(spec);
@@ -598,7 +610,7 @@ static void lay_out(runner *r, const load *l, int64_t n)
     fxi_walk_read(&walk, r->args->in[l->in], l->size, to, l->period);
     for (size_t have = (size_t)l->period * l->size; have < need;) {
         const size_t more = have < need - have ? have : need - have;
-        /* Doubles what is there, so the copies are few. */
+        /* Doubles the filled part, so few copies are needed. */
         memcpy(to + have, to, more);
         have += more;
     }
@@ -635,6 +647,8 @@ static void bind(runner *r, fxi_walk *walks)
     }
 }
 
+/* An operand that is laid out needs no copy: its address moves to the current position in the
+ * period. */
 static void load_operands(runner *r, fxi_walk *walks, int64_t at, int n)
 {
     for (int k = 0; k < r->p->nloads; k++) {
@@ -647,6 +661,7 @@ static void load_operands(runner *r, fxi_walk *walks, int64_t at, int n)
     }
 }
 
+/* While the tile is still in the first-level cache. */
 static void copy_outputs(const runner *r, int64_t at, int n)
 {
     for (int k = 0; k < r->ncopied; k++) {
@@ -669,14 +684,14 @@ static void show(const runner *r, int64_t at, int n)
     r->args->sink(r->args->user, tiles, at, n);
 }
 
+/* Addresses are advanced, not computed from an index: the inner loop then only loads them. */
 static void move_on(runner *r, const moving *list, int count, int n)
 {
     for (int k = 0; k < count; k++)
         r->at[list[k].place] += (int64_t)n * list[k].size;
 }
 
-/* The inner loop of the interpreter. It looks nothing up but addresses; all decisions were made
- * before. */
+/* The inner loop of the interpreter. It only looks up addresses; all decisions were made before. */
 static void run_tiles(runner *r, fxi_walk *walks)
 {
     const fxi_program *p = r->p;
@@ -712,6 +727,7 @@ void fxi_program_run(const fxi_program *p, const fxi_program_args *args)
     r.nmoving = r.ncopied = 0;
     bind(&r, walks);
     run_tiles(&r, walks);
+    /* The fence that stores past the caches need before another thread may read them. */
     if (args->stream)
         fxi_cpu_simd()->stream_end();
 }
@@ -731,6 +747,7 @@ typedef struct shares {
     int64_t pieces, parts;
 } shares;
 
+/* Whole pieces, so the division into tiles does not depend on the number of parts. */
 static void run_share(void *user, int64_t part)
 {
     const shares *s = user;
@@ -742,7 +759,7 @@ static void run_share(void *user, int64_t part)
     fxi_program_run(s->p, &args);
 }
 
-/* Below the size where threads pay, the caller runs the program without the pool. */
+/* A program that is too short for several threads runs in the caller, without the pool. */
 void fxi_program_run_parallel(const fxi_program *p, const fxi_program_args *args)
 {
     const int64_t n = args->to - args->from;

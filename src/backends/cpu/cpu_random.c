@@ -22,6 +22,7 @@ static void random_f32(const uint64_t stream[2], int64_t from, int64_t to, float
     }
 }
 
+/* A number takes two of the four words of a block. */
 static void random_f64(const uint64_t stream[2], int64_t from, int64_t to, double *out)
 {
     uint32_t w[4];

@@ -16,6 +16,8 @@
 #include <string.h>
 
 enum {
+    /* 512 accumulators of 32 bytes are 16 KiB: they are on the stack and stay in the first-level
+     * cache. */
     COLUMNS = 512,
     ACCUMULATOR = 4 * sizeof(double)
 }; /* results of a tile; the most bytes of an accumulator */
@@ -159,6 +161,7 @@ static void describe(reduction *r, const fx_tensor *t, uint32_t mask)
     divide(r);
 }
 
+/* Memory is allocated only for pieces, whose accumulators must outlive the parts that fill them. */
 static fx_status reduce_tensor(const fx_step *step, const void *in, void *out)
 {
     const fx_tensor *t = &step->in[0];
@@ -229,6 +232,7 @@ static void take_columns(void *user, const void *const *shown, int64_t at, int n
     }
 }
 
+/* The last instruction of the program computes the terms that are reduced. */
 fx_status fxi_cpu_reduce_prepare(fx_step *step)
 {
     const fx_reduce_step *r = fx_step_reduce(step);
@@ -264,6 +268,7 @@ static fx_status reduce_program(const fx_step *step, const void *const *in, void
                                    .to = fx_tensor_length(&r->space),
                                    .sink = columns ? take_columns : take_rows,
                                    .user = &t};
+    /* On one thread: all tiles add to the same accumulators. */
     fxi_program_run(step->ready, &args);
     t.op->done(t.acc, results, out);
     fxi_free(t.acc);
@@ -310,6 +315,7 @@ SCAN(scan_i32, int32_t, uint32_t)
 SCAN(scan_i64, int64_t, uint64_t)
 SCAN(scan_u8, uint8_t, uint8_t)
 
+/* Only whole scans are shared by threads: each element of a scan needs the previous sum. */
 typedef void (*scan_fn)(void *p, int64_t inner, int64_t n, bool reverse);
 typedef struct scans {
     scan_fn scan;

@@ -12,6 +12,8 @@
 #include "cpu_row.h"
 #include <string.h>
 
+/* Lists on the stack. The planner makes row steps of at most 24 inputs, 8 outputs and 64 members
+ * (row.h). */
 enum { SHORT_ROW = 16, MAX_LOADS = 32, MAX_MOVERS = 128 };
 
 /* The state of one thread for the rows of one part. */
@@ -103,6 +105,8 @@ static void reduce(const runner *r, const fxi_row_call *c, const tile *t)
     char *also = c->also ? r->at[c->src[2]] + t->first * c->also_size : NULL;
     const int64_t n = t->n / t->rows;
     if (t->rows > 1 && n < SHORT_ROW) {
+        /* For the reducer the rows are columns: results are n elements apart, their terms
+         * neighbours. */
         op->init(acc, t->rows);
         op->col(x, t->rows, n, n, 1, acc);
         op->done(acc, t->rows, to);
@@ -152,6 +156,7 @@ static void begin_row(runner *r, int pass, const tile *t)
         r->at[p->ones[k].to] = r->at[p->ones[k].from] + t->first * p->ones[k].size;
 }
 
+/* Repeated rows advance too, and begin_row sets them back at the start of each row. */
 static void move_on(runner *r, int n)
 {
     const fxi_row_plan *p = r->p;
@@ -285,6 +290,7 @@ fx_status fxi_cpu_row(const fx_step *step, const void *const *in, void *out, fx_
         outs[1 + k] = run->more[k];
     job j = {.p = p, .in = in, .out = outs, .blocks = (p->rows + p->block - 1) / p->block};
     j.parts = fxi_cpu_parts(j.blocks, p->cost);
+    /* Each thread has scratch of its own, for the tiles and values of its current block. */
     if (fxi_cpu_parallel_scratch(j.parts, (size_t)p->scratch, run_part, &j))
         return fxi_cpu_no_memory(step);
     return FX_OK;

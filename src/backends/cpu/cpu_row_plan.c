@@ -18,6 +18,8 @@
 enum {
     NOWHERE = -1,
     MAX_REGISTERS = 128,
+    /* Bounds the scratch for values of rows: 8 bytes for each value and row of a block (lay_out).
+     */
     BLOCK_ROWS = 64,
     BLOCK_BYTES = 24 << 10, /* bytes of a block's elements in all locations: they stay in the
                                first-level cache */
@@ -66,7 +68,7 @@ static size_t register_size(int dtype)
     return half(dtype) ? sizeof(float) : fxi_cpu_size(dtype);
 }
 
-/* ---- places and calls ------------------------------------------------------------------------ */
+/* ---- locations and calls --------------------------------------------------------------------- */
 
 /* Returns a free location of scratch of the same use and size, or a new one. */
 static int16_t take_sized(builder *m, scratch_use kind, size_t size)
@@ -130,6 +132,8 @@ static void widen(builder *m, int dtype)
     m->width = register_size(dtype) > m->width ? register_size(dtype) : m->width;
 }
 
+/* Unlike in the interpreter, outputs need no last use: one that is not computed in its own memory
+ * is stored directly after its instruction (add_element_call). */
 static void find_last_uses(builder *m)
 {
     for (int k = 0; k < m->row->program.n; k++) {
@@ -349,6 +353,8 @@ static bool join_reduction(builder *m, const fxi_reducer *r, int16_t from, int16
     return false;
 }
 
+/* The accumulators are scratch even if the result is an output: they are wider than the result,
+ * such as Float64 sums of Float32. */
 static void add_reduction(builder *m, int k)
 {
     const fx_instr *ins = &m->row->program.instr[k];
@@ -451,6 +457,8 @@ static void add_element_call(builder *m, int k)
     m->p->streams |= store == stream_tile;
 }
 
+/* The kind of an instruction decides how often it is called: once for a block (values of rows), or
+ * once for each tile (elements, reductions). */
 static void add_instruction(builder *m, int k)
 {
     const fx_instr *ins = &m->row->program.instr[k];
@@ -520,7 +528,7 @@ static void place_outputs(builder *m)
     }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the plan -------------------------------------------------------------------------------- */
 
 /* The length of a tile that is part of a row. As large as the first-level cache allows, because
  * each call costs time of its own and each reduction ends with a fold: softmax of 1024 rows of 1000
@@ -537,7 +545,7 @@ static int32_t part_of_row(const builder *m)
     return (int32_t)((each + 15) / 16 * 16);
 }
 
-/* Decides how many rows a block has, and states the cost. */
+/* Decides how many rows a block has, and estimates the cost. */
 static void divide(builder *m)
 {
     fxi_row_plan *p = m->p;
@@ -552,6 +560,7 @@ static void divide(builder *m)
     /* A block is a whole number of tiles of rows, and at least one tile. */
     p->block = p->block < unit ? unit : p->block / unit * unit;
     p->block = p->block < p->rows ? p->block : p->rows;
+    /* A rough estimate: each call costs as much as four operations for each element. */
     p->cost = fxi_cpu_cost((double)bytes * (double)p->rows,
                            4.0 * (double)p->ncalls * (double)(p->inner * p->rows));
 }
@@ -582,6 +591,7 @@ static fxi_row_plan *allocate(const fx_step *s)
 {
     const fx_row_step *row = fx_step_row(s);
     const size_t links = (size_t)(s->nin + row->program.n + 1 + row->more.n);
+    /* An instruction needs at most three calls: its loop, the rounding to 16 bits, and a store. */
     const size_t calls = 3 * (size_t)row->program.n + 8;
     fxi_row_plan *p =
         fxi_calloc(1, sizeof *p + FXI_ROW_PLACES * sizeof *p->offset + calls * sizeof *p->calls +
@@ -621,6 +631,7 @@ fx_status fxi_row_plan_make(const fx_step *step, fxi_row_plan **out_plan)
         return FX_STATUS_MEMORY;
     p->inner = fxi_length(row->row_axes, row->space.shape);
     p->rows = fxi_length(row->space.ndim - row->row_axes, row->space.shape + row->row_axes);
+    /* Several rows share a tile only if at least two fit in it. */
     p->tile_rows = p->inner <= FXI_TILE / 2 ? (int32_t)(FXI_TILE / p->inner) : 0;
     for (int r = 0; r < m.nregs; r++)
         m.regs[r] = (reg_location){

@@ -35,6 +35,7 @@ typedef struct fxi_reducer {
     void (*row)(const void *x, int64_t n, int64_t stride, void *acc); /* acc = op(acc, op over x) */
     /* acc[i] = op(acc[i], x[i·stride + k·pitch]) over k < rows, in this order */
     void (*col)(const void *x, int64_t n, int64_t stride, int64_t rows, int64_t pitch, void *acc);
+    /* `later` holds the terms that follow those of `acc`: the first of equal extremes must win. */
     void (*merge)(void *acc, const void *later, int64_t n); /* acc[i] = op(acc[i], later[i]) */
     void (*done)(const void *acc, int64_t n, void *out);
 } fxi_reducer;
