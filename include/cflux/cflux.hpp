@@ -623,6 +623,44 @@ inline fx_array *fx_call_loss(fx_array *(*formula)(const fx_loss_args *), fx_arr
     return fx_call_loss(formula, fx_loss_args().with_pred(pred).with_target(target));
 }
 
+/* ---- conv.h ---------------------------------------------------------------------------------- */
+#undef fx_crosscor
+#undef fx_convtranspose
+#undef fx_depthwiseconv
+
+inline fx_crosscor_layer *fx_crosscor(const fx_crosscor_args &a)
+{
+    return fxi_crosscor(fxi_sized<fx_crosscor_args>(a));
+}
+inline fx_crosscor_layer *fx_crosscor(fx_dims kernel, int64_t in, int64_t out,
+                                      fx_function *act = fx_crosscor_args().act)
+{
+    return fx_crosscor(
+        fx_crosscor_args().with_kernel(kernel).with_in(in).with_out(out).with_act(act));
+}
+
+inline fx_convtranspose_layer *fx_convtranspose(const fx_convtranspose_args &a)
+{
+    return fxi_convtranspose(fxi_sized<fx_convtranspose_args>(a));
+}
+inline fx_convtranspose_layer *fx_convtranspose(fx_dims kernel, int64_t in, int64_t out,
+                                                fx_function *act = fx_convtranspose_args().act)
+{
+    return fx_convtranspose(
+        fx_convtranspose_args().with_kernel(kernel).with_in(in).with_out(out).with_act(act));
+}
+
+inline fx_depthwiseconv_layer *fx_depthwiseconv(const fx_depthwiseconv_args &a)
+{
+    return fxi_depthwiseconv(fxi_sized<fx_depthwiseconv_args>(a));
+}
+inline fx_depthwiseconv_layer *fx_depthwiseconv(fx_dims kernel, int64_t in, int64_t out,
+                                       fx_function *act = fx_depthwiseconv_args().act)
+{
+    return fx_depthwiseconv(
+        fx_depthwiseconv_args().with_kernel(kernel).with_in(in).with_out(out).with_act(act));
+}
+
 /* ---- optim.h --------------------------------------------------------------------------------- */
 #undef fx_descent
 #undef fx_momentum

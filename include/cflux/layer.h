@@ -37,7 +37,8 @@ typedef enum fx_option_kind {
     FX_OPTION_ARRAY,    /* fx_array *; not in the notation */
     FX_OPTION_LAYERS,   /* a member that is an fx_list of layers */
     FX_OPTION_SCALE, /* Flux's files only: a Flux.Scale made of the members scale, bias and act */
-    FX_OPTION_RNG    /* Flux's files only: the random number generator; not stored */
+    FX_OPTION_RNG,   /* Flux's files only: the random number generator; not stored */
+    FX_OPTION_TUPLE  /* fx_dims: 2 or (2, 2), always printed as a tuple */
 } fx_option_kind;
 
 /* How PyTorch's layout of an array differs from Flux's. */
@@ -115,6 +116,9 @@ typedef struct fx_layer {
     /* Called before the arrays are written to a state dictionary, to log what must be set in
      * PyTorch by hand. May be NULL. */
     void (*to_torch)(const void *self);
+    /* Makes a layer of another type from the options, instead of `build`: Flux's DepthwiseConv is a
+     * function that makes a Conv. No object has this type then. May be NULL. */
+    void *(*make)(const fx_type *type, const void *options);
 } fx_layer;
 
 /* Returns the layer table of a type; NULL if it has none. */

@@ -282,4 +282,6 @@ FX_API fx_array *fx_dropout_apply(fx_array *x, double p);
 #define fx_squared_hinge_loss(...)      fx_call_loss(fxi_squared_hinge_loss, __VA_ARGS__)
 
 FXI_END_C
+
+#include <cflux/conv.h>
 #endif

@@ -186,6 +186,7 @@ static bool take_value(fields *f, int i, const fx_layer_row *row)
     case FX_OPTION_SIZES:
     case FX_OPTION_NUMBERS:
     case FX_OPTION_PADDING:
+    case FX_OPTION_TUPLE:
         return fxi_julia_dims(f->j, f->v[i], to);
     case FX_OPTION_SIZE:
     case FX_OPTION_INTEGER:

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #define NORM       "λ β γ μ σ² ϵ momentum"
-#define CONV       "σ weight bias stride pad dilation"
 #define OPTIMISERS "Optimisers."
 #define OPTIMISE   "Flux.Optimise." /* up to Flux 0.14 */
 enum { FIRST = FXI_FLUX_FIRST, LAST = FXI_FLUX_LAST };
@@ -23,11 +22,6 @@ static const struct {
 } others[] = {
     {"Flux.AlphaDropout", 2, "p active", {FIRST, LAST}},
     {"Flux.AlphaDropout", 3, "p active rng", {FIRST, LAST}},
-    {"Flux.ConvTranspose", 6, CONV, {800, 1207}},
-    {"Flux.ConvTranspose", 7, CONV " groups", {1208, 1416}},
-    {"Flux.ConvTranspose", 8, "σ weight bias stride pad outpad dilation groups", {1417, LAST}},
-    {"Flux.CrossCor", 6, CONV, {900, LAST}},
-    {"Flux.DepthwiseConv", 6, CONV, {700, 1299}},
     {"Flux.InstanceNorm", 7, NORM, {1000, 1001}},
     {"Flux.InstanceNorm", 8, NORM " active", {FIRST, 1199}},
     {"Flux.InstanceNorm", 11, NORM " affine track_stats active chs", {1200, LAST}},

@@ -143,6 +143,7 @@ static const char *expected(const fx_layer_row *p, bool keyword)
         [FX_OPTION_FLAG] = "true or false",
         [FX_OPTION_ACTIVE] = "true, false or nothing",
         [FX_OPTION_INIT] = "an initialiser",
+        [FX_OPTION_TUPLE] = "a number or several such as (2, 2)",
     };
     return p->place && !keyword ? p->place : texts[p->kind];
 }
@@ -334,6 +335,7 @@ static bool take_value(fxi_reader *r, call *c)
         return take_pair(r, c, at);
     case FX_OPTION_KERNEL:
     case FX_OPTION_NUMBERS:
+    case FX_OPTION_TUPLE:
         return take_numbers(r, c, at);
     case FX_OPTION_SIZES:
         return take_sizes(r, c, at);

@@ -5,99 +5,49 @@
  * padding to (before, after) per axis. Padding given as one number per axis stays in that form,
  * because Flux keeps and prints it.
  */
-#include "nn_layer.h"
-
-#include <inttypes.h>
-#include <string.h>
+#include "conv_shape.h"
 
 static void *conv_forward(void *self, int n, void *const *args)
 {
     fx_conv_layer *l = self;
     FXI_SCOPE;
-    fx_array *x = fxi_weighted_input(self, n, args, l->weight);
+    fx_array *x = fxi_conv_input(self, n, args, l->weight, l->groups, false);
     if (fx_is_error(x))
-        return x;
-    const int nd = fx_ndims(l->weight), c = nd - 2;
-    fx_status s = fxi_expect_ndims(self, x, nd);
-    if (s == FX_OK)
-        s = fxi_expect_size(self, x, c, fx_size(l->weight, c) * l->groups);
-    if (s != FX_OK)
-        return fx_error_array(s);
-    fx_array *y = fx_convolve(fxi_match_type(l->weight, x), l->weight, .stride = l->stride,
-                              .pad = l->pad, .dilation = l->dilation, .groups = l->groups);
-    return fx_keep(fxi_activate(l->act, fxi_biased(y, l->bias, c)));
-}
-
-/* Checks kernel, channels and groups, taken from the weight if it was given. */
-static bool conv_sizes(const fx_type *type, const fx_conv_args *a, fx_dims *kernel, int64_t *in,
-                       int64_t *out)
-{
-    fx_array *w = a->weight_array;
-    const int c = w ? fx_ndims(w) - 2 : (int)a->kernel.n;
-    if (c < 1 || c > 3 || a->groups < 1)
-        return fxi_layer_fail(
-            type,
-            "takes kernels of 1 to 3 axes and at least one group, got %d axes and "
-            "%" PRId64 " groups",
-            c, a->groups);
-    *in = w ? fx_size(w, c) * a->groups : a->in;
-    *out = w ? fx_size(w, c + 1) : a->out;
-    bool ok = *in >= 1 && *out >= 1 && *in % a->groups == 0 && *out % a->groups == 0;
-    kernel->n = c;
-    for (int i = 0; i < c; i++) {
-        kernel->v[i] = w ? fx_size(w, i) : a->kernel.v[i];
-        ok = ok && kernel->v[i] >= 1;
-    }
-    return ok || fxi_layer_fail(type,
-                                "sizes must be positive and the groups divide the channels, got "
-                                "%" PRId64 " => %" PRId64 ", %" PRId64 " groups",
-                                *in, *out, a->groups);
-}
-
-/* Checks that a given weight has the sizes of kernel, in and out, if those were given too. */
-static bool conv_agrees(const fx_type *type, const fx_conv_args *a, const fx_dims *kernel,
-                        int64_t in, int64_t out)
-{
-    bool ok = (!a->in || a->in == in) && (!a->out || a->out == out) &&
-              (!a->kernel.n || a->kernel.n == kernel->n);
-    for (int64_t i = 0; ok && i < a->kernel.n; i++)
-        ok = a->kernel.v[i] == kernel->v[i];
-    return ok || fxi_layer_fail(type, "the sizes of the weight do not match kernel, in and out");
+        return fx_keep(x);
+    fx_array *y = fx_convolve(x, l->weight, .stride = l->stride, .pad = l->pad,
+                              .dilation = l->dilation, .groups = l->groups);
+    return fx_keep(fxi_activate(l->act, fxi_biased(y, l->bias, fx_ndims(x) - 2)));
 }
 
 static bool conv_build(const fx_type *type, const void *options, void *self)
 {
     const fx_conv_args *a = options;
     fx_conv_layer *l = self;
-    fx_dims kernel;
-    int64_t in = 0, out = 0;
-    if (!conv_sizes(type, a, &kernel, &in, &out) || !conv_agrees(type, a, &kernel, in, out))
+    fxi_conv_shape s = {.groups = a->groups,
+                        .weight = a->weight_array,
+                        .kernel = a->kernel,
+                        .in = a->in,
+                        .out = a->out};
+    if (!fxi_conv_shape_complete(type, &s))
         return false;
-    const int c = (int)kernel.n;
-    int64_t sizes[5];
-    memcpy(sizes, kernel.v, (size_t)c * sizeof *sizes);
-    sizes[c] = in / l->groups;
-    sizes[c + 1] = out;
+    const int c = (int)s.kernel.n;
     return fxi_spread_option(type, "stride", &a->stride, c, 1, &l->stride) &&
            fxi_spread_option(type, "dilation", &a->dilation, c, 1, &l->dilation) &&
-           fxi_spread_padding(type, &a->pad, &kernel, &l->dilation, &l->pad) &&
-           fxi_weight(type, &l->weight, a->init, c + 2, sizes) &&
-           fxi_bias(type, &l->bias, a->bias, l->weight, out);
+           fxi_spread_padding(type, &a->pad, &s.kernel, &l->dilation, &l->pad) &&
+           fxi_weight(type, &l->weight, a->init, c + 2, s.sizes) &&
+           fxi_bias(type, &l->bias, a->bias, l->weight, s.out);
 }
 
 static bool conv_recover(const void *self, void *options)
 {
     const fx_conv_layer *l = self;
     fx_conv_args *a = options;
-    if (!l->weight || fx_ndims(l->weight) < 3)
-        return false;
-    const int c = fx_ndims(l->weight) - 2;
-    a->kernel.n = c;
-    for (int i = 0; i < c; i++)
-        a->kernel.v[i] = fx_size(l->weight, i);
-    a->in = fx_size(l->weight, c) * l->groups;
-    a->out = fx_size(l->weight, c + 1);
-    return true;
+    fxi_conv_shape s = {.groups = l->groups, .weight = l->weight};
+    const bool known = fxi_conv_shape_recover(&s);
+    a->kernel = s.kernel;
+    a->in = s.in;
+    a->out = s.out;
+    return known;
 }
 
 /* Flux's struct stores its options inline. */

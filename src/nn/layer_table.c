@@ -40,6 +40,7 @@ static size_t value_size(fx_option_kind kind)
     case FX_OPTION_SIZES:
     case FX_OPTION_NUMBERS:
     case FX_OPTION_PADDING:
+    case FX_OPTION_TUPLE:
         return sizeof(fx_dims);
     case FX_OPTION_PAIR:
     case FX_OPTION_REALS:
@@ -113,6 +114,19 @@ static bool is_new(const fx_array *x, void *user)
     return !was_given(p->layer, p->options, x);
 }
 
+static bool makes_another(const fx_layer *layer)
+{
+    return layer->fxi_size > offsetof(fx_layer, make) && layer->make;
+}
+
+/* The new layer from complete options; `self` is a struct of its type. NULL after a failure. */
+static void *make(const fx_type *type, const void *options, void *self)
+{
+    if (makes_another(fx_layer_of(type)))
+        return fx_layer_of(type)->make(type, options);
+    return built(type, options, self) ? fxi_new(type, self) : NULL;
+}
+
 void *fx_layer_make(const fx_type *type, const void *given)
 {
     const fx_layer *layer = fx_layer_of(type);
@@ -129,9 +143,8 @@ void *fx_layer_make(const fx_type *type, const void *given)
         fx_fail(FX_STATUS_MEMORY, type->name, "no memory for options");
     else {
         memcpy(options, layer->defaults, size);
-        if (fxi_take_options(type->name, options, size, given) &&
-            built(type, options, options + size))
-            made = fxi_new(type, options + size);
+        if (fxi_take_options(type->name, options, size, given))
+            made = make(type, options, options + size);
         new_parameters p = {layer, options};
         if (made && !fx_is_error(made) && fxi_evaluate_new(made, is_new, &p) != FX_OK)
             made = NULL;

@@ -72,6 +72,7 @@ static void put_value(fx_text *text, fx_option_kind kind, const void *value)
         fx_text_add(text, "%" PRId64 " => %" PRId64, integers[0], integers[1]);
         return;
     case FX_OPTION_KERNEL:
+    case FX_OPTION_TUPLE:
         put_tuple(text, value);
         return;
     case FX_OPTION_SIZES:
@@ -114,6 +115,7 @@ static bool is_default(const fx_layer_row *row, const void *value, const void *u
     switch (row->kind) {
     case FX_OPTION_NUMBERS:
     case FX_OPTION_PADDING:
+    case FX_OPTION_TUPLE:
         return d->n == 0 || (u->n > 0 && all_equal(d) && d->v[0] == u->v[0]);
     case FX_OPTION_FUNCTION:
         return (*function ? *function : FX_IDENTITY) ==

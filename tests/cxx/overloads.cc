@@ -326,6 +326,9 @@ void layers()
     c.kernel = FX_DIMS(3, 3), c.in = 3, c.out = 4, c.act = FX_RELU, c.pad = FX_SAME;
     CHECK(shaped(fx_call(fx_conv(c), image), {8, 8, 4, 2}));
     CHECK(shaped(fx_call(fx_conv(FX_DIMS(3, 3), 3, 4, FX_RELU), image), {6, 6, 4, 2}));
+    CHECK(shaped(fx_call(fx_crosscor(FX_DIMS(3, 3), 3, 4, FX_RELU), image), {6, 6, 4, 2}));
+    CHECK(shaped(fx_call(fx_convtranspose(FX_DIMS(3, 3), 3, 4), image), {10, 10, 4, 2}));
+    CHECK(shaped(fx_call(fx_depthwiseconv(FX_DIMS(3, 3), 3, 6), image), {6, 6, 6, 2}));
     fx_maxpool_args p = fx_maxpool_args();
     p.window = FX_DIMS(2, 2), p.stride = FX_DIMS(1);
     CHECK(shaped(fx_call(fx_maxpool(p), image), {7, 7, 3, 2}));

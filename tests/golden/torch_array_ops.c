@@ -221,6 +221,38 @@ static void op_conv_transpose(torch_node *t)
     torch_out(t, "y", with_bias(t, y));
 }
 
+/* PyTorch's convolution does not flip its kernel: the weights are CrossCor's. */
+static void op_crosscor_layer(torch_node *t)
+{
+    fx_array *x = x_of(t), *b = torch_in(t, "b");
+    const int nd = fx_ndims(x) - 2;
+    if (torch_real(t, "groups", 1) != 1) {
+        op_conv(t);
+        return;
+    }
+    torch_only(t, "bias", b != NULL);
+    void *layer = fx_crosscor(FXI_DIMS_NONE, .stride = torch_spatial(t, "stride", nd, 1),
+                              .pad = torch_spatial(t, "pad", nd, 0),
+                              .dilation = torch_spatial(t, "dilation", nd, 1),
+                              .weight_array = torch_in(t, "w"), .bias_array = b, .bias = b != NULL);
+    torch_out(t, "y", fx_call(layer, x));
+}
+
+static void op_conv_transpose_layer(torch_node *t)
+{
+    fx_array *x = x_of(t), *w = torch_in(t, "w"), *b = torch_in(t, "b");
+    const int nd = fx_ndims(x) - 2;
+    torch_only(t, "bias", b != NULL);
+    void *layer = fx_convtranspose(FXI_DIMS_NONE, .stride = torch_spatial(t, "stride", nd, 1),
+                                   .pad = torch_spatial(t, "pad", nd, 0),
+                                   .dilation = torch_spatial(t, "dilation", nd, 1),
+                                   .outpad = torch_spatial(t, "output_padding", nd, 0),
+                                   .groups = (int64_t)torch_real(t, "groups", 1),
+                                   .weight_array = fx_flip(w, FXI_AXES((1u << (unsigned)nd) - 1u)),
+                                   .bias_array = b, .bias = b != NULL);
+    torch_out(t, "y", fx_call(layer, x));
+}
+
 /* ---- pooling --------------------------------------------------------------------------------- */
 static void op_maxpool(torch_node *t)
 {
@@ -395,9 +427,15 @@ const torch_op torch_array_ops[] = {
     SUM("Conv1d", op_conv_layer),
     SUM("Conv2d", op_conv_layer),
     SUM("Conv3d", op_conv_layer),
+    SUM("Conv1d", op_crosscor_layer),
     SUM("ConvTranspose1d", op_conv_transpose),
+    SUM("ConvTranspose1d", op_conv_transpose_layer),
+    SUM("Conv2d", op_crosscor_layer),
     SUM("ConvTranspose2d", op_conv_transpose),
+    SUM("ConvTranspose2d", op_conv_transpose_layer),
+    SUM("Conv3d", op_crosscor_layer),
     SUM("ConvTranspose3d", op_conv_transpose),
+    SUM("ConvTranspose3d", op_conv_transpose_layer),
     SUM("MeanPool", op_meanpool),
     SUM("MeanPool", op_meanpool_layer),
     SUM("AdaptiveMeanPool", op_adaptive_mean),

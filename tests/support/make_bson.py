@@ -121,11 +121,6 @@ def cell(name, fields):
 
 
 NODES = [
-    ("transpose_0.8", "ConvTranspose", CONV),
-    ("transpose_0.12", "ConvTranspose", CONV + [("groups", INT(1))]),
-    ("transpose_0.14", "ConvTranspose", CONV[:5] + [("outpad", ints(0, 0))] + CONV[5:] + [("groups", INT(1))]),
-    ("crosscor_0.9", "CrossCor", CONV),
-    ("depthwise_0.7", "DepthwiseConv", CONV),
     ("instance_0.8", "InstanceNorm", NORM + ACTIVE),
     ("instance_0.10.0", "InstanceNorm", NORM),
     ("instance_0.12", "InstanceNorm", NORM + FLAGS),
@@ -213,6 +208,14 @@ def layouts(folder):
         "pool_0.8.3": st("Flux/MeanPool", [ints(2, 2), ints(0, 0, 0, 0), ints(2, 2)]),
     }
     write(folder, "known.bson", known)
+    back = CONV[:2] + [("bias", a(20, 1))] + CONV[3:]
+    write(folder, "windows.bson", {
+        "transpose_0.8": cell("ConvTranspose", back),
+        "transpose_0.12": cell("ConvTranspose", back + [("groups", INT(1))]),
+        "transpose_0.14": cell("ConvTranspose", back[:5] + [("outpad", ints(1, 0))] + back[5:] + [("groups", INT(1))]),
+        "crosscor_0.9": cell("CrossCor", CONV),
+        "depthwise_0.7": cell("DepthwiseConv", CONV[:1] + [("weight", w(10, 2, 2, 3, 2)), ("bias", a(20, 6))] + CONV[3:]),
+    })
     # LayerNorm's layout says nothing of its formula: what is beside it narrows the versions
     norm = st("Flux/LayerNorm", [IDENTITY, st("Flux/Scale", [a(1), a(2), IDENTITY]), number(0.5), ints(3), True])
     beside = {

@@ -86,6 +86,39 @@ static void observe_conv_layer(const void *args, char *text)
         add_object(text, fx_call(l, fx_ones(4, 4, 2, 1)));
 }
 
+static void prepare_crosscor(void *args)
+{
+    fx_crosscor_args *a = args;
+    a->kernel = FX_DIMS(3, 2), a->in = 2, a->out = 2;
+}
+static void observe_crosscor(const void *args, char *text)
+{
+    fx_seed(1);
+    fx_crosscor_layer *l = fxi_crosscor(args);
+    add_object(text, l);
+    if (!fx_is_error(l))
+        add_object(text, fx_call(l, fx_ones(4, 4, 2, 1)));
+}
+
+static void prepare_convtranspose(void *args)
+{
+    fx_convtranspose_args *a = args;
+    a->kernel = FX_DIMS(3, 2), a->in = 2, a->out = 2;
+}
+static void observe_convtranspose(const void *args, char *text)
+{
+    fx_seed(1);
+    fx_convtranspose_layer *l = fxi_convtranspose(args);
+    add_object(text, l);
+    if (!fx_is_error(l))
+        add_object(text, fx_call(l, fx_ones(4, 4, 2, 1)));
+}
+static void observe_depthwiseconv(const void *args, char *text)
+{
+    fx_seed(1);
+    add_object(text, fxi_depthwiseconv(args));
+}
+
 static void prepare_pool_layer(void *args)
 {
     fx_maxpool_args *a = args;
@@ -425,6 +458,10 @@ static void observe_device(const void *args, char *text)
 #define ROWS(F)                                                                                    \
     F(dense, fx_dense_args, FXI_DENSE_ARGS, 2, prepare_dense, NULL)                                \
     F(conv_layer, fx_conv_args, FXI_CONV_ARGS, 3, prepare_conv_layer, NULL)                        \
+    F(crosscor, fx_crosscor_args, FXI_CROSSCOR_ARGS, 3, prepare_crosscor, NULL)                    \
+    F(convtranspose, fx_convtranspose_args, FXI_CONVTRANSPOSE_ARGS, 3, prepare_convtranspose,      \
+      NULL)                                                                                        \
+    F(depthwiseconv, fx_conv_args, FXI_CONV_ARGS, 3, prepare_conv_layer, NULL)                     \
     F(pool_layer, fx_maxpool_args, FXI_MAXPOOL_ARGS, 1, prepare_pool_layer, NULL)                  \
     F(batchnorm, fx_batchnorm_args, FXI_BATCHNORM_ARGS, 1, prepare_batchnorm, NULL)                \
     F(layernorm, fx_layernorm_args, FXI_LAYERNORM_ARGS, 1, prepare_layernorm, NULL)                \

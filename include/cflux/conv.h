@@ -1,0 +1,91 @@
+/* cflux/conv.h: layers of convolution beside Conv (nn.h). Names, defaults and formulas are those of
+ * Flux 0.16; nn.h describes constructors and errors. In formulas n is the size of x along a spatial
+ * axis, k that of the kernel, and x is spatial…×in×batch with 1 to 3 spatial axes. */
+#ifndef CFLUX_CONV_H
+#define CFLUX_CONV_H
+
+#include <cflux/nn.h>
+
+FXI_BEGIN_C
+
+/* ---- CrossCor -------------------------------------------------------------------------------- */
+/* y = act(W ⋆ x + b), a cross-correlation: Conv with a kernel that is not flipped. W:
+ * kernel…×in×out, y: spatial…×out×batch. Sizes as for Conv; there are no groups. Flux.CrossCor;
+ * PyTorch's Conv1d to Conv3d. */
+typedef struct fx_crosscor_layer {
+    fx_object base;
+    fx_array *weight, *bias; /* bias is NULL with .bias = false */
+    fx_function *act;
+    fx_dims stride, pad, dilation; /* one per spatial axis; pad may hold (before, after) per axis */
+} fx_crosscor_layer;
+/* clang-format off */
+#define FXI_CROSSCOR_ARGS(F)                                                                       \
+    F(fx_dims, kernel, FXI_DIMS_NONE)      /* sizes k, e.g. FX_DIMS(5, 5) */                       \
+    F(int64_t, in, 0)                      /* channels of x */                                     \
+    F(int64_t, out, 0)                     /* channels of y */                                     \
+    F(fx_function *, act, FX_IDENTITY)     /* activation */                                        \
+    F(fx_dims, stride, FXI_DIMS_ONE)       /* one per axis, or one number for all */               \
+    F(fx_dims, pad, FXI_DIMS_ZERO)         /* as stride, or (before, after) per axis, or           \
+                                              FX_SAME */                                           \
+    F(fx_dims, dilation, FXI_DIMS_ONE)     /* one per axis, or one number for all */               \
+    F(int, bias, true)                     /* false: no bias */                                    \
+    F(fx_init_fn, init, fx_glorot_uniform) /* initialiser of W */                                  \
+    F(fx_array *, weight_array, FXI_NULL)  /* W itself, instead of init; in and out may be 0 */    \
+    F(fx_array *, bias_array, FXI_NULL)    /* b itself, instead of zeros */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_crosscor_args, FXI_CROSSCOR_ARGS);
+FX_API fx_crosscor_layer *fxi_crosscor(const fx_crosscor_args *a);
+#define fx_crosscor(...)                                                                           \
+    FXI_CALL(fxi_crosscor(                                                                         \
+        FXI_OPTIONS(fx_crosscor_args, FXI_CROSSCOR_ARGS(FXI_DEFAULT).kernel = __VA_ARGS__)))
+
+/* ---- ConvTranspose --------------------------------------------------------------------------- */
+/* y = act(Wᵀ ∗ x + b), the gradient of a convolution by its input as a layer
+ * (fx_convolve_transposed). W: kernel…×out/groups×in, y: spatial…×out×batch. Size of y along a
+ * spatial axis: (n−1)·stride + 1 + (k−1)·dilation − pads + outpad. With FX_SAME it is n·stride; a
+ * stride larger than k is then FX_STATUS_ARGUMENT. Flux.ConvTranspose; Dumoulin, Visin, 2016. */
+typedef struct fx_convtranspose_layer {
+    fx_object base;
+    fx_array *weight, *bias; /* bias is NULL with .bias = false */
+    fx_function *act;
+    fx_dims stride, pad, dilation; /* one per spatial axis; pad may hold (before, after) per axis */
+    fx_dims outpad;                /* one per spatial axis */
+    int64_t groups;
+} fx_convtranspose_layer;
+/* clang-format off */
+#define FXI_CONVTRANSPOSE_ARGS(F)                                                                  \
+    F(fx_dims, kernel, FXI_DIMS_NONE)      /* sizes k, e.g. FX_DIMS(5, 5) */                       \
+    F(int64_t, in, 0)                      /* channels of x */                                     \
+    F(int64_t, out, 0)                     /* channels of y */                                     \
+    F(fx_function *, act, FX_IDENTITY)     /* activation */                                        \
+    F(fx_dims, stride, FXI_DIMS_ONE)       /* one per axis, or one number for all */               \
+    F(fx_dims, pad, FXI_DIMS_ZERO)         /* as stride, or (before, after) per axis, or           \
+                                              FX_SAME; removed from y */                           \
+    F(fx_dims, dilation, FXI_DIMS_ONE)     /* one per axis, or one number for all */               \
+    F(int64_t, groups, 1)                  /* must divide in and out */                            \
+    F(int, bias, true)                     /* false: no bias */                                    \
+    F(fx_init_fn, init, fx_glorot_uniform) /* initialiser of W */                                  \
+    F(fx_array *, weight_array, FXI_NULL)  /* W itself, instead of init; in and out may be 0 */    \
+    F(fx_array *, bias_array, FXI_NULL)    /* b itself, instead of zeros */                        \
+    F(fx_dims, outpad, FXI_DIMS_ZERO)      /* added to the size of y: one per axis, or one number  \
+                                              for all */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_convtranspose_args, FXI_CONVTRANSPOSE_ARGS);
+FX_API fx_convtranspose_layer *fxi_convtranspose(const fx_convtranspose_args *a);
+#define fx_convtranspose(...)                                                                      \
+    FXI_CALL(fxi_convtranspose(FXI_OPTIONS(                                                        \
+        fx_convtranspose_args, FXI_CONVTRANSPOSE_ARGS(FXI_DEFAULT).kernel = __VA_ARGS__)))
+
+/* ---- DepthwiseConv --------------------------------------------------------------------------- */
+/* A Conv with one group per input channel: each channel of x gives out/in channels of y. `in` must
+ * divide `out`, and `in` is required with .weight_array too. The options are those of fx_conv, of
+ * which groups stays 1. Flux.DepthwiseConv, which is a function there too. */
+typedef fx_conv_layer fx_depthwiseconv_layer;
+typedef fx_conv_args fx_depthwiseconv_args;
+FX_API fx_depthwiseconv_layer *fxi_depthwiseconv(const fx_depthwiseconv_args *a);
+#define fx_depthwiseconv(...)                                                                      \
+    FXI_CALL(fxi_depthwiseconv(                                                                    \
+        FXI_OPTIONS(fx_depthwiseconv_args, FXI_CONV_ARGS(FXI_DEFAULT).kernel = __VA_ARGS__)))
+
+FXI_END_C
+#endif
