@@ -655,7 +655,7 @@ inline fx_depthwiseconv_layer *fx_depthwiseconv(const fx_depthwiseconv_args &a)
     return fxi_depthwiseconv(fxi_sized<fx_depthwiseconv_args>(a));
 }
 inline fx_depthwiseconv_layer *fx_depthwiseconv(fx_dims kernel, int64_t in, int64_t out,
-                                       fx_function *act = fx_depthwiseconv_args().act)
+                                                fx_function *act = fx_depthwiseconv_args().act)
 {
     return fx_depthwiseconv(
         fx_depthwiseconv_args().with_kernel(kernel).with_in(in).with_out(out).with_act(act));
