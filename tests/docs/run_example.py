@@ -4,6 +4,7 @@
   --last RE       the last line of output matches RE entirely
   --find RE       some line contains RE; the last such line counts
   --at-least X    the group of RE is a number ≥ X
+  --at-most X     the group of RE is a number ≤ X
   --seconds S     it takes at most S seconds of the processors' time (times --factor, for builds with
                   sanitizers): a machine that does other work as well does not count
   --need-data D   without the folder D in CFLUX_DATA say so and pass; @DATA@ in arguments is CFLUX_DATA
@@ -31,8 +32,10 @@ def wrong_with(options, output, seconds):
         m = next((f for f in (re.search(options.find, l) for l in reversed(lines)) if f), None)
         if not m:
             return f"no line contains {options.find!r}"
-    if options.at_least is not None and float(m.group(1)) < options.at_least:
+    if options.at_least is not None and not float(m.group(1)) >= options.at_least:
         return f"{m.group(0)!r} is below {options.at_least}"
+    if options.at_most is not None and not float(m.group(1)) <= options.at_most:
+        return f"{m.group(0)!r} is above {options.at_most}"
     limit = options.seconds and options.seconds * options.factor
     if limit and seconds > limit:
         return f"took {seconds:.1f} s of the processors, the limit is {limit:.1f} s"
@@ -44,6 +47,7 @@ def main():
     parser.add_argument("--last")
     parser.add_argument("--find")
     parser.add_argument("--at-least", type=float)
+    parser.add_argument("--at-most", type=float)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--factor", type=float, default=1)
     parser.add_argument("--need-data")
