@@ -412,9 +412,8 @@ static void is_the_same_on_every_device(void **state)
     int devices = 0;
     for (int k = 0; k < 3; k++) {
         fx_device *device = k == 2 && !getenv("FX_PLUGIN_PATH") ? NULL : fx_device_find(names[k]);
-        if (!device) {
+        if (fx_error_take().status != FX_OK || !device) {
             assert_int_equal(k, 2);
-            fx_error_take();
             print_message("skipped: no OpenCL device\n");
             continue;
         }
