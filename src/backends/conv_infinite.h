@@ -2,9 +2,9 @@
  *
  * Kernels read the padding of x as zeros, and 0·Inf and 0·NaN are NaN; but a tap outside x must
  * contribute nothing. So for a padded WEIGHT, a kernel first tests whether gy is finite. If not, it
- * computes with a copy of gy in which the other elements are zeros, and then adds their
- * contributions: fxi_conv_add_infinite, which reads positions inside x only. Everything is static,
- * because the CPU backend and the plugins use it and share no symbols.
+ * computes with a copy of gy in which infinities and NaN are replaced by zeros. Then
+ * fxi_conv_add_infinite adds the contributions of these elements; it reads positions inside x only.
+ * Everything is static, because the CPU backend and the plugins use it and share no symbols.
  */
 #ifndef CFLUX_CONV_INFINITE_H
 #define CFLUX_CONV_INFINITE_H
@@ -156,9 +156,9 @@ static inline bool fxi_conv_all_nan(int dtype, const void *p, int64_t n)
     return all;
 }
 
-/* Adds the contributions of the elements of gy that are not finite. A channel whose gradient is all
- * NaN cannot change any more and is left early, so an array of nothing but NaN takes no longer than
- * a few windows. */
+/* Adds the contributions of the elements of gy that are not finite. A channel ends as soon as its
+ * whole gradient is NaN, because no contribution can change it any more. So a gy of only NaN takes
+ * as long as a few windows of each channel. */
 static inline void fxi_conv_add_infinite(const fx_step *step, const void *x, const void *gy,
                                          void *gw)
 {

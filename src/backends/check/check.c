@@ -1,10 +1,10 @@
 /* check.c: the table of the checking backend: a backend around another one that verifies how the
  * library and the backend use memory.
  *
- * "check:CPU" computes with the CPU and is as fast, less the time for the checks. Its table is made
- * while the program runs; an entry is NULL if the inner backend's is. check_memory.c allocates,
- * check_step.c runs steps; all other calls are passed on with the inner device. A violation is an
- * error like any other. step->ready belongs to the inner backend.
+ * "check:CPU" computes with the CPU backend, so only the checks take additional time. Its table is
+ * made while the program runs; an entry is NULL if the inner backend's is. check_memory.c
+ * allocates, check_step.c runs steps; all other calls are passed on with the inner device. A
+ * violation is an error like any other. step->ready belongs to the inner backend.
  */
 #include "check.h"
 #include "backends.h"

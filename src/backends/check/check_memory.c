@@ -175,8 +175,7 @@ fx_status fxi_check_report(const fx_device *device, const char *why)
     return *why ? fx_fail(FX_STATUS_INTERNAL, "check", "%s: %s", device->name, why) : FX_OK;
 }
 
-/* Has an allocation been damaged? Its guards must be unchanged; the contents too if it is
- * released. */
+/* Was an allocation damaged? Its guards must be unchanged; the contents too if it is released. */
 static bool damaged(const fxi_checker *c, const fxi_check_block *b, char *why)
 {
     int64_t at = changed(c, b, 0, GUARD, FXI_CHECK_GUARD);

@@ -67,7 +67,7 @@ typedef struct fxi_gpu_limits {
  *   OpenCL only: one struct of nbuffers 64-bit integers, by value: the offset in bytes that the
  *   kernel adds to each pointer, since a cl_mem has no addresses inside. Other runtimes pass
  *   addresses.
- * The struct has no padding: params can be handed over as they are. */
+ * The struct has no padding, so params can be passed unchanged. */
 typedef struct fxi_gpu_launch {
     const char *operation; /* of the step, for errors */
     void *kernel;          /* a kernel that `compile` made */
@@ -107,7 +107,7 @@ typedef struct fxi_gpu_runtime {
     fx_status (*kernel)(fx_device *device, const char *name, const char *source, void **out_kernel);
     /* Replaces each of n kernels of one plan, which `kernel` named, by one that can be launched. A
      * failure is recorded in the calling thread, and *out_failed is the first kernel that fails.
-     * NULL: kernels of `kernel` can be launched as they are. */
+     * NULL: the kernels that `kernel` returns can be launched directly. */
     fx_status (*compile)(fx_device *device, void **kernels, int n, int *out_failed);
     /* Adds calls of a vendor's library for a step, and kernels if the step needs some
      * (gpu_build.h). Returns false, with nothing added, if kernels alone are to compute the step.

@@ -1,6 +1,6 @@
 /* gpu_backend.c: the functions of fx_backend for every GPU backend: each calls the driver
  * (gpu_device.h) after passing the gate (gpu_gate.h), so that no driver is called after the process
- * has begun to end, and no call is made for a lost device.
+ * has begun to end. For a lost device only the calls are made that gpu_device.h lists.
  */
 #include "gpu_device.h"
 #include "gpu_gate.h"
@@ -16,7 +16,7 @@ static const fxi_gpu_driver *driver_of(const fx_device *device)
 bool fxi_gpu_enter_for(const fx_device *device, const char *operation)
 {
     const fxi_gpu_device *d = fxi_gpu_device_of(device);
-    /* A lost device is the more useful message: it says that arrays are gone. */
+    /* The message for a lost device has precedence: it says that arrays can no longer be read. */
     const bool lost = fxi_gpu_lost(&d->health);
     const char *why = lost ? NULL : fxi_gpu_enter();
     char text[320];
@@ -48,6 +48,8 @@ static fx_status leave(fx_status status)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+/* NULL without an error means a lack of memory: the library then frees its caches and tries again.
+ * A closed gate or a lost device is recorded as an error. */
 void *fxi_gpu_backend_alloc(fx_device *device, size_t bytes)
 {
     if (!fxi_gpu_enter_for(device, "alloc"))

@@ -16,9 +16,11 @@ typedef struct head {
     uint64_t key_size, size, hash; /* bytes of the key; bytes and hash of the contents */
 } head;
 
+/* The number is the version of the file's form: files of another version are ignored. */
 static const char mark[8] = "cflux 1";
 
-/* FNV-1a, followed by a mix of its bits. */
+/* FNV-1a, followed by a mix of its bits. It need not resist attacks: only the user can write to the
+ * folder (private_folder.h). */
 uint64_t fxi_gpu_hash(const void *bytes, size_t size, uint64_t seed)
 {
     const uint8_t *b = bytes;
@@ -130,7 +132,7 @@ void *fxi_gpu_cache_load(const fx_host *host, const char *kind, const char *key,
     return bytes;
 }
 
-/* ---- a bound on all of it -------------------------------------------------------------------- */
+/* ---- the limit of the cache ------------------------------------------------------------------ */
 
 static int latest_first(const void *a, const void *b)
 {

@@ -82,6 +82,8 @@ static char *key_of(const fxi_gpu_device *d, const char *source)
     return key;
 }
 
+/* A file that the driver rejects is not an error: the program is compiled again, and the new file
+ * replaces it. */
 static void *from_disk(fxi_gpu_device *d, const char *key)
 {
     const fxi_gpu_driver *driver = d->driver;
@@ -107,6 +109,8 @@ static void to_disk(fxi_gpu_device *d, const char *key, void *made)
     fxi_gpu_host_of(d)->free(bytes);
 }
 
+/* Between begin and end the guard moves the handler at exit to the front again and again, because
+ * compilers register destructors (gpu_gate.h). */
 static void *compile(fxi_gpu_device *d, const char *source, failure *why)
 {
     fxi_gpu_guard guard;
@@ -172,6 +176,8 @@ static function *function_of(const fxi_gpu_device *d, program *p, const char *na
     return p->functions = f;
 }
 
+/* Only names the kernel. The programs of a plan are compiled together later, by several threads
+ * (fxi_gpu_device_compile). */
 fx_status fxi_gpu_device_kernel(fx_device *device, const char *name, const char *source,
                                 void **out_kernel)
 {
@@ -251,6 +257,8 @@ static int count_missing(const work *w)
     return n;
 }
 
+/* One program for each call, because the caller reports progress between two programs and a helper
+ * passes the gate again. */
 static bool make_next(work *w)
 {
     fxi_mutex_lock(&programs.lock);
@@ -314,6 +322,7 @@ static int make_functions(work *w)
     return k;
 }
 
+/* Sets only the members that are tested: the texts of failures are large. */
 static void list_jobs(work *w, void *const *kernels)
 {
     for (int k = 0; k < w->n; k++) {

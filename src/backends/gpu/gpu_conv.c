@@ -106,6 +106,8 @@ typedef struct geometry {
     bool flipped;
 } geometry;
 
+/* All kinds are described by the sizes of the forward convolution, whichever array is the output.
+ */
 static geometry geometry_of(const fx_step *s)
 {
     const fx_conv_attr *a = &fx_step_conv(s)->attr;
@@ -447,6 +449,7 @@ typedef struct finish {
     int operands, pattern[FXI_GPU_PATTERNS];
 } finish;
 
+/* Operands may be broadcast along any axis, so they are walked, like those of elementwise steps. */
 static finish finish_of(const fx_step *s)
 {
     fxi_gpu_layout l = {.nd = s->out.ndim};
@@ -494,6 +497,7 @@ static void say_finish(fxi_gpu_builder *b, const finish *f, const char *sum, int
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
+/* Sums are variables with names of their own and not an array, so that they are registers. */
 static void say_row_out(fxi_gpu_builder *b, const contraction *c, const finish *f, bool sliced,
                         int row)
 {
@@ -555,6 +559,7 @@ static fxi_gpu_call *add_product(fxi_gpu_builder *b, const contraction *c, const
     return call;
 }
 
+/* Only here is a sum complete, so this kernel applies the epilogue. */
 static void add_sum(fxi_gpu_builder *b, const contraction *c, const finish *f, int64_t work)
 {
     fxi_gpu_begin(b, c->wide);
@@ -585,6 +590,8 @@ void fxi_gpu_conv(fxi_gpu_builder *b)
                      fxi_gpu_types[s->out.dtype].name);
         return;
     }
+    /* Nothing to compute, and a launch of no groups would be an error (check_call in gpu_step.c).
+     */
     if (fx_tensor_length(&s->out) == 0 || !fxi_gpu_known(b))
         return;
     const contraction c = contraction_of(s, b->limits);
@@ -599,6 +606,7 @@ void fxi_gpu_conv(fxi_gpu_builder *b)
         set_operands(&f, call, 3, PARAM_COUNT);
         return;
     }
+    /* Slices hold sums, which are Float32 for 16-bit types. */
     const size_t size = c.type->size == 8 ? 8 : 4;
     const int64_t bytes = c.length * c.v[SLICES] * c.lanes * (int64_t)size,
                   work = fxi_gpu_work(b, bytes);

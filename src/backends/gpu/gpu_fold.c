@@ -41,6 +41,7 @@ static const char *accumulates_in(const fxi_gpu_builder *b, int kind, const fxi_
     return kind == FX_REDUCE_PROD && t->math && b->limits->f64 ? "fx_f64" : t->value;
 }
 
+/* Bools are converted before they are summed (src/ops), so sums of Bool do not occur. */
 bool fxi_gpu_has_fold(fxi_gpu_builder *b, int kind, int dtype)
 {
     const fxi_gpu_type *t = &fxi_gpu_types[dtype];
@@ -82,6 +83,8 @@ int32_t fxi_gpu_power(int64_t n)
     return power;
 }
 
+/* The logarithm is a parameter too, because kernels shift instead of dividing by the number of
+ * lanes. */
 void fxi_gpu_lanes_fill(fxi_gpu_lanes l, fxi_gpu_call *c, int first)
 {
     int log = 0;

@@ -84,6 +84,8 @@ void fxi_gpu_guard_begin(fxi_gpu_guard *g)
     g->runs = fxi_thread_start(&g->thread, keep_first, g) == 0;
 }
 
+/* The handler is moved once more at the end: the driver may have registered a destructor after the
+ * thread last moved it. */
 void fxi_gpu_guard_end(fxi_gpu_guard *g)
 {
     __atomic_store_n(&g->ended, 1, __ATOMIC_RELEASE);

@@ -4,7 +4,8 @@
  * not its own) with whatever error the current call may return: out of memory from an allocation,
  * out of resources from a launch. But a lost device keeps failing. So after an error the backend
  * waits for the device, twice: if both waits fail, with nothing queued between them, the device is
- * lost, whatever the first error was. A lost device is never called again.
+ * lost, whatever the first error was. After that nothing is queued on it (gpu_device.h lists the
+ * calls that are still made).
  */
 #ifndef CFLUX_GPU_HEALTH_H
 #define CFLUX_GPU_HEALTH_H

@@ -63,6 +63,7 @@ static void fit(fxi_gpu_builder *b, program *p, const fx_tensor *space)
         }
 }
 
+/* Before any output is stored, because an output may have the memory of an operand. */
 static void say_loads(fxi_gpu_builder *b, const program *p)
 {
     for (int k = 0; k < p->nin; k++) {
@@ -164,6 +165,8 @@ typedef struct segments {
     bool shared[OPERANDS + 1 + FX_MORE_OUTPUTS];
 } segments;
 
+/* The same value of the plan at the same offset: an optimiser's rate is one array for all
+ * parameters. */
 static bool same_in_all(const fx_step *s, int nin, int k)
 {
     for (int32_t g = 1; g < fx_step_segments(s); g++)
@@ -242,6 +245,8 @@ static void say_segments(fxi_gpu_builder *b, const segments *q)
     fxi_gpu_kernel(b, "fx_segments", buffer_of(q, q->batch - 1, q->operands - 1) + 1, 2 * q->batch);
     const char *text = fxi_gpu_say_until(b, fxi_gpu_text_segments, "later_segments");
     for (int g = 1; g < q->batch; g++)
+        /* The number of later segments that begin at or before this group is the number of its
+         * segment. */
         fxi_gpu_say(b, " + (FX_GROUP_X >= P(%d))", q->batch + g);
     text = fxi_gpu_say_until(b, text, "length");
     say_choice(b, q->batch, "P(%d)", 0, 1);

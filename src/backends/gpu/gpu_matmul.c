@@ -69,6 +69,7 @@ static void walk_batch(product *p, const fx_step *s)
     p->batches = fxi_gpu_walk_length(&p->batch);
 }
 
+/* A transposed operand only exchanges its strides: the kernel copies tiles of any strides. */
 static product product_of(const fx_step *s)
 {
     const fx_tensor *a = &s->in[0], *b = &s->in[1];
@@ -153,6 +154,7 @@ static void set_constants(fxi_gpu_builder *b, const product *p)
     fxi_gpu_set_number(b, "nt", t->nt);
     fxi_gpu_set_number(b, "bk", t->bk);
     fxi_gpu_set(b, "unroll", t->mt * t->nt > 1 ? "" : " FX_UNROLL");
+    /* Integers are summed in an unsigned type, so that overflow wraps. */
     fxi_gpu_set(b, "sum", type->wrapping ? type->wrapping : type->value);
     fxi_gpu_set(b, "mad", type->math ? "FX_MAD(x, y, z)" : "(SUM)((x) * (y) + (z))");
     fxi_gpu_set(b, "name", type->name);
@@ -214,6 +216,7 @@ static void add_launch(fxi_gpu_builder *b, const product *p)
         fxi_gpu_param(c, OPERANDS + 2 * i + 1, fxi_gpu_stride(&s->in[2 + i], 1));
     }
     fxi_gpu_walk_fill(&p->batch, c, first_of_batch(p));
+    /* All groups along the first axis: on usual devices the others have at most 65535 groups. */
     c->groups[0] = p->tiles_m * p->tiles_n * p->batches;
 }
 

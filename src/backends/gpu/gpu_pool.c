@@ -140,6 +140,8 @@ void fxi_gpu_pool(fxi_gpu_builder *b)
         return;
     }
     if (kind == FX_POOL_MAX_GRAD && p.places > 0) {
+        /* One element more, so that the second kernel gets an address even if there is no window.
+         */
         work = fxi_gpu_work(b, (p.windows + 1) * (p.wide ? 8 : 4));
         add(b, &p, &kernels[TAP_OF_MAX], work);
     }

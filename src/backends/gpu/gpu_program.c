@@ -74,6 +74,7 @@ static const char *expression_of(const fx_instr *ins)
     return type_of(ins)->math ? e->real : e->integer;
 }
 
+/* Tested before any text is built: an operation without an expression for the type has no text. */
 bool fxi_gpu_known(fxi_gpu_builder *b)
 {
     const fx_program p = fx_step_program(b->step);

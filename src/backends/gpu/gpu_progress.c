@@ -28,6 +28,7 @@ void fxi_gpu_compile_begin(fxi_gpu_progress *p)
     fxi_mutex_unlock(&p->lock);
 }
 
+/* Other threads may still compile, so the time until now is added and the clock starts again. */
 void fxi_gpu_compile_end(fxi_gpu_progress *p, int compiled)
 {
     fxi_mutex_lock(&p->lock);

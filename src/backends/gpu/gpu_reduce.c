@@ -1,12 +1,12 @@
 /* gpu_reduce.c: reductions over any axes, of a tensor or of a program's values; and scatter as a
  * reduction.
  *
- * Some lanes of a group compute one result: they take its terms in turn and join their accumulators
- * in a tree. This one kernel serves rows, columns and whole arrays. Neighbouring work-items are
- * lanes of one result if its terms are neighbours in memory, else neighbouring results. If results
- * are so few that the device would be idle, their terms are cut into pieces: each group leaves an
- * accumulator in work space, and a second kernel joins these. The division depends on shapes and on
- * the device alone, and so do the bits.
+ * Some lanes of a group compute one result: its terms are divided between them, and their
+ * accumulators are joined in a tree. This one kernel serves rows, columns and whole arrays.
+ * Neighbouring work-items are lanes of one result if its terms are neighbours in memory, else
+ * neighbouring results. If results are so few that the device would be idle, their terms are cut
+ * into pieces: each group leaves an accumulator in work space, and a second kernel joins these. The
+ * division depends on shapes and on the device alone, and so do the bits.
  */
 #include "gpu_text.h"
 

@@ -1,5 +1,5 @@
-/* gpu_row.c: row steps: several passes over a row, whose elements some lanes of a group take in
- * turn.
+/* gpu_row.c: row steps: several passes over a row, whose elements are divided between some lanes of
+ * a group.
  *
  * Each pass computes what it needs of the elements again from the operands, which the first pass
  * left in the device's caches: rows are short enough for that (planner rule 3). Only the
@@ -242,6 +242,7 @@ static void place_operands(rows *r)
     r->wide = fxi_gpu_layout_wide(&r->layout);
 }
 
+/* Before any text is built, because the types of accumulators are defined at its beginning. */
 static bool list_folds(fxi_gpu_builder *b, rows *r)
 {
     const fx_step *s = r->step;

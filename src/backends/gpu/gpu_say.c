@@ -114,6 +114,7 @@ static const char *say_before(fxi_gpu_builder *b, const char *text, const char *
     return behind + whole;
 }
 
+/* A hole's name is between two @ signs, which occur for nothing else in the texts. */
 const char *fxi_gpu_say_until(fxi_gpu_builder *b, const char *text, const char *hole)
 {
     const char *at;

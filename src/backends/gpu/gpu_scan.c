@@ -9,6 +9,7 @@
 
 enum { LINES = 0, COUNT, FROM_END, ALONG_X, ALONG_Y, LANES, WALK = LANES + FXI_GPU_LANE_PARAMS };
 
+/* If x is dense too, both arrays have one pattern. The last pattern is always that of y. */
 static void say_scan(fxi_gpu_builder *b, const fxi_gpu_walk *w, bool wide)
 {
     const fxi_gpu_type *t = &fxi_gpu_types[b->step->out.dtype];

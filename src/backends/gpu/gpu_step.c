@@ -82,7 +82,7 @@ static fxi_gpu_call *add(fxi_gpu_builder *b, int nbuffers, int nparams)
     fxi_gpu_call *c = b->status ? NULL : b->runtime->host->alloc(bytes);
     if (!c) {
         fxi_gpu_no_memory(b);
-        /* Callers go on to fill in a dummy entry, so they need no test after each call. */
+        /* Callers then fill in a dummy entry, so they need no test after each call. */
         b->lost = (fxi_gpu_call){.params = b->lost_memory};
         return NULL;
     }
@@ -383,6 +383,7 @@ static void *address(const places *p, const fxi_gpu_buffer_ref *ref)
 static fx_status launch(const fxi_gpu_runtime *runtime, fx_device *device, const fxi_gpu_call *c,
                         const places *p)
 {
+    /* On the stack, so that a run allocates nothing. */
     void *buffers[FXI_GPU_BUFFERS];
     for (int32_t k = 0; k < c->nbuffers; k++)
         buffers[k] = address(p, &c->buffers[k]);

@@ -54,7 +54,8 @@ int fxi_gpu_layout_add(fxi_gpu_layout *l, const int64_t *strides);
 typedef struct fxi_gpu_layout fxi_gpu_walk;
 fxi_gpu_walk fxi_gpu_walk_over(const fxi_gpu_layout *l, uint32_t axes);
 int64_t fxi_gpu_walk_length(const fxi_gpu_walk *w);
-/* The number of parameters of a walk; and sets their values from `first` on. */
+/* fxi_gpu_walk_params returns the number of parameters of a walk, fxi_gpu_walk_fill sets their
+ * values from `first` on. */
 int fxi_gpu_walk_params(const fxi_gpu_walk *w);
 void fxi_gpu_walk_fill(const fxi_gpu_walk *w, fxi_gpu_call *c, int first);
 /* Appends fx_ints <name>0 …, the patterns' offsets at index `index` of the space, plus those called

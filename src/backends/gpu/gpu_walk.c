@@ -38,6 +38,7 @@ int fxi_gpu_layout_add(fxi_gpu_layout *l, const int64_t *strides)
     return l->npatterns++;
 }
 
+/* Strides may be negative: what counts is how large an offset can become. */
 int64_t fxi_gpu_reach(int nd, const int64_t *shape, const int64_t *stride)
 {
     int64_t reach = 0;
@@ -122,6 +123,7 @@ void fxi_gpu_divisor(fxi_gpu_call *c, int first, int64_t size)
     fxi_gpu_param(c, first + 2, shift);
 }
 
+/* In the order in which fxi_gpu_walk_say numbers the parameters. */
 void fxi_gpu_walk_fill(const fxi_gpu_walk *w, fxi_gpu_call *c, int first)
 {
     const int n = class_of(w);
@@ -140,9 +142,8 @@ void fxi_gpu_walk_say(fxi_gpu_builder *b, const fxi_gpu_walk *w, int first, cons
     const int n = class_of(w), strides = first + 3 * (n - 1);
     if (w->npatterns == 0)
         return;
-    /* The coordinate along an axis is the remainder of a division by its size; the quotient goes on
-     * to the next axis.
-     */
+    /* The coordinate along an axis is the remainder of a division by its size. The quotient is then
+     * divided by the size of the next axis. */
     fxi_gpu_say(b, "const fx_int %s_q0 = %s;\n", name, index);
     for (int d = 0; d < n - 1; d++) {
         fxi_gpu_say(b, "const fx_int %s_q%d = FX_DIV(%s_q%d, %d);\n", name, d + 1, name, d,

@@ -55,6 +55,7 @@ static whole *new_whole(const fx_host *host, const fx_plan *plan)
     return w;
 }
 
+/* Nothing is recorded here: the addresses are known only when the plan runs. */
 fx_status fxi_gpu_backend_plan_prepare(fx_device *device, fx_plan *plan)
 {
     const fx_host *host = fxi_gpu_host_of(fxi_gpu_device_of(device));
@@ -84,6 +85,7 @@ void fxi_gpu_backend_plan_release(fx_device *device, fx_plan *plan)
 
 /* ---- run ------------------------------------------------------------------------------------- */
 
+/* What run_steps in src/exec/run.c does for plans that run step by step. */
 static fx_status launch_step(fx_device *device, const fx_step *s, const whole *w,
                              void *const *values, fx_run *run)
 {
@@ -143,6 +145,7 @@ static bool same_addresses(const fx_plan *plan, void *const *values, const fx_ru
            memcmp(w->values, values, (size_t)plan->nvalues * sizeof *values) == 0;
 }
 
+/* The recording contains the previous addresses, so it is freed. */
 static void remember_addresses(fx_device *device, const fx_plan *plan, void *const *values,
                                const fx_run *run)
 {

@@ -19,8 +19,11 @@ typedef struct fxi_opencl_device {
     cl_context context;
     cl_command_queue queue;
     cl_bitfield type;
+    /* Texts of the driver, for messages and for the key of the cache on disk. */
     char driver[64], version[128], platform_name[64];
     int64_t memory, largest; /* bytes in all; most bytes of one buffer */
+    /* The driver reports free memory (cl_amd_device_attribute_query); OpenCL itself has no such
+     * query. */
     bool says_free;
     fxi_opencl_ring *ring; /* protected by the device's lock */
 } fxi_opencl_device;
@@ -41,7 +44,8 @@ int fxi_opencl_device_count(void);
 
 /* ---- memory (opencl_memory.c) ---------------------------------------------------------------- */
 
-/* Finds the buffer, and the offset in it, of an address of this backend; false if it is none. */
+/* Finds the buffer, and the offset in it, of an address of this backend; false if it is not an
+ * address of this backend. */
 bool fxi_opencl_find(const void *address, cl_mem *out, size_t *out_offset);
 
 void *fxi_opencl_alloc(fx_device *device, size_t bytes);

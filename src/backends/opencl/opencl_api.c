@@ -11,6 +11,7 @@ static const struct {
     const char *name;
     void **to;
 } functions[] = {
+/* Names and pointers come from one list, so that none can be forgotten. */
 #define ENTRY(result, name, arguments) {"cl" #name, (void **)&fxi_cl.name},
     FXI_CL_FUNCTIONS(ENTRY)
 #undef ENTRY
@@ -20,6 +21,7 @@ bool fxi_cl_open(char *why, size_t size)
 {
     /* Ignored in programs with raised privileges: the file is code that the process runs. */
     const char *wanted = fxi_trusted_variable("FX_OPENCL_LIBRARY");
+    /* The name without a number belongs to development packages, which users do not have. */
     const char *file = wanted && *wanted ? wanted : "libOpenCL.so.1";
     char reason[256];
     void *library = fxi_library_open(file, reason, sizeof reason);
@@ -40,6 +42,7 @@ bool fxi_cl_open(char *why, size_t size)
 }
 
 /* The codes of OpenCL 1.2 run from 0 to −19 and from −30 to −68. */
+/* Users search for these names, so messages contain them and not the numbers. */
 static const char *const first_names[] = {"CL_SUCCESS",
                                           "CL_DEVICE_NOT_FOUND",
                                           "CL_DEVICE_NOT_AVAILABLE",

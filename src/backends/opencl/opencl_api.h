@@ -11,7 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Handles are pointers to types that only the driver knows. */
+/* Handles are pointers to types that only the driver knows. Each kind has a type of its own, so
+ * that the compiler finds exchanged arguments. */
 typedef struct fxi_cl_platform *cl_platform_id;
 typedef struct fxi_cl_device *cl_device_id;
 typedef struct fxi_cl_context *cl_context;

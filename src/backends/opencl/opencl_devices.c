@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Fixed arrays, because devices are listed once in a process and are never freed: arrays point to
+ * them. */
 enum { PLATFORMS_MOST = 16, FOUND_MOST = 64 };
 
 static fxi_opencl_device found[FOUND_MOST], chosen[FOUND_MOST];
@@ -32,6 +34,7 @@ int fxi_opencl_device_count(void)
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
+/* A message and not an error: the other devices are usable. */
 static void left_out(const fxi_opencl_device *d, const char *reason)
 {
     char text[320];
@@ -44,6 +47,7 @@ static void left_out(const fxi_opencl_device *d, const char *reason)
  * runs once. */
 static const char *device_text(cl_device_id id, cl_uint what)
 {
+    /* The list of extensions is the longest text. */
     static char text[16384];
     size_t length = 0;
     /* A failed query is an empty text: no driver answers all of them. */
@@ -83,6 +87,7 @@ static int64_t largest_group(cl_device_id id)
 
 static const char *unfit(const fxi_opencl_device *d)
 {
+    /* Static for the same reason as in device_text. */
     static char reason[160];
     if (!device_number(d->id, CL_DEVICE_AVAILABLE, sizeof(cl_bool)))
         return "it is not available";
@@ -119,6 +124,7 @@ static void identify(fxi_opencl_device *d)
     memcpy(d->gpu.identity, text, sizeof text);
 }
 
+/* The key of the cache is made last, because it contains the other texts. */
 static void describe(fxi_opencl_device *d)
 {
     snprintf(d->gpu.name, sizeof d->gpu.name, "%.127s", device_text(d->id, CL_DEVICE_NAME));
@@ -128,6 +134,7 @@ static void describe(fxi_opencl_device *d)
     d->memory = (int64_t)device_number(d->id, CL_DEVICE_GLOBAL_MEM_SIZE, 8);
     d->largest = (int64_t)device_number(d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 8);
     d->says_free = has_extension(d->id, "cl_amd_device_attribute_query");
+    /* OpenCL limits the bytes of all arguments, not the number of buffers. */
     d->gpu.limits = (fxi_gpu_limits){
         FXI_GPU_USUAL_LIMITS,
         .units = (int32_t)device_number(d->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint)),
@@ -148,7 +155,7 @@ static void find_in(cl_platform_id platform, char *why, size_t size)
 {
     cl_device_id ids[FOUND_MOST];
     cl_uint n = 0;
-    /* A platform without devices is no failure: others may have some. */
+    /* A platform without devices is not a failure: others may have some. */
     if (fxi_cl.GetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, FOUND_MOST, ids, &n) != CL_SUCCESS)
         return;
     for (cl_uint k = 0; k < n && k < FOUND_MOST && nfound < FOUND_MOST; k++) {
@@ -168,6 +175,7 @@ static void find_in(cl_platform_id platform, char *why, size_t size)
     }
 }
 
+/* The first device is the default one, so GPUs come before CPUs. */
 static int rank(const fxi_opencl_device *d)
 {
     return d->type & CL_DEVICE_TYPE_GPU           ? 0
@@ -283,6 +291,7 @@ static cl_int open_context(int first)
     return error;
 }
 
+/* If a platform's context cannot be created, each of its devices tries again and is reported. */
 static bool open_device(int k, char *why, size_t size)
 {
     fxi_opencl_device *d = &chosen[k];

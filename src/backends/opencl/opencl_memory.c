@@ -17,6 +17,8 @@
 
 _Static_assert(sizeof(void *) == 8, "addresses have 64 bits");
 
+/* 40 bits are 1 TiB, more than a buffer can have; the table's 2²³ slots fit in the other 24 bits.
+ */
 enum { OFFSET_BITS = 40, BLOCK_BITS = 12, BLOCK = 1 << BLOCK_BITS, BLOCKS = 1 << 11 };
 
 typedef struct slot {
@@ -139,6 +141,8 @@ void fxi_opencl_free(fx_device *device, void *address)
         fxi_cl.ReleaseMemObject(mem);
 }
 
+/* −1 unless the driver has AMD's extension; the library then knows only what it has allocated
+ * itself. */
 int64_t fxi_opencl_available(fx_device *device)
 {
     const fxi_opencl_device *d = fxi_opencl_of(device);
@@ -157,6 +161,8 @@ typedef struct location {
     size_t offset;
 } location;
 
+/* The library passes only addresses that `alloc` returned, so another address is a mistake in it.
+ */
 static fx_status find(const fxi_opencl_device *d, const char *operation, const void *address,
                       location *out)
 {
@@ -169,6 +175,7 @@ static fx_status find(const fxi_opencl_device *d, const char *operation, const v
 }
 
 /* A ring of two halves, filled alternately. An event tells when the device has read a half. */
+/* A half holds at least four short writes, so few of them wait for the device. */
 enum { HALF = 1 << 20, SHORT = HALF / 4 };
 struct fxi_opencl_ring {
     cl_event read[2];
@@ -177,6 +184,8 @@ struct fxi_opencl_ring {
     char bytes[2][HALF];
 };
 
+/* Allocated at the first short write. Only the head is cleared: the bytes are written before they
+ * are read. */
 static fxi_opencl_ring *ring_of(fxi_opencl_device *d)
 {
     if (!d->ring && (d->ring = fxi_opencl_host->alloc(sizeof *d->ring)) != NULL)
@@ -243,6 +252,8 @@ fx_status fxi_opencl_write(fx_device *device, void *to, const void *from, size_t
     return fxi_gpu_check(&d->gpu, "write", "clEnqueueWriteBuffer", error);
 }
 
+/* The read waits for all work that is queued before it, so afterwards all faults that kernels found
+ * have been written. */
 fx_status fxi_opencl_read(fx_device *device, void *to, const void *from, size_t bytes)
 {
     fxi_opencl_device *d = fxi_opencl_of(device);

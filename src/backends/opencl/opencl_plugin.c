@@ -22,7 +22,8 @@ static int open_backend(const fx_host *host, char *why, size_t size)
 {
     fxi_gpu_guard guard;
     fxi_opencl_host = fxi_opencl_driver.runtime.host = host;
-    if (!fxi_cl_open(why, size)) /* a statically linked program has no threads in plugins */
+    /* Before any call that uses threads: plugins of a statically linked program have none. */
+    if (!fxi_cl_open(why, size))
         return 0;
     /* Before the first call of a driver, so that the handler at exit covers all of them. */
     if (!fxi_gpu_gate_open(quiesce)) {

@@ -44,11 +44,14 @@ static char *compiler_says(const fxi_opencl_device *d, cl_program made, cl_int e
     return log;
 }
 
+/* Without a callback the call waits until the program is built. Threads compile different programs
+ * at the same time (gpu_compile.c). */
 static cl_int build(const fxi_opencl_device *d, cl_program made)
 {
     return fxi_cl.BuildProgram(made, 1, &d->id, fxi_opencl_options(d), NULL, NULL);
 }
 
+/* Records nothing, because it may run in a thread that the program does not know. */
 void *fxi_opencl_compile(fxi_gpu_device *device, const char *source, char *text, size_t size,
                          char **out_log)
 {
@@ -153,6 +156,7 @@ void *fxi_opencl_function_of(fxi_gpu_device *device, void *program, const char *
         return NULL;
     }
     *f = (fxi_opencl_function){.kernel = fxi_cl.CreateKernel(program, name, &error)};
+    /* In case the driver compiles only now. */
     fxi_gpu_gate_renew();
     const bool made = f->kernel != NULL;
     if (!made)

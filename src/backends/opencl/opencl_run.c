@@ -64,6 +64,7 @@ static cl_int launch_first(fxi_opencl_device *d, const fxi_opencl_function *f,
     if (error == CL_SUCCESS)
         error = wait_for_event(event);
     fxi_gpu_guard_end(&guard);
+    /* 0: the program was counted when it was built. */
     fxi_gpu_compile_end(&d->gpu.progress, 0);
     return error;
 }
@@ -104,6 +105,7 @@ static fx_status launch(fx_device *device, const fxi_gpu_launch *l)
 
 /* ---- the driver ------------------------------------------------------------------------------ */
 
+/* Its error is judged by the caller (fxi_gpu_check), so it is returned unchanged. */
 static int finish(void *device)
 {
     return fxi_cl.Finish(((fxi_opencl_device *)device)->queue);
@@ -138,7 +140,8 @@ static void submit(fx_device *device)
 
 /* ---- marks ----------------------------------------------------------------------------------- */
 
-/* A mark: the event of a marker in a device's queue. */
+/* A mark: the event of a marker in a device's queue. The context tells which queues can wait for
+ * it. */
 typedef struct point {
     cl_event event;
     cl_context context;

@@ -16,7 +16,7 @@
 #include "step.h"
 
 /* An element: a real for F32, F64, F16 and BF16, an integer for I32, I64, U8 and Bool. The dtype is
- * always passed beside it. */
+ * always passed with it. */
 typedef union fxi_ref_value {
     double real;
     int64_t integer;

@@ -67,11 +67,12 @@ FX_USE(2, @out@, y)
     }
     @outputs@
 
-// Spatial axis number d, for all rows and taps …
+// Spatial axis number d without phases: all rows and taps.
 //// conv_axis
     const fx_int rows@d@ = ROWS(@d@), taps@d@ = TAPS(@d@), from@d@ = FROM(@d@);
 
-// … and for those of one phase. The first tap of a phase is found by trying.
+// Spatial axis number d with phases: the rows and taps of one phase. Its first tap is found by
+// trying.
 //// conv_axis_of_phase
     const fx_int phase@d@ = rest % PHASES(@d@); rest /= PHASES(@d@);
     const fx_int rows@d@ = (ROWS(@d@) - phase@d@ + STRIDE(@d@) - 1) / STRIDE(@d@);
@@ -109,8 +110,8 @@ FX_USE(2, @out@, y)
     @columns@
     }
 
-// Adds up slices. Columns of a group: neighbouring elements; its other work-items share their
-// slices.
+// Adds up slices. A group computes COLUMNS neighbouring elements; FX_GROUP / COLUMNS work-items share
+// the slices of each element.
 //// conv_sum
 #define VALUE @value@
 #define COLUMNS @columns@
