@@ -4,10 +4,10 @@
  * A pass works on a snapshot of the data taken at its start: later updates of the arrays neither
  * change nor free the memory that worker threads read. A batch is collated (collate.c), passed
  * through the functions of mapobs, and moved to .device. With worker threads (ahead.c) a worker
- * does all of this. The exception are functions of the user: unless .parallel allows other threads,
- * they and the steps after them run in the thread that asks for the batch. Batches that change
- * threads are evaluated and have no history. Each batch is built in its own scope and retained, so
- * neither scopes opened in the loop's body nor a long loop in one scope keep old batches alive.
+ * does all of this, with one exception: unless .parallel allows other threads, functions of the
+ * user and the steps after them run in the thread that calls fx_next. Batches that change threads
+ * are evaluated and have no history. Each batch is built in its own scope and retained, so neither
+ * scopes opened in the loop's body nor a long loop in one scope keep old batches alive.
  *
  * Order: Fisher–Yates with SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), a counter-based generator
  * keyed by the seed and the number of the pass. So each pass is reproducible by itself and does not
@@ -48,7 +48,7 @@ typedef struct running {
     fxi_ahead *ahead;
     void *items;   /* the batch handed out, retained so that it can be freed after the loop was left
                       with `break` */
-    bool late;     /* functions, and the steps after them, run in the thread that asks */
+    bool late;     /* functions, and the steps after them, run in the thread that calls fx_next */
     uint64_t pass; /* number of the pass in its loader */
     int64_t first; /* the batch with which it began */
     int64_t next_batch;
@@ -438,7 +438,7 @@ static void *make(void *user, int64_t i)
     return fx_retain(items);
 }
 
-/* The part of the work left to the thread that asks. Takes over the reference. */
+/* Does the work that a worker left to the thread that calls fx_next. Takes over the reference. */
 static void *finish_late(const running *r, int64_t k, void *items)
 {
     FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0);
