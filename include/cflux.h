@@ -11,6 +11,7 @@
 #include <cflux/nn.h>
 #include <cflux/optim.h>
 #include <cflux/data.h>
+#include <cflux/mlutils.h>
 #include <cflux/json_out.h>
 #include <cflux/report.h>
 #include <cflux/train.h>

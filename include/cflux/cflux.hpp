@@ -736,6 +736,33 @@ inline fx_loader *fx_dataloader(void *data, int64_t batchsize,
         fx_dataloader_args().with_data(data).with_batchsize(batchsize).with_shuffle(shuffle));
 }
 
+/* ---- mlutils.h ------------------------------------------------------------------------------- */
+#undef FX_FRACTIONS
+#undef fx_joinobs
+#undef fx_splitobs
+
+/* A list of fractions or counts: FX_FRACTIONS(0.7, 0.15). */
+template <class... D> inline fx_fractions fx_make_fractions(D... d)
+{
+    static_assert(sizeof...(d) <= 8, "FX_FRACTIONS takes at most 8 numbers");
+    return fx_fractions{static_cast<int64_t>(sizeof...(d)), {static_cast<double>(d)...}};
+}
+#define FX_FRACTIONS(...) fx_make_fractions(__VA_ARGS__)
+
+template <class... D> inline void *fx_joinobs(D *...data)
+{
+    void *const list[] = {data..., nullptr};
+    return fxi_joinobs(static_cast<int>(sizeof...(data)), list);
+}
+inline void *fx_splitobs(const fx_splitobs_args &a)
+{
+    return fxi_splitobs(fxi_sized<fx_splitobs_args>(a));
+}
+inline void *fx_splitobs(void *data, fx_fractions at, bool shuffle = fx_splitobs_args().shuffle)
+{
+    return fx_splitobs(fx_splitobs_args().with_data(data).with_at(at).with_shuffle(shuffle));
+}
+
 /* ---- report.h -------------------------------------------------------------------------------- */
 #undef fx_report
 #undef fx_run_log_start

@@ -54,7 +54,25 @@ typedef struct fx_loader fx_loader;
  * thread's random stream (fx_seed). */
 #define FX_WORKERS_AUTO (-1)
 #define FX_DRAWN        UINT64_MAX
+/* What a batch is made of (option .collate):
+ *   FX_COLLATE_OBS    the selected observations: arrays whose final axis counts the observations of
+ *                     the batch (Flux's collate = nothing)
+ *   FX_COLLATE_NONE   a tuple of single observations (collate = false)
+ *   FX_COLLATE_BATCH  single observations stacked by fx_batchobs (collate = true) */
+typedef enum fx_collate { FX_COLLATE_OBS = 0, FX_COLLATE_NONE, FX_COLLATE_BATCH } fx_collate;
+/* Receives observations, or a tuple of them, and `user`, and returns an object that the scope
+ * owns. */
+typedef void *(*fx_obs_fn)(void *observations, void *user);
 /* Options of fx_dataloader: fx_dataloader(data, .batchsize = 64, .shuffle = true).
+ *
+ * With .batchsize = −1 the loader returns one observation at a time, without the final axis.
+ *
+ * .collate_with receives a tuple of single observations (the tuple of FX_COLLATE_NONE) and
+ * .collate_user, and returns the batch.
+ *
+ * With .buffer the memory of a batch is used again: the next call of fx_next frees its arrays even
+ * if the program retained them, and reading them afterwards is an error. Batches must then be
+ * arrays or tuples of arrays.
  *
  * Workers are threads that prepare up to two batches each before they are used. FX_WORKERS_AUTO is
  * 1 if batches are copied from the host to a device with its own memory, so that the next batch is
@@ -65,15 +83,19 @@ typedef struct fx_loader fx_loader;
  * are called in the thread that calls fx_next, and workers only gather observations. */
 /* clang-format off */
 #define FXI_DATALOADER_ARGS(F)                                                                     \
-    F(void *, data, FXI_NULL)        /* an array, tuple or named tuple of arrays with equal        \
-                                        numbers of observations */                                 \
-    F(int64_t, batchsize, 1)         /* observations per batch */                                  \
+    F(void *, data, FXI_NULL)        /* an array, a tuple or named tuple of data with equal        \
+                                        numbers of observations, or a view (mlutils.h) */          \
+    F(int64_t, batchsize, 1)         /* observations per batch; −1: single observations */         \
     F(bool, shuffle, false)          /* true: a new random order for every pass */                 \
     F(uint64_t, seed, FX_DRAWN)      /* seed of the order */                                       \
     F(bool, partial, true)           /* false: skip a smaller last batch */                        \
     F(int, workers, FX_WORKERS_AUTO) /* number of worker threads, at most 256; 0: none */          \
     F(fx_device *, device, FXI_NULL) /* device of the batches; NULL: that of the data */           \
-    F(bool, parallel, false)         /* true: workers call the functions of fx_mapobs */
+    F(bool, parallel, false)         /* true: workers call the functions of fx_mapobs */           \
+    F(fx_collate, collate, FX_COLLATE_OBS)  /* what a batch is made of */                          \
+    F(fx_obs_fn, collate_with, FXI_NULL)    /* makes the batch; NULL: .collate decides */          \
+    F(void *, collate_user, FXI_NULL)       /* passed to .collate_with */                          \
+    F(bool, buffer, false)                  /* true: use the memory of a batch again */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_dataloader_args, FXI_DATALOADER_ARGS);
 /* fx_dataloader(data, …): a loader that the scope owns; it retains the data.
@@ -99,8 +121,8 @@ FXI_OPTION_STRUCT(fx_dataloader_args, FXI_DATALOADER_ARGS);
 FX_API fx_loader *fxi_dataloader(const fx_dataloader_args *a);
 
 /* One batch. `items` has the structure of the data (array, tuple, named tuple). x and y are the
- * arrays named x and y in a named tuple; with other names or none, x is the first array and y the
- * second (NULL if there is one array).
+ * arrays named x and y in a named tuple; with other names or none, x is the first item and y the
+ * second. They are NULL if there is no such item, or if it is not an array.
  *
  * The batch owns its arrays until the next call of fx_next or fx_batch_end, which releases them;
  * fx_retain, fx_set and fx_keep keep an array longer. A zeroed fx_batch starts a pass. A pass ends
@@ -133,14 +155,16 @@ typedef struct fx_loader_position {
 FX_API fx_loader_position fx_loader_tell(const fx_loader *loader, const fx_batch *batch);
 FX_API fx_status fx_loader_seek(fx_loader *loader, fx_loader_position to);
 /* Number of observations: the size of the last axis of an array, or of all arrays in a tuple or
- * named tuple. If these differ: 0 and FX_STATUS_SHAPE in the error record. MLUtils.numobs. */
+ * named tuple, in any nesting. If these differ: 0 and FX_STATUS_SHAPE in the error record.
+ * MLUtils.numobs. */
 FX_API int64_t fx_num_obs(void *data);
-/* The observations with indices idx (integers, from 0), in the structure of the data. The scope
- * owns the result. An index out of range is found when the value is computed (fx_gather).
- * MLUtils.getobs. */
+/* The observations with indices idx (integers, from 0), in the structure of the data; with a 0-d
+ * idx one observation, without the final axis. The scope owns the result. An index out of range is
+ * found when the value is computed (fx_gather). MLUtils.getobs. */
 FX_API void *fx_get_obs(void *data, fx_array *idx);
-/* Splits data into the first ⌊at·n⌋ observations and the rest, 0 < at < 1; returns a tuple of two
- * views. FX_STATUS_ARGUMENT for another `at`. MLUtils.splitobs. */
+/* Splits data into the first ⌊at·n⌋ observations and the rest, 0 < at < 1; returns a tuple of two:
+ * slices of the arrays. FX_STATUS_ARGUMENT for another `at`. For several parts, random order and
+ * equal shares of labels see fx_splitobs (mlutils.h). */
 FX_API void *fx_split_obs(void *data, double at);
 /* A loader whose batches are copies on the device of fx_gpu, in their own element types, for data
  * that do not fit on the device: each batch is freed when the next is requested, and reading its
@@ -152,7 +176,6 @@ FX_API fx_loader *fx_cu_iterator(fx_loader *loader);
  * applied to each array. FX_STATUS_ARGUMENT if f is NULL; errors of the data as for fx_dataloader.
  * f is called in the requesting thread, or with .parallel in a loader's workers (in inference mode,
  * as every new thread). MLUtils.mapobs. */
-typedef void *(*fx_obs_fn)(void *observations, void *user);
 FX_API void *fx_mapobs_with(fx_obs_fn f, void *user, void *data);
 FX_API void *fxi_mapobs(fx_map_fn f, void *data);
 /* Macros with options: fx_read_table("iris.csv", .separator = ';'). */

@@ -23,16 +23,15 @@ int64_t fxi_collation_size(const fxi_collation *c, int64_t k)
 
 /* ---- the snapshot ---------------------------------------------------------------------------- */
 
-static fx_array *in_reach(fx_array *x, void *unused)
+/* The leaf on its device if that has its own memory, else on the CPU. */
+static fx_status open_source(fxi_source *s, fx_array *leaf, bool where_it_was)
 {
-    (void)unused;
-    return fxi_own_memory(fx_array_device(x)) ? x : fx_array_to(fx_cpu_device(), x);
-}
-
-static fx_status open_source(fxi_source *s, fx_array *x)
-{
+    fx_device *home = fx_array_device(leaf);
+    fx_array *x = fxi_own_memory(home) ? leaf : fx_array_to(fx_cpu_device(), leaf);
     const int64_t n = fx_size(x, fx_ndims(x) - 1);
-    s->array = x;
+    s->leaf = leaf;
+    s->array = fx_retain(x);
+    s->to = where_it_was ? home : fx_array_device(x);
     s->obs_bytes = n ? (size_t)(fx_length(x) / n) * fx_dtype_size(fx_eltype(x)) : 0;
     if (fxi_own_memory(fx_array_device(x)))
         return FX_OK;
@@ -57,35 +56,58 @@ static fx_status open_order(fxi_collation *c)
                : fx_fail(FX_STATUS_MEMORY, OP, "out of memory for %lld positions", (long long)c->n);
 }
 
+static void count_leaf(void *leaf, void *io_count)
+{
+    (void)leaf;
+    ++*(int *)io_count;
+}
+
+typedef struct opening {
+    fxi_collation *c;
+    bool where_it_was;
+    int leaves;
+    fx_status status;
+} opening;
+
+static void open_leaf(void *leaf, void *user)
+{
+    opening *o = user;
+    if (o->c->nsources == o->leaves)
+        o->status = fx_fail(FX_STATUS_MEMORY, OP, "out of memory");
+    if (o->status == FX_OK)
+        o->status = open_source(&o->c->sources[o->c->nsources++], leaf, o->where_it_was);
+}
+
 fx_status fxi_collation_open(fxi_collation *c, void *data, bool where_it_was)
 {
     FXI_SCOPE;
     int64_t n;
+    int leaves = 0;
     fx_status status = fx_eval(data);
     if (status != FX_OK)
         return status;
-    void *copy = fx_fmap_with(in_reach, NULL, fx_snapshot(data));
-    status = fxi_obs_check(OP, copy, &n, &c->nsources);
+    void *copy = fx_snapshot(data);
+    status = fxi_obs_check(OP, copy, &n);
     if (status != FX_OK)
         return status;
-    if (n != c->n)
+    if (n != c->data_n)
         return fx_fail(FX_STATUS_STATE, OP, "the data had %lld observations but now has %lld",
-                       (long long)c->n, (long long)n);
+                       (long long)c->data_n, (long long)n);
+    fxi_obs_each(copy, count_leaf, &leaves);
     c->data = fx_retain(copy);
-    c->sources = fxi_calloc((size_t)c->nsources, sizeof *c->sources);
+    c->sources = fxi_calloc((size_t)leaves, sizeof *c->sources);
     if (!c->sources)
         return fx_fail(FX_STATUS_MEMORY, OP, "out of memory for a pass over %lld observations",
                        (long long)n);
-    for (int i = 0; i < c->nsources && status == FX_OK; i++) {
-        status = open_source(&c->sources[i], fxi_obs_array(copy, i));
-        c->sources[i].to =
-            fx_array_device(where_it_was ? fxi_obs_array(data, i) : c->sources[i].array);
-    }
-    return status == FX_OK ? open_order(c) : status;
+    opening o = {.c = c, .where_it_was = where_it_was, .leaves = leaves};
+    fxi_obs_each(copy, open_leaf, &o);
+    return o.status == FX_OK ? open_order(c) : o.status;
 }
 
 void fxi_collation_close(fxi_collation *c)
 {
+    for (int i = 0; i < c->nsources; i++)
+        fx_release(c->sources[i].array);
     fx_release(c->data);
     fxi_free(c->sources);
     fxi_free(c->order);
@@ -142,20 +164,29 @@ static fx_array *on_device(const fxi_collation *c, const fxi_source *src, int64_
     return fx_gather(src->array, positions(c, start, count, device, io_positions), axis);
 }
 
+typedef struct batch {
+    const fxi_collation *c;
+    int64_t start, count;
+    fx_array *positions;
+} batch;
+
+static void *collate_leaf(void *leaf, void *user)
+{
+    batch *b = user;
+    const fxi_source *src = b->c->sources, *end = src + b->c->nsources;
+    while (src < end && src->leaf != leaf)
+        src++;
+    if (src == end)
+        return NULL;
+    fx_array *y = src->bytes || src->obs_bytes == 0
+                      ? from_host(b->c, src, b->start, b->count)
+                      : on_device(b->c, src, b->start, b->count, &b->positions);
+    return fx_is_error(y) ? NULL : y;
+}
+
 void *fxi_collate(const fxi_collation *c, int64_t k)
 {
-    const int64_t start = k * c->batchsize, count = fxi_collation_size(c, k);
-    fx_array **arrays = fxi_calloc((size_t)c->nsources, sizeof(fx_array *)), *last = NULL;
-    bool good = arrays != NULL;
-    if (!good)
-        fx_fail(FX_STATUS_MEMORY, OP, "out of memory for batch %lld", (long long)k);
-    for (int i = 0; i < c->nsources && good; i++) {
-        const fxi_source *src = &c->sources[i];
-        arrays[i] = src->bytes || src->obs_bytes == 0 ? from_host(c, src, start, count)
-                                                      : on_device(c, src, start, count, &last);
-        good = !fx_is_error(arrays[i]);
-    }
-    void *items = good ? fxi_obs_rebuild(c->data, c->nsources, arrays) : NULL;
-    fxi_free(arrays);
-    return items;
+    batch b = {.c = c, .start = k * c->batchsize, .count = fxi_collation_size(c, k)};
+    void *items = fxi_obs_map(c->data, collate_leaf, &b);
+    return fx_is_error(items) ? NULL : items;
 }

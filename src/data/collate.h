@@ -10,7 +10,8 @@
 #include <cflux/array.h>
 
 typedef struct fxi_source {
-    fx_array *array;            /* of the snapshot */
+    fx_array *leaf;             /* of the snapshot */
+    fx_array *array;            /* the leaf where it can be read, retained */
     const unsigned char *bytes; /* observation i is at bytes + i·obs_bytes; NULL if on a device with
                                    its own memory */
     size_t obs_bytes;
@@ -21,9 +22,10 @@ typedef struct fxi_collation {
     void *data; /* the snapshot, retained */
     fxi_source *sources;
     int nsources;
-    int64_t n, batchsize;
-    int64_t *order; /* NULL: in order; owned by this struct, from memory.h */
-    bool own;       /* batches must not share memory with the data */
+    int64_t n, batchsize; /* of a pass; views may have more or fewer than the data */
+    int64_t data_n;       /* expected number of observations in the data */
+    int64_t *order;       /* NULL: in order; owned by this struct, from memory.h */
+    bool own;             /* batches must not share memory with the data */
 } fxi_collation;
 
 /* Fills in data, sources and nsources; the caller sets the other members. Batches are on the device

@@ -9,10 +9,13 @@
  * are evaluated and have no history. Each batch is built in its own scope and retained, so neither
  * scopes opened in the loop's body nor a long loop in one scope keep old batches alive.
  *
- * Order: Fisher–Yates with SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), a counter-based generator
- * keyed by the seed and the number of the pass. So each pass is reproducible by itself and does not
- * use the thread's random stream. Functions of mapobs draw from a stream that is also keyed by the
- * batch number, so a batch is the same in whichever thread it is made.
+ * Two ways make a batch. If the data are arrays, below functions and views, a batch is gathered by
+ * copying (collate.c). Otherwise, and for single observations stacked or listed, it is selected
+ * with the operations of get_obs from a snapshot (selected).
+ *
+ * Order: order.h, keyed by the seed and the number of the pass. So each pass is reproducible by
+ * itself and does not use the thread's random stream. Functions of mapobs draw from a stream that
+ * is also keyed by the batch number, so a batch is the same in whichever thread it is made.
  *
  * All running passes of the process are in one list. A pass that the program left with `break` is
  * stopped when its loader is freed, or when the loop runs again (the same variable, zeroed, starts
@@ -27,12 +30,14 @@
 #include "object.h"
 #include "observations.h"
 #include "option_struct.h"
+#include "order.h"
 #include "random.h"
 #include "this_process.h"
 #include "thread.h"
 
 #include <cflux/data.h>
 #include <cflux/device.h>
+#include <cflux/mlutils.h>
 #include <string.h>
 
 #include "memory.h"
@@ -43,8 +48,9 @@ enum { MAX_WORKERS = 256 };
 
 typedef struct running {
     fx_loader *loader;
-    const fx_batch *home; /* the program's variable that drives the pass */
-    fxi_collation collation;
+    const fx_batch *home;    /* the program's variable that drives the pass */
+    fxi_collation collation; /* n, batchsize and order; the rest only if the data are arrays */
+    void *data;              /* otherwise the snapshot, retained */
     fxi_ahead *ahead;
     void *items;   /* the batch handed out, retained so that it can be freed after the loop was left
                       with `break` */
@@ -59,9 +65,17 @@ struct fx_loader {
     fx_object base;
     void *data;
     int64_t n, batchsize, workers;
+    int64_t base_n; /* observations of the arrays below functions and views */
     bool shuffle, drop_partial, parallel;
-    bool eager; /* free a batch's memory when the next is taken, even if the program holds its
-                   arrays */
+    bool single;    /* one observation at a time, without the final axis; batchsize is 1 */
+    bool derived;   /* batches are selected, not collated */
+    bool functions; /* functions of the program compute the batches */
+    fx_collate collate;
+    fx_obs_fn collate_with;
+    void *collate_user;
+    bool buffer; /* the option .buffer */
+    bool eager;  /* free a batch's memory when the next is taken, even if the program holds its
+                    arrays */
     uint64_t seed, passes;
     int64_t first;     /* the batch with which the next pass begins */
     fx_device *device; /* device for the batches; NULL: the device on which functions leave them */
@@ -89,12 +103,18 @@ static void describe_data(void *data, fx_text *text)
         describe_array(data, text);
         return;
     }
+    if (fxi_derived_of(data)) {
+        char summary[300];
+        fx_summary(data, summary, sizeof summary);
+        fx_text_add(text, "%s", summary);
+        return;
+    }
     const char *name = fx_child_name(data, 0);
     fx_text_add(text, "%s{", name && *name ? "@NamedTuple" : "Tuple");
     for (int64_t i = 0; i < fx_count(data); i++) {
         name = fx_child_name(data, i);
         fx_text_add(text, "%s%s%s", i ? ", " : "", name ? name : "", name && *name ? "::" : "");
-        describe_array(fx_child(data, i), text);
+        describe_data(fx_child(data, i), text);
     }
     fx_text_add(text, "}");
 }
@@ -105,13 +125,17 @@ static void describe(const void *self, fx_text *text)
     const fx_loader *l = self;
     fx_text_add(text, "%lld-element DataLoader(::", (long long)fx_loader_length(l));
     if (l->data)
-        describe_data(fxi_obs_plain(l->data), text);
+        describe_data(fxi_obs_base(l->data), text);
     if (l->shuffle)
         fx_text_add(text, ", shuffle=true");
-    if (l->batchsize != 1)
-        fx_text_add(text, ", batchsize=%lld", (long long)l->batchsize);
+    if (l->batchsize != 1 || l->single)
+        fx_text_add(text, ", batchsize=%lld", l->single ? -1LL : (long long)l->batchsize);
     if (l->drop_partial)
         fx_text_add(text, ", partial=false");
+    if (l->collate != FX_COLLATE_OBS && !l->collate_with)
+        fx_text_add(text, ", collate=%s", l->collate == FX_COLLATE_BATCH ? "true" : "false");
+    if (l->buffer)
+        fx_text_add(text, ", buffer=true");
     if (l->parallel)
         fx_text_add(text, ", parallel=true");
     if (l->device)
@@ -159,55 +183,86 @@ static void *move(void *self, fx_device *device, fx_map_user_fn each)
     return fxi_new(&loader_type, &moved);
 }
 
-static fx_status check_args(const fx_dataloader_args *a, int64_t *out_n)
+static fx_status check_args(const fx_dataloader_args *a, fxi_obs_info *out)
 {
-    int arrays;
-    const fx_status status = fxi_obs_check(OP, a->data, out_n, &arrays);
+    const fx_status status = fxi_obs_look(OP, a->data, out);
     if (status != FX_OK)
         return status;
-    if (a->batchsize < 1)
-        return fx_fail(FX_STATUS_ARGUMENT, OP, "batchsize is %lld, expected a positive number",
-                       (long long)a->batchsize);
+    if (a->batchsize == 0 || a->batchsize < -1)
+        return fx_fail(
+            FX_STATUS_ARGUMENT, OP,
+            "batchsize is %lld, expected a positive number, or -1 for single observations",
+            (long long)a->batchsize);
     if (a->workers < FX_WORKERS_AUTO || a->workers > MAX_WORKERS)
         return fx_fail(FX_STATUS_ARGUMENT, OP,
                        "workers is %d, expected 0 to %d, or FX_WORKERS_AUTO", a->workers,
                        (int)MAX_WORKERS);
     if (a->parallel && a->workers == 0)
         return fx_fail(FX_STATUS_ARGUMENT, OP, "parallel needs workers, but workers is 0");
+    if ((unsigned)a->collate > FX_COLLATE_BATCH)
+        return fx_fail(FX_STATUS_ARGUMENT, OP, "collate is %d, expected an FX_COLLATE_ constant",
+                       (int)a->collate);
     return fx_eval(a->data);
 }
 
 static bool is_mapped(void *data)
 {
-    return fxi_obs_plain(data) != data;
+    return fxi_obs_base(data) != data;
+}
+
+/* Batches of n observations; warns if there are fewer. */
+static int64_t batchsize_of(int64_t asked, int64_t n)
+{
+    if (asked < 0 || n >= asked)
+        return asked < 0 ? 1 : asked;
+    fx_message(1, "Number of observations less than batch-size, decreasing the batch-size to %lld",
+               (long long)n);
+    return n > 0 ? n : 1;
 }
 
 fx_loader *fxi_dataloader(const fx_dataloader_args *given)
 {
     FXI_TAKE_OPTIONS(fx_dataloader_args, FXI_DATALOADER_ARGS, a, OP, given);
-    int64_t n;
-    if (!a_ok || check_args(&a, &n) != FX_OK)
+    fxi_obs_info info, base = {0};
+    if (!a_ok || check_args(&a, &info) != FX_OK ||
+        fxi_obs_look(OP, fxi_obs_base(a.data), &base) != FX_OK)
         return fx_error_object(&loader_type);
-    int64_t batchsize = a.batchsize;
-    if (n < batchsize) {
-        fx_message(1,
-                   "Number of observations less than batch-size, decreasing the batch-size to %lld",
-                   (long long)n);
-        batchsize = n > 0 ? n : 1;
-    }
-    const bool draws = a.shuffle || is_mapped(a.data);
+    const bool draws = a.shuffle || info.functions;
     const fx_loader init = {.data = a.data,
-                            .n = n,
-                            .batchsize = batchsize,
+                            .n = info.n,
+                            .base_n = base.n,
+                            .batchsize = batchsize_of(a.batchsize, info.n),
+                            .single = a.batchsize < 0,
                             .workers = a.workers,
                             .shuffle = a.shuffle,
                             .drop_partial = !a.partial,
                             .parallel = a.parallel,
+                            .collate = a.collate,
+                            .collate_with = a.collate_with,
+                            .collate_user = a.collate_user,
+                            .derived =
+                                base.derived || a.collate != FX_COLLATE_OBS || a.collate_with,
+                            .functions = info.functions || a.collate_with,
+                            .buffer = a.buffer,
+                            .eager = a.buffer,
                             .seed = a.seed != FX_DRAWN ? a.seed
                                     : draws            ? fx_rand_u64()
                                                        : 0,
                             .device = a.device};
     return fxi_new(&loader_type, &init);
+}
+
+fx_loader *fx_eachobs(void *data)
+{
+    return fx_dataloader(data, .batchsize = -1);
+}
+
+int64_t fx_batchsize(const void *loader)
+{
+    if (!fx_is(loader, &loader_type))
+        return fxi_batchview_size(loader);
+    const fx_loader *l = loader;
+    return l->single ? -1 : l->batchsize;
 }
 
 fx_loader *fx_cu_iterator(fx_loader *loader)
@@ -228,39 +283,6 @@ int64_t fx_loader_length(const fx_loader *l)
     if (!l || fx_is_error(l) || l->batchsize < 1)
         return 0;
     return l->n / l->batchsize + (!l->drop_partial && l->n % l->batchsize != 0);
-}
-
-/* ---- order ---- */
-static uint64_t mix(uint64_t z)
-{
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
-/* Uniform in [0, bound). The lowest 2^64 mod bound values are drawn again, because they would
- * favour some results. */
-static uint64_t below(uint64_t bound, uint64_t key, uint64_t *io_counter)
-{
-    const uint64_t unfair = (0 - bound) % bound;
-    uint64_t r;
-    do
-        r = mix(key + ++*io_counter * 0x9E3779B97F4A7C15u);
-    while (r < unfair);
-    return r % bound;
-}
-
-static int64_t *shuffled(int64_t n, uint64_t seed, uint64_t pass)
-{
-    int64_t *order = fxi_calloc(n ? (size_t)n : 1, sizeof *order);
-    const uint64_t key = mix(mix(seed) + pass);
-    uint64_t counter = 0;
-    for (int64_t i = 0; order && i < n; i++) {
-        const int64_t j = (int64_t)below((uint64_t)i + 1, key, &counter);
-        order[i] = order[j];
-        order[j] = i;
-    }
-    return order;
 }
 
 /* ---- passes ---- */
@@ -311,7 +333,8 @@ static bool is_called(void *items, int64_t i, const char *name)
 static int64_t place_of(void *items, const char *name, const char *other, int64_t taken)
 {
     int64_t first = -1;
-    for (int64_t i = 0; array_of(items, i); i++) {
+    const int64_t n = fx_is_array(items) ? 1 : fx_count(items);
+    for (int64_t i = 0; i < n; i++) {
         if (is_called(items, i, name))
             return i;
         if (first < 0 && i != taken && !is_called(items, i, other))
@@ -320,11 +343,25 @@ static int64_t place_of(void *items, const char *name, const char *other, int64_
     return first;
 }
 
+static void give_up(void *x, void *unused)
+{
+    (void)unused;
+    if (fx_is_array(x))
+        fxi_array_give_up(x);
+}
+
+static void hand_out(void *x, void *unused)
+{
+    (void)unused;
+    if (fx_is_array(x))
+        fxi_hand_out(x);
+}
+
 /* Releases the batch handed out before. */
 static void drop_items(running *r)
 {
-    for (int64_t i = 0; r->items && r->loader->eager && array_of(r->items, i); i++)
-        fxi_array_give_up(array_of(r->items, i));
+    if (r->items && r->loader->eager)
+        fxi_obs_each(r->items, give_up, NULL);
     fxi_release_because(r->items, "when fx_next moved to the next batch, or its pass ended");
     r->items = NULL;
 }
@@ -335,6 +372,7 @@ static void end_running(running *r)
     fxi_ahead_stop(r->ahead);
     drop_items(r);
     fxi_collation_close(&r->collation);
+    fx_release(r->data);
     fxi_free(r);
 }
 
@@ -372,16 +410,19 @@ static void handle_forks(void)
 /* ---- batches ---- */
 
 /* An eager loader may only hand out arrays whose memory it can free. */
-static bool flat(void *items)
+static void only_array(void *x, void *io_good)
 {
-    int64_t n = 0;
-    while (array_of(items, n))
-        n++;
-    if (fx_is_array(items) || n == fx_count(items))
-        return true;
-    fx_fail(FX_STATUS_ARGUMENT, "cu_iterator",
-            "a batch must be an array, a tuple or a named tuple of arrays");
-    return false;
+    *(bool *)io_good = *(bool *)io_good && fx_is_array(x);
+}
+
+static bool only_arrays(void *items)
+{
+    bool good = true;
+    fxi_obs_each(items, only_array, &good);
+    if (!good)
+        fx_fail(FX_STATUS_ARGUMENT, "cu_iterator",
+                "a batch must be an array, a tuple or a named tuple of arrays");
+    return good;
 }
 
 static fx_array *forget_history(fx_array *x, void *unused)
@@ -400,10 +441,68 @@ static void *settle(void *items)
     return fx_is_error(items) ? NULL : items;
 }
 
+/* Observations of the snapshot as the option .collate says. */
+static void *select_batch(const running *r, int64_t k)
+{
+    const fx_loader *l = r->loader;
+    const fxi_collation *c = &r->collation;
+    const int64_t size = fxi_collation_size(c, k), start = k * c->batchsize;
+    int64_t *asked = fxi_calloc((size_t)size + 1, sizeof *asked);
+    void **list = fxi_calloc((size_t)size + 1, sizeof *list), *items;
+    for (int64_t i = 0; asked && i < size; i++)
+        asked[i] = c->order ? c->order[start + i] : start + i;
+    if (!asked || !list)
+        items = fxi_obs_memory(OP);
+    else if (l->single)
+        items = fxi_obs_one(r->data, asked[0]);
+    else if (l->collate == FX_COLLATE_OBS && !l->collate_with)
+        items = fxi_obs_get(r->data, fxi_from(FX_DTYPE_I64, asked, 1, &size));
+    else {
+        for (int64_t i = 0; i < size; i++)
+            list[i] = fxi_obs_one(r->data, asked[i]);
+        items = fxi_tuple((int)size, list);
+        if (l->collate_with)
+            items = settle(items) ? l->collate_with(items, l->collate_user) : NULL;
+        else if (l->collate == FX_COLLATE_BATCH)
+            items = fx_batchobs(items);
+    }
+    fxi_free(asked);
+    fxi_free(list);
+    return items;
+}
+
+/* select_batch with the random numbers of this batch. */
+static void *selected(const running *r, int64_t k)
+{
+    const fx_loader *l = r->loader;
+    const fxi_random_state before =
+        fxi_random_enter(fxi_mix(fxi_mix(fxi_mix(l->seed) + r->pass) + (uint64_t)k));
+    void *items = select_batch(r, k);
+    fxi_random_leave(before);
+    if (!items && fx_error_status() == FX_OK)
+        fx_fail(FX_STATUS_ARGUMENT, OP, "the function .collate_with returned nothing");
+    return settle(items);
+}
+
+static void *without_final_axis(void *x, void *unused)
+{
+    (void)unused;
+    return fx_squeeze(x, fx_axes_of(1, &(int64_t){fx_ndims(x) - 1}));
+}
+
+/* Gathers a batch of arrays, before the functions. */
+static void *gathered(const running *r, int64_t k)
+{
+    void *items = fxi_collate(&r->collation, k);
+    if (items && r->loader->single)
+        items = fxi_obs_map(items, without_final_axis, NULL);
+    return settle(items);
+}
+
 static void *apply_functions(const running *r, int64_t k, void *items)
 {
     const fx_loader *l = r->loader;
-    const uint64_t key = mix(mix(mix(l->seed) + r->pass) + (uint64_t)k);
+    const uint64_t key = fxi_mix(fxi_mix(fxi_mix(l->seed) + r->pass) + (uint64_t)k);
     const fxi_random_state before = fxi_random_enter(key);
     items = fxi_obs_apply(l->data, items);
     fxi_random_leave(before);
@@ -419,11 +518,13 @@ static fx_array *to_device(fx_array *x, void *device)
 static void *complete(const running *r, int64_t k, void *items)
 {
     const fx_loader *l = r->loader;
-    if (is_mapped(l->data))
+    if (l->derived)
+        items = selected(r, k);
+    else if (is_mapped(l->data))
         items = apply_functions(r, k, items);
     if (items && l->device)
         items = settle(fx_fmap_with(l->each ? l->each : to_device, l->device, items));
-    return items && (!l->eager || flat(items)) ? items : NULL;
+    return items && (!l->eager || only_arrays(items)) ? items : NULL;
 }
 
 /* Makes the pass's batch number i, or the part of the work that a worker may do; retained. */
@@ -432,7 +533,7 @@ static void *make(void *user, int64_t i)
     FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0);
     const running *r = user;
     const int64_t k = r->first + i;
-    void *items = settle(fxi_collate(&r->collation, k));
+    void *items = r->loader->derived ? r->data : gathered(r, k);
     if (items && !r->late)
         items = complete(r, k, items);
     return fx_retain(items);
@@ -462,24 +563,51 @@ static int threads_of(const running *r)
                                            : l->parallel || (moves && !r->late);
 }
 
+/* Shuffles the observations, and replaces positions in views by those in the arrays below. */
+static fx_status prepare_order(running *r)
+{
+    const fx_loader *l = r->loader;
+    const bool views = !l->derived && is_mapped(l->data);
+    if (!l->shuffle && !views)
+        return FX_OK;
+    int64_t *order = l->shuffle ? fxi_shuffled(l->n, l->seed, l->passes)
+                                : fxi_calloc((size_t)l->n + 1, sizeof *order);
+    if (!order)
+        return fx_fail(FX_STATUS_MEMORY, OP, "out of memory for a pass over %lld observations",
+                       (long long)l->n);
+    for (int64_t i = 0; i < l->n && !l->shuffle; i++)
+        order[i] = i;
+    r->collation.order = order;
+    return views ? fxi_obs_order(l->data, l->n, order) : FX_OK;
+}
+
+static fx_status prepare_data(running *r)
+{
+    const fx_loader *l = r->loader;
+    if (!l->derived)
+        return fxi_collation_open(&r->collation, fxi_obs_base(l->data), l->functions || !l->device);
+    FXI_SCOPE;
+    const fx_status status = fx_eval(l->data);
+    void *copy = status == FX_OK ? fxi_snapshot(l->data) : NULL;
+    if (!copy || fx_is_error(copy))
+        return status != FX_OK ? status : fx_error_status();
+    r->data = fx_retain(copy);
+    return FX_OK;
+}
+
 static fx_status prepare(running *r)
 {
     static fxi_once once = FXI_ONCE_INIT;
     const fx_loader *l = r->loader;
-    const bool functions = is_mapped(l->data);
     fxi_call_once(&once, handle_forks);
     r->pass = l->passes;
     r->first = r->next_batch = l->first;
-    r->late = functions && !l->parallel;
-    r->collation = (fxi_collation){.n = l->n,
-                                   .batchsize = l->batchsize,
-                                   .own = l->eager,
-                                   .order = l->shuffle ? shuffled(l->n, l->seed, l->passes) : NULL};
-    if (l->shuffle && !r->collation.order)
-        return fx_fail(FX_STATUS_MEMORY, OP, "out of memory for a pass over %lld observations",
-                       (long long)l->n);
-    const fx_status status =
-        fxi_collation_open(&r->collation, fxi_obs_plain(l->data), functions || !l->device);
+    r->late = l->functions && !l->parallel;
+    r->collation =
+        (fxi_collation){.n = l->n, .batchsize = l->batchsize, .own = l->eager, .data_n = l->base_n};
+    fx_status status = prepare_order(r);
+    if (status == FX_OK)
+        status = prepare_data(r);
     if (status != FX_OK)
         return status;
     const fxi_ahead_spec spec = {.make = make,
@@ -531,8 +659,7 @@ static bool next_batch(running *r, fx_batch *batch)
     if (!items)
         return false;
     fxi_hand_out(items);
-    for (int64_t i = 0; array_of(items, i); i++)
-        fxi_hand_out(array_of(items, i));
+    fxi_obs_each(items, hand_out, NULL);
     const int64_t x = place_of(items, "x", "y", -1), y = place_of(items, "y", "x", x);
     *batch = (fx_batch){.x = x < 0 ? NULL : array_of(items, x),
                         .y = y < 0 ? NULL : array_of(items, y),

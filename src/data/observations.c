@@ -1,16 +1,19 @@
-/* observations.c: counts, selects and splits the observations of a data set (MLUtils' numobs,
- * getobs, splitobs).
+/* observations.c: checks data sets, and counts, selects and splits their observations (MLUtils'
+ * numobs, getobs, splitobs).
  *
- * The final axis counts observations. Selecting is a lazy gather and splitting a lazy slice, so
- * both are differentiable, and split data share memory with the whole.
+ * The final axis of an array counts observations. Selecting is a lazy gather and splitting a lazy
+ * slice, so both are differentiable, and split data share memory with the whole.
  */
 #include "observations.h"
 
-#include <cflux/data.h>
-#include <cflux/ops.h>
+#include <cflux/mlutils.h>
 #include <math.h>
 
+#include "identity_map.h"
 #include "memory.h"
+
+/* Deeper tuples are refused: the functions here recurse. */
+enum { DEEPEST = 100, PATH = 96 };
 
 static bool is_tuple(const void *data)
 {
@@ -18,245 +21,353 @@ static bool is_tuple(const void *data)
     return type && (type->flags & FX_TYPE_TUPLE);
 }
 
-/* ---- mapobs ---------------------------------------------------------------------------------- */
-
-typedef struct mapped {
-    fx_object base;
-    void *data;
-    fx_obs_fn f;
-    void *user;
-    fx_map_fn each; /* instead of f: called for every array */
-} mapped;
-
-static void describe(const void *self, fx_text *text)
-{
-    char inner[300];
-    fx_summary(((const mapped *)self)->data, inner, sizeof inner);
-    fx_text_add(text, "mapobs(f, %s)", inner);
-}
-
-static const fx_field mapped_fields[] = {{"data", offsetof(mapped, data), FX_FIELD_CHILD, false}};
-static mapped mapped_error;
-static const fx_type mapped_type = {.fxi_size = sizeof(fx_type),
-                                    .name = "MappedData",
-                                    .size = sizeof(mapped),
-                                    .fields = mapped_fields,
-                                    .nfields = 1,
-                                    .describe = describe,
-                                    .error = &mapped_error,
-                                    .flags = FX_TYPE_ONE_LINE | FX_TYPE_INTERNAL};
-
-static void *make_mapped(const mapped *init)
-{
-    int64_t n;
-    int arrays;
-    if (!init->f && !init->each)
-        fx_fail(FX_STATUS_ARGUMENT, "mapobs", "the function is NULL");
-    else if (fxi_obs_check("mapobs", init->data, &n, &arrays) == FX_OK)
-        return fxi_new(&mapped_type, init);
-    return fx_error_object(&mapped_type);
-}
-
-void *fx_mapobs_with(fx_obs_fn f, void *user, void *data)
-{
-    return make_mapped(&(const mapped){.f = f, .user = user, .data = data});
-}
-
-void *fxi_mapobs(fx_map_fn f, void *data)
-{
-    return make_mapped(&(const mapped){.each = f, .data = data});
-}
-
-void *fxi_obs_plain(void *data)
-{
-    while (fx_is(data, &mapped_type) && data != &mapped_error)
-        data = ((mapped *)data)->data;
-    return data;
-}
-
-void *fxi_obs_apply(void *data, void *observations)
-{
-    if (!fx_is(data, &mapped_type))
-        return observations;
-    const mapped *m = data;
-    void *inner = fxi_obs_apply(m->data, observations);
-    void *y = m->f ? m->f(inner, m->user) : fxi_fmap(m->each, inner);
-    return y ? y
-             : fx_error_array(
-                   fx_fail(FX_STATUS_ARGUMENT, "mapobs", "the function returned nothing"));
-}
-
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-fx_array *fxi_obs_array(void *data, int i)
-{
-    data = fxi_obs_plain(data);
-    return fx_is_array(data) ? data : fx_child(data, i);
-}
+typedef struct census {
+    const char *op;
+    fxi_identity_map seen;
+    bool any;
+    char first[PATH]; /* path of the first leaf */
+    fxi_obs_info info;
+} census;
 
-/* "x" for a named item, otherwise its position. */
-static const char *item_name(const void *data, int64_t i, char *text, size_t capacity)
+/* "x" for a named item, otherwise its position: "item 1", below other items "item 1.0". */
+static void path_of(const void *tuple, int64_t i, const char *parent, char out[PATH])
 {
-    const char *name = is_tuple(data) ? fx_child_name(data, i) : "";
+    const char *name = fx_child_name(tuple, i);
     if (name && *name)
-        return name;
-    snprintf(text, capacity, "item %lld", (long long)i);
-    return text;
+        snprintf(out, PATH, "%s%s%s", parent, *parent ? "." : "", name);
+    else
+        snprintf(out, PATH, "%s%s%lld", parent, *parent ? "." : "item ", (long long)i);
 }
 
-static fx_status check_item(const char *op, void *data, int64_t i, void *item, int64_t *io_n)
+static fx_status add_leaf(census *c, const char *path, int64_t n)
 {
-    char own[32], first[32];
-    const char *name = item_name(data, i, own, sizeof own);
-    if (item && !fx_is_array(item) && is_tuple(item))
-        return fx_fail(FX_STATUS_ARGUMENT, op,
-                       "%s is a tuple, expected an array: data is one tuple of arrays, such as "
-                       "fx_tuple(x, y, z) for fx_tuple(x, fx_tuple(y, z))",
-                       name);
-    if (!item || !fx_is_array(item))
-        return fx_fail(FX_STATUS_ARGUMENT, op, "%s is not an array", name);
-    if (fx_is_error(item))
-        return fx_array_status(item);
-    const int axes = fx_ndims(item);
+    if (c->any && n != c->info.n)
+        return fx_fail(FX_STATUS_SHAPE, c->op, "%s has %lld observations, %s has %lld", c->first,
+                       (long long)c->info.n, path, (long long)n);
+    if (!c->any)
+        snprintf(c->first, sizeof c->first, "%s", path);
+    c->any = true;
+    c->info.n = n;
+    return FX_OK;
+}
+
+static fx_status look_array(census *c, const char *path, fx_array *x)
+{
+    const int axes = fx_ndims(x);
     if (axes == 0)
-        return fx_fail(FX_STATUS_SHAPE, op, "%s has no axes, so it has no observations", name);
-    const int64_t n = fx_size(item, axes - 1);
-    if (i > 0 && n != *io_n)
-        return fx_fail(FX_STATUS_SHAPE, op, "%s has %lld observations, %s has %lld",
-                       item_name(data, 0, first, sizeof first), (long long)*io_n, name,
-                       (long long)n);
-    *io_n = n;
-    return FX_OK;
+        return fx_fail(FX_STATUS_SHAPE, c->op, "%s has no axes, so it has no observations",
+                       *path ? path : "the array");
+    return add_leaf(c, path, fx_size(x, axes - 1));
 }
 
-fx_status fxi_obs_check(const char *op, void *data, int64_t *out_n, int *out_arrays)
+static fx_status look_derived(census *c, const char *path, fxi_derived *d)
 {
-    *out_n = 0;
-    *out_arrays = 0;
-    data = fxi_obs_plain(data);
-    if (!data)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "the data is NULL");
-    if (!fx_is_array(data) && !is_tuple(data))
-        return fx_fail(FX_STATUS_ARGUMENT, op,
-                       "the data is a %s, expected an array, a tuple or a named tuple of arrays",
-                       fx_type_of(data) ? fx_type_of(data)->name
-                                        : "value that is not a cflux object");
-    const int64_t count = fx_is_array(data) ? 1 : fx_count(data);
-    if (count < 1 || count > INT32_MAX)
-        return fx_fail(FX_STATUS_ARGUMENT, op, "the data is a tuple of %lld arrays",
-                       (long long)count);
-    int64_t n = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const fx_status status =
-            check_item(op, data, i, fx_is_array(data) ? data : fx_child(data, i), &n);
-        if (status != FX_OK)
-            return status;
+    fxi_obs_info inner = {0};
+    fx_status status = FX_OK;
+    const int64_t parts = d->kind->parts ? fx_count(d->data) : 1;
+    c->info.derived = true;
+    c->info.functions = c->info.functions || d->kind->functions;
+    for (int64_t i = 0; i < parts && status == FX_OK; i++) {
+        status = fxi_obs_look(c->op, d->kind->parts ? fx_child(d->data, i) : d->data, &inner);
+        c->info.functions = c->info.functions || inner.functions;
     }
-    *out_n = n;
-    *out_arrays = (int)count;
-    return FX_OK;
+    if (status != FX_OK)
+        return status;
+    return add_leaf(c, path, d->kind->count ? d->kind->count(d, inner.n) : inner.n);
 }
 
-void *fxi_obs_rebuild(void *data, int n, fx_array *const *arrays)
+static fx_status refuse(const census *c, const char *path, const void *x)
 {
-    if (fx_is_array(data))
-        return arrays[0];
-    void **items = fxi_calloc((size_t)n, sizeof *items);
-    const char **names = fxi_calloc((size_t)n, sizeof *names);
-    void *result = NULL;
-    if (items && names) {
-        for (int i = 0; i < n; i++) {
-            items[i] = arrays[i];
-            names[i] = fx_child_name(data, i);
-        }
-        const bool named = names[0] && *names[0];
-        result = named ? fx_named_tuple_from(n, names, items) : fxi_tuple(n, items);
+    const char *kind = !x ? "NULL" : fx_type_of(x) && *path == 0 ? fx_type_of(x)->name : NULL;
+    if (*path)
+        return fx_fail(FX_STATUS_ARGUMENT, c->op, "%s is not an array", path);
+    return fx_fail(FX_STATUS_ARGUMENT, c->op,
+                   x ? "the data is a %s, expected an array, a tuple or a named tuple of arrays"
+                     : "the data is %s",
+                   kind ? kind : "value that is not a cflux object");
+}
+
+static fx_status look(census *c, const char *path, void *x, int depth)
+{
+    void *unused;
+    if (x && fx_is_error(x))
+        return fx_is_array(x) ? fx_array_status(x) : FX_STATUS_ARGUMENT;
+    if (x && fx_is_array(x))
+        return look_array(c, path, x);
+    if (x && fxi_derived_of(x))
+        return look_derived(c, path, fxi_derived_of(x));
+    if (!x || !is_tuple(x))
+        return refuse(c, path, x);
+    if (fx_count(x) < 1 || fx_count(x) > INT32_MAX)
+        return fx_fail(FX_STATUS_ARGUMENT, c->op, "%s is a tuple of %lld arrays",
+                       *path ? path : "the data", (long long)fx_count(x));
+    if (depth >= DEEPEST)
+        return fx_fail(FX_STATUS_ARGUMENT, c->op, "the data has tuples nested deeper than %d",
+                       (int)DEEPEST);
+    if (fxi_identity_get(&c->seen, x, &unused))
+        return FX_OK;
+    if (!fxi_identity_put(&c->seen, x, NULL))
+        return fx_fail(FX_STATUS_MEMORY, c->op, "out of memory");
+    fx_status status = FX_OK;
+    for (int64_t i = 0; i < fx_count(x) && status == FX_OK; i++) {
+        char item[PATH];
+        path_of(x, i, path, item);
+        status = look(c, item, fx_child(x, i), depth + 1);
     }
-    fxi_free(items);
-    fxi_free(names);
-    return result ? result : fx_error_array(fx_fail(FX_STATUS_MEMORY, "tuple", "out of memory"));
+    return status;
+}
+
+fx_status fxi_obs_look(const char *op, void *data, fxi_obs_info *out)
+{
+    census c = {.op = op};
+    const fx_status status = look(&c, "", data, 0);
+    fxi_identity_free(&c.seen);
+    *out = status == FX_OK ? c.info : (fxi_obs_info){0};
+    return status;
+}
+
+fx_status fxi_obs_check(const char *op, void *data, int64_t *out_n)
+{
+    fxi_obs_info info;
+    const fx_status status = fxi_obs_look(op, data, &info);
+    *out_n = info.n;
+    return status;
 }
 
 int64_t fx_num_obs(void *data)
 {
     int64_t n;
-    int arrays;
-    fxi_obs_check("num_obs", data, &n, &arrays);
+    fxi_obs_check("num_obs", data, &n);
     return n;
 }
 
-/* The selection for one array; `axis` is its final axis. */
-typedef struct selection {
-    fx_array *idx; /* gather these; NULL: slice as below */
-    int64_t start, stop;
-    fx_status failed; /* unless FX_OK, every array becomes this error */
-} selection;
+/* ---- maps ------------------------------------------------------------------------------------ */
 
-static fx_array *select_array(fx_array *x, const selection *s)
+typedef struct mapping {
+    fxi_identity_map made; /* tuple or leaf → its result */
+    fxi_leaf_fn leaf;
+    void *user;
+} mapping;
+
+void *fxi_obs_memory(const char *op)
 {
-    const int axis = fx_ndims(x) - 1;
-    if (s->failed != FX_OK || axis < 0)
-        return fx_error_array(s->failed != FX_OK ? s->failed : FX_STATUS_SHAPE);
-    return s->idx ? fx_gather(x, s->idx, axis) : fx_slice(x, axis, s->start, s->stop);
+    return fx_error_array(fx_fail(FX_STATUS_MEMORY, op, "out of memory"));
 }
 
-/* Applies the selection to every array and keeps the structure of the data. */
-static void *select_all(void *data, const selection *s)
+static void *map_any(mapping *m, void *x);
+
+static void *map_tuple(mapping *m, void *x)
 {
-    if (!data || fx_is_array(data))
-        return data ? select_array(data, s) : fx_error_array(s->failed);
-    if (!is_tuple(data))
-        return fx_error_array(s->failed);
-    const int n = (int)fx_count(data);
-    fx_array **arrays = fxi_calloc((size_t)n + 1, sizeof *arrays);
-    if (!arrays)
-        return fx_error_array(fx_fail(FX_STATUS_MEMORY, "get_obs", "out of memory"));
-    for (int i = 0; i < n; i++) {
-        void *item = fx_child(data, i);
-        arrays[i] = item && fx_is_array(item) ? select_array(item, s) : fx_error_array(s->failed);
+    const int n = (int)fx_count(x);
+    void **items = fxi_calloc((size_t)n, sizeof *items);
+    const char **names = fxi_calloc((size_t)n, sizeof *names);
+    bool good = items && names, named = false;
+    for (int i = 0; i < n && good; i++) {
+        names[i] = fx_child_name(x, i);
+        named = named || (names[i] && *names[i]);
+        items[i] = map_any(m, fx_child(x, i));
+        good = items[i] != NULL;
     }
-    void *result = fxi_obs_rebuild(data, n, arrays);
-    fxi_free(arrays);
+    void *result = !good   ? NULL
+                   : named ? fx_named_tuple_from(n, names, items)
+                           : fxi_tuple(n, items);
+    fxi_free(items);
+    fxi_free(names);
     return result;
+}
+
+static void *map_any(mapping *m, void *x)
+{
+    void *y;
+    if (!x)
+        return NULL;
+    if (fxi_identity_get(&m->made, x, &y))
+        return y;
+    y = is_tuple(x) ? map_tuple(m, x) : m->leaf(x, m->user);
+    return y && fxi_identity_put(&m->made, x, y) ? y : NULL;
+}
+
+void *fxi_obs_map(void *data, fxi_leaf_fn leaf, void *user)
+{
+    mapping m = {.leaf = leaf, .user = user};
+    void *y = map_any(&m, data);
+    fxi_identity_free(&m.made);
+    return y                            ? y
+           : fx_error_status() != FX_OK ? fx_error_array(fx_error_status())
+                                        : fxi_obs_memory("getobs");
+}
+
+typedef struct visiting {
+    fxi_identity_map seen;
+    fxi_leaf_visit_fn visit;
+    void *user;
+} visiting;
+
+static void visit_any(visiting *v, void *x, int depth)
+{
+    void *unused;
+    if (!x || fxi_identity_get(&v->seen, x, &unused) || !fxi_identity_put(&v->seen, x, NULL))
+        return;
+    if (!is_tuple(x))
+        v->visit(x, v->user);
+    else if (depth < DEEPEST)
+        for (int64_t i = 0; i < fx_count(x); i++)
+            visit_any(v, fx_child(x, i), depth + 1);
+}
+
+void fxi_obs_each(void *data, fxi_leaf_visit_fn visit, void *user)
+{
+    visiting v = {.visit = visit, .user = user};
+    visit_any(&v, data, 0);
+    fxi_identity_free(&v.seen);
+}
+
+/* ---- joins ----------------------------------------------------------------------------------- */
+
+static void *join_level(int n, void *const *data, bool along_final, int depth);
+
+static void *join_tuples(int n, void *const *data, bool along_final, int depth)
+{
+    const int count = (int)fx_count(data[0]);
+    void **items = fxi_calloc((size_t)count + 1, sizeof *items),
+         **same = fxi_calloc((size_t)n, sizeof *same);
+    const char **names = fxi_calloc((size_t)count + 1, sizeof *names);
+    void *result = items && same && names ? NULL : fxi_obs_memory("batch");
+    bool named = false;
+    for (int i = 0; i < count && !result; i++) {
+        for (int k = 0; k < n; k++)
+            same[k] = fx_child(data[k], i);
+        names[i] = fx_child_name(data[0], i);
+        named = named || *names[i];
+        items[i] = join_level(n, same, along_final, depth + 1);
+        result = fx_is_error(items[i]) ? items[i] : NULL;
+    }
+    if (!result)
+        result = named ? fx_named_tuple_from(count, names, items) : fxi_tuple(count, items);
+    fxi_free(items);
+    fxi_free(same);
+    fxi_free(names);
+    return result;
+}
+
+static bool alike(const void *a, const void *b)
+{
+    return a && b && fx_is_array(a) == fx_is_array(b) && is_tuple(a) == is_tuple(b) &&
+           (fx_is_array(a) || fx_count(a) == fx_count(b));
+}
+
+static void *join_level(int n, void *const *data, bool along_final, int depth)
+{
+    for (int k = 0; k < n; k++) {
+        if (data[k] && fx_is_error(data[k]) && fx_is_array(data[k]))
+            return data[k];
+        if (!alike(data[0], data[k]) || depth > DEEPEST ||
+            !(fx_is_array(data[k]) || is_tuple(data[k])))
+            return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "batch",
+                                          "the observations must be arrays, or tuples of arrays of "
+                                          "one structure; number %d differs",
+                                          k));
+    }
+    if (is_tuple(data[0]))
+        return join_tuples(n, data, along_final, depth);
+    const int axis = fx_ndims(data[0]) - along_final;
+    return along_final ? fxi_concat(axis, n, (fx_array *const *)data)
+                       : fxi_stack(axis, n, (fx_array *const *)data);
+}
+
+void *fxi_obs_joined(int n, void *const *data, bool along_final)
+{
+    return join_level(n, data, along_final, 0);
+}
+
+/* ---- selections ------------------------------------------------------------------------------ */
+
+static void *get_leaf(void *leaf, void *idx)
+{
+    fxi_derived *d = fxi_derived_of(leaf);
+    if (d)
+        return d->kind->get(d, idx);
+    return fx_gather(leaf, fx_array_to(fx_array_device(leaf), idx), fx_ndims(leaf) - 1);
+}
+
+void *fxi_obs_get(void *data, fx_array *idx)
+{
+    return fx_is_error(idx) ? idx : fxi_obs_map(data, get_leaf, idx);
+}
+
+void *fxi_obs_one(void *data, int64_t i)
+{
+    return fxi_obs_get(data, fxi_from(FX_DTYPE_I64, &i, 0, NULL));
 }
 
 void *fx_get_obs(void *data, fx_array *idx)
 {
-    selection s = {.idx = idx};
     int64_t n;
-    int arrays;
-    s.failed = fxi_obs_check("get_obs", data, &n, &arrays);
-    if (s.failed == FX_OK && !idx)
-        s.failed = fx_fail(FX_STATUS_ARGUMENT, "get_obs", "the indices are NULL");
-    void *plain = select_all(fxi_obs_plain(data), &s);
-    return s.failed == FX_OK ? fxi_obs_apply(data, plain) : plain;
+    const fx_status failed = fxi_obs_check("get_obs", data, &n);
+    if (failed != FX_OK)
+        return fx_error_array(failed);
+    if (!idx)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "get_obs", "the indices are NULL"));
+    return fxi_obs_get(data, idx);
 }
 
-/* Applies the functions of one data set to another. */
-static void *mapped_like(void *data, void *plain)
+static void *all_of(void *leaf, void *unused)
 {
-    if (!fx_is(data, &mapped_type))
-        return plain;
-    mapped init = *(mapped *)data;
-    init.data = mapped_like(init.data, plain);
-    return make_mapped(&init);
+    (void)unused;
+    int64_t n;
+    fxi_derived *d = fxi_derived_of(leaf);
+    if (!d)
+        return leaf;
+    return fxi_obs_check("getobs", leaf, &n) == FX_OK
+               ? d->kind->get(d, fx_range_dtype(FX_DTYPE_I64, 0, 1, n))
+               : NULL;
+}
+
+void *fx_getobs(void *data)
+{
+    int64_t n;
+    if (data && fx_is_array(data))
+        return data;
+    const fx_status failed = fxi_obs_check("getobs", data, &n);
+    return failed == FX_OK ? fxi_obs_map(data, all_of, NULL) : fx_error_array(failed);
+}
+
+typedef struct range {
+    int64_t start, stop;
+} range;
+
+static void *range_leaf(void *leaf, void *user)
+{
+    const range *r = user;
+    if (!fxi_derived_of(leaf))
+        return fx_slice(leaf, fx_ndims(leaf) - 1, r->start, r->stop);
+    const int64_t n = r->stop - r->start;
+    int64_t *indices = fxi_calloc((size_t)n + 1, sizeof *indices);
+    for (int64_t i = 0; indices && i < n; i++)
+        indices[i] = r->start + i;
+    void *view = indices ? fxi_obs_view(leaf, n, indices) : fxi_obs_memory("obsview");
+    fxi_free(indices);
+    return view;
+}
+
+void *fxi_obs_range(void *data, int64_t start, int64_t stop)
+{
+    return fxi_obs_map(data, range_leaf, &(range){start, stop});
 }
 
 void *fx_split_obs(void *data, double at)
 {
     int64_t n;
-    int arrays;
-    fx_status failed = fxi_obs_check("split_obs", data, &n, &arrays);
+    fx_status failed = fxi_obs_check("split_obs", data, &n);
     if (failed == FX_OK && !(at > 0 && at < 1))
         failed = fx_fail(FX_STATUS_ARGUMENT, "split_obs",
                          "at is %g, expected a number between 0 and 1", at);
     const int64_t cut = failed == FX_OK ? (int64_t)floor(at * (double)n) : 0;
-    const selection parts[] = {{.stop = cut, .failed = failed},
-                               {.start = cut, .stop = n, .failed = failed}};
     void *both[2];
-    for (int i = 0; i < 2; i++) {
-        both[i] = select_all(fxi_obs_plain(data), &parts[i]);
-        both[i] = failed == FX_OK ? mapped_like(data, both[i]) : both[i];
-    }
+    for (int i = 0; i < 2; i++)
+        both[i] = failed != FX_OK ? fx_error_array(failed)
+                                  : fxi_obs_range(data, i ? cut : 0, i ? n : cut);
     return fxi_tuple(2, both);
 }

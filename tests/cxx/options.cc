@@ -59,6 +59,7 @@ void layout()
 {
     ROW(fx_read_table_args, FXI_READ_TABLE_ARGS)
     ROW(fx_dataloader_args, FXI_DATALOADER_ARGS)
+    ROW(fx_splitobs_args, FXI_SPLITOBS_ARGS)
     ROW(fx_get_device_args, FXI_GET_DEVICE_ARGS)
     ROW(fx_checkpoint_args, FXI_CHECKPOINT_ARGS)
     ROW(fx_dense_args, FXI_DENSE_ARGS)

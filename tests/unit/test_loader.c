@@ -380,8 +380,13 @@ static void refusals(void **state)
     expect_error(fx_dataloader(NULL), FX_STATUS_ARGUMENT, "NULL");
     expect_error(fx_dataloader(fx_scalar(1)), FX_STATUS_SHAPE, "no axes");
     expect_error(fx_dataloader(fx_dense(2, 3)), FX_STATUS_ARGUMENT, "Dense");
-    expect_error(fx_dataloader(fx_tuple(make_x(4), fx_tuple(make_y(4)))), FX_STATUS_ARGUMENT,
-                 "item 1");
+    expect_error(fx_dataloader(make_x(4), .batchsize = 0), FX_STATUS_ARGUMENT, "batchsize is 0");
+    expect_error(fx_dataloader(make_x(4), .collate = (fx_collate)7), FX_STATUS_ARGUMENT,
+                 "collate is 7");
+    expect_error(fx_dataloader(fx_tuple(make_x(4), fx_tuple(make_y(5)))), FX_STATUS_SHAPE,
+                 "item 0 has 4 observations, item 1.0 has 5");
+    expect_error(fx_dataloader(fx_tuple(make_x(4), fx_tuple(fx_dense(2, 3)))), FX_STATUS_ARGUMENT,
+                 "item 1.0 is not an array");
 }
 
 static char last_message[256];

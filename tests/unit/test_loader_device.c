@@ -376,7 +376,7 @@ static void iterator_frees_at_once(void **state)
 static void *nested(void *observations, void *user)
 {
     (void)user;
-    return fx_tuple(observations, fx_child(observations, 0));
+    return fx_tuple(fx_child(observations, 0), fx_dense(2, 2));
 }
 
 static void iterator_takes_arrays_only(void **state)

@@ -341,6 +341,20 @@ static void observe_loader(const void *args, char *text)
     add_object(text, l);
 }
 
+static void prepare_split(void *args)
+{
+    fx_splitobs_args *a = args;
+    a->data = fx_range(0, 1, 10);
+    a->at = FX_FRACTIONS(0.5, 0.2);
+}
+static void observe_split(const void *args, char *text)
+{
+    void *parts = fxi_splitobs(args);
+    add(text, "%s\n", fx_error_take().message);
+    for (int64_t i = 0; i < fx_count(parts); i++)
+        add_object(text, fx_getobs(fx_child(parts, i)));
+}
+
 static fx_array *loss(void *model, const fx_batch *b, void *user)
 {
     (void)user;
@@ -482,6 +496,7 @@ static void observe_device(const void *args, char *text)
     F(update, fx_update_args, FXI_UPDATE_ARGS, 3, prepare_update, NULL)                            \
     F(table, fx_read_table_args, FXI_READ_TABLE_ARGS, 1, prepare_table, NULL)                      \
     F(loader, fx_dataloader_args, FXI_DATALOADER_ARGS, 1, prepare_loader, "workers")               \
+    F(split, fx_splitobs_args, FXI_SPLITOBS_ARGS, 2, prepare_split, "seed")                        \
     F(train, fx_train_args, FXI_TRAIN_ARGS, 4, prepare_train, "patience checkpoint_keep")          \
     F(checkpoint, fx_checkpoint_args, FXI_CHECKPOINT_ARGS, 1, prepare_checkpoint, NULL)            \
     F(run_start, fx_run_log_start_args, FXI_RUN_LOG_START_ARGS, 1, prepare_run_start, NULL)        \

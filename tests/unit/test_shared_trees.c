@@ -578,6 +578,41 @@ static void row_observations(const tree *t)
     CHECK(fx_mapobs(plus_one, t->root));
     fx_error_take();
 }
+static bool test_obs(void *observation, void *user)
+{
+    return observation == user;
+}
+static int64_t key_obs(void *observation, void *user)
+{
+    return observation == user;
+}
+/* The trees end in structs, which are no data: every call is refused, soon. */
+static void row_mlutils(const tree *t)
+{
+    fx_array *idx = fx_from(FX_DTYPE_I64, ((const int64_t[]){0}), 1);
+#define REFUSED(x) CHECK(fx_is_error(x) && fx_error_take().status != FX_OK)
+    REFUSED(fx_getobs(t->root));
+    REFUSED(fx_obsview(t->root, idx));
+    REFUSED(fx_shuffleobs(t->root, 1));
+    REFUSED(fx_randobs(t->root, 1, 1));
+    REFUSED(fx_filterobs(test_obs, NULL, t->root));
+    REFUSED(fx_groupobs(key_obs, NULL, t->root));
+    REFUSED(fx_joinobs(t->root, t->root));
+    REFUSED(fx_slidingwindow(t->root, 1, 1));
+    REFUSED(fx_batchview(t->root, 1, true));
+    REFUSED(fx_eachobs(t->root));
+    REFUSED(fx_splitobs(t->root, FX_FRACTIONS(0.5)));
+    REFUSED(fx_kfolds(t->root, 2));
+    REFUSED(fx_leavepout(t->root, 1));
+    REFUSED(fx_timeseries_kfolds(t->root, 1));
+    REFUSED(fx_oversample(t->root, idx, 1, true, 1));
+    REFUSED(fx_undersample(t->root, idx, true, 1));
+    REFUSED(fx_batchobs(t->root));
+    REFUSED(fx_unbatch(t->root));
+    REFUSED(fx_batch_sequence(t->root, 0));
+    REFUSED(fx_batchseq(t->root, 0));
+    CHECK(fx_batchsize(t->root) == 0);
+}
 static fx_array *train_loss(void *model, const fx_batch *batch, void *user)
 {
     (void)batch;
@@ -676,6 +711,11 @@ static const struct {
     {"fx_string_text fx_metadata_count", row_texts},
     {"fx_num_obs fx_get_obs fx_split_obs fxi_mapobs fxi_dataloader fx_dataloader_args",
      row_observations},
+    {"fx_getobs fx_obsview fx_shuffleobs fx_randobs fx_filterobs fx_groupobs fxi_joinobs "
+     "fx_slidingwindow fx_batchview fx_eachobs fx_batchsize fxi_splitobs fx_splitobs_args "
+     "fx_kfolds fx_leavepout fx_timeseries_kfolds fx_oversample fx_undersample fx_batchobs "
+     "fx_unbatch fx_batch_sequence fx_batchseq",
+     row_mlutils},
     {"fxi_train fx_train_args", row_train},
     {"fxi_run_log_end fx_run_log_end_args", row_run_log},
 };

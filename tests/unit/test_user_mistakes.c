@@ -96,8 +96,12 @@ static void nested_data(void **state)
     (void)state;
     FX_SCOPE;
     fx_array *x = fx_ones(3, 8);
-    assert_true(fx_is_error(fx_dataloader(fx_tuple(x, fx_tuple(x, x)), .batchsize = 4)));
-    says(FX_STATUS_ARGUMENT, "item 1 is a tuple, expected an array: data is one tuple of arrays");
+    assert_false(fx_is_error(fx_dataloader(fx_tuple(x, fx_tuple(x, x)), .batchsize = 4)));
+    void *other = fx_tuple(x, fx_tuple(x, fx_ones(3, 7)));
+    assert_true(fx_is_error(fx_dataloader(other, .batchsize = 4)));
+    says(FX_STATUS_SHAPE, "item 0 has 8 observations, item 1.1 has 7");
+    assert_true(fx_is_error(fx_dataloader(fx_tuple(x, fx_dense(2, 2)), .batchsize = 4)));
+    says(FX_STATUS_ARGUMENT, "item 1 is not an array");
 }
 
 static void saving(void **state)

@@ -1,0 +1,401 @@
+/* derived.c: the derived data sets: functions of observations, views, windows and joins.
+ *
+ * Each kind answers two questions: how many observations it has, and which they are for an array of
+ * indices. A selection is a graph of operations on index arrays, so the data stay on their device.
+ * Only a join reads the indices, because they decide which data set is asked. Functions may be
+ * called again for the same observations: nothing is cached.
+ */
+#include "observations.h"
+
+#include <cflux/mlutils.h>
+#include <string.h>
+
+#include "memory.h"
+
+/* ---- mapobs ---------------------------------------------------------------------------------- */
+
+typedef struct mapped {
+    fxi_derived of;
+    fx_obs_fn f;
+    void *user;
+    fx_map_fn each; /* instead of f: called for every array */
+} mapped;
+
+static void *call(const mapped *m, void *inner)
+{
+    void *y = m->f ? m->f(inner, m->user) : fxi_fmap(m->each, inner);
+    return y ? y
+             : fx_error_array(
+                   fx_fail(FX_STATUS_ARGUMENT, "mapobs", "the function returned nothing"));
+}
+
+static void *get_mapped(fxi_derived *self, fx_array *idx)
+{
+    return call((const mapped *)self, fxi_obs_get(self->data, idx));
+}
+
+static const fxi_derived_kind mapped_kind = {.get = get_mapped, .functions = true};
+
+static void describe_inner(const void *self, fx_text *text, const char *before, const char *after)
+{
+    char inner[300];
+    fx_summary(((const fxi_derived *)self)->data, inner, sizeof inner);
+    fx_text_add(text, "%s%s%s", before, inner, after);
+}
+
+static void describe_mapped(const void *self, fx_text *text)
+{
+    describe_inner(self, text, "mapobs(f, ", ")");
+}
+
+#define DATA                                                                                       \
+    {                                                                                              \
+        "data", offsetof(fxi_derived, data), FX_FIELD_CHILD, false                                 \
+    }
+#define DERIVED(T, NAME, DESCRIBE, ...)                                                            \
+    static const fx_field T##_fields[] = {__VA_ARGS__};                                            \
+    static T T##_error;                                                                            \
+    static const fx_type T##_type = {.fxi_size = sizeof(fx_type),                                  \
+                                     .name = NAME,                                                 \
+                                     .size = sizeof(T),                                            \
+                                     .fields = T##_fields,                                         \
+                                     .nfields = sizeof T##_fields / sizeof *T##_fields,            \
+                                     .describe = DESCRIBE,                                         \
+                                     .error = &T##_error,                                          \
+                                     .flags = FX_TYPE_ONE_LINE | FX_TYPE_INTERNAL}
+DERIVED(mapped, "MappedData", describe_mapped, DATA);
+
+static void *make_mapped(const mapped *init)
+{
+    int64_t n;
+    if (!init->f && !init->each)
+        fx_fail(FX_STATUS_ARGUMENT, "mapobs", "the function is NULL");
+    else if (fxi_obs_check("mapobs", init->of.data, &n) == FX_OK)
+        return fxi_new(&mapped_type, init);
+    return fx_error_object(&mapped_type);
+}
+
+void *fx_mapobs_with(fx_obs_fn f, void *user, void *data)
+{
+    return make_mapped(
+        &(const mapped){.of = {.kind = &mapped_kind, .data = data}, .f = f, .user = user});
+}
+
+void *fxi_mapobs(fx_map_fn f, void *data)
+{
+    return make_mapped(&(const mapped){.of = {.kind = &mapped_kind, .data = data}, .each = f});
+}
+
+/* ---- views ----------------------------------------------------------------------------------- */
+
+typedef struct view {
+    fxi_derived of;
+    fx_array *indices; /* Int64, evaluated, on the CPU */
+} view;
+
+static int64_t count_view(const fxi_derived *self, int64_t n)
+{
+    (void)n;
+    return fx_length(((const view *)self)->indices);
+}
+
+static void *get_view(fxi_derived *self, fx_array *idx)
+{
+    fx_array *own = ((view *)self)->indices;
+    return fxi_obs_get(self->data, fx_gather(own, fx_array_to(fx_array_device(own), idx), 0));
+}
+
+static const fxi_derived_kind view_kind = {.count = count_view, .get = get_view};
+
+static void describe_view(const void *self, fx_text *text)
+{
+    char after[60];
+    snprintf(after, sizeof after, ", %lld indices)", (long long)count_view(self, 0));
+    describe_inner(self, text, "obsview(", after);
+}
+
+DERIVED(view, "ObsView", describe_view, DATA,
+        {"indices", offsetof(view, indices), FX_FIELD_CHILD, false});
+
+void *fxi_obs_view(void *data, int64_t n, const int64_t *indices)
+{
+    const view init = {.of = {.kind = &view_kind, .data = data},
+                       .indices = fxi_from(FX_DTYPE_I64, indices, 1, &n)};
+    return fx_is_error(init.indices) ? (void *)init.indices : fxi_new(&view_type, &init);
+}
+
+static fx_status check_indices(fx_array *idx, int64_t n, int64_t count, const int64_t *indices)
+{
+    (void)idx;
+    for (int64_t i = 0; i < count; i++)
+        if (indices[i] < 0 || indices[i] >= n)
+            return fx_fail(FX_STATUS_ARGUMENT, "obsview",
+                           "index %lld is out of range: the data has %lld observations",
+                           (long long)indices[i], (long long)n);
+    return FX_OK;
+}
+
+void *fx_obsview(void *data, fx_array *idx)
+{
+    int64_t n;
+    fx_status status = fxi_obs_check("obsview", data, &n);
+    if (status == FX_OK && (!idx || !fx_is_array(idx)))
+        status = fx_fail(FX_STATUS_ARGUMENT, "obsview", "the indices are no array");
+    if (status == FX_OK)
+        status = fx_array_status(idx);
+    if (status == FX_OK && fx_eltype(idx) != FX_DTYPE_I64 && fx_eltype(idx) != FX_DTYPE_I32 &&
+        fx_eltype(idx) != FX_DTYPE_U8)
+        status = fx_fail(FX_STATUS_DTYPE, "obsview", "the indices are %s, expected integers",
+                         fx_dtype_name(fx_eltype(idx)));
+    if (status != FX_OK)
+        return fx_error_array(status);
+    const int64_t count = fx_length(idx);
+    int64_t *indices = fxi_calloc((size_t)count + 1, sizeof *indices);
+    if (!indices)
+        return fxi_obs_memory("obsview");
+    status = fx_read_as(idx, FX_DTYPE_I64, indices, count);
+    if (status == FX_OK)
+        status = check_indices(idx, n, count, indices);
+    void *y = status == FX_OK ? fxi_obs_view(data, count, indices) : fx_error_array(status);
+    fxi_free(indices);
+    return y;
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+typedef struct windows {
+    fxi_derived of;
+    int64_t size, stride;
+    bool partial; /* with a smaller last window */
+    bool batches; /* made by fx_batchview */
+} windows;
+
+static int64_t count_windows(const fxi_derived *self, int64_t n)
+{
+    const windows *w = (const windows *)self;
+    const int64_t whole = n < w->size ? 0 : (n - w->size) / w->stride + 1;
+    return whole + (w->partial && n > whole * w->stride);
+}
+
+/* The number of observations of the window with index idx. */
+static int64_t window_size(const windows *w, fx_array *idx)
+{
+    double k;
+    int64_t n;
+    if (!w->partial || fx_ndims(idx) > 0 || fxi_obs_check("batchview", w->of.data, &n) != FX_OK ||
+        fx_item_get(idx, &k) != FX_OK)
+        return w->size;
+    const int64_t left = n - (int64_t)k * w->stride;
+    return left < 0 || left > w->size ? w->size : left;
+}
+
+static void *get_windows(fxi_derived *self, fx_array *idx)
+{
+    const windows *w = (const windows *)self;
+    fx_array *within = fx_range_dtype(FX_DTYPE_I64, 0, 1, window_size(w, idx));
+    if (fx_ndims(idx) > 1)
+        return fx_error_array(fx_fail(FX_STATUS_SHAPE, "slidingwindow",
+                                      "the indices have %d axes, expected 0 or 1", fx_ndims(idx)));
+    fx_array *starts = fx_mul(fx_cast(idx, FX_DTYPE_I64), w->stride);
+    if (fx_ndims(idx) == 1)
+        starts = fx_unsqueeze(starts, 0);
+    return fxi_obs_get(self->data, fx_add(within, starts));
+}
+
+static const fxi_derived_kind windows_kind = {.count = count_windows, .get = get_windows};
+
+static void describe_windows(const void *self, fx_text *text)
+{
+    const windows *w = self;
+    char after[100];
+    if (w->batches)
+        snprintf(after, sizeof after, ", %lld)", (long long)w->size);
+    else
+        snprintf(after, sizeof after, ", %lld, %lld)", (long long)w->size, (long long)w->stride);
+    describe_inner(self, text, w->batches ? "batchview(" : "slidingwindow(", after);
+}
+
+DERIVED(windows, "Windows", describe_windows, DATA);
+
+static void *make_windows(const char *op, const windows *init)
+{
+    int64_t n;
+    const fx_status status = fxi_obs_check(op, init->of.data, &n);
+    if (status != FX_OK)
+        return fx_error_array(status);
+    if (init->size < 1 || init->stride < 1)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, op,
+                                      "size %lld and stride %lld must be positive",
+                                      (long long)init->size, (long long)init->stride));
+    return fxi_new(&windows_type, init);
+}
+
+void *fx_slidingwindow(void *data, int64_t size, int64_t stride)
+{
+    return make_windows("slidingwindow",
+                        &(const windows){.of = {.kind = &windows_kind, .data = data},
+                                         .size = size,
+                                         .stride = stride});
+}
+
+void *fx_batchview(void *data, int64_t batchsize, bool partial)
+{
+    return make_windows("batchview", &(const windows){.of = {.kind = &windows_kind, .data = data},
+                                                      .size = batchsize,
+                                                      .stride = batchsize,
+                                                      .partial = partial,
+                                                      .batches = true});
+}
+
+int64_t fxi_batchview_size(const void *x)
+{
+    return fx_is(x, &windows_type) ? ((const windows *)x)->size : 0;
+}
+
+/* ---- joins ----------------------------------------------------------------------------------- */
+
+typedef struct joined {
+    fxi_derived of; /* data: a tuple of the data sets */
+} joined;
+
+/* The data set of observation i; *io_i becomes its index there. NULL if i is out of range. */
+static void *owner(void *parts, int64_t *io_i)
+{
+    for (int64_t k = 0; k < fx_count(parts); k++) {
+        const int64_t n = fx_num_obs(fx_child(parts, k));
+        if (*io_i >= 0 && *io_i < n)
+            return fx_child(parts, k);
+        *io_i -= n;
+    }
+    return NULL;
+}
+
+/* The observations at[from … to−1] of one part. */
+static void *get_run(void *part, const int64_t *at, int64_t from, int64_t to)
+{
+    const int64_t n = to - from;
+    return fxi_obs_get(part, fxi_from(FX_DTYPE_I64, at + from, 1, &n));
+}
+
+/* Gets n observations in runs that belong to one part, and joins them in order. */
+static void *get_runs(void *parts, int64_t n, int64_t *at, void **runs)
+{
+    int count = 0;
+    void *part = NULL;
+    for (int64_t i = 0, from = 0; i <= n; i++) {
+        const int64_t asked = i < n ? at[i] : 0;
+        void *next = i < n ? owner(parts, &at[i]) : NULL;
+        if (i < n && !next)
+            return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "joinobs",
+                                          "index %lld is out of range", (long long)asked));
+        if (next == part && i < n)
+            continue;
+        if (part)
+            runs[count++] = get_run(part, at, from, i);
+        part = next;
+        from = i;
+    }
+    return count ? fxi_obs_joined(count, runs, true) : get_run(fx_child(parts, 0), at, 0, 0);
+}
+
+static void *get_joined(fxi_derived *self, fx_array *idx)
+{
+    const int64_t n = fx_length(idx);
+    int64_t *at = fxi_calloc((size_t)n + 1, sizeof *at);
+    void **runs = fxi_calloc((size_t)n + 1, sizeof *runs), *y;
+    if (!at || !runs)
+        y = fxi_obs_memory("joinobs");
+    else if (fx_read_as(idx, FX_DTYPE_I64, at, n) != FX_OK)
+        y = fx_error_array(fx_error_status());
+    else if (fx_ndims(idx) > 0)
+        y = get_runs(self->data, n, at, runs);
+    else {
+        void *part = owner(self->data, at);
+        y = part ? fxi_obs_one(part, at[0])
+                 : fx_error_array(
+                       fx_fail(FX_STATUS_ARGUMENT, "joinobs", "the index is out of range"));
+    }
+    fxi_free(at);
+    fxi_free(runs);
+    return y;
+}
+
+static int64_t count_joined(const fxi_derived *self, int64_t unused)
+{
+    (void)unused;
+    int64_t sum = 0;
+    for (int64_t k = 0; k < fx_count(self->data); k++)
+        sum += fx_num_obs(fx_child(self->data, k));
+    return sum;
+}
+
+static const fxi_derived_kind joined_kind = {
+    .count = count_joined, .get = get_joined, .parts = true};
+
+static void describe_joined(const void *self, fx_text *text)
+{
+    describe_inner(self, text, "joinobs", "");
+}
+
+DERIVED(joined, "JoinedData", describe_joined, DATA);
+
+void *fxi_joinobs(int n, void *const *data)
+{
+    if (n < 1)
+        return fx_error_array(fx_fail(FX_STATUS_ARGUMENT, "joinobs", "no data sets"));
+    for (int i = 0; i < n; i++) {
+        int64_t count;
+        const fx_status status = fxi_obs_check("joinobs", data[i], &count);
+        if (status != FX_OK)
+            return fx_error_array(status);
+    }
+    return fxi_new(&joined_type,
+                   &(const joined){.of = {.kind = &joined_kind, .data = fxi_tuple(n, data)}});
+}
+
+/* ---- all kinds ------------------------------------------------------------------------------- */
+
+fxi_derived *fxi_derived_of(void *data)
+{
+    static const fx_type *const types[] = {&mapped_type, &view_type, &windows_type, &joined_type};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (data && fx_is(data, types[i]) && data != types[i]->error)
+            return data;
+    return NULL;
+}
+
+/* Functions and views do not change which arrays hold the observations. */
+static fxi_derived *around(void *data)
+{
+    return fx_is(data, &mapped_type) || fx_is(data, &view_type) ? fxi_derived_of(data) : NULL;
+}
+
+void *fxi_obs_base(void *data)
+{
+    for (fxi_derived *d; (d = around(data));)
+        data = d->data;
+    return data;
+}
+
+void *fxi_obs_apply(void *data, void *observations)
+{
+    fxi_derived *d = around(data);
+    if (!d)
+        return observations;
+    void *inner = fxi_obs_apply(d->data, observations);
+    return d->kind == &mapped_kind ? call((const mapped *)d, inner) : inner;
+}
+
+fx_status fxi_obs_order(void *data, int64_t n, int64_t *io_order)
+{
+    for (fxi_derived *d; (d = around(data)); data = d->data) {
+        if (d->kind != &view_kind)
+            continue;
+        const int64_t *indices = fx_data(((view *)d)->indices);
+        if (!indices && n > 0)
+            return fx_error_status();
+        for (int64_t i = 0; i < n; i++)
+            io_order[i] = indices[io_order[i]];
+    }
+    return FX_OK;
+}

@@ -1,0 +1,551 @@
+/* resample.c: views chosen by index lists: random orders, filters, groups, splits, folds, and
+ * over- and undersampling (MLUtils).
+ *
+ * Every function makes a list of indices on the host and wraps the data in a view. Labels are
+ * grouped by sorting pairs (label, index), so the order of groups is that of the labels.
+ */
+#include "observations.h"
+#include "option_struct.h"
+#include "order.h"
+
+#include <cflux/mlutils.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory.h"
+
+static uint64_t seed_of(uint64_t seed)
+{
+    return seed == FX_DRAWN ? fx_rand_u64() : seed;
+}
+
+static fxi_draws draws_of(uint64_t seed)
+{
+    return (fxi_draws){.key = fxi_mix(fxi_mix(seed_of(seed)))};
+}
+
+/* A list of indices that grows; `failed` after a failed allocation. */
+typedef struct indices {
+    int64_t *v, n, capacity;
+    bool failed;
+} indices;
+
+static void append(indices *to, int64_t n, const int64_t *v)
+{
+    if (to->n + n > to->capacity && !to->failed) {
+        const int64_t capacity = 2 * to->capacity > to->n + n ? 2 * to->capacity : to->n + n + 16;
+        int64_t *more = fxi_realloc(to->v, (size_t)capacity * sizeof *more);
+        to->failed = !more;
+        to->v = more ? more : to->v;
+        to->capacity = more ? capacity : to->capacity;
+    }
+    if (to->failed)
+        return;
+    for (int64_t i = 0; i < n; i++)
+        to->v[to->n + i] = v[i];
+    to->n += n;
+}
+
+static void append_range(indices *to, int64_t start, int64_t stop)
+{
+    for (int64_t i = start; i < stop; i++)
+        append(to, 1, &i);
+}
+
+/* The view of these indices, which are freed. */
+static void *take_view(void *data, indices *list)
+{
+    void *y = list->failed ? fxi_obs_memory("obsview") : fxi_obs_view(data, list->n, list->v);
+    fxi_free(list->v);
+    *list = (indices){0};
+    return y;
+}
+
+/* ---- random orders --------------------------------------------------------------------------- */
+
+void *fx_shuffleobs(void *data, uint64_t seed)
+{
+    indices all = {0};
+    const fx_status failed = fxi_obs_check("shuffleobs", data, &all.n);
+    if (failed != FX_OK)
+        return fx_error_array(failed);
+    all.v = fxi_shuffled(all.n, seed_of(seed), 0);
+    all.failed = !all.v;
+    return take_view(data, &all);
+}
+
+void *fx_randobs(void *data, int64_t n, uint64_t seed)
+{
+    int64_t count;
+    indices list = {0};
+    fx_status failed = fxi_obs_check("randobs", data, &count);
+    if (failed == FX_OK && (n < 0 || count == 0))
+        failed = fx_fail(FX_STATUS_ARGUMENT, "randobs", "cannot draw %lld of %lld observations",
+                         (long long)n, (long long)count);
+    if (failed != FX_OK)
+        return fx_error_array(failed);
+    fxi_draws draws = draws_of(seed);
+    for (int64_t i = 0; i < n; i++)
+        append(&list, 1, &(int64_t){(int64_t)fxi_draw_below(&draws, (uint64_t)count)});
+    return take_view(data, &list);
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+typedef struct keyed {
+    int64_t key, index;
+} keyed;
+
+static int by_key(const void *a, const void *b)
+{
+    const keyed *x = a, *y = b;
+    return x->key != y->key ? (x->key > y->key) - (x->key < y->key)
+                            : (x->index > y->index) - (x->index < y->index);
+}
+
+/* Indices in ascending order of their keys; group g is order[start[g] … start[g + 1] − 1]. */
+typedef struct groups {
+    int64_t n, count;
+    int64_t *order, *start, *keys;
+} groups;
+
+static void free_groups(groups *g)
+{
+    fxi_free(g->order);
+    fxi_free(g->start);
+    fxi_free(g->keys);
+}
+
+/* Sorts the keys (freed) into groups. */
+static fx_status make_groups(const char *op, int64_t n, keyed *keys, groups *out)
+{
+    *out = (groups){.n = n};
+    out->order = fxi_calloc((size_t)n + 1, sizeof(int64_t));
+    out->start = fxi_calloc((size_t)n + 1, sizeof(int64_t));
+    out->keys = fxi_calloc((size_t)n + 1, sizeof(int64_t));
+    const bool good = keys && out->order && out->start && out->keys;
+    if (good)
+        qsort(keys, (size_t)n, sizeof *keys, by_key);
+    for (int64_t i = 0; good && i < n; i++) {
+        out->order[i] = keys[i].index;
+        if (i > 0 && keys[i].key == keys[i - 1].key)
+            continue;
+        out->start[out->count] = i;
+        out->keys[out->count++] = keys[i].key;
+    }
+    if (good)
+        out->start[out->count] = n;
+    fxi_free(keys);
+    if (!good)
+        free_groups(out);
+    return good ? FX_OK : fx_fail(FX_STATUS_MEMORY, op, "out of memory");
+}
+
+static bool is_integer(fx_dtype t)
+{
+    return t == FX_DTYPE_I32 || t == FX_DTYPE_I64 || t == FX_DTYPE_U8 || t == FX_DTYPE_BOOL;
+}
+
+static fx_status group_labels(const char *op, fx_array *labels, groups *out)
+{
+    *out = (groups){0};
+    if (!labels || !fx_is_array(labels))
+        return fx_fail(FX_STATUS_ARGUMENT, op, "the labels are no array");
+    if (fx_is_error(labels))
+        return fx_array_status(labels);
+    if (!is_integer(fx_eltype(labels)))
+        return fx_fail(FX_STATUS_DTYPE, op, "the labels are %s, expected integers",
+                       fx_dtype_name(fx_eltype(labels)));
+    const int64_t n = fx_length(labels);
+    int64_t *values = fxi_calloc((size_t)n + 1, sizeof *values);
+    keyed *keys = fxi_calloc((size_t)n + 1, sizeof *keys);
+    fx_status status = values && keys ? fx_read_as(labels, FX_DTYPE_I64, values, n)
+                                      : fx_fail(FX_STATUS_MEMORY, op, "out of memory");
+    for (int64_t i = 0; status == FX_OK && i < n; i++)
+        keys[i] = (keyed){values[i], i};
+    fxi_free(values);
+    if (status == FX_OK)
+        return make_groups(op, n, keys, out);
+    fxi_free(keys);
+    return status;
+}
+
+static int64_t group_size(const groups *g, int64_t i)
+{
+    return g->start[i + 1] - g->start[i];
+}
+
+void *fx_group_counts(fx_array *labels)
+{
+    groups g;
+    const fx_status failed = group_labels("group_counts", labels, &g);
+    if (failed != FX_OK)
+        return fx_error_array(failed);
+    fx_array *keys = fxi_from(FX_DTYPE_I64, g.keys, 1, &g.count);
+    for (int64_t i = 0; i < g.count; i++)
+        g.keys[i] = group_size(&g, i);
+    fx_array *counts = fxi_from(FX_DTYPE_I64, g.keys, 1, &g.count);
+    free_groups(&g);
+    return fx_named_tuple("labels", keys, "counts", counts);
+}
+
+void *fx_group_indices(fx_array *labels)
+{
+    groups g;
+    const fx_status failed = group_labels("group_indices", labels, &g);
+    if (failed != FX_OK)
+        return fx_error_array(failed);
+    fx_array *keys = fxi_from(FX_DTYPE_I64, g.keys, 1, &g.count);
+    void **lists = fxi_calloc((size_t)g.count + 1, sizeof *lists);
+    for (int64_t i = 0; lists && i < g.count; i++) {
+        const int64_t n = group_size(&g, i);
+        lists[i] = fxi_from(FX_DTYPE_I64, g.order + g.start[i], 1, &n);
+    }
+    void *y = lists ? fx_named_tuple("labels", keys, "indices", fxi_tuple((int)g.count, lists))
+                    : fxi_obs_memory("group_indices");
+    fxi_free(lists);
+    free_groups(&g);
+    return y;
+}
+
+/* ---- functions of observations --------------------------------------------------------------- */
+
+void *fx_filterobs(fx_obs_test_fn keep, void *user, void *data)
+{
+    int64_t n;
+    indices list = {0};
+    fx_status failed = fxi_obs_check("filterobs", data, &n);
+    if (failed == FX_OK && !keep)
+        failed = fx_fail(FX_STATUS_ARGUMENT, "filterobs", "the function is NULL");
+    for (int64_t i = 0; i < n && failed == FX_OK; i++) {
+        FX_SCOPE;
+        void *one = fxi_obs_one(data, i);
+        failed = fx_eval(one);
+        if (failed == FX_OK && keep(one, user))
+            append(&list, 1, &i);
+    }
+    if (failed == FX_OK)
+        return take_view(data, &list);
+    fxi_free(list.v);
+    return fx_error_array(failed);
+}
+
+/* One view per group, named after its key. */
+static void *view_groups(void *data, const groups *g)
+{
+    enum { NAME = 24 };
+    void **views = fxi_calloc((size_t)g->count + 1, sizeof *views);
+    const char **names = fxi_calloc((size_t)g->count + 1, sizeof *names);
+    char *text = fxi_calloc((size_t)g->count + 1, NAME);
+    for (int64_t i = 0; views && names && text && i < g->count; i++) {
+        snprintf(text + i * NAME, NAME, "%lld", (long long)g->keys[i]);
+        names[i] = text + i * NAME;
+        views[i] = fxi_obs_view(data, group_size(g, i), g->order + g->start[i]);
+    }
+    void *y = views && names && text ? fx_named_tuple_from((int)g->count, names, views)
+                                     : fxi_obs_memory("groupobs");
+    fxi_free(views);
+    fxi_free(names);
+    fxi_free(text);
+    return y;
+}
+
+void *fx_groupobs(fx_obs_key_fn key, void *user, void *data)
+{
+    int64_t n;
+    groups g;
+    fx_status failed = fxi_obs_check("groupobs", data, &n);
+    if (failed == FX_OK && !key)
+        failed = fx_fail(FX_STATUS_ARGUMENT, "groupobs", "the function is NULL");
+    keyed *keys = failed == FX_OK ? fxi_calloc((size_t)n + 1, sizeof *keys) : NULL;
+    if (failed == FX_OK && !keys)
+        failed = fx_fail(FX_STATUS_MEMORY, "groupobs", "out of memory");
+    for (int64_t i = 0; i < n && failed == FX_OK; i++) {
+        FX_SCOPE;
+        void *one = fxi_obs_one(data, i);
+        failed = fx_eval(one);
+        keys[i] = (keyed){failed == FX_OK ? key(one, user) : 0, i};
+    }
+    if (failed != FX_OK) {
+        fxi_free(keys);
+        return fx_error_array(failed);
+    }
+    failed = make_groups("groupobs", n, keys, &g);
+    if (failed != FX_OK)
+        return fx_error_array(failed);
+    void *y = view_groups(data, &g);
+    free_groups(&g);
+    return y;
+}
+
+/* ---- splitobs -------------------------------------------------------------------------------- */
+
+enum { PARTS = 9 };
+
+/* The sizes of the parts of n observations; the last one is the rest. */
+static fx_status part_sizes(const fx_fractions *at, int64_t n, int64_t out[PARTS])
+{
+    int64_t left = n;
+    if (at->n < 1 || at->n > PARTS - 1)
+        return fx_fail(FX_STATUS_ARGUMENT, "splitobs", ".at has %lld numbers, expected 1 to %d",
+                       (long long)at->n, PARTS - 1);
+    for (int64_t i = 0; i < at->n; i++) {
+        const double f = at->v[i];
+        const double size = f < 1 ? nearbyint(f * (double)n) : f;
+        if (!(f >= 0) || f > 9e15 || size != floor(size))
+            return fx_fail(FX_STATUS_ARGUMENT, "splitobs",
+                           "number %lld of .at is %g, expected a fraction of 1 or a count",
+                           (long long)i, f);
+        if (f >= 1 && (int64_t)size > left)
+            return fx_fail(FX_STATUS_ARGUMENT, "splitobs", ".at needs more than %lld observations",
+                           (long long)n);
+        out[i] = (int64_t)size < left ? (int64_t)size : left;
+        left -= out[i];
+    }
+    out[at->n] = left;
+    return FX_OK;
+}
+
+static fx_status check_fractions(const fx_fractions *at)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < at->n && i < PARTS - 1; i++)
+        sum += at->v[i] < 1 ? at->v[i] : 0;
+    return sum <= 1 + 1e-9 ? FX_OK
+                           : fx_fail(FX_STATUS_ARGUMENT, "splitobs",
+                                     "the fractions in .at add up to %g, expected at most 1", sum);
+}
+
+/* Deals n indices out to the parts. */
+static fx_status deal(const fx_fractions *at, int64_t n, const int64_t *order, indices out[PARTS])
+{
+    int64_t sizes[PARTS];
+    const fx_status status = part_sizes(at, n, sizes);
+    for (int64_t i = 0; i <= at->n && status == FX_OK; i++) {
+        append(&out[i], sizes[i], order);
+        order += sizes[i];
+    }
+    return status;
+}
+
+/* Deals out every label by itself, in the order of the observations in `order`. */
+static fx_status deal_labels(const fx_splitobs_args *a, int64_t n, const int64_t *order,
+                             indices out[PARTS])
+{
+    groups g;
+    int64_t *rank = NULL;
+    if (a->stratified && fx_length(a->stratified) != n)
+        return fx_fail(FX_STATUS_SHAPE, "splitobs", "%lld labels for %lld observations",
+                       (long long)fx_length(a->stratified), (long long)n);
+    fx_status status = group_labels("splitobs", a->stratified, &g);
+    if (status == FX_OK && !(rank = fxi_calloc((size_t)n + 1, sizeof *rank)))
+        status = fx_fail(FX_STATUS_MEMORY, "splitobs", "out of memory");
+    for (int64_t i = 0; i < n && rank; i++)
+        rank[order[i]] = i;
+    for (int64_t k = 0; k < g.count && status == FX_OK; k++) {
+        const int64_t size = group_size(&g, k);
+        keyed *keys = fxi_calloc((size_t)size + 1, sizeof *keys);
+        int64_t *own = g.order + g.start[k];
+        for (int64_t i = 0; keys && i < size; i++)
+            keys[i] = (keyed){rank[own[i]], own[i]};
+        if (keys)
+            qsort(keys, (size_t)size, sizeof *keys, by_key);
+        for (int64_t i = 0; keys && i < size; i++)
+            own[i] = keys[i].index;
+        status = keys ? deal(&a->at, size, own, out)
+                      : fx_fail(FX_STATUS_MEMORY, "splitobs", "out of memory");
+        fxi_free(keys);
+    }
+    fxi_free(rank);
+    free_groups(&g);
+    return status;
+}
+
+static void *take_parts(void *data, int64_t n, indices parts[PARTS])
+{
+    void *views[PARTS];
+    for (int64_t i = 0; i < n; i++)
+        views[i] = take_view(data, &parts[i]);
+    return fxi_tuple((int)n, views);
+}
+
+void *fxi_splitobs(const fx_splitobs_args *given)
+{
+    FXI_TAKE_OPTIONS(fx_splitobs_args, FXI_SPLITOBS_ARGS, a, "splitobs", given);
+    int64_t n;
+    indices parts[PARTS] = {{0}}, all = {0};
+    if (!a_ok)
+        return fx_error_array(FX_STATUS_ARGUMENT);
+    fx_status status = fxi_obs_check("splitobs", a.data, &n);
+    if (status == FX_OK)
+        status = check_fractions(&a.at);
+    if (status != FX_OK)
+        return fx_error_array(status);
+    if (a.shuffle)
+        all = (indices){.v = fxi_shuffled(n, seed_of(a.seed), 0), .n = n};
+    else
+        append_range(&all, 0, n);
+    if (all.failed || (n > 0 && !all.v))
+        status = fx_fail(FX_STATUS_MEMORY, "splitobs", "out of memory");
+    else
+        status = a.stratified ? deal_labels(&a, n, all.v, parts) : deal(&a.at, n, all.v, parts);
+    fxi_free(all.v);
+    if (status == FX_OK)
+        return take_parts(a.data, a.at.n + 1, parts);
+    for (int i = 0; i < PARTS; i++)
+        fxi_free(parts[i].v);
+    return fx_error_array(status);
+}
+
+/* ---- folds ----------------------------------------------------------------------------------- */
+
+/* The pair (training, validation): all observations before `end` except start … stop − 1, and
+ * these. */
+static void *fold(void *data, int64_t start, int64_t stop, int64_t end)
+{
+    indices train = {0}, held = {0};
+    append_range(&train, 0, start);
+    append_range(&train, stop, end);
+    append_range(&held, start, stop);
+    void *first = take_view(data, &train), *second = take_view(data, &held);
+    return fx_tuple(first, second);
+}
+
+static void *make_folds(const char *op, void *data, int64_t k, int64_t n, bool in_time)
+{
+    void **folds = fxi_calloc((size_t)k, sizeof *folds);
+    if (!folds)
+        return fxi_obs_memory(op);
+    const int64_t size = in_time ? n / (k + 1) : n / k, more = in_time ? 0 : n % k;
+    int64_t start = in_time ? n - k * size : 0;
+    for (int64_t i = 0; i < k; i++) {
+        const int64_t stop = start + size + (i < more);
+        folds[i] = fold(data, start, stop, in_time ? stop : n);
+        start = stop;
+    }
+    void *y = fxi_tuple((int)k, folds);
+    fxi_free(folds);
+    return y;
+}
+
+void *fx_kfolds(void *data, int64_t k)
+{
+    int64_t n;
+    fx_status failed = fxi_obs_check("kfolds", data, &n);
+    if (failed == FX_OK && (k < 2 || k > n))
+        failed = fx_fail(FX_STATUS_ARGUMENT, "kfolds", "k is %lld, expected 2 to %lld",
+                         (long long)k, (long long)(n > 2 ? n : 2));
+    return failed == FX_OK ? make_folds("kfolds", data, k, n, false) : fx_error_array(failed);
+}
+
+void *fx_leavepout(void *data, int64_t p)
+{
+    int64_t n;
+    fx_status failed = fxi_obs_check("leavepout", data, &n);
+    if (failed == FX_OK && (p < 1 || p > n / 2))
+        failed = fx_fail(FX_STATUS_ARGUMENT, "leavepout", "p is %lld, expected 1 to %lld",
+                         (long long)p, (long long)(n / 2));
+    return failed == FX_OK ? make_folds("leavepout", data, n / p, n, false)
+                           : fx_error_array(failed);
+}
+
+void *fx_timeseries_kfolds(void *data, int64_t k)
+{
+    int64_t n;
+    fx_status failed = fxi_obs_check("timeseries_kfolds", data, &n);
+    if (failed == FX_OK && (k < 1 || k >= n))
+        failed = fx_fail(FX_STATUS_ARGUMENT, "timeseries_kfolds", "k is %lld, expected 1 to %lld",
+                         (long long)k, (long long)(n - 1));
+    return failed == FX_OK ? make_folds("timeseries_kfolds", data, k, n, true)
+                           : fx_error_array(failed);
+}
+
+/* ---- equal counts of labels ------------------------------------------------------------------ */
+
+static fx_status check_labels(const char *op, void *data, fx_array *labels, groups *out)
+{
+    int64_t n;
+    *out = (groups){0};
+    fx_status status = fxi_obs_check(op, data, &n);
+    if (status == FX_OK)
+        status = group_labels(op, labels, out);
+    if (status == FX_OK && (out->n != n || fx_ndims(labels) != 1)) {
+        free_groups(out);
+        return fx_fail(FX_STATUS_SHAPE, op,
+                       "the labels must be a vector with one label for each "
+                       "of the %lld observations",
+                       (long long)n);
+    }
+    return status;
+}
+
+/* The views of data and labels in random order, else as listed. */
+static void *take_both(void *data, fx_array *labels, indices *list, bool shuffle, fxi_draws *draws)
+{
+    if (shuffle && !list->failed)
+        fxi_draw_order(draws, list->n, list->v);
+    indices copy = {0};
+    append(&copy, list->n, list->v);
+    void *first = take_view(data, list), *second = take_view(labels, &copy);
+    return fx_tuple(first, second);
+}
+
+void *fx_oversample(void *data, fx_array *labels, double fraction, bool shuffle, uint64_t seed)
+{
+    groups g;
+    indices list = {0};
+    fx_status failed = check_labels("oversample", data, labels, &g);
+    if (failed == FX_OK && !(fraction >= 0 && fraction <= 1e6)) {
+        free_groups(&g);
+        failed = fx_fail(FX_STATUS_ARGUMENT, "oversample", "fraction is %g, expected at least 0",
+                         fraction);
+    }
+    if (failed != FX_OK)
+        return fx_error_array(failed);
+    fxi_draws draws = draws_of(seed);
+    int64_t most = 0;
+    for (int64_t k = 0; k < g.count; k++)
+        most = group_size(&g, k) > most ? group_size(&g, k) : most;
+    const int64_t want = (int64_t)nearbyint(fraction * (double)most);
+    append_range(&list, 0, g.n);
+    for (int64_t k = 0; k < g.count; k++) {
+        const int64_t size = group_size(&g, k);
+        int64_t *own = g.order + g.start[k], missing = want - size;
+        for (; missing > size; missing -= size)
+            append(&list, size, own);
+        if (missing > 0) {
+            fxi_draw_order(&draws, size, own);
+            append(&list, missing, own);
+        }
+    }
+    free_groups(&g);
+    return take_both(data, labels, &list, shuffle, &draws);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+void *fx_undersample(void *data, fx_array *labels, bool shuffle, uint64_t seed)
+{
+    groups g;
+    indices list = {0};
+    const fx_status failed = check_labels("undersample", data, labels, &g);
+    if (failed != FX_OK)
+        return fx_error_array(failed);
+    fxi_draws draws = draws_of(seed);
+    int64_t least = g.n;
+    for (int64_t k = 0; k < g.count; k++)
+        least = group_size(&g, k) < least ? group_size(&g, k) : least;
+    for (int64_t k = 0; k < g.count; k++) {
+        fxi_draw_order(&draws, group_size(&g, k), g.order + g.start[k]);
+        append(&list, least, g.order + g.start[k]);
+    }
+    free_groups(&g);
+    if (!shuffle && list.n)
+        qsort(list.v, (size_t)list.n, sizeof *list.v, ascending);
+    return take_both(data, labels, &list, shuffle, &draws);
+}
