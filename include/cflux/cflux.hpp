@@ -496,6 +496,14 @@ template <class... A> inline fx_array *fx_call(void *model, A *...a)
 #undef fx_dense
 #undef fx_chain
 #undef fx_chain_of
+#undef fx_parallel
+#undef fx_parallel_of
+#undef fx_pairwisefusion
+#undef fx_pairwisefusion_of
+#undef fx_maxout
+#undef fx_skipconnection
+#undef fx_scale
+#undef fx_bilinear
 #undef fx_conv
 #undef fx_maxpool
 #undef fx_meanpool
@@ -574,6 +582,58 @@ inline fx_batchnorm_layer *fx_batchnorm(int64_t channels,
     return fx_batchnorm(fx_batchnorm_args().with_channels(channels).with_act(act));
 }
 
+template <class... L> inline fx_parallel_layer *fx_parallel(L *...connection_and_layers)
+{
+    void *const items[] = {nullptr, connection_and_layers...};
+    return fxi_parallel(static_cast<int>(sizeof...(connection_and_layers)), items + 1);
+}
+template <class... A>
+inline fx_parallel_layer *fx_parallel_of(void *connection, A... names_and_layers)
+{
+    const void *const pairs[] = {nullptr, names_and_layers...};
+    return fxi_parallel_pairs(connection, static_cast<int>(sizeof...(A)), pairs + 1);
+}
+template <class... L> inline fx_pairwisefusion_layer *fx_pairwisefusion(L *...connection_and_layers)
+{
+    void *const items[] = {nullptr, connection_and_layers...};
+    return fxi_pairwisefusion(static_cast<int>(sizeof...(connection_and_layers)), items + 1);
+}
+template <class... A>
+inline fx_pairwisefusion_layer *fx_pairwisefusion_of(void *connection, A... names_and_layers)
+{
+    const void *const pairs[] = {nullptr, names_and_layers...};
+    return fxi_pairwisefusion_pairs(connection, static_cast<int>(sizeof...(A)), pairs + 1);
+}
+template <class... L> inline fx_maxout_layer *fx_maxout(L *...layers)
+{
+    void *const items[] = {nullptr, layers...};
+    return fxi_maxout(static_cast<int>(sizeof...(layers)), items + 1);
+}
+inline fx_skipconnection_layer *fx_skipconnection(const fx_skipconnection_args &a)
+{
+    return fxi_skipconnection(fxi_sized<fx_skipconnection_args>(a));
+}
+inline fx_skipconnection_layer *fx_skipconnection(void *layers, void *connection)
+{
+    return fx_skipconnection(
+        fx_skipconnection_args().with_layers(layers).with_connection(connection));
+}
+inline fx_scale_layer *fx_scale(const fx_scale_args &a)
+{
+    return fxi_scale(fxi_sized<fx_scale_args>(a));
+}
+inline fx_scale_layer *fx_scale(fx_dims size)
+{
+    return fx_scale(fx_scale_args().with_size(size));
+}
+inline fx_bilinear_layer *fx_bilinear(const fx_bilinear_args &a)
+{
+    return fxi_bilinear(fxi_sized<fx_bilinear_args>(a));
+}
+inline fx_bilinear_layer *fx_bilinear(fx_dims in, int64_t out)
+{
+    return fx_bilinear(fx_bilinear_args().with_in(in).with_out(out));
+}
 inline fx_layernorm_layer *fx_layernorm(const fx_layernorm_args &a)
 {
     return fxi_layernorm(fxi_sized<fx_layernorm_args>(a));

@@ -16,26 +16,29 @@ FXI_BEGIN_C
 /* Type of an option: its member of the option struct, and its form in the notation. */
 typedef enum fx_option_kind {
     FX_OPTION_NONE = 0,
-    FX_OPTION_PAIR,    /* two consecutive int64_t: in => out; older form: in, out */
-    FX_OPTION_KERNEL,  /* fx_dims, counts parameters: (5, 5) */
-    FX_OPTION_SIZES,   /* fx_dims, counts parameters: 4, 5 or (4, 5) */
-    FX_OPTION_SIZE,    /* int64_t, counts parameters */
-    FX_OPTION_INTEGER, /* int64_t */
-    FX_OPTION_REAL,    /* double, Float64 in Flux's files */
-    FX_OPTION_REAL32,  /* double, Float32 in Flux's files */
-    FX_OPTION_REALS,   /* two consecutive double: (0.9, 0.999) */
-    FX_OPTION_NUMBERS, /* fx_dims: 2 or (2, 2) */
-    FX_OPTION_PADDING, /* fx_dims: 2, (2, 2) or SamePad() */
-    FX_OPTION_AXES,    /* fx_axes, written from 1, or : for all; the layer's member is an fx_dims */
-    FX_OPTION_FUNCTION, /* fx_function *; NULL: identity */
-    FX_OPTION_BIAS,     /* int, true or false; in Flux's files false stands for an absent child */
-    FX_OPTION_FLAG,     /* bool; in Flux's files `nothing` stands for an absent child */
-    FX_OPTION_ACTIVE,   /* fx_active: true, false, nothing; the layer's member is an int64_t */
-    FX_OPTION_INIT,     /* fx_init_fn, written by its name */
-    FX_OPTION_VECTOR,   /* fx_array * with one axis; not in the notation */
-    FX_OPTION_MATRIX,   /* fx_array * with two axes; not in the notation */
-    FX_OPTION_ARRAY,    /* fx_array *; not in the notation */
-    FX_OPTION_LAYERS,   /* a member that is an fx_list of layers */
+    FX_OPTION_PAIR,     /* two consecutive int64_t: in => out; older form: in, out */
+    FX_OPTION_TWO_PAIR, /* fx_dims, int64_t: (in1, in2) => out, or in => out for two equal sizes */
+    FX_OPTION_KERNEL,   /* fx_dims, counts parameters: (5, 5) */
+    FX_OPTION_SIZES,    /* fx_dims, counts parameters: 4, 5 or (4, 5) */
+    FX_OPTION_SIZE,     /* int64_t, counts parameters */
+    FX_OPTION_INTEGER,  /* int64_t */
+    FX_OPTION_REAL,     /* double, Float64 in Flux's files */
+    FX_OPTION_REAL32,   /* double, Float32 in Flux's files */
+    FX_OPTION_REALS,    /* two consecutive double: (0.9, 0.999) */
+    FX_OPTION_NUMBERS,  /* fx_dims: 2 or (2, 2) */
+    FX_OPTION_PADDING,  /* fx_dims: 2, (2, 2) or SamePad() */
+    FX_OPTION_AXES, /* fx_axes, written from 1, or : for all; the layer's member is an fx_dims */
+    FX_OPTION_FUNCTION,   /* fx_function *; NULL: identity */
+    FX_OPTION_BIAS,       /* int, true or false; in Flux's files false stands for an absent child */
+    FX_OPTION_FLAG,       /* bool; in Flux's files `nothing` stands for an absent child */
+    FX_OPTION_ACTIVE,     /* fx_active: true, false, nothing; the layer's member is an int64_t */
+    FX_OPTION_INIT,       /* fx_init_fn, written by its name */
+    FX_OPTION_VECTOR,     /* fx_array * with one axis; not in the notation */
+    FX_OPTION_MATRIX,     /* fx_array * with two axes; not in the notation */
+    FX_OPTION_ARRAY,      /* fx_array *; not in the notation */
+    FX_OPTION_LAYERS,     /* a member that is an fx_list of layers */
+    FX_OPTION_LAYER,      /* void *: a layer or function that is called with an array */
+    FX_OPTION_CONNECTION, /* void *: a layer or function that is called with several objects */
     FX_OPTION_SCALE, /* Flux's files only: a Flux.Scale made of the members scale, bias and act */
     FX_OPTION_RNG,   /* Flux's files only: the random number generator; not stored */
     FX_OPTION_TUPLE  /* fx_dims: 2 or (2, 2), always printed as a tuple */
@@ -44,7 +47,7 @@ typedef enum fx_option_kind {
 /* How PyTorch's layout of an array differs from Flux's. */
 typedef enum fx_torch_layout {
     FX_TORCH_LAYOUT_SAME = 0,
-    FX_TORCH_LAYOUT_TRANSPOSED, /* a transposed matrix */
+    FX_TORCH_LAYOUT_TRANSPOSED, /* the axes in reverse order: a transposed matrix */
     FX_TORCH_LAYOUT_FLIPPED     /* a kernel with reversed spatial axes */
 } fx_torch_layout;
 
@@ -95,7 +98,9 @@ typedef struct fx_layer {
      * are zero. Returns false after a failure reported by fx_fail. NULL: nothing to complete. */
     bool (*build)(const fx_type *type, const void *options, void *self);
     /* Makes a layer from sublayers, `Name(layer, name = layer)`, instead of `build` and the
-     * options; names may be NULL. NULL if the layer contains no sublayers. */
+     * options; names may be NULL. The layers are those of the rows in order: one for a row of kind
+     * LAYER or CONNECTION, which has no name, and the others for the row of kind LAYERS. NULL: the
+     * layer is made from options. */
     void *(*build_list)(int n, const char *const *names, void *const *layers);
     /* The inverse of `build`: fills in the options that no member holds. Returns false if the layer
      * has no parameters to derive them from; it is then printed as Name(). NULL if members hold all

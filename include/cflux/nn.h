@@ -284,4 +284,5 @@ FX_API fx_array *fx_dropout_apply(fx_array *x, double p);
 FXI_END_C
 
 #include <cflux/conv.h>
+#include <cflux/containers.h>
 #endif

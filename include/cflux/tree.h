@@ -242,11 +242,14 @@ FX_API void *fxi_named_pairs(int n, const void *const *names_and_objects);
         (const void *const[]){NULL, __VA_ARGS__} + 1
 
 /* ---- functions as objects -------------------------------------------------------------------- */
-/* A function of one array as an object, for layers and chains. */
+/* A function as an object: of one array for layers and chains, of several objects for the
+ * connections of containers.h. */
 typedef struct fx_function {
     fx_object base;
     fx_array *(*apply)(fx_array *x);
     const char *name; /* printed name: "relu", "flatten" */
+    /* Computes the function of n ≥ 1 objects; NULL: it takes one array only. */
+    void *(*combine)(int n, void *const *args);
 } fx_function;
 /* clang-format off */
 #define FXI_FUNCTIONS(X)                                                                           \
@@ -263,6 +266,27 @@ typedef struct fx_function {
 /* clang-format on */
 #define FXI_FUNCTION_DECL(NAME, name) extern FX_API fx_function fxi_function_##name;
 FXI_FUNCTIONS(FXI_FUNCTION_DECL)
+
+/* clang-format off */
+#define FXI_CONNECTIONS(X)                                                                         \
+    X(ADD, add) X(SUB, sub) X(MATMUL, matmul) X(MUL, mul) X(VCAT, vcat) X(HCAT, hcat)              \
+    X(TUPLE, tuple)
+/* clang-format on */
+FXI_CONNECTIONS(FXI_FUNCTION_DECL)
+
+/* Functions of several arrays, which combine the results of layers: fx_parallel(FX_VCAT, a, b).
+ * FX_ADD and FX_SUB need arrays of one shape (FX_STATUS_SHAPE), as in Julia. A function of two
+ * arrays combines more of them from the left. */
+#define FX_ADD    (&fxi_function_add)    /* Julia's +: a + b + c */
+#define FX_SUB    (&fxi_function_sub)    /* Julia's -: a - b, two arrays */
+#define FX_MATMUL (&fxi_function_matmul) /* Julia's *: the matrix product of a, b, c */
+#define FX_MUL    (&fxi_function_mul)    /* Julia's .*: elementwise product, sizes broadcast */
+#define FX_VCAT   (&fxi_function_vcat)   /* joins along axis 0 */
+#define FX_HCAT   (&fxi_function_hcat)   /* joins along axis 1; vectors become columns */
+#define FX_TUPLE  (&fxi_function_tuple)  /* the tuple of all arguments */
+/* Joins along `axis`; printed as cat(dims=axis+1), Julia's (x...) -> cat(x...; dims=axis+1). The
+ * object is static. FX_STATUS_ARGUMENT unless axis is 0 to 7. */
+FX_API fx_function *fx_cat_function(int axis);
 
 /* Activations and other functions as objects: fx_dense(10, 5, FX_RELU). Static storage; formulas in
  * ops.h. */
@@ -299,6 +323,9 @@ FXI_FUNCTIONS(FXI_FUNCTION_DECL)
 /* Makes a layer from a C function of one array: fx_function_new("halve", halve). The scope owns it.
  * `name` must outlive it. FX_STATUS_ARGUMENT if one of them is NULL. */
 FX_API fx_function *fx_function_new(const char *name, fx_array *(*apply)(fx_array *x));
+/* Makes a connection from a C function of n ≥ 1 objects, which returns a new object or one of its
+ * arguments: fx_connection_new("mean", mean_of). As fx_function_new otherwise. */
+FX_API fx_function *fx_connection_new(const char *name, void *(*combine)(int n, void *const *args));
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 /* fx_fmap(f, x): a copy of x with every array replaced by f(array). Fields that are not children

@@ -8,6 +8,7 @@
  *     x -> x .* 2                         Fix1(broadcast, Fix2(*, 2))
  *     x -> 1 .- x                         Fix1(broadcast, Fix1(-, 1))
  *     tanh in a chain                     Fix1(broadcast, tanh)
+ *     .*                                  Broadcast.BroadcastFunction(*)
  * Type parameter i of these types is the type of field i. Parallel calls each of its functions with
  * x and passes the results to reshape. Flux.flatten would be shorter, but it is equal only for
  * input with 4 axes.
@@ -45,6 +46,7 @@ static const char *const colon[] = {"Main", "Base", "Colon", NULL};
 static const char *const reshape[] = {"Main", "Base", "#reshape", NULL};
 static const char *const size_of[] = {"Main", "Base", "#size", NULL};
 static const char *const broadcast[] = {"Main", "Base", "Broadcast", "#broadcast", NULL};
+static const char *const elementwise[] = {"Main", "Base", "Broadcast", "BroadcastFunction", NULL};
 static const char *const parallel[] = {"Flux", "Parallel", NULL};
 static const char *const operations[][4] = {{"Main", "Base", "#*", NULL},
                                             {"Main", "Base", "#+", NULL},
@@ -132,13 +134,15 @@ static bool is_of_numbers(const void *object)
 {
     const fx_function *f = object;
     return object && !fx_is_array(object) && (fx_type_of(object)->flags & FX_TYPE_FUNCTION) &&
-           fxi_julia_function_named(f->name) == f && f != FX_IDENTITY && f != FX_SOFTMAX &&
-           f != FX_LOGSOFTMAX && f != FX_FLATTEN;
+           !f->combine && fxi_julia_function_named(f->name) == f && f != FX_IDENTITY &&
+           f != FX_SOFTMAX && f != FX_LOGSOFTMAX && f != FX_FLATTEN;
 }
 
 void *fxi_callable_for(const void *object, bool in_chain)
 {
     const fxi_closure_layer *l = fxi_closure_of(object);
+    if (object == FX_MUL)
+        return make(elementwise, 1, (void *[]){single(operations[0])});
     if (in_chain && is_of_numbers(object))
         return pair(fix1, single(broadcast), (void *)(uintptr_t)object);
     if (!l)
@@ -237,6 +241,9 @@ void *fxi_bson_callable(fxi_julia *j, const char *type, fxi_bson v)
     if (strcmp(type, "Flux.Parallel") == 0 && two_fields(j, v, type, f) &&
         is_named(j, f[0], "#reshape"))
         return reshape_of(j, f[1], true);
+    if (is_named(j, v, "Broadcast.BroadcastFunction") && fxi_julia_fields(j, v, f) == 1 &&
+        is_named(j, f[0], operations[0][2]))
+        return FX_MUL;
     if (two_fields(j, v, "Fix1", f) && is_named(j, f[0], "Broadcast.#broadcast"))
         return broadcast_of(j, f[1]);
     return NULL;

@@ -270,7 +270,8 @@ static const struct {
 } functions[] = {FXI_FUNCTIONS(ROW)
                  /* faster versions in NNlib of the same functions; the last bits differ */
                  {"tanh_fast", &fxi_function_tanh},
-                 {"sigmoid_fast", &fxi_function_sigmoid}};
+                 {"sigmoid_fast", &fxi_function_sigmoid},
+                 FXI_CONNECTIONS(ROW)};
 #undef ROW
 enum { NFUNCTIONS = sizeof functions / sizeof functions[0] };
 

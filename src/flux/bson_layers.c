@@ -165,6 +165,19 @@ static bool take_member(fields *f, int i, const fx_layer_row *row)
     }
 }
 
+static bool callable(const void *object)
+{
+    const fx_type *type = object ? fx_type_of(object) : NULL;
+    return type && (type->forward || (type->flags & FX_TYPE_FUNCTION));
+}
+
+static bool take_callable(fields *f, int i, void *to)
+{
+    void *object = fxi_bson_object(f->j, f->v[i], f->depth + 1);
+    memcpy(to, &object, sizeof object);
+    return callable(object);
+}
+
 /* Reads the value of field i. Flags that describe children are read later, when all children are
  * known. */
 static bool take_value(fields *f, int i, const fx_layer_row *row)
@@ -199,6 +212,9 @@ static bool take_value(fields *f, int i, const fx_layer_row *row)
     case FX_OPTION_ACTIVE:
         active_at(f, i, to);
         return true;
+    case FX_OPTION_LAYER:
+    case FX_OPTION_CONNECTION:
+        return take_callable(f, i, to);
     case FX_OPTION_SCALE:
         return take_scale(f, i);
     case FX_OPTION_FLAG:
@@ -238,27 +254,73 @@ static bool take_form(fields *f)
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-static bool callable(const void *object)
+/* The layers of a container, in the order of its rows. */
+typedef struct parts {
+    void **items;
+    const char **names;
+    int32_t n, items_capacity, names_capacity;
+    bool named;
+} parts;
+
+static bool add_part(fields *f, parts *p, const char *name, void *object)
 {
-    const fx_type *type = object ? fx_type_of(object) : NULL;
-    return type && (type->forward || (type->flags & FX_TYPE_FUNCTION));
+    if (!callable(object))
+        return false;
+    if (!fxi_grow(&p->items, &p->items_capacity, p->n + 1, sizeof *p->items) ||
+        !fxi_grow(&p->names, &p->names_capacity, p->n + 1, sizeof *p->names)) {
+        f->j->b->status = fx_fail(FX_STATUS_MEMORY, f->j->b->op, "no memory for a list of layers");
+        return false;
+    }
+    p->items[p->n] = object;
+    p->names[p->n++] = name;
+    p->named |= name != NULL;
+    return true;
 }
 
-/* Makes a container. Its layers are a tuple or a named tuple; in Flux 0.6, and for long chains, a
- * list. */
-static void *container(fields *f)
+/* Adds the layers of a field: a tuple or a named tuple; in Flux 0.6, and for long chains, a list.
+ */
+static bool add_list(fields *f, parts *p, int i)
 {
-    const bool in_list = fxi_julia_value(f->j, f->v[0]).kind == FXI_BSON_ARRAY;
+    const bool in_list = fxi_julia_value(f->j, f->v[i]).kind == FXI_BSON_ARRAY;
     f->j->lists += in_list;
-    void *all = fxi_bson_object(f->j, f->v[0], f->depth + 1);
+    void *all = fxi_bson_object(f->j, f->v[i], f->depth + 1);
     f->j->lists -= in_list;
     if (!all || !fx_type_of(all) || !(fx_type_of(all)->flags & FX_TYPE_TUPLE))
-        return NULL;
+        return false;
     const fx_list *list = &((const fx_tuple_object *)all)->items;
-    for (int64_t i = 0; i < list->n; i++)
-        if (!callable(list->items[i]))
-            return NULL;
-    return f->layer->build_list((int)list->n, (const char *const *)list->names, list->items);
+    for (int64_t k = 0; k < list->n; k++)
+        if (!add_part(f, p, list->names ? list->names[k] : NULL, list->items[k]))
+            return false;
+    return true;
+}
+
+/* The field of the struct that the row describes; −1 if the form has none. */
+static int field_of_row(const fx_flux_form *form, const fx_layer_row *row)
+{
+    const char *at = row->flux;
+    int i = -1;
+    for (fxi_word w; i < 0 && fxi_next_word(&at, &w);)
+        i = fxi_word_position(form->fields, w);
+    return i;
+}
+
+/* Makes a container: the fields are its rows, single layers and one list. */
+static void *container(fields *f)
+{
+    parts p = {0};
+    bool good = f->layer->forms && fxi_count_words(f->layer->forms->fields) == f->n;
+    for (int k = 0; good && k < f->layer->nrows; k++) {
+        const fx_layer_row *row = fxi_row(f->layer, k);
+        const int i = field_of_row(f->layer->forms, row);
+        good =
+            i >= 0 && (row->kind == FX_OPTION_LAYERS
+                           ? add_list(f, &p, i)
+                           : add_part(f, &p, NULL, fxi_bson_object(f->j, f->v[i], f->depth + 1)));
+    }
+    void *made = good ? f->layer->build_list(p.n, p.named ? p.names : NULL, p.items) : NULL;
+    fxi_free(p.items);
+    fxi_free((void *)p.names);
+    return made;
 }
 
 static bool same_sizes(fx_array *a, fx_array *b)
@@ -338,7 +400,7 @@ static void *layer_of(fields *f)
     const size_t size = *(const size_t *)f->layer->defaults;
     void *made = NULL;
     if (f->layer->build_list)
-        return f->n == 1 ? container(f) : NULL;
+        return container(f);
     f->options = fxi_malloc(size + f->type->size);
     if (!f->options) {
         f->j->b->status = fx_fail(FX_STATUS_MEMORY, f->j->b->op, "no memory for a layer");

@@ -181,6 +181,8 @@ static fxi_item item_of(described *d, const fx_layer_row *row)
         return scale_of(d);
     case FX_OPTION_RNG:
         return single(rng);
+    case FX_OPTION_LAYER:
+        return (fxi_item){.kind = FXI_ITEM_LAYER, .object = *fxi_child_slot(row, d->self)};
     default:
         return plain(d, row);
     }

@@ -19,8 +19,6 @@ enum { MAX_DEPTH = 64, MAX_LAYERS = 10000 };
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-static void *take_object(fxi_reader *r);
-
 /* The items between parentheses; names are copies. */
 typedef struct list {
     void **items;
@@ -55,12 +53,20 @@ static bool append(fxi_reader *r, list *l, fxi_span name, void *object)
     return true;
 }
 
-static bool take_list(fxi_reader *r, char close, list *l)
+/* Reads the items until `close`. After `leading` items the others may be in square brackets, as
+ * Julia's vector: Chain([a, b]), Parallel(+, [a, b]); −1: they may not. */
+static bool take_list(fxi_reader *r, char close, int leading, list *l)
 {
+    char buf[FXI_EXCERPT_BYTES];
     for (bool first = true; fxi_reader_next_item(r, first, close); first = false) {
         fxi_span name = {NULL, NULL};
+        if (l->n == leading && fxi_reader_take(r, '['))
+            return take_list(r, ']', -1, l) &&
+                   (fxi_reader_take(r, close) ||
+                    fxi_reader_fail(r, r->at, "expected %c, got %s", close,
+                                    fxi_reader_got(r, r->at, buf)));
         fxi_reader_keyword(r, &name);
-        void *object = take_object(r);
+        void *object = fxi_notation_object(r);
         if (!object || !append(r, l, name, object))
             return false;
         l->comma = fxi_reader_peek(r) == ',';
@@ -68,18 +74,41 @@ static bool take_list(fxi_reader *r, char close, list *l)
     return r->status == FX_OK;
 }
 
+/* The number of items before the list of layers: 1 for Parallel(+, a, b), 0 for Chain(a, b). */
+static int leading_items(const fxi_form *form)
+{
+    int n = 0;
+    for (int i = 0; i < form->count; i++) {
+        const char *at = (const char *)form->rows + (size_t)i * form->row_size;
+        n += ((const fx_layer_row *)(const void *)at)->kind != FX_OPTION_LAYERS;
+    }
+    return n;
+}
+
+/* As in Julia, either all layers have names or none; items before them have none. */
+static bool names_fit(fxi_reader *r, const fxi_form *form, const char *start, const list *l,
+                      int leading)
+{
+    bool all = true, none = true;
+    for (int32_t i = 0; i < l->n; i++) {
+        if (i < leading && l->names[i])
+            return fxi_reader_fail(r, start, "%s takes a connection before its layers, got %s = …",
+                                   form->name, l->names[i]);
+        all = all && (i < leading || l->names[i]);
+        none = none && !l->names[i];
+    }
+    return all || none ||
+           fxi_reader_fail(r, start, "either all layers of a %s have names, or none", form->name);
+}
+
 /* Chain(a, b), Chain(x = a, y = b), Chain([a, b]), and other containers of layers. */
 static void *take_container(fxi_reader *r, const fxi_form *form, const char *start)
 {
     list l = {0};
     void *made = NULL;
+    const int leading = leading_items(form);
     fxi_reader_take(r, '(');
-    const bool vector = fxi_reader_take(r, '[');
-    char buf[FXI_EXCERPT_BYTES];
-    bool ok = take_list(r, vector ? ']' : ')', &l);
-    if (ok && vector && !fxi_reader_take(r, ')'))
-        ok = fxi_reader_fail(r, r->at, "expected ), got %s", fxi_reader_got(r, r->at, buf));
-    if (ok)
+    if (take_list(r, ')', leading, &l) && names_fit(r, form, start, &l, leading))
         made = form->build_list(l.n, l.named ? (const char *const *)l.names : NULL, l.items);
     free_list(&l);
     return !made || !fx_is_error(made) || fxi_reader_passed_on(r, start) ? made : NULL;
@@ -92,7 +121,7 @@ static void *take_tuple(fxi_reader *r)
     list l = {0};
     void *tuple = NULL;
     fxi_reader_take(r, '(');
-    const bool ok = take_list(r, ')', &l);
+    const bool ok = take_list(r, ')', -1, &l);
     bool all = true;
     for (int32_t i = 0; i < l.n; i++)
         all = all && l.names[i];
@@ -109,7 +138,7 @@ static void *take_tuple(fxi_reader *r)
 
 static void *take_named(fxi_reader *r, fxi_span name)
 {
-    if (fxi_reader_peek(r) != '(')
+    if (fxi_reader_peek(r) != '(' || fxi_span_is(name, "cat"))
         return fxi_form_function(r, name);
     fxi_form form;
     if (!fxi_form_layer(r, name, &form))
@@ -118,7 +147,7 @@ static void *take_named(fxi_reader *r, fxi_span name)
                            : fxi_form_call(r, &form, name.from);
 }
 
-static void *take_object(fxi_reader *r)
+void *fxi_notation_object(fxi_reader *r)
 {
     char buf[FXI_EXCERPT_BYTES];
     fxi_span name;
@@ -135,7 +164,7 @@ static void *take_object(fxi_reader *r)
         object = take_tuple(r);
     else if (fxi_reader_name(r, &name))
         object = take_named(r, name);
-    else
+    else if ((object = fxi_form_operator(r)) == NULL)
         fxi_reader_fail(r, r->at, "expected a layer or a function, got %s",
                         fxi_reader_got(r, r->at, buf));
     r->depth--;
@@ -149,7 +178,7 @@ void *fx_parse_model(const char *text)
     FXI_SCOPE;
     fxi_reader r;
     fxi_evaluate_new_suspend();
-    void *model = fxi_reader_begin(&r, "model", text) ? take_object(&r) : NULL;
+    void *model = fxi_reader_begin(&r, "model", text) ? fxi_notation_object(&r) : NULL;
     fxi_evaluate_new_resume();
     fx_status status = fxi_reader_end(&r) ? FX_OK : r.status;
     if (status == FX_OK)

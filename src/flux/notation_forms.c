@@ -31,10 +31,58 @@ static const named_function FUNCTIONS[] = {FXI_FUNCTIONS(ROW)
                                            {"sigmoid_fast", &fxi_function_sigmoid},
                                            {"thresholdrelu", &fxi_function_trelu}};
 #undef ROW
+#define ROW(NAME, name) &fxi_function_##name,
+static fx_function *const CONNECTIONS[] = {FXI_CONNECTIONS(ROW)};
+#undef ROW
+
+fx_function *fxi_form_operator(fxi_reader *r)
+{
+    fxi_reader_peek(r);
+    for (int i = 0; i < COUNT(CONNECTIONS); i++) {
+        const char *name = CONNECTIONS[i]->name;
+        const size_t n = strlen(name);
+        if (!strchr("+-*.", *name) || strncmp(r->at, name, n) != 0)
+            continue;
+        r->at += n;
+        return CONNECTIONS[i];
+    }
+    return NULL;
+}
+
+/* cat(dims=3) */
+static fx_function *take_cat(fxi_reader *r, fxi_span name)
+{
+    char buf[FXI_EXCERPT_BYTES];
+    fxi_span keyword;
+    fxi_number axis = {.integer = false};
+    if (fxi_reader_take(r, '(')) {
+        fxi_reader_take(r, ';');
+        if (fxi_reader_keyword(r, &keyword) && fxi_span_is(keyword, "dims") &&
+            fxi_reader_number(r, &axis) && axis.integer && axis.whole >= 1 &&
+            axis.whole <= FX_MAX_DIMS && fxi_reader_take(r, ')'))
+            return fx_cat_function((int)axis.whole - 1);
+    }
+    fxi_reader_fail(r, name.from, "cat takes an axis from 1 to %d, as in cat(dims=3), got %s",
+                    FX_MAX_DIMS, fxi_reader_got(r, name.from, buf));
+    return NULL;
+}
+
+static fx_function *connection_named(fxi_span name)
+{
+    for (int i = 0; i < COUNT(CONNECTIONS); i++)
+        if (fxi_span_is(name, CONNECTIONS[i]->name))
+            return CONNECTIONS[i];
+    return NULL;
+}
 
 fx_function *fxi_form_function(fxi_reader *r, fxi_span name)
 {
-    char list[360] = "";
+    char list[400] = "";
+    if (fxi_span_is(name, "cat"))
+        return take_cat(r, name);
+    fx_function *connection = connection_named(name);
+    if (connection)
+        return connection;
     for (int i = 0; i < COUNT(FUNCTIONS); i++) {
         if (fxi_span_is(name, FUNCTIONS[i].name) || fxi_span_is(name, FUNCTIONS[i].function->name))
             return FUNCTIONS[i].function;
@@ -128,6 +176,7 @@ static const char *expected(const fx_layer_row *p, bool keyword)
 {
     static const char *const texts[] = {
         [FX_OPTION_PAIR] = "in => out",
+        [FX_OPTION_TWO_PAIR] = "(in1, in2) => out",
         [FX_OPTION_KERNEL] = "sizes such as (5, 5)",
         [FX_OPTION_SIZES] = "sizes",
         [FX_OPTION_SIZE] = "a number",
@@ -144,6 +193,8 @@ static const char *expected(const fx_layer_row *p, bool keyword)
         [FX_OPTION_ACTIVE] = "true, false or nothing",
         [FX_OPTION_INIT] = "an initialiser",
         [FX_OPTION_TUPLE] = "a number or several such as (2, 2)",
+        [FX_OPTION_LAYER] = "a layer",
+        [FX_OPTION_CONNECTION] = "a connection",
     };
     return p->place && !keyword ? p->place : texts[p->kind];
 }
@@ -232,17 +283,41 @@ static bool take_sizes(fxi_reader *r, call *c, fx_dims *out)
     }
 }
 
+static bool take_arrow(fxi_reader *r)
+{
+    if (!fxi_reader_take(r, '='))
+        return false;
+    const bool arrow = *r->at == '>';
+    r->at += arrow ? 1 : 0;
+    return arrow;
+}
+
 static bool take_pair(fxi_reader *r, call *c, int64_t *out)
 {
     if (!take_integer(r, c, &out[0]))
         return false;
-    if (fxi_reader_take(r, '=')) {
-        if (*r->at != '>')
-            return mismatch(r, c);
+    if (fxi_reader_peek(r) == ',')
         r->at++;
-    } else if (!fxi_reader_take(r, ','))
+    else if (!take_arrow(r))
         return mismatch(r, c);
     return take_integer(r, c, &out[1]);
+}
+
+/* (in1, in2) => out, or in => out */
+static bool take_two_pair(fxi_reader *r, call *c, fx_dims *in)
+{
+    int64_t *out = (int64_t *)(void *)(in + 1);
+    if (!take_numbers(r, c, in))
+        return false;
+    if (in->n > 2 || !take_arrow(r))
+        return mismatch(r, c);
+    return take_integer(r, c, out);
+}
+
+static bool take_callable(fxi_reader *r, void **out)
+{
+    *out = fxi_notation_object(r);
+    return *out != NULL;
 }
 
 static bool take_padding(fxi_reader *r, call *c, fx_dims *out)
@@ -333,6 +408,11 @@ static bool take_value(fxi_reader *r, call *c)
     switch (c->current->kind) {
     case FX_OPTION_PAIR:
         return take_pair(r, c, at);
+    case FX_OPTION_TWO_PAIR:
+        return take_two_pair(r, c, at);
+    case FX_OPTION_LAYER:
+    case FX_OPTION_CONNECTION:
+        return take_callable(r, at);
     case FX_OPTION_KERNEL:
     case FX_OPTION_NUMBERS:
     case FX_OPTION_TUPLE:
@@ -373,6 +453,16 @@ static bool take_value(fxi_reader *r, call *c)
     }
 }
 
+static bool count_product(fxi_reader *r, call *c, int64_t n, const int64_t *sizes)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!fxi_mul_i64(c->volume, sizes[i], &c->volume) || c->volume > MAX_PARAMETERS)
+            return fxi_reader_fail(r, c->start,
+                                   "%s of that size would have more than %lld parameters",
+                                   c->form->name, (long long)MAX_PARAMETERS);
+    return true;
+}
+
 /* Limits the product of the sizes, which bounds the number of parameters. */
 static bool count_sizes(fxi_reader *r, call *c)
 {
@@ -381,17 +471,17 @@ static bool count_sizes(fxi_reader *r, call *c)
     int64_t n = 1;
     if (k == FX_OPTION_PAIR)
         n = 2;
-    else if (k == FX_OPTION_KERNEL || k == FX_OPTION_SIZES) {
+    else if (k == FX_OPTION_TWO_PAIR) {
+        const fx_dims *in = target(c);
+        const int64_t sizes[] = {in->v[0], in->v[in->n - 1],
+                                 *(const int64_t *)(const void *)(in + 1)};
+        return count_product(r, c, 3, sizes);
+    } else if (k == FX_OPTION_KERNEL || k == FX_OPTION_SIZES) {
         n = ((const fx_dims *)target(c))->n;
         v = ((const fx_dims *)target(c))->v;
     } else if (k != FX_OPTION_SIZE)
         return true;
-    for (int64_t i = 0; i < n; i++)
-        if (!fxi_mul_i64(c->volume, v[i], &c->volume) || c->volume > MAX_PARAMETERS)
-            return fxi_reader_fail(r, c->start,
-                                   "%s of that size would have more than %lld parameters",
-                                   c->form->name, (long long)MAX_PARAMETERS);
-    return true;
+    return count_product(r, c, n, v);
 }
 
 static bool unknown_keyword(fxi_reader *r, const call *c, fxi_span name)
@@ -498,7 +588,7 @@ void *fxi_form_call(fxi_reader *r, const fxi_form *form, const char *start)
 
 bool fxi_form_layer(fxi_reader *r, fxi_span name, fxi_form *out)
 {
-    char known[600] = "";
+    char known[360] = "";
     const fx_type *type;
     for (int64_t i = 0; (type = fx_layer_type(i)); i++) {
         const fx_layer *layer = fx_layer_of(type);

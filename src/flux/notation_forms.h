@@ -26,7 +26,12 @@ const fxi_form *fxi_form_rule(fxi_reader *r, fxi_span name);
 /* Parses the arguments in parentheses and makes the object. `start` is the beginning of its name.
  * NULL on failure. */
 void *fxi_form_call(fxi_reader *r, const fxi_form *form, const char *start);
-/* The function with this name; NULL if there is none (recorded). */
+/* The function with this name; NULL if there is none (recorded). cat is followed by its axis:
+ * cat(dims=3). */
 fx_function *fxi_form_function(fxi_reader *r, fxi_span name);
+/* Reads an operator, +, -, * or .*; NULL if none follows (not recorded). */
+fx_function *fxi_form_operator(fxi_reader *r);
+/* Reads a layer, a function or a tuple; NULL on failure (recorded). In notation.c. */
+void *fxi_notation_object(fxi_reader *r);
 
 #endif

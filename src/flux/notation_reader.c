@@ -204,8 +204,12 @@ int fxi_span_width(fxi_span s)
 
 void fxi_add_word(char *list, size_t capacity, const char *word)
 {
-    const size_t n = strlen(list);
-    snprintf(list + n, capacity - n, "%s%s", n ? ", " : "", word);
+    static const char cut[] = ", …";
+    const size_t n = strlen(list), more = sizeof cut - 1;
+    if (n + 2 + strlen(word) + more < capacity)
+        snprintf(list + n, capacity - n, "%s%s", n ? ", " : "", word);
+    else if (n < more || strcmp(list + n - more, cut) != 0)
+        snprintf(list + n, capacity - n, "%s", cut);
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */

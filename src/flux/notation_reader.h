@@ -54,7 +54,7 @@ bool fxi_span_is(fxi_span s, const char *word);
 bool fxi_span_one_of(fxi_span s, const char *words);
 /* The number of bytes that errors show, for %.*s. */
 int fxi_span_width(fxi_span s);
-/* Appends ", word" to a list of words. */
+/* Appends ", word" to a list of words; ", …" once if it does not fit. */
 void fxi_add_word(char *list, size_t capacity, const char *word);
 
 /* Julia's numbers: 1_000, 0.5, 1.0e-8, and 0.1f0 for a Float32. The value of 0.1f0 is kept as

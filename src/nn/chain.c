@@ -5,8 +5,6 @@
  * inputs go to the first layer. An empty chain returns its input, several inputs as a tuple. The
  * handles of intermediate results are released at once, so that only the next layer holds them.
  */
-#include "check_arguments.h"
-#include "memory.h"
 #include "nn_layer.h"
 
 #include <string.h>
@@ -27,16 +25,10 @@ static void *chain_forward(void *self, int n, void *const *args)
 
 /* ---- construction ----------------------------------------------------------------------- */
 
-static bool callable(const void *object)
-{
-    const fx_type *type = object ? fx_type_of(object) : NULL;
-    return type && (type->forward || (type->flags & FX_TYPE_FUNCTION));
-}
-
 static bool links_fit(int n, void *const *layers)
 {
     for (int i = 0; i < n; i++) {
-        if (callable(layers[i]))
+        if (fxi_is_callable(layers[i]))
             continue;
         char got[100] = "NULL";
         if (layers[i])
@@ -88,39 +80,12 @@ const fx_type *fxi_chain_type(void)
     return fxi_type_chain();
 }
 
-static fx_chain_layer *chain_named(int n, const char *const *names, void *const *layers)
-{
-    return chain_build(n, names, layers);
-}
-
 fx_chain_layer *fxi_chain(int n, void *const *layers)
 {
-    if (fxi_check_objects("Chain", 0, n, (const void *const *)layers) != FX_OK)
-        return fx_error_object(fxi_chain_type());
-    return chain_named(n, NULL, layers);
+    return fxi_container_of(fxi_chain_type(), n, layers);
 }
 
 fx_chain_layer *fxi_chain_pairs(int n, const void *const *names_and_layers)
 {
-    const int count = n / 2;
-    if (n % 2) {
-        fxi_layer_fail(fxi_chain_type(), "names and layers must alternate, got %d arguments", n);
-        return fx_error_object(fxi_chain_type());
-    }
-    if (fxi_check_pairs("Chain", 0, n, names_and_layers) != FX_OK)
-        return fx_error_object(fxi_chain_type());
-    const char **names = fxi_calloc((size_t)count + 1, sizeof *names);
-    void **layers = fxi_calloc((size_t)count + 1, sizeof *layers);
-    fx_chain_layer *chain = fx_error_object(fxi_chain_type());
-    for (int i = 0; i < count && names && layers; i++) {
-        names[i] = names_and_layers[2 * i];
-        layers[i] = (void *)(uintptr_t)names_and_layers[2 * i + 1];
-    }
-    if (names && layers)
-        chain = chain_named(count, names, layers);
-    else
-        fx_fail(FX_STATUS_MEMORY, "Chain", "no memory for %d layers", count);
-    fxi_free(names);
-    fxi_free(layers);
-    return chain;
+    return fxi_container_pairs(fxi_chain_type(), NULL, n, names_and_layers);
 }

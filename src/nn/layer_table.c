@@ -42,6 +42,8 @@ static size_t value_size(fx_option_kind kind)
     case FX_OPTION_PADDING:
     case FX_OPTION_TUPLE:
         return sizeof(fx_dims);
+    case FX_OPTION_TWO_PAIR:
+        return sizeof(fx_dims) + sizeof(int64_t);
     case FX_OPTION_PAIR:
     case FX_OPTION_REALS:
         return 2 * sizeof(double);

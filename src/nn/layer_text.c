@@ -44,6 +44,14 @@ static void put_numbers(fx_text *text, const fx_dims *d)
         put_tuple(text, d);
 }
 
+/* "(2, 3) => 4", "2 => 4" */
+static void put_two(fx_text *text, const fx_dims *in)
+{
+    const int64_t out = *(const int64_t *)(const void *)(in + 1);
+    put_numbers(text, in);
+    fx_text_add(text, " => %" PRId64, out);
+}
+
 /* Prints axes counted from 1, as in Julia. */
 static void put_axes(fx_text *text, fx_axes axes)
 {
@@ -70,6 +78,9 @@ static void put_value(fx_text *text, fx_option_kind kind, const void *value)
     switch (kind) {
     case FX_OPTION_PAIR:
         fx_text_add(text, "%" PRId64 " => %" PRId64, integers[0], integers[1]);
+        return;
+    case FX_OPTION_TWO_PAIR:
+        put_two(text, value);
         return;
     case FX_OPTION_KERNEL:
     case FX_OPTION_TUPLE:

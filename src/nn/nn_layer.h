@@ -46,6 +46,27 @@ static inline size_t fxi_options_size(const fx_layer *layer)
     return *(const size_t *)layer->defaults;
 }
 
+/* ---- containers ------------------------------------------------------------------------------ */
+
+/* True for a layer or a function. */
+bool fxi_is_callable(const void *object);
+/* The function `build_list` of a layer whose table has rows of kind LAYER, CONNECTION and LAYERS
+ * only: takes the items in the order of the rows. Fails for fewer items than rows, items that
+ * cannot be called, equal names, and names of the layer's own fields. `build_list` receives no
+ * type, so each layer wraps this function. */
+void *fxi_container(const fx_type *type, int n, const char *const *names, void *const *items);
+/* Constructors by `build_list`: from items without names, or from the connection (NULL if the layer
+ * has none) and then names and items, alternating. */
+void *fxi_container_of(const fx_type *type, int n, void *const *items);
+void *fxi_container_pairs(const fx_type *type, void *connection, int n,
+                          const void *const *names_and_items);
+/* The inputs of a layer that takes several: a tuple as the only input stands for its items. */
+typedef struct fxi_inputs {
+    int n;
+    void *const *items;
+} fxi_inputs;
+fxi_inputs fxi_inputs_of(int n, void *const *args);
+
 /* ---- forward --------------------------------------------------------------------------------- */
 
 /* The single array that a layer was called with, or an error array (recorded, unless the input was

@@ -33,7 +33,11 @@ static fx_array *flip(fx_array *w)
 
 static fx_array *transpose(fx_array *w)
 {
-    return fx_ndims(w) == 2 ? fx_transpose(w) : w;
+    int64_t reversed[FX_MAX_DIMS];
+    const int n = fx_ndims(w);
+    for (int i = 0; i < n; i++)
+        reversed[i] = n - 1 - i;
+    return n > 1 ? fxi_permute(w, n, reversed) : w;
 }
 
 /* True if the path ends with that name. */

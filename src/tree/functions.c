@@ -5,13 +5,15 @@
  * table lists them one by one because names and C symbols follow no common rule. A function of
  * tree.h that is missing from the table causes a link error.
  */
-#include "object_types.h"
+#include "functions.h"
 
 #include <cflux/ops.h>
 
 static void *function_forward(void *self, int n, void *const *args)
 {
     const fx_function *f = self;
+    if (f->combine && n > 0)
+        return f->combine(n, args);
     if (n != 1)
         fx_fail(FX_STATUS_ARGUMENT, "call", "%s takes one array, got %d arguments", f->name, n);
     else if (!fx_is_array(args[0]))
@@ -29,12 +31,12 @@ static fx_array *no_function(fx_array *x)
 }
 
 static fx_function function_error = {.apply = no_function, .name = "error"};
-static const fx_type function_type = {.fxi_size = sizeof(fx_type),
-                                      .name = "Function",
-                                      .size = sizeof(fx_function),
-                                      .forward = function_forward,
-                                      .error = &function_error,
-                                      .flags = FX_TYPE_FUNCTION | FX_TYPE_ONE_LINE};
+const fx_type fxi_function_type = {.fxi_size = sizeof(fx_type),
+                                   .name = "Function",
+                                   .size = sizeof(fx_function),
+                                   .forward = function_forward,
+                                   .error = &function_error,
+                                   .flags = FX_TYPE_FUNCTION | FX_TYPE_ONE_LINE};
 
 static fx_array *softmax(fx_array *x)
 {
@@ -47,7 +49,7 @@ static fx_array *logsoftmax(fx_array *x)
 
 #define FUNCTION(symbol, function, printed)                                                        \
     fx_function fxi_function_##symbol = {                                                          \
-        {.type = &function_type, .refs = FXI_IMMORTAL}, function, printed};
+        {.type = &fxi_function_type, .refs = FXI_IMMORTAL}, function, printed, NULL};
 FUNCTION(identity, fx_identity, "identity")
 FUNCTION(sigmoid, fx_sigmoid, "σ")
 FUNCTION(hardsigmoid, fx_hardsigmoid, "hardσ")
@@ -84,10 +86,10 @@ fx_function *fx_function_new(const char *name, fx_array *(*apply)(fx_array *x))
 {
     if (!name || !apply) {
         fx_fail(FX_STATUS_ARGUMENT, "function_new", "needs a name and a function");
-        return fx_error_object(&function_type);
+        return fx_error_object(&fxi_function_type);
     }
     const fx_function init = {.apply = apply, .name = name};
-    return fxi_new(&function_type, &init);
+    return fxi_new(&fxi_function_type, &init);
 }
 
 void *fxi_call(void *model, int n, void *const *args)

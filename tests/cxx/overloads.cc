@@ -304,6 +304,15 @@ void objects()
     CHECK(fx_count(pair) == 2 && fx_child(pair, 1) == a);
     void *named = fx_named_tuple("x", x, "model", a);
     CHECK(fx_child_named(named, "model") == a && std::strcmp(fx_child_name(named, 0), "x") == 0);
+    fx_array *two = fx_vector(1, 3);
+    CHECK(holds(fx_call(fx_parallel(FX_ADD, FX_RELU, FX_RELU), two), {2, 6}));
+    CHECK(holds(fx_call(fx_parallel_of(FX_VCAT, "a", FX_RELU), two), {1, 3}));
+    CHECK(holds(fx_call(fx_maxout(FX_RELU, FX_IDENTITY), two), {1, 3}));
+    CHECK(holds(fx_call(fx_skipconnection(FX_RELU, FX_ADD), two), {2, 6}));
+    CHECK(holds(fx_call(fx_scale(FX_DIMS(2)), two), {1, 3}));
+    CHECK(shaped(fx_call(fx_bilinear(FX_DIMS(2), 4), two), {4}));
+    CHECK(fx_count(fx_call(fx_pairwisefusion(FX_ADD, FX_RELU, FX_RELU), two)) == 2);
+    CHECK(fx_count(fx_call(fx_pairwisefusion_of(FX_ADD, "a", FX_RELU), two)) == 1);
     fx_chain_layer *chain = fx_chain_of("first", fx_dense(1, 2), "act", FX_TANH);
     CHECK(fx_child_named(chain, "act") == FX_TANH && shaped(fx_call(chain, x), {2}));
     CHECK(fx_to(fx_cpu_device(), a) == a && fx_cpu(a) == a && fx_gpu(x) == x && fx_cu(x) == x);

@@ -35,29 +35,29 @@ static void op_dense(torch_node *t)
     torch_out(t, "y", fx_call(layer, x_of(t)));
 }
 
-static fx_array *linear(const torch_node *t, const char *w, const char *b)
+static void *linear(const torch_node *t, const char *w, const char *b)
 {
-    return fx_add(fx_matmul(fx_transpose(torch_in(t, w)), x_of(t)), torch_in(t, b));
+    return fx_dense(0, 0, .weight_array = fx_transpose(torch_in(t, w)),
+                    .bias_array = torch_in(t, b));
 }
 static void op_maxout(torch_node *t)
 {
-    torch_out(t, "y", fx_max(linear(t, "w1", "b1"), linear(t, "w2", "b2")));
+    torch_out(t, "y", fx_call(fx_maxout(linear(t, "w1", "b1"), linear(t, "w2", "b2")), x_of(t)));
 }
 static void op_scale(torch_node *t)
 {
-    torch_out(t, "y", fx_add(fx_mul(x_of(t), torch_in(t, "s")), torch_in(t, "b")));
+    void *layer = fx_scale((fx_dims){.n = 0}, .scale_array = torch_in(t, "s"),
+                           .bias_array = torch_in(t, "b"));
+    torch_out(t, "y", fx_call(layer, x_of(t)));
 }
 
 /* y[o] = Σ x1[i]·w[o,i,j]·x2[j] + b[o]; here w is j×i×o. */
 static void op_bilinear(torch_node *t)
 {
-    fx_array *x1 = torch_in(t, "x1"), *x2 = torch_in(t, "x2"), *w = torch_in(t, "w");
-    const int64_t in1 = fx_size(x1, 0), in2 = fx_size(x2, 0), out = fx_size(w, 2),
-                  batch = fx_size(x1, 1);
-    fx_array *m = fx_reshape(fx_permute(w, 1, 2, 0), in1 * out, in2);
-    fx_array *part = fx_reshape(fx_matmul(m, x2), in1, out, batch);
-    fx_array *y = fx_sum(fx_mul(part, fx_unsqueeze(x1, 1)), .dims = FX_AXES(0), .drop = true);
-    torch_out(t, "y", fx_add(y, torch_in(t, "b")));
+    void *layer =
+        fx_bilinear((fx_dims){.n = 0}, .weight_array = fx_permute(torch_in(t, "w"), 2, 1, 0),
+                    .bias_array = torch_in(t, "b"));
+    torch_out(t, "y", fx_call(layer, torch_in(t, "x1"), torch_in(t, "x2")));
 }
 
 static void op_embedding(torch_node *t)

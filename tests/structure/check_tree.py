@@ -60,6 +60,10 @@ SYSTEM_NAMES = re.compile(r"(?<![\w.])(?<!->)(?:fileno|fdopen|secure_getenv|sete
                           r"|fopencookie|fmemopen|qsort_r|random|srandom|flockfile|popen)\s*\(|\bpthread_\w+|\bssize_t\b|\boff_t\b")
 # (file, name of a layer in it): why.
 LAYER_NAMES = {
+    ("src/flux/bson_callable.c", '"Parallel"'): "a reshape by sizes of the input is written as a Parallel of functions",
+    ("src/flux/bson_callable.c", '"Flux.Parallel"'): "the same",
+    ("src/flux/bson_layers.c", '"Flux.Scale"'): "Flux's LayerNorm contains a Scale, whose fields are members here",
+    ("src/flux/bson_shapes.c", '"Scale"'): "the same",
     ("src/flux/bson_closure.c", "fxi_maxpool"): "an anonymous function of a file that pools is written with these layers",
     ("src/flux/bson_closure.c", "fxi_meanpool"): "the same",
     ("src/flux/bson_closure.c", "fx_maxpool_args"): "the same",

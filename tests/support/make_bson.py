@@ -132,10 +132,6 @@ NODES = [
     ("alpha_0.13", "AlphaDropout", [("p", 0.5), ("active", None)] + RNG),
     ("embedding_0.12", "Embedding", [("weight", w(7, 2, 3))]),
     ("embedding_0.16", "Embedding", [("weight", w(7, 2, 3)), ("padding_idx", INT(1))]),
-    ("skip", "SkipConnection", [("layers", DENSE), ("connection", fun("Main/Base/#+"))]),
-    ("parallel", "Parallel", [("connection", fun("Main/Base/#+")), ("layers", tup(DENSE, DENSE))]),
-    ("maxout", "Maxout", [("layers", tup(DENSE, DENSE))]),
-    ("bilinear", "Bilinear", [("weight", w(8, 2, 2, 2)), ("bias", a(9, 2)), ("σ", RELU)]),
     ("upsample", "Upsample", [("scale", ints(2, 2)), ("size", None)]),
     ("shuffle", "PixelShuffle", [("r", INT(2))]),
     ("rnn_0.8", "Recur", [("cell", cell("RNNCell", RNN + [("state0", a(4, 2))])), ("init", a(5, 2)),
@@ -208,6 +204,16 @@ def layouts(folder):
         "pool_0.8.3": st("Flux/MeanPool", [ints(2, 2), ints(0, 0, 0, 0), ints(2, 2)]),
     }
     write(folder, "known.bson", known)
+    plus = fun("Main/Base/#+")
+    write(folder, "containers.bson", {
+        "skip": cell("SkipConnection", [("layers", DENSE), ("connection", plus)]),
+        "parallel": cell("Parallel", [("connection", fun("Main/Base/#vcat")), ("layers", tup(DENSE, DENSE))]),
+        "vector": cell("Parallel", [("connection", plus), ("layers", [DENSE, DENSE])]),
+        "fusion": cell("PairwiseFusion", [("connection", plus), ("layers", tup(DENSE, DENSE))]),
+        "maxout": cell("Maxout", [("layers", tup(DENSE, DENSE))]),
+        "bilinear": cell("Bilinear", [("weight", w(8, 2, 2, 2)), ("bias", a(9, 2)), ("σ", RELU)]),
+        "scale": cell("Scale", [("scale", a(1, 3)), ("bias", False), ("σ", RELU)]),
+    })
     back = CONV[:2] + [("bias", a(20, 1))] + CONV[3:]
     write(folder, "windows.bson", {
         "transpose_0.8": cell("ConvTranspose", back),

@@ -56,6 +56,18 @@ static const layer_case layer_cases[] = {
     {.text = "LayerNorm(4)", .inputs = {SIZES(4, 5)}},
     {.text = "LayerNorm(4, 3, affine=false)", .inputs = {SIZES(4, 3, 5)}},
     {.text = "Dropout(0.4)", .inputs = {SIZES(5, 6)}},
+    {.text = "Parallel(+, Dense(4 => 3), Dense(4 => 3, tanh))", .inputs = {SIZES(4, 5)}},
+    {.text = "Parallel(vcat, a = Dense(4 => 3), b = Dense(2 => 3))", .inputs = {SIZES(4, 5), SIZES(2, 5)}},
+    {.text = "Parallel(cat(dims=3), Conv((2, 2), 1 => 2), MaxPool((2, 2), stride=1))",
+     .inputs = {SIZES(4, 3, 1, 2)}, .no_bson = true},
+    {.text = "PairwiseFusion(.*, Dense(3 => 4), tanh)", .inputs = {SIZES(3, 5), SIZES(4, 5)}},
+    {.text = "Maxout(Dense(3 => 4), Dense(3 => 4), Dense(3 => 4))", .inputs = {SIZES(3, 5)}},
+    {.text = "SkipConnection(Dense(4 => 4, tanh), +)", .inputs = {SIZES(4, 5)}},
+    {.text = "SkipConnection(Dense(4 => 2), Bilinear((2, 4) => 3))", .inputs = {SIZES(4, 5)}},
+    {.text = "Scale(4, tanh)", .inputs = {SIZES(4, 5)}},
+    {.text = "Scale(1, 3; bias=false)", .inputs = {SIZES(2, 3, 4)}},
+    {.text = "Bilinear((3, 2) => 4, tanh)", .inputs = {SIZES(3, 5), SIZES(2, 5)}},
+    {.text = "Bilinear(3 => 2; bias=false)", .inputs = {SIZES(3, 2, 2)}},
 };
 /* clang-format on */
 

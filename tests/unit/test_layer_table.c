@@ -163,35 +163,34 @@ static void known_to_the_notation(void **state)
 {
     FX_SCOPE;
     (void)state;
-    static const char list[] =
-        "Dense, Conv, MaxPool, MeanPool, BatchNorm, LayerNorm, Dropout, Chain";
-    char text[300];
+    static const char begin[] = "model, column 1: there is no layer Gate; there are Dense, Conv, ";
     assert_true(fx_is_error(fx_parse_model("Gate(2 => 3)")));
-    snprintf(text, sizeof text, "model, column 1: there is no layer Gate; there are %s", list);
-    fails_with(text);
+    const fx_error e = fx_error_take(); /* test_notation.c checks the whole list */
+    assert_memory_equal(e.message, begin, sizeof begin - 1);
+    assert_null(strstr(e.message + sizeof begin, "Gate"));
     assert_int_equal(fx_register_layer(fxi_type_Gate()), FX_OK);
     assert_int_equal(fx_register_layer(fxi_type_Gate()), FX_OK);
     void *m =
-        fx_parse_model("Chain(Gate(2 => 3, relu; η=0.5, along=:), g = Gate(3, 1, bias=false))");
+        fx_parse_model("Chain(f = Gate(2 => 3, relu; η=0.5, along=:), g = Gate(3, 1, bias=false))");
     assert_string_equal(summary(fx_child(m, 0)), "Gate(2 => 3, relu, rate=0.5)");
     assert_string_equal(summary(fx_child(m, 1)), "Gate(3 => 1, bias=false)");
     assert_true(fx_is_error(fx_parse_model("Gate(2 => 3; bais=1)")));
     fails_with(
         "model, column 14: Gate has no option bais; it has rate, window, along, active, bias");
     assert_true(fx_is_error(fx_parse_model("Wall(2)")));
-    snprintf(text, sizeof text, "model, column 1: there is no layer Wall; there are %s, Gate",
-             list);
-    fails_with(text);
+    const fx_error after = fx_error_take();
+    const char *gate = strstr(after.message, ", Gate"), *cut = strstr(after.message, ", …");
+    assert_true((gate && !gate[6]) || (cut && !cut[5]));
 }
 
 static void registered_once(void **state)
 {
     (void)state;
-    int64_t n = 0;
-    while (fx_layer_type(n))
-        n++;
-    assert_int_equal(n, 9); /* eight of the library and Gate */
-    assert_ptr_equal(fx_layer_type(8), fxi_type_Gate());
+    int64_t n = 0, gates = 0;
+    for (; fx_layer_type(n); n++)
+        gates += fx_layer_type(n) == fxi_type_Gate();
+    assert_true(n >= 9 && gates == 1);
+    assert_ptr_equal(fx_layer_type(n - 1), fxi_type_Gate()); /* after those of the library */
     assert_null(fx_layer_type(-1));
     assert_int_equal(fx_register_layer(fxi_type_Old()), FX_STATUS_ARGUMENT);
     fails_with("register_layer: there is already another type named Old");

@@ -161,6 +161,33 @@ static void observe_dropout(const void *args, char *text)
     add_object(text, fxi_dropout(args));
 }
 
+static void prepare_skipconnection(void *args)
+{
+    ((fx_skipconnection_args *)args)->layers = FX_RELU;
+    ((fx_skipconnection_args *)args)->connection = FX_ADD;
+}
+static void observe_skipconnection(const void *args, char *text)
+{
+    add_object(text, fxi_skipconnection(args));
+}
+static void prepare_scale(void *args)
+{
+    ((fx_scale_args *)args)->size = FX_DIMS(2);
+}
+static void observe_scale(const void *args, char *text)
+{
+    add_object(text, fxi_scale(args));
+}
+static void prepare_bilinear(void *args)
+{
+    ((fx_bilinear_args *)args)->in = FX_DIMS(2, 3);
+    ((fx_bilinear_args *)args)->out = 4;
+}
+static void observe_bilinear(const void *args, char *text)
+{
+    add_object(text, fxi_bilinear(args));
+}
+
 /* ---- operations ------------------------------------------------------------------------------ */
 
 static fx_array *matrix(void)
@@ -479,6 +506,10 @@ static void observe_device(const void *args, char *text)
     F(pool_layer, fx_maxpool_args, FXI_MAXPOOL_ARGS, 1, prepare_pool_layer, NULL)                  \
     F(batchnorm, fx_batchnorm_args, FXI_BATCHNORM_ARGS, 1, prepare_batchnorm, NULL)                \
     F(layernorm, fx_layernorm_args, FXI_LAYERNORM_ARGS, 1, prepare_layernorm, NULL)                \
+    F(skipconnection, fx_skipconnection_args, FXI_SKIPCONNECTION_ARGS, 2, prepare_skipconnection,  \
+      NULL)                                                                                        \
+    F(scale, fx_scale_args, FXI_SCALE_ARGS, 1, prepare_scale, NULL)                                \
+    F(bilinear, fx_bilinear_args, FXI_BILINEAR_ARGS, 2, prepare_bilinear, NULL)                    \
     F(dropout, fx_dropout_args, FXI_DROPOUT_ARGS, 1, prepare_dropout, NULL)                        \
     F(reduce, fx_reduce_args, FXI_REDUCE_ARGS, 1, prepare_reduce, NULL)                            \
     F(truth, fx_reduce_args, FXI_REDUCE_ARGS, 1, prepare_truth, NULL)                              \

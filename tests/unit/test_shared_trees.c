@@ -567,6 +567,22 @@ static void row_texts(const tree *t)
     CHECK(!fx_string_text(t->root) && fx_metadata_count(t->root) == 0);
 }
 
+static void *made_layer(void *user)
+{
+    return fx_new(Layer, .inside = user);
+}
+static void row_containers(const tree *t)
+{
+    void *l = fx_new(Layer, .inside = t->root);
+    CHECK(fx_parameter_count(fx_parallel(FX_ADD, l, l)) == 9);
+    CHECK(fx_parameter_count(fx_parallel_of(FX_ADD, "a", l)) == 9);
+    CHECK(fx_parameter_count(fx_pairwisefusion(FX_ADD, l)) == 9);
+    CHECK(fx_parameter_count(fx_pairwisefusion_of(FX_ADD, "a", l)) == 9);
+    CHECK(fx_parameter_count(fx_maxout(l, l)) == 9);
+    CHECK(fx_parameter_count(fx_maxout_from(made_layer, t->root, 2)) == 9);
+    CHECK(fx_parameter_count(fx_skipconnection(l, FX_ADD)) == 9);
+}
+
 /* ---- data.h, train.h ------------------------------------------------------------------------- */
 
 static void row_observations(const tree *t)
@@ -688,6 +704,9 @@ static const struct {
     {"fxi_to fxi_gpu fxi_cpu", row_moves},
     {"fxi_gpu_strict fxi_cu", row_strict_moves},
     {"fxi_call fxi_chain fxi_chain_pairs", row_call},
+    {"fxi_parallel fxi_parallel_pairs fxi_pairwisefusion fxi_pairwisefusion_pairs fxi_maxout "
+     "fx_maxout_from fxi_skipconnection fx_skipconnection_args",
+     row_containers},
     {"fx_setup", row_setup},
     {"fxi_setup_with", row_setup_with},
     {"fxi_update fx_update_args", row_update},

@@ -1,0 +1,127 @@
+/* cflux/containers.h: layers that contain or combine other layers, and layers that look up columns.
+ * Names, defaults and formulas are those of Flux 0.16; see nn.h for constructors in general.
+ *
+ * A connection combines the results of layers. It is a function object of several arrays (FX_ADD,
+ * FX_VCAT, … in tree.h), or any layer that takes several inputs, such as Bilinear. */
+#ifndef CFLUX_CONTAINERS_H
+#define CFLUX_CONTAINERS_H
+
+#include <cflux/nn.h>
+
+FXI_BEGIN_C
+
+/* ---- Parallel -------------------------------------------------------------------------------- */
+/* fx_parallel(connection, a, b, …): with one input x, connection(a(x), b(x), …); with as many
+ * inputs as layers, connection(a(x₁), b(x₂), …); one layer is called with each of several inputs. A
+ * tuple as the only input stands for its items. FX_STATUS_ARGUMENT for another number of inputs,
+ * without a connection or a layer, for a child that cannot be called, two equal names, and the
+ * names "connection" and "layers". Flux.Parallel. */
+typedef struct fx_parallel_layer {
+    fx_object base;
+    void *connection;
+    fx_list layers;
+} fx_parallel_layer;
+FX_API fx_parallel_layer *fxi_parallel(int n, void *const *connection_and_layers);
+/* Layers with names: fx_parallel_of(FX_ADD, "a", fx_dense(2, 3), "b", fx_dense(2, 3)) is
+ * Parallel(+, a = …, b = …) in Flux. */
+FX_API fx_parallel_layer *fxi_parallel_pairs(void *connection, int n,
+                                             const void *const *names_and_layers);
+#define fx_parallel(...)                fxi_parallel(FXI_OBJECTS(__VA_ARGS__))
+#define fx_parallel_of(connection, ...) fxi_parallel_pairs((connection), FXI_PAIRS(__VA_ARGS__))
+
+/* ---- PairwiseFusion -------------------------------------------------------------------------- */
+/* fx_pairwisefusion(connection, a, b, …): y₁ = a(x₁), y₂ = b(connection(y₁, x₂)), …; returns the
+ * tuple (y₁, y₂, …). Takes one input, which is used for every x, or as many inputs as layers; a
+ * tuple stands for its items. Errors as for Parallel. Flux.PairwiseFusion. */
+typedef struct fx_pairwisefusion_layer {
+    fx_object base;
+    void *connection;
+    fx_list layers;
+} fx_pairwisefusion_layer;
+FX_API fx_pairwisefusion_layer *fxi_pairwisefusion(int n, void *const *connection_and_layers);
+FX_API fx_pairwisefusion_layer *fxi_pairwisefusion_pairs(void *connection, int n,
+                                                         const void *const *names_and_layers);
+#define fx_pairwisefusion(...) fxi_pairwisefusion(FXI_OBJECTS(__VA_ARGS__))
+/* Layers with names, as fx_parallel_of. */
+#define fx_pairwisefusion_of(connection, ...)                                                      \
+    fxi_pairwisefusion_pairs((connection), FXI_PAIRS(__VA_ARGS__))
+
+/* ---- Maxout ---------------------------------------------------------------------------------- */
+/* fx_maxout(a, b, …): the elementwise maximum of a(x), b(x), …, which have one shape. Errors as for
+ * Parallel. Flux.Maxout; Goodfellow et al., 2013. */
+typedef struct fx_maxout_layer {
+    fx_object base;
+    fx_list layers;
+} fx_maxout_layer;
+FX_API fx_maxout_layer *fxi_maxout(int n, void *const *layers);
+/* Maxout of n layers, each made by a call make(user). Flux's Maxout(f, n). */
+FX_API fx_maxout_layer *fx_maxout_from(void *(*make)(void *user), void *user, int n);
+#define fx_maxout(...) fxi_maxout(FXI_OBJECTS(__VA_ARGS__))
+
+/* ---- SkipConnection -------------------------------------------------------------------------- */
+/* y = connection(layers(x), x). Flux.SkipConnection; He et al., 2015. */
+typedef struct fx_skipconnection_layer {
+    fx_object base;
+    void *layers;     /* one layer, usually a chain */
+    void *connection; /* called with layers(x) and x */
+} fx_skipconnection_layer;
+/* clang-format off */
+#define FXI_SKIPCONNECTION_ARGS(F)                                                                 \
+    F(void *, layers, FXI_NULL)     /* a layer */                                                  \
+    F(void *, connection, FXI_NULL) /* a function of two arrays */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_skipconnection_args, FXI_SKIPCONNECTION_ARGS);
+FX_API fx_skipconnection_layer *fxi_skipconnection(const fx_skipconnection_args *a);
+#define fx_skipconnection(...)                                                                     \
+    FXI_CALL(fxi_skipconnection(FXI_OPTIONS(                                                       \
+        fx_skipconnection_args, FXI_SKIPCONNECTION_ARGS(FXI_DEFAULT).layers = __VA_ARGS__)))
+
+/* ---- Scale ----------------------------------------------------------------------------------- */
+/* y = act(scale .* x .+ bias): scale and bias have the given sizes and broadcast against x.
+ * Flux.Scale. */
+typedef struct fx_scale_layer {
+    fx_object base;
+    fx_array *scale, *bias; /* bias is NULL with .bias = false */
+    fx_function *act;
+} fx_scale_layer;
+/* clang-format off */
+#define FXI_SCALE_ARGS(F)                                                                          \
+    F(fx_dims, size, FXI_DIMS_NONE)       /* sizes of scale and bias: FX_DIMS(4), FX_DIMS(1, 4) */ \
+    F(fx_function *, act, FX_IDENTITY)    /* activation */                                         \
+    F(int, bias, true)                    /* false: no bias */                                     \
+    F(fx_init_fn, init, fx_ones_init)     /* initialiser of scale */                               \
+    F(fx_array *, scale_array, FXI_NULL)  /* scale itself, instead of init; size may be empty */   \
+    F(fx_array *, bias_array, FXI_NULL)   /* bias itself, instead of zeros */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_scale_args, FXI_SCALE_ARGS);
+FX_API fx_scale_layer *fxi_scale(const fx_scale_args *a);
+#define fx_scale(...)                                                                              \
+    FXI_CALL(fxi_scale(FXI_OPTIONS(fx_scale_args, FXI_SCALE_ARGS(FXI_DEFAULT).size = __VA_ARGS__)))
+
+/* ---- Bilinear -------------------------------------------------------------------------------- */
+/* y[i] = act(xᵀ·W[i,:,:]·z + b[i]) for x: in1×…, z: in2×…, W: out×in1×in2, y: out×…. With one input
+ * array, z = x; a tuple (x, z) stands for two inputs. Flux.Bilinear. */
+typedef struct fx_bilinear_layer {
+    fx_object base;
+    fx_array *weight, *bias; /* bias is NULL with .bias = false */
+    fx_function *act;
+} fx_bilinear_layer;
+/* clang-format off */
+#define FXI_BILINEAR_ARGS(F)                                                                       \
+    F(fx_dims, in, FXI_DIMS_NONE)          /* sizes of x and z along axis 0: FX_DIMS(in1, in2);    \
+                                              one number: both */                                  \
+    F(int64_t, out, 0)                     /* size of y along axis 0 */                            \
+    F(fx_function *, act, FX_IDENTITY)     /* activation */                                        \
+    F(int, bias, true)                     /* false: no bias */                                    \
+    F(fx_init_fn, init, fx_glorot_uniform) /* initialiser of W */                                  \
+    F(fx_array *, weight_array, FXI_NULL)  /* W itself, instead of init; in and out may be 0 */    \
+    F(fx_array *, bias_array, FXI_NULL)    /* b itself, instead of zeros */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_bilinear_args, FXI_BILINEAR_ARGS);
+FX_API fx_bilinear_layer *fxi_bilinear(const fx_bilinear_args *a);
+#define fx_bilinear(...)                                                                           \
+    FXI_CALL(fxi_bilinear(                                                                         \
+        FXI_OPTIONS(fx_bilinear_args, FXI_BILINEAR_ARGS(FXI_DEFAULT).in = __VA_ARGS__)))
+
+FXI_END_C
+#endif
