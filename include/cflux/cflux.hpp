@@ -233,6 +233,7 @@ template <class A> inline fx_array *fxi_from_c(const A &a)
 #undef fx_convolve
 #undef fx_convolve_transposed
 #undef fx_pool_max
+#undef fx_pool_lpnorm
 #undef fx_pool_mean
 
 template <class T, bool Float = std::is_floating_point<T>::value> struct fxi_argof {
@@ -369,6 +370,10 @@ inline fx_array *fx_convolve(const fx_convolve_args &a)
 inline fx_array *fx_convolve_transposed(const fx_convolve_args &a)
 {
     return fxi_convolve_transposed(fxi_sized<fx_convolve_args>(a));
+}
+inline fx_array *fx_pool_lpnorm(const fx_pool_args &a)
+{
+    return fxi_pool_lpnorm(fxi_sized<fx_pool_args>(a));
 }
 inline fx_array *fx_pool_max(const fx_pool_args &a)
 {
@@ -687,6 +692,9 @@ inline fx_array *fx_call_loss(fx_array *(*formula)(const fx_loss_args *), fx_arr
 #undef fx_crosscor
 #undef fx_convtranspose
 #undef fx_depthwiseconv
+#undef fx_adaptivemaxpool
+#undef fx_adaptivemeanpool
+#undef fx_lpnormpool
 
 inline fx_crosscor_layer *fx_crosscor(const fx_crosscor_args &a)
 {
@@ -719,6 +727,33 @@ inline fx_depthwiseconv_layer *fx_depthwiseconv(fx_dims kernel, int64_t in, int6
 {
     return fx_depthwiseconv(
         fx_depthwiseconv_args().with_kernel(kernel).with_in(in).with_out(out).with_act(act));
+}
+
+inline fx_adaptivemaxpool_layer *fx_adaptivemaxpool(const fx_adaptivemaxpool_args &a)
+{
+    return fxi_adaptivemaxpool(fxi_sized<fx_adaptivemaxpool_args>(a));
+}
+inline fx_adaptivemaxpool_layer *fx_adaptivemaxpool(fx_dims out)
+{
+    return fx_adaptivemaxpool(fx_adaptivemaxpool_args().with_out(out));
+}
+
+inline fx_adaptivemeanpool_layer *fx_adaptivemeanpool(const fx_adaptivemeanpool_args &a)
+{
+    return fxi_adaptivemeanpool(fxi_sized<fx_adaptivemeanpool_args>(a));
+}
+inline fx_adaptivemeanpool_layer *fx_adaptivemeanpool(fx_dims out)
+{
+    return fx_adaptivemeanpool(fx_adaptivemeanpool_args().with_out(out));
+}
+
+inline fx_lpnormpool_layer *fx_lpnormpool(const fx_lpnormpool_args &a)
+{
+    return fxi_lpnormpool(fxi_sized<fx_lpnormpool_args>(a));
+}
+inline fx_lpnormpool_layer *fx_lpnormpool(fx_dims window)
+{
+    return fx_lpnormpool(fx_lpnormpool_args().with_window(window));
 }
 
 /* ---- optim.h --------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
-/* cflux/conv.h: layers of convolution beside Conv (nn.h). Names, defaults and formulas are those of
- * Flux 0.16; nn.h describes constructors and errors. In formulas n is the size of x along a spatial
- * axis, k that of the kernel, and x is spatial…×in×batch with 1 to 3 spatial axes. */
+/* cflux/conv.h: layers of convolution and pooling beside Conv, MaxPool and MeanPool (nn.h). Names,
+ * defaults and formulas are those of Flux 0.16; nn.h describes constructors and errors. In formulas
+ * n is the size of x along a spatial axis, k that of the kernel, and x is spatial…×in×batch with 1
+ * to 3 spatial axes. */
 #ifndef CFLUX_CONV_H
 #define CFLUX_CONV_H
 
@@ -86,6 +87,62 @@ FX_API fx_depthwiseconv_layer *fxi_depthwiseconv(const fx_depthwiseconv_args *a)
 #define fx_depthwiseconv(...)                                                                      \
     FXI_CALL(fxi_depthwiseconv(                                                                    \
         FXI_OPTIONS(fx_depthwiseconv_args, FXI_CONV_ARGS(FXI_DEFAULT).kernel = __VA_ARGS__)))
+
+/* ---- GlobalMaxPool, GlobalMeanPool ----------------------------------------------------------- */
+/* Maximum or mean over all spatial axes. x: spatial…×channels×batch with 1 to 3 spatial axes, y:
+ * the same with spatial sizes of 1. The layers have no options. Flux.GlobalMaxPool,
+ * Flux.GlobalMeanPool. */
+typedef struct fx_globalmaxpool_layer {
+    fx_object base;
+} fx_globalmaxpool_layer;
+typedef fx_globalmaxpool_layer fx_globalmeanpool_layer;
+FX_API fx_globalmaxpool_layer *fx_globalmaxpool(void);
+FX_API fx_globalmeanpool_layer *fx_globalmeanpool(void);
+
+/* ---- AdaptiveMaxPool, AdaptiveMeanPool ------------------------------------------------------- */
+/* Maximum or mean of windows chosen so that the result has the spatial sizes `out`: the stride is
+ * ⌊n/out⌋ and the window n − (out−1)·stride, so windows may overlap, as in Flux (PyTorch's windows
+ * differ if out does not divide n). FX_STATUS_SHAPE if n < out. Flux.AdaptiveMaxPool,
+ * Flux.AdaptiveMeanPool. */
+typedef struct fx_adaptivemaxpool_layer {
+    fx_object base;
+    fx_dims out;
+} fx_adaptivemaxpool_layer;
+typedef fx_adaptivemaxpool_layer fx_adaptivemeanpool_layer;
+#define FXI_ADAPTIVEMAXPOOL_ARGS(F)                                                                \
+    F(fx_dims, out, FXI_DIMS_NONE) /* sizes of y, e.g. FX_DIMS(7, 7) */
+FXI_OPTION_STRUCT(fx_adaptivemaxpool_args, FXI_ADAPTIVEMAXPOOL_ARGS);
+typedef fx_adaptivemaxpool_args fx_adaptivemeanpool_args;
+FX_API fx_adaptivemaxpool_layer *fxi_adaptivemaxpool(const fx_adaptivemaxpool_args *a);
+FX_API fx_adaptivemeanpool_layer *fxi_adaptivemeanpool(const fx_adaptivemeanpool_args *a);
+#define fx_adaptivemaxpool(...)                                                                    \
+    FXI_CALL(fxi_adaptivemaxpool(FXI_OPTIONS(                                                      \
+        fx_adaptivemaxpool_args, FXI_ADAPTIVEMAXPOOL_ARGS(FXI_DEFAULT).out = __VA_ARGS__)))
+#define fx_adaptivemeanpool(...)                                                                   \
+    FXI_CALL(fxi_adaptivemeanpool(FXI_OPTIONS(                                                     \
+        fx_adaptivemeanpool_args, FXI_ADAPTIVEMAXPOOL_ARGS(FXI_DEFAULT).out = __VA_ARGS__)))
+
+/* ---- LPNormPool ------------------------------------------------------------------------------ */
+/* y = (Σ|x|^p)^(1/p) over every window (fx_pool_lpnorm). x: spatial…×channels×batch. Flux has the
+ * function NNlib.lpnormpool only, so BSON cannot store the layer; PyTorch's LPPool1d to LPPool3d.
+ */
+typedef struct fx_lpnormpool_layer {
+    fx_object base;
+    fx_dims window, pad, stride;
+    double p;
+} fx_lpnormpool_layer;
+/* clang-format off */
+#define FXI_LPNORMPOOL_ARGS(F)                                                                     \
+    F(fx_dims, window, FXI_DIMS_NONE) /* sizes, e.g. FX_DIMS(2, 2) */                              \
+    F(double, p, 2)                   /* p > 0 */                                                  \
+    F(fx_dims, pad, FXI_DIMS_ZERO)    /* per axis, or (before, after), or FX_SAME */               \
+    F(fx_dims, stride, FXI_DIMS_NONE) /* default: the window */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_lpnormpool_args, FXI_LPNORMPOOL_ARGS);
+FX_API fx_lpnormpool_layer *fxi_lpnormpool(const fx_lpnormpool_args *a);
+#define fx_lpnormpool(...)                                                                         \
+    FXI_CALL(fxi_lpnormpool(                                                                       \
+        FXI_OPTIONS(fx_lpnormpool_args, FXI_LPNORMPOOL_ARGS(FXI_DEFAULT).window = __VA_ARGS__)))
 
 FXI_END_C
 #endif

@@ -74,8 +74,8 @@ typedef struct fx_layer_row {
 /* The layer's struct in a range of versions of Flux. An array of forms ends with {0}. */
 typedef struct fx_flux_form {
     const char *fields; /* field names in order: "weight bias σ" */
-    const char *params; /* type parameters: field names, #name for the length of a tuple; NULL: this
-                           form is read, not written */
+    const char *params; /* type parameters: field names, #name for the length of a tuple, #name+2
+                           for that length and 2; NULL: this form is read, not written */
     int since, until;   /* first and last version of Flux: 1206 is 0.12.6; 0: no limit */
 } fx_flux_form;
 
@@ -180,20 +180,23 @@ typedef struct fx_no_options {
     {                                                                                              \
         typedef T fxi_layer;                                                                       \
         typedef options fxi_options;                                                               \
-        static const fx_field fields[] = {ROWS(FXI_ROW_FIELD, FXI_ROW_NOTHING, FXI_ROW_NOTHING)};  \
-        static const fx_layer_row rows[] = {ROWS(FXI_ROW_MEMBER, FXI_ROW_OPTION, FXI_ROW_FLUX)};   \
+        static const fx_field fields[] = {                                                         \
+            ROWS(FXI_ROW_FIELD, FXI_ROW_NOTHING, FXI_ROW_NOTHING){0}}; /* one more: C has no empty \
+                                                                          arrays */                \
+        static const fx_layer_row rows[] = {                                                       \
+            ROWS(FXI_ROW_MEMBER, FXI_ROW_OPTION, FXI_ROW_FLUX){0}};                                \
         static const fxi_options defaults = {.fxi_size = sizeof(fxi_options), LIST(FXI_DEFAULT)};  \
-        static T error; /* returned by constructors on failure */                                  \
+        static fxi_layer error; /* returned by constructors on failure */                          \
         static const fx_layer layer = {.fxi_size = sizeof(fx_layer),                               \
                                        .rows = rows,                                               \
                                        .row_size = sizeof(fx_layer_row),                           \
-                                       .nrows = (int)(sizeof(rows) / sizeof(rows[0])),             \
+                                       .nrows = (int)(sizeof(rows) / sizeof(rows[0])) - 1,         \
                                        .defaults = &defaults,                                      \
                                        __VA_ARGS__};                                               \
         static const fx_type type = {.fxi_size = sizeof(fx_type),                                  \
                                      .size = sizeof(T),                                            \
                                      .fields = fields,                                             \
-                                     .nfields = (int)(sizeof(fields) / sizeof(fields[0])),         \
+                                     .nfields = (int)(sizeof(fields) / sizeof(fields[0])) - 1,     \
                                      .describe = fx_layer_describe,                                \
                                      .error = &error,                                              \
                                      .layer = &layer,                                              \

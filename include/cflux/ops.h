@@ -441,12 +441,16 @@ FX_API fx_array *fxi_convolve_transposed(const fx_convolve_args *a);
     F(fx_dims, window, FXI_DIMS_NONE)  /* sizes k, one per spatial axis */                         \
     F(fx_dims, pad, FXI_DIMS_ZERO)     /* as in convolutions */                                    \
     F(fx_dims, stride, FXI_DIMS_NONE)  /* default: the window */                                   \
-    F(fx_dims, dilation, FXI_DIMS_ONE) /* fx_pool_max only */                                      \
-    F(bool, exclude_pad, false)        /* fx_pool_mean: do not count padding */
+    F(fx_dims, dilation, FXI_DIMS_ONE) /* distance of the window's elements, as stride */          \
+    F(bool, exclude_pad, false)        /* fx_pool_mean: do not count padding */                    \
+    F(double, p, 2)                    /* fx_pool_lpnorm: p > 0 */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_pool_args, FXI_POOL_ARGS);
 FX_API fx_array *fxi_pool_max(const fx_pool_args *a);  /* largest element; ignores padding */
 FX_API fx_array *fxi_pool_mean(const fx_pool_args *a); /* Σx / window size, as NNlib */
+/* (Σ|x|^p)^(1/p), NNlib.lpnormpool (which takes x^p: the same for x ≥ 0 and for even p). The
+ * gradient of a window of zeros is 0. FX_STATUS_ARGUMENT unless p > 0. */
+FX_API fx_array *fxi_pool_lpnorm(const fx_pool_args *a);
 
 #define FXI_CONV(f, ...)                                                                           \
     FXI_CALL((f)(FXI_OPTIONS(fx_convolve_args, FXI_CONVOLVE_ARGS(FXI_DEFAULT).x = __VA_ARGS__)))
@@ -457,6 +461,7 @@ FX_API fx_array *fxi_pool_mean(const fx_pool_args *a); /* Σx / window size, as 
 #define fx_convolve_transposed(...) FXI_CONV(fxi_convolve_transposed, __VA_ARGS__)
 #define fx_pool_max(...)            FXI_POOL(fxi_pool_max, __VA_ARGS__)
 #define fx_pool_mean(...)           FXI_POOL(fxi_pool_mean, __VA_ARGS__)
+#define fx_pool_lpnorm(...)         FXI_POOL(fxi_pool_lpnorm, __VA_ARGS__)
 
 /* ---- custom operations ----------------------------------------------------------------------- */
 /* An operand that `forward` receives: dense and column-major in host memory. */

@@ -22,7 +22,8 @@ bool fxi_take_options(const char *op, void *out, size_t size, const void *given)
     size_t theirs = 0;
     if (given)
         memcpy(&theirs, given, sizeof theirs);
-    if (theirs <= sizeof theirs || theirs > FXI_LARGEST_OPTIONS || theirs % ALIGNMENT) {
+    const bool too_short = theirs < sizeof theirs || (theirs == sizeof theirs && size > theirs);
+    if (too_short || theirs > FXI_LARGEST_OPTIONS || theirs % ALIGNMENT) {
         fx_fail(FX_STATUS_ARGUMENT, op,
                 "the option struct must begin with its size: .fxi_size is %zu, expected %zu",
                 theirs, size);

@@ -202,14 +202,18 @@ static void split_name(const char *name, fxi_shape *s)
     s->path = s->own_path;
 }
 
-/* "#stride" is the length of the tuple in field stride, "weight" the type of that field. */
+/* "#stride" is the length of the tuple in field stride, "#out+2" that length and 2, "weight" the
+ * type of that field. */
 static fxi_param param_of(const fx_flux_form *form, const fxi_shape *s, fxi_word word)
 {
-    const bool count = *word.from == '#';
-    const int i = fxi_word_position(form->fields, (fxi_word){word.from + count, word.n - count});
-    if (!count || i < 0)
-        return type_of(i);
-    return number(((const fx_dims *)s->items[i].object)->n);
+    if (*word.from != '#')
+        return type_of(fxi_word_position(form->fields, word));
+    int n = 1;
+    while (n < word.n && word.from[n] != '+')
+        n++;
+    const int64_t more = n < word.n ? word.from[n + 1] - '0' : 0;
+    const int i = fxi_word_position(form->fields, (fxi_word){word.from + 1, n - 1});
+    return i < 0 ? type_of(i) : number(((const fx_dims *)s->items[i].object)->n + more);
 }
 
 static void fill_layer(described *d, const fx_flux_form *form, fxi_shape *s)

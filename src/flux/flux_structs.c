@@ -32,8 +32,6 @@ static const struct {
     {"Flux.Embedding", 1, "weight", {1205, 1610}},
     {"Flux.Embedding", 2, "weight padding_idx", {1611, LAST}},
     {"Flux.EmbeddingBag", 2, "weight reduction", {FIRST, LAST}},
-    {"Flux.AdaptiveMaxPool", 1, "out", {FIRST, LAST}},
-    {"Flux.AdaptiveMeanPool", 1, "out", {FIRST, LAST}},
     {"Flux.Upsample", 2, "scale size", {FIRST, LAST}},
     {"Flux.PixelShuffle", 1, "r", {FIRST, LAST}},
     {"Flux.Recur", 2, "cell state", {1200, 1499}},

@@ -204,6 +204,14 @@ static bool all_at_least(const fx_dims *d, int64_t least)
     return true;
 }
 
+bool fxi_same_dims(const fx_dims *a, const fx_dims *b)
+{
+    bool same = a->n == b->n;
+    for (int64_t i = 0; i < a->n && same; i++)
+        same = a->v[i] == b->v[i];
+    return same;
+}
+
 static fx_dims repeated(int64_t n, int64_t value)
 {
     fx_dims d = {.n = n};

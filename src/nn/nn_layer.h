@@ -118,6 +118,9 @@ bool fxi_spread_option(const fx_type *type, const char *name, const fx_dims *giv
 bool fxi_spread_padding(const fx_type *type, const fx_dims *given, const fx_dims *kernel,
                         const fx_dims *dilation, fx_dims *out);
 
+/* True if both lists have the same numbers. */
+bool fxi_same_dims(const fx_dims *a, const fx_dims *b);
+
 /* The versions of Flux whose formulas of LayerNorm differ: see fx_layernorm_layer. */
 #define FXI_FLUX_14 0.14
 #define FXI_FLUX_15 0.15

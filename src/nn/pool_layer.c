@@ -44,10 +44,7 @@ static bool pool_recover(const void *self, void *options)
 {
     const fx_maxpool_layer *l = self;
     fx_maxpool_args *a = options;
-    bool same = l->stride.n == l->window.n;
-    for (int64_t i = 0; i < l->window.n && same; i++)
-        same = l->stride.v[i] == l->window.v[i];
-    if (same)
+    if (fxi_same_dims(&l->stride, &l->window))
         a->stride.n = 0;
     return true;
 }

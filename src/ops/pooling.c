@@ -110,6 +110,40 @@ fx_array *fxi_pool_mean(const fx_pool_args *given)
     return a_ok ? pool_mean(&a) : fx_error_array(FX_STATUS_ARGUMENT);
 }
 
+/* ---- the p-norm ------------------------------------------------------------------------------ */
+
+/* The sum over a window is its mean times its size. Sums of powers of 16-bit floats are taken in
+ * Float32. A root of 0 has an infinite slope, so it is taken of 1 there. */
+static fx_array *pool_lpnorm(const fx_pool_args *a)
+{
+    const fx_status s = fxi_operand_status("lpnormpool", a->x);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    if (!(a->p > 0)) {
+        fx_fail(FX_STATUS_ARGUMENT, "lpnormpool", "p must be positive, got %g", a->p);
+        return fx_error_array(FX_STATUS_ARGUMENT);
+    }
+    FXI_SCOPE;
+    const fx_dtype given = fx_eltype(a->x);
+    fx_pool_args of = *a;
+    of.exclude_pad = false;
+    double elements = 1;
+    for (int i = 0; i < fx_ndims(a->x) - 2 && a->window.n > 0; i++)
+        elements *= (double)a->window.v[a->window.n == 1 ? 0 : i];
+    fx_array *x = given == FX_DTYPE_F64 ? a->x : fx_cast(a->x, FX_DTYPE_F32);
+    of.x = a->p == 2 ? fx_square(x) : fx_pow(fx_abs(x), a->p);
+    fx_array *sum = fx_mul(elements, pool("lpnormpool", FX_POOL_MEAN, &of)), *zero = fx_eq(sum, 0);
+    fx_array *safe = fx_where(zero, 1, sum);
+    fx_array *y = fx_where(zero, 0, a->p == 2 ? fx_sqrt(safe) : fx_pow(safe, 1 / a->p));
+    return fx_keep(fxi_is_float((int)given) ? fx_cast(y, given) : y);
+}
+
+fx_array *fxi_pool_lpnorm(const fx_pool_args *given)
+{
+    FXI_TAKE_OPTIONS(fx_pool_args, FXI_POOL_ARGS, a, "lpnormpool", given);
+    return a_ok ? pool_lpnorm(&a) : fx_error_array(FX_STATUS_ARGUMENT);
+}
+
 /* ---- gradients ------------------------------------------------------------------------------- */
 
 RULE(POOL)

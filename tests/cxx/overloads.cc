@@ -344,6 +344,11 @@ void layers()
     CHECK(shaped(fx_call(fx_meanpool(p), image), {7, 7, 3, 2}));
     CHECK(shaped(fx_call(fx_maxpool(FX_DIMS(2, 2)), image), {4, 4, 3, 2}));
     CHECK(shaped(fx_call(fx_meanpool(FX_DIMS(2, 2)), image), {4, 4, 3, 2}));
+    CHECK(shaped(fx_call(fx_adaptivemaxpool(FX_DIMS(2, 3)), image), {2, 3, 3, 2}));
+    CHECK(shaped(fx_call(fx_adaptivemeanpool(FX_DIMS(2, 3)), image), {2, 3, 3, 2}));
+    CHECK(shaped(fx_call(fx_lpnormpool(FX_DIMS(2, 2)), image), {4, 4, 3, 2}));
+    CHECK(shaped(fx_pool_lpnorm(fx_pool_args().with_x(image).with_window(FX_DIMS(2, 2))),
+                 {4, 4, 3, 2}));
 
     fx_batchnorm_args b = fx_batchnorm_args();
     b.channels = 3, b.affine = false;

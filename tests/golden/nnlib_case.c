@@ -78,8 +78,7 @@ static fx_array *pooling(const table *t, fx_array *x)
     snprintf(name, sizeof name, t->form[0] ? "p_%s" : "p%s", t->form);
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(t->rank, name);
     const double p = value ? value->valuedouble : 2;
-    fx_array *mean = fx_pool_mean(fx_pow(x, p), window, .pad = pad, .stride = stride);
-    return fx_pow(fx_mul(mean, (double)(1 << t->nd)), 1 / p);
+    return fx_pool_lpnorm(x, window, .pad = pad, .stride = stride, .p = p);
 }
 
 /* The recorded arrays have no channel and observation axes. */

@@ -154,10 +154,6 @@ static void op_averagepool(onnx_node *n)
     fx_array *x = n->in[0];
     const int nd = fx_ndims(x) - 2;
     const bool count_pad = onnx_int(n, "count_include_pad", 0) != 0;
-    if (onnx_has(n, "dilations")) {
-        n->variant = "dilations";
-        return;
-    }
     window w = read_window(n, x, spatial(n, "kernel_shape", nd, 1));
     if (count_pad && w.more) { /* padding asked for counts, padding from ceil_mode does not */
         for (int i = 0; i < nd; i++) {
@@ -166,37 +162,24 @@ static void op_averagepool(onnx_node *n)
         }
     }
     n->out[0] = fx_pool_mean(x, w.kernel, .pad = all_pads(&w), .stride = w.stride,
-                             .exclude_pad = !count_pad || w.more);
+                             .dilation = w.dilation, .exclude_pad = !count_pad || w.more);
 }
 
 static void op_lppool(onnx_node *n)
 {
     fx_array *x = n->in[0];
-    const double p = (double)onnx_int(n, "p", 2);
-    if (onnx_has(n, "dilations")) {
-        n->variant = "dilations";
-        return;
-    }
     const window w = read_window(n, x, spatial(n, "kernel_shape", fx_ndims(x) - 2, 1));
-    double elements = 1;
-    for (int i = 0; i < w.nd; i++)
-        elements *= (double)w.kernel.v[i];
-    fx_array *mean =
-        fx_pool_mean(fx_pow(fx_abs(x), p), w.kernel, .pad = all_pads(&w), .stride = w.stride);
-    n->out[0] = fx_pow(fx_mul(elements, mean), 1 / p);
+    n->out[0] = fx_pool_lpnorm(x, w.kernel, .pad = all_pads(&w), .stride = w.stride,
+                               .dilation = w.dilation, .p = (double)onnx_int(n, "p", 2));
 }
 
-static fx_axes spatial_axes_of(const fx_array *x)
-{
-    return FXI_AXES((1u << (unsigned)(fx_ndims(x) - 2)) - 1u);
-}
 static void op_global_average(onnx_node *n)
 {
-    n->out[0] = fx_mean(n->in[0], .dims = spatial_axes_of(n->in[0]));
+    n->out[0] = fx_call(fx_globalmeanpool(), n->in[0]);
 }
 static void op_global_max(onnx_node *n)
 {
-    n->out[0] = fx_maximum(n->in[0], .dims = spatial_axes_of(n->in[0]));
+    n->out[0] = fx_call(fx_globalmaxpool(), n->in[0]);
 }
 
 /* ---- max pooling ----------------------------------------------------------------------------- */

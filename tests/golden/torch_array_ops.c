@@ -304,31 +304,16 @@ static void op_meanpool_layer(torch_node *t)
                 x_of(t)));
 }
 
-/* Flux's adaptive pooling: stride = in ÷ out, window = in − (out − 1)·stride. */
-static void adaptive(const torch_node *t, fx_dims *window, fx_dims *stride)
-{
-    const fx_array *x = x_of(t);
-    const int nd = fx_ndims(x) - 2;
-    const fx_dims out = torch_spatial(t, "out", nd, 1);
-    *window = *stride = out;
-    for (int i = 0; i < nd; i++) {
-        stride->v[i] = fx_size(x, i) / out.v[i];
-        window->v[i] = fx_size(x, i) - (out.v[i] - 1) * stride->v[i];
-    }
-}
-
 static void op_adaptive_max(torch_node *t)
 {
-    fx_dims window, stride;
-    adaptive(t, &window, &stride);
-    torch_out(t, "y", fx_pool_max(x_of(t), window, .stride = stride));
+    const fx_dims out = torch_spatial(t, "out", fx_ndims(x_of(t)) - 2, 1);
+    torch_out(t, "y", fx_call(fx_adaptivemaxpool(out), x_of(t)));
 }
 
 static void op_adaptive_mean(torch_node *t)
 {
-    fx_dims window, stride;
-    adaptive(t, &window, &stride);
-    torch_out(t, "y", fx_pool_mean(x_of(t), window, .stride = stride));
+    const fx_dims out = torch_spatial(t, "out", fx_ndims(x_of(t)) - 2, 1);
+    torch_out(t, "y", fx_call(fx_adaptivemeanpool(out), x_of(t)));
 }
 
 /* Recorded of |x| + 0.1, so that no root of 0 is differentiated. */
@@ -336,12 +321,7 @@ static void op_lpnormpool(torch_node *t)
 {
     fx_array *x = fx_add(fx_abs(x_of(t)), 0.1);
     const fx_dims window = torch_spatial(t, "k", fx_ndims(x) - 2, 1);
-    const double p = torch_real(t, "p", 2);
-    double elements = 1;
-    for (int i = 0; i < window.n; i++)
-        elements *= (double)window.v[i];
-    fx_array *sum = fx_mul(elements, fx_pool_mean(fx_pow(x, p), window));
-    torch_out(t, "y", fx_pow(sum, 1 / p));
+    torch_out(t, "y", fx_call(fx_lpnormpool(window, torch_real(t, "p", 2)), x));
 }
 
 /* ---- activations ----------------------------------------------------------------------------- */

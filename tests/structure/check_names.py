@@ -61,10 +61,11 @@ def check_options(text, errors):
 
 def check_layers(text, layers, errors):
     for name in layers:
-        made = re.search(rf"(fx_\w+) \*fxi_{name}\((?:const (fx_\w+) \*)?", text)
+        made = re.search(rf"(fx_\w+) \*fxi_{name}\((?:const (fx_\w+) \*)?", text) or \
+            re.search(rf"(fx_\w+) \*fx_{name}\(void()\)", text)  # a layer without options
         if not made:
             errors.append(f"no function makes the layer {name}")
-        elif made[1] != f"fx_{name}_layer" or made[2] not in (None, f"fx_{name}_args"):
+        elif made[1] != f"fx_{name}_layer" or made[2] not in (None, "", f"fx_{name}_args"):
             errors.append(f"fxi_{name} makes {made[1]} of {made[2]}, expected fx_{name}_layer of fx_{name}_args")
     return len(layers)
 

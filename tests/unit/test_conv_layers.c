@@ -1,11 +1,13 @@
-/* test_conv_layers.c: CrossCor, ConvTranspose and DepthwiseConv: numbers by hand, printing, the
- * notation, files of Flux's versions, state dictionaries, refusals.
- * ctest: quick
+/* test_conv_layers.c: CrossCor, ConvTranspose, DepthwiseConv, and the global, adaptive and norm
+ * pools: numbers by hand, printing, the notation, files of Flux's versions, state dictionaries,
+ * refusals. ctest: quick
  */
 #include "semantics_check.h"
 
 #include "python_run.h"
 #include "temp_file.h"
+
+#include <math.h>
 
 static void has_values(fx_array *y, int n, const double *expected)
 {
@@ -110,6 +112,40 @@ static void works_on_each_channel(void **state)
     prints(l, "Conv((1,), 2 => 4, groups=2)");
 }
 
+/* 8 elements in 3 windows: stride 8 ÷ 3 = 2, window 8 − 2·2 = 4. */
+static void pools_the_whole_or_a_size(void **state)
+{
+    FX_SCOPE;
+    (void)state;
+    fx_array *x = line(fx_vector(1, 8, 2, 3, 0, 5, 4, 9), 1);
+    VALUES(fx_call(fx_adaptivemaxpool(FX_DIMS(3)), x), 8, 5, 9);
+    VALUES(fx_call(fx_adaptivemeanpool(FX_DIMS(3)), x), 3.5, 2.5, 4.5);
+    VALUES(fx_call(fx_adaptivemaxpool(FX_DIMS(4)), x), 8, 3, 5, 9);
+    fx_array *two = line(fx_vector(1, 8, 2, 3, 0, 5), 2);
+    VALUES(fx_call(fx_globalmaxpool(), two), 8, 5);
+    VALUES(fx_call(fx_globalmeanpool(), fx_cast(two, FX_DTYPE_I64)), 11.0 / 3, 8.0 / 3);
+    SIZE(fx_call(fx_globalmaxpool(), fx_ones(3, 4, 2, 5)), 1, 1, 2, 5);
+    SIZE(fx_call(fx_globalmeanpool(), fx_ones(3, 4, 2, 2, 5)), 1, 1, 1, 2, 5);
+    SIZE(fx_call(fx_adaptivemeanpool(FX_DIMS(2, 3, 1)), fx_ones(5, 3, 4, 2, 1)), 2, 3, 1, 2, 1);
+}
+
+/* √(3² + 4²) and (1 + 8 + 27)^(1/3); the sign does not count. A window of zeros has gradient 0. */
+static void pools_norms(void **state)
+{
+    FX_SCOPE;
+    (void)state;
+    fx_array *g, *x = line(fx_vector(3, -4, 0, 0), 1);
+    VALUES(fx_call(fx_lpnormpool(FX_DIMS(2)), x), 5, 0);
+    VALUES(fx_pool_lpnorm(line(fx_vector(-1, 2, 3), 1), FX_DIMS(3), .p = 3), cbrt(36));
+    VALUES(fx_pool_lpnorm(x, FX_DIMS(2), .pad = FX_DIMS(1), .p = 1), 3, 4, 0);
+    VALUES(fx_pool_lpnorm(x, FX_DIMS(2), .dilation = FX_DIMS(2), .stride = FX_DIMS(1)), 3, 4);
+    VALUES(fx_pool_mean(x, FX_DIMS(2), .dilation = FX_DIMS(2), .stride = FX_DIMS(1)), 1.5, -2);
+    assert_int_equal(fx_gradient_of(fx_sum(fx_pool_lpnorm(x, FX_DIMS(2))), &x, 1, &g), FX_OK);
+    VALUES(g, 0.6, -0.8, 0, 0);
+    assert_true(fx_is_error(fx_pool_lpnorm(x, FX_DIMS(2), .p = 0)));
+    assert_non_null(strstr(fx_error_take().message, "p must be positive"));
+}
+
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* The rules of Flux's show: σ, pad, stride, dilation, groups, bias, then outpad as a tuple. */
@@ -125,6 +161,12 @@ static void are_written(void **state)
         "ConvTranspose((3, 3), 4 => 2, pad=1, stride=2, groups=2, bias=false, outpad=(1, 1))",
         "ConvTranspose((2,), 4 => 2, σ, dilation=3, outpad=(1,))",
         "ConvTranspose((2, 2, 2), 1 => 2, stride=(2, 1, 2))",
+        "GlobalMaxPool()",
+        "GlobalMeanPool()",
+        "AdaptiveMaxPool((5, 7))",
+        "AdaptiveMeanPool((3,))",
+        "LPNormPool((2, 2), p=3.0, pad=1)",
+        "LPNormPool((2,), stride=1)",
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char line[300];
@@ -149,6 +191,8 @@ static void are_saved(void **state)
         fx_convtranspose(FX_DIMS(3, 2), 2, 4, FX_TANH, .groups = 2, .stride = FX_DIMS(2, 1),
                          .outpad = FX_DIMS(1, 0)),
         fx_depthwiseconv(FX_DIMS(3, 2), 2, 4),
+        fx_adaptivemaxpool(FX_DIMS(3, 2)),
+        fx_globalmeanpool(),
     };
     const char *path = temp_file("conv.bson", "", 0);
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
@@ -239,6 +283,12 @@ static void refuse(void **state)
     fails(fx_call(fx_convtranspose(FX_DIMS(2, 2), 3, 4), fx_ones(5, 5, 3)),
           "layer ConvTranspose((2, 2), 3 => 4) expects ndims(input) == 4, but got "
           "5×5×3 Array{Float32, 3}");
+    fails(fx_call(fx_adaptivemaxpool(FX_DIMS(3, 3)), fx_ones(4, 2, 1, 1)),
+          "layer AdaptiveMaxPool((3, 3)) expects size(input, 2) ≥ 3, but got 4×2×1×1");
+    fails(fx_adaptivemeanpool(FX_DIMS(0)), "each at least 1");
+    fails(fx_call(fx_globalmaxpool(), fx_ones(4, 2)),
+          "layer GlobalMaxPool() expects 3 ≤ ndims(input) ≤ 5, but got 4×2");
+    fails(fx_lpnormpool(FX_DIMS(2), -1), "expects p > 0, got p = -1");
     fails(fx_call(fx_convtranspose(FX_DIMS(2), 1, 1, .pad = FX_DIMS(3)), fx_ones(2, 1, 1)),
           "negative size");
 }
@@ -250,6 +300,8 @@ int main(void)
         cmocka_unit_test(transposes),
         cmocka_unit_test(keeps_sizes),
         cmocka_unit_test(works_on_each_channel),
+        cmocka_unit_test(pools_the_whole_or_a_size),
+        cmocka_unit_test(pools_norms),
         cmocka_unit_test(are_written),
         cmocka_unit_test(are_saved),
         cmocka_unit_test(of_every_version_are_read),

@@ -131,6 +131,26 @@ static void observe_pool_layer(const void *args, char *text)
     add_object(text, fx_call(fxi_meanpool(args), x));
 }
 
+static void prepare_adaptive_pool(void *args)
+{
+    ((fx_adaptivemaxpool_args *)args)->out = FX_DIMS(3);
+}
+static void observe_adaptive_pool(const void *args, char *text)
+{
+    fx_array *x = fx_reshape(fx_range(0, 1, 8), 8, 1, 1);
+    add_object(text, fx_call(fxi_adaptivemaxpool(args), x));
+    add_object(text, fx_call(fxi_adaptivemeanpool(args), x));
+}
+
+static void prepare_lpnormpool(void *args)
+{
+    ((fx_lpnormpool_args *)args)->window = FX_DIMS(2);
+}
+static void observe_lpnormpool(const void *args, char *text)
+{
+    add_object(text, fx_call(fxi_lpnormpool(args), fx_reshape(fx_range(0, 1, 8), 8, 1, 1)));
+}
+
 static void prepare_batchnorm(void *args)
 {
     ((fx_batchnorm_args *)args)->channels = 2;
@@ -255,6 +275,7 @@ static void observe_pool(const void *args, char *text)
 {
     add_object(text, fxi_pool_max(args));
     add_object(text, fxi_pool_mean(args));
+    add_object(text, fxi_pool_lpnorm(args));
 }
 
 static void prepare_loss(void *args)
@@ -504,6 +525,9 @@ static void observe_device(const void *args, char *text)
       NULL)                                                                                        \
     F(depthwiseconv, fx_conv_args, FXI_CONV_ARGS, 3, prepare_conv_layer, NULL)                     \
     F(pool_layer, fx_maxpool_args, FXI_MAXPOOL_ARGS, 1, prepare_pool_layer, NULL)                  \
+    F(adaptive_pool, fx_adaptivemaxpool_args, FXI_ADAPTIVEMAXPOOL_ARGS, 1, prepare_adaptive_pool,  \
+      NULL)                                                                                        \
+    F(lpnormpool, fx_lpnormpool_args, FXI_LPNORMPOOL_ARGS, 1, prepare_lpnormpool, NULL)            \
     F(batchnorm, fx_batchnorm_args, FXI_BATCHNORM_ARGS, 1, prepare_batchnorm, NULL)                \
     F(layernorm, fx_layernorm_args, FXI_LAYERNORM_ARGS, 1, prepare_layernorm, NULL)                \
     F(skipconnection, fx_skipconnection_args, FXI_SKIPCONNECTION_ARGS, 2, prepare_skipconnection,  \
