@@ -192,8 +192,8 @@ FX_API int64_t fx_size(const fx_array *x, int axis);
 FX_API int64_t fx_length(const fx_array *x);  /* number of elements, 0 for an error array */
 FX_API fx_dtype fx_eltype(const fx_array *x); /* element type, FX_DTYPE_F32 for an error array */
 /* Device that holds or will compute the value. A value made only of numbers (fx_zeros, fx_rand, …)
- * belongs to no device until it is combined with an array of one; the CPU is returned for it, and
- * for an error array. */
+ * belongs to no device until it is combined with an array on a device; the CPU is returned for it,
+ * and for an error array. */
 FX_API fx_device *fx_array_device(const fx_array *x);
 FX_API bool fx_is_error(const void *object); /* true for an error object and for NULL */
 /* Status of the error in an error array, otherwise FX_OK. */

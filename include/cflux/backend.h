@@ -213,8 +213,9 @@ typedef struct fx_segment {
 } fx_segment;
 
 /* Runs an elementwise program once per segment. The inputs of segment s begin at index
- * s·nin/nsegments; each is dense with the segment's length or a single value, alike in all
- * segments. The step's `out` and additional outputs are those of the last segment. */
+ * s·nin/nsegments. Each is either dense with the segment's length or a single value, and the choice
+ * is the same in all segments. The step's `out` and additional outputs are those of the last
+ * segment. */
 typedef struct fx_foreach_step {
     fx_program program;
     fx_more_outputs more;
@@ -253,10 +254,10 @@ typedef struct fx_reduce_step {
 /* A row step (op REDUCE) computes on the rows of `space`: the elements along its first `row_axes`
  * axes, which are contiguous. Instructions are in the order of execution. With `row` false an
  * instruction has a value per element, with `row` true one value per row, which instructions on
- * elements use for all elements of the row. REDUCE computes a row value from element values; it is
- * complete after pass `pass` over the row, from 0. Other instructions on row values are computed
- * before pass `pass`; after all passes, if `pass` is their number. Outputs have the shape of
- * `space`, or this shape with rows reduced to size 1. */
+ * elements use for all elements of the row. REDUCE computes a row value from element values and is
+ * complete after pass number `pass` (from 0) over the row. Any other instruction on row values is
+ * computed before that pass, or after all passes if `pass` is the number of passes. Outputs have
+ * the shape of `space`, or this shape with rows reduced to size 1. */
 typedef struct fx_row_step {
     fx_program program;
     fx_more_outputs more;

@@ -4,10 +4,10 @@
  * A pass works on a snapshot of the data taken at its start: later updates of the arrays neither
  * change nor free the memory that worker threads read. A batch is collated (collate.c), passed
  * through the functions of mapobs, and moved to .device. With worker threads (ahead.c) a worker
- * does all of this. The exception are functions of the user: unless .parallel allows other threads,
- * they and the steps after them run in the thread that asks for the batch. Batches that change
- * threads are evaluated and have no history. Each batch is built in its own scope and retained, so
- * neither scopes opened in the loop's body nor a long loop in one scope keep old batches alive.
+ * does all of this, with one exception: unless .parallel allows other threads, functions of the
+ * user and the steps after them run in the thread that calls fx_next. Batches that change threads
+ * are evaluated and have no history. Each batch is built in its own scope and retained, so neither
+ * scopes opened in the loop's body nor a long loop in one scope keep old batches alive.
  *
  * Two ways make a batch. If the data are arrays, below functions and views, a batch is gathered by
  * copying (collate.c). Otherwise, and for single observations stacked or listed, it is selected
@@ -54,7 +54,7 @@ typedef struct running {
     fxi_ahead *ahead;
     void *items;   /* the batch handed out, retained so that it can be freed after the loop was left
                       with `break` */
-    bool late;     /* functions, and the steps after them, run in the thread that asks */
+    bool late;     /* functions, and the steps after them, run in the thread that calls fx_next */
     uint64_t pass; /* number of the pass in its loader */
     int64_t first; /* the batch with which it began */
     int64_t next_batch;
@@ -539,7 +539,7 @@ static void *make(void *user, int64_t i)
     return fx_retain(items);
 }
 
-/* The part of the work left to the thread that asks. Takes over the reference. */
+/* Does the work that a worker left to the thread that calls fx_next. Takes over the reference. */
 static void *finish_late(const running *r, int64_t k, void *items)
 {
     FXI_OPEN_AT(FXI_SCOPE_INHERIT, NULL, 0);

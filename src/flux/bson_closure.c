@@ -21,8 +21,8 @@ typedef enum value_kind { UNKNOWN = 0, ARRAY, NUMBER, COLON, DIMS, SIZE, NAME } 
 
 typedef struct value {
     value_kind kind;
-    int step; /* ARRAY: number of layers that produced it; SIZE: the same of the array whose size
-                 this is */
+    int step; /* ARRAY: number of layers that produced it; SIZE: `step` of the array with this size
+               */
     double number;
     fx_dtype literal; /* NUMBER: I64, F64 or F32 */
     fx_dims dims;     /* DIMS: as in fxi_closure_layer; SIZE: v[0], the axis, from 1 as in Julia */

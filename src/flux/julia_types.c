@@ -22,9 +22,9 @@ enum { MOST_TEXT = 4096 };
 
 typedef struct own_type {
     const fx_type *type;
-    const fx_type
-        *children[FXI_SHAPE_FIELDS]; /* by field; NULL: the examples had NULL in this field */
-    char name[FXI_JULIA_NAME];       /* with its modules; without modules: matches every module */
+    /* By field; NULL: the examples had NULL in this field. */
+    const fx_type *children[FXI_SHAPE_FIELDS];
+    char name[FXI_JULIA_NAME]; /* with its modules; without modules: matches every module */
     struct own_type *next;
 } own_type;
 

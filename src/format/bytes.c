@@ -1,9 +1,9 @@
 /* bytes.c: maps or reads a file into memory, and reads its bytes with checks.
  *
- * A mapped file takes no memory of its own, and no time until its pages are touched. Nobody may
- * truncate it while arrays of it live, because the system would then kill the process. cflux itself
- * replaces files and never changes them, so an open file stays valid. A file that cannot be mapped
- * (a pipe, some remote file systems) is read.
+ * A mapped file takes no memory of its own, and no time until its pages are touched. It must
+ * not be truncated while arrays use it, because the system would then kill the process. cflux
+ * itself replaces files and never changes them, so an open file stays valid. A file that cannot be
+ * mapped (a pipe, some remote file systems) is read.
  */
 #include "bytes.h"
 #include "file_out.h"

@@ -51,7 +51,7 @@ static inline size_t fxi_bytes_left(const fxi_bytes *b)
 const unsigned char *fxi_bytes_take(fxi_bytes *b, size_t n, const char *what);
 /* Reads a little-endian number of 1 to 8 bytes; 0 if they are missing. */
 uint64_t fxi_bytes_number(fxi_bytes *b, int n, const char *what);
-/* The `size` bytes from `at` on, as a reader of their own; empty (recorded) if some are missing. */
+/* The `size` bytes from `at` on, as a separate reader; empty (recorded) if some are missing. */
 fxi_bytes fxi_bytes_part(fxi_bytes *b, size_t at, size_t size, const char *what);
 
 /* An array of the elements at `data`, which are dense, inside the file, and in this machine's byte

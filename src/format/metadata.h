@@ -11,8 +11,8 @@ extern const fx_type fxi_metadata_type;
 
 /* Writes the texts as a JSON object: {"key": "text", …}. */
 void fxi_metadata_put(fx_json *out, const char *name, const void *object);
-/* Reads such an object, owned by the scope; NULL if it has no texts, or on failure (see the status
- * of b). */
+/* Reads an object of this form, owned by the scope; NULL if it has no texts, or on failure (see the
+ * status of b). */
 void *fxi_metadata_read(fxi_bytes *b);
 
 #endif

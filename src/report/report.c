@@ -111,8 +111,8 @@ static size_t least_of(size_t a, size_t b)
 }
 
 /* The mean loss of the lines around `middle`, weighted by their numbers of training steps. Near the
- * ends the window shrinks on both sides. Each sum is computed anew: in a running sum, one loss of
- * 1e30 would destroy the digits of all later values. */
+ * ends the window shrinks on both sides. Each sum is computed separately: in a running sum, one
+ * loss of 1e30 would destroy the digits of all later values. */
 static double smooth_loss(const fxi_log_record *run, size_t middle, size_t most)
 {
     const size_t half = least_of(most, least_of(middle, run->nsteps - 1 - middle));

@@ -13,10 +13,10 @@ typedef struct data_request {
     const char *path;      /* first file */
     char *const *operands; /* further files, after those of --data */
     int more;              /* number of files after the first */
-    text_list
-        targets;      /* each is a column, an entry or a file; one for all files, or one per file */
-    int first, files; /* first: the target that belongs to `path`; files: number of files that share
-                         the targets; 0: only `path` */
+    /* Each is a column, an entry or a file; one for all files, or one per file. */
+    text_list targets;
+    int first, files;      /* first: index of the target of `path`; files: number of data files that
+                              need targets; 0: those of this request */
     const char *column;    /* column for CSV files without --target; NULL: the last one */
     const char *target;    /* of the file being read; set by dataset_read */
     const char *shape;     /* size of an observation, "8x8x1" */

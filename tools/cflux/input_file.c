@@ -29,8 +29,8 @@ bool input_file_is_called_idx(const char *path)
     return !is_csv(path) && (name_has(path, "idx") || name_has(path, "ubyte"));
 }
 
-/* IDX begins with two zeros, an element type and a number of axes. For a compressed file only the
- * name tells. */
+/* IDX begins with two zeros, an element type and a number of axes. The format of
+ * a compressed file is determined from its name only. */
 static bool is_idx(const char *path, const unsigned char head[HEAD])
 {
     if (head[0] == 0x1F && head[1] == 0x8B)

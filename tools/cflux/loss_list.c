@@ -1,4 +1,4 @@
-/* loss_list.c: collects what a file format cannot hold: see loss_list.h. */
+/* loss_list.c: collects everything that a file format cannot hold: see loss_list.h. */
 #include "loss_list.h"
 #include <stdio.h>
 #include <string.h>

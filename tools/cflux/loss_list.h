@@ -1,4 +1,5 @@
-/* loss_list.h: collects what a file format cannot hold, as one sentence for a message. */
+/* loss_list.h: collects everything that a file format cannot hold, as one sentence for a message.
+ */
 #ifndef CFLUX_TOOL_LOSS_LIST_H
 #define CFLUX_TOOL_LOSS_LIST_H
 

@@ -29,7 +29,7 @@ typedef struct option_row {
     char letter;      /* 'e': -e; 0: none */
     option_kind kind;
     void *to;            /* address of the value, which initially holds the default */
-    const char *metavar; /* "N"; FILE and FOLDER are completed as such; NULL for flags */
+    const char *metavar; /* "N"; the shell completes FILE and FOLDER as paths; NULL for flags */
     const char *help;    /* a sentence without its full stop; states the default */
     double least, most;  /* bounds of a number; no bounds unless least < most */
 } option_row;

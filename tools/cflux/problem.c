@@ -366,9 +366,7 @@ void problem_scale(problem *p, fx_array *x, bool channels)
             axes[n++] = i;
     const fx_axes dims = fx_axes_of(n, axes);
     fx_array *least = fx_minimum(x, .dims = dims), *mean = fx_mean(in_float64(x), .dims = dims);
-    /* A feature that never varies, or has one value, is only shifted to exactly 0, whatever the
-     * rounding of its mean.
-     */
+    /* A constant feature is only shifted, to exactly 0 for any rounding of its mean. */
     fx_array *constant = fx_eq(least, fx_maximum(x, .dims = dims));
     mean = fx_where(constant, in_float64(least), mean);
     fx_eval(mean);
