@@ -248,6 +248,26 @@ static void infinite_numbers(void **state)
     drop_operand(&x), drop_operand(&w), drop_operand(&y);
 }
 
+/* The same for an infinite weight: every output of its channel is infinite, and no other. */
+static void infinite_weights(void **state)
+{
+    (void)state;
+    const problem p = plain_2d(9, 3, 2, 3, 5, 0);
+    operand x = make_operand(FX_DTYPE_F32, DENSE, 4, p.x);
+    operand w = make_operand(FX_DTYPE_F32, DENSE, 4, p.w);
+    operand y = make_operand(FX_DTYPE_F32, DENSE, 4, p.y);
+    const int64_t channel = p.y[0] * p.y[1];
+    for (int64_t i = 0; i < length_of(&x); i++)
+        ((float *)x.data)[i] = 1 + (float)(i % 3);
+    ((float *)w.data)[18] = INFINITY; /* of the second output channel */
+    fx_attr attr = {.conv = p.a};
+    const operand *in[] = {&x, &w};
+    assert_int_equal(run_step(FX_OP_CONV, FX_CLASS_CONV, attr, 2, in, &y).status, FX_OK);
+    for (int64_t i = 0; i < length_of(&y); i++)
+        assert_true(i / channel % 3 == 1 ? isinf(element(&y, i)) : isfinite(element(&y, i)));
+    drop_operand(&x), drop_operand(&w), drop_operand(&y);
+}
+
 /* Fails every allocation of one kind in turn; many channels take another way than few. */
 static void fail_each(int kind, int32_t stride, int64_t channels)
 {
@@ -481,16 +501,11 @@ static void epilogues_of_large_images(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(random_problems),
-    cmocka_unit_test(usual_shapes),
-    cmocka_unit_test(large_shapes),
-    cmocka_unit_test(images_of_odd_lengths),
-    cmocka_unit_test(infinite_numbers),
-    cmocka_unit_test(failing_allocations),
-    cmocka_unit_test(many_channels),
-    cmocka_unit_test(plugin_problems),
-    cmocka_unit_test(plugin_parts),
-    cmocka_unit_test(plugin_odd_numbers),
-    cmocka_unit_test(epilogues_of_large_images),
+    cmocka_unit_test(random_problems),     cmocka_unit_test(usual_shapes),
+    cmocka_unit_test(large_shapes),        cmocka_unit_test(images_of_odd_lengths),
+    cmocka_unit_test(infinite_numbers),    cmocka_unit_test(infinite_weights),
+    cmocka_unit_test(failing_allocations), cmocka_unit_test(many_channels),
+    cmocka_unit_test(plugin_problems),     cmocka_unit_test(plugin_parts),
+    cmocka_unit_test(plugin_odd_numbers),  cmocka_unit_test(epilogues_of_large_images),
 };
 RUN_ON_EVERY_ISA(tests)
