@@ -252,7 +252,7 @@ static int descending(const void *a, const void *b)
     return nans ? nans : order ? order : (x->index > y->index) - (x->index < y->index);
 }
 
-/* Indices of the k largest numbers of each line along the axis: `inner` elements lie between the
+/* Indices of the k largest numbers of each line along the axis; `inner` is the distance between two
  * numbers of a line. */
 static void rank_lines(const double *x, int64_t inner, int64_t n, int64_t outer, int64_t k,
                        ranked *line, int64_t *out)

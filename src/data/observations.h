@@ -12,7 +12,7 @@
 #include <cflux/tree.h>
 
 typedef struct fxi_derived fxi_derived;
-/* What the kinds of derived data sets do differently. */
+/* The functions of one kind of derived data set. */
 typedef struct fxi_derived_kind {
     /* Number of observations, from that of the data; NULL: the same. */
     int64_t (*count)(const fxi_derived *self, int64_t n);

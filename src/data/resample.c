@@ -317,7 +317,7 @@ static fx_status check_fractions(const fx_fractions *at)
                                      "the fractions in .at add up to %g, expected at most 1", sum);
 }
 
-/* Deals n indices out to the parts. */
+/* Distributes n indices to the parts. */
 static fx_status deal(const fx_fractions *at, int64_t n, const int64_t *order, indices out[PARTS])
 {
     int64_t sizes[PARTS];
@@ -329,7 +329,7 @@ static fx_status deal(const fx_fractions *at, int64_t n, const int64_t *order, i
     return status;
 }
 
-/* Deals out every label by itself, in the order of the observations in `order`. */
+/* Distributes the observations of each label separately, in the order of `order`. */
 static fx_status deal_labels(const fx_splitobs_args *a, int64_t n, const int64_t *order,
                              indices out[PARTS])
 {
@@ -400,8 +400,8 @@ void *fxi_splitobs(const fx_splitobs_args *given)
 
 /* ---- folds ----------------------------------------------------------------------------------- */
 
-/* The pair (training, validation): all observations before `end` except start … stop − 1, and
- * these. */
+/* The pair (training, validation). Validation: observations start … stop − 1; training: all others
+ * before `end`. */
 static void *fold(void *data, int64_t start, int64_t stop, int64_t end)
 {
     indices train = {0}, held = {0};
@@ -480,7 +480,7 @@ static fx_status check_labels(const char *op, void *data, fx_array *labels, grou
     return status;
 }
 
-/* The views of data and labels in random order, else as listed. */
+/* Views of data and labels at these indices, in random order if `shuffle` is true. */
 static void *take_both(void *data, fx_array *labels, indices *list, bool shuffle, fxi_draws *draws)
 {
     if (shuffle && !list->failed)
