@@ -13,7 +13,7 @@
 typedef struct fxi_file_out {
     const char *op, *path; /* for messages: "save: m.npz: …"; must outlive the writing */
     char *real;            /* the file behind symbolic links */
-    char *fresh;           /* the temporary file beside it */
+    char *fresh;           /* the temporary file, in the same folder */
     int fd, lock;
     int64_t offset;          /* bytes written so far */
     int64_t reserved, begun; /* bytes with blocks on the disk, and bytes whose writing has begun */

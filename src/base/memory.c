@@ -270,7 +270,7 @@ static inline bool faults(void)
 {
     return __builtin_expect(__atomic_load_n(&fault_at, __ATOMIC_RELAXED) != -1, 0);
 }
-/* Is this the allocation that must fail? */
+/* Must this allocation fail? Counts allocations while a test wants one to fail. */
 static inline bool fault(void)
 {
     return faults() && counted_fault();

@@ -274,7 +274,7 @@ int fx_device_id(const fx_device *device)
 
 /* ---- the GPU --------------------------------------------------------------------------------- */
 
-/* The preferred backend; NULL: none, or one that is not allowed. */
+/* The preferred backend; NULL if there is none, or if it is not allowed. */
 static const fxi_registered *preferred_entry(void)
 {
     const char *name = preference();

@@ -49,8 +49,8 @@ static bool binding_alloc(fxi_binding *b, const fxi_graph *g)
     return b->buffers && b->datas && b->base && b->in && b->out && b->constants && b->leaves;
 }
 
-/* A 0-d array that is not a literal is first rounded to its own element type, as if it had been
- * converted from an array of that type. */
+/* A constant that was made as a 0-d array is first rounded to the type of that array, as if the
+ * array had been converted. */
 static void put_literal(const fxi_node *n, uint8_t dtype, uint64_t *out)
 {
     const fx_attr *a = &n->attr;

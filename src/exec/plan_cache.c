@@ -141,8 +141,8 @@ static fxi_plan *find(const fxi_graph *g)
     return p;
 }
 
-/* The most bytes of plans: MAX_BYTES, or a quarter of the most array memory that was ever live, so
- * that the cache stays small compared with the program's data. */
+/* The most bytes of plans: MAX_BYTES, or a quarter of the peak of array memory if that is more. So
+ * the cache stays small compared with the program's data. */
 static int64_t most_bytes(void)
 {
     const int64_t quarter = __atomic_load_n(&fxi_counters.peak_bytes, __ATOMIC_RELAXED) / 4;

@@ -116,7 +116,7 @@ static bool finish(sweep *s, int32_t e)
     return true;
 }
 
-/* Collects everything between root and the wanted values. */
+/* Collects all nodes between root and the wanted values. */
 static fx_status collect(sweep *s, fxi_node *root, fx_array *const *x, int nx)
 {
     int32_t depth = 0;

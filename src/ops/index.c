@@ -129,8 +129,8 @@ fx_array *fx_onecold(fx_array *y)
 
 /* ---- indexing by element --------------------------------------------------------------------- */
 
-/* FX_OK if idx can select from x along axis: it has as many axes, and is not longer than x along
- * the others. */
+/* FX_OK if idx can select from x along axis: both have the same number of axes, and idx is not
+ * longer than x along the other axes. */
 static fx_status check_elements(const char *op, const fx_array *x, const fx_array *idx, int axis)
 {
     char a[FXI_SHAPE_TEXT], b[FXI_SHAPE_TEXT];

@@ -162,7 +162,7 @@ static fx_status check_counts(const char *op, const fx_array *x, int axis, int64
     return FX_OK;
 }
 
-/* Joins those of left, x, right that exist. */
+/* Joins left, x and right. Left and right may be NULL. */
 static fx_array *join(int axis, fx_array *left, fx_array *x, fx_array *right)
 {
     fx_array *parts[3];

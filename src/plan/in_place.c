@@ -29,8 +29,8 @@ static bool coincides(const fxi_plan *p, const fx_step *s, int k, int32_t out)
 
 fxi_reading fxi_reads(const fxi_plan *p, const fx_step *s, int32_t value, int32_t out)
 {
-    /* A value can be several operands of a step. One that is read in another order decides for all.
-     */
+    /* A value can be several operands of a step. If one of these is read in another order, the
+     * answer is OTHERWISE. */
     fxi_reading how = FXI_READS_NOT;
     for (int k = 0; k < s->nin && how != FXI_READS_OTHERWISE; k++)
         if (s->in_value[k] == value)

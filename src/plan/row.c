@@ -215,8 +215,8 @@ static void visit_user(search *s, int32_t id)
     /* An alias only renames a register of this step. Behind a node outside it is an ordinary view.
      */
     fits &= kind != FXI_ROW_ALIAS || (inputs & MEMBER);
-    /* A value of the row is computed before the pass of its level, any other member in it, so only
-     * the latter need that pass to exist. */
+    /* A value of the row is computed before the pass of its level. Any other member is computed in
+     * that pass, which must therefore exist. */
     const int level = level_of(s, id) + (kind == FXI_ROW_SCALAR ? 0 : 1);
     fits &= level <= FXI_ROW_PASSES;
     if (fits && !was)

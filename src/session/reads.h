@@ -15,8 +15,8 @@ fx_array *fxi_array_to_alone(fx_device *device, fx_array *x);
 /* Frees the memory of an evaluated array now. Reading it, or a view of it, is an error from then
  * on. Iterators that free eagerly do this to their previous batch. */
 void fxi_array_give_up(fx_array *x);
-/* Makes an evaluated array a constant: it forgets its history. Does nothing in another thread than
- * the one that computed it. */
+/* Makes an evaluated array a constant: it forgets its history. Has no effect if the array is
+ * pending, or was computed in another thread. */
 void fxi_array_cut(fx_array *x);
 
 #endif

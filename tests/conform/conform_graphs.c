@@ -263,7 +263,7 @@ static fx_array *leaf(graph *g, fx_dtype dtype, int k)
     return x;
 }
 
-/* The nodes of a seed; the last ones are summed into the loss. */
+/* Makes the graph of a seed. Its last nodes are summed into the loss, which is returned. */
 static fx_array *grow(graph *g, uint64_t seed, fx_dtype dtype, fx_device *device)
 {
     g->state = seed * 0x9E3779B97F4A7C15u + 1;

@@ -189,7 +189,7 @@ static bool idle(const fx_device *device)
 static int run_tables(const cf_options *o, const char *only)
 {
     int passed = 0, failed = 0;
-    bool table = false; /* only its cases count kernels */
+    bool table = false; /* a mode over the table ran: only such modes count kernels */
     for (size_t k = 0; k < sizeof modes / sizeof *modes; k++) {
         if (!wanted(only, &modes[k]))
             continue;

@@ -732,8 +732,8 @@ static double windows_pay(const layout *l)
 }
 
 /* This method must be clearly better (by the factor 0.8). It also needs enough windows to fill
- * vectors at all, and scratch memory within bounds. DATA with strides has no phases here: x between
- * the strides would need other taps. */
+ * vectors at all, and scratch memory within bounds. DATA with strides is left to the other method:
+ * each phase of x is reached by other taps. */
 static bool suits(const fxi_conv_geometry *g, const layout *l, int kind)
 {
     const int64_t windows = l->planes * l->windows;

@@ -251,7 +251,7 @@ static int64_t list_windows(const reading *r, const unit *u, int32_t *list)
                         (int32_t)(m * r->image + i * a[0].step +
                                   r->extent[0] * (j * a[1].step + r->extent[1] * k * a[2].step));
     for (int64_t k = count; k % r->core->gather_rows != 0; k++)
-        /* An address that exists: the tile reads it, and nothing stores the result. */
+        /* A valid address: the tile reads it, and nothing stores the result. */
         list[k] = list[count - 1];
     return count;
 }

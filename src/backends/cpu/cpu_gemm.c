@@ -354,7 +354,8 @@ static fx_status run_shared(product *p)
     fx_status status = FX_OK;
     if (p->pack_b && !(p->b = fxi_aligned(64, (size_t)p->b_bytes)))
         return FX_STATUS_MEMORY;
-    /* Portions one after the other: threads meet between them, since they share the packed B. */
+    /* Portions one after the other: threads wait for each other between them, since they share the
+     * packed B. */
     for (p->first = 0; p->first < p->g.n && !status; p->first += p->nc) {
         p->columns = min64(p->nc, p->g.n - p->first);
         if (p->pack_b)

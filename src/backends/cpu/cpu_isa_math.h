@@ -122,7 +122,7 @@ static inline vf vf_exp(vf x)
 }
 
 /* eˣ − 1 = 2ⁿ·((eʳ − 1) + (1 − 2⁻ⁿ)): nothing cancels, and for n = 0 the second part is 0. Below
- * −18 the result is −1 to Float32. */
+ * −18 the result is −1 in Float32. */
 static inline vf vf_expm1(vf x)
 {
     static const float c[] = {0x1.a1a930p-13f, 0x1.6d7b7cp-10f, 0x1.11108ap-7f,

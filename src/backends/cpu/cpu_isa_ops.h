@@ -330,7 +330,7 @@ FXI_POWERS(f64, double)
         (void)attr;                                                                                \
         const T *a = s[0], *b = s[1];                                                              \
         T d[FXI_TILE_MOST];                                                                        \
-        /* Noted without a branch; libm then computes the elements again that need it. */          \
+        /* Set without a branch. If it is not 0, libm computes some elements again. */             \
         int32_t far = 0;                                                                           \
         for (int i = 0; i < n; i++) {                                                              \
             const double x = fabs((double)a[i]), y = fabs((double)b[i]), t = x / y;                \

@@ -6,7 +6,7 @@
  * all eight (sums of 4096×4096 along the strided axis: 2.2 ms instead of 5.8). Float32 sums and
  * products run in double, so a sum of millions of numbers is as exact as its result. max and min
  * keep the first NaN that they meet. The compiler unrolls 16 lanes of additions into registers.
- * Comparisons become vectors only as a loop, and 64 lanes stay one.
+ * Comparisons become vectors only if the compiler keeps their loop, which it does for 64 lanes.
  */
 #define FXI_ADD_LANES     16
 #define FXI_COMPARE_LANES 64

@@ -155,7 +155,7 @@ enum { FXI_EXTREME_BLOCK = 4096, FXI_EXTREME_WIDTH = 512, FXI_EXTREME_ROWS = 8 }
         /* NaN equals nothing, but a row of NaN has an index too. */                               \
         return (x == best) | ((x != x) & (best != best));                                          \
     }                                                                                              \
-    /* The first element from i on that is like `best`; there is one. */                           \
+    /* The first element from i on that equals `best` (NaN if `best` is NaN). It exists. */        \
     static int64_t NAME##_find(const T *x, int64_t i, int64_t n, int64_t stride, T best)           \
     {                                                                                              \
         /* 64 elements are compared without branches, and only the block that has a match is       \

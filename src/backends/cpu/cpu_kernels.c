@@ -279,7 +279,7 @@ static fx_status run_widened(fxi_kernel kernel, const fx_step *step, const void 
     const void *ptrs[WIDEN_MAX_IN] = {NULL};
     char *at = run->work;
     const bool last = lies_last(step);
-    /* No kernel that is widened has more inputs. */
+    /* No kernel around which types are converted has more inputs. */
     if (step->nin > WIDEN_MAX_IN)
         return FX_STATUS_INTERNAL;
     for (int k = 0; k < step->nin; k++) {

@@ -94,8 +94,8 @@ static void run_part(void *user, int64_t part, void *memory)
     run_range(p, from, to, memory);
 }
 
-/* A single product is divided between the threads; those of a batch are shared out whole, so that
- * they need not meet inside a product. */
+/* A single product is divided between the threads. In a batch one thread computes a whole product,
+ * so that threads need not wait for each other inside one. */
 static fx_status run_batch(batch *p)
 {
     const bool is_float = !integer_gemm[p->dtype];

@@ -57,7 +57,7 @@ static int64_t to_of(uint64_t range)
 typedef struct job {
     void (*run)(const struct job *j, int64_t part, int slot);
     void *user;
-    int64_t first; /* the part that number 0 of the ranges means */
+    int64_t first; /* the part that has number 0 in the ranges */
     union {
         void (*plain)(void *user, int64_t part);
         void (*scratch)(void *user, int64_t part, void *scratch);

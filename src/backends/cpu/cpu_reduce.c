@@ -90,7 +90,7 @@ static void reduce_part(void *user, int64_t part)
         accumulate(r, kept.offset + j * r->stride, m, piece, acc);
         if (!r->partial)
             r->op->done(acc, m, fxi_at_out(r->out, item / r->tiles * r->width + j, r->out_size));
-        /* Counted instead of divided: items follow each other tile by tile. */
+        /* Neighbouring items are neighbouring tiles, so counting replaces divisions. */
         if (++tile == r->tiles) {
             tile = 0;
             fxi_walk_next(&kept);

@@ -105,8 +105,8 @@ static void reduce(const runner *r, const fxi_row_call *c, const tile *t)
     char *also = c->also ? r->at[c->src[2]] + t->first * c->also_size : NULL;
     const int64_t n = t->n / t->rows;
     if (t->rows > 1 && n < SHORT_ROW) {
-        /* For the reducer the rows are columns: results are n elements apart, their terms
-         * neighbours. */
+        /* The reducer is told that the rows are columns: results are n elements apart, and the
+         * terms of one are neighbours. */
         op->init(acc, t->rows);
         op->col(x, t->rows, n, n, 1, acc);
         op->done(acc, t->rows, to);

@@ -39,7 +39,7 @@ static bool refused_by(const fx_device *device, const char *operation)
     return !may;
 }
 
-/* Passes a status on, so that a call between the gate and this function is one expression. */
+/* Ends a call and returns its status, so that a call of the driver is one expression. */
 static fx_status leave(fx_status status)
 {
     fxi_gpu_leave();

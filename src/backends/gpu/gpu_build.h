@@ -83,7 +83,7 @@ struct fxi_gpu_call {
     void *params; /* int32_t, or int64_t when wide */
 };
 
-/* The value of a hole in a text. */
+/* The value of a placeholder in a text. */
 typedef struct fxi_gpu_value {
     const char *name, *text; /* NULL: a number */
     int64_t number;
@@ -117,14 +117,14 @@ static inline void fxi_gpu_begin(fxi_gpu_builder *b, bool wide)
 {
     fxi_gpu_begin_groups(b, wide, FXI_GPU_GROUP);
 }
-/* Sets the value of the hole @name@ until it is set again or the next fxi_gpu_begin. The string is
- * not copied. */
+/* Sets the value of the placeholder @name@ until it is set again or the next fxi_gpu_begin. The
+ * string is not copied. */
 void fxi_gpu_set(fxi_gpu_builder *b, const char *name, const char *value);
 void fxi_gpu_set_number(fxi_gpu_builder *b, const char *name, int64_t value);
-/* Appends a text of kernels/, all of whose holes have values. */
+/* Appends a text of kernels/, all of whose placeholders have values. */
 void fxi_gpu_say_part(fxi_gpu_builder *b, const char *text);
-/* Appends a text up to a hole that the caller fills by appending more; returns the rest of the
- * text. */
+/* Appends a text up to a placeholder that the caller fills by appending more; returns the rest of
+ * the text. */
 const char *fxi_gpu_say_until(fxi_gpu_builder *b, const char *text, const char *hole);
 /* Appends formatted text of at most 1000 bytes. */
 void fxi_gpu_say(fxi_gpu_builder *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -141,7 +141,8 @@ fxi_gpu_call *fxi_gpu_add(fxi_gpu_builder *b);
 fxi_gpu_call *fxi_gpu_add_routine(fxi_gpu_builder *b, const fxi_gpu_routine *routine, void *state,
                                   int nbuffers);
 /* The number of elements that a work-item of simple kernels computes: as many Float32 values as a
- * vector holds. In all texts the hole @each@ is this number and @vector@ the bytes of a vector. */
+ * vector holds. In all texts the placeholder @each@ is this number and @vector@ the bytes of a
+ * vector. */
 static inline int32_t fxi_gpu_each(const fxi_gpu_builder *b)
 {
     return b->limits->vector_bytes / 4;

@@ -276,8 +276,8 @@ static bool is_wide(contraction *c, const geometry *g)
     bool wide = false;
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         wide |= fxi_gpu_wide(lengths[i]);
-    /* Positions, including the special one for "outside". Addresses in the source are computed for
-     * positions in the padding too. */
+    /* Positions must stay below 2²⁹, because they are added to FAR (2³⁰, in conv.cl), which marks a
+     * term as outside. Addresses in the source are computed for positions in the padding too. */
     double places = (double)fx_tensor_length(&c->step->in[0]);
     for (int d = 0; d < 3; d++) {
         const int64_t size = *on_axis(c, SIZE, d), beyond = g->before[d] + g->k[d] * g->dilation[d];
@@ -301,12 +301,12 @@ static int64_t tiles_of(contraction *c)
 }
 
 /* Chooses the tile. A work-item computes several rows if enough tiles remain to keep the device
- * busy, because it reads a factor once for all of its rows. On a CPU one row is as good: the rows
+ * busy, because it reads a factor once for all of its rows. On a CPU one row is as fast: the rows
  * of a group are vectors. */
 static void choose_tile(contraction *c, const fxi_gpu_limits *limits)
 {
-    /* At least a warp, all of whose work-items then read the same factors; and at least DEPTH,
-     * because a group loads one of its lanes' terms with each work-item. */
+    /* At least a warp, so that all work-items of a warp read the same factors. At least DEPTH,
+     * because a work-item decodes at most one of the group's LANES·DEPTH terms. */
     const int32_t few_rows = limits->warp > DEPTH ? limits->warp : DEPTH;
     const bool few = c->rows <= few_rows * 4 && c->terms >= 8 * DEPTH && !limits->serial &&
                      c->length <= SLICES_MOST / 8;
@@ -396,7 +396,7 @@ static void say_parameters(fxi_gpu_builder *b)
         fxi_gpu_say(b, "#define %s P(%d)\n", names[k - AXES_END - 1], k);
 }
 
-/* Appends a text once for every number below n, which is the value of its hole. */
+/* Appends a text once for every number below n, which is the value of its placeholder. */
 static void say_numbered(fxi_gpu_builder *b, const char *text, const char *hole, int n)
 {
     for (int k = 0; k < n; k++) {

@@ -191,7 +191,7 @@ static int buffer_of(const segments *q, int g, int k)
 }
 
 /* The segments of a launch: as many as the arguments can hold, or a smaller power of two that is
- * enough. Each number is a kernel of its own, so there should be few. */
+ * enough. Each number of segments needs a kernel of its own, so only few numbers are used. */
 static int batch_of(const fxi_gpu_builder *b, const segments *q)
 {
     enum { ADDRESS = 2 * sizeof(int64_t) };
@@ -445,7 +445,8 @@ void fxi_gpu_index_layout(fxi_gpu_layout *l, const fx_tensor *outer, const fx_te
         sx[d] = index ? 0 : x->stride[d < axis ? d : d - idx->ndim + 1];
     }
     fxi_gpu_layout_add(l, sx);
-    if (fxi_gpu_layout_add(l, si) == 0) { /* both are all 0: still two patterns */
+    if (fxi_gpu_layout_add(l, si) ==
+        0) { /* both have only zeros, but the caller expects two patterns */
         for (int d = 0; d < l->nd; d++)
             l->stride[1][d] = 0;
         l->npatterns = 2;

@@ -216,7 +216,7 @@ static void add_launch(fxi_gpu_builder *b, const product *p)
         fxi_gpu_param(c, OPERANDS + 2 * i + 1, fxi_gpu_stride(&s->in[2 + i], 1));
     }
     fxi_gpu_walk_fill(&p->batch, c, first_of_batch(p));
-    /* All groups along the first axis: on usual devices the others have at most 65535 groups. */
+    /* All groups along the first axis: many devices allow only 65535 groups along the others. */
     c->groups[0] = p->tiles_m * p->tiles_n * p->batches;
 }
 

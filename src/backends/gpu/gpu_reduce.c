@@ -75,7 +75,8 @@ static void divide(const fxi_gpu_builder *b, reduction *r)
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
-/* Appends the taking of term t, which is at o<pattern> of the operands. */
+/* Appends the text that adds term t to the accumulator. Operand k of the term is at offset
+ * o<pattern of k>. */
 static void say_value(fxi_gpu_builder *b, const reduction *r)
 {
     for (int k = 0; k < r->nin; k++) {

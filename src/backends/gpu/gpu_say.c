@@ -1,5 +1,5 @@
 /* gpu_say.c: builds the text of a kernel: appends text from C code, and texts of kernels/ with
- * their holes filled (kernels/prelude.cl describes their form).
+ * their placeholders filled (kernels/prelude.cl describes their form).
  */
 #include "gpu_text.h"
 
@@ -58,7 +58,7 @@ void fxi_gpu_say(fxi_gpu_builder *b, const char *format, ...)
         say_bytes(b, text, (size_t)n);
 }
 
-/* ---- holes ----------------------------------------------------------------------------------- */
+/* ---- placeholders ---------------------------------------------------------------------------- */
 static fxi_gpu_value *value_of(fxi_gpu_builder *b, const char *name, size_t n)
 {
     for (int k = 0; k < b->nvalues; k++)
@@ -99,8 +99,9 @@ static void say_value(fxi_gpu_builder *b, const char *name, size_t n)
         fxi_gpu_say(b, "%lld", (long long)v->number);
 }
 
-/* Appends the text up to the hole at `at`, without the blanks before a hole that has a line of its
- * own. Returns the rest after the hole; after a whole line, from the next line on. */
+/* Appends the text up to the placeholder at `at`, without the blanks before a placeholder that has
+ * a line of its own. Returns the rest after the placeholder; after a whole line, from the next line
+ * on. */
 static const char *say_before(fxi_gpu_builder *b, const char *text, const char *at,
                               const char *behind)
 {
@@ -114,7 +115,7 @@ static const char *say_before(fxi_gpu_builder *b, const char *text, const char *
     return behind + whole;
 }
 
-/* A hole's name is between two @ signs, which occur for nothing else in the texts. */
+/* A placeholder is a name between two @ signs. The texts contain no other @. */
 const char *fxi_gpu_say_until(fxi_gpu_builder *b, const char *text, const char *hole)
 {
     const char *at;
@@ -150,7 +151,7 @@ void fxi_gpu_begin_groups(fxi_gpu_builder *b, bool wide, int group)
     b->group = group;
     b->kernel = NULL;
     b->nvalues = 0;
-    /* Holes that every text may have. */
+    /* Placeholders that every text may have. */
     fxi_gpu_set_number(b, "each", fxi_gpu_each(b));
     fxi_gpu_set_number(b, "vector", b->limits->vector_bytes);
     fxi_gpu_say(b, "#define FX_GROUP %d\n%s%s%s%s", group, wide ? "#define FX_WIDE\n" : "",

@@ -29,7 +29,7 @@ typedef struct slot {
 static struct {
     fxi_mutex lock;       /* held to allocate or free a slot */
     slot *blocks[BLOCKS]; /* atomic */
-    uint32_t used, free;  /* slots ever used; the first free one's number plus one */
+    uint32_t used, free;  /* slots used so far; number of the first freed slot plus one, or 0 */
 } table = {.lock = FXI_MUTEX_INIT};
 
 static slot *slot_at(uint64_t number)
@@ -57,7 +57,7 @@ static bool more_slots(void)
     slot *fresh = block < BLOCKS ? fxi_opencl_host->alloc(BLOCK * sizeof *fresh) : NULL;
     if (!fresh)
         return false;
-    /* Complete before its address is published: readers take no lock. */
+    /* The block is complete before its address is published, because readers take no lock. */
     memset(fresh, 0, BLOCK * sizeof *fresh);
     __atomic_store_n(&table.blocks[block], fresh, __ATOMIC_RELEASE);
     return true;
@@ -175,7 +175,7 @@ static fx_status find(const fxi_opencl_device *d, const char *operation, const v
 }
 
 /* A ring of two halves, filled alternately. An event tells when the device has read a half. */
-/* A half holds at least four short writes, so few of them wait for the device. */
+/* A half holds several short writes, so only few writes wait for the device. */
 enum { HALF = 1 << 20, SHORT = HALF / 4 };
 struct fxi_opencl_ring {
     cl_event read[2];
@@ -283,7 +283,7 @@ fx_status fxi_opencl_fill(fx_device *device, void *to, uint8_t value, size_t byt
     uint8_t pattern[16];
     memset(pattern, value, sizeof pattern);
     size_t length = sizeof pattern;
-    /* At the latest at 1 byte every size fits. */
+    /* The loop ends at 1 byte, by which every size is divisible. */
     while ((p.offset | bytes) % length != 0)
         length /= 2;
     return fxi_gpu_check(

@@ -5,9 +5,9 @@
 // begin with a line of four slashes and a name: the text `copy` is fxi_gpu_text_copy in C
 // (gpu_kernels.h). Empty lines and lines that begin with // are comments and not part of a text.
 //
-// A name in @ signs is a hole, which C code fills for each step: with a type, a number
+// A name in @ signs is a placeholder, which C code fills for each step: with a type, a number
 // (fxi_gpu_set), or lines that it computes, such as the program of an elementwise step or the walk
-// over strides (fxi_gpu_say_until). A hole with a line of its own is replaced by any number of
+// over strides (fxi_gpu_say_until). A placeholder on a line of its own is replaced by any number of
 // whole lines, also by none. gpu_build.h lists the names that a text may use.
 //
 // A kernel's text is a list of `#define`s for the features of the device, one dialect's prelude,
