@@ -657,6 +657,44 @@ inline fx_dropout_layer *fx_dropout(double p)
     return fx_dropout(fx_dropout_args().with_p(p));
 }
 
+/* ---- recurrent.h ----------------------------------------------------------------------------- */
+#undef fx_rnncell
+#undef fx_lstmcell
+#undef fx_grucell
+#undef fx_gruv3cell
+#undef fx_rnn
+#undef fx_lstm
+#undef fx_gru
+#undef fx_gruv3
+#undef fx_recurrence
+
+#define FXI_CXX_RECURRENT(name, layer, options)                                                    \
+    inline layer *fx_##name(const options &a)                                                      \
+    {                                                                                              \
+        return fxi_##name(fxi_sized<options>(a));                                                  \
+    }                                                                                              \
+    inline layer *fx_##name(int64_t in, int64_t out)                                               \
+    {                                                                                              \
+        return fx_##name(options().with_in(in).with_out(out));                                     \
+    }
+FXI_CXX_RECURRENT(rnncell, fx_cell_layer, fx_rnncell_args)
+FXI_CXX_RECURRENT(lstmcell, fx_cell_layer, fx_lstmcell_args)
+FXI_CXX_RECURRENT(grucell, fx_cell_layer, fx_lstmcell_args)
+FXI_CXX_RECURRENT(gruv3cell, fx_cell_layer, fx_lstmcell_args)
+FXI_CXX_RECURRENT(rnn, fx_recurrent_layer, fx_rnn_args)
+FXI_CXX_RECURRENT(lstm, fx_recurrent_layer, fx_lstm_args)
+FXI_CXX_RECURRENT(gru, fx_recurrent_layer, fx_lstm_args)
+FXI_CXX_RECURRENT(gruv3, fx_recurrent_layer, fx_lstm_args)
+#undef FXI_CXX_RECURRENT
+inline fx_recurrent_layer *fx_recurrence(const fx_recurrence_args &a)
+{
+    return fxi_recurrence(fxi_sized<fx_recurrence_args>(a));
+}
+inline fx_recurrent_layer *fx_recurrence(void *cell)
+{
+    return fx_recurrence(fx_recurrence_args().with_cell(cell));
+}
+
 #define FXI_CXX_LOSS(name)                                                                         \
     inline fx_array *fx_##name(const fx_loss_args &a)                                              \
     {                                                                                              \

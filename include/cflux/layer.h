@@ -40,8 +40,10 @@ typedef enum fx_option_kind {
     FX_OPTION_LAYER,      /* void *: a layer or function that is called with an array */
     FX_OPTION_CONNECTION, /* void *: a layer or function that is called with several objects */
     FX_OPTION_SCALE, /* Flux's files only: a Flux.Scale made of the members scale, bias and act */
-    FX_OPTION_RNG,   /* Flux's files only: the random number generator; not stored */
-    FX_OPTION_TUPLE  /* fx_dims: 2 or (2, 2), always printed as a tuple */
+    FX_OPTION_RNG,   /* Flux's files only: the random number generator, or another value that is not
+                        stored */
+    FX_OPTION_TUPLE, /* fx_dims: 2 or (2, 2), always printed as a tuple */
+    FX_OPTION_STATES /* Flux's files only: an array or a tuple of two, the members h0 and c0 */
 } fx_option_kind;
 
 /* How PyTorch's layout of an array differs from Flux's. */
@@ -65,17 +67,23 @@ typedef struct fx_layer_row {
     bool required;       /* required in the notation */
     bool silent;         /* never printed */
     const char *flux;    /* names of the field in Flux's structs, separated by spaces; NULL: none */
-    const char *torch;   /* name in a state dictionary; NULL: the member's; "": left out */
+    const char *torch;   /* name in a state dictionary; NULL: the member's; "": left out; "*_l0", of
+                            a layer: left out, and _l0 is appended to the names of its arrays */
     const char *torch_count; /* name of an Int64 that PyTorch stores as well: written as 0, ignored
                                 on load */
     fx_torch_layout layout;  /* layout of the array in PyTorch */
+    bool shown;              /* printed also if it has its default value */
+    const char *torch_added; /* name of an array of the same size whose sum with this one is the
+                                member: written as 0, added on load */
+    int torch_zero; /* k > 0: the last k-th of that array must be 0; the load fails otherwise */
 } fx_layer_row;
 
 /* The layer's struct in a range of versions of Flux. An array of forms ends with {0}. */
 typedef struct fx_flux_form {
     const char *fields; /* field names in order: "weight bias σ" */
     const char *params; /* type parameters: field names, #name for the length of a tuple, #name+2
-                           for that length and 2; NULL: this form is read, not written */
+                           for that length and 2, =name for the value of a flag; NULL: this form is
+                           read, not written */
     int since, until;   /* first and last version of Flux: 1206 is 0.12.6; 0: no limit */
 } fx_flux_form;
 
@@ -110,7 +118,8 @@ typedef struct fx_layer {
      * fx_type.layout_bytes. */
     int64_t (*layout_bytes)(const void *self);
     bool semicolon;            /* print a semicolon before the first keyword, as Flux */
-    const char *flux;          /* name of Flux's struct, "Flux.Dense"; NULL: none */
+    const char *flux;          /* names of Flux's struct, "Flux.Dense", the one that is written
+                                  first; NULL: none */
     const fx_flux_form *forms; /* oldest first, ends with {0} */
     /* Completes options, and children of `self` without an option, after reading a file. Returns
      * false if the values do not describe a layer. May be NULL. */

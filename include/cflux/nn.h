@@ -285,4 +285,5 @@ FXI_END_C
 
 #include <cflux/conv.h>
 #include <cflux/containers.h>
+#include <cflux/recurrent.h>
 #endif

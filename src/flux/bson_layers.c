@@ -20,6 +20,7 @@ typedef struct fields {
     fxi_bson v[FXI_JULIA_FIELDS];
     int n;
     int depth;
+    fxi_bson whole; /* the struct */
     const fx_type *type;
     const fx_layer *layer;
     const fx_flux_form *form;
@@ -144,6 +145,29 @@ static bool take_scale(fields *f, int i)
     return true;
 }
 
+static bool callable(const void *object)
+{
+    const fx_type *type = object ? fx_type_of(object) : NULL;
+    return type && (type->forward || (type->flags & FX_TYPE_FUNCTION));
+}
+
+/* Reads an initial state, an array or a tuple of two, into the options of the members h0 and c0. */
+static bool take_states(fields *f, int i)
+{
+    void *all = fxi_bson_object(f->j, f->v[i], f->depth + 1);
+    const bool two = all && !fx_is_array(all) && (fx_type_of(all)->flags & FX_TYPE_TUPLE);
+    const char *const names[2] = {"h0", "c0"};
+    for (int k = 0; k < 1 + two; k++) {
+        void *x = two ? fx_child(all, k) : all;
+        const int row = fxi_row_named(f->layer, names[k]);
+        if (row < 0 || !is_array_of(x, -1) || (two && fx_count(all) != 2))
+            return false;
+        fx_array *vector = fx_vec(x);
+        memcpy(f->options + fxi_row(f->layer, row)->option, &vector, sizeof vector);
+    }
+    return true;
+}
+
 /* Reads a member that is not an option. */
 static bool take_member(fields *f, int i, const fx_layer_row *row)
 {
@@ -163,12 +187,6 @@ static bool take_member(fields *f, int i, const fx_layer_row *row)
     default:
         return false;
     }
-}
-
-static bool callable(const void *object)
-{
-    const fx_type *type = object ? fx_type_of(object) : NULL;
-    return type && (type->forward || (type->flags & FX_TYPE_FUNCTION));
 }
 
 static bool take_callable(fields *f, int i, void *to)
@@ -219,10 +237,31 @@ static bool take_value(fields *f, int i, const fx_layer_row *row)
         return take_scale(f, i);
     case FX_OPTION_FLAG:
         return row->present ? true : bool_at(f, i, to);
+    case FX_OPTION_STATES:
+        return take_states(f, i);
     case FX_OPTION_RNG:
         return true;
     default:
         return false;
+    }
+}
+
+/* Reads the flags that are type parameters. Older versions of Flux had other parameters, which are
+ * types. */
+static void take_params(fields *f)
+{
+    const fxi_bson params = fxi_julia_get(f->j, fxi_julia_get(f->j, f->whole, "type"), "params");
+    const char *at = f->form->params;
+    fxi_word w;
+    for (int i = 0; fxi_next_word(&at, &w); i++) {
+        if (*w.from != '=' || params.kind != FXI_BSON_ARRAY)
+            continue;
+        const fxi_bson v = fxi_julia_value(f->j, fxi_bson_at(params, i));
+        for (int k = 0; k < f->layer->nrows && v.kind == FXI_BSON_BOOL; k++) {
+            const fx_layer_row *row = fxi_row(f->layer, k);
+            if (row->option && fxi_word_position(row->name, (fxi_word){w.from + 1, w.n - 1}) == 0)
+                *(bool *)(f->options + row->option) = v.u.integer;
+        }
     }
 }
 
@@ -249,6 +288,7 @@ static bool take_form(fields *f)
     for (int i = 0; fxi_next_word(&at, &name); i++)
         if (!flag_fits(f, i, fxi_row(f->layer, fxi_row_of_flux(f->layer, name))))
             return false;
+    take_params(f);
     return true;
 }
 
@@ -420,23 +460,37 @@ static void *layer_of(fields *f)
     return made;
 }
 
-void *fxi_bson_layer(fxi_julia *j, const char *type, fxi_bson v, int depth)
+/* Reads the struct as one of the library's types; NULL if it does not fit. */
+static void *layer_as(fields *f, const char *name)
 {
-    fields f = {.j = j, .depth = depth, .type = fxi_type_of_flux(type)};
-    if (!f.type)
-        return NULL;
-    f.layer = fx_layer_of(f.type);
-    f.n = fxi_julia_fields(j, v, f.v);
+    f->layer = fx_layer_of(f->type);
     const bool clean = fx_error_status() == FX_OK;
-    void *layer = layer_of(&f);
+    void *layer = layer_of(f);
     if (layer && fx_is_error(layer) && fx_error_status() == FX_STATUS_MEMORY) {
-        j->b->status = FX_STATUS_MEMORY;
+        f->j->b->status = FX_STATUS_MEMORY;
         return NULL;
     }
-    if (layer && fx_is_error(layer) && j->b->status == FX_OK) {
+    if (layer && fx_is_error(layer) && f->j->b->status == FX_OK) {
         const fx_error e = clean ? fx_error_take() : (fx_error){.message = "is not consistent"};
-        fxi_bytes_fail(j->b, (size_t)(v.u.bytes - j->b->data), "a %s: %s", type, e.message);
+        fxi_bytes_fail(f->j->b, (size_t)(f->whole.u.bytes - f->j->b->data), "a %s: %s", name,
+                       e.message);
         return NULL;
+    }
+    return layer;
+}
+
+void *fxi_bson_layer(fxi_julia *j, const char *type, fxi_bson v, int depth)
+{
+    fields f = {.j = j, .depth = depth, .whole = v};
+    void *layer = NULL;
+    f.n = -1;
+    for (int64_t i = 0; !layer && j->b->status == FX_OK; i++) {
+        f.type = fxi_next_type_of_flux(type, &i);
+        if (!f.type)
+            return NULL;
+        if (f.n < 0)
+            f.n = fxi_julia_fields(j, v, f.v);
+        layer = layer_as(&f, type);
     }
     return layer;
 }

@@ -50,7 +50,7 @@ static fxi_item single(const char *const *path)
 }
 static fxi_param number(int64_t n)
 {
-    return (fxi_param){-1, n};
+    return (fxi_param){FXI_PARAM_NUMBER, n};
 }
 static fxi_param type_of(int field)
 {
@@ -192,8 +192,8 @@ static fxi_item item_of(described *d, const fx_layer_row *row)
 static void split_name(const char *name, fxi_shape *s)
 {
     int n = 0;
-    snprintf(s->own_name, sizeof s->own_name, "%s", name);
-    if (!strchr(name, '.'))
+    snprintf(s->own_name, sizeof s->own_name, "%.*s", (int)strcspn(name, " "), name);
+    if (!strchr(s->own_name, '.'))
         s->own_path[n++] = "Main";
     char *rest = s->own_name;
     for (char *part; n < FXI_SHAPE_PATH && (part = fxi_cut_word(".", &rest));)
@@ -202,10 +202,24 @@ static void split_name(const char *name, fxi_shape *s)
     s->path = s->own_path;
 }
 
-/* "#stride" is the length of the tuple in field stride, "#out+2" that length and 2, "weight" the
- * type of that field. */
-static fxi_param param_of(const fx_flux_form *form, const fxi_shape *s, fxi_word word)
+/* The value of a member that is a flag. */
+static fxi_param flag_of(const described *d, fxi_word name)
 {
+    for (int i = 0; i < d->layer->nrows; i++) {
+        const fx_layer_row *row = fxi_row(d->layer, i);
+        if (row->member && fxi_word_position(row->name, name) == 0)
+            return (fxi_param){FXI_PARAM_FLAG, *(const bool *)member(d, row)};
+    }
+    return number(0);
+}
+
+/* "#stride" is the length of the tuple in field stride, "#out+2" that length and 2, "=flag" the
+ * value of that member, "weight" the type of that field. */
+static fxi_param param_of(const described *d, const fx_flux_form *form, const fxi_shape *s,
+                          fxi_word word)
+{
+    if (*word.from == '=')
+        return flag_of(d, (fxi_word){word.from + 1, word.n - 1});
     if (*word.from != '#')
         return type_of(fxi_word_position(form->fields, word));
     int n = 1;
@@ -216,10 +230,26 @@ static fxi_param param_of(const fx_flux_form *form, const fxi_shape *s, fxi_word
     return i < 0 ? type_of(i) : number(((const fx_dims *)s->items[i].object)->n + more);
 }
 
+/* An array that the struct has no field for is an error, not a loss. */
+static void note_lost(described *d, const fx_flux_form *form)
+{
+    for (int i = 0; i < d->layer->nrows; i++) {
+        const fx_layer_row *row = fxi_row(d->layer, i);
+        const char *at = row->flux;
+        fxi_word w;
+        const bool child = row->member && fxi_next_word(&at, &w) &&
+                           (row->kind == FX_OPTION_VECTOR || row->kind == FX_OPTION_ARRAY);
+        if (child && *fxi_child_slot(row, d->self) && fxi_word_position(form->fields, w) < 0)
+            d->lost = "it has an initial state, which Flux's struct has no field for since 0.15; "
+                      "pass it to the call instead";
+    }
+}
+
 static void fill_layer(described *d, const fx_flux_form *form, fxi_shape *s)
 {
     const char *at = form->fields;
     *s = (fxi_shape){.names = form->fields};
+    note_lost(d, form);
     split_name(d->layer->flux, s);
     for (fxi_word w; s->nitems < FXI_SHAPE_FIELDS && fxi_next_word(&at, &w);) {
         const int i = fxi_row_of_flux(d->layer, w);
@@ -227,7 +257,7 @@ static void fill_layer(described *d, const fx_flux_form *form, fxi_shape *s)
     }
     at = form->params;
     for (fxi_word w; s->nparams < FXI_SHAPE_PARAMS && fxi_next_word(&at, &w);)
-        s->params[s->nparams++] = param_of(form, s, w);
+        s->params[s->nparams++] = param_of(d, form, s, w);
     s->lost = d->lost;
 }
 

@@ -31,7 +31,8 @@ typedef struct fxi_item {
     double number;
 } fxi_item;
 
-/* A type parameter: a number, or (field ≥ 0) the type of a field. */
+/* A type parameter: a number, true or false, or (field ≥ 0) the type of a field. */
+enum { FXI_PARAM_NUMBER = -1, FXI_PARAM_FLAG = -2 };
 typedef struct fxi_param {
     int field;
     int64_t number;

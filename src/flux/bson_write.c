@@ -359,7 +359,7 @@ static void put_dims_type(writer *w, const char *key, const fx_dims *d)
 static bool all_numbers(const fxi_shape *s)
 {
     for (int i = 0; i < s->nparams; i++)
-        if (s->params[i].field >= 0)
+        if (s->params[i].field != FXI_PARAM_NUMBER)
             return false;
     return s->nparams > 0;
 }
@@ -383,7 +383,9 @@ static void put_params(writer *w, const fxi_shape *s, int depth)
     const int64_t params = fxi_put_begin(&w->base, "params", true);
     for (int i = 0; i < s->nparams; i++) {
         const fxi_param *p = &s->params[i];
-        if (p->field < 0)
+        if (p->field == FXI_PARAM_FLAG)
+            fxi_put_bool(&w->base, fxi_index_key(i, text), p->number != 0);
+        else if (p->field < 0)
             fxi_put_int(&w->base, fxi_index_key(i, text), p->number);
         else
             put_type(w, fxi_index_key(i, text), s->items[p->field], depth + 1);

@@ -67,13 +67,18 @@ void **fxi_child_slot(const fx_layer_row *row, const void *layer)
     return (void **)(void *)((char *)(uintptr_t)layer + row->member);
 }
 
-const fx_type *fxi_type_of_flux(const char *name)
+const fx_type *fxi_next_type_of_flux(const char *name, int64_t *io_i)
 {
-    const fx_type *type;
-    for (int64_t i = 0; (type = fx_layer_type(i)); i++) {
+    const fxi_word word = {name, (int)strlen(name)};
+    for (const fx_type *type; (type = fx_layer_type(*io_i)); (*io_i)++) {
         const fx_layer *layer = fx_layer_of(type);
-        if (layer->flux && layer->forms && strcmp(layer->flux, name) == 0)
+        if (layer->forms && fxi_word_position(layer->flux, word) >= 0)
             return type;
     }
     return NULL;
+}
+
+const fx_type *fxi_type_of_flux(const char *name)
+{
+    return fxi_next_type_of_flux(name, &(int64_t){0});
 }

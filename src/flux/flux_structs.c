@@ -34,19 +34,6 @@ static const struct {
     {"Flux.EmbeddingBag", 2, "weight reduction", {FIRST, LAST}},
     {"Flux.Upsample", 2, "scale size", {FIRST, LAST}},
     {"Flux.PixelShuffle", 1, "r", {FIRST, LAST}},
-    {"Flux.Recur", 2, "cell state", {1200, 1499}},
-    {"Flux.Recur", 3, "cell init state", {FIRST, 1199}},
-    {"Flux.RNN", 1, "cell", {1500, LAST}},
-    {"Flux.LSTM", 1, "cell", {1500, LAST}},
-    {"Flux.GRU", 1, "cell", {1500, LAST}},
-    {"Flux.GRUv3", 1, "cell", {1500, LAST}},
-    {"Flux.RNNCell", 4, "σ Wi Wh bias", {1500, LAST}},
-    {"Flux.RNNCell", 5, "σ Wi Wh b state0", {FIRST, 1499}},
-    {"Flux.LSTMCell", 3, "Wi Wh bias", {1500, LAST}},
-    {"Flux.LSTMCell", 4, "Wi Wh b state0", {1200, 1499}},
-    {"Flux.LSTMCell", 5, "Wi Wh b h c", {FIRST, 1199}},
-    {"Flux.GRUCell", 3, "Wi Wh b", {1500, LAST}},
-    {"Flux.GRUCell", 4, "Wi Wh b state0", {FIRST, 1499}},
     {"Fix1", 2, "f x", {FIRST, LAST}},
     /* optimisers: flux_optimiser.c turns them into states */
     {OPTIMISERS "Leaf", 2, "rule state", {FIRST, LAST}},
@@ -74,19 +61,30 @@ static const struct {
 };
 enum { NOTHERS = sizeof others / sizeof others[0] };
 
+/* The versions of all forms of a layer with this field count, and the names of the first. */
+static bool look_up_forms(const fx_flux_form *f, int n, const char **names, fxi_flux_range *range)
+{
+    bool found = false;
+    for (; f && f->fields; f++) {
+        if (fxi_count_words(f->fields) != n)
+            continue;
+        const fxi_flux_range r = {f->since ? f->since : FIRST, f->until ? f->until : LAST};
+        range->since = !found || r.since < range->since ? r.since : range->since;
+        range->until = !found || r.until > range->until ? r.until : range->until;
+        *names = found ? *names : f->fields;
+        found = true;
+    }
+    return found;
+}
+
 /* Names and versions of a struct with this field count; names NULL if unknown. */
 static void look_up(const char *name, int n, const char **names, fxi_flux_range *range)
 {
     *names = NULL;
     *range = (fxi_flux_range){FIRST, LAST};
     const fx_type *type = fxi_type_of_flux(name);
-    for (const fx_flux_form *f = type ? fx_layer_of(type)->forms : NULL; f && f->fields; f++) {
-        if (fxi_count_words(f->fields) != n)
-            continue;
-        *names = f->fields;
-        *range = (fxi_flux_range){f->since ? f->since : FIRST, f->until ? f->until : LAST};
+    if (type && look_up_forms(fx_layer_of(type)->forms, n, names, range))
         return;
-    }
     for (int i = 0; i < NOTHERS; i++)
         if (others[i].n == n && strcmp(others[i].type, name) == 0) {
             *names = others[i].names;

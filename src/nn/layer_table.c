@@ -77,7 +77,8 @@ static bool to_member(const fx_type *type, const fx_layer_row *row, const void *
     fx_function **function = to;
     if (row->kind == FX_OPTION_FUNCTION && !*function)
         *function = FX_IDENTITY;
-    return !is_array_option(row->kind) || !*(fx_array **)to || !fx_is_error(*(fx_array **)to);
+    const bool object = is_array_option(row->kind) || row->kind == FX_OPTION_LAYER;
+    return !object || !*(void **)to || !fx_is_error(*(void **)to);
 }
 
 static bool built(const fx_type *type, const void *options, void *self)

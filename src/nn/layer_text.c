@@ -71,11 +71,22 @@ static void put_sizes(fx_text *text, const fx_dims *d)
         fx_text_add(text, "%s%" PRId64, i ? ", " : "", d->v[i]);
 }
 
+/* A longer text is cut. */
+static void put_layer(fx_text *text, void *layer)
+{
+    char own[1000];
+    fx_summary(layer, own, sizeof own);
+    fx_text_add(text, "%s", own);
+}
+
 static void put_value(fx_text *text, fx_option_kind kind, const void *value)
 {
     char number[FXI_NUMBER_TEXT];
     const int64_t *integers = value;
     switch (kind) {
+    case FX_OPTION_LAYER:
+        put_layer(text, *(void *const *)value);
+        return;
     case FX_OPTION_PAIR:
         fx_text_add(text, "%" PRId64 " => %" PRId64, integers[0], integers[1]);
         return;
@@ -155,7 +166,8 @@ static void put_option(printing *p, const fx_layer_row *row)
     const bool keyword = !row->place;
     if (row->silent || !row->option || (!row->names && !row->place))
         return;
-    if (!row->required && is_default(row, value, (const char *)p->defaults + row->option))
+    if (!row->required && !row->shown &&
+        is_default(row, value, (const char *)p->defaults + row->option))
         return;
     if (!p->first)
         fx_text_add(p->text, "%s ", p->layer->semicolon && keyword && p->keyword ? ";" : ",");

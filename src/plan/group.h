@@ -7,7 +7,7 @@
 /* The largest elementwise step (planner rule 1). 24 buffers are what the argument limits of GPU
  * APIs leave (Metal has 31 arguments, less those for sizes). Four outputs let a parameter and its
  * optimiser state come from one pass over memory. */
-enum { FXI_GROUP_INSTRUCTIONS = 64, FXI_GROUP_INPUTS = 24, FXI_GROUP_OUTPUTS = 4 };
+enum { FXI_GROUP_INSTRUCTIONS = 64, FXI_GROUP_INPUTS = 24, FXI_GROUP_OUTPUTS = 8 };
 
 typedef struct fxi_groups {
     fxi_rows rows; /* row steps, and the order in which nodes are computed */

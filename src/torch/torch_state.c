@@ -40,11 +40,46 @@ static fx_array *transpose(fx_array *w)
     return n > 1 ? fxi_permute(w, n, reversed) : w;
 }
 
+/* The part of a path after its last dot. */
+static const char *last_part(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
 /* True if the path ends with that name. */
 static bool ends_with(const char *path, const char *name)
 {
-    const char *dot = strrchr(path, '.');
-    return strcmp(dot ? dot + 1 : path, name) == 0;
+    return strcmp(last_part(path), name) == 0;
+}
+
+/* The same for a name that may have the suffix of a layer, _l0 (see with_suffix). */
+static bool is_named(const char *path, const char *name)
+{
+    const char *part = last_part(path);
+    const size_t n = strlen(name);
+    return strncmp(part, name, n) == 0 && (!part[n] || strncmp(part + n, "_l", 2) == 0);
+}
+
+/* "0.*_l0.weight_ih" becomes "0.weight_ih_l0": PyTorch's recurrent layers have the arrays of their
+ * cells under names with a suffix. */
+static void with_suffix(char *path)
+{
+    char suffix[32];
+    char *star = strchr(path, '*'), *dot = star ? strchr(star, '.') : NULL;
+    if (!dot || (size_t)(dot - star) > sizeof suffix)
+        return;
+    snprintf(suffix, sizeof suffix, "%.*s", (int)(dot - star - 1), star + 1);
+    memmove(star, dot + 1, strlen(dot));
+    strcat(path, suffix); /* the path is now shorter by more than the suffix */
+}
+
+/* The arrays of the model under PyTorch's names. */
+static void list_own(fxi_entries *own, void *model)
+{
+    fxi_entries_walk(own, "", model);
+    for (int32_t i = 0; i < own->n; i++)
+        with_suffix(own->items[i].name);
 }
 
 /* The table row of an entry's array; NULL if its owner has no table. */
@@ -53,7 +88,7 @@ static const fx_layer_row *row_of(const fxi_entry *e)
     const fx_layer *layer = fx_layer_of(e->owner);
     for (int i = 0; layer && i < layer->nrows; i++) {
         const fx_layer_row *row = fxi_row(layer, i);
-        if (row->member && ends_with(e->name, row->torch ? row->torch : row->name))
+        if (row->member && is_named(e->name, row->torch ? row->torch : row->name))
             return row;
     }
     return NULL;
@@ -84,6 +119,26 @@ static void add_count(fxi_entries *out, const fxi_entry *e)
     fxi_entries_add(out, name, fxi_from(FX_DTYPE_I64, &none, 0, NULL));
 }
 
+/* The name of the array that PyTorch adds to an entry's array: "0.bias_hh_l0" for "0.bias_ih_l0";
+ * false if there is none. */
+static bool added_name(const fxi_entry *e, char *name, size_t capacity)
+{
+    const fx_layer_row *row = row_of(e);
+    if (!row || !row->torch_added)
+        return false;
+    const char *part = last_part(e->name);
+    snprintf(name, capacity, "%.*s%s%s", (int)(part - e->name), e->name, row->torch_added,
+             part + strlen(row->torch));
+    return true;
+}
+
+static void add_zeros(fxi_entries *out, const fxi_entry *e)
+{
+    char name[4200];
+    if (added_name(e, name, sizeof name))
+        fxi_entries_add(out, name, fx_mul(e->array, 0));
+}
+
 /* Lets a layer warn about values that PyTorch's state does not hold. */
 static void *say_note(void *object, void *user)
 {
@@ -106,11 +161,12 @@ void *fx_torch_state(void *model)
     fxi_entries own = {.op = "torch_state", .naming = name_of}, state = {.op = own.op};
     if (model && !fx_is_array(model) && fx_is_error(fx_fmap_objects(same, say_note, NULL, model)))
         own.status = fx_error_status();
-    fxi_entries_walk(&own, "", model);
+    list_own(&own, model);
     state.status = own.status;
     for (int32_t i = 0; i < own.n && state.status == FX_OK; i++) {
         fxi_entries_add(&state, own.items[i].name, change(&own.items[i], own.items[i].array));
         add_count(&state, &own.items[i]);
+        add_zeros(&state, &own.items[i]);
     }
     void *tuple = fxi_entries_tuple(&state);
     fxi_entries_free(&own);
@@ -131,6 +187,42 @@ static bool is_count(const fxi_entries *own, const char *name)
     return false;
 }
 
+/* True if the name is an array that PyTorch adds to one of the model's. */
+static bool is_added(const fxi_entries *own, const char *name)
+{
+    char other[4200];
+    for (int32_t i = 0; i < own->n; i++)
+        if (added_name(&own->items[i], other, sizeof other) && strcmp(other, name) == 0)
+            return true;
+    return false;
+}
+
+/* False (recorded) if the part of an added array that the layer has no place for is not 0. */
+static bool may_be_added(fxi_entries *out, const fx_layer_row *row, const char *name, fx_array *x)
+{
+    const int64_t n = fx_length(x);
+    if (row->torch_zero == 0 || n == 0)
+        return true;
+    fx_array *rest = fx_slice(fx_vec(x), 0, n - n / row->torch_zero, n);
+    if (fx_item(fx_any(fx_ne(rest, 0))) == 0)
+        return true;
+    out->status = fx_fail(FX_STATUS_UNSUPPORTED, out->op,
+                          "%s: the last 1/%d of it must be 0, because the layer has one bias only",
+                          name, row->torch_zero);
+    return false;
+}
+
+/* The array x of the state for the entry e, plus the array that PyTorch adds to it. */
+static fx_array *with_added(fxi_entries *out, const fxi_entries *all, const fxi_entry *e,
+                            fx_array *x)
+{
+    char name[4200];
+    const fxi_entry *other = added_name(e, name, sizeof name) ? fxi_entries_find(all, name) : NULL;
+    if (!other || !may_be_added(out, row_of(e), name, other->array))
+        return x;
+    return fx_add(x, other->array);
+}
+
 /* The state's arrays in the layout of the model, without the counts. */
 static fxi_entries in_our_layout(const fxi_entries *own, void *state)
 {
@@ -138,9 +230,10 @@ static fxi_entries in_our_layout(const fxi_entries *own, void *state)
                 out = {.op = own->op, .status = all.status};
     for (int32_t i = 0; i < all.n && out.status == FX_OK; i++) {
         const fxi_entry *e = fxi_entries_find(own, all.items[i].name);
-        if (e || !is_count(own, all.items[i].name))
-            fxi_entries_add(&out, all.items[i].name,
-                            e ? change(e, all.items[i].array) : all.items[i].array);
+        if (!e && (is_count(own, all.items[i].name) || is_added(own, all.items[i].name)))
+            continue;
+        fx_array *x = all.items[i].array;
+        fxi_entries_add(&out, all.items[i].name, e ? change(e, with_added(&out, &all, e, x)) : x);
     }
     fxi_entries_free(&all);
     return out;
@@ -157,7 +250,7 @@ fx_status fx_load_torch_state(void *model, void *state)
     if (fx_is_array(state))
         return fx_fail(FX_STATUS_ARGUMENT, op, "the state is an array, not a tuple of arrays");
     fxi_entries own = {.op = op, .naming = name_of};
-    fxi_entries_walk(&own, "", model);
+    list_own(&own, model);
     fxi_entries from = {.op = op};
     if (own.status == FX_OK)
         from = in_our_layout(&own, state);

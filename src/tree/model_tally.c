@@ -102,8 +102,10 @@ static int64_t struct_bytes(sizes *s, const void *object, int depth)
     if (fxi_identity_get(&s->known, object, &known))
         return (int64_t)(intptr_t)known;
     const fx_layer *layer = fx_layer_of(type);
-    int64_t bytes = layer && layer->layout_bytes ? layer->layout_bytes(object) : type->layout_bytes;
-    const bool plain = !bytes && !(type->flags & (FX_TYPE_SEQUENCE | FX_TYPE_TUPLE));
+    const bool known_layout = layer && layer->layout_bytes;
+    int64_t bytes = known_layout ? layer->layout_bytes(object) : type->layout_bytes;
+    const bool plain =
+        !known_layout && !bytes && !(type->flags & (FX_TYPE_SEQUENCE | FX_TYPE_TUPLE));
     fxi_parts it = {.object = object, .frozen = true};
     for (fxi_part p; fxi_next_part(&it, &p);)
         if (__builtin_add_overflow(bytes, part_bytes(s, &p, type, plain, depth), &bytes))

@@ -75,6 +75,16 @@ void layout()
     ROW(fx_scale_args, FXI_SCALE_ARGS)
     ROW(fx_bilinear_args, FXI_BILINEAR_ARGS)
     ROW(fx_dropout_args, FXI_DROPOUT_ARGS)
+    ROW(fx_rnncell_args, FXI_RNNCELL_ARGS)
+    ROW(fx_lstmcell_args, FXI_LSTMCELL_ARGS)
+    ROW(fx_rnn_args, FXI_RNN_ARGS)
+    ROW(fx_lstm_args, FXI_LSTM_ARGS)
+    ROW(fx_recurrence_args, FXI_RECURRENCE_ARGS)
+    CHECK(fx_size(fx_lstmcell(2, 3)->wi, 0) == 12 && fx_size(fx_grucell(2, 3)->wi, 0) == 9);
+    CHECK(fx_gruv3cell(2, 3)->wh_new != nullptr && fx_rnncell(2, 3)->act == FX_TANH);
+    CHECK(fx_lstm(2, 3)->cell != nullptr && fx_gru(2, 3)->cell != nullptr);
+    CHECK(fx_rnn(2, 3)->cell != nullptr && fx_gruv3(2, 3)->cell != nullptr);
+    CHECK(!fx_recurrence(fx_rnncell(2, 3))->return_state);
     ROW(fx_loss_args, FXI_LOSS_ARGS)
     ROW(fx_reduce_args, FXI_REDUCE_ARGS)
     ROW(fx_var_args, FXI_VAR_ARGS)

@@ -8,8 +8,9 @@
 
 #include <string.h>
 
-#define LATER     "no such operation"
-#define RECURRENT "no recurrent layers"
+#define LATER "no such operation"
+/* An RNN with relu is linear where y > 0: the recorded y fits other weights there, to 1e-15. */
+#define RECURRENT "the recorded results belong to other weights than the recorded ones"
 #define RESAMPLE  "no resampling operation"
 #define RULE      "no such optimiser rule"
 #define SHAPES    "its result's size depends on data; shapes never do here"
@@ -52,6 +53,7 @@ static const struct not_built {
     {"HannWindow", SIGNAL},
     {"If", CONTROL},
     {"LSTM", RECURRENT},
+    {"LSTM/peepholes", "Flux has no such form of the layer"},
     {"Lion", RULE},
     {"Loop", CONTROL},
     {"MatMulInteger", QUANTISED},

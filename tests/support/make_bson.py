@@ -134,19 +134,36 @@ NODES = [
     ("embedding_0.16", "Embedding", [("weight", w(7, 2, 3)), ("padding_idx", INT(1))]),
     ("upsample", "Upsample", [("scale", ints(2, 2)), ("size", None)]),
     ("shuffle", "PixelShuffle", [("r", INT(2))]),
-    ("rnn_0.8", "Recur", [("cell", cell("RNNCell", RNN + [("state0", a(4, 2))])), ("init", a(5, 2)),
-                          ("state", a(6, 2))]),
-    ("rnn_0.12", "Recur", [("cell", cell("RNNCell", RNN + [("state0", w(4, 2, 1))])), ("state", w(6, 2, 1))]),
-    ("lstm_0.8", "Recur", [("cell", cell("LSTMCell", GATES + [("h", a(4, 2)), ("c", a(5, 2))])),
-                           ("init", tup(a(6, 2), a(7, 2))), ("state", tup(a(8, 2), a(9, 2)))]),
-    ("lstm_0.12", "Recur", [("cell", cell("LSTMCell", GATES + [("state0", tup(w(4, 2, 1), w(5, 2, 1)))])),
-                            ("state", tup(w(6, 2, 1), w(7, 2, 1)))]),
-    ("gru_0.12", "Recur", [("cell", cell("GRUCell", GATES + [("state0", w(4, 2, 1))])), ("state", w(6, 2, 1))]),
-    ("rnn_0.15", "RNN", [("cell", cell("RNNCell", RNN[:3] + [("bias", a(3, 2))]))]),
-    ("lstm_0.15", "LSTM", [("cell", cell("LSTMCell", GATES[:2] + [("bias", a(3, 8))]))]),
-    ("gru_0.15", "GRU", [("cell", cell("GRUCell", GATES))]),
 ]
 CELLS = {"RNNCell": [n for n, _ in RNN], "LSTMCell": [n for n, _ in GATES], "GRUCell": [n for n, _ in GATES]}
+
+
+def recurrent():
+    """Recurrent layers: until 0.11 the cell has h (and c), until 0.14 state0; later neither."""
+    third = [("Wi", w(1, 6, 2)), ("Wh", w(2, 6, 2)), ("b", a(3, 6))]
+    v3 = [third[0], ("Wh", w(2, 4, 2)), third[2], ("Wh_h̃", w(8, 2, 2))]
+    h, c, both = ("h", a(4, 2)), ("c", a(5, 2)), tup(w(4, 2, 1), w(5, 2, 1))
+    state0 = ("state0", w(4, 2, 1))
+
+    def recur(kind, fields, *others):
+        return st("Flux/Recur", [cell(kind, fields), *others])
+    return {
+        "rnn_0.8": recur("RNNCell", RNN + [h], a(5, 2), a(6, 2)),
+        "rnn_0.12": recur("RNNCell", RNN + [state0], w(6, 2, 1)),
+        "rnn_zero": recur("RNNCell", RNN + [("state0", array([0.0, 0.0], (2, 1)))], w(6, 2, 1)),
+        "lstm_0.8": recur("LSTMCell", GATES + [h, c], tup(a(6, 2), a(7, 2)), tup(a(8, 2), a(9, 2))),
+        "lstm_0.12": recur("LSTMCell", GATES + [("state0", both)], tup(w(6, 2, 1), w(7, 2, 1))),
+        "gru_0.8": recur("GRUCell", third + [h], a(5, 2), a(6, 2)),
+        "gru_0.12": recur("GRUCell", third + [state0], w(6, 2, 1)),
+        "gruv3_0.13": recur("GRUv3Cell", v3 + [state0], w(6, 2, 1)),
+        "rnn_0.15": cell("RNN", [("cell", cell("RNNCell", RNN[:3] + [("bias", a(3, 2))]))]),
+        "lstm_0.15": cell("LSTM", [("cell", cell("LSTMCell", GATES[:2] + [("bias", a(3, 8))]))]),
+        "lstm_true": st("Flux/LSTM", [cell("LSTMCell", GATES)], True, dt("Flux/LSTMCell")),
+        "gru_0.15": cell("GRU", [("cell", cell("GRUCell", third))]),
+        "gruv3_0.15": cell("GRUv3", [("cell", cell("GRUv3Cell", v3))]),
+        "recurrence": st("Flux/Recurrence", [cell("GRUCell", third)], False, dt("Flux/GRUCell")),
+        "cell": cell("RNNCell", RNN[:3] + [("bias", False)]),
+    }
 
 
 def expected(path, value, out):
@@ -203,6 +220,7 @@ def layouts(folder):
         "pool_0.7": st("Flux/MaxPool", [ints(2, 2), ints(0, 0), ints(2, 2)]),
         "pool_0.8.3": st("Flux/MeanPool", [ints(2, 2), ints(0, 0, 0, 0), ints(2, 2)]),
     }
+    known.update(recurrent())
     write(folder, "known.bson", known)
     plus = fun("Main/Base/#+")
     write(folder, "containers.bson", {

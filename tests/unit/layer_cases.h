@@ -74,6 +74,20 @@ static const layer_case layer_cases[] = {
     {.text = "Scale(1, 3; bias=false)", .inputs = {SIZES(2, 3, 4)}},
     {.text = "Bilinear((3, 2) => 4, tanh)", .inputs = {SIZES(3, 5), SIZES(2, 5)}},
     {.text = "Bilinear(3 => 2; bias=false)", .inputs = {SIZES(3, 2, 2)}},
+    {.text = "RNNCell(3 => 4, tanh)", .inputs = {SIZES(3, 5), SIZES(4, 5)}},
+    {.text = "RNNCell(3 => 4, gelu; bias=false)", .inputs = {SIZES(3)},
+     .printed = "RNNCell(3 => 4, gelu_tanh; bias=false)"},
+    {.text = "LSTMCell(3 => 4)", .inputs = {SIZES(3, 5)}},
+    {.text = "GRUCell(3 => 4)", .inputs = {SIZES(3, 5), SIZES(4)}},
+    {.text = "GRUv3Cell(3 => 4)", .inputs = {SIZES(3, 5), SIZES(4, 5)}},
+    {.text = "RNN(3 => 4, relu)", .inputs = {SIZES(3, 5, 2)}},
+    {.text = "LSTM(3 => 4)", .inputs = {SIZES(3, 5, 2)}},
+    {.text = "LSTM(3 => 4; return_state=true, bias=false)", .inputs = {SIZES(3, 4)}},
+    {.text = "GRU(3 => 4)", .inputs = {SIZES(3, 5, 2), SIZES(4, 2)}},
+    {.text = "GRU(3 => 4; return_state=true)", .inputs = {SIZES(3, 3)}},
+    {.text = "GRUv3(3 => 4)", .inputs = {SIZES(3, 4, 2)}},
+    {.text = "Recurrence(RNNCell(3 => 4, tanh); return_state=true)", .inputs = {SIZES(3, 4, 2)}},
+    {.text = "Chain(Recurrence(LSTMCell(3 => 4)), LSTM(4 => 2))", .inputs = {SIZES(3, 4, 2)}},
 };
 /* clang-format on */
 

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { TEXT = 2048 };
+enum { TEXT = 4096 };
 
 typedef struct member {
     const char *name;
@@ -206,6 +206,77 @@ static void prepare_bilinear(void *args)
 static void observe_bilinear(const void *args, char *text)
 {
     add_object(text, fxi_bilinear(args));
+}
+
+static void observe_cell(fx_cell_layer *l, char *text)
+{
+    add_object(text, l);
+    if (fx_is_error(l))
+        return;
+    add_object(text, l->wi);
+    add_object(text, l->wh);
+}
+static void prepare_rnncell(void *args)
+{
+    fx_rnncell_args *a = args;
+    a->in = 2, a->out = 3;
+}
+static void observe_rnncell(const void *args, char *text)
+{
+    fx_seed(1);
+    observe_cell(fxi_rnncell(args), text);
+}
+static void prepare_lstmcell(void *args)
+{
+    fx_lstmcell_args *a = args;
+    a->in = 2, a->out = 1;
+}
+static void observe_lstmcell(const void *args, char *text)
+{
+    static fx_cell_layer *(*const all[])(const fx_lstmcell_args *) = {fxi_lstmcell, fxi_grucell,
+                                                                      fxi_gruv3cell};
+    for (int i = 0; i < COUNT(all); i++) {
+        fx_seed(1);
+        observe_cell(all[i](args), text);
+    }
+}
+static void prepare_rnn(void *args)
+{
+    fx_rnn_args *a = args;
+    a->in = 2, a->out = 3;
+}
+static void observe_rnn(const void *args, char *text)
+{
+    fx_seed(1);
+    fx_recurrent_layer *l = fxi_rnn(args);
+    add_object(text, l);
+    if (!fx_is_error(l))
+        observe_cell(l->cell, text);
+}
+static void prepare_lstm(void *args)
+{
+    fx_lstm_args *a = args;
+    a->in = 2, a->out = 1;
+}
+static void observe_lstm(const void *args, char *text)
+{
+    static fx_recurrent_layer *(*const all[])(const fx_lstm_args *) = {fxi_lstm, fxi_gru,
+                                                                       fxi_gruv3};
+    for (int i = 0; i < COUNT(all); i++) {
+        fx_seed(1);
+        fx_recurrent_layer *l = all[i](args);
+        add_object(text, l);
+        if (!fx_is_error(l))
+            observe_cell(l->cell, text);
+    }
+}
+static void prepare_recurrence(void *args)
+{
+    ((fx_recurrence_args *)args)->cell = fx_rnncell(2, 3);
+}
+static void observe_recurrence(const void *args, char *text)
+{
+    add_object(text, fxi_recurrence(args));
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
@@ -535,6 +606,11 @@ static void observe_device(const void *args, char *text)
     F(scale, fx_scale_args, FXI_SCALE_ARGS, 1, prepare_scale, NULL)                                \
     F(bilinear, fx_bilinear_args, FXI_BILINEAR_ARGS, 2, prepare_bilinear, NULL)                    \
     F(dropout, fx_dropout_args, FXI_DROPOUT_ARGS, 1, prepare_dropout, NULL)                        \
+    F(rnncell, fx_rnncell_args, FXI_RNNCELL_ARGS, 2, prepare_rnncell, NULL)                        \
+    F(lstmcell, fx_lstmcell_args, FXI_LSTMCELL_ARGS, 2, prepare_lstmcell, NULL)                    \
+    F(rnn, fx_rnn_args, FXI_RNN_ARGS, 2, prepare_rnn, NULL)                                        \
+    F(lstm, fx_lstm_args, FXI_LSTM_ARGS, 2, prepare_lstm, NULL)                                    \
+    F(recurrence, fx_recurrence_args, FXI_RECURRENCE_ARGS, 1, prepare_recurrence, NULL)            \
     F(reduce, fx_reduce_args, FXI_REDUCE_ARGS, 1, prepare_reduce, NULL)                            \
     F(truth, fx_reduce_args, FXI_REDUCE_ARGS, 1, prepare_truth, NULL)                              \
     F(var, fx_var_args, FXI_VAR_ARGS, 1, prepare_var, NULL)                                        \

@@ -583,6 +583,17 @@ static void row_containers(const tree *t)
     CHECK(fx_parameter_count(fx_skipconnection(l, FX_ADD)) == 9);
 }
 
+static void row_recurrent(const tree *t)
+{
+    void *l = fx_new(Layer, .inside = t->root);
+    CHECK(fx_parameter_count(fx_recurrence(l)) == 9);
+    CHECK(fx_is_error(fx_rnn(0, 0, .cell = l)) && fx_error_take().status != FX_OK);
+    CHECK(fx_is_error(fx_lstm(0, 0, .cell = l)) && fx_error_take().status != FX_OK);
+    CHECK(fx_is_error(fx_gru(0, 0, .cell = l)) && fx_error_take().status != FX_OK);
+    CHECK(fx_is_error(fx_gruv3(0, 0, .cell = l)) && fx_error_take().status != FX_OK);
+    CHECK(fx_is_error(fx_initialstates(l)) && fx_error_take().status != FX_OK);
+}
+
 /* ---- data.h, train.h ------------------------------------------------------------------------- */
 
 static void row_observations(const tree *t)
@@ -707,6 +718,9 @@ static const struct {
     {"fxi_parallel fxi_parallel_pairs fxi_pairwisefusion fxi_pairwisefusion_pairs fxi_maxout "
      "fx_maxout_from fxi_skipconnection fx_skipconnection_args",
      row_containers},
+    {"fxi_rnn fxi_lstm fxi_gru fxi_gruv3 fxi_recurrence fx_initialstates fx_rnn_args fx_lstm_args "
+     "fx_recurrence_args",
+     row_recurrent},
     {"fx_setup", row_setup},
     {"fxi_setup_with", row_setup_with},
     {"fxi_update fx_update_args", row_update},

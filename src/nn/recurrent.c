@@ -1,0 +1,307 @@
+/* recurrent.c: RNN, LSTM, GRU, GRUv3 and Recurrence: a cell over a sequence.
+ *
+ * The input of all time steps is multiplied by Wi in one product. Its batch axis precedes the axis
+ * of time there, so that each step reads adjacent columns. Any other cell than the library's is
+ * called for one time step after another.
+ *
+ * A Recur of Flux until 0.14 becomes the layer whose cell it holds. Source: Flux's recurrent.jl.
+ */
+#include "memory.h"
+#include "recurrent_cell.h"
+
+#include <inttypes.h>
+
+/* A sequence, and the outputs of its time steps. */
+typedef struct sequence {
+    fx_array *x; /* in×len, or in×len×batch */
+    int64_t steps, batch;
+    bool batched;
+    fx_array **outputs;
+} sequence;
+
+static fx_status no_sequence(void *self, fx_array *x, const char *expectation)
+{
+    return fxi_layer_mismatch(self, x, FX_STATUS_SHAPE, expectation);
+}
+
+static fx_status begin(void *self, fx_array *x, sequence *s)
+{
+    const int nd = fx_ndims(x);
+    if (nd != 2 && nd != 3)
+        return no_sequence(self, x, "ndims(input) == 2 or 3");
+    *s = (sequence){x, fx_size(x, 1), nd == 3 ? fx_size(x, 2) : 1, nd == 3, NULL};
+    if (s->steps < 1)
+        return no_sequence(self, x, "size(input, 2) >= 1");
+    s->outputs = fxi_calloc((size_t)s->steps, sizeof(fx_array *));
+    return s->outputs ? FX_OK
+                      : fx_fail(FX_STATUS_MEMORY, fx_type_of(self)->name,
+                                "no memory for %" PRId64 " time steps", s->steps);
+}
+
+/* ---- the library's cells --------------------------------------------------------------------- */
+
+/* (gates·out)×batch×len */
+static fx_array *projected(const fx_cell_layer *cell, const sequence *s)
+{
+    const int64_t in = fxi_cell_in(cell);
+    fx_array *x = fxi_match_type(cell->wi, s->x);
+    if (s->batched)
+        x = fx_permute(x, 0, 2, 1);
+    fx_array *p = fxi_cell_project(cell, fx_reshape(x, in, s->batch * s->steps));
+    return fx_reshape(p, fx_size(cell->wi, 0), s->batch, s->steps);
+}
+
+static fx_status run_cell(void *self, const fx_cell_layer *cell, sequence *s, void **state)
+{
+    fxi_states states;
+    fx_status status = fxi_expect_size(self, s->x, 0, fxi_cell_in(cell));
+    if (status == FX_OK)
+        status = fxi_cell_states(cell, self, *state, s->batch, &states);
+    if (status != FX_OK)
+        return status;
+    fx_array *p = projected(cell, s);
+    for (int64_t t = 0; t < s->steps; t++) {
+        fx_array *now = fx_slice(p, 2, t, t + 1);
+        fxi_cell_step(cell, fx_reshape(now, fx_size(p, 0), s->batch), &states);
+        s->outputs[t] = states.h;
+    }
+    *state = fxi_cell_state_object(cell, &states, !s->batched);
+    return FX_OK;
+}
+
+/* The outputs as out×len or out×len×batch. */
+static fx_array *joined(const sequence *s)
+{
+    fx_array *y = fxi_stack(1, (int)s->steps, s->outputs);
+    return s->batched || fx_is_error(y) ? y : fx_reshape(y, fx_size(y, 0), s->steps);
+}
+
+/* ---- other cells ----------------------------------------------------------------------------- */
+
+static fx_status not_a_pair(void *self, void *result)
+{
+    char got[200];
+    if (result && fx_is_error(result))
+        return fx_is_array(result) ? fx_array_status(result) : FX_STATUS_ARGUMENT;
+    fx_summary(result, got, sizeof got);
+    return fx_fail(FX_STATUS_ARGUMENT, fx_type_of(self)->name,
+                   "the cell must return a tuple (output, state), got %s", got);
+}
+
+static fx_status run_any(void *self, void *cell, sequence *s, void **state)
+{
+    for (int64_t t = 0; t < s->steps; t++) {
+        fx_array *x = fx_squeeze(fx_slice(s->x, 1, t, t + 1), FX_AXES(1));
+        void *const args[] = {x, *state};
+        void *result = fxi_call(cell, *state ? 2 : 1, args);
+        const bool tuple = result && !fx_is_array(result) && fx_count(result) == 2;
+        s->outputs[t] = tuple ? fx_child(result, 0) : NULL;
+        if (!s->outputs[t] || !fx_is_array(s->outputs[t]))
+            return not_a_pair(self, result);
+        *state = fx_child(result, 1);
+    }
+    return FX_OK;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static void *run(fx_recurrent_layer *l, fx_array *x, void *state)
+{
+    sequence s = {.x = NULL};
+    const bool own = fxi_is_cell(l->cell);
+    fx_status status = begin(l, x, &s);
+    if (status == FX_OK)
+        status = (own ? run_cell(l, l->cell, &s, &state) : run_any(l, l->cell, &s, &state));
+    void *y = NULL;
+    if (status == FX_OK)
+        y = own ? joined(&s) : fxi_stack(1, (int)s.steps, s.outputs);
+    fxi_free(s.outputs);
+    if (status != FX_OK)
+        return fx_error_array(status);
+    return l->return_state && !fx_is_error(y) ? fx_tuple(y, state) : y;
+}
+
+static void *recurrent_forward(void *self, int n, void *const *args)
+{
+    fx_recurrent_layer *l = self;
+    FXI_SCOPE;
+    fx_array *x = fxi_layer_input(self, n == 2 ? 1 : n, args);
+    if (fx_is_error(x))
+        return fx_keep(x);
+    return fx_keep(run(l, x, n == 2 ? args[1] : NULL));
+}
+
+void *fx_initialstates(void *layer)
+{
+    const fx_type *type = layer ? fx_type_of(layer) : NULL;
+    FXI_SCOPE;
+    void *cell = type && type->forward == recurrent_forward && !fx_is_error(layer)
+                     ? ((fx_recurrent_layer *)layer)->cell
+                     : layer;
+    if (layer && fxi_is_cell(cell) && !fx_is_error(cell))
+        return fx_keep(fxi_cell_initial(cell));
+    char got[200] = "NULL";
+    if (layer)
+        fx_summary(layer, got, sizeof got);
+    fx_fail(FX_STATUS_ARGUMENT, "initialstates",
+            "expects a recurrent layer or cell of the library, got %s", got);
+    return fx_error_array(FX_STATUS_ARGUMENT);
+}
+
+/* ---- construction ---------------------------------------------------------------------------- */
+
+static bool callable(const void *object)
+{
+    const fx_type *type = object ? fx_type_of(object) : NULL;
+    return type && (type->forward || (type->flags & FX_TYPE_FUNCTION));
+}
+
+/* A given cell must have the type; otherwise `made` is the cell. */
+static bool take_cell(const fx_type *type, const fx_type *wanted, fx_recurrent_layer *l, void *made)
+{
+    char got[200];
+    if (!l->cell)
+        l->cell = made;
+    if (fx_is_error(l->cell))
+        return false;
+    if (fx_is(l->cell, wanted))
+        return true;
+    fx_summary(l->cell, got, sizeof got);
+    return fxi_layer_fail(type, "expects a cell of type %s, got %s", wanted->name, got);
+}
+
+static bool rnn_build(const fx_type *type, const void *options, void *self)
+{
+    const fx_rnn_args *a = options;
+    fx_recurrent_layer *l = self;
+    void *made =
+        l->cell ? NULL
+                : fx_rnncell(a->in, a->out, a->act, .bias = a->bias, .init_kernel = a->init_kernel,
+                             .init_recurrent_kernel = a->init_recurrent_kernel);
+    return take_cell(type, fxi_rnncell_type(), l, made);
+}
+
+static bool gated_build(const fx_type *type, const fx_type *wanted, const void *options,
+                        fx_recurrent_layer *l)
+{
+    const fx_lstm_args *a = options;
+    const fx_lstmcell_args cell = {.fxi_size = sizeof cell,
+                                   .in = a->in,
+                                   .out = a->out,
+                                   .bias = a->bias,
+                                   .init_kernel = a->init_kernel,
+                                   .init_recurrent_kernel = a->init_recurrent_kernel};
+    return take_cell(type, wanted, l, l->cell ? NULL : fx_layer_make(wanted, &cell));
+}
+
+#define GATED_BUILD(id, cell)                                                                      \
+    static bool id##_build(const fx_type *type, const void *options, void *self)                   \
+    {                                                                                              \
+        return gated_build(type, fxi_##cell##_type(), options, self);                              \
+    }
+GATED_BUILD(lstm, lstmcell)
+GATED_BUILD(gru, grucell)
+GATED_BUILD(gruv3, gruv3cell)
+
+static bool recurrence_build(const fx_type *type, const void *options, void *self)
+{
+    fx_recurrent_layer *l = self;
+    char got[200] = "NULL";
+    (void)options;
+    if (callable(l->cell))
+        return true;
+    if (l->cell)
+        fx_summary(l->cell, got, sizeof got);
+    return fxi_layer_fail(type, "expects a cell, got %s", got);
+}
+
+static bool rnn_recover(const void *self, void *options)
+{
+    const fx_recurrent_layer *l = self;
+    fx_rnn_args *a = options;
+    fx_rnncell_args cell = {.fxi_size = sizeof cell};
+    if (!l->cell || !fx_layer_options(l->cell, &cell))
+        return false;
+    a->in = cell.in, a->out = cell.out, a->act = cell.act, a->bias = cell.bias;
+    return true;
+}
+
+static bool gated_recover(const void *self, void *options)
+{
+    const fx_recurrent_layer *l = self;
+    fx_lstm_args *a = options;
+    fx_lstmcell_args cell = {.fxi_size = sizeof cell};
+    if (!l->cell || !fx_layer_options(l->cell, &cell))
+        return false;
+    a->in = cell.in, a->out = cell.out, a->bias = cell.bias;
+    return true;
+}
+
+/* The struct is its cell, without a pointer. */
+static int64_t no_bytes(const void *self)
+{
+    (void)self;
+    return 0;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* Several types were a Recur: the cell tells which. */
+#define FROM_FLUX(id, options)                                                                     \
+    static bool id##_from_flux(const fx_flux_source *source, void *read, void *self)               \
+    {                                                                                              \
+        const options *a = read;                                                                   \
+        (void)source, (void)self;                                                                  \
+        return fx_is(a->cell, fxi_##id##cell_type());                                              \
+    }
+FROM_FLUX(rnn, fx_rnn_args)
+FROM_FLUX(lstm, fx_lstm_args)
+FROM_FLUX(gru, fx_lstm_args)
+FROM_FLUX(gruv3, fx_lstm_args)
+
+/* clang-format off */
+#define CELL(M)                                                                               \
+    M(cell, CHILD, FX_FROM(cell, LAYER), .flux = "cell", .torch = "*_l0")
+#define FIRST(O)                                                                                   \
+    O(in, PAIR, .place = "in => out", .least = 1, .required = true)
+#define OTHERS(M, O, F)                                                                            \
+    M(return_state, FLAG, FX_FROM(return_state, FLAG), .names = "return_state")                    \
+    O(bias, BIAS, .names = "bias")                                                                 \
+    O(init_kernel, INIT, .names = "init_kernel init")                                              \
+    O(init_recurrent_kernel, INIT, .names = "init_recurrent_kernel")                               \
+    F(state, RNG, .flux = "state init")
+#define RNN_ROWS(M, O, F)                                                                          \
+    FIRST(O)                                                                                       \
+    O(act, FUNCTION, .place = "a function", .shown = true)                                         \
+    CELL(M) OTHERS(M, O, F)
+#define GATED_ROWS(M, O, F) FIRST(O) CELL(M) OTHERS(M, O, F)
+#define RECURRENCE_ROWS(M, O, F)                                                                   \
+    M(cell, CHILD, FX_FROM(cell, LAYER), .place = "a cell", .required = true, .flux = "cell",      \
+      .torch = "*_l0")                                                                             \
+    M(return_state, FLAG, FX_FROM(return_state, FLAG), .names = "return_state")
+/* clang-format on */
+static const fx_flux_form forms[] = {
+    {"cell init state", NULL, 0, 1199},
+    {"cell state", NULL, 1200, 1499},
+    {"cell", "=return_state cell", 1500, 0},
+    {0},
+};
+#define RECURRENT(id, text, options, LIST, ROWS, kind)                                             \
+    FX_LAYER_TYPE(id, fx_recurrent_layer, options, LIST, ROWS,                                     \
+                  (.name = (text), .forward = recurrent_forward, .flags = FX_TYPE_ONE_LINE),       \
+                  .build = id##_build, .recover = kind##_recover, .layout_bytes = no_bytes,        \
+                  .semicolon = true, .flux = "Flux." text " Flux.Recur", .forms = forms,           \
+                  .from_flux = id##_from_flux);                                                    \
+    FXI_LIBRARY_LAYER(id, fx_recurrent_layer, options)
+RECURRENT(rnn, "RNN", fx_rnn_args, FXI_RNN_ARGS, RNN_ROWS, rnn)
+RECURRENT(lstm, "LSTM", fx_lstm_args, FXI_LSTM_ARGS, GATED_ROWS, gated)
+RECURRENT(gru, "GRU", fx_lstm_args, FXI_LSTM_ARGS, GATED_ROWS, gated)
+RECURRENT(gruv3, "GRUv3", fx_lstm_args, FXI_LSTM_ARGS, GATED_ROWS, gated)
+
+static const fx_flux_form recurrence_forms[] = {{"cell", "=return_state cell", 1500, 0}, {0}};
+FX_LAYER_TYPE(recurrence, fx_recurrent_layer, fx_recurrence_args, FXI_RECURRENCE_ARGS,
+              RECURRENCE_ROWS,
+              (.name = "Recurrence", .forward = recurrent_forward, .trainable = "cell"),
+              .build = recurrence_build, .layout_bytes = no_bytes, .semicolon = true,
+              .flux = "Flux.Recurrence", .forms = recurrence_forms);
+FXI_LIBRARY_LAYER(recurrence, fx_recurrent_layer, fx_recurrence_args)

@@ -1,0 +1,373 @@
+/* test_recurrent.c: recurrent cells and layers against their formulas in double, in plain C, and
+ * what test_every_layer.c does not see: states in and out, PyTorch's names, any cell in a
+ * Recurrence, errors, and the number of steps of a plan. */
+#include "semantics_check.h"
+
+#include "temp_file.h"
+
+#include <stdlib.h>
+
+enum { IN = 3, OUT = 2, LEN = 4, BATCH = 2 };
+
+static double sigma(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+/* The parameters of a cell in double, and one column of its state. */
+typedef struct model {
+    double wi[4 * OUT * IN], wh[4 * OUT * OUT], b[4 * OUT], third[OUT * OUT];
+    double h[OUT], c[OUT];
+} model;
+
+static void read_doubles(fx_array *x, double *out)
+{
+    for (int64_t i = 0; x && i < fx_length(x); i++)
+        out[i] = fx_at(x, i);
+}
+
+static model read_cell(const fx_cell_layer *l)
+{
+    model m;
+    memset(&m, 0, sizeof m);
+    read_doubles(l->wi, m.wi);
+    read_doubles(l->wh, m.wh);
+    read_doubles(l->bias, m.b);
+    read_doubles(l->wh_new, m.third);
+    return m;
+}
+
+/* Σ w[row, k]·x[k] */
+static double dot(const double *w, int rows, int row, const double *x, int n)
+{
+    double sum = 0;
+    for (int k = 0; k < n; k++)
+        sum += w[row + k * rows] * x[k];
+    return sum;
+}
+
+typedef void (*step_fn)(model *m, const double *x);
+
+static void rnn(model *m, const double *x)
+{
+    double h[OUT];
+    for (int i = 0; i < OUT; i++)
+        h[i] = tanh(dot(m->wi, OUT, i, x, IN) + dot(m->wh, OUT, i, m->h, OUT) + m->b[i]);
+    memcpy(m->h, h, sizeof h);
+}
+
+static void lstm(model *m, const double *x)
+{
+    double g[4 * OUT];
+    for (int i = 0; i < 4 * OUT; i++)
+        g[i] = dot(m->wi, 4 * OUT, i, x, IN) + dot(m->wh, 4 * OUT, i, m->h, OUT) + m->b[i];
+    for (int i = 0; i < OUT; i++) {
+        m->c[i] = sigma(g[OUT + i]) * m->c[i] + sigma(g[i]) * tanh(g[2 * OUT + i]);
+        m->h[i] = sigma(g[3 * OUT + i]) * tanh(m->c[i]);
+    }
+}
+
+/* Versions 1 and 3: the reset gate multiplies Wh·h, or h. */
+static void gru_of(model *m, const double *x, bool third)
+{
+    const int rows = third ? 2 * OUT : 3 * OUT;
+    double r[OUT], z[OUT], kept[OUT], h[OUT];
+    for (int i = 0; i < OUT; i++) {
+        r[i] = sigma(dot(m->wi, 3 * OUT, i, x, IN) + dot(m->wh, rows, i, m->h, OUT) + m->b[i]);
+        z[i] = sigma(dot(m->wi, 3 * OUT, OUT + i, x, IN) + dot(m->wh, rows, OUT + i, m->h, OUT) +
+                     m->b[OUT + i]);
+        kept[i] = r[i] * m->h[i];
+    }
+    for (int i = 0; i < OUT; i++) {
+        const double old = third ? dot(m->third, OUT, i, kept, OUT)
+                                 : r[i] * dot(m->wh, rows, 2 * OUT + i, m->h, OUT);
+        const double n = tanh(dot(m->wi, 3 * OUT, 2 * OUT + i, x, IN) + old + m->b[2 * OUT + i]);
+        h[i] = (1 - z[i]) * n + z[i] * m->h[i];
+    }
+    memcpy(m->h, h, sizeof h);
+}
+static void gru(model *m, const double *x)
+{
+    gru_of(m, x, false);
+}
+static void gruv3(model *m, const double *x)
+{
+    gru_of(m, x, true);
+}
+
+static const struct kind {
+    const char *layer, *cell;
+    step_fn step;
+} kinds[] = {{"RNN(3 => 2)", "RNNCell(3 => 2)", rnn},
+             {"LSTM(3 => 2)", "LSTMCell(3 => 2)", lstm},
+             {"GRU(3 => 2)", "GRUCell(3 => 2)", gru},
+             {"GRUv3(3 => 2)", "GRUv3Cell(3 => 2)", gruv3}};
+
+static fx_recurrent_layer *layer_of(const struct kind *k)
+{
+    fx_recurrent_layer *l = fx_f64(fx_parse_model(k->layer));
+    fx_cell_layer *cell = l->cell;
+    fx_set(&cell->bias, fx_mul(0.1, fx_range_dtype(FX_DTYPE_F64, -2, 1, fx_length(cell->bias))));
+    return l;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static void follows_the_formulas(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT(kinds); i++) {
+        FX_SCOPE;
+        fx_seed(3);
+        fx_recurrent_layer *l = layer_of(&kinds[i]);
+        fx_array *x = fx_cast(fx_randn(IN, LEN, BATCH), FX_DTYPE_F64), *y = fx_call(l, x);
+        assert_true(fx_ndims(y) == 3 && fx_size(y, 0) == OUT && fx_size(y, 1) == LEN);
+        for (int b = 0; b < BATCH; b++) {
+            model m = read_cell(l->cell);
+            for (int t = 0; t < LEN; t++) {
+                double column[IN];
+                for (int k = 0; k < IN; k++)
+                    column[k] = fx_at(x, k + IN * (t + LEN * b));
+                kinds[i].step(&m, column);
+                for (int k = 0; k < OUT; k++)
+                    check_value(kinds[i].layer, k, fx_at(y, k + OUT * (t + LEN * b)), m.h[k], 1e-12,
+                                1e-12);
+            }
+        }
+    }
+}
+
+static void same_numbers(const char *what, fx_array *a, fx_array *b)
+{
+    assert_int_equal(fx_ndims(a), fx_ndims(b));
+    assert_int_equal(fx_length(a), fx_length(b));
+    for (int64_t i = 0; i < fx_length(a); i++)
+        check_value(what, i, fx_at(a, i), fx_at(b, i), 1e-12, 1e-12);
+}
+
+static void same_states(const char *what, void *a, void *b)
+{
+    if (fx_is_array(a)) {
+        same_numbers(what, a, b);
+        return;
+    }
+    assert_int_equal(fx_count(a), 2);
+    for (int i = 0; i < 2; i++)
+        same_numbers(what, fx_child(a, i), fx_child(b, i));
+}
+
+/* A layer, a Recurrence of its cell, its cell called by hand, and the same in two halves. */
+static void states_go_in_and_come_out(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT(kinds); i++) {
+        FX_SCOPE;
+        const char *name = kinds[i].layer;
+        fx_recurrent_layer *l = layer_of(&kinds[i]);
+        l->return_state = true;
+        fx_array *x = fx_cast(fx_randn(IN, LEN, BATCH), FX_DTYPE_F64);
+        void *whole = fx_call(l, x), *first = fx_call(l, fx_slice(x, 1, 0, 2));
+        void *second = fx_call(l, fx_slice(x, 1, 2, LEN), fx_child(first, 1));
+        same_numbers(name, fx_child(whole, 0),
+                     fx_concat(1, fx_child(first, 0), fx_child(second, 0)));
+        same_states(name, fx_child(whole, 1), fx_child(second, 1));
+        void *other = fx_call(fx_recurrence(l->cell, .return_state = true), x);
+        same_numbers(name, fx_child(whole, 0), fx_child(other, 0));
+        void *now = fx_initialstates(l);
+        for (int t = 0; t < LEN; t++) {
+            void *pair = fx_call(l->cell, fx_squeeze(fx_slice(x, 1, t, t + 1), FX_AXES(1)), now);
+            now = fx_child(pair, 1);
+        }
+        same_states(name, fx_child(whole, 1), now);
+        /* one sequence alone, without a batch axis */
+        fx_array *one = fx_squeeze(fx_slice(x, 2, 1, 2), FX_AXES(2));
+        void *alone = fx_call(l, one);
+        same_numbers(name, fx_child(alone, 0),
+                     fx_squeeze(fx_slice(fx_child(whole, 0), 2, 1, 2), FX_AXES(2)));
+        assert_int_equal(fx_ndims(fx_is_array(fx_child(alone, 1))
+                                      ? fx_child(alone, 1)
+                                      : fx_child(fx_child(alone, 1), 0)),
+                         1);
+        assert_int_equal(fx_error_take().status, FX_OK);
+    }
+}
+
+/* h0 and c0 are the start of every sequence, and are trained. */
+static void initial_states_are_used(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT(kinds); i++) {
+        FX_SCOPE;
+        fx_recurrent_layer *l = layer_of(&kinds[i]);
+        fx_cell_layer *cell = l->cell;
+        fx_array *x = fx_cast(fx_randn(IN, LEN, BATCH), FX_DTYPE_F64);
+        fx_array *h = fx_cast(fx_vector(0.5, -0.25), FX_DTYPE_F64),
+                 *c = fx_cast(fx_vector(1, 2), FX_DTYPE_F64);
+        const bool two = kinds[i].step == lstm;
+        fx_array *y = fx_call(l, x, two ? fx_tuple(h, c) : (void *)h);
+        const int64_t before = fx_parameter_count(l);
+        fx_set(&cell->h0, h);
+        fx_set(&cell->c0, two ? c : NULL);
+        same_numbers(kinds[i].layer, y, fx_call(l, x));
+        assert_int_equal(fx_parameter_count(l), before + (two ? 4 : 2));
+        same_states(kinds[i].layer, fx_initialstates(cell), two ? fx_tuple(h, c) : (void *)h);
+    }
+}
+
+/* ---- any cell -------------------------------------------------------------------------------- */
+
+/* Adds its input to its state; the output is twice the state. */
+typedef struct adder {
+    fx_object base;
+    fx_array *step;
+} adder;
+static void *adder_forward(void *self, int n, void *const *args)
+{
+    const adder *l = self;
+    fx_array *next = fx_mul(args[0], l->step);
+    if (n == 2)
+        next = fx_add(next, args[1]);
+    return fx_tuple(fx_mul(2, next), next);
+}
+FX_LAYER(adder, adder_forward, step);
+
+static fx_array *no_pair(fx_array *x)
+{
+    return x;
+}
+
+static void any_cell_can_be_applied(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_recurrent_layer *l =
+        fx_recurrence(fx_new(adder, .step = fx_vector(1, 10)), .return_state = true);
+    void *pair = fx_call(l, fx_reshape(fx_vector(1, 2, 3, 4, 5, 6), 2, 3));
+    static const double expected[] = {2, 40, 8, 120, 18, 240};
+    for (int i = 0; i < 6; i++)
+        SAME(fx_at(fx_child(pair, 0), i), expected[i]);
+    SAME(fx_at(fx_child(pair, 1), 1), 120);
+    assert_true(fx_is_error(fx_call(fx_recurrence(fx_function_new("f", no_pair)), fx_ones(2, 3))));
+    expect_error(FX_STATUS_ARGUMENT, "the cell must return a tuple (output, state), got");
+    assert_true(fx_is_error(fx_recurrence(NULL)));
+    expect_error(FX_STATUS_ARGUMENT, "Recurrence: expects a cell, got NULL");
+    assert_true(fx_is_error(fx_initialstates(l)));
+    expect_error(FX_STATUS_ARGUMENT, "expects a recurrent layer or cell of the library");
+}
+
+/* ---- PyTorch --------------------------------------------------------------------------------- */
+
+static void has_pytorch_names(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    fx_chain_layer *m = fx_chain(fx_lstm(3, 2), fx_grucell(2, 2));
+    void *dictionary = fx_torch_state(m);
+    static const struct {
+        const char *name;
+        int64_t rows, columns;
+    } names[] = {{"0.weight_ih_l0", 3, 8}, {"0.weight_hh_l0", 2, 8}, {"0.bias_ih_l0", 8, 0},
+                 {"0.bias_hh_l0", 8, 0},   {"1.weight_ih", 2, 6},    {"1.bias_hh", 6, 0}};
+    for (int i = 0; i < COUNT(names); i++) {
+        fx_array *x = fx_child_named(dictionary, names[i].name);
+        assert_true(fx_size(x, 0) == names[i].rows);
+        assert_true(!names[i].columns || fx_size(x, 1) == names[i].columns);
+    }
+    assert_int_equal(fx_count(dictionary), 8);
+    /* PyTorch's two biases are added; the last third of a GRU's second one has no place */
+    fx_array *b = fx_range(0, 1, 6);
+    void *with = fx_named_tuple("weight_ih", fx_ones(2, 6), "weight_hh", fx_ones(2, 6), "bias_ih",
+                                b, "bias_hh", fx_vector(1, 1, 1, 1, 0, 0));
+    fx_cell_layer *cell = fx_grucell(2, 2);
+    assert_int_equal(fx_load_torch_state(cell, with), FX_OK);
+    SAME(fx_at(cell->bias, 3), 4);
+    SAME(fx_at(cell->bias, 5), 5);
+    with = fx_named_tuple("weight_ih", fx_ones(2, 6), "weight_hh", fx_ones(2, 6), "bias_ih", b,
+                          "bias_hh", b);
+    assert_int_equal(fx_load_torch_state(cell, with), FX_STATUS_UNSUPPORTED);
+    expect_error(FX_STATUS_UNSUPPORTED, "bias_hh: the last 1/3 of it must be 0");
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static void wrong_inputs_are_errors(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    void *l = fx_lstm(3, 2), *c = fx_rnncell(3, 2);
+    const struct {
+        void *layer, *x, *state;
+        fx_status status;
+        const char *text;
+    } rows[] = {
+        {l, fx_ones(4, 5), NULL, FX_STATUS_SHAPE,
+         "layer LSTM(3 => 2) expects size(input, 1) == 3, but got 4×5 Matrix{Float32}"},
+        {l, fx_ones(3), NULL, FX_STATUS_SHAPE, "expects ndims(input) == 2 or 3"},
+        {l, fx_zeros(3, 0), NULL, FX_STATUS_SHAPE, "expects size(input, 2) >= 1"},
+        {l, fx_ones(3, 4, 2), fx_ones(2), FX_STATUS_ARGUMENT,
+         "expects a state that is a tuple of two arrays, but got"},
+        {l, fx_ones(3, 4, 2), fx_tuple(fx_ones(2), fx_ones(3)), FX_STATUS_SHAPE,
+         "expects a state of 2 numbers, or 2×2, but got 3-element"},
+        {l, fx_ones(3, 4, 2), fx_tuple(fx_ones(2, 3), fx_ones(2, 3)), FX_STATUS_SHAPE,
+         "expects a state of 2 numbers, or 2×2, but got 2×3"},
+        {c, fx_ones(3, 4, 2), NULL, FX_STATUS_SHAPE, "expects ndims(input) == 1 or 2"},
+        {c, fx_ones(2, 4), NULL, FX_STATUS_SHAPE,
+         "layer RNNCell(3 => 2, tanh) expects size(input, 1) == 3"},
+    };
+    for (int i = 0; i < COUNT(rows); i++) {
+        void *const args[] = {rows[i].x, rows[i].state};
+        assert_true(fx_is_error(fxi_call(rows[i].layer, rows[i].state ? 2 : 1, args)));
+        expect_error(rows[i].status, rows[i].text);
+    }
+    assert_true(fx_is_error(fx_lstm(0, 2)));
+    expect_error(FX_STATUS_ARGUMENT, "LSTMCell: sizes must be positive, got 0 => 2");
+    assert_true(fx_is_error(fx_gru(0, 0, .cell = fx_lstmcell(2, 2))));
+    expect_error(FX_STATUS_ARGUMENT, "GRU: expects a cell of type GRUCell, got LSTMCell(2 => 2)");
+    assert_true(fx_is_error(fx_lstmcell(2, 2, .wh_array = fx_ones(4, 2))));
+    expect_error(FX_STATUS_ARGUMENT, "weight must be an array of size 8×2");
+    assert_true(fx_is_error(fx_rnncell(2, 2, .h0 = fx_ones(3))));
+    expect_error(FX_STATUS_ARGUMENT, "h0 must have 2 elements");
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+/* Steps of the plan of one forward and backward pass over 50 time steps. */
+static long steps_of(void *layer)
+{
+    static char text[4000000];
+    FX_SCOPE;
+    fx_array *x = fx_randn(64, 50, 32);
+    fx_eval(x);
+    fx_array *loss = fx_sum(fx_square(fx_call(layer, x)));
+    fx_plan_text(fx_tuple(loss, fx_gradient(loss, layer)), text, sizeof text);
+    const char *at = strstr(text, " nodes in ");
+    assert_non_null(at);
+    return strtol(at + strlen(" nodes in "), NULL, 10);
+}
+
+static void a_time_step_takes_few_launches(void **state)
+{
+    (void)state;
+    FX_SCOPE;
+    const long l = steps_of(fx_lstm(64, 128)), g = steps_of(fx_gru(64, 128)),
+               r = steps_of(fx_rnn(64, 128));
+    print_message("launches for 50 time steps, forward and backward: LSTM %ld, GRU %ld, RNN %ld\n",
+                  l, g, r);
+    assert_true(l > 100 && l <= 12 * 50);
+    assert_true(g > 100 && g <= 12 * 50);
+    assert_true(r > 100 && r <= 5 * 50);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(follows_the_formulas),
+        TEST(states_go_in_and_come_out),
+        TEST(initial_states_are_used),
+        TEST(any_cell_can_be_applied),
+        TEST(has_pytorch_names),
+        TEST(wrong_inputs_are_errors),
+        TEST(a_time_step_takes_few_launches),
+    };
+    return cmocka_run_group_tests_name("recurrent", tests, NULL, NULL);
+}
