@@ -32,25 +32,25 @@ typedef enum cf_domain {
     CF_PROB,          /* (0.05, 0.95) */
     CF_HUGE,          /* ±1e12, for conversions */
     CF_TIES,          /* few distinct numbers: −1, −0.5 … 1 */
-    CF_BOOL,          /* a Bool input, whatever the case's type */
-    CF_INDEX,         /* I64 or I32, from 0 to below parameter 0 */
-    CF_INDEX_DISTINCT /* the same, distinct along every axis not longer than parameter 0 */
+    CF_BOOL,          /* a Bool input in every type of the case */
+    CF_INDEX,         /* I64 or I32, 0 … parameter 0 − 1 */
+    CF_INDEX_DISTINCT /* the same; distinct along every axis of at most parameter 0 elements */
 } cf_domain;
 
 typedef enum cf_tolerance {
     CF_POINT, /* each element: f32 1.3e-6 relative + 1e-5 absolute; f64 1e-12 relative */
     CF_NMSE,  /* Σ(y−r)² / Σr²: f32 1e-11, f64 1e-24 */
-    CF_EXACT  /* bit for bit in value */
+    CF_EXACT  /* equal values */
 } cf_tolerance;
 
 enum {
     CF_NO_GRAD = 1, /* not differentiable, or the gradient is not the derivative (stop_gradient) */
-    CF_NO_SPECIAL = 2,      /* meaning with NaN or Inf is not fixed */
+    CF_NO_SPECIAL = 2,      /* the result with NaN or Inf is not specified */
     CF_SAME_TYPE = 4,       /* ref computes in the case's own type: conversions, random numbers */
-    CF_NO_SECOND = 8,       /* no second derivative worth asking for */
+    CF_NO_SECOND = 8,       /* the second derivative is not tested */
     CF_NO_BROADCAST = 16,   /* singular where all elements are equal */
-    CF_NO_DIFFERENCES = 32, /* not smooth at the inputs: gradients are compared with ref's only */
-    CF_OWN_TYPES = 64       /* a function of the test's own decides on types when it runs */
+    CF_NO_DIFFERENCES = 32, /* not smooth at the inputs: gradients are only compared with ref's */
+    CF_OWN_TYPES = 64       /* the operation checks types only when it runs */
 };
 
 #define CF_T(t)  (1u << (unsigned)FX_DTYPE_##t)
@@ -79,8 +79,8 @@ typedef struct cf_row {
 extern const cf_row cf_elementwise_rows[], cf_shape_rows[], cf_contract_rows[]; /* end: name NULL */
 extern const cf_row *const cf_tables[];                                         /* end: NULL */
 
-/* "name=17x5 5x129:1,2": inputs' sizes ("s": 0-d), then parameters. Without a name the sizes are
- * it. */
+/* "name=17x5 5x129:1,2": inputs' sizes ("s": 0-d), then parameters. Without a name the text of the
+ * sizes is the name. */
 typedef struct cf_shape {
     char name[96];
     int nin;
@@ -123,11 +123,11 @@ void cf_free_values(cf_values *v);
 bool cf_is_real(fx_dtype dtype);
 /* The values as an array on the device, laid out as the variant says. */
 fx_array *cf_array(fx_device *device, const cf_values *v, cf_variant variant);
-/* Contiguous on ref, reals in `dtype`. */
+/* The values as a contiguous array on ref, reals in `dtype`. */
 fx_array *cf_ref_array(const cf_values *v, fx_dtype dtype);
 fx_device *cf_ref_device(void);
 
-/* Reads any array as doubles (integers exactly up to 2⁵³, and as int64_t beside). */
+/* The elements of any array, as doubles or as int64_t. */
 typedef struct cf_result {
     fx_dtype dtype;
     int ndim;
@@ -141,16 +141,16 @@ void cf_free_result(cf_result *r);
 bool cf_close(const cf_result *got, const cf_result *want, cf_tolerance tolerance, char *why,
               size_t size);
 
-/* What a run does with the outcome of one case. */
+/* The outcome of one case. */
 typedef enum cf_outcome { CF_PASS, CF_FAIL, CF_UNSUPPORTED, CF_SKIP } cf_outcome;
 
 typedef struct cf_options {
     fx_device *device;
     const char *device_name;
     bool full, verbose;
-    int sample;        /* of a row's cases, every so many are taken, the first one always */
-    int shard, shards; /* what this process does of the whole: part `shard` of so many, from 0 */
-    int64_t graphs;    /* of mixed types; 0: as many as the run has */
+    int sample;        /* N: the first case of a row runs, and every N-th after it */
+    int shard, shards; /* this process runs part `shard` (from 0) of `shards` parts */
+    int64_t graphs;    /* number of graphs of mixed types; 0: the default of the run */
     uint64_t seed;     /* of the first of them */
     const char *const *filters;
     int nfilters;
@@ -166,14 +166,14 @@ cf_outcome cf_run_grad(const cf_options *o, const cf_case *c, char *why, size_t 
 cf_outcome cf_run_second(const cf_options *o, const cf_case *c, char *why, size_t size);
 cf_outcome cf_run_types(const cf_options *o, const cf_case *c, char *why, size_t size);
 cf_outcome cf_run_threads(const cf_options *o, const cf_case *c, char *why, size_t size);
-/* Kernels that the tests on the device under test ran, ref's not counted. */
+/* The number of kernels that ran on the device under test; those of ref do not count. */
 extern uint64_t cf_device_kernels;
-/* Turns the thread's error record into an outcome and a sentence. */
+/* Converts the thread's error record to an outcome and a sentence. */
 cf_outcome cf_error_outcome(char *why, size_t size);
 
 bool cf_selected(const cf_options *o, const char *name);
-/* Is the next unit of work this shard's? A unit is a row in one element type, or a random graph:
- * units have few kernels in common. */
+/* Does the next unit of work belong to this shard? A unit is a row in one element type, or a random
+ * graph. Two units have few kernels in common, so few kernels are compiled twice. */
 bool cf_my_turn(const cf_options *o);
 /* Counts one outcome under its name, judged by what the backend declared; prints failures. */
 void cf_count(const cf_options *o, cf_tally *t, const char *name, cf_outcome outcome,
@@ -184,17 +184,18 @@ int cf_support(const cf_options *o);
 void cf_random_graphs(const cf_options *o, cf_tally *t);
 void cf_mixed_graphs(const cf_options *o, cf_tally *t);
 
-/* A backend's declarations; pattern is a part of a case's full name. */
+/* One declaration of a backend; `pattern` is a part of a case's full name. */
 typedef struct cf_declaration {
     const char *device, *pattern, *reason;
-    bool xfail; /* runs and gives a wrong result; else: refuses with FX_STATUS_UNSUPPORTED */
+    bool xfail; /* true: gives a wrong result; false: fails with FX_STATUS_UNSUPPORTED */
 } cf_declaration;
 const cf_declaration *cf_declared(const char *device, const char *name);
 
-/* Do the sizes of two arrays fit together, axis by axis? (conform_graphs.c) */
+/* Can the two arrays be broadcast together? (conform_graphs.c) */
 bool cf_broadcasts(fx_array *a, fx_array *b);
 
-/* Coverage: every function of ops.h has a row, every primitive of op.def was reached. */
+/* Coverage: checks that every function of ops.h has a row, and that every primitive of op.def was
+ * reached. */
 void cf_mark_primitives(fx_array *x);
 int cf_check_coverage(bool everything_ran); /* number of failures, printed */
 

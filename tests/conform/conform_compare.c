@@ -1,9 +1,8 @@
-/* conform_compare.c: reading results and judging how close they are.
+/* conform_compare.c: reads results and compares them within the limits of their class.
  *
- * NaN must meet NaN and an infinity the same infinity, in every class. Integers and Bool are
- * compared exactly. The numbers are those of the house rules: Float64 1e-12 relative,
- * Float32 1.3e-6 relative with 1e-5 absolute, normalised mean squared error 1e-11 (Float32), 5e-7
- * (Float16), 5e-6 (BFloat16).
+ * In every class, NaN must be NaN in both results, and an infinity the same infinity. Integers and
+ * Bool are compared exactly. The limits are: Float64 1e-12 relative, Float32 1.3e-6 relative with
+ * 1e-5 absolute, normalised mean squared error 1e-11 (Float32), 5e-7 (Float16), 5e-6 (BFloat16).
  */
 #include "conform.h"
 
@@ -95,8 +94,8 @@ static double squared_error(const cf_result *got, const cf_result *want, double 
     return error;
 }
 
-/* No value of the 16-bit type is nearer: one rounding may cost more than the squared error allows
- * when there are few elements. */
+/* Is every element the nearest value of the 16-bit type? With few elements, one rounding may exceed
+ * the limit of the squared error. */
 static bool all_nearest(const cf_result *got, const cf_result *want)
 {
     const int fraction = got->dtype == FX_DTYPE_F16 ? 10 : 7;

@@ -1,8 +1,8 @@
 /* conform_contract.c: rows of matrix products, convolution, pooling and custom operations.
  *
- * Sizes are small, odd and prime, so that every edge of a blocked kernel is met: one above and
- * below a multiple of the block is in --full. Parameters of convolutions: spatial axes, stride, pad
- * before, pad after, dilation, groups, flipped, extra output size.
+ * Sizes are small, odd and prime, so that every edge of a blocked kernel is tested; --full also has
+ * sizes one above and one below a multiple of the block. Parameters of convolutions: spatial axes,
+ * stride, pad before, pad after, dilation, groups, flipped, extra output size.
  */
 #include "conform.h"
 
@@ -17,7 +17,7 @@ static fx_array *b_batched(fx_array *const *x, const int64_t *p)
 {
     return fx_batched_mul(p[0] ? fx_transpose(x[0]) : x[0], p[1] ? fx_transpose(x[1]) : x[1]);
 }
-/* act(W·x .+ b): what a Dense layer is. */
+/* act(W·x .+ b): a Dense layer. */
 static fx_array *b_dense(fx_array *const *x, const int64_t *p)
 {
     (void)p;
@@ -77,7 +77,7 @@ static fx_array *b_pool_max(fx_array *const *x, const int64_t *p)
     const fx_pool_args a = pool_args(x, p);
     return fxi_pool_max(&a);
 }
-/* Squared: the gradient of its gradient picks elements by the windows of x. */
+/* Squared, so that the gradient of its gradient picks elements by the windows of x. */
 static fx_array *b_pool_squared(fx_array *const *x, const int64_t *p)
 {
     return fx_square(b_pool_max(x, p));
@@ -127,7 +127,7 @@ static fx_array *b_custom(fx_array *const *x, const int64_t *p)
     return fx_custom(&op, 2, x, fx_eltype(x[0]), dims);
 }
 
-/* A collective operation of two members, the other of which has the same x. */
+/* A collective operation of two members; the other member has the same x. */
 static fx_status run_with_twin(const fx_communicator *self, const fx_step *step, const void *in,
                                void *out, char *why, size_t size)
 {

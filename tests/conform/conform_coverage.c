@@ -1,4 +1,4 @@
-/* conform_coverage.c: nothing is left out of the table.
+/* conform_coverage.c: checks that the table is complete.
  *
  * Every function of include/cflux/ops.h that returns an array must be named by a row (the header is
  * read when the test runs, so that a new function fails here until it has a row), and every row of
@@ -66,7 +66,7 @@ static int check_primitives(void)
         [FX_OP_REDUCE] = 4, [FX_OP_SCATTER] = 4, [FX_OP_CONV] = 3, [FX_OP_POOL] = 5};
     for (int op = FX_OP_CONST + 1; op < FX_OP_COUNT; op++)
         for (int k = 0; k < (kinds[op] ? kinds[op] : 1); k++)
-            if (!seen[op][k] && op != FX_OP_TRANSFER) { /* which no backend computes */
+            if (!seen[op][k] && op != FX_OP_TRANSFER) { /* no backend computes a TRANSFER */
                 printf("FAIL coverage: no case reaches the primitive %s, kind %d\n", op_names[op],
                        k);
                 missing++;
@@ -107,7 +107,8 @@ static void public_name(const char *start, char *out, size_t size)
     snprintf(out, size, "fx_%.*s", (int)n, start);
 }
 
-/* The tests run in the root of the source tree; by hand the header is found from this file. */
+/* The tests run in the root of the source tree. From other folders the header is found by the path
+ * of this file. */
 static FILE *open_header(void)
 {
     char path[1024];

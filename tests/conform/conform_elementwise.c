@@ -1,8 +1,7 @@
 /* conform_elementwise.c: rows of operations that work element by element, with broadcasting.
  *
- * Domains keep away from what a Float32 and a Float64 run legitimately see differently (a quotient
- * next to an integer in fld) and from points without a derivative; the special variant has NaN and
- * Inf.
+ * Domains avoid values for which correct results in Float32 and Float64 differ (a quotient next to
+ * an integer in fld), and points without a derivative. The special variant has NaN and Inf.
  */
 #include "conform.h"
 
@@ -24,7 +23,7 @@
         (void)p;                                                                                   \
         return fx_##name(x[0], x[1], x[2]);                                                        \
     }
-/* With a parameter, in hundredths. */
+/* An activation with a parameter, in hundredths. */
 #define TUNED(name)                                                                                \
     static fx_array *b_##name(fx_array *const *x, const int64_t *p)                                \
     {                                                                                              \
@@ -118,7 +117,7 @@ TUNED(celu_alpha)
 TUNED(softshrink_lambda)
 TUNED(trelu_theta)
 
-/* Literals: weak types, slots of the plan, integer exponents. */
+/* Tests literals: weak types, slots of the plan, integer exponents. */
 static fx_array *b_literals(fx_array *const *x, const int64_t *p)
 {
     (void)p;
@@ -162,7 +161,7 @@ static fx_array *b_rrelu_training(fx_array *const *x, const int64_t *p)
     FX_STEP;
     return fx_keep(fx_rrelu(x[0]));
 }
-/* x used many times and through views of itself. */
+/* Uses x many times, and through views of itself. */
 static fx_array *b_shared(fx_array *const *x, const int64_t *p)
 {
     (void)p;

@@ -1,12 +1,12 @@
 /* conform_graphs.c: random expression graphs must agree with ref, in value and in gradient.
  *
  * A seed fixes a graph of at most 40 nodes: elementwise operations with broadcasting, views of
- * views, reductions, patterns of rows (softmax, norms, losses and what combines a row with sums of
- * it), products, joins and indexing, each taking any earlier node. Choices depend on
- * the seed and on shapes only, so the same graph is built on the device and on ref. Growing results
- * pass through a tanh: values stay near 1 and errors do not build up. Float64 graphs are compared
- * closely; every fourth seed also runs in Float32, where sums of errors over 40 nodes are allowed
- * for.
+ * views, reductions, patterns of rows (softmax, norms, losses, and other combinations of a row with
+ * its sums), products, joins and indexing, each taking any earlier node. Choices depend on the seed
+ * and on shapes only, so the same graph is built on the device and on ref. Results that would grow
+ * are passed through tanh, so that values stay near 1 and errors stay small. Float64 graphs are
+ * compared closely; every fourth seed also runs in Float32, with a limit that allows the errors of
+ * 40 nodes.
  */
 #include "conform.h"
 
@@ -178,8 +178,8 @@ static fx_array *reduction(graph *g)
     }
 }
 
-/* Values of a slice combined with the slice: what becomes one step of several passes where the
- * slice is contiguous, in its value and its gradient. */
+/* Values of a slice combined with the slice. If the slice is contiguous, value and gradient become
+ * one row step of several passes. */
 static fx_array *row_pattern(graph *g)
 {
     fx_array *x = pick(g), *y = pick(g);
@@ -302,7 +302,7 @@ static bool run_graph(uint64_t seed, fx_dtype dtype, fx_device *device, cf_resul
     return ok;
 }
 
-/* unit: what an error is measured by where the result vanishes. */
+/* unit: the unit of an absolute error, for results that are zero. */
 static bool agrees(const cf_result *got, const cf_result *want, double limit, double unit,
                    char *why, size_t size)
 {
@@ -334,8 +334,9 @@ static cf_outcome compare_graph(const cf_options *o, uint64_t seed, fx_dtype dty
         outcome = cf_error_outcome(why, size);
     for (int k = 0; k < RESULTS && outcome == CF_PASS; k++) {
         char text[200];
-        /* A gradient may vanish up to rounding, that of the loss: the derivative of tanh comes from
-         * its value, whose last bit is the difference between functions that are both right. */
+        /* A gradient may be zero except for rounding errors of the size of the loss: the derivative
+         * of tanh is computed from its value, and two correct functions may differ in its last bit.
+         */
         const double loss = want[0].real[0], unit = k >= 2 && loss * loss > 1 ? loss * loss : 1;
         if (agrees(&got[k], &want[k], dtype == FX_DTYPE_F64 ? 1e-20 : 1e-8, unit, text,
                    sizeof text))

@@ -1,8 +1,8 @@
-/* conform_known.c: what backends declare about themselves.
+/* conform_known.c: the failures that backends declare.
  *
  * `unsupported`: the backend refuses the case with FX_STATUS_UNSUPPORTED, for the reason given.
- * `xfail`: the case fails, and what is known about it. Both are promises: a case that passes
- * although it is declared counts as a failure, so that a row is removed as soon as its cause is.
+ * `xfail`: the case fails, for the reason given. A case that passes although it is declared counts
+ * as a failure, so that a row is removed as soon as its cause is removed.
  */
 #include "conform.h"
 

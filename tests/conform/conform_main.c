@@ -1,19 +1,18 @@
 /* conform_main.c: expands the table into cases, runs them, counts.
  *
  *   conform_runner [--mode test|grad|types|random|mixed|threads|perf|support] [--device cuda:0]
- * [--full]
- *                  [--sample N] [--shard k/n] [--graphs N] [--seed FIRST] [-v] [filter…]
+ *                  [--full] [--sample N] [--shard k/n] [--graphs N] [--seed FIRST] [-v] [filter…]
  *
- * Without a mode test, grad, types, random and mixed run; several modes are a list with commas;
- * threads compares bits for several numbers of threads. A filter is a part of a name, or a full
- * name with its device, which then is the device. The quick run takes every operation, type, mode
- * and variant, but not every combination; --full takes all of them, --sample every N-th of a row's,
- * and
- * --shard the k-th part (from 1) of n. --graphs is how many random graphs `mixed` makes, --seed the
- * seed of the first one. A run fails when a case fails, when a case that a backend declared as
- * missing passes, when no kernel ran (or, where the backend counts them, none was launched on its
- * device), when fewer cases ran than are known to exist (a table that silently lost its rows), and
- * when an operation has no row.
+ * Several modes are a comma-separated list; default: test, grad, types, random and mixed. `threads`
+ * compares the bits that several numbers of threads give. A filter is a part of a name, or a full
+ * name with its device, which is then the device under test. The default run has every operation,
+ * type, mode and variant, but not every combination. --full runs all combinations, --sample every
+ * N-th case of a row, --shard the k-th part (from 1) of n. --graphs is the number of random graphs
+ * of `mixed`, --seed the seed of the first.
+ *
+ * A run fails if a case fails, if a case that a backend declared as missing passes, if no kernel
+ * ran (or, where the backend counts them, none was launched on its device), if fewer cases ran than
+ * are known to exist (a table that lost its rows), and if an operation has no row.
  */
 #include "conform.h"
 #include "standin.h"
@@ -27,7 +26,7 @@ typedef struct mode {
     const char *name, *suffix;
     cf_mode_fn run;                                   /* NULL: not over the table */
     void (*graphs)(const cf_options *o, cf_tally *t); /* NULL: over the table */
-    bool asked;                                       /* runs only when asked for */
+    bool asked;                                       /* runs only if --mode names it */
     int least, least_full;
 } mode;
 static const mode modes[] = {
@@ -46,7 +45,7 @@ bool cf_my_turn(const cf_options *o)
     return unit++ % o->shards == o->shard;
 }
 
-/* Is it in the list with commas? Without a list, yes if it need not be asked for. */
+/* Is the mode in the comma-separated list? Without a list: is it a mode that runs by default? */
 static bool wanted(const char *list, const mode *m)
 {
     const size_t n = strlen(m->name);
@@ -86,7 +85,7 @@ void cf_count(const cf_options *o, cf_tally *t, const char *name, cf_outcome out
     fflush(stdout);
 }
 
-/* Which combinations a quick run takes; `nth` counts the row's shapes. */
+/* Does a quick run include this combination? `nth` counts the row's shapes. */
 static bool chosen(const cf_options *o, const mode *m, const cf_case *c, int nth)
 {
     if (m->run == cf_run_types)
@@ -174,7 +173,7 @@ static cf_tally run_mode(const cf_options *o, const mode *m)
     return t;
 }
 
-/* Stand-in devices, and backends of GPUs, count what they ran themselves. */
+/* Did no kernel run? Stand-in devices and GPU backends count the kernels that they ran. */
 static bool idle(const fx_device *device)
 {
     const standin *s = standin_of(device);
@@ -270,7 +269,7 @@ int main(int argc, char **argv)
     for (int k = 0; k < o.nfilters; k++)
         if (strchr(filters[k], '@')) {
             o.device_name = strchr(filters[k], '@') + 1;
-            o.full = true; /* the name may be one of the full run's */
+            o.full = true; /* the name may be that of a case of the full run */
         }
     o.device = fx_device_find(o.device_name);
     if (fx_error_print(stderr))

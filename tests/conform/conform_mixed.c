@@ -1,21 +1,21 @@
 /* conform_mixed.c: random graphs of mixed element types, computed in several ways that must agree.
  *
  *   fused      on the device under test, as programs run
- *   eager      the same with one step for each node, as FX_EAGER=1 does
+ *   eager      the same with one step for each node, as with FX_EAGER=1
  *   ref        on `ref`, the whole graph at once
- *   checked    on `check:DEVICE`, whose complaints (guards, poison, overlaps) are failures
+ *   checked    on `check:DEVICE`, whose errors (guards, poison, overlaps) are failures
  *
- * What they are compared with is ref again, every node evaluated as soon as it is built and nothing
- * donated: no plan of it has a value to overwrite. New plans are checked while this runs
- * (plan_check.c), and a plan that is wrong is a failure by itself.
+ * They are compared with a second run on `ref`, which evaluates every node as soon as it is
+ * recorded and donates nothing, so that none of its plans overwrites a value. All plans of this
+ * test are checked (plan_check.c); a wrong plan is a failure too.
  *
- * A seed fixes a graph and what is asked of it:
+ * A seed fixes a graph and what is computed from it:
  *   results    several outputs at once, then some more nodes
  *   gradients  first and second derivatives of a sum of nodes (Float32 and Float64 only)
  *   updates    leaves get new values that are computed from them and from one another, twice, while
- *              other results are wanted: what donation may and may not do
+ *              other results are pending: tests which memory donation overwrites
  *
- * A graph that fails is looked for in a smaller form with the same seed: `mixed.seed7.n9` are its
+ * For a graph that fails, a smaller form with the same seed is searched: `mixed.seed7.n9` are its
  * first nine nodes. Both names are rerun commands; with -v the nodes are listed:
  *   conform_runner -v conform/mixed.seed7.n9@CPU
  * Any number of graphs: conform_runner --mode mixed --graphs 50000 --seed 1000000
@@ -31,7 +31,7 @@
 enum { RESULTS = 12, LEAST_NODES = CFM_LEAVES + 2 };
 typedef enum kind { KIND_RESULTS, KIND_GRADIENTS, KIND_UPDATES } kind;
 
-/* One way to compute a graph, and what it gave. */
+/* One way to compute a graph, and its results. */
 typedef struct attempt {
     const char *name;
     fx_device *device;
@@ -116,7 +116,7 @@ static bool some_gradients(cfm_graph *g, attempt *a)
 
 /* ---- updates --------------------------------------------------------------------------------- */
 
-/* A new value for a leaf, of its size and type, often computed from the old one. */
+/* A new value for a leaf, of the same sizes and type, often computed from the old value. */
 static fx_array *new_value(cfm_graph *g, fx_array *leaf)
 {
     fx_array *x = cfm_pick(g), *y = leaf;
@@ -166,7 +166,7 @@ static bool one_update(cfm_graph *g, attempt *a)
     if (fxi_commit(n, handles, values, NULL, false) != FX_OK)
         return false;
     bool ok = keep_result(a, wanted[0]) && keep_result(a, wanted[1]);
-    g->n = CFM_LEAVES; /* what was computed from the old values is gone */
+    g->n = CFM_LEAVES; /* drops the results of the old values */
     return ok;
 }
 
@@ -195,7 +195,8 @@ static bool compute(uint64_t seed, int most, attempt *a)
                                  : some_updates(&g, a);
 }
 
-/* Exact, but for gradients: their products leave the range where sums are exact. */
+/* Are the numbers equal? Gradients may differ a little, because their products leave the range in
+ * which sums are exact. */
 static bool same(double got, double want, bool exact)
 {
     if (got == want || (isnan(got) && isnan(want)))
@@ -253,7 +254,7 @@ static cf_outcome run_way(uint64_t seed, int most, attempt *a, const attempt *wa
     return CF_FAIL;
 }
 
-/* The device in its checking wrapper; NULL where it is one, or where there is none. */
+/* The checking wrapper of the device; NULL if the device is one itself, or has none. */
 static fx_device *checked(const cf_options *o)
 {
     char name[80];
@@ -320,7 +321,7 @@ static void run_seed(const cf_options *o, cf_tally *t, uint64_t seed, int most)
     cf_count(o, t, name, outcome, why);
 }
 
-/* Graphs that are asked for by name, "…mixed.seed7" or "…mixed.seed7.n9". */
+/* Runs the graphs that filters name: "…mixed.seed7" or "…mixed.seed7.n9". */
 static bool run_named(const cf_options *o, cf_tally *t)
 {
     bool any = false;

@@ -12,24 +12,25 @@ enum { CFM_LEAVES = 5, CFM_MOST = 32 };
 typedef struct cfm_graph {
     uint64_t state;
     fx_device *device;
-    bool real;                /* no 16-bit floats: gradients are asked for */
-    bool large;               /* arrays of more elements than kernels take at a time */
-    bool stepwise;            /* each node is evaluated as soon as it is there */
+    bool real;                /* gradients are computed too, so there are no 16-bit floats */
+    bool large;               /* arrays larger than a tile of the kernels */
+    bool stepwise;            /* each node is evaluated as soon as it is recorded */
     bool list;                /* print the nodes */
     fx_array *node[CFM_MOST]; /* the leaves, then results */
     int n;
-    int picked[8], npicked; /* by the newest operation */
+    int picked[8], npicked; /* nodes that the latest operation uses */
 } cfm_graph;
 
 int cfm_below(cfm_graph *g, int n); /* 0 … n−1 */
 fx_array *cfm_pick(cfm_graph *g);   /* any node */
-/* Between −8 and 8 (Bool and U8: as far as that goes); every element type has such integers. */
+/* Limits x to integers between −8 and 8 (Bool and U8: to those that the type has). */
 fx_array *cfm_tame(fx_array *x);
-/* Of any type; without 16-bit floats if gradients are asked for. */
+/* Any element type; not a 16-bit float if gradients are computed. */
 fx_dtype cfm_type(cfm_graph *g);
 
 void cfm_leaf(cfm_graph *g, int k, fx_dtype dtype);
-/* Adds operations until there are `target` nodes; reads some in between. False: an error. */
+/* Adds operations until the graph has `target` nodes, and reads some nodes in between. False: an
+ * error. */
 bool cfm_grow(cfm_graph *g, int target);
 
 #endif

@@ -1,11 +1,11 @@
 /* conform_mixed_ops.c: the operations of random graphs of mixed types.
  *
- * All values are integers between −8 and 8, or what one operation makes of them before they are
- * brought back there. Every element type has these numbers exactly and every operation here is
+ * All values are integers between −8 and 8, except directly after an operation, before they are
+ * limited again. Every element type represents these numbers exactly, and every operation here is
  * exact on them, in any order of summation and however often a result is rounded on the way. So all
  * ways to compute a graph must agree in every bit, whatever is fused, and a value that was
- * overwritten or read at a wrong place shows. Where a conversion saturates, wraps or meets NaN, the
- * result is defined as well (semantics: numbers).
+ * overwritten, or read at a wrong address, is detected. If a conversion saturates, wraps or gets
+ * NaN, its result is defined as well.
  */
 #include "conform_mixed.h"
 
@@ -28,7 +28,7 @@ int cfm_below(cfm_graph *g, int n)
 
 fx_array *cfm_pick(cfm_graph *g)
 {
-    /* Half of the time one of the newest: chains of steps, not only wide graphs. */
+    /* Half of the time one of the four latest, so that graphs have chains and are not only wide. */
     const int recent = g->n > 4 && cfm_below(g, 2) ? 4 : g->n;
     const int k = g->n - 1 - cfm_below(g, recent);
     if (g->npicked < 8)
@@ -156,7 +156,7 @@ static fx_array *converted_extreme(cfm_graph *g)
     return cfm_tame(fx_cast(x, integers[cfm_below(g, 3)]));
 }
 
-/* A conversion of a part: what a step that works in place must not write over. */
+/* A conversion of a part: a step that works in place must not write its result over the whole. */
 static fx_array *converted_part(cfm_graph *g)
 {
     fx_array *x = cfm_pick(g);
@@ -320,7 +320,7 @@ static fx_array *joined(cfm_graph *g)
     }
 }
 
-/* Indices that are given, or computed from any value of the graph. */
+/* Constant indices, or indices computed from any value of the graph. */
 static fx_array *indices(cfm_graph *g, int64_t n)
 {
     const int64_t count = 3 + cfm_below(g, 3);
@@ -433,7 +433,7 @@ bool cfm_grow(cfm_graph *g, int target)
             list_node(g, operations[which].name);
         if (g->stepwise && fx_eval(y) != FX_OK)
             return false;
-        if (read == 0) /* a read in between stores a value and cuts nothing */
+        if (read == 0) /* a read stores a value and changes no result */
             (void)fx_item(fx_maximum(fx_cast(g->node[cfm_below(g, g->n)], FX_DTYPE_F64)));
         if (read == 1)
             fx_eval(g->node[cfm_below(g, g->n)]);

@@ -1,16 +1,15 @@
-/* conform_modes.c: what is done with one case: test, grad and second derivative, threads, perf,
- * support.
+/* conform_modes.c: the modes of a run: test, grad and second derivative, threads, perf, support.
  *
- * test    the value on the device against ref in Float64.
- * grad    of the loss Σ y·c, with fixed c, so that every element of y counts differently: ref's
- *         Float64 gradient against central differences on ref, and the device's against ref's.
- * second  the same for the loss Σ_k Σ g_k·c, g the gradients of the first loss: gradients of
- * gradients.
- * threads the value, and the gradient where there is one, of any number of threads are the bits of
- *         one thread; however small the work is.
+ * test    compares the value on the device with that of ref in Float64.
+ * grad    tests the gradient of the loss Σ y·c, with fixed c, so that every element of y counts
+ *         differently: ref's Float64 gradient is compared with central differences on ref, and the
+ *         device's gradient with ref's.
+ * second  does the same for the loss Σ_k Σ g_k·c, where the g_k are gradients of the first loss.
+ * threads tests that any number of threads gives the same bits as one thread, for the value and for
+ *         the gradient if there is one, however small the work is.
  *
- * Where an operation is not differentiable at the point (a tie of a maximum), central differences
- * mean nothing; the broadcast variant makes ties on purpose and is compared with ref's gradient
+ * Where an operation is not differentiable (a tie of a maximum), central differences are
+ * meaningless. The broadcast variant makes ties on purpose, so it is compared with ref's gradient
  * only.
  */
 #include "conform.h"
@@ -45,7 +44,7 @@ static bool make_inputs(const cf_case *c, inputs *in)
     return true;
 }
 
-/* Reals in Float64, unless the row says that its meaning depends on the type. */
+/* Reals in Float64, unless the row says that its result depends on the type. */
 static fx_dtype ref_type(const cf_case *c, const cf_values *v)
 {
     return cf_is_real(v->dtype) && !(c->row->flags & CF_SAME_TYPE) ? FX_DTYPE_F64 : v->dtype;
@@ -68,7 +67,7 @@ cf_outcome cf_error_outcome(char *why, size_t size)
 
 uint64_t cf_device_kernels;
 
-/* Both sides begin with the same seed: random numbers agree. */
+/* The device and ref begin with the same seed, so that random numbers agree. */
 static bool evaluate(const cf_options *o, const cf_case *c, const inputs *in, bool on_ref,
                      cf_result *r)
 {
@@ -202,8 +201,8 @@ static double largest(const cf_result *r)
     return m;
 }
 
-/* One element. A kink or jump between the four points spoils a difference: then closer ones decide.
- */
+/* Checks one element. A kink or jump between the four points makes the difference wrong, so a
+ * failed check is repeated with points that are closer together. */
 static bool check_difference(const cf_options *o, const cf_case *c, inputs *in, int order,
                              double *at, double got, double scale, double *out_want)
 {
@@ -216,7 +215,7 @@ static bool check_difference(const cf_options *o, const cf_case *c, inputs *in, 
     return false;
 }
 
-/* Some elements of every real input, spread over it. */
+/* Checks some elements of every real input, spread over it. */
 static bool check_differences(const cf_options *o, const cf_case *c, inputs *in, int order,
                               const cf_result *g, char *why, size_t size)
 {
@@ -242,8 +241,8 @@ static bool check_differences(const cf_options *o, const cf_case *c, inputs *in,
     return true;
 }
 
-/* Gradients of pointwise operations are held to the same pointwise limits, all others to the
- * squared error: they contain sums. A gradient of exact operations is one of sums, too. */
+/* Gradients of pointwise operations have the same pointwise limits. All others, also those of exact
+ * operations, contain sums and have the limit of the squared error. */
 static cf_tolerance gradient_tolerance(const cf_case *c)
 {
     return c->row->tolerance == CF_POINT ? CF_POINT : CF_NMSE;
@@ -418,7 +417,7 @@ static bool supported(const cf_options *o, const cf_row *row, fx_dtype t, char *
     return ok;
 }
 
-/* A table of operation × element type; below it the reasons of what is not there. */
+/* Prints a table of operation × element type, and below it the reasons for what is missing. */
 int cf_support(const cf_options *o)
 {
     printf("%-22s", o->device_name);

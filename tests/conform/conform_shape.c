@@ -1,7 +1,7 @@
 /* conform_shape.c: rows of reductions, running sums, movement, joining and indexing.
  *
  * Parameters of reductions: axis mask, drop, corrected. Movement must be exact in every element
- * type; strided variants stack views on views, which is where offsets go wrong.
+ * type; strided variants take views of views, to find wrong offsets.
  */
 #include "conform.h"
 
@@ -76,7 +76,7 @@ EXPR(concat, fxi_concat((int)p[0], 3, x))
 EXPR(stack, fxi_stack((int)p[0], 3, x))
 EXPR(tril, fx_tril(x[0], p[0]))
 EXPR(triu, fx_triu(x[0], p[0]))
-/* Views of views: what the planner folds into one set of strides. */
+/* Views of views, which the planner merges into one set of strides. */
 EXPR(view_chain,
      fx_slice_step(fx_transpose(fx_flip(fx_slice(x[0], 1, 1, 6), FX_AXES(0))), 0, 3, -2, 2))
 /* A reshape that no strides can express, and one after it. */
@@ -99,7 +99,7 @@ static const char *const reductions[] = {
     "vectorall=17:0",  "one=1:0",          "empty0=0x3:1",          "empty1=0x3:2",
     "emptyall=0:0",    "scalar=s:0",       "+long=1031:0",          "+tall=257x3:1",
     "+wide=3x257:2",   "+four=2x3x4x5:10", "+fourdrop=2x3x4x5:6,1", NULL};
-/* Short ones: long products leave Float32. */
+/* Short ones, because long products leave the range of Float32. */
 static const char *const products[] = {"all=5x7:0",       "axis0=5x7:1",      "axis1=5x7:2",
                                        "drop0=3x4x5:1,1", "vector=17:1",      "one=1:0",
                                        "empty0=0x3:1",    "empty1=0x3:2",     "emptyall=0:0",
@@ -243,7 +243,8 @@ static const char *const element_scatters[] = {"rows=5x7 3x7 3x7:5,0", "columns=
             {CF_NONZERO, CF_INDEX}, CF_NUM, tolerance, flags                                       \
     }
 
-/* Without the infinities of slices that no index names: differences need finite losses. */
+/* Slices that no index names give infinities, which are left out here: differences need finite
+ * losses. */
 #define BOUNDED(kind)                                                                              \
     {                                                                                              \
         "scatter." #kind ".bounded", "fx_scatter", b_scatter_bounded, scatter_##kind, NULL, 2,     \
@@ -253,7 +254,7 @@ static const char *const element_scatters[] = {"rows=5x7 3x7 3x7:5,0", "columns=
 const cf_row cf_shape_rows[] = {
     REDUCE(sum, reductions, CF_HALF | CF_INT | CF_T(BOOL), CF_NMSE, 0),
     REDUCE(mean, reductions, CF_REAL | CF_T(BOOL), CF_NMSE, 0),
-    /* The ends of the integers cancel in Float64: what is left depends on the order of the sum. */
+    /* The least and greatest integers cancel in Float64, and the rest depends on the order. */
     {"mean.integer",
      "fx_mean",
      b_mean,
@@ -269,7 +270,7 @@ const cf_row cf_shape_rows[] = {
     REDUCE(std, variances, CF_REAL, CF_NMSE, CF_NO_BROADCAST),
     REDUCE(mean_rest, variances, CF_REAL | CF_INT | CF_T(BOOL), CF_POINT, CF_NO_SPECIAL),
     REDUCE(norm, reductions, CF_REAL, CF_NMSE, CF_NO_SECOND),
-    /* Squared: so that their gradients depend on what came out, and have gradients. */
+    /* Squared, so that gradients depend on the results and have gradients themselves. */
     {"maximum.squared",
      "fx_maximum",
      b_maximum_squared,

@@ -1,14 +1,14 @@
 /* conform_types.c: every operation with every element type, also those that its row does not list.
  *
- * An operation may refuse a type when it is called, with an error. What it accepts must evaluate:
- * an error at evaluation comes too late and names a kernel, not the call. The same holds for the
- * gradients of the inputs that have one.
+ * An operation may refuse a type when it is called, with an error. If it accepts the type, the
+ * evaluation must succeed: an error there is too late, and names a kernel instead of the call. The
+ * same holds for the gradients of the inputs that have one.
  */
 #include "conform.h"
 
 #include <stdio.h>
 
-/* FX_OK, or that of the first array that was accepted and failed. */
+/* FX_OK, or the status of the first array whose evaluation failed. */
 static fx_status evaluate_all(fx_array *const *x, int n)
 {
     for (int k = 0; k < n; k++) {
@@ -24,7 +24,7 @@ static bool is_real(const fx_array *x)
     return cf_is_real(fx_eltype(x));
 }
 
-/* y, then the gradients of its sum; how many arrays that are. */
+/* Makes y and the gradients of its sum; returns the number of arrays. */
 static int build(const cf_case *c, fx_array **x, fx_array **out)
 {
     fx_array *reals[CF_MAX_IN];

@@ -1,9 +1,8 @@
 /* conform_values.c: shapes from text, input values, and the layouts they are given on a device.
  *
- * Values come from the golden-ratio sequence over the domain: distinct, evenly spread, away from
- * one another by about range/n, and the same on every machine. They are rounded to the case's type
- * on the host, so that ref in Float64 starts from the same numbers: 16-bit types take multiples of
- * 1/32.
+ * Values are the golden-ratio sequence over the domain: distinct, evenly spread, about range/n
+ * apart, and the same on every machine. They are rounded to the case's type on the host, so that
+ * ref in Float64 starts from the same numbers: 16-bit types take multiples of 1/32.
  */
 #include "conform.h"
 
@@ -84,8 +83,8 @@ static const range ranges[] = {
     [CF_TIES] = {-1, 1, -1, 1},      [CF_BOOL] = {0, 1, 0, 1},
 };
 
-/* In [0, 1): the fractional parts of multiples of the golden ratio, started elsewhere for each
- * input. */
+/* A number in [0, 1): the fractional part of a multiple of the golden ratio, with another start for
+ * each input. */
 static double spread(int64_t i, int input)
 {
     const double v = (double)(i + 1) * 0.6180339887498949 + 0.3711 * input;
@@ -164,7 +163,7 @@ static fx_dtype input_type(const cf_case *c, int input)
     const cf_domain d = c->row->domain[input];
     if (d == CF_BOOL)
         return FX_DTYPE_BOOL;
-    if (is_index(d)) /* both index types get their turn */
+    if (is_index(d)) /* both index types are tested */
         return c->variant == CF_PLAIN ? FX_DTYPE_I64 : FX_DTYPE_I32;
     return c->dtype;
 }
@@ -175,7 +174,7 @@ static int constant_axis(const cf_values *v)
     return v->ndim - 1;
 }
 
-/* Position whose value element i takes: with a broadcast axis, the one with index 0 there. */
+/* The position whose value element i gets: along a broadcast axis, that with index 0. */
 static int64_t source_of(const cf_case *c, const cf_values *v, int input, int64_t i)
 {
     if (c->variant != CF_BROADCAST || v->ndim == 0 || is_index(c->row->domain[input]))
@@ -239,7 +238,7 @@ void cf_free_values(cf_values *v)
 }
 
 /* ---- layouts --------------------------------------------------------------------------------- */
-/* Float16 of a value that is one, a NaN or an infinity. */
+/* The 16 bits of a number that the type represents, of NaN or of an infinity. */
 static uint16_t bits16(double x, int fraction, int bias)
 {
     const int sign = signbit(x) ? 0x8000 : 0, top = (2 * bias + 1) << fraction;
@@ -296,8 +295,8 @@ static fx_array *contiguous(const cf_values *v, fx_dtype t, int ndim, const int6
     return x;
 }
 
-/* Position in the storage of element i: axis k of the value lies on axis ndim−1−k of the storage,
- * every second element of it, the last axis of the value backwards. */
+/* The position of element i in the storage. Axis k of the value is axis ndim−1−k of the storage, of
+ * which it uses every second element; the last axis of the value runs backwards. */
 static int64_t storage_position(const cf_values *v, int64_t i)
 {
     int64_t index[FX_MAX_DIMS], at = 0;
@@ -311,7 +310,8 @@ static int64_t storage_position(const cf_values *v, int64_t i)
     return at;
 }
 
-/* Between the elements: NaN (integers: 77), which must not be read. */
+/* Fills the storage with NaN (integers: 77, Bool: true). Those between the elements must not be
+ * read. */
 static void poison(const cf_values *v, void *p, int64_t total)
 {
     for (int64_t i = 0; i < total; i++)

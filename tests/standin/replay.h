@@ -22,7 +22,7 @@ typedef enum replay_count {
     REPLAY_REPLAYS,  /* runs without a capture, since the start */
     REPLAY_STEPS,    /* steps that ran outside a plan, since the start */
     REPLAY_MARKS,    /* live marks */
-    REPLAY_EARLY,    /* steps released before their plan */
+    REPLAY_EARLY,    /* number of steps that were released before their plan */
     REPLAY_COUNTS
 } replay_count;
 

@@ -13,7 +13,7 @@ typedef struct queue {
 
 typedef struct lanes {
     queue queue[REPLAY_LANES];
-    replay_lane last; /* lane of the newest job */
+    replay_lane last; /* lane of the latest job */
 } lanes;
 
 struct replay_mark {
@@ -77,7 +77,7 @@ static void append(queue *q, replay_job *job)
     q->n++;
 }
 
-/* Draining the queue of the newest job is enough: a mark in it waits for the other queue's work. */
+/* Draining the queue of the latest job is enough: a mark in it waits for the other queue's work. */
 void replay_drain(const fx_device *device)
 {
     lanes *l = &devices[device->id];
@@ -136,7 +136,7 @@ int64_t replay_marks(void)
     return marks;
 }
 
-/* Adds the mark to the queue with the newest job. */
+/* Adds the mark to the queue with the latest job. */
 static bool enter_mark(fx_device *device, replay_mark *mark, void (*act)(replay_job *job))
 {
     lanes *l = &devices[device->id];

@@ -194,8 +194,8 @@ static fx_status describe(fx_device *device)
     return status;
 }
 
-/* Two kernel libraries: STANDIN_PART, beside this plugin (head_plugin.c), and one that is not
- * installed. */
+/* Two kernel libraries: STANDIN_PART, in the folder of this plugin (head_plugin.c), and one that is
+ * not installed. */
 static const char *part(const char *name)
 {
     static const uint32_t sizes[] = FX_PLUGIN_SIZES_HERE(fx_plugin_head, fx_host);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* True if a value begins here, and not a part of a text. */
+/* True if a value begins at this position, which is not inside a text. */
 static bool begins_value(const char *text, const char *at)
 {
     at -= at > text && at[-1] == '-';

@@ -8,7 +8,7 @@
 char *file_bytes(const char *path, size_t *out_n);
 /* Checks that the file holds exactly this text. */
 void assert_file_is(const char *path, const char *text);
-/* Checks that no partly written file is left beside it. */
+/* Checks that no partly written file is left in the same folder. */
 void assert_alone(const char *path);
 
 #endif
