@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Joins two result files case by case: medians, minima, and the ratio of the medians.
+"""Compares two result files case by case: medians, minima, and the ratio of the medians.
 
-A file may hold several variants of a case (peers do); the one with the best median stands for it.
-Only rows of the same unit are joined, rows of one file alone are listed below the table. A ratio
-above 1 means that B is slower (or larger) than A. A star marks a row during which other programs
-held the core, and whose waiting is subtracted.
+If a file has several variants of a case, as files of peers do, the variant with the lowest median is
+used. Cases that only one file contains are listed below the table; a case whose units differ is left
+out. A ratio above 1 means that B is slower (or larger) than A. A star marks a row that other programs
+disturbed.
 
 Usage: compare.py A.jsonl B.jsonl
 """
@@ -13,7 +13,7 @@ import sys
 
 
 def read(path):
-    """Header, and the best row for each case in the file's order."""
+    """Returns the header, and the row with the lowest median of each case, in the order of the file."""
     header, rows = {}, {}
     with open(path, encoding="utf-8") as f:
         for line in f:
@@ -28,7 +28,7 @@ def read(path):
 
 
 def quantity(value, unit):
-    """A value with three significant digits and a unit that suits it."""
+    """Returns a value as text, with three significant digits and a suitable unit."""
     if unit == "us":
         for limit, factor, name in ((1e3, 1, "µs"), (1e6, 1e-3, "ms"), (float("inf"), 1e-6, "s")):
             if value < limit:

@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""The cases of bench_runner, written for PyTorch, in the same row format.
+"""Measures the cases of bench_runner with PyTorch and prints rows in the same format.
 
-Every case may have several variants (eager, TorchScript, channels-last, foreach optimiser): what a
-user of PyTorch could write for the same numbers. Each is measured and gives a row; readers take the
-best. Samples are made as bench_sample.c makes them.
+A case can have several variants (eager, TorchScript, channels-last, foreach optimiser): programs that a
+user of PyTorch could write for the same numbers. Each variant is measured and printed as a row; the
+programs that read the rows use the fastest. Sampling follows bench_sample.c.
 
   peer_torch.py [--threads N] [--seconds S] [part of a name…]
-  peer_torch.py --serve      reads names, one a line; answers with rows and then a line {"row": "end"}
+  peer_torch.py --serve      reads one name per line; prints its rows and then a line {"row": "end"}
 
-Threads and instruction set are the caller's to choose; run.py sets them so that neither side is held
-back. Row-major here, column-major there: a 1000×1024 array whose first axis is contiguous is a
-(1024, 1000) tensor.
+The caller chooses threads and instruction set; run.py sets them to the best of the machine. PyTorch is
+row-major: cflux's 1000×1024 array, whose first axis is contiguous, is a (1024, 1000) tensor here.
 """
 import argparse
 import json
@@ -20,7 +19,7 @@ import subprocess
 import sys
 import time
 
-if "--first-prediction" in sys.argv:  # the child of start/…: everything it imports counts
+if "--first-prediction" in sys.argv:  # the child process of start/…: its imports are part of the time
     import torch
     net = torch.nn.Sequential(torch.nn.Linear(784, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10),
                               torch.nn.Softmax(1))
@@ -41,7 +40,7 @@ MIN_SAMPLE, MIN_SAMPLES, MAX_SAMPLES, WARM_UP = 5e-3, 7, 400, 3
 # ---- sampling ----------------------------------------------------------------------------------------
 
 def run_delay():
-    """Seconds that this process's threads were runnable and had no core."""
+    """Returns the seconds in which threads of this process were runnable but had no core."""
     total = 0
     for task in os.listdir("/proc/self/task"):
         try:
@@ -130,7 +129,7 @@ NETWORKS = {  # name: model, input shape, classes (0: a regression)
 
 
 def layouts(shape):
-    """The memory formats that make sense for an input."""
+    """Returns the memory formats to try for an input."""
     return ("", "channels-last") if len(shape) == 4 else ("",)
 
 
@@ -250,7 +249,7 @@ def matrix(f):
 
 
 def product(m, n, k, transposed):
-    """Column-major m×k by k×n is row-major n×k by k×m."""
+    """Makes the product of m×k and k×n matrices; in row-major order it is n×k times k×m."""
     x, w = torch.randn(n, k), torch.randn(m, k) if transposed else torch.randn(k, m)
     return value((lambda: torch.matmul(x, w.t())) if transposed else (lambda: torch.matmul(x, w)))
 
@@ -283,7 +282,7 @@ def start(want_memory):
 # ---- the table ---------------------------------------------------------------------------------------
 
 def one(make):
-    """A case with a single variant."""
+    """Makes a case with a single variant."""
     return lambda: iter([("eager", make)])
 
 
@@ -319,7 +318,7 @@ def cases():
 
 
 def measure(name, variant, make, seconds):
-    """A row, or what went wrong."""
+    """Returns the row of a case, or a row of kind failure with the message."""
     row = {"row": "case", "case": name, "variant": variant, "backend": "torch",
            "threads": torch.get_num_threads()}
     try:
@@ -335,7 +334,7 @@ def emit(row):
 
 
 def blas():
-    """The library behind libblas.so.3: the reference BLAS would make a peer of straw."""
+    """Returns the name of the loaded BLAS library. The reference BLAS is too slow for a fair comparison."""
     for line in open("/proc/self/maps"):
         base = os.path.basename(line.split()[-1])
         if base.startswith(("libopenblas", "libmkl", "libblis")):

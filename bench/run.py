@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""`make bench`: every case of ours with the peer's in between, result files, and a table.
+"""`make bench`: measures every case with cflux and its peers alternately, writes result files and a table.
 
-Programs stay alive and answer one case after the other, so that the same disturbance of the machine
-hits both. PyTorch takes part when some python3 here can import it, twice: as it comes, and tuned
-(the widest instruction set in its own kernels and in OpenBLAS, which old versions do not detect on
-new processors; malloc that keeps its memory, with huge pages). OpenBLAS itself, where it is
-installed, answers the matrix products. The table compares with the best of them. A row during which other programs held the core is measured again, twice at most.
+The programs stay running. Each case is measured with one program after the other, so that a disturbance
+of the machine affects all of them. PyTorch is measured if a python3 of the machine can import it, twice: with
+default settings, and tuned (the widest instruction set in its own kernels and in OpenBLAS, which old
+versions do not detect on new processors; a malloc that keeps its memory, with huge pages). If OpenBLAS
+is installed, its matrix products are measured directly. The table compares with the fastest peer. A row
+that other programs disturbed is measured again, at most twice.
 
 Usage: run.py --runner PATH [--out FOLDER] [--seconds S] [--threads N] [--commit C] [part of a name…]
 """
@@ -49,11 +50,11 @@ def python_with_torch():
 
 
 class Server:
-    """A program that answers the name of a case with rows."""
+    """A program that reads the name of a case and prints its rows."""
 
     def __init__(self, name, command, env=None):
         self.name, self.rows = name, []
-        self.ends = name != "cflux"  # several rows, closed by an end row
+        self.ends = name != "cflux"  # a peer prints several rows, and then an end row
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, **(env or {})})
         self.rows.append(self.receive())
@@ -87,7 +88,7 @@ class Server:
 
 
 def commit():
-    """The commit of the library that is measured; "+" when its sources differ from it."""
+    """Returns the commit of the measured library, with "+" if its sources have changed since then."""
     def git(*args):
         return subprocess.run(["git", "-C", HERE, *args], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                               text=True, check=True).stdout.strip()
@@ -104,7 +105,7 @@ def best(rows):
 
 
 def table_line(case, ours, peers):
-    """Markdown: case, ours, the better of the peers, theirs / ours."""
+    """Returns a line of Markdown: case, time of cflux, of the fastest peer, and the ratio peer / cflux."""
     own, other = best(ours), best([row for rows in peers for row in rows])
     if own is None:
         why = "skipped" if ours[0]["row"] == "skipped" else "failed"
@@ -129,7 +130,7 @@ BLAS = ["libopenblas.so.0", "libopenblas.so"]
 
 
 def blas_peer(args, seconds):
-    """OpenBLAS itself, tuned like PyTorch's."""
+    """Starts the measurement of OpenBLAS, tuned as in PyTorch; an empty list if it is not installed."""
     for library in BLAS:
         command = [args.runner, "--blas", library]
         if subprocess.run([*command, "--list"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -140,13 +141,13 @@ def blas_peer(args, seconds):
 
 
 def start(args):
-    """Ours, and the peers that are installed."""
+    """Starts cflux and the installed peers."""
     seconds = ["--serve", "--seconds", str(args.seconds), "--threads", str(args.threads)]
     plain = ["--no-onednn"] if args.no_onednn else []
     ours = Server("cflux", [args.runner, "--commit", args.commit or commit(), *plain, *seconds])
     python, script = python_with_torch(), os.path.join(HERE, "peer_torch.py")
     if not python:
-        print("no python3 here imports torch", file=sys.stderr)
+        print("no python3 can import torch", file=sys.stderr)
         return ours, blas_peer(args, seconds)
     command = [python, script, *seconds]
     threads = {"OMP_NUM_THREADS": str(args.threads), "LD_LIBRARY_PATH": openmp_blas()}
@@ -156,7 +157,7 @@ def start(args):
 
 
 def openmp_blas():
-    """Finds OpenBLAS built for OpenMP first: threads of the other build fight with PyTorch's own."""
+    """Returns LD_LIBRARY_PATH with OpenBLAS for OpenMP first: threads of other builds compete with PyTorch's."""
     folders = glob.glob("/usr/lib/*/openblas-openmp") + [os.environ.get("LD_LIBRARY_PATH", "")]
     return ":".join(filter(None, folders))
 
@@ -166,9 +167,9 @@ def main():
     parser.add_argument("--runner", required=True)
     parser.add_argument("--out", default=os.path.join(HERE, "results"))
     parser.add_argument("--seconds", type=float, default=0.5)
-    parser.add_argument("--threads", type=int, default=1, help="on all sides")
-    parser.add_argument("--no-onednn", action="store_true", help="ours without the plugin")
-    parser.add_argument("--commit", help="of the runner's library; default: this tree's")
+    parser.add_argument("--threads", type=int, default=1, help="threads of each program")
+    parser.add_argument("--no-onednn", action="store_true", help="cflux without the oneDNN plugin")
+    parser.add_argument("--commit", help="commit of the runner's library (default: of this tree)")
     parser.add_argument("part", nargs="*")
     args = parser.parse_args()
     names = subprocess.run([args.runner, "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()

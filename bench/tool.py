@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""The command line timed from outside: how long it takes to start, and what telling about a run costs.
+"""Measures whole runs of the command line: how long it takes to start, and the cost of progress and logs.
 
-  tool/inspect    `cflux inspect` of a small model, in all
-  tool/devices    `cflux devices` (a driver of OpenCL takes its time where one is installed)
-  tool/xor-step   a step of training XOR (Dense(2 => 3, tanh), BatchNorm(3), Dense(3 => 2), batches of 64),
+  tool/inspect    `cflux inspect` of a small model
+  tool/devices    `cflux devices` (includes the start of the OpenCL driver, if one is installed)
+  tool/xor-step   a training step of XOR (Dense(2 => 3, tanh), BatchNorm(3), Dense(3 => 2), batches of 64),
                   with --quiet and no log
-  tool/xor-told   the same with progress and a log; by-quiet: how much more that costs, the median of pairs.
-                  Processor time, without that of a run of one epoch (start, end, tables of the log)
-  tool/report     the page of that run, in bytes
+  tool/xor-told   the same with progress and a log; by-quiet: divided by the time of xor-step, the median of
+                  pairs. Processor time, minus that of a run of one epoch (start, end, tables of the log)
+  tool/report     the size of the page of that run, in bytes
 
-Rows are as bench_runner's. Usage: tool.py CFLUX [commit] >FILE
+Rows have the format of bench_runner. Usage: tool.py CFLUX [commit] >FILE
 """
 import csv
 import datetime
@@ -35,7 +35,7 @@ def row(case, values, unit):
 
 
 def run(*command):
-    """(seconds, seconds of processor time) that it takes."""
+    """Runs a command. Returns its seconds and its seconds of processor time."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

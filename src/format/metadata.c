@@ -10,8 +10,8 @@ typedef struct metadata {
     fx_object base;
     int64_t n;
     char **texts; /* key, text, key, … */
-    char **
-        *sorted; /* addresses of the keys in `texts`, alphabetical; equal keys keep their order */
+    /* Addresses of the keys in `texts`, in alphabetical order; equal keys keep their order. */
+    char ***sorted;
 } metadata;
 
 static void finish(void *self)

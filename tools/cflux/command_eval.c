@@ -163,8 +163,8 @@ const command command_eval = {
     .least = 1,
     .most = -1,
     .about =
-        "Prints the loss and, for classes, the accuracy and the confusion matrix: how often each "
-        "class was predicted as each class.",
+        "Prints the loss and, for classes, the accuracy and the confusion matrix, which counts the "
+        "observations by actual and predicted class.",
     .options = options,
     .run = run_eval,
 };

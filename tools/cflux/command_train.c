@@ -40,8 +40,9 @@ static option_row options[] = {
     {"loss", 'l', OPTION_TEXT, &loss_text, "NAME",
      "The loss, by Flux's name (default: logitcrossentropy for classes, mse for numbers)", 0, 0},
     {"classes", 0, OPTION_FLAG, &as_classes, NULL,
-     "The target's values are classes (default: if the loss is one for classes, or the values are "
-     "text or whole numbers that repeat)",
+     "The target's values are classes (default: for text, and with a loss for classes; without "
+     "--loss also for whole numbers with at most two distinct values, or ten or more occurrences "
+     "per value on average)",
      0, 0},
     {"regression", 0, OPTION_FLAG, &as_numbers, NULL,
      "The target's values are numbers, even if they look like classes", 0, 0},
@@ -66,7 +67,7 @@ static option_row options[] = {
     OPTION_DEVICE(&device_text),
     {"seed", 's', OPTION_INTEGER, &seed, "N",
      "Seed for the initial weights, the order of the data and the validation share (default: 0). "
-     "The same seed gives the same result, bit for bit",
+     "On one machine the same seed gives the same result, bit for bit",
      0, 9e15},
     {"save", 'S', OPTION_TEXT, &save_path, "FILE",
      "Save the model to FILE: .bson (for Flux) or .safetensors", 0, 0},

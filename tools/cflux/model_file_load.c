@@ -1,5 +1,5 @@
 /* model_file_load.c: reads the entries of a file and makes models from notations and their arrays.
- * Every array of such a model must be in the file with the right size, and no other array may be
+ * Every array of the model must be in the file with the right size, and no other array may be
  * below the model's name. */
 #include "array_text.h"
 #include "failure.h"
@@ -14,8 +14,8 @@ enum { PATH_BYTES = 512, DEPTH_AT_MOST = 64 };
 /* The state of reading one file. */
 typedef struct reading {
     const char *path, *given; /* given: the caller's notation of the model; NULL: none */
-    void *file,
-        *header;     /* file: the arrays by name, a named tuple; header: NULL if there is none */
+    void *file;               /* the arrays by name, a named tuple */
+    void *header;             /* the texts of the header; NULL: none */
     int64_t narrays; /* arrays of the file itself; `file` has arrays read from texts after them */
     bool *used;      /* which arrays belong to an entry */
     name_pairs out, rest; /* entries; texts that are not entries */

@@ -346,7 +346,7 @@ void options_manual(const command *const *commands, int n, FILE *to)
         ".TP\nFX_NUM_THREADS\nNumber of CPU threads (default: all cores that the process may "
         "use).\n"
         ".SH EXAMPLES\n"
-        ".PP\nLearn the last column of a table, and save the model for Flux:\n"
+        ".PP\nTrain a model to predict the last column of a table, and save it for Flux:\n"
         ".IP\ncflux train \\-\\-data digits.csv \\-\\-save digits.bson "
         "\\-\\-model \\(aqChain(Dense(64 => 32, relu), Dense(32 => 10))\\(aq\n"
         ".PP\nShow the content of a file, with the range of every array:\n"

@@ -1,5 +1,5 @@
 "use strict";
-// Draws the document in #data. All of it is set as text or number: nothing from a log is markup.
+// Draws the document in #data. All values are set as text or numbers, so a log cannot contain markup.
 const data = JSON.parse(document.getElementById("data").textContent);
 const { steps, epochs } = data, start = data.start || {}, end = data.end || {};
 const page = document.getElementById("main");
@@ -36,8 +36,8 @@ function section(name, ...children) {
     return page.appendChild(html("section", { "aria-label": name }, html("h2", {}, name), ...children));
 }
 
-// A table; what is wider than the window scrolls in a box of its own, also by keyboard. The first
-// cell of a row is its header; a cell that is an element is taken as it is.
+// Makes a table in a box that scrolls, also by keyboard, if the table is wider than the window. The
+// first cell of a row is its header; a cell that is an element is used unchanged.
 function table(name, look, heads, rows, foot = []) {
     const cell = (value, i) =>
         value instanceof Element ? value : html(i ? "td" : "th", i ? {} : { scope: "row" }, value);
@@ -52,7 +52,8 @@ function table(name, look, heads, rows, foot = []) {
 
 // ---- curves --------------------------------------------------------------------------------------
 
-// About so many round numbers from low to high; on a log scale powers of ten, if two are there.
+// Returns about `wanted` round numbers from low to high; on a log scale powers of ten, if the range
+// contains two.
 function ticks(low, high, wanted, log) {
     if (log && Math.floor(Math.log10(high)) > Math.ceil(Math.log10(low))) {
         const from = Math.ceil(Math.log10(low)), to = Math.floor(Math.log10(high));
@@ -65,10 +66,11 @@ function ticks(low, high, wanted, log) {
     return Array.from({ length: to - from + 1 }, (_, k) => Number(((from + k) * by).toPrecision(12)));
 }
 
-// Where the list is nearest to x.
+// Returns the index of the item that is nearest to x.
 const nearest = (list, x) => list.reduce((at, y, i) => (Math.abs(y - x) < Math.abs(list[at] - x) ? i : at), 0);
 
-// A figure of series over steps: {name, look, x, y[, low, high][, dots]}; `say` writes a value.
+// Makes a figure of series over training steps: {name, look, x, y[, low, high][, dots]}; `say`
+// formats a value.
 function chart(name, series, say) {
     const log = html("input", { type: "checkbox" });
     const boxes = series.map(() => html("input", { type: "checkbox", checked: "" }));
@@ -114,7 +116,7 @@ function chart(name, series, say) {
         const [low, high] = bounds(), scale = log.checked ? Math.log10 : Number;
         [left, right, top, bottom] = [56, width - 12, 8, height - 26];
         toX = (x) => left + ((right - left) * (x - first)) / (final - first);
-        const part = (y) => scale(y) / 2 - scale(low) / 2; // of halves: the difference is finite
+        const part = (y) => scale(y) / 2 - scale(low) / 2; // of halves, so that it cannot overflow
         toY = (y) => bottom - (bottom - top) * (part(y) / part(high));
         const label = (x, y, anchor, what) => svg("text", { x, y, "text-anchor": anchor }, what);
         const line = (y) => svg("path", { class: "grid", d: `M${left} ${toY(y).toFixed(1)}H${right}` });
@@ -180,7 +182,7 @@ function curves() {
         chart(title(name), [perEpoch(name, words(name), "blue")], (x) => metric(name, x));
 }
 
-// ---- the rest ------------------------------------------------------------------------------------
+// ---- facts, tables and samples -------------------------------------------------------------------
 
 function best(name, sign) {
     const values = epochs.metrics.find((m) => m.name === name)?.values || [];
@@ -199,10 +201,10 @@ function tiles() {
     const shown = [
         ["Run", data.end ? ends[end.why] || text(end.why) : "no end event", end.message],
         epochs.epoch.length && ["Epochs", whole(last(epochs.epoch)), planned],
-        ["Steps", whole(end.step ?? last(steps.step) ?? last(epochs.step))],
+        ["Training steps", whole(end.step ?? last(steps.step) ?? last(epochs.step))],
         best("loss", -1), best("validation_loss", -1), best("accuracy", 1),
         ["Time", duration(last(steps.seconds) ?? last(epochs.seconds) ?? end.seconds)],
-        data.times && ["Time per step", duration(data.times.median), `median; 95 % within ${duration(data.times.p95)}`],
+        data.times && ["Time per training step", duration(data.times.median), `median; 95 % within ${duration(data.times.p95)}`],
         known(start.parameters) && ["Parameters", whole(start.parameters)],
     ];
     page.append(html("dl", { class: "tiles" }, ...shown.filter(Boolean).map(tile)));
@@ -288,7 +290,7 @@ function frame() {
         `the first, the last, and the extremes of each interval.`;
     const foot = [
         steps.least && "Short training steps share a line of the log: the curve is their mean, the band their range.",
-        steps.smooth && `The smooth curve is the mean over ${whole(steps.window)} lines around a step.`,
+        steps.smooth && `The smooth curve is the mean over ${whole(steps.window)} lines around a training step.`,
         thinned("lines of steps", steps), thinned("epochs", epochs), `Made by cflux ${data.cflux} from ${data.log}.`,
     ];
     const path = start.data && start.data.path ? text(start.data.path).split("/").filter(Boolean).pop() : "";
