@@ -800,24 +800,78 @@ inline fx_lpnormpool_layer *fx_lpnormpool(fx_dims window)
 #undef fx_nesterov
 #undef fx_adam
 #undef fx_adamw
+#undef fx_rprop
+#undef fx_rmsprop
+#undef fx_adamax
+#undef fx_nadam
+#undef fx_radam
+#undef fx_amsgrad
+#undef fx_oadam
+#undef fx_adabelief
+#undef fx_adagrad
+#undef fx_lion
+#undef fx_adadelta
+#undef fx_weight_decay
+#undef fx_sign_decay
+#undef fx_clip_grad
+#undef fx_clip_norm
+#undef fx_accum_grad
+#undef fx_mixed_precision
+#undef fx_optimiser_chain
+#undef fx_clip_global_norm
 #undef fx_adjust
 #undef fx_update
 
-#define FXI_CXX_RULE(name)                                                                         \
+/* The rule's first option, its type, and the function that sets it. */
+#define FXI_CXX_RULE(name, type, first)                                                            \
     inline fx_rule *fx_##name(const fx_##name##_args &a = fx_##name##_args())                      \
     {                                                                                              \
         return fxi_##name(fxi_sized<fx_##name##_args>(a));                                         \
     }                                                                                              \
-    inline fx_rule *fx_##name(double eta)                                                          \
+    inline fx_rule *fx_##name(type first)                                                          \
     {                                                                                              \
-        return fx_##name(fx_##name##_args().with_eta(eta));                                        \
+        return fx_##name(fx_##name##_args().with_##first(first));                                  \
     }
-FXI_CXX_RULE(descent)
-FXI_CXX_RULE(momentum)
-FXI_CXX_RULE(nesterov)
-FXI_CXX_RULE(adam)
-FXI_CXX_RULE(adamw)
+FXI_CXX_RULE(descent, double, eta)
+FXI_CXX_RULE(momentum, double, eta)
+FXI_CXX_RULE(nesterov, double, eta)
+FXI_CXX_RULE(adam, double, eta)
+FXI_CXX_RULE(adamw, double, eta)
+FXI_CXX_RULE(rprop, double, eta)
+FXI_CXX_RULE(rmsprop, double, eta)
+FXI_CXX_RULE(adamax, double, eta)
+FXI_CXX_RULE(nadam, double, eta)
+FXI_CXX_RULE(radam, double, eta)
+FXI_CXX_RULE(amsgrad, double, eta)
+FXI_CXX_RULE(oadam, double, eta)
+FXI_CXX_RULE(adabelief, double, eta)
+FXI_CXX_RULE(adagrad, double, eta)
+FXI_CXX_RULE(lion, double, eta)
+FXI_CXX_RULE(adadelta, double, rho)
+FXI_CXX_RULE(weight_decay, double, lambda)
+FXI_CXX_RULE(sign_decay, double, lambda)
+FXI_CXX_RULE(clip_grad, double, delta)
+FXI_CXX_RULE(clip_norm, double, omega)
+FXI_CXX_RULE(accum_grad, int64_t, n)
 
+inline fx_rule *fx_mixed_precision(const fx_mixed_precision_args &a)
+{
+    return fxi_mixed_precision(fxi_sized<fx_mixed_precision_args>(a));
+}
+inline fx_rule *fx_mixed_precision(fx_rule *rule)
+{
+    return fx_mixed_precision(fx_mixed_precision_args().with_rule(rule));
+}
+template <class... Rules> inline fx_rule *fx_optimiser_chain(Rules *...rules)
+{
+    void *const all[] = {nullptr, rules...};
+    return fxi_optimiser_chain(static_cast<int>(sizeof...(rules)), all + 1);
+}
+
+template <class T> inline T *fx_clip_global_norm(T *gradient, double most)
+{
+    return static_cast<T *>(fxi_clip_global_norm(gradient, most));
+}
 inline fx_status fx_adjust(void *state, const fx_adjust_args &given)
 {
     return fxi_adjust(state, fxi_sized<fx_adjust_args>(given));

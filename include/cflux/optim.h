@@ -23,6 +23,17 @@ typedef struct fx_rule fx_rule; /* opaque: an optimiser rule */
 #define FXI_NESTEROV_ARGS(F)                                                                       \
     F(double, eta, 0.001) /* learning rate η */                                                    \
     F(double, rho, 0.9)   /* ρ, decay of the velocity */
+#define FXI_RPROP_ARGS(F)                                                                          \
+    F(double, eta, 0.001)   /* first step of each element */                                       \
+    F(double, ell1, 0.5)    /* ℓ₁, factor of the step after a change of sign */                    \
+    F(double, ell2, 1.2)    /* ℓ₂, factor of the step while the sign stays */                      \
+    F(double, gamma1, 1e-6) /* Γ₁, smallest step */                                                \
+    F(double, gamma2, 50)   /* Γ₂, largest step */
+#define FXI_RMSPROP_ARGS(F)                                                                        \
+    F(double, eta, 0.001)     /* learning rate η */                                                \
+    F(double, rho, 0.9)       /* ρ, decay of the means */                                          \
+    F(double, epsilon, 1e-8)  /* ε, avoids division by 0 */                                        \
+    F(bool, centred, false)   /* true: divide by the deviation from the mean gradient */
 #define FXI_ADAM_ARGS(F)                                                                           \
     F(double, eta, 0.001)    /* learning rate η */                                                 \
     F(double, beta1, 0.9)    /* β₁, decay of the mean of gradients */                              \
@@ -35,30 +46,141 @@ typedef struct fx_rule fx_rule; /* opaque: an optimiser rule */
     F(double, epsilon, 1e-8) /* ε, avoids division by 0 */                                         \
     F(double, lambda, 0)     /* λ, weight decay */                                                 \
     F(bool, couple, true)    /* true: dx′ = η(a + λx); false: dx′ = η·a + λx */
+#define FXI_OADAM_ARGS(F)                                                                          \
+    F(double, eta, 0.001)    /* learning rate η */                                                 \
+    F(double, beta1, 0.5)    /* β₁, decay of the mean of gradients */                              \
+    F(double, beta2, 0.9)    /* β₂, decay of the mean of squared gradients */                      \
+    F(double, epsilon, 1e-8) /* ε, avoids division by 0 */
+#define FXI_ADABELIEF_ARGS(F)                                                                      \
+    F(double, eta, 0.001)     /* learning rate η */                                                \
+    F(double, beta1, 0.9)     /* β₁, decay of the mean of gradients */                             \
+    F(double, beta2, 0.999)   /* β₂, decay of the squared deviations from it */                    \
+    F(double, epsilon, 1e-16) /* ε, added to the squared deviations and to their root */
+#define FXI_ADAGRAD_ARGS(F)                                                                        \
+    F(double, eta, 0.1)      /* learning rate η */                                                 \
+    F(double, epsilon, 1e-8) /* ε, first value of the sum, and avoids division by 0 */
+#define FXI_ADADELTA_ARGS(F)                                                                       \
+    F(double, rho, 0.9)      /* ρ, decay of the means */                                           \
+    F(double, epsilon, 1e-8) /* ε, inside both roots */
+#define FXI_LION_ARGS(F)                                                                           \
+    F(double, eta, 0.001)   /* learning rate η */                                                  \
+    F(double, beta1, 0.9)   /* β₁, weight of the momentum in the step */                           \
+    F(double, beta2, 0.999) /* β₂, decay of the momentum */
+#define FXI_WEIGHT_DECAY_ARGS(F)                                                                   \
+    F(double, lambda, 5e-4) /* λ */
+#define FXI_SIGN_DECAY_ARGS(F)                                                                     \
+    F(double, lambda, 1e-3) /* λ */
+#define FXI_CLIP_GRAD_ARGS(F)                                                                      \
+    F(double, delta, 10) /* δ, largest absolute value */
+#define FXI_CLIP_NORM_ARGS(F)                                                                      \
+    F(double, omega, 10)    /* ω, largest norm of an array */                                      \
+    F(double, p, 2)         /* the norm is (Σ|dx|ᵖ)^(1/p); INFINITY: the largest absolute value */ \
+    F(bool, throws, true)   /* true: an infinite or NaN norm makes the update fail; Optimisers.jl  \
+                               names this option throw */
+#define FXI_ACCUM_GRAD_ARGS(F)                                                                     \
+    F(int64_t, n, 1) /* number of gradients of one update, at least 1 */
+#define FXI_MIXED_PRECISION_ARGS(F)                                                                \
+    F(fx_rule *, rule, FXI_NULL)       /* the rule; no MixedPrecision */                           \
+    F(fx_dtype, type, FX_DTYPE_F32)    /* type that the rule computes in: Float32 or Float64 */    \
+    F(double, scale, 1) /* factor of the loss: gradients are divided by it in `type`; with another \
+                           factor than 1, gradients that are not finite make the update return     \
+                           FX_STATUS_NONFINITE without an error record and without a change */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_descent_args, FXI_DESCENT_ARGS);
 FXI_OPTION_STRUCT(fx_momentum_args, FXI_MOMENTUM_ARGS);
 FXI_OPTION_STRUCT(fx_nesterov_args, FXI_NESTEROV_ARGS);
+FXI_OPTION_STRUCT(fx_rprop_args, FXI_RPROP_ARGS);
+FXI_OPTION_STRUCT(fx_rmsprop_args, FXI_RMSPROP_ARGS);
 FXI_OPTION_STRUCT(fx_adam_args, FXI_ADAM_ARGS);
 FXI_OPTION_STRUCT(fx_adamw_args, FXI_ADAMW_ARGS);
+FXI_OPTION_STRUCT(fx_adamax_args, FXI_ADAM_ARGS);
+FXI_OPTION_STRUCT(fx_nadam_args, FXI_ADAM_ARGS);
+FXI_OPTION_STRUCT(fx_radam_args, FXI_ADAM_ARGS);
+FXI_OPTION_STRUCT(fx_amsgrad_args, FXI_ADAM_ARGS);
+FXI_OPTION_STRUCT(fx_oadam_args, FXI_OADAM_ARGS);
+FXI_OPTION_STRUCT(fx_adabelief_args, FXI_ADABELIEF_ARGS);
+FXI_OPTION_STRUCT(fx_adagrad_args, FXI_ADAGRAD_ARGS);
+FXI_OPTION_STRUCT(fx_adadelta_args, FXI_ADADELTA_ARGS);
+FXI_OPTION_STRUCT(fx_lion_args, FXI_LION_ARGS);
+FXI_OPTION_STRUCT(fx_weight_decay_args, FXI_WEIGHT_DECAY_ARGS);
+FXI_OPTION_STRUCT(fx_sign_decay_args, FXI_SIGN_DECAY_ARGS);
+FXI_OPTION_STRUCT(fx_clip_grad_args, FXI_CLIP_GRAD_ARGS);
+FXI_OPTION_STRUCT(fx_clip_norm_args, FXI_CLIP_NORM_ARGS);
+FXI_OPTION_STRUCT(fx_accum_grad_args, FXI_ACCUM_GRAD_ARGS);
+FXI_OPTION_STRUCT(fx_mixed_precision_args, FXI_MIXED_PRECISION_ARGS);
 /* Rules: fx_descent(0.1) or fx_descent(.eta = 0.1). In the t-th update, m ← β₁m + (1−β₁)dx, v ← β₂v
- * + (1−β₂)dx², and Adam's direction is a = (m/(1−β₁ᵗ)) / (√(v/(1−β₂ᵗ)) + ε). */
+ * + (1−β₂)dx², m̂ = m/(1−β₁ᵗ), v̂ = v/(1−β₂ᵗ), and Adam's direction is a = m̂ / (√v̂ + ε). State begins
+ * with zeros where no other value is given. */
 FX_API fx_rule *fxi_descent(const fx_descent_args *a);   /* dx′ = η·dx */
 FX_API fx_rule *fxi_momentum(const fx_momentum_args *a); /* v ← ρv + η·dx; dx′ = v */
 FX_API fx_rule *fxi_nesterov(const fx_nesterov_args *a); /* dx′ = −ρ²v + (1+ρ)η·dx; v ← ρv − η·dx */
+/* Each element has a step s, first η. s ← min(ℓ₂s, Γ₂) if dx has the sign of the previous gradient
+ * g, max(ℓ₁s, Γ₁) if it has the other sign; g ← dx, or 0 after a change of sign; dx′ = s·sign(g).
+ * Riedmiller, Braun, 1993. */
+FX_API fx_rule *fxi_rprop(const fx_rprop_args *a);
+/* q ← ρq + (1−ρ)dx²; dx′ = η·dx / (√q + ε). Centred: l ← ρl + (1−ρ)dx, and √(q − l²). Hinton. */
+FX_API fx_rule *fxi_rmsprop(const fx_rmsprop_args *a);
 FX_API fx_rule *fxi_adam(const fx_adam_args *a);   /* dx′ = η·a; Kingma, Ba, 2015 */
 FX_API fx_rule *fxi_adamw(const fx_adamw_args *a); /* see .couple; Loshchilov, Hutter, 2019 */
+FX_API fx_rule *fxi_adamax(const fx_adamax_args *a); /* u ← max(β₂u, |dx|); dx′ = η·m̂ / (u + ε) */
+/* dx′ = η(β₁m/(1−β₁·β₁ᵗ) + (1−β₁)dx/(1−β₁ᵗ)) / (√(β₂v/(1−β₂ᵗ)) + ε). Dozat, 2016. */
+FX_API fx_rule *fxi_nadam(const fx_nadam_args *a);
+/* With ρ∞ = 2/(1−β₂) − 1 and ρ = ρ∞ − 2t·β₂ᵗ/(1−β₂ᵗ): dx′ = η·a·r where ρ > 4, with r² =
+ * (ρ−4)(ρ−2)ρ∞ / ((ρ∞−4)(ρ∞−2)ρ), else dx′ = η·m̂. Liu and others, 2020. */
+FX_API fx_rule *fxi_radam(const fx_radam_args *a);
+/* v̄ ← max(v̄, v); dx′ = η·m / (√v̄ + ε). m, v and v̄ begin with ε. Reddi, Kale, Kumar, 2018. */
+FX_API fx_rule *fxi_amsgrad(const fx_amsgrad_args *a);
+FX_API fx_rule *fxi_oadam(const fx_oadam_args *a); /* d ← η·a; dx′ = 2d − previous d; for GANs */
+/* s ← β₂s + (1−β₂)(dx−m)² + ε; dx′ = η·m̂ / (√(s/(1−β₂ᵗ)) + ε). Zhuang and others, 2020. */
+FX_API fx_rule *fxi_adabelief(const fx_adabelief_args *a);
+FX_API fx_rule *fxi_adagrad(const fx_adagrad_args *a); /* s ← s + dx²; dx′ = η·dx / (√s + ε) */
+/* s ← ρs + (1−ρ)dx²; dx′ = dx·√(d + ε) / √(s + ε); d ← ρd + (1−ρ)dx′². Zeiler, 2012. */
+FX_API fx_rule *fxi_adadelta(const fx_adadelta_args *a);
+/* dx′ = η·sign(β₁m + (1−β₁)dx); m ← β₂m + (1−β₂)dx. Chen and others, 2023. */
+FX_API fx_rule *fxi_lion(const fx_lion_args *a);
+/* Rules that change a gradient, for the front of an fx_optimiser_chain. */
+FX_API fx_rule *fxi_weight_decay(const fx_weight_decay_args *a); /* dx′ = dx + λx (L2) */
+FX_API fx_rule *fxi_sign_decay(const fx_sign_decay_args *a);     /* dx′ = dx + λ·sign(x) (L1) */
+FX_API fx_rule *fxi_clip_grad(const fx_clip_grad_args *a);       /* dx′ = clamp(dx, −δ, δ) */
+/* dx′ = dx·min(ω/‖dx‖, 1), for each array by itself (fx_clip_global_norm: for a whole model). With
+ * .throws, an update whose gradient has a norm that is not finite changes nothing and is
+ * FX_STATUS_NONFINITE: "gradient has 2.0-norm NaN, for array 3×2 Matrix{Float32}". */
+FX_API fx_rule *fxi_clip_norm(const fx_clip_norm_args *a);
+/* Adds dx/n up and changes nothing until the n-th gradient; then dx′ is the mean of the n. Rules
+ * after it in a chain see every n-th update only. */
+FX_API fx_rule *fxi_accum_grad(const fx_accum_grad_args *a);
+/* fx_optimiser_chain(a, b, …): each rule changes what the one before returns; the last one's result
+ * is subtracted. An empty chain is fx_descent(1). Chains may be nested. FX_STATUS_ARGUMENT if one
+ * of the rules is NULL or a MixedPrecision, if there are more than 32 rules, those of inner chains
+ * included, or if they keep more than 15 arrays or 16 numbers together. */
+FX_API fx_rule *fxi_optimiser_chain(int n, void *const *rules);
+/* For parameters of 16 bits: keeps a copy of each array in `type`, updates the copy by the rule,
+ * and rounds it into the parameter. Arrays that have the type already get the plain rule. Multiply
+ * the loss by `scale` so that small gradients do not vanish in Float16. */
+FX_API fx_rule *fxi_mixed_precision(const fx_mixed_precision_args *a);
+#define fx_optimiser_chain(...) fxi_optimiser_chain(FXI_OBJECTS(__VA_ARGS__))
 
-/* Options of fx_adjust. FX_UNCHANGED (NaN) keeps a number. */
+/* Options of fx_adjust, in the names of the rules' options. FX_UNCHANGED (NaN) keeps a number. */
 #define FX_UNCHANGED __builtin_nan("")
 /* clang-format off */
 #define FXI_ADJUST_ARGS(F)                                                                         \
-    F(double, eta, FX_UNCHANGED)     /* η of every rule */                                         \
-    F(double, rho, FX_UNCHANGED)     /* ρ of Momentum and Nesterov */                              \
-    F(double, beta1, FX_UNCHANGED)   /* β₁ of Adam and AdamW */                                    \
-    F(double, beta2, FX_UNCHANGED)   /* β₂ of Adam and AdamW */                                    \
-    F(double, epsilon, FX_UNCHANGED) /* ε of Adam and AdamW */                                     \
-    F(double, lambda, FX_UNCHANGED)  /* λ of AdamW */
+    F(double, eta, FX_UNCHANGED)     /* η */                                                       \
+    F(double, rho, FX_UNCHANGED)     /* ρ */                                                       \
+    F(double, beta1, FX_UNCHANGED)   /* β₁ */                                                      \
+    F(double, beta2, FX_UNCHANGED)   /* β₂ */                                                      \
+    F(double, epsilon, FX_UNCHANGED) /* ε */                                                       \
+    F(double, lambda, FX_UNCHANGED)  /* λ */                                                       \
+    F(double, couple, FX_UNCHANGED)  /* of AdamW: 0 or 1 */                                        \
+    F(double, ell1, FX_UNCHANGED)    /* ℓ₁ of Rprop */                                             \
+    F(double, ell2, FX_UNCHANGED)    /* ℓ₂ of Rprop */                                             \
+    F(double, gamma1, FX_UNCHANGED)  /* Γ₁ of Rprop */                                             \
+    F(double, gamma2, FX_UNCHANGED)  /* Γ₂ of Rprop */                                             \
+    F(double, delta, FX_UNCHANGED)   /* δ of ClipGrad */                                           \
+    F(double, omega, FX_UNCHANGED)   /* ω of ClipNorm */                                           \
+    F(double, p, FX_UNCHANGED)       /* p of ClipNorm */                                           \
+    F(double, throws, FX_UNCHANGED)  /* of ClipNorm: 0 or 1 */                                     \
+    F(double, n, FX_UNCHANGED)       /* n of AccumGrad */                                          \
+    F(double, scale, FX_UNCHANGED)   /* of MixedPrecision */
 /* clang-format on */
 FXI_OPTION_STRUCT(fx_adjust_args, FXI_ADJUST_ARGS);
 #define FXI_RULE(f, T, MEMBERS, ...)                                                               \
@@ -66,8 +188,33 @@ FXI_OPTION_STRUCT(fx_adjust_args, FXI_ADJUST_ARGS);
 #define fx_descent(...)  FXI_RULE(fxi_descent, fx_descent_args, FXI_DESCENT_ARGS, __VA_ARGS__)
 #define fx_momentum(...) FXI_RULE(fxi_momentum, fx_momentum_args, FXI_MOMENTUM_ARGS, __VA_ARGS__)
 #define fx_nesterov(...) FXI_RULE(fxi_nesterov, fx_nesterov_args, FXI_NESTEROV_ARGS, __VA_ARGS__)
+#define fx_rprop(...)    FXI_RULE(fxi_rprop, fx_rprop_args, FXI_RPROP_ARGS, __VA_ARGS__)
+#define fx_rmsprop(...)  FXI_RULE(fxi_rmsprop, fx_rmsprop_args, FXI_RMSPROP_ARGS, __VA_ARGS__)
 #define fx_adam(...)     FXI_RULE(fxi_adam, fx_adam_args, FXI_ADAM_ARGS, __VA_ARGS__)
 #define fx_adamw(...)    FXI_RULE(fxi_adamw, fx_adamw_args, FXI_ADAMW_ARGS, __VA_ARGS__)
+#define fx_adamax(...)   FXI_RULE(fxi_adamax, fx_adamax_args, FXI_ADAM_ARGS, __VA_ARGS__)
+#define fx_nadam(...)    FXI_RULE(fxi_nadam, fx_nadam_args, FXI_ADAM_ARGS, __VA_ARGS__)
+#define fx_radam(...)    FXI_RULE(fxi_radam, fx_radam_args, FXI_ADAM_ARGS, __VA_ARGS__)
+#define fx_amsgrad(...)  FXI_RULE(fxi_amsgrad, fx_amsgrad_args, FXI_ADAM_ARGS, __VA_ARGS__)
+#define fx_oadam(...)    FXI_RULE(fxi_oadam, fx_oadam_args, FXI_OADAM_ARGS, __VA_ARGS__)
+#define fx_adabelief(...)                                                                          \
+    FXI_RULE(fxi_adabelief, fx_adabelief_args, FXI_ADABELIEF_ARGS, __VA_ARGS__)
+#define fx_adagrad(...)  FXI_RULE(fxi_adagrad, fx_adagrad_args, FXI_ADAGRAD_ARGS, __VA_ARGS__)
+#define fx_adadelta(...) FXI_RULE(fxi_adadelta, fx_adadelta_args, FXI_ADADELTA_ARGS, __VA_ARGS__)
+#define fx_lion(...)     FXI_RULE(fxi_lion, fx_lion_args, FXI_LION_ARGS, __VA_ARGS__)
+#define fx_weight_decay(...)                                                                       \
+    FXI_RULE(fxi_weight_decay, fx_weight_decay_args, FXI_WEIGHT_DECAY_ARGS, __VA_ARGS__)
+#define fx_sign_decay(...)                                                                         \
+    FXI_RULE(fxi_sign_decay, fx_sign_decay_args, FXI_SIGN_DECAY_ARGS, __VA_ARGS__)
+#define fx_clip_grad(...)                                                                          \
+    FXI_RULE(fxi_clip_grad, fx_clip_grad_args, FXI_CLIP_GRAD_ARGS, __VA_ARGS__)
+#define fx_clip_norm(...)                                                                          \
+    FXI_RULE(fxi_clip_norm, fx_clip_norm_args, FXI_CLIP_NORM_ARGS, __VA_ARGS__)
+#define fx_accum_grad(...)                                                                         \
+    FXI_RULE(fxi_accum_grad, fx_accum_grad_args, FXI_ACCUM_GRAD_ARGS, __VA_ARGS__)
+#define fx_mixed_precision(...)                                                                    \
+    FXI_CALL(fxi_mixed_precision(FXI_OPTIONS(                                                      \
+        fx_mixed_precision_args, FXI_MIXED_PRECISION_ARGS(FXI_DEFAULT).rule = __VA_ARGS__)))
 #define fx_adjust(state, ...)                                                                      \
     FXI_CALL(fxi_adjust(                                                                           \
         (state),                                                                                   \
@@ -81,15 +228,26 @@ FX_API void *fx_setup(fx_rule *rule, void *model);
 /* Sets the learning rate of a state, or of a branch of it, and keeps moments.
  * Optimisers.adjust!(state, η). FX_STATUS_ARGUMENT if eta is negative. */
 FX_API fx_status fx_adjust_eta(void *state, double eta);
-FX_API double fx_eta(void *state); /* learning rate of the first leaf; 0 if there is no leaf */
-/* fx_adjust(state, .eta = …, .beta1 = …): sets hyperparameters and keeps moments. Numbers that are
- * not given, or that a rule does not have, are not changed. FX_STATUS_ARGUMENT if eta is negative
- * or `state` is not from fx_setup. Optimisers.adjust!(state; …). */
+FX_API double fx_eta(void *state); /* learning rate of the first leaf; 0 if there is none */
+/* fx_adjust(state, .eta = …, .beta1 = …): sets hyperparameters and keeps moments. In a chain every
+ * rule that has the number gets it. FX_STATUS_ARGUMENT, and no change, if eta is negative, if a
+ * rule has no number of that name ("Descent(0.1) has no rho"; Optimisers.jl ignores it), or if
+ * `state` is not from fx_setup. Optimisers.adjust!(state; …). */
 FX_API fx_status fxi_adjust(void *state, const fx_adjust_args *given);
 /* fx_freeze: arrays of this state, or of this branch of it (fx_child, fx_child_named), are not
  * updated until fx_thaw. Optimisers.freeze!, thaw!. FX_STATUS_ARGUMENT if `state` is a model. */
 FX_API fx_status fx_freeze(void *state);
 FX_API fx_status fx_thaw(void *state);
+
+/* Clipping by the norm of all gradients together: fx_global_norm(g) = √(Σ dx²) over the arrays of a
+ * gradient, 0-d; fx_clip_global_norm(g, most) is a gradient whose arrays are multiplied by min(most
+ * / norm, 1). Each distinct array counts once. A norm that is not finite makes every gradient NaN
+ * or 0: pass the norm as fx_update's .guard to skip the update. The scope owns the results.
+ * PyTorch's clip_grad_norm_. */
+FX_API fx_array *fx_global_norm(void *gradient);
+FX_API void *fxi_clip_global_norm(void *gradient, double most);
+#define fx_clip_global_norm(gradient, most)                                                        \
+    ((__typeof__(gradient))fxi_clip_global_norm((gradient), (most)))
 
 /* Options of fx_update: fx_update(state, model, gradient, .guard = loss). */
 /* clang-format off */

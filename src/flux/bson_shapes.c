@@ -7,6 +7,9 @@
  *     Leaf{R,S}            rule::R state::S frozen::Bool
  *     Adam{E,B,P}          eta::E beta::B epsilon::P
  *     AdamW{E,B,L,P}       eta::E beta::B lambda::L epsilon::P couple::Bool
+ *     OptimiserChain{O}    opts::O (a tuple)
+ *     MixedPrecision{T,O}  rule::O
+ *     AccumGrad            n::Int
  * BSON.jl converts every field to the type that the parameters give, so the field values and the
  * parameters must agree.
  */
@@ -306,77 +309,135 @@ static fxi_item two(fx_dtype type, double a, double b)
         fxi_tuple(2, (void *const[]){fxi_full(type, a, 0, NULL), fxi_full(type, b, 0, NULL)}));
 }
 
-/* The fields of the library's rules are those of Optimisers.jl in the same order, except that beta
- * is two numbers here. */
+/* The value of a field; two numbers of the library's rules are a tuple in Julia (beta, ell, gamma).
+ */
+static fxi_item rule_field(const void *x, const fx_field *f)
+{
+    const void *at = (const char *)x + f->offset;
+    double v[2];
+    if (f->kind == FX_FIELD_FLAG)
+        return truth(*(const bool *)at);
+    if (f->kind == FX_FIELD_INTEGER)
+        return integer(*(const int64_t *)at);
+    if (f->name[strlen(f->name) - 1] != '1')
+        return float64(*(const double *)at);
+    memcpy(&v[0], at, sizeof v[0]);
+    memcpy(&v[1], (const char *)x + f[1].offset, sizeof v[1]);
+    return two(FX_DTYPE_F64, v[0], v[1]);
+}
+
+/* OptimiserChain{Tuple}(opts), MixedPrecision{T,Rule}(rule). T is the type of an item behind the
+ * fields. */
+static void outer_rule(const void *x, const fx_list *inner, fxi_shape *s)
+{
+    fx_dtype type;
+    if (!fxi_rule_is_mixed(x, &type)) {
+        s->items[0] = object(fxi_tuple((int)inner->n, inner->items));
+        s->params[0] = type_of(0);
+        s->nitems = s->nparams = 1;
+        return;
+    }
+    double scale = 1;
+    const fx_type *t = fx_type_of(x);
+    memcpy(&scale, (const char *)x + t->fields[1].offset, sizeof scale);
+    s->items[0] = object(inner->items[0]);
+    s->items[1] = type == FX_DTYPE_F32 ? float32(0) : float64(0);
+    s->params[0] = type_of(1);
+    s->params[1] = type_of(0);
+    s->nitems = 1;
+    s->nparams = 2;
+    s->lost = scale != 1 ? "the factor of the loss" : NULL;
+}
+
+/* The fields of the library's rules are those of Optimisers.jl in the same order. Fields that are
+ * declared with a type, couple::Bool and n::Int, have no type parameter. */
 static void rule(const void *x, fxi_shape *s)
 {
     const fx_type *type = fx_type_of(x);
-    int n = 0;
+    const fx_list *inner = fxi_rule_parts(x);
+    if (inner) {
+        outer_rule(x, inner, s);
+        return;
+    }
     for (int i = 0; i < type->nfields; i++) {
         const fx_field *f = &type->fields[i];
-        const char *at = (const char *)x + f->offset;
-        double v = 0, next = 0;
-        if (f->kind == FX_FIELD_FLAG) {
-            s->items[n++] = truth(*(const bool *)at);
+        if (f->name[strlen(f->name) - 1] == '2')
             continue;
-        }
-        memcpy(&v, at, sizeof v);
-        if (strcmp(f->name, "beta1") == 0) {
-            memcpy(&next, (const char *)x + type->fields[++i].offset, sizeof next);
-            s->items[n++] = two(FX_DTYPE_F64, v, next);
-        } else {
-            s->items[n++] = float64(v);
-        }
+        if (strcmp(f->name, "couple") != 0 && f->kind != FX_FIELD_INTEGER)
+            s->params[s->nparams++] = type_of(s->nitems);
+        s->items[s->nitems++] = rule_field(x, f);
     }
-    for (int i = 0; i < s->nparams; i++)
-        s->params[i] = type_of(i);
 }
 
-/* The state of one array in Optimisers.jl: nothing, an array, or two arrays and the powers of β in
- * their type. */
-static void leaf(const void *x, fxi_shape *s)
+/* The position in a state while it is described. */
+typedef struct state_at {
+    fx_array *const *arrays;
+    const double *numbers;
+    fx_dtype type;
+} state_at;
+
+static void *state_part(char kind, state_at *at)
 {
-    fxi_leaf l;
-    fxi_leaf_of(x, &l);
-    fxi_item state = object(l.nstates ? l.states[0] : NULL);
-    if (l.nstates == 2) {
-        const fxi_item powers = two(fx_eltype(l.states[0]), l.numbers[0], l.numbers[1]);
-        state = object(fxi_tuple(
-            3, (void *const[]){l.states[0], l.states[1], (void *)(uintptr_t)powers.object}));
+    if (kind == 'f')
+        return fxi_full(FX_DTYPE_BOOL, 0, 0, NULL);
+    if (kind == 't')
+        return fxi_full(FX_DTYPE_I64, *at->numbers++, 0, NULL);
+    if (kind != 'b')
+        return *at->arrays++;
+    const double *b = at->numbers;
+    at->numbers += 2;
+    return (void *)(uintptr_t)two(at->type, b[0], b[1]).object;
+}
+
+/* The state of a rule in Optimisers.jl: nothing, an array, or a tuple of arrays and numbers; of a
+ * chain the tuple of its rules' states, of a MixedPrecision with a copy the copy and the rule's. */
+static void *state_of(const fx_rule *rule, bool copy, state_at *at)
+{
+    const fx_list *inner = fxi_rule_parts(rule);
+    const char *parts = fxi_rule_state(rule);
+    void *items[FXI_RULE_STATES + FXI_RULE_NUMBERS];
+    fx_dtype type;
+    if (fxi_rule_is_mixed(rule, &type)) {
+        items[0] = copy ? *at->arrays++ : NULL;
+        items[1] = state_of(inner->items[0], false, at);
+        return copy ? fxi_tuple(2, items) : items[1];
     }
-    const fxi_item items[] = {object(l.rule), state, truth(l.frozen)};
+    const int n = inner ? (int)inner->n : (int)strlen(parts);
+    for (int i = 0; i < n; i++)
+        items[i] = inner ? state_of(inner->items[i], false, at) : state_part(parts[i], at);
+    return inner || n > 1 ? fxi_tuple(n, items) : n == 1 ? items[0] : NULL;
+}
+
+static void leaf(const fxi_leaf *l, fxi_shape *s)
+{
+    const fx_dtype type = l->nstates ? fx_eltype(l->states[0]) : FX_DTYPE_F32;
+    const fx_dtype without = fxi_rule_state_type(l->rule, type);
+    const bool copy = l->nstates > fxi_rule_nstates(l->rule, without);
+    state_at at = {l->states, l->numbers, type};
+    const fxi_item items[] = {object(l->rule), object(state_of(l->rule, copy, &at)),
+                              truth(l->frozen)};
     const fxi_param params[] = {type_of(0), type_of(1)};
+    s->nitems = 3;
+    s->nparams = 2;
     memcpy(s->items, items, sizeof items);
     memcpy(s->params, params, sizeof params);
 }
-
-/* ---- the table ------------------------------------------------------------------------------- */
-
-static const struct {
-    const char *const path[3]; /* the final part is the name of the library's type */
-    int nitems, nparams;
-    void (*fill)(const void *x, fxi_shape *s);
-} rules[] = {
-    {{"Optimisers", "Leaf"}, 3, 2, leaf},     {{"Optimisers", "Descent"}, 1, 1, rule},
-    {{"Optimisers", "Momentum"}, 2, 2, rule}, {{"Optimisers", "Nesterov"}, 2, 2, rule},
-    {{"Optimisers", "Adam"}, 3, 3, rule},     {{"Optimisers", "AdamW"}, 5, 4, rule},
-};
 
 /* Comparing the name alone is not enough: a program's own type may have the name of a rule or a
  * leaf. */
 static bool shape_of_rule(const void *x, fxi_shape *out)
 {
     fxi_leaf l;
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        if (strcmp(fx_type_of(x)->name, rules[i].path[1]) != 0 ||
-            !(rules[i].fill == leaf ? fxi_leaf_of(x, &l) : fxi_is_rule(x)))
-            continue;
-        *out = (fxi_shape){
-            .path = rules[i].path, .nitems = rules[i].nitems, .nparams = rules[i].nparams};
-        rules[i].fill(x, out);
-        return true;
-    }
-    return false;
+    const bool is_leaf = fxi_leaf_of(x, &l);
+    if (!is_leaf && !fxi_is_rule(x))
+        return false;
+    *out = (fxi_shape){.own_path = {"Optimisers", fx_type_of(x)->name}};
+    out->path = out->own_path;
+    if (is_leaf)
+        leaf(&l, out);
+    else
+        rule(x, out);
+    return true;
 }
 
 bool fxi_shape_of(const void *x, fxi_shape *out)

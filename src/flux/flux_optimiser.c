@@ -175,12 +175,11 @@ static void *leaf_of(const matching *m, void *array)
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
+/* Rules of Flux.Optimise, and what they are called in Optimisers.jl. */
 static const struct {
-    const char *name; /* in Optimisers.jl, and in Flux.Optimise */
-    const char *rule;
-    int nstates;
-} rules[] = {{"Descent", "Descent", 0}, {"Momentum", "Momentum", 1}, {"Nesterov", "Nesterov", 1},
-             {"Adam", "Adam", 2},       {"ADAM", "Adam", 2},         {"AdamW", "AdamW", 2}};
+    const char *old, *rule;
+} old_rules[] = {{"Descent", "Descent"}, {"Momentum", "Momentum"}, {"Nesterov", "Nesterov"},
+                 {"RMSProp", "RMSProp"}, {"ADAM", "Adam"},         {"Adam", "Adam"}};
 
 /* The child with this name; NULL if there is none. */
 static void *child(const void *object, const char *name)
@@ -217,20 +216,31 @@ static bool two_numbers(void *object, double out[2])
 }
 
 /* Reads the numbers of a rule that the file stores. */
-static fx_adjust_args arguments(void *node, bool *out_couple)
+static fx_adjust_args arguments(void *node, bool *out_centred)
 {
     FXI_DEFAULT_OPTIONS(fx_adjust_args, FXI_ADJUST_ARGS, a);
-    double beta[2], couple = 1;
-    take_number(child(node, "eta"), &a.eta);
-    take_number(child(node, "rho"), &a.rho);
-    take_number(child(node, "epsilon"), &a.epsilon);
-    take_number(child(node, "lambda"), &a.lambda);
-    take_number(child(node, "couple"), &couple);
-    if (two_numbers(child(node, "beta"), beta)) {
-        a.beta1 = beta[0];
-        a.beta2 = beta[1];
+    const struct {
+        const char *name;
+        double *first, *second; /* second NULL: one number */
+    } fields[] = {{"eta", &a.eta, NULL},          {"rho", &a.rho, NULL},
+                  {"epsilon", &a.epsilon, NULL},  {"lambda", &a.lambda, NULL},
+                  {"couple", &a.couple, NULL},    {"delta", &a.delta, NULL},
+                  {"omega", &a.omega, NULL},      {"p", &a.p, NULL},
+                  {"throw", &a.throws, NULL},     {"n", &a.n, NULL},
+                  {"beta", &a.beta1, &a.beta2},   {"ell", &a.ell1, &a.ell2},
+                  {"gamma", &a.gamma1, &a.gamma2}};
+    double two[2], centred = 0;
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        void *value = child(node, fields[i].name);
+        if (!fields[i].second)
+            take_number(value, fields[i].first);
+        else if (two_numbers(value, two)) {
+            *fields[i].first = two[0];
+            *fields[i].second = two[1];
+        }
     }
-    *out_couple = couple != 0;
+    take_number(child(node, "centred"), &centred);
+    *out_centred = centred != 0;
     return a;
 }
 
@@ -243,17 +253,16 @@ typedef struct parts {
     bool old;
 } parts;
 
-/* Adam followed by a WeightDecay is AdamW: files from before AdamW was a rule of either library
- * store it this way. A chain of one rule is that rule. */
+/* ADAM followed by a WeightDecay is AdamW: Flux.Optimise has AdamW only in this form. A chain of
+ * one rule is that rule. */
 static void open_chain(parts *p)
 {
-    if (!is_named(p->rule, "Optimisers.OptimiserChain") &&
-        !is_named(p->rule, "Flux.Optimise.Optimiser"))
+    if (!is_named(p->rule, "Flux.Optimise.Optimiser"))
         return;
     void *list = fx_child(p->rule, 0);
     const int64_t n = list && !fx_is_array(list) ? fx_count(list) : 0;
     void *last = n == 2 ? fx_child(list, 1) : NULL;
-    if (is_named(last, "Optimisers.WeightDecay") || is_named(last, "Flux.Optimise.WeightDecay"))
+    if (is_named(last, "Flux.Optimise.WeightDecay"))
         p->decay = fx_child(last, 0);
     if (n != 1 && !p->decay)
         return;
@@ -262,28 +271,78 @@ static void open_chain(parts *p)
         p->state = fx_child(p->state, 0);
 }
 
-static int row_of(matching *m, const parts *p)
+static const char *name_behind(const void *node, const char *module)
 {
-    const char *name = p->rule ? fxi_file_node_name(p->rule) : NULL;
-    const char *module = p->old ? OLD : NEW;
-    const bool here = name && strncmp(name, module, strlen(module)) == 0;
-    for (size_t i = 0; here && i < sizeof rules / sizeof rules[0]; i++)
-        if (strcmp(name + strlen(module), rules[i].name) == 0 &&
-            (!p->decay || strcmp(rules[i].rule, "Adam") == 0))
-            return (int)i;
-    unfit(m, "%s%s is not a rule of this library", name ? name : "the content of a Leaf",
-          p->decay ? " with a WeightDecay after it" : "");
-    return -1;
+    const char *name = node ? fxi_file_node_name(node) : NULL;
+    const size_t n = strlen(module);
+    return name && strncmp(name, module, n) == 0 ? name + n : NULL;
 }
 
-static fx_rule *make_rule(int row, const parts *p)
+static fx_rule *no_rule(const void *node, const char *behind)
 {
-    bool couple;
-    fx_adjust_args a = arguments(p->rule, &couple);
+    const char *name = node ? fxi_file_node_name(node) : NULL;
+    fx_fail(FX_STATUS_ARGUMENT, OP, "%s%s is not a rule of this library",
+            name ? name : "the content of a Leaf", behind);
+    return fx_error_object(fx_type_of(fx_descent()));
+}
+
+enum { DEEPEST_RULE = 32, MOST_RULES = 32 };
+static fx_rule *rule_of(void *node, fx_dtype copies, int depth);
+
+/* OptimiserChain(rules), MixedPrecision(rule). The type of a MixedPrecision is a type parameter,
+ * which files name nowhere else than in the arrays that it keeps. */
+static fx_rule *outer_rule(void *node, bool chain, fx_dtype copies, int depth)
+{
+    void *list = fx_child(node, 0), *rules[MOST_RULES];
+    const int64_t n = !chain ? 1 : list && !fx_is_array(list) ? fx_count(list) : MOST_RULES + 1;
+    if (n > MOST_RULES || depth == DEEPEST_RULE)
+        return no_rule(node, " of this size");
+    for (int i = 0; i < n; i++) {
+        rules[i] = rule_of(chain ? fx_child(list, i) : list, copies, depth + 1);
+        if (fx_is_error(rules[i]))
+            return rules[i];
+    }
+    return chain ? fxi_optimiser_chain((int)n, rules)
+                 : fx_mixed_precision(rules[0], .type = copies);
+}
+
+/* Makes the rule of a node of Optimisers.jl; an error object if the library does not accept it. */
+static fx_rule *rule_of(void *node, fx_dtype copies, int depth)
+{
+    const char *name = name_behind(node, NEW);
+    bool centred;
+    if (!name || !fxi_rule_exists(name))
+        return no_rule(node, "");
+    const bool chain = strcmp(name, "OptimiserChain") == 0;
+    if (chain || strcmp(name, "MixedPrecision") == 0)
+        return outer_rule(node, chain, copies, depth);
+    const fx_adjust_args a = arguments(node, &centred);
+    return fxi_rule_named(name, &a, centred);
+}
+
+static fx_rule *old_rule_of(const parts *p)
+{
+    const char *name = name_behind(p->rule, OLD), *rule = NULL;
+    bool centred;
+    for (size_t i = 0; name && i < sizeof old_rules / sizeof *old_rules; i++)
+        if (strcmp(name, old_rules[i].old) == 0)
+            rule = old_rules[i].rule;
+    if (!rule || (p->decay && strcmp(rule, "Adam") != 0))
+        return no_rule(p->rule, p->decay ? " with a WeightDecay after it" : "");
+    fx_adjust_args a = arguments(p->rule, &centred);
     if (!p->decay)
-        return fxi_rule_named(rules[row].rule, &a, couple);
+        return fxi_rule_named(rule, &a, false);
     take_number(p->decay, &a.lambda);
+    a.couple = 0;
     return fxi_rule_named("AdamW", &a, false);
+}
+
+static fx_rule *make_rule(const parts *p)
+{
+    const bool two = p->state && !fx_is_array(p->state) && fx_count(p->state) == 2;
+    void *copy = two ? fx_child(p->state, 0) : NULL;
+    const bool wide = copy && fx_is_array(copy) && fx_eltype(copy) == FX_DTYPE_F64;
+    return p->old ? old_rule_of(p) : rule_of(p->rule, wide ? FX_DTYPE_F64 : FX_DTYPE_F32, 0);
 }
 
 /* ---- states ---------------------------------------------------------------------------------- */
@@ -296,39 +355,82 @@ static bool same_size(const void *x, const void *y)
     return same;
 }
 
-/* The array that the rule keeps as number i of n. */
-static void *state_at(const parts *p, int i, int n)
+/* The state of an array, taken from a file. */
+typedef struct taken {
+    void *arrays[FXI_RULE_STATES];
+    double numbers[FXI_RULE_NUMBERS];
+    int narrays, nnumbers;
+} taken;
+
+static bool take_array(matching *m, void *state, const void *x, const char *rule, taken *out)
 {
-    const bool tuple = p->state && !fx_is_array(p->state);
-    return n == 1 ? p->state : tuple && fx_count(p->state) == 3 ? fx_child(p->state, i) : NULL;
+    if (!same_size(state, x))
+        return unfit(m, "the state of %s does not have the size of its array", rule);
+    out->arrays[out->narrays++] = state;
+    return true;
 }
 
-/* True if the library accepts the rule's numbers; a file may contain any. */
-static bool takes_rule(matching *m, int row, const parts *p)
+static bool take_part(matching *m, char kind, void *state, const void *x, const char *rule,
+                      taken *out)
+{
+    double *numbers = out->numbers + out->nnumbers;
+    if (kind == 'f')
+        return true;
+    if (kind != 'b' && kind != 't')
+        return take_array(m, state, x, rule, out);
+    out->nnumbers += kind == 'b' ? 2 : 1;
+    if (kind == 'b' && !two_numbers(state, numbers))
+        return unfit(m, "%s has no powers of beta", rule);
+    if (kind == 't' && !is_number(state))
+        return unfit(m, "%s has no count", rule);
+    if (kind == 't')
+        *numbers = fx_item(state);
+    return true;
+}
+
+/* Takes the state of a rule apart as Optimisers.jl stores it. */
+static bool take_state(matching *m, const fx_rule *rule, void *state, const void *x, taken *out)
+{
+    const fx_list *inner = fxi_rule_parts(rule);
+    const char *form = fxi_rule_state(rule), *name = fx_type_of(rule)->name;
+    const bool list = state && !fx_is_array(state);
+    fx_dtype type;
+    if (fxi_rule_is_mixed(rule, &type)) {
+        if (type == fx_eltype(x))
+            return take_state(m, inner->items[0], state, x, out);
+        return (take_array(m, list && fx_count(state) == 2 ? fx_child(state, 0) : NULL, x, name,
+                           out)) &&
+               take_state(m, inner->items[0], fx_child(state, 1), x, out);
+    }
+    const int64_t n = inner ? inner->n : (int64_t)strlen(form);
+    const bool alone = !inner && (n == 1 || strcmp(form, "zf") == 0);
+    if (alone && (n == 1 || !list)) /* Flux.Optimise keeps one array for RMSProp */
+        return take_part(m, *form, state, x, name, out);
+    if (n > 0 && (!list || fx_count(state) != n))
+        return unfit(m, "the state of %s does not have %lld form", name, (long long)n);
+    for (int64_t i = 0; i < n; i++)
+        if (inner ? !take_state(m, inner->items[i], fx_child(state, i), x, out)
+                  : !take_part(m, form[i], fx_child(state, i), x, name, out))
+            return false;
+    return true;
+}
+
+/* True if the library accepts the rule, whose numbers a file may choose, and the state has the form
+ * that the rule needs. */
+static bool fits(matching *m, const parts *p, const void *x)
 {
     FXI_SCOPE;
     const fx_error earlier = fxi_error_begin();
-    const bool taken = !fx_is_error(make_rule(row, p));
-    const fx_error why = fx_error_take();
+    fx_rule *rule = make_rule(p);
+    const fx_error why = fxi_is_rule(rule) ? (fx_error){0} : fx_error_take();
     fxi_error_end(&earlier);
     m->no_memory |= why.status == FX_STATUS_MEMORY;
-    return taken || unfit(m, "%s", why.message);
-}
-
-static bool fits(matching *m, const parts *p, const void *x)
-{
-    double numbers[2];
-    const int row = row_of(m, p), n = row < 0 ? 0 : rules[row].nstates;
-    if (row < 0 || !takes_rule(m, row, p))
-        return false;
+    if (!fxi_is_rule(rule))
+        return unfit(m, "%s", why.message);
     if (p->old && !p->state) /* the array was never updated */
         return true;
-    for (int i = 0; i < n; i++)
-        if (!same_size(state_at(p, i, n), x))
-            return unfit(m, "the state of %s does not have the size of its array",
-                         fxi_file_node_name(p->rule));
-    return n < 2 || two_numbers(fx_child(p->state, 2), numbers) ||
-           unfit(m, "%s has no powers of beta", fxi_file_node_name(p->rule));
+    taken state = {.narrays = 0};
+    return take_state(m, rule, p->state, x, &state);
 }
 
 /* True if the key has the values of the model's array. Identity is not enough: a file that was
@@ -356,6 +458,7 @@ static bool match_old(matching *m, void *optimiser)
     open_chain(&p);
     void *dict = child(p.rule, "state");
     dict = dict ? dict : child(p.rule, "velocity");
+    dict = dict ? dict : child(p.rule, "acc");
     void *keys = is_named(dict, "Dict") ? child(dict, "keys") : NULL;
     void *values = keys ? child(dict, "values") : NULL;
     bool good = true;
@@ -400,9 +503,9 @@ static bool parts_of(matching *m, fx_array *x, parts *out)
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-static fx_array *as(fx_array *x, void *state, bool negative)
+static fx_array *as(fx_array *x, void *state, fx_dtype type, bool negative)
 {
-    fx_array *y = fx_to(fx_array_device(x), fx_cast(state, fx_eltype(x)));
+    fx_array *y = fx_to(fx_array_device(x), fx_cast(state, type));
     return negative ? fx_neg(y) : y;
 }
 
@@ -415,24 +518,21 @@ static fx_status fill_leaf(fx_array *x, fxi_leaf *out, void *user)
         return FX_OK;
     if (!parts_of(m, x, &p) || !fits(m, &p, x))
         return failure(m);
-    const int row = row_of(m, &p), n = rules[row].nstates;
-    out->rule = make_rule(row, &p);
-    out->frozen = p.frozen;
-    out->nstates = n;
+    out->rule = make_rule(&p);
     if (fx_is_error(out->rule))
         return fx_error_status() != FX_OK ? fx_error_status() : FX_STATUS_MEMORY;
+    out->frozen = p.frozen;
+    out->nstates = fxi_rule_nstates(out->rule, fx_eltype(x));
+    fxi_rule_init(out->rule, x, out->states, out->numbers);
+    taken state = {.narrays = 0};
+    if (!p.state || !take_state(m, out->rule, p.state, x, &state))
+        return p.state ? failure(m) : FX_OK;
     /* Flux's own Momentum keeps v with the opposite sign of Optimisers.jl's */
-    const bool negative = p.old && strcmp(rules[row].rule, "Momentum") == 0;
-    for (int i = 0; i < n; i++)
-        out->states[i] = p.state ? as(x, state_at(&p, i, n), negative) : fx_zeros_like(x);
-    if (n == 2) {
-        fx_adjust_args a;
-        fxi_rule_numbers(out->rule, &a);
-        out->numbers[0] = a.beta1;
-        out->numbers[1] = a.beta2;
-        if (p.state)
-            two_numbers(fx_child(p.state, 2), out->numbers);
-    }
+    const bool negative = p.old && strcmp(fx_type_of(out->rule)->name, "Momentum") == 0;
+    const fx_dtype type = fxi_rule_state_type(out->rule, fx_eltype(x));
+    for (int i = 0; i < state.narrays; i++)
+        out->states[i] = as(x, state.arrays[i], type, negative);
+    memcpy(out->numbers, state.numbers, sizeof out->numbers);
     return FX_OK;
 }
 

@@ -12,6 +12,7 @@
 #include "notation_forms.h"
 
 #include "memory.h"
+#include "option_struct.h"
 
 #include <string.h>
 
@@ -186,17 +187,111 @@ void *fx_parse_model(const char *text)
     return fx_keep(status == FX_OK ? model : fx_error_array(status));
 }
 
-static fx_rule *take_rule(fxi_reader *r)
+static fx_rule *take_rule(fxi_reader *r);
+
+static fx_rule *made_rule(fxi_reader *r, fx_rule *rule, const char *start)
+{
+    return !fx_is_error(rule) || fxi_reader_passed_on(r, start) ? rule : NULL;
+}
+
+/* OptimiserChain(a, b) */
+static fx_rule *take_chain(fxi_reader *r, const char *start)
+{
+    enum { MOST = 32 };
+    void *rules[MOST];
+    int n = 0;
+    fxi_reader_take(r, '(');
+    for (bool first = true; fxi_reader_next_item(r, first, ')'); first = false) {
+        if (n == MOST) {
+            fxi_reader_fail(r, r->at, "OptimiserChain holds at most %d rules", MOST);
+            return NULL;
+        }
+        rules[n] = take_rule(r);
+        if (!rules[n++])
+            return NULL;
+    }
+    return r->status == FX_OK ? made_rule(r, fxi_optimiser_chain(n, rules), start) : NULL;
+}
+
+/* Float32 or Float64; false (recorded) for anything else. */
+static bool take_type(fxi_reader *r, fx_dtype *out)
 {
     char buf[FXI_EXCERPT_BYTES];
     fxi_span name;
     const bool named = fxi_reader_name(r, &name);
-    const fxi_form *form = named ? fxi_form_rule(r, name) : NULL;
-    if (form && fxi_reader_peek(r) == '(')
-        return fxi_form_call(r, form, name.from);
-    fxi_reader_fail(r, r->at, "expected an optimiser such as Adam(0.001), got %s",
-                    fxi_reader_got(r, r->at, buf));
-    return NULL;
+    if (named && (fxi_span_is(name, "Float32") || fxi_span_is(name, "Float64"))) {
+        *out = fxi_span_is(name, "Float32") ? FX_DTYPE_F32 : FX_DTYPE_F64;
+        return true;
+    }
+    r->at = named ? name.from : r->at;
+    return fxi_reader_fail(r, r->at, "MixedPrecision computes in Float32 or Float64, got %s",
+                           fxi_reader_got(r, r->at, buf));
+}
+
+/* MixedPrecision(rule), MixedPrecision(Float32, rule), MixedPrecision{Float32}(rule), each with an
+ * optional scale=… behind. */
+static fx_rule *take_mixed(fxi_reader *r, const char *start)
+{
+    FXI_DEFAULT_OPTIONS(fx_mixed_precision_args, FXI_MIXED_PRECISION_ARGS, a);
+    char buf[FXI_EXCERPT_BYTES];
+    fxi_span name;
+    fxi_number scale;
+    const bool typed = fxi_reader_take(r, '{');
+    if (typed && (!take_type(r, &a.type) || !fxi_reader_take(r, '}') || !fxi_reader_take(r, '('))) {
+        fxi_reader_fail(r, r->at, "expected }(, got %s", fxi_reader_got(r, r->at, buf));
+        return NULL;
+    }
+    if (!typed)
+        fxi_reader_take(r, '(');
+    const char *inner = r->at;
+    if (fxi_reader_name(r, &name) && fxi_reader_take(r, ',')) {
+        r->at = name.from;
+        if (!take_type(r, &a.type) || !fxi_reader_take(r, ','))
+            return NULL;
+        inner = r->at;
+    }
+    r->at = inner;
+    a.rule = take_rule(r);
+    if (!a.rule)
+        return NULL;
+    for (bool first = false; fxi_reader_next_item(r, first, ')');) {
+        if (!fxi_reader_keyword(r, &name) || !fxi_span_is(name, "scale") ||
+            !fxi_reader_number(r, &scale)) {
+            fxi_reader_fail(r, r->at, "MixedPrecision takes a rule and scale=…, got %s",
+                            fxi_reader_got(r, r->at, buf));
+            return NULL;
+        }
+        a.scale = scale.value;
+    }
+    return r->status == FX_OK ? made_rule(r, fxi_mixed_precision(&a), start) : NULL;
+}
+
+static fx_rule *take_rule(fxi_reader *r)
+{
+    char buf[FXI_EXCERPT_BYTES];
+    fxi_span name;
+    fx_rule *rule = NULL;
+    if (r->depth == MAX_DEPTH) {
+        fxi_reader_fail(r, r->at, "nested deeper than %d", MAX_DEPTH);
+        return NULL;
+    }
+    r->depth++;
+    const bool named = fxi_reader_name(r, &name);
+    const bool chain = named && fxi_span_is(name, "OptimiserChain");
+    const bool mixed = named && fxi_span_is(name, "MixedPrecision");
+    const char next = fxi_reader_peek(r);
+    const fxi_form *form = named && !chain && !mixed ? fxi_form_rule(r, name) : NULL;
+    if (chain && next == '(')
+        rule = take_chain(r, name.from);
+    else if (mixed && (next == '(' || next == '{'))
+        rule = take_mixed(r, name.from);
+    else if (form && next == '(')
+        rule = fxi_form_call(r, form, name.from);
+    else
+        fxi_reader_fail(r, r->at, "expected an optimiser such as Adam(0.001), got %s",
+                        fxi_reader_got(r, r->at, buf));
+    r->depth--;
+    return rule;
 }
 
 fx_rule *fx_parse_optimiser(const char *text)

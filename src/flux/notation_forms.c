@@ -12,6 +12,7 @@
 
 #include "memory.h"
 
+#include <math.h>
 #include <string.h>
 
 static const int64_t MAX_SIZE = INT32_MAX, MAX_PARAMETERS = (int64_t)1 << 40;
@@ -99,54 +100,64 @@ fx_function *fxi_form_function(fxi_reader *r, fxi_span name)
     {                                                                                              \
         .name = #f, .option = offsetof(T, f), .kind = FX_OPTION_##k, .names = __VA_ARGS__          \
     }
-#define ETA(T)     RULE(T, eta, REAL, "eta η", .place = "a learning rate")
-#define BETA(T)    RULE(T, beta1, REALS, "beta β", .place = "beta such as (0.9, 0.999)")
-#define EPSILON(T) RULE(T, epsilon, REAL, "epsilon ϵ eps", .place = "epsilon")
-#define RHO(T)     RULE(T, rho, REAL, "rho ρ", .place = "rho")
-static const fx_layer_row DESCENT_PARAMETERS[] = {ETA(fx_descent_args)};
-static const fx_layer_row MOMENTUM_PARAMETERS[] = {ETA(fx_momentum_args), RHO(fx_momentum_args)};
-static const fx_layer_row NESTEROV_PARAMETERS[] = {ETA(fx_nesterov_args), RHO(fx_nesterov_args)};
-static const fx_layer_row ADAM_PARAMETERS[] = {ETA(fx_adam_args), BETA(fx_adam_args),
-                                               EPSILON(fx_adam_args)};
-static const fx_layer_row ADAMW_PARAMETERS[] = {
-    ETA(fx_adamw_args),
-    BETA(fx_adamw_args),
-    RULE(fx_adamw_args, lambda, REAL, "lambda λ decay", .place = "lambda"),
-    EPSILON(fx_adamw_args),
-    RULE(fx_adamw_args, couple, FLAG, "couple"),
-};
+#define ETA(T)      RULE(T, eta, REAL, "eta η", .place = "a learning rate")
+#define BETA(T)     RULE(T, beta1, REALS, "beta β", .place = "beta such as (0.9, 0.999)")
+#define EPSILON(T)  RULE(T, epsilon, REAL, "epsilon ϵ eps", .place = "epsilon")
+#define RHO(T)      RULE(T, rho, REAL, "rho ρ", .place = "rho")
+#define LAMBDA(T)   RULE(T, lambda, REAL, "lambda λ decay", .place = "lambda")
+#define ADAM_ROW(T) ETA(T), BETA(T), EPSILON(T)
+/* X(name, "Name", rows of the parameters, members of the option struct) */
+#define RULE_FORMS(X)                                                                              \
+    X(descent, "Descent", FXI_DESCENT_ARGS, ETA(fx_descent_args))                                  \
+    X(momentum, "Momentum", FXI_MOMENTUM_ARGS, ETA(fx_momentum_args), RHO(fx_momentum_args))       \
+    X(nesterov, "Nesterov", FXI_NESTEROV_ARGS, ETA(fx_nesterov_args), RHO(fx_nesterov_args))       \
+    X(rprop, "Rprop", FXI_RPROP_ARGS, ETA(fx_rprop_args),                                          \
+      RULE(fx_rprop_args, ell1, REALS, "ell ℓ", .place = "ell such as (0.5, 1.2)"),                \
+      RULE(fx_rprop_args, gamma1, REALS, "gamma Γ", .place = "gamma such as (1e-6, 50)"))          \
+    X(rmsprop, "RMSProp", FXI_RMSPROP_ARGS, ETA(fx_rmsprop_args), RHO(fx_rmsprop_args),            \
+      EPSILON(fx_rmsprop_args), RULE(fx_rmsprop_args, centred, FLAG, "centred centered"))          \
+    X(adam, "Adam", FXI_ADAM_ARGS, ADAM_ROW(fx_adam_args))                                         \
+    X(adamw, "AdamW", FXI_ADAMW_ARGS, ETA(fx_adamw_args), BETA(fx_adamw_args),                     \
+      LAMBDA(fx_adamw_args), EPSILON(fx_adamw_args), RULE(fx_adamw_args, couple, FLAG, "couple"))  \
+    X(adamax, "AdaMax", FXI_ADAM_ARGS, ADAM_ROW(fx_adamax_args))                                   \
+    X(nadam, "NAdam", FXI_ADAM_ARGS, ADAM_ROW(fx_nadam_args))                                      \
+    X(radam, "RAdam", FXI_ADAM_ARGS, ADAM_ROW(fx_radam_args))                                      \
+    X(amsgrad, "AMSGrad", FXI_ADAM_ARGS, ADAM_ROW(fx_amsgrad_args))                                \
+    X(oadam, "OAdam", FXI_OADAM_ARGS, ADAM_ROW(fx_oadam_args))                                     \
+    X(adabelief, "AdaBelief", FXI_ADABELIEF_ARGS, ADAM_ROW(fx_adabelief_args))                     \
+    X(adagrad, "AdaGrad", FXI_ADAGRAD_ARGS, ETA(fx_adagrad_args), EPSILON(fx_adagrad_args))        \
+    X(adadelta, "AdaDelta", FXI_ADADELTA_ARGS, RHO(fx_adadelta_args), EPSILON(fx_adadelta_args))   \
+    X(lion, "Lion", FXI_LION_ARGS, ETA(fx_lion_args), BETA(fx_lion_args))                          \
+    X(weight_decay, "WeightDecay", FXI_WEIGHT_DECAY_ARGS, LAMBDA(fx_weight_decay_args))            \
+    X(sign_decay, "SignDecay", FXI_SIGN_DECAY_ARGS, LAMBDA(fx_sign_decay_args))                    \
+    X(clip_grad, "ClipGrad", FXI_CLIP_GRAD_ARGS,                                                   \
+      RULE(fx_clip_grad_args, delta, REAL, "delta δ", .place = "delta"))                           \
+    X(clip_norm, "ClipNorm", FXI_CLIP_NORM_ARGS,                                                   \
+      RULE(fx_clip_norm_args, omega, REAL, "omega ω", .place = "omega"),                           \
+      RULE(fx_clip_norm_args, p, REAL, "p", .place = "p"),                                         \
+      RULE(fx_clip_norm_args, throws, FLAG, "throw throws"))                                       \
+    X(accum_grad, "AccumGrad", FXI_ACCUM_GRAD_ARGS,                                                \
+      RULE(fx_accum_grad_args, n, INTEGER, "n", .place = "a number of gradients", .least = 1,      \
+           .required = true))
 
-#define MAKER(name, T)                                                                             \
+#define PARTS(name, text, MEMBERS, ...)                                                            \
+    static const fx_layer_row name##_rows[] = {__VA_ARGS__};                                       \
+    static const fx_##name##_args name##_defaults = {.fxi_size = sizeof(fx_##name##_args),         \
+                                                     MEMBERS(FXI_DEFAULT)};                        \
     static void *make_##name(const void *arguments)                                                \
     {                                                                                              \
-        return fxi_##name((const T *)arguments);                                                   \
+        return fxi_##name((const fx_##name##_args *)arguments);                                    \
     }
-MAKER(descent, fx_descent_args)
-MAKER(momentum, fx_momentum_args)
-MAKER(nesterov, fx_nesterov_args)
-MAKER(adam, fx_adam_args)
-MAKER(adamw, fx_adamw_args)
+RULE_FORMS(PARTS)
 
-#define DEFAULTS(T, MEMBERS)                                                                       \
-    static const T T##_defaults = {.fxi_size = sizeof(T), MEMBERS(FXI_DEFAULT)}
-DEFAULTS(fx_descent_args, FXI_DESCENT_ARGS);
-DEFAULTS(fx_momentum_args, FXI_MOMENTUM_ARGS);
-DEFAULTS(fx_nesterov_args, FXI_NESTEROV_ARGS);
-DEFAULTS(fx_adam_args, FXI_ADAM_ARGS);
-DEFAULTS(fx_adamw_args, FXI_ADAMW_ARGS);
-
-#define FORM(text, list, T, maker)                                                                 \
-    {                                                                                              \
-        .name = (text), .rows = (list), .row_size = sizeof(fx_layer_row), .count = COUNT(list),    \
-        .defaults = &T##_defaults, .make = make_##maker                                            \
-    }
-static const fxi_form RULES[] = {
-    FORM("Descent", DESCENT_PARAMETERS, fx_descent_args, descent),
-    FORM("Momentum", MOMENTUM_PARAMETERS, fx_momentum_args, momentum),
-    FORM("Nesterov", NESTEROV_PARAMETERS, fx_nesterov_args, nesterov),
-    FORM("Adam", ADAM_PARAMETERS, fx_adam_args, adam),
-    FORM("AdamW", ADAMW_PARAMETERS, fx_adamw_args, adamw),
-};
+#define FORM(id, text, MEMBERS, ...)                                                               \
+    {.name = (text),                                                                               \
+     .rows = id##_rows,                                                                            \
+     .row_size = sizeof(fx_layer_row),                                                             \
+     .count = COUNT(id##_rows),                                                                    \
+     .defaults = &id##_defaults,                                                                   \
+     .make = make_##id},
+static const fxi_form RULES[] = {RULE_FORMS(FORM)};
 
 /* The option struct of a form while its arguments are parsed. */
 typedef struct call {
@@ -242,10 +253,18 @@ static bool take_integer(fxi_reader *r, const call *c, int64_t *out)
 static bool take_real(fxi_reader *r, const call *c, double *out)
 {
     fxi_number n;
-    if (!fxi_reader_number(r, &n))
-        return mismatch(r, c);
-    *out = n.value;
-    return true;
+    fxi_span name;
+    if (fxi_reader_number(r, &n)) {
+        *out = n.value;
+        return true;
+    }
+    if (r->status == FX_OK && fxi_reader_name(r, &name)) {
+        *out = (double)INFINITY;
+        if (fxi_span_is(name, "Inf"))
+            return true;
+        r->at = name.from;
+    }
+    return mismatch(r, c);
 }
 
 /* One number, or several in parentheses. */
@@ -610,12 +629,14 @@ bool fxi_form_layer(fxi_reader *r, fxi_span name, fxi_form *out)
 
 const fxi_form *fxi_form_rule(fxi_reader *r, fxi_span name)
 {
-    char known[200] = "";
+    char known[400] = "";
     for (int i = 0; i < COUNT(RULES); i++) {
         if (fxi_span_is(name, RULES[i].name))
             return &RULES[i];
         fxi_add_word(known, sizeof known, RULES[i].name);
     }
+    fxi_add_word(known, sizeof known, "OptimiserChain");
+    fxi_add_word(known, sizeof known, "MixedPrecision");
     fxi_reader_fail(r, name.from, "there is no optimiser %.*s; there are %s", fxi_span_width(name),
                     name.from, known);
     return NULL;

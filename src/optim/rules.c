@@ -1,177 +1,80 @@
-/* rules.c: Descent, Momentum, Nesterov, Adam, AdamW: the formulas of Optimisers.jl in one table.
+/* rules.c: the rules of Optimisers.jl in one table: making, checking, printing, adjusting.
  *
- * A row of the table holds the rule's type (name, fields), its apply function, and its default
- * learning rate. Making, printing and checking rules are loops over rows and fields, so a new rule
- * needs an apply function and a row. Hyperparameters enter the graph as real literals, which are
- * weak: the parameter's element type is kept, and changing a value needs no new plan. The powers
- * β₁ᵗ, β₂ᵗ are doubles on the host: as in Optimisers.jl they start at β and are multiplied after
- * use, but they are not rounded to the parameter's type. The operations are in the order of
- * Optimisers.jl's expressions, so that rounding agrees.
+ * A row of the table holds the rule's type (name, fields), its state, its formula
+ * (rule_formulas.c) and its defaults. Everything in this file is a loop over rows and fields, so a
+ * new rule needs a formula, a row and an option struct. OptimiserChain and MixedPrecision contain
+ * rules; functions that walk a rule descend into `rules`.
  */
 #include "rules.h"
 
-#include <cflux/ops.h>
-
 #include "julia_number.h"
 #include "option_struct.h"
-#include "state_parts.h"
+
+#include <cflux/ops.h>
 
 #include <math.h>
 #include <string.h>
 
-/* ---- states ----------------------------------------------------------------------------- */
-
-static void init_none(const fx_rule *r, fx_array *x, fx_array **states, double *numbers)
-{
-    (void)r, (void)x, (void)states, (void)numbers;
-}
-
-static void init_velocity(const fx_rule *r, fx_array *x, fx_array **states, double *numbers)
-{
-    (void)r, (void)numbers;
-    states[0] = fx_zeros_like(x);
-}
-
-static void init_moments(const fx_rule *r, fx_array *x, fx_array **states, double *numbers)
-{
-    states[0] = fx_zeros_like(x);
-    states[1] = fx_zeros_like(x);
-    numbers[0] = r->beta1;
-    numbers[1] = r->beta2;
-}
-
-/* ---- steps ------------------------------------------------------------------------------ */
-
-/* dx′ = η·dx */
-static int descent_literals(const fx_rule *r, fx_dtype type, const double *numbers, double *out,
-                            double *new_numbers)
-{
-    (void)type, (void)numbers, (void)new_numbers;
-    out[0] = r->eta;
-    return 1;
-}
-static fx_array *descent(const fx_rule *r, fx_array *const *c, fx_array *x, fx_array *dx,
-                         fx_array *const *states, fx_array **new_states)
-{
-    (void)r, (void)x, (void)states, (void)new_states;
-    return fx_mul(dx, c[0]);
-}
-
-/* v ← ρv + η·dx; dx′ = v */
-static int momentum_literals(const fx_rule *r, fx_dtype type, const double *numbers, double *out,
-                             double *new_numbers)
-{
-    (void)type, (void)numbers, (void)new_numbers;
-    out[0] = r->rho;
-    out[1] = r->eta;
-    return 2;
-}
-static fx_array *momentum(const fx_rule *r, fx_array *const *c, fx_array *x, fx_array *dx,
-                          fx_array *const *states, fx_array **new_states)
-{
-    (void)r, (void)x;
-    FXI_SCOPE;
-    new_states[0] = fx_keep(fx_add(fx_mul(c[0], states[0]), fx_mul(c[1], dx)));
-    return new_states[0];
-}
-
-/* dx′ = −ρ²v + (1+ρ)η·dx; v ← ρv − η·dx */
-static int nesterov_literals(const fx_rule *r, fx_dtype type, const double *numbers, double *out,
-                             double *new_numbers)
-{
-    (void)type, (void)numbers, (void)new_numbers;
-    out[0] = -(r->rho * r->rho);
-    out[1] = (1 + r->rho) * r->eta;
-    out[2] = r->rho;
-    out[3] = r->eta;
-    return 4;
-}
-static fx_array *nesterov(const fx_rule *r, fx_array *const *c, fx_array *x, fx_array *dx,
-                          fx_array *const *states, fx_array **new_states)
-{
-    (void)r, (void)x;
-    FXI_SCOPE;
-    fx_array *step = fx_add(fx_mul(c[0], states[0]), fx_mul(c[1], dx));
-    new_states[0] = fx_keep(fx_sub(fx_mul(c[2], states[0]), fx_mul(c[3], dx)));
-    return fx_keep(step);
-}
-
-/* Raises ε in Float16, which rounds 1e-8 to 0 (Optimisers.jl's _eps). */
-static double epsilon_for(const fx_rule *r, fx_dtype type)
-{
-    return r->epsilon > 0 && type == FX_DTYPE_F16 ? fmax(r->epsilon, 1e-7) : r->epsilon;
-}
-
-enum { BETA1, REST1, BETA2, REST2, CORRECTION1, CORRECTION2, EPSILON, ETA };
-static int adam_literals(const fx_rule *r, fx_dtype type, const double *numbers, double *out,
-                         double *new_numbers)
-{
-    out[BETA1] = r->beta1;
-    out[REST1] = 1 - r->beta1;
-    out[BETA2] = r->beta2;
-    out[REST2] = 1 - r->beta2;
-    out[CORRECTION1] = 1 - numbers[0];
-    out[CORRECTION2] = 1 - numbers[1];
-    out[EPSILON] = epsilon_for(r, type);
-    out[ETA] = r->eta;
-    new_numbers[0] = numbers[0] * r->beta1;
-    new_numbers[1] = numbers[1] * r->beta2;
-    return ETA + 1;
-}
-
-/* β·old + (1−β)·value */
-static fx_array *average(fx_array *beta, fx_array *rest, fx_array *old, fx_array *value)
-{
-    return fx_add(fx_mul(beta, old), fx_mul(rest, value));
-}
-
-/* m ← β₁m + (1−β₁)dx, v ← β₂v + (1−β₂)dx²; m/(1−β₁ᵗ) / (√(v/(1−β₂ᵗ)) + ε). Moves the new states to
- * the enclosing scope, so that they outlive this function. */
-static fx_array *adam_direction(fx_array *const *c, fx_array *dx, fx_array *const *states,
-                                fx_array **new_states)
-{
-    fx_array *m = new_states[0] = fx_keep(average(c[BETA1], c[REST1], states[0], dx));
-    fx_array *v = new_states[1] = fx_keep(average(c[BETA2], c[REST2], states[1], fx_square(dx)));
-    fx_array *root = fx_sqrt(fx_div(v, c[CORRECTION2]));
-    return fx_div(fx_div(m, c[CORRECTION1]), fx_add(root, c[EPSILON]));
-}
-
-static fx_array *adam(const fx_rule *r, fx_array *const *c, fx_array *x, fx_array *dx,
-                      fx_array *const *states, fx_array **new_states)
-{
-    (void)r, (void)x;
-    FXI_SCOPE;
-    return fx_keep(fx_mul(adam_direction(c, dx, states, new_states), c[ETA]));
-}
-
-/* η(d + λx), or η·d + λx if `couple` is false */
-static fx_array *adamw(const fx_rule *r, fx_array *const *c, fx_array *x, fx_array *dx,
-                       fx_array *const *states, fx_array **new_states)
-{
-    FXI_SCOPE;
-    fx_array *d = adam_direction(c, dx, states, new_states);
-    fx_array *decay = fx_mul(r->lambda, x);
-    return fx_keep(r->couple ? fx_mul(c[ETA], fx_add(d, decay)) : fx_add(fx_mul(c[ETA], d), decay));
-}
-
 /* ---- the table -------------------------------------------------------------------------- */
 
-#define NUMBER(f)                                                                                  \
+#define FIELD(f, k)                                                                                \
     {                                                                                              \
-        .name = #f, .offset = offsetof(fx_rule, f), .kind = FX_FIELD_NUMBER                        \
+        .name = #f, .offset = offsetof(fx_rule, f), .kind = FX_FIELD_##k                           \
     }
-#define FLAG(f)                                                                                    \
-    {                                                                                              \
-        .name = #f, .offset = offsetof(fx_rule, f), .kind = FX_FIELD_FLAG                          \
-    }
+#define NUMBER(f) FIELD(f, NUMBER)
+#define BETA      NUMBER(beta1), NUMBER(beta2)
 /* The fields are in Optimisers.jl's order. */
 static const fx_field descent_fields[] = {NUMBER(eta)};
 static const fx_field momentum_fields[] = {NUMBER(eta), NUMBER(rho)};
-static const fx_field adam_fields[] = {NUMBER(eta), NUMBER(beta1), NUMBER(beta2), NUMBER(epsilon)};
-static const fx_field adamw_fields[] = {NUMBER(eta),    NUMBER(beta1),   NUMBER(beta2),
-                                        NUMBER(lambda), NUMBER(epsilon), FLAG(couple)};
+static const fx_field rprop_fields[] = {NUMBER(eta), NUMBER(ell1), NUMBER(ell2), NUMBER(gamma1),
+                                        NUMBER(gamma2)};
+static const fx_field rmsprop_fields[] = {NUMBER(eta), NUMBER(rho), NUMBER(epsilon),
+                                          FIELD(centred, FLAG)};
+static const fx_field adam_fields[] = {NUMBER(eta), BETA, NUMBER(epsilon)};
+static const fx_field adamw_fields[] = {NUMBER(eta), BETA, NUMBER(lambda), NUMBER(epsilon),
+                                        FIELD(couple, FLAG)};
+static const fx_field adagrad_fields[] = {NUMBER(eta), NUMBER(epsilon)};
+static const fx_field adadelta_fields[] = {NUMBER(rho), NUMBER(epsilon)};
+static const fx_field lion_fields[] = {NUMBER(eta), BETA};
+static const fx_field decay_fields[] = {NUMBER(lambda)};
+static const fx_field clip_grad_fields[] = {NUMBER(delta)};
+static const fx_field clip_norm_fields[] = {NUMBER(omega), NUMBER(p), FIELD(throws, FLAG)};
+static const fx_field accum_grad_fields[] = {FIELD(n, INTEGER)};
+static const fx_field chain_fields[] = {FIELD(rules, LIST)};
+static const fx_field mixed_fields[] = {FIELD(rules, LIST), NUMBER(scale)};
 
-enum { DESCENT, MOMENTUM, NESTEROV, ADAM, ADAMW, RULES };
+#define FXI_NO_ARGS(F) .base = {0},
+/* RULE(NAME, function, "Name", fields, state, members of the option struct) */
+#define RULES_OF_OPTIONS(RULE)                                                                     \
+    RULE(DESCENT, descent, "Descent", descent_fields, "", FXI_DESCENT_ARGS)                        \
+    RULE(MOMENTUM, momentum, "Momentum", momentum_fields, "z", FXI_MOMENTUM_ARGS)                  \
+    RULE(NESTEROV, nesterov, "Nesterov", momentum_fields, "z", FXI_NESTEROV_ARGS)                  \
+    RULE(RPROP, rprop, "Rprop", rprop_fields, "zl", FXI_RPROP_ARGS)                                \
+    RULE(RMSPROP, rmsprop, "RMSProp", rmsprop_fields, "zc", FXI_RMSPROP_ARGS)                      \
+    RULE(ADAM, adam, "Adam", adam_fields, "zzb", FXI_ADAM_ARGS)                                    \
+    RULE(ADAMW, adamw, "AdamW", adamw_fields, "zzb", FXI_ADAMW_ARGS)                               \
+    RULE(ADAMAX, adamax, "AdaMax", adam_fields, "zzb", FXI_ADAM_ARGS)                              \
+    RULE(NADAM, nadam, "NAdam", adam_fields, "zzb", FXI_ADAM_ARGS)                                 \
+    RULE(RADAM, radam, "RAdam", adam_fields, "zzbt", FXI_ADAM_ARGS)                                \
+    RULE(AMSGRAD, amsgrad, "AMSGrad", adam_fields, "eee", FXI_ADAM_ARGS)                           \
+    RULE(OADAM, oadam, "OAdam", adam_fields, "zzbz", FXI_OADAM_ARGS)                               \
+    RULE(ADABELIEF, adabelief, "AdaBelief", adam_fields, "zzb", FXI_ADABELIEF_ARGS)                \
+    RULE(ADAGRAD, adagrad, "AdaGrad", adagrad_fields, "e", FXI_ADAGRAD_ARGS)                       \
+    RULE(ADADELTA, adadelta, "AdaDelta", adadelta_fields, "zz", FXI_ADADELTA_ARGS)                 \
+    RULE(LION, lion, "Lion", lion_fields, "z", FXI_LION_ARGS)                                      \
+    RULE(WEIGHT_DECAY, weight_decay, "WeightDecay", decay_fields, "", FXI_WEIGHT_DECAY_ARGS)       \
+    RULE(SIGN_DECAY, sign_decay, "SignDecay", decay_fields, "", FXI_SIGN_DECAY_ARGS)               \
+    RULE(CLIP_GRAD, clip_grad, "ClipGrad", clip_grad_fields, "", FXI_CLIP_GRAD_ARGS)               \
+    RULE(CLIP_NORM, clip_norm, "ClipNorm", clip_norm_fields, "", FXI_CLIP_NORM_ARGS)               \
+    RULE(ACCUM_GRAD, accum_grad, "AccumGrad", accum_grad_fields, "zt", FXI_ACCUM_GRAD_ARGS)
+#define ALL_RULES(RULE)                                                                            \
+    RULES_OF_OPTIONS(RULE)                                                                         \
+    RULE(CHAIN, optimiser_chain, "OptimiserChain", chain_fields, "", FXI_NO_ARGS)                  \
+    RULE(MIXED, mixed_precision, "MixedPrecision", mixed_fields, "", FXI_NO_ARGS)
+
+#define NAMED(NAME, function, text, fields, state, MEMBERS) NAME,
+enum { ALL_RULES(NAMED) RULES };
+#undef NAMED
 typedef struct row {
     fx_type type;
     fxi_rule_info info;
@@ -180,33 +83,32 @@ typedef struct row {
 
 static void describe(const void *self, fx_text *text);
 static fx_rule errors[RULES];
-#define ROW(nth, text, list, nstates, nnumbers, init, literals, apply, MEMBERS)                    \
-    [nth] = {{.fxi_size = sizeof(fx_type),                                                         \
-              .name = (text),                                                                      \
-              .size = sizeof(fx_rule),                                                             \
-              .fields = (list),                                                                    \
-              .nfields = (int)(sizeof(list) / sizeof((list)[0])),                                  \
-              .describe = describe,                                                                \
-              .error = &errors[nth],                                                               \
-              .flags = FX_TYPE_LEAF},                                                              \
-             {(text), (nstates), (nnumbers), (init), (literals), (apply)},                         \
-             {MEMBERS(FXI_DEFAULT)}}
-static const row rows[RULES] = {
-    ROW(DESCENT, "Descent", descent_fields, 0, 0, init_none, descent_literals, descent,
-        FXI_DESCENT_ARGS),
-    ROW(MOMENTUM, "Momentum", momentum_fields, 1, 0, init_velocity, momentum_literals, momentum,
-        FXI_MOMENTUM_ARGS),
-    ROW(NESTEROV, "Nesterov", momentum_fields, 1, 0, init_velocity, nesterov_literals, nesterov,
-        FXI_NESTEROV_ARGS),
-    ROW(ADAM, "Adam", adam_fields, 2, 2, init_moments, adam_literals, adam, FXI_ADAM_ARGS),
-    ROW(ADAMW, "AdamW", adamw_fields, 2, 2, init_moments, adam_literals, adamw, FXI_ADAMW_ARGS),
-};
+#define ROW(NAME, function, text, list, state, MEMBERS)                                            \
+    [NAME] = {{.fxi_size = sizeof(fx_type),                                                        \
+               .name = (text),                                                                     \
+               .size = sizeof(fx_rule),                                                            \
+               .fields = (list),                                                                   \
+               .nfields = (int)(sizeof(list) / sizeof((list)[0])),                                 \
+               .describe = describe,                                                               \
+               .error = &errors[NAME],                                                             \
+               .flags = FX_TYPE_LEAF},                                                             \
+              {(text), (state), fxi_apply_##function},                                             \
+              {MEMBERS(FXI_DEFAULT)}},
+static const row rows[RULES] = {ALL_RULES(ROW)};
 
 static const row *row_of(const fx_rule *r)
 {
     const fx_type *type = r ? fx_type_of(r) : NULL;
     for (int i = 0; i < RULES; i++)
         if (type == &rows[i].type)
+            return &rows[i];
+    return NULL;
+}
+
+static const row *row_named(const char *name)
+{
+    for (int i = 0; i < RULES; i++)
+        if (strcmp(rows[i].type.name, name) == 0)
             return &rows[i];
     return NULL;
 }
@@ -222,111 +124,471 @@ bool fxi_is_rule(const void *object)
     return fxi_rule_info_of(object) != NULL;
 }
 
-/* ---- printing --------------------------------------------------------------------------- */
-
-static void describe_field(const fx_rule *r, const fx_field *f, fx_text *text)
+bool fxi_rule_exists(const char *name)
 {
-    char number[FXI_NUMBER_TEXT];
-    const char *at = (const char *)r + f->offset;
-    double v;
-    if (f->kind == FX_FIELD_FLAG) {
-        fx_text_add(text, "%s=%s", f->name, *(const bool *)at ? "true" : "false");
-        return;
-    }
-    memcpy(&v, at, sizeof v);
-    fxi_float64_text(v, number);
-    if (strcmp(f->name, "beta1") == 0)
-        fx_text_add(text, "beta=(%s", number);
-    else if (strcmp(f->name, "beta2") == 0)
-        fx_text_add(text, "%s)", number);
-    else
-        fx_text_add(text, "%s=%s", f->name, number);
+    return row_named(name) != NULL;
 }
 
-/* "Descent(0.1)"; "Adam(eta=0.001, beta=(0.9, 0.999), epsilon=1.0e-8)". */
+bool fxi_rule_is_mixed(const fx_rule *r, fx_dtype *out_type)
+{
+    if (!r || fx_type_of(r) != &rows[MIXED].type)
+        return false;
+    *out_type = r->type;
+    return true;
+}
+
+const fx_list *fxi_rule_parts(const fx_rule *r)
+{
+    const row *w = row_of(r);
+    return w == &rows[CHAIN] || w == &rows[MIXED] ? &r->rules : NULL;
+}
+
+/* ---- fields ------------------------------------------------------------------------------- */
+
+static double get_field(const fx_rule *r, const fx_field *f)
+{
+    const void *at = (const char *)r + f->offset;
+    return f->kind == FX_FIELD_FLAG      ? *(const bool *)at
+           : f->kind == FX_FIELD_INTEGER ? (double)*(const int64_t *)at
+                                         : *(const double *)at;
+}
+
+static void set_field(fx_rule *r, const fx_field *f, double value)
+{
+    void *at = (char *)r + f->offset;
+    if (f->kind == FX_FIELD_FLAG)
+        *(bool *)at = value != 0;
+    else if (f->kind == FX_FIELD_INTEGER)
+        *(int64_t *)at = value >= 1 && value < 9e15 ? (int64_t)value : 0;
+    else
+        *(double *)at = value;
+}
+
+static const fx_field *field_named(const fx_type *type, const char *name)
+{
+    for (int i = 0; i < type->nfields; i++)
+        if (type->fields[i].kind != FX_FIELD_LIST && strcmp(type->fields[i].name, name) == 0)
+            return &type->fields[i];
+    return NULL;
+}
+
+static bool has_field(const fx_rule *r, const char *name)
+{
+    bool has = field_named(fx_type_of(r), name) != NULL;
+    for (int64_t i = 0; i < r->rules.n && !has; i++)
+        has = has_field(r->rules.items[i], name);
+    return has;
+}
+
+/* ---- states ------------------------------------------------------------------------------- */
+
+const char *fxi_rule_state(const fx_rule *r)
+{
+    const row *w = row_of(r);
+    return w == &rows[RMSPROP] && !r->centred ? "zf" : w->info.state;
+}
+
+int fxi_rule_nstates(const fx_rule *r, fx_dtype type)
+{
+    fx_dtype own;
+    int n = fxi_rule_is_mixed(r, &own) && own != type;
+    for (const char *c = fxi_rule_state(r); *c; c++)
+        n += strchr("zelc", *c) != NULL;
+    for (int64_t i = 0; i < r->rules.n; i++)
+        n += fxi_rule_nstates(r->rules.items[i], type);
+    return n;
+}
+
+int fxi_rule_nnumbers(const fx_rule *r)
+{
+    int n = 0;
+    for (const char *c = fxi_rule_state(r); *c; c++)
+        n += *c == 'b' ? 2 : *c == 't';
+    for (int64_t i = 0; i < r->rules.n; i++)
+        n += fxi_rule_nnumbers(r->rules.items[i]);
+    return n;
+}
+
+fx_dtype fxi_rule_state_type(const fx_rule *r, fx_dtype type)
+{
+    fx_dtype own;
+    return fxi_rule_is_mixed(r, &own) ? own : type;
+}
+
+static void first_numbers(const fx_rule *r, double *out)
+{
+    for (const char *c = fxi_rule_state(r); *c; c++) {
+        if (*c == 't')
+            *out++ = 1;
+        if (*c == 'b') {
+            *out++ = r->beta1;
+            *out++ = r->beta2;
+        }
+    }
+    for (int64_t i = 0; i < r->rules.n; i++) {
+        first_numbers(r->rules.items[i], out);
+        out += fxi_rule_nnumbers(r->rules.items[i]);
+    }
+}
+
+static fx_array *filled(const fx_array *x, double value)
+{
+    fx_array *zeros = fx_zeros_like(x);
+    return value != 0 ? fx_add(zeros, value) : zeros;
+}
+
+static fx_array **init_arrays(const fx_rule *r, fx_array *x, fx_array **states)
+{
+    fx_dtype own;
+    if (fxi_rule_is_mixed(r, &own) && own != fx_eltype(x))
+        x = *states++ = fx_cast(x, own);
+    for (const char *c = fxi_rule_state(r); *c; c++)
+        if (strchr("zelc", *c))
+            *states++ = filled(x, *c == 'e' ? r->epsilon : *c == 'l' ? r->eta : 0);
+    for (int64_t i = 0; i < r->rules.n; i++)
+        states = init_arrays(r->rules.items[i], x, states);
+    return states;
+}
+
+void fxi_rule_init(const fx_rule *r, fx_array *x, fx_array **states, double *numbers)
+{
+    init_arrays(r, x, states);
+    first_numbers(r, numbers);
+}
+
+fx_array *fxi_rule_apply(fxi_step *s)
+{
+    return fxi_rule_info_of(s->rule)->apply(s);
+}
+
+/* ---- printing --------------------------------------------------------------------------- */
+
+static void describe_value(const fx_rule *r, const fx_field *f, fx_text *text)
+{
+    char number[FXI_NUMBER_TEXT];
+    const double v = get_field(r, f);
+    if (f->kind == FX_FIELD_FLAG)
+        fx_text_add(text, "%s", v != 0 ? "true" : "false");
+    else if (f->kind == FX_FIELD_INTEGER)
+        fx_text_add(text, "%lld", (long long)r->n);
+    else
+        fx_text_add(text, "%s", fxi_float64_text(v, number));
+}
+
+/* beta1 and beta2 are the tuple beta in Optimisers.jl, as are ell and gamma. */
+static void describe_field(const fx_rule *r, const fx_field *f, fx_text *text)
+{
+    const size_t n = strlen(f->name);
+    const bool first = f->name[n - 1] == '1', second = f->name[n - 1] == '2';
+    if (second) {
+        describe_value(r, f, text);
+        fx_text_add(text, ")");
+        return;
+    }
+    if (strcmp(f->name, "throws") == 0)
+        fx_text_add(text, "throw=");
+    else
+        fx_text_add(text, first ? "%.*s=(" : "%.*s=", (int)(first ? n - 1 : n), f->name);
+    describe_value(r, f, text);
+}
+
+static void describe_rules(const fx_rule *r, fx_text *text)
+{
+    char one[512];
+    for (int64_t i = 0; i < r->rules.n; i++) {
+        fx_summary(r->rules.items[i], one, sizeof one);
+        fx_text_add(text, "%s%s", i ? ", " : "", one);
+    }
+}
+
+/* "RMSProp(0.001, 0.9, 1.0e-8; centred = false)" */
+static void describe_rmsprop(const fx_rule *r, fx_text *text)
+{
+    for (int i = 0; i < 3; i++) {
+        describe_value(r, &rmsprop_fields[i], text);
+        fx_text_add(text, i < 2 ? ", " : "; centred = ");
+    }
+    describe_value(r, &rmsprop_fields[3], text);
+}
+
+static void describe_fields(const fx_rule *r, fx_text *text)
+{
+    const fx_type *type = fx_type_of(r);
+    if (type->nfields == 1) {
+        describe_value(r, type->fields, text);
+        return;
+    }
+    for (int i = 0; i < type->nfields; i++) {
+        fx_text_add(text, i ? ", " : "");
+        describe_field(r, &type->fields[i], text);
+    }
+}
+
+/* "Descent(0.1)"; "Adam(eta=0.001, beta=(0.9, 0.999), epsilon=1.0e-8)";
+ * "OptimiserChain(ClipGrad(1.0), Descent(0.1))"; "MixedPrecision{Float32}(Descent(0.1))". */
 static void describe(const void *self, fx_text *text)
 {
     const fx_rule *r = self;
-    const fx_type *type = fx_type_of(r);
-    char number[FXI_NUMBER_TEXT];
-    fx_text_add(text, "%s(", type->name);
-    if (type->nfields == 1)
-        fx_text_add(text, "%s", fxi_float64_text(r->eta, number));
-    for (int i = 0; i < type->nfields && type->nfields > 1; i++) {
-        if (i)
-            fx_text_add(text, ", ");
-        describe_field(r, &type->fields[i], text);
+    const row *w = row_of(r);
+    fx_text_add(text, "%s", w->type.name);
+    if (w == &rows[MIXED])
+        fx_text_add(text, "{%s}", fx_dtype_name(r->type));
+    fx_text_add(text, "(");
+    if (fxi_rule_parts(r))
+        describe_rules(r, text);
+    else if (w == &rows[RMSPROP])
+        describe_rmsprop(r, text);
+    else
+        describe_fields(r, text);
+    if (w == &rows[MIXED] && r->scale != 1) {
+        fx_text_add(text, "; scale=");
+        describe_value(r, &mixed_fields[1], text);
     }
     fx_text_add(text, ")");
 }
 
 /* ---- making ----------------------------------------------------------------------------- */
 
-static fx_rule *make(const row *w, const fx_rule *init)
+static fx_rule *refused(const row *w, const char *why, double value)
 {
-    if (init->eta >= 0)
-        return fxi_new(&w->type, init);
     char number[FXI_NUMBER_TEXT];
-    fx_fail(FX_STATUS_ARGUMENT, w->type.name, "the learning rate cannot be negative: eta = %s",
-            fxi_float64_text(init->eta, number));
+    fx_fail(FX_STATUS_ARGUMENT, w->type.name, "%s = %s", why, fxi_float64_text(value, number));
     return fx_error_object(&w->type);
 }
 
-static bool has_field(const fx_type *type, const char *name)
+static fx_rule *make(const row *w, const fx_rule *init)
 {
-    for (int i = 0; i < type->nfields; i++)
-        if (strcmp(type->fields[i].name, name) == 0)
-            return true;
-    return false;
+    if (!(init->eta >= 0))
+        return refused(w, "the learning rate cannot be negative: eta", init->eta);
+    if (w == &rows[ACCUM_GRAD] && init->n < 1)
+        return refused(w, "the number of gradients must be at least 1: n", (double)init->n);
+    if (w == &rows[MIXED] && !(init->scale > 0 && isfinite(init->scale)))
+        return refused(w, "the factor of the loss must be positive: scale", init->scale);
+    return fxi_new(&w->type, init);
+}
+
+#define FROM_OPTIONS(T, name, value) .name = a.name,
+#define MAKER(NAME, function, text, fields, state, MEMBERS)                                        \
+    fx_rule *fxi_##function(const fx_##function##_args *given)                                     \
+    {                                                                                              \
+        FXI_TAKE_OPTIONS(fx_##function##_args, MEMBERS, a, (text), given);                         \
+        const fx_rule init = {MEMBERS(FROM_OPTIONS)};                                              \
+        return a_ok ? make(&rows[NAME], &init) : fx_error_object(&rows[NAME].type);                \
+    }
+RULES_OF_OPTIONS(MAKER)
+
+/* Checks a rule that another one is to contain. */
+static bool fits_inside(const row *w, const fx_rule *inner)
+{
+    fx_dtype type;
+    if (!fxi_rule_info_of(inner)) {
+        if (!inner || !fx_is_error(inner) || fx_error_status() == FX_OK)
+            fx_fail(FX_STATUS_ARGUMENT, w->type.name, "expects optimiser rules");
+        return false;
+    }
+    if (fxi_rule_is_mixed(inner, &type))
+        fx_fail(FX_STATUS_ARGUMENT, w->type.name,
+                "MixedPrecision cannot be inside of another rule, it must be the outermost one");
+    return !fxi_rule_is_mixed(inner, &type);
+}
+
+/* The number of rules, those inside of others included. It is limited so that a rule that contains
+ * another one many times over costs no time. */
+static int64_t count_rules(const fx_rule *r)
+{
+    int64_t n = 1;
+    for (int64_t i = 0; i < r->rules.n; i++)
+        n += count_rules(r->rules.items[i]);
+    return n;
+}
+
+enum { MOST_RULES = 32 };
+fx_rule *fxi_optimiser_chain(int n, void *const *rules)
+{
+    const row *w = &rows[CHAIN];
+    int states = 0, numbers = 0;
+    int64_t all = 0;
+    bool ok = true;
+    for (int i = 0; i < n && ok; i++) {
+        ok = fits_inside(w, rules[i]);
+        all += ok ? count_rules(rules[i]) : 0;
+        states += ok ? fxi_rule_nstates(rules[i], FX_DTYPE_F32) : 0;
+        numbers += ok ? fxi_rule_nnumbers(rules[i]) : 0;
+    }
+    /* one more array for a MixedPrecision around the chain */
+    if (ok && (all > MOST_RULES || states >= FXI_RULE_STATES || numbers > FXI_RULE_NUMBERS)) {
+        fx_fail(FX_STATUS_ARGUMENT, w->type.name,
+                "holds at most %d rules, which keep at most %d arrays and %d numbers for each "
+                "parameter; got %lld rules, %d arrays, %d numbers",
+                MOST_RULES, FXI_RULE_STATES - 1, FXI_RULE_NUMBERS, (long long)all, states, numbers);
+        ok = false;
+    }
+    const fx_rule init = {.rules = {n, (void **)(uintptr_t)rules, NULL}};
+    return ok ? make(w, &init) : fx_error_object(&w->type);
+}
+
+fx_rule *fxi_mixed_precision(const fx_mixed_precision_args *given)
+{
+    const row *w = &rows[MIXED];
+    FXI_TAKE_OPTIONS(fx_mixed_precision_args, FXI_MIXED_PRECISION_ARGS, a, w->type.name, given);
+    if (!a_ok || !fits_inside(w, a.rule))
+        return fx_error_object(&w->type);
+    if (a.type != FX_DTYPE_F32 && a.type != FX_DTYPE_F64) {
+        fx_fail(FX_STATUS_ARGUMENT, w->type.name, "computes in Float32 or Float64, not in %s",
+                fx_dtype_name(a.type));
+        return fx_error_object(&w->type);
+    }
+    const fx_rule init = {.rules = {1, (void *[]){a.rule}, NULL}, .type = a.type, .scale = a.scale};
+    return make(w, &init);
+}
+
+/* ---- adjusting ---------------------------------------------------------------------------- */
+
+typedef struct given_number {
+    const char *name;
+    double value;
+} given_number;
+#define GIVEN(T, name, value) {#name, given->name},
+
+const char *fxi_rule_lacks(const fx_rule *r, const fx_adjust_args *given)
+{
+    const given_number all[] = {FXI_ADJUST_ARGS(GIVEN)};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!isnan(all[i].value) && !has_field(r, all[i].name))
+            return all[i].name;
+    return NULL;
+}
+
+/* Changes the fields that the rule has, and the rules inside of it. */
+static fx_rule *changed(const fx_rule *r,
+                        void (*change)(fx_rule *r, const fx_type *type, void *user), void *user)
+{
+    const row *w = row_of(r);
+    fx_rule init = *r;
+    void *parts[MOST_RULES];
+    change(&init, &w->type, user);
+    for (int64_t i = 0; i < r->rules.n; i++) {
+        parts[i] = changed(r->rules.items[i], change, user);
+        if (fx_is_error(parts[i]))
+            return fx_error_object(&w->type);
+    }
+    if (fxi_rule_parts(r))
+        init.rules = (fx_list){r->rules.n, parts, NULL};
+    return make(w, &init);
+}
+
+static void take_given(fx_rule *r, const fx_type *type, void *user)
+{
+    const fx_adjust_args *given = user;
+    const given_number all[] = {FXI_ADJUST_ARGS(GIVEN)};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const fx_field *f = field_named(type, all[i].name);
+        if (f && !isnan(all[i].value))
+            set_field(r, f, all[i].value);
+    }
 }
 
 fx_rule *fxi_rule_with(const fx_rule *r, const fx_adjust_args *given)
 {
-    const row *w = row_of(r);
-    if (!w || r == w->type.error) {
-        fx_fail(FX_STATUS_ARGUMENT, "adjust", "expects an optimiser rule");
-        return fx_error_object(&rows[DESCENT].type);
-    }
-    fx_rule init = *r;
-#define TAKE(T, name, value)                                                                       \
-    if (!isnan(given->name) && has_field(&w->type, #name))                                         \
-        init.name = given->name;
-    FXI_ADJUST_ARGS(TAKE)
-#undef TAKE
-    return make(w, &init);
-}
-
-fx_rule *fxi_rule_named(const char *name, const fx_adjust_args *given, bool couple)
-{
-    for (int i = 0; i < RULES; i++) {
-        if (strcmp(rows[i].type.name, name) != 0)
-            continue;
-        fx_rule defaults = rows[i].defaults;
-        defaults.couple = couple;
-        fx_rule *rule = make(&rows[i], &defaults);
-        return fx_is_error(rule) ? rule : fxi_rule_with(rule, given);
-    }
-    fx_fail(FX_STATUS_ARGUMENT, "rule", "there is no rule %s", name);
+    if (fxi_is_rule(r))
+        return changed(r, take_given, (void *)(uintptr_t)given);
+    fx_fail(FX_STATUS_ARGUMENT, "adjust", "expects an optimiser rule");
     return fx_error_object(&rows[DESCENT].type);
 }
 
-void fxi_rule_numbers(const fx_rule *r, fx_adjust_args *out)
+fx_rule *fxi_rule_named(const char *name, const fx_adjust_args *given, bool centred)
 {
-#define COPY(T, name, value) .name = r->name,
-    *out = (fx_adjust_args){.fxi_size = sizeof(fx_adjust_args), FXI_ADJUST_ARGS(COPY)};
-#undef COPY
+    const row *w = row_named(name);
+    if (!w || w == &rows[CHAIN] || w == &rows[MIXED]) {
+        fx_fail(FX_STATUS_ARGUMENT, "rule", "there is no rule %s", name);
+        return fx_error_object(&rows[DESCENT].type);
+    }
+    fx_rule defaults = w->defaults;
+    defaults.centred = centred && w == &rows[RMSPROP];
+    take_given(&defaults, &w->type, (void *)(uintptr_t)given);
+    return make(w, &defaults);
 }
 
-#define FROM_OPTIONS(T, name, value) .name = a.name,
-#define RULE(nth, f, T, MEMBERS)                                                                   \
-    fx_rule *f(const T *given)                                                                     \
-    {                                                                                              \
-        FXI_TAKE_OPTIONS(T, MEMBERS, a, rows[nth].type.name, given);                               \
-        const fx_rule init = {MEMBERS(FROM_OPTIONS)};                                              \
-        return a_ok ? make(&rows[nth], &init) : fx_error_object(&rows[nth].type);                  \
-    }
-RULE(DESCENT, fxi_descent, fx_descent_args, FXI_DESCENT_ARGS)
-RULE(MOMENTUM, fxi_momentum, fx_momentum_args, FXI_MOMENTUM_ARGS)
-RULE(NESTEROV, fxi_nesterov, fx_nesterov_args, FXI_NESTEROV_ARGS)
-RULE(ADAM, fxi_adam, fx_adam_args, FXI_ADAM_ARGS)
-RULE(ADAMW, fxi_adamw, fx_adamw_args, FXI_ADAMW_ARGS)
+double fxi_rule_eta(const fx_rule *r)
+{
+    double eta = field_named(fx_type_of(r), "eta") ? r->eta : (double)NAN;
+    for (int64_t i = 0; i < r->rules.n && isnan(eta); i++)
+        eta = fxi_rule_eta(r->rules.items[i]);
+    return eta;
+}
+
+/* ---- numbers of checkpoints --------------------------------------------------------------- */
+
+/* Every rule has its kind and these numbers in a checkpoint, 0 where the rule has none; then come
+ * the numbers that only some rules have. */
+static const fx_field common[] = {NUMBER(eta),        NUMBER(rho),     NUMBER(beta1),
+                                  NUMBER(beta2),      NUMBER(epsilon), NUMBER(lambda),
+                                  FIELD(couple, FLAG)};
+enum { COMMON = sizeof common / sizeof common[0] };
+
+static bool is_common(const fx_field *f)
+{
+    bool is = f->kind == FX_FIELD_LIST;
+    for (int i = 0; i < COMMON; i++)
+        is |= common[i].offset == f->offset;
+    return is;
+}
+
+/* FNV-1a, 32 bits, which a double holds exactly. */
+static double kind_of(const fx_rule *r)
+{
+    uint32_t h = 2166136261u;
+    for (const char *c = row_of(r)->info.name; *c; c++)
+        h = (h ^ (unsigned char)*c) * 16777619u;
+    return h;
+}
+
+int64_t fxi_rule_numbers_out(const fx_rule *r, double *out, int64_t capacity)
+{
+    const fx_type *type = fx_type_of(r);
+    int64_t n = 0;
+#define PUT(value) (n < capacity ? (void)(out[n] = (value)) : (void)0, n++)
+    PUT(kind_of(r));
+    for (int i = 0; i < COMMON; i++)
+        PUT(get_field(r, &common[i]));
+    for (int i = 0; i < type->nfields; i++)
+        if (!is_common(&type->fields[i]))
+            PUT(get_field(r, &type->fields[i]));
+#undef PUT
+    for (int64_t i = 0; i < r->rules.n; i++)
+        n += fxi_rule_numbers_out(r->rules.items[i], out + (n < capacity ? n : 0),
+                                  n < capacity ? capacity - n : 0);
+    return n;
+}
+
+/* Reads numbers in the order in which fxi_rule_numbers_out writes them. */
+typedef struct reading {
+    const double *at;
+    bool other; /* the numbers belong to another rule */
+} reading;
+
+static void take_saved(fx_rule *r, const fx_type *type, void *user)
+{
+    reading *in = user;
+    const double *at = in->at;
+    in->other |= *at++ != kind_of(r);
+    for (int i = 0; i < COMMON; i++, at++)
+        if (field_named(type, common[i].name)) {
+            in->other |= common[i].kind == FX_FIELD_FLAG && *at != get_field(r, &common[i]);
+            set_field(r, &common[i], *at);
+        }
+    for (int i = 0; i < type->nfields; i++)
+        if (!is_common(&type->fields[i])) {
+            in->other |=
+                type->fields[i].kind == FX_FIELD_FLAG && *at != get_field(r, &type->fields[i]);
+            set_field(r, &type->fields[i], *at++);
+        }
+    in->at = at;
+}
+
+fx_rule *fxi_rule_numbers_in(const fx_rule *r, const double *numbers)
+{
+    reading in = {.at = numbers};
+    fx_rule *made = changed(r, take_saved, &in);
+    return in.other ? NULL : made;
+}

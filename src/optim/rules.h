@@ -1,45 +1,119 @@
 /* rules.h: the interface of optimiser rules to the update. Internal to optim.
  *
- * As in Optimisers.jl, a rule has two functions: init makes the state of a parameter, apply
- * computes from the gradient the change dx′ and the next state, as lazy nodes. State has two kinds:
- * arrays of the parameter's shape, and numbers on the host (powers of β). The numbers are inputs of
- * the plan, so they change without a new plan.
+ * As in Optimisers.jl, a rule has a state for each parameter and a function that computes from the
+ * gradient the change dx′ and the next state, as lazy nodes. State has two kinds: arrays of the
+ * parameter's shape, and numbers on the host (powers of β, counters). Hyperparameters and numbers
+ * enter the graph as literals, which are inputs of the plan, so they change without a new plan.
+ *
+ * A chain of rules has the arrays and numbers of its rules one after the other, so a state is
+ * always one list of arrays and one of numbers; each rule works on its part of the lists.
  */
 #ifndef CFLUX_RULES_H
 #define CFLUX_RULES_H
 
-#include <cflux/optim.h>
+#include "state_parts.h"
 
 struct fx_rule {
     fx_object base;
     double eta, rho, beta1, beta2, epsilon, lambda; /* only those that the rule has are used */
-    bool couple;
+    double ell1, ell2, gamma1, gamma2, delta, omega, p, scale;
+    int64_t n;
+    fx_dtype type; /* of MixedPrecision */
+    bool couple, centred, throws;
+    fx_list rules; /* of OptimiserChain; of MixedPrecision: one */
 };
 
-enum { FXI_RULE_STATES = 2, FXI_RULE_NUMBERS = 2, FXI_RULE_LITERALS = 8 }; /* maximum */
+/* A norm that must be finite, or the update fails. */
+typedef struct fxi_checked {
+    fx_array *norm;      /* 0-d; also a sum of magnitudes for MixedPrecision */
+    const fx_rule *rule; /* NULL: fails without an error record */
+    fx_array *x;         /* the parameter */
+} fxi_checked;
+typedef struct fxi_checks {
+    fxi_checked *all;
+    int64_t n, capacity;
+    bool no_memory;
+} fxi_checks;
+
+/* The literals of a rule, which consecutive parameters with equal numbers share. */
+enum { FXI_RULE_LITERALS = 64 }; /* further literals are not shared */
+typedef struct fxi_literals {
+    const fx_rule *rule; /* NULL: empty */
+    fx_dtype type;
+    double numbers[FXI_RULE_NUMBERS]; /* before the update */
+    int n, next;
+    fx_array *at[FXI_RULE_LITERALS];
+} fxi_literals;
+/* Begins the literals of a parameter; keeps those of the previous one if they are the same. */
+void fxi_literals_begin(fxi_literals *l, const fx_rule *r, fx_dtype type, const double *numbers);
+/* The next literal as an array. Calls must have the same order for each parameter. */
+fx_array *fxi_literal(fxi_literals *l, double value);
+
+/* One application of a rule to a parameter. */
+typedef struct fxi_step {
+    const fx_rule *rule;
+    fx_array *x, *dx;
+    fx_array *const *states;
+    fx_array **new_states; /* to fill in; NULL on return: unchanged */
+    double *numbers;       /* to replace by the new ones */
+    fxi_literals *literals;
+    fxi_checks *norms;
+    fx_array *new_x; /* set by MixedPrecision, instead of x − dx′ */
+} fxi_step;
+/* A formula of rules: returns dx′, which the scope owns like the new states; NULL: no change. */
+typedef fx_array *(*fxi_formula)(fxi_step *s);
+fx_array *fxi_rule_apply(fxi_step *s);
 
 typedef struct fxi_rule_info {
     const char *name; /* printed name, the one of Optimisers.jl */
-    int nstates;      /* arrays per parameter */
-    int nnumbers;     /* host numbers per parameter */
-    /* Makes the states: zeros of x's size and type, owned by the scope (error arrays on failure).
+    /* The state in Optimisers.jl's order: z an array of zeros, e an array of ε, l an array of η, c
+     * an array of zeros if the rule is centred, else false; b the powers of β₁ and β₂; t a count
+     * from 1.
      */
-    void (*init)(const fx_rule *r, fx_array *x, fx_array **states, double *numbers);
-    /* Fills in the numbers that apply computes with, for a parameter of this type, and returns
-     * their count. Parameters of one rule share the arrays made from them. Updates `numbers`. */
-    int (*literals)(const fx_rule *r, fx_dtype type, const double *numbers, double *out,
-                    double *new_numbers);
-    /* Returns dx′ in x's element type; the caller computes x ← x − dx′. Fills in every element of
-     * new_states. The scope owns all results. */
-    fx_array *(*apply)(const fx_rule *r, fx_array *const *literals, fx_array *x, fx_array *dx,
-                       fx_array *const *states, fx_array **new_states);
+    const char *state;
+    fxi_formula apply;
 } fxi_rule_info;
 
 /* The row of a rule; NULL if the object is not a rule or is the error object of one. */
 const fxi_rule_info *fxi_rule_info_of(const fx_rule *r);
 
-/* A new rule of the same kind with the given numbers that it has, and the other numbers of r. The
- * error object for a negative learning rate. */
+/* A new rule of the same kind with the given numbers where it has them, and the other numbers of r.
+ * The error object for a negative learning rate. */
 fx_rule *fxi_rule_with(const fx_rule *r, const fx_adjust_args *given);
+/* The name of a given number that neither the rule nor a rule inside of it has; NULL: none. */
+const char *fxi_rule_lacks(const fx_rule *r, const fx_adjust_args *given);
+/* η of the rule or of the first rule inside of it that has one; NaN: none. */
+double fxi_rule_eta(const fx_rule *r);
+/* Appends the rule's own numbers for a checkpoint, and those of the rules inside of it. Returns
+ * their count. */
+int64_t fxi_rule_numbers_out(const fx_rule *r, double *out, int64_t capacity);
+/* A rule of the same structure with the numbers of a checkpoint; NULL (not recorded) if they belong
+ * to another rule, the error object if they are refused. */
+fx_rule *fxi_rule_numbers_in(const fx_rule *r, const double *numbers);
+
+/* Formulas: rule_formulas.c. */
+fx_array *fxi_apply_descent(fxi_step *s);
+fx_array *fxi_apply_momentum(fxi_step *s);
+fx_array *fxi_apply_nesterov(fxi_step *s);
+fx_array *fxi_apply_rprop(fxi_step *s);
+fx_array *fxi_apply_rmsprop(fxi_step *s);
+fx_array *fxi_apply_adam(fxi_step *s);
+fx_array *fxi_apply_adamw(fxi_step *s);
+fx_array *fxi_apply_adamax(fxi_step *s);
+fx_array *fxi_apply_nadam(fxi_step *s);
+fx_array *fxi_apply_radam(fxi_step *s);
+fx_array *fxi_apply_amsgrad(fxi_step *s);
+fx_array *fxi_apply_oadam(fxi_step *s);
+fx_array *fxi_apply_adabelief(fxi_step *s);
+fx_array *fxi_apply_adagrad(fxi_step *s);
+fx_array *fxi_apply_adadelta(fxi_step *s);
+fx_array *fxi_apply_lion(fxi_step *s);
+fx_array *fxi_apply_weight_decay(fxi_step *s);
+fx_array *fxi_apply_sign_decay(fxi_step *s);
+fx_array *fxi_apply_clip_grad(fxi_step *s);
+fx_array *fxi_apply_clip_norm(fxi_step *s);
+fx_array *fxi_apply_accum_grad(fxi_step *s);
+fx_array *fxi_apply_optimiser_chain(fxi_step *s);
+fx_array *fxi_apply_mixed_precision(fxi_step *s);
 
 #endif

@@ -13,27 +13,45 @@
 int64_t fxi_state_numbers(void *state, double *out, int64_t capacity);
 fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n);
 
-/* The state of one array: the arrays that the rule keeps, with the array's sizes and type, and the
- * powers of β. fxi_leaf_of takes a leaf of a state apart; false if the object is not a leaf.
- * fxi_setup_with is fx_setup with leaves that `leaf_of` fills in, one for each distinct trainable
- * array; a status other than FX_OK, which `leaf_of` records, ends it. */
+enum { FXI_RULE_STATES = 16, FXI_RULE_NUMBERS = 16 }; /* maximum per parameter */
+
+/* The state of one array: the arrays that the rule keeps, with the array's sizes and the type of
+ * fxi_rule_state_type, and the powers of β. fxi_leaf_of takes a leaf of a state apart; false if the
+ * object is not a leaf. fxi_setup_with is fx_setup with leaves that `leaf_of` fills in, one for
+ * each distinct trainable array; a status other than FX_OK, which `leaf_of` records, ends it. */
 typedef struct fxi_leaf {
     fx_rule *rule;
     int nstates;
-    fx_array *states[2];
-    double numbers[2];
+    fx_array *states[FXI_RULE_STATES];
+    double numbers[FXI_RULE_NUMBERS];
     bool frozen;
 } fxi_leaf;
 typedef fx_status (*fxi_leaf_fn)(fx_array *x, fxi_leaf *out_leaf, void *user);
 bool fxi_leaf_of(const void *object, fxi_leaf *out_leaf);
-/* The rule with this name in Optimisers.jl, with its defaults except for the given numbers that it
- * has. */
-fx_rule *fxi_rule_named(const char *name, const fx_adjust_args *given, bool couple);
-/* The numbers of a rule; 0 for those that it does not have. */
-void fxi_rule_numbers(const fx_rule *rule, fx_adjust_args *out);
+void *fxi_setup_with(void *model, fxi_leaf_fn leaf_of, void *user);
+
+/* The rule with this name in Optimisers.jl, with its defaults except for the given numbers and the
+ * flag .centred that it has. FX_STATUS_ARGUMENT if there is no such rule, or if it contains rules.
+ */
+fx_rule *fxi_rule_named(const char *name, const fx_adjust_args *given, bool centred);
+bool fxi_rule_exists(const char *name);
 /* True for a rule of the library. The name is not enough: a program's own type may have the same
  * name. */
 bool fxi_is_rule(const void *object);
-void *fxi_setup_with(void *model, fxi_leaf_fn leaf_of, void *user);
+/* The rules inside of a chain or of a MixedPrecision; NULL for other rules. */
+const fx_list *fxi_rule_parts(const fx_rule *rule);
+/* True for a MixedPrecision. out_type: the type that it computes in. */
+bool fxi_rule_is_mixed(const fx_rule *rule, fx_dtype *out_type);
+/* The state of a rule without rules inside, one letter for each part: z, e, l an array; f false;
+ * b the powers of β₁ and β₂; t an integer. One part stands alone, several are a tuple, none is
+ * nothing. */
+const char *fxi_rule_state(const fx_rule *rule);
+/* The number of arrays and of numbers that a rule keeps for a parameter of this type. */
+int fxi_rule_nstates(const fx_rule *rule, fx_dtype type);
+int fxi_rule_nnumbers(const fx_rule *rule);
+/* The initial state of a parameter; the scope owns the arrays (error arrays on failure). */
+void fxi_rule_init(const fx_rule *rule, fx_array *x, fx_array **states, double *numbers);
+/* The element type of the state of a parameter of this type. */
+fx_dtype fxi_rule_state_type(const fx_rule *rule, fx_dtype type);
 
 #endif

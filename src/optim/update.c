@@ -26,7 +26,7 @@ typedef struct leaf {
     fx_object base;
     fx_rule *rule;
     fx_list states; /* the arrays of the state */
-    double number0, number1;
+    double numbers[FXI_RULE_NUMBERS];
     bool frozen;
     int64_t item; /* index in the update in progress; −1 between updates */
 } leaf;
@@ -34,8 +34,6 @@ typedef struct leaf {
 static const fx_field leaf_fields[] = {
     {"rule", offsetof(leaf, rule), FX_FIELD_SHARED, false},
     {"states", offsetof(leaf, states), FX_FIELD_LIST, false},
-    {"number0", offsetof(leaf, number0), FX_FIELD_NUMBER, false},
-    {"number1", offsetof(leaf, number1), FX_FIELD_NUMBER, false},
     {"frozen", offsetof(leaf, frozen), FX_FIELD_FLAG, false},
 };
 static leaf leaf_error;
@@ -47,23 +45,68 @@ static void add_summary(fx_text *text, void *object)
     fx_text_add(text, "%s", one);
 }
 
-/* Prints Leaf(rule, (states…, (numbers…))) as Optimisers.jl does, with sizes instead of arrays. */
+/* The position in a state while it is printed. */
+typedef struct cursor {
+    void *const *states;
+    const double *numbers;
+} cursor;
+
+static void add_part(fx_text *text, char kind, cursor *at)
+{
+    char a[FXI_NUMBER_TEXT], b[FXI_NUMBER_TEXT];
+    if (kind == 'b') {
+        fx_text_add(text, "(%s, %s)", fxi_float64_text(at->numbers[0], a),
+                    fxi_float64_text(at->numbers[1], b));
+        at->numbers += 2;
+    } else if (kind == 't')
+        fx_text_add(text, "%.0f", *at->numbers++);
+    else if (kind == 'f')
+        fx_text_add(text, "false");
+    else
+        add_summary(text, *at->states++);
+}
+
+/* Prints the state of a rule as Optimisers.jl does, with sizes instead of arrays. */
+static void add_state(fx_text *text, const fx_rule *r, bool copy, cursor *at)
+{
+    const fx_list *inner = fxi_rule_parts(r);
+    const char *parts = fxi_rule_state(r);
+    fx_dtype type;
+    if (inner && fxi_rule_is_mixed(r, &type)) {
+        if (copy) {
+            fx_text_add(text, "(");
+            add_summary(text, *at->states++);
+            fx_text_add(text, ", ");
+        }
+        add_state(text, inner->items[0], false, at);
+        fx_text_add(text, copy ? ")" : "");
+        return;
+    }
+    const int64_t n = inner ? inner->n : (int64_t)strlen(parts);
+    const bool tuple = inner || n > 1;
+    fx_text_add(text, n == 0 && !inner ? "nothing" : tuple ? "(" : "");
+    for (int64_t i = 0; i < n; i++) {
+        fx_text_add(text, i ? ", " : "");
+        if (inner)
+            add_state(text, inner->items[i], false, at);
+        else
+            add_part(text, parts[i], at);
+    }
+    fx_text_add(text, !tuple ? "" : inner && n == 1 ? ",)" : ")");
+}
+
+/* Leaf(Adam(…), (3×2 Matrix{Float32}, 3×2 Matrix{Float32}, (0.9, 0.999))) */
 static void leaf_describe(const void *self, fx_text *text)
 {
     const leaf *l = self;
-    const fxi_rule_info *info = fxi_rule_info_of(l->rule);
-    char a[FXI_NUMBER_TEXT], b[FXI_NUMBER_TEXT];
     fx_text_add(text, "Leaf(");
     add_summary(text, l->rule);
-    fx_text_add(text, l->states.n ? l->states.n > 1 || info->nnumbers ? ", (" : ", " : ", nothing");
-    for (int64_t i = 0; i < l->states.n; i++) {
-        if (i)
-            fx_text_add(text, ", ");
-        add_summary(text, l->states.items[i]);
+    if (fxi_is_rule(l->rule)) {
+        /* the type of the parameter is not known here: a copy is one array more */
+        const bool copy = l->states.n > fxi_rule_nstates(l->rule, fxi_rule_state_type(l->rule, 0));
+        fx_text_add(text, ", ");
+        add_state(text, l->rule, copy, &(cursor){l->states.items, l->numbers});
     }
-    if (info && info->nnumbers)
-        fx_text_add(text, ", (%s, %s))", fxi_float64_text(l->number0, a),
-                    fxi_float64_text(l->number1, b));
     fx_text_add(text, l->frozen ? ", frozen = true)" : ")");
 }
 
@@ -109,18 +152,13 @@ typedef struct setup {
     fx_status status;
 } setup;
 
-_Static_assert(sizeof((fxi_leaf){0}.states) == FXI_RULE_STATES * sizeof(void *) &&
-                   sizeof((fxi_leaf){0}.numbers) == FXI_RULE_NUMBERS * sizeof(double),
-               "a leaf in a file has what a rule may have");
-
 static leaf *make_leaf(const fxi_leaf *parts)
 {
-    const leaf init = {.rule = parts->rule,
-                       .states = {parts->nstates, (void **)(uintptr_t)parts->states, NULL},
-                       .number0 = parts->numbers[0],
-                       .number1 = parts->numbers[1],
-                       .frozen = parts->frozen,
-                       .item = -1};
+    leaf init = {.rule = parts->rule,
+                 .states = {parts->nstates, (void **)(uintptr_t)parts->states, NULL},
+                 .frozen = parts->frozen,
+                 .item = -1};
+    memcpy(init.numbers, parts->numbers, sizeof init.numbers);
     return fxi_new(&leaf_type, &init);
 }
 
@@ -129,10 +167,8 @@ bool fxi_leaf_of(const void *object, fxi_leaf *out)
     if (!fx_is(object, &leaf_type) || object == &leaf_error)
         return false;
     const leaf *l = object;
-    *out = (fxi_leaf){.rule = l->rule,
-                      .nstates = (int)l->states.n,
-                      .numbers = {l->number0, l->number1},
-                      .frozen = l->frozen};
+    *out = (fxi_leaf){.rule = l->rule, .nstates = (int)l->states.n, .frozen = l->frozen};
+    memcpy(out->numbers, l->numbers, sizeof out->numbers);
     for (int i = 0; i < out->nstates; i++)
         out->states[i] = l->states.items[i];
     return true;
@@ -141,15 +177,14 @@ bool fxi_leaf_of(const void *object, fxi_leaf *out)
 /* The initial state of a rule. */
 static fx_status fresh_leaf(fx_array *x, fxi_leaf *out, void *rule)
 {
-    const fxi_rule_info *info = fxi_rule_info_of(rule);
-    *out = (fxi_leaf){.rule = rule, .nstates = info->nstates};
-    info->init(rule, x, out->states, out->numbers);
+    *out = (fxi_leaf){.rule = rule, .nstates = fxi_rule_nstates(rule, fx_eltype(x))};
+    fxi_rule_init(rule, x, out->states, out->numbers);
     return FX_OK;
 }
 
-static bool like(const fx_array *x, const fx_array *state)
+static bool like(const fx_array *x, const fx_array *state, fx_dtype type)
 {
-    bool same = fx_eltype(x) == fx_eltype(state) && fx_ndims(x) == fx_ndims(state);
+    bool same = fx_eltype(state) == type && fx_ndims(x) == fx_ndims(state);
     for (int i = 0; i < fx_ndims(x) && same; i++)
         same = fx_size(x, i) == fx_size(state, i);
     return same;
@@ -157,12 +192,13 @@ static bool like(const fx_array *x, const fx_array *state)
 
 static fx_status check_leaf(const fx_array *x, const fxi_leaf *parts)
 {
-    const fxi_rule_info *info = fxi_rule_info_of(parts->rule);
-    bool good = info && parts->nstates == info->nstates;
+    bool good =
+        fxi_is_rule(parts->rule) && parts->nstates == fxi_rule_nstates(parts->rule, fx_eltype(x));
+    const fx_dtype type = good ? fxi_rule_state_type(parts->rule, fx_eltype(x)) : FX_DTYPE_F32;
     for (int i = 0; i < parts->nstates && good; i++) {
         if (fx_is_error(parts->states[i]))
             return fx_array_status(parts->states[i]);
-        good = like(x, parts->states[i]);
+        good = like(x, parts->states[i], type);
     }
     return good ? FX_OK
                 : fx_fail(FX_STATUS_ARGUMENT, "setup", "the state does not match its parameter");
@@ -243,7 +279,8 @@ void *fx_setup(fx_rule *rule, void *model)
 typedef struct item {
     leaf *leaf;
     fx_array *x, *gradient;
-    fx_array *values[1 + FXI_RULE_STATES]; /* the new array and its new states */
+    /* the new array and its new states; NULL: unchanged */
+    fx_array *values[1 + FXI_RULE_STATES];
     double numbers[FXI_RULE_NUMBERS];
 } item;
 
@@ -388,48 +425,70 @@ static void items_done(items *s)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-/* The numbers of a rule as arrays, shared by consecutive items with equal numbers. */
-typedef struct literals {
-    const fx_rule *rule; /* NULL: empty */
-    fx_dtype type;
-    double before[FXI_RULE_NUMBERS],
-        after[FXI_RULE_NUMBERS]; /* numbers of a leaf before and after the update */
-    fx_array *at[FXI_RULE_LITERALS];
-} literals;
-
-static void prepare_literals(literals *c, const fxi_rule_info *info, const leaf *l, fx_dtype type)
-{
-    double values[FXI_RULE_LITERALS];
-    if (c->rule == l->rule && c->type == type && c->before[0] == l->number0 &&
-        c->before[1] == l->number1)
-        return;
-    *c = (literals){.rule = l->rule,
-                    .type = type,
-                    .before = {l->number0, l->number1},
-                    .after = {l->number0, l->number1}};
-    const int n = info->literals(l->rule, type, c->before, values, c->after);
-    for (int i = 0; i < n; i++)
-        c->at[i] = fx_scalar(values[i]);
-}
-
 /* Builds the new array and the new states of an item. */
-static fx_status apply(item *it, literals *c, fx_array *ok)
+static fx_status apply(item *it, fxi_literals *literals, fxi_checks *norms)
 {
     const leaf *l = it->leaf;
-    const fxi_rule_info *info = fxi_rule_info_of(l->rule);
-    prepare_literals(c, info, l, fx_eltype(it->x));
-    memcpy(it->numbers, c->after, sizeof it->numbers);
-    fx_array *step = info->apply(l->rule, c->at, it->x, it->gradient,
-                                 (fx_array *const *)l->states.items, it->values + 1);
-    it->values[0] = fx_sub(it->x, step);
-    for (int i = 0; i <= info->nstates; i++) {
-        fx_array *old = i ? l->states.items[i - 1] : it->x;
-        if (ok)
+    memcpy(it->numbers, l->numbers, sizeof it->numbers);
+    fxi_literals_begin(literals, l->rule, fx_eltype(it->x), l->numbers);
+    fxi_step s = {.rule = l->rule,
+                  .x = it->x,
+                  .dx = it->gradient,
+                  .states = (fx_array *const *)l->states.items,
+                  .new_states = it->values + 1,
+                  .numbers = it->numbers,
+                  .literals = literals,
+                  .norms = norms};
+    fx_array *step = fxi_rule_apply(&s);
+    if (step)
+        it->values[0] = s.new_x ? s.new_x : fx_sub(it->x, step);
+    for (int i = 0; i <= l->states.n; i++)
+        if (it->values[i] && fx_is_error(it->values[i]))
+            return fx_array_status(it->values[i]);
+    return norms->no_memory ? no_memory() : FX_OK;
+}
+
+/* Keeps the old values where `ok` is false. */
+static fx_status select_values(item *it, fx_array *ok)
+{
+    for (int i = 0; i <= it->leaf->states.n; i++) {
+        fx_array *old = i ? it->leaf->states.items[i - 1] : it->x;
+        if (it->values[i])
             it->values[i] = fx_where(ok, it->values[i], old);
-        if (fx_is_error(it->values[i]))
+        if (it->values[i] && fx_is_error(it->values[i]))
             return fx_array_status(it->values[i]);
     }
     return FX_OK;
+}
+
+/* True if the guard and all norms are finite, as a 0-d Bool; NULL if nothing is to be checked. */
+static fx_array *all_finite(fx_array *guard, const fxi_checks *norms)
+{
+    fx_array *ok = guard ? fx_all(fx_isfinite(fx_want(guard))) : NULL;
+    for (int64_t i = 0; i < norms->n; i++) {
+        fx_array *finite = fx_isfinite(fx_want(norms->all[i].norm));
+        ok = ok ? fx_and(ok, finite) : finite;
+    }
+    return ok;
+}
+
+/* Records which norm made an update fail, unless the guard did. */
+static void blame_norm(fx_array *guard, const fxi_checks *norms)
+{
+    FXI_SCOPE;
+    char number[FXI_NUMBER_TEXT], p[FXI_NUMBER_TEXT], x[128];
+    if (guard && !fx_item(fx_all(fx_isfinite(guard))))
+        return;
+    for (int64_t i = 0; i < norms->n; i++) {
+        const fxi_checked *n = &norms->all[i];
+        const double value = fx_item(n->norm);
+        if (isfinite(value) || !n->rule)
+            continue;
+        fx_summary(n->x, x, sizeof x);
+        fx_fail(FX_STATUS_NONFINITE, "ClipNorm", "gradient has %s-norm %s, for array %s",
+                fxi_float64_text(n->rule->p, p), fxi_float64_text(value, number), x);
+        return;
+    }
 }
 
 /* The new value of a view of an updated array; NULL if it views none. */
@@ -437,7 +496,8 @@ static fx_array *view_of_new(const items *s, const fx_array *view)
 {
     fx_array *y = NULL;
     for (int64_t i = 0; i < s->n && !y; i++)
-        y = fxi_view_again(view, s->all[i].x, s->all[i].values[0]);
+        if (s->all[i].values[0])
+            y = fxi_view_again(view, s->all[i].x, s->all[i].values[0]);
     return y;
 }
 
@@ -458,9 +518,10 @@ static fx_status commit(items *s, fx_array *ok, bool sinks)
     int m = 0;
     for (int64_t i = 0; i < s->n && status == FX_OK; i++) {
         const item *it = &s->all[i];
-        for (int64_t k = 0; k <= it->leaf->states.n; k++, m++) {
+        for (int64_t k = 0; k <= it->leaf->states.n; k++) {
             handles[m] = k ? it->leaf->states.items[k - 1] : it->x;
             values[m] = it->values[k];
+            m += values[m] != NULL;
         }
     }
     for (int64_t i = 0; i < s->nviews && status == FX_OK; i++) {
@@ -470,10 +531,8 @@ static fx_status commit(items *s, fx_array *ok, bool sinks)
     }
     if (status == FX_OK)
         status = fxi_commit(m, handles, values, ok, sinks);
-    for (int64_t i = 0; i < s->n && status == FX_OK; i++) {
-        s->all[i].leaf->number0 = s->all[i].numbers[0];
-        s->all[i].leaf->number1 = s->all[i].numbers[1];
-    }
+    for (int64_t i = 0; i < s->n && status == FX_OK; i++)
+        memcpy(s->all[i].leaf->numbers, s->all[i].numbers, sizeof s->all[i].numbers);
     fxi_free(handles);
     fxi_free(values);
     return status;
@@ -486,12 +545,18 @@ static fx_status update(int n, void *const *states, void *const *models, void *c
     items s = {0};
     for (int i = 0; i < n && s.status == FX_OK; i++)
         gather_items(&s, states[i], models[i], gradients[i]);
-    fx_array *ok = guard && s.status == FX_OK ? fx_all(fx_isfinite(fx_want(guard))) : NULL;
-    literals c = {0};
+    fxi_literals c = {0};
+    fxi_checks norms = {0};
     for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)
-        s.status = apply(&s.all[i], &c, ok);
+        s.status = apply(&s.all[i], &c, &norms);
+    fx_array *ok = s.status == FX_OK ? all_finite(guard, &norms) : NULL;
+    for (int64_t i = 0; ok && i < s.n && s.status == FX_OK; i++)
+        s.status = select_values(&s.all[i], ok);
     if (s.status == FX_OK)
         s.status = commit(&s, ok, sinks);
+    if (s.status == FX_STATUS_NONFINITE && norms.n > 0)
+        blame_norm(guard, &norms);
+    fxi_free(norms.all);
     if (s.status != FX_OK && s.status != FX_STATUS_NONFINITE)
         fxi_commit(0, NULL, NULL, fx_error_array(s.status), false); /* drops staged state */
     items_done(&s);
@@ -540,8 +605,7 @@ static fx_walk renew_numbers(const fx_spot *at, void *user)
         return fx_has_children(old) && new ? FX_WALK_ENTER : FX_WALK_PASS;
     if (old->item < 0 || old == new)
         return FX_WALK_PASS;
-    new->number0 = s->all[old->item].numbers[0];
-    new->number1 = s->all[old->item].numbers[1];
+    memcpy(new->numbers, s->all[old->item].numbers, sizeof new->numbers);
     new->item = -1;
     return FX_WALK_PASS;
 }
@@ -555,7 +619,8 @@ static void *renew_both(items *s, void *state, void *model)
         const item *it = &s->all[i];
         for (int64_t k = 0; k <= it->leaf->states.n; k++, r.n++) {
             r.pairs[r.n][0] = k ? it->leaf->states.items[k - 1] : it->x;
-            r.pairs[r.n][1] = it->values[k];
+            /* an unchanged array gets another handle too: both trees may be updated later */
+            r.pairs[r.n][1] = it->values[k] ? it->values[k] : fx_add(r.pairs[r.n][0], 0);
         }
     }
     qsort(r.pairs, r.n, sizeof *r.pairs, by_handle);
@@ -577,9 +642,16 @@ void *fx_updated(void *state, void *model, void *gradient)
     FXI_SCOPE;
     items s = {0};
     gather_items(&s, state, model, gradient);
-    literals c = {0};
+    fxi_literals c = {0};
+    fxi_checks norms = {0};
     for (int64_t i = 0; i < s.n && s.status == FX_OK; i++)
-        s.status = apply(&s.all[i], &c, NULL);
+        s.status = apply(&s.all[i], &c, &norms);
+    for (int64_t i = 0; i < norms.n && s.status == FX_OK; i++)
+        if (!isfinite(fx_item(norms.all[i].norm)))
+            s.status = FX_STATUS_NONFINITE;
+    if (s.status == FX_STATUS_NONFINITE)
+        blame_norm(NULL, &norms);
+    fxi_free(norms.all);
     void *both = s.status == FX_OK ? renew_both(&s, state, model)
                                    : fx_tuple(fx_error_array(s.status), fx_error_array(s.status));
     items_done(&s);
@@ -632,6 +704,19 @@ static fx_status each_leaf(const char *op, void *state, leaf_fn f, void *user)
                    "`%s` must not be applied to a model, only to the state tree from fx_setup", op);
 }
 
+/* Checks that the rule of a leaf has all given numbers. */
+static void check_given(leaf *l, void *user)
+{
+    const fx_adjust_args **given = user;
+    const char *lacks = *given ? fxi_rule_lacks(l->rule, *given) : NULL;
+    char rule[512];
+    if (!lacks)
+        return;
+    fx_summary(l->rule, rule, sizeof rule);
+    fx_fail(FX_STATUS_ARGUMENT, "adjust", "%s has no %s", rule, lacks);
+    *given = NULL;
+}
+
 typedef struct adjustment {
     const fx_adjust_args *given;
     fx_rule *old, *new; /* the rule replaced most recently: leaves of one setup share their rule */
@@ -662,8 +747,12 @@ fx_status fxi_adjust(void *state, const fx_adjust_args *given)
     FXI_TAKE_OPTIONS(fx_adjust_args, FXI_ADJUST_ARGS, numbers, "adjust", given);
     if (!numbers_ok)
         return FX_STATUS_ARGUMENT;
+    const fx_adjust_args *checked = &numbers;
+    fx_status status = each_leaf("adjust", state, check_given, &checked);
+    if (status != FX_OK || !checked)
+        return FX_STATUS_ARGUMENT;
     adjustment a = {.given = &numbers, .status = FX_OK};
-    const fx_status status = each_leaf("adjust", state, adjust, &a);
+    status = each_leaf("adjust", state, adjust, &a);
     return a.status == FX_OK ? status : a.status;
 }
 
@@ -675,7 +764,7 @@ fx_status fx_adjust_eta(void *state, double eta)
 static void take_eta(leaf *l, void *user)
 {
     double *eta = user;
-    *eta = isnan(*eta) ? l->rule->eta : *eta;
+    *eta = isnan(*eta) ? fxi_rule_eta(l->rule) : *eta;
 }
 
 double fx_eta(void *state)
@@ -706,54 +795,40 @@ fx_status fx_thaw(void *state)
 
 /* ---- a state's numbers ----------------------------------------------------------------------- */
 
-/* Positions of the numbers that are stored for each leaf. */
-enum {
-    KIND, /* the rule's name as a number */
-    ETA,
-    RHO,
-    BETA1,
-    BETA2,
-    EPSILON,
-    LAMBDA,
-    COUPLE,
-    NUMBER0,
-    NUMBER1,
-    FROZEN,
-    LEAF_NUMBERS
-};
+/* A leaf's numbers are those of its rule (fxi_rule_numbers_out), those of its state (at least two,
+ * 0 where the rule has fewer, as older files have them), and whether it is frozen. */
+static int state_numbers(const leaf *l)
+{
+    const int n = fxi_rule_nnumbers(l->rule);
+    return n > 2 ? n : 2;
+}
+
+static int64_t leaf_size(const leaf *l)
+{
+    return fxi_rule_numbers_out(l->rule, NULL, 0) + state_numbers(l) + 1;
+}
 
 typedef struct numbering {
     double *out;
     const double *in;
     int64_t n, capacity;
+    const double *previous; /* numbers of the leaf before */
+    int64_t nrules;
     fx_rule **rules; /* new rule of each leaf; all are made before any leaf changes */
     fx_status status;
 } numbering;
 
-/* FNV-1a, 32 bits, which a double holds exactly. */
-static double kind_of(const fx_rule *r)
-{
-    uint32_t h = 2166136261u;
-    for (const char *c = fxi_rule_info_of(r)->name; *c; c++)
-        h = (h ^ (unsigned char)*c) * 16777619u;
-    return h;
-}
-
-static void leaf_numbers(const leaf *l, double out[LEAF_NUMBERS])
-{
-    const fx_rule *r = l->rule;
-    const double numbers[LEAF_NUMBERS] = {kind_of(r), r->eta,     r->rho,    r->beta1,
-                                          r->beta2,   r->epsilon, r->lambda, r->couple,
-                                          l->number0, l->number1, l->frozen};
-    memcpy(out, numbers, sizeof numbers);
-}
-
 static void note_numbers(leaf *l, void *user)
 {
     numbering *g = user;
-    if (g->n + LEAF_NUMBERS <= g->capacity)
-        leaf_numbers(l, g->out + g->n);
-    g->n += LEAF_NUMBERS;
+    const int64_t size = leaf_size(l), state = state_numbers(l);
+    if (g->n + size <= g->capacity) {
+        double *rest = g->out + g->n + size - state - 1;
+        fxi_rule_numbers_out(l->rule, g->out + g->n, size - state - 1);
+        memcpy(rest, l->numbers, (size_t)state * sizeof *rest);
+        rest[state] = l->frozen;
+    }
+    g->n += size;
 }
 
 int64_t fxi_state_numbers(void *state, double *out, int64_t capacity)
@@ -769,56 +844,54 @@ int64_t fxi_state_numbers(void *state, double *out, int64_t capacity)
 static void prepare_rule(leaf *l, void *user)
 {
     numbering *g = user;
-    const double *x = g->in + g->n * LEAF_NUMBERS, *before = x - LEAF_NUMBERS;
-    double own[LEAF_NUMBERS];
-    const int64_t i = g->n++;
-    leaf_numbers(l, own);
+    const double *x = g->in + g->n, *before = g->previous;
+    const int64_t i = g->nrules++, n = fxi_rule_numbers_out(l->rule, NULL, 0), size = leaf_size(l);
+    g->previous = x;
+    g->n += size;
     if (g->status != FX_OK)
         return;
-    if (x[KIND] != own[KIND] || x[COUPLE] != own[COUPLE]) {
-        g->status =
-            fx_fail(FX_STATUS_ARGUMENT, "state_numbers", "the numbers belong to another rule");
-        return;
-    }
-    if (i > 0 && memcmp(x, before, NUMBER0 * sizeof *x) == 0) {
+    if (i > 0 && size == x - before && memcmp(x, before, (size_t)n * sizeof *x) == 0 &&
+        fx_type_of(l->rule) == fx_type_of(g->rules[i - 1])) {
         g->rules[i] = g->rules[i - 1];
         return;
     }
-    g->rules[i] = fxi_rule_with(l->rule, &(const fx_adjust_args){.eta = x[ETA],
-                                                                 .rho = x[RHO],
-                                                                 .beta1 = x[BETA1],
-                                                                 .beta2 = x[BETA2],
-                                                                 .epsilon = x[EPSILON],
-                                                                 .lambda = x[LAMBDA]});
-    if (fx_is_error(g->rules[i]))
+    g->rules[i] = fxi_rule_numbers_in(l->rule, x);
+    if (!g->rules[i])
+        g->status =
+            fx_fail(FX_STATUS_ARGUMENT, "state_numbers", "the numbers belong to another rule");
+    else if (fx_is_error(g->rules[i]))
         g->status = fx_error_status() != FX_OK ? fx_error_status() : FX_STATUS_MEMORY;
 }
 
 static void take_numbers(leaf *l, void *user)
 {
     numbering *g = user;
-    const double *x = g->in + g->n * LEAF_NUMBERS;
-    fx_rule *rule = fx_retain(g->rules[g->n++]);
+    const int64_t size = leaf_size(l), state = state_numbers(l);
+    const double *x = g->in + g->n + size - state - 1;
+    fx_rule *rule = fx_retain(g->rules[g->nrules++]);
+    g->n += size;
     fx_release(l->rule);
     l->rule = rule;
-    l->number0 = x[NUMBER0];
-    l->number1 = x[NUMBER1];
-    l->frozen = x[FROZEN] != 0;
+    memcpy(l->numbers, x, (size_t)state * sizeof *x);
+    l->frozen = x[state] != 0;
 }
 
 static void count_leaf(leaf *l, void *user)
 {
-    (void)l, (void)user;
+    *(int64_t *)user += leaf_size(l);
 }
+
+enum { SMALLEST_LEAF = 11 }; /* numbers of a leaf with a simple rule */
 
 /* True if n is the count with the numbers of each leaf repeated for every path to it, as older
  * files have them. */
 static bool fits_every_path(void *state, int64_t n)
 {
-    leaves all = {.f = count_leaf, .every_path = true, .most = n / LEAF_NUMBERS};
+    int64_t has = 0;
+    leaves all = {.f = count_leaf, .user = &has, .every_path = true, .most = n / SMALLEST_LEAF};
     fx_status status;
-    return n > 0 && walk_leaves(&all, state, &status) && status == FX_OK &&
-           all.n * LEAF_NUMBERS == n;
+    return n > 0 && walk_leaves(&all, state, &status) && status == FX_OK && has == n &&
+           all.n <= all.most; /* the walk did not end early */
 }
 
 fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n)
@@ -834,14 +907,14 @@ fx_status fxi_state_numbers_set(void *state, const double *numbers, int64_t n)
         return fx_fail(FX_STATUS_ARGUMENT, "state_numbers", "the state has %lld numbers, got %lld",
                        (long long)has, (long long)n);
     numbering g = {.in = numbers,
-                   .rules = fxi_calloc((size_t)n / LEAF_NUMBERS + 1, sizeof(void *))};
+                   .rules = fxi_calloc((size_t)n / SMALLEST_LEAF + 1, sizeof(void *))};
     if (!g.rules)
         return no_memory();
     leaves all = {.f = prepare_rule, .user = &g, .every_path = every_path};
     fx_status status;
     walk_leaves(&all, state, &status);
     g.status = g.status == FX_OK ? status : g.status;
-    g.n = 0;
+    g.n = g.nrules = 0;
     all.f = take_numbers;
     if (g.status == FX_OK)
         walk_leaves(&all, state, &g.status);

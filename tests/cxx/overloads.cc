@@ -441,6 +441,11 @@ void rules()
     CHECK(near(first_step(fx_adam(fx_adam_args().with_eta(0.25).with_beta1(0))), 0.25));
     CHECK(near(first_step(fx_adamw(0.25)), 0.25));
     CHECK(near(first_step(fx_adamw(fx_adamw_args().with_eta(0.25).with_lambda(2))), 0.75));
+    CHECK(near(first_step(fx_optimiser_chain(fx_clip_grad(0.5), fx_descent(0.5))), 0.25));
+    CHECK(near(first_step(fx_optimiser_chain()), 1) && near(first_step(fx_lion(0.25)), 0.25));
+    CHECK(near(first_step(fx_rmsprop(fx_rmsprop_args().with_eta(0.5).with_rho(0))), 0.5));
+    CHECK(near(first_step(fx_mixed_precision(fx_descent(0.5))), 0.5));
+    CHECK(near(first_step(fx_accum_grad(2)), 0) && near(first_step(fx_weight_decay(0.5)), 1.5));
     CHECK(near(first_step(fx_descent()), 0.1) && near(first_step(fx_momentum()), 0.01));
     CHECK(near(first_step(fx_adam()), 0.001));
 

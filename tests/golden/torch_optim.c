@@ -6,6 +6,7 @@
  */
 #include "torch_case.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,21 +21,20 @@ static double beta_of(const torch_node *t, int i)
     return item ? item->valuedouble : 0;
 }
 
-/* What the rule's weight decay adds to the loss: ½λ|w|² gives the gradient λw, λ|w|₁ gives λ·sign
- * w. */
-typedef struct penalty {
-    double square, sign;
-} penalty;
+/* How a trajectory differs from the plain one of its rule. */
+typedef struct course {
+    double square; /* PyTorch's weight decay as part of the loss: ½λ|w|² gives the gradient λw */
+    bool from_zero; /* the state begins with zeros instead of the rule's own values */
+    double (*rate)(const torch_node *t, int64_t k); /* η of step k; NULL: constant */
+} course;
 
-static fx_status step(const torch_node *t, void *state, fx_array *w, penalty p)
+static fx_status step(const torch_node *t, void *state, fx_array *w, course p)
 {
     FX_STEP;
     fx_array *quadratic = fx_mul(0.5, fx_sum(fx_mul(w, fx_matmul(torch_in(t, "A"), w))));
     fx_array *loss = fx_sub(quadratic, fx_sum(fx_mul(torch_in(t, "b"), w)));
     if (p.square != 0)
         loss = fx_add(loss, fx_mul(0.5 * p.square, fx_sum(fx_square(w))));
-    if (p.sign != 0)
-        loss = fx_add(loss, fx_mul(p.sign, fx_sum(fx_abs(w))));
     return fx_update(state, w, fx_gradient(loss, w));
 }
 
@@ -48,7 +48,7 @@ static void read_switches(torch_node *t)
 }
 
 /* Follows the trajectory; the rows are joined into one array, as recorded. */
-static void follow_penalised(torch_node *t, fx_rule *rule, penalty p)
+static void follow_course(torch_node *t, fx_rule *rule, course p)
 {
     read_switches(t);
     fx_array *w = torch_in(t, "w0");
@@ -57,8 +57,13 @@ static void follow_penalised(torch_node *t, fx_rule *rule, penalty p)
     double *path = gold_alloc((size_t)(rows * n) * sizeof *path);
     void *state = fx_setup(rule, w);
     fx_status status = FX_OK;
+    for (int64_t i = 0; p.from_zero && i < fx_count(state); i++)
+        if (fx_is_array(fx_child(state, i)))
+            fx_copy_into(fx_child(state, i), fx_zeros_like(fx_child(state, i)));
     for (int64_t k = 0; k < rows && status == FX_OK; k++) {
         status = fx_read_as(w, FX_DTYPE_F64, path + k * n, n);
+        if (status == FX_OK && p.rate)
+            status = fx_adjust_eta(state, p.rate(t, k));
         if (status == FX_OK && k + 1 < rows)
             status = step(t, state, w, p);
     }
@@ -70,7 +75,7 @@ static void follow_penalised(torch_node *t, fx_rule *rule, penalty p)
 
 static void follow(torch_node *t, fx_rule *rule)
 {
-    follow_penalised(t, rule, (penalty){0});
+    follow_course(t, rule, (course){0});
 }
 
 static void op_descent(torch_node *t)
@@ -89,21 +94,92 @@ static void op_nesterov(torch_node *t)
 /* Optimisers.jl's WeightDecay and SignDecay before Descent. */
 static void op_weight_decay(torch_node *t)
 {
-    follow_penalised(t, fx_descent(.eta = eta_of(t)),
-                     (penalty){.square = torch_real(t, "lambda", 0)});
+    follow(t, fx_optimiser_chain(fx_weight_decay(.lambda = torch_real(t, "lambda", 0)),
+                                 fx_descent(.eta = eta_of(t))));
 }
 static void op_sign_decay(torch_node *t)
 {
-    follow_penalised(t, fx_descent(.eta = eta_of(t)),
-                     (penalty){.sign = torch_real(t, "lambda", 0)});
+    follow(t, fx_optimiser_chain(fx_sign_decay(.lambda = torch_real(t, "lambda", 0)),
+                                 fx_descent(.eta = eta_of(t))));
+}
+
+#define OF_ADAM(name)                                                                              \
+    static void op_##name(torch_node *t)                                                           \
+    {                                                                                              \
+        follow(t, fx_##name(.eta = eta_of(t), .beta1 = beta_of(t, 0), .beta2 = beta_of(t, 1),      \
+                            .epsilon = torch_real(t, "eps", 1e-8)));                               \
+    }
+OF_ADAM(nadam)
+OF_ADAM(oadam)
+OF_ADAM(adabelief)
+
+static void op_rmsprop(torch_node *t)
+{
+    follow(t,
+           fx_rmsprop(.eta = eta_of(t), .rho = torch_real(t, "rho", 0.9),
+                      .epsilon = torch_real(t, "eps", 1e-8), .centred = torch_flag(t, "centred")));
+}
+static void op_adadelta(torch_node *t)
+{
+    torch_only(t, "lr", 1);
+    torch_only(t, "weight_decay", 0);
+    follow(t, fx_adadelta(.rho = torch_real(t, "rho", 0.9), .epsilon = torch_real(t, "eps", 1e-8)));
+}
+
+/* PyTorch's momentum after RMSprop sums what RMSprop of rate 1 gives. */
+static void op_rmsprop_torch(torch_node *t)
+{
+    torch_only(t, "weight_decay", 0);
+    const double momentum = torch_real(t, "momentum", 0), rate = eta_of(t);
+    fx_rule *rule =
+        fx_rmsprop(.eta = momentum == 0 ? rate : 1, .rho = torch_real(t, "alpha", 0.99),
+                   .epsilon = torch_real(t, "eps", 1e-8), .centred = torch_flag(t, "centered"));
+    follow(t, momentum == 0 ? rule
+                            : fx_optimiser_chain(rule, fx_momentum(.eta = rate, .rho = momentum)));
+}
+
+static void op_rprop(torch_node *t)
+{
+    const cJSON *ell = gold_list(t->attrs, "etas"), *gamma = gold_list(t->attrs, "step_sizes");
+    follow(t, fx_rprop(.eta = eta_of(t), .ell1 = cJSON_GetArrayItem(ell, 0)->valuedouble,
+                       .ell2 = cJSON_GetArrayItem(ell, 1)->valuedouble,
+                       .gamma1 = cJSON_GetArrayItem(gamma, 0)->valuedouble,
+                       .gamma2 = cJSON_GetArrayItem(gamma, 1)->valuedouble));
+}
+
+/* PyTorch's sum of squares begins with 0, Optimisers.jl's with ε. */
+static void op_adagrad_torch(torch_node *t)
+{
+    torch_only(t, "lr_decay", 0);
+    torch_only(t, "weight_decay", 0);
+    torch_only(t, "initial_accumulator_value", 0);
+    follow_course(t, fx_adagrad(.eta = eta_of(t), .epsilon = torch_real(t, "eps", 1e-10)),
+                  (course){.from_zero = true});
+}
+
+/* PyTorch's ASGD: w is multiplied by 1 − λη before the step, and η falls. The average of w that it
+ * also keeps is not in the trajectory. */
+static double asgd_rate(const torch_node *t, int64_t k)
+{
+    const double lr = eta_of(t), lambda = torch_real(t, "lambd", 1e-4);
+    /* PyTorch keeps the rate in Float32 */
+    return (float)(lr / pow(1 + lambda * lr * (double)k, torch_real(t, "alpha", 0.75)));
+}
+static void op_asgd(torch_node *t)
+{
+    torch_only(t, "weight_decay", 0);
+    torch_only(t, "t0", 1e6);
+    fx_rule *decay = fx_weight_decay(.lambda = torch_real(t, "lambd", 1e-4));
+    follow_course(t, fx_optimiser_chain(decay, fx_descent(.eta = eta_of(t))),
+                  (course){.rate = asgd_rate});
 }
 
 static void op_adam(torch_node *t)
 {
-    follow_penalised(t,
-                     fx_adam(.eta = eta_of(t), .beta1 = beta_of(t, 0), .beta2 = beta_of(t, 1),
-                             .epsilon = torch_real(t, "eps", 1e-8)),
-                     (penalty){.square = torch_real(t, "weight_decay", 0)});
+    follow_course(t,
+                  fx_adam(.eta = eta_of(t), .beta1 = beta_of(t, 0), .beta2 = beta_of(t, 1),
+                          .epsilon = torch_real(t, "eps", 1e-8)),
+                  (course){.square = torch_real(t, "weight_decay", 0)});
 }
 
 static void adamw(torch_node *t, double lambda, bool couple)
@@ -129,12 +205,12 @@ static void op_adamw_torch(torch_node *t)
 static void op_sgd(torch_node *t)
 {
     const double rho = torch_real(t, "momentum", 0);
-    const penalty p = {.square = torch_real(t, "weight_decay", 0)};
+    const course p = {.square = torch_real(t, "weight_decay", 0)};
     const bool nesterov = torch_flag(t, "nesterov");
     fx_rule *rule = rho == 0   ? fx_descent(.eta = eta_of(t))
                     : nesterov ? fx_nesterov(.eta = eta_of(t), .rho = rho)
                                : fx_momentum(.eta = eta_of(t), .rho = rho);
-    follow_penalised(t, rule, p);
+    follow_course(t, rule, p);
 }
 
 #define RUN(Name, f)                                                                               \
@@ -150,6 +226,17 @@ const torch_op torch_optim_ops[] = {
     RUN("AdamW_couple", op_adamw_couple),
     RUN("AdamW_decoupled", op_adamw_decoupled),
     RUN("SGD", op_sgd),
+    RUN("AdaBelief", op_adabelief),
+    RUN("AdaDelta", op_adadelta),
+    RUN("Adadelta", op_adadelta),
+    RUN("Adagrad", op_adagrad_torch),
+    RUN("ASGD", op_asgd),
+    RUN("NAdam", op_nadam),
+    RUN("OAdam", op_oadam),
+    RUN("RMSProp", op_rmsprop),
+    RUN("RMSProp_centred", op_rmsprop),
+    RUN("RMSprop", op_rmsprop_torch),
+    RUN("Rprop", op_rprop),
     RUN("SignDecay_Descent", op_sign_decay),
     RUN("WeightDecay_Descent", op_weight_decay),
     {NULL, GOLD_POINTWISE, NULL, NULL},

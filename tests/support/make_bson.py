@@ -350,6 +350,22 @@ def rules():
                   lambda x, i: ETA * (adam(x, M * (i + 1), V * (i + 1)) + DECAY * x)),
         "chain": ("new", st("Optimisers/OptimiserChain", [tup(new_adam, st("Optimisers/WeightDecay", [DECAY]))]),
                   lambda x: tup(moments(x, powers), None), lambda x, i: adam_step(x, i) + DECAY * x),
+        "rmsprop": ("new", st("Optimisers/RMSProp", [ETA, RHO, EPS, False]), lambda x: tup(like(x, V), False),
+                    lambda x, i: ETA * GRADIENT / (math.sqrt(RHO * V * (i + 1) + (1 - RHO) * GRADIENT ** 2) + EPS)),
+        "lion": ("new", st("Optimisers/Lion", [ETA, beta]), lambda x: like(x, M), lambda x, i: ETA),
+        "adamax": ("new", st("Optimisers/AdaMax", [ETA, beta, EPS]), lambda x: moments(x, powers),
+                   lambda x, i: ETA * (B1 * M * (i + 1) + (1 - B1) * GRADIENT) / (1 - B1 ** (T + 1)) /
+                   (max(B2 * V * (i + 1), GRADIENT) + EPS)),
+        "nested": ("new", st("Optimisers/OptimiserChain", [tup(
+            st("Optimisers/ClipGrad", [0.25]), st("Optimisers/AccumGrad", [INT(2)]), st("Optimisers/OptimiserChain", [
+                tup(st("Optimisers/ClipNorm", [10.0, 2.0, True]), st("Optimisers/Momentum", [ETA, RHO]))]))]),
+            lambda x: tup(None, tup(like(x, M), INT(2)), tup(None, like(x, M))),
+            lambda x, i: RHO * M * (i + 1) + ETA * (M * (i + 1) + 0.125)),
+        "mixed": ("new", st("Optimisers/MixedPrecision", [st("Optimisers/Momentum", [ETA, RHO])]),
+                  lambda x: like(x, M), velocity),
+        "old_rmsprop": ("old", lambda d: st("Flux/Optimise/RMSProp", [ETA, RHO, EPS, d]), lambda x: like(x, V),
+                        lambda x, i: ETA * GRADIENT /
+                        (math.sqrt(RHO * V * (i + 1) + (1 - RHO) * GRADIENT ** 2) + EPS)),
         "old_descent": ("old", lambda d: st("Flux/Optimise/Descent", [ETA]), None, lambda x, i: ETA * GRADIENT),
         # v = ρv − ηΔ; x += v
         "old_momentum": ("old", lambda d: st("Flux/Optimise/Momentum", [ETA, RHO, d]), lambda x: like(x, -M), velocity),
@@ -387,8 +403,8 @@ def optimisers(folder):
     with open(os.path.join(folder, "steps.json"), "w") as f:
         json.dump(steps, f)
     # what is none of ours, and what does not fit
-    other = st("Optimisers/Leaf", [st("Optimisers/RMSProp", [ETA, RHO, EPS, False]), tup(a(1), False), False])
-    write(folder, "rmsprop.bson", {"opt": named(weight=other), "twins": tup(other)})
+    other = st("Optimisers/Leaf", [st("Optimisers/Unheard", [ETA, RHO, EPS, False]), tup(a(1), False), False])
+    write(folder, "unheard.bson", {"opt": named(weight=other), "twins": tup(other)})
     frozen = st("Optimisers/Leaf", [st("Optimisers/Descent", [ETA]), None, True])
     write(folder, "frozen.bson", {"opt": named(weight=frozen, bias=frozen, σ=tup())})
     # rules that no library would make

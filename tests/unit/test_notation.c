@@ -534,13 +534,31 @@ static void optimisers(void **state)
         {"Nesterov(0.1, 0.8)", "Nesterov(eta=0.1, rho=0.8)"},
         {"AdamW(1e-4; couple=false, lambda=0.01)",
          "AdamW(eta=0.0001, beta=(0.9, 0.999), lambda=0.01, epsilon=1.0e-8, couple=false)"},
+        {"RMSProp(0.01; centred=true)", "RMSProp(0.01, 0.9, 1.0e-8; centred = true)"},
+        {"OptimiserChain(ClipNorm(1), AccumGrad(4), Lion())",
+         "OptimiserChain(ClipNorm(omega=1.0, p=2.0, throw=true), AccumGrad(4), "
+         "Lion(eta=0.001, beta=(0.9, 0.999)))"},
+        {"OptimiserChain()", "OptimiserChain()"},
+        {"MixedPrecision(Adam())",
+         "MixedPrecision{Float32}(Adam(eta=0.001, beta=(0.9, 0.999), epsilon=1.0e-8))"},
+        {"MixedPrecision(Float64, OptimiserChain(SignDecay(), Descent()), scale=1024)",
+         "MixedPrecision{Float64}(OptimiserChain(SignDecay(0.001), Descent(0.1)); scale=1024.0)"},
     };
     static const char *const errors[][2] = {
         {"", "optimiser, column 1: expected an optimiser such as Adam(0.001), got the end"},
         {"Adam", "optimiser, column 5: expected an optimiser such as Adam(0.001), got the end"},
         {"Adam(-1)", "optimiser, column 1: Adam: the learning rate cannot be negative: eta = -1.0"},
         {"Adem(1)", "optimiser, column 1: there is no optimiser Adem; there are Descent, Momentum, "
-                    "Nesterov, Adam, AdamW"},
+                    "Nesterov, Rprop, RMSProp, Adam, AdamW, AdaMax, NAdam, RAdam, AMSGrad, OAdam, "
+                    "AdaBelief, AdaGrad, AdaDelta, Lion, WeightDecay, SignDecay, ClipGrad, "
+                    "ClipNorm, AccumGrad, OptimiserChain, MixedPrecision"},
+        {"AccumGrad()", "optimiser, column 11: AccumGrad takes a number of gradients, got )"},
+        {"OptimiserChain(Adam(), 3)",
+         "optimiser, column 24: expected an optimiser such as Adam(0.001), got 3"},
+        {"MixedPrecision(Float16, Adam())",
+         "optimiser, column 16: MixedPrecision computes in Float32 or Float64, got Float16"},
+        {"MixedPrecision(Adam(), x=1)",
+         "optimiser, column 26: MixedPrecision takes a rule and scale=…, got 1"},
         {"Descent(1; rho=2)", "optimiser, column 12: Descent has no option rho; it has eta"},
         {"Adam(beta=0.9)", "optimiser, column 11: Adam takes two numbers such as (0.9, 0.999) for "
                            "beta, got 0.9"},

@@ -387,22 +387,47 @@ OBSERVE_RULE(momentum, fxi_momentum)
 OBSERVE_RULE(nesterov, fxi_nesterov)
 OBSERVE_RULE(adam, fxi_adam)
 OBSERVE_RULE(adamw, fxi_adamw)
+OBSERVE_RULE(rprop, fxi_rprop)
+OBSERVE_RULE(rmsprop, fxi_rmsprop)
+OBSERVE_RULE(adamax, fxi_adamax)
+OBSERVE_RULE(nadam, fxi_nadam)
+OBSERVE_RULE(radam, fxi_radam)
+OBSERVE_RULE(amsgrad, fxi_amsgrad)
+OBSERVE_RULE(oadam, fxi_oadam)
+OBSERVE_RULE(adabelief, fxi_adabelief)
+OBSERVE_RULE(adagrad, fxi_adagrad)
+OBSERVE_RULE(adadelta, fxi_adadelta)
+OBSERVE_RULE(lion, fxi_lion)
+OBSERVE_RULE(weight_decay, fxi_weight_decay)
+OBSERVE_RULE(sign_decay, fxi_sign_decay)
+OBSERVE_RULE(clip_grad, fxi_clip_grad)
+OBSERVE_RULE(clip_norm, fxi_clip_norm)
+OBSERVE_RULE(accum_grad, fxi_accum_grad)
+OBSERVE_RULE(mixed_precision, fxi_mixed_precision)
+
+static void prepare_mixed_precision(void *args)
+{
+    ((fx_mixed_precision_args *)args)->rule = fx_adam();
+}
 
 static void observe_adjust(const void *args, char *text)
 {
-    void *states[] = {
-        fx_setup(fx_momentum(.eta = 0.5, .rho = 0.25), fx_vector(1)),
-        fx_setup(fx_adamw(.eta = 2, .beta1 = 0.5, .beta2 = 0.75, .epsilon = 3, .lambda = 4),
-                 fx_vector(1))};
-    for (int i = 0; i < COUNT(states); i++) {
-        double numbers[32];
-        const fx_status status = fxi_adjust(states[i], args);
-        const int64_t n = fxi_state_numbers(states[i], numbers, COUNT(numbers));
-        add(text, "%s:", fx_status_name(status));
-        for (int64_t k = 0; k < n && k < COUNT(numbers); k++)
-            add(text, " %g", numbers[k]);
-        add(text, " %s\n", fx_error_take().message);
-    }
+    fx_rule *all[] = {fx_rprop(.eta = 0.5, .ell1 = 0.25),
+                      fx_momentum(.eta = 0.5, .rho = 0.25),
+                      fx_adamw(.eta = 2, .beta1 = 0.5, .beta2 = 0.75, .epsilon = 3, .lambda = 4),
+                      fx_clip_grad(3),
+                      fx_clip_norm(.omega = 2, .p = 3),
+                      fx_accum_grad(5)};
+    fx_rule *rule =
+        fx_mixed_precision(fxi_optimiser_chain(COUNT(all), (void *const *)all), .scale = 2);
+    void *state = fx_setup(rule, fx_vector(1));
+    double numbers[128];
+    const fx_status status = fxi_adjust(state, args);
+    const int64_t n = fxi_state_numbers(state, numbers, COUNT(numbers));
+    add(text, "%s:", fx_status_name(status));
+    for (int64_t k = 0; k < n && k < COUNT(numbers); k++)
+        add(text, " %g", numbers[k]);
+    add(text, " %s\n", fx_error_take().message);
 }
 
 static fx_array *sink;
@@ -623,6 +648,24 @@ static void observe_device(const void *args, char *text)
     F(nesterov, fx_nesterov_args, FXI_NESTEROV_ARGS, 0, NULL, NULL)                                \
     F(adam, fx_adam_args, FXI_ADAM_ARGS, 0, NULL, NULL)                                            \
     F(adamw, fx_adamw_args, FXI_ADAMW_ARGS, 0, NULL, NULL)                                         \
+    F(rprop, fx_rprop_args, FXI_RPROP_ARGS, 0, NULL, NULL)                                         \
+    F(rmsprop, fx_rmsprop_args, FXI_RMSPROP_ARGS, 0, NULL, NULL)                                   \
+    F(adamax, fx_adamax_args, FXI_ADAM_ARGS, 0, NULL, NULL)                                        \
+    F(nadam, fx_nadam_args, FXI_ADAM_ARGS, 0, NULL, NULL)                                          \
+    F(radam, fx_radam_args, FXI_ADAM_ARGS, 0, NULL, NULL)                                          \
+    F(amsgrad, fx_amsgrad_args, FXI_ADAM_ARGS, 0, NULL, NULL)                                      \
+    F(oadam, fx_oadam_args, FXI_OADAM_ARGS, 0, NULL, NULL)                                         \
+    F(adabelief, fx_adabelief_args, FXI_ADABELIEF_ARGS, 0, NULL, NULL)                             \
+    F(adagrad, fx_adagrad_args, FXI_ADAGRAD_ARGS, 0, NULL, NULL)                                   \
+    F(adadelta, fx_adadelta_args, FXI_ADADELTA_ARGS, 0, NULL, NULL)                                \
+    F(lion, fx_lion_args, FXI_LION_ARGS, 0, NULL, NULL)                                            \
+    F(weight_decay, fx_weight_decay_args, FXI_WEIGHT_DECAY_ARGS, 0, NULL, NULL)                    \
+    F(sign_decay, fx_sign_decay_args, FXI_SIGN_DECAY_ARGS, 0, NULL, NULL)                          \
+    F(clip_grad, fx_clip_grad_args, FXI_CLIP_GRAD_ARGS, 0, NULL, NULL)                             \
+    F(clip_norm, fx_clip_norm_args, FXI_CLIP_NORM_ARGS, 0, NULL, NULL)                             \
+    F(accum_grad, fx_accum_grad_args, FXI_ACCUM_GRAD_ARGS, 0, NULL, NULL)                          \
+    F(mixed_precision, fx_mixed_precision_args, FXI_MIXED_PRECISION_ARGS, 1,                       \
+      prepare_mixed_precision, NULL)                                                               \
     F(adjust, fx_adjust_args, FXI_ADJUST_ARGS, 0, NULL, NULL)                                      \
     F(update, fx_update_args, FXI_UPDATE_ARGS, 3, prepare_update, NULL)                            \
     F(table, fx_read_table_args, FXI_READ_TABLE_ARGS, 1, prepare_table, NULL)                      \

@@ -6,6 +6,7 @@
 #include <cflux.h>
 
 #include "composite_check.h"
+#include "memory.h"
 #include "option_struct.h"
 #include "rules.h"
 #include "julia_number.h"
@@ -27,27 +28,38 @@ static leaf leaf_of(fx_rule *rule, fx_array *x)
 {
     leaf l = {.rule = rule, .info = fxi_rule_info_of(rule), .x = x};
     assert_non_null(l.info);
-    l.info->init(rule, x, l.states, l.numbers);
+    fxi_rule_init(rule, x, l.states, l.numbers);
     return l;
 }
 
-/* x ← x − dx′, everything evaluated, so that graphs stay small. */
-static void step(leaf *l, fx_array *dx)
+/* x ← x − dx′, everything evaluated, so that graphs stay small. False if nothing changed. */
+static bool step(leaf *l, fx_array *dx)
 {
     fx_array *next[FXI_RULE_STATES] = {NULL};
-    fx_array *literals[FXI_RULE_LITERALS];
-    double values[FXI_RULE_LITERALS];
-    const int n = l->info->literals(l->rule, fx_eltype(l->x), l->numbers, values, l->numbers);
-    for (int i = 0; i < n; i++)
-        literals[i] = fx_scalar(values[i]);
-    fx_array *change = l->info->apply(l->rule, literals, l->x, dx, l->states, next);
-    assert_int_equal(fx_eltype(change), fx_eltype(l->x));
-    l->x = fx_sub(l->x, change);
-    assert_int_equal(fx_eval(l->x), FX_OK);
-    for (int i = 0; i < l->info->nstates; i++) {
-        assert_int_equal(fx_eltype(next[i]), fx_eltype(l->x));
-        assert_int_equal(fx_eval(l->states[i] = next[i]), FX_OK);
+    fxi_literals literals = {0};
+    fxi_checks checks = {0};
+    fxi_literals_begin(&literals, l->rule, fx_eltype(l->x), l->numbers);
+    fxi_step s = {.rule = l->rule,
+                  .x = l->x,
+                  .dx = dx,
+                  .states = l->states,
+                  .new_states = next,
+                  .numbers = l->numbers,
+                  .literals = &literals,
+                  .norms = &checks};
+    fx_array *change = fxi_rule_apply(&s);
+    if (change) {
+        l->x = s.new_x ? s.new_x : fx_sub(l->x, change);
+        assert_int_equal(fx_eltype(change), fxi_rule_state_type(l->rule, fx_eltype(l->x)));
+        assert_int_equal(fx_eval(l->x), FX_OK);
     }
+    for (int i = 0; i < fxi_rule_nstates(l->rule, fx_eltype(l->x)); i++)
+        if (next[i]) {
+            assert_int_equal(fx_eltype(next[i]), fxi_rule_state_type(l->rule, fx_eltype(l->x)));
+            assert_int_equal(fx_eval(l->states[i] = next[i]), FX_OK);
+        }
+    fxi_free(checks.all);
+    return change != NULL;
 }
 
 /* ---- recorded trajectories -------------------------------------------------------------- */
@@ -109,6 +121,19 @@ static void test_trajectories(void **state)
                          tolerances[i]);
         check_trajectory("AdamW_decoupled", fx_adamw(.eta = 0.05, .lambda = 0.01, .couple = false),
                          types[i], tolerances[i]);
+        check_trajectory("RMSProp", fx_rmsprop(.eta = 0.01), types[i], tolerances[i]);
+        check_trajectory("RMSProp_centred", fx_rmsprop(.eta = 0.01, .centred = true), types[i],
+                         i ? 1e-4 : 1e-10);
+        check_trajectory("NAdam", fx_nadam(.eta = 0.05), types[i], tolerances[i]);
+        check_trajectory("OAdam", fx_oadam(.eta = 0.05), types[i], tolerances[i]);
+        check_trajectory("AdaBelief", fx_adabelief(.eta = 0.05), types[i], i ? 1e-3 : 1e-9);
+        check_trajectory("AdaDelta", fx_adadelta(), types[i], tolerances[i]);
+        check_trajectory("WeightDecay_Descent",
+                         fx_optimiser_chain(fx_weight_decay(0.05), fx_descent(0.1)), types[i],
+                         tolerances[i]);
+        check_trajectory("SignDecay_Descent",
+                         fx_optimiser_chain(fx_sign_decay(0.05), fx_descent(0.1)), types[i],
+                         tolerances[i]);
     }
 }
 

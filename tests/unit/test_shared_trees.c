@@ -426,6 +426,12 @@ static void row_adjust(const tree *t)
     CHECK(fx_adjust_eta(t->root, 0.25) != FX_OK && fails_with("must not be applied to a model"));
     CHECK(fx_eta(t->root) == 0);
 }
+/* A leaf counts once: the norm of the gradient is that of its distinct arrays. */
+static void row_global_norm(const tree *t)
+{
+    CHECK(fx_eval(fx_global_norm(t->root)) == FX_OK);
+    CHECK(fx_eval(check_shared(fx_clip_global_norm(t->root, 1), t->depth)) == FX_OK);
+}
 static void row_freeze(const tree *t)
 {
     void *state = setup(t);
@@ -448,6 +454,7 @@ static void row_state_numbers(const tree *t)
 static void row_rules(const tree *t)
 {
     CHECK(!fxi_is_rule(t->root) && !is_leaf(t->root));
+    CHECK(fx_is_error(fxi_optimiser_chain(1, &t->root)) && fails_with("expects optimiser rules"));
     CHECK(fx_is_error(fx_setup(t->root, t->root)) && fails_with("not an optimiser rule"));
 }
 
@@ -728,9 +735,10 @@ static const struct {
     {"fxi_update fx_update_args", row_update_with_two},
     {"fx_updated", row_updated},
     {"fx_adjust_eta fx_eta fxi_adjust", row_adjust},
+    {"fx_global_norm fxi_clip_global_norm", row_global_norm},
     {"fx_freeze fx_thaw", row_freeze},
     {"fxi_state_numbers fxi_state_numbers_set", row_state_numbers},
-    {"fxi_is_rule fxi_leaf_of", row_rules},
+    {"fxi_is_rule fxi_leaf_of fxi_optimiser_chain", row_rules},
     {"fxi_save fx_load fx_load_key fxi_load_into", row_bson},
     {"fxi_save fx_load", row_bson_state},
     {"fx_flux_optimiser", row_flux_optimiser},

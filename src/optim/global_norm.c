@@ -1,0 +1,54 @@
+/* global_norm.c: the norm of all gradients of a model together, and clipping by it. */
+#include <cflux/ops.h>
+#include <cflux/optim.h>
+
+#include "error.h"
+
+/* The sum of squares of 16-bit numbers needs the range of Float32. */
+static void add_squares(fx_array *x, const char *path, bool trainable, void *user)
+{
+    fx_array **sum = user;
+    const fx_dtype type = fx_eltype(x);
+    (void)path, (void)trainable;
+    if (fx_is_error(x)) {
+        *sum = x;
+        return;
+    }
+    if (fx_is_error(*sum) || !(type == FX_DTYPE_F64 || type == FX_DTYPE_F32 ||
+                               type == FX_DTYPE_F16 || type == FX_DTYPE_BF16))
+        return;
+    x = type == FX_DTYPE_F64 ? x : fx_cast(x, FX_DTYPE_F32);
+    *sum = fx_add(*sum, fx_sum(fx_square(x)));
+}
+
+fx_array *fx_global_norm(void *gradient)
+{
+    FXI_SCOPE;
+    if (!gradient || fx_is_error(gradient))
+        return fx_keep(fx_error_array(
+            gradient && fx_error_status() != FX_OK
+                ? fx_error_status()
+                : fx_fail(FX_STATUS_ARGUMENT, "global_norm", "the gradient is NULL or an error")));
+    fx_array *sum = fx_scalar(0);
+    const fx_error earlier = fxi_error_begin();
+    fx_visit(gradient, add_squares, &sum);
+    const fx_status status = fxi_error_end(&earlier);
+    return fx_keep(status == FX_OK ? fx_sqrt(sum) : fx_error_array(status));
+}
+
+static fx_array *scaled(fx_array *x, void *factor)
+{
+    return fx_mul(x, fx_cast(factor, fx_eltype(x)));
+}
+
+void *fxi_clip_global_norm(void *gradient, double most)
+{
+    FXI_SCOPE;
+    if (!(most >= 0))
+        fx_fail(FX_STATUS_ARGUMENT, "clip_global_norm", "the largest norm cannot be negative");
+    fx_array *norm = most >= 0 ? fx_global_norm(gradient) : fx_error_array(FX_STATUS_ARGUMENT);
+    if (fx_is_error(norm))
+        return !gradient || fx_is_array(gradient) ? fx_keep(norm)
+                                                  : fx_error_object(fx_type_of(gradient));
+    return fx_keep(fx_fmap_with(scaled, fx_min(fx_div(most, norm), 1), gradient));
+}

@@ -1,0 +1,436 @@
+/* rule_formulas.c: the formulas of Optimisers.jl: see optim.h and rules.h.
+ *
+ * The operations are in the order of Optimisers.jl's expressions, so that rounding agrees. The
+ * powers β₁ᵗ, β₂ᵗ are doubles on the host: as in Optimisers.jl they start at β and are multiplied
+ * after use, but they are not rounded to the parameter's type. A function that opens a scope keeps
+ * its results; those of composed rules open none, so results reach the update's scope.
+ */
+#include "rules.h"
+
+#include "memory.h"
+
+#include <cflux/ops.h>
+
+#include <math.h>
+#include <string.h>
+
+/* ---- literals -------------------------------------------------------------------------------- */
+
+void fxi_literals_begin(fxi_literals *l, const fx_rule *r, fx_dtype type, const double *numbers)
+{
+    l->next = 0;
+    if (l->rule == r && l->type == type && memcmp(l->numbers, numbers, sizeof l->numbers) == 0)
+        return;
+    l->rule = r;
+    l->type = type;
+    l->n = 0;
+    memcpy(l->numbers, numbers, sizeof l->numbers);
+}
+
+fx_array *fxi_literal(fxi_literals *l, double value)
+{
+    if (l->next == FXI_RULE_LITERALS)
+        return fx_scalar(value);
+    if (l->next == l->n)
+        l->at[l->n++] = fx_scalar(value);
+    return l->at[l->next++];
+}
+
+/* Literals are made outside of the formula's scope, because later parameters use them too. */
+#define L(value) fxi_literal(s->literals, (value))
+
+/* ---- shared parts ---------------------------------------------------------------------------- */
+
+/* Raises ε in Float16, which rounds 1e-8 to 0 (Optimisers.jl's _eps). */
+static double epsilon_of(const fxi_step *s)
+{
+    const double e = s->rule->epsilon;
+    return e > 0 && fx_eltype(s->x) == FX_DTYPE_F16 ? fmax(e, 1e-7) : e;
+}
+
+typedef struct betas {
+    fx_array *beta1, *rest1, *beta2, *rest2;
+} betas;
+
+static betas betas_of(fxi_step *s)
+{
+    const fx_rule *r = s->rule;
+    betas b;
+    b.beta1 = L(r->beta1);
+    b.rest1 = L(1 - r->beta1);
+    b.beta2 = L(r->beta2);
+    b.rest2 = L(1 - r->beta2);
+    return b;
+}
+
+/* 1 − β₁ᵗ and 1 − β₂ᵗ; then the next powers. */
+typedef struct corrections {
+    fx_array *first, *second;
+} corrections;
+
+static corrections corrections_of(fxi_step *s)
+{
+    corrections c;
+    c.first = L(1 - s->numbers[0]);
+    c.second = L(1 - s->numbers[1]);
+    s->numbers[0] *= s->rule->beta1;
+    s->numbers[1] *= s->rule->beta2;
+    return c;
+}
+
+/* β·old + (1−β)·value */
+static fx_array *average(fx_array *beta, fx_array *rest, fx_array *old, fx_array *value)
+{
+    return fx_add(fx_mul(beta, old), fx_mul(rest, value));
+}
+
+/* Makes a value the i-th new state, in the scope outside of the formula's. */
+static fx_array *next_state(fxi_step *s, int i, fx_array *value)
+{
+    return s->new_states[i] = fx_keep(value);
+}
+
+/* Returns the step unchanged, but computed after a new state that it does not need (where the state
+ * is NaN, the step is NaN too). The planner then puts both into one group, and the update of a
+ * whole model is one step of the plan. */
+static fx_array *after(fx_array *state, fx_array *step)
+{
+    return fx_where(fx_ne(state, state), state, step);
+}
+
+/* m ← β₁m + (1−β₁)dx, v ← β₂v + (1−β₂)dx² */
+static void moments(fxi_step *s, const betas *b, fx_array **out_m, fx_array **out_v)
+{
+    *out_m = next_state(s, 0, average(b->beta1, b->rest1, s->states[0], s->dx));
+    *out_v = next_state(s, 1, average(b->beta2, b->rest2, s->states[1], fx_square(s->dx)));
+}
+
+/* m/(1−β₁ᵗ) / (√(v/(1−β₂ᵗ)) + ε) */
+static fx_array *direction(const corrections *c, fx_array *m, fx_array *v, fx_array *epsilon)
+{
+    return fx_div(fx_div(m, c->first), fx_add(fx_sqrt(fx_div(v, c->second)), epsilon));
+}
+
+/* ---- descent and momentum -------------------------------------------------------------------- */
+
+fx_array *fxi_apply_descent(fxi_step *s)
+{
+    return fx_mul(s->dx, L(s->rule->eta));
+}
+
+fx_array *fxi_apply_momentum(fxi_step *s)
+{
+    fx_array *rho = L(s->rule->rho), *eta = L(s->rule->eta);
+    FXI_SCOPE;
+    return next_state(s, 0, fx_add(fx_mul(rho, s->states[0]), fx_mul(eta, s->dx)));
+}
+
+fx_array *fxi_apply_nesterov(fxi_step *s)
+{
+    const fx_rule *r = s->rule;
+    fx_array *back = L(-(r->rho * r->rho)), *ahead = L((1 + r->rho) * r->eta);
+    fx_array *rho = L(r->rho), *eta = L(r->eta);
+    FXI_SCOPE;
+    fx_array *step = fx_add(fx_mul(back, s->states[0]), fx_mul(ahead, s->dx));
+    fx_array *v = next_state(s, 0, fx_sub(fx_mul(rho, s->states[0]), fx_mul(eta, s->dx)));
+    return fx_keep(after(v, step));
+}
+
+/* ---- steps from signs ------------------------------------------------------------------------ */
+
+/* value·sign(of), with fewer operands than fx_sign has, so that the update stays one step. */
+static fx_array *with_sign(fx_array *of, fx_array *value, fx_array *negated, fx_array *zero)
+{
+    fx_array *below = fx_where(fx_lt(of, zero), negated, of);
+    return fx_where(fx_gt(of, zero), value, below);
+}
+
+fx_array *fxi_apply_rprop(fxi_step *s)
+{
+    const fx_rule *r = s->rule;
+    fx_array *less = L(r->ell1), *more = L(r->ell2), *least = L(r->gamma1), *most = L(r->gamma2);
+    fx_array *zero = L(0);
+    FXI_SCOPE;
+    fx_array *turn = fx_mul(s->states[0], s->dx), *step = s->states[1];
+    fx_array *longer = fx_min(fx_mul(step, more), most);
+    fx_array *shorter = fx_max(fx_mul(step, less), least);
+    fx_array *back = fx_lt(turn, zero);
+    fx_array *g = next_state(s, 0, fx_where(back, zero, s->dx));
+    step = next_state(s, 1, fx_where(fx_gt(turn, zero), longer, fx_where(back, shorter, step)));
+    return fx_keep(with_sign(g, step, fx_neg(step), zero));
+}
+
+fx_array *fxi_apply_lion(fxi_step *s)
+{
+    const betas b = betas_of(s);
+    fx_array *eta = L(s->rule->eta), *back = L(-s->rule->eta), *zero = L(0);
+    FXI_SCOPE;
+    fx_array *d = average(b.beta1, b.rest1, s->states[0], s->dx);
+    fx_array *step = with_sign(d, eta, back, zero);
+    fx_array *m = next_state(s, 0, average(b.beta2, b.rest2, s->states[0], s->dx));
+    return fx_keep(after(m, step));
+}
+
+/* ---- rates from squared gradients ------------------------------------------------------------ */
+
+fx_array *fxi_apply_rmsprop(fxi_step *s)
+{
+    const fx_rule *r = s->rule;
+    fx_array *rho = L(r->rho), *rest = L(1 - r->rho), *eta = L(r->eta), *epsilon = L(epsilon_of(s));
+    FXI_SCOPE;
+    fx_array *q = next_state(s, 0, average(rho, rest, s->states[0], fx_square(s->dx)));
+    if (r->centred) {
+        fx_array *mean = next_state(s, 1, average(rho, rest, s->states[1], s->dx));
+        q = fx_sub(q, fx_square(mean));
+    }
+    return fx_keep(fx_div(fx_mul(s->dx, eta), fx_add(fx_sqrt(q), epsilon)));
+}
+
+fx_array *fxi_apply_adagrad(fxi_step *s)
+{
+    fx_array *eta = L(s->rule->eta), *epsilon = L(epsilon_of(s));
+    FXI_SCOPE;
+    fx_array *sum = next_state(s, 0, fx_add(s->states[0], fx_square(s->dx)));
+    return fx_keep(fx_div(fx_mul(s->dx, eta), fx_add(fx_sqrt(sum), epsilon)));
+}
+
+fx_array *fxi_apply_adadelta(fxi_step *s)
+{
+    const fx_rule *r = s->rule;
+    fx_array *rho = L(r->rho), *rest = L(1 - r->rho), *epsilon = L(epsilon_of(s));
+    FXI_SCOPE;
+    fx_array *sum = next_state(s, 0, average(rho, rest, s->states[0], fx_square(s->dx)));
+    fx_array *step = fx_div(fx_mul(s->dx, fx_sqrt(fx_add(s->states[1], epsilon))),
+                            fx_sqrt(fx_add(sum, epsilon)));
+    fx_array *d = next_state(s, 1, average(rho, rest, s->states[1], fx_square(step)));
+    return fx_keep(after(d, step));
+}
+
+/* ---- Adam and its family --------------------------------------------------------------------- */
+
+fx_array *fxi_apply_adam(fxi_step *s)
+{
+    const betas b = betas_of(s);
+    const corrections c = corrections_of(s);
+    fx_array *epsilon = L(epsilon_of(s)), *eta = L(s->rule->eta), *m, *v;
+    FXI_SCOPE;
+    moments(s, &b, &m, &v);
+    return fx_keep(fx_mul(direction(&c, m, v, epsilon), eta));
+}
+
+/* η(d + λx), or η·d + λx if `couple` is false */
+fx_array *fxi_apply_adamw(fxi_step *s)
+{
+    const fx_rule *r = s->rule;
+    const betas b = betas_of(s);
+    const corrections c = corrections_of(s);
+    fx_array *epsilon = L(epsilon_of(s)), *eta = L(r->eta), *lambda = L(r->lambda), *m, *v;
+    FXI_SCOPE;
+    moments(s, &b, &m, &v);
+    fx_array *d = direction(&c, m, v, epsilon), *decay = fx_mul(lambda, s->x);
+    return fx_keep(r->couple ? fx_mul(eta, fx_add(d, decay)) : fx_add(fx_mul(eta, d), decay));
+}
+
+fx_array *fxi_apply_adamax(fxi_step *s)
+{
+    const betas b = betas_of(s);
+    fx_array *rate = L(s->rule->eta / (1 - s->numbers[0])), *epsilon = L(epsilon_of(s));
+    s->numbers[0] *= s->rule->beta1;
+    s->numbers[1] *= s->rule->beta2;
+    FXI_SCOPE;
+    fx_array *m = next_state(s, 0, average(b.beta1, b.rest1, s->states[0], s->dx));
+    fx_array *u = next_state(s, 1, fx_max(fx_mul(b.beta2, s->states[1]), fx_abs(s->dx)));
+    return fx_keep(fx_div(fx_mul(rate, m), fx_add(u, epsilon)));
+}
+
+fx_array *fxi_apply_nadam(fxi_step *s)
+{
+    const fx_rule *r = s->rule;
+    const betas b = betas_of(s);
+    fx_array *ahead = L(1 - r->beta1 * s->numbers[0]);
+    const corrections c = corrections_of(s);
+    fx_array *epsilon = L(epsilon_of(s)), *eta = L(r->eta), *m, *v;
+    FXI_SCOPE;
+    moments(s, &b, &m, &v);
+    fx_array *mean =
+        fx_add(fx_div(fx_mul(b.beta1, m), ahead), fx_div(fx_mul(b.rest1, s->dx), c.first));
+    fx_array *root = fx_sqrt(fx_div(fx_mul(v, b.beta2), c.second));
+    return fx_keep(fx_mul(fx_div(mean, fx_add(root, epsilon)), eta));
+}
+
+/* The factor r; 0 where the variance of the rate is not bounded yet (ρ ≤ 4). */
+static double rectification(const fx_rule *r, double power2, double t)
+{
+    const double most = 2 / (1 - r->beta2) - 1, rho = most - 2 * t * power2 / (1 - power2);
+    return rho > 4 ? sqrt((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho)) : 0;
+}
+
+/* η·m̂ / ((√v̂ + ε)/r), or η·m̂ / 1 without r: one formula for both, so that the plan stays the same
+ * and the update one step. */
+fx_array *fxi_apply_radam(fxi_step *s)
+{
+    const betas b = betas_of(s);
+    const double factor = rectification(s->rule, s->numbers[1], s->numbers[2]);
+    const corrections c = corrections_of(s);
+    fx_array *epsilon = L(epsilon_of(s)), *eta = L(s->rule->eta), *m, *v;
+    fx_array *part = L(factor > 0 ? 1 / factor : 0), *rest = L(factor > 0 ? 0 : 1);
+    s->numbers[2]++;
+    FXI_SCOPE;
+    moments(s, &b, &m, &v);
+    fx_array *root = fx_add(fx_sqrt(fx_div(v, c.second)), epsilon);
+    fx_array *below = fx_add(fx_mul(root, part), rest);
+    return fx_keep(fx_mul(fx_div(fx_div(m, c.first), below), eta));
+}
+
+fx_array *fxi_apply_amsgrad(fxi_step *s)
+{
+    const betas b = betas_of(s);
+    fx_array *epsilon = L(epsilon_of(s)), *eta = L(s->rule->eta), *m, *v;
+    FXI_SCOPE;
+    moments(s, &b, &m, &v);
+    fx_array *most = next_state(s, 2, fx_max(s->states[2], v));
+    return fx_keep(fx_div(fx_mul(eta, m), fx_add(fx_sqrt(most), epsilon)));
+}
+
+fx_array *fxi_apply_oadam(fxi_step *s)
+{
+    const betas b = betas_of(s);
+    const corrections c = corrections_of(s);
+    fx_array *epsilon = L(epsilon_of(s)), *eta = L(s->rule->eta), *m, *v;
+    FXI_SCOPE;
+    moments(s, &b, &m, &v);
+    fx_array *term = next_state(s, 2, fx_mul(eta, direction(&c, m, v, epsilon)));
+    return fx_keep(fx_sub(fx_mul(2, term), s->states[2]));
+}
+
+fx_array *fxi_apply_adabelief(fxi_step *s)
+{
+    const betas b = betas_of(s);
+    const corrections c = corrections_of(s);
+    fx_array *epsilon = L(epsilon_of(s)), *eta = L(s->rule->eta);
+    FXI_SCOPE;
+    fx_array *m = next_state(s, 0, average(b.beta1, b.rest1, s->states[0], s->dx));
+    fx_array *away = fx_square(fx_sub(s->dx, m));
+    fx_array *v = next_state(s, 1, fx_add(average(b.beta2, b.rest2, s->states[1], away), epsilon));
+    return fx_keep(fx_mul(direction(&c, m, v, epsilon), eta));
+}
+
+/* ---- rules that change a gradient ------------------------------------------------------------ */
+
+fx_array *fxi_apply_weight_decay(fxi_step *s)
+{
+    fx_array *lambda = L(s->rule->lambda);
+    FXI_SCOPE;
+    return fx_keep(fx_add(s->dx, fx_mul(lambda, s->x)));
+}
+
+fx_array *fxi_apply_sign_decay(fxi_step *s)
+{
+    fx_array *lambda = L(s->rule->lambda), *back = L(-s->rule->lambda), *zero = L(0);
+    FXI_SCOPE;
+    return fx_keep(fx_add(s->dx, with_sign(s->x, lambda, back, zero)));
+}
+
+fx_array *fxi_apply_clip_grad(fxi_step *s)
+{
+    fx_array *least = L(-s->rule->delta), *most = L(s->rule->delta);
+    return fx_clamp(s->dx, least, most);
+}
+
+/* Adds a number that must be finite. */
+static void must_be_finite(fxi_step *s, const fx_rule *rule, fx_array *norm)
+{
+    fxi_checks *all = s->norms;
+    if (all->n == all->capacity) {
+        const int64_t grown = all->capacity ? 2 * all->capacity : 32;
+        fxi_checked *p = fxi_realloc(all->all, (size_t)grown * sizeof *p);
+        all->no_memory |= !p;
+        if (!p)
+            return;
+        all->all = p;
+        all->capacity = grown;
+    }
+    all->all[all->n++] = (fxi_checked){norm, rule, s->x};
+}
+
+/* (Σ|x|ᵖ)^(1/p) as a 0-d array. A norm of 16-bit numbers is computed in Float32, whose range it
+ * needs. */
+static fx_array *norm_of(fx_array *x, double p)
+{
+    const bool narrow = fx_eltype(x) == FX_DTYPE_F16 || fx_eltype(x) == FX_DTYPE_BF16;
+    x = narrow ? fx_cast(x, FX_DTYPE_F32) : x;
+    if (p == 2)
+        return fx_norm(x);
+    fx_array *size = fx_abs(x);
+    if (p == 1)
+        return fx_sum(size);
+    return isinf(p) ? fx_maximum(size) : fx_pow(fx_sum(fx_pow(size, p)), 1 / p);
+}
+
+fx_array *fxi_apply_clip_norm(fxi_step *s)
+{
+    const fx_rule *r = s->rule;
+    fx_array *most = L(r->omega);
+    FXI_SCOPE;
+    if (fx_length(s->dx) == 0)
+        return s->dx;
+    fx_array *norm = fx_keep(norm_of(s->dx, r->p));
+    if (r->throws)
+        must_be_finite(s, r, norm);
+    fx_array *factor = fx_min(fx_div(most, norm), 1);
+    return fx_keep(fx_mul(s->dx, fx_cast(factor, fx_eltype(s->dx))));
+}
+
+fx_array *fxi_apply_accum_grad(fxi_step *s)
+{
+    const fx_rule *r = s->rule;
+    fx_array *n = L((double)r->n);
+    const bool first = s->numbers[0] <= 1, full = s->numbers[0] >= (double)r->n;
+    s->numbers[0] = full ? 1 : s->numbers[0] + 1;
+    FXI_SCOPE;
+    fx_array *part = fx_div(s->dx, n);
+    fx_array *sum = next_state(s, 0, first ? part : fx_add(s->states[0], part));
+    return full ? sum : NULL;
+}
+
+/* ---- rules of rules -------------------------------------------------------------------------- */
+
+fx_array *fxi_apply_optimiser_chain(fxi_step *s)
+{
+    fx_array *dx = s->dx;
+    fxi_step inner = *s;
+    for (int64_t i = 0; i < s->rule->rules.n && dx; i++) {
+        inner.rule = s->rule->rules.items[i];
+        inner.dx = dx;
+        dx = fxi_rule_apply(&inner);
+        const int n = fxi_rule_nstates(inner.rule, fx_eltype(s->x));
+        inner.states += n;
+        inner.new_states += n;
+        inner.numbers += fxi_rule_nnumbers(inner.rule);
+    }
+    return dx;
+}
+
+fx_array *fxi_apply_mixed_precision(fxi_step *s)
+{
+    const fx_rule *r = s->rule;
+    const bool copy = fx_eltype(s->x) != r->type;
+    fxi_step inner = *s;
+    inner.rule = r->rules.items[0];
+    inner.dx = fx_cast(s->dx, r->type);
+    if (r->scale != 1) {
+        must_be_finite(s, NULL, norm_of(inner.dx, INFINITY));
+        inner.dx = fx_div(inner.dx, L(r->scale));
+    }
+    if (!copy)
+        return fxi_rule_apply(&inner);
+    inner.x = s->states[0];
+    inner.states++;
+    inner.new_states++;
+    fx_array *step = fxi_rule_apply(&inner);
+    if (!step)
+        return NULL;
+    s->new_states[0] = fx_sub(s->states[0], step);
+    s->new_x = fx_cast(s->new_states[0], fx_eltype(s->x));
+    return step;
+}
