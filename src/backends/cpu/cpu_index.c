@@ -159,6 +159,7 @@ fx_status fxi_cpu_gather(const fx_step *step, const void *const *in, void *out, 
             a[i] = (T)(EXPR);                                                                      \
         }                                                                                          \
     }
+/* MAX and MIN: NaN replaces a number, and stays, because comparisons with it are false. */
 #define MERGES(S, T, U)                                                                            \
     MERGE(sum_##S, T, U, p + q)                                                                    \
     MERGE(prod_##S, T, U, p *q)                                                                    \
@@ -184,6 +185,7 @@ static const merge_fn merges[4][FXI_C_COUNT] = {[FX_REDUCE_SUM] = ROW(sum),
 static void neutral(int kind, int dtype, char value[8])
 {
     const fxi_reducer *r = &fxi_cpu_simd()->reduce[kind][dtype];
+    /* An accumulator of these four kinds has at most 8 bytes. */
     double acc;
     r->init(&acc, 1);
     r->done(&acc, 1, value);
@@ -238,6 +240,7 @@ static void scatter(const fx_step *step, const char *src, const int64_t *idx, in
                     .inner = fxi_length(axis, t->shape),
                     .outer = fxi_length(t->ndim - axis - 1, t->shape + axis + 1),
                     .out = out};
+    /* The output is cleared. Then each term reads src, and reads and writes the output. */
     const double bytes =
         (double)s.inner * (double)s.outer * (double)size * ((double)t->shape[axis] + 3 * (double)n);
     /* With few inner elements there is one part: a scatter of single numbers runs on one thread. */
@@ -254,6 +257,8 @@ fx_status fxi_cpu_scatter(const fx_step *step, const void *const *in, void *out,
     const int axis = fx_step_scatter(step)->axis;
     int64_t *idx;
     void *copy = NULL;
+    /* Bool has no merging loops. 16-bit floats do not get here: they are converted around this
+     * kernel (cpu_kernels.c). */
     if (src->dtype != step->out.dtype || src->dtype >= FX_DTYPE_BOOL)
         return fxi_cpu_no_dtype(step, src->dtype);
     fx_status status = read_indices(step, in[1], axis, step->out.shape[axis], &idx);

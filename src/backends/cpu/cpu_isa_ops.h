@@ -181,6 +181,7 @@ static inline int64_t whole_ipow(int64_t x, int64_t e)
 }
 
 /* ---- the rows of op.def, once for each type -------------------------------------------------- */
+/* op.def explains K, I64, I, M, F and W. */
 #define K                                       attr
 #define I64                                     int64_t
 #define I(function)                             whole_##function
@@ -352,6 +353,8 @@ FXI_REM_LOOP(f32, float, f, 0x1p28, (double)(int32_t)(t < 0x1p28 ? t : 0), x - q
 #endif
 
 /* ---- tables ---------------------------------------------------------------------------------- */
+/* Which types a rule of op.def has loops for. A Bool is a byte, 0 or 1, so it shares the loops of
+ * UInt8. */
 #define FXI_TILES_FLOAT(NAME, n)                                                                   \
     FXI_LOOP_OF(FXI_OWN_f32_##NAME, n##_f32), FXI_LOOP_OF(FXI_OWN_f64_##NAME, n##_f64)
 #define FXI_TILES_REAL(NAME, n)                                                                    \
@@ -421,6 +424,7 @@ static const fxi_tile_fn tile_casts[FXI_C_COUNT][FXI_C_COUNT] = {
 FXI_LOOP1(f64_to_odd, double, float, fxi_f64_to_odd(a))
 FXI_LOOP1(i32_to_odd, int32_t, float, fxi_f64_to_odd((double)a))
 FXI_LOOP1(i64_to_odd, int64_t, float, fxi_f64_to_odd((double)a))
+/* Float32 and bytes are exact in Float32. */
 static const fxi_tile_fn tile_odd[FXI_C_COUNT] = {f32_to_f32, f64_to_odd, i32_to_odd,
                                                   i64_to_odd, u8_to_f32,  u8_to_f32};
 

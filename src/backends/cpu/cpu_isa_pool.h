@@ -87,7 +87,8 @@
 typedef int32_t i32x16b __attribute__((vector_size(16)));
 typedef int64_t i64x16b __attribute__((vector_size(16)));
 /* at: the number of the tap at which each window has its maximum, an integer of the type's size.
- * Written in vector types, because gcc turns a loop over all taps into branches. */
+ * Written in vector types, because gcc turns a loop over all taps into branches. Lanes without a
+ * window are cleared, because they are computed too. */
 #define FXI_POOL_PAIR_FIND(T, I, H, mask)                                                          \
     enum { LANES = sizeof(H) / sizeof(T) };                                                        \
     T e[4][16];                                                                                    \
@@ -197,6 +198,7 @@ FX_POOL_MAX(u8, uint8_t, 0)
 FXI_POOL_SUM(f32, float)
 FXI_POOL_SUM(f64, double)
 
+/* Integers have no means and no gradients. A Bool is a byte, 0 or 1. */
 static const fxi_pool_core tile_pool[FXI_C_COUNT] = {
     [FXI_C_F32] = {pool_low_f32, pool_max_f32, pool_sum_f32, pool_spread_f32,
                    FXI_POOL_PAIR_TABLE(f32)},

@@ -170,7 +170,7 @@ static inline vh vh_atan2(vh ys, vh xs)
 /* ---- loops ----------------------------------------------------------------------------------- */
 /* Loops over a tile. The rest of a tile is computed as a whole vector too, not by a scalar form of
  * the function: so a number's result does not depend on its position. V is the type of the operands
- * u and v in EXPR. */
+ * u and v in EXPR. With one operand, b is a again and v is not used. */
 #define FXI_VECTOR_LOOP(NAME, V, NSRC, EXPR)                                                       \
     static inline void NAME##_vector(const float *a, const float *b, float *d)                     \
     {                                                                                              \

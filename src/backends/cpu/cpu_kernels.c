@@ -293,6 +293,7 @@ static fx_status run_widened(fxi_kernel kernel, const fx_step *step, const void 
         widen(&all, in[k], (float *)(void *)at);
         at += copy_bytes(&tensors[k]);
         tensors[k].dtype = FX_DTYPE_F32;
+        /* A channels-last copy has the memory order of the original, and so its strides. */
         if (!last)
             fxi_dense_strides(tensors[k].ndim, tensors[k].shape, tensors[k].stride);
     }

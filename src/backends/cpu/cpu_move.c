@@ -87,11 +87,13 @@ static void put(target *p, const fx_tensor *t, const void *in, int64_t along)
     char *dst = p->out + p->inner * p->start * (int64_t)p->bytes;
     fxi_walk w;
     fxi_walk_init(&w, t->ndim, t->shape, t->stride);
+    /* Each read continues the walk where the previous read ended. */
     for (int64_t o = 0; o < p->outer && run > 0; o++, dst += row * (int64_t)p->bytes)
         fxi_walk_read(&w, in, p->bytes, dst, run);
     p->start += along;
 }
 
+/* A stride of 0 repeats the value. */
 static void fill(const void *value, size_t bytes, int64_t n, void *out)
 {
     fxi_copy_strided(out, value, n, 0, bytes);

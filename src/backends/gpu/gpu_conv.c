@@ -555,6 +555,7 @@ static fxi_gpu_call *add_product(fxi_gpu_builder *b, const contraction *c, const
         fxi_gpu_param(call, k, c->v[k]);
     fxi_gpu_buffer(call, 0, FXI_GPU_IN, 0);
     fxi_gpu_buffer(call, 1, FXI_GPU_IN, 1);
+    /* Replaced by work space if there are slices (fxi_gpu_conv). */
     fxi_gpu_buffer(call, 2, FXI_GPU_OUT, 0);
     return call;
 }

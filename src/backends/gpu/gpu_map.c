@@ -306,6 +306,7 @@ void fxi_gpu_foreach(fxi_gpu_builder *b)
         if (f->segments[g].length > 0)
             last = g;
     }
+    /* Segments without elements at the end need no launch; here all are empty. */
     if (last < 0)
         return;
     segments q = {
@@ -352,7 +353,7 @@ static void iota(fxi_gpu_builder *b, int64_t n)
 }
 
 /* Random number k of a block of words w. 16-bit types use as many bits as they can represent below
- * 1. */
+ * 1. The factors are 2⁻²⁴, 2⁻⁵³, 2⁻¹¹ and 2⁻⁸. */
 static const char *const uniforms[FX_DTYPE_COUNT] = {
     [FX_DTYPE_F32] = "(fx_f32)(w[k] >> 8) * 5.96046448e-8f",
     [FX_DTYPE_F64] = "(fx_f64)((((fx_u64)w[2 * k] << 32) | w[2 * k + 1]) >> 11) "

@@ -161,6 +161,7 @@ static void add_reduction(fxi_gpu_builder *b, reduction *r, int bytes)
 /* Adds the launch that joins the pieces of every result. */
 static void finish(fxi_gpu_builder *b, const reduction *r)
 {
+    /* By columns: the accumulators of neighbouring results are neighbours in work space. */
     const fxi_gpu_lanes lanes = {.lanes = fxi_gpu_power(r->pieces / 4), .columns = true};
     const int64_t slots = FXI_GPU_GROUP / lanes.lanes;
     fxi_gpu_begin(b, r->wide);

@@ -135,6 +135,7 @@ static void say_elements(fxi_gpu_builder *b, rows *r, int pass, const bool *need
     for (int k = 0; k < outputs_of(s); k++) {
         const int reg = output_reg(s, k);
         const fx_instr *ins = &p->instr[reg - s->nin];
+        /* Outputs are dense, one row after the other. */
         if (!ins->row && ins->pass == pass)
             fxi_gpu_say(b, "FX_STORE_%s(y%d, row * P(%d) + i, r%d);\n",
                         fxi_gpu_types[ins->dtype].name, k, COUNT, reg);

@@ -137,6 +137,7 @@ void fxi_gpu_scatter(fxi_gpu_builder *b)
                      fxi_gpu_types[dtype].name);
         return;
     }
+    /* Only now: indices are checked even if the output is empty. */
     if (length == 0)
         return;
     if (indices * length <= LOOKS || (fxi_gpu_size(t.dtype) == 8 && !b->limits->atomic64)) {

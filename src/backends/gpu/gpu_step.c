@@ -155,6 +155,7 @@ void fxi_gpu_param(fxi_gpu_call *c, int param, int64_t value)
     c->cut |= value != (int32_t)value;
 }
 
+/* Sign-extended for 32-bit kernels: a value beyond int32_t would count as cut. */
 void fxi_gpu_bits(fxi_gpu_call *c, int param, uint32_t bits)
 {
     fxi_gpu_param(c, param, c->wide ? (int64_t)bits : (int64_t)(int32_t)bits);

@@ -41,8 +41,8 @@ bool fxi_cl_open(char *why, size_t size)
     return true;
 }
 
-/* The codes of OpenCL 1.2 run from 0 to −19 and from −30 to −68. */
-/* Users search for these names, so messages contain them and not the numbers. */
+/* The codes of OpenCL 1.2 run from 0 to −19 and from −30 to −68. Users search for these names, so
+ * messages contain them and not the numbers. */
 static const char *const first_names[] = {"CL_SUCCESS",
                                           "CL_DEVICE_NOT_FOUND",
                                           "CL_DEVICE_NOT_AVAILABLE",

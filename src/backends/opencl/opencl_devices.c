@@ -278,6 +278,7 @@ static cl_int open_context(int first)
     cl_uint n = 0;
     cl_int error;
     const cl_platform_id platform = chosen[first].platform;
+    /* Devices before `first` have been opened or reported already. */
     for (int k = first; k < nchosen; k++)
         /* A context cannot span platforms. */
         if (chosen[k].platform == platform)

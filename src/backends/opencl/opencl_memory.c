@@ -2,10 +2,11 @@
  * offsets.
  *
  * OpenCL 1.2 has buffer objects and no addresses. An address of this backend is a number: the upper
- * 24 bits are the number of a slot in a table, the lower 40 are the byte in the slot's buffer. So
- * the buffer of an address is found by one look into the table, without a lock. No host memory has
- * these addresses. Slots are allocated in blocks that are never moved or freed. A slot is written
- * before its address is returned to the library, and again only after it has been freed.
+ * 24 bits are the number of a slot in a table, from 1 on, so that no address is NULL; the lower 40
+ * are the byte in the slot's buffer. So the buffer of an address is found by one look into the
+ * table, without a lock. Host memory may have the same address: an address means something only
+ * together with its device. Slots are allocated in blocks that are never moved or freed. A slot is
+ * written before its address is returned to the library, and again only after it has been freed.
  *
  * Short writes are copied to a ring of host memory first, so that they need not wait for the work
  * that is queued before them.
@@ -119,6 +120,7 @@ void *fxi_opencl_alloc(fx_device *device, size_t bytes)
     cl_int error = CL_SUCCESS;
     if (bytes > (uint64_t)d->largest || bytes >> OFFSET_BITS)
         return NULL;
+    /* OpenCL has no buffers of 0 bytes, but an empty array needs an address too. */
     cl_mem mem =
         fxi_cl.CreateBuffer(d->context, CL_MEM_READ_WRITE, bytes ? bytes : 1, NULL, &error);
     if (!mem) {
@@ -174,8 +176,8 @@ static fx_status find(const fxi_opencl_device *d, const char *operation, const v
     return fxi_opencl_host->fail(FX_STATUS_INTERNAL, operation, text);
 }
 
-/* A ring of two halves, filled alternately. An event tells when the device has read a half. */
-/* A half holds several short writes, so only few writes wait for the device. */
+/* A ring of two halves, filled alternately. An event tells when the device has read a half. A half
+ * holds several short writes, so only few writes wait for the device. */
 enum { HALF = 1 << 20, SHORT = HALF / 4 };
 struct fxi_opencl_ring {
     cl_event read[2];
