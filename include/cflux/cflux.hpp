@@ -509,6 +509,8 @@ template <class... A> inline fx_array *fx_call(void *model, A *...a)
 #undef fx_skipconnection
 #undef fx_scale
 #undef fx_bilinear
+#undef fx_embedding
+#undef fx_embeddingbag
 #undef fx_conv
 #undef fx_maxpool
 #undef fx_meanpool
@@ -630,6 +632,22 @@ inline fx_scale_layer *fx_scale(const fx_scale_args &a)
 inline fx_scale_layer *fx_scale(fx_dims size)
 {
     return fx_scale(fx_scale_args().with_size(size));
+}
+inline fx_embedding_layer *fx_embedding(const fx_embedding_args &a)
+{
+    return fxi_embedding(fxi_sized<fx_embedding_args>(a));
+}
+inline fx_embedding_layer *fx_embedding(int64_t in, int64_t out)
+{
+    return fx_embedding(fx_embedding_args().with_in(in).with_out(out));
+}
+inline fx_embeddingbag_layer *fx_embeddingbag(const fx_embeddingbag_args &a)
+{
+    return fxi_embeddingbag(fxi_sized<fx_embeddingbag_args>(a));
+}
+inline fx_embeddingbag_layer *fx_embeddingbag(int64_t in, int64_t out)
+{
+    return fx_embeddingbag(fx_embeddingbag_args().with_in(in).with_out(out));
 }
 inline fx_bilinear_layer *fx_bilinear(const fx_bilinear_args &a)
 {

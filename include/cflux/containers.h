@@ -123,5 +123,58 @@ FX_API fx_bilinear_layer *fxi_bilinear(const fx_bilinear_args *a);
     FXI_CALL(fxi_bilinear(                                                                         \
         FXI_OPTIONS(fx_bilinear_args, FXI_BILINEAR_ARGS(FXI_DEFAULT).in = __VA_ARGS__)))
 
+/* ---- Embedding ------------------------------------------------------------------------------- */
+/* Columns of W (out×in): for integers i of any shape, y = W[:, i], out×(sizes of i)…; for a one-hot
+ * array (Bool, in×…), y = W·x, out×…. Integers count from 0; one outside 0 … in−1 is found when y
+ * is computed (FX_STATUS_ARGUMENT). Other element types are FX_STATUS_DTYPE. The column padding_idx
+ * is 0 in a new layer, its result is always 0, and its gradient is 0. Flux.Embedding. */
+typedef struct fx_embedding_layer {
+    fx_object base;
+    fx_array *weight;
+    int64_t padding_idx; /* −1: none */
+} fx_embedding_layer;
+/* clang-format off */
+#define FXI_EMBEDDING_ARGS(F)                                                                      \
+    F(int64_t, in, 0)                     /* number of columns of W */                             \
+    F(int64_t, out, 0)                    /* size of y along axis 0 */                             \
+    F(int64_t, padding_idx, -1)           /* index of padding, from 0; -1: none */                 \
+    F(fx_init_fn, init, fx_randn_init)    /* initialiser of W */                                   \
+    F(fx_array *, weight_array, FXI_NULL) /* W itself, instead of init; in and out may be 0 */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_embedding_args, FXI_EMBEDDING_ARGS);
+FX_API fx_embedding_layer *fxi_embedding(const fx_embedding_args *a);
+#define fx_embedding(...)                                                                          \
+    FXI_CALL(fxi_embedding(                                                                        \
+        FXI_OPTIONS(fx_embedding_args, FXI_EMBEDDING_ARGS(FXI_DEFAULT).in = __VA_ARGS__)))
+
+/* ---- EmbeddingBag ---------------------------------------------------------------------------- */
+/* Columns of W (out×in), reduced per bag. Inputs:
+ *   k integers           one bag: y has out elements
+ *   integers, k×bags…    one bag per column: y is out×bags…
+ *   data, at             two vectors of integers: bag b is data[at[b]] … data[at[b+1]−1], the last
+ *                        one ends with data; y is out×bags. `at` is read when the layer is called
+ *   Bool, in×k, in×k×…   one-hot columns instead of integers
+ * A tuple (data, at) stands for two inputs. Integers count from 0, as in Embedding. A single
+ * integer (0-d), an `at` that does not begin with 0, is not increasing, or has an element that is
+ * not an index of data, is FX_STATUS_ARGUMENT. Flux.EmbeddingBag. */
+typedef struct fx_embeddingbag_layer {
+    fx_object base;
+    fx_array *weight;
+    fx_function *reduction; /* FX_MEAN, FX_SUM, FX_MAXIMUM or FX_MINIMUM */
+} fx_embeddingbag_layer;
+/* clang-format off */
+#define FXI_EMBEDDINGBAG_ARGS(F)                                                                   \
+    F(int64_t, in, 0)                     /* number of columns of W */                             \
+    F(int64_t, out, 0)                    /* size of y along axis 0 */                             \
+    F(fx_function *, reduction, FX_MEAN)  /* FX_MEAN, FX_SUM, FX_MAXIMUM or FX_MINIMUM */          \
+    F(fx_init_fn, init, fx_randn_init)    /* initialiser of W */                                   \
+    F(fx_array *, weight_array, FXI_NULL) /* W itself, instead of init; in and out may be 0 */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_embeddingbag_args, FXI_EMBEDDINGBAG_ARGS);
+FX_API fx_embeddingbag_layer *fxi_embeddingbag(const fx_embeddingbag_args *a);
+#define fx_embeddingbag(...)                                                                       \
+    FXI_CALL(fxi_embeddingbag(                                                                     \
+        FXI_OPTIONS(fx_embeddingbag_args, FXI_EMBEDDINGBAG_ARGS(FXI_DEFAULT).in = __VA_ARGS__)))
+
 FXI_END_C
 #endif

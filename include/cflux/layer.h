@@ -21,13 +21,14 @@ typedef enum fx_option_kind {
     FX_OPTION_KERNEL,   /* fx_dims, counts parameters: (5, 5) */
     FX_OPTION_SIZES,    /* fx_dims, counts parameters: 4, 5 or (4, 5) */
     FX_OPTION_SIZE,     /* int64_t, counts parameters */
-    FX_OPTION_INTEGER,  /* int64_t */
-    FX_OPTION_REAL,     /* double, Float64 in Flux's files */
-    FX_OPTION_REAL32,   /* double, Float32 in Flux's files */
-    FX_OPTION_REALS,    /* two consecutive double: (0.9, 0.999) */
-    FX_OPTION_NUMBERS,  /* fx_dims: 2 or (2, 2) */
-    FX_OPTION_PADDING,  /* fx_dims: 2, (2, 2) or SamePad() */
-    FX_OPTION_AXES, /* fx_axes, written from 1, or : for all; the layer's member is an fx_dims */
+    FX_OPTION_INDEX, /* int64_t from 0, −1: none; from 1, or nothing, in the notation and in Flux */
+    FX_OPTION_INTEGER, /* int64_t */
+    FX_OPTION_REAL,    /* double, Float64 in Flux's files */
+    FX_OPTION_REAL32,  /* double, Float32 in Flux's files */
+    FX_OPTION_REALS,   /* two consecutive double: (0.9, 0.999) */
+    FX_OPTION_NUMBERS, /* fx_dims: 2 or (2, 2) */
+    FX_OPTION_PADDING, /* fx_dims: 2, (2, 2) or SamePad() */
+    FX_OPTION_AXES,    /* fx_axes, written from 1, or : for all; the layer's member is an fx_dims */
     FX_OPTION_FUNCTION,   /* fx_function *; NULL: identity */
     FX_OPTION_BIAS,       /* int, true or false; in Flux's files false stands for an absent child */
     FX_OPTION_FLAG,       /* bool; in Flux's files `nothing` stands for an absent child */

@@ -28,8 +28,10 @@ FX_API fx_array *fx_kaiming_uniform(int ndims, const int64_t *sizes); /* U(±√
 FX_API fx_array *fx_kaiming_normal(int ndims, const int64_t *sizes);  /* σ = √(2/fan_in) */
 FX_API fx_array *fx_lecun_normal(int ndims, const int64_t *sizes); /* σ = √(1/fan_in), cut at ±2σ */
 FX_API fx_array *fx_truncated_normal(int ndims, const int64_t *sizes); /* σ = 1, cut at ±2 */
-FX_API fx_array *fx_zeros_init(int ndims, const int64_t *sizes);       /* all 0 */
-FX_API fx_array *fx_ones_init(int ndims, const int64_t *sizes);        /* all 1 */
+FX_API fx_array *fx_rand_init(int ndims, const int64_t *sizes);  /* uniform in [0, 1): rand32 */
+FX_API fx_array *fx_randn_init(int ndims, const int64_t *sizes); /* σ = 1: randn32 */
+FX_API fx_array *fx_zeros_init(int ndims, const int64_t *sizes); /* all 0 */
+FX_API fx_array *fx_ones_init(int ndims, const int64_t *sizes);  /* all 1 */
 
 /* ---- Dense ----------------------------------------------------------------------------------- */
 /* y = act(W·x + b) with W: out×in, x: in×…, y: out×…. Flux.Dense. */

@@ -270,7 +270,7 @@ FXI_FUNCTIONS(FXI_FUNCTION_DECL)
 /* clang-format off */
 #define FXI_CONNECTIONS(X)                                                                         \
     X(ADD, add) X(SUB, sub) X(MATMUL, matmul) X(MUL, mul) X(VCAT, vcat) X(HCAT, hcat)              \
-    X(TUPLE, tuple)
+    X(TUPLE, tuple) X(SUM, sum) X(MEAN, mean) X(MAXIMUM, maximum) X(MINIMUM, minimum)
 /* clang-format on */
 FXI_CONNECTIONS(FXI_FUNCTION_DECL)
 
@@ -284,6 +284,11 @@ FXI_CONNECTIONS(FXI_FUNCTION_DECL)
 #define FX_VCAT   (&fxi_function_vcat)   /* joins along axis 0 */
 #define FX_HCAT   (&fxi_function_hcat)   /* joins along axis 1; vectors become columns */
 #define FX_TUPLE  (&fxi_function_tuple)  /* the tuple of all arguments */
+/* Reductions of one array to a 0-d array, as options of layers such as EmbeddingBag. */
+#define FX_SUM     (&fxi_function_sum)
+#define FX_MEAN    (&fxi_function_mean)
+#define FX_MAXIMUM (&fxi_function_maximum)
+#define FX_MINIMUM (&fxi_function_minimum)
 /* Joins along `axis`; printed as cat(dims=axis+1), Julia's (x...) -> cat(x...; dims=axis+1). The
  * object is static. FX_STATUS_ARGUMENT unless axis is 0 to 7. */
 FX_API fx_function *fx_cat_function(int axis);

@@ -283,9 +283,21 @@ fx_function *fxi_julia_function_named(const char *name)
     return NULL;
 }
 
+bool fxi_julia_is_connection(const fx_function *f)
+{
+#define ROW(NAME, name) &fxi_function_##name,
+    static const fx_function *const all[] = {FXI_CONNECTIONS(ROW)};
+#undef ROW
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i] == f)
+            return true;
+    return false;
+}
+
 fx_function *fxi_julia_function(const fxi_julia *j, fxi_bson v)
 {
-    static const char *const modules[] = {"", "NNlib.", "Flux.", "MLUtils.", "Flux.NNlib."};
+    static const char *const modules[] = {"",         "NNlib.",      "Flux.",
+                                          "MLUtils.", "Flux.NNlib.", "Statistics."};
     char name[FXI_JULIA_NAME];
     fxi_julia_struct_name(j, v, name);
     const char *mark = strchr(name, '#');

@@ -63,5 +63,7 @@ const char *fxi_julia_dtype_name(fx_dtype dtype);
  * if there is none. */
 fx_function *fxi_julia_function(const fxi_julia *j, fxi_bson v);
 fx_function *fxi_julia_function_named(const char *name);
+/* True for +, vcat, sum, … (FXI_CONNECTIONS), which take whole arrays. */
+bool fxi_julia_is_connection(const fx_function *f);
 
 #endif

@@ -189,6 +189,17 @@ static bool take_member(fields *f, int i, const fx_layer_row *row)
     }
 }
 
+/* Reads an index from 1 or nothing. */
+static bool take_index(fields *f, int i, void *to)
+{
+    int64_t index = 0;
+    if (!is_nothing(f, i) && (!fxi_julia_integer(f->j, f->v[i], &index) || index < 1))
+        return false;
+    index--;
+    memcpy(to, &index, sizeof index);
+    return true;
+}
+
 static bool take_callable(fields *f, int i, void *to)
 {
     void *object = fxi_bson_object(f->j, f->v[i], f->depth + 1);
@@ -222,6 +233,8 @@ static bool take_value(fields *f, int i, const fx_layer_row *row)
     case FX_OPTION_SIZE:
     case FX_OPTION_INTEGER:
         return fxi_julia_integer(f->j, f->v[i], to);
+    case FX_OPTION_INDEX:
+        return take_index(f, i, to);
     case FX_OPTION_REAL:
     case FX_OPTION_REAL32:
         return fxi_julia_number(f->j, f->v[i], to);

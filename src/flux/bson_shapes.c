@@ -130,6 +130,11 @@ static fxi_item active(int64_t state)
     return state == FX_ACTIVE_AUTO ? object(NULL) : truth(state == FX_ACTIVE_ON);
 }
 
+static fxi_item index_of(int64_t i)
+{
+    return i < 0 ? object(NULL) : integer(i + 1);
+}
+
 static fxi_item axes(const fx_dims *d)
 {
     fxi_item item = d->n ? dims(d) : single(colon);
@@ -169,6 +174,8 @@ static fxi_item item_of(described *d, const fx_layer_row *row)
     case FX_OPTION_FUNCTION:
         item = plain(d, row);
         return item.object ? item : object(FX_IDENTITY);
+    case FX_OPTION_INDEX:
+        return index_of(*(const int64_t *)member(d, row));
     case FX_OPTION_ACTIVE:
         return active(*(const int64_t *)member(d, row));
     case FX_OPTION_AXES:

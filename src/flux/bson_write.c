@@ -160,12 +160,11 @@ static const fx_function *function_of(const void *object)
 static void function_path(writer *w, const fx_function *f, char name[80], const char *path[4])
 {
     int n = 0;
-    if (f == FX_IDENTITY || f == FX_TANH || f == FX_EXP || (f->combine && f != FX_TUPLE)) {
+    if (f == FX_MEAN) {
+        path[n++] = "Statistics";
+    } else if (f == FX_IDENTITY || f == FX_TANH || f == FX_EXP || fxi_julia_is_connection(f)) {
         path[n++] = "Main";
-        path[n++] = "Base";
-    } else if (f == FX_TUPLE) {
-        path[n++] = "Main";
-        path[n++] = "Core";
+        path[n++] = f == FX_TUPLE ? "Core" : "Base";
     } else {
         path[n++] = f == FX_FLATTEN ? "Flux" : "NNlib";
     }

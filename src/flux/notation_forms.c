@@ -192,6 +192,7 @@ static const char *expected(const fx_layer_row *p, bool keyword)
         [FX_OPTION_SIZES] = "sizes",
         [FX_OPTION_SIZE] = "a number",
         [FX_OPTION_INTEGER] = "a number",
+        [FX_OPTION_INDEX] = "a number or nothing",
         [FX_OPTION_REAL] = "a number",
         [FX_OPTION_REAL32] = "a number",
         [FX_OPTION_REALS] = "two numbers such as (0.9, 0.999)",
@@ -248,6 +249,24 @@ static bool take_integer(fxi_reader *r, const call *c, int64_t *out)
     return fxi_reader_fail(r, n.span.from, "%s takes numbers from %d to %d here, got %.*s",
                            c->form->name, (int)c->current->least, (int)MAX_SIZE,
                            (int)(n.span.to - n.span.from), n.span.from);
+}
+
+/* An index from 1, stored from 0, or nothing. */
+static bool take_index(fxi_reader *r, const call *c, int64_t *out)
+{
+    fxi_span name;
+    const char *at = r->at;
+    *out = -1;
+    if (fxi_reader_name(r, &name)) {
+        if (fxi_span_is(name, "nothing"))
+            return true;
+        r->at = at;
+        return mismatch(r, c);
+    }
+    if (!take_integer(r, c, out))
+        return false;
+    --*out;
+    return true;
 }
 
 static bool take_real(fxi_reader *r, const call *c, double *out)
@@ -400,6 +419,8 @@ static bool take_init(fxi_reader *r, fx_init_fn *out)
         {"kaiming_normal", fx_kaiming_normal},
         {"lecun_normal", fx_lecun_normal},
         {"truncated_normal", fx_truncated_normal},
+        {"rand32", fx_rand_init},
+        {"randn32", fx_randn_init},
         {"zeros32", fx_zeros_init},
         {"ones32", fx_ones_init},
     };
@@ -441,6 +462,8 @@ static bool take_value(fxi_reader *r, call *c)
     case FX_OPTION_SIZE:
     case FX_OPTION_INTEGER:
         return take_integer(r, c, at);
+    case FX_OPTION_INDEX:
+        return take_index(r, c, at);
     case FX_OPTION_REAL:
     case FX_OPTION_REAL32:
         return take_real(r, c, at);

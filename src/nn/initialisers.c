@@ -99,6 +99,16 @@ fx_array *fx_lecun_normal(int ndims, const int64_t *sizes)
     return truncated(sqrt(1 / fans_of(ndims, sizes).in), ndims, sizes);
 }
 
+fx_array *fx_rand_init(int ndims, const int64_t *sizes)
+{
+    return fxi_rand(FX_DTYPE_F32, ndims, sizes);
+}
+
+fx_array *fx_randn_init(int ndims, const int64_t *sizes)
+{
+    return fxi_randn(FX_DTYPE_F32, ndims, sizes);
+}
+
 fx_array *fx_zeros_init(int ndims, const int64_t *sizes)
 {
     return fxi_full(FX_DTYPE_F32, 0, ndims, sizes);

@@ -104,6 +104,9 @@ static void put_value(fx_text *text, fx_option_kind kind, const void *value)
     case FX_OPTION_INTEGER:
         fx_text_add(text, "%" PRId64, integers[0]);
         return;
+    case FX_OPTION_INDEX:
+        fx_text_add(text, "%" PRId64, integers[0] + 1);
+        return;
     case FX_OPTION_REAL:
     case FX_OPTION_REAL32:
         fx_text_add(text, "%s", fxi_float64_text(*(const double *)value, number));
@@ -144,6 +147,7 @@ static bool is_default(const fx_layer_row *row, const void *value, const void *u
                (*usual_function ? *usual_function : FX_IDENTITY);
     case FX_OPTION_SIZE:
     case FX_OPTION_INTEGER:
+    case FX_OPTION_INDEX:
     case FX_OPTION_REAL:
     case FX_OPTION_REAL32:
         return memcmp(value, usual, sizeof(int64_t)) == 0;

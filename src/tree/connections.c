@@ -1,8 +1,8 @@
-/* connections.c: functions of several arrays, which combine the results of layers.
+/* connections.c: functions of several arrays, which combine the results of layers, and reductions.
  *
- * They are Julia's +, -, *, vcat, hcat, cat and tuple. Like Julia's, the sum needs arrays of one
- * shape: a sum that broadcasts by accident would hide a wrong size. A function of two arrays
- * combines more of them from the left. With one array, the result is Julia's too.
+ * The connections are Julia's +, -, *, vcat, hcat, cat and tuple. Like Julia's, the sum needs
+ * arrays of one shape: a sum that broadcasts by accident would hide a wrong size. A function of two
+ * arrays combines more of them from the left. With one array, the result is Julia's too.
  */
 #include "functions.h"
 
@@ -143,6 +143,25 @@ CAT(6)
 CAT(7)
 #undef CAT
 
+/* ---- reductions ------------------------------------------------------------------------------ */
+
+static fx_array *sum_of(fx_array *x)
+{
+    return fx_sum(x);
+}
+static fx_array *mean_of(fx_array *x)
+{
+    return fx_mean(x);
+}
+static fx_array *maximum_of(fx_array *x)
+{
+    return fx_maximum(x);
+}
+static fx_array *minimum_of(fx_array *x)
+{
+    return fx_minimum(x);
+}
+
 /* ---- the objects ----------------------------------------------------------------------------- */
 
 #define FUNCTION(one, several, printed)                                                            \
@@ -156,6 +175,10 @@ fx_function fxi_function_mul = FUNCTION(fx_identity, multiply, ".*");
 fx_function fxi_function_vcat = FUNCTION(cat_one0, cat0, "vcat");
 fx_function fxi_function_hcat = FUNCTION(cat_one1, cat1, "hcat");
 fx_function fxi_function_tuple = FUNCTION(fx_identity, tuple, "tuple");
+fx_function fxi_function_sum = FUNCTION(sum_of, NULL, "sum");
+fx_function fxi_function_mean = FUNCTION(mean_of, NULL, "mean");
+fx_function fxi_function_maximum = FUNCTION(maximum_of, NULL, "maximum");
+fx_function fxi_function_minimum = FUNCTION(minimum_of, NULL, "minimum");
 static fx_function cats[FX_MAX_DIMS] = {
     FUNCTION(cat_one0, cat0, "cat(dims=1)"), FUNCTION(cat_one1, cat1, "cat(dims=2)"),
     FUNCTION(cat_one2, cat2, "cat(dims=3)"), FUNCTION(cat_one3, cat3, "cat(dims=4)"),

@@ -63,19 +63,19 @@ static void op_bilinear(torch_node *t)
 static void op_embedding(torch_node *t)
 {
     torch_only(t, "index_base", 0);
-    torch_out(t, "y", fx_gather(torch_in(t, "w"), torch_in(t, "i"), 1));
+    torch_out(t, "y",
+              fx_call(fx_embedding(0, 0, .weight_array = torch_in(t, "w")), torch_in(t, "i")));
 }
 
 static void op_embeddingbag(torch_node *t)
 {
     torch_only(t, "index_base", 0);
-    fx_array *rows = fx_gather(torch_in(t, "w"), torch_in(t, "i"), 1);
     const char *mode = torch_text(t, "mode", "mean");
-    torch_out(t, "y",
-              FXI_REDUCE(!strcmp(mode, "sum")   ? fxi_sum
-                         : !strcmp(mode, "max") ? fxi_maximum
-                                                : fxi_mean,
-                         rows, .dims = FX_AXES(1), .drop = true));
+    fx_function *reduction = !strcmp(mode, "sum")   ? FX_SUM
+                             : !strcmp(mode, "max") ? FX_MAXIMUM
+                                                    : FX_MEAN;
+    void *layer = fx_embeddingbag(0, 0, reduction, .weight_array = torch_in(t, "w"));
+    torch_out(t, "y", fx_call(layer, torch_in(t, "i")));
 }
 
 /* Channels j + r·i + r²·c become columns and rows between the pixels. */

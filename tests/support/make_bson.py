@@ -130,8 +130,6 @@ NODES = [
     ("group_0.14", "GroupNorm", G + NORM[:3] + [("μ", None), ("σ²", None)] + NORM[5:] + FLAGS),
     ("alpha_0.10", "AlphaDropout", [("p", 0.5), ("active", None)]),
     ("alpha_0.13", "AlphaDropout", [("p", 0.5), ("active", None)] + RNG),
-    ("embedding_0.12", "Embedding", [("weight", w(7, 2, 3))]),
-    ("embedding_0.16", "Embedding", [("weight", w(7, 2, 3)), ("padding_idx", INT(1))]),
     ("upsample", "Upsample", [("scale", ints(2, 2)), ("size", None)]),
     ("shuffle", "PixelShuffle", [("r", INT(2))]),
 ]
@@ -229,6 +227,11 @@ def layouts(folder):
         "vector": cell("Parallel", [("connection", plus), ("layers", [DENSE, DENSE])]),
         "fusion": cell("PairwiseFusion", [("connection", plus), ("layers", tup(DENSE, DENSE))]),
         "maxout": cell("Maxout", [("layers", tup(DENSE, DENSE))]),
+        "embedding_0.12": cell("Embedding", [("weight", w(7, 2, 3))]),
+        "embedding_0.16": cell("Embedding", [("weight", w(7, 2, 3)), ("padding_idx", INT(1))]),
+        "embedding_none": cell("Embedding", [("weight", w(7, 2, 3)), ("padding_idx", None)]),
+        "bag": cell("EmbeddingBag", [("weight", w(7, 2, 3)), ("reduction", fun("Statistics/#mean"))]),
+        "bag_sum": cell("EmbeddingBag", [("weight", w(7, 2, 3)), ("reduction", fun("Main/Base/#sum"))]),
         "bilinear": cell("Bilinear", [("weight", w(8, 2, 2, 2)), ("bias", a(9, 2)), ("σ", RELU)]),
         "scale": cell("Scale", [("scale", a(1, 3)), ("bias", False), ("σ", RELU)]),
     })

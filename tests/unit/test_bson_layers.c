@@ -88,7 +88,7 @@ static void nodes_keep_their_fields(void **state)
         layouts++;
     }
     print_message("%d layouts, %d values\n", layouts, values);
-    assert_true(layouts >= 13 && values >= 63);
+    assert_true(layouts >= 4 && values >= 4 * layouts);
     cJSON_Delete(rows);
     free(text);
 }
@@ -314,6 +314,11 @@ static void containers_of_every_version(void **state)
         {"vector", "Parallel(+, Dense(2 => 2, relu), Dense(2 => 2, relu))"},
         {"fusion", "PairwiseFusion(+, Dense(2 => 2, relu), Dense(2 => 2, relu))"},
         {"maxout", "Maxout(Dense(2 => 2, relu), Dense(2 => 2, relu))"},
+        {"embedding_0.12", "Embedding(3 => 2)"},
+        {"embedding_0.16", "Embedding(3 => 2, padding_idx=1)"},
+        {"embedding_none", "Embedding(3 => 2)"},
+        {"bag", "EmbeddingBag(3 => 2)"},
+        {"bag_sum", "EmbeddingBag(3 => 2, sum)"},
         {"bilinear", "Bilinear(2 => 2, relu)"},
         {"scale", "Scale(3, relu; bias=false)"},
     };

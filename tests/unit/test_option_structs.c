@@ -190,6 +190,28 @@ static void observe_skipconnection(const void *args, char *text)
 {
     add_object(text, fxi_skipconnection(args));
 }
+static void prepare_embedding(void *args)
+{
+    ((fx_embedding_args *)args)->in = 3;
+    ((fx_embedding_args *)args)->out = 2;
+}
+static void observe_embedding(const void *args, char *text)
+{
+    fx_seed(1);
+    fx_embedding_layer *l = fxi_embedding(args);
+    add_object(text, l);
+    if (!fx_is_error(l))
+        add_object(text, l->weight);
+}
+static void prepare_embeddingbag(void *args)
+{
+    ((fx_embeddingbag_args *)args)->in = 3;
+    ((fx_embeddingbag_args *)args)->out = 2;
+}
+static void observe_embeddingbag(const void *args, char *text)
+{
+    add_object(text, fxi_embeddingbag(args));
+}
 static void prepare_scale(void *args)
 {
     ((fx_scale_args *)args)->size = FX_DIMS(2);
@@ -628,6 +650,8 @@ static void observe_device(const void *args, char *text)
     F(layernorm, fx_layernorm_args, FXI_LAYERNORM_ARGS, 1, prepare_layernorm, NULL)                \
     F(skipconnection, fx_skipconnection_args, FXI_SKIPCONNECTION_ARGS, 2, prepare_skipconnection,  \
       NULL)                                                                                        \
+    F(embedding, fx_embedding_args, FXI_EMBEDDING_ARGS, 2, prepare_embedding, NULL)                \
+    F(embeddingbag, fx_embeddingbag_args, FXI_EMBEDDINGBAG_ARGS, 2, prepare_embeddingbag, NULL)    \
     F(scale, fx_scale_args, FXI_SCALE_ARGS, 1, prepare_scale, NULL)                                \
     F(bilinear, fx_bilinear_args, FXI_BILINEAR_ARGS, 2, prepare_bilinear, NULL)                    \
     F(dropout, fx_dropout_args, FXI_DROPOUT_ARGS, 1, prepare_dropout, NULL)                        \
