@@ -12,6 +12,8 @@
 #include <cflux/optim.h>
 #include <cflux/data.h>
 #include <cflux/mlutils.h>
+#include <cflux/metrics.h>
+#include <cflux/augment.h>
 #include <cflux/json_out.h>
 #include <cflux/report.h>
 #include <cflux/train.h>

@@ -968,6 +968,29 @@ inline void *fx_splitobs(void *data, fx_fractions at, bool shuffle = fx_splitobs
     return fx_splitobs(fx_splitobs_args().with_data(data).with_at(at).with_shuffle(shuffle));
 }
 
+/* ---- augment.h ------------------------------------------------------------------------------- */
+#undef fx_random_flip
+#undef fx_random_crop
+#undef fx_random_shift
+#undef fx_random_noise
+#define FXI_CXX_AUGMENT(name)                                                                      \
+    inline fx_array *fx_##name(const fx_augment_args &a)                                           \
+    {                                                                                              \
+        return fxi_##name(fxi_sized<fx_augment_args>(a));                                          \
+    }                                                                                              \
+    inline fx_array *fx_##name(fx_array *x)                                                        \
+    {                                                                                              \
+        return fx_##name(fx_augment_args().with_x(x));                                             \
+    }                                                                                              \
+    inline fx_array *fx_##name(fx_array *x, const fx_dims &sizes)                                  \
+    {                                                                                              \
+        return fx_##name(fx_augment_args().with_x(x).with_sizes(sizes));                           \
+    }
+FXI_CXX_AUGMENT(random_flip)
+FXI_CXX_AUGMENT(random_crop)
+FXI_CXX_AUGMENT(random_shift)
+FXI_CXX_AUGMENT(random_noise)
+
 /* ---- report.h -------------------------------------------------------------------------------- */
 #undef fx_report
 #undef fx_run_log_start

@@ -19,6 +19,7 @@ FAMILIES = {
     "fx_reduce_args": "sums, means, extremes and so on: the reductions",
     "fx_pool_args": "fx_pool_max and fx_pool_mean",
     "fx_loss_args": "the losses",
+    "fx_augment_args": "random changes of images: fx_random_flip and so on",
     "fx_checkpoint_args": "fx_checkpoint_save and fx_checkpoint_load",
     "fx_no_options": "the options of layers without any",
 }

@@ -14,7 +14,7 @@ static bool slow;         /* it compiles a kernel for each expression */
 
 /* Random bits, the same in every run. */
 static uint64_t random_state = 88172645463325252u;
-static uint64_t next_random(void)
+static inline uint64_t next_random(void)
 {
     random_state ^= random_state << 13;
     random_state ^= random_state >> 7;

@@ -507,6 +507,22 @@ static void observe_loader(const void *args, char *text)
     add_object(text, l);
 }
 
+static void prepare_augment(void *args)
+{
+    ((fx_augment_args *)args)->x = fx_reshape(fx_range(1, 1, 16), 2, 1, 1, 8);
+    ((fx_augment_args *)args)->sizes = FX_DIMS(1, 1);
+}
+static void observe_augment(const void *args, char *text)
+{
+    fx_seed(1);
+    FX_STEP;
+    add_object(text, fx_vec(fxi_random_flip(args)));
+    add_object(text, fx_vec(fxi_random_crop(args)));
+    add_object(text, fx_vec(fxi_random_shift(args)));
+    add_object(text, fx_vec(fxi_random_noise(args)));
+    add(text, "%s\n", fx_error_take().message);
+}
+
 static void prepare_split(void *args)
 {
     fx_splitobs_args *a = args;
@@ -694,6 +710,7 @@ static void observe_device(const void *args, char *text)
     F(update, fx_update_args, FXI_UPDATE_ARGS, 3, prepare_update, NULL)                            \
     F(table, fx_read_table_args, FXI_READ_TABLE_ARGS, 1, prepare_table, NULL)                      \
     F(loader, fx_dataloader_args, FXI_DATALOADER_ARGS, 1, prepare_loader, "workers")               \
+    F(augment, fx_augment_args, FXI_AUGMENT_ARGS, 2, prepare_augment, NULL)                        \
     F(split, fx_splitobs_args, FXI_SPLITOBS_ARGS, 2, prepare_split, "seed")                        \
     F(train, fx_train_args, FXI_TRAIN_ARGS, 4, prepare_train, "patience checkpoint_keep")          \
     F(checkpoint, fx_checkpoint_args, FXI_CHECKPOINT_ARGS, 1, prepare_checkpoint, NULL)            \

@@ -2,6 +2,7 @@
  * all differences between losses. */
 #include "problem.h"
 #include "array_stats.h"
+#include <cflux/metrics.h>
 #include "failure.h"
 #include "nearest.h"
 #include "sorted_names.h"
@@ -557,46 +558,62 @@ int problem_check(problem *p, void *model, const char *data, fx_array *x, fx_arr
 
 /* ---- scores ---------------------------------------------------------------------------------- */
 
-static int count_guesses(const problem *p, fx_array *guesses, fx_array *truths, scores *out)
+/* Guesses that are counted at once. */
+typedef struct guesses {
+    int64_t v[64 * BATCH], n;
+} guesses;
+
+/* Adds how often each class was taken for each in the latest observations; the correct guesses are
+ * the diagonal. */
+static int count_guesses(const problem *p, guesses *g, fx_array *truths, scores *out)
 {
-    int64_t guess[BATCH], truth[BATCH];
-    const int64_t n = fx_length(truths);
-    if (fx_read_as(guesses, FX_DTYPE_I64, guess, n) != FX_OK ||
-        fx_read_as(truths, FX_DTYPE_I64, truth, n) != FX_OK)
+    fx_array *actual = fx_slice(fx_vec(truths), 0, out->n - g->n, out->n);
+    fx_array *guessed = fx_from(FX_DTYPE_I64, g->v, g->n);
+    fx_array *counts = fx_confusion(guessed, fx_to(fx_cpu_device(), actual), p->nclasses);
+    const int64_t *rows = fx_data(fx_transpose(counts));
+    if (!rows)
         return fail_library(EXIT_FAILED);
-    for (int64_t i = 0; i < n; i++) {
-        out->right += guess[i] == truth[i];
-        if (out->counts)
-            out->counts[truth[i] * p->nclasses + guess[i]]++;
-    }
+    for (int64_t i = 0; i < p->nclasses; i++)
+        out->right += rows[i * p->nclasses + i];
+    for (int64_t i = 0; out->counts && i < p->nclasses * p->nclasses; i++)
+        out->counts[i] += rows[i];
+    g->n = 0;
     return EXIT_FINE;
 }
 
-static int score_batch(const problem *p, void *model, const fx_batch *b, scores *out)
+/* Adds the loss of a batch, and its guesses if there are classes. */
+static int score_batch(const problem *p, void *model, const fx_batch *b, guesses *g, scores *out)
 {
     FX_TEST;
     double loss;
     fx_array *output = fx_call(model, b->x), *mean = loss_of(p, output, b->y);
-    fx_array *guesses = p->classes ? problem_guesses(p, output) : NULL;
-    if (fx_eval(p->classes ? fx_tuple(mean, guesses) : mean) != FX_OK ||
-        fx_item_get(mean, &loss) != FX_OK)
+    fx_array *guess = p->classes ? problem_guesses(p, output) : NULL;
+    if (fx_eval(guess ? fx_tuple(mean, guess) : mean) != FX_OK ||
+        fx_item_get(mean, &loss) != FX_OK ||
+        (guess && fx_read_as(guess, FX_DTYPE_I64, g->v + g->n, b->size) != FX_OK))
         return fail_library(EXIT_FAILED);
+    g->n += guess ? b->size : 0;
     out->loss += loss * (double)b->size;
     out->n += b->size;
-    return p->classes ? count_guesses(p, guesses, b->y, out) : EXIT_FINE;
+    return EXIT_FINE;
 }
 
 int problem_scores(const problem *p, void *model, fx_array *x, fx_array *y, scores *out)
 {
     FX_SCOPE;
+    static guesses g;
     int status = EXIT_FINE;
-    const int64_t n = fx_size(x, fx_ndims(x) - 1);
+    const int64_t n = fx_size(x, fx_ndims(x) - 1), most = sizeof g.v / sizeof *g.v;
     fx_loader *batches =
         fx_dataloader(fx_tuple(x, y), .batchsize = n < BATCH ? n : BATCH, .device = p->device);
     fx_batch b = {0};
     *out = (scores){.counts = out->counts};
-    while (status == EXIT_FINE && fx_next(batches, &b))
-        status = score_batch(p, model, &b, out);
+    g.n = 0;
+    while (status == EXIT_FINE && fx_next(batches, &b)) {
+        status = score_batch(p, model, &b, &g, out);
+        if (status == EXIT_FINE && (g.n == most || (g.n > 0 && out->n == n)))
+            status = count_guesses(p, &g, y, out);
+    }
     fx_batch_end(&b);
     if (status == EXIT_FINE && fx_error_status() != FX_OK)
         status = fail_library(EXIT_FAILED);
