@@ -15,8 +15,8 @@
 extern const fxi_kernel_host *fxi_onednn_host;
 extern dnnl_engine_t fxi_onednn_engine;
 
-/* Called before and after every call that creates or executes a primitive: in between, OpenMP uses
- * one thread in this thread; after it, the program's own number again. */
+/* Called before and after every call that creates or executes a primitive. In between, OpenMP uses
+ * only the calling thread; afterwards the program's own number of threads is set again. */
 int fxi_onednn_enter(void);
 void fxi_onednn_leave(int before);
 
@@ -68,8 +68,9 @@ typedef struct fxi_onednn_ready {
     void (*release)(void *self);
 } fxi_onednn_ready;
 
-/* Can the plugin compute the step's epilogue? Only none, or the addition of a Float32 bias along an
- * axis. Activation functions are not given to oneDNN, because its versions lose NaN. */
+/* Can the plugin compute the step's epilogue? Yes if there is none, or if it only adds a Float32
+ * bias along an axis. Activation functions are not given to oneDNN, because its versions lose NaN.
+ */
 bool fxi_onednn_epilogue(const fx_step *step, int axis);
 
 static inline int64_t fxi_least(int64_t a, int64_t b)

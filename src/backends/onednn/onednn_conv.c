@@ -49,7 +49,7 @@ static const dnnl_format_tag_t plain_tags[2][4] = {
     {dnnl_format_tag_undef, dnnl_oiw, dnnl_oihw, dnnl_oidhw},
     {dnnl_format_tag_undef, dnnl_goiw, dnnl_goihw, dnnl_goidhw}};
 
-/* Sizes in oneDNN's order of axes: batch, channels, then ours backwards. */
+/* Sizes in oneDNN's order of axes: batch, channels, then the spatial axes in reverse order. */
 static void activation_dims(const fx_tensor *t, int spatial, int64_t images, dnnl_dims_t out)
 {
     out[0] = images;
@@ -69,8 +69,8 @@ static int weight_dims(const fx_tensor *w, const fx_conv_attr *a, dnnl_dims_t ou
     return s + 2 + g;
 }
 
-/* The parameters of the windows. oneDNN needs the padding after the last window exactly as far as
- * the windows read. */
+/* The parameters of the windows. For oneDNN the padding after the array must reach exactly as far
+ * as the last window reads. */
 static void windows(const fx_conv_attr *a, const fx_tensor *x, const fx_tensor *w,
                     const fx_tensor *y, conv_desc *out)
 {
