@@ -38,11 +38,15 @@ typedef struct conv {
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
+/* Which tensor is the x side, the kernel and the y side, by kind: 0 and 1 are inputs, 2 is the
+ * output. */
 static const struct {
     uint8_t x, w, y;
 } kinds[] = {
     [FX_CONV_FORWARD] = {0, 1, 2}, [FX_CONV_DATA] = {2, 1, 0}, [FX_CONV_WEIGHT] = {0, 2, 1}};
 
+/* oneDNN names axes from the slowest to the fastest: nhwc is our C×W×H×N in memory. Weights are
+ * plain, W×H×in×out; several groups are an axis of their own for oneDNN, the slowest. */
 static const dnnl_format_tag_t last_tags[] = {dnnl_format_tag_undef, dnnl_nwc, dnnl_nhwc,
                                               dnnl_ndhwc};
 static const dnnl_format_tag_t plain_tags[2][4] = {
@@ -61,7 +65,7 @@ static void activation_dims(const fx_tensor *t, int spatial, int64_t images, dnn
 static int weight_dims(const fx_tensor *w, const fx_conv_attr *a, dnnl_dims_t out)
 {
     const int s = a->spatial, g = a->groups > 1;
-    out[0] = a->groups;
+    out[0] = a->groups; /* without groups the next line replaces it */
     out[g] = w->shape[s + 1] / a->groups;
     out[g + 1] = w->shape[s];
     for (int d = 0; d < s; d++)
@@ -108,6 +112,7 @@ static dnnl_status_t create_pd(const conv *c, const conv_desc *given, dnnl_primi
     conv_desc desc = *given, *d = &desc;
     dnnl_primitive_attr_t attr = fxi_onednn_attr();
     dnnl_primitive_desc_t forward = NULL;
+    /* oneDNN describes a gradient with the help of its forward convolution. */
     dnnl_status_t s =
         conv_forward_pd(c->kind == FX_CONV_FORWARD ? out : &forward, fxi_onednn_engine, d, attr);
     if (!s && c->kind == FX_CONV_DATA)
@@ -256,6 +261,7 @@ static fx_status run_part(void *user, int64_t k, void *scratch)
     const call *q = user;
     const conv *c = q->c;
     const int64_t first = first_image(c, k), images = first_image(c, k + 1) - first;
+    /* 1: a part with one image more. */
     const int which = images > c->images / c->parts;
     const int64_t own_sum = c->kind == FX_CONV_WEIGHT ? k * c->packed_bytes : 0;
     const fxi_onednn_arg args[] = {{names[c->kind][X], c->x[which].ref, q->x + first * c->x_image},
@@ -297,6 +303,8 @@ static fx_status run_with_weights(const conv *c, call *q, const void *w, char *w
     return status ? status : run_parts(q);
 }
 
+/* The sums are in oneDNN's layout and in Float32; the result is plain, in its own type. Both are
+ * changed by one conversion, which is missing only if nothing differs. */
 static fx_status run_for_weights(const conv *c, call *q, void *out, char *work)
 {
     char *sums = work + work_space_of(c).plain;
@@ -396,6 +404,7 @@ fx_status fxi_onednn_conv_prepare(const fx_step *step, fxi_kernel_ready **out)
     c->y_image = fxi_length(a->spatial + 1, y->shape) * c->size;
     c->taps = fxi_length(a->spatial, w->shape);
     c->weights = fxi_length(w->ndim, w->shape);
+    /* A kernel of one tap is its own reverse. */
     c->turned = !a->flipped && c->taps > 1;
     divide(c,
            2 * (double)fxi_length(y->ndim, y->shape) * (double)fxi_length(w->ndim - 1, w->shape));

@@ -62,6 +62,7 @@ static bool describe(product *p, const fx_step *s)
 {
     const fx_tensor *t[] = {&s->in[1], &s->in[0], &s->out};
     const int ta = fx_step_matmul(s)->transpose_a, tb = fx_step_matmul(s)->transpose_b;
+    /* A row for oneDNN is our axis 1, or axis 0 of a transposed operand. */
     const int row[] = {!tb, !ta, 1}, column[] = {tb, ta, 0};
     p->n = s->out.ndim;
     bool ok = p->n <= DNNL_MAX_NDIMS && fxi_onednn_epilogue(s, 0);
@@ -75,6 +76,7 @@ static bool describe(product *p, const fx_step *s)
         add_axis(o, p->n - 1, t[i]->shape[column[i]], t[i]->stride[column[i]]);
         ok = settle_strides(o, p->n);
     }
+    /* The bias has an element for each row of our C, which is a column for oneDNN. */
     for (int d = 0; d < p->n; d++)
         add_axis(&p->o[BIAS], d, d == p->n - 1 ? s->out.shape[0] : 1,
                  d == p->n - 1 ? 1 : s->out.shape[0]);
@@ -129,6 +131,8 @@ static fx_status create_parts(product *p, dnnl_data_type_t type)
     for (int which = 0; which < 2 && !status; which++) {
         for (int i = 0; i < OPERANDS; i++) {
             operand *o = &p->o[i];
+            /* Columns of C belong to columns of the weights and of the bias, rows of C to rows of
+             * the source. An operand without a batch axis is shared by the parts. */
             const bool own = axis == p->n - 1   ? i != SOURCE
                              : axis == p->n - 2 ? i == SOURCE || i == RESULT
                                                 : o->dims[axis] > 1 || i == RESULT;

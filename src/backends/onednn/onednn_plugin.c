@@ -54,6 +54,8 @@ fx_status fxi_onednn_parts(int64_t n, int64_t bytes, fxi_onednn_part part, void 
 
 /* ---- primitives ------------------------------------------------------------------------------ */
 
+/* Any failure but a lack of memory means that oneDNN cannot compute the step: cflux's own kernels
+ * then do. */
 fx_status fxi_onednn_status(dnnl_status_t s)
 {
     return s == dnnl_success         ? FX_OK
@@ -76,6 +78,7 @@ bool fxi_onednn_epilogue(const fx_step *s, int axis)
     if (epilogue.n > 1 || s->nin != 3 || epilogue.instr[0].op != FX_OP_ADD ||
         s->out.dtype != FX_DTYPE_F32 || s->in[2].dtype != FX_DTYPE_F32)
         return false;
+    /* A bias has stride 1 along the axis and 0 along all others. */
     bool bias = true;
     for (int d = 0; d < s->in[2].ndim; d++)
         bias = bias && s->in[2].stride[d] == (d == axis && s->in[2].shape[d] != 1);
@@ -179,6 +182,7 @@ fx_status fxi_primitive_run(const fxi_primitive *p, int n, const fxi_onednn_arg 
         dnnl_memory_destroy(list[i].memory);
     fxi_onednn_leave(threads);
     const fx_status status = fxi_onednn_status(s);
+    /* The step was accepted when it was prepared, so it is too late for other kernels. */
     return status == FX_STATUS_UNSUPPORTED ? FX_STATUS_INTERNAL : status;
 }
 
@@ -188,6 +192,7 @@ static const char *open_plugin(const fxi_kernel_host *host)
 {
     static char text[120];
     fxi_onednn_host = host;
+    /* The structs of another major version are not those for which this file was compiled. */
     const int major = dnnl_version()->major;
     if (major != DNNL_VERSION_MAJOR) {
         snprintf(text, sizeof text, "it was built for oneDNN %d, but oneDNN %d is installed",
