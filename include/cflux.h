@@ -5,6 +5,7 @@
 #include <cflux/base.h>
 #include <cflux/array.h>
 #include <cflux/ops.h>
+#include <cflux/resample.h>
 #include <cflux/grad.h>
 #include <cflux/tree.h>
 #include <cflux/layer.h>

@@ -812,6 +812,29 @@ inline fx_lpnormpool_layer *fx_lpnormpool(fx_dims window)
     return fx_lpnormpool(fx_lpnormpool_args().with_window(window));
 }
 
+/* ---- resample.h ------------------------------------------------------------------------------ */
+#undef fx_resize
+#undef fx_unfold
+#undef fx_fold
+#undef fx_grid_sample
+
+inline fx_array *fx_resize(const fx_resize_args &a)
+{
+    return fxi_resize(fxi_sized<fx_resize_args>(a));
+}
+inline fx_array *fx_unfold(const fx_unfold_args &a)
+{
+    return fxi_unfold(fxi_sized<fx_unfold_args>(a));
+}
+inline fx_array *fx_fold(const fx_fold_args &a)
+{
+    return fxi_fold(fxi_sized<fx_fold_args>(a));
+}
+inline fx_array *fx_grid_sample(const fx_grid_sample_args &a)
+{
+    return fxi_grid_sample(fxi_sized<fx_grid_sample_args>(a));
+}
+
 /* ---- optim.h --------------------------------------------------------------------------------- */
 #undef fx_descent
 #undef fx_momentum

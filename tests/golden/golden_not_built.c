@@ -8,10 +8,9 @@
 
 #include <string.h>
 
-#define LATER "no such operation"
 /* An RNN with relu is linear where y > 0: the recorded y fits other weights there, to 1e-15. */
 #define RECURRENT "the recorded results belong to other weights than the recorded ones"
-#define RESAMPLE  "no resampling operation"
+#define RESAMPLE  "resizing has no such form, as in NNlib"
 #define RULE      "no such optimiser rule"
 #define SHAPES    "its result's size depends on data; shapes never do here"
 #define CONTROL   "control flow and containers are C's"
@@ -27,7 +26,6 @@ static const struct not_built {
     {"Bernoulli", RANDOM},
     {"BitShift", "no bitwise operations"},
     {"BlackmanWindow", SIGNAL},
-    {"Col2Im", LATER},
     {"Compress", SHAPES},
     {"ConcatFromSequence", CONTROL},
     {"ConstantOfShape", "the recorded attribute does not keep its element type"},
@@ -37,9 +35,8 @@ static const struct not_built {
     {"DFT", SIGNAL},
     {"Dropout/training", RANDOM},
     {"DynamicQuantizeLinear", QUANTISED},
-    {"Fold", LATER},
     {"GRU", RECURRENT},
-    {"GridSample", RESAMPLE},
+    {"GridSample/reflection", "grid_sample has no padding by reflection, as NNlib"},
     {"HammingWindow", SIGNAL},
     {"HannWindow", SIGNAL},
     {"If", CONTROL},
@@ -62,8 +59,10 @@ static const struct not_built {
     {"RNN", RECURRENT},
     {"RandomNormalLike", RANDOM},
     {"RandomUniformLike", RANDOM},
-    {"Resize", RESAMPLE},
-    {"RoiAlign", RESAMPLE},
+    {"Resize/cubic", RESAMPLE},
+    {"Resize/linear", RESAMPLE},
+    {"Resize/nearest", RESAMPLE},
+    {"RoiAlign", "no such operation"},
     {"SGD/dampening", RULE},
     {"STFT", SIGNAL},
     {"Scan", CONTROL},
@@ -76,9 +75,7 @@ static const struct not_built {
     {"StringNormalizer", "no strings"},
     {"TfIdfVectorizer", "no strings"},
     {"TopK", "no sorting"},
-    {"Unfold", LATER},
     {"Unique", SHAPES},
-    {"Upsample", RESAMPLE},
     {"Upsample/linear", RESAMPLE},
     {"ctc", "no CTC loss"},
     {"cosine_T30", "no learning-rate schedules"},

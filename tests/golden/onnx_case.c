@@ -163,9 +163,9 @@ bool np_is_integer(const fx_array *x)
 /* ---- running a graph ------------------------------------------------------------------------- */
 static const onnx_op *find_op(const char *name)
 {
-    static const onnx_op *const tables[] = {onnx_elementwise_ops, onnx_shape_ops,  onnx_reduce_ops,
-                                            onnx_index_ops,       onnx_window_ops, onnx_train_ops,
-                                            onnx_recurrent_ops};
+    static const onnx_op *const tables[] = {
+        onnx_elementwise_ops, onnx_shape_ops,    onnx_reduce_ops, onnx_index_ops,
+        onnx_window_ops,      onnx_resample_ops, onnx_train_ops,  onnx_recurrent_ops};
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const onnx_op *op = tables[t]; op->name; op++)
             if (!strcmp(op->name, name))

@@ -33,7 +33,7 @@ typedef struct onnx_op {
 
 /* Tables end with a row without a name. */
 extern const onnx_op onnx_elementwise_ops[], onnx_shape_ops[], onnx_reduce_ops[], onnx_index_ops[],
-    onnx_window_ops[], onnx_train_ops[], onnx_recurrent_ops[];
+    onnx_window_ops[], onnx_resample_ops[], onnx_train_ops[], onnx_recurrent_ops[];
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 bool onnx_has(const onnx_node *n, const char *attr);

@@ -78,14 +78,44 @@ static void op_embeddingbag(torch_node *t)
     torch_out(t, "y", fx_call(layer, torch_in(t, "i")));
 }
 
-/* Channels j + r·i + r²·c become columns and rows between the pixels. */
 static void op_pixelshuffle(torch_node *t)
 {
+    torch_out(t, "y", fx_pixel_shuffle(x_of(t), (int64_t)torch_real(t, "r", 1)));
+}
+
+/* ---- resampling ------------------------------------------------------------------------------ */
+/* A scale, or the sizes of the result. */
+static void op_upsample(torch_node *t)
+{
     fx_array *x = x_of(t);
-    const int64_t r = (int64_t)torch_real(t, "r", 1), w = fx_size(x, 0), h = fx_size(x, 1),
-                  c = fx_size(x, 2) / (r * r), n = fx_size(x, 3);
-    x = fx_permute(fx_reshape(x, w, h, r, r, c, n), 2, 0, 3, 1, 4, 5);
-    torch_out(t, "y", fx_reshape(x, w * r, h * r, c, n));
+    const int nd = fx_ndims(x) - 2;
+    const bool sized = torch_has(t, "size"), corners = torch_flag(t, "align_corners");
+    const char *mode = torch_text(t, "mode", "nearest");
+    const fx_dims of = torch_spatial(t, sized ? "size" : "scale", nd, 1), none = FXI_DIMS_NONE;
+    torch_out(t, "y",
+              fx_resize(x, strcmp(mode, "nearest") ? FX_RESIZE_MODE_LINEAR : FX_RESIZE_MODE_NEAREST,
+                        .scale = sized ? none : of, .size = sized ? of : none,
+                        .align_corners = corners));
+}
+
+/* PyTorch's patches are in their own order. */
+static void op_fold(torch_node *t)
+{
+    torch_out(t, "y",
+              fx_fold(x_of(t), torch_spatial(t, "out", 2, 1), torch_spatial(t, "k", 2, 1),
+                      .stride = torch_spatial(t, "stride", 2, 1), .flipped = true));
+}
+
+static void op_grid_sample(torch_node *t)
+{
+    const char *padding = torch_text(t, "padding_mode", "zeros");
+    if (strcmp(padding, "zeros") != 0 && strcmp(padding, "border") != 0)
+        t->variant = padding;
+    torch_out(
+        t, "y",
+        fx_grid_sample(x_of(t), torch_in(t, "grid"),
+                       strcmp(padding, "zeros") ? FX_GRID_PADDING_BORDER : FX_GRID_PADDING_ZEROS,
+                       .align_corners = torch_flag(t, "align_corners")));
 }
 
 /* ---- normalisation --------------------------------------------------------------------------- */
@@ -243,10 +273,13 @@ const torch_op torch_layer_ops[] = {
     SUM("Bilinear", op_bilinear),
     SUM("Dense", op_dense),
     SUM("EmbeddingBag", op_embeddingbag),
+    SUM("Fold", op_fold),
+    SUM("GridSample", op_grid_sample),
     SUM("GroupNorm", op_groupnorm),
     SUM("InstanceNorm", op_instancenorm),
     SUM("LayerNorm", op_layernorm),
     SUM("Maxout", op_maxout),
+    SUM("Upsample", op_upsample),
     SUM("lp_normalise", op_lp_normalise),
     SUM("normalise", op_normalise),
     {NULL, GOLD_POINTWISE, NULL, NULL},

@@ -1,0 +1,161 @@
+/* resize.c: resizing of images and pixel shuffle, composed of gathers and reshapes.
+ *
+ * Positions between elements are computed in integers, so that they are exact for every size: the
+ * position of output i is (a·i + b)/d.
+ */
+#include "composites.h"
+#include "operands.h"
+#include "option_struct.h"
+#include "windows.h"
+#include <cflux/resample.h>
+
+/* x: spatial axes, channels, batch. FX_OK and the number of spatial axes. */
+static fx_status spatial_axes(const char *op, const fx_array *x, int *out)
+{
+    char t[FXI_SHAPE_TEXT];
+    const fx_status s = fxi_operand_status(op, x);
+    if (s != FX_OK)
+        return s;
+    *out = fx_ndims(x) - 2;
+    if (*out >= 1 && *out <= 3)
+        return FX_OK;
+    return fx_fail(FX_STATUS_SHAPE, op, "takes 1 to 3 spatial axes, channels and batch; x is %s",
+                   fxi_shape_text(x->node->ndim, x->node->shape, t));
+}
+
+/* ---- resize ---------------------------------------------------------------------------------- */
+
+/* The spatial sizes of the result from scale or size. */
+static fx_status sizes_of(const fx_resize_args *a, int spatial, int64_t *out)
+{
+    static const char *const op = "resize";
+    int32_t v[3];
+    if ((a->scale.n > 0) == (a->size.n > 0))
+        return fx_fail(FX_STATUS_ARGUMENT, op,
+                       "Either scale or size should be specified (but not both).");
+    const bool scaled = a->scale.n > 0;
+    const fx_status s =
+        fxi_spread(op, scaled ? "scale" : "size", scaled ? &a->scale : &a->size, spatial, 1, v);
+    for (int i = 0; i < spatial && s == FX_OK; i++)
+        if (!fxi_mul_i64(v[i], scaled ? fx_size(a->x, i) : 1, &out[i]))
+            return fx_fail(FX_STATUS_SHAPE, op, "the result is too large");
+    return s;
+}
+
+static fx_array *nearest(const fx_resize_args *a, int spatial, const int64_t *sizes)
+{
+    fx_array *y = a->x;
+    for (int i = 0; i < spatial; i++) {
+        const int64_t n = fx_size(a->x, i);
+        if (n == 0 ? sizes[i] != 0 : sizes[i] % n != 0) {
+            fx_fail(FX_STATUS_SHAPE, "resize",
+                    "expected output size divisible by input size, got %lld for %lld elements",
+                    (long long)sizes[i], (long long)n);
+            return fx_error_array(FX_STATUS_SHAPE);
+        }
+        y = n == sizes[i] ? y : fx_repeat_inner(y, i, sizes[i] / n);
+    }
+    return y;
+}
+
+/* A vector of m numbers as an array whose axis `axis` it is. */
+static fx_array *along(fx_array *v, int axis, int rank)
+{
+    int64_t sizes[FX_MAX_DIMS];
+    for (int i = 0; i < rank; i++)
+        sizes[i] = i == axis ? fx_size(v, 0) : 1;
+    return fxi_reshape(v, rank, sizes);
+}
+
+/* Linear interpolation along one axis, from n to m elements. */
+static fx_array *interpolate(fx_array *x, int axis, int64_t m, bool align_corners)
+{
+    const int64_t n = fx_size(x, axis);
+    if (n == m)
+        return x;
+    const int64_t d = align_corners ? (m > 1 ? m - 1 : 1) : 2 * m;
+    const double step = (double)(align_corners ? n - 1 : 2 * n),
+                 first = (double)(align_corners ? 0 : n - m);
+    fx_array *u = fx_clamp(fx_range_dtype(FX_DTYPE_I64, first, step, m), 0, d * (n - 1));
+    fx_array *low = fx_fld(u, d), *high = fx_min(fx_add(low, 1), n - 1);
+    fx_array *w = fx_div(fx_cast(fx_sub(u, fx_mul(low, d)), fx_eltype(x)), (double)d);
+    w = along(w, axis, fx_ndims(x));
+    return fx_add(fx_mul(fx_sub(1.0, w), fx_gather(x, low, axis)),
+                  fx_mul(w, fx_gather(x, high, axis)));
+}
+
+/* 16-bit floats and integers are computed in Float32. */
+static fx_array *linear(const fx_resize_args *a, int spatial, const int64_t *sizes)
+{
+    const fx_dtype given = fx_eltype(a->x);
+    fx_array *y = given == FX_DTYPE_F64 ? a->x : fx_cast(a->x, FX_DTYPE_F32);
+    for (int i = 0; i < spatial; i++) {
+        if (fx_size(a->x, i) == 0) {
+            fx_fail(FX_STATUS_SHAPE, "resize", "axis %d of x has no elements", i);
+            return fx_error_array(FX_STATUS_SHAPE);
+        }
+        y = interpolate(y, i, sizes[i], a->align_corners);
+    }
+    return fxi_is_float((int)given) ? fx_cast(y, given) : y;
+}
+
+static fx_array *resize(const fx_resize_args *a)
+{
+    int spatial = 0;
+    int64_t sizes[3];
+    fx_status s = spatial_axes("resize", a->x, &spatial);
+    if (s == FX_OK && a->mode != FX_RESIZE_MODE_NEAREST && a->mode != FX_RESIZE_MODE_LINEAR)
+        s = fx_fail(FX_STATUS_ARGUMENT, "resize", "mode %d is not supported", (int)a->mode);
+    if (s == FX_OK)
+        s = sizes_of(a, spatial, sizes);
+    if (s != FX_OK)
+        return fx_error_array(s);
+    FXI_SCOPE;
+    return fx_keep(a->mode == FX_RESIZE_MODE_NEAREST ? nearest(a, spatial, sizes)
+                                                     : linear(a, spatial, sizes));
+}
+
+fx_array *fxi_resize(const fx_resize_args *given)
+{
+    FXI_TAKE_OPTIONS(fx_resize_args, FXI_RESIZE_ARGS, a, "resize", given);
+    return a_ok ? resize(&a) : fx_error_array(FX_STATUS_ARGUMENT);
+}
+
+/* ---- pixel shuffle --------------------------------------------------------------------------- */
+
+fx_array *fx_pixel_shuffle(fx_array *x, int64_t r)
+{
+    static const char *const op = "pixel_shuffle";
+    char t[FXI_SHAPE_TEXT];
+    int d = 0;
+    fx_status s = spatial_axes(op, x, &d);
+    if (s == FX_OK && r < 1)
+        s = fx_fail(FX_STATUS_ARGUMENT, op, "a factor of %lld", (long long)r);
+    int64_t group = 1;
+    for (int i = 0; i < d && s == FX_OK; i++)
+        if (!fxi_mul_i64(group, r, &group))
+            s = fx_fail(FX_STATUS_ARGUMENT, op, "a factor of %lld", (long long)r);
+    if (s == FX_OK && fx_size(x, d) % group != 0)
+        s = fx_fail(FX_STATUS_SHAPE, op,
+                    "expected channel dimension to be divisible by r^d = %lld, where d=%d is the "
+                    "number of spatial dimensions. Given r=%lld, input size(x) = %s",
+                    (long long)group, d, (long long)r,
+                    fxi_shape_text(x->node->ndim, x->node->shape, t));
+    if (s != FX_OK)
+        return fx_error_array(s);
+    FXI_SCOPE;
+    int64_t apart[FX_MAX_DIMS], order[FX_MAX_DIMS], joined[FX_MAX_DIMS];
+    for (int i = 0; i < d; i++) {
+        apart[i] = fx_size(x, i);
+        apart[d + i] = r;
+        order[2 * i] = d + i;
+        order[2 * i + 1] = i;
+        joined[i] = fx_size(x, i) * r;
+    }
+    for (int i = 0; i < 2; i++) {
+        order[2 * d + i] = 2 * d + i;
+        apart[2 * d + i] = joined[d + i] = i ? fx_size(x, d + 1) : fx_size(x, d) / group;
+    }
+    fx_array *y = fxi_permute(fxi_reshape(x, 2 * d + 2, apart), 2 * d + 2, order);
+    return fx_keep(fxi_reshape(y, d + 2, joined));
+}
