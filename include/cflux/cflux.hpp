@@ -751,6 +751,8 @@ inline fx_array *fx_call_loss(fx_array *(*formula)(const fx_loss_args *), fx_arr
 #undef fx_adaptivemaxpool
 #undef fx_adaptivemeanpool
 #undef fx_lpnormpool
+#undef fx_upsample
+#undef fx_pixelshuffle
 
 inline fx_crosscor_layer *fx_crosscor(const fx_crosscor_args &a)
 {
@@ -810,6 +812,24 @@ inline fx_lpnormpool_layer *fx_lpnormpool(const fx_lpnormpool_args &a)
 inline fx_lpnormpool_layer *fx_lpnormpool(fx_dims window)
 {
     return fx_lpnormpool(fx_lpnormpool_args().with_window(window));
+}
+
+inline fx_upsample_layer *fx_upsample(const fx_upsample_args &a)
+{
+    return fxi_upsample(fxi_sized<fx_upsample_args>(a));
+}
+inline fx_upsample_layer *fx_upsample(fx_upsample_mode mode, fx_dims scale)
+{
+    return fx_upsample(fx_upsample_args().with_mode(mode).with_scale(scale));
+}
+
+inline fx_pixelshuffle_layer *fx_pixelshuffle(const fx_pixelshuffle_args &a)
+{
+    return fxi_pixelshuffle(fxi_sized<fx_pixelshuffle_args>(a));
+}
+inline fx_pixelshuffle_layer *fx_pixelshuffle(int64_t r)
+{
+    return fx_pixelshuffle(fx_pixelshuffle_args().with_r(r));
 }
 
 /* ---- resample.h ------------------------------------------------------------------------------ */

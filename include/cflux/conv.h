@@ -1,7 +1,7 @@
-/* cflux/conv.h: layers of convolution and pooling beside Conv, MaxPool and MeanPool (nn.h). Names,
- * defaults and formulas are those of Flux 0.16; nn.h describes constructors and errors. In formulas
- * n is the size of x along a spatial axis, k that of the kernel, and x is spatial…×in×batch with 1
- * to 3 spatial axes. */
+/* cflux/conv.h: layers of convolution, pooling and resizing beside Conv, MaxPool and MeanPool
+ * (nn.h). Names, defaults and formulas are those of Flux 0.16; nn.h describes constructors and
+ * errors. In formulas n is the size of x along a spatial axis, k that of the kernel, and x is
+ * spatial…×in×batch with 1 to 3 spatial axes. */
 #ifndef CFLUX_CONV_H
 #define CFLUX_CONV_H
 
@@ -143,6 +143,47 @@ FX_API fx_lpnormpool_layer *fxi_lpnormpool(const fx_lpnormpool_args *a);
 #define fx_lpnormpool(...)                                                                         \
     FXI_CALL(fxi_lpnormpool(                                                                       \
         FXI_OPTIONS(fx_lpnormpool_args, FXI_LPNORMPOOL_ARGS(FXI_DEFAULT).window = __VA_ARGS__)))
+
+/* ---- Upsample -------------------------------------------------------------------------------- */
+/* How Upsample computes new elements: see fx_resize (resample.h). */
+typedef enum fx_upsample_mode {
+    FX_UPSAMPLE_MODE_NEAREST = 0, /* for 1 to 3 spatial axes */
+    FX_UPSAMPLE_MODE_BILINEAR,    /* linear, for 2 spatial axes; corners stay in place */
+    FX_UPSAMPLE_MODE_TRILINEAR    /* the same for 3 */
+} fx_upsample_mode;
+/* Enlarges the spatial axes of x by factors or to sizes; exactly one of the two is given. x:
+ * spatial…×channels×batch. With NEAREST, sizes must be multiples of those of x. Scales are whole
+ * numbers; for others pass the sizes. Flux.Upsample. */
+typedef struct fx_upsample_layer {
+    fx_object base;
+    int64_t mode;        /* an fx_upsample_mode */
+    fx_dims scale, size; /* as the options */
+} fx_upsample_layer;
+/* clang-format off */
+#define FXI_UPSAMPLE_ARGS(F)                                                                       \
+    F(fx_upsample_mode, mode, FX_UPSAMPLE_MODE_NEAREST)                                            \
+    F(fx_dims, scale, FXI_DIMS_NONE) /* factors, one per spatial axis, or one number for all */    \
+    F(fx_dims, size, FXI_DIMS_NONE)  /* spatial sizes of y, as scale */
+/* clang-format on */
+FXI_OPTION_STRUCT(fx_upsample_args, FXI_UPSAMPLE_ARGS);
+FX_API fx_upsample_layer *fxi_upsample(const fx_upsample_args *a);
+#define fx_upsample(...)                                                                           \
+    FXI_CALL(fxi_upsample(                                                                         \
+        FXI_OPTIONS(fx_upsample_args, FXI_UPSAMPLE_ARGS(FXI_DEFAULT).mode = __VA_ARGS__)))
+
+/* ---- PixelShuffle ---------------------------------------------------------------------------- */
+/* Moves channels between the pixels: n…×(c·r^d)×batch become (n·r)…×c×batch for d spatial axes
+ * (fx_pixel_shuffle). Flux.PixelShuffle; Shi et al., 2016. */
+typedef struct fx_pixelshuffle_layer {
+    fx_object base;
+    int64_t r;
+} fx_pixelshuffle_layer;
+#define FXI_PIXELSHUFFLE_ARGS(F) F(int64_t, r, 0) /* factor, at least 1 */
+FXI_OPTION_STRUCT(fx_pixelshuffle_args, FXI_PIXELSHUFFLE_ARGS);
+FX_API fx_pixelshuffle_layer *fxi_pixelshuffle(const fx_pixelshuffle_args *a);
+#define fx_pixelshuffle(...)                                                                       \
+    FXI_CALL(fxi_pixelshuffle(                                                                     \
+        FXI_OPTIONS(fx_pixelshuffle_args, FXI_PIXELSHUFFLE_ARGS(FXI_DEFAULT).r = __VA_ARGS__)))
 
 FXI_END_C
 #endif

@@ -44,7 +44,11 @@ typedef enum fx_option_kind {
     FX_OPTION_RNG,   /* Flux's files only: the random number generator, or another value that is not
                         stored */
     FX_OPTION_TUPLE, /* fx_dims: 2 or (2, 2), always printed as a tuple */
-    FX_OPTION_STATES /* Flux's files only: an array or a tuple of two, the members h0 and c0 */
+    FX_OPTION_STATES,  /* Flux's files only: an array or a tuple of two, the members h0 and c0 */
+    FX_OPTION_FACTORS, /* fx_dims: 2 or (2, 2); one number is an Int in Flux's files, none
+                          `nothing`; always printed with its keyword */
+    FX_OPTION_WORD     /* an enum whose values count from 0, :nearest; the layer's member is an
+                          int64_t; a type parameter in Flux's files */
 } fx_option_kind;
 
 /* How PyTorch's layout of an array differs from Flux's. */
@@ -76,15 +80,16 @@ typedef struct fx_layer_row {
     bool shown;              /* printed also if it has its default value */
     const char *torch_added; /* name of an array of the same size whose sum with this one is the
                                 member: written as 0, added on load */
-    int torch_zero; /* k > 0: the last k-th of that array must be 0; the load fails otherwise */
+    int torch_zero;    /* k > 0: the last k-th of that array must be 0; the load fails otherwise */
+    const char *words; /* names of the values of a WORD, separated by spaces */
 } fx_layer_row;
 
 /* The layer's struct in a range of versions of Flux. An array of forms ends with {0}. */
 typedef struct fx_flux_form {
     const char *fields; /* field names in order: "weight bias σ" */
     const char *params; /* type parameters: field names, #name for the length of a tuple, #name+2
-                           for that length and 2, =name for the value of a flag; NULL: this form is
-                           read, not written */
+                           for that length and 2, =name for the value of a flag, :name for a WORD;
+                           NULL: this form is read, not written */
     int since, until;   /* first and last version of Flux: 1206 is 0.12.6; 0: no limit */
 } fx_flux_form;
 

@@ -207,6 +207,14 @@ static bool take_callable(fields *f, int i, void *to)
     return callable(object);
 }
 
+/* Reads nothing, an integer, or a tuple of integers. */
+static bool take_factors(fields *f, int i, fx_dims *out)
+{
+    out->n = is_nothing(f, i) ? 0 : 1;
+    return out->n == 0 || fxi_julia_integer(f->j, f->v[i], &out->v[0]) ||
+           fxi_julia_dims(f->j, f->v[i], out);
+}
+
 /* Reads the value of field i. Flags that describe children are read later, when all children are
  * known. */
 static bool take_value(fields *f, int i, const fx_layer_row *row)
@@ -220,6 +228,8 @@ static bool take_value(fields *f, int i, const fx_layer_row *row)
     case FX_OPTION_MATRIX:
     case FX_OPTION_ARRAY:
         return take_array(f, i, row);
+    case FX_OPTION_FACTORS:
+        return take_factors(f, i, to);
     case FX_OPTION_FUNCTION:
         function = function_at(f, i);
         memcpy(to, &function, sizeof function);
@@ -259,23 +269,40 @@ static bool take_value(fields *f, int i, const fx_layer_row *row)
     }
 }
 
-/* Reads the flags that are type parameters. Older versions of Flux had other parameters, which are
- * types. */
-static void take_params(fields *f)
+/* Reads a type parameter into an option. Older versions of Flux had types where a flag is now. */
+static bool take_param(fields *f, const fx_layer_row *row, fxi_bson v)
+{
+    void *to = f->options + row->option;
+    if (row->kind == FX_OPTION_WORD) {
+        const char *text = fxi_bson_key_text(f->j, v);
+        const int i =
+            text ? fxi_word_position(row->words, (fxi_word){text, (int)strlen(text)}) : -1;
+        *(int *)to = i;
+        return i >= 0;
+    }
+    if (v.kind == FXI_BSON_BOOL)
+        *(bool *)to = v.u.integer;
+    return true;
+}
+
+/* Reads the flags and symbols that are type parameters. */
+static bool take_params(fields *f)
 {
     const fxi_bson params = fxi_julia_get(f->j, fxi_julia_get(f->j, f->whole, "type"), "params");
     const char *at = f->form->params;
     fxi_word w;
+    bool ok = true;
     for (int i = 0; fxi_next_word(&at, &w); i++) {
-        if (*w.from != '=' || params.kind != FXI_BSON_ARRAY)
+        if ((*w.from != '=' && *w.from != ':') || params.kind != FXI_BSON_ARRAY)
             continue;
         const fxi_bson v = fxi_julia_value(f->j, fxi_bson_at(params, i));
-        for (int k = 0; k < f->layer->nrows && v.kind == FXI_BSON_BOOL; k++) {
+        for (int k = 0; k < f->layer->nrows; k++) {
             const fx_layer_row *row = fxi_row(f->layer, k);
             if (row->option && fxi_word_position(row->name, (fxi_word){w.from + 1, w.n - 1}) == 0)
-                *(bool *)(f->options + row->option) = v.u.integer;
+                ok = ok && take_param(f, row, v);
         }
     }
+    return ok;
 }
 
 /* A flag that describes a child must agree with that child. */
@@ -301,8 +328,7 @@ static bool take_form(fields *f)
     for (int i = 0; fxi_next_word(&at, &name); i++)
         if (!flag_fits(f, i, fxi_row(f->layer, fxi_row_of_flux(f->layer, name))))
             return false;
-    take_params(f);
-    return true;
+    return take_params(f);
 }
 
 /* ---- layers ---------------------------------------------------------------------------------- */

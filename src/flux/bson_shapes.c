@@ -53,11 +53,11 @@ static fxi_item single(const char *const *path)
 }
 static fxi_param number(int64_t n)
 {
-    return (fxi_param){FXI_PARAM_NUMBER, n};
+    return (fxi_param){FXI_PARAM_NUMBER, n, NULL};
 }
 static fxi_param type_of(int field)
 {
-    return (fxi_param){field, 0};
+    return (fxi_param){field, 0, NULL};
 }
 
 /* ---- layers ---------------------------------------------------------------------------------- */
@@ -142,6 +142,12 @@ static fxi_item axes(const fx_dims *d)
     return item;
 }
 
+/* nothing, an integer or a tuple of integers. */
+static fxi_item factors(const fx_dims *d)
+{
+    return d->n == 0 ? object(NULL) : d->n == 1 ? integer(d->v[0]) : dims(d);
+}
+
 /* Describes a plain field by the type of its member. */
 static fxi_item plain(described *d, const fx_layer_row *row)
 {
@@ -180,6 +186,8 @@ static fxi_item item_of(described *d, const fx_layer_row *row)
         return active(*(const int64_t *)member(d, row));
     case FX_OPTION_AXES:
         return axes(member(d, row));
+    case FX_OPTION_FACTORS:
+        return factors(member(d, row));
     case FX_OPTION_REAL32:
         return real(d, row, true);
     case FX_OPTION_FLAG:
@@ -212,24 +220,27 @@ static void split_name(const char *name, fxi_shape *s)
     s->path = s->own_path;
 }
 
-/* The value of a member that is a flag. */
-static fxi_param flag_of(const described *d, fxi_word name)
+/* The value of a member that is a flag or a word. */
+static fxi_param value_of(const described *d, fxi_word name)
 {
     for (int i = 0; i < d->layer->nrows; i++) {
         const fx_layer_row *row = fxi_row(d->layer, i);
-        if (row->member && fxi_word_position(row->name, name) == 0)
-            return (fxi_param){FXI_PARAM_FLAG, *(const bool *)member(d, row)};
+        if (!row->member || fxi_word_position(row->name, name) != 0)
+            continue;
+        if (row->kind == FX_OPTION_WORD)
+            return (fxi_param){FXI_PARAM_WORD, *(const int64_t *)member(d, row), row->words};
+        return (fxi_param){FXI_PARAM_FLAG, *(const bool *)member(d, row), NULL};
     }
     return number(0);
 }
 
-/* "#stride" is the length of the tuple in field stride, "#out+2" that length and 2, "=flag" the
- * value of that member, "weight" the type of that field. */
+/* "#stride" is the length of the tuple in field stride, "#out+2" that length and 2, "=flag" and
+ * ":word" the value of that member, "weight" the type of that field. */
 static fxi_param param_of(const described *d, const fx_flux_form *form, const fxi_shape *s,
                           fxi_word word)
 {
-    if (*word.from == '=')
-        return flag_of(d, (fxi_word){word.from + 1, word.n - 1});
+    if (*word.from == '=' || *word.from == ':')
+        return value_of(d, (fxi_word){word.from + 1, word.n - 1});
     if (*word.from != '#')
         return type_of(fxi_word_position(form->fields, word));
     int n = 1;

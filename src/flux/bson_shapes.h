@@ -31,11 +31,12 @@ typedef struct fxi_item {
     double number;
 } fxi_item;
 
-/* A type parameter: a number, true or false, or (field ≥ 0) the type of a field. */
-enum { FXI_PARAM_NUMBER = -1, FXI_PARAM_FLAG = -2 };
+/* A type parameter: a number, true or false, a symbol, or (field ≥ 0) the type of a field. */
+enum { FXI_PARAM_NUMBER = -1, FXI_PARAM_FLAG = -2, FXI_PARAM_WORD = -3 };
 typedef struct fxi_param {
     int field;
     int64_t number;
+    const char *words; /* WORD: the symbol is word `number` of these */
 } fxi_param;
 
 struct fxi_shape {

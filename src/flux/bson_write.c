@@ -20,6 +20,7 @@
 #include "file_dict.h"
 #include "file_node.h"
 #include "flux_optimiser.h"
+#include "flux_rows.h"
 #include "identity_map.h"
 #include "julia_types.h"
 #include "memory.h"
@@ -376,13 +377,25 @@ static void put_number_params(writer *w, const fxi_shape *s)
     fxi_put_end(&w->base, params);
 }
 
+static void put_word(writer *w, const char *key, const fxi_param *p)
+{
+    char symbol[80] = "";
+    const char *at = p->words;
+    fxi_word word;
+    for (int64_t i = 0; i <= p->number && fxi_next_word(&at, &word); i++)
+        snprintf(symbol, sizeof symbol, "%.*s", word.n, word.from);
+    fxi_put_symbol(&w->base, key, symbol);
+}
+
 static void put_params(writer *w, const fxi_shape *s, int depth)
 {
     char text[FXI_INDEX_KEY];
     const int64_t params = fxi_put_begin(&w->base, "params", true);
     for (int i = 0; i < s->nparams; i++) {
         const fxi_param *p = &s->params[i];
-        if (p->field == FXI_PARAM_FLAG)
+        if (p->field == FXI_PARAM_WORD)
+            put_word(w, fxi_index_key(i, text), p);
+        else if (p->field == FXI_PARAM_FLAG)
             fxi_put_bool(&w->base, fxi_index_key(i, text), p->number != 0);
         else if (p->field < 0)
             fxi_put_int(&w->base, fxi_index_key(i, text), p->number);

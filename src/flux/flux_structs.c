@@ -29,8 +29,6 @@ static const struct {
     {"Flux.GroupNorm", 9, "G " NORM " active", {FIRST, 1199}},
     {"Flux.GroupNorm", 12, "G " NORM " affine track_stats active chs", {1200, LAST}},
     {"Flux.Diagonal", 2, "α β", {FIRST, 1299}},
-    {"Flux.Upsample", 2, "scale size", {FIRST, LAST}},
-    {"Flux.PixelShuffle", 1, "r", {FIRST, LAST}},
     {"Fix1", 2, "f x", {FIRST, LAST}},
     /* optimisers: flux_optimiser.c turns them into states */
     {OPTIMISERS "Leaf", 2, "rule state", {FIRST, LAST}},

@@ -205,6 +205,8 @@ static const char *expected(const fx_layer_row *p, bool keyword)
         [FX_OPTION_ACTIVE] = "true, false or nothing",
         [FX_OPTION_INIT] = "an initialiser",
         [FX_OPTION_TUPLE] = "a number or several such as (2, 2)",
+        [FX_OPTION_FACTORS] = "a number or several such as (2, 2)",
+        [FX_OPTION_WORD] = "a symbol",
         [FX_OPTION_LAYER] = "a layer",
         [FX_OPTION_CONNECTION] = "a connection",
     };
@@ -407,6 +409,23 @@ static int take_word(fxi_reader *r, call *c, const char *const *words, int n)
     return -1;
 }
 
+/* :nearest, one of the words of the parameter. */
+static bool take_symbol(fxi_reader *r, call *c, int *out)
+{
+    fxi_span name;
+    const char *at = c->current->words;
+    if (fxi_reader_take(r, ':') && fxi_reader_name(r, &name)) {
+        for (*out = 0; *at; ++*out) {
+            const int n = first_width(at);
+            if (fxi_span_width(name) == n && strncmp(name.from, at, (size_t)n) == 0)
+                return true;
+            at += n + (at[n] == ' ');
+        }
+        r->at = name.from;
+    }
+    return mismatch(r, c);
+}
+
 static bool take_init(fxi_reader *r, fx_init_fn *out)
 {
     static const struct {
@@ -456,6 +475,7 @@ static bool take_value(fxi_reader *r, call *c)
     case FX_OPTION_KERNEL:
     case FX_OPTION_NUMBERS:
     case FX_OPTION_TUPLE:
+    case FX_OPTION_FACTORS:
         return take_numbers(r, c, at);
     case FX_OPTION_SIZES:
         return take_sizes(r, c, at);
@@ -490,6 +510,8 @@ static bool take_value(fxi_reader *r, call *c)
         return word >= 0;
     case FX_OPTION_INIT:
         return take_init(r, at);
+    case FX_OPTION_WORD:
+        return take_symbol(r, c, at);
     default: /* members, and rows for files only */
         return mismatch(r, c);
     }
@@ -540,12 +562,15 @@ static bool unknown_keyword(fxi_reader *r, const call *c, fxi_span name)
                            fxi_span_width(name), name.from, list);
 }
 
-/* The parameter of a keyword, or the next positional one; −1 if there is none. */
+/* The parameter of a keyword, or the next positional one; −1 if there is none. A positional symbol
+ * is recognised by its colon: Upsample(2, :nearest) is Upsample(:nearest, scale = 2). */
 static int parameter_of(const call *c, fxi_span name)
 {
     for (int i = 0; i < c->form->count; i++) {
         const fx_layer_row *p = parameter(c->form, i);
-        if (p && (c->keyword ? fxi_span_one_of(name, p->names) : p->place && !(c->given >> i & 1)))
+        if (p && (c->keyword ? fxi_span_one_of(name, p->names)
+                             : p->place && !(c->given >> i & 1) &&
+                                   (p->kind != FX_OPTION_WORD || *c->start == ':')))
             return i;
     }
     return -1;

@@ -41,6 +41,7 @@ static size_t value_size(fx_option_kind kind)
     case FX_OPTION_NUMBERS:
     case FX_OPTION_PADDING:
     case FX_OPTION_TUPLE:
+    case FX_OPTION_FACTORS:
         return sizeof(fx_dims);
     case FX_OPTION_TWO_PAIR:
         return sizeof(fx_dims) + sizeof(int64_t);
@@ -68,6 +69,8 @@ static bool to_member(const fx_type *type, const fx_layer_row *row, const void *
     void *to = into(self, row->member);
     if (row->kind == FX_OPTION_ACTIVE)
         *(int64_t *)to = (int64_t) * (const fx_active *)from;
+    else if (row->kind == FX_OPTION_WORD)
+        *(int64_t *)to = *(const int *)from;
     else if (row->kind == FX_OPTION_AXES)
         return axes_listed(*(const fx_axes *)from, to) ||
                fxi_layer_fail(type, "%s must be one or more axes from 0 to %d", row->name,
@@ -165,6 +168,8 @@ static void from_member(const fx_layer_row *row, const void *self, void *options
     const fx_dims *axes = from;
     if (row->kind == FX_OPTION_ACTIVE)
         *(fx_active *)to = (fx_active) * (const int64_t *)from;
+    else if (row->kind == FX_OPTION_WORD)
+        *(int *)to = (int)*(const int64_t *)from;
     else if (row->kind == FX_OPTION_AXES && axes->n)
         *(fx_axes *)to = fx_axes_of((int)axes->n, axes->v);
     else if (row->kind != FX_OPTION_AXES)

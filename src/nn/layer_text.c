@@ -79,11 +79,27 @@ static void put_layer(fx_text *text, void *layer)
     fx_text_add(text, "%s", own);
 }
 
-static void put_value(fx_text *text, fx_option_kind kind, const void *value)
+/* Prints one number, or several as a tuple. */
+static void put_factors(fx_text *text, const fx_dims *d)
+{
+    if (d->n == 1)
+        fx_text_add(text, "%" PRId64, d->v[0]);
+    else
+        put_tuple(text, d);
+}
+
+static void put_word(fx_text *text, const char *words, int i)
+{
+    for (; i > 0 && *words; i--)
+        words += strcspn(words, " ") + 1;
+    fx_text_add(text, ":%.*s", (int)strcspn(words, " "), words);
+}
+
+static void put_value(fx_text *text, const fx_layer_row *row, const void *value)
 {
     char number[FXI_NUMBER_TEXT];
     const int64_t *integers = value;
-    switch (kind) {
+    switch (row->kind) {
     case FX_OPTION_LAYER:
         put_layer(text, *(void *const *)value);
         return;
@@ -96,6 +112,12 @@ static void put_value(fx_text *text, fx_option_kind kind, const void *value)
     case FX_OPTION_KERNEL:
     case FX_OPTION_TUPLE:
         put_tuple(text, value);
+        return;
+    case FX_OPTION_FACTORS:
+        put_factors(text, value);
+        return;
+    case FX_OPTION_WORD:
+        put_word(text, row->words, *(const int *)value);
         return;
     case FX_OPTION_SIZES:
         put_sizes(text, value);
@@ -142,6 +164,10 @@ static bool is_default(const fx_layer_row *row, const void *value, const void *u
     case FX_OPTION_PADDING:
     case FX_OPTION_TUPLE:
         return d->n == 0 || (u->n > 0 && all_equal(d) && d->v[0] == u->v[0]);
+    case FX_OPTION_FACTORS:
+        return d->n == 0;
+    case FX_OPTION_WORD:
+        return *(const int *)value == *(const int *)usual;
     case FX_OPTION_FUNCTION:
         return (*function ? *function : FX_IDENTITY) ==
                (*usual_function ? *usual_function : FX_IDENTITY);
@@ -167,7 +193,8 @@ static bool is_default(const fx_layer_row *row, const void *value, const void *u
 static void put_option(printing *p, const fx_layer_row *row)
 {
     const void *value = (const char *)p->options + row->option;
-    const bool keyword = !row->place;
+    const bool spaced = row->kind == FX_OPTION_FACTORS; /* as Flux prints Upsample */
+    const bool keyword = !row->place || spaced;
     if (row->silent || !row->option || (!row->names && !row->place))
         return;
     if (!row->required && !row->shown &&
@@ -176,8 +203,9 @@ static void put_option(printing *p, const fx_layer_row *row)
     if (!p->first)
         fx_text_add(p->text, "%s ", p->layer->semicolon && keyword && p->keyword ? ";" : ",");
     if (keyword)
-        fx_text_add(p->text, "%.*s=", (int)strcspn(row->names, " "), row->names);
-    put_value(p->text, row->kind, value);
+        fx_text_add(p->text, spaced ? "%.*s = " : "%.*s=", (int)strcspn(row->names, " "),
+                    row->names);
+    put_value(p->text, row, value);
     p->first = false;
     p->keyword = p->keyword && !keyword;
 }

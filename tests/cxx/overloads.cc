@@ -348,6 +348,21 @@ void layers()
     CHECK(shaped(fx_call(fx_meanpool(FX_DIMS(2, 2)), image), {4, 4, 3, 2}));
     CHECK(shaped(fx_call(fx_adaptivemaxpool(FX_DIMS(2, 3)), image), {2, 3, 3, 2}));
     CHECK(shaped(fx_call(fx_adaptivemeanpool(FX_DIMS(2, 3)), image), {2, 3, 3, 2}));
+    CHECK(
+        shaped(fx_call(fx_upsample(FX_UPSAMPLE_MODE_BILINEAR, FX_DIMS(2)), image), {16, 16, 3, 2}));
+    CHECK(shaped(fx_call(fx_pixelshuffle(1), image), {8, 8, 3, 2}));
+    CHECK(
+        shaped(fx_resize(fx_resize_args().with_x(image).with_scale(FX_DIMS(1, 2))), {8, 16, 3, 2}));
+    CHECK(
+        shaped(fx_unfold(fx_unfold_args().with_x(image).with_kernel(FX_DIMS(8, 7))), {2, 168, 2}));
+    CHECK(shaped(fx_fold(fx_fold_args()
+                             .with_x(fx_ones(2, 168, 2))
+                             .with_size(FX_DIMS(8, 8))
+                             .with_kernel(FX_DIMS(8, 7))),
+                 {8, 8, 3, 2}));
+    CHECK(
+        shaped(fx_grid_sample(fx_grid_sample_args().with_x(image).with_grid(fx_zeros(2, 5, 4, 2))),
+               {5, 4, 3, 2}));
     CHECK(shaped(fx_call(fx_lpnormpool(FX_DIMS(2, 2)), image), {4, 4, 3, 2}));
     CHECK(shaped(fx_pool_lpnorm(fx_pool_args().with_x(image).with_window(FX_DIMS(2, 2))),
                  {4, 4, 3, 2}));

@@ -130,8 +130,6 @@ NODES = [
     ("group_0.14", "GroupNorm", G + NORM[:3] + [("μ", None), ("σ²", None)] + NORM[5:] + FLAGS),
     ("alpha_0.10", "AlphaDropout", [("p", 0.5), ("active", None)]),
     ("alpha_0.13", "AlphaDropout", [("p", 0.5), ("active", None)] + RNG),
-    ("upsample", "Upsample", [("scale", ints(2, 2)), ("size", None)]),
-    ("shuffle", "PixelShuffle", [("r", INT(2))]),
 ]
 CELLS = {"RNNCell": [n for n, _ in RNN], "LSTMCell": [n for n, _ in GATES], "GRUCell": [n for n, _ in GATES]}
 
@@ -240,6 +238,11 @@ def layouts(folder):
         "transpose_0.8": cell("ConvTranspose", back),
         "transpose_0.12": cell("ConvTranspose", back + [("groups", INT(1))]),
         "transpose_0.14": cell("ConvTranspose", back[:5] + [("outpad", ints(1, 0))] + back[5:] + [("groups", INT(1))]),
+        "adaptive": st("Flux/AdaptiveMeanPool", [ints(3, 2)], INT(4), INT(2)),
+        "global": st("Flux/GlobalMaxPool", []),
+        "upsample": st("Flux/Upsample", [INT(2), None], sym("bilinear"), dt("Core/Int64"), dt("Core/Nothing")),
+        "upsample_size": st("Flux/Upsample", [None, ints(4, 6)], sym("nearest"), dt("Core/Nothing"), dt("Core/Tuple")),
+        "shuffle": st("Flux/PixelShuffle", [INT(2)]),
         "crosscor_0.9": cell("CrossCor", CONV),
         "depthwise_0.7": cell("DepthwiseConv", CONV[:1] + [("weight", w(10, 2, 2, 3, 2)), ("bias", a(20, 6))] + CONV[3:]),
     })

@@ -167,6 +167,10 @@ static void are_written(void **state)
         "AdaptiveMeanPool((3,))",
         "LPNormPool((2, 2), p=3.0, pad=1)",
         "LPNormPool((2,), stride=1)",
+        "Upsample(:nearest, scale = (2, 3))",
+        "Upsample(:bilinear, size = (4, 4))",
+        "Upsample(:trilinear, scale = 2)",
+        "PixelShuffle(3)",
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char line[300];
@@ -175,6 +179,8 @@ static void are_written(void **state)
     }
     prints(fx_parse_model("Chain(DepthwiseConv((3, 3), 2 => 6, relu; pad=SamePad(), bias=false))"),
            "Chain(Conv((3, 3), 2 => 6, relu, pad=1, groups=2, bias=false))");
+    prints(fx_parse_model("Upsample(scale = (2,))"), "Upsample(:nearest, scale = 2)");
+    prints(fx_parse_model("Upsample((2, 2), :bilinear)"), "Upsample(:bilinear, scale = (2, 2))");
     prints(fx_parse_model("ConvTranspose((4, 4), 2 => 3; stride=2, pad=SamePad())"),
            "ConvTranspose((4, 4), 2 => 3, pad=1, stride=2)");
     assert_int_equal(fx_error_take().status, FX_OK);
@@ -193,6 +199,8 @@ static void are_saved(void **state)
         fx_depthwiseconv(FX_DIMS(3, 2), 2, 4),
         fx_adaptivemaxpool(FX_DIMS(3, 2)),
         fx_globalmeanpool(),
+        fx_upsample(FX_UPSAMPLE_MODE_BILINEAR, FX_DIMS(2)),
+        fx_upsample(FX_UPSAMPLE_MODE_NEAREST, .size = FX_DIMS(10, 4)),
     };
     const char *path = temp_file("conv.bson", "", 0);
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
@@ -224,11 +232,18 @@ static void of_every_version_are_read(void **state)
         {"transpose_0.14", "ConvTranspose((2, 2), 2 => 1, relu, outpad=(1, 0))", 8, 12},
         {"crosscor_0.9", "CrossCor((2, 2), 1 => 2, relu)", 8, 2},
         {"depthwise_0.7", "Conv((2, 2), 2 => 6, relu, groups=2)", 24, 6},
+        {"adaptive", "AdaptiveMeanPool((3, 2))", 0, 0},
+        {"global", "GlobalMaxPool()", 0, 0},
+        {"upsample", "Upsample(:bilinear, scale = 2)", 0, 0},
+        {"upsample_size", "Upsample(:nearest, size = (4, 6))", 0, 0},
+        {"shuffle", "PixelShuffle(2)", 0, 0},
     };
     void *file = fx_load(made_bson("windows.bson"));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fx_conv_layer *l = fx_child_named(file, rows[i].entry);
         prints(l, rows[i].text);
+        if (!rows[i].weights)
+            continue;
         fx_array *weight = fx_child_named(l, "weight");
         assert_int_equal(fx_length(weight), rows[i].weights);
         for (int64_t k = 0; k < rows[i].weights; k++)
@@ -288,6 +303,21 @@ static void refuse(void **state)
     fails(fx_adaptivemeanpool(FX_DIMS(0)), "each at least 1");
     fails(fx_call(fx_globalmaxpool(), fx_ones(4, 2)),
           "layer GlobalMaxPool() expects 3 ≤ ndims(input) ≤ 5, but got 4×2");
+    fails(fx_upsample(FX_UPSAMPLE_MODE_NEAREST),
+          "Either scale or size should be specified (but not both).");
+    fails(fx_upsample(FX_UPSAMPLE_MODE_BILINEAR, FX_DIMS(2), FX_DIMS(4, 4)),
+          "Either scale or size");
+    fails(fx_upsample(FX_UPSAMPLE_MODE_BILINEAR, FX_DIMS(2, 2, 2)), "scale takes one number or 2");
+    fails(fx_upsample((fx_upsample_mode)5, FX_DIMS(2)), "mode=5 is not supported.");
+    fails(fx_parse_model("Upsample(:cubic, scale=2)"),
+          "Upsample takes :nearest, :bilinear or :trilinear, got");
+    fails(fx_call(fx_upsample(FX_UPSAMPLE_MODE_BILINEAR, FX_DIMS(2)), fx_ones(4, 2, 1)),
+          "layer Upsample(:bilinear, scale = 2) expects ndims(input) == 4, but got 4×2×1");
+    fails(fx_call(fx_upsample(FX_UPSAMPLE_MODE_NEAREST, .size = FX_DIMS(5)), fx_ones(4, 2, 1)),
+          "expected output size divisible by input size");
+    fails(fx_pixelshuffle(0), "the factor must be positive, got 0");
+    fails(fx_call(fx_pixelshuffle(2), fx_ones(4, 3, 1)),
+          "channel dimension to be divisible by r^d");
     fails(fx_lpnormpool(FX_DIMS(2), -1), "expects p > 0, got p = -1");
     fails(fx_call(fx_convtranspose(FX_DIMS(2), 1, 1, .pad = FX_DIMS(3)), fx_ones(2, 1, 1)),
           "negative size");

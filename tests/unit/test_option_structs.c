@@ -151,6 +151,25 @@ static void observe_lpnormpool(const void *args, char *text)
     add_object(text, fx_call(fxi_lpnormpool(args), fx_reshape(fx_range(0, 1, 8), 8, 1, 1)));
 }
 
+static void prepare_upsample(void *args)
+{
+    fx_upsample_args *a = args;
+    a->mode = FX_UPSAMPLE_MODE_NEAREST, a->scale = FX_DIMS(2);
+}
+static void observe_upsample(const void *args, char *text)
+{
+    add_object(text, fx_call(fxi_upsample(args), fx_reshape(fx_range(0, 1, 3), 3, 1, 1)));
+}
+
+static void prepare_pixelshuffle(void *args)
+{
+    ((fx_pixelshuffle_args *)args)->r = 2;
+}
+static void observe_pixelshuffle(const void *args, char *text)
+{
+    add_object(text, fx_call(fxi_pixelshuffle(args), fx_reshape(fx_range(0, 1, 4), 2, 2, 1)));
+}
+
 static void prepare_batchnorm(void *args)
 {
     ((fx_batchnorm_args *)args)->channels = 2;
@@ -369,6 +388,49 @@ static void observe_pool(const void *args, char *text)
     add_object(text, fxi_pool_max(args));
     add_object(text, fxi_pool_mean(args));
     add_object(text, fxi_pool_lpnorm(args));
+}
+
+static void prepare_resize(void *args)
+{
+    fx_resize_args *a = args;
+    a->x = fx_reshape(fx_range(0, 1, 3), 3, 1, 1);
+    a->mode = FX_RESIZE_MODE_LINEAR;
+    a->scale = FX_DIMS(2);
+}
+static void observe_resize(const void *args, char *text)
+{
+    add_object(text, fxi_resize(args));
+}
+static void prepare_unfold(void *args)
+{
+    fx_unfold_args *a = args;
+    a->x = fx_reshape(fx_range(0, 1, 4), 4, 1, 1);
+    a->kernel = FX_DIMS(2);
+}
+static void observe_unfold(const void *args, char *text)
+{
+    add_object(text, fxi_unfold(args));
+}
+static void prepare_fold(void *args)
+{
+    fx_fold_args *a = args;
+    a->x = fx_reshape(fx_range(0, 1, 6), 3, 2, 1);
+    a->size = FX_DIMS(4);
+    a->kernel = FX_DIMS(2);
+}
+static void observe_fold(const void *args, char *text)
+{
+    add_object(text, fxi_fold(args));
+}
+static void prepare_grid_sample(void *args)
+{
+    fx_grid_sample_args *a = args;
+    a->x = fx_reshape(fx_range(0, 1, 3), 3, 1, 1);
+    a->grid = fx_reshape(fx_vector(-0.5f, 0.25f), 1, 2, 1);
+}
+static void observe_grid_sample(const void *args, char *text)
+{
+    add_object(text, fxi_grid_sample(args));
 }
 
 static void prepare_loss(void *args)
@@ -662,6 +724,8 @@ static void observe_device(const void *args, char *text)
     F(adaptive_pool, fx_adaptivemaxpool_args, FXI_ADAPTIVEMAXPOOL_ARGS, 1, prepare_adaptive_pool,  \
       NULL)                                                                                        \
     F(lpnormpool, fx_lpnormpool_args, FXI_LPNORMPOOL_ARGS, 1, prepare_lpnormpool, NULL)            \
+    F(upsample, fx_upsample_args, FXI_UPSAMPLE_ARGS, 2, prepare_upsample, NULL)                    \
+    F(pixelshuffle, fx_pixelshuffle_args, FXI_PIXELSHUFFLE_ARGS, 1, prepare_pixelshuffle, NULL)    \
     F(batchnorm, fx_batchnorm_args, FXI_BATCHNORM_ARGS, 1, prepare_batchnorm, NULL)                \
     F(layernorm, fx_layernorm_args, FXI_LAYERNORM_ARGS, 1, prepare_layernorm, NULL)                \
     F(skipconnection, fx_skipconnection_args, FXI_SKIPCONNECTION_ARGS, 2, prepare_skipconnection,  \
@@ -682,6 +746,10 @@ static void observe_device(const void *args, char *text)
     F(softmax, fx_softmax_args, FXI_SOFTMAX_ARGS, 1, prepare_softmax, NULL)                        \
     F(conv, fx_convolve_args, FXI_CONVOLVE_ARGS, 2, prepare_conv, NULL)                            \
     F(pool, fx_pool_args, FXI_POOL_ARGS, 2, prepare_pool, NULL)                                    \
+    F(resize, fx_resize_args, FXI_RESIZE_ARGS, 3, prepare_resize, NULL)                            \
+    F(unfold, fx_unfold_args, FXI_UNFOLD_ARGS, 2, prepare_unfold, NULL)                            \
+    F(fold, fx_fold_args, FXI_FOLD_ARGS, 3, prepare_fold, NULL)                                    \
+    F(grid_sample, fx_grid_sample_args, FXI_GRID_SAMPLE_ARGS, 2, prepare_grid_sample, NULL)        \
     F(loss, fx_loss_args, FXI_LOSS_ARGS, 2, prepare_loss, NULL)                                    \
     F(descent, fx_descent_args, FXI_DESCENT_ARGS, 0, NULL, NULL)                                   \
     F(momentum, fx_momentum_args, FXI_MOMENTUM_ARGS, 0, NULL, NULL)                                \
@@ -839,8 +907,8 @@ static void zero_is_a_value(const subject *s, int *io_checks)
 static void every_struct_honours_its_size(void **state)
 {
     (void)state;
-    static subject all[64];
-    static member members[64][MOST];
+    static subject all[128];
+    static member members[128][MOST];
     const int n = all_subjects(all, members);
     int older = 0, zeros = 0;
     for (int i = 0; i < n; i++) {
@@ -857,8 +925,8 @@ static void every_struct_honours_its_size(void **state)
 static void members_are_aligned(void **state)
 {
     (void)state;
-    static subject all[64];
-    static member members[64][MOST];
+    static subject all[128];
+    static member members[128][MOST];
     const int n = all_subjects(all, members);
     for (int i = 0; i < n; i++)
         for (int k = 0; k < all[i].count; k++)
